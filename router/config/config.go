@@ -1,0 +1,135 @@
+// Package config is the request router's configuration: what the user writes in router.yaml, checked and with its
+// defaults filled in. The names are a contract; they are added to, never renamed.
+package config
+
+import (
+	"net/netip"
+	"regexp"
+	"time"
+)
+
+// Mode is how a VIP answers.
+type Mode string
+
+// The three contenders of Boros et al. (section 5).
+const (
+	Handoff  Mode = "handoff"  // the session is spliced onto the surrogate
+	Redirect Mode = "redirect" // 302 to the surrogate's own name
+	Proxy    Mode = "proxy"    // an ordinary L7 proxy
+)
+
+// Policy is how a pool picks a surrogate.
+type Policy string
+
+// The policies of a pool.
+const (
+	RoundRobin    Policy = "round-robin"
+	Weighted      Policy = "weighted"
+	LeastSessions Policy = "least-sessions"
+	Hash          Policy = "hash"
+	Nearest       Policy = "nearest"
+)
+
+// Config is a validated router.yaml. It is never changed after Load has returned it.
+type Config struct {
+	File     string // where it was read, for messages
+	Listen   Listen
+	Limits   Limits
+	Timeouts Timeouts
+	VIPs     []VIP
+	Pools    []Pool // in the file's order
+}
+
+// Listen says where the router itself can be talked to.
+type Listen struct {
+	Metrics string // host:port of the Prometheus listener, "" for none
+	Control string // path of the unix socket for baton sessions, drain, ...
+	State   string // directory on a BPF file system that keeps sessions across restarts
+}
+
+// Limits bound what the router holds.
+type Limits struct {
+	Sessions int // splices and idle legs together
+	Pending  int // client legs whose request is not yet decided
+}
+
+// Timeouts are separate for each phase of a session.
+type Timeouts struct {
+	Handshake time.Duration // client leg: from the first byte of a request to a decision
+	Idle      time.Duration // spliced, nothing seen either way
+	Closing   time.Duration // one or both ends have said FIN
+}
+
+// VIP is an address and port that clients connect to.
+type VIP struct {
+	Address    netip.AddrPort
+	Mode       Mode
+	Interfaces []string // where clients come in
+	Routes     []Route  // first match wins; at most one, the last, matches everything
+}
+
+// Route sends the requests that match to a pool.
+type Route struct {
+	Match Match
+	Pool  string
+	Line  int // in the file, for baton explain
+}
+
+// Match holds when each condition that is set holds. The zero value matches every request.
+type Match struct {
+	Host       string         // lower case, no port; "*.example.net" matches any name below
+	PathPrefix string         // compared with the raw path, byte by byte
+	PathRegex  *regexp.Regexp // on the raw path without the query
+	Methods    []string       // upper case
+	Headers    []HeaderMatch
+}
+
+// HeaderMatch holds when a header of that name exists with that value.
+type HeaderMatch struct {
+	Name  string         // canonical form
+	Value string         // exact, unless Regex is set; "" with no Regex: present
+	Regex *regexp.Regexp // nil: exact
+}
+
+// Pool is a set of surrogates that can answer the same requests.
+type Pool struct {
+	Name       string
+	Policy     Policy
+	HashQuery  []string // policy hash: query parameters to hash instead of the path
+	Nearest    []Zone   // policy nearest: first the longest prefix that holds the client
+	Legs       Legs
+	Health     *Health // nil: no active checks
+	Surrogates []Surrogate
+}
+
+// Zone names the surrogates that are nearest to a client prefix, best first.
+type Zone struct {
+	Prefix     netip.Prefix
+	Surrogates []string
+}
+
+// Legs bounds a surrogate's leg pool.
+type Legs struct {
+	Min      int           // idle legs kept ready
+	Max      int           // legs in all, idle and spliced
+	Idle     time.Duration // an idle leg is renewed after this; shorter when the surrogate turns out to close earlier
+	Requests int           // a leg is renewed after this many requests; 0: when the surrogate says so
+}
+
+// Health is an active HTTP check.
+type Health struct {
+	Path     string
+	Host     string // Host header; "" for the surrogate's address
+	Interval time.Duration
+	Timeout  time.Duration
+	Rise     int // successes that bring a surrogate up
+	Fall     int // failures that take it down
+}
+
+// Surrogate is an unmodified HTTP server.
+type Surrogate struct {
+	Name    string
+	Address netip.AddrPort
+	Weight  int
+	Public  string // mode redirect: scheme://host[:port] that clients are sent to; "" for http://Address
+}

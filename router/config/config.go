@@ -1,5 +1,9 @@
 // Package config is the request router's configuration: what the user writes in router.yaml, checked and with its
 // defaults filled in. The names are a contract; they are added to, never renamed.
+//
+// Load and Parse refuse what cannot work with one line, "file:line: key.path: what is wrong (what would be right)". What
+// works but not as one might expect, such as a surrogate that can only be proxied, is told in Config.Warnings. A VIP
+// need not have a route that matches everything: a request that no route matches is answered 404 by the router itself.
 package config
 
 import (
@@ -37,7 +41,8 @@ type Config struct {
 	Limits   Limits
 	Timeouts Timeouts
 	VIPs     []VIP
-	Pools    []Pool // in the file's order
+	Pools    []Pool   // in the file's order
+	Warnings []string // one line each, of the same form as an error
 }
 
 // Listen says where the router itself can be talked to.
@@ -66,6 +71,7 @@ type VIP struct {
 	Mode       Mode
 	Interfaces []string // where clients come in
 	Routes     []Route  // first match wins; at most one, the last, matches everything
+	Line       int      // in the file
 }
 
 // Route sends the requests that match to a pool.
@@ -78,8 +84,8 @@ type Route struct {
 // Match holds when each condition that is set holds. The zero value matches every request.
 type Match struct {
 	Host       string         // lower case, no port; "*.example.net" matches any name below
-	PathPrefix string         // compared with the raw path, byte by byte
-	PathRegex  *regexp.Regexp // on the raw path without the query
+	PathPrefix string         // compared with the raw path, byte by byte: nothing is decoded or normalised
+	PathRegex  *regexp.Regexp // on the raw path without the query; not anchored unless it says so
 	Methods    []string       // upper case
 	Headers    []HeaderMatch
 }
@@ -88,7 +94,7 @@ type Match struct {
 type HeaderMatch struct {
 	Name  string         // canonical form
 	Value string         // exact, unless Regex is set; "" with no Regex: present
-	Regex *regexp.Regexp // nil: exact
+	Regex *regexp.Regexp // on the value of one header line; nil: exact
 }
 
 // Pool is a set of surrogates that can answer the same requests.
@@ -96,10 +102,11 @@ type Pool struct {
 	Name       string
 	Policy     Policy
 	HashQuery  []string // policy hash: query parameters to hash instead of the path
-	Nearest    []Zone   // policy nearest: first the longest prefix that holds the client
+	Nearest    []Zone   // policy nearest: the longest prefixes first, so that the first that holds the client wins
 	Legs       Legs
 	Health     *Health // nil: no active checks
 	Surrogates []Surrogate
+	Line       int // in the file
 }
 
 // Zone names the surrogates that are nearest to a client prefix, best first.
@@ -128,8 +135,9 @@ type Health struct {
 
 // Surrogate is an unmodified HTTP server.
 type Surrogate struct {
-	Name    string
+	Name    string // unique in the file: it is what baton drain takes
 	Address netip.AddrPort
-	Weight  int
+	Weight  int    // 0 to 256; 0: chosen for nothing new, whatever the policy
 	Public  string // mode redirect: scheme://host[:port] that clients are sent to; "" for http://Address
+	Line    int    // in the file
 }

@@ -1,0 +1,157 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// crossCheck refuses what is wrong only in the light of another part of the file, and collects the warnings.
+func (d *decoder) crossCheck(cfg *Config) {
+	pools := make(map[string]*Pool, len(cfg.Pools))
+	for i := range cfg.Pools {
+		pools[cfg.Pools[i].Name] = &cfg.Pools[i]
+	}
+	vips := d.checkVIPs(cfg, pools)
+	d.checkSurrogates(cfg, vips)
+	if d.err != nil {
+		return
+	}
+	d.warnVIPs(cfg, pools)
+	d.warnPools(cfg)
+}
+
+func (d *decoder) checkVIPs(cfg *Config, pools map[string]*Pool) map[netip.AddrPort]string {
+	names := make([]string, len(cfg.Pools))
+	for i, p := range cfg.Pools {
+		names[i] = p.Name
+	}
+	vips := make(map[netip.AddrPort]string, len(cfg.VIPs))
+	for i, v := range cfg.VIPs {
+		path := fmt.Sprintf("vips[%d]", i)
+		if first, twice := vips[v.Address]; twice {
+			d.fail(v.Line, path+".address", fmt.Sprintf("%s is the address of %s already", v.Address, first), "an address and port of its own")
+		}
+		vips[v.Address] = path
+		if d.err != nil {
+			return nil
+		}
+		for j, r := range v.Routes {
+			at := fmt.Sprintf("%s.routes[%d]", path, j)
+			if pools[r.Pool] == nil {
+				d.fail(r.Line, at+".pool", fmt.Sprintf("%q is not a pool", clip(r.Pool)), clip("one of "+strings.Join(names, ", ")))
+			}
+			if k := slices.IndexFunc(v.Routes[:j], func(earlier Route) bool { return covers(earlier.Match, r.Match) }); k >= 0 {
+				d.fail(r.Line, at, fmt.Sprintf("is never reached: the route on line %d matches all that this one does", v.Routes[k].Line),
+					"the more special route first")
+			}
+		}
+	}
+	return vips
+}
+
+// covers tells whether every request that b matches is matched by a. It may say no where the answer is yes: expressions
+// and headers are not compared.
+func covers(a, b Match) bool {
+	if a.PathRegex != nil || len(a.Headers) > 0 || !strings.HasPrefix(b.PathPrefix, a.PathPrefix) {
+		return false
+	}
+	if a.Host != "" && a.Host != b.Host {
+		suffix, wildcard := strings.CutPrefix(a.Host, "*")
+		if !wildcard || !strings.HasSuffix(strings.TrimPrefix(b.Host, "*"), suffix) {
+			return false
+		}
+	}
+	if len(a.Methods) == 0 {
+		return true
+	}
+	return len(b.Methods) > 0 && !slices.ContainsFunc(b.Methods, func(m string) bool { return !slices.Contains(a.Methods, m) })
+}
+
+func (d *decoder) checkSurrogates(cfg *Config, vips map[netip.AddrPort]string) {
+	named := make(map[string]string)
+	legs := 0
+	for _, p := range cfg.Pools {
+		weight := 0
+		for j, s := range p.Surrogates {
+			at := fmt.Sprintf("%s.surrogates[%d]", join("pools", p.Name), j)
+			if first, twice := named[s.Name]; twice {
+				d.fail(s.Line, at+".name", fmt.Sprintf("%q is the name of %s already", clip(s.Name), first), "a server in two pools has a name in each")
+			}
+			named[s.Name] = at
+			if vip, ok := vips[s.Address]; ok {
+				d.fail(s.Line, at+".address", fmt.Sprintf("%s is the router's own, of %s", s.Address, vip), "the server's address")
+			}
+			weight += s.Weight
+			legs += p.Legs.Min
+		}
+		if weight == 0 {
+			d.fail(p.Line, join("pools", p.Name)+".surrogates", "have no weight above 0, so none can be chosen", "a weight from 1 to 256")
+		}
+	}
+	if legs > cfg.Limits.Sessions {
+		d.fail(1, "limits.sessions", fmt.Sprintf("%d is below the %d idle legs that the pools keep ready", cfg.Limits.Sessions, legs),
+			"a higher limit, or smaller legs.min")
+	}
+}
+
+// warnVIPs tells what a handoff VIP can only proxy.
+func (d *decoder) warnVIPs(cfg *Config, pools map[string]*Pool) {
+	warned := make(map[string]bool) // surrogate and reason
+	for i, v := range cfg.VIPs {
+		if v.Mode != Handoff {
+			continue
+		}
+		if v.Address.Addr().IsLoopback() {
+			cfg.Warnings = append(cfg.Warnings, d.warning(v.Line, fmt.Sprintf("vips[%d].address", i),
+				v.Address.String()+" is on loopback: its clients are proxied, not handed off"))
+			continue
+		}
+		for _, r := range v.Routes {
+			p := pools[r.Pool]
+			for j, s := range p.Surrogates {
+				var text string
+				switch {
+				case s.Address.Addr().IsLoopback():
+					text = s.Address.String() + " is on loopback and cannot be spliced: its sessions are proxied"
+				case s.Address.Addr().Is4() != v.Address.Addr().Is4():
+					text = fmt.Sprintf("%s is of another address family than VIP %s: its sessions are proxied", s.Address, v.Address)
+				default:
+					continue
+				}
+				if !warned[s.Name+text] {
+					warned[s.Name+text] = true
+					at := fmt.Sprintf("%s.surrogates[%d].address", join("pools", p.Name), j)
+					cfg.Warnings = append(cfg.Warnings, d.warning(s.Line, at, text))
+				}
+			}
+		}
+	}
+}
+
+func (d *decoder) warnPools(cfg *Config) {
+	used := make(map[string]bool)
+	for _, v := range cfg.VIPs {
+		for _, r := range v.Routes {
+			used[r.Pool] = true
+		}
+	}
+	for _, p := range cfg.Pools {
+		path := join("pools", p.Name)
+		if !used[p.Name] {
+			cfg.Warnings = append(cfg.Warnings, d.warning(p.Line, path, "no route sends requests to this pool"))
+		}
+		addresses := make(map[netip.AddrPort]string)
+		for j, s := range p.Surrogates {
+			at := fmt.Sprintf("%s.surrogates[%d]", path, j)
+			if first, twice := addresses[s.Address]; twice {
+				cfg.Warnings = append(cfg.Warnings, d.warning(s.Line, at+".address", fmt.Sprintf("%s is the address of %q too", s.Address, clip(first))))
+			}
+			addresses[s.Address] = s.Name
+			if s.Weight > 1 && p.Policy != Weighted && p.Policy != Hash {
+				cfg.Warnings = append(cfg.Warnings, d.warning(s.Line, at+".weight", fmt.Sprintf("policy %s does not use weights", p.Policy)))
+			}
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package config
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// minimal is the least that a file can say; tests put their fault into a copy of it.
+const minimal = `vips:
+  - address: "10.9.9.9:80"
+    interfaces: [eth0]
+    routes:
+      - pool: default
+pools:
+  default:
+    surrogates:
+      - {name: s1, address: "10.2.1.2:80"}
+`
+
+var compareConfigs = []cmp.Option{
+	cmp.Comparer(func(a, b *regexp.Regexp) bool { return a == b || a != nil && b != nil && a.String() == b.String() }),
+	cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
+	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
+	cmpopts.EquateEmpty(),
+}
+
+func TestParseDefaults(t *testing.T) {
+	got, err := Parse("router.yaml", []byte(minimal))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Config{
+		File:     "router.yaml",
+		Listen:   Listen{Control: "/run/baton/router.sock", State: "/sys/fs/bpf/baton"},
+		Limits:   Limits{Sessions: 131072, Pending: 65536},
+		Timeouts: Timeouts{Handshake: 10 * time.Second, Idle: time.Hour, Closing: time.Minute},
+		VIPs: []VIP{{
+			Address: netip.MustParseAddrPort("10.9.9.9:80"), Mode: Handoff, Interfaces: []string{"eth0"}, Line: 2,
+			Routes: []Route{{Pool: "default", Line: 5}},
+		}},
+		Pools: []Pool{{
+			Name: "default", Policy: RoundRobin, Legs: Legs{Min: 16, Max: 4096, Idle: 45 * time.Second}, Line: 7,
+			Surrogates: []Surrogate{{Name: "s1", Address: netip.MustParseAddrPort("10.2.1.2:80"), Weight: 1, Line: 9}},
+		}},
+	}
+	if diff := cmp.Diff(want, got, compareConfigs...); diff != "" {
+		t.Errorf("Parse (-want +got):\n%s", diff)
+	}
+}
+
+// everything sets each key that there is, to something else than its default.
+const everything = `# comment
+listen: {metrics: "127.0.0.1:9464", control: /tmp/c.sock, state: /sys/fs/bpf/x}
+limits: {sessions: 1000, pending: 10}
+timeouts: {handshake: 5s, idle: 2h, closing: 30s}
+vips:
+  - address: "[2001:db8::9]:8080"
+    mode: redirect
+    interfaces: [eth0, br-lan.7]
+    routes:
+      - match:
+          host: CDN.example.net
+          path_prefix: /video/
+          path_regex: '\.mp4$'
+          methods: [GET, HEAD]
+          headers:
+            - {name: x-device, value: tv}
+            - {name: cookie, regex: 'beta=1'}
+            - name: accept
+        pool: video
+      - match: {host: "*.example.net"}
+        pool: zoned
+pools:
+  zoned:
+    policy: nearest
+    nearest:
+      - {prefix: 10.0.0.0/8, surrogates: [z2, z1]}
+      - {prefix: 10.1.0.0/16, surrogates: [z1]}
+      - {prefix: "2001:db8::/32", surrogates: [z2]}
+    surrogates:
+      - &z {name: z1, address: "[2001:db8::1]:80"}
+      - {<<: *z, name: z2, weight: 0}
+  video:
+    policy: hash
+    hash_query: [id, v]
+    legs: {min: 2, max: 8, idle: 20s, requests: 900}
+    health: {path: "/healthz?x=1", host: cdn.example.net, interval: 3s, timeout: 500ms, rise: 4, fall: 5}
+    surrogates:
+      - {name: v1, address: "[2001:db8::2]:80", weight: 256, public: "https://v1.example.net:8443/"}
+`
+
+func TestParseEveryKey(t *testing.T) {
+	got, err := Parse("router.yaml", []byte(everything))
+	if err != nil {
+		t.Fatal(err)
+	}
+	z := Surrogate{Name: "z1", Address: netip.MustParseAddrPort("[2001:db8::1]:80"), Weight: 1, Line: 30}
+	z2 := Surrogate{Name: "z2", Address: z.Address, Weight: 0, Line: 31}
+	want := &Config{
+		File:     "router.yaml",
+		Listen:   Listen{Metrics: "127.0.0.1:9464", Control: "/tmp/c.sock", State: "/sys/fs/bpf/x"},
+		Limits:   Limits{Sessions: 1000, Pending: 10},
+		Timeouts: Timeouts{Handshake: 5 * time.Second, Idle: 2 * time.Hour, Closing: 30 * time.Second},
+		VIPs: []VIP{{
+			Address: netip.MustParseAddrPort("[2001:db8::9]:8080"), Mode: Redirect, Interfaces: []string{"eth0", "br-lan.7"}, Line: 6,
+			Routes: []Route{
+				{Pool: "video", Line: 10, Match: Match{
+					Host: "cdn.example.net", PathPrefix: "/video/", PathRegex: regexp.MustCompile(`\.mp4$`), Methods: []string{"GET", "HEAD"},
+					Headers: []HeaderMatch{{Name: "X-Device", Value: "tv"}, {Name: "Cookie", Regex: regexp.MustCompile("beta=1")}, {Name: "Accept"}},
+				}},
+				{Pool: "zoned", Line: 20, Match: Match{Host: "*.example.net"}},
+			},
+		}},
+		Pools: []Pool{
+			{
+				Name: "zoned", Policy: Nearest, Legs: Legs{Min: 16, Max: 4096, Idle: 45 * time.Second}, Line: 23,
+				Nearest: []Zone{
+					{Prefix: netip.MustParsePrefix("2001:db8::/32"), Surrogates: []string{"z2"}},
+					{Prefix: netip.MustParsePrefix("10.1.0.0/16"), Surrogates: []string{"z1"}},
+					{Prefix: netip.MustParsePrefix("10.0.0.0/8"), Surrogates: []string{"z2", "z1"}},
+				},
+				Surrogates: []Surrogate{z, z2},
+			},
+			{
+				Name: "video", Policy: Hash, HashQuery: []string{"id", "v"}, Legs: Legs{Min: 2, Max: 8, Idle: 20 * time.Second, Requests: 900}, Line: 32,
+				Health: &Health{Path: "/healthz?x=1", Host: "cdn.example.net", Interval: 3 * time.Second, Timeout: 500 * time.Millisecond, Rise: 4, Fall: 5},
+				Surrogates: []Surrogate{{
+					Name: "v1", Address: netip.MustParseAddrPort("[2001:db8::2]:80"), Weight: 256, Public: "https://v1.example.net:8443", Line: 38,
+				}},
+			},
+		},
+		Warnings: []string{`router.yaml:31: pools.zoned.surrogates[1].address: [2001:db8::1]:80 is the address of "z1" too`},
+	}
+	if diff := cmp.Diff(want, got, compareConfigs...); diff != "" {
+		t.Errorf("Parse (-want +got):\n%s", diff)
+	}
+}
+
+func TestParseShortMaxLowersDefaultMin(t *testing.T) {
+	cfg, err := Parse("f", []byte(strings.Replace(minimal, "    surrogates:", "    legs: {max: 3}\n    surrogates:", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := cfg.Pools[0].Legs.Min, 3; got != want {
+		t.Errorf("Legs.Min = %d, want %d", got, want)
+	}
+}
+
+func TestParseWarns(t *testing.T) {
+	tests := []struct {
+		name, old, new string
+		want           []string
+	}{
+		{"nothing", "", "", nil},
+		{"surrogate on loopback", "10.2.1.2:80", "127.0.0.1:8080",
+			[]string{"f:9: pools.default.surrogates[0].address: 127.0.0.1:8080 is on loopback and cannot be spliced: its sessions are proxied"}},
+		{"surrogate of another family", "10.2.1.2:80", "[2001:db8::2]:80",
+			[]string{"f:9: pools.default.surrogates[0].address: [2001:db8::2]:80 is of another address family than VIP 10.9.9.9:80: its sessions are proxied"}},
+		{"the same is no news in mode proxy", "interfaces: [eth0]", "mode: proxy", nil},
+		{"VIP on loopback", "10.9.9.9:80", "127.0.0.9:80",
+			[]string{"f:2: vips[0].address: 127.0.0.9:80 is on loopback: its clients are proxied, not handed off"}},
+		{"pool without a route", "pools:\n", "pools:\n  spare: {surrogates: [{name: s9, address: \"10.2.1.9:80\"}]}\n",
+			[]string{"f:7: pools.spare: no route sends requests to this pool"}},
+		{"weight that does nothing", "80\"}", "80\", weight: 2}",
+			[]string{"f:9: pools.default.surrogates[0].weight: policy round-robin does not use weights"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg, err := Parse("f", []byte(strings.Replace(minimal, tt.old, tt.new, 1)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, cfg.Warnings, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("Warnings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLoad(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "router.yaml")
+	if err := os.WriteFile(path, []byte(minimal), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := cfg.File, path; got != want {
+		t.Errorf("File = %q, want %q", got, want)
+	}
+
+	if _, err := Load(filepath.Join(dir, "none.yaml")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Load of no file: %v, want os.ErrNotExist", err)
+	}
+
+	large := filepath.Join(dir, "large.yaml")
+	if err := os.WriteFile(large, make([]byte, maxFile+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(large); err == nil || !strings.Contains(err.Error(), "is too large") {
+		t.Errorf("Load of %d bytes: %v, want too large", maxFile+1, err)
+	}
+}

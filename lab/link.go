@@ -1,0 +1,202 @@
+package lab
+
+import (
+	"fmt"
+	"net"
+
+	"github.com/vishvananda/netlink"
+)
+
+// End is one end of a link.
+type End struct {
+	Host  *Host
+	Name  string   // of the interface; empty: eth0, eth1, … the first that is free on the host
+	Addrs []string // with prefix length, IPv4 and IPv6
+}
+
+// LinkOptions hold for both ends of a link. The zero value is what `ip link add type veth` makes.
+type LinkOptions struct {
+	MTU        int // bytes; 0: 1500
+	TxQueueLen int // packets; 0: the kernel's default
+	Queues     int // transmit and receive queues of each end; 0: 1
+	NoOffloads bool
+}
+
+// Interface is a network interface of a host.
+type Interface struct {
+	Host  *Host
+	Name  string
+	Index int
+	MAC   net.HardwareAddr
+}
+
+// Link joins two hosts by a veth pair, gives both ends their addresses and brings them up.
+func (l *Lab) Link(a, b End, o LinkOptions) (*Interface, *Interface) {
+	l.t.Helper()
+	ia, ib, err := link(a, b, o)
+	if err != nil {
+		l.t.Fatalf("lab: link %s-%s: %v", a.Host.name, b.Host.name, err)
+	}
+	return ia, ib
+}
+
+func link(a, b End, o LinkOptions) (*Interface, *Interface, error) {
+	a.Name, b.Name = freeName(a), freeName(b)
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = a.Name
+	attrs.MTU = o.MTU
+	if o.TxQueueLen > 0 {
+		attrs.TxQLen = o.TxQueueLen
+	}
+	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: b.Name, PeerNamespace: netlink.NsFd(b.Host.ns)}
+	if o.Queues > 0 {
+		veth.NumTxQueues, veth.NumRxQueues = o.Queues, o.Queues
+		veth.PeerNumTxQueues, veth.PeerNumRxQueues = uint32(o.Queues), uint32(o.Queues)
+	}
+	if err := a.Host.nl.LinkAdd(veth); err != nil {
+		return nil, nil, fmt.Errorf("add veth %s-%s: %w", a.Name, b.Name, err)
+	}
+	ends := [2]*Interface{}
+	for i, e := range []End{a, b} {
+		n, err := e.Host.lookup(e.Name)
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := n.configure(e.Addrs, o); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", n.Name, err)
+		}
+		ends[i] = n
+	}
+	return ends[0], ends[1], nil
+}
+
+func (n *Interface) configure(addrs []string, o LinkOptions) error {
+	if o.MTU > 0 {
+		if err := n.Host.nl.LinkSetMTU(n.link(), o.MTU); err != nil {
+			return fmt.Errorf("set mtu: %w", err)
+		}
+	}
+	if o.NoOffloads {
+		if err := n.setOffloads(false); err != nil {
+			return err
+		}
+	}
+	if err := n.Host.nl.LinkSetUp(n.link()); err != nil {
+		return fmt.Errorf("set up: %w", err)
+	}
+	for _, a := range addrs {
+		if err := n.addAddress(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func freeName(e End) string {
+	if e.Name != "" {
+		return e.Name
+	}
+	for i := 0; ; i++ {
+		name := fmt.Sprintf("eth%d", i)
+		if _, err := e.Host.nl.LinkByName(name); err != nil {
+			return name
+		}
+	}
+}
+
+// Interface returns an interface that exists on the host.
+func (h *Host) Interface(name string) *Interface {
+	h.lab.t.Helper()
+	n, err := h.lookup(name)
+	if err != nil {
+		h.lab.t.Fatalf("lab: host %s: %v", h.name, err)
+	}
+	return n
+}
+
+func (h *Host) lookup(name string) (*Interface, error) {
+	found, err := h.nl.LinkByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("find interface %s: %w", name, err)
+	}
+	a := found.Attrs()
+	return &Interface{Host: h, Name: name, Index: a.Index, MAC: a.HardwareAddr}, nil
+}
+
+// Bridge makes a bridge on the host, up, with these addresses. Attach puts interfaces of the host into it.
+func (h *Host) Bridge(name string, addrs ...string) *Interface {
+	h.lab.t.Helper()
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = name
+	if err := h.nl.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {
+		h.lab.t.Fatalf("lab: host %s: add bridge %s: %v", h.name, name, err)
+	}
+	n := h.Interface(name)
+	if err := n.configure(addrs, LinkOptions{}); err != nil {
+		h.lab.t.Fatalf("lab: host %s: bridge %s: %v", h.name, name, err)
+	}
+	return n
+}
+
+// Attach makes the interface a port of a bridge on the same host.
+func (n *Interface) Attach(bridge *Interface) {
+	n.Host.lab.t.Helper()
+	if err := n.Host.nl.LinkSetMasterByIndex(n.link(), bridge.Index); err != nil {
+		n.Host.lab.t.Fatalf("lab: host %s: attach %s to %s: %v", n.Host.name, n.Name, bridge.Name, err)
+	}
+}
+
+// Address adds an address with prefix length, usable at once.
+func (n *Interface) Address(cidr string) {
+	n.Host.lab.t.Helper()
+	if err := n.addAddress(cidr); err != nil {
+		n.Host.lab.t.Fatalf("lab: host %s: %v", n.Host.name, err)
+	}
+}
+
+func (n *Interface) addAddress(cidr string) error {
+	addr, err := netlink.ParseAddr(cidr)
+	if err != nil {
+		return fmt.Errorf("parse address: %w", err)
+	}
+	if addr.IP.To4() == nil {
+		addr.Flags = ifaNoDAD
+	}
+	if err := n.Host.nl.AddrAdd(n.link(), addr); err != nil {
+		return fmt.Errorf("add address %s to %s: %w", cidr, n.Name, err)
+	}
+	return nil
+}
+
+const ifaNoDAD = 0x02 // IFA_F_NODAD of linux/if_addr.h
+
+// SetUp and SetDown change the administrative state, as a cable that is pulled would.
+func (n *Interface) SetUp() { n.Host.lab.t.Helper(); n.up() }
+
+// SetDown takes the interface down. IPv6 addresses and routes over it are lost.
+func (n *Interface) SetDown() {
+	n.Host.lab.t.Helper()
+	if err := n.Host.nl.LinkSetDown(n.link()); err != nil {
+		n.Host.lab.t.Fatalf("lab: host %s: set %s down: %v", n.Host.name, n.Name, err)
+	}
+}
+
+func (n *Interface) up() {
+	n.Host.lab.t.Helper()
+	if err := n.Host.nl.LinkSetUp(n.link()); err != nil {
+		n.Host.lab.t.Fatalf("lab: host %s: set %s up: %v", n.Host.name, n.Name, err)
+	}
+}
+
+// SetMTU changes the MTU (bytes).
+func (n *Interface) SetMTU(mtu int) {
+	n.Host.lab.t.Helper()
+	if err := n.Host.nl.LinkSetMTU(n.link(), mtu); err != nil {
+		n.Host.lab.t.Fatalf("lab: host %s: mtu of %s: %v", n.Host.name, n.Name, err)
+	}
+}
+
+// link is what the netlink library wants to be told of an interface that exists.
+func (n *Interface) link() netlink.Link {
+	return &netlink.Device{LinkAttrs: netlink.LinkAttrs{Name: n.Name, Index: n.Index}}
+}

@@ -1,0 +1,111 @@
+#!/bin/sh
+# Installs what building, testing and measuring Baton needs and this machine
+# lacks, from Debian's own archive (12 and 13). Idempotent: it looks for the
+# command or file first, and is silent when nothing is missing.
+#
+#   packaging/deps.sh          install
+#   packaging/deps.sh --check  only name what is missing; exit status 1 if any
+set -eu
+
+# command or file that proves it is there : package
+wanted='
+clang-19:clang-19
+llvm-strip-19:llvm-19
+clang-format-19:clang-format-19
+/usr/include/bpf/bpf_helpers.h:libbpf-dev
+bpftool:bpftool
+git:git
+make:make
+ip:iproute2
+nft:nftables
+ethtool:ethtool
+tcpdump:tcpdump
+nginx:nginx
+apache2:apache2-bin
+varnishd:varnish
+haproxy:haproxy
+ab:apache2-utils
+wrk:wrk
+iperf3:iperf3
+curl:curl
+wget:wget
+chromium:chromium
+/etc/ssl/certs/ca-certificates.crt:ca-certificates
+'
+# Services that those packages would start: they would hold port 80.
+services='nginx haproxy varnish varnishncsa'
+
+PATH=$PATH:/usr/sbin:/sbin
+policy=/usr/sbin/policy-rc.d
+kept=$policy.before-baton
+mark='baton deps: no service starts'
+
+has() { case $1 in /*) [ -e "$1" ] ;; *) command -v "$1" >/dev/null 2>&1 ;; esac; }
+
+missing=
+for line in $wanted; do
+	has "${line%%:*}" || missing="$missing ${line#*:}"
+done
+if ! "$(dirname "$0")/go.sh" >/dev/null 2>&1; then
+	missing="$missing golang-go"
+fi
+
+[ -n "$missing" ] || exit 0
+if [ "${1:-}" = --check ]; then
+	echo "missing:$missing"
+	exit 1
+fi
+if [ "$(id -u)" != 0 ]; then
+	echo "deps: needs root to install:$missing" >&2
+	exit 1
+fi
+command -v apt-get >/dev/null || {
+	echo "deps: no apt-get here; install by hand:$missing" >&2
+	exit 1
+}
+echo "deps: installing:$missing"
+
+restore() {
+	if grep -qs "$mark" "$policy"; then rm -f "$policy"; fi
+	if [ -e "$kept" ]; then mv -f "$kept" "$policy"; fi
+}
+restore # what a killed run may have left
+trap restore EXIT
+trap 'exit 130' INT TERM HUP
+if [ -e "$policy" ]; then mv "$policy" "$kept"; fi
+printf '#!/bin/sh\n# %s\nexit 101\n' "$mark" >"$policy"
+chmod 755 "$policy"
+
+before=
+for s in $services; do
+	if has "/lib/systemd/system/$s.service" || has "/etc/init.d/$s"; then before="$before $s"; fi
+done
+
+log=$(mktemp)
+run() {
+	if ! DEBIAN_FRONTEND=noninteractive "$@" >"$log" 2>&1; then
+		cat "$log" >&2
+		rm -f "$log"
+		echo "deps: failed: $*" >&2
+		exit 1
+	fi
+}
+run apt-get -q update
+# shellcheck disable=SC2086
+run apt-get -qy install --no-install-recommends $missing
+rm -f "$log"
+
+# A package enables its service for the next boot: undo that for those that we
+# brought, and leave alone what was here before.
+for s in $services; do
+	case " $before " in *" $s "*) continue ;; esac
+	if command -v systemctl >/dev/null && has "/lib/systemd/system/$s.service"; then
+		systemctl disable "$s" >/dev/null 2>&1 || echo "deps: could not disable $s: it may start at the next boot" >&2
+	elif has "/etc/init.d/$s"; then
+		update-rc.d "$s" disable >/dev/null 2>&1 || echo "deps: could not disable $s: it may start at the next boot" >&2
+	fi
+done
+restore
+trap - EXIT
+"$(dirname "$0")/go.sh" >/dev/null
+echo "deps: done"

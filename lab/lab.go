@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -134,6 +135,23 @@ func (l *Lab) Dir() string { return l.dir }
 
 // Logf reports progress where the lab's owner looks for it.
 func (l *Lab) Logf(format string, args ...any) { l.t.Helper(); l.t.Logf(format, args...) }
+
+// T is the test, or what stands for it in Run: for packages that build on a lab and fail as it does.
+func (l *Lab) T() T { return l.t }
+
+// Need skips the test when one of the programs is not installed, or fails it where no ring may be skipped.
+func (l *Lab) Need(programs ...string) {
+	l.t.Helper()
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err == nil {
+			continue
+		}
+		if Required() {
+			l.t.Fatalf("lab: %s is required here and not installed: run make deps", p)
+		}
+		l.t.Skipf("SKIP ring 4 (lab): %s is not installed: run make deps", p)
+	}
+}
 
 // BPFFS returns the path of a BPF file system of this lab's own, mounted at first use and unmounted, with every pin
 // in it, at Close.

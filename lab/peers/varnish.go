@@ -1,0 +1,40 @@
+package peers
+
+import (
+	"fmt"
+	"net"
+	"regexp"
+
+	"baton/lab"
+)
+
+// VarnishOptions describe a cache in front of one backend.
+type VarnishOptions struct {
+	Name    string // value of Header; default: the host's name
+	Port    int    // default: 80
+	Backend string // "10.2.1.2:80"
+}
+
+// Varnish caches what its backend serves, 64 MiB of it in memory. The backend must answer /healthz.
+func Varnish(h *lab.Host, o VarnishOptions) *Server {
+	h.Lab().T().Helper()
+	name, port := orDefault(o.Name, h.Name()), orDefault(o.Port, 80)
+	host, backendPort, err := net.SplitHostPort(o.Backend)
+	if err != nil {
+		h.Lab().T().Fatalf("peers: varnish backend: %v", err)
+	}
+	h.Lab().Need("gcc") // varnishd compiles its configuration
+	vcl := fmt.Sprintf(`vcl 4.1;
+backend default { .host = "%s"; .port = "%s"; }
+sub vcl_deliver { set resp.http.%s = "%s"; }
+`, host, backendPort, Header, name)
+	return server{
+		host: h, name: name, program: "varnishd", port: port, probe: "/healthz",
+		version: []string{"-V"}, pattern: regexp.MustCompile(`varnish-(\S+)`),
+		files: map[string]string{"default.vcl": vcl},
+		args: func(dir string) []string {
+			return []string{"-F", "-n", dir + "/work", "-f", dir + "/default.vcl",
+				"-a", fmt.Sprintf(":%d", port), "-s", "malloc,64m", "-T", "none"}
+		},
+	}.start()
+}

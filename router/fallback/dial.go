@@ -1,0 +1,96 @@
+package fallback
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// newTransport keeps idle connections to each surrogate's address. It asks no environment for a proxy, adds no header
+// and changes no body.
+func newTransport(dial func(ctx context.Context, network, address string) (net.Conn, error), t Timeouts) *http.Transport {
+	if dial == nil {
+		d := &net.Dialer{}
+		d.SetMultipathTCP(false) // trap T12
+		dial = d.DialContext
+	}
+	return &http.Transport{
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, t.Dial)
+			defer cancel()
+			c, err := dial(ctx, network, address)
+			if err != nil {
+				return nil, &dialError{err}
+			}
+			return newMovingConn(c, max(t.Stall, t.FirstByte)), nil
+		},
+		DisableCompression:     true,
+		MaxIdleConnsPerHost:    256,
+		IdleConnTimeout:        t.Keep,
+		ResponseHeaderTimeout:  t.FirstByte,
+		ExpectContinueTimeout:  time.Second, // RFC 9110 section 10.1.1: a surrogate may never say 100
+		MaxResponseHeaderBytes: 256 << 10,
+		ReadBufferSize:         16 << 10,
+		WriteBufferSize:        16 << 10,
+	}
+}
+
+// dialError says that not one octet went to the surrogate.
+type dialError struct{ err error }
+
+func (e *dialError) Error() string { return "connect to surrogate: " + e.err.Error() }
+func (e *dialError) Unwrap() error { return e.err }
+
+// movingConn fails when no octet has moved in either direction for stall.
+type movingConn struct {
+	net.Conn
+	stall    time.Duration
+	progress atomic.Int64 // ns since the epoch
+	armed    atomic.Int64 // ns since the epoch, when the write deadline was set
+}
+
+func newMovingConn(c net.Conn, stall time.Duration) *movingConn {
+	m := &movingConn{Conn: c, stall: stall}
+	m.moved()
+	return m
+}
+
+func (m *movingConn) moved() { m.progress.Store(time.Now().UnixNano()) }
+
+func (m *movingConn) Read(p []byte) (int, error) {
+	for {
+		limit := time.Unix(0, m.progress.Load()).Add(m.stall)
+		if err := m.Conn.SetReadDeadline(limit); err != nil {
+			return 0, err
+		}
+		n, err := m.Conn.Read(p)
+		if n > 0 {
+			m.moved()
+			return n, err
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) && time.Unix(0, m.progress.Load()).Add(m.stall).After(time.Now()) {
+			continue // the other direction has moved
+		}
+		return n, err
+	}
+}
+
+func (m *movingConn) Write(p []byte) (int, error) {
+	now := time.Now()
+	if now.UnixNano()-m.armed.Load() > int64(m.stall/8) {
+		m.armed.Store(now.UnixNano())
+		if err := m.Conn.SetWriteDeadline(now.Add(m.stall)); err != nil {
+			return 0, err
+		}
+	}
+	m.moved() // a request on an idle connection starts the clock anew
+	n, err := m.Conn.Write(p)
+	if n > 0 {
+		m.moved()
+	}
+	return n, err
+}

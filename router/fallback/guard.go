@@ -1,0 +1,440 @@
+package fallback
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Bounds on the goodbye to a client whose request was refused: closing with octets unread sends an RST, which would
+// destroy the answer on its way.
+const (
+	lingerTime  = 2 * time.Second
+	lingerBytes = 1 << 20
+)
+
+// maxHeldBack bounds what a client may send before its connection has switched protocols, in octets.
+const maxHeldBack = 64 << 10
+
+var errHeldBack = errors.New("too much data ahead of a protocol switch")
+
+type guardState uint8
+
+const (
+	inHead guardState = iota
+	inBody
+	inChunks
+	inUpgrade // the rest is not HTTP, or nobody reads it
+	refusedAll
+)
+
+// guard is a client's connection as net/http sees it. Read releases a request's head once it is whole and checked, and
+// its body as far as it reaches. In place of a request that must not be passed on, Read releases a harmless one with
+// the same place in the order of pipelined requests; the handler finds its verdict with refusal and answers that.
+type guard struct {
+	net.Conn
+	server *Server
+	client netip.AddrPort
+	since  time.Time // accepted
+
+	// Owned by Read, whose calls net/http serialises.
+	state   guardState
+	in      []byte // received, not yet checked; a part of what buf holds
+	buf     []byte
+	out     []byte // checked, not yet released
+	scanned int    // octets of in that hold no end of a head
+	blank   int    // empty lines skipped ahead of this head
+	left    int64  // inBody: octets still to come
+	chunks  chunks
+	frame   framing
+	asked   bool  // for an early verdict
+	fault   error // of the body: every later Read fails too
+
+	headSince time.Time // the first octet of the head in progress
+	refused   Verdict   // written before refusedAt, read after it
+
+	heads     int64        // released
+	refusedAt atomic.Int64 // ordinal of the request that refused answers, from 1
+	upgradeAt atomic.Int64 // ordinal of a request that may switch protocols
+	switched  atomic.Bool  // another protocol is spoken
+	malformed atomic.Bool  // a body was, see fault
+	served    int64        // owned by the handler
+
+	progress atomic.Int64 // ns since the epoch, last octet either way
+	writeArm atomic.Int64 // ns since the epoch, when the write deadline was set
+
+	mu     sync.Mutex
+	asks   time.Time // net/http's read deadline
+	own    time.Time // ours
+	closed bool
+}
+
+func newGuard(c net.Conn, s *Server) *guard {
+	g := &guard{Conn: c, server: s, since: time.Now()}
+	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+		g.client = unmapped(a.AddrPort())
+	}
+	return g
+}
+
+// refusal says whether the request that the handler was called for, its n-th call on this connection, stands for one
+// that was refused.
+func (g *guard) refusal() (Verdict, bool) {
+	g.served++
+	if g.refusedAt.Load() != g.served {
+		return Verdict{}, false
+	}
+	return g.refused, true
+}
+
+// mayUpgrade says whether the request in the handler's hands may switch protocols.
+func (g *guard) mayUpgrade() bool { return g.upgradeAt.Load() == g.served }
+
+func (g *guard) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	for {
+		if len(g.out) > 0 {
+			n := copy(p, g.out)
+			g.out = g.out[n:]
+			return n, nil
+		}
+		if g.fault != nil {
+			return 0, g.fault
+		}
+		switch g.state {
+		case inHead:
+			if err := g.readHead(); err != nil {
+				return 0, err
+			}
+		case inBody:
+			n, err := g.take(p[:min(int64(len(p)), g.left)])
+			if g.left -= int64(n); g.left == 0 {
+				g.bodyDone()
+			}
+			return n, err
+		case inChunks:
+			return g.readChunks(p)
+		case inUpgrade:
+			if !g.switched.Load() {
+				return 0, g.holdBack()
+			}
+			return g.take(p)
+		case refusedAll:
+			return 0, io.EOF
+		}
+	}
+}
+
+// readHead makes one step towards a released head.
+func (g *guard) readHead() error {
+	if !g.asked {
+		g.asked = true
+		if g.earlyVerdict() {
+			return nil
+		}
+	}
+	for g.blank < 2 && g.scanned < 2 && (bytes.HasPrefix(g.in, []byte("\n")) || bytes.HasPrefix(g.in, []byte("\r\n"))) {
+		_, g.in, _ = bytes.Cut(g.in, []byte("\n")) // an empty line ahead of a request, RFC 9112 section 2.2
+		g.blank, g.scanned = g.blank+1, 0
+	}
+	if len(g.in) > 0 {
+		if end := headEnd(g.in, g.scanned); end >= 0 {
+			g.release(end)
+			return nil
+		}
+		g.scanned = len(g.in)
+		if len(g.in) >= g.server.maxHead {
+			g.refuse(tooLong(g.in))
+			return nil
+		}
+	}
+	return g.fill()
+}
+
+func (g *guard) earlyVerdict() bool {
+	if g.server.verdicts == nil {
+		return false
+	}
+	v, ok := g.server.verdicts.Take(g.client)
+	if ok {
+		g.refuse(v)
+	}
+	return ok
+}
+
+func tooLong(head []byte) Verdict {
+	line, rest := cutLine(head)
+	if len(rest) == 0 {
+		if len(line) > 0 && !isAlnum(line[0]) {
+			return *malformed("not HTTP")
+		}
+		return Verdict{http.StatusRequestURITooLong, "request line too long"}
+	}
+	return Verdict{http.StatusRequestHeaderFieldsTooLarge, "request header too large"}
+}
+
+func (g *guard) release(end int) {
+	head := g.in[:end]
+	f, refused := checkHead(head)
+	if refused != nil {
+		g.refuse(*refused)
+		return
+	}
+	g.heads++
+	g.out, g.in = head, g.in[end:]
+	g.frame, g.left, g.chunks, g.scanned, g.blank = f, f.length, chunks{}, 0, 0
+	if f.upgrade {
+		g.upgradeAt.Store(g.heads)
+	}
+	switch {
+	case f.chunked:
+		g.state = inChunks
+	case f.length > 0:
+		g.state = inBody
+	default:
+		g.bodyDone()
+	}
+}
+
+func (g *guard) bodyDone() {
+	g.state, g.headSince = inHead, time.Time{}
+	if g.frame.upgrade {
+		g.state = inUpgrade
+	}
+}
+
+// refuse releases a request that stands for the one at hand. Nothing of the connection is read as HTTP afterwards.
+func (g *guard) refuse(v Verdict) {
+	method := http.MethodGet
+	if len(g.in) > 5 && string(g.in[:5]) == "HEAD " {
+		method = http.MethodHead // whose answer has no body
+	}
+	g.heads++
+	g.refused = v
+	g.refusedAt.Store(g.heads)
+	g.out, g.in, g.state = []byte(method+" / HTTP/1.1\r\nHost: refused.invalid\r\nConnection: close\r\n\r\n"), nil, refusedAll
+}
+
+// fill receives more of a head.
+func (g *guard) fill() error {
+	if len(g.in) == 0 {
+		if g.buf == nil {
+			g.buf = make([]byte, 0, 4096)
+		}
+		g.in, g.headSince = g.buf[:0], time.Time{}
+	}
+	if len(g.in) == cap(g.in) {
+		grown := make([]byte, len(g.in), min(2*cap(g.in)+4096, g.server.maxHead+4096))
+		copy(grown, g.in)
+		g.in = grown
+	}
+	var limit time.Time
+	if len(g.in) > 0 {
+		if g.headSince.IsZero() {
+			g.headSince = time.Now()
+		}
+		limit = g.headSince.Add(g.server.timeouts.Head)
+	}
+	g.arm(limit)
+	n, err := g.Conn.Read(g.in[len(g.in):cap(g.in)])
+	g.in = g.in[:len(g.in)+n]
+	if n > 0 {
+		g.progress.Store(time.Now().UnixNano())
+		if g.heads == 0 {
+			g.earlyVerdict() // reached while the first octets were on their way
+		}
+		return nil
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) && len(g.in) > 0 && !g.aborted() {
+		g.refuse(Verdict{http.StatusRequestTimeout, "request header not received in time"})
+		return nil
+	}
+	return err
+}
+
+// holdBack keeps what comes behind a request to switch until the surrogate has agreed: httputil.ReverseProxy would lose
+// an octet that net/http has read ahead. It returns when the client has gone or net/http interrupts it.
+func (g *guard) holdBack() error {
+	for len(g.in) < maxHeldBack {
+		g.arm(time.Time{}) // the surrogate's own timeouts hold
+		piece := make([]byte, 4096)
+		n, err := g.Conn.Read(piece)
+		g.in = append(g.in, piece[:n]...)
+		if n == 0 && err != nil {
+			return err
+		}
+	}
+	return errHeldBack
+}
+
+// take reads octets that need no look: first those received with the head.
+func (g *guard) take(p []byte) (int, error) {
+	if len(g.in) > 0 {
+		n := copy(p, g.in)
+		g.in = g.in[n:]
+		return n, nil
+	}
+	for {
+		g.arm(g.stallLimit())
+		n, err := g.Conn.Read(p)
+		if n > 0 {
+			g.progress.Store(time.Now().UnixNano())
+			return n, err
+		}
+		if g.switched.Load() && errors.Is(err, os.ErrDeadlineExceeded) && time.Now().Before(g.stallLimit()) {
+			continue // the other direction has moved
+		}
+		return n, err
+	}
+}
+
+func (g *guard) stallLimit() time.Time {
+	if g.switched.Load() {
+		return time.Unix(0, g.progress.Load()).Add(g.server.timeouts.Stall)
+	}
+	return time.Now().Add(g.server.timeouts.Stall)
+}
+
+func (g *guard) readChunks(p []byte) (int, error) {
+	buffered := len(g.in) > 0
+	if buffered {
+		p = p[:min(len(p), len(g.in))]
+		copy(p, g.in)
+	}
+	n, err := len(p), error(nil)
+	if !buffered {
+		n, err = g.take(p)
+	}
+	used, done, bad := g.chunks.advance(p[:n])
+	switch {
+	case buffered:
+		g.in = g.in[used:]
+	case used < n && bad == nil:
+		g.in = append([]byte(nil), p[used:n]...)
+	}
+	if bad != nil {
+		g.fault = bad
+		g.malformed.Store(true)
+		if used == 0 {
+			return 0, bad
+		}
+		return used, nil
+	}
+	if done {
+		g.bodyDone()
+	}
+	return used, err
+}
+
+func (g *guard) Write(p []byte) (int, error) {
+	now := time.Now()
+	stall := g.server.timeouts.Stall
+	if now.UnixNano()-g.writeArm.Load() > int64(stall/8) {
+		g.writeArm.Store(now.UnixNano())
+		if err := g.Conn.SetWriteDeadline(now.Add(stall)); err != nil {
+			return 0, err
+		}
+	}
+	n, err := g.Conn.Write(p)
+	if n > 0 {
+		g.progress.Store(time.Now().UnixNano())
+	}
+	return n, err
+}
+
+// SetReadDeadline is net/http's, which also uses a moment long past to interrupt a Read. Ours holds beside it.
+func (g *guard) SetReadDeadline(t time.Time) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.asks = t
+	return g.Conn.SetReadDeadline(earlier(g.asks, g.own))
+}
+
+func (g *guard) SetDeadline(t time.Time) error {
+	return errors.Join(g.SetReadDeadline(t), g.SetWriteDeadline(t))
+}
+
+// SetWriteDeadline is for net/http to clear what it set; writes are bounded by Stall.
+func (g *guard) SetWriteDeadline(t time.Time) error {
+	if t.IsZero() {
+		return nil
+	}
+	g.writeArm.Store(0)
+	return g.Conn.SetWriteDeadline(t)
+}
+
+func (g *guard) arm(limit time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if limit.Equal(g.own) {
+		return
+	}
+	if late := limit.Sub(g.own); !g.own.IsZero() && late > 0 && late < g.server.timeouts.Stall/8 {
+		return // not worth a new timer for each read of a body
+	}
+	g.own = limit
+	g.Conn.SetReadDeadline(earlier(g.asks, g.own)) // fails on a closed connection only: the read says so
+}
+
+// aborted says whether net/http has interrupted the Read, rather than time.
+func (g *guard) aborted() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.asks.IsZero() && g.asks.Before(g.since)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
+}
+
+// CloseWrite lets net/http say goodbye before it closes.
+func (g *guard) CloseWrite() error {
+	if c, ok := g.Conn.(interface{ CloseWrite() error }); ok {
+		return c.CloseWrite()
+	}
+	return nil
+}
+
+// Close ends the connection; one whose request was refused is drained for a while first, see Server.linger.
+func (g *guard) Close() error {
+	g.mu.Lock()
+	first := !g.closed
+	g.closed = true
+	g.mu.Unlock()
+	if !first {
+		return net.ErrClosed
+	}
+	if g.refusedAt.Load() != 0 {
+		return g.server.linger(g)
+	}
+	defer g.server.forget(g)
+	return g.Conn.Close()
+}
+
+// drain reads until the client has closed, within bounds, and closes.
+func (g *guard) drain() {
+	defer g.server.forget(g)
+	defer g.Conn.Close()
+	if g.CloseWrite() != nil {
+		return
+	}
+	g.Conn.SetReadDeadline(time.Now().Add(lingerTime))
+	io.CopyN(io.Discard, g.Conn, lingerBytes)
+}
+
+type guardKey struct{}
+
+func guardOf(ctx context.Context) *guard { return ctx.Value(guardKey{}).(*guard) }

@@ -1,0 +1,200 @@
+package fallback
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"baton/router/config"
+)
+
+// retryAfter is what a client is told when no surrogate is up, in seconds: about one health check and its rise.
+const retryAfter = 5
+
+func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	started := time.Now()
+	g := guardOf(r.Context())
+	rec := &recorder{ResponseWriter: w, guard: g}
+	p := &passage{in: r, guard: g}
+	defer func() {
+		s.hooks.Request(Exchange{
+			Surrogate: p.surrogate, Status: rec.status, Sent: rec.sent, Retries: p.retries, Duration: time.Since(started),
+		})
+	}()
+	if v, refused := g.refusal(); refused {
+		s.hooks.Refused(v.Status, v.Reason)
+		w.Header().Set("Connection", "close")
+		answer(rec, v.Status, v.Reason)
+		return
+	}
+	p.decision = s.decide(s.vip, r, g.client, nil)
+	switch d := p.decision; {
+	case d.Status != 0:
+		answer(rec, d.Status, d.Reason)
+	case !d.Address.IsValid():
+		answer(rec, http.StatusServiceUnavailable, "no surrogate is up")
+	case s.mode == config.Redirect:
+		redirect(rec, r, d)
+	default:
+		s.pass(rec, r, p)
+	}
+}
+
+func (s *Server) pass(w http.ResponseWriter, r *http.Request, p *passage) {
+	ctx := context.WithValue(r.Context(), passageKey{}, p)
+	if s.timeouts.Total > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.timeouts.Total)
+		defer cancel()
+	}
+	r = r.WithContext(ctx)
+	if !p.guard.mayUpgrade() {
+		r.Header.Del("Upgrade") // HTTP/2 in the clear, or HTTP/1.0: no switch
+		r.Header.Del("Http2-Settings")
+	}
+	s.proxy.ServeHTTP(w, r)
+}
+
+// answer is the router's own response: what happened, in a line of text.
+func answer(w http.ResponseWriter, status int, reason string) {
+	if reason == "" {
+		reason = strings.ToLower(http.StatusText(status))
+	}
+	body := strconv.Itoa(status) + " " + http.StatusText(status) + ": " + reason + "\n"
+	h := w.Header()
+	h.Set("Server", "baton")
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	if status == http.StatusServiceUnavailable {
+		h.Set("Retry-After", strconv.Itoa(retryAfter))
+	}
+	w.WriteHeader(status)
+	io.WriteString(w, body) // fails only when the client has gone
+}
+
+// redirect sends the client to the surrogate's own name. A method other than GET and HEAD must not be turned into GET,
+// hence 307 (RFC 9110 section 15.4.8).
+func redirect(w http.ResponseWriter, r *http.Request, d Decision) {
+	base := d.Public
+	if base == "" {
+		base = "http://" + d.Address.String()
+	}
+	target := r.RequestURI
+	if !strings.HasPrefix(target, "/") { // absolute-form, or "*"
+		if target = r.URL.RequestURI(); target == "*" {
+			target = "/"
+		}
+	}
+	status := http.StatusTemporaryRedirect
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		status = http.StatusFound
+	}
+	w.Header().Set("Location", strings.TrimSuffix(base, "/")+target)
+	answer(w, status, "surrogate "+d.Surrogate+" answers this")
+}
+
+func (s *Server) newProxy(errorLog *log.Logger) *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
+		Rewrite: func(pr *httputil.ProxyRequest) {
+			pr.Out.URL.RawQuery = pr.In.URL.RawQuery
+			exactTarget(pr.Out.URL, pr.In.RequestURI)
+			pr.Out.Host = pr.In.Host
+			pr.Out.Trailer = pr.In.Trailer // one map: net/http fills it when the body ends
+			pr.SetXForwarded()             // in place of whatever the client claims
+		},
+		Transport: s,
+		// A response of known length may hold this much time in the buffer; others are flushed at once.
+		FlushInterval: time.Millisecond,
+		BufferPool:    &copyBuffers,
+		ErrorLog:      errorLog,
+		ModifyResponse: func(res *http.Response) error {
+			p := passageOf(res.Request.Context())
+			if p.guard.mayUpgrade() && res.StatusCode != http.StatusSwitchingProtocols {
+				res.Header.Set("Connection", "close") // what the client sends next is no longer checked
+			}
+			return nil
+		},
+		ErrorHandler: s.proxyFailed,
+	}
+}
+
+// proxyFailed answers when no surrogate did.
+func (s *Server) proxyFailed(w http.ResponseWriter, r *http.Request, err error) {
+	p := passageOf(r.Context())
+	if p.in.ContentLength != 0 {
+		w.Header().Set("Connection", "close") // part of the client's body may be gone
+	}
+	switch {
+	case p.bodyErr != nil && p.guard.malformed.Load(): // net/http wraps the error in various ways
+		s.hooks.Refused(http.StatusBadRequest, errMalformedBody.Error())
+		answer(w, http.StatusBadRequest, errMalformedBody.Error())
+	case p.bodyErr != nil && isTimeout(p.bodyErr):
+		s.hooks.Refused(http.StatusRequestTimeout, "request body stalled")
+		answer(w, http.StatusRequestTimeout, "request body not received in time")
+	case p.bodyErr != nil, errors.Is(r.Context().Err(), context.Canceled):
+		panic(http.ErrAbortHandler) // the client has gone: nobody reads an answer
+	case errors.Is(r.Context().Err(), context.DeadlineExceeded):
+		answer(w, http.StatusGatewayTimeout, "the request took too long")
+	case p.lastKind == FailureTimeout || p.lastKind == FailureDialTimeout:
+		answer(w, http.StatusGatewayTimeout, "the surrogate did not answer in time")
+	default:
+		reason := "the surrogate did not answer"
+		if p.lastKind != "" {
+			reason += " (" + p.lastKind + ")"
+		}
+		s.log.Debug("answer 502", "error", err)
+		answer(w, http.StatusBadGateway, reason)
+	}
+}
+
+// recorder notes what the client was sent.
+type recorder struct {
+	http.ResponseWriter
+	guard  *guard
+	status int
+	sent   int64
+}
+
+func (r *recorder) WriteHeader(status int) {
+	if status >= 200 || status == http.StatusSwitchingProtocols {
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+func (r *recorder) Write(p []byte) (int, error) {
+	n, err := r.ResponseWriter.Write(p)
+	r.sent += int64(n)
+	return n, err
+}
+
+// Hijack hands the connection over for another protocol.
+func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := http.NewResponseController(r.ResponseWriter).Hijack()
+	if err == nil {
+		r.status = http.StatusSwitchingProtocols
+		r.guard.progress.Store(time.Now().UnixNano())
+		r.guard.switched.Store(true)
+	}
+	return conn, buffered, err
+}
+
+// Unwrap lets http.ResponseController flush.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+type bufferPool struct{ pool sync.Pool }
+
+var copyBuffers = bufferPool{sync.Pool{New: func() any { return new([32 << 10]byte) }}}
+
+func (b *bufferPool) Get() []byte  { return b.pool.Get().(*[32 << 10]byte)[:] }
+func (b *bufferPool) Put(p []byte) { b.pool.Put((*[32 << 10]byte)(p)) }

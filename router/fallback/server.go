@@ -1,0 +1,269 @@
+package fallback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"sync"
+	"time"
+
+	"baton/router/config"
+)
+
+// Decision is which surrogate shall answer a request, or what the router shall answer itself.
+type Decision struct {
+	Surrogate string
+	Address   netip.AddrPort
+	Public    string // scheme://host[:port] that a redirected client is sent to; "" for http://Address
+	Status    int    // not 0: the router answers this itself, 404 or 503 say
+	Reason    string // what the client is told then
+}
+
+// Decide picks the surrogate for a request. It must not touch the request's body, must not return a surrogate of
+// exclude (each has just failed), and is called from many goroutines. A Decision without an address counts as 503.
+type Decide func(vip netip.AddrPort, r *http.Request, client netip.AddrPort, exclude []string) Decision
+
+// Timeouts bound every wait; the package comment says what each does. A zero field means its default.
+type Timeouts struct {
+	Head      time.Duration // 10 s
+	Idle      time.Duration // 60 s
+	Dial      time.Duration // 3 s
+	FirstByte time.Duration // 30 s
+	Stall     time.Duration // 60 s
+	Keep      time.Duration // 4 s, an idle connection to a surrogate; below Apache's KeepAliveTimeout of 5 s
+	Total     time.Duration // 0: none
+}
+
+// Options make a Server. VIP and Decide are required.
+type Options struct {
+	VIP            netip.AddrPort
+	Mode           config.Mode // Redirect redirects; the others proxy
+	Decide         Decide
+	Verdicts       *Verdicts // nil: none
+	Timeouts       Timeouts
+	MaxHead        int // octets of a request's head, default 64 KiB; a longer one is 431 or 414
+	MaxConnections int // of clients, default 4096; further ones wait in the listen queue
+	Attempts       int // surrogates tried for one request, default 3
+	// Dial connects to a surrogate; nil is a plain dialer without MPTCP. The context carries the Dial timeout.
+	Dial  func(ctx context.Context, network, address string) (net.Conn, error)
+	Hooks Hooks
+	Log   *slog.Logger // nil: slog.Default
+}
+
+// Hooks are told what happens, from many goroutines. Any may be nil; none may block.
+type Hooks struct {
+	Connection func(delta int)                          // +1 accepted, -1 closed
+	Request    func(Exchange)                           // a request is over
+	Failure    func(surrogate string, kind FailureKind) // a surrogate did not answer; health.Checker.ReportFailure fits
+	Refused    func(status int, reason string)          // a request was refused for its form, or by a verdict
+}
+
+// Exchange is a finished request.
+type Exchange struct {
+	Surrogate string // "" when the router answered
+	Status    int    // as sent to the client; 0: the client was gone before
+	Sent      int64  // octets of response body, upgraded connections excluded
+	Retries   int    // surrogates that failed before
+	Duration  time.Duration
+}
+
+// Server answers the requests to one VIP.
+type Server struct {
+	vip      netip.AddrPort
+	mode     config.Mode
+	decide   Decide
+	verdicts *Verdicts
+	timeouts Timeouts
+	maxHead  int
+	attempts int
+	hooks    Hooks
+	log      *slog.Logger
+
+	http      *http.Server
+	proxy     *httputil.ReverseProxy
+	transport *http.Transport
+	slots     chan struct{}
+
+	wg      sync.WaitGroup // lingering connections
+	mu      sync.Mutex
+	conns   map[*guard]struct{}
+	closing bool
+}
+
+// New makes a Server; Shutdown ends it.
+func New(o Options) (*Server, error) {
+	if !o.VIP.IsValid() || o.Decide == nil {
+		return nil, errors.New("make fallback server: a VIP and a Decide are required")
+	}
+	s := &Server{
+		vip: o.VIP, mode: o.Mode, decide: o.Decide, verdicts: o.Verdicts,
+		timeouts: o.Timeouts.withDefaults(),
+		maxHead:  orDefault(o.MaxHead, 64<<10),
+		attempts: orDefault(o.Attempts, 3),
+		hooks:    o.Hooks.withNone(),
+		log:      o.Log,
+		slots:    make(chan struct{}, orDefault(o.MaxConnections, 4096)),
+		conns:    make(map[*guard]struct{}),
+	}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	s.log = s.log.With("vip", o.VIP.String())
+	s.transport = newTransport(o.Dial, s.timeouts)
+	stdlog := slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
+	s.proxy = s.newProxy(stdlog)
+	s.http = &http.Server{
+		Handler:                      http.HandlerFunc(s.serveHTTP),
+		DisableGeneralOptionsHandler: true,
+		ReadHeaderTimeout:            s.timeouts.Head,
+		IdleTimeout:                  s.timeouts.Idle,
+		MaxHeaderBytes:               s.maxHead,
+		ErrorLog:                     stdlog,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, guardKey{}, c)
+		},
+	}
+	return s, nil
+}
+
+func (t Timeouts) withDefaults() Timeouts {
+	return Timeouts{
+		Head:      orDefault(t.Head, 10*time.Second),
+		Idle:      orDefault(t.Idle, time.Minute),
+		Dial:      orDefault(t.Dial, 3*time.Second),
+		FirstByte: orDefault(t.FirstByte, 30*time.Second),
+		Stall:     orDefault(t.Stall, time.Minute),
+		Keep:      orDefault(t.Keep, 4*time.Second),
+		Total:     t.Total,
+	}
+}
+
+func orDefault[T comparable](v, fallback T) T {
+	var zero T
+	if v == zero {
+		return fallback
+	}
+	return v
+}
+
+func (h Hooks) withNone() Hooks {
+	if h.Connection == nil {
+		h.Connection = func(int) {}
+	}
+	if h.Request == nil {
+		h.Request = func(Exchange) {}
+	}
+	if h.Failure == nil {
+		h.Failure = func(string, FailureKind) {}
+	}
+	if h.Refused == nil {
+		h.Refused = func(int, string) {}
+	}
+	return h
+}
+
+// Serve answers on l until Shutdown, and closes it. It returns nil after Shutdown. Several listeners may be served.
+func (s *Server) Serve(l net.Listener) error {
+	err := s.http.Serve(&guardedListener{Listener: l, server: s, done: make(chan struct{})})
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve VIP %s: %w", s.vip, err)
+}
+
+// Shutdown closes the listeners, lets requests and upgraded connections end until ctx is done, and closes what is
+// left. No goroutine or connection of the Server remains when it returns.
+func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.http.Shutdown(ctx)
+	for err == nil && s.open() > 0 { // hijacked and lingering connections, which net/http does not know
+		select {
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	if err != nil {
+		s.http.Close()
+		s.closeAll()
+		err = fmt.Errorf("shut down VIP %s: %w", s.vip, err)
+	}
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
+	s.wg.Wait()
+	s.transport.CloseIdleConnections()
+	return err
+}
+
+func (s *Server) open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns)
+}
+
+func (s *Server) closeAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closing = true
+	for g := range s.conns {
+		g.Conn.Close()
+	}
+}
+
+// linger says goodbye to a refused client in the background.
+func (s *Server) linger(g *guard) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		go s.forget(g) // takes the lock
+		return g.Conn.Close()
+	}
+	s.wg.Go(g.drain)
+	return nil
+}
+
+// forget takes a closed connection off the books.
+func (s *Server) forget(g *guard) {
+	s.mu.Lock()
+	delete(s.conns, g)
+	s.mu.Unlock()
+	<-s.slots
+	s.hooks.Connection(-1)
+}
+
+// guardedListener accepts while there is a slot, and sets a guard before each connection.
+type guardedListener struct {
+	net.Listener
+	server *Server
+	once   sync.Once
+	done   chan struct{}
+}
+
+func (l *guardedListener) Accept() (net.Conn, error) {
+	select {
+	case l.server.slots <- struct{}{}:
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.server.slots
+		return nil, err
+	}
+	g := newGuard(c, l.server)
+	l.server.mu.Lock()
+	l.server.conns[g] = struct{}{}
+	l.server.mu.Unlock()
+	l.server.hooks.Connection(1)
+	return g, nil
+}
+
+func (l *guardedListener) Close() error {
+	l.once.Do(func() { close(l.done) })
+	return l.Listener.Close()
+}

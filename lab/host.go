@@ -181,5 +181,18 @@ func (h *Host) route(prefix, via string) error {
 	return h.nl.RouteReplace(&netlink.Route{Dst: dst, Gw: gateway})
 }
 
+// Neighbour fixes the link address of an IP address, so that no ARP or neighbour discovery is needed.
+func (h *Host) Neighbour(n *Interface, ip string, mac net.HardwareAddr) {
+	h.lab.t.Helper()
+	address := net.ParseIP(ip)
+	if address == nil {
+		h.lab.t.Fatalf("lab: host %s: neighbour %q is not an address", h.name, ip)
+	}
+	err := h.nl.NeighSet(&netlink.Neigh{LinkIndex: n.Index, IP: address, HardwareAddr: mac, State: netlink.NUD_PERMANENT})
+	if err != nil {
+		h.lab.t.Fatalf("lab: host %s: neighbour %s: %v", h.name, ip, err)
+	}
+}
+
 // Netlink is a route netlink handle in the host's namespace, closed with the lab.
 func (h *Host) Netlink() *netlink.Handle { return h.nl }

@@ -1,0 +1,319 @@
+package head
+
+import (
+	"bytes"
+	"net/netip"
+)
+
+// Form is the form of a request target, RFC 9112 section 3.2. CONNECT's authority-form is refused.
+type Form uint8
+
+// The forms of a target.
+const (
+	Origin   Form = iota // "/path?query"
+	Absolute             // "http://host/path?query"
+	Asterisk             // "*", OPTIONS alone
+)
+
+// Request is the head of a request. Its slices are parts of the bytes that were parsed and live as long as those; Host
+// is a copy when it came with capitals.
+type Request struct {
+	Method  []byte
+	Target  []byte // as it came
+	Path    []byte // raw: nothing decoded or normalised, no query; "/" when an absolute target has none, "*" in Asterisk form
+	Query   []byte // raw, without "?"
+	Host    []byte // lower case, no port; of an absolute target, else of the Host header; empty when there is none
+	Fields  Fields
+	Form    Form
+	Version Version
+
+	ContentLength  int64 // bytes of the body; -1: chunked; 0 also when none is given
+	KeepAlive      bool  // the client would send another request on this connection
+	Upgrade        bool  // an Upgrade header is there: the surrogate may answer 101 and leave HTTP
+	ExpectContinue bool  // the client may hold its body back until a 100
+}
+
+var (
+	faults = faultsOf(400, 431)
+
+	errMethod     = &Error{400, "method is not a token"}
+	errLongMethod = &Error{501, "method is not known"}
+	errConnect    = &Error{501, "CONNECT is not served"}
+	errLine       = &Error{400, "request line is not method, target and version"}
+	errLineByte   = &Error{400, "control byte, bare CR or bare LF in the request line"}
+	errLongLine   = &Error{414, "request line is too long"}
+	errVersion    = &Error{400, "version is not HTTP/1.0 or HTTP/1.1"}
+	errOldVersion = &Error{505, "version is not HTTP/1.0 or HTTP/1.1"}
+	errTarget     = &Error{400, "target is not a path, an http URL or *"}
+	errTargetByte = &Error{400, "byte that no target may have"}
+	errEscape     = &Error{400, "path has a % that begins no escape"}
+	errUserinfo   = &Error{400, "target has user information"}
+	errNoHost     = &Error{400, "no Host"}
+	errTwoHosts   = &Error{400, "more than one Host"}
+	errHost       = &Error{400, "Host is not a host and port"}
+	errOldCoding  = &Error{400, "Transfer-Encoding in HTTP/1.0"}
+	errCoding     = &Error{501, "transfer coding is not chunked"}
+	errLastCoding = &Error{400, "last transfer coding is not chunked"}
+	errTrailer    = &Error{400, "Trailer names a field of framing"}
+)
+
+// Parse reads the head of one request from the beginning of b and gives its length in bytes, up to and including its
+// empty line; one empty line before it is passed over (RFC 9112 section 2.2). The error is ErrIncomplete or an *Error;
+// an *Error stays the same whatever bytes are added. Parse neither changes nor keeps b.
+func Parse(b []byte) (Request, int, error) {
+	var r Request
+	n := 0
+	if len(b) > 0 && b[0] == '\r' {
+		if len(b) == 1 {
+			return Request{}, 0, ErrIncomplete
+		}
+		if b[1] != '\n' {
+			return Request{}, 0, errLineByte
+		}
+		n = 2
+	}
+	text, length, err := line(b[n:], MaxLine+2, errLongLine, errLineByte)
+	if err != nil {
+		return Request{}, 0, err
+	}
+	n += length
+	if err := r.requestLine(text); err != nil {
+		return Request{}, 0, err
+	}
+	n, err = r.headers(b, n)
+	if err != nil {
+		return Request{}, 0, err
+	}
+	return r, n, nil
+}
+
+func (r *Request) requestLine(text []byte) error {
+	first := bytes.IndexByte(text, ' ')
+	if first < 0 {
+		return errLine
+	}
+	r.Method = text[:first]
+	if first == 0 || !all(r.Method, isToken) {
+		return errMethod
+	}
+	rest := text[first+1:]
+	second := bytes.IndexByte(rest, ' ')
+	if second < 1 {
+		return errLine
+	}
+	r.Target = rest[:second]
+	var err error
+	if r.Version, err = version(rest[second+1:]); err != nil {
+		return err
+	}
+	if len(r.Method) > maxMethod {
+		return errLongMethod
+	}
+	if string(r.Method) == "CONNECT" {
+		return errConnect
+	}
+	return r.target()
+}
+
+func version(b []byte) (Version, error) {
+	if len(b) != len("HTTP/1.1") || string(b[:5]) != "HTTP/" || b[6] != '.' || b[5]-'0' > 9 || b[7]-'0' > 9 {
+		return 0, errVersion
+	}
+	switch string(b[5:]) {
+	case "1.0":
+		return HTTP10, nil
+	case "1.1":
+		return HTTP11, nil
+	}
+	return 0, errOldVersion
+}
+
+var slash = []byte("/")
+
+func (r *Request) target() error {
+	if !all(r.Target, isTarget) {
+		return errTargetByte
+	}
+	rest := r.Target
+	switch {
+	case rest[0] == '/':
+	case len(rest) == 1 && rest[0] == '*' && string(r.Method) == "OPTIONS":
+		r.Form, r.Path = Asterisk, rest
+		return nil
+	case len(rest) > len("http://") && equalFold(rest[:len("http://")], "http://"):
+		r.Form = Absolute
+		rest = rest[len("http://"):]
+	case len(rest) > len("https://") && equalFold(rest[:len("https://")], "https://"):
+		r.Form = Absolute
+		rest = rest[len("https://"):]
+	default:
+		return errTarget
+	}
+	if r.Form == Absolute {
+		authority := rest
+		rest = nil
+		if end := bytes.IndexAny(authority, "/?"); end >= 0 {
+			authority, rest = authority[:end], authority[end:]
+		}
+		if bytes.IndexByte(authority, '@') >= 0 {
+			return errUserinfo // RFC 9110 section 4.2.4
+		}
+		host, ok := hostOf(authority)
+		if !ok || len(host) == 0 {
+			return errHost
+		}
+		r.Host = host
+	}
+	r.Path = rest
+	if question := bytes.IndexByte(rest, '?'); question >= 0 {
+		r.Path, r.Query = rest[:question], rest[question+1:]
+	}
+	if len(r.Path) == 0 {
+		r.Path = slash
+	}
+	for i, c := range r.Path {
+		if c == '%' && (i+2 >= len(r.Path) || !all(r.Path[i+1:i+3], isHex)) {
+			return errEscape
+		}
+	}
+	return nil
+}
+
+func (r *Request) headers(b []byte, n int) (int, error) {
+	var f framing
+	hosts, lines, begin, trailer := 0, 0, n, false
+	for {
+		text, length, err := line(b[n:], MaxHead-n, faults.long, faults.control)
+		if err != nil {
+			return 0, err
+		}
+		if len(text) == 0 {
+			r.Fields = Fields(b[begin:n])
+			return n + length, r.finish(&f, hosts, trailer)
+		}
+		n += length
+		if lines++; lines > MaxHeaders {
+			return 0, faults.many
+		}
+		name, value, err := field(text, faults)
+		if err != nil {
+			return 0, err
+		}
+		if taken, err := f.take(name, value, faults); taken {
+			if err != nil {
+				return 0, err
+			}
+			continue
+		}
+		switch len(name) {
+		case len("Host"):
+			if equalFold(name, "Host") {
+				if hosts++; hosts > 1 {
+					return 0, errTwoHosts
+				}
+				host, ok := hostOf(value)
+				if !ok {
+					return 0, errHost
+				}
+				if r.Form != Absolute { // RFC 9112 section 3.2.2: the target's host replaces the header
+					r.Host = host
+				}
+			}
+		case len("Expect"):
+			if equalFold(name, "Expect") && equalFold(value, "100-continue") && r.Version == HTTP11 {
+				r.ExpectContinue = true
+			}
+		case len("Upgrade"): // and Trailer
+			switch {
+			case equalFold(name, "Upgrade"):
+				r.Upgrade = true
+			case equalFold(name, "Trailer"):
+				trailer = trailer || namesFraming(value)
+			}
+		}
+	}
+}
+
+// namesFraming tells whether a Trailer announces a field that must not come so late, RFC 9110 section 6.5.1.
+func namesFraming(list []byte) bool {
+	for name := range elements(list) {
+		if equalFold(name, "Content-Length") || equalFold(name, "Transfer-Encoding") || equalFold(name, "Trailer") {
+			return true
+		}
+	}
+	return false
+}
+
+// finish judges what only the whole head shows.
+func (r *Request) finish(f *framing, hosts int, trailer bool) error {
+	if hosts == 0 && r.Version == HTTP11 {
+		return errNoHost
+	}
+	r.KeepAlive = !f.close && (r.Version == HTTP11 || f.keepAlive)
+	if !f.hasCoding {
+		r.ContentLength = f.length
+		return nil
+	}
+	switch {
+	case r.Version == HTTP10:
+		return errOldCoding // RFC 9112 section 6.1: the framing is faulty
+	case equalFold(f.coding, "chunked"):
+	case len(f.coding) < len("chunked") || !equalFold(f.coding[len(f.coding)-len("chunked"):], "chunked"):
+		return errLastCoding // RFC 9112 section 6.3: the length of the body cannot be told
+	default:
+		return errCoding
+	}
+	if trailer {
+		return errTrailer
+	}
+	r.ContentLength = -1
+	return nil
+}
+
+// hostOf takes the port off uri-host [":" port] and lowers the case. An empty host is valid, RFC 9112 section 3.2.
+func hostOf(b []byte) ([]byte, bool) {
+	host, port := b, []byte(nil)
+	if len(b) > 0 && b[0] == '[' {
+		end := bytes.IndexByte(b, ']')
+		if end < 0 {
+			return nil, false
+		}
+		host, port = b[:end+1], b[end+1:]
+		if !isIPv6(host[1:end]) {
+			return nil, false
+		}
+	} else {
+		if colon := bytes.IndexByte(b, ':'); colon >= 0 {
+			host, port = b[:colon], b[colon:]
+		}
+		if !all(host, isHost) || len(host) == 0 && len(port) > 0 {
+			return nil, false
+		}
+	}
+	if len(port) > 0 {
+		number, ok := decimal(port[1:])
+		if port[0] != ':' || len(port) > 1 && (!ok || number > 65535) {
+			return nil, false
+		}
+	}
+	return lowered(host), true
+}
+
+// isIPv6 tells whether the inside of an IP literal is an IPv6 address. Zones are not for the wire (RFC 6874), and no server
+// has a name of a future version of IP.
+func isIPv6(b []byte) bool {
+	if len(b) > len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255") {
+		return false
+	}
+	a, err := netip.ParseAddr(string(b))
+	return err == nil && a.Is6() && a.Zone() == ""
+}
+
+func lowered(b []byte) []byte {
+	for _, c := range b {
+		if c >= 'A' && c <= 'Z' {
+			return bytes.ToLower(b)
+		}
+	}
+	return b
+}

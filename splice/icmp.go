@@ -1,0 +1,92 @@
+package splice
+
+import "baton/packet"
+
+// TranslateICMP turns an ICMP error about a packet of the other direction into one that the direction's receiver, who
+// sent that packet, can match with its own session (T5), in place: errors that come from the surrogate's side about a
+// packet of ToServer are ToClient's. Translated are destination unreachable (with "fragmentation needed"), packet too
+// big, and time exceeded.
+//
+// The outer addresses and TTL are rewritten as those of any packet, so that the error seems to come from the address
+// that the receiver speaks with, whoever reported it. In the quotation, addresses, ports and seq become what the
+// receiver had sent: equations 1 to 4 backwards. When the TCP header is quoted to its end (data offset included), so do
+// ack, window, timestamps, SACK edges and checksum; otherwise the bytes behind seq stay. The quoted TTL stays; an option
+// that was stripped cannot come back; a window is right as far as rounding allows. The MTU stays, for the headers of
+// both legs have one size.
+//
+// All checksums are updated by the difference: the quoted IPv4 header's, the quoted TCP's, and the ICMP message's own.
+// Unless it returns [Translated] no byte has changed.
+func (d Direction) TranslateICMP(frame []byte) Reason {
+	f, err := packet.Parse(frame)
+	if err != nil {
+		return reasonOf(err)
+	}
+	q, err := f.Quote()
+	if err != nil {
+		return reasonOf(err)
+	}
+	if reason := d.admitQuote(f, q); reason != Translated {
+		return reason
+	}
+
+	message := f.ICMP()
+	before := append([]byte(nil), message...)
+	oldAddresses, newAddresses := d.rewriteIP(f)
+	d.restore(q)
+	sum := message.Checksum()
+	if f.Family == packet.FamilyIPv6 { // whose checksum covers the pseudo header
+		sum = packet.UpdateChecksum(sum, oldAddresses, newAddresses)
+	}
+	message.SetChecksum(packet.UpdateChecksum(sum, before, message))
+	return Translated
+}
+
+func (d Direction) admitQuote(f packet.Frame, q packet.Quote) Reason {
+	if q.Protocol != packet.ProtocolTCP {
+		return NotTCP
+	}
+	if f.Family != d.family() {
+		return WrongFamily
+	}
+	if q.Src.Addr() != f.Dst.Addr() {
+		return BadQuote
+	}
+	if q.Whole && q.TCP().Flags().Has(packet.SYN) {
+		return SYN
+	}
+	if f.TTL() <= 1 {
+		return TTL
+	}
+	if q.Whole && !translatable(q.TCP().Options()) {
+		return BadOptions
+	}
+	return Translated
+}
+
+// restore takes back in the quoted packet what the other direction did to it.
+func (d Direction) restore(q packet.Quote) {
+	source, destination := d.Rewrite.Dst, d.Rewrite.Src
+	before := append([]byte(nil), q.Bytes[q.L3:q.Data]...)
+	header := q.Bytes[q.L3:q.Data]
+	addresses := 8 // where they begin in the IP header
+	if q.Family == packet.FamilyIPv4 {
+		addresses = 12
+		q.IPv4().SetSrc(source.Addr())
+		q.IPv4().SetDst(destination.Addr())
+		q.IPv4().SetChecksum(packet.UpdateChecksum(q.IPv4().Checksum(), before[:packet.IPv4Size], q.IPv4()))
+	} else {
+		q.IPv6().SetSrc(source.Addr())
+		q.IPv6().SetDst(destination.Addr())
+	}
+	tcp := q.TCP()
+	tcp.SetSrcPort(source.Port())
+	tcp.SetDstPort(destination.Port())
+	if !q.Whole {
+		tcp.SetSeq(tcp.Seq().Add(d.DeltaAck))
+		return
+	}
+	// The other direction added -DeltaAck to seq (equations 1 and 2), -DeltaSeq to ack (3 and 4), and so on.
+	inverse := numbers{d.DeltaAck, d.DeltaSeq, d.Timestamps, d.DeltaTSecr, d.DeltaTSval, d.SACK, d.QuotedWindow}
+	inverse.apply(tcp)
+	tcp.SetChecksum(packet.UpdateChecksum(tcp.Checksum(), before[addresses:], header[addresses:]))
+}

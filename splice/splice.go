@@ -1,0 +1,127 @@
+package splice
+
+import (
+	"net/netip"
+
+	"baton/packet"
+)
+
+// Splice joins a client leg to a server leg: the translation of each direction.
+type Splice struct {
+	ToServer, ToClient Direction
+}
+
+// Tuple names the packets of one direction of a leg.
+type Tuple struct{ Src, Dst netip.AddrPort }
+
+// Policy says what becomes of a TCP option.
+type Policy uint8
+
+// The policies.
+const (
+	// Keep: the option is translated.
+	Keep Policy = iota
+	// Strip: the option's bytes become NOPs, because the receiver's leg did not negotiate it.
+	Strip
+)
+
+func (p Policy) String() string {
+	if p == Keep {
+		return "keep"
+	}
+	return "strip"
+}
+
+// Shifts rescales windows between two legs.
+type Shifts struct {
+	// Sender is the shift that the sender of the window offered on its leg, Told the shift that the receiver was told by
+	// the router on the other.
+	Sender, Told uint8
+}
+
+// Apply returns the window field that stands for no more bytes than window does, as near as its shift allows (T3).
+func (s Shifts) Apply(window uint16) uint16 {
+	return uint16(min(uint32(window)<<s.Sender>>s.Told, 0xffff))
+}
+
+// Direction is the translation of the packets that one end sends to the other. It holds for every packet of the splice;
+// see the package comment for what it does. Differences are added modulo 2^32.
+type Direction struct {
+	// Match is what the packets carry when they arrive: the key of the flow. Translate does not look at it.
+	Match Tuple
+	// Rewrite is what they carry when they leave.
+	Rewrite        Tuple
+	SrcMAC, DstMAC packet.MAC
+
+	DeltaSeq, DeltaAck uint32
+
+	Timestamps             Policy
+	DeltaTSval, DeltaTSecr uint32
+
+	// SACK's edges are shifted by DeltaAck: they are numbers of the data that flows the other way (T2).
+	SACK Policy
+
+	Window Shifts
+	// QuotedWindow takes back what the other direction did to a window that an ICMP error quotes, as far as rounding
+	// allows. The rest of a quotation needs nothing of its own: the other direction's differences are the negatives of
+	// this one's, crosswise.
+	QuotedWindow Shifts
+}
+
+// New joins two legs. They should [Fit] each other; packets of a family other than that of the legs they come from are
+// refused by the translation, not misread.
+//
+// The paper's numbers (section 3.4) in those of a leg: Srs + Rrs = server.SndNxt and Scr + Rcr = client.RcvNxt, the
+// router's own request and the client's, each with its initial sequence number; Src = client.SndNxt and Ssr =
+// server.RcvNxt, since no byte of a response has passed. A leg that has served before (recycling) keeps the equations:
+// they only need the numbers of the moment.
+func New(client, server Leg) Splice {
+	client, server = client.unmapped(), server.unmapped()
+	toServer := Direction{
+		Match:    Tuple{client.Peer, client.Local},
+		Rewrite:  Tuple{server.Local, server.Peer},
+		SrcMAC:   server.LocalMAC,
+		DstMAC:   server.PeerMAC,
+		DeltaSeq: server.SndNxt.Sub(client.RcvNxt), // equation 1: Sinc_cs = (Srs - Scr) + (Rrs - Rcr)
+		Window:   Shifts{Sender: client.offeredShift(), Told: server.toldShift()},
+		// The clock that the surrogate knows as the router's, less the client's clock (T1).
+		DeltaTSval: server.TSvalTold - client.TSvalSeen,
+	}
+	toClient := Direction{
+		Match:    Tuple{server.Peer, server.Local},
+		Rewrite:  Tuple{client.Local, client.Peer},
+		SrcMAC:   client.LocalMAC,
+		DstMAC:   client.PeerMAC,
+		DeltaSeq: client.SndNxt.Sub(server.RcvNxt), // equation 3: Sinc_sc = Src - Ssr
+		Window:   Shifts{Sender: server.offeredShift(), Told: client.toldShift()},
+		// The clock that the client knows as the router's, less the surrogate's clock.
+		DeltaTSval: client.TSvalTold - server.TSvalSeen,
+	}
+	toClient.DeltaAck = -toServer.DeltaSeq // equation 2: Ainc_sc = -Sinc_cs
+	toServer.DeltaAck = -toClient.DeltaSeq // equation 4: Ainc_cs = -Sinc_sc
+	// An echo returns to the clock that it came from.
+	toServer.DeltaTSecr = -toClient.DeltaTSval
+	toClient.DeltaTSecr = -toServer.DeltaTSval
+
+	for _, d := range []*Direction{&toServer, &toClient} {
+		d.Timestamps, d.SACK = policy(client.Timestamps && server.Timestamps), policy(client.SACK && server.SACK)
+	}
+	toServer.QuotedWindow = toClient.Window.inverse()
+	toClient.QuotedWindow = toServer.Window.inverse()
+	return Splice{ToServer: toServer, ToClient: toClient}
+}
+
+func (l Leg) unmapped() Leg {
+	l.Peer = netip.AddrPortFrom(l.Peer.Addr().Unmap(), l.Peer.Port())
+	l.Local = netip.AddrPortFrom(l.Local.Addr().Unmap(), l.Local.Port())
+	return l
+}
+
+func (s Shifts) inverse() Shifts { return Shifts{Sender: s.Told, Told: s.Sender} }
+
+func policy(negotiated bool) Policy {
+	if negotiated {
+		return Keep
+	}
+	return Strip
+}

@@ -1,0 +1,255 @@
+package route
+
+import (
+	"fmt"
+	"regexp/syntax"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"baton/router/head"
+)
+
+// Bounds of the kernel's tables.
+const (
+	MaxKernelHost   = 64      // bytes of a host name that the kernel looks up
+	MaxKernelPrefix = 128     // bytes of a target that the kernel looks at
+	MaxPrefixes     = 1 << 16 // entries of the prefix table
+)
+
+// Kernel is what the program in the kernel looks a request up in, in two steps:
+//
+//  1. host id = Hosts[VIP, host], the host in lower case and without its port; 0 when it is longer than MaxKernelHost, or
+//     not there, or the request has none;
+//  2. the entry of Prefixes with the longest Prefix that the target begins with, of the first MaxKernelPrefix bytes, among
+//     those of the same VIP, host id and method. No entry means Ask.
+//
+// The program looks up only requests that head.Parse would accept, of version 1.0 or 1.1, with a target in origin-form and
+// a method that has an id; it asks user space about all others. The target includes the query: no prefix holds a "?", so
+// that a prefix of the target is always a prefix of the path.
+type Kernel struct {
+	Hosts    []HostEntry
+	Prefixes []PrefixEntry
+	LeftOut  int // groups of VIP, host and method that MaxPrefixes had no room for; user space is asked about those
+}
+
+// HostEntry gives a host the id that it has in the prefix table. Ids are numbered from 1 for each VIP.
+type HostEntry struct {
+	VIP  uint16 // index in Config.VIPs
+	Host string // lower case, no port, at most MaxKernelHost bytes
+	ID   uint16
+}
+
+// PrefixEntry is the answer for the targets that begin with Prefix and with no longer one.
+type PrefixEntry struct {
+	VIP    uint16 // index in Config.VIPs
+	HostID uint16 // 0: a host that is not in the host table
+	Method uint8  // see MethodID
+	Prefix string // at most MaxKernelPrefix bytes; "" for every target
+	Pool   uint16 // index in Config.Pools, when Ask is false
+	Ask    bool   // user space decides
+	Why    string // why it does, for people; not for the kernel
+}
+
+// methodIDs are the kernel's names of methods: the index and one.
+var methodIDs = [...]string{"GET", "HEAD", "POST", "PUT", "DELETE"}
+
+// MethodID gives the number of a method in the prefix table: GET 1, HEAD 2, POST 3, PUT 4, DELETE 5, and 0 for every other,
+// which the kernel does not look up.
+func MethodID(method []byte) uint8 {
+	for i, m := range methodIDs {
+		if m == string(method) {
+			return uint8(i + 1)
+		}
+	}
+	return 0
+}
+
+// Kernel compiles the tables, of VIPs in mode handoff alone. Same configuration, same tables, in the same order.
+func (t *Table) Kernel() Kernel {
+	var k Kernel
+	for i := range t.vips {
+		if t.vips[i].handoff {
+			k.addVIP(uint16(i), t.vips[i].routes)
+		}
+	}
+	return k
+}
+
+func (k *Kernel) addVIP(vip uint16, routes []rule) {
+	hosts := []string{""} // by id; 0 is every other host
+	known := make(map[string]bool)
+	for i := range routes {
+		host := routes[i].match.Host
+		if host != "" && host[0] != '*' && len(host) <= MaxKernelHost && !known[host] {
+			known[host] = true
+			k.Hosts = append(k.Hosts, HostEntry{VIP: vip, Host: host, ID: uint16(len(hosts))})
+			hosts = append(hosts, host)
+		}
+	}
+	for id, host := range hosts {
+		for method := range methodIDs {
+			var under []candidate
+			for i := range routes {
+				if c, ok := routes[i].candidate(host, known, methodIDs[method]); ok {
+					under = append(under, c)
+				}
+			}
+			k.addGroup(PrefixEntry{VIP: vip, HostID: uint16(id), Method: uint8(method + 1)}, under)
+		}
+	}
+}
+
+// candidate is a route as the kernel sees it: it holds, or may hold, for targets that begin with prefix.
+type candidate struct {
+	prefix string
+	pool   int
+	ask    string // why user space must decide when this is the first; "" when the kernel knows that it holds
+}
+
+// candidate tells what a route means for requests of that host and method; host "" stands for all hosts that are not
+// known. It is not ok when the route cannot match any of them.
+func (r *rule) candidate(host string, known map[string]bool, method string) (candidate, bool) {
+	m := &r.match
+	c := candidate{prefix: m.PathPrefix, pool: r.pool, ask: r.unaided}
+	if !methodHolds(m.Methods, []byte(method)) || strings.Contains(m.PathPrefix, "?") {
+		return c, false
+	}
+	switch {
+	case host != "":
+		if !hostHolds(m.Host, []byte(host)) {
+			return c, false
+		}
+	case known[m.Host]:
+		return c, false
+	case m.Host != "":
+		c.ask = fmt.Sprintf("the route on line %d matches host %s", r.line, m.Host)
+	}
+	if len(m.Headers) > 0 {
+		c.ask = fmt.Sprintf("the route on line %d matches headers", r.line)
+	}
+	if m.PathRegex != nil {
+		c.ask = fmt.Sprintf("the route on line %d matches by path_regex", r.line)
+		literal := anchoredLiteral(m.PathRegex.String())
+		switch {
+		case strings.HasPrefix(literal, c.prefix):
+			c.prefix = literal
+		case !strings.HasPrefix(c.prefix, literal):
+			return c, false // no path begins with both
+		}
+	}
+	if len(c.prefix) > MaxKernelPrefix {
+		c.prefix = c.prefix[:MaxKernelPrefix]
+		c.ask = fmt.Sprintf("the route on line %d matches more than %d bytes of the path", r.line, MaxKernelPrefix)
+	}
+	return c, true
+}
+
+// anchoredLiteral gives bytes that every path which the expression matches begins with; "" when it finds none.
+func anchoredLiteral(expression string) string {
+	re, err := syntax.Parse(expression, syntax.Perl)
+	if err != nil {
+		return ""
+	}
+	re = re.Simplify()
+	if re.Op != syntax.OpConcat || len(re.Sub) < 2 || re.Sub[0].Op != syntax.OpBeginText {
+		return ""
+	}
+	literal := re.Sub[1]
+	if literal.Op != syntax.OpLiteral || literal.Flags&syntax.FoldCase != 0 {
+		return ""
+	}
+	text := string(literal.Rune)
+	// U+FFFD in an expression matches any byte that is not UTF-8, and a path holds no "?": what is behind is not used.
+	end := strings.IndexFunc(text, func(r rune) bool { return r == '?' || r >= utf8.RuneSelf })
+	if end >= 0 {
+		text = text[:end]
+	}
+	return text
+}
+
+// addGroup adds the entries of one VIP, host and method. A node of the prefix tree answers with the first route, in the
+// file's order, whose prefix lies on the way from the root to the node; a node that answers as the one above is left out.
+func (k *Kernel) addGroup(key PrefixEntry, routes []candidate) {
+	first := make(map[string]int) // prefix to the first route that has it
+	for i, c := range routes {
+		if _, ok := first[c.prefix]; !ok {
+			first[c.prefix] = i
+		}
+	}
+	nodes := make([]string, 0, len(first))
+	for prefix := range first {
+		nodes = append(nodes, prefix)
+	}
+	slices.Sort(nodes) // a prefix comes before what it begins
+
+	type ancestor struct {
+		prefix string
+		route  int
+		answer PrefixEntry
+	}
+	none := key
+	none.Ask, none.Why = true, "no route matches for certain"
+	root := ancestor{route: len(routes), answer: none}
+	way := []ancestor{root}
+	var entries []PrefixEntry
+	for _, prefix := range nodes {
+		for !strings.HasPrefix(prefix, way[len(way)-1].prefix) {
+			way = way[:len(way)-1]
+		}
+		above := way[len(way)-1]
+		here := ancestor{prefix: prefix, route: min(first[prefix], above.route)}
+		here.answer = key
+		if c := routes[here.route]; c.ask != "" {
+			here.answer.Ask, here.answer.Why = true, c.ask
+		} else {
+			here.answer.Pool = uint16(c.pool)
+		}
+		same := here.answer.Ask == above.answer.Ask && here.answer.Pool == above.answer.Pool
+		here.answer.Prefix = prefix
+		// An Ask at the top is what a miss means anyway, but its reason is worth an entry.
+		if !same || len(way) == 1 {
+			entries = append(entries, here.answer)
+		}
+		way = append(way, here)
+	}
+	if len(k.Prefixes)+len(entries) > MaxPrefixes {
+		k.LeftOut++
+		return
+	}
+	k.Prefixes = append(k.Prefixes, entries...)
+}
+
+// Lookup does what the program in the kernel does, on the tables as they are; it is the model for tests and for people
+// who ask why. It gives the entry that answers, or one that says Ask and why.
+func (k *Kernel) Lookup(vip int, req *head.Request) PrefixEntry {
+	ask := func(why string) PrefixEntry { return PrefixEntry{VIP: uint16(vip), Ask: true, Why: why} }
+	method := MethodID(req.Method)
+	switch {
+	case req.Form != head.Origin:
+		return ask("the target is not a path")
+	case method == 0:
+		return ask("the kernel looks up GET, HEAD, POST, PUT and DELETE alone")
+	}
+	var id uint16
+	if len(req.Host) <= MaxKernelHost {
+		for _, h := range k.Hosts {
+			if int(h.VIP) == vip && h.Host == string(req.Host) {
+				id = h.ID
+			}
+		}
+	}
+	target := req.Target[:min(len(req.Target), MaxKernelPrefix)]
+	best := -1
+	for i := range k.Prefixes {
+		p := &k.Prefixes[i]
+		if int(p.VIP) == vip && p.HostID == id && p.Method == method && prefixHolds(p.Prefix, target) &&
+			(best < 0 || len(p.Prefix) > len(k.Prefixes[best].Prefix)) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return ask("no route matches for certain")
+	}
+	return k.Prefixes[best]
+}

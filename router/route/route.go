@@ -1,0 +1,208 @@
+// Package route finds the pool that answers a request: the first route, in the file's order, of which every condition
+// holds. It also compiles the routes into the two tables from which the program in the kernel answers most requests by
+// itself (kernel.go); both give the same answer, and a test on random routes holds them against each other.
+package route
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"baton/router/config"
+	"baton/router/head"
+)
+
+// Table is the compiled routes of a configuration. It is never changed; any number of goroutines may use it.
+type Table struct {
+	vips []vip
+}
+
+type vip struct {
+	handoff bool
+	routes  []rule
+}
+
+type rule struct {
+	match   config.Match
+	pool    int    // index in Config.Pools
+	name    string // of the pool
+	unaided string // why the kernel cannot use the pool by itself, "" when it can
+	line    int
+	reason  string // the conditions, for people
+}
+
+// Result is the route that a request takes.
+type Result struct {
+	Route    int    // index in the VIP's routes
+	Line     int    // of the route in the file
+	Pool     int    // index in Config.Pools
+	PoolName string // its name
+	Reason   string // the conditions that held, such as "host a.net, path_prefix /video/"; "every request" when there are none
+}
+
+// Compile prepares the routes of each VIP. The configuration must not change afterwards; a route to a pool that it does
+// not have is an error.
+func Compile(cfg *config.Config) (*Table, error) {
+	pools := make(map[string]int, len(cfg.Pools))
+	for i, p := range cfg.Pools {
+		pools[p.Name] = i
+	}
+	t := &Table{vips: make([]vip, len(cfg.VIPs))}
+	for i, v := range cfg.VIPs {
+		t.vips[i].handoff = v.Mode == config.Handoff
+		for _, r := range v.Routes {
+			pool, ok := pools[r.Pool]
+			if !ok {
+				return nil, fmt.Errorf("compile routes: %s:%d: no pool %q", cfg.File, r.Line, r.Pool)
+			}
+			t.vips[i].routes = append(t.vips[i].routes, rule{
+				match: r.Match, pool: pool, name: r.Pool, line: r.Line,
+				unaided: unaided(v, cfg.Pools[pool]), reason: describe(r.Match),
+			})
+		}
+	}
+	return t, nil
+}
+
+// unaided tells why a decision for this pool needs user space, "" when it does not.
+func unaided(v config.VIP, p config.Pool) string {
+	if len(p.HashQuery) > 0 {
+		return fmt.Sprintf("pool %s hashes query parameters", p.Name)
+	}
+	for _, s := range p.Surrogates {
+		if s.Address.Addr().IsLoopback() {
+			return fmt.Sprintf("surrogate %s of pool %s is on loopback and can only be proxied", s.Name, p.Name)
+		}
+		if s.Address.Addr().Is4() != v.Address.Addr().Is4() {
+			return fmt.Sprintf("surrogate %s of pool %s is of another address family and can only be proxied", s.Name, p.Name)
+		}
+	}
+	return ""
+}
+
+// Match gives the first route of the VIP, by its index in Config.VIPs, that the request matches; false when none does,
+// which the router answers with 404.
+func (t *Table) Match(vip int, req *head.Request) (Result, bool) {
+	for i := range t.vips[vip].routes {
+		r := &t.vips[vip].routes[i]
+		if r.mismatch(req) == "" {
+			return Result{Route: i, Line: r.line, Pool: r.pool, PoolName: r.name, Reason: r.reason}, true
+		}
+	}
+	return Result{}, false
+}
+
+// Miss is a route that was passed over, and the first of its conditions that did not hold.
+type Miss struct {
+	Route int
+	Line  int // of the route in the file
+	Why   string
+}
+
+// Misses gives the routes that stand before the one that Match gives, or all when it gives none.
+func (t *Table) Misses(vip int, req *head.Request) []Miss {
+	var out []Miss
+	for i := range t.vips[vip].routes {
+		r := &t.vips[vip].routes[i]
+		why := r.mismatch(req)
+		if why == "" {
+			break
+		}
+		out = append(out, Miss{Route: i, Line: r.line, Why: why + " does not hold"})
+	}
+	return out
+}
+
+// mismatch names the first condition that does not hold, "" when all do.
+func (r *rule) mismatch(req *head.Request) string {
+	m := &r.match
+	switch {
+	case !hostHolds(m.Host, req.Host):
+		return "host"
+	case !prefixHolds(m.PathPrefix, req.Path):
+		return "path_prefix"
+	case !methodHolds(m.Methods, req.Method):
+		return "methods"
+	case m.PathRegex != nil && !m.PathRegex.Match(req.Path):
+		return "path_regex"
+	}
+	for i := range m.Headers {
+		if !headerHolds(&m.Headers[i], req.Fields) {
+			return "headers"
+		}
+	}
+	return ""
+}
+
+// hostHolds compares names in lower case; "*.example.net" holds for any name below example.net, at any depth.
+func hostHolds(pattern string, host []byte) bool {
+	if pattern == "" {
+		return true
+	}
+	if pattern[0] == '*' {
+		suffix := pattern[1:]
+		return len(host) > len(suffix) && string(host[len(host)-len(suffix):]) == suffix
+	}
+	return string(host) == pattern
+}
+
+func prefixHolds(prefix string, path []byte) bool {
+	return len(path) >= len(prefix) && string(path[:len(prefix)]) == prefix
+}
+
+func methodHolds(methods []string, method []byte) bool {
+	for _, m := range methods {
+		if m == string(method) {
+			return true
+		}
+	}
+	return len(methods) == 0
+}
+
+// headerHolds looks at each line of that name; values are not split at commas.
+func headerHolds(m *config.HeaderMatch, fields head.Fields) bool {
+	for name, value := range fields.All() {
+		if len(name) != len(m.Name) || !bytes.EqualFold(name, []byte(m.Name)) {
+			continue
+		}
+		switch {
+		case m.Regex != nil:
+			if m.Regex.Match(value) {
+				return true
+			}
+		case m.Value == "" || string(value) == m.Value:
+			return true
+		}
+	}
+	return false
+}
+
+func describe(m config.Match) string {
+	var parts []string
+	if m.Host != "" {
+		parts = append(parts, "host "+m.Host)
+	}
+	if m.PathPrefix != "" {
+		parts = append(parts, "path_prefix "+m.PathPrefix)
+	}
+	if m.PathRegex != nil {
+		parts = append(parts, "path_regex "+m.PathRegex.String())
+	}
+	if len(m.Methods) > 0 {
+		parts = append(parts, "methods "+strings.Join(m.Methods, " "))
+	}
+	for _, h := range m.Headers {
+		switch {
+		case h.Regex != nil:
+			parts = append(parts, fmt.Sprintf("header %s ~ %s", h.Name, h.Regex))
+		case h.Value != "":
+			parts = append(parts, fmt.Sprintf("header %s = %s", h.Name, h.Value))
+		default:
+			parts = append(parts, "header "+h.Name)
+		}
+	}
+	if len(parts) == 0 {
+		return "every request"
+	}
+	return strings.Join(parts, ", ")
+}

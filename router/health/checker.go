@@ -1,0 +1,307 @@
+// Package health knows which surrogates can take new sessions: from HTTP checks of its own, from the failures that
+// sessions meet, and from the operator who drains one.
+//
+// The state machine is pure code (machine.go); Checker gives it events from the network and the clock.
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"baton/router/config"
+)
+
+// ErrUnknown is returned for a surrogate that is not in the configuration.
+var ErrUnknown = errors.New("unknown surrogate")
+
+// Target is a surrogate to watch. Names are unique.
+type Target struct {
+	Name    string
+	Address netip.AddrPort
+	Check   *config.Health // nil: no active checks
+}
+
+// Transition is a change of a surrogate's phase or of its draining flag.
+type Transition struct {
+	Surrogate string
+	From, To  State
+}
+
+// Options make a Checker.
+type Options struct {
+	Targets []Target
+	Passive Passive
+	Ports   PortRange // of the checks' connections; nil: the kernel's choice
+	// OnChange is called for each transition, one at a time, in order, from whichever goroutine caused it. It may call
+	// the Checker's methods, except Close.
+	OnChange func(Transition)
+	// OnCheck is told of each active check, from many goroutines; err is nil for a success.
+	OnCheck func(surrogate string, took time.Duration, err error)
+	Log     *slog.Logger // nil: slog.Default
+}
+
+// Checker watches surrogates. Its methods may be called from any goroutine.
+type Checker struct {
+	passive  Passive
+	probe    func(ctx context.Context, t Target) error
+	onChange func(Transition)
+	onCheck  func(string, time.Duration, error)
+	log      *slog.Logger
+	ctx      context.Context
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup // one goroutine for each target
+
+	mu        sync.Mutex
+	watched   map[string]*watched
+	pending   []Transition
+	notifying bool
+	closed    bool
+}
+
+type watched struct {
+	target  Target
+	machine *machine
+	stop    context.CancelFunc
+	poke    chan struct{} // capacity 1: the machine's next tick has moved
+}
+
+// New starts watching. The caller owns the Checker and closes it.
+func New(o Options) (*Checker, error) {
+	c := &Checker{
+		passive: o.Passive, onChange: o.OnChange, onCheck: o.OnCheck, log: o.Log,
+		probe: newProbe(o.Ports), watched: make(map[string]*watched),
+	}
+	if c.onChange == nil {
+		c.onChange = func(Transition) {}
+	}
+	if c.onCheck == nil {
+		c.onCheck = func(string, time.Duration, error) {}
+	}
+	if c.log == nil {
+		c.log = slog.Default()
+	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	if err := c.Update(o.Targets); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Close stops the checks. No goroutine of the Checker remains when it returns; the last states can still be read.
+func (c *Checker) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.cancel()
+	c.wg.Wait()
+}
+
+// Update replaces the targets, for a reload. A target that has not changed keeps its state; one whose address or check
+// has changed starts anew, but stays drained. A target that is gone is forgotten without a transition.
+func (c *Checker) Update(targets []Target) error {
+	wanted := make(map[string]Target, len(targets))
+	for _, t := range targets {
+		if _, twice := wanted[t.Name]; twice {
+			return fmt.Errorf("update health checks: surrogate %q appears twice", t.Name)
+		}
+		if t.Check != nil && (t.Check.Interval <= 0 || t.Check.Timeout <= 0) {
+			return fmt.Errorf("update health checks: surrogate %q: interval and timeout must be positive", t.Name)
+		}
+		wanted[t.Name] = t
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return errors.New("update health checks: checker is closed")
+	}
+	draining := make(map[string]bool)
+	for name, w := range c.watched {
+		draining[name] = w.machine.state.Draining
+		if t, ok := wanted[name]; ok && reflect.DeepEqual(t, w.target) {
+			delete(wanted, name)
+			continue
+		}
+		w.stop()
+		delete(c.watched, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		c.watch(wanted[name], draining[name])
+	}
+	return nil
+}
+
+// watch starts a target; c.mu is held.
+func (c *Checker) watch(t Target, draining bool) {
+	w := &watched{target: t, poke: make(chan struct{}, 1)}
+	rise, fall := 1, 1
+	if t.Check != nil {
+		check := *t.Check
+		w.target.Check = &check
+		rise, fall = check.Rise, check.Fall
+	}
+	w.machine = newMachine(t.Check != nil, rise, fall, c.passive, time.Now())
+	w.machine.drain(draining)
+	var ctx context.Context
+	ctx, w.stop = context.WithCancel(c.ctx)
+	c.watched[t.Name] = w
+	c.wg.Go(func() {
+		if w.target.Check != nil {
+			c.checkLoop(ctx, w)
+		} else {
+			c.tickLoop(ctx, w)
+		}
+	})
+}
+
+// checkLoop checks a surrogate at once and then at each interval ± 10 %, so that routers started together do not
+// check together.
+func (c *Checker) checkLoop(ctx context.Context, w *watched) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.poke:
+			continue
+		case <-timer.C:
+		}
+		started := time.Now()
+		err := c.probe(ctx, w.target)
+		if ctx.Err() != nil {
+			return
+		}
+		c.onCheck(w.target.Name, time.Since(started), err)
+		failure := ""
+		if err != nil {
+			failure = err.Error()
+		}
+		c.apply(ctx, w, func(m *machine) { m.checked(failure, started, time.Now()) })
+		interval := float64(w.target.Check.Interval)
+		timer.Reset(max(0, time.Duration(interval*(0.9+0.2*rand.Float64()))-time.Since(started)))
+	}
+}
+
+// tickLoop lets a surrogate's backoff end.
+func (c *Checker) tickLoop(ctx context.Context, w *watched) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		c.mu.Lock()
+		next := w.machine.next()
+		c.mu.Unlock()
+		if next.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(time.Until(next))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.poke:
+		case <-timer.C:
+			c.apply(ctx, w, func(m *machine) { m.tick(time.Now()) })
+		}
+	}
+}
+
+// apply gives a machine an event and tells of what that changed.
+func (c *Checker) apply(ctx context.Context, w *watched, event func(*machine)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ctx.Err() == nil {
+		c.change(w, event)
+	}
+}
+
+// change is apply with c.mu held. Whoever finds nobody telling tells, until nothing is left to tell: that keeps the
+// order, and OnChange may itself cause a change.
+func (c *Checker) change(w *watched, event func(*machine)) {
+	from := w.machine.state
+	event(w.machine)
+	to := w.machine.state
+	if from.Phase == to.Phase && from.Draining == to.Draining {
+		return
+	}
+	select {
+	case w.poke <- struct{}{}:
+	default:
+	}
+	c.pending = append(c.pending, Transition{w.target.Name, from, to})
+	if c.notifying {
+		return
+	}
+	c.notifying = true
+	for len(c.pending) > 0 {
+		t := c.pending[0]
+		c.pending = c.pending[1:]
+		c.mu.Unlock()
+		c.tell(t)
+		c.mu.Lock()
+	}
+	c.notifying = false
+}
+
+func (c *Checker) tell(t Transition) {
+	level := slog.LevelInfo
+	if t.To.Phase == Down && t.From.Phase != Down {
+		level = slog.LevelWarn
+	}
+	c.log.Log(context.Background(), level, "surrogate changed", "surrogate", t.Surrogate,
+		"from", t.From.Phase, "to", t.To.Phase, "draining", t.To.Draining, "error", t.To.LastError)
+	c.onChange(t)
+}
+
+// State returns what is known of a surrogate; the zero State for an unknown one, which is not up.
+func (c *Checker) State(surrogate string) State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w, ok := c.watched[surrogate]; ok {
+		return w.machine.state
+	}
+	return State{}
+}
+
+// States returns what is known of every surrogate.
+func (c *Checker) States() map[string]State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make(map[string]State, len(c.watched))
+	for name, w := range c.watched {
+		out[name] = w.machine.state
+	}
+	return out
+}
+
+// ReportFailure tells that a session met a surrogate that did not do its part: a handoff that failed, a refused leg.
+// Enough of them within Passive.Window take it down, until the next active check succeeds, or for a backoff where there
+// are none. An unknown surrogate is ignored: it may have gone with a reload.
+func (c *Checker) ReportFailure(surrogate, kind string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w, ok := c.watched[surrogate]; ok && !c.closed {
+		c.change(w, func(m *machine) { m.failed(kind, time.Now()) })
+	}
+}
+
+// Drain sets or lifts the operator's draining flag. It returns ErrUnknown for a surrogate that is not watched.
+func (c *Checker) Drain(surrogate string, on bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w, ok := c.watched[surrogate]
+	if !ok {
+		return fmt.Errorf("drain %q: %w", surrogate, ErrUnknown)
+	}
+	c.change(w, func(m *machine) { m.drain(on) })
+	return nil
+}

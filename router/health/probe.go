@@ -1,0 +1,55 @@
+package health
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// maxCheckBody is how much of a check's response is read, in octets, so that a good connection ends without an RST.
+const maxCheckBody = 64 << 10
+
+// newProbe makes the function that asks a surrogate once. A status from 200 to 399 is a success. A redirect is not
+// followed: it may lead elsewhere. Each check has a connection of its own, so that it tests accepting too.
+func newProbe(ports PortRange) func(ctx context.Context, t Target) error {
+	transport := &http.Transport{
+		DialContext:            Dialer(ports).DialContext,
+		DisableKeepAlives:      true,
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: 64 << 10,
+	}
+	return func(ctx context.Context, t Target) error {
+		ctx, cancel := context.WithTimeout(ctx, t.Check.Timeout)
+		defer cancel()
+		path, query, _ := strings.Cut(t.Check.Path, "?")
+		if path == "" {
+			path = "/"
+		}
+		req := (&http.Request{
+			Method: http.MethodGet,
+			URL:    &url.URL{Scheme: "http", Host: t.Address.String(), Opaque: path, RawQuery: query},
+			Host:   t.Check.Host,
+			Header: http.Header{"User-Agent": {"baton-health"}, "Accept": {"*/*"}},
+		}).WithContext(ctx)
+		started := time.Now()
+		res, err := transport.RoundTrip(req)
+		if err != nil {
+			if ctx.Err() != nil {
+				return fmt.Errorf("check %s: no answer within %s", t.Address, t.Check.Timeout)
+			}
+			return fmt.Errorf("check %s: %w", t.Address, err)
+		}
+		defer res.Body.Close()
+		if res.StatusCode < 200 || res.StatusCode > 399 {
+			return fmt.Errorf("check %s: status %d", t.Address, res.StatusCode)
+		}
+		if _, err := io.CopyN(io.Discard, res.Body, maxCheckBody); err != nil && err != io.EOF {
+			return fmt.Errorf("check %s: body broke off after %s", t.Address, time.Since(started).Round(time.Millisecond))
+		}
+		return nil
+	}
+}

@@ -1,0 +1,205 @@
+package splice
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"baton/packet"
+	check "baton/packet/packettest"
+)
+
+// One test for each known trap of spliced sessions that is a matter of arithmetic; the numbers are those of the project's
+// list of traps. T22 (IPv6) is eachFamily, which all of them use.
+
+// T1: PAWS (RFC 7323 section 5) drops a segment whose TSval is before the last that was accepted. A receiver must see one
+// clock that never steps back, through the splice's beginning too.
+func TestTrapT1TimestampsPassPAWS(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		client, server := f.legs()
+		s := New(client, server)
+		ends := []struct {
+			name        string
+			d           Direction
+			spec        packet.Spec
+			seen, told  uint32 // the sender's clock and what its receiver knows the router's to be
+			echoed      uint32 // the receiver's clock
+			echoedAsOwn uint32 // what its peer, the sender, takes it for
+		}{
+			{"to the surrogate", s.ToServer, f.fromClient(), client.TSvalSeen, server.TSvalTold, client.TSvalTold, server.TSvalSeen},
+			{"to the client", s.ToClient, f.fromSurrogate(), server.TSvalSeen, client.TSvalTold, server.TSvalTold, client.TSvalSeen},
+		}
+		for _, end := range ends {
+			t.Run(end.name, func(t *testing.T) {
+				last := end.told
+				for _, ticks := range []uint32{0, 1, 1000, 0x7ffffff0 - 1000} {
+					p := end.spec
+					p.Options = timestamps(end.seen+ticks, end.echoed+ticks)
+					frame := translated(t, end.d, p)
+					parsed, _ := packet.Parse(frame)
+					val, ecr, ok := parsed.TCP().Options().Timestamps()
+					if !ok || int32(val-last) < 0 {
+						t.Errorf("after %d ticks: TSval %#x is before %#x", ticks, val, last)
+					}
+					if val != end.told+ticks || ecr != end.echoedAsOwn+ticks {
+						t.Errorf("after %d ticks: got %#x, %#x, want %#x, %#x", ticks, val, ecr, end.told+ticks, end.echoedAsOwn+ticks)
+					}
+					last = val
+				}
+			})
+		}
+	})
+}
+
+// T2: SACK blocks are sequence numbers of the other direction's data. What the client reports as received must be what
+// the surrogate sent: shift a data segment one way and its SACK block the other, and they must meet.
+func TestTrapT2SACKNamesTheSendersBytes(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		for _, ahead := range []uint32{0, 1, 7, 1448, 0x10000, 0x7fffffff} {
+			data := f.fromSurrogate()
+			data.Seq = surrogateNext.Add(ahead)
+			got, _ := packet.Parse(translated(t, f.splice().ToClient, data))
+			received := packet.SACKBlock{Left: got.TCP().Seq(), Right: got.TCP().Seq().Add(uint32(len(got.Payload())))}
+
+			report := f.fromClient()
+			report.Options = timestamps(1, 2).AppendNOP(2).AppendSACK(received)
+			want := packet.SACKBlock{Left: data.Seq, Right: data.Seq.Add(uint32(len(data.Payload)))}
+			check.Check(t, translated(t, f.splice().ToServer, report), check.TCP(check.SACK(want)), check.Checksums())
+		}
+	})
+}
+
+// T3: a window must never promise more than its sender has, or it is overrun, and is smaller by less than one unit of
+// the receiver's shift unless the field is full.
+func TestTrapT3WindowIsNeverOverstated(t *testing.T) {
+	for sender := uint8(0); sender <= MaxShift; sender++ {
+		for told := uint8(0); told <= MaxShift; told++ {
+			for window := 0; window <= 0xffff; window += 1 + window/37 {
+				got := Shifts{sender, told}.Apply(uint16(window))
+				has, promised := uint32(window)<<sender, uint32(got)<<told
+				if promised > has {
+					t.Fatalf("shifts %d, %d: window of %d bytes became %d", sender, told, has, promised)
+				}
+				if got != 0xffff && has-promised >= 1<<told {
+					t.Fatalf("shifts %d, %d: window of %d bytes became only %d", sender, told, has, promised)
+				}
+			}
+		}
+	}
+}
+
+// T4: legs that agreed on segment sizes that do not go through the other leg do not fit, in either direction, and a
+// clamped SYN makes them fit. The limit is a number of bytes that the caller gives for its family: none is built in.
+func TestTrapT4MSS(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		client, server := f.legs()
+		client.MSSOffered = 1220
+		if err := Fit(client, server); !errors.Is(err, ErrMSS) {
+			t.Fatalf("a surrogate told 1400 fits a client that takes 1220: %v", err)
+		}
+		synAck := f.fromSurrogate()
+		synAck.Flags, synAck.Options, synAck.Payload = packet.SYN|packet.ACK, packet.Options{}.AppendMSS(1400), nil
+		frame := packet.Build(synAck)
+		if got := ClampMSS(frame, client.MSSOffered); got != Translated {
+			t.Fatal(got)
+		}
+		parsed, _ := packet.Parse(frame)
+		server.MSSTold, _ = parsed.TCP().Options().MSS()
+		if err := Fit(client, server); err != nil {
+			t.Errorf("clamped to %d: %v", server.MSSTold, err)
+		}
+	})
+}
+
+// T5: an ICMP error quotes the translated header. Unless ports and seq are taken back, the client's stack finds no
+// session for it and path MTU discovery hangs.
+func TestTrapT5ICMPErrorsReachTheSession(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		request := f.fromClient()
+		request.Payload = make([]byte, 1400)
+		sent := translated(t, f.splice().ToServer, request)
+		frame := packet.BuildICMP(packet.ICMPSpec{
+			SrcMAC: surrogateMAC, DstMAC: routerBackMAC, Src: f.hop, Dst: f.router.Addr(), TTL: 9,
+			Type: f.tooBig, Code: f.tooBigCode, MTU: 1300, Quote: sent[packet.EthernetSize:][:f.ipSize+8],
+		})
+		if got := f.splice().ToClient.TranslateICMP(frame); got != Translated {
+			t.Fatal(got)
+		}
+		quotedSeq := func(t testing.TB, tcp packet.TCP) {
+			if tcp.Seq() != clientNext {
+				t.Errorf("quoted seq: got %#x, want %#x", tcp.Seq(), clientNext)
+			}
+		}
+		check.Check(t, frame, check.MACs(routerMAC, clientMAC), check.TTL(8), check.MTU(1300), check.Checksums(),
+			check.ICMP(f.tooBig, f.tooBigCode, check.Src(f.client), check.Dst(f.vip), check.TCP(quotedSeq)))
+		parsed, _ := packet.Parse(frame)
+		if parsed.Src.Addr() != f.vip.Addr() || parsed.Dst.Addr() != f.client.Addr() {
+			t.Errorf("outer addresses: got %v > %v", parsed.Src, parsed.Dst)
+		}
+	})
+}
+
+// T7: congestion marks and their echoes go through unchanged, and legs of which only one negotiated ECN do not fit.
+func TestTrapT7ECN(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		const ce = 3
+		s := f.fromSurrogate()
+		s.TOS, s.Flags = 0xb8|ce, packet.ACK|packet.CWR
+		check.Check(t, translated(t, f.splice().ToClient, s), check.TOS(0xb8|ce), check.TCP(check.Flags(packet.ACK|packet.CWR)), check.Checksums())
+		c := f.fromClient()
+		c.TOS, c.Flags = 0, packet.ACK|packet.ECE
+		check.Check(t, translated(t, f.splice().ToServer, c), check.TOS(0), check.TCP(check.Flags(packet.ACK|packet.ECE)), check.Checksums())
+
+		client, server := f.legs()
+		client.ECN = true
+		if err := Fit(client, server); !errors.Is(err, ErrECN) {
+			t.Errorf("ECN on one leg: got %v", err)
+		}
+	})
+}
+
+// T8: a packet with CHECKSUM_PARTIAL and its GSO segments must come out as the segments, each translated by itself.
+func TestTrapT8PartialChecksumAndGSO(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		large := f.fromSurrogate()
+		large.Payload = bytes.Repeat([]byte("segment "), 8000)
+		large.Seq, large.Options, large.Checksum = surrogateNext-30000, timestamps(5, 6), packet.SumPartial
+		large.Flags = packet.ACK | packet.PSH | packet.FIN | packet.CWR
+		const mss = 1448
+		want, err := packet.Segment(packet.Build(large), mss)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := f.splice().ToClient
+		for _, segment := range want {
+			if got := d.Translate(segment); got != Translated {
+				t.Fatal(got)
+			}
+			check.Check(t, segment, check.Checksums())
+		}
+		whole := translated(t, d, large)
+		check.Check(t, whole, check.PartialChecksum())
+		got, err := packet.Segment(whole, mss)
+		if err != nil || len(got) != len(want) {
+			t.Fatalf("got %d segments, %v, want %d", len(got), err, len(want))
+		}
+		for i := range got {
+			if !bytes.Equal(got[i], want[i]) {
+				t.Fatalf("segment %d:\ngot  % x\nwant % x", i, got[i][:80], want[i][:80])
+			}
+		}
+	})
+}
+
+// T22: nothing of one family is ever read as the other.
+func TestTrapT22FamiliesAreNotMixed(t *testing.T) {
+	four, six := families[0], families[1]
+	refused(t, four.splice().ToServer.Translate, packet.Build(six.fromClient()), WrongFamily)
+	refused(t, six.splice().ToServer.Translate, packet.Build(four.fromClient()), WrongFamily)
+	refused(t, Direction{}.Translate, packet.Build(four.fromClient()), WrongFamily)
+	refused(t, Direction{}.Translate, packet.Build(six.fromClient()), WrongFamily)
+	mixed := four.splice().ToServer
+	mixed.Rewrite.Dst = six.surrogate
+	refused(t, mixed.Translate, packet.Build(four.fromClient()), WrongFamily)
+	refused(t, four.splice().ToClient.TranslateICMP, six.errorAbout(packet.Build(six.fromClient()), 48), WrongFamily)
+}

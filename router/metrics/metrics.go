@@ -1,0 +1,199 @@
+// Package metrics is what the router tells Prometheus, and /healthz. It knows nothing of eBPF: the kernel's counters
+// come from a function. Every name begins with baton_router_; the words are those of docs/architecture.md.
+package metrics
+
+import (
+	"net/http"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"baton/router/fallback"
+	"baton/router/health"
+)
+
+const namespace = "baton_router"
+
+// DecisionBuckets suit the time from a request's first octet in user space to its release, in seconds: a decision takes
+// microseconds, a leg opened on demand a round trip, a request in several segments more.
+var DecisionBuckets = []float64{
+	5e-6, 10e-6, 20e-6, 50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 100e-3, 200e-3, 500e-3, 1, 2, 5,
+}
+
+// requestBuckets suit whole proxied requests, in seconds.
+var requestBuckets = []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300}
+
+// Options make a Metrics. The functions are called at each scrape, perhaps from several goroutines, and may be nil.
+type Options struct {
+	Version    string
+	Kernel     func() []Counter        // the data path's counters
+	Legs       func() []Legs           // per surrogate
+	Surrogates func() []SurrogateState // health.Checker's states with their pools
+	Ready      func() Readiness        // for /healthz; nil: never ready
+}
+
+// Legs is the state of a surrogate's leg pool.
+type Legs struct {
+	Pool, Surrogate        string
+	Idle, Spliced, Opening int
+}
+
+// SurrogateState is one surrogate of one pool.
+type SurrogateState struct {
+	Pool, Surrogate string
+	State           health.State
+}
+
+// Metrics holds the router's collectors. Its methods may be called from any goroutine.
+type Metrics struct {
+	registry *prometheus.Registry
+	ready    func() Readiness
+
+	decisions   *prometheus.HistogramVec
+	handoffs    *prometheus.CounterVec
+	legEvents   *prometheus.CounterVec
+	transitions *prometheus.CounterVec
+	checks      *prometheus.HistogramVec
+	checkFails  *prometheus.CounterVec
+	reloads     *prometheus.CounterVec
+	reloaded    prometheus.Gauge
+
+	requests    *prometheus.CounterVec
+	durations   *prometheus.HistogramVec
+	sent        *prometheus.CounterVec
+	retries     *prometheus.CounterVec
+	failures    *prometheus.CounterVec
+	refused     *prometheus.CounterVec
+	connections *prometheus.GaugeVec
+}
+
+// New makes a Metrics with a registry of its own.
+func New(o Options) *Metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+	}
+	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
+	}
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels)
+	}
+	m := &Metrics{
+		registry:    prometheus.NewRegistry(),
+		ready:       o.Ready,
+		decisions:   histogram("decision_duration_seconds", "Time in user space from a request's first octet to its release, a verdict or the fallback.", DecisionBuckets, "vip", "outcome"),
+		handoffs:    counter("handoffs_total", "Handoffs that user space made, by surrogate.", "vip", "surrogate"),
+		legEvents:   counter("leg_events_total", "What happened to server legs: opened, refused, closed by the surrogate, renewed.", "surrogate", "event"),
+		transitions: counter("surrogate_transitions_total", "Changes of a surrogate's phase.", "surrogate", "phase"),
+		checks:      histogram("health_check_duration_seconds", "Time of active health checks.", prometheus.DefBuckets, "surrogate"),
+		checkFails:  counter("health_check_failures_total", "Active health checks that failed.", "surrogate"),
+		reloads:     counter("config_reloads_total", "Reloads of the configuration, by result.", "result"),
+		reloaded:    prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "config_loaded_timestamp_seconds", Help: "When the configuration in force was loaded."}),
+		requests:    counter("fallback_requests_total", "Requests that user space answered, proxied or redirected, by status class; 0xx: the client had gone.", "vip", "code"),
+		durations:   histogram("fallback_request_duration_seconds", "Time of requests that user space answered, proxied or redirected.", requestBuckets, "vip"),
+		sent:        counter("fallback_sent_bytes_total", "Octets of response bodies sent by user space.", "vip"),
+		retries:     counter("fallback_retries_total", "Requests moved on to another surrogate after a failure.", "vip"),
+		failures:    counter("fallback_surrogate_failures_total", "Surrogates that did not answer a proxied request, by kind.", "surrogate", "kind"),
+		refused:     counter("fallback_refused_total", "Requests refused for their form or by a verdict, by status.", "vip", "code"),
+		connections: gauge("fallback_connections", "Client connections that user space holds.", "vip"),
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "build_info", Help: "1, labelled by the version.", ConstLabels: prometheus.Labels{"version": o.Version},
+	})
+	build.Set(1)
+	m.registry.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build,
+		m.decisions, m.handoffs, m.legEvents, m.transitions, m.checks, m.checkFails, m.reloads, m.reloaded,
+		m.requests, m.durations, m.sent, m.retries, m.failures, m.refused, m.connections,
+		&kernelCollector{read: o.Kernel}, newStateCollector(o.Legs, o.Surrogates),
+	)
+	return m
+}
+
+// Decision outcomes.
+const (
+	OutcomeHandoff  = "handoff"  // spliced
+	OutcomeVerdict  = "verdict"  // answered by the router
+	OutcomeFallback = "fallback" // given to the proxy
+)
+
+// Decided counts a decision that user space took.
+func (m *Metrics) Decided(vip netip.AddrPort, outcome string, took time.Duration) {
+	m.decisions.WithLabelValues(vip.String(), outcome).Observe(took.Seconds())
+}
+
+// HandedOff counts a handoff that user space made.
+func (m *Metrics) HandedOff(vip netip.AddrPort, surrogate string) {
+	m.handoffs.WithLabelValues(vip.String(), surrogate).Inc()
+}
+
+// LegEvent counts what happened to a server leg. Events are a small fixed set of words.
+func (m *Metrics) LegEvent(surrogate, event string) {
+	m.legEvents.WithLabelValues(surrogate, event).Inc()
+}
+
+// SurrogateChanged counts a transition; health.Options.OnChange fits.
+func (m *Metrics) SurrogateChanged(t health.Transition) {
+	if t.From.Phase != t.To.Phase {
+		m.transitions.WithLabelValues(t.Surrogate, string(t.To.Phase)).Inc()
+	}
+}
+
+// Checked counts an active check; health.Options.OnCheck fits.
+func (m *Metrics) Checked(surrogate string, took time.Duration, err error) {
+	m.checks.WithLabelValues(surrogate).Observe(took.Seconds())
+	fails := m.checkFails.WithLabelValues(surrogate)
+	if err != nil {
+		fails.Inc()
+	}
+}
+
+// Reloaded counts a reload of the configuration, and the first load.
+func (m *Metrics) Reloaded(at time.Time, err error) {
+	if err != nil {
+		m.reloads.WithLabelValues("failed").Inc()
+		return
+	}
+	m.reloads.WithLabelValues("ok").Inc()
+	m.reloaded.Set(float64(at.UnixNano()) / 1e9)
+}
+
+// Fallback returns the hooks of one VIP's server. The caller may put more behind Failure.
+func (m *Metrics) Fallback(vip netip.AddrPort) fallback.Hooks {
+	label := vip.String()
+	connections := m.connections.WithLabelValues(label)
+	durations := m.durations.WithLabelValues(label)
+	sent := m.sent.WithLabelValues(label)
+	retries := m.retries.WithLabelValues(label)
+	return fallback.Hooks{
+		Connection: func(delta int) { connections.Add(float64(delta)) },
+		Request: func(x fallback.Exchange) {
+			m.requests.WithLabelValues(label, strconv.Itoa(x.Status/100)+"xx").Inc()
+			durations.Observe(x.Duration.Seconds())
+			sent.Add(float64(x.Sent))
+			retries.Add(float64(x.Retries))
+		},
+		Failure: func(surrogate string, kind fallback.FailureKind) { m.failures.WithLabelValues(surrogate, kind).Inc() },
+		Refused: func(status int, _ string) { m.refused.WithLabelValues(label, strconv.Itoa(status)).Inc() },
+	}
+}
+
+// Forget drops the series of a surrogate that has left the configuration.
+func (m *Metrics) Forget(surrogate string) {
+	for _, vec := range []interface {
+		DeletePartialMatch(prometheus.Labels) int
+	}{m.handoffs, m.legEvents, m.transitions, m.checks, m.checkFails, m.failures} {
+		vec.DeletePartialMatch(prometheus.Labels{"surrogate": surrogate})
+	}
+}
+
+// Handler serves /metrics and /healthz.
+func (m *Metrics) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", m.exposition())
+	mux.HandleFunc("GET /healthz", m.healthz)
+	return mux
+}

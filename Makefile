@@ -1,0 +1,36 @@
+# Every target is a word of this list: `make help` prints it.
+# Needs nothing but make, a shell and Debian: `make deps` brings the rest.
+
+GO = $(shell packaging/go.sh)
+export GOFLAGS ?= -buildvcs=false
+# Debian's Go does not fetch newer toolchains unless it is told to.
+export GOTOOLCHAIN ?= auto
+
+.DEFAULT_GOAL := help
+.PHONY: help deps generate build demo test lint bench
+
+help: ## what can be made
+	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 20
+
+deps: ## install what is missing, from Debian's archive (root)
+	@packaging/deps.sh
+
+generate: ## compile bpf/ with clang-19 and write the Go bindings in datapath/
+	$(GO) generate ./datapath/...
+
+build: ## bin/baton (needs Go alone)
+	$(GO) build -trimpath -o bin/baton ./cmd/baton
+
+demo: deps build ## real clients and servers in namespaces: who answered, how fast, byte for byte (root)
+	bin/baton demo
+
+test: ## dependencies, build, lint and all rings of tests (root for rings 3 and 4)
+	@packaging/deps.sh || [ "$$(id -u)" != 0 ]
+	@$(MAKE) --no-print-directory build lint
+	@GO=$(GO) $(GO) run ./packaging/rings
+
+lint: ## gofmt, go vet, staticcheck, clang-format, length of files
+	@GO=$(GO) packaging/lint.sh
+
+bench: deps build ## Baton beside direct, HAProxy, nginx and a redirect, in one run (root)
+	bin/baton experiment run handoff

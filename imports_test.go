@@ -1,0 +1,147 @@
+package baton_test
+
+import (
+	"errors"
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The folders of the module by what they may import of it. See "Layout" in the architecture document.
+var (
+	pure    = []string{"packet", "openflow", "splice", "api"}
+	parts   = []string{"forwarder", "controller", "router", "relay", "balance", "anycast", "resume", "purge", "nameserver"}
+	outside = []string{"cmd", "experiments", "examples", "docs"} // wire the rest together
+	alone   = []string{"lab", "packaging", "bpf"}                // import nothing but themselves
+)
+
+// forbidden says why a file may not import a package, or "" when it may. Both paths are slash-separated and relative
+// to the module; an import from elsewhere is its whole path.
+func forbidden(file, imported string) string {
+	isTest := strings.HasSuffix(file, "_test.go")
+	from, _, _ := strings.Cut(file, "/")
+	if strings.HasPrefix(imported, "github.com/cilium/ebpf") && from != "datapath" {
+		return "only datapath imports cilium/ebpf"
+	}
+	local, ours := strings.CutPrefix(imported, "baton/")
+	if !ours {
+		return ""
+	}
+	to, _, _ := strings.Cut(local, "/")
+	known := slices.Concat(pure, parts, outside, alone, []string{"datapath", "dashboard"})
+	switch {
+	case !strings.Contains(file, "/"):
+		return "" // the root has tests only
+	case !slices.Contains(known, from):
+		return "the folder is not in the layout"
+	case from == to:
+		return ""
+	case to == "lab":
+		if isTest || from == "experiments" || strings.HasPrefix(file, "cmd/baton/demo") {
+			return ""
+		}
+		return "only tests, experiments and the demo import lab"
+	case slices.Contains(outside, to):
+		if from == "cmd" && to == "experiments" {
+			return ""
+		}
+		return "nothing imports what wires the parts together"
+	case slices.Contains(outside, from):
+		return ""
+	case slices.Contains(alone, from):
+		return from + " knows nothing of the parts"
+	case slices.Contains(pure, from) && to != "packet":
+		return "pure packages import nothing of ours but packet"
+	case from == "datapath" && !slices.Contains(pure, to):
+		return "datapath imports packet, openflow, splice and api alone"
+	case from == "dashboard" && to != "api":
+		return "the dashboard meets the parts through api"
+	case slices.Contains(parts, to):
+		return "parts never import each other"
+	}
+	return ""
+}
+
+func TestImportRule(t *testing.T) {
+	tests := []struct {
+		name, file, imported string
+		allowed              bool
+	}{
+		{"pure to packet", "splice/a.go", "baton/packet", true},
+		{"pure to pure", "splice/a.go", "baton/api", false},
+		{"pure to its own", "openflow/channel/a.go", "baton/openflow", true},
+		{"pure to datapath", "packet/a.go", "baton/datapath", false},
+		{"datapath to pure", "datapath/a.go", "baton/splice", true},
+		{"datapath to a part", "datapath/a.go", "baton/router", false},
+		{"part to datapath", "router/a.go", "baton/datapath", true},
+		{"part to its own", "router/a.go", "baton/router/head", true},
+		{"part to part", "router/a.go", "baton/relay", false},
+		{"part to lab", "router/a.go", "baton/lab", false},
+		{"test to lab", "router/a_test.go", "baton/lab/peers", true},
+		{"test to another part", "router/a_test.go", "baton/relay", false},
+		{"command to part", "cmd/baton/a.go", "baton/router", true},
+		{"command to lab", "cmd/baton/a.go", "baton/lab", false},
+		{"demo to lab", "cmd/baton/demo.go", "baton/lab", true},
+		{"experiment to lab and part", "experiments/handoff/a.go", "baton/router", true},
+		{"command to experiment", "cmd/baton/a.go", "baton/experiments/handoff", true},
+		{"part to command", "router/a.go", "baton/cmd/baton", false},
+		{"lab to part", "lab/a.go", "baton/packet", false},
+		{"ebpf in datapath", "datapath/a.go", "github.com/cilium/ebpf/link", true},
+		{"ebpf elsewhere", "router/a_test.go", "github.com/cilium/ebpf", false},
+		{"unknown folder", "util/a.go", "baton/packet", false},
+		{"standard library", "packet/a.go", "net/netip", true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if why := forbidden(tt.file, tt.imported); (why == "") != tt.allowed {
+				t.Errorf("forbidden: %q, want allowed %v", why, tt.allowed)
+			}
+		})
+	}
+}
+
+func TestImports(t *testing.T) {
+	files := 0
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // an editor's file, gone meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != "." || d.Name() == "node_modules" || d.Name() == "testdata") {
+			return fs.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		files++
+		return checkFile(t, filepath.ToSlash(path))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files < 10 {
+		t.Errorf("only %d Go files were found: the test looks in the wrong place", files)
+	}
+}
+
+func checkFile(t *testing.T, path string) error {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+	if err != nil {
+		return fmt.Errorf("read imports: %w", err)
+	}
+	for _, i := range f.Imports {
+		imported := strings.Trim(i.Path.Value, `"`)
+		if why := forbidden(path, imported); why != "" {
+			t.Errorf("%s imports %s: %s", path, imported, why)
+		}
+	}
+	return nil
+}

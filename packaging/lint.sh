@@ -1,0 +1,45 @@
+#!/bin/sh
+# Checks the style of what git tracks or would track. Names every fault, then
+# fails once. GO names the go command.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+GO=${GO:-$(packaging/go.sh)} || exit 1
+gofmt=$("$GO" env GOROOT)/bin/gofmt
+failed=
+fail() {
+	echo "lint: $1" >&2
+	failed=1
+}
+files() { git ls-files --cached --others --exclude-standard -- "$@" | while read -r f; do [ ! -e "$f" ] || echo "$f"; done; }
+
+# Generated files are their generator's affair.
+go_files=$(files '*.go' | grep -v '_bpfe[lb]\.go$')
+# shellcheck disable=SC2086
+unformatted=$("$gofmt" -l $go_files)
+[ -z "$unformatted" ] || fail "gofmt: $(echo $unformatted)"
+
+"$GO" vet ./... || fail "go vet"
+"$GO" run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./... || fail "staticcheck"
+
+c_files=$(files 'bpf/*.c' 'bpf/*.h' | grep -v '^bpf/include/')
+if command -v clang-format-19 >/dev/null; then
+	# shellcheck disable=SC2086
+	[ -z "$c_files" ] || clang-format-19 --dry-run -Werror $c_files || fail "clang-format"
+else
+	echo "lint: SKIP clang-format: clang-format-19 is not installed (make deps)"
+	if [ "${CI:-}" = true ] || [ "${BATON_RINGS:-}" = all ]; then fail "clang-format is required here"; fi
+fi
+
+# A file over 500 lines is argued for in packaging/long-files: "path: reason".
+for f in $go_files $c_files $(files '*.sh' '*.ts'); do
+	lines=$(wc -l <"$f")
+	if [ "$lines" -gt 500 ] && ! grep -q "^$f: ..*" packaging/long-files; then
+		fail "$f has $lines lines (500 at most, or a reason in packaging/long-files)"
+	fi
+done
+sed -n '/^#/d; s/^\([^:]*\):.*/\1/p' packaging/long-files | while read -r f; do
+	[ -e "$f" ] && [ "$(wc -l <"$f")" -gt 500 ] || echo "$f"
+done | { ! grep . >&2; } || fail "packaging/long-files names files that are gone or short"
+
+[ -z "$failed" ] || exit 1
+echo "lint: clean"

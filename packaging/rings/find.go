@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"path/filepath"
+	"strings"
+)
+
+// test is a test function of the module.
+type test struct {
+	pkg, name string
+	ring      int
+	fuzz      bool
+}
+
+// findTests reads the test files of every package of the module.
+func findTests() ([]test, error) {
+	out, err := goCommand("list", "-json=ImportPath,Dir,TestGoFiles,XTestGoFiles", "./...").Output()
+	if err != nil {
+		return nil, fmt.Errorf("list packages: %w", err)
+	}
+	var found []test
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p struct {
+			ImportPath, Dir           string
+			TestGoFiles, XTestGoFiles []string
+		}
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return found, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("list packages: %w", err)
+		}
+		for _, f := range append(p.TestGoFiles, p.XTestGoFiles...) {
+			file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, f), nil, parser.SkipObjectResolution)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, testsOf(p.ImportPath, f, file)...)
+		}
+	}
+}
+
+func testsOf(pkg, name string, file *ast.File) []test {
+	var found []test
+	for _, d := range file.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok || f.Recv != nil {
+			continue
+		}
+		switch {
+		case strings.HasPrefix(f.Name.Name, "Fuzz"):
+			found = append(found, test{pkg, f.Name.Name, 2, true})
+		case strings.HasPrefix(f.Name.Name, "Test") && f.Name.Name != "TestMain":
+			found = append(found, test{pkg, f.Name.Name, ringOf(pkg, name, file), false})
+		}
+	}
+	return found
+}
+
+func ringOf(pkg, name string, file *ast.File) int {
+	if strings.HasSuffix(name, "_long_test.go") {
+		return 5
+	}
+	if pkg == "baton/lab" || strings.HasPrefix(pkg, "baton/lab/") {
+		return 4
+	}
+	for _, i := range file.Imports {
+		path := strings.Trim(i.Path.Value, `"`)
+		if path == "baton/lab" || strings.HasPrefix(path, "baton/lab/") {
+			return 4
+		}
+	}
+	if strings.HasPrefix(pkg, "baton/datapath") {
+		return 3
+	}
+	return 1
+}
+
+// longPattern matches the names of ring 5, for -skip.
+func longPattern(tests []test) string {
+	names := []string{"$^"}
+	for _, t := range tests {
+		if t.ring == 5 {
+			names = append(names, "^"+t.name+"$")
+		}
+	}
+	return strings.Join(names, "|")
+}

@@ -1,0 +1,57 @@
+// Command rings runs all tests of the module and says, ring by ring, what ran (docs: the five rings of tests). The
+// ring of a test follows from its file: *_long_test.go is ring 5, one that imports baton/lab ring 4, one of
+// datapath ring 3, a fuzz target ring 2, all others ring 1. A skipped test makes the run fail where CI=true or
+// BATON_RINGS=all. Ring 5 runs with BATON_RINGS=long only.
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+)
+
+// Times of one run: a package may take this long, and each fuzz target runs for that long after its seeds.
+const (
+	packageTimeout = 15 * time.Minute
+	fuzzTime       = 5 * time.Second
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "rings:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	strict := os.Getenv("CI") == "true" || os.Getenv("BATON_RINGS") == "all"
+	tests, err := findTests()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	s := newSummary(tests)
+	// One package at a time: the lab's tests want the machine for themselves.
+	args := []string{"test", "-json", "-count=1", "-p=1", "-timeout=" + packageTimeout.String()}
+	if os.Getenv("BATON_RINGS") != "long" {
+		args = append(args, "-skip="+longPattern(tests))
+	}
+	if err := s.goTest(append(args, "./...")); err != nil {
+		return err
+	}
+	for _, t := range tests {
+		if t.fuzz {
+			s.fuzz(t)
+		}
+	}
+	fmt.Printf("\n%s", s.table())
+	fmt.Printf("%d packages, %.0f s\n", len(s.packages), time.Since(began).Seconds())
+	return s.verdict(strict)
+}
+
+// goCommand runs the go that the environment names in GO, or the one on the PATH.
+func goCommand(args ...string) *exec.Cmd {
+	return exec.Command(cmp.Or(os.Getenv("GO"), "go"), args...)
+}

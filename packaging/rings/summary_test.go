@@ -1,0 +1,75 @@
+package main
+
+import (
+	"go/parser"
+	"go/token"
+	"strings"
+	"testing"
+)
+
+func TestRingOfATest(t *testing.T) {
+	tests := []struct {
+		name, pkg, file, imports string
+		want                     int
+	}{
+		{"pure", "baton/packet", "a_test.go", `"testing"`, 1},
+		{"kernel", "baton/datapath", "a_test.go", `"testing"`, 3},
+		{"lab itself", "baton/lab", "a_test.go", `"testing"`, 4},
+		{"part in a lab", "baton/router", "lab_test.go", `"baton/lab/peers"`, 4},
+		{"kernel in a lab", "baton/datapath", "lab_test.go", `"baton/lab"`, 4},
+		{"long in a lab", "baton/router", "soak_long_test.go", `"baton/lab"`, 5},
+		{"a name that begins alike", "baton/router", "a_test.go", `"baton/labels"`, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			text := "package x\nimport _ " + tt.imports + "\nfunc TestX() {}\nfunc FuzzY() {}\nfunc TestMain() {}\nfunc helper() {}\n"
+			file, err := parser.ParseFile(token.NewFileSet(), tt.file, text, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := testsOf(tt.pkg, tt.file, file)
+			want := []test{{tt.pkg, "TestX", tt.want, false}, {tt.pkg, "FuzzY", 2, true}}
+			if len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
+				t.Errorf("tests %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	skip := []event{
+		{Action: "output", Package: "p", Test: "TestA", Output: "    lab.go:51: SKIP ring 4 (lab): network namespaces need root\n"},
+		{Action: "output", Package: "p", Test: "TestA", Output: "--- SKIP: TestA (0.00s)\n"},
+		{Action: "skip", Package: "p", Test: "TestA"},
+		{Action: "pass", Package: "p"},
+	}
+	fail := []event{{Action: "fail", Package: "p", Test: "TestA/sub"}, {Action: "fail", Package: "p", Test: "TestA"}, {Action: "fail", Package: "p"}}
+	pass := []event{{Action: "pass", Package: "p", Test: "TestA"}, {Action: "pass", Package: "p"}}
+	tests := []struct {
+		name   string
+		events []event
+		strict bool
+		fails  bool
+		table  string
+	}{
+		{"pass", pass, true, false, "1 passed\n"},
+		{"skip", skip, false, false, " SKIP, 1 skipped\n        SKIP ring 4 (lab): network namespaces need root\n"},
+		{"skip where none may be", skip, true, true, "1 skipped"},
+		{"fail", fail, false, true, "1 FAILED"},
+		{"nothing", nil, false, true, "no tests"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newSummary([]test{{"p", "TestA", 4, false}})
+			for _, e := range tt.events {
+				s.take(e)
+			}
+			if err := s.verdict(tt.strict); (err != nil) != tt.fails {
+				t.Errorf("verdict %v, want failure %v", err, tt.fails)
+			}
+			if got := s.table(); !strings.Contains(got, tt.table) {
+				t.Errorf("table\n%swant in it %q", got, tt.table)
+			}
+		})
+	}
+}

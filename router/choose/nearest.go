@@ -1,0 +1,46 @@
+package choose
+
+import (
+	"net/netip"
+
+	"baton/router/config"
+)
+
+// ZoneTable is the table for the clients of a prefix. Of several that hold a client, the longest prefix counts.
+type ZoneTable struct {
+	Prefix netip.Prefix
+	Table  []uint16
+}
+
+// Nearest gives a table for each zone, in the order of zones: the first surrogate of the zone's list that can be chosen;
+// when none of them can, every one that can, in turn. Clients of no zone use Table(config.Nearest, ...).
+func Nearest(zones []config.Zone, candidates []Candidate) []ZoneTable {
+	index := make(map[string]int, len(candidates))
+	for i, c := range candidates {
+		index[c.Name] = i
+	}
+	anywhere := eligible(candidates)
+	out := make([]ZoneTable, len(zones))
+	for z, zone := range zones {
+		out[z] = ZoneTable{Prefix: zone.Prefix, Table: anywhere}
+		for _, name := range zone.Surrogates {
+			if i, ok := index[name]; ok && candidates[i].Excluded() == "" {
+				out[z].Table = []uint16{uint16(i)}
+				break
+			}
+		}
+	}
+	return out
+}
+
+// ZoneOf gives the index of the zone with the longest prefix that holds the client, -1 when none does.
+func ZoneOf(zones []config.Zone, client netip.Addr) int {
+	client = client.Unmap().WithZone("")
+	best := -1
+	for i, z := range zones {
+		if z.Prefix.Contains(client) && (best < 0 || z.Prefix.Bits() > zones[best].Prefix.Bits()) {
+			best = i
+		}
+	}
+	return best
+}

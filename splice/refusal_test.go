@@ -43,7 +43,7 @@ func TestTranslateRefuses(t *testing.T) {
 			{"option of length 1", options(254, 1, 0, 0), nil, BadOptions},
 			{"option past the header", options(1, 1, 8, 10), nil, BadOptions},
 			{"option without a length", options(1, 1, 1, 254), nil, BadOptions},
-			{"bad option behind a good one", append2(timestamps(1, 2), 3, 0), nil, BadOptions},
+			{"bad option behind a good one", optionsWith(timestamps(1, 2), 3, 0), nil, BadOptions},
 			{"timestamps of 9 bytes", options(8, 9, 1, 2, 3, 4, 5, 6, 7, 1, 1, 1), nil, BadOptions},
 			{"timestamps of 12 bytes", options(8, 12, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10), nil, BadOptions},
 			{"SACK without a block", options(5, 2, 1, 1), nil, BadOptions},
@@ -97,8 +97,8 @@ func TestTranslateRefuses(t *testing.T) {
 	})
 }
 
-// append2 sets the options o with the bytes more behind them.
-func append2(o packet.Options, more ...byte) func(*packet.Spec) {
+// optionsWith sets the options o with the bytes more behind them.
+func optionsWith(o packet.Options, more ...byte) func(*packet.Spec) {
 	return func(s *packet.Spec) { s.Options = append(o, more...) }
 }
 

@@ -112,13 +112,12 @@ func TestRowSACKEdges(t *testing.T) {
 // shows 0x7fffffff where the client knows the router's as 0x10.
 func TestRowTimestamps(t *testing.T) {
 	tests := []struct {
-		name                       string
-		flags                      packet.Flags
-		fromCVal, fromCEcr         uint32
-		toSVal, toSEcr             uint32
-		fromSVal, fromSEcr         uint32
-		toClientVal, toClientEcr   uint32
-		clientOptions, wantOptions packet.Options
+		name                     string
+		flags                    packet.Flags
+		fromCVal, fromCEcr       uint32
+		toSVal, toSEcr           uint32
+		fromSVal, fromSEcr       uint32
+		toClientVal, toClientEcr uint32
 	}{
 		{
 			name: "the values of the moment", flags: packet.ACK,

@@ -1,0 +1,155 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"syscall"
+	"time"
+)
+
+// maxAnswer bounds an answer that is read as a whole, in octets.
+const maxAnswer = 64 << 20
+
+// Client asks a daemon over its control socket. Its methods return a *NotRunningError when nobody listens there, an
+// *Error for what the daemon answered, and may be called from any goroutine.
+type Client struct {
+	path string
+	http *http.Client
+}
+
+// NewClient makes a client; it connects when it asks. Close it.
+func NewClient(path string) *Client {
+	d := &net.Dialer{Timeout: 5 * time.Second}
+	return &Client{path: path, http: &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return d.DialContext(ctx, "unix", path)
+		},
+		ResponseHeaderTimeout: 30 * time.Second,
+	}}}
+}
+
+// Close ends idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Status asks how the router is.
+func (c *Client) Status(ctx context.Context) (Status, error) {
+	return ask[Status](ctx, c, http.MethodGet, "/v1/status", nil)
+}
+
+// Counters asks for every counter.
+func (c *Client) Counters(ctx context.Context) ([]Counter, error) {
+	return ask[[]Counter](ctx, c, http.MethodGet, "/v1/counters", nil)
+}
+
+// Drain takes a surrogate out, or back in. The error is ErrNotFound for an unknown one.
+func (c *Client) Drain(ctx context.Context, r DrainRequest) (DrainResult, error) {
+	return ask[DrainResult](ctx, c, http.MethodPost, "/v1/drain", r)
+}
+
+// Reload reads the configuration anew. The error is ErrConflict when it cannot be loaded, and names file, line and key;
+// the old one then stays in force.
+func (c *Client) Reload(ctx context.Context) (ReloadResult, error) {
+	return ask[ReloadResult](ctx, c, http.MethodPost, "/v1/reload", nil)
+}
+
+// Explain asks which surrogate a request would go to, and why.
+func (c *Client) Explain(ctx context.Context, q Question) (Explanation, error) {
+	query := url.Values{"url": {q.URL}}
+	if q.Method != "" {
+		query.Set("method", q.Method)
+	}
+	if q.Client.IsValid() {
+		query.Set("client", q.Client.String())
+	}
+	for _, h := range q.Headers {
+		query.Add("header", h.Name+": "+h.Value)
+	}
+	return ask[Explanation](ctx, c, http.MethodGet, "/v1/explain?"+query.Encode(), nil)
+}
+
+// Sessions yields the sessions as the daemon finds them. An error is the last thing yielded; a list that was cut off
+// ends with one.
+func (c *Client) Sessions(ctx context.Context) iter.Seq2[Session, error] {
+	return func(yield func(Session, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		res, err := c.do(ctx, http.MethodGet, "/v1/sessions", nil)
+		if err != nil {
+			yield(Session{}, err)
+			return
+		}
+		defer res.Body.Close()
+		for in := json.NewDecoder(res.Body); ; {
+			line := sessionLine{Session: &Session{}}
+			err := in.Decode(&line)
+			switch {
+			case err == io.EOF:
+				return
+			case err != nil:
+				yield(Session{}, fmt.Errorf("read sessions: %w", err))
+				return
+			case line.Error != "":
+				yield(Session{}, &Error{http.StatusInternalServerError, line.Error})
+				return
+			case !yield(*line.Session, nil):
+				return
+			}
+		}
+	}
+}
+
+func ask[R any](ctx context.Context, c *Client, method, target string, body any) (R, error) {
+	var out R
+	res, err := c.do(ctx, method, target, body)
+	if err != nil {
+		return out, err
+	}
+	defer res.Body.Close()
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&out); err != nil {
+		return out, fmt.Errorf("read answer of %s to %s %s: %w", c.path, method, target, err)
+	}
+	return out, nil
+}
+
+// do returns a response of status 200, whose body the caller closes.
+func (c *Client) do(ctx context.Context, method, target string, body any) (*http.Response, error) {
+	var sent io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return nil, fmt.Errorf("encode request: %w", err)
+		}
+		sent = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://baton"+target, sent)
+	if err != nil {
+		return nil, fmt.Errorf("make request: %w", err)
+	}
+	res, err := c.http.Do(req)
+	switch {
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOTSOCK):
+		return nil, &NotRunningError{c.path}
+	case errors.Is(err, os.ErrPermission):
+		return nil, fmt.Errorf("open control socket %s: permission denied: only its owner may, try as root", c.path)
+	case err != nil:
+		return nil, fmt.Errorf("ask the router at %s: %w", c.path, err)
+	case res.StatusCode == http.StatusOK:
+		return res, nil
+	}
+	defer res.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10))
+	var answered errorBody
+	if json.Unmarshal(text, &answered) != nil || answered.Error == "" {
+		answered.Error = fmt.Sprintf("%s answered %s: is it a Baton router?", c.path, res.Status)
+	}
+	return nil, &Error{res.StatusCode, answered.Error}
+}

@@ -1,0 +1,55 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// What a Backend's error may wrap, and what the Client's error then is.
+var (
+	ErrNotFound = errors.New("not found")       // 404
+	ErrInvalid  = errors.New("invalid request") // 400
+	ErrConflict = errors.New("conflict")        // 409: a configuration that cannot be loaded, say
+)
+
+var statuses = []struct {
+	err    error
+	status int
+}{
+	{ErrNotFound, http.StatusNotFound}, {ErrInvalid, http.StatusBadRequest}, {ErrConflict, http.StatusConflict},
+}
+
+func statusOf(err error) int {
+	for _, s := range statuses {
+		if errors.Is(err, s.err) {
+			return s.status
+		}
+	}
+	return http.StatusInternalServerError
+}
+
+// Error is what a daemon answered. errors.Is finds ErrNotFound, ErrInvalid and ErrConflict in it.
+type Error struct {
+	Status  int // HTTP
+	Message string
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Is matches the sentinel of the same status.
+func (e *Error) Is(target error) bool {
+	for _, s := range statuses {
+		if s.err == target {
+			return s.status == e.Status
+		}
+	}
+	return false
+}
+
+// NotRunningError says that nobody listens on the control socket.
+type NotRunningError struct{ Path string }
+
+func (e *NotRunningError) Error() string {
+	return fmt.Sprintf("no router listens on %s: is it running?", e.Path)
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The ways to user space: the packet itself, for a decision, or the whole connection, for an ordinary socket. */
+#pragma once
+
+#include "legs.h"
+
+/* Linux 6.9: include/net/tcp.h, struct bpf_tcp_req_attrs */
+struct bpf_tcp_req_attrs {
+	__u32 rcv_tsval;
+	__u32 rcv_tsecr;
+	__u16 mss;
+	__u8 rcv_wscale;
+	__u8 snd_wscale;
+	__u8 ecn_ok;
+	__u8 wscale_ok;
+	__u8 sack_ok;
+	__u8 tstamp_ok;
+	__u8 usec_ts_ok;
+	__u8 reserved[3];
+};
+
+#ifndef bpf_ksym_exists /* libbpf before 1.3 */
+#define bpf_ksym_exists(sym) (!!(sym))
+#endif
+
+/* Never looked into. */
+struct sock {
+	char opaque;
+};
+
+extern int bpf_sk_assign_tcp_reqsk(struct __sk_buff *skb, struct sock *sk, struct bpf_tcp_req_attrs *attrs,
+				   int attrs__sz) __weak __ksym;
+
+/* Sends the packet to user space, unacknowledged. w->client is remembered until the decision. */
+static __always_inline int ask(struct __sk_buff *skb, struct work *w, const struct config *set, __u32 now)
+{
+	if (!set->tap)
+		return DROP_NO_TAP;
+	w->client.state = CLIENT_ASKED;
+	w->client.ifindex = skb->ifindex;
+	w->client.since = now;
+	if (bpf_map_update_elem(&clients, &w->packet.key, &w->client, BPF_ANY))
+		return DROP_PENDING_FULL;
+	w->action = bpf_redirect(set->tap, 0);
+	return ASKED;
+}
+
+/*
+ * Gives the session to the listening socket of its VIP, as if that had done the handshake. The packet at hand is the
+ * first that the socket sees; w->client has the client's options.
+ */
+static __always_inline int assign_local(struct __sk_buff *skb, struct work *w)
+{
+	struct packet *p = &w->packet;
+	struct client *c = &w->client;
+	struct bpf_tcp_req_attrs attrs = {};
+	struct bpf_sock_tuple tuple = {};
+	struct flow local = { .splice = skb->ifindex, .side = SIDE_LOCAL };
+	__u32 size = p->v6 ? sizeof(tuple.ipv6) : sizeof(tuple.ipv4);
+	struct bpf_sock *skc;
+	int verdict = DROP_NO_ROOM;
+	struct sock *sk;
+
+	if (!bpf_ksym_exists(bpf_sk_assign_tcp_reqsk))
+		return reset_sender(skb, w);
+	if (p->v6) {
+		copy_addr(tuple.ipv6.saddr, p->key.src);
+		copy_addr(tuple.ipv6.daddr, p->key.dst);
+		tuple.ipv6.sport = p->key.sport;
+		tuple.ipv6.dport = p->key.dport;
+	} else {
+		tuple.ipv4.saddr = ((__u32 *)p->key.src)[3];
+		tuple.ipv4.daddr = ((__u32 *)p->key.dst)[3];
+		tuple.ipv4.sport = p->key.sport;
+		tuple.ipv4.dport = p->key.dport;
+	}
+	skc = bpf_skc_lookup_tcp(skb, &tuple, size, BPF_F_CURRENT_NETNS, 0);
+	if (!skc)
+		return reset_sender(skb, w);
+	attrs.mss = c->mss < 536 ? 536 : c->mss;
+	if (c->flags & CLIENT_WSCALE) {
+		attrs.wscale_ok = 1;
+		attrs.snd_wscale = c->wscale;
+		attrs.rcv_wscale = TOLD_WSCALE;
+	}
+	attrs.sack_ok = !!(c->flags & CLIENT_SACK);
+	if (c->flags & CLIENT_TS) {
+		attrs.tstamp_ok = 1;
+		attrs.rcv_tsval = p->tsval;
+		attrs.rcv_tsecr = p->tsecr;
+	}
+	if (skc->state != BPF_TCP_LISTEN)
+		goto out;
+	sk = (struct sock *)bpf_skc_to_tcp_sock(skc);
+	if (!sk || bpf_map_update_elem(&flows, &p->key, &local, BPF_ANY))
+		goto out;
+	if (bpf_sk_assign_tcp_reqsk(skb, sk, &attrs, sizeof(attrs))) {
+		bpf_map_delete_elem(&flows, &p->key);
+		goto out;
+	}
+	w->action = TC_ACT_OK;
+	verdict = ASSIGNED;
+out:
+	bpf_sk_release(skc);
+	if (verdict != ASSIGNED)
+		return reset_sender(skb, w);
+	return verdict;
+}

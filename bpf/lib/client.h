@@ -1,0 +1,523 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Packets from clients. */
+#pragma once
+
+#include "ask.h"
+#include "decide.h"
+
+/* After the lock: the splice is dead. Forgets the client and tells user space. */
+static __always_inline void bury(__u32 idx, struct splice *s, __u32 end, __u32 now)
+{
+	struct flow *f = bpf_map_lookup_elem(&flows, &s->client);
+	struct surrogate *of = surrogate_at(s->surrogate);
+
+	if (f && f->splice == idx && f->side == SIDE_CLIENT)
+		bpf_map_delete_elem(&flows, &s->client);
+	if (of) {
+		__sync_fetch_and_add(&of->active, -1);
+		__sync_fetch_and_add(&of->bytes_in, s->bytes_to_server);
+		__sync_fetch_and_add(&of->bytes_out, s->bytes_to_client);
+		if (end == LEG_FAILED)
+			__sync_fetch_and_add(&of->failed, 1);
+	}
+	tell(EVENT_LEG_DOWN, end, idx, s, now);
+}
+
+/* After the lock: the leg is idle again, with its current numbers, or dead, as it has served enough. */
+static __always_inline void recycle(__u32 idx, struct splice *s, __u32 surrogate, __u32 leg_class, bool worn, __u64 in,
+				    __u64 out, __u32 now)
+{
+	struct surrogate *of = surrogate_at(surrogate);
+
+	if (worn)
+		tell(EVENT_LEG_DOWN, LEG_RETIRED, idx, s, now);
+	else
+		push_leg(surrogate, leg_class, idx);
+	if (!of)
+		return;
+	__sync_fetch_and_add(&of->active, -1);
+	__sync_fetch_and_add(&of->recycled, 1);
+	__sync_fetch_and_add(&of->bytes_in, in);
+	__sync_fetch_and_add(&of->bytes_out, out);
+}
+
+/* Sends w->out, whose next hop is the splice's towards the surrogate. */
+static __always_inline int send_to_server(struct __sk_buff *skb, struct work *w, struct splice *s, __u32 now, int verdict)
+{
+	int err;
+
+	if (hop_is_old(&w->out.hop, now) && resolve(skb, now)) {
+		bpf_spin_lock(&s->lock);
+		s->to_server = w->out.hop;
+		bpf_spin_unlock(&s->lock);
+	}
+	err = rewrite(skb);
+	if (err)
+		return -err;
+	leave(skb, w);
+	return verdict;
+}
+
+/* Legs that turn out closed, before a request gives up on the pool. */
+#define STALE_LEGS 8
+
+/* A leg for the decided request, joined to the client; its flow is w->flow. Returns a verdict, or 0: there is none. */
+__noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_client)
+{
+	struct work *w = work();
+	struct config *set = config();
+	struct flow f = { .side = SIDE_CLIENT };
+	__u32 now = clock_ms(), leg_class, idx = NO_SPLICE;
+	struct surrogate *of;
+	void *queue;
+	struct splice *s = NULL;
+	int surrogate;
+
+	if (!w || !set)
+		return 0;
+	surrogate = w->decision.surrogate;
+	if (surrogate == NO_SURROGATE)
+		surrogate = choose(w->decision.pool);
+	if (surrogate < 0 || surrogate >= MAX_SURROGATES)
+		return 0;
+	of = surrogate_at(surrogate);
+	if (!of)
+		return 0;
+	leg_class = class_for(set, &w->client) & (LEG_CLASSES - 1);
+	queue = queue_of(surrogate, leg_class);
+	for (int i = 0; i < STALE_LEGS; i++) {
+		if (!queue || bpf_map_pop_elem(queue, &idx))
+			break;
+		s = splice_at(idx);
+		if (s && s->state == SPLICE_IDLE && s->surrogate == surrogate && s->leg_class == leg_class)
+			break;
+		s = NULL; /* closed while it lay there */
+	}
+	if (!s) {
+		__sync_fetch_and_add(&of->missed[leg_class], 1);
+		return 0;
+	}
+	count_idle(surrogate, leg_class, -1);
+	__sync_fetch_and_add(&of->taken[leg_class], 1);
+	f.splice = idx;
+	if (bpf_map_update_elem(&flows, &w->packet.key, &f, moved_from == NO_SPLICE ? BPF_NOEXIST : BPF_EXIST)) {
+		push_leg(surrogate, leg_class, idx);
+		return bpf_map_lookup_elem(&flows, &w->packet.key) ? DROP_RACE : DROP_FLOWS_FULL;
+	}
+	if (!attach(skb, w, s, surrogate, leg_class, ts_client, ts_clock(set), now)) {
+		bpf_map_delete_elem(&flows, &w->packet.key);
+		return DROP_RACE;
+	}
+	__sync_fetch_and_add(&of->active, 1);
+	__sync_fetch_and_add(&of->handoffs, 1);
+	return send_to_server(skb, w, s, now, moved_from == NO_SPLICE ? HANDOFF : MOVED);
+}
+
+/* The decision that user space took for the client at hand, into w->decision. */
+static __always_inline void adopt_decision(struct work *w, const struct client *c)
+{
+	w->decision.request = c->request;
+	w->decision.method = c->method;
+	w->decision.pool = c->pool;
+	w->decision.surrogate = c->surrogate;
+}
+
+/* The first bytes of a client whose handshake is done. */
+__noinline int first_request(struct __sk_buff *skb, __u32 cookie_mss)
+{
+	struct work *w = work();
+	struct config *set = config();
+	struct client *known;
+	__u32 now = clock_ms();
+	int verdict;
+
+	if (!w || !set)
+		return DROP_NO_ROOM;
+	known = bpf_map_lookup_elem(&clients, &w->packet.key);
+	recall_client(w, cookie_mss);
+	if (known && known->state == CLIENT_LOCAL) {
+		bpf_map_delete_elem(&clients, &w->packet.key);
+		return assign_local(skb, w);
+	}
+	if (known && known->state == CLIENT_SPLICE) {
+		adopt_decision(w, known);
+	} else if (known && known->state == CLIENT_ASKED) {
+		return ask(skb, w, set, known->since);
+	} else if (!decide(skb)) {
+		return ask(skb, w, set, now);
+	}
+	verdict = splice_client(skb, NO_SPLICE, w->packet.tsecr);
+	if (!verdict)
+		return ask(skb, w, set, now);
+	if (known)
+		bpf_map_delete_elem(&clients, &w->packet.key);
+	return verdict;
+}
+
+/* A packet to a VIP that belongs to no flow. */
+__noinline int new_client(struct __sk_buff *skb)
+{
+	struct work *w = work();
+	struct packet *p;
+	struct client *known;
+	struct flow lingering = { .splice = clock_ms(), .side = SIDE_LINGER };
+	long mss;
+
+	if (!w)
+		return DROP_NO_ROOM;
+	p = &w->packet;
+	if (p->flags & SYN)
+		return answer_syn(skb);
+	if (p->flags & RST) {
+		if (bpf_map_delete_elem(&clients, &p->key))
+			return CONSUMED;
+		return CONSUMED;
+	}
+	if (!(p->flags & ACK))
+		return DROP_BAD_FLAGS;
+	known = bpf_map_lookup_elem(&clients, &p->key);
+	if (known && known->state != CLIENT_SYN) {
+		if (!p->len && !(p->flags & FIN))
+			return HANDSHAKE_ACK;
+		mss = known->mss;
+	} else {
+		mss = check_cookie(skb, p->v6);
+		if (mss == 0)
+			mss = COOKIE_MSS_MAX;
+	}
+	if (mss < 0)
+		return reset_sender(skb, w);
+	if (!p->plain && p->options && parse_options(skb) < 0)
+		return DROP_BAD_OPTIONS;
+	if (p->len)
+		return first_request(skb, mss);
+	if (!(p->flags & FIN))
+		return HANDSHAKE_ACK;
+	bpf_map_delete_elem(&clients, &p->key);
+	bpf_map_update_elem(&flows, &p->key, &lingering, BPF_ANY);
+	answer(w, FIN | ACK, p->ack, p->seq + 1)->with_ts = p->ts_at != 0xff;
+	w->reply.tsval = p->tsecr + 1;
+	w->reply.tsecr = p->tsval;
+	return send_back(skb, w, FIN_ANSWERED);
+}
+
+/* A packet of a client whose session was ended here. Only its last ACK is due, or its FIN again. */
+static __always_inline int lingering_client(struct __sk_buff *skb, struct work *w)
+{
+	struct packet *p = &w->packet;
+
+	if (p->flags & FIN && !p->len) {
+		answer(w, FIN | ACK, p->ack, p->seq + 1)->with_ts = p->ts_at != 0xff;
+		w->reply.tsval = p->tsecr + 1;
+		w->reply.tsecr = p->tsval;
+		return send_back(skb, w, FIN_ANSWERED);
+	}
+	if (p->len && !(p->flags & (RST | SYN)))
+		return reset_sender(skb, w);
+	bpf_map_delete_elem(&flows, &p->key);
+	if (p->flags & SYN)
+		return answer_syn(skb);
+	return CONSUMED;
+}
+
+/*
+ * The client ended cleanly. Answers its FIN, acknowledges the response to the surrogate on the client's behalf, and leaves
+ * the leg to the next. w->out is the FIN translated, w->reply is filled.
+ */
+static __always_inline int end_client(struct __sk_buff *skb, struct work *w)
+{
+	int err = write_reply(skb);
+
+	if (err)
+		return -err;
+	bpf_clone_redirect(skb, skb->ifindex, 0);
+	copy_addr(w->reply.src, w->out.src);
+	copy_addr(w->reply.dst, w->out.dst);
+	w->reply.sport = w->out.sport;
+	w->reply.dport = w->out.dport;
+	w->reply.flags = ACK;
+	w->reply.seq = w->out.seq;
+	w->reply.ack = w->out.ack;
+	w->reply.tsval = w->out.tsval;
+	w->reply.tsecr = w->out.tsecr;
+	w->reply.window = w->out.window;
+	__builtin_memcpy(w->reply.dmac, w->out.hop.dmac, 6);
+	__builtin_memcpy(w->reply.smac, w->out.hop.smac, 6);
+	err = write_reply(skb);
+	if (err)
+		return -err;
+	leave(skb, w);
+	return RECYCLED;
+}
+
+enum client_next { NEXT_SEND, NEXT_REQUEST, NEXT_RECYCLE, NEXT_RESET, NEXT_RECYCLE_RESET, NEXT_CHALLENGE, NEXT_STALE,
+		   NEXT_ASK };
+
+/* Under the lock: new bytes from the client. */
+static __always_inline __u32 track_request(struct splice *s, __u32 seq, __u32 len)
+{
+	__u32 end = seq + len;
+
+	if (!before(s->snd_nxt, end))
+		return NEXT_SEND; /* seen before */
+	if (s->flags & SPLICE_ASKED && seq != s->snd_nxt)
+		return NEXT_ASK; /* behind bytes that user space holds */
+	if (quiet(s)) {
+		if (seq == s->snd_nxt)
+			return NEXT_REQUEST;
+		give_up(s); /* the start of a request is missing */
+	} else if (s->request != FRAMING_OPAQUE) {
+		more_request(s, end - s->snd_nxt);
+	}
+	s->snd_nxt = end;
+	return NEXT_SEND;
+}
+
+__noinline int next_request(struct __sk_buff *skb, __u32 idx);
+
+__noinline int client_packet(struct __sk_buff *skb, __u32 idx)
+{
+	struct work *w = work();
+	struct config *set = config();
+	struct splice *s = splice_at(idx);
+	__u32 now = clock_ms(), next = NEXT_SEND, seq, ack, surrogate = 0, leg_class = 0, clock, limit;
+	__u64 in = 0, out = 0;
+	bool worn = false;
+	struct packet *p;
+
+	if (!w || !s || !set)
+		return DROP_NO_ROOM;
+	p = &w->packet;
+	clock = ts_clock(set);
+	limit = limit_of(s->surrogate);
+	if (!p->plain && parse_options(skb) < 0)
+		return DROP_BAD_OPTIONS;
+	if (p->flags & (SYN | FIN | RST) && !p->len && !checksum_ok(skb))
+		return DROP_BAD_CHECKSUM;
+
+	bpf_spin_lock(&s->lock);
+	if (!same_tuple(&s->client, &p->key) || (s->state != SPLICE_ACTIVE && s->state != SPLICE_CLOSING)) {
+		bpf_spin_unlock(&s->lock);
+		if (p->flags & SYN) {
+			bpf_map_delete_elem(&flows, &p->key);
+			return answer_syn(skb);
+		}
+		return DROP_STALE;
+	}
+	seq = p->seq + s->to_server_seq;
+	ack = p->ack + s->to_server_ack;
+	if (p->flags & SYN) {
+		if (s->flags & SPLICE_TWO_FINS_ACKED) {
+			s->state = SPLICE_DEAD;
+			s->since = now;
+			next = NEXT_STALE;
+		} else {
+			w->reply.seq = s->rcv_nxt - s->to_server_ack;
+			w->reply.ack = s->snd_nxt - s->to_server_seq;
+			w->reply.tsval = later(s->ts_client, clock);
+			w->reply.with_ts = !!(s->flags & SPLICE_TS);
+			next = NEXT_CHALLENGE;
+		}
+		goto unlock;
+	}
+	s->seen = now;
+	if (p->flags & RST) {
+		if (seq == s->snd_nxt && !p->len) { /* any other, the surrogate judges */
+			next = quiet(s) && s->state == SPLICE_ACTIVE && s->rcv_acked == s->rcv_nxt &&
+			       s->snd_una == s->snd_nxt && !(s->flags & (SPLICE_NO_REUSE | SPLICE_ASKED)) ?
+				       NEXT_RECYCLE_RESET :
+				       NEXT_RESET;
+		}
+	} else {
+		if (p->flags & ACK && before(s->rcv_acked, ack) && !before(s->rcv_nxt, ack))
+			s->rcv_acked = ack;
+		if (p->len) {
+			next = track_request(s, seq, p->len);
+			if (next != NEXT_SEND)
+				goto unlock;
+			s->bytes_to_server += p->len;
+		}
+		if (p->flags & FIN && seq + p->len == s->snd_nxt && !(s->flags & SPLICE_CLIENT_FIN)) {
+			if (!p->len && quiet(s) && s->state == SPLICE_ACTIVE && ack == s->rcv_nxt &&
+			    s->snd_una == s->snd_nxt && !(s->flags & (SPLICE_NO_REUSE | SPLICE_ASKED))) {
+				next = NEXT_RECYCLE;
+			} else {
+				s->flags |= SPLICE_CLIENT_FIN;
+				s->snd_nxt++;
+				s->state = SPLICE_CLOSING;
+			}
+		}
+		if ((s->flags & (SPLICE_CLIENT_FIN | SPLICE_SERVER_FIN)) == (SPLICE_CLIENT_FIN | SPLICE_SERVER_FIN) &&
+		    s->snd_una == s->snd_nxt && s->rcv_acked == s->rcv_nxt) {
+			if (!(s->flags & SPLICE_TWO_FINS_ACKED))
+				s->since = now;
+			s->flags |= SPLICE_TWO_FINS_ACKED;
+		}
+	}
+	fill_to_server(w, s);
+	surrogate = s->surrogate;
+	leg_class = s->leg_class;
+	in = s->bytes_to_server;
+	out = s->bytes_to_client;
+	if (next == NEXT_RECYCLE || next == NEXT_RECYCLE_RESET) {
+		w->reply.tsval = later(s->ts_client, clock);
+		worn = s->requests >= limit;
+		s->state = worn ? SPLICE_DEAD : SPLICE_IDLE;
+		s->since = now;
+		__builtin_memset(&s->client, 0, sizeof(s->client));
+	} else if (next == NEXT_RESET) {
+		s->state = SPLICE_DEAD;
+		s->since = now;
+	}
+unlock:
+	bpf_spin_unlock(&s->lock);
+
+	switch (next) {
+	case NEXT_REQUEST:
+		return next_request(skb, idx);
+	case NEXT_ASK:
+		w->action = bpf_redirect(set->tap, 0);
+		return ASKED;
+	case NEXT_STALE:
+		bury(idx, s, LEG_REPLACED, now);
+		bpf_map_delete_elem(&flows, &p->key);
+		return answer_syn(skb);
+	case NEXT_CHALLENGE: {
+		__u32 tsval = w->reply.tsval, with_ts = w->reply.with_ts;
+		struct segment *r = answer(w, ACK, w->reply.seq, w->reply.ack);
+
+		r->tsval = tsval;
+		r->tsecr = p->tsval;
+		r->with_ts = with_ts;
+		return send_back(skb, w, CHALLENGED);
+	}
+	case NEXT_RECYCLE: {
+		__u32 tsval = w->reply.tsval;
+		struct segment *r = answer(w, FIN | ACK, p->ack, p->seq + 1);
+		struct flow *f = bpf_map_lookup_elem(&flows, &p->key);
+
+		if (f)
+			*(volatile __u64 *)f = (__u64)SIDE_LINGER << 32 | now;
+		r->with_ts = w->out.keep_ts;
+		r->tsval = tsval;
+		r->tsecr = p->tsval;
+		if (hop_is_old(&w->out.hop, now))
+			resolve(skb, now);
+		recycle(idx, s, surrogate, leg_class, worn, in, out, now);
+		return end_client(skb, w);
+	}
+	case NEXT_RECYCLE_RESET:
+		bpf_map_delete_elem(&flows, &p->key);
+		recycle(idx, s, surrogate, leg_class, worn, in, out, now);
+		return RECYCLED;
+	case NEXT_RESET:
+		bury(idx, s, LEG_CLIENT_RESET, now);
+		break;
+	}
+	return send_to_server(skb, w, s, now, TO_SERVER);
+}
+
+/* The next request of a spliced session: it stays, or moves to a leg of another pool or surrogate. */
+__noinline int next_request(struct __sk_buff *skb, __u32 idx)
+{
+	struct work *w = work();
+	struct config *set = config();
+	struct splice *s = splice_at(idx);
+	struct client *known = NULL;
+	__u32 now = clock_ms(), ts_client, surrogate, leg_class;
+	bool asked, local = false, stay;
+	__u64 in, out;
+	int verdict;
+	struct packet *p;
+
+	if (!w || !s || !set)
+		return DROP_NO_ROOM;
+	p = &w->packet;
+	asked = s->flags & SPLICE_ASKED;
+	if (asked) {
+		known = bpf_map_lookup_elem(&clients, &p->key);
+		if (!known || known->state == CLIENT_ASKED) {
+			w->action = bpf_redirect(set->tap, 0);
+			return ASKED;
+		}
+		local = known->state == CLIENT_LOCAL;
+		adopt_decision(w, known);
+		w->client = *known;
+	} else {
+		w->client.flags = (s->flags & SPLICE_TS ? CLIENT_TS : 0) |
+				  (s->flags & SPLICE_CLIENT_SACK ? CLIENT_SACK : 0) |
+				  (s->flags & SPLICE_CLIENT_WSCALE ? CLIENT_WSCALE : 0);
+		w->client.wscale = s->client_shift;
+		w->client.mss = set->mss[s->leg_class >> 1 & (MSS_CLASSES - 1)];
+		if (!decide(skb)) {
+			bpf_spin_lock(&s->lock);
+			s->flags |= SPLICE_ASKED;
+			bpf_spin_unlock(&s->lock);
+			return ask(skb, w, set, now);
+		}
+	}
+
+	bpf_spin_lock(&s->lock);
+	stay = !local && (w->decision.surrogate == NO_SURROGATE ? s->pool == w->decision.pool :
+								  s->surrogate == w->decision.surrogate);
+	if (!same_tuple(&s->client, &p->key) || !quiet(s) || p->seq + s->to_server_seq != s->snd_nxt ||
+	    s->state != SPLICE_ACTIVE) {
+		bpf_spin_unlock(&s->lock);
+		return DROP_RACE;
+	}
+	if (stay || p->ack + s->to_server_ack != s->rcv_nxt || s->snd_una != s->snd_nxt) {
+		s->flags &= ~SPLICE_ASKED;
+		begin_request(s, &w->decision, p->len);
+		s->snd_nxt += p->len;
+		s->bytes_to_server += p->len;
+		if (p->flags & FIN) {
+			s->flags |= SPLICE_CLIENT_FIN;
+			s->snd_nxt++;
+			s->state = SPLICE_CLOSING;
+		}
+		fill_to_server(w, s);
+		bpf_spin_unlock(&s->lock);
+		if (known)
+			bpf_map_delete_elem(&clients, &p->key);
+		return send_to_server(skb, w, s, now, TO_SERVER);
+	}
+	ts_client = s->ts_client;
+	bpf_spin_unlock(&s->lock);
+
+	if (local) {
+		bpf_map_delete_elem(&flows, &p->key);
+		verdict = assign_local(skb, w);
+	} else {
+		verdict = splice_client(skb, idx, ts_client);
+		if (!verdict) {
+			bpf_spin_lock(&s->lock);
+			s->flags |= SPLICE_ASKED;
+			bpf_spin_unlock(&s->lock);
+			return ask(skb, w, set, now);
+		}
+		if (verdict != MOVED)
+			return verdict;
+	}
+	if (known)
+		bpf_map_delete_elem(&clients, &p->key);
+	bpf_spin_lock(&s->lock);
+	if (!same_tuple(&s->client, &p->key) || s->state != SPLICE_ACTIVE) {
+		bpf_spin_unlock(&s->lock);
+		return verdict;
+	}
+	stay = s->flags & SPLICE_NO_REUSE;
+	s->flags &= ~SPLICE_ASKED;
+	s->state = stay ? SPLICE_DEAD : SPLICE_IDLE;
+	s->since = s->seen = now;
+	surrogate = s->surrogate;
+	leg_class = s->leg_class;
+	in = s->bytes_to_server;
+	out = s->bytes_to_client;
+	__builtin_memset(&s->client, 0, sizeof(s->client));
+	bpf_spin_unlock(&s->lock);
+	if (stay)
+		bury(idx, s, LEG_CLOSED, now);
+	else
+		recycle(idx, s, surrogate, leg_class, false, in, out, now);
+	return verdict;
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The client's handshake. Our initial sequence number is always a SYN cookie, so no state is needed until the first
+ * request byte. Window shift and SACK ride in the low bits of the timestamp that we tell (as in Linux); a client whose
+ * options a cookie cannot carry (no timestamps, or an MSS above the cookie's largest) gets an entry in the table of
+ * pending clients, while there is room.
+ */
+#pragma once
+
+#include "reply.h"
+
+#define TS_OPTION_BITS 6
+#define TS_OPTION_MASK ((1 << TS_OPTION_BITS) - 1)
+#define TS_NO_WSCALE 15
+#define TS_SACK 16
+#define COOKIE_MSS_MAX 1460
+#define MSS_DEFAULT_V4 536  /* RFC 9293, 3.7.1 */
+#define MSS_DEFAULT_V6 1220
+
+/* Our clock for timestamps, in ms. */
+static __always_inline __u32 ts_clock(const struct config *set)
+{
+	return clock_ms() + set->ts_offset;
+}
+
+/* The timestamp to tell in a SYN-ACK: not after now, so that later ones never go back (RFC 7323, 5). */
+static __always_inline __u32 ts_with_options(__u32 now, __u32 bits)
+{
+	__u32 ts = (now & ~TS_OPTION_MASK) | bits;
+
+	return before(now, ts) ? ts - (1 << TS_OPTION_BITS) : ts;
+}
+
+/* The header as the cookie helpers want it: the whole TCP header in readable memory. */
+static __always_inline __s64 make_cookie(struct __sk_buff *skb, struct work *w)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	__u32 len = 20 + w->packet.options;
+
+	if (len < 20 || len > 60)
+		return -1;
+	__builtin_memset(w->head, 0, 64);
+	if (bpf_skb_load_bytes(skb, w->packet.l4, w->head, len))
+		return -1;
+	/* options are left out of the hash, and their MSS was read by us */
+	data = (void *)(long)skb->data;
+	end = (void *)(long)skb->data_end;
+	if (w->packet.v6) {
+		struct ipv6hdr *ip = data + ETH_HLEN;
+
+		if ((void *)(ip + 1) > end)
+			return -1;
+		return bpf_tcp_raw_gen_syncookie_ipv6(ip, (void *)w->head, len);
+	}
+	struct iphdr *ip = data + ETH_HLEN;
+
+	if ((void *)(ip + 1) > end)
+		return -1;
+	return bpf_tcp_raw_gen_syncookie_ipv4(ip, (void *)w->head, len);
+}
+
+/* 0 when the packet acknowledges a cookie of ours and is the first in sequence after it. */
+static __always_inline long check_cookie(struct __sk_buff *skb, bool v6)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+
+	if (v6) {
+		struct ipv6hdr *ip = data + ETH_HLEN;
+		struct tcphdr *th = (void *)(ip + 1);
+
+		if ((void *)(th + 1) > end)
+			return -1;
+		return bpf_tcp_raw_check_syncookie_ipv6(ip, th);
+	}
+	struct iphdr *ip = data + ETH_HLEN;
+	struct tcphdr *th = (void *)(ip + 1);
+
+	if ((void *)(th + 1) > end)
+		return -1;
+	return bpf_tcp_raw_check_syncookie_ipv4(ip, th);
+}
+
+/* Answers the SYN at hand. w->vip is the VIP it is for. */
+__noinline int answer_syn(struct __sk_buff *skb)
+{
+	struct work *w = work();
+	struct config *set = config();
+	struct packet *p;
+	struct segment *r;
+	struct client c = {};
+	int verdict = SYN_ANSWERED;
+	__u32 bits = 0;
+	__s64 cookie;
+
+	if (!w || !set)
+		return DROP_NO_ROOM;
+	p = &w->packet;
+	if (p->flags & (ACK | RST | FIN))
+		return DROP_BAD_FLAGS;
+	if (set->closed || w->vip.flags & VIP_CLOSED)
+		return reset_sender(skb, w);
+	p->plain = 0;
+	if (p->options && parse_options(skb) < 0)
+		return DROP_BAD_OPTIONS;
+	if (!p->len && !checksum_ok(skb))
+		return DROP_BAD_CHECKSUM;
+	cookie = make_cookie(skb, w);
+	if (cookie < 0)
+		return DROP_NO_ROOM;
+	c.state = CLIENT_SYN;
+	c.mss = p->mss ?: (p->v6 ? MSS_DEFAULT_V6 : MSS_DEFAULT_V4);
+	if (p->ts_at != 0xff && !(w->vip.flags & VIP_NO_TS))
+		c.flags |= CLIENT_TS;
+	if (p->sack_ok)
+		c.flags |= CLIENT_SACK;
+	if (p->wscale != 0xff) {
+		c.flags |= CLIENT_WSCALE;
+		c.wscale = p->wscale;
+	}
+	r = answer(w, SYN | ACK, (__u32)cookie, p->seq + 1);
+	r->window = WINDOW_TOLD;
+	r->mss = w->vip.mss;
+	if (!(c.flags & CLIENT_TS) || c.mss > COOKIE_MSS_MAX) {
+		c.ifindex = skb->ifindex;
+		c.since = clock_ms();
+		if (bpf_map_update_elem(&clients, &p->key, &c, BPF_ANY)) {
+			verdict = SYN_COOKIE;
+			if (!(c.flags & CLIENT_TS))
+				c.flags = 0; /* promise nothing that will be forgotten */
+		}
+	}
+	if (c.flags & CLIENT_TS) {
+		bits = c.flags & CLIENT_WSCALE ? c.wscale : TS_NO_WSCALE;
+		if (c.flags & CLIENT_SACK)
+			bits |= TS_SACK;
+		r->with_ts = 1;
+		r->tsval = ts_with_options(ts_clock(set), bits);
+		r->tsecr = p->tsval;
+	}
+	r->with_sack = !!(c.flags & CLIENT_SACK);
+	r->with_wscale = !!(c.flags & CLIENT_WSCALE);
+	return send_back(skb, w, verdict);
+}
+
+/* The options of the client whose first packet is at hand, from the table or from what it echoes, into w->client. */
+static __always_inline void recall_client(struct work *w, long cookie_mss)
+{
+	struct client *known = bpf_map_lookup_elem(&clients, &w->packet.key);
+	struct client *c = &w->client;
+	__u32 bits = w->packet.tsecr & TS_OPTION_MASK;
+
+	if (known) {
+		*c = *known;
+		return;
+	}
+	__builtin_memset(c, 0, sizeof(*c));
+	c->mss = cookie_mss;
+	if (w->packet.ts_at == 0xff)
+		return;
+	c->flags = CLIENT_TS;
+	if (bits & TS_SACK)
+		c->flags |= CLIENT_SACK;
+	if ((bits & 15) != TS_NO_WSCALE) {
+		c->flags |= CLIENT_WSCALE;
+		c->wscale = bits & 15;
+	}
+}

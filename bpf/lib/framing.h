@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Follows the HTTP messages of a session, so that a server leg is used again, or a client moved, only between a complete
+ * response and the next request. Any doubt ends in FRAMING_OPAQUE, from which there is no way back.
+ */
+#pragma once
+
+#include "scan.h"
+
+static __always_inline void give_up(struct splice *s)
+{
+	s->request = s->response = FRAMING_OPAQUE;
+}
+
+static __always_inline bool quiet(const struct splice *s)
+{
+	return s->request == FRAMING_QUIET && s->response == FRAMING_QUIET;
+}
+
+static __always_inline void settle(struct splice *s)
+{
+	if (s->request == FRAMING_DONE && s->response == FRAMING_DONE)
+		s->request = s->response = FRAMING_QUIET;
+}
+
+/* A request of that length begins, and fresh bytes of it are here. */
+static __always_inline void begin_request(struct splice *s, const struct decision *d, __u32 fresh)
+{
+	s->requests++;
+	s->client_requests++;
+	s->flags &= ~SPLICE_HEAD_METHOD;
+	if (d->method == METHOD_HEAD)
+		s->flags |= SPLICE_HEAD_METHOD;
+	if (d->request == NO_LENGTH || d->request < fresh) { /* not followed, or pipelined */
+		give_up(s);
+		return;
+	}
+	s->request_left = d->request - fresh;
+	s->request = s->request_left ? FRAMING_BODY : FRAMING_DONE;
+	s->response = FRAMING_HEAD;
+}
+
+/* More bytes from the client, after the first of a request. */
+static __always_inline void more_request(struct splice *s, __u32 fresh)
+{
+	if (s->request == FRAMING_BODY && fresh <= s->request_left) {
+		s->request_left -= fresh;
+		if (!s->request_left)
+			s->request = FRAMING_DONE;
+		settle(s);
+	} else {
+		give_up(s);
+	}
+}
+
+/* Bytes of a response body whose length is known. */
+static __always_inline void more_response(struct splice *s, __u32 fresh)
+{
+	if (fresh > s->response_left) {
+		give_up(s);
+		return;
+	}
+	s->response_left -= fresh;
+	if (!s->response_left)
+		s->response = FRAMING_DONE;
+	settle(s);
+}
+
+/* What a response head says of the bytes that follow it. Of a packet with that many payload bytes. */
+static __always_inline void begin_response(struct splice *s, const struct scan *head, __u32 fresh)
+{
+	__u32 body = fresh - head->head;
+
+	if (head->status >= 100 && head->status < 200) {
+		if (head->status == 101 || body)
+			give_up(s);
+		return; /* the final head is still due */
+	}
+	if (head->flags & HEAD_CLOSE)
+		s->flags |= SPLICE_NO_REUSE;
+	if (head->flags & HEAD_UPGRADE) {
+		give_up(s);
+		return;
+	}
+	if (s->flags & SPLICE_HEAD_METHOD || head->status == 204 || head->status == 304) {
+		s->response = FRAMING_BODY;
+		s->response_left = 0;
+		more_response(s, body);
+	} else if (head->flags & HEAD_CODED) {
+		if (!(head->flags & HEAD_CHUNKED) || head->flags & HEAD_LENGTH) {
+			give_up(s);
+			return;
+		}
+		s->response = FRAMING_CHUNKED;
+		s->chunk = CHUNK_SIZE_FIRST;
+		s->response_left = 0;
+	} else if (head->flags & HEAD_LENGTH) {
+		s->response = FRAMING_BODY;
+		s->response_left = head->length;
+		more_response(s, body);
+	} else {
+		s->response = FRAMING_CLOSE;
+	}
+}
+
+/* Chunked coding (RFC 9112, 7.1), a byte a step but for data, over the packet's payload from off on. */
+struct chunk_walk {
+	struct __sk_buff *skb;
+	__u64 left;
+	__u32 off;
+	__u32 end;
+	__u8 chunk;
+	__u8 done;
+	__u8 bad;
+};
+
+static long chunk_step(__u32 i, struct chunk_walk *c)
+{
+	__u8 b;
+
+	if (c->off >= c->end || c->done || c->bad)
+		return 1;
+	if (c->chunk == CHUNK_DATA) {
+		__u32 here = c->end - c->off;
+
+		if (c->left > here) {
+			c->left -= here;
+			c->off = c->end;
+			return 1;
+		}
+		c->off += c->left;
+		c->left = 0;
+		c->chunk = CHUNK_DATA_CR;
+		return 0;
+	}
+	if (bpf_skb_load_bytes(c->skb, c->off, &b, 1)) {
+		c->bad = 1;
+		return 1;
+	}
+	c->off++;
+	switch (c->chunk) {
+	case CHUNK_SIZE_FIRST:
+	case CHUNK_SIZE:
+		if (b >= '0' && b <= '9') {
+			c->left = c->left << 4 | (b - '0');
+		} else if ((b | 0x20) >= 'a' && (b | 0x20) <= 'f') {
+			c->left = c->left << 4 | ((b | 0x20) - 'a' + 10);
+		} else if (b == '\r' && c->chunk == CHUNK_SIZE) {
+			c->chunk = CHUNK_SIZE_LF;
+			break;
+		} else {
+			c->bad = 1; /* extensions too */
+			break;
+		}
+		c->bad = c->left >> 48 != 0;
+		c->chunk = CHUNK_SIZE;
+		break;
+	case CHUNK_SIZE_LF:
+		c->bad = b != '\n';
+		c->chunk = c->left ? CHUNK_DATA : CHUNK_LAST_CR;
+		break;
+	case CHUNK_DATA_CR:
+		c->bad = b != '\r';
+		c->chunk = CHUNK_DATA_LF;
+		break;
+	case CHUNK_DATA_LF:
+		c->bad = b != '\n';
+		c->chunk = CHUNK_SIZE_FIRST;
+		break;
+	case CHUNK_LAST_CR:
+		c->bad = b != '\r'; /* trailers are not followed */
+		c->chunk = CHUNK_LAST_LF;
+		break;
+	case CHUNK_LAST_LF:
+		c->bad = b != '\n';
+		c->done = 1;
+		break;
+	}
+	return 0;
+}
+#define CHUNK_STEPS 4096
+
+static __always_inline void walk_chunks(struct __sk_buff *skb, struct chunk_walk *c, __u32 off, __u32 end)
+{
+	c->skb = skb;
+	c->off = off;
+	c->end = end;
+	c->done = c->bad = 0;
+	bpf_loop(CHUNK_STEPS, chunk_step, c, 0);
+	if (c->off != c->end) /* bytes after the last chunk, or more steps than we take */
+		c->bad = 1;
+}
+
+static __always_inline void after_chunks(struct splice *s, const struct chunk_walk *c)
+{
+	if (c->bad) {
+		give_up(s);
+		return;
+	}
+	s->response_left = c->left;
+	s->chunk = c->chunk;
+	if (c->done) {
+		s->response = FRAMING_DONE;
+		settle(s);
+	}
+}

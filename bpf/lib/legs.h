@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The leg pools, and joining a client to a leg. */
+#pragma once
+
+#include "cookie.h"
+#include "framing.h"
+
+static __always_inline struct splice *splice_at(__u32 idx)
+{
+	return bpf_map_lookup_elem(&splices, &idx);
+}
+
+static __always_inline struct surrogate *surrogate_at(__u32 n)
+{
+	return bpf_map_lookup_elem(&surrogates, &n);
+}
+
+/* Requests that a leg of the surrogate serves. */
+static __always_inline __u32 limit_of(__u32 surrogate)
+{
+	struct limit *l = bpf_map_lookup_elem(&limits, &surrogate);
+
+	return l && l->requests ? l->requests : ~0U;
+}
+
+static __always_inline void count_idle(__u32 surrogate, __u32 leg_class, __s32 by)
+{
+	struct surrogate *of = surrogate_at(surrogate);
+
+	if (of && leg_class < LEG_CLASSES)
+		__sync_fetch_and_add(&of->idle[leg_class], by);
+}
+
+static __always_inline void *queue_of(__u32 surrogate, __u32 leg_class)
+{
+	__u32 key = surrogate * LEG_CLASSES + leg_class;
+
+	return bpf_map_lookup_elem(&idle_legs, &key);
+}
+
+/* False: the queue is full or gone, and the leg is lost to its pool. */
+static __always_inline bool push_leg(__u32 surrogate, __u32 leg_class, __u32 idx)
+{
+	void *queue = queue_of(surrogate, leg_class);
+
+	if (!queue || bpf_map_push_elem(queue, &idx, 0))
+		return false;
+	count_idle(surrogate, leg_class, 1);
+	return true;
+}
+
+/* Not under the lock, but of a splice whose state keeps others away. */
+static __always_inline void tell(__u32 kind, __u32 end, __u32 idx, const struct splice *s, __u32 now)
+{
+	struct event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+
+	if (!e)
+		return;
+	e->kind = kind;
+	e->end = end;
+	e->leg_class = s->leg_class;
+	e->announced = !!(s->flags & SPLICE_NO_REUSE);
+	e->pad2 = 0;
+	e->surrogate = s->surrogate;
+	e->splice = idx;
+	e->requests = s->requests;
+	e->age = now - s->opened;
+	e->idle = now - s->seen;
+	bpf_ringbuf_submit(e, 0);
+}
+
+/* The class of legs that fits a client: its timestamps, and the largest MSS that is not above its own. */
+static __always_inline __u32 class_for(const struct config *set, const struct client *c)
+{
+	__u32 best = 0;
+
+#pragma unroll
+	for (int i = 1; i < MSS_CLASSES; i++)
+		if (set->mss[i] && set->mss[i] <= c->mss)
+			best = i;
+	return best << 1 | !!(c->flags & CLIENT_TS);
+}
+
+static __always_inline __u16 rescale(__u32 window, __u32 from, __u32 to)
+{
+	window = window << (from & 15) >> (to & 15);
+	return window > 65535 ? 65535 : window;
+}
+
+/* Under the lock: the way from the client at hand to the surrogate. */
+static __always_inline void fill_to_server(struct work *w, struct splice *s)
+{
+	struct translation *t = &w->out;
+	struct packet *p = &w->packet;
+
+	copy_addr(t->src, s->server.dst);
+	copy_addr(t->dst, s->server.src);
+	t->sport = s->server.dport;
+	t->dport = s->server.sport;
+	t->seq = p->seq + s->to_server_seq;
+	t->ack_shift = s->to_server_ack;
+	t->ack = p->flags & ACK ? p->ack + s->to_server_ack : p->ack;
+	t->keep_ts = !!(s->flags & SPLICE_TS);
+	t->keep_sack = (s->flags & (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK)) ==
+		       (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK);
+	t->tsval = p->tsval + s->ts_to_server;
+	t->tsecr = s->flags & SPLICE_ANCHOR ? s->ts_server : p->tsecr - s->ts_to_client;
+	if (!(p->flags & ACK))
+		t->tsecr = p->tsecr;
+	t->window = rescale(p->window, s->flags & SPLICE_CLIENT_WSCALE ? s->client_shift : 0,
+			    s->flags & SPLICE_SERVER_WSCALE ? TOLD_WSCALE : 0);
+	t->hop = s->to_server;
+	if (p->ts_at != 0xff && s->flags & SPLICE_TS)
+		s->ts_told = later(s->ts_told, t->tsval);
+}
+
+static __always_inline void fill_to_client(struct work *w, struct splice *s)
+{
+	struct translation *t = &w->out;
+	struct packet *p = &w->packet;
+
+	copy_addr(t->src, s->client.dst);
+	copy_addr(t->dst, s->client.src);
+	t->sport = s->client.dport;
+	t->dport = s->client.sport;
+	t->seq = p->seq - s->to_server_ack;
+	t->ack_shift = -s->to_server_seq;
+	t->ack = p->flags & ACK ? p->ack - s->to_server_seq : p->ack;
+	t->keep_ts = !!(s->flags & SPLICE_TS);
+	t->keep_sack = (s->flags & (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK)) ==
+		       (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK);
+	t->tsval = p->tsval + s->ts_to_client;
+	t->tsecr = p->flags & ACK ? p->tsecr - s->ts_to_server : p->tsecr;
+	t->window = rescale(p->window, s->flags & SPLICE_SERVER_WSCALE ? s->server_shift : 0,
+			    s->flags & SPLICE_CLIENT_WSCALE ? TOLD_WSCALE : 0);
+	t->hop = s->to_client;
+	if (p->ts_at != 0xff && s->flags & SPLICE_TS) {
+		s->ts_client = later(s->ts_client, t->tsval);
+		s->ts_server = later(s->ts_server, p->tsval);
+	}
+}
+
+/*
+ * Joins the client whose request is at hand to an idle leg: paper eqs. 1-4, the offsets of the timestamps, the framing.
+ * ts_client: the newest timestamp told to the client. False: the leg is not idle any more.
+ */
+static __always_inline bool attach(struct __sk_buff *skb, struct work *w, struct splice *s, __u32 surrogate,
+				   __u32 leg_class, __u32 ts_client, __u32 clock, __u32 now)
+{
+	struct packet *p = &w->packet;
+	struct client *c = &w->client;
+	__u32 ifindex = skb->ifindex;
+
+	bpf_spin_lock(&s->lock);
+	if (s->state != SPLICE_IDLE || s->surrogate != surrogate || s->leg_class != leg_class) {
+		bpf_spin_unlock(&s->lock);
+		return false;
+	}
+	s->state = SPLICE_ACTIVE;
+	s->client = p->key;
+	s->client_shift = c->wscale;
+	s->flags &= SPLICE_TS | SPLICE_SERVER_SACK | SPLICE_SERVER_WSCALE;
+	s->flags |= SPLICE_ANCHOR;
+	if (c->flags & CLIENT_SACK)
+		s->flags |= SPLICE_CLIENT_SACK;
+	if (c->flags & CLIENT_WSCALE)
+		s->flags |= SPLICE_CLIENT_WSCALE;
+	s->to_server_seq = s->snd_nxt - p->seq;
+	s->to_server_ack = s->rcv_nxt - p->ack;
+	s->rcv_base = s->rcv_acked = s->rcv_nxt;
+	s->ts_to_server = later(clock, s->ts_told) - p->tsval;
+	s->ts_client = ts_client;
+	s->client_requests = 0;
+	s->pool = w->decision.pool;
+	begin_request(s, &w->decision, p->len);
+	s->snd_nxt += p->len;
+	if (p->flags & FIN) {
+		s->snd_nxt++;
+		s->flags |= SPLICE_CLIENT_FIN;
+		s->state = SPLICE_CLOSING;
+	}
+	s->since = s->seen = now;
+	s->bytes_to_server = p->len;
+	s->bytes_to_client = 0;
+	s->to_client.ifindex = ifindex;
+	s->to_client.checked = 0;
+	fill_to_server(w, s);
+	bpf_spin_unlock(&s->lock);
+	return true;
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The router's maps. Sizes that depend on the configuration are set by user space before loading. */
+#pragma once
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+#include "../shared/router.h"
+
+/*
+ * The flow table: packet headers to splice. Two entries an active splice, one an idle leg.
+ * Written by this program (client side) and by user space (server side). A miss is no session of ours.
+ * Full: the client is sent to user space, which proxies.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 262144);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct tuple);
+	__type(value, struct flow);
+} flows SEC(".maps");
+
+/* Server legs and the sessions on them, by number. User space writes free ones only; the rest is under the lock. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 131072);
+	__type(key, __u32);
+	__type(value, struct splice);
+} splices SEC(".maps");
+
+/* Client legs before their (next) request is decided. Full: SYNs are answered with bare cookies, asking stops. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct tuple);
+	__type(value, struct client);
+} clients SEC(".maps");
+
+struct leg_queue {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 4096);
+	__uint(value_size, sizeof(__u32));
+};
+
+/*
+ * Idle legs by surrogate * LEG_CLASSES + class; made by user space when a class is first needed. The longest idle comes
+ * first: it is the one that user space renews. Entries may be out of date; the splice's state decides.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, MAX_SURROGATES * LEG_CLASSES);
+	__type(key, __u32);
+	__array(values, struct leg_queue);
+} idle_legs SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 2 * MAX_VIPS);
+	__type(key, struct vip_key);
+	__type(value, struct vip);
+} vips SEC(".maps");
+
+/* Names that routes mention. A miss is host 0. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct host_key);
+	__type(value, __u32);
+} hosts SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, 1048576);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct route_key);
+	__type(value, struct route);
+} routes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_POOLS);
+	__type(key, __u32);
+	__type(value, struct pool);
+} pools SEC(".maps");
+
+/* Choice tables; the first MAX_POOLS are the pools' own. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_TABLES);
+	__type(key, __u32);
+	__type(value, struct table);
+} tables SEC(".maps");
+
+/* Client prefix to table, for policy nearest. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, 1048576);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct zone_key);
+	__type(value, __u32);
+} zones SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_SURROGATES);
+	__type(key, __u32);
+	__type(value, struct surrogate);
+} surrogates SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_SURROGATES);
+	__type(key, __u32);
+	__type(value, struct limit);
+} limits SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct config);
+} settings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, VERDICTS);
+	__type(key, __u32);
+	__type(value, __u64);
+} verdicts SEC(".maps");
+
+/* What user space has to know of legs. Full: the sweep reports dead legs again. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} events SEC(".maps");

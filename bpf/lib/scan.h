@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Reads HTTP/1 message heads (RFC 9112), eight bytes a step. Whatever is not plainly well-formed is SCAN_BAD, and left to
+ * user space: bare CR or LF, other control bytes, folded lines, a blank before a colon, repeated Host or Content-Length.
+ */
+#pragma once
+
+#include "work.h"
+
+#define ONES 0x0101010101010101ULL
+#define HIGH 0x8080808080808080ULL
+#define LOWER 0x2020202020202020ULL
+
+/* Eight characters as the little-endian word they are read as. */
+#define WORD(a, b, c, d, e, f, g, h)                                                                             \
+	((__u64)(a) | (__u64)(b) << 8 | (__u64)(c) << 16 | (__u64)(d) << 24 | (__u64)(e) << 32 | (__u64)(f) << 40 | \
+	 (__u64)(g) << 48 | (__u64)(h) << 56)
+#define FIRST(n, x) ((x) & ((1ULL << (8 * (n))) - 1))
+
+/* Marks bytes below n (n <= 128); exact for the first one marked. */
+static __always_inline __u64 below(__u64 x, __u8 n)
+{
+	return (x - ONES * n) & ~x & HIGH;
+}
+
+static __always_inline __u64 equal(__u64 x, __u8 c)
+{
+	return below(x ^ ONES * c, 1);
+}
+
+/* Index of the first marked byte. */
+static __always_inline __u32 first_mark(__u64 marks)
+{
+	__u32 n = 0;
+
+	if (!(marks & 0xffffffff)) {
+		n = 4;
+		marks >>= 32;
+	}
+	if (!(marks & 0xffff)) {
+		n += 2;
+		marks >>= 16;
+	}
+	return n + !(marks & 0xff);
+}
+
+static __always_inline __u64 word_at(const struct work *w, __u32 off)
+{
+	return off <= HEAD_BYTES ? *(const __u64 *)&w->head[off] : 0;
+}
+
+static __always_inline void read_length(struct scan *s, const struct work *w, __u32 off)
+{
+	__u64 value = 0;
+	__u32 digits = 0;
+
+	if (s->flags & HEAD_LENGTH) {
+		s->end = SCAN_BAD;
+		return;
+	}
+	s->flags |= HEAD_LENGTH;
+	for (int i = 0; i < 24; i++) {
+		__u8 c;
+
+		if (off > HEAD_BYTES)
+			break;
+		c = w->head[off++];
+		if (c == ' ' && !digits)
+			continue;
+		if (c == '\r' && digits) {
+			s->length = value;
+			return;
+		}
+		if (c < '0' || c > '9' || ++digits > 15)
+			break;
+		value = value * 10 + (c - '0');
+	}
+	s->end = SCAN_BAD; /* lists and signs too */
+}
+
+static __always_inline __u32 skip_blank(const struct work *w, __u32 off)
+{
+	if (off <= HEAD_BYTES && w->head[off] == ' ')
+		off++;
+	return off;
+}
+
+/* A header line starts at off. Its bytes up to the end of w->head may not have arrived: a scan that ends short is void. */
+static __always_inline void read_header(struct scan *s, const struct work *w, __u32 off)
+{
+	__u64 x = word_at(w, off) | LOWER, y, v;
+
+	switch (x & 0xff) {
+	case 'c':
+		y = word_at(w, off + 8) | LOWER;
+		if (x == WORD('c', 'o', 'n', 't', 'e', 'n', 't', '-') &&
+		    FIRST(6, y) == FIRST(6, WORD('l', 'e', 'n', 'g', 't', 'h', 0, 0))) {
+			if ((y >> 48 & 0xff) == ':')
+				read_length(s, w, off + 15);
+			else
+				s->end = SCAN_BAD;
+		} else if (x == WORD('c', 'o', 'n', 'n', 'e', 'c', 't', 'i') &&
+			   FIRST(3, y) == FIRST(3, WORD('o', 'n', ':', 0, 0, 0, 0, 0))) {
+			off = skip_blank(w, off + 11);
+			v = word_at(w, off);
+			y = word_at(w, off + 8);
+			if (FIRST(5, v | LOWER) == FIRST(5, WORD('c', 'l', 'o', 's', 'e', 0, 0, 0)) &&
+			    (v >> 40 & 0xff) == '\r')
+				s->flags |= HEAD_CLOSE;
+			else if ((v | LOWER) == WORD('k', 'e', 'e', 'p', '-', 'a', 'l', 'i') &&
+				 FIRST(2, y | LOWER) == FIRST(2, WORD('v', 'e', 0, 0, 0, 0, 0, 0)) &&
+				 (y >> 16 & 0xff) == '\r')
+				s->flags |= HEAD_KEEP;
+			else
+				s->flags |= HEAD_UPGRADE;
+		}
+		break;
+	case 't':
+		y = word_at(w, off + 8) | LOWER;
+		if (x == WORD('t', 'r', 'a', 'n', 's', 'f', 'e', 'r') &&
+		    y == WORD('-', 'e', 'n', 'c', 'o', 'd', 'i', 'n')) {
+			if (s->flags & HEAD_CODED)
+				s->end = SCAN_BAD;
+			s->flags |= HEAD_CODED;
+			if (FIRST(2, word_at(w, off + 16) | LOWER) != FIRST(2, WORD('g', ':', 0, 0, 0, 0, 0, 0)))
+				s->end = SCAN_BAD;
+			off = skip_blank(w, off + 18);
+			v = word_at(w, off);
+			if (FIRST(7, v | LOWER) == FIRST(7, WORD('c', 'h', 'u', 'n', 'k', 'e', 'd', 0)) &&
+			    (v >> 56) == '\r')
+				s->flags |= HEAD_CHUNKED;
+		}
+		break;
+	case 'h':
+		if (FIRST(5, x) == FIRST(5, WORD('h', 'o', 's', 't', ':', 0, 0, 0))) {
+			if (s->flags & HEAD_HOST)
+				s->end = SCAN_BAD;
+			s->flags |= HEAD_HOST;
+			s->host = skip_blank(w, off + 5);
+		} else if (FIRST(4, x) == FIRST(4, WORD('h', 'o', 's', 't', 0, 0, 0, 0)) &&
+			   (x >> 32 & 0xff) == ' ') {
+			s->end = SCAN_BAD;
+		}
+		break;
+	case 'u':
+		if (x == WORD('u', 'p', 'g', 'r', 'a', 'd', 'e', ':'))
+			s->flags |= HEAD_UPGRADE;
+		break;
+	case ' ': /* folded; a tab is seen as a control byte */
+		s->end = SCAN_BAD;
+		break;
+	}
+}
+
+/* The scan's state is in the map, where the verifier takes every value as unknown: it sees one step, not each. */
+static long scan_step(__u32 i, void *none)
+{
+	struct work *w = work();
+	struct scan *s;
+	__u32 off, at;
+	__u64 marks;
+
+	if (!w)
+		return 1;
+	s = &w->scan;
+	off = s->off;
+	if (off >= s->len || off > HEAD_BYTES) {
+		s->end = SCAN_SHORT;
+		return 1;
+	}
+	marks = below(*(__u64 *)&w->head[off], 0x20);
+	if (!marks) {
+		s->off = off + 8;
+		return 0;
+	}
+	at = off + first_mark(marks);
+	if (at + 1 >= s->len || at > HEAD_BYTES) {
+		s->end = SCAN_SHORT;
+		return 1;
+	}
+	if (w->head[at] == '\t') {
+		s->off = at + 1;
+		return 0;
+	}
+	if (w->head[at] != '\r' || w->head[at + 1] != '\n') {
+		s->end = SCAN_BAD;
+		return 1;
+	}
+	if (!s->line)
+		s->line = at;
+	s->off = at + 2;
+	if (at + 2 > HEAD_BYTES) {
+		s->end = SCAN_SHORT;
+		return 1;
+	}
+	at += 2;
+	if (w->head[at] == '\r' && w->head[at + 1] == '\n') {
+		s->head = at + 2;
+		s->end = s->head <= s->len ? SCAN_OK : SCAN_SHORT;
+		return 1;
+	}
+	if (w->head[at] == '\t') {
+		s->end = SCAN_BAD;
+		return 1;
+	}
+	read_header(s, w, at);
+	return s->end != SCAN_MORE;
+}
+
+/* Reads the head that starts at the packet's payload into w->scan. Returns enum scan_end. */
+__noinline int scan_head(struct __sk_buff *skb)
+{
+	struct work *w = work();
+	struct scan *s;
+	__u32 len;
+
+	if (!w)
+		return SCAN_BAD;
+	s = &w->scan;
+	__builtin_memset(s, 0, sizeof(*s));
+	s->length = NO_LENGTH;
+	len = w->packet.len;
+	if (len > HEAD_BYTES)
+		len = HEAD_BYTES;
+	if (len < 1 || bpf_skb_load_bytes(skb, w->packet.payload, w->head, len))
+		return SCAN_BAD;
+	/* bytes behind what was read: none that a head needs */
+	if (len <= HEAD_BYTES) {
+		*(__u64 *)&w->head[len] = 0;
+		*(__u64 *)&w->head[len + 8] = 0;
+	}
+	s->len = len;
+	bpf_loop(HEAD_BYTES / 8 + 256, scan_step, NULL, 0);
+	if (s->end == SCAN_MORE)
+		s->end = SCAN_SHORT;
+	return s->end;
+}
+
+/* A hash of the path, FNV-1a over its bytes up to '?' or ' '. Sees HASH_BYTES at most. */
+struct path_hash {
+	__u64 hash;
+	__u32 off;
+	__u32 done;
+};
+
+static long hash_step(__u32 i, struct path_hash *h)
+{
+	struct work *w = work();
+	__u32 off = h->off;
+
+	if (!w || off >= HEAD_BYTES)
+		return 1;
+	if (w->head[off] == '?' || w->head[off] == ' ') {
+		h->done = 1;
+		return 1;
+	}
+	h->hash = (h->hash ^ w->head[off]) * 0x100000001b3ULL;
+	h->off = off + 1;
+	return 0;
+}

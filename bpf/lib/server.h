@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Packets from surrogates. */
+#pragma once
+
+#include "client.h"
+
+/* The surrogate answered our SYN. */
+__noinline int leg_up(struct __sk_buff *skb, __u32 idx)
+{
+	struct work *w = work();
+	struct config *set = config();
+	struct splice *s = splice_at(idx);
+	__u32 now = clock_ms(), surrogate, leg_class, clock;
+	struct packet *p;
+	struct segment *r;
+	bool up = false;
+
+	if (!w || !s || !set)
+		return DROP_NO_ROOM;
+	p = &w->packet;
+	clock = ts_clock(set);
+	p->plain = 0;
+	if (p->options && parse_options(skb) < 0)
+		return DROP_BAD_OPTIONS;
+	if (!checksum_ok(skb))
+		return DROP_BAD_CHECKSUM;
+	bpf_spin_lock(&s->lock);
+	if (!same_tuple(&s->server, &p->key) || s->state != SPLICE_OPENING || p->ack != s->snd_nxt ||
+	    !(p->flags & ACK)) {
+		bpf_spin_unlock(&s->lock);
+		return DROP_STALE;
+	}
+	s->since = s->seen = s->opened = now;
+	if (p->flags & RST) {
+		s->state = SPLICE_DEAD;
+	} else if (p->flags & SYN) {
+		s->state = SPLICE_IDLE;
+		s->rcv_nxt = s->rcv_acked = s->rcv_base = p->seq + 1;
+		s->snd_una = s->snd_nxt;
+		s->server_mss = p->mss ?: (p->v6 ? MSS_DEFAULT_V6 : MSS_DEFAULT_V4);
+		s->flags = 0;
+		if (p->ts_at != 0xff && s->leg_class & 1) {
+			s->flags |= SPLICE_TS;
+			s->ts_server = p->tsval;
+			s->ts_told = later(s->ts_told, clock);
+		} else {
+			s->leg_class &= ~1;
+		}
+		if (p->sack_ok)
+			s->flags |= SPLICE_SERVER_SACK;
+		if (p->wscale != 0xff) {
+			s->flags |= SPLICE_SERVER_WSCALE;
+			s->server_shift = p->wscale;
+		}
+		up = true;
+	}
+	r = answer(w, ACK, s->snd_nxt, s->rcv_nxt);
+	r->with_ts = !!(s->flags & SPLICE_TS);
+	r->tsval = s->ts_told;
+	r->tsecr = p->tsval;
+	if (!(s->flags & SPLICE_SERVER_WSCALE))
+		r->window = WINDOW_TOLD;
+	surrogate = s->surrogate;
+	leg_class = s->leg_class;
+	bpf_spin_unlock(&s->lock);
+	if (!up) {
+		tell(EVENT_LEG_DOWN, LEG_REFUSED, idx, s, now);
+		return CONSUMED;
+	}
+	push_leg(surrogate, leg_class & (LEG_CLASSES - 1), idx);
+	tell(EVENT_LEG_UP, 0, idx, s, now);
+	return send_back(skb, w, LEG_UP);
+}
+
+enum server_next {
+	SERVER_SEND,
+	SERVER_ACK,
+	SERVER_RESET,
+	SERVER_NOTHING,
+	SERVER_HEAD,
+	SERVER_CHUNKS,
+	SERVER_OVER,	  /* reset by the surrogate */
+	SERVER_FAILED,	  /* closed or reset before a byte of the response */
+	SERVER_IDLE_OVER, /* an idle leg, reset */
+	SERVER_IDLE_CLOSED,
+};
+
+/* Under the lock: a packet on a leg that no client is joined to. */
+static __always_inline __u32 track_idle(struct splice *s, const struct packet *p, __u32 now)
+{
+	if (p->flags & RST) {
+		if (p->seq != s->rcv_nxt)
+			return SERVER_NOTHING;
+		s->state = SPLICE_DEAD;
+		s->since = now;
+		return SERVER_IDLE_OVER;
+	}
+	if (p->flags & SYN || before(p->seq, s->rcv_nxt))
+		return SERVER_ACK; /* our ACK was lost; keepalive; old bytes */
+	if (!p->len && !(p->flags & FIN))
+		return SERVER_NOTHING;
+	s->state = SPLICE_DEAD; /* closed, or bytes that nobody asked for */
+	s->since = now;
+	return SERVER_IDLE_CLOSED;
+}
+
+/* Under the lock: bytes of a response. */
+static __always_inline __u32 track_response(struct splice *s, const struct packet *p)
+{
+	__u32 end = p->seq + p->len;
+
+	if (!before(s->rcv_nxt, end))
+		return SERVER_SEND; /* seen before */
+	switch (s->response) {
+	case FRAMING_HEAD:
+		if (p->seq == s->rcv_nxt)
+			return SERVER_HEAD;
+		give_up(s);
+		break;
+	case FRAMING_BODY:
+		more_response(s, end - s->rcv_nxt);
+		break;
+	case FRAMING_CHUNKED:
+		if (p->seq == s->rcv_nxt)
+			return SERVER_CHUNKS;
+		give_up(s);
+		break;
+	case FRAMING_QUIET:
+	case FRAMING_DONE:
+		give_up(s);
+		break;
+	}
+	s->rcv_nxt = end;
+	return SERVER_SEND;
+}
+
+/* Under the lock, after the bytes: FIN, and whether both ends are done. */
+static __always_inline void track_server_fin(struct splice *s, const struct packet *p, __u32 now)
+{
+	if (p->flags & FIN && p->seq + p->len == s->rcv_nxt && !(s->flags & SPLICE_SERVER_FIN)) {
+		s->flags |= SPLICE_SERVER_FIN;
+		s->rcv_nxt++;
+		s->state = SPLICE_CLOSING;
+	}
+	if ((s->flags & (SPLICE_CLIENT_FIN | SPLICE_SERVER_FIN)) == (SPLICE_CLIENT_FIN | SPLICE_SERVER_FIN) &&
+	    s->snd_una == s->snd_nxt && s->rcv_acked == s->rcv_nxt && !(s->flags & SPLICE_TWO_FINS_ACKED)) {
+		s->flags |= SPLICE_TWO_FINS_ACKED;
+		s->since = now;
+	}
+}
+
+static __always_inline int send_to_client(struct __sk_buff *skb, struct work *w, struct splice *s, __u32 now)
+{
+	int err;
+
+	if (hop_is_old(&w->out.hop, now) && resolve(skb, now)) {
+		bpf_spin_lock(&s->lock);
+		if (s->to_client.ifindex)
+			s->to_client = w->out.hop;
+		bpf_spin_unlock(&s->lock);
+	}
+	err = rewrite(skb);
+	if (err)
+		return -err;
+	leave(skb, w);
+	return TO_CLIENT;
+}
+
+/* The start of a response. */
+__noinline int response_head(struct __sk_buff *skb)
+{
+	struct work *w = work();
+	__u64 x;
+
+	if (!w || scan_head(skb) != SCAN_OK)
+		return false;
+	x = word_at(w, 0);
+	if (FIRST(7, x) != FIRST(7, WORD('H', 'T', 'T', 'P', '/', '1', '.', 0)))
+		return false;
+	if (x >> 56 == '0' && !(w->scan.flags & HEAD_KEEP))
+		w->scan.flags |= HEAD_CLOSE;
+	x = word_at(w, 8);
+	if ((x & 0xff) != ' ')
+		return false;
+	w->scan.status = (x >> 8 & 15) * 100 + (x >> 16 & 15) * 10 + (x >> 24 & 15);
+	return true;
+}
+
+/* Reads the message bytes at hand and takes them into account. */
+__noinline int follow_response(struct __sk_buff *skb, __u32 idx, __u32 next)
+{
+	struct work *w = work();
+	struct splice *s = splice_at(idx);
+	__u32 now = clock_ms(), end;
+	struct chunk_walk chunks = {};
+	bool known = true, chunked = next == SERVER_CHUNKS;
+	struct packet *p;
+
+	if (!w || !s)
+		return DROP_NO_ROOM;
+	p = &w->packet;
+	end = p->payload + p->len;
+	if (chunked) {
+		chunks.left = s->response_left;
+		chunks.chunk = s->chunk;
+		walk_chunks(skb, &chunks, p->payload, end);
+	} else {
+		known = response_head(skb);
+		if (known && w->scan.flags & HEAD_CHUNKED) {
+			chunks.chunk = CHUNK_SIZE_FIRST;
+			walk_chunks(skb, &chunks, p->payload + w->scan.head, end);
+		}
+	}
+	bpf_spin_lock(&s->lock);
+	if (!same_tuple(&s->server, &p->key) || (s->state != SPLICE_ACTIVE && s->state != SPLICE_CLOSING)) {
+		bpf_spin_unlock(&s->lock);
+		return DROP_STALE;
+	}
+	if (s->rcv_nxt != p->seq || (s->response != FRAMING_HEAD && s->response != FRAMING_CHUNKED)) {
+		give_up(s); /* another CPU was here meanwhile */
+		s->rcv_nxt = later(s->rcv_nxt, p->seq + p->len);
+	} else {
+		s->rcv_nxt = p->seq + p->len;
+		if (!known) {
+			give_up(s);
+		} else if (chunked) {
+			after_chunks(s, &chunks);
+		} else {
+			begin_response(s, &w->scan, p->len);
+			if (s->response == FRAMING_CHUNKED)
+				after_chunks(s, &chunks);
+		}
+	}
+	s->bytes_to_client += p->len;
+	track_server_fin(s, p, now);
+	fill_to_client(w, s);
+	bpf_spin_unlock(&s->lock);
+	return send_to_client(skb, w, s, now);
+}
+
+/* After the lock: an idle leg is dead. */
+static __always_inline void idle_leg_over(__u32 idx, struct splice *s, __u32 end, __u32 now)
+{
+	count_idle(s->surrogate, s->leg_class, -1);
+	tell(EVENT_LEG_DOWN, end, idx, s, now);
+}
+
+__noinline int server_packet(struct __sk_buff *skb, __u32 idx)
+{
+	struct work *w = work();
+	struct config *set = config();
+	struct splice *s = splice_at(idx);
+	__u32 now = clock_ms(), next = SERVER_SEND, seq, ack, tsval, clock;
+	bool with_ts;
+	struct packet *p;
+	struct segment *r;
+
+	if (!w || !s || !set)
+		return DROP_NO_ROOM;
+	p = &w->packet;
+	clock = ts_clock(set);
+	if (s->state == SPLICE_OPENING)
+		return leg_up(skb, idx);
+	if (!p->plain && parse_options(skb) < 0)
+		return DROP_BAD_OPTIONS;
+	if (p->flags & (SYN | FIN | RST) && !p->len && !checksum_ok(skb))
+		return DROP_BAD_CHECKSUM;
+
+	bpf_spin_lock(&s->lock);
+	if (!same_tuple(&s->server, &p->key)) {
+		bpf_spin_unlock(&s->lock);
+		return DROP_STALE;
+	}
+	switch (s->state) {
+	case SPLICE_IDLE:
+		next = track_idle(s, p, now);
+		break;
+	case SPLICE_ACTIVE:
+	case SPLICE_CLOSING:
+		s->seen = now;
+		if (p->flags & SYN || (p->len && before(p->seq, s->rcv_base))) {
+			next = SERVER_ACK;
+			break;
+		}
+		if (p->flags & ACK && before(s->snd_una, p->ack) && !before(s->snd_nxt, p->ack))
+			s->snd_una = p->ack;
+		if (s->flags & SPLICE_ANCHOR && p->ts_at != 0xff) {
+			s->ts_to_client = later(clock, s->ts_client) - p->tsval;
+			s->flags &= ~SPLICE_ANCHOR;
+		}
+		if (p->flags & (RST | FIN) && s->client_requests == 1 && s->rcv_nxt == s->rcv_base &&
+		    p->seq == s->rcv_base && !p->len && !(s->flags & SPLICE_CLIENT_FIN)) {
+			/* closed before a byte of the response: the client still holds its request */
+			next = SERVER_FAILED;
+			s->state = SPLICE_DEAD;
+			s->since = now;
+			break;
+		}
+		if (p->flags & RST) {
+			if (p->seq == s->rcv_nxt) { /* any other, the client judges */
+				next = SERVER_OVER;
+				s->state = SPLICE_DEAD;
+				s->since = now;
+			}
+		} else if (p->len) {
+			next = track_response(s, p);
+			if (next == SERVER_SEND)
+				s->bytes_to_client += p->len;
+		}
+		if (next == SERVER_SEND)
+			track_server_fin(s, p, now);
+		if (next == SERVER_SEND || next == SERVER_OVER)
+			fill_to_client(w, s);
+		break;
+	default:
+		next = SERVER_RESET;
+	}
+	seq = s->snd_nxt;
+	ack = s->state == SPLICE_IDLE ? s->rcv_nxt : s->rcv_base; /* no more than the clients have had */
+	tsval = s->ts_told = later(s->ts_told, clock);
+	with_ts = s->flags & SPLICE_TS;
+	bpf_spin_unlock(&s->lock);
+
+	switch (next) {
+	case SERVER_HEAD:
+	case SERVER_CHUNKS:
+		return follow_response(skb, idx, next);
+	case SERVER_NOTHING:
+		return CONSUMED;
+	case SERVER_ACK:
+		r = answer(w, ACK, seq, ack);
+		r->with_ts = with_ts;
+		r->tsval = tsval;
+		r->tsecr = p->tsval;
+		return send_back(skb, w, p->len ? DROP_OLD_BYTES : LEG_ACKED);
+	case SERVER_IDLE_CLOSED:
+		idle_leg_over(idx, s, LEG_CLOSED_IDLE, now);
+		return reset_sender(skb, w);
+	case SERVER_RESET:
+		return reset_sender(skb, w);
+	case SERVER_FAILED:
+		bury(idx, s, LEG_FAILED, now);
+		return reset_sender(skb, w);
+	case SERVER_IDLE_OVER:
+		idle_leg_over(idx, s, LEG_RESET_IDLE, now);
+		return CONSUMED;
+	case SERVER_OVER:
+		bury(idx, s, LEG_SERVER_RESET, now);
+		break;
+	}
+	return send_to_client(skb, w, s, now);
+}

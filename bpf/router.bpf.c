@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The request router's data path, attached at the ingress of the interfaces that clients and surrogates are behind.
+ * A packet's path: parse, look up the flow, translate, out. Without a flow, a packet to a VIP is a client to be answered.
+ */
+#include "lib/server.h"
+#include "lib/command.h"
+
+char _license[] SEC("license") = "Dual BSD/GPL";
+
+static __always_inline struct vip *vip_of(const struct packet *p, __be16 port)
+{
+	struct vip_key key = { .port = port };
+
+	copy_addr(key.addr, p->key.dst);
+	return bpf_map_lookup_elem(&vips, &key);
+}
+
+/* Copies the VIP that the packet is for. False: it is for none. */
+static __always_inline bool to_vip(struct work *w)
+{
+	struct vip *vip = vip_of(&w->packet, w->packet.key.dport);
+
+	if (!vip || vip->mode != MODE_HANDOFF)
+		return false;
+	w->vip = *vip;
+	return true;
+}
+
+static __always_inline int tcp_packet(struct __sk_buff *skb, struct work *w)
+{
+	struct flow *flow = bpf_map_lookup_elem(&flows, &w->packet.key);
+	__u32 side, idx;
+
+	if (!flow)
+		return to_vip(w) ? new_client(skb) : PASS;
+	side = flow->side;
+	idx = flow->splice;
+	if (side == SIDE_SERVER)
+		return server_packet(skb, idx);
+	if (!to_vip(w))
+		return PASS;
+	switch (side) {
+	case SIDE_CLIENT:
+		return client_packet(skb, idx);
+	case SIDE_LINGER:
+		return lingering_client(skb, w);
+	case SIDE_LOCAL:
+		if (!(w->packet.flags & SYN))
+			return PASS_LOCAL;
+		bpf_map_delete_elem(&flows, &w->packet.key);
+		return answer_syn(skb);
+	}
+	return PASS;
+}
+
+SEC("tc")
+int router_ingress(struct __sk_buff *skb)
+{
+	struct work *w = work();
+	int verdict;
+
+	if (!w)
+		return TC_ACT_OK;
+	w->action = TC_ACT_SHOT;
+	verdict = parse(skb, w);
+	switch (verdict) {
+	case PARSED_TCP:
+		verdict = tcp_packet(skb, w);
+		break;
+	case PARSED_ICMP:
+	case PARSED_OTHER:
+		verdict = PASS;
+		break;
+	default:
+		verdict = vip_of(&w->packet, 0) ? -verdict : PASS;
+	}
+	count(verdict);
+	return verdict == PASS || verdict == PASS_LOCAL ? TC_ACT_OK : w->action;
+}
+
+/* Not attached: user space runs it on a struct command. */
+SEC("tc")
+int router_command(struct __sk_buff *skb)
+{
+	struct sweep sweep = { .now = clock_ms() };
+	struct work *w = work();
+
+	if (!w || bpf_skb_load_bytes(skb, 0, &w->command, sizeof(w->command)))
+		return TC_ACT_SHOT;
+	switch (w->command.kind) {
+	case COMMAND_SWEEP:
+	case COMMAND_ABANDON:
+		bpf_loop(w->command.count, sweep_step, &sweep, 0);
+		break;
+	case COMMAND_SWEEP_FLOWS:
+		bpf_for_each_map_elem(&flows, sweep_flow, &sweep, 0);
+		break;
+	case COMMAND_SWEEP_CLIENTS:
+		bpf_for_each_map_elem(&clients, sweep_client, &sweep, 0);
+		break;
+	case COMMAND_RETIRE:
+		retire(&w->command);
+		sweep.changed = w->command.result;
+		break;
+	}
+	w->command.result = sweep.changed;
+	bpf_skb_store_bytes(skb, 0, &w->command, sizeof(w->command), 0);
+	return TC_ACT_OK;
+}
+
+/*
+ * At the ingress of the tap: user space gives back a packet that it has decided about. It goes in again where it came
+ * from, and finds the decision.
+ */
+SEC("tc")
+int router_replay(struct __sk_buff *skb)
+{
+	struct work *w = work();
+	struct client *c;
+	struct splice *s;
+	struct flow *f;
+
+	if (!w || parse(skb, w) != PARSED_TCP)
+		return TC_ACT_SHOT;
+	c = bpf_map_lookup_elem(&clients, &w->packet.key);
+	if (c)
+		return bpf_redirect(c->ifindex, BPF_F_INGRESS);
+	/* the decision was taken up by an earlier segment */
+	f = bpf_map_lookup_elem(&flows, &w->packet.key);
+	if (!f)
+		return TC_ACT_SHOT;
+	if (f->side == SIDE_LOCAL)
+		return bpf_redirect(f->splice, BPF_F_INGRESS);
+	s = f->side == SIDE_CLIENT ? splice_at(f->splice) : NULL;
+	return s ? bpf_redirect(s->to_client.ifindex, BPF_F_INGRESS) : TC_ACT_SHOT;
+}
+
+/* Keeps types in the object that the Go side is generated from. */
+const enum verdict *verdict_type __attribute__((unused));
+const enum splice_state *splice_state_type __attribute__((unused));
+const enum splice_flag *splice_flag_type __attribute__((unused));
+const enum framing *framing_type __attribute__((unused));
+const enum side *side_type __attribute__((unused));
+const enum client_state *client_state_type __attribute__((unused));
+const enum client_flag *client_flag_type __attribute__((unused));
+const enum event_kind *event_kind_type __attribute__((unused));
+const enum leg_end *leg_end_type __attribute__((unused));
+const enum command_kind *command_kind_type __attribute__((unused));
+const enum policy *policy_type __attribute__((unused));
+const enum mode *mode_type __attribute__((unused));
+const enum vip_flag *vip_flag_type __attribute__((unused));
+const enum method *method_type __attribute__((unused));
+const struct event *event_type __attribute__((unused));
+const struct command *command_type __attribute__((unused));

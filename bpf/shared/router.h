@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What the router's kernel program and user space both use. The only source of the generated Go types.
+ *
+ * Numbers of a splice are in the server leg's sequence space unless said otherwise, in host byte order, modulo 2^32.
+ * Addresses are 16 bytes in network order; IPv4 ones are IPv4-mapped (::ffff:a.b.c.d).
+ */
+#pragma once
+
+#include <linux/types.h>
+
+/* Changes when the layout of a pinned map changes; user space refuses to adopt another one. */
+#define BATON_ABI 1
+
+#define MAX_VIPS 64
+#define MAX_POOLS 64
+#define MAX_TABLES 256		 /* choice tables: one a pool, and one a zone of policy nearest */
+#define MAX_SURROGATES 256
+#define LEG_CLASSES 16		 /* bit 0: timestamps, bits 1-3: index into config.mss */
+#define MSS_CLASSES 8
+#define TABLE_SLOTS 1021	 /* prime, for Maglev */
+#define POOL_MEMBERS 64		 /* policy least-sessions scans these */
+#define HOST_BYTES 64
+#define ROUTE_BYTES 128		 /* of the request target, as far as the kernel's routes look */
+#define HEAD_BYTES 2048		 /* of a message's first packet, as far as the kernel reads */
+#define HASH_BYTES 1024		 /* longest path that the kernel hashes; longer ones are asked */
+#define TOLD_WSCALE 7		 /* window shift told on both legs */
+#define NO_SPLICE 0xffffffff
+#define NO_LENGTH 0xffffffffffffffffULL
+
+/* Key of the flow table, as seen in a packet's headers. */
+struct tuple {
+	__u8 src[16];
+	__u8 dst[16];
+	__be16 sport;
+	__be16 dport;
+} __attribute__((aligned(4)));
+
+enum side {
+	SIDE_CLIENT, /* the packet comes from a client */
+	SIDE_SERVER, /* the packet comes from a surrogate */
+	SIDE_LOCAL,  /* a socket of this host owns the session (proxy fallback) */
+	SIDE_LINGER, /* the client leg was ended here; a repeated FIN is answered again */
+};
+
+/*
+ * A flow names the splice that translates it. The splice holds the truth: it repeats both tuples.
+ * SIDE_LOCAL: splice is the ifindex that the client came in by. SIDE_LINGER: the ms since when.
+ */
+struct flow {
+	__u32 splice;
+	__u32 side;
+} __attribute__((aligned(8)));
+
+enum splice_state {
+	SPLICE_FREE,	/* owned by user space */
+	SPLICE_OPENING, /* SYN sent to the surrogate */
+	SPLICE_IDLE,	/* established server leg, in its leg pool */
+	SPLICE_ACTIVE,	/* joined to a client leg */
+	SPLICE_CLOSING, /* at least one FIN was passed on */
+	SPLICE_DEAD,	/* over; user space frees it */
+};
+
+/* Where each direction of a session stands in its HTTP messages. */
+enum framing {
+	FRAMING_QUIET,	 /* nothing outstanding: the next client byte starts a request */
+	FRAMING_HEAD,	 /* a message head is due */
+	FRAMING_BODY,	 /* that many bytes are left */
+	FRAMING_CHUNKED, /* see enum chunk */
+	FRAMING_DONE,	 /* message complete */
+	FRAMING_CLOSE,	 /* the message ends with the connection */
+	FRAMING_OPAQUE,	 /* not followed: the session stays where it is and its leg is not used again */
+};
+
+enum chunk {
+	CHUNK_SIZE_FIRST, /* at least one digit is due */
+	CHUNK_SIZE,
+	CHUNK_SIZE_LF,
+	CHUNK_DATA,
+	CHUNK_DATA_CR,
+	CHUNK_DATA_LF,
+	CHUNK_LAST_CR, /* after the last chunk: trailers are not followed */
+	CHUNK_LAST_LF,
+};
+
+enum splice_flag {
+	SPLICE_TS = 1,		/* both legs use timestamps */
+	SPLICE_CLIENT_SACK = 2, /* the client permits SACK */
+	SPLICE_SERVER_SACK = 4,
+	SPLICE_ANCHOR = 8,	 /* the next packet of the surrogate sets ts_to_client */
+	SPLICE_CLIENT_FIN = 16,
+	SPLICE_SERVER_FIN = 32,
+	SPLICE_NO_REUSE = 64,	/* the surrogate announced that it will close */
+	SPLICE_ASKED = 128,	/* the request in front is with user space */
+	SPLICE_HEAD_METHOD = 512, /* the request was HEAD: the response has no body */
+	SPLICE_TWO_FINS_ACKED = 1024,
+	SPLICE_CLIENT_WSCALE = 2048,
+	SPLICE_SERVER_WSCALE = 4096,
+};
+
+struct next_hop {
+	__u32 ifindex; /* 0: not known */
+	__u32 checked; /* ms; resolved again after NEXT_HOP_MS */
+	__u8 dmac[6];
+	__u8 smac[6];
+};
+#define NEXT_HOP_MS 1000
+
+struct splice_lock {
+	__u32 val;
+};
+
+/*
+ * A server leg and, while it serves one, the client leg joined to it. All under the lock.
+ * snd: bytes towards the surrogate. rcv: bytes from it.
+ */
+struct splice {
+#ifdef __bpf__
+	struct bpf_spin_lock lock;
+#else
+	struct splice_lock lock;
+#endif
+	__u8 state;	   /* enum splice_state */
+	__u8 leg_class;
+	__u8 server_shift; /* window shift that the surrogate told */
+	__u8 client_shift; /* window shift that the client told */
+	struct tuple server; /* packets from the surrogate */
+	struct tuple client; /* packets from the client */
+	__u32 snd_nxt;
+	__u32 snd_una;
+	__u32 rcv_nxt;
+	__u32 rcv_acked;
+	__u32 rcv_base;	    /* rcv_nxt when the client came: older bytes are not its */
+	__u32 to_server_seq; /* + to a client's seq (paper eq. 1); - to a surrogate's ack (eq. 2) */
+	__u32 to_server_ack; /* + to a client's ack (eq. 4); - to a surrogate's seq (eq. 3) */
+	__u32 ts_to_server;  /* + to a client's TSval, - to a surrogate's TSecr */
+	__u32 ts_to_client;  /* + to a surrogate's TSval, - to a client's TSecr */
+	__u32 ts_server;     /* newest TSval seen from the surrogate */
+	__u32 ts_told;	     /* newest TSval told to the surrogate */
+	__u32 ts_client;     /* newest TSval told to the client */
+	__u64 request_left;
+	__u64 response_left;
+	__u8 request;	     /* enum framing */
+	__u8 response;	     /* enum framing */
+	__u8 chunk;	     /* enum chunk */
+	__u8 pad;
+	__u16 flags;	     /* enum splice_flag */
+	__u16 surrogate;
+	__u16 pool;
+	__u16 server_mss;    /* told by the surrogate */
+	__u32 requests;	     /* on this server leg */
+	__u32 client_requests;
+	__u32 seen;	     /* ms */
+	__u32 since;	     /* ms: state entered */
+	__u32 opened;	     /* ms: leg established */
+	__u64 bytes_to_server;
+	__u64 bytes_to_client;
+	struct next_hop to_server;
+	struct next_hop to_client;
+};
+
+enum client_state {
+	CLIENT_SYN,	/* handshake answered; kept for options that a cookie cannot carry */
+	CLIENT_ASKED,	/* user space holds the first bytes */
+	CLIENT_SPLICE,	/* user space chose a surrogate */
+	CLIENT_LOCAL,	/* user space wants it on an ordinary socket */
+};
+
+enum client_flag {
+	CLIENT_TS = 1,
+	CLIENT_SACK = 2,
+	CLIENT_WSCALE = 4,
+};
+
+/* A client leg that is not spliced yet, or whose next request user space decides. */
+struct client {
+	__u8 state;
+	__u8 flags;
+	__u8 wscale;
+	__u8 method; /* enum method, of a decided request */
+	__u16 mss;
+	__u16 surrogate;
+	__u16 pool;
+	__u16 pad;
+	__u32 ifindex;
+	__u32 since; /* ms */
+	__u32 pad2;
+	__u64 request; /* length of the decided request in bytes, head and body; NO_LENGTH: not followed */
+};
+
+enum mode { MODE_HANDOFF, MODE_LOCAL };
+
+enum vip_flag {
+	VIP_ONE_POOL = 1, /* every request goes to .pool */
+	VIP_NO_HOSTS = 2, /* no route names a host */
+	VIP_NO_TS = 4,	  /* a surrogate refuses timestamps: not offered to clients */
+	VIP_CLOSED = 8,	  /* no new sessions */
+};
+
+struct vip_key {
+	__u8 addr[16];
+	__be16 port; /* 0: some port of this address is a VIP */
+	__u16 pad;
+};
+
+struct vip {
+	__u16 id;
+	__u8 mode;
+	__u8 flags;
+	__u16 mss; /* offered to clients */
+	__u16 pool;
+};
+
+struct host_key {
+	__u16 vip;
+	__u16 pad[3];
+	__u8 name[HOST_BYTES]; /* every byte | 0x20, zero-padded */
+};
+
+enum method { METHOD_NONE, METHOD_GET, METHOD_HEAD, METHOD_POST, METHOD_PUT, METHOD_DELETE };
+
+/* Longest prefix of this answers a request; prefixlen counts bits from vip on. */
+struct route_key {
+	__u32 prefixlen;
+	__u16 vip;
+	__u16 host;
+	__u8 method;
+	__u8 target[ROUTE_BYTES];
+	__u8 pad[3];
+};
+
+struct route {
+	__u16 pool;
+	__u16 ask; /* user space decides */
+};
+
+enum policy { POLICY_TURNS, POLICY_HASH, POLICY_NEAREST, POLICY_LEAST, POLICY_ASK };
+
+struct pool {
+	__u32 turn; /* next slot of policy turns */
+	__u16 policy;
+	__u16 members;
+	__u16 member[POOL_MEMBERS]; /* surrogates that may be chosen */
+};
+
+/* Surrogate numbers by slot. Of policy nearest, table = zone. */
+struct table {
+	__u32 slots;
+	__u16 surrogate[TABLE_SLOTS];
+	__u16 pad;
+};
+
+struct zone_key {
+	__u32 prefixlen;
+	__u32 pool;
+	__u8 addr[16];
+};
+
+/* Written by the kernel, read by user space; reset by neither. */
+struct surrogate {
+	__u32 active;		   /* spliced sessions now */
+	__s32 idle[LEG_CLASSES];   /* legs ready now */
+	__u64 taken[LEG_CLASSES];  /* legs popped */
+	__u64 missed[LEG_CLASSES]; /* requests that found no leg */
+	__u64 recycled;
+	__u64 handoffs;
+	__u64 failed; /* handoffs that met a reset or a close before a response byte */
+	__u64 bytes_in;
+	__u64 bytes_out;
+};
+
+/* Written by user space. */
+struct limit {
+	__u32 requests; /* a leg that served these is not used again */
+};
+
+struct config {
+	__u32 abi;
+	__u32 tap;	 /* ifindex of the way to user space */
+	__u32 ts_offset; /* added to the clock in ms that timestamps are taken from */
+	__u16 mss[MSS_CLASSES]; /* ascending; 0: unused */
+	__u16 reqsk;	 /* bpf_sk_assign_tcp_reqsk is there */
+	__u16 closed;	 /* no new sessions at all */
+};
+
+enum event_kind { EVENT_LEG_UP = 1, EVENT_LEG_DOWN };
+
+enum leg_end {
+	LEG_REFUSED = 1,   /* RST in answer to our SYN */
+	LEG_CLOSED_IDLE,   /* the surrogate closed an idle leg */
+	LEG_RESET_IDLE,
+	LEG_CLIENT_RESET,
+	LEG_SERVER_RESET,
+	LEG_CLOSED,	   /* both said FIN */
+	LEG_EXPIRED,
+	LEG_RETIRED,	   /* by user space */
+	LEG_REPLACED,	   /* the client came back on the same port */
+	LEG_FAILED,	   /* reset or closed before a response byte */
+	LEG_ABANDONED,	   /* the surrogate went down before a response byte */
+};
+
+struct event {
+	__u8 kind;
+	__u8 end; /* enum leg_end */
+	__u8 leg_class;
+	__u8 announced; /* the surrogate had said that it would close */
+	__u16 surrogate;
+	__u16 pad2;
+	__u32 splice;
+	__u32 requests; /* served on the leg */
+	__u32 age;	/* ms since the leg was established */
+	__u32 idle;	/* ms since it was last used */
+};
+
+enum command_kind {
+	COMMAND_SWEEP = 1,	/* splices first..first+count whose time is over */
+	COMMAND_SWEEP_FLOWS,	/* lingering clients */
+	COMMAND_SWEEP_CLIENTS,	/* undecided clients */
+	COMMAND_RETIRE,		/* idle leg first */
+	COMMAND_ABANDON,	/* sessions in first..first+count that wait for the first byte of surrogate */
+};
+
+/* Runs in the kernel on behalf of user space (BPF_PROG_TEST_RUN); results come back in the same bytes. */
+struct command {
+	__u8 ethernet[14]; /* BPF_PROG_TEST_RUN wants a frame */
+	__u16 kind;
+	__u32 surrogate;
+	__u32 first; /* splice */
+	__u32 count;
+	__u32 handshake; /* ms, timeouts of sweep */
+	__u32 idle;
+	__u32 closing;
+	__u32 result;	/* splices that changed */
+};
+
+/* What became of a packet. The first ones are no drops. */
+enum verdict {
+	PASS,		  /* not ours */
+	PASS_LOCAL,	  /* to a socket of this host */
+	TO_SERVER,
+	TO_CLIENT,
+	SYN_ANSWERED,
+	SYN_COOKIE,	  /* answered without an entry in the table of pending clients */
+	HANDOFF,
+	MOVED,		  /* request of a spliced session given to another surrogate */
+	RECYCLED,
+	ASKED,		  /* to user space */
+	ASSIGNED,	  /* to an ordinary listening socket */
+	FIN_ANSWERED,
+	LEG_UP,
+	LEG_ACKED,	  /* answered on behalf of an idle or recycled leg */
+	CHALLENGED,	  /* SYN on a live session */
+	RESET_SENT,
+	ICMP_TRANSLATED,
+	HANDSHAKE_ACK,	  /* last packet of a handshake, nothing to do */
+	CONSUMED,	  /* RST or last ACK of a session that ended here */
+	DROP_FRAGMENT,
+	DROP_IP_OPTIONS,
+	DROP_IPV6_EXTENSION,
+	DROP_TRUNCATED,
+	DROP_BAD_FLAGS,
+	DROP_BAD_OPTIONS,
+	DROP_BAD_CHECKSUM,
+	DROP_TTL,
+	DROP_STALE,	  /* raced with the end of its session */
+	DROP_OLD_BYTES,	  /* the surrogate repeats bytes of an earlier client */
+	DROP_NO_TAP,	  /* user space is away */
+	DROP_PENDING_FULL,
+	DROP_FLOWS_FULL,
+	DROP_CLOSED,	  /* no new sessions */
+	DROP_NO_ROOM,	  /* the packet could not be changed */
+	DROP_RACE,	  /* another CPU was first */
+	VERDICTS,
+};

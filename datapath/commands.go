@@ -1,0 +1,193 @@
+package datapath
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// coarseMillis is the clock that the kernel program's times are of.
+func coarseMillis() int64 {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &ts)
+	return ts.Nano() / int64(time.Millisecond)
+}
+
+// Clock is the kernel program's clock, in ms, as timestamps are taken from it before TSOffset is added.
+func Clock() uint32 { return uint32(coarseMillis()) }
+
+func (r *Router) command(c routerCommand) (changed int, err error) {
+	var in bytes.Buffer
+	if err := binary.Write(&in, binary.NativeEndian, &c); err != nil {
+		return 0, fmt.Errorf("command %d: %w", c.Kind, err)
+	}
+	out := make([]byte, in.Len())
+	if _, err := r.programs.RouterCommand.Run(&ebpf.RunOptions{Data: in.Bytes(), DataOut: out}); err != nil {
+		return 0, fmt.Errorf("command %d: %w", c.Kind, err)
+	}
+	if err := binary.Read(bytes.NewReader(out), binary.NativeEndian, &c); err != nil {
+		return 0, fmt.Errorf("command %d: %w", c.Kind, err)
+	}
+	return int(c.Result), nil
+}
+
+// Timeouts of sessions and of undecided clients.
+type Timeouts struct{ Handshake, Idle, Closing time.Duration }
+
+func millis(d time.Duration) uint32 { return uint32(min(d.Milliseconds(), 1<<31-1)) }
+
+// sweepBatch splices are swept at once, with the CPU's softirqs off: some 100 µs.
+const sweepBatch = 8192
+
+// Sweep ends what has had its time. The ends come as events.
+func (r *Router) Sweep(t Timeouts) (changed int, err error) {
+	return r.sweep(routerCommand{
+		Kind:      uint16(routerCommandKindCOMMAND_SWEEP),
+		Handshake: millis(t.Handshake), Idle: millis(t.Idle), Closing: millis(t.Closing),
+	})
+}
+
+// Abandon ends the sessions that wait for a surrogate's first byte. Their clients' own retransmissions are decided anew.
+func (r *Router) Abandon(surrogate uint16) (sessions int, err error) {
+	return r.sweep(routerCommand{Kind: uint16(routerCommandKindCOMMAND_ABANDON), Surrogate: uint32(surrogate)})
+}
+
+func (r *Router) sweep(c routerCommand) (changed int, err error) {
+	total := r.maps.Splices.MaxEntries()
+	for c.First = 0; c.First < total; c.First += sweepBatch {
+		c.Count = min(sweepBatch, total-c.First)
+		n, err := r.command(c)
+		if err != nil {
+			return changed, err
+		}
+		changed += n
+	}
+	return changed, nil
+}
+
+// SweepClients forgets lingering and undecided clients whose time is over.
+func (r *Router) SweepClients(t Timeouts) error {
+	for _, kind := range []routerCommandKind{routerCommandKindCOMMAND_SWEEP_FLOWS, routerCommandKindCOMMAND_SWEEP_CLIENTS} {
+		if _, err := r.command(routerCommand{Kind: uint16(kind), Handshake: millis(t.Handshake)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Retire makes an idle leg dead, so that no client gets it. False: it was not idle, or another surrogate's.
+func (r *Router) Retire(number uint32, surrogate uint16) (bool, error) {
+	n, err := r.command(routerCommand{
+		Kind: uint16(routerCommandKindCOMMAND_RETIRE), First: number, Surrogate: uint32(surrogate),
+	})
+	return n > 0, err
+}
+
+// Pending is a client leg whose request user space decides.
+type Pending struct {
+	MSS        uint16
+	Timestamps bool
+	SACK       bool
+	WScale     int // -1: none
+	Ifindex    int
+}
+
+func (p Pending) class(mss []uint16) uint8 {
+	var best uint8
+	for i, m := range mss {
+		if m <= p.MSS {
+			best = uint8(i)
+		}
+	}
+	class := best << 1
+	if p.Timestamps {
+		class |= 1
+	}
+	return class
+}
+
+// Class is the class of legs that fits the client, as the kernel picks it.
+func (p Pending) Class(mss []uint16) uint8 { return p.class(mss) }
+
+// Pending reads a client that was asked about.
+func (r *Router) Pending(client, vip netip.AddrPort) (Pending, error) {
+	var k routerClient
+	if err := r.maps.Clients.Lookup(tuple(client, vip), &k); err != nil {
+		return Pending{}, fmt.Errorf("read pending client %v: %w", client, err)
+	}
+	p := Pending{
+		MSS:        k.Mss,
+		Timestamps: k.Flags&uint8(routerClientFlagCLIENT_TS) != 0,
+		SACK:       k.Flags&uint8(routerClientFlagCLIENT_SACK) != 0,
+		WScale:     -1,
+		Ifindex:    int(k.Ifindex),
+	}
+	if k.Flags&uint8(routerClientFlagCLIENT_WSCALE) != 0 {
+		p.WScale = int(k.Wscale)
+	}
+	return p, nil
+}
+
+// Decision is user space's answer for a client's request.
+type Decision struct {
+	Local     bool // an ordinary socket takes the connection
+	Surrogate uint16
+	Pool      uint16
+	Method    uint8
+	Request   uint64 // bytes of the request, head and body; NoLength: not followed
+}
+
+// Decide records the answer. The request's packets, given back through the tap, then find it.
+func (r *Router) Decide(client, vip netip.AddrPort, d Decision) error {
+	key := tuple(client, vip)
+	var k routerClient
+	if err := r.maps.Clients.Lookup(key, &k); err != nil {
+		return fmt.Errorf("decide for %v: %w", client, err)
+	}
+	k.State = uint8(routerClientStateCLIENT_SPLICE)
+	if d.Local {
+		k.State = uint8(routerClientStateCLIENT_LOCAL)
+	}
+	k.Surrogate, k.Pool, k.Method, k.Request = d.Surrogate, d.Pool, d.Method, d.Request
+	if err := r.maps.Clients.Update(key, &k, ebpf.UpdateExist); err != nil {
+		return fmt.Errorf("decide for %v: %w", client, err)
+	}
+	return nil
+}
+
+// ForgetClient drops what is known of a client that is not spliced: its pending request, or that a socket owned it.
+func (r *Router) ForgetClient(client, vip netip.AddrPort) {
+	key := tuple(client, vip)
+	_ = r.maps.Clients.Delete(key)
+	var f routerFlow
+	if r.maps.Flows.Lookup(key, &f) == nil && routerSide(f.Side) == routerSideSIDE_LOCAL {
+		_ = r.maps.Flows.Delete(key)
+	}
+}
+
+// ForgetLocal drops every connection that belonged to sockets of an earlier process.
+func (r *Router) ForgetLocal() error {
+	var (
+		key  routerTuple
+		f    routerFlow
+		gone []routerTuple
+	)
+	it := r.maps.Flows.Iterate()
+	for it.Next(&key, &f) {
+		if routerSide(f.Side) == routerSideSIDE_LOCAL {
+			gone = append(gone, key)
+		}
+	}
+	if err := it.Err(); err != nil {
+		return fmt.Errorf("forget local connections: %w", err)
+	}
+	for _, key := range gone {
+		_ = r.maps.Flows.Delete(key)
+	}
+	return nil
+}

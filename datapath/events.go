@@ -1,0 +1,126 @@
+package datapath
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
+)
+
+// End is why a leg is no more.
+type End uint8
+
+// The ends of a leg.
+const (
+	Refused     = End(routerLegEndLEG_REFUSED)
+	ClosedIdle  = End(routerLegEndLEG_CLOSED_IDLE)
+	ResetIdle   = End(routerLegEndLEG_RESET_IDLE)
+	ClientReset = End(routerLegEndLEG_CLIENT_RESET)
+	ServerReset = End(routerLegEndLEG_SERVER_RESET)
+	Closed      = End(routerLegEndLEG_CLOSED)
+	Expired     = End(routerLegEndLEG_EXPIRED)
+	Retired     = End(routerLegEndLEG_RETIRED)
+	Replaced    = End(routerLegEndLEG_REPLACED)
+	Failed      = End(routerLegEndLEG_FAILED)
+	Abandoned   = End(routerLegEndLEG_ABANDONED)
+)
+
+func (e End) String() string {
+	names := [...]string{"", "refused", "closed idle", "reset idle", "client reset", "server reset", "closed", "expired",
+		"retired", "replaced", "failed", "abandoned"}
+	if int(e) < len(names) {
+		return names[e]
+	}
+	return fmt.Sprintf("end %d", uint8(e))
+}
+
+// Event tells of a server leg.
+type Event struct {
+	Up        bool // established; otherwise it has ended
+	End       End
+	Class     uint8
+	Surrogate uint16
+	Splice    uint32
+	Announced bool          // the surrogate had said that it would close
+	Requests  uint32        // served on the leg
+	Age       time.Duration // since it was established
+	Idle      time.Duration // since it was last used
+}
+
+// Events reads the kernel's events. The caller closes the reader.
+type Events struct{ reader *ringbuf.Reader }
+
+// Events starts reading.
+func (r *Router) Events() (*Events, error) {
+	reader, err := ringbuf.NewReader(r.maps.Events)
+	if err != nil {
+		return nil, fmt.Errorf("read events: %w", err)
+	}
+	return &Events{reader}, nil
+}
+
+// ErrClosed says that the reader was closed.
+var ErrClosed = ringbuf.ErrClosed
+
+// Next waits for an event.
+func (e *Events) Next() (Event, error) {
+	record, err := e.reader.Read()
+	if errors.Is(err, ringbuf.ErrClosed) {
+		return Event{}, ErrClosed
+	}
+	if err != nil {
+		return Event{}, fmt.Errorf("read events: %w", err)
+	}
+	var k routerEvent
+	if err := binary.Read(bytes.NewReader(record.RawSample), binary.NativeEndian, &k); err != nil {
+		return Event{}, fmt.Errorf("read events: %w", err)
+	}
+	return Event{
+		Up: routerEventKind(k.Kind) == routerEventKindEVENT_LEG_UP, End: End(k.End), Class: k.LegClass,
+		Surrogate: k.Surrogate, Splice: k.Splice, Requests: k.Requests, Announced: k.Announced != 0,
+		Age: time.Duration(k.Age) * time.Millisecond, Idle: time.Duration(k.Idle) * time.Millisecond,
+	}, nil
+}
+
+// Close ends a Next that waits.
+func (e *Events) Close() error { return e.reader.Close() }
+
+// Verdict names what became of a packet.
+type Verdict routerVerdict
+
+//go:generate go run ./names -type routerVerdict -in router_bpfel.go -out verdict_names.go
+
+// String is the verdict's name in metrics and documents: its C name in lower case.
+func (v Verdict) String() string {
+	if int(v) < len(verdictNames) {
+		return verdictNames[v]
+	}
+	return fmt.Sprintf("verdict_%d", uint32(v))
+}
+
+// Drop reports whether the packet was dropped for a fault or for want of room.
+func (v Verdict) Drop() bool { return strings.HasPrefix(v.String(), "drop_") }
+
+// Verdicts counts packets by verdict, since the state was made.
+func (r *Router) Verdicts() (map[Verdict]uint64, error) {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, fmt.Errorf("read verdicts: %w", err)
+	}
+	counts := make(map[Verdict]uint64)
+	for v := range uint32(routerVerdictVERDICTS) {
+		each := make([]uint64, cpus)
+		if err := r.maps.Verdicts.Lookup(v, &each); err != nil {
+			return nil, fmt.Errorf("read verdicts: %w", err)
+		}
+		for _, n := range each {
+			counts[Verdict(v)] += n
+		}
+	}
+	return counts, nil
+}

@@ -1,0 +1,3 @@
+package datapath
+
+//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -type tuple -type flow -type vip_key -type vip -type host_key -type route_key -type route -type pool -type table -type zone_key -type surrogate -type limit -type config -type verdict -type splice -type splice_state -type splice_flag -type framing -type side -type client -type client_state -type client_flag -type event -type event_kind -type leg_end -type command -type command_kind -type policy -type mode -type vip_flag -type method router ../bpf/router.bpf.c -- -I../bpf/include -mcpu=v3 -Wall -Wextra -Werror -Wno-unused-parameter

@@ -1,0 +1,269 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/cilium/ebpf"
+)
+
+// State is where a splice stands.
+type State uint8
+
+// The states of a splice.
+const (
+	Free    = State(routerSpliceStateSPLICE_FREE)
+	Opening = State(routerSpliceStateSPLICE_OPENING)
+	Idle    = State(routerSpliceStateSPLICE_IDLE)
+	Active  = State(routerSpliceStateSPLICE_ACTIVE)
+	Closing = State(routerSpliceStateSPLICE_CLOSING)
+	Dead    = State(routerSpliceStateSPLICE_DEAD)
+)
+
+func (s State) String() string {
+	names := [...]string{"free", "opening", "idle", "active", "closing", "dead"}
+	if int(s) < len(names) {
+		return names[s]
+	}
+	return fmt.Sprintf("state %d", uint8(s))
+}
+
+// Splice is a copy of a splice: a server leg and, when it is active, the client on it.
+type Splice struct {
+	Number          uint32
+	State           State
+	Class           uint8 // bit 0: timestamps; above: index into Config.MSS
+	Surrogate, Pool uint16
+	Server          netip.AddrPort // the surrogate
+	Router          netip.AddrPort // our end of the server leg
+	Client, VIP     netip.AddrPort
+	SndNxt, RcvNxt  uint32 // of the server leg, host order
+	SndUna          uint32 // what the surrogate has acknowledged
+	RcvBase         uint32 // RcvNxt when the client came
+	ToServerSeq     uint32
+	ToServerAck     uint32
+	TSTold          uint32 // newest timestamp told to the surrogate
+	TSServer        uint32 // newest timestamp seen from it
+	Timestamps      bool
+	Opaque          bool   // its messages are not followed
+	Requests        uint32 // served on the server leg
+	ClientRequests  uint32
+	ServerMSS       uint16
+	BytesToServer   uint64
+	BytesToClient   uint64
+	Age             time.Duration // in this state
+	Quiet           time.Duration // since the last packet
+}
+
+func addrPort(addr [16]uint8, port uint16) netip.AddrPort {
+	return netip.AddrPortFrom(netip.AddrFrom16(addr).Unmap(), bigEndian(port))
+}
+
+func tuple(src, dst netip.AddrPort) routerTuple {
+	return routerTuple{
+		Src:   src.Addr().As16(),
+		Dst:   dst.Addr().As16(),
+		Sport: bigEndian(src.Port()),
+		Dport: bigEndian(dst.Port()),
+	}
+}
+
+func (r *Router) splice(number uint32, k *routerSplice) Splice {
+	now := uint32(coarseMillis())
+	s := Splice{
+		Number: number, State: State(k.State), Class: k.LegClass, Surrogate: k.Surrogate, Pool: k.Pool,
+		Server: addrPort(k.Server.Src, k.Server.Sport), Router: addrPort(k.Server.Dst, k.Server.Dport),
+		Client: addrPort(k.Client.Src, k.Client.Sport), VIP: addrPort(k.Client.Dst, k.Client.Dport),
+		SndNxt: k.SndNxt, RcvNxt: k.RcvNxt, SndUna: k.SndUna, RcvBase: k.RcvBase,
+		ToServerSeq: k.ToServerSeq, ToServerAck: k.ToServerAck,
+		TSTold: k.TsTold, TSServer: k.TsServer,
+		Timestamps: k.Flags&uint16(routerSpliceFlagSPLICE_TS) != 0,
+		Opaque:     routerFraming(k.Request) == routerFramingFRAMING_OPAQUE,
+		Requests:   k.Requests, ClientRequests: k.ClientRequests, ServerMSS: k.ServerMss,
+		BytesToServer: k.BytesToServer, BytesToClient: k.BytesToClient,
+	}
+	s.Age = time.Duration(int32(now-k.Since)) * time.Millisecond
+	s.Quiet = time.Duration(int32(now-k.Seen)) * time.Millisecond
+	return s
+}
+
+// Splice reads one splice.
+func (r *Router) Splice(number uint32) (Splice, error) {
+	var k routerSplice
+	if err := r.maps.Splices.LookupWithFlags(number, &k, ebpf.LookupLock); err != nil {
+		return Splice{}, fmt.Errorf("read splice %d: %w", number, err)
+	}
+	return r.splice(number, &k), nil
+}
+
+// EachSplice calls f for every splice that is not free.
+func (r *Router) EachSplice(f func(Splice) error) error {
+	const batch = 1024
+	var (
+		cursor ebpf.MapBatchCursor
+		keys   = make([]uint32, batch)
+		values = make([]routerSplice, batch)
+	)
+	for {
+		n, err := r.maps.Splices.BatchLookup(&cursor, keys, values, &ebpf.BatchOptions{ElemFlags: uint64(ebpf.LookupLock)})
+		for i := range n {
+			if State(values[i].State) == Free {
+				continue
+			}
+			if err := f(r.splice(keys[i], &values[i])); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read splices: %w", err)
+		}
+	}
+}
+
+// Leg is a server leg that is about to be opened.
+type Leg struct {
+	Number    uint32 // of a free splice
+	Surrogate uint16
+	Class     uint8
+	Server    netip.AddrPort
+	Router    netip.AddrPort
+	ISS       uint32 // initial send sequence number
+	Ifindex   int    // towards the surrogate
+	TSval     uint32 // told in the SYN
+}
+
+// OpenLeg makes the kernel expect the answer to a SYN with these numbers. The caller owns the splice and sends the SYN
+// afterwards.
+func (r *Router) OpenLeg(l Leg) error {
+	k := routerSplice{
+		State: uint8(Opening), LegClass: l.Class, Surrogate: l.Surrogate,
+		Server: tuple(l.Server, l.Router),
+		SndNxt: l.ISS + 1, SndUna: l.ISS, TsTold: l.TSval,
+		Since: uint32(coarseMillis()), Seen: uint32(coarseMillis()),
+	}
+	k.ToServer.Ifindex = uint32(l.Ifindex)
+	if err := r.maps.Splices.Update(l.Number, &k, ebpf.UpdateAny); err != nil {
+		return fmt.Errorf("open leg %d: %w", l.Number, err)
+	}
+	flow := routerFlow{Splice: l.Number, Side: uint32(routerSideSIDE_SERVER)}
+	if err := r.maps.Flows.Update(tuple(l.Server, l.Router), flow, ebpf.UpdateNoExist); err != nil {
+		k.State = uint8(Free)
+		_ = r.maps.Splices.Update(l.Number, &k, ebpf.UpdateAny)
+		return fmt.Errorf("open leg %d from %v to %v: %w", l.Number, l.Router, l.Server, err)
+	}
+	return nil
+}
+
+// FreeLeg forgets a splice that is dead, or whose SYN was never answered.
+func (r *Router) FreeLeg(number uint32, server, router netip.AddrPort) error {
+	if err := r.maps.Flows.Delete(tuple(server, router)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("free leg %d: %w", number, err)
+	}
+	if err := r.maps.Splices.Update(number, &routerSplice{}, ebpf.UpdateAny); err != nil {
+		return fmt.Errorf("free leg %d: %w", number, err)
+	}
+	return nil
+}
+
+// MakeQueue gives a surrogate a queue of idle legs of a class, when it has none.
+func (r *Router) MakeQueue(surrogate uint16, class uint8) error {
+	key := uint32(surrogate)*LegClasses + uint32(class)
+	var have *ebpf.Map
+	if err := r.maps.IdleLegs.Lookup(key, &have); err == nil {
+		return have.Close()
+	}
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: "leg_queue", Type: ebpf.Queue, ValueSize: 4, MaxEntries: uint32(r.options.Legs)})
+	if err != nil {
+		return fmt.Errorf("make a queue of idle legs: %w", err)
+	}
+	defer m.Close()
+	if err := r.maps.IdleLegs.Update(key, m, ebpf.UpdateAny); err != nil {
+		return fmt.Errorf("make a queue of idle legs: %w", err)
+	}
+	return nil
+}
+
+// TakeIdle removes the longest idle leg from a queue. False: it is empty. The leg may be dead; Retire tells.
+func (r *Router) TakeIdle(surrogate uint16, class uint8) (uint32, bool, error) {
+	key := uint32(surrogate)*LegClasses + uint32(class)
+	var queue *ebpf.Map
+	if err := r.maps.IdleLegs.Lookup(key, &queue); err != nil {
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return 0, false, nil
+		}
+		return 0, false, fmt.Errorf("take an idle leg: %w", err)
+	}
+	defer queue.Close()
+	var number uint32
+	if err := queue.LookupAndDelete(nil, &number); err != nil {
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return 0, false, nil
+		}
+		return 0, false, fmt.Errorf("take an idle leg: %w", err)
+	}
+	return number, true, nil
+}
+
+// PutIdle returns a leg that TakeIdle gave.
+func (r *Router) PutIdle(surrogate uint16, class uint8, number uint32) error {
+	key := uint32(surrogate)*LegClasses + uint32(class)
+	var queue *ebpf.Map
+	if err := r.maps.IdleLegs.Lookup(key, &queue); err != nil {
+		return fmt.Errorf("put back an idle leg: %w", err)
+	}
+	defer queue.Close()
+	if err := queue.Update(nil, number, ebpf.UpdateAny); err != nil {
+		return fmt.Errorf("put back an idle leg: %w", err)
+	}
+	return nil
+}
+
+// Surrogate is what the kernel counted for a surrogate.
+type Surrogate struct {
+	Active   int                // sessions now
+	Idle     [LegClasses]int    // legs ready now
+	Taken    [LegClasses]uint64 // legs taken from the queues
+	Missed   [LegClasses]uint64 // requests that found none
+	Recycled uint64
+	Handoffs uint64
+	Failed   uint64 // handoffs that met a close before a response byte
+	BytesIn  uint64 // to the surrogate, of sessions that have ended
+	BytesOut uint64
+}
+
+// Surrogate reads a surrogate's counters.
+func (r *Router) Surrogate(id uint16) (Surrogate, error) {
+	var k routerSurrogate
+	if err := r.maps.Surrogates.Lookup(uint32(id), &k); err != nil {
+		return Surrogate{}, fmt.Errorf("read surrogate %d: %w", id, err)
+	}
+	s := Surrogate{
+		Active: int(k.Active), Taken: k.Taken, Missed: k.Missed,
+		Recycled: k.Recycled, Handoffs: k.Handoffs, Failed: k.Failed, BytesIn: k.BytesIn, BytesOut: k.BytesOut,
+	}
+	for i, n := range k.Idle {
+		s.Idle[i] = int(n)
+	}
+	return s, nil
+}
+
+// LimitRequests bounds what a surrogate's leg serves before it is retired; 0: no bound.
+func (r *Router) LimitRequests(id uint16, requests uint32) error {
+	if err := r.maps.Limits.Update(uint32(id), routerLimit{Requests: requests}, ebpf.UpdateAny); err != nil {
+		return fmt.Errorf("limit requests of surrogate %d: %w", id, err)
+	}
+	return nil
+}
+
+// ForgetSurrogate zeroes the counters of a number that is given to another surrogate.
+func (r *Router) ForgetSurrogate(id uint16) error {
+	if err := r.maps.Surrogates.Update(uint32(id), &routerSurrogate{}, ebpf.UpdateAny); err != nil {
+		return fmt.Errorf("forget surrogate %d: %w", id, err)
+	}
+	return nil
+}

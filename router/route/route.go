@@ -108,7 +108,7 @@ func (t *Table) Misses(vip int, req *head.Request) []Miss {
 		if why == "" {
 			break
 		}
-		out = append(out, Miss{Route: i, Line: r.line, Why: why + " does not hold"})
+		out = append(out, Miss{Route: i, Line: r.line, Why: "no match on " + why})
 	}
 	return out
 }

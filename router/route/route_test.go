@@ -105,7 +105,7 @@ func TestMatchFirstWins(t *testing.T) {
 	if diff := cmp.Diff(want, got); !ok || diff != "" {
 		t.Errorf("Match = %v (-want +got):\n%s", ok, diff)
 	}
-	if diff := cmp.Diff([]Miss{{Route: 0, Line: 2, Why: "host does not hold"}}, table.Misses(0, request(t, "GET", "/v/1", "b.net"))); diff != "" {
+	if diff := cmp.Diff([]Miss{{Route: 0, Line: 2, Why: "no match on host"}}, table.Misses(0, request(t, "GET", "/v/1", "b.net"))); diff != "" {
 		t.Errorf("Misses (-want +got):\n%s", diff)
 	}
 	if got, ok := table.Match(0, request(t, "PUT", "/x", "b.net")); ok {

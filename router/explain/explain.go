@@ -1,0 +1,268 @@
+// Package explain answers "which surrogate would this request get, and why": the same steps as a request takes, with the
+// same code (head, route, choose), told one by one. It is pure; what a running router knows comes in as Health.
+package explain
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"baton/router/choose"
+	"baton/router/config"
+	"baton/router/head"
+	"baton/router/route"
+)
+
+// Question is the request that is asked about.
+type Question struct {
+	Method  string         // "" for GET
+	URL     string         // http://host[:port]/path?query; the scheme may be left out
+	VIP     netip.AddrPort // zero: found from the URL's address, else the first VIP with the URL's port
+	Client  netip.Addr     // zero: no address is known, so no zone holds it
+	Headers []string       // "Name: value", as the client sends them
+}
+
+// Health is what is known of a surrogate.
+type Health struct {
+	Up       bool
+	Draining bool
+	Why      string // of Up being false, for people; may be ""
+	Sessions int    // live ones; -1 when nobody counts
+}
+
+// AllUp is the health of surrogates of which nothing is known, when no router runs.
+func AllUp(string) Health { return Health{Up: true, Sessions: -1} }
+
+// Explanation is the way of one request, in the order of the steps; those after the step at which the way ended are
+// zero.
+type Explanation struct {
+	Request string `json:"request"` // method, target and host, as the router reads them
+	Client  string `json:"client,omitempty"`
+
+	VIP  string      `json:"vip,omitempty"`
+	Mode config.Mode `json:"mode,omitempty"`
+
+	Missed []Missed `json:"missed,omitempty"` // routes that were passed over
+	Route  *Route   `json:"route,omitempty"`
+
+	Pool       string        `json:"pool,omitempty"`
+	Policy     config.Policy `json:"policy,omitempty"`
+	Key        string        `json:"key,omitempty"` // what the policy looked at: hash and slot, or zone
+	Candidates []Candidate   `json:"candidates,omitempty"`
+	Chosen     []string      `json:"chosen,omitempty"` // one, or those that take turns
+	Action     string        `json:"action,omitempty"` // what happens to the session
+	Status     int           `json:"status,omitempty"` // that the router answers by itself, 0 when a surrogate answers
+	Reason     string        `json:"reason,omitempty"` // of Status
+	Decides    string        `json:"decides"`          // "kernel" or "user space"
+	Because    string        `json:"because"`          // why it is the one and not the other
+}
+
+// Missed is a route that did not match, with the condition that failed.
+type Missed struct {
+	Line int    `json:"line"` // in the file
+	Why  string `json:"why"`
+}
+
+// Route is the route that matched.
+type Route struct {
+	Index int    `json:"index"` // in the VIP's routes, from 0
+	Line  int    `json:"line"`  // in the file
+	Match string `json:"match"` // its conditions
+}
+
+// Candidate is a surrogate of the pool.
+type Candidate struct {
+	Name     string  `json:"name"`
+	Address  string  `json:"address"`
+	Weight   int     `json:"weight"`
+	Sessions int     `json:"sessions"`           // -1 when nobody counts
+	Share    float64 `json:"share"`              // of the slots that this request could meet, 0 to 1
+	Excluded string  `json:"excluded,omitempty"` // why it cannot be chosen
+}
+
+// Explain tells the way of the request through the configuration. A request that the router would refuse is explained, by
+// its Status; a question that is none, such as a URL of another scheme, is an error.
+func Explain(cfg *config.Config, q Question, health func(surrogate string) Health) (*Explanation, error) {
+	raw, authority, err := q.bytes()
+	if err != nil {
+		return nil, fmt.Errorf("explain: %w", err)
+	}
+	table, err := route.Compile(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("explain: %w", err)
+	}
+	e := &Explanation{Request: strings.TrimSpace(q.method() + " " + q.URL), Decides: userSpace}
+	if q.Client.IsValid() {
+		e.Client = q.Client.String()
+	}
+	vip, err := q.vip(cfg, authority)
+	if err != nil {
+		return nil, fmt.Errorf("explain: %w", err)
+	}
+	e.VIP, e.Mode = cfg.VIPs[vip].Address.String(), cfg.VIPs[vip].Mode
+
+	req, _, err := head.Parse(raw)
+	var refused *head.Error
+	switch {
+	case errors.As(err, &refused):
+		e.end(refused.Status, refused.Reason, "the request is refused before it is routed")
+		return e, nil
+	case err != nil:
+		return nil, fmt.Errorf("explain: %w", err)
+	}
+	e.Request = fmt.Sprintf("%s %s, host %s", req.Method, req.Target, req.Host)
+
+	for _, m := range table.Misses(vip, &req) {
+		e.Missed = append(e.Missed, Missed{Line: m.Line, Why: m.Why})
+	}
+	matched, ok := table.Match(vip, &req)
+	if !ok {
+		e.end(404, "no route matches", "no route matches")
+		return e, nil
+	}
+	e.Route = &Route{Index: matched.Route, Line: matched.Line, Match: matched.Reason}
+	e.decider(cfg.VIPs[vip].Mode, table, vip, &req)
+	e.choose(&cfg.VIPs[vip], &cfg.Pools[matched.Pool], &req, q.Client, health)
+	return e, nil
+}
+
+// Who decides.
+const (
+	inKernel  = "kernel"
+	userSpace = "user space"
+)
+
+func (e *Explanation) end(status int, reason, because string) {
+	e.Status, e.Reason, e.Because = status, reason, because
+	e.Action = fmt.Sprintf("the router answers %d", status)
+}
+
+func (e *Explanation) decider(mode config.Mode, table *route.Table, vip int, req *head.Request) {
+	if mode != config.Handoff {
+		e.Because = fmt.Sprintf("mode %s reads requests from a socket", mode)
+		return
+	}
+	kernel := table.Kernel()
+	entry := kernel.Lookup(vip, req)
+	if entry.Ask {
+		e.Because = entry.Why
+		return
+	}
+	e.Decides, e.Because = inKernel, fmt.Sprintf("host and path are in its tables, by prefix %q", entry.Prefix)
+}
+
+func (e *Explanation) choose(v *config.VIP, p *config.Pool, req *head.Request, client netip.Addr, health func(string) Health) {
+	e.Pool, e.Policy = p.Name, p.Policy
+	states := make([]Health, 0, len(p.Surrogates))
+	candidates := choose.Candidates(p, func(name string) (bool, bool) {
+		h := health(name)
+		states = append(states, h)
+		return h.Up, h.Draining
+	})
+	slots := choose.Table(p.Policy, candidates)
+	turns := slots // the slots that this request could meet
+	switch p.Policy {
+	case config.Hash:
+		h := choose.Hash(req.Path, req.Query, p.HashQuery)
+		what := "path"
+		if _, ok := choose.HashQuery(req.Query, p.HashQuery); ok {
+			what = "query parameters " + strings.Join(p.HashQuery, ", ")
+		}
+		e.Key = fmt.Sprintf("hash %016x of the %s", h, what)
+		if i, ok := choose.Slot(slots, h); ok {
+			turns = []uint16{i}
+		}
+	case config.Nearest:
+		e.Key = "client in no zone"
+		if !client.IsValid() {
+			e.Key = "no client given, so in no zone"
+		} else if z := choose.ZoneOf(p.Nearest, client); z >= 0 {
+			e.Key = "zone " + p.Nearest[z].Prefix.String()
+			turns = choose.Nearest(p.Nearest, candidates)[z].Table
+		}
+	case config.LeastSessions:
+		turns = fewest(slots, states)
+	}
+
+	count := make([]int, len(candidates))
+	for _, i := range turns {
+		count[i]++
+	}
+	for i, s := range p.Surrogates {
+		c := Candidate{Name: s.Name, Address: s.Address.String(), Weight: s.Weight, Sessions: states[i].Sessions, Excluded: candidates[i].Excluded()}
+		if c.Excluded == "down" && states[i].Why != "" {
+			c.Excluded += ": " + states[i].Why
+		}
+		if count[i] > 0 {
+			c.Share = float64(count[i]) / float64(len(turns))
+			e.Chosen = append(e.Chosen, s.Name)
+			e.Action = action(v, &s)
+		}
+		e.Candidates = append(e.Candidates, c)
+	}
+	switch len(e.Chosen) {
+	case 0:
+		e.end(503, "no surrogate of the pool can be chosen", e.Because)
+	case 1:
+	default:
+		e.Action = actionOfSeveral(v, p, e.Chosen)
+	}
+}
+
+// fewest gives the slots whose surrogates have the fewest sessions; all when nobody counts.
+func fewest(slots []uint16, states []Health) []uint16 {
+	var out []uint16
+	for _, i := range slots {
+		n := states[i].Sessions
+		if n < 0 {
+			return slots
+		}
+		if len(out) > 0 && n < states[out[0]].Sessions {
+			out = out[:0]
+		}
+		if len(out) == 0 || n == states[out[0]].Sessions {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+func action(v *config.VIP, s *config.Surrogate) string {
+	switch {
+	case v.Mode == config.Redirect && s.Public != "":
+		return "redirected to " + s.Public
+	case v.Mode == config.Redirect:
+		return "redirected to http://" + s.Address.String()
+	case v.Mode == config.Proxy:
+		return "proxied"
+	case v.Address.Addr().IsLoopback():
+		return "proxied: the VIP is on loopback"
+	case s.Address.Addr().IsLoopback():
+		return "proxied: the surrogate is on loopback"
+	case s.Address.Addr().Is4() != v.Address.Addr().Is4():
+		return "proxied: the surrogate is of another address family than the VIP"
+	}
+	return "spliced"
+}
+
+// actionOfSeveral is what happens when the surrogates take turns: the same with each, or it depends.
+func actionOfSeveral(v *config.VIP, p *config.Pool, names []string) string {
+	if v.Mode == config.Redirect {
+		return "redirected to the surrogate"
+	}
+	actions := make(map[string]bool)
+	var last string
+	for i := range p.Surrogates {
+		for _, name := range names {
+			if p.Surrogates[i].Name == name {
+				last = action(v, &p.Surrogates[i])
+				actions[last] = true
+			}
+		}
+	}
+	if len(actions) == 1 {
+		return last
+	}
+	return "spliced or proxied, by the surrogate"
+}

@@ -1,0 +1,245 @@
+package explain
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"baton/router/choose"
+	"baton/router/config"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const file = `vips:
+  - address: "10.9.9.9:80"
+    interfaces: [eth0]
+    routes:
+      - {match: {host: cdn.example.net, path_prefix: /video/, methods: [GET]}, pool: video}
+      - {match: {headers: [{name: X-Beta, value: "1"}]}, pool: least}
+      - {match: {host: cdn.example.net, path_prefix: /near/}, pool: near}
+      - {match: {host: cdn.example.net}, pool: heavy}
+      - {match: {host: loop.net}, pool: loop}
+  - address: "[2001:db8::9]:8080"
+    mode: redirect
+    routes: [{pool: loop}]
+pools:
+  video: {policy: hash, surrogates: [{name: v1, address: "10.2.1.1:80"}, {name: v2, address: "10.2.1.2:80"}]}
+  least: {policy: least-sessions, surrogates: [{name: l1, address: "10.2.2.1:80"}, {name: l2, address: "10.2.2.2:80"}, {name: l3, address: "10.2.2.3:80"}]}
+  near:
+    policy: nearest
+    nearest: [{prefix: 192.0.2.0/24, surrogates: [n2, n1]}]
+    surrogates: [{name: n1, address: "10.2.3.1:80"}, {name: n2, address: "10.2.3.2:80"}]
+  heavy: {policy: weighted, surrogates: [{name: h1, address: "10.2.4.1:80", weight: 3}, {name: h2, address: "10.2.4.2:80"}, {name: h3, address: "10.2.4.3:80", weight: 0}]}
+  loop: {surrogates: [{name: o1, address: "127.0.0.1:80", public: "http://o1.example.net"}]}
+`
+
+func parse(t *testing.T) *config.Config {
+	t.Helper()
+	cfg, err := config.Parse("f", []byte(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+func TestExplain(t *testing.T) {
+	health := map[string]Health{
+		"l1": {Up: true, Sessions: 4}, "l2": {Up: true, Sessions: 2}, "l3": {Up: true, Sessions: 2},
+		"n2": {Up: false, Why: "connection refused", Sessions: 0},
+	}
+	known := func(name string) Health {
+		if h, ok := health[name]; ok {
+			return h
+		}
+		return AllUp(name)
+	}
+	tests := []struct {
+		name     string
+		question Question
+		want     string
+	}{
+		{"a header, in user space, fewest sessions", Question{URL: "http://x.net/", Headers: []string{"X-Beta: 1"}}, `
+request    GET /, host x.net
+vip        10.9.9.9:80, mode handoff
+           not the route on line 5: no match on host
+route      line 6: header X-Beta = 1
+pool       least, policy least-sessions
+           l1 (10.2.2.1:80) is not chosen, 4 sessions
+           l2 (10.2.2.2:80) gets 50 %, 2 sessions
+           l3 (10.2.2.3:80) gets 50 %, 2 sessions
+chosen     in turn l2, l3, spliced
+decided    in user space: the route on line 6 matches headers
+`},
+		{"nearest, the best is down", Question{URL: "cdn.example.net/near/x", Client: netip.MustParseAddr("192.0.2.7")}, `
+request    GET /near/x, host cdn.example.net
+client     192.0.2.7
+vip        10.9.9.9:80, mode handoff
+           not the route on line 5: no match on path_prefix
+           not the route on line 6: no match on headers
+route      line 7: host cdn.example.net, path_prefix /near/
+pool       near, policy nearest, zone 192.0.2.0/24
+           n1 (10.2.3.1:80) gets 100 %
+           n2 (10.2.3.2:80) cannot be chosen: down: connection refused
+chosen     n1, spliced
+decided    in user space: the route on line 6 matches headers
+`},
+		{"weighted", Question{Method: "PUT", URL: "http://10.9.9.9/video/x", Headers: []string{"Host: cdn.example.net"}}, `
+request    PUT /video/x, host cdn.example.net
+vip        10.9.9.9:80, mode handoff
+           not the route on line 5: no match on methods
+           not the route on line 6: no match on headers
+           not the route on line 7: no match on path_prefix
+route      line 8: host cdn.example.net
+pool       heavy, policy weighted
+           h1 (10.2.4.1:80) gets 75 %
+           h2 (10.2.4.2:80) gets 25 %
+           h3 (10.2.4.3:80) cannot be chosen: weight 0
+chosen     in turn h1, h2, spliced
+decided    in user space: the route on line 6 matches headers
+`},
+		{"loopback", Question{URL: "http://loop.net"}, `
+chosen     o1, proxied: the surrogate is on loopback
+decided    in user space: the route on line 6 matches headers
+`},
+		{"redirect, by the VIP's address", Question{URL: "http://[2001:db8::9]:8080/a"}, `
+request    GET /a, host [2001:db8::9]
+vip        [2001:db8::9]:8080, mode redirect
+route      line 12: every request
+pool       loop, policy round-robin
+           o1 (127.0.0.1:80) gets 100 %
+chosen     o1, redirected to http://o1.example.net
+decided    in user space: mode redirect reads requests from a socket
+`},
+		{"no route", Question{URL: "http://other.net/"}, `
+answer     404: no route matches
+decided    in user space: no route matches
+`},
+		{"refused", Question{URL: "http://a/b%4"}, `
+request    GET http://a/b%4
+vip        10.9.9.9:80, mode handoff
+answer     400: path has a % that begins no escape
+decided    in user space: the request is refused before it is routed
+`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			e, err := Explain(parse(t), tt.question, known)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := "\n" + e.String()
+			if !strings.HasSuffix(text, tt.want) {
+				t.Errorf("explanation (-want +got):\n%s", cmp.Diff(tt.want, text))
+			}
+		})
+	}
+}
+
+func TestExplainInTheKernel(t *testing.T) {
+	e, err := Explain(parse(t), Question{URL: "http://CDN.example.net:80/video/a.mp4?t=1#x"}, AllUp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Explanation{
+		Request: "GET /video/a.mp4?t=1, host cdn.example.net", VIP: "10.9.9.9:80", Mode: config.Handoff,
+		Route: &Route{Line: 5, Match: "host cdn.example.net, path_prefix /video/, methods GET"},
+		Pool:  "video", Policy: config.Hash,
+		Key:    fmt.Sprintf("hash %016x of the path", choose.HashPath([]byte("/video/a.mp4"))),
+		Action: "spliced", Decides: "kernel", Because: `host and path are in its tables, by prefix "/video/"`,
+		Candidates: []Candidate{
+			{Name: "v1", Address: "10.2.1.1:80", Weight: 1, Sessions: -1, Share: 0},
+			{Name: "v2", Address: "10.2.1.2:80", Weight: 1, Sessions: -1, Share: 0},
+		},
+	}
+	table := choose.Table(config.Hash, choose.Candidates(&parse(t).Pools[0], func(string) (bool, bool) { return true, false }))
+	i, _ := choose.Slot(table, choose.HashPath([]byte("/video/a.mp4")))
+	want.Candidates[i].Share, want.Chosen = 1, []string{want.Candidates[i].Name}
+	if diff := cmp.Diff(want, e); diff != "" {
+		t.Errorf("Explain (-want +got):\n%s", diff)
+	}
+}
+
+func TestExplainAllDown(t *testing.T) {
+	e, err := Explain(parse(t), Question{URL: "http://cdn.example.net/video/a"}, func(string) Health { return Health{Why: "timeout"} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.Status != 503 || len(e.Chosen) != 0 || len(e.Candidates) != 2 || e.Candidates[0].Excluded != "down: timeout" {
+		t.Errorf("explanation:\n%s", e)
+	}
+}
+
+// TestExplainHashIsTheRoutersChoice: the one that is named is the one that the table gives, so losing it names another.
+func TestExplainHashIsTheRoutersChoice(t *testing.T) {
+	chosen := make(map[string]int)
+	for _, path := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"} {
+		q := Question{URL: "http://cdn.example.net/video/" + path}
+		e, err := Explain(parse(t), q, AllUp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lost := e.Chosen[0]
+		chosen[lost]++
+		after, err := Explain(parse(t), q, func(name string) Health { return Health{Up: name != lost} })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.Contains(after.Chosen, lost) || len(after.Chosen) != 1 {
+			t.Errorf("%s is down and %v is chosen", lost, after.Chosen)
+		}
+	}
+	if len(chosen) != 2 {
+		t.Errorf("16 paths went to %v, want both surrogates", chosen)
+	}
+}
+
+func TestExplainRefusesTheQuestion(t *testing.T) {
+	tests := []struct {
+		name     string
+		question Question
+		want     string
+	}{
+		{"https", Question{URL: "https://a/"}, "not an http URL"},
+		{"no host", Question{URL: "/a"}, "has no host"},
+		{"no such VIP", Question{URL: "http://10.9.9.8/"}, "no VIP is at 10.9.9.8:80 (there is 10.9.9.9:80, [2001:db8::9]:8080)"},
+		{"no such port", Question{URL: "http://a:81/"}, "no VIP is at port 81"},
+		{"bad port", Question{URL: "http://a:x/"}, "has no valid port"},
+		{"header without colon", Question{URL: "http://a/", Headers: []string{"X"}}, "not Name: value"},
+		{"line break", Question{URL: "http://a/", Headers: []string{"X: a\r\nY: b"}}, "line break"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			e, err := Explain(parse(t), tt.question, AllUp)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("Explain = %v, %v, want an error with %q", e, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestExplanationAsJSON(t *testing.T) {
+	e, err := Explain(parse(t), Question{URL: "http://cdn.example.net/near/x", Client: netip.MustParseAddr("192.0.2.7")}, AllUp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back Explanation
+	if err := json.Unmarshal(text, &back); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(e, &back); diff != "" {
+		t.Errorf("through JSON (-want +got):\n%s", diff)
+	}
+	for _, key := range []string{`"vip":"10.9.9.9:80"`, `"line":7`, `"chosen":["n2"]`, `"decides":"user space"`} {
+		if !strings.Contains(string(text), key) {
+			t.Errorf("no %s in %s", key, text)
+		}
+	}
+}

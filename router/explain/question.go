@@ -1,0 +1,91 @@
+package explain
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"baton/router/config"
+)
+
+func (q *Question) method() string {
+	if q.Method == "" {
+		return "GET"
+	}
+	return q.Method
+}
+
+// bytes gives the head that a client would send for the question, and the URL's authority. Nothing is normalised: the
+// router reads the raw bytes.
+func (q *Question) bytes() (raw []byte, authority string, err error) {
+	if strings.ContainsAny(q.URL+q.method()+strings.Join(q.Headers, ""), "\r\n") {
+		return nil, "", errors.New("line break in the request")
+	}
+	rest := q.URL
+	if scheme, after, ok := strings.Cut(rest, "://"); ok && !strings.ContainsAny(scheme, "/?") {
+		if !strings.EqualFold(scheme, "http") {
+			return nil, "", fmt.Errorf("%q is not an http URL", q.URL)
+		}
+		rest = after
+	}
+	rest, _, _ = strings.Cut(rest, "#") // clients keep the fragment to themselves
+	authority, target := rest, "/"
+	if end := strings.IndexAny(rest, "/?"); end >= 0 {
+		authority, target = rest[:end], rest[end:]
+	}
+	if authority == "" {
+		return nil, "", fmt.Errorf("%q has no host", q.URL)
+	}
+	if target[0] == '?' {
+		target = "/" + target
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\n", q.method(), target)
+	hasHost := false
+	for _, h := range q.Headers {
+		name, _, ok := strings.Cut(h, ":")
+		if !ok {
+			return nil, "", fmt.Errorf("header %q is not Name: value", h)
+		}
+		hasHost = hasHost || strings.EqualFold(name, "Host")
+		b.WriteString(h + "\r\n")
+	}
+	if !hasHost {
+		b.WriteString("Host: " + authority + "\r\n")
+	}
+	b.WriteString("\r\n")
+	return []byte(b.String()), authority, nil
+}
+
+// vip finds the VIP that the question is about. Names are not resolved.
+func (q *Question) vip(cfg *config.Config, authority string) (int, error) {
+	host, port := authority, uint16(80)
+	if colon := strings.LastIndexByte(authority, ':'); colon > strings.LastIndexByte(authority, ']') {
+		number, err := strconv.ParseUint(authority[colon+1:], 10, 16)
+		if err != nil && authority[colon+1:] != "" {
+			return 0, fmt.Errorf("%q has no valid port", q.URL)
+		}
+		host = authority[:colon]
+		if err == nil {
+			port = uint16(number)
+		}
+	}
+	want, literal := q.VIP, q.VIP.IsValid()
+	if address, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil && !literal {
+		want, literal = netip.AddrPortFrom(address.Unmap(), port), true
+	}
+	known := make([]string, len(cfg.VIPs))
+	for i, v := range cfg.VIPs {
+		if literal && v.Address == want || !literal && v.Address.Port() == port {
+			return i, nil
+		}
+		known[i] = v.Address.String()
+	}
+	what := fmt.Sprintf("port %d", port)
+	if literal {
+		what = want.String()
+	}
+	return 0, fmt.Errorf("no VIP is at %s (there is %s)", what, strings.Join(known, ", "))
+}

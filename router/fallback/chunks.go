@@ -4,10 +4,10 @@ import "errors"
 
 // Bounds on what a sender can make the router read between chunks of data.
 const (
-	maxChunkLine    = 1024  // octets of a size with its extensions
-	maxTrailers     = 16384 // octets of the trailer section
-	maxSizeDigits   = 15    // a chunk is under 2⁶⁰ octets
-	chunkLineBudget = 1 << 20
+	maxChunkLine    = 1024    // octets of a size with its extensions
+	maxTrailers     = 16384   // octets of the trailer section
+	maxSizeDigits   = 15      // a chunk is under 2⁶⁰ octets
+	chunkLineBudget = 1 << 20 // octets of extensions in one body
 )
 
 // errMalformedBody ends a chunked body that two parsers could read differently.

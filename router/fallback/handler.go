@@ -66,6 +66,9 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, p *passage) {
 
 // answer is the router's own response: what happened, in a line of text.
 func answer(w http.ResponseWriter, status int, reason string) {
+	if status < 200 || status > 599 {
+		status = http.StatusInternalServerError // a Decide or a verdict out of range must not crash the server
+	}
 	if reason == "" {
 		reason = strings.ToLower(http.StatusText(status))
 	}

@@ -134,6 +134,7 @@ func TestDecisionAnswers(t *testing.T) {
 	}{
 		{"none up", Decision{Status: 503, Reason: "no surrogate of pool video is up"}, 503, "5"},
 		{"nothing decided", Decision{}, 503, "5"},
+		{"impossible status", Decision{Status: 7, Reason: "a mistake"}, 500, ""},
 		{"no route", Decision{Status: 404, Reason: "no route matches"}, 404, ""},
 	}
 	for _, tt := range tests {

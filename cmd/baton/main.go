@@ -1,0 +1,66 @@
+// Command baton is Baton: one binary, a subcommand for each part.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set at build time.
+var version = "dev"
+
+// Exit codes.
+const (
+	exitFailure = 1
+	exitUsage   = 2 // also a configuration that is wrong
+)
+
+// usageError is one that the user mends in what was typed or configured.
+type usageError struct{ err error }
+
+func (e usageError) Error() string { return e.err.Error() }
+func (e usageError) Unwrap() error { return e.err }
+
+// env is what a command sees of the world.
+type env struct {
+	out, err io.Writer
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, env{os.Stdout, os.Stderr}, os.Args[1:]))
+}
+
+func run(ctx context.Context, e env, args []string) int {
+	root := &cobra.Command{
+		Use:           "baton",
+		Short:         "Hands live TCP sessions to the server that should answer them",
+		Version:       version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetArgs(args)
+	root.SetOut(e.out)
+	root.SetErr(e.err)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.AddCommand(routerCommand(e), statusCommand(e), sessionsCommand(e), explainCommand(e), drainCommand(e))
+	err := root.ExecuteContext(ctx)
+	var usage usageError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &usage):
+		fmt.Fprintln(e.err, "baton:", err)
+		return exitUsage
+	}
+	fmt.Fprintln(e.err, "baton:", err)
+	return exitFailure
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"baton/datapath"
+	"baton/router"
+	"baton/router/config"
+)
+
+func routerCommand(e env) *cobra.Command {
+	var o struct {
+		config, log   string
+		check, unload bool
+		json          bool
+	}
+	c := &cobra.Command{
+		Use:   "router --config FILE",
+		Short: "Run the request router",
+		Long: `Run the request router on a Linux host between clients and surrogates.
+
+Sessions that are spliced go on in the kernel when the router stops, is killed or upgraded; the next start takes them
+over. When it stops and none is left, everything is removed. SIGHUP reads the configuration again.`,
+		Example: `  baton router --config router.yaml --check   # only look at the configuration
+  baton router --config router.yaml
+  baton router --config router.yaml --unload  # end the sessions that a stopped router has left`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := config.Load(o.config)
+			if err != nil {
+				return usageError{err}
+			}
+			if o.check {
+				for _, w := range cfg.Warnings {
+					fmt.Fprintln(e.err, "warning:", w)
+				}
+				fmt.Fprintf(e.out, "%s: %d VIPs, %d pools: right\n", o.config, len(cfg.VIPs), len(cfg.Pools))
+				return nil
+			}
+			if o.unload {
+				return datapath.Remove(cfg.Listen.State)
+			}
+			level := new(slog.LevelVar)
+			if err := level.UnmarshalText([]byte(o.log)); err != nil {
+				return usageError{fmt.Errorf("--log: %w", err)}
+			}
+			return runRouter(cmd.Context(), e, cfg, o.config, newLog(e, level, o.json))
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.config, "config", "", "the configuration `file` (required)")
+	f.BoolVar(&o.check, "check", false, "check the configuration and exit")
+	f.BoolVar(&o.unload, "unload", false, "end the sessions that a stopped router has left in the kernel")
+	f.StringVar(&o.log, "log", "info", "least `level` of messages: debug, info, warn or error")
+	f.BoolVar(&o.json, "json", false, "log in JSON")
+	_ = c.MarkFlagRequired("config")
+	return c
+}
+
+func newLog(e env, level slog.Leveler, json bool) *slog.Logger {
+	o := &slog.HandlerOptions{Level: level}
+	if json {
+		return slog.New(slog.NewJSONHandler(e.err, o))
+	}
+	return slog.New(slog.NewTextHandler(e.err, o))
+}
+
+func runRouter(ctx context.Context, e env, cfg *config.Config, file string, log *slog.Logger) error {
+	r, err := router.New(router.Options{
+		Config: cfg, Version: version, Log: log,
+		Load: func() (*config.Config, error) { return config.Load(file) },
+	})
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	go func() {
+		for range hangup {
+			_, _ = r.Reload() // logs what comes of it
+		}
+	}()
+
+	if err := r.Run(ctx); err != nil {
+		return err
+	}
+	live, err := r.Live()
+	if err != nil {
+		return err
+	}
+	if live > 0 {
+		fmt.Fprintf(e.err, "baton: %d sessions go on in the kernel; a new start takes them over, `baton router --config %s --unload` ends them\n", live, file)
+		return nil
+	}
+	return datapath.Remove(cfg.Listen.State)
+}

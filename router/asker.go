@@ -1,0 +1,215 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"baton/datapath"
+	"baton/packet"
+	"baton/router/fallback"
+	"baton/router/head"
+	"baton/router/route"
+)
+
+// asker answers the kernel's questions: packets of clients whose request the kernel did not decide.
+type asker struct {
+	r    *Router
+	tap  *datapath.Tap
+	log  *slog.Logger
+	wait time.Duration // for the rest of a request's head
+
+	mu      sync.Mutex
+	clients map[clientKey]*pending
+	wg      sync.WaitGroup
+}
+
+type clientKey struct{ client, vip netip.AddrPort }
+
+// legWait bounds the time that a request waits for a leg of one surrogate.
+const legWait = 2 * time.Second
+
+func (a *asker) run(ctx context.Context) error {
+	a.wg.Go(func() { a.expire(ctx) })
+	defer a.wg.Wait()
+	stop := context.AfterFunc(ctx, func() { a.tap.Close() })
+	defer stop()
+	buf := make([]byte, 65536+datapath.VnetHeader+packet.EthernetSize)
+	for {
+		n, err := a.tap.Read(buf)
+		if ctx.Err() != nil || errors.Is(err, os.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if n > datapath.VnetHeader {
+			a.take(ctx, buf[:n])
+		}
+	}
+}
+
+func (a *asker) take(ctx context.Context, b []byte) {
+	frame, err := packet.Parse(b[datapath.VnetHeader:])
+	if err != nil || frame.Protocol != packet.ProtocolTCP {
+		return // a neighbour's broadcast
+	}
+	key := clientKey{frame.Src, frame.Dst}
+	tcp := frame.TCP()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.clients[key]
+	if tcp.Flags()&(packet.RST) != 0 || tcp.Flags()&packet.FIN != 0 && len(frame.Payload()) == 0 {
+		// the client has given up; what it may still be told, its own retransmission asks for
+		delete(a.clients, key)
+		a.r.dp.ForgetClient(key.client, key.vip)
+		return
+	}
+	if p == nil {
+		if len(a.clients) >= a.r.current().cfg.Limits.Pending {
+			return
+		}
+		p = &pending{client: key.client, vip: key.vip, base: tcp.Seq(), first: time.Now()}
+		a.clients[key] = p
+	}
+	own := append([]byte(nil), b...)
+	s := segment{frame: own, seq: tcp.Seq(), data: own[len(own)-len(b[datapath.VnetHeader:])+frame.Data:][:len(frame.Payload())]}
+	fits := p.add(s)
+	if p.decided {
+		return
+	}
+	if !fits {
+		a.refuse(ctx, p, &head.Error{Status: http.StatusRequestHeaderFieldsTooLarge, Reason: "head is too long"})
+		return
+	}
+	req, n, err := head.Parse(p.contiguous())
+	var bad *head.Error
+	switch {
+	case err == nil:
+		p.decided = true
+		a.wg.Go(func() { a.decide(ctx, p, req, n) })
+	case errors.As(err, &bad):
+		a.refuse(ctx, p, bad)
+	}
+}
+
+// expire refuses heads that trickle in (408).
+func (a *asker) expire(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			a.mu.Lock()
+			for _, p := range a.clients {
+				if !p.decided && now.Sub(p.first) > a.wait {
+					a.refuse(ctx, p, &head.Error{Status: http.StatusRequestTimeout, Reason: "request did not arrive in time"})
+				}
+			}
+			a.mu.Unlock()
+		}
+	}
+}
+
+// refuse has the router's own server answer. Called with the lock.
+func (a *asker) refuse(ctx context.Context, p *pending, why *head.Error) {
+	p.decided = true
+	a.wg.Go(func() { a.local(p, &fallback.Verdict{Status: why.Status, Reason: why.Reason}, "refused") })
+}
+
+// decide finds a surrogate and has the client spliced to it, or leaves it to the proxy.
+func (a *asker) decide(ctx context.Context, p *pending, req head.Request, headBytes int) {
+	s := a.r.current()
+	vip, ok := s.byAddr[p.vip]
+	if !ok {
+		a.forget(p)
+		return
+	}
+	match, ok := s.routes.Match(vip, &req)
+	if !ok {
+		a.local(p, &fallback.Verdict{Status: http.StatusNotFound, Reason: "no route matches the request"}, "no route")
+		return
+	}
+	d := datapath.Decision{Pool: uint16(match.Pool), Method: route.MethodID(req.Method), Request: datapath.NoLength}
+	if req.ContentLength >= 0 && !req.Upgrade {
+		d.Request = uint64(headBytes) + uint64(req.ContentLength)
+	}
+	client, err := a.r.dp.Pending(p.client, p.vip)
+	if err != nil { // it expired, or a repeated SYN took its place
+		a.forget(p)
+		return
+	}
+	class := client.Class(a.r.mss)
+	pool := s.pools[match.Pool]
+	var tried []string
+	for range 3 {
+		at, ok := pool.pick(&req, p.client.Addr(), tried, a.r.sessions)
+		if !ok {
+			break
+		}
+		name := pool.cfg.Surrogates[at].Name
+		tried = append(tried, name)
+		wait, cancel := context.WithTimeout(ctx, legWait)
+		err := a.r.legs.Want(wait, pool.ids[at], class)
+		cancel()
+		if err != nil {
+			a.log.Debug("no leg", "surrogate", name, "class", class, "err", err)
+			continue
+		}
+		d.Surrogate = pool.ids[at]
+		if err := a.release(p, d); err != nil {
+			a.log.Debug("request is not released", "client", p.client, "err", err)
+			return
+		}
+		a.r.metrics.Decided(p.vip, "spliced", time.Since(p.first))
+		a.r.metrics.HandedOff(p.vip, name)
+		return
+	}
+	if len(tried) == 0 {
+		a.local(p, &fallback.Verdict{Status: http.StatusServiceUnavailable, Reason: "no surrogate is up"}, "no surrogate")
+		return
+	}
+	a.local(p, nil, "proxied")
+}
+
+// local gives the connection to the VIP's own listener, which answers with the verdict, or proxies.
+func (a *asker) local(p *pending, v *fallback.Verdict, outcome string) {
+	if v != nil {
+		a.r.verdicts(p.vip).Put(p.client, *v)
+	}
+	if err := a.release(p, datapath.Decision{Local: true}); err != nil {
+		a.log.Debug("client is not given to the proxy", "client", p.client, "err", err)
+		return
+	}
+	a.r.metrics.Decided(p.vip, outcome, time.Since(p.first))
+}
+
+// release writes the decision down and gives the packets back, in order.
+func (a *asker) release(p *pending, d datapath.Decision) error {
+	if err := a.r.dp.Decide(p.client, p.vip, d); err != nil {
+		a.forget(p)
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.clients, clientKey{p.client, p.vip})
+	for _, s := range p.segments {
+		if err := a.tap.Write(s.frame); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *asker) forget(p *pending) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.clients, clientKey{p.client, p.vip})
+}

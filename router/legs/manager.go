@@ -1,0 +1,376 @@
+package legs
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"baton/datapath"
+	"baton/router/config"
+)
+
+// Surrogate is one whose legs are to be kept.
+type Surrogate struct {
+	ID      uint16
+	Name    string
+	Address netip.AddrPort
+	Legs    config.Legs
+}
+
+// Options of a Manager. All functions are called from its own goroutines, without locks held.
+type Options struct {
+	Datapath *datapath.Router
+	MSS      []uint16 // of the leg classes, as in the data path's config
+	TSOffset uint32   // of the data path's clock
+	Log      *slog.Logger
+	// Failed is told of a surrogate that refuses, does not answer, or ends a session before a response byte.
+	Failed func(surrogate, kind string)
+	// Changed is told when a surrogate's MSS or timestamps turn out to differ from what was assumed.
+	Changed func()
+	// Event counts what happens to legs, for metrics.
+	Event func(surrogate, event string)
+}
+
+// Manager keeps the leg pools. Its clients are the data path (which takes legs by itself) and Want.
+type Manager struct {
+	o      Options
+	wire   *wire
+	low    uint16
+	high   uint16
+	secret maphash.Seed
+
+	mu    sync.Mutex
+	pools map[uint16]*pool
+	owner map[uint32]*pool // by splice, of those that are not free
+	free  []uint32
+}
+
+// New starts from what the data path holds: legs of an earlier process are kept. Run does the work.
+func New(o Options) (*Manager, error) {
+	low, high, err := portRange()
+	if err != nil {
+		return nil, err
+	}
+	w, err := openWire()
+	if err != nil {
+		return nil, err
+	}
+	m := &Manager{
+		o: o, wire: w, low: low, high: high, secret: maphash.MakeSeed(),
+		pools: make(map[uint16]*pool), owner: make(map[uint32]*pool),
+	}
+	return m, nil
+}
+
+// Close lets go of the sockets. Legs stay.
+func (m *Manager) Close() { m.wire.close() }
+
+// Adopt takes over the legs in the data path. The surrogates' numbers must be those that the legs were opened under.
+func (m *Manager) Adopt() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	busy := make(map[uint32]bool)
+	var drop []datapath.Splice
+	err := m.o.Datapath.EachSplice(func(s datapath.Splice) error {
+		busy[s.Number] = true
+		p := m.pools[s.Surrogate]
+		switch {
+		case p == nil || p.server != s.Server, s.State == datapath.Opening, s.State == datapath.Dead:
+			drop = append(drop, s)
+			return nil
+		}
+		p.legs++
+		p.portsOf(m, s.Router.Addr()).claim(s.Router.Port())
+		m.owner[s.Number] = p
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i := m.o.Datapath.Sessions() - 1; i >= 0; i-- {
+		if !busy[uint32(i)] {
+			m.free = append(m.free, uint32(i))
+		}
+	}
+	for _, s := range drop {
+		if s.State == datapath.Active || s.State == datapath.Closing {
+			// its surrogate has left the configuration: the session goes on, the splice is freed when it ends
+			continue
+		}
+		_ = m.wire.reset(s.Router, s.Server, s.SndNxt)
+		if err := m.o.Datapath.FreeLeg(s.Number, s.Server, s.Router); err != nil {
+			return err
+		}
+		m.free = append(m.free, s.Number)
+	}
+	return nil
+}
+
+// Update replaces the set of surrogates. Legs of those that go are retired when idle; their sessions go on.
+func (m *Manager) Update(surrogates []Surrogate) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	keep := make(map[uint16]bool)
+	for _, s := range surrogates {
+		keep[s.ID] = true
+		p := m.pools[s.ID]
+		if p == nil || p.server != s.Address {
+			p = &pool{
+				id: s.ID, server: s.Address,
+				ports: newPorts(m.low, m.high), opening: make(map[uint32]*opening), classes: make(map[uint8]*class),
+				idleLimit: s.Legs.Idle,
+			}
+			m.pools[s.ID] = p
+			p.class(m.defaultClass(s.Address.Addr()))
+		}
+		p.name, p.bounds = s.Name, s.Legs
+		p.requests.configured = uint32(s.Legs.Requests)
+		p.idleLimit = min(p.idleLimit, s.Legs.Idle)
+		if err := m.o.Datapath.LimitRequests(p.id, p.requests.limit()); err != nil {
+			return err
+		}
+		if err := m.route(p); err != nil {
+			m.o.Log.Warn("surrogate is not reachable now", "surrogate", p.name, "err", err)
+		}
+	}
+	for id, p := range m.pools {
+		if !keep[id] {
+			p.usable = false
+			p.bounds.Min = 0
+		}
+	}
+	return nil
+}
+
+// defaultClass is the class that is kept warm: timestamps, and the largest MSS that fits.
+func (m *Manager) defaultClass(addr netip.Addr) uint8 {
+	limit := uint16(1460)
+	if addr.Is6() {
+		limit = 1440
+	}
+	var best uint8
+	for i, mss := range m.o.MSS {
+		if mss <= limit {
+			best = uint8(i)
+		}
+	}
+	return best<<1 | 1
+}
+
+// SetUsable opens or closes a surrogate for new sessions. Idle legs of one that is not usable are retired.
+func (m *Manager) SetUsable(id uint16, usable bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.pools[id]; p != nil {
+		p.usable = usable
+		p.retryAt, p.backoff = time.Time{}, 0
+	}
+}
+
+// route asks the routing table how the surrogate is reached.
+func (m *Manager) route(p *pool) error {
+	routes, err := netlink.RouteGet(p.server.Addr().AsSlice())
+	if err != nil {
+		return fmt.Errorf("find the route to %v: %w", p.server.Addr(), err)
+	}
+	if len(routes) == 0 {
+		return fmt.Errorf("find the route to %v: none", p.server.Addr())
+	}
+	r := routes[0]
+	src, ok := netip.AddrFromSlice(r.Src)
+	if !ok {
+		return fmt.Errorf("find the route to %v: no source address", p.server.Addr())
+	}
+	p.local = r.Type == unix.RTN_LOCAL
+	if p.local {
+		return nil
+	}
+	if src = src.Unmap(); p.router != src || p.ifindex != r.LinkIndex {
+		p.router, p.ifindex = src, r.LinkIndex
+		if err := m.o.Datapath.Attach(p.ifindex); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Local reports whether a surrogate is on this host, where packets cannot be spliced to it.
+func (m *Manager) Local(id uint16) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.pools[id]
+	return p != nil && p.local
+}
+
+// Facts are what was learnt of a surrogate.
+type Facts struct {
+	MSS  uint16 // told by it; 0: not known yet
+	NoTS bool   // it refuses timestamps
+}
+
+// Facts returns what legs have taught of a surrogate.
+func (m *Manager) Facts(id uint16) Facts {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.pools[id]; p != nil {
+		return Facts{p.serverMSS, p.noTS}
+	}
+	return Facts{}
+}
+
+// ErrNoLeg says why Want gave up.
+var ErrNoLeg = errors.New("no server leg to be had")
+
+// Want returns when the surrogate has an idle leg of the class, opening one when there is none. Another request may be quicker
+// to take it.
+func (m *Manager) Want(ctx context.Context, id uint16, classID uint8) error {
+	m.mu.Lock()
+	p := m.pools[id]
+	if p == nil || !p.usable || p.local {
+		m.mu.Unlock()
+		return ErrNoLeg
+	}
+	if p.noTS && classID&1 != 0 {
+		m.mu.Unlock()
+		return fmt.Errorf("%w: the surrogate refuses timestamps", ErrNoLeg)
+	}
+	c := p.class(classID)
+	c.wanted = time.Now()
+	counted, err := m.o.Datapath.Surrogate(id)
+	if err != nil {
+		m.mu.Unlock()
+		return err
+	}
+	if counted.Idle[classID] > 0 {
+		m.mu.Unlock()
+		return nil
+	}
+	up := make(chan struct{})
+	c.waiters = append(c.waiters, up)
+	if p.openingOf(classID) < len(c.waiters) {
+		err = m.open(p, classID, time.Now())
+	}
+	m.mu.Unlock()
+	if err != nil {
+		m.forsake(id, classID, up)
+		return fmt.Errorf("%w: %w", ErrNoLeg, err)
+	}
+	select {
+	case <-up:
+		return nil
+	case <-ctx.Done():
+		m.forsake(id, classID, up)
+		return fmt.Errorf("%w in time", ErrNoLeg)
+	}
+}
+
+func (m *Manager) forsake(id uint16, classID uint8, up chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.pools[id].class(classID)
+	for i, w := range c.waiters {
+		if w == up {
+			c.waiters = append(c.waiters[:i], c.waiters[i+1:]...)
+			return
+		}
+	}
+}
+
+func (p *pool) openingOf(classID uint8) int {
+	n := 0
+	for _, o := range p.opening {
+		if o.leg.Class == classID {
+			n++
+		}
+	}
+	return n
+}
+
+func (p *pool) portsOf(m *Manager, router netip.Addr) *ports {
+	if !p.router.IsValid() {
+		p.router = router
+	}
+	return p.ports
+}
+
+// open sends a SYN for one more leg. Called with the lock.
+func (m *Manager) open(p *pool, classID uint8, now time.Time) error {
+	if p.ifindex == 0 {
+		if err := m.route(p); err != nil {
+			return err
+		}
+	}
+	if p.legs >= p.bounds.Max {
+		return fmt.Errorf("%s has its %d legs", p.name, p.bounds.Max)
+	}
+	if len(m.free) == 0 {
+		return errors.New("limits.sessions is reached")
+	}
+	if err := m.o.Datapath.MakeQueue(p.id, classID); err != nil {
+		return err
+	}
+	port, ok := p.ports.take()
+	if !ok {
+		return fmt.Errorf("every port to %s is in use", p.name)
+	}
+	leg := datapath.Leg{
+		Number: m.free[len(m.free)-1], Surrogate: p.id, Class: classID,
+		Server: p.server, Router: netip.AddrPortFrom(p.router, port),
+		Ifindex: p.ifindex, TSval: datapath.Clock() + m.o.TSOffset,
+	}
+	leg.ISS = m.initialSequence(leg)
+	if err := m.o.Datapath.OpenLeg(leg); err != nil {
+		p.ports.release(port)
+		return err
+	}
+	m.free = m.free[:len(m.free)-1]
+	m.owner[leg.Number] = p
+	p.legs++
+	p.opening[leg.Number] = &opening{leg: leg, sent: now, tries: 1}
+	if err := m.wire.syn(leg, m.o.MSS[classID>>1]); err != nil {
+		m.release(p, leg.Number, leg.Server, leg.Router)
+		return err
+	}
+	return nil
+}
+
+// initialSequence follows RFC 6528: a clock of 4 µs, offset by a secret hash of the addresses.
+func (m *Manager) initialSequence(l datapath.Leg) uint32 {
+	var h maphash.Hash
+	h.SetSeed(m.secret)
+	b, _ := l.Router.MarshalBinary()
+	h.Write(b)
+	b, _ = l.Server.MarshalBinary()
+	h.Write(b)
+	return uint32(h.Sum64()) + uint32(time.Now().UnixMicro()/4)
+}
+
+// RandomOffset is a fresh offset for the data path's clock, so that timestamps do not tell how long the host is up.
+func RandomOffset() uint32 {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.NativeEndian.Uint32(b[:])
+}
+
+// release frees a splice. Called with the lock.
+func (m *Manager) release(p *pool, number uint32, server, router netip.AddrPort) {
+	if err := m.o.Datapath.FreeLeg(number, server, router); err != nil {
+		m.o.Log.Error("splice is lost", "splice", number, "err", err)
+		return
+	}
+	delete(p.opening, number)
+	delete(m.owner, number)
+	p.ports.release(router.Port())
+	p.legs--
+	m.free = append(m.free, number)
+}

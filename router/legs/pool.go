@@ -1,0 +1,113 @@
+package legs
+
+import (
+	"net/netip"
+	"time"
+
+	"baton/datapath"
+	"baton/router/config"
+)
+
+// pool is the legs of one surrogate.
+type pool struct {
+	id      uint16
+	name    string
+	server  netip.AddrPort
+	bounds  config.Legs
+	usable  bool // up and not draining
+	router  netip.Addr
+	ifindex int
+	local   bool // on this host: cannot be spliced
+
+	ports   *ports
+	legs    int // splices of ours that are not free
+	opening map[uint32]*opening
+	classes map[uint8]*class
+
+	idleLimit time.Duration // idle legs are renewed after this; learnt
+	requests  requestLimit
+	serverMSS uint16 // told by the surrogate
+	noTS      bool   // it refuses timestamps
+
+	backoff time.Duration // between attempts while it refuses
+	retryAt time.Time
+}
+
+type opening struct {
+	leg   datapath.Leg
+	sent  time.Time
+	tries int
+}
+
+// class is the idle legs with one set of options.
+type class struct {
+	sizer            sizer
+	taken, missed    uint64
+	recycledAndTaken uint64
+	waiters          []chan struct{}
+	wanted           time.Time // a request last needed it
+}
+
+// Limits of trying to open a leg.
+const (
+	synTimeout   = time.Second // to the first repetition; then doubled
+	synTries     = 3
+	firstBackoff = 100 * time.Millisecond
+	maxBackoff   = 5 * time.Second
+	openBatch    = 64 // SYNs a tick and surrogate
+)
+
+// rareClassLife is how long a class that was opened for one client's options is kept ready after the last such client.
+const rareClassLife = time.Minute
+
+// The share of a surrogate's own idle limit after which its legs are renewed, and the least that is believed.
+const (
+	idleShare     = 0.8
+	shortestIdle  = 500 * time.Millisecond
+	learnRequests = 2 // closes after the same number of requests before it counts as a limit
+)
+
+// requestLimit learns after how many requests a surrogate announces that it will close.
+type requestLimit struct {
+	configured, learnt uint32
+	candidate          uint32
+	seen               int
+}
+
+func (r *requestLimit) limit() uint32 {
+	if r.configured != 0 {
+		return r.configured
+	}
+	return r.learnt
+}
+
+// closed tells of a leg that ended as its surrogate had announced. It returns whether the limit has changed.
+func (r *requestLimit) closed(requests uint32) bool {
+	if requests < 2 { // a surrogate without keep-alive has no limit to stay below
+		return false
+	}
+	if requests != r.candidate {
+		r.candidate, r.seen = requests, 1
+		return false
+	}
+	r.seen++
+	if r.seen < learnRequests || r.learnt == requests-1 {
+		return false
+	}
+	r.learnt = requests - 1
+	return true
+}
+
+func (p *pool) class(id uint8) *class {
+	c := p.classes[id]
+	if c == nil {
+		c = &class{}
+		p.classes[id] = c
+	}
+	return c
+}
+
+func (p *pool) failed(now time.Time) {
+	p.backoff = min(max(2*p.backoff, firstBackoff), maxBackoff)
+	p.retryAt = now.Add(p.backoff)
+}

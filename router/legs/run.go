@@ -1,0 +1,307 @@
+package legs
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"baton/datapath"
+)
+
+const (
+	tickEvery  = 10 * time.Millisecond
+	renewEvery = 250 * time.Millisecond
+	routeEvery = 5 * time.Second
+)
+
+// Run keeps the pools until ctx is done.
+func (m *Manager) Run(ctx context.Context) error {
+	events, err := m.o.Datapath.Events()
+	if err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { m.readEvents(events) })
+	defer wg.Wait()
+	defer events.Close()
+
+	tick := time.NewTicker(tickEvery)
+	defer tick.Stop()
+	var renewed, routed time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-tick.C:
+			m.mu.Lock()
+			for _, p := range m.pools {
+				m.tick(p, now)
+			}
+			if now.Sub(renewed) >= renewEvery {
+				renewed = now
+				for _, p := range m.pools {
+					m.renew(p, now)
+				}
+			}
+			if now.Sub(routed) >= routeEvery {
+				routed = now
+				for _, p := range m.pools {
+					if err := m.route(p); err != nil {
+						m.o.Log.Debug("surrogate is not reachable now", "surrogate", p.name, "err", err)
+					}
+				}
+			}
+			m.mu.Unlock()
+		}
+	}
+}
+
+// tick opens what is missing and repeats what was not answered.
+func (m *Manager) tick(p *pool, now time.Time) {
+	m.repeatSYNs(p, now)
+	counted, err := m.o.Datapath.Surrogate(p.id)
+	if err != nil {
+		m.o.Log.Error("leg pool is not kept", "surrogate", p.name, "err", err)
+		return
+	}
+	if !p.usable || p.local {
+		return
+	}
+	for id := range counted.Missed {
+		if counted.Missed[id] > 0 && p.classes[uint8(id)] == nil && (!p.noTS || id&1 == 0) {
+			p.class(uint8(id)).missed = counted.Missed[id] - 1
+		}
+	}
+	for id, c := range p.classes {
+		missed := int(counted.Missed[id] - c.missed)
+		if missed > 0 {
+			c.wanted = now
+		}
+		spent := int(counted.Taken[id]-c.taken) - int(counted.Recycled-c.recycledAndTaken)
+		c.missed, c.taken, c.recycledAndTaken = counted.Missed[id], counted.Taken[id], counted.Recycled
+		c.sizer.floor = p.floor(id, m.defaultClass(p.server.Addr()), now)
+		c.sizer.ceiling = p.bounds.Max
+		want := c.sizer.tick(now, counted.Idle[id], max(spent, 0), missed)
+		if now.Before(p.retryAt) {
+			continue
+		}
+		for range min(want-counted.Idle[id]-p.openingOf(id), openBatch) {
+			if err := m.open(p, id, now); err != nil {
+				m.o.Log.Debug("leg is not opened", "surrogate", p.name, "err", err)
+				break
+			}
+		}
+	}
+}
+
+// floor is how many idle legs of a class are kept without demand.
+func (p *pool) floor(id, usual uint8, now time.Time) int {
+	if p.noTS {
+		usual &^= 1
+	}
+	switch {
+	case id == usual:
+		return p.bounds.Min
+	case now.Sub(p.classes[id].wanted) < rareClassLife:
+		return min(p.bounds.Min, 1+p.bounds.Min/4)
+	}
+	return 0
+}
+
+func (m *Manager) repeatSYNs(p *pool, now time.Time) {
+	for number, o := range p.opening {
+		if now.Sub(o.sent) < synTimeout<<(o.tries-1) {
+			continue
+		}
+		if o.tries < synTries {
+			o.tries++
+			o.sent = now
+			_ = m.wire.syn(o.leg, m.o.MSS[o.leg.Class>>1])
+			continue
+		}
+		m.release(p, number, o.leg.Server, o.leg.Router)
+		p.failed(now)
+		m.later(p.name, "timeout")
+	}
+}
+
+// later reports a failure outside of the lock.
+func (m *Manager) later(surrogate, kind string) {
+	m.o.Event(surrogate, kind)
+	go m.o.Failed(surrogate, kind)
+}
+
+// renew retires legs that have been idle for long, that are surplus, or whose surrogate is not to be used.
+func (m *Manager) renew(p *pool, now time.Time) {
+	counted, err := m.o.Datapath.Surrogate(p.id)
+	if err != nil {
+		return
+	}
+	for id, c := range p.classes {
+		idle := counted.Idle[id]
+		surplus := max(0, idle-c.sizer.want-c.sizer.want/2)
+		if !p.usable {
+			surplus = idle
+		}
+		for range min(idle, 2*openBatch) {
+			number, ok, err := m.o.Datapath.TakeIdle(p.id, id)
+			if err != nil || !ok {
+				break
+			}
+			s, err := m.o.Datapath.Splice(number)
+			if err != nil || s.State != datapath.Idle || s.Surrogate != p.id || s.Class != id {
+				continue // dead while it lay there
+			}
+			if surplus == 0 && s.Quiet < p.idleLimit {
+				if err := m.o.Datapath.PutIdle(p.id, id, number); err != nil {
+					m.retire(p, s)
+				}
+				continue
+			}
+			if surplus > 0 {
+				surplus--
+			}
+			m.retire(p, s)
+		}
+		if c.sizer.floor == 0 && idle == 0 && len(c.waiters) == 0 && now.Sub(c.wanted) > rareClassLife {
+			delete(p.classes, id)
+		}
+	}
+	if p.legs == 0 && p.bounds.Min == 0 && !p.usable {
+		delete(m.pools, p.id)
+	}
+}
+
+// retire ends an idle leg that TakeIdle gave.
+func (m *Manager) retire(p *pool, s datapath.Splice) {
+	was, err := m.o.Datapath.Retire(s.Number, p.id)
+	if err != nil || !was {
+		return // it died meanwhile, and its event is on the way
+	}
+	_ = m.wire.reset(s.Router, s.Server, s.SndNxt)
+	m.release(p, s.Number, s.Server, s.Router)
+	m.o.Event(p.name, "retired")
+}
+
+func (m *Manager) readEvents(events *datapath.Events) {
+	for {
+		e, err := events.Next()
+		if errors.Is(err, datapath.ErrClosed) {
+			return
+		}
+		if err != nil {
+			m.o.Log.Error("event is lost", "err", err)
+			continue
+		}
+		m.mu.Lock()
+		if e.Up {
+			m.up(e)
+		} else {
+			m.down(e, time.Now())
+		}
+		m.mu.Unlock()
+	}
+}
+
+func (m *Manager) up(e datapath.Event) {
+	p := m.owner[e.Splice]
+	if p == nil {
+		return
+	}
+	o := p.opening[e.Splice]
+	delete(p.opening, e.Splice)
+	p.backoff, p.retryAt = 0, time.Time{}
+	m.o.Event(p.name, "opened")
+	if o != nil && (p.serverMSS == 0 || o.leg.Class != e.Class) {
+		m.learn(p, e, o.leg.Class)
+	}
+	if c := p.classes[e.Class]; c != nil && len(c.waiters) > 0 {
+		close(c.waiters[0])
+		c.waiters = c.waiters[1:]
+	}
+}
+
+// learn takes from an established leg what the surrogate told of itself.
+func (m *Manager) learn(p *pool, e datapath.Event, asked uint8) {
+	s, err := m.o.Datapath.Splice(e.Splice)
+	if err != nil {
+		return
+	}
+	p.serverMSS = s.ServerMSS
+	if asked&1 != 0 && e.Class&1 == 0 {
+		p.noTS = true
+		delete(p.classes, asked)
+		p.class(e.Class)
+	}
+	go m.o.Changed()
+}
+
+func (m *Manager) down(e datapath.Event, now time.Time) {
+	p := m.owner[e.Splice]
+	if p == nil {
+		m.freeOrphan(e)
+		return
+	}
+	s, err := m.o.Datapath.Splice(e.Splice)
+	if err != nil || s.State != datapath.Dead {
+		return // freed already, and used again
+	}
+	m.o.Event(p.name, e.End.String())
+	switch e.End {
+	case datapath.Refused:
+		p.failed(now)
+		m.later(p.name, "refused")
+	case datapath.Failed:
+		m.later(p.name, "failed handoff")
+	case datapath.ClosedIdle, datapath.ResetIdle:
+		if limit := time.Duration(float64(e.Idle) * idleShare); e.Idle > shortestIdle && limit < p.idleLimit {
+			p.idleLimit = limit
+			m.o.Log.Info("surrogate closes idle connections", "surrogate", p.name, "after", e.Idle, "renewing after", limit)
+		}
+	case datapath.Expired, datapath.Replaced, datapath.Abandoned, datapath.Retired:
+		_ = m.wire.reset(s.Router, s.Server, s.SndNxt)
+		if s.Client.Port() != 0 && (e.End == datapath.Expired || e.End == datapath.Abandoned && s.SndUna == s.SndNxt) {
+			_ = m.wire.reset(s.VIP, s.Client, s.RcvNxt-s.ToServerAck)
+		}
+	}
+	if e.Announced && p.requests.closed(e.Requests) {
+		m.o.Log.Info("surrogate closes after a number of requests", "surrogate", p.name, "requests", e.Requests)
+		if err := m.o.Datapath.LimitRequests(p.id, p.requests.limit()); err != nil {
+			m.o.Log.Error("limit is not set", "surrogate", p.name, "err", err)
+		}
+	}
+	m.release(p, e.Splice, s.Server, s.Router)
+}
+
+// freeOrphan frees the splice of a surrogate that has left the configuration.
+func (m *Manager) freeOrphan(e datapath.Event) {
+	s, err := m.o.Datapath.Splice(e.Splice)
+	if err != nil || s.State != datapath.Dead {
+		return
+	}
+	if err := m.o.Datapath.FreeLeg(e.Splice, s.Server, s.Router); err == nil {
+		m.free = append(m.free, e.Splice)
+	}
+}
+
+// Count is how many legs a surrogate has.
+type Count struct{ Idle, Active, Opening int }
+
+// Count reads a surrogate's legs.
+func (m *Manager) Count(id uint16) (Count, error) {
+	counted, err := m.o.Datapath.Surrogate(id)
+	if err != nil {
+		return Count{}, err
+	}
+	c := Count{Active: counted.Active}
+	for _, n := range counted.Idle {
+		c.Idle += n
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.pools[id]; p != nil {
+		c.Opening = len(p.opening)
+	}
+	return c, nil
+}

@@ -1,0 +1,75 @@
+package legs
+
+import (
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"baton/datapath"
+	"baton/packet"
+)
+
+// wire sends segments that no socket of this host knows of.
+type wire struct{ v4, v6 int }
+
+func openWire() (_ *wire, err error) {
+	w := &wire{v4: -1, v6: -1}
+	if w.v4, err = unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_RAW); err != nil {
+		return nil, fmt.Errorf("open a raw socket: %w", err)
+	}
+	if w.v6, err = unix.Socket(unix.AF_INET6, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_RAW); err != nil {
+		if err != unix.EAFNOSUPPORT { // a kernel without IPv6 has no IPv6 surrogates
+			w.close()
+			return nil, fmt.Errorf("open a raw IPv6 socket: %w", err)
+		}
+		w.v6 = -1
+	}
+	return w, nil
+}
+
+func (w *wire) close() {
+	for _, fd := range []int{w.v4, w.v6} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+}
+
+// send routes the segment like any packet of this host.
+func (w *wire) send(s packet.Spec) error {
+	s.DontFragment = true
+	datagram := packet.Build(s)[packet.EthernetSize:]
+	var err error
+	if dst := s.Dst.Addr(); dst.Is4() {
+		err = unix.Sendto(w.v4, datagram, 0, &unix.SockaddrInet4{Addr: dst.As4()})
+	} else {
+		err = unix.Sendto(w.v6, datagram, 0, &unix.SockaddrInet6{Addr: dst.As16()})
+	}
+	if err != nil {
+		return fmt.Errorf("send to %v: %w", s.Dst, err)
+	}
+	return nil
+}
+
+// synWindow is told in our SYNs, unscaled: the most that a surrogate may send before the first client's own window is known.
+const synWindow = 65535
+
+func (w *wire) syn(l datapath.Leg, mss uint16) error {
+	opts := packet.Options{}.AppendMSS(mss).AppendSACKPermitted()
+	if l.Class&1 != 0 {
+		opts = opts.AppendTimestamps(l.TSval, 0)
+	} else {
+		opts = opts.AppendNOP(2)
+	}
+	opts = opts.AppendNOP(1).AppendWindowScale(datapath.ToldWscale)
+	return w.send(packet.Spec{
+		Src: l.Router, Dst: l.Server,
+		Seq: packet.Seq(l.ISS), Flags: packet.SYN, Window: synWindow, Options: opts,
+	})
+}
+
+// reset ends a leg at the surrogate. Its number is exactly the next, as any other would only be challenged (RFC 5961, 3).
+func (w *wire) reset(from, to netip.AddrPort, seq uint32) error {
+	return w.send(packet.Spec{Src: from, Dst: to, Seq: packet.Seq(seq), Flags: packet.RST})
+}

@@ -1,0 +1,150 @@
+package router
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"strings"
+	"time"
+
+	"baton/api"
+	"baton/router/config"
+	"baton/router/explain"
+)
+
+// Reload reads the configuration again and puts it in force, when it is right. Sessions are kept.
+func (r *Router) Reload() (api.ReloadResult, error) {
+	r.reloading.Lock()
+	defer r.reloading.Unlock()
+	result, err := r.reload()
+	r.metrics.Reloaded(time.Now(), err)
+	if err != nil {
+		r.log.Error("reload: the old configuration stays in force", "err", err)
+	} else {
+		r.log.Info("reloaded", "changed", strings.Join(result.Changed, "; "))
+	}
+	return result, err
+}
+
+func (r *Router) reload() (api.ReloadResult, error) {
+	old := r.current()
+	cfg, err := r.o.Load()
+	if err != nil {
+		return api.ReloadResult{}, fmt.Errorf("%w: %w", api.ErrInvalid, err)
+	}
+	if fixed := fixedAtStart(old.cfg, cfg); fixed != "" {
+		return api.ReloadResult{}, fmt.Errorf("%w: %s: %s takes effect at a restart only", api.ErrInvalid, cfg.File, fixed)
+	}
+	if _, err := smallestMTU(cfg); err != nil {
+		return api.ReloadResult{}, fmt.Errorf("%w: %w", api.ErrInvalid, err)
+	}
+	known := make(map[netip.AddrPort]uint16)
+	for _, p := range old.pools {
+		for i, sg := range p.cfg.Surrogates {
+			known[sg.Address] = p.ids[i]
+		}
+	}
+	s, err := newState(cfg, known)
+	if err != nil {
+		return api.ReloadResult{}, err
+	}
+	if err := r.health.Update(targets(cfg)); err != nil {
+		return api.ReloadResult{}, err
+	}
+	if err := r.legs.Update(r.surrogates(s)); err != nil {
+		return api.ReloadResult{}, err
+	}
+	r.applyHealth(s)
+	r.state.Store(s)
+	if err := r.open(s); err != nil {
+		return api.ReloadResult{}, err
+	}
+	for name := range old.ids {
+		if _, kept := s.ids[name]; !kept {
+			r.metrics.Forget(name)
+		}
+	}
+	r.loaded.Store(time.Now().UnixNano())
+	return api.ReloadResult{Config: cfg.File, Changed: differences(old.cfg, cfg)}, nil
+}
+
+// fixedAtStart names a setting that a running router cannot change.
+func fixedAtStart(old, next *config.Config) string {
+	switch {
+	case old.Listen != next.Listen:
+		return "listen"
+	case old.Limits != next.Limits:
+		return "limits"
+	}
+	return ""
+}
+
+// differences tells in a line each what a reload has changed.
+func differences(old, next *config.Config) []string {
+	var out []string
+	describe := func(what string, before, after map[string]string) {
+		for name := range maps.Keys(after) {
+			if _, had := before[name]; !had {
+				out = append(out, what+" "+name+" is new")
+			} else if before[name] != after[name] {
+				out = append(out, what+" "+name+" has changed")
+			}
+		}
+		for name := range maps.Keys(before) {
+			if _, has := after[name]; !has {
+				out = append(out, what+" "+name+" has gone")
+			}
+		}
+	}
+	vips := func(c *config.Config) map[string]string {
+		m := make(map[string]string)
+		for _, v := range c.VIPs {
+			v.Line = 0
+			m[v.Address.String()] = fmt.Sprint(v)
+		}
+		return m
+	}
+	pools := func(c *config.Config) (pools, surrogates map[string]string) {
+		pools, surrogates = make(map[string]string), make(map[string]string)
+		for _, p := range c.Pools {
+			for _, sg := range p.Surrogates {
+				sg.Line = 0
+				surrogates[sg.Name] = fmt.Sprint(sg, p.Name)
+			}
+			p.Line, p.Surrogates = 0, nil
+			pools[p.Name] = fmt.Sprint(p)
+			if p.Health != nil {
+				pools[p.Name] += fmt.Sprint(*p.Health)
+			}
+		}
+		return pools, surrogates
+	}
+	describe("VIP", vips(old), vips(next))
+	p1, s1 := pools(old)
+	p2, s2 := pools(next)
+	describe("pool", p1, p2)
+	describe("surrogate", s1, s2)
+	return out
+}
+
+// Explained gives an explanation in the form that the control socket speaks.
+func Explained(e *explain.Explanation) api.Explanation {
+	a := api.Explanation{
+		Mode: string(e.Mode), Pool: e.Pool, Policy: string(e.Policy), Status: e.Status, Where: e.Decides,
+		Steps: strings.Split(strings.TrimRight(e.String(), "\n"), "\n"),
+	}
+	a.VIP, _ = netip.ParseAddrPort(e.VIP)
+	if e.Route != nil {
+		a.Line = e.Route.Line
+	}
+	if len(e.Chosen) == 1 {
+		a.Surrogate = e.Chosen[0]
+	}
+	for _, c := range e.Candidates {
+		a.Candidates = append(a.Candidates, api.Candidate{Surrogate: c.Name, Usable: c.Excluded == "", Reason: c.Excluded})
+		if c.Name == a.Surrogate {
+			a.Address, _ = netip.ParseAddrPort(c.Address)
+		}
+	}
+	return a
+}

@@ -1,0 +1,440 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"baton/api"
+	"baton/datapath"
+	"baton/router/config"
+	"baton/router/fallback"
+	"baton/router/health"
+	"baton/router/legs"
+	"baton/router/metrics"
+)
+
+// Options of a Router.
+type Options struct {
+	Config  *config.Config
+	Load    func() (*config.Config, error) // reads it again, for reloads
+	Version string
+	Log     *slog.Logger
+}
+
+// Router is a running request router.
+type Router struct {
+	o       Options
+	log     *slog.Logger
+	started time.Time
+
+	dp      *datapath.Router
+	tap     *datapath.Tap
+	legs    *legs.Manager
+	health  *health.Checker
+	metrics *metrics.Metrics
+	asker   *asker
+	mss     []uint16
+	offset  uint32 // of the data path's clock
+	mtu     int    // smallest of the clients' interfaces
+
+	state     atomic.Pointer[state]
+	loaded    atomic.Int64 // unix nanoseconds
+	reloading sync.Mutex   // one at a time
+	changed   chan struct{}
+
+	mu        sync.Mutex
+	listeners map[netip.AddrPort]*vipServer
+	group     *errgroup.Group
+	ctx       context.Context
+}
+
+// New takes over the data path, or makes one. Nothing is attached or answered before Run. Close undoes it.
+func New(o Options) (_ *Router, err error) {
+	r := &Router{
+		o: o, log: o.Log, started: time.Now(),
+		listeners: make(map[netip.AddrPort]*vipServer),
+		changed:   make(chan struct{}, 1),
+	}
+	defer func() {
+		if err != nil {
+			r.Close()
+		}
+	}()
+	cfg := o.Config
+	if r.mtu, err = smallestMTU(cfg); err != nil {
+		return nil, err
+	}
+	r.dp, err = datapath.Open(datapath.Options{
+		State: cfg.Listen.State, Sessions: cfg.Limits.Sessions, Pending: cfg.Limits.Pending, Legs: mostLegs(cfg),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := r.clock(); err != nil {
+		return nil, err
+	}
+	r.legs, err = legs.New(legs.Options{
+		Datapath: r.dp, MSS: r.mss, TSOffset: r.offset, Log: o.Log,
+		Failed:  func(surrogate, kind string) { r.health.ReportFailure(surrogate, kind) },
+		Changed: r.notify,
+		Event:   func(surrogate, event string) { r.metrics.LegEvent(surrogate, event) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.metrics = metrics.New(metrics.Options{
+		Version: o.Version, Kernel: r.kernelCounters, Legs: r.legCounts, Surrogates: r.surrogateStates, Ready: r.readiness,
+	})
+	known, err := r.numbers()
+	if err != nil {
+		return nil, err
+	}
+	s, err := newState(cfg, known)
+	if err != nil {
+		return nil, err
+	}
+	r.health, err = health.New(health.Options{
+		Targets: targets(cfg), OnChange: r.healthChanged, OnCheck: r.metrics.Checked, Log: o.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.choose(r.health.State)
+	r.state.Store(s)
+	r.loaded.Store(time.Now().UnixNano())
+	return r, nil
+}
+
+// clock decides the leg classes and the offset of timestamps, or keeps those that sessions already live by.
+func (r *Router) clock() error {
+	have, err := r.dp.Config()
+	if err != nil {
+		return err
+	}
+	r.mss, r.offset = have.MSS, have.TSOffset
+	if !r.dp.Adopted() || len(r.mss) == 0 {
+		r.mss, r.offset = mssClasses(r.mtu), legs.RandomOffset()
+	}
+	return nil
+}
+
+// numbers finds the surrogates' numbers that adopted legs carry.
+func (r *Router) numbers() (map[netip.AddrPort]uint16, error) {
+	known := make(map[netip.AddrPort]uint16)
+	if !r.dp.Adopted() {
+		return known, nil
+	}
+	err := r.dp.EachSplice(func(s datapath.Splice) error {
+		known[s.Server] = s.Surrogate
+		return nil
+	})
+	return known, err
+}
+
+func mostLegs(cfg *config.Config) int {
+	most := 1
+	for _, p := range cfg.Pools {
+		most = max(most, p.Legs.Max)
+	}
+	return 2 * most // dead entries lie in the queues for a while
+}
+
+func smallestMTU(cfg *config.Config) (int, error) {
+	mtu := 65535
+	for _, v := range cfg.VIPs {
+		for _, name := range v.Interfaces {
+			dev, err := net.InterfaceByName(name)
+			if err != nil {
+				return 0, fmt.Errorf("%s:%d: vips.interfaces: no interface %q here", cfg.File, v.Line, name)
+			}
+			mtu = min(mtu, dev.MTU)
+		}
+	}
+	if mtu == 65535 {
+		mtu = 1500
+	}
+	return mtu, nil
+}
+
+func targets(cfg *config.Config) []health.Target {
+	var out []health.Target
+	for i := range cfg.Pools {
+		for _, s := range cfg.Pools[i].Surrogates {
+			out = append(out, health.Target{Name: s.Name, Address: s.Address, Check: cfg.Pools[i].Health})
+		}
+	}
+	return out
+}
+
+func (r *Router) current() *state { return r.state.Load() }
+
+// Run answers until ctx is done. Spliced sessions go on in the kernel afterwards.
+func (r *Router) Run(ctx context.Context) error {
+	r.group, r.ctx = errgroup.WithContext(ctx)
+	ctx = r.ctx
+	s := r.current()
+	var err error
+	if r.tap, err = datapath.OpenTap("baton%d"); err != nil {
+		return err
+	}
+	defer r.tap.Close()
+	if err := r.dp.AttachReplay(r.tap.Ifindex); err != nil {
+		return err
+	}
+	if err := r.dp.ForgetLocal(); err != nil {
+		return err
+	}
+	r.asker = &asker{
+		r: r, tap: r.tap, log: r.log, wait: s.cfg.Timeouts.Handshake, clients: make(map[clientKey]*pending),
+	}
+	r.group.Go(func() error { return r.asker.run(ctx) })
+
+	if err := r.legs.Update(r.surrogates(s)); err != nil {
+		return err
+	}
+	if err := r.legs.Adopt(); err != nil {
+		return err
+	}
+	r.applyHealth(s)
+	r.group.Go(func() error { return r.legs.Run(ctx) })
+	if err := r.open(s); err != nil {
+		return err
+	}
+	r.group.Go(func() error { return r.sweep(ctx) })
+	r.group.Go(func() error { return r.follow(ctx) })
+	if err := r.serve(ctx, s); err != nil {
+		return err
+	}
+	for _, w := range s.cfg.Warnings {
+		r.log.Warn(w)
+	}
+	r.log.Info("ready", "vips", len(s.cfg.VIPs), "adopted", r.dp.Adopted())
+	err = r.group.Wait()
+	r.stopListeners()
+	r.closeDoors()
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	return err
+}
+
+// closeDoors leaves the data path so that running sessions go on and no new one begins.
+func (r *Router) closeDoors() {
+	if err := r.dp.SetConfig(datapath.Config{MSS: r.mss, TSOffset: r.offset, Closed: true}); err != nil {
+		r.log.Error("new sessions are not refused", "err", err)
+	}
+}
+
+// open puts a state into the kernel, VIPs last.
+func (r *Router) open(s *state) error {
+	if err := s.fillPools(r.dp); err != nil {
+		return err
+	}
+	if err := s.fillRoutes(r.dp); err != nil {
+		return err
+	}
+	if err := r.dp.SetConfig(datapath.Config{Tap: r.tap.Ifindex, MSS: r.mss, TSOffset: r.offset}); err != nil {
+		return err
+	}
+	if err := r.listen(s); err != nil {
+		return err
+	}
+	if err := s.fillVIPs(r.dp, r.mtu, r.legs.Facts); err != nil {
+		return err
+	}
+	for _, v := range s.cfg.VIPs {
+		for _, name := range v.Interfaces {
+			dev, err := net.InterfaceByName(name)
+			if err != nil {
+				return fmt.Errorf("%s:%d: vips.interfaces: no interface %q here", s.cfg.File, v.Line, name)
+			}
+			if err := r.dp.Attach(dev.Index); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Router) surrogates(s *state) []legs.Surrogate {
+	spliced := make(map[string]netip.Addr) // pools that handoff VIPs use, with the family that they need
+	for _, v := range s.cfg.VIPs {
+		if v.Mode != config.Handoff {
+			continue
+		}
+		for _, route := range v.Routes {
+			spliced[route.Pool] = v.Address.Addr()
+		}
+	}
+	var out []legs.Surrogate
+	for _, p := range s.pools {
+		family, ok := spliced[p.cfg.Name]
+		if !ok {
+			continue
+		}
+		for i, sg := range p.cfg.Surrogates {
+			if sg.Address.Addr().IsLoopback() || sg.Address.Addr().Is4() != family.Is4() {
+				continue
+			}
+			out = append(out, legs.Surrogate{ID: p.ids[i], Name: sg.Name, Address: sg.Address, Legs: p.cfg.Legs})
+		}
+	}
+	return out
+}
+
+// notify has the kernel's tables filled again soon.
+func (r *Router) notify() {
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (r *Router) healthChanged(t health.Transition) {
+	r.metrics.SurrogateChanged(t)
+	r.log.Info("surrogate", "name", t.Surrogate, "from", t.From.Phase, "to", t.To.Phase, "draining", t.To.Draining, "err", t.To.LastError)
+	s := r.current()
+	if s == nil {
+		return
+	}
+	if t.From.Up && !t.To.Up {
+		if id, ok := s.ids[t.Surrogate]; ok {
+			if n, err := r.dp.Abandon(id); err != nil {
+				r.log.Error("waiting sessions are not given to others", "surrogate", t.Surrogate, "err", err)
+			} else if n > 0 {
+				r.log.Info("waiting sessions are given to others", "surrogate", t.Surrogate, "sessions", n)
+			}
+		}
+	}
+	r.notify()
+}
+
+// applyHealth carries the surrogates' health into the choices and the leg pools.
+func (r *Router) applyHealth(s *state) {
+	s.choose(r.health.State)
+	for name, id := range s.ids {
+		r.legs.SetUsable(id, r.health.State(name).Usable())
+	}
+}
+
+// follow fills the kernel's tables again when something has changed.
+func (r *Router) follow(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.changed:
+			r.reloading.Lock()
+			s := r.current()
+			r.applyHealth(s)
+			if err := s.fillPools(r.dp); err != nil {
+				r.log.Error("pools are not up to date in the kernel", "err", err)
+			}
+			if err := s.fillVIPs(r.dp, r.mtu, r.legs.Facts); err != nil {
+				r.log.Error("VIPs are not up to date in the kernel", "err", err)
+			}
+			r.reloading.Unlock()
+		}
+	}
+}
+
+const (
+	sweepEvery       = time.Second
+	sweepClientsEach = 5 // sweeps
+)
+
+// sweep ends what has had its time.
+func (r *Router) sweep(ctx context.Context) error {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		t := datapath.Timeouts(r.current().cfg.Timeouts)
+		if _, err := r.dp.Sweep(t); err != nil {
+			r.log.Error("sessions are not swept", "err", err)
+		}
+		if n%sweepClientsEach == 0 {
+			if err := r.dp.SweepClients(t); err != nil {
+				r.log.Error("clients are not swept", "err", err)
+			}
+		}
+	}
+}
+
+// sessions counts a surrogate's live sessions.
+func (r *Router) sessions(id uint16) uint64 {
+	s, err := r.dp.Surrogate(id)
+	if err != nil {
+		return 0
+	}
+	return uint64(s.Active)
+}
+
+// Close lets go of everything but the pinned sessions.
+func (r *Router) Close() {
+	if r.health != nil {
+		r.health.Close()
+	}
+	if r.legs != nil {
+		r.legs.Close()
+	}
+	if r.dp != nil {
+		if err := r.dp.Close(); err != nil {
+			r.log.Error("data path is not closed", "err", err)
+		}
+	}
+}
+
+// Live counts the sessions that go on in the kernel.
+func (r *Router) Live() (int, error) {
+	n := 0
+	err := r.dp.EachSplice(func(s datapath.Splice) error {
+		if s.State == datapath.Active || s.State == datapath.Closing {
+			n++
+		}
+		return nil
+	})
+	return n, err
+}
+
+// verdicts are the answers that were decided for clients of a VIP before its server met them.
+func (r *Router) verdicts(vip netip.AddrPort) *fallback.Verdicts {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l := r.listeners[vip]; l != nil {
+		return l.verdicts
+	}
+	return fallback.NewVerdicts(1, time.Second)
+}
+
+// serve opens the control socket and the metrics listener.
+func (r *Router) serve(ctx context.Context, s *state) error {
+	if path := s.cfg.Listen.Control; path != "" {
+		l, err := api.Listen(path)
+		if err != nil {
+			return err
+		}
+		r.group.Go(func() error { return api.Serve(ctx, l, r.backend()) })
+	}
+	if at := s.cfg.Listen.Metrics; at != "" {
+		l, err := net.Listen("tcp", at)
+		if err != nil {
+			return fmt.Errorf("%s: listen.metrics: %w", s.cfg.File, err)
+		}
+		r.group.Go(func() error { return r.metrics.Serve(ctx, l) })
+	}
+	return nil
+}

@@ -1,0 +1,141 @@
+package router
+
+import (
+	"fmt"
+	"net/netip"
+	"sync/atomic"
+
+	"baton/datapath"
+	"baton/router/choose"
+	"baton/router/config"
+	"baton/router/head"
+	"baton/router/health"
+	"baton/router/route"
+)
+
+// state is one configuration in force, with what follows from it. It is replaced as a whole by a reload; the pools' choices
+// inside are replaced when a surrogate's health changes.
+type state struct {
+	cfg    *config.Config
+	routes *route.Table
+	kernel route.Kernel
+	pools  []*poolState           // as cfg.Pools
+	ids    map[string]uint16      // surrogates' numbers in the data path, by name
+	names  map[uint16]string      // and back
+	byAddr map[netip.AddrPort]int // VIP index
+}
+
+type poolState struct {
+	cfg     *config.Pool
+	ids     []uint16 // of cfg.Surrogates
+	turn    atomic.Uint64
+	choices atomic.Pointer[choices]
+}
+
+// choices is what may be chosen of a pool now.
+type choices struct {
+	candidates []choose.Candidate
+	table      []uint16
+	zones      []choose.ZoneTable
+}
+
+// newState numbers the surrogates: those that known has keep their numbers.
+func newState(cfg *config.Config, known map[netip.AddrPort]uint16) (*state, error) {
+	if len(cfg.VIPs) > datapath.MaxVIPs {
+		return nil, fmt.Errorf("%s: %d VIPs; the data path holds %d", cfg.File, len(cfg.VIPs), datapath.MaxVIPs)
+	}
+	if len(cfg.Pools) > datapath.MaxPools {
+		return nil, fmt.Errorf("%s: %d pools; the data path holds %d", cfg.File, len(cfg.Pools), datapath.MaxPools)
+	}
+	routes, err := route.Compile(cfg)
+	if err != nil {
+		return nil, err
+	}
+	s := &state{
+		cfg: cfg, routes: routes, kernel: routes.Kernel(),
+		ids: make(map[string]uint16), names: make(map[uint16]string), byAddr: make(map[netip.AddrPort]int),
+	}
+	for i, v := range cfg.VIPs {
+		s.byAddr[v.Address] = i
+	}
+	taken := make(map[uint16]bool)
+	for _, id := range known {
+		taken[id] = true
+	}
+	given := make(map[uint16]bool)
+	next := uint16(0)
+	for i := range cfg.Pools {
+		p := &poolState{cfg: &cfg.Pools[i]}
+		for _, sg := range p.cfg.Surrogates {
+			id, ok := known[sg.Address]
+			if !ok || given[id] {
+				for taken[next] || given[next] {
+					next++
+				}
+				id = next
+			}
+			if id >= datapath.MaxSurrogates {
+				return nil, fmt.Errorf("%s: more than %d surrogates", cfg.File, datapath.MaxSurrogates)
+			}
+			given[id] = true
+			p.ids = append(p.ids, id)
+			s.ids[sg.Name], s.names[id] = id, sg.Name
+		}
+		s.pools = append(s.pools, p)
+	}
+	return s, nil
+}
+
+// choose rebuilds every pool's choices from the surrogates' health.
+func (s *state) choose(health func(name string) health.State) {
+	for _, p := range s.pools {
+		c := &choices{candidates: choose.Candidates(p.cfg, func(name string) (up, draining bool) {
+			h := health(name)
+			return h.Up, h.Draining
+		})}
+		c.table = choose.Table(p.cfg.Policy, c.candidates)
+		if p.cfg.Policy == config.Nearest {
+			c.zones = choose.Nearest(p.cfg.Nearest, c.candidates)
+		}
+		p.choices.Store(c)
+	}
+}
+
+// pick chooses a surrogate of the pool for a request that user space decides. False: none can be chosen.
+func (p *poolState) pick(req *head.Request, client netip.Addr, exclude []string, sessions func(id uint16) uint64) (int, bool) {
+	c := p.choices.Load()
+	table := c.table
+	if len(exclude) > 0 {
+		left := append([]choose.Candidate(nil), c.candidates...)
+		for i := range left {
+			for _, name := range exclude {
+				if left[i].Name == name {
+					left[i].Up = false
+				}
+			}
+		}
+		c = &choices{candidates: left, table: choose.Table(p.cfg.Policy, left)}
+		if p.cfg.Policy == config.Nearest {
+			c.zones = choose.Nearest(p.cfg.Nearest, left)
+		}
+		table = c.table
+	}
+	var (
+		at uint16
+		ok bool
+	)
+	switch p.cfg.Policy {
+	case config.Hash:
+		at, ok = choose.Slot(table, choose.Hash(req.Path, req.Query, p.cfg.HashQuery))
+	case config.LeastSessions:
+		at, ok = choose.Least(table, p.turn.Add(1)-1, func(i uint16) uint64 { return sessions(p.ids[i]) })
+	case config.Nearest:
+		if z := choose.ZoneOf(p.cfg.Nearest, client); z >= 0 {
+			table = c.zones[z].Table
+		}
+		at, ok = choose.Pick(table, p.turn.Add(1)-1)
+	default:
+		at, ok = choose.Pick(table, p.turn.Add(1)-1)
+	}
+	return int(at), ok
+}

@@ -1,0 +1,230 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"baton/router/config"
+	"baton/router/fallback"
+	"baton/router/head"
+	"baton/router/health"
+)
+
+// vipServer is a VIP's ordinary listener: for modes redirect and proxy, and for what cannot be spliced.
+type vipServer struct {
+	mode     config.Mode
+	server   *fallback.Server
+	verdicts *fallback.Verdicts
+	address  *netlink.Addr // that we gave the tap, nil when the host has it anyway
+}
+
+const (
+	verdictsHeld = 4096
+	verdictLife  = 30 * time.Second
+	goodbye      = 5 * time.Second // for open requests when a listener is closed
+	// localLinger is how long packets of a connection that the proxy has closed are still its socket's.
+	localLinger = 15 * time.Second
+)
+
+// listen opens the listeners of new VIPs and closes those of old ones.
+func (r *Router) listen(s *state) error {
+	want := make(map[netip.AddrPort]config.Mode)
+	for _, v := range s.cfg.VIPs {
+		want[v.Address] = v.Mode
+	}
+	r.mu.Lock()
+	var old []*vipServer
+	for at, l := range r.listeners {
+		if mode, keep := want[at]; !keep || mode != l.mode {
+			old = append(old, l)
+			delete(r.listeners, at)
+		}
+	}
+	r.mu.Unlock()
+	for _, l := range old {
+		r.stop(l)
+	}
+	for at, mode := range want {
+		r.mu.Lock()
+		have := r.listeners[at] != nil
+		r.mu.Unlock()
+		if have {
+			continue
+		}
+		l, err := r.newVIPServer(at, mode)
+		if err != nil {
+			return err
+		}
+		r.mu.Lock()
+		r.listeners[at] = l
+		r.mu.Unlock()
+	}
+	return nil
+}
+
+func (r *Router) newVIPServer(at netip.AddrPort, mode config.Mode) (_ *vipServer, err error) {
+	v := &vipServer{mode: mode, verdicts: fallback.NewVerdicts(verdictsHeld, verdictLife)}
+	if v.address, err = r.haveAddress(at.Addr()); err != nil {
+		return nil, err
+	}
+	hooks := r.metrics.Fallback(at)
+	count := hooks.Failure
+	hooks.Failure = func(surrogate string, kind fallback.FailureKind) {
+		count(surrogate, kind)
+		r.health.ReportFailure(surrogate, kind)
+	}
+	v.server, err = fallback.New(fallback.Options{
+		VIP: at, Mode: mode, Decide: r.decideProxied, Verdicts: v.verdicts,
+		Dial: health.Dialer(nil).DialContext, Hooks: hooks, Log: r.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	l, err := fallback.Listen(r.ctx, at)
+	if err != nil {
+		return nil, fmt.Errorf("listen on the VIP: %w", err)
+	}
+	r.group.Go(func() error {
+		err := v.server.Serve(&vipListener{Listener: l, r: r, vip: at})
+		if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		return err
+	})
+	return v, nil
+}
+
+func (r *Router) stop(v *vipServer) {
+	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
+	defer cancel()
+	_ = v.server.Shutdown(ctx)
+	if v.address != nil {
+		if dev, err := netlink.LinkByIndex(r.tap.Ifindex); err == nil {
+			_ = netlink.AddrDel(dev, v.address)
+		}
+	}
+}
+
+func (r *Router) stopListeners() {
+	r.mu.Lock()
+	all := r.listeners
+	r.listeners = make(map[netip.AddrPort]*vipServer)
+	r.mu.Unlock()
+	for _, l := range all {
+		r.stop(l)
+	}
+}
+
+// haveAddress makes the VIP an address of this host, so that neighbours find it and sockets can have it. It goes to the tap, and
+// with the tap; a VIP that the host has anyway is left alone.
+func (r *Router) haveAddress(vip netip.Addr) (*netlink.Addr, error) {
+	routes, err := netlink.RouteGet(vip.AsSlice())
+	if err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL {
+		return nil, nil
+	}
+	dev, err := netlink.LinkByIndex(r.tap.Ifindex)
+	if err != nil {
+		return nil, fmt.Errorf("take the VIP %v: %w", vip, err)
+	}
+	a := &netlink.Addr{
+		IPNet: &net.IPNet{IP: vip.AsSlice(), Mask: net.CIDRMask(vip.BitLen(), vip.BitLen())},
+		Flags: unix.IFA_F_NODAD | unix.IFA_F_NOPREFIXROUTE,
+	}
+	if err := netlink.AddrAdd(dev, a); err != nil {
+		return nil, fmt.Errorf("take the VIP %v: %w", vip, err)
+	}
+	return a, nil
+}
+
+// vipListener tells the data path when a connection that it gave to a socket has ended.
+type vipListener struct {
+	net.Listener
+	r   *Router
+	vip netip.AddrPort
+}
+
+func (l *vipListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	remote, _ := netip.ParseAddrPort(c.RemoteAddr().String())
+	return &vipConn{Conn: c, r: l.r, key: clientKey{unmap(remote), l.vip}}, nil
+}
+
+func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
+
+type vipConn struct {
+	net.Conn
+	r   *Router
+	key clientKey
+}
+
+// CloseWrite is what a lingering close of the server needs.
+func (c *vipConn) CloseWrite() error {
+	if tcp, ok := c.Conn.(*net.TCPConn); ok {
+		return tcp.CloseWrite()
+	}
+	return nil
+}
+
+func (c *vipConn) Close() error {
+	err := c.Conn.Close()
+	time.AfterFunc(localLinger, func() { c.r.dp.ForgetClient(c.key.client, c.key.vip) })
+	return err
+}
+
+// decideProxied picks the surrogate for a request that the router's own server has read.
+func (r *Router) decideProxied(vip netip.AddrPort, req *http.Request, client netip.AddrPort, exclude []string) fallback.Decision {
+	s := r.current()
+	i, ok := s.byAddr[vip]
+	if !ok {
+		return fallback.Decision{Status: http.StatusNotFound, Reason: "this address serves nothing any more"}
+	}
+	h := headOf(req)
+	match, ok := s.routes.Match(i, &h)
+	if !ok {
+		return fallback.Decision{Status: http.StatusNotFound, Reason: "no route matches the request"}
+	}
+	p := s.pools[match.Pool]
+	at, ok := p.pick(&h, client.Addr(), exclude, r.sessions)
+	if !ok {
+		return fallback.Decision{Status: http.StatusServiceUnavailable, Reason: "no surrogate is up"}
+	}
+	sg := p.cfg.Surrogates[at]
+	return fallback.Decision{Surrogate: sg.Name, Address: sg.Address, Public: sg.Public}
+}
+
+// headOf gives a request that net/http has parsed in the form that routes are matched in.
+func headOf(req *http.Request) head.Request {
+	h := head.Request{Method: []byte(req.Method), Target: []byte(req.RequestURI), Path: []byte(req.URL.EscapedPath()), Query: []byte(req.URL.RawQuery)}
+	host := req.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	h.Host = []byte(asciiLower(host))
+	for name, values := range req.Header {
+		for _, v := range values {
+			h.Fields = append(h.Fields, name+": "+v+"\r\n"...)
+		}
+	}
+	return h
+}
+
+func asciiLower(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if c >= 'A' && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
+		}
+	}
+	return string(b)
+}

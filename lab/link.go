@@ -146,6 +146,18 @@ func (n *Interface) Attach(bridge *Interface) {
 	}
 }
 
+// RemoveAddress takes an address with prefix length away.
+func (n *Interface) RemoveAddress(cidr string) {
+	n.Host.lab.t.Helper()
+	addr, err := netlink.ParseAddr(cidr)
+	if err == nil {
+		err = n.Host.nl.AddrDel(n.link(), addr)
+	}
+	if err != nil {
+		n.Host.lab.t.Fatalf("lab: host %s: remove address %s from %s: %v", n.Host.name, cidr, n.Name, err)
+	}
+}
+
 // Address adds an address with prefix length, usable at once.
 func (n *Interface) Address(cidr string) {
 	n.Host.lab.t.Helper()

@@ -1,0 +1,121 @@
+// Package handoff asks what a request costs when it is handed off, beside going direct, a redirect and two proxies:
+// bulk bytes, keep-alive requests, a connection per request, time to first byte, and the processor time of each. All
+// contenders stand in one topology and take turns in one run; figures of different runs are not compared.
+package handoff
+
+import (
+	"fmt"
+	"net/netip"
+
+	"baton/lab"
+	"baton/lab/peers"
+)
+
+// The VIP of every contender but direct, one a family. Clients reach it through the router; it is an address of the
+// router only while a contender asks for that (Topology.OwnVIP).
+var (
+	VIP4 = netip.MustParseAddr("10.9.9.9")
+	VIP6 = netip.MustParseAddr("fd09::9")
+)
+
+// clientAddresses are many, so that a minute of TIME_WAIT at full speed finds ports enough.
+const clientAddresses = 16
+
+// Topology is a client, a router and surrogates behind it:
+//
+//	client 10.1.0.16… ── eth0 router eth1 ── 10.2.1.2 s1
+//	                                 eth2 ── 10.2.2.2 s2 …
+//
+// and the same in fd01::/64 and fd02:0:0:n::/64.
+type Topology struct {
+	Lab        *lab.Lab
+	Client     *lab.Host
+	Router     *lab.Host
+	Surrogates []*lab.Host
+	Servers    []*peers.Server
+	ClientSide *lab.Interface   // of the router
+	ServerSide []*lab.Interface // of the router, one a surrogate
+}
+
+// Build makes the topology with this many surrogates, each an nginx with Debian's settings but no access log.
+func Build(l *lab.Lab, surrogates int) *Topology {
+	l.T().Helper()
+	t := &Topology{Lab: l, Client: l.Host("client"), Router: l.Host("router")}
+	t.Router.Forward()
+	var addresses []string
+	for i := range clientAddresses {
+		addresses = append(addresses, fmt.Sprintf("10.1.0.%d/24", 16+i), fmt.Sprintf("fd01::%x/64", 16+i))
+	}
+	_, t.ClientSide = l.Link(lab.End{Host: t.Client, Addrs: addresses},
+		lab.End{Host: t.Router, Addrs: []string{"10.1.0.1/24", "fd01::1/64"}}, lab.LinkOptions{})
+	for _, via := range []string{"10.1.0.1", "fd01::1"} {
+		t.Client.Route("default", via)
+	}
+	// A client's port may be used again once its TIME_WAIT has outlived a second, as between two hosts with timestamps.
+	t.Client.Sysctl("net.ipv4.tcp_tw_reuse", "1")
+	t.Client.Sysctl("net.ipv4.ip_local_port_range", "1024 65535")
+	t.Router.Sysctl("net.ipv4.ip_local_port_range", "1024 65535")
+	for i := range surrogates {
+		t.addSurrogate(i + 1)
+	}
+	return t
+}
+
+func (t *Topology) addSurrogate(n int) {
+	h := t.Lab.Host(fmt.Sprintf("s%d", n))
+	net4, net6 := fmt.Sprintf("10.2.%d", n), fmt.Sprintf("fd02:0:0:%x:", n)
+	_, side := t.Lab.Link(lab.End{Host: h, Addrs: []string{net4 + ".2/24", net6 + ":2/64"}},
+		lab.End{Host: t.Router, Addrs: []string{net4 + ".1/24", net6 + ":1/64"}}, lab.LinkOptions{})
+	h.Route("default", net4+".1")
+	h.Route("default", net6+":1")
+	t.Surrogates = append(t.Surrogates, h)
+	t.ServerSide = append(t.ServerSide, side)
+	t.Servers = append(t.Servers, peers.Nginx(h, peers.NginxOptions{NoAccessLog: true}))
+}
+
+// Sources are the client's addresses of a family.
+func (t *Topology) Sources(v6 bool) []netip.Addr {
+	var list []netip.Addr
+	for i := range clientAddresses {
+		text := fmt.Sprintf("10.1.0.%d", 16+i)
+		if v6 {
+			text = fmt.Sprintf("fd01::%x", 16+i)
+		}
+		list = append(list, netip.MustParseAddr(text))
+	}
+	return list
+}
+
+// Addresses are those of the surrogates, port 80.
+func (t *Topology) Addresses(v6 bool) []netip.AddrPort {
+	var list []netip.AddrPort
+	for i := range t.Surrogates {
+		text := fmt.Sprintf("10.2.%d.2", i+1)
+		if v6 {
+			text = fmt.Sprintf("fd02:0:0:%x::2", i+1)
+		}
+		list = append(list, netip.AddrPortFrom(netip.MustParseAddr(text), 80))
+	}
+	return list
+}
+
+// VIP is the VIP of a family, port 80.
+func VIP(v6 bool) netip.AddrPort {
+	if v6 {
+		return netip.AddrPortFrom(VIP6, 80)
+	}
+	return netip.AddrPortFrom(VIP4, 80)
+}
+
+// OwnVIP gives the VIPs to the router, where ordinary proxies listen on them, or takes them from it.
+func (t *Topology) OwnVIP(own bool) {
+	t.Lab.T().Helper()
+	lo := t.Router.Interface("lo")
+	for _, vip := range []string{VIP4.String() + "/32", VIP6.String() + "/128"} {
+		if own {
+			lo.Address(vip)
+		} else {
+			lo.RemoveAddress(vip)
+		}
+	}
+}

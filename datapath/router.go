@@ -11,6 +11,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 )
 
 // ABI is the layout of the pinned maps. State of another layout is never adopted.
@@ -18,6 +19,9 @@ const ABI = 1
 
 // ErrABI says that the pinned state was left by a version with another layout.
 var ErrABI = errors.New("the sessions in the kernel belong to another version")
+
+// ErrInUse says that another process owns the state.
+var ErrInUse = errors.New("another router is running on this state")
 
 // Options size the data path. They are fixed until the state is removed.
 type Options struct {
@@ -34,6 +38,7 @@ type Router struct {
 	maps     routerMaps
 	links    map[int]link.Link // pinned, by interface
 	replay   link.Link         // on the tap, gone with the process
+	lock     *os.File          // held on the state directory
 	adopted  bool
 }
 
@@ -52,6 +57,9 @@ func Open(o Options) (_ *Router, err error) {
 			r.Close()
 		}
 	}()
+	if err := r.own(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
 	pinned, err := pinnedMaps(o.State)
 	if err != nil {
 		return nil, err
@@ -68,7 +76,24 @@ func Open(o Options) (_ *Router, err error) {
 	if r.adopted {
 		return r, r.adoptLinks()
 	}
-	return r, r.pin()
+	if err := r.pin(); err != nil {
+		return nil, err
+	}
+	return r, r.own()
+}
+
+// own keeps other processes off the state.
+func (r *Router) own() error {
+	dir, err := os.Open(r.options.State)
+	if err != nil {
+		return fmt.Errorf("own the state: %w", err)
+	}
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		dir.Close()
+		return fmt.Errorf("%w: %s", ErrInUse, r.options.State)
+	}
+	r.lock = dir
+	return nil
 }
 
 // Adopted reports whether the state was there before.
@@ -191,11 +216,20 @@ func (r *Router) Close() error {
 		errs = append(errs, r.replay.Close())
 	}
 	errs = append(errs, r.programs.Close(), r.maps.Close())
+	if r.lock != nil {
+		errs = append(errs, r.lock.Close())
+	}
 	return errors.Join(errs...)
 }
 
-// Remove ends every session that is pinned in dir and leaves nothing behind.
+// Remove ends every session that is pinned in dir and leaves nothing behind. It refuses while a process owns the state.
 func Remove(dir string) error {
+	owner := &Router{options: Options{State: dir}}
+	if err := owner.own(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	} else if err == nil {
+		defer owner.lock.Close()
+	}
 	stale, _ := filepath.Glob(dir + "_new*")
 	for _, d := range append(stale, dir) {
 		entries, err := os.ReadDir(d)

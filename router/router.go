@@ -35,6 +35,7 @@ type Router struct {
 	o       Options
 	log     *slog.Logger
 	started time.Time
+	closing sync.Once
 
 	dp      *datapath.Router
 	tap     *datapath.Tap
@@ -178,15 +179,33 @@ func targets(cfg *config.Config) []health.Target {
 func (r *Router) current() *state { return r.state.Load() }
 
 // Run answers until ctx is done. Spliced sessions go on in the kernel afterwards.
-func (r *Router) Run(ctx context.Context) error {
+func (r *Router) Run(ctx context.Context) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	r.group, r.ctx = errgroup.WithContext(ctx)
-	ctx = r.ctx
-	s := r.current()
-	var err error
 	if r.tap, err = datapath.OpenTap("baton%d"); err != nil {
 		return err
 	}
 	defer r.tap.Close()
+	failed := r.start(r.ctx)
+	if failed != nil {
+		cancel()
+	}
+	err = r.group.Wait()
+	r.stopListeners()
+	r.closeDoors()
+	if failed != nil {
+		return failed
+	}
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	return err
+}
+
+// start has every task running. What it has begun before an error, the group's context ends.
+func (r *Router) start(ctx context.Context) error {
+	s := r.current()
 	if err := r.dp.AttachReplay(r.tap.Ifindex); err != nil {
 		return err
 	}
@@ -218,13 +237,7 @@ func (r *Router) Run(ctx context.Context) error {
 		r.log.Warn(w)
 	}
 	r.log.Info("ready", "vips", len(s.cfg.VIPs), "adopted", r.dp.Adopted())
-	err = r.group.Wait()
-	r.stopListeners()
-	r.closeDoors()
-	if errors.Is(err, context.Canceled) {
-		err = nil
-	}
-	return err
+	return nil
 }
 
 // closeDoors leaves the data path so that running sessions go on and no new one begins.
@@ -383,8 +396,10 @@ func (r *Router) sessions(id uint16) uint64 {
 	return uint64(s.Active)
 }
 
-// Close lets go of everything but the pinned sessions.
-func (r *Router) Close() {
+// Close lets go of everything but the pinned sessions. A second call does nothing.
+func (r *Router) Close() { r.closing.Do(r.close) }
+
+func (r *Router) close() {
 	if r.health != nil {
 		r.health.Close()
 	}

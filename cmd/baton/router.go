@@ -81,7 +81,6 @@ func runRouter(ctx context.Context, e env, cfg *config.Config, file string, log 
 		return err
 	}
 	defer r.Close()
-
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
@@ -95,6 +94,7 @@ func runRouter(ctx context.Context, e env, cfg *config.Config, file string, log 
 		return err
 	}
 	live, err := r.Live()
+	r.Close()
 	if err != nil {
 		return err
 	}

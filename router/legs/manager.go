@@ -51,7 +51,8 @@ type Manager struct {
 
 	mu    sync.Mutex
 	pools map[uint16]*pool
-	owner map[uint32]*pool // by splice, of those that are not free
+	owner map[uint32]*pool          // by splice, of those that are not free
+	ports map[netip.AddrPort]*ports // by surrogate's address: two pools may name the same server
 	free  []uint32
 }
 
@@ -67,7 +68,7 @@ func New(o Options) (*Manager, error) {
 	}
 	m := &Manager{
 		o: o, wire: w, low: low, high: high, secret: maphash.MakeSeed(),
-		pools: make(map[uint16]*pool), owner: make(map[uint32]*pool),
+		pools: make(map[uint16]*pool), owner: make(map[uint32]*pool), ports: make(map[netip.AddrPort]*ports),
 	}
 	return m, nil
 }
@@ -90,7 +91,7 @@ func (m *Manager) Adopt() error {
 			return nil
 		}
 		p.legs++
-		p.portsOf(m, s.Router.Addr()).claim(s.Router.Port())
+		p.ports.claim(s.Router.Port())
 		m.owner[s.Number] = p
 		return nil
 	})
@@ -127,7 +128,7 @@ func (m *Manager) Update(surrogates []Surrogate) error {
 		if p == nil || p.server != s.Address {
 			p = &pool{
 				id: s.ID, server: s.Address,
-				ports: newPorts(m.low, m.high), opening: make(map[uint32]*opening), classes: make(map[uint8]*class),
+				ports: m.portsTo(s.Address), opening: make(map[uint32]*opening), classes: make(map[uint8]*class),
 				idleLimit: s.Legs.Idle,
 			}
 			m.pools[s.ID] = p
@@ -296,11 +297,11 @@ func (p *pool) openingOf(classID uint8) int {
 	return n
 }
 
-func (p *pool) portsOf(m *Manager, router netip.Addr) *ports {
-	if !p.router.IsValid() {
-		p.router = router
+func (m *Manager) portsTo(server netip.AddrPort) *ports {
+	if m.ports[server] == nil {
+		m.ports[server] = newPorts(m.low, m.high)
 	}
-	return p.ports
+	return m.ports[server]
 }
 
 // open sends a SYN for one more leg. Called with the lock.

@@ -78,11 +78,12 @@ func (m *Manager) tick(p *pool, now time.Time) {
 		if missed > 0 {
 			c.wanted = now
 		}
-		spent := int(counted.Taken[id]-c.taken) - int(counted.Recycled-c.recycledAndTaken)
+		taken := int(counted.Taken[id] - c.taken)
+		spent := taken - int(counted.Recycled-c.recycledAndTaken)
 		c.missed, c.taken, c.recycledAndTaken = counted.Missed[id], counted.Taken[id], counted.Recycled
 		c.sizer.floor = p.floor(id, m.defaultClass(p.server.Addr()), now)
 		c.sizer.ceiling = p.bounds.Max
-		want := c.sizer.tick(now, counted.Idle[id], max(spent, 0), missed)
+		want := c.sizer.tick(now, counted.Idle[id], taken, max(spent, 0), missed)
 		if now.Before(p.retryAt) {
 			continue
 		}

@@ -19,8 +19,9 @@ const (
 	headroom   = 3               // ticks of consumption that are kept ready
 )
 
-// tick returns how many idle legs are wanted. spent: legs taken that did not come back; missed: requests that found none.
-func (s *sizer) tick(now time.Time, idle, spent, missed int) int {
+// tick returns how many idle legs are wanted. taken: legs that requests took; spent: those of them that did not come back;
+// missed: requests that found none.
+func (s *sizer) tick(now time.Time, idle, taken, spent, missed int) int {
 	if s.started.IsZero() {
 		s.started, s.lowest, s.want = now, idle, s.floor
 	}
@@ -28,7 +29,7 @@ func (s *sizer) tick(now time.Time, idle, spent, missed int) int {
 	want := s.want
 	if missed > 0 {
 		want += max(missed, want/2)
-	} else if idle < want/4 {
+	} else if taken > 0 && idle < want/4 {
 		want += max(want/4, 1)
 	}
 	want = max(want, headroom*spent)

@@ -18,7 +18,7 @@ type Options struct {
 	Rounds     int           // default: 5
 	Duration   time.Duration // of each of the two rates in a round; default: 3 s
 	Bulk       string        // file of the bulk download; default: "/1g"
-	Probes     int           // connections, one at a time, for the time to first byte; default: 300
+	Probes     int           // connections, one at a time, for the time to first byte; default: 1000
 	Surrogates int           // default: 2
 	IPv6       bool
 }
@@ -42,7 +42,7 @@ func (o Options) complete() Options {
 		o.Bulk = "/1g"
 	}
 	if o.Probes <= 0 {
-		o.Probes = 300
+		o.Probes = 1000
 	}
 	if o.Surrogates <= 0 {
 		o.Surrogates = 2

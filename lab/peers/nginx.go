@@ -54,6 +54,7 @@ func NginxProxy(h *lab.Host, o NginxProxyOptions) *Server {
 		proxy_http_version 1.1;
 		proxy_set_header Connection "";
 		proxy_set_header Host $host;
+		proxy_max_temp_file_size 0; # a disk is not what a proxy is asked about
 	}
 	`+o.Server, upstream)
 }

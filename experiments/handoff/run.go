@@ -106,6 +106,9 @@ func measures() []measure {
 func Run(ctx context.Context, l *lab.Lab, o Options) (*Report, error) {
 	o = o.complete()
 	t := Build(l, o.Surrogates)
+	if err := t.cacheFiles(o); err != nil {
+		return nil, fmt.Errorf("handoff: %w", err)
+	}
 	report := newReport(o, t)
 	for round := range o.Rounds {
 		for _, c := range o.Contenders {
@@ -120,6 +123,16 @@ func Run(ctx context.Context, l *lab.Lab, o Options) (*Report, error) {
 	}
 	report.summarize()
 	return report, nil
+}
+
+// cacheFiles has the bulk file in the page cache, which the surrogates share, before anybody is measured on it.
+func (t *Topology) cacheFiles(o Options) error {
+	r, err := load.Run(load.Options{Targets: t.Addresses(o.IPv6), Path: o.Bulk, Size: peers.Files[o.Bulk], Requests: 1,
+		Enter: t.Client.Do})
+	if err != nil {
+		return err
+	}
+	return r.First
 }
 
 func turn(ctx context.Context, t *Topology, c Contender, o Options, report *Report) (err error) {

@@ -54,7 +54,7 @@ func Build(l *lab.Lab, surrogates int) *Topology {
 	// A client's port may be used again once its TIME_WAIT has outlived a second, as between two hosts with timestamps.
 	t.Client.Sysctl("net.ipv4.tcp_tw_reuse", "1")
 	t.Client.Sysctl("net.ipv4.ip_local_port_range", "1024 65535")
-	t.Router.Sysctl("net.ipv4.ip_local_port_range", "1024 65535")
+	t.Router.Sysctl("net.ipv4.ip_local_port_range", "20000 65535") // a proxy's; below are the ports of server legs
 	for i := range surrogates {
 		t.addSurrogate(i + 1)
 	}

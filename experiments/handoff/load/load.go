@@ -14,9 +14,11 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+	"golang.org/x/sync/errgroup"
 )
 
 // Options describe a run. It ends after Duration or Requests, whichever comes first.
@@ -30,6 +32,7 @@ type Options struct {
 	Reuse       bool             // many requests on each connection
 	Follow      bool             // a 302 is followed, once, on a new connection, and counts as part of its request
 	Connections int              // open at the same time; default: 1
+	Workers     int              // threads that share the connections; default: one a processor
 	Duration    time.Duration
 	Requests    int64
 	Timeout     time.Duration // of one request; default: 5 s without a byte
@@ -64,20 +67,56 @@ func Run(o Options) (Result, error) {
 	if err := o.complete(); err != nil {
 		return Result{}, fmt.Errorf("load: %w", err)
 	}
-	var r Result
-	err := o.Enter(func() error {
-		e, err := newEngine(o)
-		if err != nil {
-			return err
-		}
-		defer e.close()
-		r, err = e.run()
-		return err
-	})
-	if err != nil {
+	results := make([]Result, o.Workers)
+	var g errgroup.Group
+	for i := range results {
+		g.Go(func() error {
+			return o.Enter(func() (err error) {
+				results[i], err = o.work(i)
+				return err
+			})
+		})
+	}
+	if err := g.Wait(); err != nil {
 		return Result{}, fmt.Errorf("load: %w", err)
 	}
-	return r, nil
+	total := results[0]
+	for _, r := range results[1:] {
+		total.add(r)
+	}
+	return total, nil
+}
+
+// work is the share of one worker: its part of the connections and of the requests.
+func (o Options) work(i int) (Result, error) {
+	o.Connections = share(o.Connections, i, o.Workers)
+	o.Requests = share(o.Requests, i, o.Workers)
+	e, err := newEngine(o)
+	if err != nil {
+		return Result{}, err
+	}
+	defer e.close()
+	e.opened = i
+	return e.run()
+}
+
+// share is the i-th of n nearly equal parts.
+func share[N int | int64](whole N, i, n int) N {
+	return whole*N(i+1)/N(n) - whole*N(i)/N(n)
+}
+
+func (r *Result) add(other Result) {
+	r.Requests += other.Requests
+	r.Bytes += other.Bytes
+	r.Errors += other.Errors
+	r.Reopened += other.Reopened
+	if r.First == nil {
+		r.First = other.First
+	}
+	r.Elapsed = max(r.Elapsed, other.Elapsed)
+	r.Connect.Merge(other.Connect)
+	r.FirstByte.Merge(other.FirstByte)
+	r.Total.Merge(other.Total)
 }
 
 func (o *Options) complete() error {
@@ -95,7 +134,7 @@ func (o *Options) complete() error {
 		}
 	}
 	if o.Requests <= 0 {
-		o.Requests = 1 << 62
+		o.Requests = 1 << 40
 	}
 	if o.Duration <= 0 {
 		o.Duration = 1 << 62
@@ -103,6 +142,10 @@ func (o *Options) complete() error {
 	if o.Connections <= 0 {
 		o.Connections = 1
 	}
+	if o.Workers <= 0 {
+		o.Workers = runtime.NumCPU()
+	}
+	o.Workers = int(min(int64(o.Workers), int64(o.Connections), o.Requests))
 	if o.Timeout <= 0 {
 		o.Timeout = 5 * time.Second
 	}

@@ -68,3 +68,18 @@ func TestResponseFields(t *testing.T) {
 		t.Error("a relative location has an address")
 	}
 }
+
+func TestSharesAddUp(t *testing.T) {
+	for whole := range 40 {
+		for n := 1; n < 6; n++ {
+			sum, least, most := 0, whole, 0
+			for i := range n {
+				part := share(whole, i, n)
+				sum, least, most = sum+part, min(least, part), max(most, part)
+			}
+			if sum != whole || most-least > 1 {
+				t.Errorf("%d in %d parts: sum %d, from %d to %d", whole, n, sum, least, most)
+			}
+		}
+	}
+}

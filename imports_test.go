@@ -42,10 +42,11 @@ func forbidden(file, imported string) string {
 	case from == to:
 		return ""
 	case to == "lab":
-		if isTest || from == "experiments" || strings.HasPrefix(file, "cmd/baton/demo") {
+		if isTest || from == "experiments" || strings.HasPrefix(file, "cmd/baton/demo") ||
+			strings.HasPrefix(file, "cmd/baton/experiment") {
 			return ""
 		}
-		return "only tests, experiments and the demo import lab"
+		return "only tests, experiments and the commands demo and experiment import lab"
 	case slices.Contains(outside, to):
 		if from == "cmd" && to == "experiments" {
 			return ""
@@ -87,6 +88,7 @@ func TestImportRule(t *testing.T) {
 		{"command to part", "cmd/baton/a.go", "baton/router", true},
 		{"command to lab", "cmd/baton/a.go", "baton/lab", false},
 		{"demo to lab", "cmd/baton/demo.go", "baton/lab", true},
+		{"experiment command to lab", "cmd/baton/experiment.go", "baton/lab", true},
 		{"experiment to lab and part", "experiments/handoff/a.go", "baton/router", true},
 		{"command to experiment", "cmd/baton/a.go", "baton/experiments/handoff", true},
 		{"part to command", "router/a.go", "baton/cmd/baton", false},

@@ -23,8 +23,9 @@ unformatted=$("$gofmt" -l $go_files)
 
 c_files=$(files 'bpf/*.c' 'bpf/*.h' | grep -v '^bpf/include/')
 if command -v clang-format-19 >/dev/null; then
-	# shellcheck disable=SC2086
-	[ -z "$c_files" ] || clang-format-19 --dry-run -Werror $c_files || fail "clang-format"
+	for f in $c_files; do
+		clang-format-19 --dry-run -Werror "$f" 2>/dev/null || fail "clang-format: $f (clang-format-19 -i mends it)"
+	done
 else
 	echo "lint: SKIP clang-format: clang-format-19 is not installed (make deps)"
 	if [ "${CI:-}" = true ] || [ "${BATON_RINGS:-}" = all ]; then fail "clang-format is required here"; fi

@@ -98,7 +98,10 @@ func (s *summary) packageEnds(e event) {
 	case "fail":
 		fmt.Printf("FAIL  %-28s %6.1f s\n%s", e.Package, e.Elapsed, strings.Join(s.output[key], ""))
 		s.packages = append(s.packages, e.Package)
-		s.failures = append(s.failures, e.Package)
+		// Named only when none of its tests explains it: a build failure, a panic, a timeout.
+		if !slices.ContainsFunc(s.failures, func(f string) bool { return strings.HasPrefix(f, e.Package+" ") }) {
+			s.failures = append(s.failures, e.Package)
+		}
 	}
 }
 

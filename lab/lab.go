@@ -46,12 +46,7 @@ var sequence atomic.Int64
 // test, unless CI=true or BATON_RINGS=all demand it: then it fails.
 func New(t T) *Lab {
 	t.Helper()
-	if err := usable(); err != nil {
-		if Required() {
-			t.Fatalf("ring 4 (lab) is required here: %v", err)
-		}
-		t.Skipf("SKIP ring 4 (lab): %v", err)
-	}
+	NeedRoot(t)
 	l, err := open(t)
 	if err != nil {
 		t.Fatalf("lab: %v", err)
@@ -96,6 +91,17 @@ func Run(out io.Writer, f func(*Lab) error) (err error) {
 		err = errors.Join(err, l.Close())
 	}()
 	return f(l)
+}
+
+// NeedRoot skips a test that will use Run where namespaces cannot be made; New does so by itself.
+func NeedRoot(t T) {
+	t.Helper()
+	if err := usable(); err != nil {
+		if Required() {
+			t.Fatalf("ring 4 (lab) is required here: %v", err)
+		}
+		t.Skipf("SKIP ring 4 (lab): %v", err)
+	}
 }
 
 // Required reports whether a ring that cannot run must count as a failure.

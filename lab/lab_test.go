@@ -211,6 +211,7 @@ func TestCPUCountsDescendants(t *testing.T) {
 }
 
 func TestNothingIsLeft(t *testing.T) {
+	lab.NeedRoot(t)
 	var prefix, dir string
 	var pid int
 	err := lab.Run(io.Discard, func(l *lab.Lab) error {
@@ -253,6 +254,7 @@ func checkGone(t *testing.T, prefix, dir string) {
 }
 
 func TestRunReturnsTheBuildersFailure(t *testing.T) {
+	lab.NeedRoot(t)
 	err := lab.Run(io.Discard, func(l *lab.Lab) error {
 		l.Host("h").Route("default", "192.0.2.1")
 		t.Error("a route through an unreachable gateway was made")
@@ -264,6 +266,7 @@ func TestRunReturnsTheBuildersFailure(t *testing.T) {
 }
 
 func TestLeakIsReported(t *testing.T) {
+	lab.NeedRoot(t)
 	release := make(chan struct{})
 	entered := make(chan struct{})
 	left := make(chan struct{})
@@ -302,8 +305,7 @@ func TestKilledOwnerLeavesNothing(t *testing.T) {
 		fmt.Println("victim", l.Prefix(), l.Dir(), h.Netns())
 		select {}
 	}
-	lab.Sweep()
-	l := lab.New(t) // skips where there is no root
+	l := lab.New(t)
 	victim := exec.Command(os.Args[0], "-test.run=^TestKilledOwnerLeavesNothing$", "-test.timeout=60s")
 	victim.Env = append(os.Environ(), "LAB_TEST_VICTIM=1")
 	out, err := victim.StdoutPipe()

@@ -145,6 +145,7 @@ func TestClients(t *testing.T) {
 }
 
 func TestServerThatCannotStartSaysWhy(t *testing.T) {
+	lab.NeedRoot(t)
 	said := new(bytes.Buffer)
 	err := lab.Run(said, func(l *lab.Lab) error {
 		peers.Nginx(l.Host("h"), peers.NginxOptions{Server: "nonsense;"})

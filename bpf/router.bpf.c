@@ -8,25 +8,6 @@
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
-static __always_inline struct vip *vip_of(const struct packet *p, __be16 port)
-{
-	struct vip_key key = { .port = port };
-
-	copy_addr(key.addr, p->key.dst);
-	return bpf_map_lookup_elem(&vips, &key);
-}
-
-/* Copies the VIP that the packet is for. False: it is for none. */
-static __always_inline bool to_vip(struct work *w)
-{
-	struct vip *vip = vip_of(&w->packet, w->packet.key.dport);
-
-	if (!vip || vip->mode != MODE_HANDOFF)
-		return false;
-	w->vip = *vip;
-	return true;
-}
-
 static __always_inline int tcp_packet(struct __sk_buff *skb, struct work *w)
 {
 	struct flow *flow = bpf_map_lookup_elem(&flows, &w->packet.key);
@@ -38,18 +19,13 @@ static __always_inline int tcp_packet(struct __sk_buff *skb, struct work *w)
 	idx = flow->splice;
 	if (side == SIDE_SERVER)
 		return server_packet(skb, idx);
-	if (!to_vip(w))
-		return PASS;
 	switch (side) {
 	case SIDE_CLIENT:
 		return client_packet(skb, idx);
 	case SIDE_LINGER:
 		return lingering_client(skb, w);
 	case SIDE_LOCAL:
-		if (!(w->packet.flags & SYN))
-			return PASS_LOCAL;
-		bpf_map_delete_elem(&flows, &w->packet.key);
-		return answer_syn(skb);
+		return w->packet.flags & SYN ? syn_again(skb, w) : PASS_LOCAL;
 	}
 	return PASS;
 }

@@ -11,10 +11,10 @@ import (
 
 // Limits of the kernel's tables.
 const (
-	MaxVIPs       = 64
-	MaxPools      = 64
-	MaxTables     = 256
-	MaxSurrogates = 256
+	MaxVIPs       = 256
+	MaxPools      = 256
+	MaxTables     = 1024
+	MaxSurrogates = 1024
 	LegClasses    = 16
 	TableSlots    = 1021
 	PoolMembers   = 64

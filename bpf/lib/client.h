@@ -105,7 +105,11 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 		return bpf_map_lookup_elem(&flows, &w->packet.key) ? DROP_RACE : DROP_FLOWS_FULL;
 	}
 	if (!attach(skb, w, s, surrogate, leg_class, ts_client, ts_clock(set), now)) {
-		bpf_map_delete_elem(&flows, &w->packet.key);
+		f.splice = moved_from;
+		if (moved_from == NO_SPLICE)
+			bpf_map_delete_elem(&flows, &w->packet.key);
+		else
+			bpf_map_update_elem(&flows, &w->packet.key, &f, BPF_EXIST);
 		return DROP_RACE;
 	}
 	__sync_fetch_and_add(&of->active, 1);
@@ -201,6 +205,13 @@ __noinline int new_client(struct __sk_buff *skb)
 	return send_back(skb, w, FIN_ANSWERED);
 }
 
+/* A SYN from a client whose last session is over: it is forgotten. */
+static __always_inline int syn_again(struct __sk_buff *skb, struct work *w)
+{
+	bpf_map_delete_elem(&flows, &w->packet.key);
+	return to_vip(w) ? answer_syn(skb) : PASS;
+}
+
 /* A packet of a client whose session was ended here. Only its last ACK is due, or its FIN again. */
 static __always_inline int lingering_client(struct __sk_buff *skb, struct work *w)
 {
@@ -214,9 +225,9 @@ static __always_inline int lingering_client(struct __sk_buff *skb, struct work *
 	}
 	if (p->len && !(p->flags & (RST | SYN)))
 		return reset_sender(skb, w);
-	bpf_map_delete_elem(&flows, &p->key);
 	if (p->flags & SYN)
-		return answer_syn(skb);
+		return syn_again(skb, w);
+	bpf_map_delete_elem(&flows, &p->key);
 	return CONSUMED;
 }
 
@@ -298,11 +309,7 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 	bpf_spin_lock(&s->lock);
 	if (!same_tuple(&s->client, &p->key) || (s->state != SPLICE_ACTIVE && s->state != SPLICE_CLOSING)) {
 		bpf_spin_unlock(&s->lock);
-		if (p->flags & SYN) {
-			bpf_map_delete_elem(&flows, &p->key);
-			return answer_syn(skb);
-		}
-		return DROP_STALE;
+		return p->flags & SYN ? syn_again(skb, w) : DROP_STALE;
 	}
 	seq = p->seq + s->to_server_seq;
 	ack = p->ack + s->to_server_ack;
@@ -380,8 +387,7 @@ unlock:
 		return ASKED;
 	case NEXT_STALE:
 		bury(idx, s, LEG_REPLACED, now);
-		bpf_map_delete_elem(&flows, &p->key);
-		return answer_syn(skb);
+		return syn_again(skb, w);
 	case NEXT_CHALLENGE: {
 		__u32 tsval = w->reply.tsval, with_ts = w->reply.with_ts;
 		struct segment *r = answer(w, ACK, w->reply.seq, w->reply.ack);
@@ -433,6 +439,8 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 	if (!w || !s || !set)
 		return DROP_NO_ROOM;
 	p = &w->packet;
+	if (!to_vip(w))
+		return DROP_CLOSED; /* the VIP has gone from the configuration */
 	asked = s->flags & SPLICE_ASKED;
 	if (asked) {
 		known = bpf_map_lookup_elem(&clients, &p->key);

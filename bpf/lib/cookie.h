@@ -17,6 +17,25 @@
 #define MSS_DEFAULT_V4 536  /* RFC 9293, 3.7.1 */
 #define MSS_DEFAULT_V6 1220
 
+static __always_inline struct vip *vip_of(const struct packet *p, __be16 port)
+{
+	struct vip_key key = { .port = port };
+
+	copy_addr(key.addr, p->key.dst);
+	return bpf_map_lookup_elem(&vips, &key);
+}
+
+/* Copies the VIP that the packet is for. False: it is for none that we answer. */
+static __always_inline bool to_vip(struct work *w)
+{
+	struct vip *vip = vip_of(&w->packet, w->packet.key.dport);
+
+	if (!vip || vip->mode != MODE_HANDOFF)
+		return false;
+	w->vip = *vip;
+	return true;
+}
+
 /* Our clock for timestamps, in ms. */
 static __always_inline __u32 ts_clock(const struct config *set)
 {

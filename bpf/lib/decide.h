@@ -85,16 +85,20 @@ __noinline int decide(struct __sk_buff *skb)
 	if (d->method == METHOD_NONE || line < 9 || line > HEAD_BYTES)
 		return false;
 	version = word_at(w, line - 8);
-	if (version != WORD('H', 'T', 'T', 'P', '/', '1', '.', '1') || w->head[line - 9] != ' ' ||
-	    !(w->scan.flags & HEAD_HOST) || w->scan.flags & (HEAD_CODED | HEAD_UPGRADE))
+	if (w->head[line - 9] != ' ' || w->scan.flags & (HEAD_CODED | HEAD_UPGRADE))
 		return false;
+	if (version != WORD('H', 'T', 'T', 'P', '/', '1', '.', '1') || !(w->scan.flags & HEAD_HOST)) {
+		/* HTTP/1.0 may do without Host */
+		if (version != WORD('H', 'T', 'T', 'P', '/', '1', '.', '0'))
+			return false;
+	}
 	d->request = w->scan.head + (w->scan.flags & HEAD_LENGTH ? w->scan.length : 0);
 	d->surrogate = NO_SURROGATE;
 	if (w->vip.flags & VIP_ONE_POOL) {
 		d->pool = w->vip.pool;
 		return true;
 	}
-	if (!(w->vip.flags & VIP_NO_HOSTS)) {
+	if (!(w->vip.flags & VIP_NO_HOSTS) && w->scan.flags & HEAD_HOST) {
 		host = host_of(w);
 		if (host < 0)
 			return false;

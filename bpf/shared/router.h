@@ -12,10 +12,10 @@
 /* Changes when the layout of a pinned map changes; user space refuses to adopt another one. */
 #define BATON_ABI 1
 
-#define MAX_VIPS 64
-#define MAX_POOLS 64
-#define MAX_TABLES 256		 /* choice tables: one a pool, and one a zone of policy nearest */
-#define MAX_SURROGATES 256
+#define MAX_VIPS 256
+#define MAX_POOLS 256
+#define MAX_TABLES 1024		 /* choice tables: one a pool, and one a zone of policy nearest */
+#define MAX_SURROGATES 1024
 #define LEG_CLASSES 16		 /* bit 0: timestamps, bits 1-3: index into config.mss */
 #define MSS_CLASSES 8
 #define TABLE_SLOTS 1021	 /* prime, for Maglev */

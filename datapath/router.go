@@ -15,7 +15,7 @@ import (
 )
 
 // ABI is the layout of the pinned maps. State of another layout is never adopted.
-const ABI = 1
+const ABI = uint32(routerBoundABI)
 
 // ErrABI says that the pinned state was left by a version with another layout.
 var ErrABI = errors.New("the sessions in the kernel belong to another version")

@@ -13,6 +13,26 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type routerBound uint32
+
+const (
+	routerBoundABI            routerBound = 1
+	routerBoundMAX_VIPS       routerBound = 256
+	routerBoundMAX_POOLS      routerBound = 256
+	routerBoundMAX_TABLES     routerBound = 1024
+	routerBoundMAX_SURROGATES routerBound = 1024
+	routerBoundLEG_CLASSES    routerBound = 16
+	routerBoundMSS_CLASSES    routerBound = 8
+	routerBoundTABLE_SLOTS    routerBound = 1021
+	routerBoundPOOL_MEMBERS   routerBound = 64
+	routerBoundHOST_BYTES     routerBound = 64
+	routerBoundROUTE_BYTES    routerBound = 128
+	routerBoundHEAD_BYTES     routerBound = 2048
+	routerBoundHASH_BYTES     routerBound = 1024
+	routerBoundTOLD_WSCALE    routerBound = 7
+	routerBoundNO_SURROGATE   routerBound = 65535
+)
+
 type routerClient struct {
 	_         structs.HostLayout
 	State     uint8
@@ -417,6 +437,7 @@ const (
 	routerProgRouterCommand  = "router_command"
 	routerProgRouterIngress  = "router_ingress"
 	routerProgRouterReplay   = "router_replay"
+	routerVarBoundType       = "bound_type"
 	routerVarClientFlagType  = "client_flag_type"
 	routerVarClientStateType = "client_state_type"
 	routerVarCommandKindType = "command_kind_type"
@@ -508,6 +529,7 @@ type routerMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type routerVariableSpecs struct {
+	BoundType       *ebpf.VariableSpec `ebpf:"bound_type"`
 	ClientFlagType  *ebpf.VariableSpec `ebpf:"client_flag_type"`
 	ClientStateType *ebpf.VariableSpec `ebpf:"client_state_type"`
 	CommandKindType *ebpf.VariableSpec `ebpf:"command_kind_type"`
@@ -589,6 +611,7 @@ func (m *routerMaps) Close() error {
 //
 // It can be passed to loadRouterObjects or ebpf.CollectionSpec.LoadAndAssign.
 type routerVariables struct {
+	BoundType       *ebpf.Variable `ebpf:"bound_type"`
 	ClientFlagType  *ebpf.Variable `ebpf:"client_flag_type"`
 	ClientStateType *ebpf.Variable `ebpf:"client_state_type"`
 	CommandKindType *ebpf.Variable `ebpf:"command_kind_type"`

@@ -11,17 +11,17 @@ import (
 
 // Limits of the kernel's tables.
 const (
-	MaxVIPs       = 256
-	MaxPools      = 256
-	MaxTables     = 1024
-	MaxSurrogates = 1024
-	LegClasses    = 16
-	TableSlots    = 1021
-	PoolMembers   = 64
-	HostBytes     = 64
-	RouteBytes    = 128
-	ToldWscale    = 7
-	NoSurrogate   = 0xffff
+	MaxVIPs       = int(routerBoundMAX_VIPS)
+	MaxPools      = int(routerBoundMAX_POOLS)
+	MaxTables     = int(routerBoundMAX_TABLES)
+	MaxSurrogates = int(routerBoundMAX_SURROGATES)
+	LegClasses    = int(routerBoundLEG_CLASSES)
+	TableSlots    = int(routerBoundTABLE_SLOTS)
+	PoolMembers   = int(routerBoundPOOL_MEMBERS)
+	HostBytes     = int(routerBoundHOST_BYTES)
+	RouteBytes    = int(routerBoundROUTE_BYTES)
+	ToldWscale    = uint8(routerBoundTOLD_WSCALE)
+	NoSurrogate   = uint16(routerBoundNO_SURROGATE)
 	NoLength      = ^uint64(0)
 )
 

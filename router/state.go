@@ -74,7 +74,7 @@ func newState(cfg *config.Config, known map[netip.AddrPort]uint16) (*state, erro
 				}
 				id = next
 			}
-			if id >= datapath.MaxSurrogates {
+			if int(id) >= datapath.MaxSurrogates {
 				return nil, fmt.Errorf("%s: more than %d surrogates", cfg.File, datapath.MaxSurrogates)
 			}
 			given[id] = true

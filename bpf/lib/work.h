@@ -105,8 +105,6 @@ struct scan {
 	__u64 length; /* Content-Length, NO_LENGTH when absent */
 };
 
-#define NO_SURROGATE 0xffff
-
 struct decision {
 	__u64 request; /* bytes of the request, NO_LENGTH: not followed */
 	__u32 method;

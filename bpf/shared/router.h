@@ -9,22 +9,25 @@
 
 #include <linux/types.h>
 
-/* Changes when the layout of a pinned map changes; user space refuses to adopt another one. */
-#define BATON_ABI 1
+/* Bounds and constants of both sides. */
+enum bound {
+	ABI = 1,		 /* of pinned maps; user space refuses to adopt another one */
+	MAX_VIPS = 256,
+	MAX_POOLS = 256,
+	MAX_TABLES = 1024,	 /* choice tables: one a pool, and one a zone of policy nearest */
+	MAX_SURROGATES = 1024,
+	LEG_CLASSES = 16,	 /* bit 0: timestamps, bits 1-3: index into config.mss */
+	MSS_CLASSES = 8,
+	TABLE_SLOTS = 1021,	 /* prime, for Maglev */
+	POOL_MEMBERS = 64,	 /* policy least-sessions scans these */
+	HOST_BYTES = 64,
+	ROUTE_BYTES = 128,	 /* of the request target, as far as the kernel's routes look */
+	HEAD_BYTES = 2048,	 /* of a message's first packet, as far as the kernel reads */
+	HASH_BYTES = 1024,	 /* longest path that the kernel hashes; longer ones are asked */
+	TOLD_WSCALE = 7,	 /* window shift told on both legs */
+	NO_SURROGATE = 0xffff,	 /* any of the pool */
+};
 
-#define MAX_VIPS 256
-#define MAX_POOLS 256
-#define MAX_TABLES 1024		 /* choice tables: one a pool, and one a zone of policy nearest */
-#define MAX_SURROGATES 1024
-#define LEG_CLASSES 16		 /* bit 0: timestamps, bits 1-3: index into config.mss */
-#define MSS_CLASSES 8
-#define TABLE_SLOTS 1021	 /* prime, for Maglev */
-#define POOL_MEMBERS 64		 /* policy least-sessions scans these */
-#define HOST_BYTES 64
-#define ROUTE_BYTES 128		 /* of the request target, as far as the kernel's routes look */
-#define HEAD_BYTES 2048		 /* of a message's first packet, as far as the kernel reads */
-#define HASH_BYTES 1024		 /* longest path that the kernel hashes; longer ones are asked */
-#define TOLD_WSCALE 7		 /* window shift told on both legs */
 #define NO_SPLICE 0xffffffff
 #define NO_LENGTH 0xffffffffffffffffULL
 

@@ -314,7 +314,6 @@ func (r *Router) notify() {
 
 func (r *Router) healthChanged(t health.Transition) {
 	r.metrics.SurrogateChanged(t)
-	r.log.Info("surrogate", "name", t.Surrogate, "from", t.From.Phase, "to", t.To.Phase, "draining", t.To.Draining, "err", t.To.LastError)
 	s := r.current()
 	if s == nil {
 		return
@@ -413,7 +412,8 @@ func (r *Router) close() {
 	}
 }
 
-// Live counts the sessions that go on in the kernel.
+// Live counts the sessions that go on in the kernel after Run. When there are none, the idle legs are ended, as nothing
+// is worth keeping.
 func (r *Router) Live() (int, error) {
 	n := 0
 	err := r.dp.EachSplice(func(s datapath.Splice) error {
@@ -422,6 +422,9 @@ func (r *Router) Live() (int, error) {
 		}
 		return nil
 	})
+	if n == 0 && err == nil {
+		r.legs.Retire()
+	}
 	return n, err
 }
 

@@ -25,10 +25,14 @@ __noinline int leg_up(struct __sk_buff *skb, __u32 idx)
 	if (!checksum_ok(skb))
 		return DROP_BAD_CHECKSUM;
 	bpf_spin_lock(&s->lock);
-	if (!same_tuple(&s->server, &p->key) || s->state != SPLICE_OPENING || p->ack != s->snd_nxt ||
-	    !(p->flags & ACK)) {
+	if (!same_tuple(&s->server, &p->key) || s->state != SPLICE_OPENING) {
 		bpf_spin_unlock(&s->lock);
 		return DROP_STALE;
+	}
+	if (!(p->flags & ACK) || p->ack != s->snd_nxt) {
+		/* the surrogate still has a session on these ports: it is reset, and our SYN repeated (RFC 9293, 3.10.7.3) */
+		bpf_spin_unlock(&s->lock);
+		return p->flags & ACK ? reset_sender(skb, w) : DROP_STALE;
 	}
 	s->since = s->seen = s->opened = now;
 	if (p->flags & RST) {

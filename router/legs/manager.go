@@ -117,6 +117,25 @@ func (m *Manager) Adopt() error {
 	return nil
 }
 
+// Retire ends every idle leg: there will be no process to renew them.
+func (m *Manager) Retire() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.pools {
+		for id := range p.classes {
+			for {
+				number, ok, err := m.o.Datapath.TakeIdle(p.id, id)
+				if err != nil || !ok {
+					break
+				}
+				if s, err := m.o.Datapath.Splice(number); err == nil && s.State == datapath.Idle && s.Surrogate == p.id {
+					m.retire(p, s)
+				}
+			}
+		}
+	}
+}
+
 // Update replaces the set of surrogates. Legs of those that go are retired when idle; their sessions go on.
 func (m *Manager) Update(surrogates []Surrogate) error {
 	m.mu.Lock()

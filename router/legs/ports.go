@@ -2,6 +2,7 @@ package legs
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 )
 
@@ -41,7 +42,8 @@ func portRange() (low, high uint16, err error) {
 }
 
 func newPorts(low, high uint16) *ports {
-	return &ports{low: low, high: high, next: low, used: make(map[uint16]struct{})}
+	// a random start: after a restart, the surrogate may still have sessions on the ports used last
+	return &ports{low: low, high: high, next: low + uint16(rand.N(int(high-low)+1)), used: make(map[uint16]struct{})}
 }
 
 // take gives the port whose last use is longest ago. False: all are in use.

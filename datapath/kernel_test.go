@@ -1,0 +1,377 @@
+package datapath
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"baton/packet"
+)
+
+// insideEnv is set for the process that runs the tests, in namespaces of its own: whatever the tests make there (links,
+// routes, mounts, pins) is gone with the process, however that ends.
+const insideEnv = "BATON_DATAPATH_TEST_INSIDE"
+
+func TestMain(m *testing.M) {
+	if os.Geteuid() != 0 {
+		os.Exit(m.Run())
+	}
+	if os.Getenv(insideEnv) == "" {
+		os.Exit(inside())
+	}
+	if err := prepare(); err != nil {
+		fmt.Fprintln(os.Stderr, "prepare the namespaces:", err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+func inside() int {
+	runtime.LockOSThread() // Pdeathsig is of the thread
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), insideEnv+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS,
+		Pdeathsig:  syscall.SIGKILL,
+	}
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		return max(exit.ExitCode(), 1)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "run the tests in namespaces of their own:", err)
+		return 1
+	}
+	return 0
+}
+
+func prepare() error {
+	if err := unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	if err := unix.Mount("bpf", bpffs, "bpf", 0, "mode=0700"); err != nil {
+		return err
+	}
+	return setUp("lo")
+}
+
+// needKernel skips a test that needs root, and fails it where nothing may be skipped.
+func needKernel(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	const why = "ring 3 (kernel programs): BPF needs root (CAP_BPF, CAP_NET_ADMIN)"
+	if os.Getenv("CI") == "true" || os.Getenv("BATON_RINGS") == "all" {
+		t.Fatalf("%s is required here", why)
+	}
+	t.Skipf("SKIP %s", why)
+}
+
+// newRand returns a generator whose seed is in the test's log.
+func newRand(t testing.TB) *rand.Rand {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// rig is the loaded program with empty maps.
+type rig struct {
+	t testing.TB
+	*Router
+	ifindex uint32 // that the packets come in by: 0 is lo
+}
+
+// What the tests size the maps with.
+const (
+	testSessions = 64
+	testPending  = 64
+	testLegs     = 8
+)
+
+var loaded struct {
+	sync.Once
+	*Router
+	err error
+}
+
+// The MSS classes of the tests' legs, as class numbers index them, and the usual class with timestamps.
+var testMSS = []uint16{536, 1220, 1400, 1440, 1460, 8960}
+
+const (
+	usualClass    = 4<<1 | 1
+	usualClassNTS = 4 << 1
+)
+
+// newRig loads the program once and empties its maps for each test.
+func newRig(t testing.TB) *rig {
+	t.Helper()
+	needKernel(t)
+	loaded.Do(func() {
+		if loaded.err = Probe(); loaded.err != nil {
+			return
+		}
+		loaded.Router = &Router{options: Options{Sessions: testSessions, Pending: testPending, Legs: testLegs}}
+		loaded.err = loaded.load(nil)
+	})
+	if loaded.err != nil {
+		t.Fatal(loaded.err)
+	}
+	k := &rig{t: t, Router: loaded.Router}
+	k.empty()
+	k.must(k.SetConfig(Config{MSS: testMSS, TSOffset: 0x7fff0000}))
+	return k
+}
+
+func (k *rig) must(err error) {
+	k.t.Helper()
+	if err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// empty takes everything out of the maps but the counters of verdicts.
+func (k *rig) empty() {
+	k.t.Helper()
+	k.must(replace(k.maps.Flows, map[routerTuple]routerFlow{}))
+	k.must(replace(k.maps.Clients, map[routerTuple]routerClient{}))
+	k.must(replace(k.maps.Vips, map[routerVipKey]routerVip{}))
+	k.must(replace(k.maps.Hosts, map[routerHostKey]uint32{}))
+	k.must(replace(k.maps.Routes, map[routerRouteKey]routerRoute{}))
+	k.must(replace(k.maps.Zones, map[routerZoneKey]uint32{}))
+	for i := range uint32(testSessions) {
+		k.must(k.maps.Splices.Update(i, &routerSplice{}, ebpf.UpdateAny))
+	}
+	for i := range uint32(8) {
+		k.must(k.maps.Surrogates.Update(i, &routerSurrogate{}, ebpf.UpdateAny))
+		k.must(k.maps.Limits.Update(i, routerLimit{}, ebpf.UpdateAny))
+		k.must(k.maps.Pools.Update(i, &routerPool{}, ebpf.UpdateAny))
+		k.must(k.maps.Tables.Update(i, &routerTable{}, ebpf.UpdateAny))
+		for class := range uint32(LegClasses) {
+			if err := k.maps.IdleLegs.Delete(i*LegClasses + class); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+				k.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// The actions of a tc program.
+const (
+	actOK       = 0
+	actShot     = 2
+	actRedirect = 7
+)
+
+// skBuff is the start of struct __sk_buff, up to what the tests set.
+type skBuff struct {
+	_              [9]uint32
+	IngressIfindex uint32
+	Ifindex        uint32
+}
+
+// result is what became of one packet.
+type result struct {
+	verdict Verdict
+	action  uint32
+	frame   []byte // as it leaves
+}
+
+func (r result) parsed(t testing.TB) packet.Frame {
+	t.Helper()
+	f, err := packet.Parse(r.frame)
+	if err != nil {
+		t.Fatalf("%v: parse what came out: %v\n% x", r.verdict, err, r.frame)
+	}
+	return f
+}
+
+// checksumComplete has the kernel give the packet the sum of all its bytes, as some devices do, and refuse the run with
+// EBADMSG when that is not kept up to date (BPF_F_TEST_SKB_CHECKSUM_COMPLETE, Linux 6.17).
+const checksumComplete = 1 << 2
+
+func (k *rig) run(frame []byte) result { return k.runWith(frame, 0) }
+
+func (k *rig) runWith(frame []byte, flags uint32) result {
+	k.t.Helper()
+	before := k.counts()
+	out := make([]byte, len(frame)+256)
+	opts := &ebpf.RunOptions{Data: frame, DataOut: out, Flags: flags}
+	if k.ifindex != 0 {
+		opts.Context = skBuff{Ifindex: k.ifindex, IngressIfindex: k.ifindex}
+	}
+	action, err := k.programs.RouterIngress.Run(opts)
+	if err != nil {
+		k.t.Fatalf("run: %v\n% x", err, frame)
+	}
+	r := result{verdict: Verdict(routerVerdictVERDICTS), action: action, frame: opts.DataOut}
+	for v, n := range k.counts() {
+		switch n - before[v] {
+		case 0:
+		case 1:
+			if r.verdict != Verdict(routerVerdictVERDICTS) {
+				k.t.Fatalf("one packet, two verdicts: %v and %v", r.verdict, Verdict(v))
+			}
+			r.verdict = Verdict(v)
+		default:
+			k.t.Fatalf("one packet, verdict %v counted %d times", Verdict(v), n-before[v])
+		}
+	}
+	if r.verdict == Verdict(routerVerdictVERDICTS) {
+		k.t.Fatal("a packet without a verdict")
+	}
+	return r
+}
+
+var possibleCPUs = sync.OnceValue(ebpf.MustPossibleCPU)
+
+// counts reads all verdicts at once.
+func (k *rig) counts() []uint64 {
+	k.t.Helper()
+	n, cpus := int(routerVerdictVERDICTS), possibleCPUs()
+	var cursor ebpf.MapBatchCursor
+	keys, each := make([]uint32, n), make([]uint64, n*cpus)
+	got, err := k.maps.Verdicts.BatchLookup(&cursor, keys, each, nil)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) || got != n {
+		k.t.Fatalf("read verdicts: %d of %d: %v", got, n, err)
+	}
+	counts := make([]uint64, n)
+	for i, v := range each {
+		counts[keys[i/cpus]] += v
+	}
+	return counts
+}
+
+// want runs a packet and requires its verdict and action.
+func (k *rig) want(frame []byte, verdict routerVerdict, action uint32) result {
+	k.t.Helper()
+	r := k.run(frame)
+	if r.verdict != Verdict(verdict) || r.action != action {
+		k.t.Fatalf("got verdict %v, action %d; want %v, %d\n% x", r.verdict, r.action, Verdict(verdict), action, frame)
+	}
+	return r
+}
+
+func (k *rig) splice(n uint32) *routerSplice {
+	k.t.Helper()
+	var s routerSplice
+	k.must(k.maps.Splices.LookupWithFlags(n, &s, ebpf.LookupLock))
+	return &s
+}
+
+func (k *rig) flow(src, dst netip.AddrPort) (routerFlow, bool) {
+	k.t.Helper()
+	var f routerFlow
+	err := k.maps.Flows.Lookup(tuple(src, dst), &f)
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		return f, false
+	}
+	k.must(err)
+	return f, true
+}
+
+func (k *rig) pending(src, dst netip.AddrPort) (routerClient, bool) {
+	k.t.Helper()
+	var c routerClient
+	err := k.maps.Clients.Lookup(tuple(src, dst), &c)
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		return c, false
+	}
+	k.must(err)
+	return c, true
+}
+
+// queued empties a queue of idle legs and returns what was in it.
+func (k *rig) queued(surrogate uint16, class uint8) []uint32 {
+	k.t.Helper()
+	var all []uint32
+	for {
+		n, ok, err := k.TakeIdle(surrogate, class)
+		k.must(err)
+		if !ok {
+			return all
+		}
+		all = append(all, n)
+	}
+}
+
+func (k *rig) surrogate(id uint16) Surrogate {
+	k.t.Helper()
+	s, err := k.Surrogate(id)
+	k.must(err)
+	return s
+}
+
+// link makes a dummy interface and returns its ifindex. It goes with the test.
+func (k *rig) link(name string) uint32 {
+	k.t.Helper()
+	run := func(args ...string) {
+		k.t.Helper()
+		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+			k.t.Fatalf("ip %v: %v: %s", args, err, out)
+		}
+	}
+	run("link", "add", name, "type", "dummy")
+	k.t.Cleanup(func() { run("link", "del", name) })
+	k.must(setUp(name))
+	dev, err := net.InterfaceByName(name)
+	k.must(err)
+	return uint32(dev.Index)
+}
+
+// wire reads what leaves by an interface.
+type wire struct {
+	t  testing.TB
+	fd int
+}
+
+func (k *rig) capture(ifindex uint32) wire {
+	k.t.Helper()
+	all := int(bigEndian(unix.ETH_P_ALL))
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, all)
+	k.must(err)
+	k.t.Cleanup(func() { unix.Close(fd) })
+	k.must(unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: uint16(all), Ifindex: int(ifindex)}))
+	k.must(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 2}))
+	return wire{k.t, fd}
+}
+
+// next returns the next TCP frame.
+func (w wire) next() packet.Frame {
+	w.t.Helper()
+	for {
+		b := make([]byte, 2048)
+		n, _, err := unix.Recvfrom(w.fd, b, 0)
+		if err != nil {
+			w.t.Fatalf("no frame came: %v", err)
+		}
+		if f, err := packet.Parse(b[:n]); err == nil && f.Protocol == packet.ProtocolTCP {
+			return f
+		}
+	}
+}
+
+// nativeBytes gives a kernel struct as it lies in memory.
+func nativeBytes(t testing.TB, v any) []byte {
+	t.Helper()
+	b, err := binary.Append(nil, binary.NativeEndian, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}

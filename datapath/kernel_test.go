@@ -164,7 +164,7 @@ func (k *rig) empty() {
 		k.must(k.maps.Pools.Update(i, &routerPool{}, ebpf.UpdateAny))
 		k.must(k.maps.Tables.Update(i, &routerTable{}, ebpf.UpdateAny))
 		for class := range uint32(LegClasses) {
-			if err := k.maps.IdleLegs.Delete(i*LegClasses + class); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			if err := k.maps.IdleLegs.Delete(i*uint32(LegClasses) + class); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 				k.t.Fatal(err)
 			}
 		}

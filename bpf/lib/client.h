@@ -301,6 +301,8 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 	p = &w->packet;
 	clock = ts_clock(set);
 	limit = limit_of(s->surrogate);
+	if (p->ttl <= 1)
+		return DROP_TTL;
 	if (!p->plain && parse_options(skb) < 0)
 		return DROP_BAD_OPTIONS;
 	if (p->flags & (SYN | FIN | RST) && !p->len && !checksum_ok(skb))

@@ -61,22 +61,20 @@ static long walk_option(__u32 i, struct option_walk *walk)
 		if (size == 2)
 			p->sack_ok = 1;
 		break;
-	case OPTION_SACK:
-		if (size >= 10 && (size - 2) % 8 == 0) {
-			p->sack_at = off;
-			p->sack_len = size;
-		}
+	case OPTION_SACK: /* what would go out untranslated is refused, as are repetitions of what is translated once */
+		walk->bad = p->sack_at != 0xff || size < 10 || (size - 2) % 8;
+		p->sack_at = off;
+		p->sack_len = size;
 		break;
 	case OPTION_TS:
-		if (size == 10) {
-			p->ts_at = off;
-			p->tsval = bpf_ntohl(*(__be32 *)&w->options[off + 2]);
-			p->tsecr = bpf_ntohl(*(__be32 *)&w->options[off + 6]);
-		}
+		walk->bad = p->ts_at != 0xff || size != 10;
+		p->ts_at = off;
+		p->tsval = bpf_ntohl(*(__be32 *)&w->options[off + 2]);
+		p->tsecr = bpf_ntohl(*(__be32 *)&w->options[off + 6]);
 		break;
 	}
 	walk->off = off + size;
-	return 0;
+	return walk->bad;
 }
 
 /* The options that are not just timestamps. Leaves them in w->options. */

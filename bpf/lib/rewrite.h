@@ -147,6 +147,14 @@ __noinline int rewrite(struct __sk_buff *skb)
 	if (bpf_l4_csum_replace(skb, p->l4 + 16, 0, difference(pseudo), BPF_F_PSEUDO_HDR) ||
 	    bpf_l4_csum_replace(skb, p->l4 + 16, 0, difference(rest), 0))
 		return -DROP_NO_ROOM;
+	if (p->v6) {
+		/*
+		 * A device's sum of the whole packet (CHECKSUM_COMPLETE): the helper took the new addresses for those of an
+		 * IPv4 header, whose own checksum makes up for them, and the hop limit has none either. Else no effect.
+		 */
+		pseudo += swapped(bpf_htons(p->ttl), bpf_htons(p->ttl - 1));
+		bpf_csum_update(skb, difference(pseudo));
+	}
 	return 0;
 }
 

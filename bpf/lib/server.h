@@ -281,6 +281,8 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 	clock = ts_clock(set);
 	if (s->state == SPLICE_OPENING)
 		return leg_up(skb, idx);
+	if (p->ttl <= 1)
+		return DROP_TTL;
 	if (!p->plain && parse_options(skb) < 0)
 		return DROP_BAD_OPTIONS;
 	if (p->flags & (SYN | FIN | RST) && !p->len && !checksum_ok(skb))

@@ -15,7 +15,7 @@ const (
 	MaxPools      = int(routerBoundMAX_POOLS)
 	MaxTables     = int(routerBoundMAX_TABLES)
 	MaxSurrogates = int(routerBoundMAX_SURROGATES)
-	LegClasses    = int(routerBoundLEG_CLASSES)
+	LegClasses    = uint32(routerBoundLEG_CLASSES)
 	TableSlots    = int(routerBoundTABLE_SLOTS)
 	PoolMembers   = int(routerBoundPOOL_MEMBERS)
 	HostBytes     = int(routerBoundHOST_BYTES)

@@ -172,7 +172,7 @@ func (r *Router) FreeLeg(number uint32, server, router netip.AddrPort) error {
 
 // MakeQueue gives a surrogate a queue of idle legs of a class, when it has none.
 func (r *Router) MakeQueue(surrogate uint16, class uint8) error {
-	key := uint32(surrogate)*uint32(LegClasses) + uint32(class)
+	key := uint32(surrogate)*LegClasses + uint32(class)
 	var have *ebpf.Map
 	if err := r.maps.IdleLegs.Lookup(key, &have); err == nil {
 		return have.Close()
@@ -190,7 +190,7 @@ func (r *Router) MakeQueue(surrogate uint16, class uint8) error {
 
 // TakeIdle removes the longest idle leg from a queue. False: it is empty. The leg may be dead; Retire tells.
 func (r *Router) TakeIdle(surrogate uint16, class uint8) (uint32, bool, error) {
-	key := uint32(surrogate)*uint32(LegClasses) + uint32(class)
+	key := uint32(surrogate)*LegClasses + uint32(class)
 	var queue *ebpf.Map
 	if err := r.maps.IdleLegs.Lookup(key, &queue); err != nil {
 		if errors.Is(err, ebpf.ErrKeyNotExist) {
@@ -211,7 +211,7 @@ func (r *Router) TakeIdle(surrogate uint16, class uint8) (uint32, bool, error) {
 
 // PutIdle returns a leg that TakeIdle gave.
 func (r *Router) PutIdle(surrogate uint16, class uint8, number uint32) error {
-	key := uint32(surrogate)*uint32(LegClasses) + uint32(class)
+	key := uint32(surrogate)*LegClasses + uint32(class)
 	var queue *ebpf.Map
 	if err := r.maps.IdleLegs.Lookup(key, &queue); err != nil {
 		return fmt.Errorf("put back an idle leg: %w", err)

@@ -29,6 +29,7 @@ type pool struct {
 	serverMSS uint16 // told by the surrogate
 	noTS      bool   // it refuses timestamps
 
+	due     time.Time     // when it is looked at next
 	backoff time.Duration // between attempts while it refuses
 	retryAt time.Time
 }

@@ -11,6 +11,7 @@ import (
 
 const (
 	tickEvery  = 10 * time.Millisecond
+	restEvery  = 100 * time.Millisecond // of a pool that nothing happens to
 	renewEvery = 250 * time.Millisecond
 	routeEvery = 5 * time.Second
 )
@@ -36,7 +37,9 @@ func (m *Manager) Run(ctx context.Context) error {
 		case now := <-tick.C:
 			m.mu.Lock()
 			for _, p := range m.pools {
-				m.tick(p, now)
+				if !now.Before(p.due) {
+					m.tick(p, now)
+				}
 			}
 			if now.Sub(renewed) >= renewEvery {
 				renewed = now
@@ -65,6 +68,7 @@ func (m *Manager) tick(p *pool, now time.Time) {
 		m.o.Log.Error("leg pool is not kept", "surrogate", p.name, "err", err)
 		return
 	}
+	p.due = now.Add(restEvery)
 	if !p.usable || p.local {
 		return
 	}
@@ -79,6 +83,9 @@ func (m *Manager) tick(p *pool, now time.Time) {
 			c.wanted = now
 		}
 		taken := int(counted.Taken[id] - c.taken)
+		if missed > 0 || taken > 0 {
+			p.due = now // busy: the next tick again
+		}
 		spent := taken - int(counted.Recycled-c.recycledAndTaken)
 		c.missed, c.taken, c.recycledAndTaken = counted.Missed[id], counted.Taken[id], counted.Recycled
 		c.sizer.floor = p.floor(id, m.defaultClass(p.server.Addr()), now)
@@ -86,6 +93,9 @@ func (m *Manager) tick(p *pool, now time.Time) {
 		want := c.sizer.tick(now, counted.Idle[id], taken, max(spent, 0), missed)
 		if now.Before(p.retryAt) {
 			continue
+		}
+		if want > counted.Idle[id] {
+			p.due = now
 		}
 		for range min(want-counted.Idle[id]-p.openingOf(id), openBatch) {
 			if err := m.open(p, id, now); err != nil {

@@ -191,8 +191,12 @@ func (r *Router) Run(ctx context.Context) (err error) {
 	if failed != nil {
 		cancel()
 	}
+	r.group.Go(func() error {
+		<-r.ctx.Done()
+		r.stopListeners() // ends the group's servers
+		return nil
+	})
 	err = r.group.Wait()
-	r.stopListeners()
 	r.closeDoors()
 	if failed != nil {
 		return failed

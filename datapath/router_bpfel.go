@@ -287,18 +287,17 @@ type routerSplice struct {
 type routerSpliceFlag uint32
 
 const (
-	routerSpliceFlagSPLICE_TS             routerSpliceFlag = 1
-	routerSpliceFlagSPLICE_CLIENT_SACK    routerSpliceFlag = 2
-	routerSpliceFlagSPLICE_SERVER_SACK    routerSpliceFlag = 4
-	routerSpliceFlagSPLICE_ANCHOR         routerSpliceFlag = 8
-	routerSpliceFlagSPLICE_CLIENT_FIN     routerSpliceFlag = 16
-	routerSpliceFlagSPLICE_SERVER_FIN     routerSpliceFlag = 32
-	routerSpliceFlagSPLICE_NO_REUSE       routerSpliceFlag = 64
-	routerSpliceFlagSPLICE_ASKED          routerSpliceFlag = 128
-	routerSpliceFlagSPLICE_HEAD_METHOD    routerSpliceFlag = 512
-	routerSpliceFlagSPLICE_TWO_FINS_ACKED routerSpliceFlag = 1024
-	routerSpliceFlagSPLICE_CLIENT_WSCALE  routerSpliceFlag = 2048
-	routerSpliceFlagSPLICE_SERVER_WSCALE  routerSpliceFlag = 4096
+	routerSpliceFlagSPLICE_TS            routerSpliceFlag = 1
+	routerSpliceFlagSPLICE_CLIENT_SACK   routerSpliceFlag = 2
+	routerSpliceFlagSPLICE_SERVER_SACK   routerSpliceFlag = 4
+	routerSpliceFlagSPLICE_ANCHOR        routerSpliceFlag = 8
+	routerSpliceFlagSPLICE_CLIENT_FIN    routerSpliceFlag = 16
+	routerSpliceFlagSPLICE_SERVER_FIN    routerSpliceFlag = 32
+	routerSpliceFlagSPLICE_NO_REUSE      routerSpliceFlag = 64
+	routerSpliceFlagSPLICE_ASKED         routerSpliceFlag = 128
+	routerSpliceFlagSPLICE_HEAD_METHOD   routerSpliceFlag = 512
+	routerSpliceFlagSPLICE_CLIENT_WSCALE routerSpliceFlag = 2048
+	routerSpliceFlagSPLICE_SERVER_WSCALE routerSpliceFlag = 4096
 )
 
 type routerSpliceState uint32

@@ -23,6 +23,13 @@ static __always_inline void bury(__u32 idx, struct splice *s, __u32 end, __u32 n
 	tell(EVENT_LEG_DOWN, end, idx, s, now);
 }
 
+/* Under the lock: both ends have said FIN and know of the other's. A FIN that is repeated from now on meets an RST. */
+static __always_inline bool both_over(const struct splice *s)
+{
+	return (s->flags & (SPLICE_CLIENT_FIN | SPLICE_SERVER_FIN)) == (SPLICE_CLIENT_FIN | SPLICE_SERVER_FIN) &&
+	       s->snd_una == s->snd_nxt && s->rcv_acked == s->rcv_nxt;
+}
+
 /* After the lock: the leg is idle again, with its current numbers, or dead, as it has served enough. */
 static __always_inline void recycle(__u32 idx, struct splice *s, __u32 surrogate, __u32 leg_class, bool worn, __u64 in,
 				    __u64 out, __u32 now)
@@ -48,7 +55,8 @@ static __always_inline int send_to_server(struct __sk_buff *skb, struct work *w,
 
 	if (hop_is_old(&w->out.hop, now) && resolve(skb, now)) {
 		bpf_spin_lock(&s->lock);
-		s->to_server = w->out.hop;
+		if (same_tuple(&s->client, &w->packet.key))
+			s->to_server = w->out.hop;
 		bpf_spin_unlock(&s->lock);
 	}
 	err = rewrite(skb);
@@ -261,7 +269,7 @@ static __always_inline int end_client(struct __sk_buff *skb, struct work *w)
 	return RECYCLED;
 }
 
-enum client_next { NEXT_SEND, NEXT_REQUEST, NEXT_RECYCLE, NEXT_RESET, NEXT_RECYCLE_RESET, NEXT_CHALLENGE, NEXT_STALE,
+enum client_next { NEXT_SEND, NEXT_REQUEST, NEXT_RECYCLE, NEXT_RESET, NEXT_RECYCLE_RESET, NEXT_CHALLENGE, NEXT_OVER,
 		   NEXT_ASK };
 
 /* Under the lock: new bytes from the client. */
@@ -316,17 +324,11 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 	seq = p->seq + s->to_server_seq;
 	ack = p->ack + s->to_server_ack;
 	if (p->flags & SYN) {
-		if (s->flags & SPLICE_TWO_FINS_ACKED) {
-			s->state = SPLICE_DEAD;
-			s->since = now;
-			next = NEXT_STALE;
-		} else {
-			w->reply.seq = s->rcv_nxt - s->to_server_ack;
-			w->reply.ack = s->snd_nxt - s->to_server_seq;
-			w->reply.tsval = later(s->ts_client, clock);
-			w->reply.with_ts = !!(s->flags & SPLICE_TS);
-			next = NEXT_CHALLENGE;
-		}
+		w->reply.seq = s->rcv_nxt - s->to_server_ack;
+		w->reply.ack = s->snd_nxt - s->to_server_seq;
+		w->reply.tsval = later(s->ts_client, clock);
+		w->reply.with_ts = !!(s->flags & SPLICE_TS);
+		next = NEXT_CHALLENGE;
 		goto unlock;
 	}
 	s->seen = now;
@@ -356,12 +358,8 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 				s->state = SPLICE_CLOSING;
 			}
 		}
-		if ((s->flags & (SPLICE_CLIENT_FIN | SPLICE_SERVER_FIN)) == (SPLICE_CLIENT_FIN | SPLICE_SERVER_FIN) &&
-		    s->snd_una == s->snd_nxt && s->rcv_acked == s->rcv_nxt) {
-			if (!(s->flags & SPLICE_TWO_FINS_ACKED))
-				s->since = now;
-			s->flags |= SPLICE_TWO_FINS_ACKED;
-		}
+		if (both_over(s))
+			next = NEXT_OVER;
 	}
 	fill_to_server(w, s);
 	surrogate = s->surrogate;
@@ -374,7 +372,7 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 		s->state = worn ? SPLICE_DEAD : SPLICE_IDLE;
 		s->since = now;
 		__builtin_memset(&s->client, 0, sizeof(s->client));
-	} else if (next == NEXT_RESET) {
+	} else if (next == NEXT_RESET || next == NEXT_OVER) {
 		s->state = SPLICE_DEAD;
 		s->since = now;
 	}
@@ -387,9 +385,6 @@ unlock:
 	case NEXT_ASK:
 		w->action = bpf_redirect(set->tap, 0);
 		return ASKED;
-	case NEXT_STALE:
-		bury(idx, s, LEG_REPLACED, now);
-		return syn_again(skb, w);
 	case NEXT_CHALLENGE: {
 		__u32 tsval = w->reply.tsval, with_ts = w->reply.with_ts;
 		struct segment *r = answer(w, ACK, w->reply.seq, w->reply.ack);
@@ -420,6 +415,9 @@ unlock:
 		return RECYCLED;
 	case NEXT_RESET:
 		bury(idx, s, LEG_CLIENT_RESET, now);
+		break;
+	case NEXT_OVER:
+		bury(idx, s, LEG_CLOSED, now);
 		break;
 	}
 	return send_to_server(skb, w, s, now, TO_SERVER);

@@ -5,7 +5,6 @@
 #include "client.h"
 
 #define LINGER_MS 10000		 /* a client's last ACK may take a retransmission or two */
-#define TWO_FINS_MS 1000	 /* for repeated FINs */
 #define UNREPORTED_MS 5000	 /* a dead leg that user space has not freed: its event was lost */
 #define COOKIE_MS 130000	 /* longer than the kernel accepts a cookie */
 
@@ -20,8 +19,6 @@ static __always_inline __u32 over(const struct splice *s, const struct command *
 	case SPLICE_ACTIVE:
 		return now - s->seen > c->idle ? LEG_EXPIRED : 0;
 	case SPLICE_CLOSING:
-		if (s->flags & SPLICE_TWO_FINS_ACKED)
-			return now - s->since > TWO_FINS_MS ? LEG_CLOSED : 0;
 		return now - s->seen > c->closing ? LEG_EXPIRED : 0;
 	}
 	return 0;

@@ -88,6 +88,9 @@ __noinline int parse_options(struct __sk_buff *skb)
 	if (!w)
 		return -DROP_NO_ROOM;
 	p = &w->packet;
+	p->ts_at = p->sack_at = p->wscale = 0xff;
+	p->sack_len = p->sack_ok = 0;
+	p->mss = 0;
 	walk.len = len = p->options;
 	__builtin_memset(w->options, 0, sizeof(w->options));
 	if (len < 1 || len > OPTION_BYTES)

@@ -84,6 +84,7 @@ enum server_next {
 	SERVER_HEAD,
 	SERVER_CHUNKS,
 	SERVER_OVER,	  /* reset by the surrogate */
+	SERVER_CLOSED,	  /* both ends have said FIN */
 	SERVER_FAILED,	  /* closed or reset before a byte of the response */
 	SERVER_IDLE_OVER, /* an idle leg, reset */
 	SERVER_IDLE_CLOSED,
@@ -138,19 +139,19 @@ static __always_inline __u32 track_response(struct splice *s, const struct packe
 	return SERVER_SEND;
 }
 
-/* Under the lock, after the bytes: FIN, and whether both ends are done. */
-static __always_inline void track_server_fin(struct splice *s, const struct packet *p, __u32 now)
+/* Under the lock, after the bytes: FIN. True: the session is over, and the splice dead. */
+static __always_inline bool track_server_fin(struct splice *s, const struct packet *p, __u32 now)
 {
 	if (p->flags & FIN && p->seq + p->len == s->rcv_nxt && !(s->flags & SPLICE_SERVER_FIN)) {
 		s->flags |= SPLICE_SERVER_FIN;
 		s->rcv_nxt++;
 		s->state = SPLICE_CLOSING;
 	}
-	if ((s->flags & (SPLICE_CLIENT_FIN | SPLICE_SERVER_FIN)) == (SPLICE_CLIENT_FIN | SPLICE_SERVER_FIN) &&
-	    s->snd_una == s->snd_nxt && s->rcv_acked == s->rcv_nxt && !(s->flags & SPLICE_TWO_FINS_ACKED)) {
-		s->flags |= SPLICE_TWO_FINS_ACKED;
-		s->since = now;
-	}
+	if (!both_over(s))
+		return false;
+	s->state = SPLICE_DEAD;
+	s->since = now;
+	return true;
 }
 
 static __always_inline int send_to_client(struct __sk_buff *skb, struct work *w, struct splice *s, __u32 now)
@@ -159,7 +160,7 @@ static __always_inline int send_to_client(struct __sk_buff *skb, struct work *w,
 
 	if (hop_is_old(&w->out.hop, now) && resolve(skb, now)) {
 		bpf_spin_lock(&s->lock);
-		if (s->to_client.ifindex)
+		if (same_tuple(&s->server, &w->packet.key) && s->to_client.ifindex)
 			s->to_client = w->out.hop;
 		bpf_spin_unlock(&s->lock);
 	}
@@ -197,7 +198,7 @@ __noinline int follow_response(struct __sk_buff *skb, __u32 idx, __u32 next)
 	struct splice *s = splice_at(idx);
 	__u32 now = clock_ms(), end;
 	struct chunk_walk chunks = {};
-	bool known = true, chunked = next == SERVER_CHUNKS;
+	bool known = true, chunked = next == SERVER_CHUNKS, over;
 	struct packet *p;
 
 	if (!w || !s)
@@ -236,9 +237,11 @@ __noinline int follow_response(struct __sk_buff *skb, __u32 idx, __u32 next)
 		}
 	}
 	s->bytes_to_client += p->len;
-	track_server_fin(s, p, now);
+	over = track_server_fin(s, p, now);
 	fill_to_client(w, s);
 	bpf_spin_unlock(&s->lock);
+	if (over)
+		bury(idx, s, LEG_CLOSED, now);
 	return send_to_client(skb, w, s, now);
 }
 
@@ -329,9 +332,9 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 			if (next == SERVER_SEND)
 				s->bytes_to_client += p->len;
 		}
-		if (next == SERVER_SEND)
-			track_server_fin(s, p, now);
-		if (next == SERVER_SEND || next == SERVER_OVER)
+		if (next == SERVER_SEND && track_server_fin(s, p, now))
+			next = SERVER_CLOSED;
+		if (next == SERVER_SEND || next == SERVER_OVER || next == SERVER_CLOSED)
 			fill_to_client(w, s);
 		break;
 	default:
@@ -367,6 +370,9 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 	case SERVER_IDLE_OVER:
 		idle_leg_over(idx, s, LEG_RESET_IDLE, now);
 		return CONSUMED;
+	case SERVER_CLOSED:
+		bury(idx, s, LEG_CLOSED, now);
+		break;
 	case SERVER_OVER:
 		bury(idx, s, LEG_SERVER_RESET, now);
 		break;

@@ -96,7 +96,6 @@ enum splice_flag {
 	SPLICE_NO_REUSE = 64,	/* the surrogate announced that it will close */
 	SPLICE_ASKED = 128,	/* the request in front is with user space */
 	SPLICE_HEAD_METHOD = 512, /* the request was HEAD: the response has no body */
-	SPLICE_TWO_FINS_ACKED = 1024,
 	SPLICE_CLIENT_WSCALE = 2048,
 	SPLICE_SERVER_WSCALE = 4096,
 };

@@ -45,7 +45,7 @@ type routerClient struct {
 	Pad       uint16
 	Ifindex   uint32
 	Since     uint32
-	Pad2      uint32
+	Seq       uint32
 	Request   uint64
 }
 
@@ -372,13 +372,14 @@ const (
 	routerVerdictDROP_TTL           routerVerdict = 26
 	routerVerdictDROP_STALE         routerVerdict = 27
 	routerVerdictDROP_OLD_BYTES     routerVerdict = 28
-	routerVerdictDROP_NO_TAP        routerVerdict = 29
-	routerVerdictDROP_PENDING_FULL  routerVerdict = 30
-	routerVerdictDROP_FLOWS_FULL    routerVerdict = 31
-	routerVerdictDROP_CLOSED        routerVerdict = 32
-	routerVerdictDROP_NO_ROOM       routerVerdict = 33
-	routerVerdictDROP_RACE          routerVerdict = 34
-	routerVerdictVERDICTS           routerVerdict = 35
+	routerVerdictDROP_EARLY         routerVerdict = 29
+	routerVerdictDROP_NO_TAP        routerVerdict = 30
+	routerVerdictDROP_PENDING_FULL  routerVerdict = 31
+	routerVerdictDROP_FLOWS_FULL    routerVerdict = 32
+	routerVerdictDROP_CLOSED        routerVerdict = 33
+	routerVerdictDROP_NO_ROOM       routerVerdict = 34
+	routerVerdictDROP_RACE          routerVerdict = 35
+	routerVerdictVERDICTS           routerVerdict = 36
 )
 
 type routerVip struct {

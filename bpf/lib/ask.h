@@ -31,7 +31,16 @@ struct sock {
 extern int bpf_sk_assign_tcp_reqsk(struct __sk_buff *skb, struct sock *sk, struct bpf_tcp_req_attrs *attrs,
 				   int attrs__sz) __weak __ksym;
 
-/* Sends the packet to user space, unacknowledged. w->client is remembered until the decision. */
+/* Sends the packet to user space, unacknowledged. */
+static __always_inline int to_user_space(struct work *w, const struct config *set)
+{
+	if (!set->tap)
+		return DROP_NO_TAP;
+	w->action = bpf_redirect(set->tap, 0);
+	return ASKED;
+}
+
+/* The same with the first packet of a request. w->client is remembered until the decision. */
 static __always_inline int ask(struct __sk_buff *skb, struct work *w, const struct config *set, __u32 now)
 {
 	if (!set->tap)
@@ -39,10 +48,10 @@ static __always_inline int ask(struct __sk_buff *skb, struct work *w, const stru
 	w->client.state = CLIENT_ASKED;
 	w->client.ifindex = skb->ifindex;
 	w->client.since = now;
+	w->client.seq = w->packet.seq;
 	if (bpf_map_update_elem(&clients, &w->packet.key, &w->client, BPF_ANY))
 		return DROP_PENDING_FULL;
-	w->action = bpf_redirect(set->tap, 0);
-	return ASKED;
+	return to_user_space(w, set);
 }
 
 /*

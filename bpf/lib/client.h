@@ -135,7 +135,7 @@ static __always_inline void adopt_decision(struct work *w, const struct client *
 }
 
 /* The first bytes of a client whose handshake is done. */
-__noinline int first_request(struct __sk_buff *skb, __u32 cookie_mss)
+__noinline int first_request(struct __sk_buff *skb)
 {
 	struct work *w = work();
 	struct config *set = config();
@@ -146,7 +146,9 @@ __noinline int first_request(struct __sk_buff *skb, __u32 cookie_mss)
 	if (!w || !set)
 		return DROP_NO_ROOM;
 	known = bpf_map_lookup_elem(&clients, &w->packet.key);
-	recall_client(w, cookie_mss);
+	recall_client(w);
+	if (known && known->state != CLIENT_SYN && known->state != CLIENT_ASKED && known->seq != w->packet.seq)
+		return DROP_EARLY; /* overtakes what user space gives back */
 	if (known && known->state == CLIENT_LOCAL) {
 		bpf_map_delete_elem(&clients, &w->packet.key);
 		return assign_local(skb, w);
@@ -154,55 +156,71 @@ __noinline int first_request(struct __sk_buff *skb, __u32 cookie_mss)
 	if (known && known->state == CLIENT_SPLICE) {
 		adopt_decision(w, known);
 	} else if (known && known->state == CLIENT_ASKED) {
-		return ask(skb, w, set, known->since);
+		return to_user_space(w, set);
 	} else if (!decide(skb)) {
 		return ask(skb, w, set, now);
 	}
 	verdict = splice_client(skb, NO_SPLICE, w->packet.tsecr);
 	if (!verdict)
 		return ask(skb, w, set, now);
-	if (known)
+	if (known && verdict != DROP_RACE && verdict != DROP_FLOWS_FULL)
 		bpf_map_delete_elem(&clients, &w->packet.key);
 	return verdict;
+}
+
+/* A packet to a VIP that is neither of a flow nor the first behind a handshake of ours. */
+static __always_inline int no_session(struct __sk_buff *skb, struct work *w, const struct config *set, bool known)
+{
+	struct packet *p = &w->packet;
+
+	if (p->len <= 1 && !(p->flags & FIN) && cookie_ok(w, p->seq + 1)) {
+		/* keepalive; the timestamp told last is told again, as the client's options ride in it */
+		struct segment *r = answer(w, ACK, p->ack, p->seq + 1);
+
+		recall_client(w);
+		if (!(w->client.flags & CLIENT_WSCALE))
+			r->window = WINDOW_TOLD;
+		r->with_ts = p->ts_at != 0xff;
+		r->tsval = p->tsecr;
+		r->tsecr = p->tsval;
+		return send_back(skb, w, LEG_ACKED);
+	}
+	if ((p->len || p->flags & FIN) && (known || (p->ts_at != 0xff && ts_clock(set) - p->tsecr < COOKIE_MS)))
+		return DROP_EARLY; /* most likely behind a request whose start was lost or overtaken */
+	return reset_sender(skb, w);
 }
 
 /* A packet to a VIP that belongs to no flow. */
 __noinline int new_client(struct __sk_buff *skb)
 {
 	struct work *w = work();
+	struct config *set = config();
 	struct packet *p;
 	struct client *known;
 	struct flow lingering = { .splice = clock_ms(), .side = SIDE_LINGER };
-	long mss;
 
-	if (!w)
+	if (!w || !set)
 		return DROP_NO_ROOM;
 	p = &w->packet;
 	if (p->flags & SYN)
 		return answer_syn(skb);
 	if (p->flags & RST) {
-		if (bpf_map_delete_elem(&clients, &p->key))
-			return CONSUMED;
+		bpf_map_delete_elem(&clients, &p->key);
 		return CONSUMED;
 	}
 	if (!(p->flags & ACK))
 		return DROP_BAD_FLAGS;
+	if (!p->plain && parse_options(skb) < 0)
+		return DROP_BAD_OPTIONS;
 	known = bpf_map_lookup_elem(&clients, &p->key);
 	if (known && known->state != CLIENT_SYN) {
-		if (!p->len && !(p->flags & FIN))
-			return HANDSHAKE_ACK;
-		mss = known->mss;
-	} else {
-		mss = check_cookie(skb, p->v6);
-		if (mss == 0)
-			mss = COOKIE_MSS_MAX;
+		if (!p->len) /* a FIN must not acknowledge what user space holds */
+			return p->flags & FIN ? DROP_EARLY : HANDSHAKE_ACK;
+	} else if (!cookie_ok(w, p->seq)) {
+		return no_session(skb, w, set, known);
 	}
-	if (mss < 0)
-		return reset_sender(skb, w);
-	if (!p->plain && p->options && parse_options(skb) < 0)
-		return DROP_BAD_OPTIONS;
 	if (p->len)
-		return first_request(skb, mss);
+		return first_request(skb);
 	if (!(p->flags & FIN))
 		return HANDSHAKE_ACK;
 	bpf_map_delete_elem(&clients, &p->key);

@@ -6,7 +6,6 @@
 
 #define LINGER_MS 10000		 /* a client's last ACK may take a retransmission or two */
 #define UNREPORTED_MS 5000	 /* a dead leg that user space has not freed: its event was lost */
-#define COOKIE_MS 130000	 /* longer than the kernel accepts a cookie */
 
 struct sweep {
 	__u32 now;

@@ -2,8 +2,8 @@
 /*
  * The client's handshake. Our initial sequence number is always a SYN cookie, so no state is needed until the first
  * request byte. Window shift and SACK ride in the low bits of the timestamp that we tell (as in Linux); a client whose
- * options a cookie cannot carry (no timestamps, or an MSS above the cookie's largest) gets an entry in the table of
- * pending clients, while there is room.
+ * options they cannot carry (no timestamps, or an MSS that asks for legs of another class than the usual one does) gets
+ * an entry in the table of pending clients, while there is room.
  */
 #pragma once
 
@@ -13,9 +13,12 @@
 #define TS_OPTION_MASK ((1 << TS_OPTION_BITS) - 1)
 #define TS_NO_WSCALE 15
 #define TS_SACK 16
-#define COOKIE_MSS_MAX 1460
+#define TS_SMALL_MSS 32	    /* below the usual one, and there was no room to remember it */
+#define MSS_USUAL_V4 1460
+#define MSS_USUAL_V6 1440
 #define MSS_DEFAULT_V4 536  /* RFC 9293, 3.7.1 */
 #define MSS_DEFAULT_V6 1220
+#define COOKIE_MS 130000    /* longer than the kernel accepts a cookie */
 
 static __always_inline struct vip *vip_of(const struct packet *p, __be16 port)
 {
@@ -50,53 +53,79 @@ static __always_inline __u32 ts_with_options(__u32 now, __u32 bits)
 	return before(now, ts) ? ts - (1 << TS_OPTION_BITS) : ts;
 }
 
-/* The header as the cookie helpers want it: the whole TCP header in readable memory. */
-static __always_inline __s64 make_cookie(struct __sk_buff *skb, struct work *w)
+/*
+ * A cookie as the helpers make it has two free bits, in which they keep an index of the client's MSS: numbers that are off
+ * by up to 3 are taken for another MSS. We leave the MSS out, so that the index is 0, and look at the next number too.
+ */
+static __always_inline struct tcphdr cookie_header(const struct packet *p, __u32 seq)
 {
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	__u32 len = 20 + w->packet.options;
+	struct tcphdr th = { .source = p->key.sport, .dest = p->key.dport, .seq = bpf_htonl(seq), .doff = 5 };
 
-	if (len < 20 || len > 60)
-		return -1;
-	__builtin_memset(w->head, 0, 64);
-	if (bpf_skb_load_bytes(skb, w->packet.l4, w->head, len))
-		return -1;
-	/* options are left out of the hash, and their MSS was read by us */
-	data = (void *)(long)skb->data;
-	end = (void *)(long)skb->data_end;
-	if (w->packet.v6) {
-		struct ipv6hdr *ip = data + ETH_HLEN;
-
-		if ((void *)(ip + 1) > end)
-			return -1;
-		return bpf_tcp_raw_gen_syncookie_ipv6(ip, (void *)w->head, len);
-	}
-	struct iphdr *ip = data + ETH_HLEN;
-
-	if ((void *)(ip + 1) > end)
-		return -1;
-	return bpf_tcp_raw_gen_syncookie_ipv4(ip, (void *)w->head, len);
+	th.ack_seq = bpf_htonl(p->ack);
+	return th;
 }
 
-/* 0 when the packet acknowledges a cookie of ours and is the first in sequence after it. */
-static __always_inline long check_cookie(struct __sk_buff *skb, bool v6)
+static __always_inline __s64 make_cookie(struct work *w)
 {
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct packet *p = &w->packet;
+	struct tcphdr th = cookie_header(p, p->seq);
 
-	if (v6) {
-		struct ipv6hdr *ip = data + ETH_HLEN;
-		struct tcphdr *th = (void *)(ip + 1);
+	if (p->v6) {
+		struct ipv6hdr ip = {};
 
-		if ((void *)(th + 1) > end)
-			return -1;
-		return bpf_tcp_raw_check_syncookie_ipv6(ip, th);
+		copy_addr(&ip.saddr, p->key.src);
+		copy_addr(&ip.daddr, p->key.dst);
+		return bpf_tcp_raw_gen_syncookie_ipv6(&ip, &th, sizeof(th));
 	}
-	struct iphdr *ip = data + ETH_HLEN;
-	struct tcphdr *th = (void *)(ip + 1);
+	struct iphdr ip = { .saddr = ((__u32 *)p->key.src)[3], .daddr = ((__u32 *)p->key.dst)[3] };
 
-	if ((void *)(th + 1) > end)
-		return -1;
-	return bpf_tcp_raw_check_syncookie_ipv4(ip, th);
+	return bpf_tcp_raw_gen_syncookie_ipv4(&ip, &th, sizeof(th));
+}
+
+static __always_inline bool like_cookie(struct work *w, __u32 seq)
+{
+	struct packet *p = &w->packet;
+	struct tcphdr th = cookie_header(p, seq);
+
+	if (p->v6) {
+		struct ipv6hdr ip = {};
+
+		copy_addr(&ip.saddr, p->key.src);
+		copy_addr(&ip.daddr, p->key.dst);
+		return !bpf_tcp_raw_check_syncookie_ipv6(&ip, &th);
+	}
+	struct iphdr ip = { .saddr = ((__u32 *)p->key.src)[3], .daddr = ((__u32 *)p->key.dst)[3] };
+
+	return !bpf_tcp_raw_check_syncookie_ipv4(&ip, &th);
+}
+
+/* Whether the packet, taken to begin at seq, acknowledges a cookie of ours and is the first in sequence after it. */
+static __always_inline bool cookie_ok(struct work *w, __u32 seq)
+{
+	return like_cookie(w, seq) && !like_cookie(w, seq + 1);
+}
+
+static __always_inline __u16 usual_mss(bool v6)
+{
+	return v6 ? MSS_USUAL_V6 : MSS_USUAL_V4;
+}
+
+/* The largest MSS class that is not above mss. */
+static __always_inline __u32 mss_class(const struct config *set, __u16 mss)
+{
+	__u32 best = 0;
+
+#pragma unroll
+	for (int i = 1; i < MSS_CLASSES; i++)
+		if (set->mss[i] && set->mss[i] <= mss)
+			best = i;
+	return best;
+}
+
+/* The class of legs that fits a client: its timestamps, and its MSS. */
+static __always_inline __u32 class_for(const struct config *set, const struct client *c)
+{
+	return mss_class(set, c->mss) << 1 | !!(c->flags & CLIENT_TS);
 }
 
 /* Answers the SYN at hand. w->vip is the VIP it is for. */
@@ -107,6 +136,7 @@ __noinline int answer_syn(struct __sk_buff *skb)
 	struct packet *p;
 	struct segment *r;
 	struct client c = {};
+	__u16 usual;
 	int verdict = SYN_ANSWERED;
 	__u32 bits = 0;
 	__s64 cookie;
@@ -123,7 +153,7 @@ __noinline int answer_syn(struct __sk_buff *skb)
 		return DROP_BAD_OPTIONS;
 	if (!p->len && !checksum_ok(skb))
 		return DROP_BAD_CHECKSUM;
-	cookie = make_cookie(skb, w);
+	cookie = make_cookie(w);
 	if (cookie < 0)
 		return DROP_NO_ROOM;
 	c.state = CLIENT_SYN;
@@ -139,17 +169,22 @@ __noinline int answer_syn(struct __sk_buff *skb)
 	r = answer(w, SYN | ACK, (__u32)cookie, p->seq + 1);
 	r->window = WINDOW_TOLD;
 	r->mss = w->vip.mss;
-	if (!(c.flags & CLIENT_TS) || c.mss > COOKIE_MSS_MAX) {
+	usual = usual_mss(p->v6);
+	if (!(c.flags & CLIENT_TS) || mss_class(set, c.mss) != mss_class(set, usual)) {
 		c.ifindex = skb->ifindex;
 		c.since = clock_ms();
 		if (bpf_map_update_elem(&clients, &p->key, &c, BPF_ANY)) {
 			verdict = SYN_COOKIE;
 			if (!(c.flags & CLIENT_TS))
 				c.flags = 0; /* promise nothing that will be forgotten */
+			else if (c.mss < usual)
+				bits = TS_SMALL_MSS;
 		}
+	} else if (bpf_map_lookup_elem(&clients, &p->key)) {
+		bpf_map_delete_elem(&clients, &p->key); /* of an earlier session */
 	}
 	if (c.flags & CLIENT_TS) {
-		bits = c.flags & CLIENT_WSCALE ? c.wscale : TS_NO_WSCALE;
+		bits |= c.flags & CLIENT_WSCALE ? c.wscale : TS_NO_WSCALE;
 		if (c.flags & CLIENT_SACK)
 			bits |= TS_SACK;
 		r->with_ts = 1;
@@ -162,7 +197,7 @@ __noinline int answer_syn(struct __sk_buff *skb)
 }
 
 /* The options of the client whose first packet is at hand, from the table or from what it echoes, into w->client. */
-static __always_inline void recall_client(struct work *w, long cookie_mss)
+static __always_inline void recall_client(struct work *w)
 {
 	struct client *known = bpf_map_lookup_elem(&clients, &w->packet.key);
 	struct client *c = &w->client;
@@ -173,9 +208,11 @@ static __always_inline void recall_client(struct work *w, long cookie_mss)
 		return;
 	}
 	__builtin_memset(c, 0, sizeof(*c));
-	c->mss = cookie_mss;
+	c->mss = MSS_DEFAULT_V4;
 	if (w->packet.ts_at == 0xff)
 		return;
+	if (!(bits & TS_SMALL_MSS))
+		c->mss = usual_mss(w->packet.v6);
 	c->flags = CLIENT_TS;
 	if (bits & TS_SACK)
 		c->flags |= CLIENT_SACK;

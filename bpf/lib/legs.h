@@ -69,18 +69,6 @@ static __always_inline void tell(__u32 kind, __u32 end, __u32 idx, const struct 
 	bpf_ringbuf_submit(e, 0);
 }
 
-/* The class of legs that fits a client: its timestamps, and the largest MSS that is not above its own. */
-static __always_inline __u32 class_for(const struct config *set, const struct client *c)
-{
-	__u32 best = 0;
-
-#pragma unroll
-	for (int i = 1; i < MSS_CLASSES; i++)
-		if (set->mss[i] && set->mss[i] <= c->mss)
-			best = i;
-	return best << 1 | !!(c->flags & CLIENT_TS);
-}
-
 static __always_inline __u16 rescale(__u32 window, __u32 from, __u32 to)
 {
 	window = window << (from & 15) >> (to & 15);

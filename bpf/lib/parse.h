@@ -149,7 +149,7 @@ static __always_inline int parse_ipv4(struct __sk_buff *skb, struct work *w)
 	__u32 total, held = skb->len - ETH_HLEN;
 
 	if ((void *)(ip + 1) > end)
-		return -DROP_TRUNCATED;
+		return PARSED_OTHER; /* whose it is cannot be told */
 	if (ip->protocol != IPPROTO_TCP && ip->protocol != IPPROTO_ICMP)
 		return PARSED_OTHER;
 	__builtin_memset(&p->key, 0, sizeof(p->key));
@@ -180,7 +180,7 @@ static __always_inline int parse_ipv6(struct __sk_buff *skb, struct work *w)
 	__u32 total, held = skb->len - ETH_HLEN;
 
 	if ((void *)(ip + 1) > end)
-		return -DROP_TRUNCATED;
+		return PARSED_OTHER;
 	copy_addr(p->key.src, &ip->saddr);
 	copy_addr(p->key.dst, &ip->daddr);
 	p->key.sport = p->key.dport = 0;

@@ -138,7 +138,7 @@ static __always_inline void read_header(struct scan *s, const struct work *w, __
 			s->flags |= HEAD_HOST;
 			s->host = skip_blank(w, off + 5);
 		} else if (FIRST(4, x) == FIRST(4, WORD('h', 'o', 's', 't', 0, 0, 0, 0)) &&
-			   (x >> 32 & 0xff) == ' ') {
+			   ((x >> 32 & 0xff) == ' ' || (x >> 32 & 0xff) == ('\t' | 0x20))) {
 			s->end = SCAN_BAD;
 		}
 		break;

@@ -186,7 +186,7 @@ struct client {
 	__u16 pad;
 	__u32 ifindex;
 	__u32 since; /* ms */
-	__u32 pad2;
+	__u32 seq;   /* where the request that user space decides begins */
 	__u64 request; /* length of the decided request in bytes, head and body; NO_LENGTH: not followed */
 };
 
@@ -366,6 +366,7 @@ enum verdict {
 	DROP_TTL,
 	DROP_STALE,	  /* raced with the end of its session */
 	DROP_OLD_BYTES,	  /* the surrogate repeats bytes of an earlier client */
+	DROP_EARLY,	  /* comes before what precedes it: the client repeats it */
 	DROP_NO_TAP,	  /* user space is away */
 	DROP_PENDING_FULL,
 	DROP_FLOWS_FULL,

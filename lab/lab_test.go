@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"baton/lab"
 )
 
@@ -325,7 +327,10 @@ func TestKilledOwnerLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	victim.Process.Kill()
-	victim.Wait()
+	defer victim.Wait() // it stays a zombie until then
+	if err := unix.Waitid(unix.P_PID, victim.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
 
 	lab.Eventually(t, long, func() error {
 		procs, _ := filepath.Glob("/proc/[0-9]*/ns/net")

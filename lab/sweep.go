@@ -49,8 +49,13 @@ func selfOwner() (owner, error) {
 	return owner{pid, start}, nil
 }
 
+// alive is false for a zombie too: it may wait long for a busy parent.
 func (o owner) alive() bool {
-	start, err := startTime(o.pid)
+	fields, err := statFields(o.pid)
+	if err != nil || fields[0] == "Z" && fields[17] == "1" { // state, threads
+		return false
+	}
+	start, err := strconv.ParseUint(fields[19], 10, 64)
 	return err == nil && start == o.start
 }
 

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"baton/experiments/demo"
+)
+
+func demoCommand(e env) *cobra.Command {
+	var (
+		o          demo.Options
+		keep, json bool
+	)
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "Show real clients and servers with the router between them, in namespaces on this machine",
+		Long: `Show real clients and servers with the router between them, in namespaces on this machine: who answered, how fast,
+byte for byte; beside going direct, a 302 and HAProxy. Nothing is left behind. The exit code is 1 when a check fails.`,
+		Example: "  baton demo\n  baton demo --json > demo.json\n  baton demo --keep",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if o.Program, err = os.Executable(); err != nil {
+				return err
+			}
+			o.Progress = e.err
+			show := func(r *demo.Report) error {
+				if json {
+					return printJSON(e, r)
+				}
+				r.Text(e.out)
+				return nil
+			}
+			if keep {
+				o.Keep = func(r *demo.Report, commands []demo.Command) {
+					err = show(r)
+					listCommands(e.err, commands)
+					<-cmd.Context().Done()
+				}
+			}
+			r, failed := demo.Run(cmd.Context(), o)
+			if r != nil && !keep {
+				err = show(r)
+			}
+			return errors.Join(failed, err)
+		},
+	}
+	f := c.Flags()
+	f.BoolVar(&keep, "keep", false, "leave the network running until Ctrl-C, and print what to try on it")
+	f.BoolVar(&json, "json", false, "print JSON")
+	f.IntVar(&o.Runs, "runs", 0, "`runs` of each request by each way (default 15, 5 of the long ones)")
+	return c
+}
+
+func listCommands(out io.Writer, commands []demo.Command) {
+	fmt.Fprintf(out, "\nThe network stays until Ctrl-C. From another shell, as root:\n")
+	for _, c := range commands {
+		fmt.Fprintf(out, "\n# %s\n%s\n", c.Does, c.Line)
+	}
+}

@@ -317,7 +317,7 @@ func (k *rig) surrogate(id uint16) Surrogate {
 	return s
 }
 
-// link makes a dummy interface and returns its ifindex. It goes with the test.
+// link makes an interface and returns its ifindex. It goes with the test.
 func (k *rig) link(name string) uint32 {
 	k.t.Helper()
 	run := func(args ...string) {
@@ -326,9 +326,10 @@ func (k *rig) link(name string) uint32 {
 			k.t.Fatalf("ip %v: %v: %s", args, err, out)
 		}
 	}
-	run("link", "add", name, "type", "dummy")
+	run("link", "add", name, "type", "veth", "peer", "name", name+"peer")
 	k.t.Cleanup(func() { run("link", "del", name) })
 	k.must(setUp(name))
+	k.must(setUp(name + "peer"))
 	dev, err := net.InterfaceByName(name)
 	k.must(err)
 	return uint32(dev.Index)

@@ -244,6 +244,7 @@ type routerSplice struct {
 	RcvNxt         uint32
 	RcvAcked       uint32
 	RcvBase        uint32
+	SndBase        uint32
 	ToServerSeq    uint32
 	ToServerAck    uint32
 	TsToServer     uint32
@@ -251,6 +252,7 @@ type routerSplice struct {
 	TsServer       uint32
 	TsTold         uint32
 	TsClient       uint32
+	_              [4]byte
 	RequestLeft    uint64
 	ResponseLeft   uint64
 	Request        uint8

@@ -58,18 +58,24 @@ static __always_inline int ask(struct __sk_buff *skb, struct work *w, const stru
  * Gives the session to the listening socket of its VIP, as if that had done the handshake. The packet at hand is the
  * first that the socket sees; w->client has the client's options.
  */
-static __always_inline int assign_local(struct __sk_buff *skb, struct work *w)
+__noinline int assign_local(struct __sk_buff *skb)
 {
-	struct packet *p = &w->packet;
-	struct client *c = &w->client;
+	struct work *w = work();
 	struct bpf_tcp_req_attrs attrs = {};
 	struct bpf_sock_tuple tuple = {};
 	struct flow local = { .splice = skb->ifindex, .side = SIDE_LOCAL };
-	__u32 size = p->v6 ? sizeof(tuple.ipv6) : sizeof(tuple.ipv4);
+	struct packet *p;
+	struct client *c;
+	__u32 size;
 	struct bpf_sock *skc;
 	int verdict = DROP_NO_ROOM;
 	struct sock *sk;
 
+	if (!w)
+		return DROP_NO_ROOM;
+	p = &w->packet;
+	c = &w->client;
+	size = p->v6 ? sizeof(tuple.ipv6) : sizeof(tuple.ipv4);
 	if (!bpf_ksym_exists(bpf_sk_assign_tcp_reqsk))
 		return reset_sender(skb, w);
 	if (p->v6) {

@@ -36,10 +36,12 @@ static __always_inline void recycle(__u32 idx, struct splice *s, __u32 surrogate
 {
 	struct surrogate *of = surrogate_at(surrogate);
 
-	if (worn)
+	if (worn) {
 		tell(EVENT_LEG_DOWN, LEG_RETIRED, idx, s, now);
-	else
+	} else {
+		count_idle(surrogate, leg_class, 1);
 		push_leg(surrogate, leg_class, idx);
+	}
 	if (!of)
 		return;
 	__sync_fetch_and_add(&of->active, -1);
@@ -105,8 +107,6 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 		__sync_fetch_and_add(&of->missed[leg_class], 1);
 		return 0;
 	}
-	count_idle(surrogate, leg_class, -1);
-	__sync_fetch_and_add(&of->taken[leg_class], 1);
 	f.splice = idx;
 	if (bpf_map_update_elem(&flows, &w->packet.key, &f, moved_from == NO_SPLICE ? BPF_NOEXIST : BPF_EXIST)) {
 		push_leg(surrogate, leg_class, idx);
@@ -120,6 +120,8 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 			bpf_map_update_elem(&flows, &w->packet.key, &f, BPF_EXIST);
 		return DROP_RACE;
 	}
+	count_idle(surrogate, leg_class, -1);
+	__sync_fetch_and_add(&of->taken[leg_class], 1);
 	__sync_fetch_and_add(&of->active, 1);
 	__sync_fetch_and_add(&of->handoffs, 1);
 	return send_to_server(skb, w, s, now, moved_from == NO_SPLICE ? HANDOFF : MOVED);
@@ -151,7 +153,7 @@ __noinline int first_request(struct __sk_buff *skb)
 		return DROP_EARLY; /* overtakes what user space gives back */
 	if (known && known->state == CLIENT_LOCAL) {
 		bpf_map_delete_elem(&clients, &w->packet.key);
-		return assign_local(skb, w);
+		return assign_local(skb);
 	}
 	if (known && known->state == CLIENT_SPLICE) {
 		adopt_decision(w, known);
@@ -344,7 +346,7 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 	if (p->flags & SYN) {
 		w->reply.seq = s->rcv_nxt - s->to_server_ack;
 		w->reply.ack = s->snd_nxt - s->to_server_seq;
-		w->reply.tsval = later(s->ts_client, clock);
+		w->reply.tsval = s->ts_client; /* not the clock: the surrogate's may be slower (RFC 7323, 5) */
 		w->reply.with_ts = !!(s->flags & SPLICE_TS);
 		next = NEXT_CHALLENGE;
 		goto unlock;
@@ -401,8 +403,7 @@ unlock:
 	case NEXT_REQUEST:
 		return next_request(skb, idx);
 	case NEXT_ASK:
-		w->action = bpf_redirect(set->tap, 0);
-		return ASKED;
+		return to_user_space(w, set);
 	case NEXT_CHALLENGE: {
 		__u32 tsval = w->reply.tsval, with_ts = w->reply.with_ts;
 		struct segment *r = answer(w, ACK, w->reply.seq, w->reply.ack);
@@ -419,7 +420,7 @@ unlock:
 
 		if (f)
 			*(volatile __u64 *)f = (__u64)SIDE_LINGER << 32 | now;
-		r->with_ts = w->out.keep_ts;
+		r->with_ts = w->out.keep_ts && p->ts_at != 0xff;
 		r->tsval = tsval;
 		r->tsecr = p->tsval;
 		if (hop_is_old(&w->out.hop, now))
@@ -448,8 +449,8 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 	struct config *set = config();
 	struct splice *s = splice_at(idx);
 	struct client *known = NULL;
-	__u32 now = clock_ms(), ts_client, surrogate, leg_class;
-	bool asked, local = false, stay;
+	__u32 now = clock_ms(), ts_client, surrogate, leg_class, limit;
+	bool local = false, stay, worn;
 	__u64 in, out;
 	int verdict;
 	struct packet *p;
@@ -459,13 +460,11 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 	p = &w->packet;
 	if (!to_vip(w))
 		return DROP_CLOSED; /* the VIP has gone from the configuration */
-	asked = s->flags & SPLICE_ASKED;
-	if (asked) {
+	if (s->flags & SPLICE_ASKED) /* unless the question was forgotten meanwhile */
 		known = bpf_map_lookup_elem(&clients, &p->key);
-		if (!known || known->state == CLIENT_ASKED) {
-			w->action = bpf_redirect(set->tap, 0);
-			return ASKED;
-		}
+	if (known) {
+		if (known->state == CLIENT_ASKED)
+			return to_user_space(w, set);
 		local = known->state == CLIENT_LOCAL;
 		adopt_decision(w, known);
 		w->client = *known;
@@ -509,10 +508,11 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 	}
 	ts_client = s->ts_client;
 	bpf_spin_unlock(&s->lock);
+	limit = limit_of(s->surrogate);
 
 	if (local) {
 		bpf_map_delete_elem(&flows, &p->key);
-		verdict = assign_local(skb, w);
+		verdict = assign_local(skb);
 	} else {
 		verdict = splice_client(skb, idx, ts_client);
 		if (!verdict) {
@@ -533,7 +533,8 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 	}
 	stay = s->flags & SPLICE_NO_REUSE;
 	s->flags &= ~SPLICE_ASKED;
-	s->state = stay ? SPLICE_DEAD : SPLICE_IDLE;
+	worn = s->requests >= limit;
+	s->state = stay || worn ? SPLICE_DEAD : SPLICE_IDLE;
 	s->since = s->seen = now;
 	surrogate = s->surrogate;
 	leg_class = s->leg_class;
@@ -544,6 +545,6 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 	if (stay)
 		bury(idx, s, LEG_CLOSED, now);
 	else
-		recycle(idx, s, surrogate, leg_class, false, in, out, now);
+		recycle(idx, s, surrogate, leg_class, worn, in, out, now);
 	return verdict;
 }

@@ -57,46 +57,40 @@ static __always_inline __u32 ts_with_options(__u32 now, __u32 bits)
  * A cookie as the helpers make it has two free bits, in which they keep an index of the client's MSS: numbers that are off
  * by up to 3 are taken for another MSS. We leave the MSS out, so that the index is 0, and look at the next number too.
  */
-static __always_inline struct tcphdr cookie_header(const struct packet *p, __u32 seq)
+static __always_inline void cookie_headers(struct work *w, __u32 seq)
 {
-	struct tcphdr th = { .source = p->key.sport, .dest = p->key.dport, .seq = bpf_htonl(seq), .doff = 5 };
+	struct packet *p = &w->packet;
+	struct cookie_headers *h = &w->cookie;
 
-	th.ack_seq = bpf_htonl(p->ack);
-	return th;
+	__builtin_memset(h, 0, sizeof(*h));
+	h->th.source = p->key.sport;
+	h->th.dest = p->key.dport;
+	h->th.seq = bpf_htonl(seq);
+	h->th.ack_seq = bpf_htonl(p->ack);
+	h->th.doff = 5;
+	if (p->v6) {
+		copy_addr(&h->ip6.saddr, p->key.src);
+		copy_addr(&h->ip6.daddr, p->key.dst);
+	} else {
+		h->ip.saddr = ((__u32 *)p->key.src)[3];
+		h->ip.daddr = ((__u32 *)p->key.dst)[3];
+	}
 }
 
 static __always_inline __s64 make_cookie(struct work *w)
 {
-	struct packet *p = &w->packet;
-	struct tcphdr th = cookie_header(p, p->seq);
-
-	if (p->v6) {
-		struct ipv6hdr ip = {};
-
-		copy_addr(&ip.saddr, p->key.src);
-		copy_addr(&ip.daddr, p->key.dst);
-		return bpf_tcp_raw_gen_syncookie_ipv6(&ip, &th, sizeof(th));
-	}
-	struct iphdr ip = { .saddr = ((__u32 *)p->key.src)[3], .daddr = ((__u32 *)p->key.dst)[3] };
-
-	return bpf_tcp_raw_gen_syncookie_ipv4(&ip, &th, sizeof(th));
+	cookie_headers(w, w->packet.seq);
+	if (w->packet.v6)
+		return bpf_tcp_raw_gen_syncookie_ipv6(&w->cookie.ip6, &w->cookie.th, sizeof(w->cookie.th));
+	return bpf_tcp_raw_gen_syncookie_ipv4(&w->cookie.ip, &w->cookie.th, sizeof(w->cookie.th));
 }
 
 static __always_inline bool like_cookie(struct work *w, __u32 seq)
 {
-	struct packet *p = &w->packet;
-	struct tcphdr th = cookie_header(p, seq);
-
-	if (p->v6) {
-		struct ipv6hdr ip = {};
-
-		copy_addr(&ip.saddr, p->key.src);
-		copy_addr(&ip.daddr, p->key.dst);
-		return !bpf_tcp_raw_check_syncookie_ipv6(&ip, &th);
-	}
-	struct iphdr ip = { .saddr = ((__u32 *)p->key.src)[3], .daddr = ((__u32 *)p->key.dst)[3] };
-
-	return !bpf_tcp_raw_check_syncookie_ipv4(&ip, &th);
+	cookie_headers(w, seq);
+	if (w->packet.v6)
+		return !bpf_tcp_raw_check_syncookie_ipv6(&w->cookie.ip6, &w->cookie.th);
+	return !bpf_tcp_raw_check_syncookie_ipv4(&w->cookie.ip, &w->cookie.th);
 }
 
 /* Whether the packet, taken to begin at seq, acknowledges a cookie of ours and is the first in sequence after it. */

@@ -38,7 +38,7 @@ static __always_inline int host_of(struct work *w)
 
 	w->host.vip = w->vip.id;
 	w->host.pad[0] = w->host.pad[1] = w->host.pad[2] = 0;
-	if (off <= HEAD_BYTES && w->head[off] == '[')
+	if (off > HEAD_BYTES || w->head[off] == '[' || w->head[off] == ' ' || w->head[off] == '\t')
 		return -1;
 	for (int i = 0; i < HOST_BYTES / 8; i++) {
 		__u64 x = 0, stop;
@@ -49,8 +49,10 @@ static __always_inline int host_of(struct work *w)
 			x = *(__u64 *)&w->head[off];
 			stop = below(x, 0x21) | equal(x, ':');
 			if (stop) {
-				__u32 n = first_mark(stop);
+				__u32 n = first_mark(stop), c = x >> 8 * n & 0xff;
 
+				if (c != '\r' && c != ':')
+					return -1;
 				x = n ? x & (~0ULL >> (64 - 8 * n)) : 0;
 				x |= n ? LOWER & (~0ULL >> (64 - 8 * n)) : 0;
 				ended = true;

@@ -38,17 +38,6 @@ static __always_inline void *queue_of(__u32 surrogate, __u32 leg_class)
 	return bpf_map_lookup_elem(&idle_legs, &key);
 }
 
-/* False: the queue is full or gone, and the leg is lost to its pool. */
-static __always_inline bool push_leg(__u32 surrogate, __u32 leg_class, __u32 idx)
-{
-	void *queue = queue_of(surrogate, leg_class);
-
-	if (!queue || bpf_map_push_elem(queue, &idx, 0))
-		return false;
-	count_idle(surrogate, leg_class, 1);
-	return true;
-}
-
 /* Not under the lock, but of a splice whose state keeps others away. */
 static __always_inline void tell(__u32 kind, __u32 end, __u32 idx, const struct splice *s, __u32 now)
 {
@@ -67,6 +56,33 @@ static __always_inline void tell(__u32 kind, __u32 end, __u32 idx, const struct 
 	e->age = now - s->opened;
 	e->idle = now - s->seen;
 	bpf_ringbuf_submit(e, 0);
+}
+
+/*
+ * An idle leg into its queue. There is none, or it is full: the leg is retired. Whoever takes an idle leg out of that state
+ * counts it; the queue may hold legs that died in it.
+ */
+__noinline int push_leg(__u32 surrogate, __u32 leg_class, __u32 idx)
+{
+	void *queue = queue_of(surrogate, leg_class);
+	struct splice *s = splice_at(idx);
+	__u32 now = clock_ms();
+	bool retired;
+
+	if (!s || (queue && !bpf_map_push_elem(queue, &idx, 0)))
+		return 0;
+	bpf_spin_lock(&s->lock);
+	retired = s->state == SPLICE_IDLE;
+	if (retired) {
+		s->state = SPLICE_DEAD;
+		s->since = now;
+	}
+	bpf_spin_unlock(&s->lock);
+	if (!retired)
+		return 0;
+	count_idle(surrogate, leg_class, -1);
+	tell(EVENT_LEG_DOWN, LEG_RETIRED, idx, s, now);
+	return 0;
 }
 
 static __always_inline __u16 rescale(__u32 window, __u32 from, __u32 to)
@@ -156,6 +172,7 @@ static __always_inline bool attach(struct __sk_buff *skb, struct work *w, struct
 	s->to_server_seq = s->snd_nxt - p->seq;
 	s->to_server_ack = s->rcv_nxt - p->ack;
 	s->rcv_base = s->rcv_acked = s->rcv_nxt;
+	s->snd_base = s->snd_nxt;
 	s->ts_to_server = later(clock, s->ts_told) - p->tsval;
 	s->ts_client = ts_client;
 	s->client_requests = 0;

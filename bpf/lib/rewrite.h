@@ -83,7 +83,7 @@ __noinline int rewrite(struct __sk_buff *skb)
 		rest = rewrite_options(skb, w);
 	data = (void *)(long)skb->data;
 	end = (void *)(long)skb->data_end;
-	if (data + ETH_HLEN + 40 + 20 > end && bpf_skb_pull_data(skb, p->payload))
+	if (data + ETH_HLEN + (p->v6 ? 40 : 20) + 20 > end && bpf_skb_pull_data(skb, p->payload))
 		return -DROP_NO_ROOM;
 	data = (void *)(long)skb->data;
 	end = (void *)(long)skb->data_end;
@@ -164,6 +164,7 @@ __noinline int resolve(struct __sk_buff *skb, __u32 now)
 	struct work *w = work();
 	struct bpf_fib_lookup *fib;
 	struct translation *t;
+	long found;
 
 	if (!w)
 		return false;
@@ -181,11 +182,13 @@ __noinline int resolve(struct __sk_buff *skb, __u32 now)
 		fib->ipv4_src = ((__u32 *)t->src)[3];
 		fib->ipv4_dst = ((__u32 *)t->dst)[3];
 	}
-	if (bpf_fib_lookup(skb, fib, sizeof(*fib), 0) != BPF_FIB_LKUP_RET_SUCCESS) {
+	found = bpf_fib_lookup(skb, fib, sizeof(*fib), 0);
+	if (found == BPF_FIB_LKUP_RET_SUCCESS || found == BPF_FIB_LKUP_RET_NO_NEIGH)
+		t->hop.ifindex = fib->ifindex;
+	if (found != BPF_FIB_LKUP_RET_SUCCESS) {
 		t->hop.checked = 0; /* the neighbour is asked for on the way out */
 		return false;
 	}
-	t->hop.ifindex = fib->ifindex;
 	__builtin_memcpy(t->hop.dmac, fib->dmac, 6);
 	__builtin_memcpy(t->hop.smac, fib->smac, 6);
 	t->hop.checked = now | 1; /* never 0 */
@@ -194,7 +197,7 @@ __noinline int resolve(struct __sk_buff *skb, __u32 now)
 
 static __always_inline bool hop_is_old(const struct next_hop *hop, __u32 now)
 {
-	return !hop->checked || now - hop->checked > NEXT_HOP_MS;
+	return !hop->checked || (__s32)(now - hop->checked) > NEXT_HOP_MS;
 }
 
 /* Sends the rewritten packet. */

@@ -34,6 +34,10 @@ __noinline int leg_up(struct __sk_buff *skb, __u32 idx)
 		bpf_spin_unlock(&s->lock);
 		return p->flags & ACK ? reset_sender(skb, w) : DROP_STALE;
 	}
+	if (!(p->flags & (RST | SYN))) {
+		bpf_spin_unlock(&s->lock);
+		return DROP_STALE;
+	}
 	s->since = s->seen = s->opened = now;
 	if (p->flags & RST) {
 		s->state = SPLICE_DEAD;
@@ -71,8 +75,10 @@ __noinline int leg_up(struct __sk_buff *skb, __u32 idx)
 		tell(EVENT_LEG_DOWN, LEG_REFUSED, idx, s, now);
 		return CONSUMED;
 	}
-	push_leg(surrogate, leg_class & (LEG_CLASSES - 1), idx);
 	tell(EVENT_LEG_UP, 0, idx, s, now);
+	leg_class &= LEG_CLASSES - 1;
+	count_idle(surrogate, leg_class, 1);
+	push_leg(surrogate, leg_class, idx);
 	return send_back(skb, w, LEG_UP);
 }
 
@@ -274,7 +280,7 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 	struct config *set = config();
 	struct splice *s = splice_at(idx);
 	__u32 now = clock_ms(), next = SERVER_SEND, seq, ack, tsval, clock;
-	bool with_ts;
+	bool with_ts, wscale;
 	struct packet *p;
 	struct segment *r;
 
@@ -314,8 +320,8 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 			s->flags &= ~SPLICE_ANCHOR;
 		}
 		if (p->flags & (RST | FIN) && s->client_requests == 1 && s->rcv_nxt == s->rcv_base &&
-		    p->seq == s->rcv_base && !p->len && !(s->flags & SPLICE_CLIENT_FIN)) {
-			/* closed before a byte of the response: the client still holds its request */
+		    p->seq == s->rcv_base && !p->len && s->snd_una == s->snd_base && !(s->flags & SPLICE_CLIENT_FIN)) {
+			/* closed before it took a byte of the request: the client still holds that */
 			next = SERVER_FAILED;
 			s->state = SPLICE_DEAD;
 			s->since = now;
@@ -342,8 +348,11 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 	}
 	seq = s->snd_nxt;
 	ack = s->state == SPLICE_IDLE ? s->rcv_nxt : s->rcv_base; /* no more than the clients have had */
-	tsval = s->ts_told = later(s->ts_told, clock);
-	with_ts = s->flags & SPLICE_TS;
+	if (s->state == SPLICE_IDLE)
+		s->ts_told = later(s->ts_told, clock); /* with a client, whose clock may be slower, its own */
+	tsval = s->ts_told;
+	with_ts = s->flags & SPLICE_TS && p->ts_at != 0xff;
+	wscale = s->flags & SPLICE_SERVER_WSCALE;
 	bpf_spin_unlock(&s->lock);
 
 	switch (next) {
@@ -354,6 +363,8 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 		return CONSUMED;
 	case SERVER_ACK:
 		r = answer(w, ACK, seq, ack);
+		if (!wscale)
+			r->window = WINDOW_TOLD;
 		r->with_ts = with_ts;
 		r->tsval = tsval;
 		r->tsecr = p->tsval;

@@ -5,7 +5,10 @@
 #include <stddef.h>
 #include <stdbool.h>
 #include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
 #include <linux/pkt_cls.h>
+#include <linux/tcp.h>
 #include "maps.h"
 
 #define OPTION_BYTES 40
@@ -112,6 +115,15 @@ struct decision {
 	__u16 surrogate; /* NO_SURROGATE: any of the pool */
 };
 
+/* A header as the cookie helpers want it. */
+struct cookie_headers {
+	union {
+		struct iphdr ip;
+		struct ipv6hdr ip6;
+	};
+	struct tcphdr th;
+};
+
 struct work {
 	struct packet packet;
 	struct translation out;
@@ -119,6 +131,7 @@ struct work {
 	struct scan scan;
 	struct decision decision;
 	struct client client;
+	struct cookie_headers cookie;
 	struct vip vip;
 	struct host_key host;
 	struct route_key route;

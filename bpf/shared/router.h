@@ -133,6 +133,7 @@ struct splice {
 	__u32 rcv_nxt;
 	__u32 rcv_acked;
 	__u32 rcv_base;	    /* rcv_nxt when the client came: older bytes are not its */
+	__u32 snd_base;	    /* snd_nxt when the client came */
 	__u32 to_server_seq; /* + to a client's seq (paper eq. 1); - to a surrogate's ack (eq. 2) */
 	__u32 to_server_ack; /* + to a client's ack (eq. 4); - to a surrogate's seq (eq. 3) */
 	__u32 ts_to_server;  /* + to a client's TSval, - to a surrogate's TSecr */

@@ -163,10 +163,8 @@ func (k *rig) empty() {
 		k.must(k.maps.Limits.Update(i, routerLimit{}, ebpf.UpdateAny))
 		k.must(k.maps.Pools.Update(i, &routerPool{}, ebpf.UpdateAny))
 		k.must(k.maps.Tables.Update(i, &routerTable{}, ebpf.UpdateAny))
-		for class := range uint32(LegClasses) {
-			if err := k.maps.IdleLegs.Delete(i*uint32(LegClasses) + class); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-				k.t.Fatal(err)
-			}
+		for class := range uint8(LegClasses) { // taking a queue itself away would wait for the kernel (RCU)
+			k.queued(uint16(i), class)
 		}
 	}
 }

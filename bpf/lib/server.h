@@ -191,9 +191,15 @@ __noinline int response_head(struct __sk_buff *skb)
 	if (x >> 56 == '0' && !(w->scan.flags & HEAD_KEEP))
 		w->scan.flags |= HEAD_CLOSE;
 	x = word_at(w, 8);
-	if ((x & 0xff) != ' ')
+	if ((x & 0xff) != ' ' || ((x >> 32 & 0xff) != ' ' && (x >> 32 & 0xff) != '\r'))
 		return false;
-	w->scan.status = (x >> 8 & 15) * 100 + (x >> 16 & 15) * 10 + (x >> 24 & 15);
+	for (int i = 8; i <= 24; i += 8) {
+		__u32 digit = (x >> i & 0xff) - '0';
+
+		if (digit > 9)
+			return false;
+		w->scan.status = w->scan.status * 10 + digit;
+	}
 	return true;
 }
 

@@ -1,0 +1,99 @@
+package router_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"baton/lab"
+)
+
+// lossy is what the wires do each way: with both directions of both legs impaired, some packet of most round trips.
+var lossy = lab.Impairment{Loss: 0.02, Every: 23, Behind: 3, Duplicate: 0.005}
+
+// TestLossAndReordering has several clients download and upload at once where packets are lost, overtaken and repeated
+// on both legs: every byte must arrive once, and in time, which it only does with T2 (SACK) and T1 (timestamps) right.
+func TestLossAndReordering(t *testing.T) {
+	const (
+		size   = 16 << 20
+		within = 2 * time.Minute
+	)
+	for _, family := range []struct {
+		name string
+		v6   bool
+		vip  string
+	}{{"IPv4", false, vip4}, {"IPv6", true, vip6}} {
+		t.Run(family.name, func(t *testing.T) {
+			n := &network{Lab: lab.New(t), t: t}
+			n.router, n.client = n.Host("router"), n.Host("client")
+			n.router.Forward()
+			var front, back *lab.Wire
+			_, n.front, front = n.Wire(clientEnd(n.client, 0), routerEnd(n.router, 0), lab.LinkOptions{}, lossy, lossy)
+			toRouter(n.client, 0)
+			s, number := n.newSite("s1")
+			host, router := siteEnds(number)
+			s.side, s.back, back = n.Wire(lab.End{Host: s.Host, Addrs: host}, lab.End{Host: n.router, Addrs: router}, lab.LinkOptions{}, lossy, lossy)
+			s.Route("default", "10.2.1.1")
+			s.Route("default", "fd02:0:0:1::1")
+			serve(t, s.Host, s.name)
+			r := n.start(fmt.Sprintf("vips: [{address: %q, interfaces: [%s], routes: [{pool: p}]}]\n"+
+				"pools: {p: {legs: {min: 8}, surrogates: [{name: s1, address: %q}]}}\n", family.vip, n.front.Name, s.address(family.v6)))
+
+			var work errgroup.Group
+			for range 2 {
+				work.Go(func() error { return download(t.Context(), n.client, family.vip, size, within) })
+				work.Go(func() error { return upload(t.Context(), n.client, family.vip, size, within) })
+			}
+			if err := work.Wait(); err != nil {
+				t.Error(err)
+			}
+			for name, c := range map[string]*lab.Count{
+				"client to router": &front.AtoB, "router to client": &front.BtoA,
+				"surrogate to router": &back.AtoB, "router to surrogate": &back.BtoA,
+			} {
+				if c.Lost.Load() < 20 || c.Held.Load() < 20 {
+					t.Errorf("%s: %d lost and %d held of %d: too few to prove anything", name, c.Lost.Load(), c.Held.Load(), c.Passed.Load())
+				}
+			}
+			for name, value := range r.metrics() {
+				if name == fmt.Sprintf("baton_router_fallback_requests_total{code=\"2xx\",vip=%q}", family.vip) && value > 0 {
+					t.Errorf("not spliced: %s %v", name, value)
+				}
+			}
+		})
+	}
+}
+
+// TestLossOfLargePackets loses what a veth carries with its offloads on: segments of up to 64 KiB.
+func TestLossOfLargePackets(t *testing.T) {
+	n := newNetwork(t)
+	s := n.site("s1", lab.LinkOptions{})
+	serve(t, s.Host, s.name)
+	n.start(fmt.Sprintf("vips: [{address: %q, interfaces: [%s], routes: [{pool: p}]}]\n"+
+		"pools: {p: {surrogates: [{name: s1, address: %q}]}}\n", vip4, n.front.Name, s.v4))
+	for _, end := range []*lab.Interface{n.front, s.back, s.side, n.client.Interface("eth0")} {
+		end.Lose(0.02)
+	}
+	var work errgroup.Group
+	for range 4 {
+		work.Go(func() error { return download(t.Context(), n.client, vip4, 16<<20, time.Minute) })
+		work.Go(func() error { return upload(t.Context(), n.client, vip4, 16<<20, time.Minute) })
+	}
+	if err := work.Wait(); err != nil {
+		t.Error(err)
+	}
+	lost := 0
+	for _, end := range []*lab.Interface{n.front, s.back, s.side, n.client.Interface("eth0")} {
+		n, err := end.Lost()
+		if err != nil {
+			t.Error(err)
+		}
+		lost += n
+		end.Lose(0)
+	}
+	if lost < 50 {
+		t.Errorf("%d packets lost: too few to prove anything", lost)
+	}
+}

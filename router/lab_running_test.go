@@ -1,0 +1,291 @@
+package router_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"baton/api"
+	"baton/lab"
+)
+
+// answersWithin bounds what a test waits for that should take milliseconds: machines that run tests are busy.
+const answersWithin = 20 * time.Second
+
+// running is a started `baton router`.
+type running struct {
+	*lab.Process
+	n      *network
+	file   string // router.yaml
+	socket string
+	state  string   // of listen.state
+	before []string // what the router's host looked like
+}
+
+// start runs `baton router` on the router's host with this configuration, less its listen key, and returns when every
+// surrogate that can have legs has one. What is left after the test, when it has passed, is a failure.
+func (n *network) start(config string) *running {
+	n.t.Helper()
+	r, err := n.startWith(config)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() {
+		if !n.t.Failed() {
+			r.stop()
+		}
+	})
+	return r
+}
+
+func (n *network) startWith(config string) (*running, error) {
+	path, err := program()
+	if err != nil {
+		return nil, err
+	}
+	r := &running{
+		n: n, file: filepath.Join(n.Dir(), "router.yaml"), socket: filepath.Join(n.Dir(), "router.sock"),
+		state: filepath.Join(n.BPFFS(), "router"),
+	}
+	listen := fmt.Sprintf("listen: {metrics: %q, control: %q, state: %q}\n", "127.0.0.1:9464", r.socket, r.state)
+	if err := os.WriteFile(r.file, []byte(listen+config), 0o600); err != nil {
+		return nil, err
+	}
+	if r.before, err = n.traces(); err != nil {
+		return nil, err
+	}
+	if r.Process, err = n.router.Start(lab.Program{Path: path, Args: []string{"router", "--config", r.file}}); err != nil {
+		return nil, err
+	}
+	return r, r.await()
+}
+
+// await returns when each surrogate is up and has an idle leg, or can only be proxied.
+func (r *running) await() error {
+	client := api.NewClient(r.socket)
+	defer client.Close()
+	var ended error
+	err := lab.Poll(answersWithin, func() error {
+		select {
+		case <-r.Done():
+			ended = fmt.Errorf("router has ended:\n%s", r.Log())
+			return nil
+		default:
+		}
+		if !strings.Contains(r.Log(), "msg=ready") {
+			return fmt.Errorf("router is not ready:\n%s", r.Log())
+		}
+		status, err := client.Status(context.Background())
+		if err != nil {
+			return err
+		}
+		handoff := slices.ContainsFunc(status.VIPs, func(v api.VIP) bool { return v.Mode == "handoff" })
+		for _, p := range status.Pools {
+			for _, s := range p.Surrogates {
+				if !s.Up {
+					return fmt.Errorf("%s is %s: %s", s.Name, s.Phase, s.LastError)
+				}
+				if handoff && s.Proxied == "" && s.IdleLegs == 0 && r.spliced(s) {
+					return fmt.Errorf("%s has no leg:\n%s", s.Name, r.Log())
+				}
+			}
+		}
+		return nil
+	})
+	return errors.Join(err, ended)
+}
+
+// spliced tells whether the log does not say that the surrogate's sessions are proxied.
+func (r *running) spliced(s api.Surrogate) bool {
+	return !strings.Contains(r.Log(), s.Address.String()+" is of another address family")
+}
+
+// stop asks the router to end once no session is left, and fails the test for every trace of it.
+func (r *running) stop() {
+	t := r.n.t
+	t.Helper()
+	select {
+	case <-r.Done():
+		return // the test has ended it
+	default:
+	}
+	client := api.NewClient(r.socket)
+	defer client.Close()
+	err := lab.Poll(answersWithin, func() error {
+		for s, err := range client.Sessions(context.Background()) {
+			if err != nil {
+				return err
+			}
+			return fmt.Errorf("session %+v is left", s)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	if err := r.left(); err != nil {
+		t.Errorf("left behind: %v\n%s", err, r.Log())
+	}
+}
+
+// end is SIGTERM, and the exit status that comes of it.
+func (r *running) end() error {
+	if err := r.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), answersWithin)
+	defer cancel()
+	if err := r.Wait(ctx); err != nil {
+		return fmt.Errorf("router does not end well: %w\n%s", err, r.Log())
+	}
+	return nil
+}
+
+// left names what the router has left on its host.
+func (r *running) left() error {
+	if entries, err := os.ReadDir(r.state); err == nil {
+		return fmt.Errorf("%d pins in %s", len(entries), r.state)
+	}
+	if _, err := os.Stat(r.socket); err == nil {
+		return errors.New("the control socket")
+	}
+	return lab.Poll(answersWithin, func() error {
+		after, err := r.n.traces()
+		if err != nil {
+			return err
+		}
+		for _, line := range after {
+			if !slices.Contains(r.before, line) {
+				return errors.New(line)
+			}
+		}
+		for _, line := range r.before {
+			if !slices.Contains(after, line) {
+				return fmt.Errorf("no more: %s", line)
+			}
+		}
+		return nil
+	})
+}
+
+// traces are the router host's links, addresses, routes and rules, and the programs on its interfaces.
+func (n *network) traces() ([]string, error) {
+	var out []string
+	ctx, cancel := context.WithTimeout(context.Background(), answersWithin)
+	defer cancel()
+	for _, command := range []string{
+		"-o link", "-o addr", "-4 route show table all", "-6 route show table all", "-4 rule", "-6 rule",
+	} {
+		text, err := n.router.Exec(ctx, "ip", strings.Fields(command)...)
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(text) {
+			if !strings.Contains(line, " expires ") { // path MTUs and redirects that the host has learnt
+				out = append(out, "ip "+command+": "+strings.TrimSpace(line))
+			}
+		}
+	}
+	links, err := n.router.Netlink().LinkList()
+	if err != nil {
+		return nil, err
+	}
+	err = n.router.Do(func() error {
+		for _, l := range links {
+			for _, side := range []struct {
+				name       string
+				attachType uint32
+			}{{"ingress", 46}, {"egress", 47}} { // BPF_TCX_INGRESS, BPF_TCX_EGRESS
+				count, err := programs(l.Attrs().Index, side.attachType)
+				if err != nil {
+					return err
+				}
+				out = append(out, fmt.Sprintf("%d programs at %s of %s", count, side.name, l.Attrs().Name))
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// programs counts the tcx programs of an interface in this thread's namespace (BPF_PROG_QUERY).
+func programs(ifindex int, attachType uint32) (int, error) {
+	const query = 16
+	attr := struct {
+		ifindex, attachType, queryFlags, attachFlags uint32
+		ids                                          uint64
+		count, _                                     uint32
+		attachFlagsOut, linkIDs, linkFlags, revision uint64
+	}{ifindex: uint32(ifindex), attachType: attachType}
+	_, _, errno := unix.Syscall(unix.SYS_BPF, query, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+	if errno != 0 && errno != unix.ENOENT { // ENOENT: nothing was ever attached
+		return 0, fmt.Errorf("query programs of interface %d: %w", ifindex, errno)
+	}
+	return int(attr.count), nil
+}
+
+// metrics are the series of the router, by name with labels as they are exposed.
+func (r *running) metrics() map[string]float64 {
+	t := r.n.t
+	t.Helper()
+	client := r.n.router.HTTPClient(answersWithin)
+	defer client.CloseIdleConnections()
+	response, err := client.Get("http://127.0.0.1:9464/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		t.Fatalf("metrics: %s", response.Status)
+	}
+	out := make(map[string]float64)
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+		name, value, ok := cutLast(lines.Text(), " ")
+		if !ok || name[0] == '#' {
+			continue
+		}
+		if out[name], err = strconv.ParseFloat(value, 64); err != nil {
+			t.Fatalf("metrics: %q: %v", lines.Text(), err)
+		}
+	}
+	_, _ = io.Copy(io.Discard, response.Body)
+	return out
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i > 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
+
+// verdicts counts packets by what became of them.
+func (r *running) verdicts() map[string]float64 {
+	r.n.t.Helper()
+	out := make(map[string]float64)
+	for name, value := range r.metrics() {
+		if m := verdictName.FindStringSubmatch(name); m != nil {
+			out[m[1]] = value
+		}
+	}
+	return out
+}
+
+var verdictName = regexp.MustCompile(`^baton_router_packets_total\{verdict="([^"]+)"\}$`)

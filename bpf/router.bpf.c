@@ -5,6 +5,7 @@
  */
 #include "lib/server.h"
 #include "lib/command.h"
+#include "lib/icmp.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
@@ -45,6 +46,8 @@ int router_ingress(struct __sk_buff *skb)
 		verdict = tcp_packet(skb, w);
 		break;
 	case PARSED_ICMP:
+		verdict = icmp_error(skb);
+		break;
 	case PARSED_OTHER:
 		verdict = PASS;
 		break;

@@ -158,6 +158,8 @@ static __always_inline int parse_ipv4(struct __sk_buff *skb, struct work *w)
 	((__u32 *)p->key.dst)[3] = ip->daddr;
 	p->v6 = 0;
 	p->ttl = ip->ttl;
+	if (ip->protocol == IPPROTO_ICMP && (ip->ihl != 5 || ip->frag_off & bpf_htons(0x3fff)))
+		return PARSED_OTHER;
 	if (ip->ihl != 5)
 		return -DROP_IP_OPTIONS;
 	if (ip->frag_off & bpf_htons(0x3fff))
@@ -167,6 +169,8 @@ static __always_inline int parse_ipv4(struct __sk_buff *skb, struct work *w)
 		total = held;
 	if (total > held || total < sizeof(*ip))
 		return -DROP_TRUNCATED;
+	p->l4 = ETH_HLEN + sizeof(*ip);
+	p->len = total - sizeof(*ip);
 	if (ip->protocol == IPPROTO_ICMP)
 		return PARSED_ICMP;
 	return parse_tcp(skb, w, ETH_HLEN + sizeof(*ip), total - sizeof(*ip));
@@ -188,9 +192,8 @@ static __always_inline int parse_ipv6(struct __sk_buff *skb, struct work *w)
 	p->ttl = ip->hop_limit;
 	switch (ip->nexthdr) {
 	case IPPROTO_TCP:
-		break;
 	case IPPROTO_ICMPV6:
-		return PARSED_ICMP;
+		break;
 	case IPPROTO_FRAGMENT:
 		return -DROP_FRAGMENT;
 	case IPPROTO_HOPOPTS:
@@ -203,6 +206,10 @@ static __always_inline int parse_ipv6(struct __sk_buff *skb, struct work *w)
 	total = bpf_ntohs(ip->payload_len) + sizeof(*ip);
 	if (total > held)
 		return -DROP_TRUNCATED;
+	p->l4 = ETH_HLEN + sizeof(*ip);
+	p->len = total - sizeof(*ip);
+	if (ip->nexthdr == IPPROTO_ICMPV6)
+		return PARSED_ICMP;
 	return parse_tcp(skb, w, ETH_HLEN + sizeof(*ip), total - sizeof(*ip));
 }
 

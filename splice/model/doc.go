@@ -1,0 +1,42 @@
+// Package model is the recycling of server legs as a small state machine, explored against an adversarial network.
+//
+// The invariant, in the words of docs/handoff.md: a byte that a surrogate wrote for one client is never sent to another,
+// and what a client sent never becomes part of another client's request. A leg is given to the next client only when both
+// ends of it stand between two messages. The kernel program keeps this with a handful of rules; here each can be switched
+// off, and a test shows that the model then finds a violation, so that none of them is there by habit.
+//
+// # What stands for what
+//
+// A unit stands for the bytes of a stream that belong together: a message head, a part of a body, a chunk, a FIN. It has one
+// sequence number and knows for whom it was written. A packet carries up to three. Two clients and two surrogates with a leg
+// each are enough: one client to be betrayed and one to be betrayed with, one surrogate to stay with and one to move to.
+// Handshakes are done before the first step; sequence numbers start just below their wrap.
+//
+// The network keeps a bag of packets: any of them is delivered next, repeated or lost, within a budget. Ends retransmit when
+// they like. Surrogates answer when they like, close, and (where a scenario says so) speak unasked. Clients follow a script
+// of segments; a liar sends a segment twice with different contents, of which the surrogate discards the first one (bad
+// checksum, TTL, old timestamp) and the router does not.
+//
+// # What mirrors what
+//
+// The transitions of router.go, framing.go are those of the kernel program, function by function:
+//
+//	clientPacket       bpf/lib/client.h   client_packet, from the tuple check to unlock
+//	trackRequest       bpf/lib/client.h   track_request
+//	nextRequest        bpf/lib/client.h   next_request up to the first unlock
+//	moveOut, moveDone  bpf/lib/client.h   next_request: splice_client; the second lock
+//	newClient          bpf/lib/client.h   new_client, first_request
+//	lingering          bpf/lib/client.h   lingering_client
+//	spliceClient       bpf/lib/client.h   splice_client
+//	attach             bpf/lib/legs.h     attach
+//	serverPacket       bpf/lib/server.h   server_packet, from the tuple check to unlock
+//	trackIdle          bpf/lib/server.h   track_idle
+//	trackResponse      bpf/lib/server.h   track_response, follow_response
+//	trackServerFin     bpf/lib/server.h   track_server_fin
+//	bothOver           bpf/lib/client.h   both_over
+//	framing.go         bpf/lib/framing.h  all of it; a chunked body is units up to a last one
+//
+// Each runs as one step, as it does under the splice's lock; next_request, which takes the lock twice, is three steps with
+// anything between. Left out: user space (a request that finds no leg waits for the client's retransmission), timestamps,
+// windows, 1xx responses, opening and freeing of legs, timeouts.
+package model

@@ -1,0 +1,213 @@
+package model
+
+// Segment is one step of a client's script.
+type Segment struct {
+	Data   []Unit
+	Forged []Unit // sent first, as long as Data, and discarded by the surrogate
+	Fin    bool
+	Rst    bool
+	After  int // units of response that the client waits for before
+}
+
+// segment builds the packet of a script's segment.
+func (s *Scenario) segment(st *State, c, i int, forged bool) Packet {
+	seg := s.Scripts[c][i]
+	at := uint32(0)
+	for _, earlier := range s.Scripts[c][:i] {
+		at += uint32(len(earlier.Data))
+		if earlier.Fin {
+			at++
+		}
+	}
+	p := Packet{Hop: FromClient, Who: uint8(c + 1), Seq: clientIss[c] + at, Ack: vipIss[c] + uint32(st.clients[c].got), Rst: seg.Rst, Bad: forged}
+	data := seg.Data
+	if forged {
+		data = seg.Forged
+	}
+	copy(p.Data[:], data)
+	if seg.Fin {
+		p.Fin = newUnit(c+1, Fin, 0, 0, 0, 0, 0)
+	}
+	return p
+}
+
+func (s *Scenario) send(st *State, c int) {
+	e := &st.clients[c]
+	seg := s.Scripts[c][e.next]
+	if len(seg.Forged) > 0 && !e.forged {
+		e.forged = true
+		st.put(s.segment(st, c, int(e.next), true))
+		return
+	}
+	st.put(s.segment(st, c, int(e.next), false))
+	e.sent += uint8(len(seg.Data))
+	if seg.Fin {
+		e.sent++
+	}
+	e.closed = seg.Rst
+	e.forged = false
+	e.next++
+}
+
+// expected lists what a client is to receive, in order.
+func (s *Scenario) expected(c int) []Unit {
+	var out []Unit
+	for _, seg := range s.Scripts[c] {
+		for _, u := range seg.Data {
+			if u.Kind() == RequestHead {
+				out = append(out, response(u)...)
+			}
+		}
+	}
+	return out
+}
+
+// clientGets is a client's TCP.
+func (s *Scenario) clientGets(st *State, p Packet) {
+	c := int(p.Who - 1)
+	e := &st.clients[c]
+	next := vipIss[c] + uint32(e.got)
+	if e.closed {
+		return
+	}
+	if p.Rst {
+		e.closed = p.Seq == next
+		return
+	}
+	if n := p.Ack - clientIss[c]; int32(n) > int32(e.acked) && n <= uint32(e.sent) {
+		e.acked = uint8(n)
+	}
+	if p.Len() == 0 && p.Fin == 0 {
+		return
+	}
+	skip := next - p.Seq
+	if skip <= p.Len() {
+		for _, u := range p.Data[skip:p.Len()] {
+			want := s.expectations[c]
+			if int(e.got) >= len(want) || want[e.got] != u {
+				st.breaks(WrongResponse)
+				return
+			}
+			e.got++
+		}
+		e.closed = p.Fin != 0
+	}
+	ack := vipIss[c] + uint32(e.got)
+	if e.closed {
+		ack++
+	}
+	st.put(Packet{Hop: FromClient, Who: p.Who, Seq: clientIss[c] + uint32(e.sent), Ack: ack})
+}
+
+// serverGets is a surrogate's TCP, and its program reading.
+func (s *State) serverGets(p Packet) {
+	leg := int(p.Who)
+	e := &s.surrogates[leg]
+	if e.closed || p.Bad {
+		return
+	}
+	if p.Rst {
+		e.closed = p.Seq == e.rcvNxt
+		return
+	}
+	if n := p.Ack - serverIss[leg]; int32(n) > int32(e.acked) && n <= uint32(e.sent) {
+		e.acked = uint8(n)
+	}
+	units := p.Data[:p.Len()]
+	if p.Fin != 0 {
+		units = append(append([]Unit(nil), units...), p.Fin)
+	}
+	if len(units) == 0 {
+		return
+	}
+	for i, u := range units {
+		if at := p.Seq + uint32(i) - e.rcvNxt; at < window && (e.early[at] == 0) {
+			e.early[at] = u
+		}
+	}
+	for e.early[0] != 0 {
+		u := e.early[0]
+		copy(e.early[:], e.early[1:])
+		e.early[window-1] = 0
+		e.rcvNxt++
+		s.read(e, u)
+	}
+	s.put(Packet{Hop: FromServer, Who: p.Who, Seq: serverIss[leg] + uint32(e.sent), Ack: e.rcvNxt})
+}
+
+// read is the surrogate's program taking the next unit of its stream for what its place says.
+func (s *State) read(e *surrogate, u Unit) {
+	c := u.Owner() - 1
+	s.consumed[c]++
+	switch {
+	case u.Kind() == Fin:
+		if e.owner != 0 && int(e.owner) != u.Owner() {
+			s.breaks(ForeignRequest)
+		}
+		e.fin = true
+	case e.fin:
+	case e.need > 0:
+		if int(e.owner) != u.Owner() {
+			s.breaks(ForeignRequest)
+		}
+		e.need--
+	case u.Kind() != RequestHead:
+		if int(e.owner) != u.Owner() {
+			s.breaks(ForeignRequest)
+		}
+		e.fin = true // 400 and close; what it says then does not matter here
+	default:
+		if s.served[c*4+u.Request()] {
+			s.breaks(Replayed)
+		}
+		s.served[c*4+u.Request()] = true
+		e.owner, e.need = uint8(u.Owner()), uint8(u.N())
+		for i := range e.waiting {
+			if e.waiting[i] == 0 {
+				e.waiting[i] = u
+				return
+			}
+		}
+	}
+}
+
+// write appends to what the surrogate has said.
+func (e *surrogate) write(units ...Unit) bool {
+	if int(e.written)+len(units) > outgoing {
+		return false
+	}
+	e.written += uint8(copy(e.out[e.written:], units))
+	return true
+}
+
+// answer writes the response to the request in front.
+func (e *surrogate) answer() bool {
+	head := e.waiting[0]
+	units := response(head)
+	if head.Coding() == UntilClose {
+		units = append(units, newUnit(Nobody, Fin, 0, 0, 0, 0, 0))
+	}
+	if !e.write(units...) {
+		return false
+	}
+	e.waiting = [2]Unit{e.waiting[1]}
+	return true
+}
+
+// serverSends puts what is written from a number on, at most so many units, in a packet.
+func (s *State) serverSends(leg int, from uint8, most int) {
+	e := &s.surrogates[leg]
+	p := Packet{Hop: FromServer, Who: uint8(leg), Seq: serverIss[leg] + uint32(from), Ack: e.rcvNxt}
+	n := 0
+	for ; n < most && from+uint8(n) < e.written; n++ {
+		u := e.out[from+uint8(n)]
+		if u.Kind() == Fin {
+			p.Fin = u
+			n++
+			break
+		}
+		p.Data[n] = u
+	}
+	s.put(p)
+	e.sent = max(e.sent, from+uint8(n))
+}

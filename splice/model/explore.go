@@ -1,0 +1,287 @@
+package model
+
+import (
+	"fmt"
+	"hash/maphash"
+	"math/rand/v2"
+)
+
+// Budget bounds the adversary.
+type Budget struct {
+	Losses, Repeats, Retransmissions int
+	Closes                           int // by surrogates, unannounced
+	Unasked                          int // units that surrogates say before they have a request
+	Stale                            int // packets that looked their flow up before it changed
+}
+
+func (b Budget) budget() budget {
+	return budget{uint8(b.Losses), uint8(b.Repeats), uint8(b.Retransmissions), uint8(b.Closes), uint8(b.Unasked), uint8(b.Stale)}
+}
+
+// Scenario is what is explored.
+type Scenario struct {
+	Name    string
+	Scripts [2][]Segment // of client A and B
+	Budget  Budget
+	Early   bool // surrogates may answer before they have the whole request
+	Small   bool // surrogates send units one by one as well
+	Ignore  []Violation
+
+	expectations [2][]Unit
+}
+
+// step is one action in some state.
+type step struct {
+	what string
+	n    int
+	p    Packet
+}
+
+func (a step) String() string {
+	if a.p.Hop != 0 {
+		return a.what + ": " + a.p.String()
+	}
+	return fmt.Sprintf("%s %d", a.what, a.n)
+}
+
+// steps calls f with every state that may follow. It stops when f returns false.
+func (s *Scenario) steps(st *State, rules *Rules, f func(step, *State) bool) {
+	more := true
+	try := func(a step, act func(*State)) {
+		if !more {
+			return
+		}
+		next := *st
+		act(&next)
+		next.sortBag()
+		next.check()
+		for _, v := range s.Ignore {
+			if next.broken == v {
+				next.broken = None
+			}
+		}
+		more = f(a, &next)
+	}
+	if st.move.step == 1 {
+		try(step{what: "move out"}, func(n *State) { router{n, rules}.moveOut() })
+	} else if st.move.step == 2 {
+		try(step{what: "move done"}, func(n *State) { router{n, rules}.moveDone() })
+	}
+	s.packets(st, rules, try)
+	for c := range st.clients {
+		s.clientSteps(st, c, try)
+	}
+	for leg := range st.surrogates {
+		s.serverSteps(st, leg, try)
+	}
+}
+
+func (s *Scenario) packets(st *State, rules *Rules, try func(step, func(*State))) {
+	for i := range st.bag {
+		p := st.bag[i]
+		if p.Hop == 0 || i > 0 && p == st.bag[i-1] {
+			continue
+		}
+		take := func(n *State) { n.bag[i] = Packet{} }
+		deliver := func(n *State) {
+			switch p.Hop {
+			case ToClient:
+				s.clientGets(n, p)
+			case ToServer:
+				n.serverGets(p)
+			default:
+				router{n, rules}.arrive(p)
+			}
+		}
+		try(step{"deliver", i, p}, func(n *State) { take(n); deliver(n) })
+		if st.left.losses > 0 {
+			try(step{"lose", i, p}, func(n *State) { n.left.losses--; take(n) })
+		}
+		if st.left.repeats > 0 {
+			try(step{"repeat", i, p}, func(n *State) { n.left.repeats--; deliver(n) })
+		}
+		if st.left.stale > 0 && p.Hop == FromClient {
+			for leg := range st.legs {
+				if st.was[p.Who-1]&(1<<leg) != 0 {
+					try(step{"deliver late in the kernel", i, p}, func(n *State) { n.left.stale--; take(n); router{n, rules}.clientPacket(leg, p) })
+				}
+			}
+		}
+	}
+}
+
+func (s *Scenario) clientSteps(st *State, c int, try func(step, func(*State))) {
+	e := &st.clients[c]
+	if e.closed || c == 1 && st.was[0] == 0 { // the second client comes when the first has had a leg
+		return
+	}
+	if int(e.next) < len(s.Scripts[c]) && int(e.got) >= s.Scripts[c][e.next].After {
+		try(step{what: "send", n: c + 1}, func(n *State) { s.send(n, c) })
+	}
+	if st.left.retransmissions > 0 && e.acked < e.sent {
+		for i := range int(e.next) {
+			try(step{what: "retransmit segment", n: i}, func(n *State) { n.left.retransmissions--; n.put(s.segment(n, c, i, false)) })
+		}
+	}
+}
+
+func (s *Scenario) serverSteps(st *State, leg int, try func(step, func(*State))) {
+	e := &st.surrogates[leg]
+	if e.closed {
+		return
+	}
+	if over := e.written > 0 && e.out[e.written-1].Kind() == Fin; !over {
+		if e.waiting[0] != 0 && (e.need == 0 || s.Early) {
+			try(step{what: "answer on leg", n: leg}, func(n *State) { n.surrogates[leg].answer() })
+		}
+		if e.waiting[0] == 0 && (st.left.closes > 0 || e.fin) {
+			try(step{what: "close leg", n: leg}, func(n *State) {
+				if !e.fin {
+					n.left.closes--
+				}
+				n.surrogates[leg].write(newUnit(Nobody, Fin, 0, 0, 0, 0, 0))
+			})
+		}
+		if st.left.unasked > 0 && e.written == 0 && e.rcvNxt == legIss[leg] {
+			try(step{what: "speak unasked on leg", n: leg}, func(n *State) {
+				n.left.unasked--
+				if n.surrogates[leg].write(newUnit(Nobody, Unasked, 0, 0, 0, 0, 0)) {
+					n.serverSends(leg, e.sent, mostUnits)
+				}
+			})
+		}
+	}
+	if e.sent < e.written {
+		try(step{what: "send on leg", n: leg}, func(n *State) { n.serverSends(leg, e.sent, mostUnits) })
+		if s.Small && e.written-e.sent > 1 {
+			try(step{what: "send a unit on leg", n: leg}, func(n *State) { n.serverSends(leg, e.sent, 1) })
+		}
+	}
+	if st.left.retransmissions > 0 && e.acked < e.sent {
+		try(step{what: "retransmit on leg", n: leg}, func(n *State) { n.left.retransmissions--; n.serverSends(leg, e.acked, mostUnits) })
+	}
+}
+
+func (s *Scenario) prepare() {
+	for c := range s.expectations {
+		s.expectations[c] = s.expected(c)
+	}
+}
+
+// Result of an exploration.
+type Result struct {
+	States    int
+	Whole     bool // every state was seen that can be reached
+	Violation Violation
+	Path      []string // how it comes about
+	Ended     int      // states in which both clients have got all of their responses
+	Recycled  int      // states in which a leg is idle that has served
+	Moved     int      // states in which a client has been on both legs
+}
+
+// Explore visits the states nearest first, at most so many, and ends at a violation.
+func (s *Scenario) Explore(rules Rules, most int) Result {
+	type origin struct {
+		from int32
+		by   step
+	}
+	s.prepare()
+	seed := maphash.MakeSeed()
+	seen := make(map[uint64]struct{})
+	var origins []origin
+	var res Result
+	frontier := []State{s.start()}
+	index := []int32{0}
+	origins = append(origins, origin{-1, step{what: "start"}})
+	seen[maphash.Comparable(seed, frontier[0])] = struct{}{}
+	for len(frontier) > 0 {
+		var next []State
+		var nextIndex []int32
+		for i := range frontier {
+			s.steps(&frontier[i], &rules, func(a step, n *State) bool {
+				h := maphash.Comparable(seed, *n)
+				if _, have := seen[h]; have {
+					return true
+				}
+				seen[h] = struct{}{}
+				origins = append(origins, origin{index[i], a})
+				s.count(n, &res)
+				if n.broken != None {
+					res.Violation = n.broken
+					return false
+				}
+				next = append(next, *n)
+				nextIndex = append(nextIndex, int32(len(origins)-1))
+				return len(seen) < most
+			})
+			if res.Violation != None || len(seen) >= most {
+				break
+			}
+		}
+		if res.Violation != None {
+			for at := int32(len(origins) - 1); at >= 0; at = origins[at].from {
+				res.Path = append([]string{origins[at].by.String()}, res.Path...)
+			}
+		}
+		if res.Violation != None || len(seen) >= most {
+			res.States = len(seen)
+			return res
+		}
+		frontier, index = next, nextIndex
+	}
+	res.States, res.Whole = len(seen), true
+	return res
+}
+
+func (s *Scenario) count(st *State, res *Result) {
+	all := true
+	for c := range st.clients {
+		all = all && int(st.clients[c].got) == len(s.expectations[c])
+	}
+	if all {
+		res.Ended++
+	}
+	for i := range st.legs {
+		if st.legs[i].state == Idle && st.legs[i].sndNxt != legIss[i] {
+			res.Recycled++
+			break
+		}
+	}
+	if st.was[0] == 3 || st.was[1] == 3 {
+		res.Moved++
+	}
+}
+
+// Walk takes random steps, at most so many, and ends at a violation or when nothing is left to do.
+func (s *Scenario) Walk(rules Rules, rng *rand.Rand, most int) Result {
+	s.prepare()
+	st := s.start()
+	res := Result{States: 1}
+	for range most {
+		var (
+			chosen State
+			by     step
+			n      int
+		)
+		s.steps(&st, &rules, func(a step, next *State) bool {
+			n++
+			if rng.IntN(n) == 0 {
+				chosen, by = *next, a
+			}
+			return true
+		})
+		if n == 0 {
+			res.Whole = true
+			break
+		}
+		st = chosen
+		res.States++
+		res.Path = append(res.Path, by.String())
+		s.count(&st, &res)
+		if st.broken != None {
+			res.Violation = st.broken
+			break
+		}
+	}
+	return res
+}

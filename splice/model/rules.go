@@ -1,0 +1,56 @@
+package model
+
+// Rules are what keeps the invariant. Each can be switched off to see what it is for.
+type Rules struct {
+	// TupleCheck: a packet is translated only if the splice still names its sender, compared under the lock.
+	TupleCheck bool
+	// RcvBase: what a surrogate repeats of before the client came is acknowledged, not passed on.
+	RcvBase bool
+	// AllAckedByClient: a leg is free only when its client has acknowledged all of the response.
+	AllAckedByClient bool
+	// AllAckedByServer: a leg is free only when its surrogate has acknowledged all of the request.
+	AllAckedByServer bool
+	// QuietFraming: a leg is free only between a complete response and the next request.
+	QuietFraming bool
+	// FinExact: a FIN ends the session only if nothing is missing before it.
+	FinExact bool
+	// StartMissing: what comes behind a gap where a message should start is not followed.
+	StartMissing bool
+	// PipelinedIsOpaque: a packet that holds more than one request is not followed.
+	PipelinedIsOpaque bool
+
+	// Kernel says which of the following are in the kernel program.
+
+	// Marked: from the decision to move a client until its old leg is free, that leg takes no packet of the client.
+	Marked bool
+	// FinAhead: a FIN behind a gap is passed on, and the session is not followed any more: the surrogate keeps that FIN.
+	FinAhead bool
+	// SentOnce: when units that the surrogate has not acknowledged are sent again, the session is not followed any more:
+	// the surrogate may have discarded the first version, and the second may be another.
+	SentOnce bool
+	// AckFloor: what acknowledges nothing of the client's request does not answer it. It does not catch what a surrogate
+	// said unasked and repeats when it has the request.
+	AckFloor bool
+	// Linger: the end of a session is remembered after its last ACK, so that a late first segment is no new session.
+	Linger bool
+}
+
+// All rules are in force.
+func All() Rules {
+	return Rules{
+		TupleCheck: true, RcvBase: true, AllAckedByClient: true, AllAckedByServer: true, QuietFraming: true, FinExact: true,
+		StartMissing: true, PipelinedIsOpaque: true,
+		Marked: true, FinAhead: true, SentOnce: true, AckFloor: true, Linger: true,
+	}
+}
+
+// Kernel is what the kernel program has.
+func Kernel() Rules {
+	r := All()
+	r.Marked = false
+	r.FinAhead = false
+	r.SentOnce = false
+	r.AckFloor = false
+	r.Linger = false
+	return r
+}

@@ -292,6 +292,15 @@ static __always_inline int end_client(struct __sk_buff *skb, struct work *w)
 enum client_next { NEXT_SEND, NEXT_REQUEST, NEXT_RECYCLE, NEXT_RESET, NEXT_RECYCLE_RESET, NEXT_CHALLENGE, NEXT_OVER,
 		   NEXT_ASK };
 
+/* Under the lock: what the surrogate is about to learn that the client has. */
+static __always_inline void note_ack(struct splice *s, const struct packet *p)
+{
+	__u32 ack = p->ack + s->to_server_ack;
+
+	if (p->flags & ACK && before(s->rcv_acked, ack) && !before(s->rcv_nxt, ack))
+		s->rcv_acked = ack;
+}
+
 /* Under the lock: new bytes from the client. */
 static __always_inline __u32 track_request(struct splice *s, __u32 seq, __u32 len)
 {
@@ -310,6 +319,49 @@ static __always_inline __u32 track_request(struct splice *s, __u32 seq, __u32 le
 	}
 	s->snd_nxt = end;
 	return NEXT_SEND;
+}
+
+/*
+ * Under the lock of the leg that a moving client leaves: what it acknowledges with its request, its surrogate must know, or
+ * it repeats it later and takes its path for congested. False: it does know.
+ */
+static __always_inline bool fill_last_ack(struct work *w, struct splice *s)
+{
+	struct segment *r = &w->reply;
+
+	if (s->rcv_acked == s->rcv_nxt)
+		return false;
+	s->rcv_acked = s->rcv_nxt;
+	copy_addr(r->src, s->server.dst);
+	copy_addr(r->dst, s->server.src);
+	r->sport = s->server.dport;
+	r->dport = s->server.sport;
+	r->flags = ACK;
+	r->seq = s->snd_nxt;
+	r->ack = s->rcv_nxt;
+	r->with_ts = !!(s->flags & SPLICE_TS);
+	r->tsval = s->ts_told;
+	r->tsecr = s->ts_server;
+	r->window = rescale(w->packet.window, s->flags & SPLICE_CLIENT_WSCALE ? s->client_shift : 0,
+			    s->flags & SPLICE_SERVER_WSCALE ? TOLD_WSCALE : 0);
+	r->with_sack = r->with_wscale = 0;
+	r->mss = 0;
+	__builtin_memcpy(r->dmac, s->to_server.dmac, 6);
+	__builtin_memcpy(r->smac, s->to_server.smac, 6);
+	w->reply_hop = s->to_server;
+	return true;
+}
+
+/* Sends the request at hand, translated, and the last ACK behind it. */
+static __always_inline void leave_twice(struct __sk_buff *skb, struct work *w)
+{
+	if (!w->out.hop.checked) /* its neighbour is asked for: that is for one packet only */
+		return;
+	bpf_clone_redirect(skb, w->out.hop.ifindex, 0);
+	w->out.hop = w->reply_hop;
+	w->action = TC_ACT_SHOT;
+	if (!write_reply(skb))
+		leave(skb, w);
 }
 
 __noinline int next_request(struct __sk_buff *skb, __u32 idx);
@@ -360,14 +412,13 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 				       NEXT_RESET;
 		}
 	} else {
-		if (p->flags & ACK && before(s->rcv_acked, ack) && !before(s->rcv_nxt, ack))
-			s->rcv_acked = ack;
 		if (p->len) {
 			next = track_request(s, seq, p->len);
 			if (next != NEXT_SEND)
 				goto unlock;
 			s->bytes_to_server += p->len;
 		}
+		note_ack(s, p);
 		if (p->flags & FIN && seq + p->len == s->snd_nxt && !(s->flags & SPLICE_CLIENT_FIN)) {
 			if (!p->len && quiet(s) && s->state == SPLICE_ACTIVE && ack == s->rcv_nxt &&
 			    s->snd_una == s->snd_nxt && !(s->flags & (SPLICE_NO_REUSE | SPLICE_ASKED))) {
@@ -442,6 +493,44 @@ unlock:
 	return send_to_server(skb, w, s, now, TO_SERVER);
 }
 
+/* The client at hand has moved elsewhere: its leg is idle again. */
+__noinline int leave_leg(struct __sk_buff *skb, __u32 idx, int verdict)
+{
+	struct work *w = work();
+	struct splice *s = splice_at(idx);
+	__u32 now = clock_ms(), surrogate, leg_class, limit;
+	bool closes, worn, behind;
+	__u64 in, out;
+
+	if (!w || !s)
+		return 0;
+	limit = limit_of(s->surrogate);
+	bpf_spin_lock(&s->lock);
+	if (!same_tuple(&s->client, &w->packet.key) || s->state != SPLICE_ACTIVE) {
+		bpf_spin_unlock(&s->lock);
+		return 0;
+	}
+	closes = s->flags & SPLICE_NO_REUSE;
+	s->flags &= ~SPLICE_ASKED;
+	worn = s->requests >= limit;
+	behind = fill_last_ack(w, s) && verdict == MOVED;
+	s->state = closes || worn ? SPLICE_DEAD : SPLICE_IDLE;
+	s->since = s->seen = now;
+	surrogate = s->surrogate;
+	leg_class = s->leg_class;
+	in = s->bytes_to_server;
+	out = s->bytes_to_client;
+	__builtin_memset(&s->client, 0, sizeof(s->client));
+	bpf_spin_unlock(&s->lock);
+	if (closes)
+		bury(idx, s, LEG_CLOSED, now);
+	else
+		recycle(idx, s, surrogate, leg_class, worn, in, out, now);
+	if (behind)
+		leave_twice(skb, w);
+	return 0;
+}
+
 /* The next request of a spliced session: it stays, or moves to a leg of another pool or surrogate. */
 __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 {
@@ -449,9 +538,8 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 	struct config *set = config();
 	struct splice *s = splice_at(idx);
 	struct client *known = NULL;
-	__u32 now = clock_ms(), ts_client, surrogate, leg_class, limit;
-	bool local = false, stay, worn;
-	__u64 in, out;
+	__u32 now = clock_ms(), ts_client;
+	bool local = false, stay;
 	int verdict;
 	struct packet *p;
 
@@ -492,6 +580,7 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 	}
 	if (stay || p->ack + s->to_server_ack != s->rcv_nxt || s->snd_una != s->snd_nxt) {
 		s->flags &= ~SPLICE_ASKED;
+		note_ack(s, p);
 		begin_request(s, &w->decision, p->len);
 		s->snd_nxt += p->len;
 		s->bytes_to_server += p->len;
@@ -508,7 +597,6 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 	}
 	ts_client = s->ts_client;
 	bpf_spin_unlock(&s->lock);
-	limit = limit_of(s->surrogate);
 
 	if (local) {
 		bpf_map_delete_elem(&flows, &p->key);
@@ -526,25 +614,6 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 	}
 	if (known)
 		bpf_map_delete_elem(&clients, &p->key);
-	bpf_spin_lock(&s->lock);
-	if (!same_tuple(&s->client, &p->key) || s->state != SPLICE_ACTIVE) {
-		bpf_spin_unlock(&s->lock);
-		return verdict;
-	}
-	stay = s->flags & SPLICE_NO_REUSE;
-	s->flags &= ~SPLICE_ASKED;
-	worn = s->requests >= limit;
-	s->state = stay || worn ? SPLICE_DEAD : SPLICE_IDLE;
-	s->since = s->seen = now;
-	surrogate = s->surrogate;
-	leg_class = s->leg_class;
-	in = s->bytes_to_server;
-	out = s->bytes_to_client;
-	__builtin_memset(&s->client, 0, sizeof(s->client));
-	bpf_spin_unlock(&s->lock);
-	if (stay)
-		bury(idx, s, LEG_CLOSED, now);
-	else
-		recycle(idx, s, surrogate, leg_class, worn, in, out, now);
+	leave_leg(skb, idx, verdict);
 	return verdict;
 }

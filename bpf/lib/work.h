@@ -128,6 +128,7 @@ struct work {
 	struct packet packet;
 	struct translation out;
 	struct segment reply;
+	struct next_hop reply_hop;
 	struct scan scan;
 	struct decision decision;
 	struct client client;

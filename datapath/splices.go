@@ -42,6 +42,7 @@ type Splice struct {
 	SndNxt, RcvNxt  uint32 // of the server leg, host order
 	SndUna          uint32 // what the surrogate has acknowledged
 	RcvBase         uint32 // RcvNxt when the client came
+	SndBase         uint32 // SndNxt when the client came: while SndUna is the same, the client still holds all it sent
 	ToServerSeq     uint32
 	ToServerAck     uint32
 	TSTold          uint32 // newest timestamp told to the surrogate
@@ -76,7 +77,7 @@ func (r *Router) splice(number uint32, k *routerSplice) Splice {
 		Number: number, State: State(k.State), Class: k.LegClass, Surrogate: k.Surrogate, Pool: k.Pool,
 		Server: addrPort(k.Server.Src, k.Server.Sport), Router: addrPort(k.Server.Dst, k.Server.Dport),
 		Client: addrPort(k.Client.Src, k.Client.Sport), VIP: addrPort(k.Client.Dst, k.Client.Dport),
-		SndNxt: k.SndNxt, RcvNxt: k.RcvNxt, SndUna: k.SndUna, RcvBase: k.RcvBase,
+		SndNxt: k.SndNxt, RcvNxt: k.RcvNxt, SndUna: k.SndUna, RcvBase: k.RcvBase, SndBase: k.SndBase,
 		ToServerSeq: k.ToServerSeq, ToServerAck: k.ToServerAck,
 		TSTold: k.TsTold, TSServer: k.TsServer,
 		Timestamps: k.Flags&uint16(routerSpliceFlagSPLICE_TS) != 0,

@@ -23,6 +23,22 @@ static __always_inline void bury(__u32 idx, struct splice *s, __u32 end, __u32 n
 	tell(EVENT_LEG_DOWN, end, idx, s, now);
 }
 
+/*
+ * After the lock: the client of a dead splice has its first request still unacknowledged and will repeat it. What it
+ * negotiated may not be in the cookie.
+ */
+static __always_inline void remember_client(struct splice *s, const struct config *set, __u32 now)
+{
+	struct client c = { .state = CLIENT_SYN, .since = now };
+
+	c.flags = (s->flags & SPLICE_TS ? CLIENT_TS : 0) | (s->flags & SPLICE_CLIENT_SACK ? CLIENT_SACK : 0) |
+		  (s->flags & SPLICE_CLIENT_WSCALE ? CLIENT_WSCALE : 0);
+	c.wscale = s->client_shift;
+	c.mss = set->mss[s->leg_class >> 1 & (MSS_CLASSES - 1)];
+	c.ifindex = s->to_client.ifindex;
+	bpf_map_update_elem(&clients, &s->client, &c, BPF_NOEXIST);
+}
+
 /* Under the lock: both ends have said FIN and know of the other's. A FIN that is repeated from now on meets an RST. */
 static __always_inline bool both_over(const struct splice *s)
 {

@@ -26,6 +26,7 @@ static __always_inline __u32 over(const struct splice *s, const struct command *
 static long sweep_step(__u32 i, struct sweep *sweep)
 {
 	struct work *w = work();
+	struct config *set = config();
 	struct command *c;
 	struct splice *s;
 	__u32 idx, end, now = sweep->now;
@@ -58,6 +59,8 @@ static long sweep_step(__u32 i, struct sweep *sweep)
 	}
 	bpf_spin_unlock(&s->lock);
 	if (end) {
+		if (end == LEG_ABANDONED && set)
+			remember_client(s, set, now);
 		bury(idx, s, end, now);
 		sweep->changed++;
 	}

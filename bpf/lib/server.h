@@ -257,22 +257,6 @@ __noinline int follow_response(struct __sk_buff *skb, __u32 idx, __u32 next)
 	return send_to_client(skb, w, s, now);
 }
 
-/*
- * After the lock: the client of a dead splice has its first request still unacknowledged and will repeat it. What it
- * negotiated may not be in the cookie.
- */
-static __always_inline void remember_client(struct splice *s, const struct config *set, __u32 now)
-{
-	struct client c = { .state = CLIENT_SYN, .since = now };
-
-	c.flags = (s->flags & SPLICE_TS ? CLIENT_TS : 0) | (s->flags & SPLICE_CLIENT_SACK ? CLIENT_SACK : 0) |
-		  (s->flags & SPLICE_CLIENT_WSCALE ? CLIENT_WSCALE : 0);
-	c.wscale = s->client_shift;
-	c.mss = set->mss[s->leg_class >> 1 & (MSS_CLASSES - 1)];
-	c.ifindex = s->to_client.ifindex;
-	bpf_map_update_elem(&clients, &s->client, &c, BPF_NOEXIST);
-}
-
 /* After the lock: an idle leg is dead. */
 static __always_inline void idle_leg_over(__u32 idx, struct splice *s, __u32 end, __u32 now)
 {

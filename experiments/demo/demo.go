@@ -213,6 +213,6 @@ func (d *demo) commands() []Command {
 		{baton("status"), "the router at a glance"},
 		{baton("explain http://" + site + "/clips/1m.mp4"), "who would answer, and why"},
 		{fmt.Sprintf("kill -9 %d", d.router.Pid()), "sessions go on without the router"},
-		{fmt.Sprintf("ip netns exec %s %s router --config %s", d.t.router.Netns(), d.o.Program, d.config), "and a new one takes them over"},
+		{fmt.Sprintf("ip netns exec %s %s router --config %s", d.t.router.Netns(), d.o.Program, d.config), "and a new one takes them over; end it before the demo"},
 	}
 }

@@ -156,6 +156,9 @@ func (a *asker) decide(ctx context.Context, p *pending, req head.Request, headBy
 		}
 		name := pool.cfg.Surrogates[at].Name
 		tried = append(tried, name)
+		if pool.cfg.Surrogates[at].Address.Addr().Is4() != p.vip.Addr().Is4() {
+			break // the proxy knows how
+		}
 		wait, cancel := context.WithTimeout(ctx, legWait)
 		err := a.r.legs.Want(wait, pool.ids[at], class)
 		cancel()

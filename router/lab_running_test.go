@@ -276,6 +276,29 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s, "", false
 }
 
+// fallbacks counts the requests that the user-space server of a VIP answered, proxied, redirected or refused.
+func (r *running) fallbacks(vip string) float64 {
+	r.n.t.Helper()
+	sum := 0.0
+	for name, value := range r.metrics() {
+		if strings.HasPrefix(name, "baton_router_fallback_requests_total") && strings.Contains(name, fmt.Sprintf("vip=%q", vip)) {
+			sum += value
+		}
+	}
+	return sum
+}
+
+func (r *running) status() api.Status {
+	r.n.t.Helper()
+	client := api.NewClient(r.socket)
+	defer client.Close()
+	status, err := client.Status(context.Background())
+	if err != nil {
+		r.n.t.Fatal(err)
+	}
+	return status
+}
+
 // verdicts counts packets by what became of them.
 func (r *running) verdicts() map[string]float64 {
 	r.n.t.Helper()

@@ -283,23 +283,23 @@ func (r *Router) open(s *state) error {
 }
 
 func (r *Router) surrogates(s *state) []legs.Surrogate {
-	spliced := make(map[string]netip.Addr) // pools that handoff VIPs use, with the family that they need
+	type use struct {
+		pool string
+		v4   bool
+	}
+	spliced := make(map[use]bool) // pools that handoff VIPs of a family use
 	for _, v := range s.cfg.VIPs {
 		if v.Mode != config.Handoff {
 			continue
 		}
 		for _, route := range v.Routes {
-			spliced[route.Pool] = v.Address.Addr()
+			spliced[use{route.Pool, v.Address.Addr().Is4()}] = true
 		}
 	}
 	var out []legs.Surrogate
 	for _, p := range s.pools {
-		family, ok := spliced[p.cfg.Name]
-		if !ok {
-			continue
-		}
 		for i, sg := range p.cfg.Surrogates {
-			if sg.Address.Addr().IsLoopback() || sg.Address.Addr().Is4() != family.Is4() {
+			if sg.Address.Addr().IsLoopback() || !spliced[use{p.cfg.Name, sg.Address.Addr().Is4()}] {
 				continue
 			}
 			out = append(out, legs.Surrogate{ID: p.ids[i], Name: sg.Name, Address: sg.Address, Legs: p.cfg.Legs})

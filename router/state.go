@@ -58,6 +58,12 @@ func newState(cfg *config.Config, known map[netip.AddrPort]uint16) (*state, erro
 	for i, v := range cfg.VIPs {
 		s.byAddr[v.Address] = i
 	}
+	// The kernel would splice to a leg of any surrogate that a pool has, and there is none to one of another family.
+	for i, p := range s.kernel.Prefixes {
+		if !p.Ask && s.mixesFamilies(int(p.VIP), int(p.Pool)) {
+			s.kernel.Prefixes[i].Ask = true
+		}
+	}
 	taken := make(map[uint16]bool)
 	for _, id := range known {
 		taken[id] = true
@@ -84,6 +90,16 @@ func newState(cfg *config.Config, known map[netip.AddrPort]uint16) (*state, erro
 		s.pools = append(s.pools, p)
 	}
 	return s, nil
+}
+
+// mixesFamilies tells whether a pool has a surrogate of another address family than a VIP.
+func (s *state) mixesFamilies(vip, pool int) bool {
+	for _, sg := range s.cfg.Pools[pool].Surrogates {
+		if sg.Address.Addr().Is4() != s.cfg.VIPs[vip].Address.Addr().Is4() {
+			return true
+		}
+	}
+	return false
 }
 
 // choose rebuilds every pool's choices from the surrogates' health.

@@ -1,279 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Packets from clients. */
+/* Packets of spliced clients. */
 #pragma once
 
-#include "ask.h"
-#include "decide.h"
-
-/* After the lock: the splice is dead. Forgets the client and tells user space. */
-static __always_inline void bury(__u32 idx, struct splice *s, __u32 end, __u32 now)
-{
-	struct flow *f = bpf_map_lookup_elem(&flows, &s->client);
-	struct surrogate *of = surrogate_at(s->surrogate);
-
-	if (f && f->splice == idx && f->side == SIDE_CLIENT)
-		bpf_map_delete_elem(&flows, &s->client);
-	if (of) {
-		__sync_fetch_and_add(&of->active, -1);
-		__sync_fetch_and_add(&of->bytes_in, s->bytes_to_server);
-		__sync_fetch_and_add(&of->bytes_out, s->bytes_to_client);
-		if (end == LEG_FAILED)
-			__sync_fetch_and_add(&of->failed, 1);
-	}
-	tell(EVENT_LEG_DOWN, end, idx, s, now);
-}
-
-/*
- * After the lock: the client of a dead splice has its first request still unacknowledged and will repeat it. What it
- * negotiated may not be in the cookie.
- */
-static __always_inline void remember_client(struct splice *s, const struct config *set, __u32 now)
-{
-	struct client c = { .state = CLIENT_SYN, .since = now };
-
-	c.flags = (s->flags & SPLICE_TS ? CLIENT_TS : 0) | (s->flags & SPLICE_CLIENT_SACK ? CLIENT_SACK : 0) |
-		  (s->flags & SPLICE_CLIENT_WSCALE ? CLIENT_WSCALE : 0);
-	c.wscale = s->client_shift;
-	c.mss = set->mss[s->leg_class >> 1 & (MSS_CLASSES - 1)];
-	c.ifindex = s->to_client.ifindex;
-	bpf_map_update_elem(&clients, &s->client, &c, BPF_NOEXIST);
-}
-
-/* Under the lock: both ends have said FIN and know of the other's. A FIN that is repeated from now on meets an RST. */
-static __always_inline bool both_over(const struct splice *s)
-{
-	return (s->flags & (SPLICE_CLIENT_FIN | SPLICE_SERVER_FIN)) == (SPLICE_CLIENT_FIN | SPLICE_SERVER_FIN) &&
-	       s->snd_una == s->snd_nxt && s->rcv_acked == s->rcv_nxt;
-}
-
-/* After the lock: the leg is idle again, with its current numbers, or dead, as it has served enough. */
-static __always_inline void recycle(__u32 idx, struct splice *s, __u32 surrogate, __u32 leg_class, bool worn, __u64 in,
-				    __u64 out, __u32 now)
-{
-	struct surrogate *of = surrogate_at(surrogate);
-
-	if (worn) {
-		tell(EVENT_LEG_DOWN, LEG_RETIRED, idx, s, now);
-	} else {
-		count_idle(surrogate, leg_class, 1);
-		push_leg(surrogate, leg_class, idx);
-	}
-	if (!of)
-		return;
-	__sync_fetch_and_add(&of->active, -1);
-	__sync_fetch_and_add(&of->recycled, 1);
-	__sync_fetch_and_add(&of->bytes_in, in);
-	__sync_fetch_and_add(&of->bytes_out, out);
-}
-
-/* Sends w->out, whose next hop is the splice's towards the surrogate. */
-static __always_inline int send_to_server(struct __sk_buff *skb, struct work *w, struct splice *s, __u32 now, int verdict)
-{
-	int err;
-
-	if (hop_is_old(&w->out.hop, now) && resolve(skb, now)) {
-		bpf_spin_lock(&s->lock);
-		if (same_tuple(&s->client, &w->packet.key))
-			s->to_server = w->out.hop;
-		bpf_spin_unlock(&s->lock);
-	}
-	err = rewrite(skb);
-	if (err)
-		return -err;
-	leave(skb, w);
-	return verdict;
-}
-
-/* Legs that turn out closed, before a request gives up on the pool. */
-#define STALE_LEGS 8
-
-/* A leg for the decided request, joined to the client; its flow is w->flow. Returns a verdict, or 0: there is none. */
-__noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_client)
-{
-	struct work *w = work();
-	struct config *set = config();
-	struct flow f = { .side = SIDE_CLIENT };
-	__u32 now = clock_ms(), leg_class, idx = NO_SPLICE;
-	struct surrogate *of;
-	void *queue;
-	struct splice *s = NULL;
-	int surrogate;
-
-	if (!w || !set)
-		return 0;
-	surrogate = w->decision.surrogate;
-	if (surrogate == NO_SURROGATE)
-		surrogate = choose(w->decision.pool);
-	if (surrogate < 0 || surrogate >= MAX_SURROGATES)
-		return 0;
-	of = surrogate_at(surrogate);
-	if (!of)
-		return 0;
-	leg_class = class_for(set, &w->client) & (LEG_CLASSES - 1);
-	queue = queue_of(surrogate, leg_class);
-	for (int i = 0; i < STALE_LEGS; i++) {
-		if (!queue || bpf_map_pop_elem(queue, &idx))
-			break;
-		s = splice_at(idx);
-		if (s && s->state == SPLICE_IDLE && s->surrogate == surrogate && s->leg_class == leg_class)
-			break;
-		s = NULL; /* closed while it lay there */
-	}
-	if (!s) {
-		__sync_fetch_and_add(&of->missed[leg_class], 1);
-		return 0;
-	}
-	f.splice = idx;
-	if (bpf_map_update_elem(&flows, &w->packet.key, &f, moved_from == NO_SPLICE ? BPF_NOEXIST : BPF_EXIST)) {
-		push_leg(surrogate, leg_class, idx);
-		return bpf_map_lookup_elem(&flows, &w->packet.key) ? DROP_RACE : DROP_FLOWS_FULL;
-	}
-	if (!attach(skb, w, s, surrogate, leg_class, ts_client, ts_clock(set), now)) {
-		f.splice = moved_from;
-		if (moved_from == NO_SPLICE)
-			bpf_map_delete_elem(&flows, &w->packet.key);
-		else
-			bpf_map_update_elem(&flows, &w->packet.key, &f, BPF_EXIST);
-		return DROP_RACE;
-	}
-	count_idle(surrogate, leg_class, -1);
-	__sync_fetch_and_add(&of->taken[leg_class], 1);
-	__sync_fetch_and_add(&of->active, 1);
-	__sync_fetch_and_add(&of->handoffs, 1);
-	return send_to_server(skb, w, s, now, moved_from == NO_SPLICE ? HANDOFF : MOVED);
-}
-
-/* The decision that user space took for the client at hand, into w->decision. */
-static __always_inline void adopt_decision(struct work *w, const struct client *c)
-{
-	w->decision.request = c->request;
-	w->decision.method = c->method;
-	w->decision.pool = c->pool;
-	w->decision.surrogate = c->surrogate;
-}
-
-/* The first bytes of a client whose handshake is done. */
-__noinline int first_request(struct __sk_buff *skb)
-{
-	struct work *w = work();
-	struct config *set = config();
-	struct client *known;
-	__u32 now = clock_ms();
-	int verdict;
-
-	if (!w || !set)
-		return DROP_NO_ROOM;
-	known = bpf_map_lookup_elem(&clients, &w->packet.key);
-	recall_client(w);
-	if (known && known->state != CLIENT_SYN && known->state != CLIENT_ASKED && known->seq != w->packet.seq)
-		return DROP_EARLY; /* overtakes what user space gives back */
-	if (known && known->state == CLIENT_LOCAL) {
-		bpf_map_delete_elem(&clients, &w->packet.key);
-		return assign_local(skb);
-	}
-	if (known && known->state == CLIENT_SPLICE) {
-		adopt_decision(w, known);
-	} else if (known && known->state == CLIENT_ASKED) {
-		return to_user_space(w, set);
-	} else if (!decide(skb)) {
-		return ask(skb, w, set, now);
-	}
-	verdict = splice_client(skb, NO_SPLICE, w->packet.tsecr);
-	if (!verdict)
-		return ask(skb, w, set, now);
-	if (known && verdict != DROP_RACE && verdict != DROP_FLOWS_FULL)
-		bpf_map_delete_elem(&clients, &w->packet.key);
-	return verdict;
-}
-
-/* A packet to a VIP that is neither of a flow nor the first behind a handshake of ours. */
-static __always_inline int no_session(struct __sk_buff *skb, struct work *w, const struct config *set, bool known)
-{
-	struct packet *p = &w->packet;
-
-	if (p->len <= 1 && !(p->flags & FIN) && cookie_ok(w, p->seq + 1)) {
-		/* keepalive; the timestamp told last is told again, as the client's options ride in it */
-		struct segment *r = answer(w, ACK, p->ack, p->seq + 1);
-
-		recall_client(w);
-		if (!(w->client.flags & CLIENT_WSCALE))
-			r->window = WINDOW_TOLD;
-		r->with_ts = p->ts_at != 0xff;
-		r->tsval = p->tsecr;
-		r->tsecr = p->tsval;
-		return send_back(skb, w, LEG_ACKED);
-	}
-	if ((p->len || p->flags & FIN) && (known || (p->ts_at != 0xff && ts_clock(set) - p->tsecr < COOKIE_MS)))
-		return DROP_EARLY; /* most likely behind a request whose start was lost or overtaken */
-	return reset_sender(skb, w);
-}
-
-/* A packet to a VIP that belongs to no flow. */
-__noinline int new_client(struct __sk_buff *skb)
-{
-	struct work *w = work();
-	struct config *set = config();
-	struct packet *p;
-	struct client *known;
-	struct flow lingering = { .splice = clock_ms(), .side = SIDE_LINGER };
-
-	if (!w || !set)
-		return DROP_NO_ROOM;
-	p = &w->packet;
-	if (p->flags & SYN)
-		return answer_syn(skb);
-	if (p->flags & RST) {
-		bpf_map_delete_elem(&clients, &p->key);
-		return CONSUMED;
-	}
-	if (!(p->flags & ACK))
-		return DROP_BAD_FLAGS;
-	if (!p->plain && parse_options(skb) < 0)
-		return DROP_BAD_OPTIONS;
-	known = bpf_map_lookup_elem(&clients, &p->key);
-	if (known && known->state != CLIENT_SYN) {
-		if (!p->len) /* a FIN must not acknowledge what user space holds */
-			return p->flags & FIN ? DROP_EARLY : HANDSHAKE_ACK;
-	} else if (!cookie_ok(w, p->seq)) {
-		return no_session(skb, w, set, known);
-	}
-	if (p->len)
-		return first_request(skb);
-	if (!(p->flags & FIN))
-		return HANDSHAKE_ACK;
-	bpf_map_delete_elem(&clients, &p->key);
-	bpf_map_update_elem(&flows, &p->key, &lingering, BPF_ANY);
-	answer(w, FIN | ACK, p->ack, p->seq + 1)->with_ts = p->ts_at != 0xff;
-	w->reply.tsval = p->tsecr + 1;
-	w->reply.tsecr = p->tsval;
-	return send_back(skb, w, FIN_ANSWERED);
-}
-
-/* A SYN from a client whose last session is over: it is forgotten. */
-static __always_inline int syn_again(struct __sk_buff *skb, struct work *w)
-{
-	bpf_map_delete_elem(&flows, &w->packet.key);
-	return to_vip(w) ? answer_syn(skb) : PASS;
-}
-
-/* A packet of a client whose session was ended here. Only its last ACK is due, or its FIN again. */
-static __always_inline int lingering_client(struct __sk_buff *skb, struct work *w)
-{
-	struct packet *p = &w->packet;
-
-	if (p->flags & FIN && !p->len) {
-		answer(w, FIN | ACK, p->ack, p->seq + 1)->with_ts = p->ts_at != 0xff;
-		w->reply.tsval = p->tsecr + 1;
-		w->reply.tsecr = p->tsval;
-		return send_back(skb, w, FIN_ANSWERED);
-	}
-	if (p->len && !(p->flags & (RST | SYN)))
-		return reset_sender(skb, w);
-	if (p->flags & SYN)
-		return syn_again(skb, w);
-	bpf_map_delete_elem(&flows, &p->key);
-	return CONSUMED;
-}
+#include "newclient.h"
 
 /*
  * The client ended cleanly. Answers its FIN, acknowledges the response to the surrogate on the client's behalf, and leaves
@@ -305,8 +34,16 @@ static __always_inline int end_client(struct __sk_buff *skb, struct work *w)
 	return RECYCLED;
 }
 
-enum client_next { NEXT_SEND, NEXT_REQUEST, NEXT_RECYCLE, NEXT_RESET, NEXT_RECYCLE_RESET, NEXT_CHALLENGE, NEXT_OVER,
-		   NEXT_ASK };
+enum client_next {
+	NEXT_SEND,
+	NEXT_REQUEST,
+	NEXT_RECYCLE,
+	NEXT_RESET,
+	NEXT_RECYCLE_RESET,
+	NEXT_CHALLENGE,
+	NEXT_OVER,
+	NEXT_ASK
+};
 
 /* Under the lock: what the surrogate is about to learn that the client has. */
 static __always_inline void note_ack(struct splice *s, const struct packet *p)
@@ -423,9 +160,10 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 	if (p->flags & RST) {
 		if (seq == s->snd_nxt && !p->len) { /* any other, the surrogate judges */
 			next = quiet(s) && s->state == SPLICE_ACTIVE && s->rcv_acked == s->rcv_nxt &&
-			       s->snd_una == s->snd_nxt && !(s->flags & (SPLICE_NO_REUSE | SPLICE_ASKED)) ?
-				       NEXT_RECYCLE_RESET :
-				       NEXT_RESET;
+					       s->snd_una == s->snd_nxt &&
+					       !(s->flags & (SPLICE_NO_REUSE | SPLICE_ASKED))
+				       ? NEXT_RECYCLE_RESET
+				       : NEXT_RESET;
 		}
 	} else {
 		if (p->len) {
@@ -563,7 +301,7 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 		return DROP_NO_ROOM;
 	p = &w->packet;
 	if (!to_vip(w))
-		return DROP_CLOSED; /* the VIP has gone from the configuration */
+		return DROP_CLOSED;  /* the VIP has gone from the configuration */
 	if (s->flags & SPLICE_ASKED) /* unless the question was forgotten meanwhile */
 		known = bpf_map_lookup_elem(&clients, &p->key);
 	if (known) {
@@ -587,8 +325,8 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 	}
 
 	bpf_spin_lock(&s->lock);
-	stay = !local && (w->decision.surrogate == NO_SURROGATE ? s->pool == w->decision.pool :
-								  s->surrogate == w->decision.surrogate);
+	stay = !local && (w->decision.surrogate == NO_SURROGATE ? s->pool == w->decision.pool
+								: s->surrogate == w->decision.surrogate);
 	if (!same_tuple(&s->client, &p->key) || !quiet(s) || p->seq + s->to_server_seq != s->snd_nxt ||
 	    s->state != SPLICE_ACTIVE) {
 		bpf_spin_unlock(&s->lock);

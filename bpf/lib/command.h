@@ -4,8 +4,8 @@
 
 #include "client.h"
 
-#define LINGER_MS 10000		 /* a client's last ACK may take a retransmission or two */
-#define UNREPORTED_MS 5000	 /* a dead leg that user space has not freed: its event was lost */
+#define LINGER_MS     10000 /* a client's last ACK may take a retransmission or two */
+#define UNREPORTED_MS 5000  /* a dead leg that user space has not freed: its event was lost */
 
 struct sweep {
 	__u32 now;
@@ -43,9 +43,9 @@ static long sweep_step(__u32 i, struct sweep *sweep)
 	bpf_spin_lock(&s->lock);
 	if (c->kind == COMMAND_ABANDON)
 		end = s->state == SPLICE_ACTIVE && s->surrogate == c->surrogate && s->client_requests == 1 &&
-				      s->rcv_nxt == s->rcv_base ?
-			      LEG_ABANDONED :
-			      0;
+				      s->rcv_nxt == s->rcv_base
+			      ? LEG_ABANDONED
+			      : 0;
 	else
 		end = over(s, c, now);
 	if (end) {

@@ -11,14 +11,14 @@
 
 #define TS_OPTION_BITS 6
 #define TS_OPTION_MASK ((1 << TS_OPTION_BITS) - 1)
-#define TS_NO_WSCALE 15
-#define TS_SACK 16
-#define TS_SMALL_MSS 32	    /* below the usual one, and there was no room to remember it */
-#define MSS_USUAL_V4 1460
-#define MSS_USUAL_V6 1440
-#define MSS_DEFAULT_V4 536  /* RFC 9293, 3.7.1 */
+#define TS_NO_WSCALE   15
+#define TS_SACK        16
+#define TS_SMALL_MSS   32 /* below the usual one, and there was no room to remember it */
+#define MSS_USUAL_V4   1460
+#define MSS_USUAL_V6   1440
+#define MSS_DEFAULT_V4 536 /* RFC 9293, 3.7.1 */
 #define MSS_DEFAULT_V6 1220
-#define COOKIE_MS 130000    /* longer than the kernel accepts a cookie */
+#define COOKIE_MS      130000 /* longer than the kernel accepts a cookie */
 
 static __always_inline struct vip *vip_of(const struct packet *p, __be16 port)
 {

@@ -9,14 +9,14 @@
 #include "client.h"
 
 /* Message types (RFC 792, RFC 4443). */
-#define ICMP_UNREACHABLE 3
-#define ICMP_TIME_EXCEEDED 11
-#define ICMPV6_UNREACHABLE 1
-#define ICMPV6_TOO_BIG 2
+#define ICMP_UNREACHABLE     3
+#define ICMP_TIME_EXCEEDED   11
+#define ICMPV6_UNREACHABLE   1
+#define ICMPV6_TOO_BIG       2
 #define ICMPV6_TIME_EXCEEDED 3
 
-#define ICMP_HEADER 8
-#define QUOTED_TCP 8 /* at least this much of a TCP header is quoted (RFC 792) */
+#define ICMP_HEADER          8
+#define QUOTED_TCP           8 /* at least this much of a TCP header is quoted (RFC 792) */
 
 /* The quoted headers, before and after. Zero behind what is quoted. */
 struct quoted {
@@ -68,7 +68,7 @@ static __always_inline bool read_quote(struct __sk_buff *skb, struct work *w, st
 	for (int i = 0; i < 4; i++)
 		if (((__u32 *)outer)[i] != ((__u32 *)p->key.dst)[i])
 			return false; /* not for the sender of what it quotes */
-	if (total < room) /* behind it: the extensions of RFC 4884 */
+	if (total < room)             /* behind it: the extensions of RFC 4884 */
 		room = total;
 	if (room < size + QUOTED_TCP)
 		return false;
@@ -137,7 +137,8 @@ static __always_inline void unfill_to_server(struct work *w, const struct splice
 static __always_inline __u64 rewrite_quote(struct __sk_buff *skb, struct work *w, struct quoted *q, bool whole)
 {
 	struct translation *t = &w->out;
-	const __u32 *src = (const __u32 *)t->dst, *dst = (const __u32 *)t->src; /* the quoted packet goes the other way */
+	const __u32 *src = (const __u32 *)t->dst,
+		    *dst = (const __u32 *)t->src; /* the quoted packet goes the other way */
 	__u32 size = w->packet.v6 ? 40 : 20, at = w->packet.l4 - size;
 	__u64 options = 0, change;
 	struct tcphdr *th;
@@ -175,8 +176,8 @@ static __always_inline __u64 rewrite_quote(struct __sk_buff *skb, struct work *w
 		th->check = ~fold((__u16)~th->check + change + options);
 	}
 	if (bpf_skb_store_bytes(skb, at, q->new, size + QUOTED_TCP, 0) ||
-	    (whole && bpf_skb_store_bytes(skb, w->packet.l4 + QUOTED_TCP, (__u8 *)th + QUOTED_TCP,
-					  sizeof(*th) - QUOTED_TCP, 0)))
+	    (whole &&
+	     bpf_skb_store_bytes(skb, w->packet.l4 + QUOTED_TCP, (__u8 *)th + QUOTED_TCP, sizeof(*th) - QUOTED_TCP, 0)))
 		return 0;
 	return options + (__u32)bpf_csum_diff((__be32 *)q->old, sizeof(q->old), (__be32 *)q->new, sizeof(q->new), 0);
 }
@@ -275,8 +276,8 @@ __noinline int icmp_error(struct __sk_buff *skb)
 		return PASS;
 	}
 	w->out.keep_ts = !!(s->flags & SPLICE_TS);
-	w->out.keep_sack = (s->flags & (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK)) ==
-			   (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK);
+	w->out.keep_sack =
+		(s->flags & (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK)) == (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK);
 	if (to_server)
 		unfill_to_client(w, s);
 	else

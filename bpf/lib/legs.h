@@ -105,8 +105,8 @@ static __always_inline void fill_to_server(struct work *w, struct splice *s)
 	t->ack_shift = s->to_server_ack;
 	t->ack = p->flags & ACK ? p->ack + s->to_server_ack : p->ack;
 	t->keep_ts = !!(s->flags & SPLICE_TS);
-	t->keep_sack = (s->flags & (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK)) ==
-		       (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK);
+	t->keep_sack =
+		(s->flags & (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK)) == (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK);
 	t->tsval = p->tsval + s->ts_to_server;
 	t->tsecr = s->flags & SPLICE_ANCHOR ? s->ts_server : p->tsecr - s->ts_to_client;
 	if (!(p->flags & ACK))
@@ -131,8 +131,8 @@ static __always_inline void fill_to_client(struct work *w, struct splice *s)
 	t->ack_shift = -s->to_server_seq;
 	t->ack = p->flags & ACK ? p->ack - s->to_server_seq : p->ack;
 	t->keep_ts = !!(s->flags & SPLICE_TS);
-	t->keep_sack = (s->flags & (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK)) ==
-		       (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK);
+	t->keep_sack =
+		(s->flags & (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK)) == (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK);
 	t->tsval = p->tsval + s->ts_to_client;
 	t->tsecr = p->flags & ACK ? p->tsecr - s->ts_to_server : p->tsecr;
 	t->window = rescale(p->window, s->flags & SPLICE_SERVER_WSCALE ? s->server_shift : 0,

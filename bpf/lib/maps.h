@@ -49,7 +49,7 @@ struct leg_queue {
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, MAX_SURROGATES * LEG_CLASSES);
+	__uint(max_entries, MAX_SURROGATES *LEG_CLASSES);
 	__type(key, __u32);
 	__array(values, struct leg_queue);
 } idle_legs SEC(".maps");

@@ -9,14 +9,14 @@
 #include <linux/tcp.h>
 #include "work.h"
 
-#define OPTION_END 0
-#define OPTION_NOP 1
-#define OPTION_MSS 2
-#define OPTION_WSCALE 3
+#define OPTION_END     0
+#define OPTION_NOP     1
+#define OPTION_MSS     2
+#define OPTION_WSCALE  3
 #define OPTION_SACK_OK 4
-#define OPTION_SACK 5
-#define OPTION_TS 8
-#define NOP_NOP_TS 0x0101080a
+#define OPTION_SACK    5
+#define OPTION_TS      8
+#define NOP_NOP_TS     0x0101080a
 
 /* What parse() found. Negative: the packet is malformed or of a kind that is never translated; -verdict. */
 enum parsed { PARSED_OTHER, PARSED_TCP, PARSED_ICMP };

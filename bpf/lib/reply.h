@@ -4,7 +4,7 @@
 
 #include "rewrite.h"
 
-#define OUR_TTL 64
+#define OUR_TTL     64
 #define WINDOW_TOLD 65535
 
 /* Fills w->reply with the way back to the sender of the packet at hand. */
@@ -41,8 +41,8 @@ static __always_inline __u32 reply_options(const struct segment *r, __be32 opt[5
 	}
 	opt[0] = bpf_htonl(OPTION_MSS << 24 | 4 << 16 | r->mss);
 	if (r->with_ts) {
-		opt[1] = r->with_sack ? bpf_htonl(OPTION_SACK_OK << 24 | 2 << 16 | OPTION_TS << 8 | 10) :
-					bpf_htonl(NOP_NOP_TS);
+		opt[1] = r->with_sack ? bpf_htonl(OPTION_SACK_OK << 24 | 2 << 16 | OPTION_TS << 8 | 10)
+				      : bpf_htonl(NOP_NOP_TS);
 		opt[2] = bpf_htonl(r->tsval);
 		opt[3] = bpf_htonl(r->tsecr);
 	} else {

@@ -6,7 +6,7 @@
 #include "parse.h"
 
 #ifndef AF_INET
-#define AF_INET 2
+#define AF_INET  2
 #define AF_INET6 10
 #endif
 

@@ -7,12 +7,12 @@
 
 #include "work.h"
 
-#define ONES 0x0101010101010101ULL
-#define HIGH 0x8080808080808080ULL
+#define ONES  0x0101010101010101ULL
+#define HIGH  0x8080808080808080ULL
 #define LOWER 0x2020202020202020ULL
 
 /* Eight characters as the little-endian word they are read as. */
-#define WORD(a, b, c, d, e, f, g, h)                                                                             \
+#define WORD(a, b, c, d, e, f, g, h)                                                                                \
 	((__u64)(a) | (__u64)(b) << 8 | (__u64)(c) << 16 | (__u64)(d) << 24 | (__u64)(e) << 32 | (__u64)(f) << 40 | \
 	 (__u64)(g) << 48 | (__u64)(h) << 56)
 #define FIRST(n, x) ((x) & ((1ULL << (8 * (n))) - 1))

@@ -89,9 +89,9 @@ enum server_next {
 	SERVER_NOTHING,
 	SERVER_HEAD,
 	SERVER_CHUNKS,
-	SERVER_OVER,	  /* reset by the surrogate */
-	SERVER_CLOSED,	  /* both ends have said FIN */
-	SERVER_FAILED,	  /* closed or reset before a byte of the response */
+	SERVER_OVER,      /* reset by the surrogate */
+	SERVER_CLOSED,    /* both ends have said FIN */
+	SERVER_FAILED,    /* closed or reset before a byte of the response */
 	SERVER_IDLE_OVER, /* an idle leg, reset */
 	SERVER_IDLE_CLOSED,
 };

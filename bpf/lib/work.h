@@ -14,11 +14,11 @@
 #define OPTION_BYTES 40
 
 /* TCP header flags, in the header's own order. */
-#define FIN 0x01
-#define SYN 0x02
-#define RST 0x04
-#define PSH 0x08
-#define ACK 0x10
+#define FIN     0x01
+#define SYN     0x02
+#define RST     0x04
+#define PSH     0x08
+#define ACK     0x10
 #define CWR_ECE 0xc0
 
 struct packet {
@@ -31,17 +31,17 @@ struct packet {
 	__u16 l4; /* offset of the TCP header */
 	__u16 payload;
 	__u16 window;
-	__u16 mss;	/* options of a SYN: 0 when absent */
-	__u8 wscale;	/* 0xff when absent */
+	__u16 mss;   /* options of a SYN: 0 when absent */
+	__u8 wscale; /* 0xff when absent */
 	__u8 sack_ok;
 	__u8 flags;
-	__u8 options;	/* bytes */
-	__u8 ts_at;	/* offset of the timestamps option in the options, 0xff when absent */
+	__u8 options; /* bytes */
+	__u8 ts_at;   /* offset of the timestamps option in the options, 0xff when absent */
 	__u8 sack_at;
 	__u8 sack_len;
 	__u8 v6;
 	__u8 ttl;
-	__u8 plain;	/* options are none, or exactly NOP NOP timestamps */
+	__u8 plain; /* options are none, or exactly NOP NOP timestamps */
 	__u8 dmac[6];
 	__u8 smac[6];
 };
@@ -86,10 +86,10 @@ enum scan_end { SCAN_MORE, SCAN_OK, SCAN_SHORT, SCAN_BAD };
 
 enum scan_flag {
 	HEAD_CHUNKED = 1,
-	HEAD_CODED = 2,		/* some transfer coding */
+	HEAD_CODED = 2, /* some transfer coding */
 	HEAD_CLOSE = 4,
 	HEAD_KEEP = 8,
-	HEAD_UPGRADE = 16,	/* or a connection option that we do not know */
+	HEAD_UPGRADE = 16, /* or a connection option that we do not know */
 	HEAD_HOST = 32,
 	HEAD_LENGTH = 64,
 };
@@ -102,8 +102,8 @@ struct scan {
 	__u32 path; /* offset of the request target */
 	__u32 host; /* offset of the Host value */
 	__u32 flags;
-	__u32 end; /* enum scan_end */
-	__u32 head; /* bytes of the head */
+	__u32 end;    /* enum scan_end */
+	__u32 head;   /* bytes of the head */
 	__u32 status; /* of a response */
 	__u64 length; /* Content-Length, NO_LENGTH when absent */
 };

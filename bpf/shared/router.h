@@ -11,21 +11,21 @@
 
 /* Bounds and constants of both sides. */
 enum bound {
-	ABI = 1,		 /* of pinned maps; user space refuses to adopt another one */
+	ABI = 1, /* of pinned maps; user space refuses to adopt another one */
 	MAX_VIPS = 256,
 	MAX_POOLS = 256,
-	MAX_TABLES = 1024,	 /* choice tables: one a pool, and one a zone of policy nearest */
+	MAX_TABLES = 1024, /* choice tables: one a pool, and one a zone of policy nearest */
 	MAX_SURROGATES = 1024,
-	LEG_CLASSES = 16,	 /* bit 0: timestamps, bits 1-3: index into config.mss */
+	LEG_CLASSES = 16, /* bit 0: timestamps, bits 1-3: index into config.mss */
 	MSS_CLASSES = 8,
-	TABLE_SLOTS = 1021,	 /* prime, for Maglev */
-	POOL_MEMBERS = 64,	 /* policy least-sessions scans these */
+	TABLE_SLOTS = 1021, /* prime, for Maglev */
+	POOL_MEMBERS = 64,  /* policy least-sessions scans these */
 	HOST_BYTES = 64,
-	ROUTE_BYTES = 128,	 /* of the request target, as far as the kernel's routes look */
-	HEAD_BYTES = 2048,	 /* of a message's first packet, as far as the kernel reads */
-	HASH_BYTES = 1024,	 /* longest path that the kernel hashes; longer ones are asked */
-	TOLD_WSCALE = 7,	 /* window shift told on both legs */
-	NO_SURROGATE = 0xffff,	 /* any of the pool */
+	ROUTE_BYTES = 128,     /* of the request target, as far as the kernel's routes look */
+	HEAD_BYTES = 2048,     /* of a message's first packet, as far as the kernel reads */
+	HASH_BYTES = 1024,     /* longest path that the kernel hashes; longer ones are asked */
+	TOLD_WSCALE = 7,       /* window shift told on both legs */
+	NO_SURROGATE = 0xffff, /* any of the pool */
 };
 
 #define NO_SPLICE 0xffffffff
@@ -56,23 +56,23 @@ struct flow {
 } __attribute__((aligned(8)));
 
 enum splice_state {
-	SPLICE_FREE,	/* owned by user space */
+	SPLICE_FREE,    /* owned by user space */
 	SPLICE_OPENING, /* SYN sent to the surrogate */
-	SPLICE_IDLE,	/* established server leg, in its leg pool */
-	SPLICE_ACTIVE,	/* joined to a client leg */
+	SPLICE_IDLE,    /* established server leg, in its leg pool */
+	SPLICE_ACTIVE,  /* joined to a client leg */
 	SPLICE_CLOSING, /* at least one FIN was passed on */
-	SPLICE_DEAD,	/* over; user space frees it */
+	SPLICE_DEAD,    /* over; user space frees it */
 };
 
 /* Where each direction of a session stands in its HTTP messages. */
 enum framing {
-	FRAMING_QUIET,	 /* nothing outstanding: the next client byte starts a request */
-	FRAMING_HEAD,	 /* a message head is due */
-	FRAMING_BODY,	 /* that many bytes are left */
+	FRAMING_QUIET,   /* nothing outstanding: the next client byte starts a request */
+	FRAMING_HEAD,    /* a message head is due */
+	FRAMING_BODY,    /* that many bytes are left */
 	FRAMING_CHUNKED, /* see enum chunk */
-	FRAMING_DONE,	 /* message complete */
-	FRAMING_CLOSE,	 /* the message ends with the connection */
-	FRAMING_OPAQUE,	 /* not followed: the session stays where it is and its leg is not used again */
+	FRAMING_DONE,    /* message complete */
+	FRAMING_CLOSE,   /* the message ends with the connection */
+	FRAMING_OPAQUE,  /* not followed: the session stays where it is and its leg is not used again */
 };
 
 enum chunk {
@@ -87,14 +87,14 @@ enum chunk {
 };
 
 enum splice_flag {
-	SPLICE_TS = 1,		/* both legs use timestamps */
+	SPLICE_TS = 1,          /* both legs use timestamps */
 	SPLICE_CLIENT_SACK = 2, /* the client permits SACK */
 	SPLICE_SERVER_SACK = 4,
-	SPLICE_ANCHOR = 8,	 /* the next packet of the surrogate sets ts_to_client */
+	SPLICE_ANCHOR = 8, /* the next packet of the surrogate sets ts_to_client */
 	SPLICE_CLIENT_FIN = 16,
 	SPLICE_SERVER_FIN = 32,
-	SPLICE_NO_REUSE = 64,	/* the surrogate announced that it will close */
-	SPLICE_ASKED = 128,	/* the request in front is with user space */
+	SPLICE_NO_REUSE = 64,     /* the surrogate announced that it will close */
+	SPLICE_ASKED = 128,       /* the request in front is with user space */
 	SPLICE_HEAD_METHOD = 512, /* the request was HEAD: the response has no body */
 	SPLICE_CLIENT_WSCALE = 2048,
 	SPLICE_SERVER_WSCALE = 4096,
@@ -122,40 +122,40 @@ struct splice {
 #else
 	struct splice_lock lock;
 #endif
-	__u8 state;	   /* enum splice_state */
+	__u8 state; /* enum splice_state */
 	__u8 leg_class;
-	__u8 server_shift; /* window shift that the surrogate told */
-	__u8 client_shift; /* window shift that the client told */
+	__u8 server_shift;   /* window shift that the surrogate told */
+	__u8 client_shift;   /* window shift that the client told */
 	struct tuple server; /* packets from the surrogate */
 	struct tuple client; /* packets from the client */
 	__u32 snd_nxt;
 	__u32 snd_una;
 	__u32 rcv_nxt;
 	__u32 rcv_acked;
-	__u32 rcv_base;	    /* rcv_nxt when the client came: older bytes are not its */
-	__u32 snd_base;	    /* snd_nxt when the client came */
+	__u32 rcv_base;      /* rcv_nxt when the client came: older bytes are not its */
+	__u32 snd_base;      /* snd_nxt when the client came */
 	__u32 to_server_seq; /* + to a client's seq (paper eq. 1); - to a surrogate's ack (eq. 2) */
 	__u32 to_server_ack; /* + to a client's ack (eq. 4); - to a surrogate's seq (eq. 3) */
 	__u32 ts_to_server;  /* + to a client's TSval, - to a surrogate's TSecr */
 	__u32 ts_to_client;  /* + to a surrogate's TSval, - to a client's TSecr */
 	__u32 ts_server;     /* newest TSval seen from the surrogate */
-	__u32 ts_told;	     /* newest TSval told to the surrogate */
+	__u32 ts_told;       /* newest TSval told to the surrogate */
 	__u32 ts_client;     /* newest TSval told to the client */
 	__u64 request_left;
 	__u64 response_left;
-	__u8 request;	     /* enum framing */
-	__u8 response;	     /* enum framing */
-	__u8 chunk;	     /* enum chunk */
+	__u8 request;  /* enum framing */
+	__u8 response; /* enum framing */
+	__u8 chunk;    /* enum chunk */
 	__u8 pad;
-	__u16 flags;	     /* enum splice_flag */
+	__u16 flags; /* enum splice_flag */
 	__u16 surrogate;
 	__u16 pool;
-	__u16 server_mss;    /* told by the surrogate */
-	__u32 requests;	     /* on this server leg */
+	__u16 server_mss; /* told by the surrogate */
+	__u32 requests;   /* on this server leg */
 	__u32 client_requests;
-	__u32 seen;	     /* ms */
-	__u32 since;	     /* ms: state entered */
-	__u32 opened;	     /* ms: leg established */
+	__u32 seen;   /* ms */
+	__u32 since;  /* ms: state entered */
+	__u32 opened; /* ms: leg established */
 	__u64 bytes_to_server;
 	__u64 bytes_to_client;
 	struct next_hop to_server;
@@ -163,10 +163,10 @@ struct splice {
 };
 
 enum client_state {
-	CLIENT_SYN,	/* handshake answered; kept for options that a cookie cannot carry */
-	CLIENT_ASKED,	/* user space holds the first bytes */
-	CLIENT_SPLICE,	/* user space chose a surrogate */
-	CLIENT_LOCAL,	/* user space wants it on an ordinary socket */
+	CLIENT_SYN,    /* handshake answered; kept for options that a cookie cannot carry */
+	CLIENT_ASKED,  /* user space holds the first bytes */
+	CLIENT_SPLICE, /* user space chose a surrogate */
+	CLIENT_LOCAL,  /* user space wants it on an ordinary socket */
 };
 
 enum client_flag {
@@ -186,8 +186,8 @@ struct client {
 	__u16 pool;
 	__u16 pad;
 	__u32 ifindex;
-	__u32 since; /* ms */
-	__u32 seq;   /* where the request that user space decides begins */
+	__u32 since;   /* ms */
+	__u32 seq;     /* where the request that user space decides begins */
 	__u64 request; /* length of the decided request in bytes, head and body; NO_LENGTH: not followed */
 };
 
@@ -196,8 +196,8 @@ enum mode { MODE_HANDOFF, MODE_LOCAL };
 enum vip_flag {
 	VIP_ONE_POOL = 1, /* every request goes to .pool */
 	VIP_NO_HOSTS = 2, /* no route names a host */
-	VIP_NO_TS = 4,	  /* a surrogate refuses timestamps: not offered to clients */
-	VIP_CLOSED = 8,	  /* no new sessions */
+	VIP_NO_TS = 4,    /* a surrogate refuses timestamps: not offered to clients */
+	VIP_CLOSED = 8,   /* no new sessions */
 };
 
 struct vip_key {
@@ -261,7 +261,7 @@ struct zone_key {
 
 /* Written by the kernel, read by user space; reset by neither. */
 struct surrogate {
-	__u32 active;		   /* spliced sessions now */
+	__u32 active;              /* spliced sessions now */
 	__s32 idle[LEG_CLASSES];   /* legs ready now */
 	__u64 taken[LEG_CLASSES];  /* legs popped */
 	__u64 missed[LEG_CLASSES]; /* requests that found no leg */
@@ -279,27 +279,27 @@ struct limit {
 
 struct config {
 	__u32 abi;
-	__u32 tap;	 /* ifindex of the way to user space */
-	__u32 ts_offset; /* added to the clock in ms that timestamps are taken from */
+	__u32 tap;              /* ifindex of the way to user space */
+	__u32 ts_offset;        /* added to the clock in ms that timestamps are taken from */
 	__u16 mss[MSS_CLASSES]; /* ascending; 0: unused */
-	__u16 reqsk;	 /* bpf_sk_assign_tcp_reqsk is there */
-	__u16 closed;	 /* no new sessions at all */
+	__u16 reqsk;            /* bpf_sk_assign_tcp_reqsk is there */
+	__u16 closed;           /* no new sessions at all */
 };
 
 enum event_kind { EVENT_LEG_UP = 1, EVENT_LEG_DOWN };
 
 enum leg_end {
-	LEG_REFUSED = 1,   /* RST in answer to our SYN */
-	LEG_CLOSED_IDLE,   /* the surrogate closed an idle leg */
+	LEG_REFUSED = 1, /* RST in answer to our SYN */
+	LEG_CLOSED_IDLE, /* the surrogate closed an idle leg */
 	LEG_RESET_IDLE,
 	LEG_CLIENT_RESET,
 	LEG_SERVER_RESET,
-	LEG_CLOSED,	   /* both said FIN */
+	LEG_CLOSED, /* both said FIN */
 	LEG_EXPIRED,
-	LEG_RETIRED,	   /* by user space */
-	LEG_REPLACED,	   /* the client came back on the same port */
-	LEG_FAILED,	   /* reset or closed before a response byte */
-	LEG_ABANDONED,	   /* the surrogate went down before a response byte */
+	LEG_RETIRED,   /* by user space */
+	LEG_REPLACED,  /* the client came back on the same port */
+	LEG_FAILED,    /* reset or closed before a response byte */
+	LEG_ABANDONED, /* the surrogate went down before a response byte */
 };
 
 struct event {
@@ -311,16 +311,16 @@ struct event {
 	__u16 pad2;
 	__u32 splice;
 	__u32 requests; /* served on the leg */
-	__u32 age;	/* ms since the leg was established */
-	__u32 idle;	/* ms since it was last used */
+	__u32 age;      /* ms since the leg was established */
+	__u32 idle;     /* ms since it was last used */
 };
 
 enum command_kind {
-	COMMAND_SWEEP = 1,	/* splices first..first+count whose time is over */
-	COMMAND_SWEEP_FLOWS,	/* lingering clients */
-	COMMAND_SWEEP_CLIENTS,	/* undecided clients */
-	COMMAND_RETIRE,		/* idle leg first */
-	COMMAND_ABANDON,	/* sessions in first..first+count that wait for the first byte of surrogate */
+	COMMAND_SWEEP = 1,     /* splices first..first+count whose time is over */
+	COMMAND_SWEEP_FLOWS,   /* lingering clients */
+	COMMAND_SWEEP_CLIENTS, /* undecided clients */
+	COMMAND_RETIRE,        /* idle leg first */
+	COMMAND_ABANDON,       /* sessions in first..first+count that wait for the first byte of surrogate */
 };
 
 /* Runs in the kernel on behalf of user space (BPF_PROG_TEST_RUN); results come back in the same bytes. */
@@ -333,30 +333,30 @@ struct command {
 	__u32 handshake; /* ms, timeouts of sweep */
 	__u32 idle;
 	__u32 closing;
-	__u32 result;	/* splices that changed */
+	__u32 result; /* splices that changed */
 };
 
 /* What became of a packet. The first ones are no drops. */
 enum verdict {
-	PASS,		  /* not ours */
-	PASS_LOCAL,	  /* to a socket of this host */
+	PASS,       /* not ours */
+	PASS_LOCAL, /* to a socket of this host */
 	TO_SERVER,
 	TO_CLIENT,
 	SYN_ANSWERED,
-	SYN_COOKIE,	  /* answered without an entry in the table of pending clients */
+	SYN_COOKIE, /* answered without an entry in the table of pending clients */
 	HANDOFF,
-	MOVED,		  /* request of a spliced session given to another surrogate */
+	MOVED, /* request of a spliced session given to another surrogate */
 	RECYCLED,
-	ASKED,		  /* to user space */
-	ASSIGNED,	  /* to an ordinary listening socket */
+	ASKED,    /* to user space */
+	ASSIGNED, /* to an ordinary listening socket */
 	FIN_ANSWERED,
 	LEG_UP,
-	LEG_ACKED,	  /* answered on behalf of an idle or recycled leg */
-	CHALLENGED,	  /* SYN on a live session */
+	LEG_ACKED,  /* answered on behalf of an idle or recycled leg */
+	CHALLENGED, /* SYN on a live session */
 	RESET_SENT,
 	ICMP_TRANSLATED,
-	HANDSHAKE_ACK,	  /* last packet of a handshake, nothing to do */
-	CONSUMED,	  /* RST or last ACK of a session that ended here */
+	HANDSHAKE_ACK, /* last packet of a handshake, nothing to do */
+	CONSUMED,      /* RST or last ACK of a session that ended here */
 	DROP_FRAGMENT,
 	DROP_IP_OPTIONS,
 	DROP_IPV6_EXTENSION,
@@ -365,14 +365,14 @@ enum verdict {
 	DROP_BAD_OPTIONS,
 	DROP_BAD_CHECKSUM,
 	DROP_TTL,
-	DROP_STALE,	  /* raced with the end of its session */
-	DROP_OLD_BYTES,	  /* the surrogate repeats bytes of an earlier client */
-	DROP_EARLY,	  /* comes before what precedes it: the client repeats it */
-	DROP_NO_TAP,	  /* user space is away */
+	DROP_STALE,     /* raced with the end of its session */
+	DROP_OLD_BYTES, /* the surrogate repeats bytes of an earlier client */
+	DROP_EARLY,     /* comes before what precedes it: the client repeats it */
+	DROP_NO_TAP,    /* user space is away */
 	DROP_PENDING_FULL,
 	DROP_FLOWS_FULL,
-	DROP_CLOSED,	  /* no new sessions */
-	DROP_NO_ROOM,	  /* the packet could not be changed */
-	DROP_RACE,	  /* another CPU was first */
+	DROP_CLOSED,  /* no new sessions */
+	DROP_NO_ROOM, /* the packet could not be changed */
+	DROP_RACE,    /* another CPU was first */
 	VERDICTS,
 };

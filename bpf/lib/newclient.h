@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Packets of clients that are not spliced: the handshake, the first request, the last ACK of a session that has ended. */
+#pragma once
+
+#include "session.h"
+
+/* The first bytes of a client whose handshake is done. */
+__noinline int first_request(struct __sk_buff *skb)
+{
+	struct work *w = work();
+	struct config *set = config();
+	struct client *known;
+	__u32 now = clock_ms();
+	int verdict;
+
+	if (!w || !set)
+		return DROP_NO_ROOM;
+	known = bpf_map_lookup_elem(&clients, &w->packet.key);
+	recall_client(w);
+	if (known && known->state != CLIENT_SYN && known->state != CLIENT_ASKED && known->seq != w->packet.seq)
+		return DROP_EARLY; /* overtakes what user space gives back */
+	if (known && known->state == CLIENT_LOCAL) {
+		bpf_map_delete_elem(&clients, &w->packet.key);
+		return assign_local(skb);
+	}
+	if (known && known->state == CLIENT_SPLICE) {
+		adopt_decision(w, known);
+	} else if (known && known->state == CLIENT_ASKED) {
+		return to_user_space(w, set);
+	} else if (!decide(skb)) {
+		return ask(skb, w, set, now);
+	}
+	verdict = splice_client(skb, NO_SPLICE, w->packet.tsecr);
+	if (!verdict)
+		return ask(skb, w, set, now);
+	if (known && verdict != DROP_RACE && verdict != DROP_FLOWS_FULL)
+		bpf_map_delete_elem(&clients, &w->packet.key);
+	return verdict;
+}
+
+/* A packet to a VIP that is neither of a flow nor the first behind a handshake of ours. */
+static __always_inline int no_session(struct __sk_buff *skb, struct work *w, const struct config *set, bool known)
+{
+	struct packet *p = &w->packet;
+
+	if (p->len <= 1 && !(p->flags & FIN) && cookie_ok(w, p->seq + 1)) {
+		/* keepalive; the timestamp told last is told again, as the client's options ride in it */
+		struct segment *r = answer(w, ACK, p->ack, p->seq + 1);
+
+		recall_client(w);
+		if (!(w->client.flags & CLIENT_WSCALE))
+			r->window = WINDOW_TOLD;
+		r->with_ts = p->ts_at != 0xff;
+		r->tsval = p->tsecr;
+		r->tsecr = p->tsval;
+		return send_back(skb, w, LEG_ACKED);
+	}
+	if ((p->len || p->flags & FIN) && (known || (p->ts_at != 0xff && ts_clock(set) - p->tsecr < COOKIE_MS)))
+		return DROP_EARLY; /* most likely behind a request whose start was lost or overtaken */
+	return reset_sender(skb, w);
+}
+
+/* A packet to a VIP that belongs to no flow. */
+__noinline int new_client(struct __sk_buff *skb)
+{
+	struct work *w = work();
+	struct config *set = config();
+	struct packet *p;
+	struct client *known;
+	struct flow lingering = { .splice = clock_ms(), .side = SIDE_LINGER };
+
+	if (!w || !set)
+		return DROP_NO_ROOM;
+	p = &w->packet;
+	if (p->flags & SYN)
+		return answer_syn(skb);
+	if (p->flags & RST) {
+		bpf_map_delete_elem(&clients, &p->key);
+		return CONSUMED;
+	}
+	if (!(p->flags & ACK))
+		return DROP_BAD_FLAGS;
+	if (!p->plain && parse_options(skb) < 0)
+		return DROP_BAD_OPTIONS;
+	known = bpf_map_lookup_elem(&clients, &p->key);
+	if (known && known->state != CLIENT_SYN) {
+		if (!p->len) /* a FIN must not acknowledge what user space holds */
+			return p->flags & FIN ? DROP_EARLY : HANDSHAKE_ACK;
+	} else if (!cookie_ok(w, p->seq)) {
+		return no_session(skb, w, set, known);
+	}
+	if (p->len)
+		return first_request(skb);
+	if (!(p->flags & FIN))
+		return HANDSHAKE_ACK;
+	bpf_map_delete_elem(&clients, &p->key);
+	bpf_map_update_elem(&flows, &p->key, &lingering, BPF_ANY);
+	answer(w, FIN | ACK, p->ack, p->seq + 1)->with_ts = p->ts_at != 0xff;
+	w->reply.tsval = p->tsecr + 1;
+	w->reply.tsecr = p->tsval;
+	return send_back(skb, w, FIN_ANSWERED);
+}
+
+/* A SYN from a client whose last session is over: it is forgotten. */
+static __always_inline int syn_again(struct __sk_buff *skb, struct work *w)
+{
+	bpf_map_delete_elem(&flows, &w->packet.key);
+	return to_vip(w) ? answer_syn(skb) : PASS;
+}
+
+/* A packet of a client whose session was ended here. Only its last ACK is due, or its FIN again. */
+static __always_inline int lingering_client(struct __sk_buff *skb, struct work *w)
+{
+	struct packet *p = &w->packet;
+
+	if (p->flags & FIN && !p->len) {
+		answer(w, FIN | ACK, p->ack, p->seq + 1)->with_ts = p->ts_at != 0xff;
+		w->reply.tsval = p->tsecr + 1;
+		w->reply.tsecr = p->tsval;
+		return send_back(skb, w, FIN_ANSWERED);
+	}
+	if (p->len && !(p->flags & (RST | SYN)))
+		return reset_sender(skb, w);
+	if (p->flags & SYN)
+		return syn_again(skb, w);
+	bpf_map_delete_elem(&flows, &p->key);
+	return CONSUMED;
+}

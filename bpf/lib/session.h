@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What begins and ends a session: joining a client to a leg, giving the leg back, and the end of both. */
+#pragma once
+
+#include "ask.h"
+#include "decide.h"
+
+/* After the lock: the splice is dead. Forgets the client and tells user space. */
+static __always_inline void bury(__u32 idx, struct splice *s, __u32 end, __u32 now)
+{
+	struct flow *f = bpf_map_lookup_elem(&flows, &s->client);
+	struct surrogate *of = surrogate_at(s->surrogate);
+
+	if (f && f->splice == idx && f->side == SIDE_CLIENT)
+		bpf_map_delete_elem(&flows, &s->client);
+	if (of) {
+		__sync_fetch_and_add(&of->active, -1);
+		__sync_fetch_and_add(&of->bytes_in, s->bytes_to_server);
+		__sync_fetch_and_add(&of->bytes_out, s->bytes_to_client);
+		if (end == LEG_FAILED)
+			__sync_fetch_and_add(&of->failed, 1);
+	}
+	tell(EVENT_LEG_DOWN, end, idx, s, now);
+}
+
+/*
+ * After the lock: the client of a dead splice has its first request still unacknowledged and will repeat it. What it
+ * negotiated may not be in the cookie.
+ */
+static __always_inline void remember_client(struct splice *s, const struct config *set, __u32 now)
+{
+	struct client c = { .state = CLIENT_SYN, .since = now };
+
+	c.flags = (s->flags & SPLICE_TS ? CLIENT_TS : 0) | (s->flags & SPLICE_CLIENT_SACK ? CLIENT_SACK : 0) |
+		  (s->flags & SPLICE_CLIENT_WSCALE ? CLIENT_WSCALE : 0);
+	c.wscale = s->client_shift;
+	c.mss = set->mss[s->leg_class >> 1 & (MSS_CLASSES - 1)];
+	c.ifindex = s->to_client.ifindex;
+	bpf_map_update_elem(&clients, &s->client, &c, BPF_NOEXIST);
+}
+
+/* Under the lock: both ends have said FIN and know of the other's. A FIN that is repeated from now on meets an RST. */
+static __always_inline bool both_over(const struct splice *s)
+{
+	return (s->flags & (SPLICE_CLIENT_FIN | SPLICE_SERVER_FIN)) == (SPLICE_CLIENT_FIN | SPLICE_SERVER_FIN) &&
+	       s->snd_una == s->snd_nxt && s->rcv_acked == s->rcv_nxt;
+}
+
+/* After the lock: the leg is idle again, with its current numbers, or dead, as it has served enough. */
+static __always_inline void recycle(__u32 idx, struct splice *s, __u32 surrogate, __u32 leg_class, bool worn, __u64 in,
+				    __u64 out, __u32 now)
+{
+	struct surrogate *of = surrogate_at(surrogate);
+
+	if (worn) {
+		tell(EVENT_LEG_DOWN, LEG_RETIRED, idx, s, now);
+	} else {
+		count_idle(surrogate, leg_class, 1);
+		push_leg(surrogate, leg_class, idx);
+	}
+	if (!of)
+		return;
+	__sync_fetch_and_add(&of->active, -1);
+	__sync_fetch_and_add(&of->recycled, 1);
+	__sync_fetch_and_add(&of->bytes_in, in);
+	__sync_fetch_and_add(&of->bytes_out, out);
+}
+
+/* Sends w->out, whose next hop is the splice's towards the surrogate. */
+static __always_inline int send_to_server(struct __sk_buff *skb, struct work *w, struct splice *s, __u32 now,
+					  int verdict)
+{
+	int err;
+
+	if (hop_is_old(&w->out.hop, now) && resolve(skb, now)) {
+		bpf_spin_lock(&s->lock);
+		if (same_tuple(&s->client, &w->packet.key))
+			s->to_server = w->out.hop;
+		bpf_spin_unlock(&s->lock);
+	}
+	err = rewrite(skb);
+	if (err)
+		return -err;
+	leave(skb, w);
+	return verdict;
+}
+
+/* Legs that turn out closed, before a request gives up on the pool. */
+#define STALE_LEGS 8
+
+/* A leg for the decided request, joined to the client; its flow is w->flow. Returns a verdict, or 0: there is none. */
+__noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_client)
+{
+	struct work *w = work();
+	struct config *set = config();
+	struct flow f = { .side = SIDE_CLIENT };
+	__u32 now = clock_ms(), leg_class, idx = NO_SPLICE;
+	struct surrogate *of;
+	void *queue;
+	struct splice *s = NULL;
+	int surrogate;
+
+	if (!w || !set)
+		return 0;
+	surrogate = w->decision.surrogate;
+	if (surrogate == NO_SURROGATE)
+		surrogate = choose(w->decision.pool);
+	if (surrogate < 0 || surrogate >= MAX_SURROGATES)
+		return 0;
+	of = surrogate_at(surrogate);
+	if (!of)
+		return 0;
+	leg_class = class_for(set, &w->client) & (LEG_CLASSES - 1);
+	queue = queue_of(surrogate, leg_class);
+	for (int i = 0; i < STALE_LEGS; i++) {
+		if (!queue || bpf_map_pop_elem(queue, &idx))
+			break;
+		s = splice_at(idx);
+		if (s && s->state == SPLICE_IDLE && s->surrogate == surrogate && s->leg_class == leg_class)
+			break;
+		s = NULL; /* closed while it lay there */
+	}
+	if (!s) {
+		__sync_fetch_and_add(&of->missed[leg_class], 1);
+		return 0;
+	}
+	f.splice = idx;
+	if (bpf_map_update_elem(&flows, &w->packet.key, &f, moved_from == NO_SPLICE ? BPF_NOEXIST : BPF_EXIST)) {
+		push_leg(surrogate, leg_class, idx);
+		return bpf_map_lookup_elem(&flows, &w->packet.key) ? DROP_RACE : DROP_FLOWS_FULL;
+	}
+	if (!attach(skb, w, s, surrogate, leg_class, ts_client, ts_clock(set), now)) {
+		f.splice = moved_from;
+		if (moved_from == NO_SPLICE)
+			bpf_map_delete_elem(&flows, &w->packet.key);
+		else
+			bpf_map_update_elem(&flows, &w->packet.key, &f, BPF_EXIST);
+		return DROP_RACE;
+	}
+	count_idle(surrogate, leg_class, -1);
+	__sync_fetch_and_add(&of->taken[leg_class], 1);
+	__sync_fetch_and_add(&of->active, 1);
+	__sync_fetch_and_add(&of->handoffs, 1);
+	return send_to_server(skb, w, s, now, moved_from == NO_SPLICE ? HANDOFF : MOVED);
+}
+
+/* The decision that user space took for the client at hand, into w->decision. */
+static __always_inline void adopt_decision(struct work *w, const struct client *c)
+{
+	w->decision.request = c->request;
+	w->decision.method = c->method;
+	w->decision.pool = c->pool;
+	w->decision.surrogate = c->surrogate;
+}

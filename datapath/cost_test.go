@@ -1,0 +1,76 @@
+package datapath
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"github.com/cilium/ebpf"
+)
+
+var update = flag.Bool("update", false, "write what was measured to testdata")
+
+// cost is what the verifier went through for a program. Verifiers differ from kernel to kernel: the ceiling leaves room, and
+// is far below the kernel's limit of 1,000,000.
+type cost struct {
+	Instructions int `json:"instructions"`
+	Ceiling      int `json:"ceiling"`
+}
+
+const costs = "testdata/verifier.json"
+
+var processed = regexp.MustCompile(`processed (\d+) insns`)
+
+func TestVerifierCost(t *testing.T) {
+	needKernel(t)
+	want := make(map[string]cost)
+	b, err := os.ReadFile(costs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, &want); err != nil {
+		t.Fatal(err)
+	}
+	spec, err := loadRouter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []string{routerMapFlows, routerMapSplices, routerMapClients} {
+		spec.Maps[m].MaxEntries = testSessions
+	}
+	all, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer all.Close()
+	got := make(map[string]cost)
+	for name, p := range all.Programs {
+		m := processed.FindStringSubmatch(p.VerifierLog)
+		if m == nil {
+			t.Fatalf("%s: no count in %q", name, p.VerifierLog)
+		}
+		n, _ := strconv.Atoi(m[1])
+		got[name] = cost{n, (2*n/1000 + 2) * 1000}
+		c, ok := want[name]
+		if !*update && !ok {
+			t.Errorf("%s is not in %s: run with -update", name, costs)
+		}
+		t.Logf("%s: %d instructions, recorded %d", name, n, c.Instructions)
+		if !*update && n > c.Ceiling {
+			t.Errorf("%s: %d instructions, ceiling %d", name, n, c.Ceiling)
+		}
+	}
+	if !*update {
+		return
+	}
+	b, err = json.MarshalIndent(got, "", "\t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(costs, append(b, '\n'), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,81 @@
+package datapath
+
+import (
+	"errors"
+	"net"
+	"path/filepath"
+	"testing"
+
+	"github.com/cilium/ebpf"
+)
+
+func open(t *testing.T, o Options) *Router {
+	t.Helper()
+	r, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+// The state outlives the process that made it, with its sessions and attachments, and Remove leaves nothing of it.
+func TestStateIsAdopted(t *testing.T) {
+	needKernel(t)
+	o := Options{State: filepath.Join(bpffs, "baton-test"), Sessions: testSessions, Pending: testPending, Legs: testLegs}
+	lo, err := net.InterfaceByName("lo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := families[0]
+	first := open(t, o)
+	if first.Adopted() {
+		t.Fatal("adopted what was never made")
+	}
+	leg := Leg{Number: 5, Surrogate: 1, Server: f.surrogate, Router: f.router, ISS: 1, Ifindex: 1}
+	for _, err := range []error{
+		first.Attach(lo.Index), first.SetConfig(Config{MSS: testMSS, TSOffset: 7}), first.OpenLeg(leg), first.MakeQueue(1, 3),
+		first.PutIdle(1, 3, 5), first.Close(),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	o.Sessions *= 2 // another size is of no effect on a state that is there
+	second := open(t, o)
+	if !second.Adopted() || second.Sessions() != testSessions {
+		t.Errorf("adopted: %t, with %d sessions", second.Adopted(), second.Sessions())
+	}
+	if at := second.Attached(); len(at) != 1 || at[0] != lo.Index {
+		t.Errorf("attached to %v, want %d", at, lo.Index)
+	}
+	if s, err := second.Splice(5); err != nil || s.State != Opening || s.Server != f.surrogate {
+		t.Errorf("splice: %+v, %v", s, err)
+	}
+	if n, ok, err := second.TakeIdle(1, 3); err != nil || !ok || n != 5 {
+		t.Errorf("idle leg: %d, %t, %v", n, ok, err)
+	}
+	if c, err := second.Config(); err != nil || c.TSOffset != 7 {
+		t.Errorf("config: %+v, %v", c, err)
+	}
+	if err := second.Detach(lo.Index); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.maps.Settings.Update(uint32(0), routerConfig{Abi: ABI + 1}, ebpf.UpdateAny); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := Open(o); !errors.Is(err, ErrABI) {
+		t.Errorf("state of another layout: got %v, %v, want %v", r, err, ErrABI)
+	}
+	if err := Remove(o.State); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(o.State + "*")
+	if err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}

@@ -41,7 +41,7 @@ type site struct {
 	name   string
 	v4, v6 netip.AddrPort
 	side   *lab.Interface // the host's own
-	back   *lab.Interface // the router's, towards the host
+	back   *lab.Interface // the other end
 }
 
 // address is what a configuration calls the surrogate by.
@@ -51,6 +51,9 @@ func (s *site) address(v6 bool) netip.AddrPort {
 	}
 	return s.v4
 }
+
+// address is port 80 of an address.
+func address(ip string) netip.AddrPort { return netip.AddrPortFrom(netip.MustParseAddr(ip), 80) }
 
 func newNetwork(t *testing.T) *network {
 	t.Helper()
@@ -98,8 +101,7 @@ func (n *network) newSite(name string) (*site, int) {
 	number := len(n.sites) + 1
 	s := &site{
 		Host: n.Host(name), name: name,
-		v4: netip.MustParseAddrPort(fmt.Sprintf("10.2.%d.2:80", number)),
-		v6: netip.MustParseAddrPort(fmt.Sprintf("[fd02:0:0:%x::2]:80", number)),
+		v4: address(fmt.Sprintf("10.2.%d.2", number)), v6: address(fmt.Sprintf("fd02:0:0:%x::2", number)),
 	}
 	n.sites = append(n.sites, s)
 	return s, number
@@ -108,9 +110,15 @@ func (n *network) newSite(name string) (*site, int) {
 // site adds a surrogate's host with a link of its own.
 func (n *network) site(name string, o lab.LinkOptions) *site {
 	n.t.Helper()
+	return n.siteBehind(n.router, name, o)
+}
+
+// siteBehind adds a surrogate's host whose link is to the next host on the way.
+func (n *network) siteBehind(next *lab.Host, name string, o lab.LinkOptions) *site {
+	n.t.Helper()
 	s, number := n.newSite(name)
 	host, router := siteEnds(number)
-	s.side, s.back = n.Link(lab.End{Host: s.Host, Addrs: host}, lab.End{Host: n.router, Addrs: router}, o)
+	s.side, s.back = n.Link(lab.End{Host: s.Host, Addrs: host}, lab.End{Host: next, Addrs: router}, o)
 	s.Route("default", fmt.Sprintf("10.2.%d.1", number))
 	s.Route("default", fmt.Sprintf("fd02:0:0:%x::1", number))
 	return s

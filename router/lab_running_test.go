@@ -191,7 +191,7 @@ func (n *network) traces() ([]string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), answersWithin)
 	defer cancel()
 	for _, command := range []string{
-		"-o link", "-o addr", "-4 route show table all", "-6 route show table all", "-4 rule", "-6 rule",
+		"-o addr", "-4 route show table all", "-6 route show table all", "-4 rule", "-6 rule",
 	} {
 		text, err := n.router.Exec(ctx, "ip", strings.Fields(command)...)
 		if err != nil {
@@ -209,6 +209,7 @@ func (n *network) traces() ([]string, error) {
 	}
 	err = n.router.Do(func() error {
 		for _, l := range links {
+			out = append(out, "interface "+l.Attrs().Name)
 			for _, side := range []struct {
 				name       string
 				attachType uint32

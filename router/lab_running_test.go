@@ -198,7 +198,8 @@ func (n *network) traces() ([]string, error) {
 			return nil, err
 		}
 		for line := range strings.Lines(text) {
-			if !strings.Contains(line, " expires ") { // path MTUs and redirects that the host has learnt
+			// Path MTUs and redirects are learnt, link-local addresses come when a link has found its carrier.
+			if !strings.Contains(line, " expires ") && !strings.Contains(line, "fe80:") && !strings.Contains(line, "ff00::") {
 				out = append(out, "ip "+command+": "+strings.TrimSpace(line))
 			}
 		}

@@ -1,7 +1,6 @@
 package datapath
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -363,14 +362,4 @@ func (w wire) next() packet.Frame {
 			return f
 		}
 	}
-}
-
-// nativeBytes gives a kernel struct as it lies in memory.
-func nativeBytes(t testing.TB, v any) []byte {
-	t.Helper()
-	b, err := binary.Append(nil, binary.NativeEndian, v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
 }

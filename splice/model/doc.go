@@ -19,22 +19,23 @@
 //
 // # What mirrors what
 //
-// The transitions of router.go, framing.go are those of the kernel program, function by function:
+// The transitions of router.go and framing.go are those of the kernel program, function by function:
 //
-//	clientPacket       bpf/lib/client.h   client_packet, from the tuple check to unlock
-//	trackRequest       bpf/lib/client.h   track_request
-//	nextRequest        bpf/lib/client.h   next_request up to the first unlock
-//	moveOut, moveDone  bpf/lib/client.h   next_request: splice_client; the second lock
-//	newClient          bpf/lib/client.h   new_client, first_request
-//	lingering          bpf/lib/client.h   lingering_client
-//	spliceClient       bpf/lib/client.h   splice_client
-//	attach             bpf/lib/legs.h     attach
-//	serverPacket       bpf/lib/server.h   server_packet, from the tuple check to unlock
-//	trackIdle          bpf/lib/server.h   track_idle
-//	trackResponse      bpf/lib/server.h   track_response, follow_response
-//	trackServerFin     bpf/lib/server.h   track_server_fin
-//	bothOver           bpf/lib/client.h   both_over
-//	framing.go         bpf/lib/framing.h  all of it; a chunked body is units up to a last one
+//	clientPacket       bpf/lib/client.h     client_packet, from the tuple check to unlock
+//	trackRequest       bpf/lib/client.h     track_request
+//	nextRequest        bpf/lib/client.h     next_request up to the first unlock
+//	moveOut            bpf/lib/session.h    splice_client, as next_request calls it
+//	moveDone           bpf/lib/client.h     leave_leg: the second lock
+//	newClient          bpf/lib/newclient.h  new_client, first_request
+//	lingering          bpf/lib/newclient.h  lingering_client
+//	spliceClient       bpf/lib/session.h    splice_client
+//	attach             bpf/lib/legs.h       attach
+//	serverPacket       bpf/lib/server.h     server_packet, from the tuple check to unlock
+//	trackIdle          bpf/lib/server.h     track_idle
+//	trackResponse      bpf/lib/server.h     track_response, follow_response
+//	trackServerFin     bpf/lib/server.h     track_server_fin
+//	bothOver           bpf/lib/session.h    both_over
+//	framing.go         bpf/lib/framing.h    all of it; a chunked body is units up to a last one
 //
 // Each runs as one step, as it does under the splice's lock; next_request, which takes the lock twice, is three steps with
 // anything between. Left out: user space (a request that finds no leg waits for the client's retransmission), timestamps,

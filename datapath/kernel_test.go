@@ -317,14 +317,8 @@ func (k *rig) surrogate(id uint16) Surrogate {
 // link makes an interface and returns its ifindex. It goes with the test.
 func (k *rig) link(name string) uint32 {
 	k.t.Helper()
-	run := func(args ...string) {
-		k.t.Helper()
-		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
-			k.t.Fatalf("ip %v: %v: %s", args, err, out)
-		}
-	}
-	run("link", "add", name, "type", "veth", "peer", "name", name+"peer")
-	k.t.Cleanup(func() { run("link", "del", name) })
+	ip(k.t, "link", "add", name, "type", "veth", "peer", "name", name+"peer")
+	k.t.Cleanup(func() { ip(k.t, "link", "del", name) })
 	k.must(setUp(name))
 	k.must(setUp(name + "peer"))
 	dev, err := net.InterfaceByName(name)

@@ -90,7 +90,9 @@ func (m *Manager) tick(p *pool, now time.Time) {
 		c.missed, c.taken, c.recycledAndTaken = counted.Missed[id], counted.Taken[id], counted.Recycled
 		c.sizer.floor = p.floor(id, m.defaultClass(p.server.Addr()), now)
 		c.sizer.ceiling = p.bounds.Max
-		want := c.sizer.tick(now, counted.Idle[id], taken, max(spent, 0), missed)
+		want := c.sizer.tick(now, demand{
+			idle: counted.Idle[id], active: counted.Active, taken: taken, spent: max(spent, 0), missed: missed,
+		})
 		if now.Before(p.retryAt) {
 			continue
 		}

@@ -12,6 +12,7 @@ type sizer struct {
 	want           int
 	lowest         int // fewest idle legs seen in this window
 	started        time.Time
+	ticked         time.Time
 }
 
 const (
@@ -19,25 +20,42 @@ const (
 	headroom   = 3               // ticks of consumption that are kept ready
 )
 
-// tick returns how many idle legs are wanted. taken: legs that requests took; spent: those of them that did not come back;
-// missed: requests that found none.
-func (s *sizer) tick(now time.Time, idle, taken, spent, missed int) int {
+// demand is what happened to the legs of a class since the last tick.
+type demand struct {
+	idle   int // now
+	active int // sessions on legs of the surrogate now
+	taken  int // legs that requests took
+	spent  int // those of them that did not come back
+	missed int // requests that found none
+}
+
+// tick returns how many idle legs are wanted.
+//
+// A surrogate holds something for each idle leg: Apache a thread once its queue of half-open connections is full, nginx one
+// of its worker_connections. So no run of misses makes a pool larger than the demand of an ordinary tick can explain,
+// however late this tick is.
+func (s *sizer) tick(now time.Time, d demand) int {
 	if s.started.IsZero() {
-		s.started, s.lowest, s.want = now, idle, s.floor
+		s.started, s.lowest, s.want, s.ticked = now, d.idle, min(s.floor, s.ceiling), now
+		return s.want // how long this demand took to come is not known
 	}
-	s.lowest = min(s.lowest, idle)
+	late := max(1, int(now.Sub(s.ticked)/tickEvery))
+	s.ticked = now
+	perTick := func(n int) int { return (n + late - 1) / late }
+	s.lowest = min(s.lowest, d.idle)
 	want := s.want
-	if missed > 0 {
-		want += max(missed, want/2)
-	} else if taken > 0 && idle < want/4 {
-		want += max(want/4, 1)
+	if d.missed > 0 {
+		explained := headroom*perTick(d.taken+d.missed) + 2*d.active
+		want = max(want, min(want+max(d.missed, want/2), explained))
+	} else if d.taken > 0 && d.idle < want/4 {
+		want = max(want, min(want+max(want/4, 1), headroom*perTick(d.taken)+2*d.active))
 	}
-	want = max(want, headroom*spent)
+	want = max(want, headroom*perTick(d.spent))
 	if now.Sub(s.started) >= sizeWindow {
 		if s.lowest > want/2 {
 			want -= (s.lowest - want/2) / 2
 		}
-		s.started, s.lowest = now, idle
+		s.started, s.lowest = now, d.idle
 	}
 	s.want = min(max(want, s.floor), s.ceiling)
 	return s.want

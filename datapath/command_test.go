@@ -68,8 +68,8 @@ func TestSweep(t *testing.T) {
 				if got := State(k.splice(1).State); got != want {
 					t.Errorf("state: got %v, want %v", got, want)
 				}
-				if _, ok := k.flow(f.client, f.vip); ok == ends {
-					t.Errorf("the client's flow is there: %t", ok)
+				if fl, _ := k.flow(f.client, f.vip); (routerSide(fl.Side) == routerSideSIDE_LINGER) != ends {
+					t.Errorf("the client's flow: %+v", fl)
 				}
 				if got, want := k.surrogate(1).Active, map[bool]int{true: 0, false: 1}[ends]; got != want {
 					t.Errorf("active: got %d, want %d", got, want)
@@ -102,8 +102,8 @@ func TestSweepClients(t *testing.T) {
 		age   time.Duration
 		stays bool
 	}{
-		11: {routerSideSIDE_LINGER, 9 * time.Second, true},
-		12: {routerSideSIDE_LINGER, 11 * time.Second, false},
+		11: {routerSideSIDE_LINGER, 2 * time.Second, true},
+		12: {routerSideSIDE_LINGER, 4 * time.Second, false},
 		13: {routerSideSIDE_LOCAL, time.Hour, true},
 		14: {routerSideSIDE_CLIENT, time.Hour, true},
 	}

@@ -3,12 +3,15 @@ package datapath
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"baton/packet"
 )
 
 // coarseMillis is the clock that the kernel program's times are of.
@@ -142,12 +145,20 @@ type Decision struct {
 	Request   uint64 // bytes of the request, head and body; NoLength: not followed
 }
 
-// Decide records the answer. The request's packets, given back through the tap, then find it.
-func (r *Router) Decide(client, vip netip.AddrPort, d Decision) error {
+// ErrNotAsked is the error of Decide when the client does not wait for this decision any more: it has reset its session,
+// or has begun another one on the same port.
+var ErrNotAsked = errors.New("client does not wait for it")
+
+// Decide records the answer about the request that begins at seq. The request's packets, given back through the tap, then
+// find it.
+func (r *Router) Decide(client, vip netip.AddrPort, seq packet.Seq, d Decision) error {
 	key := tuple(client, vip)
 	var k routerClient
 	if err := r.maps.Clients.Lookup(key, &k); err != nil {
-		return fmt.Errorf("decide for %v: %w", client, err)
+		return fmt.Errorf("decide for %v: %w: %w", client, ErrNotAsked, err)
+	}
+	if routerClientState(k.State) != routerClientStateCLIENT_ASKED || k.Seq != uint32(seq) {
+		return fmt.Errorf("decide for %v: %w", client, ErrNotAsked)
 	}
 	k.State = uint8(routerClientStateCLIENT_SPLICE)
 	if d.Local {

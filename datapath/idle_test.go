@@ -67,7 +67,7 @@ func TestIdleLegWithoutWindowScale(t *testing.T) {
 		p := s.packet(packet.ACK, "")
 		p.Seq--
 		r := k.want(packet.Build(p), routerVerdictLEG_ACKED, actRedirect)
-		packettest.Check(t, r.frame, packettest.TCP(packettest.Window(65535)))
+		packettest.Check(t, r.frame, packettest.TCP(packettest.Window(idleWindow)))
 	})
 }
 

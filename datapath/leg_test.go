@@ -47,7 +47,7 @@ func TestLegIsEstablished(t *testing.T) {
 				}
 				s.seq++
 				r := k.want(packet.Build(synack), routerVerdictLEG_UP, actRedirect)
-				window := uint16(65535)
+				window := uint16(idleWindow)
 				if wscale {
 					window >>= ToldWscale
 				}

@@ -157,7 +157,7 @@ func TestLaterRequestIsAsked(t *testing.T) {
 		if got := k.splice(1); got.SndNxt != uint32(one.ack) || State(got.State) != Active {
 			t.Errorf("splice: %+v", got)
 		}
-		k.must(k.Decide(f.client, f.vip, Decision{Surrogate: 2, Pool: 2, Method: uint8(routerMethodMETHOD_GET), Request: uint64(len(part + rest))}))
+		k.must(k.Decide(f.client, f.vip, c.seq-packet.Seq(len(part)), Decision{Surrogate: 2, Pool: 2, Method: uint8(routerMethodMETHOD_GET), Request: uint64(len(part + rest))}))
 		two.takes(k.want(first, routerVerdictMOVED, actRedirect))
 		two.takes(k.want(second, routerVerdictTO_SERVER, actRedirect))
 		c.seq += packet.Seq(len(rest))
@@ -178,7 +178,7 @@ func TestLaterRequestIsDecidedToStay(t *testing.T) {
 		request := "BREW / HTTP/1.1\r\nHost: a\r\n\r\n"
 		frame := packet.Build(c.packet(packet.ACK, request))
 		k.want(frame, routerVerdictASKED, actRedirect)
-		k.must(k.Decide(f.client, f.vip, Decision{Surrogate: 1, Pool: 1, Request: uint64(len(request))}))
+		k.must(k.Decide(f.client, f.vip, c.seq, Decision{Surrogate: 1, Pool: 1, Request: uint64(len(request))}))
 		one.takes(k.want(frame, routerVerdictTO_SERVER, actRedirect))
 		c.seq += packet.Seq(len(request))
 		c.takes(one.send(packet.ACK, plainResponse, routerVerdictTO_CLIENT, actRedirect))

@@ -62,6 +62,9 @@ func TestTwoProcessorsShareLegs(t *testing.T) {
 	})
 }
 
+// ports is how many a processor's clients have.
+const ports = 32
+
 // processor runs packets beside others, so that it cannot use the counters of verdicts.
 type processor struct {
 	*rig
@@ -83,7 +86,7 @@ func (p *processor) pass(s packet.Spec) (action uint32, out packet.Frame, err er
 
 // serve takes a client from its SYN to its FIN. False: there was no leg.
 func (p *processor) serve() (bool, error) {
-	p.port++
+	p.port = p.port/ports*ports + (p.port+1)%ports // again and again: the table of flows is small
 	me := p.f
 	me.client = addrPort(me.client.Addr().As16(), bigEndian(p.port))
 	c := newClient(p.rig, me, me.usual())

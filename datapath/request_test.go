@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"bytes"
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
@@ -179,9 +180,7 @@ func TestFINBeforeTheFirstRequest(t *testing.T) {
 		c.seq++
 		c.takes(r)
 		c.send(packet.ACK, "", routerVerdictCONSUMED, actShot)
-		if _, ok := k.flow(f.client, f.vip); ok {
-			t.Error("the client's flow is still there")
-		}
+		k.lingers(f)
 	})
 }
 
@@ -326,7 +325,12 @@ func TestDecisionOfUserSpace(t *testing.T) {
 		k, c, s, first := asked(t, f)
 		second := packet.Build(c.packet(packet.ACK, "a\r\n\r\n"))
 		k.want(second, routerVerdictASKED, actRedirect)
-		k.must(k.Decide(f.client, f.vip, Decision{Surrogate: 1, Pool: 1, Method: uint8(routerMethodMETHOD_GET), Request: 27}))
+		begins := c.seq - packet.Seq(len("GET / HTTP/1.1\r\nHost: "))
+		decision := Decision{Surrogate: 1, Pool: 1, Method: uint8(routerMethodMETHOD_GET), Request: 27}
+		if err := k.Decide(f.client, f.vip, begins.Add(1), decision); !errors.Is(err, ErrNotAsked) {
+			t.Errorf("decision about an earlier session's request: %v, want %v", err, ErrNotAsked)
+		}
+		k.must(k.Decide(f.client, f.vip, begins, decision))
 		// the second segment is repeated before the first is given back
 		k.want(second, routerVerdictDROP_EARLY, actShot)
 		s.takes(k.want(first, routerVerdictHANDOFF, actRedirect))

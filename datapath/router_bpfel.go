@@ -262,12 +262,15 @@ type routerSplice struct {
 	Flags          uint16
 	Surrogate      uint16
 	Pool           uint16
+	WindowTold     uint16
 	ServerMss      uint16
+	_              [2]byte
 	Requests       uint32
 	ClientRequests uint32
 	Seen           uint32
 	Since          uint32
 	Opened         uint32
+	_              [4]byte
 	BytesToServer  uint64
 	BytesToClient  uint64
 	ToServer       struct {
@@ -297,7 +300,9 @@ const (
 	routerSpliceFlagSPLICE_SERVER_FIN    routerSpliceFlag = 32
 	routerSpliceFlagSPLICE_NO_REUSE      routerSpliceFlag = 64
 	routerSpliceFlagSPLICE_ASKED         routerSpliceFlag = 128
+	routerSpliceFlagSPLICE_WIDE          routerSpliceFlag = 256
 	routerSpliceFlagSPLICE_HEAD_METHOD   routerSpliceFlag = 512
+	routerSpliceFlagSPLICE_MOVING        routerSpliceFlag = 1024
 	routerSpliceFlagSPLICE_CLIENT_WSCALE routerSpliceFlag = 2048
 	routerSpliceFlagSPLICE_SERVER_WSCALE routerSpliceFlag = 4096
 )

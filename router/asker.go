@@ -64,7 +64,13 @@ func (a *asker) take(ctx context.Context, b []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p := a.clients[key]
-	if tcp.Flags()&(packet.RST) != 0 || tcp.Flags()&packet.FIN != 0 && len(frame.Payload()) == 0 {
+	if p != nil && !p.holds(tcp.Seq()) {
+		// The client has begun another session on the same port. A decision about the old one finds nobody (ErrNotAsked).
+		delete(a.clients, key)
+		p = nil
+	}
+	bare := len(frame.Payload()) == 0
+	if tcp.Flags()&packet.RST != 0 || bare && p == nil {
 		// the client has given up; what it may still be told, its own retransmission asks for
 		delete(a.clients, key)
 		a.r.dp.ForgetClient(key.client, key.vip)
@@ -184,10 +190,14 @@ func (a *asker) decide(ctx context.Context, p *pending, req head.Request, headBy
 
 // local gives the connection to the VIP's own listener, which answers with the verdict, or proxies.
 func (a *asker) local(p *pending, v *fallback.Verdict, outcome string) {
+	verdicts := a.r.verdicts(p.vip)
 	if v != nil {
-		a.r.verdicts(p.vip).Put(p.client, *v)
+		verdicts.Put(p.client, *v)
+	} else {
+		verdicts.Take(p.client) // of an earlier session on the same port, which did not come for it
 	}
 	if err := a.release(p, datapath.Decision{Local: true}); err != nil {
+		verdicts.Take(p.client)
 		a.log.Debug("client is not given to the proxy", "client", p.client, "err", err)
 		return
 	}
@@ -196,13 +206,13 @@ func (a *asker) local(p *pending, v *fallback.Verdict, outcome string) {
 
 // release writes the decision down and gives the packets back, in order.
 func (a *asker) release(p *pending, d datapath.Decision) error {
-	if err := a.r.dp.Decide(p.client, p.vip, d); err != nil {
+	if err := a.r.dp.Decide(p.client, p.vip, p.base, d); err != nil {
 		a.forget(p)
 		return err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.clients, clientKey{p.client, p.vip})
+	a.drop(p)
 	for _, s := range p.segments {
 		if err := a.tap.Write(s.frame); err != nil {
 			return err
@@ -214,5 +224,12 @@ func (a *asker) release(p *pending, d datapath.Decision) error {
 func (a *asker) forget(p *pending) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.clients, clientKey{p.client, p.vip})
+	a.drop(p)
+}
+
+// drop is forget, called with the lock.
+func (a *asker) drop(p *pending) {
+	if key := (clientKey{p.client, p.vip}); a.clients[key] == p {
+		delete(a.clients, key)
+	}
 }

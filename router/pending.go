@@ -52,6 +52,11 @@ func (p *pending) add(s segment) bool {
 	return true
 }
 
+// holds tells whether a segment that begins there can be of the same request.
+func (p *pending) holds(seq packet.Seq) bool {
+	return seq.Sub(p.base) <= maxPendingBytes
+}
+
 // contiguous gives the request's bytes from its start up to the first gap.
 func (p *pending) contiguous() []byte {
 	if len(p.segments) == 1 && p.segments[0].seq == p.base {

@@ -56,6 +56,8 @@ type Router struct {
 	listeners map[netip.AddrPort]*vipServer
 	group     *errgroup.Group
 	ctx       context.Context
+
+	addresses addresses
 }
 
 // New takes over the data path, or makes one. Nothing is attached or answered before Run. Close undoes it.
@@ -365,7 +367,7 @@ func (r *Router) follow(ctx context.Context) error {
 
 const (
 	sweepEvery       = time.Second
-	sweepClientsEach = 5 // sweeps
+	sweepClientsEach = 2 // sweeps
 )
 
 // sweep ends what has had its time.

@@ -59,6 +59,9 @@ static __always_inline __u32 track_request(struct splice *s, __u32 seq, __u32 le
 {
 	__u32 end = seq + len;
 
+	/* the surrogate may have discarded the first version, and the second may say something else */
+	if (before(seq, s->snd_nxt) && before(s->snd_una, end))
+		give_up(s);
 	if (!before(s->snd_nxt, end))
 		return NEXT_SEND; /* seen before */
 	if (s->flags & SPLICE_ASKED && seq != s->snd_nxt)
@@ -95,8 +98,7 @@ static __always_inline bool fill_last_ack(struct work *w, struct splice *s)
 	r->with_ts = !!(s->flags & SPLICE_TS);
 	r->tsval = s->ts_told;
 	r->tsecr = s->ts_server;
-	r->window = rescale(w->packet.window, s->flags & SPLICE_CLIENT_WSCALE ? s->client_shift : 0,
-			    s->flags & SPLICE_SERVER_WSCALE ? TOLD_WSCALE : 0);
+	r->window = idle_window(s);
 	r->with_sack = r->with_wscale = 0;
 	r->mss = 0;
 	__builtin_memcpy(r->dmac, s->to_server.dmac, 6);
@@ -126,14 +128,14 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 	struct splice *s = splice_at(idx);
 	__u32 now = clock_ms(), next = NEXT_SEND, seq, ack, surrogate = 0, leg_class = 0, clock, limit;
 	__u64 in = 0, out = 0;
-	bool worn = false;
+	bool worn = false, fresh;
 	struct packet *p;
 
 	if (!w || !s || !set)
 		return DROP_NO_ROOM;
 	p = &w->packet;
-	clock = ts_clock(set);
-	limit = limit_of(s->surrogate);
+	clock = now + set->ts_offset;
+	limit = p->flags & (FIN | RST) ? limit_of(s->surrogate) : 0;
 	if (p->ttl <= 1)
 		return DROP_TTL;
 	if (!p->plain && parse_options(skb) < 0)
@@ -145,6 +147,10 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 	if (!same_tuple(&s->client, &p->key) || (s->state != SPLICE_ACTIVE && s->state != SPLICE_CLOSING)) {
 		bpf_spin_unlock(&s->lock);
 		return p->flags & SYN ? syn_again(skb, w) : DROP_STALE;
+	}
+	if (s->flags & SPLICE_MOVING) {
+		bpf_spin_unlock(&s->lock);
+		return DROP_RACE;
 	}
 	seq = p->seq + s->to_server_seq;
 	ack = p->ack + s->to_server_ack;
@@ -172,11 +178,23 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 				goto unlock;
 			s->bytes_to_server += p->len;
 		}
+		fresh = before(s->rcv_acked, ack);
+		if (p->flags & FIN && s->flags & SPLICE_ASKED) {
+			next = NEXT_ASK; /* behind bytes that user space holds */
+			goto unlock;
+		}
 		note_ack(s, p);
+		if (p->flags & FIN && before(s->snd_nxt, seq + p->len)) {
+			give_up(s); /* the surrogate keeps it until the gap before it is filled */
+			s->state = SPLICE_CLOSING;
+		}
 		if (p->flags & FIN && seq + p->len == s->snd_nxt && !(s->flags & SPLICE_CLIENT_FIN)) {
 			if (!p->len && quiet(s) && s->state == SPLICE_ACTIVE && ack == s->rcv_nxt &&
 			    s->snd_una == s->snd_nxt && !(s->flags & (SPLICE_NO_REUSE | SPLICE_ASKED))) {
 				next = NEXT_RECYCLE;
+				s->flags &= ~SPLICE_WIDE;
+				if (!fresh)
+					s->flags |= SPLICE_WIDE;
 			} else {
 				s->flags |= SPLICE_CLIENT_FIN;
 				s->snd_nxt++;
@@ -192,6 +210,9 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 	in = s->bytes_to_server;
 	out = s->bytes_to_client;
 	if (next == NEXT_RECYCLE || next == NEXT_RECYCLE_RESET) {
+		w->out.window = idle_window(s);
+		if (next == NEXT_RECYCLE_RESET)
+			s->flags |= SPLICE_WIDE;
 		w->reply.tsval = later(s->ts_client, clock);
 		worn = s->requests >= limit;
 		s->state = worn ? SPLICE_DEAD : SPLICE_IDLE;
@@ -234,7 +255,7 @@ unlock:
 		return end_client(skb, w);
 	}
 	case NEXT_RECYCLE_RESET:
-		bpf_map_delete_elem(&flows, &p->key);
+		linger(&p->key, now);
 		recycle(idx, s, surrogate, leg_class, worn, in, out, now);
 		return RECYCLED;
 	case NEXT_RESET:
@@ -265,9 +286,12 @@ __noinline int leave_leg(struct __sk_buff *skb, __u32 idx, int verdict)
 		return 0;
 	}
 	closes = s->flags & SPLICE_NO_REUSE;
-	s->flags &= ~SPLICE_ASKED;
-	worn = s->requests >= limit;
+	s->flags &= ~(SPLICE_ASKED | SPLICE_MOVING);
+	/* what the surrogate said meanwhile is nobody's */
+	worn = s->requests >= limit || !quiet(s) || s->snd_una != s->snd_nxt;
 	behind = fill_last_ack(w, s) && verdict == MOVED;
+	if (!behind || !s->to_server.checked)
+		s->flags |= SPLICE_WIDE;
 	s->state = closes || worn ? SPLICE_DEAD : SPLICE_IDLE;
 	s->since = s->seen = now;
 	surrogate = s->surrogate;
@@ -350,6 +374,7 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 		return send_to_server(skb, w, s, now, TO_SERVER);
 	}
 	ts_client = s->ts_client;
+	s->flags |= SPLICE_MOVING;
 	bpf_spin_unlock(&s->lock);
 
 	if (local) {
@@ -357,14 +382,14 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 		verdict = assign_local(skb);
 	} else {
 		verdict = splice_client(skb, idx, ts_client);
-		if (!verdict) {
+		if (verdict != MOVED) {
 			bpf_spin_lock(&s->lock);
-			s->flags |= SPLICE_ASKED;
+			s->flags &= ~SPLICE_MOVING;
+			if (!verdict)
+				s->flags |= SPLICE_ASKED;
 			bpf_spin_unlock(&s->lock);
-			return ask(skb, w, set, now);
+			return verdict ?: ask(skb, w, set, now);
 		}
-		if (verdict != MOVED)
-			return verdict;
 	}
 	if (known)
 		bpf_map_delete_elem(&clients, &p->key);

@@ -4,7 +4,7 @@
 
 #include "client.h"
 
-#define LINGER_MS     10000 /* a client's last ACK may take a retransmission or two */
+#define LINGER_MS     3000 /* a late copy, a repeated FIN */
 #define UNREPORTED_MS 5000  /* a dead leg that user space has not freed: its event was lost */
 
 struct sweep {

@@ -91,6 +91,18 @@ static __always_inline __u16 rescale(__u32 window, __u32 from, __u32 to)
 	return window > 65535 ? 65535 : window;
 }
 
+/*
+ * The window that an idle leg's surrogate is told: next to none, so that the first request's own, whatever it is, is the
+ * larger. A surrogate takes a smaller one only with a new acknowledgement or from a later sequence number (Linux,
+ * tcp_may_update_window), and a client's request carries neither.
+ */
+#define IDLE_WINDOW 128
+
+static __always_inline __u16 idle_window(const struct splice *s)
+{
+	return IDLE_WINDOW >> (s->flags & SPLICE_SERVER_WSCALE ? TOLD_WSCALE : 0);
+}
+
 /* Under the lock: the way from the client at hand to the surrogate. */
 static __always_inline void fill_to_server(struct work *w, struct splice *s)
 {
@@ -113,6 +125,7 @@ static __always_inline void fill_to_server(struct work *w, struct splice *s)
 		t->tsecr = p->tsecr;
 	t->window = rescale(p->window, s->flags & SPLICE_CLIENT_WSCALE ? s->client_shift : 0,
 			    s->flags & SPLICE_SERVER_WSCALE ? TOLD_WSCALE : 0);
+	s->window_told = t->window;
 	t->hop = s->to_server;
 	if (p->ts_at != 0xff && s->flags & SPLICE_TS)
 		s->ts_told = later(s->ts_told, t->tsval);
@@ -163,6 +176,7 @@ static __always_inline bool attach(struct __sk_buff *skb, struct work *w, struct
 	s->state = SPLICE_ACTIVE;
 	s->client = p->key;
 	s->client_shift = c->wscale;
+	w->widen = s->flags & SPLICE_WIDE;
 	s->flags &= SPLICE_TS | SPLICE_SERVER_SACK | SPLICE_SERVER_WSCALE;
 	s->flags |= SPLICE_ANCHOR;
 	if (c->flags & CLIENT_SACK)
@@ -190,6 +204,7 @@ static __always_inline bool attach(struct __sk_buff *skb, struct work *w, struct
 	s->to_client.ifindex = ifindex;
 	s->to_client.checked = 0;
 	fill_to_server(w, s);
+	w->reply.seq = s->snd_nxt;
 	bpf_spin_unlock(&s->lock);
 	return true;
 }

@@ -123,6 +123,5 @@ static __always_inline int lingering_client(struct __sk_buff *skb, struct work *
 		return reset_sender(skb, w);
 	if (p->flags & SYN)
 		return syn_again(skb, w);
-	bpf_map_delete_elem(&flows, &p->key);
 	return CONSUMED;
 }

@@ -18,7 +18,7 @@ __noinline int leg_up(struct __sk_buff *skb, __u32 idx)
 	if (!w || !s || !set)
 		return DROP_NO_ROOM;
 	p = &w->packet;
-	clock = ts_clock(set);
+	clock = now + set->ts_offset;
 	p->plain = 0;
 	if (p->options && parse_options(skb) < 0)
 		return DROP_BAD_OPTIONS;
@@ -66,8 +66,7 @@ __noinline int leg_up(struct __sk_buff *skb, __u32 idx)
 	r->with_ts = !!(s->flags & SPLICE_TS);
 	r->tsval = s->ts_told;
 	r->tsecr = p->tsval;
-	if (!(s->flags & SPLICE_SERVER_WSCALE))
-		r->window = WINDOW_TOLD;
+	r->window = idle_window(s);
 	surrogate = s->surrogate;
 	leg_class = s->leg_class;
 	bpf_spin_unlock(&s->lock);
@@ -270,14 +269,15 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 	struct config *set = config();
 	struct splice *s = splice_at(idx);
 	__u32 now = clock_ms(), next = SERVER_SEND, seq, ack, tsval, clock;
-	bool with_ts, wscale;
+	bool with_ts;
+	__u16 window;
 	struct packet *p;
 	struct segment *r;
 
 	if (!w || !s || !set)
 		return DROP_NO_ROOM;
 	p = &w->packet;
-	clock = ts_clock(set);
+	clock = now + set->ts_offset;
 	if (s->state == SPLICE_OPENING)
 		return leg_up(skb, idx);
 	if (p->ttl <= 1)
@@ -309,9 +309,9 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 			s->ts_to_client = later(clock, s->ts_client) - p->tsval;
 			s->flags &= ~SPLICE_ANCHOR;
 		}
-		if (p->flags & (RST | FIN) && s->client_requests == 1 && s->rcv_nxt == s->rcv_base &&
-		    p->seq == s->rcv_base && !p->len && s->snd_una == s->snd_base && !(s->flags & SPLICE_CLIENT_FIN)) {
-			/* closed before it took a byte of the request: the client still holds that */
+		if ((p->flags & (RST | FIN) || p->len) && s->client_requests == 1 && s->rcv_nxt == s->rcv_base &&
+		    p->seq == s->rcv_base && s->snd_una == s->snd_base && !(s->flags & SPLICE_CLIENT_FIN)) {
+			/* closed, or said something, before it took a byte of the request: the client still holds that */
 			next = SERVER_FAILED;
 			s->state = SPLICE_DEAD;
 			s->since = now;
@@ -342,7 +342,7 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 		s->ts_told = later(s->ts_told, clock); /* with a client, whose clock may be slower, its own */
 	tsval = s->ts_told;
 	with_ts = s->flags & SPLICE_TS && p->ts_at != 0xff;
-	wscale = s->flags & SPLICE_SERVER_WSCALE;
+	window = s->state == SPLICE_IDLE ? idle_window(s) : s->window_told;
 	bpf_spin_unlock(&s->lock);
 
 	switch (next) {
@@ -353,8 +353,7 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 		return CONSUMED;
 	case SERVER_ACK:
 		r = answer(w, ACK, seq, ack);
-		if (!wscale)
-			r->window = WINDOW_TOLD;
+		r->window = window;
 		r->with_ts = with_ts;
 		r->tsval = tsval;
 		r->tsecr = p->tsval;

@@ -5,14 +5,29 @@
 #include "ask.h"
 #include "decide.h"
 
+/*
+ * The session of a client is over. That is remembered for a while: a late copy of its first segment still matches the
+ * cookie, and would be a new session.
+ */
+static __always_inline void linger(const struct tuple *client, __u32 now)
+{
+	struct flow f = { .splice = now, .side = SIDE_LINGER };
+
+	bpf_map_update_elem(&flows, client, &f, BPF_EXIST);
+}
+
 /* After the lock: the splice is dead. Forgets the client and tells user space. */
 static __always_inline void bury(__u32 idx, struct splice *s, __u32 end, __u32 now)
 {
 	struct flow *f = bpf_map_lookup_elem(&flows, &s->client);
 	struct surrogate *of = surrogate_at(s->surrogate);
 
-	if (f && f->splice == idx && f->side == SIDE_CLIENT)
-		bpf_map_delete_elem(&flows, &s->client);
+	if (f && f->splice == idx && f->side == SIDE_CLIENT) {
+		if (end == LEG_FAILED || end == LEG_ABANDONED) /* the client's repeated request is decided anew */
+			bpf_map_delete_elem(&flows, &s->client);
+		else
+			linger(&s->client, now);
+	}
 	if (of) {
 		__sync_fetch_and_add(&of->active, -1);
 		__sync_fetch_and_add(&of->bytes_in, s->bytes_to_server);
@@ -85,6 +100,37 @@ static __always_inline int send_to_server(struct __sk_buff *skb, struct work *w,
 	return verdict;
 }
 
+/*
+ * Sends the request at hand, translated, and behind it an ACK that tells the client's window again. It begins after the
+ * request, so that the surrogate takes it even when it is smaller than an earlier client's. w->reply.seq is set.
+ */
+static __always_inline void widen(struct __sk_buff *skb, struct work *w)
+{
+	struct translation *t = &w->out;
+	struct segment *r = &w->reply;
+
+	if (!t->hop.checked) /* its neighbour is asked for: that is for one packet only */
+		return;
+	bpf_clone_redirect(skb, t->hop.ifindex, 0);
+	copy_addr(r->src, t->src);
+	copy_addr(r->dst, t->dst);
+	r->sport = t->sport;
+	r->dport = t->dport;
+	r->flags = ACK;
+	r->ack = t->ack;
+	r->window = t->window;
+	r->with_ts = t->keep_ts && w->packet.ts_at != 0xff;
+	r->tsval = t->tsval;
+	r->tsecr = t->tsecr;
+	r->with_sack = r->with_wscale = 0;
+	r->mss = 0;
+	__builtin_memcpy(r->dmac, t->hop.dmac, 6);
+	__builtin_memcpy(r->smac, t->hop.smac, 6);
+	w->action = TC_ACT_SHOT;
+	if (!write_reply(skb))
+		leave(skb, w);
+}
+
 /* Legs that turn out closed, before a request gives up on the pool. */
 #define STALE_LEGS 8
 
@@ -98,7 +144,7 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 	struct surrogate *of;
 	void *queue;
 	struct splice *s = NULL;
-	int surrogate;
+	int surrogate, verdict;
 
 	if (!w || !set)
 		return 0;
@@ -141,7 +187,10 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 	__sync_fetch_and_add(&of->taken[leg_class], 1);
 	__sync_fetch_and_add(&of->active, 1);
 	__sync_fetch_and_add(&of->handoffs, 1);
-	return send_to_server(skb, w, s, now, moved_from == NO_SPLICE ? HANDOFF : MOVED);
+	verdict = send_to_server(skb, w, s, now, moved_from == NO_SPLICE ? HANDOFF : MOVED);
+	if (w->widen && (verdict == HANDOFF || verdict == MOVED))
+		widen(skb, w);
+	return verdict;
 }
 
 /* The decision that user space took for the client at hand, into w->decision. */

@@ -138,6 +138,7 @@ struct work {
 	struct route_key route;
 	struct bpf_fib_lookup fib;
 	struct command command;
+	__u32 widen;  /* the surrogate is to be told the client's window once more */
 	__u32 action; /* TC_ACT_* */
 	__u32 flow;   /* splice of the packet's flow, NO_SPLICE */
 	__u8 options[64];

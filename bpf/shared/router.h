@@ -95,7 +95,9 @@ enum splice_flag {
 	SPLICE_SERVER_FIN = 32,
 	SPLICE_NO_REUSE = 64,     /* the surrogate announced that it will close */
 	SPLICE_ASKED = 128,       /* the request in front is with user space */
+	SPLICE_WIDE = 256,        /* idle: the surrogate may still hold the window of an earlier client */
 	SPLICE_HEAD_METHOD = 512, /* the request was HEAD: the response has no body */
+	SPLICE_MOVING = 1024,     /* its client is being given to another leg */
 	SPLICE_CLIENT_WSCALE = 2048,
 	SPLICE_SERVER_WSCALE = 4096,
 };
@@ -150,8 +152,9 @@ struct splice {
 	__u16 flags; /* enum splice_flag */
 	__u16 surrogate;
 	__u16 pool;
-	__u16 server_mss; /* told by the surrogate */
-	__u32 requests;   /* on this server leg */
+	__u16 window_told; /* to the surrogate, as it was sent */
+	__u16 server_mss;  /* told by the surrogate */
+	__u32 requests;    /* on this server leg */
 	__u32 client_requests;
 	__u32 seen;   /* ms */
 	__u32 since;  /* ms: state entered */

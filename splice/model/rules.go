@@ -19,8 +19,6 @@ type Rules struct {
 	// PipelinedIsOpaque: a packet that holds more than one request is not followed.
 	PipelinedIsOpaque bool
 
-	// Kernel says which of the following are in the kernel program.
-
 	// Marked: from the decision to move a client until its old leg is free, that leg takes no packet of the client.
 	Marked bool
 	// FinAhead: a FIN behind a gap is passed on, and the session is not followed any more: the surrogate keeps that FIN.
@@ -45,12 +43,4 @@ func All() Rules {
 }
 
 // Kernel is what the kernel program has.
-func Kernel() Rules {
-	r := All()
-	r.Marked = false
-	r.FinAhead = false
-	r.SentOnce = false
-	r.AckFloor = false
-	r.Linger = false
-	return r
-}
+func Kernel() Rules { return All() }

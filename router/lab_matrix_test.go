@@ -130,6 +130,18 @@ func TestMatrix(t *testing.T) {
 	}
 	r := n.start(config.String() + "pools:\n" + pools.String())
 
+	// What a surrogate agrees to is learnt from its first leg; from then on clients are offered that.
+	for j := range len(variants) + 1 {
+		for _, v6 := range []bool{false, true} {
+			lab.Eventually(t, answersWithin, func() error {
+				told, err := offered(t.Context(), clients[0], matrixVIP(j, v6))
+				if want := j < len(variants) && variants[j].ts; err == nil && told.ts != want {
+					err = fmt.Errorf("%s offers timestamps: %v, want %v", matrixVIP(j, v6), told.ts, want)
+				}
+				return err
+			})
+		}
+	}
 	t.Run("cells", func(t *testing.T) {
 		var work errgroup.Group
 		work.SetLimit(6)
@@ -200,6 +212,16 @@ func matrixCell(ctx context.Context, h *lab.Host, vip string, client, surrogate 
 		err = errors.Join(err, fmt.Errorf("server leg has %v, want %v", a.body, want))
 	}
 	return errors.Join(err, download(ctx, h, vip, size, answersWithin), upload(ctx, h, vip, size, answersWithin))
+}
+
+// offered is what a VIP agrees to.
+func offered(ctx context.Context, h *lab.Host, vip string) (tcpOptions, error) {
+	c, err := dial(ctx, h, vip)
+	if err != nil {
+		return tcpOptions{}, err
+	}
+	defer c.Close()
+	return agreed(c.Conn)
 }
 
 // visitAll asks every surrogate by turns on one connection.

@@ -61,8 +61,7 @@ func (n *network) startWith(config string) (*running, error) {
 		n: n, file: filepath.Join(n.Dir(), "router.yaml"), socket: filepath.Join(n.Dir(), "router.sock"),
 		state: filepath.Join(n.BPFFS(), "router"),
 	}
-	listen := fmt.Sprintf("listen: {metrics: %q, control: %q, state: %q}\n", "127.0.0.1:9464", r.socket, r.state)
-	if err := os.WriteFile(r.file, []byte(listen+config), 0o600); err != nil {
+	if err := r.configure(config); err != nil {
 		return nil, err
 	}
 	if r.before, err = n.traces(); err != nil {
@@ -72,6 +71,12 @@ func (n *network) startWith(config string) (*running, error) {
 		return nil, err
 	}
 	return r, r.await()
+}
+
+// configure writes a configuration, less its listen key, that the next start or reload reads.
+func (r *running) configure(config string) error {
+	listen := fmt.Sprintf("listen: {metrics: %q, control: %q, state: %q}\n", "127.0.0.1:9464", r.socket, r.state)
+	return os.WriteFile(r.file, []byte(listen+config), 0o600)
 }
 
 // await returns when each surrogate is up and has an idle leg, or can only be proxied.

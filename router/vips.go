@@ -7,10 +7,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sync"
 	"time"
-
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"baton/router/config"
 	"baton/router/fallback"
@@ -23,7 +21,7 @@ type vipServer struct {
 	mode     config.Mode
 	server   *fallback.Server
 	verdicts *fallback.Verdicts
-	address  *netlink.Addr // that we gave the tap, nil when the host has it anyway
+	address  netip.Addr
 }
 
 const (
@@ -71,10 +69,15 @@ func (r *Router) listen(s *state) error {
 }
 
 func (r *Router) newVIPServer(at netip.AddrPort, mode config.Mode) (_ *vipServer, err error) {
-	v := &vipServer{mode: mode, verdicts: fallback.NewVerdicts(verdictsHeld, verdictLife)}
-	if v.address, err = r.haveAddress(at.Addr()); err != nil {
+	v := &vipServer{mode: mode, verdicts: fallback.NewVerdicts(verdictsHeld, verdictLife), address: at.Addr()}
+	if err := r.addresses.take(v.address, r.tap.Ifindex); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.addresses.leave(v.address, r.tap.Ifindex))
+		}
+	}()
 	hooks := r.metrics.Fallback(at)
 	count := hooks.Failure
 	hooks.Failure = func(surrogate string, kind fallback.FailureKind) {
@@ -93,7 +96,7 @@ func (r *Router) newVIPServer(at netip.AddrPort, mode config.Mode) (_ *vipServer
 		return nil, fmt.Errorf("listen on the VIP: %w", err)
 	}
 	r.group.Go(func() error {
-		err := v.server.Serve(&vipListener{Listener: l, r: r, vip: at})
+		err := v.server.Serve(&vipListener{Listener: l, r: r, vip: at, last: make(map[netip.AddrPort]*vipConn)})
 		if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
 			return nil
 		}
@@ -106,10 +109,8 @@ func (r *Router) stop(v *vipServer) {
 	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
 	defer cancel()
 	_ = v.server.Shutdown(ctx)
-	if v.address != nil {
-		if dev, err := netlink.LinkByIndex(r.tap.Ifindex); err == nil {
-			_ = netlink.AddrDel(dev, v.address)
-		}
+	if err := r.addresses.leave(v.address, r.tap.Ifindex); err != nil {
+		r.log.Error("address is left on the tap", "err", err)
 	}
 }
 
@@ -123,32 +124,14 @@ func (r *Router) stopListeners() {
 	}
 }
 
-// haveAddress makes the VIP an address of this host, so that neighbours find it and sockets can have it. It goes to the tap, and
-// with the tap; a VIP that the host has anyway is left alone.
-func (r *Router) haveAddress(vip netip.Addr) (*netlink.Addr, error) {
-	routes, err := netlink.RouteGet(vip.AsSlice())
-	if err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL {
-		return nil, nil
-	}
-	dev, err := netlink.LinkByIndex(r.tap.Ifindex)
-	if err != nil {
-		return nil, fmt.Errorf("take the VIP %v: %w", vip, err)
-	}
-	a := &netlink.Addr{
-		IPNet: &net.IPNet{IP: vip.AsSlice(), Mask: net.CIDRMask(vip.BitLen(), vip.BitLen())},
-		Flags: unix.IFA_F_NODAD | unix.IFA_F_NOPREFIXROUTE,
-	}
-	if err := netlink.AddrAdd(dev, a); err != nil {
-		return nil, fmt.Errorf("take the VIP %v: %w", vip, err)
-	}
-	return a, nil
-}
-
 // vipListener tells the data path when a connection that it gave to a socket has ended.
 type vipListener struct {
 	net.Listener
 	r   *Router
 	vip netip.AddrPort
+
+	mu   sync.Mutex
+	last map[netip.AddrPort]*vipConn // of each client
 }
 
 func (l *vipListener) Accept() (net.Conn, error) {
@@ -157,15 +140,29 @@ func (l *vipListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	remote, _ := netip.ParseAddrPort(c.RemoteAddr().String())
-	return &vipConn{Conn: c, r: l.r, key: clientKey{unmap(remote), l.vip}}, nil
+	v := &vipConn{Conn: c, l: l, client: unmap(remote)}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last[v.client] = v
+	return v, nil
+}
+
+// forget has the data path forget the client, unless it has come back on the same port meanwhile.
+func (l *vipListener) forget(v *vipConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.last[v.client] == v {
+		delete(l.last, v.client)
+		l.r.dp.ForgetClient(v.client, l.vip)
+	}
 }
 
 func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
 
 type vipConn struct {
 	net.Conn
-	r   *Router
-	key clientKey
+	l      *vipListener
+	client netip.AddrPort
 }
 
 // CloseWrite is what a lingering close of the server needs.
@@ -178,7 +175,7 @@ func (c *vipConn) CloseWrite() error {
 
 func (c *vipConn) Close() error {
 	err := c.Conn.Close()
-	time.AfterFunc(localLinger, func() { c.r.dp.ForgetClient(c.key.client, c.key.vip) })
+	time.AfterFunc(localLinger, func() { c.l.forget(c) })
 	return err
 }
 

@@ -1,0 +1,80 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// addresses are the VIPs that we made addresses of this host, so that neighbours find them and sockets can have them. They
+// go to the tap, and with it; one that the host has anyway is left alone. VIPs that differ in their port share one.
+type addresses struct {
+	mu   sync.Mutex
+	held map[netip.Addr]*heldAddress
+}
+
+type heldAddress struct {
+	on    *netlink.Addr
+	users int
+}
+
+// take gives the tap a VIP's address unless the host has it.
+func (a *addresses) take(vip netip.Addr, tap int) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if h := a.held[vip]; h != nil {
+		h.users++
+		return nil
+	}
+	routes, err := netlink.RouteGet(vip.AsSlice())
+	if err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL {
+		return nil
+	}
+	dev, err := netlink.LinkByIndex(tap)
+	if err != nil {
+		return fmt.Errorf("take the VIP %v: %w", vip, err)
+	}
+	on := &netlink.Addr{
+		IPNet: &net.IPNet{IP: vip.AsSlice(), Mask: net.CIDRMask(vip.BitLen(), vip.BitLen())},
+		Flags: unix.IFA_F_NODAD | unix.IFA_F_NOPREFIXROUTE,
+	}
+	if err := netlink.AddrAdd(dev, on); err != nil {
+		return fmt.Errorf("take the VIP %v: %w", vip, err)
+	}
+	if a.held == nil {
+		a.held = make(map[netip.Addr]*heldAddress)
+	}
+	a.held[vip] = &heldAddress{on: on, users: 1}
+	return nil
+}
+
+// leave takes the address away with the last VIP that needs it.
+func (a *addresses) leave(vip netip.Addr, tap int) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	h := a.held[vip]
+	if h == nil {
+		return nil
+	}
+	if h.users--; h.users > 0 {
+		return nil
+	}
+	delete(a.held, vip)
+	dev, err := netlink.LinkByIndex(tap)
+	var gone netlink.LinkNotFoundError
+	if errors.As(err, &gone) {
+		return nil
+	}
+	if err == nil {
+		err = netlink.AddrDel(dev, h.on)
+	}
+	if err != nil && !errors.Is(err, unix.ENODEV) && !errors.Is(err, unix.EADDRNOTAVAIL) { // the tap is going
+		return fmt.Errorf("leave the VIP %v: %w", vip, err)
+	}
+	return nil
+}

@@ -5,7 +5,7 @@
 #include "client.h"
 
 #define LINGER_MS     3000 /* a late copy, a repeated FIN */
-#define UNREPORTED_MS 5000  /* a dead leg that user space has not freed: its event was lost */
+#define UNREPORTED_MS 5000 /* a dead leg that user space has not freed: its event was lost */
 
 struct sweep {
 	__u32 now;

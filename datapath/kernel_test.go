@@ -319,8 +319,8 @@ func (k *rig) link(name string) uint32 {
 	k.t.Helper()
 	ip(k.t, "link", "add", name, "type", "veth", "peer", "name", name+"peer")
 	k.t.Cleanup(func() { ip(k.t, "link", "del", name) })
+	k.must(setUp(name + "peer")) // first: the other then has its carrier, and a queue, at once
 	k.must(setUp(name))
-	k.must(setUp(name + "peer"))
 	dev, err := net.InterfaceByName(name)
 	k.must(err)
 	return uint32(dev.Index)

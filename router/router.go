@@ -242,6 +242,7 @@ func (r *Router) start(ctx context.Context) error {
 	for _, w := range s.cfg.Warnings {
 		r.log.Warn(w)
 	}
+	warnNotForwarding(s.cfg, r.log)
 	r.log.Info("ready", "vips", len(s.cfg.VIPs), "adopted", r.dp.Adopted())
 	return nil
 }

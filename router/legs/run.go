@@ -274,7 +274,7 @@ func (m *Manager) down(e datapath.Event, now time.Time) {
 		}
 	case datapath.Expired, datapath.Replaced, datapath.Abandoned, datapath.Retired:
 		_ = m.wire.reset(s.Router, s.Server, s.SndNxt)
-		if s.Client.Port() != 0 && (e.End == datapath.Expired || e.End == datapath.Abandoned && s.SndUna == s.SndNxt) {
+		if s.Client.Port() != 0 && (e.End == datapath.Expired || e.End == datapath.Abandoned && s.SndUna != s.SndBase) {
 			_ = m.wire.reset(s.VIP, s.Client, s.RcvNxt-s.ToServerAck)
 		}
 	}

@@ -222,30 +222,30 @@ func (m *Manager) up(e datapath.Event) {
 	if p == nil {
 		return
 	}
+	s, err := m.o.Datapath.Splice(e.Splice)
+	if err != nil || p.id != e.Surrogate || s.Surrogate != e.Surrogate || s.State == datapath.Opening {
+		return // of the leg that had this splice before: it was retired, and freed, before its event was read
+	}
 	o := p.opening[e.Splice]
 	delete(p.opening, e.Splice)
 	p.backoff, p.retryAt = 0, time.Time{}
 	m.o.Event(p.name, "opened")
-	if o != nil && (p.serverMSS == 0 || o.leg.Class != e.Class) {
-		m.learn(p, e, o.leg.Class)
+	if o != nil && (p.serverMSS == 0 || o.leg.Class != s.Class) {
+		m.learn(p, s, o.leg.Class)
 	}
-	if c := p.classes[e.Class]; c != nil && len(c.waiters) > 0 {
+	if c := p.classes[s.Class]; c != nil && len(c.waiters) > 0 {
 		close(c.waiters[0])
 		c.waiters = c.waiters[1:]
 	}
 }
 
 // learn takes from an established leg what the surrogate told of itself.
-func (m *Manager) learn(p *pool, e datapath.Event, asked uint8) {
-	s, err := m.o.Datapath.Splice(e.Splice)
-	if err != nil {
-		return
-	}
+func (m *Manager) learn(p *pool, s datapath.Splice, asked uint8) {
 	p.serverMSS = s.ServerMSS
-	if asked&1 != 0 && e.Class&1 == 0 {
+	if asked&1 != 0 && s.Class&1 == 0 {
 		p.noTS = true
 		delete(p.classes, asked)
-		p.class(e.Class)
+		p.class(s.Class)
 	}
 	go m.o.Changed()
 }

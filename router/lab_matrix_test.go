@@ -248,11 +248,15 @@ func visitAll(ctx context.Context, h *lab.Host, vip string, surrogates int) erro
 	return nil
 }
 
-// agreed are the options of an established connection, less the MSS.
-func agreed(c net.Conn) (tcpOptions, error) {
-	raw, err := c.(*net.TCPConn).SyscallConn()
+// tcpInfo is what the kernel knows of a TCP connection.
+func tcpInfo(c net.Conn) (unix.TCPInfo, error) {
+	tcp, ok := c.(*net.TCPConn)
+	if !ok {
+		return unix.TCPInfo{}, fmt.Errorf("%T is no TCP connection", c)
+	}
+	raw, err := tcp.SyscallConn()
 	if err != nil {
-		return tcpOptions{}, err
+		return unix.TCPInfo{}, err
 	}
 	var (
 		info   *unix.TCPInfo
@@ -260,12 +264,21 @@ func agreed(c net.Conn) (tcpOptions, error) {
 	)
 	err = raw.Control(func(fd uintptr) { info, failed = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) })
 	if err = errors.Join(err, failed); err != nil {
+		return unix.TCPInfo{}, err
+	}
+	return *info, nil
+}
+
+// agreed are the options of an established connection, less the MSS.
+func agreed(c net.Conn) (tcpOptions, error) {
+	info, err := tcpInfo(c)
+	if err != nil {
 		return tcpOptions{}, err
 	}
 	const ts, sack, scale = 1, 2, 4 // TCPI_OPT_*
 	o := tcpOptions{scale: noScale, ts: info.Options&ts != 0, sack: info.Options&sack != 0}
 	if info.Options&scale != 0 {
-		o.scale = int((*[8]byte)(unsafe.Pointer(info))[6] >> 4) // tcpi_snd_wscale:4, tcpi_rcv_wscale:4
+		o.scale = int((*[8]byte)(unsafe.Pointer(&info))[6] >> 4) // tcpi_snd_wscale:4, tcpi_rcv_wscale:4
 	}
 	return o, nil
 }

@@ -176,6 +176,7 @@ type answer struct {
 	*http.Response
 	surrogate string
 	body      string
+	repeats   int // segments that the client had sent again on the connection until then
 }
 
 // read takes one response to a request of this method.
@@ -186,7 +187,11 @@ func (c *connection) read(method string) (answer, error) {
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	return answer{response, response.Header.Get(peers.Header), string(body)}, err
+	if err != nil {
+		return answer{}, fmt.Errorf("%s after %d bytes of the body: %w", response.Status, len(body), err)
+	}
+	info, err := tcpInfo(c.Conn)
+	return answer{response, response.Header.Get(peers.Header), string(body), int(info.Total_retrans)}, err
 }
 
 // ask writes a request as it stands and reads the response.

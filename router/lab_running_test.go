@@ -203,8 +203,8 @@ func (n *network) traces() ([]string, error) {
 			return nil, err
 		}
 		for line := range strings.Lines(text) {
-			// Path MTUs and redirects are learnt, link-local addresses come when a link has found its carrier.
-			if !strings.Contains(line, " expires ") && !strings.Contains(line, "fe80:") && !strings.Contains(line, "ff00::") {
+			// Path MTUs and redirects are learnt; what the kernel adds by itself comes when a link has found its carrier.
+			if !strings.Contains(line, " expires ") && !strings.Contains(line, "fe80:") && !strings.Contains(line, "proto kernel") {
 				out = append(out, "ip "+command+": "+strings.TrimSpace(line))
 			}
 		}

@@ -98,6 +98,7 @@ type Pending struct {
 	SACK       bool
 	WScale     int // -1: none
 	Ifindex    int
+	Seq        packet.Seq // where the request begins
 }
 
 func (p Pending) class(mss []uint16) uint8 {
@@ -129,6 +130,7 @@ func (r *Router) Pending(client, vip netip.AddrPort) (Pending, error) {
 		SACK:       k.Flags&uint8(routerClientFlagCLIENT_SACK) != 0,
 		WScale:     -1,
 		Ifindex:    int(k.Ifindex),
+		Seq:        packet.Seq(k.Seq),
 	}
 	if k.Flags&uint8(routerClientFlagCLIENT_WSCALE) != 0 {
 		p.WScale = int(k.Wscale)

@@ -229,7 +229,7 @@ func TestRequestWithoutALegIsAsked(t *testing.T) {
 			t.Errorf("missed: got %d, want 2", n)
 		}
 		p, err := k.Pending(f.client, f.vip)
-		if want := (Pending{MSS: f.mss, Timestamps: true, SACK: true, WScale: 6, Ifindex: 1}); err != nil || p != want {
+		if want := (Pending{MSS: f.mss, Timestamps: true, SACK: true, WScale: 6, Ifindex: 1, Seq: c.seq}); err != nil || p != want {
 			t.Errorf("pending: got %+v, %v, want %+v", p, err, want)
 		}
 	})

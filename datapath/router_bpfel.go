@@ -305,6 +305,7 @@ const (
 	routerSpliceFlagSPLICE_MOVING        routerSpliceFlag = 1024
 	routerSpliceFlagSPLICE_CLIENT_WSCALE routerSpliceFlag = 2048
 	routerSpliceFlagSPLICE_SERVER_WSCALE routerSpliceFlag = 4096
+	routerSpliceFlagSPLICE_REPEATED      routerSpliceFlag = 8192
 )
 
 type routerSpliceState uint32

@@ -64,11 +64,6 @@ func (a *asker) take(ctx context.Context, b []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p := a.clients[key]
-	if p != nil && !p.holds(tcp.Seq()) {
-		// The client has begun another session on the same port. A decision about the old one finds nobody (ErrNotAsked).
-		delete(a.clients, key)
-		p = nil
-	}
 	bare := len(frame.Payload()) == 0
 	if tcp.Flags()&packet.RST != 0 || bare && p == nil {
 		// the client has given up; what it may still be told, its own retransmission asks for
@@ -76,11 +71,19 @@ func (a *asker) take(ctx context.Context, b []byte) {
 		a.r.dp.ForgetClient(key.client, key.vip)
 		return
 	}
+	asked, err := a.r.dp.Pending(key.client, key.vip)
+	if err != nil {
+		delete(a.clients, key)
+		return // it has reset its session; if not, it is asked about again
+	}
+	if p != nil && p.base != asked.Seq {
+		p = nil // of an earlier session on the same port: a decision about that finds nobody (datapath.ErrNotAsked)
+	}
 	if p == nil {
 		if len(a.clients) >= a.r.current().cfg.Limits.Pending {
 			return
 		}
-		p = &pending{client: key.client, vip: key.vip, base: tcp.Seq(), first: time.Now()}
+		p = &pending{client: key.client, vip: key.vip, base: asked.Seq, first: time.Now()}
 		a.clients[key] = p
 	}
 	own := append([]byte(nil), b...)

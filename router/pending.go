@@ -42,6 +42,9 @@ func (p *pending) add(s segment) bool {
 			break
 		}
 	}
+	if s.seq.Sub(p.base) > maxPendingBytes {
+		return true // of an earlier session: the client does not miss it
+	}
 	if p.bytes+len(s.data) > maxPendingBytes || len(p.segments) >= maxPendingSegments {
 		return false
 	}
@@ -50,11 +53,6 @@ func (p *pending) add(s segment) bool {
 	copy(p.segments[at+1:], p.segments[at:])
 	p.segments[at] = s
 	return true
-}
-
-// holds tells whether a segment that begins there can be of the same request.
-func (p *pending) holds(seq packet.Seq) bool {
-	return seq.Sub(p.base) <= maxPendingBytes
 }
 
 // contiguous gives the request's bytes from its start up to the first gap.

@@ -61,7 +61,7 @@ static __always_inline __u32 track_request(struct splice *s, __u32 seq, __u32 le
 
 	/* the surrogate may have discarded the first version, and the second may say something else */
 	if (before(seq, s->snd_nxt) && before(s->snd_una, end))
-		give_up(s);
+		s->flags |= SPLICE_REPEATED;
 	if (!before(s->snd_nxt, end))
 		return NEXT_SEND; /* seen before */
 	if (s->flags & SPLICE_ASKED && seq != s->snd_nxt)
@@ -167,7 +167,7 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 		if (seq == s->snd_nxt && !p->len) { /* any other, the surrogate judges */
 			next = quiet(s) && s->state == SPLICE_ACTIVE && s->rcv_acked == s->rcv_nxt &&
 					       s->snd_una == s->snd_nxt &&
-					       !(s->flags & (SPLICE_NO_REUSE | SPLICE_ASKED))
+					       !(s->flags & (SPLICE_NO_REUSE | SPLICE_REPEATED | SPLICE_ASKED))
 				       ? NEXT_RECYCLE_RESET
 				       : NEXT_RESET;
 		}
@@ -190,7 +190,8 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 		}
 		if (p->flags & FIN && seq + p->len == s->snd_nxt && !(s->flags & SPLICE_CLIENT_FIN)) {
 			if (!p->len && quiet(s) && s->state == SPLICE_ACTIVE && ack == s->rcv_nxt &&
-			    s->snd_una == s->snd_nxt && !(s->flags & (SPLICE_NO_REUSE | SPLICE_ASKED))) {
+			    s->snd_una == s->snd_nxt &&
+			    !(s->flags & (SPLICE_NO_REUSE | SPLICE_REPEATED | SPLICE_ASKED))) {
 				next = NEXT_RECYCLE;
 				s->flags &= ~SPLICE_WIDE;
 				if (!fresh)
@@ -288,7 +289,7 @@ __noinline int leave_leg(struct __sk_buff *skb, __u32 idx, int verdict)
 	closes = s->flags & SPLICE_NO_REUSE;
 	s->flags &= ~(SPLICE_ASKED | SPLICE_MOVING);
 	/* what the surrogate said meanwhile is nobody's */
-	worn = s->requests >= limit || !quiet(s) || s->snd_una != s->snd_nxt;
+	worn = s->requests >= limit || s->flags & SPLICE_REPEATED || !quiet(s) || s->snd_una != s->snd_nxt;
 	behind = fill_last_ack(w, s) && verdict == MOVED;
 	if (!behind || !s->to_server.checked)
 		s->flags |= SPLICE_WIDE;

@@ -100,6 +100,7 @@ enum splice_flag {
 	SPLICE_MOVING = 1024,     /* its client is being given to another leg */
 	SPLICE_CLIENT_WSCALE = 2048,
 	SPLICE_SERVER_WSCALE = 4096,
+	SPLICE_REPEATED = 8192, /* request bytes came twice before the surrogate had them: not used again */
 };
 
 struct next_hop {

@@ -1,0 +1,378 @@
+package router_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"baton/lab"
+)
+
+// TestReusedPorts is the proof that old splices and reused ports cannot deliver one client's bytes to another, nor to a
+// surrogate what is not for it: clients come again and again from the same few ports, without TIME_WAIT, and leave in every
+// way there is, while each byte that either side receives is known in advance.
+func TestReusedPorts(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		v6          bool
+		loss        float64
+		connections int
+		workers     int // clients at one time, each with ports of its own
+	}{
+		{"IPv4", false, 0, 20_000, 12},
+		{"IPv6", true, 0, 8_000, 12},
+		{"IPv4 with loss", false, 0.02, 3_000, 100},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNetwork(t)
+			r := newReuse(t, n, tt.v6)
+			ends := []*lab.Interface{n.front, n.client.Interface("eth0")}
+			for _, s := range n.sites {
+				ends = append(ends, s.back, s.side)
+			}
+			for _, end := range ends {
+				end.Lose(tt.loss)
+			}
+			before := r.router.verdicts()
+			r.run(t.Context(), tt.workers, tt.connections)
+			for _, end := range ends {
+				end.Lose(0)
+			}
+			if t.Failed() {
+				return
+			}
+			after := r.router.verdicts()
+			grown := func(verdict string) int { return int(after[verdict] - before[verdict]) }
+			t.Logf("%d connections, %d answers, %d cut off by a surrogate's close; over %d server legs; verdicts: %d handoffs, %d moved, %d recycled, %d asked, %d challenged, %d resets, %d stale, %d old bytes",
+				tt.connections, r.answers.Load(), r.raced.Load(), r.legs(), grown("handoff"), grown("moved"), grown("recycled"), grown("asked"),
+				grown("challenged"), grown("reset_sent"), grown("drop_stale"), grown("drop_old_bytes"))
+			for verdict, least := range map[string]int{"handoff": tt.connections / 2, "moved": tt.connections / 20, "recycled": tt.connections / 10, "asked": tt.connections / 20} {
+				if grown(verdict) < least {
+					t.Errorf("%d packets %s, less than %d: too few to prove anything", grown(verdict), verdict, least)
+				}
+			}
+			if most := r.answers.Load() / 100; r.raced.Load() > most {
+				t.Errorf("%d of %d answers cut off by the close of a surrogate", r.raced.Load(), r.answers.Load())
+			}
+			if n, most := r.proxied(), int(float64(tt.connections)*tt.loss/2); n > most { // SYNs of legs are lost, too
+				t.Errorf("%d requests were proxied", n)
+			}
+		})
+	}
+}
+
+// reuse is a VIP with three pools of tagged origins, and a client that comes back on the same ports.
+type reuse struct {
+	t       *testing.T
+	n       *network
+	router  *running
+	vip     netip.AddrPort
+	from    netip.Addr
+	hosts   []string
+	origins []*taggedOrigin
+
+	answers atomic.Int64 // received whole
+	raced   atomic.Int64 // second and later requests that met the surrogate's close
+}
+
+func newReuse(t *testing.T, n *network, v6 bool) *reuse {
+	t.Helper()
+	r := &reuse{t: t, n: n, vip: netip.MustParseAddrPort(vip4), from: netip.MustParseAddr("10.1.0.2")}
+	if v6 {
+		r.vip, r.from = netip.MustParseAddrPort(vip6), netip.MustParseAddr("fd01::2")
+	}
+	n.client.Sysctl("net.ipv4.tcp_max_tw_buckets", "0") // a closed connection's port is free at once
+	var routes, pools string
+	for i, name := range []string{"a", "b", "c"} {
+		s := n.site(name, lab.LinkOptions{})
+		o := serveTagged(t, s.Host, &taggedOrigin{host: name + ".test", patience: []int{0, 12, 6}[i]})
+		r.hosts, r.origins = append(r.hosts, o.host), append(r.origins, o)
+		routes += fmt.Sprintf("\n      - {match: {host: %[1]s.test, path_prefix: /t/}, pool: %[1]s}"+
+			"\n      - {match: {host: %[1]s.test, path_regex: '^/u/'}, pool: %[1]s}", name)
+		pools += fmt.Sprintf("\n  %[1]s: {legs: {min: 8, max: 2000}, surrogates: [{name: %[1]s, address: %[2]q}]}", name, s.address(v6))
+	}
+	r.router = n.start(fmt.Sprintf("timeouts: {closing: 5s}\nvips:\n  - address: %q\n    interfaces: [%s]\n    routes:%s\npools:%s\n", r.vip, n.front.Name, routes, pools))
+	return r
+}
+
+// legs counts the connections that surrogates have accepted.
+func (r *reuse) legs() (n int64) {
+	for _, o := range r.origins {
+		n += o.accepted.Load()
+	}
+	return n
+}
+
+// proxied counts the requests that were not spliced.
+func (r *reuse) proxied() (n int) {
+	for name, value := range r.router.metrics() {
+		if bytes.HasPrefix([]byte(name), []byte("baton_router_fallback_requests_total")) {
+			n += int(value)
+		}
+	}
+	return n
+}
+
+const (
+	portsEach = 3 // of a worker
+	firstPort = 20_000
+)
+
+// run has the workers open that many connections in all, and fails the test for the first that goes wrong.
+func (r *reuse) run(ctx context.Context, workers, connections int) {
+	seed := uint64(time.Now().UnixNano())
+	r.t.Logf("seed %d", seed)
+	var (
+		begun atomic.Int64
+		work  errgroup.Group
+	)
+	for w := range workers {
+		work.Go(func() error {
+			random := rand.New(rand.NewPCG(seed, uint64(w)))
+			for begun.Add(1) <= int64(connections) && ctx.Err() == nil && !r.t.Failed() {
+				port := uint16(firstPort + w*portsEach + random.IntN(portsEach))
+				v := &visit{r: r, random: random, from: netip.AddrPortFrom(r.from, port)}
+				if err := v.run(ctx); err != nil {
+					return fmt.Errorf("client %v: %v: %w", v.from, v, err)
+				}
+			}
+			return nil
+		})
+	}
+	if err := work.Wait(); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// visit is one connection of a client.
+type visit struct {
+	r      *reuse
+	random *rand.Rand
+	from   netip.AddrPort
+	how    string
+	asked  []tagged
+	want   []byte // every byte that may come next
+	got    int    // bytes received so far
+	behind int    // requests sent before the answer to the one in front has come
+	c      *net.TCPConn
+}
+
+func (v *visit) String() string {
+	return fmt.Sprintf("%s, after %d requests, the last %+v, %d bytes received, %d due", v.how, len(v.asked), v.asked[max(0, len(v.asked)-1):], v.got, len(v.want))
+}
+
+// ways are how a client behaves after its last request.
+var ways = []string{
+	"reads all and closes", "reads all and closes", "reads all and closes", "reads all and resets", "half-closes and reads all",
+	"reads some and closes", "reads some and resets", "half-closes, reads some and resets", "resets at once", "closes at once",
+	"sends half a request and resets", "sends nothing and closes", "reads all and half-closes",
+}
+
+func (v *visit) run(ctx context.Context) (err error) {
+	v.how = ways[v.random.IntN(len(ways))]
+	if v.c, err = v.dial(ctx); err != nil {
+		return err
+	}
+	defer v.c.Close()
+	_ = v.c.SetDeadline(time.Now().Add(30 * time.Second))
+	if v.how == "sends nothing and closes" {
+		return nil
+	}
+	// Complete requests and answers, one after the other or all at once.
+	for range v.random.IntN(4) {
+		q := newTagged(v.random, v.r.hosts)
+		if q.last() {
+			q.framing = byLength
+		}
+		q = v.ask(q)
+		if err := v.send(q.request()); err != nil {
+			return v.mayEnd(err)
+		}
+		if err := v.read(len(v.want)); err != nil {
+			return v.mayEnd(err)
+		}
+		v.r.answers.Add(1)
+	}
+	return v.leave()
+}
+
+// leave sends the last requests and ends the connection in the way that was drawn.
+func (v *visit) leave() error {
+	var requests []byte
+	pipelined := 1
+	if v.random.IntN(6) == 0 {
+		pipelined = 2 + v.random.IntN(3)
+	}
+	v.behind = pipelined - 1
+	first := newTagged(v.random, v.r.hosts)
+	for i := range pipelined {
+		q := newTagged(v.random, []string{first.host}) // what overlaps stays with one surrogate
+		if i < pipelined-1 && q.last() {
+			q.framing = byLength
+		}
+		requests = append(requests, v.ask(q).request()...)
+	}
+	switch v.how {
+	case "sends half a request and closes", "sends half a request and resets":
+		if err := v.send(requests[:v.random.IntN(len(requests))]); err != nil {
+			return v.mayEnd(err)
+		}
+		if v.how == "sends half a request and resets" {
+			return v.c.SetLinger(0)
+		}
+		return nil
+	}
+	if err := v.send(requests); err != nil {
+		return v.mayEnd(err)
+	}
+	if v.how == "half-closes and reads all" || v.how == "half-closes, reads some and resets" {
+		if err := v.c.CloseWrite(); err != nil {
+			return v.mayEnd(err)
+		}
+	}
+	switch v.how {
+	case "resets at once":
+		return v.c.SetLinger(0)
+	case "closes at once":
+		return nil
+	case "reads some and closes", "reads some and resets", "half-closes, reads some and resets":
+		if err := v.read(v.random.IntN(len(v.want) + 1)); err != nil {
+			return v.mayEnd(err)
+		}
+		if v.how != "reads some and closes" {
+			return v.c.SetLinger(0)
+		}
+		return nil
+	}
+	if err := v.read(len(v.want)); err != nil {
+		return v.mayEnd(err)
+	}
+	v.r.answers.Add(int64(pipelined))
+	if v.how == "reads all and half-closes" {
+		_ = v.c.CloseWrite() // a surrogate's close may be first
+	}
+	if v.how == "half-closes and reads all" || v.how == "reads all and half-closes" || v.asked[len(v.asked)-1].framing == byClose {
+		return v.end()
+	}
+	if v.how == "reads all and resets" {
+		return v.c.SetLinger(0)
+	}
+	return nil
+}
+
+// ask expects the answer to one more request.
+func (v *visit) ask(q tagged) tagged {
+	q.nth = len(v.asked)
+	v.asked = append(v.asked, q)
+	v.want = append(v.want, q.response()...)
+	return q
+}
+
+// send writes a request, now and then in pieces.
+func (v *visit) send(b []byte) error {
+	if v.random.IntN(4) == 0 && len(b) > 1 {
+		at := 1 + v.random.IntN(len(b)-1)
+		if _, err := v.c.Write(b[:at]); err != nil {
+			return err
+		}
+		b = b[at:]
+	}
+	_, err := v.c.Write(b)
+	return err
+}
+
+// errForeign is what must never be.
+var errForeign = errors.New("bytes that are not this client's")
+
+// read receives n bytes of those that are due.
+func (v *visit) read(n int) error {
+	buf := make([]byte, 16<<10)
+	for n > 0 {
+		k, err := v.c.Read(buf[:min(n, len(buf))])
+		if !bytes.Equal(buf[:k], v.want[:k]) {
+			return fmt.Errorf("%w: %.300q, want %.300q", errForeign, buf[:k], v.want[:k])
+		}
+		v.want, v.got, n = v.want[k:], v.got+k, n-k
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end expects no more bytes, and the end.
+func (v *visit) end() error {
+	buf := make([]byte, 512)
+	switch n, err := v.c.Read(buf); {
+	case n > 0:
+		return fmt.Errorf("%w: %.300q, want the end", errForeign, buf[:n])
+	case errors.Is(err, io.EOF):
+		return nil
+	default:
+		return fmt.Errorf("at the end: %w", err)
+	}
+}
+
+// mayEnd is nil when the surrogate has reason to end the connection here.
+func (v *visit) mayEnd(err error) error {
+	closed := errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ENOTCONN)
+	if !closed || len(v.asked) == 0 {
+		return err
+	}
+	if v.asked[len(v.asked)-1].framing == byReset {
+		return nil
+	}
+	if v.behind > 0 && len(v.asked) > v.behind+1 { // a close with requests unread is a reset, which overtakes answers
+		v.r.raced.Add(1)
+		return nil
+	}
+	// Surrogates close without a word between two requests. Of the answer that was due nothing has come then.
+	var due int
+	for _, q := range v.asked {
+		due += len(q.response())
+		if due == v.got {
+			v.r.raced.Add(1)
+			return nil
+		}
+	}
+	return err
+}
+
+// dial connects from the visit's port, as soon as that is free.
+func (v *visit) dial(ctx context.Context) (*net.TCPConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	d := net.Dialer{
+		LocalAddr: net.TCPAddrFromAddrPort(v.from),
+		Control: func(_, _ string, raw syscall.RawConn) (err error) {
+			bad := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) })
+			return errors.Join(err, bad)
+		},
+	}
+	d.SetMultipathTCP(false)
+	var c net.Conn
+	err := lab.Poll(time.Minute, func() error {
+		var err error
+		bad := v.r.n.client.Do(func() error {
+			c, err = d.DialContext(ctx, "tcp", v.r.vip.String())
+			return nil
+		})
+		return errors.Join(err, bad)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.TCPConn), nil
+}

@@ -187,6 +187,35 @@ func TestLaterRequestIsDecidedToStay(t *testing.T) {
 	})
 }
 
+// The surrogate has closed, and its FIN is on the way to the client or there: a request that comes now goes to it, to be
+// refused. Neither is it held for a decision, nor dropped for ever.
+func TestRequestBehindTheSurrogatesClose(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		request string
+		asked   bool // before the close
+	}{
+		{"for the same pool", plainRequest, false},
+		{"for another pool", otherRequest, false},
+		{"for user space", "BREW / HTTP/1.1\r\nHost: a\r\n\r\n", false},
+		{"with user space", "BREW / HTTP/1.1\r\nHost: a\r\n\r\n", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			eachFamily(t, func(t *testing.T, f family) {
+				k, c, one, _ := twoPools(t, f)
+				k.tap()
+				frame := packet.Build(c.packet(packet.ACK, tt.request))
+				if tt.asked {
+					k.want(frame, routerVerdictASKED, actRedirect)
+				}
+				c.takes(one.send(packet.ACK|packet.FIN, "", routerVerdictTO_CLIENT, actRedirect))
+				one.takes(k.want(frame, routerVerdictTO_SERVER, actRedirect))
+				k.want(frame, routerVerdictTO_SERVER, actRedirect) // repeated
+			})
+		})
+	}
+}
+
 // No leg of the other pool: user space is asked. It forgets: the client's repetition asks again, and then finds a leg.
 func TestMoveWithoutALeg(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {

@@ -104,6 +104,8 @@ func (a *asker) take(ctx context.Context, b []byte) {
 		a.wg.Go(func() { a.decide(ctx, p, req, n) })
 	case errors.As(err, &bad):
 		a.refuse(ctx, p, bad)
+	case tcp.Flags().Has(packet.FIN) && p.ends(s):
+		a.refuse(ctx, p, &head.Error{Status: http.StatusBadRequest, Reason: "request ends within its head"})
 	}
 }
 

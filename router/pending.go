@@ -55,6 +55,11 @@ func (p *pending) add(s segment) bool {
 	return true
 }
 
+// ends tells whether the segment, which has a FIN, is the last of all, and none before it is missing.
+func (p *pending) ends(last segment) bool {
+	return p.base.Add(uint32(len(p.contiguous()))) == last.seq.Add(uint32(len(last.data)))
+}
+
 // contiguous gives the request's bytes from its start up to the first gap.
 func (p *pending) contiguous() []byte {
 	if len(p.segments) == 1 && p.segments[0].seq == p.base {

@@ -64,6 +64,11 @@ static __always_inline __u32 track_request(struct splice *s, __u32 seq, __u32 le
 		s->flags |= SPLICE_REPEATED;
 	if (!before(s->snd_nxt, end))
 		return NEXT_SEND; /* seen before */
+	if (s->flags & SPLICE_SERVER_FIN) {
+		/* nothing left to decide: the surrogate refuses it */
+		give_up(s);
+		s->flags &= ~SPLICE_ASKED;
+	}
 	if (s->flags & SPLICE_ASKED && seq != s->snd_nxt)
 		return NEXT_ASK; /* behind bytes that user space holds */
 	if (quiet(s)) {

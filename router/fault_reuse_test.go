@@ -63,7 +63,7 @@ func TestReusedPorts(t *testing.T) {
 					t.Errorf("%d packets %s, less than %d: too few to prove anything", grown(verdict), verdict, least)
 				}
 			}
-			if most := r.answers.Load() / 100; r.raced.Load() > most {
+			if most := r.answers.Load() / 25; r.raced.Load() > most {
 				t.Errorf("%d of %d answers cut off by the close of a surrogate", r.raced.Load(), r.answers.Load())
 			}
 			if n, most := r.proxied(), int(float64(tt.connections)*tt.loss/2); n > most { // SYNs of legs are lost, too
@@ -84,7 +84,7 @@ type reuse struct {
 	origins []*taggedOrigin
 
 	answers atomic.Int64 // received whole
-	raced   atomic.Int64 // second and later requests that met the surrogate's close
+	raced   atomic.Int64 // requests that met the surrogate's close
 }
 
 func newReuse(t *testing.T, n *network, v6 bool) *reuse {
@@ -338,7 +338,12 @@ func (v *visit) mayEnd(err error) error {
 		v.r.raced.Add(1)
 		return nil
 	}
-	// Surrogates close without a word between two requests. Of the answer that was due nothing has come then.
+	// Surrogates close without a word between two requests. Of the answer that was due nothing has come then. A first
+	// request meets that, too, when the surrogate's kernel has acknowledged it at the moment of the close.
+	if v.got == 0 && v.asked[0].host != v.r.hosts[0] {
+		v.r.raced.Add(1)
+		return nil
+	}
 	var due int
 	for _, q := range v.asked {
 		due += len(q.response())

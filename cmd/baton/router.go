@@ -45,7 +45,11 @@ over. When it stops and none is left, everything is removed. SIGHUP reads the co
 				return nil
 			}
 			if o.unload {
-				return datapath.Remove(cfg.Listen.State)
+				n, err := router.Unload(cfg)
+				if n > 0 {
+					fmt.Fprintf(e.out, "%d sessions ended\n", n)
+				}
+				return err
 			}
 			level := new(slog.LevelVar)
 			if err := level.UnmarshalText([]byte(o.log)); err != nil {

@@ -1,0 +1,255 @@
+package router_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"baton/lab"
+	"baton/lab/peers"
+)
+
+// slowly has nginx send bytes at a rate (bytes/s) that keeps a download of a mebibyte going for ten seconds or so.
+const slowly = 96 << 10
+
+// slow are downloads of /1m at that rate, over a connection each.
+type slow struct {
+	work     errgroup.Group
+	begun    atomic.Int64 // downloads whose head has come
+	received atomic.Int64 // bytes
+}
+
+// download begins that many, and returns when each has its head.
+func (n *network) download(t *testing.T, count int) *slow {
+	t.Helper()
+	s := &slow{}
+	for range count {
+		s.work.Go(func() error { return s.one(t, n) })
+	}
+	lab.Eventually(t, time.Minute, func() error {
+		if got := s.begun.Load(); got < int64(count) {
+			return fmt.Errorf("%d of %d downloads have begun", got, count)
+		}
+		return nil
+	})
+	return s
+}
+
+func (s *slow) one(t *testing.T, n *network) error {
+	c, err := dial(t.Context(), n.client, vip4)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
+	if _, err := io.WriteString(c, "GET /1m HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
+		return err
+	}
+	response, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return fmt.Errorf("download: %w", err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("download: %s", response.Status)
+	}
+	s.begun.Add(1)
+	return peers.CheckPattern(io.TeeReader(response.Body, s), peers.Files["/1m"])
+}
+
+// Write counts.
+func (s *slow) Write(b []byte) (int, error) {
+	s.received.Add(int64(len(b)))
+	return len(b), nil
+}
+
+// grows waits for that many bytes more.
+func (s *slow) grows(t *testing.T, bytes int64) {
+	t.Helper()
+	before := s.received.Load()
+	lab.Eventually(t, answersWithin, func() error {
+		if got := s.received.Load() - before; got < bytes {
+			return fmt.Errorf("%d bytes more", got)
+		}
+		return nil
+	})
+}
+
+func slowNetwork(t *testing.T) (*network, string) {
+	n := newNetwork(t)
+	var names []string
+	for _, name := range []string{"s1", "s2"} {
+		s := n.site(name, lab.LinkOptions{})
+		peers.Nginx(s.Host, peers.NginxOptions{Workers: 2, Server: fmt.Sprintf("location = /1m { limit_rate %d; }", slowly)})
+		names = append(names, fmt.Sprintf("{name: %s, address: %q}", name, s.v4))
+	}
+	return n, fmt.Sprintf("vips: [{address: %q, interfaces: [%s], routes: [{pool: p}]}]\n"+
+		"pools: {p: {legs: {max: 1000}, surrogates: [%s]}}\n", vip4, n.front.Name, strings.Join(names, ", "))
+}
+
+// again starts the router on what an earlier one has left, from a program.
+func (r *running) again(path string) error {
+	p, err := r.n.router.Start(lab.Program{Path: path, Args: []string{"router", "--config", r.file}})
+	if err != nil {
+		return err
+	}
+	r.Process = p
+	return r.await()
+}
+
+// gets fetches a small file on a new connection.
+func (n *network) gets(t *testing.T) {
+	t.Helper()
+	c := n.open(t, vip4)
+	got, err := c.get("h", "/128")
+	if got.Response == nil {
+		t.Fatal(err)
+	}
+	got.expect(t, err, got.surrogate, http.StatusOK, patternText(128))
+	c.Close()
+}
+
+// TestKill kills the router during a thousand downloads. They go on without it, and with the next, byte for byte.
+func TestKill(t *testing.T) {
+	n, config := slowNetwork(t)
+	r := n.start(config)
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const downloads = 1000
+	s := n.download(t, downloads)
+	if err := r.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	s.grows(t, downloads*(32<<10)) // while there is no router
+	if err := r.again(path); err != nil {
+		t.Fatal(err)
+	}
+	n.gets(t)
+	if st := r.status(); st.Sessions < downloads/2 {
+		t.Errorf("%d sessions adopted, want most of %d", st.Sessions, downloads)
+	}
+	if !strings.Contains(r.Log(), "adopted=true") {
+		t.Errorf("nothing was adopted:\n%s", r.Log())
+	}
+	// A second time, by a program that loads no faster than it is killed.
+	if err := r.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.again(path); err != nil {
+		t.Fatal(err)
+	}
+	n.gets(t)
+	if err := s.work.Wait(); err != nil {
+		t.Error(err)
+	}
+	if n := r.fallbacks(vip4); n > 0 {
+		t.Errorf("%v requests were proxied", n)
+	}
+}
+
+// TestSecondRouter finds the state in use, says so in a line, and harms nobody.
+func TestSecondRouter(t *testing.T) {
+	n, config := slowNetwork(t)
+	r := n.start(config)
+	s := n.download(t, 3)
+	for _, args := range [][]string{{"router", "--config", r.file}, {"router", "--config", r.file, "--unload"}} {
+		_, err := n.baton(t.Context(), args...)
+		if lab.ExitCode(err) != 1 || strings.Count(err.Error(), "\n") > 0 || !strings.Contains(err.Error(), r.state) {
+			t.Errorf("baton %s: %v, want exit status 1 and a line with %s", strings.Join(args, " "), err, r.state)
+		}
+	}
+	n.gets(t)
+	if err := s.work.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestUpgrade replaces the program while sessions go on: the old one ends, says how many it leaves, and the new one
+// takes them over.
+func TestUpgrade(t *testing.T) {
+	n, config := slowNetwork(t)
+	r := n.start(config)
+	upgraded := filepath.Join(n.Dir(), "baton")
+	if out, err := exec.Command("go", "build", "-ldflags", "-X main.version=upgraded", "-o", upgraded, "baton/cmd/baton").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	const downloads = 50
+	s := n.download(t, downloads)
+	if err := r.end(); err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("%d sessions go on", downloads); !strings.Contains(r.Stderr(), want) {
+		t.Errorf("says %q, want %q", r.Stderr(), want)
+	}
+	// Without a router no session begins, and that is told at once.
+	if c, err := dial(t.Context(), n.client, vip4); !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.EHOSTUNREACH) {
+		t.Errorf("connection while there is no router: %v", err)
+		if err == nil {
+			c.Close()
+		}
+	}
+	if err := r.again(upgraded); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.status(); got.Version != "upgraded" || got.Sessions != downloads {
+		t.Errorf("version %s has %d sessions, want %d", got.Version, got.Sessions, downloads)
+	}
+	n.gets(t)
+	if err := s.work.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestUnload ends the sessions that a router has left.
+func TestUnload(t *testing.T) {
+	n, config := slowNetwork(t)
+	r := n.start(config)
+	for _, killed := range []bool{false, true} {
+		s := n.download(t, 5)
+		if killed {
+			if err := r.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = os.Remove(r.socket) // which a killed process cannot
+		} else if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		s.grows(t, 5*(32<<10))
+		if out, err := n.baton(t.Context(), "router", "--config", r.file, "--unload"); err != nil || out != "5 sessions ended\n" {
+			t.Fatalf("unload says %q, %v", out, err)
+		}
+		if err := r.left(); err != nil {
+			t.Errorf("killed=%v: left behind: %v", killed, err)
+		}
+		cut := time.Now()
+		if err := s.work.Wait(); err == nil {
+			t.Errorf("killed=%v: downloads go on without a data path", killed)
+		} else if took := time.Since(cut); took > answersWithin {
+			t.Errorf("killed=%v: clients learn of it after %v: %v", killed, took, err)
+		}
+		if _, err := n.baton(t.Context(), "router", "--config", r.file, "--unload"); err != nil {
+			t.Errorf("killed=%v: unload of nothing: %v", killed, err)
+		}
+		path, err := program()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.again(path); err != nil {
+			t.Fatal(err)
+		}
+		n.gets(t)
+	}
+}

@@ -1,0 +1,31 @@
+package legs
+
+import (
+	"errors"
+
+	"baton/datapath"
+)
+
+// End resets every session at both ends, and every idle leg at its surrogate. The data path must be detached, so that the
+// numbers are the last. It returns how many sessions there were.
+func End(dp *datapath.Router) (int, error) {
+	w, err := openWire()
+	if err != nil {
+		return 0, err
+	}
+	defer w.close()
+	sessions := 0
+	var failed error // a session that is not told learns it from its own timers: the others are told all the same
+	err = dp.EachSplice(func(s datapath.Splice) error {
+		switch s.State {
+		case datapath.Active, datapath.Closing:
+			sessions++
+			failed = errors.Join(failed, w.reset(s.VIP, s.Client, s.RcvNxt-s.ToServerAck))
+			fallthrough
+		case datapath.Idle:
+			failed = errors.Join(failed, w.reset(s.Router, s.Server, s.SndNxt))
+		}
+		return nil
+	})
+	return sessions, errors.Join(err, failed)
+}

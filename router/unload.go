@@ -1,0 +1,39 @@
+package router
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+
+	"baton/datapath"
+	"baton/router/config"
+	"baton/router/legs"
+)
+
+// Unload ends the sessions that a stopped router has left in the kernel, tells both ends of each, and removes all that is
+// there. It returns how many there were. Sessions of a version with another layout end without a word.
+func Unload(cfg *config.Config) (int, error) {
+	if _, err := os.Stat(cfg.Listen.State); errors.Is(err, fs.ErrNotExist) {
+		return 0, datapath.Remove(cfg.Listen.State)
+	}
+	dp, err := datapath.Open(datapath.Options{
+		State: cfg.Listen.State, Sessions: cfg.Limits.Sessions, Pending: cfg.Limits.Pending, Legs: mostLegs(cfg),
+	})
+	if errors.Is(err, datapath.ErrABI) {
+		return 0, datapath.Remove(cfg.Listen.State)
+	}
+	if err != nil {
+		return 0, err
+	}
+	sessions, err := end(dp)
+	return sessions, errors.Join(err, dp.Close(), datapath.Remove(cfg.Listen.State))
+}
+
+func end(dp *datapath.Router) (int, error) {
+	for _, ifindex := range dp.Attached() {
+		if err := dp.Detach(ifindex); err != nil {
+			return 0, err
+		}
+	}
+	return legs.End(dp)
+}

@@ -21,6 +21,7 @@ func FuzzParse(f *testing.F) {
 		"\r\nPUT / HTTP/1.1\r\nHost: [::1]:80\r\nExpect: 100-continue\r\n\r\n",
 		"GET / HTTP/1.1\r\nHost: a\r\nX : b\r\n\r\n",
 		"GET /\r HTTP/1.1\n",
+		"0 / HTTP/1.0\r\n\r\n",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -84,7 +85,7 @@ func agree(t *testing.T, in []byte) {
 	case err != nil:
 		t.Fatalf("Parse = %v, want ErrIncomplete or an *Error", err)
 	}
-	if n < 18 || n > len(in) || string(in[n-4:n]) != "\r\n\r\n" {
+	if n < 16 || n > len(in) || string(in[n-4:n]) != "\r\n\r\n" {
 		t.Fatalf("length %d of %d is not behind an empty line", n, len(in))
 	}
 	if _, again, err := Parse(in[:n]); err != nil || again != n {

@@ -306,6 +306,7 @@ const (
 	routerSpliceFlagSPLICE_CLIENT_WSCALE routerSpliceFlag = 2048
 	routerSpliceFlagSPLICE_SERVER_WSCALE routerSpliceFlag = 4096
 	routerSpliceFlagSPLICE_REPEATED      routerSpliceFlag = 8192
+	routerSpliceFlagSPLICE_FIRST         routerSpliceFlag = 16384
 )
 
 type routerSpliceState uint32

@@ -124,6 +124,36 @@ static __always_inline void leave_twice(struct __sk_buff *skb, struct work *w)
 		leave(skb, w);
 }
 
+/*
+ * A packet that neither begins its session nor is the next, while the client has not acknowledged a byte: the session may
+ * be one that a late packet of an earlier connection began, after the SYN of the one that is there now.
+ */
+static __always_inline bool strange(const struct splice *s, const struct packet *p)
+{
+	__u32 seq = p->seq + s->to_server_seq;
+
+	return p->len && s->flags & SPLICE_FIRST && s->rcv_acked == s->rcv_base && seq != s->snd_base &&
+	       seq != s->snd_nxt;
+}
+
+/* The packet begins a connection: the session that is in its way ends. The client repeats the packet. */
+static __always_inline int replace_session(struct work *w, __u32 idx, struct splice *s, __u32 now)
+{
+	bool over;
+
+	bpf_spin_lock(&s->lock);
+	over = same_tuple(&s->client, &w->packet.key) && strange(s, &w->packet) &&
+	       (s->state == SPLICE_ACTIVE || s->state == SPLICE_CLOSING);
+	if (over) {
+		s->state = SPLICE_DEAD;
+		s->since = now;
+	}
+	bpf_spin_unlock(&s->lock);
+	if (over)
+		bury(idx, s, LEG_REPLACED, now);
+	return DROP_RACE;
+}
+
 __noinline int next_request(struct __sk_buff *skb, __u32 idx);
 
 __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
@@ -147,6 +177,8 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 		return DROP_BAD_OPTIONS;
 	if (p->flags & (SYN | FIN | RST) && !p->len && !checksum_ok(skb))
 		return DROP_BAD_CHECKSUM;
+	if (strange(s, p) && cookie_ok(w, p->seq))
+		return replace_session(w, idx, s, now);
 
 	bpf_spin_lock(&s->lock);
 	if (!same_tuple(&s->client, &p->key) || (s->state != SPLICE_ACTIVE && s->state != SPLICE_CLOSING)) {
@@ -248,10 +280,8 @@ unlock:
 	case NEXT_RECYCLE: {
 		__u32 tsval = w->reply.tsval;
 		struct segment *r = answer(w, FIN | ACK, p->ack, p->seq + 1);
-		struct flow *f = bpf_map_lookup_elem(&flows, &p->key);
 
-		if (f)
-			*(volatile __u64 *)f = (__u64)SIDE_LINGER << 32 | now;
+		linger(&p->key, now);
 		r->with_ts = w->out.keep_ts && p->ts_at != 0xff;
 		r->tsval = tsval;
 		r->tsecr = p->tsval;

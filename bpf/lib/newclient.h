@@ -16,9 +16,16 @@ __noinline int first_request(struct __sk_buff *skb)
 	if (!w || !set)
 		return DROP_NO_ROOM;
 	known = bpf_map_lookup_elem(&clients, &w->packet.key);
+	if (known && known->state != CLIENT_SYN && known->seq != w->packet.seq) {
+		if (cookie_ok(w, w->packet.seq)) {
+			/* decided about an earlier session of the same port, or asked */
+			bpf_map_delete_elem(&clients, &w->packet.key);
+			known = NULL;
+		} else if (known->state != CLIENT_ASKED) {
+			return DROP_EARLY; /* overtakes what user space gives back */
+		}
+	}
 	recall_client(w);
-	if (known && known->state != CLIENT_SYN && known->state != CLIENT_ASKED && known->seq != w->packet.seq)
-		return DROP_EARLY; /* overtakes what user space gives back */
 	if (known && known->state == CLIENT_LOCAL) {
 		bpf_map_delete_elem(&clients, &w->packet.key);
 		return assign_local(skb);
@@ -104,6 +111,8 @@ __noinline int new_client(struct __sk_buff *skb)
 /* A SYN from a client whose last session is over: it is forgotten. */
 static __always_inline int syn_again(struct __sk_buff *skb, struct work *w)
 {
+	bpf_map_delete_elem(&clients,
+			    &w->packet.key); /* first: it would be found by a packet that the flow does not stop */
 	bpf_map_delete_elem(&flows, &w->packet.key);
 	return to_vip(w) ? answer_syn(skb) : PASS;
 }

@@ -22,8 +22,12 @@ static __always_inline void bury(__u32 idx, struct splice *s, __u32 end, __u32 n
 	struct flow *f = bpf_map_lookup_elem(&flows, &s->client);
 	struct surrogate *of = surrogate_at(s->surrogate);
 
+	if (s->flags &
+	    SPLICE_ASKED) /* a decision about its next request would find the next session of the same port */
+		bpf_map_delete_elem(&clients, &s->client);
 	if (f && f->splice == idx && f->side == SIDE_CLIENT) {
-		if (end == LEG_FAILED || end == LEG_ABANDONED) /* the client's repeated request is decided anew */
+		/* the client's repeated request is decided anew */
+		if (end == LEG_FAILED || end == LEG_ABANDONED || end == LEG_REPLACED)
 			bpf_map_delete_elem(&flows, &s->client);
 		else
 			linger(&s->client, now);
@@ -175,7 +179,7 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 		push_leg(surrogate, leg_class, idx);
 		return bpf_map_lookup_elem(&flows, &w->packet.key) ? DROP_RACE : DROP_FLOWS_FULL;
 	}
-	if (!attach(skb, w, s, surrogate, leg_class, ts_client, ts_clock(set), now)) {
+	if (!attach(skb, w, s, surrogate, leg_class, moved_from == NO_SPLICE, ts_client, ts_clock(set), now)) {
 		f.splice = moved_from;
 		if (moved_from == NO_SPLICE)
 			bpf_map_delete_elem(&flows, &w->packet.key);

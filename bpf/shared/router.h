@@ -101,6 +101,7 @@ enum splice_flag {
 	SPLICE_CLIENT_WSCALE = 2048,
 	SPLICE_SERVER_WSCALE = 4096,
 	SPLICE_REPEATED = 8192, /* request bytes came twice before the surrogate had them: not used again */
+	SPLICE_FIRST = 16384,   /* the first leg of its client: snd_base is where the client began */
 };
 
 struct next_hop {

@@ -148,14 +148,12 @@ func (m *Manager) Update(surrogates []Surrogate) error {
 			p = &pool{
 				id: s.ID, server: s.Address,
 				ports: m.portsTo(s.Address), opening: make(map[uint32]*opening), classes: make(map[uint8]*class),
-				idleLimit: s.Legs.Idle,
 			}
 			m.pools[s.ID] = p
 			p.class(m.defaultClass(s.Address.Addr()))
 		}
 		p.name, p.bounds = s.Name, s.Legs
 		p.requests.configured = uint32(s.Legs.Requests)
-		p.idleLimit = min(p.idleLimit, s.Legs.Idle)
 		if err := m.o.Datapath.LimitRequests(p.id, p.requests.limit()); err != nil {
 			return err
 		}

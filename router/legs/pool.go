@@ -24,7 +24,8 @@ type pool struct {
 	opening map[uint32]*opening
 	classes map[uint8]*class
 
-	idleLimit time.Duration // idle legs are renewed after this; learnt
+	fresh     idleLimit // of legs that have served no request: servers may wait longer, or shorter, for the first
+	used      idleLimit // of the others
 	requests  requestLimit
 	serverMSS uint16 // told by the surrogate
 	noTS      bool   // it refuses timestamps
@@ -61,42 +62,12 @@ const (
 // rareClassLife is how long a class that was opened for one client's options is kept ready after the last such client.
 const rareClassLife = time.Minute
 
-// The share of a surrogate's own idle limit after which its legs are renewed, and the least that is believed.
-const (
-	idleShare     = 0.8
-	shortestIdle  = 500 * time.Millisecond
-	learnRequests = 2 // closes after the same number of requests before it counts as a limit
-)
-
-// requestLimit learns after how many requests a surrogate announces that it will close.
-type requestLimit struct {
-	configured, learnt uint32
-	candidate          uint32
-	seen               int
-}
-
-func (r *requestLimit) limit() uint32 {
-	if r.configured != 0 {
-		return r.configured
+// idle is the limit that holds for a leg that has served so many requests.
+func (p *pool) idle(requests uint32) *idleLimit {
+	if requests == 0 {
+		return &p.fresh
 	}
-	return r.learnt
-}
-
-// closed tells of a leg that ended as its surrogate had announced. It returns whether the limit has changed.
-func (r *requestLimit) closed(requests uint32) bool {
-	if requests < 2 { // a surrogate without keep-alive has no limit to stay below
-		return false
-	}
-	if requests != r.candidate {
-		r.candidate, r.seen = requests, 1
-		return false
-	}
-	r.seen++
-	if r.seen < learnRequests || r.learnt == requests-1 {
-		return false
-	}
-	r.learnt = requests - 1
-	return true
+	return &p.used
 }
 
 func (p *pool) class(id uint8) *class {

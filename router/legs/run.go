@@ -151,6 +151,11 @@ func (m *Manager) renew(p *pool, now time.Time) {
 	if err != nil {
 		return
 	}
+	p.fresh.round()
+	p.used.round()
+	if p.requests.tick(now) {
+		m.limitRequests(p)
+	}
 	for id, c := range p.classes {
 		idle := counted.Idle[id]
 		surplus := max(0, idle-c.sizer.want-c.sizer.want/2)
@@ -166,7 +171,7 @@ func (m *Manager) renew(p *pool, now time.Time) {
 			if err != nil || s.State != datapath.Idle || s.Surrogate != p.id || s.Class != id {
 				continue // dead while it lay there
 			}
-			if surplus == 0 && s.Quiet < p.idleLimit {
+			if surplus == 0 && p.idle(s.Requests).keep(number, s.Quiet, p.bounds.Idle, now) {
 				if err := m.o.Datapath.PutIdle(p.id, id, number); err != nil {
 					m.retire(p, s)
 				}
@@ -268,9 +273,9 @@ func (m *Manager) down(e datapath.Event, now time.Time) {
 	case datapath.Failed:
 		m.later(p.name, "failed handoff")
 	case datapath.ClosedIdle, datapath.ResetIdle:
-		if limit := time.Duration(float64(e.Idle) * idleShare); e.Idle > shortestIdle && limit < p.idleLimit {
-			p.idleLimit = limit
-			m.o.Log.Info("surrogate closes idle connections", "surrogate", p.name, "after", e.Idle, "renewing after", limit)
+		if limit := p.idle(e.Requests); limit.closed(e.Idle, p.bounds.Idle, now) {
+			m.o.Log.Info("surrogate closes idle connections", "surrogate", p.name, "after", e.Idle, "served", e.Requests > 0,
+				"renewing after", limit.learnt)
 		}
 	case datapath.Expired, datapath.Replaced, datapath.Abandoned, datapath.Retired:
 		_ = m.wire.reset(s.Router, s.Server, s.SndNxt)
@@ -278,13 +283,21 @@ func (m *Manager) down(e datapath.Event, now time.Time) {
 			_ = m.wire.reset(s.VIP, s.Client, s.RcvNxt-s.ToServerAck)
 		}
 	}
-	if e.Announced && p.requests.closed(e.Requests) {
-		m.o.Log.Info("surrogate closes after a number of requests", "surrogate", p.name, "requests", e.Requests)
-		if err := m.o.Datapath.LimitRequests(p.id, p.requests.limit()); err != nil {
-			m.o.Log.Error("limit is not set", "surrogate", p.name, "err", err)
-		}
+	learnt := p.requests.learnt
+	if p.requests.ended(e.Requests, e.Announced, now) {
+		m.limitRequests(p)
+	}
+	if p.requests.learnt != learnt {
+		m.o.Log.Info("surrogate closes after a number of requests", "surrogate", p.name, "renewing after", p.requests.learnt, "before", learnt)
 	}
 	m.release(p, e.Splice, s.Server, s.Router)
+}
+
+// limitRequests puts what was learnt of a surrogate's limit into the kernel.
+func (m *Manager) limitRequests(p *pool) {
+	if err := m.o.Datapath.LimitRequests(p.id, p.requests.limit()); err != nil {
+		m.o.Log.Error("limit is not set", "surrogate", p.name, "err", err)
+	}
 }
 
 // freeOrphan frees the splice of a surrogate that has left the configuration.

@@ -31,9 +31,9 @@ func TestReusedPorts(t *testing.T) {
 		connections int
 		workers     int // clients at one time, each with ports of its own
 	}{
-		{"IPv4", false, 0, 20_000, 12},
-		{"IPv6", true, 0, 8_000, 12},
-		{"IPv4 with loss", false, 0.02, 3_000, 100},
+		{"IPv4", false, 0, 12_000, 12},
+		{"IPv6", true, 0, 5_000, 12},
+		{"IPv4 with loss", false, 0.02, 2_000, 100},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newNetwork(t)

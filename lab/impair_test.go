@@ -87,6 +87,17 @@ func TestLoss(t *testing.T) {
 		return lost
 	})
 	near(t, "lost", sent-len(got), sent, 0.1)
+	at.Lose(1)
+	all := func() int {
+		lost, err := at.Lost()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lost
+	}
+	if got := datagrams(t, a, b, "10.1.0.2:9", sent, all); len(got) != 0 {
+		t.Errorf("of a loss of all, %d of %d came", len(got), sent)
+	}
 	at.Lose(0)
 	if got := datagrams(t, a, b, "10.1.0.2:9", sent, func() int { return 0 }); len(got) != sent {
 		t.Errorf("after the loss %d of %d came", len(got), sent)

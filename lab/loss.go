@@ -22,10 +22,14 @@ func (n *Interface) Lose(share float64) {
 	const parts = 1_000_000
 	rules := fmt.Sprintf("add table netdev %[1]s; delete table netdev %[1]s", n.lossTable())
 	if share > 0 {
+		chance := fmt.Sprintf("numgen random mod %d < %d", parts, int(math.Round(share*parts)))
+		if share == 1 {
+			chance = "" // no number that it draws is as large as the modulus
+		}
 		rules += fmt.Sprintf("; add table netdev %[1]s"+
 			"; add chain netdev %[1]s in { type filter hook ingress device %[2]q priority -500; }"+
-			"; add rule netdev %[1]s in numgen random mod %[3]d < %[4]d counter drop",
-			n.lossTable(), n.Name, parts, int(math.Round(share*parts)))
+			"; add rule netdev %[1]s in %[3]s counter drop",
+			n.lossTable(), n.Name, chance)
 	}
 	if _, err := n.nft(rules); err != nil {
 		t.Fatalf("lab: loss of %s: %v", n.Name, err)

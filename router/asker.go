@@ -12,6 +12,7 @@ import (
 
 	"baton/datapath"
 	"baton/packet"
+	"baton/router/config"
 	"baton/router/fallback"
 	"baton/router/head"
 	"baton/router/route"
@@ -23,6 +24,8 @@ type asker struct {
 	tap  *datapath.Tap
 	log  *slog.Logger
 	wait time.Duration // for the rest of a request's head
+
+	proxied proxied
 
 	mu      sync.Mutex
 	clients map[clientKey]*pending
@@ -125,6 +128,7 @@ func (a *asker) expire(ctx context.Context) {
 				}
 			}
 			a.mu.Unlock()
+			a.proxied.expire(now)
 		}
 	}
 }
@@ -157,6 +161,7 @@ func (a *asker) decide(ctx context.Context, p *pending, req head.Request, headBy
 		a.forget(p)
 		return
 	}
+	a.proxied.take(clientKey{p.client, p.vip}) // of an earlier session on the same port, which did not come for it
 	class := client.Class(a.r.mss)
 	pool := s.pools[match.Pool]
 	var tried []string
@@ -167,8 +172,9 @@ func (a *asker) decide(ctx context.Context, p *pending, req head.Request, headBy
 		}
 		name := pool.cfg.Surrogates[at].Name
 		tried = append(tried, name)
-		if pool.cfg.Surrogates[at].Address.Addr().Is4() != p.vip.Addr().Is4() {
-			break // the proxy knows how
+		if sg := &pool.cfg.Surrogates[at]; config.Unspliced(&s.cfg.VIPs[vip], sg) != "" || a.r.legs.Local(pool.ids[at]) {
+			a.proxied.put(clientKey{p.client, p.vip}, name, time.Now())
+			break
 		}
 		wait, cancel := context.WithTimeout(ctx, legWait)
 		err := a.r.legs.Want(wait, pool.ids[at], class)

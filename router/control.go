@@ -99,7 +99,7 @@ func (r *Router) Status() (api.Status, error) {
 				Name: sg.Name, Address: sg.Address, Weight: sg.Weight, Phase: string(h.Phase), Up: h.Up, Draining: h.Draining,
 				Since: h.Since, LastError: h.LastError, Sessions: counted.Active, IdleLegs: counted.Idle,
 			}
-			if sg.Address.Addr().IsLoopback() || r.legs.Local(p.ids[i]) {
+			if sg.Address.Addr().IsLoopback() || r.local(s, sg.Name) {
 				a.Proxied = "it is on this host"
 			}
 			st.Sessions += counted.Active
@@ -212,7 +212,9 @@ func (r *Router) explain(q api.Question) (api.Explanation, error) {
 	e, err := explain.Explain(s.cfg, explain.Question{Method: q.Method, URL: q.URL, Client: q.Client, Headers: headers},
 		func(name string) explain.Health {
 			h := r.health.State(name)
-			return explain.Health{Up: h.Up, Draining: h.Draining, Why: h.LastError, Sessions: int(r.sessions(s.ids[name]))}
+			return explain.Health{
+				Up: h.Up, Draining: h.Draining, Local: r.local(s, name), Why: h.LastError, Sessions: int(r.sessions(s.ids[name])),
+			}
 		})
 	if err != nil {
 		return api.Explanation{}, fmt.Errorf("%w: %w", api.ErrInvalid, err)

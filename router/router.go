@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -256,7 +257,7 @@ func (r *Router) closeDoors() {
 
 // open puts a state into the kernel, VIPs last.
 func (r *Router) open(s *state) error {
-	if err := s.fillPools(r.dp); err != nil {
+	if err := s.fillPools(r.dp, func(name string) bool { return r.local(s, name) }); err != nil {
 		return err
 	}
 	if err := s.fillRoutes(r.dp); err != nil {
@@ -285,31 +286,27 @@ func (r *Router) open(s *state) error {
 	return nil
 }
 
+// surrogates are those that a VIP's sessions may be spliced to.
 func (r *Router) surrogates(s *state) []legs.Surrogate {
-	type use struct {
-		pool string
-		v4   bool
-	}
-	spliced := make(map[use]bool) // pools that handoff VIPs of a family use
-	for _, v := range s.cfg.VIPs {
-		if v.Mode != config.Handoff {
-			continue
-		}
-		for _, route := range v.Routes {
-			spliced[use{route.Pool, v.Address.Addr().Is4()}] = true
-		}
-	}
 	var out []legs.Surrogate
 	for _, p := range s.pools {
-		for i, sg := range p.cfg.Surrogates {
-			if sg.Address.Addr().IsLoopback() || !spliced[use{p.cfg.Name, sg.Address.Addr().Is4()}] {
-				continue
+		for i := range p.cfg.Surrogates {
+			sg := &p.cfg.Surrogates[i]
+			if slices.ContainsFunc(s.cfg.VIPs, func(v config.VIP) bool { return splices(&v, p.cfg.Name, sg) }) {
+				out = append(out, legs.Surrogate{ID: p.ids[i], Name: sg.Name, Address: sg.Address, Legs: p.cfg.Legs})
 			}
-			out = append(out, legs.Surrogate{ID: p.ids[i], Name: sg.Name, Address: sg.Address, Legs: p.cfg.Legs})
 		}
 	}
 	return out
 }
+
+func splices(v *config.VIP, pool string, sg *config.Surrogate) bool {
+	return v.Mode == config.Handoff && config.Unspliced(v, sg) == "" &&
+		slices.ContainsFunc(v.Routes, func(route config.Route) bool { return route.Pool == pool })
+}
+
+// local tells whether a surrogate is on this host, so that no packet to it leaves by an interface.
+func (r *Router) local(s *state, surrogate string) bool { return r.legs.Local(s.ids[surrogate]) }
 
 // notify has the kernel's tables filled again soon.
 func (r *Router) notify() {
@@ -355,7 +352,7 @@ func (r *Router) follow(ctx context.Context) error {
 			r.reloading.Lock()
 			s := r.current()
 			r.applyHealth(s)
-			if err := s.fillPools(r.dp); err != nil {
+			if err := s.fillPools(r.dp, func(name string) bool { return r.local(s, name) }); err != nil {
 				r.log.Error("pools are not up to date in the kernel", "err", err)
 			}
 			if err := s.fillVIPs(r.dp, r.mtu, r.legs.Facts); err != nil {

@@ -58,12 +58,6 @@ func newState(cfg *config.Config, known map[netip.AddrPort]uint16) (*state, erro
 	for i, v := range cfg.VIPs {
 		s.byAddr[v.Address] = i
 	}
-	// The kernel would splice to a leg of any surrogate that a pool has, and there is none to one of another family.
-	for i, p := range s.kernel.Prefixes {
-		if !p.Ask && s.mixesFamilies(int(p.VIP), int(p.Pool)) {
-			s.kernel.Prefixes[i].Ask = true
-		}
-	}
 	taken := make(map[uint16]bool)
 	for _, id := range known {
 		taken[id] = true
@@ -92,16 +86,6 @@ func newState(cfg *config.Config, known map[netip.AddrPort]uint16) (*state, erro
 	return s, nil
 }
 
-// mixesFamilies tells whether a pool has a surrogate of another address family than a VIP.
-func (s *state) mixesFamilies(vip, pool int) bool {
-	for _, sg := range s.cfg.Pools[pool].Surrogates {
-		if sg.Address.Addr().Is4() != s.cfg.VIPs[vip].Address.Addr().Is4() {
-			return true
-		}
-	}
-	return false
-}
-
 // choose rebuilds every pool's choices from the surrogates' health.
 func (s *state) choose(health func(name string) health.State) {
 	for _, p := range s.pools {
@@ -115,6 +99,16 @@ func (s *state) choose(health func(name string) health.State) {
 		}
 		p.choices.Store(c)
 	}
+}
+
+// usable finds a surrogate of the pool by its name. False: there is none, or it cannot be chosen.
+func (p *poolState) usable(name string) (int, bool) {
+	for i, c := range p.choices.Load().candidates {
+		if c.Name == name {
+			return i, c.Excluded() == ""
+		}
+	}
+	return 0, false
 }
 
 // pick chooses a surrogate of the pool for a request that user space decides. False: none can be chosen.

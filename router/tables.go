@@ -77,10 +77,16 @@ func (s *state) fillRoutes(dp *datapath.Router) error {
 }
 
 // fillPools puts what may be chosen now into the kernel. Zones have tables behind the pools' own.
-func (s *state) fillPools(dp *datapath.Router) error {
+func (s *state) fillPools(dp *datapath.Router, local func(surrogate string) bool) error {
 	var zones []datapath.Zone
 	nextTable := uint16(datapath.MaxPools)
 	for i, p := range s.pools {
+		if s.routes.Unchosen(i, p.cfg, local) != "" {
+			if err := dp.SetPool(uint16(i), datapath.Pool{Policy: datapath.Ask}); err != nil {
+				return err
+			}
+			continue
+		}
 		c := p.choices.Load()
 		ids := func(table []uint16) []uint16 {
 			out := make([]uint16, len(table))
@@ -93,17 +99,10 @@ func (s *state) fillPools(dp *datapath.Router) error {
 		switch p.cfg.Policy {
 		case config.Hash:
 			k.Policy = datapath.Hash
-			if len(p.cfg.HashQuery) > 0 {
-				k.Policy = datapath.Ask
-			}
 		case config.LeastSessions:
 			k.Policy, k.Members, k.Table = datapath.Least, k.Table, nil
 		case config.Nearest:
 			k.Policy = datapath.Nearest
-			if int(nextTable)+len(c.zones) > datapath.MaxTables {
-				k.Policy = datapath.Ask
-				break
-			}
 			for _, z := range c.zones {
 				if err := dp.SetTable(nextTable, ids(z.Table)); err != nil {
 					return err
@@ -121,26 +120,6 @@ func (s *state) fillPools(dp *datapath.Router) error {
 	return dp.SetZones(zones)
 }
 
-// onePool tells whether the kernel would find the same pool for every request to a VIP.
-func (s *state) onePool(vip uint16) (pool uint16, ok bool) {
-	methods := make(map[uint8]bool)
-	for _, p := range s.kernel.Prefixes {
-		if p.VIP != vip {
-			continue
-		}
-		if p.Ask || len(methods) > 0 && p.Pool != pool {
-			return 0, false
-		}
-		if p.Prefix == "" && p.HostID == 0 {
-			methods[p.Method] = true
-		}
-		pool = p.Pool
-	}
-	return pool, len(methods) == kernelMethods
-}
-
-const kernelMethods = 5 // GET, HEAD, POST, PUT, DELETE
-
 // fillVIPs puts the VIPs into the kernel, last: from then on clients are answered.
 func (s *state) fillVIPs(dp *datapath.Router, mtu int, facts func(id uint16) legs.Facts) error {
 	named := make(map[uint16]bool)
@@ -153,7 +132,7 @@ func (s *state) fillVIPs(dp *datapath.Router, mtu int, facts func(id uint16) leg
 		k.MSS = s.offeredMSS(i, mtu, facts)
 		k.NoTS = !s.offersTS(i, facts)
 		k.NoHosts = !named[uint16(i)]
-		k.Pool, k.OnePool = s.onePool(uint16(i))
+		k.Pool, k.OnePool = s.kernel.OnePool(uint16(i))
 		vips[v.Address] = k
 	}
 	if err := dp.SetVIPs(vips); err != nil {

@@ -192,7 +192,10 @@ func (r *Router) decideProxied(vip netip.AddrPort, req *http.Request, client net
 		return fallback.Decision{Status: http.StatusNotFound, Reason: "no route matches the request"}
 	}
 	p := s.pools[match.Pool]
-	at, ok := p.pick(&h, client.Addr(), exclude, r.sessions)
+	at, ok := p.usable(r.asker.proxied.take(clientKey{client, vip}))
+	if !ok {
+		at, ok = p.pick(&h, client.Addr(), exclude, r.sessions)
+	}
 	if !ok {
 		return fallback.Decision{Status: http.StatusServiceUnavailable, Reason: "no surrogate is up"}
 	}

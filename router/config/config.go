@@ -133,6 +133,20 @@ type Health struct {
 	Fall     int // failures that take it down
 }
 
+// Unspliced says why sessions of the VIP can only be proxied to the surrogate, as far as their addresses tell; "" when they do
+// not.
+func Unspliced(v *VIP, s *Surrogate) string {
+	switch {
+	case v.Address.Addr().IsLoopback():
+		return "the VIP is on loopback"
+	case s.Address.Addr().IsLoopback():
+		return "the surrogate is on loopback"
+	case s.Address.Addr().Is4() != v.Address.Addr().Is4():
+		return "the surrogate is of another address family than the VIP"
+	}
+	return ""
+}
+
 // Surrogate is an unmodified HTTP server.
 type Surrogate struct {
 	Name    string // unique in the file: it is what baton drain takes

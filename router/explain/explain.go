@@ -27,6 +27,7 @@ type Question struct {
 type Health struct {
 	Up       bool
 	Draining bool
+	Local    bool   // on the router's own host
 	Why      string // of Up being false, for people; may be ""
 	Sessions int    // live ones; -1 when nobody counts
 }
@@ -102,7 +103,7 @@ func Explain(cfg *config.Config, q Question, health func(surrogate string) Healt
 	}
 	e.VIP, e.Mode = cfg.VIPs[vip].Address.String(), cfg.VIPs[vip].Mode
 
-	req, _, err := head.Parse(raw)
+	req, size, err := head.Parse(raw)
 	var refused *head.Error
 	switch {
 	case errors.As(err, &refused):
@@ -122,7 +123,7 @@ func Explain(cfg *config.Config, q Question, health func(surrogate string) Healt
 		return e, nil
 	}
 	e.Route = &Route{Index: matched.Route, Line: matched.Line, Match: matched.Reason}
-	e.decider(cfg.VIPs[vip].Mode, table, vip, &req)
+	e.decider(&asked{cfg: cfg, table: table, vip: vip, req: &req, size: size, pool: matched.Pool, health: health})
 	e.choose(&cfg.VIPs[vip], &cfg.Pools[matched.Pool], &req, q.Client, health)
 	return e, nil
 }
@@ -138,18 +139,46 @@ func (e *Explanation) end(status int, reason, because string) {
 	e.Action = fmt.Sprintf("the router answers %d", status)
 }
 
-func (e *Explanation) decider(mode config.Mode, table *route.Table, vip int, req *head.Request) {
-	if mode != config.Handoff {
-		e.Because = fmt.Sprintf("mode %s reads requests from a socket", mode)
-		return
-	}
-	kernel := table.Kernel()
-	entry := kernel.Lookup(vip, req)
-	if entry.Ask {
-		e.Because = entry.Why
-		return
+// asked is a request whose route is known.
+type asked struct {
+	cfg    *config.Config
+	table  *route.Table
+	vip    int
+	req    *head.Request
+	size   int // of its head, in bytes
+	pool   int
+	health func(surrogate string) Health
+}
+
+// decider tells who decides. The rules are those that the kernel's tables are made by.
+func (e *Explanation) decider(a *asked) {
+	vip, pool := &a.cfg.VIPs[a.vip], &a.cfg.Pools[a.pool]
+	kernel := a.table.Kernel()
+	entry := kernel.Lookup(a.vip, a.req)
+	for _, why := range []string{
+		onSocket(vip),
+		route.Unread(a.req, a.size),
+		entry.Why,
+		a.table.Unchosen(a.pool, pool, func(name string) bool { return a.health(name).Local }),
+		route.Unhashed(pool, a.req.Path),
+	} {
+		if why != "" {
+			e.Because = why
+			return
+		}
 	}
 	e.Decides, e.Because = inKernel, fmt.Sprintf("host and path are in its tables, by prefix %q", entry.Prefix)
+}
+
+// onSocket tells why the clients of a VIP come to its socket, "" when the kernel meets them first.
+func onSocket(v *config.VIP) string {
+	switch {
+	case v.Mode != config.Handoff:
+		return fmt.Sprintf("mode %s reads requests from a socket", v.Mode)
+	case v.Address.Addr().IsLoopback():
+		return "the VIP is on loopback, where a socket reads requests"
+	}
+	return ""
 }
 
 func (e *Explanation) choose(v *config.VIP, p *config.Pool, req *head.Request, client netip.Addr, health func(string) Health) {
@@ -197,7 +226,7 @@ func (e *Explanation) choose(v *config.VIP, p *config.Pool, req *head.Request, c
 		if count[i] > 0 {
 			c.Share = float64(count[i]) / float64(len(turns))
 			e.Chosen = append(e.Chosen, s.Name)
-			e.Action = action(v, &s)
+			e.Action = action(v, &s, states[i])
 		}
 		e.Candidates = append(e.Candidates, c)
 	}
@@ -206,7 +235,7 @@ func (e *Explanation) choose(v *config.VIP, p *config.Pool, req *head.Request, c
 		e.end(503, "no surrogate of the pool can be chosen", e.Because)
 	case 1:
 	default:
-		e.Action = actionOfSeveral(v, p, e.Chosen)
+		e.Action = actionOfSeveral(v, p, states, e.Chosen)
 	}
 }
 
@@ -228,7 +257,7 @@ func fewest(slots []uint16, states []Health) []uint16 {
 	return out
 }
 
-func action(v *config.VIP, s *config.Surrogate) string {
+func action(v *config.VIP, s *config.Surrogate, h Health) string {
 	switch {
 	case v.Mode == config.Redirect && s.Public != "":
 		return "redirected to " + s.Public
@@ -236,18 +265,18 @@ func action(v *config.VIP, s *config.Surrogate) string {
 		return "redirected to http://" + s.Address.String()
 	case v.Mode == config.Proxy:
 		return "proxied"
-	case v.Address.Addr().IsLoopback():
-		return "proxied: the VIP is on loopback"
-	case s.Address.Addr().IsLoopback():
-		return "proxied: the surrogate is on loopback"
-	case s.Address.Addr().Is4() != v.Address.Addr().Is4():
-		return "proxied: the surrogate is of another address family than the VIP"
+	}
+	if why := config.Unspliced(v, s); why != "" {
+		return "proxied: " + why
+	}
+	if h.Local {
+		return "proxied: the surrogate is on this host"
 	}
 	return "spliced"
 }
 
 // actionOfSeveral is what happens when the surrogates take turns: the same with each, or it depends.
-func actionOfSeveral(v *config.VIP, p *config.Pool, names []string) string {
+func actionOfSeveral(v *config.VIP, p *config.Pool, states []Health, names []string) string {
 	if v.Mode == config.Redirect {
 		return "redirected to the surrogate"
 	}
@@ -256,7 +285,7 @@ func actionOfSeveral(v *config.VIP, p *config.Pool, names []string) string {
 	for i := range p.Surrogates {
 		for _, name := range names {
 			if p.Surrogates[i].Name == name {
-				last = action(v, &p.Surrogates[i])
+				last = action(v, &p.Surrogates[i], states[i])
 				actions[last] = true
 			}
 		}

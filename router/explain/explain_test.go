@@ -163,6 +163,41 @@ func TestExplainInTheKernel(t *testing.T) {
 	}
 }
 
+// TestExplainWhoIsProxied: a pool with a surrogate that cannot be spliced is decided in user space, and only that one is proxied.
+func TestExplainWhoIsProxied(t *testing.T) {
+	const file = `vips:
+  - {address: "10.9.9.9:80", interfaces: [eth0], routes: [{match: {host: a}, pool: both}, {match: {host: b}, pool: own}, {match: {host: c}, pool: turns}, {pool: far}]}
+  - {address: "[2001:db8::9]:80", interfaces: [eth0], routes: [{pool: far}]}
+  - {address: "127.0.0.1:81", interfaces: [lo], routes: [{pool: far}]}
+pools:
+  far: {surrogates: [{name: f1, address: "10.2.1.1:80"}]}
+  both: {surrogates: [{name: b1, address: "10.2.1.1:80"}, {name: b2, address: "[2001:db8::1]:80"}]}
+  own: {surrogates: [{name: o1, address: "10.2.1.9:80"}]}
+  turns: {surrogates: [{name: t1, address: "10.2.1.9:80"}, {name: t2, address: "10.2.1.1:80"}]}
+`
+	cfg, err := config.Parse("f", []byte(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	health := func(name string) Health { return Health{Up: true, Local: name == "o1" || name == "t1", Sessions: -1} }
+	for _, tt := range []struct{ url, decides, because, action string }{
+		{"http://x/", inKernel, "in its tables", "spliced"},
+		{"http://a/", userSpace, "b2 of pool both can only be proxied: the surrogate is of another address family", "spliced or proxied, by the surrogate"},
+		{"http://b/", userSpace, "o1 of pool own can only be proxied: it is on this host", "proxied: the surrogate is on this host"},
+		{"http://c/", userSpace, "t1 of pool turns can only be proxied: it is on this host", "spliced or proxied, by the surrogate"},
+		{"http://[2001:db8::9]/", userSpace, "f1 of pool far can only be proxied", "proxied: the surrogate is of another address family than the VIP"},
+		{"http://127.0.0.1:81/", userSpace, "the VIP is on loopback", "proxied: the VIP is on loopback"},
+	} {
+		e, err := Explain(cfg, Question{URL: tt.url}, health)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Decides != tt.decides || !strings.Contains(e.Because, tt.because) || e.Action != tt.action {
+			t.Errorf("%s: %q because %q: %q, want %q because %q: %q", tt.url, e.Decides, e.Because, e.Action, tt.decides, tt.because, tt.action)
+		}
+	}
+}
+
 func TestExplainAllDown(t *testing.T) {
 	e, err := Explain(parse(t), Question{URL: "http://cdn.example.net/video/a"}, func(string) Health { return Health{Why: "timeout"} })
 	if err != nil {

@@ -35,7 +35,7 @@ type Options struct {
 	Log      *slog.Logger
 	// Failed is told of a surrogate that refuses, does not answer, or ends a session before a response byte.
 	Failed func(surrogate, kind string)
-	// Changed is told when a surrogate's MSS or timestamps turn out to differ from what was assumed.
+	// Changed is told when a surrogate's MSS or timestamps turn out to differ from what was assumed, or whether it is on this host.
 	Changed func()
 	// Event counts what happens to legs, for metrics.
 	Event func(surrogate, event string)
@@ -209,7 +209,13 @@ func (m *Manager) route(p *pool) error {
 	if !ok {
 		return fmt.Errorf("find the route to %v: no source address", p.server.Addr())
 	}
-	p.local = r.Type == unix.RTN_LOCAL
+	if local := r.Type == unix.RTN_LOCAL; local != p.local {
+		p.local = local
+		if local {
+			m.o.Log.Warn("surrogate is on this host and cannot be spliced: its sessions are proxied", "surrogate", p.name, "address", p.server)
+		}
+		go m.o.Changed()
+	}
 	if p.local {
 		return nil
 	}

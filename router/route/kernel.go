@@ -12,21 +12,21 @@ import (
 
 // Bounds of the kernel's tables.
 const (
-	MaxKernelHost   = 64      // bytes of a host name that the kernel looks up
+	MaxKernelHost   = 63      // bytes of a host name that the kernel looks up
 	MaxKernelPrefix = 128     // bytes of a target that the kernel looks at
 	MaxPrefixes     = 1 << 16 // entries of the prefix table
 )
 
 // Kernel is what the program in the kernel looks a request up in, in two steps:
 //
-//  1. host id = Hosts[VIP, host], the host in lower case and without its port; 0 when it is longer than MaxKernelHost, or
-//     not there, or the request has none;
+//  1. host id = Hosts[VIP, host], the host in lower case and without its port; 0 when it is not there, or the request has none.
+//     A host that is longer than MaxKernelHost, or in brackets, means Ask where the VIP has hosts at all;
 //  2. the entry of Prefixes with the longest Prefix that the target begins with, of the first MaxKernelPrefix bytes, among
 //     those of the same VIP, host id and method. No entry means Ask.
 //
-// The program looks up only requests that head.Parse would accept, of version 1.0 or 1.1, with a target in origin-form and
-// a method that has an id; it asks user space about all others. The target includes the query: no prefix holds a "?", so
-// that a prefix of the target is always a prefix of the path.
+// The program looks up only requests that head.Parse would accept and of which Unread says nothing; it asks user space about
+// all others. The target includes the query: no prefix holds a "?", so that a prefix of the target is always a prefix of the
+// path.
 type Kernel struct {
 	Hosts    []HostEntry
 	Prefixes []PrefixEntry
@@ -220,24 +220,53 @@ func (k *Kernel) addGroup(key PrefixEntry, routes []candidate) {
 	k.Prefixes = append(k.Prefixes, entries...)
 }
 
+// OnePool tells whether the kernel finds the same pool for every request to a VIP, so that it need not look for it.
+func (k *Kernel) OnePool(vip uint16) (pool uint16, ok bool) {
+	if k.LeftOut > 0 {
+		return 0, false
+	}
+	methods := make(map[uint8]bool)
+	for _, p := range k.Prefixes {
+		if p.VIP != vip {
+			continue
+		}
+		if p.Ask || len(methods) > 0 && p.Pool != pool {
+			return 0, false
+		}
+		if p.Prefix == "" && p.HostID == 0 {
+			methods[p.Method] = true
+		}
+		pool = p.Pool
+	}
+	return pool, len(methods) == len(methodIDs)
+}
+
 // Lookup does what the program in the kernel does, on the tables as they are; it is the model for tests and for people
 // who ask why. It gives the entry that answers, or one that says Ask and why.
 func (k *Kernel) Lookup(vip int, req *head.Request) PrefixEntry {
 	ask := func(why string) PrefixEntry { return PrefixEntry{VIP: uint16(vip), Ask: true, Why: why} }
-	method := MethodID(req.Method)
-	switch {
-	case req.Form != head.Origin:
-		return ask("the target is not a path")
-	case method == 0:
-		return ask("the kernel looks up GET, HEAD, POST, PUT and DELETE alone")
+	if why := Unread(req, 0); why != "" {
+		return ask(why)
 	}
+	if pool, ok := k.OnePool(uint16(vip)); ok {
+		return PrefixEntry{VIP: uint16(vip), Method: MethodID(req.Method), Pool: pool}
+	}
+	method := MethodID(req.Method)
 	var id uint16
-	if len(req.Host) <= MaxKernelHost {
-		for _, h := range k.Hosts {
-			if int(h.VIP) == vip && h.Host == string(req.Host) {
+	named := false
+	for _, h := range k.Hosts {
+		if int(h.VIP) == vip {
+			named = true
+			if h.Host == string(req.Host) {
 				id = h.ID
 			}
 		}
+	}
+	switch {
+	case named && len(req.Host) > MaxKernelHost:
+		return ask(fmt.Sprintf("the host has more than %d bytes", MaxKernelHost))
+	case named && len(req.Host) > 0 && req.Host[0] == '[':
+		return ask("the host is an address in brackets")
 	}
 	target := req.Target[:min(len(req.Target), MaxKernelPrefix)]
 	best := -1

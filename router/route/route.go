@@ -14,7 +14,8 @@ import (
 
 // Table is the compiled routes of a configuration. It is never changed; any number of goroutines may use it.
 type Table struct {
-	vips []vip
+	vips  []vip
+	pools []string // why the kernel cannot choose of each by itself, "" when it can
 }
 
 type vip struct {
@@ -47,7 +48,7 @@ func Compile(cfg *config.Config) (*Table, error) {
 	for i, p := range cfg.Pools {
 		pools[p.Name] = i
 	}
-	t := &Table{vips: make([]vip, len(cfg.VIPs))}
+	t := &Table{vips: make([]vip, len(cfg.VIPs)), pools: unchosen(cfg)}
 	for i, v := range cfg.VIPs {
 		t.vips[i].handoff = v.Mode == config.Handoff
 		for _, r := range v.Routes {
@@ -57,27 +58,11 @@ func Compile(cfg *config.Config) (*Table, error) {
 			}
 			t.vips[i].routes = append(t.vips[i].routes, rule{
 				match: r.Match, pool: pool, name: r.Pool, line: r.Line,
-				unaided: unaided(v, cfg.Pools[pool]), reason: describe(r.Match),
+				unaided: t.unaided(&v, &cfg.Pools[pool], pool), reason: describe(r.Match),
 			})
 		}
 	}
 	return t, nil
-}
-
-// unaided tells why a decision for this pool needs user space, "" when it does not.
-func unaided(v config.VIP, p config.Pool) string {
-	if len(p.HashQuery) > 0 {
-		return fmt.Sprintf("pool %s hashes query parameters", p.Name)
-	}
-	for _, s := range p.Surrogates {
-		if s.Address.Addr().IsLoopback() {
-			return fmt.Sprintf("surrogate %s of pool %s is on loopback and can only be proxied", s.Name, p.Name)
-		}
-		if s.Address.Addr().Is4() != v.Address.Addr().Is4() {
-			return fmt.Sprintf("surrogate %s of pool %s is of another address family and can only be proxied", s.Name, p.Name)
-		}
-	}
-	return ""
 }
 
 // Match gives the first route of the VIP, by its index in Config.VIPs, that the request matches; false when none does,

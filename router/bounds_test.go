@@ -1,0 +1,38 @@
+package router
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"baton/datapath"
+	"baton/router/route"
+)
+
+// TestBoundsAreTheKernels: the routes are compiled without the data path at hand, so their bounds are numbers of their own.
+func TestBoundsAreTheKernels(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		ours, kernel int
+	}{
+		{"host", route.MaxKernelHost, datapath.HostBytes - 1},
+		{"prefix", route.MaxKernelPrefix, datapath.RouteBytes},
+		{"members", route.KernelMembers, datapath.PoolMembers},
+		{"tables of pools", route.PoolTables, datapath.MaxPools},
+		{"tables", route.KernelTables, datapath.MaxTables},
+	} {
+		if tt.ours != tt.kernel {
+			t.Errorf("%s: the routes are compiled for %d, the kernel has %d", tt.name, tt.ours, tt.kernel)
+		}
+	}
+	shared, err := os.ReadFile("../bpf/shared/router.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]int{"HEAD_BYTES": route.MaxKernelHead, "HASH_BYTES": route.MaxKernelPath + 1} {
+		if line := fmt.Sprintf("\t%s = %d,", name, value); !strings.Contains(string(shared), line) {
+			t.Errorf("shared/router.h does not have %q", line)
+		}
+	}
+}

@@ -144,7 +144,8 @@ type Decision struct {
 	Surrogate uint16
 	Pool      uint16
 	Method    uint8
-	Request   uint64 // bytes of the request, head and body; NoLength: not followed
+	Request   uint64 // bytes of the request, head and body, or of the head of a chunked one; NoLength: not followed
+	Chunked   bool
 }
 
 // ErrNotAsked is the error of Decide when the client does not wait for this decision any more: it has reset its session,
@@ -166,7 +167,10 @@ func (r *Router) Decide(client, vip netip.AddrPort, seq packet.Seq, d Decision) 
 	if d.Local {
 		k.State = uint8(routerClientStateCLIENT_LOCAL)
 	}
-	k.Surrogate, k.Pool, k.Method, k.Request = d.Surrogate, d.Pool, d.Method, d.Request
+	k.Surrogate, k.Pool, k.Method, k.Request, k.Chunked = d.Surrogate, d.Pool, d.Method, d.Request, 0
+	if d.Chunked {
+		k.Chunked = 1
+	}
 	if err := r.maps.Clients.Update(key, &k, ebpf.UpdateExist); err != nil {
 		return fmt.Errorf("decide for %v: %w", client, err)
 	}

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"baton/packet"
 )
@@ -49,7 +51,7 @@ func (st *stream) surrogate(payload string) {
 type framing struct{ request, response routerFraming }
 
 func (f framing) String() string {
-	names := [...]string{"quiet", "head", "body", "chunked", "done", "close", "opaque"}
+	names := [...]string{"quiet", "head", "part", "body", "chunked", "done", "close", "opaque"}
 	return names[f.request] + "/" + names[f.response]
 }
 
@@ -64,6 +66,7 @@ var (
 	opaque = framing{routerFramingFRAMING_OPAQUE, routerFramingFRAMING_OPAQUE}
 	head   = framing{routerFramingFRAMING_DONE, routerFramingFRAMING_HEAD}
 	body   = framing{routerFramingFRAMING_DONE, routerFramingFRAMING_BODY}
+	part   = framing{routerFramingFRAMING_DONE, routerFramingFRAMING_PART}
 	chunks = framing{routerFramingFRAMING_DONE, routerFramingFRAMING_CHUNKED}
 	closes = framing{routerFramingFRAMING_DONE, routerFramingFRAMING_CLOSE}
 )
@@ -105,19 +108,30 @@ func TestFraming(t *testing.T) {
 		{"100, then final", []string{">" + post4, "<HTTP/1.1 100 Continue\r\n\r\n", ">body", "<" + ok + "Content-Length: 0\r\n\r\n"}, quiet},
 		{"103 twice, then final", []string{">" + get, "<HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", "<HTTP/1.1 103 Early Hints\r\n\r\n", "<" + ok + "Content-Length: 0\r\n\r\n"}, quiet},
 		{"103 with Content-Length", []string{">" + get, "<HTTP/1.1 103 Early Hints\r\nContent-Length: 5\r\n\r\n"}, head},
-		{"100 and final together", []string{">" + get, "<HTTP/1.1 100 Continue\r\n\r\n" + ok + "Content-Length: 0\r\n\r\n"}, opaque},
+		{"100 and final together", []string{">" + get, "<HTTP/1.1 100 Continue\r\n\r\n" + ok + "Content-Length: 0\r\n\r\n"}, quiet},
+		{"103 twice and final together", []string{">" + get, "<HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n" + ok + "Content-Length: 3\r\n\r\na"}, body},
+		{"100 and half of final", []string{">" + get, "<HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 2", "<00 OK\r\nContent-Length: 0\r\n\r\n"}, quiet},
 		{"101", []string{">" + get, "<HTTP/1.1 101 Switching Protocols\r\n\r\n"}, opaque},
 		{"close-delimited", []string{">" + get, "<" + ok + "\r\nabc", "<def"}, closes},
 		{"chunked", []string{">" + get, "<" + ok + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"}, quiet},
 		{"chunked, upper case", []string{">" + get, "<" + ok + "TRANSFER-ENCODING: CHUNKED\r\n\r\nA\r\n0123456789\r\n0\r\n\r\n"}, quiet},
 		{"chunked, not complete", []string{">" + get, "<" + ok + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n"}, chunks},
-		{"chunk extension", []string{">" + get, "<" + ok + "Transfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\n\r\n"}, opaque},
-		{"trailer", []string{">" + get, "<" + ok + "Transfer-Encoding: chunked\r\n\r\n0\r\nX: y\r\n\r\n"}, opaque},
+		{"chunk extension", []string{">" + get, "<" + ok + "Transfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0 ;z\r\n\r\n"}, quiet},
+		{"bare LF in a chunk extension", []string{">" + get, "<" + ok + "Transfer-Encoding: chunked\r\n\r\n3;x\ny\r\nabc\r\n0\r\n\r\n"}, opaque},
+		{"bare CR in a chunk extension", []string{">" + get, "<" + ok + "Transfer-Encoding: chunked\r\n\r\n3;x\ry\r\nabc\r\n0\r\n\r\n"}, opaque},
+		{"trailers", []string{">" + get, "<" + ok + "Transfer-Encoding: chunked\r\n\r\n0\r\nX: y\r\nZ:\r\n\r\n"}, quiet},
+		{"trailer not complete", []string{">" + get, "<" + ok + "Transfer-Encoding: chunked\r\n\r\n0\r\nX: y\r\n"}, chunks},
+		{"bare LF in a trailer", []string{">" + get, "<" + ok + "Transfer-Encoding: chunked\r\n\r\n0\r\nX: y\n\r\n"}, opaque},
+		{"NUL in a trailer", []string{">" + get, "<" + ok + "Transfer-Encoding: chunked\r\n\r\n0\r\nX: \x00\r\n\r\n"}, opaque},
+		{"bytes behind the trailers", []string{">" + get, "<" + ok + "Transfer-Encoding: chunked\r\n\r\n0\r\nX: y\r\n\r\nx"}, opaque},
 		{"bytes behind the last chunk", []string{">" + get, "<" + ok + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nx"}, opaque},
 		{"chunked and length", []string{">" + get, "<" + ok + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n"}, opaque},
 		{"gzip, chunked", []string{">" + get, "<" + ok + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"}, opaque},
 		{"chunked twice", []string{">" + get, "<" + ok + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"}, opaque},
-		{"head in two packets", []string{">" + get, "<HTTP/1.1 200", "< OK\r\nContent-Length: 0\r\n\r\n"}, opaque},
+		{"head in two packets", []string{">" + get, "<HTTP/1.1 200", "< OK\r\nContent-Length: 0\r\n\r\n"}, quiet},
+		{"head not complete", []string{">" + get, "<" + ok + "Content-Len"}, part},
+		{"head in two packets is not HTTP", []string{">" + get, "<SSH-2.0-", "<x\r\n\r\n"}, opaque},
+		{"one byte of the next message behind a head", []string{">" + headReq, "<" + ok, "<\r\nH"}, opaque},
 		{"not HTTP", []string{">" + get, "<SSH-2.0-x\r\n\r\n"}, opaque},
 		{"HTTP/2", []string{">" + get, "<HTTP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n"}, opaque},
 		{"status of letters", []string{">" + get, "<HTTP/1.1 2x4 OK\r\n\r\n"}, opaque},
@@ -176,30 +190,31 @@ func TestLeaveAnnouncedByTheSurrogate(t *testing.T) {
 	}
 }
 
-// afterChunks says where a chunked body leaves a session, read by the grammar of RFC 9112, 7.1 as far as it is followed.
+var (
+	chunkLine = regexp.MustCompile(`^0*[0-9a-fA-F]{1,12}([; \t][\t -~\x80-\xff]*)?$`)
+	chunkPart = regexp.MustCompile(`^(0*[0-9a-fA-F]{0,12}|0*[0-9a-fA-F]{1,12}[; \t][\t -~\x80-\xff]*|0*[0-9a-fA-F]{1,12}([; \t][\t -~\x80-\xff]*)?\r)$`)
+	fieldLine = regexp.MustCompile(`^[\t -~\x80-\xff]*$`)
+	fieldPart = regexp.MustCompile(`^[\t -~\x80-\xff]*\r?$`)
+)
+
+// afterChunks says where a chunked body leaves a session, read by the grammar of RFC 9112, 7.1.
 func afterChunks(b []byte) framing {
 	for {
-		line, rest, found := bytes.Cut(b, []byte("\r\n"))
+		line, rest, found := bytes.Cut(b, []byte("\n"))
 		if !found {
-			line = bytes.TrimSuffix(line, []byte("\r"))
-			if bytes.Trim(line, "0123456789abcdefABCDEF") != nil && len(bytes.Trim(line, "0123456789abcdefABCDEF")) > 0 || len(b) > len(line) && len(line) == 0 || tooLong(line) {
+			if !chunkPart.Match(latin1(b)) {
 				return opaque
 			}
 			return chunks
 		}
-		if len(line) == 0 || len(bytes.Trim(line, "0123456789abcdefABCDEF")) > 0 || tooLong(line) {
+		line, whole := bytes.CutSuffix(line, []byte("\r"))
+		if !whole || !chunkLine.Match(latin1(line)) {
 			return opaque
 		}
 		var size uint64
 		fmt.Sscanf(strings.ToLower(string(line)), "%x", &size)
 		if size == 0 {
-			switch {
-			case string(rest) == "\r\n":
-				return quiet
-			case strings.HasPrefix("\r\n", string(rest)):
-				return chunks
-			}
-			return opaque
+			return afterTrailers(rest)
 		}
 		if uint64(len(rest)) <= size {
 			return chunks
@@ -218,19 +233,48 @@ func afterChunks(b []byte) framing {
 	}
 }
 
-// tooLong reports whether a chunk size has more than 48 bits.
-func tooLong(digits []byte) bool { return len(bytes.TrimLeft(digits, "0")) > 12 }
+func afterTrailers(b []byte) framing {
+	for {
+		line, rest, found := bytes.Cut(b, []byte("\n"))
+		if !found {
+			if !fieldPart.Match(latin1(b)) {
+				return opaque
+			}
+			return chunks
+		}
+		line, whole := bytes.CutSuffix(line, []byte("\r"))
+		if !whole || !fieldLine.Match(latin1(line)) {
+			return opaque
+		}
+		if len(line) == 0 {
+			if len(rest) > 0 {
+				return opaque
+			}
+			return quiet
+		}
+		b = rest
+	}
+}
+
+// latin1 has a character for each byte, as regular expressions want it.
+func latin1(b []byte) []byte {
+	var out []byte
+	for _, c := range b {
+		out = utf8.AppendRune(out, rune(c))
+	}
+	return out
+}
 
 func randomChunks(r *rand.Rand) []byte {
 	var b []byte
 	for range r.IntN(5) {
 		n := 1 + r.IntN(40)
-		b = fmt.Appendf(b, []string{"%x", "%X", "0%x", "000%x"}[r.IntN(4)]+"\r\n%s\r\n", n, strings.Repeat("\r\n0z"[r.IntN(4):][:1], n))
+		b = fmt.Appendf(b, []string{"%x", "%X", "0%x", "000%x;a=b"}[r.IntN(4)]+"\r\n%s\r\n", n, strings.Repeat("\r\n0z"[r.IntN(4):][:1], n))
 	}
-	b = append(b, "0\r\n\r\n"...)
+	b = append(b, []string{"0\r\n\r\n", "0\r\n\r\n", "00;last\r\nT: u\r\n\r\n"}[r.IntN(3)]...)
 	switch r.IntN(4) {
 	case 0: // broken
-		b[r.IntN(len(b))] = "\r\n0gG; :-fF\x00\xff"[r.IntN(12)]
+		b[r.IntN(len(b))] = "\r\n0gG; :-fF\x00\xff\x7f\t"[r.IntN(14)]
 	case 1: // cut
 		b = b[:r.IntN(len(b))]
 	}
@@ -260,7 +304,7 @@ func TestChunkedInAnyPieces(t *testing.T) {
 		}
 	}
 	whole := []byte("5\r\nhello\r\n1A\r\nabcdefghijklmnopqrstuvwxyz\r\n0\r\n\r\n")
-	if afterChunks(whole) != quiet || afterChunks(whole[:9]) != chunks || afterChunks([]byte("5;x\r\n")) != opaque {
+	if afterChunks(whole) != quiet || afterChunks(whole[:9]) != chunks || afterChunks([]byte("5,x\r\n")) != opaque {
 		t.Fatal("the reference is wrong")
 	}
 	for cut := range len(whole) + 1 {
@@ -308,7 +352,7 @@ func TestRepetitionsAndGaps(t *testing.T) {
 		{"gap in the body, filled", [][2]int{{0, 40}, {45, 49}, {40, 45}}, quiet},
 		{"head missing", [][2]int{{39, 49}}, opaque},
 		{"head late", [][2]int{{39, 49}, {0, 39}}, opaque},
-		{"overlap of the head", [][2]int{{0, 10}, {5, 49}}, opaque},
+		{"overlap of the head", [][2]int{{0, 10}, {5, 49}}, quiet},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			k := newRig(t)
@@ -325,18 +369,6 @@ func TestRepetitionsAndGaps(t *testing.T) {
 			}
 		})
 	}
-	t.Run("chunked with a gap", func(t *testing.T) {
-		k := newRig(t)
-		k.vip(families[0])
-		st := k.newStream(families[0])
-		st.client(get)
-		st.surrogate(chunkedHead + "5\r\nhe")
-		st.v.Seq++
-		st.surrogate("lo\r\n0\r\n\r\n")
-		if got := st.at(); got != opaque {
-			t.Errorf("got %v, want %v", got, opaque)
-		}
-	})
 	t.Run("request repeated with the next behind it", func(t *testing.T) {
 		k := newRig(t)
 		k.vip(families[0])
@@ -346,16 +378,6 @@ func TestRepetitionsAndGaps(t *testing.T) {
 		st.surrogate(ok + "Content-Length: 0\r\n\r\n")
 		st.c.Seq = start
 		st.client(get + get)
-		if got := st.at(); got != opaque {
-			t.Errorf("got %v, want %v", got, opaque)
-		}
-	})
-	t.Run("next request behind a gap", func(t *testing.T) {
-		k := newRig(t)
-		k.vip(families[0])
-		st := k.newStream(families[0])
-		st.c.Seq += 3
-		st.client(get)
 		if got := st.at(); got != opaque {
 			t.Errorf("got %v, want %v", got, opaque)
 		}

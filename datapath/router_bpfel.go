@@ -16,7 +16,7 @@ import (
 type routerBound uint32
 
 const (
-	routerBoundABI            routerBound = 1
+	routerBoundABI            routerBound = 2
 	routerBoundMAX_VIPS       routerBound = 256
 	routerBoundMAX_POOLS      routerBound = 256
 	routerBoundMAX_TABLES     routerBound = 1024
@@ -28,6 +28,7 @@ const (
 	routerBoundHOST_BYTES     routerBound = 64
 	routerBoundROUTE_BYTES    routerBound = 128
 	routerBoundHEAD_BYTES     routerBound = 2048
+	routerBoundCARRY_BYTES    routerBound = 128
 	routerBoundHASH_BYTES     routerBound = 1024
 	routerBoundTOLD_WSCALE    routerBound = 7
 	routerBoundNO_SURROGATE   routerBound = 65535
@@ -42,7 +43,7 @@ type routerClient struct {
 	Mss       uint16
 	Surrogate uint16
 	Pool      uint16
-	Pad       uint16
+	Chunked   uint16
 	Ifindex   uint32
 	Since     uint32
 	Seq       uint32
@@ -131,11 +132,12 @@ type routerFraming uint32
 const (
 	routerFramingFRAMING_QUIET   routerFraming = 0
 	routerFramingFRAMING_HEAD    routerFraming = 1
-	routerFramingFRAMING_BODY    routerFraming = 2
-	routerFramingFRAMING_CHUNKED routerFraming = 3
-	routerFramingFRAMING_DONE    routerFraming = 4
-	routerFramingFRAMING_CLOSE   routerFraming = 5
-	routerFramingFRAMING_OPAQUE  routerFraming = 6
+	routerFramingFRAMING_PART    routerFraming = 2
+	routerFramingFRAMING_BODY    routerFraming = 3
+	routerFramingFRAMING_CHUNKED routerFraming = 4
+	routerFramingFRAMING_DONE    routerFraming = 5
+	routerFramingFRAMING_CLOSE   routerFraming = 6
+	routerFramingFRAMING_OPAQUE  routerFraming = 7
 )
 
 type routerHostKey struct {
@@ -258,7 +260,7 @@ type routerSplice struct {
 	Request        uint8
 	Response       uint8
 	Chunk          uint8
-	Pad            uint8
+	RequestChunk   uint8
 	Flags          uint16
 	Surrogate      uint16
 	Pool           uint16
@@ -307,6 +309,7 @@ const (
 	routerSpliceFlagSPLICE_SERVER_WSCALE routerSpliceFlag = 4096
 	routerSpliceFlagSPLICE_REPEATED      routerSpliceFlag = 8192
 	routerSpliceFlagSPLICE_FIRST         routerSpliceFlag = 16384
+	routerSpliceFlagSPLICE_ROUTED        routerSpliceFlag = 32768
 )
 
 type routerSpliceState uint32
@@ -382,13 +385,14 @@ const (
 	routerVerdictDROP_STALE         routerVerdict = 27
 	routerVerdictDROP_OLD_BYTES     routerVerdict = 28
 	routerVerdictDROP_EARLY         routerVerdict = 29
-	routerVerdictDROP_NO_TAP        routerVerdict = 30
-	routerVerdictDROP_PENDING_FULL  routerVerdict = 31
-	routerVerdictDROP_FLOWS_FULL    routerVerdict = 32
-	routerVerdictDROP_CLOSED        routerVerdict = 33
-	routerVerdictDROP_NO_ROOM       routerVerdict = 34
-	routerVerdictDROP_RACE          routerVerdict = 35
-	routerVerdictVERDICTS           routerVerdict = 36
+	routerVerdictDROP_GAP           routerVerdict = 30
+	routerVerdictDROP_NO_TAP        routerVerdict = 31
+	routerVerdictDROP_PENDING_FULL  routerVerdict = 32
+	routerVerdictDROP_FLOWS_FULL    routerVerdict = 33
+	routerVerdictDROP_CLOSED        routerVerdict = 34
+	routerVerdictDROP_NO_ROOM       routerVerdict = 35
+	routerVerdictDROP_RACE          routerVerdict = 36
+	routerVerdictVERDICTS           routerVerdict = 37
 )
 
 type routerVip struct {
@@ -433,6 +437,7 @@ const (
 	routerMapHosts           = "hosts"
 	routerMapIdleLegs        = "idle_legs"
 	routerMapLimits          = "limits"
+	routerMapPartials        = "partials"
 	routerMapPools           = "pools"
 	routerMapRoutes          = "routes"
 	routerMapSettings        = "settings"
@@ -522,6 +527,7 @@ type routerMapSpecs struct {
 	Hosts      *ebpf.MapSpec `ebpf:"hosts"`
 	IdleLegs   *ebpf.MapSpec `ebpf:"idle_legs"`
 	Limits     *ebpf.MapSpec `ebpf:"limits"`
+	Partials   *ebpf.MapSpec `ebpf:"partials"`
 	Pools      *ebpf.MapSpec `ebpf:"pools"`
 	Routes     *ebpf.MapSpec `ebpf:"routes"`
 	Settings   *ebpf.MapSpec `ebpf:"settings"`
@@ -583,6 +589,7 @@ type routerMaps struct {
 	Hosts      *ebpf.Map `ebpf:"hosts"`
 	IdleLegs   *ebpf.Map `ebpf:"idle_legs"`
 	Limits     *ebpf.Map `ebpf:"limits"`
+	Partials   *ebpf.Map `ebpf:"partials"`
 	Pools      *ebpf.Map `ebpf:"pools"`
 	Routes     *ebpf.Map `ebpf:"routes"`
 	Settings   *ebpf.Map `ebpf:"settings"`
@@ -603,6 +610,7 @@ func (m *routerMaps) Close() error {
 		m.Hosts,
 		m.IdleLegs,
 		m.Limits,
+		m.Partials,
 		m.Pools,
 		m.Routes,
 		m.Settings,

@@ -36,6 +36,15 @@ func TestRuleFinAhead(t *testing.T) {
 		k, c, s := spliced(t, f)
 		p := c.packet(packet.ACK|packet.FIN, "")
 		p.Seq += 100
+		k.want(packet.Build(p), routerVerdictDROP_EARLY, actShot)
+		s.takes(c.send(packet.ACK|packet.FIN, "", routerVerdictRECYCLED, actRedirect))
+		s.isIdle()
+	})
+	eachFamily(t, func(t *testing.T, f family) {
+		k, c, s := spliced(t, f)
+		s.takes(c.send(packet.ACK, plainRequest, routerVerdictTO_SERVER, actRedirect))
+		p := c.packet(packet.ACK|packet.FIN, "")
+		p.Seq += 100
 		k.want(packet.Build(p), routerVerdictTO_SERVER, actRedirect)
 		if got := k.splice(1); State(got.State) != Closing || routerFraming(got.Request) != routerFramingFRAMING_OPAQUE {
 			t.Errorf("splice: %+v", got)

@@ -33,6 +33,7 @@ var verdictNames = [...]string{
 	routerVerdictDROP_STALE:         "drop_stale",
 	routerVerdictDROP_OLD_BYTES:     "drop_old_bytes",
 	routerVerdictDROP_EARLY:         "drop_early",
+	routerVerdictDROP_GAP:           "drop_gap",
 	routerVerdictDROP_NO_TAP:        "drop_no_tap",
 	routerVerdictDROP_PENDING_FULL:  "drop_pending_full",
 	routerVerdictDROP_FLOWS_FULL:    "drop_flows_full",

@@ -20,10 +20,9 @@ import (
 
 // asker answers the kernel's questions: packets of clients whose request the kernel did not decide.
 type asker struct {
-	r    *Router
-	tap  *datapath.Tap
-	log  *slog.Logger
-	wait time.Duration // for the rest of a request's head
+	r   *Router
+	tap *datapath.Tap
+	log *slog.Logger
 
 	proxied proxied
 
@@ -121,9 +120,10 @@ func (a *asker) expire(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
+			wait := a.r.current().cfg.Timeouts.Handshake
 			a.mu.Lock()
 			for _, p := range a.clients {
-				if !p.decided && now.Sub(p.first) > a.wait {
+				if !p.decided && now.Sub(p.first) > wait {
 					a.refuse(ctx, p, &head.Error{Status: http.StatusRequestTimeout, Reason: "request did not arrive in time"})
 				}
 			}
@@ -153,8 +153,9 @@ func (a *asker) decide(ctx context.Context, p *pending, req head.Request, headBy
 		return
 	}
 	d := datapath.Decision{Pool: uint16(match.Pool), Method: route.MethodID(req.Method), Request: datapath.NoLength}
-	if req.ContentLength >= 0 && !req.Upgrade {
-		d.Request = uint64(headBytes) + uint64(req.ContentLength)
+	if !req.Upgrade {
+		d.Chunked = req.ContentLength < 0
+		d.Request = uint64(headBytes) + uint64(max(req.ContentLength, 0))
 	}
 	client, err := a.r.dp.Pending(p.client, p.vip)
 	if err != nil { // it expired, or a repeated SYN took its place

@@ -42,7 +42,8 @@ enum client_next {
 	NEXT_RECYCLE_RESET,
 	NEXT_CHALLENGE,
 	NEXT_OVER,
-	NEXT_ASK
+	NEXT_ASK,
+	NEXT_EARLY,
 };
 
 /* Under the lock: what the surrogate is about to learn that the client has. */
@@ -55,7 +56,7 @@ static __always_inline void note_ack(struct splice *s, const struct packet *p)
 }
 
 /* Under the lock: new bytes from the client. */
-static __always_inline __u32 track_request(struct splice *s, __u32 seq, __u32 len)
+static __always_inline __u32 track_request(struct splice *s, const struct walk *k, __u32 seq, __u32 len)
 {
 	__u32 end = seq + len;
 
@@ -74,7 +75,19 @@ static __always_inline __u32 track_request(struct splice *s, __u32 seq, __u32 le
 	if (quiet(s)) {
 		if (seq == s->snd_nxt)
 			return NEXT_REQUEST;
-		give_up(s); /* the start of a request is missing */
+		if (before(s->snd_nxt, seq))
+			return NEXT_EARLY; /* the start of a request is missing */
+		give_up(s);
+	} else if (walked(s->request)) {
+		if (k->at != s->snd_nxt || k->from != s->request) {
+			give_up(s); /* another CPU was here meanwhile */
+		} else if (!k->hidden) {
+			after_walk(s, k);
+		} else if (s->flags & SPLICE_ROUTED) {
+			return NEXT_EARLY;
+		} else {
+			give_up(s);
+		}
 	} else if (s->request != FRAMING_OPAQUE) {
 		more_request(s, end - s->snd_nxt);
 	}
@@ -162,7 +175,6 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 	struct config *set = config();
 	struct splice *s = splice_at(idx);
 	__u32 now = clock_ms(), next = NEXT_SEND, seq, ack, surrogate = 0, leg_class = 0, clock, limit;
-	__u64 in = 0, out = 0;
 	bool worn = false, fresh;
 	struct packet *p;
 
@@ -177,6 +189,8 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 		return DROP_BAD_OPTIONS;
 	if (p->flags & (SYN | FIN | RST) && !p->len && !checksum_ok(skb))
 		return DROP_BAD_CHECKSUM;
+	if (p->len && walked(s->request))
+		walk_request(skb, idx);
 	if (strange(s, p) && cookie_ok(w, p->seq))
 		return replace_session(w, idx, s, now);
 
@@ -210,7 +224,7 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 		}
 	} else {
 		if (p->len) {
-			next = track_request(s, seq, p->len);
+			next = track_request(s, &w->walk, seq, p->len);
 			if (next != NEXT_SEND)
 				goto unlock;
 			s->bytes_to_server += p->len;
@@ -218,6 +232,10 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 		fresh = before(s->rcv_acked, ack);
 		if (p->flags & FIN && s->flags & SPLICE_ASKED) {
 			next = NEXT_ASK; /* behind bytes that user space holds */
+			goto unlock;
+		}
+		if (p->flags & FIN && before(s->snd_nxt, seq + p->len) && quiet(s)) {
+			next = NEXT_EARLY; /* a request is missing */
 			goto unlock;
 		}
 		note_ack(s, p);
@@ -245,8 +263,7 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 	fill_to_server(w, s);
 	surrogate = s->surrogate;
 	leg_class = s->leg_class;
-	in = s->bytes_to_server;
-	out = s->bytes_to_client;
+	note_bytes(w, s);
 	if (next == NEXT_RECYCLE || next == NEXT_RECYCLE_RESET) {
 		w->out.window = idle_window(s);
 		if (next == NEXT_RECYCLE_RESET)
@@ -268,6 +285,8 @@ unlock:
 		return next_request(skb, idx);
 	case NEXT_ASK:
 		return to_user_space(w, set);
+	case NEXT_EARLY:
+		return DROP_EARLY;
 	case NEXT_CHALLENGE: {
 		__u32 tsval = w->reply.tsval, with_ts = w->reply.with_ts;
 		struct segment *r = answer(w, ACK, w->reply.seq, w->reply.ack);
@@ -287,12 +306,12 @@ unlock:
 		r->tsecr = p->tsval;
 		if (hop_is_old(&w->out.hop, now))
 			resolve(skb, now);
-		recycle(idx, s, surrogate, leg_class, worn, in, out, now);
+		recycle(w, idx, s, surrogate, leg_class, worn, now);
 		return end_client(skb, w);
 	}
 	case NEXT_RECYCLE_RESET:
 		linger(&p->key, now);
-		recycle(idx, s, surrogate, leg_class, worn, in, out, now);
+		recycle(w, idx, s, surrogate, leg_class, worn, now);
 		return RECYCLED;
 	case NEXT_RESET:
 		bury(idx, s, LEG_CLIENT_RESET, now);
@@ -311,7 +330,6 @@ __noinline int leave_leg(struct __sk_buff *skb, __u32 idx, int verdict)
 	struct splice *s = splice_at(idx);
 	__u32 now = clock_ms(), surrogate, leg_class, limit;
 	bool closes, worn, behind;
-	__u64 in, out;
 
 	if (!w || !s)
 		return 0;
@@ -332,14 +350,13 @@ __noinline int leave_leg(struct __sk_buff *skb, __u32 idx, int verdict)
 	s->since = s->seen = now;
 	surrogate = s->surrogate;
 	leg_class = s->leg_class;
-	in = s->bytes_to_server;
-	out = s->bytes_to_client;
+	note_bytes(w, s);
 	__builtin_memset(&s->client, 0, sizeof(s->client));
 	bpf_spin_unlock(&s->lock);
 	if (closes)
 		bury(idx, s, LEG_CLOSED, now);
 	else
-		recycle(idx, s, surrogate, leg_class, worn, in, out, now);
+		recycle(w, idx, s, surrogate, leg_class, worn, now);
 	if (behind)
 		leave_twice(skb, w);
 	return 0;
@@ -384,6 +401,8 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 		}
 	}
 
+	if (w->decision.chunked)
+		walk_first(skb);
 	bpf_spin_lock(&s->lock);
 	stay = !local && (w->decision.surrogate == NO_SURROGATE ? s->pool == w->decision.pool
 								: s->surrogate == w->decision.surrogate);
@@ -395,7 +414,7 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 	if (stay || p->ack + s->to_server_ack != s->rcv_nxt || s->snd_una != s->snd_nxt) {
 		s->flags &= ~SPLICE_ASKED;
 		note_ack(s, p);
-		begin_request(s, &w->decision, p->len);
+		begin_request(s, &w->decision, &w->walk, p->len);
 		s->snd_nxt += p->len;
 		s->bytes_to_server += p->len;
 		if (p->flags & FIN) {

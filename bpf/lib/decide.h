@@ -79,7 +79,7 @@ __noinline int decide(struct __sk_buff *skb)
 	__u32 line;
 	int host = 0;
 
-	if (!w || scan_head(skb) != SCAN_OK)
+	if (!w || scan_head(skb, w) != SCAN_OK)
 		return false;
 	d = &w->decision;
 	d->method = method_of(word_at(w, 0), &w->scan.path);
@@ -95,6 +95,7 @@ __noinline int decide(struct __sk_buff *skb)
 			return false;
 	}
 	d->request = w->scan.head + (w->scan.flags & HEAD_LENGTH ? w->scan.length : 0);
+	d->chunked = 0;
 	d->surrogate = NO_SURROGATE;
 	if (w->vip.flags & VIP_ONE_POOL) {
 		d->pool = w->vip.pool;

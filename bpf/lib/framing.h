@@ -23,14 +23,32 @@ static __always_inline void settle(struct splice *s)
 		s->request = s->response = FRAMING_QUIET;
 }
 
-/* A request of that length begins, and fresh bytes of it are here. */
-static __always_inline void begin_request(struct splice *s, const struct decision *d, __u32 fresh)
+/* Under the lock: the request goes on where the walk over its new bytes has led. */
+static __always_inline void after_walk(struct splice *s, const struct walk *k)
+{
+	if (k->bad) {
+		give_up(s);
+		return;
+	}
+	s->request = k->done ? FRAMING_DONE : k->framing;
+	s->request_left = k->left;
+	s->request_chunk = k->chunk;
+	settle(s);
+}
+
+/* A decided request begins, and fresh bytes of it are here. k: of a chunked one, where they lead. */
+static __always_inline void begin_request(struct splice *s, const struct decision *d, const struct walk *k, __u32 fresh)
 {
 	s->requests++;
 	s->client_requests++;
 	s->flags &= ~SPLICE_HEAD_METHOD;
 	if (d->method == METHOD_HEAD)
 		s->flags |= SPLICE_HEAD_METHOD;
+	if (d->chunked) {
+		s->response = FRAMING_HEAD;
+		after_walk(s, k);
+		return;
+	}
 	if (d->request == NO_LENGTH || d->request < fresh) { /* not followed, or pipelined */
 		give_up(s);
 		return;
@@ -66,19 +84,12 @@ static __always_inline void more_response(struct splice *s, __u32 fresh)
 	settle(s);
 }
 
-/* What a response head says of the bytes that follow it. Of a packet with that many payload bytes. */
-static __always_inline void begin_response(struct splice *s, const struct scan *head, __u32 fresh)
+/* What a final response head says of what follows it, of which body bytes are here. */
+static __always_inline void begin_response(struct splice *s, const struct scan *head, __u32 body)
 {
-	__u32 body = fresh - head->head;
-
-	if (head->status >= 100 && head->status < 200) {
-		if (head->status == 101 || body)
-			give_up(s);
-		return; /* the final head is still due */
-	}
 	if (head->flags & HEAD_CLOSE)
 		s->flags |= SPLICE_NO_REUSE;
-	if (head->flags & HEAD_UPGRADE) {
+	if (head->status == 101 || head->flags & HEAD_UPGRADE) {
 		give_up(s);
 		return;
 	}
@@ -114,6 +125,12 @@ struct chunk_walk {
 	__u8 bad;
 };
 
+/* No byte of a chunk extension or a trailer. A CR ends those. */
+static __always_inline bool control(__u8 b)
+{
+	return (b < ' ' && b != '\t' && b != '\r') || b == 0x7f;
+}
+
 static long chunk_step(__u32 i, struct chunk_walk *c)
 {
 	__u8 b;
@@ -145,15 +162,20 @@ static long chunk_step(__u32 i, struct chunk_walk *c)
 			c->left = c->left << 4 | (b - '0');
 		} else if ((b | 0x20) >= 'a' && (b | 0x20) <= 'f') {
 			c->left = c->left << 4 | ((b | 0x20) - 'a' + 10);
-		} else if (b == '\r' && c->chunk == CHUNK_SIZE) {
-			c->chunk = CHUNK_SIZE_LF;
+		} else if (c->chunk == CHUNK_SIZE && (b == '\r' || b == ';' || b == ' ' || b == '\t')) {
+			c->chunk = b == '\r' ? CHUNK_SIZE_LF : CHUNK_EXTENSION;
 			break;
 		} else {
-			c->bad = 1; /* extensions too */
+			c->bad = 1;
 			break;
 		}
 		c->bad = c->left >> 48 != 0;
 		c->chunk = CHUNK_SIZE;
+		break;
+	case CHUNK_EXTENSION:
+		c->bad = control(b);
+		if (b == '\r')
+			c->chunk = CHUNK_SIZE_LF;
 		break;
 	case CHUNK_SIZE_LF:
 		c->bad = b != '\n';
@@ -168,12 +190,21 @@ static long chunk_step(__u32 i, struct chunk_walk *c)
 		c->chunk = CHUNK_SIZE_FIRST;
 		break;
 	case CHUNK_LAST_CR:
-		c->bad = b != '\r'; /* trailers are not followed */
-		c->chunk = CHUNK_LAST_LF;
+		c->bad = control(b);
+		c->chunk = b == '\r' ? CHUNK_LAST_LF : CHUNK_TRAILER;
 		break;
 	case CHUNK_LAST_LF:
 		c->bad = b != '\n';
 		c->done = 1;
+		break;
+	case CHUNK_TRAILER:
+		c->bad = control(b);
+		if (b == '\r')
+			c->chunk = CHUNK_TRAILER_LF;
+		break;
+	case CHUNK_TRAILER_LF:
+		c->bad = b != '\n';
+		c->chunk = CHUNK_LAST_CR;
 		break;
 	}
 	return 0;

@@ -159,10 +159,10 @@ static __always_inline void fill_to_client(struct work *w, struct splice *s)
 
 /*
  * Joins the client whose request is at hand to an idle leg: paper eqs. 1-4, the offsets of the timestamps, the framing.
- * first: it was joined to none before. ts_client: the newest timestamp told to the client. False: the leg is not idle any more.
+ * ts_client: the newest timestamp told to the client. False: the leg is not idle any more.
  */
 static __always_inline bool attach(struct __sk_buff *skb, struct work *w, struct splice *s, __u32 surrogate,
-				   __u32 leg_class, bool first, __u32 ts_client, __u32 clock, __u32 now)
+				   __u32 leg_class, __u32 ts_client, __u32 clock, __u32 now)
 {
 	struct packet *p = &w->packet;
 	struct client *c = &w->client;
@@ -178,7 +178,7 @@ static __always_inline bool attach(struct __sk_buff *skb, struct work *w, struct
 	s->client_shift = c->wscale;
 	w->widen = s->flags & SPLICE_WIDE;
 	s->flags &= SPLICE_TS | SPLICE_SERVER_SACK | SPLICE_SERVER_WSCALE;
-	s->flags |= SPLICE_ANCHOR | (first ? SPLICE_FIRST : 0);
+	s->flags |= SPLICE_ANCHOR | w->begins;
 	if (c->flags & CLIENT_SACK)
 		s->flags |= SPLICE_CLIENT_SACK;
 	if (c->flags & CLIENT_WSCALE)
@@ -191,7 +191,7 @@ static __always_inline bool attach(struct __sk_buff *skb, struct work *w, struct
 	s->ts_client = ts_client;
 	s->client_requests = 0;
 	s->pool = w->decision.pool;
-	begin_request(s, &w->decision, p->len);
+	begin_request(s, &w->decision, &w->walk, p->len);
 	s->snd_nxt += p->len;
 	if (p->flags & FIN) {
 		s->snd_nxt++;

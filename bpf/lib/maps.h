@@ -37,6 +37,25 @@ struct {
 	__type(value, struct client);
 } clients SEC(".maps");
 
+/* Of a response head that goes on in the next packet. */
+struct partial {
+	__u32 next; /* sequence number of that packet */
+	__u32 flags;
+	__u64 length;
+	__u16 status;
+	__u16 line;    /* the status line was whole */
+	__u32 carried; /* bytes of the line that was not */
+	__u8 bytes[CARRY_BYTES];
+};
+
+/* By number of splice. Full: the session that waits longest for the rest of a head is not followed. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct partial);
+} partials SEC(".maps");
+
 struct leg_queue {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
 	__uint(max_entries, 4096);

@@ -85,7 +85,7 @@ static __always_inline __u32 skip_blank(const struct work *w, __u32 off)
 	return off;
 }
 
-/* A header line starts at off. Its bytes up to the end of w->head may not have arrived: a scan that ends short is void. */
+/* A whole header line starts at off. */
 static __always_inline void read_header(struct scan *s, const struct work *w, __u32 off)
 {
 	__u64 x = word_at(w, off) | LOWER, y, v;
@@ -146,7 +146,7 @@ static __always_inline void read_header(struct scan *s, const struct work *w, __
 		if (x == WORD('u', 'p', 'g', 'r', 'a', 'd', 'e', ':'))
 			s->flags |= HEAD_UPGRADE;
 		break;
-	case ' ': /* folded; a tab is seen as a control byte */
+	case ' ': /* folded; so is a line that begins with a tab */
 		s->end = SCAN_BAD;
 		break;
 	}
@@ -188,60 +188,83 @@ static long scan_step(__u32 i, void *none)
 	}
 	if (w->head[at] == '\t') {
 		s->off = at + 1;
-		return 0;
+		if (at == s->start)
+			s->end = SCAN_BAD; /* folded */
+		return s->end != SCAN_MORE;
 	}
 	if (w->head[at] != '\r' || w->head[at + 1] != '\n') {
 		s->end = SCAN_BAD;
 		return 1;
 	}
-	if (!s->line)
+	if (!s->line) {
 		s->line = at;
-	s->off = at + 2;
-	if (at + 2 > HEAD_BYTES) {
-		s->end = SCAN_SHORT;
+	} else if (at == s->start) {
+		s->head = at + 2;
+		s->end = SCAN_OK;
 		return 1;
+	} else {
+		read_header(s, w, s->start);
+		if (s->end != SCAN_MORE)
+			return 1;
 	}
 	at += 2;
-	if (w->head[at] == '\r' && w->head[at + 1] == '\n') {
+	s->off = s->start = at;
+	if (at + 2 <= s->len && at <= HEAD_BYTES && w->head[at] == '\r' && w->head[at + 1] == '\n') {
 		s->head = at + 2;
-		s->end = s->head <= s->len ? SCAN_OK : SCAN_SHORT;
+		s->end = SCAN_OK;
 		return 1;
 	}
-	if (w->head[at] == '\t') {
-		s->end = SCAN_BAD;
-		return 1;
-	}
-	read_header(s, w, at);
-	return s->end != SCAN_MORE;
+	return 0;
 }
 
-/* Reads the head that starts at the packet's payload into w->scan. Returns enum scan_end. */
-__noinline int scan_head(struct __sk_buff *skb)
+/*
+ * Reads on in the head that w->scan is about: the packet's bytes from off up to end, or as many as there is room for, behind
+ * those that are carried in w->head. Returns enum scan_end.
+ */
+__noinline int scan_on(struct __sk_buff *skb, __u32 off, __u32 end)
 {
 	struct work *w = work();
+	__u32 len = end - off, carried, room = HEAD_BYTES;
 	struct scan *s;
-	__u32 len;
 
 	if (!w)
 		return SCAN_BAD;
 	s = &w->scan;
-	__builtin_memset(s, 0, sizeof(*s));
-	s->length = NO_LENGTH;
-	len = w->packet.len;
-	if (len > HEAD_BYTES)
-		len = HEAD_BYTES;
-	if (len < 1 || bpf_skb_load_bytes(skb, w->packet.payload, w->head, len))
+	carried = s->carried;
+	if (carried > CARRY_BYTES)
 		return SCAN_BAD;
+	if (carried)
+		room -= CARRY_BYTES;
+	if (len > room)
+		len = room;
+	hide(len);
+	if (len < 1 || len > HEAD_BYTES || bpf_skb_load_bytes(skb, off, &w->head[carried], len))
+		return SCAN_BAD;
+	len += carried;
 	/* bytes behind what was read: none that a head needs */
 	if (len <= HEAD_BYTES) {
 		*(__u64 *)&w->head[len] = 0;
 		*(__u64 *)&w->head[len + 8] = 0;
 	}
 	s->len = len;
+	s->off = s->start = s->end = 0;
 	bpf_loop(HEAD_BYTES / 8 + 256, scan_step, NULL, 0);
 	if (s->end == SCAN_MORE)
 		s->end = SCAN_SHORT;
 	return s->end;
+}
+
+static __always_inline void new_scan(struct scan *s)
+{
+	__builtin_memset(s, 0, sizeof(*s));
+	s->length = NO_LENGTH;
+}
+
+/* Reads the head that starts at the packet's payload into w->scan. Returns enum scan_end. */
+static __always_inline int scan_head(struct __sk_buff *skb, struct work *w)
+{
+	new_scan(&w->scan);
+	return scan_on(skb, w->packet.payload, w->packet.payload + w->packet.len);
 }
 
 /* A hash of the path, FNV-1a over its bytes up to '?' or ' '. Sees HASH_BYTES at most. */

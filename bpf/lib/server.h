@@ -2,7 +2,7 @@
 /* Packets from surrogates. */
 #pragma once
 
-#include "client.h"
+#include "follow.h"
 
 /* The surrogate answered our SYN. */
 __noinline int leg_up(struct __sk_buff *skb, __u32 idx)
@@ -81,20 +81,6 @@ __noinline int leg_up(struct __sk_buff *skb, __u32 idx)
 	return send_back(skb, w, LEG_UP);
 }
 
-enum server_next {
-	SERVER_SEND,
-	SERVER_ACK,
-	SERVER_RESET,
-	SERVER_NOTHING,
-	SERVER_HEAD,
-	SERVER_CHUNKS,
-	SERVER_OVER,      /* reset by the surrogate */
-	SERVER_CLOSED,    /* both ends have said FIN */
-	SERVER_FAILED,    /* closed or reset before a byte of the response */
-	SERVER_IDLE_OVER, /* an idle leg, reset */
-	SERVER_IDLE_CLOSED,
-};
-
 /* Under the lock: a packet on a leg that no client is joined to. */
 static __always_inline __u32 track_idle(struct splice *s, const struct packet *p, __u32 now)
 {
@@ -112,148 +98,6 @@ static __always_inline __u32 track_idle(struct splice *s, const struct packet *p
 	s->state = SPLICE_DEAD; /* closed, or bytes that nobody asked for */
 	s->since = now;
 	return SERVER_IDLE_CLOSED;
-}
-
-/* Under the lock: bytes of a response. */
-static __always_inline __u32 track_response(struct splice *s, const struct packet *p)
-{
-	__u32 end = p->seq + p->len;
-
-	if (!before(s->rcv_nxt, end))
-		return SERVER_SEND; /* seen before */
-	switch (s->response) {
-	case FRAMING_HEAD:
-		if (p->seq == s->rcv_nxt)
-			return SERVER_HEAD;
-		give_up(s);
-		break;
-	case FRAMING_BODY:
-		more_response(s, end - s->rcv_nxt);
-		break;
-	case FRAMING_CHUNKED:
-		if (p->seq == s->rcv_nxt)
-			return SERVER_CHUNKS;
-		give_up(s);
-		break;
-	case FRAMING_QUIET:
-	case FRAMING_DONE:
-		give_up(s);
-		break;
-	}
-	s->rcv_nxt = end;
-	return SERVER_SEND;
-}
-
-/* Under the lock, after the bytes: FIN. True: the session is over, and the splice dead. */
-static __always_inline bool track_server_fin(struct splice *s, const struct packet *p, __u32 now)
-{
-	if (p->flags & FIN && p->seq + p->len == s->rcv_nxt && !(s->flags & SPLICE_SERVER_FIN)) {
-		s->flags |= SPLICE_SERVER_FIN;
-		s->rcv_nxt++;
-		s->state = SPLICE_CLOSING;
-	}
-	if (!both_over(s))
-		return false;
-	s->state = SPLICE_DEAD;
-	s->since = now;
-	return true;
-}
-
-static __always_inline int send_to_client(struct __sk_buff *skb, struct work *w, struct splice *s, __u32 now)
-{
-	int err;
-
-	if (hop_is_old(&w->out.hop, now) && resolve(skb, now)) {
-		bpf_spin_lock(&s->lock);
-		if (same_tuple(&s->server, &w->packet.key) && s->to_client.ifindex)
-			s->to_client = w->out.hop;
-		bpf_spin_unlock(&s->lock);
-	}
-	err = rewrite(skb);
-	if (err)
-		return -err;
-	leave(skb, w);
-	return TO_CLIENT;
-}
-
-/* The start of a response. */
-__noinline int response_head(struct __sk_buff *skb)
-{
-	struct work *w = work();
-	__u64 x;
-
-	if (!w || scan_head(skb) != SCAN_OK)
-		return false;
-	x = word_at(w, 0);
-	if (FIRST(7, x) != FIRST(7, WORD('H', 'T', 'T', 'P', '/', '1', '.', 0)))
-		return false;
-	if (x >> 56 == '0' && !(w->scan.flags & HEAD_KEEP))
-		w->scan.flags |= HEAD_CLOSE;
-	x = word_at(w, 8);
-	if ((x & 0xff) != ' ' || ((x >> 32 & 0xff) != ' ' && (x >> 32 & 0xff) != '\r'))
-		return false;
-	for (int i = 8; i <= 24; i += 8) {
-		__u32 digit = (x >> i & 0xff) - '0';
-
-		if (digit > 9)
-			return false;
-		w->scan.status = w->scan.status * 10 + digit;
-	}
-	return true;
-}
-
-/* Reads the message bytes at hand and takes them into account. */
-__noinline int follow_response(struct __sk_buff *skb, __u32 idx, __u32 next)
-{
-	struct work *w = work();
-	struct splice *s = splice_at(idx);
-	__u32 now = clock_ms(), end;
-	struct chunk_walk chunks = {};
-	bool known = true, chunked = next == SERVER_CHUNKS, over;
-	struct packet *p;
-
-	if (!w || !s)
-		return DROP_NO_ROOM;
-	p = &w->packet;
-	end = p->payload + p->len;
-	if (chunked) {
-		chunks.left = s->response_left;
-		chunks.chunk = s->chunk;
-		walk_chunks(skb, &chunks, p->payload, end);
-	} else {
-		known = response_head(skb);
-		if (known && w->scan.flags & HEAD_CHUNKED) {
-			chunks.chunk = CHUNK_SIZE_FIRST;
-			walk_chunks(skb, &chunks, p->payload + w->scan.head, end);
-		}
-	}
-	bpf_spin_lock(&s->lock);
-	if (!same_tuple(&s->server, &p->key) || (s->state != SPLICE_ACTIVE && s->state != SPLICE_CLOSING)) {
-		bpf_spin_unlock(&s->lock);
-		return DROP_STALE;
-	}
-	if (s->rcv_nxt != p->seq || (s->response != FRAMING_HEAD && s->response != FRAMING_CHUNKED)) {
-		give_up(s); /* another CPU was here meanwhile */
-		s->rcv_nxt = later(s->rcv_nxt, p->seq + p->len);
-	} else {
-		s->rcv_nxt = p->seq + p->len;
-		if (!known) {
-			give_up(s);
-		} else if (chunked) {
-			after_chunks(s, &chunks);
-		} else {
-			begin_response(s, &w->scan, p->len);
-			if (s->response == FRAMING_CHUNKED)
-				after_chunks(s, &chunks);
-		}
-	}
-	s->bytes_to_client += p->len;
-	over = track_server_fin(s, p, now);
-	fill_to_client(w, s);
-	bpf_spin_unlock(&s->lock);
-	if (over)
-		bury(idx, s, LEG_CLOSED, now);
-	return send_to_client(skb, w, s, now);
 }
 
 /* After the lock: an idle leg is dead. */
@@ -324,7 +168,7 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 				s->since = now;
 			}
 		} else if (p->len) {
-			next = track_response(s, p);
+			next = track_response(s, w);
 			if (next == SERVER_SEND)
 				s->bytes_to_client += p->len;
 		}
@@ -346,9 +190,10 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 	bpf_spin_unlock(&s->lock);
 
 	switch (next) {
-	case SERVER_HEAD:
-	case SERVER_CHUNKS:
-		return follow_response(skb, idx, next);
+	case SERVER_FOLLOW:
+		return follow_response(skb, idx);
+	case SERVER_GAP:
+		return DROP_GAP;
 	case SERVER_NOTHING:
 		return CONSUMED;
 	case SERVER_ACK:

@@ -4,6 +4,7 @@
 
 #include "ask.h"
 #include "decide.h"
+#include "walk.h"
 
 /*
  * The session of a client is over. That is remembered for a while: a late copy of its first segment still matches the
@@ -65,9 +66,16 @@ static __always_inline bool both_over(const struct splice *s)
 	       s->snd_una == s->snd_nxt && s->rcv_acked == s->rcv_nxt;
 }
 
+/* Under the lock: what recycle counts. */
+static __always_inline void note_bytes(struct work *w, const struct splice *s)
+{
+	w->to_server = s->bytes_to_server;
+	w->to_client = s->bytes_to_client;
+}
+
 /* After the lock: the leg is idle again, with its current numbers, or dead, as it has served enough. */
-static __always_inline void recycle(__u32 idx, struct splice *s, __u32 surrogate, __u32 leg_class, bool worn, __u64 in,
-				    __u64 out, __u32 now)
+static __always_inline void recycle(const struct work *w, __u32 idx, struct splice *s, __u32 surrogate, __u32 leg_class,
+				    bool worn, __u32 now)
 {
 	struct surrogate *of = surrogate_at(surrogate);
 
@@ -81,8 +89,8 @@ static __always_inline void recycle(__u32 idx, struct splice *s, __u32 surrogate
 		return;
 	__sync_fetch_and_add(&of->active, -1);
 	__sync_fetch_and_add(&of->recycled, 1);
-	__sync_fetch_and_add(&of->bytes_in, in);
-	__sync_fetch_and_add(&of->bytes_out, out);
+	__sync_fetch_and_add(&of->bytes_in, w->to_server);
+	__sync_fetch_and_add(&of->bytes_out, w->to_client);
 }
 
 /* Sends w->out, whose next hop is the splice's towards the surrogate. */
@@ -174,12 +182,15 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 		__sync_fetch_and_add(&of->missed[leg_class], 1);
 		return 0;
 	}
+	if (w->decision.chunked)
+		walk_first(skb);
+	w->begins = (moved_from == NO_SPLICE ? SPLICE_FIRST : 0) | (w->vip.flags & VIP_ONE_POOL ? 0 : SPLICE_ROUTED);
 	f.splice = idx;
 	if (bpf_map_update_elem(&flows, &w->packet.key, &f, moved_from == NO_SPLICE ? BPF_NOEXIST : BPF_EXIST)) {
 		push_leg(surrogate, leg_class, idx);
 		return bpf_map_lookup_elem(&flows, &w->packet.key) ? DROP_RACE : DROP_FLOWS_FULL;
 	}
-	if (!attach(skb, w, s, surrogate, leg_class, moved_from == NO_SPLICE, ts_client, ts_clock(set), now)) {
+	if (!attach(skb, w, s, surrogate, leg_class, ts_client, ts_clock(set), now)) {
 		f.splice = moved_from;
 		if (moved_from == NO_SPLICE)
 			bpf_map_delete_elem(&flows, &w->packet.key);
@@ -201,6 +212,7 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 static __always_inline void adopt_decision(struct work *w, const struct client *c)
 {
 	w->decision.request = c->request;
+	w->decision.chunked = c->chunked;
 	w->decision.method = c->method;
 	w->decision.pool = c->pool;
 	w->decision.surrogate = c->surrogate;

@@ -92,15 +92,18 @@ enum scan_flag {
 	HEAD_UPGRADE = 16, /* or a connection option that we do not know */
 	HEAD_HOST = 32,
 	HEAD_LENGTH = 64,
+	HEAD_OLD = 128, /* HTTP/1.0 */
 };
 
 /* What is known of a message head. */
 struct scan {
 	__u32 off;
 	__u32 len;
-	__u32 line; /* offset of the first line's end */
-	__u32 path; /* offset of the request target */
-	__u32 host; /* offset of the Host value */
+	__u32 carried; /* bytes at the start that came with an earlier packet */
+	__u32 start;   /* offset of the line being read */
+	__u32 line;    /* offset of the first line's end */
+	__u32 path;    /* offset of the request target */
+	__u32 host;    /* offset of the Host value */
 	__u32 flags;
 	__u32 end;    /* enum scan_end */
 	__u32 head;   /* bytes of the head */
@@ -113,6 +116,21 @@ struct decision {
 	__u32 method;
 	__u16 pool;
 	__u16 surrogate; /* NO_SURROGATE: any of the pool */
+	__u32 chunked;   /* a chunked body follows */
+};
+
+/* Where the bytes of a packet leave the message that they belong to. */
+struct walk {
+	__u64 left;
+	__u32 at;   /* in sequence: what the walk began with */
+	__u32 skip; /* payload bytes that were there before */
+	__u8 from;  /* enum framing, before */
+	__u8 framing;
+	__u8 chunk;
+	__u8 done;
+	__u8 bad;
+	__u8 hidden; /* a gap hides where it is */
+	__u16 pad;
 };
 
 /* A header as the cookie helpers want it. */
@@ -131,6 +149,8 @@ struct work {
 	struct next_hop reply_hop;
 	struct scan scan;
 	struct decision decision;
+	struct walk walk;
+	struct partial partial;
 	struct client client;
 	struct cookie_headers cookie;
 	struct vip vip;
@@ -138,12 +158,15 @@ struct work {
 	struct route_key route;
 	struct bpf_fib_lookup fib;
 	struct command command;
+	__u64 to_server; /* bytes of the session that ends */
+	__u64 to_client;
+	__u32 begins; /* enum splice_flag, of the session that begins */
 	__u32 widen;  /* the surrogate is to be told the client's window once more */
 	__u32 action; /* TC_ACT_* */
 	__u32 flow;   /* splice of the packet's flow, NO_SPLICE */
 	__u8 options[64];
 	__u8 old_options[64];
-	__u8 head[HEAD_BYTES + 64];
+	__u8 head[HEAD_BYTES + CARRY_BYTES + 64];
 };
 
 struct {

@@ -11,7 +11,7 @@
 
 /* Bounds and constants of both sides. */
 enum bound {
-	ABI = 1, /* of pinned maps; user space refuses to adopt another one */
+	ABI = 2, /* of pinned maps; user space refuses to adopt another one */
 	MAX_VIPS = 256,
 	MAX_POOLS = 256,
 	MAX_TABLES = 1024, /* choice tables: one a pool, and one a zone of policy nearest */
@@ -22,7 +22,8 @@ enum bound {
 	POOL_MEMBERS = 64,  /* policy least-sessions scans these */
 	HOST_BYTES = 64,
 	ROUTE_BYTES = 128,     /* of the request target, as far as the kernel's routes look */
-	HEAD_BYTES = 2048,     /* of a message's first packet, as far as the kernel reads */
+	HEAD_BYTES = 2048,     /* of a message's head, read at once; all of a request's that the kernel decides */
+	CARRY_BYTES = 128,     /* of a head's line that goes on in the next packet */
 	HASH_BYTES = 1024,     /* longest path that the kernel hashes; longer ones are asked */
 	TOLD_WSCALE = 7,       /* window shift told on both legs */
 	NO_SURROGATE = 0xffff, /* any of the pool */
@@ -67,9 +68,10 @@ enum splice_state {
 /* Where each direction of a session stands in its HTTP messages. */
 enum framing {
 	FRAMING_QUIET,   /* nothing outstanding: the next client byte starts a request */
-	FRAMING_HEAD,    /* a message head is due */
+	FRAMING_HEAD,    /* a message head is due; that many bytes of it, of a request */
+	FRAMING_PART,    /* a response head has begun, and goes on in the next packet */
 	FRAMING_BODY,    /* that many bytes are left */
-	FRAMING_CHUNKED, /* see enum chunk */
+	FRAMING_CHUNKED, /* see enum chunk; the bytes left are those of the chunk */
 	FRAMING_DONE,    /* message complete */
 	FRAMING_CLOSE,   /* the message ends with the connection */
 	FRAMING_OPAQUE,  /* not followed: the session stays where it is and its leg is not used again */
@@ -78,12 +80,15 @@ enum framing {
 enum chunk {
 	CHUNK_SIZE_FIRST, /* at least one digit is due */
 	CHUNK_SIZE,
+	CHUNK_EXTENSION,
 	CHUNK_SIZE_LF,
 	CHUNK_DATA,
 	CHUNK_DATA_CR,
 	CHUNK_DATA_LF,
-	CHUNK_LAST_CR, /* after the last chunk: trailers are not followed */
+	CHUNK_LAST_CR, /* after the last chunk, or a trailer */
 	CHUNK_LAST_LF,
+	CHUNK_TRAILER,
+	CHUNK_TRAILER_LF,
 };
 
 enum splice_flag {
@@ -102,6 +107,7 @@ enum splice_flag {
 	SPLICE_SERVER_WSCALE = 4096,
 	SPLICE_REPEATED = 8192, /* request bytes came twice before the surrogate had them: not used again */
 	SPLICE_FIRST = 16384,   /* the first leg of its client: snd_base is where the client began */
+	SPLICE_ROUTED = 32768,  /* its VIP has several pools: where requests begin must stay known */
 };
 
 struct next_hop {
@@ -149,8 +155,8 @@ struct splice {
 	__u64 response_left;
 	__u8 request;  /* enum framing */
 	__u8 response; /* enum framing */
-	__u8 chunk;    /* enum chunk */
-	__u8 pad;
+	__u8 chunk;    /* enum chunk, of the response */
+	__u8 request_chunk;
 	__u16 flags; /* enum splice_flag */
 	__u16 surrogate;
 	__u16 pool;
@@ -189,7 +195,7 @@ struct client {
 	__u16 mss;
 	__u16 surrogate;
 	__u16 pool;
-	__u16 pad;
+	__u16 chunked; /* a chunked body follows the decided request's length */
 	__u32 ifindex;
 	__u32 since;   /* ms */
 	__u32 seq;     /* where the request that user space decides begins */
@@ -373,6 +379,7 @@ enum verdict {
 	DROP_STALE,     /* raced with the end of its session */
 	DROP_OLD_BYTES, /* the surrogate repeats bytes of an earlier client */
 	DROP_EARLY,     /* comes before what precedes it: the client repeats it */
+	DROP_GAP,       /* comes before what tells where its message ends: the surrogate repeats it */
 	DROP_NO_TAP,    /* user space is away */
 	DROP_PENDING_FULL,
 	DROP_FLOWS_FULL,

@@ -165,6 +165,10 @@ func (r router) clientPacket(leg int, p Packet) {
 		r.toServer(leg, p)
 		return
 	}
+	if l.quiet() && (r.rules.StartMissing && p.Len() > 0 && before(l.sndNxt, seq) ||
+		r.rules.FinAhead && p.Fin != 0 && before(l.sndNxt, end)) {
+		return // the client repeats it, behind what is missing
+	}
 	if before(l.rcvAcked, ack) && !before(l.rcvNxt, ack) {
 		l.rcvAcked = ack
 	}
@@ -214,7 +218,7 @@ func (r router) trackRequest(l *Leg, seq uint32, p Packet) bool {
 		if seq == l.sndNxt {
 			return true
 		}
-		if !r.rules.StartMissing {
+		if before(l.sndNxt, seq) {
 			l.beginRequest(r.rules, p.Data[0], p.Len())
 		} else {
 			l.giveUp()

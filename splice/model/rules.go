@@ -14,14 +14,15 @@ type Rules struct {
 	QuietFraming bool
 	// FinExact: a FIN ends the session only if nothing is missing before it.
 	FinExact bool
-	// StartMissing: what comes behind a gap where a message should start is not followed.
+	// StartMissing: what comes behind a gap where a request should start is dropped.
 	StartMissing bool
 	// PipelinedIsOpaque: a packet that holds more than one request is not followed.
 	PipelinedIsOpaque bool
 
 	// Marked: from the decision to move a client until its old leg is free, that leg takes no packet of the client.
 	Marked bool
-	// FinAhead: a FIN behind a gap is passed on, and the session is not followed any more: the surrogate keeps that FIN.
+	// FinAhead: a FIN behind a gap where a request should start is dropped; behind any other it is passed on, and the session
+	// is not followed any more: the surrogate keeps that FIN.
 	FinAhead bool
 	// SentOnce: when units that the surrogate has not acknowledged are sent again, the session is not followed any more:
 	// the surrogate may have discarded the first version, and the second may be another.

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The bodies of requests whose length is not known ahead: chunked ones, behind a head that user space has read. */
+#pragma once
+
+#include "legs.h"
+
+/* From k->framing, k->left and k->chunk on, over the packet's bytes behind those that were there before. */
+static __always_inline void walk_on(struct __sk_buff *skb, const struct packet *p, struct walk *k)
+{
+	struct chunk_walk c = {};
+	__u32 off = p->payload + k->skip, end = p->payload + p->len;
+
+	k->done = k->bad = k->hidden = 0;
+	if (k->framing == FRAMING_HEAD) {
+		if (k->left > end - off) {
+			k->left -= end - off;
+			return;
+		}
+		off += k->left;
+		k->left = 0;
+		k->framing = FRAMING_CHUNKED;
+		k->chunk = CHUNK_SIZE_FIRST;
+	}
+	c.left = k->left;
+	c.chunk = k->chunk;
+	walk_chunks(skb, &c, off, end);
+	k->left = c.left;
+	k->chunk = c.chunk;
+	k->done = c.done;
+	k->bad = c.bad;
+}
+
+/* The decided request at hand: its first packet. */
+__noinline int walk_first(struct __sk_buff *skb)
+{
+	struct work *w = work();
+	struct walk *k;
+
+	if (!w)
+		return 0;
+	k = &w->walk;
+	k->framing = FRAMING_HEAD;
+	k->left = w->decision.request;
+	k->skip = 0;
+	walk_on(skb, &w->packet, k);
+	return 0;
+}
+
+static __always_inline bool walked(__u8 framing)
+{
+	return framing == FRAMING_HEAD || framing == FRAMING_CHUNKED;
+}
+
+/* A packet of the client, while its request is of that kind. The lock is not held: track_request sees whether it holds. */
+__noinline int walk_request(struct __sk_buff *skb, __u32 idx)
+{
+	struct work *w = work();
+	struct splice *s = splice_at(idx);
+	struct packet *p;
+	struct walk *k;
+	__u32 seq, gap;
+
+	if (!w || !s)
+		return 0;
+	p = &w->packet;
+	k = &w->walk;
+	k->at = s->snd_nxt;
+	k->from = k->framing = s->request;
+	k->left = s->request_left;
+	k->chunk = s->request_chunk;
+	k->skip = k->hidden = 0;
+	seq = p->seq + s->to_server_seq;
+	if (!walked(k->framing) || !before(k->at, seq + p->len))
+		return 0;
+	if (before(k->at, seq)) {
+		gap = seq - k->at;
+		k->hidden = k->left < gap || (k->framing == FRAMING_CHUNKED && k->chunk != CHUNK_DATA);
+		if (k->hidden)
+			return 0;
+		k->left -= gap;
+	} else {
+		k->skip = k->at - seq;
+	}
+	walk_on(skb, p, k);
+	return 0;
+}

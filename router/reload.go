@@ -35,7 +35,14 @@ func (r *Router) reload() (api.ReloadResult, error) {
 	if fixed := fixedAtStart(old.cfg, cfg); fixed != "" {
 		return api.ReloadResult{}, fmt.Errorf("%w: %s: %s takes effect at a restart only", api.ErrInvalid, cfg.File, fixed)
 	}
-	if _, err := smallestMTU(cfg); err != nil {
+	for _, p := range cfg.Pools {
+		if 2*p.Legs.Max > r.queued {
+			return api.ReloadResult{}, fmt.Errorf("%w: %s:%d: pools.%s.legs.max: more than %d takes effect at a restart only",
+				api.ErrInvalid, cfg.File, p.Line, p.Name, r.queued/2)
+		}
+	}
+	mtu, err := smallestMTU(cfg)
+	if err != nil {
 		return api.ReloadResult{}, fmt.Errorf("%w: %w", api.ErrInvalid, err)
 	}
 	known := make(map[netip.AddrPort]uint16)
@@ -56,6 +63,7 @@ func (r *Router) reload() (api.ReloadResult, error) {
 	}
 	r.applyHealth(s)
 	r.state.Store(s)
+	r.mtu = mtu
 	if err := r.open(s); err != nil {
 		return api.ReloadResult{}, err
 	}

@@ -46,7 +46,8 @@ type Router struct {
 	asker   *asker
 	mss     []uint16
 	offset  uint32 // of the data path's clock
-	mtu     int    // smallest of the clients' interfaces
+	queued  int    // idle legs of a surrogate and class that there is room for
+	mtu     int    // smallest of the clients' interfaces; guarded by reloading once it runs
 
 	state     atomic.Pointer[state]
 	loaded    atomic.Int64 // unix nanoseconds
@@ -74,11 +75,12 @@ func New(o Options) (_ *Router, err error) {
 		}
 	}()
 	cfg := o.Config
+	r.queued = queueSize(cfg)
 	if r.mtu, err = smallestMTU(cfg); err != nil {
 		return nil, err
 	}
 	r.dp, err = datapath.Open(datapath.Options{
-		State: cfg.Listen.State, Sessions: cfg.Limits.Sessions, Pending: cfg.Limits.Pending, Legs: mostLegs(cfg),
+		State: cfg.Listen.State, Sessions: cfg.Limits.Sessions, Pending: cfg.Limits.Pending, Legs: r.queued,
 	})
 	if err != nil {
 		return nil, err
@@ -144,8 +146,9 @@ func (r *Router) numbers() (map[netip.AddrPort]uint16, error) {
 	return known, err
 }
 
-func mostLegs(cfg *config.Config) int {
-	most := 1
+// queueSize is fixed at the start, hence with room for pools that a reload makes larger.
+func queueSize(cfg *config.Config) int {
+	most := 4096
 	for _, p := range cfg.Pools {
 		most = max(most, p.Legs.Max)
 	}
@@ -219,9 +222,7 @@ func (r *Router) start(ctx context.Context) error {
 	if err := r.dp.ForgetLocal(); err != nil {
 		return err
 	}
-	r.asker = &asker{
-		r: r, tap: r.tap, log: r.log, wait: s.cfg.Timeouts.Handshake, clients: make(map[clientKey]*pending),
-	}
+	r.asker = &asker{r: r, tap: r.tap, log: r.log, clients: make(map[clientKey]*pending)}
 	r.group.Go(func() error { return r.asker.run(ctx) })
 
 	if err := r.legs.Update(r.surrogates(s)); err != nil {
@@ -366,6 +367,8 @@ func (r *Router) follow(ctx context.Context) error {
 const (
 	sweepEvery       = time.Second
 	sweepClientsEach = 2 // sweeps
+	// refusedFirst is how much longer than timeouts.handshake the kernel keeps a client, so that it can be told (408).
+	refusedFirst = 5 * time.Second
 )
 
 // sweep ends what has had its time.
@@ -383,6 +386,7 @@ func (r *Router) sweep(ctx context.Context) error {
 			r.log.Error("sessions are not swept", "err", err)
 		}
 		if n%sweepClientsEach == 0 {
+			t.Handshake += refusedFirst
 			if err := r.dp.SweepClients(t); err != nil {
 				r.log.Error("clients are not swept", "err", err)
 			}

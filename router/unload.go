@@ -17,7 +17,7 @@ func Unload(cfg *config.Config) (int, error) {
 		return 0, datapath.Remove(cfg.Listen.State)
 	}
 	dp, err := datapath.Open(datapath.Options{
-		State: cfg.Listen.State, Sessions: cfg.Limits.Sessions, Pending: cfg.Limits.Pending, Legs: mostLegs(cfg),
+		State: cfg.Listen.State, Sessions: cfg.Limits.Sessions, Pending: cfg.Limits.Pending, Legs: queueSize(cfg),
 	})
 	if errors.Is(err, datapath.ErrABI) {
 		return 0, datapath.Remove(cfg.Listen.State)

@@ -85,7 +85,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		{"AllAckedByClient", func(r *Rules) { r.AllAckedByClient = false }, "half-close with the request outstanding", Budget{Losses: 1, Retransmissions: 1}, LostResponse},
 		{"AllAckedByServer", func(r *Rules) { r.AllAckedByServer = false }, "upload in two segments, answered early", Budget{Losses: 1}, FalseAck},
 		{"QuietFraming", func(r *Rules) { r.QuietFraming = false }, "half-close with the request outstanding", Budget{}, UncleanIdle},
-		{"FinExact", func(r *Rules) { r.FinExact, r.FinAhead = false, false }, "keep-alive, and the FIN close behind the request", Budget{}, FalseAck}, // FinAhead has the same effect
+		{"FinExact", func(r *Rules) { r.FinExact, r.FinAhead = false, false }, "keep-alive, and the FIN close behind the request", Budget{}, FalseAck},     // FinAhead has the same effect
 		{"StartMissing", func(r *Rules) { r.StartMissing, r.SentOnce = false, false }, "keep-alive, then pipelined in two packets", Budget{}, UncleanIdle}, // SentOnce has the same effect
 		{"PipelinedIsOpaque", func(r *Rules) { r.PipelinedIsOpaque = false }, "pipelined in one packet, FIN before the last response", Budget{}, UncleanIdle},
 		{"Marked", func(r *Rules) { r.Marked, r.StartMissing = false, false }, "move of a request in two segments", Budget{}, UncleanIdle}, // StartMissing has the same effect

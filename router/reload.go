@@ -35,6 +35,9 @@ func (r *Router) reload() (api.ReloadResult, error) {
 	if fixed := fixedAtStart(old.cfg, cfg); fixed != "" {
 		return api.ReloadResult{}, fmt.Errorf("%w: %s: %s takes effect at a restart only", api.ErrInvalid, cfg.File, fixed)
 	}
+	if err := Check(cfg); err != nil {
+		return api.ReloadResult{}, fmt.Errorf("%w: %w", api.ErrInvalid, err)
+	}
 	for _, p := range cfg.Pools {
 		if 2*p.Legs.Max > r.queued {
 			return api.ReloadResult{}, fmt.Errorf("%w: %s:%d: pools.%s.legs.max: more than %d takes effect at a restart only",

@@ -75,6 +75,9 @@ func New(o Options) (_ *Router, err error) {
 		}
 	}()
 	cfg := o.Config
+	if err := Check(cfg); err != nil { // before the state is touched
+		return nil, err
+	}
 	r.queued = queueSize(cfg)
 	if r.mtu, err = smallestMTU(cfg); err != nil {
 		return nil, err

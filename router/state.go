@@ -41,11 +41,8 @@ type choices struct {
 
 // newState numbers the surrogates: those that known has keep their numbers.
 func newState(cfg *config.Config, known map[netip.AddrPort]uint16) (*state, error) {
-	if len(cfg.VIPs) > datapath.MaxVIPs {
-		return nil, fmt.Errorf("%s: %d VIPs; the data path holds %d", cfg.File, len(cfg.VIPs), datapath.MaxVIPs)
-	}
-	if len(cfg.Pools) > datapath.MaxPools {
-		return nil, fmt.Errorf("%s: %d pools; the data path holds %d", cfg.File, len(cfg.Pools), datapath.MaxPools)
+	if err := Check(cfg); err != nil {
+		return nil, err
 	}
 	routes, err := route.Compile(cfg)
 	if err != nil {
@@ -75,7 +72,7 @@ func newState(cfg *config.Config, known map[netip.AddrPort]uint16) (*state, erro
 				id = next
 			}
 			if int(id) >= datapath.MaxSurrogates {
-				return nil, fmt.Errorf("%s: more than %d surrogates", cfg.File, datapath.MaxSurrogates)
+				return nil, fmt.Errorf("%s: more than %d surrogates, with the surrogates that sessions still use", cfg.File, datapath.MaxSurrogates)
 			}
 			given[id] = true
 			p.ids = append(p.ids, id)

@@ -37,7 +37,13 @@ over. When it stops and none is left, everything is removed. SIGHUP reads the co
 			if err != nil {
 				return usageError{err}
 			}
+			if err := router.Check(cfg); err != nil {
+				return usageError{err}
+			}
 			if o.check {
+				if err := router.Lacks(cfg); err != nil {
+					fmt.Fprintln(e.err, "warning:", err)
+				}
 				for _, w := range cfg.Warnings {
 					fmt.Fprintln(e.err, "warning:", w)
 				}

@@ -15,6 +15,7 @@ const (
 	MaxKernelHost   = 63      // bytes of a host name that the kernel looks up
 	MaxKernelPrefix = 128     // bytes of a target that the kernel looks at
 	MaxPrefixes     = 1 << 16 // entries of the prefix table
+	MaxHosts        = 1 << 16 // of the host table
 )
 
 // Kernel is what the program in the kernel looks a request up in, in two steps:
@@ -81,7 +82,7 @@ func (k *Kernel) addVIP(vip uint16, routes []rule) {
 	known := make(map[string]bool)
 	for i := range routes {
 		host := routes[i].match.Host
-		if host != "" && host[0] != '*' && len(host) <= MaxKernelHost && !known[host] {
+		if host != "" && host[0] != '*' && len(host) <= MaxKernelHost && !known[host] && len(k.Hosts) < MaxHosts {
 			known[host] = true
 			k.Hosts = append(k.Hosts, HostEntry{VIP: vip, Host: host, ID: uint16(len(hosts))})
 			hosts = append(hosts, host)

@@ -1,0 +1,98 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"baton/datapath"
+	"baton/router/config"
+)
+
+// sized is a file with so many VIPs, and as many surrogates in each pool as pools says. Every entry has its own line.
+func sized(vips int, pools ...int) string {
+	var b strings.Builder
+	b.WriteString("limits: {sessions: 1000000}\nvips:\n")
+	for i := range vips {
+		fmt.Fprintf(&b, "  - {address: \"10.9.%d.%d:80\", interfaces: [eth0], routes: [{pool: p0}]}\n", i/250, i%250)
+	}
+	b.WriteString("pools:\n")
+	n := 0
+	for i, surrogates := range pools {
+		fmt.Fprintf(&b, "  p%d:\n    surrogates:\n", i)
+		for range surrogates {
+			fmt.Fprintf(&b, "      - {name: s%d, address: \"10.2.%d.%d:80\"}\n", n, n/250, n%250)
+			n++
+		}
+	}
+	return b.String()
+}
+
+func ones(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = 1
+	}
+	return out
+}
+
+// TestCheck holds files at the data path's limits against what a start makes of them.
+func TestCheck(t *testing.T) {
+	for _, tt := range []struct {
+		name, file, want string
+	}{
+		{"VIPs", sized(datapath.MaxVIPs, 1), ""},
+		{"one VIP more", sized(datapath.MaxVIPs+1, 1), "f:259: vips[256]: is one of 257, and the data path holds 256 (several routers)"},
+		{"pools", sized(1, ones(datapath.MaxPools)...), ""},
+		{"one pool more", sized(1, ones(datapath.MaxPools+1)...), "f:773: pools.p256: is one of 257, and the data path holds 256 (several routers)"},
+		{"surrogates", sized(1, 500, 500, 24), ""},
+		{"one surrogate more", sized(1, 500, 500, 25), "f:1035: pools.p2.surrogates[24]: is one of 1025, and the data path holds 1024 (several routers)"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg, err := config.Parse("f", []byte(tt.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if err := Check(cfg); err != nil {
+				got = err.Error()
+				var e *config.Error
+				if !errors.As(err, &e) {
+					t.Errorf("error is a %T, want *config.Error", err)
+				}
+			}
+			if got != tt.want {
+				t.Errorf("Check:\n got %q\nwant %q", got, tt.want)
+			}
+			if _, err := newState(cfg, nil); (err != nil) != (tt.want != "") {
+				t.Errorf("a state of it: %v, want what Check says", err)
+			}
+		})
+	}
+}
+
+// TestSurrogatesKeepTheirNumbers: numbers that adopted sessions carry are given to nobody else, even when that leaves too few.
+func TestSurrogatesKeepTheirNumbers(t *testing.T) {
+	cfg, err := config.Parse("f", []byte(sized(1, 1000)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := make(map[netip.AddrPort]uint16)
+	for i := range 24 {
+		known[netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 3, 0, byte(i)}), 80)] = uint16(i)
+	}
+	known[cfg.Pools[0].Surrogates[7].Address] = 500
+	s, err := newState(cfg, known)
+	if err == nil && s.ids["s7"] != 500 {
+		t.Errorf("s7 has number %d, want its old one", s.ids["s7"])
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	known[netip.MustParseAddrPort("10.3.1.1:80")] = 24
+	if _, err := newState(cfg, known); err == nil || !strings.Contains(err.Error(), "surrogates that sessions still use") {
+		t.Errorf("state with too few numbers left: %v", err)
+	}
+}

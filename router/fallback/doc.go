@@ -7,8 +7,8 @@
 //     proxied; some carry a verdict that was reached earlier, see Verdicts.
 //
 // A client's bytes pass a guard before net/http sees them. It checks the framing of each request by RFC 9112, more
-// strictly than net/http: what two parsers could read differently (Content-Length beside Transfer-Encoding, a
-// repeated Content-Length, a bare CR, NUL) is answered 400, the connection is closed, and no byte of it reaches a
+// strictly than net/http and as the router does ahead of a handoff (package head): what two parsers could read differently
+// (Content-Length beside Transfer-Encoding, a repeated Content-Length, a bare CR or LF, NUL) is answered 400, the connection is closed, and no byte of it reaches a
 // surrogate.
 //
 // Nothing waits for ever. The bounds, all in Timeouts:

@@ -50,8 +50,8 @@ type guard struct {
 	in      []byte // received, not yet checked; a part of what buf holds
 	buf     []byte
 	out     []byte // checked, not yet released
-	scanned int    // octets of in that hold no end of a head
-	blank   int    // empty lines skipped ahead of this head
+	scanned int    // octets of in that have been looked at, and hold no whole head
+	blank   bool   // an empty line ahead of this head is skipped
 	left    int64  // inBody: octets still to come
 	chunks  chunks
 	frame   framing
@@ -143,14 +143,25 @@ func (g *guard) readHead() error {
 			return nil
 		}
 	}
-	for g.blank < 2 && g.scanned < 2 && (bytes.HasPrefix(g.in, []byte("\n")) || bytes.HasPrefix(g.in, []byte("\r\n"))) {
-		_, g.in, _ = bytes.Cut(g.in, []byte("\n")) // an empty line ahead of a request, RFC 9112 section 2.2
-		g.blank, g.scanned = g.blank+1, 0
+	if !g.blank && bytes.HasPrefix(g.in, []byte("\r\n")) {
+		g.in, g.blank, g.scanned = g.in[2:], true, 0 // an empty line ahead of a request, RFC 9112 section 2.2
 	}
 	if len(g.in) > 0 {
-		if end := headEnd(g.in, g.scanned); end >= 0 {
-			g.release(end)
+		if g.blank && g.in[0] == '\r' {
+			g.refuse(*malformed("empty lines ahead of the request"))
 			return nil
+		}
+		// A look at every segment would cost a client little and us much.
+		if g.scanned == 0 || bytes.IndexByte(g.in[g.scanned:], '\n') >= 0 {
+			f, n, refused := checkHead(g.in)
+			switch {
+			case refused != nil:
+				g.refuse(*refused)
+				return nil
+			case n > 0:
+				g.release(f, n)
+				return nil
+			}
 		}
 		g.scanned = len(g.in)
 		if len(g.in) >= g.server.maxHead {
@@ -173,26 +184,16 @@ func (g *guard) earlyVerdict() bool {
 }
 
 func tooLong(head []byte) Verdict {
-	line, rest := cutLine(head)
-	if len(rest) == 0 {
-		if len(line) > 0 && !isAlnum(line[0]) {
-			return *malformed("not HTTP")
-		}
-		return Verdict{http.StatusRequestURITooLong, "request line too long"}
+	if bytes.IndexByte(head, '\n') < 0 {
+		return Verdict{http.StatusRequestURITooLong, "request line is too long"}
 	}
-	return Verdict{http.StatusRequestHeaderFieldsTooLarge, "request header too large"}
+	return Verdict{http.StatusRequestHeaderFieldsTooLarge, "head is too long"}
 }
 
-func (g *guard) release(end int) {
-	head := g.in[:end]
-	f, refused := checkHead(head)
-	if refused != nil {
-		g.refuse(*refused)
-		return
-	}
+func (g *guard) release(f framing, end int) {
 	g.heads++
-	g.out, g.in = head, g.in[end:]
-	g.frame, g.left, g.chunks, g.scanned, g.blank = f, f.length, chunks{}, 0, 0
+	g.out, g.in = g.in[:end], g.in[end:]
+	g.frame, g.left, g.chunks, g.scanned, g.blank = f, f.length, chunks{}, 0, false
 	if f.upgrade {
 		g.upgradeAt.Store(g.heads)
 	}

@@ -38,6 +38,8 @@ var refusals = []struct {
 	{"folded first line", "GET / HTTP/1.1\r\n Host: h\r\n\r\n", 400},
 	{"bare CR in a value", "GET / HTTP/1.1\r\nHost: h\r\nX-A: 1\rContent-Length: 4\r\n\r\n", 400},
 	{"bare CR before CRLF", "GET / HTTP/1.1\r\nHost: h\r\r\n\r\n", 400},
+	{"bare LF", "GET / HTTP/1.1\nHost: h\n\n", 400},
+	{"bare LF at the end", "GET / HTTP/1.1\r\nHost: h\r\n\n", 400},
 	{"bare CR in the request line", "GET /\rx HTTP/1.1\r\nHost: h\r\n\r\n", 400},
 	{"NUL in a value", "GET / HTTP/1.1\r\nHost: h\r\nX-A: 1\x002\r\n\r\n", 400},
 	{"NUL in a name", "GET / HTTP/1.1\r\nHost: h\r\nX\x00A: 1\r\n\r\n", 400},
@@ -61,10 +63,13 @@ var refusals = []struct {
 	{"lower-case version", "GET / http/1.1\r\nHost: h\r\n\r\n", 400},
 	{"CONNECT", "CONNECT h:443 HTTP/1.1\r\nHost: h\r\n\r\n", 501},
 	{"unknown expectation", "GET / HTTP/1.1\r\nHost: h\r\nExpect: magic\r\n\r\n", 417},
+	{"two empty lines first", "\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n", 400},
 	{"three empty lines first", "\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n", 400},
 	{"header too large", "GET / HTTP/1.1\r\nHost: h\r\nX-A: " + strings.Repeat("a", 5000) + "\r\n\r\n", 431},
 	{"too many headers", "GET / HTTP/1.1\r\nHost: h\r\n" + strings.Repeat("A: b\r\n", 1000) + "\r\n", 431},
 	{"request line too long", "GET /" + strings.Repeat("a", 5000) + " HTTP/1.1\r\nHost: h\r\n\r\n", 414},
+	{"101 header lines", "GET / HTTP/1.1\r\nHost: h\r\n" + strings.Repeat("A: b\r\n", 100) + "\r\n", 431},
+	{"a byte of TLS, then nothing", "\x16", 400},
 	{"not HTTP", "\x16\x03\x01" + strings.Repeat("\x00", 5000), 400},
 	{"HEAD", "HEAD / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400},
 }
@@ -97,6 +102,27 @@ func TestRefusals(t *testing.T) {
 	}
 	if got := len(e.refusedWith()); got != len(refusals) {
 		t.Errorf("Refused hook = %d times, want %d", got, len(refusals))
+	}
+}
+
+// TestEmptyLineAhead: some clients end a body with a CRLF too many.
+func TestEmptyLineAhead(t *testing.T) {
+	s := newSurrogate(t, "s", func(c *net.TCPConn, r *bufio.Reader) {
+		for {
+			if _, err := http.ReadRequest(r); err != nil {
+				return
+			}
+			io.WriteString(c, okResponse)
+		}
+	})
+	e := serve(t, Options{Decide: inOrder(s.decision())})
+	c := e.dial(t)
+	r := bufio.NewReader(c)
+	for range 3 {
+		io.WriteString(c, "\r\n"+getRequest)
+		if _, body, err := readResponse(r, "GET"); err != nil || body != "ok" {
+			t.Fatalf("response %q, error %v, want ok", body, err)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"baton/router/config"
+	"baton/router/head"
 )
 
 // Decision is which surrogate shall answer a request, or what the router shall answer itself.
@@ -46,7 +47,7 @@ type Options struct {
 	Decide         Decide
 	Verdicts       *Verdicts // nil: none
 	Timeouts       Timeouts
-	MaxHead        int // octets of a request's head, default 64 KiB; a longer one is 431 or 414
+	MaxHead        int // octets of a request's head, default, and at most, what package head reads; a longer one is 431 or 414
 	MaxConnections int // of clients, default 4096; further ones wait in the listen queue
 	Attempts       int // surrogates tried for one request, default 3
 	// Dial connects to a surrogate; nil is a plain dialer without MPTCP. The context carries the Dial timeout.
@@ -103,7 +104,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		vip: o.VIP, mode: o.Mode, decide: o.Decide, verdicts: o.Verdicts,
 		timeouts: o.Timeouts.withDefaults(),
-		maxHead:  orDefault(o.MaxHead, 64<<10),
+		maxHead:  min(orDefault(o.MaxHead, head.MaxHead), head.MaxHead),
 		attempts: orDefault(o.Attempts, 3),
 		hooks:    o.Hooks.withNone(),
 		log:      o.Log,

@@ -29,6 +29,8 @@ type asker struct {
 	mu      sync.Mutex
 	clients map[clientKey]*pending
 	wg      sync.WaitGroup
+
+	old timeWaits
 }
 
 type clientKey struct{ client, vip netip.AddrPort }
@@ -37,6 +39,7 @@ type clientKey struct{ client, vip netip.AddrPort }
 const legWait = 2 * time.Second
 
 func (a *asker) run(ctx context.Context) error {
+	defer a.old.close()
 	a.wg.Go(func() { a.expire(ctx) })
 	defer a.wg.Wait()
 	stop := context.AfterFunc(ctx, func() { a.tap.Close() })
@@ -206,6 +209,9 @@ func (a *asker) local(p *pending, v *fallback.Verdict, outcome string) {
 		verdicts.Put(p.client, *v)
 	} else {
 		verdicts.Take(p.client) // of an earlier session on the same port, which did not come for it
+	}
+	if err := a.old.end(p.vip, p.client); err != nil {
+		a.log.Debug("an old socket may be in the way", "err", err)
 	}
 	if err := a.release(p, datapath.Decision{Local: true}); err != nil {
 		verdicts.Take(p.client)

@@ -156,8 +156,9 @@ func (a *asker) decide(ctx context.Context, p *pending, req head.Request, headBy
 		return
 	}
 	d := datapath.Decision{Pool: uint16(match.Pool), Method: route.MethodID(req.Method), Request: datapath.NoLength}
-	if req.ContentLength >= 0 && !req.Upgrade {
-		d.Request = uint64(headBytes) + uint64(req.ContentLength)
+	if !req.Upgrade {
+		d.Chunked = req.ContentLength < 0
+		d.Request = uint64(headBytes) + uint64(max(req.ContentLength, 0))
 	}
 	client, err := a.r.dp.Pending(p.client, p.vip)
 	if err != nil { // it expired, or a repeated SYN took its place

@@ -70,6 +70,12 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusEarlyHints)
 		w.Header().Set("Content-Length", count)
 		o.write(w, size)
+	case "long":
+		for range 40 {
+			w.Header().Add("Set-Cookie", "session="+strings.Repeat("0123456789", 10))
+		}
+		w.Header().Set("Content-Length", count)
+		o.write(w, size)
 	case "chunked":
 		w.WriteHeader(http.StatusOK)
 		_ = http.NewResponseController(w).Flush()

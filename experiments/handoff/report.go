@@ -65,7 +65,7 @@ func newReport(o Options, t *Topology) *Report {
 	for _, c := range o.Contenders {
 		r.order = append(r.order, c.Name)
 	}
-	for _, m := range measures() {
+	for _, m := range o.measures() {
 		r.Rows = append(r.Rows, Row{Measure: m.name, Unit: m.unit, Per: m.per, Less: m.less})
 	}
 	return r

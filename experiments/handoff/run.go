@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"baton/experiments/handoff/load"
@@ -14,6 +15,7 @@ import (
 
 // Options of a run. The zero value of each field takes the default.
 type Options struct {
+	Measures   []string      // names, as in the report; default: all
 	Contenders []Contender   // in this order in every round; the first is what the others are compared with
 	Rounds     int           // default: 5
 	Duration   time.Duration // of each of the two rates in a round; default: 3 s
@@ -61,6 +63,23 @@ type measure struct {
 	per  string                    // what processor time is divided by
 	work func(load.Result) float64 // how many of those there were
 	less bool                      // less is better
+}
+
+func (o Options) measures() []measure {
+	all := measures()
+	if len(o.Measures) == 0 {
+		return all
+	}
+	return slices.DeleteFunc(all, func(m measure) bool { return !slices.Contains(o.Measures, m.name) })
+}
+
+// Measures names all there are.
+func Measures() []string {
+	var names []string
+	for _, m := range measures() {
+		names = append(names, m.name)
+	}
+	return names
 }
 
 func measures() []measure {
@@ -143,7 +162,7 @@ func turn(ctx context.Context, t *Topology, c Contender, o Options, report *Repo
 	if running.Stop != nil {
 		defer func() { err = errors.Join(err, running.Stop()) }()
 	}
-	for _, m := range measures() {
+	for _, m := range o.measures() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}

@@ -44,7 +44,7 @@ func runExperiment(e env) *cobra.Command {
 		Short: "Run an experiment and print its table",
 		Long: `Run an experiment and print its table: medians over the rounds, and ratios to the first contender. The contenders
 take turns in every round.`,
-		Example:   "  baton experiment run handoff\n  baton experiment run handoff --quick --out results\n" +
+		Example: "  baton experiment run handoff\n  baton experiment run handoff --quick --out results\n" +
 			"  baton experiment run handoff --measure keep-alive --contender direct,baton",
 		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 		ValidArgs: []string{"handoff"},

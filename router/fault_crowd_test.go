@@ -20,7 +20,8 @@ import (
 type crowd struct {
 	t        *testing.T
 	n        *network
-	host     string // of the requests
+	from     *lab.Host // nil: the network's client
+	host     string    // of the requests
 	path     string
 	want     string // body
 	requests int    // on each connection
@@ -68,7 +69,11 @@ func (c *crowd) leave() {
 
 // visit is one connection.
 func (c *crowd) visit(ctx context.Context) {
-	conn, err := dial(context.WithoutCancel(ctx), c.n.client, vip4)
+	from := c.from
+	if from == nil {
+		from = c.n.client
+	}
+	conn, err := dial(context.WithoutCancel(ctx), from, vip4)
 	if err != nil {
 		c.note(func() { c.lost = append(c.lost, fmt.Errorf("connect: %w", err)) })
 		return

@@ -29,6 +29,7 @@ type pool struct {
 	requests  requestLimit
 	serverMSS uint16 // told by the surrogate
 	noTS      bool   // it refuses timestamps
+	unread    bool   // it was said that its queues cannot be read
 
 	due     time.Time     // when it is looked at next
 	backoff time.Duration // between attempts while it refuses

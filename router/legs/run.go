@@ -164,6 +164,10 @@ func (m *Manager) renew(p *pool, now time.Time) {
 		}
 		for range min(idle, 2*openBatch) {
 			number, ok, err := m.o.Datapath.TakeIdle(p.id, id)
+			if err != nil && !p.unread {
+				p.unread = true
+				m.o.Log.Error("idle legs are not renewed", "surrogate", p.name, "err", err)
+			}
 			if err != nil || !ok {
 				break
 			}

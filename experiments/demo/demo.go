@@ -119,6 +119,10 @@ func (d *demo) run(ctx context.Context, l *lab.Lab) (err error) {
 	if err != nil {
 		return err
 	}
+	windows, err := d.t.windows()
+	if err != nil {
+		return err
+	}
 	for _, r := range d.o.requests() {
 		if err := d.measure(ctx, r); err != nil {
 			return fmt.Errorf("%s: %w", r.path, err)
@@ -130,6 +134,11 @@ func (d *demo) run(ctx context.Context, l *lab.Lab) (err error) {
 	if err := d.look(ctx, before); err != nil {
 		return err
 	}
+	after, err := d.t.windows()
+	if err != nil {
+		return err
+	}
+	d.checkWindows(windows, after)
 	d.report.done = true
 	if d.o.Keep != nil {
 		d.o.Keep(d.report, d.commands())

@@ -131,6 +131,25 @@ func transfer(surrogate string, total time.Duration) run {
 	return run{Transfer: peers.Transfer{Status: 200, Surrogate: surrogate, Bytes: 128, FirstByte: total / 2, Total: total}, hashed: true}
 }
 
+func TestCounterOfTCP(t *testing.T) {
+	const text = "TcpExt: SyncookiesSent BeyondWindow PFMemallocDrop\nTcpExt: 1 23 4\nIpExt: BeyondWindow\nIpExt: 99\n"
+	for name, want := range map[string]struct {
+		n       uint64
+		counted bool
+	}{"BeyondWindow": {23, true}, "PFMemallocDrop": {4, true}, "Missing": {}} {
+		if n, counted, err := tcpExt(text, name); n != want.n || counted != want.counted || err != nil {
+			t.Errorf("%s = %d, %v, %v, want %+v", name, n, counted, err, want)
+		}
+	}
+	d := &demo{report: &Report{}}
+	d.checkWindows(nil, nil) // a kernel that does not count
+	d.checkWindows([]uint64{1, 2}, []uint64{1, 2})
+	d.checkWindows([]uint64{1, 2}, []uint64{1, 3})
+	if len(d.report.Checks) != 2 || d.report.Failed() != 1 {
+		t.Errorf("checks %+v, want one that holds and one that fails", d.report.Checks)
+	}
+}
+
 func TestNewCell(t *testing.T) {
 	first := transfer("s2", time.Hour)
 	first.first = true

@@ -29,6 +29,7 @@ type topology struct {
 	client     *lab.Host
 	router     *lab.Host
 	clientSide *lab.Interface // of the router
+	surrogates []*lab.Host
 	servers    []*peers.Server
 	site       string // folder of the files
 }
@@ -54,6 +55,7 @@ func build(l *lab.Lab) (*topology, error) {
 		l.Link(lab.End{Host: h, Addrs: []string{address(n) + "/24"}},
 			lab.End{Host: t.router, Addrs: []string{fmt.Sprintf("10.2.%d.1/24", n)}}, lab.LinkOptions{})
 		h.Route("default", fmt.Sprintf("10.2.%d.1", n))
+		t.surrogates = append(t.surrogates, h)
 		t.servers = append(t.servers, peers.Nginx(h, peers.NginxOptions{NoAccessLog: true}))
 	}
 	return t, nil

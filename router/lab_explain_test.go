@@ -19,7 +19,10 @@ func TestExplainIsWhatHappens(t *testing.T) {
 	far := n.site("far", lab.LinkOptions{})
 	serve(t, far.Host, far.name)
 	n.router.Interface("lo").Address("10.5.0.7/32")
-	for name, at := range map[string]string{"own": "10.5.0.7:8080", "side": "10.2.1.1:8080", "loop": "127.0.0.1:8080"} {
+	n.router.Interface("lo").Address("fd05::7/128")
+	for name, at := range map[string]string{
+		"own": "10.5.0.7:8080", "own6": "[fd05::7]:8080", "side": "10.2.1.1:8080", "loop": "127.0.0.1:8080",
+	} {
 		l, err := n.router.Listen("tcp", at)
 		if err != nil {
 			t.Fatal(err)
@@ -44,11 +47,12 @@ func TestExplainIsWhatHappens(t *testing.T) {
       - {match: {host: %[5]s}, pool: far}
       - {match: {path_prefix: /x, headers: [{name: X-Far}]}, pool: far}
       - {match: {path_prefix: /far}, pool: far}
-  - {address: %[3]q, interfaces: [%[2]s], routes: [{pool: six-only}]}
+  - {address: %[3]q, interfaces: [%[2]s], routes: [{match: {host: own.test}, pool: own6}, {pool: six-only}]}
   - {address: "10.9.9.10:80", interfaces: [%[2]s], routes: [{match: {host: x.test}, pool: far}, {pool: far}]}
 pools:
   far: {surrogates: [{name: far, address: %[4]q}]}
   own: {surrogates: [{name: own, address: "10.5.0.7:8080"}]}
+  own6: {surrogates: [{name: own6, address: "[fd05::7]:8080"}]}
   side: {surrogates: [{name: side, address: "10.2.1.1:8080"}]}
   loop: {surrogates: [{name: loop, address: "127.0.0.1:8080"}]}
   six: {surrogates: [{name: six, address: %[6]q}]}
@@ -83,6 +87,7 @@ pools:
 		{"path too long to hash", vip4, "GET", "hash.test", "/" + strings.Repeat("x", 1023), "", 1, false, "far", 1, 0},
 		{"hashed query", vip4, "GET", "query.test", "/?id=1", "", 1, false, "far", 1, 0},
 		{"surrogate on the router's own host", vip4, "GET", "own.test", "/x", "", 2, false, "own", 0, 2},
+		{"surrogate on the router's own host, IPv6", vip6, "GET", "own.test", "/x", "", 2, false, "own6", 0, 2},
 		{"surrogate on the router's interface", vip4, "GET", "side.test", "/x", "", 2, false, "side", 0, 2},
 		{"surrogate on loopback", vip4, "GET", "loop.test", "/x", "", 2, false, "loop", 0, 2},
 		{"surrogate of the other family", vip4, "GET", "six.test", "/x", "", 2, false, "far", 0, 2},
@@ -150,6 +155,13 @@ pools:
 			}
 		})
 	}
+	t.Run("bodies to and from the router's own host", func(t *testing.T) {
+		for vip, name := range map[string]string{vip4: "own", vip6: "own6"} {
+			got, err := n.open(t, vip).get("own.test", "/bytes/1000000")
+			got.expect(t, err, name, 200, patternText(1_000_000))
+		}
+		chunkedUpload(t, n.open(t, vip4), "own", 100_000)
+	})
 	t.Run("said once at the start, and by status", func(t *testing.T) {
 		for _, address := range []net.TCPAddr{{IP: net.IPv4(10, 5, 0, 7), Port: 8080}, {IP: net.IPv4(10, 2, 1, 1), Port: 8080}} {
 			var said []string

@@ -175,7 +175,13 @@ func (m *Manager) renew(p *pool, now time.Time) {
 			if err != nil || s.State != datapath.Idle || s.Surrogate != p.id || s.Class != id {
 				continue // dead while it lay there
 			}
-			if surplus == 0 && p.idle(s.Requests).keep(number, s.Quiet, p.bounds.Idle, now) {
+			limit := p.idle(s.Requests)
+			learnt := limit.learnt
+			keep := limit.keep(number, s.Quiet, p.bounds.Idle, now)
+			if learnt != 0 && limit.learnt == 0 {
+				m.o.Log.Info("surrogate keeps idle connections again", "surrogate", p.name, "served", s.Requests > 0, "renewing after", p.bounds.Idle)
+			}
+			if surplus == 0 && keep {
 				if err := m.o.Datapath.PutIdle(p.id, id, number); err != nil {
 					m.retire(p, s)
 				}

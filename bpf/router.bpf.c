@@ -24,7 +24,8 @@ static __always_inline int tcp_packet(struct __sk_buff *skb, struct work *w)
 	case SIDE_CLIENT:
 		return client_packet(skb, idx);
 	case SIDE_LINGER:
-		return lingering_client(skb, w);
+	case SIDE_RESET:
+		return lingering_client(skb, w, side);
 	case SIDE_LOCAL:
 		return w->packet.flags & SYN ? syn_again(skb, w) : PASS_LOCAL;
 	}

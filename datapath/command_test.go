@@ -68,7 +68,7 @@ func TestSweep(t *testing.T) {
 				if got := State(k.splice(1).State); got != want {
 					t.Errorf("state: got %v, want %v", got, want)
 				}
-				if fl, _ := k.flow(f.client, f.vip); (routerSide(fl.Side) == routerSideSIDE_LINGER) != ends {
+				if fl, _ := k.flow(f.client, f.vip); (routerSide(fl.Side) == routerSideSIDE_RESET) != ends {
 					t.Errorf("the client's flow: %+v", fl)
 				}
 				if got, want := k.surrogate(1).Active, map[bool]int{true: 0, false: 1}[ends]; got != want {
@@ -104,6 +104,8 @@ func TestSweepClients(t *testing.T) {
 	}{
 		11: {routerSideSIDE_LINGER, 2 * time.Second, true},
 		12: {routerSideSIDE_LINGER, 4 * time.Second, false},
+		15: {routerSideSIDE_RESET, 2 * time.Second, true},
+		16: {routerSideSIDE_RESET, 4 * time.Second, false},
 		13: {routerSideSIDE_LOCAL, time.Hour, true},
 		14: {routerSideSIDE_CLIENT, time.Hour, true},
 	}

@@ -61,7 +61,7 @@ func (r *Router) Abandon(surrogate uint16) (sessions int, err error) {
 }
 
 func (r *Router) sweep(c routerCommand) (changed int, err error) {
-	total := r.maps.Splices.MaxEntries()
+	total := r.top.Load()
 	for c.First = 0; c.First < total; c.First += sweepBatch {
 		c.Count = min(sweepBatch, total-c.First)
 		n, err := r.command(c)

@@ -66,7 +66,7 @@ func TestFINRecycles(t *testing.T) {
 		packettest.Check(t, again.frame, packettest.Checksums(),
 			packettest.TCP(packettest.Flags(packet.FIN|packet.ACK), packettest.Ack(c.seq), packettest.Seq(c.ack-1)))
 		c.send(packet.ACK, "", routerVerdictCONSUMED, actShot)
-		k.lingers(f)
+		k.lingers(f, routerSideSIDE_LINGER)
 	})
 }
 
@@ -75,7 +75,7 @@ func TestRSTRecycles(t *testing.T) {
 		k, c, s := spliced(t, f)
 		c.send(packet.RST, "", routerVerdictRECYCLED, actShot)
 		s.isIdle()
-		k.lingers(f)
+		k.lingers(f, routerSideSIDE_LINGER)
 	})
 }
 
@@ -371,11 +371,27 @@ func TestRST(t *testing.T) {
 	})
 }
 
+// A client that has not the bytes before a surrogate's RST does not take it, and asks (RFC 5961, 3.2). It is told again.
+func TestRSTBehindLostBytes(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		k, c, s := spliced(t, f)
+		s.takes(c.send(packet.ACK, plainRequest, routerVerdictTO_SERVER, actRedirect))
+		s.send(packet.ACK, plainResponse, routerVerdictTO_CLIENT, actRedirect) // lost on its way
+		s.send(packet.RST|packet.ACK, "", routerVerdictTO_CLIENT, actRedirect)
+		r := k.want(packet.Build(c.packet(packet.ACK, "")), routerVerdictRESET_SENT, actRedirect)
+		packettest.Check(t, r.frame, packettest.Checksums(), packettest.Src(f.vip),
+			packettest.TCP(packettest.Flags(packet.RST), packettest.Seq(c.ack)))
+		k.want(packet.Build(c.packet(packet.RST, "")), routerVerdictCONSUMED, actShot)
+		next := newClient(k, f, f.usual())
+		next.connect(routerVerdictSYN_ANSWERED)
+	})
+}
+
 // lingers checks that the end of the client's session is remembered.
-func (k *rig) lingers(f family) {
+func (k *rig) lingers(f family, side routerSide) {
 	k.t.Helper()
-	if fl, _ := k.flow(f.client, f.vip); routerSide(fl.Side) != routerSideSIDE_LINGER {
-		k.t.Errorf("the client's flow: %+v, want it to linger", fl)
+	if fl, _ := k.flow(f.client, f.vip); routerSide(fl.Side) != side {
+		k.t.Errorf("the client's flow: %+v, want side %d", fl, side)
 	}
 }
 
@@ -394,8 +410,10 @@ func (k *rig) ended(t *testing.T, f family, events *eventLog, state State, end E
 	switch fl, ok := k.flow(f.client, f.vip); {
 	case state != Dead && routerSide(fl.Side) != routerSideSIDE_CLIENT, end == Failed && ok:
 		t.Errorf("the client's flow: %+v, %t", fl, ok)
+	case state == Dead && end == ServerReset:
+		k.lingers(f, routerSideSIDE_RESET)
 	case state == Dead && end != Failed:
-		k.lingers(f)
+		k.lingers(f, routerSideSIDE_LINGER)
 	}
 	if n := k.surrogate(1); n.Active != active {
 		t.Errorf("active sessions: got %d, want %d", n.Active, active)

@@ -180,7 +180,7 @@ func TestFINBeforeTheFirstRequest(t *testing.T) {
 		c.seq++
 		c.takes(r)
 		c.send(packet.ACK, "", routerVerdictCONSUMED, actShot)
-		k.lingers(f)
+		k.lingers(f, routerSideSIDE_LINGER)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -40,6 +41,7 @@ type Router struct {
 	replay   link.Link         // on the tap, gone with the process
 	lock     *os.File          // held on the state directory
 	adopted  bool
+	top      atomic.Uint32 // splices from this number on have never been used
 }
 
 // Open adopts the state that an earlier process left in o.State, with its sessions, or makes a new one. The caller closes
@@ -74,6 +76,9 @@ func Open(o Options) (_ *Router, err error) {
 	}
 	r.adopted = len(pinned) > 0
 	if r.adopted {
+		if err := r.EachSplice(func(s Splice) error { r.used(s.Number); return nil }); err != nil {
+			return nil, err
+		}
 		return r, r.adoptLinks()
 	}
 	if err := r.pin(); err != nil {
@@ -94,6 +99,11 @@ func (r *Router) own() error {
 	}
 	r.lock = dir
 	return nil
+}
+
+// used keeps the splice among those that are swept. The caller opens legs one at a time.
+func (r *Router) used(splice uint32) {
+	r.top.Store(max(r.top.Load(), splice+1))
 }
 
 // Adopted reports whether the state was there before.

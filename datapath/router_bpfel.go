@@ -227,6 +227,7 @@ const (
 	routerSideSIDE_SERVER routerSide = 1
 	routerSideSIDE_LOCAL  routerSide = 2
 	routerSideSIDE_LINGER routerSide = 3
+	routerSideSIDE_RESET  routerSide = 4
 )
 
 type routerSplice struct {

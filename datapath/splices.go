@@ -148,6 +148,7 @@ func (r *Router) OpenLeg(l Leg) error {
 		Since: uint32(coarseMillis()), Seen: uint32(coarseMillis()),
 	}
 	k.ToServer.Ifindex = uint32(l.Ifindex)
+	r.used(l.Number)
 	if err := r.maps.Splices.Update(l.Number, &k, ebpf.UpdateAny); err != nil {
 		return fmt.Errorf("open leg %d: %w", l.Number, err)
 	}

@@ -71,7 +71,7 @@ struct bpf_map;
 
 static long sweep_flow(struct bpf_map *map, struct tuple *key, struct flow *f, struct sweep *sweep)
 {
-	if (f->side == SIDE_LINGER && sweep->now - f->splice > LINGER_MS) {
+	if ((f->side == SIDE_LINGER || f->side == SIDE_RESET) && sweep->now - f->splice > LINGER_MS) {
 		bpf_map_delete_elem(&flows, key);
 		sweep->changed++;
 	}

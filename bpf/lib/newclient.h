@@ -117,11 +117,16 @@ static __always_inline int syn_again(struct __sk_buff *skb, struct work *w)
 	return to_vip(w) ? answer_syn(skb) : PASS;
 }
 
-/* A packet of a client whose session was ended here. Only its last ACK is due, or its FIN again. */
-static __always_inline int lingering_client(struct __sk_buff *skb, struct work *w)
+/*
+ * A packet of a client whose session was ended here. Only its last ACK is due, or its FIN again; after a reset nothing, and
+ * a client that missed that for a lost packet before it (RFC 5961, 3.2) is reset where it stands.
+ */
+static __always_inline int lingering_client(struct __sk_buff *skb, struct work *w, __u32 side)
 {
 	struct packet *p = &w->packet;
 
+	if (side == SIDE_RESET && !(p->flags & (RST | SYN)))
+		return reset_sender(skb, w);
 	if (p->flags & FIN && !p->len) {
 		answer(w, FIN | ACK, p->ack, p->seq + 1)->with_ts = p->ts_at != 0xff;
 		w->reply.tsval = p->tsecr + 1;

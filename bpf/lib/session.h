@@ -10,9 +10,9 @@
  * The session of a client is over. That is remembered for a while: a late copy of its first segment still matches the
  * cookie, and would be a new session.
  */
-static __always_inline void linger(const struct tuple *client, __u32 now)
+static __always_inline void linger(const struct tuple *client, __u32 side, __u32 now)
 {
-	struct flow f = { .splice = now, .side = SIDE_LINGER };
+	struct flow f = { .splice = now, .side = side };
 
 	bpf_map_update_elem(&flows, client, &f, BPF_EXIST);
 }
@@ -31,7 +31,8 @@ static __always_inline void bury(__u32 idx, struct splice *s, __u32 end, __u32 n
 		if (end == LEG_FAILED || end == LEG_ABANDONED || end == LEG_REPLACED)
 			bpf_map_delete_elem(&flows, &s->client);
 		else
-			linger(&s->client, now);
+			linger(&s->client, end == LEG_SERVER_RESET || end == LEG_EXPIRED ? SIDE_RESET : SIDE_LINGER,
+			       now);
 	}
 	if (of) {
 		__sync_fetch_and_add(&of->active, -1);

@@ -45,11 +45,12 @@ enum side {
 	SIDE_SERVER, /* the packet comes from a surrogate */
 	SIDE_LOCAL,  /* a socket of this host owns the session (proxy fallback) */
 	SIDE_LINGER, /* the client leg was ended here; a repeated FIN is answered again */
+	SIDE_RESET,  /* it was ended by a reset, which the client may have missed */
 };
 
 /*
  * A flow names the splice that translates it. The splice holds the truth: it repeats both tuples.
- * SIDE_LOCAL: splice is the ifindex that the client came in by. SIDE_LINGER: the ms since when.
+ * SIDE_LOCAL: splice is the ifindex that the client came in by. SIDE_LINGER, SIDE_RESET: the ms since when.
  */
 struct flow {
 	__u32 splice;

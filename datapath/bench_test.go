@@ -1,7 +1,9 @@
 package datapath
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"baton/packet"
 	"baton/splice"
@@ -60,5 +62,52 @@ func (k *rig) repeat(b *testing.B, frame []byte) {
 		b.Fatalf("%d of %d packets were translated", got, n)
 	}
 	b.ReportMetric(ns/float64(n), "ns/packet")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkExchange is the time of a keep-alive request and of its response, each run alone, so that the caches are as
+// little filled with the program as between other work.
+func BenchmarkExchange(b *testing.B) {
+	const (
+		request  = "GET /128 HTTP/1.1\r\nHost: cdn.example.net\r\nUser-Agent: curl/8.14.1\r\nAccept: */*\r\n\r\n"
+		response = "HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nDate: Sat, 21 Nov 2026 12:00:00 GMT\r\nContent-Type: application/octet-stream\r\n" +
+			"Content-Length: 128\r\nLast-Modified: Sat, 21 Nov 2026 11:00:00 GMT\r\nConnection: keep-alive\r\nETag: \"6920474e-80\"\r\nAccept-Ranges: bytes\r\n\r\n"
+	)
+	k := newRig(b)
+	f := families[0]
+	k.vip(f)
+	k.count(1, func(s *routerSurrogate) { s.Active++ })
+	client, server := f.legs()
+	s := spliceOf(client, server)
+	s.Request, s.Response, s.Surrogate, s.Pool, s.ClientRequests = 0, 0, 1, 1, 2
+	k.put(0, s)
+	up, down := f.fromClient(request), f.fromSurrogate(response+string(make([]byte, 128)))
+	measure := func(p *packet.Spec, times *[]time.Duration) {
+		_, each, err := k.programs.RouterIngress.Benchmark(packet.Build(*p), 1, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		*times = append(*times, each)
+		p.Seq += packet.Seq(len(p.Payload))
+	}
+	var requests, responses []time.Duration
+	before := k.counts()
+	for range b.N {
+		measure(&up, &requests)
+		down.Ack = routerNext + up.Seq - clientNext
+		measure(&down, &responses)
+		up.Ack = vipNext + down.Seq - surrogateNext
+	}
+	after := k.counts()
+	if got := after[routerVerdictTO_SERVER] - before[routerVerdictTO_SERVER]; got < uint64(b.N) {
+		b.Fatalf("%d of %d requests were passed on", got, b.N)
+	}
+	if got := k.splice(0); got.ClientRequests != uint32(2+b.N) || routerFraming(got.Response) != routerFramingFRAMING_QUIET {
+		b.Fatalf("splice: %+v", got)
+	}
+	for name, times := range map[string][]time.Duration{"ns/request": requests, "ns/response": responses} {
+		slices.Sort(times)
+		b.ReportMetric(float64(times[len(times)/2].Nanoseconds()), name)
+	}
 	b.ReportMetric(0, "ns/op")
 }

@@ -52,15 +52,30 @@ func run(ctx context.Context, e env, args []string) int {
 	root.SetErr(e.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(routerCommand(e), statusCommand(e), sessionsCommand(e), explainCommand(e), drainCommand(e), demoCommand(e), experimentCommand(e))
+	begun := false
+	noteBegin(root, &begun)
 	err := root.ExecuteContext(ctx)
 	var usage usageError
 	switch {
 	case err == nil:
 		return 0
-	case errors.As(err, &usage):
+	case errors.As(err, &usage), !begun:
 		fmt.Fprintln(e.err, "baton:", err)
 		return exitUsage
 	}
 	fmt.Fprintln(e.err, "baton:", err)
 	return exitFailure
+}
+
+// noteBegin has every command note that it runs: then what was typed is in order. Errors of cobra's own have no type.
+func noteBegin(c *cobra.Command, begun *bool) {
+	if run := c.RunE; run != nil {
+		c.RunE = func(c *cobra.Command, args []string) error {
+			*begun = true
+			return run(c, args)
+		}
+	}
+	for _, sub := range c.Commands() {
+		noteBegin(sub, begun)
+	}
 }

@@ -100,11 +100,15 @@ func runRouter(ctx context.Context, e env, cfg *config.Config, file string, log 
 		}
 	}()
 
-	if err := r.Run(ctx); err != nil {
-		return err
-	}
+	failed := r.Run(ctx)
 	live, err := r.Live()
 	r.Close()
+	if failed != nil {
+		if err == nil && live == 0 {
+			_ = datapath.Remove(cfg.Listen.State) // why the router has failed matters more
+		}
+		return failed
+	}
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,119 @@
+package router_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"baton/lab"
+)
+
+// TestStartRefused has the router start on what it cannot work with. It says so in one line, with the place in the file
+// where that is the cause, by its exit status whether the user or the host is to be mended, and leaves nothing behind.
+func TestStartRefused(t *testing.T) {
+	n := newNetwork(t)
+	file, state, socket := filepath.Join(n.Dir(), "router.yaml"), filepath.Join(n.BPFFS(), "router"), filepath.Join(n.Dir(), "router.sock")
+	right := fmt.Sprintf("listen: {metrics: \"127.0.0.1:9464\", control: %q, state: %q}\nvips:\n  - address: %q\n    interfaces: [%s]\n    routes: [{pool: p}]\n"+
+		"pools:\n  p: {surrogates: [{name: s, address: \"10.2.1.2:80\"}]}\n", socket, state, vip4, n.front.Name)
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range []string{"127.0.0.1:9465", "0.0.0.0:81"} { // taken by others
+		l, err := n.router.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+	}
+	const usage, failure = 2, 1
+	replaced := func(old, now string) string {
+		if !strings.Contains(right, old) {
+			t.Fatalf("%q is not in the file", old)
+		}
+		return strings.Replace(right, old, now, 1)
+	}
+	for _, tt := range []struct {
+		name   string
+		config string   // "": there is no file
+		args   []string // nil: the file
+		run    []string // by these
+		status int
+		want   string // of standard error, a regular expression; FILE stands for the file's path
+	}{
+		{"unknown key", replaced("interfaces", "interface"), nil, nil, usage, `FILE:4: vips\[0\]\.interface: is not a key`},
+		{"impossible value", replaced("pools:", "timeouts: {idle: -1s}\npools:"), nil, nil, usage, `FILE:6: timeouts\.idle: "-1s" is not above zero`},
+		{"VIP twice", replaced("pools:", fmt.Sprintf("  - {address: %q, interfaces: [%s], routes: [{pool: p}]}\npools:", vip4, n.front.Name)), nil, nil, usage,
+			`FILE:6: vips\[1\]\.address: 10\.9\.9\.9:80 is the address of vips\[0\] already`},
+		{"unknown pool", replaced("pool: p", "pool: q"), nil, nil, usage, `FILE:5: vips\[0\]\.routes\[0\]\.pool: "q" is not a pool`},
+		{"no YAML", "vips: [\n", nil, nil, usage, `FILE:1: is not YAML`},
+		{"empty file", "\n", nil, nil, usage, `FILE:1: is empty`},
+		{"no file", "", nil, nil, usage, `FILE: no such file or directory`},
+		{"a folder", right, []string{"router", "--config", n.Dir()}, nil, usage, `is a directory`},
+		{"no configuration", right, []string{"router"}, nil, usage, `"config" not set`},
+		{"unknown flag", right, []string{"router", "--config", file, "--chekc"}, nil, usage, `--chekc`},
+		{"an argument", right, []string{"router", "--config", file, "please"}, nil, usage, `"please"`},
+		{"unknown level", right, []string{"router", "--config", file, "--log", "loud"}, nil, usage, `loud`},
+		{"unknown command", right, []string{"balance"}, nil, usage, `"balance"`},
+		{"no such interface", replaced(n.front.Name, "eth99"), nil, nil, failure, `FILE:3: vips\.interfaces: no interface "eth99" here`},
+		{"state elsewhere than on a BPF file system", replaced(state, n.Dir()+"/state"), nil, nil, failure, `BPF file system`},
+		{"metrics port taken", replaced("9464", "9465"), nil, nil, failure, `listen\.metrics.*address already in use`},
+		{"VIP's port taken", replaced(vip4, "10.9.9.9:81"), nil, nil, failure, `10\.9\.9\.9:81.*address already in use`},
+		{"not permitted", right, nil, []string{"setpriv", "--bounding-set", "-net_admin,-bpf"}, failure, `missing capability: CAP_NET_ADMIN .*CAP_BPF .*`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_ = os.Remove(file)
+			if tt.config != "" {
+				if err := os.WriteFile(file, []byte(tt.config), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before, err := n.traces()
+			if err != nil {
+				t.Fatal(err)
+			}
+			command := append(append([]string(nil), tt.run...), path)
+			if tt.args == nil {
+				tt.args = []string{"router", "--config", file}
+			}
+			command = append(command, tt.args...)
+			p, err := n.router.Start(lab.Program{Path: command[0], Args: command[1:]})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), answersWithin)
+			defer cancel()
+			if got := lab.ExitCode(p.Wait(ctx)); got != tt.status {
+				t.Errorf("exit status %d, want %d", got, tt.status)
+			}
+			lines := strings.Split(strings.TrimSuffix(p.Stderr(), "\n"), "\n")
+			last := lines[len(lines)-1]
+			want := regexp.MustCompile("^baton: .*" + strings.ReplaceAll(tt.want, "FILE", regexp.QuoteMeta(file)))
+			if !want.MatchString(last) || p.Stdout() != "" {
+				t.Errorf("says %q, want a line like %s", p.Log(), want)
+			}
+			for _, line := range lines[:len(lines)-1] { // what it had to log before it failed
+				if !strings.HasPrefix(line, "time=") {
+					t.Errorf("also says %q", line)
+				}
+			}
+			after, err := n.traces()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(before, after) {
+				t.Errorf("the host is not as it was:\n%s\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
+			}
+			for _, path := range []string{state, socket, n.Dir() + "/state"} {
+				if _, err := os.Stat(path); err == nil {
+					t.Errorf("%s is left", path)
+				}
+			}
+		})
+	}
+}

@@ -79,12 +79,10 @@ static __always_inline __u32 track_request(struct splice *s, const struct walk *
 			return NEXT_EARLY; /* the start of a request is missing */
 		give_up(s);
 	} else if (walked(s->request)) {
-		if (k->at != s->snd_nxt || k->from != s->request) {
-			give_up(s); /* another CPU was here meanwhile */
-		} else if (!k->hidden) {
+		if (k->at == s->snd_nxt && k->from == s->request && !k->hidden) {
 			after_walk(s, k);
 		} else if (s->flags & SPLICE_ROUTED) {
-			return NEXT_EARLY;
+			return NEXT_EARLY; /* or another CPU was here meanwhile */
 		} else {
 			give_up(s);
 		}
@@ -193,6 +191,11 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 		walk_request(skb, idx);
 	if (strange(s, p) && cookie_ok(w, p->seq))
 		return replace_session(w, idx, s, now);
+
+	/* most requests: next_request sees under the lock whether it is one */
+	if (p->len && quiet(s) && p->seq + s->to_server_seq == s->snd_nxt && s->state == SPLICE_ACTIVE &&
+	    !(p->flags & (SYN | RST)) && !(s->flags & (SPLICE_ASKED | SPLICE_MOVING | SPLICE_SERVER_FIN)))
+		return next_request(skb, idx);
 
 	bpf_spin_lock(&s->lock);
 	if (!same_tuple(&s->client, &p->key) || (s->state != SPLICE_ACTIVE && s->state != SPLICE_CLOSING)) {
@@ -407,10 +410,11 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 	stay = !local && (w->decision.surrogate == NO_SURROGATE ? s->pool == w->decision.pool
 								: s->surrogate == w->decision.surrogate);
 	if (!same_tuple(&s->client, &p->key) || !quiet(s) || p->seq + s->to_server_seq != s->snd_nxt ||
-	    s->state != SPLICE_ACTIVE) {
+	    s->state != SPLICE_ACTIVE || s->flags & SPLICE_MOVING) {
 		bpf_spin_unlock(&s->lock);
 		return DROP_RACE;
 	}
+	s->seen = now;
 	if (stay || p->ack + s->to_server_ack != s->rcv_nxt || s->snd_una != s->snd_nxt) {
 		s->flags &= ~SPLICE_ASKED;
 		note_ack(s, p);

@@ -9,7 +9,6 @@ enum server_next {
 	SERVER_ACK,
 	SERVER_RESET,
 	SERVER_NOTHING,
-	SERVER_FOLLOW, /* its message bytes are to be read */
 	SERVER_GAP,
 	SERVER_OVER,      /* reset by the surrogate */
 	SERVER_CLOSED,    /* both ends have said FIN */
@@ -17,48 +16,6 @@ enum server_next {
 	SERVER_IDLE_OVER, /* an idle leg, reset */
 	SERVER_IDLE_CLOSED,
 };
-
-/* Under the lock: bytes of a response. */
-static __always_inline __u32 track_response(struct splice *s, struct work *w)
-{
-	const struct packet *p = &w->packet;
-	struct walk *k = &w->walk;
-	__u32 end = p->seq + p->len, gap = p->seq - s->rcv_nxt;
-
-	if (!before(s->rcv_nxt, end))
-		return SERVER_SEND; /* seen before */
-	switch (s->response) {
-	case FRAMING_BODY:
-		more_response(s, end - s->rcv_nxt);
-		break;
-	case FRAMING_HEAD:
-	case FRAMING_PART:
-	case FRAMING_CHUNKED:
-		k->at = s->rcv_nxt;
-		k->from = s->response;
-		k->left = s->response_left;
-		k->chunk = s->chunk;
-		k->skip = 0;
-		if (!before(s->rcv_nxt, p->seq)) {
-			k->skip = -gap;
-			return SERVER_FOLLOW;
-		}
-		if (k->from == FRAMING_CHUNKED && k->chunk == CHUNK_DATA && k->left >= gap) {
-			k->left -= gap;
-			return SERVER_FOLLOW;
-		}
-		if (s->flags & SPLICE_ROUTED && !(p->flags & FIN))
-			return SERVER_GAP;
-		give_up(s);
-		break;
-	case FRAMING_QUIET:
-	case FRAMING_DONE:
-		give_up(s);
-		break;
-	}
-	s->rcv_nxt = end;
-	return SERVER_SEND;
-}
 
 /* Under the lock, after the bytes: FIN. True: the session is over, and the splice dead. */
 static __always_inline bool track_server_fin(struct splice *s, const struct packet *p, __u32 now)
@@ -229,66 +186,112 @@ __noinline int read_response(struct __sk_buff *skb, __u32 idx, __u32 off)
 	return 0;
 }
 
-/* Reads the message bytes at hand and takes them into account. */
-__noinline int follow_response(struct __sk_buff *skb, __u32 idx)
+static __always_inline bool read_on(__u8 framing)
+{
+	return framing == FRAMING_HEAD || framing == FRAMING_PART || framing == FRAMING_CHUNKED;
+}
+
+/*
+ * A packet of the surrogate, while its response is of that kind: reads where its bytes lead. The lock is not held:
+ * track_response sees whether it holds.
+ */
+__noinline int walk_response(struct __sk_buff *skb, __u32 idx)
 {
 	struct work *w = work();
 	struct splice *s = splice_at(idx);
-	__u32 now = clock_ms(), off, end;
 	struct chunk_walk chunks = {};
 	struct packet *p;
 	struct walk *k;
-	bool over;
+	__u32 gap, off;
 
 	if (!w || !s)
-		return DROP_NO_ROOM;
+		return 0;
 	p = &w->packet;
 	k = &w->walk;
-	off = p->payload + k->skip;
-	end = p->payload + p->len;
-	chunks.left = k->left;
-	chunks.chunk = k->chunk;
-	k->framing = k->from;
+	k->at = s->rcv_nxt;
+	k->from = k->framing = s->response;
+	chunks.left = s->response_left;
+	chunks.chunk = s->chunk;
+	k->hidden = 0;
+	off = p->payload;
+	gap = p->seq - k->at;
+	if (before(k->at, p->seq)) {
+		k->hidden = k->from != FRAMING_CHUNKED || chunks.chunk != CHUNK_DATA || chunks.left < gap;
+		chunks.left -= gap;
+	} else if (before(k->at, p->seq + p->len)) {
+		off -= gap;
+	} else {
+		return 0; /* seen before */
+	}
+	if (k->hidden)
+		return 0;
 	if (k->from != FRAMING_CHUNKED) {
 		off = read_response(skb, idx, off);
 		chunks.left = 0;
 		chunks.chunk = CHUNK_SIZE_FIRST;
 	}
+	k->body = p->payload + p->len - off;
 	if (k->framing == FRAMING_CHUNKED || (k->framing == FRAMING_DONE && w->scan.flags & HEAD_CHUNKED))
-		walk_chunks(skb, &chunks, off, end);
+		walk_chunks(skb, &chunks, off, p->payload + p->len);
+	k->left = chunks.left;
+	k->chunk = chunks.chunk;
+	k->done = chunks.done;
+	k->bad = chunks.bad;
+	return 0;
+}
 
-	bpf_spin_lock(&s->lock);
-	if (!same_tuple(&s->server, &p->key) || (s->state != SPLICE_ACTIVE && s->state != SPLICE_CLOSING)) {
-		bpf_spin_unlock(&s->lock);
-		return DROP_STALE;
+/* Under the lock: the response goes on where the walk over its new bytes has led. */
+static __always_inline void follow_response(struct splice *s, const struct work *w)
+{
+	const struct walk *k = &w->walk;
+
+	switch (k->framing) {
+	case FRAMING_HEAD:
+	case FRAMING_PART:
+		s->response = k->framing;
+		break;
+	case FRAMING_DONE:
+		begin_response(s, &w->scan, k->body);
+		if (s->response == FRAMING_CHUNKED)
+			after_chunks(s, k);
+		break;
+	case FRAMING_CHUNKED:
+		after_chunks(s, k);
+		break;
+	default:
+		give_up(s);
 	}
-	if (s->rcv_nxt != k->at || s->response != k->from) {
-		give_up(s); /* another CPU was here meanwhile */
-		s->rcv_nxt = later(s->rcv_nxt, p->seq + p->len);
-	} else {
-		s->rcv_nxt = p->seq + p->len;
-		switch (k->framing) {
-		case FRAMING_HEAD:
-		case FRAMING_PART:
-			s->response = k->framing;
-			break;
-		case FRAMING_DONE:
-			begin_response(s, &w->scan, end - off);
-			if (s->response == FRAMING_CHUNKED)
-				after_chunks(s, &chunks);
-			break;
-		case FRAMING_CHUNKED:
-			after_chunks(s, &chunks);
-			break;
-		default:
+}
+
+/* Under the lock: bytes of a response. */
+static __always_inline __u32 track_response(struct splice *s, const struct work *w)
+{
+	const struct packet *p = &w->packet;
+	const struct walk *k = &w->walk;
+	__u32 end = p->seq + p->len;
+
+	if (!before(s->rcv_nxt, end))
+		return SERVER_SEND; /* seen before */
+	switch (s->response) {
+	case FRAMING_BODY:
+		more_response(s, end - s->rcv_nxt);
+		break;
+	case FRAMING_HEAD:
+	case FRAMING_PART:
+	case FRAMING_CHUNKED:
+		if (k->at == s->rcv_nxt && k->from == s->response && !k->hidden) {
+			follow_response(s, w);
+		} else if (s->flags & SPLICE_ROUTED && !(p->flags & FIN)) {
+			return SERVER_GAP; /* or another CPU was here meanwhile */
+		} else {
 			give_up(s);
 		}
+		break;
+	case FRAMING_QUIET:
+	case FRAMING_DONE:
+		give_up(s);
+		break;
 	}
-	s->bytes_to_client += p->len;
-	over = track_server_fin(s, p, now);
-	fill_to_client(w, s);
-	bpf_spin_unlock(&s->lock);
-	if (over)
-		bury(idx, s, LEG_CLOSED, now);
-	return send_to_client(skb, w, s, now);
+	s->rcv_nxt = end;
+	return SERVER_SEND;
 }

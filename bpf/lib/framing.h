@@ -222,7 +222,8 @@ static __always_inline void walk_chunks(struct __sk_buff *skb, struct chunk_walk
 		c->bad = 1;
 }
 
-static __always_inline void after_chunks(struct splice *s, const struct chunk_walk *c)
+/* Under the lock: the same of a chunked response. */
+static __always_inline void after_chunks(struct splice *s, const struct walk *c)
 {
 	if (c->bad) {
 		give_up(s);

@@ -217,8 +217,11 @@ static __always_inline int parse(struct __sk_buff *skb, struct work *w)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	struct ethhdr *eth;
-	__u32 want = ETH_HLEN + 40 + 20 + 12;
+	__u32 want = ETH_HLEN + 20 + 20;
 
+	/* no more than the headers: payload that is pulled in front of its page costs the receiver a second copy */
+	if (skb->protocol != bpf_htons(ETH_P_IP))
+		want += 20;
 	if (data + want > end && (long)end - (long)data < skb->len) {
 		if (want > skb->len)
 			want = skb->len;

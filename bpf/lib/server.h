@@ -130,6 +130,8 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 		return DROP_BAD_OPTIONS;
 	if (p->flags & (SYN | FIN | RST) && !p->len && !checksum_ok(skb))
 		return DROP_BAD_CHECKSUM;
+	if (p->len && read_on(s->response))
+		walk_response(skb, idx);
 
 	bpf_spin_lock(&s->lock);
 	if (!same_tuple(&s->server, &p->key)) {
@@ -190,8 +192,6 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 	bpf_spin_unlock(&s->lock);
 
 	switch (next) {
-	case SERVER_FOLLOW:
-		return follow_response(skb, idx);
 	case SERVER_GAP:
 		return DROP_GAP;
 	case SERVER_NOTHING:

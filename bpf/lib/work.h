@@ -131,6 +131,7 @@ struct walk {
 	__u8 bad;
 	__u8 hidden; /* a gap hides where it is */
 	__u16 pad;
+	__u32 body; /* bytes behind a response's head */
 };
 
 /* A header as the cookie helpers want it. */

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -67,8 +68,21 @@ func (r *Router) Events() (*Events, error) {
 // ErrClosed says that the reader was closed.
 var ErrClosed = ringbuf.ErrClosed
 
+// eventsEvery bounds how long the end of a leg stays unread: the kernel wakes the reader for legs that are up, and for many.
+const eventsEvery = 100 * time.Millisecond
+
 // Next waits for an event.
 func (e *Events) Next() (Event, error) {
+	for {
+		e.reader.SetDeadline(time.Now().Add(eventsEvery))
+		event, err := e.next()
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return event, err
+		}
+	}
+}
+
+func (e *Events) next() (Event, error) {
 	record, err := e.reader.Read()
 	if errors.Is(err, ringbuf.ErrClosed) {
 		return Event{}, ErrClosed

@@ -26,7 +26,7 @@ func (k *rig) events() *eventLog {
 func (l *eventLog) next() *Event {
 	l.t.Helper()
 	l.events.reader.SetDeadline(time.Unix(1, 0))
-	e, err := l.events.Next()
+	e, err := l.events.next()
 	if err != nil {
 		return nil
 	}

@@ -38,6 +38,9 @@ static __always_inline void *queue_of(__u32 surrogate, __u32 leg_class)
 	return bpf_map_lookup_elem(&idle_legs, &key);
 }
 
+/* Bytes of events that may wait until user space looks by itself, which it does ten times a second. */
+#define EVENTS_UNREAD (16 * (sizeof(struct event) + BPF_RINGBUF_HDR_SZ))
+
 /* Not under the lock, but of a splice whose state keeps others away. */
 static __always_inline void tell(__u32 kind, __u32 end, __u32 idx, const struct splice *s, __u32 now)
 {
@@ -55,7 +58,10 @@ static __always_inline void tell(__u32 kind, __u32 end, __u32 idx, const struct 
 	e->requests = s->requests;
 	e->age = now - s->opened;
 	e->idle = now - s->seen;
-	bpf_ringbuf_submit(e, 0);
+	/* ends can wait for a while: a wake-up each would cost more than all the rest of them */
+	bpf_ringbuf_submit(e, kind == EVENT_LEG_UP || bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > EVENTS_UNREAD
+				      ? BPF_RB_FORCE_WAKEUP
+				      : BPF_RB_NO_WAKEUP);
 }
 
 /*

@@ -27,18 +27,22 @@ func (m *Manager) Run(ctx context.Context) error {
 	defer wg.Wait()
 	defer events.Close()
 
-	tick := time.NewTicker(tickEvery)
-	defer tick.Stop()
+	timer := time.NewTimer(tickEvery)
+	defer timer.Stop()
 	var renewed, routed time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case now := <-tick.C:
+		case now := <-timer.C:
 			m.mu.Lock()
+			next := now.Add(restEvery)
 			for _, p := range m.pools {
 				if !now.Before(p.due) {
 					m.tick(p, now)
+				}
+				if p.due.Before(next) {
+					next = p.due
 				}
 			}
 			if now.Sub(renewed) >= renewEvery {
@@ -56,6 +60,7 @@ func (m *Manager) Run(ctx context.Context) error {
 				}
 			}
 			m.mu.Unlock()
+			timer.Reset(max(tickEvery, time.Until(next)))
 		}
 	}
 }
@@ -83,7 +88,7 @@ func (m *Manager) tick(p *pool, now time.Time) {
 			c.wanted = now
 		}
 		taken := int(counted.Taken[id] - c.taken)
-		if missed > 0 || taken > 0 {
+		if missed > 0 || taken > 0 && !c.sizer.lasts(now, taken, counted.Idle[id]) {
 			p.due = now // busy: the next tick again
 		}
 		spent := taken - int(counted.Recycled-c.recycledAndTaken)

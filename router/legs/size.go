@@ -29,6 +29,13 @@ type demand struct {
 	missed int // requests that found none
 }
 
+// lasts tells whether half of the idle legs are enough until the next look at a pool at rest, if as many are taken as since
+// the last tick.
+func (s *sizer) lasts(now time.Time, taken, idle int) bool {
+	since := now.Sub(s.ticked)
+	return since > 0 && time.Duration(taken)*restEvery < since*time.Duration(idle/2)
+}
+
 // tick returns how many idle legs are wanted.
 //
 // A surrogate holds something for each idle leg: Apache a thread once its queue of half-open connections is full, nginx one

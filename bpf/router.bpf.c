@@ -27,7 +27,7 @@ static __always_inline int tcp_packet(struct __sk_buff *skb, struct work *w)
 	case SIDE_RESET:
 		return lingering_client(skb, w, side);
 	case SIDE_LOCAL:
-		return w->packet.flags & SYN ? syn_again(skb, w) : PASS_LOCAL;
+		return w->packet.flags & SYN ? syn_again(skb, w) : local_packet(skb);
 	}
 	return PASS;
 }
@@ -78,6 +78,7 @@ int router_command(struct __sk_buff *skb)
 		break;
 	case COMMAND_SWEEP_CLIENTS:
 		bpf_for_each_map_elem(&clients, sweep_client, &sweep, 0);
+		bpf_for_each_map_elem(&promised, sweep_promise, &sweep, 0);
 		break;
 	case COMMAND_RETIRE:
 		retire(&w->command);

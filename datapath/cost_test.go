@@ -38,7 +38,7 @@ func TestVerifierCost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range []string{routerMapFlows, routerMapSplices, routerMapClients} {
+	for _, m := range []string{routerMapFlows, routerMapSplices, routerMapClients, routerMapPromised} {
 		spec.Maps[m].MaxEntries = testSessions
 	}
 	all, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats}})

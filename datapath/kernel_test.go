@@ -150,6 +150,7 @@ func (k *rig) empty() {
 	k.t.Helper()
 	k.must(replace(k.maps.Flows, map[routerTuple]routerFlow{}))
 	k.must(replace(k.maps.Clients, map[routerTuple]routerClient{}))
+	k.must(replace(k.maps.Promised, map[routerTuple]routerClient{}))
 	k.must(replace(k.maps.Vips, map[routerVipKey]routerVip{}))
 	k.must(replace(k.maps.Hosts, map[routerHostKey]uint32{}))
 	k.must(replace(k.maps.Routes, map[routerRouteKey]routerRoute{}))

@@ -387,6 +387,20 @@ func TestRSTBehindLostBytes(t *testing.T) {
 	})
 }
 
+// A server that closes with bytes unread says FIN, and then resets with the FIN's own number.
+func TestRSTBehindFIN(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		k, c, s := spliced(t, f)
+		s.takes(c.send(packet.ACK, plainRequest, routerVerdictTO_SERVER, actRedirect))
+		events := k.events()
+		s.send(packet.FIN|packet.ACK, "", routerVerdictTO_CLIENT, actRedirect)
+		p := s.packet(packet.RST|packet.ACK, "")
+		p.Seq--
+		k.want(packet.Build(p), routerVerdictTO_CLIENT, actRedirect)
+		k.ended(t, f, events, Dead, ServerReset, 2)
+	})
+}
+
 // lingers checks that the end of the client's session is remembered.
 func (k *rig) lingers(f family, side routerSide) {
 	k.t.Helper()

@@ -28,7 +28,7 @@ var ErrInUse = errors.New("another router is running on this state")
 type Options struct {
 	State    string // directory on a BPF file system
 	Sessions int    // splices: idle legs and sessions together
-	Pending  int    // clients whose request is not decided
+	Pending  int    // clients whose request is not decided; and as many that were promised what no cookie carries
 	Legs     int    // idle legs of one surrogate and class
 }
 
@@ -120,6 +120,7 @@ func (r *Router) load(pinned map[string]*ebpf.Map) error {
 	spec.Maps[routerMapSplices].MaxEntries = uint32(r.options.Sessions)
 	spec.Maps[routerMapFlows].MaxEntries = uint32(2*r.options.Sessions + r.options.Pending)
 	spec.Maps[routerMapClients].MaxEntries = uint32(r.options.Pending)
+	spec.Maps[routerMapPromised].MaxEntries = uint32(r.options.Pending)
 	spec.Maps[routerMapIdleLegs].InnerMap.MaxEntries = uint32(r.options.Legs)
 
 	var objs routerObjects
@@ -156,6 +157,7 @@ func (r *Router) named() map[string]*ebpf.Map {
 		routerMapIdleLegs:   r.maps.IdleLegs,
 		routerMapLimits:     r.maps.Limits,
 		routerMapPools:      r.maps.Pools,
+		routerMapPromised:   r.maps.Promised,
 		routerMapRoutes:     r.maps.Routes,
 		routerMapSettings:   r.maps.Settings,
 		routerMapSplices:    r.maps.Splices,

@@ -16,7 +16,7 @@ import (
 type routerBound uint32
 
 const (
-	routerBoundABI            routerBound = 2
+	routerBoundABI            routerBound = 3
 	routerBoundMAX_VIPS       routerBound = 256
 	routerBoundMAX_POOLS      routerBound = 256
 	routerBoundMAX_TABLES     routerBound = 1024
@@ -440,6 +440,7 @@ const (
 	routerMapLimits          = "limits"
 	routerMapPartials        = "partials"
 	routerMapPools           = "pools"
+	routerMapPromised        = "promised"
 	routerMapRoutes          = "routes"
 	routerMapSettings        = "settings"
 	routerMapSplices         = "splices"
@@ -530,6 +531,7 @@ type routerMapSpecs struct {
 	Limits     *ebpf.MapSpec `ebpf:"limits"`
 	Partials   *ebpf.MapSpec `ebpf:"partials"`
 	Pools      *ebpf.MapSpec `ebpf:"pools"`
+	Promised   *ebpf.MapSpec `ebpf:"promised"`
 	Routes     *ebpf.MapSpec `ebpf:"routes"`
 	Settings   *ebpf.MapSpec `ebpf:"settings"`
 	Splices    *ebpf.MapSpec `ebpf:"splices"`
@@ -592,6 +594,7 @@ type routerMaps struct {
 	Limits     *ebpf.Map `ebpf:"limits"`
 	Partials   *ebpf.Map `ebpf:"partials"`
 	Pools      *ebpf.Map `ebpf:"pools"`
+	Promised   *ebpf.Map `ebpf:"promised"`
 	Routes     *ebpf.Map `ebpf:"routes"`
 	Settings   *ebpf.Map `ebpf:"settings"`
 	Splices    *ebpf.Map `ebpf:"splices"`
@@ -613,6 +616,7 @@ func (m *routerMaps) Close() error {
 		m.Limits,
 		m.Partials,
 		m.Pools,
+		m.Promised,
 		m.Routes,
 		m.Settings,
 		m.Splices,

@@ -148,13 +148,31 @@ func TestClosedVIPRefuses(t *testing.T) {
 	})
 }
 
-// fillClients leaves no room in the table of pending clients.
-func (k *rig) fillClients() {
+// fillPromised leaves no room in the table of promised options.
+func (k *rig) fillPromised() {
 	k.t.Helper()
 	for i := range uint16(testPending) {
 		key := tuple(netip.AddrPortFrom(netip.MustParseAddr("192.0.2.200"), i), netip.MustParseAddrPort("192.0.2.201:80"))
-		k.must(k.maps.Clients.Update(key, &routerClient{Since: Clock()}, ebpf.UpdateNoExist))
+		k.must(k.maps.Promised.Update(key, &routerClient{Since: Clock()}, ebpf.UpdateNoExist))
 	}
+}
+
+// Handshakes do not take the room of clients that are asked about.
+func TestHandshakesLeaveRoomToAsk(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		k := newRig(t)
+		k.vip(f)
+		k.tap()
+		k.idle(1, f)
+		k.fillPromised()
+		for _, options := range []packet.Options{f.usual(), bareOptions} {
+			c := newClient(k, f, options)
+			c.k.want(packet.Build(c.syn()), map[bool]routerVerdict{true: routerVerdictSYN_ANSWERED, false: routerVerdictSYN_COOKIE}[c.ts], actRedirect)
+			if _, ok := k.pending(f.client, f.vip); ok {
+				t.Error("a SYN is in the table of clients that are asked about")
+			}
+		}
+	})
 }
 
 // When the table is full, a client gets what a cookie can carry, and is believed no more than that.
@@ -178,7 +196,7 @@ func TestFullTableAnswersWithBareCookies(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				k := newRig(t)
 				k.vip(f)
-				k.fillClients()
+				k.fillPromised()
 				s := k.idle(1, f, func(s *routerSplice) {
 					s.LegClass = c.class
 					if c.class&1 == 0 {

@@ -114,7 +114,11 @@ func (a *asker) take(ctx context.Context, b []byte) {
 	}
 }
 
-// expire refuses heads that trickle in (408).
+// stalledHead is how much of a head must be there, in bytes, for the client to be thought at the end of its initial window:
+// nothing is acknowledged before the decision, so that it can send no more.
+const stalledHead = 2 << 10
+
+// expire refuses heads that trickle in (408), and leaves to the proxy those that a socket must acknowledge to see the rest.
 func (a *asker) expire(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -126,9 +130,15 @@ func (a *asker) expire(ctx context.Context) {
 			wait := a.r.current().cfg.Timeouts.Handshake
 			a.mu.Lock()
 			for _, p := range a.clients {
-				if !p.decided && now.Sub(p.first) > wait {
+				switch {
+				case p.decided:
+				case now.Sub(p.first) > wait:
 					a.refuse(ctx, p, &head.Error{Status: http.StatusRequestTimeout, Reason: "request did not arrive in time"})
+				case p.bytes > stalledHead && p.bytes == p.looked:
+					p.decided = true
+					a.wg.Go(func() { a.local(p, nil, "proxied") })
 				}
+				p.looked = p.bytes
 			}
 			a.mu.Unlock()
 			a.proxied.expire(now)

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -179,17 +178,13 @@ func TestBadRequests(t *testing.T) {
 	var work errgroup.Group
 	work.SetLimit(8)
 	tries := 0
-	var raced atomic.Int64
 	for _, q := range badRequests() {
 		for _, behind := range []bool{false, true} {
 			for _, cuts := range cutsOf(len(q.text+q.second+q.tail), random) {
 				tries++
 				work.Go(func() error {
 					v := &badVisit{badRequest: q, n: n, l: l, behind: behind, cuts: cuts}
-					err := v.run(t)
-					if cutOff(err) && v.fate != passed && len(cuts) > 0 {
-						raced.Add(1)
-					} else if err != nil {
+					if err := v.run(t); err != nil {
 						t.Errorf("%s, behind a good one: %v, cut at %v: %v", q.name, behind, cuts[:min(len(cuts), 20)], err)
 					}
 					return nil
@@ -198,16 +193,9 @@ func TestBadRequests(t *testing.T) {
 		}
 	}
 	_ = work.Wait()
-	t.Logf("%d requests, the answers to %d lost", tries, raced.Load())
-	if most := int64(tries / mayRace); raced.Load() > most {
-		t.Errorf("the answers to %d requests were lost, of %d", raced.Load(), tries)
-	}
+	t.Logf("%d requests", tries)
 	l.audit()
 }
-
-// mayRace is how rare it must be that a client is reset which still sends when its request is refused: a packet may come
-// to the host before the socket that it is for, when another processor is about to make that. See TestRefusedWhileItSends.
-const mayRace = 100
 
 // cutsOf are places to cut a request of so many bytes at: none, everywhere, and some at random. A client sends ten
 // segments before one is acknowledged, so that a long head must not be in more.

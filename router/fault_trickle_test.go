@@ -218,3 +218,21 @@ func (c *slowClient) halfBody(reset bool) error {
 	}
 	return c.Conn.(interface{ CloseWrite() error }).CloseWrite()
 }
+
+// TestLongHead has a head that is longer than what a client sends unacknowledged.
+func TestLongHead(t *testing.T) {
+	n := newNetwork(t)
+	s := n.site("a", lab.LinkOptions{})
+	serve(t, s.Host, "a")
+	n.start(fmt.Sprintf("vips: [{address: %q, interfaces: [%s], routes: [{pool: a}]}]\npools: {a: {surrogates: [{name: a, address: %q}]}}\n", vip4, n.front.Name, s.v4))
+	c, err := dial(t.Context(), n.client, vip4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	long := strings.Repeat("Cookie: "+strings.Repeat("x", 5000)+"\r\n", 5)
+	for range 2 {
+		got, err := c.ask("GET", "GET /x HTTP/1.1\r\nHost: h\r\n"+long+"\r\n")
+		got.expect(t, err, "a", http.StatusOK, "h /x")
+	}
+}

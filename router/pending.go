@@ -14,6 +14,7 @@ type pending struct {
 	first       time.Time
 	segments    []segment // by sequence number
 	bytes       int
+	looked      int  // bytes at the last look
 	decided     bool // being decided: what comes in addition is kept for the replay
 }
 

@@ -54,9 +54,27 @@ static __always_inline int ask(struct __sk_buff *skb, struct work *w, const stru
 	return to_user_space(w, set);
 }
 
+/* Fills the tuple that looks up the host's socket for the packet at hand. Returns its size. */
+static __always_inline __u32 socket_tuple(const struct packet *p, struct bpf_sock_tuple *tuple)
+{
+	if (p->v6) {
+		copy_addr(tuple->ipv6.saddr, p->key.src);
+		copy_addr(tuple->ipv6.daddr, p->key.dst);
+		tuple->ipv6.sport = p->key.sport;
+		tuple->ipv6.dport = p->key.dport;
+		return sizeof(tuple->ipv6);
+	}
+	tuple->ipv4.saddr = ((__u32 *)p->key.src)[3];
+	tuple->ipv4.daddr = ((__u32 *)p->key.dst)[3];
+	tuple->ipv4.sport = p->key.sport;
+	tuple->ipv4.dport = p->key.dport;
+	return sizeof(tuple->ipv4);
+}
+
 /*
  * Gives the session to the listening socket of its VIP, as if that had done the handshake. The packet at hand is the
- * first that the socket sees; w->client has the client's options.
+ * first that the socket sees; w->client has the client's options. What is known of the client stays until a later packet
+ * finds the socket: see local_packet.
  */
 __noinline int assign_local(struct __sk_buff *skb)
 {
@@ -75,20 +93,9 @@ __noinline int assign_local(struct __sk_buff *skb)
 		return DROP_NO_ROOM;
 	p = &w->packet;
 	c = &w->client;
-	size = p->v6 ? sizeof(tuple.ipv6) : sizeof(tuple.ipv4);
 	if (!bpf_ksym_exists(bpf_sk_assign_tcp_reqsk))
 		return reset_sender(skb, w);
-	if (p->v6) {
-		copy_addr(tuple.ipv6.saddr, p->key.src);
-		copy_addr(tuple.ipv6.daddr, p->key.dst);
-		tuple.ipv6.sport = p->key.sport;
-		tuple.ipv6.dport = p->key.dport;
-	} else {
-		tuple.ipv4.saddr = ((__u32 *)p->key.src)[3];
-		tuple.ipv4.daddr = ((__u32 *)p->key.dst)[3];
-		tuple.ipv4.sport = p->key.sport;
-		tuple.ipv4.dport = p->key.dport;
-	}
+	size = socket_tuple(p, &tuple);
 	skc = bpf_skc_lookup_tcp(skb, &tuple, size, BPF_F_CURRENT_NETNS, 0);
 	if (!skc)
 		return reset_sender(skb, w);
@@ -120,4 +127,37 @@ out:
 	if (verdict != ASSIGNED)
 		return reset_sender(skb, w);
 	return verdict;
+}
+
+/*
+ * A packet of a session that a socket of this host owns, or will: until the first packet has made that, others would meet
+ * the listener, which resets them.
+ */
+__noinline int local_packet(struct __sk_buff *skb)
+{
+	struct work *w = work();
+	struct bpf_sock_tuple tuple = {};
+	struct client *known;
+	struct bpf_sock *skc;
+	struct packet *p;
+	bool made;
+
+	if (!w)
+		return DROP_NO_ROOM;
+	p = &w->packet;
+	known = bpf_map_lookup_elem(&clients, &p->key);
+	if (!known || known->state != CLIENT_LOCAL)
+		return PASS_LOCAL;
+	skc = bpf_skc_lookup_tcp(skb, &tuple, socket_tuple(p, &tuple), BPF_F_CURRENT_NETNS, 0);
+	made = skc && skc->state != BPF_TCP_LISTEN;
+	if (skc)
+		bpf_sk_release(skc);
+	if (made || p->flags & RST) {
+		bpf_map_delete_elem(&clients, &p->key);
+		return PASS_LOCAL;
+	}
+	if (!p->len || p->seq != known->seq)
+		return DROP_EARLY;
+	w->client = *known;
+	return assign_local(skb); /* once more: the first was lost on its way to the socket */
 }

@@ -437,8 +437,9 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 	bpf_spin_unlock(&s->lock);
 
 	if (local) {
-		bpf_map_delete_elem(&flows, &p->key);
 		verdict = assign_local(skb);
+		if (verdict != ASSIGNED)
+			bpf_map_delete_elem(&flows, &p->key);
 	} else {
 		verdict = splice_client(skb, idx, ts_client);
 		if (verdict != MOVED) {
@@ -450,7 +451,7 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 			return verdict ?: ask(skb, w, set, now);
 		}
 	}
-	if (known)
+	if (known && verdict != ASSIGNED)
 		bpf_map_delete_elem(&clients, &p->key);
 	leave_leg(skb, idx, verdict);
 	return verdict;

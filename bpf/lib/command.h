@@ -91,6 +91,15 @@ static long sweep_client(struct bpf_map *map, struct tuple *key, struct client *
 	return 0;
 }
 
+static long sweep_promise(struct bpf_map *map, struct tuple *key, struct client *c, struct sweep *sweep)
+{
+	if (sweep->now - c->since > COOKIE_MS) {
+		bpf_map_delete_elem(&promised, key);
+		sweep->changed++;
+	}
+	return 0;
+}
+
 static __always_inline void retire(struct command *c)
 {
 	struct splice *s = splice_at(c->first);

@@ -3,7 +3,7 @@
  * The client's handshake. Our initial sequence number is always a SYN cookie, so no state is needed until the first
  * request byte. Window shift and SACK ride in the low bits of the timestamp that we tell (as in Linux); a client whose
  * options they cannot carry (no timestamps, or an MSS that asks for legs of another class than the usual one does) gets
- * an entry in the table of pending clients, while there is room.
+ * an entry in the table of promised options, while there is room.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 #define TS_OPTION_MASK ((1 << TS_OPTION_BITS) - 1)
 #define TS_NO_WSCALE   15
 #define TS_SACK        16
-#define TS_SMALL_MSS   32 /* below the usual one, and there was no room to remember it */
+#define TS_OTHER_MSS   32 /* promised; if there was no room to remember it, below the usual one */
 #define MSS_USUAL_V4   1460
 #define MSS_USUAL_V6   1440
 #define MSS_DEFAULT_V4 536 /* RFC 9293, 3.7.1 */
@@ -167,16 +167,17 @@ __noinline int answer_syn(struct __sk_buff *skb)
 	if (!(c.flags & CLIENT_TS) || mss_class(set, c.mss) != mss_class(set, usual)) {
 		c.ifindex = skb->ifindex;
 		c.since = clock_ms();
-		if (bpf_map_update_elem(&clients, &p->key, &c, BPF_ANY)) {
+		bits = TS_OTHER_MSS;
+		if (bpf_map_update_elem(&promised, &p->key, &c, BPF_ANY)) {
 			verdict = SYN_COOKIE;
 			if (!(c.flags & CLIENT_TS))
 				c.flags = 0; /* promise nothing that will be forgotten */
-			else if (c.mss < usual)
-				bits = TS_SMALL_MSS;
+			else if (c.mss > usual)
+				bits = 0;
 		}
-	} else if (bpf_map_lookup_elem(&clients, &p->key)) {
-		bpf_map_delete_elem(&clients, &p->key); /* of an earlier session */
 	}
+	if (bpf_map_lookup_elem(&clients, &p->key))
+		bpf_map_delete_elem(&clients, &p->key); /* of an earlier session */
 	if (c.flags & CLIENT_TS) {
 		bits |= c.flags & CLIENT_WSCALE ? c.wscale : TS_NO_WSCALE;
 		if (c.flags & CLIENT_SACK)
@@ -190,12 +191,21 @@ __noinline int answer_syn(struct __sk_buff *skb)
 	return send_back(skb, w, verdict);
 }
 
-/* The options of the client whose first packet is at hand, from the table or from what it echoes, into w->client. */
+/* Whether the options of the client at hand may be among those promised. */
+static __always_inline bool may_be_promised(const struct packet *p)
+{
+	return p->ts_at == 0xff || p->tsecr & TS_OTHER_MSS;
+}
+
+/* The options of the client whose first packet is at hand, from the tables or from what it echoes, into w->client. */
 static __always_inline void recall_client(struct work *w)
 {
 	struct client *known = bpf_map_lookup_elem(&clients, &w->packet.key);
 	struct client *c = &w->client;
 	__u32 bits = w->packet.tsecr & TS_OPTION_MASK;
+
+	if (!known && may_be_promised(&w->packet))
+		known = bpf_map_lookup_elem(&promised, &w->packet.key);
 
 	if (known) {
 		*c = *known;
@@ -205,7 +215,7 @@ static __always_inline void recall_client(struct work *w)
 	c->mss = MSS_DEFAULT_V4;
 	if (w->packet.ts_at == 0xff)
 		return;
-	if (!(bits & TS_SMALL_MSS))
+	if (!(bits & TS_OTHER_MSS))
 		c->mss = usual_mss(w->packet.v6);
 	c->flags = CLIENT_TS;
 	if (bits & TS_SACK)

@@ -28,7 +28,16 @@ struct {
 	__type(value, struct splice);
 } splices SEC(".maps");
 
-/* Client legs before their (next) request is decided. Full: SYNs are answered with bare cookies, asking stops. */
+/* Options of clients, promised in a handshake, that a cookie cannot carry. Full: SYNs are answered with bare cookies. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct tuple);
+	__type(value, struct client);
+} promised SEC(".maps");
+
+/* Client legs before their (next) request is decided. Full: asking stops. Handshakes cannot fill it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);

@@ -26,10 +26,8 @@ __noinline int first_request(struct __sk_buff *skb)
 		}
 	}
 	recall_client(w);
-	if (known && known->state == CLIENT_LOCAL) {
-		bpf_map_delete_elem(&clients, &w->packet.key);
+	if (known && known->state == CLIENT_LOCAL)
 		return assign_local(skb);
-	}
 	if (known && known->state == CLIENT_SPLICE) {
 		adopt_decision(w, known);
 	} else if (known && known->state == CLIENT_ASKED) {
@@ -40,8 +38,12 @@ __noinline int first_request(struct __sk_buff *skb)
 	verdict = splice_client(skb, NO_SPLICE, w->packet.tsecr);
 	if (!verdict)
 		return ask(skb, w, set, now);
-	if (known && verdict != DROP_RACE && verdict != DROP_FLOWS_FULL)
+	if (verdict == DROP_RACE || verdict == DROP_FLOWS_FULL)
+		return verdict;
+	if (known)
 		bpf_map_delete_elem(&clients, &w->packet.key);
+	if (may_be_promised(&w->packet))
+		bpf_map_delete_elem(&promised, &w->packet.key);
 	return verdict;
 }
 
@@ -62,7 +64,8 @@ static __always_inline int no_session(struct __sk_buff *skb, struct work *w, con
 		r->tsecr = p->tsval;
 		return send_back(skb, w, LEG_ACKED);
 	}
-	if ((p->len || p->flags & FIN) && (known || (p->ts_at != 0xff && ts_clock(set) - p->tsecr < COOKIE_MS)))
+	if ((p->len || p->flags & FIN) && (known || bpf_map_lookup_elem(&promised, &p->key) ||
+					   (p->ts_at != 0xff && ts_clock(set) - p->tsecr < COOKIE_MS)))
 		return DROP_EARLY; /* most likely behind a request whose start was lost or overtaken */
 	return reset_sender(skb, w);
 }
@@ -83,6 +86,7 @@ __noinline int new_client(struct __sk_buff *skb)
 		return answer_syn(skb);
 	if (p->flags & RST) {
 		bpf_map_delete_elem(&clients, &p->key);
+		bpf_map_delete_elem(&promised, &p->key);
 		return CONSUMED;
 	}
 	if (!(p->flags & ACK))
@@ -101,6 +105,8 @@ __noinline int new_client(struct __sk_buff *skb)
 	if (!(p->flags & FIN))
 		return HANDSHAKE_ACK;
 	bpf_map_delete_elem(&clients, &p->key);
+	if (may_be_promised(p))
+		bpf_map_delete_elem(&promised, &p->key);
 	bpf_map_update_elem(&flows, &p->key, &lingering, BPF_ANY);
 	answer(w, FIN | ACK, p->ack, p->seq + 1)->with_ts = p->ts_at != 0xff;
 	w->reply.tsval = p->tsecr + 1;

@@ -164,7 +164,8 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 			break;
 		}
 		if (p->flags & RST) {
-			if (p->seq == s->rcv_nxt) { /* any other, the client judges */
+			/* any other, the client judges; behind its own FIN Linux resets with that one's number */
+			if (p->seq == s->rcv_nxt || (s->flags & SPLICE_SERVER_FIN && p->seq + 1 == s->rcv_nxt)) {
 				next = SERVER_OVER;
 				s->state = SPLICE_DEAD;
 				s->since = now;

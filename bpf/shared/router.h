@@ -11,7 +11,7 @@
 
 /* Bounds and constants of both sides. */
 enum bound {
-	ABI = 2, /* of pinned maps; user space refuses to adopt another one */
+	ABI = 3, /* of pinned maps; user space refuses to adopt another one */
 	MAX_VIPS = 256,
 	MAX_POOLS = 256,
 	MAX_TABLES = 1024, /* choice tables: one a pool, and one a zone of policy nearest */
@@ -175,7 +175,7 @@ struct splice {
 };
 
 enum client_state {
-	CLIENT_SYN,    /* handshake answered; kept for options that a cookie cannot carry */
+	CLIENT_SYN,    /* nothing asked; kept for options that a cookie cannot carry */
 	CLIENT_ASKED,  /* user space holds the first bytes */
 	CLIENT_SPLICE, /* user space chose a surrogate */
 	CLIENT_LOCAL,  /* user space wants it on an ordinary socket */
@@ -355,7 +355,7 @@ enum verdict {
 	TO_SERVER,
 	TO_CLIENT,
 	SYN_ANSWERED,
-	SYN_COOKIE, /* answered without an entry in the table of pending clients */
+	SYN_COOKIE, /* answered without an entry in the table of promised options */
 	HANDOFF,
 	MOVED, /* request of a spliced session given to another surrogate */
 	RECYCLED,

@@ -23,7 +23,7 @@ func TestRefusedWhileItSends(t *testing.T) {
 	}
 	var work errgroup.Group
 	work.SetLimit(8)
-	for i := range 5000 {
+	for i := range 3000 {
 		work.Go(func() error {
 			v := &badVisit{badRequest: q, n: n, l: l, behind: i%2 == 0, cuts: bytes}
 			if err := v.run(t); err != nil {

@@ -10,7 +10,9 @@ import (
 )
 
 const (
-	tickEvery  = 10 * time.Millisecond
+	// Legs that are used up are replaced tick by tick: the shorter that is, the fewer must lie ready. Apache's queue holds 511
+	// connections that have said nothing yet; beyond, each takes a thread.
+	tickEvery  = 4 * time.Millisecond
 	restEvery  = 100 * time.Millisecond // of a pool that nothing happens to
 	renewEvery = 250 * time.Millisecond
 	routeEvery = 5 * time.Second

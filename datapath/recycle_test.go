@@ -333,6 +333,7 @@ func TestSYNOnALiveSession(t *testing.T) {
 }
 
 // An RST ends a session only when its number is the next one; any other is the other end's to judge.
+// Trap T16.
 func TestRST(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, tc := range []struct {

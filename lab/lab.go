@@ -116,6 +116,17 @@ func usable() error {
 	return nil
 }
 
+// makeFolder makes a lab's folder, whose parent goes with the last lab: another process may remove it at any moment.
+func makeFolder(path string) (err error) {
+	for range 100 {
+		err = os.MkdirAll(path, 0o755)
+		if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+	}
+	return err
+}
+
 func open(t T) (*Lab, error) {
 	if err := Sweep(); err != nil {
 		return nil, err
@@ -126,7 +137,7 @@ func open(t T) (*Lab, error) {
 	}
 	l := &Lab{t: t, prefix: fmt.Sprintf("%s%d", self.prefix(), sequence.Add(1))}
 	l.dir = filepath.Join(stateRoot(), l.prefix)
-	if err := os.MkdirAll(l.dir, 0o755); err != nil {
+	if err := makeFolder(l.dir); err != nil {
 		return nil, fmt.Errorf("make the lab's folder: %w", err)
 	}
 	l.spawn = newSpawner()

@@ -29,6 +29,7 @@ wrk:wrk
 iperf3:iperf3
 curl:curl
 wget:wget
+systemd-analyze:systemd
 chromium:chromium
 /etc/ssl/certs/ca-certificates.crt:ca-certificates
 '

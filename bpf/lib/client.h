@@ -15,18 +15,7 @@ static __always_inline int end_client(struct __sk_buff *skb, struct work *w)
 	if (err)
 		return -err;
 	bpf_clone_redirect(skb, skb->ifindex, 0);
-	copy_addr(w->reply.src, w->out.src);
-	copy_addr(w->reply.dst, w->out.dst);
-	w->reply.sport = w->out.sport;
-	w->reply.dport = w->out.dport;
-	w->reply.flags = ACK;
-	w->reply.seq = w->out.seq;
-	w->reply.ack = w->out.ack;
-	w->reply.tsval = w->out.tsval;
-	w->reply.tsecr = w->out.tsecr;
-	w->reply.window = w->out.window;
-	__builtin_memcpy(w->reply.dmac, w->out.hop.dmac, 6);
-	__builtin_memcpy(w->reply.smac, w->out.hop.smac, 6);
+	ack_like_out(w)->seq = w->out.seq;
 	err = write_reply(skb);
 	if (err)
 		return -err;
@@ -391,11 +380,7 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 		adopt_decision(w, known);
 		w->client = *known;
 	} else {
-		w->client.flags = (s->flags & SPLICE_TS ? CLIENT_TS : 0) |
-				  (s->flags & SPLICE_CLIENT_SACK ? CLIENT_SACK : 0) |
-				  (s->flags & SPLICE_CLIENT_WSCALE ? CLIENT_WSCALE : 0);
-		w->client.wscale = s->client_shift;
-		w->client.mss = set->mss[s->leg_class >> 1 & (MSS_CLASSES - 1)];
+		client_of(s, set, &w->client);
 		if (!decide(skb)) {
 			bpf_spin_lock(&s->lock);
 			s->flags |= SPLICE_ASKED;

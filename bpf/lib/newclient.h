@@ -70,6 +70,18 @@ static __always_inline int no_session(struct __sk_buff *skb, struct work *w, con
 	return reset_sender(skb, w);
 }
 
+/* Answers a FIN behind which nothing is due, or the same again. */
+static __always_inline int answer_fin(struct __sk_buff *skb, struct work *w)
+{
+	struct packet *p = &w->packet;
+	struct segment *r = answer(w, FIN | ACK, p->ack, p->seq + 1);
+
+	r->with_ts = p->ts_at != 0xff;
+	r->tsval = p->tsecr + 1;
+	r->tsecr = p->tsval;
+	return send_back(skb, w, FIN_ANSWERED);
+}
+
 /* A packet to a VIP that belongs to no flow. */
 __noinline int new_client(struct __sk_buff *skb)
 {
@@ -108,17 +120,14 @@ __noinline int new_client(struct __sk_buff *skb)
 	if (may_be_promised(p))
 		bpf_map_delete_elem(&promised, &p->key);
 	bpf_map_update_elem(&flows, &p->key, &lingering, BPF_ANY);
-	answer(w, FIN | ACK, p->ack, p->seq + 1)->with_ts = p->ts_at != 0xff;
-	w->reply.tsval = p->tsecr + 1;
-	w->reply.tsecr = p->tsval;
-	return send_back(skb, w, FIN_ANSWERED);
+	return answer_fin(skb, w);
 }
 
 /* A SYN from a client whose last session is over: it is forgotten. */
 static __always_inline int syn_again(struct __sk_buff *skb, struct work *w)
 {
-	bpf_map_delete_elem(&clients,
-			    &w->packet.key); /* first: it would be found by a packet that the flow does not stop */
+	/* first: it would be found by a packet that the flow does not stop */
+	bpf_map_delete_elem(&clients, &w->packet.key);
 	bpf_map_delete_elem(&flows, &w->packet.key);
 	return to_vip(w) ? answer_syn(skb) : PASS;
 }
@@ -133,12 +142,8 @@ static __always_inline int lingering_client(struct __sk_buff *skb, struct work *
 
 	if (side == SIDE_RESET && !(p->flags & (RST | SYN)))
 		return reset_sender(skb, w);
-	if (p->flags & FIN && !p->len) {
-		answer(w, FIN | ACK, p->ack, p->seq + 1)->with_ts = p->ts_at != 0xff;
-		w->reply.tsval = p->tsecr + 1;
-		w->reply.tsecr = p->tsval;
-		return send_back(skb, w, FIN_ANSWERED);
-	}
+	if (p->flags & FIN && !p->len)
+		return answer_fin(skb, w);
 	if (p->len && !(p->flags & (RST | SYN)))
 		return reset_sender(skb, w);
 	if (p->flags & SYN)

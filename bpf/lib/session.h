@@ -23,8 +23,8 @@ static __always_inline void bury(__u32 idx, struct splice *s, __u32 end, __u32 n
 	struct flow *f = bpf_map_lookup_elem(&flows, &s->client);
 	struct surrogate *of = surrogate_at(s->surrogate);
 
-	if (s->flags &
-	    SPLICE_ASKED) /* a decision about its next request would find the next session of the same port */
+	/* a decision about its next request would find the next session of the same port */
+	if (s->flags & SPLICE_ASKED)
 		bpf_map_delete_elem(&clients, &s->client);
 	if (f && f->splice == idx && f->side == SIDE_CLIENT) {
 		/* the client's repeated request is decided anew */
@@ -44,6 +44,15 @@ static __always_inline void bury(__u32 idx, struct splice *s, __u32 end, __u32 n
 	tell(EVENT_LEG_DOWN, end, idx, s, now);
 }
 
+/* What a spliced client negotiated, as far as the choice of a leg needs it. */
+static __always_inline void client_of(const struct splice *s, const struct config *set, struct client *c)
+{
+	c->flags = (s->flags & SPLICE_TS ? CLIENT_TS : 0) | (s->flags & SPLICE_CLIENT_SACK ? CLIENT_SACK : 0) |
+		   (s->flags & SPLICE_CLIENT_WSCALE ? CLIENT_WSCALE : 0);
+	c->wscale = s->client_shift;
+	c->mss = set->mss[s->leg_class >> 1 & (MSS_CLASSES - 1)];
+}
+
 /*
  * After the lock: the client of a dead splice has its first request still unacknowledged and will repeat it. What it
  * negotiated may not be in the cookie.
@@ -52,10 +61,7 @@ static __always_inline void remember_client(struct splice *s, const struct confi
 {
 	struct client c = { .state = CLIENT_SYN, .since = now };
 
-	c.flags = (s->flags & SPLICE_TS ? CLIENT_TS : 0) | (s->flags & SPLICE_CLIENT_SACK ? CLIENT_SACK : 0) |
-		  (s->flags & SPLICE_CLIENT_WSCALE ? CLIENT_WSCALE : 0);
-	c.wscale = s->client_shift;
-	c.mss = set->mss[s->leg_class >> 1 & (MSS_CLASSES - 1)];
+	client_of(s, set, &c);
 	c.ifindex = s->to_client.ifindex;
 	bpf_map_update_elem(&clients, &s->client, &c, BPF_NOEXIST);
 }
@@ -113,6 +119,26 @@ static __always_inline int send_to_server(struct __sk_buff *skb, struct work *w,
 	return verdict;
 }
 
+/* An ACK of ours, from and to where the translated packet goes, with its timestamps and window. */
+static __always_inline struct segment *ack_like_out(struct work *w)
+{
+	struct translation *t = &w->out;
+	struct segment *r = &w->reply;
+
+	copy_addr(r->src, t->src);
+	copy_addr(r->dst, t->dst);
+	r->sport = t->sport;
+	r->dport = t->dport;
+	r->flags = ACK;
+	r->ack = t->ack;
+	r->tsval = t->tsval;
+	r->tsecr = t->tsecr;
+	r->window = t->window;
+	__builtin_memcpy(r->dmac, t->hop.dmac, 6);
+	__builtin_memcpy(r->smac, t->hop.smac, 6);
+	return r;
+}
+
 /*
  * Sends the request at hand, translated, and behind it an ACK that tells the client's window again. It begins after the
  * request, so that the surrogate takes it even when it is smaller than an earlier client's. w->reply.seq is set.
@@ -120,25 +146,15 @@ static __always_inline int send_to_server(struct __sk_buff *skb, struct work *w,
 static __always_inline void widen(struct __sk_buff *skb, struct work *w)
 {
 	struct translation *t = &w->out;
-	struct segment *r = &w->reply;
+	struct segment *r;
 
 	if (!t->hop.checked) /* its neighbour is asked for: that is for one packet only */
 		return;
 	bpf_clone_redirect(skb, t->hop.ifindex, 0);
-	copy_addr(r->src, t->src);
-	copy_addr(r->dst, t->dst);
-	r->sport = t->sport;
-	r->dport = t->dport;
-	r->flags = ACK;
-	r->ack = t->ack;
-	r->window = t->window;
+	r = ack_like_out(w);
 	r->with_ts = t->keep_ts && w->packet.ts_at != 0xff;
-	r->tsval = t->tsval;
-	r->tsecr = t->tsecr;
 	r->with_sack = r->with_wscale = 0;
 	r->mss = 0;
-	__builtin_memcpy(r->dmac, t->hop.dmac, 6);
-	__builtin_memcpy(r->smac, t->hop.smac, 6);
 	w->action = TC_ACT_SHOT;
 	if (!write_reply(skb))
 		leave(skb, w);

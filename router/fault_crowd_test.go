@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -186,18 +185,8 @@ func (c *crowd) String() string {
 // launch starts the router as start does, and returns when it is ready, whatever its surrogates are.
 func (n *network) launch(config string) *running {
 	n.t.Helper()
-	path, err := program()
+	r, path, err := n.prepare(config)
 	if err != nil {
-		n.t.Fatal(err)
-	}
-	r := &running{
-		n: n, file: filepath.Join(n.Dir(), "router.yaml"), socket: filepath.Join(n.Dir(), "router.sock"),
-		state: filepath.Join(n.BPFFS(), "router"),
-	}
-	if err := r.configure(config); err != nil {
-		n.t.Fatal(err)
-	}
-	if r.before, err = n.traces(); err != nil {
 		n.t.Fatal(err)
 	}
 	if r.Process, err = n.router.Start(lab.Program{Path: path, Args: []string{"router", "--config", r.file}}); err != nil {

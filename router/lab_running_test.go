@@ -53,24 +53,30 @@ func (n *network) start(config string) *running {
 }
 
 func (n *network) startWith(config string) (*running, error) {
-	path, err := program()
+	r, path, err := n.prepare(config)
 	if err != nil {
-		return nil, err
-	}
-	r := &running{
-		n: n, file: filepath.Join(n.Dir(), "router.yaml"), socket: filepath.Join(n.Dir(), "router.sock"),
-		state: filepath.Join(n.BPFFS(), "router"),
-	}
-	if err := r.configure(config); err != nil {
-		return nil, err
-	}
-	if r.before, err = n.traces(); err != nil {
 		return nil, err
 	}
 	if r.Process, err = n.router.Start(lab.Program{Path: path, Args: []string{"router", "--config", r.file}}); err != nil {
 		return nil, err
 	}
 	return r, r.await()
+}
+
+// prepare writes the configuration and notes what is on the router's host. The caller starts the program at path.
+func (n *network) prepare(config string) (r *running, path string, err error) {
+	if path, err = program(); err != nil {
+		return nil, "", err
+	}
+	r = &running{
+		n: n, file: filepath.Join(n.Dir(), "router.yaml"), socket: filepath.Join(n.Dir(), "router.sock"),
+		state: filepath.Join(n.BPFFS(), "router"),
+	}
+	if err := r.configure(config); err != nil {
+		return nil, "", err
+	}
+	r.before, err = n.traces()
+	return r, path, err
 }
 
 // configure writes a configuration, less its listen key, that the next start or reload reads.

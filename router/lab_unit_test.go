@@ -34,18 +34,8 @@ func capabilities(t *testing.T) []string {
 // unprivileged starts the router with these capabilities alone.
 func (n *network) unprivileged(config string, capabilities []string) *running {
 	n.t.Helper()
-	path, err := program()
+	r, path, err := n.prepare(config)
 	if err != nil {
-		n.t.Fatal(err)
-	}
-	r := &running{
-		n: n, file: filepath.Join(n.Dir(), "router.yaml"), socket: filepath.Join(n.Dir(), "router.sock"),
-		state: filepath.Join(n.BPFFS(), "router"),
-	}
-	if err := r.configure(config); err != nil {
-		n.t.Fatal(err)
-	}
-	if r.before, err = n.traces(); err != nil {
 		n.t.Fatal(err)
 	}
 	bounding := "--bounding-set=-all"

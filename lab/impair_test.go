@@ -75,7 +75,7 @@ func near(t *testing.T, what string, got, of int, share float64) {
 func TestLoss(t *testing.T) {
 	l := lab.New(t)
 	a, b := l.Host("a"), l.Host("b")
-	_, at := l.Link(lab.End{Host: a, Addrs: []string{"10.1.0.1/24"}}, lab.End{Host: b, Addrs: []string{"10.1.0.2/24"}}, lab.LinkOptions{})
+	at := l.Link(lab.End{Host: a, Addrs: []string{"10.1.0.1/24"}}, lab.End{Host: b, Addrs: []string{"10.1.0.2/24"}}, lab.LinkOptions{}).B
 	const sent = 5000
 	quiet(a, b)
 	at.Lose(0.1)
@@ -249,9 +249,9 @@ func TestCaptureAndOffloads(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			l := lab.New(t)
 			a, b := l.Host("a"), l.Host("b")
-			ia, ib := l.Link(lab.End{Host: a, Addrs: []string{"10.1.0.1/24"}}, lab.End{Host: b, Addrs: []string{"10.1.0.2/24"}}, tt.options)
+			k := l.Link(lab.End{Host: a, Addrs: []string{"10.1.0.1/24"}}, lab.End{Host: b, Addrs: []string{"10.1.0.2/24"}}, tt.options)
 			tcp := func(f []byte) bool { return len(f) > 34 && f[12] == 8 && f[13] == 0 && f[23] == 6 }
-			sent, received := ia.Capture(lab.CaptureOptions{Keep: tcp}), ib.Capture(lab.CaptureOptions{Keep: tcp, SnapLen: 54})
+			sent, received := k.A.Capture(lab.CaptureOptions{Keep: tcp}), k.B.Capture(lab.CaptureOptions{Keep: tcp, SnapLen: 54})
 			stream(t, a, b, "10.1.0.2:80", 4<<20)
 			longest, partial, payload := 0, 0, 0
 			packets := sent.Stop()

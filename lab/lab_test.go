@@ -92,7 +92,7 @@ func TestBridgeJoinsHosts(t *testing.T) {
 	outer, a, b := l.Host("outer"), l.Host("a"), l.Host("b")
 	br := outer.Bridge("br0", "10.3.0.1/24")
 	for i, h := range []*lab.Host{a, b} {
-		port, _ := l.Link(lab.End{Host: outer}, lab.End{Host: h, Addrs: []string{fmt.Sprintf("10.3.0.%d/24", i+2)}}, lab.LinkOptions{})
+		port := l.Link(lab.End{Host: outer}, lab.End{Host: h, Addrs: []string{fmt.Sprintf("10.3.0.%d/24", i+2)}}, lab.LinkOptions{}).A
 		port.Attach(br)
 	}
 	ln, err := b.Listen("tcp", "10.3.0.3:80")

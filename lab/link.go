@@ -5,6 +5,8 @@ import (
 	"net"
 
 	"github.com/vishvananda/netlink"
+
+	"baton/lab/emulator"
 )
 
 // End is one end of a link.
@@ -18,8 +20,17 @@ type End struct {
 type LinkOptions struct {
 	MTU        int // bytes; 0: 1500
 	TxQueueLen int // packets; 0: the kernel's default
-	Queues     int // transmit and receive queues of each end; 0: 1
+	Queues     int // transmit and receive queues of each end; 0: 1; not for an emulated link
 	NoOffloads bool
+
+	// A link that has a shape, or may be given one by Set, is emulated.
+	Emulated   bool
+	AtoB, BtoA emulator.Shape
+}
+
+// Link is a cable between two hosts.
+type Link struct {
+	A, B *Interface
 }
 
 // Interface is a network interface of a host.
@@ -31,16 +42,16 @@ type Interface struct {
 }
 
 // Link joins two hosts by a veth pair, gives both ends their addresses and brings them up.
-func (l *Lab) Link(a, b End, o LinkOptions) (*Interface, *Interface) {
+func (l *Lab) Link(a, b End, o LinkOptions) *Link {
 	l.t.Helper()
-	ia, ib, err := link(a, b, o)
+	k, err := link(a, b, o)
 	if err != nil {
 		l.t.Fatalf("lab: link %s-%s: %v", a.Host.name, b.Host.name, err)
 	}
-	return ia, ib
+	return k
 }
 
-func link(a, b End, o LinkOptions) (*Interface, *Interface, error) {
+func link(a, b End, o LinkOptions) (*Link, error) {
 	a.Name, b.Name = freeName(a), freeName(b)
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = a.Name
@@ -54,20 +65,20 @@ func link(a, b End, o LinkOptions) (*Interface, *Interface, error) {
 		veth.PeerNumTxQueues, veth.PeerNumRxQueues = uint32(o.Queues), uint32(o.Queues)
 	}
 	if err := a.Host.nl.LinkAdd(veth); err != nil {
-		return nil, nil, fmt.Errorf("add veth %s-%s: %w", a.Name, b.Name, err)
+		return nil, fmt.Errorf("add veth %s-%s: %w", a.Name, b.Name, err)
 	}
 	ends := [2]*Interface{}
 	for i, e := range []End{a, b} {
 		n, err := e.Host.lookup(e.Name)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if err := n.configure(e.Addrs, o); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", n.Name, err)
+			return nil, fmt.Errorf("%s: %w", n.Name, err)
 		}
 		ends[i] = n
 	}
-	return ends[0], ends[1], nil
+	return &Link{A: ends[0], B: ends[1]}, nil
 }
 
 func (n *Interface) configure(addrs []string, o LinkOptions) error {

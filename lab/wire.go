@@ -39,13 +39,13 @@ func (l *Lab) Wire(a, b End, o LinkOptions, aToB, bToA Impairment) (*Interface, 
 	// A host that answers neighbour solicitations or forwards would not be a wire.
 	middle.Sysctl("net.ipv6.conf.all.disable_ipv6", "1")
 	middle.Sysctl("net.ipv6.conf.default.disable_ipv6", "1")
-	ia, ma := l.Link(a, End{Host: middle, Name: "a"}, o)
-	ib, mb := l.Link(b, End{Host: middle, Name: "b"}, o)
-	fa, err := middle.packetSocket(ma, false)
+	ka := l.Link(a, End{Host: middle, Name: "a"}, o)
+	kb := l.Link(b, End{Host: middle, Name: "b"}, o)
+	fa, err := middle.packetSocket(ka.B, false)
 	if err != nil {
 		l.t.Fatalf("lab: wire: %v", err)
 	}
-	fb, err := middle.packetSocket(mb, false)
+	fb, err := middle.packetSocket(kb.B, false)
 	if err != nil {
 		unix.Close(fa)
 		l.t.Fatalf("lab: wire: %v", err)
@@ -67,7 +67,7 @@ func (l *Lab) Wire(a, b End, o LinkOptions, aToB, bToA Impairment) (*Interface, 
 		unix.Close(fa)
 		unix.Close(fb)
 	})
-	return ia, ib, w
+	return ka.A, kb.A, w
 }
 
 // direction copies frames one way.

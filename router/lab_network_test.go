@@ -61,7 +61,7 @@ func newNetwork(t *testing.T) *network {
 	n.router = n.Host("router")
 	n.router.Forward()
 	n.client = n.Host("client")
-	_, n.front = n.Link(clientEnd(n.client, 0), routerEnd(n.router, 0), lab.LinkOptions{})
+	n.front = n.Link(clientEnd(n.client, 0), routerEnd(n.router, 0), lab.LinkOptions{}).B
 	toRouter(n.client, 0)
 	return n
 }
@@ -84,7 +84,7 @@ func (n *network) clientHost(name string, o lab.LinkOptions) (*lab.Host, *lab.In
 	n.t.Helper()
 	n.others++
 	h := n.Host(name)
-	_, end := n.Link(clientEnd(h, n.others), routerEnd(n.router, n.others), o)
+	end := n.Link(clientEnd(h, n.others), routerEnd(n.router, n.others), o).B
 	toRouter(h, n.others)
 	return h, end
 }
@@ -118,7 +118,8 @@ func (n *network) siteBehind(next *lab.Host, name string, o lab.LinkOptions) *si
 	n.t.Helper()
 	s, number := n.newSite(name)
 	host, router := siteEnds(number)
-	s.side, s.back = n.Link(lab.End{Host: s.Host, Addrs: host}, lab.End{Host: next, Addrs: router}, o)
+	k := n.Link(lab.End{Host: s.Host, Addrs: host}, lab.End{Host: next, Addrs: router}, o)
+	s.side, s.back = k.A, k.B
 	s.Route("default", fmt.Sprintf("10.2.%d.1", number))
 	s.Route("default", fmt.Sprintf("fd02:0:0:%x::1", number))
 	return s

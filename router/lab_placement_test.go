@@ -81,10 +81,10 @@ func (n *network) segment() *segment {
 // join puts a host on the segment and returns its interface.
 func (s *segment) join(h *lab.Host, number int) *lab.Interface {
 	s.n.t.Helper()
-	own, port := s.n.Link(lab.End{Host: h, Addrs: []string{fmt.Sprintf("10.5.0.%d/24", number), fmt.Sprintf("fd05::%d/64", number)}},
+	k := s.n.Link(lab.End{Host: h, Addrs: []string{fmt.Sprintf("10.5.0.%d/24", number), fmt.Sprintf("fd05::%d/64", number)}},
 		lab.End{Host: s.host}, lab.LinkOptions{})
-	port.Attach(s.bridge)
-	return own
+	k.B.Attach(s.bridge)
+	return k.A
 }
 
 // oneArmed has all on one segment. The surrogates answer the router's own address, so they need no route back by way of it.
@@ -112,8 +112,8 @@ func oneArmedRouted(t *testing.T) *network {
 	n.router.Forward()
 	core := n.Host("core")
 	core.Forward()
-	_, n.front = n.Link(lab.End{Host: core, Addrs: []string{"10.6.0.1/24", "fd06::1/64"}},
-		lab.End{Host: n.router, Addrs: []string{"10.6.0.2/24", "fd06::2/64"}}, lab.LinkOptions{})
+	n.front = n.Link(lab.End{Host: core, Addrs: []string{"10.6.0.1/24", "fd06::1/64"}},
+		lab.End{Host: n.router, Addrs: []string{"10.6.0.2/24", "fd06::2/64"}}, lab.LinkOptions{}).B
 	n.router.Route("default", "10.6.0.1")
 	n.router.Route("default", "fd06::1")
 	core.Route("10.9.9.0/24", "10.6.0.2")

@@ -39,8 +39,8 @@ func build(l *lab.Lab) (*topology, error) {
 	l.Need("nginx", "haproxy", "curl")
 	t := &topology{lab: l, client: l.Host("client"), router: l.Host("router")}
 	t.router.Forward()
-	_, t.clientSide = l.Link(lab.End{Host: t.client, Addrs: []string{"10.1.0.2/24"}},
-		lab.End{Host: t.router, Addrs: []string{"10.1.0.1/24"}}, lab.LinkOptions{})
+	t.clientSide = l.Link(lab.End{Host: t.client, Addrs: []string{"10.1.0.2/24"}},
+		lab.End{Host: t.router, Addrs: []string{"10.1.0.1/24"}}, lab.LinkOptions{}).B
 	t.client.Route("default", "10.1.0.1")
 	t.router.Interface("lo").Address(haproxyVIP + "/32")
 

@@ -46,8 +46,8 @@ func Build(l *lab.Lab, surrogates int) *Topology {
 	for i := range clientAddresses {
 		addresses = append(addresses, fmt.Sprintf("10.1.0.%d/24", 16+i), fmt.Sprintf("fd01::%x/64", 16+i))
 	}
-	_, t.ClientSide = l.Link(lab.End{Host: t.Client, Addrs: addresses},
-		lab.End{Host: t.Router, Addrs: []string{"10.1.0.1/24", "fd01::1/64"}}, lab.LinkOptions{})
+	t.ClientSide = l.Link(lab.End{Host: t.Client, Addrs: addresses},
+		lab.End{Host: t.Router, Addrs: []string{"10.1.0.1/24", "fd01::1/64"}}, lab.LinkOptions{}).B
 	for _, via := range []string{"10.1.0.1", "fd01::1"} {
 		t.Client.Route("default", via)
 	}
@@ -64,8 +64,8 @@ func Build(l *lab.Lab, surrogates int) *Topology {
 func (t *Topology) addSurrogate(n int) {
 	h := t.Lab.Host(fmt.Sprintf("s%d", n))
 	net4, net6 := fmt.Sprintf("10.2.%d", n), fmt.Sprintf("fd02:0:0:%x:", n)
-	_, side := t.Lab.Link(lab.End{Host: h, Addrs: []string{net4 + ".2/24", net6 + ":2/64"}},
-		lab.End{Host: t.Router, Addrs: []string{net4 + ".1/24", net6 + ":1/64"}}, lab.LinkOptions{})
+	side := t.Lab.Link(lab.End{Host: h, Addrs: []string{net4 + ".2/24", net6 + ":2/64"}},
+		lab.End{Host: t.Router, Addrs: []string{net4 + ".1/24", net6 + ":1/64"}}, lab.LinkOptions{}).B
 	h.Route("default", net4+".1")
 	h.Route("default", net6+":1")
 	t.Surrogates = append(t.Surrogates, h)

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"baton/experiments/handoff/load"
+	"baton/experiments/load"
 	"baton/lab"
 	"baton/lab/peers"
 )

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"baton/experiments/handoff/load"
+	"baton/experiments/load"
 )
 
 func targetOf(t *testing.T, address net.Addr) []netip.AddrPort {

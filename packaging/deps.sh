@@ -29,12 +29,19 @@ wrk:wrk
 iperf3:iperf3
 curl:curl
 wget:wget
+aria2c:aria2
+socat:socat
+ping:iputils-ping
+ovs-vswitchd:openvswitch-switch
+bird:bird2
+dot:graphviz
 systemd-analyze:systemd
 chromium:chromium
 /etc/ssl/certs/ca-certificates.crt:ca-certificates
 '
-# Services that those packages would start: they would hold port 80.
-services='nginx haproxy varnish varnishncsa'
+# Services that those packages would start: they would hold port 80 or touch
+# the machine's own routes and switches.
+services='nginx haproxy varnish varnishncsa bird openvswitch-switch ovs-record-hostname'
 
 PATH=$PATH:/usr/sbin:/sbin
 policy=/usr/sbin/policy-rc.d

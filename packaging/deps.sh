@@ -41,7 +41,7 @@ chromium:chromium
 '
 # Services that those packages would start: they would hold port 80 or touch
 # the machine's own routes and switches.
-services='nginx haproxy varnish varnishncsa bird openvswitch-switch ovs-record-hostname'
+services='nginx haproxy varnish varnishncsa bird openvswitch-switch ovs-record-hostname uuidd'
 
 PATH=$PATH:/usr/sbin:/sbin
 policy=/usr/sbin/policy-rc.d

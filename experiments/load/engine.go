@@ -1,9 +1,11 @@
 package load
 
 import (
-	"errors"
+	"container/heap"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
+	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,38 +18,65 @@ type engine struct {
 	Options
 	epoll     int
 	sources   []unix.Sockaddr
-	request   []byte
+	requests  [][]byte // of the Files
 	slots     []slot
 	buffer    []byte
 	opened    int // connections so far: the turn of targets and sources
 	begun     int64
-	busy      int
+	busy      int // slots with a request under way
 	began     time.Time
 	result    Result
 	nextSweep time.Duration
+
+	arrivals *arrivals // nil: closed loop
+	kept     []*slot   // open loop: without a request; those that had a connection when they ended one …
+	empty    []*slot   // … and those that had none
+
+	think   gap
+	pausing pauses
 }
 
 // slot is one of the connections that are open at the same time.
 type slot struct {
+	number     int
 	fd         int
 	generation int32 // tells events of this connection from those of the slot's last one
 	connecting bool
+	busy       bool
+	file       int
 	pending    []byte        // of the request, still to be written
-	start      time.Duration // of connect or of the request, since the run began
+	due        time.Duration // when the request should begin, since the run began: its times count from there
+	dialled    time.Duration
 	last       time.Duration // when something came
 	first      time.Duration // when the response began
+	wake       time.Duration // when its pause ends
 	followed   bool
 	served     int64 // responses on this connection
 	response   response
 }
 
-func newEngine(o Options) (*engine, error) {
-	e := &engine{Options: o, buffer: make([]byte, readSize), slots: make([]slot, o.Connections)}
+func newEngine(o Options, worker int) (*engine, error) {
+	e := &engine{Options: o, buffer: make([]byte, readSize), slots: make([]slot, o.Connections), opened: worker}
 	for _, s := range o.Sources {
 		e.sources = append(e.sources, sockaddr(netip.AddrPortFrom(s, 0)))
 	}
-	e.request = fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: baton-load\r\n\r\n", o.Path, o.Host)
-	e.result.Connect, e.result.FirstByte, e.result.Total = newHistogram(), newHistogram(), newHistogram()
+	for _, f := range o.Files {
+		e.requests = append(e.requests, fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: baton-load\r\n\r\n", f.Path, o.Host))
+	}
+	for i := range e.slots {
+		e.slots[i].number = i
+	}
+	e.result = newResult()
+	random := rand.New(rand.NewPCG(o.Seed, uint64(worker)))
+	e.think = gap{o.Think, o.Even, random}
+	if o.Arrivals > 0 {
+		e.arrivals = &arrivals{left: o.Requests, until: o.Duration, patience: o.Timeout,
+			gap: gap{time.Duration(float64(o.Workers) / o.Arrivals * float64(time.Second)), o.Even, random}}
+		e.arrivals.next = e.arrivals.draw()
+		if o.Even { // the workers take turns
+			e.arrivals.next = e.arrivals.mean * time.Duration(worker) / time.Duration(o.Workers)
+		}
+	}
 	var err error
 	if e.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("epoll: %w", err)
@@ -67,64 +96,169 @@ func (e *engine) close() {
 func (e *engine) now() time.Duration { return time.Since(e.began) }
 
 func (e *engine) run() (Result, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer preciseTimers()()
 	e.began = time.Now()
-	for i := range e.slots {
-		e.next(i)
-	}
+	e.start()
 	events := make([]unix.EpollEvent, 256)
-	for e.busy > 0 {
-		n, err := unix.EpollWait(e.epoll, events, 100)
-		if err != nil && err != unix.EINTR {
+	for e.busy > 0 || len(e.pausing) > 0 && e.begun < e.Requests || e.arrivals != nil && !e.arrivals.over(e.now()) {
+		n, err := waitEvents(e.epoll, events, e.patience())
+		if err != nil {
 			return Result{}, fmt.Errorf("epoll: %w", err)
 		}
-		for _, ev := range events[:max(n, 0)] {
+		for _, ev := range events[:n] {
 			s := &e.slots[ev.Fd]
 			if s.generation == ev.Pad && s.fd > 0 {
-				e.handle(int(ev.Fd), ev.Events)
+				e.handle(s, ev.Events)
 			}
 		}
+		e.beginDue()
 		e.sweep()
 	}
 	e.result.Elapsed = e.now()
+	if e.arrivals != nil {
+		e.result.Late, e.result.Missed = e.arrivals.late, e.arrivals.missed
+	}
 	return e.result, nil
 }
 
-// next begins the slot's next request, unless the run is over.
-func (e *engine) next(i int) {
-	s := &e.slots[i]
-	// Errors that come at once (no route, no port) must not keep the loop from its end.
-	for e.begun < e.Requests && e.now() < e.Duration {
-		e.begun++
-		s.followed = false
-		s.start = e.now()
-		s.last = s.start
-		if s.fd > 0 {
-			e.busy++
-			e.send(i)
+// start has every slot wait for its first request, or begin it.
+func (e *engine) start() {
+	for i := range e.slots {
+		s := &e.slots[i]
+		switch {
+		case e.arrivals != nil:
+			e.empty = append(e.empty, s)
+		case e.Think > 0 && e.Even: // as if all had been thinking for long
+			e.pause(s, e.Think*time.Duration(i)/time.Duration(len(e.slots)))
+		case e.Think > 0:
+			e.pause(s, e.think.draw())
+		default:
+			e.next(s)
+		}
+	}
+}
+
+// longestWait bounds how late the sweep comes.
+const longestWait = 100 * time.Millisecond
+
+// patience is how long the engine may wait for events.
+func (e *engine) patience() time.Duration {
+	wake := e.pausing.wake()
+	if e.arrivals != nil && e.free() { // else an event, or the sweep, must free a slot first
+		wake = min(wake, e.arrivals.wake())
+	}
+	if wake == never {
+		return longestWait
+	}
+	return min(wake-e.now(), longestWait)
+}
+
+func (e *engine) free() bool { return len(e.kept)+len(e.empty) > 0 }
+
+// beginDue begins the requests whose time has come.
+func (e *engine) beginDue() {
+	for len(e.pausing) > 0 && e.pausing[0].wake <= e.now() {
+		e.next(heap.Pop(&e.pausing).(*slot))
+	}
+	if e.arrivals == nil {
+		return
+	}
+	for {
+		due, ok := e.arrivals.take(e.now(), e.free())
+		if !ok {
 			return
 		}
-		if err := e.open(i, e.Targets[e.opened%len(e.Targets)]); err != nil {
-			e.failed(err)
-			continue
+		from := &e.kept // first: open connections are there to be used
+		if len(*from) == 0 {
+			from = &e.empty
 		}
-		e.busy++
-		return
+		last := len(*from) - 1
+		s := (*from)[last]
+		*from = (*from)[:last]
+		record(e.result.Lag, e.now()-due)
+		if !e.begin(s, due) {
+			e.empty = append(e.empty, s)
+		}
+	}
+}
+
+// end ends the slot's request and lets it wait for the next one, or begin it.
+func (e *engine) end(s *slot) {
+	s.busy = false
+	e.busy--
+	switch {
+	case e.arrivals != nil && s.fd > 0:
+		e.kept = append(e.kept, s)
+	case e.arrivals != nil:
+		e.empty = append(e.empty, s)
+	case e.Think > 0:
+		e.pause(s, e.now()+e.think.draw())
+	default:
+		e.next(s)
+	}
+}
+
+func (e *engine) pause(s *slot, until time.Duration) {
+	s.wake = min(until, e.Duration)
+	heap.Push(&e.pausing, s)
+}
+
+// next begins the slot's next request, unless the run is over.
+func (e *engine) next(s *slot) {
+	// Errors that come at once (no route, no port) must not keep the loop from its end.
+	for e.begun < e.Requests && e.now() < e.Duration {
+		due := e.now()
+		if e.Think > 0 {
+			due = s.wake
+		}
+		if e.begin(s, due) {
+			return
+		}
+		if e.Think > 0 {
+			e.pause(s, e.now()+e.think.draw())
+			return
+		}
 	}
 	e.shut(s)
 }
 
+// begin sends the slot's next request, or starts to connect for it, and reports whether that could be done.
+func (e *engine) begin(s *slot, due time.Duration) bool {
+	s.file = int(e.begun % int64(len(e.Files)))
+	e.begun++
+	s.followed = false
+	s.due = due
+	s.last = e.now()
+	if s.fd <= 0 {
+		if err := e.open(s, e.Targets[e.opened%len(e.Targets)]); err != nil {
+			e.failed(err)
+			return false
+		}
+	}
+	s.busy = true
+	e.busy++
+	if !s.connecting {
+		s.pending = e.requests[s.file]
+		s.response.reset()
+		e.write(s)
+	}
+	return true
+}
+
 // open connects the slot. A connection that is under way is finished by its first event.
-func (e *engine) open(i int, to netip.AddrPort) error {
-	s := &e.slots[i]
+func (e *engine) open(s *slot, to netip.AddrPort) error {
 	fd, err := dial(to, e.sources, e.opened)
 	e.opened++
 	if err != nil {
 		return err
 	}
 	s.generation++
-	s.fd, s.connecting, s.served, s.pending = fd, true, 0, e.request
+	s.fd, s.connecting, s.served, s.pending = fd, true, 0, e.requests[s.file]
+	s.dialled = e.now()
 	s.response.reset()
-	ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET, Fd: int32(i), Pad: s.generation}
+	ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET, Fd: int32(s.number), Pad: s.generation}
 	if err := unix.EpollCtl(e.epoll, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
 		e.shut(s)
 		return fmt.Errorf("epoll: %w", err)
@@ -132,148 +266,10 @@ func (e *engine) open(i int, to netip.AddrPort) error {
 	return nil
 }
 
-// send begins a request on an open connection.
-func (e *engine) send(i int) {
-	s := &e.slots[i]
-	s.pending = e.request
-	s.response.reset()
-	e.write(i)
-}
-
-func (e *engine) handle(i int, events uint32) {
-	s := &e.slots[i]
-	if s.connecting {
-		if events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 {
-			e.fail(i, fmt.Errorf("connect: %w", socketError(s.fd)))
-			return
-		}
-		if events&unix.EPOLLOUT == 0 {
-			return
-		}
-		s.connecting = false
-		s.last = e.now()
-		_ = e.result.Connect.RecordValue(int64(s.last - s.start)) // over a minute: the timeout has it
-	}
-	if len(s.pending) > 0 && !e.write(i) {
-		return
-	}
-	if events&(unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLERR|unix.EPOLLHUP) != 0 {
-		e.read(i)
-	}
-}
-
-// write sends what is left of the request and reports whether the connection is still good.
-func (e *engine) write(i int) bool {
-	s := &e.slots[i]
-	n, err := unix.Write(s.fd, s.pending)
-	switch {
-	case err == unix.EAGAIN || err == unix.EINTR:
-	case (err == unix.EPIPE || err == unix.ECONNRESET) && s.served > 0:
-		e.reopen(i)
-		return false
-	case err != nil:
-		e.fail(i, fmt.Errorf("write: %w", err))
-		return false
-	default:
-		s.pending = s.pending[n:]
-	}
-	return true
-}
-
-func (e *engine) read(i int) {
-	s := &e.slots[i]
-	for generation := s.generation; s.generation == generation && s.fd > 0; {
-		n, err := unix.Read(s.fd, e.buffer)
-		switch {
-		case err == unix.EAGAIN:
-			return
-		case err == unix.EINTR:
-			continue
-		case (err == unix.ECONNRESET || err == nil && n == 0) && s.served > 0 && !s.response.started():
-			e.reopen(i)
-			return
-		case err != nil:
-			e.fail(i, fmt.Errorf("read: %w", err))
-			return
-		case n == 0:
-			e.fail(i, errors.New("the server closed before the end of its response"))
-			return
-		}
-		s.last = e.now()
-		if !s.response.started() {
-			s.first = s.last
-		}
-		done, err := s.response.take(e.buffer[:n], e.Body)
-		if err != nil {
-			e.fail(i, err)
-			return
-		}
-		if done {
-			e.answered(i)
-			return // the answer to a next request comes with an event of its own
-		}
-		if n < len(e.buffer) {
-			return // the socket is empty: edge-triggered epoll tells of the next byte
-		}
-	}
-}
-
-func (e *engine) answered(i int) {
-	s := &e.slots[i]
-	if s.response.status == 302 && e.Follow && !s.followed {
-		e.follow(i)
-		return
-	}
-	switch r := &s.response; {
-	case r.status != 200:
-		e.fail(i, fmt.Errorf("status %d", r.status))
-		return
-	case e.Size >= 0 && r.length != e.Size:
-		e.fail(i, fmt.Errorf("a body of %d bytes, want %d", r.length, e.Size))
-		return
-	}
-	_ = e.result.FirstByte.RecordValue(int64(s.first - s.start))
-	_ = e.result.Total.RecordValue(int64(s.last - s.start))
-	e.result.Requests++
-	e.result.Bytes += s.response.length
-	e.busy--
-	s.served++
-	if !e.Reuse || s.response.closes {
-		e.shut(s)
-	}
-	e.next(i)
-}
-
-// follow asks the server that a 302 names. The first byte that counts is that of its answer.
-func (e *engine) follow(i int) {
-	s := &e.slots[i]
-	to, err := location(s.response.location)
-	if err != nil {
-		e.fail(i, err)
-		return
-	}
-	e.shut(s)
-	s.followed = true
-	if err := e.open(i, to); err != nil {
-		e.fail(i, err)
-	}
-}
-
-// reopen repeats a request for which the server, as it may, had closed the connection before it came.
-func (e *engine) reopen(i int) {
-	s := &e.slots[i]
-	e.shut(s)
-	e.result.Reopened++
-	if err := e.open(i, e.Targets[e.opened%len(e.Targets)]); err != nil {
-		e.fail(i, err)
-	}
-}
-
-func (e *engine) fail(i int, err error) {
+func (e *engine) fail(s *slot, err error) {
 	e.failed(err)
-	e.busy--
-	e.shut(&e.slots[i])
-	e.next(i)
+	e.shut(s)
+	e.end(s)
 }
 
 func (e *engine) failed(err error) {
@@ -299,8 +295,8 @@ func (e *engine) sweep() {
 	}
 	e.nextSweep = now + 50*time.Millisecond
 	for i := range e.slots {
-		if s := &e.slots[i]; s.fd > 0 && now-s.last > e.Timeout {
-			e.fail(i, fmt.Errorf("nothing came for %v (%d bytes of the body had)", e.Timeout, s.response.seen))
+		if s := &e.slots[i]; s.busy && now-s.last > e.Timeout {
+			e.fail(s, fmt.Errorf("nothing came for %v (%d bytes of the body had)", e.Timeout, s.response.seen))
 		}
 	}
 }

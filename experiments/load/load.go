@@ -2,19 +2,37 @@
 // allocation and no timer per request. net/http spends several times the processor time of the data path that is to
 // be measured here.
 //
-// One engine measures all that the handoff experiment asks for:
+// One engine measures all that the experiments ask for:
 //
 //	one request per connection   Reuse false; the client closes first, with a FIN, after the whole response
 //	keep-alive                   Reuse true
 //	bulk                         Reuse false, a large Size, few Connections
 //	time to first byte           Reuse false, Connections 1
+//	what users meet at a rate    Arrivals, with or without Reuse
+//	users that read in between   Think, with Reuse
+//
+// Without Arrivals the loop is closed: a connection asks again when it has been answered. That measures what a server
+// can do, and is the wrong question about how long users wait: while a server stalls, a closed loop asks nothing, so
+// that a stall of a second counts as one slow request on each connection and not as the hundreds that users would have
+// made (coordinated omission). With Arrivals the loop is open: requests become due at their own times, whatever
+// has become of those before them, and the times of each count from when it was due, even if it had to wait for
+// a connection. What could not be asked at all is counted in Missed.
+//
+// Ready programs do less of this, and some of it better. wrk has the faster closed loop of keep-alive requests (several
+// threads, a parser in C) and is to be preferred where only that rate is asked; so are wrk and ab where a reader should
+// repeat a figure by one command. But neither has an open loop, nor a connection per request that the client
+// ends (which is what lets a router use the server leg again); they have one source address, whose ports run out in
+// TIME_WAIT, and look at no byte of a body. wrk2 has an open loop, of keep-alive requests alone, and Debian has no wrk2.
 package load
 
 import (
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"net/netip"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -29,19 +47,33 @@ type Options struct {
 	Host        string           // Host header; default: the first target's address
 	Size        int64            // bytes that every body must have; -1: any
 	Body        []byte           // what every body must be; nil: only its length counts
+	Files       []File           // taken by turns, in place of Path, Size and Body; one that is named twice is asked twice as often
 	Reuse       bool             // many requests on each connection
 	Follow      bool             // a 302 is followed, once, on a new connection, and counts as part of its request
-	Connections int              // open at the same time; default: 1
+	Connections int              // open at the same time; default: 1, with Arrivals 1000
 	Workers     int              // threads that share the connections; default: one a processor
 	Duration    time.Duration
 	Requests    int64
 	Timeout     time.Duration // of one request; default: 5 s without a byte
 
+	Arrivals float64       // requests a second that become due (open loop); 0: as soon as one is answered
+	Think    time.Duration // mean pause of a connection between its requests; they are due when it ends
+	Even     bool          // arrivals and pauses are all alike; else exponentially distributed
+	Seed     uint64        // of the random times; 0: others each time
+
 	// Enter runs f on a thread that is in the clients' network namespace; nil: in this one.
 	Enter func(f func() error) error
 }
 
-// Result is what a run measured. Times are nanoseconds.
+// File is something to ask for.
+type File struct {
+	Path string
+	Size int64  // as in Options
+	Body []byte // as in Options
+}
+
+// Result is what a run measured. Times are nanoseconds, and those above a minute count as a minute. A request of a closed
+// loop is due when it begins.
 type Result struct {
 	Requests int64 // answered as they should be
 	Bytes    int64 // of their bodies
@@ -50,9 +82,27 @@ type Result struct {
 	First    error // the first of the Errors
 	Elapsed  time.Duration
 
+	// Of Arrivals. Every request that became due is in one of Requests, Errors and Missed.
+	Late   int64 // begun more than 1 ms after they were due: no connection was free, or the generator too slow
+	Missed int64 // never begun, as no connection was free within the Timeout
+
 	Connect   *hdrhistogram.Histogram // SYN sent to connected
-	FirstByte *hdrhistogram.Histogram // begin of connect (or, on an open connection, of the request) to first byte
-	Total     *hdrhistogram.Histogram // the same to the last byte
+	FirstByte *hdrhistogram.Histogram // due to first byte, connecting included; of Requests
+	Total     *hdrhistogram.Histogram // due to last byte; of Requests
+	Lag       *hdrhistogram.Histogram // due to begun, of Arrivals: what of the other two is not the server's
+}
+
+func newResult() Result {
+	h := func() *hdrhistogram.Histogram {
+		return hdrhistogram.New(int64(time.Microsecond), int64(longestTime), 3)
+	}
+	return Result{Connect: h(), FirstByte: h(), Total: h(), Lag: h()}
+}
+
+const longestTime = time.Minute
+
+func record(h *hdrhistogram.Histogram, d time.Duration) {
+	_ = h.RecordValue(int64(min(d, longestTime))) // fails above the longest alone
 }
 
 // Rate is requests a second.
@@ -91,12 +141,11 @@ func Run(o Options) (Result, error) {
 func (o Options) work(i int) (Result, error) {
 	o.Connections = share(o.Connections, i, o.Workers)
 	o.Requests = share(o.Requests, i, o.Workers)
-	e, err := newEngine(o)
+	e, err := newEngine(o, i)
 	if err != nil {
 		return Result{}, err
 	}
 	defer e.close()
-	e.opened = i
 	return e.run()
 }
 
@@ -110,6 +159,8 @@ func (r *Result) add(other Result) {
 	r.Bytes += other.Bytes
 	r.Errors += other.Errors
 	r.Reopened += other.Reopened
+	r.Late += other.Late
+	r.Missed += other.Missed
 	if r.First == nil {
 		r.First = other.First
 	}
@@ -117,6 +168,7 @@ func (r *Result) add(other Result) {
 	r.Connect.Merge(other.Connect)
 	r.FirstByte.Merge(other.FirstByte)
 	r.Total.Merge(other.Total)
+	r.Lag.Merge(other.Lag)
 }
 
 func (o *Options) complete() error {
@@ -133,6 +185,14 @@ func (o *Options) complete() error {
 			}
 		}
 	}
+	switch {
+	case o.Arrivals < 0 || math.IsInf(o.Arrivals, 0) || math.IsNaN(o.Arrivals):
+		return fmt.Errorf("%v arrivals a second", o.Arrivals)
+	case o.Think < 0:
+		return fmt.Errorf("a pause of %v", o.Think)
+	case o.Arrivals > 0 && o.Think > 0:
+		return errors.New("requests arrive by themselves or after a pause of their connection, not both")
+	}
 	if o.Requests <= 0 {
 		o.Requests = 1 << 40
 	}
@@ -141,6 +201,9 @@ func (o *Options) complete() error {
 	}
 	if o.Connections <= 0 {
 		o.Connections = 1
+		if o.Arrivals > 0 {
+			o.Connections = 1000
+		}
 	}
 	if o.Workers <= 0 {
 		o.Workers = runtime.NumCPU()
@@ -155,15 +218,20 @@ func (o *Options) complete() error {
 	if o.Host == "" {
 		o.Host = o.Targets[0].String()
 	}
-	if o.Body != nil {
-		o.Size = int64(len(o.Body))
+	if len(o.Files) == 0 {
+		o.Files = []File{{o.Path, o.Size, o.Body}}
+	}
+	o.Files = slices.Clone(o.Files)
+	for i := range o.Files {
+		if f := &o.Files[i]; f.Body != nil {
+			f.Size = int64(len(f.Body))
+		}
+	}
+	if o.Seed == 0 {
+		o.Seed = rand.Uint64()
 	}
 	if o.Enter == nil {
 		o.Enter = func(f func() error) error { return f() }
 	}
 	return nil
-}
-
-func newHistogram() *hdrhistogram.Histogram {
-	return hdrhistogram.New(1000, int64(time.Minute), 3) // 1 µs to 1 min
 }

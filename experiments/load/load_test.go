@@ -27,17 +27,23 @@ func targetOf(t *testing.T, address net.Addr) []netip.AddrPort {
 
 var body = bytes.Repeat([]byte("0123456789abcdef"), 8)
 
+func newServer(t *testing.T, h http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	s := httptest.NewUnstartedServer(h)
+	t.Cleanup(s.Close)
+	return s
+}
+
 func serve(t *testing.T, h http.HandlerFunc) (targets []netip.AddrPort, connections *atomic.Int64) {
 	t.Helper()
 	connections = new(atomic.Int64)
-	s := httptest.NewUnstartedServer(h)
+	s := newServer(t, h)
 	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			connections.Add(1)
 		}
 	}
 	s.Start()
-	t.Cleanup(s.Close)
 	return targetOf(t, s.Listener.Addr()), connections
 }
 
@@ -233,6 +239,9 @@ func TestOptionsAreChecked(t *testing.T) {
 		"no targets": {Requests: 1},
 		"no end":     {Targets: []netip.AddrPort{v4}},
 		"families":   {Targets: []netip.AddrPort{v4}, Sources: []netip.Addr{v6}, Requests: 1},
+		"both loops": {Targets: []netip.AddrPort{v4}, Requests: 1, Arrivals: 1, Think: 1},
+		"negative":   {Targets: []netip.AddrPort{v4}, Requests: 1, Arrivals: -1},
+		"backwards":  {Targets: []netip.AddrPort{v4}, Requests: 1, Think: -1},
 	} {
 		if _, err := load.Run(o); err == nil {
 			t.Errorf("%s: no error", name)

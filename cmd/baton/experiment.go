@@ -1,123 +1,183 @@
 package main
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"baton/experiments"
 	"baton/experiments/handoff"
-	"baton/lab"
 )
+
+// allExperiments are those that the command knows.
+func allExperiments() []experiments.Runnable {
+	return []experiments.Runnable{
+		handoff.Experiment(),
+	}
+}
 
 func experimentCommand(e env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "experiment",
 		Short: "Measure Baton beside its peers, in namespaces on this machine",
 	}
-	c.AddCommand(&cobra.Command{
-		Use:   "list",
-		Short: "List the experiments",
-		Args:  cobra.NoArgs,
+	c.AddCommand(listExperiments(e), runExperiment(e), reportExperiment(e))
+	return c
+}
+
+func listExperiments(e env) *cobra.Command {
+	var json bool
+	c := &cobra.Command{
+		Use:     "list",
+		Short:   "List the experiments",
+		Example: "  baton experiment list\n  baton experiment list --json | jq -r '.[].cases[].name'",
+		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			fmt.Fprintln(e.out, "handoff  what a request costs when it is handed off, beside going direct, a redirect and two proxies")
-			return nil
+			var list []experiments.About
+			for _, x := range allExperiments() {
+				list = append(list, x.About())
+			}
+			if json {
+				return printJSON(e, list)
+			}
+			w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
+			for _, a := range list {
+				fmt.Fprintf(w, "%s\t%s\n", a.Name, a.Question)
+			}
+			return w.Flush()
 		},
-	}, runExperiment(e))
+	}
+	c.Flags().BoolVar(&json, "json", false, "print JSON: also cases, contenders and measures")
 	return c
 }
 
 func runExperiment(e env) *cobra.Command {
 	var (
-		o     handoff.Options
-		only  []string
-		quick bool
-		out   string
+		o   experiments.Options
+		out string
 	)
 	c := &cobra.Command{
-		Use:   "run handoff",
-		Short: "Run an experiment and print its table",
-		Long: `Run an experiment and print its table: medians over the rounds, and ratios to the first contender. The contenders
-take turns in every round.`,
-		Example: "  baton experiment run handoff\n  baton experiment run handoff --quick --out results\n" +
-			"  baton experiment run handoff --measure keep-alive --contender direct,baton",
-		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
-		ValidArgs: []string{"handoff"},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			self, err := os.Executable()
+		Use:   "run NAME",
+		Short: "Run an experiment; write its results, plots and report",
+		Long: `Run an experiment; write its results, plots and report. The contenders take turns in every round. Ctrl-C ends the run, takes
+its network away and keeps the samples so far, marked as interrupted. Nothing else should run on the machine meanwhile.`,
+		Example: "  baton experiment run handoff\n  baton experiment run handoff --quick\n" +
+			"  baton experiment run handoff --measure keep-alive --contender direct,baton --rounds 20 --out /tmp/keep-alive",
+		Args: cobra.ExactArgs(1),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return experimentNames(), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			x, err := findExperiment(args[0])
 			if err != nil {
 				return err
 			}
-			if quick {
-				o.Rounds, o.Duration, o.Probes = 1, time.Second, 200
-			}
-			all := handoff.Contenders()
-			o.Contenders, err = chosen(append([]handoff.Contender{all[0], handoff.Baton(self)}, all[1:]...), only)
-			if err != nil {
+			if o.Program, err = os.Executable(); err != nil {
 				return err
 			}
-			for _, name := range o.Measures {
-				if !slices.Contains(handoff.Measures(), name) {
-					return usageError{fmt.Errorf("--measure %s: is none of %s", name, strings.Join(handoff.Measures(), ", "))}
-				}
+			o.Progress = e.err
+			if err := x.Check(o); err != nil {
+				return usageError{err}
 			}
-			var report *handoff.Report
-			err = lab.Run(e.err, func(l *lab.Lab) error {
-				report, err = handoff.Run(cmd.Context(), l, o)
-				return err
-			})
-			if err != nil {
-				return err
-			}
-			fmt.Fprint(e.out, report.Markdown())
 			if out == "" {
-				return nil
+				out = filepath.Join("results", args[0])
 			}
-			return writeReport(out, report)
+			results, failed := x.Run(cmd.Context(), o)
+			if results == nil {
+				return failed
+			}
+			return errors.Join(failed, results.Write(out), writeReport(e, out, results, x.About()))
 		},
 	}
 	f := c.Flags()
-	f.IntVar(&o.Rounds, "rounds", 0, "`rounds` (default 5)")
-	f.DurationVar(&o.Duration, "duration", 0, "of each rate in a round (default 3s)")
-	f.StringSliceVar(&only, "contender", nil, "only these `names`; ratios are to the first of them")
-	f.StringSliceVar(&o.Measures, "measure", nil, "only these `names`: "+strings.Join(handoff.Measures(), ", "))
+	f.IntVar(&o.Rounds, "rounds", 0, "`rounds` (default: the experiment's, mostly 5)")
+	f.DurationVar(&o.Duration, "duration", 0, "of each sample that is timed (default: the experiment's, mostly 3s)")
+	f.StringArrayVar(&o.Cases, "case", nil, "only the case of this `name`; may be repeated")
+	f.StringSliceVar(&o.Contenders, "contender", nil, "only the contenders of these `names`; ratios are to the first")
+	f.StringSliceVar(&o.Measures, "measure", nil, "only the measures of these `names`")
 	f.BoolVar(&o.IPv6, "ipv6", false, "over IPv6")
-	f.BoolVar(&quick, "quick", false, "one short round: whether it works, not how fast")
-	f.StringVar(&out, "out", "", "also write handoff.md and handoff.json to this `directory`")
+	f.BoolVar(&o.Quick, "quick", false, "one short round: whether it works, not how fast")
+	f.StringVar(&out, "out", "", "`folder` for results, plots and report (default results/NAME)")
 	return c
 }
 
-// chosen leaves out all contenders that are not among the names, if there are any.
-func chosen(all []handoff.Contender, names []string) ([]handoff.Contender, error) {
-	if len(names) == 0 {
-		return all, nil
+func reportExperiment(e env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "report [NAME | FOLDER]",
+		Short: "Draw the plots and write the report of a run again, from its results.json",
+		Example: "  baton experiment report handoff           # results/handoff\n" +
+			"  baton experiment report docs/results/handoff\n  baton experiment report                   # all in results",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			folders, err := resultFolders(args)
+			if err != nil {
+				return usageError{err}
+			}
+			for _, dir := range folders {
+				results, err := experiments.Read(dir)
+				if err != nil {
+					return usageError{err}
+				}
+				about := experiments.About{Name: results.Experiment} // one that is gone has a report still
+				if x, err := findExperiment(results.Experiment); err == nil {
+					about = x.About()
+				}
+				if err := writeReport(e, dir, results, about); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
 	}
-	var out []handoff.Contender
-	for _, name := range names {
-		at := slices.IndexFunc(all, func(c handoff.Contender) bool { return c.Name == name })
-		if at < 0 {
-			return nil, usageError{fmt.Errorf("--contender %s: there is no such contender", name)}
-		}
-		out = append(out, all[at])
-	}
-	return out, nil
 }
 
-func writeReport(dir string, report *handoff.Report) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+// resultFolders are the folders with the results that are meant.
+func resultFolders(args []string) ([]string, error) {
+	if len(args) == 1 {
+		if slices.Contains(experimentNames(), args[0]) {
+			return []string{filepath.Join("results", args[0])}, nil
+		}
+		return args, nil
 	}
-	b, err := json.MarshalIndent(report, "", "  ")
+	found, err := filepath.Glob(filepath.Join("results", "*", "results.json"))
+	if err == nil && len(found) == 0 {
+		err = errors.New("report: there are no results in the folder results; give the folder of a run")
+	}
+	for i := range found {
+		found[i] = filepath.Dir(found[i])
+	}
+	return found, err
+}
+
+func writeReport(e env, dir string, results *experiments.Results, about experiments.About) error {
+	files, err := results.Report(dir, about)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "handoff.json"), b, 0o644); err != nil {
-		return err
+	results.Text(e.out, about)
+	fmt.Fprintf(e.out, "\n%s\n", strings.Join(files, "\n"))
+	return nil
+}
+
+func experimentNames() []string {
+	var names []string
+	for _, x := range allExperiments() {
+		names = append(names, x.About().Name)
 	}
-	return os.WriteFile(filepath.Join(dir, "handoff.md"), []byte(report.Markdown()), 0o644)
+	return names
+}
+
+func findExperiment(name string) (experiments.Runnable, error) {
+	for _, x := range allExperiments() {
+		if x.About().Name == name {
+			return x, nil
+		}
+	}
+	return nil, usageError{fmt.Errorf("experiment %q: want one of %s", name, strings.Join(experimentNames(), ", "))}
 }

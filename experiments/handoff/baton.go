@@ -15,44 +15,44 @@ import (
 	"baton/lab"
 )
 
-// Baton is the router of this project: the program at path, started with a configuration of one pool.
-func Baton(path string) Contender {
-	return Contender{Name: "baton", Start: func(t *Topology, v6 bool) (*Running, error) {
-		t.Lab.T().Helper()
-		file := filepath.Join(t.Lab.Dir(), "router.yaml")
-		if err := os.WriteFile(file, []byte(t.routerConfig(v6)), 0o600); err != nil {
-			return nil, err
-		}
-		p, err := t.Router.Start(lab.Program{Path: path, Args: []string{"router", "--config", file}})
-		if err != nil {
-			return nil, err
-		}
-		r := &Running{
-			Targets:   []netip.AddrPort{VIP(v6)},
-			Processes: []*lab.Process{p},
-			Stop:      func() error { return stopRouter(t, p, path, file) },
-		}
-		if err := t.awaitVIP(p, v6); err != nil {
-			return nil, errors.Join(err, r.Stop())
-		}
-		return r, nil
+// Baton is the router of this project, started with a configuration of one pool.
+func Baton() Contender {
+	return Contender{Name: "baton", Is: "`baton router`, mode `handoff`", Start: func(_ context.Context, t *Turn) error {
+		return t.Topology.StartRouter(t, t.Topology.routerConfig())
 	}}
 }
 
-func (t *Topology) routerConfig(v6 bool) string {
+// StartRouter starts `baton router` on the router with a configuration, for this turn.
+func (t *Topology) StartRouter(turn *Turn, config string) error {
+	file := filepath.Join(t.Lab.Dir(), "router.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		return fmt.Errorf("configure the router: %w", err)
+	}
+	program := turn.Options.Program
+	p, err := t.Router.Start(lab.Program{Path: program, Args: []string{"router", "--config", file}})
+	if err != nil {
+		return err
+	}
+	turn.Runs(p, "")
+	turn.OnEnd(func() error { return t.stopRouter(p, program, file) })
+	t.Front = Front{Targets: []netip.AddrPort{t.VIP()}}
+	return t.awaitVIP(p)
+}
+
+func (t *Topology) routerConfig() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "listen: {control: %q, metrics: %q, state: %q}\n", filepath.Join(t.Lab.Dir(), "router.sock"), "127.0.0.1:9464",
 		filepath.Join(t.Lab.BPFFS(), "router"))
-	fmt.Fprintf(&b, "vips:\n  - {address: %q, mode: handoff, interfaces: [%s], routes: [{pool: all}]}\n", VIP(v6), t.ClientSide.Name)
+	fmt.Fprintf(&b, "vips:\n  - {address: %q, mode: handoff, interfaces: [%s], routes: [{pool: all}]}\n", t.VIP(), t.ClientSide.Name)
 	b.WriteString("pools:\n  all:\n    policy: round-robin\n    legs: {min: 16, max: 700}\n    surrogates:\n")
-	for i, a := range t.Addresses(v6) {
+	for i, a := range t.Addresses() {
 		fmt.Fprintf(&b, "      - {name: s%d, address: %q, weight: 1}\n", i+1, a)
 	}
 	return b.String()
 }
 
 // awaitVIP returns when a client is answered through the VIP.
-func (t *Topology) awaitVIP(p *lab.Process, v6 bool) error {
+func (t *Topology) awaitVIP(p *lab.Process) error {
 	client := t.Client.HTTPClient(time.Second)
 	defer client.CloseIdleConnections()
 	err := lab.Poll(10*time.Second, func() error {
@@ -61,7 +61,7 @@ func (t *Topology) awaitVIP(p *lab.Process, v6 bool) error {
 			return nil
 		default:
 		}
-		response, err := client.Get(fmt.Sprintf("http://%s%s", VIP(v6), small))
+		response, err := client.Get(fmt.Sprintf("http://%s%s", t.VIP(), small))
 		if err != nil {
 			return err
 		}
@@ -83,12 +83,12 @@ func (t *Topology) awaitVIP(p *lab.Process, v6 bool) error {
 	}
 }
 
-func stopRouter(t *Topology, p *lab.Process, path, file string) error {
+func (t *Topology) stopRouter(p *lab.Process, program, file string) error {
 	if err := p.Stop(10 * time.Second); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	_, err := t.Router.Exec(ctx, path, "router", "--config", file, "--unload") // clients of the load may have left sessions
+	_, err := t.Router.Exec(ctx, program, "router", "--config", file, "--unload") // clients of the load may have left sessions
 	return err
 }

@@ -1,72 +1,75 @@
 package handoff
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"strings"
 	"time"
 
-	"baton/lab"
+	"baton/experiments"
 	"baton/lab/peers"
 )
 
-// Contender is one way for a client's request to reach a surrogate.
-type Contender struct {
-	Name string
-	// Start brings the contender up on the topology's router and returns when it can serve. A contender that another
-	// package starts (Baton) is passed in.
-	Start func(t *Topology, v6 bool) (*Running, error)
-}
+// Turn is a contender's turn in the topology.
+type Turn = experiments.Turn[*Topology]
 
-// Running is a contender that is up.
-type Running struct {
-	Targets   []netip.AddrPort // what clients connect to
-	Follow    bool             // clients must follow a 302
-	Processes []*lab.Process   // its own, on the router; their processor time is reported
-	Stop      func() error     // nil: nothing to stop
+// Contender is one way for a client's request to reach a surrogate. Its Start sets the topology's Front.
+type Contender = experiments.Contender[*Topology]
+
+// Contenders are all of them, the baseline first.
+func Contenders() []Contender {
+	return []Contender{Direct(), Baton(), Redirect(), HAProxy(), NginxProxy()}
 }
 
 // Direct is no contender on the router: clients know the surrogates' addresses, and the router's kernel routes.
 func Direct() Contender {
-	return Contender{Name: "direct", Start: func(t *Topology, v6 bool) (*Running, error) {
-		return &Running{Targets: t.Addresses(v6)}, nil
-	}}
+	return Contender{Name: "direct", Is: "kernel routing only; clients take the surrogates by turns",
+		Start: func(_ context.Context, t *Turn) error {
+			t.Topology.Front = Front{Targets: t.Topology.Addresses()}
+			return nil
+		}}
 }
 
 // HAProxy is HAProxy in HTTP mode with server reuse on.
 func HAProxy() Contender {
-	return Contender{Name: "haproxy", Start: func(t *Topology, v6 bool) (*Running, error) {
-		return onVIP(t, v6, func() *peers.Server {
-			return peers.HAProxy(t.Router, peers.HAProxyOptions{Backends: backends(t, v6)})
-		}), nil
+	return Contender{Name: "haproxy", Is: "HTTP mode, `http-reuse always`", Start: func(_ context.Context, t *Turn) error {
+		onVIP(t, func() *peers.Server {
+			return peers.HAProxy(t.Topology.Router, peers.HAProxyOptions{Backends: t.Topology.backends()})
+		})
+		return nil
 	}}
 }
 
 // NginxProxy is nginx as a reverse proxy with connections to the surrogates kept.
 func NginxProxy() Contender {
-	return Contender{Name: "nginx", Start: func(t *Topology, v6 bool) (*Running, error) {
-		return onVIP(t, v6, func() *peers.Server {
-			return peers.NginxProxy(t.Router, peers.NginxProxyOptions{Backends: backends(t, v6),
-				NginxOptions: peers.NginxOptions{NoAccessLog: true, Connections: 4096}})
-		}), nil
-	}}
+	return Contender{Name: "nginx", Is: "`proxy_pass` with idle connections kept to the surrogates, no temporary files",
+		Start: func(_ context.Context, t *Turn) error {
+			onVIP(t, func() *peers.Server {
+				return peers.NginxProxy(t.Topology.Router, peers.NginxProxyOptions{Backends: t.Topology.backends(),
+					NginxOptions: peers.NginxOptions{NoAccessLog: true, Connections: 4096}})
+			})
+			return nil
+		}}
 }
 
 // Redirect is a 302 to one of the surrogates' own addresses, by nginx.
 func Redirect() Contender {
-	return Contender{Name: "redirect", Start: func(t *Topology, v6 bool) (*Running, error) {
-		r := onVIP(t, v6, func() *peers.Server {
-			return peers.Nginx(t.Router, peers.NginxOptions{NoAccessLog: true, Connections: 4096, Server: redirection(t, v6)})
-		})
-		r.Follow = true
-		return r, nil
-	}}
+	return Contender{Name: "redirect",
+		Is: "nginx answers 302, the client follows on a new connection; a keep-alive client stays with the surrogate it was sent to",
+		Start: func(_ context.Context, t *Turn) error {
+			onVIP(t, func() *peers.Server {
+				return peers.Nginx(t.Topology.Router, peers.NginxOptions{NoAccessLog: true, Connections: 4096, Server: t.Topology.redirection()})
+			})
+			t.Topology.Front.Follow = true
+			return nil
+		}}
 }
 
 // redirection chooses by the last digits of the client's port: nginx counts nothing across its workers.
-func redirection(t *Topology, v6 bool) string {
+func (t *Topology) redirection() string {
 	var b strings.Builder
-	surrogates := backends(t, v6)
+	surrogates := t.backends()
 	fmt.Fprintf(&b, "set $to %s;\n", surrogates[0])
 	for i, s := range surrogates[1:] {
 		fmt.Fprintf(&b, "if ($remote_port ~ \"[%s]$\") { set $to %s; }\n", digits(i+1, len(surrogates)), s)
@@ -84,25 +87,21 @@ func digits(i, n int) string {
 	return text
 }
 
-func backends(t *Topology, v6 bool) []string {
+func (t *Topology) backends() []string {
 	var list []string
-	for _, a := range t.Addresses(v6) {
+	for _, a := range t.Addresses() {
 		list = append(list, a.String())
 	}
 	return list
 }
 
-func onVIP(t *Topology, v6 bool, start func() *peers.Server) *Running {
+// onVIP starts a server on the router that has the VIP for this turn.
+func onVIP(t *Turn, start func() *peers.Server) {
 	t.Lab.T().Helper()
-	t.OwnVIP(true)
+	t.Topology.OwnVIP(true)
+	t.OnEnd(func() error { t.Topology.OwnVIP(false); return nil })
 	s := start()
-	return &Running{
-		Targets:   []netip.AddrPort{VIP(v6)},
-		Processes: []*lab.Process{s.Process},
-		Stop: func() error {
-			err := s.Process.Stop(2 * time.Second)
-			t.OwnVIP(false)
-			return err
-		},
-	}
+	t.Runs(s.Process, s.Version)
+	t.OnEnd(func() error { return s.Process.Stop(2 * time.Second) })
+	t.Topology.Front = Front{Targets: []netip.AddrPort{t.Topology.VIP()}}
 }

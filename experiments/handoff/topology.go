@@ -1,12 +1,13 @@
-// Package handoff asks what a request costs when it is handed off, beside going direct, a redirect and two proxies:
-// bulk bytes, keep-alive requests, a connection per request, time to first byte, and the processor time of each. All
-// contenders stand in one topology and take turns in one run; figures of different runs are not compared.
+// Package handoff asks what a request costs when it is handed off, beside going direct, a redirect and two proxies: bulk bytes,
+// keep-alive requests, a connection per request, time to first byte. Its topology, contenders and measures serve other
+// experiments too.
 package handoff
 
 import (
 	"fmt"
 	"net/netip"
 
+	"baton/experiments"
 	"baton/lab"
 	"baton/lab/peers"
 )
@@ -33,21 +34,43 @@ type Topology struct {
 	Router     *lab.Host
 	Surrogates []*lab.Host
 	Servers    []*peers.Server
+	ClientLink *lab.Link        // from the client to the router
 	ClientSide *lab.Interface   // of the router
 	ServerSide []*lab.Interface // of the router, one a surrogate
+	IPv6       bool
+
+	Front Front // of the contender whose turn it is
 }
 
-// Build makes the topology with this many surrogates, each an nginx with Debian's settings but no access log.
-func Build(l *lab.Lab, surrogates int) *Topology {
+// Front is what a contender shows to clients.
+type Front struct {
+	Targets []netip.AddrPort // what they connect to
+	Follow  bool             // they must follow a 302
+}
+
+// Layout describes a topology. The zero value is that of the experiment.
+type Layout struct {
+	Surrogates int             // default: 2
+	Client     lab.LinkOptions // of the client's link; AtoB is towards the router
+	IPv6       bool            // clients use it
+}
+
+// Build makes the topology. Each surrogate is an nginx with Debian's settings but no access log.
+func Build(s *experiments.Setup, o Layout) *Topology {
+	l := s.Lab
 	l.T().Helper()
-	t := &Topology{Lab: l, Client: l.Host("client"), Router: l.Host("router")}
+	if o.Surrogates == 0 {
+		o.Surrogates = 2
+	}
+	t := &Topology{Lab: l, Client: l.Host("client"), Router: l.Host("router"), IPv6: o.IPv6}
 	t.Router.Forward()
 	var addresses []string
 	for i := range clientAddresses {
 		addresses = append(addresses, fmt.Sprintf("10.1.0.%d/24", 16+i), fmt.Sprintf("fd01::%x/64", 16+i))
 	}
-	t.ClientSide = l.Link(lab.End{Host: t.Client, Addrs: addresses},
-		lab.End{Host: t.Router, Addrs: []string{"10.1.0.1/24", "fd01::1/64"}}, lab.LinkOptions{}).B
+	t.ClientLink = l.Link(lab.End{Host: t.Client, Addrs: addresses},
+		lab.End{Host: t.Router, Addrs: []string{"10.1.0.1/24", "fd01::1/64"}}, o.Client)
+	t.ClientSide = t.ClientLink.B
 	for _, via := range []string{"10.1.0.1", "fd01::1"} {
 		t.Client.Route("default", via)
 	}
@@ -55,8 +78,9 @@ func Build(l *lab.Lab, surrogates int) *Topology {
 	t.Client.Sysctl("net.ipv4.tcp_tw_reuse", "1")
 	t.Client.Sysctl("net.ipv4.ip_local_port_range", "1024 65535")
 	t.Router.Sysctl("net.ipv4.ip_local_port_range", "20000 65535") // a proxy's; below are the ports of server legs
-	for i := range surrogates {
+	for i := range o.Surrogates {
 		t.addSurrogate(i + 1)
+		s.Serves(t.Servers[i].Process, t.Servers[i].Version)
 	}
 	return t
 }
@@ -73,12 +97,12 @@ func (t *Topology) addSurrogate(n int) {
 	t.Servers = append(t.Servers, peers.Nginx(h, peers.NginxOptions{NoAccessLog: true}))
 }
 
-// Sources are the client's addresses of a family.
-func (t *Topology) Sources(v6 bool) []netip.Addr {
+// Sources are the client's addresses.
+func (t *Topology) Sources() []netip.Addr {
 	var list []netip.Addr
 	for i := range clientAddresses {
 		text := fmt.Sprintf("10.1.0.%d", 16+i)
-		if v6 {
+		if t.IPv6 {
 			text = fmt.Sprintf("fd01::%x", 16+i)
 		}
 		list = append(list, netip.MustParseAddr(text))
@@ -87,11 +111,11 @@ func (t *Topology) Sources(v6 bool) []netip.Addr {
 }
 
 // Addresses are those of the surrogates, port 80.
-func (t *Topology) Addresses(v6 bool) []netip.AddrPort {
+func (t *Topology) Addresses() []netip.AddrPort {
 	var list []netip.AddrPort
 	for i := range t.Surrogates {
 		text := fmt.Sprintf("10.2.%d.2", i+1)
-		if v6 {
+		if t.IPv6 {
 			text = fmt.Sprintf("fd02:0:0:%x::2", i+1)
 		}
 		list = append(list, netip.AddrPortFrom(netip.MustParseAddr(text), 80))
@@ -99,9 +123,9 @@ func (t *Topology) Addresses(v6 bool) []netip.AddrPort {
 	return list
 }
 
-// VIP is the VIP of a family, port 80.
-func VIP(v6 bool) netip.AddrPort {
-	if v6 {
+// VIP is the VIP, port 80.
+func (t *Topology) VIP() netip.AddrPort {
+	if t.IPv6 {
 		return netip.AddrPortFrom(VIP6, 80)
 	}
 	return netip.AddrPortFrom(VIP4, 80)

@@ -1,0 +1,81 @@
+package experiments
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Case is a point of the grid.
+type Case struct {
+	Name  string             `json:"name"`         // empty where there is but one
+	At    map[string]float64 `json:"at,omitempty"` // parameter → value
+	Quick bool               `json:"-"`            // a quick run keeps it; when none is marked it keeps the first
+}
+
+// Parameter is an axis of the grid.
+type Parameter struct {
+	Name   string    `json:"name"`  // as in Case.At
+	Title  string    `json:"title"` // "round-trip time"
+	Unit   string    `json:"unit,omitempty"`
+	Values []float64 `json:"-"` // of the grid
+	Quick  []float64 `json:"-"` // of them, those that a quick run keeps; default: the first
+}
+
+// grid has every combination of the parameters' values, the last parameter changing fastest.
+func grid(parameters []Parameter) []Case {
+	cases := []Case{{Quick: true}}
+	for _, p := range parameters {
+		cases = p.extend(cases)
+	}
+	return cases
+}
+
+// extend has each case once for every value of the parameter.
+func (p Parameter) extend(cases []Case) []Case {
+	var all []Case
+	for _, c := range cases {
+		for i, v := range p.Values {
+			n := Case{Name: strings.TrimPrefix(c.Name+", "+p.named(v), ", "), At: map[string]float64{p.Name: v}}
+			maps.Copy(n.At, c.At)
+			n.Quick = c.Quick && (slices.Contains(p.Quick, v) || len(p.Quick) == 0 && i == 0)
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// named is the value with name and unit: "rtt 20 ms".
+func (p Parameter) named(v float64) string { return p.Name + " " + p.text(v) }
+
+func (p Parameter) text(v float64) string {
+	return strings.TrimSpace(strconv.FormatFloat(v, 'f', -1, 64) + " " + p.Unit)
+}
+
+// quickCases are those that a quick run keeps.
+func quickCases(cases []Case) []Case {
+	kept := slices.DeleteFunc(slices.Clone(cases), func(c Case) bool { return !c.Quick })
+	if len(kept) == 0 {
+		return cases[:1]
+	}
+	return kept
+}
+
+// choose leaves what is asked for by name, in the order of the whole; nothing asked for means all. kind is the flag's name.
+func choose[V any](kind string, all []V, names []string, name func(V) string) ([]V, error) {
+	if len(names) == 0 {
+		return all, nil
+	}
+	var known []string
+	for _, v := range all {
+		known = append(known, name(v))
+	}
+	for _, n := range names {
+		if !slices.Contains(known, n) {
+			return nil, fmt.Errorf("%s %q: want one of %s", kind, n, strings.Join(known, ", "))
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(v V) bool { return !slices.Contains(names, name(v)) }), nil
+}

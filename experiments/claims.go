@@ -1,0 +1,67 @@
+package experiments
+
+import "fmt"
+
+// Claim is a line of the report's answer: a figure of the paper beside ours, or a goal of our own.
+type Claim struct {
+	What  string // "bytes a second of a bulk download, Baton beside a 302"
+	Paper string // its figure, with its unit; empty: the paper has none
+	Where string // in which paper, and where in it
+	Unit  string // of ours: "×", "ms"
+	Ours  Figure
+
+	AtLeast, AtMost float64 // our goal; 0: none
+}
+
+// Figure computes a figure from the results.
+type Figure func(*Results) (Estimate, error)
+
+// RatioOf is a contender's ratio to another in a case ("" where there is but one).
+func RatioOf(kase, measure, contender, base string) Figure {
+	return func(r *Results) (Estimate, error) {
+		e := r.Ratio(kase, contender, base, measure)
+		return e, e.missing(kase, measure, contender, base)
+	}
+}
+
+// ValueOf is a contender's median in a case.
+func ValueOf(kase, measure, contender string) Figure {
+	return func(r *Results) (Estimate, error) {
+		e := r.Value(kase, contender, measure)
+		return e, e.missing(kase, measure, contender)
+	}
+}
+
+func (e Estimate) missing(what ...string) error {
+	if e.Rounds == 0 {
+		return fmt.Errorf("not measured: %s", sentence(what...))
+	}
+	return nil
+}
+
+// verdict is whether the goal is reached: a goal within the interval is open, for these rounds cannot tell.
+func (c Claim) verdict(e Estimate) string {
+	reached, missed := e.Low >= c.AtLeast, e.High < c.AtLeast
+	if c.AtMost > 0 {
+		reached, missed = e.High <= c.AtMost, e.Low > c.AtMost
+	}
+	switch {
+	case reached:
+		return "reached"
+	case missed:
+		return "missed"
+	case e.Median >= c.AtLeast && c.AtLeast > 0 || c.AtMost > 0 && e.Median <= c.AtMost:
+		return "reached at the median, not by the whole interval"
+	}
+	return "missed at the median, not by the whole interval"
+}
+
+func (c Claim) goal() string {
+	switch {
+	case c.AtLeast > 0:
+		return fmt.Sprintf("≥ %s", with(figure(c.AtLeast), c.Unit))
+	case c.AtMost > 0:
+		return fmt.Sprintf("≤ %s", with(figure(c.AtMost), c.Unit))
+	}
+	return ""
+}

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Host is a network namespace under /run/netns, so that `ip netns` sees it.
+// Host is a network namespace under /run/netns, so that `ip netns` sees it. Its processes have its name as the
+// machine's, its /sys, and an /etc/hosts and /etc/resolv.conf of their own.
 type Host struct {
 	lab   *Lab
 	name  string
@@ -21,13 +22,15 @@ type Host struct {
 	inode uint64
 	ns    netns.NsHandle
 	nl    *netlink.Handle
+	spawn *spawner
+	logs  map[string]int // name → processes of that name; the lab's lock guards it
 }
 
 // Host makes a host with its loopback up and IPv6 without address checks and router advertisements, so that
 // addresses are usable at once. The name is unique within the lab.
 func (l *Lab) Host(name string) *Host {
 	l.t.Helper()
-	h := &Host{lab: l, name: name, netns: l.prefix + "-" + name}
+	h := &Host{lab: l, name: name, netns: l.prefix + "-" + name, ns: netns.None(), logs: map[string]int{}}
 	if err := h.create(); err != nil {
 		l.t.Fatalf("lab: host %s: %v", name, err)
 	}
@@ -60,7 +63,7 @@ func (h *Host) create() (err error) {
 	f.Close()
 	defer func() {
 		if err != nil {
-			_ = removeNamespace(h.netns)
+			_ = h.remove()
 		}
 	}()
 
@@ -76,7 +79,11 @@ func (h *Host) create() (err error) {
 	if h.nl, err = netlink.NewHandleAt(h.ns, unix.NETLINK_ROUTE); err != nil {
 		return fmt.Errorf("open netlink: %w", err)
 	}
-	return nil
+	if err := h.writeDefaults(); err != nil {
+		return err
+	}
+	h.spawn, err = newSpawner(h.enterView)
+	return err
 }
 
 // bindNewNamespace makes a network namespace and holds it by a mount on the file path.
@@ -111,10 +118,19 @@ func keepNamespace(f func() error) error {
 	return f()
 }
 
+// remove takes the host away, or what has been made of it.
 func (h *Host) remove() error {
-	h.nl.Close()
-	h.ns.Close()
-	return removeNamespace(h.netns)
+	if h.spawn != nil {
+		h.spawn.close()
+	}
+	if h.nl != nil {
+		h.nl.Close()
+	}
+	if h.ns.IsOpen() {
+		h.ns.Close()
+	}
+	_, err := removeNamespace(h.netns)
+	return err
 }
 
 // Name is the host's name within the lab.

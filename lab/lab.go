@@ -37,6 +37,7 @@ type Lab struct {
 	processes []*Process
 	closers   []func() // captures, wires, mounts; run in reverse order once the processes are gone
 	bpffs     string
+	guests    bool
 	closed    bool
 }
 
@@ -128,7 +129,7 @@ func makeFolder(path string) (err error) {
 }
 
 func open(t T) (*Lab, error) {
-	if err := Sweep(); err != nil {
+	if _, err := Sweep(); err != nil {
 		return nil, err
 	}
 	self, err := selfOwner()
@@ -140,7 +141,11 @@ func open(t T) (*Lab, error) {
 	if err := makeFolder(l.dir); err != nil {
 		return nil, fmt.Errorf("make the lab's folder: %w", err)
 	}
-	l.spawn = newSpawner()
+	if err := shareFolder(l.dir); err != nil {
+		_ = os.Remove(l.dir)
+		return nil, err
+	}
+	l.spawn, _ = newSpawner(nil)
 	return l, nil
 }
 
@@ -218,12 +223,15 @@ func (l *Lab) Close() error {
 		closers[i]()
 	}
 	l.spawn.close()
+	if l.guests {
+		errs = append(errs, killGuests(hosts))
+	}
 	for _, h := range hosts {
 		if err := h.remove(); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	if err := removeState(l.dir); err != nil {
+	if _, _, err := removeState(l.dir); err != nil {
 		errs = append(errs, err)
 	}
 	errs = append(errs, l.leaks(hosts)...)

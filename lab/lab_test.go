@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -341,8 +342,17 @@ func TestKilledOwnerLeavesNothing(t *testing.T) {
 		}
 		return nil
 	})
-	if err := lab.Sweep(); err != nil {
+	removed, err := lab.Sweep()
+	if err != nil {
 		t.Fatal(err)
+	}
+	// Another lab on the machine may have swept first.
+	want := []lab.Remains{{Kind: "namespace", Name: name}, {Kind: "mount", Name: dir + "/bpf"}, {Kind: "mount", Name: dir},
+		{Kind: "folder", Name: dir}}
+	for _, r := range removed {
+		if strings.Contains(r.Name, prefix) && !slices.Contains(want, r) {
+			t.Errorf("the sweep removed a %v, which the victim did not have", r)
+		}
 	}
 	checkGone(t, prefix, dir)
 	if _, err := os.Stat("/run/netns/" + l.Host("alive").Netns()); err != nil {

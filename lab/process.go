@@ -8,25 +8,30 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
-	"sync"
+	"strings"
 	"syscall"
 	"time"
 )
 
-// Program is what to start on a host. The process shares the lab's file system and mounts; only its network and its
-// PID namespace are its own. Being PID 1 there, it does not die of signals that it has no handler for, other than
+// Program is what to start on a host. The process shares the machine's files, but for /sys and some of /etc, and has a
+// PID namespace of its own. Being PID 1 there, it does not die of signals that it has no handler for, other than
 // SIGKILL; when it dies, its descendants do too.
 type Program struct {
 	Path  string // or a name to be found on the PATH
 	Args  []string
 	Env   []string // added to the lab's own
-	Dir   string
+	Dir   string   // default: the owner's
 	Stdin io.Reader
 	Files []*os.File // become descriptors 3, 4, …; the caller's to close
+
+	Name     string // of the process and its log; default: that of the program
+	Unlogged bool   // its output is a result rather than a log: no file is written
 }
 
-// Process is a started Program. Its output is kept. It is killed with the lab.
+// Process is a started Program. Its output is kept: the last few MiB in memory, for its owner, and in a file that
+// others may follow. It is killed with the lab.
 type Process struct {
 	host   *Host
 	name   string
@@ -35,6 +40,7 @@ type Process struct {
 	stdout logBuffer
 	stderr logBuffer
 	both   logBuffer
+	file   *logFile // nil when it is unlogged
 
 	done chan struct{} // closed when err is set
 	err  error
@@ -42,12 +48,20 @@ type Process struct {
 
 // Start starts a program on the host.
 func (h *Host) Start(p Program) (*Process, error) {
-	q := &Process{host: h, name: p.Path, cmd: exec.Command(p.Path, p.Args...), done: make(chan struct{})}
+	q := &Process{host: h, name: p.Name, cmd: exec.Command(p.Path, p.Args...), done: make(chan struct{})}
+	if q.name == "" {
+		q.name = filepath.Base(p.Path)
+	}
+	if strings.Contains(q.name, "/") {
+		return nil, fmt.Errorf("start %s on %s: the name %q has a slash", p.Path, h.name, q.name)
+	}
+	// The host's thread has a working directory of its own, which does not follow the owner's.
+	var err error
+	if q.cmd.Dir, err = filepath.Abs(p.Dir); err != nil {
+		return nil, fmt.Errorf("start %s on %s: %w", p.Path, h.name, err)
+	}
 	q.cmd.Env = append(q.cmd.Environ(), p.Env...)
-	q.cmd.Dir = p.Dir
 	q.cmd.Stdin = p.Stdin
-	q.cmd.Stdout = io.MultiWriter(&q.stdout, &q.both)
-	q.cmd.Stderr = io.MultiWriter(&q.stderr, &q.both)
 	q.cmd.ExtraFiles = p.Files
 	q.cmd.WaitDelay = 5 * time.Second // for a Stdin that never ends
 	q.cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -61,8 +75,14 @@ func (h *Host) Start(p Program) (*Process, error) {
 	if h.lab.closed {
 		return nil, fmt.Errorf("start %s: the lab is closed", p.Path)
 	}
-	var err error
-	h.lab.spawn.do(func() { err = h.Do(q.cmd.Start) })
+	both := io.Writer(&q.both)
+	if !p.Unlogged {
+		q.file = &logFile{path: h.logPath(q.name)}
+		both = io.MultiWriter(both, q.file)
+	}
+	q.cmd.Stdout = io.MultiWriter(&q.stdout, both)
+	q.cmd.Stderr = io.MultiWriter(&q.stderr, both)
+	h.spawn.do(func() { err = q.cmd.Start() })
 	if err != nil {
 		return nil, fmt.Errorf("start %s on %s: %w", p.Path, h.name, err)
 	}
@@ -74,6 +94,9 @@ func (h *Host) Start(p Program) (*Process, error) {
 
 func (p *Process) wait() {
 	p.err = p.cmd.Wait()
+	if p.file != nil {
+		p.file.close()
+	}
 	close(p.done)
 	l := p.host.lab
 	l.mu.Lock()
@@ -88,6 +111,31 @@ func (p *Process) wait() {
 		}
 	}
 }
+
+// logPath is where the next process of that name on the host has its log. The lab's lock is held.
+func (h *Host) logPath(name string) string {
+	h.logs[name]++
+	if n := h.logs[name]; n > 1 {
+		name = fmt.Sprintf("%s-%d", name, n)
+	}
+	return filepath.Join(h.lab.LogDir(), h.name, name+".log")
+}
+
+// LogDir holds the logs of the processes, <host>/<name>.log, or <name>-2.log for the second of a name. They go with the
+// lab; those of an owner that was killed, with the next lab on the machine or Sweep.
+func (l *Lab) LogDir() string { return filepath.Join(l.dir, "logs") }
+
+// LogFile is the path of the process's log, which is there once something was written to it, with what is too old for
+// it in LogFile.old; empty for an unlogged process.
+func (p *Process) LogFile() string {
+	if p.file == nil {
+		return ""
+	}
+	return p.file.path
+}
+
+// Name is the name of the process in logs.
+func (p *Process) Name() string { return p.name }
 
 // Pid is the process's number outside its PID namespace.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
@@ -181,7 +229,7 @@ const Tick = 10 * time.Millisecond
 // Exec runs a program on the host to its end and returns its standard output. The error of a failed one carries its
 // standard error; errors.As finds the *exec.ExitError.
 func (h *Host) Exec(ctx context.Context, name string, args ...string) (string, error) {
-	p, err := h.Start(Program{Path: name, Args: args})
+	p, err := h.Start(Program{Path: name, Args: args, Unlogged: true})
 	if err != nil {
 		return "", err
 	}
@@ -205,28 +253,4 @@ func ExitCode(err error) int {
 		return exit.ExitCode()
 	}
 	return -1
-}
-
-// logLimit bounds what is kept of one output (bytes); beyond it the oldest half goes.
-const logLimit = 8 << 20
-
-type logBuffer struct {
-	mu sync.Mutex
-	b  []byte
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.b)+len(p) > logLimit {
-		l.b = append(l.b[:0], l.b[len(l.b)/2:]...)
-	}
-	l.b = append(l.b, p...)
-	return len(p), nil
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return string(l.b)
 }

@@ -4,11 +4,14 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,7 +19,10 @@ import (
 // netnsDir is where iproute2 looks for named namespaces.
 const netnsDir = "/run/netns"
 
-func stateRoot() string { return filepath.Join(os.TempDir(), "baton-lab") }
+// stateName is the folder of all labs' folders.
+const stateName = "baton-lab"
+
+func stateRoot() string { return filepath.Join(os.TempDir(), stateName) }
 
 // owner is a process, told from a later one with the same pid by its start time (clock ticks after boot).
 type owner struct {
@@ -81,29 +87,68 @@ func statFields(pid int) ([]string, error) {
 	return fields, nil
 }
 
-// Sweep removes what labs of dead processes have left: namespaces, processes in them, mounts and folders. New and
-// Run call it; labs of living processes are not touched.
-func Sweep() error {
+// Remains is something that the lab of a dead process has left.
+type Remains struct {
+	Kind string `json:"kind"` // process, namespace, mount or folder
+	Name string `json:"name"` // "<pid> <command>", the name in /run/netns, or the path
+}
+
+func (r Remains) String() string { return r.Kind + " " + r.Name }
+
+// Sweep removes what labs of dead processes have left, namespaces, processes in them, mounts and folders, and returns
+// what it has removed. New and Run call it; labs of living processes are not touched.
+func Sweep() ([]Remains, error) {
+	var removed []Remains
 	var errs []error
-	for _, name := range entries(netnsDir) {
-		if o, ours := ownerOf(name); ours && !o.alive() {
-			killInside(filepath.Join(netnsDir, name))
-			if err := removeNamespace(name); err != nil {
-				errs = append(errs, err)
-			}
+	note := func(kind string, names ...string) {
+		for _, name := range names {
+			removed = append(removed, Remains{kind, name})
 		}
 	}
-	for _, name := range entries(stateRoot()) {
+	for _, name := range entries(netnsDir) {
 		if o, ours := ownerOf(name); ours && !o.alive() {
-			if err := removeState(filepath.Join(stateRoot(), name)); err != nil {
+			if ns, err := inode(filepath.Join(netnsDir, name)); err == nil {
+				killed, err := killInside(func(pid int) bool { return inNamespace(pid, "net", ns) })
+				note("process", killed...)
 				errs = append(errs, err)
 			}
+			there, err := removeNamespace(name)
+			if there {
+				note("namespace", name)
+			}
+			errs = append(errs, err)
+		}
+	}
+	for _, dir := range folders() {
+		if o, ours := ownerOf(filepath.Base(dir)); ours && !o.alive() {
+			mounts, there, err := removeState(dir)
+			note("mount", mounts...)
+			if there {
+				note("folder", dir)
+			}
+			errs = append(errs, err)
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("sweep stale labs: %w", err)
+		return removed, fmt.Errorf("sweep stale labs: %w", err)
 	}
-	return nil
+	return removed, nil
+}
+
+// folders are those of all labs: under this process's folder for temporary files, and, as they are mounts, under that of
+// any other.
+func folders() []string {
+	var dirs []string
+	for _, name := range entries(stateRoot()) {
+		dirs = append(dirs, filepath.Join(stateRoot(), name))
+	}
+	for _, m := range mountsUnder("/") {
+		_, ours := ownerOf(filepath.Base(m))
+		if ours && filepath.Base(filepath.Dir(m)) == stateName && !slices.Contains(dirs, m) {
+			dirs = append(dirs, m)
+		}
+	}
+	return dirs
 }
 
 func entries(dir string) []string {
@@ -118,55 +163,84 @@ func entries(dir string) []string {
 	return names
 }
 
-func removeNamespace(name string) error {
+// removeNamespace returns whether the name was there: another process may have removed it.
+func removeNamespace(name string) (there bool, err error) {
 	path := filepath.Join(netnsDir, name)
 	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && err != unix.EINVAL && err != unix.ENOENT {
-		return fmt.Errorf("unmount %s: %w", path, err)
+		return false, fmt.Errorf("unmount %s: %w", path, err)
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove namespace: %w", err)
+	if err := os.Remove(path); errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("remove namespace: %w", err)
 	}
-	return nil
+	return true, nil
 }
 
-// removeState unmounts what is mounted under dir, deepest first, and removes dir.
-func removeState(dir string) error {
-	mounts := mountsUnder(dir)
-	for i := len(mounts) - 1; i >= 0; i-- {
-		if err := unix.Unmount(mounts[i], unix.MNT_DETACH); err != nil && err != unix.EINVAL {
-			return fmt.Errorf("unmount %s: %w", mounts[i], err)
+// removeState unmounts a lab's folder and what is mounted under it, deepest first, and removes it. It returns what it
+// has unmounted, and whether the folder was there.
+func removeState(dir string) (unmounted []string, there bool, err error) {
+	for _, m := range slices.Backward(mountsUnder(dir)) {
+		if err := unix.Unmount(m, unix.MNT_DETACH); err == unix.EINVAL || err == unix.ENOENT {
+			continue // another process was first
+		} else if err != nil {
+			return unmounted, false, fmt.Errorf("unmount %s: %w", m, err)
 		}
+		unmounted = append(unmounted, m)
 	}
+	_, err = os.Lstat(dir)
+	there = err == nil
 	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("remove the lab's folder: %w", err)
+		return unmounted, false, fmt.Errorf("remove the lab's folder: %w", err)
 	}
-	_ = os.Remove(stateRoot()) // succeeds for the last lab only
-	return nil
+	_ = os.Remove(filepath.Dir(dir)) // succeeds for the last lab only
+	return unmounted, there, nil
 }
 
+var unescapeMount = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+
+// mountsUnder lists where something is mounted at the folder or under it, in the order of the mounts.
 func mountsUnder(dir string) []string {
-	f, err := os.Open("/proc/self/mountinfo")
+	f, err := os.Open("/proc/thread-self/mountinfo")
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
 	var found []string
 	for s := bufio.NewScanner(f); s.Scan(); {
-		if fields := strings.Fields(s.Text()); len(fields) > 4 && strings.HasPrefix(fields[4], dir+"/") {
-			found = append(found, fields[4])
+		fields := strings.Fields(s.Text())
+		if len(fields) < 5 {
+			continue
+		}
+		if at := unescapeMount.Replace(fields[4]); at == dir || strings.HasPrefix(at, strings.TrimSuffix(dir, "/")+"/") {
+			found = append(found, at)
 		}
 	}
 	return found
 }
 
-func killInside(path string) {
-	ns, err := inode(path)
-	if err != nil {
-		return
-	}
-	for _, pid := range processesIn("net", ns) {
-		_ = unix.Kill(pid, unix.SIGKILL)
-	}
+// killInside kills the processes of which inside is true, also those that they start meanwhile, and returns what they
+// were. It returns when they have ended.
+func killInside(inside func(pid int) bool) (killed []string, err error) {
+	names := map[int]string{}
+	err = Poll(10*time.Second, func() error {
+		left := 0
+		for _, name := range entries("/proc") {
+			pid, err := strconv.Atoi(name)
+			if err != nil || pid == os.Getpid() || !inside(pid) {
+				continue
+			}
+			comm, _ := os.ReadFile(filepath.Join("/proc", name, "comm"))
+			names[pid] = strings.TrimSpace(name + " " + string(comm))
+			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
+			left++
+		}
+		if left > 0 {
+			return fmt.Errorf("processes %v do not end", slices.Collect(maps.Values(names)))
+		}
+		return nil
+	})
+	return slices.Sorted(maps.Values(names)), err
 }
 
 func inode(path string) (uint64, error) {
@@ -177,15 +251,16 @@ func inode(path string) (uint64, error) {
 	return st.Ino, nil
 }
 
+func inNamespace(pid int, kind string, ns uint64) bool {
+	i, err := inode(fmt.Sprintf("/proc/%d/ns/%s", pid, kind))
+	return err == nil && i == ns
+}
+
 // processesIn lists the processes whose namespace of that kind ("net", "pid") has the inode.
 func processesIn(kind string, ns uint64) []int {
 	var found []int
 	for _, name := range entries("/proc") {
-		pid, err := strconv.Atoi(name)
-		if err != nil {
-			continue
-		}
-		if i, err := inode(filepath.Join("/proc", name, "ns", kind)); err == nil && i == ns {
+		if pid, err := strconv.Atoi(name); err == nil && inNamespace(pid, kind, ns) {
 			found = append(found, pid)
 		}
 	}

@@ -15,6 +15,7 @@ type CaptureOptions struct {
 	SnapLen int                     // bytes kept of each frame; 0: all
 	Keep    func(frame []byte) bool // called on the capture's goroutine; nil: every frame
 	Max     int                     // packets kept, the first ones; 0: 100,000
+	Each    func(Packet)            // takes the packets, which are then not kept; called on the capture's goroutine
 }
 
 // Packet is a frame as tc and tcpdump see it on an interface.
@@ -84,6 +85,9 @@ func (c *Capture) Missed() int {
 	return c.beyond + c.lost
 }
 
+// stopCheck bounds how long a silent capture takes to see that it should end.
+const stopCheck = 20 * time.Millisecond
+
 func (c *Capture) run() {
 	defer close(c.ended)
 	buffer, control := make([]byte, maxFrame), make([]byte, 256)
@@ -104,7 +108,7 @@ func (c *Capture) run() {
 			return // the queue is empty
 		default:
 		}
-		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(c.fd), Events: unix.POLLIN}}, int(stopCheck/time.Millisecond/5))
+		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(c.fd), Events: unix.POLLIN}}, int(stopCheck/time.Millisecond))
 	}
 }
 
@@ -127,6 +131,10 @@ func (c *Capture) add(frame, control []byte, from unix.Sockaddr) {
 		frame = frame[:c.o.SnapLen]
 	}
 	p.Data = append([]byte(nil), frame...)
+	if c.o.Each != nil {
+		c.o.Each(p)
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.packets) >= c.o.Max {
@@ -136,8 +144,25 @@ func (c *Capture) add(frame, control []byte, from unix.Sockaddr) {
 	c.packets = append(c.packets, p)
 }
 
-// WritePcap writes packets as a capture file (pcap 2.4, nanoseconds, Ethernet) that tcpdump and Wireshark read.
+// WritePcap writes packets as a capture file.
 func WritePcap(w io.Writer, packets []Packet) error {
+	f, err := NewPcap(w)
+	for _, p := range packets {
+		if err != nil {
+			break
+		}
+		err = f.Write(p)
+	}
+	return err
+}
+
+// Pcap writes a capture file (pcap 2.4, nanoseconds, Ethernet) that tcpdump and Wireshark read.
+type Pcap struct {
+	w io.Writer
+}
+
+// NewPcap writes the head of a capture file.
+func NewPcap(w io.Writer) (*Pcap, error) {
 	head := binary.LittleEndian.AppendUint32(nil, 0xa1b23c4d)
 	head = binary.LittleEndian.AppendUint16(head, 2)
 	head = binary.LittleEndian.AppendUint16(head, 4)
@@ -145,16 +170,20 @@ func WritePcap(w io.Writer, packets []Packet) error {
 	head = binary.LittleEndian.AppendUint32(head, maxFrame)
 	head = binary.LittleEndian.AppendUint32(head, 1) // LINKTYPE_ETHERNET
 	if _, err := w.Write(head); err != nil {
-		return fmt.Errorf("write pcap: %w", err)
+		return nil, fmt.Errorf("write pcap: %w", err)
 	}
-	for _, p := range packets {
-		b := binary.LittleEndian.AppendUint32(nil, uint32(p.Time.Unix()))
-		b = binary.LittleEndian.AppendUint32(b, uint32(p.Time.Nanosecond()))
-		b = binary.LittleEndian.AppendUint32(b, uint32(len(p.Data)))
-		b = binary.LittleEndian.AppendUint32(b, uint32(p.Length))
-		if _, err := w.Write(append(b, p.Data...)); err != nil {
-			return fmt.Errorf("write pcap: %w", err)
-		}
+	return &Pcap{w}, nil
+}
+
+// Write appends a packet, in one write.
+func (f *Pcap) Write(p Packet) error {
+	b := make([]byte, 0, 16+len(p.Data))
+	b = binary.LittleEndian.AppendUint32(b, uint32(p.Time.Unix()))
+	b = binary.LittleEndian.AppendUint32(b, uint32(p.Time.Nanosecond()))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(p.Data)))
+	b = binary.LittleEndian.AppendUint32(b, uint32(p.Length))
+	if _, err := f.w.Write(append(b, p.Data...)); err != nil {
+		return fmt.Errorf("write pcap: %w", err)
 	}
 	return nil
 }

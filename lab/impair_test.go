@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"baton/lab"
+	"baton/lab/emulator"
 )
 
 // datagrams sends numbered datagrams from one host to another, some at a time, and returns the numbers in the order
@@ -107,13 +108,14 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-func wired(t *testing.T, aToB, bToA lab.Impairment) (a, b *lab.Host, w *lab.Wire) {
+// emulated is two hosts with an emulated link between them.
+func emulated(t *testing.T, o lab.LinkOptions) (a, b *lab.Host, k *lab.Link) {
 	t.Helper()
 	l := lab.New(t)
 	a, b = l.Host("a"), l.Host("b")
-	_, _, w = l.Wire(lab.End{Host: a, Addrs: []string{"10.1.0.1/24", "fd01::1/64"}},
-		lab.End{Host: b, Addrs: []string{"10.1.0.2/24", "fd01::2/64"}}, lab.LinkOptions{}, aToB, bToA)
-	return a, b, w
+	o.Emulated = true
+	k = l.Link(lab.End{Host: a, Addrs: []string{"10.1.0.1/24", "fd01::1/64"}}, lab.End{Host: b, Addrs: []string{"10.1.0.2/24", "fd01::2/64"}}, o)
+	return a, b, k
 }
 
 // quiet keeps every frame but the test's own off the wire, for tests that count frames: no ARP, no IPv6.
@@ -125,40 +127,41 @@ func quiet(a, b *lab.Host) {
 	b.Neighbour(b.Interface("eth0"), "10.1.0.1", a.Interface("eth0").MAC)
 }
 
-func TestWireLosesAndDuplicates(t *testing.T) {
-	a, b, w := wired(t, lab.Impairment{Loss: 0.05, Duplicate: 0.05}, lab.Impairment{})
+func TestEmulatedLossAndRepetition(t *testing.T) {
+	a, b, k := emulated(t, lab.LinkOptions{AtoB: emulator.Shape{Loss: 0.05, Duplicate: 0.05}})
 	quiet(a, b)
-	before := w.AtoB.Lost.Load() - w.AtoB.Duplicated.Load()
+	before, _ := k.Counts()
+	count := func() emulator.Counts {
+		c, _ := k.Counts()
+		c.Lost -= before.Lost
+		c.Duplicated -= before.Duplicated
+		return c
+	}
 	const sent = 5000
-	got := datagrams(t, a, b, "10.1.0.2:9", sent, func() int {
-		return int(w.AtoB.Lost.Load() - w.AtoB.Duplicated.Load() - before)
-	})
+	got := datagrams(t, a, b, "10.1.0.2:9", sent, func() int { c := count(); return int(c.Lost - c.Duplicated) })
 	slices.Sort(got)
 	near(t, "lost", sent-len(slices.Compact(got)), sent, 0.05)
-	near(t, "duplicated", int(w.AtoB.Duplicated.Load()), sent, 0.05*0.95)
+	near(t, "duplicated", int(count().Duplicated), sent, 0.05*0.95)
+	if _, back := k.Counts(); back.Lost+back.Duplicated > 0 {
+		t.Errorf("%+v in the direction that has no shape", back)
+	}
 }
 
-func TestWireReordersExactly(t *testing.T) {
-	a, b, w := wired(t, lab.Impairment{Every: 10, Behind: 3, Within: 200 * time.Millisecond}, lab.Impairment{})
+func TestEmulatedReordering(t *testing.T) {
+	a, b, k := emulated(t, lab.LinkOptions{AtoB: emulator.Shape{Reorder: 0.1, Behind: 3, Within: 200 * time.Millisecond}})
 	quiet(a, b)
-	got := datagrams(t, a, b, "10.1.0.2:9", 1003, func() int { return 0 })
-	late := 0
-	for i, n := range got {
-		if i > 2 && got[i-3] == n+1 && got[i-1] == n+3 {
+	const sent = 2000
+	got := datagrams(t, a, b, "10.1.0.2:9", sent, func() int { return 0 })
+	late, highest := 0, -1
+	for _, n := range got {
+		if n < highest {
 			late++
 		}
+		highest = max(highest, n)
 	}
-	// At the end of each of the 11 batches a frame may find no three later ones.
-	if held := int(w.AtoB.Held.Load()); late < held-11 || held < 99 {
-		t.Errorf("%d datagrams came behind three later ones, %d were held; want about 100 of both", late, held)
-	}
-}
-
-func TestWireReleasesInTime(t *testing.T) {
-	a, b, _ := wired(t, lab.Impairment{Every: 1, Behind: 1 << 30, Within: time.Millisecond}, lab.Impairment{})
-	got := datagrams(t, a, b, "10.1.0.2:9", 10, func() int { return 0 })
-	if len(got) != 10 {
-		t.Errorf("%d of 10 datagrams came", len(got))
+	near(t, "came late", late, sent, 0.1)
+	if c, _ := k.Counts(); int(c.Held) < late {
+		t.Errorf("%d came late, %d were held back", late, c.Held)
 	}
 }
 
@@ -212,27 +215,199 @@ func stream(t *testing.T, from, to *lab.Host, address string, size int) {
 	c.Close()
 }
 
-func TestWireCarriesTCP(t *testing.T) {
+func TestEmulatedLinkCarriesTCP(t *testing.T) {
+	bad := emulator.Shape{Loss: 0.02, Reorder: 0.02, Behind: 4, Duplicate: 0.01, Corrupt: 0.002}
 	tests := []struct {
-		name string
-		wire lab.Impairment
+		name    string
+		options lab.LinkOptions
+		longest int // frame, up to
 	}{
-		{"clean", lab.Impairment{}},
-		{"two percent loss and reordering", lab.Impairment{Loss: 0.02, Every: 50, Behind: 4, Duplicate: 0.01}},
+		{"clean", lab.LinkOptions{}, 70_000},
+		{"clean, without offloads", lab.LinkOptions{NoOffloads: true}, 1514},
+		{"losses, reordering and corruption", lab.LinkOptions{AtoB: bad, BtoA: bad}, 70_000},
+		{"the same without offloads", lab.LinkOptions{AtoB: bad, BtoA: bad, NoOffloads: true}, 1514},
+		{"a narrow link with jitter", lab.LinkOptions{
+			AtoB: emulator.Shape{Rate: 200e6, Delay: 5 * time.Millisecond, Jitter: 2 * time.Millisecond, Queue: emulator.Queue{Discipline: emulator.CoDel}},
+			BtoA: emulator.Shape{Rate: 100e6, Delay: 2 * time.Millisecond, Queue: emulator.Queue{Packets: 50}},
+		}, 70_000},
+		{"jumbo frames", lab.LinkOptions{MTU: 9000, NoOffloads: true}, 9014},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			a, b, w := wired(t, tt.wire, tt.wire)
+			a, b, k := emulated(t, tt.options)
+			capture := k.B.Capture(lab.CaptureOptions{SnapLen: 60})
 			for _, address := range []string{"10.1.0.2:80", "[fd01::2]:80"} {
-				began := time.Now()
 				stream(t, a, b, address, 8<<20)
-				t.Logf("%s: %v, a to b: %d passed, %d lost, %d duplicated, %d held", address, time.Since(began),
-					w.AtoB.Passed.Load(), w.AtoB.Lost.Load(), w.AtoB.Duplicated.Load(), w.AtoB.Held.Load())
+				stream(t, b, a, strings.NewReplacer("0.2", "0.1", "::2", "::1").Replace(address), 1<<20)
 			}
-			if (w.AtoB.Lost.Load() > 0) != (tt.wire.Loss > 0) || (w.AtoB.Held.Load() > 0) != (tt.wire.Every > 0) {
-				t.Errorf("lost %d, held %d", w.AtoB.Lost.Load(), w.AtoB.Held.Load())
+			longest := 0
+			for _, p := range capture.Stop() {
+				if !p.Outgoing {
+					longest = max(longest, p.Length)
+				}
+			}
+			// Frames stay as long as they were made, unless they must be cut.
+			if least := min(tt.longest, 1400); longest > tt.longest || longest < least || tt.options.AtoB == (emulator.Shape{}) && tt.longest > 9014 && longest < 9014 {
+				t.Errorf("the longest frame has %d bytes, want up to %d", longest, tt.longest)
+			}
+			there, back := k.Counts()
+			t.Logf("a to b %+v, b to a %+v", there, back)
+			for _, c := range []emulator.Counts{there, back} {
+				if c.Packets == 0 || c.Overrun > 0 || (c.Lost > 0) != (tt.options.AtoB.Loss > 0) || (c.Held > 0) != (tt.options.AtoB.Reorder > 0) {
+					t.Errorf("%+v", c)
+				}
 			}
 		})
+	}
+}
+
+// TestSetLink changes a link under a connection that is open all the time.
+func TestSetLink(t *testing.T) {
+	a, b, k := emulated(t, lab.LinkOptions{})
+	echo(t, b, "10.1.0.2:7")
+	c, err := a.Dial(t.Context(), "tcp", "10.1.0.2:7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, delay := range []time.Duration{0, 30 * time.Millisecond, 100 * time.Millisecond, 0} {
+		k.Set(emulator.Shape{Delay: delay}, emulator.Shape{})
+		if best := roundTrip(t, c); best < delay || best > delay+25*time.Millisecond {
+			t.Errorf("with a delay of %v one way, the best round trip takes %v", delay, best)
+		}
+	}
+}
+
+// TestLinkDown pulls the cable and plugs it in again: both ends see it, addresses and routes stay, and TCP goes on.
+func TestLinkDown(t *testing.T) {
+	a, b, k := emulated(t, lab.LinkOptions{AtoB: emulator.Shape{Delay: time.Millisecond}})
+	echo(t, b, "[fd01::2]:7")
+	c, err := a.Dial(t.Context(), "tcp", "[fd01::2]:7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	roundTrip(t, c)
+	carrier := func(want string) error {
+		for _, h := range []*lab.Host{a, b} {
+			out, err := h.Exec(t.Context(), "ip", "-br", "link", "show", "eth0")
+			if err != nil || strings.Fields(out)[1] != want {
+				return fmt.Errorf("%s: %q, want %s: %w", h.Name(), out, want, err)
+			}
+		}
+		return nil
+	}
+	k.Down()
+	lab.Eventually(t, long, func() error { return carrier("DOWN") })
+	if _, err := c.Write([]byte{1}); err != nil {
+		t.Error(err)
+	}
+	c.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+	if n, err := c.Read(make([]byte, 1)); err == nil {
+		t.Errorf("%d bytes came over a link that is down", n)
+	}
+	k.Up()
+	lab.Eventually(t, long, func() error { return carrier("UP") })
+	c.SetReadDeadline(time.Now().Add(long))
+	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+		t.Errorf("after the link was up again: %v", err)
+	}
+}
+
+// echo answers every connection with what it sends, until the test ends.
+func echo(t *testing.T, h *lab.Host, address string) {
+	t.Helper()
+	ln, err := h.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				io.Copy(c, c)
+			}()
+		}
+	}()
+}
+
+// roundTrip is the shortest of some round trips of a byte.
+func roundTrip(t *testing.T, c net.Conn) time.Duration {
+	t.Helper()
+	best := time.Hour
+	b := make([]byte, 1)
+	for range 10 {
+		began := time.Now()
+		c.SetDeadline(began.Add(long))
+		if _, err := c.Write(b); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(c, b); err != nil {
+			t.Fatal(err)
+		}
+		best = min(best, time.Since(began))
+	}
+	return best
+}
+
+// TestLinkRefuses: what cannot be is said at once.
+func TestLinkRefuses(t *testing.T) {
+	tests := []struct {
+		name string
+		act  func(l *lab.Lab, a, b *lab.Host)
+		want string
+	}{
+		{"impossible shape", func(l *lab.Lab, a, b *lab.Host) {
+			l.Link(lab.End{Host: a}, lab.End{Host: b}, lab.LinkOptions{BtoA: emulator.Shape{Loss: 2}})
+		}, "lab: link a-b: b to a: loss 200%"},
+		{"shape for a veth pair", func(l *lab.Lab, a, b *lab.Host) {
+			l.Link(lab.End{Host: a}, lab.End{Host: b}, lab.LinkOptions{}).Set(emulator.Shape{Delay: 1}, emulator.Shape{})
+		}, "a.eth0-b.eth0: it is a veth pair"},
+		{"impossible change", func(l *lab.Lab, a, b *lab.Host) {
+			l.Link(lab.End{Host: a}, lab.End{Host: b}, lab.LinkOptions{Emulated: true}).Set(emulator.Shape{Rate: 1}, emulator.Shape{})
+		}, "a to b: rate 1bit"},
+		{"interface that is there", func(l *lab.Lab, a, b *lab.Host) {
+			for range 2 {
+				l.Link(lab.End{Host: a, Name: "up0"}, lab.End{Host: b}, lab.LinkOptions{Emulated: true})
+			}
+		}, "make tap up0"},
+	}
+	lab.NeedRoot(t)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			err := lab.Run(io.Discard, func(l *lab.Lab) error {
+				tt.act(l, l.Host("a"), l.Host("b"))
+				return nil
+			})
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// TestEmulatorDies: what needs it says so, and the lab ends clean.
+func TestEmulatorDies(t *testing.T) {
+	lab.NeedRoot(t)
+	err := lab.Run(io.Discard, func(l *lab.Lab) error {
+		k := l.Link(lab.End{Host: l.Host("a")}, lab.End{Host: l.Host("b")}, lab.LinkOptions{Emulated: true})
+		pids, err := exec.Command("pgrep", "-P", fmt.Sprint(os.Getpid()), "-f", "^baton-link-emulator").Output()
+		if err != nil {
+			return fmt.Errorf("find the emulator: %w", err)
+		}
+		if err := exec.Command("kill", append([]string{"-9"}, strings.Fields(string(pids))...)...).Run(); err != nil {
+			return err
+		}
+		k.Counts()
+		return nil
+	})
+	if err == nil || !strings.Contains(err.Error(), "link emulator: its process has ended") {
+		t.Errorf("error %v, want one that names the emulator", err)
 	}
 }
 

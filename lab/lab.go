@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"baton/lab/emulator"
 )
 
 // T is what a lab needs of a test: testing.TB has it, and Run supplies its own.
@@ -37,6 +39,7 @@ type Lab struct {
 	processes []*Process
 	closers   []func() // captures, wires, mounts; run in reverse order once the processes are gone
 	bpffs     string
+	emulator  *emulator.Emulator // nil before the first emulated link
 	guests    bool
 	closed    bool
 }

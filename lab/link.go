@@ -3,6 +3,7 @@ package lab
 import (
 	"fmt"
 	"net"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 
@@ -31,6 +32,8 @@ type LinkOptions struct {
 // Link is a cable between two hosts.
 type Link struct {
 	A, B *Interface
+
+	emulated *emulatedLink // nil: a veth pair
 }
 
 // Interface is a network interface of a host.
@@ -53,6 +56,36 @@ func (l *Lab) Link(a, b End, o LinkOptions) *Link {
 
 func link(a, b End, o LinkOptions) (*Link, error) {
 	a.Name, b.Name = freeName(a), freeName(b)
+	if a.Host == b.Host && a.Name == b.Name {
+		b.Name = freeName(End{Host: b.Host}, a.Name)
+	}
+	k := &Link{}
+	var err error
+	if o.emulated() {
+		k.emulated, err = emulate(a, b, o)
+	} else {
+		err = addVeth(a, b, o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range []struct {
+		End
+		at **Interface
+	}{{a, &k.A}, {b, &k.B}} {
+		n, err := e.Host.lookup(e.Name)
+		if err != nil {
+			return nil, err
+		}
+		if err := n.configure(e.Addrs, o); err != nil {
+			return nil, fmt.Errorf("%s: %w", n.Name, err)
+		}
+		*e.at = n
+	}
+	return k, nil
+}
+
+func addVeth(a, b End, o LinkOptions) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = a.Name
 	attrs.MTU = o.MTU
@@ -65,20 +98,9 @@ func link(a, b End, o LinkOptions) (*Link, error) {
 		veth.PeerNumTxQueues, veth.PeerNumRxQueues = uint32(o.Queues), uint32(o.Queues)
 	}
 	if err := a.Host.nl.LinkAdd(veth); err != nil {
-		return nil, fmt.Errorf("add veth %s-%s: %w", a.Name, b.Name, err)
+		return fmt.Errorf("add veth %s-%s: %w", a.Name, b.Name, err)
 	}
-	ends := [2]*Interface{}
-	for i, e := range []End{a, b} {
-		n, err := e.Host.lookup(e.Name)
-		if err != nil {
-			return nil, err
-		}
-		if err := n.configure(e.Addrs, o); err != nil {
-			return nil, fmt.Errorf("%s: %w", n.Name, err)
-		}
-		ends[i] = n
-	}
-	return &Link{A: ends[0], B: ends[1]}, nil
+	return nil
 }
 
 func (n *Interface) configure(addrs []string, o LinkOptions) error {
@@ -87,7 +109,7 @@ func (n *Interface) configure(addrs []string, o LinkOptions) error {
 			return fmt.Errorf("set mtu: %w", err)
 		}
 	}
-	if o.NoOffloads {
+	if o.NoOffloads && !o.emulated() { // else the emulator says what it takes
 		if err := n.setOffloads(false); err != nil {
 			return err
 		}
@@ -103,13 +125,13 @@ func (n *Interface) configure(addrs []string, o LinkOptions) error {
 	return nil
 }
 
-func freeName(e End) string {
+func freeName(e End, taken ...string) string {
 	if e.Name != "" {
 		return e.Name
 	}
 	for i := 0; ; i++ {
 		name := fmt.Sprintf("eth%d", i)
-		if _, err := e.Host.nl.LinkByName(name); err != nil {
+		if _, err := e.Host.nl.LinkByName(name); err != nil && !slices.Contains(taken, name) {
 			return name
 		}
 	}

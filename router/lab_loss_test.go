@@ -8,10 +8,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"baton/lab"
+	"baton/lab/emulator"
 )
 
-// lossy is what the wires do each way: with both directions of both legs impaired, some packet of most round trips.
-var lossy = lab.Impairment{Loss: 0.02, Every: 23, Behind: 3, Duplicate: 0.005}
+// lossy is what the links do each way: with both directions of both legs impaired, some packet of most round trips.
+var lossy = emulator.Shape{Loss: 0.02, Reorder: 0.043, Behind: 3, Duplicate: 0.005}
 
 // TestLossAndReordering has several clients download and upload at once where packets are lost, overtaken and repeated
 // on both legs: every byte must arrive once, and in time, which it only does with T2 (SACK) and T1 (timestamps) right.
@@ -29,12 +30,14 @@ func TestLossAndReordering(t *testing.T) {
 			n := &network{Lab: lab.New(t), t: t}
 			n.router, n.client = n.Host("router"), n.Host("client")
 			n.router.Forward()
-			var front, back *lab.Wire
-			_, n.front, front = n.Wire(clientEnd(n.client, 0), routerEnd(n.router, 0), lab.LinkOptions{}, lossy, lossy)
+			impaired := lab.LinkOptions{AtoB: lossy, BtoA: lossy, NoOffloads: true}
+			front := n.Link(clientEnd(n.client, 0), routerEnd(n.router, 0), impaired)
+			n.front = front.B
 			toRouter(n.client, 0)
 			s, number := n.newSite("s1")
 			host, router := siteEnds(number)
-			s.side, s.back, back = n.Wire(lab.End{Host: s.Host, Addrs: host}, lab.End{Host: n.router, Addrs: router}, lab.LinkOptions{}, lossy, lossy)
+			back := n.Link(lab.End{Host: s.Host, Addrs: host}, lab.End{Host: n.router, Addrs: router}, impaired)
+			s.side, s.back = back.A, back.B
 			s.Route("default", "10.2.1.1")
 			s.Route("default", "fd02:0:0:1::1")
 			serve(t, s.Host, s.name)
@@ -49,12 +52,12 @@ func TestLossAndReordering(t *testing.T) {
 			if err := work.Wait(); err != nil {
 				t.Error(err)
 			}
-			for name, c := range map[string]*lab.Count{
-				"client to router": &front.AtoB, "router to client": &front.BtoA,
-				"surrogate to router": &back.AtoB, "router to surrogate": &back.BtoA,
-			} {
-				if c.Lost.Load() < 20 || c.Held.Load() < 20 {
-					t.Errorf("%s: %d lost and %d held of %d: too few to prove anything", name, c.Lost.Load(), c.Held.Load(), c.Passed.Load())
+			for _, link := range []*lab.Link{front, back} {
+				there, back := link.Counts()
+				for _, c := range []emulator.Counts{there, back} {
+					if c.Lost < 20 || c.Held < 20 {
+						t.Errorf("%v: %d lost and %d held of %d: too few to prove anything", link, c.Lost, c.Held, c.Packets)
+					}
 				}
 			}
 			for name, value := range r.metrics() {

@@ -169,10 +169,14 @@ func (d *decoder) host(path string, n *node, h *Host) {
 			})
 		}},
 		{"names", func(path string, n *node) {
-			h.Names = make(map[string]netip.Addr)
+			h.Names = make(map[string][]netip.Addr)
 			d.entries(path, n, func(path, name string, n *node) {
 				d.key(path, name, dnsName, "such as www.example.net")
-				h.Names[name] = d.address(path, n)
+				if n.kind == scalar {
+					h.Names[name] = []netip.Addr{d.address(path, n)}
+					return
+				}
+				d.list(path, n, func(path string, n *node) { h.Names[name] = append(h.Names[name], d.address(path, n)) })
 			})
 		}},
 		{"resolv", func(path string, n *node) {
@@ -181,6 +185,9 @@ func (d *decoder) host(path string, n *node, h *Host) {
 					d.list(path, n, func(path string, n *node) {
 						h.Resolv.Nameservers = append(h.Resolv.Nameservers, d.nameserver(path, n))
 					})
+					if len(n.list) > 3 { // MAXNS of resolv.conf(5)
+						d.wrong(n, path, fmt.Sprintf("has %d entries", len(n.list)), "3 at most, as programs ask no more")
+					}
 				}},
 				{"search", func(path string, n *node) {
 					d.list(path, n, func(path string, n *node) {

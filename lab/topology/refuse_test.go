@@ -104,6 +104,7 @@ func TestParseRefuses(t *testing.T) {
 		{"route without gateway", host("{routes: [{to: default}]}"), `f:2:17: hosts.h.routes[0].via: is missing`},
 		{"sysctl of the machine", host("{sysctls: {kernel.hostname: x}}"), `f:2:17: hosts.h.sysctls."kernel.hostname": is no network setting (such as net.ipv4.tcp_sack)`},
 		{"sysctl that climbs", host("{sysctls: {net.../../kernel/hostname: x}}"), `f:2:17: hosts.h.sysctls."net.../../kernel/hostname": is no network setting (such as net.ipv4.tcp_sack)`},
+		{"nameservers", host("{resolv: {nameservers: [10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.0.4]}}"), `f:2:29: hosts.h.resolv.nameservers: has 4 entries (3 at most, as programs ask no more)`},
 		{"no command", host("{processes: {p: []}}"), `f:2:22: hosts.h.processes.p: is an empty list (the program and its arguments)`},
 		{"process without command", host("{processes: {p: {dir: /}}}"), `f:2:23: hosts.h.processes.p.command: is missing`},
 		{"relative folder", host("{processes: {p: {command: x, dir: y}}}"), `f:2:40: hosts.h.processes.p.dir: "y" is not an absolute path`},

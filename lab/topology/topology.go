@@ -25,14 +25,14 @@ type Topology struct {
 
 // Host is a machine, or a router when it forwards.
 type Host struct {
-	Name      string                `json:"name"`
-	Forward   bool                  `json:"forward,omitempty"`
-	Addresses []netip.Addr          `json:"addresses,omitempty"` // on its loopback, those of anycast too
-	Routes    []Route               `json:"routes,omitempty"`
-	Sysctls   []Sysctl              `json:"sysctls,omitempty"`
-	Names     map[string]netip.Addr `json:"names,omitempty"` // in its hosts file, beside those of all hosts
-	Resolv    Resolv                `json:"resolv,omitzero"`
-	Processes []Process             `json:"processes,omitempty"`
+	Name      string                  `json:"name"`
+	Forward   bool                    `json:"forward,omitempty"`
+	Addresses []netip.Addr            `json:"addresses,omitempty"` // on its loopback, those of anycast too
+	Routes    []Route                 `json:"routes,omitempty"`
+	Sysctls   []Sysctl                `json:"sysctls,omitempty"`
+	Names     map[string][]netip.Addr `json:"names,omitempty"` // in its hosts file, beside those of all hosts
+	Resolv    Resolv                  `json:"resolv,omitzero"`
+	Processes []Process               `json:"processes,omitempty"`
 
 	ownRoutes bool // the file gives them, and no others are wanted
 }
@@ -137,28 +137,33 @@ func (t *Topology) At(name string) []*End {
 }
 
 // HostsFile is what a host knows by name: all hosts of the lab, and what its own names say, which win.
-func (t *Topology) HostsFile(h *Host) map[string]netip.Addr {
-	names := make(map[string]netip.Addr)
+func (t *Topology) HostsFile(h *Host) map[string][]netip.Addr {
+	names := make(map[string][]netip.Addr)
 	for _, other := range t.Hosts {
-		if a := t.address(other); a.IsValid() {
-			names[other.Name] = a
+		if known := t.known(other); len(known) > 0 {
+			names[other.Name] = known
 		}
 	}
 	maps.Copy(names, h.Names)
 	return names
 }
 
-// address is the one that others know a host by: the first on its loopback that is its own, else of its first link.
-func (t *Topology) address(h *Host) netip.Addr {
-	for _, a := range h.Addresses {
-		if !slices.ContainsFunc(t.Anycast, func(c Anycast) bool { return c.Address == a }) {
-			return a
-		}
-	}
+// known are the addresses that others know a host by, one of each family: the first on its loopback that is its own, else
+// the first on its links.
+func (t *Topology) known(h *Host) []netip.Addr {
+	own := slices.DeleteFunc(slices.Clone(h.Addresses), func(a netip.Addr) bool {
+		return slices.ContainsFunc(t.Anycast, func(c Anycast) bool { return c.Address == a })
+	})
 	for _, e := range t.At(h.Name) {
 		for _, p := range e.Addresses {
-			return p.Addr()
+			own = append(own, p.Addr())
 		}
 	}
-	return netip.Addr{}
+	var known []netip.Addr
+	for _, is4 := range []bool{true, false} {
+		if i := slices.IndexFunc(own, func(a netip.Addr) bool { return a.Is4() == is4 }); i >= 0 {
+			known = append(known, own[i])
+		}
+	}
+	return known
 }

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -39,6 +40,9 @@ func Build(ctx context.Context, l *lab.Lab, t *Topology) (*Network, error) {
 		h.Sysctl("net.ipv6.conf.all.disable_ipv6", "1")
 		h.Sysctl("net.ipv6.conf.default.disable_ipv6", "1")
 		n.Hosts[b.Name], bridges[b.Name] = h, h.Bridge(bridgePort)
+	}
+	if len(t.Switches) > 0 {
+		return nil, errors.New("switches cannot be built yet")
 	}
 	for _, k := range t.Links {
 		if ctx.Err() != nil {

@@ -3,6 +3,7 @@ package topology
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -22,20 +23,31 @@ const (
 	maxLinks = 4000
 )
 
-// Load reads and checks the file. An error about the content is an *Error; one about reading the file wraps the cause.
-func Load(path string) (*Topology, error) {
-	info, err := os.Stat(path)
+// Read reads a topology's file, or standard input for "-".
+func Read(path string) ([]byte, error) {
+	in := os.Stdin
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("read topology: %w", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	text, err := io.ReadAll(io.LimitReader(in, maxFile+1)) // Parse refuses the byte too many
 	if err != nil {
 		return nil, fmt.Errorf("read topology: %w", err)
 	}
-	if info.Size() > maxFile {
-		return nil, tooLarge(path)
+	return text, nil
+}
+
+// Rename gives the topology another name.
+func (t *Topology) Rename(name string) error {
+	if !hostName.MatchString(name) {
+		return fmt.Errorf("%q is no name of a lab (%s)", clip(name), hostNameRight)
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read topology: %w", err)
-	}
-	return Parse(path, data)
+	t.Name = name
+	return nil
 }
 
 func tooLarge(name string) *Error {

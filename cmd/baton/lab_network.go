@@ -1,0 +1,419 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"baton/lab/emulator"
+	"baton/lab/keeper"
+	"baton/lab/topology"
+)
+
+// asking runs f with a client of the chosen lab.
+func asking(name string, f func(c *keeper.Client) error) error {
+	r, err := keeper.Find(name)
+	if err != nil {
+		return err
+	}
+	c := keeper.NewClient(r)
+	defer c.Close()
+	return f(c)
+}
+
+func labShowCommand(e env) *cobra.Command {
+	var json bool
+	c := &cobra.Command{
+		Use:     "show",
+		Short:   "Show a lab: hosts, links and what they did to packets, processes",
+		Example: "  baton lab show\n  baton lab show --json | jq '.link_status[] | select(.name == \"client-router\")'",
+		Args:    cobra.NoArgs,
+	}
+	name := labFlag(c)
+	c.Flags().BoolVar(&json, "json", false, "print JSON")
+	c.RunE = rooted(func(cmd *cobra.Command, _ []string) error {
+		return asking(*name, func(k *keeper.Client) error {
+			s, err := k.Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if json {
+				return printJSON(e, s)
+			}
+			return showLab(e.out, s)
+		})
+	})
+	return c
+}
+
+func showLab(out io.Writer, s *keeper.Status) error {
+	t := s.Topology
+	fmt.Fprintf(out, "lab %s, up for %s, %s, keeper %d\n\n", s.Name, time.Since(s.Started).Round(time.Second), size(t), s.PID)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "HOST\tINTERFACE\tADDRESSES\t")
+	names := make([]string, 0, len(s.Hosts))
+	for _, h := range t.Hosts {
+		if len(h.Addresses) > 0 {
+			fmt.Fprintf(w, "%s\tlo\t%s\t\n", h.Name, joined(h.Addresses))
+		}
+		names = append(names, h.Name)
+	}
+	for _, b := range t.Bridges {
+		names = append(names, b.Name)
+	}
+	for _, b := range t.Switches {
+		names = append(names, b.Name)
+	}
+	for _, name := range names {
+		for _, end := range t.At(name) {
+			fmt.Fprintf(w, "%s\t%s\t%s\t\n", name, end.Interface, joined(end.Addresses))
+		}
+	}
+	if len(t.Links) > 0 {
+		fmt.Fprintln(w, "\nLINK\tFROM\tTO\tDOES\tPACKETS\tBYTES\tLOST\tDROPPED\tOTHER\t")
+	}
+	for i, k := range t.Links {
+		status := s.Links[i]
+		for _, d := range []struct {
+			from, to string
+			shape    emulator.Shape
+			counts   *emulator.Counts
+		}{{k.A.Host, k.B.Host, k.AToB, status.AToB}, {k.B.Host, k.A.Host, k.BToA, status.BToA}} {
+			does := topology.Describe(d.shape)
+			if status.Down {
+				does = strings.TrimSpace("down " + does)
+			}
+			if does == "" {
+				does = "-"
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t", k.Name, d.from, d.to, does)
+			if c := d.counts; c != nil {
+				fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%s\t\n", c.Packets, c.Bytes, c.Lost, c.Dropped, others(c))
+			} else {
+				fmt.Fprintln(w, "-\t-\t-\t-\t-\t")
+			}
+		}
+	}
+	if len(s.Processes) > 0 {
+		fmt.Fprintln(w, "\nPROCESS\tHOST\tPID\tSTATE\t")
+	}
+	for _, p := range s.Processes {
+		state := "runs"
+		switch {
+		case p.Exited && p.Code < 0:
+			state = "ended by a signal"
+		case p.Exited:
+			state = fmt.Sprintf("ended with %d", p.Code)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t\n", p.Name, p.Host, p.PID, state)
+	}
+	return w.Flush()
+}
+
+func joined[S fmt.Stringer](all []S) string {
+	words := make([]string, len(all))
+	for i, s := range all {
+		words[i] = s.String()
+	}
+	if len(words) == 0 {
+		return "-"
+	}
+	return strings.Join(words, " ")
+}
+
+// others are the counts that are seldom anything but nought.
+func others(c *emulator.Counts) string {
+	var words []string
+	for _, n := range []struct {
+		name  string
+		value int64
+	}{{"duplicated", c.Duplicated}, {"corrupted", c.Corrupted}, {"held", c.Held}, {"cut", c.Cut}, {"overrun", c.Overrun}, {"late", c.Late}} {
+		if n.value > 0 {
+			words = append(words, fmt.Sprintf("%d %s", n.value, n.name))
+		}
+	}
+	if len(words) == 0 {
+		return "-"
+	}
+	return strings.Join(words, " ")
+}
+
+func labExecCommand(e env) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "exec HOST COMMAND [ARGUMENT]...",
+		Short: "Run a command on a host of a lab",
+		Long: `Run a command on a host of a lab: in its network, with its name, /etc/hosts and /etc/resolv.conf. Terminal, signals and exit
+code are the command's own. Flags of exec come before HOST.`,
+		Example: `  baton lab exec client ping -c 3 server
+  baton lab exec client bash
+  baton lab exec --lab demo server ss -tnp`,
+		Args: cobra.MinimumNArgs(2),
+	}
+	c.Flags().SetInterspersed(false)
+	name := labFlag(c)
+	c.RunE = rooted(func(_ *cobra.Command, args []string) error {
+		r, err := keeper.Find(*name)
+		if err != nil {
+			return err
+		}
+		return keeper.Exec(r, args[0], args[1:])
+	})
+	return c
+}
+
+func labLogsCommand(e env) *cobra.Command {
+	var follow bool
+	c := &cobra.Command{
+		Use:     "logs HOST [PROCESS]",
+		Short:   "Print what the processes of a host have written",
+		Example: "  baton lab logs server\n  baton lab logs server web --follow",
+		Args:    cobra.RangeArgs(1, 2),
+	}
+	name := labFlag(c)
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on as the log grows, until Ctrl-C")
+	c.RunE = rooted(func(cmd *cobra.Command, args []string) error {
+		r, err := keeper.Find(*name)
+		if err != nil {
+			return err
+		}
+		logs, err := r.Logs(args[0], strings.Join(args[1:], ""))
+		if err != nil {
+			return err
+		}
+		if follow && len(logs) != 1 {
+			return usageError{fmt.Errorf("host %s has %d processes: name the one to follow", args[0], len(logs))}
+		}
+		for _, p := range logs {
+			if follow {
+				return keeper.FollowLog(cmd.Context(), e.out, r, p)
+			}
+			if len(logs) > 1 {
+				fmt.Fprintf(e.out, "==> %s <==\n", p.Name)
+			}
+			if err := keeper.CopyLog(e.out, p); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return c
+}
+
+func labSetCommand(e env) *cobra.Command {
+	var from string
+	c := &cobra.Command{
+		Use:   "set LINK --SETTING VALUE...",
+		Short: "Change what a link does to packets, while it runs",
+		Long: `Change what a link does to packets, while it runs. What is not given stays as it is; 0 switches a setting off. Without --from
+both directions change. Links that have a shape in the topology, or emulated: true, can be changed.`,
+		Example: `  baton lab set client-router --delay 40ms --loss 1%
+  baton lab set client-router --from router --rate 2mbit --queue-packets 50
+  baton lab set client-router --loss 0`,
+		Args: cobra.ExactArgs(1),
+	}
+	name := labFlag(c)
+	f := c.Flags()
+	f.StringVar(&from, "from", "", "change only what this `host` sends")
+	values := make(map[string]*string)
+	for _, k := range topology.ShapeKeys {
+		values[k.Name] = f.String(strings.ReplaceAll(k.Name, ".", "-"), "", k.Means)
+	}
+	c.RunE = rooted(func(cmd *cobra.Command, args []string) error {
+		change := keeper.Change{Link: args[0], From: from, Settings: make(map[string]string)}
+		for _, k := range topology.ShapeKeys {
+			if flag := strings.ReplaceAll(k.Name, ".", "-"); f.Changed(flag) {
+				change.Settings[k.Name] = *values[k.Name]
+				if err := topology.SetShape(&emulator.Shape{}, k.Name, *values[k.Name]); err != nil {
+					return usageError{fmt.Errorf("--%s", strings.Replace(err.Error(), k.Name, flag, 1))}
+				}
+			}
+		}
+		if len(change.Settings) == 0 {
+			return usageError{errors.New("nothing to set: give --delay, --loss, --rate, …")}
+		}
+		return asking(*name, func(k *keeper.Client) error {
+			link, err := k.Set(cmd.Context(), change)
+			if err != nil {
+				return err
+			}
+			for _, d := range []struct {
+				from, to string
+				shape    emulator.Shape
+			}{{link.A.Host, link.B.Host, link.AToB}, {link.B.Host, link.A.Host, link.BToA}} {
+				does := topology.Describe(d.shape)
+				if does == "" {
+					does = "no limit, delay or loss"
+				}
+				fmt.Fprintf(e.out, "%s to %s: %s\n", d.from, d.to, does)
+			}
+			return nil
+		})
+	})
+	return c
+}
+
+func labLinkCommand(e env) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "link LINK down|up",
+		Short: "Pull the cable of a link, or plug it in again",
+		Long: `Pull the cable of a link, or plug it in again: both ends lose their carrier, and what is on the way is lost. Addresses and
+routes stay. Links that have a shape in the topology, or emulated: true, have such a cable.`,
+		Example: "  baton lab link client-router down\n  baton lab link client-router up",
+		Args:    cobra.ExactArgs(2),
+	}
+	name := labFlag(c)
+	c.RunE = rooted(func(cmd *cobra.Command, args []string) error {
+		if !slices.Contains([]string{"up", "down"}, args[1]) {
+			return usageError{fmt.Errorf("a link goes up or down, not %q", args[1])}
+		}
+		return asking(*name, func(k *keeper.Client) error {
+			if err := k.Carrier(cmd.Context(), args[0], args[1] == "up"); err != nil {
+				return err
+			}
+			fmt.Fprintf(e.out, "link %s is %s\n", args[0], args[1])
+			return nil
+		})
+	})
+	return c
+}
+
+func labCaptureCommand(e env) *cobra.Command {
+	var (
+		file    string
+		packets int
+		length  time.Duration
+	)
+	c := &cobra.Command{
+		Use:   "capture HOST [INTERFACE]",
+		Short: "Write what an interface carries to a capture file",
+		Long: `Write what an interface of a host, bridge or switch carries to a capture file, until Ctrl-C. INTERFACE may be left out where
+there is only one.`,
+		Example: `  baton lab capture client --write client.pcap
+  baton lab capture router eth1 --write - | tcpdump -n -r -
+  baton lab capture client --write client.pcap --for 10s --count 1000`,
+		Args: cobra.RangeArgs(1, 2),
+	}
+	name := labFlag(c)
+	f := c.Flags()
+	f.StringVarP(&file, "write", "w", "", "the capture `file`, - for standard output (required)")
+	f.IntVar(&packets, "count", 0, "end after this many `packets`")
+	f.DurationVar(&length, "for", 0, "end after this `time`")
+	_ = c.MarkFlagRequired("write")
+	c.RunE = rooted(func(cmd *cobra.Command, args []string) (err error) {
+		ctx := cmd.Context()
+		if length > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, length)
+			defer cancel()
+		}
+		return asking(*name, func(k *keeper.Client) error {
+			to := &captureFile{name: file, out: e.out}
+			err := k.Capture(ctx, to, args[0], strings.Join(args[1:], ""), packets)
+			return errors.Join(err, to.close())
+		})
+	})
+	return c
+}
+
+// captureFile is made with the first byte: a host that is not there costs nobody his file.
+type captureFile struct {
+	name string
+	out  io.Writer // for the name "-"
+	file *os.File
+}
+
+func (c *captureFile) Write(b []byte) (n int, err error) {
+	if c.name == "-" {
+		return c.out.Write(b)
+	}
+	if c.file == nil {
+		if c.file, err = os.Create(c.name); err != nil {
+			return 0, err
+		}
+	}
+	return c.file.Write(b)
+}
+
+func (c *captureFile) close() error {
+	if c.file == nil {
+		return nil
+	}
+	return c.file.Close()
+}
+
+func labGraphCommand(e env) *cobra.Command {
+	var (
+		out string
+		dot bool
+	)
+	c := &cobra.Command{
+		Use:   "graph [FILE]",
+		Short: "Draw a topology, or the lab that is up as it is now",
+		Long: `Draw a topology, or the lab that is up as it is now, as SVG; as PNG or PDF when --out ends so. Drawing needs Graphviz; --dot,
+which prints what it would be given, does not.`,
+		Example: `  baton lab graph topology.yaml > topology.svg
+  baton lab graph --out lab.png
+  baton lab graph topology.yaml --dot`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	name := labFlag(c)
+	c.Flags().StringVarP(&out, "out", "o", "", "write the picture to this `file`, .svg, .png or .pdf")
+	c.Flags().BoolVar(&dot, "dot", false, "print the picture's source")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		format := "svg"
+		if _, suffix, ok := strings.Cut(out[max(0, len(out)-4):], "."); ok && slices.Contains([]string{"svg", "png", "pdf"}, suffix) {
+			format = suffix
+		} else if out != "" && !dot {
+			return usageError{fmt.Errorf("--out %s: ends in none of .svg, .png, .pdf", out)}
+		}
+		source, err := pictureSource(cmd, args, *name)
+		if err != nil {
+			return err
+		}
+		picture := []byte(source)
+		if !dot {
+			if picture, err = topology.Draw(cmd.Context(), source, format); err != nil {
+				return err
+			}
+		}
+		if out == "" {
+			_, err = e.out.Write(picture)
+			return err
+		}
+		return os.WriteFile(out, picture, 0o644)
+	}
+	return c
+}
+
+func pictureSource(cmd *cobra.Command, args []string, name string) (source string, err error) {
+	if len(args) == 1 {
+		_, t, err := readTopology(args[0], "")
+		if err != nil {
+			return "", err
+		}
+		return t.DOT(nil), nil
+	}
+	err = rooted(func(*cobra.Command, []string) error {
+		return asking(name, func(k *keeper.Client) error {
+			s, err := k.Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			down := make(map[string]bool)
+			for _, link := range s.Links {
+				down[link.Name] = link.Down
+			}
+			source = s.Topology.DOT(down)
+			return nil
+		})
+	})(cmd, args)
+	return source, err
+}

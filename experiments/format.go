@@ -29,7 +29,7 @@ func grouped(number string) string {
 	whole, fraction, point := strings.Cut(number, ".")
 	sign := strings.HasPrefix(whole, "-")
 	whole = strings.TrimPrefix(whole, "-")
-	for i := len(whole) - 3; i > 0 && len(whole) > 4; i -= 3 {
+	for i := len(whole) - 3; i > 0; i -= 3 {
 		whole = whole[:i] + "," + whole[i:]
 	}
 	if sign {
@@ -74,6 +74,7 @@ func spread(e Estimate, text func(float64) string) string {
 	return fmt.Sprintf("%s to %s", text(e.Low), text(e.High))
 }
 
+// percent keeps the digits of a coverage (93.75 %).
 func percent(share float64) string {
 	return strconv.FormatFloat(math.Round(share*10000)/100, 'f', -1, 64) + " %"
 }

@@ -54,7 +54,7 @@ func (r *Results) marks() []string {
 		marks = append(marks, "A quick run: it shows that all works, not how fast.")
 	}
 	if r.Machine.Busy > tooBusy {
-		marks = append(marks, fmt.Sprintf("The machine was busy: something else used %s of its processors when the run began.", percent(r.Machine.Busy)))
+		marks = append(marks, fmt.Sprintf("The machine was busy: something else used %.0f %% of its processors when the run began.", r.Machine.Busy*100))
 	}
 	if r.Lab != nil && !r.Lab.OK {
 		marks = append(marks, "The lab's self-test fails on this machine: "+strings.Join(r.Lab.Failing, "; ")+".")
@@ -71,18 +71,31 @@ func (r *Results) procedure() string {
 		text += fmt.Sprintf(", in which the contenders take turns; ratios are medians of each round's ratio to %s", r.Contenders[0].Name)
 	}
 	if c := r.coverage(); c > 0 {
-		text += fmt.Sprintf("; intervals are from the order of the samples and hold the true median with a probability of %s", percent(c))
+		text += fmt.Sprintf("; intervals are from the order of the samples and hold the true median with a probability of %s at least", percent(c))
 	}
-	return text + "."
+	text += "."
+	if slices.ContainsFunc(r.Samples, func(s Sample) bool { return s.Single != nil }) {
+		text += " p50 and p99 are of single requests, from their begin to their last byte."
+	}
+	if slices.ContainsFunc(r.Samples, func(s Sample) bool { return s.CPU != nil }) {
+		text += fmt.Sprintf(" CPU is processor time of the whole machine for a unit of work, \"added\" what it is more than that of %s, "+
+			"\"own\" what the contender's own processes used.", r.Contenders[0].Name)
+	}
+	return text
 }
 
-// coverage is that of the intervals; 0 where there are none.
+// coverage is that of the intervals, as far as it holds for all: a contender may lack the last round of a run that
+// was interrupted. 0 where there are no intervals.
 func (r *Results) coverage() float64 {
-	var list []float64
-	for range r.Asked.Rounds {
-		list = append(list, 0)
+	rounds := map[[3]string]int{}
+	for _, s := range r.Samples {
+		rounds[[3]string{s.Case, s.Contender, s.Measure}]++
 	}
-	return estimate(list).Coverage
+	least := r.Asked.Rounds
+	for _, n := range rounds {
+		least = min(least, n)
+	}
+	return estimate(make([]float64, least)).Coverage
 }
 
 // Command is the line that repeats the run.
@@ -187,7 +200,7 @@ func (w *writer) measure(r *Results, m MeasureInfo, plots []Drawn) {
 	if m.Per != "" {
 		per = "CPU/" + m.Per
 	}
-	rows := [][]string{{"Case", "Contender", m.Unit, "interval", "× " + base, "interval", "median of single ones", "p99", per, "added", "own", "errors"}}
+	rows := [][]string{{"Case", "Contender", m.Unit, "interval", "× " + base, "interval", "p50", "p99", per, "added", "own", "errors"}}
 	for _, c := range r.Cases {
 		for _, k := range r.Contenders {
 			if e := r.Value(c.Name, k.Name, m.Name); e.Rounds > 0 {
@@ -297,7 +310,7 @@ func (w *writer) machine(r *Results) {
 	add("memory", fmt.Sprintf("%.0f GiB", float64(m.Memory)/(1<<30)))
 	add("kernel", "Linux "+m.Kernel)
 	add("distribution", m.Distribution)
-	add("busy before the run", percent(m.Busy))
+	add("busy before the run", fmt.Sprintf("%.0f %%", m.Busy*100))
 	add("programs", versions(r.Versions))
 	add("Baton", r.Source.String())
 	add("Go", strings.TrimPrefix(m.Go, "go"))

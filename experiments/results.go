@@ -97,15 +97,6 @@ type LabVerdict struct {
 	Failing []string `json:"failing,omitempty"` // what does not hold
 }
 
-// sort order of names in the results.
-func names[V any](list []V, name func(V) string) []string {
-	out := make([]string, 0, len(list))
-	for _, v := range list {
-		out = append(out, name(v))
-	}
-	return out
-}
-
 // values are one measure of one contender in a case, by round.
 func (r *Results) values(kase, contender, measure string, of func(Sample) (float64, bool)) map[int]float64 {
 	values := map[int]float64{}

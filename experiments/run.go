@@ -161,7 +161,7 @@ func (e Experiment[T]) Run(ctx context.Context, o Options) (*Results, error) {
 		r.results.Ended = Interrupted
 		err = errors.Join(context.Cause(ctx), err)
 	case err != nil:
-		r.results.Ended, r.results.Failure = Failed, sentence(r.place, err.Error())
+		r.results.Ended, r.results.Failure = Failed, fmt.Sprintf("%s: %v", r.place, err)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", sentence(e.Name, r.place), err)

@@ -2,7 +2,6 @@ package peers
 
 import (
 	"fmt"
-	"regexp"
 
 	"baton/lab"
 )
@@ -56,7 +55,6 @@ DocumentRoot %s
 		Site(h.Lab()), Site(h.Lab()))
 	return server{
 		host: h, name: name, program: "apache2", port: port, probe: "/healthz",
-		version: []string{"-v"}, pattern: regexp.MustCompile(`Apache/(\S+)`),
 		files: map[string]string{"apache.conf": config},
 		args: func(dir string) []string {
 			return []string{"-d", dir, "-f", dir + "/apache.conf", "-DFOREGROUND"}

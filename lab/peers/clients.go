@@ -31,7 +31,7 @@ type Transfer struct {
 func Curl(ctx context.Context, h *lab.Host, args ...string) (Transfer, error) {
 	h.Lab().Need("curl")
 	const out = "%{stderr}\n%{json}\n%header{" + Header + "}"
-	p, err := h.Start(lab.Program{Path: "curl", Args: append([]string{"-q", "-sS", "-w", out}, args...)})
+	p, err := h.Start(lab.Program{Path: "curl", Args: append([]string{"-q", "-sS", "-w", out}, args...), Unlogged: true})
 	if err != nil {
 		return Transfer{}, err
 	}

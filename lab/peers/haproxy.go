@@ -2,7 +2,6 @@ package peers
 
 import (
 	"fmt"
-	"regexp"
 
 	"baton/lab"
 )
@@ -43,7 +42,6 @@ backend surrogates
 	}
 	return server{
 		host: h, name: "haproxy", program: "haproxy", port: port, probe: "/healthz",
-		version: []string{"-v"}, pattern: regexp.MustCompile(`version (\S+)`),
 		files: map[string]string{"haproxy.cfg": config},
 		args:  func(dir string) []string { return []string{"-db", "-f", dir + "/haproxy.cfg"} },
 	}.start()

@@ -2,7 +2,6 @@ package peers
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"baton/lab"
@@ -97,7 +96,6 @@ func startNginx(h *lab.Host, o NginxOptions, server, upstream string) *Server {
 func nginxServer(h *lab.Host, name string, port int, config string) server {
 	return server{
 		host: h, name: name, program: "nginx", port: port, probe: "/healthz",
-		version: []string{"-v"}, pattern: regexp.MustCompile(`nginx/(\S+)`),
 		files: map[string]string{"nginx.conf": config},
 		args: func(dir string) []string {
 			return []string{"-p", dir, "-c", dir + "/nginx.conf", "-e", dir + "/error.log", "-g", "daemon off;"}

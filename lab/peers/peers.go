@@ -1,7 +1,8 @@
 // Package peers runs the real programs that Baton must get on with, in a lab: nginx, Apache, Varnish and HAProxy as
-// servers and proxies, curl, wget, ab, wrk and Chromium as clients. The servers run Debian's binaries with the
-// settings of Debian's packages that matter to a connection (keep-alive, workers, limits) on files of their own, and
-// are left as they are: nothing in them knows of Baton.
+// servers and proxies, socat and iperf3 without HTTP, Open vSwitch and BIRD in the network, curl, wget, aria2, ab, wrk
+// and Chromium as clients. The servers run Debian's binaries with the settings of Debian's packages that matter to a
+// connection (keep-alive, workers, limits) on files of their own, and are left as they are: nothing in them knows of
+// Baton.
 //
 // A server that does not come up fails the lab's test; a program that is not installed skips it (see lab.Need).
 package peers
@@ -13,10 +14,8 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"os/user"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -44,12 +43,12 @@ type server struct {
 	host    *lab.Host
 	name    string
 	program string
+	process string // its name in logs; default: that of the program
 	port    int
-	version []string // arguments that make the program name its version
-	pattern *regexp.Regexp
 	files   map[string]string // file name in the folder → text
 	args    func(dir string) []string
-	probe   string // path that answers 200 when the server is ready
+	probe   string // path that answers 200 when the server is ready, or
+	says    string // what is in its log then
 }
 
 func (s server) start() *Server {
@@ -70,37 +69,34 @@ func (s server) start() *Server {
 			t.Fatalf("peers: %v", err)
 		}
 	}
-	said, err := exec.Command(s.program, s.version...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("peers: version of %s: %v: %s", s.program, err, said)
-	}
-	version := s.pattern.FindSubmatch(said)
-	if version == nil {
-		t.Fatalf("peers: %s does not say its version: %s", s.program, said)
-	}
-	p, err := s.host.Start(lab.Program{Path: s.program, Args: s.args(dir), Dir: dir})
+	version, err := Version(s.program)
 	if err != nil {
 		t.Fatalf("peers: %v", err)
 	}
-	running := &Server{Process: p, Name: s.name, Version: s.program + "/" + string(version[1]), Dir: dir, Port: s.port}
-	if err := running.ready(s.probe); err != nil {
+	p, err := s.host.Start(lab.Program{Path: s.program, Args: s.args(dir), Dir: dir, Name: s.process})
+	if err != nil {
+		t.Fatalf("peers: %v", err)
+	}
+	running := &Server{Process: p, Name: s.name, Version: version, Dir: dir, Port: s.port}
+	if err := running.ready(s.probe, s.says); err != nil {
 		t.Fatalf("peers: %s on %s: %v\n%s", s.program, s.host.Name(), err, running.Logs())
 	}
 	return running
 }
 
-func (s *Server) ready(path string) error {
+func (s *Server) ready(path, says string) error {
+	if path == "" {
+		return until(s.Process, func() error {
+			if !strings.Contains(s.Log(), says) {
+				return fmt.Errorf("it has not said %q", says)
+			}
+			return nil
+		})
+	}
 	client := s.Host().HTTPClient(time.Second)
 	defer client.CloseIdleConnections()
 	url := "http://127.0.0.1:" + strconv.Itoa(s.Port) + path
-	var ended error
-	err := lab.Poll(readiness, func() error {
-		select {
-		case <-s.Done():
-			ended = fmt.Errorf("it ended: %v", s.Wait(context.Background()))
-			return nil
-		default:
-		}
+	return until(s.Process, func() error {
 		resp, err := client.Get(url)
 		if err != nil {
 			return err
@@ -111,6 +107,20 @@ func (s *Server) ready(path string) error {
 			return fmt.Errorf("%s: %s", url, resp.Status)
 		}
 		return nil
+	})
+}
+
+// until polls f while the process runs.
+func until(p *lab.Process, f func() error) error {
+	var ended error
+	err := lab.Poll(readiness, func() error {
+		select {
+		case <-p.Done():
+			ended = fmt.Errorf("it ended: %v", p.Wait(context.Background()))
+			return nil
+		default:
+			return f()
+		}
 	})
 	return errors.Join(err, ended)
 }

@@ -3,7 +3,6 @@ package peers
 import (
 	"fmt"
 	"net"
-	"regexp"
 
 	"baton/lab"
 )
@@ -30,7 +29,6 @@ sub vcl_deliver { set resp.http.%s = "%s"; }
 `, host, backendPort, Header, name)
 	return server{
 		host: h, name: name, program: "varnishd", port: port, probe: "/healthz",
-		version: []string{"-V"}, pattern: regexp.MustCompile(`varnish-(\S+)`),
 		files: map[string]string{"default.vcl": vcl},
 		args: func(dir string) []string {
 			return []string{"-F", "-n", dir + "/work", "-f", dir + "/default.vcl",

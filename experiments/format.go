@@ -21,7 +21,7 @@ func figure(v float64) string {
 	case a >= 0.1 || a == 0:
 		return strconv.FormatFloat(v, 'f', 2, 64)
 	}
-	return strconv.FormatFloat(v, 'g', 2, 64)
+	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
 // grouped sets the thousands of a number's whole part apart.

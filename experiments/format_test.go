@@ -6,7 +6,7 @@ import (
 )
 
 func TestFigure(t *testing.T) {
-	for v, want := range map[float64]string{0: "0.00", 0.001234: "0.0012", 0.123: "0.12", 12.34: "12.3", -12.34: "-12.3", 123.4: "123",
+	for v, want := range map[float64]string{0: "0.00", 0.001234: "0.00123", 0.0998: "0.0998", 0.123: "0.12", 12.34: "12.3", -12.34: "-12.3", 123.4: "123",
 		1234.5: "1,234", 1234567: "1,234,567", -1234567: "-1,234,567", math.NaN(): "-"} {
 		if got := figure(v); got != want {
 			t.Errorf("figure(%v) = %q, want %q", v, got, want)

@@ -178,8 +178,8 @@ func (r *run[T]) describe(ctx context.Context) (err error) {
 		return err
 	}
 	r.results.Source = describeSource(ctx)
-	if r.Emulated {
-		r.results.Lab, err = judgeLab(ctx)
+	if r.Emulated && !r.o.Quick {
+		r.results.Lab, err = judgeLab(ctx, r.progress)
 	}
 	return err
 }

@@ -13,12 +13,16 @@ import (
 
 	"baton/experiments"
 	"baton/experiments/handoff"
+	"baton/experiments/longpath"
+	"baton/experiments/windowscale"
 )
 
 // allExperiments are those that the command knows.
 func allExperiments() []experiments.Runnable {
 	return []experiments.Runnable{
 		handoff.Experiment(),
+		longpath.Experiment(),
+		windowscale.Experiment(),
 	}
 }
 

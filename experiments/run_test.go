@@ -20,7 +20,9 @@ type bench struct {
 	done []string
 }
 
-func (b *bench) note(format string, args ...any) { b.done = append(b.done, fmt.Sprintf(format, args...)) }
+func (b *bench) note(format string, args ...any) {
+	b.done = append(b.done, fmt.Sprintf(format, args...))
+}
 
 // trial has two contenders, each a process that sleeps, and one measure. made is set to its bench.
 func trial(made **bench) Experiment[*bench] {

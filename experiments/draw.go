@@ -223,13 +223,16 @@ func (s series) glyph() draw.GlyphStyle {
 	return draw.GlyphStyle{Color: s.color, Radius: 3.5, Shape: shapes[s.index%len(shapes)]}
 }
 
+// lineWidth leaves room for a browser that has neither the font nor one of its widths.
+const lineWidth = (width - 2*margin) * 0.86
+
 // wrap breaks lines that are wider than the picture.
 func wrap(s text.Style, lines ...string) []string {
 	var out []string
 	for _, line := range lines {
 		current := ""
 		for _, word := range strings.Fields(line) {
-			if current != "" && s.Width(current+" "+word) > width-2*margin {
+			if current != "" && s.Width(current+" "+word) > lineWidth {
 				out = append(out, current)
 				current = word
 				continue

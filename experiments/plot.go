@@ -98,13 +98,24 @@ func (r *Results) picture(p Plot) (pic picture, ok bool) {
 	if over == "" && len(r.Parameters) > 0 {
 		over = r.Parameters[0].Name
 	}
-	if i := slices.IndexFunc(r.Parameters, func(x Parameter) bool { return x.Name == over }); i >= 0 {
+	if i := slices.IndexFunc(r.Parameters, func(x Parameter) bool { return x.Name == over }); i >= 0 && r.varies(over) {
 		pic.x.label = sentence(r.Parameters[i].Title, r.Parameters[i].Unit)
 		r.lines(&pic, f, over)
 	} else {
 		r.bars(&pic, f)
 	}
 	return pic, len(pic.panels) > 0
+}
+
+// varies reports whether the cases have several values of a parameter: a line needs two points.
+func (r *Results) varies(parameter string) bool {
+	seen := map[float64]bool{}
+	for _, c := range r.Cases {
+		if v, ok := c.At[parameter]; ok {
+			seen[v] = true
+		}
+	}
+	return len(seen) > 1
 }
 
 // shown is the figure that a plot shows of a contender in a case.

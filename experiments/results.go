@@ -36,7 +36,7 @@ type Results struct {
 	Machine  Machine           `json:"machine"`
 	Versions map[string]string `json:"versions"` // of every program that took part
 	Source   Source            `json:"source"`
-	Lab      *LabVerdict       `json:"lab,omitempty"` // of experiments with emulated links
+	Lab      *LabVerdict       `json:"lab,omitempty"` // of experiments with emulated links; a quick run does not ask
 }
 
 // Ending is how a run ended.
@@ -89,12 +89,6 @@ type Sample struct {
 	Errors int64              `json:"errors"`           // requests that failed
 	First  string             `json:"first_error,omitempty"`
 	Also   map[string]float64 `json:"also,omitempty"` // further figures, by name; kept, not reported
-}
-
-// LabVerdict is what the lab's self-test said of this machine.
-type LabVerdict struct {
-	OK      bool     `json:"ok"`
-	Failing []string `json:"failing,omitempty"` // what does not hold
 }
 
 // values are one measure of one contender in a case, by round.

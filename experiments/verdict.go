@@ -7,13 +7,20 @@ import (
 	"baton/lab/selftest"
 )
 
+// LabVerdict is what the lab's self-test said of this machine, right before the run.
+type LabVerdict struct {
+	OK      bool             `json:"ok"`
+	Failing []string         `json:"failing,omitempty"` // what does not hold, in words
+	Checks  []selftest.Check `json:"checks,omitempty"`
+}
+
 // judgeLab asks the lab's self-test whether emulated links do on this machine what they promise.
-func judgeLab(ctx context.Context, progress io.Writer) (*LabVerdict, error) {
-	r, err := selftest.Run(ctx, progress, false)
+func judgeLab(ctx context.Context, out io.Writer) (*LabVerdict, error) {
+	r, err := selftest.Run(ctx, out, true)
 	if err != nil {
 		return nil, err
 	}
-	v := &LabVerdict{OK: true}
+	v := &LabVerdict{OK: true, Checks: r.Checks}
 	for _, c := range r.Failed() {
 		v.OK = false
 		v.Failing = append(v.Failing, c.String())

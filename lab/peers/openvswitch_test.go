@@ -33,6 +33,8 @@ func TestOpenVSwitchPassesTCP(t *testing.T) {
 	}{
 		{"offloads, TSO", lab.LinkOptions{}, peers.OpenVSwitchOptions{}},
 		{"TSO", lab.LinkOptions{NoOffloads: true}, peers.OpenVSwitchOptions{}},
+		{"an emulated link", lab.LinkOptions{Emulated: true}, peers.OpenVSwitchOptions{}},
+		{"an emulated link without offloads", lab.LinkOptions{Emulated: true, NoOffloads: true}, peers.OpenVSwitchOptions{NoTSO: true}},
 		{"neither", lab.LinkOptions{NoOffloads: true}, peers.OpenVSwitchOptions{NoTSO: true}},
 	}
 	for _, tt := range tests {

@@ -90,7 +90,7 @@ func (r *Results) picture(p Plot) (pic picture, ok bool) {
 	}
 	m := r.Measures[at]
 	f := r.aspect(m, p.Of)
-	pic = picture{file: slug(m.Name, string(p.Of)), measure: m.Name, title: p.Title, marks: r.marks(), foot: r.foot(), base: r.Contenders[0].Name, y: axis{label: f.label}}
+	pic = picture{file: slug(m.Name, string(p.Of)), measure: m.Name, title: p.Title, marks: r.briefMarks(), foot: r.foot(), base: r.Contenders[0].Name, y: axis{label: f.label}}
 	if pic.title == "" {
 		pic.title = f.title
 	}

@@ -62,6 +62,16 @@ func (r *Results) marks() []string {
 	return marks
 }
 
+// briefMarks are the marks without what explains them.
+func (r *Results) briefMarks() []string {
+	var brief []string
+	for _, m := range r.marks() {
+		short, _, _ := strings.Cut(m, ":")
+		brief = append(brief, strings.TrimSuffix(short, ".")+".")
+	}
+	return brief
+}
+
 // tooBusy is the share of the processors that a quiet machine stays below.
 const tooBusy = 0.05
 

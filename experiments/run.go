@@ -61,6 +61,18 @@ func (t *Turn[T]) end() error {
 	return errors.Join(errs...)
 }
 
+// ended says that a process of the contender has, which explains most other errors.
+func (t *Turn[T]) ended() error {
+	for _, p := range t.processes {
+		select {
+		case <-p.Done():
+			return fmt.Errorf("a process of the contender (%d) has ended by itself", p.Pid())
+		default:
+		}
+	}
+	return nil
+}
+
 // run is an experiment that is being run.
 type run[T any] struct {
 	Experiment[T] // with what was chosen of its contenders and measures
@@ -253,7 +265,7 @@ func (r *run[T]) take(ctx context.Context, t *Turn[T], m Measure[T]) (Sample, er
 	}
 	s, err := m.Take(ctx, t)
 	if err != nil {
-		return Sample{}, err
+		return Sample{}, errors.Join(err, t.ended())
 	}
 	after, err := usageNow(t.processes, t.servers)
 	if err != nil {

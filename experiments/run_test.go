@@ -116,6 +116,11 @@ func TestRunThatFails(t *testing.T) {
 		{"a measure fails", func(e *Experiment[*bench]) {
 			e.Measures[0].Take = func(_ context.Context, t *Turn[*bench]) (Sample, error) { return Sample{}, broken }
 		}, "trial, round 1, x, a, speed: broken", 0},
+		{"a contender ends by itself", func(e *Experiment[*bench]) {
+			e.Measures[0].Take = func(_ context.Context, t *Turn[*bench]) (Sample, error) {
+				return Sample{}, errors.Join(broken, t.processes[0].Kill())
+			}
+		}, "trial, round 1, x, a, speed: broken\na process of the contender (", 0},
 		{"a measure cannot warm up", func(e *Experiment[*bench]) {
 			e.Measures[0].Warm = func(_ context.Context, t *Turn[*bench]) error { return broken }
 		}, "trial, round 1, x, a, speed: warm up: broken", 0},

@@ -291,8 +291,8 @@ func (k *keeper) capture(w http.ResponseWriter, r *http.Request) {
 	flush := http.NewResponseController(w)
 	file, err := lab.NewPcap(w)
 	for n := 0; err == nil && (most == 0 || n < most); n++ {
-		if len(packets) == 0 {
-			err = flush.Flush()
+		if len(packets) == 0 && flush.Flush() != nil {
+			return
 		}
 		select {
 		case p := <-packets:

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -55,9 +56,10 @@ type Record struct {
 type Host struct {
 	Namespaces lab.Namespaces `json:"namespaces"`
 	Processes  []Process      `json:"processes,omitempty"`
+	Env        []string       `json:"env,omitempty"` // with which the tools of a switch find it
 }
 
-// Process is a process of the topology.
+// Process is a process of the topology, or of a switch.
 type Process struct {
 	Name string `json:"name"`
 	PID  int    `json:"pid"`
@@ -125,11 +127,12 @@ func (k *keeper) keep(ctx context.Context, o Options) error {
 	k.record.State, k.record.Hosts = Up, make(map[string]Host)
 	for name, h := range k.network.Hosts {
 		host := Host{Namespaces: h.Namespaces()}
-		if spec := k.topology.Host(name); spec != nil {
-			for _, p := range spec.Processes {
-				q := k.network.Processes[name][p.Name]
-				host.Processes = append(host.Processes, Process{p.Name, q.Pid(), q.LogFile()})
-			}
+		for _, process := range slices.Sorted(maps.Keys(k.network.Processes[name])) {
+			p := k.network.Processes[name][process]
+			host.Processes = append(host.Processes, Process{process, p.Pid(), p.LogFile()})
+		}
+		if s := k.network.Switches[name]; s != nil {
+			host.Env = []string{"OVS_RUNDIR=" + s.Dir}
 		}
 		k.record.Hosts[name] = host
 	}

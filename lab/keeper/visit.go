@@ -32,7 +32,7 @@ func Exec(r Record, host string, command []string) error {
 	if err != nil {
 		return fmt.Errorf("on host %s: %w", host, err)
 	}
-	return fmt.Errorf("execute %s on host %s: %w", program, host, syscall.Exec(program, command, os.Environ()))
+	return fmt.Errorf("execute %s on host %s: %w", program, host, syscall.Exec(program, command, append(os.Environ(), h.Env...)))
 }
 
 func (r Record) host(name string) (Host, error) {

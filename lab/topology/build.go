@@ -2,20 +2,21 @@ package topology
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"baton/lab"
+	"baton/lab/peers"
 )
 
 // Network is a topology that has been built in a lab.
 type Network struct {
 	Hosts     map[string]*lab.Host // bridges and switches too
 	Links     map[string]*lab.Link
-	Processes map[string]map[string]*lab.Process // by host and name
+	Switches  map[string]*peers.VSwitch
+	Processes map[string]map[string]*lab.Process // by host or switch, and name
 }
 
 // Build makes the topology in the lab and starts its processes. What cannot be built ends the lab's Run or its test; the
@@ -25,6 +26,7 @@ func Build(ctx context.Context, l *lab.Lab, t *Topology) (*Network, error) {
 	n := &Network{
 		Hosts:     make(map[string]*lab.Host),
 		Links:     make(map[string]*lab.Link),
+		Switches:  make(map[string]*peers.VSwitch),
 		Processes: make(map[string]map[string]*lab.Process),
 	}
 	for _, h := range t.Hosts {
@@ -36,13 +38,11 @@ func Build(ctx context.Context, l *lab.Lab, t *Topology) (*Network, error) {
 	bridges := make(map[string]*lab.Interface)
 	for _, b := range t.Bridges {
 		h := l.Host(b.Name)
-		// Only what is sent through a bridge is to be seen on its links, nothing of its own.
-		h.Sysctl("net.ipv6.conf.all.disable_ipv6", "1")
-		h.Sysctl("net.ipv6.conf.default.disable_ipv6", "1")
+		silence(h)
 		n.Hosts[b.Name], bridges[b.Name] = h, h.Bridge(bridgePort)
 	}
-	if len(t.Switches) > 0 {
-		return nil, errors.New("switches cannot be built yet")
+	for _, s := range t.Switches {
+		n.Hosts[s.Name] = t.switchHost(l, s)
 	}
 	for _, k := range t.Links {
 		if ctx.Err() != nil {
@@ -71,6 +71,14 @@ func Build(ctx context.Context, l *lab.Lab, t *Topology) (*Network, error) {
 			n.Hosts[h.Name].Route(r.To.String(), r.Via.String())
 		}
 	}
+	for _, s := range t.Switches {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		built := peers.OpenVSwitch(n.Hosts[s.Name], t.switchOptions(s))
+		n.Switches[s.Name] = built
+		n.Processes[s.Name] = map[string]*lab.Process{built.Name(): built.Process, built.Database.Name(): built.Database}
+	}
 	for _, h := range t.Hosts {
 		n.Processes[h.Name] = make(map[string]*lab.Process)
 		for _, p := range h.Processes {
@@ -87,6 +95,38 @@ func Build(ctx context.Context, l *lab.Lab, t *Topology) (*Network, error) {
 		}
 	}
 	return n, nil
+}
+
+// silence keeps a bridge's host from speaking IPv6: only what is sent through it is to be seen on its links.
+func silence(h *lab.Host) {
+	h.Sysctl("net.ipv6.conf.all.disable_ipv6", "1")
+	h.Sysctl("net.ipv6.conf.default.disable_ipv6", "1")
+}
+
+// switchHost makes the host of a switch, which speaks IPv6 only where it has an address of its own.
+func (t *Topology) switchHost(l *lab.Lab, s *Switch) *lab.Host {
+	h := l.Host(s.Name)
+	speaks := slices.ContainsFunc(t.At(s.Name), func(e *End) bool {
+		return slices.ContainsFunc(e.Addresses, func(p netip.Prefix) bool { return p.Addr().Is6() })
+	})
+	if !speaks {
+		silence(h)
+	}
+	return h
+}
+
+func (t *Topology) switchOptions(s *Switch) peers.OpenVSwitchOptions {
+	o := peers.OpenVSwitchOptions{Bridge: bridgePort, Controller: s.Controller, FailMode: s.FailMode}
+	if s.OpenFlow != "" {
+		o.OpenFlow = "OpenFlow" + strings.ReplaceAll(s.OpenFlow, ".", "")
+	}
+	isPort := t.ports()
+	for _, e := range t.At(s.Name) {
+		if isPort(e) {
+			o.Ports = append(o.Ports, e.Interface)
+		}
+	}
+	return o
 }
 
 func (n *Network) host(l *lab.Lab, t *Topology, h *Host) {

@@ -66,8 +66,8 @@ func (d *decoder) checkNames(t *Topology) {
 		if _, long := d.places[path+".host"]; long {
 			at += ".host"
 		}
-		if known(at, e.Host) && kinds[e.Host] != "host" && len(e.Addresses) > 0 {
-			d.refuse(path+".addresses", fmt.Sprintf("%s is a %s, whose ports have no addresses", e.Host, kinds[e.Host]), "leave them out")
+		if known(at, e.Host) && kinds[e.Host] == "bridge" && e.addressed {
+			d.refuse(path+".addresses", e.Host+" is a bridge, whose ports have no addresses", "leave them out")
 		}
 	})
 	for _, a := range t.Anycast {

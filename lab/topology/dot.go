@@ -21,7 +21,7 @@ const (
 )
 
 // DOT is the topology as a picture's source for Graphviz: hosts with their interfaces, addresses and processes; links with
-// what they do to packets. Links that are down are dashed.
+// what they do to packets. Links that are down are dashed, those to a switch's controller dotted.
 func (t *Topology) DOT(down map[string]bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "graph %s {\n", strconv.Quote(t.Name))
@@ -40,23 +40,32 @@ func (t *Topology) DOT(down map[string]bool) string {
 		if s.Controller != "" {
 			text += "<br/>" + html.EscapeString(s.Controller)
 		}
-		fmt.Fprintf(&b, "  %s [shape=hexagon style=filled fillcolor=%q color=%q label=<<b>%s</b><br/>%s>];\n",
+		fmt.Fprintf(&b, "  %s [shape=hexagon margin=0 style=filled fillcolor=%q color=%q label=<<b>%s</b><br/>%s>];\n",
 			strconv.Quote(s.Name), switchFill, switchFrame, s.Name, text)
 	}
 	for _, k := range t.Links {
 		colour, style := linkColour, "solid"
+		if t.leadsToController(k) {
+			style = "dotted"
+		}
 		if down[k.Name] {
 			colour, style = downColour, "dashed"
 		}
 		fmt.Fprintf(&b, "  %s -- %s [color=%q style=%s fontcolor=%q label=<%s>];\n",
-			t.port(&k.A), t.port(&k.B), colour, style, colour, strings.Join(linkLabel(k, down[k.Name]), "<br/>"))
+			t.at(&k.A), t.at(&k.B), colour, style, colour, strings.Join(linkLabel(k, down[k.Name]), "<br/>"))
 	}
 	b.WriteString("}\n")
 	return b.String()
 }
 
-// port is where an edge ends: at the row of its interface, or at a bridge or switch.
-func (t *Topology) port(e *End) string {
+// leadsToController: such a link carries none of the switch's packets.
+func (t *Topology) leadsToController(k *Link) bool {
+	isPort := t.ports()
+	return slices.ContainsFunc([]*End{&k.A, &k.B}, func(e *End) bool { return t.Host(e.Host) == nil && !isPort(e) })
+}
+
+// at is where an edge ends: at the row of its interface, or at a bridge or switch.
+func (t *Topology) at(e *End) string {
 	if t.Host(e.Host) == nil {
 		return strconv.Quote(e.Host)
 	}
@@ -130,18 +139,16 @@ func linkLabel(k *Link, down bool) []string {
 	return lines
 }
 
-// wrapped breaks a text for a label; a long line would push the hosts apart.
+// wrapped breaks a text at its commas for a label; a long line would push the hosts apart.
 func wrapped(text string) []string {
-	var lines []string
-	line := ""
-	for _, word := range strings.Fields(text) {
-		if line != "" && len(line)+1+len(word) > 36 {
-			lines = append(lines, line)
-			line = ""
+	lines := []string{""}
+	for part := range strings.SplitAfterSeq(text, ", ") {
+		if last := lines[len(lines)-1]; last != "" && len(last)+len(part) > 40 {
+			lines = append(lines, "")
 		}
-		line = strings.TrimSpace(line + " " + html.EscapeString(word))
+		lines[len(lines)-1] += html.EscapeString(part)
 	}
-	return append(lines, line)
+	return lines
 }
 
 // Draw has Graphviz draw a picture's source in a format of dot(1): svg, png or pdf.

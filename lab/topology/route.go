@@ -36,6 +36,7 @@ func (t *Topology) route() {
 	for _, is4 := range []bool{true, false} {
 		into := make([][]hop, len(t.Hosts)) // by the host that they lead to
 		for _, members := range t.segments() {
+			members = slices.DeleteFunc(members, func(m member) bool { return t.Host(m.end.Host) == nil }) // a switch routes nothing
 			for _, h := range t.hops(index, members, is4) {
 				into[h.to] = append(into[h.to], h)
 			}
@@ -101,7 +102,7 @@ func neighbour(from, to *End, is4 bool) netip.Addr {
 func (t *Topology) delaysFrom(m member) map[*End]time.Duration {
 	delays := make(map[*End]time.Duration)
 	best := make(map[string]time.Duration) // to each bridge and switch
-	isHost := func(name string) bool { return t.Host(name) != nil }
+	isPort := t.ports()
 	type step struct {
 		link  *Link
 		end   *End // sends into the link
@@ -115,7 +116,7 @@ func (t *Topology) delaysFrom(m member) map[*End]time.Duration {
 		if s.end == &s.link.B {
 			far, delay = &s.link.A, s.delay+s.link.BToA.Delay
 		}
-		if isHost(far.Host) {
+		if !isPort(far) {
 			if d, known := delays[far]; !known || delay < d {
 				delays[far] = delay
 			}
@@ -127,7 +128,7 @@ func (t *Topology) delaysFrom(m member) map[*End]time.Duration {
 		best[far.Host] = delay
 		for _, k := range t.Links {
 			for _, e := range []*End{&k.A, &k.B} {
-				if e.Host == far.Host && e != far {
+				if e.Host == far.Host && e != far && isPort(e) {
 					queue = append(queue, step{k, e, delay})
 				}
 			}
@@ -157,7 +158,9 @@ func (t *Topology) destinations(index map[string]int, is4 bool) []destination {
 	for _, members := range t.segments() {
 		for _, m := range members {
 			for _, p := range m.end.Addresses {
-				add(p.Masked(), m.end.Host)
+				if t.Host(m.end.Host) != nil {
+					add(p.Masked(), m.end.Host)
+				}
 			}
 		}
 	}

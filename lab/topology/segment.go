@@ -5,23 +5,30 @@ import (
 	"slices"
 )
 
-// member is a host's end on a segment.
+// member is an end on a segment that is no port.
 type member struct {
 	path string
 	link *Link
 	end  *End
 }
 
+// ports gives a function that tells whether an end passes frames on: those of bridges do, and those of switches without
+// addresses of their own. The others are where packets end or are routed.
+func (t *Topology) ports() func(*End) bool {
+	bridges, switches := make(map[string]bool), make(map[string]bool)
+	for _, b := range t.Bridges {
+		bridges[b.Name] = true
+	}
+	for _, s := range t.Switches {
+		switches[s.Name] = true
+	}
+	return func(e *End) bool { return bridges[e.Host] || switches[e.Host] && !e.addressed }
+}
+
 // segments are what frames reach without a router: the host ends of a link, or of the links of joined bridges and
 // switches. They are in the order of their first link.
 func (t *Topology) segments() [][]member {
-	isPort := make(map[string]bool) // names of bridges and switches
-	for _, b := range t.Bridges {
-		isPort[b.Name] = true
-	}
-	for _, s := range t.Switches {
-		isPort[s.Name] = true
-	}
+	isPort := t.ports()
 	parent := make(map[string]string)
 	root := func(name string) string {
 		for parent[name] != "" {
@@ -30,7 +37,7 @@ func (t *Topology) segments() [][]member {
 		return name
 	}
 	for _, k := range t.Links {
-		if isPort[k.A.Host] && isPort[k.B.Host] {
+		if isPort(&k.A) && isPort(&k.B) {
 			if a, b := root(k.A.Host), root(k.B.Host); a != b {
 				parent[b] = a
 			}
@@ -39,19 +46,19 @@ func (t *Topology) segments() [][]member {
 	var all [][]member
 	at := make(map[string]int) // root bridge → segment
 	t.ends(func(path string, k *Link, e *End) {
-		if isPort[e.Host] {
+		if isPort(e) {
 			return
 		}
-		other := k.A.Host
+		other := &k.A
 		if e == &k.A {
-			other = k.B.Host
+			other = &k.B
 		}
 		m := member{path, k, e}
-		switch i, known := at[root(other)]; {
-		case isPort[other] && known:
+		switch i, known := at[root(other.Host)]; {
+		case isPort(other) && known:
 			all[i] = append(all[i], m)
-		case isPort[other]:
-			at[root(other)] = len(all)
+		case isPort(other):
+			at[root(other.Host)] = len(all)
 			all = append(all, []member{m})
 		case e == &k.A:
 			all = append(all, []member{m})

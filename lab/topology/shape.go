@@ -126,7 +126,7 @@ func (d *decoder) shapeKeys(shapes ...*emulator.Shape) []key {
 	return append(keys, key{"queue", func(path string, n *node) { d.fields(path, n, queue) }})
 }
 
-// Describe is a shape in few words, "100mbit 20ms loss 1%"; "" for one that does nothing.
+// Describe is a shape in few words, "100mbit, 20ms, loss 1%"; "" for one that does nothing.
 func Describe(s emulator.Shape) string {
 	var words []string
 	add := func(is bool, format string, args ...any) {
@@ -141,13 +141,13 @@ func Describe(s emulator.Shape) string {
 	case s.Delay > 0:
 		words = append(words, s.Delay.String())
 	}
-	add(s.Loss > 0, "loss %v", s.Loss)
-	add(s.Loss > 0 && s.Burst > 1, "in bursts of %v", s.Burst)
+	add(s.Loss > 0 && s.Burst <= 1, "loss %v", s.Loss)
+	add(s.Loss > 0 && s.Burst > 1, "loss %v in bursts of %v", s.Loss, s.Burst)
 	add(s.Duplicate > 0, "duplicate %v", s.Duplicate)
 	add(s.Corrupt > 0, "corrupt %v", s.Corrupt)
 	add(s.Reorder > 0, "reorder %v", s.Reorder)
 	add(s.Queue.Packets > 0, "queue %d packets", s.Queue.Packets)
 	add(s.Queue.Bytes > 0, "queue %d bytes", s.Queue.Bytes)
 	add(s.Queue.Discipline != "", "%s", s.Queue.Discipline)
-	return strings.Join(words, " ")
+	return strings.Join(words, ", ")
 }

@@ -72,7 +72,7 @@ type Bridge struct {
 type Switch struct {
 	Name       string `json:"name"`
 	Controller string `json:"controller,omitempty"` // "tcp:10.0.0.1:6653"; empty: none
-	OpenFlow   string `json:"openflow,omitempty"`   // "1.3"; empty: all that it knows
+	OpenFlow   string `json:"openflow,omitempty"`   // empty: "1.3"
 	FailMode   string `json:"fail_mode,omitempty"`  // "standalone" or "secure"; empty: standalone
 }
 
@@ -88,7 +88,8 @@ type Link struct {
 	BToA       emulator.Shape `json:"b_to_a,omitzero"`
 }
 
-// End is one end of a link: an interface of a host, or a port of a bridge or switch.
+// End is one end of a link: an interface of a host, or a port of a bridge or switch. An end of a switch that says something
+// of addresses is no port of it; such a link leads to its controller.
 type End struct {
 	Host      string         `json:"host"`
 	Interface string         `json:"interface"`

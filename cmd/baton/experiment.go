@@ -13,7 +13,6 @@ import (
 
 	"baton/experiments"
 	"baton/experiments/handoff"
-	"baton/experiments/longpath"
 	"baton/experiments/windowscale"
 )
 
@@ -21,7 +20,6 @@ import (
 func allExperiments() []experiments.Runnable {
 	return []experiments.Runnable{
 		handoff.Experiment(),
-		longpath.Experiment(),
 		windowscale.Experiment(),
 	}
 }

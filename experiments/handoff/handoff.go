@@ -19,7 +19,7 @@ func Experiment() experiments.Experiment[*Topology] {
 		IPv6:       true,
 		Build: func(_ context.Context, s *experiments.Setup) (*Topology, error) {
 			t := Build(s, Layout{IPv6: s.Options.IPv6})
-			return t, t.CacheFiles("/1g")
+			return t, t.CacheFiles(bulkFile(s.Options))
 		},
 		Claims:  claims(),
 		Caveats: caveats,

@@ -20,14 +20,18 @@ func Bulk() Measure {
 	return measure(
 		Measure{Name: "bulk", Title: "Bytes a second of a large download", Unit: "GB/s", Per: "GiB"},
 		func(o experiments.Options) load.Options {
-			path := "/1g"
-			if o.Quick {
-				path = "/100m"
-			}
+			path := bulkFile(o)
 			return load.Options{Path: path, Size: peers.Files[path], Requests: 3}
 		},
 		func(r load.Result) float64 { return r.Throughput() / 1e9 },
 		func(r load.Result) float64 { return float64(r.Bytes) / (1 << 30) })
+}
+
+func bulkFile(o experiments.Options) string {
+	if o.Quick {
+		return "/100m"
+	}
+	return "/1g"
 }
 
 // KeepAlive makes many requests on each of 50 connections.
@@ -105,7 +109,7 @@ func (t *Topology) load(o load.Options) (load.Result, error) {
 	return load.Run(o)
 }
 
-// CacheFiles has the bulk file in the page cache, which the surrogates share, before anybody is measured on it.
+// CacheFiles has a large file in the page cache, which the surrogates share, before anybody is measured on it.
 func (t *Topology) CacheFiles(path string) error {
 	r, err := load.Run(load.Options{Targets: t.Addresses(), Path: path, Size: peers.Files[path], Requests: 1, Timeout: time.Minute, Enter: t.Client.Do})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"baton/experiments"
 	"baton/experiments/handoff"
+	"baton/experiments/longpath"
 	"baton/experiments/windowscale"
 )
 
@@ -20,6 +21,7 @@ import (
 func allExperiments() []experiments.Runnable {
 	return []experiments.Runnable{
 		handoff.Experiment(),
+		longpath.Experiment(),
 		windowscale.Experiment(),
 	}
 }

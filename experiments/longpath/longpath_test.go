@@ -1,0 +1,54 @@
+package longpath_test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"baton/experiments"
+	"baton/experiments/longpath"
+	"baton/lab"
+)
+
+// TestRun asks briefly for one lossy case: the figures mean little, but the path must be as long as it says, and a client without
+// options must be worse off.
+func TestRun(t *testing.T) {
+	lab.NeedRoot(t)
+	path := filepath.Join(t.TempDir(), "baton")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-p", "1", "-o", path, "baton/cmd/baton").CombinedOutput(); err != nil {
+		t.Fatalf("build baton: %v\n%s", err, out)
+	}
+	e := longpath.Experiment()
+	const kase = "rtt 50 ms, loss 0 %"
+	r, err := e.Run(t.Context(), experiments.Options{Quick: true, Duration: 2 * time.Second, Cases: []string{kase},
+		Contenders: []string{"direct", "baton", "stripped", "redirect"}, Program: path, Progress: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range r.Samples {
+		if s.Value <= 0 || s.Errors != 0 {
+			t.Errorf("%+v", s)
+		}
+	}
+	value := func(contender, measure string) float64 {
+		v := r.Value(kase, contender, measure)
+		if v.Rounds == 0 {
+			t.Errorf("%s of %s was not measured", measure, contender)
+		}
+		return v.Median
+	}
+	const first = "time to first byte"
+	for contender, trips := range map[string]float64{"direct": 2, "baton": 2, "stripped": 2, "redirect": 4} {
+		if got := value(contender, first); got < trips*50 || got > trips*50+45 {
+			t.Errorf("%s: first byte after %.1f ms, want %v round trips of 50 ms", contender, got, trips)
+		}
+	}
+	// 64 KiB in each round trip are 10.5 Mbit/s.
+	if got := value("stripped", "download"); got > 12 {
+		t.Errorf("without window scale: %.1f Mbit/s; want 10.5 at most", got)
+	}
+	if with, without := value("baton", "download"), value("stripped", "download"); with < 1.5*without {
+		t.Errorf("with options %.1f Mbit/s, without %.1f", with, without)
+	}
+}

@@ -32,7 +32,8 @@ var (
 	dark   = color.RGBA{0x33, 0x33, 0x33, 0xff}
 	pale   = color.RGBA{0xdd, 0xdd, 0xdd, 0xff}
 	alarm  = color.RGBA{0xb0, 0x00, 0x20, 0xff}
-	shapes = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}}
+	shapes = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{}, draw.SquareGlyph{},
+		draw.TriangleGlyph{}}
 )
 
 func style(size vg.Length, c color.Color) text.Style {

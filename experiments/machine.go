@@ -47,7 +47,8 @@ func describeMachine() (Machine, error) {
 	if err := unix.Uname(&uts); err != nil {
 		return Machine{}, fmt.Errorf("describe the machine: %w", err)
 	}
-	m := Machine{Processors: runtime.NumCPU(), Kernel: unix.ByteSliceToString(uts.Release[:]), Go: runtime.Version(), Sysctls: map[string]string{}}
+	m := Machine{Processors: runtime.NumCPU(), Kernel: unix.ByteSliceToString(uts.Release[:]), Go: runtime.Version(),
+		Sysctls: map[string]string{}}
 	m.Processor = field("/proc/cpuinfo", "model name")
 	m.Virtual = strings.Contains(" "+field("/proc/cpuinfo", "flags")+" ", " hypervisor ")
 	if kib, _, ok := strings.Cut(field("/proc/meminfo", "MemTotal"), " "); ok {

@@ -90,7 +90,8 @@ func (r *Results) picture(p Plot) (pic picture, ok bool) {
 	}
 	m := r.Measures[at]
 	f := r.aspect(m, p.Of)
-	pic = picture{file: slug(m.Name, string(p.Of)), measure: m.Name, title: p.Title, marks: r.briefMarks(), foot: r.foot(), base: r.Contenders[0].Name, y: axis{label: f.label}}
+	pic = picture{file: slug(m.Name, string(p.Of)), measure: m.Name, title: p.Title,
+		marks: r.briefMarks(), foot: r.foot(), base: r.Contenders[0].Name, y: axis{label: f.label}}
 	if pic.title == "" {
 		pic.title = f.title
 	}
@@ -307,8 +308,8 @@ func (r *Results) foot() []string {
 	if r.Asked.Rounds > 1 {
 		text = fmt.Sprintf("Medians of %d rounds; whiskers are their %s intervals", r.Asked.Rounds, percent(r.coverage()))
 	}
-	return []string{fmt.Sprintf("%s. Linux %s, %d processors, all parts on one machine. Baton %s, %s.", text, r.Machine.Kernel, r.Machine.Processors,
-		r.Source, r.Began.Format("2 January 2006"))}
+	return []string{fmt.Sprintf("%s. Linux %s, %d processors, all parts on one machine. Baton %s, %s.", text, r.Machine.Kernel,
+		r.Machine.Processors, r.Source, r.Began.Format("2 January 2006"))}
 }
 
 // slug is a name that files and links can have.

@@ -54,7 +54,8 @@ func (r *Results) marks() []string {
 		marks = append(marks, "A quick run: it shows that all works, not how fast.")
 	}
 	if r.Machine.Busy > tooBusy {
-		marks = append(marks, fmt.Sprintf("The machine was busy: something else used %.0f %% of its processors when the run began.", r.Machine.Busy*100))
+		marks = append(marks, fmt.Sprintf("The machine was busy: something else used %.0f %% of its processors when the run began.",
+			r.Machine.Busy*100))
 	}
 	if r.Lab != nil && !r.Lab.OK {
 		marks = append(marks, "The lab's self-test fails on this machine: "+strings.Join(r.Lab.Failing, "; ")+".")

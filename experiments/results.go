@@ -115,7 +115,8 @@ func (r *Results) over(kase, contender, measure string, of func(Sample) (float64
 }
 
 // versus is the estimate of what combine makes of both contenders' samples of the same round; rounds that lack one are left out.
-func (r *Results) versus(kase, contender, base, measure string, of func(Sample) (float64, bool), combine func(v, b float64) float64) Estimate {
+func (r *Results) versus(kase, contender, base, measure string, of func(Sample) (float64, bool),
+	combine func(v, b float64) float64) Estimate {
 	bases := r.values(kase, base, measure, of)
 	var list []float64
 	for round, v := range r.values(kase, contender, measure, of) {

@@ -29,10 +29,11 @@ func Experiment() experiments.Experiment[*Topology] {
 var caveats = []string{
 	"The clients, the router and the servers share the processors, so that whatever one of them spends is missing to the others. " +
 		"Processor time for a unit of work is the steadier figure.",
-	"The kernel books the softirq work of a packet on whichever process was running, so that the router's share in packets cannot be told from the " +
-		"sender's: \"added\" is everything that a contender adds, wherever it is booked; \"own\" is what its processes used by their own account.",
-	"Once it is redirected, the bulk download of `redirect` takes the same way as `direct`: its distance from `direct` is how finely this machine " +
-		"can tell two ways apart.",
+	"The kernel books the softirq work of a packet on whichever process was running, so that the router's share in packets cannot be " +
+		"told from the sender's: \"added\" is everything that a contender adds, wherever it is booked; \"own\" is what its processes " +
+		"used by their own account.",
+	"Once it is redirected, the bulk download of `redirect` takes the same way as `direct`: its distance from `direct` is how finely " +
+		"this machine can tell two ways apart.",
 }
 
 const paper = "Boros et al. 2019"

@@ -57,7 +57,8 @@ func ConnectionPerRequest() Measure {
 // FirstByte makes one request at a time, each on a connection of its own.
 func FirstByte() Measure {
 	return measure(
-		Measure{Name: "time to first byte", Title: "Time from a client's SYN to the first byte of the answer, median", Unit: "µs", Per: "request", Less: true},
+		Measure{Name: "time to first byte", Title: "Time from a client's SYN to the first byte of the answer, median", Unit: "µs",
+			Per: "request", Less: true},
 		func(o experiments.Options) load.Options {
 			n := int64(1000)
 			if o.Quick {
@@ -111,7 +112,8 @@ func (t *Topology) load(o load.Options) (load.Result, error) {
 
 // CacheFiles has a large file in the page cache, which the surrogates share, before anybody is measured on it.
 func (t *Topology) CacheFiles(path string) error {
-	r, err := load.Run(load.Options{Targets: t.Addresses(), Path: path, Size: peers.Files[path], Requests: 1, Timeout: time.Minute, Enter: t.Client.Do})
+	r, err := load.Run(load.Options{Targets: t.Addresses(), Path: path, Size: peers.Files[path], Requests: 1,
+		Timeout: time.Minute, Enter: t.Client.Do})
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package topology
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -19,8 +18,8 @@ type Network struct {
 	Processes map[string]map[string]*lab.Process // by host or switch, and name
 }
 
-// Build makes the topology in the lab and starts its processes. What cannot be built ends the lab's Run or its test; the
-// error is the context's, or says which process does not start.
+// Build makes the topology in the lab, starts its processes and waits for those that listen. What cannot be built ends the
+// lab's Run or its test; the error is the context's, or says which process does not start.
 func Build(ctx context.Context, l *lab.Lab, t *Topology) (*Network, error) {
 	l.T().Helper()
 	n := &Network{
@@ -79,22 +78,7 @@ func Build(ctx context.Context, l *lab.Lab, t *Topology) (*Network, error) {
 		n.Switches[s.Name] = built
 		n.Processes[s.Name] = map[string]*lab.Process{built.Name(): built.Process, built.Database.Name(): built.Database}
 	}
-	for _, h := range t.Hosts {
-		n.Processes[h.Name] = make(map[string]*lab.Process)
-		for _, p := range h.Processes {
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
-			started, err := n.Hosts[h.Name].Start(lab.Program{
-				Name: p.Name, Path: p.Command[0], Args: p.Command[1:], Env: p.Env, Dir: p.Dir,
-			})
-			if err != nil {
-				return nil, fmt.Errorf("process %s: %w", p.Name, err)
-			}
-			n.Processes[h.Name][p.Name] = started
-		}
-	}
-	return n, nil
+	return n, n.start(ctx, t)
 }
 
 // silence keeps a bridge's host from speaking IPv6: only what is sent through it is to be seen on its links.

@@ -284,6 +284,7 @@ func (d *decoder) process(path, name string, n *node) Process {
 				p.Env = append(p.Env, name+"="+d.argument(path, n))
 			})
 		}},
+		{"listens", func(path string, n *node) { p.Listens = d.integer(path, n, 1, 65535) }},
 		{"dir", func(path string, n *node) {
 			if p.Dir = d.line(path, n); d.err == nil && !filepath.IsAbs(p.Dir) {
 				d.wrong(n, path, fmt.Sprintf("%q is not an absolute path", clip(p.Dir)), "")

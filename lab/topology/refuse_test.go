@@ -107,6 +107,7 @@ func TestParseRefuses(t *testing.T) {
 		{"nameservers", host("{resolv: {nameservers: [10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.0.4]}}"), `f:2:29: hosts.h.resolv.nameservers: has 4 entries (3 at most, as programs ask no more)`},
 		{"no command", host("{processes: {p: []}}"), `f:2:22: hosts.h.processes.p: is an empty list (the program and its arguments)`},
 		{"process without command", host("{processes: {p: {dir: /}}}"), `f:2:23: hosts.h.processes.p.command: is missing`},
+		{"port", host("{processes: {p: {command: x, listens: 0}}}"), `f:2:44: hosts.h.processes.p.listens: "0" is out of range (a whole number from 1 to 65535)`},
 		{"relative folder", host("{processes: {p: {command: x, dir: y}}}"), `f:2:40: hosts.h.processes.p.dir: "y" is not an absolute path`},
 		{"controller", "hosts: {a: }\nswitches: {s: {controller: 10.0.0.1}}\n", `f:2:28: switches.s.controller: "10.0.0.1" is not where a controller is (such as tcp:10.0.0.1:6653)`},
 	}

@@ -118,3 +118,25 @@ links:
 		t.Errorf("s has %q, want the way without the delay", routes)
 	}
 }
+
+// An end of a switch with addresses is no port: what it leads to is not on the switch's segment, and nothing is routed over it.
+func TestLinksToControllers(t *testing.T) {
+	got := parse(t, `hosts: {a: , b: , c: {forward: true}}
+switches: {sw: }
+links:
+  - {a: a, b: sw}
+  - {a: sw, b: b}
+  - {a: {host: c, addresses: [10.255.1.1/30]}, b: {host: sw, interface: mgmt, addresses: [10.255.1.2/30]}}
+`)
+	if n := len(got.segments()); n != 2 {
+		t.Errorf("%d segments", n)
+	}
+	if a := words(got.Link("sw-b").B.Addresses); a != "10.0.1.2/24 fd00:0:0:1::2/64" {
+		t.Errorf("b has %s", a)
+	}
+	for _, h := range got.Hosts {
+		if len(h.Routes) > 0 {
+			t.Errorf("%s has %v", h.Name, h.Routes)
+		}
+	}
+}

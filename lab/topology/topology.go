@@ -61,6 +61,7 @@ type Process struct {
 	Command []string `json:"command"`
 	Env     []string `json:"env,omitempty"` // KEY=value
 	Dir     string   `json:"dir,omitempty"`
+	Listens int      `json:"listens,omitempty"` // TCP port that is open once it is ready; 0: it is ready at once
 }
 
 // Bridge is a Linux bridge in a namespace of its own.

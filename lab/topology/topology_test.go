@@ -36,7 +36,7 @@ hosts:
     processes:
       web: exec nginx -g 'daemon off;'
       dns: [dnsmasq, --no-daemon]
-      job: {command: [sleep, 100], env: {A: 1, B: ""}, dir: /tmp}
+      job: {command: [sleep, 100], env: {A: 1, B: ""}, dir: /tmp, listens: 80}
   s2:
     routes:
       - {to: default, via: 10.1.2.1}
@@ -154,7 +154,7 @@ func TestEveryKey(t *testing.T) {
 	if len(s1.Addresses) != 2 || len(got.Anycast) != 2 {
 		t.Errorf("anycast is %v, s1 has %v", got.Anycast, s1.Addresses)
 	}
-	job := Process{"job", []string{"sleep", "100"}, []string{"A=1", "B="}, "/tmp"}
+	job := Process{"job", []string{"sleep", "100"}, []string{"A=1", "B="}, "/tmp", 80}
 	if len(s1.Processes) != 3 || !reflect.DeepEqual(s1.Processes[2], job) {
 		t.Errorf("processes are %+v", s1.Processes)
 	}

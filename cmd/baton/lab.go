@@ -32,7 +32,8 @@ takes all of it down when it ends.`,
   baton lab down`,
 	}
 	c.AddCommand(labUpCommand(e), labKeepCommand(e), labDownCommand(e), labListCommand(e), labShowCommand(e), labExecCommand(e),
-		labLogsCommand(e), labSetCommand(e), labLinkCommand(e), labCaptureCommand(e), labGraphCommand(e))
+		labLogsCommand(e), labSetCommand(e), labLinkCommand(e), labCaptureCommand(e), labGraphCommand(e),
+		labSelftestCommand(e))
 	return c
 }
 

@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"sync"
 	"time"
@@ -12,15 +13,13 @@ import (
 // direction carries the frames of one direction on a thread of its own.
 type direction struct {
 	from, to int // TAP devices
-	wake     int // eventfd: the line was changed, or the direction is to end
-	ended    chan struct{}
+	wake     int // eventfd: the line was changed
 	pool     pool
 	scratch  []byte
 	wakeup   int64 // how long the thread takes to wake (nanoseconds): the median of late
 
-	mu   sync.Mutex // held by the thread but while it waits
+	mu   sync.Mutex // held by the thread for each of its turns
 	line *line
-	stop bool
 }
 
 func newDirection(from, to int, s Shape) (*direction, error) {
@@ -28,7 +27,7 @@ func newDirection(from, to int, s Shape) (*direction, error) {
 	if err != nil {
 		return nil, fmt.Errorf("eventfd: %w", err)
 	}
-	d := &direction{from: from, to: to, wake: wake, ended: make(chan struct{})}
+	d := &direction{from: from, to: to, wake: wake}
 	d.scratch = make([]byte, largeBuffer)
 	d.line = newLine(s, &d.pool)
 	return d, nil
@@ -47,61 +46,57 @@ func (d *direction) signal() {
 	_, _ = unix.Write(d.wake, one[:]) // full: the thread is awake
 }
 
-func (d *direction) close() {
-	d.mu.Lock()
-	d.stop = true
-	d.mu.Unlock()
-	d.signal()
-	<-d.ended
-	unix.Close(d.wake)
-}
-
 // batch bounds how many frames are taken before those that are due go out.
 const batch = 32
 
+// run carries frames until the process ends.
 func (d *direction) run() {
-	defer close(d.ended)
-	runtime.LockOSThread() // for the thread's scheduling; it ends with the goroutine
+	runtime.LockOSThread() // for the thread's scheduling
 	precise()
 	poll := []unix.PollFd{{Fd: int32(d.from), Events: unix.POLLIN}, {Fd: int32(d.wake), Events: unix.POLLIN}}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for arrived := now(); !d.stop; {
-		taken := d.take(arrived)
-		d.line.deliver(now(), d.send)
+	for arrived := now(); ; {
+		next := d.turn(arrived)
 		arrived = now()
-		if taken == batch {
-			continue
+		if next <= arrived+d.wakeup {
+			continue // there is more to do, or will be as soon as the thread would be awake again
 		}
 		var timeout *unix.Timespec
-		due, any := d.line.next()
-		if any {
-			wait := due - arrived - d.wakeup
-			if wait <= 0 {
-				continue // awake, and soon on time
-			}
-			t := unix.NsecToTimespec(wait)
+		if next != never {
+			t := unix.NsecToTimespec(next - arrived - d.wakeup)
 			timeout = &t
 		}
 		began := arrived
-		d.mu.Unlock()
 		n, err := unix.Ppoll(poll, timeout, nil)
-		d.mu.Lock()
-		if err != nil && err != unix.EINTR {
-			return
-		}
 		arrived = now()
-		if n == 0 && err == nil {
-			d.learn(arrived - due + d.wakeup)
-		} else {
+		switch {
+		case n == 0 && err == nil:
+			d.learn(arrived - next + d.wakeup)
+		case poll[1].Revents != 0:
+			var count [8]byte
+			_, _ = unix.Read(d.wake, count[:])
+		default:
 			// The frame came before the thread was awake.
 			arrived = max(began, arrived-d.wakeup)
 		}
-		if poll[1].Revents != 0 {
-			var count [8]byte
-			_, _ = unix.Read(d.wake, count[:])
-		}
 	}
+}
+
+const never = math.MaxInt64
+
+// turn takes what has come since that time and delivers what is due. It returns when something will be due: at once, if more may
+// have come than it took.
+func (d *direction) turn(arrived int64) (next int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	taken := d.take(arrived)
+	d.line.deliver(now(), d.send)
+	if taken == batch {
+		return 0
+	}
+	if due, any := d.line.next(); any {
+		return due
+	}
+	return never
 }
 
 // learn moves wakeup towards the median of how late (nanoseconds) the thread was woken.

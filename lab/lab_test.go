@@ -359,3 +359,30 @@ func TestKilledOwnerLeavesNothing(t *testing.T) {
 		t.Errorf("the sweep touched a living lab: %v", err)
 	}
 }
+
+// TestCongestionControl: a connection of either end uses what its host was told, not the machine's default.
+func TestCongestionControl(t *testing.T) {
+	for _, name := range []string{"reno", "cubic"} {
+		t.Run(name, func(t *testing.T) {
+			a, b, _ := emulated(t, lab.LinkOptions{})
+			b.Route("default", "10.1.0.1")
+			b.CongestionControl(name)
+			for _, address := range []string{"10.1.0.2:7", "[fd01::2]:7"} {
+				echo(t, b, address)
+				c, err := a.Dial(t.Context(), "tcp", address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				roundTrip(t, c)
+			}
+			out, err := b.Exec(t.Context(), "ss", "-tinH", "state", "established")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Count(out, " "+name+" "); got != 2 {
+				t.Errorf("%d connections use %s, want 2:\n%s", got, name, out)
+			}
+		})
+	}
+}

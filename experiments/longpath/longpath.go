@@ -24,10 +24,11 @@ func Experiment() experiments.Experiment[*handoff.Topology] {
 		Method: "The topology of `handoff`, with an emulated link of 1 Gbit/s between client and router: half of the round-trip time and the given " +
 			"loss in each direction, a queue of 100 ms. The surrogates are next to the router. `stripped` is Baton with a client that " +
 			"offers no window scale, no SACK and no timestamps, which is what both ends have where the controller strips these options from the " +
-			"handshake, as the paper's does. All hosts may use windows of 64 MiB; congestion control is the kernel's default.",
+			"handshake, as the paper's does. All hosts may use windows of 64 MiB and CUBIC, Debian's default congestion control; `direct-bbr` and `baton-bbr` are " +
+			"`direct` and `baton` with surrogates that use BBR, which remembers the shortest round trip that it has seen.",
 		Parameters: []experiments.Parameter{
 			{Name: "rtt", Title: "round-trip time", Unit: "ms", Values: []float64{5, 50, 200}, Quick: []float64{50}},
-			{Name: "loss", Title: "loss each way", Unit: "%", Values: []float64{0, 0.5, 2}, Quick: []float64{0, 2}},
+			{Name: "loss", Title: "loss each way", Unit: "%", Values: []float64{0, 2}, Quick: []float64{0, 2}},
 		},
 		Contenders: contenders(),
 		Measures:   []handoff.Measure{goodput(), object(), firstByte()},
@@ -41,7 +42,7 @@ func Experiment() experiments.Experiment[*handoff.Topology] {
 			t.ClientLink.Set(way, way)
 			return nil
 		},
-		Duration: 6 * time.Second,
+		Duration: 4 * time.Second,
 		IPv6:     true,
 		Emulated: true,
 		Claims:   claims(),
@@ -56,14 +57,20 @@ func Experiment() experiments.Experiment[*handoff.Topology] {
 func build(_ context.Context, s *experiments.Setup) (*handoff.Topology, error) {
 	t := handoff.Build(s, handoff.Layout{Client: lab.LinkOptions{Emulated: true}, IPv6: s.Options.IPv6})
 	// Twice what 1 Gbit/s keeps under way in 200 ms.
-	for _, h := range append([]*lab.Host{t.Client, t.Router}, t.Surrogates...) {
+	for _, h := range append(senders(t), t.Client) {
 		h.Sysctl("net.ipv4.tcp_rmem", "4096 131072 67108864")
 		h.Sysctl("net.ipv4.tcp_wmem", "4096 131072 67108864")
+	}
+	for _, h := range senders(t) {
+		h.CongestionControl("cubic")
 	}
 	return t, t.CacheFiles(large)
 }
 
-// contenders are those of handoff, and Baton as the paper has it.
+// senders are those who send what clients download.
+func senders(t *handoff.Topology) []*lab.Host { return append([]*lab.Host{t.Router}, t.Surrogates...) }
+
+// contenders are those of handoff, Baton as the paper has it, and the first two with another congestion control.
 func contenders() []handoff.Contender {
 	stripped := handoff.Baton()
 	stripped.Name, stripped.Is = "stripped", "baton, for a client whose options were stripped as in the paper"
@@ -76,7 +83,21 @@ func contenders() []handoff.Contender {
 		}
 		return start(ctx, t)
 	}
-	return []handoff.Contender{handoff.Direct(), handoff.Baton(), stripped, handoff.Redirect(), handoff.HAProxy(), handoff.NginxProxy()}
+	return []handoff.Contender{handoff.Direct(), handoff.Baton(), stripped, handoff.Redirect(), handoff.HAProxy(), handoff.NginxProxy(),
+		withBBR(handoff.Direct()), withBBR(handoff.Baton())}
+}
+
+func withBBR(c handoff.Contender) handoff.Contender {
+	start := c.Start
+	c.Name, c.Is = c.Name+"-bbr", c.Is+"; the surrogates use BBR"
+	c.Start = func(ctx context.Context, t *handoff.Turn) error {
+		for _, h := range t.Topology.Surrogates {
+			h.CongestionControl("bbr")
+			t.OnEnd(func() error { h.CongestionControl("cubic"); return nil })
+		}
+		return start(ctx, t)
+	}
+	return c
 }
 
 func claims() []experiments.Claim {
@@ -91,7 +112,8 @@ func claims() []experiments.Claim {
 	return []experiments.Claim{
 		scale, sack,
 		beside("download over 200 ms without loss, handoff beside direct", kase(200, "0"), "download", "baton", "direct", 0.9, 0),
-		beside("download over 50 ms with 0.5 % loss, handoff beside direct", kase(50, "0.5"), "download", "baton", "direct", 0.9, 0),
+		beside("the same with BBR", kase(200, "0"), "download", "baton-bbr", "direct-bbr", 0.9, 0),
+		beside("download over 50 ms with 2 % loss, handoff beside direct", kase(50, "2"), "download", "baton", "direct", 0.9, 0),
 		beside("time to first byte over 50 ms, handoff beside direct", kase(50, "0"), "time to first byte", "baton", "direct", 0, 1.02),
 		beside("time to first byte over 50 ms, handoff beside a 302", kase(50, "0"), "time to first byte", "baton", "redirect", 0, 0.6),
 	}

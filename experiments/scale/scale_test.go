@@ -1,0 +1,52 @@
+package scale_test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"baton/experiments"
+	"baton/experiments/handoff"
+	"baton/experiments/scale"
+	"baton/lab"
+)
+
+// program builds the program baton.
+func program(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "baton")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-p", "1", "-o", path, "baton/cmd/baton").CombinedOutput(); err != nil {
+		t.Fatalf("build baton: %v\n%s", err, out)
+	}
+	return path
+}
+
+// TestRun has a thousand sessions with every contender, as briefly as can be: the figures mean nothing, but each session must be
+// spliced by the router's own account, and each that is asked again must answer with its own name.
+func TestRun(t *testing.T) {
+	lab.NeedRoot(t)
+	path := program(t)
+	for _, e := range []experiments.Experiment[*handoff.Topology]{scale.Experiment(), scale.Proxies()} {
+		t.Run(e.Name, func(t *testing.T) {
+			r, err := e.Run(t.Context(), experiments.Options{Quick: true, Duration: 100 * time.Millisecond, Program: path, Progress: t.Output()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := len(r.Samples), len(e.Contenders)*len(e.Measures); got != want {
+				t.Fatalf("%d samples, want %d", got, want)
+			}
+			for _, s := range r.Samples {
+				if s.Errors != 0 {
+					t.Errorf("%+v", s)
+				}
+				if s.Measure == "set-up" && s.Single.Count != 1000 || s.Measure == "cold session" && s.Single.Count == 0 {
+					t.Errorf("%s of %s: %d answers", s.Measure, s.Contender, s.Single.Count)
+				}
+				if s.Contender == "baton" && s.Value <= 0 {
+					t.Errorf("%s: %v", s.Measure, s.Value)
+				}
+			}
+		})
+	}
+}

@@ -3,6 +3,7 @@ package selftest_test
 import (
 	"bytes"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,25 +11,33 @@ import (
 	"baton/lab/selftest"
 )
 
-// TestEmulator proves the emulator, with bounds so wide that a machine which does other things beside may meet them.
+// TestEmulator proves the emulator, with bounds that are wide enough for a machine which does other things beside, and with
+// three tries: a machine that stands still for half a second is not the emulator's fault.
 func TestEmulator(t *testing.T) {
 	lab.NeedRoot(t)
-	r, err := selftest.Run(t.Context(), io.Discard, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var table bytes.Buffer
-	if err := r.Write(&table); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("\n%s%s", table.String(), r.Verdict())
-	if len(r.Checks) != 11 {
-		t.Errorf("%d checks, want 11", len(r.Checks))
-	}
-	const wide = 10
-	for _, c := range r.Checks {
-		if !c.Within(wide) {
-			t.Errorf("%v: not even within %d times the bound", c, wide)
+	const wide, tries = 10, 3
+	for try := 1; ; try++ {
+		r, err := selftest.Run(t.Context(), io.Discard, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Checks) != 11 {
+			t.Fatalf("%d checks, want 11", len(r.Checks))
+		}
+		var table bytes.Buffer
+		if err := r.Write(&table); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("\n%s%s", table.String(), r.Verdict())
+		outside := slices.DeleteFunc(r.Checks, func(c selftest.Check) bool { return c.Within(wide) })
+		if len(outside) == 0 {
+			return
+		}
+		for _, c := range outside {
+			t.Logf("%v: not even within %d times the bound", c, wide)
+		}
+		if try == tries {
+			t.Fatal("the emulator does not do what it promises")
 		}
 	}
 }

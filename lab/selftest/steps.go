@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -158,7 +157,7 @@ func ping(fd int, number uint16) (time.Duration, error) {
 func rates(_ context.Context, p *pair) ([]Check, error) {
 	worst := 0.0
 	for _, rate := range []emulator.Rate{1e6, 10e6, 100e6, 1e9} {
-		p.link.Set(emulator.Shape{Rate: rate, Delay: 5 * time.Millisecond, Queue: emulator.Queue{Packets: 100}}, emulator.Shape{})
+		p.link.Set(emulator.Shape{Rate: rate, Delay: 5 * time.Millisecond}, emulator.Shape{})
 		const size = 1400
 		offered := 1.5 * float64(rate) / 8 / (size + 42)
 		_, got, err := p.datagrams(size, offered, p.length(3*time.Second), math.MaxInt)
@@ -216,6 +215,10 @@ func order(_ context.Context, p *pair) ([]Check, error) {
 func slowStart(ctx context.Context, p *pair) ([]Check, error) {
 	const rtt = 100 * time.Millisecond
 	p.link.Set(delay(rtt/2), delay(rtt/2))
+	// The plainest of them: CUBIC may leave slow start early (HyStart), BBR sends at a pace.
+	p.b.CongestionControl("reno")
+	// A receiver whose window must grow as well is a round trip behind.
+	p.a.Sysctl("net.ipv4.tcp_rmem", "4096 67108864 67108864")
 	const segment = 1448 // 1500 − IP − TCP with timestamps
 	ln, err := p.b.Listen("tcp", fmt.Sprintf("%s:%d", addressB, port))
 	if err != nil {
@@ -266,18 +269,6 @@ func serveOnce(ln net.Listener, size int) error {
 		return err
 	}
 	defer c.Close()
-	raw, err := c.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		return err
-	}
-	// The plainest of them: CUBIC may leave slow start early (HyStart).
-	var set error
-	err = errors.Join(raw.Control(func(fd uintptr) {
-		set = syscall.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, "reno")
-	}), set)
-	if err != nil {
-		return fmt.Errorf("choose reno: %w", err)
-	}
 	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
 		return fmt.Errorf("read request: %w", err)
 	}

@@ -121,7 +121,7 @@ func (l *line) cut(now int64, down bool) {
 		drop(h.frame, 1)
 	}
 	l.held = l.held[:0]
-	l.queued, l.queueBytes, l.flightBytes, l.freeAt = 0, 0, 0, 0
+	l.queued, l.queueBytes, l.flightBytes, l.freeAt, l.lastDue = 0, 0, 0, 0, 0
 }
 
 // arrive takes a frame, which belongs to the line from then on.

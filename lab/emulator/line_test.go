@@ -446,8 +446,8 @@ func TestCutLink(t *testing.T) {
 	if c := r.line.counts; len(r.out) != 0 || c.Cut != 11 {
 		t.Errorf("%v came over a link that is down, %d were cut off; want 11", r.numbers(), c.Cut)
 	}
-	r.line.cut(100*ms, false)
 	r.line.set(100*ms, Shape{})
+	r.line.cut(100*ms, false)
 	r.send(101*ms, plain(60, 11))
 	r.run(time.Second.Nanoseconds())
 	if !slices.Equal(r.numbers(), []int{11}) {

@@ -34,6 +34,7 @@ func serve() int {
 	// threads keeps the world stopped, and every packet waiting. The limit is for a day that nobody has thought of.
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(memoryLimit)
+	_ = os.WriteFile("/proc/self/comm", []byte("link-emulator"), 0) // for those who look for it in ps
 	f := os.NewFile(controlFile, "control")
 	conn, err := net.FileConn(f)
 	if err != nil {

@@ -105,7 +105,8 @@ func TestMissedRequestsAreCounted(t *testing.T) {
 
 func TestArrivalsEndWithTheDuration(t *testing.T) {
 	targets, _ := serve(t, static)
-	r, err := load.Run(load.Options{Targets: targets, Path: "/128", Body: body, Arrivals: 500, Even: true, Workers: 2, Duration: 200 * time.Millisecond})
+	r, err := load.Run(load.Options{Targets: targets, Path: "/128", Body: body, Arrivals: 500, Even: true, Workers: 2,
+		Duration: 200 * time.Millisecond})
 	if err != nil || r.Requests != 100 || r.Errors+r.Missed != 0 || r.Elapsed < 200*time.Millisecond {
 		t.Errorf("result %+v, %v; want the 100 requests that are due within 200 ms", r, err)
 	}

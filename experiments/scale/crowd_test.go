@@ -44,8 +44,11 @@ func (n *network) deliver() {
 		frame := n.queue[0]
 		n.queue = n.queue[1:]
 		f, err := packet.Parse(frame)
-		if err != nil || f.TCP().Checksum() != f.TransportChecksum() || packet.Checksum(frame[atIP:atTCP], 0) != 0 || f.TCP().Options().Check() != nil {
-			n.t.Fatalf("a frame with checksum %#x, want %#x, %v: % x", f.TCP().Checksum(), f.TransportChecksum(), err, frame)
+		if err != nil {
+			n.t.Fatalf("%v: % x", err, frame)
+		}
+		if packet.Checksum(frame[atIP:atTCP], 0) != 0 || f.TCP().Checksum() != f.TransportChecksum() || f.TCP().Options().Check() != nil {
+			n.t.Fatalf("wrong checksums or options: % x", frame)
 		}
 		var s segment
 		if !s.take(frame) {
@@ -161,7 +164,8 @@ func TestEndpoints(t *testing.T) {
 		}
 		seen[e] = true
 	}
-	for _, e := range []endpoint{{firstClient - 1, 20000}, {firstClient, 80}, {firstClient, 2 << portBits}, c.endpoint(1_000_000), {0, 0}} {
+	nobody := []endpoint{{firstClient - 1, 20000}, {firstClient, 80}, {firstClient, 2 << portBits}, c.endpoint(1_000_000), {0, 0}}
+	for _, e := range nobody {
 		if i := c.number(e); i != -1 {
 			t.Errorf("%+v is client %d's", e, i)
 		}
@@ -181,7 +185,8 @@ func TestSegments(t *testing.T) {
 		options packet.Options
 	}{
 		{"bare", func(*segment) {}, nil},
-		{"timestamps", func(s *segment) { s.options, s.tsval, s.tsecr = timestamps, 5, 6 }, packet.Options{}.AppendNOP(2).AppendTimestamps(5, 6)},
+		{"timestamps", func(s *segment) { s.options, s.tsval, s.tsecr = timestamps, 5, 6 },
+			packet.Options{}.AppendNOP(2).AppendTimestamps(5, 6)},
 		{"SYN", func(s *segment) { s.flags, s.options, s.tsval = packet.SYN, timestamps|negotiation, 9 },
 			packet.Options{}.AppendMSS(mss).AppendSACKPermitted().AppendTimestamps(9, 0).AppendNOP(1).AppendWindowScale(windowShift)},
 		{"payload of an odd length", func(s *segment) { s.payload = []byte("odd") }, nil},
@@ -195,8 +200,9 @@ func TestSegments(t *testing.T) {
 			addr := func(e endpoint) netip.AddrPort {
 				return netip.AddrPortFrom(netip.MustParseAddr(address(e.address)), e.port)
 			}
-			want := packet.Build(packet.Spec{SrcMAC: s.sourceMAC, DstMAC: s.destinationMAC, Src: addr(s.from), Dst: addr(s.to), DontFragment: true,
-				Seq: packet.Seq(s.seq), Ack: packet.Seq(s.ack), Flags: s.flags, Window: window, Options: tt.options, Payload: s.payload})
+			want := packet.Build(packet.Spec{SrcMAC: s.sourceMAC, DstMAC: s.destinationMAC, Src: addr(s.from), Dst: addr(s.to),
+				DontFragment: true, Seq: packet.Seq(s.seq), Ack: packet.Seq(s.ack), Flags: s.flags, Window: window,
+				Options: tt.options, Payload: s.payload})
 			if !bytes.Equal(frame, want) {
 				t.Errorf("put\n% x\nwant\n% x", frame, want)
 			}
@@ -208,8 +214,8 @@ func TestSegments(t *testing.T) {
 				t.Errorf("payload %q, want %q", got.payload, s.payload)
 			}
 			got.payload, s.payload = nil, nil
-			if got.from != s.from || got.to != s.to || got.seq != s.seq || got.ack != s.ack || got.flags != s.flags || got.options != s.options ||
-				got.tsval != s.tsval || got.tsecr != s.tsecr {
+			if got.from != s.from || got.to != s.to || got.seq != s.seq || got.ack != s.ack ||
+				got.flags != s.flags || got.options != s.options || got.tsval != s.tsval || got.tsecr != s.tsecr {
 				t.Errorf("took %+v, want %+v", got, s)
 			}
 			for end := range frame {

@@ -18,12 +18,15 @@ const (
 func (g *stage) measures() []handoff.Measure {
 	return []handoff.Measure{
 		{Name: "set-up", Title: "Sessions a second that come to be: handshake, request, answer", Unit: "sessions/s", Take: g.setUp},
-		{Name: coldName, Title: "Round trips a second on idle sessions drawn by lot", Unit: "round trips/s", Per: "round trip", Take: g.cold},
+		{Name: coldName, Title: "Round trips a second on idle sessions drawn by lot", Unit: "round trips/s", Per: "round trip",
+			Take: g.cold},
 		handoff.KeepAlive(),
 		handoff.ConnectionPerRequest(),
 		handoff.FirstByte(),
-		{Name: "at rest", Title: "Processor time of the machine while all sessions are idle", Unit: "ms/s", Less: true, Per: "second", Take: atRest},
-		{Name: kernelName, Title: "Growth of the kernel's memory for each idle session", Unit: "bytes", Less: true, Take: g.kernelGrowth},
+		{Name: "at rest", Title: "Processor time of the machine while all sessions are idle", Unit: "ms/s", Less: true, Per: "second",
+			Take: atRest},
+		{Name: kernelName, Title: "Growth of the kernel's memory for each idle session", Unit: "bytes", Less: true,
+			Take: g.kernelGrowth},
 		{Name: "map memory", Title: "Memory of the router's maps for each idle session", Unit: "bytes", Less: true, Take: g.mapMemory},
 		{Name: "process memory", Title: "Resident memory of the contender's processes", Unit: "MB", Less: true, Take: g.processMemory},
 	}
@@ -44,8 +47,8 @@ func (g *stage) cold(ctx context.Context, t *handoff.Turn) (experiments.Sample, 
 }
 
 func sample(d done, failed int) experiments.Sample {
-	s := experiments.Sample{Value: float64(d.answered) / d.took.Seconds(), Work: float64(d.answered), Single: experiments.NewDistribution(d.times),
-		Errors: int64(failed + d.counts.Foreign)}
+	s := experiments.Sample{Value: float64(d.answered) / d.took.Seconds(), Work: float64(d.answered),
+		Single: experiments.NewDistribution(d.times), Errors: int64(failed + d.counts.Foreign)}
 	if s.Errors > 0 {
 		s.First = d.String()
 	}
@@ -76,7 +79,8 @@ func busyTicks() (time.Duration, error) {
 		return 0, fmt.Errorf("machine's processor time: %w", err)
 	}
 	var user, nice, system, idle, iowait, irq, softirq int64
-	if _, err := fmt.Sscanf(string(b), "cpu %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &iowait, &irq, &softirq); err != nil {
+	_, err = fmt.Sscanf(string(b), "cpu %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &iowait, &irq, &softirq)
+	if err != nil {
 		return 0, fmt.Errorf("machine's processor time: %w", err)
 	}
 	const tick = 10 * time.Millisecond // USER_HZ

@@ -19,12 +19,13 @@ const proxied = 8
 
 // haproxy is HAProxy as in handoff, with a route to the farm and sessions that may be idle for long.
 func (g *stage) haproxy() handoff.Contender {
-	return handoff.Contender{Name: "haproxy", Is: "HTTP mode, `http-reuse always`, long timeouts", Start: func(ctx context.Context, t *handoff.Turn) error {
-		return g.behind(ctx, t, func() (*lab.Process, string, error) {
-			s := peers.HAProxy(t.Topology.Router, peers.HAProxyOptions{Config: g.haproxyConfig()})
-			return s.Process, s.Version, nil
-		})
-	}}
+	return handoff.Contender{Name: "haproxy", Is: "HTTP mode, `http-reuse always`, long timeouts",
+		Start: func(ctx context.Context, t *handoff.Turn) error {
+			return g.behind(ctx, t, func() (*lab.Process, string, error) {
+				s := peers.HAProxy(t.Topology.Router, peers.HAProxyOptions{Config: g.haproxyConfig()})
+				return s.Process, s.Version, nil
+			})
+		}}
 }
 
 func (g *stage) haproxyConfig() string {
@@ -60,7 +61,7 @@ backend load
 func (g *stage) nginx() handoff.Contender {
 	return handoff.Contender{Name: "nginx", Is: "`proxy_pass`, connections kept on both sides, long timeouts",
 		Start: func(ctx context.Context, t *handoff.Turn) error {
-			return g.behind(ctx, t, func() (*lab.Process, string, error) {
+			return g.behind(ctx, t, func() (p *lab.Process, version string, err error) {
 				dir, err := os.MkdirTemp(t.Lab.Dir(), "nginx-idle-")
 				if err != nil {
 					return nil, "", err
@@ -69,8 +70,9 @@ func (g *stage) nginx() handoff.Contender {
 				if err := os.WriteFile(file, []byte(strings.ReplaceAll(g.nginxConfig(), "{dir}", dir)), 0o600); err != nil {
 					return nil, "", err
 				}
-				p, err := t.Topology.Router.Start(lab.Program{Path: "nginx", Args: []string{"-p", dir, "-c", file, "-e", dir + "/error.log", "-g", "daemon off;"}})
-				return p, "", err
+				p, err = t.Topology.Router.Start(lab.Program{Path: "nginx",
+					Args: []string{"-p", dir, "-c", file, "-e", dir + "/error.log", "-g", "daemon off;"}})
+				return p, "", err // the surrogates' version, which is known
 			})
 		}}
 }

@@ -16,7 +16,8 @@ import (
 func program(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "baton")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-p", "1", "-o", path, "baton/cmd/baton").CombinedOutput(); err != nil {
+	build := exec.CommandContext(t.Context(), "go", "build", "-p", "1", "-o", path, "baton/cmd/baton")
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build baton: %v\n%s", err, out)
 	}
 	return path
@@ -29,7 +30,8 @@ func TestRun(t *testing.T) {
 	path := program(t)
 	for _, e := range []experiments.Experiment[*handoff.Topology]{scale.Experiment(), scale.Proxies()} {
 		t.Run(e.Name, func(t *testing.T) {
-			r, err := e.Run(t.Context(), experiments.Options{Quick: true, Duration: 100 * time.Millisecond, Program: path, Progress: t.Output()})
+			r, err := e.Run(t.Context(), experiments.Options{Quick: true, Duration: 100 * time.Millisecond, Program: path,
+				Progress: t.Output()})
 			if err != nil {
 				t.Fatal(err)
 			}

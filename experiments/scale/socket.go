@@ -10,7 +10,8 @@ import (
 	"baton/packet"
 )
 
-// socket is a raw socket on an interface. The host's own stack sees what comes in as well; it drops what is for none of its addresses.
+// socket is a raw socket on an interface. The host's own stack sees what comes in as well, and drops what is for none of its
+// addresses.
 type socket struct {
 	fd    int
 	mac   packet.MAC // its interface's
@@ -65,8 +66,8 @@ func (s *socket) receive(in *segment, buffer []byte) (bool, error) {
 	return false, fmt.Errorf("receive: %w", err)
 }
 
-// hangUp takes what the contender has said as it ended, until it is silent, and resets the sessions that it wants to close in order:
-// else its kernel would hold them for a while, and meet the next ones on the same ports.
+// hangUp takes what the contender has said as it ended, until it is silent, and resets the sessions that it wants to close in
+// order: else its kernel would hold them for a while, and meet the next ones on the same ports.
 func (s *socket) hangUp() error {
 	buffer := make([]byte, maxFrame)
 	var in segment

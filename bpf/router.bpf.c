@@ -63,7 +63,7 @@ int router_ingress(struct __sk_buff *skb)
 SEC("tc")
 int router_command(struct __sk_buff *skb)
 {
-	struct sweep sweep = { .now = clock_ms() };
+	struct sweep sweep = {};
 	struct work *w = work();
 
 	if (!w || bpf_skb_load_bytes(skb, 0, &w->command, sizeof(w->command)))
@@ -73,12 +73,13 @@ int router_command(struct __sk_buff *skb)
 	case COMMAND_ABANDON:
 		bpf_loop(w->command.count, sweep_step, &sweep, 0);
 		break;
-	case COMMAND_SWEEP_FLOWS:
-		bpf_for_each_map_elem(&flows, sweep_flow, &sweep, 0);
+	case COMMAND_SWEEP_ENDED:
+		bpf_loop(w->command.count, ended_step, &sweep, 0);
 		break;
-	case COMMAND_SWEEP_CLIENTS:
-		bpf_for_each_map_elem(&clients, sweep_client, &sweep, 0);
-		bpf_for_each_map_elem(&promised, sweep_promise, &sweep, 0);
+	case COMMAND_FORGET_FLOWS:
+	case COMMAND_FORGET_CLIENTS:
+	case COMMAND_FORGET_PROMISED:
+		forget_keys(skb, &w->command, &sweep);
 		break;
 	case COMMAND_RETIRE:
 		retire(&w->command);
@@ -135,3 +136,4 @@ const enum vip_flag *vip_flag_type __attribute__((unused));
 const enum method *method_type __attribute__((unused));
 const struct event *event_type __attribute__((unused));
 const struct command *command_type __attribute__((unused));
+const struct ended *ended_type __attribute__((unused));

@@ -33,6 +33,7 @@ func TestSweep(t *testing.T) {
 			end   End
 		}{
 			{"active, just used", Active, 0, 0},
+			{"active, used by another processor meanwhile", Active, -100 * time.Millisecond, 0},
 			{"active, quiet for less than the timeout", Active, 59 * time.Second, 0},
 			{"active, quiet for longer", Active, 61 * time.Second, Expired},
 			{"closing, quiet for less than the timeout", Closing, 9 * time.Second, 0},
@@ -78,56 +79,6 @@ func TestSweep(t *testing.T) {
 			})
 		}
 	})
-}
-
-func TestSweepClients(t *testing.T) {
-	k := newRig(t)
-	f := families[0]
-	since := func(d time.Duration) uint32 { return Clock() - uint32(d.Milliseconds()) }
-	pending := map[int]struct {
-		state routerClientState
-		age   time.Duration
-		stays bool
-	}{
-		1: {routerClientStateCLIENT_SYN, 129 * time.Second, true},
-		2: {routerClientStateCLIENT_SYN, 131 * time.Second, false},
-		3: {routerClientStateCLIENT_ASKED, 4 * time.Second, true},
-		4: {routerClientStateCLIENT_ASKED, 6 * time.Second, false},
-		5: {routerClientStateCLIENT_LOCAL, 6 * time.Second, false},
-	}
-	for n, c := range pending {
-		k.must(k.maps.Clients.Update(tuple(f.nth(n).client, f.vip), &routerClient{State: uint8(c.state), Since: since(c.age)}, ebpf.UpdateAny))
-	}
-	flows := map[int]struct {
-		side  routerSide
-		age   time.Duration
-		stays bool
-	}{
-		11: {routerSideSIDE_LINGER, 2 * time.Second, true},
-		12: {routerSideSIDE_LINGER, 4 * time.Second, false},
-		15: {routerSideSIDE_RESET, 2 * time.Second, true},
-		16: {routerSideSIDE_RESET, 4 * time.Second, false},
-		13: {routerSideSIDE_LOCAL, time.Hour, true},
-		14: {routerSideSIDE_CLIENT, time.Hour, true},
-	}
-	for n, fl := range flows {
-		k.must(k.maps.Flows.Update(tuple(f.nth(n).client, f.vip), routerFlow{Splice: since(fl.age), Side: uint32(fl.side)}, ebpf.UpdateAny))
-	}
-	k.must(k.SweepClients(testTimeouts))
-	for n, c := range pending {
-		if _, ok := k.pending(f.nth(n).client, f.vip); ok != c.stays {
-			t.Errorf("pending client %d: there %t, want %t", n, ok, c.stays)
-		}
-	}
-	for n, fl := range flows {
-		if _, ok := k.flow(f.nth(n).client, f.vip); ok != fl.stays {
-			t.Errorf("flow %d: there %t, want %t", n, ok, fl.stays)
-		}
-	}
-	k.must(k.ForgetLocal())
-	if _, ok := k.flow(f.nth(13).client, f.vip); ok {
-		t.Error("the local flow is still there")
-	}
 }
 
 func TestRetire(t *testing.T) {

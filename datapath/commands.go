@@ -1,7 +1,6 @@
 package datapath
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -24,63 +23,23 @@ func coarseMillis() int64 {
 // Clock is the kernel program's clock, in ms, as timestamps are taken from it before TSOffset is added.
 func Clock() uint32 { return uint32(coarseMillis()) }
 
-func (r *Router) command(c routerCommand) (changed int, err error) {
-	var in bytes.Buffer
-	if err := binary.Write(&in, binary.NativeEndian, &c); err != nil {
+// command runs one, with keys behind it.
+func (r *Router) command(c routerCommand, keys ...routerTuple) (changed int, err error) {
+	in, err := binary.Append(nil, binary.NativeEndian, &c)
+	if err == nil && len(keys) > 0 {
+		in, err = binary.Append(in, binary.NativeEndian, keys)
+	}
+	if err != nil {
 		return 0, fmt.Errorf("command %d: %w", c.Kind, err)
 	}
-	out := make([]byte, in.Len())
-	if _, err := r.programs.RouterCommand.Run(&ebpf.RunOptions{Data: in.Bytes(), DataOut: out}); err != nil {
+	out := make([]byte, len(in))
+	if _, err := r.programs.RouterCommand.Run(&ebpf.RunOptions{Data: in, DataOut: out}); err != nil {
 		return 0, fmt.Errorf("command %d: %w", c.Kind, err)
 	}
-	if err := binary.Read(bytes.NewReader(out), binary.NativeEndian, &c); err != nil {
+	if _, err := binary.Decode(out, binary.NativeEndian, &c); err != nil {
 		return 0, fmt.Errorf("command %d: %w", c.Kind, err)
 	}
 	return int(c.Result), nil
-}
-
-// Timeouts of sessions and of undecided clients.
-type Timeouts struct{ Handshake, Idle, Closing time.Duration }
-
-func millis(d time.Duration) uint32 { return uint32(min(d.Milliseconds(), 1<<31-1)) }
-
-// sweepBatch splices are swept at once, with the CPU's softirqs off: some 100 µs.
-const sweepBatch = 8192
-
-// Sweep ends what has had its time. The ends come as events.
-func (r *Router) Sweep(t Timeouts) (changed int, err error) {
-	return r.sweep(routerCommand{
-		Kind:      uint16(routerCommandKindCOMMAND_SWEEP),
-		Handshake: millis(t.Handshake), Idle: millis(t.Idle), Closing: millis(t.Closing),
-	})
-}
-
-// Abandon ends the sessions that wait for a surrogate's first byte. Their clients' own retransmissions are decided anew.
-func (r *Router) Abandon(surrogate uint16) (sessions int, err error) {
-	return r.sweep(routerCommand{Kind: uint16(routerCommandKindCOMMAND_ABANDON), Surrogate: uint32(surrogate)})
-}
-
-func (r *Router) sweep(c routerCommand) (changed int, err error) {
-	total := r.top.Load()
-	for c.First = 0; c.First < total; c.First += sweepBatch {
-		c.Count = min(sweepBatch, total-c.First)
-		n, err := r.command(c)
-		if err != nil {
-			return changed, err
-		}
-		changed += n
-	}
-	return changed, nil
-}
-
-// SweepClients forgets lingering and undecided clients whose time is over.
-func (r *Router) SweepClients(t Timeouts) error {
-	for _, kind := range []routerCommandKind{routerCommandKindCOMMAND_SWEEP_FLOWS, routerCommandKindCOMMAND_SWEEP_CLIENTS} {
-		if _, err := r.command(routerCommand{Kind: uint16(kind), Handshake: millis(t.Handshake)}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Retire makes an idle leg dead, so that no client gets it. False: it was not idle, or another surrogate's.

@@ -95,7 +95,7 @@ func (k *rig) fill(n int) (client func(i int) netip.AddrPort) {
 // memory is what the kernel holds for the maps that grow with the sessions.
 func (k *rig) memory() uint64 {
 	var sum uint64
-	for _, m := range []*ebpf.Map{k.maps.Splices, k.maps.Flows} {
+	for _, m := range []*ebpf.Map{k.maps.Splices, k.maps.Flows, k.maps.Lingering} {
 		info, err := m.Info()
 		k.must(err)
 		bytes, ok := info.Memlock()

@@ -149,6 +149,9 @@ func (k *rig) must(err error) {
 func (k *rig) empty() {
 	k.t.Helper()
 	k.must(replace(k.maps.Flows, map[routerTuple]routerFlow{}))
+	k.endedClients()
+	k.must(k.maps.LingeringLost.Update(uint32(0), uint64(0), ebpf.UpdateAny))
+	k.sweeper.splice, k.sweeper.lost, k.sweeper.walkAt, k.sweeper.walking = 0, 0, time.Time{}, false
 	k.must(replace(k.maps.Clients, map[routerTuple]routerClient{}))
 	k.must(replace(k.maps.Promised, map[routerTuple]routerClient{}))
 	k.must(replace(k.maps.Vips, map[routerVipKey]routerVip{}))
@@ -305,6 +308,21 @@ func (k *rig) queued(surrogate uint16, class uint8) []uint32 {
 			return all
 		}
 		all = append(all, n)
+	}
+}
+
+// endedClients empties the queue of clients that linger and returns what was in it.
+func (k *rig) endedClients() []routerEnded {
+	k.t.Helper()
+	var all []routerEnded
+	for {
+		var e routerEnded
+		err := k.maps.Lingering.LookupAndDelete(nil, &e)
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return all
+		}
+		k.must(err)
+		all = append(all, e)
 	}
 }
 

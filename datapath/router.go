@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -23,6 +24,9 @@ var ErrABI = errors.New("the sessions in the kernel belong to another version")
 
 // ErrInUse says that another process owns the state.
 var ErrInUse = errors.New("another router is running on this state")
+
+// mostLingering clients are found without a walk: 40 bytes each.
+const mostLingering = 262144
 
 // Options size the data path. They are fixed until the state is removed.
 type Options struct {
@@ -42,6 +46,8 @@ type Router struct {
 	lock     *os.File          // held on the state directory
 	adopted  bool
 	top      atomic.Uint32 // splices from this number on have never been used
+	sweeper  sweeper
+	queues   queues
 }
 
 // Open adopts the state that an earlier process left in o.State, with its sessions, or makes a new one. The caller closes
@@ -76,6 +82,11 @@ func Open(o Options) (_ *Router, err error) {
 	}
 	r.adopted = len(pinned) > 0
 	if r.adopted {
+		// of clients that ended while there was no process, the queue may not know
+		r.sweeper.walkAt = time.Now().Add(lingerAtMost)
+		if err := r.pinMissing(pinned); err != nil {
+			return nil, err
+		}
 		if err := r.EachSplice(func(s Splice) error { r.used(s.Number); return nil }); err != nil {
 			return nil, err
 		}
@@ -119,6 +130,7 @@ func (r *Router) load(pinned map[string]*ebpf.Map) error {
 	}
 	spec.Maps[routerMapSplices].MaxEntries = uint32(r.options.Sessions)
 	spec.Maps[routerMapFlows].MaxEntries = uint32(2*r.options.Sessions + r.options.Pending)
+	spec.Maps[routerMapLingering].MaxEntries = uint32(min(r.options.Sessions+r.options.Pending, mostLingering))
 	spec.Maps[routerMapClients].MaxEntries = uint32(r.options.Pending)
 	spec.Maps[routerMapPromised].MaxEntries = uint32(r.options.Pending)
 	spec.Maps[routerMapIdleLegs].InnerMap.MaxEntries = uint32(r.options.Legs)
@@ -144,28 +156,31 @@ func (r *Router) load(pinned map[string]*ebpf.Map) error {
 		return fmt.Errorf("load the program: %w", err)
 	}
 	r.programs, r.maps = objs.routerPrograms, objs.routerMaps
+	r.sweeper.clients.m, r.sweeper.promised.m, r.sweeper.flows.m = r.maps.Clients, r.maps.Promised, r.maps.Flows
 	return nil
 }
 
 // named pairs every map that outlives the process with its pin.
 func (r *Router) named() map[string]*ebpf.Map {
 	return map[string]*ebpf.Map{
-		routerMapClients:    r.maps.Clients,
-		routerMapEvents:     r.maps.Events,
-		routerMapFlows:      r.maps.Flows,
-		routerMapHosts:      r.maps.Hosts,
-		routerMapIdleLegs:   r.maps.IdleLegs,
-		routerMapLimits:     r.maps.Limits,
-		routerMapPools:      r.maps.Pools,
-		routerMapPromised:   r.maps.Promised,
-		routerMapRoutes:     r.maps.Routes,
-		routerMapSettings:   r.maps.Settings,
-		routerMapSplices:    r.maps.Splices,
-		routerMapSurrogates: r.maps.Surrogates,
-		routerMapTables:     r.maps.Tables,
-		routerMapVerdicts:   r.maps.Verdicts,
-		routerMapVips:       r.maps.Vips,
-		routerMapZones:      r.maps.Zones,
+		routerMapClients:       r.maps.Clients,
+		routerMapEvents:        r.maps.Events,
+		routerMapFlows:         r.maps.Flows,
+		routerMapHosts:         r.maps.Hosts,
+		routerMapIdleLegs:      r.maps.IdleLegs,
+		routerMapLimits:        r.maps.Limits,
+		routerMapLingering:     r.maps.Lingering,
+		routerMapLingeringLost: r.maps.LingeringLost,
+		routerMapPools:         r.maps.Pools,
+		routerMapPromised:      r.maps.Promised,
+		routerMapRoutes:        r.maps.Routes,
+		routerMapSettings:      r.maps.Settings,
+		routerMapSplices:       r.maps.Splices,
+		routerMapSurrogates:    r.maps.Surrogates,
+		routerMapTables:        r.maps.Tables,
+		routerMapVerdicts:      r.maps.Verdicts,
+		routerMapVips:          r.maps.Vips,
+		routerMapZones:         r.maps.Zones,
 	}
 }
 
@@ -189,6 +204,19 @@ func (r *Router) pin() error {
 	}
 	if err := os.Rename(dir, r.options.State); err != nil {
 		return undo(err)
+	}
+	return nil
+}
+
+// pinMissing adds maps that the version which made the state did not have.
+func (r *Router) pinMissing(pinned map[string]*ebpf.Map) error {
+	for name, m := range r.named() {
+		if pinned[name] != nil {
+			continue
+		}
+		if err := m.Pin(filepath.Join(r.options.State, name)); err != nil {
+			return fmt.Errorf("pin: %w", err)
+		}
 	}
 	return nil
 }
@@ -223,6 +251,9 @@ func (r *Router) Close() error {
 	var errs []error
 	for _, l := range r.links {
 		errs = append(errs, l.Close())
+	}
+	for _, q := range r.queues.open {
+		errs = append(errs, q.Close())
 	}
 	if r.replay != nil {
 		errs = append(errs, r.replay.Close())

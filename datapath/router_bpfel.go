@@ -32,6 +32,9 @@ const (
 	routerBoundHASH_BYTES     routerBound = 1024
 	routerBoundTOLD_WSCALE    routerBound = 7
 	routerBoundNO_SURROGATE   routerBound = 65535
+	routerBoundLINGER_MS      routerBound = 3000
+	routerBoundCOOKIE_MS      routerBound = 130000
+	routerBoundCOMMAND_KEYS   routerBound = 64
 )
 
 type routerClient struct {
@@ -83,11 +86,13 @@ type routerCommand struct {
 type routerCommandKind uint32
 
 const (
-	routerCommandKindCOMMAND_SWEEP         routerCommandKind = 1
-	routerCommandKindCOMMAND_SWEEP_FLOWS   routerCommandKind = 2
-	routerCommandKindCOMMAND_SWEEP_CLIENTS routerCommandKind = 3
-	routerCommandKindCOMMAND_RETIRE        routerCommandKind = 4
-	routerCommandKindCOMMAND_ABANDON       routerCommandKind = 5
+	routerCommandKindCOMMAND_SWEEP           routerCommandKind = 1
+	routerCommandKindCOMMAND_SWEEP_ENDED     routerCommandKind = 2
+	routerCommandKindCOMMAND_FORGET_FLOWS    routerCommandKind = 3
+	routerCommandKindCOMMAND_FORGET_CLIENTS  routerCommandKind = 4
+	routerCommandKindCOMMAND_FORGET_PROMISED routerCommandKind = 5
+	routerCommandKindCOMMAND_RETIRE          routerCommandKind = 6
+	routerCommandKindCOMMAND_ABANDON         routerCommandKind = 7
 )
 
 type routerConfig struct {
@@ -98,6 +103,12 @@ type routerConfig struct {
 	Mss      [8]uint16
 	Reqsk    uint16
 	Closed   uint16
+}
+
+type routerEnded struct {
+	_      structs.HostLayout
+	Client routerTuple
+	Since  uint32
 }
 
 type routerEvent struct {
@@ -438,6 +449,8 @@ const (
 	routerMapHosts           = "hosts"
 	routerMapIdleLegs        = "idle_legs"
 	routerMapLimits          = "limits"
+	routerMapLingering       = "lingering"
+	routerMapLingeringLost   = "lingering_lost"
 	routerMapPartials        = "partials"
 	routerMapPools           = "pools"
 	routerMapPromised        = "promised"
@@ -458,6 +471,7 @@ const (
 	routerVarClientStateType = "client_state_type"
 	routerVarCommandKindType = "command_kind_type"
 	routerVarCommandType     = "command_type"
+	routerVarEndedType       = "ended_type"
 	routerVarEventKindType   = "event_kind_type"
 	routerVarEventType       = "event_type"
 	routerVarFramingType     = "framing_type"
@@ -523,24 +537,26 @@ type routerProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type routerMapSpecs struct {
-	Clients    *ebpf.MapSpec `ebpf:"clients"`
-	Events     *ebpf.MapSpec `ebpf:"events"`
-	Flows      *ebpf.MapSpec `ebpf:"flows"`
-	Hosts      *ebpf.MapSpec `ebpf:"hosts"`
-	IdleLegs   *ebpf.MapSpec `ebpf:"idle_legs"`
-	Limits     *ebpf.MapSpec `ebpf:"limits"`
-	Partials   *ebpf.MapSpec `ebpf:"partials"`
-	Pools      *ebpf.MapSpec `ebpf:"pools"`
-	Promised   *ebpf.MapSpec `ebpf:"promised"`
-	Routes     *ebpf.MapSpec `ebpf:"routes"`
-	Settings   *ebpf.MapSpec `ebpf:"settings"`
-	Splices    *ebpf.MapSpec `ebpf:"splices"`
-	Surrogates *ebpf.MapSpec `ebpf:"surrogates"`
-	Tables     *ebpf.MapSpec `ebpf:"tables"`
-	Verdicts   *ebpf.MapSpec `ebpf:"verdicts"`
-	Vips       *ebpf.MapSpec `ebpf:"vips"`
-	Works      *ebpf.MapSpec `ebpf:"works"`
-	Zones      *ebpf.MapSpec `ebpf:"zones"`
+	Clients       *ebpf.MapSpec `ebpf:"clients"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	Flows         *ebpf.MapSpec `ebpf:"flows"`
+	Hosts         *ebpf.MapSpec `ebpf:"hosts"`
+	IdleLegs      *ebpf.MapSpec `ebpf:"idle_legs"`
+	Limits        *ebpf.MapSpec `ebpf:"limits"`
+	Lingering     *ebpf.MapSpec `ebpf:"lingering"`
+	LingeringLost *ebpf.MapSpec `ebpf:"lingering_lost"`
+	Partials      *ebpf.MapSpec `ebpf:"partials"`
+	Pools         *ebpf.MapSpec `ebpf:"pools"`
+	Promised      *ebpf.MapSpec `ebpf:"promised"`
+	Routes        *ebpf.MapSpec `ebpf:"routes"`
+	Settings      *ebpf.MapSpec `ebpf:"settings"`
+	Splices       *ebpf.MapSpec `ebpf:"splices"`
+	Surrogates    *ebpf.MapSpec `ebpf:"surrogates"`
+	Tables        *ebpf.MapSpec `ebpf:"tables"`
+	Verdicts      *ebpf.MapSpec `ebpf:"verdicts"`
+	Vips          *ebpf.MapSpec `ebpf:"vips"`
+	Works         *ebpf.MapSpec `ebpf:"works"`
+	Zones         *ebpf.MapSpec `ebpf:"zones"`
 }
 
 // routerVariableSpecs contains global variables before they are loaded into the kernel.
@@ -552,6 +568,7 @@ type routerVariableSpecs struct {
 	ClientStateType *ebpf.VariableSpec `ebpf:"client_state_type"`
 	CommandKindType *ebpf.VariableSpec `ebpf:"command_kind_type"`
 	CommandType     *ebpf.VariableSpec `ebpf:"command_type"`
+	EndedType       *ebpf.VariableSpec `ebpf:"ended_type"`
 	EventKindType   *ebpf.VariableSpec `ebpf:"event_kind_type"`
 	EventType       *ebpf.VariableSpec `ebpf:"event_type"`
 	FramingType     *ebpf.VariableSpec `ebpf:"framing_type"`
@@ -586,24 +603,26 @@ func (o *routerObjects) Close() error {
 //
 // It can be passed to loadRouterObjects or ebpf.CollectionSpec.LoadAndAssign.
 type routerMaps struct {
-	Clients    *ebpf.Map `ebpf:"clients"`
-	Events     *ebpf.Map `ebpf:"events"`
-	Flows      *ebpf.Map `ebpf:"flows"`
-	Hosts      *ebpf.Map `ebpf:"hosts"`
-	IdleLegs   *ebpf.Map `ebpf:"idle_legs"`
-	Limits     *ebpf.Map `ebpf:"limits"`
-	Partials   *ebpf.Map `ebpf:"partials"`
-	Pools      *ebpf.Map `ebpf:"pools"`
-	Promised   *ebpf.Map `ebpf:"promised"`
-	Routes     *ebpf.Map `ebpf:"routes"`
-	Settings   *ebpf.Map `ebpf:"settings"`
-	Splices    *ebpf.Map `ebpf:"splices"`
-	Surrogates *ebpf.Map `ebpf:"surrogates"`
-	Tables     *ebpf.Map `ebpf:"tables"`
-	Verdicts   *ebpf.Map `ebpf:"verdicts"`
-	Vips       *ebpf.Map `ebpf:"vips"`
-	Works      *ebpf.Map `ebpf:"works"`
-	Zones      *ebpf.Map `ebpf:"zones"`
+	Clients       *ebpf.Map `ebpf:"clients"`
+	Events        *ebpf.Map `ebpf:"events"`
+	Flows         *ebpf.Map `ebpf:"flows"`
+	Hosts         *ebpf.Map `ebpf:"hosts"`
+	IdleLegs      *ebpf.Map `ebpf:"idle_legs"`
+	Limits        *ebpf.Map `ebpf:"limits"`
+	Lingering     *ebpf.Map `ebpf:"lingering"`
+	LingeringLost *ebpf.Map `ebpf:"lingering_lost"`
+	Partials      *ebpf.Map `ebpf:"partials"`
+	Pools         *ebpf.Map `ebpf:"pools"`
+	Promised      *ebpf.Map `ebpf:"promised"`
+	Routes        *ebpf.Map `ebpf:"routes"`
+	Settings      *ebpf.Map `ebpf:"settings"`
+	Splices       *ebpf.Map `ebpf:"splices"`
+	Surrogates    *ebpf.Map `ebpf:"surrogates"`
+	Tables        *ebpf.Map `ebpf:"tables"`
+	Verdicts      *ebpf.Map `ebpf:"verdicts"`
+	Vips          *ebpf.Map `ebpf:"vips"`
+	Works         *ebpf.Map `ebpf:"works"`
+	Zones         *ebpf.Map `ebpf:"zones"`
 }
 
 func (m *routerMaps) Close() error {
@@ -614,6 +633,8 @@ func (m *routerMaps) Close() error {
 		m.Hosts,
 		m.IdleLegs,
 		m.Limits,
+		m.Lingering,
+		m.LingeringLost,
 		m.Partials,
 		m.Pools,
 		m.Promised,
@@ -638,6 +659,7 @@ type routerVariables struct {
 	ClientStateType *ebpf.Variable `ebpf:"client_state_type"`
 	CommandKindType *ebpf.Variable `ebpf:"command_kind_type"`
 	CommandType     *ebpf.Variable `ebpf:"command_type"`
+	EndedType       *ebpf.Variable `ebpf:"ended_type"`
 	EventKindType   *ebpf.Variable `ebpf:"event_kind_type"`
 	EventType       *ebpf.Variable `ebpf:"event_type"`
 	FramingType     *ebpf.Variable `ebpf:"framing_type"`

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -172,40 +173,70 @@ func (r *Router) FreeLeg(number uint32, server, router netip.AddrPort) error {
 	return nil
 }
 
+// queue is that of a surrogate's idle legs of a class, or nil. The Router closes it.
+func (r *Router) queue(surrogate uint16, class uint8) (*ebpf.Map, error) {
+	key := uint32(surrogate)*LegClasses + uint32(class)
+	r.queues.Lock()
+	defer r.queues.Unlock()
+	if q := r.queues.open[key]; q != nil {
+		return q, nil
+	}
+	var q *ebpf.Map
+	if err := r.maps.IdleLegs.Lookup(key, &q); errors.Is(err, ebpf.ErrKeyNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	r.queues.keep(key, q)
+	return q, nil
+}
+
+// queues are those that were used: finding one anew takes the kernel longer than all that is done with it.
+type queues struct {
+	sync.Mutex
+	open map[uint32]*ebpf.Map
+}
+
+func (q *queues) keep(key uint32, m *ebpf.Map) {
+	if q.open == nil {
+		q.open = make(map[uint32]*ebpf.Map)
+	}
+	q.open[key] = m
+}
+
 // MakeQueue gives a surrogate a queue of idle legs of a class, when it has none.
 func (r *Router) MakeQueue(surrogate uint16, class uint8) error {
-	key := uint32(surrogate)*LegClasses + uint32(class)
-	var have *ebpf.Map
-	if err := r.maps.IdleLegs.Lookup(key, &have); err == nil {
-		return have.Close()
+	if q, err := r.queue(surrogate, class); err == nil && q != nil {
+		return nil
 	}
-	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: "leg_queue", Type: ebpf.Queue, ValueSize: 4, MaxEntries: uint32(r.options.Legs)})
+	key := uint32(surrogate)*LegClasses + uint32(class)
+	q, err := ebpf.NewMap(&ebpf.MapSpec{Name: "leg_queue", Type: ebpf.Queue, ValueSize: 4, MaxEntries: uint32(r.options.Legs)})
 	if err != nil {
 		return fmt.Errorf("make a queue of idle legs: %w", err)
 	}
-	defer m.Close()
-	if err := r.maps.IdleLegs.Update(key, m, ebpf.UpdateAny); err != nil {
+	if err := r.maps.IdleLegs.Update(key, q, ebpf.UpdateAny); err != nil {
+		q.Close()
 		return fmt.Errorf("make a queue of idle legs: %w", err)
 	}
+	r.queues.Lock()
+	defer r.queues.Unlock()
+	r.queues.keep(key, q)
 	return nil
 }
 
 // TakeIdle removes the longest idle leg from a queue. False: it is empty. The leg may be dead; Retire tells.
 func (r *Router) TakeIdle(surrogate uint16, class uint8) (uint32, bool, error) {
-	key := uint32(surrogate)*LegClasses + uint32(class)
-	var queue *ebpf.Map
-	if err := r.maps.IdleLegs.Lookup(key, &queue); err != nil {
-		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			return 0, false, nil
-		}
+	q, err := r.queue(surrogate, class)
+	if err != nil {
 		return 0, false, fmt.Errorf("take an idle leg: %w", err)
 	}
-	defer queue.Close()
+	if q == nil {
+		return 0, false, nil
+	}
 	var number uint32
-	if err := queue.LookupAndDelete(nil, &number); err != nil {
-		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			return 0, false, nil
-		}
+	if err := q.LookupAndDelete(nil, &number); errors.Is(err, ebpf.ErrKeyNotExist) {
+		return 0, false, nil
+	} else if err != nil {
 		return 0, false, fmt.Errorf("take an idle leg: %w", err)
 	}
 	return number, true, nil
@@ -213,13 +244,14 @@ func (r *Router) TakeIdle(surrogate uint16, class uint8) (uint32, bool, error) {
 
 // PutIdle returns a leg that TakeIdle gave.
 func (r *Router) PutIdle(surrogate uint16, class uint8, number uint32) error {
-	key := uint32(surrogate)*LegClasses + uint32(class)
-	var queue *ebpf.Map
-	if err := r.maps.IdleLegs.Lookup(key, &queue); err != nil {
-		return fmt.Errorf("put back an idle leg: %w", err)
+	q, err := r.queue(surrogate, class)
+	if err == nil && q == nil {
+		err = ebpf.ErrKeyNotExist
 	}
-	defer queue.Close()
-	if err := queue.Update(nil, number, ebpf.UpdateAny); err != nil {
+	if err == nil {
+		err = q.Update(nil, number, ebpf.UpdateAny)
+	}
+	if err != nil {
 		return fmt.Errorf("put back an idle leg: %w", err)
 	}
 	return nil

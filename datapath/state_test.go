@@ -3,6 +3,7 @@ package datapath
 import (
 	"errors"
 	"net"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -35,7 +36,7 @@ func TestStateIsAdopted(t *testing.T) {
 	leg := Leg{Number: 5, Surrogate: 1, Server: f.surrogate, Router: f.router, ISS: 1, Ifindex: 1}
 	for _, err := range []error{
 		first.Attach(lo.Index), first.SetConfig(Config{MSS: testMSS, TSOffset: 7}), first.OpenLeg(leg), first.MakeQueue(1, 3),
-		first.PutIdle(1, 3, 5), first.Close(),
+		first.PutIdle(1, 3, 5), first.maps.LingeringLost.Unpin(), first.Close(), // as an earlier version had no such map
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -58,6 +59,12 @@ func TestStateIsAdopted(t *testing.T) {
 	}
 	if c, err := second.Config(); err != nil || c.TSOffset != 7 {
 		t.Errorf("config: %+v, %v", c, err)
+	}
+	if _, err := os.Stat(filepath.Join(o.State, routerMapLingeringLost)); err != nil {
+		t.Errorf("a map of this version is not pinned: %v", err)
+	}
+	if second.sweeper.walkAt.IsZero() {
+		t.Error("flows are not walked for what ended meanwhile")
 	}
 	if err := second.Detach(lo.Index); err != nil {
 		t.Fatal(err)

@@ -367,18 +367,14 @@ func (r *Router) follow(ctx context.Context) error {
 	}
 }
 
-const (
-	sweepEvery       = time.Second
-	sweepClientsEach = 2 // sweeps
-	// refusedFirst is how much longer than timeouts.handshake the kernel keeps a client, so that it can be told (408).
-	refusedFirst = 5 * time.Second
-)
+// refusedFirst is how much longer than timeouts.handshake the kernel keeps a client, so that it can be told (408).
+const refusedFirst = 5 * time.Second
 
 // sweep ends what has had its time.
 func (r *Router) sweep(ctx context.Context) error {
-	tick := time.NewTicker(sweepEvery)
+	tick := time.NewTicker(datapath.SweepEvery)
 	defer tick.Stop()
-	for n := 1; ; n++ {
+	for {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -388,11 +384,9 @@ func (r *Router) sweep(ctx context.Context) error {
 		if _, err := r.dp.Sweep(t); err != nil {
 			r.log.Error("sessions are not swept", "err", err)
 		}
-		if n%sweepClientsEach == 0 {
-			t.Handshake += refusedFirst
-			if err := r.dp.SweepClients(t); err != nil {
-				r.log.Error("clients are not swept", "err", err)
-			}
+		t.Handshake += refusedFirst
+		if err := r.dp.SweepClients(t); err != nil {
+			r.log.Error("clients are not swept", "err", err)
 		}
 	}
 }

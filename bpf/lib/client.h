@@ -292,7 +292,7 @@ unlock:
 		__u32 tsval = w->reply.tsval;
 		struct segment *r = answer(w, FIN | ACK, p->ack, p->seq + 1);
 
-		linger(&p->key, SIDE_LINGER, now);
+		linger(&p->key, SIDE_LINGER, BPF_EXIST, now);
 		r->with_ts = w->out.keep_ts && p->ts_at != 0xff;
 		r->tsval = tsval;
 		r->tsecr = p->tsval;
@@ -302,7 +302,7 @@ unlock:
 		return end_client(skb, w);
 	}
 	case NEXT_RECYCLE_RESET:
-		linger(&p->key, SIDE_LINGER, now);
+		linger(&p->key, SIDE_LINGER, BPF_EXIST, now);
 		recycle(w, idx, s, surrogate, leg_class, worn, now);
 		return RECYCLED;
 	case NEXT_RESET:

@@ -4,23 +4,38 @@
 
 #include "client.h"
 
-#define LINGER_MS     3000 /* a late copy, a repeated FIN */
 #define UNREPORTED_MS 5000 /* a dead leg that user space has not freed: its event was lost */
 
 struct sweep {
-	__u32 now;
 	__u32 changed;
 };
 
+/* More than ms have gone by since then. Another CPU may have set since to a time after now. */
+static __always_inline bool past(__u32 since, __u32 ms, __u32 now)
+{
+	return (__s32)(now - since) > (__s32)ms;
+}
+
+/* Why the command ends the session; 0: it does not. */
 static __always_inline __u32 over(const struct splice *s, const struct command *c, __u32 now)
 {
+	if (c->kind == COMMAND_ABANDON)
+		return s->state == SPLICE_ACTIVE && s->surrogate == c->surrogate && s->client_requests == 1 &&
+				       s->rcv_nxt == s->rcv_base
+			       ? LEG_ABANDONED
+			       : 0;
 	switch (s->state) {
 	case SPLICE_ACTIVE:
-		return now - s->seen > c->idle ? LEG_EXPIRED : 0;
+		return past(s->seen, c->idle, now) ? LEG_EXPIRED : 0;
 	case SPLICE_CLOSING:
-		return now - s->seen > c->closing ? LEG_EXPIRED : 0;
+		return past(s->seen, c->closing, now) ? LEG_EXPIRED : 0;
 	}
 	return 0;
+}
+
+static __always_inline bool unreported(const struct splice *s, __u32 now)
+{
+	return s->state == SPLICE_DEAD && past(s->since, UNREPORTED_MS, now);
 }
 
 static long sweep_step(__u32 i, struct sweep *sweep)
@@ -29,7 +44,7 @@ static long sweep_step(__u32 i, struct sweep *sweep)
 	struct config *set = config();
 	struct command *c;
 	struct splice *s;
-	__u32 idx, end, now = sweep->now;
+	__u32 idx, end, now = clock_ms();
 
 	if (!w)
 		return 1;
@@ -38,20 +53,14 @@ static long sweep_step(__u32 i, struct sweep *sweep)
 	s = splice_at(idx);
 	if (!s || i >= c->count)
 		return 1;
-	if (s->state == SPLICE_FREE || s->state == SPLICE_OPENING || s->state == SPLICE_IDLE)
+	if (!over(s, c, now) && !unreported(s, now)) /* most: not worth the lock */
 		return 0;
 	bpf_spin_lock(&s->lock);
-	if (c->kind == COMMAND_ABANDON)
-		end = s->state == SPLICE_ACTIVE && s->surrogate == c->surrogate && s->client_requests == 1 &&
-				      s->rcv_nxt == s->rcv_base
-			      ? LEG_ABANDONED
-			      : 0;
-	else
-		end = over(s, c, now);
+	end = over(s, c, now);
 	if (end) {
 		s->state = SPLICE_DEAD;
 		s->since = now;
-	} else if (s->state == SPLICE_DEAD && now - s->since > UNREPORTED_MS) {
+	} else if (unreported(s, now)) {
 		s->since = now;
 		bpf_spin_unlock(&s->lock);
 		tell(EVENT_LEG_DOWN, LEG_EXPIRED, idx, s, now);
@@ -67,37 +76,64 @@ static long sweep_step(__u32 i, struct sweep *sweep)
 	return 0;
 }
 
-struct bpf_map;
-
-static long sweep_flow(struct bpf_map *map, struct tuple *key, struct flow *f, struct sweep *sweep)
+static __always_inline bool forget_flow(const struct tuple *key, __u32 now)
 {
-	if ((f->side == SIDE_LINGER || f->side == SIDE_RESET) && sweep->now - f->splice > LINGER_MS) {
-		bpf_map_delete_elem(&flows, key);
-		sweep->changed++;
-	}
-	return 0;
+	struct flow *f = bpf_map_lookup_elem(&flows, key);
+
+	return f && (f->side == SIDE_LINGER || f->side == SIDE_RESET) && past(f->splice, LINGER_MS, now) &&
+	       !bpf_map_delete_elem(&flows, key);
 }
 
-static long sweep_client(struct bpf_map *map, struct tuple *key, struct client *c, struct sweep *sweep)
+static long ended_step(__u32 i, struct sweep *sweep)
 {
-	struct work *w = work();
+	struct ended e;
+	__u32 now = clock_ms();
 
-	if (!w)
+	/* user space has one sweep at a time: what is looked at is what is taken */
+	if (bpf_map_peek_elem(&lingering, &e) || !past(e.since, LINGER_MS, now) || bpf_map_pop_elem(&lingering, &e))
 		return 1;
-	if (sweep->now - c->since > (c->state == CLIENT_SYN ? COOKIE_MS : w->command.handshake)) {
-		bpf_map_delete_elem(&clients, key);
-		sweep->changed++;
-	}
+	sweep->changed++;
+	forget_flow(&e.client, now); /* unless its ports have been used again */
 	return 0;
 }
 
-static long sweep_promise(struct bpf_map *map, struct tuple *key, struct client *c, struct sweep *sweep)
+static __always_inline bool forget_client(const struct tuple *key, __u32 handshake, __u32 now)
 {
-	if (sweep->now - c->since > COOKIE_MS) {
-		bpf_map_delete_elem(&promised, key);
-		sweep->changed++;
+	struct client *c = bpf_map_lookup_elem(&clients, key);
+
+	return c && past(c->since, c->state == CLIENT_SYN ? COOKIE_MS : handshake, now) &&
+	       !bpf_map_delete_elem(&clients, key);
+}
+
+static __always_inline bool forget_promised(const struct tuple *key, __u32 now)
+{
+	struct client *c = bpf_map_lookup_elem(&promised, key);
+
+	return c && past(c->since, COOKIE_MS, now) && !bpf_map_delete_elem(&promised, key);
+}
+
+/* User space has found them, and they may have changed since. */
+static __always_inline void forget_keys(struct __sk_buff *skb, const struct command *c, struct sweep *sweep)
+{
+	struct tuple key;
+
+	for (__u32 i = 0; i < COMMAND_KEYS; i++) {
+		__u32 now = clock_ms();
+
+		if (i >= c->count || bpf_skb_load_bytes(skb, sizeof(*c) + i * sizeof(key), &key, sizeof(key)))
+			break;
+		switch (c->kind) {
+		case COMMAND_FORGET_FLOWS:
+			sweep->changed += forget_flow(&key, now);
+			break;
+		case COMMAND_FORGET_CLIENTS:
+			sweep->changed += forget_client(&key, c->handshake, now);
+			break;
+		case COMMAND_FORGET_PROMISED:
+			sweep->changed += forget_promised(&key, now);
+			break;
+		}
 	}
-	return 0;
 }
 
 static __always_inline void retire(struct command *c)

@@ -18,7 +18,6 @@
 #define MSS_USUAL_V6   1440
 #define MSS_DEFAULT_V4 536 /* RFC 9293, 3.7.1 */
 #define MSS_DEFAULT_V6 1220
-#define COOKIE_MS      130000 /* longer than the kernel accepts a cookie */
 
 static __always_inline struct vip *vip_of(const struct packet *p, __be16 port)
 {

@@ -20,6 +20,24 @@ struct {
 	__type(value, struct flow);
 } flows SEC(".maps");
 
+/*
+ * Clients that linger in flows, the first to end in front; so user space finds them without a walk. An entry may be out of
+ * date: the flow decides. Full: counted in lingering_lost, and user space walks the flows.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 131072);
+	__uint(value_size, sizeof(struct ended));
+} lingering SEC(".maps");
+
+/* Clients that linger and found no room in lingering. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} lingering_lost SEC(".maps");
+
 /* Server legs and the sessions on them, by number. User space writes free ones only; the rest is under the lock. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -89,7 +89,6 @@ __noinline int new_client(struct __sk_buff *skb)
 	struct config *set = config();
 	struct packet *p;
 	struct client *known;
-	struct flow lingering = { .splice = clock_ms(), .side = SIDE_LINGER };
 
 	if (!w || !set)
 		return DROP_NO_ROOM;
@@ -119,7 +118,7 @@ __noinline int new_client(struct __sk_buff *skb)
 	bpf_map_delete_elem(&clients, &p->key);
 	if (may_be_promised(p))
 		bpf_map_delete_elem(&promised, &p->key);
-	bpf_map_update_elem(&flows, &p->key, &lingering, BPF_ANY);
+	linger(&p->key, SIDE_LINGER, BPF_ANY, clock_ms());
 	return answer_fin(skb, w);
 }
 

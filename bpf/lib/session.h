@@ -8,13 +8,25 @@
 
 /*
  * The session of a client is over. That is remembered for a while: a late copy of its first segment still matches the
- * cookie, and would be a new session.
+ * cookie, and would be a new session. exist: BPF_EXIST unless there is no flow yet.
  */
-static __always_inline void linger(const struct tuple *client, __u32 side, __u32 now)
+__noinline int linger(const struct tuple *client, __u32 side, __u32 exist, __u32 now)
 {
 	struct flow f = { .splice = now, .side = side };
+	struct work *w = work();
+	__u32 key = 0;
+	__u64 *lost;
 
-	bpf_map_update_elem(&flows, client, &f, BPF_EXIST);
+	if (!w || !client || bpf_map_update_elem(&flows, client, &f, exist))
+		return 0;
+	w->ended.client = *client;
+	w->ended.since = now;
+	if (!bpf_map_push_elem(&lingering, &w->ended, BPF_ANY))
+		return 0;
+	lost = bpf_map_lookup_elem(&lingering_lost, &key);
+	if (lost)
+		__sync_fetch_and_add(lost, 1);
+	return 0;
 }
 
 /* After the lock: the splice is dead. Forgets the client and tells user space. */
@@ -32,7 +44,7 @@ static __always_inline void bury(__u32 idx, struct splice *s, __u32 end, __u32 n
 			bpf_map_delete_elem(&flows, &s->client);
 		else
 			linger(&s->client, end == LEG_SERVER_RESET || end == LEG_EXPIRED ? SIDE_RESET : SIDE_LINGER,
-			       now);
+			       BPF_EXIST, now);
 	}
 	if (of) {
 		__sync_fetch_and_add(&of->active, -1);

@@ -159,6 +159,7 @@ struct work {
 	struct route_key route;
 	struct bpf_fib_lookup fib;
 	struct command command;
+	struct ended ended;
 	__u64 to_server; /* bytes of the session that ends */
 	__u64 to_client;
 	__u32 begins; /* enum splice_flag, of the session that begins */

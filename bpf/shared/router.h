@@ -27,6 +27,9 @@ enum bound {
 	HASH_BYTES = 1024,     /* longest path that the kernel hashes; longer ones are asked */
 	TOLD_WSCALE = 7,       /* window shift told on both legs */
 	NO_SURROGATE = 0xffff, /* any of the pool */
+	LINGER_MS = 3000,      /* a late copy, a repeated FIN */
+	COOKIE_MS = 130000,    /* longer than the kernel accepts a cookie */
+	COMMAND_KEYS = 64,     /* of a command: with them it fits into a page */
 };
 
 #define NO_SPLICE 0xffffffff
@@ -56,6 +59,12 @@ struct flow {
 	__u32 splice;
 	__u32 side;
 } __attribute__((aligned(8)));
+
+/* A client whose flow was made SIDE_LINGER or SIDE_RESET, and when. */
+struct ended {
+	struct tuple client;
+	__u32 since; /* ms */
+};
 
 enum splice_state {
 	SPLICE_FREE,    /* owned by user space */
@@ -327,12 +336,15 @@ struct event {
 	__u32 idle;     /* ms since it was last used */
 };
 
+/* One runs with its CPU's softirqs off: how much it does is bounded by count, which user space keeps small. */
 enum command_kind {
-	COMMAND_SWEEP = 1,     /* splices first..first+count whose time is over */
-	COMMAND_SWEEP_FLOWS,   /* lingering clients */
-	COMMAND_SWEEP_CLIENTS, /* undecided clients */
-	COMMAND_RETIRE,        /* idle leg first */
-	COMMAND_ABANDON,       /* sessions in first..first+count that wait for the first byte of surrogate */
+	COMMAND_SWEEP = 1,       /* splices first..first+count whose time is over */
+	COMMAND_SWEEP_ENDED,     /* up to count of the ended clients, of those that have lingered; result: as many */
+	COMMAND_FORGET_FLOWS,    /* of count keys behind the command: clients that have lingered */
+	COMMAND_FORGET_CLIENTS,  /* of the same: undecided clients whose time is over */
+	COMMAND_FORGET_PROMISED, /* of the same: clients that were promised what no cookie carries, too long ago */
+	COMMAND_RETIRE,          /* idle leg first */
+	COMMAND_ABANDON,         /* sessions in first..first+count that wait for the first byte of surrogate */
 };
 
 /* Runs in the kernel on behalf of user space (BPF_PROG_TEST_RUN); results come back in the same bytes. */
@@ -345,7 +357,7 @@ struct command {
 	__u32 handshake; /* ms, timeouts of sweep */
 	__u32 idle;
 	__u32 closing;
-	__u32 result; /* splices that changed */
+	__u32 result; /* entries that changed */
 };
 
 /* What became of a packet. The first ones are no drops. */

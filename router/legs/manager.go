@@ -152,7 +152,7 @@ func (m *Manager) Update(surrogates []Surrogate) error {
 			m.pools[s.ID] = p
 			p.class(m.defaultClass(s.Address.Addr()))
 		}
-		p.name, p.bounds = s.Name, s.Legs
+		p.name, p.bounds, p.renewAt = s.Name, s.Legs, time.Time{}
 		p.requests.configured = uint32(s.Legs.Requests)
 		if err := m.o.Datapath.LimitRequests(p.id, p.requests.limit()); err != nil {
 			return err

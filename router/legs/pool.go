@@ -32,6 +32,7 @@ type pool struct {
 	unread    bool   // it was said that its queues cannot be read
 
 	due     time.Time     // when it is looked at next
+	renewAt time.Time     // when a leg may have been idle for long enough
 	backoff time.Duration // between attempts while it refuses
 	retryAt time.Time
 }

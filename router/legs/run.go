@@ -18,6 +18,8 @@ const (
 	routeEvery = 5 * time.Second
 )
 
+const renewBatch = 128 // legs of a pool and class that are looked at at once
+
 // Run keeps the pools until ctx is done.
 func (m *Manager) Run(ctx context.Context) error {
 	events, err := m.o.Datapath.Events()
@@ -106,9 +108,12 @@ func (m *Manager) tick(p *pool, now time.Time) {
 		if want > counted.Idle[id] {
 			p.due = now
 		}
-		for range min(want-counted.Idle[id]-p.openingOf(id), openBatch) {
+		for i := range min(want-counted.Idle[id]-p.openingOf(id), openBatch) {
 			if err := m.open(p, id, now); err != nil {
 				m.o.Log.Debug("leg is not opened", "surrogate", p.name, "err", err)
+				if i == 0 && taken == 0 && missed == 0 {
+					p.due = now.Add(restEvery) // nothing has changed, nor has that
+				}
 				break
 			}
 		}
@@ -158,53 +163,78 @@ func (m *Manager) renew(p *pool, now time.Time) {
 	if err != nil {
 		return
 	}
-	p.fresh.round()
-	p.used.round()
 	if p.requests.tick(now) {
 		m.limitRequests(p)
 	}
+	due := !now.Before(p.renewAt)
 	for id, c := range p.classes {
-		idle := counted.Idle[id]
-		surplus := max(0, idle-c.sizer.want-c.sizer.want/2)
-		if !p.usable {
-			surplus = idle
+		due = due || p.surplus(c, counted.Idle[id]) > 0
+	}
+	if due {
+		p.fresh.round()
+		p.used.round()
+		// until then, legs that become idle from now on have their time
+		p.renewAt = now.Add(min(p.fresh.limit(p.bounds.Idle), p.used.limit(p.bounds.Idle)))
+	}
+	for id, c := range p.classes {
+		if due {
+			m.renewClass(p, id, counted.Idle[id], now)
 		}
-		for range min(idle, 2*openBatch) {
-			number, ok, err := m.o.Datapath.TakeIdle(p.id, id)
-			if err != nil && !p.unread {
-				p.unread = true
-				m.o.Log.Error("idle legs are not renewed", "surrogate", p.name, "err", err)
-			}
-			if err != nil || !ok {
-				break
-			}
-			s, err := m.o.Datapath.Splice(number)
-			if err != nil || s.State != datapath.Idle || s.Surrogate != p.id || s.Class != id {
-				continue // dead while it lay there
-			}
-			limit := p.idle(s.Requests)
-			learnt := limit.learnt
-			keep := limit.keep(number, s.Quiet, p.bounds.Idle, now)
-			if learnt != 0 && limit.learnt == 0 {
-				m.o.Log.Info("surrogate keeps idle connections again", "surrogate", p.name, "served", s.Requests > 0, "renewing after", p.bounds.Idle)
-			}
-			if surplus == 0 && keep {
-				if err := m.o.Datapath.PutIdle(p.id, id, number); err != nil {
-					m.retire(p, s)
-				}
-				continue
-			}
-			if surplus > 0 {
-				surplus--
-			}
-			m.retire(p, s)
-		}
-		if c.sizer.floor == 0 && idle == 0 && len(c.waiters) == 0 && now.Sub(c.wanted) > rareClassLife {
+		if c.sizer.floor == 0 && counted.Idle[id] == 0 && len(c.waiters) == 0 && now.Sub(c.wanted) > rareClassLife {
 			delete(p.classes, id)
 		}
 	}
 	if p.legs == 0 && p.bounds.Min == 0 && !p.usable {
 		delete(m.pools, p.id)
+	}
+}
+
+// surplus is how many of a class's idle legs are not wanted.
+func (p *pool) surplus(c *class, idle int) int {
+	if !p.usable {
+		return idle
+	}
+	return max(0, idle-c.sizer.want-c.sizer.want/2)
+}
+
+// renewClass looks at the legs that have been idle for longest.
+func (m *Manager) renewClass(p *pool, id uint8, idle int, now time.Time) {
+	surplus := p.surplus(p.classes[id], idle)
+	if idle > renewBatch {
+		p.renewAt = now // the others are looked at next
+	}
+	for range min(idle, renewBatch) {
+		number, ok, err := m.o.Datapath.TakeIdle(p.id, id)
+		if err != nil && !p.unread {
+			p.unread = true
+			m.o.Log.Error("idle legs are not renewed", "surrogate", p.name, "err", err)
+		}
+		if err != nil || !ok {
+			break
+		}
+		s, err := m.o.Datapath.Splice(number)
+		if err != nil || s.State != datapath.Idle || s.Surrogate != p.id || s.Class != id {
+			continue // dead while it lay there
+		}
+		limit := p.idle(s.Requests)
+		learnt := limit.learnt
+		keep := limit.keep(number, s.Quiet, p.bounds.Idle, now)
+		if learnt != 0 && limit.learnt == 0 {
+			m.o.Log.Info("surrogate keeps idle connections again", "surrogate", p.name, "served", s.Requests > 0, "renewing after", p.bounds.Idle)
+		}
+		if surplus == 0 && keep {
+			if until := now.Add(limit.limit(p.bounds.Idle) - s.Quiet); until.Before(p.renewAt) {
+				p.renewAt = until // for a scout, that is past
+			}
+			if err := m.o.Datapath.PutIdle(p.id, id, number); err != nil {
+				m.retire(p, s)
+			}
+			continue
+		}
+		if surplus > 0 {
+			surplus--
+		}
+		m.retire(p, s)
 	}
 }
 
@@ -293,6 +323,7 @@ func (m *Manager) down(e datapath.Event, now time.Time) {
 		if limit := p.idle(e.Requests); limit.closed(e.Idle, p.bounds.Idle, now) {
 			m.o.Log.Info("surrogate closes idle connections", "surrogate", p.name, "after", e.Idle, "served", e.Requests > 0,
 				"renewing after", limit.learnt)
+			p.renewAt = now
 		}
 	case datapath.Expired, datapath.Replaced, datapath.Abandoned, datapath.Retired:
 		_ = m.wire.reset(s.Router, s.Server, s.SndNxt)

@@ -1,0 +1,137 @@
+package openflow
+
+// BatonExperimenter is the experimenter id of Baton's own actions: "BTN" behind a zero byte, as ids built on an IEEE OUI have
+// it. 42-54-4e has the bit set that IEEE keeps for local use, so that no vendor's id is the same.
+const BatonExperimenter uint32 = 0x0042544e
+
+// handoffSize is the length of each of Baton's own actions but the plain ones, in bytes.
+const handoffSize = 16
+
+// ActionIncSeq adds By to the TCP sequence number, modulo 2^32.
+type ActionIncSeq struct {
+	By uint32
+	// Plain is the form of Open vSwitch as patched for the paper: action type 32 in place of an experimenter's.
+	Plain bool
+}
+
+// ActionIncAck adds By to the TCP acknowledgement number, modulo 2^32, if the ACK flag is set.
+type ActionIncAck struct {
+	By    uint32
+	Plain bool // as in ActionIncSeq: action type 33
+}
+
+// ActionIncSACK adds By to both edges of every SACK block, modulo 2^32.
+type ActionIncSACK struct{ By uint32 }
+
+// ActionIncTSval adds By to TSval, modulo 2^32.
+type ActionIncTSval struct{ By uint32 }
+
+// ActionIncTSecr adds By to TSecr, modulo 2^32, if the ACK flag is set.
+type ActionIncTSecr struct{ By uint32 }
+
+// ActionRescaleWindow replaces the window by window << Sender >> Told, 65,535 at most, except in a SYN.
+type ActionRescaleWindow struct{ Sender, Told uint8 }
+
+// ActionClampMSS lowers the MSS option of a SYN to MSS, if it is larger.
+type ActionClampMSS struct{ MSS uint16 }
+
+// ActionStripOption turns a TCP option into as many NOPs.
+type ActionStripOption struct{ Kind uint8 }
+
+// Type implements [Action], as the methods below do.
+func (a ActionIncSeq) Type() ActionType      { return plainOr(a.Plain, ActionTypeIncSeq) }
+func (a ActionIncAck) Type() ActionType      { return plainOr(a.Plain, ActionTypeIncAck) }
+func (ActionIncSACK) Type() ActionType       { return ActionTypeExperimenter }
+func (ActionIncTSval) Type() ActionType      { return ActionTypeExperimenter }
+func (ActionIncTSecr) Type() ActionType      { return ActionTypeExperimenter }
+func (ActionRescaleWindow) Type() ActionType { return ActionTypeExperimenter }
+func (ActionClampMSS) Type() ActionType      { return ActionTypeExperimenter }
+func (ActionStripOption) Type() ActionType   { return ActionTypeExperimenter }
+
+func plainOr(plain bool, t ActionType) ActionType {
+	if plain {
+		return t
+	}
+	return ActionTypeExperimenter
+}
+
+// appendHandoff appends one of Baton's own actions; the argument is in the upper bits of arg.
+func appendHandoff(b []byte, s HandoffSubtype, arg uint32) []byte {
+	b = wire.AppendUint32(b, uint32(ActionTypeExperimenter)<<16|handoffSize)
+	b = wire.AppendUint32(b, BatonExperimenter)
+	b = wire.AppendUint32(b, uint32(s)<<16)
+	return wire.AppendUint32(b, arg)
+}
+
+func (a ActionIncSeq) appendTo(b []byte) []byte {
+	if a.Plain {
+		return appendAction8(b, ActionTypeIncSeq, a.By)
+	}
+	return appendHandoff(b, HandoffIncSeq, a.By)
+}
+
+func (a ActionIncAck) appendTo(b []byte) []byte {
+	if a.Plain {
+		return appendAction8(b, ActionTypeIncAck, a.By)
+	}
+	return appendHandoff(b, HandoffIncAck, a.By)
+}
+
+func (a ActionIncSACK) appendTo(b []byte) []byte  { return appendHandoff(b, HandoffIncSACK, a.By) }
+func (a ActionIncTSval) appendTo(b []byte) []byte { return appendHandoff(b, HandoffIncTSval, a.By) }
+func (a ActionIncTSecr) appendTo(b []byte) []byte { return appendHandoff(b, HandoffIncTSecr, a.By) }
+
+func (a ActionRescaleWindow) appendTo(b []byte) []byte {
+	return appendHandoff(b, HandoffRescaleWindow, uint32(a.Sender)<<24|uint32(a.Told)<<16)
+}
+
+func (a ActionClampMSS) appendTo(b []byte) []byte {
+	return appendHandoff(b, HandoffClampMSS, uint32(a.MSS)<<16)
+}
+
+func (a ActionStripOption) appendTo(b []byte) []byte {
+	return appendHandoff(b, HandoffStripOption, uint32(a.Kind)<<24)
+}
+
+// decodeExperimenterAction reads an experimenter's action, of 8 bytes at least: typed if it is Baton's and its subtype is
+// known.
+func decodeExperimenterAction(b []byte) (Action, error) {
+	unknown := ActionExperimenter{wire.Uint32(b[4:]), b[8:]}
+	if unknown.Experimenter != BatonExperimenter {
+		return unknown, nil
+	}
+	if len(b) < handoffSize {
+		return nil, badActionLen(ActionTypeExperimenter, len(b))
+	}
+	a := decodeHandoff(HandoffSubtype(wire.Uint16(b[8:])), b[12:])
+	if a == nil {
+		return unknown, nil
+	}
+	if len(b) != handoffSize {
+		return nil, badActionLen(ActionTypeExperimenter, len(b))
+	}
+	return a, nil
+}
+
+// decodeHandoff returns nil for a subtype that is not known. arg has 4 bytes at least.
+func decodeHandoff(s HandoffSubtype, arg []byte) Action {
+	switch s {
+	case HandoffIncSeq:
+		return ActionIncSeq{By: wire.Uint32(arg)}
+	case HandoffIncAck:
+		return ActionIncAck{By: wire.Uint32(arg)}
+	case HandoffIncSACK:
+		return ActionIncSACK{wire.Uint32(arg)}
+	case HandoffIncTSval:
+		return ActionIncTSval{wire.Uint32(arg)}
+	case HandoffIncTSecr:
+		return ActionIncTSecr{wire.Uint32(arg)}
+	case HandoffRescaleWindow:
+		return ActionRescaleWindow{arg[0], arg[1]}
+	case HandoffClampMSS:
+		return ActionClampMSS{wire.Uint16(arg)}
+	case HandoffStripOption:
+		return ActionStripOption{arg[0]}
+	}
+	return nil
+}

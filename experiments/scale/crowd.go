@@ -201,7 +201,7 @@ func (c *crowd) read(i int, in *segment, now time.Duration) error {
 	return nil
 }
 
-var errHead = errors.New("an answer whose first segment has no whole head with a length")
+var errHead = errors.New("an answer that is no 200 with a length in its first segment")
 
 // putName writes the name that a client asks for: its number.
 func putName(b []byte, i int) []byte {
@@ -214,7 +214,7 @@ func putName(b []byte, i int) []byte {
 
 func answerLength(b []byte) (length, head int, err error) {
 	head = bytes.Index(b, []byte("\r\n\r\n")) + 4
-	if head < 4 {
+	if head < 4 || !bytes.HasPrefix(b, []byte("HTTP/1.1 200 ")) {
 		return 0, 0, errHead
 	}
 	const field = "\r\ncontent-length: "

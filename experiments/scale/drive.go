@@ -101,17 +101,14 @@ func (c *crowd) connectAll(ctx context.Context, s *socket, atOnce int) (done, er
 	return d, err
 }
 
-// askAny has clients ask that are drawn by lot, for a time.
+// askAny has clients ask that are drawn by lot, for a time, or until hardly any has a session.
 func (c *crowd) askAny(ctx context.Context, s *socket, atOnce int, d time.Duration) (done, error) {
 	end := time.Since(c.epoch) + d
+	const draws = 1000 // enough when one in a hundred is idle
 	return c.drive(ctx, s, task{begin: c.ask, atOnce: atOnce, next: func(now time.Duration) (int, bool) {
-		for now < end {
-			i := c.random.IntN(len(c.clients))
-			if c.clients[i].state == idle {
-				return i, true
-			}
-			if c.counts.Ended == len(c.clients) {
-				break
+		for range draws {
+			if i := c.random.IntN(len(c.clients)); c.clients[i].state == idle {
+				return i, now < end
 			}
 		}
 		return 0, false

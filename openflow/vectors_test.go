@@ -135,10 +135,10 @@ func TestOSKenPackets(t *testing.T) {
 
 func TestOpenVSwitchCases(t *testing.T) {
 	all := ovsCases(t)
-	if len(all) < 60 {
+	if len(all) < 40 {
 		t.Errorf("only %d cases were found", len(all))
 	}
 	for _, v := range all {
-		t.Run(v.name, func(t *testing.T) { t.Log(v.refused); roundTrip(t, v.bytes) })
+		t.Run(v.name, func(t *testing.T) { roundTrip(t, v.bytes) })
 	}
 }

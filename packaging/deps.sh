@@ -36,6 +36,8 @@ ovs-vswitchd:openvswitch-switch
 bird:bird2
 dot:graphviz
 systemd-analyze:systemd
+/usr/src/openvswitch/openvswitch.tar.gz:openvswitch-source
+/usr/share/doc/python3-venv/copyright:python3-venv
 chromium:chromium
 /etc/ssl/certs/ca-certificates.crt:ca-certificates
 '
@@ -58,7 +60,10 @@ if ! "$(dirname "$0")/go.sh" >/dev/null 2>&1; then
 	missing="$missing golang-go"
 fi
 
-[ -n "$missing" ] || exit 0
+if [ -z "$missing" ]; then
+	[ "${1:-}" = --check ] || "$(dirname "$0")/python.sh" || true
+	exit 0
+fi
 if [ "${1:-}" = --check ]; then
 	echo "missing:$missing"
 	exit 1
@@ -116,4 +121,5 @@ done
 restore
 trap - EXIT
 "$(dirname "$0")/go.sh" >/dev/null
+"$(dirname "$0")/python.sh" || true
 echo "deps: done"

@@ -3,13 +3,10 @@ package scale
 import (
 	"bufio"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"baton/lab"
 )
@@ -55,27 +52,6 @@ func sumFields(path string, keys ...string) (int64, error) {
 
 // process is a contender's, with those that it has started.
 type process struct{ pid int }
-
-// routerProcess is the one that listens on a router's control socket.
-func routerProcess(control string) (*process, error) {
-	c, err := net.Dial("unix", control)
-	if err != nil {
-		return nil, fmt.Errorf("find the router's process: %w", err)
-	}
-	defer c.Close()
-	raw, err := c.(*net.UnixConn).SyscallConn()
-	if err != nil {
-		return nil, fmt.Errorf("find the router's process: %w", err)
-	}
-	var peer *unix.Ucred
-	if e := raw.Control(func(fd uintptr) { peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); e != nil {
-		err = e
-	}
-	if err != nil {
-		return nil, fmt.Errorf("find the router's process: %w", err)
-	}
-	return &process{int(peer.Pid)}, nil
-}
 
 // pids are the process and its children.
 func (p *process) pids() []int {

@@ -7,16 +7,12 @@ package scale
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
-	"path/filepath"
 	"time"
 
 	"baton/experiments"
 	"baton/experiments/handoff"
-	"baton/experiments/load"
-	"baton/lab"
 )
 
 // Experiment is the question for Baton, whose sessions are no files.
@@ -105,48 +101,6 @@ func (g *stage) direct() handoff.Contender {
 		return g.begin(ctx, t, netip.AddrPort{}, func() error { return front(ctx, t) })
 	}
 	return c
-}
-
-func (g *stage) baton() handoff.Contender {
-	start := func(ctx context.Context, t *handoff.Turn) error {
-		err := g.begin(ctx, t, t.Topology.VIP(), func() error {
-			if err := t.Topology.StartRouter(t, g.router(sessions(t))); err != nil {
-				return err
-			}
-			return lab.Poll(20*time.Second, func() error { return g.ready(t) })
-		})
-		if err != nil {
-			return err
-		}
-		spliced, err := metric(t.Topology.Router, "legs", `pool="idle"`, `state="spliced"`)
-		g.lost = max(g.lost, sessions(t)-int(spliced)) // proxied ones are no better
-		return err
-	}
-	return handoff.Contender{Name: "baton", Is: "`baton router`, mode `handoff`", Start: start}
-}
-
-// ready reports what a router lacks to splice its first client: the first ones after its start are proxied.
-func (g *stage) ready(t *handoff.Turn) (err error) {
-	if g.process, err = routerProcess(filepath.Join(t.Lab.Dir(), "router.sock")); err != nil {
-		return err
-	}
-	const legs = 16 // the default of legs.min
-	idle, err := metric(t.Topology.Router, "legs", `state="idle"`, `pool="idle"`)
-	if err != nil {
-		return err
-	}
-	if idle < legs*servers {
-		return fmt.Errorf("%v of %d legs are open", idle, legs*servers)
-	}
-	o := load.Options{Targets: t.Topology.Front.Targets, Path: "/128", Size: 128, Requests: 1, Enter: t.Topology.Client.Do}
-	if r, err := load.Run(o); err != nil || r.Errors > 0 {
-		return errors.Join(err, r.First)
-	}
-	spliced, err := metric(t.Topology.Router, "kernel_handoffs_total")
-	if err == nil && spliced == 0 {
-		err = errors.New("nothing is spliced")
-	}
-	return err
 }
 
 func claims() []experiments.Claim {

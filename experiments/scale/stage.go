@@ -2,10 +2,7 @@ package scale
 
 import (
 	"encoding/binary"
-	"fmt"
 	"net/netip"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"baton/experiments/handoff"
@@ -86,32 +83,6 @@ func (g *stage) gather(n int, server netip.AddrPort) {
 	})
 	g.people.epoch = g.epoch
 }
-
-// router is the configuration of a router for n idle sessions beside the load.
-func (g *stage) router(n int) string {
-	t := g.network
-	var b strings.Builder
-	fmt.Fprintf(&b, "listen: {control: %q, metrics: %q, state: %q}\n", filepath.Join(t.Lab.Dir(), "router.sock"), "127.0.0.1:9464",
-		filepath.Join(t.Lab.BPFFS(), "router"))
-	fmt.Fprintf(&b, "limits: {sessions: %d}\n", n+spare)
-	fmt.Fprintf(&b, "vips:\n  - address: %q\n    mode: handoff\n    interfaces: [%s, %s]\n", t.VIP(), t.ClientSide.Name, g.side.Name)
-	fmt.Fprintf(&b, "    routes:\n      - {match: {path_prefix: %q}, pool: idle}\n      - {pool: load}\n", pathPrefix)
-	b.WriteString("pools:\n  load:\n    legs: {max: 700}\n    surrogates:\n")
-	for i, a := range t.Addresses() {
-		fmt.Fprintf(&b, "      - {name: s%d, address: %q}\n", i+1, a)
-	}
-	fmt.Fprintf(&b, "  idle:\n    legs: {max: %d}\n    surrogates:\n", legsEach(n))
-	for i := range uint32(servers) {
-		fmt.Fprintf(&b, "      - {name: f%d, address: %q}\n", i+1, address(firstServer+i)+":80")
-	}
-	return b.String()
-}
-
-// legsEach bounds the legs of a surrogate of the farm: its share of the sessions, and those that are ready.
-func legsEach(n int) int { return n/servers + 64 }
-
-// spare is the room for legs beside those of the idle sessions: ready ones of the farm and of the load.
-const spare = servers*64 + 2*700 + 1000
 
 func address(a uint32) string {
 	return netip.AddrFrom4([4]byte{byte(a >> 24), byte(a >> 16), byte(a >> 8), byte(a)}).String()

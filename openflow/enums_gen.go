@@ -374,8 +374,8 @@ func (v MeterCommand) String() string { return nameOf(meterCommandNames, uint32(
 type MeterFlags uint16
 
 const (
-	MeterFlagKBPS  MeterFlags = 0x1
-	MeterFlagPKTPS MeterFlags = 0x2
+	MeterFlagKbps  MeterFlags = 0x1
+	MeterFlagPktps MeterFlags = 0x2
 	MeterFlagBurst MeterFlags = 0x4
 	MeterFlagStats MeterFlags = 0x8
 )

@@ -11,8 +11,8 @@ type MeterMod struct {
 // Band is what a meter does above a rate (7.3.4.4).
 type Band struct {
 	Kind BandType
-	Rate uint32 // kbit/s, or packets/s with MeterFlagPKTPS
-	// Burst is in kbit, or packets with MeterFlagPKTPS, and means something with MeterFlagBurst alone.
+	Rate uint32 // kbit/s, or packets/s with MeterFlagPktps
+	// Burst is in kbit, or packets with MeterFlagPktps, and means something with MeterFlagBurst alone.
 	Burst uint32
 	// PrecLevel is how many levels of drop precedence BandDSCPRemark adds.
 	PrecLevel uint8

@@ -77,7 +77,7 @@ var spelled = map[string]string{
 	"tsval": "TSval", "tsecr": "TSecr", "ipv4": "IPv4", "ipv6": "IPv6", "icmpv4": "ICMPv4", "icmpv6": "ICMPv6",
 }
 
-const initialisms = " id ttl vlan mpls pbb ip ff dscp kbps pktps mss hw dl nw arp tcp udp sctp nd sll tll isid tc bos vid pcp ecn " +
+const initialisms = " id ttl vlan mpls pbb ip ff dscp mss hw dl nw arp tcp udp sctp nd sll tll isid tc bos vid pcp ecn " +
 	"spa tpa sha tha sack mac "
 
 func goName(name string) string {

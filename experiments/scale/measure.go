@@ -13,6 +13,7 @@ import (
 const (
 	coldName   = "cold session"
 	kernelName = "kernel memory"
+	mapName    = "map memory"
 )
 
 func (g *stage) measures() []handoff.Measure {
@@ -27,7 +28,7 @@ func (g *stage) measures() []handoff.Measure {
 			Take: atRest},
 		{Name: kernelName, Title: "Growth of the kernel's memory for each idle session", Unit: "bytes", Less: true,
 			Take: g.kernelGrowth},
-		{Name: "map memory", Title: "Memory of the router's maps for each idle session", Unit: "bytes", Less: true, Take: g.mapMemory},
+		{Name: mapName, Title: "Memory of the router's maps for each idle session", Unit: "bytes", Less: true, Take: g.mapMemory},
 		{Name: "process memory", Title: "Resident memory of the contender's processes", Unit: "MB", Less: true, Take: g.processMemory},
 	}
 }

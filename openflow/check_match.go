@@ -11,25 +11,38 @@ func (m Match) Check() error {
 }
 
 func (m Match) check() *Fault {
-	before := 0 // bytes of the fields already seen
+	before := 0        // bytes of the fields already seen
+	var numbers uint64 // of the class OPENFLOW_BASIC that were seen, as bits
 	for t, err := range m.All() {
 		if err != nil {
 			return fault(BadMatchBadLen, "7.2.3.2", "%v", err)
 		}
-		if f := m[:before].checkNext(t); f != nil {
+		info := t.Field.info()
+		if info == nil {
+			return fault(BadMatchBadField, "7.2.3.3", "field %v", t.Field)
+		}
+		if f := t.check(info); f != nil {
 			return f
+		}
+		twice := false
+		if bit := uint64(1) << (t.Field.Number() & 63); t.Field.Class() == ClassBasic {
+			twice, numbers = numbers&bit != 0, numbers|bit
+		} else {
+			_, twice = m[:before].Get(t.Field)
+		}
+		if twice {
+			return fault(BadMatchDupField, "7.2.3.4", "%v twice", t.Field)
+		}
+		if !m[:before].meets(info) {
+			return fault(BadMatchBadPrereq, "7.2.3.6", "%v without what it needs before it", t.Field)
 		}
 		before += t.size()
 	}
 	return nil
 }
 
-// checkNext judges a field behind those of m.
-func (m Match) checkNext(t TLV) *Fault {
-	info := t.Field.info()
-	if info == nil {
-		return fault(BadMatchBadField, "7.2.3.3", "field %v", t.Field)
-	}
+// check judges a field of a match by itself.
+func (t TLV) check(info *fieldInfo) *Fault {
 	if len(t.Value) != info.bytes {
 		return fault(BadMatchBadLen, "7.2.3.2", "%v of %d bytes", t.Field, len(t.Value))
 	}
@@ -44,12 +57,6 @@ func (m Match) checkNext(t TLV) *Fault {
 	if info.exceeded(t.Value) {
 		return fault(BadMatchBadValue, "7.2.3.7", "%v has more than %d bits", t, info.bits)
 	}
-	if _, twice := m.Get(t.Field); twice {
-		return fault(BadMatchDupField, "7.2.3.4", "%v twice", t.Field)
-	}
-	if !m.Meets(t.Field) {
-		return fault(BadMatchBadPrereq, "7.2.3.6", "%v without what it needs before it", t.Field)
-	}
 	return nil
 }
 
@@ -62,14 +69,15 @@ func (i *fieldInfo) exceeded(value []byte) bool {
 // needs nothing.
 func (m Match) Meets(f Field) bool {
 	info := f.info()
-	if info == nil || len(info.needs) == 0 {
-		return true
-	}
+	return info == nil || m.meets(info)
+}
+
+func (m Match) meets(info *fieldInfo) bool {
 	for _, n := range info.needs {
 		t, ok := m.Get(n.field)
 		if ok && (n.present && t.Uint() != 0 || !n.present && !t.Masked && t.Uint() == n.value) {
 			return true
 		}
 	}
-	return false
+	return len(info.needs) == 0
 }

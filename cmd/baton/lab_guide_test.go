@@ -129,7 +129,7 @@ func TestLabGuideHasEveryKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	var keys []string
-	for _, m := range regexp.MustCompile(`(?m)^\s*\{"([a-z_]+)", [a-z]`).FindAllStringSubmatch(string(source), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\s*\{Name: "([a-z_]+)", Decode: [a-z]`).FindAllStringSubmatch(string(source), -1) {
 		keys = append(keys, m[1])
 	}
 	if len(keys) < 25 {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"baton/document"
 )
 
 func linkPath(i int) string { return "links[" + strconv.Itoa(i) + "]" }
@@ -24,10 +26,10 @@ func (d *decoder) checkNames(t *Topology) {
 	kinds := make(map[string]string)
 	var names []string
 	declare := func(kind, section, name string) {
-		path := join(section, name)
+		path := document.Join(section, name)
 		d.key(path, name, hostName, hostNameRight)
 		if other, taken := kinds[name]; taken {
-			d.refuse(path, "is the name of a "+other+" too", "a name of its own")
+			d.Refuse(path, "is the name of a "+other+" too", "a name of its own")
 		}
 		kinds[name] = kind
 		names = append(names, name)
@@ -42,46 +44,46 @@ func (d *decoder) checkNames(t *Topology) {
 		declare("switch", "switches", s.Name)
 	}
 	if len(names) == 0 {
-		d.refuse("hosts", "has no host", "at least one")
+		d.Refuse("hosts", "has no host", "at least one")
 	}
 	if len(names) > maxNodeN {
-		d.refuse("hosts", fmt.Sprintf("%d hosts, bridges and switches", len(names)), fmt.Sprintf("at most %d", maxNodeN))
+		d.Refuse("hosts", fmt.Sprintf("%d hosts, bridges and switches", len(names)), fmt.Sprintf("at most %d", maxNodeN))
 	}
 	if len(t.Links) > maxLinks {
-		d.refuse("links", fmt.Sprintf("%d links", len(t.Links)), fmt.Sprintf("at most %d", maxLinks))
+		d.Refuse("links", fmt.Sprintf("%d links", len(t.Links)), fmt.Sprintf("at most %d", maxLinks))
 	}
 	known := func(path, name string) bool {
 		if kinds[name] != "" {
 			return true
 		}
 		right := ""
-		if best := nearest(name, names); best != "" {
+		if best := document.Nearest(name, names); best != "" {
 			right = "did you mean " + best + "?"
 		}
-		d.refuse(path, fmt.Sprintf("there is no host %q", clip(name)), right)
+		d.Refuse(path, fmt.Sprintf("there is no host %q", document.Clip(name)), right)
 		return false
 	}
 	t.ends(func(path string, k *Link, e *End) {
 		at := path
-		if _, long := d.places[path+".host"]; long {
+		if d.Given(path + ".host") {
 			at += ".host"
 		}
 		if known(at, e.Host) && kinds[e.Host] == "bridge" && e.addressed {
-			d.refuse(path+".addresses", e.Host+" is a bridge, whose ports have no addresses", "leave them out")
+			d.Refuse(path+".addresses", e.Host+" is a bridge, whose ports have no addresses", "leave them out")
 		}
 	})
 	for _, a := range t.Anycast {
-		path := join("anycast", a.Address.String())
+		path := document.Join("anycast", a.Address.String())
 		for _, name := range a.Hosts {
 			if known(path, name) && kinds[name] != "host" {
-				d.refuse(path, fmt.Sprintf("%s is a %s", name, kinds[name]), "hosts")
+				d.Refuse(path, fmt.Sprintf("%s is a %s", name, kinds[name]), "hosts")
 			}
 		}
 		if sorted := slices.Sorted(slices.Values(a.Hosts)); len(slices.Compact(sorted)) != len(a.Hosts) {
-			d.refuse(path, "names a host twice", "")
+			d.Refuse(path, "names a host twice", "")
 		}
 		if len(a.Hosts) == 0 {
-			d.refuse(path, "is an empty list", "the hosts that have the address")
+			d.Refuse(path, "is an empty list", "the hosts that have the address")
 		}
 	}
 	d.nameLinks(t)
@@ -94,7 +96,7 @@ func (d *decoder) nameLinks(t *Topology) {
 			continue
 		}
 		if taken[k.Name] {
-			d.refuse(linkPath(i)+".name", fmt.Sprintf("%q is the name of an earlier link", k.Name), "")
+			d.Refuse(linkPath(i)+".name", fmt.Sprintf("%q is the name of an earlier link", k.Name), "")
 		}
 		taken[k.Name] = true
 	}
@@ -114,11 +116,11 @@ func (d *decoder) nameLinks(t *Topology) {
 			return
 		}
 		if slices.Contains([]string{"lo", "all", "default", bridgePort}, e.Interface) {
-			d.refuse(path+".interface", fmt.Sprintf("%q is taken", e.Interface), "such as eth0 or wan")
+			d.Refuse(path+".interface", fmt.Sprintf("%q is taken", e.Interface), "such as eth0 or wan")
 		}
 		at := e.Host + "/" + e.Interface
 		if other, taken := used[at]; taken {
-			d.refuse(path+".interface", fmt.Sprintf("%s has %q at link %s already", e.Host, e.Interface, other), "")
+			d.Refuse(path+".interface", fmt.Sprintf("%s has %q at link %s already", e.Host, e.Interface, other), "")
 		}
 		used[at] = k.Name
 	})
@@ -155,20 +157,20 @@ func (d *decoder) checkAddresses(t *Topology) {
 	owner := make(map[netip.Addr]string)
 	own := func(path string, a netip.Addr, what string) {
 		if other, taken := owner[a]; taken {
-			d.refuse(path, fmt.Sprintf("%v is the address of %s already", a, other), "see anycast for one address on several hosts")
+			d.Refuse(path, fmt.Sprintf("%v is the address of %s already", a, other), "see anycast for one address on several hosts")
 		}
 		owner[a] = what
 	}
 	var claims []claim
 	for _, h := range t.Hosts {
 		for i, a := range h.Addresses {
-			path := fmt.Sprintf("%s.addresses[%d]", join("hosts", h.Name), i)
+			path := fmt.Sprintf("%s.addresses[%d]", document.Join("hosts", h.Name), i)
 			own(path, a, "host "+h.Name)
 			claims = append(claims, claim{netip.PrefixFrom(a, a.BitLen()), path, -1})
 		}
 	}
 	for _, a := range t.Anycast {
-		path := join("anycast", a.Address.String())
+		path := document.Join("anycast", a.Address.String())
 		own(path, a.Address, "anycast")
 		claims = append(claims, claim{netip.PrefixFrom(a.Address, a.Address.BitLen()), path, -1})
 	}
@@ -181,7 +183,7 @@ func (d *decoder) checkAddresses(t *Topology) {
 				d.checkNeighbours(members, m, p, path)
 			}
 			if v6 := slices.IndexFunc(m.end.Addresses, func(p netip.Prefix) bool { return p.Addr().Is6() }); v6 >= 0 && m.link.MTU > 0 && m.link.MTU < 1280 {
-				d.refuse(fmt.Sprintf("%s.addresses[%d]", m.path, v6), fmt.Sprintf("the link's mtu, %d, is too small for IPv6", m.link.MTU), "1280 at least")
+				d.Refuse(fmt.Sprintf("%s.addresses[%d]", m.path, v6), fmt.Sprintf("the link's mtu, %d, is too small for IPv6", m.link.MTU), "1280 at least")
 			}
 		}
 	}
@@ -218,7 +220,7 @@ func (d *decoder) checkNeighbours(members []member, m member, p netip.Prefix, pa
 		}
 	}
 	if other != nil {
-		d.refuse(path, fmt.Sprintf("%v and %v of %s are not of one prefix", p, *other, whose), "both ends of a link have the same")
+		d.Refuse(path, fmt.Sprintf("%v and %v of %s are not of one prefix", p, *other, whose), "both ends of a link have the same")
 	}
 }
 
@@ -239,7 +241,7 @@ func (d *decoder) checkOverlaps(t *Topology, claims []claim) {
 			if a.segment < 0 {
 				a, b = b, a
 			}
-			d.refuse(b.path, fmt.Sprintf("%v overlaps with %v of %s", b.prefix, a.prefix, t.linkAt(a.path)), "a prefix belongs to one link")
+			d.Refuse(b.path, fmt.Sprintf("%v overlaps with %v of %s", b.prefix, a.prefix, t.linkAt(a.path)), "a prefix belongs to one link")
 			return
 		}
 	}
@@ -274,7 +276,7 @@ func (d *decoder) checkLoops(t *Topology) {
 		}
 		a, b := root(k.A.Host), root(k.B.Host)
 		if a == b {
-			d.refuse(linkPath(i), fmt.Sprintf("closes a loop of bridges: %s and %s are joined already", k.A.Host, k.B.Host), "a tree")
+			d.Refuse(linkPath(i), fmt.Sprintf("closes a loop of bridges: %s and %s are joined already", k.A.Host, k.B.Host), "a tree")
 		}
 		parent[a] = b
 	}
@@ -285,12 +287,12 @@ func (d *decoder) checkRoutes(t *Topology) {
 	for _, h := range t.Hosts {
 		seen := make(map[netip.Prefix]bool)
 		for i, r := range h.Routes {
-			path := fmt.Sprintf("%s.routes[%d]", join("hosts", h.Name), i)
+			path := fmt.Sprintf("%s.routes[%d]", document.Join("hosts", h.Name), i)
 			if r.To.Addr().Is4() != r.Via.Is4() {
-				d.refuse(path+".via", fmt.Sprintf("%v leads to %v, which is of the other family", r.Via, r.To), "")
+				d.Refuse(path+".via", fmt.Sprintf("%v leads to %v, which is of the other family", r.Via, r.To), "")
 			}
 			if seen[r.To] {
-				d.refuse(path+".to", fmt.Sprintf("%v has a route already", r.To), "")
+				d.Refuse(path+".to", fmt.Sprintf("%v has a route already", r.To), "")
 			}
 			seen[r.To] = true
 			reached := false
@@ -300,7 +302,7 @@ func (d *decoder) checkRoutes(t *Topology) {
 				}
 			}
 			if !reached {
-				d.refuse(path+".via", fmt.Sprintf("no link of %s reaches %v", h.Name, r.Via), "a gateway is the far end of a link")
+				d.Refuse(path+".via", fmt.Sprintf("no link of %s reaches %v", h.Name, r.Via), "a gateway is the far end of a link")
 			}
 		}
 	}

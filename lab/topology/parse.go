@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -11,17 +10,20 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml"
-
+	"baton/document"
 	"baton/lab/emulator"
 )
 
-// Bounds of a topology. One machine holds no more, and a mistaken file must not fill its memory.
+var rules = document.Rules{Bytes: 1 << 20, Nodes: 1 << 18, Empty: "at least hosts", Root: "a mapping with hosts and links"}
+
+// Bounds of a topology: one machine holds no more.
 const (
-	maxFile  = 1 << 20 // bytes
-	maxNodeN = 1000    // hosts, bridges and switches
+	maxNodeN = 1000 // hosts, bridges and switches
 	maxLinks = 4000
 )
+
+// Error is the first thing that is wrong with a topology, in the order of checking.
+type Error = document.Error
 
 // Read reads a topology's file, or standard input for "-".
 func Read(path string) ([]byte, error) {
@@ -34,7 +36,7 @@ func Read(path string) ([]byte, error) {
 		defer f.Close()
 		in = f
 	}
-	text, err := io.ReadAll(io.LimitReader(in, maxFile+1)) // Parse refuses the byte too many
+	text, err := io.ReadAll(io.LimitReader(in, int64(rules.Bytes)+1)) // Parse refuses the byte too many
 	if err != nil {
 		return nil, fmt.Errorf("read topology: %w", err)
 	}
@@ -44,38 +46,20 @@ func Read(path string) ([]byte, error) {
 // Rename gives the topology another name.
 func (t *Topology) Rename(name string) error {
 	if !hostName.MatchString(name) {
-		return fmt.Errorf("%q is no name of a lab (%s)", clip(name), hostNameRight)
+		return fmt.Errorf("%q is no name of a lab (%s)", document.Clip(name), hostNameRight)
 	}
 	t.Name = name
 	return nil
 }
 
-func tooLarge(name string) *Error {
-	return &Error{File: name, Problem: "is too large", Right: fmt.Sprintf("at most %d MiB", maxFile>>20)}
-}
-
 // Parse checks the content of a topology's file and works out what it leaves open; name stands for the file in messages,
 // and for the topology where it has no name. It returns a topology or an *Error, never both.
 func Parse(name string, data []byte) (*Topology, error) {
-	if len(data) > maxFile {
-		return nil, tooLarge(name)
-	}
-	root, err := parseTree(data)
+	root, err := document.Parse(name, data, rules)
 	if err != nil {
-		e := &Error{Line: 1, Column: 1, Problem: err.Error()}
-		var syntax yaml.Error
-		switch {
-		case errors.As(err, &e):
-		case errors.As(err, &syntax):
-			e.Problem = "is not YAML: " + syntax.GetMessage()
-			if t := syntax.GetToken(); t != nil && t.Position != nil {
-				e.Line, e.Column = t.Position.Line, t.Position.Column
-			}
-		}
-		e.File = name
-		return nil, e
+		return nil, err
 	}
-	d := &decoder{file: name, places: make(map[string]place)}
+	d := &decoder{document.NewDecoder(name)}
 	t := &Topology{Name: nameOf(name)}
 	for _, step := range []func(){
 		func() { d.topology(root, t) },
@@ -87,8 +71,8 @@ func Parse(name string, data []byte) (*Topology, error) {
 		func() { d.checkRoutes(t) },
 		func() { t.route() },
 	} {
-		if step(); d.err != nil {
-			return nil, d.err
+		if step(); d.Err() != nil {
+			return nil, d.Err()
 		}
 	}
 	return t, nil
@@ -107,50 +91,52 @@ func nameOf(file string) string {
 }
 
 func (d *decoder) topology(root *node, t *Topology) {
-	d.fields("", root, []key{
-		{"name", func(path string, n *node) { t.Name = d.name(path, n, hostName, hostNameRight) }},
-		{"routing", func(path string, n *node) { t.explicit = d.choice(path, n, "shortest-path", "explicit") == "explicit" }},
-		{"hosts", func(path string, n *node) {
-			d.entries(path, n, func(path, name string, n *node) {
+	d.Fields("", root, []key{
+		{Name: "name", Decode: func(path string, n *node) { t.Name = d.name(path, n, hostName, hostNameRight) }},
+		{Name: "routing", Decode: func(path string, n *node) {
+			t.explicit = d.Choice(path, n, "is not known", "shortest-path", "explicit") == "explicit"
+		}},
+		{Name: "hosts", Decode: func(path string, n *node) {
+			d.Entries(path, n, func(path, name string, n *node) {
 				h := &Host{Name: name}
 				t.Hosts = append(t.Hosts, h)
 				d.host(path, n, h)
 			})
 		}},
-		{"bridges", func(path string, n *node) {
-			d.entries(path, n, func(path, name string, n *node) {
+		{Name: "bridges", Decode: func(path string, n *node) {
+			d.Entries(path, n, func(path, name string, n *node) {
 				t.Bridges = append(t.Bridges, Bridge{name})
-				d.fields(path, n, nil)
+				d.Fields(path, n, nil)
 			})
 		}},
-		{"switches", func(path string, n *node) {
-			d.entries(path, n, func(path, name string, n *node) {
+		{Name: "switches", Decode: func(path string, n *node) {
+			d.Entries(path, n, func(path, name string, n *node) {
 				s := &Switch{Name: name}
 				t.Switches = append(t.Switches, s)
 				d.openvswitch(path, n, s)
 			})
 		}},
-		{"links", func(path string, n *node) {
-			d.list(path, n, func(path string, n *node) {
+		{Name: "links", Decode: func(path string, n *node) {
+			d.List(path, n, func(path string, n *node) {
 				k := &Link{}
 				t.Links = append(t.Links, k)
 				d.link(path, n, k)
 			})
 		}},
-		{"anycast", func(path string, n *node) {
-			d.entries(path, n, func(path, name string, n *node) {
-				a := Anycast{Address: d.parseAddress(d.places[path], path, name), Hosts: d.texts(path, n)}
+		{Name: "anycast", Decode: func(path string, n *node) {
+			d.Entries(path, n, func(path, name string, n *node) {
+				a := Anycast{Address: d.parseAddress(d.Place(path), path, name), Hosts: d.Texts(path, n)}
 				t.Anycast = append(t.Anycast, a)
 			})
 		}},
 	})
-	d.require("", root, "hosts")
+	d.Require("", root, "hosts")
 }
 
 func (d *decoder) name(path string, n *node, pattern *regexp.Regexp, right string) string {
-	s := d.line(path, n)
-	if d.err == nil && !pattern.MatchString(s) {
-		d.wrong(n, path, fmt.Sprintf("%q is no name here", clip(s)), right)
+	s := d.Text(path, n)
+	if d.Err() == nil && !pattern.MatchString(s) {
+		d.Wrong(n, path, fmt.Sprintf("%q is no name here", document.Clip(s)), right)
 	}
 	return s
 }
@@ -158,58 +144,58 @@ func (d *decoder) name(path string, n *node, pattern *regexp.Regexp, right strin
 // key names an entry of a mapping by name.
 func (d *decoder) key(path, name string, pattern *regexp.Regexp, right string) {
 	if !pattern.MatchString(name) {
-		d.refuse(path, fmt.Sprintf("%q is no name here", clip(name)), right)
+		d.Refuse(path, fmt.Sprintf("%q is no name here", document.Clip(name)), right)
 	}
 }
 
 func (d *decoder) host(path string, n *node, h *Host) {
-	d.fields(path, n, []key{
-		{"forward", func(path string, n *node) { h.Forward = d.boolean(path, n) }},
-		{"addresses", func(path string, n *node) {
-			d.list(path, n, func(path string, n *node) { h.Addresses = append(h.Addresses, d.address(path, n)) })
+	d.Fields(path, n, []key{
+		{Name: "forward", Decode: func(path string, n *node) { h.Forward = d.Boolean(path, n) }},
+		{Name: "addresses", Decode: func(path string, n *node) {
+			d.List(path, n, func(path string, n *node) { h.Addresses = append(h.Addresses, d.address(path, n)) })
 		}},
-		{"routes", func(path string, n *node) {
+		{Name: "routes", Decode: func(path string, n *node) {
 			h.ownRoutes = true
-			d.list(path, n, func(path string, n *node) { h.Routes = append(h.Routes, d.route(path, n)) })
+			d.List(path, n, func(path string, n *node) { h.Routes = append(h.Routes, d.route(path, n)) })
 		}},
-		{"sysctls", func(path string, n *node) {
-			d.entries(path, n, func(path, name string, n *node) {
+		{Name: "sysctls", Decode: func(path string, n *node) {
+			d.Entries(path, n, func(path, name string, n *node) {
 				if !sysctlKey.MatchString(name) {
-					d.refuse(path, "is no network setting", "such as net.ipv4.tcp_sack")
+					d.Refuse(path, "is no network setting", "such as net.ipv4.tcp_sack")
 				}
-				h.Sysctls = append(h.Sysctls, Sysctl{name, d.line(path, n)})
+				h.Sysctls = append(h.Sysctls, Sysctl{name, d.Text(path, n)})
 			})
 		}},
-		{"names", func(path string, n *node) {
+		{Name: "names", Decode: func(path string, n *node) {
 			h.Names = make(map[string][]netip.Addr)
-			d.entries(path, n, func(path, name string, n *node) {
+			d.Entries(path, n, func(path, name string, n *node) {
 				d.key(path, name, dnsName, "such as www.example.net")
-				if n.kind == scalar {
+				if n.Kind == document.Scalar {
 					h.Names[name] = []netip.Addr{d.address(path, n)}
 					return
 				}
-				d.list(path, n, func(path string, n *node) { h.Names[name] = append(h.Names[name], d.address(path, n)) })
+				d.List(path, n, func(path string, n *node) { h.Names[name] = append(h.Names[name], d.address(path, n)) })
 			})
 		}},
-		{"resolv", func(path string, n *node) {
-			d.fields(path, n, []key{
-				{"nameservers", func(path string, n *node) {
-					d.list(path, n, func(path string, n *node) {
+		{Name: "resolv", Decode: func(path string, n *node) {
+			d.Fields(path, n, []key{
+				{Name: "nameservers", Decode: func(path string, n *node) {
+					d.List(path, n, func(path string, n *node) {
 						h.Resolv.Nameservers = append(h.Resolv.Nameservers, d.nameserver(path, n))
 					})
-					if len(n.list) > 3 { // MAXNS of resolv.conf(5)
-						d.wrong(n, path, fmt.Sprintf("has %d entries", len(n.list)), "3 at most, as programs ask no more")
+					if len(n.List) > 3 { // MAXNS of resolv.conf(5)
+						d.Wrong(n, path, fmt.Sprintf("has %d entries", len(n.List)), "3 at most, as programs ask no more")
 					}
 				}},
-				{"search", func(path string, n *node) {
-					d.list(path, n, func(path string, n *node) {
+				{Name: "search", Decode: func(path string, n *node) {
+					d.List(path, n, func(path string, n *node) {
 						h.Resolv.Search = append(h.Resolv.Search, d.name(path, n, dnsName, "such as example.net"))
 					})
 				}},
 			})
 		}},
-		{"processes", func(path string, n *node) {
-			d.entries(path, n, func(path, name string, n *node) {
+		{Name: "processes", Decode: func(path string, n *node) {
+			d.Entries(path, n, func(path, name string, n *node) {
 				d.key(path, name, processName, processNameRight)
 				h.Processes = append(h.Processes, d.process(path, name, n))
 			})
@@ -222,7 +208,7 @@ var sysctlKey = regexp.MustCompile(`^net(\.[A-Za-z0-9_/-]+)+$`)
 
 // nameserver decodes an address that may be one of the host itself.
 func (d *decoder) nameserver(path string, n *node) netip.Addr {
-	if a, err := netip.ParseAddr(n.text); err == nil && n.kind == scalar && a.IsLoopback() && !a.Is4In6() {
+	if a, err := netip.ParseAddr(n.Text); err == nil && n.Kind == document.Scalar && a.IsLoopback() && !a.Is4In6() {
 		return a
 	}
 	return d.address(path, n)
@@ -230,11 +216,11 @@ func (d *decoder) nameserver(path string, n *node) netip.Addr {
 
 func (d *decoder) route(path string, n *node) (r Route) {
 	var to string
-	d.fields(path, n, []key{
-		{"to", func(path string, n *node) { to = d.line(path, n) }},
-		{"via", func(path string, n *node) { r.Via = d.address(path, n) }},
+	d.Fields(path, n, []key{
+		{Name: "to", Decode: func(path string, n *node) { to = d.Text(path, n) }},
+		{Name: "via", Decode: func(path string, n *node) { r.Via = d.address(path, n) }},
 	})
-	if d.require(path, n, "to", "via"); d.err != nil {
+	if d.Require(path, n, "to", "via"); d.Err() != nil {
 		return r
 	}
 	switch {
@@ -248,9 +234,9 @@ func (d *decoder) route(path string, n *node) (r Route) {
 			p, err = netip.PrefixFrom(a, a.BitLen()), nil
 		}
 		if err != nil || p.Addr().Is4In6() {
-			d.refuse(path+".to", fmt.Sprintf("%q is not a prefix", clip(to)), `default, or such as 10.2.0.0/16`)
+			d.Refuse(path+".to", fmt.Sprintf("%q is not a prefix", document.Clip(to)), `default, or such as 10.2.0.0/16`)
 		} else if p != p.Masked() {
-			d.refuse(path+".to", fmt.Sprintf("%v has bits beyond its prefix", p), p.Masked().String())
+			d.Refuse(path+".to", fmt.Sprintf("%v has bits beyond its prefix", p), p.Masked().String())
 		}
 		r.To = p
 	}
@@ -261,109 +247,111 @@ func (d *decoder) route(path string, n *node) (r Route) {
 func (d *decoder) process(path, name string, n *node) Process {
 	p := Process{Name: name}
 	command := func(path string, n *node) {
-		if n.kind == scalar {
-			p.Command = []string{"/bin/sh", "-c", d.text(path, n)}
+		if n.Kind == document.Scalar {
+			p.Command = []string{"/bin/sh", "-c", d.Lines(path, n)}
 			return
 		}
-		d.list(path, n, func(path string, n *node) { p.Command = append(p.Command, d.argument(path, n)) })
-		if d.err == nil && (len(p.Command) == 0 || p.Command[0] == "") {
-			d.wrong(n, path, "is an empty list", "the program and its arguments")
+		d.List(path, n, func(path string, n *node) { p.Command = append(p.Command, d.argument(path, n)) })
+		if d.Err() == nil && (len(p.Command) == 0 || p.Command[0] == "") {
+			d.Wrong(n, path, "is an empty list", "the program and its arguments")
 		}
 	}
-	if n.kind != mapping {
+	if n.Kind != document.Mapping {
 		command(path, n)
 		return p
 	}
-	d.fields(path, n, []key{
-		{"command", command},
-		{"env", func(path string, n *node) {
-			d.entries(path, n, func(path, name string, n *node) {
+	d.Fields(path, n, []key{
+		{Name: "command", Decode: command},
+		{Name: "env", Decode: func(path string, n *node) {
+			d.Entries(path, n, func(path, name string, n *node) {
 				if name == "" || strings.ContainsAny(name, "=\x00") {
-					d.refuse(path, "is no name of a variable", "")
+					d.Refuse(path, "is no name of a variable", "")
 				}
 				p.Env = append(p.Env, name+"="+d.argument(path, n))
 			})
 		}},
-		{"listens", func(path string, n *node) { p.Listens = d.integer(path, n, 1, 65535) }},
-		{"dir", func(path string, n *node) {
-			if p.Dir = d.line(path, n); d.err == nil && !filepath.IsAbs(p.Dir) {
-				d.wrong(n, path, fmt.Sprintf("%q is not an absolute path", clip(p.Dir)), "")
+		{Name: "listens", Decode: func(path string, n *node) { p.Listens = d.Integer(path, n, 1, 65535) }},
+		{Name: "dir", Decode: func(path string, n *node) {
+			if p.Dir = d.Text(path, n); d.Err() == nil && !filepath.IsAbs(p.Dir) {
+				d.Wrong(n, path, fmt.Sprintf("%q is not an absolute path", document.Clip(p.Dir)), "")
 			}
 		}},
 	})
-	d.require(path, n, "command")
+	d.Require(path, n, "command")
 	return p
 }
 
 // argument is text that may be empty.
 func (d *decoder) argument(path string, n *node) string {
-	if n.kind == scalar && n.text == "" {
+	if n.Kind == document.Scalar && n.Text == "" {
 		return ""
 	}
-	return d.text(path, n)
+	return d.Lines(path, n)
 }
 
 func (d *decoder) openvswitch(path string, n *node, s *Switch) {
-	d.fields(path, n, []key{
-		{"controller", func(path string, n *node) {
-			s.Controller = d.line(path, n)
+	d.Fields(path, n, []key{
+		{Name: "controller", Decode: func(path string, n *node) {
+			s.Controller = d.Text(path, n)
 			kind, rest, _ := strings.Cut(s.Controller, ":")
-			if _, err := netip.ParseAddrPort(rest); d.err == nil && (err != nil || kind != "tcp") {
-				d.wrong(n, path, fmt.Sprintf("%q is not where a controller is", clip(s.Controller)), "such as tcp:10.0.0.1:6653")
+			if _, err := netip.ParseAddrPort(rest); d.Err() == nil && (err != nil || kind != "tcp") {
+				d.Wrong(n, path, fmt.Sprintf("%q is not where a controller is", document.Clip(s.Controller)), "such as tcp:10.0.0.1:6653")
 			}
 		}},
-		{"openflow", func(path string, n *node) { s.OpenFlow = d.choice(path, n, "1.0", "1.1", "1.2", "1.3", "1.4", "1.5") }},
-		{"fail_mode", func(path string, n *node) { s.FailMode = d.choice(path, n, "standalone", "secure") }},
+		{Name: "openflow", Decode: func(path string, n *node) {
+			s.OpenFlow = d.Choice(path, n, "is not known", "1.0", "1.1", "1.2", "1.3", "1.4", "1.5")
+		}},
+		{Name: "fail_mode", Decode: func(path string, n *node) { s.FailMode = d.Choice(path, n, "is not known", "standalone", "secure") }},
 	})
 }
 
 func (d *decoder) link(path string, n *node, k *Link) {
 	end := func(e *End) func(string, *node) {
 		return func(path string, n *node) {
-			if n.kind == scalar {
-				e.Host = d.line(path, n)
+			if n.Kind == document.Scalar {
+				e.Host = d.Text(path, n)
 				return
 			}
-			d.fields(path, n, []key{
-				{"host", func(path string, n *node) { e.Host = d.line(path, n) }},
-				{"interface", func(path string, n *node) { e.Interface = d.name(path, n, interfaceName, interfaceNameRight) }},
-				{"addresses", func(path string, n *node) {
+			d.Fields(path, n, []key{
+				{Name: "host", Decode: func(path string, n *node) { e.Host = d.Text(path, n) }},
+				{Name: "interface", Decode: func(path string, n *node) { e.Interface = d.name(path, n, interfaceName, interfaceNameRight) }},
+				{Name: "addresses", Decode: func(path string, n *node) {
 					e.addressed = true
-					d.list(path, n, func(path string, n *node) { e.Addresses = append(e.Addresses, d.interfaceAddress(path, n)) })
+					d.List(path, n, func(path string, n *node) { e.Addresses = append(e.Addresses, d.interfaceAddress(path, n)) })
 				}},
 			})
-			d.require(path, n, "host")
+			d.Require(path, n, "host")
 		}
 	}
 	// What one direction says for itself wins wherever it stands.
 	var oneWay []func()
 	direction := func(s *emulator.Shape) func(string, *node) {
 		return func(path string, n *node) {
-			oneWay = append(oneWay, func() { d.fields(path, n, d.shapeKeys(s)) })
+			oneWay = append(oneWay, func() { d.Fields(path, n, d.shapeKeys(s)) })
 		}
 	}
-	d.fields(path, n, slices.Concat([]key{
-		{"name", func(path string, n *node) {
+	d.Fields(path, n, slices.Concat([]key{
+		{Name: "name", Decode: func(path string, n *node) {
 			k.Name = d.name(path, n, linkName, "a letter, then letters, digits and -, all lower case")
 		}},
-		{"a", end(&k.A)},
-		{"b", end(&k.B)},
-		{"mtu", func(path string, n *node) { k.MTU = d.integer(path, n, 68, 65521) }},
-		{"offloads", func(path string, n *node) { k.NoOffloads = !d.boolean(path, n) }},
-		{"emulated", func(path string, n *node) { k.Emulated = d.boolean(path, n) }},
-		{"a_to_b", direction(&k.AToB)},
-		{"b_to_a", direction(&k.BToA)},
+		{Name: "a", Decode: end(&k.A)},
+		{Name: "b", Decode: end(&k.B)},
+		{Name: "mtu", Decode: func(path string, n *node) { k.MTU = d.Integer(path, n, 68, 65521) }},
+		{Name: "offloads", Decode: func(path string, n *node) { k.NoOffloads = !d.Boolean(path, n) }},
+		{Name: "emulated", Decode: func(path string, n *node) { k.Emulated = d.Boolean(path, n) }},
+		{Name: "a_to_b", Decode: direction(&k.AToB)},
+		{Name: "b_to_a", Decode: direction(&k.BToA)},
 	}, d.shapeKeys(&k.AToB, &k.BToA)))
-	d.require(path, n, "a", "b")
+	d.Require(path, n, "a", "b")
 	for _, f := range oneWay {
 		f()
 	}
-	if d.err != nil {
+	if d.Err() != nil {
 		return
 	}
 	shaped := k.AToB != emulator.Shape{} || k.BToA != emulator.Shape{}
-	if _, said := d.places[path+".emulated"]; said && !k.Emulated && shaped {
-		d.refuse(path+".emulated", "is false, and the link has a shape", "leave it out, or leave out rate, delay, loss, …")
+	if d.Given(path+".emulated") && !k.Emulated && shaped {
+		d.Refuse(path+".emulated", "is false, and the link has a shape", "leave it out, or leave out rate, delay, loss, …")
 	}
 	k.Emulated = k.Emulated || shaped
 	d.shape(path, "a_to_b", k.AToB)
@@ -379,8 +367,8 @@ func (d *decoder) shape(path, direction string, s emulator.Shape) {
 	first, _, _ := strings.Cut(err.Error(), "\n")
 	word, _, _ := strings.Cut(strings.ReplaceAll(first, ":", ""), " ")
 	at := path + "." + direction + "." + word
-	if _, own := d.places[at]; !own {
-		if at = path + "." + word; d.places[at] == (place{}) {
+	if !d.Given(at) {
+		if at = path + "." + word; !d.Given(at) {
 			at = path
 		}
 	}
@@ -388,5 +376,5 @@ func (d *decoder) shape(path, direction string, s emulator.Shape) {
 	if bounds {
 		problem += " is not possible"
 	}
-	d.refuse(at, problem, right)
+	d.Refuse(at, problem, right)
 }

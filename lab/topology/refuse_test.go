@@ -21,7 +21,7 @@ func TestParseRefuses(t *testing.T) {
 		{"key twice", "hosts:\n  a:\n  a:\n", `f:3:3: hosts.a: is given twice, first on line 2`},
 		{"tag", "hosts: !x {a: }\n", `f:1:8: hosts: tags are not used here (the value without !x)`},
 		{"alias of nothing", "hosts: *x\n", `f:1:8: hosts: no anchor &x before this alias`},
-		{"too large", strings.Repeat("#", maxFile+1), `f: is too large (at most 1 MiB)`},
+		{"too large", strings.Repeat("#", rules.Bytes+1), `f: is too large (at most 1 MiB)`},
 
 		// Keys.
 		{"unknown key", "hsts: {a: }\n", `f:1:1: hsts: is not a key (did you mean hosts?)`},

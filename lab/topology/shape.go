@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"baton/document"
 	"baton/lab/emulator"
 )
 
@@ -31,7 +32,7 @@ var ShapeKeys = []ShapeKey{
 	{"burst", "mean number of packets lost in a row", func(s *emulator.Shape, text string) error {
 		f, err := strconv.ParseFloat(text, 64)
 		if err != nil {
-			return fmt.Errorf("%q: want a number of packets", clip(text))
+			return fmt.Errorf("%q: want a number of packets", document.Clip(text))
 		}
 		s.Burst = f
 		return nil
@@ -50,7 +51,7 @@ var ShapeKeys = []ShapeKey{
 	{"seed", "of the random choices", func(s *emulator.Shape, text string) error {
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
-			return fmt.Errorf("%q: want a whole number", clip(text))
+			return fmt.Errorf("%q: want a whole number", document.Clip(text))
 		}
 		s.Seed = n
 		return nil
@@ -61,7 +62,7 @@ func duration(of func(*emulator.Shape) *time.Duration) func(*emulator.Shape, str
 	return func(s *emulator.Shape, text string) error {
 		v, err := time.ParseDuration(text)
 		if err != nil {
-			return fmt.Errorf("%q: want a number with its unit, such as 20ms", clip(text))
+			return fmt.Errorf("%q: want a number with its unit, such as 20ms", document.Clip(text))
 		}
 		*of(s) = v
 		return nil
@@ -76,7 +77,7 @@ func count(of func(*emulator.Shape) *int) func(*emulator.Shape, string) error {
 	return func(s *emulator.Shape, text string) error {
 		v, err := strconv.Atoi(text)
 		if err != nil || v < 0 {
-			return fmt.Errorf("%q: want a whole number", clip(text))
+			return fmt.Errorf("%q: want a whole number", document.Clip(text))
 		}
 		*of(s) = v
 		return nil
@@ -109,21 +110,21 @@ func (d *decoder) shapeKeys(shapes ...*emulator.Shape) []key {
 	var keys, queue []key
 	for _, k := range ShapeKeys {
 		decode := func(path string, n *node) {
-			text := d.line(path, n)
+			text := d.Text(path, n)
 			for _, s := range shapes {
 				if err := k.set(s, text); err != nil {
 					quoted, right, _ := strings.Cut(withoutKind(err), ": want ")
-					d.wrong(n, path, quoted+" is not possible", right)
+					d.Wrong(n, path, quoted+" is not possible", right)
 				}
 			}
 		}
 		if name, nested := strings.CutPrefix(k.Name, "queue."); nested {
-			queue = append(queue, key{name, decode})
+			queue = append(queue, key{Name: name, Decode: decode})
 		} else {
-			keys = append(keys, key{k.Name, decode})
+			keys = append(keys, key{Name: k.Name, Decode: decode})
 		}
 	}
-	return append(keys, key{"queue", func(path string, n *node) { d.fields(path, n, queue) }})
+	return append(keys, key{Name: "queue", Decode: func(path string, n *node) { d.Fields(path, n, queue) }})
 }
 
 // Describe is a shape in few words, "100mbit, 20ms, loss 1%"; "" for one that does nothing.

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"baton/document"
 )
 
 // crossCheck refuses what is wrong only in the light of another part of the file, and collects the warnings.
@@ -15,11 +17,12 @@ func (d *decoder) crossCheck(cfg *Config) {
 	}
 	vips := d.checkVIPs(cfg, pools)
 	d.checkSurrogates(cfg, vips)
-	if d.err != nil {
+	if d.Err() != nil {
 		return
 	}
 	d.warnVIPs(cfg, pools)
 	d.warnPools(cfg)
+	cfg.Warnings = d.Warnings()
 }
 
 func (d *decoder) checkVIPs(cfg *Config, pools map[string]*Pool) map[netip.AddrPort]string {
@@ -31,19 +34,21 @@ func (d *decoder) checkVIPs(cfg *Config, pools map[string]*Pool) map[netip.AddrP
 	for i, v := range cfg.VIPs {
 		path := fmt.Sprintf("vips[%d]", i)
 		if first, twice := vips[v.Address]; twice {
-			d.fail(v.Line, path+".address", fmt.Sprintf("%s is the address of %s already", v.Address, first), "an address and port of its own")
+			d.WrongAt(d.Place(path), path+".address", fmt.Sprintf("%s is the address of %s already", v.Address, first),
+				"an address and port of its own")
 		}
 		vips[v.Address] = path
-		if d.err != nil {
+		if d.Err() != nil {
 			return nil
 		}
 		for j, r := range v.Routes {
 			at := fmt.Sprintf("%s.routes[%d]", path, j)
 			if pools[r.Pool] == nil {
-				d.fail(r.Line, at+".pool", fmt.Sprintf("%q is not a pool", clip(r.Pool)), clip("one of "+strings.Join(names, ", ")))
+				d.WrongAt(d.Place(at), at+".pool", fmt.Sprintf("%q is not a pool", document.Clip(r.Pool)),
+					document.Clip("one of "+strings.Join(names, ", ")))
 			}
 			if k := slices.IndexFunc(v.Routes[:j], func(earlier Route) bool { return covers(earlier.Match, r.Match) }); k >= 0 {
-				d.fail(r.Line, at, fmt.Sprintf("is never reached: the route on line %d matches all that this one does", v.Routes[k].Line),
+				d.WrongAt(d.Place(at), at, fmt.Sprintf("is never reached: the route on line %d matches all that this one does", v.Routes[k].Line),
 					"the more special route first")
 			}
 		}
@@ -73,25 +78,27 @@ func (d *decoder) checkSurrogates(cfg *Config, vips map[netip.AddrPort]string) {
 	named := make(map[string]string)
 	legs := 0
 	for _, p := range cfg.Pools {
+		pool := document.Join("pools", p.Name)
 		weight := 0
 		for j, s := range p.Surrogates {
-			at := fmt.Sprintf("%s.surrogates[%d]", join("pools", p.Name), j)
+			at := fmt.Sprintf("%s.surrogates[%d]", pool, j)
 			if first, twice := named[s.Name]; twice {
-				d.fail(s.Line, at+".name", fmt.Sprintf("%q is the name of %s already", clip(s.Name), first), "a server in two pools has a name in each")
+				d.WrongAt(d.Place(at), at+".name", fmt.Sprintf("%q is the name of %s already", document.Clip(s.Name), first),
+					"a server in two pools has a name in each")
 			}
 			named[s.Name] = at
 			if vip, ok := vips[s.Address]; ok {
-				d.fail(s.Line, at+".address", fmt.Sprintf("%s is the router's own, of %s", s.Address, vip), "the server's address")
+				d.WrongAt(d.Place(at), at+".address", fmt.Sprintf("%s is the router's own, of %s", s.Address, vip), "the server's address")
 			}
 			weight += s.Weight
 			legs += p.Legs.Min
 		}
 		if weight == 0 {
-			d.fail(p.Line, join("pools", p.Name)+".surrogates", "have no weight above 0, so none can be chosen", "a weight from 1 to 256")
+			d.WrongAt(d.Place(pool), pool+".surrogates", "have no weight above 0, so none can be chosen", "a weight from 1 to 256")
 		}
 	}
 	if legs > cfg.Limits.Sessions {
-		d.fail(1, "limits.sessions", fmt.Sprintf("%d is below the %d idle legs that the pools keep ready", cfg.Limits.Sessions, legs),
+		d.Refuse("limits.sessions", fmt.Sprintf("%d is below the %d idle legs that the pools keep ready", cfg.Limits.Sessions, legs),
 			"a higher limit, or smaller legs.min")
 	}
 }
@@ -104,8 +111,8 @@ func (d *decoder) warnVIPs(cfg *Config, pools map[string]*Pool) {
 			continue
 		}
 		if v.Address.Addr().IsLoopback() {
-			cfg.Warnings = append(cfg.Warnings, d.warning(v.Line, fmt.Sprintf("vips[%d].address", i),
-				v.Address.String()+" is on loopback: its clients are proxied, not handed off"))
+			at := fmt.Sprintf("vips[%d]", i)
+			d.Warn(d.Place(at), at+".address", v.Address.String()+" is on loopback: its clients are proxied, not handed off")
 			continue
 		}
 		for _, r := range v.Routes {
@@ -122,8 +129,8 @@ func (d *decoder) warnVIPs(cfg *Config, pools map[string]*Pool) {
 				}
 				if !warned[s.Name+text] {
 					warned[s.Name+text] = true
-					at := fmt.Sprintf("%s.surrogates[%d].address", join("pools", p.Name), j)
-					cfg.Warnings = append(cfg.Warnings, d.warning(s.Line, at, text))
+					at := fmt.Sprintf("%s.surrogates[%d]", document.Join("pools", p.Name), j)
+					d.Warn(d.Place(at), at+".address", text)
 				}
 			}
 		}
@@ -138,19 +145,19 @@ func (d *decoder) warnPools(cfg *Config) {
 		}
 	}
 	for _, p := range cfg.Pools {
-		path := join("pools", p.Name)
+		path := document.Join("pools", p.Name)
 		if !used[p.Name] {
-			cfg.Warnings = append(cfg.Warnings, d.warning(p.Line, path, "no route sends requests to this pool"))
+			d.Warn(d.Place(path), path, "no route sends requests to this pool")
 		}
 		addresses := make(map[netip.AddrPort]string)
 		for j, s := range p.Surrogates {
 			at := fmt.Sprintf("%s.surrogates[%d]", path, j)
 			if first, twice := addresses[s.Address]; twice {
-				cfg.Warnings = append(cfg.Warnings, d.warning(s.Line, at+".address", fmt.Sprintf("%s is the address of %q too", s.Address, clip(first))))
+				d.Warn(d.Place(at), at+".address", fmt.Sprintf("%s is the address of %q too", s.Address, document.Clip(first)))
 			}
 			addresses[s.Address] = s.Name
 			if s.Weight > 1 && p.Policy != Weighted && p.Policy != Hash {
-				cfg.Warnings = append(cfg.Warnings, d.warning(s.Line, at+".weight", fmt.Sprintf("policy %s does not use weights", p.Policy)))
+				d.Warn(d.Place(at), at+".weight", fmt.Sprintf("policy %s does not use weights", p.Policy))
 			}
 		}
 	}

@@ -1,7 +1,7 @@
 // Package config is the request router's configuration: what the user writes in router.yaml, checked and with its
 // defaults filled in. The names are a contract; they are added to, never renamed.
 //
-// Load and Parse refuse what cannot work with one line, "file:line: key.path: what is wrong (what would be right)". What
+// Load and Parse refuse what cannot work with one line, "file:line:column: key.path: what is wrong (what would be right)". What
 // works but not as one might expect, such as a surrogate that can only be proxied, is told in Config.Warnings. A VIP
 // need not have a route that matches everything: a request that no route matches is answered 404 by the router itself.
 package config

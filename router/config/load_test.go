@@ -138,7 +138,7 @@ func TestParseEveryKey(t *testing.T) {
 				}},
 			},
 		},
-		Warnings: []string{`router.yaml:31: pools.zoned.surrogates[1].address: [2001:db8::1]:80 is the address of "z1" too`},
+		Warnings: []string{`router.yaml:31:10: pools.zoned.surrogates[1].address: [2001:db8::1]:80 is the address of "z1" too`},
 	}
 	if diff := cmp.Diff(want, got, compareConfigs...); diff != "" {
 		t.Errorf("Parse (-want +got):\n%s", diff)
@@ -162,16 +162,16 @@ func TestParseWarns(t *testing.T) {
 	}{
 		{"nothing", "", "", nil},
 		{"surrogate on loopback", "10.2.1.2:80", "127.0.0.1:8080",
-			[]string{"f:9: pools.default.surrogates[0].address: 127.0.0.1:8080 is on loopback and cannot be spliced: its sessions are proxied"}},
+			[]string{"f:9:10: pools.default.surrogates[0].address: 127.0.0.1:8080 is on loopback and cannot be spliced: its sessions are proxied"}},
 		{"surrogate of another family", "10.2.1.2:80", "[2001:db8::2]:80",
-			[]string{"f:9: pools.default.surrogates[0].address: [2001:db8::2]:80 is of another address family than VIP 10.9.9.9:80: its sessions are proxied"}},
+			[]string{"f:9:10: pools.default.surrogates[0].address: [2001:db8::2]:80 is of another address family than VIP 10.9.9.9:80: its sessions are proxied"}},
 		{"the same is no news in mode proxy", "interfaces: [eth0]", "mode: proxy", nil},
 		{"VIP on loopback", "10.9.9.9:80", "127.0.0.9:80",
-			[]string{"f:2: vips[0].address: 127.0.0.9:80 is on loopback: its clients are proxied, not handed off"}},
+			[]string{"f:2:5: vips[0].address: 127.0.0.9:80 is on loopback: its clients are proxied, not handed off"}},
 		{"pool without a route", "pools:\n", "pools:\n  spare: {surrogates: [{name: s9, address: \"10.2.1.9:80\"}]}\n",
-			[]string{"f:7: pools.spare: no route sends requests to this pool"}},
+			[]string{"f:7:3: pools.spare: no route sends requests to this pool"}},
 		{"weight that does nothing", "80\"}", "80\", weight: 2}",
-			[]string{"f:9: pools.default.surrogates[0].weight: policy round-robin does not use weights"}},
+			[]string{"f:9:10: pools.default.surrogates[0].weight: policy round-robin does not use weights"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -205,10 +205,10 @@ func TestLoad(t *testing.T) {
 	}
 
 	large := filepath.Join(dir, "large.yaml")
-	if err := os.WriteFile(large, make([]byte, maxFile+1), 0o600); err != nil {
+	if err := os.WriteFile(large, make([]byte, rules.Bytes+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Load(large); err == nil || !strings.Contains(err.Error(), "is too large") {
-		t.Errorf("Load of %d bytes: %v, want too large", maxFile+1, err)
+		t.Errorf("Load of %d bytes: %v, want too large", rules.Bytes+1, err)
 	}
 }

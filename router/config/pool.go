@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"baton/document"
 )
 
 const (
@@ -29,60 +31,53 @@ const (
 )
 
 func (d *decoder) pools(path string, n *node) []Pool {
-	if n.kind != mapping || len(n.fields) == 0 {
-		d.fail(n.line, path, "is "+n.kind.String(), "a mapping from the name of a pool to the pool")
+	if n.Kind != document.Mapping || len(n.Fields) == 0 {
+		d.Wrong(n, path, "is "+n.Kind.String(), "a mapping from the name of a pool to the pool")
 		return nil
 	}
-	d.atMost(path, n, maxPools)
-	pools := make([]Pool, 0, len(n.fields))
-	for _, f := range n.fields {
-		at := join(path, f.key)
-		if f.key == "" || strings.ContainsFunc(f.key, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			d.fail(f.line, at, "is not the name of a pool", "printable text")
-			return nil
+	d.AtMost(path, n, maxPools)
+	pools := make([]Pool, 0, len(n.Fields))
+	d.Entries(path, n, func(at, name string, n *node) {
+		if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+			d.Refuse(at, "is not the name of a pool", "printable text")
 		}
-		if f.value.kind == null {
-			d.fail(f.line, at, "has no value", "a pool with its surrogates")
-			return nil
+		if n.Kind == document.Null {
+			d.Refuse(at, "has no value", "a pool with its surrogates")
 		}
-		pools = append(pools, d.pool(at, f))
-	}
+		pools = append(pools, d.pool(at, name, n))
+	})
 	return pools
 }
 
-func (d *decoder) pool(path string, f field) Pool {
-	n := f.value
+func (d *decoder) pool(path, name string, n *node) Pool {
 	p := Pool{
-		Name: f.key, Policy: RoundRobin, Line: f.line,
+		Name: name, Policy: RoundRobin, Line: d.Place(path).Line,
 		Legs: Legs{Min: defaultLegsMin, Max: defaultLegsMax, Idle: defaultLegsIdle},
 	}
-	d.mapping(path, n, []key{
-		{"policy", func(path string, n *node) {
-			p.Policy = Policy(d.text(path, n))
-			if !slices.Contains([]Policy{RoundRobin, Weighted, LeastSessions, Hash, Nearest}, p.Policy) {
-				d.fail(n.line, path, fmt.Sprintf("%q is not a policy", clip(string(p.Policy))),
-					"round-robin, weighted, least-sessions, hash or nearest")
-			}
+	d.Fields(path, n, []key{
+		{Name: "policy", Decode: func(path string, n *node) {
+			p.Policy = Policy(d.Choice(path, n, "is not a policy",
+				string(RoundRobin), string(Weighted), string(LeastSessions), string(Hash), string(Nearest)))
 		}},
-		{"hash_query", func(path string, n *node) { p.HashQuery = d.texts(path, n) }},
-		{"nearest", func(path string, n *node) {
-			d.sequence(path, n, func(at string, n *node) { p.Nearest = append(p.Nearest, d.zone(at, n)) })
+		{Name: "hash_query", Decode: func(path string, n *node) { p.HashQuery = d.texts(path, n) }},
+		{Name: "nearest", Decode: func(path string, n *node) {
+			d.NonEmptyList(path, n, func(at string, n *node) { p.Nearest = append(p.Nearest, d.zone(at, n)) })
 		}},
-		{"legs", func(path string, n *node) { d.legs(path, n, &p.Legs) }},
-		{"health", func(path string, n *node) { p.Health = d.health(path, n) }},
-		{"surrogates", func(path string, n *node) {
-			d.atMost(path, n, maxSurrogates)
-			d.sequence(path, n, func(at string, n *node) { p.Surrogates = append(p.Surrogates, d.surrogate(at, n)) })
+		{Name: "legs", Decode: func(path string, n *node) { d.legs(path, n, &p.Legs) }},
+		{Name: "health", Decode: func(path string, n *node) { p.Health = d.health(path, n) }},
+		{Name: "surrogates", Decode: func(path string, n *node) {
+			d.AtMost(path, n, maxSurrogates)
+			d.NonEmptyList(path, n, func(at string, n *node) { p.Surrogates = append(p.Surrogates, d.surrogate(at, n)) })
 		}},
 	})
-	d.require(path, n, "surrogates")
+	d.Require(path, n, "surrogates")
 	switch {
 	case p.HashQuery != nil && p.Policy != Hash:
-		d.fail(n.line, join(path, "hash_query"), "is for policy hash alone", "policy: hash")
+		d.Wrong(n, document.Join(path, "hash_query"), "is for policy hash alone", "policy: hash")
 	case p.Nearest != nil && p.Policy != Nearest:
-		d.fail(n.line, join(path, "nearest"), "is for policy nearest alone", "policy: nearest")
+		d.Wrong(n, document.Join(path, "nearest"), "is for policy nearest alone", "policy: nearest")
 	case p.Nearest == nil && p.Policy == Nearest:
-		d.fail(n.line, join(path, "nearest"), "is missing", "policy nearest needs its list of {prefix, surrogates}")
+		d.Wrong(n, document.Join(path, "nearest"), "is missing", "policy nearest needs its list of {prefix, surrogates}")
 	}
 	d.zones(path, n, &p)
 	return p
@@ -90,26 +85,26 @@ func (d *decoder) pool(path string, f field) Pool {
 
 func (d *decoder) zone(path string, n *node) Zone {
 	var z Zone
-	d.mapping(path, n, []key{
-		{"prefix", func(path string, n *node) {
-			s := d.nonEmpty(path, n)
-			if d.err != nil {
+	d.Fields(path, n, []key{
+		{Name: "prefix", Decode: func(path string, n *node) {
+			s := d.Text(path, n)
+			if d.Err() != nil {
 				return
 			}
 			prefix, err := netip.ParsePrefix(s)
 			switch {
 			case err != nil:
-				d.fail(n.line, path, fmt.Sprintf("%q is not address/length", clip(s)), "such as 192.0.2.0/24")
+				d.Wrong(n, path, fmt.Sprintf("%q is not address/length", document.Clip(s)), "such as 192.0.2.0/24")
 			case prefix.Addr().Is4In6():
-				d.fail(n.line, path, fmt.Sprintf("%q is an IPv4 address written as IPv6", s), "such as 192.0.2.0/24")
+				d.Wrong(n, path, fmt.Sprintf("%q is an IPv4 address written as IPv6", s), "such as 192.0.2.0/24")
 			case prefix != prefix.Masked():
-				d.fail(n.line, path, fmt.Sprintf("%q has bits set after its length", s), prefix.Masked().String())
+				d.Wrong(n, path, fmt.Sprintf("%q has bits set after its length", s), prefix.Masked().String())
 			}
 			z.Prefix = prefix
 		}},
-		{"surrogates", func(path string, n *node) { z.Surrogates = d.texts(path, n) }},
+		{Name: "surrogates", Decode: func(path string, n *node) { z.Surrogates = d.texts(path, n) }},
 	})
-	d.require(path, n, "prefix", "surrogates")
+	d.Require(path, n, "prefix", "surrogates")
 	return z
 }
 
@@ -119,12 +114,12 @@ func (d *decoder) zones(path string, n *node, p *Pool) {
 	for i, z := range p.Nearest {
 		at := fmt.Sprintf("%s.nearest[%d]", path, i)
 		if seen[z.Prefix] {
-			d.fail(n.line, at+".prefix", z.Prefix.String()+" is there twice", "")
+			d.Wrong(n, at+".prefix", z.Prefix.String()+" is there twice", "")
 		}
 		seen[z.Prefix] = true
 		for _, name := range z.Surrogates {
 			if !slices.ContainsFunc(p.Surrogates, func(s Surrogate) bool { return s.Name == name }) {
-				d.fail(n.line, at+".surrogates", fmt.Sprintf("%q is not a surrogate of this pool", clip(name)), surrogateNames(p))
+				d.Wrong(n, at+".surrogates", fmt.Sprintf("%q is not a surrogate of this pool", document.Clip(name)), surrogateNames(p))
 			}
 		}
 	}
@@ -136,73 +131,74 @@ func surrogateNames(p *Pool) string {
 	for i, s := range p.Surrogates {
 		names[i] = s.Name
 	}
-	return clip("one of " + strings.Join(names, ", "))
+	return document.Clip("one of " + strings.Join(names, ", "))
 }
 
 func (d *decoder) legs(path string, n *node, out *Legs) {
 	minSet := false
-	d.mapping(path, n, []key{
-		{"min", func(path string, n *node) { out.Min, minSet = d.integer(path, n, 0, maxLegs), true }},
-		{"max", func(path string, n *node) { out.Max = d.integer(path, n, 1, maxLegs) }},
-		{"idle", func(path string, n *node) { out.Idle = d.duration(path, n) }},
-		{"requests", func(path string, n *node) { out.Requests = d.integer(path, n, 0, 1<<31-1) }},
+	d.Fields(path, n, []key{
+		{Name: "min", Decode: func(path string, n *node) { out.Min, minSet = d.Integer(path, n, 0, maxLegs), true }},
+		{Name: "max", Decode: func(path string, n *node) { out.Max = d.Integer(path, n, 1, maxLegs) }},
+		{Name: "idle", Decode: func(path string, n *node) { out.Idle = d.Duration(path, n) }},
+		{Name: "requests", Decode: func(path string, n *node) { out.Requests = d.Integer(path, n, 0, 1<<31-1) }},
 	})
 	if !minSet {
 		out.Min = min(out.Min, out.Max)
 	}
 	if out.Min > out.Max {
-		d.fail(n.line, join(path, "min"), fmt.Sprintf("%d is above max, which is %d", out.Min, out.Max), "min at most max")
+		d.Wrong(n, document.Join(path, "min"), fmt.Sprintf("%d is above max, which is %d", out.Min, out.Max), "min at most max")
 	}
 }
 
 func (d *decoder) health(path string, n *node) *Health {
 	h := &Health{Path: "/", Interval: defaultHealthInterval, Rise: defaultHealthRise, Fall: defaultHealthFall}
-	d.mapping(path, n, []key{
-		{"path", func(path string, n *node) {
-			h.Path = d.nonEmpty(path, n)
-			if d.err == nil && (h.Path[0] != '/' || strings.ContainsFunc(h.Path, func(r rune) bool { return r <= ' ' || r == '#' || r >= 0x7f })) {
-				d.fail(n.line, path, fmt.Sprintf("%q is not the path of a request", clip(h.Path)), "such as /healthz")
+	d.Fields(path, n, []key{
+		{Name: "path", Decode: func(path string, n *node) {
+			h.Path = d.Text(path, n)
+			if d.Err() == nil && (h.Path[0] != '/' || strings.ContainsFunc(h.Path, func(r rune) bool { return r <= ' ' || r == '#' || r >= 0x7f })) {
+				d.Wrong(n, path, fmt.Sprintf("%q is not the path of a request", document.Clip(h.Path)), "such as /healthz")
 			}
 		}},
-		{"host", func(path string, n *node) {
-			h.Host = d.nonEmpty(path, n)
-			if d.err == nil && strings.ContainsFunc(h.Host, func(r rune) bool { return r <= ' ' || strings.ContainsRune("/@?#,", r) || r >= 0x7f }) {
-				d.fail(n.line, path, fmt.Sprintf("%q is not a host", clip(h.Host)), "such as cdn.example.net")
+		{Name: "host", Decode: func(path string, n *node) {
+			h.Host = d.Text(path, n)
+			if d.Err() == nil && strings.ContainsFunc(h.Host, func(r rune) bool { return r <= ' ' || strings.ContainsRune("/@?#,", r) || r >= 0x7f }) {
+				d.Wrong(n, path, fmt.Sprintf("%q is not a host", document.Clip(h.Host)), "such as cdn.example.net")
 			}
 		}},
-		{"interval", func(path string, n *node) { h.Interval = d.duration(path, n) }},
-		{"timeout", func(path string, n *node) { h.Timeout = d.duration(path, n) }},
-		{"rise", func(path string, n *node) { h.Rise = d.integer(path, n, 1, maxHealthCount) }},
-		{"fall", func(path string, n *node) { h.Fall = d.integer(path, n, 1, maxHealthCount) }},
+		{Name: "interval", Decode: func(path string, n *node) { h.Interval = d.Duration(path, n) }},
+		{Name: "timeout", Decode: func(path string, n *node) { h.Timeout = d.Duration(path, n) }},
+		{Name: "rise", Decode: func(path string, n *node) { h.Rise = d.Integer(path, n, 1, maxHealthCount) }},
+		{Name: "fall", Decode: func(path string, n *node) { h.Fall = d.Integer(path, n, 1, maxHealthCount) }},
 	})
 	if h.Timeout == 0 {
 		h.Timeout = min(defaultHealthTimeout, h.Interval)
 	}
 	if h.Timeout > h.Interval {
-		d.fail(n.line, join(path, "timeout"), fmt.Sprintf("%s is above interval, which is %s", h.Timeout, h.Interval), "timeout at most interval")
+		d.Wrong(n, document.Join(path, "timeout"), fmt.Sprintf("%s is above interval, which is %s", h.Timeout, h.Interval),
+			"timeout at most interval")
 	}
 	return h
 }
 
 func (d *decoder) surrogate(path string, n *node) Surrogate {
-	s := Surrogate{Weight: 1, Line: n.line}
-	d.mapping(path, n, []key{
-		{"name", func(path string, n *node) { s.Name = d.nonEmpty(path, n) }},
-		{"address", func(path string, n *node) { s.Address = d.addrPort(path, n) }},
-		{"weight", func(path string, n *node) { s.Weight = d.integer(path, n, 0, maxWeight) }},
-		{"public", func(path string, n *node) { s.Public = d.public(path, n) }},
+	s := Surrogate{Weight: 1, Line: n.Line}
+	d.Fields(path, n, []key{
+		{Name: "name", Decode: func(path string, n *node) { s.Name = d.Text(path, n) }},
+		{Name: "address", Decode: func(path string, n *node) { s.Address = d.addrPort(path, n) }},
+		{Name: "weight", Decode: func(path string, n *node) { s.Weight = d.Integer(path, n, 0, maxWeight) }},
+		{Name: "public", Decode: func(path string, n *node) { s.Public = d.public(path, n) }},
 	})
-	d.require(path, n, "name", "address")
+	d.Require(path, n, "name", "address")
 	return s
 }
 
 // public decodes the scheme and authority that mode redirect sends clients to.
 func (d *decoder) public(path string, n *node) string {
-	s := strings.TrimSuffix(d.nonEmpty(path, n), "/")
+	s := strings.TrimSuffix(d.Text(path, n), "/")
 	u, err := url.Parse(s)
-	if d.err == nil && (err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" ||
+	if d.Err() == nil && (err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" ||
 		s != u.Scheme+"://"+u.Host || strings.HasSuffix(u.Host, ":") || strings.ContainsAny(s, " \"<>\\")) {
-		d.fail(n.line, path, fmt.Sprintf("%q is not scheme://host[:port]", clip(s)), "such as https://s1.example.net")
+		d.Wrong(n, path, fmt.Sprintf("%q is not scheme://host[:port]", document.Clip(s)), "such as https://s1.example.net")
 	}
 	return s
 }

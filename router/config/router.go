@@ -23,22 +23,21 @@ const (
 
 func (d *decoder) config(root *node) *Config {
 	cfg := &Config{
-		File:     d.file,
 		Listen:   Listen{Control: defaultControl, State: defaultState},
 		Limits:   Limits{Sessions: defaultSessions, Pending: defaultPending},
 		Timeouts: Timeouts{Handshake: defaultHandshake, Idle: defaultIdle, Closing: defaultClosing},
 	}
-	d.mapping("", root, []key{
-		{"listen", func(path string, n *node) { d.listen(path, n, &cfg.Listen) }},
-		{"limits", func(path string, n *node) { d.limits(path, n, &cfg.Limits) }},
-		{"timeouts", func(path string, n *node) { d.timeouts(path, n, &cfg.Timeouts) }},
-		{"vips", func(path string, n *node) {
-			d.atMost(path, n, maxVIPs)
-			d.sequence(path, n, func(at string, n *node) { cfg.VIPs = append(cfg.VIPs, d.vip(at, n)) })
+	d.Fields("", root, []key{
+		{Name: "listen", Decode: func(path string, n *node) { d.listen(path, n, &cfg.Listen) }},
+		{Name: "limits", Decode: func(path string, n *node) { d.limits(path, n, &cfg.Limits) }},
+		{Name: "timeouts", Decode: func(path string, n *node) { d.timeouts(path, n, &cfg.Timeouts) }},
+		{Name: "vips", Decode: func(path string, n *node) {
+			d.AtMost(path, n, maxVIPs)
+			d.NonEmptyList(path, n, func(at string, n *node) { cfg.VIPs = append(cfg.VIPs, d.vip(at, n)) })
 		}},
-		{"pools", func(path string, n *node) { cfg.Pools = d.pools(path, n) }},
+		{Name: "pools", Decode: func(path string, n *node) { cfg.Pools = d.pools(path, n) }},
 	})
-	d.require("", root, "vips", "pools")
+	d.Require("", root, "vips", "pools")
 	return cfg
 }
 
@@ -47,24 +46,24 @@ func (d *decoder) listen(path string, n *node, out *Listen) {
 		unixPath = 107  // sun_path without its final NUL, unix(7)
 		filePath = 4095 // PATH_MAX without its final NUL
 	)
-	d.mapping(path, n, []key{
-		{"metrics", func(path string, n *node) { out.Metrics = d.hostPort(path, n) }},
-		{"control", func(path string, n *node) { out.Control = d.absolute(path, n, unixPath) }},
-		{"state", func(path string, n *node) { out.State = d.absolute(path, n, filePath) }},
+	d.Fields(path, n, []key{
+		{Name: "metrics", Decode: func(path string, n *node) { out.Metrics = d.hostPort(path, n) }},
+		{Name: "control", Decode: func(path string, n *node) { out.Control = d.absolute(path, n, unixPath) }},
+		{Name: "state", Decode: func(path string, n *node) { out.State = d.absolute(path, n, filePath) }},
 	})
 }
 
 func (d *decoder) limits(path string, n *node, out *Limits) {
-	d.mapping(path, n, []key{
-		{"sessions", func(path string, n *node) { out.Sessions = d.integer(path, n, 1, maxSessions) }},
-		{"pending", func(path string, n *node) { out.Pending = d.integer(path, n, 1, maxPending) }},
+	d.Fields(path, n, []key{
+		{Name: "sessions", Decode: func(path string, n *node) { out.Sessions = d.Integer(path, n, 1, maxSessions) }},
+		{Name: "pending", Decode: func(path string, n *node) { out.Pending = d.Integer(path, n, 1, maxPending) }},
 	})
 }
 
 func (d *decoder) timeouts(path string, n *node, out *Timeouts) {
-	d.mapping(path, n, []key{
-		{"handshake", func(path string, n *node) { out.Handshake = d.duration(path, n) }},
-		{"idle", func(path string, n *node) { out.Idle = d.duration(path, n) }},
-		{"closing", func(path string, n *node) { out.Closing = d.duration(path, n) }},
+	d.Fields(path, n, []key{
+		{Name: "handshake", Decode: func(path string, n *node) { out.Handshake = d.Duration(path, n) }},
+		{Name: "idle", Decode: func(path string, n *node) { out.Idle = d.Duration(path, n) }},
+		{Name: "closing", Decode: func(path string, n *node) { out.Closing = d.Duration(path, n) }},
 	})
 }

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"net/netip"
 	"net/textproto"
-	"slices"
 	"strings"
+
+	"baton/document"
 )
 
 // What the kernel's tables number with 16 bits, less what no reader of a file could follow anyway.
@@ -16,24 +17,21 @@ const (
 )
 
 func (d *decoder) vip(path string, n *node) VIP {
-	v := VIP{Mode: Handoff, Line: n.line}
-	d.mapping(path, n, []key{
-		{"address", func(path string, n *node) { v.Address = d.addrPort(path, n) }},
-		{"mode", func(path string, n *node) {
-			v.Mode = Mode(d.text(path, n))
-			if !slices.Contains([]Mode{Handoff, Redirect, Proxy}, v.Mode) {
-				d.fail(n.line, path, fmt.Sprintf("%q is not a mode", clip(string(v.Mode))), "handoff, redirect or proxy")
-			}
+	v := VIP{Mode: Handoff, Line: n.Line}
+	d.Fields(path, n, []key{
+		{Name: "address", Decode: func(path string, n *node) { v.Address = d.addrPort(path, n) }},
+		{Name: "mode", Decode: func(path string, n *node) {
+			v.Mode = Mode(d.Choice(path, n, "is not a mode", string(Handoff), string(Redirect), string(Proxy)))
 		}},
-		{"interfaces", func(path string, n *node) { v.Interfaces = d.interfaces(path, n) }},
-		{"routes", func(path string, n *node) {
-			d.atMost(path, n, maxRoutes)
-			d.sequence(path, n, func(at string, n *node) { v.Routes = append(v.Routes, d.route(at, n)) })
+		{Name: "interfaces", Decode: func(path string, n *node) { v.Interfaces = d.interfaces(path, n) }},
+		{Name: "routes", Decode: func(path string, n *node) {
+			d.AtMost(path, n, maxRoutes)
+			d.NonEmptyList(path, n, func(at string, n *node) { v.Routes = append(v.Routes, d.route(at, n)) })
 		}},
 	})
-	d.require(path, n, "address", "routes")
+	d.Require(path, n, "address", "routes")
 	if v.Mode == Handoff {
-		d.require(path, n, "interfaces")
+		d.Require(path, n, "interfaces")
 	}
 	return v
 }
@@ -43,31 +41,31 @@ func (d *decoder) interfaces(path string, n *node) []string {
 	for _, name := range names {
 		// dev_valid_name() of the kernel: IFNAMSIZ with its NUL, no slash, colon or space.
 		if len(name) > 15 || name == "." || name == ".." || strings.ContainsAny(name, "/: ") {
-			d.fail(n.line, path, fmt.Sprintf("%q is not the name of an interface", clip(name)), "such as eth0")
+			d.Wrong(n, path, fmt.Sprintf("%q is not the name of an interface", document.Clip(name)), "such as eth0")
 		}
 	}
 	return names
 }
 
 func (d *decoder) route(path string, n *node) Route {
-	r := Route{Line: n.line}
-	d.mapping(path, n, []key{
-		{"match", func(path string, n *node) { r.Match = d.match(path, n) }},
-		{"pool", func(path string, n *node) { r.Pool = d.nonEmpty(path, n) }},
+	r := Route{Line: n.Line}
+	d.Fields(path, n, []key{
+		{Name: "match", Decode: func(path string, n *node) { r.Match = d.match(path, n) }},
+		{Name: "pool", Decode: func(path string, n *node) { r.Pool = d.Text(path, n) }},
 	})
-	d.require(path, n, "pool")
+	d.Require(path, n, "pool")
 	return r
 }
 
 func (d *decoder) match(path string, n *node) Match {
 	var m Match
-	d.mapping(path, n, []key{
-		{"host", func(path string, n *node) { m.Host = d.host(path, n) }},
-		{"path_prefix", func(path string, n *node) { m.PathPrefix = d.pathPrefix(path, n) }},
-		{"path_regex", func(path string, n *node) { m.PathRegex = d.regex(path, n) }},
-		{"methods", func(path string, n *node) { m.Methods = d.methods(path, n) }},
-		{"headers", func(path string, n *node) {
-			d.sequence(path, n, func(at string, n *node) { m.Headers = append(m.Headers, d.header(at, n)) })
+	d.Fields(path, n, []key{
+		{Name: "host", Decode: func(path string, n *node) { m.Host = d.host(path, n) }},
+		{Name: "path_prefix", Decode: func(path string, n *node) { m.PathPrefix = d.pathPrefix(path, n) }},
+		{Name: "path_regex", Decode: func(path string, n *node) { m.PathRegex = d.Regexp(path, n) }},
+		{Name: "methods", Decode: func(path string, n *node) { m.Methods = d.methods(path, n) }},
+		{Name: "headers", Decode: func(path string, n *node) {
+			d.NonEmptyList(path, n, func(at string, n *node) { m.Headers = append(m.Headers, d.header(at, n)) })
 		}},
 	})
 	return m
@@ -76,30 +74,30 @@ func (d *decoder) match(path string, n *node) Match {
 // host decodes the name that is compared with a request's Host: a name, "*.name", an IPv4 address or an IPv6 address in
 // brackets.
 func (d *decoder) host(path string, n *node) string {
-	s := strings.ToLower(d.nonEmpty(path, n))
-	if d.err != nil {
+	s := strings.ToLower(d.Text(path, n))
+	if d.Err() != nil {
 		return ""
 	}
 	if strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") {
 		if a, err := netip.ParseAddr(s[1 : len(s)-1]); err != nil || !a.Is6() || a.Zone() != "" {
-			d.fail(n.line, path, fmt.Sprintf("%q is not an IPv6 address in brackets", clip(s)), "such as [2001:db8::9]")
+			d.Wrong(n, path, fmt.Sprintf("%q is not an IPv6 address in brackets", document.Clip(s)), "such as [2001:db8::9]")
 		}
 		return s
 	}
 	name := strings.TrimPrefix(s, "*.")
 	switch {
 	case s == "*":
-		d.fail(n.line, path, `"*" is every host`, "leave host out")
+		d.Wrong(n, path, `"*" is every host`, "leave host out")
 	case strings.Contains(name, ":"):
-		d.fail(n.line, path, fmt.Sprintf("%q has a port or is a bare IPv6 address", clip(s)), "the name alone: the port is the VIP's")
+		d.Wrong(n, path, fmt.Sprintf("%q has a port or is a bare IPv6 address", document.Clip(s)), "the name alone: the port is the VIP's")
 	case strings.Contains(name, "*"):
-		d.fail(n.line, path, fmt.Sprintf("%q has a * elsewhere than as its first label", clip(s)), "such as *.example.net")
+		d.Wrong(n, path, fmt.Sprintf("%q has a * elsewhere than as its first label", document.Clip(s)), "such as *.example.net")
 	case name == "" || name[0] == '.' || strings.HasSuffix(name, ".") || strings.Contains(name, "..") || len(name) > 253:
-		d.fail(n.line, path, fmt.Sprintf("%q is not a host name", clip(s)), "such as cdn.example.net")
+		d.Wrong(n, path, fmt.Sprintf("%q is not a host name", document.Clip(s)), "such as cdn.example.net")
 	default:
 		for _, c := range []byte(name) {
 			if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '.' && c != '_' {
-				d.fail(n.line, path, fmt.Sprintf("%q holds %q", clip(s), c), "letters, digits, - and .; other scripts as xn--")
+				d.Wrong(n, path, fmt.Sprintf("%q holds %q", document.Clip(s), c), "letters, digits, - and .; other scripts as xn--")
 				break
 			}
 		}
@@ -108,21 +106,22 @@ func (d *decoder) host(path string, n *node) string {
 }
 
 func (d *decoder) pathPrefix(path string, n *node) string {
-	s := d.nonEmpty(path, n)
-	if d.err != nil {
+	s := d.Text(path, n)
+	if d.Err() != nil {
 		return ""
 	}
 	if s[0] != '/' {
-		d.fail(n.line, path, fmt.Sprintf("%q does not begin with /", clip(s)), "such as /video/")
+		d.Wrong(n, path, fmt.Sprintf("%q does not begin with /", document.Clip(s)), "such as /video/")
 		return ""
 	}
 	for _, c := range []byte(s) {
 		switch {
 		case c == '?' || c == '#':
-			d.fail(n.line, path, fmt.Sprintf("%q holds %q, which is never part of a path", clip(s), c), "the path alone: a query is not matched")
+			d.Wrong(n, path, fmt.Sprintf("%q holds %q, which is never part of a path", document.Clip(s), c),
+				"the path alone: a query is not matched")
 			return ""
 		case c <= ' ' || c >= 0x7f:
-			d.fail(n.line, path, fmt.Sprintf("%q holds %q, which a request sends percent-encoded", clip(s), c), "such as /a%20b/")
+			d.Wrong(n, path, fmt.Sprintf("%q holds %q, which a request sends percent-encoded", document.Clip(s), c), "such as /a%20b/")
 			return ""
 		}
 	}
@@ -134,11 +133,11 @@ func (d *decoder) methods(path string, n *node) []string {
 	for _, m := range methods {
 		switch {
 		case !isToken(m):
-			d.fail(n.line, path, fmt.Sprintf("%q is not a method", clip(m)), "such as GET")
+			d.Wrong(n, path, fmt.Sprintf("%q is not a method", document.Clip(m)), "such as GET")
 		case m != strings.ToUpper(m):
-			d.fail(n.line, path, fmt.Sprintf("%q is not upper case, and methods are case-sensitive", clip(m)), strings.ToUpper(m))
+			d.Wrong(n, path, fmt.Sprintf("%q is not upper case, and methods are case-sensitive", document.Clip(m)), strings.ToUpper(m))
 		case m == "CONNECT":
-			d.fail(n.line, path, "CONNECT is never routed", "the router refuses it")
+			d.Wrong(n, path, "CONNECT is never routed", "the router refuses it")
 		}
 	}
 	return methods
@@ -146,28 +145,28 @@ func (d *decoder) methods(path string, n *node) []string {
 
 func (d *decoder) header(path string, n *node) HeaderMatch {
 	var h HeaderMatch
-	d.mapping(path, n, []key{
-		{"name", func(path string, n *node) {
-			s := d.nonEmpty(path, n)
-			if d.err == nil && !isToken(s) {
-				d.fail(n.line, path, fmt.Sprintf("%q is not the name of a header", clip(s)), "such as X-Device")
+	d.Fields(path, n, []key{
+		{Name: "name", Decode: func(path string, n *node) {
+			s := d.Text(path, n)
+			if d.Err() == nil && !isToken(s) {
+				d.Wrong(n, path, fmt.Sprintf("%q is not the name of a header", document.Clip(s)), "such as X-Device")
 			}
 			h.Name = textproto.CanonicalMIMEHeaderKey(s)
 			if h.Name == "Host" {
-				d.fail(n.line, path, "Host is matched by its own key", "match: {host: ...}")
+				d.Wrong(n, path, "Host is matched by its own key", "match: {host: ...}")
 			}
 		}},
-		{"value", func(path string, n *node) {
-			h.Value = d.nonEmpty(path, n)
-			if d.err == nil && h.Value != strings.Trim(h.Value, " ") {
-				d.fail(n.line, path, fmt.Sprintf("%q has spaces around it, which a request's value never has", clip(h.Value)), "without them")
+		{Name: "value", Decode: func(path string, n *node) {
+			h.Value = d.Text(path, n)
+			if d.Err() == nil && h.Value != strings.Trim(h.Value, " ") {
+				d.Wrong(n, path, fmt.Sprintf("%q has spaces around it, which a request's value never has", document.Clip(h.Value)), "without them")
 			}
 		}},
-		{"regex", func(path string, n *node) { h.Regex = d.regex(path, n) }},
+		{Name: "regex", Decode: func(path string, n *node) { h.Regex = d.Regexp(path, n) }},
 	})
-	d.require(path, n, "name")
+	d.Require(path, n, "name")
 	if h.Value != "" && h.Regex != nil {
-		d.fail(n.line, path, "has both value and regex", "one of them, or neither for a header that is present")
+		d.Wrong(n, path, "has both value and regex", "one of them, or neither for a header that is present")
 	}
 	return h
 }

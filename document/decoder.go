@@ -1,0 +1,172 @@
+package document
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Decoder turns a tree into what it means. The first error stays; after it every method gives a zero value, so that callers
+// need not look after each key. Each value has a key path, "pools.video.surrogates[2]", which messages name.
+type Decoder struct {
+	file     string
+	err      *Error
+	places   map[string]Place // of every value that was decoded, by its key path
+	warnings []string
+}
+
+// NewDecoder decodes one tree; name stands for its file in messages.
+func NewDecoder(name string) *Decoder {
+	return &Decoder{file: name, places: make(map[string]Place)}
+}
+
+// Err is the first thing that was wrong, an *Error, or nil.
+func (d *Decoder) Err() error {
+	if d.err == nil {
+		return nil
+	}
+	return d.err
+}
+
+// Wrong refuses a value; right is what would be right, "" when the problem says it.
+func (d *Decoder) Wrong(n *Node, path, problem, right string) {
+	d.WrongAt(n.Place, path, problem, right)
+}
+
+// WrongAt refuses what stands, or is missing, at a place.
+func (d *Decoder) WrongAt(p Place, path, problem, right string) {
+	if d.err == nil {
+		d.err = p.wrong(path, problem, right)
+		d.err.File = d.file
+	}
+}
+
+// Refuse is for checks across the document: the place is that of the path.
+func (d *Decoder) Refuse(path, problem, right string) { d.WrongAt(d.Place(path), path, problem, right) }
+
+// Warn tells of something that works, but not as one might expect.
+func (d *Decoder) Warn(p Place, path, text string) {
+	e := p.wrong(path, text, "")
+	e.File = d.file
+	d.warnings = append(d.warnings, e.Error())
+}
+
+// Warnings are the lines of Warn, of the same form as an error.
+func (d *Decoder) Warnings() []string { return d.warnings }
+
+// Place is where the value of a key path stands, or else what holds it: of an entry by name it is the name's.
+func (d *Decoder) Place(path string) Place {
+	for {
+		if p, ok := d.places[path]; ok {
+			return p
+		}
+		cut := strings.LastIndexAny(path, ".[")
+		switch {
+		case path == "":
+			return Place{1, 1}
+		case cut < 0:
+			path = ""
+		default:
+			path = path[:cut]
+		}
+	}
+}
+
+// Given tells whether the document has a value at the key path.
+func (d *Decoder) Given(path string) bool {
+	_, given := d.places[path]
+	return given
+}
+
+// Key says how one key of a mapping is decoded.
+type Key struct {
+	Name   string
+	Decode func(path string, n *Node) // called with a value that is not Null
+}
+
+// Fields decodes each key of n that is there, in the file's order. A Null, which only an entry by name can be, has no keys.
+func (d *Decoder) Fields(path string, n *Node, keys []Key) {
+	if !d.Given(path) {
+		d.places[path] = n.Place
+	}
+	if n.Kind == Null {
+		return
+	}
+	if n.Kind != Mapping {
+		d.Wrong(n, path, "is "+n.Kind.String(), "a mapping with "+keyNames(keys))
+		return
+	}
+	for _, f := range n.Fields {
+		at := Join(path, f.Key)
+		i := slices.IndexFunc(keys, func(k Key) bool { return k.Name == f.Key })
+		if i < 0 {
+			d.WrongAt(f.Place, at, "is not a key", suggest(f.Key, keys))
+			return
+		}
+		if f.Value.Kind == Null {
+			d.WrongAt(f.Place, at, "has no value", "leave the key out for the default")
+			return
+		}
+		d.places[at] = f.Value.Place
+		if keys[i].Decode(at, f.Value); d.err != nil {
+			return
+		}
+	}
+}
+
+// Require refuses a mapping that lacks a key that has no default.
+func (d *Decoder) Require(path string, n *Node, names ...string) {
+	for _, name := range names {
+		if !slices.ContainsFunc(n.Fields, func(f Field) bool { return f.Key == name }) {
+			d.Wrong(n, Join(path, name), "is missing", "")
+		}
+	}
+}
+
+// Entries decodes a mapping of names of the user's own choice; an entry may be Null.
+func (d *Decoder) Entries(path string, n *Node, entry func(path, name string, n *Node)) {
+	if n.Kind != Mapping {
+		d.Wrong(n, path, "is "+n.Kind.String(), "a mapping by name")
+		return
+	}
+	for _, f := range n.Fields {
+		at := Join(path, f.Key)
+		d.places[at] = f.Place
+		if entry(at, f.Key, f.Value); d.err != nil {
+			return
+		}
+	}
+}
+
+// List decodes each entry of a list, which may be empty.
+func (d *Decoder) List(path string, n *Node, entry func(path string, n *Node)) {
+	if n.Kind != Sequence {
+		d.Wrong(n, path, "is "+n.Kind.String(), "a list")
+	}
+	for i, e := range n.List {
+		at := index(path, i)
+		if e.Kind == Null {
+			d.Wrong(e, at, "has no value", "")
+		}
+		if d.err != nil {
+			return
+		}
+		d.places[at] = e.Place
+		entry(at, e)
+	}
+}
+
+// NonEmptyList is List for lists that say nothing when they are empty.
+func (d *Decoder) NonEmptyList(path string, n *Node, entry func(path string, n *Node)) {
+	if n.Kind == Sequence && len(n.List) == 0 {
+		d.Wrong(n, path, "is an empty list", "at least one entry")
+	}
+	d.List(path, n, entry)
+}
+
+// AtMost bounds the entries of a list or mapping.
+func (d *Decoder) AtMost(path string, n *Node, limit int) {
+	if count := max(len(n.List), len(n.Fields)); count > limit {
+		d.Wrong(n, path, fmt.Sprintf("has %d entries", count), fmt.Sprintf("at most %d", limit))
+	}
+}

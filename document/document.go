@@ -1,0 +1,161 @@
+// Package document reads a YAML document strictly: every value comes with its place, and the first thing that is wrong is
+// told in one line, "file:line:column: key.path: what is wrong (what would be right)".
+//
+// Parse gives the tree of values, with anchors, aliases and merge keys resolved. A Decoder turns it into what it means: it
+// knows which keys there are, what their values look like, and where in the file each of them was. What only one part knows
+// of, such as its addresses and rates, the part decodes itself and refuses with Wrong, WrongAt and Refuse.
+package document
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// Rules are what a document keeps to before any key has a meaning.
+type Rules struct {
+	Bytes int    // length of the file, in whole MiB: a mistaken path must not fill the memory
+	Nodes int    // values with the aliases expanded: a few lines of aliases of aliases can stand for billions
+	Empty string // what would be right instead of an empty file
+	Root  string // what would be right instead of a list or a single value
+}
+
+// maxDepth bounds how deep values are nested. The YAML library recurses, and takes minutes for what nobody writes.
+const maxDepth = 100
+
+// Kind is what a value looks like.
+type Kind int
+
+// The kinds of a value.
+const (
+	Null Kind = iota
+	Scalar
+	Sequence
+	Mapping
+)
+
+// String is how messages name the kind, after "is".
+func (k Kind) String() string {
+	return [...]string{"empty", "a single value", "a list", "a mapping"}[k]
+}
+
+// Place is where something stands in the file, from 1.
+type Place struct{ Line, Column int }
+
+// Node is a value with its place. An alias is the very node that its anchor stands at.
+type Node struct {
+	Place
+	Kind   Kind
+	Text   string  // of a Scalar
+	List   []*Node // of a Sequence
+	Fields []Field // of a Mapping, in the file's order; no key is there twice
+
+	size int // nodes below and including this one, with aliases expanded
+}
+
+// Field is a key of a mapping with its value; the place is the key's.
+type Field struct {
+	Place
+	Key   string
+	Value *Node
+}
+
+// Parse gives the mapping at the root of the only document of data; name stands for the file in messages. It returns a tree or
+// an *Error, never both.
+func Parse(name string, data []byte, rules Rules) (*Node, error) {
+	if len(data) > rules.Bytes {
+		return nil, &Error{File: name, Problem: "is too large", Right: fmt.Sprintf("at most %d MiB", rules.Bytes>>20)}
+	}
+	root, err := parse(data, rules)
+	if err == nil {
+		return root, nil
+	}
+	e := &Error{Line: 1, Column: 1, Problem: err.Error()}
+	var syntax yaml.Error
+	switch {
+	case errors.As(err, &e):
+	case errors.As(err, &syntax):
+		e.Problem = "is not YAML: " + syntax.GetMessage()
+		if t := syntax.GetToken(); t != nil && t.Position != nil {
+			e.Line, e.Column = max(t.Position.Line, 1), max(t.Position.Column, 1)
+		}
+	}
+	e.File = name
+	return nil, e
+}
+
+func parse(data []byte, rules Rules) (root *Node, err error) {
+	// The YAML library is the one part here that is not ours and sees what strangers send: a fault in it must end as a
+	// refused file, not as a daemon that dies in a reload.
+	defer func() {
+		if fault := recover(); fault != nil {
+			root, err = nil, Place{1, 1}.wrong("", fmt.Sprintf("is not YAML: the parser failed: %v", fault), "")
+		}
+	}()
+	tokens := lexer.Tokenize(string(data))
+	if t := tooDeep(tokens); t != nil {
+		return nil, placeOfToken(t).wrong("", "is nested too deep", fmt.Sprintf("at most %d levels", maxDepth))
+	}
+	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
+	if err != nil {
+		return nil, err
+	}
+	var bodies []ast.Node
+	for _, doc := range file.Docs {
+		switch doc.Body.(type) {
+		case nil, *ast.DirectiveNode, *ast.CommentGroupNode:
+		default:
+			bodies = append(bodies, doc.Body)
+		}
+	}
+	if len(bodies) == 0 {
+		return nil, Place{1, 1}.wrong("", "is empty", rules.Empty)
+	}
+	if len(bodies) > 1 {
+		return nil, placeOf(bodies[1]).wrong("", "a second document begins here", "one document in a file")
+	}
+	b := builder{anchors: make(map[string]*Node), nodes: rules.Nodes}
+	root, err = b.build("", bodies[0])
+	if err == nil && root.Kind != Mapping {
+		return nil, root.wrong("", "is "+root.Kind.String(), rules.Root)
+	}
+	return root, err
+}
+
+// tooDeep gives the token that opens one level more than maxDepth, or nil. Nesting by indentation bounds itself: a file of
+// that many levels is as long as the square of them.
+func tooDeep(tokens token.Tokens) *token.Token {
+	brackets, prefixes, line := 0, 0, 0
+	afterAnchor := false
+	for _, t := range tokens {
+		switch t.Type {
+		case token.SequenceStartType, token.MappingStartType:
+			brackets++
+		case token.SequenceEndType, token.MappingEndType:
+			brackets--
+		}
+		switch t.Type { // what may stand before a value: "- - &a !b value"
+		case token.SequenceEntryType, token.MappingKeyType:
+			if t.Position.Line != line {
+				prefixes, line = 0, t.Position.Line
+			}
+			prefixes++
+		case token.AnchorType, token.TagType:
+			prefixes++
+		default:
+			if !afterAnchor { // whose name this is
+				prefixes = 0
+			}
+		}
+		afterAnchor = t.Type == token.AnchorType
+		if brackets > maxDepth || prefixes > maxDepth {
+			return t
+		}
+	}
+	return nil
+}

@@ -1,0 +1,269 @@
+package document
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+var rules = Rules{Bytes: 1 << 20, Nodes: 1000, Empty: "at least name", Root: "a mapping with name"}
+
+func TestParse(t *testing.T) {
+	scalar := func(line, column int, text string) *Node {
+		return &Node{Place: Place{line, column}, Kind: Scalar, Text: text}
+	}
+	tests := []struct {
+		name, text string
+		want       []Field
+	}{
+		{"kinds", "a: 1\nb: [x, 'y z']\nc:\n  d: true\n", []Field{
+			{Place{1, 1}, "a", scalar(1, 4, "1")},
+			{Place{2, 1}, "b", &Node{Place: Place{2, 4}, Kind: Sequence, List: []*Node{scalar(2, 5, "x"), scalar(2, 8, "y z")}}},
+			{Place{3, 1}, "c", &Node{Place: Place{4, 3}, Kind: Mapping, Fields: []Field{{Place{4, 3}, "d", scalar(4, 6, "true")}}}},
+		}},
+		{"nothing stands where it should", "a:\nb:\n  -\n\n  -\nc: [~]\n", []Field{
+			{Place{1, 1}, "a", &Node{Place: Place{1, 1}}},
+			{Place{2, 1}, "b", &Node{Place: Place{3, 3}, Kind: Sequence, List: []*Node{{Place: Place{3, 3}}, {Place: Place{5, 3}}}}},
+			{Place{6, 1}, "c", &Node{Place: Place{6, 4}, Kind: Sequence, List: []*Node{{Place: Place{6, 5}}}}},
+		}},
+		{"numbers keep their text", "a: 0x10\nb: 1_000\nc: .inf\n1.0: 007\n", []Field{
+			{Place{1, 1}, "a", scalar(1, 4, "0x10")},
+			{Place{2, 1}, "b", scalar(2, 4, "1_000")},
+			{Place{3, 1}, "c", scalar(3, 4, ".inf")},
+			{Place{4, 1}, "1.0", scalar(4, 6, "007")},
+		}},
+		{"alias", "a: &x 1\nb: *x\n", []Field{{Place{1, 1}, "a", scalar(1, 7, "1")}, {Place{2, 1}, "b", scalar(1, 7, "1")}}},
+		{"merge: its own wins, then the first", "a: {<<: [{x: 1, y: 1}, {y: 2, z: 2}], x: 0}\n", []Field{
+			{Place{1, 1}, "a", &Node{Place: Place{1, 5}, Kind: Mapping, Fields: []Field{
+				{Place{1, 39}, "x", scalar(1, 42, "0")},
+				{Place{1, 17}, "y", scalar(1, 20, "1")},
+				{Place{1, 31}, "z", scalar(1, 34, "2")},
+			}}},
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := Parse("f", []byte(tt.text), rules)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got.Fields, cmpopts.IgnoreUnexported(Node{}), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("Fields (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	bomb := "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+	for i := range 9 {
+		bomb += fmt.Sprintf("a%d: &a%d [%s*a%d]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 9), i)
+	}
+	tests := []struct{ name, text, want string }{
+		{"empty", "", "f:1:1: is empty (at least name)"},
+		{"comments alone", "# nothing\n", "f:1:1: is empty (at least name)"},
+		{"null", "~\n", "f:1:1: is empty (a mapping with name)"},
+		{"list", "# a list\n- a\n", "f:2:1: is a list (a mapping with name)"},
+		{"two documents", "a: 1\n---\nb: 2\n", "f:3:1: a second document begins here (one document in a file)"},
+		{"too large", strings.Repeat("#", 1<<20+1), "f: is too large (at most 1 MiB)"},
+		{"not YAML", "a: [\n", "f:1:4: is not YAML: sequence end token ']' not found"},
+		{"key twice", "a: 1\nb: {c: 1, c: 2}\n", "f:2:11: b.c: is given twice, first on line 2"},
+		{"key that is a list", "? [a]\n: b\n", "f:2:1: is not YAML: found an invalid key for this map"},
+		{"tag", "a: !x 1\n", "f:1:4: a: tags are not used here (the value without !x)"},
+		{"alias of nothing", "a: [*x]\n", "f:1:5: a[0]: no anchor &x before this alias"},
+		{"alias of itself", "a: &x [*x]\n", "f:1:8: a[0]: no anchor &x before this alias"},
+		{"merge of a value", "a: {<<: 1}\n", "f:1:5: a.<<: is a single value (a mapping)"},
+		{"aliases of aliases", bomb, "f:3:9: a2: holds too many values (fewer aliases of aliases)"},
+		{"merges of merges", "a: &a {x: " + strings.Repeat("[", 90) + strings.Repeat("]", 90) + "}\n" +
+			"b: [" + strings.Repeat("{<<: *a}, ", 11) + "]\n", "f:2:4: b: holds too many values (fewer aliases of aliases)"},
+		{"deep brackets", "a: " + strings.Repeat("[", 101), "f:1:104: is nested too deep (at most 100 levels)"},
+		{"deep dashes", strings.Repeat("- ", 101) + "a", "f:1:201: is nested too deep (at most 100 levels)"},
+		{"deep tags", "a: " + strings.Repeat("!a\n", 101), "f:101:1: is nested too deep (at most 100 levels)"},
+		{"deep anchors", "a: " + strings.Repeat("&a ", 101), "f:1:304: is nested too deep (at most 100 levels)"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := Parse("f", []byte(tt.text), rules)
+			var e *Error
+			if got != nil || !errors.As(err, &e) {
+				t.Fatalf("Parse = %v, %v, want nil and an *Error", got, err)
+			}
+			if err.Error() != tt.want {
+				t.Errorf("Parse:\n got %s\nwant %s", err, tt.want)
+			}
+		})
+	}
+}
+
+// TestParseTakes holds what the bounds on nesting must not refuse.
+func TestParseTakes(t *testing.T) {
+	for name, text := range map[string]string{
+		"100 levels":        "a: " + strings.Repeat("[", 100) + strings.Repeat("]", 100),
+		"many empty values": "a:\n" + strings.Repeat("  -\n", 300),
+		"many anchors":      "a: [" + strings.Repeat("&a 1, ", 300) + "]",
+	} {
+		if _, err := Parse("f", []byte(text), rules); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestError(t *testing.T) {
+	tests := []struct {
+		err  Error
+		want string
+	}{
+		{Error{File: "f", Problem: "is too large"}, "f: is too large"},
+		{Error{File: "f", Line: 3, Key: "a", Problem: "is odd", Right: "even"}, "f:3: a: is odd (even)"},
+		{Error{File: "f", Line: 3, Column: 7, Key: "a", Problem: "is odd"}, "f:3:7: a: is odd"},
+		{Error{File: "a\nb\r\x1b[31m", Line: 1, Problem: "two\u2028lines\tand\u0085more"}, "a b  [31m:1: two lines\tand more"},
+	}
+	for _, tt := range tests {
+		if got := tt.err.Error(); got != tt.want {
+			t.Errorf("Error of %+v:\n got %q\nwant %q", tt.err, got, tt.want)
+		}
+	}
+}
+
+// settings has a value of each kind.
+type settings struct {
+	Name    string
+	Script  string
+	Words   []string
+	Count   int
+	Wait    time.Duration
+	On      bool
+	Mode    string
+	Pattern string
+	Some    []string
+	Named   map[string]int
+}
+
+func decode(d *Decoder, root *Node) (s settings) {
+	d.Fields("", root, []Key{
+		{Name: "name", Decode: func(path string, n *Node) { s.Name = d.Text(path, n) }},
+		{Name: "script", Decode: func(path string, n *Node) { s.Script = d.Lines(path, n) }},
+		{Name: "words", Decode: func(path string, n *Node) { s.Words = d.Texts(path, n) }},
+		{Name: "count", Decode: func(path string, n *Node) { s.Count = d.Integer(path, n, -1, 9) }},
+		{Name: "wait", Decode: func(path string, n *Node) { s.Wait = d.Duration(path, n) }},
+		{Name: "on", Decode: func(path string, n *Node) { s.On = d.Boolean(path, n) }},
+		{Name: "mode", Decode: func(path string, n *Node) { s.Mode = d.Choice(path, n, "is not a mode", "a", "b", "c") }},
+		{Name: "pattern", Decode: func(path string, n *Node) {
+			if re := d.Regexp(path, n); re != nil {
+				s.Pattern = re.String()
+			}
+		}},
+		{Name: "some", Decode: func(path string, n *Node) {
+			d.AtMost(path, n, 2)
+			d.NonEmptyList(path, n, func(path string, n *Node) { s.Some = append(s.Some, d.Text(path, n)) })
+		}},
+		{Name: "named", Decode: func(path string, n *Node) {
+			s.Named = make(map[string]int)
+			d.Entries(path, n, func(path, name string, n *Node) {
+				d.Fields(path, n, []Key{{Name: "weight", Decode: func(path string, n *Node) { s.Named[name] = d.Integer(path, n, 0, 9) }}})
+				if s.Named[name] == 9 {
+					d.Warn(d.Place(path), path+".weight", "is a lot")
+				}
+			})
+		}},
+	})
+	d.Require("", root, "name")
+	if s.Count > 0 && len(s.Words) > s.Count {
+		d.Refuse(fmt.Sprintf("words[%d]", s.Count), "is one too many", "")
+	}
+	return s
+}
+
+const everything = `name: x
+script: |
+  a
+  	b
+words: [v, w]
+count: 3
+wait: 1m30s
+on: true
+mode: c
+pattern: ^a+$
+some: [one]
+named: {p: {weight: 9}, "q r": }
+`
+
+func TestDecoder(t *testing.T) {
+	root, err := Parse("f", []byte(everything), rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := NewDecoder("f")
+	got := decode(d, root)
+	if err := d.Err(); err != nil {
+		t.Fatal(err)
+	}
+	want := settings{"x", "a\n\tb\n", []string{"v", "w"}, 3, 90 * time.Second, true, "c", "^a+$", []string{"one"}, map[string]int{"p": 9}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"f:12:9: named.p.weight: is a lot"}, d.Warnings()); diff != "" {
+		t.Errorf("Warnings (-want +got):\n%s", diff)
+	}
+	for path, want := range map[string]Place{
+		"": {1, 1}, "name": {1, 7}, "words[1]": {5, 12}, "words[2]": {5, 8}, "named.p": {12, 9}, "named.p.weight": {12, 21},
+		`named."q r".weight`: {12, 25}, "none.at[3].all": {1, 1},
+	} {
+		if got := d.Place(path); got != want {
+			t.Errorf("Place(%q) = %v, want %v", path, got, want)
+		}
+	}
+	if !d.Given("words[1]") || d.Given("words[2]") {
+		t.Error("Given does not tell words[1], which is there, from words[2], which is not")
+	}
+}
+
+func TestDecoderRefuses(t *testing.T) {
+	tests := []struct{ name, text, want string }{
+		{"unknown key", "nmae: x", "f:1:1: nmae: is not a key (did you mean name?)"},
+		{"unknown key, nothing near", "name: x\n\"a b\": 1", `f:2:1: "a b": is not a key (one of name, script, words, count, wait, on, mode, pattern, some, named)`},
+		{"no value", "name:", "f:1:1: name: has no value (leave the key out for the default)"},
+		{"missing", "# comment\non: true", "f:2:1: name: is missing"},
+		{"the first stays", "on: 1\ncount: x", `f:1:5: on: "1" is neither true nor false`},
+		{"empty text", `name: ""`, "f:1:7: name: is empty"},
+		{"list for text", "name: [x]", "f:1:7: name: is a list (a single value; quote it when it begins with [ or {)"},
+		{"text on two lines", `name: "a\nb"`, `f:1:7: name: "a\nb" holds a control character (printable text on one line)`},
+		{"control character in lines", `script: "a\eb"`, `f:1:9: script: "a\x1bb" holds a control character (printable text)`},
+		{"long text is clipped", "count: " + strings.Repeat("1", 100), `f:1:8: count: "` + strings.Repeat("1", 77) + `..." is out of range (a whole number from -1 to 9)`},
+		{"text for a list", "words: x", "f:1:8: words: is a single value (a list)"},
+		{"empty entry", "words:\n  - a\n  -\n  - b", "f:3:3: words[1]: has no value"},
+		{"below", "count: -2", `f:1:8: count: "-2" is out of range (a whole number from -1 to 9)`},
+		{"above", "count: 10", `f:1:8: count: "10" is out of range (a whole number from -1 to 9)`},
+		{"fraction", "count: 1.5", `f:1:8: count: "1.5" is out of range (a whole number from -1 to 9)`},
+		{"no unit", "wait: 60", `f:1:7: wait: "60" is not a duration (a number with its unit, such as 500ms, 10s or 1h)`},
+		{"no time", "wait: 0s", `f:1:7: wait: "0s" is not above zero (such as 500ms, 10s or 1h)`},
+		{"yes", "on: yes", `f:1:5: on: "yes" is neither true nor false`},
+		{"choice", "mode: d", `f:1:7: mode: "d" is not a mode (a, b or c)`},
+		{"no choice", "mode: ''", `f:1:7: mode: "" is not a mode (a, b or c)`},
+		{"pattern", "pattern: (", "f:1:10: pattern: missing closing ): `(` (an RE2 expression)"},
+		{"empty list", "some: []", "f:1:7: some: is an empty list (at least one entry)"},
+		{"mapping for a list", "some: {a: b}", "f:1:8: some: is a mapping (a list)"},
+		{"too many", "some: [a, b, c]", "f:1:7: some: has 3 entries (at most 2)"},
+		{"list for names", "named: [a]", "f:1:8: named: is a list (a mapping by name)"},
+		{"value of a name", "named: {a: 1}", "f:1:12: named.a: is a single value (a mapping with weight)"},
+		{"across", "name: x\ncount: 1\nwords: [a, b]", "f:3:12: words[1]: is one too many"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			root, err := Parse("f", []byte(tt.text), rules)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := NewDecoder("f")
+			decode(d, root)
+			if err := d.Err(); err == nil || err.Error() != tt.want {
+				t.Errorf("decode:\n got %v\nwant %s", err, tt.want)
+			}
+		})
+	}
+}

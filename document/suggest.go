@@ -1,0 +1,59 @@
+package document
+
+import (
+	"fmt"
+	"strings"
+)
+
+func names(keys []Key) []string {
+	out := make([]string, len(keys))
+	for i, k := range keys {
+		out[i] = k.Name
+	}
+	return out
+}
+
+func keyNames(keys []Key) string { return strings.Join(names(keys), ", ") }
+
+// suggest names the key that was most likely meant, or all that there are.
+func suggest(got string, keys []Key) string {
+	if best := Nearest(got, names(keys)); best != "" {
+		return fmt.Sprintf("did you mean %s?", best)
+	}
+	return "one of " + keyNames(keys)
+}
+
+// Nearest is the name that was most likely meant, at most two edits away, or "".
+func Nearest(got string, names []string) string {
+	best, distance := "", 3
+	for _, name := range names {
+		if d := editDistance(strings.ToLower(got), name); d < distance && d < len(name) {
+			best, distance = name, d
+		}
+	}
+	return best
+}
+
+// editDistance is Levenshtein's, on bytes; a long a is far from every name and is not worth the time.
+func editDistance(a, b string) int {
+	if len(a) > 64 {
+		return len(a)
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j+1]+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}

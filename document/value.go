@@ -1,0 +1,117 @@
+package document
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// scalar gives the text of a single value, on one line unless lines are asked for; false when there is an error.
+func (d *Decoder) scalar(path string, n *Node, lines bool) (string, bool) {
+	if n.Kind != Scalar {
+		d.Wrong(n, path, "is "+n.Kind.String(), "a single value; quote it when it begins with [ or {")
+	}
+	for _, c := range []byte(n.Text) {
+		if c >= ' ' && c != 0x7f || lines && (c == '\t' || c == '\n') {
+			continue
+		}
+		right := "printable text on one line"
+		if lines {
+			right = "printable text"
+		}
+		d.Wrong(n, path, fmt.Sprintf("%q holds a control character", Clip(n.Text)), right)
+		break
+	}
+	if d.err != nil {
+		return "", false
+	}
+	return n.Text, true
+}
+
+func (d *Decoder) nonEmpty(path string, n *Node, lines bool) string {
+	s, ok := d.scalar(path, n, lines)
+	if ok && s == "" {
+		d.Wrong(n, path, "is empty", "")
+	}
+	return s
+}
+
+// Text decodes a value on one line, which is not empty.
+func (d *Decoder) Text(path string, n *Node) string { return d.nonEmpty(path, n, false) }
+
+// Lines decodes text that may have line breaks and tabs, and is not empty.
+func (d *Decoder) Lines(path string, n *Node) string { return d.nonEmpty(path, n, true) }
+
+// Texts decodes a list of Text.
+func (d *Decoder) Texts(path string, n *Node) []string {
+	var out []string
+	d.List(path, n, func(at string, n *Node) { out = append(out, d.Text(at, n)) })
+	return out
+}
+
+// Integer decodes a whole number within bounds, both of them included.
+func (d *Decoder) Integer(path string, n *Node, low, high int) int {
+	s, ok := d.scalar(path, n, false)
+	v, err := strconv.Atoi(s)
+	if ok && err == nil && v >= low && v <= high {
+		return v
+	}
+	d.Wrong(n, path, fmt.Sprintf("%q is out of range", Clip(s)), fmt.Sprintf("a whole number from %d to %d", low, high))
+	return 0
+}
+
+// Duration decodes a time above zero with its unit.
+func (d *Decoder) Duration(path string, n *Node) time.Duration {
+	s, ok := d.scalar(path, n, false)
+	v, err := time.ParseDuration(s)
+	switch {
+	case err != nil:
+		d.Wrong(n, path, fmt.Sprintf("%q is not a duration", Clip(s)), "a number with its unit, such as 500ms, 10s or 1h")
+	case v <= 0:
+		d.Wrong(n, path, fmt.Sprintf("%q is not above zero", Clip(s)), "such as 500ms, 10s or 1h")
+	case ok:
+		return v
+	}
+	return 0
+}
+
+// Boolean decodes true or false; yes, on and their like are refused, as they are text to some readers of YAML.
+func (d *Decoder) Boolean(path string, n *Node) bool {
+	s, ok := d.scalar(path, n, false)
+	if ok && s != "true" && s != "false" {
+		d.Wrong(n, path, fmt.Sprintf("%q is neither true nor false", Clip(s)), "")
+	}
+	return s == "true"
+}
+
+// Choice decodes one of the words; problem is what any other "is": "is not a mode".
+func (d *Decoder) Choice(path string, n *Node, problem string, words ...string) string {
+	s, ok := d.scalar(path, n, false)
+	if !ok || slices.Contains(words, s) {
+		return s
+	}
+	last := len(words) - 1
+	right := words[last]
+	if last > 0 {
+		right = strings.Join(words[:last], ", ") + " or " + right
+	}
+	d.Wrong(n, path, fmt.Sprintf("%q %s", Clip(s), problem), right)
+	return ""
+}
+
+// Regexp decodes a regular expression, which is not anchored unless it says so.
+func (d *Decoder) Regexp(path string, n *Node) *regexp.Regexp {
+	s := d.Text(path, n)
+	if d.err != nil {
+		return nil
+	}
+	re, err := regexp.Compile(s)
+	if err != nil {
+		d.Wrong(n, path, strings.TrimPrefix(err.Error(), "error parsing regexp: "), "an RE2 expression")
+		return nil
+	}
+	return re
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -121,7 +122,9 @@ func (r *Results) versus(kase, contender, base, measure string, of func(Sample) 
 	var list []float64
 	for round, v := range r.values(kase, contender, measure, of) {
 		if b, ok := bases[round]; ok {
-			list = append(list, combine(v, b))
+			if c := combine(v, b); !math.IsInf(c, 0) && !math.IsNaN(c) { // nothing is a multiple of a baseline of 0
+				list = append(list, c)
+			}
 		}
 	}
 	return estimate(list)

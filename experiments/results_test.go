@@ -310,3 +310,15 @@ func TestTicks(t *testing.T) {
 		})
 	}
 }
+
+// TestRatioToNothing: a baseline of 0 has no multiples, and rounds with one do not count.
+func TestRatioToNothing(t *testing.T) {
+	r := &Results{Samples: []Sample{
+		{Contender: "a", Measure: "m", Round: 1, Value: 0}, {Contender: "b", Measure: "m", Round: 1, Value: 3},
+		{Contender: "a", Measure: "m", Round: 2, Value: 2}, {Contender: "b", Measure: "m", Round: 2, Value: 4},
+		{Contender: "a", Measure: "m", Round: 3, Value: 0}, {Contender: "b", Measure: "m", Round: 3, Value: 0},
+	}}
+	if e := r.Ratio("", "b", "a", "m"); e.Rounds != 1 || e.Median != 2 {
+		t.Errorf("%+v, want one round with 2", e)
+	}
+}

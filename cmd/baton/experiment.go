@@ -14,6 +14,7 @@ import (
 	"baton/experiments"
 	"baton/experiments/handoff"
 	"baton/experiments/longpath"
+	"baton/experiments/scale"
 	"baton/experiments/windowscale"
 )
 
@@ -22,6 +23,8 @@ func allExperiments() []experiments.Runnable {
 	return []experiments.Runnable{
 		handoff.Experiment(),
 		longpath.Experiment(),
+		scale.Experiment(),
+		scale.Proxies(),
 		windowscale.Experiment(),
 	}
 }

@@ -11,8 +11,8 @@
 // A decoded message keeps slices of its input, where a field's comment says so: a match, a packet's data, and what is
 // unknown. Who reuses the buffer decodes a copy.
 //
-// Numbers of sections are those of the OpenFlow Switch Specification 1.3.5. The numbers of the protocol are generated from spec/openflow13.yaml. Baton's own actions are specified in
-// docs/openflow-handoff.md.
+// Numbers of sections are those of the OpenFlow Switch Specification 1.3.5. The protocol's own numbers are generated from
+// spec/openflow13.yaml. Baton's own actions are specified in docs/openflow-handoff.md.
 package openflow
 
 //go:generate go run ./spec

@@ -1,0 +1,143 @@
+package channel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"baton/openflow"
+)
+
+// Refused is the peer's error in answer to a request.
+type Refused struct {
+	Request openflow.Message
+	Answer  *openflow.Error
+}
+
+func (r *Refused) Error() string {
+	return fmt.Sprintf("%v refused: %v", r.Request.Type(), r.Answer.Code)
+}
+
+// ErrAnswer says that a multipart reply is longer than Options.Answer.
+var ErrAnswer = errors.New("the answer is too long")
+
+// waiter collects the answers to one request.
+type waiter struct {
+	parts   []openflow.Message
+	bytes   int
+	refused *openflow.Error
+	done    bool
+}
+
+// answers gives a message to the request that it answers, if there is one. The caller holds mu.
+func (c *Conn) answers(m openflow.Message, raw []byte) bool {
+	switch m.(type) {
+	case *openflow.Error, *openflow.FeaturesReply, *openflow.GetConfigReply, *openflow.MultipartReply, *openflow.BarrierReply,
+		*openflow.QueueGetConfigReply, *openflow.RoleReply, *openflow.GetAsyncReply, *openflow.Experimenter,
+		*openflow.BundleControl:
+	default:
+		return false // the peer's own transaction ids may be the same as ours
+	}
+	h, err := openflow.ParseHeader(raw)
+	w := c.waiters[h.XID]
+	if err != nil || w == nil || w.done {
+		return false
+	}
+	if refusal, ok := m.(*openflow.Error); ok {
+		w.refused = refusal
+	} else {
+		w.parts = append(w.parts, m)
+		w.bytes += len(raw)
+	}
+	part, ok := m.(*openflow.MultipartReply)
+	w.done = !ok || part.Flags&openflow.MultipartMore == 0 || w.bytes > c.o.Answer
+	c.changed.Broadcast()
+	return true
+}
+
+// ask sends a request and returns who waits for its answer. The caller calls forget.
+func (c *Conn) ask(ctx context.Context, m openflow.Message) (uint32, *waiter, error) {
+	c.mu.Lock()
+	xid, w := c.m.nextXID(), &waiter{}
+	c.waiters[xid] = w
+	c.mu.Unlock()
+	return xid, w, c.SendWait(ctx, xid, m)
+}
+
+func (c *Conn) forget(xid uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.waiters, xid)
+}
+
+// answer sends a request and waits for the whole answer.
+func (c *Conn) answer(ctx context.Context, m openflow.Message) (*waiter, error) {
+	xid, w, err := c.ask(ctx, m)
+	defer c.forget(xid)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.wait(ctx, func() bool { return w.done }); err != nil {
+		return nil, err
+	}
+	if w.refused != nil {
+		return nil, &Refused{m, w.refused}
+	}
+	return w, nil
+}
+
+// Request sends a request and waits for its answer, a single message. An error of the peer is a [*Refused].
+func (c *Conn) Request(ctx context.Context, m openflow.Message) (openflow.Message, error) {
+	w, err := c.answer(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	return w.parts[0], nil
+}
+
+// Multipart sends a multipart request and waits for all parts of its answer. An error of the peer is a [*Refused]; a longer
+// answer than Options.Answer is [ErrAnswer], and what is left of it goes to Receive.
+func (c *Conn) Multipart(ctx context.Context, body openflow.MultipartBody) ([]openflow.MultipartBody, error) {
+	w, err := c.answer(ctx, &openflow.MultipartRequest{Body: body})
+	if err != nil {
+		return nil, err
+	}
+	if w.bytes > c.o.Answer {
+		return nil, ErrAnswer
+	}
+	var parts []openflow.MultipartBody
+	for _, p := range w.parts {
+		if reply, ok := p.(*openflow.MultipartReply); ok {
+			parts = append(parts, reply.Body)
+		}
+	}
+	return parts, nil
+}
+
+// Commit sends messages that have no answer of their own, as flow mods, and a barrier behind them, and waits for the barrier's
+// answer: all of them are then in force, or refused. It returns the peer's errors, each a [*Refused], joined.
+func (c *Conn) Commit(ctx context.Context, messages ...openflow.Message) error {
+	waiting := make([]*waiter, len(messages))
+	for i, m := range messages {
+		xid, w, err := c.ask(ctx, m)
+		defer c.forget(xid)
+		if err != nil {
+			return err
+		}
+		waiting[i] = w
+	}
+	if _, err := c.answer(ctx, &openflow.BarrierRequest{}); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var refused []error
+	for i, w := range waiting {
+		if w.refused != nil {
+			refused = append(refused, &Refused{messages[i], w.refused})
+		}
+	}
+	return errors.Join(refused...)
+}

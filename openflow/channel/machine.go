@@ -83,6 +83,9 @@ func (m *machine) open(h openflow.Header, msg openflow.Message, err error) step 
 	if refusal, ok := msg.(*openflow.Error); ok {
 		return step{end: fmt.Errorf("%w: the peer says %v %q", ErrVersion, refusal.Code, refusal.Data)}
 	}
+	if h.Type == openflow.TypeError { // malformed, too; but no error answers an error
+		return step{end: fmt.Errorf("%w: the peer sends an error: %w", ErrVersion, err)}
+	}
 	if h.Type != openflow.TypeHello {
 		return refuse(h, fmt.Errorf("%w: %v", ErrNoHello, h.Type))
 	}

@@ -20,7 +20,7 @@ var messages = []openflow.Message{
 	&openflow.FlowMod{}, &openflow.GroupMod{}, &openflow.PortMod{}, &openflow.TableMod{}, &openflow.BarrierRequest{},
 	&openflow.BarrierReply{}, &openflow.QueueGetConfigRequest{}, &openflow.QueueGetConfigReply{}, &openflow.RoleRequest{},
 	&openflow.RoleReply{}, &openflow.GetAsyncRequest{}, &openflow.GetAsyncReply{}, &openflow.SetAsync{}, &openflow.MeterMod{},
-	&openflow.SetPacketInFormat{}, &openflow.SetControllerID{}, &openflow.BundleControl{},
+	&openflow.SetPacketInFormat{}, &openflow.SetControllerID{}, &openflow.BundleControl{}, &openflow.BundleAdd{},
 
 	&openflow.MultipartRequest{Body: openflow.DescRequest{}}, &openflow.MultipartReply{Body: openflow.DescReply{}},
 	&openflow.MultipartRequest{Body: openflow.FlowStatsRequest{}}, &openflow.MultipartReply{Body: openflow.FlowStatsReply{}},
@@ -141,6 +141,8 @@ func (r random) fillSpecial(v reflect.Value) bool {
 		made = openflow.BadMatchBadPrereq
 	case openflow.MultipartFlags:
 		made = openflow.MultipartFlags(r.IntN(2))
+	case openflow.BundleAdd:
+		made = openflow.BundleAdd{Bundle: r.Uint32(), Flags: 3, Message: r.bytes(16)}
 	case []byte:
 		made = r.bytes(r.IntN(20) + 1)
 	case openflow.Error:

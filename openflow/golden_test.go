@@ -220,65 +220,7 @@ func TestGolden(t *testing.T) {
 
 // TestDecodeRefuses: what is malformed draws the error type and code that the specification names.
 func TestDecodeRefuses(t *testing.T) {
-	// The fixed part of a flow mod without its header: 40 bytes.
-	const fixed = "00000000 00000000 00000000 00000000 00 00 0000 0000 0000 00000000 00000000 00000000 0000 0000 "
-	const all = "0001 0004 00000000 " // the match of every packet
-	flowMod := func(rest string) string { return "04 0e 0000 00000001" + fixed + rest }
-	applies := func(action string) string {
-		n := len(strings.ReplaceAll(action, " ", "")) / 2
-		return flowMod(all + "0004 00" + hex.EncodeToString([]byte{byte(8 + n)}) + "00000000" + action)
-	}
-	tests := []struct {
-		name, bytes string // the length in the header is set
-		want        Code
-	}{
-		{"version", "05 05 0000 00000001", BadRequestBadVersion},
-		{"features request with a body", "04 05 0000 00000001 00", BadRequestBadLen},
-		{"set config, short", "04 09 0000 00000001 0000", BadRequestBadLen},
-		{"experimenter, short", "04 04 0000 00000001 00000000", BadRequestBadLen},
-		{"packet format of Nicira, long", "04 04 0000 00000001 00002320 00000010 00000000 00000000", BadRequestBadLen},
-		{"hello element of no length", "04 00 0000 00000001 0001 0000", BadRequestBadLen},
-		{"flow mod, short", "04 0e 0000 00000001" + fixed[:36], BadRequestBadLen},
-		{"flow mod without a match", flowMod(""), BadMatchBadLen},
-		{"match of the deprecated type", flowMod("0000 0004 00000000"), BadMatchBadType},
-		{"match without padding", flowMod("0001 000c 80000004 00000001"), BadMatchBadLen},
-		{"match of 3 bytes", flowMod("0001 0003 00000000"), BadMatchBadLen},
-		{"field past the match", flowMod("0001 000b 80000004 000000 0000000000"), BadMatchBadLen},
-		{"field of a wrong length", flowMod("0001 000a 80000002 0000 000000000000"), BadMatchBadLen},
-		{"half a mask", flowMod("0001 000b 80000503 000000 0000000000"), BadMatchBadLen},
-		{"experimenter's field without its id", flowMod("0001 000a ffff5402 0000 000000000000"), BadMatchBadLen},
-		{"instruction of 4 bytes", flowMod(all + "0005 0004"), BadInstructionBadLen},
-		{"instruction of no length", flowMod(all + "0005 0000 00000000"), BadInstructionBadLen},
-		{"instruction past the end", flowMod(all + "0005 0010 00000000"), BadInstructionBadLen},
-		{"goto table of 16 bytes", flowMod(all + "0001 0010 00000000 00000000 00000000"), BadInstructionBadLen},
-		{"clear actions with an action", flowMod(all + "0005 0010 00000000 0012 0008 00000000"), BadInstructionBadLen},
-		{"action of 4 bytes", applies("0012 0004"), BadActionBadLen},
-		{"action of no length", applies("0012 0000 00000000"), BadActionBadLen},
-		{"action of 12 bytes", applies("0012 000c 00000000 00000000"), BadActionBadLen},
-		{"action past its instruction", applies("0012 0010 00000000"), BadActionBadLen},
-		{"output of 8 bytes", applies("0000 0008 00000001"), BadActionBadLen},
-		{"group of 16 bytes", applies("0016 0010 00000001 00000000 00000000"), BadActionBadLen},
-		{"plain inc_seq of 16 bytes", applies("0020 0010 00000001 00000000 00000000"), BadActionBadLen},
-		{"inc_seq of 24 bytes", applies("ffff 0018 0042544e 0020 0000 00000001 00000000 00000000"), BadActionBadLen},
-		{"action of Baton of 8 bytes", applies("ffff 0008 0042544e"), BadActionBadLen},
-		{"set-field past its action", applies("0019 0008 80000004"), BadActionBadSetLen},
-		{"set-field of a wrong length", applies("0019 0010 80000006 000000000000 0000"), BadActionBadSetLen},
-		{"set-field in a longer action", applies("0019 0018 80000004 00000001 00000000 00000000 00000000"), BadActionBadSetLen},
-		{"packet out, actions past the end", "04 0d 0000 00000001 ffffffff 00000001 0008 000000000000", BadActionBadLen},
-		{"bucket of 8 bytes", "04 0f 0000 00000001 0000 00 00 00000001 0008 0000 00000000", GroupModFailedBadBucket},
-		{"bucket past the end", "04 0f 0000 00000001 0000 00 00 00000001 0020 0000 00000000 00000000 00000000", GroupModFailedBadBucket},
-		{"band of 12 bytes", "04 1d 0000 00000001 0000 0001 00000001 0001 000c 00000001 00000000", BadRequestBadLen},
-		{"band past the end", "04 1d 0000 00000001 0000 0001 00000001 0001 0010 00000001 00000000", BadRequestBadLen},
-		{"multipart, short", "04 12 0000 00000001 0000 0000", BadRequestBadLen},
-		{"description request with a body", "04 12 0000 00000001 0000 0000 00000000 00", BadRequestBadLen},
-		{"flow query, short", "04 12 0000 00000001 0001 0000 00000000 ff", BadRequestBadLen},
-		{"flow query and more", "04 12 0000 00000001 0001 0000 00000000 ff000000 ffffffff ffffffff 00000000" +
-			"0000000000000000 0000000000000000" + all + "00", BadRequestBadLen},
-		{"table of 8 bytes", "04 12 0000 00000001 000c 0000 00000000 0008 0000 00000000", TableFeaturesFailedBadLen},
-		{"port statistics of half a port", "04 13 0000 00000001 0004 0000 00000000 00000000", BadRequestBadLen},
-		{"queues without a port", "04 17 0000 00000001", BadRequestBadLen},
-	}
-	for _, tt := range tests {
+	for _, tt := range refusals {
 		t.Run(tt.name, func(t *testing.T) {
 			b := annotated(t, tt.bytes)
 			b[3] = byte(len(b))
@@ -292,6 +234,71 @@ func TestDecodeRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// fixed is the fixed part of a flow mod without its header (40 bytes), all the match of every packet.
+const (
+	fixed = "00000000 00000000 00000000 00000000 00 00 0000 0000 0000 00000000 00000000 00000000 0000 0000 "
+	all   = "0001 0004 00000000 "
+)
+
+func flowMod(rest string) string { return "04 0e 0000 00000001" + fixed + rest }
+
+// applies is a flow mod with an action.
+func applies(action string) string {
+	n := len(strings.ReplaceAll(action, " ", "")) / 2
+	return flowMod(all + "0004 00" + hex.EncodeToString([]byte{byte(8 + n)}) + "00000000" + action)
+}
+
+var refusals = []struct {
+	name, bytes string // the length in the header is set
+	want        Code
+}{
+	{"version", "05 05 0000 00000001", BadRequestBadVersion},
+	{"features request with a body", "04 05 0000 00000001 00", BadRequestBadLen},
+	{"set config, short", "04 09 0000 00000001 0000", BadRequestBadLen},
+	{"experimenter, short", "04 04 0000 00000001 00000000", BadRequestBadLen},
+	{"packet format of Nicira, long", "04 04 0000 00000001 00002320 00000010 00000000 00000000", BadRequestBadLen},
+	{"hello element of no length", "04 00 0000 00000001 0001 0000", BadRequestBadLen},
+	{"flow mod, short", "04 0e 0000 00000001" + fixed[:36], BadRequestBadLen},
+	{"flow mod without a match", flowMod(""), BadMatchBadLen},
+	{"match of the deprecated type", flowMod("0000 0004 00000000"), BadMatchBadType},
+	{"match without padding", flowMod("0001 000c 80000004 00000001"), BadMatchBadLen},
+	{"match of 3 bytes", flowMod("0001 0003 00000000"), BadMatchBadLen},
+	{"field past the match", flowMod("0001 000b 80000004 000000 0000000000"), BadMatchBadLen},
+	{"field of a wrong length", flowMod("0001 000a 80000002 0000 000000000000"), BadMatchBadLen},
+	{"half a mask", flowMod("0001 000b 80000503 000000 0000000000"), BadMatchBadLen},
+	{"experimenter's field without its id", flowMod("0001 000a ffff5402 0000 000000000000"), BadMatchBadLen},
+	{"instruction of 4 bytes", flowMod(all + "0005 0004"), BadInstructionBadLen},
+	{"instruction of no length", flowMod(all + "0005 0000 00000000"), BadInstructionBadLen},
+	{"instruction past the end", flowMod(all + "0005 0010 00000000"), BadInstructionBadLen},
+	{"goto table of 16 bytes", flowMod(all + "0001 0010 00000000 00000000 00000000"), BadInstructionBadLen},
+	{"clear actions with an action", flowMod(all + "0005 0010 00000000 0012 0008 00000000"), BadInstructionBadLen},
+	{"action of 4 bytes", applies("0012 0004"), BadActionBadLen},
+	{"action of no length", applies("0012 0000 00000000"), BadActionBadLen},
+	{"action of 12 bytes", applies("0012 000c 00000000 00000000"), BadActionBadLen},
+	{"action past its instruction", applies("0012 0010 00000000"), BadActionBadLen},
+	{"output of 8 bytes", applies("0000 0008 00000001"), BadActionBadLen},
+	{"group of 16 bytes", applies("0016 0010 00000001 00000000 00000000"), BadActionBadLen},
+	{"plain inc_seq of 16 bytes", applies("0020 0010 00000001 00000000 00000000"), BadActionBadLen},
+	{"inc_seq of 24 bytes", applies("ffff 0018 0042544e 0020 0000 00000001 00000000 00000000"), BadActionBadLen},
+	{"action of Baton of 8 bytes", applies("ffff 0008 0042544e"), BadActionBadLen},
+	{"set-field past its action", applies("0019 0008 80000004"), BadActionBadSetLen},
+	{"set-field of a wrong length", applies("0019 0010 80000006 000000000000 0000"), BadActionBadSetLen},
+	{"set-field in a longer action", applies("0019 0018 80000004 00000001 00000000 00000000 00000000"), BadActionBadSetLen},
+	{"packet out, actions past the end", "04 0d 0000 00000001 ffffffff 00000001 0008 000000000000", BadActionBadLen},
+	{"bucket of 8 bytes", "04 0f 0000 00000001 0000 00 00 00000001 0008 0000 00000000", GroupModFailedBadBucket},
+	{"bucket past the end", "04 0f 0000 00000001 0000 00 00 00000001 0020 0000 00000000 00000000 00000000", GroupModFailedBadBucket},
+	{"band of 12 bytes", "04 1d 0000 00000001 0000 0001 00000001 0001 000c 00000001 00000000", BadRequestBadLen},
+	{"band past the end", "04 1d 0000 00000001 0000 0001 00000001 0001 0010 00000001 00000000", BadRequestBadLen},
+	{"multipart, short", "04 12 0000 00000001 0000 0000", BadRequestBadLen},
+	{"description request with a body", "04 12 0000 00000001 0000 0000 00000000 00", BadRequestBadLen},
+	{"flow query, short", "04 12 0000 00000001 0001 0000 00000000 ff", BadRequestBadLen},
+	{"flow query and more", "04 12 0000 00000001 0001 0000 00000000 ff000000 ffffffff ffffffff 00000000" +
+		"0000000000000000 0000000000000000" + all + "00", BadRequestBadLen},
+	{"table of 8 bytes", "04 12 0000 00000001 000c 0000 00000000 0008 0000 00000000", TableFeaturesFailedBadLen},
+	{"port statistics of half a port", "04 13 0000 00000001 0004 0000 00000000 00000000", BadRequestBadLen},
+	{"queues without a port", "04 17 0000 00000001", BadRequestBadLen},
 }
 
 func TestHeaderRefuses(t *testing.T) {

@@ -39,7 +39,8 @@ func (n *node) take(m openflow.Message, raw []byte) []openflow.Message {
 		return []openflow.Message{&openflow.RoleReply{Role: openflow.RoleEqual}}
 	case *openflow.FlowMod:
 		n.flowMod(m)
-	case *openflow.SetConfig, *openflow.SetAsync, *openflow.SetPacketInFormat, *openflow.GroupMod, *openflow.MeterMod, *openflow.PortMod:
+	case *openflow.SetConfig, *openflow.SetAsync, *openflow.SetPacketInFormat, *openflow.GroupMod, *openflow.MeterMod,
+		*openflow.PortMod:
 	case *openflow.BundleControl:
 		return n.bundle(m)
 	case *openflow.BundleAdd:
@@ -112,13 +113,15 @@ func (n *node) tell(request openflow.MultipartBody) openflow.MultipartBody {
 	case openflow.MeterStatsRequest:
 		return openflow.MeterStatsReply{{Meter: 5, Flows: 55, Bands: []openflow.Counter{{}}}}
 	case openflow.MeterConfigRequest:
-		return openflow.MeterConfigReply{{Flags: openflow.MeterFlagKbps, Meter: 5, Bands: []openflow.Band{{Kind: openflow.BandDrop, Rate: 66}}}}
+		return openflow.MeterConfigReply{{Flags: openflow.MeterFlagKbps, Meter: 5, Bands: []openflow.Band{{Kind: openflow.BandDrop,
+			Rate: 66}}}}
 	case openflow.MeterFeaturesRequest:
 		return openflow.MeterFeaturesReply{MaxMeter: 77}
 	case openflow.TableFeaturesBody:
 		var props []openflow.TableProp
 		for _, k := range []openflow.PropType{openflow.PropInstructions, openflow.PropNextTables, openflow.PropWriteActions,
-			openflow.PropApplyActions, openflow.PropMatch, openflow.PropWildcards, openflow.PropWriteSetfield, openflow.PropApplySetfield} {
+			openflow.PropApplyActions, openflow.PropMatch, openflow.PropWildcards, openflow.PropWriteSetfield,
+			openflow.PropApplySetfield} {
 			props = append(props, openflow.TableProp{Kind: k})
 		}
 		return openflow.TableFeaturesBody{{Table: 0, Name: "first", MaxEntries: 88, Properties: props}}

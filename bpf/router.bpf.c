@@ -81,6 +81,10 @@ int router_command(struct __sk_buff *skb)
 	case COMMAND_FORGET_PROMISED:
 		forget_keys(skb, &w->command, &sweep);
 		break;
+	case COMMAND_TAKE_UP:
+		take_up(&w->command);
+		sweep.changed = w->command.result;
+		break;
 	case COMMAND_RETIRE:
 		retire(&w->command);
 		sweep.changed = w->command.result;
@@ -128,6 +132,7 @@ const enum side *side_type __attribute__((unused));
 const enum client_state *client_state_type __attribute__((unused));
 const enum client_flag *client_flag_type __attribute__((unused));
 const enum event_kind *event_kind_type __attribute__((unused));
+const enum band *band_type __attribute__((unused));
 const enum leg_end *leg_end_type __attribute__((unused));
 const enum command_kind *command_kind_type __attribute__((unused));
 const enum policy *policy_type __attribute__((unused));

@@ -2,6 +2,9 @@ package datapath
 
 import (
 	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
 
 	"baton/packet"
 )
@@ -12,6 +15,7 @@ type client struct {
 	f        family
 	seq, ack packet.Seq // next to send, next expected
 	options  packet.Options
+	rtt      time.Duration // of its handshake, whatever the test takes
 	ts       bool
 	tsval    uint32
 	tsecr    uint32
@@ -32,7 +36,7 @@ func (f family) usual() packet.Options {
 func (f family) class() uint8 { return Pending{MSS: f.mss, Timestamps: true}.Class(testMSS) }
 
 func newClient(k *rig, f family, options packet.Options) *client {
-	c := &client{k: k, f: f, seq: clientNext - 1, options: options}
+	c := &client{k: k, f: f, seq: clientNext - 1, options: options, rtt: 100 * time.Microsecond}
 	c.tsval, _, c.ts = options.Timestamps()
 	return c
 }
@@ -54,10 +58,19 @@ func (c *client) connect(verdict routerVerdict) packet.Frame {
 		c.k.t.Fatalf("SYN-ACK: got %v, ack %d, want ack %d", tcp.Flags(), tcp.Ack(), c.seq+1)
 	}
 	c.seq, c.ack = c.seq+1, tcp.Seq()+1
+	c.k.handshake(tcp.Seq(), c.rtt)
 	told, _, ok := tcp.Options().Timestamps()
 	c.ts = c.ts && ok
 	c.tsecr = told
 	return f
+}
+
+// handshake has the one that began with this cookie take so long.
+func (k *rig) handshake(cookie packet.Seq, rtt time.Duration) {
+	k.t.Helper()
+	const done = 1 << 31
+	slot := uint32(cookie) * 2654435761 >> 16
+	k.must(k.maps.Handshakes.Update(slot, uint64(done|rtt.Microseconds())<<32|uint64(cookie), ebpf.UpdateAny))
 }
 
 // packet is the client's next packet.

@@ -42,6 +42,14 @@ func (r *Router) command(c routerCommand, keys ...routerTuple) (changed int, err
 	return int(c.Result), nil
 }
 
+// TakeUp makes an answered leg idle, when its SYN-ACK has been acknowledged. False: it was not answered, or another surrogate's.
+func (r *Router) TakeUp(number uint32, surrogate uint16) (bool, error) {
+	n, err := r.command(routerCommand{
+		Kind: uint16(routerCommandKindCOMMAND_TAKE_UP), First: number, Surrogate: uint32(surrogate),
+	})
+	return n > 0, err
+}
+
 // Retire makes an idle leg dead, so that no client gets it. False: it was not idle, or another surrogate's.
 func (r *Router) Retire(number uint32, surrogate uint16) (bool, error) {
 	n, err := r.command(routerCommand{

@@ -42,8 +42,10 @@ func (e End) String() string {
 
 // Event tells of a server leg.
 type Event struct {
+	Answered  bool // its SYN-ACK waits for TakeUp
 	Up        bool // established; otherwise it has ended
 	End       End
+	Band      uint8
 	Class     uint8
 	Surrogate uint16
 	Splice    uint32
@@ -95,7 +97,8 @@ func (e *Events) next() (Event, error) {
 		return Event{}, fmt.Errorf("read events: %w", err)
 	}
 	return Event{
-		Up: routerEventKind(k.Kind) == routerEventKindEVENT_LEG_UP, End: End(k.End), Class: k.LegClass,
+		Answered: routerEventKind(k.Kind) == routerEventKindEVENT_LEG_ANSWERED,
+		Up:       routerEventKind(k.Kind) == routerEventKindEVENT_LEG_UP, End: End(k.End), Class: k.LegClass, Band: uint8(k.Band),
 		Surrogate: k.Surrogate, Splice: k.Splice, Requests: k.Requests, Announced: k.Announced != 0,
 		Age: time.Duration(k.Age) * time.Millisecond, Idle: time.Duration(k.Idle) * time.Millisecond,
 	}, nil

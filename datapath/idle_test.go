@@ -76,7 +76,7 @@ func TestFullQueue(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, s := spliced(t, f)
 		for n := uint32(20); n < 20+testLegs; n++ {
-			k.must(k.PutIdle(1, f.class(), n))
+			k.must(k.PutIdle(1, f.class(), BandNearest, n))
 		}
 		events := k.events()
 		s.takes(c.send(packet.ACK|packet.FIN, "", routerVerdictRECYCLED, actRedirect))
@@ -105,7 +105,7 @@ func TestDeadLegsInTheQueue(t *testing.T) {
 			k.want(p, routerVerdictCONSUMED, actShot)
 		}
 		for n := uint32(2); n < 6; n++ {
-			k.must(k.PutIdle(1, f.class(), n))
+			k.must(k.putIdle(1, f.class(), n))
 		}
 		k.must(k.maps.Surrogates.Update(uint32(1), &routerSurrogate{}, ebpf.UpdateAny))
 		s := k.idle(1, f)

@@ -301,14 +301,33 @@ func (k *rig) pending(src, dst netip.AddrPort) (routerClient, bool) {
 func (k *rig) queued(surrogate uint16, class uint8) []uint32 {
 	k.t.Helper()
 	var all []uint32
-	for {
-		n, ok, err := k.TakeIdle(surrogate, class)
-		k.must(err)
-		if !ok {
-			return all
+	for _, band := range testBands {
+		for {
+			n, ok, err := k.TakeIdle(surrogate, class, band)
+			k.must(err)
+			if !ok {
+				break
+			}
+			all = append(all, n)
 		}
-		all = append(all, n)
 	}
+	return all
+}
+
+// testBands have queues in the tests: legs that have served nobody, and those whose clients were as near as tests are.
+var testBands = []uint8{BandFresh, BandNearest}
+
+func (k *rig) makeQueue(surrogate uint16, class uint8) error {
+	var failed error
+	for _, band := range testBands {
+		failed = errors.Join(failed, k.MakeQueue(surrogate, class, band))
+	}
+	return failed
+}
+
+// putIdle puts a leg into the queue of its band.
+func (k *rig) putIdle(surrogate uint16, class uint8, n uint32) error {
+	return k.PutIdle(surrogate, class, k.splice(n).Band, n)
 }
 
 // endedClients empties the queue of clients that linger and returns what was in it.

@@ -13,8 +13,8 @@ func (k *rig) opening(f family, class uint8) *surrogate {
 	k.t.Helper()
 	const iss = 0xfffffffe
 	tsval := Clock() + 0x7fff0000
-	k.must(k.MakeQueue(1, class))
-	k.must(k.MakeQueue(1, class&^1))
+	k.must(k.makeQueue(1, class))
+	k.must(k.makeQueue(1, class&^1))
 	k.must(k.OpenLeg(Leg{
 		Number: 3, Surrogate: 1, Class: class, Server: f.surrogate, Router: f.router, ISS: iss, Ifindex: 1, TSval: tsval,
 	}))
@@ -66,7 +66,7 @@ func TestLegIsEstablished(t *testing.T) {
 				if q := k.queued(1, want); len(q) != 1 || q[0] != 3 {
 					t.Errorf("queue: got %v", q)
 				}
-				k.must(k.PutIdle(1, want, 3))
+				k.must(k.putIdle(1, want, 3))
 				sp, err := k.Splice(3)
 				if err != nil || sp.State != Idle || sp.ServerMSS != 1300 || sp.Timestamps != both || sp.Class != want ||
 					sp.SndNxt != uint32(s.ack) || sp.RcvNxt != uint32(s.seq) {
@@ -153,7 +153,7 @@ func TestLegOfAClassWithoutAQueue(t *testing.T) {
 	f := families[0]
 	const class = 2<<1 | 1
 	k.must(k.OpenLeg(Leg{Number: 3, Surrogate: 7, Class: class, Server: f.surrogate, Router: f.router, ISS: 1, Ifindex: 1}))
-	if _, ok, err := k.TakeIdle(7, class&^1); err != nil || ok {
+	if _, ok, err := k.TakeIdle(7, class&^1, BandFresh); err != nil || ok {
 		t.Fatal(ok, err)
 	}
 	s := &surrogate{k: k, f: f, seq: 1, ack: 2}

@@ -84,7 +84,7 @@ func TestMoveAcknowledgesWhatItLeavesBehind(t *testing.T) {
 		k.count(1, func(c *routerSurrogate) { c.Active = 1 })
 		k.count(2, func(c *routerSurrogate) { c.Idle[f.class()] = 1 })
 		k.queued(2, f.class())
-		k.must(k.PutIdle(2, f.class(), 2))
+		k.must(k.putIdle(2, f.class(), 2))
 
 		one.takes(c.send(packet.ACK, plainRequest, routerVerdictTO_SERVER, actRedirect))
 		c.takes(one.send(packet.ACK, plainResponse, routerVerdictTO_CLIENT, actRedirect))
@@ -232,7 +232,7 @@ func TestMoveWithoutALeg(t *testing.T) {
 			t.Error("user space is asked about a client that it cannot look up")
 		}
 		k.ForgetClient(f.client, f.vip)
-		k.must(k.PutIdle(2, f.class(), 2))
+		k.must(k.putIdle(2, f.class(), 2))
 		two.takes(k.want(request, routerVerdictMOVED, actRedirect))
 		if got := State(k.splice(1).State); got != Idle {
 			t.Errorf("leg left behind: %v", got)

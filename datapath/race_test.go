@@ -95,6 +95,7 @@ func (p *processor) serve() (bool, error) {
 	if err != nil || action != actRedirect {
 		return false, fmt.Errorf("SYN: action %d, %v", action, err)
 	}
+	p.handshake(synack.TCP().Seq(), c.rtt)
 	c.seq, c.ack = c.seq+1, synack.TCP().Seq()+1
 	c.tsecr, _, _ = synack.TCP().Options().Timestamps()
 	action, out, err := p.pass(c.packet(packet.ACK, plainRequest))

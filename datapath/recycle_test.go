@@ -23,7 +23,7 @@ func (s *surrogate) isIdle() {
 	if q := s.k.queued(1, s.f.class()); len(q) != 1 || q[0] != s.number {
 		s.k.t.Errorf("queue of idle legs: got %v, want %d", q, s.number)
 	}
-	s.k.must(s.k.PutIdle(1, s.f.class(), s.number))
+	s.k.must(s.k.putIdle(1, s.f.class(), s.number))
 }
 
 // inUse requires that the leg is neither idle nor in its pool.

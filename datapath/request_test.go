@@ -215,7 +215,7 @@ func TestRequestWithoutALegIsAsked(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
 		k.vip(f)
-		k.must(k.MakeQueue(1, f.class()))
+		k.must(k.makeQueue(1, f.class()))
 		c := newClient(k, f, f.usual())
 		c.connect(routerVerdictSYN_ANSWERED)
 		request := packet.Build(c.packet(packet.ACK, plainRequest))

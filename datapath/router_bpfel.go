@@ -13,16 +13,28 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type routerBand uint32
+
+const (
+	routerBandBAND_NONE    routerBand = 0
+	routerBandBAND_NEAREST routerBand = 1
+	routerBandBAND_4MS     routerBand = 6
+	routerBandBAND_64MS    routerBand = 21
+	routerBandBAND_FAR     routerBand = 29
+)
+
 type routerBound uint32
 
 const (
-	routerBoundABI            routerBound = 3
+	routerBoundABI            routerBound = 4
 	routerBoundMAX_VIPS       routerBound = 256
 	routerBoundMAX_POOLS      routerBound = 256
 	routerBoundMAX_TABLES     routerBound = 1024
 	routerBoundMAX_SURROGATES routerBound = 1024
 	routerBoundLEG_CLASSES    routerBound = 16
 	routerBoundMSS_CLASSES    routerBound = 8
+	routerBoundLEG_BANDS      routerBound = 32
+	routerBoundHANDSHAKES     routerBound = 65536
 	routerBoundTABLE_SLOTS    routerBound = 1021
 	routerBoundPOOL_MEMBERS   routerBound = 64
 	routerBoundHOST_BYTES     routerBound = 64
@@ -46,7 +58,8 @@ type routerClient struct {
 	Mss       uint16
 	Surrogate uint16
 	Pool      uint16
-	Chunked   uint16
+	Chunked   uint8
+	Band      uint8
 	Ifindex   uint32
 	Since     uint32
 	Seq       uint32
@@ -92,7 +105,8 @@ const (
 	routerCommandKindCOMMAND_FORGET_CLIENTS  routerCommandKind = 4
 	routerCommandKindCOMMAND_FORGET_PROMISED routerCommandKind = 5
 	routerCommandKindCOMMAND_RETIRE          routerCommandKind = 6
-	routerCommandKindCOMMAND_ABANDON         routerCommandKind = 7
+	routerCommandKindCOMMAND_TAKE_UP         routerCommandKind = 7
+	routerCommandKindCOMMAND_ABANDON         routerCommandKind = 8
 )
 
 type routerConfig struct {
@@ -118,7 +132,7 @@ type routerEvent struct {
 	LegClass  uint8
 	Announced uint8
 	Surrogate uint16
-	Pad2      uint16
+	Band      uint16
 	Splice    uint32
 	Requests  uint32
 	Age       uint32
@@ -128,8 +142,9 @@ type routerEvent struct {
 type routerEventKind uint32
 
 const (
-	routerEventKindEVENT_LEG_UP   routerEventKind = 1
-	routerEventKindEVENT_LEG_DOWN routerEventKind = 2
+	routerEventKindEVENT_LEG_UP       routerEventKind = 1
+	routerEventKindEVENT_LEG_DOWN     routerEventKind = 2
+	routerEventKindEVENT_LEG_ANSWERED routerEventKind = 3
 )
 
 type routerFlow struct {
@@ -266,7 +281,7 @@ type routerSplice struct {
 	TsServer       uint32
 	TsTold         uint32
 	TsClient       uint32
-	_              [4]byte
+	Late           uint32
 	RequestLeft    uint64
 	ResponseLeft   uint64
 	Request        uint8
@@ -278,7 +293,8 @@ type routerSplice struct {
 	Pool           uint16
 	WindowTold     uint16
 	ServerMss      uint16
-	_              [2]byte
+	Band           uint8
+	ClientBand     uint8
 	Requests       uint32
 	ClientRequests uint32
 	Seen           uint32
@@ -327,26 +343,29 @@ const (
 type routerSpliceState uint32
 
 const (
-	routerSpliceStateSPLICE_FREE    routerSpliceState = 0
-	routerSpliceStateSPLICE_OPENING routerSpliceState = 1
-	routerSpliceStateSPLICE_IDLE    routerSpliceState = 2
-	routerSpliceStateSPLICE_ACTIVE  routerSpliceState = 3
-	routerSpliceStateSPLICE_CLOSING routerSpliceState = 4
-	routerSpliceStateSPLICE_DEAD    routerSpliceState = 5
+	routerSpliceStateSPLICE_FREE     routerSpliceState = 0
+	routerSpliceStateSPLICE_OPENING  routerSpliceState = 1
+	routerSpliceStateSPLICE_ANSWERED routerSpliceState = 2
+	routerSpliceStateSPLICE_IDLE     routerSpliceState = 3
+	routerSpliceStateSPLICE_ACTIVE   routerSpliceState = 4
+	routerSpliceStateSPLICE_CLOSING  routerSpliceState = 5
+	routerSpliceStateSPLICE_DEAD     routerSpliceState = 6
 )
 
 type routerSurrogate struct {
-	_        structs.HostLayout
-	Active   uint32
-	Idle     [16]int32
-	_        [4]byte
-	Taken    [16]uint64
-	Missed   [16]uint64
-	Recycled uint64
-	Handoffs uint64
-	Failed   uint64
-	BytesIn  uint64
-	BytesOut uint64
+	_          structs.HostLayout
+	Active     uint32
+	Idle       [16]int32
+	Fresh      [16]int32
+	_          [4]byte
+	Taken      [16]uint64
+	TakenFresh [16]uint64
+	Missed     [16]uint64
+	Recycled   uint64
+	Handoffs   uint64
+	Failed     uint64
+	BytesIn    uint64
+	BytesOut   uint64
 }
 
 type routerTable struct {
@@ -380,31 +399,32 @@ const (
 	routerVerdictASSIGNED           routerVerdict = 10
 	routerVerdictFIN_ANSWERED       routerVerdict = 11
 	routerVerdictLEG_UP             routerVerdict = 12
-	routerVerdictLEG_ACKED          routerVerdict = 13
-	routerVerdictCHALLENGED         routerVerdict = 14
-	routerVerdictRESET_SENT         routerVerdict = 15
-	routerVerdictICMP_TRANSLATED    routerVerdict = 16
-	routerVerdictHANDSHAKE_ACK      routerVerdict = 17
-	routerVerdictCONSUMED           routerVerdict = 18
-	routerVerdictDROP_FRAGMENT      routerVerdict = 19
-	routerVerdictDROP_IP_OPTIONS    routerVerdict = 20
-	routerVerdictDROP_IPV6EXTENSION routerVerdict = 21
-	routerVerdictDROP_TRUNCATED     routerVerdict = 22
-	routerVerdictDROP_BAD_FLAGS     routerVerdict = 23
-	routerVerdictDROP_BAD_OPTIONS   routerVerdict = 24
-	routerVerdictDROP_BAD_CHECKSUM  routerVerdict = 25
-	routerVerdictDROP_TTL           routerVerdict = 26
-	routerVerdictDROP_STALE         routerVerdict = 27
-	routerVerdictDROP_OLD_BYTES     routerVerdict = 28
-	routerVerdictDROP_EARLY         routerVerdict = 29
-	routerVerdictDROP_GAP           routerVerdict = 30
-	routerVerdictDROP_NO_TAP        routerVerdict = 31
-	routerVerdictDROP_PENDING_FULL  routerVerdict = 32
-	routerVerdictDROP_FLOWS_FULL    routerVerdict = 33
-	routerVerdictDROP_CLOSED        routerVerdict = 34
-	routerVerdictDROP_NO_ROOM       routerVerdict = 35
-	routerVerdictDROP_RACE          routerVerdict = 36
-	routerVerdictVERDICTS           routerVerdict = 37
+	routerVerdictLEG_ANSWERED       routerVerdict = 13
+	routerVerdictLEG_ACKED          routerVerdict = 14
+	routerVerdictCHALLENGED         routerVerdict = 15
+	routerVerdictRESET_SENT         routerVerdict = 16
+	routerVerdictICMP_TRANSLATED    routerVerdict = 17
+	routerVerdictHANDSHAKE_ACK      routerVerdict = 18
+	routerVerdictCONSUMED           routerVerdict = 19
+	routerVerdictDROP_FRAGMENT      routerVerdict = 20
+	routerVerdictDROP_IP_OPTIONS    routerVerdict = 21
+	routerVerdictDROP_IPV6EXTENSION routerVerdict = 22
+	routerVerdictDROP_TRUNCATED     routerVerdict = 23
+	routerVerdictDROP_BAD_FLAGS     routerVerdict = 24
+	routerVerdictDROP_BAD_OPTIONS   routerVerdict = 25
+	routerVerdictDROP_BAD_CHECKSUM  routerVerdict = 26
+	routerVerdictDROP_TTL           routerVerdict = 27
+	routerVerdictDROP_STALE         routerVerdict = 28
+	routerVerdictDROP_OLD_BYTES     routerVerdict = 29
+	routerVerdictDROP_EARLY         routerVerdict = 30
+	routerVerdictDROP_GAP           routerVerdict = 31
+	routerVerdictDROP_NO_TAP        routerVerdict = 32
+	routerVerdictDROP_PENDING_FULL  routerVerdict = 33
+	routerVerdictDROP_FLOWS_FULL    routerVerdict = 34
+	routerVerdictDROP_CLOSED        routerVerdict = 35
+	routerVerdictDROP_NO_ROOM       routerVerdict = 36
+	routerVerdictDROP_RACE          routerVerdict = 37
+	routerVerdictVERDICTS           routerVerdict = 38
 )
 
 type routerVip struct {
@@ -446,6 +466,7 @@ const (
 	routerMapClients         = "clients"
 	routerMapEvents          = "events"
 	routerMapFlows           = "flows"
+	routerMapHandshakes      = "handshakes"
 	routerMapHosts           = "hosts"
 	routerMapIdleLegs        = "idle_legs"
 	routerMapLimits          = "limits"
@@ -466,6 +487,7 @@ const (
 	routerProgRouterCommand  = "router_command"
 	routerProgRouterIngress  = "router_ingress"
 	routerProgRouterReplay   = "router_replay"
+	routerVarBandType        = "band_type"
 	routerVarBoundType       = "bound_type"
 	routerVarClientFlagType  = "client_flag_type"
 	routerVarClientStateType = "client_state_type"
@@ -540,6 +562,7 @@ type routerMapSpecs struct {
 	Clients       *ebpf.MapSpec `ebpf:"clients"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	Flows         *ebpf.MapSpec `ebpf:"flows"`
+	Handshakes    *ebpf.MapSpec `ebpf:"handshakes"`
 	Hosts         *ebpf.MapSpec `ebpf:"hosts"`
 	IdleLegs      *ebpf.MapSpec `ebpf:"idle_legs"`
 	Limits        *ebpf.MapSpec `ebpf:"limits"`
@@ -563,6 +586,7 @@ type routerMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type routerVariableSpecs struct {
+	BandType        *ebpf.VariableSpec `ebpf:"band_type"`
 	BoundType       *ebpf.VariableSpec `ebpf:"bound_type"`
 	ClientFlagType  *ebpf.VariableSpec `ebpf:"client_flag_type"`
 	ClientStateType *ebpf.VariableSpec `ebpf:"client_state_type"`
@@ -606,6 +630,7 @@ type routerMaps struct {
 	Clients       *ebpf.Map `ebpf:"clients"`
 	Events        *ebpf.Map `ebpf:"events"`
 	Flows         *ebpf.Map `ebpf:"flows"`
+	Handshakes    *ebpf.Map `ebpf:"handshakes"`
 	Hosts         *ebpf.Map `ebpf:"hosts"`
 	IdleLegs      *ebpf.Map `ebpf:"idle_legs"`
 	Limits        *ebpf.Map `ebpf:"limits"`
@@ -630,6 +655,7 @@ func (m *routerMaps) Close() error {
 		m.Clients,
 		m.Events,
 		m.Flows,
+		m.Handshakes,
 		m.Hosts,
 		m.IdleLegs,
 		m.Limits,
@@ -654,6 +680,7 @@ func (m *routerMaps) Close() error {
 //
 // It can be passed to loadRouterObjects or ebpf.CollectionSpec.LoadAndAssign.
 type routerVariables struct {
+	BandType        *ebpf.Variable `ebpf:"band_type"`
 	BoundType       *ebpf.Variable `ebpf:"bound_type"`
 	ClientFlagType  *ebpf.Variable `ebpf:"client_flag_type"`
 	ClientStateType *ebpf.Variable `ebpf:"client_state_type"`

@@ -113,9 +113,14 @@ func (k *rig) put(n uint32, s routerSplice) {
 		k.must(k.maps.Flows.Update(s.Client, routerFlow{Splice: n, Side: uint32(routerSideSIDE_CLIENT)}, ebpf.UpdateAny))
 		k.count(s.Surrogate, func(c *routerSurrogate) { c.Active++ })
 	case Idle:
-		k.must(k.MakeQueue(s.Surrogate, s.LegClass))
-		k.must(k.PutIdle(s.Surrogate, s.LegClass, n))
-		k.count(s.Surrogate, func(c *routerSurrogate) { c.Idle[s.LegClass]++ })
+		k.must(k.makeQueue(s.Surrogate, s.LegClass))
+		k.must(k.putIdle(s.Surrogate, s.LegClass, n))
+		k.count(s.Surrogate, func(c *routerSurrogate) {
+			c.Idle[s.LegClass]++
+			if s.Band == BandFresh {
+				c.Fresh[s.LegClass]++
+			}
+		})
 	}
 }
 

@@ -15,16 +15,17 @@ type State uint8
 
 // The states of a splice.
 const (
-	Free    = State(routerSpliceStateSPLICE_FREE)
-	Opening = State(routerSpliceStateSPLICE_OPENING)
-	Idle    = State(routerSpliceStateSPLICE_IDLE)
-	Active  = State(routerSpliceStateSPLICE_ACTIVE)
-	Closing = State(routerSpliceStateSPLICE_CLOSING)
-	Dead    = State(routerSpliceStateSPLICE_DEAD)
+	Free     = State(routerSpliceStateSPLICE_FREE)
+	Opening  = State(routerSpliceStateSPLICE_OPENING)
+	Answered = State(routerSpliceStateSPLICE_ANSWERED)
+	Idle     = State(routerSpliceStateSPLICE_IDLE)
+	Active   = State(routerSpliceStateSPLICE_ACTIVE)
+	Closing  = State(routerSpliceStateSPLICE_CLOSING)
+	Dead     = State(routerSpliceStateSPLICE_DEAD)
 )
 
 func (s State) String() string {
-	names := [...]string{"free", "opening", "idle", "active", "closing", "dead"}
+	names := [...]string{"free", "opening", "answered", "idle", "active", "closing", "dead"}
 	if int(s) < len(names) {
 		return names[s]
 	}
@@ -36,6 +37,7 @@ type Splice struct {
 	Number          uint32
 	State           State
 	Class           uint8 // bit 0: timestamps; above: index into Config.MSS
+	Band            uint8 // of the clients that the leg has served
 	Surrogate, Pool uint16
 	Server          netip.AddrPort // the surrogate
 	Router          netip.AddrPort // our end of the server leg
@@ -49,6 +51,7 @@ type Splice struct {
 	TSTold          uint32 // newest timestamp told to the surrogate
 	TSServer        uint32 // newest timestamp seen from it
 	Timestamps      bool
+	WScale          bool   // the surrogate scales windows
 	Opaque          bool   // its messages are not followed
 	Requests        uint32 // served on the server leg
 	ClientRequests  uint32
@@ -75,13 +78,14 @@ func tuple(src, dst netip.AddrPort) routerTuple {
 func (r *Router) splice(number uint32, k *routerSplice) Splice {
 	now := uint32(coarseMillis())
 	s := Splice{
-		Number: number, State: State(k.State), Class: k.LegClass, Surrogate: k.Surrogate, Pool: k.Pool,
+		Number: number, State: State(k.State), Class: k.LegClass, Band: k.Band, Surrogate: k.Surrogate, Pool: k.Pool,
 		Server: addrPort(k.Server.Src, k.Server.Sport), Router: addrPort(k.Server.Dst, k.Server.Dport),
 		Client: addrPort(k.Client.Src, k.Client.Sport), VIP: addrPort(k.Client.Dst, k.Client.Dport),
 		SndNxt: k.SndNxt, RcvNxt: k.RcvNxt, SndUna: k.SndUna, RcvBase: k.RcvBase, SndBase: k.SndBase,
 		ToServerSeq: k.ToServerSeq, ToServerAck: k.ToServerAck,
 		TSTold: k.TsTold, TSServer: k.TsServer,
 		Timestamps: k.Flags&uint16(routerSpliceFlagSPLICE_TS) != 0,
+		WScale:     k.Flags&uint16(routerSpliceFlagSPLICE_SERVER_WSCALE) != 0,
 		Opaque:     routerFraming(k.Request) == routerFramingFRAMING_OPAQUE,
 		Requests:   k.Requests, ClientRequests: k.ClientRequests, ServerMSS: k.ServerMss,
 		BytesToServer: k.BytesToServer, BytesToClient: k.BytesToClient,
@@ -137,6 +141,8 @@ type Leg struct {
 	ISS       uint32 // initial send sequence number
 	Ifindex   int    // towards the surrogate
 	TSval     uint32 // told in the SYN
+	// Late is how long the SYN-ACK waits for its acknowledgement, which the caller sends before TakeUp. 0: the kernel sends it at once.
+	Late time.Duration
 }
 
 // OpenLeg makes the kernel expect the answer to a SYN with these numbers. The caller owns the splice and sends the SYN
@@ -146,6 +152,7 @@ func (r *Router) OpenLeg(l Leg) error {
 		State: uint8(Opening), LegClass: l.Class, Surrogate: l.Surrogate,
 		Server: tuple(l.Server, l.Router),
 		SndNxt: l.ISS + 1, SndUna: l.ISS, TsTold: l.TSval,
+		Late:  millis(l.Late),
 		Since: uint32(coarseMillis()), Seen: uint32(coarseMillis()),
 	}
 	k.ToServer.Ifindex = uint32(l.Ifindex)
@@ -173,9 +180,20 @@ func (r *Router) FreeLeg(number uint32, server, router netip.AddrPort) error {
 	return nil
 }
 
-// queue is that of a surrogate's idle legs of a class, or nil. The Router closes it.
-func (r *Router) queue(surrogate uint16, class uint8) (*ebpf.Map, error) {
-	key := uint32(surrogate)*LegClasses + uint32(class)
+// Bands of legs: what they have served decides whom they fit.
+const (
+	BandFresh   = uint8(routerBandBAND_NONE)    // nobody yet
+	BandNearest = uint8(routerBandBAND_NEAREST) // the first of those that have served
+	BandFar     = uint8(routerBandBAND_FAR)     // from here on, legs are not used again
+)
+
+func queueKey(surrogate uint16, class, band uint8) uint32 {
+	return (uint32(surrogate)*LegClasses+uint32(class))*uint32(routerBoundLEG_BANDS) + uint32(band)
+}
+
+// queue is that of a surrogate's idle legs of a class and band, or nil. The Router closes it.
+func (r *Router) queue(surrogate uint16, class, band uint8) (*ebpf.Map, error) {
+	key := queueKey(surrogate, class, band)
 	r.queues.Lock()
 	defer r.queues.Unlock()
 	if q := r.queues.open[key]; q != nil {
@@ -204,12 +222,12 @@ func (q *queues) keep(key uint32, m *ebpf.Map) {
 	q.open[key] = m
 }
 
-// MakeQueue gives a surrogate a queue of idle legs of a class, when it has none.
-func (r *Router) MakeQueue(surrogate uint16, class uint8) error {
-	if q, err := r.queue(surrogate, class); err == nil && q != nil {
+// MakeQueue gives a surrogate a queue of idle legs of a class and band, when it has none.
+func (r *Router) MakeQueue(surrogate uint16, class, band uint8) error {
+	if q, err := r.queue(surrogate, class, band); err == nil && q != nil {
 		return nil
 	}
-	key := uint32(surrogate)*LegClasses + uint32(class)
+	key := queueKey(surrogate, class, band)
 	q, err := ebpf.NewMap(&ebpf.MapSpec{Name: "leg_queue", Type: ebpf.Queue, ValueSize: 4, MaxEntries: uint32(r.options.Legs)})
 	if err != nil {
 		return fmt.Errorf("make a queue of idle legs: %w", err)
@@ -224,9 +242,15 @@ func (r *Router) MakeQueue(surrogate uint16, class uint8) error {
 	return nil
 }
 
+// HasQueue tells whether a surrogate has a queue of idle legs of a class and band.
+func (r *Router) HasQueue(surrogate uint16, class, band uint8) bool {
+	q, err := r.queue(surrogate, class, band)
+	return err == nil && q != nil
+}
+
 // TakeIdle removes the longest idle leg from a queue. False: it is empty. The leg may be dead; Retire tells.
-func (r *Router) TakeIdle(surrogate uint16, class uint8) (uint32, bool, error) {
-	q, err := r.queue(surrogate, class)
+func (r *Router) TakeIdle(surrogate uint16, class, band uint8) (uint32, bool, error) {
+	q, err := r.queue(surrogate, class, band)
 	if err != nil {
 		return 0, false, fmt.Errorf("take an idle leg: %w", err)
 	}
@@ -243,8 +267,8 @@ func (r *Router) TakeIdle(surrogate uint16, class uint8) (uint32, bool, error) {
 }
 
 // PutIdle returns a leg that TakeIdle gave.
-func (r *Router) PutIdle(surrogate uint16, class uint8, number uint32) error {
-	q, err := r.queue(surrogate, class)
+func (r *Router) PutIdle(surrogate uint16, class, band uint8, number uint32) error {
+	q, err := r.queue(surrogate, class, band)
 	if err == nil && q == nil {
 		err = ebpf.ErrKeyNotExist
 	}
@@ -259,15 +283,17 @@ func (r *Router) PutIdle(surrogate uint16, class uint8, number uint32) error {
 
 // Surrogate is what the kernel counted for a surrogate.
 type Surrogate struct {
-	Active   int                // sessions now
-	Idle     [LegClasses]int    // legs ready now
-	Taken    [LegClasses]uint64 // legs taken from the queues
-	Missed   [LegClasses]uint64 // requests that found none
-	Recycled uint64
-	Handoffs uint64
-	Failed   uint64 // handoffs that met a close before a response byte
-	BytesIn  uint64 // to the surrogate, of sessions that have ended
-	BytesOut uint64
+	Active     int                // sessions now
+	Idle       [LegClasses]int    // legs ready now
+	Fresh      [LegClasses]int    // those of them that have served nobody
+	Taken      [LegClasses]uint64 // legs taken from the queues
+	TakenFresh [LegClasses]uint64 // those of them that had served nobody
+	Missed     [LegClasses]uint64 // requests that found none
+	Recycled   uint64
+	Handoffs   uint64
+	Failed     uint64 // handoffs that met a close before a response byte
+	BytesIn    uint64 // to the surrogate, of sessions that have ended
+	BytesOut   uint64
 }
 
 // Surrogate reads a surrogate's counters.
@@ -277,11 +303,11 @@ func (r *Router) Surrogate(id uint16) (Surrogate, error) {
 		return Surrogate{}, fmt.Errorf("read surrogate %d: %w", id, err)
 	}
 	s := Surrogate{
-		Active: int(k.Active), Taken: k.Taken, Missed: k.Missed,
+		Active: int(k.Active), Taken: k.Taken, TakenFresh: k.TakenFresh, Missed: k.Missed,
 		Recycled: k.Recycled, Handoffs: k.Handoffs, Failed: k.Failed, BytesIn: k.BytesIn, BytesOut: k.BytesOut,
 	}
 	for i, n := range k.Idle {
-		s.Idle[i] = int(n)
+		s.Idle[i], s.Fresh[i] = int(n), int(k.Fresh[i])
 	}
 	return s, nil
 }

@@ -16,6 +16,7 @@ var verdictNames = [...]string{
 	routerVerdictASSIGNED:           "assigned",
 	routerVerdictFIN_ANSWERED:       "fin_answered",
 	routerVerdictLEG_UP:             "leg_up",
+	routerVerdictLEG_ANSWERED:       "leg_answered",
 	routerVerdictLEG_ACKED:          "leg_acked",
 	routerVerdictCHALLENGED:         "challenged",
 	routerVerdictRESET_SENT:         "reset_sent",

@@ -44,6 +44,20 @@ static __always_inline void note_ack(struct splice *s, const struct packet *p)
 		s->rcv_acked = ack;
 }
 
+/* What our clock and the surrogate's may be off by, in ms, beside each other. */
+#define CLOCK_ERROR 8
+
+/*
+ * Under the lock: an ACK of the client. Its handshake may have taken longer than its path is long: then the leg's surrogate has
+ * measured less than the leg's band says.
+ */
+static __always_inline void doubt_band(struct splice *s, const struct packet *p, __u32 clock)
+{
+	if (s->flags & SPLICE_TS && !(s->flags & SPLICE_ANCHOR) && p->ts_at != 0xff &&
+	    before(clock - p->tsecr + CLOCK_ERROR, shortest_of(s->band)))
+		s->band = BAND_FAR;
+}
+
 /* Under the lock: new bytes from the client. */
 static __always_inline __u32 track_request(struct splice *s, const struct walk *k, __u32 seq, __u32 len)
 {
@@ -161,7 +175,7 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 	struct work *w = work();
 	struct config *set = config();
 	struct splice *s = splice_at(idx);
-	__u32 now = clock_ms(), next = NEXT_SEND, seq, ack, surrogate = 0, leg_class = 0, clock, limit;
+	__u32 now = clock_ms(), next = NEXT_SEND, seq, ack, surrogate = 0, leg_class = 0, band = 0, clock, limit;
 	bool worn = false, fresh;
 	struct packet *p;
 
@@ -222,6 +236,8 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 			s->bytes_to_server += p->len;
 		}
 		fresh = before(s->rcv_acked, ack);
+		if (fresh && s->band >= BAND_4MS)
+			doubt_band(s, p, clock);
 		if (p->flags & FIN && s->flags & SPLICE_ASKED) {
 			next = NEXT_ASK; /* behind bytes that user space holds */
 			goto unlock;
@@ -255,13 +271,14 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 	fill_to_server(w, s);
 	surrogate = s->surrogate;
 	leg_class = s->leg_class;
+	band = s->band;
 	note_bytes(w, s);
 	if (next == NEXT_RECYCLE || next == NEXT_RECYCLE_RESET) {
 		w->out.window = idle_window(s);
 		if (next == NEXT_RECYCLE_RESET)
 			s->flags |= SPLICE_WIDE;
 		w->reply.tsval = later(s->ts_client, clock);
-		worn = s->requests >= limit;
+		worn = is_worn(s, limit);
 		s->state = worn ? SPLICE_DEAD : SPLICE_IDLE;
 		s->since = now;
 		__builtin_memset(&s->client, 0, sizeof(s->client));
@@ -298,12 +315,12 @@ unlock:
 		r->tsecr = p->tsval;
 		if (hop_is_old(&w->out.hop, now))
 			resolve(skb, now);
-		recycle(w, idx, s, surrogate, leg_class, worn, now);
+		recycle(w, idx, s, surrogate, leg_class, band, worn, now);
 		return end_client(skb, w);
 	}
 	case NEXT_RECYCLE_RESET:
 		linger(&p->key, SIDE_LINGER, BPF_EXIST, now);
-		recycle(w, idx, s, surrogate, leg_class, worn, now);
+		recycle(w, idx, s, surrogate, leg_class, band, worn, now);
 		return RECYCLED;
 	case NEXT_RESET:
 		bury(idx, s, LEG_CLIENT_RESET, now);
@@ -320,7 +337,7 @@ __noinline int leave_leg(struct __sk_buff *skb, __u32 idx, int verdict)
 {
 	struct work *w = work();
 	struct splice *s = splice_at(idx);
-	__u32 now = clock_ms(), surrogate, leg_class, limit;
+	__u32 now = clock_ms(), surrogate, leg_class, band, limit;
 	bool closes, worn, behind;
 
 	if (!w || !s)
@@ -334,7 +351,7 @@ __noinline int leave_leg(struct __sk_buff *skb, __u32 idx, int verdict)
 	closes = s->flags & SPLICE_NO_REUSE;
 	s->flags &= ~(SPLICE_ASKED | SPLICE_MOVING);
 	/* what the surrogate said meanwhile is nobody's */
-	worn = s->requests >= limit || s->flags & SPLICE_REPEATED || !quiet(s) || s->snd_una != s->snd_nxt;
+	worn = is_worn(s, limit) || s->flags & SPLICE_REPEATED || !quiet(s) || s->snd_una != s->snd_nxt;
 	behind = fill_last_ack(w, s) && verdict == MOVED;
 	if (!behind || !s->to_server.checked)
 		s->flags |= SPLICE_WIDE;
@@ -342,13 +359,14 @@ __noinline int leave_leg(struct __sk_buff *skb, __u32 idx, int verdict)
 	s->since = s->seen = now;
 	surrogate = s->surrogate;
 	leg_class = s->leg_class;
+	band = s->band;
 	note_bytes(w, s);
 	__builtin_memset(&s->client, 0, sizeof(s->client));
 	bpf_spin_unlock(&s->lock);
 	if (closes)
 		bury(idx, s, LEG_CLOSED, now);
 	else
-		recycle(w, idx, s, surrogate, leg_class, worn, now);
+		recycle(w, idx, s, surrogate, leg_class, band, worn, now);
 	if (behind)
 		leave_twice(skb, w);
 	return 0;

@@ -136,6 +136,32 @@ static __always_inline void forget_keys(struct __sk_buff *skb, const struct comm
 	}
 }
 
+static __always_inline void take_up(struct command *c)
+{
+	struct splice *s = splice_at(c->first);
+	struct config *set = config();
+	__u32 now = clock_ms(), surrogate, leg_class;
+
+	if (!s || !set)
+		return;
+	bpf_spin_lock(&s->lock);
+	surrogate = s->surrogate;
+	leg_class = s->leg_class;
+	c->result = s->state == SPLICE_ANSWERED && surrogate == c->surrogate;
+	if (c->result) {
+		s->state = SPLICE_IDLE;
+		s->since = s->seen = s->opened = now;
+		s->ts_told = later(s->ts_told, now + set->ts_offset);
+	}
+	bpf_spin_unlock(&s->lock);
+	if (!c->result)
+		return;
+	tell(EVENT_LEG_UP, 0, c->first, s, now);
+	leg_class &= LEG_CLASSES - 1;
+	count_idle(surrogate, leg_class, BAND_NONE, 1);
+	push_leg(surrogate, leg_class, BAND_NONE, c->first);
+}
+
 static __always_inline void retire(struct command *c)
 {
 	struct splice *s = splice_at(c->first);
@@ -151,5 +177,5 @@ static __always_inline void retire(struct command *c)
 	}
 	bpf_spin_unlock(&s->lock);
 	if (c->result)
-		count_idle(s->surrogate, s->leg_class, -1);
+		count_idle(s->surrogate, s->leg_class, s->band, -1);
 }

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "band.h"
 #include "reply.h"
 
 #define TS_OPTION_BITS 6
@@ -187,6 +188,7 @@ __noinline int answer_syn(struct __sk_buff *skb)
 	}
 	r->with_sack = !!(c.flags & CLIENT_SACK);
 	r->with_wscale = !!(c.flags & CLIENT_WSCALE);
+	time_handshake((__u32)cookie);
 	return send_back(skb, w, verdict);
 }
 

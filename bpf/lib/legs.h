@@ -23,17 +23,20 @@ static __always_inline __u32 limit_of(__u32 surrogate)
 	return l && l->requests ? l->requests : ~0U;
 }
 
-static __always_inline void count_idle(__u32 surrogate, __u32 leg_class, __s32 by)
+static __always_inline void count_idle(__u32 surrogate, __u32 leg_class, __u32 band, __s32 by)
 {
 	struct surrogate *of = surrogate_at(surrogate);
 
-	if (of && leg_class < LEG_CLASSES)
-		__sync_fetch_and_add(&of->idle[leg_class], by);
+	if (!of || leg_class >= LEG_CLASSES)
+		return;
+	__sync_fetch_and_add(&of->idle[leg_class], by);
+	if (band == BAND_NONE)
+		__sync_fetch_and_add(&of->fresh[leg_class], by);
 }
 
-static __always_inline void *queue_of(__u32 surrogate, __u32 leg_class)
+static __always_inline void *queue_of(__u32 surrogate, __u32 leg_class, __u32 band)
 {
-	__u32 key = surrogate * LEG_CLASSES + leg_class;
+	__u32 key = (surrogate * LEG_CLASSES + leg_class) * LEG_BANDS + band;
 
 	return bpf_map_lookup_elem(&idle_legs, &key);
 }
@@ -52,14 +55,14 @@ static __always_inline void tell(__u32 kind, __u32 end, __u32 idx, const struct 
 	e->end = end;
 	e->leg_class = s->leg_class;
 	e->announced = !!(s->flags & SPLICE_NO_REUSE);
-	e->pad2 = 0;
+	e->band = s->band;
 	e->surrogate = s->surrogate;
 	e->splice = idx;
 	e->requests = s->requests;
 	e->age = now - s->opened;
 	e->idle = now - s->seen;
 	/* ends can wait for a while: a wake-up each would cost more than all the rest of them */
-	bpf_ringbuf_submit(e, kind == EVENT_LEG_UP || bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > EVENTS_UNREAD
+	bpf_ringbuf_submit(e, kind != EVENT_LEG_DOWN || bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > EVENTS_UNREAD
 				      ? BPF_RB_FORCE_WAKEUP
 				      : BPF_RB_NO_WAKEUP);
 }
@@ -68,9 +71,9 @@ static __always_inline void tell(__u32 kind, __u32 end, __u32 idx, const struct 
  * An idle leg into its queue. There is none, or it is full: the leg is retired. Whoever takes an idle leg out of that state
  * counts it; the queue may hold legs that died in it.
  */
-__noinline int push_leg(__u32 surrogate, __u32 leg_class, __u32 idx)
+__noinline int push_leg(__u32 surrogate, __u32 leg_class, __u32 band, __u32 idx)
 {
-	void *queue = queue_of(surrogate, leg_class);
+	void *queue = queue_of(surrogate, leg_class, band & (LEG_BANDS - 1));
 	struct splice *s = splice_at(idx);
 	__u32 now = clock_ms();
 	bool retired;
@@ -86,7 +89,7 @@ __noinline int push_leg(__u32 surrogate, __u32 leg_class, __u32 idx)
 	bpf_spin_unlock(&s->lock);
 	if (!retired)
 		return 0;
-	count_idle(surrogate, leg_class, -1);
+	count_idle(surrogate, leg_class, band, -1);
 	tell(EVENT_LEG_DOWN, LEG_RETIRED, idx, s, now);
 	return 0;
 }
@@ -181,6 +184,10 @@ static __always_inline bool attach(struct __sk_buff *skb, struct work *w, struct
 	}
 	s->state = SPLICE_ACTIVE;
 	s->client = p->key;
+	w->leg_band = s->band;
+	if (s->band == BAND_NONE) /* of a client that nothing is known of: it may be near */
+		s->band = c->band == BAND_NONE ? BAND_NEAREST : c->band;
+	s->client_band = c->band;
 	s->client_shift = c->wscale;
 	w->widen = s->flags & SPLICE_WIDE;
 	s->flags &= SPLICE_TS | SPLICE_SERVER_SACK | SPLICE_SERVER_WSCALE;

@@ -55,6 +55,21 @@ struct {
 	__type(value, struct client);
 } promised SEC(".maps");
 
+/* The handshake of a client leg. */
+struct handshake {
+	__u32 cookie; /* our initial sequence number */
+	__u32 us;     /* when it was told; with HANDSHAKE_DONE, the round-trip time */
+};
+#define HANDSHAKE_DONE (1U << 31)
+
+/* By a hash of the cookie. Overwritten by another client's: that round-trip time is not known. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, HANDSHAKES);
+	__type(key, __u32);
+	__type(value, __u64); /* struct handshake, written at once */
+} handshakes SEC(".maps");
+
 /* Client legs before their (next) request is decided. Full: asking stops. Handshakes cannot fill it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -90,12 +105,12 @@ struct leg_queue {
 };
 
 /*
- * Idle legs by surrogate * LEG_CLASSES + class; made by user space when a class is first needed. The longest idle comes
+ * Idle legs by (surrogate * LEG_CLASSES + class) * LEG_BANDS + band; made by user space when first needed. The longest idle comes
  * first: it is the one that user space renews. Entries may be out of date; the splice's state decides.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, MAX_SURROGATES *LEG_CLASSES);
+	__uint(max_entries, MAX_SURROGATES *LEG_CLASSES *LEG_BANDS);
 	__type(key, __u32);
 	__array(values, struct leg_queue);
 } idle_legs SEC(".maps");

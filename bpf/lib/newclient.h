@@ -26,6 +26,8 @@ __noinline int first_request(struct __sk_buff *skb)
 		}
 	}
 	recall_client(w);
+	if (w->client.band == BAND_NONE)
+		w->client.band = band_of_client(w->packet.ack - 1);
 	if (known && known->state == CLIENT_LOCAL)
 		return assign_local(skb);
 	if (known && known->state == CLIENT_SPLICE) {
@@ -113,8 +115,10 @@ __noinline int new_client(struct __sk_buff *skb)
 	}
 	if (p->len)
 		return first_request(skb);
-	if (!(p->flags & FIN))
+	if (!(p->flags & FIN)) {
+		end_handshake(p->ack - 1);
 		return HANDSHAKE_ACK;
+	}
 	bpf_map_delete_elem(&clients, &p->key);
 	if (may_be_promised(p))
 		bpf_map_delete_elem(&promised, &p->key);

@@ -13,7 +13,7 @@ __noinline int leg_up(struct __sk_buff *skb, __u32 idx)
 	__u32 now = clock_ms(), surrogate, leg_class, clock;
 	struct packet *p;
 	struct segment *r;
-	bool up = false;
+	bool up = false, late = false;
 
 	if (!w || !s || !set)
 		return DROP_NO_ROOM;
@@ -42,7 +42,8 @@ __noinline int leg_up(struct __sk_buff *skb, __u32 idx)
 	if (p->flags & RST) {
 		s->state = SPLICE_DEAD;
 	} else if (p->flags & SYN) {
-		s->state = SPLICE_IDLE;
+		late = s->late;
+		s->state = late ? SPLICE_ANSWERED : SPLICE_IDLE;
 		s->rcv_nxt = s->rcv_acked = s->rcv_base = p->seq + 1;
 		s->snd_una = s->snd_nxt;
 		s->server_mss = p->mss ?: (p->v6 ? MSS_DEFAULT_V6 : MSS_DEFAULT_V4);
@@ -74,11 +75,28 @@ __noinline int leg_up(struct __sk_buff *skb, __u32 idx)
 		tell(EVENT_LEG_DOWN, LEG_REFUSED, idx, s, now);
 		return CONSUMED;
 	}
+	if (late) {
+		tell(EVENT_LEG_ANSWERED, 0, idx, s, now);
+		return LEG_ANSWERED;
+	}
 	tell(EVENT_LEG_UP, 0, idx, s, now);
 	leg_class &= LEG_CLASSES - 1;
-	count_idle(surrogate, leg_class, 1);
-	push_leg(surrogate, leg_class, idx);
+	count_idle(surrogate, leg_class, BAND_NONE, 1);
+	push_leg(surrogate, leg_class, BAND_NONE, idx);
 	return send_back(skb, w, LEG_UP);
+}
+
+/*
+ * Under the lock: a packet on a leg whose SYN-ACK user space has not acknowledged yet: the SYN-ACK again, which has its answer
+ * soon, or the surrogate has given the leg up.
+ */
+static __always_inline __u32 track_answered(struct splice *s, const struct packet *p, __u32 now)
+{
+	if (!(p->flags & RST) || p->seq != s->rcv_nxt)
+		return SERVER_NOTHING;
+	s->state = SPLICE_DEAD;
+	s->since = now;
+	return SERVER_REFUSED;
 }
 
 /* Under the lock: a packet on a leg that no client is joined to. */
@@ -103,7 +121,7 @@ static __always_inline __u32 track_idle(struct splice *s, const struct packet *p
 /* After the lock: an idle leg is dead. */
 static __always_inline void idle_leg_over(__u32 idx, struct splice *s, __u32 end, __u32 now)
 {
-	count_idle(s->surrogate, s->leg_class, -1);
+	count_idle(s->surrogate, s->leg_class, s->band, -1);
 	tell(EVENT_LEG_DOWN, end, idx, s, now);
 }
 
@@ -139,6 +157,9 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 		return DROP_STALE;
 	}
 	switch (s->state) {
+	case SPLICE_ANSWERED:
+		next = track_answered(s, p, now);
+		break;
 	case SPLICE_IDLE:
 		next = track_idle(s, p, now);
 		break;
@@ -151,6 +172,8 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 		}
 		if (p->flags & ACK && before(s->snd_una, p->ack) && !before(s->snd_nxt, p->ack))
 			s->snd_una = p->ack;
+		if (p->len && before(p->seq, s->rcv_nxt) && s->band >= BAND_4MS)
+			s->band = BAND_FAR; /* repeated: the surrogate's window has shrunk for it */
 		if (s->flags & SPLICE_ANCHOR && p->ts_at != 0xff) {
 			s->ts_to_client = later(clock, s->ts_client) - p->tsval;
 			s->flags &= ~SPLICE_ANCHOR;
@@ -213,6 +236,9 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 		remember_client(s, set, now);
 		bury(idx, s, LEG_FAILED, now);
 		return reset_sender(skb, w);
+	case SERVER_REFUSED:
+		tell(EVENT_LEG_DOWN, LEG_REFUSED, idx, s, now);
+		return CONSUMED;
 	case SERVER_IDLE_OVER:
 		idle_leg_over(idx, s, LEG_RESET_IDLE, now);
 		return CONSUMED;

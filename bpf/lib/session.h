@@ -62,6 +62,7 @@ static __always_inline void client_of(const struct splice *s, const struct confi
 	c->flags = (s->flags & SPLICE_TS ? CLIENT_TS : 0) | (s->flags & SPLICE_CLIENT_SACK ? CLIENT_SACK : 0) |
 		   (s->flags & SPLICE_CLIENT_WSCALE ? CLIENT_WSCALE : 0);
 	c->wscale = s->client_shift;
+	c->band = s->client_band;
 	c->mss = set->mss[s->leg_class >> 1 & (MSS_CLASSES - 1)];
 }
 
@@ -92,17 +93,30 @@ static __always_inline void note_bytes(struct work *w, const struct splice *s)
 	w->to_client = s->bytes_to_client;
 }
 
-/* After the lock: the leg is idle again, with its current numbers, or dead, as it has served enough. */
+/* Of a response to a client that is not near: more, and the surrogate's congestion window is that client's. */
+#define LITTLE_BYTES 65536
+
+/*
+ * Under the lock: whether the leg has served enough, or what its surrogate has learnt of the path of this client would be
+ * wrong for the next. A near one is soon put right: that takes some round trips.
+ */
+static __always_inline bool is_worn(const struct splice *s, __u32 limit)
+{
+	return s->requests >= limit || s->band >= BAND_FAR ||
+	       (s->band >= BAND_4MS && s->bytes_to_client > LITTLE_BYTES);
+}
+
+/* After the lock: the leg is idle again, with its current numbers, or dead, as it is worn. */
 static __always_inline void recycle(const struct work *w, __u32 idx, struct splice *s, __u32 surrogate, __u32 leg_class,
-				    bool worn, __u32 now)
+				    __u32 band, bool worn, __u32 now)
 {
 	struct surrogate *of = surrogate_at(surrogate);
 
 	if (worn) {
 		tell(EVENT_LEG_DOWN, LEG_RETIRED, idx, s, now);
 	} else {
-		count_idle(surrogate, leg_class, 1);
-		push_leg(surrogate, leg_class, idx);
+		count_idle(surrogate, leg_class, band, 1);
+		push_leg(surrogate, leg_class, band, idx);
 	}
 	if (!of)
 		return;
@@ -181,7 +195,7 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 	struct work *w = work();
 	struct config *set = config();
 	struct flow f = { .side = SIDE_CLIENT };
-	__u32 now = clock_ms(), leg_class, idx = NO_SPLICE;
+	__u32 now = clock_ms(), leg_class, band, idx = NO_SPLICE;
 	struct surrogate *of;
 	void *queue;
 	struct splice *s = NULL;
@@ -198,10 +212,18 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 	if (!of)
 		return 0;
 	leg_class = class_for(set, &w->client) & (LEG_CLASSES - 1);
-	queue = queue_of(surrogate, leg_class);
+	band = w->client.band & (LEG_BANDS - 1);
+	if (band >= BAND_FAR)
+		band = BAND_NONE;
+	queue = queue_of(surrogate, leg_class, band);
 	for (int i = 0; i < STALE_LEGS; i++) {
-		if (!queue || bpf_map_pop_elem(queue, &idx))
-			break;
+		if (!queue || bpf_map_pop_elem(queue, &idx)) {
+			if (band == BAND_NONE)
+				break;
+			band = BAND_NONE;
+			queue = queue_of(surrogate, leg_class, band);
+			continue;
+		}
 		s = splice_at(idx);
 		if (s && s->state == SPLICE_IDLE && s->surrogate == surrogate && s->leg_class == leg_class)
 			break;
@@ -216,7 +238,7 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 	w->begins = (moved_from == NO_SPLICE ? SPLICE_FIRST : 0) | (w->vip.flags & VIP_ONE_POOL ? 0 : SPLICE_ROUTED);
 	f.splice = idx;
 	if (bpf_map_update_elem(&flows, &w->packet.key, &f, moved_from == NO_SPLICE ? BPF_NOEXIST : BPF_EXIST)) {
-		push_leg(surrogate, leg_class, idx);
+		push_leg(surrogate, leg_class, band, idx);
 		return bpf_map_lookup_elem(&flows, &w->packet.key) ? DROP_RACE : DROP_FLOWS_FULL;
 	}
 	if (!attach(skb, w, s, surrogate, leg_class, ts_client, ts_clock(set), now)) {
@@ -227,8 +249,10 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 			bpf_map_update_elem(&flows, &w->packet.key, &f, BPF_EXIST);
 		return DROP_RACE;
 	}
-	count_idle(surrogate, leg_class, -1);
+	count_idle(surrogate, leg_class, w->leg_band, -1);
 	__sync_fetch_and_add(&of->taken[leg_class], 1);
+	if (w->leg_band == BAND_NONE)
+		__sync_fetch_and_add(&of->taken_fresh[leg_class], 1);
 	__sync_fetch_and_add(&of->active, 1);
 	__sync_fetch_and_add(&of->handoffs, 1);
 	verdict = send_to_server(skb, w, s, now, moved_from == NO_SPLICE ? HANDOFF : MOVED);

@@ -162,6 +162,7 @@ struct work {
 	struct ended ended;
 	__u64 to_server; /* bytes of the session that ends */
 	__u64 to_client;
+	__u32 leg_band; /* of the leg that was taken, before its client */
 	__u32 begins; /* enum splice_flag, of the session that begins */
 	__u32 widen;  /* the surrogate is to be told the client's window once more */
 	__u32 action; /* TC_ACT_* */

@@ -11,13 +11,15 @@
 
 /* Bounds and constants of both sides. */
 enum bound {
-	ABI = 3, /* of pinned maps; user space refuses to adopt another one */
+	ABI = 4, /* of pinned maps; user space refuses to adopt another one */
 	MAX_VIPS = 256,
 	MAX_POOLS = 256,
 	MAX_TABLES = 1024, /* choice tables: one a pool, and one a zone of policy nearest */
 	MAX_SURROGATES = 1024,
 	LEG_CLASSES = 16, /* bit 0: timestamps, bits 1-3: index into config.mss */
 	MSS_CLASSES = 8,
+	LEG_BANDS = 32,    /* queues of idle legs for each class; see enum band */
+	HANDSHAKES = 65536, /* power of two */
 	TABLE_SLOTS = 1021, /* prime, for Maglev */
 	POOL_MEMBERS = 64,  /* policy least-sessions scans these */
 	HOST_BYTES = 64,
@@ -69,6 +71,7 @@ struct ended {
 enum splice_state {
 	SPLICE_FREE,    /* owned by user space */
 	SPLICE_OPENING, /* SYN sent to the surrogate */
+	SPLICE_ANSWERED, /* its SYN-ACK is here, and user space acknowledges that later */
 	SPLICE_IDLE,    /* established server leg, in its leg pool */
 	SPLICE_ACTIVE,  /* joined to a client leg */
 	SPLICE_CLOSING, /* at least one FIN was passed on */
@@ -120,6 +123,18 @@ enum splice_flag {
 	SPLICE_ROUTED = 32768,  /* its VIP has several pools: where requests begin must stay known */
 };
 
+/*
+ * How far away clients are, in round-trip times. What a surrogate's TCP has measured on a leg (its shortest round trip, and what
+ * follows from that) holds for the next client only if that one is as far away: so a leg that has served one is of its band.
+ */
+enum band {
+	BAND_NONE,    /* of a client: not known. Of a leg: it has served nobody yet */
+	BAND_NEAREST, /* below 250 us; each of the next is twice as far */
+	BAND_4MS = 6, /* from here to 64 ms each is 4 ms wide */
+	BAND_64MS = 21, /* from here to 128 ms, 8 ms */
+	BAND_FAR = 29, /* beyond, and legs that are not to be used again */
+};
+
 struct next_hop {
 	__u32 ifindex; /* 0: not known */
 	__u32 checked; /* ms; resolved again after NEXT_HOP_MS */
@@ -161,6 +176,7 @@ struct splice {
 	__u32 ts_server;     /* newest TSval seen from the surrogate */
 	__u32 ts_told;       /* newest TSval told to the surrogate */
 	__u32 ts_client;     /* newest TSval told to the client */
+	__u32 late;          /* ms that the SYN-ACK waits for our ACK, which user space sends then; 0: at once */
 	__u64 request_left;
 	__u64 response_left;
 	__u8 request;  /* enum framing */
@@ -172,6 +188,8 @@ struct splice {
 	__u16 pool;
 	__u16 window_told; /* to the surrogate, as it was sent */
 	__u16 server_mss;  /* told by the surrogate */
+	__u8 band;         /* enum band: of the clients that the leg has served */
+	__u8 client_band;
 	__u32 requests;    /* on this server leg */
 	__u32 client_requests;
 	__u32 seen;   /* ms */
@@ -205,7 +223,8 @@ struct client {
 	__u16 mss;
 	__u16 surrogate;
 	__u16 pool;
-	__u16 chunked; /* a chunked body follows the decided request's length */
+	__u8 chunked; /* a chunked body follows the decided request's length */
+	__u8 band;    /* enum band */
 	__u32 ifindex;
 	__u32 since;   /* ms */
 	__u32 seq;     /* where the request that user space decides begins */
@@ -284,7 +303,9 @@ struct zone_key {
 struct surrogate {
 	__u32 active;              /* spliced sessions now */
 	__s32 idle[LEG_CLASSES];   /* legs ready now */
+	__s32 fresh[LEG_CLASSES];  /* those of them that have served nobody */
 	__u64 taken[LEG_CLASSES];  /* legs popped */
+	__u64 taken_fresh[LEG_CLASSES]; /* those of them that had served nobody */
 	__u64 missed[LEG_CLASSES]; /* requests that found no leg */
 	__u64 recycled;
 	__u64 handoffs;
@@ -307,7 +328,7 @@ struct config {
 	__u16 closed;           /* no new sessions at all */
 };
 
-enum event_kind { EVENT_LEG_UP = 1, EVENT_LEG_DOWN };
+enum event_kind { EVENT_LEG_UP = 1, EVENT_LEG_DOWN, EVENT_LEG_ANSWERED };
 
 enum leg_end {
 	LEG_REFUSED = 1, /* RST in answer to our SYN */
@@ -329,7 +350,7 @@ struct event {
 	__u8 leg_class;
 	__u8 announced; /* the surrogate had said that it would close */
 	__u16 surrogate;
-	__u16 pad2;
+	__u16 band; /* enum band */
 	__u32 splice;
 	__u32 requests; /* served on the leg */
 	__u32 age;      /* ms since the leg was established */
@@ -344,6 +365,7 @@ enum command_kind {
 	COMMAND_FORGET_CLIENTS,  /* of the same: undecided clients whose time is over */
 	COMMAND_FORGET_PROMISED, /* of the same: clients that were promised what no cookie carries, too long ago */
 	COMMAND_RETIRE,          /* idle leg first */
+	COMMAND_TAKE_UP,         /* answered leg first, whose SYN-ACK has been acknowledged */
 	COMMAND_ABANDON,         /* sessions in first..first+count that wait for the first byte of surrogate */
 };
 
@@ -375,6 +397,7 @@ enum verdict {
 	ASSIGNED, /* to an ordinary listening socket */
 	FIN_ANSWERED,
 	LEG_UP,
+	LEG_ANSWERED, /* user space acknowledges it later */
 	LEG_ACKED,  /* answered on behalf of an idle or recycled leg */
 	CHALLENGED, /* SYN on a live session */
 	RESET_SENT,

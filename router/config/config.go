@@ -121,6 +121,8 @@ type Legs struct {
 	Max      int           // legs in all, idle and spliced
 	Idle     time.Duration // an idle leg is renewed after this; shorter when the surrogate turns out to close earlier
 	Requests int           // a leg is renewed after this many requests; 0: when the surrogate says so
+	// Handshake is the round trip that a surrogate measures in a leg's handshake.
+	Handshake time.Duration
 }
 
 // Health is an active HTTP check.

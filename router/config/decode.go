@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"time"
 
 	"baton/document"
 )
@@ -29,6 +30,17 @@ func (d *decoder) texts(path string, n *node) []string {
 		out = append(out, s)
 	})
 	return out
+}
+
+// delay decodes a duration that may be 0, and is at most most.
+func (d *decoder) delay(path string, n *node, most time.Duration) time.Duration {
+	s := d.Text(path, n)
+	v, err := time.ParseDuration(s)
+	if err != nil || v < 0 || v > most {
+		d.Wrong(n, path, fmt.Sprintf("%q is not a duration from 0 to %v", document.Clip(s), most), "a number with its unit, such as 100ms")
+		return 0
+	}
+	return v
 }
 
 // absolute decodes the absolute path of a file; limit is the longest that the kernel takes, in bytes.

@@ -16,6 +16,10 @@ const (
 	defaultLegsMax  = 4096
 	defaultLegsIdle = 45 * time.Second // below the 60 s that nginx and Apache behind a default balancer keep an idle connection
 
+	// defaultLegsHandshake is as far away as most clients are, of those that are far: the surrogate bears twice as much.
+	defaultLegsHandshake = 100 * time.Millisecond
+	maxLegsHandshake     = 500 * time.Millisecond // a surrogate repeats its SYN-ACK after a second
+
 	// maxLegs is what the local ports of one address can hold towards one surrogate, with room left for other programs.
 	maxLegs = 60000
 
@@ -52,7 +56,7 @@ func (d *decoder) pools(path string, n *node) []Pool {
 func (d *decoder) pool(path, name string, n *node) Pool {
 	p := Pool{
 		Name: name, Policy: RoundRobin, Line: d.Place(path).Line,
-		Legs: Legs{Min: defaultLegsMin, Max: defaultLegsMax, Idle: defaultLegsIdle},
+		Legs: Legs{Min: defaultLegsMin, Max: defaultLegsMax, Idle: defaultLegsIdle, Handshake: defaultLegsHandshake},
 	}
 	d.Fields(path, n, []key{
 		{Name: "policy", Decode: func(path string, n *node) {
@@ -140,6 +144,7 @@ func (d *decoder) legs(path string, n *node, out *Legs) {
 		{Name: "min", Decode: func(path string, n *node) { out.Min, minSet = d.Integer(path, n, 0, maxLegs), true }},
 		{Name: "max", Decode: func(path string, n *node) { out.Max = d.Integer(path, n, 1, maxLegs) }},
 		{Name: "idle", Decode: func(path string, n *node) { out.Idle = d.Duration(path, n) }},
+		{Name: "handshake", Decode: func(path string, n *node) { out.Handshake = d.delay(path, n, maxLegsHandshake) }},
 		{Name: "requests", Decode: func(path string, n *node) { out.Requests = d.Integer(path, n, 0, 1<<31-1) }},
 	})
 	if !minSet {

@@ -86,7 +86,7 @@ func (m *Manager) Adopt() error {
 		busy[s.Number] = true
 		p := m.pools[s.Surrogate]
 		switch {
-		case p == nil || p.server != s.Server, s.State == datapath.Opening, s.State == datapath.Dead:
+		case p == nil || p.server != s.Server, s.State == datapath.Opening, s.State == datapath.Answered, s.State == datapath.Dead:
 			drop = append(drop, s)
 			return nil
 		}
@@ -122,13 +122,14 @@ func (m *Manager) Retire() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, p := range m.pools {
-		for id := range p.classes {
-			for {
-				number, ok, err := m.o.Datapath.TakeIdle(p.id, id)
-				if err != nil || !ok {
-					break
-				}
-				if s, err := m.o.Datapath.Splice(number); err == nil && s.State == datapath.Idle && s.Surrogate == p.id {
+		for id, c := range p.classes {
+			m.look(p, id, c)
+			for _, band := range c.queues() {
+				for {
+					s, ok, err := m.takeIdle(p, id, band)
+					if err != nil || !ok {
+						break
+					}
 					m.retire(p, s)
 				}
 			}
@@ -275,13 +276,22 @@ func (m *Manager) Want(ctx context.Context, id uint16, classID uint8) error {
 		m.mu.Unlock()
 		return err
 	}
-	if counted.Idle[classID] > 0 {
+	if counted.Fresh[classID] > 0 {
 		m.mu.Unlock()
 		return nil
 	}
 	up := make(chan struct{})
 	c.waiters = append(c.waiters, up)
+	for _, o := range p.held() {
+		if o.leg.Class == classID {
+			m.takeUp(p, o)
+			break
+		}
+	}
 	if p.openingOf(classID) < len(c.waiters) {
+		if p.legs >= p.bounds.Max {
+			m.makeRoom(p)
+		}
 		err = m.open(p, classID, time.Now())
 	}
 	m.mu.Unlock()
@@ -340,8 +350,10 @@ func (m *Manager) open(p *pool, classID uint8, now time.Time) error {
 	if len(m.free) == 0 {
 		return errors.New("limits.sessions is reached")
 	}
-	if err := m.o.Datapath.MakeQueue(p.id, classID); err != nil {
-		return err
+	for _, band := range []uint8{datapath.BandFresh, datapath.BandNearest} {
+		if err := m.makeQueue(p, classID, band); err != nil {
+			return err
+		}
 	}
 	port, ok := p.ports.take()
 	if !ok {
@@ -350,7 +362,7 @@ func (m *Manager) open(p *pool, classID uint8, now time.Time) error {
 	leg := datapath.Leg{
 		Number: m.free[len(m.free)-1], Surrogate: p.id, Class: classID,
 		Server: p.server, Router: netip.AddrPortFrom(p.router, port),
-		Ifindex: p.ifindex, TSval: datapath.Clock() + m.o.TSOffset,
+		Ifindex: p.ifindex, TSval: datapath.Clock() + m.o.TSOffset, Late: p.bounds.Handshake,
 	}
 	leg.ISS = m.initialSequence(leg)
 	if err := m.o.Datapath.OpenLeg(leg); err != nil {

@@ -41,15 +41,22 @@ type opening struct {
 	leg   datapath.Leg
 	sent  time.Time
 	tries int
+
+	answered time.Time // zero: not yet
+	taken    bool      // and acknowledged
 }
 
 // class is the idle legs with one set of options.
 type class struct {
-	sizer            sizer
+	sizer            sizer // of all idle legs
+	fresh            sizer // of those that have served nobody: they fit every client
 	taken, missed    uint64
+	takenFresh       uint64
 	recycledAndTaken uint64
 	waiters          []chan struct{}
 	wanted           time.Time // a request last needed it
+	bands            uint32    // that have a queue, but for the fresh: bit n is band n
+	looked           bool      // for queues of an earlier process
 }
 
 // Limits of trying to open a leg.

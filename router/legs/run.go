@@ -71,13 +71,14 @@ func (m *Manager) Run(ctx context.Context) error {
 
 // tick opens what is missing and repeats what was not answered.
 func (m *Manager) tick(p *pool, now time.Time) {
-	m.repeatSYNs(p, now)
 	counted, err := m.o.Datapath.Surrogate(p.id)
 	if err != nil {
 		m.o.Log.Error("leg pool is not kept", "surrogate", p.name, "err", err)
 		return
 	}
 	p.due = now.Add(restEvery)
+	m.repeatSYNs(p, now)
+	m.takeUpLate(p, now)
 	if !p.usable || p.local {
 		return
 	}
@@ -96,19 +97,26 @@ func (m *Manager) tick(p *pool, now time.Time) {
 			p.due = now // busy: the next tick again
 		}
 		spent := taken - int(counted.Recycled-c.recycledAndTaken)
+		takenFresh := int(counted.TakenFresh[id] - c.takenFresh)
 		c.missed, c.taken, c.recycledAndTaken = counted.Missed[id], counted.Taken[id], counted.Recycled
+		c.takenFresh = counted.TakenFresh[id]
 		c.sizer.floor = p.floor(id, m.defaultClass(p.server.Addr()), now)
-		c.sizer.ceiling = p.bounds.Max
+		c.fresh.floor = (c.sizer.floor + 1) / 2
+		c.sizer.ceiling, c.fresh.ceiling = p.bounds.Max, p.bounds.Max
 		want := c.sizer.tick(now, demand{
 			idle: counted.Idle[id], active: counted.Active, taken: taken, spent: max(spent, 0), missed: missed,
 		})
+		fresh := c.fresh.tick(now, demand{
+			idle: counted.Fresh[id], active: counted.Active, taken: takenFresh, spent: takenFresh, missed: missed,
+		})
+		short := max(want-counted.Idle[id], fresh-counted.Fresh[id])
 		if now.Before(p.retryAt) {
 			continue
 		}
-		if want > counted.Idle[id] {
+		if short > 0 {
 			p.due = now
 		}
-		for i := range min(want-counted.Idle[id]-p.openingOf(id), openBatch) {
+		for i := range min(short-p.openingOf(id), openBatch) {
 			if err := m.open(p, id, now); err != nil {
 				m.o.Log.Debug("leg is not opened", "surrogate", p.name, "err", err)
 				if i == 0 && taken == 0 && missed == 0 {
@@ -136,7 +144,7 @@ func (p *pool) floor(id, usual uint8, now time.Time) int {
 
 func (m *Manager) repeatSYNs(p *pool, now time.Time) {
 	for number, o := range p.opening {
-		if now.Sub(o.sent) < synTimeout<<(o.tries-1) {
+		if !o.answered.IsZero() || now.Sub(o.sent) < synTimeout<<(o.tries-1) {
 			continue
 		}
 		if o.tries < synTries {
@@ -168,6 +176,7 @@ func (m *Manager) renew(p *pool, now time.Time) {
 	}
 	due := !now.Before(p.renewAt)
 	for id, c := range p.classes {
+		m.look(p, id, c)
 		due = due || p.surplus(c, counted.Idle[id]) > 0
 	}
 	if due {
@@ -178,7 +187,7 @@ func (m *Manager) renew(p *pool, now time.Time) {
 	}
 	for id, c := range p.classes {
 		if due {
-			m.renewClass(p, id, counted.Idle[id], now)
+			m.renewClass(p, id, counted.Idle[id], counted.Fresh[id], now)
 		}
 		if c.sizer.floor == 0 && counted.Idle[id] == 0 && len(c.waiters) == 0 && now.Sub(c.wanted) > rareClassLife {
 			delete(p.classes, id)
@@ -189,22 +198,41 @@ func (m *Manager) renew(p *pool, now time.Time) {
 	}
 }
 
+// surplusAbove is how many idle legs are borne when so many are wanted.
+func surplusAbove(want int) int { return want + want/2 }
+
 // surplus is how many of a class's idle legs are not wanted.
 func (p *pool) surplus(c *class, idle int) int {
 	if !p.usable {
 		return idle
 	}
-	return max(0, idle-c.sizer.want-c.sizer.want/2)
+	return max(0, idle-surplusAbove(max(c.sizer.want, c.fresh.want)))
 }
 
 // renewClass looks at the legs that have been idle for longest.
-func (m *Manager) renewClass(p *pool, id uint8, idle int, now time.Time) {
-	surplus := p.surplus(p.classes[id], idle)
-	if idle > renewBatch {
+func (m *Manager) renewClass(p *pool, id uint8, idle, fresh int, now time.Time) {
+	c := p.classes[id]
+	for _, band := range c.queues() {
+		legs, surplus := idle-fresh, p.surplus(c, idle)
+		if band == datapath.BandFresh {
+			legs = fresh
+			if p.usable {
+				surplus = max(0, min(surplus, fresh-surplusAbove(c.fresh.want)))
+			}
+		}
+		idle -= m.renewQueue(p, id, band, legs, surplus, now)
+	}
+}
+
+// renewQueue retires surplus legs of a queue, which holds at most so many, and those that have been idle for long. It returns how
+// many were retired.
+func (m *Manager) renewQueue(p *pool, id, band uint8, legs, surplus int, now time.Time) (retired int) {
+	if legs > renewBatch {
 		p.renewAt = now // the others are looked at next
 	}
-	for range min(idle, renewBatch) {
-		number, ok, err := m.o.Datapath.TakeIdle(p.id, id)
+	first, kept := uint32(0), 0
+	for range min(legs, renewBatch) {
+		s, ok, err := m.takeIdle(p, id, band)
 		if err != nil && !p.unread {
 			p.unread = true
 			m.o.Log.Error("idle legs are not renewed", "surrogate", p.name, "err", err)
@@ -212,33 +240,36 @@ func (m *Manager) renewClass(p *pool, id uint8, idle int, now time.Time) {
 		if err != nil || !ok {
 			break
 		}
-		s, err := m.o.Datapath.Splice(number)
-		if err != nil || s.State != datapath.Idle || s.Surrogate != p.id || s.Class != id {
-			continue // dead while it lay there
-		}
+		again := kept > 0 && s.Number == first
 		limit := p.idle(s.Requests)
 		learnt := limit.learnt
-		keep := limit.keep(number, s.Quiet, p.bounds.Idle, now)
+		keep := again || limit.keep(s.Number, s.Quiet, p.bounds.Idle, now)
 		if learnt != 0 && limit.learnt == 0 {
 			m.o.Log.Info("surrogate keeps idle connections again", "surrogate", p.name, "served", s.Requests > 0, "renewing after", p.bounds.Idle)
 		}
-		if surplus == 0 && keep {
+		if keep && retired >= surplus {
+			if err := m.o.Datapath.PutIdle(p.id, id, band, s.Number); err != nil {
+				m.retire(p, s)
+			}
+			if again {
+				break // once around
+			}
 			if until := now.Add(limit.limit(p.bounds.Idle) - s.Quiet); until.Before(p.renewAt) {
 				p.renewAt = until // for a scout, that is past
 			}
-			if err := m.o.Datapath.PutIdle(p.id, id, number); err != nil {
-				m.retire(p, s)
+			if kept == 0 {
+				first = s.Number
 			}
+			kept++
 			continue
 		}
-		if surplus > 0 {
-			surplus--
-		}
+		retired++
 		m.retire(p, s)
 	}
+	return retired
 }
 
-// retire ends an idle leg that TakeIdle gave.
+// retire ends an idle leg that takeIdle gave.
 func (m *Manager) retire(p *pool, s datapath.Splice) {
 	was, err := m.o.Datapath.Retire(s.Number, p.id)
 	if err != nil || !was {
@@ -260,9 +291,12 @@ func (m *Manager) readEvents(events *datapath.Events) {
 			continue
 		}
 		m.mu.Lock()
-		if e.Up {
+		switch {
+		case e.Answered:
+			m.answered(e, time.Now())
+		case e.Up:
 			m.up(e)
-		} else {
+		default:
 			m.down(e, time.Now())
 		}
 		m.mu.Unlock()
@@ -275,7 +309,7 @@ func (m *Manager) up(e datapath.Event) {
 		return
 	}
 	s, err := m.o.Datapath.Splice(e.Splice)
-	if err != nil || p.id != e.Surrogate || s.Surrogate != e.Surrogate || s.State == datapath.Opening {
+	if err != nil || p.id != e.Surrogate || s.Surrogate != e.Surrogate || s.State == datapath.Opening || s.State == datapath.Answered {
 		return // of the leg that had this splice before: it was retired, and freed, before its event was read
 	}
 	o := p.opening[e.Splice]
@@ -326,6 +360,11 @@ func (m *Manager) down(e datapath.Event, now time.Time) {
 			p.renewAt = now
 		}
 	case datapath.Expired, datapath.Replaced, datapath.Abandoned, datapath.Retired:
+		if e.Band < datapath.BandFar { // perhaps for want of a queue
+			if err := m.makeQueue(p, e.Class, e.Band); err != nil {
+				m.o.Log.Error("legs are not used again", "surrogate", p.name, "err", err)
+			}
+		}
 		_ = m.wire.reset(s.Router, s.Server, s.SndNxt)
 		if s.Client.Port() != 0 && (e.End == datapath.Expired || e.End == datapath.Abandoned && s.SndUna != s.SndBase) {
 			_ = m.wire.reset(s.VIP, s.Client, s.RcvNxt-s.ToServerAck)

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* How far away a client is: the round trip of its handshake, measured without state that a SYN could exhaust. */
+#pragma once
+
+#include "work.h"
+
+/*
+ * Linux takes a round trip that is longer than the shortest by an eighth, but at least by 4 and at most by 16 ms, for the end of
+ * slow start (HyStart), and with BBR a window that is computed from half of the round trip still fills the path. So bands
+ * are 4 ms wide or an eighth, and nearer ones double.
+ */
+static __always_inline __u32 band_of(__u32 us)
+{
+	__u32 band = BAND_NEAREST;
+
+	if (us >= 128000)
+		return BAND_FAR;
+	if (us >= 64000)
+		return BAND_64MS + (us - 64000) / 8000;
+	if (us >= 4000)
+		return BAND_4MS + (us - 4000) / 4000;
+#pragma unroll
+	for (int shift = 0; shift < 4; shift++)
+		band += us >= 250U << shift;
+	return band;
+}
+
+/* The shortest round trip of a band, in ms. */
+static __always_inline __u32 shortest_of(__u32 band)
+{
+	if (band >= BAND_64MS)
+		return 64 + (band - BAND_64MS) * 8;
+	if (band >= BAND_4MS)
+		return 4 + (band - BAND_4MS) * 4;
+	return 0;
+}
+
+static __always_inline __u64 *handshake_at(__u32 cookie)
+{
+	__u32 slot = (cookie * 2654435761U) >> 16 & (HANDSHAKES - 1);
+
+	return bpf_map_lookup_elem(&handshakes, &slot);
+}
+
+static __always_inline __u32 clock_us(void)
+{
+	return bpf_ktime_get_ns() / 1000 & (HANDSHAKE_DONE - 1);
+}
+
+static __always_inline void note_handshake(__u64 *at, __u32 cookie, __u32 us)
+{
+	*(volatile __u64 *)at = (__u64)us << 32 | cookie;
+}
+
+/* The SYN-ACK with this initial sequence number is being sent. */
+static __always_inline void time_handshake(__u32 cookie)
+{
+	__u64 *at = handshake_at(cookie);
+
+	if (at)
+		note_handshake(at, cookie, clock_us());
+}
+
+/* The first packet that acknowledges a SYN-ACK is here. */
+static __always_inline void end_handshake(__u32 cookie)
+{
+	__u64 *at = handshake_at(cookie), known;
+
+	if (!at)
+		return;
+	known = *(volatile __u64 *)at;
+	if ((__u32)known == cookie && !(known >> 32 & HANDSHAKE_DONE))
+		note_handshake(at, cookie, HANDSHAKE_DONE | ((clock_us() - (__u32)(known >> 32)) & (HANDSHAKE_DONE - 1)));
+}
+
+/* The band of a client whose first request is at hand. */
+static __always_inline __u32 band_of_client(__u32 cookie)
+{
+	__u64 *at, known;
+
+	end_handshake(cookie); /* the ACK came with the request */
+	at = handshake_at(cookie);
+	if (!at)
+		return BAND_NONE;
+	known = *(volatile __u64 *)at;
+	return (__u32)known == cookie ? band_of(known >> 32 & (HANDSHAKE_DONE - 1)) : BAND_NONE;
+}

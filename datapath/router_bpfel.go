@@ -43,6 +43,7 @@ const (
 	routerBoundCARRY_BYTES    routerBound = 128
 	routerBoundHASH_BYTES     routerBound = 1024
 	routerBoundTOLD_WSCALE    routerBound = 7
+	routerBoundIDLE_WINDOW    routerBound = 4096
 	routerBoundNO_SURROGATE   routerBound = 65535
 	routerBoundLINGER_MS      routerBound = 3000
 	routerBoundCOOKIE_MS      routerBound = 130000

@@ -62,6 +62,15 @@ type Splice struct {
 	Quiet           time.Duration // since the last packet
 }
 
+// IdleWindow is the window that the surrogate is told while no client is joined, as it is sent; the kernel program tells the same.
+func (s Splice) IdleWindow() uint16 {
+	window := max(uint32(routerBoundIDLE_WINDOW), 2*uint32(s.ServerMSS))
+	if s.WScale {
+		return uint16((window + 1<<ToldWscale - 1) >> ToldWscale)
+	}
+	return uint16(min(window, 65535))
+}
+
 func addrPort(addr [16]uint8, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom16(addr).Unmap(), bigEndian(port))
 }

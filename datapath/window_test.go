@@ -9,7 +9,7 @@ import (
 )
 
 // idleWindow is what an idle leg's surrogate is told, in bytes: IDLE_WINDOW of the kernel program.
-const idleWindow = 128
+const idleWindow = 4096
 
 // A surrogate that had the window of one client must not fill it for the next, whose own is smaller. It takes a smaller
 // one only with a new acknowledgement, as the recycling's ACK is one, or from a later sequence number.

@@ -101,15 +101,18 @@ static __always_inline __u16 rescale(__u32 window, __u32 from, __u32 to)
 }
 
 /*
- * The window that an idle leg's surrogate is told: next to none, so that the first request's own, whatever it is, is the
- * larger. A surrogate takes a smaller one only with a new acknowledgement or from a later sequence number (Linux,
- * tcp_may_update_window), and a client's request carries neither.
+ * The window that an idle leg's surrogate is told, as it is sent. As small as it may be, so that the first request's own is the
+ * larger: a surrogate takes a smaller one only with a new acknowledgement or from a later sequence number (Linux,
+ * tcp_may_update_window), and a client's request carries neither. But Linux makes no segment larger than half of it
+ * (tcp_bound_to_half_wnd), and BBR takes its first pace from that segment.
  */
-#define IDLE_WINDOW 128
-
 static __always_inline __u16 idle_window(const struct splice *s)
 {
-	return IDLE_WINDOW >> (s->flags & SPLICE_SERVER_WSCALE ? TOLD_WSCALE : 0);
+	__u32 window = s->server_mss > IDLE_WINDOW / 2 ? 2 * s->server_mss : IDLE_WINDOW;
+
+	if (s->flags & SPLICE_SERVER_WSCALE)
+		return (window + (1 << TOLD_WSCALE) - 1) >> TOLD_WSCALE;
+	return window > 65535 ? 65535 : window;
 }
 
 /* Under the lock: the way from the client at hand to the surrogate. */
@@ -217,6 +220,8 @@ static __always_inline bool attach(struct __sk_buff *skb, struct work *w, struct
 	s->to_client.ifindex = ifindex;
 	s->to_client.checked = 0;
 	fill_to_server(w, s);
+	if (w->out.window < idle_window(s))
+		w->widen = 1;
 	w->reply.seq = s->snd_nxt;
 	bpf_spin_unlock(&s->lock);
 	return true;

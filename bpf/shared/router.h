@@ -28,6 +28,7 @@ enum bound {
 	CARRY_BYTES = 128,     /* of a head's line that goes on in the next packet */
 	HASH_BYTES = 1024,     /* longest path that the kernel hashes; longer ones are asked */
 	TOLD_WSCALE = 7,       /* window shift told on both legs */
+	IDLE_WINDOW = 4096,    /* bytes: least that the surrogate of an idle leg is told */
 	NO_SURROGATE = 0xffff, /* any of the pool */
 	LINGER_MS = 3000,      /* a late copy, a repeated FIN */
 	COOKIE_MS = 130000,    /* longer than the kernel accepts a cookie */

@@ -69,22 +69,15 @@ func (w *wire) syn(l datapath.Leg, mss uint16) error {
 	})
 }
 
-// idleWindow is told on a leg that no client is joined to, in bytes, as the kernel program does.
-const idleWindow = 128
-
 // ack completes the handshake of an answered leg.
 func (w *wire) ack(s datapath.Splice, tsval uint32) error {
 	var opts packet.Options
 	if s.Timestamps {
 		opts = opts.AppendNOP(2).AppendTimestamps(tsval, s.TSServer)
 	}
-	window := uint16(idleWindow)
-	if s.WScale {
-		window >>= datapath.ToldWscale
-	}
 	return w.send(packet.Spec{
 		Src: s.Router, Dst: s.Server,
-		Seq: packet.Seq(s.SndNxt), Ack: packet.Seq(s.RcvNxt), Flags: packet.ACK, Window: window, Options: opts,
+		Seq: packet.Seq(s.SndNxt), Ack: packet.Seq(s.RcvNxt), Flags: packet.ACK, Window: s.IdleWindow(), Options: opts,
 	})
 }
 

@@ -9,15 +9,17 @@ import (
 )
 
 // opening is leg 3 of surrogate 1 whose SYN is on its way.
-func (k *rig) opening(f family, class uint8) *surrogate {
+func (k *rig) opening(f family, class uint8, change ...func(*Leg)) *surrogate {
 	k.t.Helper()
 	const iss = 0xfffffffe
 	tsval := Clock() + 0x7fff0000
 	k.must(k.makeQueue(1, class))
 	k.must(k.makeQueue(1, class&^1))
-	k.must(k.OpenLeg(Leg{
-		Number: 3, Surrogate: 1, Class: class, Server: f.surrogate, Router: f.router, ISS: iss, Ifindex: 1, TSval: tsval,
-	}))
+	leg := Leg{Number: 3, Surrogate: 1, Class: class, Server: f.surrogate, Router: f.router, ISS: iss, Ifindex: 1, TSval: tsval}
+	for _, c := range change {
+		c(&leg)
+	}
+	k.must(k.OpenLeg(leg))
 	return &surrogate{k: k, f: f, number: 3, seq: 777, ack: iss + 1, tsval: 5000, tsecr: tsval}
 }
 

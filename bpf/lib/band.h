@@ -70,7 +70,8 @@ static __always_inline void end_handshake(__u32 cookie)
 		return;
 	known = *(volatile __u64 *)at;
 	if ((__u32)known == cookie && !(known >> 32 & HANDSHAKE_DONE))
-		note_handshake(at, cookie, HANDSHAKE_DONE | ((clock_us() - (__u32)(known >> 32)) & (HANDSHAKE_DONE - 1)));
+		note_handshake(at, cookie,
+			       HANDSHAKE_DONE | ((clock_us() - (__u32)(known >> 32)) & (HANDSHAKE_DONE - 1)));
 }
 
 /* The band of a client whose first request is at hand. */

@@ -13,7 +13,7 @@ enum server_next {
 	SERVER_OVER,      /* reset by the surrogate */
 	SERVER_CLOSED,    /* both ends have said FIN */
 	SERVER_FAILED,    /* closed or reset before a byte of the response */
-	SERVER_REFUSED, /* a leg, reset before our ACK */
+	SERVER_REFUSED,   /* a leg, reset before our ACK */
 	SERVER_IDLE_OVER, /* an idle leg, reset */
 	SERVER_IDLE_CLOSED,
 };

@@ -163,10 +163,10 @@ struct work {
 	__u64 to_server; /* bytes of the session that ends */
 	__u64 to_client;
 	__u32 leg_band; /* of the leg that was taken, before its client */
-	__u32 begins; /* enum splice_flag, of the session that begins */
-	__u32 widen;  /* the surrogate is to be told the client's window once more */
-	__u32 action; /* TC_ACT_* */
-	__u32 flow;   /* splice of the packet's flow, NO_SPLICE */
+	__u32 begins;   /* enum splice_flag, of the session that begins */
+	__u32 widen;    /* the surrogate is to be told the client's window once more */
+	__u32 action;   /* TC_ACT_* */
+	__u32 flow;     /* splice of the packet's flow, NO_SPLICE */
 	__u8 options[64];
 	__u8 old_options[64];
 	__u8 head[HEAD_BYTES + CARRY_BYTES + 64];

@@ -18,7 +18,7 @@ enum bound {
 	MAX_SURROGATES = 1024,
 	LEG_CLASSES = 16, /* bit 0: timestamps, bits 1-3: index into config.mss */
 	MSS_CLASSES = 8,
-	LEG_BANDS = 32,    /* queues of idle legs for each class; see enum band */
+	LEG_BANDS = 32,     /* queues of idle legs for each class; see enum band */
 	HANDSHAKES = 65536, /* power of two */
 	TABLE_SLOTS = 1021, /* prime, for Maglev */
 	POOL_MEMBERS = 64,  /* policy least-sessions scans these */
@@ -70,13 +70,13 @@ struct ended {
 };
 
 enum splice_state {
-	SPLICE_FREE,    /* owned by user space */
-	SPLICE_OPENING, /* SYN sent to the surrogate */
+	SPLICE_FREE,     /* owned by user space */
+	SPLICE_OPENING,  /* SYN sent to the surrogate */
 	SPLICE_ANSWERED, /* its SYN-ACK is here, and user space acknowledges that later */
-	SPLICE_IDLE,    /* established server leg, in its leg pool */
-	SPLICE_ACTIVE,  /* joined to a client leg */
-	SPLICE_CLOSING, /* at least one FIN was passed on */
-	SPLICE_DEAD,    /* over; user space frees it */
+	SPLICE_IDLE,     /* established server leg, in its leg pool */
+	SPLICE_ACTIVE,   /* joined to a client leg */
+	SPLICE_CLOSING,  /* at least one FIN was passed on */
+	SPLICE_DEAD,     /* over; user space frees it */
 };
 
 /* Where each direction of a session stands in its HTTP messages. */
@@ -129,11 +129,11 @@ enum splice_flag {
  * follows from that) holds for the next client only if that one is as far away: so a leg that has served one is of its band.
  */
 enum band {
-	BAND_NONE,    /* of a client: not known. Of a leg: it has served nobody yet */
-	BAND_NEAREST, /* below 250 us; each of the next is twice as far */
-	BAND_4MS = 6, /* from here to 64 ms each is 4 ms wide */
+	BAND_NONE,      /* of a client: not known. Of a leg: it has served nobody yet */
+	BAND_NEAREST,   /* below 250 us; each of the next is twice as far */
+	BAND_4MS = 6,   /* from here to 64 ms each is 4 ms wide */
 	BAND_64MS = 21, /* from here to 128 ms, 8 ms */
-	BAND_FAR = 29, /* beyond, and legs that are not to be used again */
+	BAND_FAR = 29,  /* beyond, and legs that are not to be used again */
 };
 
 struct next_hop {
@@ -191,7 +191,7 @@ struct splice {
 	__u16 server_mss;  /* told by the surrogate */
 	__u8 band;         /* enum band: of the clients that the leg has served */
 	__u8 client_band;
-	__u32 requests;    /* on this server leg */
+	__u32 requests; /* on this server leg */
 	__u32 client_requests;
 	__u32 seen;   /* ms */
 	__u32 since;  /* ms: state entered */
@@ -302,12 +302,12 @@ struct zone_key {
 
 /* Written by the kernel, read by user space; reset by neither. */
 struct surrogate {
-	__u32 active;              /* spliced sessions now */
-	__s32 idle[LEG_CLASSES];   /* legs ready now */
-	__s32 fresh[LEG_CLASSES];  /* those of them that have served nobody */
-	__u64 taken[LEG_CLASSES];  /* legs popped */
+	__u32 active;                   /* spliced sessions now */
+	__s32 idle[LEG_CLASSES];        /* legs ready now */
+	__s32 fresh[LEG_CLASSES];       /* those of them that have served nobody */
+	__u64 taken[LEG_CLASSES];       /* legs popped */
 	__u64 taken_fresh[LEG_CLASSES]; /* those of them that had served nobody */
-	__u64 missed[LEG_CLASSES]; /* requests that found no leg */
+	__u64 missed[LEG_CLASSES];      /* requests that found no leg */
 	__u64 recycled;
 	__u64 handoffs;
 	__u64 failed; /* handoffs that met a reset or a close before a response byte */
@@ -399,8 +399,8 @@ enum verdict {
 	FIN_ANSWERED,
 	LEG_UP,
 	LEG_ANSWERED, /* user space acknowledges it later */
-	LEG_ACKED,  /* answered on behalf of an idle or recycled leg */
-	CHALLENGED, /* SYN on a live session */
+	LEG_ACKED,    /* answered on behalf of an idle or recycled leg */
+	CHALLENGED,   /* SYN on a live session */
 	RESET_SENT,
 	ICMP_TRANSLATED,
 	HANDSHAKE_ACK, /* last packet of a handshake, nothing to do */

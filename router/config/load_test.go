@@ -48,7 +48,7 @@ func TestParseDefaults(t *testing.T) {
 			Routes: []Route{{Pool: "default", Line: 5}},
 		}},
 		Pools: []Pool{{
-			Name: "default", Policy: RoundRobin, Legs: Legs{Min: 16, Max: 4096, Idle: 45 * time.Second, Handshake: 100 * time.Millisecond}, Line: 7,
+			Name: "default", Policy: RoundRobin, Legs: Legs{Min: 16, Max: 4096, Idle: 45 * time.Second, Handshake: 150 * time.Millisecond}, Line: 7,
 			Surrogates: []Surrogate{{Name: "s1", Address: netip.MustParseAddrPort("10.2.1.2:80"), Weight: 1, Line: 9}},
 		}},
 	}
@@ -122,7 +122,7 @@ func TestParseEveryKey(t *testing.T) {
 		}},
 		Pools: []Pool{
 			{
-				Name: "zoned", Policy: Nearest, Legs: Legs{Min: 16, Max: 4096, Idle: 45 * time.Second, Handshake: 100 * time.Millisecond}, Line: 23,
+				Name: "zoned", Policy: Nearest, Legs: Legs{Min: 16, Max: 4096, Idle: 45 * time.Second, Handshake: 150 * time.Millisecond}, Line: 23,
 				Nearest: []Zone{
 					{Prefix: netip.MustParsePrefix("2001:db8::/32"), Surrogates: []string{"z2"}},
 					{Prefix: netip.MustParsePrefix("10.1.0.0/16"), Surrogates: []string{"z1"}},
@@ -131,7 +131,7 @@ func TestParseEveryKey(t *testing.T) {
 				Surrogates: []Surrogate{z, z2},
 			},
 			{
-				Name: "video", Policy: Hash, HashQuery: []string{"id", "v"}, Legs: Legs{Min: 2, Max: 8, Idle: 20 * time.Second, Requests: 900, Handshake: 100 * time.Millisecond}, Line: 32,
+				Name: "video", Policy: Hash, HashQuery: []string{"id", "v"}, Legs: Legs{Min: 2, Max: 8, Idle: 20 * time.Second, Requests: 900, Handshake: 150 * time.Millisecond}, Line: 32,
 				Health: &Health{Path: "/healthz?x=1", Host: "cdn.example.net", Interval: 3 * time.Second, Timeout: 500 * time.Millisecond, Rise: 4, Fall: 5},
 				Surrogates: []Surrogate{{
 					Name: "v1", Address: netip.MustParseAddrPort("[2001:db8::2]:80"), Weight: 256, Public: "https://v1.example.net:8443", Line: 38,

@@ -16,8 +16,8 @@ const (
 	defaultLegsMax  = 4096
 	defaultLegsIdle = 45 * time.Second // below the 60 s that nginx and Apache behind a default balancer keep an idle connection
 
-	// defaultLegsHandshake is as far away as most clients are, of those that are far: the surrogate bears twice as much.
-	defaultLegsHandshake = 100 * time.Millisecond
+	// defaultLegsHandshake is as far away as most clients are, of those that are far: a surrogate with BBR bears twice as much.
+	defaultLegsHandshake = 150 * time.Millisecond
 	maxLegsHandshake     = 500 * time.Millisecond // a surrogate repeats its SYN-ACK after a second
 
 	// maxLegs is what the local ports of one address can hold towards one surrogate, with room left for other programs.

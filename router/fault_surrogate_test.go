@@ -311,6 +311,12 @@ func TestSurrogateClosesEarly(t *testing.T) {
 		c.come(t, 6)
 	}
 	crowds[1].answered("three", 1000)
+	// more legs than the others need: each waits for its turn
+	passers := &crowd{n: n, host: "second.test", path: "/16k", want: patternText(16 << 10), requests: 1, pause: 100 * time.Millisecond}
+	passers.come(t, 18)
+	passers.answered("second", 100)
+	passers.leave()
+	passers.unharmed()
 	lab.Eventually(t, answersWithin, func() error {
 		for _, name := range []string{"second", "three"} {
 			if !strings.Contains(r.Log(), "surrogate="+name) {

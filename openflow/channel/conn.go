@@ -48,8 +48,13 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// ErrFull says that a message found no room among those that wait to be sent.
-var ErrFull = errors.New("the peer reads too slowly")
+// Why a message is not sent now, though the channel lives.
+var (
+	// ErrFull: there is no room among those that wait to be sent.
+	ErrFull = errors.New("the peer reads too slowly")
+	// ErrNotUp: the version is not agreed upon yet.
+	ErrNotUp = errors.New("the channel is not up")
+)
 
 // Received is a message from the peer.
 type Received struct {
@@ -149,27 +154,32 @@ func (c *Conn) NextXID() uint32 {
 	return c.m.nextXID()
 }
 
-// Send queues a message, without waiting; it returns [ErrFull] if there is no room, or why the channel ends. The message is
-// encoded before Send returns.
+// Send queues a message, without waiting; it returns [ErrNotUp], [ErrFull], or why the channel ends. The message is encoded
+// before Send returns.
 func (c *Conn) Send(xid uint32, m openflow.Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err != nil {
+	return c.trySend(xid, m)
+}
+
+func (c *Conn) trySend(xid uint32, m openflow.Message) error {
+	switch {
+	case c.err != nil:
 		return c.err
+	case !c.up:
+		return ErrNotUp
 	}
 	return c.queue(xid, m)
 }
 
-// SendWait queues a message as soon as there is room.
+// SendWait queues a message as soon as the channel is up and there is room.
 func (c *Conn) SendWait(ctx context.Context, xid uint32, m openflow.Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var err error
 	if ended := c.wait(ctx, func() bool {
-		if err = c.err; err == nil {
-			err = c.queue(xid, m)
-		}
-		return !errors.Is(err, ErrFull)
+		err = c.trySend(xid, m)
+		return !errors.Is(err, ErrFull) && !errors.Is(err, ErrNotUp)
 	}); ended != nil {
 		return ended
 	}

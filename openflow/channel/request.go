@@ -23,34 +23,45 @@ var ErrAnswer = errors.New("the answer is too long")
 
 // waiter collects the answers to one request.
 type waiter struct {
+	request openflow.Message
 	parts   []openflow.Message
 	bytes   int
 	refused *openflow.Error
 	done    bool
 }
 
-// answers gives a message to the request that it answers, if there is one. The caller holds mu.
+// replies are the types of the answers to requests that have one.
+var replies = map[openflow.Type]openflow.Type{
+	openflow.TypeFeaturesRequest:       openflow.TypeFeaturesReply,
+	openflow.TypeGetConfigRequest:      openflow.TypeGetConfigReply,
+	openflow.TypeMultipartRequest:      openflow.TypeMultipartReply,
+	openflow.TypeBarrierRequest:        openflow.TypeBarrierReply,
+	openflow.TypeQueueGetConfigRequest: openflow.TypeQueueGetConfigReply,
+	openflow.TypeRoleRequest:           openflow.TypeRoleReply,
+	openflow.TypeGetAsyncRequest:       openflow.TypeGetAsyncReply,
+	openflow.TypeExperimenter:          openflow.TypeExperimenter,
+}
+
+// answers gives a message to the request that it answers, if there is one: by the xid and by the type, since the peer's own
+// transaction ids may be the same as ours. The caller holds mu.
 func (c *Conn) answers(m openflow.Message, raw []byte) bool {
-	switch m.(type) {
-	case *openflow.Error, *openflow.FeaturesReply, *openflow.GetConfigReply, *openflow.MultipartReply, *openflow.BarrierReply,
-		*openflow.QueueGetConfigReply, *openflow.RoleReply, *openflow.GetAsyncReply, *openflow.Experimenter,
-		*openflow.BundleControl:
-	default:
-		return false // the peer's own transaction ids may be the same as ours
-	}
 	h, err := openflow.ParseHeader(raw)
 	w := c.waiters[h.XID]
 	if err != nil || w == nil || w.done {
 		return false
 	}
 	if refusal, ok := m.(*openflow.Error); ok {
-		w.refused = refusal
-	} else {
-		w.parts = append(w.parts, m)
-		w.bytes += len(raw)
+		w.refused, w.done = refusal, true
+		c.changed.Broadcast()
+		return true
 	}
-	part, ok := m.(*openflow.MultipartReply)
-	w.done = !ok || part.Flags&openflow.MultipartMore == 0 || w.bytes > c.o.Answer
+	if reply, ok := replies[w.request.Type()]; !ok || m.Type() != reply {
+		return false
+	}
+	w.parts, w.bytes, w.done = append(w.parts, m), w.bytes+len(raw), true
+	if part, ok := m.(*openflow.MultipartReply); ok {
+		w.done = part.Flags&openflow.MultipartMore == 0 || w.bytes > c.o.Answer
+	}
 	c.changed.Broadcast()
 	return true
 }
@@ -58,7 +69,7 @@ func (c *Conn) answers(m openflow.Message, raw []byte) bool {
 // ask sends a request and returns who waits for its answer. The caller calls forget.
 func (c *Conn) ask(ctx context.Context, m openflow.Message) (uint32, *waiter, error) {
 	c.mu.Lock()
-	xid, w := c.m.nextXID(), &waiter{}
+	xid, w := c.m.nextXID(), &waiter{request: m}
 	c.waiters[xid] = w
 	c.mu.Unlock()
 	return xid, w, c.SendWait(ctx, xid, m)

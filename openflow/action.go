@@ -170,7 +170,10 @@ func appendActions(b []byte, list []Action) []byte {
 
 // decodeActions reads the actions that fill b. The list is nil if there are none.
 func decodeActions(b []byte) ([]Action, error) {
-	var list []Action
+	if len(b) == 0 {
+		return nil, nil
+	}
+	list := make([]Action, 0, len(b)/actionOutputSize+1) // most actions are as long as an output
 	for len(b) > 0 {
 		if len(b) < actionSize {
 			return nil, fault(BadActionBadLen, "7.2.5", "action of %d bytes", len(b))

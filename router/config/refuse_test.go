@@ -127,7 +127,7 @@ func TestParseRefuses(t *testing.T) {
 		{"min above max", "    surrogates:", inPool("    legs: {min: 9, max: 8}"), `f:8:12: pools.default.legs.min: 9 is above max, which is 8 (min at most max)`},
 		{"no legs", "    surrogates:", inPool("    legs: {max: 0}"), `f:8:17: pools.default.legs.max: "0" is out of range (a whole number from 1 to 60000)`},
 		{"idle of zero", "    surrogates:", inPool("    legs: {idle: 0s}"), `f:8:18: pools.default.legs.idle: "0s" is not above zero (such as 500ms, 10s or 1h)`},
-		{"handshake that is too late", "    surrogates:", inPool("    legs: {handshake: 2s}"), `f:8: pools.default.legs.handshake: "2s" is not a duration from 0 to 500ms (a number with its unit, such as 100ms)`},
+		{"handshake that is too late", "    surrogates:", inPool("    legs: {handshake: 2s}"), `f:8:23: pools.default.legs.handshake: "2s" is not a duration from 0 to 500ms (a number with its unit, such as 100ms)`},
 		{"negative requests", "    surrogates:", inPool("    legs: {requests: -1}"), `f:8:22: pools.default.legs.requests: "-1" is out of range (a whole number from 0 to 2147483647)`},
 		{"health path", "    surrogates:", inPool("    health: {path: healthz}"), `f:8:20: pools.default.health.path: "healthz" is not the path of a request (such as /healthz)`},
 		{"health host", "    surrogates:", inPool("    health: {host: a/b}"), `f:8:20: pools.default.health.host: "a/b" is not a host (such as cdn.example.net)`},

@@ -1,9 +1,7 @@
 package openflow_test
 
 import (
-	"encoding/hex"
 	"errors"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -93,44 +91,35 @@ var ovsDiffers = map[string]string{
 
 // TestOpenVSwitchRefuses: ovs-ofctl finds the same wrong with every message that is refused here, but for known differences.
 func TestOpenVSwitchRefuses(t *testing.T) {
-	ofctl, err := exec.LookPath("ovs-ofctl")
-	if err != nil {
-		t.Skip("ovs-ofctl is not installed (make deps)")
-	}
-	judge := func(name string, b []byte) {
-		t.Run(name, func(t *testing.T) {
-			out, err := exec.Command(ofctl, "ofp-print", hex.EncodeToString(b)).Output()
-			if err != nil {
-				t.Fatalf("ovs-ofctl: %v", err)
-			}
-			got := ""
-			if m := decodeError.FindStringSubmatch(string(out)); m != nil {
-				got = m[1]
-			}
-			ours := ourJudgement(b)
-			if other, differs := ovsDiffers[name]; got != ours && (!differs || got != other) {
-				t.Errorf("Open vSwitch says %q, we %q", got, ours)
-			}
-		})
+	var names []string
+	var all [][]byte
+	add := func(name string, b []byte, err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		names, all = append(names, name), append(all, b)
 	}
 	for _, r := range refusals {
 		b := annotated(t, r.bytes)
 		b[3] = byte(len(b))
-		judge(r.name, b)
+		add(r.name, b, nil)
 	}
 	for _, c := range checks {
 		b, err := Append(nil, 1, c.m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		judge(c.name, b)
+		add(c.name, b, err)
 	}
 	for _, m := range matches {
 		b, err := Append(nil, 1, flow(m.m))
-		if err != nil {
-			t.Fatal(err)
+		add("match: "+m.name, b, err)
+	}
+	for i, said := range ovsPrints(t, all) {
+		theirs, ours := "", ourJudgement(all[i])
+		if m := decodeError.FindStringSubmatch(said); m != nil {
+			theirs = m[1]
 		}
-		judge("match: "+m.name, b)
+		if other, differs := ovsDiffers[names[i]]; theirs != ours && (!differs || theirs != other) {
+			t.Errorf("%s: Open vSwitch says %q, we %q", names[i], theirs, ours)
+		}
 	}
 }
 

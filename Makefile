@@ -15,8 +15,8 @@ help: ## what can be made
 deps: ## install what is missing, from Debian's archive (root)
 	@packaging/deps.sh
 
-generate: ## compile bpf/ with clang-19 and write the Go bindings in datapath/
-	$(GO) generate ./datapath/...
+generate: ## compile bpf/ with clang-19, write the Go bindings in datapath/ and the tables of openflow/
+	$(GO) generate ./datapath/... ./openflow
 
 build: ## bin/baton (needs Go alone)
 	$(GO) build -trimpath -o bin/baton ./cmd/baton

@@ -151,7 +151,7 @@ func reason(output []string) string {
 
 // fuzz runs one target for a short time; its seeds have run with the tests.
 func (s *summary) fuzz(t test) {
-	cmd := goCommand("test", "-run=^$", "-fuzz=^"+t.name+"$", "-fuzztime="+fuzzTime.String(), "-parallel=2", t.pkg)
+	cmd := goCommand("test", "-run=^$", "-fuzz=^"+t.name+"$", "-fuzztime="+fuzzTime.String(), "-fuzzminimizetime=1x", "-parallel=2", t.pkg)
 	began := time.Now()
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -25,7 +25,7 @@ func (m *Manager) answered(e datapath.Event, now time.Time) {
 	if o == nil {
 		return // of the leg that had this splice before
 	}
-	o.answered = now
+	o.answered, o.taken = now, false
 	if c := p.classes[e.Class]; c != nil && len(c.waiters) > 0 {
 		m.takeUp(p, o)
 		return

@@ -142,9 +142,15 @@ func (p *pool) floor(id, usual uint8, now time.Time) int {
 	return 0
 }
 
+// repeatSYNs asks again for what has not been answered, and gives it up in the end.
 func (m *Manager) repeatSYNs(p *pool, now time.Time) {
 	for number, o := range p.opening {
-		if !o.answered.IsZero() || now.Sub(o.sent) < synTimeout<<(o.tries-1) {
+		held := !o.answered.IsZero() && !o.taken
+		since := o.sent
+		if o.taken {
+			since = o.answered.Add(p.bounds.Handshake)
+		}
+		if held || now.Sub(since) < synTimeout<<(o.tries-1) || m.caughtUp(p, number, now) {
 			continue
 		}
 		if o.tries < synTries {
@@ -157,6 +163,26 @@ func (m *Manager) repeatSYNs(p *pool, now time.Time) {
 		p.failed(now)
 		m.later(p.name, "timeout")
 	}
+}
+
+// caughtUp reports whether a leg that seems unanswered is further than its events that were read: many may wait, and some may
+// have found no room. The splice knows; and one that serves a client by now must not be taken for an empty one.
+func (m *Manager) caughtUp(p *pool, number uint32, now time.Time) bool {
+	s, err := m.o.Datapath.Splice(number)
+	if err != nil {
+		return true // not known: better late than wrong
+	}
+	e := datapath.Event{Splice: number, Surrogate: p.id, Class: s.Class}
+	switch s.State {
+	case datapath.Opening:
+		return false
+	case datapath.Answered:
+		m.answered(e, now)
+	case datapath.Dead: // the kernel tells of it again
+	default:
+		m.up(e)
+	}
+	return true
 }
 
 // later reports a failure outside of the lock.

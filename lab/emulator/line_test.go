@@ -359,7 +359,8 @@ func TestReorderBehind(t *testing.T) {
 					passed++
 				}
 			}
-			if passed < 4 || passed > 8 {
+			atEnd := n >= sent-20 // too few came later: its time was over
+			if passed < 4 && !atEnd || passed > 8 {
 				t.Errorf("packet %d came behind %d later ones, want 4 (or a few more that were held themselves)", n, passed)
 			}
 		}

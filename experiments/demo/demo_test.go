@@ -6,32 +6,22 @@ import (
 	"encoding/json"
 	"errors"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"baton/experiments/experimentstest"
 	"baton/lab"
 	"baton/lab/peers"
 )
-
-// program builds the program baton.
-func program(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "baton")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-p", "1", "-o", path, "baton/cmd/baton").CombinedOutput(); err != nil {
-		t.Fatalf("build baton: %v\n%s", err, out)
-	}
-	return path
-}
 
 // TestRun is the demo, briefly: every check of it must hold.
 func TestRun(t *testing.T) {
 	lab.NeedRoot(t)
 	var commands []Command
-	o := Options{Program: program(t), Progress: t.Output(), Runs: 2, Largest: 100 << 20}
+	o := Options{Program: experimentstest.Program(t), Progress: t.Output(), Runs: 2, Largest: 100 << 20}
 	o.Keep = func(r *Report, c []Command) {
 		commands = c
 		if out, err := exec.CommandContext(t.Context(), "sh", "-c", c[0].Line).CombinedOutput(); err != nil || !bytes.Contains(out, []byte(peers.Header)) {
@@ -89,7 +79,7 @@ func TestRunIsInterrupted(t *testing.T) {
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	out := &watcher{when: "times each", do: func() { cancel(cause) }}
-	r, err := Run(ctx, Options{Program: program(t), Progress: out, Largest: 128})
+	r, err := Run(ctx, Options{Program: experimentstest.Program(t), Progress: out, Largest: 128})
 	if !errors.Is(err, cause) || r != nil {
 		t.Errorf("report %v, error %v, want %v\n%s", r, err, cause, out.text.String())
 	}

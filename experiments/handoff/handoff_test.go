@@ -1,31 +1,20 @@
 package handoff_test
 
 import (
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"baton/experiments"
+	"baton/experiments/experimentstest"
 	"baton/experiments/handoff"
 	"baton/lab"
 )
-
-// program builds the program baton.
-func program(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "baton")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-p", "1", "-o", path, "baton/cmd/baton").CombinedOutput(); err != nil {
-		t.Fatalf("build baton: %v\n%s", err, out)
-	}
-	return path
-}
 
 // TestRun puts the measures to every contender, as briefly as can be, over both families: the figures mean nothing, but every
 // request must be answered by the byte.
 func TestRun(t *testing.T) {
 	lab.NeedRoot(t)
-	path := program(t)
+	path := experimentstest.Program(t)
 	for _, family := range []struct {
 		name     string
 		measures []string // none: all

@@ -1,12 +1,11 @@
 package longpath_test
 
 import (
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"baton/experiments"
+	"baton/experiments/experimentstest"
 	"baton/experiments/longpath"
 	"baton/lab"
 )
@@ -15,10 +14,7 @@ import (
 // options must get what its window allows.
 func TestRun(t *testing.T) {
 	lab.NeedRoot(t)
-	path := filepath.Join(t.TempDir(), "baton")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-p", "1", "-o", path, "baton/cmd/baton").CombinedOutput(); err != nil {
-		t.Fatalf("build baton: %v\n%s", err, out)
-	}
+	path := experimentstest.Program(t)
 	e := longpath.Experiment()
 	const kase = "rtt 50 ms, loss 0 %"
 	r, err := e.Run(t.Context(), experiments.Options{Quick: true, Duration: 2 * time.Second, Cases: []string{kase},

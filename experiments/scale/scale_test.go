@@ -1,33 +1,21 @@
 package scale_test
 
 import (
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"baton/experiments"
+	"baton/experiments/experimentstest"
 	"baton/experiments/handoff"
 	"baton/experiments/scale"
 	"baton/lab"
 )
 
-// program builds the program baton.
-func program(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "baton")
-	build := exec.CommandContext(t.Context(), "go", "build", "-p", "1", "-o", path, "baton/cmd/baton")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build baton: %v\n%s", err, out)
-	}
-	return path
-}
-
 // TestRun has a thousand sessions with every contender, as briefly as can be: the figures mean nothing, but each session must be
 // spliced by the router's own account, and each that is asked again must answer with its own name.
 func TestRun(t *testing.T) {
 	lab.NeedRoot(t)
-	path := program(t)
+	path := experimentstest.Program(t)
 	for _, e := range []experiments.Experiment[*handoff.Topology]{scale.Experiment(), scale.Proxies()} {
 		t.Run(e.Name, func(t *testing.T) {
 			r, err := e.Run(t.Context(), experiments.Options{Quick: true, Duration: 100 * time.Millisecond, Program: path,

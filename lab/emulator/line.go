@@ -42,14 +42,15 @@ type waiting struct {
 type flying struct {
 	frame []byte
 	count int // packets
+	wire  int // bytes of them on the wire
 	due   int64
 	hold  bool
 }
 
+// heldFrame is one packet that later ones are to pass; due is when it goes whatever has passed.
 type heldFrame struct {
-	frame  []byte
+	flying
 	behind int
-	due    int64
 }
 
 // Counts is what has happened to packets in one direction.
@@ -118,7 +119,7 @@ func (l *line) cut(now int64, down bool) {
 		drop(f.frame, f.count)
 	}
 	for _, h := range l.held {
-		drop(h.frame, 1)
+		drop(h.frame, h.count)
 	}
 	l.held = l.held[:0]
 	l.queued, l.queueBytes, l.flightBytes, l.freeAt, l.lastDue = 0, 0, 0, 0, 0
@@ -227,7 +228,7 @@ func (l *line) launch(sent int64, frame []byte, p packets) {
 	due = max(due, l.lastDue) // the delay may have been shortened
 	l.lastDue = due
 	if !l.shape.chancy() {
-		l.fly(flying{frame, p.count, due, false})
+		l.fly(flying{frame, p.count, p.wire(frame), due, false})
 		return
 	}
 	whole := 0 // first packet that is not yet in the air
@@ -243,7 +244,7 @@ func (l *line) launch(sent int64, frame []byte, p packets) {
 		}
 	}
 	if whole == 0 {
-		l.fly(flying{frame, p.count, due, false})
+		l.fly(flying{frame, p.count, p.wire(frame), due, false})
 		return
 	}
 	l.flyPart(frame, p, whole, p.count, due)
@@ -258,7 +259,9 @@ func (l *line) fly(f flying) {
 // flyPart puts a copy of some packets of a frame in the air.
 func (l *line) flyPart(frame []byte, p packets, from, to int, due int64) {
 	if from < to {
-		l.fly(flying{l.copy(frame, p, from, to), to - from, due, false})
+		part := l.copy(frame, p, from, to)
+		wire := packets{count: to - from, headers: p.headers}.wire(part)
+		l.fly(flying{part, to - from, wire, due, false})
 	}
 }
 
@@ -281,10 +284,10 @@ func (l *line) flyChanged(frame []byte, p packets, i int, due int64, f fate) {
 		l.counts.Corrupted++
 	}
 	if f.twice {
-		l.fly(flying{append(l.pool.get(len(one))[:0], one...), 1, due, false})
+		l.fly(flying{append(l.pool.get(len(one))[:0], one...), 1, len(one) - vnetLen, due, false})
 		l.counts.Duplicated++
 	}
-	l.fly(flying{one, 1, due, f.held})
+	l.fly(flying{one, 1, len(one) - vnetLen, due, f.held})
 }
 
 // fate is what happens to a packet on the wire.
@@ -353,7 +356,8 @@ func (l *line) deliver(now int64, send func(frame []byte)) {
 		l.flightBytes -= len(f.frame)
 		if f.hold {
 			l.counts.Held++
-			l.held = append(l.held, heldFrame{f.frame, l.shape.Behind, now + int64(l.shape.Within)})
+			f.due = now + int64(l.shape.Within)
+			l.held = append(l.held, heldFrame{f, l.shape.Behind})
 			continue
 		}
 		if late := now - f.due; late > 0 {
@@ -362,7 +366,7 @@ func (l *line) deliver(now int64, send func(frame []byte)) {
 				l.counts.Late += int64(f.count)
 			}
 		}
-		l.hand(f.frame, f.count, send)
+		l.hand(f, send)
 		l.release(now, f.count, send)
 	}
 	l.release(now, 0, send)
@@ -377,7 +381,7 @@ func (l *line) release(now int64, passed int, send func([]byte)) {
 	for _, h := range l.held {
 		h.behind -= passed
 		if h.behind <= 0 || h.due <= now {
-			l.hand(h.frame, 1, send)
+			l.hand(h.flying, send)
 		} else {
 			kept = append(kept, h)
 		}
@@ -385,11 +389,11 @@ func (l *line) release(now int64, passed int, send func([]byte)) {
 	l.held = kept
 }
 
-func (l *line) hand(frame []byte, count int, send func([]byte)) {
-	l.counts.Packets += int64(count)
-	l.counts.Bytes += int64(divide(frame).wire(frame))
-	send(frame)
-	l.pool.put(frame)
+func (l *line) hand(f flying, send func([]byte)) {
+	l.counts.Packets += int64(f.count)
+	l.counts.Bytes += int64(f.wire)
+	send(f.frame)
+	l.pool.put(f.frame)
 }
 
 // wander is a delay that changes with time: straight lines between random points so far apart that the delay never

@@ -95,11 +95,13 @@ func (p packets) cut(dst, frame []byte, from, to int) []byte {
 		binary.NativeEndian.PutUint16(vnet[4:], 0)
 	}
 	l4 := b[p.l4:]
-	protocol, checksum := byte(protocolTCP), l4[16:18]
+	var protocol byte
+	var checksum []byte
 	if frame[1]&^gsoECN == gsoUDPL4 {
 		protocol, checksum = protocolUDP, l4[6:8]
 		binary.BigEndian.PutUint16(l4[4:], uint16(len(l4)))
 	} else {
+		protocol, checksum = protocolTCP, l4[16:18]
 		binary.BigEndian.PutUint32(l4[4:], binary.BigEndian.Uint32(l4[4:])+uint32(from*p.size))
 		if to < p.count {
 			l4[13] &^= tcpFIN | tcpPSH

@@ -156,6 +156,7 @@ func readWhole(t *testing.T, f gsoFrame, p packets, frame []byte) []byte {
 func FuzzDivide(f *testing.F) {
 	f.Add(gsoFrame{size: 1448, payload: 4000, options: 12}.build())
 	f.Add(gsoFrame{v6: true, udp: true, size: 100, payload: 500}.build())
+	f.Add(gsoFrame{udp: true, size: 1, payload: 3}.build()) // packets shorter than a TCP header
 	f.Add(plain(60, 1))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, frame []byte) {

@@ -99,9 +99,11 @@ func (d *direction) turn(arrived int64) (next int64) {
 	return never
 }
 
-// learn moves wakeup towards the median of how late (nanoseconds) the thread was woken.
+// learn moves wakeup towards the median of how late (nanoseconds) the thread was woken. Machines differ by a hundred times
+// in that, and one machine does from a busy second to an idle one.
 func (d *direction) learn(late int64) {
-	const step, most = int64(time.Microsecond), int64(100 * time.Microsecond)
+	const most = int64(time.Millisecond) // the thread does nothing for so long before a frame is due
+	step := int64(time.Microsecond) + d.wakeup/16
 	if late > d.wakeup {
 		d.wakeup = min(d.wakeup+step, most)
 	} else {

@@ -45,6 +45,8 @@ func TestEmulator(t *testing.T) {
 func TestVerdict(t *testing.T) {
 	good := selftest.Check{Name: "speed", Value: 3, Unit: "Gbit/s", Bound: 2, AtLeast: true}
 	bad := selftest.Check{Name: "error", Value: 150.4, Unit: "µs", Bound: 100}
+	slow := bad
+	slow.Alone = 120
 	tests := []struct {
 		name   string
 		checks []selftest.Check
@@ -52,6 +54,7 @@ func TestVerdict(t *testing.T) {
 	}{
 		{"all pass", []selftest.Check{good}, "passed: all 1 checks of the link emulator are within bounds"},
 		{"one fails", []selftest.Check{good, bad}, "FAILED: error 150 µs, want ≤ 100"},
+		{"the machine would fail by itself", []selftest.Check{slow}, "FAILED: error 150 µs (without the emulator 120), want ≤ 100"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

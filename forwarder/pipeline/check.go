@@ -1,0 +1,91 @@
+package pipeline
+
+import (
+	"baton/forwarder/match"
+	"baton/openflow"
+)
+
+// checkFlowMod refuses what depends on the tables, groups and meters that are there, and on the fields that are matched.
+func (p *Pipeline) checkFlowMod(m *openflow.FlowMod) *openflow.Fault {
+	deletes := m.Command == openflow.FlowDelete || m.Command == openflow.FlowDeleteStrict
+	if int(m.Table) >= len(p.tables) && (m.Table != openflow.TableAll || !deletes) {
+		return refuse(openflow.FlowModFailedBadTableID, "6.4", "table %v of %d", m.Table, len(p.tables))
+	}
+	if f := checkFields(m.Match); f != nil {
+		return f
+	}
+	if deletes {
+		return nil
+	}
+	return p.checkInstructions(m.Instructions)
+}
+
+// checkFields refuses fields that no table matches [7.2.3.3].
+func checkFields(m openflow.Match) *openflow.Fault {
+	for t, err := range m.All() {
+		if err != nil {
+			return refuse(openflow.BadMatchBadLen, "7.2.3.2", "%v", err)
+		}
+		if !match.Known(t.Field) {
+			return refuse(openflow.BadMatchBadField, "7.2.3.3", "field %v", t.Field)
+		}
+	}
+	return nil
+}
+
+func (p *Pipeline) checkInstructions(list []openflow.Instruction) *openflow.Fault {
+	for _, i := range list {
+		var f *openflow.Fault
+		switch i := i.(type) {
+		case openflow.InstructionGotoTable:
+			if int(i.Table) >= len(p.tables) {
+				return refuse(openflow.BadInstructionBadTableID, "6.4", "goto table %v of %d", i.Table, len(p.tables))
+			}
+		case openflow.InstructionMeter:
+			if p.meters[i.Meter] == nil {
+				return refuse(openflow.MeterModFailedInvalidMeter, "7.2.4", "meter %d is not there", i.Meter)
+			}
+		case openflow.InstructionWriteActions:
+			f = p.checkActions(i.Actions)
+		case openflow.InstructionApplyActions:
+			f = p.checkActions(i.Actions)
+		}
+		if f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// CheckActions refuses the actions of a packet out, with an [*openflow.Fault], as those of a flow entry are refused.
+func (p *Pipeline) CheckActions(list []openflow.Action) error {
+	if f := p.checkActions(list); f != nil {
+		return f
+	}
+	return nil
+}
+
+// checkActions refuses a group that is not there and a field that cannot be set.
+func (p *Pipeline) checkActions(list []openflow.Action) *openflow.Fault {
+	for _, a := range list {
+		switch a := a.(type) {
+		case openflow.ActionGroup:
+			if p.groups[a.Group] == nil {
+				return refuse(openflow.BadActionBadOutGroup, "6.4", "group %d is not there", a.Group)
+			}
+		case openflow.ActionSetField:
+			for t := range a.Field.All() {
+				if !Settable(t.Field) {
+					return refuse(openflow.BadActionBadSetType, "7.2.5", "set-field of %v", t.Field)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// Settable reports whether a set-field action may write the field: those of the specification but ipv6_exthdr, which is no field
+// of a packet but says which headers it has [7.2.3.7].
+func Settable(f openflow.Field) bool {
+	return f.Settable() && match.Known(f) && f != openflow.FieldIPv6Exthdr
+}

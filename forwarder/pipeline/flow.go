@@ -1,0 +1,160 @@
+package pipeline
+
+import (
+	"bytes"
+	"time"
+
+	"baton/forwarder/match"
+	"baton/openflow"
+)
+
+// FlowMod adds, changes or deletes flow entries [6.4]. What is refused changes nothing; the error is the [*openflow.Fault] to
+// answer with.
+func (p *Pipeline) FlowMod(now time.Time, m *openflow.FlowMod) (Change, error) {
+	if f := p.checkFlowMod(m); f != nil {
+		return result(Change{}, f)
+	}
+	if m.Command == openflow.FlowAdd {
+		return result(p.addEntry(now, m))
+	}
+	found := p.named(m)
+	var c Change
+	if m.Command == openflow.FlowDelete || m.Command == openflow.FlowDeleteStrict {
+		for _, s := range found {
+			p.removeEntry(&c, s, openflow.RemovedDelete)
+		}
+	} else if len(found) > 0 {
+		p.modifyEntries(&c, found, m)
+	}
+	return c, nil
+}
+
+// tablesOf returns the tables that a request names.
+func (p *Pipeline) tablesOf(id openflow.TableID) []table {
+	if id == openflow.TableAll {
+		return p.tables
+	}
+	return p.tables[id : id+1]
+}
+
+// addEntry replaces the identical entry if there is one: that is no deletion, and nobody is told [6.4].
+func (p *Pipeline) addEntry(now time.Time, m *openflow.FlowMod) (Change, *openflow.Fault) {
+	t := &p.tables[m.Table]
+	want := match.Of(m.Match)
+	old := t.find(m.Priority, &want)
+	if old == nil {
+		if m.Flags&openflow.FlowCheckOverlap != 0 {
+			if e := t.overlapping(m.Priority, &want); e != nil {
+				return Change{}, refuse(openflow.FlowModFailedOverlap, "6.4", "table %v has %v with priority %d", m.Table, e.Fields, m.Priority)
+			}
+		}
+		if p.entries >= p.limits.Entries {
+			return Change{}, refuse(openflow.FlowModFailedTableFull, "6.4", "table %v: %d flow entries in all", m.Table, p.entries)
+		}
+	}
+	e := &Entry{
+		Table:        m.Table,
+		Priority:     m.Priority,
+		Fields:       bytes.Clone(m.Match),
+		Match:        want,
+		Cookie:       m.Cookie,
+		Flags:        m.Flags,
+		Idle:         m.Idle,
+		Hard:         m.Hard,
+		Instructions: ownInstructions(m.Instructions),
+		Created:      now,
+	}
+	set := Set{Entry: e}
+	if old != nil {
+		e.ID = old.entry.ID
+		set.Old, set.KeepCounts = old.entry, m.Flags&openflow.FlowResetCounts == 0
+		p.replaceEntry(old, e)
+	} else {
+		p.lastID++
+		e.ID = p.lastID
+		p.entries++
+		old = t.insert(e)
+		p.refer(old)
+	}
+	p.timed.plan(old)
+	return Change{Set: []Set{set}}, nil
+}
+
+// named returns the slots that a modification or deletion is about.
+func (p *Pipeline) named(m *openflow.FlowMod) []*slot {
+	q := query{cookie: m.Cookie, cookieMask: m.CookieMask, port: openflow.PortAny, group: openflow.GroupAny, match: match.Of(m.Match)}
+	if m.Command == openflow.FlowDelete || m.Command == openflow.FlowDeleteStrict {
+		q.port, q.group = m.OutPort, m.OutGroup
+	}
+	var found []*slot
+	take := func(s *slot) {
+		if q.chooses(s.entry) {
+			found = append(found, s)
+		}
+	}
+	tables := p.tablesOf(m.Table)
+	for i := range tables {
+		if m.Command == openflow.FlowModify || m.Command == openflow.FlowDelete {
+			tables[i].covered(&q.match, take)
+		} else if s := tables[i].find(m.Priority, &q.match); s != nil {
+			take(s)
+		}
+	}
+	return found
+}
+
+// query narrows the entries that a request is about by more than their match.
+type query struct {
+	match              match.Match
+	cookie, cookieMask uint64
+	port               openflow.PortNo
+	group              openflow.GroupID
+}
+
+// chooses asks everything but the match.
+func (q *query) chooses(e *Entry) bool {
+	return (e.Cookie^q.cookie)&q.cookieMask == 0 &&
+		(q.port == openflow.PortAny || e.outputsTo(q.port)) &&
+		(q.group == openflow.GroupAny || e.usesGroup(q.group))
+}
+
+// modifyEntries replaces the instructions, and nothing else [6.4].
+func (p *Pipeline) modifyEntries(c *Change, found []*slot, m *openflow.FlowMod) {
+	instructions := ownInstructions(m.Instructions)
+	c.Set = make([]Set, 0, len(found))
+	for _, s := range found {
+		e := *s.entry
+		e.Instructions = instructions
+		c.Set = append(c.Set, Set{&e, s.entry, m.Flags&openflow.FlowResetCounts == 0})
+		p.replaceEntry(s, &e)
+	}
+}
+
+func (p *Pipeline) replaceEntry(s *slot, e *Entry) {
+	p.release(s)
+	s.entry = e
+	p.refer(s)
+}
+
+func (p *Pipeline) removeEntry(c *Change, s *slot, why openflow.FlowRemovedReason) {
+	p.release(s)
+	p.timed.drop(s)
+	p.tables[s.entry.Table].remove(s)
+	p.entries--
+	c.remove(s.entry, why)
+}
+
+// refer notes the groups and the meter that the entry uses, release forgets them.
+func (p *Pipeline) refer(s *slot) {
+	s.entry.groups(func(g openflow.GroupID) { p.groups[g].flows[s] = struct{}{} })
+	if m, ok := s.entry.meter(); ok {
+		p.meters[m].flows[s] = struct{}{}
+	}
+}
+
+func (p *Pipeline) release(s *slot) {
+	s.entry.groups(func(g openflow.GroupID) { delete(p.groups[g].flows, s) })
+	if m, ok := s.entry.meter(); ok {
+		delete(p.meters[m].flows, s)
+	}
+}

@@ -1,0 +1,191 @@
+package pipeline
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"baton/openflow"
+)
+
+// Group is a group [5.6].
+type Group struct {
+	ID      openflow.GroupID
+	Kind    openflow.GroupType
+	Buckets []openflow.Bucket
+	Created time.Time
+}
+
+// groupSlot is where a group stands, and who uses it.
+type groupSlot struct {
+	group *Group
+	flows map[*slot]struct{}
+	// chained is how many groups use it, in however many buckets.
+	chained int
+}
+
+// uses calls f for each group that a bucket sends packets to or watches, the same one as often as it is named.
+func (g *Group) uses(f func(openflow.GroupID)) {
+	for _, b := range g.Buckets {
+		if b.WatchGroup != openflow.GroupAny {
+			f(b.WatchGroup)
+		}
+		for _, a := range b.Actions {
+			if a, ok := a.(openflow.ActionGroup); ok {
+				f(a.Group)
+			}
+		}
+	}
+}
+
+// used returns the groups that g uses, each once.
+func (g *Group) used() []openflow.GroupID {
+	var list []openflow.GroupID
+	g.uses(func(id openflow.GroupID) { list = append(list, id) })
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// GroupMod adds, changes or deletes groups [6.5]. What is refused changes nothing; the error is the [*openflow.Fault] to answer
+// with.
+func (p *Pipeline) GroupMod(now time.Time, m *openflow.GroupMod) (Change, error) {
+	if m.Command == openflow.GroupDelete {
+		return result(p.deleteGroups(m.Group))
+	}
+	if f := p.checkGroupMod(m); f != nil {
+		return result(Change{}, f)
+	}
+	g := &Group{ID: m.Group, Kind: m.Kind, Buckets: slices.Clone(m.Buckets), Created: now}
+	for i := range g.Buckets {
+		g.Buckets[i].Actions = ownActions(g.Buckets[i].Actions)
+	}
+	s := p.groups[m.Group]
+	if s == nil {
+		s = &groupSlot{flows: map[*slot]struct{}{}}
+		p.groups[m.Group] = s
+	} else {
+		g.Created = s.group.Created // its own counters and duration go on, its buckets' begin anew [6.5]
+		p.chain(s.group, -1)
+	}
+	s.group = g
+	p.chain(g, 1)
+	return Change{SetGroups: []*Group{g}}, nil
+}
+
+// chain counts, or with -1 discounts, a group as a user of others.
+func (p *Pipeline) chain(g *Group, by int) {
+	for _, id := range g.used() {
+		if s := p.groups[id]; s != nil {
+			s.chained += by
+		}
+	}
+}
+
+// deleteGroups removes the groups and the flow entries that use them [6.5].
+func (p *Pipeline) deleteGroups(id openflow.GroupID) (Change, *openflow.Fault) {
+	var gone []*groupSlot
+	if id == openflow.GroupAll {
+		for _, g := range p.sortedGroups() {
+			gone = append(gone, p.groups[g.ID])
+		}
+	} else if s := p.groups[id]; s != nil {
+		if s.chained > 0 {
+			return Change{}, refuse(openflow.GroupModFailedChainedGroup, "6.5", "%d groups use group %d", s.chained, id)
+		}
+		gone = append(gone, s)
+	}
+	var c Change
+	for _, s := range gone {
+		p.removeUsers(&c, s.flows, openflow.RemovedGroupDelete)
+		p.chain(s.group, -1)
+		delete(p.groups, s.group.ID)
+		c.RemovedGroups = append(c.RemovedGroups, s.group)
+	}
+	return c, nil
+}
+
+// removeUsers removes the entries that use a group or meter, in the order of their IDs.
+func (p *Pipeline) removeUsers(c *Change, flows map[*slot]struct{}, why openflow.FlowRemovedReason) {
+	list := make([]*slot, 0, len(flows))
+	for s := range flows {
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(a, b *slot) int { return byID(a.entry, b.entry) })
+	for _, s := range list {
+		p.removeEntry(c, s, why)
+	}
+}
+
+func (p *Pipeline) sortedGroups() []*Group {
+	list := make([]*Group, 0, len(p.groups))
+	for _, s := range p.groups {
+		list = append(list, s.group)
+	}
+	slices.SortFunc(list, func(a, b *Group) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}
+
+// checkGroupMod refuses an addition or modification for the groups that are there.
+func (p *Pipeline) checkGroupMod(m *openflow.GroupMod) *openflow.Fault {
+	there := p.groups[m.Group] != nil
+	switch {
+	case m.Command == openflow.GroupAdd && there:
+		return refuse(openflow.GroupModFailedGroupExists, "6.5", "group %d is there", m.Group)
+	case m.Command == openflow.GroupModify && !there:
+		return refuse(openflow.GroupModFailedUnknownGroup, "6.5", "group %d is not there", m.Group)
+	case !there && len(p.groups) >= p.limits.Groups:
+		return refuse(openflow.GroupModFailedOutOfGroups, "6.5", "%d groups", len(p.groups))
+	case len(m.Buckets) > p.limits.Buckets:
+		return refuse(openflow.GroupModFailedOutOfBuckets, "6.5", "%d buckets, where %d fit", len(m.Buckets), p.limits.Buckets)
+	}
+	for i := range m.Buckets {
+		if f := checkBucket(m.Kind, &m.Buckets[i]); f != nil {
+			return f
+		}
+	}
+	g := &Group{ID: m.Group, Buckets: m.Buckets}
+	if p.reaches(g, m.Group, map[openflow.GroupID]bool{}) {
+		return refuse(openflow.GroupModFailedLoop, "6.5", "group %d would come back to itself", m.Group)
+	}
+	for i := range m.Buckets {
+		b := &m.Buckets[i]
+		if f := p.checkActions(b.Actions); f != nil {
+			return f
+		}
+		if b.WatchGroup != openflow.GroupAny && p.groups[b.WatchGroup] == nil {
+			return refuse(openflow.GroupModFailedBadWatch, "7.3.4.2", "watched group %d is not there", b.WatchGroup)
+		}
+	}
+	return nil
+}
+
+// checkBucket refuses what a group of that type does not have in a bucket [7.3.4.2].
+func checkBucket(kind openflow.GroupType, b *openflow.Bucket) *openflow.Fault {
+	if b.Weight != 0 && kind != openflow.GroupTypeSelect {
+		return refuse(openflow.GroupModFailedInvalidGroup, "6.5", "weight %d in a group of type %v", b.Weight, kind)
+	}
+	watches := b.WatchPort != openflow.PortAny || b.WatchGroup != openflow.GroupAny
+	if watches && (kind == openflow.GroupTypeAll || kind == openflow.GroupTypeIndirect) {
+		return refuse(openflow.GroupModFailedWatchUnsupported, "6.5", "bucket of a group of type %v that watches", kind)
+	}
+	port := b.WatchPort
+	if port == 0 || port > openflow.PortMax && port != openflow.PortLocal && port != openflow.PortAny {
+		return refuse(openflow.GroupModFailedBadWatch, "7.3.4.2", "watched port %v", port)
+	}
+	return nil
+}
+
+// reaches reports whether a packet that g gets, or the question whether g is live, may come to the group with that number.
+func (p *Pipeline) reaches(g *Group, id openflow.GroupID, seen map[openflow.GroupID]bool) bool {
+	found := false
+	g.uses(func(next openflow.GroupID) {
+		s := p.groups[next]
+		if next == id {
+			found = true
+		} else if s != nil && !found && !seen[next] {
+			seen[next] = true
+			found = p.reaches(s.group, id, seen)
+		}
+	})
+	return found
+}

@@ -1,0 +1,133 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strings"
+	"time"
+
+	"baton/document"
+)
+
+// maxEndpoints bounds the controllers, and the endpoints that are listened on.
+const maxEndpoints = 64
+
+// The values of the key role.
+const (
+	roleAny   = "any"
+	roleSlave = "slave"
+)
+
+// peerKeys are what a controller and a listener have in common.
+func (d *decoder) peerKeys(out *Peers) []key {
+	return []key{
+		{Name: "role", Decode: func(path string, n *node) {
+			out.ReadOnly = d.Choice(path, n, "is not a role here", roleAny, roleSlave) == roleSlave
+		}},
+		{Name: "idle", Decode: func(path string, n *node) { out.Idle = d.between(path, n, 100*time.Millisecond, time.Hour) }},
+		{Name: "dead", Decode: func(path string, n *node) { out.Dead = d.between(path, n, 100*time.Millisecond, 24*time.Hour) }},
+	}
+}
+
+// peers fills in what the keys have left out.
+func (d *decoder) peers(path string, p *Peers) {
+	if p.Idle == 0 {
+		p.Idle = defaultIdle
+		if p.Dead > 0 {
+			p.Idle = min(p.Idle, p.Dead/deadIdles)
+		}
+	}
+	if p.Dead == 0 {
+		p.Dead = deadIdles * p.Idle
+	}
+	if d.Err() == nil && p.Dead <= p.Idle {
+		d.Refuse(path+".dead", fmt.Sprintf("%v is not above idle, which is %v", p.Dead, p.Idle), "time for an answer to the echo")
+	}
+}
+
+// controller decodes an endpoint, or a mapping with more.
+func (d *decoder) controller(path string, n *node) Controller {
+	var c Controller
+	if n.Kind == document.Mapping {
+		d.Fields(path, n, append([]key{
+			{Name: "connect", Decode: func(path string, n *node) { c.Connect = d.endpoint(path, n, false) }},
+			{Name: "name", Decode: func(path string, n *node) { c.Name = d.hostName(path, n) }},
+		}, d.peerKeys(&c.Peers)...))
+		d.Require(path, n, "connect")
+		if d.Err() == nil && c.Name != "" && c.Connect.Method != "tls" {
+			d.Refuse(path+".name", "is for tls alone", "connect: tls:HOST:PORT")
+		}
+	} else {
+		c.Connect = d.endpoint(path, n, false)
+	}
+	d.peers(path, &c.Peers)
+	return c
+}
+
+// listener decodes an endpoint, or a mapping with more.
+func (d *decoder) listener(path string, n *node) Listener {
+	var l Listener
+	if n.Kind == document.Mapping {
+		d.Fields(path, n, append([]key{
+			{Name: "at", Decode: func(path string, n *node) { l.Listen = d.endpoint(path, n, true) }},
+		}, d.peerKeys(&l.Peers)...))
+		d.Require(path, n, "at")
+	} else {
+		l.Listen = d.endpoint(path, n, true)
+	}
+	d.peers(path, &l.Peers)
+	return l
+}
+
+// asOVS are Open vSwitch's methods that are not ours, and what is.
+var asOVS = map[string]string{"ssl": "tls:HOST:PORT", "ptcp": "tcp:HOST:PORT", "pssl": "tls:HOST:PORT", "punix": "unix:PATH"}
+
+func (d *decoder) endpoint(path string, n *node, listen bool) Endpoint {
+	s := d.Text(path, n)
+	if d.Err() != nil {
+		return Endpoint{}
+	}
+	method, address, _ := strings.Cut(s, ":")
+	switch method {
+	case "tcp", "tls":
+		d.tcpAddress(path, n, address, listen)
+	case "unix":
+		if !strings.HasPrefix(address, "/") || len(address) > unixPath {
+			d.wrongText(n, path, s, "has no usable path", fmt.Sprintf("unix: and an absolute path of at most %d bytes", unixPath))
+		}
+	default:
+		right := asOVS[method]
+		if right == "" {
+			right = "tcp:HOST:PORT, tls:HOST:PORT or unix:PATH"
+		}
+		d.wrongText(n, path, s, "is not an endpoint", right)
+	}
+	return Endpoint{method, address}
+}
+
+// tcpAddress checks host:port. A host to listen at is an address, or empty for all.
+func (d *decoder) tcpAddress(path string, n *node, address string, listen bool) {
+	host, _, problem := splitHostPort(address)
+	_, err := netip.ParseAddr(host)
+	switch {
+	case problem != "":
+		d.wrongText(n, path, n.Text, problem, "such as tcp:127.0.0.1:6653; an IPv6 address in [brackets]")
+	case err == nil:
+	case listen && host != "":
+		d.wrongText(n, path, n.Text, "listens at no address", "such as tcp:127.0.0.1:6654, or tcp::6654 for all addresses")
+	case !listen && !hostForm.MatchString(host):
+		d.wrongText(n, path, n.Text, "names no host", "such as tcp:127.0.0.1:6653")
+	}
+}
+
+var hostForm = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?$`)
+
+// hostName decodes a name, or an address, that a certificate can be for.
+func (d *decoder) hostName(path string, n *node) string {
+	s := d.Text(path, n)
+	if _, err := netip.ParseAddr(s); d.Err() == nil && err != nil && !hostForm.MatchString(s) {
+		d.wrongText(n, path, s, "is not the name of a host", "such as controller.example.net")
+	}
+	return s
+}

@@ -1,0 +1,138 @@
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Defaults of what a file leaves out.
+const (
+	defaultLeast = 100 * time.Millisecond
+	defaultMost  = 8 * time.Second
+	defaultIdle  = 5 * time.Second
+
+	defaultTables   = 254
+	defaultEntries  = 1 << 17
+	defaultGroups   = 4096
+	defaultMeters   = 4096
+	defaultCache    = 1 << 16
+	defaultChannels = 64
+)
+
+// Upper bounds on what is held, so that a slip of the finger is not a kernel map of many gigabytes.
+const (
+	maxTables   = 255 // 0 to TableMax
+	maxEntries  = 1 << 22
+	maxGroups   = 1 << 16
+	maxMeters   = 1 << 16
+	maxCache    = 1 << 22
+	maxChannels = 1024
+)
+
+// deadIdles is how many times Idle a controller is silent until its channel ends, where the file does not say it.
+const deadIdles = 3
+
+func (d *decoder) config(root *node, file string) *Config {
+	cfg := &Config{
+		File: file, Name: nameOf(file), FailMode: Secure,
+		Retry: Retry{Least: defaultLeast, Most: defaultMost},
+		Limits: Limits{
+			Tables: defaultTables, Entries: defaultEntries, Groups: defaultGroups, Meters: defaultMeters, Cache: defaultCache,
+			Channels: defaultChannels,
+		},
+	}
+	d.Fields("", root, []key{
+		{Name: "name", Decode: func(path string, n *node) { cfg.Name = d.name(path, n) }},
+		{Name: "datapath_id", Decode: func(path string, n *node) { cfg.DatapathID = d.datapathID(path, n) }},
+		{Name: "ports", Decode: func(path string, n *node) { cfg.Ports = d.ports(path, n) }},
+		{Name: "local", Decode: func(path string, n *node) { cfg.Local = d.device(path, n) }},
+		{Name: "controllers", Decode: func(path string, n *node) {
+			d.AtMost(path, n, maxEndpoints)
+			d.List(path, n, func(at string, n *node) { cfg.Controllers = append(cfg.Controllers, d.controller(at, n)) })
+		}},
+		{Name: "listen", Decode: func(path string, n *node) {
+			d.AtMost(path, n, maxEndpoints)
+			d.List(path, n, func(at string, n *node) { cfg.Listen = append(cfg.Listen, d.listener(at, n)) })
+		}},
+		{Name: "tls", Decode: func(path string, n *node) { cfg.TLS = d.tls(path, n) }},
+		{Name: "fail_mode", Decode: func(path string, n *node) {
+			cfg.FailMode = FailMode(d.Choice(path, n, "is not a mode", string(Secure), string(Standalone)))
+		}},
+		{Name: "retry", Decode: func(path string, n *node) { d.retry(path, n, &cfg.Retry) }},
+		{Name: "limits", Decode: func(path string, n *node) { d.limits(path, n, &cfg.Limits) }},
+		{Name: "metrics", Decode: func(path string, n *node) { cfg.Metrics = d.metrics(path, n) }},
+		{Name: "control", Decode: func(path string, n *node) { cfg.Control = d.absolute(path, n, unixPath) }},
+		{Name: "state", Decode: func(path string, n *node) { cfg.State = d.absolute(path, n, filePath) }},
+	})
+	d.Require("", root, "ports")
+	if cfg.Control == "" {
+		cfg.Control = "/run/baton/forwarder-" + cfg.Name + ".sock"
+	}
+	return cfg
+}
+
+// longestName leaves room in the 15 bytes of an interface's name for what the forwarder adds to its own.
+const longestName = 10
+
+var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+
+// nameOf makes a name of a file's.
+func nameOf(file string) string {
+	base := strings.ToLower(filepath.Base(file))
+	base = strings.TrimSuffix(base, filepath.Ext(base))
+	base = strings.Trim(regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(base, "-"), "-")
+	base = strings.TrimRight(base[:min(len(base), longestName)], "-")
+	if base == "" {
+		return "forwarder"
+	}
+	return base
+}
+
+func (d *decoder) name(path string, n *node) string {
+	s := d.Text(path, n)
+	if d.Err() == nil && (len(s) > longestName || !nameForm.MatchString(s)) {
+		d.wrongText(n, path, s, "is no name here", fmt.Sprintf("at most %d of a-z, 0-9 and, inside, -", longestName))
+	}
+	return s
+}
+
+func (d *decoder) tls(path string, n *node) *TLS {
+	t := &TLS{}
+	d.Fields(path, n, []key{
+		{Name: "certificate", Decode: func(path string, n *node) { t.Certificate = d.absolute(path, n, filePath) }},
+		{Name: "key", Decode: func(path string, n *node) { t.Key = d.absolute(path, n, filePath) }},
+		{Name: "authority", Decode: func(path string, n *node) { t.Authority = d.absolute(path, n, filePath) }},
+	})
+	d.Require(path, n, "certificate", "key", "authority")
+	return t
+}
+
+func (d *decoder) retry(path string, n *node, out *Retry) {
+	d.Fields(path, n, []key{
+		{Name: "least", Decode: func(path string, n *node) { out.Least = d.between(path, n, 10*time.Millisecond, time.Hour) }},
+		{Name: "most", Decode: func(path string, n *node) { out.Most = d.between(path, n, 10*time.Millisecond, time.Hour) }},
+	})
+	if d.Err() == nil && !d.Given(path+".most") {
+		out.Most = max(out.Most, out.Least)
+	}
+	if d.Err() == nil && !d.Given(path+".least") {
+		out.Least = min(out.Least, out.Most)
+	}
+	if out.Most < out.Least {
+		d.Refuse(path+".most", fmt.Sprintf("%v is below least, which is %v", out.Most, out.Least), "least at most most")
+	}
+}
+
+func (d *decoder) limits(path string, n *node, out *Limits) {
+	d.Fields(path, n, []key{
+		{Name: "tables", Decode: func(path string, n *node) { out.Tables = d.Integer(path, n, 1, maxTables) }},
+		{Name: "entries", Decode: func(path string, n *node) { out.Entries = d.Integer(path, n, 1, maxEntries) }},
+		{Name: "groups", Decode: func(path string, n *node) { out.Groups = d.Integer(path, n, 1, maxGroups) }},
+		{Name: "meters", Decode: func(path string, n *node) { out.Meters = d.Integer(path, n, 1, maxMeters) }},
+		{Name: "cache", Decode: func(path string, n *node) { out.Cache = d.Integer(path, n, 1, maxCache) }},
+		{Name: "channels", Decode: func(path string, n *node) { out.Channels = d.Integer(path, n, 1, maxChannels) }},
+	})
+}

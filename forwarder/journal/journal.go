@@ -1,0 +1,294 @@
+// Package journal keeps on disk what must survive the forwarder: an append-only file of OpenFlow messages, each with the time at
+// which it took effect. Replaying them in order gives the state at the last one.
+//
+// The file holds 8 bytes that say what it is, and records. A record is a CRC-32C of the rest, 4 bytes; the time, nanoseconds since
+// 1970, 8 bytes; and the message, whose header has its length. Numbers are big-endian.
+//
+// The page cache outlives a process that is killed, so appending does not wait for the disk; a machine that stops without notice
+// loses what the disk has not seen. What is left of the file then ends where the first record does not match its CRC.
+package journal
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"time"
+
+	"baton/openflow"
+)
+
+// magic begins every journal. Its last byte is the version.
+const magic = "batonjn\x01"
+
+// headSize is that of a record before its message, in bytes.
+const headSize = 4 + 8
+
+const (
+	// smallest is the size in bytes below which a journal is not worth a rewrite: about 100,000 flow entries come and go in it.
+	smallest = 16 << 20
+	// largest is the size in bytes that a journal never exceeds.
+	largest = 1 << 30
+)
+
+var (
+	// ErrInUse is returned by [Open] for a journal that another process holds.
+	ErrInUse = errors.New("another forwarder of this name is running")
+	// ErrFull is returned by [Journal.Append] when the record would make the file larger than a journal may be.
+	ErrFull = errors.New("the journal is full")
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Record is a message and when it took effect.
+type Record struct {
+	Time    time.Time
+	Message []byte
+}
+
+// Journal is an open journal. It is not for several goroutines at once. The owner calls Close.
+type Journal struct {
+	path    string
+	file    *os.File
+	size    int64
+	records int
+	torn    int64
+	record  []byte // room for one, used again
+}
+
+// Open opens or creates a journal and locks it against other processes until Close. Bytes at its end that are no whole record,
+// as a crash may leave them, are cut off. The errors of the operating system apply, [ErrInUse], and one for a file that is no journal.
+func Open(path string) (*Journal, error) {
+	j := &Journal{path: path}
+	if err := j.open(); err != nil {
+		return nil, fmt.Errorf("open journal %s: %w", path, err)
+	}
+	return j, nil
+}
+
+func (j *Journal) open() (err error) {
+	if j.file, err = openLocked(j.path); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			j.file.Close()
+		}
+	}()
+	_ = os.Remove(j.temporary()) // of a rewrite that did not end
+	info, err := j.file.Stat()
+	if err != nil {
+		return err
+	}
+	j.size = int64(len(magic))
+	began := make([]byte, min(info.Size(), j.size))
+	if _, err := j.file.ReadAt(began, 0); err != nil {
+		return err
+	}
+	if string(began) != magic[:len(began)] {
+		return errors.New("not a journal, or one of another version")
+	}
+	if len(began) < len(magic) {
+		j.torn = int64(len(began))
+		_, err := j.file.WriteAt([]byte(magic), 0)
+		return err
+	}
+	s := newScanner(j.file, j.size, info.Size())
+	for s.next() {
+		j.records++
+	}
+	if s.err != nil {
+		return s.err
+	}
+	j.size += s.whole
+	if j.torn = info.Size() - j.size; j.torn > 0 {
+		return j.file.Truncate(j.size)
+	}
+	return nil
+}
+
+// Torn returns how many bytes Open has cut off.
+func (j *Journal) Torn() int64 { return j.torn }
+
+// Len returns how many records the journal holds.
+func (j *Journal) Len() int { return j.records }
+
+// Size returns how many bytes the file has.
+func (j *Journal) Size() int64 { return j.size }
+
+// All yields the records in the order in which they were appended, each good until the next. It ends with an error, and no
+// record, if the file cannot be read.
+func (j *Journal) All() iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		s := newScanner(j.file, int64(len(magic)), j.size)
+		for s.next() {
+			if !yield(s.record, nil) {
+				return
+			}
+		}
+		if s.err != nil {
+			yield(Record{}, fmt.Errorf("read journal %s: %w", j.path, s.err))
+		}
+	}
+}
+
+// Append writes a message at the end. If it fails, the journal is as it was.
+func (j *Journal) Append(message []byte, at time.Time) error {
+	b, err := appendRecord(j.record[:0], Record{at, message})
+	if err == nil && j.size+int64(len(b)) > largest {
+		err = ErrFull
+	}
+	if err != nil {
+		return fmt.Errorf("append to journal %s: %w", j.path, err)
+	}
+	j.record = b
+	if _, err := j.file.WriteAt(b, j.size); err != nil {
+		_ = j.file.Truncate(j.size) // else the next record is written over the part of this one
+		return fmt.Errorf("append to journal: %w", err)
+	}
+	j.size += int64(len(b))
+	j.records++
+	return nil
+}
+
+// Due reports whether a Rewrite is worth its while when live messages would do: the file is not small, and has more than four
+// times as many records.
+func (j *Journal) Due(live int) bool { return j.size > smallest && j.records > 4*live }
+
+// Rewrite replaces all records at once by others, which may be fewer. It waits for the disk. If it fails, or the process ends
+// meanwhile, the journal is as it was.
+func (j *Journal) Rewrite(records iter.Seq[Record]) error {
+	if err := j.rewrite(records); err != nil {
+		return fmt.Errorf("rewrite journal %s: %w", j.path, err)
+	}
+	return nil
+}
+
+func (j *Journal) rewrite(records iter.Seq[Record]) (err error) {
+	// Locked before it has the name, so that at no moment the name stands for a file without a lock.
+	next, err := openLocked(j.temporary())
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			next.Close()
+			_ = os.Remove(j.temporary())
+		}
+	}()
+	size, n, err := fill(next, records)
+	if err != nil {
+		return err
+	}
+	if err := next.Sync(); err != nil {
+		return err
+	}
+	if err := os.Rename(j.temporary(), j.path); err != nil {
+		return err
+	}
+	j.file.Close()
+	j.file, j.size, j.records = next, size, n
+	_ = syncFolder(filepath.Dir(j.path)) // the name is in force; a disk that cannot do this much fails the next rewrite
+	return nil
+}
+
+// fill makes a file a journal of records.
+func fill(f *os.File, records iter.Seq[Record]) (size int64, n int, err error) {
+	if err := f.Truncate(0); err != nil {
+		return 0, 0, err
+	}
+	w := bufio.NewWriterSize(f, 1<<18)
+	size = int64(len(magic))
+	_, err = w.WriteString(magic)
+	var b []byte
+	for r := range records {
+		if err != nil {
+			break
+		}
+		if b, err = appendRecord(b[:0], r); err == nil {
+			_, err = w.Write(b)
+		}
+		if size += int64(len(b)); err == nil && size > largest {
+			err = ErrFull
+		}
+		n++
+	}
+	return size, n, errors.Join(err, w.Flush())
+}
+
+// Close waits until the disk has the journal and gives it free.
+func (j *Journal) Close() error {
+	if err := errors.Join(j.file.Sync(), j.file.Close()); err != nil {
+		return fmt.Errorf("close journal: %w", err)
+	}
+	return nil
+}
+
+func (j *Journal) temporary() string { return j.path + ".new" }
+
+// appendRecord appends the bytes of a record to b. It refuses a message that does not have the length that it states.
+func appendRecord(b []byte, r Record) ([]byte, error) {
+	h, err := openflow.ParseHeader(r.Message)
+	if err != nil {
+		return b, err
+	}
+	if int(h.Length) != len(r.Message) {
+		return b, fmt.Errorf("a message of %d bytes in %d", h.Length, len(r.Message))
+	}
+	start := len(b)
+	b = append(b, 0, 0, 0, 0)
+	b = binary.BigEndian.AppendUint64(b, uint64(r.Time.UnixNano()))
+	b = append(b, r.Message...)
+	binary.BigEndian.PutUint32(b[start:], crc32.Checksum(b[start+4:], castagnoli))
+	return b, nil
+}
+
+// scanner reads records until one is not whole.
+type scanner struct {
+	in     *bufio.Reader
+	record Record // the last that was read; its message is of room
+	room   []byte
+	whole  int64 // bytes of all records that were read
+	err    error // of reading; the end is none
+}
+
+func newScanner(f io.ReaderAt, from, to int64) *scanner {
+	return &scanner{in: bufio.NewReaderSize(io.NewSectionReader(f, from, to-from), 1<<18)}
+}
+
+func (s *scanner) next() bool {
+	head, err := s.in.Peek(headSize + openflow.HeaderSize)
+	if err != nil {
+		return s.end(err)
+	}
+	h, err := openflow.ParseHeader(head[headSize:])
+	if err != nil {
+		return false
+	}
+	n := headSize + int(h.Length)
+	if cap(s.room) < n {
+		s.room = make([]byte, headSize+openflow.MaxLength)
+	}
+	b := s.room[:n]
+	if _, err := io.ReadFull(s.in, b); err != nil {
+		return s.end(err)
+	}
+	if binary.BigEndian.Uint32(b) != crc32.Checksum(b[4:], castagnoli) {
+		return false
+	}
+	s.whole += int64(n)
+	s.record = Record{time.Unix(0, int64(binary.BigEndian.Uint64(b[4:]))), b[headSize:]}
+	return true
+}
+
+func (s *scanner) end(err error) bool {
+	if err != io.EOF && err != io.ErrUnexpectedEOF {
+		s.err = err
+	}
+	return false
+}

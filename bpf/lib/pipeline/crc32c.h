@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * CRC-32C is linear: xoring a message with d xors its CRC with that of d and of the zeros that follow, taken without the initial and final
+ * inversion. Zeros are appended 2^n at a time by a multiplication with a matrix over GF(2), of which user space fills in the columns.
+ */
+#pragma once
+
+#include "work.h"
+
+#define CRC_POWERS 17
+
+struct crc_power {
+	__u32 column[32]; /* what 2^n zero bytes make of each bit */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, CRC_POWERS);
+	__type(key, __u32);
+	__type(value, struct crc_power);
+} crc_powers SEC(".maps");
+
+struct crc_walk {
+	__u32 zeros;
+	__u32 crc;
+};
+
+static long crc_append(__u32 n, struct crc_walk *walk)
+{
+	struct crc_power *p;
+	__u32 out = 0;
+
+	if (!(walk->zeros >> n & 1))
+		return walk->zeros >> n == 0;
+	p = bpf_map_lookup_elem(&crc_powers, &n);
+	if (!p)
+		return 1;
+	for (int bit = 0; bit < 32; bit++)
+		out ^= p->column[bit] & -(walk->crc >> bit & 1);
+	walk->crc = out;
+	return 0;
+}
+
+/* Of 4 bytes, as they are in memory, and zeros bytes of zeros behind them. The first bit of a CRC is the lowest of its first byte. */
+static __always_inline __u32 crc32c_difference(__u32 bytes, __u32 zeros)
+{
+	/* the CRC register after the 4 bytes is what 4 zero bytes make of a register that holds them */
+	struct crc_walk walk = { .zeros = zeros + 4, .crc = bytes };
+
+	bpf_loop(CRC_POWERS, crc_append, &walk, 0);
+	return walk.crc;
+}

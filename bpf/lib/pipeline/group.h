@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Groups [5.6]. What a bucket does to a packet is not seen by the actions after the group, so they get a copy, unless nothing comes after. */
+#pragma once
+
+#include "output.h"
+#include "tables.h"
+
+static __always_inline bool live(struct bucket *b)
+{
+	struct port *p;
+
+	if (b->flags & BUCKET_DEAD)
+		return false;
+	if (!b->watch)
+		return true;
+	p = bpf_map_lookup_elem(&ports, &b->watch);
+	return p && p->flags & PORT_LIVE && p->flags & PORT_THERE;
+}
+
+/* Whether nothing comes after the op at hand. */
+static __always_inline bool last(struct work *w)
+{
+	struct entry *e;
+
+	if (w->list.next < w->list.end || w->depth)
+		return false;
+	if (w->phase == PHASE_SET || w->phase == PHASE_LIST)
+		return true; /* a group is the last of an action set, but for outputs, which it replaces */
+	e = bpf_map_lookup_elem(&entries, &w->entry);
+	return e && !(e->flags & ENTRY_GOTO) && !e->write && (!w->in_set || e->flags & ENTRY_CLEAR);
+}
+
+/* Has the ops [first, first + n) executed next, and what follows the op at hand after them. */
+static __always_inline int nest(struct work *w, __u32 first, __u32 n)
+{
+	if (w->list.next < w->list.end) {
+		if (w->depth >= MAX_NESTED)
+			return stop(w, DROP_TOO_LONG);
+		w->outer[w->depth & (MAX_NESTED - 1)] = w->list;
+		w->depth++;
+	}
+	w->list.next = first;
+	w->list.end = first + n;
+	return 0;
+}
+
+/*
+ * Whatever differs between two flows tells them apart, and nothing that may differ between two packets of one: flags, marks of
+ * congestion, extension headers; and the ports, if a fragment may be without them.
+ */
+static __always_inline __u32 hash_flow(struct work *w)
+{
+	struct fields *f = &w->probe;
+
+	__builtin_memcpy(f, &w->fields, sizeof(*f));
+	f->metadata = f->tunnel_id = 0;
+	f->ip_ecn = f->ip_dscp = 0;
+	f->ipv6_exthdr = f->tcp_flags = 0;
+	if (w->fragment)
+		f->l4_src = f->l4_dst = 0;
+	return hash_fields(f);
+}
+
+struct choice {
+	__u32 first;
+	__u32 count;
+	__u32 slots;
+	__u32 slot;
+	__u32 mask;
+	__u32 chosen; /* place, if found */
+	__u32 found;
+};
+
+static long choose_slot(__u32 i, struct choice *c)
+{
+	__u32 place = c->slots + ((c->slot + i * 0x9e3779b1U) & c->mask), *relative, bucket;
+	struct bucket *b;
+
+	relative = bpf_map_lookup_elem(&slots, &place);
+	if (!relative)
+		return 1;
+	bucket = c->first + *relative;
+	b = bpf_map_lookup_elem(&buckets, &bucket);
+	if (!b)
+		return 1;
+	if (!live(b))
+		return 0;
+	c->chosen = bucket;
+	c->found = 1;
+	return 1;
+}
+
+static long choose_first(__u32 i, struct choice *c)
+{
+	__u32 bucket = c->first + i;
+	struct bucket *b = bpf_map_lookup_elem(&buckets, &bucket);
+
+	if (!b)
+		return 1;
+	if (!live(b))
+		return 0;
+	c->chosen = bucket;
+	c->found = 1;
+	return 1;
+}
+
+/* OP_GROUP. Returns 0, or 1 when the packet has ended. */
+__noinline int run_group(struct __sk_buff *skb, __u32 place)
+{
+	struct group *g = bpf_map_lookup_elem(&groups, &place);
+	struct choice c = {};
+	struct work *w = work();
+	struct bucket *b;
+
+	if (!w)
+		return 1;
+	if (!g || !g->kind) {
+		if (w->verdict == DROPPED)
+			w->verdict = DROP_GROUP;
+		return 0;
+	}
+	account(&group_counts, place, w);
+	if (g->kind == GROUP_ALL)
+		return nest(w, g->first, g->count);
+	c.first = g->first;
+	c.count = g->count;
+	c.slots = g->slots;
+	c.mask = g->slot_mask;
+	if (g->kind == GROUP_SELECT) {
+		c.slot = hash_flow(w);
+		bpf_loop(c.count ? 64 : 0, choose_slot, &c, 0);
+	}
+	if (!c.found)
+		bpf_loop(c.count < 4096 ? c.count : 4096, choose_first, &c, 0);
+	b = c.found ? bpf_map_lookup_elem(&buckets, &c.chosen) : NULL;
+	if (!b) {
+		if (w->verdict == DROPPED)
+			w->verdict = DROP_GROUP;
+		return 0;
+	}
+	if (!(b->flags & BUCKET_PLAIN) && !last(w)) {
+		flush(skb);
+		return copy_to(skb, c.chosen);
+	}
+	account(&bucket_counts, c.chosen, w);
+	return nest(w, b->ops, b->count);
+}

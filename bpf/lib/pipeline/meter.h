@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Meters [5.7], as virtual schedules: each band keeps when the packets so far would be through at its rate. */
+#pragma once
+
+#include "change.h"
+
+/* The drop precedence of an assured-forwarding class goes up (RFC 2597). Other code points stay. */
+static __always_inline int remark(struct __sk_buff *skb, struct work *w, __u32 by)
+{
+	__u32 dscp = w->fields.ip_dscp, precedence = dscp >> 1 & 3, class = dscp >> 3;
+
+	if ((w->kind3 != L3_IPV4 && w->kind3 != L3_IPV6) || class < 1 || class > 4 || !precedence || dscp & 1)
+		return 0;
+	precedence += by;
+	if (precedence > 3)
+		precedence = 3;
+	dscp = class << 3 | precedence << 1;
+	w->fields.ip_dscp = dscp;
+	return set_traffic_class(skb, w, 0xfc, dscp << 2);
+}
+
+/* Reports whether the packet is beyond the band's rate; if not, it is taken into account. */
+static __always_inline bool exceeds(struct band *b, __u64 now, __u64 units)
+{
+	__u64 cost = units * b->cost / 1000;
+
+	for (int i = 0; i < 4; i++) {
+		__u64 due = *(volatile __u64 *)&b->due, from = due > now ? due : now;
+
+		if (from - now > b->burst)
+			return true;
+		if (__sync_val_compare_and_swap(&b->due, due, from + cost) == due)
+			return false;
+	}
+	return false;
+}
+
+/* Returns 0, or the verdict. */
+__noinline int run_meter(struct __sk_buff *skb, __u32 place)
+{
+	struct meter *m = bpf_map_lookup_elem(&meters, &place);
+	struct work *w = work();
+	struct band *worst = NULL;
+	__u64 units;
+
+	if (!m || !w)
+		return 0;
+	account(&meter_counts, place, w);
+	units = m->by_packet ? w->packets : w->bytes * 8ULL;
+	for (__u32 i = 0; i < MAX_BANDS; i++) {
+		struct band *b = &m->band[i];
+
+		if (i >= m->bands)
+			break;
+		if (exceeds(b, w->now, units) && (!worst || b->rate > worst->rate))
+			worst = b;
+	}
+	if (!worst)
+		return 0;
+	__sync_fetch_and_add(&worst->packets, w->packets);
+	__sync_fetch_and_add(&worst->bytes, w->bytes);
+	if (!worst->remark)
+		return DROP_METER;
+	return remark(skb, w, worst->remark);
+}

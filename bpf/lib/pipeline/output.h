@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Where packets go. The last port that a packet goes out of gets the packet itself, others get copies: which is the last is not known
+ * before the next action, so that each port waits in w->out for it.
+ */
+#pragma once
+
+#include "tags.h"
+
+static __always_inline struct port *usable(__u32 place)
+{
+	struct port *p = bpf_map_lookup_elem(&ports, &place);
+
+	if (!p || !(p->flags & PORT_THERE) || p->flags & (PORT_DOWN | PORT_NO_FWD))
+		return NULL;
+	return p;
+}
+
+/* Sends a copy of the packet as it is out of the port that waits. */
+__noinline int flush(struct __sk_buff *skb)
+{
+	struct work *w = work();
+	struct port *p;
+
+	if (!w || !w->out)
+		return 0;
+	p = usable(w->out);
+	w->out = 0;
+	if (!p)
+		return 0;
+	if (bpf_clone_redirect(skb, p->ifindex, 0))
+		count(COPY_LOST);
+	else
+		w->sent++;
+	return 0;
+}
+
+static __always_inline void output(struct __sk_buff *skb, struct work *w, __u32 place)
+{
+	struct port *p = usable(place);
+
+	/* a port does not get back what it sent, but by IN_PORT [7.2.5] */
+	if (!p || p->number == w->fields.in_port) {
+		if (w->verdict == DROPPED && !p)
+			w->verdict = DROP_NO_PORT;
+		return;
+	}
+	if (w->out)
+		flush(skb);
+	w->out = place;
+}
+
+struct every {
+	struct __sk_buff *skb;
+	__u32 without; /* ports with any of these flags */
+};
+
+static long output_each(__u32 i, struct every *e)
+{
+	struct work *w = work();
+	__u32 place = i + 1;
+	struct port *p = bpf_map_lookup_elem(&ports, &place);
+
+	if (!w || !p)
+		return 1;
+	if (p->flags & PORT_THERE && !(p->flags & e->without) && p->number != bpf_htonl(0xfffffffe))
+		output(e->skb, w, place);
+	return 0;
+}
+
+/* ALL and FLOOD */
+__noinline int output_all(struct __sk_buff *skb, __u32 without)
+{
+	struct pipeline *st = the_pipeline();
+	struct every e = { .skb = skb, .without = without };
+
+	if (st)
+		bpf_loop(st->ports < MAX_PORTS ? st->ports : MAX_PORTS, output_each, &e, 0);
+	return 0;
+}
+
+struct find_port {
+	__be32 number;
+	__u32 place;
+};
+
+static long find_one(__u32 i, struct find_port *f)
+{
+	__u32 place = i + 1;
+	struct port *p = bpf_map_lookup_elem(&ports, &place);
+
+	if (!p)
+		return 1;
+	if (p->number == f->number && p->flags & PORT_THERE) {
+		f->place = place;
+		return 1;
+	}
+	return 0;
+}
+
+/* Returns the place of a port by its number, 0 if there is none. */
+__noinline __u32 port_by_number(__u32 number)
+{
+	struct pipeline *st = the_pipeline();
+	struct find_port f = { .number = number };
+
+	if (st)
+		bpf_loop(st->ports < MAX_PORTS ? st->ports : MAX_PORTS, find_one, &f, 0);
+	return f.place;
+}
+
+/* OFPP_IN_PORT */
+static __always_inline void output_back(struct __sk_buff *skb, struct work *w)
+{
+	__u32 place = port_by_number(w->fields.in_port);
+
+	if (w->out)
+		flush(skb);
+	if (usable(place))
+		w->out = place;
+}
+
+/* OFPP_NORMAL: a learning bridge. */
+__noinline int output_normal(struct __sk_buff *skb)
+{
+	struct work *w = work();
+	struct station from = {}, to = {};
+	__u32 *place, in;
+
+	if (!w)
+		return 0;
+	__builtin_memcpy(from.mac, w->fields.eth_src, 6);
+	__builtin_memcpy(to.mac, w->fields.eth_dst, 6);
+	from.vlan = to.vlan = w->fields.vlan_vid;
+	in = port_by_number(w->fields.in_port);
+	if (in && !(from.mac[0] & 1)) {
+		place = bpf_map_lookup_elem(&stations, &from);
+		if (!place || *place != in)
+			bpf_map_update_elem(&stations, &from, &in, BPF_ANY);
+	}
+	/* what bridges must not forward (IEEE 802.1Q, 8.6.3) */
+	if (to.mac[0] == 0x01 && to.mac[1] == 0x80 && to.mac[2] == 0xc2 && !to.mac[3] && !to.mac[4] && to.mac[5] < 16)
+		return 0;
+	place = to.mac[0] & 1 ? NULL : bpf_map_lookup_elem(&stations, &to);
+	if (place && usable(*place)) {
+		output(skb, w, *place);
+		return 0;
+	}
+	return output_all(skb, PORT_NO_FLOOD);
+}
+
+/* Gives the packet as it is to the controllers. */
+__noinline int punt(struct __sk_buff *skb, __u32 most, __u32 reason)
+{
+	__u32 cpu = bpf_get_smp_processor_id(), len;
+	struct punt_room *room = bpf_map_lookup_elem(&punt_rooms, &cpu);
+	struct work *w = work();
+
+	if (!w || !room)
+		return 0;
+	room->head.metadata = w->fields.metadata;
+	room->head.tunnel_id = w->fields.tunnel_id;
+	room->head.cookie = w->cookie;
+	room->head.in_port = w->fields.in_port;
+	room->head.length = len = skb->len;
+	room->head.most = most;
+	room->head.segment = skb->gso_segs > 1 ? skb->gso_size : 0;
+	room->head.tag = skb->vlan_tci;
+	room->head.tag_type = skb->vlan_present ? bpf_ntohs(skb->vlan_proto) : 0;
+	room->head.reason = reason;
+	room->head.table = w->table;
+	if (len > MAX_FRAME)
+		len = MAX_FRAME;
+	if (len < 1 || bpf_skb_load_bytes(skb, 0, room->frame, len) ||
+	    bpf_ringbuf_output(&punts, room, sizeof(room->head) + len, 0)) {
+		count(PUNT_LOST);
+		return 0;
+	}
+	if (!w->sent && w->verdict == DROPPED)
+		w->verdict = PUNTED;
+	return 0;
+}
+
+/* Sends a copy of the packet through the loop device, to a bucket, or, with NO_ENTRY, to the tables. */
+__noinline int copy_to(struct __sk_buff *skb, __u32 bucket)
+{
+	struct pipeline *st = the_pipeline();
+	struct work *w = work();
+	__u32 zero = 0, *last, turn, place, mark = skb->mark;
+	struct copy *c;
+
+	last = bpf_map_lookup_elem(&turns, &zero);
+	if (!w || !st || !last)
+		return 0;
+	turn = __sync_fetch_and_add(last, 1) | 1U << 31; /* never 0 */
+	place = turn & (COPIES - 1);
+	c = bpf_map_lookup_elem(&copies, &place);
+	if (!c)
+		return 0;
+	c->turn = turn;
+	c->bucket = bucket;
+	c->in_port = w->fields.in_port;
+	c->metadata = w->fields.metadata;
+	c->tunnel_id = w->fields.tunnel_id;
+	c->cookie = w->cookie;
+	skb->mark = turn;
+	if (bpf_clone_redirect(skb, st->loop, BPF_F_INGRESS))
+		count(COPY_LOST);
+	else
+		w->sent++;
+	skb->mark = mark;
+	return 0;
+}

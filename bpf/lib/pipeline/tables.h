@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Which flow entry of a table a packet meets. The exact-match stage remembers whole paths through the tables; behind it the masked
+ * stage looks the packet up once for each set of bits that entries of the table ask for (tuple space search).
+ */
+#pragma once
+
+#include "work.h"
+
+static __always_inline __u64 mix(__u64 h, __u64 word)
+{
+	h = (h ^ word) * 0x9fb21c651e98df25ULL;
+	return h ^ h >> 32;
+}
+
+static __always_inline __u32 hash_fields(const struct fields *f)
+{
+	const __u64 *words = (const __u64 *)f;
+	__u64 h = 0x243f6a8885a308d3ULL;
+
+#pragma unroll
+	for (int i = 0; i < FIELD_WORDS; i++)
+		h = mix(h, words[i]);
+	h *= 0x9fb21c651e98df25ULL;
+	return h >> 32;
+}
+
+struct search {
+	__u32 first;
+	__u32 count;
+	__u32 entry;
+	__u32 priority;
+};
+
+static long look_up_one(__u32 i, struct search *s)
+{
+	struct work *w = work();
+	__u32 place = s->first + i;
+	const __u64 *mask, *have;
+	struct subtable *sub;
+	struct listed item;
+	struct found *hit;
+	__u64 *word, *probe;
+
+	word = bpf_map_lookup_elem(&lists, &place);
+	if (!w || !word)
+		return 1;
+	*(__u64 *)&item = *(volatile __u64 *)word;
+	if (s->entry != NO_ENTRY && s->priority >= item.best)
+		return 1; /* the rest has nothing better */
+	sub = bpf_map_lookup_elem(&subtables, &item.subtable);
+	if (!sub)
+		return 1;
+	mask = (const __u64 *)&sub->mask;
+	have = (const __u64 *)&w->fields;
+	probe = (__u64 *)&w->probe;
+#pragma unroll
+	for (int j = 0; j < FIELD_WORDS; j++)
+		probe[j] = have[j] & mask[j];
+	w->probe.subtable = item.subtable;
+	w->probe.unused = 0;
+	hit = bpf_map_lookup_elem(&wanted, &w->probe);
+	if (hit) {
+		struct found f;
+
+		*(__u64 *)&f = *(volatile __u64 *)hit;
+		if (s->entry == NO_ENTRY || f.priority > s->priority) {
+			s->entry = f.entry;
+			s->priority = f.priority;
+		}
+	}
+	return 0;
+}
+
+/* Returns the entry's place, or NO_ENTRY. */
+__noinline __u32 classify(__u32 number)
+{
+	struct table *t = bpf_map_lookup_elem(&tables, &number);
+	struct search s = { .entry = NO_ENTRY };
+	__u64 list;
+
+	if (!t)
+		return NO_ENTRY;
+	list = *(volatile __u64 *)t;
+	s.first = (__u32)list;
+	s.count = list >> 32;
+	if (s.count > MAX_SUBTABLES)
+		s.count = MAX_SUBTABLES;
+	bpf_loop(s.count, look_up_one, &s, 0);
+	return s.entry;
+}
+
+static __always_inline struct path *path_place(__u32 hash, struct pipeline *st)
+{
+	__u32 place;
+
+	if (!st->paths)
+		return NULL;
+	place = bpf_get_smp_processor_id() * st->paths + (hash & (st->paths - 1));
+	return bpf_map_lookup_elem(&paths, &place);
+}
+
+/* Looks for the packet's path among the cached ones. The fields are those that it came with. */
+__noinline int recall(void)
+{
+	struct pipeline *st = the_pipeline();
+	struct work *w = work();
+	const __u64 *have, *mask;
+	__u64 *want, differs = 0;
+	struct path *p;
+
+	if (!w || !st)
+		return 0;
+	have = (const __u64 *)&w->fields;
+	mask = (const __u64 *)&st->used;
+	want = (__u64 *)&w->path.fields;
+	w->path.epoch = *(volatile __u64 *)&st->epoch;
+#pragma unroll
+	for (int i = 0; i < FIELD_WORDS; i++)
+		want[i] = have[i] & mask[i];
+	w->hash = hash_fields(&w->path.fields);
+	w->at = w->cached = 0;
+	w->path.count = 0;
+	w->learning = 1;
+	p = path_place(w->hash, st);
+	if (!p || p->epoch != w->path.epoch)
+		return 0;
+	have = (const __u64 *)&p->fields;
+#pragma unroll
+	for (int i = 0; i < FIELD_WORDS; i++)
+		differs |= have[i] ^ want[i];
+	if (differs || p->count > PATH_TABLES)
+		return 0;
+	__builtin_memcpy(w->path.entry, p->entry, sizeof(w->path.entry));
+	w->cached = p->count;
+	w->learning = 0;
+	count(PATHS_HIT);
+	return 0;
+}
+
+/* Keeps the path that the packet took. */
+__noinline int remember(void)
+{
+	struct pipeline *st = the_pipeline();
+	struct work *w = work();
+	struct path *p;
+
+	if (!w || !st || !w->path.count)
+		return 0;
+	p = path_place(w->hash, st);
+	if (p)
+		__builtin_memcpy(p, &w->path, sizeof(*p));
+	return 0;
+}
+
+/* Returns the place of the entry that the packet meets in w->table. */
+static __always_inline __u32 meet(struct work *w)
+{
+	__u32 at = w->at, entry;
+
+	if (at < w->cached && at < PATH_TABLES) {
+		w->at = at + 1;
+		return w->path.entry[at];
+	}
+	entry = classify(w->table);
+	if (w->learning && at < PATH_TABLES) {
+		w->path.entry[at] = entry;
+		w->path.count = w->at = at + 1;
+	}
+	return entry;
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Headers pushed and popped [7.2.5]. The kernel lets a program insert bytes in front of a frame, and take them out behind the link
+ * header of what it believes to be IP; what it believes follows the frame's own bytes only in the VLAN helpers. resync() has
+ * them look. The outermost VLAN tag stays out of the bytes, where the kernel keeps it.
+ */
+#pragma once
+
+#include "change.h"
+#include "tables.h"
+
+#define SCRATCH 64 /* bytes of headers that are moved at once */
+
+/* Makes the kernel's idea of the protocol that of the frame's bytes, and takes a VLAN tag out of them, unless one is out. */
+static __always_inline int resync(struct __sk_buff *skb)
+{
+	__be16 type = bpf_htons(ETH_P_8021Q);
+
+	if (!skb->vlan_present && bpf_skb_vlan_push(skb, type, 0))
+		return -1;
+	/* the tag that is out goes into the bytes, and comes out again with a look at what is behind it */
+	if (bpf_skb_vlan_push(skb, type, 0) || bpf_skb_vlan_pop(skb))
+		return -1;
+	return 0;
+}
+
+static __always_inline int resync_untagged(struct __sk_buff *skb)
+{
+	if (resync(skb))
+		return -1;
+	return bpf_skb_vlan_pop(skb); /* the one that resync put in */
+}
+
+/* Follows the bytes, whether a tag is out or not. */
+static __always_inline int follow(struct __sk_buff *skb)
+{
+	return skb->vlan_present ? resync(skb) : resync_untagged(skb);
+}
+
+/* Replaces the first len bytes (at most SCRATCH), which are in w->fresh. */
+static __always_inline int store_head(struct __sk_buff *skb, struct work *w, __u32 len)
+{
+	if (len < 1 || len > SCRATCH)
+		return -1;
+	return bpf_skb_store_bytes(skb, 0, w->fresh, len, 0);
+}
+
+/* Takes the bytes [from, from + len) out of the frame's head. */
+static __always_inline int cut(struct __sk_buff *skb, struct work *w, __u32 from, __u32 len)
+{
+	__be16 ip = bpf_htons(ETH_P_IP);
+	__u32 keep, at = w->l2_end;
+
+	/* what the kernel will cut is at l2_end; the bytes around are moved so that what is lost is what should be */
+	keep = (from > at ? from : at) + len;
+	if (keep < 1 || keep > SCRATCH || bpf_skb_load_bytes(skb, 0, w->old, keep))
+		return -1;
+	for (__u32 i = 0; i < SCRATCH; i++)
+		w->fresh[i] = w->old[(i < from ? i : i + len) & (SCRATCH - 1)];
+	if (bpf_skb_store_bytes(skb, 12, &ip, 2, 0) || follow(skb))
+		return -1;
+	if (bpf_skb_adjust_room(skb, -(__s32)len, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO))
+		return -1;
+	if (store_head(skb, w, keep - len))
+		return -1;
+	return follow(skb);
+}
+
+/* Puts len bytes of nothing in front of the frame. */
+static __always_inline int grow(struct __sk_buff *skb, struct work *w, __u32 len)
+{
+	if (bpf_skb_change_head(skb, len, 0))
+		return -1;
+	w->l2_end += len;
+	return 0;
+}
+
+/* After a push or pop: the packet is another. */
+static __always_inline int changed(struct __sk_buff *skb, bool uncovered)
+{
+	struct work *w = work();
+
+	if (!w)
+		return DROP_CHANGE;
+	if (uncovered && w->learning) { /* what comes now does not follow from the fields that the packet came with */
+		remember();
+		w->learning = 0;
+	}
+	if (uncovered)
+		w->cached = w->at;
+	return parse(skb) ? DROP_CHANGE : 0;
+}
+
+__noinline int push_vlan(struct __sk_buff *skb)
+{
+	struct work *w = work();
+	__u16 tci = 0;
+
+	if (!w)
+		return DROP_CHANGE;
+	if (skb->vlan_present)
+		tci = skb->vlan_tci;
+	if (bpf_skb_vlan_push(skb, bpf_htons(w->op.arg), tci))
+		return DROP_CHANGE;
+	return changed(skb, false);
+}
+
+__noinline int pop_vlan(struct __sk_buff *skb)
+{
+	if (!skb->vlan_present)
+		return DROP_NOT_THERE;
+	if (bpf_skb_vlan_pop(skb))
+		return DROP_CHANGE;
+	return changed(skb, true);
+}
+
+/* OP_VLAN_VID, OP_VLAN_PCP */
+__noinline int set_tag(struct __sk_buff *skb)
+{
+	struct work *w = work();
+	__u16 tci, type;
+
+	if (!w)
+		return DROP_CHANGE;
+	if (!skb->vlan_present)
+		return DROP_NOT_THERE;
+	tci = skb->vlan_tci;
+	type = skb->vlan_proto;
+	if (w->op.kind == OP_VLAN_VID)
+		tci = (tci & 0xf000) | (w->op.arg & 0xfff);
+	else
+		tci = (tci & 0x1fff) | (w->op.arg & 7) << 13;
+	put_tag(&w->fields, tci);
+	if (bpf_skb_vlan_pop(skb) || bpf_skb_vlan_push(skb, type, tci))
+		return DROP_CHANGE;
+	return 0;
+}
+
+/* A label goes between the tags and what they hold. */
+__noinline int push_mpls(struct __sk_buff *skb)
+{
+	struct work *w = work();
+	__u32 l3, label = 1 << 8; /* bottom of stack */
+	__be32 word;
+	__u8 ttl = 0;
+
+	if (!w)
+		return DROP_CHANGE;
+	l3 = w->l3;
+	switch (w->kind3) {
+	case L3_MPLS:
+		if (bpf_skb_load_bytes(skb, l3, &word, 4))
+			return DROP_NOT_THERE;
+		label = bpf_ntohl(word) & ~(1U << 8);
+		break;
+	case L3_IPV4:
+		bpf_skb_load_bytes(skb, l3 + 8, &ttl, 1);
+		break;
+	case L3_IPV6:
+		bpf_skb_load_bytes(skb, l3 + 7, &ttl, 1);
+		break;
+	}
+	label |= ttl;
+	if (l3 < ETH_HLEN || l3 > ETH_HLEN + 12 || bpf_skb_load_bytes(skb, 0, w->fresh, l3) || grow(skb, w, 4))
+		return DROP_CHANGE;
+	*(__be16 *)&w->fresh[(l3 - 2) & 31] = bpf_htons(w->op.arg);
+	word = bpf_htonl(label);
+	__builtin_memcpy(&w->fresh[l3 & 31], &word, 4);
+	if (store_head(skb, w, l3 + 4))
+		return DROP_CHANGE;
+	return changed(skb, false);
+}
+
+__noinline int pop_mpls(struct __sk_buff *skb)
+{
+	struct work *w = work();
+	__be16 type;
+	__u32 l3;
+
+	if (!w)
+		return DROP_CHANGE;
+	if (w->kind3 != L3_MPLS)
+		return DROP_NOT_THERE;
+	l3 = w->l3;
+	type = bpf_htons(w->op.arg);
+	if (cut(skb, w, l3, 4) || bpf_skb_store_bytes(skb, l3 - 2, &type, 2, 0) || follow(skb))
+		return DROP_CHANGE;
+	return changed(skb, true);
+}
+
+struct pbb_head { /* IEEE 802.1Q, 9.7: the I-TAG's control information behind backbone addresses and EtherType */
+	__u8 dst[6];
+	__u8 src[6];
+	__be16 type;
+	__be32 info;
+} __attribute__((packed));
+
+/* The frame gets a backbone header with its own addresses; its tag goes into its bytes. */
+__noinline int push_pbb(struct __sk_buff *skb)
+{
+	struct work *w = work();
+	struct pbb_head *h;
+	__be32 info = 0;
+	__u32 len = sizeof(*h) + 12;
+	__be16 tag[2] = {};
+
+	if (!w)
+		return DROP_CHANGE;
+	if (w->kind3 == L3_PBB)
+		info = w->fields.label;
+	if (bpf_skb_load_bytes(skb, 0, &w->fresh[sizeof(*h)], 12))
+		return DROP_CHANGE;
+	if (skb->vlan_present) {
+		tag[0] = skb->vlan_proto;
+		tag[1] = bpf_htons(skb->vlan_tci);
+		if (bpf_skb_vlan_pop(skb) || skb->vlan_present) /* two tags: the second has come out */
+			return DROP_CHANGE;
+		len += 4;
+	}
+	if (grow(skb, w, len - 12))
+		return DROP_CHANGE;
+	h = (struct pbb_head *)w->fresh;
+	__builtin_memcpy(h, &w->fresh[sizeof(*h)], 12);
+	h->type = bpf_htons(w->op.arg);
+	h->info = info;
+	__builtin_memcpy(&w->fresh[sizeof(*h) + 12], tag, 4);
+	if (store_head(skb, w, len) || follow(skb))
+		return DROP_CHANGE;
+	return changed(skb, false);
+}
+
+__noinline int pop_pbb(struct __sk_buff *skb)
+{
+	struct work *w = work();
+
+	if (!w)
+		return DROP_CHANGE;
+	if (w->kind3 != L3_PBB || w->l3 != ETH_HLEN)
+		return DROP_NOT_THERE;
+	if (cut(skb, w, 0, sizeof(struct pbb_head)))
+		return DROP_CHANGE;
+	return changed(skb, true);
+}

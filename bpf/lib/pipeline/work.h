@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What the steps of one packet hand to each other: too large for the stack, so one record a processor. */
+#pragma once
+
+#include <stddef.h>
+#include <stdbool.h>
+#include <linux/if_ether.h>
+#include <linux/pkt_cls.h>
+#include "maps.h"
+
+/* What the list of ops at hand belongs to. */
+enum phase {
+	PHASE_ENTRY, /* a flow entry's apply-actions; then its other instructions */
+	PHASE_SET,   /* the action set at the end of the tables */
+	PHASE_LIST,  /* a bucket or a packet-out: nothing comes after */
+};
+
+enum layer4 { L4_NONE, L4_TCP, L4_UDP, L4_SCTP, L4_ICMP, L4_ICMPV6 };
+
+enum layer3 { L3_NONE, L3_IPV4, L3_IPV6, L3_ARP, L3_MPLS, L3_PBB };
+
+struct range {
+	__u32 next; /* places in ops */
+	__u32 end;
+};
+
+struct work {
+	struct fields fields;
+	struct fields probe;
+	struct path path;
+	struct op op;
+
+	/* where the headers are; offsets in the frame, tags in it included */
+	__u32 l3;
+	__u32 l4;
+	__u32 nd_sll; /* of the address in the option; 0: there is none */
+	__u32 nd_tll;
+	__u32 l2_end; /* what the kernel takes for the end of the link header */
+	__u8 kind3;
+	__u8 kind4;
+	__u8 fragment;
+	__u8 later; /* a fragment but the first */
+
+	struct range list;
+	struct range outer[MAX_NESTED];
+	__u32 depth;
+	__u32 phase;
+	__u32 slot;    /* PHASE_SET: the next one */
+	__u64 in_set;  /* slots that the action set holds */
+	__u32 set[64]; /* places in ops */
+
+	__u32 entry;
+	__u32 table;
+	__u64 cookie;
+
+	__u32 at;       /* in path: the next table's entry */
+	__u32 cached;   /* entries of path that may be used */
+	__u32 learning; /* the path is being recorded */
+
+	__u32 out; /* port's place that the packet as it is goes out of last; 0: none yet */
+	__u32 sent;
+	__u32 verdict;
+	__u32 hash;
+	__u64 now;
+	__u32 packets; /* of the wire */
+	__u32 bytes;
+	__u8 old[64];
+	__u8 fresh[128]; /* the second half is there for the verifier */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct work);
+} works SEC(".maps");
+
+static __always_inline struct work *work(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&works, &zero);
+}
+
+static __always_inline struct pipeline *the_pipeline(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&pipelines, &zero);
+}
+
+static __always_inline void count(__u32 verdict)
+{
+	__u64 *n = bpf_map_lookup_elem(&verdicts, &verdict);
+
+	if (n)
+		(*n)++;
+}
+
+static __always_inline void account(void *map, __u32 place, struct work *w)
+{
+	struct counts *c = bpf_map_lookup_elem(map, &place);
+
+	if (!c)
+		return;
+	__sync_fetch_and_add(&c->packets, w->packets);
+	__sync_fetch_and_add(&c->bytes, w->bytes);
+	c->used = w->now;
+}
+
+/* Ends the packet: it was neither put out nor punted for that reason. */
+static __always_inline int stop(struct work *w, __u32 verdict)
+{
+	if (w->verdict == DROPPED)
+		w->verdict = verdict;
+	w->list.next = w->list.end = 0;
+	w->out = 0;
+	return 1;
+}

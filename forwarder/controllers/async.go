@@ -1,0 +1,89 @@
+package controllers
+
+import (
+	"errors"
+
+	"baton/openflow"
+	"baton/openflow/channel"
+)
+
+// defaultAsync is what a controller gets that has not said otherwise: as master or equal all but packets with a wrong TTL, as slave
+// the ports alone [7.3.10].
+var defaultAsync = openflow.Async{
+	PacketIn:    [2]uint32{1<<openflow.ReasonNoMatch | 1<<openflow.ReasonAction, 0},
+	PortStatus:  [2]uint32{allPortReasons, allPortReasons},
+	FlowRemoved: [2]uint32{allRemovedReasons, 0},
+}
+
+const (
+	allPortReasons    = 1<<openflow.PortAdd | 1<<openflow.PortDelete | 1<<openflow.PortModify
+	allRemovedReasons = 1<<openflow.RemovedIdleTimeout | 1<<openflow.RemovedHardTimeout | 1<<openflow.RemovedDelete |
+		1<<openflow.RemovedGroupDelete
+)
+
+// wants reports whether a mask has a reason, for a role.
+func wants(mask [2]uint32, role openflow.Role, reason uint8) bool {
+	if role == openflow.RoleSlave {
+		return mask[1]>>reason&1 != 0
+	}
+	return mask[0]>>reason&1 != 0
+}
+
+// PacketIn sends a packet to the controllers that want it: of its data at most maxLen bytes, all of it with MaxLenNoBuffer, and of a
+// packet with a wrong TTL as much as each has asked for [7.3.2]. For who reads too slowly it is dropped and counted. m is the
+// callee's until PacketIn returns; it is not kept.
+func (c *Controllers) PacketIn(m *openflow.PacketIn, maxLen uint16) {
+	data := m.Data
+	defer func() { m.Data = data }()
+	for _, ch := range *c.channels.Load() {
+		ch.packetIn(m, data, maxLen)
+	}
+}
+
+func (c *Channel) packetIn(m *openflow.PacketIn, data []byte, maxLen uint16) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended || c.id != 0 || !wants(c.async.PacketIn, c.role, uint8(m.Reason)) {
+		return
+	}
+	if m.Reason == openflow.ReasonInvalidTTL {
+		maxLen = c.missSendLen
+	}
+	m.Data = data
+	if maxLen != openflow.MaxLenNoBuffer {
+		m.Data = data[:min(len(data), int(maxLen))]
+	}
+	err := channel.ErrFull
+	if c.idle == nil { // else what waits goes first
+		err = c.conn.Send(0, m)
+	}
+	switch {
+	case err == nil:
+		c.origin.counts.packetIns.Add(1)
+	case errors.Is(err, channel.ErrFull):
+		c.origin.counts.dropped.Add(1)
+	}
+}
+
+// FlowRemoved tells the controllers that want it that a flow entry is gone. m is not changed after.
+func (c *Controllers) FlowRemoved(m *openflow.FlowRemoved) {
+	for _, ch := range *c.channels.Load() {
+		ch.notify(m, func(a openflow.Async) [2]uint32 { return a.FlowRemoved }, uint8(m.Reason))
+	}
+}
+
+// PortStatus tells the controllers that want it of a port. m is not changed after.
+func (c *Controllers) PortStatus(m *openflow.PortStatus) {
+	for _, ch := range *c.channels.Load() {
+		ch.notify(m, func(a openflow.Async) [2]uint32 { return a.PortStatus }, uint8(m.Reason))
+	}
+}
+
+func (c *Channel) notify(m openflow.Message, mask func(openflow.Async) [2]uint32, reason uint8) {
+	c.mu.Lock()
+	wanted := wants(mask(c.async), c.role, reason)
+	c.mu.Unlock()
+	if wanted {
+		c.send(message{m: m, notice: true})
+	}
+}

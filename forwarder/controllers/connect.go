@@ -1,0 +1,91 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"baton/forwarder/config"
+)
+
+// attempt bounds how long an attempt to connect may take, with TLS's handshake.
+const attempt = 10 * time.Second
+
+// backoff is how long to wait for the next attempt: twice as long each time.
+type backoff struct {
+	config.Retry
+	next time.Duration
+}
+
+// delay returns the wait after a failure, spread by a quarter to both sides so that many forwarders do not come at once; random is
+// from 0 to 1.
+func (b *backoff) delay(random float64) time.Duration {
+	b.next = max(b.next, b.Least)
+	d := b.next
+	b.next = min(2*d, b.Most)
+	return time.Duration(float64(d) * (0.75 + random/2))
+}
+
+func (b *backoff) reset() { b.next = 0 }
+
+// connect is the task that keeps a channel to a controller.
+func (c *Controllers) connect(ctx context.Context, o *origin) {
+	b := backoff{Retry: c.cfg.Retry}
+	for first := true; ; first = false {
+		up, err := c.dialled(ctx, o)
+		if ctx.Err() != nil {
+			return
+		}
+		if up {
+			b.reset()
+		}
+		o.fail(err)
+		wait := b.delay(rand.Float64())
+		level := slog.LevelDebug
+		if up || first {
+			level = slog.LevelWarn
+		}
+		c.log.Log(ctx, level, "no channel to the controller", "endpoint", o.endpoint.String(), "error", err, "again", wait)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// dialled connects once and serves the channel until it ends.
+func (c *Controllers) dialled(ctx context.Context, o *origin) (up bool, err error) {
+	rw, peer, err := c.dial(ctx, o)
+	if err != nil {
+		return false, fmt.Errorf("connect: %w", err)
+	}
+	return c.serve(ctx, o, rw, peer)
+}
+
+func (c *Controllers) dial(ctx context.Context, o *origin) (io.ReadWriteCloser, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, attempt)
+	defer cancel()
+	network := o.endpoint.Method
+	if network == "tls" {
+		network = "tcp"
+	}
+	rw, err := new(net.Dialer).DialContext(ctx, network, o.endpoint.Address)
+	if err != nil {
+		return nil, "", err
+	}
+	peer := rw.RemoteAddr().String()
+	if o.endpoint.Method != "tls" {
+		return rw, peer, nil
+	}
+	secured, err := secureClient(ctx, c.cfg.TLS, rw, o.name)
+	if err != nil {
+		return nil, "", errors.Join(err, rw.Close())
+	}
+	return secured, peer, nil
+}

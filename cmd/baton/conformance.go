@@ -1,0 +1,108 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"baton/experiments/conformance"
+)
+
+func conformanceCommand(e env) *cobra.Command {
+	var (
+		o            conformance.Options
+		cases, dirs  []string
+		out, python  string
+		list, asJSON bool
+	)
+	c := &cobra.Command{
+		Use:   "conformance",
+		Short: "Put os-ken's OpenFlow 1.3 cases to the forwarder and to Open vSwitch",
+		Long: `Put the OpenFlow 1.3 cases of os-ken's switch tester to Open vSwitch and to the forwarder, in namespaces on this machine,
+and write which pass. The exit status is 1 when a case fails that is not in the list of those expected to fail, or when one in
+the list passes. All 991 cases take a quarter of an hour for each target.`,
+		Example: `  baton conformance
+  baton conformance --target baton --dir match
+  baton conformance --target baton --case 'push_mpls|pop_mpls'
+  baton conformance --list --case table-miss --json | jq -r '.[].Name'`,
+		Args: cobra.NoArgs,
+	}
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := o.Check(); err != nil {
+			return usageError{err}
+		}
+		path, err := conformance.FindPython(python)
+		if err != nil {
+			return err
+		}
+		suite, err := conformance.OpenSuite(path)
+		if err != nil {
+			return err
+		}
+		chosen, err := suite.Select(dirs, cases)
+		if err != nil {
+			return usageError{err}
+		}
+		if list {
+			return listCases(e, chosen, asJSON)
+		}
+		return rooted(func(cmd *cobra.Command, _ []string) error {
+			if o.Program, err = os.Executable(); err != nil {
+				return err
+			}
+			o.Progress = e.err
+			results, failed := conformance.Run(cmd.Context(), suite, chosen, o)
+			if results == nil {
+				return failed
+			}
+			return errors.Join(failed, tellConformance(e, results, out, asJSON))
+		})(cmd, nil)
+	}
+	f := c.Flags()
+	f.StringSliceVar(&o.Targets, "target", nil, "`ovs`, baton or ovs-defaults; may be repeated (default ovs and baton)")
+	f.StringArrayVar(&cases, "case", nil, "only cases whose \"FILE: DESCRIPTION\" matches this regular `expression`; may be repeated")
+	f.StringSliceVar(&dirs, "dir", nil, "only this `folder` or file of the suite: action, group, match, meter, match/11_IPV4_SRC; may be repeated")
+	f.BoolVar(&o.Unpatched, "unpatched", false, "leave the suite's wrong SCTP checksum as it is")
+	f.IntVar(&o.Benches, "benches", 0, "`benches` at work at the same time (default 4)")
+	f.StringVar(&python, "python", "", "`interpreter` that has os-ken (default: that of make deps)")
+	f.StringVar(&out, "out", "results/conformance", "`folder` for results and report")
+	f.BoolVar(&list, "list", false, "only list the cases")
+	f.BoolVar(&asJSON, "json", false, "print the results as JSON")
+	return c
+}
+
+func listCases(e env, cases []conformance.Case, asJSON bool) error {
+	if asJSON {
+		return printJSON(e, cases)
+	}
+	for _, c := range cases {
+		fmt.Fprintln(e.out, c)
+	}
+	return nil
+}
+
+// tellConformance writes and prints results, and fails when they are not the expected ones.
+func tellConformance(e env, r *conformance.Results, out string, asJSON bool) error {
+	files, err := r.Write(out)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		err = printJSON(e, r)
+	} else {
+		var text string
+		text, err = r.Text()
+		fmt.Fprintf(e.out, "%s\n%s\n", text, strings.Join(files, "\n"))
+	}
+	if err != nil {
+		return err
+	}
+	surprises, _, err := r.Surprises()
+	if err == nil && len(surprises) > 0 {
+		err = fmt.Errorf("%d of %d verdicts are not the expected ones", len(surprises), len(r.Verdicts))
+	}
+	return err
+}

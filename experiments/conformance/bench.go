@@ -1,0 +1,119 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"baton/lab"
+	"baton/lab/peers"
+)
+
+// Target is a switch under test.
+type Target struct {
+	Name string
+	Is   string        // for the report
+	wait time.Duration // between cases
+	// start brings the target up on a bench, with the host's interfaces t1 to t3 as its ports 1 to 3, datapath 1, and the tester as
+	// its controller. It returns the process that is the target and its version.
+	start func(ctx context.Context, b *bench) (*lab.Process, string, error)
+}
+
+// Targets are the switches that can be put to the test; the first two are by default.
+func Targets() []Target {
+	return []Target{
+		{"ovs", "Open vSwitch's userspace datapath, whose cached flows expire between cases (`max-idle=500`, one second of pause)", time.Second,
+			func(ctx context.Context, b *bench) (*lab.Process, string, error) {
+				return startOVS(ctx, b, "--", "set", "Open_vSwitch", ".", "other_config:max-idle=500")
+			}},
+		{"baton", "`baton forwarder`", 0, startForwarder},
+		{"ovs-defaults", "Open vSwitch's userspace datapath as it comes, no pause", 0,
+			func(ctx context.Context, b *bench) (*lab.Process, string, error) { return startOVS(ctx, b) }},
+	}
+}
+
+// bench is a host on which the target and the tester's switch are joined by three cables.
+type bench struct {
+	host    *lab.Host
+	tester  *tester
+	control *peers.VSwitch // the tester's switch, on e1 to e3
+	target  *lab.Process
+	version string // of the target
+	program string // baton
+}
+
+// newBench builds a bench and waits for both switches to connect to the tester. It belongs to the goroutine of the lab.
+func newBench(ctx context.Context, l *lab.Lab, number int, t Target, suite *Suite, o Options) (*bench, error) {
+	h := l.Host(fmt.Sprintf("bench%d", number))
+	// The hosts of a silent bench: every frame on a cable is the tester's.
+	h.Sysctl("net.ipv6.conf.all.disable_ipv6", "1")
+	h.Sysctl("net.ipv6.conf.default.disable_ipv6", "1")
+	var ports []string
+	for _, n := range []string{"1", "2", "3"} {
+		l.Link(lab.End{Host: h, Name: "t" + n}, lab.End{Host: h, Name: "e" + n}, lab.LinkOptions{NoOffloads: true})
+		ports = append(ports, "e"+n)
+	}
+	b := &bench{host: h, program: o.Program}
+	var err error
+	if b.tester, err = startTester(h, suite, t.wait, o.Unpatched); err != nil {
+		return nil, err
+	}
+	b.control = peers.OpenVSwitch(h, peers.OpenVSwitchOptions{Bridge: "s2", Ports: ports, DatapathID: 2, FailMode: "secure",
+		Controller: "tcp:127.0.0.1:" + port, NoTSO: true})
+	if b.target, b.version, err = t.start(ctx, b); err != nil {
+		return nil, fmt.Errorf("start %s: %w", t.Name, err)
+	}
+	ctx, stop := b.whileTargetLives(ctx)
+	defer stop()
+	if err := b.tester.joined(ctx); err != nil {
+		return nil, fmt.Errorf("%s: %w", t.Name, err)
+	}
+	return b, nil
+}
+
+// whileTargetLives returns a context that ends with the target, too; its cause is what the target said then.
+func (b *bench) whileTargetLives(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-b.target.Done():
+			cancel(fmt.Errorf("the target has ended (%v):\n%s", b.target.Wait(ctx), strings.TrimSpace(b.target.Log())))
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(context.Canceled) }
+}
+
+// startOVS makes the target a second bridge of the tester's Open vSwitch.
+func startOVS(ctx context.Context, b *bench, settings ...string) (*lab.Process, string, error) {
+	args := []string{"add-br", "s1", "--", "set", "bridge", "s1", "datapath_type=netdev", "protocols=OpenFlow13",
+		"other_config:datapath-id=0000000000000001", "--", "set-fail-mode", "s1", "secure"}
+	for _, n := range []string{"1", "2", "3"} {
+		args = append(args, "--", "add-port", "s1", "t"+n, "--", "set", "interface", "t"+n, "ofport_request="+n)
+	}
+	args = append(args, "--", "set-controller", "s1", "tcp:127.0.0.1:"+port, "--", "set", "controller", "s1", "connection-mode=out-of-band")
+	_, err := b.control.Vsctl(ctx, append(args, settings...)...)
+	return b.control.Process, b.control.Version, err
+}
+
+// startForwarder starts `baton forwarder`.
+func startForwarder(ctx context.Context, b *bench) (*lab.Process, string, error) {
+	const config = `name: conformance
+datapath_id: 0x1
+ports:
+  1: t1
+  2: t2
+  3: t3
+controllers: [tcp:127.0.0.1:%s]
+fail_mode: secure
+`
+	file := filepath.Join(b.host.Lab().Dir(), b.host.Name()+".yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, config, port), 0o644); err != nil {
+		return nil, "", err
+	}
+	p, err := b.host.Start(lab.Program{Path: b.program, Args: []string{"forwarder", "--config", file}, Name: "forwarder"})
+	return p, "baton", err
+}

@@ -36,7 +36,7 @@ __noinline int enter(struct __sk_buff *skb, __u32 number)
 			__sync_fetch_and_add(&t->missed, w->packets);
 		return stop(w, DROP_MISS);
 	}
-	account(&entry_counts, place, w);
+	account(&entry_counts, e->counts, w);
 	w->cookie = e->cookie;
 	if (e->meter) {
 		verdict = run_meter(skb, e->meter);

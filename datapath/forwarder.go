@@ -57,7 +57,7 @@ type ForwarderOptions struct {
 	// Name is that of the loop device.
 	Name string
 	// Entries are those of all tables together; Lists the items of their lists of subtables, Subtables the sets of bits that they ask for.
-	Entries, Ops, Lists, Subtables         int
+	Entries, Ops, Lists, Subtables        int
 	Groups, Buckets, Slots, Meters, Paths int // Paths: a power of two, for each processor
 }
 
@@ -70,6 +70,7 @@ type Forwarder struct {
 	Entries      []ForwarderEntry
 	EntryCounts  []ForwarderCounts
 	Ops          []ForwarderOp
+	GroupHeads   []uint64 // versions; the upper half is not used
 	Groups       []ForwarderGroup
 	GroupCounts  []ForwarderCounts
 	Buckets      []ForwarderBucket
@@ -140,7 +141,7 @@ func (f *Forwarder) load() error {
 	for name, n := range map[string]int{
 		forwarderMapEntries: o.Entries, forwarderMapEntryCounts: o.Entries, forwarderMapWanted: o.Entries, forwarderMapOps: o.Ops,
 		forwarderMapLists: o.Lists, forwarderMapSubtables: o.Subtables,
-		forwarderMapGroups: o.Groups, forwarderMapGroupCounts: o.Groups, forwarderMapBuckets: o.Buckets,
+		forwarderMapGroups: o.Groups, forwarderMapGroupHeads: o.Groups, forwarderMapGroupCounts: o.Groups, forwarderMapBuckets: o.Buckets,
 		forwarderMapBucketCounts: o.Buckets, forwarderMapSlots: o.Slots, forwarderMapMeters: o.Meters, forwarderMapMeterCounts: o.Meters,
 		forwarderMapPaths: max(processors*o.Paths, 1), forwarderMapPuntRooms: processors,
 	} {
@@ -156,6 +157,7 @@ func (f *Forwarder) load() error {
 	f.Entries, err = share[ForwarderEntry](f, m.Entries, err)
 	f.EntryCounts, err = share[ForwarderCounts](f, m.EntryCounts, err)
 	f.Ops, err = share[ForwarderOp](f, m.Ops, err)
+	f.GroupHeads, err = share[uint64](f, m.GroupHeads, err)
 	f.Groups, err = share[ForwarderGroup](f, m.Groups, err)
 	f.GroupCounts, err = share[ForwarderCounts](f, m.GroupCounts, err)
 	f.Buckets, err = share[ForwarderBucket](f, m.Buckets, err)

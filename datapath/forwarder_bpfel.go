@@ -76,6 +76,8 @@ type forwarderEntry struct {
 	Metadata     uint64
 	MetadataMask uint64
 	Cookie       uint64
+	Counts       uint32
+	Spare        uint32
 }
 
 type forwarderEntryFlag uint32
@@ -131,6 +133,12 @@ type forwarderGroup struct {
 	Count    uint32
 	Slots    uint32
 	SlotMask uint32
+	Reserved uint32
+}
+
+type forwarderGroupHead struct {
+	_        structs.HostLayout
+	Version  uint32
 	Reserved uint32
 }
 
@@ -373,6 +381,7 @@ const (
 	forwarderMapEntries           = "entries"
 	forwarderMapEntryCounts       = "entry_counts"
 	forwarderMapGroupCounts       = "group_counts"
+	forwarderMapGroupHeads        = "group_heads"
 	forwarderMapGroups            = "groups"
 	forwarderMapLists             = "lists"
 	forwarderMapMeterCounts       = "meter_counts"
@@ -465,6 +474,7 @@ type forwarderMapSpecs struct {
 	Entries      *ebpf.MapSpec `ebpf:"entries"`
 	EntryCounts  *ebpf.MapSpec `ebpf:"entry_counts"`
 	GroupCounts  *ebpf.MapSpec `ebpf:"group_counts"`
+	GroupHeads   *ebpf.MapSpec `ebpf:"group_heads"`
 	Groups       *ebpf.MapSpec `ebpf:"groups"`
 	Lists        *ebpf.MapSpec `ebpf:"lists"`
 	MeterCounts  *ebpf.MapSpec `ebpf:"meter_counts"`
@@ -531,6 +541,7 @@ type forwarderMaps struct {
 	Entries      *ebpf.Map `ebpf:"entries"`
 	EntryCounts  *ebpf.Map `ebpf:"entry_counts"`
 	GroupCounts  *ebpf.Map `ebpf:"group_counts"`
+	GroupHeads   *ebpf.Map `ebpf:"group_heads"`
 	Groups       *ebpf.Map `ebpf:"groups"`
 	Lists        *ebpf.Map `ebpf:"lists"`
 	MeterCounts  *ebpf.Map `ebpf:"meter_counts"`
@@ -562,6 +573,7 @@ func (m *forwarderMaps) Close() error {
 		m.Entries,
 		m.EntryCounts,
 		m.GroupCounts,
+		m.GroupHeads,
 		m.Groups,
 		m.Lists,
 		m.MeterCounts,

@@ -107,6 +107,8 @@ struct entry {
 	__be64 metadata;
 	__be64 metadata_mask;
 	__be64 cookie;
+	__u32 counts; /* place in entry_counts */
+	__u32 spare;
 };
 
 struct counts {
@@ -219,6 +221,12 @@ enum slot {
 	SLOT_QUEUE = 61,
 	SLOT_GROUP,
 	SLOT_OUTPUT, /* the last: 63 */
+};
+
+/* Where a group is in groups: one word, so that another version of it is switched to at once. 0: it is not there. */
+struct group_head {
+	__u32 version;
+	__u32 reserved;
 };
 
 enum group_kind { GROUP_NONE, GROUP_ALL, GROUP_SELECT, GROUP_FAILOVER };

@@ -107,13 +107,19 @@ static long choose_first(__u32 i, struct choice *c)
 /* OP_GROUP. Returns 0, or 1 when the packet has ended. */
 __noinline int run_group(struct __sk_buff *skb, __u32 place)
 {
-	struct group *g = bpf_map_lookup_elem(&groups, &place);
+	struct group_head *head = bpf_map_lookup_elem(&group_heads, &place);
 	struct choice c = {};
 	struct work *w = work();
+	struct group *g = NULL;
 	struct bucket *b;
+	__u32 version;
 
 	if (!w)
 		return 1;
+	if (head) {
+		version = *(volatile __u32 *)&head->version;
+		g = bpf_map_lookup_elem(&groups, &version);
+	}
 	if (!g || !g->kind) {
 		if (w->verdict == DROPPED)
 			w->verdict = DROP_GROUP;

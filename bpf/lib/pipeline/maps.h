@@ -56,7 +56,7 @@ struct {
 	__type(value, struct entry);
 } entries SEC(".maps");
 
-/* Of entries, by the same place. */
+/* Of entries, by their counts. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 131072);
@@ -80,6 +80,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct group);
 } groups SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 8192);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct group_head);
+} group_heads SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

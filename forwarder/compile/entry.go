@@ -1,0 +1,86 @@
+package compile
+
+import (
+	"fmt"
+	"time"
+
+	"baton/datapath"
+	"baton/forwarder/pipeline"
+	"baton/openflow"
+)
+
+// Entry compiles the instructions of a flow entry. The record's Ops is the place of the first op, which the caller fills in: those of
+// apply-actions come first.
+func Entry(e *pipeline.Entry, at Places) (datapath.ForwarderEntry, []datapath.ForwarderOp, error) {
+	r := datapath.ForwarderEntry{Table: uint8(e.Table), Cookie: be64(e.Cookie)}
+	if e.TableMiss() {
+		r.Flags |= datapath.EntryMiss
+	}
+	var apply, write []datapath.ForwarderOp
+	var err error
+	for _, i := range e.Instructions {
+		switch i := i.(type) {
+		case openflow.InstructionMeter:
+			r.Meter = at.Meter(i.Meter)
+		case openflow.InstructionApplyActions:
+			apply, err = Actions(i.Actions, at)
+		case openflow.InstructionClearActions:
+			r.Flags |= datapath.EntryClear
+		case openflow.InstructionWriteActions:
+			write, err = Actions(i.Actions, at)
+		case openflow.InstructionWriteMetadata:
+			r.Flags |= datapath.EntryMetadata
+			r.Metadata, r.MetadataMask = be64(i.Metadata), be64(i.Mask)
+		case openflow.InstructionGotoTable:
+			r.Flags |= datapath.EntryGoto
+			r.Next = uint8(i.Table)
+		default:
+			err = fmt.Errorf("compile a flow entry: the kernel has no instruction %v", i.Type())
+		}
+		if err != nil {
+			return r, nil, err
+		}
+	}
+	r.Apply, r.Write = uint16(len(apply)), uint16(len(write))
+	return r, append(apply, write...), nil
+}
+
+// Bucket compiles the actions of a bucket, and says whether they are nothing but outputs.
+func Bucket(b openflow.Bucket, at Places) (ops []datapath.ForwarderOp, plain bool, err error) {
+	ops, err = Set(b.Actions, at)
+	plain = true
+	for _, op := range ops {
+		plain = plain && op.Slot == datapath.SlotOutput
+	}
+	return ops, plain, err
+}
+
+// defaultBurst is what a band lets through at once if it was not told [7.3.4.4]: as long a time of its rate.
+const defaultBurst = 100 * time.Millisecond
+
+// Meter compiles a meter.
+func Meter(m *pipeline.Meter) (datapath.ForwarderMeter, error) {
+	r := datapath.ForwarderMeter{Bands: uint32(len(m.Bands))}
+	if len(m.Bands) > len(r.Band) {
+		return r, fmt.Errorf("compile a meter: %d bands, where the kernel has %d", len(m.Bands), len(r.Band))
+	}
+	const ps = 1_000_000_000_000 // in a second
+	for n, b := range m.Bands {
+		k := &r.Band[n]
+		rate := uint64(max(b.Rate, 1))
+		k.Rate = b.Rate
+		k.Cost = ps / (1000 * rate) // of a bit
+		if m.Flags&openflow.MeterFlagPktps != 0 {
+			r.ByPacket = 1
+			k.Cost = ps / rate
+		}
+		k.Burst = uint64(defaultBurst)
+		if m.Flags&openflow.MeterFlagBurst != 0 && b.Burst != 0 { // kbit, or packets
+			k.Burst = uint64(b.Burst) * uint64(time.Second) / rate
+		}
+		if b.Kind == openflow.BandDSCPRemark {
+			k.Remark = uint32(max(b.PrecLevel, 1))
+		}
+	}
+	return r, nil
+}

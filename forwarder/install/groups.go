@@ -1,0 +1,237 @@
+package install
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"baton/datapath"
+	"baton/forwarder/compile"
+	"baton/forwarder/pipeline"
+	"baton/openflow"
+)
+
+// group is where a group stands.
+type group struct {
+	*pipeline.Group
+	head, version uint32
+	first         uint32 // of its buckets
+	slots         uint32
+	slotCount     int
+	ranges        []opRange // its own ops and its buckets'
+}
+
+type opRange struct {
+	at uint32
+	n  int
+}
+
+// meter is where a meter stands.
+type meter struct{ place uint32 }
+
+func (k *Kernel) setGroup(g *pipeline.Group) error {
+	old := k.groups[g.ID]
+	n := &group{Group: g}
+	if old != nil {
+		n.head = old.head
+	} else {
+		head, err := k.headRoom.take(1)
+		if err != nil {
+			return full("a group", err)
+		}
+		n.head = head
+	}
+	record, err := k.putGroup(n)
+	if err != nil {
+		k.restGroup(n)
+		if old == nil {
+			k.headRoom.put(n.head, 1)
+		}
+		return fmt.Errorf("install group %d: %w", g.ID, err)
+	}
+	k.f.Groups[n.version] = record
+	k.f.GroupCounts[n.head] = datapath.ForwarderCounts{}
+	atomic.StoreUint64(&k.f.GroupHeads[n.head], uint64(n.version))
+	k.groups[g.ID] = n
+	if old != nil {
+		k.restGroup(old)
+	}
+	return nil
+}
+
+// putGroup writes what a group's record leads to.
+func (k *Kernel) putGroup(n *group) (r datapath.ForwarderGroup, err error) {
+	if n.version, err = k.groupRoom.take(1); err != nil {
+		return r, err
+	}
+	if n.first, err = k.bucketRoom.take(len(n.Buckets)); err != nil {
+		k.groupRoom.put(n.version, 1)
+		n.version = 0
+		return r, err
+	}
+	var each []datapath.ForwarderOp
+	for i, b := range n.Buckets {
+		ops, plain, err := compile.Bucket(b, k.places())
+		if err != nil {
+			return r, err
+		}
+		at, err := k.putOps(ops)
+		if err != nil {
+			return r, err
+		}
+		n.ranges = append(n.ranges, opRange{at, len(ops)})
+		place := n.first + uint32(i)
+		record := datapath.ForwarderBucket{Ops: at, Count: uint16(len(ops))}
+		if plain {
+			record.Flags |= datapath.BucketPlain
+			each = append(each, datapath.ForwarderOp{Kind: datapath.OpCount, Arg: place})
+			each = append(each, ops...)
+		} else {
+			each = append(each, datapath.ForwarderOp{Kind: datapath.OpCopy, Arg: place})
+		}
+		if b.WatchPort != openflow.PortAny && (n.Kind == openflow.GroupTypeFF || n.Kind == openflow.GroupTypeSelect) {
+			record.Watch = k.portPlace(b.WatchPort)
+		}
+		k.f.Buckets[place] = record
+		k.f.BucketCounts[place] = datapath.ForwarderCounts{}
+	}
+	switch n.Kind {
+	case openflow.GroupTypeAll, openflow.GroupTypeIndirect:
+		at, err := k.putOps(each)
+		if err != nil {
+			return r, err
+		}
+		n.ranges = append(n.ranges, opRange{at, len(each)})
+		return datapath.ForwarderGroup{Kind: datapath.GroupAll, First: at, Count: uint32(len(each))}, nil
+	case openflow.GroupTypeSelect:
+		r = datapath.ForwarderGroup{Kind: datapath.GroupSelect, First: n.first, Count: uint32(len(n.Buckets))}
+		chosen := compile.Slots(n.Buckets)
+		if len(chosen) == 0 {
+			return r, nil
+		}
+		if n.slots, err = k.slotRoom.take(len(chosen)); err != nil {
+			return r, err
+		}
+		n.slotCount = len(chosen)
+		for i, bucket := range chosen {
+			k.f.Slots[n.slots+uint32(i)] = uint64(bucket)
+		}
+		r.Slots, r.SlotMask = n.slots, uint32(len(chosen)-1)
+		return r, nil
+	}
+	return datapath.ForwarderGroup{Kind: datapath.GroupFailover, First: n.first, Count: uint32(len(n.Buckets))}, nil
+}
+
+// restGroup gives back what a version of a group had.
+func (k *Kernel) restGroup(n *group) {
+	if n.version == 0 {
+		return
+	}
+	for _, r := range n.ranges {
+		if r.n > 0 {
+			k.opRoom.put(r.at, r.n)
+		}
+	}
+	if n.slotCount > 0 {
+		k.slotRoom.put(n.slots, n.slotCount)
+	}
+	k.bucketRoom.put(n.first, len(n.Buckets))
+	k.groupRoom.put(n.version, 1)
+}
+
+func (k *Kernel) removeGroup(id openflow.GroupID) {
+	n := k.groups[id]
+	if n == nil {
+		return
+	}
+	delete(k.groups, id)
+	atomic.StoreUint64(&k.f.GroupHeads[n.head], 0)
+	k.restGroup(n)
+	k.headRoom.put(n.head, 1)
+}
+
+// Group returns the counters of a group and its buckets.
+func (k *Kernel) Group(id openflow.GroupID) (Counts, []Counts) {
+	n := k.groups[id]
+	if n == nil {
+		return Counts{}, nil
+	}
+	each := make([]Counts, len(n.Buckets))
+	for i := range each {
+		each[i] = read(&k.f.BucketCounts[n.first+uint32(i)])
+	}
+	return read(&k.f.GroupCounts[n.head]), each
+}
+
+// watch marks the buckets that watch a group without a live bucket. The kernel itself looks at ports.
+func (k *Kernel) watch() {
+	for _, n := range k.groups {
+		for i, b := range n.Buckets {
+			record := &k.f.Buckets[n.first+uint32(i)]
+			flags := record.Flags &^ datapath.BucketDead
+			if b.WatchGroup != openflow.GroupAny && n.Kind == openflow.GroupTypeFF && !k.alive(b.WatchGroup, 0) {
+				flags |= datapath.BucketDead
+			}
+			record.Flags = flags
+		}
+	}
+}
+
+// alive reports whether a group has a live bucket. Chains that are deeper than any group is allowed to be are dead.
+func (k *Kernel) alive(id openflow.GroupID, depth int) bool {
+	n := k.groups[id]
+	if n == nil || depth > len(k.groups) {
+		return false
+	}
+	for i, b := range n.Buckets {
+		record := &k.f.Buckets[n.first+uint32(i)]
+		port := record.Watch == 0 || k.f.Ports[record.Watch].Flags&datapath.PortLive != 0
+		if port && (b.WatchGroup == openflow.GroupAny || k.alive(b.WatchGroup, depth+1)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (k *Kernel) setMeter(m *pipeline.Meter) error {
+	record, err := compile.Meter(m)
+	if err != nil {
+		return err
+	}
+	old := k.meters[m.ID]
+	if old == nil {
+		place, err := k.meterRoom.take(1)
+		if err != nil {
+			return full("a meter", err)
+		}
+		old = &meter{place}
+		k.meters[m.ID] = old
+	}
+	// A meter is changed where it is, with no band in force meanwhile.
+	bands := record.Bands
+	record.Bands = 0
+	k.f.Meters[old.place] = record
+	atomic.StoreUint32(&k.f.Meters[old.place].Bands, bands)
+	k.f.MeterCounts[old.place] = datapath.ForwarderCounts{}
+	return nil
+}
+
+func (k *Kernel) removeMeter(id openflow.MeterID) {
+	if m := k.meters[id]; m != nil {
+		delete(k.meters, id)
+		k.meterRoom.put(m.place, 1)
+	}
+}
+
+// Meter returns the counters of a meter, and of its bands what they dropped or remarked.
+func (k *Kernel) Meter(id openflow.MeterID) (Counts, []Counts) {
+	m := k.meters[id]
+	if m == nil {
+		return Counts{}, nil
+	}
+	record := &k.f.Meters[m.place]
+	each := make([]Counts, record.Bands)
+	for i := range each {
+		each[i] = Counts{record.Band[i].Packets, record.Band[i].Bytes}
+	}
+	return read(&k.f.MeterCounts[m.place]), each
+}

@@ -1,0 +1,147 @@
+// Package install keeps the kernel's records (datapath) in step with what an OpenFlow pipeline is (forwarder/pipeline). When one of
+// its functions returns, what it was told is in force for every packet that comes from then on.
+package install
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"baton/datapath"
+	"baton/forwarder/compile"
+	"baton/forwarder/pipeline"
+	"baton/openflow"
+)
+
+// Counts are what the kernel has counted.
+type Counts struct{ Packets, Bytes uint64 }
+
+// Kernel is the state of the kernel's records. It is used from one goroutine at a time, but for the counters, which may be read
+// from any.
+type Kernel struct {
+	f *datapath.Forwarder
+
+	entries   map[uint64]*entry // by the pipeline's ID
+	tables    [datapath.ForwarderTables]table
+	used      datapath.ForwarderFields
+	groups    map[openflow.GroupID]*group
+	meters    map[openflow.MeterID]*meter
+	ports     map[openflow.PortNo]uint32
+	lastPlace uint32 // of a port
+
+	entryRoom, countRoom, opRoom, listRoom, subtableRoom *room
+	groupRoom, headRoom, bucketRoom, slotRoom, meterRoom *room
+}
+
+// New returns the state of a data path that is empty.
+func New(f *datapath.Forwarder) *Kernel {
+	k := &Kernel{
+		f:       f,
+		entries: make(map[uint64]*entry),
+		groups:  make(map[openflow.GroupID]*group),
+		meters:  make(map[openflow.MeterID]*meter),
+		ports:   make(map[openflow.PortNo]uint32),
+
+		entryRoom:    newRoom(0, len(f.Entries)),
+		countRoom:    newRoom(0, len(f.EntryCounts)),
+		opRoom:       newRoom(datapath.ForwarderOutOps, len(f.Ops)),
+		listRoom:     newRoom(0, len(f.Lists)),
+		subtableRoom: newRoom(1, len(f.Subtables)), // 0 is of packets
+		groupRoom:    newRoom(1, len(f.Groups)),    // 0 is no group
+		headRoom:     newRoom(0, len(f.GroupHeads)),
+		bucketRoom:   newRoom(0, len(f.Buckets)),
+		slotRoom:     newRoom(0, len(f.Slots)),
+		meterRoom:    newRoom(1, len(f.Meters)), // 0 is no meter
+	}
+	return k
+}
+
+// ErrFull says that the kernel has no room for a change. What could not be installed is as it was before.
+var ErrFull = errFull
+
+// Apply puts a change into force.
+func (k *Kernel) Apply(c pipeline.Change) error {
+	var errs []error
+	for _, m := range c.SetMeters {
+		errs = append(errs, k.setMeter(m))
+	}
+	for _, g := range c.SetGroups {
+		errs = append(errs, k.setGroup(g))
+	}
+	for _, s := range c.Set {
+		errs = append(errs, k.setEntry(s))
+	}
+	for _, r := range c.Removed {
+		errs = append(errs, k.removeEntry(r.Entry.ID))
+	}
+	for _, g := range c.RemovedGroups {
+		k.removeGroup(g.ID)
+	}
+	for _, m := range c.RemovedMeters {
+		k.removeMeter(m.ID)
+	}
+	if len(c.SetGroups)+len(c.RemovedGroups) > 0 {
+		k.watch()
+	}
+	k.f.Changed()
+	return errors.Join(errs...)
+}
+
+// places is how compiled records name what they use.
+func (k *Kernel) places() compile.Places {
+	return compile.Places{
+		Port:  k.portPlace,
+		Group: func(id openflow.GroupID) uint32 { return k.groups[id].head },
+		Meter: func(id openflow.MeterID) uint32 { return k.meters[id].place },
+	}
+}
+
+// Actions compiles a list that does not belong to an entry, for a packet-out.
+func (k *Kernel) Actions(list []openflow.Action) ([]datapath.ForwarderOp, error) {
+	return compile.Actions(list, k.places())
+}
+
+// Entry returns the counters of a flow entry, zero if it is not installed.
+func (k *Kernel) Entry(id uint64) Counts {
+	if e := k.entries[id]; e != nil {
+		return read(&k.f.EntryCounts[e.counts])
+	}
+	return Counts{}
+}
+
+// Used returns when a packet last met a flow entry, by the clock that now is of; the zero Time if none has.
+func (k *Kernel) Used(id uint64, now time.Time) time.Time {
+	e := k.entries[id]
+	if e == nil {
+		return time.Time{}
+	}
+	used := k.f.EntryCounts[e.counts].Used
+	if used == 0 {
+		return time.Time{}
+	}
+	return now.Add(time.Duration(int64(used) - monotonic()))
+}
+
+// Missed returns how many packets met no entry in a table.
+func (k *Kernel) Missed(table openflow.TableID) uint64 { return k.f.Tables[table].Missed }
+
+// Departed returns what the entries had counted that a table once had and has no more.
+func (k *Kernel) Departed(table openflow.TableID) uint64 { return k.tables[table].departed }
+
+// monotonic is the kernel programs' clock (ns).
+func monotonic() int64 {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail
+	return t.Nano()
+}
+
+func read(c *datapath.ForwarderCounts) Counts { return Counts{c.Packets, c.Bytes} }
+
+func full(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("install %s: %w", what, err)
+}

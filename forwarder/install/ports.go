@@ -1,0 +1,65 @@
+package install
+
+import (
+	"fmt"
+	"math/bits"
+
+	"baton/datapath"
+	"baton/openflow"
+)
+
+// Port is what the kernel knows of a port.
+type Port struct {
+	Ifindex int // 0: the interface is not there
+	Config  openflow.PortConfig
+	Live    bool
+	NoFlood bool
+}
+
+// portPlace is where a port stands. A port that is not there yet gets a place, so that entries that name it work once it comes. Without
+// room for one it is a port that never comes.
+func (k *Kernel) portPlace(no openflow.PortNo) uint32 {
+	if at, ok := k.ports[no]; ok {
+		return at
+	}
+	if int(k.lastPlace)+1 >= len(k.f.Ports) {
+		return 0
+	}
+	k.lastPlace++
+	k.f.Ports[k.lastPlace].Number = bits.ReverseBytes32(uint32(no))
+	k.ports[no] = k.lastPlace
+	k.f.SetPorts(int(k.lastPlace))
+	return k.lastPlace
+}
+
+// SetPort says what a port is now, and has it take packets if its interface is there.
+func (k *Kernel) SetPort(no openflow.PortNo, p Port) error {
+	at := k.portPlace(no)
+	if at == 0 {
+		return fmt.Errorf("install port %v: %w", no, errFull)
+	}
+	record := &k.f.Ports[at]
+	flags := uint32(p.Config) & (datapath.PortDown | datapath.PortNoRecv | datapath.PortNoFwd | datapath.PortNoPacketIn)
+	if p.NoFlood {
+		flags |= datapath.PortNoFlood
+	}
+	if p.Live {
+		flags |= datapath.PortLive
+	}
+	if p.Ifindex != 0 {
+		flags |= datapath.PortThere
+	}
+	before := int(record.Ifindex)
+	record.Ifindex = uint32(p.Ifindex)
+	record.Flags = flags
+	k.watch()
+	if before != 0 && before != p.Ifindex {
+		if err := k.f.Detach(before); err != nil {
+			return err
+		}
+	}
+	if p.Ifindex == 0 || before == p.Ifindex {
+		return nil
+	}
+	return k.f.Attach(p.Ifindex, at)
+}

@@ -1,0 +1,575 @@
+package ports
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"baton/lab"
+	of "baton/openflow"
+	"baton/packet"
+)
+
+const patience = 10 * time.Second
+
+// fixture is a switch with ports and hosts, and what was told of the ports.
+type fixture struct {
+	t            *testing.T
+	lab          *lab.Lab
+	host, remote *lab.Host
+	release      func() // of what is told, if it is held
+
+	mu   sync.Mutex
+	told []Event
+}
+
+func setUp(t *testing.T) *fixture {
+	l := lab.New(t)
+	return &fixture{t: t, lab: l, host: l.Host("switch"), remote: l.Host("remote")}
+}
+
+// cable makes an interface of the switch and one of the remote host, of the same name.
+func (f *fixture) cable(name string) *lab.Link {
+	f.t.Helper()
+	return f.lab.Link(lab.End{Host: f.host, Name: name}, lab.End{Host: f.remote, Name: name}, lab.LinkOptions{})
+}
+
+// add makes an interface of the switch that nobody has set up, with the other end up. Index 0: as it comes.
+func (f *fixture) add(name string, index int) {
+	f.t.Helper()
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.Index = name, index
+	nl := f.host.Netlink()
+	f.must(nl.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: name + "-peer"}))
+	f.must(nl.LinkSetUp(device(f.host.Interface(name + "-peer"))))
+}
+
+func (f *fixture) tell(e Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.told = append(f.told, e)
+}
+
+func (f *fixture) options(ports ...Port) Options {
+	return Options{Ports: ports, Tell: f.tell, Log: slog.New(slog.DiscardHandler)}
+}
+
+// held makes what is told wait, once a port has changed, until release is called.
+func (f *fixture) held(o Options) (_ Options, release func()) {
+	wait := make(chan struct{})
+	o.Tell = func(e Event) {
+		f.tell(e)
+		if e.Reason == of.PortModify {
+			<-wait
+		}
+	}
+	f.release = sync.OnceFunc(func() { close(wait) })
+	return o, f.release
+}
+
+func (f *fixture) tryOpen(ctx context.Context, o Options) (p *Ports, err error) {
+	_ = f.host.Do(func() error {
+		p, err = Open(ctx, o)
+		return nil
+	})
+	return p, err
+}
+
+func (f *fixture) open(o Options) *Ports {
+	f.t.Helper()
+	p, err := f.tryOpen(context.Background(), o)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() {
+		if f.release != nil {
+			f.release() // Close waits for what is being told
+		}
+		_ = p.Close() // the test closes it where the error matters
+	})
+	return p
+}
+
+func (f *fixture) events() []Event {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.told)
+}
+
+// last waits until what was told last of a port is as wanted, and returns that.
+func (f *fixture) last(no of.PortNo, what string, want func(Event) bool) (last Event) {
+	f.t.Helper()
+	lab.Eventually(f.t, patience, func() error {
+		last = Event{}
+		for _, e := range f.events() {
+			if e.Port.No == no {
+				last = e
+			}
+		}
+		if !want(last) {
+			return fmt.Errorf("port %v is not %s: %+v", no, what, last)
+		}
+		return nil
+	})
+	return last
+}
+
+func up(e Event) bool { return e.Up && e.Ifindex != 0 && e.Port.State == of.PortStateLive }
+func linkDown(e Event) bool {
+	return !e.Up && e.Ifindex != 0 && e.Port.State == of.PortStateLinkDown && e.Port.Config == 0
+}
+func missing(e Event) bool {
+	return !e.Up && e.Ifindex == 0 && e.Port.State == of.PortStateLinkDown && e.Port.Config == 0
+}
+
+func (f *fixture) flags(name string) uint32 {
+	f.t.Helper()
+	link, err := f.host.Netlink().LinkByName(name)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return link.Attrs().RawFlags
+}
+
+func (f *fixture) must(err error) {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func device(n *lab.Interface) netlink.Link {
+	return &netlink.Device{LinkAttrs: netlink.LinkAttrs{Name: n.Name, Index: n.Index}}
+}
+
+func TestOpenAndClose(t *testing.T) {
+	f := setUp(t)
+	one, two := f.cable("eth1"), f.cable("eth2")
+	one.A.Address("10.0.0.1/24")
+	two.A.SetDown()
+	f.must(f.host.Netlink().SetPromiscOn(device(one.A)))
+	p := f.open(f.options(Port{7, "eth2"}, Port{1, "eth1"}, Port{3, "none"}))
+
+	told := f.events()
+	if len(told) != 3 || told[0].Port.No != 1 || told[1].Port.No != 3 || told[2].Port.No != 7 {
+		t.Fatalf("told before Open returned: %+v", told)
+	}
+	for _, e := range told {
+		if e.Reason != of.PortAdd {
+			t.Errorf("port %v: %v", e.Port.No, e.Reason)
+		}
+	}
+	want := of.Port{No: 1, Name: "eth1", MAC: packet.MAC(one.A.MAC), State: of.PortStateLive,
+		Current: of.PortFeatures10GBFD | of.PortFeaturesCopper, Speed: 10_000_000, MaxSpeed: 10_000_000}
+	if told[0].Port != want || told[0].Ifindex != one.A.Index || !told[0].Up {
+		t.Errorf("told %+v, want %+v", told[0], want)
+	}
+	if !missing(told[1]) || told[1].Port.Name != "none" {
+		t.Errorf("a port without interface: %+v", told[1])
+	}
+	f.last(7, "up", up)
+	for _, name := range []string{"eth1", "eth2"} {
+		if got := f.flags(name); got&unix.IFF_UP == 0 || got&unix.IFF_PROMISC == 0 {
+			t.Errorf("flags of %s: %#x", name, got)
+		}
+	}
+	if got := p.List(); len(got) != 3 || got[0] != want || got[1].No != 3 || got[2].No != 7 {
+		t.Errorf("list %+v", got)
+	}
+	f.must(p.Close())
+	if got := f.flags("eth1"); got&unix.IFF_UP == 0 || got&unix.IFF_PROMISC == 0 {
+		t.Errorf("eth1 was up and promiscuous, and is left with flags %#x", got)
+	}
+	if got := f.flags("eth2"); got&unix.IFF_UP != 0 || got&unix.IFF_PROMISC != 0 {
+		t.Errorf("eth2 was neither up nor promiscuous, and is left with flags %#x", got)
+	}
+	addrs, err := f.host.Netlink().AddrList(device(one.A), unix.AF_INET)
+	if err != nil || len(addrs) != 1 {
+		t.Errorf("addresses of eth1: %v, %v", addrs, err)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	f := setUp(t)
+	f.cable("eth1")
+	f.cable("sw0")
+	tests := []struct {
+		name  string
+		ports []Port
+		want  string
+	}{
+		{"a number twice", []Port{{1, "eth1"}, {1, "eth2"}}, "port 1: the number is there twice"},
+		{"an interface twice", []Port{{1, "eth1"}, {2, "eth1"}}, "port 2: eth1 is port 1 already"},
+		{"a long name", []Port{{1, "an-interface-too-long"}}, "port 1: an interface's name has 1 to 15 bytes"},
+		{"no Ethernet", []Port{{1, "eth1"}, {2, "lo"}}, "port 2: interface lo is not Ethernet"},
+		{"a local interface that is another's", []Port{{1, "eth1"}, {of.PortLocal, "sw0"}}, "port LOCAL: an interface sw0 is there already"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := f.tryOpen(context.Background(), f.options(tt.ports...))
+			if err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+				t.Errorf("error %v, want %s", err, tt.want)
+			}
+			if got := f.flags("eth1"); got&unix.IFF_PROMISC != 0 {
+				t.Errorf("eth1 is left with flags %#x", got)
+			}
+		})
+	}
+}
+
+func TestCarrier(t *testing.T) {
+	f := setUp(t)
+	k := f.cable("eth1")
+	f.open(f.options(Port{1, "eth1"}))
+	f.last(1, "up", up)
+	k.B.SetDown()
+	f.last(1, "without a link", linkDown)
+	k.B.SetUp()
+	f.last(1, "up", up)
+	told := f.events()
+	for i, e := range told[1:] {
+		if e.Reason != of.PortModify || e.Serial <= told[i].Serial {
+			t.Errorf("event %d: %+v", i+1, e)
+		}
+	}
+}
+
+func TestInterfaceGoesAndComes(t *testing.T) {
+	f := setUp(t)
+	k := f.cable("eth1")
+	p := f.open(f.options(Port{1, "eth1"}))
+	first := f.last(1, "up", up)
+
+	f.must(f.host.Netlink().LinkDel(device(k.A)))
+	f.last(1, "missing", missing)
+	if list := p.List(); len(list) != 1 || list[0].MAC != first.Port.MAC {
+		t.Errorf("without its interface: %+v", list)
+	}
+	stats, fault := p.Stats(1)
+	if fault != nil || len(stats) != 1 || stats[0].RxPackets != notCounted {
+		t.Errorf("counters without an interface: %+v, %v", stats, fault)
+	}
+
+	k = f.cable("eth1")
+	again := f.last(1, "up", up)
+	if again.Ifindex != k.A.Index || again.Port.MAC != packet.MAC(k.A.MAC) {
+		t.Errorf("told of %+v, and the interface is %+v", again, k.A)
+	}
+	if got := f.flags("eth1"); got&unix.IFF_PROMISC == 0 {
+		t.Errorf("flags of the new interface: %#x", got)
+	}
+
+	k.A.SetDown() // before Linux 6.2 an interface that is up cannot be renamed
+	f.must(f.host.Netlink().LinkSetName(device(k.A), "eth9"))
+	f.last(1, "missing", missing)
+	f.must(f.host.Netlink().LinkSetName(device(k.A), "eth1"))
+	if e := f.last(1, "up", up); e.Ifindex != k.A.Index {
+		t.Errorf("told of %+v", e)
+	}
+
+	other := f.lab.Host("other")
+	handle, err := netns.GetFromName(other.Netns())
+	f.must(err)
+	defer handle.Close()
+	f.must(f.host.Netlink().LinkSetNsFd(device(k.A), int(handle)))
+	f.last(1, "missing", missing)
+	f.must(p.Close())
+}
+
+// TestSameIndex: an interface that takes the place and the index of one that has gone is told of as another, however late its
+// going is noticed.
+func TestSameIndex(t *testing.T) {
+	f := setUp(t)
+	f.add("eth1", 77)
+	o, release := f.held(f.options(Port{1, "eth1"}))
+	f.open(o)
+	f.last(1, "up", up)
+	f.host.Interface("eth1-peer").SetDown()
+	f.last(1, "without a link", linkDown)
+	f.must(f.host.Netlink().LinkDel(device(f.host.Interface("eth1"))))
+	f.add("eth1", 77)
+	release()
+	f.last(1, "missing, then up", func(e Event) bool {
+		return up(e) && slices.ContainsFunc(f.events(), func(e Event) bool { return e.Ifindex == 0 })
+	})
+}
+
+// TestBridgePortLeaves: what a bridge says of a port that it has lost is not that the interface has gone.
+func TestBridgePortLeaves(t *testing.T) {
+	f := setUp(t)
+	k := f.cable("eth1")
+	bridge := f.host.Bridge("bridge")
+	f.open(f.options(Port{1, "eth1"}))
+	f.last(1, "up", up)
+	k.A.Attach(bridge)
+	f.must(f.host.Netlink().LinkSetNoMaster(device(k.A)))
+	k.B.SetDown() // something to wait for
+	f.last(1, "without a link", linkDown)
+	for _, e := range f.events() {
+		if e.Ifindex == 0 {
+			t.Errorf("told of %+v", e)
+		}
+	}
+}
+
+func TestPortMod(t *testing.T) {
+	f := setUp(t)
+	k := f.cable("eth1")
+	p := f.open(f.options(Port{1, "eth1"}, Port{2, "none"}))
+	mac := packet.MAC(k.A.MAC)
+	const kept, down = of.PortConfigNoRecv | of.PortConfigNoFwd | of.PortConfigNoPacketIn, of.PortConfigPortDown
+	all := kept | down
+
+	refusals := []struct {
+		name string
+		mod  of.PortMod
+		want of.Code
+	}{
+		{"no such port", of.PortMod{Port: 9, MAC: mac}, of.PortModFailedBadPort},
+		{"no local port", of.PortMod{Port: of.PortLocal, MAC: mac}, of.PortModFailedBadPort},
+		{"another's address", of.PortMod{Port: 1, MAC: packet.MAC{2, 1}, Mask: down, Config: down}, of.PortModFailedBadHWAddr},
+		{"an unknown bit", of.PortMod{Port: 1, MAC: mac, Mask: down | 2, Config: down}, of.PortModFailedBadConfig},
+		{"an ability", of.PortMod{Port: 1, MAC: mac, Mask: down, Config: down, Advertise: of.PortFeatures10MBHD}, of.PortModFailedBadAdvertise},
+	}
+	for _, tt := range refusals {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, fault := p.PortMod(&tt.mod); fault == nil || fault.Code != tt.want {
+				t.Errorf("fault %v, want %v", fault, tt.want)
+			}
+			if got := f.flags("eth1"); got&unix.IFF_UP == 0 {
+				t.Error("a mod that was refused has set the interface down")
+			}
+		})
+	}
+
+	steps := []struct {
+		name         string
+		config, mask of.PortConfig
+		want         of.PortConfig
+	}{
+		{"nothing", all, 0, 0},
+		{"no frames out", of.PortConfigNoFwd, of.PortConfigNoFwd, of.PortConfigNoFwd},
+		{"and none in", of.PortConfigNoRecv, kept &^ of.PortConfigNoFwd, of.PortConfigNoRecv | of.PortConfigNoFwd},
+		{"down", all, down, down | of.PortConfigNoRecv | of.PortConfigNoFwd},
+		{"all but down", of.PortConfigNoPacketIn, all, of.PortConfigNoPacketIn},
+		{"as it was", 0, all, 0},
+	}
+	for _, s := range steps {
+		e, fault := p.PortMod(&of.PortMod{Port: 1, MAC: mac, Config: s.config, Mask: s.mask})
+		if fault != nil || e.Port.Config != s.want || e.Reason != of.PortModify {
+			t.Errorf("%s: %+v, %v; want %v", s.name, e, fault, s.want)
+		}
+		if isUp := f.flags("eth1")&unix.IFF_UP != 0; isUp != (s.want&down == 0) || e.Up && !isUp {
+			t.Errorf("%s: up %v, told %+v", s.name, isUp, e)
+		}
+	}
+
+	// PORT_DOWN is what the interface is, whoever made it so; one set down by a controller stays down when it comes again.
+	k.A.SetDown()
+	f.last(1, "down", func(e Event) bool { return e.Port.Config == down && !e.Up })
+	k.A.SetUp()
+	f.last(1, "up", up)
+	if _, fault := p.PortMod(&of.PortMod{Port: 1, MAC: mac, Config: down, Mask: down}); fault != nil {
+		t.Fatal(fault)
+	}
+	f.must(f.host.Netlink().LinkDel(device(k.A)))
+	f.last(1, "missing and down", func(e Event) bool { return e.Ifindex == 0 && e.Port.Config == down })
+	f.add("eth1", 0)
+	e := f.last(1, "down", func(e Event) bool { return e.Ifindex != 0 && e.Port.Config == down })
+	if e, fault := p.PortMod(&of.PortMod{Port: 1, MAC: e.Port.MAC, Mask: down}); fault != nil || !up(e) {
+		t.Errorf("up again: %+v, %v", e, fault)
+	}
+
+	// A port without interface keeps what it is told, for when there is one.
+	if e, fault := p.PortMod(&of.PortMod{Port: 2, Config: down | of.PortConfigNoFwd, Mask: all}); fault != nil ||
+		e.Port.Config != down|of.PortConfigNoFwd {
+		t.Errorf("without an interface: %+v, %v", e, fault)
+	}
+	f.add("none", 0)
+	f.last(2, "there and down", func(e Event) bool { return e.Ifindex != 0 && e.Port.Config == down|of.PortConfigNoFwd })
+}
+
+// TestCloseAfterPortDown: an interface that a controller has set down is left as it was found.
+func TestCloseAfterPortDown(t *testing.T) {
+	f := setUp(t)
+	k := f.cable("eth1")
+	p := f.open(f.options(Port{1, "eth1"}))
+	const down = of.PortConfigPortDown
+	if _, fault := p.PortMod(&of.PortMod{Port: 1, MAC: packet.MAC(k.A.MAC), Config: down, Mask: down}); fault != nil {
+		t.Fatal(fault)
+	}
+	f.must(p.Close())
+	if got := f.flags("eth1"); got&unix.IFF_UP == 0 {
+		t.Errorf("eth1 was up, and is left with flags %#x", got)
+	}
+}
+
+func TestStats(t *testing.T) {
+	f := setUp(t)
+	k := f.cable("eth1")
+	f.cable("eth2")
+	p := f.open(f.options(Port{1, "eth1"}, Port{2, "eth2"}))
+	before, fault := p.Stats(1)
+	if fault != nil {
+		t.Fatal(fault)
+	}
+	const count, size = 5, 100
+	f.send(k.B, count, size)
+	lab.Eventually(t, patience, func() error {
+		link, err := f.host.Netlink().LinkByName("eth1")
+		if err != nil {
+			return err
+		}
+		c := link.Attrs().Statistics
+		after, fault := p.Stats(of.PortAny)
+		if fault != nil || len(after) != 2 || after[0].Port != 1 || after[1].Port != 2 {
+			return fmt.Errorf("counters %+v, %v", after, fault)
+		}
+		got := after[0]
+		if got.RxPackets < before[0].RxPackets+count || got.RxOctets < before[0].RxOctets+count*size {
+			return fmt.Errorf("received %+v, before %+v", got, before[0])
+		}
+		if got.RxPackets != c.RxPackets || got.RxOctets != c.RxBytes || got.TxPackets != c.TxPackets || got.TxOctets != c.TxBytes {
+			return fmt.Errorf("counters %+v, of the interface %+v", got, c)
+		}
+		if d := got.Duration; d.Sec == 0 && d.Nsec == 0 || d.Sec > 60 {
+			return fmt.Errorf("duration %+v", d)
+		}
+		return nil
+	})
+	if _, fault := p.Stats(3); fault == nil || fault.Code != of.BadRequestBadPort {
+		t.Errorf("no such port: %v", fault)
+	}
+}
+
+// send sends frames of experimental use, which nobody answers.
+func (f *fixture) send(n *lab.Interface, count, size int) {
+	f.t.Helper()
+	f.must(n.Host.Do(func() error {
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		b := make([]byte, size)
+		copy(b, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, 0x88, 0xb5})
+		for range count {
+			if err := unix.Sendto(fd, b, 0, &unix.SockaddrLinklayer{Ifindex: n.Index}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+func TestLocal(t *testing.T) {
+	f := setUp(t)
+	o := f.options(Port{of.PortLocal, "sw0"})
+	p := f.open(o)
+	e := f.last(of.PortLocal, "up", up)
+	host := f.host.Interface("sw0")
+	if e.Port.Name != "sw0" || e.Port.MAC != packet.MAC(host.MAC) || e.Ifindex == host.Index || e.Port.No != of.PortLocal {
+		t.Errorf("told of %+v, and the host's end is %+v", e, host)
+	}
+	before, _ := p.Stats(of.PortLocal)
+	f.send(host, 3, 60)
+	lab.Eventually(t, patience, func() error {
+		after, _ := p.Stats(of.PortLocal)
+		if after[0].RxPackets < before[0].RxPackets+3 {
+			return fmt.Errorf("received %+v", after)
+		}
+		return nil
+	})
+	mac := packet.MAC{2, 9, 9, 9, 9, 9}
+	f.must(f.host.Netlink().LinkSetHardwareAddr(device(host), mac[:]))
+	f.last(of.PortLocal, "of another address", func(e Event) bool { return e.Port.MAC == mac && up(e) })
+	host.SetDown()
+	f.last(of.PortLocal, "without a link", linkDown)
+
+	// An earlier process that was killed has left it: the one who comes next takes it over, and takes it away.
+	f.mu.Lock()
+	f.told = nil
+	f.mu.Unlock()
+	next := f.open(o)
+	if e := f.last(of.PortLocal, "there", linkDown); e.Port.MAC != mac {
+		t.Errorf("taken over: %+v", e)
+	}
+	f.must(next.Close())
+	for _, name := range []string{"sw0", portEnd("sw0")} {
+		var none netlink.LinkNotFoundError
+		if _, err := f.host.Netlink().LinkByName(name); !errors.As(err, &none) {
+			t.Errorf("%s after Close: %v", name, err)
+		}
+	}
+	f.must(p.Close())
+}
+
+// warnings counts the records of a log.
+type warnings struct {
+	slog.Handler
+	mu sync.Mutex
+	n  int
+}
+
+func (w *warnings) Enabled(context.Context, slog.Level) bool { return true }
+func (w *warnings) Handle(_ context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, "changes of interfaces were missed") {
+		w.mu.Lock()
+		w.n++
+		w.mu.Unlock()
+	}
+	return nil
+}
+
+// TestMissedChanges: more changes than the kernel keeps are made up for by reading all ports again.
+func TestMissedChanges(t *testing.T) {
+	f := setUp(t)
+	k := f.cable("eth1")
+	gone := f.cable("eth2")
+	noise := f.cable("noise")
+	log := &warnings{Handler: slog.DiscardHandler}
+	o, release := f.held(f.options(Port{1, "eth1"}, Port{2, "eth2"}))
+	o.Log = slog.New(log)
+	f.open(o)
+	k.B.SetDown()
+	f.last(1, "without a link", linkDown) // and what tells of it waits
+	for i := range 2500 {
+		f.must(f.host.Netlink().LinkSetMTU(device(noise.A), 1400+i%2))
+	}
+	k.B.SetUp()
+	f.must(f.host.Netlink().LinkDel(device(gone.A)))
+	release()
+	f.last(1, "up", up)
+	f.last(2, "missing", missing)
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	if log.n == 0 {
+		t.Error("no change was missed: the test tests nothing")
+	}
+}
+
+func TestEndsWithContext(t *testing.T) {
+	f := setUp(t)
+	f.cable("eth1")
+	ctx, cancel := context.WithCancel(context.Background())
+	p, err := f.tryOpen(ctx, f.options(Port{1, "eth1"}))
+	f.must(err)
+	cancel()
+	select {
+	case <-p.watched:
+	case <-time.After(patience):
+		t.Error("the changes are still watched")
+	}
+	f.must(p.Close())
+	f.must(p.Close())
+}

@@ -1,0 +1,79 @@
+package ports
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// portEnd is the name of the end of a local interface that frames of the port pass. Names that are alike in 12 bytes share one, and
+// the second is refused.
+func portEnd(host string) string {
+	const prefix = "of-"
+	return prefix + host[:min(len(host), unix.IFNAMSIZ-1-len(prefix))]
+}
+
+// makeLocal makes a pair of interfaces, or finds the one that an earlier process has left.
+func (p *Ports) makeLocal(host, end string) error {
+	one, err := p.read(host)
+	if err != nil {
+		return err
+	}
+	other, err := p.read(end)
+	if err != nil {
+		return err
+	}
+	if one != nil && other != nil && one.Type() == "veth" && one.Attrs().ParentIndex == other.Attrs().Index {
+		return nil
+	}
+	if one != nil {
+		return fmt.Errorf("an interface %s is there already", host)
+	}
+	if other != nil {
+		return fmt.Errorf("an interface %s is there already", end)
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = end
+	if err := p.handle.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: host}); err != nil {
+		return fmt.Errorf("make interface %s: %w", host, err)
+	}
+	if err := p.dress(host, end); err != nil {
+		p.local = host
+		return errors.Join(err, p.removeLocal())
+	}
+	return nil
+}
+
+// dress sets the host's end up, and keeps the host from speaking IPv6 at the other.
+func (p *Ports) dress(host, end string) error {
+	other, err := p.handle.LinkByName(end)
+	if err != nil {
+		return fmt.Errorf("find interface %s: %w", end, err)
+	}
+	const none = 1                                  // IN6_ADDR_GEN_MODE_NONE of linux/if_link.h
+	_ = p.handle.LinkSetIP6AddrGenMode(other, none) // a kernel without IPv6
+	one, err := p.handle.LinkByName(host)
+	if err == nil {
+		err = p.handle.LinkSetUp(one)
+	}
+	if err != nil {
+		return fmt.Errorf("set up interface %s: %w", host, err)
+	}
+	return nil
+}
+
+func (p *Ports) removeLocal() error {
+	if p.local == "" {
+		return nil
+	}
+	link, err := p.read(p.local)
+	if err == nil && link != nil {
+		err = p.handle.LinkDel(link)
+	}
+	if err != nil && !errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("remove interface %s: %w", p.local, err)
+	}
+	return nil
+}

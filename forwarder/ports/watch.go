@@ -1,0 +1,89 @@
+package ports
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"syscall"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// watch reads what the kernel says of interfaces and tells of the ports that have changed, until ctx ends and with it the socket.
+// What the kernel says is a hint only: the interface is read, which is never older than what a port mod has seen.
+func (p *Ports) watch(ctx context.Context) {
+	defer close(p.watched)
+	for {
+		messages, _, err := p.changes.Receive()
+		switch {
+		case err == nil:
+			for _, m := range messages {
+				p.heed(m)
+			}
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, unix.EINTR):
+		default: // ENOBUFS: there were more changes than room for them
+			p.o.Log.Warn("changes of interfaces were missed: all ports are read again", "error", err)
+			p.update(func(*port) (touched, gone bool) { return true, false })
+		}
+	}
+}
+
+// heed takes one message.
+func (p *Ports) heed(m syscall.NetlinkMessage) {
+	gone := m.Header.Type == unix.RTM_DELLINK
+	if !gone && m.Header.Type != unix.RTM_NEWLINK || len(m.Data) < unix.SizeofIfInfomsg {
+		return
+	}
+	info := nl.DeserializeIfInfomsg(m.Data)
+	if info.Family != unix.AF_UNSPEC {
+		return // a bridge says with AF_BRIDGE that a port of it has gone
+	}
+	name := interfaceName(m.Data[unix.SizeofIfInfomsg:])
+	p.update(func(pt *port) (bool, bool) {
+		ours := pt.index != 0 && pt.index == int(info.Index)
+		return ours || name == pt.name || name == pt.host && name != "", ours && gone
+	})
+}
+
+func interfaceName(attributes []byte) string {
+	list, err := nl.ParseRouteAttr(attributes)
+	if err != nil {
+		return ""
+	}
+	for _, a := range list {
+		if a.Attr.Type == unix.IFLA_IFNAME {
+			return strings.TrimRight(string(a.Value), "\x00")
+		}
+	}
+	return ""
+}
+
+// update brings the ports that which says were touched up to date. One whose interface is gone is told of without it first, since
+// the next one of its name may have the same index.
+func (p *Ports) update(which func(*port) (touched, gone bool)) {
+	var events []Event
+	p.mu.Lock()
+	for _, pt := range p.ports {
+		touched, gone := which(pt)
+		if gone && p.see(pt, nil) {
+			events = append(events, pt.seen)
+		}
+		if !touched {
+			continue
+		}
+		changed, err := p.refresh(pt)
+		if err != nil {
+			p.o.Log.Error("a port cannot be used", "port", pt.no, "error", err)
+		}
+		if changed {
+			events = append(events, pt.seen)
+		}
+	}
+	p.mu.Unlock()
+	for _, e := range events {
+		p.o.Tell(e)
+	}
+}

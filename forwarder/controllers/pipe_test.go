@@ -29,7 +29,7 @@ type stage struct {
 // long is time enough for everything that is to come.
 const long = 20 * time.Second
 
-func newStage(t *testing.T, edit func(*config.Config)) *stage {
+func newStage(t testing.TB, edit func(*config.Config)) *stage {
 	t.Helper()
 	cfg, err := config.Parse("f", []byte("ports: [eth1]\n"))
 	if err != nil {
@@ -68,7 +68,7 @@ type of struct {
 }
 
 // over serves a channel over one end of a pipe and returns the other end.
-func (s *stage) over(t *testing.T, which of) net.Conn {
+func (s *stage) over(t testing.TB, which of) net.Conn {
 	t.Helper()
 	here, there := net.Pipe()
 	o := &origin{
@@ -87,7 +87,7 @@ func (s *stage) over(t *testing.T, which of) net.Conn {
 }
 
 // controller is a controller that has a channel.
-func (s *stage) controller(t *testing.T, which of) *channel.Conn {
+func (s *stage) controller(t testing.TB, which of) *channel.Conn {
 	t.Helper()
 	c := channel.Start(s.over(t, which), channel.Options{Idle: long, Dead: 2 * long})
 	t.Cleanup(func() { c.Close() })
@@ -98,14 +98,14 @@ func (s *stage) controller(t *testing.T, which of) *channel.Conn {
 	return c
 }
 
-func within(t *testing.T) context.Context {
+func within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), long)
 	t.Cleanup(cancel)
 	return ctx
 }
 
 // ask returns the answer to a request, or the code of the error that refuses it.
-func ask(t *testing.T, c *channel.Conn, m openflow.Message) any {
+func ask(t testing.TB, c *channel.Conn, m openflow.Message) any {
 	t.Helper()
 	answer, err := c.Request(within(t), m)
 	var refused *channel.Refused
@@ -119,7 +119,7 @@ func ask(t *testing.T, c *channel.Conn, m openflow.Message) any {
 }
 
 // tell sends a message that has no answer and returns the code of the error that refuses it, or 0.
-func tell(t *testing.T, c *channel.Conn, m openflow.Message) openflow.Code {
+func tell(t testing.TB, c *channel.Conn, m openflow.Message) openflow.Code {
 	t.Helper()
 	err := c.Commit(within(t), m)
 	var refused *channel.Refused
@@ -133,7 +133,7 @@ func tell(t *testing.T, c *channel.Conn, m openflow.Message) openflow.Code {
 }
 
 // next returns the next message that c has not asked for.
-func next(t *testing.T, c *channel.Conn) openflow.Message {
+func next(t testing.TB, c *channel.Conn) openflow.Message {
 	t.Helper()
 	r, err := c.Receive(within(t))
 	if err != nil {
@@ -142,14 +142,21 @@ func next(t *testing.T, c *channel.Conn) openflow.Message {
 	return r.Message
 }
 
-// none fails if anything waits that c has not asked for.
-func none(t *testing.T, c *channel.Conn) {
+// waiting returns a message that has come and that c has not asked for, if there is one.
+func waiting(t testing.TB, c *channel.Conn) (openflow.Message, bool) {
 	t.Helper()
-	ask(t, c, &openflow.BarrierRequest{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if r, err := c.Receive(ctx); err == nil {
-		t.Errorf("received %T, want nothing", r.Message)
+	r, err := c.Receive(ctx)
+	return r.Message, err == nil
+}
+
+// none fails if anything comes that c has not asked for.
+func none(t testing.TB, c *channel.Conn) {
+	t.Helper()
+	ask(t, c, &openflow.BarrierRequest{})
+	if m, ok := waiting(t, c); ok {
+		t.Errorf("received %T, want nothing", m)
 	}
 }
 
@@ -161,7 +168,7 @@ func (s *stage) took() []openflow.Message {
 	return taken
 }
 
-func equal[T any](t *testing.T, what string, got, want T) {
+func equal[T any](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
@@ -169,7 +176,7 @@ func equal[T any](t *testing.T, what string, got, want T) {
 }
 
 // eventually polls until ok, which is near.
-func eventually(t *testing.T, what string, ok func() bool) {
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for ctx := within(t); !ok(); {
 		select {

@@ -5,11 +5,16 @@ import (
 	"baton/openflow"
 )
 
+// has reports whether a table is there: it exists, and no controller has left it out of the pipeline.
+func (p *Pipeline) has(id openflow.TableID) bool {
+	return int(id) < len(p.tables) && !p.tables[id].left
+}
+
 // checkFlowMod refuses what depends on the tables, groups and meters that are there, and on the fields that are matched.
 func (p *Pipeline) checkFlowMod(m *openflow.FlowMod) *openflow.Fault {
 	deletes := m.Command == openflow.FlowDelete || m.Command == openflow.FlowDeleteStrict
-	if int(m.Table) >= len(p.tables) && (m.Table != openflow.TableAll || !deletes) {
-		return refuse(openflow.FlowModFailedBadTableID, "6.4", "table %v of %d", m.Table, len(p.tables))
+	if !p.has(m.Table) && (m.Table != openflow.TableAll || !deletes) {
+		return refuse(openflow.FlowModFailedBadTableID, "6.4", "table %v is not there", m.Table)
 	}
 	if f := checkFields(m.Match); f != nil {
 		return f
@@ -38,12 +43,12 @@ func (p *Pipeline) checkInstructions(list []openflow.Instruction) *openflow.Faul
 		var f *openflow.Fault
 		switch i := i.(type) {
 		case openflow.InstructionGotoTable:
-			if int(i.Table) >= len(p.tables) {
-				return refuse(openflow.BadInstructionBadTableID, "6.4", "goto table %v of %d", i.Table, len(p.tables))
+			if !p.has(i.Table) {
+				return refuse(openflow.BadInstructionBadTableID, "6.4", "goto table %v, which is not there", i.Table)
 			}
 		case openflow.InstructionMeter:
 			if p.meters[i.Meter] == nil {
-				return refuse(openflow.MeterModFailedInvalidMeter, "7.2.4", "meter %d is not there", i.Meter)
+				return refuse(openflow.MeterModFailedUnknownMeter, "6.4", "meter %d is not there", i.Meter)
 			}
 		case openflow.InstructionWriteActions:
 			f = p.checkActions(i.Actions)
@@ -65,7 +70,8 @@ func (p *Pipeline) CheckActions(list []openflow.Action) error {
 	return nil
 }
 
-// checkActions refuses a group that is not there and a field that cannot be set.
+// checkActions refuses a group that is not there and a field that cannot be set. Actions that no packet of the match has a header
+// for are taken, as the specification allows [6.4]: they do nothing.
 func (p *Pipeline) checkActions(list []openflow.Action) *openflow.Fault {
 	for _, a := range list {
 		switch a := a.(type) {

@@ -73,6 +73,13 @@ func actionsOf(list []openflow.Instruction, f func([]openflow.Action) bool) bool
 	return true
 }
 
+// countActions is how many actions the instructions have.
+func countActions(list []openflow.Instruction) int {
+	n := 0
+	actionsOf(list, func(actions []openflow.Action) bool { n += len(actions); return true })
+	return n
+}
+
 // outputsTo reports whether an action of the entry itself, not of a group, has the port as its destination [6.4].
 func (e *Entry) outputsTo(port openflow.PortNo) bool {
 	return !actionsOf(e.Instructions, func(list []openflow.Action) bool {
@@ -101,6 +108,16 @@ func (e *Entry) usesGroup(group openflow.GroupID) bool {
 	found := false
 	e.groups(func(g openflow.GroupID) { found = found || g == group })
 	return found
+}
+
+// next returns the table that packets of the entry go on to, if any.
+func (e *Entry) next() (openflow.TableID, bool) {
+	for _, i := range e.Instructions {
+		if g, ok := i.(openflow.InstructionGotoTable); ok {
+			return g.Table, true
+		}
+	}
+	return 0, false
 }
 
 // meter returns the meter that packets of the entry pass, if any.

@@ -18,13 +18,15 @@ func (p *Pipeline) FlowMod(now time.Time, m *openflow.FlowMod) (Change, error) {
 		return result(p.addEntry(now, m))
 	}
 	found := p.named(m)
+	if len(found) == 0 {
+		return Change{}, nil
+	}
+	if m.Command == openflow.FlowModify || m.Command == openflow.FlowModifyStrict {
+		return result(p.modifyEntries(found, m))
+	}
 	var c Change
-	if m.Command == openflow.FlowDelete || m.Command == openflow.FlowDeleteStrict {
-		for _, s := range found {
-			p.removeEntry(&c, s, openflow.RemovedDelete)
-		}
-	} else if len(found) > 0 {
-		p.modifyEntries(&c, found, m)
+	for _, s := range found {
+		p.removeEntry(&c, s, openflow.RemovedDelete)
 	}
 	return c, nil
 }
@@ -41,16 +43,21 @@ func (p *Pipeline) tablesOf(id openflow.TableID) []table {
 func (p *Pipeline) addEntry(now time.Time, m *openflow.FlowMod) (Change, *openflow.Fault) {
 	t := &p.tables[m.Table]
 	want := match.Of(m.Match)
+	if m.Flags&openflow.FlowCheckOverlap != 0 {
+		if e := t.overlapping(m.Priority, &want); e != nil {
+			return Change{}, refuse(openflow.FlowModFailedOverlap, "6.4", "table %v has %q with priority %d", m.Table, e.Fields, m.Priority)
+		}
+	}
 	old := t.find(m.Priority, &want)
-	if old == nil {
-		if m.Flags&openflow.FlowCheckOverlap != 0 {
-			if e := t.overlapping(m.Priority, &want); e != nil {
-				return Change{}, refuse(openflow.FlowModFailedOverlap, "6.4", "table %v has %v with priority %d", m.Table, e.Fields, m.Priority)
-			}
-		}
-		if p.entries >= p.limits.Entries {
-			return Change{}, refuse(openflow.FlowModFailedTableFull, "6.4", "table %v: %d flow entries in all", m.Table, p.entries)
-		}
+	if old == nil && p.entries >= p.limits.Entries {
+		return Change{}, refuse(openflow.FlowModFailedTableFull, "6.4", "table %v: %d flow entries in all", m.Table, p.entries)
+	}
+	more := countActions(m.Instructions)
+	if old != nil {
+		more -= countActions(old.entry.Instructions)
+	}
+	if f := p.roomFor(more, openflow.FlowModFailedTableFull); f != nil {
+		return Change{}, f
 	}
 	e := &Entry{
 		Table:        m.Table,
@@ -72,8 +79,8 @@ func (p *Pipeline) addEntry(now time.Time, m *openflow.FlowMod) (Change, *openfl
 	} else {
 		p.lastID++
 		e.ID = p.lastID
-		p.entries++
 		old = t.insert(e)
+		p.entries++
 		p.refer(old)
 	}
 	p.timed.plan(old)
@@ -119,15 +126,31 @@ func (q *query) chooses(e *Entry) bool {
 }
 
 // modifyEntries replaces the instructions, and nothing else [6.4].
-func (p *Pipeline) modifyEntries(c *Change, found []*slot, m *openflow.FlowMod) {
+func (p *Pipeline) modifyEntries(found []*slot, m *openflow.FlowMod) (Change, *openflow.Fault) {
+	more := len(found) * countActions(m.Instructions)
+	for _, s := range found {
+		more -= countActions(s.entry.Instructions)
+	}
+	if f := p.roomFor(more, openflow.FlowModFailedTableFull); f != nil {
+		return Change{}, f
+	}
 	instructions := ownInstructions(m.Instructions)
-	c.Set = make([]Set, 0, len(found))
+	c := Change{Set: make([]Set, 0, len(found))}
 	for _, s := range found {
 		e := *s.entry
 		e.Instructions = instructions
 		c.Set = append(c.Set, Set{&e, s.entry, m.Flags&openflow.FlowResetCounts == 0})
 		p.replaceEntry(s, &e)
 	}
+	return c, nil
+}
+
+// roomFor refuses actions beyond those that the pipeline holds.
+func (p *Pipeline) roomFor(more int, code openflow.Code) *openflow.Fault {
+	if more > 0 && p.actions+more > p.limits.Actions {
+		return refuse(code, "6.4", "%d actions more than %d, where %d fit", more, p.actions, p.limits.Actions)
+	}
+	return nil
 }
 
 func (p *Pipeline) replaceEntry(s *slot, e *Entry) {
@@ -144,8 +167,9 @@ func (p *Pipeline) removeEntry(c *Change, s *slot, why openflow.FlowRemovedReaso
 	c.remove(s.entry, why)
 }
 
-// refer notes the groups and the meter that the entry uses, release forgets them.
+// refer notes the groups, the meter and the room that the entry uses; release forgets them.
 func (p *Pipeline) refer(s *slot) {
+	p.actions += countActions(s.entry.Instructions)
 	s.entry.groups(func(g openflow.GroupID) { p.groups[g].flows[s] = struct{}{} })
 	if m, ok := s.entry.meter(); ok {
 		p.meters[m].flows[s] = struct{}{}
@@ -153,6 +177,7 @@ func (p *Pipeline) refer(s *slot) {
 }
 
 func (p *Pipeline) release(s *slot) {
+	p.actions -= countActions(s.entry.Instructions)
 	s.entry.groups(func(g openflow.GroupID) { delete(p.groups[g].flows, s) })
 	if m, ok := s.entry.meter(); ok {
 		delete(p.meters[m].flows, s)

@@ -64,7 +64,7 @@ func TestModify(t *testing.T) {
 	}
 }
 
-// chosen are the entries of a table by cookie, and what requests choose of them.
+// TestChoice: which entries a modification or deletion is about [6.4].
 func TestChoice(t *testing.T) {
 	entries := []*openflow.FlowMod{
 		flow(add, cookie(1, 0), priority(10), to(out(1))),
@@ -87,10 +87,12 @@ func TestChoice(t *testing.T) {
 		{"an empty table", flow(deletes, table(1)), nil},
 		{"priority does not matter", flow(deletes, priority(1), fields(from("10.1.0.0/16"))), []uint64{3, 4}},
 		{"what is more specific", flow(deletes, fields(from("10.0.0.0/8"))), []uint64{2, 3, 4}},
-		{"what is covered by one field", flow(deletes, fields(openflow.Match{}.Uint(openflow.FieldEthType, 0x0800))), []uint64{2, 3, 4, 5}},
+		{"what is covered by one field", flow(deletes, fields(openflow.Match{}.Uint(openflow.FieldEthType, 0x0800))),
+			[]uint64{2, 3, 4, 5}},
 		{"what is less specific stays", flow(deletes, fields(from("10.1.2.0/24"))), nil},
 		{"strict", flow(deleteStrict, priority(20), fields(from("10.1.0.0/16"))), []uint64{3}},
-		{"strict, all tables", flow(deleteStrict, priority(20), table(openflow.TableAll), fields(from("10.1.0.0/16"))), []uint64{3, 6}},
+		{"strict, all tables", flow(deleteStrict, priority(20), table(openflow.TableAll), fields(from("10.1.0.0/16"))),
+			[]uint64{3, 6}},
 		{"strict, another priority", flow(deleteStrict, priority(21), fields(from("10.1.0.0/16"))), nil},
 		{"strict, another mask", flow(deleteStrict, priority(20), fields(from("10.1.0.0/17"))), nil},
 		{"strict, no field", flow(deleteStrict, priority(10)), []uint64{1}},
@@ -199,7 +201,7 @@ func TestFlowRefused(t *testing.T) {
 		{"group, written", flow(add, does(openflow.InstructionWriteActions{Actions: []openflow.Action{into(2)}})),
 			openflow.BadActionBadOutGroup},
 		{"group, modification of nothing", flow(modify, to(into(2))), openflow.BadActionBadOutGroup},
-		{"meter", flow(add, does(openflow.InstructionMeter{Meter: 2})), openflow.MeterModFailedInvalidMeter},
+		{"meter", flow(add, does(openflow.InstructionMeter{Meter: 2})), openflow.MeterModFailedUnknownMeter},
 		{"meter that is there", flow(add, does(openflow.InstructionMeter{Meter: 1})), 0},
 		{"field", flow(add, fields(openflow.Match{}.Uint(openflow.FieldActsetOutput, 1))), openflow.BadMatchBadField},
 		{"field, deletion", flow(deletes, fields(openflow.Match{}.Uint(openflow.FieldActsetOutput, 1))), openflow.BadMatchBadField},
@@ -220,6 +222,14 @@ func TestFlowRefused(t *testing.T) {
 	}
 }
 
+// TestOverlapIdentical: what overlaps others does so too where it would replace an entry.
+func TestOverlapIdentical(t *testing.T) {
+	b := newBench(t, pipeline.Limits{})
+	b.must(flow(add, fields(from("10.0.0.0/8"))))
+	b.must(flow(add, fields(from("10.1.0.0/16"))))
+	b.refuses(flow(add, fields(from("10.0.0.0/8")), flags(openflow.FlowCheckOverlap)), openflow.FlowModFailedOverlap)
+}
+
 // TestTableFull: a full pipeline still lets an entry be replaced, and takes a new one for one that is gone [6.4].
 func TestTableFull(t *testing.T) {
 	b := newBench(t, pipeline.Limits{Entries: 2})
@@ -236,7 +246,8 @@ func TestTableFull(t *testing.T) {
 func TestOwnCopies(t *testing.T) {
 	b := newBench(t, pipeline.Limits{})
 	set := openflow.ActionSetField{Field: openflow.Match{}.Uint(openflow.FieldVLANVID, 0x1005)}
-	sent := flow(add, fields(from("10.0.0.0/8")), to(set, out(1)), does(openflow.InstructionWriteActions{Actions: []openflow.Action{set}}))
+	sent := flow(add, fields(from("10.0.0.0/8")), to(set, out(1)),
+		does(openflow.InstructionWriteActions{Actions: []openflow.Action{set}}))
 	buffer, err := openflow.Append(nil, 1, sent)
 	if err != nil {
 		t.Fatal(err)

@@ -38,6 +38,15 @@ func (g *Group) uses(f func(openflow.GroupID)) {
 	}
 }
 
+// bucketActions is how many actions the buckets have.
+func bucketActions(list []openflow.Bucket) int {
+	n := 0
+	for i := range list {
+		n += len(list[i].Actions)
+	}
+	return n
+}
+
 // used returns the groups that g uses, each once.
 func (g *Group) used() []openflow.GroupID {
 	var list []openflow.GroupID
@@ -55,6 +64,13 @@ func (p *Pipeline) GroupMod(now time.Time, m *openflow.GroupMod) (Change, error)
 	if f := p.checkGroupMod(m); f != nil {
 		return result(Change{}, f)
 	}
+	more := bucketActions(m.Buckets)
+	if s := p.groups[m.Group]; s != nil {
+		more -= bucketActions(s.group.Buckets)
+	}
+	if f := p.roomFor(more, openflow.GroupModFailedOutOfBuckets); f != nil {
+		return result(Change{}, f)
+	}
 	g := &Group{ID: m.Group, Kind: m.Kind, Buckets: slices.Clone(m.Buckets), Created: now}
 	for i := range g.Buckets {
 		g.Buckets[i].Actions = ownActions(g.Buckets[i].Actions)
@@ -69,6 +85,7 @@ func (p *Pipeline) GroupMod(now time.Time, m *openflow.GroupMod) (Change, error)
 	}
 	s.group = g
 	p.chain(g, 1)
+	p.actions += more
 	return Change{SetGroups: []*Group{g}}, nil
 }
 
@@ -85,7 +102,7 @@ func (p *Pipeline) chain(g *Group, by int) {
 func (p *Pipeline) deleteGroups(id openflow.GroupID) (Change, *openflow.Fault) {
 	var gone []*groupSlot
 	if id == openflow.GroupAll {
-		for _, g := range p.sortedGroups() {
+		for _, g := range p.Groups() {
 			gone = append(gone, p.groups[g.ID])
 		}
 	} else if s := p.groups[id]; s != nil {
@@ -98,6 +115,7 @@ func (p *Pipeline) deleteGroups(id openflow.GroupID) (Change, *openflow.Fault) {
 	for _, s := range gone {
 		p.removeUsers(&c, s.flows, openflow.RemovedGroupDelete)
 		p.chain(s.group, -1)
+		p.actions -= bucketActions(s.group.Buckets)
 		delete(p.groups, s.group.ID)
 		c.RemovedGroups = append(c.RemovedGroups, s.group)
 	}
@@ -116,7 +134,8 @@ func (p *Pipeline) removeUsers(c *Change, flows map[*slot]struct{}, why openflow
 	}
 }
 
-func (p *Pipeline) sortedGroups() []*Group {
+// Groups returns the groups in the order of their numbers.
+func (p *Pipeline) Groups() []*Group {
 	list := make([]*Group, 0, len(p.groups))
 	for _, s := range p.groups {
 		list = append(list, s.group)
@@ -138,10 +157,15 @@ func (p *Pipeline) checkGroupMod(m *openflow.GroupMod) *openflow.Fault {
 	case len(m.Buckets) > p.limits.Buckets:
 		return refuse(openflow.GroupModFailedOutOfBuckets, "6.5", "%d buckets, where %d fit", len(m.Buckets), p.limits.Buckets)
 	}
+	weight := uint32(0)
 	for i := range m.Buckets {
 		if f := checkBucket(m.Kind, &m.Buckets[i]); f != nil {
 			return f
 		}
+		weight += uint32(m.Buckets[i].Weight)
+	}
+	if m.Kind == openflow.GroupTypeSelect && weight == 0 && len(m.Buckets) > 0 {
+		return refuse(openflow.GroupModFailedInvalidGroup, "7.3.4.2", "select group whose buckets have no weight")
 	}
 	g := &Group{ID: m.Group, Buckets: m.Buckets}
 	if p.reaches(g, m.Group, map[openflow.GroupID]bool{}) {

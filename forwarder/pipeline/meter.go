@@ -56,6 +56,9 @@ func (p *Pipeline) deleteMeters(id openflow.MeterID) Change {
 	return c
 }
 
+// Meters returns the meters in the order of their numbers.
+func (p *Pipeline) Meters() []*Meter { return p.chosenMeters(openflow.MeterAll) }
+
 // chosenMeters returns the meter with that number, or all in the order of their numbers, or none.
 func (p *Pipeline) chosenMeters(id openflow.MeterID) []*Meter {
 	if id != openflow.MeterAll {

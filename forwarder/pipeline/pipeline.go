@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"baton/forwarder/match"
 	"baton/openflow"
 )
 
@@ -15,6 +16,8 @@ type Limits struct {
 	Buckets int // of a group: 256
 	Meters  int // 4,096
 	Bands   int // of a meter: 8
+	// Actions of all flow entries and buckets together, which bounds the memory that controllers can fill: 1,048,576.
+	Actions int
 }
 
 // maxTables is how many numbers there are for tables: from 0 to [openflow.TableMax] [7.3.4.1]. The default is one fewer, which is
@@ -33,6 +36,7 @@ func (l Limits) withDefaults() Limits {
 	set(&l.Buckets, 256)
 	set(&l.Meters, 4096)
 	set(&l.Bands, 8)
+	set(&l.Actions, 1<<20)
 	l.Tables = min(l.Tables, maxTables)
 	return l
 }
@@ -42,6 +46,7 @@ type Pipeline struct {
 	limits  Limits
 	tables  []table
 	entries int    // of all tables
+	actions int    // of all entries and buckets
 	lastID  uint64 // of an entry
 	timed   schedule
 	groups  map[openflow.GroupID]*groupSlot
@@ -65,6 +70,47 @@ func New(l Limits) *Pipeline {
 
 // Limits returns how much the pipeline holds, defaults filled in.
 func (p *Pipeline) Limits() Limits { return p.limits }
+
+// Entries calls f for each flow entry until it says false: those of a lower table first, in a table those of a higher priority. f
+// must not change the pipeline.
+func (p *Pipeline) Entries(f func(*Entry) bool) {
+	for i := range p.tables {
+		for _, s := range p.tables[i].order {
+			for _, c := range s.slots {
+				if !f(c.entry) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Group returns the group with that number, nil if there is none.
+func (p *Pipeline) Group(id openflow.GroupID) *Group {
+	if s := p.groups[id]; s != nil {
+		return s.group
+	}
+	return nil
+}
+
+// Meter returns the meter with that number, nil if there is none.
+func (p *Pipeline) Meter(id openflow.MeterID) *Meter {
+	if s := p.meters[id]; s != nil {
+		return s.meter
+	}
+	return nil
+}
+
+// Lookup returns the flow entry of a table that a packet with those fields gets, nil if there is none. Of several with the same
+// priority it is any [5.3].
+func (p *Pipeline) Lookup(t openflow.TableID, packet *match.Key) *Entry {
+	for _, s := range p.tables[t].order {
+		if c := s.find(s.masked(packet)); c != nil {
+			return c.entry
+		}
+	}
+	return nil
+}
 
 // Change is what a message has made of a pipeline: what the kernel must be told, and controllers hear of. Of an entry, group or
 // meter there is one mention at most. In the kernel, what is set comes first and what is removed last: groups and meters before

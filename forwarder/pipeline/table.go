@@ -15,9 +15,13 @@ import (
 type table struct {
 	id     openflow.TableID
 	shapes map[shapeKey]*shape
-	// order is the shapes by falling priority, then by age.
+	// order is the shapes by falling priority, then by age. Shapes without an entry stay until they are as many as the others.
 	order []*shape
+	empty int
 	count int // entries
+	name  string
+	// left tells that a controller has left the table out of the pipeline [7.3.5.5].
+	left bool
 }
 
 // shapeKey is what the entries of a shape have in common.
@@ -67,12 +71,23 @@ func (s *shape) find(k *match.Key) *slot {
 	return nil
 }
 
+// masked returns the bits of a packet's fields that the entries of the shape ask about.
+func (s *shape) masked(k *match.Key) *match.Key {
+	var m match.Key
+	for i := range m {
+		m[i] = k[i] & s.mask[i]
+	}
+	return &m
+}
+
 // insert adds an entry. No entry of that priority and match is there.
 func (t *table) insert(e *Entry) *slot {
 	key := shapeKey{e.Match.Mask, e.Priority}
 	s := t.shapes[key]
 	if s == nil {
 		s = t.newShape(key)
+	} else if len(s.slots) == 0 {
+		t.empty--
 	}
 	h := hash(&e.Match.Key)
 	c := &slot{entry: e, shape: s, at: len(s.slots), hash: h, next: s.byKey[h], turn: -1}
@@ -88,12 +103,15 @@ func (t *table) newShape(key shapeKey) *shape {
 		t.shapes = map[shapeKey]*shape{}
 	}
 	t.shapes[key] = s
-	at := len(t.order)
-	for at > 0 && t.order[at-1].priority < key.priority {
-		at--
-	}
+	at := t.from(int(key.priority) - 1)
 	t.order = slices.Insert(t.order, at, s)
 	return s
+}
+
+// from returns where the shapes of that priority and of lower ones begin.
+func (t *table) from(priority int) int {
+	at, _ := slices.BinarySearchFunc(t.order, priority, func(s *shape, p int) int { return p - int(s.priority) })
+	return at
 }
 
 func (t *table) remove(c *slot) {
@@ -104,10 +122,26 @@ func (t *table) remove(c *slot) {
 	s.slots[len(s.slots)-1] = nil
 	s.slots = s.slots[:len(s.slots)-1]
 	t.count--
-	if len(s.slots) == 0 {
-		delete(t.shapes, s.shapeKey)
-		at := slices.Index(t.order, s)
-		t.order = slices.Delete(t.order, at, at+1)
+	if len(s.slots) > 0 {
+		return
+	}
+	t.empty++
+	if t.empty > len(t.order)/2 {
+		t.sweep()
+	}
+}
+
+// sweep drops the shapes without an entry.
+func (t *table) sweep() {
+	t.order = slices.DeleteFunc(t.order, func(s *shape) bool {
+		if len(s.slots) == 0 {
+			delete(t.shapes, s.shapeKey)
+		}
+		return len(s.slots) == 0
+	})
+	t.empty = 0
+	if len(t.order) == 0 {
+		t.shapes, t.order = nil, nil // maps do not shrink
 	}
 }
 
@@ -126,10 +160,20 @@ func (s *shape) unchain(c *slot) {
 	}
 }
 
+// each calls f for each slot, those of a higher priority first. f must not change the table.
+func (t *table) each(f func(*slot)) {
+	for _, s := range t.order {
+		for _, c := range s.slots {
+			f(c)
+		}
+	}
+}
+
 // covered calls f for each slot whose entry is as specific as m or more, whatever its priority. f must not change the table.
 func (t *table) covered(m *match.Match, f func(*slot)) {
 	for _, s := range t.order {
 		switch {
+		case len(s.slots) == 0:
 		case s.mask == m.Mask:
 			if c := s.find(&m.Key); c != nil {
 				f(c)
@@ -146,8 +190,7 @@ func (t *table) covered(m *match.Match, f func(*slot)) {
 
 // overlapping returns an entry of the same priority that a packet may match as well as m, other than the identical one.
 func (t *table) overlapping(priority uint16, m *match.Match) *Entry {
-	from, _ := slices.BinarySearchFunc(t.order, priority, func(s *shape, p uint16) int { return int(p) - int(s.priority) })
-	for _, s := range t.order[from:] {
+	for _, s := range t.order[t.from(int(priority)):] {
 		if s.priority != priority {
 			break
 		}

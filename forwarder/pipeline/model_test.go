@@ -1,0 +1,410 @@
+package pipeline_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"baton/forwarder/match"
+	"baton/forwarder/pipeline"
+	"baton/openflow"
+)
+
+// The packets of the model's world: 4 ports, the last of which no match names, and 3 bits of metadata. A match is the set of those
+// that it lets through, as bits, so that the model knows nothing of masks.
+const (
+	worldPorts    = 4
+	worldMetadata = 8
+)
+
+type packets uint32
+
+// anyMatch returns a random match and its packets.
+func anyMatch(r *rand.Rand) (openflow.Match, packets) {
+	var m openflow.Match
+	port, masked, mask, value := r.IntN(worldPorts), r.IntN(2) == 1, r.Uint64N(worldMetadata), r.Uint64N(worldMetadata)
+	value &= mask
+	byPort := func() {
+		if port > 0 {
+			m = m.Port(openflow.PortNo(port))
+		}
+	}
+	byMetadata := func() {
+		if masked {
+			m = m.UintMasked(openflow.FieldMetadata, value, mask)
+		}
+	}
+	if r.IntN(2) == 1 {
+		byPort()
+		byMetadata()
+	} else {
+		byMetadata()
+		byPort()
+	}
+	var set packets
+	for p := 1; p <= worldPorts; p++ {
+		for d := range uint64(worldMetadata) {
+			if (port == 0 || p == port) && (!masked || d&mask == value) {
+				set |= 1 << ((p-1)*worldMetadata + int(d))
+			}
+		}
+	}
+	return m, set
+}
+
+// model is a pipeline as the specification's sentences have it, one after the other, over lists.
+type model struct {
+	limits  pipeline.Limits
+	entries []*pipeline.Entry
+	sets    map[*pipeline.Entry]packets
+	groups  map[openflow.GroupID][]openflow.GroupID // what each uses
+	meters  map[openflow.MeterID]bool
+}
+
+func (m *model) refusesInstructions(list []openflow.Instruction) openflow.Code {
+	for _, i := range list {
+		switch i := i.(type) {
+		case openflow.InstructionGotoTable:
+			if int(i.Table) >= m.limits.Tables {
+				return openflow.BadInstructionBadTableID
+			}
+		case openflow.InstructionMeter:
+			if !m.meters[i.Meter] {
+				return openflow.MeterModFailedUnknownMeter
+			}
+		}
+		for _, g := range groupsIn(actionsIn(i)) {
+			if m.groups[g] == nil {
+				return openflow.BadActionBadOutGroup
+			}
+		}
+	}
+	return 0
+}
+
+func actionsIn(i openflow.Instruction) []openflow.Action {
+	switch i := i.(type) {
+	case openflow.InstructionApplyActions:
+		return i.Actions
+	case openflow.InstructionWriteActions:
+		return i.Actions
+	}
+	return nil
+}
+
+func groupsIn(list []openflow.Action) []openflow.GroupID {
+	ids := []openflow.GroupID{}
+	for _, a := range list {
+		if g, ok := a.(openflow.ActionGroup); ok {
+			ids = append(ids, g.Group)
+		}
+	}
+	return ids
+}
+
+// uses reports whether an entry has an action or instruction of which is is true.
+func uses(e *pipeline.Entry, is func(any) bool) bool {
+	return slices.ContainsFunc(e.Instructions, func(i openflow.Instruction) bool {
+		return is(i) || slices.ContainsFunc(actionsIn(i), func(a openflow.Action) bool { return is(a) })
+	})
+}
+
+// flowMod returns the entries that are there then and were not before, those that are gone, and the code of a refusal.
+func (m *model) flowMod(now time.Time, f *openflow.FlowMod, set packets) (came, went []*pipeline.Entry, code openflow.Code) {
+	deletes := f.Command == openflow.FlowDelete || f.Command == openflow.FlowDeleteStrict
+	if int(f.Table) >= m.limits.Tables && (f.Table != openflow.TableAll || !deletes) {
+		return nil, nil, openflow.FlowModFailedBadTableID
+	}
+	if !deletes {
+		if c := m.refusesInstructions(f.Instructions); c != 0 {
+			return nil, nil, c
+		}
+	}
+	if f.Command == openflow.FlowAdd {
+		return m.add(now, f, set)
+	}
+	for _, e := range m.entries {
+		strict := f.Command == openflow.FlowDeleteStrict || f.Command == openflow.FlowModifyStrict
+		switch {
+		case f.Table != openflow.TableAll && e.Table != f.Table,
+			strict && (e.Priority != f.Priority || m.sets[e] != set),
+			!strict && m.sets[e]&^set != 0,
+			e.Cookie&f.CookieMask != f.Cookie&f.CookieMask,
+			deletes && f.OutPort != openflow.PortAny && !uses(e, func(a any) bool { return a == openflow.ActionOutput{Port: f.OutPort} }),
+			deletes && f.OutGroup != openflow.GroupAny && !uses(e, func(a any) bool { return a == openflow.ActionGroup{Group: f.OutGroup} }):
+			continue
+		}
+		went = append(went, e)
+		if !deletes {
+			changed := *e
+			changed.Instructions = f.Instructions
+			m.sets[&changed] = m.sets[e]
+			came = append(came, &changed)
+		}
+	}
+	m.replace(went, came)
+	return came, went, 0
+}
+
+func (m *model) add(now time.Time, f *openflow.FlowMod, set packets) (came, went []*pipeline.Entry, code openflow.Code) {
+	for _, e := range m.entries {
+		if e.Table == f.Table && e.Priority == f.Priority && m.sets[e] == set {
+			went = append(went, e)
+		}
+	}
+	for _, e := range m.entries {
+		if f.Flags&openflow.FlowCheckOverlap != 0 && e.Table == f.Table && e.Priority == f.Priority &&
+			m.sets[e]&set != 0 && m.sets[e] != set {
+			return nil, nil, openflow.FlowModFailedOverlap
+		}
+	}
+	if len(went) == 0 && len(m.entries) >= m.limits.Entries {
+		return nil, nil, openflow.FlowModFailedTableFull
+	}
+	e := &pipeline.Entry{Table: f.Table, Priority: f.Priority, Fields: f.Match, Match: match.Of(f.Match), Cookie: f.Cookie,
+		Flags: f.Flags, Idle: f.Idle, Hard: f.Hard, Instructions: f.Instructions, Created: now}
+	m.sets[e] = set
+	came = append(came, e)
+	m.replace(went, came)
+	return came, went, 0
+}
+
+func (m *model) replace(went, came []*pipeline.Entry) {
+	m.entries = slices.DeleteFunc(m.entries, func(e *pipeline.Entry) bool { return slices.Contains(went, e) })
+	m.entries = append(m.entries, came...)
+}
+
+func (m *model) groupMod(g *openflow.GroupMod) (went []*pipeline.Entry, code openflow.Code) {
+	if g.Command == openflow.GroupDelete {
+		gone := []openflow.GroupID{g.Group}
+		if g.Group == openflow.GroupAll {
+			gone = nil
+			for id := range m.groups {
+				gone = append(gone, id)
+			}
+		} else {
+			for _, used := range m.groups {
+				if slices.Contains(used, g.Group) {
+					return nil, openflow.GroupModFailedChainedGroup
+				}
+			}
+		}
+		for _, id := range gone {
+			delete(m.groups, id)
+			for _, e := range m.entries {
+				if uses(e, func(a any) bool { return a == openflow.ActionGroup{Group: id} }) && !slices.Contains(went, e) {
+					went = append(went, e)
+				}
+			}
+		}
+		m.replace(went, nil)
+		return went, 0
+	}
+	if there := m.groups[g.Group] != nil; g.Command == openflow.GroupAdd && there {
+		return nil, openflow.GroupModFailedGroupExists
+	} else if g.Command == openflow.GroupModify && !there {
+		return nil, openflow.GroupModFailedUnknownGroup
+	}
+	used := []openflow.GroupID{}
+	for _, b := range g.Buckets {
+		used = append(used, groupsIn(b.Actions)...)
+	}
+	reached := slices.Clone(used)
+	for i := 0; i < len(reached); i++ {
+		if reached[i] == g.Group {
+			return nil, openflow.GroupModFailedLoop
+		}
+		reached = append(reached, m.groups[reached[i]]...)
+	}
+	for _, id := range used {
+		if m.groups[id] == nil {
+			return nil, openflow.BadActionBadOutGroup
+		}
+	}
+	m.groups[g.Group] = used
+	return nil, 0
+}
+
+func (m *model) meterMod(d *openflow.MeterMod) (went []*pipeline.Entry, code openflow.Code) {
+	switch {
+	case d.Command == openflow.MeterAdd && m.meters[d.Meter]:
+		return nil, openflow.MeterModFailedMeterExists
+	case d.Command == openflow.MeterAdd:
+		m.meters[d.Meter] = true
+		return nil, 0
+	}
+	delete(m.meters, d.Meter)
+	for _, e := range m.entries {
+		if uses(e, func(a any) bool { return a == openflow.InstructionMeter{Meter: d.Meter} }) {
+			went = append(went, e)
+		}
+	}
+	m.replace(went, nil)
+	return went, 0
+}
+
+func (m *model) expire(now time.Time) (went []*pipeline.Entry) {
+	for _, e := range m.entries {
+		for _, s := range []uint16{e.Idle, e.Hard} {
+			if s != 0 && !now.Before(e.Created.Add(time.Duration(s)*time.Second)) {
+				went = append(went, e)
+				break
+			}
+		}
+	}
+	m.replace(went, nil)
+	return went
+}
+
+// source makes the random messages of a test.
+type source struct{ *rand.Rand }
+
+func (r source) actions() []openflow.Action {
+	var list []openflow.Action
+	for range r.IntN(3) {
+		if r.IntN(2) == 0 {
+			list = append(list, out(openflow.PortNo(r.IntN(3)+1)))
+		} else {
+			list = append(list, into(openflow.GroupID(r.IntN(4)+1)))
+		}
+	}
+	return list
+}
+
+func (r source) flowMod() (*openflow.FlowMod, packets) {
+	commands := []openflow.FlowModCommand{add, add, add, add, modify, modifyStrict, deletes, deleteStrict}
+	f := flow(commands[r.IntN(len(commands))])
+	var set packets
+	f.Match, set = anyMatch(r.Rand)
+	f.Table = openflow.TableID(r.IntN(4)) // one too many
+	f.Priority = uint16(r.IntN(2))
+	f.Cookie, f.CookieMask = r.Uint64N(4), r.Uint64N(4)&r.Uint64N(4)
+	f.Flags = openflow.FlowModFlags(r.IntN(8))
+	if r.IntN(4) == 0 {
+		f.Idle, f.Hard = uint16(r.IntN(20)), uint16(r.IntN(20))
+	}
+	if f.Command >= deletes {
+		if r.IntN(6) == 0 {
+			f.Table = openflow.TableAll
+		}
+		if r.IntN(2) == 0 {
+			f.OutPort = openflow.PortNo(r.IntN(3) + 1)
+		} else if r.IntN(2) == 0 {
+			f.OutGroup = openflow.GroupID(r.IntN(4) + 1)
+		}
+	}
+	if r.IntN(2) == 0 {
+		f.Instructions = append(f.Instructions, openflow.InstructionApplyActions{Actions: r.actions()})
+	}
+	if r.IntN(4) == 0 {
+		f.Instructions = append(f.Instructions, openflow.InstructionWriteActions{Actions: r.actions()})
+	}
+	if r.IntN(6) == 0 {
+		f.Instructions = append(f.Instructions, openflow.InstructionMeter{Meter: openflow.MeterID(r.IntN(3) + 1)})
+	}
+	if r.IntN(4) == 0 && f.Table < 3 {
+		f.Instructions = append(f.Instructions, openflow.InstructionGotoTable{Table: f.Table + 1})
+	}
+	return f, set
+}
+
+func (r source) groupMod() *openflow.GroupMod {
+	g := &openflow.GroupMod{Command: openflow.GroupCommand(r.IntN(3)), Group: openflow.GroupID(r.IntN(4) + 1)}
+	for range r.IntN(3) {
+		g.Buckets = append(g.Buckets, bucket(r.actions()...))
+	}
+	if g.Command == openflow.GroupDelete && r.IntN(4) == 0 {
+		g.Group = openflow.GroupAll
+	}
+	return g
+}
+
+// TestModel: after any sequence of messages, a pipeline holds what the model holds, has said so, and has refused the same.
+func TestModel(t *testing.T) {
+	for range 20 {
+		seed := rand.Uint64()
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { runModel(t, source{rand.New(rand.NewPCG(seed, 0))}) })
+	}
+}
+
+func runModel(t *testing.T, r source) {
+	limits := pipeline.Limits{Tables: 3, Entries: 60}
+	texts := entryTexts{}
+	b := newBench(t, limits)
+	m := &model{limits, nil, map[*pipeline.Entry]packets{}, map[openflow.GroupID][]openflow.GroupID{}, map[openflow.MeterID]bool{}}
+	for range 1000 {
+		b.now = b.now.Add(time.Duration(r.IntN(1000)) * time.Millisecond)
+		var came, went []*pipeline.Entry
+		var want openflow.Code
+		var c pipeline.Change
+		var err error
+		var message any
+		switch n := r.IntN(20); {
+		case n == 0:
+			g := r.groupMod()
+			went, want = m.groupMod(g)
+			message = g
+			c, err = b.do(g)
+		case n == 1:
+			d := &openflow.MeterMod{Command: 2 * openflow.MeterCommand(r.IntN(2)), Meter: openflow.MeterID(r.IntN(3) + 1)}
+			went, want = m.meterMod(d)
+			message = d
+			c, err = b.do(d)
+		case n < 4:
+			went = m.expire(b.now)
+			c = b.Expire(b.now, never)
+		default:
+			f, set := r.flowMod()
+			came, went, want = m.flowMod(b.now, f, set)
+			message = f
+			c, err = b.do(f)
+		}
+		wantCode(t, err, want)
+		var set, gone []*pipeline.Entry
+		for _, s := range c.Set {
+			set = append(set, s.Entry)
+			if s.Old != nil {
+				gone = append(gone, s.Old)
+			}
+		}
+		for _, e := range c.Removed {
+			gone = append(gone, e.Entry)
+		}
+		texts.want(t, "set", came, set)
+		texts.want(t, "gone", went, gone)
+		var held []*pipeline.Entry
+		b.Entries(func(e *pipeline.Entry) bool { held = append(held, e); return true })
+		texts.want(t, "held", m.entries, held)
+		if t.Failed() {
+			t.Fatalf("after %+v", message)
+		}
+	}
+	wantReplayed(t, b.Pipeline)
+}
+
+// entryTexts are entries as texts, without their IDs.
+type entryTexts map[*pipeline.Entry]string
+
+func (x entryTexts) all(list []*pipeline.Entry) []string {
+	var all []string
+	for _, e := range list {
+		if x[e] == "" {
+			plain := *e
+			plain.ID, plain.Match = 0, match.Match{}
+			x[e] = fmt.Sprintf("%+v", plain)
+		}
+		all = append(all, x[e])
+	}
+	slices.Sort(all)
+	return all
+}
+
+// want compares lists of entries without regard for their order.
+func (x entryTexts) want(t *testing.T, what string, want, got []*pipeline.Entry) {
+	t.Helper()
+	if w, g := x.all(want), x.all(got); !slices.Equal(w, g) {
+		t.Errorf("%s:\n got %q\nwant %q", what, g, w)
+	}
+}

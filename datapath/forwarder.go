@@ -182,7 +182,7 @@ func share[T any](f *Forwarder, m *ebpf.Map, before error) ([]T, error) {
 		return nil, before
 	}
 	var v T
-	if size := int(unsafe.Sizeof(v)); size != int(m.ValueSize())+7&^7 {
+	if size := int(unsafe.Sizeof(v)); size != (int(m.ValueSize())+7)&^7 {
 		return nil, fmt.Errorf("share %v: records of %d bytes, not %d", m, m.ValueSize(), size)
 	}
 	length := int(m.MaxEntries()) * int(unsafe.Sizeof(v))

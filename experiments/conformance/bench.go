@@ -101,7 +101,7 @@ func startOVS(ctx context.Context, b *bench, settings ...string) (*lab.Process, 
 
 // startForwarder starts `baton forwarder`.
 func startForwarder(ctx context.Context, b *bench) (*lab.Process, string, error) {
-	const config = `name: conformance
+	const config = `name: bench
 datapath_id: 0x1
 ports:
   1: t1

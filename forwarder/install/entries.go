@@ -10,6 +10,7 @@ import (
 	"baton/forwarder/compile"
 	"baton/forwarder/match"
 	"baton/forwarder/pipeline"
+	"baton/openflow"
 )
 
 // entry is where a flow entry stands.
@@ -197,10 +198,10 @@ func (s *subtable) probe(key *match.Key) *datapath.ForwarderFields {
 	return &fields
 }
 
-func (k *Kernel) removeEntry(id uint64) error {
+func (k *Kernel) removeEntry(id uint64) (openflow.Counter, error) {
 	e := k.entries[id]
 	if e == nil {
-		return nil
+		return openflow.Counter{}, nil
 	}
 	delete(k.entries, id)
 	s := e.sub
@@ -232,8 +233,9 @@ func (k *Kernel) removeEntry(id uint64) error {
 			err = again
 		}
 	}
+	n := read(&k.f.EntryCounts[e.counts])
 	k.rest(e, true)
-	return err
+	return n, err
 }
 
 // list writes a table's list of subtables anew, the one with the highest priority first.

@@ -150,12 +150,12 @@ func (k *Kernel) removeGroup(id openflow.GroupID) {
 }
 
 // Group returns the counters of a group and its buckets.
-func (k *Kernel) Group(id openflow.GroupID) (Counts, []Counts) {
+func (k *Kernel) Group(id openflow.GroupID) (openflow.Counter, []openflow.Counter) {
 	n := k.groups[id]
 	if n == nil {
-		return Counts{}, nil
+		return openflow.Counter{}, nil
 	}
-	each := make([]Counts, len(n.Buckets))
+	each := make([]openflow.Counter, len(n.Buckets))
 	for i := range each {
 		each[i] = read(&k.f.BucketCounts[n.first+uint32(i)])
 	}
@@ -223,15 +223,15 @@ func (k *Kernel) removeMeter(id openflow.MeterID) {
 }
 
 // Meter returns the counters of a meter, and of its bands what they dropped or remarked.
-func (k *Kernel) Meter(id openflow.MeterID) (Counts, []Counts) {
+func (k *Kernel) Meter(id openflow.MeterID) (openflow.Counter, []openflow.Counter) {
 	m := k.meters[id]
 	if m == nil {
-		return Counts{}, nil
+		return openflow.Counter{}, nil
 	}
 	record := &k.f.Meters[m.place]
-	each := make([]Counts, record.Bands)
+	each := make([]openflow.Counter, record.Bands)
 	for i := range each {
-		each[i] = Counts{record.Band[i].Packets, record.Band[i].Bytes}
+		each[i] = openflow.Counter{Packets: record.Band[i].Packets, Octets: record.Band[i].Bytes}
 	}
 	return read(&k.f.MeterCounts[m.place]), each
 }

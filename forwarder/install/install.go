@@ -15,9 +15,6 @@ import (
 	"baton/openflow"
 )
 
-// Counts are what the kernel has counted.
-type Counts struct{ Packets, Bytes uint64 }
-
 // Kernel is the state of the kernel's records. It is used from one goroutine at a time, but for the counters, which may be read
 // from any.
 type Kernel struct {
@@ -61,8 +58,8 @@ func New(f *datapath.Forwarder) *Kernel {
 // ErrFull says that the kernel has no room for a change. What could not be installed is as it was before.
 var ErrFull = errFull
 
-// Apply puts a change into force.
-func (k *Kernel) Apply(c pipeline.Change) error {
+// Apply puts a change into force. gone is called with each entry that was removed and what it had counted.
+func (k *Kernel) Apply(c pipeline.Change, gone func(*pipeline.Removed, openflow.Counter)) error {
 	var errs []error
 	for _, m := range c.SetMeters {
 		errs = append(errs, k.setMeter(m))
@@ -73,8 +70,10 @@ func (k *Kernel) Apply(c pipeline.Change) error {
 	for _, s := range c.Set {
 		errs = append(errs, k.setEntry(s))
 	}
-	for _, r := range c.Removed {
-		errs = append(errs, k.removeEntry(r.Entry.ID))
+	for i := range c.Removed {
+		n, err := k.removeEntry(c.Removed[i].Entry.ID)
+		errs = append(errs, err)
+		gone(&c.Removed[i], n)
 	}
 	for _, g := range c.RemovedGroups {
 		k.removeGroup(g.ID)
@@ -104,11 +103,11 @@ func (k *Kernel) Actions(list []openflow.Action) ([]datapath.ForwarderOp, error)
 }
 
 // Entry returns the counters of a flow entry, zero if it is not installed.
-func (k *Kernel) Entry(id uint64) Counts {
+func (k *Kernel) Entry(id uint64) openflow.Counter {
 	if e := k.entries[id]; e != nil {
 		return read(&k.f.EntryCounts[e.counts])
 	}
-	return Counts{}
+	return openflow.Counter{}
 }
 
 // Used returns when a packet last met a flow entry, by the clock that now is of; the zero Time if none has.
@@ -124,11 +123,18 @@ func (k *Kernel) Used(id uint64, now time.Time) time.Time {
 	return now.Add(time.Duration(int64(used) - monotonic()))
 }
 
-// Missed returns how many packets met no entry in a table.
-func (k *Kernel) Missed(table openflow.TableID) uint64 { return k.f.Tables[table].Missed }
-
-// Departed returns what the entries had counted that a table once had and has no more.
-func (k *Kernel) Departed(table openflow.TableID) uint64 { return k.tables[table].departed }
+// Table returns how many packets were looked up in a table, and how many of them met an entry.
+func (k *Kernel) Table(id openflow.TableID) (lookups, hits uint64) {
+	hits = k.tables[id].departed
+	for _, s := range k.tables[id].subtables {
+		for _, chain := range s.chains {
+			for _, e := range chain {
+				hits += k.f.EntryCounts[e.counts].Packets
+			}
+		}
+	}
+	return hits + k.f.Tables[id].Missed, hits
+}
 
 // monotonic is the kernel programs' clock (ns).
 func monotonic() int64 {
@@ -137,7 +143,9 @@ func monotonic() int64 {
 	return t.Nano()
 }
 
-func read(c *datapath.ForwarderCounts) Counts { return Counts{c.Packets, c.Bytes} }
+func read(c *datapath.ForwarderCounts) openflow.Counter {
+	return openflow.Counter{Packets: c.Packets, Octets: c.Bytes}
+}
 
 func full(what string, err error) error {
 	if err == nil {
@@ -145,3 +153,6 @@ func full(what string, err error) error {
 	}
 	return fmt.Errorf("install %s: %w", what, err)
 }
+
+// Len is how many entries, groups and meters are installed.
+func (k *Kernel) Len() int { return len(k.entries) + len(k.groups) + len(k.meters) }

@@ -1,0 +1,233 @@
+// Package forwarder is Baton's OpenFlow 1.3 switch: controllers fill its tables, the kernel forwards by them.
+//
+// A message of a controller changes the pipeline (forwarder/pipeline), which is data and holds the rules of the specification. What changed is
+// compiled (forwarder/compile) into the records that the kernel executes (forwarder/install, datapath) before the next message is looked at;
+// so a barrier has nothing to wait for. Packets come up here for controllers alone.
+package forwarder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/bits"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"baton/datapath"
+	"baton/forwarder/config"
+	"baton/forwarder/controllers"
+	"baton/forwarder/install"
+	"baton/forwarder/journal"
+	"baton/forwarder/pipeline"
+	"baton/forwarder/ports"
+	"baton/openflow"
+)
+
+// pins is where the attachments of all forwarders of the machine are.
+const pins = "/sys/fs/bpf/baton"
+
+// StatePath is where the attachments of a forwarder are pinned, and LoopDevice the name of its loop device.
+func StatePath(name string) string  { return filepath.Join(pins, "forwarder-"+name) }
+func LoopDevice(name string) string { return "loop-" + name }
+
+// Forwarder is a running switch. What follows mu is guarded by it but for the controllers' turn, which takes it.
+type Forwarder struct {
+	cfg     *config.Config
+	version string
+	log     *slog.Logger
+
+	kernel      *datapath.Forwarder
+	controllers *controllers.Controllers
+	ports       *ports.Ports
+	tasks       sync.WaitGroup
+
+	mu        sync.Mutex
+	pipeline  *pipeline.Pipeline
+	installed *install.Kernel
+	journal   *journal.Journal // nil: nothing survives
+	latest    map[openflow.PortNo]ports.Event
+	packetIn  openflow.PacketIn
+}
+
+// Options of Run. All are required.
+type Options struct {
+	Config  *config.Config
+	Version string // of the program, for who asks
+	Log     *slog.Logger
+}
+
+// Run is a forwarder until ctx ends. Its flow entries go on in the kernel afterwards, until [Remove] or the next Run of that name.
+func Run(ctx context.Context, o Options) error {
+	cfg, log := o.Config, o.Log
+	f := &Forwarder{cfg: cfg, version: o.Version, log: log, latest: make(map[openflow.PortNo]ports.Event)}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if err := f.start(ctx); err != nil {
+		return errors.Join(err, f.close())
+	}
+	log.Info("forwarder is up", "name", cfg.Name, "datapath_id", fmt.Sprintf("%#x", f.datapathID()), "ports", len(cfg.Ports))
+	<-ctx.Done()
+	return f.close()
+}
+
+// room is how much more the kernel has than the pipeline may hold, so that what is replaced can rest.
+func room(n int) int { return n + n/4 + 256 }
+
+// opsEach is how many actions a flow entry has on average at most, so many that only odd tables run out of room for them first.
+const opsEach = 4
+
+func (f *Forwarder) start(ctx context.Context) (err error) {
+	limits := f.cfg.Limits
+	paths := 1 << bits.Len(uint(limits.Cache-1))
+	f.kernel, err = datapath.OpenForwarder(datapath.ForwarderOptions{
+		State: StatePath(f.cfg.Name), Name: LoopDevice(f.cfg.Name),
+		Entries: room(limits.Entries), Ops: datapath.ForwarderOutOps + opsEach*room(limits.Entries),
+		Lists: 1 << 17, Subtables: 1 << 14,
+		Groups: room(limits.Groups), Buckets: 16 * room(limits.Groups), Slots: 64 * room(limits.Groups),
+		Meters: room(limits.Meters), Paths: paths,
+	})
+	if err != nil {
+		return err
+	}
+	f.installed = install.New(f.kernel)
+	f.pipeline = pipeline.New(pipeline.Limits{
+		Tables: limits.Tables, Entries: limits.Entries, Groups: limits.Groups, Meters: limits.Meters, Bands: datapath.ForwarderBands,
+	})
+	if err := f.replay(); err != nil {
+		return err
+	}
+	f.ports, err = ports.Open(ctx, ports.Options{Ports: f.portList(), Tell: f.portChanged, Log: f.log})
+	if err != nil {
+		return err
+	}
+	if err := f.kernel.DetachOthers(); err != nil {
+		return err
+	}
+	f.mu.Lock() // the first messages wait
+	f.controllers, err = controllers.Open(ctx, f.cfg, controllers.Handler{
+		Features: f.features, Handle: f.handle, OnChange: f.connected,
+	}, f.log)
+	f.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	f.connected(false)
+	f.tasks.Go(f.readPunts)
+	f.tasks.Go(func() { f.expire(ctx) })
+	return nil
+}
+
+func (f *Forwarder) close() error {
+	var errs []error
+	if f.controllers != nil {
+		f.controllers.Close()
+	}
+	if f.ports != nil {
+		errs = append(errs, f.ports.Close())
+	}
+	if f.kernel != nil {
+		errs = append(errs, f.kernel.Close())
+	}
+	f.tasks.Wait()
+	if f.journal != nil {
+		errs = append(errs, f.journal.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Remove takes away what a forwarder that has ended has left: its attachments, and with them its flow entries. With a state folder
+// in the configuration, the next Run has them again.
+func Remove(cfg *config.Config) error {
+	return datapath.RemoveForwarder(StatePath(cfg.Name), LoopDevice(cfg.Name))
+}
+
+func (f *Forwarder) portList() []ports.Port {
+	var list []ports.Port
+	for _, p := range f.cfg.Ports {
+		list = append(list, ports.Port{Number: p.No, Name: p.Interface})
+	}
+	if f.cfg.Local != "" {
+		list = append(list, ports.Port{Number: openflow.PortLocal, Name: f.cfg.Local})
+	}
+	return list
+}
+
+// portChanged is told of a port as it has become.
+func (f *Forwarder) portChanged(e ports.Event) {
+	f.mu.Lock()
+	f.setPort(e)
+	c := f.controllers
+	f.mu.Unlock()
+	if c != nil {
+		c.PortStatus(&openflow.PortStatus{Reason: e.Reason, Port: e.Port})
+	}
+}
+
+// setPort puts a port into force, unless something later is. The caller holds mu.
+func (f *Forwarder) setPort(e ports.Event) {
+	no := e.Port.No
+	if before, ok := f.latest[no]; ok && before.Serial > e.Serial {
+		return
+	}
+	f.latest[no] = e
+	err := f.installed.SetPort(no, install.Port{Ifindex: e.Ifindex, Config: e.Port.Config, Live: e.Up})
+	if err != nil {
+		f.log.Error("a port cannot be used", "port", no.String(), "error", err)
+	}
+}
+
+func (f *Forwarder) datapathID() uint64 {
+	if f.cfg.DatapathID != 0 || f.ports == nil {
+		return f.cfg.DatapathID
+	}
+	id := uint64(0)
+	if list := f.ports.List(); len(list) > 0 {
+		for _, b := range list[0].MAC {
+			id = id<<8 | uint64(b)
+		}
+	}
+	return id
+}
+
+func (f *Forwarder) features() openflow.FeaturesReply {
+	return openflow.FeaturesReply{
+		DatapathID: f.datapathID(),
+		Tables:     uint8(f.cfg.Limits.Tables),
+		Capabilities: openflow.CapabilityFlowStats | openflow.CapabilityTableStats | openflow.CapabilityPortStats |
+			openflow.CapabilityGroupStats,
+	}
+}
+
+// expireEvery is how often the time-outs of flow entries are looked at; they have seconds.
+const expireEvery = 100 * time.Millisecond
+
+func (f *Forwarder) expire(ctx context.Context) {
+	tick := time.NewTicker(expireEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			f.controllers.Do(func() {
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				c := f.pipeline.Expire(now, func(e *pipeline.Entry) time.Time { return f.installed.Used(e.ID, now) })
+				if !c.Empty() {
+					f.apply(now, c)
+				}
+			})
+		}
+	}
+}
+
+// apply puts a change into force and tells of the entries that are gone. The caller holds mu.
+func (f *Forwarder) apply(now time.Time, c pipeline.Change) error {
+	return f.installed.Apply(c, func(r *pipeline.Removed, n openflow.Counter) {
+		if r.Tell && f.controllers != nil {
+			f.controllers.FlowRemoved(r.FlowRemoved(now, n))
+		}
+	})
+}

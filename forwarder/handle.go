@@ -1,0 +1,186 @@
+package forwarder
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"baton/datapath"
+	"baton/forwarder/controllers"
+	"baton/forwarder/install"
+	"baton/forwarder/pipeline"
+	"baton/openflow"
+)
+
+// handle carries out a message of a controller. It is called in the controllers' turn.
+func (f *Forwarder) handle(c *controllers.Channel, xid uint32, m openflow.Message, raw []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	err := f.carryOut(c, xid, m, raw)
+	if err == nil {
+		return
+	}
+	var fault *openflow.Fault
+	if !errors.As(err, &fault) {
+		f.log.Error("message not carried out", "channel", c.String(), "type", m.Type().String(), "error", err)
+		fault = &openflow.Fault{Code: failure(m, err), Text: err.Error()}
+	}
+	c.Refuse(xid, raw, fault)
+}
+
+// failure is what is answered when the kernel fails.
+func failure(m openflow.Message, err error) openflow.Code {
+	full := errors.Is(err, install.ErrFull)
+	switch m.Type() {
+	case openflow.TypeFlowMod:
+		if full {
+			return openflow.FlowModFailedTableFull
+		}
+		return openflow.FlowModFailedUnknown
+	case openflow.TypeGroupMod:
+		return openflow.GroupModFailedOutOfGroups
+	case openflow.TypeMeterMod:
+		return openflow.MeterModFailedOutOfMeters
+	}
+	return openflow.BadRequestEperm
+}
+
+func (f *Forwarder) carryOut(c *controllers.Channel, xid uint32, m openflow.Message, raw []byte) error {
+	now := time.Now()
+	switch m := m.(type) {
+	case *openflow.FlowMod, *openflow.GroupMod, *openflow.MeterMod:
+		return f.change(now, m, raw)
+	case *openflow.PacketOut:
+		return f.packetOut(m)
+	case *openflow.PortMod:
+		e, fault := f.ports.PortMod(m)
+		if fault != nil {
+			return fault
+		}
+		f.setPort(e)
+		f.controllers.PortStatus(&openflow.PortStatus{Reason: openflow.PortModify, Port: e.Port})
+		return nil
+	case *openflow.TableMod:
+		if int(m.Table) >= f.cfg.Limits.Tables && m.Table != openflow.TableAll {
+			return &openflow.Fault{Code: openflow.TableModFailedBadTable, Section: "7.3.3", Text: fmt.Sprintf("table %d", m.Table)}
+		}
+		return nil
+	case *openflow.SetConfig:
+		if m.Flags == openflow.FragReasm {
+			return &openflow.Fault{Code: openflow.SwitchConfigFailedBadFlags, Section: "7.3.2", Text: "fragments are not reassembled"}
+		}
+		f.kernel.SetFragments(m.Flags == openflow.FragDrop)
+		return nil
+	case *openflow.MultipartRequest:
+		return f.answer(now, c, xid, m, raw)
+	}
+	return &openflow.Fault{Code: openflow.BadRequestBadType, Section: "7.1.1", Text: m.Type().String()}
+}
+
+// change changes the pipeline, and the kernel with it. What the kernel has no room for is taken back.
+func (f *Forwarder) change(now time.Time, m openflow.Message, raw []byte) error {
+	c, err := f.pipeline.Apply(now, m)
+	if err != nil {
+		return err
+	}
+	if err := f.apply(now, c); err != nil {
+		f.takeBack(now, c)
+		return err
+	}
+	f.record(now, raw)
+	return nil
+}
+
+// takeBack removes the entries that could not be installed.
+func (f *Forwarder) takeBack(now time.Time, c pipeline.Change) {
+	for _, s := range c.Set {
+		if s.Old != nil {
+			continue
+		}
+		e := s.Entry
+		gone, err := f.pipeline.FlowMod(now, &openflow.FlowMod{
+			Command: openflow.FlowDeleteStrict, Table: e.Table, Priority: e.Priority, Match: e.Fields,
+			OutPort: openflow.PortAny, OutGroup: openflow.GroupAny,
+		})
+		if err == nil {
+			err = f.installed.Apply(gone, func(*pipeline.Removed, openflow.Counter) {})
+		}
+		if err != nil {
+			f.log.Error("a flow entry without room in the kernel could not be taken back", "error", err)
+		}
+	}
+}
+
+// packetOut sends a controller's packet [7.3.7].
+func (f *Forwarder) packetOut(m *openflow.PacketOut) error {
+	if m.Buffer != openflow.NoBuffer {
+		return &openflow.Fault{Code: openflow.BadRequestBufferUnknown, Section: "7.3.7", Text: fmt.Sprintf("buffer %#x", m.Buffer)}
+	}
+	if err := f.pipeline.CheckActions(m.Actions); err != nil {
+		return err
+	}
+	ops, err := f.installed.Actions(m.Actions)
+	if err != nil {
+		return err
+	}
+	if len(ops) > datapath.ForwarderOutOps {
+		return &openflow.Fault{Code: openflow.BadActionTooMany, Section: "7.3.7", Text: fmt.Sprintf("%d actions", len(ops))}
+	}
+	return f.kernel.Send(m.Data, swap(uint32(m.InPort)), ops)
+}
+
+// answer answers a multipart request.
+func (f *Forwarder) answer(now time.Time, c *controllers.Channel, xid uint32, m *openflow.MultipartRequest, raw []byte) error {
+	var body openflow.MultipartBody
+	var err error
+	p, k := f.pipeline, f.installed
+	entry := func(e *pipeline.Entry) openflow.Counter { return k.Entry(e.ID) }
+	switch q := m.Body.(type) {
+	case openflow.DescRequest:
+		body = openflow.DescReply{
+			Manufacturer: "Baton", Hardware: "Linux, eBPF", Software: f.version, Serial: "none", Datapath: f.cfg.Name,
+		}
+	case openflow.FlowStatsRequest:
+		body, err = p.FlowStats(now, q.FlowQuery, entry)
+	case openflow.AggregateRequest:
+		body, err = p.Aggregate(q.FlowQuery, entry)
+	case openflow.TableStatsRequest:
+		body = p.TableStats(k.Table)
+	case openflow.TableFeaturesBody:
+		if len(q) > 0 {
+			if err := f.change(now, m, raw); err != nil {
+				return err
+			}
+		}
+		body = p.TableFeatures()
+	case openflow.PortStatsRequest:
+		stats, fault := f.ports.Stats(q.Port)
+		if fault != nil {
+			return fault
+		}
+		body = openflow.PortStatsReply(stats)
+	case openflow.PortDescRequest:
+		body = openflow.PortDescReply(f.ports.List())
+	case openflow.QueueStatsRequest:
+		body = openflow.QueueStatsReply{}
+	case openflow.GroupStatsRequest:
+		body = p.GroupStats(now, q.Group, func(g *pipeline.Group) (openflow.Counter, []openflow.Counter) { return k.Group(g.ID) })
+	case openflow.GroupDescRequest:
+		body = p.GroupDesc()
+	case openflow.GroupFeaturesRequest:
+		body = p.GroupFeatures()
+	case openflow.MeterStatsRequest:
+		body, err = p.MeterStats(now, q.Meter, func(m *pipeline.Meter) (openflow.Counter, []openflow.Counter) { return k.Meter(m.ID) })
+	case openflow.MeterConfigRequest:
+		body, err = p.MeterConfig(q.Meter)
+	case openflow.MeterFeaturesRequest:
+		body = p.MeterFeatures()
+	default:
+		return &openflow.Fault{Code: openflow.BadRequestBadMultipart, Section: "7.3.5", Text: m.Body.Multipart().String()}
+	}
+	if err != nil {
+		return err
+	}
+	c.Reply(xid, &openflow.MultipartReply{Body: body})
+	return nil
+}

@@ -1,0 +1,110 @@
+package forwarder
+
+import (
+	"fmt"
+	"iter"
+	"path/filepath"
+	"time"
+
+	"baton/forwarder/config"
+	"baton/forwarder/journal"
+	"baton/forwarder/pipeline"
+	"baton/openflow"
+)
+
+// replay makes the pipeline what it was when an earlier process ended.
+func (f *Forwarder) replay() (err error) {
+	if f.cfg.State == "" {
+		return nil
+	}
+	f.journal, err = journal.Open(filepath.Join(f.cfg.State, "flows"))
+	if err != nil {
+		return err
+	}
+	for r, err := range f.journal.All() {
+		if err != nil {
+			return fmt.Errorf("read the state: %w", err)
+		}
+		_, m, err := openflow.Decode(r.Message)
+		if err != nil {
+			return fmt.Errorf("read the state: %w", err)
+		}
+		c, err := f.pipeline.Apply(r.Time, m)
+		if err != nil {
+			f.log.Warn("a message of the state is not taken any more", "type", m.Type().String(), "error", err)
+			continue
+		}
+		if err := f.installed.Apply(c, func(*pipeline.Removed, openflow.Counter) {}); err != nil {
+			f.log.Warn("a message of the state could not be installed", "type", m.Type().String(), "error", err)
+		}
+	}
+	if n := f.journal.Len(); n > 0 {
+		f.log.Info("state was taken over", "messages", n, "torn_bytes", f.journal.Torn())
+	}
+	return nil
+}
+
+// record keeps a message that changed the pipeline.
+func (f *Forwarder) record(now time.Time, raw []byte) {
+	if f.journal == nil {
+		return
+	}
+	if err := f.journal.Append(raw, now); err != nil {
+		f.log.Error("a change will not survive a restart", "error", err)
+	}
+	if f.journal.Due(f.installed.Len()) {
+		if err := f.journal.Rewrite(records(now, f.pipeline.Snapshot())); err != nil {
+			f.log.Error("the state could not be written anew", "error", err)
+		}
+	}
+}
+
+func records(now time.Time, list []openflow.Message) iter.Seq[journal.Record] {
+	return func(yield func(journal.Record) bool) {
+		for n, m := range list {
+			b, err := openflow.Append(nil, uint32(n), m)
+			if err == nil && !yield(journal.Record{Time: now, Message: b}) {
+				return
+			}
+		}
+	}
+}
+
+// standaloneCookie marks the entry that a forwarder without a controller has of its own, if it is to be a bridge then.
+const standaloneCookie = 0x42544e5354414e44
+
+// connected is told when the first controller is there and when the last has gone [6.3.3].
+func (f *Forwarder) connected(is bool) {
+	if f.cfg.FailMode != config.Standalone {
+		return
+	}
+	m := &openflow.FlowMod{
+		Command: openflow.FlowDelete, Table: openflow.TableAll, OutPort: openflow.PortAny, OutGroup: openflow.GroupAny,
+		Buffer: openflow.NoBuffer,
+	}
+	if is {
+		m.Cookie, m.CookieMask = standaloneCookie, ^uint64(0)
+	}
+	list := []openflow.Message{m}
+	if !is {
+		list = append(list, &openflow.FlowMod{
+			Command: openflow.FlowAdd, Cookie: standaloneCookie, Buffer: openflow.NoBuffer,
+			OutPort: openflow.PortAny, OutGroup: openflow.GroupAny,
+			Instructions: []openflow.Instruction{openflow.InstructionApplyActions{
+				Actions: []openflow.Action{openflow.ActionOutput{Port: openflow.PortNormal}},
+			}},
+		})
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	for _, m := range list {
+		raw, err := openflow.Append(nil, 0, m)
+		if err == nil {
+			err = f.change(now, m, raw)
+		}
+		if err != nil {
+			f.log.Error("fail mode", "error", err)
+		}
+	}
+}

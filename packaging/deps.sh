@@ -33,17 +33,19 @@ aria2c:aria2
 socat:socat
 ping:iputils-ping
 ovs-vswitchd:openvswitch-switch
+ovs-testcontroller:openvswitch-testcontroller
 bird:bird2
 dot:graphviz
 systemd-analyze:systemd
 /usr/src/openvswitch/openvswitch.tar.gz:openvswitch-source
 /usr/share/doc/python3-venv/copyright:python3-venv
+/usr/bin/python3-config:python3-dev
 chromium:chromium
 /etc/ssl/certs/ca-certificates.crt:ca-certificates
 '
 # Services that those packages would start: they would hold port 80 or touch
 # the machine's own routes and switches.
-services='nginx haproxy varnish varnishncsa bird openvswitch-switch ovs-record-hostname uuidd'
+services='nginx haproxy varnish varnishncsa bird openvswitch-switch openvswitch-testcontroller ovs-record-hostname uuidd'
 
 PATH=$PATH:/usr/sbin:/sbin
 policy=/usr/sbin/policy-rc.d

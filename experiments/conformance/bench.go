@@ -101,17 +101,16 @@ func startOVS(ctx context.Context, b *bench, settings ...string) (*lab.Process, 
 
 // startForwarder starts `baton forwarder`.
 func startForwarder(ctx context.Context, b *bench) (*lab.Process, string, error) {
-	const config = `name: bench
+	const config = `name: %s
 datapath_id: 0x1
-ports:
-  1: t1
-  2: t2
-  3: t3
+ports: {1: t1, 2: t2, 3: t3}
 controllers: [tcp:127.0.0.1:%s]
 fail_mode: secure
+control: %s.sock
 `
-	file := filepath.Join(b.host.Lab().Dir(), b.host.Name()+".yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, config, port), 0o644); err != nil {
+	path := filepath.Join(b.host.Lab().Dir(), b.host.Name())
+	file := path + ".yaml"
+	if err := os.WriteFile(file, fmt.Appendf(nil, config, b.host.Name(), port, path), 0o644); err != nil {
 		return nil, "", err
 	}
 	if _, err := b.control.Vsctl(ctx, "set", "Open_vSwitch", ".", "other_config:max-idle=500"); err != nil {

@@ -63,7 +63,7 @@ func FindPython(given string) (string, error) {
 
 // where prints the version of os-ken and its folder, without importing it.
 const where = `import importlib.metadata as m, importlib.util as u
-print(m.version("os-ken"), u.find_spec("os_ken").submodule_search_locations[0], u.find_spec("eventlet").name)`
+print(m.version("os-ken"), u.find_spec("os_ken").submodule_search_locations[0], m.version("eventlet"))`
 
 // OpenSuite reads the cases of the os-ken that a Python interpreter has.
 func OpenSuite(python string) (*Suite, error) {
@@ -74,7 +74,7 @@ func OpenSuite(python string) (*Suite, error) {
 			lines := strings.Split(strings.TrimSpace(string(exit.Stderr)), "\n")
 			err = errors.New(lines[len(lines)-1])
 		}
-		return nil, fmt.Errorf("find os-ken with %s: %w", python, err)
+		return nil, fmt.Errorf("find os-ken with %s: %w: make deps brings it", python, err)
 	}
 	fields := strings.Fields(string(out))
 	if len(fields) != 3 {

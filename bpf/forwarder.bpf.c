@@ -295,6 +295,7 @@ static __always_inline void begin(struct work *w)
 	w->list.next = w->list.end = 0;
 	w->entry = NO_ENTRY;
 	w->table = 0;
+	w->in = 0;
 	w->verdict = DROPPED;
 	w->l2_end = ETH_HLEN;
 }
@@ -342,6 +343,7 @@ int forwarder_ingress(struct __sk_buff *skb)
 	begin(w);
 	w->fields.metadata = w->fields.tunnel_id = 0;
 	w->fields.in_port = p->number;
+	w->in = *place;
 	if (parse(skb)) {
 		count(DROP_SHORT);
 		return TC_ACT_SHOT;

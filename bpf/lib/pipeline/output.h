@@ -98,21 +98,27 @@ static long find_one(__u32 i, struct find_port *f)
 	return 0;
 }
 
-/* Returns the place of a port by its number, 0 if there is none. */
-__noinline __u32 port_by_number(__u32 number)
+/* Returns the place of the port that the packet came by, 0 if it is none. */
+__noinline __u32 in_place(void)
 {
 	struct pipeline *st = the_pipeline();
-	struct find_port f = { .number = number };
+	struct work *w = work();
+	struct find_port f = {};
 
-	if (st)
+	if (!w || !st)
+		return 0;
+	if (!w->in) {
+		f.number = w->fields.in_port;
 		bpf_loop(st->ports < MAX_PORTS ? st->ports : MAX_PORTS, find_one, &f, 0);
-	return f.place;
+		w->in = f.place;
+	}
+	return w->in;
 }
 
 /* OFPP_IN_PORT */
 static __always_inline void output_back(struct __sk_buff *skb, struct work *w)
 {
-	__u32 place = port_by_number(w->fields.in_port);
+	__u32 place = in_place();
 
 	if (w->out)
 		flush(skb);
@@ -132,7 +138,7 @@ __noinline int output_normal(struct __sk_buff *skb)
 	__builtin_memcpy(from.mac, w->fields.eth_src, 6);
 	__builtin_memcpy(to.mac, w->fields.eth_dst, 6);
 	from.vlan = to.vlan = w->fields.vlan_vid;
-	in = port_by_number(w->fields.in_port);
+	in = in_place();
 	if (in && !(from.mac[0] & 1)) {
 		place = bpf_map_lookup_elem(&stations, &from);
 		if (!place || *place != in)
@@ -155,8 +161,12 @@ __noinline int punt(struct __sk_buff *skb, __u32 most, __u32 reason)
 	__u32 cpu = bpf_get_smp_processor_id(), len;
 	struct punt_room *room = bpf_map_lookup_elem(&punt_rooms, &cpu);
 	struct work *w = work();
+	struct port *in;
 
 	if (!w || !room)
+		return 0;
+	in = bpf_map_lookup_elem(&ports, &w->in);
+	if (in && in->flags & PORT_NO_PACKET_IN)
 		return 0;
 	room->head.metadata = w->fields.metadata;
 	room->head.tunnel_id = w->fields.tunnel_id;

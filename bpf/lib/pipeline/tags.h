@@ -45,11 +45,13 @@ static __always_inline int store_head(struct __sk_buff *skb, struct work *w, __u
 	return bpf_skb_store_bytes(skb, 0, w->fresh, len, 0);
 }
 
+#define SHORTEST_FRAME 60 /* IEEE 802.3, 4A.2.3.2.4, without the FCS */
+
 /* Takes the bytes [from, from + len) out of the frame's head. */
 static __always_inline int cut(struct __sk_buff *skb, struct work *w, __u32 from, __u32 len)
 {
 	__be16 ip = bpf_htons(ETH_P_IP);
-	__u32 keep, at = w->l2_end;
+	__u32 keep, at = w->l2_end, was = skb->len;
 
 	/* what the kernel will cut is at l2_end; the bytes around are moved so that what is lost is what should be */
 	keep = (from > at ? from : at) + len;
@@ -62,6 +64,9 @@ static __always_inline int cut(struct __sk_buff *skb, struct work *w, __u32 from
 	if (bpf_skb_adjust_room(skb, -(__s32)len, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO))
 		return -1;
 	if (store_head(skb, w, keep - len))
+		return -1;
+	/* what was long enough for a wire stays so */
+	if (was >= SHORTEST_FRAME && skb->len < SHORTEST_FRAME && bpf_skb_change_tail(skb, SHORTEST_FRAME, 0))
 		return -1;
 	return follow(skb);
 }

@@ -57,6 +57,7 @@ struct work {
 	__u32 cached;   /* entries of path that may be used */
 	__u32 learning; /* the path is being recorded */
 
+	__u32 in;  /* place of the port that the packet came by; 0: not looked for yet */
 	__u32 out; /* port's place that the packet as it is goes out of last; 0: none yet */
 	__u32 sent;
 	__u32 verdict;
@@ -108,12 +109,11 @@ static __always_inline void account(void *map, __u32 place, struct work *w)
 	c->used = w->now;
 }
 
-/* Ends the packet: it was neither put out nor punted for that reason. */
+/* Nothing more is done with the packet. What it was put out of before stays so. */
 static __always_inline int stop(struct work *w, __u32 verdict)
 {
 	if (w->verdict == DROPPED)
 		w->verdict = verdict;
 	w->list.next = w->list.end = 0;
-	w->out = 0;
 	return 1;
 }

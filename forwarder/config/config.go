@@ -92,5 +92,5 @@ type Limits struct {
 	Groups   int
 	Meters   int
 	Cache    int // exact flows that each processor remembers
-	Channels int // that others open, at once
+	Channels int // that others open at each endpoint, at once
 }

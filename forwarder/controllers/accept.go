@@ -47,40 +47,40 @@ func (c *Controllers) accept(ctx context.Context, o *origin, l net.Listener) {
 	}
 }
 
-// admit reports whether there is room for another connection. The caller dismisses it.
+// admit reports whether there is room for another connection at an endpoint: each has its own, so that a crowd at one leaves the
+// others free. The caller dismisses it.
 func (c *Controllers) admit(o *origin) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	full := c.others >= c.cfg.Limits.Channels
-	if !full {
-		c.others++
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.connections < c.cfg.Limits.Channels {
+		o.connections++
 		return true
 	}
 	o.counts.rejected.Add(1)
-	if !c.crowded { // once, or a flood of connections would be one of messages
-		c.crowded = true
+	if !o.crowded { // once, or a flood of connections would be one of messages
+		o.crowded = true
 		c.log.Warn("no more connections", "endpoint", o.endpoint.String(), "limits.channels", c.cfg.Limits.Channels)
 	}
 	return false
 }
 
-func (c *Controllers) dismiss() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.others--
-	c.crowded = false
+func (o *origin) dismiss() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.connections--
+	o.crowded = false
 }
 
 // accepted serves the channel over a connection that another has opened.
 func (c *Controllers) accepted(ctx context.Context, o *origin, rw net.Conn) {
-	defer c.dismiss()
+	defer o.dismiss()
 	peer := rw.RemoteAddr().String()
 	if o.endpoint.Method == "tls" {
 		secured, err := secureServer(ctx, c.cfg.TLS, rw)
 		if err != nil {
 			rw.Close()
 			o.fail(err)
-			c.log.Warn("connection refused", "endpoint", o.endpoint.String(), "peer", peer, "error", err)
+			c.log.Debug("connection refused", "endpoint", o.endpoint.String(), "peer", peer, "error", err)
 			return
 		}
 		rw = secured

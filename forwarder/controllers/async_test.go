@@ -125,28 +125,3 @@ func TestPacketInLength(t *testing.T) {
 		})
 	}
 }
-
-// BenchmarkPacketIn: for one controller, and for two.
-func BenchmarkPacketIn(b *testing.B) {
-	for _, n := range []int{1, 2} {
-		b.Run(map[int]string{1: "one", 2: "two"}[n], func(b *testing.B) {
-			s := newStage(b, nil)
-			for range n {
-				c := s.controller(b, of{})
-				go func() {
-					for {
-						if _, err := c.Receive(b.Context()); err != nil {
-							return
-						}
-					}
-				}()
-			}
-			m := &openflow.PacketIn{Buffer: openflow.NoBuffer, TotalLen: 64, Match: openflow.Match{}.Port(1), Data: make([]byte, 64)}
-			b.ReportAllocs()
-			for b.Loop() {
-				s.PacketIn(m, openflow.MaxLenNoBuffer)
-			}
-			b.ReportMetric(float64(s.Status()[0].Dropped)/float64(b.N), "dropped/op")
-		})
-	}
-}

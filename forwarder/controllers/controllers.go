@@ -15,7 +15,8 @@ import (
 	"baton/openflow/channel"
 )
 
-// Handler is what the forwarder does itself. Its functions are called one at a time, in the turn (see [Controllers.Do]).
+// Handler is what the forwarder does itself. Its functions are called one at a time, in the turn (see [Controllers.Do]), and may be
+// before Open has returned.
 type Handler struct {
 	// Features says who the forwarder is.
 	Features func() openflow.FeaturesReply
@@ -45,10 +46,6 @@ type Controllers struct {
 
 	channels atomic.Pointer[[]*Channel] // those that are up: replaced in the turn, never changed
 	active   atomic.Int32               // of them, those to configured controllers
-
-	mu      sync.Mutex
-	others  int  // connections that others have opened
-	crowded bool // there are as many of them as there may be
 }
 
 // origin is a configured endpoint: channels go to it or come in at it.
@@ -59,8 +56,10 @@ type origin struct {
 	peers    config.Peers
 	counts   counts
 
-	mu     sync.Mutex
-	failed failure
+	mu          sync.Mutex
+	failed      failure
+	connections int  // that others have opened
+	crowded     bool // there have been more than there may be
 }
 
 // Open listens where the configuration says so, begins to connect to its controllers, and goes on with both until Close is
@@ -87,14 +86,17 @@ func Open(ctx context.Context, cfg *config.Config, h Handler, log *slog.Logger) 
 		listeners = append(listeners, n)
 	}
 	for _, k := range cfg.Controllers {
-		o := &origin{endpoint: k.Connect, name: k.Name, peers: k.Peers}
-		c.origins = append(c.origins, o)
-		c.tasks.Go(func() { c.connect(ctx, o) })
+		c.origins = append(c.origins, &origin{endpoint: k.Connect, name: k.Name, peers: k.Peers})
 	}
-	for i, l := range cfg.Listen {
-		o := &origin{endpoint: l.Listen, listens: true, peers: l.Peers}
-		c.origins = append(c.origins, o)
-		c.tasks.Go(func() { c.accept(ctx, o, listeners[i]) })
+	for _, l := range cfg.Listen {
+		c.origins = append(c.origins, &origin{endpoint: l.Listen, listens: true, peers: l.Peers})
+	}
+	for i, o := range c.origins {
+		if o.listens {
+			c.tasks.Go(func() { c.accept(ctx, o, listeners[i-len(cfg.Controllers)]) })
+		} else {
+			c.tasks.Go(func() { c.connect(ctx, o) })
+		}
 	}
 	return c, nil
 }

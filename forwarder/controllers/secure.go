@@ -62,5 +62,11 @@ func handshake(ctx context.Context, c *tls.Conn) (net.Conn, error) {
 	if err := c.HandshakeContext(ctx); err != nil {
 		return nil, fmt.Errorf("TLS: %w", err)
 	}
-	return c, nil
+	return abrupt{c}, nil
 }
+
+// abrupt is closed without TLS's farewell, which could wait for seconds for a peer that does not read. OpenFlow's messages have
+// lengths: nothing can be cut off unnoticed.
+type abrupt struct{ *tls.Conn }
+
+func (a abrupt) Close() error { return a.NetConn().Close() }

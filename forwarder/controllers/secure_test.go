@@ -181,3 +181,33 @@ func TestSecureListen(t *testing.T) {
 		t.Error("there is a channel without TLS")
 	}
 }
+
+// TestCertificatesLoad: the configuration looks into the files that it names, before anything else is done.
+func TestCertificatesLoad(t *testing.T) {
+	ours := newAuthority(t)
+	good, other := ours.files(t, "forwarder", ours), ours.files(t, "other", ours)
+	tests := []struct {
+		name                        string
+		certificate, key, authority string
+		want                        string // "": it loads
+	}{
+		{"good", good.Certificate, good.Key, good.Authority, ""},
+		{"key of another", good.Certificate, other.Key, good.Authority, ":3:20: tls.certificate: tls: private key does not match public key"},
+		{"authority without certificate", good.Certificate, good.Key, good.Key, "tls.authority: "},
+		{"no authority", good.Certificate, good.Key, "/none", `tls.authority: "/none": no such file or directory`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "x.yaml")
+			text := "ports: [a]\ncontrollers: [\"tls:a:1\"]\ntls: {certificate: " + tt.certificate + ", key: " + tt.key +
+				", authority: " + tt.authority + "}\n"
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := config.Load(file)
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("Load:\n got %v\nwant %s", err, tt.want)
+			}
+		})
+	}
+}

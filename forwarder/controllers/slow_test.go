@@ -28,14 +28,14 @@ func (s *stage) deaf(t *testing.T) net.Conn {
 	return rw
 }
 
-func write(t *testing.T, w io.Writer, b []byte) {
+func write(t testing.TB, w io.Writer, b []byte) {
 	t.Helper()
 	if _, err := w.Write(b); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func encode(t *testing.T, xid uint32, m openflow.Message) []byte {
+func encode(t testing.TB, xid uint32, m openflow.Message) []byte {
 	t.Helper()
 	b, err := openflow.Append(nil, xid, m)
 	if err != nil {
@@ -61,6 +61,16 @@ func TestPacketInsAreDropped(t *testing.T) {
 	}
 	equal(t, "sent to the other", of[1].PacketIns, n)
 	equal(t, "dropped of the other", of[1].Dropped, 0)
+
+	ch := (*s.channels.Load())[1]
+	ch.mu.Lock()
+	ch.idle = make(chan struct{}) // as if messages waited for room
+	ch.mu.Unlock()
+	s.PacketIn(m, openflow.MaxLenNoBuffer)
+	ch.mu.Lock()
+	ch.idle = nil
+	ch.mu.Unlock()
+	equal(t, "dropped behind what waits", s.Status()[1].Dropped, 1)
 }
 
 // TestNoticesAreKept: what is no packet waits for room, and in its order; who lets too much of it wait loses its channel.
@@ -98,7 +108,7 @@ func TestNoticesAreKept(t *testing.T) {
 	eventually(t, "and says why", func() bool { return strings.Contains(s.Status()[0].Error, ErrBehind.Error()) })
 }
 
-func read(t *testing.T, r io.Reader) openflow.Message {
+func read(t testing.TB, r io.Reader) openflow.Message {
 	t.Helper()
 	head := make([]byte, openflow.HeaderSize)
 	if _, err := io.ReadFull(r, head); err != nil {

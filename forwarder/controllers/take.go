@@ -32,7 +32,7 @@ func (c *Channel) answer(xid uint32, m openflow.Message, raw []byte) error {
 	}
 	switch m := m.(type) {
 	case *openflow.Error:
-		c.all.log.Warn("controller refuses a message", "channel", c.String(), "xid", xid, "code", m.Code.String())
+		c.all.log.Debug("controller refuses a message", "channel", c.String(), "xid", xid, "code", m.Code.String())
 	case *openflow.FeaturesRequest:
 		features := c.all.h.Features()
 		c.Reply(xid, &features)

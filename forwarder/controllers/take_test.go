@@ -153,3 +153,18 @@ func TestNicira(t *testing.T) {
 	s.PacketIn(&openflow.PacketIn{Buffer: openflow.NoBuffer}, 0)
 	none(t, c)
 }
+
+// TestReplyAfterTheEnd: who answers a controller that is gone does no harm.
+func TestReplyAfterTheEnd(t *testing.T) {
+	s := newStage(t, nil)
+	var kept *Channel
+	s.handle = func(c *Channel, xid uint32, m openflow.Message, raw []byte) { kept = c }
+	c := s.controller(t, of{})
+	tell(t, c, flowMod)
+	c.Close()
+	eventually(t, "the channel ends", func() bool { return len(*s.channels.Load()) == 0 })
+	s.Do(func() {
+		kept.Reply(1, &openflow.BarrierReply{})
+		kept.Refuse(1, nil, &openflow.Fault{})
+	})
+}

@@ -25,13 +25,13 @@ func (p *Pipeline) checkFlowMod(m *openflow.FlowMod) *openflow.Fault {
 	return p.checkInstructions(m.Instructions)
 }
 
-// checkFields refuses fields that no table matches [7.2.3.3].
+// checkFields refuses fields that no table matches [7.2.3.3]. Those of the specification itself are all matched.
 func checkFields(m openflow.Match) *openflow.Fault {
 	for t, err := range m.All() {
 		if err != nil {
 			return refuse(openflow.BadMatchBadLen, "7.2.3.2", "%v", err)
 		}
-		if !match.Known(t.Field) {
+		if t.Field.Class() != openflow.ClassBasic && !match.Known(t.Field) {
 			return refuse(openflow.BadMatchBadField, "7.2.3.3", "field %v", t.Field)
 		}
 	}

@@ -82,6 +82,9 @@ func (p *Pipeline) TableFeatures() openflow.TableFeaturesBody {
 	return body
 }
 
+// maxName is the longest name of a table in bytes: a zero must follow it on the wire [7.3.5.5.1].
+const maxName = 31
+
 // ConfigureTables makes the tables what a controller asks for, or refuses and changes nothing; the error is the
 // [*openflow.Fault] to answer with [7.3.5.5]. The tables take the names of the request. Their features stay what they are, as they
 // may be more than was asked for. Tables that the request leaves out are no part of the pipeline until another one
@@ -106,7 +109,7 @@ func (p *Pipeline) ConfigureTables(b openflow.TableFeaturesBody) (Change, error)
 		}
 	}
 	for i := range b {
-		p.tables[b[i].Table].name = b[i].Name
+		p.tables[b[i].Table].name = b[i].Name[:min(len(b[i].Name), maxName)]
 	}
 	var gone []*slot
 	for i := range p.tables {

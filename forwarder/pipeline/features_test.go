@@ -1,6 +1,7 @@
 package pipeline_test
 
 import (
+	"strings"
 	"testing"
 
 	"baton/forwarder/match"
@@ -149,7 +150,7 @@ func TestLeftOut(t *testing.T) {
 	b.must(flow(add, cookie(2, 0), told, priority(1), jump(2)))
 	b.must(flow(add, cookie(3, 0), told, table(1)))
 	b.must(flow(add, cookie(4, 0), told, table(2)))
-	c, err := b.ConfigureTables(openflow.TableFeaturesBody{{Table: 2, Name: "b"}, {Table: 0, Name: "a"}})
+	c, err := b.ConfigureTables(openflow.TableFeaturesBody{{Table: 2, Name: strings.Repeat("b", 32)}, {Table: 0, Name: "a"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +166,7 @@ func TestLeftOut(t *testing.T) {
 	for _, f := range b.TableFeatures() {
 		names = append(names, f.Name)
 	}
-	wantEqual(t, []string{"a", "b"}, names)
+	wantEqual(t, []string{"a", strings.Repeat("b", 31)}, names)
 	wantEqual(t, []openflow.TableID{2}, property(t, b.TableFeatures()[0], openflow.PropNextTables).Tables)
 	wantEqual(t, openflow.TableStatsReply{{Table: 0, Active: 1}, {Table: 2, Active: 1}},
 		b.TableStats(func(openflow.TableID) (uint64, uint64) { return 0, 0 }))

@@ -245,6 +245,24 @@ func (m *model) meterMod(d *openflow.MeterMod) (went []*pipeline.Entry, code ope
 	return went, 0
 }
 
+// wantLookup looks a random packet up in a table.
+func (m *model) wantLookup(t *testing.T, r source, p *pipeline.Pipeline) {
+	t.Helper()
+	table, n := openflow.TableID(r.IntN(m.limits.Tables)), r.IntN(worldPorts*worldMetadata)
+	key := match.Of(openflow.Match{}.Port(openflow.PortNo(n/worldMetadata+1)).
+		Uint(openflow.FieldMetadata, uint64(n%worldMetadata)).Uint(openflow.FieldEthType, 0x0800)).Key
+	best := -1
+	for _, e := range m.entries {
+		if e.Table == table && m.sets[e]&(1<<n) != 0 {
+			best = max(best, int(e.Priority))
+		}
+	}
+	got := p.Lookup(table, &key)
+	if got == nil && best >= 0 || got != nil && (int(got.Priority) != best || got.Table != table || !got.Match.Matches(&key)) {
+		t.Errorf("packet %d in table %v: %+v, where the best has priority %d", n, table, got, best)
+	}
+}
+
 func (m *model) expire(now time.Time) (went []*pipeline.Entry) {
 	for _, e := range m.entries {
 		for _, s := range []uint16{e.Idle, e.Hard} {
@@ -374,9 +392,8 @@ func runModel(t *testing.T, r source) {
 		}
 		texts.want(t, "set", came, set)
 		texts.want(t, "gone", went, gone)
-		var held []*pipeline.Entry
-		b.Entries(func(e *pipeline.Entry) bool { held = append(held, e); return true })
-		texts.want(t, "held", m.entries, held)
+		texts.want(t, "held", m.entries, slices.Collect(b.Entries()))
+		m.wantLookup(t, r, b.Pipeline)
 		if t.Failed() {
 			t.Fatalf("after %+v", message)
 		}

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"iter"
 	"time"
 
 	"baton/forwarder/match"
@@ -71,14 +72,16 @@ func New(l Limits) *Pipeline {
 // Limits returns how much the pipeline holds, defaults filled in.
 func (p *Pipeline) Limits() Limits { return p.limits }
 
-// Entries calls f for each flow entry until it says false: those of a lower table first, in a table those of a higher priority. f
-// must not change the pipeline.
-func (p *Pipeline) Entries(f func(*Entry) bool) {
-	for i := range p.tables {
-		for _, s := range p.tables[i].order {
-			for _, c := range s.slots {
-				if !f(c.entry) {
-					return
+// Entries yields the flow entries: those of a lower table first, in a table those of a higher priority. The pipeline must not be
+// changed meanwhile.
+func (p *Pipeline) Entries() iter.Seq[*Entry] {
+	return func(yield func(*Entry) bool) {
+		for i := range p.tables {
+			for _, s := range p.tables[i].order {
+				for _, c := range s.slots {
+					if !yield(c.entry) {
+						return
+					}
 				}
 			}
 		}

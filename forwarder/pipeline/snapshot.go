@@ -1,36 +1,71 @@
 package pipeline
 
 import (
+	"iter"
 	"time"
 
 	"baton/openflow"
 )
 
-// Snapshot returns the messages that make an empty pipeline of the same limits the same as this one, but for IDs and for when
-// things were created: [Pipeline.Apply] takes them in their order. They share memory with the pipeline and must not be changed.
-func (p *Pipeline) Snapshot() []openflow.Message {
-	var list []openflow.Message
-	if b := p.configured(); b != nil {
-		list = append(list, &openflow.MultipartRequest{Body: b})
+// Snapshot yields the messages that make an empty pipeline of the same limits the same as this one, but for the IDs of entries.
+// [Pipeline.Apply] takes them in this order, each with its time, which is when what it adds was created. They share memory with the
+// pipeline and must not be changed, nor the pipeline before the end.
+func (p *Pipeline) Snapshot() iter.Seq2[openflow.Message, time.Time] {
+	return func(yield func(openflow.Message, time.Time) bool) { p.snapshot(yield) }
+}
+
+// Messages returns how many messages a snapshot has.
+func (p *Pipeline) Messages() int {
+	n := p.entries + len(p.groups) + len(p.meters)
+	if p.configured() != nil {
+		n++
+	}
+	return n
+}
+
+// snapshot reports whether yield has always said true, as the functions below do.
+func (p *Pipeline) snapshot(yield func(openflow.Message, time.Time) bool) bool {
+	if b := p.configured(); b != nil && !yield(&openflow.MultipartRequest{Body: b}, time.Unix(0, 0)) { // has no time
+		return false
 	}
 	for _, m := range p.Meters() {
-		list = append(list, &openflow.MeterMod{Command: openflow.MeterAdd, Flags: m.Flags, Meter: m.ID, Bands: m.Bands})
+		if !yield(&openflow.MeterMod{Command: openflow.MeterAdd, Flags: m.Flags, Meter: m.ID, Bands: m.Bands}, m.Created) {
+			return false
+		}
 	}
 	done := map[openflow.GroupID]bool{}
 	for _, g := range p.Groups() {
-		list = p.groupMods(list, g, done)
+		if !p.addGroup(g, done, yield) {
+			return false
+		}
 	}
 	// An entry that was added with the check for overlaps may since have been overlapped by one that was not: those with the check
 	// come first, among which there is no overlap.
-	for _, checked := range []bool{true, false} {
-		p.Entries(func(e *Entry) bool {
-			if checked == (e.Flags&openflow.FlowCheckOverlap != 0) {
-				list = append(list, e.add())
-			}
-			return true
-		})
+	return p.addEntries(true, yield) && p.addEntries(false, yield)
+}
+
+// addEntries yields the additions of the entries that were added with the check for overlaps, or of the others.
+func (p *Pipeline) addEntries(checked bool, yield func(openflow.Message, time.Time) bool) bool {
+	for e := range p.Entries() {
+		if checked == (e.Flags&openflow.FlowCheckOverlap != 0) && !yield(e.add(), e.Created) {
+			return false
+		}
 	}
-	return list
+	return true
+}
+
+// addGroup yields the addition of a group and, before it, of those that it uses.
+func (p *Pipeline) addGroup(g *Group, done map[openflow.GroupID]bool, yield func(openflow.Message, time.Time) bool) bool {
+	if done[g.ID] {
+		return true
+	}
+	done[g.ID] = true
+	for _, id := range g.used() {
+		if !p.addGroup(p.groups[id].group, done, yield) {
+			return false
+		}
+	}
+	return yield(&openflow.GroupMod{Command: openflow.GroupAdd, Kind: g.Kind, Group: g.ID, Buckets: g.Buckets}, g.Created)
 }
 
 // configured returns the request that gives the tables their names and leaves out those that are left out; nil if all are there
@@ -49,18 +84,6 @@ func (p *Pipeline) configured() openflow.TableFeaturesBody {
 		return nil
 	}
 	return b
-}
-
-// groupMods appends the additions of a group and, before it, of those that it uses.
-func (p *Pipeline) groupMods(list []openflow.Message, g *Group, done map[openflow.GroupID]bool) []openflow.Message {
-	if done[g.ID] {
-		return list
-	}
-	done[g.ID] = true
-	for _, id := range g.used() {
-		list = p.groupMods(list, p.groups[id].group, done)
-	}
-	return append(list, &openflow.GroupMod{Command: openflow.GroupAdd, Kind: g.Kind, Group: g.ID, Buckets: g.Buckets})
 }
 
 // add is the flow mod that adds the entry.

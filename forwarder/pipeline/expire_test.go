@@ -27,6 +27,7 @@ func TestExpire(t *testing.T) {
 		{"idle, used", 10, 0, 7, 16.999, 17, openflow.RemovedIdleTimeout},
 		{"idle before hard", 5, 20, 3, 7.999, 8, openflow.RemovedIdleTimeout},
 		{"hard before idle", 5, 7, 3, 6.999, 7, openflow.RemovedHardTimeout},
+		{"hard before idle, never used", 10, 5, -1, 4.999, 5, openflow.RemovedHardTimeout},
 		{"both at once", 5, 8, 3, 7.999, 8, openflow.RemovedHardTimeout},
 	}
 	for _, tt := range tests {

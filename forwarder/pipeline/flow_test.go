@@ -242,6 +242,27 @@ func TestTableFull(t *testing.T) {
 	b.refuses(flow(add, priority(3)), openflow.FlowModFailedTableFull)
 }
 
+// TestActions: flow entries and groups together have only so many actions.
+func TestActions(t *testing.T) {
+	b := newBench(t, pipeline.Limits{Actions: 5})
+	pair := to(out(1), out(2))
+	whole := &openflow.GroupMod{Group: 1, Buckets: []openflow.Bucket{bucket(out(1)), bucket(out(2))}}
+	for range 3 { // what is deleted leaves its room
+		b.must(whole)
+		b.must(flow(add, priority(1), to(out(1))))
+		b.must(flow(add, priority(2), does(openflow.InstructionWriteActions{Actions: []openflow.Action{out(1), out(2)}})))
+		b.refuses(flow(add, priority(3), to(out(1))), openflow.FlowModFailedTableFull)
+		b.refuses(flow(modify, pair), openflow.FlowModFailedTableFull)
+		b.refuses(&openflow.GroupMod{Group: 2, Buckets: []openflow.Bucket{bucket(out(1))}}, openflow.GroupModFailedOutOfBuckets)
+		b.must(flow(modify, to(out(1))))
+		b.must(flow(add, priority(1), pair))
+		b.refuses(flow(add, priority(2), pair), openflow.FlowModFailedTableFull)
+		b.must(flow(add, priority(3)))
+		b.must(flow(deletes))
+		b.must(group(openflow.GroupDelete, 0, 1))
+	}
+}
+
 // TestOwnCopies: an entry keeps nothing of the buffer that its message was decoded from.
 func TestOwnCopies(t *testing.T) {
 	b := newBench(t, pipeline.Limits{})

@@ -115,6 +115,16 @@ func actions(n int) []openflow.Action {
 	return list
 }
 
+// TestGroupLadder: a chain that branches at every group is followed once through each of them.
+func TestGroupLadder(t *testing.T) {
+	b := newBench(t, pipeline.Limits{})
+	b.must(chain(0))
+	for id := range openflow.GroupID(100) {
+		b.must(chain(id+1, id, id))
+	}
+	b.refuses(group(openflow.GroupModify, openflow.GroupTypeAll, 0, bucket(into(100))), openflow.GroupModFailedLoop)
+}
+
 // TestGroupDelete: with a group go the flow entries that use it themselves, with that reason [6.5].
 func TestGroupDelete(t *testing.T) {
 	for _, id := range []openflow.GroupID{2, openflow.GroupAll} {

@@ -263,13 +263,16 @@ func (m *model) wantLookup(t *testing.T, r source, p *pipeline.Pipeline) {
 	}
 }
 
+// lastUsed is as if each entry had a few packets, and then none.
+func lastUsed(e *pipeline.Entry) time.Time {
+	return e.Created.Add(time.Duration(5*e.Cookie) * time.Second)
+}
+
 func (m *model) expire(now time.Time) (went []*pipeline.Entry) {
 	for _, e := range m.entries {
-		for _, s := range []uint16{e.Idle, e.Hard} {
-			if s != 0 && !now.Before(e.Created.Add(time.Duration(s)*time.Second)) {
-				went = append(went, e)
-				break
-			}
+		hard, idle := e.Created.Add(time.Duration(e.Hard)*time.Second), lastUsed(e).Add(time.Duration(e.Idle)*time.Second)
+		if e.Hard != 0 && !now.Before(hard) || e.Idle != 0 && !now.Before(idle) {
+			went = append(went, e)
 		}
 	}
 	m.replace(went, nil)
@@ -372,7 +375,7 @@ func runModel(t *testing.T, r source) {
 			c, err = b.do(d)
 		case n < 4:
 			went = m.expire(b.now)
-			c = b.Expire(b.now, never)
+			c = b.Expire(b.now, lastUsed)
 		default:
 			f, set := r.flowMod()
 			came, went, want = m.flowMod(b.now, f, set)

@@ -46,14 +46,15 @@ func TestCompleteLeavesAlone(t *testing.T) {
 		{"ICMP", recipe{protocol: packet.ProtocolICMP, payload: 20}.build(none)},
 		{"first fragment", recipe{protocol: packet.ProtocolTCP, payload: 20, fragment: 0x2000}.build(partial)},
 		{"later fragment", recipe{protocol: protocolUDP, payload: 20, fragment: 3}.build(partial)},
-		{"IPv6 fragment", recipe{v6: true, options: []byte{6, 0, 0, 1, 0, 0, 0, 1}, extended: 44, protocol: packet.ProtocolTCP}.build(partial)},
+		{"IPv6 fragment", recipe{v6: true, options: []byte{6, 0, 0, 1, 0, 0, 0, 1}, extended: 44, protocol: 6}.build(partial)},
 		{"cut short", tcp.build(partial)[:60]},
 		{"longer header than packet", edit(tcp, func(b []byte) { b[14] = 0x4f; binary.BigEndian.PutUint16(b[16:], 40) })},
 		{"version 5", edit(tcp, func(b []byte) { b[14] = 0x55 })},
 		{"TCP header shorter than itself", edit(tcp, func(b []byte) { b[14+20+12] = 0x40 })},
 		{"TCP header longer than its packet", edit(tcp, func(b []byte) { b[14+20+12] = 0xf0 })},
 		{"UDP length beyond the packet", edit(recipe{protocol: protocolUDP, payload: 20}, func(b []byte) { b[14+20+5] = 60 })},
-		{"endless extension header", edit(recipe{v6: true, options: []byte{6, 0, 1, 4, 0, 0, 0, 0}, protocol: 6}, func(b []byte) { b[55] = 255 })},
+		{"endless extension header", edit(recipe{v6: true, options: []byte{6, 0, 1, 4, 0, 0, 0, 0}, protocol: 6},
+			func(b []byte) { b[55] = 255 })},
 		{"labels without a bottom", edit(recipe{mpls: labels, protocol: 6}, func(b []byte) { b[20] = 0 })[:22]},
 	}
 	for _, tt := range tests {

@@ -63,8 +63,10 @@ func largeFrames(t *testing.T, n *lab.Interface, keep func([]byte) bool) func() 
 func TestAsLinuxDivides(t *testing.T) {
 	l := lab.New(t)
 	client, middle, server := l.Host("client"), l.Host("middle"), l.Host("server")
-	near := l.Link(lab.End{Host: client, Addrs: []string{"10.0.0.1/24", "fd00::1/64"}}, lab.End{Host: middle, Name: "near"}, lab.LinkOptions{})
-	far := l.Link(lab.End{Host: middle, Name: "far"}, lab.End{Host: server, Addrs: []string{"10.0.0.2/24", "fd00::2/64"}}, lab.LinkOptions{NoOffloads: true})
+	near := l.Link(lab.End{Host: client, Addrs: []string{"10.0.0.1/24", "fd00::1/64"}},
+		lab.End{Host: middle, Name: "near"}, lab.LinkOptions{})
+	far := l.Link(lab.End{Host: middle, Name: "far"},
+		lab.End{Host: server, Addrs: []string{"10.0.0.2/24", "fd00::2/64"}}, lab.LinkOptions{NoOffloads: true})
 	bridge := middle.Bridge("bridge")
 	near.B.Attach(bridge)
 	far.A.Attach(bridge)

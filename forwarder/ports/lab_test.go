@@ -20,140 +20,8 @@ import (
 	"baton/packet"
 )
 
-const patience = 10 * time.Second
-
-// fixture is a switch with ports and hosts, and what was told of the ports.
-type fixture struct {
-	t            *testing.T
-	lab          *lab.Lab
-	host, remote *lab.Host
-	release      func() // of what is told, if it is held
-
-	mu   sync.Mutex
-	told []Event
-}
-
-func setUp(t *testing.T) *fixture {
-	l := lab.New(t)
-	return &fixture{t: t, lab: l, host: l.Host("switch"), remote: l.Host("remote")}
-}
-
-// cable makes an interface of the switch and one of the remote host, of the same name.
-func (f *fixture) cable(name string) *lab.Link {
-	f.t.Helper()
-	return f.lab.Link(lab.End{Host: f.host, Name: name}, lab.End{Host: f.remote, Name: name}, lab.LinkOptions{})
-}
-
-// add makes an interface of the switch that nobody has set up, with the other end up. Index 0: as it comes.
-func (f *fixture) add(name string, index int) {
-	f.t.Helper()
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.Index = name, index
-	nl := f.host.Netlink()
-	f.must(nl.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: name + "-peer"}))
-	f.must(nl.LinkSetUp(device(f.host.Interface(name + "-peer"))))
-}
-
-func (f *fixture) tell(e Event) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.told = append(f.told, e)
-}
-
-func (f *fixture) options(ports ...Port) Options {
-	return Options{Ports: ports, Tell: f.tell, Log: slog.New(slog.DiscardHandler)}
-}
-
-// held makes what is told wait, once a port has changed, until release is called.
-func (f *fixture) held(o Options) (_ Options, release func()) {
-	wait := make(chan struct{})
-	o.Tell = func(e Event) {
-		f.tell(e)
-		if e.Reason == of.PortModify {
-			<-wait
-		}
-	}
-	f.release = sync.OnceFunc(func() { close(wait) })
-	return o, f.release
-}
-
-func (f *fixture) tryOpen(ctx context.Context, o Options) (p *Ports, err error) {
-	_ = f.host.Do(func() error {
-		p, err = Open(ctx, o)
-		return nil
-	})
-	return p, err
-}
-
-func (f *fixture) open(o Options) *Ports {
-	f.t.Helper()
-	p, err := f.tryOpen(context.Background(), o)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.t.Cleanup(func() {
-		if f.release != nil {
-			f.release() // Close waits for what is being told
-		}
-		_ = p.Close() // the test closes it where the error matters
-	})
-	return p
-}
-
-func (f *fixture) events() []Event {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.told)
-}
-
-// last waits until what was told last of a port is as wanted, and returns that.
-func (f *fixture) last(no of.PortNo, what string, want func(Event) bool) (last Event) {
-	f.t.Helper()
-	lab.Eventually(f.t, patience, func() error {
-		last = Event{}
-		for _, e := range f.events() {
-			if e.Port.No == no {
-				last = e
-			}
-		}
-		if !want(last) {
-			return fmt.Errorf("port %v is not %s: %+v", no, what, last)
-		}
-		return nil
-	})
-	return last
-}
-
-func up(e Event) bool { return e.Up && e.Ifindex != 0 && e.Port.State == of.PortStateLive }
-func linkDown(e Event) bool {
-	return !e.Up && e.Ifindex != 0 && e.Port.State == of.PortStateLinkDown && e.Port.Config == 0
-}
-func missing(e Event) bool {
-	return !e.Up && e.Ifindex == 0 && e.Port.State == of.PortStateLinkDown && e.Port.Config == 0
-}
-
-func (f *fixture) flags(name string) uint32 {
-	f.t.Helper()
-	link, err := f.host.Netlink().LinkByName(name)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return link.Attrs().RawFlags
-}
-
-func (f *fixture) must(err error) {
-	f.t.Helper()
-	if err != nil {
-		f.t.Fatal(err)
-	}
-}
-
-func device(n *lab.Interface) netlink.Link {
-	return &netlink.Device{LinkAttrs: netlink.LinkAttrs{Name: n.Name, Index: n.Index}}
-}
-
 func TestOpenAndClose(t *testing.T) {
-	f := setUp(t)
+	f := setUp(lab.New(t))
 	one, two := f.cable("eth1"), f.cable("eth2")
 	one.A.Address("10.0.0.1/24")
 	two.A.SetDown()
@@ -200,7 +68,7 @@ func TestOpenAndClose(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
-	f := setUp(t)
+	f := setUp(lab.New(t))
 	f.cable("eth1")
 	f.cable("sw0")
 	tests := []struct {
@@ -228,7 +96,7 @@ func TestOpenRefuses(t *testing.T) {
 }
 
 func TestCarrier(t *testing.T) {
-	f := setUp(t)
+	f := setUp(lab.New(t))
 	k := f.cable("eth1")
 	f.open(f.options(Port{1, "eth1"}))
 	f.last(1, "up", up)
@@ -245,7 +113,7 @@ func TestCarrier(t *testing.T) {
 }
 
 func TestInterfaceGoesAndComes(t *testing.T) {
-	f := setUp(t)
+	f := setUp(lab.New(t))
 	k := f.cable("eth1")
 	p := f.open(f.options(Port{1, "eth1"}))
 	first := f.last(1, "up", up)
@@ -289,7 +157,7 @@ func TestInterfaceGoesAndComes(t *testing.T) {
 // TestSameIndex: an interface that takes the place and the index of one that has gone is told of as another, however late its
 // going is noticed.
 func TestSameIndex(t *testing.T) {
-	f := setUp(t)
+	f := setUp(lab.New(t))
 	f.add("eth1", 77)
 	o, release := f.held(f.options(Port{1, "eth1"}))
 	f.open(o)
@@ -306,7 +174,7 @@ func TestSameIndex(t *testing.T) {
 
 // TestBridgePortLeaves: what a bridge says of a port that it has lost is not that the interface has gone.
 func TestBridgePortLeaves(t *testing.T) {
-	f := setUp(t)
+	f := setUp(lab.New(t))
 	k := f.cable("eth1")
 	bridge := f.host.Bridge("bridge")
 	f.open(f.options(Port{1, "eth1"}))
@@ -322,100 +190,8 @@ func TestBridgePortLeaves(t *testing.T) {
 	}
 }
 
-func TestPortMod(t *testing.T) {
-	f := setUp(t)
-	k := f.cable("eth1")
-	p := f.open(f.options(Port{1, "eth1"}, Port{2, "none"}))
-	mac := packet.MAC(k.A.MAC)
-	const kept, down = of.PortConfigNoRecv | of.PortConfigNoFwd | of.PortConfigNoPacketIn, of.PortConfigPortDown
-	all := kept | down
-
-	refusals := []struct {
-		name string
-		mod  of.PortMod
-		want of.Code
-	}{
-		{"no such port", of.PortMod{Port: 9, MAC: mac}, of.PortModFailedBadPort},
-		{"no local port", of.PortMod{Port: of.PortLocal, MAC: mac}, of.PortModFailedBadPort},
-		{"another's address", of.PortMod{Port: 1, MAC: packet.MAC{2, 1}, Mask: down, Config: down}, of.PortModFailedBadHWAddr},
-		{"an unknown bit", of.PortMod{Port: 1, MAC: mac, Mask: down | 2, Config: down}, of.PortModFailedBadConfig},
-		{"an ability", of.PortMod{Port: 1, MAC: mac, Mask: down, Config: down, Advertise: of.PortFeatures10MBHD}, of.PortModFailedBadAdvertise},
-	}
-	for _, tt := range refusals {
-		t.Run(tt.name, func(t *testing.T) {
-			if _, fault := p.PortMod(&tt.mod); fault == nil || fault.Code != tt.want {
-				t.Errorf("fault %v, want %v", fault, tt.want)
-			}
-			if got := f.flags("eth1"); got&unix.IFF_UP == 0 {
-				t.Error("a mod that was refused has set the interface down")
-			}
-		})
-	}
-
-	steps := []struct {
-		name         string
-		config, mask of.PortConfig
-		want         of.PortConfig
-	}{
-		{"nothing", all, 0, 0},
-		{"no frames out", of.PortConfigNoFwd, of.PortConfigNoFwd, of.PortConfigNoFwd},
-		{"and none in", of.PortConfigNoRecv, kept &^ of.PortConfigNoFwd, of.PortConfigNoRecv | of.PortConfigNoFwd},
-		{"down", all, down, down | of.PortConfigNoRecv | of.PortConfigNoFwd},
-		{"all but down", of.PortConfigNoPacketIn, all, of.PortConfigNoPacketIn},
-		{"as it was", 0, all, 0},
-	}
-	for _, s := range steps {
-		e, fault := p.PortMod(&of.PortMod{Port: 1, MAC: mac, Config: s.config, Mask: s.mask})
-		if fault != nil || e.Port.Config != s.want || e.Reason != of.PortModify {
-			t.Errorf("%s: %+v, %v; want %v", s.name, e, fault, s.want)
-		}
-		if isUp := f.flags("eth1")&unix.IFF_UP != 0; isUp != (s.want&down == 0) || e.Up && !isUp {
-			t.Errorf("%s: up %v, told %+v", s.name, isUp, e)
-		}
-	}
-
-	// PORT_DOWN is what the interface is, whoever made it so; one set down by a controller stays down when it comes again.
-	k.A.SetDown()
-	f.last(1, "down", func(e Event) bool { return e.Port.Config == down && !e.Up })
-	k.A.SetUp()
-	f.last(1, "up", up)
-	if _, fault := p.PortMod(&of.PortMod{Port: 1, MAC: mac, Config: down, Mask: down}); fault != nil {
-		t.Fatal(fault)
-	}
-	f.must(f.host.Netlink().LinkDel(device(k.A)))
-	f.last(1, "missing and down", func(e Event) bool { return e.Ifindex == 0 && e.Port.Config == down })
-	f.add("eth1", 0)
-	e := f.last(1, "down", func(e Event) bool { return e.Ifindex != 0 && e.Port.Config == down })
-	if e, fault := p.PortMod(&of.PortMod{Port: 1, MAC: e.Port.MAC, Mask: down}); fault != nil || !up(e) {
-		t.Errorf("up again: %+v, %v", e, fault)
-	}
-
-	// A port without interface keeps what it is told, for when there is one.
-	if e, fault := p.PortMod(&of.PortMod{Port: 2, Config: down | of.PortConfigNoFwd, Mask: all}); fault != nil ||
-		e.Port.Config != down|of.PortConfigNoFwd {
-		t.Errorf("without an interface: %+v, %v", e, fault)
-	}
-	f.add("none", 0)
-	f.last(2, "there and down", func(e Event) bool { return e.Ifindex != 0 && e.Port.Config == down|of.PortConfigNoFwd })
-}
-
-// TestCloseAfterPortDown: an interface that a controller has set down is left as it was found.
-func TestCloseAfterPortDown(t *testing.T) {
-	f := setUp(t)
-	k := f.cable("eth1")
-	p := f.open(f.options(Port{1, "eth1"}))
-	const down = of.PortConfigPortDown
-	if _, fault := p.PortMod(&of.PortMod{Port: 1, MAC: packet.MAC(k.A.MAC), Config: down, Mask: down}); fault != nil {
-		t.Fatal(fault)
-	}
-	f.must(p.Close())
-	if got := f.flags("eth1"); got&unix.IFF_UP == 0 {
-		t.Errorf("eth1 was up, and is left with flags %#x", got)
-	}
-}
-
 func TestStats(t *testing.T) {
-	f := setUp(t)
+	f := setUp(lab.New(t))
 	k := f.cable("eth1")
 	f.cable("eth2")
 	p := f.open(f.options(Port{1, "eth1"}, Port{2, "eth2"}))
@@ -452,28 +228,8 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// send sends frames of experimental use, which nobody answers.
-func (f *fixture) send(n *lab.Interface, count, size int) {
-	f.t.Helper()
-	f.must(n.Host.Do(func() error {
-		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(fd)
-		b := make([]byte, size)
-		copy(b, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, 0x88, 0xb5})
-		for range count {
-			if err := unix.Sendto(fd, b, 0, &unix.SockaddrLinklayer{Ifindex: n.Index}); err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
-}
-
 func TestLocal(t *testing.T) {
-	f := setUp(t)
+	f := setUp(lab.New(t))
 	o := f.options(Port{of.PortLocal, "sw0"})
 	p := f.open(o)
 	e := f.last(of.PortLocal, "up", up)
@@ -533,7 +289,7 @@ func (w *warnings) Handle(_ context.Context, r slog.Record) error {
 
 // TestMissedChanges: more changes than the kernel keeps are made up for by reading all ports again.
 func TestMissedChanges(t *testing.T) {
-	f := setUp(t)
+	f := setUp(lab.New(t))
 	k := f.cable("eth1")
 	gone := f.cable("eth2")
 	noise := f.cable("noise")
@@ -559,7 +315,7 @@ func TestMissedChanges(t *testing.T) {
 }
 
 func TestEndsWithContext(t *testing.T) {
-	f := setUp(t)
+	f := setUp(lab.New(t))
 	f.cable("eth1")
 	ctx, cancel := context.WithCancel(context.Background())
 	p, err := f.tryOpen(ctx, f.options(Port{1, "eth1"}))

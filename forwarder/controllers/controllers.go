@@ -25,7 +25,8 @@ type Handler struct {
 	// of fragments. It answers with Reply and Refuse, before it returns. m aliases raw, which is not used again.
 	Handle func(c *Channel, xid uint32, m openflow.Message, raw []byte)
 	// OnChange is called when the first of the configured controllers has a channel, and when the last has lost it: for the fail
-	// modes [6.3.3]. At the start there is none. Others that connect by themselves do not count. Nil: nobody asks.
+	// modes [6.3.3]. At the start there is none. Others that connect by themselves do not count, and no channel is lost by the end
+	// of the forwarder itself. Nil: nobody asks.
 	OnChange func(connected bool)
 }
 
@@ -133,7 +134,7 @@ func (c *Controllers) serve(ctx context.Context, o *origin, rw io.ReadWriteClose
 	}
 	c.log.Log(ctx, level, "channel is up", "channel", ch.String())
 	c.Do(func() { c.join(ch) })
-	defer c.Do(func() { c.leave(ch) })
+	defer c.Do(func() { c.leave(ctx, ch) })
 	for {
 		r, err := conn.Receive(ch.ctx)
 		if err != nil {
@@ -154,9 +155,9 @@ func (c *Controllers) join(ch *Channel) {
 }
 
 // leave undoes join. It is called in the turn.
-func (c *Controllers) leave(ch *Channel) {
+func (c *Controllers) leave(ctx context.Context, ch *Channel) {
 	rest := slices.DeleteFunc(slices.Clone(*c.channels.Load()), func(o *Channel) bool { return o == ch })
-	if c.change(rest) == 0 && !ch.origin.listens && c.h.OnChange != nil {
+	if c.change(rest) == 0 && !ch.origin.listens && c.h.OnChange != nil && ctx.Err() == nil {
 		c.h.OnChange(false)
 	}
 }

@@ -217,3 +217,20 @@ func TestClose(t *testing.T) {
 		})
 	}
 }
+
+// TestCloseLosesNobody: the fail modes are for controllers that are gone, not for a forwarder that is.
+func TestCloseLosesNobody(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "controller")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s := newStage(t, func(c *config.Config) {
+		c.Controllers = []config.Controller{{Connect: config.Endpoint{Method: "unix", Address: path}, Peers: peers()}}
+	})
+	ask(t, accepted(t, l), &openflow.BarrierRequest{})
+	s.Close()
+	equal(t, "connected", s.Connected(), 0)
+	equal(t, "changes", s.changes, []bool{true})
+}

@@ -270,6 +270,29 @@ func TestLocal(t *testing.T) {
 	f.must(p.Close())
 }
 
+func TestLeave(t *testing.T) {
+	f := setUp(lab.New(t))
+	k := f.cable("eth1")
+	k.A.SetDown()
+	p := f.open(f.options(Port{1, "eth1"}, Port{of.PortLocal, "sw0"}))
+	f.must(p.Leave())
+	f.must(p.Close()) // too late to undo it
+	for _, name := range []string{"eth1", portEnd("sw0")} {
+		if got := f.flags(name); got&unix.IFF_UP == 0 || got&unix.IFF_PROMISC == 0 {
+			t.Errorf("%s is left with flags %#x", name, got)
+		}
+	}
+	remove := func(name string) { f.must(f.host.Do(func() error { return RemoveLocal(name) })) }
+	remove("eth1") // which is none
+	f.flags("eth1")
+	remove("sw0")
+	var none netlink.LinkNotFoundError
+	if _, err := f.host.Netlink().LinkByName(portEnd("sw0")); !errors.As(err, &none) {
+		t.Errorf("removed: %v", err)
+	}
+	remove("sw0")
+}
+
 // warnings counts the records of a log.
 type warnings struct {
 	slog.Handler

@@ -25,7 +25,7 @@ func (p *Ports) makeLocal(host, end string) error {
 	if err != nil {
 		return err
 	}
-	if one != nil && other != nil && one.Type() == "veth" && one.Attrs().ParentIndex == other.Attrs().Index {
+	if paired(one, other) {
 		return nil
 	}
 	if one != nil {
@@ -44,6 +44,10 @@ func (p *Ports) makeLocal(host, end string) error {
 		return errors.Join(err, p.removeLocal())
 	}
 	return nil
+}
+
+func paired(one, other netlink.Link) bool {
+	return one != nil && other != nil && one.Type() == "veth" && one.Attrs().ParentIndex == other.Attrs().Index
 }
 
 // dress sets the host's end up, and keeps the host from speaking IPv6 at the other.
@@ -76,4 +80,23 @@ func (p *Ports) removeLocal() error {
 		return fmt.Errorf("remove interface %s: %w", p.local, err)
 	}
 	return nil
+}
+
+// RemoveLocal takes a local interface away that an earlier process has left in the calling thread's network namespace. One of the
+// name that is no local interface stays.
+func RemoveLocal(host string) (err error) {
+	p := &Ports{local: host}
+	if p.handle, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+		return fmt.Errorf("open netlink: %w", err)
+	}
+	defer p.handle.Close()
+	one, err := p.read(host)
+	if err != nil {
+		return err
+	}
+	other, err := p.read(portEnd(host))
+	if err != nil || !paired(one, other) {
+		return err
+	}
+	return p.removeLocal()
 }

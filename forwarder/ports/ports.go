@@ -86,7 +86,7 @@ type port struct {
 const changeBuffer = 1 << 20
 
 // Open takes the interfaces of the calling thread's network namespace: those that are there are set up and promiscuous. Their
-// addresses are left alone. It follows them until ctx ends or Close, which the caller owes.
+// addresses are left alone. It follows them until ctx ends. The caller owes Close or Leave.
 func Open(ctx context.Context, o Options) (_ *Ports, err error) {
 	p := &Ports{o: o, ethtool: -1, watched: make(chan struct{})}
 	ctx, p.cancel = context.WithCancel(ctx)
@@ -154,13 +154,20 @@ func (p *Ports) add(c Port) error {
 }
 
 // Close lets go of the interfaces and gives those that are left the flags that they had. A local interface goes. The calling
-// goroutine must not be one that Tell waits for.
+// goroutine must not be one that Tell waits for. Later calls return the same.
 func (p *Ports) Close() error {
-	p.once.Do(func() { p.closed = p.close() })
+	p.once.Do(func() { p.closed = p.end(true) })
 	return p.closed
 }
 
-func (p *Ports) close() error {
+// Leave is Close, but leaves the interfaces as they are, for what forwards without us. The next Open takes a local interface over,
+// and [RemoveLocal] takes it away.
+func (p *Ports) Leave() error {
+	p.once.Do(func() { p.closed = p.end(false) })
+	return p.closed
+}
+
+func (p *Ports) end(restore bool) error {
 	p.cancel()
 	if p.changes != nil {
 		p.changes.Close()
@@ -169,12 +176,14 @@ func (p *Ports) close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var errs []error
-	for _, pt := range p.ports {
-		if pt.host == "" {
-			errs = append(errs, p.restore(pt))
+	if restore {
+		for _, pt := range p.ports {
+			if pt.host == "" {
+				errs = append(errs, p.restore(pt))
+			}
 		}
+		errs = append(errs, p.removeLocal())
 	}
-	errs = append(errs, p.removeLocal())
 	if p.ethtool >= 0 {
 		unix.Close(p.ethtool)
 	}

@@ -42,10 +42,11 @@ type Journal struct {
 	size    int64
 	records int
 	torn    int64
+	floor   int64  // below it a rewrite is not due
 	record  []byte // room for one, used again
 }
 
-// Open opens or creates a journal and locks it against other processes until Close. Bytes at its end that are no whole record,
+// Open opens or creates a journal, and its folder, and locks it against other processes until Close. Bytes at its end that are no whole record,
 // as a crash may leave them, are cut off. The errors of the operating system apply, [ErrInUse], and one for a file that is no journal.
 func Open(path string) (*Journal, error) {
 	j := &Journal{path: path}
@@ -56,6 +57,9 @@ func Open(path string) (*Journal, error) {
 }
 
 func (j *Journal) open() (err error) {
+	if err := os.MkdirAll(filepath.Dir(j.path), 0o700); err != nil {
+		return bare(err)
+	}
 	if j.file, err = openLocked(j.path); err != nil {
 		return err
 	}
@@ -140,16 +144,20 @@ func (j *Journal) Append(message []byte, at time.Time) error {
 	return nil
 }
 
-// Due reports whether a Rewrite is worth its while when live messages would do: the file is not small, and has more than four
-// times as many records.
-func (j *Journal) Due(live int) bool { return j.size > smallest && j.records > 4*live }
+// Due reports whether a Rewrite is worth its while when live messages would do: the file is not small, has more than four times as
+// many records, and has grown since the last one, so that even a wrong live, or a disk that refuses, does not make each Append cost
+// a Rewrite.
+func (j *Journal) Due(live int) bool { return j.size > max(smallest, j.floor) && j.records > 4*live }
 
 // Rewrite replaces all records at once by others, which may be fewer. It waits for the disk. If it fails, or the process ends
 // meanwhile, the journal is as it was.
 func (j *Journal) Rewrite(records iter.Seq[Record]) error {
-	if err := j.rewrite(records); err != nil {
+	err := j.rewrite(records)
+	if err != nil {
+		j.floor = j.size + smallest
 		return fmt.Errorf("rewrite journal %s: %w", j.path, err)
 	}
+	j.floor = 2 * j.size
 	return nil
 }
 

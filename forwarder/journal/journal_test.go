@@ -80,7 +80,7 @@ func wantRecords(t testing.TB, j *Journal, from, to int) {
 }
 
 func TestAppendAndReplay(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "journal")
+	path := filepath.Join(t.TempDir(), "new", "folder", "journal")
 	j := mustOpen(t, path)
 	wantRecords(t, j, 0, 0)
 	mustAppend(t, j, 0, 10)
@@ -201,8 +201,12 @@ func TestOpenRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Open(filepath.Join(t.TempDir(), "no", "folder")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no folder: %v", err)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(filepath.Join(file, "journal")); !errors.Is(err, unix.ENOTDIR) {
+		t.Errorf("in a file: %v", err)
 	}
 }
 
@@ -253,6 +257,9 @@ func TestRewriteFails(t *testing.T) {
 	if err := j.Rewrite(records(0, 1)); err == nil {
 		t.Error("no error where a folder stands")
 	}
+	if j.floor <= smallest {
+		t.Errorf("the next one is due at %d bytes", j.floor)
+	}
 	mustAppend(t, j, 7, 8)
 	wantRecords(t, j, 0, 8)
 }
@@ -277,18 +284,21 @@ func TestDue(t *testing.T) {
 	tests := []struct {
 		name    string
 		size    int64
+		floor   int64
 		records int
 		live    int
 		want    bool
 	}{
-		{"small", smallest, 1000, 1, false},
-		{"nothing live", smallest + 1, 1, 0, true},
-		{"four times", smallest + 1, 400, 100, false},
-		{"more", smallest + 1, 401, 100, true},
+		{"small", smallest, 0, 1000, 1, false},
+		{"nothing live", smallest + 1, 0, 1, 0, true},
+		{"four times", smallest + 1, 0, 400, 100, false},
+		{"more", smallest + 1, 0, 401, 100, true},
+		{"just rewritten", 2 * smallest, 4 * smallest, 1000, 1, false},
+		{"grown since", 4*smallest + 1, 4 * smallest, 1000, 1, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := (&Journal{size: tt.size, records: tt.records}).Due(tt.live); got != tt.want {
+			if got := (&Journal{size: tt.size, floor: tt.floor, records: tt.records}).Due(tt.live); got != tt.want {
 				t.Errorf("due: %v, want %v", got, tt.want)
 			}
 		})

@@ -105,6 +105,7 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 	if err := f.kernel.DetachOthers(); err != nil {
 		return err
 	}
+	f.connected(false)
 	f.mu.Lock() // the first messages wait
 	f.controllers, err = controllers.Open(ctx, f.cfg, controllers.Handler{
 		Features: f.features, Handle: f.handle, OnChange: f.connected,
@@ -113,7 +114,6 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	f.connected(false)
 	f.tasks.Go(f.readPunts)
 	f.tasks.Go(func() { f.expire(ctx) })
 	return nil

@@ -71,6 +71,8 @@ func (f *Forwarder) carryOut(c *controllers.Channel, xid uint32, m openflow.Mess
 		}
 		f.kernel.SetFragments(m.Flags == openflow.FragDrop)
 		return nil
+	case *openflow.BundleControl, *openflow.BundleAdd:
+		return &openflow.Fault{Code: openflow.BadRequestBadExperimenter, Section: "7.5.4", Text: "bundles"}
 	case *openflow.MultipartRequest:
 		return f.answer(now, c, xid, m, raw)
 	}
@@ -87,7 +89,7 @@ func (f *Forwarder) change(now time.Time, m openflow.Message, raw []byte) error 
 		f.takeBack(now, c)
 		return err
 	}
-	f.record(now, raw)
+	f.record(now, m, raw)
 	return nil
 }
 

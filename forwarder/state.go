@@ -44,26 +44,33 @@ func (f *Forwarder) replay() (err error) {
 	return nil
 }
 
-// record keeps a message that changed the pipeline.
-func (f *Forwarder) record(now time.Time, raw []byte) {
+// record keeps a message that changed the pipeline; raw are its bytes.
+func (f *Forwarder) record(now time.Time, m openflow.Message, raw []byte) {
 	if f.journal == nil {
 		return
 	}
-	if err := f.journal.Append(raw, now); err != nil {
-		f.log.Error("a change will not survive a restart", "error", err)
+	var err error
+	if _, tables := m.(*openflow.MultipartRequest); tables || f.journal.Due(f.installed.Len()) {
+		err = f.journal.Rewrite(f.records()) // a request for table features may be longer than a message
+	} else {
+		err = f.journal.Append(raw, now)
 	}
-	if f.journal.Due(f.installed.Len()) {
-		if err := f.journal.Rewrite(records(now, f.pipeline.Snapshot())); err != nil {
-			f.log.Error("the state could not be written anew", "error", err)
-		}
+	if err != nil {
+		f.log.Error("a change will not survive a restart", "error", err)
 	}
 }
 
-func records(now time.Time, list []openflow.Message) iter.Seq[journal.Record] {
+// records are the messages that make the pipeline what it is.
+func (f *Forwarder) records() iter.Seq[journal.Record] {
 	return func(yield func(journal.Record) bool) {
-		for n, m := range list {
-			b, err := openflow.Append(nil, uint32(n), m)
-			if err == nil && !yield(journal.Record{Time: now, Message: b}) {
+		var b []byte
+		for m, at := range f.pipeline.Snapshot() {
+			var err error
+			if b, err = openflow.Append(b[:0], 0, m); err != nil {
+				f.log.Error("a part of the state is too long for a message", "type", m.Type().String(), "error", err)
+				continue
+			}
+			if !yield(journal.Record{Time: at, Message: b}) {
 				return
 			}
 		}

@@ -46,8 +46,9 @@ type Journal struct {
 	record  []byte // room for one, used again
 }
 
-// Open opens or creates a journal, and its folder, and locks it against other processes until Close. Bytes at its end that are no whole record,
-// as a crash may leave them, are cut off. The errors of the operating system apply, [ErrInUse], and one for a file that is no journal.
+// Open opens or creates a journal, and its folder, and locks it against other processes until Close. Bytes at its end that are no
+// whole record, as a crash may leave them, are cut off. The errors of the operating system apply, [ErrInUse], and one for a file that
+// is no journal.
 func Open(path string) (*Journal, error) {
 	j := &Journal{path: path}
 	if err := j.open(); err != nil {

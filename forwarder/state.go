@@ -50,7 +50,7 @@ func (f *Forwarder) record(now time.Time, m openflow.Message, raw []byte) {
 		return
 	}
 	var err error
-	if _, tables := m.(*openflow.MultipartRequest); tables || f.journal.Due(f.installed.Len()) {
+	if _, tables := m.(*openflow.MultipartRequest); tables || f.journal.Due(f.pipeline.Messages()) {
 		err = f.journal.Rewrite(f.records()) // a request for table features may be longer than a message
 	} else {
 		err = f.journal.Append(raw, now)

@@ -153,6 +153,3 @@ func full(what string, err error) error {
 	}
 	return fmt.Errorf("install %s: %w", what, err)
 }
-
-// Len is how many entries, groups and meters are installed.
-func (k *Kernel) Len() int { return len(k.entries) + len(k.groups) + len(k.meters) }

@@ -65,11 +65,11 @@ func Run(ctx context.Context, o Options) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	if err := f.start(ctx); err != nil {
-		return errors.Join(err, f.close())
+		return errors.Join(err, f.close(false))
 	}
 	log.Info("forwarder is up", "name", cfg.Name, "datapath_id", fmt.Sprintf("%#x", f.datapathID()), "ports", len(cfg.Ports))
 	<-ctx.Done()
-	return f.close()
+	return f.close(true)
 }
 
 // room is how much more the kernel has than the pipeline may hold, so that what is replaced can rest.
@@ -119,12 +119,16 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 	return nil
 }
 
-func (f *Forwarder) close() error {
+// close ends what start began. When flow entries go on, so must the interfaces.
+func (f *Forwarder) close(goesOn bool) error {
 	var errs []error
 	if f.controllers != nil {
 		f.controllers.Close()
 	}
-	if f.ports != nil {
+	switch {
+	case f.ports != nil && goesOn:
+		errs = append(errs, f.ports.Leave())
+	case f.ports != nil:
 		errs = append(errs, f.ports.Close())
 	}
 	if f.kernel != nil {
@@ -140,7 +144,11 @@ func (f *Forwarder) close() error {
 // Remove takes away what a forwarder that has ended has left: its attachments, and with them its flow entries. With a state folder
 // in the configuration, the next Run has them again.
 func Remove(cfg *config.Config) error {
-	return datapath.RemoveForwarder(StatePath(cfg.Name), LoopDevice(cfg.Name))
+	err := datapath.RemoveForwarder(StatePath(cfg.Name), LoopDevice(cfg.Name))
+	if cfg.Local != "" {
+		err = errors.Join(err, ports.RemoveLocal(cfg.Local))
+	}
+	return err
 }
 
 func (f *Forwarder) portList() []ports.Port {

@@ -41,16 +41,16 @@ func New(f *datapath.Forwarder) *Kernel {
 		meters:  make(map[openflow.MeterID]*meter),
 		ports:   make(map[openflow.PortNo]uint32),
 
-		entryRoom:    newRoom(0, len(f.Entries)),
-		countRoom:    newRoom(0, len(f.EntryCounts)),
-		opRoom:       newRoom(datapath.ForwarderOutOps, len(f.Ops)),
-		listRoom:     newRoom(0, len(f.Lists)),
-		subtableRoom: newRoom(1, len(f.Subtables)), // 0 is of packets
-		groupRoom:    newRoom(1, len(f.Groups)),    // 0 is no group
-		headRoom:     newRoom(0, len(f.GroupHeads)),
-		bucketRoom:   newRoom(0, len(f.Buckets)),
-		slotRoom:     newRoom(0, len(f.Slots)),
-		meterRoom:    newRoom(1, len(f.Meters)), // 0 is no meter
+		entryRoom:    newRoom(0, len(f.Entries), f.Changed),
+		countRoom:    newRoom(0, len(f.EntryCounts), f.Changed),
+		opRoom:       newRoom(datapath.ForwarderOutOps, len(f.Ops), f.Changed),
+		listRoom:     newRoom(0, len(f.Lists), f.Changed),
+		subtableRoom: newRoom(1, len(f.Subtables), f.Changed), // 0 is of packets
+		groupRoom:    newRoom(1, len(f.Groups), f.Changed),    // 0 is no group
+		headRoom:     newRoom(0, len(f.GroupHeads), f.Changed),
+		bucketRoom:   newRoom(0, len(f.Buckets), f.Changed),
+		slotRoom:     newRoom(0, len(f.Slots), f.Changed),
+		meterRoom:    newRoom(1, len(f.Meters), f.Changed), // 0 is no meter
 	}
 	return k
 }

@@ -12,12 +12,15 @@ var errFull = errors.New("the kernel's table is full")
 
 // room hands out ranges of an array's places. What is given back rests until no packet can be looking at it any more.
 type room struct {
+	changed   func() // has cached paths forgotten, which may lead to what rests
 	next, end uint32 // never used: [next, end)
 	free      [32][]uint32
 	resting   [32][]uint32
 }
 
-func newRoom(first, end int) *room { return &room{next: uint32(first), end: uint32(end)} }
+func newRoom(first, end int, changed func()) *room {
+	return &room{changed: changed, next: uint32(first), end: uint32(end)}
+}
 
 // class is the smallest power of two that holds n.
 func class(n int) int { return bits.Len32(uint32(max(n, 1) - 1)) }
@@ -26,6 +29,7 @@ func class(n int) int { return bits.Len32(uint32(max(n, 1) - 1)) }
 func (r *room) take(n int) (uint32, error) {
 	c := class(n)
 	if len(r.free[c]) == 0 && r.end-r.next < 1<<c && len(r.resting[c]) > 0 {
+		r.changed()
 		if err := grace(); err != nil {
 			return 0, err
 		}

@@ -108,6 +108,10 @@ func (p *Pipeline) ConfigureTables(b openflow.TableFeaturesBody) (Change, error)
 			}
 		}
 	}
+	var c Change
+	for i := range p.tables {
+		c.before.tables = append(c.before.tables, p.tables[i].tableConfig)
+	}
 	for i := range b {
 		p.tables[b[i].Table].name = b[i].Name[:min(len(b[i].Name), maxName)]
 	}
@@ -121,7 +125,6 @@ func (p *Pipeline) ConfigureTables(b openflow.TableFeaturesBody) (Change, error)
 			}
 		})
 	}
-	var c Change
 	for _, s := range gone {
 		p.removeEntry(&c, s, openflow.RemovedDelete)
 		c.Removed[len(c.Removed)-1].Tell = false

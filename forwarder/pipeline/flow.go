@@ -76,15 +76,20 @@ func (p *Pipeline) addEntry(now time.Time, m *openflow.FlowMod) (Change, *openfl
 		e.ID = old.entry.ID
 		set.Old, set.KeepCounts = old.entry, m.Flags&openflow.FlowResetCounts == 0
 		p.replaceEntry(old, e)
+		p.timed.plan(old)
 	} else {
 		p.lastID++
 		e.ID = p.lastID
-		old = t.insert(e)
-		p.entries++
-		p.refer(old)
+		p.insertEntry(e)
 	}
-	p.timed.plan(old)
 	return Change{Set: []Set{set}}, nil
+}
+
+func (p *Pipeline) insertEntry(e *Entry) {
+	s := p.tables[e.Table].insert(e)
+	p.entries++
+	p.refer(s)
+	p.timed.plan(s)
 }
 
 // named returns the slots that a modification or deletion is about.

@@ -75,18 +75,34 @@ func (p *Pipeline) GroupMod(now time.Time, m *openflow.GroupMod) (Change, error)
 	for i := range g.Buckets {
 		g.Buckets[i].Actions = ownActions(g.Buckets[i].Actions)
 	}
-	s := p.groups[m.Group]
+	old := p.Group(m.Group)
+	if old != nil {
+		g.Created = old.Created // its own counters and duration go on, its buckets' begin anew [6.5]
+	}
+	p.putGroup(g)
+	return Change{SetGroups: []*Group{g}, before: before{group: old}}, nil
+}
+
+// putGroup adds a group or replaces the one of its number.
+func (p *Pipeline) putGroup(g *Group) {
+	s := p.groups[g.ID]
 	if s == nil {
 		s = &groupSlot{flows: map[*slot]struct{}{}}
-		p.groups[m.Group] = s
+		p.groups[g.ID] = s
 	} else {
-		g.Created = s.group.Created // its own counters and duration go on, its buckets' begin anew [6.5]
 		p.chain(s.group, -1)
+		p.actions -= bucketActions(s.group.Buckets)
 	}
 	s.group = g
 	p.chain(g, 1)
-	p.actions += more
-	return Change{SetGroups: []*Group{g}}, nil
+	p.actions += bucketActions(g.Buckets)
+}
+
+// dropGroup removes a group that no entry uses.
+func (p *Pipeline) dropGroup(s *groupSlot) {
+	p.chain(s.group, -1)
+	p.actions -= bucketActions(s.group.Buckets)
+	delete(p.groups, s.group.ID)
 }
 
 // chain counts, or with -1 discounts, a group as a user of others.
@@ -114,9 +130,7 @@ func (p *Pipeline) deleteGroups(id openflow.GroupID) (Change, *openflow.Fault) {
 	var c Change
 	for _, s := range gone {
 		p.removeUsers(&c, s.flows, openflow.RemovedGroupDelete)
-		p.chain(s.group, -1)
-		p.actions -= bucketActions(s.group.Buckets)
-		delete(p.groups, s.group.ID)
+		p.dropGroup(s)
 		c.RemovedGroups = append(c.RemovedGroups, s.group)
 	}
 	return c, nil

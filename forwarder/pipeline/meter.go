@@ -36,13 +36,14 @@ func (p *Pipeline) MeterMod(now time.Time, m *openflow.MeterMod) (Change, error)
 	for i := range own.Bands {
 		own.Bands[i].Data = bytes.Clone(own.Bands[i].Data)
 	}
-	if s := p.meters[m.Meter]; s != nil {
-		own.Created = s.meter.Created // its own counters and duration go on, its bands' begin anew [6.6]
-		s.meter = own
+	old := p.Meter(m.Meter)
+	if old != nil {
+		own.Created = old.Created // its own counters and duration go on, its bands' begin anew [6.6]
+		p.meters[m.Meter].meter = own
 	} else {
 		p.meters[m.Meter] = &meterSlot{own, map[*slot]struct{}{}}
 	}
-	return Change{SetMeters: []*Meter{own}}, nil
+	return Change{SetMeters: []*Meter{own}, before: before{meter: old}}, nil
 }
 
 // deleteMeters removes the meters and the flow entries that use them [6.6]. 1.3 has no reason of its own for these.

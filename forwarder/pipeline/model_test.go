@@ -342,6 +342,10 @@ func (r source) groupMod() *openflow.GroupMod {
 	return g
 }
 
+func (r source) meterMod() *openflow.MeterMod {
+	return &openflow.MeterMod{Command: 2 * openflow.MeterCommand(r.IntN(2)), Meter: openflow.MeterID(r.IntN(3) + 1)}
+}
+
 // TestModel: after any sequence of messages, a pipeline holds what the model holds, has said so, and has refused the same.
 func TestModel(t *testing.T) {
 	for range 20 {
@@ -353,6 +357,7 @@ func TestModel(t *testing.T) {
 func runModel(t *testing.T, r source) {
 	limits := pipeline.Limits{Tables: 3, Entries: 60}
 	texts := entryTexts{}
+	k := kernel{map[uint64]*pipeline.Entry{}, map[openflow.GroupID]*pipeline.Group{}, map[openflow.MeterID]*pipeline.Meter{}}
 	b := newBench(t, limits)
 	m := &model{limits, nil, map[*pipeline.Entry]packets{}, map[openflow.GroupID][]openflow.GroupID{}, map[openflow.MeterID]bool{}}
 	for range 1000 {
@@ -361,27 +366,39 @@ func runModel(t *testing.T, r source) {
 		var want openflow.Code
 		var c pipeline.Change
 		var err error
-		var message any
+		var message openflow.Message
+		do := func() { c, err = b.do(message) }
 		switch n := r.IntN(20); {
 		case n == 0:
 			g := r.groupMod()
 			went, want = m.groupMod(g)
 			message = g
-			c, err = b.do(g)
 		case n == 1:
-			d := &openflow.MeterMod{Command: 2 * openflow.MeterCommand(r.IntN(2)), Meter: openflow.MeterID(r.IntN(3) + 1)}
+			d := r.meterMod()
 			went, want = m.meterMod(d)
 			message = d
-			c, err = b.do(d)
 		case n < 4:
 			went = m.expire(b.now)
-			c = b.Expire(b.now, lastUsed)
+			do = func() { c = b.Expire(b.now, lastUsed) }
 		default:
 			f, set := r.flowMod()
 			came, went, want = m.flowMod(b.now, f, set)
 			message = f
-			c, err = b.do(f)
 		}
+		if r.IntN(2) == 0 {
+			was := k.clone()
+			do()
+			k.tell(t, c)
+			k.want(t, b.Pipeline)
+			k.tell(t, b.Undo(c))
+			k.want(t, b.Pipeline)
+			if !k.equal(was) {
+				t.Errorf("undone: %+v\nhad been: %+v", k, was)
+			}
+		}
+		do()
+		k.tell(t, c)
+		k.want(t, b.Pipeline)
 		wantCode(t, err, want)
 		var set, gone []*pipeline.Entry
 		for _, s := range c.Set {
@@ -402,18 +419,27 @@ func runModel(t *testing.T, r source) {
 		}
 	}
 	wantReplayed(t, b.Pipeline)
+	for e, was := range texts {
+		if now := textOf(e); now != was {
+			t.Errorf("an entry has changed: %s\nhad been %s", now, was)
+		}
+	}
 }
 
 // entryTexts are entries as texts, without their IDs.
 type entryTexts map[*pipeline.Entry]string
 
+func textOf(e *pipeline.Entry) string {
+	plain := *e
+	plain.ID, plain.Match = 0, match.Match{}
+	return fmt.Sprintf("%+v", plain)
+}
+
 func (x entryTexts) all(list []*pipeline.Entry) []string {
 	var all []string
 	for _, e := range list {
 		if x[e] == "" {
-			plain := *e
-			plain.ID, plain.Match = 0, match.Match{}
-			x[e] = fmt.Sprintf("%+v", plain)
+			x[e] = textOf(e)
 		}
 		all = append(all, x[e])
 	}

@@ -125,6 +125,8 @@ type Change struct {
 	RemovedGroups []*Group
 	SetMeters     []*Meter
 	RemovedMeters []*Meter
+
+	before before
 }
 
 // Set is a flow entry that is new or has changed.

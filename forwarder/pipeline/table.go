@@ -19,9 +19,7 @@ type table struct {
 	order []*shape
 	empty int
 	count int // entries
-	name  string
-	// left tells that a controller has left the table out of the pipeline [7.3.5.5].
-	left bool
+	tableConfig
 }
 
 // shapeKey is what the entries of a shape have in common.

@@ -249,6 +249,7 @@ func TestActions(t *testing.T) {
 	whole := &openflow.GroupMod{Group: 1, Buckets: []openflow.Bucket{bucket(out(1)), bucket(out(2))}}
 	for range 3 { // what is deleted leaves its room
 		b.must(whole)
+		b.must(group(openflow.GroupModify, openflow.GroupTypeAll, 1, whole.Buckets...))
 		b.must(flow(add, priority(1), to(out(1))))
 		b.must(flow(add, priority(2), does(openflow.InstructionWriteActions{Actions: []openflow.Action{out(1), out(2)}})))
 		b.refuses(flow(add, priority(3), to(out(1))), openflow.FlowModFailedTableFull)

@@ -125,6 +125,8 @@ func TestUndoRoom(t *testing.T) {
 		b.Undo(b.must(group(openflow.GroupAdd, openflow.GroupTypeAll, 1, bucket(out(1)))))
 		b.Undo(b.must(flow(deletes)))
 	}
+	b.Undo(b.must(flow(add, timeouts(0, 100))))
+	b.Undo(b.must(flow(add)))
 	if c := b.Expire(at(9.9), never); !c.Empty() {
 		t.Errorf("expired: %+v", c)
 	}

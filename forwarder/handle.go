@@ -86,31 +86,14 @@ func (f *Forwarder) change(now time.Time, m openflow.Message, raw []byte) error 
 		return err
 	}
 	if err := f.apply(now, c); err != nil {
-		f.takeBack(now, c)
+		// What had been put into force is taken out again; what had not is not there.
+		if undone := f.installed.Apply(f.pipeline.Undo(c), func(*pipeline.Removed, openflow.Counter) {}); undone != nil {
+			f.log.Error("what did not fit could not be taken back whole", "error", undone)
+		}
 		return err
 	}
 	f.record(now, m, raw)
 	return nil
-}
-
-// takeBack removes the entries that could not be installed.
-func (f *Forwarder) takeBack(now time.Time, c pipeline.Change) {
-	for _, s := range c.Set {
-		if s.Old != nil {
-			continue
-		}
-		e := s.Entry
-		gone, err := f.pipeline.FlowMod(now, &openflow.FlowMod{
-			Command: openflow.FlowDeleteStrict, Table: e.Table, Priority: e.Priority, Match: e.Fields,
-			OutPort: openflow.PortAny, OutGroup: openflow.GroupAny,
-		})
-		if err == nil {
-			err = f.installed.Apply(gone, func(*pipeline.Removed, openflow.Counter) {})
-		}
-		if err != nil {
-			f.log.Error("a flow entry without room in the kernel could not be taken back", "error", err)
-		}
-	}
 }
 
 // packetOut sends a controller's packet [7.3.7].

@@ -28,9 +28,12 @@ import (
 // pins is where the attachments of all forwarders of the machine are.
 const pins = "/sys/fs/bpf/baton"
 
-// StatePath is where the attachments of a forwarder are pinned, and LoopDevice the name of its loop device.
-func StatePath(name string) string  { return filepath.Join(pins, "forwarder-"+name) }
-func LoopDevice(name string) string { return "loop-" + name }
+// StatePath is where the attachments of a forwarder are pinned.
+func StatePath(name string) string { return filepath.Join(pins, "forwarder-"+name) }
+
+// LoopDevices are the names that a forwarder's loop device may have. One that takes over has the other, so that copies of packets that are on
+// the way through its predecessor's tables come to their end there.
+func LoopDevices(name string) [2]string { return [2]string{"loop-" + name, "pool-" + name} }
 
 // Forwarder is a running switch. What follows mu is guarded by it but for the controllers' turn, which takes it.
 type Forwarder struct {
@@ -42,6 +45,7 @@ type Forwarder struct {
 	controllers *controllers.Controllers
 	ports       *ports.Ports
 	tasks       sync.WaitGroup
+	began       time.Time
 
 	mu        sync.Mutex
 	pipeline  *pipeline.Pipeline
@@ -61,7 +65,7 @@ type Options struct {
 // Run is a forwarder until ctx ends. Its flow entries go on in the kernel afterwards, until [Remove] or the next Run of that name.
 func Run(ctx context.Context, o Options) error {
 	cfg, log := o.Config, o.Log
-	f := &Forwarder{cfg: cfg, version: o.Version, log: log, latest: make(map[openflow.PortNo]ports.Event)}
+	f := &Forwarder{cfg: cfg, version: o.Version, log: log, began: time.Now(), latest: make(map[openflow.PortNo]ports.Event)}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	if err := f.start(ctx); err != nil {
@@ -81,8 +85,9 @@ const opsEach = 4
 func (f *Forwarder) start(ctx context.Context) (err error) {
 	limits := f.cfg.Limits
 	paths := 1 << bits.Len(uint(limits.Cache-1))
+	loop, before := chooseLoop(f.cfg.Name)
 	f.kernel, err = datapath.OpenForwarder(datapath.ForwarderOptions{
-		State: StatePath(f.cfg.Name), Name: LoopDevice(f.cfg.Name),
+		State: StatePath(f.cfg.Name), Name: loop,
 		Entries: room(limits.Entries), Ops: datapath.ForwarderOutOps + opsEach*room(limits.Entries),
 		Lists: 1 << 17, Subtables: 1 << 14,
 		Groups: room(limits.Groups), Buckets: 16 * room(limits.Groups), Slots: 64 * room(limits.Groups),
@@ -103,6 +108,9 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 		return err
 	}
 	if err := f.kernel.DetachOthers(); err != nil {
+		return err
+	}
+	if err := removeInterface(before); err != nil {
 		return err
 	}
 	f.connected(false)
@@ -129,7 +137,7 @@ func (f *Forwarder) close(goesOn bool) error {
 	case f.ports != nil && goesOn:
 		errs = append(errs, f.ports.Leave())
 	case f.ports != nil:
-		errs = append(errs, f.ports.Close())
+		errs = append(errs, f.ports.Leave()) // what is installed goes on
 	}
 	if f.kernel != nil {
 		errs = append(errs, f.kernel.Close())
@@ -139,16 +147,6 @@ func (f *Forwarder) close(goesOn bool) error {
 		errs = append(errs, f.journal.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// Remove takes away what a forwarder that has ended has left: its attachments, and with them its flow entries. With a state folder
-// in the configuration, the next Run has them again.
-func Remove(cfg *config.Config) error {
-	err := datapath.RemoveForwarder(StatePath(cfg.Name), LoopDevice(cfg.Name))
-	if cfg.Local != "" {
-		err = errors.Join(err, ports.RemoveLocal(cfg.Local))
-	}
-	return err
 }
 
 func (f *Forwarder) portList() []ports.Port {
@@ -222,10 +220,19 @@ func (f *Forwarder) expire(ctx context.Context) {
 			f.controllers.Do(func() {
 				f.mu.Lock()
 				defer f.mu.Unlock()
-				c := f.pipeline.Expire(now, func(e *pipeline.Entry) time.Time { return f.installed.Used(e.ID, now) })
-				if !c.Empty() {
-					f.apply(now, c)
+				c := f.pipeline.Expire(now, func(e *pipeline.Entry) time.Time {
+					if used := f.installed.Used(e.ID, now); used.After(f.began) {
+						return used
+					}
+					return f.began // what an earlier process has seen is not known
+				})
+				if c.Empty() {
+					return
 				}
+				if err := f.apply(now, c); err != nil {
+					f.log.Error("flow entries whose time is over are not all removed", "error", err)
+				}
+				f.recordExpired(now, c.Removed)
 			})
 		}
 	}

@@ -60,6 +60,21 @@ func (f *Forwarder) record(now time.Time, m openflow.Message, raw []byte) {
 	}
 }
 
+// recordExpired keeps that entries are gone whose time was over.
+func (f *Forwarder) recordExpired(now time.Time, gone []pipeline.Removed) {
+	for i := range gone {
+		e := gone[i].Entry
+		m := openflow.NewFlowMod(openflow.FlowDeleteStrict)
+		m.Table, m.Priority, m.Match = e.Table, e.Priority, e.Fields
+		raw, err := openflow.Append(nil, 0, m)
+		if err != nil {
+			f.log.Error("a flow entry whose time is over may come back with a restart", "error", err)
+			continue
+		}
+		f.record(now, m, raw)
+	}
+}
+
 // records are the messages that make the pipeline what it is.
 func (f *Forwarder) records() iter.Seq[journal.Record] {
 	return func(yield func(journal.Record) bool) {

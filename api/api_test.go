@@ -69,6 +69,21 @@ func TestEverythingArrives(t *testing.T) {
 		}}}},
 		Sessions: 5, Limit: 100,
 	}
+	forwarder := ForwarderStatus{
+		Version: "v1", PID: 7, Started: time.Unix(1, 0).UTC(), Config: "f.yaml", Kernel: "6.18.0", Name: "edge",
+		DatapathID: "000000000000002a", FailMode: "secure",
+		Ports: []ForwarderPort{
+			{"1", "eth1", true, true, []string{"no_recv"}, "02:00:00:00:00:01", &PortCounters{1, 2, 3, 4, 5, 1<<64 - 1}},
+			{Number: "LOCAL", Interface: "sw0", Config: []string{}},
+		},
+		Endpoints: []ForwarderEndpoint{{
+			"tcp:192.0.2.7:6653", true, []ForwarderChannel{{"192.0.2.8:5", "slave", time.Unix(2, 0).UTC()}}, "refused", time.Unix(3, 0).UTC(),
+			1, 2, 3, 4, 5, 6, 7,
+		}},
+		Tables:  []ForwarderTable{{3, 4, 5, 6}},
+		Entries: Usage{1, 2}, Groups: Usage{3, 4}, Meters: Usage{5, 6}, Journal: &ForwarderJournal{7, 8},
+		Packets: map[string]uint64{"forwarded": 9}, PathsHit: 10, PuntsLost: 11, CopiesLost: 12,
+	}
 	counters := []Counter{{"drops", "Drops.", map[string]string{"reason": "no_flow"}, 1<<64 - 1}}
 	question := Question{
 		URL: "http://cdn.example.net/video/a?b=c&d=%20", Method: "HEAD", Client: netip.MustParseAddr("2001:db8::1"),
@@ -91,6 +106,7 @@ func TestEverythingArrives(t *testing.T) {
 		Drain: func(_ context.Context, r DrainRequest) (DrainResult, error) {
 			return DrainResult{r.Surrogate, !r.Undo, 9}, nil
 		},
+		Forwarder: func(context.Context) (ForwarderStatus, error) { return forwarder, nil },
 		Reload: func(context.Context) (ReloadResult, error) {
 			return ReloadResult{"router.yaml", []string{"pool video: s3 is new"}}, nil
 		},
@@ -116,6 +132,8 @@ func TestEverythingArrives(t *testing.T) {
 	check("undo", DrainResult{"s1", false, 9}, drained, err)
 	reloaded, err := c.Reload(ctx)
 	check("reload", ReloadResult{"router.yaml", []string{"pool video: s3 is new"}}, reloaded, err)
+	gotForwarder, err := c.Forwarder(ctx)
+	check("forwarder", forwarder, gotForwarder, err)
 	_, err = c.Explain(ctx, Question{URL: "http://h/"})
 	if err == nil || !strings.Contains(err.Error(), "cdn.example.net") {
 		t.Errorf("another question: %v, want the difference: this test must be able to fail", err)
@@ -281,7 +299,7 @@ func TestNotRunning(t *testing.T) {
 		c := NewClient(path)
 		_, err := c.Status(t.Context())
 		var not *NotRunningError
-		if want := "no router listens on " + path + ": is it running?"; !errors.As(err, &not) || err.Error() != want {
+		if want := "nobody listens on " + path + ": is it running?"; !errors.As(err, &not) || err.Error() != want {
 			t.Errorf("error = %v, want %s", err, want)
 		}
 		c.Close()
@@ -302,7 +320,7 @@ func TestNotARouter(t *testing.T) {
 	defer server.Close()
 	c := NewClient(path)
 	defer c.Close()
-	if _, err := c.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "is it a Baton router?") {
+	if _, err := c.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "is it Baton's?") {
 		t.Errorf("error = %v, want one that doubts it", err)
 	}
 }

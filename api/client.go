@@ -45,6 +45,11 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 	return ask[Status](ctx, c, http.MethodGet, "/v1/status", nil)
 }
 
+// Forwarder asks how the OpenFlow switch is.
+func (c *Client) Forwarder(ctx context.Context) (ForwarderStatus, error) {
+	return ask[ForwarderStatus](ctx, c, http.MethodGet, "/v1/forwarder", nil)
+}
+
 // Counters asks for every counter.
 func (c *Client) Counters(ctx context.Context) ([]Counter, error) {
 	return ask[[]Counter](ctx, c, http.MethodGet, "/v1/counters", nil)
@@ -141,7 +146,7 @@ func (c *Client) do(ctx context.Context, method, target string, body any) (*http
 	case errors.Is(err, os.ErrPermission):
 		return nil, fmt.Errorf("open control socket %s: permission denied: only its owner may, try as root", c.path)
 	case err != nil:
-		return nil, fmt.Errorf("ask the router at %s: %w", c.path, err)
+		return nil, fmt.Errorf("ask at %s: %w", c.path, err)
 	case res.StatusCode == http.StatusOK:
 		return res, nil
 	}
@@ -149,7 +154,7 @@ func (c *Client) do(ctx context.Context, method, target string, body any) (*http
 	text, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10))
 	var answered errorBody
 	if json.Unmarshal(text, &answered) != nil || answered.Error == "" {
-		answered.Error = fmt.Sprintf("%s answered %s: is it a Baton router?", c.path, res.Status)
+		answered.Error = fmt.Sprintf("%s answered %s: is it Baton's?", c.path, res.Status)
 	}
 	return nil, &Error{res.StatusCode, answered.Error}
 }

@@ -51,5 +51,5 @@ func (e *Error) Is(target error) bool {
 type NotRunningError struct{ Path string }
 
 func (e *NotRunningError) Error() string {
-	return fmt.Sprintf("no router listens on %s: is it running?", e.Path)
+	return fmt.Sprintf("nobody listens on %s: is it running?", e.Path)
 }

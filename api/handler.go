@@ -24,6 +24,8 @@ type Backend struct {
 	Explain  func(ctx context.Context, q Question) (Explanation, error)
 	Drain    func(ctx context.Context, r DrainRequest) (DrainResult, error)
 	Reload   func(ctx context.Context) (ReloadResult, error)
+	// Forwarder is the status of an OpenFlow switch.
+	Forwarder func(ctx context.Context) (ForwarderStatus, error)
 	// Sessions calls yield for each session, and stops when yield returns false: the client has gone.
 	Sessions func(ctx context.Context, yield func(Session) bool) error
 }
@@ -36,6 +38,9 @@ func Handler(b Backend) http.Handler {
 	})
 	mux.HandleFunc("GET /v1/counters", func(w http.ResponseWriter, r *http.Request) {
 		serveOne(w, r, b.Counters)
+	})
+	mux.HandleFunc("GET /v1/forwarder", func(w http.ResponseWriter, r *http.Request) {
+		serveOne(w, r, b.Forwarder)
 	})
 	mux.HandleFunc("POST /v1/reload", func(w http.ResponseWriter, r *http.Request) {
 		serveOne(w, r, b.Reload)

@@ -16,7 +16,7 @@ import (
 const maxSocketPath = 107
 
 // ErrInUse is wrapped by Listen's error when another daemon answers on the socket.
-var ErrInUse = errors.New("another router listens there")
+var ErrInUse = errors.New("another daemon listens there")
 
 // Listen makes the control socket, which only its owner may open, and its folder where there is none. A socket file
 // that nobody listens on is replaced; a live one is refused with ErrInUse; anything else that has the name is left

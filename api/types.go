@@ -7,6 +7,7 @@
 //	GET  /v1/explain   Explanation; query: url, and optionally method, client, header (repeated, "Name: value")
 //	POST /v1/drain     DrainRequest → DrainResult
 //	POST /v1/reload    ReloadResult
+//	GET  /v1/forwarder ForwarderStatus
 //
 // An error is answered with its HTTP status and {"error": "…"}. Names are added to, never renamed; a reader ignores what
 // it does not know.
@@ -106,7 +107,7 @@ type Surrogate struct {
 	IdleLegs  int            `json:"idle_legs"`
 }
 
-// Counter is one of the router's or its data path's numbers.
+// Counter is one of a daemon's or its data path's numbers.
 type Counter struct {
 	Name   string            `json:"name"`
 	Help   string            `json:"help,omitempty"`

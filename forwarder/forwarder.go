@@ -40,6 +40,7 @@ type Forwarder struct {
 	cfg     *config.Config
 	version string
 	log     *slog.Logger
+	tally   tally
 
 	kernel      *datapath.Forwarder
 	controllers *controllers.Controllers
@@ -53,6 +54,7 @@ type Forwarder struct {
 	journal   *journal.Journal // nil: nothing survives
 	latest    map[openflow.PortNo]ports.Event
 	packetIn  openflow.PacketIn
+	ended     bool // the kernel's memory is not ours any more
 }
 
 // Options of Run. All are required.
@@ -122,6 +124,9 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := f.serve(ctx); err != nil {
+		return err
+	}
 	f.tasks.Go(f.readPunts)
 	f.tasks.Go(func() { f.expire(ctx) })
 	return nil
@@ -139,6 +144,9 @@ func (f *Forwarder) close(goesOn bool) error {
 	case f.ports != nil:
 		errs = append(errs, f.ports.Leave()) // what is installed goes on
 	}
+	f.mu.Lock()
+	f.ended = true
+	f.mu.Unlock()
 	if f.kernel != nil {
 		errs = append(errs, f.kernel.Close())
 	}
@@ -220,6 +228,9 @@ func (f *Forwarder) expire(ctx context.Context) {
 			f.controllers.Do(func() {
 				f.mu.Lock()
 				defer f.mu.Unlock()
+				if f.ended {
+					return
+				}
 				c := f.pipeline.Expire(now, func(e *pipeline.Entry) time.Time {
 					if used := f.installed.Used(e.ID, now); used.After(f.began) {
 						return used
@@ -241,6 +252,7 @@ func (f *Forwarder) expire(ctx context.Context) {
 // apply puts a change into force and tells of the entries that are gone. The caller holds mu.
 func (f *Forwarder) apply(now time.Time, c pipeline.Change) error {
 	return f.installed.Apply(c, func(r *pipeline.Removed, n openflow.Counter) {
+		f.tally.gone(r.Reason)
 		if r.Tell && f.controllers != nil {
 			f.controllers.FlowRemoved(r.FlowRemoved(now, n))
 		}

@@ -17,6 +17,7 @@ func (f *Forwarder) handle(c *controllers.Channel, xid uint32, m openflow.Messag
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	err := f.carryOut(c, xid, m, raw)
+	f.tally.message(m.Type(), err)
 	if err == nil {
 		return
 	}

@@ -39,7 +39,7 @@ func statusCommand(e env) *cobra.Command {
 	var o control
 	c := &cobra.Command{
 		Use:     "status",
-		Short:   "Show the router at a glance",
+		Short:   "Show the router at a glance (the forwarder: baton forwarder status)",
 		Example: "  baton status\n  baton status --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -25,6 +25,7 @@ Flow entries go on in the kernel when the forwarder stops, is killed or upgraded
 them again if the configuration names a state folder.`,
 		Example: `  baton forwarder --config forwarder.yaml --check   # only look at the configuration
   baton forwarder --config forwarder.yaml
+  baton forwarder status
   ovs-ofctl -O OpenFlow13 dump-flows tcp:127.0.0.1:6654   # where it listens
   baton forwarder --config forwarder.yaml --unload  # take away what a stopped forwarder has left`,
 		Args: cobra.NoArgs,
@@ -61,5 +62,6 @@ them again if the configuration names a state folder.`,
 	f.StringVar(&o.log, "log", "info", "least `level` of messages: debug, info, warn or error")
 	f.BoolVar(&o.json, "json", false, "log in JSON")
 	_ = c.MarkFlagRequired("config")
+	c.AddCommand(forwarderStatusCommand(e))
 	return c
 }

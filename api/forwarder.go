@@ -1,0 +1,93 @@
+package api
+
+import "time"
+
+// ForwarderStatus is an OpenFlow switch at a glance.
+type ForwarderStatus struct {
+	Version    string    `json:"version"`
+	PID        int       `json:"pid"`
+	Started    time.Time `json:"started"`
+	Config     string    `json:"config"` // file
+	Kernel     string    `json:"kernel"`
+	Name       string    `json:"name"`
+	DatapathID string    `json:"datapath_id"` // 16 hexadecimal digits
+	FailMode   string    `json:"fail_mode"`
+
+	Ports     []ForwarderPort     `json:"ports"`
+	Endpoints []ForwarderEndpoint `json:"endpoints"` // in the order of the configuration, controllers first
+	Tables    []ForwarderTable    `json:"tables"`    // those that have an entry, or had a packet
+	Entries   Usage               `json:"entries"`
+	Groups    Usage               `json:"groups"`
+	Meters    Usage               `json:"meters"`
+	Journal   *ForwarderJournal   `json:"journal,omitempty"` // nil: nothing is kept on disk
+
+	Packets    map[string]uint64 `json:"packets"`     // by verdict
+	PathsHit   uint64            `json:"paths_hit"`   // packets whose path through the tables was cached
+	PuntsLost  uint64            `json:"punts_lost"`  // packets for controllers that user space was too slow for
+	CopiesLost uint64            `json:"copies_lost"` // that the kernel could not make
+}
+
+// Usage is how much of something is used.
+type Usage struct {
+	Used  int `json:"used"`
+	Limit int `json:"limit"`
+}
+
+// ForwarderPort is a port of an OpenFlow switch.
+type ForwarderPort struct {
+	Number    string        `json:"number"` // or LOCAL
+	Interface string        `json:"interface"`
+	Present   bool          `json:"present"` // the interface is there
+	Up        bool          `json:"up"`      // and frames can be sent
+	Config    []string      `json:"config"`  // of port mods, as in port_down, no_recv
+	MAC       string        `json:"mac,omitempty"`
+	Counters  *PortCounters `json:"counters,omitempty"` // of the interface, since it is there
+}
+
+// PortCounters are those of an interface.
+type PortCounters struct {
+	RxPackets uint64 `json:"rx_packets"`
+	RxBytes   uint64 `json:"rx_bytes"`
+	RxDropped uint64 `json:"rx_dropped"`
+	TxPackets uint64 `json:"tx_packets"`
+	TxBytes   uint64 `json:"tx_bytes"`
+	TxDropped uint64 `json:"tx_dropped"`
+}
+
+// ForwarderEndpoint is where an OpenFlow switch has channels to its controllers.
+type ForwarderEndpoint struct {
+	Endpoint  string             `json:"endpoint"` // as in tcp:192.0.2.7:6653
+	Listens   bool               `json:"listens"`  // others connect to it
+	Channels  []ForwarderChannel `json:"channels"` // that are up
+	LastError string             `json:"last_error,omitempty"`
+	Failed    time.Time          `json:"failed,omitzero"` // when that was
+
+	Opened           uint64 `json:"opened"`   // channels, since the start
+	Received         uint64 `json:"received"` // messages
+	Refused          uint64 `json:"refused"`  // of them, those answered with an error
+	Sent             uint64 `json:"sent"`     // messages but packet-ins
+	PacketIns        uint64 `json:"packet_ins"`
+	PacketInsDropped uint64 `json:"packet_ins_dropped"` // that there was no room for
+	Rejected         uint64 `json:"rejected"`           // connections that there was no room for
+}
+
+// ForwarderChannel is an OpenFlow channel that is up.
+type ForwarderChannel struct {
+	Peer  string    `json:"peer,omitempty"`
+	Role  string    `json:"role"` // equal, master or slave
+	Since time.Time `json:"since"`
+}
+
+// ForwarderTable is a flow table.
+type ForwarderTable struct {
+	Table   int    `json:"table"`
+	Entries int    `json:"entries"`
+	Lookups uint64 `json:"lookups"` // packets of the wire
+	Misses  uint64 `json:"misses"`  // of them, those that met no entry
+}
+
+// ForwarderJournal is what keeps flow entries on disk.
+type ForwarderJournal struct {
+	Records int   `json:"records"`
+	Bytes   int64 `json:"bytes"`
+}

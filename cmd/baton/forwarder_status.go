@@ -1,0 +1,167 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"baton/api"
+	"baton/forwarder/config"
+)
+
+// forwarderSockets are the control sockets of forwarders whose configuration names none.
+const forwarderSockets = "/run/baton/forwarder-*.sock"
+
+// forwarderControl are the flags of every command that asks a running forwarder.
+type forwarderControl struct {
+	config string
+	control
+}
+
+func (o *forwarderControl) flags(c *cobra.Command) {
+	c.Flags().StringVar(&o.config, "config", "", "the forwarder's configuration `file`")
+	c.Flags().StringVar(&o.socket, "control", "", "the forwarder's control `socket` (default: its configuration's, or the only one there is)")
+	c.Flags().BoolVar(&o.json, "json", false, "print JSON")
+	c.MarkFlagsMutuallyExclusive("config", "control")
+}
+
+// find returns the socket to ask at: the one that is named, or the only one that a forwarder listens on.
+func (o *forwarderControl) find(pattern string) (string, error) {
+	if o.socket != "" {
+		return o.socket, nil
+	}
+	if o.config != "" {
+		cfg, err := config.Load(o.config)
+		if err != nil {
+			return "", usageError{err}
+		}
+		return cfg.Control, nil
+	}
+	all, err := filepath.Glob(pattern)
+	if err != nil {
+		return "", fmt.Errorf("look for control sockets: %w", err)
+	}
+	live := slices.DeleteFunc(all, func(path string) bool {
+		c, err := net.DialTimeout("unix", path, time.Second)
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	})
+	switch len(live) {
+	case 0:
+		return "", fmt.Errorf("no forwarder listens on %s: is it running? (--config or --control names another socket)", pattern)
+	case 1:
+		return live[0], nil
+	}
+	return "", usageError{fmt.Errorf("%d forwarders are running: --config FILE, or --control with one of %s", len(live), strings.Join(live, ", "))}
+}
+
+func forwarderStatusCommand(e env) *cobra.Command {
+	var o forwarderControl
+	c := &cobra.Command{
+		Use:   "status [--config FILE]",
+		Short: "Show a running forwarder: ports, channels, tables, what became of packets",
+		Example: `  baton forwarder status
+  baton forwarder status --config forwarder.yaml --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			socket, err := o.find(forwarderSockets)
+			if err != nil {
+				return err
+			}
+			client := api.NewClient(socket)
+			defer client.Close()
+			s, err := client.Forwarder(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return printJSON(e, s)
+			}
+			return printForwarder(e.out, &s, time.Now())
+		},
+	}
+	o.flags(c)
+	return c
+}
+
+func printForwarder(out io.Writer, s *api.ForwarderStatus, now time.Time) error {
+	fmt.Fprintf(out, "%s, datapath %s, fail mode %s: baton %s, pid %d, up %s\n",
+		s.Name, s.DatapathID, s.FailMode, s.Version, s.PID, now.Sub(s.Started).Round(time.Second))
+	fmt.Fprintf(out, "%d of %d flow entries, %d of %d groups, %d of %d meters\n",
+		s.Entries.Used, s.Entries.Limit, s.Groups.Used, s.Groups.Limit, s.Meters.Used, s.Meters.Limit)
+	if s.Journal != nil {
+		fmt.Fprintf(out, "on disk: %d messages, %d bytes\n", s.Journal.Records, s.Journal.Bytes)
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "\nPORT\tINTERFACE\tSTATE\tRX PACKETS\tRX BYTES\tRX DROPPED\tTX PACKETS\tTX BYTES\tTX DROPPED\t")
+	for _, p := range s.Ports {
+		fmt.Fprintf(w, "%s\t%s\t%s\t", p.Number, p.Interface, strings.Join(append([]string{linkState(&p)}, p.Config...), ", "))
+		if c := p.Counters; c != nil {
+			fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t", c.RxPackets, c.RxBytes, c.RxDropped, c.TxPackets, c.TxBytes, c.TxDropped)
+		}
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintln(w, "\nCHANNELS\tOPENED\tRECEIVED\tREFUSED\tSENT\tPACKET-INS\tDROPPED\tSTATE")
+	for _, c := range s.Endpoints {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", c.Endpoint,
+			c.Opened, c.Received, c.Refused, c.Sent, c.PacketIns, c.PacketInsDropped, endpointState(&c, now))
+	}
+	fmt.Fprintln(w, "\nTABLE\tENTRIES\tLOOKUPS\tMISSES\t")
+	for _, t := range s.Tables {
+		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t\n", t.Table, t.Entries, t.Lookups, t.Misses)
+	}
+	fmt.Fprintln(w, "\nVERDICT\tPACKETS\t")
+	for _, verdict := range slices.Sorted(maps.Keys(s.Packets)) {
+		if n := s.Packets[verdict]; n > 0 {
+			fmt.Fprintf(w, "%s\t%d\t\n", verdict, n)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "\n%d by cached paths; lost: %d packet-ins, %d copies\n", s.PathsHit, s.PuntsLost, s.CopiesLost)
+	return err
+}
+
+func linkState(p *api.ForwarderPort) string {
+	switch {
+	case p.Up:
+		return "up"
+	case p.Present:
+		return "down"
+	}
+	return "no interface"
+}
+
+// endpointState tells of an endpoint's channels, and why there is none.
+func endpointState(c *api.ForwarderEndpoint, now time.Time) string {
+	if len(c.Channels) == 0 {
+		state := "not connected"
+		if c.Listens {
+			state = "listening"
+		}
+		if c.LastError != "" {
+			state += fmt.Sprintf(" (%s ago: %s)", now.Sub(c.Failed).Round(time.Second), c.LastError)
+		}
+		return state
+	}
+	var each []string
+	for _, ch := range c.Channels {
+		s := ch.Role + " for " + now.Sub(ch.Since).Round(time.Second).String()
+		if c.Listens && ch.Peer != "" {
+			s = ch.Peer + " " + s
+		}
+		each = append(each, s)
+	}
+	return strings.Join(each, "; ")
+}

@@ -1,32 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """Puts cases of os-ken's switch tester to a switch. Each line of standard input names cases of a file:
 
-    {"file": PATH, "cases": [INDEX, ...]}
+    {"file": PATH, "cases": [INDEX, ...], "forget": SOCKET}
 
-and each verdict is a line on descriptor 3, after a first one when both switches have joined:
+where SOCKET, if any, controls the tester's own switch, which is to forget its cached flows before each case; and each verdict is a line on descriptor 3, after a first one when both switches have joined:
 
     {"ready": true}
     {"case": INDEX, "ok": false, "reason": "Receiving timeout: no change in tx_packets on target.", "seconds": 3.2}
 
 The suite's own code sends, compares and judges. What is replaced, and why, is in docs/conformance.md: its SCTP checksum (not
-with --unpatched), how it takes cases, what becomes of an exception that it does not catch, and what sends the identical packets
-of a load.
+with --unpatched), how it takes cases, what becomes of an exception that it does not catch, and what sends the packets of a load.
 """
+
+from os_ken.lib import hub
+
+hub.patch()
 
 import argparse
 import json
 import logging
 import os
+import socket
 import sys
 import time
 
-from os_ken import cfg, flags  # noqa: F401  flags has the suite's options
-from os_ken.lib import hub
-
-hub.patch()
-
-import eventlet
 from eventlet import patcher, tpool
+from os_ken import cfg, flags  # noqa: F401  flags has the suite's options
 from os_ken.base import app_manager
 from os_ken.controller import controller  # noqa: F401  has the options of the channel
 from os_ken.lib.packet import sctp
@@ -71,16 +70,48 @@ class Verdicts(logging.Handler):
 
 
 def load(interface, frame, rate, duration):
-    """Sends a frame at a rate by the clock, in bursts: in a thread of its own, without the suite's PACKET_OUT for each."""
+    """Sends what frame returns at a rate by the clock, in bursts: in a thread of its own, without a PACKET_OUT for each."""
     with native_socket.socket(native_socket.AF_PACKET, native_socket.SOCK_RAW) as sock:
         sock.bind((interface, 0))
         began, sent = native_time.monotonic(), 0
         while (elapsed := native_time.monotonic() - began) < duration:
             due = int(elapsed * rate)
             for _ in range(due - sent):
-                sock.send(frame)
+                sock.send(frame())
             sent = due
             native_time.sleep(BURST)
+
+
+def frames(packets, names):
+    """What makes the packets of a load: the same, or each by the suite's expression with its random numbers."""
+    if not packets["randomize"]:
+        data = packets["packet_binary"]
+        return lambda: data
+    code = compile("/".join(packets["packet_text"]), "packet", "eval")
+
+    def make():
+        made = eval(code, names)
+        made.serialize()
+        return bytes(made.data)
+
+    return make
+
+
+def forget(path):
+    """Has an Open vSwitch delete the flows that its datapath has cached (ovs-appctl revalidator/purge)."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(path)
+        sock.sendall(b'{"id": 0, "method": "revalidator/purge", "params": []}')
+        answer = b""
+        while more := sock.recv(4096):
+            answer += more
+            try:
+                if json.loads(answer)["error"]:
+                    raise RuntimeError("the tester's switch does not forget: %r" % answer)
+                return
+            except ValueError:  # a part of it
+                pass
+    raise RuntimeError("the tester's switch does not answer")
 
 
 class Run:
@@ -107,6 +138,8 @@ class Run:
             wanted = json.loads(line)
             tests = suite.TestFile(wanted["file"], app.logger).tests
             for index in wanted["cases"]:
+                if wanted["forget"]:
+                    forget(wanted["forget"])
                 self.execute(app, index, tests[index])
                 hub.sleep(app.interval)
         os._exit(0)
@@ -123,11 +156,10 @@ class Run:
             app.waiter = None
         self.tell(case=index, ok=bool(ok), reason=reason, seconds=round(time.monotonic() - began, 3))
 
-    def continuous_packet_send(self, original, app, pkt):
+    def continuous_packet_send(self, _, pkt):
         packets = pkt["packets"]
-        if packets["randomize"]:
-            return original(app, pkt)
-        return tpool.execute(load, self.interface, packets["packet_binary"], packets["pktps"], packets["duration_time"])
+        make = frames(packets, vars(sys.modules[TESTER]))
+        tpool.execute(load, self.interface, make, packets["pktps"], packets["duration_time"])
 
 
 def main():
@@ -144,8 +176,7 @@ def main():
     suite = sys.modules[TESTER].OfTester
     suite._set_logger = lambda app: run.set_logger(app)
     suite._test_sequential_execute = lambda app, folder: run.sequential_execute(app, folder)
-    send = suite._continuous_packet_send
-    suite._continuous_packet_send = lambda app, pkt: run.continuous_packet_send(send, app, pkt)
+    suite._continuous_packet_send = lambda app, pkt: run.continuous_packet_send(app, pkt)
     app_manager.AppManager.run_apps([TESTER])
 
 

@@ -56,7 +56,7 @@ func (e *edge) must(t *testing.T, command string, args ...string) string {
 	return out
 }
 
-// TestOfctlEdits changes flow entries one by one, by files, and in a bundle, and each time reads back what is there.
+// TestOfctlEdits changes flow entries one by one, and by files, and each time reads back what is there.
 func TestOfctlEdits(t *testing.T) {
 	steps := []struct {
 		command string
@@ -73,7 +73,7 @@ func TestOfctlEdits(t *testing.T) {
 		{"del-flows", []string{"--strict", "table=1,priority=1,ip"}, "", 2},
 		{"del-flows", []string{"table=1,dl_vlan=7"}, "", 1},
 		{"replace-flows", []string{"FILE"}, "priority=3,arp,actions=flood\npriority=3,ipv6,actions=in_port\n", 2},
-		{"add-flows", []string{"--bundle", "FILE"}, "priority=4,arp,actions=all\npriority=4,icmp6,icmp_type=135,nd_target=fe80::1,actions=controller\n", 4},
+		{"add-flows", []string{"FILE"}, "priority=4,arp,actions=all\npriority=4,icmp6,icmp_type=135,nd_target=fe80::1,actions=controller\n", 4},
 		{"del-flows", nil, "", 0},
 	}
 	everyEdge(t, nil, func(t *testing.T, e *edge) {

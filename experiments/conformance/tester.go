@@ -107,10 +107,10 @@ func (t *tester) joined(ctx context.Context) error {
 // caseLimit is how long a case may take, beside its load: each of its steps has three seconds.
 const caseLimit = time.Minute
 
-// try puts a case to the target.
-func (t *tester) try(ctx context.Context, c Case) (said, error) {
+// try puts a case to the target. forget is the control socket of the tester's own switch if it is to forget what it has cached.
+func (t *tester) try(ctx context.Context, c Case, forget string) (said, error) {
 	file := filepath.Join(t.suite.Dir, filepath.FromSlash(c.File)+".json")
-	line, err := json.Marshal(map[string]any{"file": file, "cases": []int{c.Index}})
+	line, err := json.Marshal(map[string]any{"file": file, "cases": []int{c.Index}, "forget": forget})
 	if err != nil {
 		return said{}, err
 	}

@@ -46,33 +46,50 @@ type bench struct {
 	program string // baton
 }
 
-// newBench builds a bench and waits for both switches to connect to the tester. It belongs to the goroutine of the lab.
-func newBench(ctx context.Context, l *lab.Lab, number int, t Target, suite *Suite, o Options) (*bench, error) {
+// newBenches builds n benches and waits until the switches of all have connected to their testers. It belongs to the goroutine of
+// the lab. The benches' testers are the caller's to close, with an error too.
+func newBenches(ctx context.Context, l *lab.Lab, n int, t Target, suite *Suite, o Options) ([]*bench, error) {
+	var benches []*bench
+	for i := range n {
+		b := newBench(l, i+1, o.Program)
+		var err error
+		if b.tester, err = startTester(b.host, suite, t.wait, o.Unpatched); err != nil {
+			return benches, err
+		}
+		benches = append(benches, b)
+	}
+	for _, b := range benches {
+		if err := b.tester.listens(ctx); err != nil { // else the switches would wait a second for their next attempt
+			return benches, err
+		}
+		b.control = peers.OpenVSwitch(b.host, peers.OpenVSwitchOptions{Bridge: "s2", Ports: []string{"e1", "e2", "e3"}, DatapathID: 2,
+			FailMode: "secure", Controller: "tcp:127.0.0.1:" + port, NoTSO: true})
+		var err error
+		if b.target, b.version, err = t.start(ctx, b); err != nil {
+			return benches, fmt.Errorf("start %s: %w", t.Name, err)
+		}
+	}
+	for _, b := range benches {
+		ctx, stop := b.whileTargetLives(ctx)
+		err := b.tester.joined(ctx)
+		stop()
+		if err != nil {
+			return benches, fmt.Errorf("%s: %w", t.Name, err)
+		}
+	}
+	return benches, nil
+}
+
+// newBench builds the host and its cables.
+func newBench(l *lab.Lab, number int, program string) *bench {
 	h := l.Host(fmt.Sprintf("bench%d", number))
-	// The hosts of a silent bench: every frame on a cable is the tester's.
+	// The host says nothing by itself: every frame on a cable is the tester's.
 	h.Sysctl("net.ipv6.conf.all.disable_ipv6", "1")
 	h.Sysctl("net.ipv6.conf.default.disable_ipv6", "1")
-	var ports []string
 	for _, n := range []string{"1", "2", "3"} {
 		l.Link(lab.End{Host: h, Name: "t" + n}, lab.End{Host: h, Name: "e" + n}, lab.LinkOptions{NoOffloads: true})
-		ports = append(ports, "e"+n)
 	}
-	b := &bench{host: h, program: o.Program}
-	var err error
-	if b.tester, err = startTester(h, suite, t.wait, o.Unpatched); err != nil {
-		return nil, err
-	}
-	b.control = peers.OpenVSwitch(h, peers.OpenVSwitchOptions{Bridge: "s2", Ports: ports, DatapathID: 2, FailMode: "secure",
-		Controller: "tcp:127.0.0.1:" + port, NoTSO: true})
-	if b.target, b.version, err = t.start(ctx, b); err != nil {
-		return nil, fmt.Errorf("start %s: %w", t.Name, err)
-	}
-	ctx, stop := b.whileTargetLives(ctx)
-	defer stop()
-	if err := b.tester.joined(ctx); err != nil {
-		return nil, fmt.Errorf("%s: %w", t.Name, err)
-	}
-	return b, nil
+	return &bench{host: h, program: program}
 }
 
 // whileTargetLives returns a context that ends with the target, too; its cause is what the target said then.

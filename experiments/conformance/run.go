@@ -89,14 +89,12 @@ func (r *Results) put(ctx context.Context, t Target, suite *Suite, cases []Case,
 	about := TargetInfo{Name: t.Name, Is: t.Is}
 	var verdicts []Verdict
 	err := lab.Run(o.Progress, func(l *lab.Lab) error {
-		var benches []*bench
-		for i := range n {
-			b, err := newBench(ctx, l, i+1, t, suite, o)
-			if err != nil {
-				return err
-			}
+		benches, err := newBenches(ctx, l, n, t, suite, o)
+		for _, b := range benches {
 			defer b.tester.close()
-			benches = append(benches, b)
+		}
+		if err != nil {
+			return unlessEnded(ctx, err)
 		}
 		about.Version = benches[0].version
 		for _, phase := range []struct {
@@ -106,13 +104,24 @@ func (r *Results) put(ctx context.Context, t Target, suite *Suite, cases []Case,
 			found, err := work(ctx, phase.benches, phase.cases, func(v Verdict) { p.judged(v) }, t.Name)
 			verdicts = append(verdicts, found...)
 			if err != nil {
-				return err
+				return unlessEnded(ctx, err)
 			}
 		}
 		return nil
 	})
+	if err == nil {
+		err = ctx.Err()
+	}
 	about.Seconds = time.Since(began).Round(time.Second).Seconds()
 	r.add(about, verdicts, cases)
+	return err
+}
+
+// unlessEnded returns nil when the run is to end: the lab of one that fails shows the logs of all its processes.
+func unlessEnded(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
 	return err
 }
 

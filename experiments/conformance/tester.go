@@ -95,6 +95,21 @@ func (t *tester) lastWords() string {
 	return strings.Join(lines[max(0, len(lines)-10):], "\n")
 }
 
+// listens waits until switches can connect to the tester.
+func (t *tester) listens(ctx context.Context) error {
+	err := lab.Poll(30*time.Second, func() error {
+		conn, err := t.Host().Dial(ctx, "tcp", "127.0.0.1:"+port)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+	if err != nil {
+		err = fmt.Errorf("the tester does not listen: %w; its last words:\n%s", err, t.lastWords())
+	}
+	return err
+}
+
 // joined waits until both switches have connected to the tester.
 func (t *tester) joined(ctx context.Context) error {
 	s, err := t.hear(ctx, 30*time.Second)

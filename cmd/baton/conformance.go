@@ -23,7 +23,7 @@ func conformanceCommand(e env) *cobra.Command {
 		Short: "Put os-ken's OpenFlow 1.3 cases to the forwarder and to Open vSwitch",
 		Long: `Put the OpenFlow 1.3 cases of os-ken's switch tester to Open vSwitch and to the forwarder, in namespaces on this machine,
 and write which pass. The exit status is 1 when a case fails that is not in the list of those expected to fail, or when one in
-the list passes. All 991 cases take a quarter of an hour for each target.`,
+the list passes. All 991 cases take about ten minutes for each target.`,
 		Example: `  baton conformance
   baton conformance --target baton --dir match
   baton conformance --target baton --case 'push_mpls|pop_mpls'

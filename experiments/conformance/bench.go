@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"baton/lab"
 	"baton/lab/peers"
@@ -15,8 +14,10 @@ import (
 // Target is a switch under test.
 type Target struct {
 	Name string
-	Is   string        // for the report
-	wait time.Duration // between cases
+	Is   string // for the report
+	// forget: the Open vSwitch of the bench forgets the flows that it has cached before each case. The tester's own bridge needs it
+	// too: its flow entries are new in each case, and what it has cached of the old ones sends their packets nowhere.
+	forget bool
 	// start brings the target up on a bench, with the host's interfaces t1 to t3 as its ports 1 to 3, datapath 1, and the tester as
 	// its controller. It returns the process that is the target and its version.
 	start func(ctx context.Context, b *bench) (*lab.Process, string, error)
@@ -25,13 +26,9 @@ type Target struct {
 // Targets are the switches that can be put to the test; the first two are by default.
 func Targets() []Target {
 	return []Target{
-		{"ovs", "Open vSwitch's userspace datapath, whose cached flows expire between cases (`max-idle=500`, one second of pause)", time.Second,
-			func(ctx context.Context, b *bench) (*lab.Process, string, error) {
-				return startOVS(ctx, b, "--", "set", "Open_vSwitch", ".", "other_config:max-idle=500")
-			}},
-		{"baton", "`baton forwarder`", 0, startForwarder},
-		{"ovs-defaults", "Open vSwitch's userspace datapath as it comes, no pause", 0,
-			func(ctx context.Context, b *bench) (*lab.Process, string, error) { return startOVS(ctx, b) }},
+		{"ovs", "Open vSwitch's userspace datapath, made to forget its cached flows before each case", true, startOVS},
+		{"baton", "`baton forwarder`", true, startForwarder},
+		{"ovs-defaults", "Open vSwitch's userspace datapath as it comes", false, startOVS},
 	}
 }
 
@@ -53,7 +50,7 @@ func newBenches(ctx context.Context, l *lab.Lab, n int, t Target, suite *Suite, 
 	for i := range n {
 		b := newBench(l, i+1, o.Program)
 		var err error
-		if b.tester, err = startTester(b.host, suite, t.wait, o.Unpatched); err != nil {
+		if b.tester, err = startTester(b.host, suite, o.Unpatched); err != nil {
 			return benches, err
 		}
 		benches = append(benches, b)
@@ -64,6 +61,9 @@ func newBenches(ctx context.Context, l *lab.Lab, n int, t Target, suite *Suite, 
 		}
 		b.control = peers.OpenVSwitch(b.host, peers.OpenVSwitchOptions{Bridge: "s2", Ports: []string{"e1", "e2", "e3"}, DatapathID: 2,
 			FailMode: "secure", Controller: "tcp:127.0.0.1:" + port, NoTSO: true})
+		if t.forget {
+			b.tester.forget = filepath.Join(b.control.Dir, "ovs-vswitchd.ctl")
+		}
 		var err error
 		if b.target, b.version, err = t.start(ctx, b); err != nil {
 			return benches, fmt.Errorf("start %s: %w", t.Name, err)
@@ -106,14 +106,14 @@ func (b *bench) whileTargetLives(ctx context.Context) (context.Context, context.
 }
 
 // startOVS makes the target a second bridge of the tester's Open vSwitch.
-func startOVS(ctx context.Context, b *bench, settings ...string) (*lab.Process, string, error) {
+func startOVS(ctx context.Context, b *bench) (*lab.Process, string, error) {
 	args := []string{"add-br", "s1", "--", "set", "bridge", "s1", "datapath_type=netdev", "protocols=OpenFlow13",
 		"other_config:datapath-id=0000000000000001", "--", "set-fail-mode", "s1", "secure"}
 	for _, n := range []string{"1", "2", "3"} {
 		args = append(args, "--", "add-port", "s1", "t"+n, "--", "set", "interface", "t"+n, "ofport_request="+n)
 	}
 	args = append(args, "--", "set-controller", "s1", "tcp:127.0.0.1:"+port, "--", "set", "controller", "s1", "connection-mode=out-of-band")
-	_, err := b.control.Vsctl(ctx, append(args, settings...)...)
+	_, err := b.control.Vsctl(ctx, args...)
 	return b.control.Process, b.control.Version, err
 }
 
@@ -131,8 +131,6 @@ control: %s.sock
 	if err := os.WriteFile(file, fmt.Appendf(nil, config, b.host.Name(), port, path), 0o644); err != nil {
 		return nil, "", err
 	}
-	// Its flow entries are new in each case, and what it has cached of the old ones sends their packets nowhere.
-	b.forget = filepath.Join(b.control.Dir, "ovs-vswitchd.ctl")
 	p, err := b.host.Start(lab.Program{Path: b.program, Args: []string{"forwarder", "--config", file}, Name: "forwarder"})
 	return p, "baton", err
 }

@@ -3,7 +3,8 @@
 
     {"file": PATH, "cases": [INDEX, ...], "forget": SOCKET}
 
-where SOCKET, if any, controls the tester's own switch, which is to forget its cached flows before each case; and each verdict is a line on descriptor 3, after a first one when both switches have joined:
+where SOCKET, if any, controls an Open vSwitch that is to forget its cached flows before each case. Each verdict is a line on
+descriptor 3, after a first one when both switches have joined:
 
     {"ready": true}
     {"case": INDEX, "ok": false, "reason": "Receiving timeout: no change in tx_packets on target.", "seconds": 3.2}
@@ -107,11 +108,11 @@ def forget(path):
             answer += more
             try:
                 if json.loads(answer)["error"]:
-                    raise RuntimeError("the tester's switch does not forget: %r" % answer)
+                    raise RuntimeError("Open vSwitch does not forget: %r" % answer)
                 return
             except ValueError:  # a part of it
                 pass
-    raise RuntimeError("the tester's switch does not answer")
+    raise RuntimeError("Open vSwitch does not answer")
 
 
 class Run:
@@ -141,7 +142,6 @@ class Run:
                 if wanted["forget"]:
                     forget(wanted["forget"])
                 self.execute(app, index, tests[index])
-                hub.sleep(app.interval)
         os._exit(0)
 
     def execute(self, app, index, test):

@@ -158,7 +158,7 @@ func work(ctx context.Context, benches []*bench, cases []Case, tell func(Verdict
 			ctx, release := b.whileTargetLives(ctx)
 			defer release()
 			for c := range queue {
-				s, err := b.tester.try(ctx, c, b.forget)
+				s, err := b.tester.try(ctx, c)
 				mu.Lock()
 				if err == nil {
 					v := Verdict{Target: target, File: c.File, Case: c.Name, OK: s.OK, Reason: s.Reason, Seconds: s.Seconds}

@@ -27,6 +27,7 @@ type tester struct {
 	requests *os.File      // to its standard input
 	verdicts *os.File      // from its descriptor 3
 	decoder  *json.Decoder // of verdicts
+	forget   string        // the control socket of the Open vSwitch that is to forget its cached flows before each case; empty: none
 }
 
 // said is a line of the launcher.
@@ -38,9 +39,9 @@ type said struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// startTester starts a tester on a host whose interface e1 leads to port 1 of the target. pause is the time between cases.
-func startTester(h *lab.Host, suite *Suite, pause time.Duration, unpatched bool) (t *tester, err error) {
-	file := filepath.Join(h.Lab().Dir(), "launcher.py")
+// startTester starts a tester on a host whose interface e1 leads to port 1 of the target.
+func startTester(h *lab.Host, suite *Suite, unpatched bool) (t *tester, err error) {
+	file := filepath.Join(h.Lab().Dir(), h.Name()+"-launcher.py")
 	if err := os.WriteFile(file, launcher, 0o644); err != nil {
 		return nil, fmt.Errorf("start the tester: %w", err)
 	}
@@ -55,8 +56,7 @@ func startTester(h *lab.Host, suite *Suite, pause time.Duration, unpatched bool)
 	}
 	defer theirs[1].Close()
 	t.decoder = json.NewDecoder(t.verdicts)
-	args := []string{"-W", "ignore", file, "--interface", "e1", "--ofp-listen-host", "127.0.0.1", "--ofp-tcp-listen-port", port,
-		"--test-switch-interval", fmt.Sprint(int(pause.Seconds()))}
+	args := []string{"-W", "ignore", file, "--interface", "e1", "--ofp-listen-host", "127.0.0.1", "--ofp-tcp-listen-port", port}
 	if unpatched {
 		args = append(args, "--unpatched")
 	}
@@ -98,12 +98,22 @@ func (t *tester) lastWords() string {
 // listens waits until switches can connect to the tester.
 func (t *tester) listens(ctx context.Context) error {
 	err := lab.Poll(30*time.Second, func() error {
+		select {
+		case <-t.Done():
+			return nil
+		default:
+		}
 		conn, err := t.Host().Dial(ctx, "tcp", "127.0.0.1:"+port)
 		if err != nil {
 			return err
 		}
 		return conn.Close()
 	})
+	select {
+	case <-t.Done():
+		return fmt.Errorf("the tester has ended; its last words:\n%s", t.lastWords())
+	default:
+	}
 	if err != nil {
 		err = fmt.Errorf("the tester does not listen: %w; its last words:\n%s", err, t.lastWords())
 	}
@@ -122,10 +132,10 @@ func (t *tester) joined(ctx context.Context) error {
 // caseLimit is how long a case may take, beside its load: each of its steps has three seconds.
 const caseLimit = time.Minute
 
-// try puts a case to the target. forget is the control socket of the tester's own switch if it is to forget what it has cached.
-func (t *tester) try(ctx context.Context, c Case, forget string) (said, error) {
+// try puts a case to the target.
+func (t *tester) try(ctx context.Context, c Case) (said, error) {
 	file := filepath.Join(t.suite.Dir, filepath.FromSlash(c.File)+".json")
-	line, err := json.Marshal(map[string]any{"file": file, "cases": []int{c.Index}, "forget": forget})
+	line, err := json.Marshal(map[string]any{"file": file, "cases": []int{c.Index}, "forget": t.forget})
 	if err != nil {
 		return said{}, err
 	}

@@ -109,6 +109,12 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	f.mu.Lock()
+	err = f.installed.Begin()
+	f.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	if err := f.kernel.DetachOthers(); err != nil {
 		return err
 	}

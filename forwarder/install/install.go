@@ -27,6 +27,7 @@ type Kernel struct {
 	meters    map[openflow.MeterID]*meter
 	ports     map[openflow.PortNo]uint32
 	lastPlace uint32 // of a port
+	begun     bool   // ports take packets
 
 	entryRoom, countRoom, opRoom, listRoom, subtableRoom *room
 	groupRoom, headRoom, bucketRoom, slotRoom, meterRoom *room

@@ -32,6 +32,20 @@ func (k *Kernel) portPlace(no openflow.PortNo) uint32 {
 	return k.lastPlace
 }
 
+// Begin has the ports take packets: those that are there, and from now on those that come. Before it none does, so that none takes
+// packets for another that is not known yet.
+func (k *Kernel) Begin() error {
+	k.begun = true
+	for _, at := range k.ports {
+		if ifindex := int(k.f.Ports[at].Ifindex); ifindex != 0 {
+			if err := k.f.Attach(ifindex, at); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // SetPort says what a port is now, and has it take packets if its interface is there.
 func (k *Kernel) SetPort(no openflow.PortNo, p Port) error {
 	at := k.portPlace(no)
@@ -58,7 +72,7 @@ func (k *Kernel) SetPort(no openflow.PortNo, p Port) error {
 			return err
 		}
 	}
-	if p.Ifindex == 0 || before == p.Ifindex {
+	if p.Ifindex == 0 || before == p.Ifindex || !k.begun {
 		return nil
 	}
 	return k.f.Attach(p.Ifindex, at)

@@ -110,11 +110,10 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 		return err
 	}
 	f.mu.Lock()
-	err = f.installed.Begin()
-	f.mu.Unlock()
-	if err != nil {
-		return err
+	if err := f.installed.Begin(); err != nil {
+		f.log.Error("a port cannot be used", "error", err) // its interface has just gone; or the next change of it tells
 	}
+	f.mu.Unlock()
 	if err := f.kernel.DetachOthers(); err != nil {
 		return err
 	}

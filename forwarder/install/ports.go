@@ -1,6 +1,7 @@
 package install
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 
@@ -36,14 +37,13 @@ func (k *Kernel) portPlace(no openflow.PortNo) uint32 {
 // packets for another that is not known yet.
 func (k *Kernel) Begin() error {
 	k.begun = true
+	var errs []error
 	for _, at := range k.ports {
 		if ifindex := int(k.f.Ports[at].Ifindex); ifindex != 0 {
-			if err := k.f.Attach(ifindex, at); err != nil {
-				return err
-			}
+			errs = append(errs, k.f.Attach(ifindex, at))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // SetPort says what a port is now, and has it take packets if its interface is there.

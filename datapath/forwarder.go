@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"unsafe"
@@ -94,7 +95,9 @@ type Forwarder struct {
 // OpenForwarder loads the programs with empty tables and makes the loop device, or takes over the one that an earlier process left.
 // Nothing is attached yet. The caller closes the Forwarder; what is attached goes on with what its tables hold then, until Remove.
 func OpenForwarder(o ForwarderOptions) (_ *Forwarder, err error) {
-	if err := Probe(); err != nil {
+	// Without it the verifier does not let a program compute where in a record it reads.
+	perfmon := capability{unix.CAP_PERFMON, "CAP_PERFMON", "to load programs that index tables"}
+	if err := probe(append(slices.Clone(needed), perfmon)); err != nil {
 		return nil, err
 	}
 	if err := ensureBPFFS(filepath.Dir(o.State)); err != nil {

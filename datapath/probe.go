@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -15,9 +16,20 @@ import (
 // MinimumKernel is the first Linux with tcx.
 const MinimumKernel = "6.6"
 
-// Probe refuses a kernel or a user that the data path cannot work with, and says what is missing.
+// Probe refuses a kernel or a user that the router's data path cannot work with, and says what is missing.
 func Probe() error {
-	if err := capabilities(); err != nil {
+	if err := probe(append(slices.Clone(needed), capability{unix.CAP_NET_RAW, "CAP_NET_RAW", "to open server legs"})); err != nil {
+		return err
+	}
+	if err := features.HaveProgramHelper(ebpf.SchedCLS, asm.FnTcpRawGenSyncookieIpv4); err != nil {
+		return fmt.Errorf("the kernel cannot make SYN cookies for BPF (CONFIG_SYN_COOKIES): %w", err)
+	}
+	return nil
+}
+
+// probe refuses a user without some capabilities, and a kernel without tcx.
+func probe(needed []capability) error {
+	if err := capabilities(needed); err != nil {
 		return err
 	}
 	major, minor, release, err := kernel()
@@ -26,9 +38,6 @@ func Probe() error {
 	}
 	if major < 6 || major == 6 && minor < 6 {
 		return fmt.Errorf("this is Linux %s; the data path needs %s or newer (tcx)", release, MinimumKernel)
-	}
-	if err := features.HaveProgramHelper(ebpf.SchedCLS, asm.FnTcpRawGenSyncookieIpv4); err != nil {
-		return fmt.Errorf("the kernel cannot make SYN cookies for BPF (CONFIG_SYN_COOKIES): %w", err)
 	}
 	return nil
 }
@@ -52,25 +61,28 @@ func kernel() (major, minor int, release string, err error) {
 	return major, minor, release, nil
 }
 
-var needed = []struct {
+type capability struct {
 	bit  int
 	name string
 	why  string
-}{
+}
+
+// needed is what every data path needs.
+var needed = []capability{
 	{unix.CAP_NET_ADMIN, "CAP_NET_ADMIN", "to attach programs and make the tap"},
-	{unix.CAP_NET_RAW, "CAP_NET_RAW", "to open server legs"},
 	{unix.CAP_BPF, "CAP_BPF", "to load programs and maps"},
 }
 
-func capabilities() error {
+func capabilities(needed []capability) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&header, &data[0]); err != nil {
 		return fmt.Errorf("read capabilities: %w", err)
 	}
+	has := func(bit int) bool { return data[bit/32].Effective&(1<<(bit%32)) != 0 }
 	var missing []string
 	for _, c := range needed {
-		if data[c.bit/32].Effective&(1<<(c.bit%32)) == 0 {
+		if !has(c.bit) && !(c.bit == unix.CAP_PERFMON && has(unix.CAP_SYS_ADMIN)) { // as capable.h has it
 			missing = append(missing, c.name+" ("+c.why+")")
 		}
 	}

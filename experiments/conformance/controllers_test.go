@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -33,9 +32,6 @@ func everyEdge(t *testing.T, prepare func(t *testing.T, host *lab.Host), f func(
 	program := experimentstest.Program(t)
 	for _, target := range []string{"ovs", "baton"} {
 		t.Run(target, func(t *testing.T) {
-			if target == "baton" && !hasForwarder(t, program) {
-				t.Skip("SKIP: this program has no forwarder yet")
-			}
 			l := lab.New(t)
 			e := &edge{a: l.Host("a"), b: l.Host("b"), host: l.Host("edge")}
 			l.Link(lab.End{Host: e.a, Addrs: []string{"10.8.0.1/24"}}, lab.End{Host: e.host, Name: "p1"}, lab.LinkOptions{})
@@ -51,10 +47,6 @@ func everyEdge(t *testing.T, prepare func(t *testing.T, host *lab.Host), f func(
 			f(t, e)
 		})
 	}
-}
-
-func hasForwarder(t *testing.T, program string) bool {
-	return exec.CommandContext(t.Context(), program, "forwarder", "--help").Run() == nil
 }
 
 func (e *edge) startOVS() {

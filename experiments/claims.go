@@ -32,6 +32,14 @@ func ValueOf(kase, measure, contender string) Figure {
 	}
 }
 
+// ProcessorOf is a contender's ratio to another in the machine's processor time for a unit of work.
+func ProcessorOf(kase, measure, contender, base string) Figure {
+	return func(r *Results) (Estimate, error) {
+		e := r.versus(kase, contender, base, measure, machineUse, func(v, b float64) float64 { return v / b })
+		return e, e.missing(kase, measure, contender, base)
+	}
+}
+
 func (e Estimate) missing(what ...string) error {
 	if e.Rounds == 0 {
 		return fmt.Errorf("not measured: %s", sentence(what...))

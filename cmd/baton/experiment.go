@@ -12,9 +12,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"baton/experiments"
+	"baton/experiments/forwarder"
 	"baton/experiments/handoff"
 	"baton/experiments/longpath"
 	"baton/experiments/scale"
+	"baton/experiments/seqack"
 	"baton/experiments/windowscale"
 )
 
@@ -26,6 +28,9 @@ func allExperiments() []experiments.Runnable {
 		scale.Experiment(),
 		scale.Proxies(),
 		windowscale.Experiment(),
+		forwarder.Experiment(),
+		forwarder.ControlPlane(),
+		seqack.Experiment(),
 	}
 }
 

@@ -49,7 +49,13 @@ func failure(m openflow.Message, err error) openflow.Code {
 func (f *Forwarder) carryOut(c *controllers.Channel, xid uint32, m openflow.Message, raw []byte) error {
 	now := time.Now()
 	switch m := m.(type) {
-	case *openflow.FlowMod, *openflow.GroupMod, *openflow.MeterMod:
+	case *openflow.FlowMod:
+		deletes := m.Command == openflow.FlowDelete || m.Command == openflow.FlowDeleteStrict
+		if m.Buffer != openflow.NoBuffer && !deletes {
+			return noBuffer("7.3.4.1", m.Buffer)
+		}
+		return f.change(now, m, raw)
+	case *openflow.GroupMod, *openflow.MeterMod:
 		return f.change(now, m, raw)
 	case *openflow.PacketOut:
 		return f.packetOut(m)
@@ -80,6 +86,11 @@ func (f *Forwarder) carryOut(c *controllers.Channel, xid uint32, m openflow.Mess
 	return &openflow.Fault{Code: openflow.BadRequestBadType, Section: "7.1.1", Text: m.Type().String()}
 }
 
+// noBuffer refuses a message about a packet that we would have kept: we keep none.
+func noBuffer(section string, id uint32) error {
+	return &openflow.Fault{Code: openflow.BadRequestBufferUnknown, Section: section, Text: fmt.Sprintf("buffer %#x", id)}
+}
+
 // change changes the pipeline, and the kernel with it. What the kernel has no room for is taken back.
 func (f *Forwarder) change(now time.Time, m openflow.Message, raw []byte) error {
 	c, err := f.pipeline.Apply(now, m)
@@ -100,7 +111,7 @@ func (f *Forwarder) change(now time.Time, m openflow.Message, raw []byte) error 
 // packetOut sends a controller's packet [7.3.7].
 func (f *Forwarder) packetOut(m *openflow.PacketOut) error {
 	if m.Buffer != openflow.NoBuffer {
-		return &openflow.Fault{Code: openflow.BadRequestBufferUnknown, Section: "7.3.7", Text: fmt.Sprintf("buffer %#x", m.Buffer)}
+		return noBuffer("7.3.7", m.Buffer)
 	}
 	if err := f.pipeline.CheckActions(m.Actions); err != nil {
 		return err

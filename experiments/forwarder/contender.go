@@ -54,10 +54,7 @@ func Baton(name, is string, toSwitch bool, entries func(*Turn) []openflow.Messag
 		if err := t.Topology.startBaton(ctx, t); err != nil {
 			return err
 		}
-		if err := t.Topology.Control.Install(ctx, atOnce, entries(t)...); err != nil {
-			return err
-		}
-		return t.Topology.passes(ctx)
+		return t.Topology.open(ctx, entries(t))
 	}}
 }
 
@@ -101,14 +98,16 @@ func ovs(name, is string, tso bool, entries func(*Turn) []openflow.Message) Cont
 		if err := t.Topology.startOVS(ctx, t, tso); err != nil {
 			return err
 		}
-		if err := t.Topology.Control.Install(ctx, atOnce, entries(t)...); err != nil || len(entries(t)) == 0 {
-			return err
-		}
-		if !tso { // ping does not tell, but TCP does not pass the first way
-			return nil
-		}
-		return t.Topology.passes(ctx)
+		return t.Topology.open(ctx, entries(t))
 	}}
+}
+
+// open gives the switch the entries that make it one.
+func (t *Topology) open(ctx context.Context, entries []openflow.Message) error {
+	if err := t.Control.Install(ctx, atOnce, entries...); err != nil {
+		return err
+	}
+	return t.passes(ctx)
 }
 
 func (t *Topology) startOVS(ctx context.Context, turn *Turn, tso bool) error {

@@ -35,10 +35,24 @@ func Experiment() experiments.Experiment[*Topology] {
 				func(t *Turn) []openflow.Message { return t.Topology.Plain() }),
 		},
 		Measures: measures(),
+		Rounds:   7,
 		Build:    Build,
 		Claims:   claims(),
+		Plots:    plots(),
 		Caveats:  append([]string{caveatFlows}, caveats...),
 	}
+}
+
+// plots are one of each measure, and the processor time of those that differ most in what they ask.
+func plots() []experiments.Plot {
+	var list []experiments.Plot
+	for _, m := range measures() {
+		list = append(list, experiments.Plot{Measure: m.Name})
+		if m.Name == bulkName || m.Name == frameName || m.Name == smallName || m.Name == freshName {
+			list = append(list, experiments.Plot{Measure: m.Name, Of: experiments.OfProcessor})
+		}
+	}
+	return list
 }
 
 // hundredThousand is that many, fewer in a quick run.

@@ -17,12 +17,6 @@ import (
 
 // ControlPlane is the question for controllers.
 func ControlPlane() experiments.Experiment[*Topology] {
-	none := func(*Turn) []openflow.Message { return nil }
-	baton := Baton("baton", "`baton forwarder`", false, none)
-	baton.Start = func(ctx context.Context, t *Turn) error { // without an entry nothing passes
-		t.Topology.begin(false)
-		return t.Topology.startBaton(ctx, t)
-	}
 	return experiments.Experiment[*Topology]{
 		Name:     "forwarder-control",
 		Question: "How fast does the forwarder learn, tell and forget?",
@@ -33,10 +27,17 @@ func ControlPlane() experiments.Experiment[*Topology] {
 			"sends the packet back. It counts when the packet reaches the server. *Packet-in* stops at the controller, *packet-out* begins " +
 			"there. Memory is the anonymous memory of the switch's process and that of the BPF maps that it holds, by the kernel's account.",
 		Contenders: []Contender{
-			ovs("ovs", "Open vSwitch, userspace datapath as it comes", false, none),
-			baton,
+			{Name: "ovs", Is: "Open vSwitch, userspace datapath as it comes", Start: func(ctx context.Context, t *Turn) error {
+				t.Topology.begin(false)
+				return t.Topology.startOVS(ctx, t, false)
+			}},
+			{Name: "baton", Is: "`baton forwarder`", Start: func(ctx context.Context, t *Turn) error {
+				t.Topology.begin(false)
+				return t.Topology.startBaton(ctx, t)
+			}},
 		},
 		Measures: rates(),
+		Rounds:   7,
 		Build:    Build,
 		Claims:   controlClaims(),
 		Caveats: append([]string{

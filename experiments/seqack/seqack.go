@@ -26,8 +26,9 @@ func Experiment() experiments.Experiment[*forwarder.Topology] {
 			{Name: transferName, Title: "Bits a second of one TCP flow", Unit: "Gbit/s", Per: "GiB", Take: transfer},
 			{Name: programName, Title: "Time in BPF programs for a frame of the transfer", Unit: "ns", Less: true, Take: program},
 		},
-		Build: forwarder.Build,
-		Enter: enter,
+		Rounds: 9,
+		Build:  forwarder.Build,
+		Enter:  enter,
 		Plots: []experiments.Plot{
 			{Measure: transferName},
 			{Measure: transferName, Of: experiments.OfRatio},

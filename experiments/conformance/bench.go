@@ -38,7 +38,6 @@ type bench struct {
 	tester  *tester
 	control *peers.VSwitch // the tester's switch, on e1 to e3
 	target  *lab.Process
-	forget  string // the control socket of that switch, if it must be told to forget the flows of the case before
 	version string // of the target
 	program string // baton
 }
@@ -118,7 +117,7 @@ func startOVS(ctx context.Context, b *bench) (*lab.Process, string, error) {
 }
 
 // startForwarder starts `baton forwarder`.
-func startForwarder(_ context.Context, b *bench) (*lab.Process, string, error) {
+func startForwarder(ctx context.Context, b *bench) (*lab.Process, string, error) {
 	const config = `name: %s
 datapath_id: 0x1
 ports: {1: t1, 2: t2, 3: t3}
@@ -131,6 +130,10 @@ control: %s.sock
 	if err := os.WriteFile(file, fmt.Appendf(nil, config, b.host.Name(), port, path), 0o644); err != nil {
 		return nil, "", err
 	}
+	version, err := b.host.Exec(ctx, b.program, "--version") // "baton version dev"
+	if err != nil {
+		return nil, "", err
+	}
 	p, err := b.host.Start(lab.Program{Path: b.program, Args: []string{"forwarder", "--config", file}, Name: "forwarder"})
-	return p, "baton", err
+	return p, strings.Replace(strings.TrimSpace(version), " version ", "/", 1), err
 }

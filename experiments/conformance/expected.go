@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 )
 
@@ -98,14 +97,4 @@ func (e Expectations) surprises(verdicts []Verdict) []Surprise {
 		}
 	}
 	return found
-}
-
-// reasons are those of a list, each once, in order.
-func (e Expectations) reasons() []string {
-	var all []string
-	for _, x := range e {
-		all = append(all, x.Reason)
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
 }

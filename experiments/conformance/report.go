@@ -118,7 +118,7 @@ func emphasis(n, all int) string {
 
 // failures writes the cases that a target fails, under the reason that its list gives.
 func (w *writer) failures(r *Results, target string) error {
-	expected, _, err := Expect(target, r.suite)
+	expected, _, err := r.expected(target)
 	if err != nil {
 		return err
 	}

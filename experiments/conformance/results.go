@@ -98,28 +98,30 @@ func (r *Results) of(target string) []Verdict {
 	return found
 }
 
+// expected is the list of a target, with what no switch can pass in the suite as it was put; ok is false where it has none.
+func (r *Results) expected(target string) (e Expectations, ok bool, err error) {
+	if e, ok, err = Expect(target, r.suite); err != nil || !ok || !r.Unpatched {
+		return e, ok, err
+	}
+	wrong, _, err := Expect("unpatched", r.suite)
+	for c, x := range wrong {
+		e[c] = x
+	}
+	return e, true, err
+}
+
 // Surprises are the verdicts that are not what the lists of the targets expect, and the targets that have a list. Cases that
 // were not put surprise no one.
 func (r *Results) Surprises() (found []Surprise, listed []string, err error) {
 	for _, t := range r.Targets {
-		e, ok, err := Expect(t.Name, r.suite)
+		e, ok, err := r.expected(t.Name)
 		if err != nil {
 			return nil, nil, err
 		}
-		if !ok {
-			continue
+		if ok {
+			listed = append(listed, t.Name)
+			found = append(found, e.surprises(r.of(t.Name))...)
 		}
-		if r.Unpatched {
-			wrong, _, err := Expect("unpatched", r.suite)
-			if err != nil {
-				return nil, nil, err
-			}
-			for c, x := range wrong {
-				e[c] = x
-			}
-		}
-		listed = append(listed, t.Name)
-		found = append(found, e.surprises(r.of(t.Name))...)
 	}
 	return found, listed, nil
 }

@@ -117,7 +117,8 @@ func (r *Results) put(ctx context.Context, t Target, suite *Suite, cases []Case,
 	return err
 }
 
-// unlessEnded returns nil when the run is to end: the lab of one that fails shows the logs of all its processes.
+// unlessEnded returns nil instead of an error that comes of the run's being interrupted: a lab whose function fails shows the logs of all
+// its processes.
 func unlessEnded(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil

@@ -144,8 +144,15 @@ func (w *writer) failures(r *Results, target string) error {
 	w.line("## What %s fails: %d\n", target, failed)
 	for _, g := range groups {
 		w.line("### %s (%d)\n", strings.TrimSuffix(g.reason, "."), len(g.cases))
+		long := len(g.cases) > 10
+		if long {
+			w.line("<details><summary>The cases</summary>\n")
+		}
 		for _, c := range g.cases {
 			w.line("- %s", c)
+		}
+		if long {
+			w.line("\n</details>")
 		}
 		w.line("")
 	}

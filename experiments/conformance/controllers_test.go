@@ -72,17 +72,17 @@ func (e *edge) startForwarder(t *testing.T, program string) {
 	})
 }
 
-// passes waits until a reaches b, and checks that a mebibyte comes by TCP as it was sent.
-func (e *edge) passes(t *testing.T) {
+// passes waits until a reaches an address of b, and checks that a mebibyte comes by TCP as it was sent.
+func (e *edge) passes(t *testing.T, address string) {
 	t.Helper()
 	lab.Eventually(t, 30*time.Second, func() error {
-		_, err := e.a.Exec(t.Context(), "ping", "-c", "1", "-W", "1", "10.8.0.2")
+		_, err := e.a.Exec(t.Context(), "ping", "-c", "1", "-W", "1", address)
 		return err
 	})
 	peers.Nginx(e.b, peers.NginxOptions{})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	got, err := peers.Curl(ctx, e.a, "http://10.8.0.2/1m")
+	got, err := peers.Curl(ctx, e.a, "http://"+address+"/1m")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestOsken(t *testing.T) {
 	everyEdge(t, func(t *testing.T, host *lab.Host) {
 		start(t, host, lab.Program{Path: filepath.Join(bin, "python"), Args: []string{"-W", "ignore", filepath.Join(bin, "osken-manager"), file}})
 	}, func(t *testing.T, e *edge) {
-		e.passes(t)
+		e.passes(t, "10.8.0.2")
 		e.flows(t, 3)
 	})
 }
@@ -175,7 +175,7 @@ func TestTestcontroller(t *testing.T) {
 		host.Lab().Need("ovs-testcontroller")
 		start(t, host, lab.Program{Path: "ovs-testcontroller", Args: []string{"ptcp:6653:127.0.0.1", "-O", "OpenFlow13", "--unixctl=none"}})
 	}, func(t *testing.T, e *edge) {
-		e.passes(t)
+		e.passes(t, "10.8.0.2")
 		e.flows(t, 3)
 	})
 }
@@ -192,12 +192,8 @@ func TestFaucet(t *testing.T) {
 			if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			everyEdge(t, func(t *testing.T, host *lab.Host) {
-				start(t, host, lab.Program{Path: filepath.Join(bin, "faucet"), Env: []string{"PATH=" + bin + ":" + os.Getenv("PATH"),
-					"FAUCET_CONFIG=" + file, "FAUCET_LOG=STDOUT", "FAUCET_EXCEPTION_LOG=STDOUT", "FAUCET_PROMETHEUS_ADDR=127.0.0.1",
-					"FAUCET_EVENT_SOCK="}})
-			}, func(t *testing.T, e *edge) {
-				e.passes(t)
+			everyEdge(t, faucet(bin, file), func(t *testing.T, e *edge) {
+				e.passes(t, "10.8.0.2")
 				flows := e.flows(t, 22)
 				for table := range 4 {
 					if !strings.Contains(flows, fmt.Sprintf("table=%d,", table)) {
@@ -207,4 +203,57 @@ func TestFaucet(t *testing.T) {
 			})
 		})
 	}
+}
+
+// faucet starts Faucet with a configuration.
+func faucet(bin, file string) func(*testing.T, *lab.Host) {
+	return func(t *testing.T, host *lab.Host) {
+		start(t, host, lab.Program{Path: filepath.Join(bin, "faucet"), Env: []string{"PATH=" + bin + ":" + os.Getenv("PATH"),
+			"FAUCET_CONFIG=" + file, "FAUCET_LOG=STDOUT", "FAUCET_EXCEPTION_LOG=STDOUT", "FAUCET_PROMETHEUS_ADDR=127.0.0.1",
+			"FAUCET_EVENT_SOCK="}})
+	}
+}
+
+// TestFaucetRoutes: Faucet routes between two VLANs, whose gateways it is, floods by groups, and drops what its list forbids.
+func TestFaucetRoutes(t *testing.T) {
+	bin := venv(t, "faucet")
+	const config = `vlans:
+  left: {vid: 100, faucet_mac: "0e:00:00:00:00:01", faucet_vips: [10.8.0.254/24]}
+  right: {vid: 200, faucet_mac: "0e:00:00:00:00:02", faucet_vips: [10.9.0.254/24]}
+routers:
+  both: {vlans: [left, right]}
+acls:
+  fence:
+    - rule: {dl_type: 0x800, nw_proto: 6, tcp_dst: 81, actions: {allow: 0}}
+    - rule: {actions: {allow: 1}}
+dps:
+  edge:
+    dp_id: 0x1
+    hardware: GenericTFM
+    group_table: true
+    interfaces:
+      1: {native_vlan: left, acls_in: [fence]}
+      2: {native_vlan: right}
+`
+	file := filepath.Join(t.TempDir(), "faucet.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	everyEdge(t, faucet(bin, file), func(t *testing.T, e *edge) {
+		e.b.Interface("eth0").Address("10.9.0.2/24")
+		e.b.Interface("eth0").RemoveAddress("10.8.0.2/24")
+		e.a.Route("10.9.0.0/24", "10.8.0.254")
+		e.b.Route("10.8.0.0/24", "10.9.0.254")
+		e.passes(t, "10.9.0.2")
+		peers.SocatEcho(e.b, 81)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		if conn, err := e.a.Dial(ctx, "tcp", "10.9.0.2:81"); err == nil {
+			conn.Close()
+			t.Error("a connection that the list forbids was made")
+		}
+		if groups := e.must(t, "dump-groups"); !strings.Contains(groups, "group_id=") {
+			t.Errorf("no groups: %s", groups)
+		}
+	})
 }

@@ -113,7 +113,7 @@ func TestOfctlForwards(t *testing.T) {
 		}
 		e.must(t, "add-flow", "in_port=1,actions=output:2")
 		e.must(t, "add-flow", "in_port=2,actions=output:1")
-		e.passes(t)
+		e.passes(t, "10.8.0.2")
 
 		e.must(t, "mod-port", "1", "no-receive")
 		lab.Eventually(t, 10*time.Second, func() error {

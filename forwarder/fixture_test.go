@@ -336,8 +336,9 @@ func (r *stream) more(n uint64) {
 
 // sink is what came of a stream.
 type sink struct {
-	mu   sync.Mutex
-	came map[uint64]int // number → how often
+	close func()
+	mu    sync.Mutex
+	came  map[uint64]int // number → how often
 }
 
 // sink collects the numbered packets to a port of UDP that come to the host of a port.
@@ -362,15 +363,18 @@ func (s *stage) sink(at, port int) *sink {
 			}
 		}
 	}()
-	s.t.Cleanup(func() { conn.Close(); <-done })
+	k.close = func() { conn.Close(); <-done }
+	s.t.Cleanup(k.close)
 	return k
 }
 
-// lost waits until the last packet of a stream that has ended is there, and returns the numbers of those that are not.
-func (k *sink) lost(r *stream) []uint64 {
+// lost waits until all packets of a stream that has ended are there, and returns the numbers of those that do not come.
+func (k *sink) lost(r *stream) []uint64 { return k.lostWithin(r, 2*time.Second) }
+
+func (k *sink) lostWithin(r *stream, patience time.Duration) []uint64 {
 	var lost []uint64
 	last := r.next.Load()
-	_ = lab.Poll(2*time.Second, func() error {
+	_ = lab.Poll(patience, func() error {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		lost = lost[:0]

@@ -46,10 +46,15 @@ func (s *stage) raw(t *testing.T) *raw {
 
 func (c *raw) send(text string) {
 	c.t.Helper()
-	b, err := hex.DecodeString(strings.NewReplacer(" ", "", "\n", "").Replace(text))
+	_, err := c.Write(unhex(c.t, text))
 	must(c.t, err)
-	_, err = c.Write(b)
-	must(c.t, err)
+}
+
+func unhex(t *testing.T, text string) []byte {
+	t.Helper()
+	b, err := hex.DecodeString(strings.ReplaceAll(text, " ", ""))
+	must(t, err)
+	return b
 }
 
 // answer reads on until a message with that transaction id.

@@ -105,7 +105,7 @@ func TestReplaced(t *testing.T) {
 	from := r.next.Load()
 	r.more(100)
 	r.end()
-	k.lost(r) // waits
+	k.lostWithin(r, 100*time.Millisecond)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for n := range k.came {

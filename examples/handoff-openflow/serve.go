@@ -67,9 +67,11 @@ func (r *router) handOver(ctx context.Context, client, server *net.TCPConn, requ
 		client: way{client.RemoteAddr().(*net.TCPAddr).AddrPort(), r.address},
 		server: way{server.LocalAddr().(*net.TCPAddr).AddrPort(), server.RemoteAddr().(*net.TCPAddr).AddrPort()},
 	}
-	var err error
-	if j.fromClient, err = r.sessions.wait(ctx, j.client, uint32(len(request))); err != nil {
-		return fmt.Errorf("see the client's packets: %w", err)
+	if err := j.look(ctx, r.sessions, len(request), 0); err != nil {
+		return err
+	}
+	if err := j.alike(); err != nil {
+		return err
 	}
 	// Part 1: flow mod 1; and the request will come here alone.
 	if err := r.core.Commit(ctx, block(j.client.back()), hold(j.server)); err != nil {
@@ -79,16 +81,7 @@ func (r *router) handOver(ctx context.Context, client, server *net.TCPConn, requ
 	if _, err := server.Write(request); err != nil {
 		return err
 	}
-	for _, s := range []struct {
-		to    *told
-		way   way
-		bytes int
-	}{{&j.toServer, j.server, len(request)}, {&j.fromServer, j.server.back(), 0}, {&j.toClient, j.client.back(), 0}} {
-		if *s.to, err = r.sessions.wait(ctx, s.way, uint32(s.bytes)); err != nil {
-			return fmt.Errorf("see the packets from %v to %v: %w", s.way.from, s.way.to, err)
-		}
-	}
-	if err := j.alike(); err != nil {
+	if err := j.look(ctx, r.sessions, len(request), len(request)); err != nil {
 		return err
 	}
 	if err := r.access.Commit(ctx, j.three(), j.five()); err != nil {
@@ -117,6 +110,23 @@ func (r *router) handOver(ctx context.Context, client, server *net.TCPConn, requ
 			return err
 		}
 	}
+}
+
+// look reads what is known of both sessions, once so many bytes from the client and to the server have passed.
+func (j *join) look(ctx context.Context, s *sessions, client, server int) (err error) {
+	for _, d := range []struct {
+		told  *told
+		way   way
+		bytes int
+	}{
+		{&j.fromClient, j.client, client}, {&j.toClient, j.client.back(), 0},
+		{&j.toServer, j.server, server}, {&j.fromServer, j.server.back(), 0},
+	} {
+		if *d.told, err = s.wait(ctx, d.way, uint32(d.bytes)); err != nil {
+			return fmt.Errorf("see the packets from %v to %v: %w", d.way.from, d.way.to, err)
+		}
+	}
+	return nil
 }
 
 // packets is how many packets have met a flow entry.

@@ -135,6 +135,7 @@ func (s *stage) configure(lines string) {
 		"ports":       "{" + strings.Join(s.portList(), ", ") + "}",
 		"datapath_id": "0x7",
 		"listen":      "[" + endpoint + "]",
+		"metrics":     "127.0.0.1:9410",
 		"limits":      "{entries: 4096, groups: 64, meters: 16, cache: 1024}",
 	} {
 		if !strings.Contains("\n"+lines, "\n"+key+":") {

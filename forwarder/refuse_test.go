@@ -163,6 +163,34 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
+// TestLongest: messages of the greatest length that there is are taken, answered or refused like others.
+func TestLongest(t *testing.T) {
+	s := newStage(t, 1, lab.LinkOptions{})
+	s.start("")
+	c := s.raw(t)
+	body := strings.Repeat("5a", of.MaxLength-of.HeaderSize)
+	c.send("0402ffff 00000abc" + body)
+	m, err := c.answer(0xabc)
+	must(t, err)
+	if e, ok := m.(*of.EchoReply); !ok || len(e.Data) != of.MaxLength-of.HeaderSize {
+		t.Errorf("echo: %T", m)
+	}
+	for name, message := range map[string]string{
+		"unknown type": "0440ffff 00000abd", "experimenter": "0404ffff 00000abd", "flow mod": "040effff 00000abd", "features": "0405ffff 00000abd",
+	} {
+		c.send(message + body)
+		m, err := c.answer(0xabd)
+		must(t, err)
+		if _, ok := m.(*of.Error); !ok {
+			t.Errorf("%s: %T", name, m)
+		}
+	}
+	c.send("04020008 00000abe")
+	if m, err := c.answer(0xabe); err != nil || m.Type() != of.TypeEchoReply {
+		t.Errorf("afterwards: %v, %v", m, err)
+	}
+}
+
 // TestLengthBelowHeader: behind a length below the header's own no message can be found, so that the channel ends; others go on.
 func TestLengthBelowHeader(t *testing.T) {
 	s := newStage(t, 1, lab.LinkOptions{})

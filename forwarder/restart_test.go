@@ -17,7 +17,7 @@ import (
 )
 
 // pace of streams that must not lose a packet.
-const pace = 500 * time.Microsecond
+const pace = 200 * time.Microsecond
 
 // crossing fills the forwarder with a bit of everything. UDP to port 5000 goes from 1 to 2 straight, to port 5001 by a group that changes one
 // copy, so that it needs the loop device: that one arrives at port 6001.
@@ -71,15 +71,15 @@ func TestKilled(t *testing.T) {
 	streams := []*stream{s.send(1, 2, 5000, pace), s.send(1, 2, 5001, pace), nil, s.send(1, 2, 5002, 5*time.Millisecond)}
 	streams[2] = streams[1] // the changed copy
 	for round, end := range []func(){func() { s.must(s.process.Kill()) }, s.end, func() { s.must(s.process.Kill()) }} {
-		streams[0].more(300)
+		streams[0].more(1000)
 		end()
-		streams[0].more(300)
+		streams[0].more(1000)
 		s.run()
 		if after := s.holds(); after != before {
 			t.Errorf("round %d: before\n%s\nafter\n%s", round, before, after)
 		}
 	}
-	streams[0].more(300)
+	streams[0].more(1000)
 	for i, r := range streams {
 		r.end()
 		if lost := sinks[i].lost(r); len(lost) > 0 {

@@ -26,7 +26,7 @@ const (
 type routerBound uint32
 
 const (
-	routerBoundABI            routerBound = 4
+	routerBoundABI            routerBound = 5
 	routerBoundMAX_VIPS       routerBound = 256
 	routerBoundMAX_POOLS      routerBound = 256
 	routerBoundMAX_TABLES     routerBound = 1024
@@ -42,7 +42,7 @@ const (
 	routerBoundHEAD_BYTES     routerBound = 2048
 	routerBoundCARRY_BYTES    routerBound = 128
 	routerBoundHASH_BYTES     routerBound = 1024
-	routerBoundTOLD_WSCALE    routerBound = 7
+	routerBoundTOLD_WSCALE    routerBound = 10
 	routerBoundIDLE_WINDOW    routerBound = 4096
 	routerBoundNO_SURROGATE   routerBound = 65535
 	routerBoundLINGER_MS      routerBound = 3000

@@ -84,6 +84,9 @@ func randomPassage(r *rand.Rand, from, to Leg) passage {
 	if to.WindowScaling {
 		bytesOpen /= 1 << min(to.ShiftTold, 14)
 	}
+	if sent.Window > 0 {
+		bytesOpen = max(bytesOpen, 1)
+	}
 	want.Window = uint16(min(bytesOpen, 65535))
 
 	for len(sent.Options) < packet.MaxOptions {

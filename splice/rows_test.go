@@ -168,13 +168,14 @@ func TestRowWindow(t *testing.T) {
 		{"equal shifts", 1000, 7, 7, 1000},
 		{"no scaling on either", 65535, 0, 0, 65535},
 		{"coarser: rounded down", 1000, 0, 7, 7},
-		{"coarser: below one unit", 127, 0, 7, 0},
+		{"coarser: below one unit", 127, 0, 7, 1},
 		{"finer", 100, 7, 2, 3200},
 		{"finer: at most 65535", 3000, 7, 2, 65535},
 		{"the receiver cannot scale", 0x1000, 7, 0, 65535},
 		{"the largest", 65535, 14, 14, 65535},
 		{"the largest to one without scaling", 65535, 14, 0, 65535},
-		{"the smallest step", 1, 0, 14, 0},
+		{"the smallest step", 1, 0, 14, 1},
+		{"closed", 0, 0, 14, 0},
 		{"zero stays zero", 0, 14, 0, 0},
 	}
 	eachFamily(t, func(t *testing.T, f family) {

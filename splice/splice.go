@@ -39,9 +39,14 @@ type Shifts struct {
 	Sender, Told uint8
 }
 
-// Apply returns the window field that stands for no more bytes than window does, as near as its shift allows (T3).
+// Apply returns the window field that stands for no more bytes than window does, as near as its shift allows (T3). A window that
+// is open stays so: it is one unit at least.
 func (s Shifts) Apply(window uint16) uint16 {
-	return uint16(min(uint32(window)<<s.Sender>>s.Told, 0xffff))
+	scaled := uint32(window) << s.Sender >> s.Told
+	if window != 0 && scaled == 0 {
+		return 1
+	}
+	return uint16(min(scaled, 0xffff))
 }
 
 // Direction is the translation of the packets that one end sends to the other. It holds for every packet of the splice;

@@ -96,8 +96,11 @@ __noinline int push_leg(__u32 surrogate, __u32 leg_class, __u32 band, __u32 idx)
 
 static __always_inline __u16 rescale(__u32 window, __u32 from, __u32 to)
 {
-	window = window << (from & 15) >> (to & 15);
-	return window > 65535 ? 65535 : window;
+	__u32 scaled = window << (from & 15) >> (to & 15);
+
+	if (window && !scaled)
+		return 1; /* a small window is not a closed one */
+	return scaled > 65535 ? 65535 : scaled;
 }
 
 /*

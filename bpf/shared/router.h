@@ -11,7 +11,7 @@
 
 /* Bounds and constants of both sides. */
 enum bound {
-	ABI = 4, /* of pinned maps; user space refuses to adopt another one */
+	ABI = 5, /* of pinned maps; user space refuses to adopt another one */
 	MAX_VIPS = 256,
 	MAX_POOLS = 256,
 	MAX_TABLES = 1024, /* choice tables: one a pool, and one a zone of policy nearest */
@@ -27,7 +27,7 @@ enum bound {
 	HEAD_BYTES = 2048,     /* of a message's head, read at once; all of a request's that the kernel decides */
 	CARRY_BYTES = 128,     /* of a head's line that goes on in the next packet */
 	HASH_BYTES = 1024,     /* longest path that the kernel hashes; longer ones are asked */
-	TOLD_WSCALE = 7,       /* window shift told on both legs */
+	TOLD_WSCALE = 10,      /* window shift told on both legs: windows up to 64 MiB, in steps of 1 KiB */
 	IDLE_WINDOW = 4096,    /* bytes: least that the surrogate of an idle leg is told */
 	NO_SURROGATE = 0xffff, /* any of the pool */
 	LINGER_MS = 3000,      /* a late copy, a repeated FIN */

@@ -152,6 +152,8 @@ __noinline int change_tcp(struct __sk_buff *skb)
 			return 0;
 		window = head[14] << 8 | head[15];
 		shifted = window << (w->op.arg & 15) >> (w->op.arg >> 8 & 15);
+		if (window && !shifted)
+			shifted = 1; /* a small window is not a closed one */
 		out = bpf_htons(shifted > 65535 ? 65535 : shifted);
 		if (bpf_l4_csum_replace(skb, w->l4 + 16, bpf_htons(window), out, 2) ||
 		    bpf_skb_store_bytes(skb, w->l4 + 14, &out, 2, 0))

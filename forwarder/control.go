@@ -15,31 +15,46 @@ import (
 	"baton/openflow"
 )
 
-// serve opens the control socket and the metrics listener. Both end with ctx.
-func (f *Forwarder) serve(ctx context.Context) error {
-	control, err := api.Listen(f.cfg.Control)
-	if err != nil {
+// listen opens the control socket and the metrics listener.
+func (f *Forwarder) listen() (err error) {
+	if f.control, err = api.Listen(f.cfg.Control); err != nil {
 		return err
 	}
-	var metrics net.Listener
-	if f.cfg.Metrics != "" {
-		if metrics, err = net.Listen("tcp", f.cfg.Metrics); err != nil {
-			return errors.Join(fmt.Errorf("%s: metrics: %w", f.cfg.File, err), control.Close())
+	if f.cfg.Metrics == "" {
+		return nil
+	}
+	if f.scraped, err = net.Listen("tcp", f.cfg.Metrics); err != nil {
+		return fmt.Errorf("%s: metrics: %w", f.cfg.File, err)
+	}
+	return nil
+}
+
+// unlisten is the opposite, for a start that has failed: serve closes what it serves.
+func (f *Forwarder) unlisten() error {
+	var errs []error
+	for _, l := range []net.Listener{f.control, f.scraped} {
+		if l != nil {
+			errs = append(errs, l.Close())
 		}
 	}
+	return errors.Join(errs...)
+}
+
+// serve answers those who come to what listen has opened, until ctx ends.
+func (f *Forwarder) serve(ctx context.Context) {
 	f.tasks.Go(func() {
-		if err := api.Serve(ctx, control, f.backend()); err != nil {
+		if err := api.Serve(ctx, f.control, f.backend()); err != nil {
 			f.log.Error("nobody can ask for the status any more", "error", err)
 		}
 	})
-	if metrics != nil {
-		f.tasks.Go(func() {
-			if err := serveMetrics(ctx, metrics, f.handler()); err != nil {
-				f.log.Error("metrics are not served any more", "error", err)
-			}
-		})
+	if f.scraped == nil {
+		return
 	}
-	return nil
+	f.tasks.Go(func() {
+		if err := serveMetrics(ctx, f.scraped, f.handler()); err != nil {
+			f.log.Error("metrics are not served any more", "error", err)
+		}
+	})
 }
 
 // backend is what the control socket serves.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/bits"
+	"net"
 	"path/filepath"
 	"sync"
 	"time"
@@ -46,7 +47,10 @@ type Forwarder struct {
 	controllers *controllers.Controllers
 	ports       *ports.Ports
 	tasks       sync.WaitGroup
+	control     net.Listener
+	scraped     net.Listener // nil: nobody asks for metrics
 	began       time.Time
+	ready       chan struct{} // closed when messages can be carried out, or will not be: then ended is set
 
 	mu        sync.Mutex
 	pipeline  *pipeline.Pipeline
@@ -67,7 +71,7 @@ type Options struct {
 // Run is a forwarder until ctx ends. Its flow entries go on in the kernel afterwards, until [Remove] or the next Run of that name.
 func Run(ctx context.Context, o Options) error {
 	cfg, log := o.Config, o.Log
-	f := &Forwarder{cfg: cfg, version: o.Version, log: log, began: time.Now(), latest: make(map[openflow.PortNo]ports.Event)}
+	f := &Forwarder{cfg: cfg, version: o.Version, log: log, began: time.Now(), ready: make(chan struct{}), latest: make(map[openflow.PortNo]ports.Event)}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	if err := f.start(ctx); err != nil {
@@ -105,6 +109,16 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 	if err := f.replay(); err != nil {
 		return err
 	}
+	// What can fail by the configuration does so before anything is taken over.
+	f.controllers, err = controllers.Open(ctx, f.cfg, controllers.Handler{
+		Features: f.features, Handle: f.handle, OnChange: func(is bool) { <-f.ready; f.connected(is) },
+	}, f.log)
+	if err != nil {
+		return err
+	}
+	if err := f.listen(); err != nil {
+		return err
+	}
 	f.ports, err = ports.Open(ctx, ports.Options{Ports: f.portList(), Tell: f.portChanged, Log: f.log})
 	if err != nil {
 		return err
@@ -121,17 +135,8 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 		return err
 	}
 	f.connected(false)
-	f.mu.Lock() // the first messages wait
-	f.controllers, err = controllers.Open(ctx, f.cfg, controllers.Handler{
-		Features: f.features, Handle: f.handle, OnChange: f.connected,
-	}, f.log)
-	f.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	if err := f.serve(ctx); err != nil {
-		return err
-	}
+	close(f.ready)
+	f.serve(ctx)
 	f.tasks.Go(f.readPunts)
 	f.tasks.Go(func() { f.expire(ctx) })
 	return nil
@@ -140,6 +145,15 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 // close ends what start began. When flow entries go on, so must the interfaces.
 func (f *Forwarder) close(goesOn bool) error {
 	var errs []error
+	if !goesOn {
+		f.mu.Lock()
+		f.ended = true
+		f.mu.Unlock()
+		if !f.isReady() {
+			close(f.ready)
+		}
+		errs = append(errs, f.unlisten())
+	}
 	if f.controllers != nil {
 		f.controllers.Close()
 	}
@@ -147,7 +161,7 @@ func (f *Forwarder) close(goesOn bool) error {
 	case f.ports != nil && goesOn:
 		errs = append(errs, f.ports.Leave())
 	case f.ports != nil:
-		errs = append(errs, f.ports.Leave()) // what is installed goes on
+		errs = append(errs, f.ports.Close())
 	}
 	f.mu.Lock()
 	f.ended = true
@@ -160,6 +174,15 @@ func (f *Forwarder) close(goesOn bool) error {
 		errs = append(errs, f.journal.Close())
 	}
 	return errors.Join(errs...)
+}
+
+func (f *Forwarder) isReady() bool {
+	select {
+	case <-f.ready:
+		return true
+	default:
+		return false
+	}
 }
 
 func (f *Forwarder) portList() []ports.Port {
@@ -179,7 +202,7 @@ func (f *Forwarder) portChanged(e ports.Event) {
 	f.setPort(e)
 	c := f.controllers
 	f.mu.Unlock()
-	if c != nil {
+	if c != nil && f.isReady() { // who comes before that will ask
 		c.PortStatus(&openflow.PortStatus{Reason: e.Reason, Port: e.Port})
 	}
 }
@@ -211,6 +234,7 @@ func (f *Forwarder) datapathID() uint64 {
 }
 
 func (f *Forwarder) features() openflow.FeaturesReply {
+	<-f.ready
 	return openflow.FeaturesReply{
 		DatapathID: f.datapathID(),
 		Tables:     uint8(f.cfg.Limits.Tables),

@@ -14,8 +14,12 @@ import (
 
 // handle carries out a message of a controller. It is called in the controllers' turn.
 func (f *Forwarder) handle(c *controllers.Channel, xid uint32, m openflow.Message, raw []byte) {
+	<-f.ready
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.ended {
+		return
+	}
 	err := f.carryOut(c, xid, m, raw)
 	f.tally.message(m.Type(), err)
 	if err == nil {

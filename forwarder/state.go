@@ -119,6 +119,9 @@ func (f *Forwarder) connected(is bool) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.ended {
+		return
+	}
 	now := time.Now()
 	for _, m := range list {
 		raw, err := openflow.Append(nil, 0, m)

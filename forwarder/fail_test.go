@@ -2,6 +2,7 @@ package forwarder_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -55,10 +56,13 @@ func TestStandalone(t *testing.T) {
 	s.start("fail_mode: standalone\ncontrollers: [{connect: 'tcp:" + controllerAddress + "', idle: 300ms, dead: 1s}]\nretry: {least: 50ms, most: 200ms}")
 	at3 := s.outside(3).Capture(lab.CaptureOptions{})
 	lab.Eventually(t, patience, func() error { return s.ping(1, 2) })
+	lab.Eventually(t, patience, func() error {
+		if len(at3.Packets()) == 0 {
+			return errors.New("a packet to an unknown address was not flooded")
+		}
+		return nil
+	})
 	flooded := len(at3.Packets())
-	if flooded == 0 {
-		t.Error("a packet to an unknown address was not flooded")
-	}
 	for range 3 {
 		s.must(s.ping(1, 2))
 	}

@@ -243,3 +243,48 @@ func TestExpiredStaysGone(t *testing.T) {
 		t.Errorf("the entry in use has expired:\n%s", flows)
 	}
 }
+
+// TestFailedStart: a forwarder that cannot start says why in a line, takes nothing over, and leaves nothing that cannot be taken away.
+func TestFailedStart(t *testing.T) {
+	for _, tt := range []struct{ name, lines, want string }{
+		{"its endpoint is taken", "listen: ['tcp:127.0.0.1:9999']", "127.0.0.1:9999"},
+		{"its metrics' port is taken", "metrics: 127.0.0.1:9999", "127.0.0.1:9999"},
+		{"a folder that cannot be", "state: /proc/none", "/proc/none"},
+		{"a port that is no Ethernet", "ports: [lo]", "lo"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStage(t, 2, lab.LinkOptions{})
+			before := s.traces()
+			l, err := s.node.Listen("tcp", "127.0.0.1:9999")
+			must(t, err)
+			t.Cleanup(func() { l.Close() })
+			fails := func() {
+				t.Helper()
+				s.configure(tt.lines)
+				p := s.launch()
+				err := p.Wait(s.within())
+				if lab.ExitCode(err) != 1 || !strings.Contains(p.Stderr(), tt.want) || strings.Count(strings.TrimSpace(p.Stderr()), "\n") > 0 {
+					t.Errorf("%v\n%s", err, p.Log())
+				}
+			}
+			fails()
+			s.unload()
+			if after := s.traces(); !slices.Equal(before, after) {
+				t.Errorf("before\n%s\nafter\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
+			}
+			s.start("")
+			s.crossing()
+			sinks, streams := []*sink{s.sink(2, 5000), s.sink(2, 5001), s.sink(2, 6001)}, []*stream{s.send(1, 2, 5000, pace), s.send(1, 2, 5001, pace)}
+			streams = append(streams, streams[1]) // the changed copy
+			s.must(s.process.Kill())
+			fails()
+			streams[0].more(100)
+			for i, r := range streams {
+				r.end()
+				if lost := sinks[i].lost(r); len(lost) > 0 {
+					t.Errorf("stream %d: %d of %d packets lost", i, len(lost), r.next.Load())
+				}
+			}
+		})
+	}
+}

@@ -29,10 +29,13 @@ func Remove(cfg *config.Config) error {
 	return errors.Join(errs...)
 }
 
-// chooseLoop returns the name of the loop device to make, and that of the one that a predecessor may have left.
+// chooseLoop returns the name of the loop device to make, and that of the one that a predecessor may have left. Where both are there, a start
+// did not come to its end, and the older one is in use.
 func chooseLoop(name string) (now, before string) {
 	loops := LoopDevices(name)
-	if _, err := net.InterfaceByName(loops[0]); err != nil {
+	first, noFirst := net.InterfaceByName(loops[0])
+	second, noSecond := net.InterfaceByName(loops[1])
+	if noFirst != nil || noSecond == nil && first.Index > second.Index {
 		return loops[0], loops[1]
 	}
 	return loops[1], loops[0]

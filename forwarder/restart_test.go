@@ -2,6 +2,7 @@ package forwarder_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
@@ -85,6 +86,40 @@ func TestKilled(t *testing.T) {
 		if lost := sinks[i].lost(r); len(lost) > 0 {
 			t.Errorf("stream %d: %d of %d packets lost: %v", i, len(lost), r.next.Load(), lost[:min(len(lost), 20)])
 		}
+	}
+}
+
+// TestKilledWhileStarting: however far a start has come, what was installed goes on, and the next that comes to its end has all of it.
+func TestKilledWhileStarting(t *testing.T) {
+	s := newStage(t, 2, lab.LinkOptions{})
+	s.start("state: " + s.path("state"))
+	s.crossing()
+	before := s.holds()
+	sinks := []*sink{s.sink(2, 5000), s.sink(2, 5001), s.sink(2, 6001)}
+	streams := []*stream{s.send(1, 2, 5000, pace), s.send(1, 2, 5001, pace)}
+	streams = append(streams, streams[1]) // the changed copy
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	s.must(s.process.Kill())
+	for range 8 {
+		p := s.launch()
+		streams[0].more(random.Uint64N(1500)) // 0.3 s
+		s.must(p.Kill())
+	}
+	s.run()
+	if after := s.holds(); after != before {
+		t.Errorf("before\n%s\nafter\n%s", before, after)
+	}
+	streams[0].more(100)
+	for i, r := range streams {
+		r.end()
+		if lost := sinks[i].lost(r); len(lost) > 0 {
+			t.Errorf("stream %d: %d of %d packets lost: %v", i, len(lost), r.next.Load(), lost[:min(len(lost), 20)])
+		}
+	}
+	if n := len(s.traces()); n != 2+2 { // the ports, the loopback and a loop device
+		t.Errorf("interfaces: %v", s.traces())
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -34,6 +35,7 @@ func build(t *testing.T, name string) string {
 type scene struct {
 	*lab.Lab
 	client *lab.Host
+	router *lab.Process
 	at     map[string]*lab.Interface // of the client and the servers
 }
 
@@ -75,13 +77,13 @@ func newScene(t *testing.T, shape emulator.Shape) *scene {
 		t.Fatal(err)
 	}
 	start(t, core, "forwarder is up", build(t, "baton/cmd/baton"), "forwarder", "--config", config)
-	start(t, s.at["router"].Host, "ready", build(t, "baton/examples/handoff-openflow"), "-core", "unix:"+socket,
+	s.router = start(t, s.at["router"].Host, "ready", build(t, "baton/examples/handoff-openflow"), "-core", "unix:"+socket,
 		"-access", "unix:"+filepath.Join(ovs.Dir, ovs.Bridge+".mgmt"))
 	return s
 }
 
 // start starts a program and waits until it says something.
-func start(t *testing.T, h *lab.Host, says, path string, args ...string) {
+func start(t *testing.T, h *lab.Host, says, path string, args ...string) *lab.Process {
 	t.Helper()
 	p, err := h.Start(lab.Program{Path: path, Args: args})
 	if err != nil {
@@ -98,6 +100,7 @@ func start(t *testing.T, h *lab.Host, says, path string, args ...string) {
 		}
 		return nil
 	})
+	return p
 }
 
 // seen is what passes an interface, of TCP.
@@ -187,6 +190,36 @@ func TestHandoff(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestManySessions: handoffs at the same time do not mix up, and later requests of a session stay with its server.
+func TestManySessions(t *testing.T) {
+	s := newScene(t, emulator.Shape{})
+	const count = 24
+	failed := make(chan error, count)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for range count {
+		go func() {
+			got, err := peers.Curl(ctx, s.client, "http://10.0.0.1/16k", "http://10.0.0.1/16k")
+			if half := len(got.Body) / 2; err == nil {
+				err = errors.Join(peers.CheckPattern(strings.NewReader(got.Body[:half]), 16<<10),
+					peers.CheckPattern(strings.NewReader(got.Body[half:]), 16<<10))
+			}
+			failed <- err
+		}()
+	}
+	for range count {
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	}
+	lab.Eventually(t, 20*time.Second, func() error {
+		if n := strings.Count(s.router.Log(), " is with "); n != count {
+			return fmt.Errorf("%d handoffs for %d sessions:\n%s", n, count, s.router.Log())
+		}
+		return nil
+	})
 }
 
 func check(t *testing.T, path string) {

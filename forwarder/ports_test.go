@@ -170,3 +170,60 @@ func TestPortMod(t *testing.T) {
 		}
 	}
 }
+
+// TestFailover: a fast failover group follows the carrier of its ports by itself.
+func TestFailover(t *testing.T) {
+	s := newStage(t, 3, lab.LinkOptions{})
+	s.start("")
+	c := s.connect()
+	bucket := func(port of.PortNo) of.Bucket {
+		return of.Bucket{WatchPort: port, WatchGroup: of.GroupAny, Actions: []of.Action{output(port)}}
+	}
+	s.commit(c, &of.GroupMod{Command: of.GroupAdd, Kind: of.GroupTypeFF, Group: 1, Buckets: []of.Bucket{bucket(2), bucket(3)}},
+		add(5, of.Match{}.Port(1), of.ActionGroup{Group: 1}))
+	came := s.ways(2, 3)
+	r := s.send(1, 2, 5000, time.Millisecond)
+	switched := func(to of.PortNo) {
+		t.Helper()
+		lab.Eventually(t, patience, func() error {
+			last := r.next.Load() - 5
+			r.more(5)
+			if at := came.of(last); len(at) != 1 || at[0] != to {
+				return fmt.Errorf("packet %d came out of %v, want port %v", last, at, to)
+			}
+			return nil
+		})
+	}
+	r.more(10)
+	switched(2)
+	for range 3 {
+		s.outside(2).SetDown()
+		switched(3)
+		s.outside(2).SetUp()
+		switched(2)
+	}
+}
+
+// TestLocal: the host itself is at the port LOCAL, also behind a forwarder that was killed and started again.
+func TestLocal(t *testing.T) {
+	s := newStage(t, 2, lab.LinkOptions{})
+	s.start("local: sw0\nstate: " + s.path("state"))
+	c := s.connect()
+	s.commit(c, add(5, of.Match{}.Port(1), output(of.PortLocal)), add(5, of.Match{}.Port(of.PortLocal), output(1)))
+	host := s.node.Interface("sw0")
+	host.Address("10.7.0.100/24")
+	s.node.Neighbour(host, address(1).String(), s.outside(1).MAC)
+	s.host(1).Neighbour(s.outside(1), "10.7.0.100", host.MAC)
+	ping := func() error {
+		_, err := s.host(1).Exec(s.within(), "ping", "-c", "1", "-W", "1", "10.7.0.100")
+		return err
+	}
+	lab.Eventually(t, patience, ping)
+	s.must(s.process.Kill())
+	s.must(ping())
+	s.run()
+	s.must(ping())
+	if p := s.port(s.connect(), of.PortLocal); p.Name != "sw0" || p.MAC != packet.MAC(host.MAC) || !live(p) {
+		t.Errorf("LOCAL is %+v", p)
+	}
+}

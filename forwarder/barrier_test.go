@@ -1,8 +1,6 @@
 package forwarder_test
 
 import (
-	"encoding/binary"
-	"sync"
 	"testing"
 	"time"
 
@@ -100,48 +98,4 @@ func TestBarrier(t *testing.T) {
 			}
 		})
 	}
-}
-
-// ways is out of which ports the numbered packets of a stream came.
-type ways struct {
-	mu   sync.Mutex
-	came map[uint64][]of.PortNo
-}
-
-// ways watches ports for numbered packets until the test ends.
-func (s *stage) ways(ports ...int) *ways {
-	s.t.Helper()
-	w := &ways{came: make(map[uint64][]of.PortNo)}
-	const header = 14 + 20 + 8
-	for _, port := range ports {
-		capture := s.outside(port).Capture(lab.CaptureOptions{
-			Keep: func(b []byte) bool { return len(b) == header+32 && b[23] == 17 },
-			Each: func(p lab.Packet) {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				n := binary.BigEndian.Uint64(p.Data[header:])
-				w.came[n] = append(w.came[n], of.PortNo(port))
-			},
-		})
-		s.t.Cleanup(func() { capture.Stop() })
-	}
-	return w
-}
-
-// all waits until each of the first n packets has come.
-func (w *ways) all(n uint64) error {
-	return lab.Poll(patience, func() error {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if len(w.came) < int(n) {
-			return errMissing{int(n) - len(w.came)}
-		}
-		return nil
-	})
-}
-
-func (w *ways) of(n uint64) []of.PortNo {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.came[n]
 }

@@ -28,7 +28,7 @@ func TestRoles(t *testing.T) {
 	s.must(err)
 	for _, m := range []of.Message{
 		add(7, nil), &of.GroupMod{Group: 1}, &of.PortMod{Port: 1, MAC: s.port(two, 1).MAC},
-		&of.PacketOut{Buffer: of.NoBuffer, InPort: of.PortController, Actions: []of.Action{output(1)}, Data: make([]byte, 60)},
+		packetOut(of.PortController, make([]byte, 60), output(1)),
 		&of.MeterMod{Command: of.MeterDelete, Meter: of.MeterAll}, &of.TableMod{Table: of.TableAll},
 	} {
 		refused(t, one.Commit(s.within(), m), of.BadRequestIsSlave)
@@ -69,7 +69,8 @@ func TestEndpoints(t *testing.T) {
 		if _, err := s.exec("ovs-pki", "--dir="+base, "-l", "/dev/null", "-B", "2048", "init", "--force"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.exec("sh", "-c", fmt.Sprintf("cd %s && ovs-pki --dir=%s -l /dev/null -B 2048 -u req+sign %s switch", base, base, who)); err != nil {
+		sign := fmt.Sprintf("cd %s && ovs-pki --dir=%s -l /dev/null -B 2048 -u req+sign %s switch", base, base, who)
+		if _, err := s.exec("sh", "-c", sign); err != nil {
 			t.Fatal(err)
 		}
 		return base

@@ -1,22 +1,16 @@
 package forwarder_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"baton/lab"
 	of "baton/openflow"
 	"baton/openflow/channel"
 )
-
-func contextFor(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(t.Context(), d)
-}
 
 // controller is one that the forwarder connects to.
 type controller struct {
@@ -25,6 +19,9 @@ type controller struct {
 }
 
 const controllerAddress = "127.0.0.1:6653"
+
+// controlled is the configuration of a forwarder that soon notices whether its controller is there.
+const controlled = "controllers: [{connect: 'tcp:" + controllerAddress + "', idle: 300ms, dead: 1s}]\nretry: {least: 50ms, most: 200ms}"
 
 func (s *stage) controller() *controller {
 	s.t.Helper()
@@ -53,7 +50,7 @@ func (s *stage) ping(from, to int) error {
 // TestStandalone: without its controller the forwarder is a bridge that learns; with one it is what that makes of it.
 func TestStandalone(t *testing.T) {
 	s := newStage(t, 3, lab.LinkOptions{})
-	s.start("fail_mode: standalone\ncontrollers: [{connect: 'tcp:" + controllerAddress + "', idle: 300ms, dead: 1s}]\nretry: {least: 50ms, most: 200ms}")
+	s.start("fail_mode: standalone\n" + controlled)
 	at3 := s.outside(3).Capture(lab.CaptureOptions{})
 	lab.Eventually(t, patience, func() error { return s.ping(1, 2) })
 	lab.Eventually(t, patience, func() error {
@@ -101,7 +98,7 @@ func empty(s *stage) error {
 func TestSecure(t *testing.T) {
 	s := newStage(t, 3, lab.LinkOptions{})
 	k := s.controller()
-	s.start("controllers: [{connect: 'tcp:" + controllerAddress + "', idle: 300ms, dead: 1s}]\nretry: {least: 50ms, most: 200ms}")
+	s.start(controlled)
 	c := k.joined()
 	s.commit(c, add(5, of.Match{}.Port(1), output(2)), add(5, of.Match{}.Port(2), output(1)))
 	before := s.holds()

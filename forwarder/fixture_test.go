@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,7 +62,6 @@ type stage struct {
 }
 
 func (s *stage) host(port int) *lab.Host         { return s.hosts[port-1] }
-func (s *stage) inside(port int) *lab.Interface  { return s.cables[port-1].A }
 func (s *stage) outside(port int) *lab.Interface { return s.cables[port-1].B }
 func address(port int) netip.Addr                { return netip.AddrFrom4([4]byte{10, 7, 0, byte(port)}) }
 func (s *stage) must(err error)                  { s.t.Helper(); must(s.t, err) }
@@ -71,10 +69,14 @@ func (s *stage) within() context.Context         { return within(s.t) }
 func (s *stage) path(name string) string         { return filepath.Join(s.Dir(), name) }
 func (s *stage) pins() string                    { return "/sys/fs/bpf/baton/forwarder-" + s.name }
 func (s *stage) log() string                     { return s.process.Log() }
+
+// silence keeps a host from sending what no test asks for.
 func silence(h *lab.Host) {
 	h.Sysctl("net.ipv6.conf.all.disable_ipv6", "1")
 	h.Sysctl("net.ipv6.conf.default.disable_ipv6", "1")
 }
+
+// exec runs a program on the forwarder's host.
 func (s *stage) exec(name string, a ...string) (string, error) {
 	return s.node.Exec(s.within(), name, a...)
 }
@@ -278,133 +280,6 @@ func output(port of.PortNo) of.Action { return of.ActionOutput{Port: port, MaxLe
 // udp is a match on UDP of a port to a port of the transport.
 func udp(in of.PortNo, dst uint64) of.Match {
 	return of.Match{}.Port(in).Uint(of.FieldEthType, 0x0800).Uint(of.FieldIPProto, 17).Uint(of.FieldUDPDst, dst)
-}
-
-// stream is numbered UDP packets, each sent once.
-type stream struct {
-	t    *testing.T
-	next atomic.Uint64 // the number of the last packet that was, or is about to be, sent
-	stop chan struct{}
-	sent chan struct{} // closed when no more are sent
-}
-
-// send sends numbered packets from the host of a port to another's until end, one each pace.
-func (s *stage) send(from, to, port int, pace time.Duration) *stream {
-	s.t.Helper()
-	conn, err := s.host(from).Dial(s.within(), "udp", netip.AddrPortFrom(address(to), uint16(port)).String())
-	s.must(err)
-	r := &stream{t: s.t, stop: make(chan struct{}), sent: make(chan struct{})}
-	go func() {
-		defer close(r.sent)
-		defer conn.Close()
-		b := make([]byte, 32)
-		for tick := time.NewTicker(pace); ; <-tick.C {
-			select {
-			case <-r.stop:
-				tick.Stop()
-				return
-			default:
-			}
-			binary.BigEndian.PutUint64(b, r.next.Add(1))
-			_, _ = conn.Write(b) // who refuses it is not listened to
-		}
-	}()
-	s.t.Cleanup(r.end)
-	return r
-}
-
-// end ends the stream; later calls do nothing.
-func (r *stream) end() {
-	select {
-	case <-r.stop:
-	default:
-		close(r.stop)
-	}
-	<-r.sent
-}
-
-// more waits until so many more packets have been sent.
-func (r *stream) more(n uint64) {
-	r.t.Helper()
-	from := r.next.Load()
-	lab.Eventually(r.t, patience, func() error {
-		if now := r.next.Load(); now < from+n {
-			return fmt.Errorf("%d packets sent, want %d", now-from, n)
-		}
-		return nil
-	})
-}
-
-// sink is what came of a stream.
-type sink struct {
-	close func()
-	mu    sync.Mutex
-	came  map[uint64]int // number → how often
-}
-
-// sink collects the numbered packets to a port of UDP that come to the host of a port.
-func (s *stage) sink(at, port int) *sink {
-	s.t.Helper()
-	conn, err := s.host(at).ListenPacket("udp", netip.AddrPortFrom(address(at), uint16(port)).String())
-	s.must(err)
-	k := &sink{came: make(map[uint64]int)}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		b := make([]byte, 2048)
-		for {
-			n, _, err := conn.ReadFrom(b)
-			if err != nil {
-				return
-			}
-			if n >= 8 {
-				k.mu.Lock()
-				k.came[binary.BigEndian.Uint64(b)]++
-				k.mu.Unlock()
-			}
-		}
-	}()
-	k.close = func() { conn.Close(); <-done }
-	s.t.Cleanup(k.close)
-	return k
-}
-
-// lost waits until all packets of a stream that has ended are there, and returns the numbers of those that do not come.
-func (k *sink) lost(r *stream) []uint64 { return k.lostWithin(r, 2*time.Second) }
-
-func (k *sink) lostWithin(r *stream, patience time.Duration) []uint64 {
-	var lost []uint64
-	last := r.next.Load()
-	_ = lab.Poll(patience, func() error {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		lost = lost[:0]
-		for n := uint64(1); n <= last; n++ {
-			if k.came[n] == 0 {
-				lost = append(lost, n)
-			}
-		}
-		if len(lost) > 0 {
-			return fmt.Errorf("%d lost", len(lost))
-		}
-		return nil
-	})
-	return lost
-}
-
-// arrived waits until a packet with a number above n is there.
-func (k *sink) arrived(t *testing.T, n uint64) {
-	t.Helper()
-	lab.Eventually(t, patience, func() error {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		for m := range k.came {
-			if m > n {
-				return nil
-			}
-		}
-		return fmt.Errorf("nothing above %d has arrived", n)
-	})
 }
 
 // inject sends a frame out of an interface as it is.

@@ -97,7 +97,8 @@ func TestFloodOfPacketIns(t *testing.T) {
 	default:
 	}
 	lost := s.metric("baton_forwarder_punts_lost_total")
-	t.Logf("of %d packets %d were read and %v did not come up; memory from %d to %d KiB at most", sent.Load(), packets.Load(), lost, before>>10, most>>10)
+	t.Logf("of %d packets %d were read and %v did not come up; memory from %d to %d KiB at most",
+		sent.Load(), packets.Load(), lost, before>>10, most>>10)
 	if missing := sent.Load() - packets.Load(); missing > 0 && lost == 0 {
 		t.Errorf("%d packets are missing and none is counted as lost", missing)
 	}

@@ -2,17 +2,11 @@ package forwarder_test
 
 import (
 	"bytes"
-	"encoding/hex"
-	"fmt"
 	"testing"
 
 	"baton/lab"
 	of "baton/openflow"
 )
-
-type errMissing struct{ n int }
-
-func (e errMissing) Error() string { return fmt.Sprintf("%d packets have not come", e.n) }
 
 // watch collects the frames of an EtherType that come out of each port of the forwarder.
 func (s *stage) watch(etherType uint16) map[of.PortNo]*lab.Capture {
@@ -24,6 +18,11 @@ func (s *stage) watch(etherType uint16) map[of.PortNo]*lab.Capture {
 		}})
 	}
 	return out
+}
+
+// packetOut is a packet of a controller's own.
+func packetOut(in of.PortNo, frame []byte, actions ...of.Action) *of.PacketOut {
+	return &of.PacketOut{Buffer: of.NoBuffer, InPort: in, Actions: actions, Data: frame}
 }
 
 // TestPacketOut: where packets of a controller go, byte for byte, up to jumbo frames. All of them are written one after another, so that those
@@ -61,7 +60,7 @@ func TestPacketOut(t *testing.T) {
 		want := make(map[of.PortNo][][]byte)
 		for i, tt := range tests {
 			b := frame(nobody, somebody, localType, size, byte(i))
-			s.commit(c, &of.PacketOut{Buffer: of.NoBuffer, InPort: tt.in, Actions: tt.actions, Data: b})
+			s.commit(c, packetOut(tt.in, b, tt.actions...))
 			for _, port := range tt.want {
 				want[port] = append(want[port], b)
 			}
@@ -76,7 +75,7 @@ func TestPacketOut(t *testing.T) {
 			}
 		}
 		last := frame(nobody, somebody, localType, size, 0xee)
-		s.commit(c, &of.PacketOut{Buffer: of.NoBuffer, InPort: of.PortController, Actions: []of.Action{output(1), output(2), output(3)}, Data: last})
+		s.commit(c, packetOut(of.PortController, last, output(1), output(2), output(3)))
 		for port, capture := range frames {
 			var got []lab.Packet
 			lab.Eventually(t, patience, func() error {
@@ -98,7 +97,8 @@ func TestPacketOut(t *testing.T) {
 					b = append(append([]byte(nil), somebody[:]...), b[6:]...)
 				}
 				if !bytes.Equal(p.Data, b) {
-					t.Errorf("%d bytes, port %v, frame %d:\ngot  %s\nwant %s", size, port, i, hex.EncodeToString(p.Data[:min(len(p.Data), 60)]), hex.EncodeToString(b[:60]))
+					got := p.Data[:min(len(p.Data), 60)]
+					t.Errorf("%d bytes, port %v, frame %d:\ngot  %x\nwant %x", size, port, i, got, b[:60])
 				}
 			}
 		}
@@ -125,7 +125,7 @@ func TestLLDP(t *testing.T) {
 	if !bytes.Equal(in.Data, lldp) || int(in.TotalLen) != len(lldp) || port.Uint() != 1 || in.Table != 0 || in.Reason != of.ReasonAction {
 		t.Errorf("packet-in %+v", in)
 	}
-	s.commit(c, &of.PacketOut{Buffer: of.NoBuffer, InPort: of.PortController, Actions: []of.Action{output(2)}, Data: lldp})
+	s.commit(c, packetOut(of.PortController, lldp, output(2)))
 	lab.Eventually(t, patience, func() error {
 		if n := len(frames[2].Packets()); n == 0 {
 			return errMissing{1}
@@ -148,25 +148,25 @@ func TestPacketOutRefused(t *testing.T) {
 	good := frame(nobody, somebody, localType, 60, 1)
 	tests := []struct {
 		name string
-		m    of.PacketOut
+		m    *of.PacketOut
 		want of.Code
 	}{
-		{"a buffer", of.PacketOut{Buffer: 7, InPort: of.PortController, Actions: []of.Action{output(1)}}, of.BadRequestBufferUnknown},
-		{"from no port that there is", of.PacketOut{Buffer: of.NoBuffer, InPort: of.PortAny, Actions: []of.Action{output(1)}, Data: good}, of.BadRequestBadPort},
-		{"from port 0", of.PacketOut{Buffer: of.NoBuffer, InPort: 0, Actions: []of.Action{output(1)}, Data: good}, of.BadRequestBadPort},
-		{"to port 0", of.PacketOut{Buffer: of.NoBuffer, InPort: of.PortController, Actions: []of.Action{output(0)}, Data: good}, of.BadActionBadOutPort},
-		{"to a group that is not there", of.PacketOut{Buffer: of.NoBuffer, InPort: of.PortController, Actions: []of.Action{of.ActionGroup{Group: 7}}, Data: good},
+		{"a buffer", &of.PacketOut{Buffer: 7, InPort: of.PortController, Actions: []of.Action{output(1)}}, of.BadRequestBufferUnknown},
+		{"from no port that there is", packetOut(of.PortAny, good, output(1)), of.BadRequestBadPort},
+		{"from port 0", packetOut(0, good, output(1)), of.BadRequestBadPort},
+		{"to port 0", packetOut(of.PortController, good, output(0)), of.BadActionBadOutPort},
+		{"to a group that is not there", packetOut(of.PortController, good, of.ActionGroup{Group: 7}),
 			of.BadActionBadOutGroup},
-		{"no packet", of.PacketOut{Buffer: of.NoBuffer, InPort: of.PortController, Actions: []of.Action{output(1)}}, of.BadRequestBadPacket},
-		{"less than a header", of.PacketOut{Buffer: of.NoBuffer, InPort: of.PortController, Actions: []of.Action{output(1)}, Data: good[:13]}, of.BadRequestBadPacket},
+		{"no packet", packetOut(of.PortController, nil, output(1)), of.BadRequestBadPacket},
+		{"less than a header", packetOut(of.PortController, good[:13], output(1)), of.BadRequestBadPacket},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			refused(t, c.Commit(within(t), &tt.m), tt.want)
+			refused(t, c.Commit(within(t), tt.m), tt.want)
 		})
 	}
 	frames := s.watch(localType)
-	s.commit(c, &of.PacketOut{Buffer: of.NoBuffer, InPort: of.PortController, Actions: []of.Action{output(1)}, Data: good})
+	s.commit(c, packetOut(of.PortController, good, output(1)))
 	lab.Eventually(t, patience, func() error {
 		if len(frames[1].Packets()) != 1 {
 			return errMissing{1}

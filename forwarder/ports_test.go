@@ -1,6 +1,7 @@
 package forwarder_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -88,7 +89,8 @@ func TestInterfaces(t *testing.T) {
 	s.must(err)
 	s.must(nl.LinkDel(link))
 	s.told(c, 2, "port 2 is deleted", dark)
-	k := s.Link(lab.End{Host: s.node, Name: "p2"}, lab.End{Host: s.host(2), Name: "eth0", Addrs: []string{address(2).String() + "/24"}}, lab.LinkOptions{})
+	far := lab.End{Host: s.host(2), Name: "eth0", Addrs: []string{address(2).String() + "/24"}}
+	k := s.Link(lab.End{Host: s.node, Name: "p2"}, far, lab.LinkOptions{})
 	s.host(1).Neighbour(s.outside(1), address(2).String(), k.B.MAC)
 	s.told(c, 2, "another interface is port 2", func(p of.Port) bool { return live(p) && p.MAC == packet.MAC(k.A.MAC) })
 	s.passes(true)
@@ -155,7 +157,7 @@ func TestPortMod(t *testing.T) {
 		came := 0
 		s.commit(c) // what was for the controller is on its way before the answer
 		for {
-			ctx, cancel := contextFor(t, 500*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			m, err := c.Receive(ctx)
 			cancel()
 			if err != nil {

@@ -147,13 +147,20 @@ __noinline int advance(struct __sk_buff *skb)
 
 static __always_inline int change(struct __sk_buff *skb, struct work *w)
 {
+	int verdict;
+
 	switch (w->op.kind) {
 	case OP_PATCH:
-		return patch(skb);
+		verdict = patch(skb);
+		if (!verdict && (w->op.base == BASE_TYPE || (w->op.base == BASE_ICMPV6 && !w->op.at)))
+			return retype(skb);
+		return verdict;
 	case OP_DSCP:
 	case OP_ECN:
-	case OP_PROTO:
 		return set_ip(skb);
+	case OP_PROTO:
+		verdict = set_ip(skb);
+		return verdict ? verdict : changed(skb, true);
 	case OP_VLAN_VID:
 	case OP_VLAN_PCP:
 		return set_tag(skb);
@@ -194,8 +201,8 @@ __noinline int perform(struct __sk_buff *skb)
 {
 	struct pipeline *st = the_pipeline();
 	struct work *w = work();
+	__u32 reason, place;
 	struct entry *e;
-	__u32 reason;
 	int verdict;
 
 	if (!w || !st)
@@ -217,7 +224,10 @@ __noinline int perform(struct __sk_buff *skb)
 		return copy_to(skb, NO_ENTRY);
 	case OP_CONTROLLER:
 		e = w->phase == PHASE_ENTRY ? bpf_map_lookup_elem(&entries, &w->entry) : NULL;
-		reason = e && e->flags & ENTRY_MISS ? REASON_NO_MATCH : REASON_ACTION;
+		reason = REASON_ACTION;
+		place = w->list.next - 1; /* of a group, it is not among the entry's own */
+		if (e && e->flags & ENTRY_MISS && place >= e->ops && place < e->ops + e->apply)
+			reason = REASON_NO_MATCH;
 		return punt(skb, w->op.arg, reason);
 	case OP_GROUP:
 		return run_group(skb, w->op.arg);
@@ -297,7 +307,6 @@ static __always_inline void begin(struct work *w)
 	w->table = 0;
 	w->in = 0;
 	w->verdict = DROPPED;
-	w->l2_end = ETH_HLEN;
 }
 
 /* Goes through the steps from here, and sends the packet on its way. */
@@ -393,6 +402,7 @@ int forwarder_loop(struct __sk_buff *skb)
 		w->fields.tunnel_id = was.tunnel_id;
 		w->fields.in_port = was.in_port;
 		w->cookie = was.cookie;
+		w->table = was.table;
 		w->list.end = 0;
 	}
 	if (parse(skb)) {

@@ -52,8 +52,9 @@ type forwarderBucket struct {
 type forwarderBucketFlag uint32
 
 const (
-	forwarderBucketFlagBUCKET_PLAIN forwarderBucketFlag = 1
-	forwarderBucketFlagBUCKET_DEAD  forwarderBucketFlag = 2
+	forwarderBucketFlagBUCKET_PLAIN   forwarderBucketFlag = 1
+	forwarderBucketFlagBUCKET_DEAD    forwarderBucketFlag = 2
+	forwarderBucketFlagBUCKET_WATCHES forwarderBucketFlag = 4
 )
 
 type forwarderCounts struct {
@@ -194,8 +195,9 @@ const (
 	forwarderOpBaseBASE_SCTP        forwarderOpBase = 9
 	forwarderOpBaseBASE_ICMP        forwarderOpBase = 10
 	forwarderOpBaseBASE_ICMPV6      forwarderOpBase = 11
-	forwarderOpBaseBASE_ND_SLL      forwarderOpBase = 12
-	forwarderOpBaseBASE_ND_TLL      forwarderOpBase = 13
+	forwarderOpBaseBASE_ND_TARGET   forwarderOpBase = 12
+	forwarderOpBaseBASE_ND_SLL      forwarderOpBase = 13
+	forwarderOpBaseBASE_ND_TLL      forwarderOpBase = 14
 )
 
 type forwarderOpKind uint32

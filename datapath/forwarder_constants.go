@@ -53,6 +53,7 @@ const (
 	BaseSCTP       = uint8(forwarderOpBaseBASE_SCTP)
 	BaseICMP       = uint8(forwarderOpBaseBASE_ICMP)
 	BaseICMPv6     = uint8(forwarderOpBaseBASE_ICMPV6)
+	BaseNDTarget   = uint8(forwarderOpBaseBASE_ND_TARGET)
 	BaseNDSLL      = uint8(forwarderOpBaseBASE_ND_SLL)
 	BaseNDTLL      = uint8(forwarderOpBaseBASE_ND_TLL)
 
@@ -83,8 +84,9 @@ const (
 	GroupSelect   = uint32(forwarderGroupKindGROUP_SELECT)
 	GroupFailover = uint32(forwarderGroupKindGROUP_FAILOVER)
 
-	BucketPlain = uint16(forwarderBucketFlagBUCKET_PLAIN)
-	BucketDead  = uint16(forwarderBucketFlagBUCKET_DEAD)
+	BucketPlain   = uint16(forwarderBucketFlagBUCKET_PLAIN)
+	BucketDead    = uint16(forwarderBucketFlagBUCKET_DEAD)
+	BucketWatches = uint16(forwarderBucketFlagBUCKET_WATCHES)
 
 	EntryGoto     = uint8(forwarderEntryFlagENTRY_GOTO)
 	EntryClear    = uint8(forwarderEntryFlagENTRY_CLEAR)

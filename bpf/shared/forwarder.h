@@ -173,6 +173,7 @@ enum op_base {
 	BASE_SCTP,
 	BASE_ICMP,
 	BASE_ICMPV6,
+	BASE_ND_TARGET,
 	BASE_ND_SLL, /* the address in the option */
 	BASE_ND_TLL,
 };
@@ -245,15 +246,16 @@ struct group {
 };
 
 enum bucket_flag {
-	BUCKET_PLAIN = 1, /* nothing but outputs */
-	BUCKET_DEAD = 2,  /* what it watches is a group without a live bucket */
+	BUCKET_PLAIN = 1,   /* nothing but outputs */
+	BUCKET_DEAD = 2,    /* the group that it watches has no live bucket */
+	BUCKET_WATCHES = 4, /* a group */
 };
 
 struct bucket {
 	__u32 ops; /* in the order of execution */
 	__u16 count;
 	__u16 flags;
-	__u32 watch; /* port's place that must be live; 0: none */
+	__u32 watch; /* port's place; 0: none. A bucket that watches lives while one of what it watches does */
 	__u32 reserved;
 };
 
@@ -324,7 +326,7 @@ struct copy {
 	__u32 turn;
 	__u32 bucket;
 	__be32 in_port;
-	__u32 reserved;
+	__u32 table;
 	__be64 metadata;
 	__be64 tunnel_id;
 	__be64 cookie;

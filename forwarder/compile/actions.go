@@ -174,7 +174,7 @@ var fields = map[openflow.Field]where{
 	openflow.FieldARPSPA:       {base: datapath.BaseARP, at: 14, len: 4},
 	openflow.FieldARPTHA:       {base: datapath.BaseARP, at: 18, len: 6},
 	openflow.FieldARPTPA:       {base: datapath.BaseARP, at: 24, len: 4},
-	openflow.FieldIPv6NDTarget: {base: datapath.BaseICMPv6, at: 8, len: 16, sums: l4},
+	openflow.FieldIPv6NDTarget: {base: datapath.BaseNDTarget, len: 16, sums: l4},
 	openflow.FieldIPv6NDSLL:    {base: datapath.BaseNDSLL, len: 6, sums: l4},
 	openflow.FieldIPv6NDTLL:    {base: datapath.BaseNDTLL, len: 6, sums: l4},
 	openflow.FieldMPLSLabel:    {base: datapath.BaseLabel, len: 4, mask: 0xfffff000, shift: 12},

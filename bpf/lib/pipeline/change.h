@@ -71,6 +71,8 @@ static __always_inline __u32 base_offset(struct work *w, __u32 base)
 	switch (base) {
 	case BASE_TYPE:
 		return w->l3 - 2;
+	case BASE_ND_TARGET:
+		return w->nd_target;
 	case BASE_ND_SLL:
 		return w->nd_sll;
 	case BASE_ND_TLL:
@@ -220,12 +222,10 @@ static __always_inline int behind_label(struct __sk_buff *skb, struct work *w, _
 {
 	__u8 head[9];
 
+	if (!w->fields.mpls_bos)
+		return bpf_skb_load_bytes(skb, w->l3 + 7, ttl, 1) ? 0 : L3_MPLS;
 	if (bpf_skb_load_bytes(skb, w->l3 + 4, head, 9))
 		return 0;
-	if (!w->fields.mpls_bos) {
-		*ttl = head[3];
-		return L3_MPLS;
-	}
 	if (head[0] >> 4 == 4) {
 		*ttl = head[8];
 		return L3_IPV4;

@@ -9,10 +9,10 @@ static __always_inline bool live(struct bucket *b)
 {
 	struct port *p;
 
-	if (b->flags & BUCKET_DEAD)
-		return false;
-	if (!b->watch)
+	if (b->flags & BUCKET_WATCHES && !(b->flags & BUCKET_DEAD))
 		return true;
+	if (!b->watch)
+		return !(b->flags & BUCKET_WATCHES);
 	p = bpf_map_lookup_elem(&ports, &b->watch);
 	return p && p->flags & PORT_LIVE && p->flags & PORT_THERE;
 }
@@ -45,8 +45,9 @@ static __always_inline int nest(struct work *w, __u32 first, __u32 n)
 }
 
 /*
- * Whatever differs between two flows tells them apart, and nothing that may differ between two packets of one: flags, marks of
- * congestion, extension headers; and the ports, if a fragment may be without them.
+ * Whatever differs between two flows tells them apart, and nothing that may differ between two packets of one: flags, priorities, marks of
+ * congestion, extension headers; the flow label, which Linux changes when a connection is in trouble, unless there is nothing better; and
+ * what is behind a network header, if a fragment may be without it.
  */
 static __always_inline __u32 hash_flow(struct work *w)
 {
@@ -54,10 +55,19 @@ static __always_inline __u32 hash_flow(struct work *w)
 
 	__builtin_memcpy(f, &w->fields, sizeof(*f));
 	f->metadata = f->tunnel_id = 0;
+	f->vlan_pcp = f->mpls_tc = 0;
 	f->ip_ecn = f->ip_dscp = 0;
 	f->ipv6_exthdr = f->tcp_flags = 0;
-	if (w->fragment)
+	if (w->fragment) {
 		f->l4_src = f->l4_dst = 0;
+		if (w->kind3 == L3_IPV6) {
+			f->ip_proto = 0;
+			__builtin_memset(f->link_src, 0,
+					 offsetof(struct fields, subtable) - offsetof(struct fields, link_src));
+		}
+	} else if (w->kind4) {
+		f->flow_label = 0;
+	}
 	return hash_fields(f);
 }
 

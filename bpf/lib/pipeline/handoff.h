@@ -45,6 +45,7 @@ struct tcp_walk {
 	__u32 kind; /* of op */
 	__u32 arg;
 	__u32 flags;
+	__u32 bad; /* the options cannot be walked */
 };
 
 /* Options are in w->fresh[0 .. TCP_OPTIONS). */
@@ -64,8 +65,10 @@ static long change_option(__u32 i, struct tcp_walk *walk)
 		return 0;
 	}
 	size = o[1];
-	if (off + 1 >= walk->len || size < 2 || off + size > walk->len || off + size > TCP_OPTIONS)
+	if (off + 1 >= walk->len || size < 2 || off + size > walk->len || off + size > TCP_OPTIONS) {
+		walk->bad = 1;
 		return 1;
+	}
 	switch (walk->kind) {
 	case OP_INC_SACK:
 		for (__u32 j = 0; j < 4 && o[0] == KIND_SACK; j++) {
@@ -118,6 +121,8 @@ static __always_inline int change_options(struct __sk_buff *skb, struct work *w,
 		return 0;
 	__builtin_memcpy(w->fresh, w->old, TCP_OPTIONS);
 	bpf_loop(TCP_OPTIONS, change_option, &walk, 0);
+	if (walk.bad)
+		return 0;
 	difference = (__u32)bpf_csum_diff((__be32 *)w->old, TCP_OPTIONS, (__be32 *)w->fresh, TCP_OPTIONS, 0);
 	if (!difference)
 		return 0;

@@ -2,7 +2,7 @@
 /* Meters [5.7], as virtual schedules: each band keeps when the packets so far would be through at its rate. */
 #pragma once
 
-#include "change.h"
+#include "output.h"
 
 /* The drop precedence of an assured-forwarding class goes up (RFC 2597). Other code points stay. */
 static __always_inline int remark(struct __sk_buff *skb, struct work *w, __u32 by)
@@ -15,6 +15,9 @@ static __always_inline int remark(struct __sk_buff *skb, struct work *w, __u32 b
 	if (precedence > 3)
 		precedence = 3;
 	dscp = class << 3 | precedence << 1;
+	if (w->out)
+		flush(skb);
+	astray(w); /* the entries of later tables depend on the rate, too */
 	w->fields.ip_dscp = dscp;
 	return set_traffic_class(skb, w, 0xfc, dscp << 2);
 }

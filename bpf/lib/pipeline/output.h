@@ -158,14 +158,15 @@ __noinline int output_normal(struct __sk_buff *skb)
 /* Gives the packet as it is to the controllers. */
 __noinline int punt(struct __sk_buff *skb, __u32 most, __u32 reason)
 {
-	__u32 cpu = bpf_get_smp_processor_id(), len;
+	__u32 cpu = bpf_get_smp_processor_id(), place, len;
 	struct punt_room *room = bpf_map_lookup_elem(&punt_rooms, &cpu);
 	struct work *w = work();
 	struct port *in;
 
 	if (!w || !room)
 		return 0;
-	in = bpf_map_lookup_elem(&ports, &w->in);
+	place = in_place();
+	in = bpf_map_lookup_elem(&ports, &place);
 	if (in && in->flags & PORT_NO_PACKET_IN)
 		return 0;
 	room->head.metadata = w->fields.metadata;
@@ -210,6 +211,7 @@ __noinline int copy_to(struct __sk_buff *skb, __u32 bucket)
 	c->turn = turn;
 	c->bucket = bucket;
 	c->in_port = w->fields.in_port;
+	c->table = w->table;
 	c->metadata = w->fields.metadata;
 	c->tunnel_id = w->fields.tunnel_id;
 	c->cookie = w->cookie;

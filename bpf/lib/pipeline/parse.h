@@ -107,6 +107,7 @@ __noinline int parse_l4(struct __sk_buff *skb, __u32 protocol)
 			walk.type = head[0];
 			if (bpf_skb_load_bytes(skb, w->l4 + 8, w->fields.nd_target, 16))
 				return 0;
+			w->nd_target = w->l4 + 8;
 			walk.off = w->l4 + 24;
 			bpf_loop(16, nd_option, &walk, 0);
 		}
@@ -177,7 +178,7 @@ static long ext_header(__u32 i, struct ext_walk *walk)
 	}
 	walk->next = head[0];
 	walk->off += len;
-	return 0;
+	return w->later ? 1 : 0; /* what follows is the middle of something */
 }
 
 __noinline int parse_ipv6(struct __sk_buff *skb)
@@ -280,7 +281,7 @@ __noinline int parse(struct __sk_buff *skb)
 	f = &w->fields;
 	__builtin_memset((__u8 *)f + 20, 0, sizeof(*f) - 20);
 	w->l3 = ETH_HLEN;
-	w->l4 = w->nd_sll = w->nd_tll = 0;
+	w->l4 = w->nd_target = w->nd_sll = w->nd_tll = 0;
 	w->kind3 = w->kind4 = w->fragment = w->later = 0;
 	__builtin_memcpy(f->eth_dst, eth.h_dest, 6);
 	__builtin_memcpy(f->eth_src, eth.h_source, 6);

@@ -115,6 +115,7 @@ __noinline int recall(void)
 	mask = (const __u64 *)&st->used;
 	want = (__u64 *)&w->path.fields;
 	w->path.epoch = *(volatile __u64 *)&st->epoch;
+	asm volatile("" ::: "memory"); /* used is of that epoch or a later one */
 #pragma unroll
 	for (int i = 0; i < FIELD_WORDS; i++)
 		want[i] = have[i] & mask[i];
@@ -151,6 +152,16 @@ __noinline int remember(void)
 	if (p)
 		__builtin_memcpy(p, &w->path, sizeof(*p));
 	return 0;
+}
+
+/* What comes now does not follow from the fields that the packet came with. */
+static __always_inline void astray(struct work *w)
+{
+	if (w->learning) {
+		remember();
+		w->learning = 0;
+	}
+	w->cached = w->at;
 }
 
 /* Returns the place of the entry that the packet meets in w->table. */

@@ -40,9 +40,25 @@ static __always_inline int follow(struct __sk_buff *skb)
 /* Replaces the first len bytes (at most SCRATCH), which are in w->fresh. */
 static __always_inline int store_head(struct __sk_buff *skb, struct work *w, __u32 len)
 {
+	barrier_var(len); /* the bounds are for the verifier, in the register that it looks at */
 	if (len < 1 || len > SCRATCH)
 		return -1;
 	return bpf_skb_store_bytes(skb, 0, w->fresh, len, 0);
+}
+
+struct sk_buff {
+	__u16 network_header;
+	__u16 mac_header;
+} __attribute__((preserve_access_index));
+
+extern void *bpf_cast_to_kern_ctx(void *) __ksym;
+
+/* How long the kernel believes the link header to be. Labels and service tags that were put in front are part of it to the kernel. */
+static __always_inline __u32 link_header(struct __sk_buff *skb)
+{
+	struct sk_buff *inside = bpf_cast_to_kern_ctx(skb);
+
+	return (__u16)(inside->network_header - inside->mac_header);
 }
 
 #define SHORTEST_FRAME 60 /* IEEE 802.3, 4A.2.3.2.4, without the FCS */
@@ -50,34 +66,39 @@ static __always_inline int store_head(struct __sk_buff *skb, struct work *w, __u
 /* Takes the bytes [from, from + len) out of the frame's head. */
 static __always_inline int cut(struct __sk_buff *skb, struct work *w, __u32 from, __u32 len)
 {
-	__be16 ip = bpf_htons(ETH_P_IP);
-	__u32 keep, at = w->l2_end, was = skb->len;
+	__u32 keep, at, want = skb->len - len, least;
+	__be16 ip = bpf_htons(ETH_P_IP), type;
 
-	/* what the kernel will cut is at l2_end; the bytes around are moved so that what is lost is what should be */
+	/* what the kernel will cut is at at; the bytes around are moved so that what is lost is what should be */
+	if (bpf_skb_load_bytes(skb, 12, &type, 2) || bpf_skb_store_bytes(skb, 12, &ip, 2, 0) || follow(skb) ||
+	    bpf_skb_store_bytes(skb, 12, &type, 2, 0))
+		return -1;
+	at = link_header(skb);
 	keep = (from > at ? from : at) + len;
+	/* the kernel wants to leave what may be an IP header */
+	least = keep + sizeof(struct iphdr);
+	if (skb->len < least && bpf_skb_change_tail(skb, least, 0))
+		return -1;
 	if (keep < 1 || keep > SCRATCH || bpf_skb_load_bytes(skb, 0, w->old, keep))
 		return -1;
 	for (__u32 i = 0; i < SCRATCH; i++)
 		w->fresh[i] = w->old[(i < from ? i : i + len) & (SCRATCH - 1)];
-	if (bpf_skb_store_bytes(skb, 12, &ip, 2, 0) || follow(skb))
-		return -1;
 	if (bpf_skb_adjust_room(skb, -(__s32)len, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO))
 		return -1;
 	if (store_head(skb, w, keep - len))
 		return -1;
 	/* what was long enough for a wire stays so */
-	if (was >= SHORTEST_FRAME && skb->len < SHORTEST_FRAME && bpf_skb_change_tail(skb, SHORTEST_FRAME, 0))
+	if (want + len >= SHORTEST_FRAME && want < SHORTEST_FRAME)
+		want = SHORTEST_FRAME;
+	if (skb->len != want && bpf_skb_change_tail(skb, want, 0))
 		return -1;
 	return follow(skb);
 }
 
 /* Puts len bytes of nothing in front of the frame. */
-static __always_inline int grow(struct __sk_buff *skb, struct work *w, __u32 len)
+static __always_inline int grow(struct __sk_buff *skb, __u32 len)
 {
-	if (bpf_skb_change_head(skb, len, 0))
-		return -1;
-	w->l2_end += len;
-	return 0;
+	return bpf_skb_change_head(skb, len, 0);
 }
 
 /* After a push or pop: the packet is another. */
@@ -87,12 +108,8 @@ static __always_inline int changed(struct __sk_buff *skb, bool uncovered)
 
 	if (!w)
 		return DROP_CHANGE;
-	if (uncovered && w->learning) { /* what comes now does not follow from the fields that the packet came with */
-		remember();
-		w->learning = 0;
-	}
 	if (uncovered)
-		w->cached = w->at;
+		astray(w);
 	return parse(skb) ? DROP_CHANGE : 0;
 }
 
@@ -117,6 +134,12 @@ __noinline int pop_vlan(struct __sk_buff *skb)
 	if (bpf_skb_vlan_pop(skb))
 		return DROP_CHANGE;
 	return changed(skb, true);
+}
+
+/* After an action that made the packet one of another type. */
+__noinline int retype(struct __sk_buff *skb)
+{
+	return follow(skb) ? DROP_CHANGE : changed(skb, true);
 }
 
 /* OP_VLAN_VID, OP_VLAN_PCP */
@@ -166,7 +189,7 @@ __noinline int push_mpls(struct __sk_buff *skb)
 		break;
 	}
 	label |= ttl;
-	if (l3 < ETH_HLEN || l3 > ETH_HLEN + 12 || bpf_skb_load_bytes(skb, 0, w->fresh, l3) || grow(skb, w, 4))
+	if (l3 < ETH_HLEN || l3 > ETH_HLEN + 12 || bpf_skb_load_bytes(skb, 0, w->fresh, l3) || grow(skb, 4))
 		return DROP_CHANGE;
 	*(__be16 *)&w->fresh[(l3 - 2) & 31] = bpf_htons(w->op.arg);
 	word = bpf_htonl(label);
@@ -204,10 +227,10 @@ struct pbb_head { /* IEEE 802.1Q, 9.7: the I-TAG's control information behind ba
 __noinline int push_pbb(struct __sk_buff *skb)
 {
 	struct work *w = work();
+	__be16 tag[2] = {}, empty[2] = { bpf_htons(ETH_P_8021Q), 0 };
+	__u32 len = sizeof(struct pbb_head) + 12, more = 0;
 	struct pbb_head *h;
 	__be32 info = 0;
-	__u32 len = sizeof(*h) + 12;
-	__be16 tag[2] = {};
 
 	if (!w)
 		return DROP_CHANGE;
@@ -218,18 +241,30 @@ __noinline int push_pbb(struct __sk_buff *skb)
 	if (skb->vlan_present) {
 		tag[0] = skb->vlan_proto;
 		tag[1] = bpf_htons(skb->vlan_tci);
-		if (bpf_skb_vlan_pop(skb) || skb->vlan_present) /* two tags: the second has come out */
+		if (bpf_skb_vlan_pop(skb))
 			return DROP_CHANGE;
 		len += 4;
+		if (skb->vlan_present) { /* an inner one has come out: it goes back */
+			if (bpf_skb_vlan_push(skb, empty[0], 0))
+				return DROP_CHANGE;
+			more = sizeof(empty);
+		}
 	}
-	if (grow(skb, w, len - 12))
+	if (grow(skb, len - 12 + more))
 		return DROP_CHANGE;
 	h = (struct pbb_head *)w->fresh;
 	__builtin_memcpy(h, &w->fresh[sizeof(*h)], 12);
 	h->type = bpf_htons(w->op.arg);
 	h->info = info;
 	__builtin_memcpy(&w->fresh[sizeof(*h) + 12], tag, 4);
-	if (store_head(skb, w, len) || follow(skb))
+	if (bpf_skb_store_bytes(skb, more, w->fresh, len, 0))
+		return DROP_CHANGE;
+	/* the empty tag that is out makes room for one in front, which then goes, too */
+	if (more &&
+	    (bpf_skb_store_bytes(skb, 0, w->fresh, 12, 0) || bpf_skb_store_bytes(skb, 12, empty, sizeof(empty), 0) ||
+	     bpf_skb_vlan_pop(skb) || bpf_skb_vlan_pop(skb)))
+		return DROP_CHANGE;
+	if (follow(skb))
 		return DROP_CHANGE;
 	return changed(skb, false);
 }

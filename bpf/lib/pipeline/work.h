@@ -33,9 +33,9 @@ struct work {
 	/* where the headers are; offsets in the frame, tags in it included */
 	__u32 l3;
 	__u32 l4;
-	__u32 nd_sll; /* of the address in the option; 0: there is none */
+	__u32 nd_target; /* of the address; 0: there is none */
+	__u32 nd_sll;    /* of that in the option, likewise */
 	__u32 nd_tll;
-	__u32 l2_end; /* what the kernel takes for the end of the link header */
 	__u8 kind3;
 	__u8 kind4;
 	__u8 fragment;

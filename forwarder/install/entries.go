@@ -2,8 +2,10 @@ package install
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"unsafe"
 
 	"baton/datapath"
@@ -27,63 +29,74 @@ type entry struct {
 // table is the subtables of an OpenFlow table.
 type table struct {
 	subtables map[match.Key]*subtable // by mask
-	first     uint32                  // of its list in Lists
-	listed    int
+	listed    []*subtable             // as the kernel's list is
+	first     uint32                  // of that in Lists
 	departed  uint64
 }
 
-// subtable is the entries of a table that ask for the same bits.
+// subtable is the entries of a table that ask for the same bits. It may be without any until the list is written again.
 type subtable struct {
 	place  uint32
 	mask   match.Key
 	chains map[match.Key][]*entry // those that want the same packets, the highest priority first
-	ranks  map[uint16]int         // how many entries have each priority
-	best   uint16
+	ranks  []rank                 // the highest last
+	listed bool
+	best   uint16 // as the list has it: no entry has a higher priority
 }
 
-func (k *Kernel) setEntry(s pipeline.Set) error {
+// rank is how many entries have a priority.
+type rank struct {
+	priority uint16
+	entries  uint32
+}
+
+func (k *Kernel) setEntry(s pipeline.Set) (err error) {
 	record, ops, err := compile.Entry(s.Entry, k.places())
 	if err != nil {
 		return err
 	}
 	old := k.entries[s.Entry.ID]
+	keep := old != nil && s.KeepCounts
 	e := &entry{opCount: len(ops), priority: s.Entry.Priority, table: uint8(s.Entry.Table), key: s.Entry.Match.Key}
-	if e.ops, err = k.putOps(ops); err != nil {
-		return full("a flow entry", err)
-	}
-	if e.place, err = k.entryRoom.take(1); err != nil {
-		k.opRoom.put(e.ops, e.opCount)
-		return full("a flow entry", err)
-	}
-	undo := func(err error) error {
-		k.opRoom.put(e.ops, e.opCount)
-		k.entryRoom.put(e.place, 1)
-		if old == nil || !s.KeepCounts {
-			k.countRoom.put(e.counts, 1)
+	var taken []func()
+	defer func() {
+		if err == nil {
+			return
 		}
-		return full("a flow entry", err)
+		for _, back := range taken {
+			back()
+		}
+		err = fmt.Errorf("install a flow entry: %w", err)
+	}()
+	if e.ops, err = k.putOps(ops); err != nil {
+		return err
 	}
-	if old != nil && s.KeepCounts {
+	taken = append(taken, func() { k.backOps(e.ops, e.opCount) })
+	if e.place, err = k.entryRoom.take(1); err != nil {
+		return err
+	}
+	taken = append(taken, func() { k.entryRoom.back(e.place, 1) })
+	if keep {
 		e.counts = old.counts
 	} else {
 		if e.counts, err = k.countRoom.take(1); err != nil {
-			k.opRoom.put(e.ops, e.opCount)
-			k.entryRoom.put(e.place, 1)
-			return full("a flow entry", err)
+			return err
 		}
+		taken = append(taken, func() { k.countRoom.back(e.counts, 1) })
 		k.f.EntryCounts[e.counts] = datapath.ForwarderCounts{}
 	}
 	record.Ops, record.Counts = e.ops, e.counts
 	k.f.Entries[e.place] = record
 	if e.sub, err = k.subtable(e.table, &s.Entry.Match); err != nil {
-		return undo(err)
+		return err
 	}
 	if err := k.enter(e, old); err != nil {
-		return undo(err)
+		k.prune(e.table, e.sub)
+		return err
 	}
 	k.entries[s.Entry.ID] = e
 	if old != nil {
-		k.rest(old, !s.KeepCounts)
+		k.rest(old, !keep)
 	}
 	return nil
 }
@@ -98,6 +111,13 @@ func (k *Kernel) putOps(ops []datapath.ForwarderOp) (uint32, error) {
 	}
 	copy(k.f.Ops[at:], ops)
 	return at, nil
+}
+
+// backOps gives back ops that no packet has been led to.
+func (k *Kernel) backOps(at uint32, n int) {
+	if n > 0 {
+		k.opRoom.back(at, n)
+	}
 }
 
 // rest gives back what an entry had.
@@ -129,10 +149,18 @@ func (k *Kernel) subtable(number uint8, m *match.Match) (*subtable, error) {
 		return nil, err
 	}
 	k.f.Subtables[place] = m.Mask
-	s := &subtable{place: place, mask: m.Mask, chains: make(map[match.Key][]*entry), ranks: make(map[uint16]int)}
+	s := &subtable{place: place, mask: m.Mask, chains: make(map[match.Key][]*entry)}
 	t.subtables[m.Mask] = s
 	k.use(&m.Mask)
 	return s, nil
+}
+
+// prune forgets a subtable that no entry came to.
+func (k *Kernel) prune(number uint8, s *subtable) {
+	if len(s.ranks) == 0 && !s.listed {
+		delete(k.tables[number].subtables, s.mask)
+		k.subtableRoom.back(s.place, 1)
+	}
 }
 
 // use adds bits to those that cached paths are told apart by. They stay until the forwarder starts again: too many only cost room.
@@ -156,40 +184,49 @@ func (k *Kernel) enter(e, old *entry) error {
 	if found && chain[at] != old {
 		return fmt.Errorf("two entries of priority %d want the same packets", e.priority)
 	}
-	if !found {
-		s.ranks[e.priority]++
-		if len(s.ranks) == 1 && s.ranks[e.priority] == 1 || e.priority > s.best {
-			// before the entry, or a search would end too early
-			was := s.best
-			s.best = e.priority
-			if err := k.list(e.table); err != nil {
-				s.best = was
-				k.unrank(s, e.priority)
-				return err
-			}
-		}
-	}
 	if at == 0 {
 		if err := k.f.SetWanted(s.probe(&e.key), e.place, uint32(e.priority)); err != nil {
-			if !found {
-				k.unrank(s, e.priority)
-			}
 			return fmt.Errorf("%w: %w", errFull, err)
 		}
 	}
 	if found {
 		chain[at] = e
-	} else {
-		s.chains[e.key] = slices.Insert(chain, at, e)
+		return nil
 	}
+	s.rank(e.priority, 1)
+	// Until the list is written a search may end before it comes to the entry, which is not in force yet.
+	if !s.listed || e.priority > s.best {
+		if err := k.list(e.table); err != nil {
+			s.rank(e.priority, -1)
+			return errors.Join(err, k.want(s, e.key, chain))
+		}
+	}
+	s.chains[e.key] = slices.Insert(chain, at, e)
 	return nil
 }
 
-func (k *Kernel) unrank(s *subtable, priority uint16) {
-	if s.ranks[priority]--; s.ranks[priority] == 0 {
-		delete(s.ranks, priority)
+// want has packets of a key meet the first entry of a chain.
+func (k *Kernel) want(s *subtable, key match.Key, chain []*entry) error {
+	if len(chain) == 0 {
+		return k.f.RemoveWanted(s.probe(&key))
+	}
+	return k.f.SetWanted(s.probe(&key), chain[0].place, uint32(chain[0].priority))
+}
+
+// rank counts one entry more, or with -1 one less, of a priority.
+func (s *subtable) rank(priority uint16, by int) {
+	at, found := slices.BinarySearchFunc(s.ranks, priority, func(r rank, p uint16) int { return cmp.Compare(r.priority, p) })
+	if !found {
+		s.ranks = slices.Insert(s.ranks, at, rank{priority: priority})
+	}
+	s.ranks[at].entries += uint32(by)
+	if s.ranks[at].entries == 0 {
+		s.ranks = slices.Delete(s.ranks, at, at+1)
 	}
 }
+
+// top is the highest priority of an entry.
+func (s *subtable) top() uint16 { return s.ranks[len(s.ranks)-1].priority }
 
 // probe is what the kernel looks a packet of those fields up with.
 func (s *subtable) probe(key *match.Key) *datapath.ForwarderFields {
@@ -208,37 +245,26 @@ func (k *Kernel) removeEntry(id uint64) (openflow.Counter, error) {
 	chain := s.chains[e.key]
 	at := slices.Index(chain, e)
 	chain = slices.Delete(chain, at, at+1)
-	var err error
-	switch {
-	case len(chain) == 0:
+	if len(chain) == 0 {
 		delete(s.chains, e.key)
-		err = k.f.RemoveWanted(s.probe(&e.key))
-	case at == 0:
-		s.chains[e.key] = chain
-		err = k.f.SetWanted(s.probe(&e.key), chain[0].place, uint32(chain[0].priority))
-	default:
+	} else {
 		s.chains[e.key] = chain
 	}
-	k.unrank(s, e.priority)
-	if s.ranks[e.priority] == 0 && e.priority == s.best {
-		s.best = 0
-		for p := range s.ranks {
-			s.best = max(s.best, p)
-		}
-		if len(s.ranks) == 0 {
-			delete(k.tables[e.table].subtables, s.mask)
-			k.subtableRoom.put(s.place, 1)
-		}
-		if again := k.list(e.table); err == nil {
-			err = again
-		}
+	var err error
+	if at == 0 {
+		err = k.want(s, e.key, chain)
+	}
+	s.rank(e.priority, -1)
+	if len(s.ranks) == 0 || s.top() < s.best {
+		// Without room for it the list stays as it is, which costs packets a look and nothing else.
+		_ = k.list(e.table)
 	}
 	n := read(&k.f.EntryCounts[e.counts])
 	k.rest(e, true)
 	return n, err
 }
 
-// list writes a table's list of subtables anew, the one with the highest priority first.
+// list brings a table's list of subtables up to date, the one with the highest priority first.
 func (k *Kernel) list(number uint8) error {
 	t := &k.tables[number]
 	subs := make([]*subtable, 0, len(t.subtables))
@@ -248,22 +274,36 @@ func (k *Kernel) list(number uint8) error {
 		}
 	}
 	slices.SortFunc(subs, func(a, b *subtable) int {
-		return cmp.Or(cmp.Compare(b.best, a.best), cmp.Compare(a.place, b.place))
+		return cmp.Or(cmp.Compare(b.top(), a.top()), cmp.Compare(a.place, b.place))
 	})
-	first := uint32(0)
-	if len(subs) > 0 {
-		var err error
-		if first, err = k.listRoom.take(len(subs)); err != nil {
-			return err
+	same, first := slices.Equal(subs, t.listed), t.first
+	if !same {
+		first = 0
+		if len(subs) > 0 {
+			var err error
+			if first, err = k.listRoom.take(len(subs)); err != nil {
+				return err
+			}
 		}
 	}
 	for i, s := range subs {
-		k.f.Lists[first+uint32(i)] = datapath.ForwarderListed{Subtable: s.place, Best: uint32(s.best)}
+		item := &k.f.Lists[first+uint32(i)]
+		atomic.StoreUint64((*uint64)(unsafe.Pointer(item)), uint64(s.top())<<32|uint64(s.place))
+		s.best, s.listed = s.top(), true
+	}
+	if same {
+		return nil
 	}
 	k.f.SetList(int(number), first, uint32(len(subs)))
-	if t.listed > 0 {
-		k.listRoom.put(t.first, t.listed)
+	if len(t.listed) > 0 {
+		k.listRoom.put(t.first, len(t.listed))
 	}
-	t.first, t.listed = first, len(subs)
+	for _, s := range t.listed {
+		if len(s.ranks) == 0 {
+			delete(t.subtables, s.mask)
+			k.subtableRoom.put(s.place, 1)
+		}
+	}
+	t.first, t.listed = first, subs
 	return nil
 }

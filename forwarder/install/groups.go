@@ -36,7 +36,7 @@ func (k *Kernel) setGroup(g *pipeline.Group) error {
 	} else {
 		head, err := k.headRoom.take(1)
 		if err != nil {
-			return full("a group", err)
+			return fmt.Errorf("install group %d: %w", g.ID, err)
 		}
 		n.head = head
 	}
@@ -44,14 +44,20 @@ func (k *Kernel) setGroup(g *pipeline.Group) error {
 	if err != nil {
 		k.restGroup(n)
 		if old == nil {
-			k.headRoom.put(n.head, 1)
+			k.headRoom.back(n.head, 1)
 		}
 		return fmt.Errorf("install group %d: %w", g.ID, err)
 	}
 	k.f.Groups[n.version] = record
-	k.f.GroupCounts[n.head] = datapath.ForwarderCounts{}
+	if old == nil { // else its counters go on [6.5]
+		k.f.GroupCounts[n.head] = datapath.ForwarderCounts{}
+	}
 	atomic.StoreUint64(&k.f.GroupHeads[n.head], uint64(n.version))
 	k.groups[g.ID] = n
+	delete(k.watching, g.ID)
+	if n.watches() {
+		k.watching[g.ID] = n
+	}
 	if old != nil {
 		k.restGroup(old)
 	}
@@ -90,6 +96,12 @@ func (k *Kernel) putGroup(n *group) (r datapath.ForwarderGroup, err error) {
 		}
 		if b.WatchPort != openflow.PortAny && (n.Kind == openflow.GroupTypeFF || n.Kind == openflow.GroupTypeSelect) {
 			record.Watch = k.portPlace(b.WatchPort)
+		}
+		if n.watchesGroup(&b) {
+			record.Flags |= datapath.BucketWatches
+			if !k.alive(b.WatchGroup, make(map[openflow.GroupID]bool)) {
+				record.Flags |= datapath.BucketDead
+			}
 		}
 		k.f.Buckets[place] = record
 		k.f.BucketCounts[place] = datapath.ForwarderCounts{}
@@ -144,6 +156,7 @@ func (k *Kernel) removeGroup(id openflow.GroupID) {
 		return
 	}
 	delete(k.groups, id)
+	delete(k.watching, id)
 	atomic.StoreUint64(&k.f.GroupHeads[n.head], 0)
 	k.restGroup(n)
 	k.headRoom.put(n.head, 1)
@@ -162,30 +175,61 @@ func (k *Kernel) Group(id openflow.GroupID) (openflow.Counter, []openflow.Counte
 	return read(&k.f.GroupCounts[n.head]), each
 }
 
+// watchesGroup reports whether the bucket lives while another group does. Those of all and indirect groups always live.
+func (n *group) watchesGroup(b *openflow.Bucket) bool {
+	return b.WatchGroup != openflow.GroupAny && (n.Kind == openflow.GroupTypeFF || n.Kind == openflow.GroupTypeSelect)
+}
+
+func (n *group) watches() bool {
+	for i := range n.Buckets {
+		if n.watchesGroup(&n.Buckets[i]) {
+			return true
+		}
+	}
+	return false
+}
+
 // watch marks the buckets that watch a group without a live bucket. The kernel itself looks at ports.
 func (k *Kernel) watch() {
-	for _, n := range k.groups {
-		for i, b := range n.Buckets {
-			record := &k.f.Buckets[n.first+uint32(i)]
-			flags := record.Flags &^ datapath.BucketDead
-			if b.WatchGroup != openflow.GroupAny && n.Kind == openflow.GroupTypeFF && !k.alive(b.WatchGroup, 0) {
-				flags |= datapath.BucketDead
+	if len(k.watching) == 0 {
+		return
+	}
+	known := make(map[openflow.GroupID]bool)
+	for _, n := range k.watching {
+		for i := range n.Buckets {
+			if !n.watchesGroup(&n.Buckets[i]) {
+				continue
 			}
-			record.Flags = flags
+			record := &k.f.Buckets[n.first+uint32(i)]
+			if k.alive(n.Buckets[i].WatchGroup, known) {
+				record.Flags &^= datapath.BucketDead
+			} else {
+				record.Flags |= datapath.BucketDead
+			}
 		}
 	}
 }
 
-// alive reports whether a group has a live bucket. Chains that are deeper than any group is allowed to be are dead.
-func (k *Kernel) alive(id openflow.GroupID, depth int) bool {
+// alive reports whether a group has a live bucket: one that watches nothing, or something that lives [6.5]. What was found out is
+// kept in known. Groups that watch each other do not live by that alone.
+func (k *Kernel) alive(id openflow.GroupID, known map[openflow.GroupID]bool) bool {
+	if lives, ok := known[id]; ok {
+		return lives
+	}
 	n := k.groups[id]
-	if n == nil || depth > len(k.groups) {
+	if n == nil {
 		return false
 	}
-	for i, b := range n.Buckets {
-		record := &k.f.Buckets[n.first+uint32(i)]
-		port := record.Watch == 0 || k.f.Ports[record.Watch].Flags&datapath.PortLive != 0
-		if port && (b.WatchGroup == openflow.GroupAny || k.alive(b.WatchGroup, depth+1)) {
+	known[id] = false
+	for i := range n.Buckets {
+		b := &n.Buckets[i]
+		place := k.f.Buckets[n.first+uint32(i)].Watch
+		group := n.watchesGroup(b)
+		switch {
+		case place != 0 && k.f.Ports[place].Flags&datapath.PortLive != 0,
+			group && k.alive(b.WatchGroup, known),
+			place == 0 && !group:
+			known[id] = true
 			return true
 		}
 	}
@@ -197,21 +241,21 @@ func (k *Kernel) setMeter(m *pipeline.Meter) error {
 	if err != nil {
 		return err
 	}
-	old := k.meters[m.ID]
-	if old == nil {
+	at := k.meters[m.ID]
+	if at == nil {
 		place, err := k.meterRoom.take(1)
 		if err != nil {
-			return full("a meter", err)
+			return fmt.Errorf("install meter %d: %w", m.ID, err)
 		}
-		old = &meter{place}
-		k.meters[m.ID] = old
+		at = &meter{place}
+		k.meters[m.ID] = at
+		k.f.MeterCounts[place] = datapath.ForwarderCounts{} // a changed one goes on counting [6.6]
 	}
 	// A meter is changed where it is, with no band in force meanwhile.
 	bands := record.Bands
 	record.Bands = 0
-	k.f.Meters[old.place] = record
-	atomic.StoreUint32(&k.f.Meters[old.place].Bands, bands)
-	k.f.MeterCounts[old.place] = datapath.ForwarderCounts{}
+	k.f.Meters[at.place] = record
+	atomic.StoreUint32(&k.f.Meters[at.place].Bands, bands)
 	return nil
 }
 

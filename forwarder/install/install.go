@@ -4,7 +4,6 @@ package install
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,6 +23,7 @@ type Kernel struct {
 	tables    [datapath.ForwarderTables]table
 	used      datapath.ForwarderFields
 	groups    map[openflow.GroupID]*group
+	watching  map[openflow.GroupID]*group // those with a bucket that watches a group
 	meters    map[openflow.MeterID]*meter
 	ports     map[openflow.PortNo]uint32
 	lastPlace uint32 // of a port
@@ -36,23 +36,28 @@ type Kernel struct {
 // New returns the state of a data path that is empty.
 func New(f *datapath.Forwarder) *Kernel {
 	k := &Kernel{
-		f:       f,
-		entries: make(map[uint64]*entry),
-		groups:  make(map[openflow.GroupID]*group),
-		meters:  make(map[openflow.MeterID]*meter),
-		ports:   make(map[openflow.PortNo]uint32),
-
-		entryRoom:    newRoom(0, len(f.Entries), f.Changed),
-		countRoom:    newRoom(0, len(f.EntryCounts), f.Changed),
-		opRoom:       newRoom(datapath.ForwarderOutOps, len(f.Ops), f.Changed),
-		listRoom:     newRoom(0, len(f.Lists), f.Changed),
-		subtableRoom: newRoom(1, len(f.Subtables), f.Changed), // 0 is of packets
-		groupRoom:    newRoom(1, len(f.Groups), f.Changed),    // 0 is no group
-		headRoom:     newRoom(0, len(f.GroupHeads), f.Changed),
-		bucketRoom:   newRoom(0, len(f.Buckets), f.Changed),
-		slotRoom:     newRoom(0, len(f.Slots), f.Changed),
-		meterRoom:    newRoom(1, len(f.Meters), f.Changed), // 0 is no meter
+		f:        f,
+		entries:  make(map[uint64]*entry),
+		groups:   make(map[openflow.GroupID]*group),
+		watching: make(map[openflow.GroupID]*group),
+		meters:   make(map[openflow.MeterID]*meter),
+		ports:    make(map[openflow.PortNo]uint32),
 	}
+	// A cached path may lead to what rests, until it is told that tables have changed.
+	settle := func() error {
+		f.Changed()
+		return grace()
+	}
+	k.entryRoom = newRoom(0, len(f.Entries), settle)
+	k.countRoom = newRoom(0, len(f.EntryCounts), settle)
+	k.opRoom = newRoom(datapath.ForwarderOutOps, len(f.Ops), settle)
+	k.listRoom = newRoom(0, len(f.Lists), settle)
+	k.subtableRoom = newRoom(1, len(f.Subtables), settle) // 0 is of packets
+	k.groupRoom = newRoom(1, len(f.Groups), settle)       // 0 is no group, here and of heads
+	k.headRoom = newRoom(1, len(f.GroupHeads), settle)
+	k.bucketRoom = newRoom(0, len(f.Buckets), settle)
+	k.slotRoom = newRoom(0, len(f.Slots), settle)
+	k.meterRoom = newRoom(1, len(f.Meters), settle) // 0 is no meter
 	return k
 }
 
@@ -89,12 +94,22 @@ func (k *Kernel) Apply(c pipeline.Change, gone func(*pipeline.Removed, openflow.
 	return errors.Join(errs...)
 }
 
-// places is how compiled records name what they use.
+// places is how compiled records name what they use. A group or meter that could not be installed is none.
 func (k *Kernel) places() compile.Places {
 	return compile.Places{
-		Port:  k.portPlace,
-		Group: func(id openflow.GroupID) uint32 { return k.groups[id].head },
-		Meter: func(id openflow.MeterID) uint32 { return k.meters[id].place },
+		Port: k.portPlace,
+		Group: func(id openflow.GroupID) uint32 {
+			if g := k.groups[id]; g != nil {
+				return g.head
+			}
+			return 0
+		},
+		Meter: func(id openflow.MeterID) uint32 {
+			if m := k.meters[id]; m != nil {
+				return m.place
+			}
+			return 0
+		},
 	}
 }
 
@@ -146,11 +161,4 @@ func monotonic() int64 {
 
 func read(c *datapath.ForwarderCounts) openflow.Counter {
 	return openflow.Counter{Packets: c.Packets, Octets: c.Bytes}
-}
-
-func full(what string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("install %s: %w", what, err)
 }

@@ -1,0 +1,95 @@
+package model
+
+import (
+	"slices"
+
+	"baton/forwarder/pipeline"
+	"baton/openflow"
+)
+
+// output puts the packet out as it is [7.2.5].
+func (r *run) output(p *state, a openflow.ActionOutput) {
+	switch a.Port {
+	case openflow.PortInPort:
+		r.send(p, p.in)
+	case openflow.PortAll, openflow.PortFlood:
+		for _, port := range r.Ports {
+			if port.No != p.in && port.No != openflow.PortLocal && (a.Port == openflow.PortAll || !port.NoFlood) {
+				r.send(p, port.No)
+			}
+		}
+	case openflow.PortController:
+		reason := openflow.ReasonAction
+		if p.miss {
+			reason = openflow.ReasonNoMatch
+		}
+		r.punt(p, reason, a.MaxLen)
+	case openflow.PortTable:
+		c := p.clone()
+		c.set = nil
+		r.tables(c)
+	default:
+		if a.Port != p.in {
+			r.send(p, a.Port)
+		}
+	}
+}
+
+func (r *run) send(p *state, no openflow.PortNo) {
+	port := r.port(no)
+	if port != nil && port.There && port.Config&(openflow.PortConfigPortDown|openflow.PortConfigNoFwd) == 0 {
+		r.Sent = append(r.Sent, Sent{no, slices.Clone(p.frame)})
+	}
+}
+
+func (r *run) punt(p *state, why openflow.PacketInReason, most uint16) {
+	if in := r.port(p.in); in != nil && in.Config&openflow.PortConfigNoPacketIn != 0 {
+		return
+	}
+	r.Punted = append(r.Punted, Punted{
+		Reason: why, Table: p.table, Cookie: p.cookie, Metadata: p.metadata, Tunnel: p.tunnel, InPort: p.in, MaxLen: most,
+		Frame: slices.Clone(p.frame),
+	})
+}
+
+// group gives copies of the packet to buckets [5.6.1]. What they do to them the packet itself does not see.
+func (r *run) group(p *state, g *pipeline.Group) {
+	if g == nil {
+		return
+	}
+	var live []int
+	for i := range g.Buckets {
+		if r.lives(&g.Buckets[i], g.Kind, 0) {
+			live = append(live, i)
+		}
+	}
+	switch g.Kind {
+	case openflow.GroupTypeSelect:
+		if len(live) > 0 {
+			chosen := live[0]
+			if r.Choose != nil {
+				chosen = r.Choose(g, live)
+			}
+			live = []int{chosen}
+		}
+	case openflow.GroupTypeFF:
+		live = live[:min(len(live), 1)]
+	}
+	for _, i := range live {
+		c := p.clone()
+		c.set = nil
+		r.list(c, inOrder(g.Buckets[i].Actions))
+	}
+}
+
+// lives reports whether a bucket does: it watches nothing, or something that lives. Those of all and indirect groups watch nothing.
+func (r *run) lives(b *openflow.Bucket, kind openflow.GroupType, depth int) bool {
+	if kind == openflow.GroupTypeAll || kind == openflow.GroupTypeIndirect || b.WatchPort == openflow.PortAny && b.WatchGroup == openflow.GroupAny {
+		return true
+	}
+	if port := r.port(b.WatchPort); port != nil && port.There && port.Live {
+		return true
+	}
+	g := r.Pipeline.Group(b.WatchGroup)
+	return g != nil && depth < 32 && slices.ContainsFunc(g.Buckets, func(b openflow.Bucket) bool { return r.lives(&b, g.Kind, depth+1) })
+}

@@ -81,9 +81,18 @@ struct choice {
 	__u32 found;
 };
 
+/* The flows of a dead bucket are told apart again, or its neighbours in slots would get them all. */
+static __always_inline __u32 again(__u32 hash, __u32 i)
+{
+	hash += i * 0x9e3779b1U;
+	hash = (hash ^ hash >> 16) * 0x7feb352dU;
+	hash = (hash ^ hash >> 15) * 0x846ca68bU;
+	return hash ^ hash >> 16;
+}
+
 static long choose_slot(__u32 i, struct choice *c)
 {
-	__u32 place = c->slots + ((c->slot + i * 0x9e3779b1U) & c->mask), *relative, bucket;
+	__u32 slot = i ? again(c->slot, i) : c->slot, place = c->slots + (slot & c->mask), *relative, bucket;
 	struct bucket *b;
 
 	relative = bpf_map_lookup_elem(&slots, &place);

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"baton/datapath"
 	"baton/forwarder/model"
 	"baton/openflow"
 )
@@ -46,6 +45,7 @@ type differ struct {
 
 func (d *differ) round(packets int) {
 	d.t.Helper()
+	empty := d.installed.rooms()
 	d.met, d.sure = make(map[uint64]uint64), true
 	for range 12 {
 		d.change(d.groupMod())
@@ -94,7 +94,7 @@ func (d *differ) round(packets int) {
 	}
 	d.wantCounts()
 	d.deleteAll()
-	d.wantNothing()
+	d.wantRooms(empty)
 }
 
 func (d *differ) change(m openflow.Message) {
@@ -171,35 +171,6 @@ func (d *differ) wantCounts() {
 	for e := range d.pipeline.Entries() {
 		if got := d.installed.Entry(e.ID).Packets; got != d.met[e.ID] {
 			d.t.Errorf("entry %v: %d packets, want %d", e.Fields, got, d.met[e.ID])
-		}
-	}
-}
-
-// wantNothing wants all places back.
-func (d *differ) wantNothing() {
-	d.t.Helper()
-	k := d.installed
-	for name, r := range map[string]struct {
-		*room
-		first, end int
-	}{
-		"entries": {k.entryRoom, 0, len(k.f.Entries)}, "counts": {k.countRoom, 0, len(k.f.EntryCounts)},
-		"ops": {k.opRoom, datapath.ForwarderOutOps, len(k.f.Ops)}, "lists": {k.listRoom, 0, len(k.f.Lists)},
-		"subtables": {k.subtableRoom, 1, len(k.f.Subtables)}, "groups": {k.groupRoom, 1, len(k.f.Groups)},
-		"heads": {k.headRoom, 1, len(k.f.GroupHeads)}, "buckets": {k.bucketRoom, 0, len(k.f.Buckets)},
-		"slots": {k.slotRoom, 0, len(k.f.Slots)}, "meters": {k.meterRoom, 1, len(k.f.Meters)},
-	} {
-		free := int(r.end - int(r.next))
-		for c := range r.free {
-			free += (len(r.free[c]) + len(r.resting[c])) << c
-		}
-		if free != r.end-r.first {
-			d.t.Errorf("%s: %d of %d places are free", name, free, r.end-r.first)
-		}
-	}
-	for n, t := range k.tables {
-		if len(t.subtables)+len(t.listed) > 0 {
-			d.t.Errorf("table %d has %d subtables, %d listed", n, len(t.subtables), len(t.listed))
 		}
 	}
 }

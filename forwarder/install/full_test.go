@@ -1,0 +1,222 @@
+package install
+
+import (
+	"encoding/binary"
+	"errors"
+	"maps"
+	"testing"
+
+	"baton/datapath"
+	"baton/forwarder/pipeline"
+	"baton/openflow"
+)
+
+// rooms counts the places of each room that are not taken.
+func (k *Kernel) rooms() map[string]int {
+	free := make(map[string]int)
+	for name, r := range map[string]*room{
+		"entries": k.entryRoom, "counts": k.countRoom, "ops": k.opRoom, "lists": k.listRoom, "subtables": k.subtableRoom,
+		"groups": k.groupRoom, "heads": k.headRoom, "buckets": k.bucketRoom, "slots": k.slotRoom, "meters": k.meterRoom,
+	} {
+		free[name] = int(r.end - r.next)
+		for c := range r.free {
+			free[name] += (len(r.free[c]) + len(r.resting[c])) << c
+		}
+	}
+	return free
+}
+
+// wantRooms compares what is free with what was.
+func (r *rig) wantRooms(want map[string]int) {
+	r.t.Helper()
+	if got := r.installed.rooms(); !maps.Equal(got, want) {
+		r.t.Errorf("free places: %v, want %v", got, want)
+	}
+	for n, t := range r.installed.tables {
+		for _, s := range t.subtables {
+			if len(s.ranks) == 0 && !s.listed {
+				r.t.Errorf("table %d has a subtable that nothing leads to", n)
+			}
+		}
+	}
+}
+
+// TestFullLeavesAllAsItWas: a flow entry or group that the kernel has no room for changes nothing, whichever room it is that is full.
+func TestFullLeavesAllAsItWas(t *testing.T) {
+	tests := map[string]func(o *datapath.ForwarderOptions){
+		"entries":   func(o *datapath.ForwarderOptions) { o.Entries = 12 },
+		"ops":       func(o *datapath.ForwarderOptions) { o.Ops = datapath.ForwarderOutOps + 24 },
+		"lists":     func(o *datapath.ForwarderOptions) { o.Lists = 20 },
+		"subtables": func(o *datapath.ForwarderOptions) { o.Subtables = 9 },
+		"buckets":   func(o *datapath.ForwarderOptions) { o.Buckets = 6 },
+		"slots":     func(o *datapath.ForwarderOptions) { o.Slots = 600 },
+		"groups":    func(o *datapath.ForwarderOptions) { o.Groups = 4 },
+	}
+	for name, limit := range tests {
+		t.Run(name, func(t *testing.T) {
+			o := small
+			limit(&o)
+			d := differ{rig: newRig(t, o), world: &world{Rand: newRand(t)}, met: make(map[uint64]uint64)}
+			empty := d.installed.rooms()
+			refused := 0
+			for range times(300) {
+				var m openflow.Message = d.fresh()
+				if d.often(20) {
+					m = d.groupMod()
+				}
+				before := d.installed.rooms()
+				if err := d.try(m); err != nil {
+					refused++
+					d.wantRooms(before)
+				}
+				d.compare(1, d.frame(d.kind()))
+				if t.Failed() {
+					t.FailNow()
+				}
+			}
+			if refused == 0 {
+				t.Error("nothing was refused")
+			}
+			d.deleteAll()
+			d.wantRooms(empty)
+		})
+	}
+}
+
+// fresh makes a flow mod that adds an entry, or deletes some, and replaces none.
+func (d *differ) fresh() *openflow.FlowMod {
+	m := d.flowMod()
+	switch m.Command {
+	case openflow.FlowModify, openflow.FlowModifyStrict, openflow.FlowAdd:
+		m.Command = openflow.FlowAdd
+		m.Priority = uint16(d.Uint32())
+	}
+	return m
+}
+
+// try has a message carried out; what the kernel has no room for is taken back from the pipeline.
+func (d *differ) try(m openflow.Message) error {
+	d.t.Helper()
+	if g, ok := m.(*openflow.GroupMod); ok && g.Command == openflow.GroupModify {
+		g.Command = openflow.GroupAdd // what is there stays as it is
+	}
+	c, err := d.pipeline.Apply(start, m)
+	if err != nil {
+		return nil // refused by the specification
+	}
+	err = d.installed.Apply(c, func(*pipeline.Removed, openflow.Counter) {})
+	if err != nil && !errors.Is(err, ErrFull) {
+		d.t.Fatal(err)
+	}
+	if err == nil {
+		return nil
+	}
+	switch m := m.(type) {
+	case *openflow.FlowMod:
+		back := *m
+		back.Command, back.Flags, back.Cookie, back.CookieMask = openflow.FlowDeleteStrict, 0, 0, 0
+		back.OutPort, back.OutGroup = openflow.PortAny, openflow.GroupAny
+		_, fault := d.pipeline.FlowMod(start, &back)
+		d.must(fault)
+	case *openflow.GroupMod:
+		_, fault := d.pipeline.GroupMod(start, &openflow.GroupMod{Command: openflow.GroupDelete, Group: m.Group})
+		d.must(fault)
+	}
+	return err
+}
+
+// large is room for many flow entries.
+var large = datapath.ForwarderOptions{
+	Entries: 1 << 17, Ops: 1 << 19, Lists: 1 << 16, Subtables: 1 << 12, Groups: 16, Buckets: 64, Slots: 4096, Meters: 8, Paths: 1024,
+}
+
+const many = 100_000
+
+// manyMods are flow mods for as many connections.
+func manyMods(c openflow.FlowModCommand) []*openflow.FlowMod {
+	list := make([]*openflow.FlowMod, many)
+	set := openflow.ActionSetField{Field: openflow.Match{}.Uint(openflow.FieldTCPDst, 8080)}
+	for i := range list {
+		m := openflow.NewFlowMod(c)
+		m.Match = openflow.Match{}.Uint(openflow.FieldEthType, 0x0800).Uint(openflow.FieldIPProto, 6).
+			Bytes(openflow.FieldIPv4Src, binary.BigEndian.AppendUint32(nil, uint32(i)), nil).Uint(openflow.FieldTCPDst, 80)
+		m.Priority = uint16(i)
+		m.Instructions = []openflow.Instruction{apply(set, out(nowhere))}
+		list[i] = m
+	}
+	return list
+}
+
+// TestManyEntriesLeaveNothing: 100,000 flow entries of 65,536 priorities go in and out.
+func TestManyEntriesLeaveNothing(t *testing.T) {
+	r := newRig(t, large)
+	empty := r.installed.rooms()
+	for _, m := range manyMods(openflow.FlowAdd) {
+		r.do(m)
+	}
+	if got := len(r.installed.entries); got != many {
+		t.Fatalf("%d entries are installed", got)
+	}
+	r.deleteAll()
+	r.wantRooms(empty)
+	n := 0
+	for range r.pipeline.Entries() {
+		n++
+	}
+	if n != 0 || len(r.installed.entries) != 0 {
+		t.Errorf("%d entries are left, %d installed", n, len(r.installed.entries))
+	}
+}
+
+// BenchmarkFlowMods is from a flow mod to its being in force.
+func BenchmarkFlowMods(b *testing.B) {
+	for name, o := range map[string]openflow.FlowModCommand{"add": openflow.FlowAdd, "modify": openflow.FlowModifyStrict} {
+		b.Run(name, func(b *testing.B) {
+			r := newRig(b, large)
+			list := manyMods(openflow.FlowAdd)
+			if o != openflow.FlowAdd {
+				for _, m := range list {
+					r.do(m)
+				}
+				list = manyMods(o)
+			}
+			n := 0
+			for b.Loop() {
+				if n == many {
+					n = 0
+					b.StopTimer()
+					if o == openflow.FlowAdd {
+						r.deleteAll()
+					}
+					b.StartTimer()
+				}
+				r.do(list[n])
+				n++
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "flowmods/s")
+		})
+	}
+}
+
+// BenchmarkSubtables is what a packet costs that is looked up under as many masks; without a cached path, and with one.
+func BenchmarkSubtables(b *testing.B) {
+	for _, paths := range []int{0, 1024} {
+		for _, masks := range []int{1, 10, 100} {
+			b.Run(map[int]string{0: "looked up", 1024: "cached"}[paths]+"/"+map[int]string{1: "1", 10: "10", 100: "100"}[masks], func(b *testing.B) {
+				o := small
+				o.Paths, o.Entries = paths, 256
+				r := newRig(b, o)
+				for i := range masks {
+					m := openflow.Match{}.UintMasked(openflow.FieldMetadata, uint64(i+1), uint64(i+1))
+					r.flow(0, uint16(1000+i), m, apply(out(nowhere)))
+				}
+				r.flow(0, 1, nil, apply(out(nowhere)))
+				p := udp(1, 53)
+				for b.Loop() {
+					r.send(1, p)
+				}
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "packets/s")
+			})
+		}
+	}
+}

@@ -84,6 +84,11 @@ func TestEverythingArrives(t *testing.T) {
 		Entries: Usage{1, 2}, Groups: Usage{3, 4}, Meters: Usage{5, 6}, Journal: &ForwarderJournal{7, 8},
 		Packets: map[string]uint64{"forwarded": 9}, PathsHit: 10, PuntsLost: 11, CopiesLost: 12,
 	}
+	traced := Trace{
+		Steps:  []TraceStep{{1, "output:2"}},
+		Sent:   []TraceSent{{"2", "eth2", []byte{1, 2}, true}},
+		Punted: []TracePunted{{"no_match", 3, 4, []byte{5}, false}}, Bridged: true,
+	}
 	counters := []Counter{{"drops", "Drops.", map[string]string{"reason": "no_flow"}, 1<<64 - 1}}
 	question := Question{
 		URL: "http://cdn.example.net/video/a?b=c&d=%20", Method: "HEAD", Client: netip.MustParseAddr("2001:db8::1"),
@@ -107,6 +112,12 @@ func TestEverythingArrives(t *testing.T) {
 			return DrainResult{r.Surrogate, !r.Undo, 9}, nil
 		},
 		Forwarder: func(context.Context) (ForwarderStatus, error) { return forwarder, nil },
+		Trace: func(_ context.Context, r TraceRequest) (Trace, error) {
+			if diff := cmp.Diff(TraceRequest{"1", []byte{6}}, r); diff != "" {
+				return Trace{}, errors.New(diff)
+			}
+			return traced, nil
+		},
 		Reload: func(context.Context) (ReloadResult, error) {
 			return ReloadResult{"router.yaml", []string{"pool video: s3 is new"}}, nil
 		},
@@ -134,6 +145,8 @@ func TestEverythingArrives(t *testing.T) {
 	check("reload", ReloadResult{"router.yaml", []string{"pool video: s3 is new"}}, reloaded, err)
 	gotForwarder, err := c.Forwarder(ctx)
 	check("forwarder", forwarder, gotForwarder, err)
+	gotTrace, err := c.Trace(ctx, TraceRequest{"1", []byte{6}})
+	check("trace", traced, gotTrace, err)
 	_, err = c.Explain(ctx, Question{URL: "http://h/"})
 	if err == nil || !strings.Contains(err.Error(), "cdn.example.net") {
 		t.Errorf("another question: %v, want the difference: this test must be able to fail", err)

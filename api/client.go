@@ -50,6 +50,11 @@ func (c *Client) Forwarder(ctx context.Context) (ForwarderStatus, error) {
 	return ask[ForwarderStatus](ctx, c, http.MethodGet, "/v1/forwarder", nil)
 }
 
+// Trace asks why a packet goes where it goes. The error is ErrInvalid for a packet or port that there is not.
+func (c *Client) Trace(ctx context.Context, r TraceRequest) (Trace, error) {
+	return ask[Trace](ctx, c, http.MethodPost, "/v1/trace", r)
+}
+
 // Counters asks for every counter.
 func (c *Client) Counters(ctx context.Context) ([]Counter, error) {
 	return ask[[]Counter](ctx, c, http.MethodGet, "/v1/counters", nil)

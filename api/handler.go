@@ -26,6 +26,7 @@ type Backend struct {
 	Reload   func(ctx context.Context) (ReloadResult, error)
 	// Forwarder is the status of an OpenFlow switch.
 	Forwarder func(ctx context.Context) (ForwarderStatus, error)
+	Trace     func(ctx context.Context, r TraceRequest) (Trace, error)
 	// Sessions calls yield for each session, and stops when yield returns false: the client has gone.
 	Sessions func(ctx context.Context, yield func(Session) bool) error
 }
@@ -41,6 +42,10 @@ func Handler(b Backend) http.Handler {
 	})
 	mux.HandleFunc("GET /v1/forwarder", func(w http.ResponseWriter, r *http.Request) {
 		serveOne(w, r, b.Forwarder)
+	})
+	mux.HandleFunc("POST /v1/trace", func(w http.ResponseWriter, r *http.Request) {
+		q, err := parseBody[TraceRequest](w, r)
+		serveOne(w, r, with(b.Trace, q, err))
 	})
 	mux.HandleFunc("POST /v1/reload", func(w http.ResponseWriter, r *http.Request) {
 		serveOne(w, r, b.Reload)
@@ -154,20 +159,25 @@ func parseQuestion(r *http.Request) (Question, error) {
 	return q, nil
 }
 
-func parseDrain(w http.ResponseWriter, r *http.Request) (DrainRequest, error) {
-	var d DrainRequest
+func parseBody[T any](w http.ResponseWriter, r *http.Request) (T, error) {
+	var v T
 	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequestBody))
 	body.DisallowUnknownFields() // a misspelt undo must not drain
-	if err := body.Decode(&d); err != nil {
-		return d, fmt.Errorf("%w: body: %v", ErrInvalid, err)
+	if err := body.Decode(&v); err != nil {
+		return v, fmt.Errorf("%w: body: %v", ErrInvalid, err)
 	}
 	if _, err := body.Token(); !errors.Is(err, io.EOF) {
-		return d, fmt.Errorf("%w: body: more than one value", ErrInvalid)
+		return v, fmt.Errorf("%w: body: more than one value", ErrInvalid)
 	}
-	if d.Surrogate == "" {
-		return d, fmt.Errorf("%w: surrogate is missing", ErrInvalid)
+	return v, nil
+}
+
+func parseDrain(w http.ResponseWriter, r *http.Request) (DrainRequest, error) {
+	d, err := parseBody[DrainRequest](w, r)
+	if err == nil && d.Surrogate == "" {
+		err = fmt.Errorf("%w: surrogate is missing", ErrInvalid)
 	}
-	return d, nil
+	return d, err
 }
 
 type errorBody struct {

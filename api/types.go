@@ -8,6 +8,7 @@
 //	POST /v1/drain     DrainRequest → DrainResult
 //	POST /v1/reload    ReloadResult
 //	GET  /v1/forwarder ForwarderStatus
+//	POST /v1/trace     TraceRequest → Trace
 //
 // An error is answered with its HTTP status and {"error": "…"}. Names are added to, never renamed; a reader ignores what
 // it does not know.

@@ -11,8 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"baton/api"
+	"baton/forwarder/model"
 	"baton/forwarder/ports"
+	"baton/forwarder/trace"
 	"baton/openflow"
+	"baton/packet"
 )
 
 // listen opens the control socket and the metrics listener.
@@ -62,6 +65,7 @@ func (f *Forwarder) backend() api.Backend {
 	return api.Backend{
 		Forwarder: func(context.Context) (api.ForwarderStatus, error) { return f.status() },
 		Counters:  func(context.Context) ([]api.Counter, error) { return f.counters() },
+		Trace:     func(_ context.Context, r api.TraceRequest) (api.Trace, error) { return f.trace(r) },
 	}
 }
 
@@ -150,6 +154,32 @@ func (f *Forwarder) endpoints() []api.ForwarderEndpoint {
 		out = append(out, e)
 	}
 	return out
+}
+
+// trace says what would become of a packet.
+func (f *Forwarder) trace(r api.TraceRequest) (api.Trace, error) {
+	if len(r.Frame) < packet.EthernetSize {
+		return api.Trace{}, fmt.Errorf("%w: packet of %d bytes: no Ethernet header", api.ErrInvalid, len(r.Frame))
+	}
+	o := trace.Options{Pipeline: f.pipeline}
+	in := openflow.PortAny
+	list := f.ports.List()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range list {
+		e := f.latest[p.No]
+		o.Ports = append(o.Ports, trace.Port{
+			Port: model.Port{No: p.No, Config: p.Config, There: e.Ifindex != 0, Live: e.Up}, Interface: p.Name,
+		})
+		if r.InPort == p.No.String() || r.InPort == p.Name && in == openflow.PortAny {
+			in = p.No
+		}
+	}
+	if in == openflow.PortAny {
+		return api.Trace{}, fmt.Errorf("%w: there is no port %q", api.ErrInvalid, r.InPort)
+	}
+	o.DropFragments = f.dropFragments
+	return trace.Run(o, in, r.Frame), nil
 }
 
 func (f *Forwarder) counters() ([]api.Counter, error) {

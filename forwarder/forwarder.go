@@ -59,6 +59,8 @@ type Forwarder struct {
 	latest    map[openflow.PortNo]ports.Event
 	packetIn  openflow.PacketIn
 	ended     bool // the kernel's memory is not ours any more
+	// dropFragments is what controllers have asked for.
+	dropFragments bool
 }
 
 // Options of Run. All are required.

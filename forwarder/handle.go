@@ -80,7 +80,8 @@ func (f *Forwarder) carryOut(c *controllers.Channel, xid uint32, m openflow.Mess
 		if m.Flags == openflow.FragReasm {
 			return &openflow.Fault{Code: openflow.SwitchConfigFailedBadFlags, Section: "7.3.2", Text: "fragments are not reassembled"}
 		}
-		f.kernel.SetFragments(m.Flags == openflow.FragDrop)
+		f.dropFragments = m.Flags == openflow.FragDrop
+		f.kernel.SetFragments(f.dropFragments)
 		return nil
 	case *openflow.BundleControl, *openflow.BundleAdd:
 		return &openflow.Fault{Code: openflow.BadRequestBadExperimenter, Section: "7.5.4", Text: "bundles"}

@@ -62,6 +62,6 @@ them again if the configuration names a state folder.`,
 	f.StringVar(&o.log, "log", "info", "least `level` of messages: debug, info, warn or error")
 	f.BoolVar(&o.json, "json", false, "log in JSON")
 	_ = c.MarkFlagRequired("config")
-	c.AddCommand(forwarderStatusCommand(e))
+	c.AddCommand(forwarderStatusCommand(e), forwarderTraceCommand(e))
 	return c
 }

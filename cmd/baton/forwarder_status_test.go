@@ -182,6 +182,17 @@ control: `+socket+"\n")
 	if out := must(t, t.TempDir(), "forwarder", "status", "--control", socket); !strings.Contains(out, "status, datapath 000000000000002a") {
 		t.Error(out)
 	}
+	before := s.Packets["forwarded"]
+	if out := must(t, t.TempDir(), "forwarder", "trace", "--control", socket, "--in-port", "p1", "tcp_dst=80"); !strings.Contains(out, "output:NORMAL") {
+		t.Error(out)
+	}
+	if _, stderr, code := baton(t, t.TempDir(), "forwarder", "trace", "--control", socket, "--in-port", "9", "tcp_dst=80"); code != exitUsage ||
+		!strings.Contains(stderr, `there is no port "9"`) {
+		t.Errorf("a port that there is not: %d %s", code, stderr)
+	}
+	if s, err = client.Forwarder(t.Context()); err != nil || s.Packets["forwarded"] < before {
+		t.Errorf("%v, packets %v", err, s.Packets)
+	}
 	out, err := host.Exec(t.Context(), "curl", "-s", "http://127.0.0.1:9410/metrics")
 	if err != nil || !strings.Contains(out, `baton_forwarder_port_up{interface="p1",port="1"} 1`) {
 		t.Errorf("%v: %s", err, out)

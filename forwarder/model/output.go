@@ -31,6 +31,8 @@ func (r *run) output(p *state, a openflow.ActionOutput) {
 	default:
 		if a.Port != p.in {
 			r.send(p, a.Port)
+		} else {
+			r.tell(p, Step{Kind: StepUnsent, Port: a.Port})
 		}
 	}
 }
@@ -39,6 +41,9 @@ func (r *run) send(p *state, no openflow.PortNo) {
 	port := r.port(no)
 	if port != nil && port.There && port.Config&(openflow.PortConfigPortDown|openflow.PortConfigNoFwd) == 0 {
 		r.Sent = append(r.Sent, Sent{no, slices.Clone(p.frame)})
+		r.tell(p, Step{Kind: StepSent, Port: no})
+	} else {
+		r.tell(p, Step{Kind: StepUnsent, Port: no})
 	}
 }
 
@@ -50,11 +55,13 @@ func (r *run) punt(p *state, why openflow.PacketInReason, most uint16) {
 		Reason: why, Table: p.table, Cookie: p.cookie, Metadata: p.metadata, Tunnel: p.tunnel, InPort: p.in, MaxLen: most,
 		Frame: slices.Clone(p.frame),
 	})
+	r.tell(p, Step{Kind: StepPunted})
 }
 
 // group gives copies of the packet to buckets [5.6.1]. What they do to them the packet itself does not see.
 func (r *run) group(p *state, g *pipeline.Group) {
 	if g == nil {
+		r.tell(p, Step{Kind: StepDead})
 		return
 	}
 	var live []int
@@ -65,7 +72,7 @@ func (r *run) group(p *state, g *pipeline.Group) {
 	}
 	switch g.Kind {
 	case openflow.GroupTypeSelect:
-		if len(live) > 0 {
+		if len(live) > 0 && !r.EveryBucket {
 			chosen := live[0]
 			if r.Choose != nil {
 				chosen = r.Choose(g, live)
@@ -75,9 +82,13 @@ func (r *run) group(p *state, g *pipeline.Group) {
 	case openflow.GroupTypeFF:
 		live = live[:min(len(live), 1)]
 	}
+	if len(live) == 0 {
+		r.tell(p, Step{Kind: StepDead, Group: g})
+	}
 	for _, i := range live {
 		c := p.clone()
 		c.set = nil
+		r.tell(c, Step{Kind: StepBucket, Group: g, Bucket: i, Of: len(live)})
 		r.list(c, inOrder(g.Buckets[i].Actions))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"baton/forwarder/match"
 	"baton/forwarder/pipeline"
 	"baton/openflow"
 )
@@ -18,6 +19,12 @@ type Switch struct {
 	InvalidTTL bool
 	// DropFragments has IP fragments dropped as they come.
 	DropFragments bool
+	// Find looks a packet up in a table, where there are too many flow entries to compare each; nil compares each.
+	Find func(t openflow.TableID, packet *match.Key) *pipeline.Entry
+	// EveryBucket has select groups give a copy to each bucket that lives.
+	EveryBucket bool
+	// Tell is called with each step, nil if nobody wants to know.
+	Tell func(Step)
 }
 
 // Port is a port as packets meet it.
@@ -66,11 +73,13 @@ type state struct {
 	cookie   uint64
 	table    openflow.TableID
 	miss     bool // the actions at hand are those that a table-miss entry applies
+	depth    int  // of copies
 }
 
 func (p *state) clone() *state {
 	c := *p
 	c.frame, c.set, c.miss = slices.Clone(p.frame), slices.Clone(p.set), false
+	c.depth++
 	return &c
 }
 
@@ -114,6 +123,7 @@ func (s *Switch) port(no openflow.PortNo) *Port {
 func (r *run) tables(p *state) {
 	for table, more := openflow.TableID(0), true; more; {
 		e := r.lookup(p, table)
+		r.tell(p, Step{Kind: StepTable, Table: table, Entry: e})
 		if e == nil {
 			return
 		}
@@ -146,11 +156,17 @@ func (r *run) tables(p *state) {
 			}
 		}
 	}
+	if len(p.set) > 0 {
+		r.tell(p, Step{Kind: StepSet})
+	}
 	r.list(p, inOrder(p.set))
 }
 
 // lookup finds the entry of the highest priority that the packet matches.
 func (r *run) lookup(p *state, table openflow.TableID) *pipeline.Entry {
+	if r.Find != nil {
+		return r.Find(table, p.key())
+	}
 	var best *pipeline.Entry
 	for e := range r.Pipeline.Entries() {
 		if e.Table == table && (best == nil || e.Priority > best.Priority) && p.matches(e.Fields) {
@@ -163,6 +179,7 @@ func (r *run) lookup(p *state, table openflow.TableID) *pipeline.Entry {
 // list carries out actions as they stand, and reports whether the packet is still there.
 func (r *run) list(p *state, list []openflow.Action) bool {
 	for _, a := range list {
+		r.tell(p, Step{Kind: StepAction, Action: a})
 		switch a := a.(type) {
 		case openflow.ActionOutput:
 			r.output(p, a)
@@ -170,10 +187,12 @@ func (r *run) list(p *state, list []openflow.Action) bool {
 			r.group(p, r.Pipeline.Group(a.Group))
 		case openflow.ActionDecNWTTL, openflow.ActionDecMPLSTTL:
 			if !r.decrement(p, a) {
+				r.tell(p, Step{Kind: StepEnded, Action: a})
 				return false
 			}
 		default:
 			if !p.change(a) {
+				r.tell(p, Step{Kind: StepEnded, Action: a})
 				return false
 			}
 		}

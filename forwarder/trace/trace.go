@@ -1,0 +1,182 @@
+// Package trace tells why a packet goes where it goes: which flow entries it meets, what they do to it, and where it leaves. It asks the
+// model of a switch (forwarder/model), not the kernel, so that nothing is sent and nothing is counted.
+package trace
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"baton/api"
+	"baton/forwarder/model"
+	"baton/forwarder/pipeline"
+	"baton/openflow"
+)
+
+// Port is a port of the switch with the interface behind it.
+type Port struct {
+	model.Port
+	Interface string
+}
+
+// Options of Run.
+type Options struct {
+	Pipeline      *pipeline.Pipeline // not changed meanwhile
+	Ports         []Port
+	DropFragments bool
+}
+
+// Run says what becomes of a frame that comes in by a port, which is one of the options'. Meters let it pass.
+func Run(o Options, in openflow.PortNo, frame []byte) api.Trace {
+	t := tracer{o: o, in: in, maybe: never, out: api.Trace{Sent: []api.TraceSent{}, Punted: []api.TracePunted{}}}
+	s := model.Switch{
+		Pipeline: o.Pipeline, DropFragments: o.DropFragments, Find: o.Pipeline.Lookup, EveryBucket: true, Tell: t.tell,
+	}
+	for _, p := range o.Ports {
+		s.Ports = append(s.Ports, p.Port)
+	}
+	r := s.Receive(in, frame)
+	if len(t.out.Steps) == 0 {
+		t.line(0, "port %v takes nothing: %s", in, t.refusal())
+	}
+	for i, sent := range r.Sent {
+		t.out.Sent = append(t.out.Sent, api.TraceSent{
+			Port: sent.Port.String(), Interface: t.port(sent.Port).Interface, Frame: sent.Frame, Maybe: t.sent[i],
+		})
+	}
+	for i, p := range r.Punted {
+		n := len(p.Frame)
+		if int(p.MaxLen) < n && p.MaxLen != wholePacket {
+			n = int(p.MaxLen)
+		}
+		t.out.Punted = append(t.out.Punted, api.TracePunted{
+			Reason: strings.ToLower(p.Reason.String()), Table: int(p.Table), Bytes: n, Frame: p.Frame, Maybe: t.punted[i],
+		})
+	}
+	return t.out
+}
+
+const (
+	// wholePacket is OFPCML_NO_BUFFER [7.2.5].
+	wholePacket = 0xffff
+	// never is a depth that no copy reaches.
+	never = 1 << 30
+)
+
+// tracer makes lines of steps.
+type tracer struct {
+	o      Options
+	in     openflow.PortNo
+	out    api.Trace
+	fields []openflow.TLV
+	// maybe is the depth from which on everything depends on the choice of a select group.
+	maybe        int
+	sent, punted []bool // of each in order: it depends on such a choice
+}
+
+func (t *tracer) line(depth int, format string, args ...any) {
+	t.out.Steps = append(t.out.Steps, api.TraceStep{Depth: depth, Text: fmt.Sprintf(format, args...)})
+}
+
+// port is the zero Port for one that the switch has not.
+func (t *tracer) port(no openflow.PortNo) Port {
+	if i := slices.IndexFunc(t.o.Ports, func(p Port) bool { return p.No == no }); i >= 0 {
+		return t.o.Ports[i]
+	}
+	return Port{}
+}
+
+// refusal is why the packet does not come to the first table.
+func (t *tracer) refusal() string {
+	switch p := t.port(t.in); {
+	case !p.There:
+		return "there is no interface"
+	case p.Config&openflow.PortConfigPortDown != 0:
+		return "it is down"
+	case p.Config&openflow.PortConfigNoRecv != 0:
+		return "no_recv"
+	}
+	return "fragments are dropped, as a controller has asked"
+}
+
+// In a packet's own depth, tables stand at the margin, actions one step and what comes of them two steps to the right.
+func (t *tracer) tell(s model.Step) {
+	depth := 2 * s.Depth
+	if s.Depth < t.maybe {
+		t.maybe = never
+	}
+	switch s.Kind {
+	case model.StepTable:
+		t.changes(depth, s.Fields)
+		t.line(depth, "table %v: %s", s.Table, entryText(s.Entry))
+	case model.StepSet:
+		t.line(depth, "action set:")
+	case model.StepAction:
+		t.line(depth+1, "%s", actionText(s.Action))
+	case model.StepEnded:
+		t.line(depth+2, "the packet ends here: it has no such header, or no TTL left")
+	case model.StepDead:
+		why := "no bucket lives"
+		if s.Group == nil {
+			why = "there is no such group"
+		}
+		t.line(depth+2, "goes nowhere: %s", why)
+	case model.StepBucket:
+		choice := ""
+		if s.Group.Kind == openflow.GroupTypeSelect && s.Of > 1 {
+			choice = fmt.Sprintf(", if it is this one of %d for the flow", s.Of)
+			t.maybe = min(t.maybe, s.Depth)
+		}
+		t.line(depth, "bucket %d of group %d (%s)%s:", s.Bucket, s.Group.ID, strings.ToLower(s.Group.Kind.String()), choice)
+	case model.StepSent:
+		t.sent = append(t.sent, t.maybe != never)
+		t.line(depth+2, "out of port %v (%s)", s.Port, t.port(s.Port).Interface)
+	case model.StepUnsent:
+		t.out.Bridged = t.out.Bridged || s.Port == openflow.PortNormal
+		t.line(depth+2, "%s", t.unsent(s.Port))
+	case model.StepPunted:
+		t.punted = append(t.punted, t.maybe != never)
+		t.line(depth+2, "to the controllers")
+	}
+}
+
+// changes tells how the packet's fields differ from what was last told.
+func (t *tracer) changes(depth int, now []openflow.TLV) {
+	var parts []string
+	for _, f := range now {
+		if !slices.ContainsFunc(t.fields, func(old openflow.TLV) bool { return old.String() == f.String() }) {
+			parts = append(parts, f.String())
+		}
+	}
+	for _, old := range t.fields {
+		if !slices.ContainsFunc(now, func(f openflow.TLV) bool { return f.Field == old.Field }) {
+			parts = append(parts, "no "+old.Field.String())
+		}
+	}
+	switch {
+	case len(parts) == 0:
+	case t.fields == nil:
+		t.line(depth, "%s", strings.Join(parts, ","))
+	default:
+		t.line(depth, "now %s", strings.Join(parts, ","))
+	}
+	t.fields = now
+}
+
+// unsent is why the packet does not leave by a port.
+func (t *tracer) unsent(no openflow.PortNo) string {
+	p := t.port(no)
+	switch {
+	case no == openflow.PortNormal:
+		return "as a learning bridge has it: what that has learnt is not looked at"
+	case no == t.in:
+		return fmt.Sprintf("not out of port %v, which it came by: IN_PORT would", no)
+	case p.No != no:
+		return fmt.Sprintf("there is no port %v", no)
+	case !p.There:
+		return fmt.Sprintf("port %v has no interface", no)
+	case p.Config&openflow.PortConfigPortDown != 0:
+		return fmt.Sprintf("port %v is down", no)
+	}
+	return fmt.Sprintf("port %v forwards nothing: no_fwd", no)
+}

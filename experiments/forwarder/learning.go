@@ -50,10 +50,10 @@ func ControlPlane() experiments.Experiment[*Topology] {
 
 const (
 	hundredsName = "flow mods in hundreds"
-	installName  = "install 100,000"
-	memoryName   = "memory with 100,000"
-	dumpName     = "dump 100,000"
-	deleteName   = "delete 100,000"
+	installName  = "install 100k"
+	memoryName   = "memory with 100k"
+	dumpName     = "dump 100k"
+	deleteName   = "delete 100k"
 	outName      = "packet-out"
 	inName       = "packet-in"
 	reactiveName = "reactive set-up"

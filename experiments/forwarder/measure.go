@@ -19,12 +19,12 @@ import (
 // The measures' names, which the claims use.
 const (
 	bulkName   = "bulk"
-	bulk4Name  = "bulk, 4 flows"
+	bulk4Name  = "bulk of 4 flows"
 	frameName  = "whole frames"
-	frame4Name = "whole frames, 4 flows"
+	frame4Name = "whole frames of 4 flows"
 	smallName  = "small packets"
-	flowsName  = "small packets, 10,000 flows"
-	freshName  = "small packets, new flows"
+	flowsName  = "small packets of 10k flows"
+	freshName  = "small packets of new flows"
 )
 
 func measures() []Measure {
@@ -37,7 +37,7 @@ func measures() []Measure {
 		packets(flowsName, "Packets of 64 bytes a second, of 10,000 flows by turns", 10_000),
 		packets(freshName, "Packets of 64 bytes a second, each the first of its flow", everyOne),
 		program("program", "Time in BPF programs for a packet of 64 bytes, of one flow", 1),
-		program("program, new flows", "Time in BPF programs for a packet of 64 bytes, each the first of its flow", everyOne),
+		program("program on new flows", "Time in BPF programs for a packet of 64 bytes, each the first of its flow", everyOne),
 		{Name: "round trip", Title: "Time of an echo between the hosts", Unit: "µs", Less: true, Take: roundTrip},
 	}
 }

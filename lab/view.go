@@ -161,8 +161,8 @@ func nameSwitch() string {
 	return hostsLine.ReplaceAllString(string(text), "hosts: files dns")
 }
 
-// enterView moves the calling thread to the host: its network, its name, and mounts in which /sys and some files of
-// /etc are the host's own.
+// enterView moves the calling thread to the host: its network, its name, and mounts in which /sys, the BPF file system in it and some
+// files of /etc are the host's own.
 func (h *Host) enterView() error {
 	if err := netns.Set(h.ns); err != nil {
 		return fmt.Errorf("enter the network: %w", err)
@@ -179,6 +179,10 @@ func (h *Host) enterView() error {
 	}
 	if err := mountSysfs(); err != nil {
 		return err
+	}
+	// What is pinned there goes with the host.
+	if err := unix.Mount("bpffs", "/sys/fs/bpf", "bpf", 0, ""); err != nil && err != unix.ENOENT {
+		return fmt.Errorf("mount /sys/fs/bpf: %w", err)
 	}
 	for _, name := range etc {
 		err := unix.Mount(h.etcFile(name), "/etc/"+name, "", unix.MS_BIND, "")

@@ -282,18 +282,20 @@ static long step(__u32 i, struct run *run)
 
 static __always_inline void measure(struct __sk_buff *skb, struct work *w)
 {
-	__u32 header;
+	__u32 header, size = skb->gso_size, tag = skb->vlan_present ? 4 : 0;
 	__u8 doff;
 
 	w->now = bpf_ktime_get_ns();
 	w->packets = 1;
-	w->bytes = skb->len + (skb->vlan_present ? 4 : 0);
-	if (skb->gso_segs > 1) {
+	w->bytes = skb->len + tag;
+	if (size) {
 		header = w->l4 + 8;
 		if (w->kind4 == L4_TCP && !bpf_skb_load_bytes(skb, w->l4 + 12, &doff, 1))
 			header = w->l4 + (doff >> 4) * 4;
-		w->packets = skb->gso_segs;
-		w->bytes += (w->packets - 1) * header;
+		if (skb->len > header + size) { /* what comes from a tap does not say of how many (gso_segs) */
+			w->packets = (skb->len - header + size - 1) / size;
+			w->bytes += (w->packets - 1) * (header + tag);
+		}
 	}
 }
 

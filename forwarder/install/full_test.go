@@ -132,15 +132,15 @@ var large = datapath.ForwarderOptions{
 
 const many = 100_000
 
-// manyMods are flow mods for as many connections.
-func manyMods(c openflow.FlowModCommand) []*openflow.FlowMod {
+// manyMods are flow mods for as many connections, of one priority or of many.
+func manyMods(c openflow.FlowModCommand, priorities int) []*openflow.FlowMod {
 	list := make([]*openflow.FlowMod, many)
 	set := openflow.ActionSetField{Field: openflow.Match{}.Uint(openflow.FieldTCPDst, 8080)}
 	for i := range list {
 		m := openflow.NewFlowMod(c)
 		m.Match = openflow.Match{}.Uint(openflow.FieldEthType, 0x0800).Uint(openflow.FieldIPProto, 6).
 			Bytes(openflow.FieldIPv4Src, binary.BigEndian.AppendUint32(nil, uint32(i)), nil).Uint(openflow.FieldTCPDst, 80)
-		m.Priority = uint16(i)
+		m.Priority = uint16(i % priorities)
 		m.Instructions = []openflow.Instruction{apply(set, out(nowhere))}
 		list[i] = m
 	}
@@ -151,7 +151,7 @@ func manyMods(c openflow.FlowModCommand) []*openflow.FlowMod {
 func TestManyEntriesLeaveNothing(t *testing.T) {
 	r := newRig(t, large)
 	empty := r.installed.rooms()
-	for _, m := range manyMods(openflow.FlowAdd) {
+	for _, m := range manyMods(openflow.FlowAdd, 1<<16) {
 		r.do(m)
 	}
 	if got := len(r.installed.entries); got != many {
@@ -168,24 +168,31 @@ func TestManyEntriesLeaveNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkFlowMods is from a flow mod to its being in force.
+// BenchmarkFlowMods is from a flow mod to its being in force, for entries of one priority and of 65,536.
 func BenchmarkFlowMods(b *testing.B) {
-	for name, o := range map[string]openflow.FlowModCommand{"add": openflow.FlowAdd, "modify": openflow.FlowModifyStrict} {
-		b.Run(name, func(b *testing.B) {
+	tests := []struct {
+		name       string
+		command    openflow.FlowModCommand
+		priorities int
+	}{
+		{"add", openflow.FlowAdd, 1}, {"add priorities", openflow.FlowAdd, 1 << 16}, {"modify", openflow.FlowModifyStrict, 1},
+	}
+	for _, tt := range tests {
+		b.Run(tt.name, func(b *testing.B) {
 			r := newRig(b, large)
-			list := manyMods(openflow.FlowAdd)
-			if o != openflow.FlowAdd {
+			list := manyMods(openflow.FlowAdd, tt.priorities)
+			if tt.command != openflow.FlowAdd {
 				for _, m := range list {
 					r.do(m)
 				}
-				list = manyMods(o)
+				list = manyMods(tt.command, tt.priorities)
 			}
 			n := 0
 			for b.Loop() {
 				if n == many {
 					n = 0
 					b.StopTimer()
-					if o == openflow.FlowAdd {
+					if tt.command == openflow.FlowAdd {
 						r.deleteAll()
 					}
 					b.StartTimer()

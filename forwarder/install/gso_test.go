@@ -148,3 +148,31 @@ func TestPacketsThatStandForMany(t *testing.T) {
 		})
 	}
 }
+
+// TestPartsCount: a packet that stands for many counts as many, with all their headers, for flow entries and meters.
+func TestPartsCount(t *testing.T) {
+	r, w := newRig(t, small), &world{Rand: newRand(t)}
+	tap := r.plugTap()
+	r.flow(0, 0, nil, r.meter(openflow.MeterFlagPktps, openflow.Band{Kind: openflow.BandDrop, Rate: 1 << 30}), apply(out(nowhere)))
+	var want openflow.Counter
+	for n := range times(50) {
+		size := one(w, 536, 1448)
+		header, b := w.burst(one(w, kindTCP4, kindTCP6), n%2, one(w, size/2, size, 2*size, 7*size+3, 60000), size)
+		if len(b)-int(binary.LittleEndian.Uint16(header[2:])) <= size {
+			header[1] = 0 // it is one packet
+		}
+		for part := range frame.Segments(bytes.Clone(b), size) {
+			want.Packets++
+			want.Octets += uint64(len(part))
+		}
+		r.must(tap.Write(append(header, b...)))
+	}
+	for e := range r.pipeline.Entries() {
+		if got := r.installed.Entry(e.ID); got != want {
+			t.Errorf("the flow entry counted %+v, want %+v", got, want)
+		}
+	}
+	if got, _ := r.installed.Meter(1); got != want {
+		t.Errorf("the meter counted %+v, want %+v", got, want)
+	}
+}

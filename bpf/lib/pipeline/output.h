@@ -175,7 +175,7 @@ __noinline int punt(struct __sk_buff *skb, __u32 most, __u32 reason)
 	room->head.in_port = w->fields.in_port;
 	room->head.length = len = skb->len;
 	room->head.most = most;
-	room->head.segment = skb->gso_segs > 1 ? skb->gso_size : 0;
+	room->head.segment = skb->gso_size;
 	room->head.tag = skb->vlan_tci;
 	room->head.tag_type = skb->vlan_present ? bpf_ntohs(skb->vlan_proto) : 0;
 	room->head.reason = reason;

@@ -95,6 +95,9 @@ tls: {certificate: %[3]s/both-cert.pem, key: %[3]s/both-privkey.pem, authority: 
 	}
 	s.must(show("show", endpoint))
 	s.must(show("show", "unix:"+socket))
+	s.must(s.process.Kill()) // which leaves the socket
+	s.run()
+	s.must(show("show", "unix:"+socket))
 	s.must(show(append(files(ours, "both"), "show", "ssl:127.0.0.1:6655")...))
 	if show(append(files(theirs, "other"), "show", "ssl:127.0.0.1:6655")...) == nil {
 		t.Error("a certificate of another authority was taken")

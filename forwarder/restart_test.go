@@ -68,25 +68,25 @@ func TestKilled(t *testing.T) {
 	s.start(state)
 	s.crossing()
 	before := s.holds()
+	from := backlog(t)
 	sinks := []*sink{s.sink(2, 5000), s.sink(2, 5001), s.sink(2, 6001), s.sink(2, 5002)}
 	streams := []*stream{s.send(1, 2, 5000, pace), s.send(1, 2, 5001, pace), nil, s.send(1, 2, 5002, 5*time.Millisecond)}
 	streams[2] = streams[1] // the changed copy
 	for round, end := range []func(){func() { s.must(s.process.Kill()) }, s.end, func() { s.must(s.process.Kill()) }} {
 		streams[0].more(1000)
+		t.Logf("round %d: ends at packet %d", round, streams[0].next.Load())
 		end()
+		t.Logf("round %d: has ended at packet %d", round, streams[0].next.Load())
 		streams[0].more(1000)
+		t.Logf("round %d: starts at packet %d", round, streams[0].next.Load())
 		s.run()
+		t.Logf("round %d: is up at packet %d", round, streams[0].next.Load())
 		if after := s.holds(); after != before {
 			t.Errorf("round %d: before\n%s\nafter\n%s", round, before, after)
 		}
 	}
 	streams[0].more(1000)
-	for i, r := range streams {
-		r.end()
-		if lost := sinks[i].lost(r); len(lost) > 0 {
-			t.Errorf("stream %d: %d of %d packets lost: %v", i, len(lost), r.next.Load(), lost[:min(len(lost), 20)])
-		}
-	}
+	intact(t, from, sinks, streams)
 }
 
 // TestKilledWhileStarting: however far a start has come, what was installed goes on, and the next that comes to its end has all of it.
@@ -95,6 +95,7 @@ func TestKilledWhileStarting(t *testing.T) {
 	s.start("state: " + s.path("state"))
 	s.crossing()
 	before := s.holds()
+	from := backlog(t)
 	sinks := []*sink{s.sink(2, 5000), s.sink(2, 5001), s.sink(2, 6001)}
 	streams := []*stream{s.send(1, 2, 5000, pace), s.send(1, 2, 5001, pace)}
 	streams = append(streams, streams[1]) // the changed copy
@@ -112,12 +113,7 @@ func TestKilledWhileStarting(t *testing.T) {
 		t.Errorf("before\n%s\nafter\n%s", before, after)
 	}
 	streams[0].more(100)
-	for i, r := range streams {
-		r.end()
-		if lost := sinks[i].lost(r); len(lost) > 0 {
-			t.Errorf("stream %d: %d of %d packets lost: %v", i, len(lost), r.next.Load(), lost[:min(len(lost), 20)])
-		}
-	}
+	intact(t, from, sinks, streams)
 	if n := len(s.traces()); n != 2+2 { // the ports, the loopback and a loop device
 		t.Errorf("interfaces: %v", s.traces())
 	}
@@ -231,6 +227,7 @@ func TestTwoOfOneName(t *testing.T) {
 	s := newStage(t, 2, lab.LinkOptions{})
 	s.start("")
 	s.crossing()
+	from := backlog(t)
 	k, r := s.sink(2, 5000), s.send(1, 2, 5000, pace)
 	second := s.launch()
 	err := second.Wait(s.within())
@@ -242,9 +239,7 @@ func TestTwoOfOneName(t *testing.T) {
 	}
 	r.more(100)
 	r.end()
-	if lost := k.lost(r); len(lost) > 0 {
-		t.Errorf("%d packets lost", len(lost))
-	}
+	intact(t, from, []*sink{k}, []*stream{r})
 }
 
 // TestExpiredStaysGone: an entry that ran out of time is not there again after a restart, and one that is in use does not run out by it.
@@ -309,17 +304,14 @@ func TestFailedStart(t *testing.T) {
 			}
 			s.start("")
 			s.crossing()
-			sinks, streams := []*sink{s.sink(2, 5000), s.sink(2, 5001), s.sink(2, 6001)}, []*stream{s.send(1, 2, 5000, pace), s.send(1, 2, 5001, pace)}
+			from := backlog(t)
+			sinks := []*sink{s.sink(2, 5000), s.sink(2, 5001), s.sink(2, 6001)}
+			streams := []*stream{s.send(1, 2, 5000, pace), s.send(1, 2, 5001, pace)}
 			streams = append(streams, streams[1]) // the changed copy
 			s.must(s.process.Kill())
 			fails()
 			streams[0].more(100)
-			for i, r := range streams {
-				r.end()
-				if lost := sinks[i].lost(r); len(lost) > 0 {
-					t.Errorf("stream %d: %d of %d packets lost", i, len(lost), r.next.Load())
-				}
-			}
+			intact(t, from, sinks, streams)
 		})
 	}
 }

@@ -32,9 +32,15 @@ const pins = "/sys/fs/bpf/baton"
 // StatePath is where the attachments of a forwarder are pinned.
 func StatePath(name string) string { return filepath.Join(pins, "forwarder-"+name) }
 
-// LoopDevices are the names that a forwarder's loop device may have. One that takes over has the other, so that copies of packets that are on
-// the way through its predecessor's tables come to their end there.
-func LoopDevices(name string) [2]string { return [2]string{"loop-" + name, "pool-" + name} }
+// LoopDevices are the names that a forwarder's loop device may have. One that takes over has another than its predecessor, so that copies of
+// packets that are on the way through the predecessor's tables come to their end there. There are more than two for starts that were killed.
+func LoopDevices(name string) [10]string {
+	list := [10]string{"loop-" + name}
+	for i := 1; i < len(list); i++ {
+		list[i] = fmt.Sprintf("loo%d-%s", i, name)
+	}
+	return list
+}
 
 // Forwarder is a running switch. What follows mu is guarded by it but for the controllers' turn, which takes it.
 type Forwarder struct {
@@ -93,7 +99,7 @@ const opsEach = 4
 func (f *Forwarder) start(ctx context.Context) (err error) {
 	limits := f.cfg.Limits
 	paths := 1 << bits.Len(uint(limits.Cache-1))
-	loop, before := chooseLoop(f.cfg.Name)
+	loop := chooseLoop(f.cfg.Name)
 	f.kernel, err = datapath.OpenForwarder(datapath.ForwarderOptions{
 		State: StatePath(f.cfg.Name), Name: loop,
 		Entries: room(limits.Entries), Ops: datapath.ForwarderOutOps + opsEach*room(limits.Entries),
@@ -133,7 +139,7 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 	if err := f.kernel.DetachOthers(); err != nil {
 		return err
 	}
-	if err := removeInterface(before); err != nil {
+	if err := removeLoops(f.cfg.Name, loop); err != nil {
 		return err
 	}
 	f.connected(false)

@@ -15,11 +15,10 @@ import (
 // Remove takes away what a forwarder that has ended has left: its attachments, and with them its flow entries, its devices, and that its
 // ports are promiscuous; they stay up. With a state folder in the configuration, the next Run has the flow entries again.
 func Remove(cfg *config.Config) error {
-	loops := LoopDevices(cfg.Name)
-	if err := datapath.RemoveForwarder(StatePath(cfg.Name), loops[0]); err != nil {
+	if err := datapath.RemoveForwarder(StatePath(cfg.Name), LoopDevices(cfg.Name)[0]); err != nil {
 		return err
 	}
-	errs := []error{removeInterface(loops[1])}
+	errs := []error{removeLoops(cfg.Name, "")}
 	for _, p := range cfg.Ports {
 		errs = append(errs, calm(p.Interface))
 	}
@@ -29,16 +28,26 @@ func Remove(cfg *config.Config) error {
 	return errors.Join(errs...)
 }
 
-// chooseLoop returns the name of the loop device to make, and that of the one that a predecessor may have left. Where both are there, a start
-// did not come to its end, and the older one is in use.
-func chooseLoop(name string) (now, before string) {
+// chooseLoop returns the name of the loop device to make: the first that none has, which a predecessor's tables might use.
+func chooseLoop(name string) string {
 	loops := LoopDevices(name)
-	first, noFirst := net.InterfaceByName(loops[0])
-	second, noSecond := net.InterfaceByName(loops[1])
-	if noFirst != nil || noSecond == nil && first.Index > second.Index {
-		return loops[0], loops[1]
+	for _, loop := range loops {
+		if _, err := net.InterfaceByName(loop); err != nil {
+			return loop
+		}
 	}
-	return loops[1], loops[0]
+	return loops[len(loops)-1]
+}
+
+// removeLoops removes the loop devices that there are, but for the one in use.
+func removeLoops(name, inUse string) error {
+	var errs []error
+	for _, loop := range LoopDevices(name) {
+		if loop != inUse {
+			errs = append(errs, removeInterface(loop))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // removeInterface removes an interface if it is there.

@@ -46,6 +46,7 @@ type differ struct {
 func (d *differ) round(packets int) {
 	d.t.Helper()
 	empty := d.installed.rooms()
+	d.tiny = d.often(30)
 	d.met, d.sure = make(map[uint64]uint64), true
 	for range 12 {
 		d.change(d.groupMod())

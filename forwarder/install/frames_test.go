@@ -14,6 +14,8 @@ type world struct {
 	*rand.Rand
 	sctp bool // the frame at hand has SCTP in it
 	tags int  // and as many VLAN tags
+	// tiny lets frames be shorter than any that comes from a wire. The kernel cannot take a service tag off these again.
+	tiny bool
 }
 
 func one[T any](w *world, list ...T) T { return list[w.IntN(len(list))] }
@@ -71,12 +73,17 @@ func (k kind) protocol() byte {
 
 func (w *world) kind() kind { return kind(w.IntN(int(kinds))) }
 
+const leastFrame = 50
+
 // frame makes a frame, one in six of them hostile.
 func (w *world) frame(k kind) []byte {
 	w.sctp, w.tags = false, 0
 	b := w.ethernet(k, w.IntN(3))
 	if w.often(50) && len(b) < 60 {
 		b = append(b, make([]byte, 60-len(b))...)
+	}
+	if n := leastFrame - len(b); n > 0 && !w.tiny {
+		b = append(b, make([]byte, n)...)
 	}
 	whole := 14 + 4*w.tags + 2 // the kernel takes no half of a tag, nor one that holds nothing
 	if len(b) < whole && w.tags > 0 {
@@ -87,6 +94,9 @@ func (w *world) frame(k kind) []byte {
 	}
 	if w.often(8) {
 		n := 14 + w.IntN(len(b)-13)
+		if !w.tiny {
+			n = leastFrame + w.IntN(len(b)-leastFrame+1)
+		}
 		if n >= whole+18 || n >= whole && k != kindPBB || w.tags == 0 {
 			b = b[:n]
 		}

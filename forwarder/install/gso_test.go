@@ -92,8 +92,7 @@ func TestPacketsThatStandForMany(t *testing.T) {
 		tags    int
 		v4, v6  bool
 		actions []openflow.Action
-		// short: the kernel puts no header in front of a packet of more than 16 KiB, and nothing is padded before it is divided.
-		short bool
+		short   bool // nothing is padded before it is divided: no part may be short
 	}{
 		{name: "as it is", v4: true, v6: true},
 		{name: "IPv4 addresses", v4: true, actions: v4},
@@ -105,6 +104,10 @@ func TestPacketsThatStandForMany(t *testing.T) {
 		{name: "tag pushed", v4: true, v6: true, actions: []openflow.Action{openflow.ActionPushVLAN{EtherType: 0x8100}, field(fresh.Uint(openflow.FieldVLANVID, 0x1007))}},
 		{name: "tag popped", tags: 1, v4: true, v6: true, actions: []openflow.Action{openflow.ActionPopVLAN{}}},
 		{name: "second tag pushed", tags: 1, v4: true, v6: true, actions: []openflow.Action{openflow.ActionPushVLAN{EtherType: 0x88a8}}},
+		{name: "label pushed", v4: true, v6: true, actions: []openflow.Action{openflow.ActionPushMPLS{EtherType: 0x8847}, openflow.ActionDecMPLSTTL{}}},
+		{name: "label pushed behind a tag", tags: 1, v4: true, actions: []openflow.Action{openflow.ActionPushMPLS{EtherType: 0x8848}}},
+		{name: "service tag pushed", v4: true, v6: true, actions: []openflow.Action{openflow.ActionPushPBB{EtherType: 0x88e7}}},
+		{name: "service tag pushed in front of a tag", tags: 1, v4: true, actions: []openflow.Action{openflow.ActionPushPBB{EtherType: 0x88e7}}},
 		{name: "label pushed and popped", v4: true, actions: []openflow.Action{openflow.ActionPushMPLS{EtherType: 0x8847},
 			openflow.ActionDecMPLSTTL{}, openflow.ActionPopMPLS{EtherType: 0x0800}}, short: true},
 	}

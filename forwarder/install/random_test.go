@@ -276,7 +276,9 @@ func (w *world) action(k kind) (openflow.Action, kind) {
 			t := one[uint16](w, 0x0800, 0x0800, 0x86dd, 0x8847)
 			return openflow.ActionPopMPLS{EtherType: t}, map[uint16]kind{0x0800: kindTCP4, 0x86dd: kindTCP6, 0x8847: kindMPLS}[t]
 		}
-		return openflow.ActionPushPBB{EtherType: 0x88e7}, kindPBB
+		if !w.tiny {
+			return openflow.ActionPushPBB{EtherType: 0x88e7}, kindPBB
+		}
 	case 4:
 		if k == kindPBB || w.often(5) {
 			return openflow.ActionPopPBB{}, kindTCP4

@@ -9,7 +9,7 @@
 #include "change.h"
 #include "tables.h"
 
-#define SCRATCH 64 /* bytes of headers that are moved at once */
+#define SCRATCH 128 /* bytes of headers that are moved at once */
 
 /* Makes the kernel's idea of the protocol that of the frame's bytes, and takes a VLAN tag out of them, unless one is out. */
 static __always_inline int resync(struct __sk_buff *skb)
@@ -63,29 +63,33 @@ static __always_inline __u32 link_header(struct __sk_buff *skb)
 
 #define SHORTEST_FRAME 60 /* IEEE 802.3, 4A.2.3.2.4, without the FCS */
 
-/* Takes the bytes [from, from + len) out of the frame's head. */
+/*
+ * Takes the bytes [from, from + len) out of the frame. What the kernel takes out is behind what it believes to be the link header: the bytes
+ * between the two places are put back where they belong.
+ */
 static __always_inline int cut(struct __sk_buff *skb, struct work *w, __u32 from, __u32 len)
 {
-	__u32 keep, at, want = skb->len - len, least;
+	__u32 at, low, between, least, want = skb->len - len;
 	__be16 ip = bpf_htons(ETH_P_IP), type;
 
-	/* what the kernel will cut is at at; the bytes around are moved so that what is lost is what should be */
 	if (bpf_skb_load_bytes(skb, 12, &type, 2) || bpf_skb_store_bytes(skb, 12, &ip, 2, 0) || follow(skb) ||
 	    bpf_skb_store_bytes(skb, 12, &type, 2, 0))
 		return -1;
 	at = link_header(skb);
-	keep = (from > at ? from : at) + len;
+	low = at < from ? at : from;
+	between = (at < from ? from : at) - low;
 	/* the kernel wants to leave what may be an IP header */
-	least = keep + sizeof(struct iphdr);
+	least = low + between + len + sizeof(struct iphdr);
 	if (skb->len < least && bpf_skb_change_tail(skb, least, 0))
 		return -1;
-	if (keep < 1 || keep > SCRATCH || bpf_skb_load_bytes(skb, 0, w->old, keep))
+	barrier_var(between); /* as in store_head */
+	if (between > SCRATCH)
 		return -1;
-	for (__u32 i = 0; i < SCRATCH; i++)
-		w->fresh[i] = w->old[(i < from ? i : i + len) & (SCRATCH - 1)];
+	if (between && bpf_skb_load_bytes(skb, at < from ? at : from + len, w->fresh, between))
+		return -1;
 	if (bpf_skb_adjust_room(skb, -(__s32)len, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO))
 		return -1;
-	if (store_head(skb, w, keep - len))
+	if (between && bpf_skb_store_bytes(skb, low, w->fresh, between, 0))
 		return -1;
 	/* what was long enough for a wire stays so */
 	if (want + len >= SHORTEST_FRAME && want < SHORTEST_FRAME)
@@ -264,7 +268,8 @@ __noinline int push_pbb(struct __sk_buff *skb)
 	    (bpf_skb_store_bytes(skb, 0, w->fresh, 12, 0) || bpf_skb_store_bytes(skb, 12, empty, sizeof(empty), 0) ||
 	     bpf_skb_vlan_pop(skb) || bpf_skb_vlan_pop(skb)))
 		return DROP_CHANGE;
-	if (follow(skb))
+	/* what is divided later is divided as the IP packet that it was */
+	if (!skb->gso_size && follow(skb))
 		return DROP_CHANGE;
 	return changed(skb, false);
 }

@@ -66,7 +66,7 @@ struct work {
 	__u32 packets; /* of the wire */
 	__u32 bytes;
 	__u8 old[64];
-	__u8 fresh[128]; /* the second half is there for the verifier */
+	__u8 fresh[128];
 };
 
 struct {

@@ -77,7 +77,7 @@ func ringOf(pkg, name string, file *ast.File) int {
 			return 4
 		}
 	}
-	if strings.HasPrefix(pkg, "baton/datapath") {
+	if strings.HasPrefix(pkg, "baton/datapath") || pkg == "baton/forwarder/install" {
 		return 3
 	}
 	return 1

@@ -43,8 +43,11 @@ func TestBetweenSwitches(t *testing.T) {
 			s.must(s.ping(2, 1))
 			peers.Iperf3Server(ends[1])
 			for _, reverse := range []bool{false, true} {
-				flow, err := peers.Iperf3(s.within(), ends[0], address(2).String(), peers.Iperf3Options{Bytes: 4 << 20, Reverse: reverse})
-				s.must(err)
+				var flow peers.Flow
+				lab.Eventually(t, patience, func() (err error) { // the server serves one after another
+					flow, err = peers.Iperf3(s.within(), ends[0], address(2).String(), peers.Iperf3Options{Bytes: 4 << 20, Reverse: reverse})
+					return err
+				})
 				if flow.Sent < 4<<20 || flow.Received == 0 {
 					t.Errorf("reverse %v: %d bytes sent, %d received", reverse, flow.Sent, flow.Received)
 				}

@@ -110,6 +110,27 @@ func TestRequestInFlightStays(t *testing.T) {
 	})
 }
 
+// What the old surrogate says while its client is on the way to another: the client would take it for the new one's.
+func TestClientOnTheMoveHearsNothing(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		k, _, one, _ := twoPools(t, f)
+		k.aged(1, 0, func(s *routerSplice) { s.Flags |= uint16(routerSpliceFlagSPLICE_MOVING) })
+		before := k.splice(1)
+		for _, flags := range []packet.Flags{packet.ACK | packet.FIN, packet.RST | packet.ACK, packet.ACK} {
+			said := one.packet(flags, "")
+			if flags == packet.ACK {
+				said.Payload = []byte(plainResponse)
+			}
+			k.want(packet.Build(said), routerVerdictDROP_RACE, actShot)
+		}
+		got := k.splice(1)
+		got.Seen = before.Seen
+		if *got != *before {
+			t.Errorf("splice: got %+v, want %+v", got, before)
+		}
+	})
+}
+
 func TestMoveFromAnAnnouncedClose(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, one, two := twoPools(t, f)

@@ -10,6 +10,7 @@ enum server_next {
 	SERVER_RESET,
 	SERVER_NOTHING,
 	SERVER_GAP,
+	SERVER_RACE,      /* the client is leaving */
 	SERVER_OVER,      /* reset by the surrogate */
 	SERVER_CLOSED,    /* both ends have said FIN */
 	SERVER_FAILED,    /* closed or reset before a byte of the response */

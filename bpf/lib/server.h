@@ -170,6 +170,10 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 			next = SERVER_ACK;
 			break;
 		}
+		if (s->flags & SPLICE_MOVING && (p->len || p->flags & (FIN | RST))) {
+			next = SERVER_RACE; /* repeated, it finds the leg idle */
+			break;
+		}
 		if (p->flags & ACK && before(s->snd_una, p->ack) && !before(s->snd_nxt, p->ack))
 			s->snd_una = p->ack;
 		if (p->len && before(p->seq, s->rcv_nxt) && s->band >= BAND_4MS)
@@ -218,6 +222,8 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 	switch (next) {
 	case SERVER_GAP:
 		return DROP_GAP;
+	case SERVER_RACE:
+		return DROP_RACE;
 	case SERVER_NOTHING:
 		return CONSUMED;
 	case SERVER_ACK:

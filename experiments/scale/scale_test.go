@@ -33,8 +33,9 @@ func TestRun(t *testing.T) {
 				if s.Measure == "set-up" && s.Single.Count != 1000 || s.Measure == "cold session" && s.Single.Count == 0 {
 					t.Errorf("%s of %s: %d answers", s.Measure, s.Contender, s.Single.Count)
 				}
-				// The kernel's memory is the whole machine's: others may give back more than a thousand sessions take.
-				if s.Contender == "baton" && s.Value <= 0 && s.Measure != "kernel memory" {
+				// The kernel's memory is the whole machine's: others may give back more than a thousand sessions take. Its processor
+				// time is counted in ticks of 10 ms, and may be none of them.
+				if s.Contender == "baton" && s.Value <= 0 && s.Measure != "kernel memory" && s.Measure != "at rest" {
 					t.Errorf("%s: %v", s.Measure, s.Value)
 				}
 			}

@@ -89,6 +89,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		{"StartMissing", func(r *Rules) { r.StartMissing, r.SentOnce = false, false }, "keep-alive, then pipelined in two packets", Budget{}, UncleanIdle}, // SentOnce has the same effect
 		{"PipelinedIsOpaque", func(r *Rules) { r.PipelinedIsOpaque = false }, "pipelined in one packet, FIN before the last response", Budget{}, UncleanIdle},
 		{"Marked", func(r *Rules) { r.Marked, r.StartMissing = false, false }, "move of a request in two segments", Budget{}, UncleanIdle}, // StartMissing has the same effect
+		{"Unheard", func(r *Rules) { r.Unheard = false }, "move of a request in two segments", Budget{Closes: 1, Retransmissions: 1, Stale: 1}, Replayed},
 		{"FinAhead", func(r *Rules) { r.FinAhead = false }, "move, and the FIN close behind the request", Budget{}, UncleanIdle},
 		{"SentOnce", func(r *Rules) { r.SentOnce = false }, liar.Name, Budget{}, UncleanIdle},
 		{"AckFloor", func(r *Rules) { r.AckFloor = false }, "a visit each", Budget{Unasked: 1}, UnaskedResponse},

@@ -292,6 +292,9 @@ func (r router) serverPacket(leg int, p Packet) {
 		r.acknowledge(leg, l.rcvBase)
 		return
 	}
+	if r.rules.Unheard && r.move.step != 0 && int(r.move.leg) == leg && (p.Len() > 0 || p.Fin != 0 || p.Rst) {
+		return
+	}
 	if p.Len() > 0 && r.rules.AckFloor && !before(l.sndBase, p.Ack) {
 		l.state = Dead
 		r.forget(l.client, leg)

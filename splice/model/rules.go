@@ -21,6 +21,8 @@ type Rules struct {
 
 	// Marked: from the decision to move a client until its old leg is free, that leg takes no packet of the client.
 	Marked bool
+	// Unheard: meanwhile the client hears nothing from that leg's surrogate either.
+	Unheard bool
 	// FinAhead: a FIN behind a gap where a request should start is dropped; behind any other it is passed on, and the session
 	// is not followed any more: the surrogate keeps that FIN.
 	FinAhead bool
@@ -39,7 +41,7 @@ func All() Rules {
 	return Rules{
 		TupleCheck: true, RcvBase: true, AllAckedByClient: true, AllAckedByServer: true, QuietFraming: true, FinExact: true,
 		StartMissing: true, PipelinedIsOpaque: true,
-		Marked: true, FinAhead: true, SentOnce: true, AckFloor: true, Linger: true,
+		Marked: true, Unheard: true, FinAhead: true, SentOnce: true, AckFloor: true, Linger: true,
 	}
 }
 

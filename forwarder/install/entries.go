@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"sync/atomic"
 	"unsafe"
@@ -24,6 +25,8 @@ type entry struct {
 	table         uint8
 	sub           *subtable
 	key           match.Key
+	hash          uint64 // of key
+	next          *entry // of the same hash
 }
 
 // table is the subtables of an OpenFlow table.
@@ -38,8 +41,8 @@ type table struct {
 type subtable struct {
 	place  uint32
 	mask   match.Key
-	chains map[match.Key][]*entry // those that want the same packets, the highest priority first
-	ranks  []rank                 // the highest last
+	byHash map[uint64]*entry // those of one hash of their keys are chained, the highest priority first
+	ranks  []rank            // the highest last
 	listed bool
 	best   uint16 // as the list has it: no entry has a higher priority
 }
@@ -57,7 +60,8 @@ func (k *Kernel) setEntry(s pipeline.Set) (err error) {
 	}
 	old := k.entries[s.Entry.ID]
 	keep := old != nil && s.KeepCounts
-	e := &entry{opCount: len(ops), priority: s.Entry.Priority, table: uint8(s.Entry.Table), key: s.Entry.Match.Key}
+	e := &entry{opCount: len(ops), priority: s.Entry.Priority, table: uint8(s.Entry.Table), key: s.Entry.Match.Key,
+		hash: hash(&s.Entry.Match.Key)}
 	var taken []func()
 	defer func() {
 		if err == nil {
@@ -149,7 +153,7 @@ func (k *Kernel) subtable(number uint8, m *match.Match) (*subtable, error) {
 		return nil, err
 	}
 	k.f.Subtables[place] = m.Mask
-	s := &subtable{place: place, mask: m.Mask, chains: make(map[match.Key][]*entry)}
+	s := &subtable{place: place, mask: m.Mask, byHash: make(map[uint64]*entry)}
 	t.subtables[m.Mask] = s
 	k.use(&m.Mask)
 	return s, nil
@@ -176,21 +180,68 @@ func (k *Kernel) use(mask *match.Key) {
 	}
 }
 
-// enter puts an entry into its chain, in the place of an old one if there is one.
+var seed = maphash.MakeSeed()
+
+func hash(k *match.Key) uint64 { return maphash.Bytes(seed, k[:]) }
+
+// first returns the entry of a key that packets meet, nil if there is none.
+func (s *subtable) first(key *match.Key) *entry {
+	e := s.byHash[hash(key)]
+	for e != nil && e.key != *key {
+		e = e.next
+	}
+	return e
+}
+
+// chain puts an entry where its priority belongs, before any other of that priority.
+func (s *subtable) chain(e *entry) {
+	first := s.byHash[e.hash]
+	if first == nil || first.priority <= e.priority {
+		e.next = first
+		s.byHash[e.hash] = e
+		return
+	}
+	for first.next != nil && first.next.priority > e.priority {
+		first = first.next
+	}
+	e.next, first.next = first.next, e
+}
+
+func (s *subtable) unchain(e *entry) {
+	first := s.byHash[e.hash]
+	switch {
+	case first != e:
+		for first.next != e {
+			first = first.next
+		}
+		first.next = e.next
+	case e.next != nil:
+		s.byHash[e.hash] = e.next
+	default:
+		delete(s.byHash, e.hash)
+	}
+	e.next = nil
+}
+
+// enter puts an entry into its subtable, in the place of an old one if there is one.
 func (k *Kernel) enter(e, old *entry) error {
 	s := e.sub
-	chain := s.chains[e.key]
-	at, found := slices.BinarySearchFunc(chain, e, func(a, b *entry) int { return cmp.Compare(b.priority, a.priority) })
-	if found && chain[at] != old {
+	first := s.first(&e.key)
+	same := first
+	for same != nil && (same.priority != e.priority || same.key != e.key) {
+		same = same.next
+	}
+	if same != nil && same != old {
 		return fmt.Errorf("two entries of priority %d want the same packets", e.priority)
 	}
-	if at == 0 {
+	if first == nil || first.priority <= e.priority {
 		if err := k.f.SetWanted(s.probe(&e.key), e.place, uint32(e.priority)); err != nil {
 			return fmt.Errorf("%w: %w", errFull, err)
 		}
 	}
-	if found {
-		chain[at] = e
+	if same != nil {
+		s.unchain(same)
+		s.chain(e)
 		return nil
 	}
 	s.rank(e.priority, 1)
@@ -198,19 +249,20 @@ func (k *Kernel) enter(e, old *entry) error {
 	if !s.listed || e.priority > s.best {
 		if err := k.list(e.table); err != nil {
 			s.rank(e.priority, -1)
-			return errors.Join(err, k.want(s, e.key, chain))
+			return errors.Join(err, k.want(s, &e.key))
 		}
 	}
-	s.chains[e.key] = slices.Insert(chain, at, e)
+	s.chain(e)
 	return nil
 }
 
-// want has packets of a key meet the first entry of a chain.
-func (k *Kernel) want(s *subtable, key match.Key, chain []*entry) error {
-	if len(chain) == 0 {
-		return k.f.RemoveWanted(s.probe(&key))
+// want has packets of a key meet the first entry of it.
+func (k *Kernel) want(s *subtable, key *match.Key) error {
+	e := s.first(key)
+	if e == nil {
+		return k.f.RemoveWanted(s.probe(key))
 	}
-	return k.f.SetWanted(s.probe(&key), chain[0].place, uint32(chain[0].priority))
+	return k.f.SetWanted(s.probe(key), e.place, uint32(e.priority))
 }
 
 // rank counts one entry more, or with -1 one less, of a priority.
@@ -242,17 +294,11 @@ func (k *Kernel) removeEntry(id uint64) (openflow.Counter, error) {
 	}
 	delete(k.entries, id)
 	s := e.sub
-	chain := s.chains[e.key]
-	at := slices.Index(chain, e)
-	chain = slices.Delete(chain, at, at+1)
-	if len(chain) == 0 {
-		delete(s.chains, e.key)
-	} else {
-		s.chains[e.key] = chain
-	}
+	met := s.first(&e.key) == e
+	s.unchain(e)
 	var err error
-	if at == 0 {
-		err = k.want(s, e.key, chain)
+	if met {
+		err = k.want(s, &e.key)
 	}
 	s.rank(e.priority, -1)
 	if len(s.ranks) == 0 || s.top() < s.best {

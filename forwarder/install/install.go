@@ -143,8 +143,8 @@ func (k *Kernel) Used(id uint64, now time.Time) time.Time {
 func (k *Kernel) Table(id openflow.TableID) (lookups, hits uint64) {
 	hits = k.tables[id].departed
 	for _, s := range k.tables[id].subtables {
-		for _, chain := range s.chains {
-			for _, e := range chain {
+		for _, e := range s.byHash {
+			for ; e != nil; e = e.next {
 				hits += k.f.EntryCounts[e.counts].Packets
 			}
 		}

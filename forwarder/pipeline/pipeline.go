@@ -106,9 +106,10 @@ func (p *Pipeline) Meter(id openflow.MeterID) *Meter {
 
 // Lookup returns the flow entry of a table that a packet with those fields gets, nil if there is none. Of several with the same
 // priority it is any [5.3].
-func (p *Pipeline) Lookup(t openflow.TableID, packet *match.Key) *Entry {
-	for _, s := range p.tables[t].order {
-		if c := s.find(s.masked(packet)); c != nil {
+func (p *Pipeline) Lookup(table openflow.TableID, packet *match.Key) *Entry {
+	t := &p.tables[table]
+	for _, s := range t.order {
+		if c := t.find(s.priority, s.match(packet)); c != nil {
 			return c.entry
 		}
 	}

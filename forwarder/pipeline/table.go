@@ -10,10 +10,12 @@ import (
 	"baton/openflow"
 )
 
-// table is a flow table: its entries by shape. A request that names a match exactly finds its entry by two look-ups; one that
+// table is a flow table: its entries by shape. A request that names a match exactly finds its entry by one look-up; one that
 // covers many leaves out whole shapes.
 type table struct {
-	id     openflow.TableID
+	id openflow.TableID
+	// byHash finds a slot by the hash of priority and match; slots of one hash are chained.
+	byHash map[uint64]*slot
 	shapes map[shapeKey]*shape
 	// order is the shapes by falling priority, then by age. Shapes without an entry stay until they are as many as the others.
 	order []*shape
@@ -32,8 +34,6 @@ type shapeKey struct {
 type shape struct {
 	shapeKey
 	slots []*slot
-	// byKey finds a slot by the hash of its key; slots of one hash are chained.
-	byKey map[uint64]*slot
 }
 
 // slot is where an entry stands. It stays when the entry is modified.
@@ -50,30 +50,29 @@ type slot struct {
 
 var seed = maphash.MakeSeed()
 
-func hash(k *match.Key) uint64 { return maphash.Bytes(seed, k[:]) }
+func hash(priority uint16, m *match.Match) uint64 {
+	var b [2 + 2*match.Size]byte
+	binary.NativeEndian.PutUint16(b[:], priority)
+	copy(b[2:], m.Mask[:])
+	copy(b[2+match.Size:], m.Key[:])
+	return maphash.Bytes(seed, b[:])
+}
 
 // find returns the slot of the entry with that priority and match, nil if there is none.
 func (t *table) find(priority uint16, m *match.Match) *slot {
-	if s := t.shapes[shapeKey{m.Mask, priority}]; s != nil {
-		return s.find(&m.Key)
-	}
-	return nil
-}
-
-func (s *shape) find(k *match.Key) *slot {
-	for c := s.byKey[hash(k)]; c != nil; c = c.next {
-		if c.entry.Match.Key == *k {
+	for c := t.byHash[hash(priority, m)]; c != nil; c = c.next {
+		if c.entry.Priority == priority && c.entry.Match == *m {
 			return c
 		}
 	}
 	return nil
 }
 
-// masked returns the bits of a packet's fields that the entries of the shape ask about.
-func (s *shape) masked(k *match.Key) *match.Key {
-	var m match.Key
-	for i := range m {
-		m[i] = k[i] & s.mask[i]
+// match is what an entry of the shape that matches a packet asks.
+func (s *shape) match(packet *match.Key) *match.Match {
+	m := match.Match{Mask: s.mask}
+	for i := range m.Key {
+		m.Key[i] = packet[i] & s.mask[i]
 	}
 	return &m
 }
@@ -87,18 +86,18 @@ func (t *table) insert(e *Entry) *slot {
 	} else if len(s.slots) == 0 {
 		t.empty--
 	}
-	h := hash(&e.Match.Key)
-	c := &slot{entry: e, shape: s, at: len(s.slots), hash: h, next: s.byKey[h], turn: -1}
-	s.byKey[h] = c
+	h := hash(e.Priority, &e.Match)
+	c := &slot{entry: e, shape: s, at: len(s.slots), hash: h, next: t.byHash[h], turn: -1}
+	t.byHash[h] = c
 	s.slots = append(s.slots, c)
 	t.count++
 	return c
 }
 
 func (t *table) newShape(key shapeKey) *shape {
-	s := &shape{shapeKey: key, byKey: map[uint64]*slot{}}
+	s := &shape{shapeKey: key}
 	if t.shapes == nil {
-		t.shapes = map[shapeKey]*shape{}
+		t.shapes, t.byHash = map[shapeKey]*shape{}, map[uint64]*slot{}
 	}
 	t.shapes[key] = s
 	at := t.from(int(key.priority) - 1)
@@ -114,7 +113,7 @@ func (t *table) from(priority int) int {
 
 func (t *table) remove(c *slot) {
 	s := c.shape
-	s.unchain(c)
+	t.unchain(c)
 	last := s.slots[len(s.slots)-1]
 	s.slots[c.at], last.at = last, c.at
 	s.slots[len(s.slots)-1] = nil
@@ -139,12 +138,12 @@ func (t *table) sweep() {
 	})
 	t.empty = 0
 	if len(t.order) == 0 {
-		t.shapes, t.order = nil, nil // maps do not shrink
+		t.shapes, t.byHash, t.order = nil, nil, nil // maps do not shrink
 	}
 }
 
-func (s *shape) unchain(c *slot) {
-	first := s.byKey[c.hash]
+func (t *table) unchain(c *slot) {
+	first := t.byHash[c.hash]
 	switch {
 	case first != c:
 		for first.next != c {
@@ -152,9 +151,9 @@ func (s *shape) unchain(c *slot) {
 		}
 		first.next = c.next
 	case c.next != nil:
-		s.byKey[c.hash] = c.next
+		t.byHash[c.hash] = c.next
 	default:
-		delete(s.byKey, c.hash)
+		delete(t.byHash, c.hash)
 	}
 }
 
@@ -173,7 +172,7 @@ func (t *table) covered(m *match.Match, f func(*slot)) {
 		switch {
 		case len(s.slots) == 0:
 		case s.mask == m.Mask:
-			if c := s.find(&m.Key); c != nil {
+			if c := t.find(s.priority, m); c != nil {
 				f(c)
 			}
 		case within(&m.Mask, &s.mask):

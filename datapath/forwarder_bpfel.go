@@ -233,6 +233,7 @@ const (
 	forwarderOpKindOP_COPY_TTL_OUT   forwarderOpKind = 27
 	forwarderOpKindOP_COPY_TTL_IN    forwarderOpKind = 28
 	forwarderOpKindOP_QUEUE          forwarderOpKind = 29
+	forwarderOpKindOP_TCP_FIRST      forwarderOpKind = 30
 	forwarderOpKindOP_INC_SEQ        forwarderOpKind = 30
 	forwarderOpKindOP_INC_ACK        forwarderOpKind = 31
 	forwarderOpKindOP_INC_SACK       forwarderOpKind = 32
@@ -241,6 +242,7 @@ const (
 	forwarderOpKindOP_RESCALE_WINDOW forwarderOpKind = 35
 	forwarderOpKindOP_CLAMP_MSS      forwarderOpKind = 36
 	forwarderOpKindOP_STRIP_OPTION   forwarderOpKind = 37
+	forwarderOpKindOP_TCP_LAST       forwarderOpKind = 37
 )
 
 type forwarderOpSum uint32

@@ -117,7 +117,7 @@ struct counts {
 	__u64 used; /* when last; ns, CLOCK_MONOTONIC */
 };
 
-/* The kinds of actions. Their order means nothing. */
+/* The kinds of actions. Their order means nothing, but for those of TCP being together. */
 enum op_kind {
 	OP_OUTPUT, /* arg: port's place */
 	OP_IN_PORT,
@@ -149,7 +149,8 @@ enum op_kind {
 	OP_COPY_TTL_OUT,
 	OP_COPY_TTL_IN,
 	OP_QUEUE,
-	OP_INC_SEQ,
+	OP_TCP_FIRST,
+	OP_INC_SEQ = OP_TCP_FIRST,
 	OP_INC_ACK,
 	OP_INC_SACK,
 	OP_INC_TSVAL,
@@ -157,6 +158,7 @@ enum op_kind {
 	OP_RESCALE_WINDOW, /* arg: shift of the sender, shift told << 8 */
 	OP_CLAMP_MSS,
 	OP_STRIP_OPTION,
+	OP_TCP_LAST = OP_STRIP_OPTION,
 };
 
 /* What a patch is relative to. A packet without that header is dropped. */

@@ -284,7 +284,10 @@ func (w *world) tcp() []byte {
 	b[13] = one[byte](w, 2, 0x12, 0x10, 0x18, 0x11, 4, 0xd2)
 	binary.BigEndian.PutUint16(b[14:], uint16(w.Uint32()))
 	var options []byte
-	for range w.IntN(5) {
+	if w.often(40) { // as most have them (RFC 7323, appendix A)
+		options = binary.BigEndian.AppendUint64([]byte{1, 1, 8, 10}, w.Uint64())
+	}
+	for range one(w, 0, 0, 1, 2, 3, 4) {
 		o := one(w, []byte{1}, []byte{2, 4, 5, 0xb4}, []byte{3, 3, 7}, []byte{4, 2}, []byte{5, 10}, []byte{5, 18}, []byte{8, 10}, []byte{8, 10},
 			[]byte{30, 4, 1, 2}, []byte{8, 6, 1, 2, 3, 4}, []byte{5, 6, 1, 2, 3, 4})
 		o = slices.Clone(o)

@@ -333,6 +333,11 @@ func (w *world) actions(k kind, most int) []openflow.Action {
 		a, k = w.action(k)
 		list = append(list, a)
 	}
+	if (k == kindTCP4 || k == kindTCP6) && w.often(20) { // a session's translation is several in a row
+		for range 2 + w.IntN(7) {
+			list = append(list, w.handoff())
+		}
+	}
 	if w.often(70) {
 		list = append(list, out(openflow.PortNo(1+w.IntN(rigPorts))))
 	}

@@ -14,15 +14,11 @@
 #define KIND_SACK    5
 #define KIND_TS      8
 
+#define TCP_HEADER   20
 #define TCP_OPTIONS  40
 
-/* Replaces 4 bytes of the TCP header. */
-static __always_inline int replace_word(struct __sk_buff *skb, struct work *w, __u32 at, __be32 from, __be32 to)
-{
-	if (bpf_l4_csum_replace(skb, w->l4 + 16, from, to, 4) || bpf_skb_store_bytes(skb, w->l4 + at, &to, 4, 0))
-		return DROP_CHANGE;
-	return 0;
-}
+/* NOP, NOP, timestamps and no more: RFC 7323, appendix A. */
+#define USUAL_OPTIONS 0x0101080a
 
 static __always_inline __u32 load_be32(const __u8 *at)
 {
@@ -39,25 +35,24 @@ static __always_inline void add_be32(__u8 *at, __u32 by)
 	at[3] = v;
 }
 
-struct tcp_walk {
-	__u32 off;
-	__u32 len;
-	__u32 kind; /* of op */
-	__u32 arg;
-	__u32 flags;
-	__u32 bad; /* the options cannot be walked */
-};
+/* One step through the options: what the action does to this one. NO_ACTION does nothing: it sees whether they can be walked. */
+#define NO_ACTION (~0U)
 
-/* Options are in w->fresh[0 .. TCP_OPTIONS). */
-static long change_option(__u32 i, struct tcp_walk *walk)
+static long change_option(__u32 i, void *unused)
 {
 	struct work *w = work();
-	__u32 off = walk->off, size, by = walk->arg;
+	struct tcp_walk *walk;
+	__u32 off, size, by;
 	__u8 *o;
 
-	if (!w || off >= walk->len || off >= TCP_OPTIONS)
+	if (!w)
 		return 1;
-	o = &w->fresh[off];
+	walk = &w->tcp;
+	off = walk->off;
+	by = walk->arg;
+	if (off >= walk->len || off >= TCP_OPTIONS)
+		return 1;
+	o = &w->fresh[TCP_HEADER + off];
 	if (o[0] == KIND_END)
 		return 1;
 	if (o[0] == KIND_NOP) {
@@ -76,8 +71,8 @@ static long change_option(__u32 i, struct tcp_walk *walk)
 
 			if (10 + 8 * j > size || edge > TCP_OPTIONS - 8)
 				break;
-			add_be32(&w->fresh[edge], by);
-			add_be32(&w->fresh[edge + 4], by);
+			add_be32(&w->fresh[TCP_HEADER + edge], by);
+			add_be32(&w->fresh[TCP_HEADER + edge + 4], by);
 		}
 		break;
 	case OP_INC_TSVAL:
@@ -85,11 +80,11 @@ static long change_option(__u32 i, struct tcp_walk *walk)
 			add_be32(&o[2], by);
 		break;
 	case OP_INC_TSECR:
-		if (o[0] == KIND_TS && size == 10 && walk->flags & TCP_ACK)
+		if (o[0] == KIND_TS && size == 10)
 			add_be32(&o[6], by);
 		break;
 	case OP_CLAMP_MSS:
-		if (o[0] == KIND_MSS && size == 4 && walk->flags & TCP_SYN && (__u32)(o[2] << 8 | o[3]) > by) {
+		if (o[0] == KIND_MSS && size == 4 && (__u32)(o[2] << 8 | o[3]) > by) {
 			o[2] = by >> 8;
 			o[3] = by;
 		}
@@ -99,7 +94,7 @@ static long change_option(__u32 i, struct tcp_walk *walk)
 			for (__u32 j = 0; j < TCP_OPTIONS; j++) {
 				if (j >= size || off + j >= TCP_OPTIONS)
 					break;
-				w->fresh[off + j] = KIND_NOP;
+				w->fresh[TCP_HEADER + off + j] = KIND_NOP;
 			}
 		}
 		break;
@@ -108,62 +103,134 @@ static long change_option(__u32 i, struct tcp_walk *walk)
 	return 0;
 }
 
-static __always_inline int change_options(struct __sk_buff *skb, struct work *w, __u8 doff, __u8 flags)
+__noinline int walk_options(__u32 kind, __u32 arg)
 {
-	struct tcp_walk walk = { .kind = w->op.kind, .arg = w->op.arg, .flags = flags };
-	__u32 len = (doff >> 4) * 4, difference;
+	struct work *w = work();
 
-	if (len <= 20)
+	if (!w)
 		return 0;
-	walk.len = len -= 20;
-	__builtin_memset(w->old, 0, TCP_OPTIONS);
-	if (len < 1 || len > TCP_OPTIONS || bpf_skb_load_bytes(skb, w->l4 + 20, w->old, len))
-		return 0;
-	__builtin_memcpy(w->fresh, w->old, TCP_OPTIONS);
-	bpf_loop(TCP_OPTIONS, change_option, &walk, 0);
-	if (walk.bad)
-		return 0;
-	difference = (__u32)bpf_csum_diff((__be32 *)w->old, TCP_OPTIONS, (__be32 *)w->fresh, TCP_OPTIONS, 0);
-	if (!difference)
-		return 0;
-	if (bpf_l4_csum_replace(skb, w->l4 + 16, 0, difference, 0) ||
-	    bpf_skb_store_bytes(skb, w->l4 + 20, w->fresh, len, 0))
-		return DROP_CHANGE;
+	w->tcp.off = 0;
+	w->tcp.kind = kind;
+	w->tcp.arg = arg;
+	bpf_loop(TCP_OPTIONS, change_option, NULL, 0);
 	return 0;
 }
 
-/* Returns 0, or the verdict. */
+static __always_inline void change_options(struct work *w)
+{
+	struct tcp_walk *walk = &w->tcp;
+	__u32 kind = w->op.kind, by = w->op.arg;
+
+	if (!walk->len || (kind == OP_CLAMP_MSS && !(walk->flags & TCP_SYN)) ||
+	    (kind == OP_INC_TSECR && !(walk->flags & TCP_ACK)))
+		return;
+	if (!walk->usual || (kind == OP_STRIP_OPTION && by == KIND_TS)) {
+		walk->usual = 0;
+		walk_options(kind, by);
+	} else if (kind == OP_INC_TSVAL) {
+		add_be32(&w->fresh[TCP_HEADER + 4], by);
+	} else if (kind == OP_INC_TSECR) {
+		add_be32(&w->fresh[TCP_HEADER + 8], by);
+	}
+}
+
+static __always_inline void rescale_window(struct work *w)
+{
+	__u32 window = w->fresh[14] << 8 | w->fresh[15];
+	__u32 shifted = window << (w->op.arg & 15) >> (w->op.arg >> 8 & 15);
+
+	if (window && !shifted)
+		shifted = 1; /* a small window is not a closed one */
+	if (shifted > 65535)
+		shifted = 65535;
+	w->fresh[14] = shifted >> 8;
+	w->fresh[15] = shifted;
+}
+
+/* Does w->op, and has w->op be the next of the list if that is of TCP, too. */
+static long change_header(__u32 i, void *unused)
+{
+	struct work *w = work();
+	struct op *next;
+	__u32 place;
+
+	if (!w)
+		return 1;
+	switch (w->op.kind) {
+	case OP_INC_SEQ:
+		add_be32(&w->fresh[4], w->op.arg);
+		break;
+	case OP_INC_ACK:
+		if (w->tcp.flags & TCP_ACK)
+			add_be32(&w->fresh[8], w->op.arg);
+		break;
+	case OP_RESCALE_WINDOW:
+		if (!(w->tcp.flags & TCP_SYN))
+			rescale_window(w);
+		break;
+	default:
+		change_options(w);
+	}
+	place = w->list.next;
+	if (place >= w->list.end)
+		return 1;
+	next = bpf_map_lookup_elem(&ops, &place);
+	if (!next || next->kind < OP_TCP_FIRST || next->kind > OP_TCP_LAST)
+		return 1;
+	w->op = *next;
+	w->list.next = place + 1;
+	return 0;
+}
+
+/* Reads the TCP header. Of a packet whose options cannot be walked it leaves the rest alone. */
+static __always_inline int read_header(struct __sk_buff *skb, struct work *w)
+{
+	struct tcp_walk *walk = &w->tcp;
+	__u32 len;
+
+	if (bpf_skb_load_bytes(skb, w->l4, w->fresh, TCP_HEADER))
+		return 1;
+	__builtin_memset(&w->fresh[TCP_HEADER], 0, TCP_OPTIONS);
+	walk->len = walk->bad = walk->usual = 0;
+	walk->flags = w->fresh[TCP_FLAGS_AT];
+	len = (w->fresh[12] >> 4) * 4;
+	if (len > TCP_HEADER) {
+		len -= TCP_HEADER;
+		if (len >= 1 && len <= TCP_OPTIONS &&
+		    !bpf_skb_load_bytes(skb, w->l4 + TCP_HEADER, &w->fresh[TCP_HEADER], len))
+			walk->len = len;
+	}
+	if (walk->len == 12 && load_be32(&w->fresh[TCP_HEADER]) == USUAL_OPTIONS) {
+		walk->usual = 1;
+	} else if (walk->len) {
+		walk_options(NO_ACTION, 0);
+		if (walk->bad)
+			walk->len = 0;
+	}
+	__builtin_memcpy(w->old, w->fresh, TCP_HEADER + TCP_OPTIONS);
+	return 0;
+}
+
+/*
+ * Does w->op and those behind it that are of TCP, too: the header is read and written once for all of them. Returns 0, or the
+ * verdict.
+ */
 __noinline int change_tcp(struct __sk_buff *skb)
 {
 	struct work *w = work();
-	__u32 window, shifted;
-	__u8 head[20];
-	__be32 word;
-	__be16 out;
+	__u32 len, difference;
 
-	if (!w || w->kind4 != L4_TCP || bpf_skb_load_bytes(skb, w->l4, head, 20))
-		return w ? 0 : DROP_CHANGE;
-	switch (w->op.kind) {
-	case OP_INC_SEQ:
-		word = *(__be32 *)&head[4];
-		return replace_word(skb, w, 4, word, bpf_htonl(bpf_ntohl(word) + w->op.arg));
-	case OP_INC_ACK:
-		if (!(head[TCP_FLAGS_AT] & TCP_ACK))
-			return 0;
-		word = *(__be32 *)&head[8];
-		return replace_word(skb, w, 8, word, bpf_htonl(bpf_ntohl(word) + w->op.arg));
-	case OP_RESCALE_WINDOW:
-		if (head[TCP_FLAGS_AT] & TCP_SYN)
-			return 0;
-		window = head[14] << 8 | head[15];
-		shifted = window << (w->op.arg & 15) >> (w->op.arg >> 8 & 15);
-		if (window && !shifted)
-			shifted = 1; /* a small window is not a closed one */
-		out = bpf_htons(shifted > 65535 ? 65535 : shifted);
-		if (bpf_l4_csum_replace(skb, w->l4 + 16, bpf_htons(window), out, 2) ||
-		    bpf_skb_store_bytes(skb, w->l4 + 14, &out, 2, 0))
-			return DROP_CHANGE;
+	if (!w)
+		return DROP_CHANGE;
+	if (w->kind4 != L4_TCP || read_header(skb, w))
 		return 0;
-	}
-	return change_options(skb, w, head[12], head[TCP_FLAGS_AT]);
+	bpf_loop(MAX_STEPS, change_header, NULL, 0);
+	difference = (__u32)bpf_csum_diff((__be32 *)w->old, TCP_HEADER + TCP_OPTIONS, (__be32 *)w->fresh,
+					  TCP_HEADER + TCP_OPTIONS, 0);
+	len = TCP_HEADER + w->tcp.len;
+	if (len < TCP_HEADER || len > TCP_HEADER + TCP_OPTIONS)
+		return DROP_CHANGE;
+	if (bpf_skb_store_bytes(skb, w->l4, w->fresh, len, 0) || bpf_l4_csum_replace(skb, w->l4 + 16, 0, difference, 0))
+		return DROP_CHANGE;
+	return 0;
 }

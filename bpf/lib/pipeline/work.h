@@ -24,6 +24,17 @@ struct range {
 	__u32 end;
 };
 
+/* What actions on TCP have in common. The packet's header is in fresh, as they have left it. */
+struct tcp_walk {
+	__u32 off;   /* of the option at hand, in the options */
+	__u32 len;   /* of the options; 0: none, or they cannot be walked */
+	__u32 kind;  /* of the action */
+	__u32 arg;   /* its */
+	__u32 flags; /* of the segment */
+	__u32 bad;   /* the options cannot be walked */
+	__u32 usual; /* the options are USUAL_OPTIONS */
+};
+
 struct work {
 	struct fields fields;
 	struct fields probe;
@@ -65,6 +76,7 @@ struct work {
 	__u64 now;
 	__u32 packets; /* of the wire */
 	__u32 bytes;
+	struct tcp_walk tcp;
 	__u8 old[64];
 	__u8 fresh[128];
 };

@@ -107,8 +107,18 @@ func Start(rw io.ReadWriteCloser, o Options) *Conn {
 	return c
 }
 
-// Close ends the channel at once and waits until nothing of it is left. What waited to be sent is lost.
+// lastWords is how long the peer has to take what a channel that has ended by itself says why.
+const lastWords = time.Second
+
+// Close ends the channel and waits until nothing of it is left. What waited to be sent is lost, unless the channel had already ended
+// by itself: then the peer hears why.
 func (c *Conn) Close() error {
+	if c.Err() != nil {
+		select {
+		case <-c.done:
+		case <-time.After(lastWords):
+		}
+	}
 	c.end(ErrClosed, true)
 	<-c.done
 	return nil

@@ -23,6 +23,12 @@ type Places struct {
 
 // Actions compiles an action list: executed as it stands.
 func Actions(list []openflow.Action, at Places) ([]datapath.ForwarderOp, error) {
+	ops, err := each(list, at)
+	return fuse(ops), err
+}
+
+// each compiles actions one by one.
+func each(list []openflow.Action, at Places) ([]datapath.ForwarderOp, error) {
 	ops := make([]datapath.ForwarderOp, 0, len(list))
 	for _, a := range list {
 		op, err := action(a, at)
@@ -37,7 +43,7 @@ func Actions(list []openflow.Action, at Places) ([]datapath.ForwarderOp, error) 
 // Set compiles an action set in its order of execution [5.10]. Of several actions for one slot the last counts, and a group
 // comes in the place of outputs.
 func Set(list []openflow.Action, at Places) ([]datapath.ForwarderOp, error) {
-	all, err := Actions(list, at)
+	all, err := each(list, at)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +57,7 @@ func Set(list []openflow.Action, at Places) ([]datapath.ForwarderOp, error) {
 		ops = append(ops, op)
 	}
 	slices.SortStableFunc(ops, func(a, b datapath.ForwarderOp) int { return cmp.Compare(a.Slot, b.Slot) })
-	return ops, nil
+	return fuse(ops), nil
 }
 
 func action(a openflow.Action, at Places) (datapath.ForwarderOp, error) {

@@ -27,7 +27,7 @@ func Entry(e *pipeline.Entry, at Places) (datapath.ForwarderEntry, []datapath.Fo
 		case openflow.InstructionClearActions:
 			r.Flags |= datapath.EntryClear
 		case openflow.InstructionWriteActions:
-			write, err = Actions(i.Actions, at)
+			write, err = each(i.Actions, at) // each has its slot
 		case openflow.InstructionWriteMetadata:
 			r.Flags |= datapath.EntryMetadata
 			r.Metadata, r.MetadataMask = be64(i.Metadata), be64(i.Mask)

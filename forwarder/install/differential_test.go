@@ -41,6 +41,7 @@ type differ struct {
 	*world
 	met  map[uint64]uint64 // packets by entry
 	sure bool              // that met is right
+	last uint16            // priority given by fresh
 }
 
 func (d *differ) round(packets int) {

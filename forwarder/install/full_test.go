@@ -89,7 +89,8 @@ func (d *differ) fresh() *openflow.FlowMod {
 	switch m.Command {
 	case openflow.FlowModify, openflow.FlowModifyStrict, openflow.FlowAdd:
 		m.Command = openflow.FlowAdd
-		m.Priority = uint16(d.Uint32())
+		d.last += 40503 // odd: none comes twice in 65,536
+		m.Priority = d.last
 	}
 	return m
 }

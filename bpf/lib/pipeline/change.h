@@ -102,7 +102,7 @@ static __always_inline void note_field(struct work *w)
 __noinline int patch(struct __sk_buff *skb)
 {
 	struct work *w = work();
-	__u32 len, off, difference;
+	__u32 len, off, difference = 0;
 	struct op *op;
 
 	if (!w)
@@ -127,7 +127,8 @@ __noinline int patch(struct __sk_buff *skb)
 		__builtin_memcpy(w->fresh, op->value, 16);
 	}
 	note_field(w);
-	difference = (__u32)bpf_csum_diff((__be32 *)w->old, 16, (__be32 *)w->fresh, 16, 0);
+	if (op->sums)
+		difference = (__u32)bpf_csum_diff((__be32 *)w->old, 16, (__be32 *)w->fresh, 16, 0);
 	if (op->sums & SUM_IP && w->kind3 == L3_IPV4 && bpf_l3_csum_replace(skb, w->l3 + 10, 0, difference, 0))
 		return DROP_CHANGE;
 	if (op->sums & (SUM_PSEUDO | SUM_L4)) {

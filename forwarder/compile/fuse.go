@@ -1,0 +1,40 @@
+package compile
+
+import (
+	"baton/datapath"
+)
+
+// fuse joins patches that write neighbouring bytes, in the packet and among its fields: both link addresses, both ports. They are
+// executed one after the other.
+func fuse(ops []datapath.ForwarderOp) []datapath.ForwarderOp {
+	fused := ops[:0]
+	for _, op := range ops {
+		if len(fused) > 0 {
+			last := &fused[len(fused)-1]
+			if joined, ok := join(*last, op); ok {
+				*last = joined
+				continue
+			}
+		}
+		fused = append(fused, op)
+	}
+	return fused
+}
+
+// join is one patch for two, in whichever order they stand.
+func join(a, b datapath.ForwarderOp) (datapath.ForwarderOp, bool) {
+	whole := func(op datapath.ForwarderOp) bool {
+		return op.Kind == datapath.OpPatch && op.Mask == 0 && op.FieldLen == op.Len
+	}
+	if b.At < a.At {
+		a, b = b, a
+	}
+	if !whole(a) || !whole(b) || a.Base != b.Base || a.Sums != b.Sums || a.At+a.Len != b.At || a.FieldAt+a.FieldLen != b.FieldAt ||
+		int(a.Len)+int(b.Len) > len(a.Value) {
+		return a, false
+	}
+	copy(a.Value[a.Len:], b.Value[:b.Len])
+	a.Len += b.Len
+	a.FieldLen += b.FieldLen
+	return a, true
+}

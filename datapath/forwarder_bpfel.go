@@ -260,12 +260,12 @@ type forwarderPacketOut struct {
 }
 
 type forwarderPath struct {
-	_        structs.HostLayout
-	Fields   forwarderFields
-	Epoch    uint64
-	Count    uint32
-	Entry    [14]uint32
-	Reserved uint32
+	_      structs.HostLayout
+	Fields forwarderFields
+	Epoch  uint64
+	Count  uint32
+	Entry  [14]uint32
+	Hash   uint32
 }
 
 type forwarderPipeline struct {

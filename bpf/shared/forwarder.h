@@ -314,7 +314,7 @@ struct path {
 	__u64 epoch;
 	__u32 count;
 	__u32 entry[PATH_TABLES]; /* NO_ENTRY: it missed there */
-	__u32 reserved;
+	__u32 hash;
 };
 
 /* What user space has a packet of its own do: ops from place 0 on. */

@@ -89,8 +89,13 @@ static __always_inline __u32 base_offset(struct work *w, __u32 base)
 static __always_inline void note_field(struct work *w)
 {
 	const __u8 *value = w->op.mask ? (const __u8 *)&w->op.arg : w->op.value;
-	__u32 at = w->op.field_at, len = w->op.field_len;
+	__u32 at = w->op.field_at & 127, len = w->op.field_len;
+	__u8 *field = &((__u8 *)&w->fields)[at];
 
+	if (len == 12 && !w->op.mask) { /* both link addresses: the most usual ones */
+		__builtin_memcpy(field, value, 12);
+		return;
+	}
 	for (__u32 i = 0; i < 16; i++) {
 		if (i >= len || (i >= 4 && w->op.mask))
 			break;
@@ -117,8 +122,14 @@ __noinline int patch(struct __sk_buff *skb)
 			return DROP_NOT_THERE;
 		off += op->at;
 	}
+	if (len < 1 || len > 16)
+		return DROP_NOT_THERE;
+	if (op->base == BASE_FRAME && !op->mask && !op->sums) { /* always there, and what was there does not matter */
+		note_field(w);
+		return bpf_skb_store_bytes(skb, off, op->value, len, 0) ? DROP_CHANGE : 0;
+	}
 	__builtin_memset(w->old, 0, 16);
-	if (len < 1 || len > 16 || bpf_skb_load_bytes(skb, off, w->old, len))
+	if (bpf_skb_load_bytes(skb, off, w->old, len))
 		return DROP_NOT_THERE;
 	if (op->mask) {
 		__builtin_memset(w->fresh, 0, 16);
@@ -235,6 +246,21 @@ static __always_inline int behind_label(struct __sk_buff *skb, struct work *w, _
 	return head[0] >> 4 == 6 ? L3_IPV6 : 0;
 }
 
+/* OP_DEC_NW_TTL of IPv4: what every router does. */
+static __always_inline int dec_ipv4_ttl(struct __sk_buff *skb, struct work *w)
+{
+	__be16 before, after;
+
+	if (bpf_skb_load_bytes(skb, w->l3 + 8, &before, 2))
+		return DROP_NOT_THERE;
+	if (bpf_ntohs(before) < 0x200)
+		return DROP_INVALID_TTL;
+	after = before - bpf_htons(0x100);
+	if (bpf_l3_csum_replace(skb, w->l3 + 10, before, after, 2) || bpf_skb_store_bytes(skb, w->l3 + 8, &after, 2, 0))
+		return DROP_CHANGE;
+	return 0;
+}
+
 /* The actions on TTLs [7.2.5]. Returns 0, or the verdict. */
 __noinline int change_ttl(struct __sk_buff *skb)
 {
@@ -245,6 +271,8 @@ __noinline int change_ttl(struct __sk_buff *skb)
 
 	if (!w)
 		return DROP_CHANGE;
+	if (w->op.kind == OP_DEC_NW_TTL && w->kind3 == L3_IPV4)
+		return dec_ipv4_ttl(skb, w);
 	at = w->l3 + (w->kind3 == L3_MPLS ? 3 : w->kind3 == L3_IPV4 ? 8 : 7);
 	switch (w->op.kind) {
 	case OP_MPLS_TTL:

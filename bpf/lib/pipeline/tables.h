@@ -90,14 +90,28 @@ __noinline __u32 classify(__u32 number)
 	return s.entry;
 }
 
-static __always_inline struct path *path_place(__u32 hash, struct pipeline *st)
+/* A path has two places: the one that its hash says, and the next. */
+static __always_inline struct path *path_place(struct pipeline *st, __u32 hash, __u32 way)
 {
 	__u32 place;
 
-	if (!st->paths)
+	if (st->paths <= way)
 		return NULL;
-	place = bpf_get_smp_processor_id() * st->paths + (hash & (st->paths - 1));
+	place = bpf_get_smp_processor_id() * st->paths + ((hash & (st->paths - 1)) ^ way);
 	return bpf_map_lookup_elem(&paths, &place);
+}
+
+static __always_inline bool is_path(const struct path *p, const struct path *want)
+{
+	const __u64 *a = (const __u64 *)&p->fields, *b = (const __u64 *)&want->fields;
+	__u64 differs = 0;
+
+	if (p->epoch != want->epoch || p->hash != want->hash || p->count > PATH_TABLES)
+		return false;
+#pragma unroll
+	for (int i = 0; i < FIELD_WORDS; i++)
+		differs |= a[i] ^ b[i];
+	return !differs;
 }
 
 /* Looks for the packet's path among the cached ones. The fields are those that it came with. */
@@ -106,8 +120,8 @@ __noinline int recall(void)
 	struct pipeline *st = the_pipeline();
 	struct work *w = work();
 	const __u64 *have, *mask;
-	__u64 *want, differs = 0;
 	struct path *p;
+	__u64 *want;
 
 	if (!w || !st)
 		return 0;
@@ -119,19 +133,18 @@ __noinline int recall(void)
 #pragma unroll
 	for (int i = 0; i < FIELD_WORDS; i++)
 		want[i] = have[i] & mask[i];
-	w->hash = hash_fields(&w->path.fields);
+	w->path.hash = hash_fields(&w->path.fields);
 	w->at = w->cached = 0;
 	w->path.count = 0;
 	w->learning = 1;
-	p = path_place(w->hash, st);
-	if (!p || p->epoch != w->path.epoch)
+	p = path_place(st, w->path.hash, 0);
+	if (!p)
 		return 0;
-	have = (const __u64 *)&p->fields;
-#pragma unroll
-	for (int i = 0; i < FIELD_WORDS; i++)
-		differs |= have[i] ^ want[i];
-	if (differs || p->count > PATH_TABLES)
-		return 0;
+	if (!is_path(p, &w->path)) {
+		p = path_place(st, w->path.hash, 1);
+		if (!p || !is_path(p, &w->path))
+			return 0;
+	}
 	__builtin_memcpy(w->path.entry, p->entry, sizeof(w->path.entry));
 	w->cached = p->count;
 	w->learning = 0;
@@ -139,18 +152,24 @@ __noinline int recall(void)
 	return 0;
 }
 
-/* Keeps the path that the packet took. */
+/* Keeps the path that the packet took, in the place of one that is of no use any more if there is one. */
 __noinline int remember(void)
 {
 	struct pipeline *st = the_pipeline();
 	struct work *w = work();
-	struct path *p;
+	struct path *p, *other;
 
 	if (!w || !st || !w->path.count)
 		return 0;
-	p = path_place(w->hash, st);
-	if (p)
-		__builtin_memcpy(p, &w->path, sizeof(*p));
+	p = path_place(st, w->path.hash, 0);
+	if (!p)
+		return 0;
+	if (p->epoch == w->path.epoch) {
+		other = path_place(st, w->path.hash, 1);
+		if (other && (other->epoch != w->path.epoch || bpf_get_prandom_u32() & 1))
+			p = other;
+	}
+	__builtin_memcpy(p, &w->path, sizeof(*p));
 	return 0;
 }
 

@@ -72,7 +72,6 @@ struct work {
 	__u32 out; /* port's place that the packet as it is goes out of last; 0: none yet */
 	__u32 sent;
 	__u32 verdict;
-	__u32 hash;
 	__u64 now;
 	__u32 packets; /* of the wire */
 	__u32 bytes;

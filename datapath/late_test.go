@@ -122,3 +122,37 @@ func TestSYNACKAfterItsTime(t *testing.T) {
 		t.Errorf("taken up: %t, %v", ok, err)
 	}
 }
+
+// A leg that was acknowledged before its time, as a client waited for it, is not used again by those who are further away than its
+// surrogate has measured.
+func TestLegTakenUpEarly(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		for _, tc := range []struct {
+			name      string
+			wait, rtt time.Duration
+			far       bool
+		}{
+			{"in time, client at 50 ms", 100 * time.Millisecond, 50 * time.Millisecond, false},
+			{"at once, client at 50 ms", 0, 50 * time.Millisecond, true},
+			{"after 60 ms, client at 50 ms", 60 * time.Millisecond, 50 * time.Millisecond, false},
+			{"at once, client at 2 ms", 0, 2 * time.Millisecond, false},
+		} {
+			t.Run(tc.name, func(t *testing.T) {
+				k := newRig(t)
+				s, _ := k.answered(f)
+				k.aged(3, tc.wait)
+				if ok, err := k.TakeUp(3, 1); err != nil || !ok {
+					t.Fatalf("taken up: %t, %v", ok, err)
+				}
+				k.vip(f)
+				c := newClient(k, f, f.usual())
+				c.rtt = tc.rtt
+				c.connect(routerVerdictSYN_ANSWERED)
+				s.takes(c.send(packet.ACK, plainRequest, routerVerdictHANDOFF, actRedirect))
+				if got := k.splice(3).Band == BandFar; got != tc.far {
+					t.Errorf("band %d", k.splice(3).Band)
+				}
+			})
+		}
+	})
+}

@@ -149,6 +149,8 @@ static __always_inline void take_up(struct command *c)
 	leg_class = s->leg_class;
 	c->result = s->state == SPLICE_ANSWERED && surrogate == c->surrogate;
 	if (c->result) {
+		if (now - s->since < s->late)
+			s->late = now - s->since ?: 1; /* a client waits for it */
 		s->state = SPLICE_IDLE;
 		s->since = s->seen = s->opened = now;
 		s->ts_told = later(s->ts_told, now + set->ts_offset);

@@ -191,8 +191,11 @@ static __always_inline bool attach(struct __sk_buff *skb, struct work *w, struct
 	s->state = SPLICE_ACTIVE;
 	s->client = p->key;
 	w->leg_band = s->band;
-	if (s->band == BAND_NONE) /* of a client that nothing is known of: it may be near */
+	if (s->band == BAND_NONE) { /* of a client that nothing is known of: it may be near */
 		s->band = c->band == BAND_NONE ? BAND_NEAREST : c->band;
+		if (s->late && s->late < shortest_of(s->band))
+			s->band = BAND_FAR; /* its surrogate has measured less */
+	}
 	s->client_band = c->band;
 	s->client_shift = c->wscale;
 	w->widen = s->flags & SPLICE_WIDE;

@@ -155,7 +155,7 @@ struct {
 	__type(value, __u32);
 } port_of SEC(".maps");
 
-/* The exact-match stage: state.paths for each processor, one processor's behind the other's. What collides is overwritten. */
+/* The exact-match stage: state.paths for each processor, one processor's behind the other's. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);

@@ -300,8 +300,9 @@ func (c *Conn) read() {
 			c.end(fmt.Errorf("read: %w", err), true)
 			return
 		}
+		d := decode(raw) // without the lock, which those who handle messages want
 		c.mu.Lock()
-		s := c.m.take(c.now(), raw)
+		s := c.m.take(c.now(), raw, d)
 		c.mu.Unlock()
 		if !c.apply(raw, s) {
 			return

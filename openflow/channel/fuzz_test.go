@@ -32,7 +32,7 @@ func FuzzStream(f *testing.F) {
 			if err != nil {
 				return
 			}
-			s := m.take(time.Duration(n)*time.Millisecond, raw)
+			s := m.take(time.Duration(n)*time.Millisecond, raw, decode(raw))
 			if s.up && up || s.deliver != nil && !up {
 				t.Fatalf("message %d: %+v, up %v", n, s, up)
 			}

@@ -55,10 +55,22 @@ func (m *machine) nextXID() uint32 {
 // start opens the channel: both sides send a hello at once (7.5.1).
 func (m *machine) start() step { return step{send: openflow.NewHello(), xid: m.nextXID()} }
 
-// take handles the bytes of one message. What is delivered aliases them.
-func (m *machine) take(now time.Duration, raw []byte) step {
+// decoded is what the bytes of a message are.
+type decoded struct {
+	header  openflow.Header
+	message openflow.Message
+	err     error
+}
+
+func decode(raw []byte) (d decoded) {
+	d.header, d.message, d.err = openflow.Decode(raw)
+	return d
+}
+
+// take handles a message. What is delivered aliases its bytes.
+func (m *machine) take(now time.Duration, raw []byte, d decoded) step {
 	m.heard = now
-	h, msg, err := openflow.Decode(raw)
+	h, msg, err := d.header, d.message, d.err
 	if !m.up {
 		return m.open(h, msg, err)
 	}

@@ -50,7 +50,7 @@ func play(t *testing.T, file string) {
 			}
 			if verb == ">" {
 				raw := unhex(t, text)
-				did = effects(raw, m.take(now, raw))
+				did = effects(raw, m.take(now, raw, decode(raw)))
 				continue
 			}
 			if now, err = time.ParseDuration(text); err != nil {

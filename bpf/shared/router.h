@@ -177,7 +177,7 @@ struct splice {
 	__u32 ts_server;     /* newest TSval seen from the surrogate */
 	__u32 ts_told;       /* newest TSval told to the surrogate */
 	__u32 ts_client;     /* newest TSval told to the client */
-	__u32 late;          /* ms that the SYN-ACK waits for our ACK, or did, which user space sends then; 0: at once */
+	__u32 late; /* ms that the SYN-ACK waits for our ACK, or did, which user space sends then; 0: at once */
 	__u64 request_left;
 	__u64 response_left;
 	__u8 request;  /* enum framing */

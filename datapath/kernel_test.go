@@ -2,93 +2,27 @@ package datapath
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"os"
-	"os/exec"
-	"runtime"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"baton/datapath/kerneltest"
 	"baton/packet"
 )
 
-// insideEnv is set for the process that runs the tests, in namespaces of its own: whatever the tests make there (links,
-// routes, mounts, pins) is gone with the process, however that ends.
-const insideEnv = "BATON_DATAPATH_TEST_INSIDE"
-
 func TestMain(m *testing.M) {
-	if os.Geteuid() != 0 {
-		os.Exit(m.Run())
-	}
-	if os.Getenv(insideEnv) == "" {
-		os.Exit(inside())
-	}
-	if err := prepare(); err != nil {
-		fmt.Fprintln(os.Stderr, "prepare the namespaces:", err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
+	kerneltest.Main(m, func() error { return setUp("lo") })
 }
 
-func inside() int {
-	runtime.LockOSThread() // Pdeathsig is of the thread
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), insideEnv+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS,
-		Pdeathsig:  syscall.SIGKILL,
-	}
-	err := cmd.Run()
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit):
-		return max(exit.ExitCode(), 1)
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "run the tests in namespaces of their own:", err)
-		return 1
-	}
-	return 0
-}
+func needKernel(t testing.TB) { t.Helper(); kerneltest.Need(t) }
 
-func prepare() error {
-	if err := unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return err
-	}
-	if err := unix.Mount("bpf", bpffs, "bpf", 0, "mode=0700"); err != nil {
-		return err
-	}
-	return setUp("lo")
-}
-
-// needKernel skips a test that needs root, and fails it where nothing may be skipped.
-func needKernel(t testing.TB) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	const why = "ring 3 (kernel programs): BPF needs root (CAP_BPF, CAP_NET_ADMIN)"
-	if os.Getenv("CI") == "true" || os.Getenv("BATON_RINGS") == "all" {
-		t.Fatalf("%s is required here", why)
-	}
-	t.Skipf("SKIP %s", why)
-}
-
-// newRand returns a generator whose seed is in the test's log.
-func newRand(t testing.TB) *rand.Rand {
-	t.Helper()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
+func newRand(t testing.TB) *rand.Rand { t.Helper(); return kerneltest.Rand(t) }
 
 // rig is the loaded program with empty maps.
 type rig struct {

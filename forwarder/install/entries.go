@@ -184,13 +184,13 @@ var seed = maphash.MakeSeed()
 
 func hash(k *match.Key) uint64 { return maphash.Bytes(seed, k[:]) }
 
-// first returns the entry of a key that packets meet, nil if there is none.
-func (s *subtable) first(key *match.Key) *entry {
-	e := s.byHash[hash(key)]
-	for e != nil && e.key != *key {
-		e = e.next
+// first returns the entry that packets meet which e is for, nil if there is none.
+func (s *subtable) first(e *entry) *entry {
+	f := s.byHash[e.hash]
+	for f != nil && f.key != e.key {
+		f = f.next
 	}
-	return e
+	return f
 }
 
 // chain puts an entry where its priority belongs, before any other of that priority.
@@ -226,7 +226,7 @@ func (s *subtable) unchain(e *entry) {
 // enter puts an entry into its subtable, in the place of an old one if there is one.
 func (k *Kernel) enter(e, old *entry) error {
 	s := e.sub
-	first := s.first(&e.key)
+	first := s.first(e)
 	same := first
 	for same != nil && (same.priority != e.priority || same.key != e.key) {
 		same = same.next
@@ -249,20 +249,20 @@ func (k *Kernel) enter(e, old *entry) error {
 	if !s.listed || e.priority > s.best {
 		if err := k.list(e.table); err != nil {
 			s.rank(e.priority, -1)
-			return errors.Join(err, k.want(s, &e.key))
+			return errors.Join(err, k.want(e))
 		}
 	}
 	s.chain(e)
 	return nil
 }
 
-// want has packets of a key meet the first entry of it.
-func (k *Kernel) want(s *subtable, key *match.Key) error {
-	e := s.first(key)
-	if e == nil {
-		return k.f.RemoveWanted(s.probe(key))
+// want has packets that an entry is, or was, for meet the first of theirs.
+func (k *Kernel) want(e *entry) error {
+	probe := e.sub.probe(&e.key)
+	if first := e.sub.first(e); first != nil {
+		return k.f.SetWanted(probe, first.place, uint32(first.priority))
 	}
-	return k.f.SetWanted(s.probe(key), e.place, uint32(e.priority))
+	return k.f.RemoveWanted(probe)
 }
 
 // rank counts one entry more, or with -1 one less, of a priority.
@@ -294,11 +294,11 @@ func (k *Kernel) removeEntry(id uint64) (openflow.Counter, error) {
 	}
 	delete(k.entries, id)
 	s := e.sub
-	met := s.first(&e.key) == e
+	met := s.first(e) == e
 	s.unchain(e)
 	var err error
 	if met {
-		err = k.want(s, &e.key)
+		err = k.want(e)
 	}
 	s.rank(e.priority, -1)
 	if len(s.ranks) == 0 || s.top() < s.best {

@@ -126,6 +126,21 @@ func TestAbandon(t *testing.T) {
 	})
 }
 
+// Who waits for the answer to a later request, which has moved there, is reset.
+func TestAbandonAMovedRequest(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		k, c, _, two := twoPools(t, f)
+		events := k.events()
+		two.takes(c.send(packet.ACK, otherRequest, routerVerdictMOVED, actRedirect))
+		if n, err := k.Abandon(2); err != nil || n != 1 {
+			t.Errorf("abandoned: %d, %v, want 1", n, err)
+		}
+		events.want(Event{End: Expired, Class: f.class(), Surrogate: 2, Splice: two.number, Requests: 1})
+		c.seq -= packet.Seq(len(otherRequest))
+		c.send(packet.ACK, otherRequest, routerVerdictRESET_SENT, actRedirect)
+	})
+}
+
 // A client whose options a cookie cannot carry is still known when its first handoff failed.
 func TestOptionsSurviveAFailedHandoff(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {

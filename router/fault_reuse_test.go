@@ -39,6 +39,7 @@ func TestReusedPorts(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newNetwork(t)
 			r := newReuse(t, n, tt.v6)
+			r.lossy = tt.loss > 0
 			ends := []*lab.Interface{n.front, n.client.Interface("eth0")}
 			for _, s := range n.sites {
 				ends = append(ends, s.back, s.side)
@@ -53,6 +54,9 @@ func TestReusedPorts(t *testing.T) {
 			}
 			if t.Failed() {
 				return
+			}
+			if r.lossy { // a session whose client's reset was lost is idle: nobody will speak again
+				r.router.hangup(t, r.config("{closing: 5s, idle: 5s}"))
 			}
 			after := r.router.verdicts()
 			grown := func(verdict string) int { return int(after[verdict] - before[verdict]) }
@@ -83,6 +87,7 @@ type reuse struct {
 	from    netip.Addr
 	hosts   []string
 	origins []*taggedOrigin
+	lossy   bool
 
 	answers atomic.Int64 // received whole
 	raced   atomic.Int64 // requests that met the surrogate's close
@@ -95,17 +100,24 @@ func newReuse(t *testing.T, n *network, v6 bool) *reuse {
 		r.vip, r.from = netip.MustParseAddrPort(vip6), netip.MustParseAddr("fd01::2")
 	}
 	n.client.Sysctl("net.ipv4.tcp_max_tw_buckets", "0") // a closed connection's port is free at once
-	var routes, pools string
 	for i, name := range []string{"a", "b", "c"} {
 		s := n.site(name, lab.LinkOptions{})
 		o := serveTagged(t, s.Host, &taggedOrigin{host: name + ".test", patience: []int{0, 12, 6}[i]})
 		r.hosts, r.origins = append(r.hosts, o.host), append(r.origins, o)
+	}
+	r.router = n.start(r.config("{closing: 5s}"))
+	return r
+}
+
+// config is the router's configuration with these timeouts.
+func (r *reuse) config(timeouts string) string {
+	var routes, pools string
+	for i, name := range []string{"a", "b", "c"} {
 		routes += fmt.Sprintf("\n      - {match: {host: %[1]s.test, path_prefix: /t/}, pool: %[1]s}"+
 			"\n      - {match: {host: %[1]s.test, path_regex: '^/u/'}, pool: %[1]s}", name)
-		pools += fmt.Sprintf("\n  %[1]s: {legs: {min: 8, max: 2000}, surrogates: [{name: %[1]s, address: %[2]q}]}", name, s.address(v6))
+		pools += fmt.Sprintf("\n  %[1]s: {legs: {min: 8, max: 2000}, surrogates: [{name: %[1]s, address: %[2]q}]}", name, r.n.sites[i].address(r.vip.Addr().Is6()))
 	}
-	r.router = n.start(fmt.Sprintf("timeouts: {closing: 5s}\nvips:\n  - address: %q\n    interfaces: [%s]\n    routes:%s\npools:%s\n", r.vip, n.front.Name, routes, pools))
-	return r
+	return fmt.Sprintf("timeouts: %s\nvips:\n  - address: %q\n    interfaces: [%s]\n    routes:%s\npools:%s\n", timeouts, r.vip, r.n.front.Name, routes, pools)
 }
 
 // legs counts the connections that surrogates have accepted.
@@ -335,13 +347,14 @@ func (v *visit) mayEnd(err error) error {
 	if v.asked[len(v.asked)-1].framing == byReset {
 		return nil
 	}
-	if v.behind > 0 && len(v.asked) > v.behind+1 { // a close with requests unread is a reset, which overtakes answers
+	impatient := v.asked[0].host != v.r.hosts[0] // another client's requests count, too
+	if v.behind > 0 && (len(v.asked) > v.behind+1 || impatient) { // a close with requests unread is a reset, which overtakes answers
 		v.r.raced.Add(1)
 		return nil
 	}
 	// Surrogates close without a word between two requests. Of the answer that was due nothing has come then. A first
 	// request meets that, too, when the surrogate's kernel has acknowledged it at the moment of the close.
-	if v.got == 0 && v.asked[0].host != v.r.hosts[0] {
+	if v.got == 0 && impatient {
 		v.r.raced.Add(1)
 		return nil
 	}
@@ -366,6 +379,9 @@ func (v *visit) dial(ctx context.Context) (*net.TCPConn, error) {
 			bad := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) })
 			return errors.Join(err, bad)
 		},
+	}
+	if v.r.lossy { // nobody repeats a reset that was lost, but a probe meets another
+		d.KeepAliveConfig = net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: 2 * time.Second, Count: 10}
 	}
 	d.SetMultipathTCP(false)
 	var c net.Conn

@@ -19,11 +19,13 @@ static __always_inline bool past(__u32 since, __u32 ms, __u32 now)
 /* Why the command ends the session; 0: it does not. */
 static __always_inline __u32 over(const struct splice *s, const struct command *c, __u32 now)
 {
-	if (c->kind == COMMAND_ABANDON)
-		return s->state == SPLICE_ACTIVE && s->surrogate == c->surrogate && s->client_requests == 1 &&
-				       s->rcv_nxt == s->rcv_base
-			       ? LEG_ABANDONED
-			       : 0;
+	if (c->kind == COMMAND_ABANDON) {
+		if (s->state != SPLICE_ACTIVE || s->surrogate != c->surrogate || s->client_requests != 1 ||
+		    s->rcv_nxt != s->rcv_base)
+			return 0;
+		return s->flags & SPLICE_FIRST ? LEG_ABANDONED
+					       : LEG_EXPIRED; /* a later request, no cookie tells again */
+	}
 	switch (s->state) {
 	case SPLICE_ACTIVE:
 		return past(s->seen, c->idle, now) ? LEG_EXPIRED : 0;

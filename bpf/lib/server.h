@@ -182,9 +182,13 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 			s->ts_to_client = later(clock, s->ts_client) - p->tsval;
 			s->flags &= ~SPLICE_ANCHOR;
 		}
-		if ((p->flags & (RST | FIN) || p->len) && s->client_requests == 1 && s->rcv_nxt == s->rcv_base &&
-		    p->seq == s->rcv_base && s->snd_una == s->snd_base && !(s->flags & SPLICE_CLIENT_FIN)) {
-			/* closed, or said something, before it took a byte of the request: the client still holds that */
+		if ((p->flags & (RST | FIN) || p->len) && s->client_requests == 1 && s->flags & SPLICE_FIRST &&
+		    s->rcv_nxt == s->rcv_base && p->seq == s->rcv_base && s->snd_una == s->snd_base &&
+		    !(s->flags & SPLICE_CLIENT_FIN)) {
+			/*
+			 * closed, or said something, before it took a byte of the request: the client still holds that, and is
+			 * known by its cookie when it repeats it
+			 */
 			next = SERVER_FAILED;
 			s->state = SPLICE_DEAD;
 			s->since = now;

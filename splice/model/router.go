@@ -103,6 +103,7 @@ func (r router) spliceClient(p Packet, movedFrom int) bool {
 	leg := head.Surrogate()
 	r.flows[p.Who-1] = flow{sideClient, uint8(leg)}
 	r.attach(leg, p)
+	r.legs[leg].first = movedFrom < 0
 	return true
 }
 
@@ -303,8 +304,8 @@ func (r router) serverPacket(leg int, p Packet) {
 	if before(l.sndUna, p.Ack) && !before(l.sndNxt, p.Ack) {
 		l.sndUna = p.Ack
 	}
-	if (p.Rst || p.Fin != 0) && l.clientRequests == 1 && l.rcvNxt == l.rcvBase && p.Seq == l.rcvBase && p.Len() == 0 &&
-		l.sndUna == l.sndBase && !l.clientFin {
+	if (p.Rst || p.Fin != 0) && l.clientRequests == 1 && l.first && l.rcvNxt == l.rcvBase && p.Seq == l.rcvBase &&
+		p.Len() == 0 && l.sndUna == l.sndBase && !l.clientFin {
 		l.state = Dead // the client will ask again
 		r.forget(l.client, leg)
 		return

@@ -27,6 +27,7 @@ type Leg struct {
 	clientRequests           uint8
 	clientFin, serverFin     bool
 	noReuse                  bool
+	first                    bool // the first leg of its client
 }
 
 type side uint8

@@ -1,0 +1,71 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// inbox is what other goroutines ask of the worker. Its descriptor is open in their table and in the worker's, under one number.
+type inbox struct {
+	fd int
+
+	mu       sync.Mutex
+	commands []func(*Worker)
+	over     bool // nobody will look into it any more
+
+	closed bool // the worker's own: it was asked to end
+}
+
+func (i *inbox) open() error {
+	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("eventfd: %w", err)
+	}
+	i.fd = fd
+	return nil
+}
+
+// ErrClosed says that the worker has ended.
+var ErrClosed = errors.New("the worker has ended")
+
+// post leaves a command for the worker's thread.
+func (w *Worker) post(do func(*Worker)) error {
+	i := &w.inbox
+	i.mu.Lock()
+	if i.over {
+		i.mu.Unlock()
+		return ErrClosed
+	}
+	wake := len(i.commands) == 0
+	i.commands = append(i.commands, do)
+	i.mu.Unlock()
+	if wake {
+		one := [8]byte{1}
+		_, _ = unix.Write(i.fd, one[:]) // EAGAIN: it is awake
+	}
+	return nil
+}
+
+// ask has the worker's thread do something, and waits for it.
+func (w *Worker) ask(do func(*Worker) error) error {
+	done := make(chan error, 1)
+	if err := w.post(func(w *Worker) { done <- do(w) }); err != nil {
+		return err
+	}
+	return <-done
+}
+
+func (i *inbox) ready(w *Worker, _ uint32) {
+	var count [8]byte
+	_, _ = read(int32(i.fd), count[:])
+	i.mu.Lock()
+	commands := i.commands
+	i.commands = nil
+	i.mu.Unlock()
+	for _, do := range commands {
+		do(w)
+	}
+}

@@ -1,0 +1,213 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"baton/relay/config"
+	"baton/relay/flow"
+)
+
+// entry is a listener for flows.
+type entry struct {
+	*config.Entry
+	fd   int32
+	slot uint32
+}
+
+const backlog = 1 << 16 // the kernel has net.core.somaxconn at most
+
+// Listen opens a listener of this worker. The workers' listeners of an entry are opened one after the other in the order of their
+// numbers: a packet's hash modulo their number chooses.
+func (w *Worker) Listen(c *config.Entry) error {
+	return w.ask(func(w *Worker) error {
+		e := &entry{Entry: c}
+		fd, err := w.listen(c.Listen, func(fd int32) error {
+			if c.Mode != config.Transparent {
+				return nil
+			}
+			if errno := transparent(fd, c.Listen.Addr()); errno != 0 {
+				return fmt.Errorf("IP_TRANSPARENT: %w", errno)
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("entry %s: %w", c.Name, err)
+		}
+		slot, errno := w.watch(fd, unix.EPOLLIN, e)
+		if errno != 0 {
+			closeFD(fd)
+			return fmt.Errorf("entry %s: epoll_ctl: %w", c.Name, errno)
+		}
+		e.fd, e.slot = fd, slot
+		w.entries = append(w.entries, e)
+		return nil
+	})
+}
+
+// transparent lets a socket have addresses that are not the host's.
+func transparent(fd int32, a netip.Addr) unix.Errno {
+	if a.Is6() {
+		return setInt(fd, unix.SOL_IPV6, unix.IPV6_TRANSPARENT, 1)
+	}
+	return setInt(fd, unix.SOL_IP, unix.IP_TRANSPARENT, 1)
+}
+
+// listen opens one listening socket of the workers' group at an address. What is set on it, its connections inherit.
+func (w *Worker) listen(a netip.AddrPort, more func(fd int32) error) (_ int32, err error) {
+	fd, errno := newSocket(a.Addr())
+	if errno != 0 {
+		return -1, fmt.Errorf("socket: %w", errno)
+	}
+	defer func() {
+		if err != nil {
+			closeFD(fd)
+		}
+	}()
+	if errno := setInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); errno != 0 {
+		return -1, fmt.Errorf("SO_REUSEADDR: %w", errno)
+	}
+	if errno := setInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); errno != 0 {
+		return -1, fmt.Errorf("SO_REUSEPORT: %w", errno)
+	}
+	if a.Addr().Is6() {
+		_ = setInt(fd, unix.SOL_IPV6, unix.IPV6_V6ONLY, 1)
+	}
+	w.tune(fd)
+	if err := more(fd); err != nil {
+		return -1, err
+	}
+	if errno := bind(fd, a); errno != 0 {
+		return -1, fmt.Errorf("bind %v: %w", a, errno)
+	}
+	if w.o.Index == 0 && w.o.Of > 1 {
+		if errno := chooseByHash(fd, w.o.Of); errno != 0 {
+			return -1, fmt.Errorf("SO_ATTACH_REUSEPORT_CBPF: %w", errno)
+		}
+	}
+	if errno := listen(fd, backlog); errno != 0 {
+		return -1, fmt.Errorf("listen %v: %w", a, errno)
+	}
+	return fd, nil
+}
+
+// chooseByHash has the group of a listener choose by the packet's hash modulo its members.
+func chooseByHash(fd int32, members int) unix.Errno {
+	const rxhash = 0xfffff000 + 32 // SKF_AD_OFF + SKF_AD_RXHASH, linux/filter.h
+	program := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: rxhash},
+		{Code: unix.BPF_ALU | unix.BPF_MOD | unix.BPF_K, K: uint32(members)},
+		{Code: unix.BPF_RET | unix.BPF_A},
+	}
+	f := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	return setsockopt(fd, unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF, unsafe.Pointer(&f), unsafe.Sizeof(f))
+}
+
+// tune sets what every connection has.
+func (w *Worker) tune(fd int32) {
+	const (
+		idle     = 60 // s until a silent peer is probed
+		interval = 15 // s between probes
+	)
+	_ = setInt(fd, unix.SOL_TCP, unix.TCP_NODELAY, 1)
+	_ = setInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)
+	_ = setInt(fd, unix.SOL_TCP, unix.TCP_KEEPIDLE, idle)
+	_ = setInt(fd, unix.SOL_TCP, unix.TCP_KEEPINTVL, interval)
+	_ = setInt(fd, unix.SOL_TCP, unix.TCP_USER_TIMEOUT, int(w.cfg.Timeouts.Unacked.Milliseconds()))
+}
+
+// ready accepts what has come.
+func (e *entry) ready(w *Worker, _ uint32) {
+	for !w.full {
+		if w.count.Live.Load() >= int64(w.most()) {
+			w.full = true
+			w.count.Full.Add(1)
+			return
+		}
+		fd, peer, errno := accept(e.fd)
+		switch {
+		case errno == unix.ECONNABORTED || errno == unix.EINTR:
+			continue
+		case errno == unix.EAGAIN:
+			return
+		case errno != 0:
+			w.full = true // no descriptors, no memory: later
+			w.count.Full.Add(1)
+			return
+		}
+		w.begin(e, fd, peer)
+	}
+}
+
+// most is how many flows this worker may have.
+func (w *Worker) most() int { return max(1, w.cfg.Limits.Flows/w.o.Of) }
+
+// acceptAgain is called when there is room again.
+func (w *Worker) acceptAgain() {
+	w.full = false
+	for _, e := range w.entries {
+		e.ready(w, 0)
+	}
+}
+
+// begin makes a flow of a connection that has come in.
+func (w *Worker) begin(e *entry, fd int32, peer netip.AddrPort) {
+	s := w.newSplit(e)
+	if errno := w.attach(s, flow.Client, fd, peer); errno != 0 {
+		resetFD(fd)
+		w.release(s)
+		return
+	}
+	switch e.Mode {
+	case config.Plain:
+		s.to = e.Destination
+	case config.Transparent:
+		to, errno := localAddr(fd)
+		if errno != 0 {
+			w.do(s, s.state.Fail())
+			return
+		}
+		s.to = to
+	}
+	w.dial(s)
+}
+
+// Close ends the worker: flows that are left are reset.
+func (w *Worker) Close() error {
+	err := w.post(func(w *Worker) { w.inbox.closed = true })
+	if errors.Is(err, ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// close gives everything back that the worker's descriptors stand for.
+func (w *Worker) close() {
+	w.full = false
+	for _, e := range w.entries {
+		closeFD(e.fd)
+	}
+	w.entries = nil
+	for s := range w.flows {
+		w.do(s, s.state.Fail())
+		if !s.released {
+			w.expired(s, waitAbort)
+		}
+	}
+	for _, p := range w.pipes.empty {
+		closeFD(p.r)
+		closeFD(p.w)
+	}
+	w.inbox.mu.Lock()
+	w.inbox.over = true
+	left := w.inbox.commands
+	w.inbox.commands = nil
+	w.inbox.mu.Unlock()
+	for _, do := range left {
+		do(w)
+	}
+}

@@ -1,0 +1,190 @@
+package worker
+
+import (
+	"golang.org/x/sys/unix"
+
+	"baton/relay/flow"
+)
+
+// direction is the bytes that came from one end and are not with the other yet.
+type direction struct {
+	buffer []byte // borrowed; what was copied: all of it is held
+	pipe   *pipe  // borrowed; what was spliced
+	copies bool   // splice does not work here
+	total  uint64
+}
+
+const (
+	// copied is how many bytes of a direction are copied before it is worth a pipe.
+	copied = 16 << 10
+	// most is how many bytes one call moves.
+	most = 1 << 20
+)
+
+// move passes on what there is, both ways, until nothing more can be done now or the flow has had its share.
+func (w *Worker) move(s *split) {
+	left := share
+	for {
+		n, more := w.pass(s, flow.Client)
+		m, again := w.pass(s, flow.Server)
+		if s.state.Over() || !more && !again {
+			break
+		}
+		if left -= n + m; left <= 0 {
+			s.queued = true
+			w.runnable = append(w.runnable, s)
+			break
+		}
+	}
+}
+
+// pass moves bytes of one direction. Progress: it is worth to try again.
+func (w *Worker) pass(s *split, which flow.End) (n int, progress bool) {
+	from, to, d := &s.ends[which], &s.ends[which.Other()], &s.dirs[which]
+	if s.state.Held(which) > 0 {
+		if !to.writable {
+			return 0, false
+		}
+		n = w.flush(s, from, to, d)
+		return n, n > 0
+	}
+	if !from.readable || !to.writable || !s.state.Wants(which, most) {
+		return 0, false
+	}
+	if d.copies || d.total < copied {
+		n, progress = w.copy(s, from, to, d)
+	} else {
+		n, progress = w.splice(s, from, to, d)
+	}
+	return n, progress
+}
+
+// copy moves what one read gives. Nothing is held of the direction.
+func (w *Worker) copy(s *split, from, to *end, d *direction) (int, bool) {
+	b := w.scratch
+	n, errno := read(from.fd, b)
+	switch {
+	case errno == unix.EAGAIN:
+		from.readable = false
+		return 0, false
+	case errno != 0:
+		w.do(s, s.state.Reset(from.which))
+		return 0, true
+	case n == 0:
+		from.readable = false
+		w.do(s, s.state.EOF(from.which))
+		return 0, true
+	}
+	if n < len(b) && !from.hangup {
+		from.readable = false
+	}
+	b = b[:n]
+	s.moved = w.now
+	d.total += uint64(n)
+	w.count.Copied.Add(uint64(n))
+	s.state.Read(from.which, n)
+	sent, errno := write(to.fd, b)
+	if errno != 0 && errno != unix.EAGAIN {
+		w.do(s, s.state.Reset(to.which))
+		return n, true
+	}
+	sent = max(sent, 0)
+	if errno != 0 {
+		sent = 0
+	}
+	if sent < n {
+		to.writable = false
+		d.buffer = append(w.buffer(), b[sent:]...)
+	}
+	w.do(s, s.state.Wrote(from.which, sent))
+	return n, true
+}
+
+// splice moves what fits into a pipe. Nothing is held of the direction.
+func (w *Worker) splice(s *split, from, to *end, d *direction) (int, bool) {
+	if d.pipe == nil {
+		p, errno := w.pipes.take()
+		if errno != 0 {
+			w.count.NoPipe.Add(1)
+			return w.copy(s, from, to, d)
+		}
+		d.pipe = p
+	}
+	n, errno := splice(from.fd, d.pipe.w, most)
+	switch {
+	case errno == unix.EAGAIN:
+		from.readable = false
+		w.letGo(d)
+		return 0, false
+	case errno == unix.EINVAL:
+		d.copies = true
+		w.letGo(d)
+		return 0, true
+	case errno != 0:
+		w.letGo(d)
+		w.do(s, s.state.Reset(from.which))
+		return 0, true
+	case n == 0:
+		from.readable = false
+		w.letGo(d)
+		w.do(s, s.state.EOF(from.which))
+		return 0, true
+	}
+	s.moved = w.now
+	d.pipe.held = n
+	d.total += uint64(n)
+	w.count.Spliced.Add(uint64(n))
+	s.state.Read(from.which, n)
+	w.flush(s, from, to, d)
+	return n, true
+}
+
+// flush writes what is held of a direction, as far as the other end takes it.
+func (w *Worker) flush(s *split, from, to *end, d *direction) (n int) {
+	var errno unix.Errno
+	for errno == 0 && s.state.Held(from.which) > 0 {
+		var k int
+		if len(d.buffer) > 0 {
+			k, errno = write(to.fd, d.buffer)
+		} else {
+			k, errno = splice(d.pipe.r, to.fd, d.pipe.held)
+		}
+		if errno != 0 || k <= 0 {
+			break
+		}
+		n += k
+		s.moved = w.now
+		if len(d.buffer) > 0 {
+			if d.buffer = d.buffer[k:]; len(d.buffer) == 0 {
+				d.buffer = nil
+			}
+		} else {
+			d.pipe.held -= k
+		}
+		w.do(s, s.state.Wrote(from.which, k))
+		if s.released {
+			return n
+		}
+	}
+	switch {
+	case errno == unix.EAGAIN:
+		to.writable = false
+	case errno != 0:
+		w.do(s, s.state.Reset(to.which))
+	}
+	if s.state.Held(from.which) == 0 && d.pipe != nil && (!from.readable || s.released) {
+		w.letGo(d)
+	}
+	return n
+}
+
+// letGo gives back what a direction has borrowed.
+func (w *Worker) letGo(d *direction) {
+	if d.pipe != nil {
+		w.pipes.give(d.pipe)
+		d.pipe = nil
+	}
+	d.buffer = nil
+}
+
+func (w *Worker) buffer() []byte { return make([]byte, 0, 4<<10) }

@@ -1,0 +1,194 @@
+package worker
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"baton/relay/config"
+)
+
+// Options make a Worker.
+type Options struct {
+	Index int // among Of workers, from 0
+	Of    int
+	Log   *slog.Logger
+}
+
+// Worker is an event loop with its flows.
+type Worker struct {
+	o        Options
+	cfg      *config.Config // in force; replaced by a reload
+	epoll    int32
+	inbox    inbox
+	slots    []slot
+	unused   []uint32 // numbers of free slots
+	now      time.Duration
+	start    time.Time // of the clock that now is on
+	entries  []*entry
+	flows    map[*split]struct{}
+	runnable []*split // have more to move than their share of a turn
+	waits    [waitKinds]deadlines
+	aborting []*split // with an end whose bytes in front of an RST are not acknowledged
+	pipes    pipes
+	buffers  [][]byte
+	scratch  []byte
+	full     bool // no more flows are accepted for now
+	stopping bool
+	count    Counters
+}
+
+const (
+	turn      = 256                    // events taken from the kernel at a time
+	share     = 4 << 20                // bytes that a flow moves before others have their turn
+	patience  = 5 * time.Second        // of a loop that nothing wakes: only guards against a lost wake-up
+	drainTick = 10 * time.Millisecond  // between looks at acknowledgements
+	fullTick  = 100 * time.Millisecond // between attempts to accept
+)
+
+// New makes a worker that does nothing before Run.
+func New(o Options, cfg *config.Config) (*Worker, error) {
+	w := &Worker{
+		o: o, cfg: cfg, start: time.Now(), flows: make(map[*split]struct{}),
+		scratch: make([]byte, 64<<10),
+	}
+	w.pipes.size = cfg.Limits.Pipe
+	w.configure(cfg)
+	if err := w.inbox.open(); err != nil {
+		return nil, fmt.Errorf("worker %d: %w", o.Index, err)
+	}
+	return w, nil
+}
+
+// Run takes the calling goroutine's thread for good, and returns when the worker is closed. The caller's goroutine must end soon after,
+// so that the thread does.
+func (w *Worker) Run() error {
+	runtime.LockOSThread() // and never unlocked
+	if err := w.isolate(); err != nil {
+		return fmt.Errorf("worker %d: %w", w.o.Index, err)
+	}
+	defer closeFD(w.epoll)
+	events := make([]unix.EpollEvent, turn)
+	for {
+		n, err := unix.EpollWait(int(w.epoll), events, int(w.pause()/time.Millisecond))
+		if err != nil && err != unix.EINTR {
+			return fmt.Errorf("worker %d: epoll_wait: %w", w.o.Index, err)
+		}
+		w.now = time.Since(w.start)
+		for _, ev := range events[:max(n, 0)] {
+			s := &w.slots[ev.Fd]
+			if s.source != nil && s.generation == uint32(ev.Pad) {
+				s.source.ready(w, ev.Events)
+			}
+		}
+		w.again()
+		w.drain()
+		w.expire()
+		if w.full {
+			w.acceptAgain()
+		}
+		if w.inbox.closed {
+			w.close()
+			return nil
+		}
+	}
+}
+
+// isolate gives the thread a table of file descriptors of its own, with nothing in it but the standard ones and the inbox.
+func (w *Worker) isolate() error {
+	if err := unix.Unshare(unix.CLONE_FILES); err != nil {
+		return fmt.Errorf("unshare the file descriptors: %w", err)
+	}
+	keep := uint(w.inbox.fd)
+	if keep > 3 {
+		if err := unix.CloseRange(3, keep-1, 0); err != nil {
+			return fmt.Errorf("close_range: %w", err)
+		}
+	}
+	if err := unix.CloseRange(keep+1, ^uint(0)>>33, 0); err != nil {
+		return fmt.Errorf("close_range: %w", err)
+	}
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("epoll_create1: %w", err)
+	}
+	w.epoll = int32(fd)
+	if _, errno := w.watch(int32(w.inbox.fd), unix.EPOLLIN, &w.inbox); errno != 0 {
+		return fmt.Errorf("watch the inbox: %w", errno)
+	}
+	return nil
+}
+
+// pause is how long the loop may wait for events.
+func (w *Worker) pause() time.Duration {
+	if len(w.runnable) > 0 {
+		return 0
+	}
+	pause := patience
+	if len(w.aborting) > 0 {
+		pause = drainTick
+	}
+	if w.full {
+		pause = min(pause, fullTick)
+	}
+	for i := range w.waits {
+		pause = min(pause, w.waits[i].next(w.now))
+	}
+	return pause + time.Millisecond - 1 // not too early
+}
+
+// again gives flows that had more to move than their share another turn.
+func (w *Worker) again() {
+	turn := w.runnable
+	w.runnable = nil
+	for _, s := range turn {
+		s.queued = false
+		if !s.released {
+			w.step(s)
+		}
+	}
+	if w.runnable == nil {
+		w.runnable = turn[:0]
+	}
+}
+
+// source is what the kernel tells events about.
+type source interface {
+	ready(w *Worker, events uint32)
+}
+
+// slot is a source's place in the table that events lead to; its generation tells events of an earlier source there.
+type slot struct {
+	source     source
+	generation uint32
+}
+
+// watch has the kernel tell, once for each change, what becomes of a descriptor.
+func (w *Worker) watch(fd int32, events uint32, s source) (uint32, unix.Errno) {
+	var n uint32
+	if k := len(w.unused); k > 0 {
+		n = w.unused[k-1]
+		w.unused = w.unused[:k-1]
+	} else {
+		n = uint32(len(w.slots))
+		w.slots = append(w.slots, slot{})
+	}
+	w.slots[n].source = s
+	errno := epollAdd(w.epoll, fd, events|unix.EPOLLET, uint64(w.slots[n].generation)<<32|uint64(n))
+	if errno != 0 {
+		w.forget(n)
+	}
+	return n, errno
+}
+
+// forget frees the slot of a descriptor that is, or will at once be, closed.
+func (w *Worker) forget(n uint32) {
+	w.slots[n].source = nil
+	w.slots[n].generation++
+	w.unused = append(w.unused, n)
+}
+
+const both = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP

@@ -31,7 +31,7 @@ type Act uint8
 
 // An end is shut, then aborted or closed at most once; whatever of that an event asks for, it asks for once.
 const (
-	ShutClient  Act = 1 << iota // shutdown(SHUT_WR): a FIN behind what was written
+	ShutClient Act = 1 << iota // shutdown(SHUT_WR): a FIN behind what was written
 	ShutServer
 	AbortClient // an RST when what was written is acknowledged, or the owner's patience ends
 	AbortServer

@@ -28,6 +28,16 @@ func (i *inbox) open() error {
 	return nil
 }
 
+// close is called when the worker's thread has ended.
+func (i *inbox) close() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.fd >= 0 {
+		unix.Close(i.fd)
+		i.fd = -1
+	}
+}
+
 // ErrClosed says that the worker has ended.
 var ErrClosed = errors.New("the worker has ended")
 
@@ -56,6 +66,14 @@ func (w *Worker) ask(do func(*Worker) error) error {
 		return err
 	}
 	return <-done
+}
+
+// refuse has nothing be asked any more, and answers what is left.
+func (i *inbox) refuse(w *Worker) {
+	i.mu.Lock()
+	i.over = true
+	i.mu.Unlock()
+	i.ready(w, 0)
 }
 
 func (i *inbox) ready(w *Worker, _ uint32) {

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"unsafe"
@@ -176,13 +175,11 @@ func (w *Worker) begin(e *entry, fd int32, peer netip.AddrPort) {
 	w.dial(s)
 }
 
-// Close ends the worker: flows that are left are reset.
-func (w *Worker) Close() error {
-	err := w.post(func(w *Worker) { w.inbox.closed = true })
-	if errors.Is(err, ErrClosed) {
-		return nil
-	}
-	return err
+// Close ends a worker that runs, and waits until it has: flows that are left are reset.
+func (w *Worker) Close() {
+	_ = w.post(func(w *Worker) { w.inbox.closed = true }) // or it has failed
+	<-w.ended
+	w.inbox.close()
 }
 
 // close gives everything back that the worker's descriptors stand for.
@@ -201,13 +198,5 @@ func (w *Worker) close() {
 	for _, p := range w.pipes.empty {
 		closeFD(p.r)
 		closeFD(p.w)
-	}
-	w.inbox.mu.Lock()
-	w.inbox.over = true
-	left := w.inbox.commands
-	w.inbox.commands = nil
-	w.inbox.mu.Unlock()
-	for _, do := range left {
-		do(w)
 	}
 }

@@ -38,6 +38,7 @@ type Worker struct {
 	scratch  []byte
 	full     bool // no more flows are accepted for now
 	stopping bool
+	ended    chan struct{} // closed when Run has returned
 	count    Counters
 }
 
@@ -53,7 +54,7 @@ const (
 func New(o Options, cfg *config.Config) (*Worker, error) {
 	w := &Worker{
 		o: o, cfg: cfg, start: time.Now(), flows: make(map[*split]struct{}),
-		scratch: make([]byte, 64<<10),
+		scratch: make([]byte, 64<<10), ended: make(chan struct{}),
 	}
 	w.pipes.size = cfg.Limits.Pipe
 	w.configure(cfg)
@@ -67,7 +68,12 @@ func New(o Options, cfg *config.Config) (*Worker, error) {
 // so that the thread does.
 func (w *Worker) Run() error {
 	runtime.LockOSThread() // and never unlocked
+	defer close(w.ended)
+	defer w.inbox.refuse(w)
 	if err := w.isolate(); err != nil {
+		return fmt.Errorf("worker %d: %w", w.o.Index, err)
+	}
+	if err := w.open(); err != nil {
 		return fmt.Errorf("worker %d: %w", w.o.Index, err)
 	}
 	defer closeFD(w.epoll)
@@ -97,20 +103,8 @@ func (w *Worker) Run() error {
 	}
 }
 
-// isolate gives the thread a table of file descriptors of its own, with nothing in it but the standard ones and the inbox.
-func (w *Worker) isolate() error {
-	if err := unix.Unshare(unix.CLONE_FILES); err != nil {
-		return fmt.Errorf("unshare the file descriptors: %w", err)
-	}
-	keep := uint(w.inbox.fd)
-	if keep > 3 {
-		if err := unix.CloseRange(3, keep-1, 0); err != nil {
-			return fmt.Errorf("close_range: %w", err)
-		}
-	}
-	if err := unix.CloseRange(keep+1, ^uint(0)>>33, 0); err != nil {
-		return fmt.Errorf("close_range: %w", err)
-	}
+// open makes what events come from.
+func (w *Worker) open() error {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("epoll_create1: %w", err)

@@ -1,0 +1,70 @@
+package worker
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// isolate gives the thread a table of file descriptors of its own: the standard ones, the inbox, and those by which the Go runtime
+// polls, as the thread that ends a garbage collection looks after the runtime's sockets, whichever thread it is.
+func (w *Worker) isolate() error {
+	if err := startRuntimePoller(); err != nil {
+		return err
+	}
+	if err := unix.Unshare(unix.CLONE_FILES); err != nil {
+		return fmt.Errorf("unshare the file descriptors: %w", err)
+	}
+	const own = "/proc/thread-self/fd"
+	folder, err := unix.Open(own, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("list the file descriptors: %w", err)
+	}
+	defer unix.Close(folder)
+	var names []string
+	for b := make([]byte, 16<<10); ; {
+		n, err := unix.ReadDirent(folder, b)
+		if err != nil {
+			return fmt.Errorf("list the file descriptors: %w", err)
+		}
+		if n == 0 {
+			break
+		}
+		_, _, names = unix.ParseDirent(b[:n], -1, names)
+	}
+	for _, name := range names {
+		fd, err := strconv.Atoi(name)
+		if err != nil || fd <= 2 || fd == w.inbox.fd || fd == folder || polls(own+"/"+name) {
+			continue
+		}
+		unix.Close(fd)
+	}
+	return nil
+}
+
+// polls tells whether a descriptor is an epoll instance or what wakes one.
+func polls(path string) bool {
+	b := make([]byte, 64)
+	n, err := unix.Readlink(path, b)
+	if err != nil {
+		return false
+	}
+	switch string(b[:n]) {
+	case "anon_inode:[eventpoll]", "anon_inode:[eventfd]":
+		return true
+	}
+	return false
+}
+
+// startRuntimePoller makes sure that the runtime's descriptors are there before they are copied.
+func startRuntimePoller() error {
+	r, w, err := os.Pipe() // a pollable file
+	if err != nil {
+		return fmt.Errorf("start the runtime's poller: %w", err)
+	}
+	r.Close()
+	w.Close()
+	return nil
+}

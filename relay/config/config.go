@@ -171,3 +171,21 @@ type Allow struct {
 	Prefix netip.Prefix
 	Ports  []Ports // empty: all
 }
+
+// Allowed tells whether flows may go to a server from here.
+func (c *Config) Allowed(server netip.AddrPort) bool {
+	for _, a := range c.Allow {
+		if !a.Prefix.Contains(server.Addr()) {
+			continue
+		}
+		if len(a.Ports) == 0 {
+			return true
+		}
+		for _, p := range a.Ports {
+			if p.First <= server.Port() && server.Port() <= p.Last {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -81,6 +81,13 @@ func (f *Flow) Connect() Act {
 	return f.settle(Client)
 }
 
+// Again is called when the server end was replaced by another one before it had said anything: n bytes that came from the client are to be
+// written once more, and its FIN after them.
+func (f *Flow) Again(n int) {
+	h := &f.halves[Client]
+	h.held, h.shut = n, false
+}
+
 // Read is called with bytes that have come from an end, or that the owner puts in front of them.
 func (f *Flow) Read(e End, n int) { f.halves[e].held += n }
 

@@ -44,6 +44,10 @@ func TestFlow(t *testing.T) {
 		{"the other end fails while the bytes of one that was reset wait", []step{
 			connect(0), read(Server, 5), reset(Server, CloseServer), reset(Client, CloseClient),
 		}, true},
+		{"another server end takes the first one's place", []step{
+			connect(0), read(Client, 5), wrote(Client, 5, 0), eof(Client, ShutServer), {func(f *Flow) Act { f.Again(7); return 0 }, 0},
+			wrote(Client, 7, ShutServer), eof(Server, ShutClient|both),
+		}, true},
 		{"refused", []step{fail(both)}, true},
 		{"expired", []step{connect(0), read(Client, 3), fail(both), reset(Client, 0), eof(Server, 0)}, true},
 		{"expired while a reset waits", []step{connect(0), read(Server, 5), reset(Server, CloseServer), fail(CloseClient)}, true},

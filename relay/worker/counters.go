@@ -4,18 +4,33 @@ import (
 	"sync/atomic"
 
 	"baton/relay/config"
+	"baton/relay/prologue"
 )
 
 // Counters are what a worker has done since its start. They are read from any goroutine.
 type Counters struct {
-	Flows   atomic.Uint64
-	Live    atomic.Int64
-	Refused atomic.Uint64 // servers that could not be had
-	Copied  atomic.Uint64 // bytes
-	Spliced atomic.Uint64 // bytes
-	NoPipe  atomic.Uint64 // splices for which no pipe was to be had
-	Full    atomic.Uint64 // times that no more flows were accepted for a while
-	Expired [waitKinds]atomic.Uint64
+	Flows      atomic.Uint64
+	Live       atomic.Int64
+	Refused    [prologue.Stopping + 2]atomic.Uint64 // servers that could not be had, by status; statuses that are not known are the last
+	Copied     atomic.Uint64                        // bytes
+	Spliced    atomic.Uint64                        // bytes
+	NoPipe     atomic.Uint64                        // splices for which no pipe was to be had
+	Full       atomic.Uint64                        // times that no more flows were accepted for a while
+	Waiting    atomic.Int64                         // trunks of other relays that have no flow yet
+	BadHeaders atomic.Uint64                        // of trunks
+	Broken     atomic.Uint64                        // trunks that broke before they had brought an answer
+	Replayed   atomic.Uint64                        // flows that were put on another one then
+	Expired    [waitKinds]atomic.Uint64
+}
+
+// PoolCounters are what became of a worker's trunks to one peer.
+type PoolCounters struct {
+	Ready  atomic.Int64
+	Opened atomic.Uint64
+	Taken  atomic.Uint64 // when a flow wanted one
+	Missed atomic.Uint64 // flows that had to wait for one
+	Stale  atomic.Uint64 // closed by the peer while they waited
+	Failed atomic.Uint64 // could not be opened
 }
 
 // Counters are the worker's own; the caller only reads.
@@ -24,10 +39,14 @@ func (w *Worker) Counters() *Counters { return &w.count }
 // configure puts a configuration in force.
 func (w *Worker) configure(cfg *config.Config) {
 	w.cfg = cfg
+	for i := range cfg.Peers {
+		p := &cfg.Peers[i]
+		w.pools[p.Name] = newPool(p)
+	}
 	t := cfg.Timeouts
 	w.waits[waitHeader].after = t.Header
 	w.waits[waitConnect].after = t.Connect
 	w.waits[waitAccept].after = t.Early
 	w.waits[waitBytes].after = t.Idle
-	w.waits[waitAbort].after = t.Reset
+	w.waits[waitEnd].after = t.Reset
 }

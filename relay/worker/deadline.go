@@ -2,28 +2,35 @@ package worker
 
 import "time"
 
-// wait is what a flow may be waiting for with a deadline.
+// wait is what something may be waiting for with a deadline.
 type wait uint8
 
 const (
-	waitHeader  wait = iota // what the flow begins with
-	waitConnect             // the server
+	waitHeader  wait = iota // what a flow begins with
+	waitConnect             // the server, a trunk that is opened
 	waitAccept              // the client of an early SYN
 	waitBytes               // any
-	waitAbort               // the peer's acknowledgement of what is in front of an RST
+	waitEnd                 // the peer's acknowledgement of what is in front of an RST; its FIN behind ours
 	waitKinds
 )
 
-// deadlines are flows in the order in which they began to wait, all for the same time; so the first is the first to expire.
-type deadlines struct {
-	after       time.Duration // 0: for ever
-	first, last *split
+// patient is what waits.
+type patient interface {
+	expired(w *Worker, for_ wait)
 }
 
-// links are a flow's place in one list.
-type links struct {
-	earlier, later *split
+// deadlines are those who wait, in the order in which they began to, all for the same time: the first is the first to expire.
+type deadlines struct {
+	after       time.Duration // 0: for ever
+	first, last *waiter
+}
+
+// waiter is a place in one list.
+type waiter struct {
+	of             patient
+	earlier, later *waiter
 	since          time.Duration // on the worker's clock
+	wait           wait
 	waiting        bool
 }
 
@@ -32,57 +39,49 @@ func (d *deadlines) next(now time.Duration) time.Duration {
 	if d.first == nil || d.after == 0 {
 		return patience
 	}
-	return max(0, d.first.links.since+d.after-now)
+	return max(0, d.first.since+d.after-now)
 }
 
-// await has a flow wait for one thing, and no other any more.
-func (w *Worker) await(s *split, kind wait) {
-	if s.links.waiting {
-		w.ease(s)
-	}
+// await has someone wait for one thing, and no other any more.
+func (w *Worker) await(p *waiter, kind wait) {
+	w.ease(p)
 	d := &w.waits[kind]
-	s.wait = kind
-	s.links = links{earlier: d.last, since: w.now, waiting: true}
+	p.earlier, p.later, p.since, p.wait, p.waiting = d.last, nil, w.now, kind, true
 	if d.last != nil {
-		d.last.links.later = s
+		d.last.later = p
 	} else {
-		d.first = s
+		d.first = p
 	}
-	d.last = s
+	d.last = p
 }
 
-// ease ends a flow's wait.
-func (w *Worker) ease(s *split) {
-	if !s.links.waiting {
+// ease ends a wait.
+func (w *Worker) ease(p *waiter) {
+	if !p.waiting {
 		return
 	}
-	d := &w.waits[s.wait]
-	if s.links.earlier != nil {
-		s.links.earlier.links.later = s.links.later
+	d := &w.waits[p.wait]
+	if p.earlier != nil {
+		p.earlier.later = p.later
 	} else {
-		d.first = s.links.later
+		d.first = p.later
 	}
-	if s.links.later != nil {
-		s.links.later.links.earlier = s.links.earlier
+	if p.later != nil {
+		p.later.earlier = p.earlier
 	} else {
-		d.last = s.links.earlier
+		d.last = p.earlier
 	}
-	s.links = links{}
+	p.earlier, p.later, p.waiting = nil, nil, false
 }
 
-// expire ends flows that have waited too long.
+// expire ends what has waited too long.
 func (w *Worker) expire() {
 	for kind := range w.waits {
 		d := &w.waits[kind]
-		for d.after > 0 && d.first != nil && d.first.links.since+d.after <= w.now {
-			s := d.first
-			if wait(kind) == waitBytes && s.moved+d.after > w.now { // bytes have moved since: no list work for them
-				w.ease(s)
-				w.await(s, waitBytes)
-				s.links.since = s.moved
-				continue
-			}
-			w.expired(s, wait(kind))
+		for d.after > 0 && d.first != nil && d.first.since+d.after <= w.now {
+			p := d.first
+			w.ease(p)
+			p.of.expired(w, wait(kind))
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"crypto/rand"
 	"fmt"
 	"net/netip"
 	"unsafe"
@@ -9,13 +10,19 @@ import (
 
 	"baton/relay/config"
 	"baton/relay/flow"
+	"baton/relay/prologue"
 )
 
 // entry is a listener for flows.
 type entry struct {
 	*config.Entry
+	way  way
 	fd   int32
 	slot uint32
+}
+
+var shown = map[config.ClientAddress]prologue.ClientAddress{
+	config.Hidden: prologue.Hidden, config.Spoofed: prologue.Spoofed, config.ProxyHeader: prologue.ProxyHeader,
 }
 
 const backlog = 1 << 16 // the kernel has net.core.somaxconn at most
@@ -25,6 +32,14 @@ const backlog = 1 << 16 // the kernel has net.core.somaxconn at most
 func (w *Worker) Listen(c *config.Entry) error {
 	return w.ask(func(w *Worker) error {
 		e := &entry{Entry: c}
+		if len(c.Via) > 0 {
+			via, err := prologue.JoinNames(c.Via...)
+			if err != nil {
+				return fmt.Errorf("entry %s: %w", c.Name, err)
+			}
+			e.way.via = via
+		}
+		e.way.shown, e.way.congestion = shown[c.ClientAddress], c.Congestion
 		fd, err := w.listen(c.Listen, func(fd int32) error {
 			if c.Mode != config.Transparent {
 				return nil
@@ -155,24 +170,26 @@ func (w *Worker) acceptAgain() {
 
 // begin makes a flow of a connection that has come in.
 func (w *Worker) begin(e *entry, fd int32, peer netip.AddrPort) {
-	s := w.newSplit(e)
-	if errno := w.attach(s, flow.Client, fd, peer); errno != 0 {
+	s := w.newSplit(e, peer)
+	s.way = e.way
+	if errno := w.attach(s, flow.Client, fd); errno != 0 {
 		resetFD(fd)
 		w.release(s)
 		return
 	}
-	switch e.Mode {
-	case config.Plain:
-		s.to = e.Destination
-	case config.Transparent:
-		to, errno := localAddr(fd)
+	s.server = e.Destination
+	if e.Mode == config.Transparent {
+		server, errno := localAddr(fd)
 		if errno != 0 {
-			w.do(s, s.state.Fail())
+			w.drop(s)
 			return
 		}
-		s.to = to
+		s.server = server
 	}
-	w.dial(s)
+	if len(s.way.via) > 0 {
+		_, _ = rand.Read(s.way.id[:]) // never fails
+	}
+	w.onward(s)
 }
 
 // Close ends a worker that runs, and waits until it has: flows that are left are reset.
@@ -189,11 +206,19 @@ func (w *Worker) close() {
 		closeFD(e.fd)
 	}
 	w.entries = nil
+	for _, d := range w.docks {
+		closeFD(d.fd)
+	}
+	w.docks = nil
+	for a := range w.guests {
+		w.dismiss(a)
+		closeFD(a.fd)
+	}
+	for _, p := range w.pools {
+		p.close(w)
+	}
 	for s := range w.flows {
-		w.do(s, s.state.Fail())
-		if !s.released {
-			w.expired(s, waitAbort)
-		}
+		w.drop(s)
 	}
 	for _, p := range w.pipes.empty {
 		closeFD(p.r)

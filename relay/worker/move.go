@@ -8,7 +8,7 @@ import (
 
 // direction is the bytes that came from one end and are not with the other yet.
 type direction struct {
-	buffer []byte // borrowed; what was copied: all of it is held
+	buffer []byte // what was copied, in front of what was spliced
 	pipe   *pipe  // borrowed; what was spliced
 	copies bool   // splice does not work here
 	total  uint64
@@ -27,7 +27,7 @@ func (w *Worker) move(s *split) {
 	for {
 		n, more := w.pass(s, flow.Client)
 		m, again := w.pass(s, flow.Server)
-		if s.state.Over() || !more && !again {
+		if s.stage != stageMoving || !more && !again {
 			break
 		}
 		if left -= n + m; left <= 0 {
@@ -41,6 +41,12 @@ func (w *Worker) move(s *split) {
 // pass moves bytes of one direction. Progress: it is worth to try again.
 func (w *Worker) pass(s *split, which flow.End) (n int, progress bool) {
 	from, to, d := &s.ends[which], &s.ends[which.Other()], &s.dirs[which]
+	if s.stage != stageMoving {
+		return 0, false
+	}
+	if which == flow.Server && !s.answered {
+		return 0, w.readAnswer(s)
+	}
 	if s.state.Held(which) > 0 {
 		if !to.writable {
 			return 0, false
@@ -52,11 +58,12 @@ func (w *Worker) pass(s *split, which flow.End) (n int, progress bool) {
 		return 0, false
 	}
 	if d.copies || d.total < copied {
-		n, progress = w.copy(s, from, to, d)
-	} else {
-		n, progress = w.splice(s, from, to, d)
+		return w.copy(s, from, to, d)
 	}
-	return n, progress
+	if !s.answered {
+		s.trunk.forgo()
+	}
+	return w.splice(s, from, to, d)
 }
 
 // copy moves what one read gives. Nothing is held of the direction.
@@ -68,7 +75,7 @@ func (w *Worker) copy(s *split, from, to *end, d *direction) (int, bool) {
 		from.readable = false
 		return 0, false
 	case errno != 0:
-		w.do(s, s.state.Reset(from.which))
+		w.broken(s, from.which)
 		return 0, true
 	case n == 0:
 		from.readable = false
@@ -83,18 +90,20 @@ func (w *Worker) copy(s *split, from, to *end, d *direction) (int, bool) {
 	d.total += uint64(n)
 	w.count.Copied.Add(uint64(n))
 	s.state.Read(from.which, n)
-	sent, errno := write(to.fd, b)
-	if errno != 0 && errno != unix.EAGAIN {
-		w.do(s, s.state.Reset(to.which))
-		return n, true
+	if !s.answered {
+		s.trunk.keep(b)
 	}
-	sent = max(sent, 0)
+	sent, errno := write(to.fd, b)
 	if errno != 0 {
 		sent = 0
 	}
 	if sent < n {
 		to.writable = false
-		d.buffer = append(w.buffer(), b[sent:]...)
+		d.buffer = append([]byte(nil), b[sent:]...)
+	}
+	if errno != 0 && errno != unix.EAGAIN {
+		w.broken(s, to.which)
+		return n, true
 	}
 	w.do(s, s.state.Wrote(from.which, sent))
 	return n, true
@@ -111,32 +120,29 @@ func (w *Worker) splice(s *split, from, to *end, d *direction) (int, bool) {
 		d.pipe = p
 	}
 	n, errno := splice(from.fd, d.pipe.w, most)
-	switch {
-	case errno == unix.EAGAIN:
-		from.readable = false
-		w.letGo(d)
-		return 0, false
-	case errno == unix.EINVAL:
-		d.copies = true
-		w.letGo(d)
-		return 0, true
-	case errno != 0:
-		w.letGo(d)
-		w.do(s, s.state.Reset(from.which))
-		return 0, true
-	case n == 0:
-		from.readable = false
-		w.letGo(d)
-		w.do(s, s.state.EOF(from.which))
-		return 0, true
+	if errno == 0 && n > 0 {
+		s.moved = w.now
+		d.pipe.held = n
+		d.total += uint64(n)
+		w.count.Spliced.Add(uint64(n))
+		s.state.Read(from.which, n)
+		w.flush(s, from, to, d)
+		return n, true
 	}
-	s.moved = w.now
-	d.pipe.held = n
-	d.total += uint64(n)
-	w.count.Spliced.Add(uint64(n))
-	s.state.Read(from.which, n)
-	w.flush(s, from, to, d)
-	return n, true
+	w.letGo(d)
+	switch errno {
+	case 0:
+		from.readable = false
+		w.do(s, s.state.EOF(from.which))
+	case unix.EAGAIN:
+		from.readable = false
+		return 0, false
+	case unix.EINVAL:
+		d.copies = true
+	default:
+		w.broken(s, from.which)
+	}
+	return 0, true
 }
 
 // flush writes what is held of a direction, as far as the other end takes it.
@@ -144,17 +150,18 @@ func (w *Worker) flush(s *split, from, to *end, d *direction) (n int) {
 	var errno unix.Errno
 	for errno == 0 && s.state.Held(from.which) > 0 {
 		var k int
-		if len(d.buffer) > 0 {
+		copied := len(d.buffer) > 0
+		if copied {
 			k, errno = write(to.fd, d.buffer)
 		} else {
 			k, errno = splice(d.pipe.r, to.fd, d.pipe.held)
 		}
-		if errno != 0 || k <= 0 {
+		if errno != 0 {
 			break
 		}
 		n += k
 		s.moved = w.now
-		if len(d.buffer) > 0 {
+		if copied {
 			if d.buffer = d.buffer[k:]; len(d.buffer) == 0 {
 				d.buffer = nil
 			}
@@ -162,20 +169,26 @@ func (w *Worker) flush(s *split, from, to *end, d *direction) (n int) {
 			d.pipe.held -= k
 		}
 		w.do(s, s.state.Wrote(from.which, k))
-		if s.released {
-			return n
-		}
 	}
 	switch {
 	case errno == unix.EAGAIN:
 		to.writable = false
 	case errno != 0:
-		w.do(s, s.state.Reset(to.which))
+		w.broken(s, to.which)
 	}
-	if s.state.Held(from.which) == 0 && d.pipe != nil && (!from.readable || s.released) {
+	if d.pipe != nil && d.pipe.held == 0 && (!from.readable || s.state.Held(from.which) == 0 && s.stage != stageMoving) {
 		w.letGo(d)
 	}
 	return n
+}
+
+// broken is called when an end was reset, or failed in another way.
+func (w *Worker) broken(s *split, which flow.End) {
+	if which == flow.Server && !s.answered {
+		w.trunkBroke(s)
+		return
+	}
+	w.do(s, s.state.Reset(which))
 }
 
 // letGo gives back what a direction has borrowed.
@@ -186,5 +199,3 @@ func (w *Worker) letGo(d *direction) {
 	}
 	d.buffer = nil
 }
-
-func (w *Worker) buffer() []byte { return make([]byte, 0, 4<<10) }

@@ -1,61 +1,182 @@
 package worker
 
 import (
+	"net/netip"
+
 	"golang.org/x/sys/unix"
 
+	"baton/relay/config"
 	"baton/relay/flow"
+	"baton/relay/prologue"
 )
+
+// onward begins the way to a flow's server.
+func (w *Worker) onward(s *split) {
+	s.stage = stageConnecting
+	w.await(&s.waiter, waitConnect)
+	first, _ := s.way.via.Cut()
+	switch {
+	case first == nil:
+		w.dial(s)
+	case w.pools[string(first)] == nil:
+		w.turnAway(s, s.own(prologue.NoSuchRelay))
+	default:
+		s.trunk = &onTrunk{pool: w.pools[string(first)]}
+		w.takeTrunk(s)
+	}
+}
+
+// way is how a flow goes on from here.
+type way struct {
+	via        prologue.Names // relays still to pass, the next first
+	passed     prologue.Names // relays passed, without this one
+	id         [prologue.IDSize]byte
+	shown      prologue.ClientAddress
+	congestion string
+}
+
+// own is an answer of this relay.
+func (s *split) own(status prologue.Status) prologue.Answer {
+	return prologue.Answer{Status: status, Hop: uint8(s.way.passed.Len())}
+}
 
 // dial begins the connection to a flow's server.
 func (w *Worker) dial(s *split) {
-	s.stage = stageConnecting
-	fd, errno := newSocket(s.to.Addr())
-	if errno != 0 {
-		w.count.Refused.Add(1)
-		w.do(s, s.state.Fail())
+	if !w.allowed(s) {
+		w.turnAway(s, s.own(prologue.NotAllowed))
 		return
+	}
+	fd, errno := w.connect(s)
+	if errno != 0 {
+		w.turnAway(s, s.own(prologue.StatusOf(errno)))
+		return
+	}
+	if errno := w.attach(s, flow.Server, fd); errno != 0 {
+		closeFD(fd)
+		w.turnAway(s, s.own(prologue.StatusOf(errno)))
+	}
+}
+
+// connect returns a socket that connects to the flow's server.
+func (w *Worker) connect(s *split) (fd int32, errno unix.Errno) {
+	fd, errno = newSocket(s.server.Addr())
+	if errno != 0 {
+		return -1, errno
 	}
 	w.tune(fd)
-	errno = connect(fd, s.to)
+	if s.way.congestion != "" {
+		errno = setText(fd, unix.SOL_TCP, unix.TCP_CONGESTION, s.way.congestion)
+	}
+	if errno == 0 && s.way.shown == prologue.Spoofed {
+		errno = bindTo(fd, s.client)
+	}
+	if errno == 0 {
+		errno = connect(fd, s.server)
+	}
 	if errno != 0 && errno != unix.EINPROGRESS {
 		closeFD(fd)
-		w.count.Refused.Add(1)
-		w.do(s, s.state.Fail())
-		return
+		return -1, errno
 	}
-	if errno := w.attach(s, flow.Server, fd, s.to); errno != 0 {
-		closeFD(fd)
-		w.do(s, s.state.Fail())
-		return
+	return fd, 0
+}
+
+// bindTo gives a socket the address of someone else.
+func bindTo(fd int32, a netip.AddrPort) unix.Errno {
+	if errno := transparent(fd, a.Addr()); errno != 0 {
+		return errno
 	}
-	w.await(s, waitConnect)
+	if errno := setInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); errno != 0 {
+		return errno
+	}
+	return bind(fd, a)
 }
 
 // connecting looks whether the server is there, and whether the client still is.
 func (w *Worker) connecting(s *split) {
 	client, server := &s.ends[flow.Client], &s.ends[flow.Server]
-	if client.hangup && lostQuietly(client.fd) {
-		w.do(s, s.state.Reset(flow.Client))
+	if client.fd >= 0 && client.hangup && failed(client.fd) {
+		w.drop(s)
 		return
 	}
-	if !server.writable {
+	if server.fd < 0 || !server.writable {
 		return
 	}
 	if server.hangup {
 		if errno, _ := getInt(server.fd, unix.SOL_SOCKET, unix.SO_ERROR); errno != 0 {
-			w.count.Refused.Add(1)
-			w.do(s, s.state.Fail())
+			w.turnAway(s, s.own(prologue.StatusOf(unix.Errno(errno))))
 			return
 		}
 	}
+	if s.way.shown == prologue.ProxyHeader {
+		w.say(s, flow.Client, prologue.AppendProxy(nil, s.client, s.server))
+	}
+	a := s.own(prologue.Connected)
+	if s.guest != nil {
+		a.RTT = roundTrip(server.fd)
+	}
+	w.grant(s, a)
+	w.begins(s)
+}
+
+// say puts bytes of the relay's own in front of all that came from an end.
+func (w *Worker) say(s *split, from flow.End, b []byte) {
+	d := &s.dirs[from]
+	d.buffer = append(b, d.buffer...)
+	s.state.Read(from, len(b))
+}
+
+// begins has bytes move.
+func (w *Worker) begins(s *split) {
 	s.stage = stageMoving
-	w.await(s, waitBytes)
 	w.do(s, s.state.Connect())
 	w.move(s)
 }
 
-// lostQuietly tells whether a connection was reset, and leaves what it has to say where it is.
-func lostQuietly(fd int32) bool {
-	errno, _ := getInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
-	return errno != 0
+// grant tells the client that its server is there, if it is to be told.
+func (w *Worker) grant(s *split, a prologue.Answer) {
+	s.answered = true
+	w.await(&s.waiter, waitBytes)
+	if s.guest != nil {
+		w.say(s, flow.Server, s.guest.granted(a))
+	}
+}
+
+// turnAway ends a flow whose server cannot be had: who asked for it in words is told so, any other client reset.
+func (w *Worker) turnAway(s *split, a prologue.Answer) {
+	w.count.Refused[min(int(a.Status), len(w.count.Refused)-1)].Add(1)
+	client, server := &s.ends[flow.Client], &s.ends[flow.Server]
+	if server.fd >= 0 {
+		w.hangUp(server, true)
+	}
+	if s.guest == nil || s.answered || client.fd < 0 {
+		w.drop(s)
+		return
+	}
+	_, _ = write(client.fd, s.guest.refused(a))
+	shutdownWrite(client.fd)
+	client.shut = true
+	s.stage = stageRefused
+	w.await(&s.waiter, waitEnd)
+	w.heardOut(s)
+}
+
+// heardOut waits for the FIN of a client that was refused: a close before it would be a reset, which may overtake the refusal.
+func (w *Worker) heardOut(s *split) {
+	client := &s.ends[flow.Client]
+	for {
+		n, errno := read(client.fd, w.scratch)
+		if errno == unix.EAGAIN {
+			return
+		}
+		if n <= 0 {
+			w.hangUp(client, errno != 0)
+			w.drop(s)
+			return
+		}
+	}
+}
+
+// allowed tells whether a flow may leave for its server here. A destination of the configuration's own need not be named twice.
+func (w *Worker) allowed(s *split) bool {
+	return s.entry != nil && s.entry.Mode == config.Plain || w.cfg.Allowed(s.server)
 }

@@ -7,16 +7,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"baton/relay/flow"
+	"baton/relay/prologue"
 )
 
 // stage is how far a flow has come.
 type stage uint8
 
 const (
-	stageHeader     stage = iota // what the client begins with is awaited
-	stageConnecting              // the server is
+	stageConnecting stage = iota // the server, or a trunk, is awaited
 	stageMoving
-	stageEnding // a reset is to be passed on when what is in front of it is acknowledged
+	stageEnding  // a reset is to be passed on when what is in front of it is acknowledged
+	stageRefused // the client was told why, and its FIN is awaited
+	stageOver
 )
 
 // split is one flow: two connections, and what is between them.
@@ -24,13 +26,16 @@ type split struct {
 	state    flow.Flow
 	stage    stage
 	queued   bool // among the runnable
-	released bool
-	wait     wait
+	answered bool // the server is there: the client was told, or need not be
 	ends     [2]end
 	dirs     [2]direction // by the end that the bytes come from
-	entry    *entry
-	to       netip.AddrPort // the server, however far away
-	links    links
+	entry    *entry       // where it came in; nil: by a trunk
+	waiter   waiter
+	client   netip.AddrPort // who opened the flow, however far away
+	server   netip.AddrPort // who is to answer it, however far away
+	trunk    *onTrunk       // the server end is one; nil: it is the server's own connection
+	way      way
+	guest    *guest        // the client end is a trunk, or asked for the server in words; nil: it is the client's own connection
 	begun    time.Duration // on the worker's clock, as the next
 	moved    time.Duration // when bytes last did
 }
@@ -45,12 +50,11 @@ type end struct {
 	writable bool
 	hangup   bool // a FIN or an error is due behind what can be read
 	shut     bool // our FIN was said
-	aborted  bool // it gets an RST when all is acknowledged
-	peer     netip.AddrPort
 }
 
-func (w *Worker) newSplit(e *entry) *split {
-	s := &split{entry: e, begun: w.now, moved: w.now}
+func (w *Worker) newSplit(e *entry, client netip.AddrPort) *split {
+	s := &split{entry: e, client: client, begun: w.now, moved: w.now}
+	s.waiter.of = s
 	for i := range s.ends {
 		s.ends[i] = end{of: s, which: flow.End(i), fd: -1}
 	}
@@ -60,15 +64,22 @@ func (w *Worker) newSplit(e *entry) *split {
 	return s
 }
 
-// attach gives a flow the connection of one of its ends, and has the kernel tell of it.
-func (w *Worker) attach(s *split, which flow.End, fd int32, peer netip.AddrPort) unix.Errno {
+// attach gives a flow the connection of one of its ends, and has the kernel tell of it. Unless there is an error the flow owns it.
+func (w *Worker) attach(s *split, which flow.End, fd int32) unix.Errno {
 	e := &s.ends[which]
 	slot, errno := w.watch(fd, both, e)
 	if errno != 0 {
 		return errno
 	}
-	e.fd, e.slot, e.peer = fd, slot, peer
+	e.fd, e.slot = fd, slot
 	return 0
+}
+
+// adopt gives a flow a connection that the kernel tells of already.
+func (w *Worker) adopt(s *split, which flow.End, fd int32, slot uint32) {
+	e := &s.ends[which]
+	e.fd, e.slot, e.readable, e.writable = fd, slot, true, true
+	w.slots[slot].source = e
 }
 
 // ready is what the kernel tells of an end.
@@ -97,6 +108,8 @@ func (w *Worker) step(s *split) {
 		w.move(s)
 	case stageEnding:
 		w.drained(s)
+	case stageRefused:
+		w.heardOut(s)
 	}
 }
 
@@ -118,8 +131,6 @@ func (w *Worker) do(s *split, act flow.Act) {
 		case act&(flow.AbortClient<<i) != 0:
 			if unsent(e.fd) == 0 {
 				w.hangUp(e, true)
-			} else {
-				e.aborted = true
 			}
 		case act&(flow.CloseClient<<i) != 0:
 			w.hangUp(e, !e.shut || !s.state.Ended(e.which))
@@ -128,16 +139,18 @@ func (w *Worker) do(s *split, act flow.Act) {
 	if !s.state.Over() {
 		return
 	}
-	if s.ends[flow.Client].fd < 0 && s.ends[flow.Server].fd < 0 {
+	if s.gone() {
 		w.release(s)
 		return
 	}
 	if s.stage != stageEnding {
 		s.stage = stageEnding
 		w.aborting = append(w.aborting, s)
-		w.await(s, waitAbort)
+		w.await(&s.waiter, waitEnd)
 	}
 }
+
+func (s *split) gone() bool { return s.ends[flow.Client].fd < 0 && s.ends[flow.Server].fd < 0 }
 
 // hangUp closes an end.
 func (w *Worker) hangUp(e *end, reset bool) {
@@ -153,31 +166,29 @@ func (w *Worker) hangUp(e *end, reset bool) {
 // drained passes a reset on as soon as what is in front of it has arrived.
 func (w *Worker) drained(s *split) {
 	for i := range s.ends {
-		e := &s.ends[i]
-		if e.fd >= 0 && (unsent(e.fd) == 0 || e.hangup && lost(e.fd)) {
+		if e := &s.ends[i]; e.fd >= 0 && (unsent(e.fd) == 0 || e.hangup && failed(e.fd)) {
 			w.hangUp(e, true)
 		}
 	}
-	if s.ends[flow.Client].fd < 0 && s.ends[flow.Server].fd < 0 {
+	if s.gone() {
 		w.release(s)
 	}
 }
 
-// lost tells whether a connection is no more.
-func lost(fd int32) bool {
-	var b [1]byte
-	n, errno := read(fd, b[:])
-	return n <= 0 && errno != 0 && errno != unix.EAGAIN
+// failed tells whether a connection is no more. What it has still to say stays where it is.
+func failed(fd int32) bool {
+	errno, _ := getInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	return errno != 0
 }
 
 // drain looks after flows whose resets wait: no event tells of the last acknowledgement.
 func (w *Worker) drain() {
 	left := w.aborting[:0]
 	for _, s := range w.aborting {
-		if !s.released {
+		if s.stage != stageOver {
 			w.drained(s)
 		}
-		if !s.released {
+		if s.stage != stageOver {
 			left = append(left, s)
 		}
 	}
@@ -186,27 +197,37 @@ func (w *Worker) drain() {
 }
 
 // expired is called when a flow has waited too long.
-func (w *Worker) expired(s *split, for_ wait) {
-	w.count.Expired[for_].Add(1)
-	if s.stage == stageEnding {
-		for i := range s.ends {
-			if s.ends[i].fd >= 0 {
-				w.hangUp(&s.ends[i], true)
-			}
-		}
-		w.release(s)
+func (s *split) expired(w *Worker, for_ wait) {
+	if due := s.moved + w.waits[waitBytes].after; for_ == waitBytes && due > w.now {
+		w.await(&s.waiter, waitBytes) // bytes have moved since: no list work for them
 		return
 	}
+	w.count.Expired[for_].Add(1)
+	if for_ == waitConnect {
+		w.turnAway(s, s.own(prologue.TimedOut))
+	} else {
+		w.drop(s)
+	}
+}
+
+// drop ends a flow without regard to what is under way.
+func (w *Worker) drop(s *split) {
 	w.do(s, s.state.Fail())
+	for i := range s.ends {
+		if s.ends[i].fd >= 0 {
+			w.hangUp(&s.ends[i], true)
+		}
+	}
+	w.release(s)
 }
 
 // release gives back all that a flow that is over has held.
 func (w *Worker) release(s *split) {
-	if s.released {
+	if s.stage == stageOver {
 		return
 	}
-	s.released = true
-	w.ease(s)
+	s.stage = stageOver
+	w.ease(&s.waiter)
 	for i := range s.dirs {
 		w.letGo(&s.dirs[i])
 	}

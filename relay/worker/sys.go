@@ -3,6 +3,7 @@ package worker
 import (
 	"encoding/binary"
 	"net/netip"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -49,6 +50,10 @@ func setsockopt(fd int32, level, option int, value unsafe.Pointer, size uintptr)
 func setInt(fd int32, level, option, value int) unix.Errno {
 	v := int32(value)
 	return setsockopt(fd, level, option, unsafe.Pointer(&v), unsafe.Sizeof(v))
+}
+
+func setText(fd int32, level, option int, value string) unix.Errno {
+	return setsockopt(fd, level, option, unsafe.Pointer(unsafe.StringData(value)), uintptr(len(value)))
 }
 
 func getInt(fd int32, level, option int) (int, unix.Errno) {
@@ -144,4 +149,24 @@ func epollAdd(epoll, fd int32, events uint32, data uint64) unix.Errno {
 	ev := unix.EpollEvent{Events: events, Fd: int32(data), Pad: int32(data >> 32)}
 	_, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(epoll), unix.EPOLL_CTL_ADD, uintptr(fd), uintptr(unsafe.Pointer(&ev)), 0, 0)
 	return errno
+}
+
+func tcpInfo(fd int32) (info unix.TCPInfo, errno unix.Errno) {
+	size := uint32(unsafe.Sizeof(info))
+	_, _, errno = unix.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_TCP, unix.TCP_INFO,
+		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
+	return info, errno
+}
+
+// roundTrip is what a connection has measured; 0: nothing.
+func roundTrip(fd int32) time.Duration {
+	info, _ := tcpInfo(fd)
+	return time.Duration(info.Rtt) * time.Microsecond
+}
+
+// heard tells whether the peer has acknowledged a byte of what was written to a connection that this relay has opened. If that cannot
+// be told, it has.
+func heard(fd int32) bool {
+	info, errno := tcpInfo(fd)
+	return errno != 0 || info.Bytes_acked > 1 // 1: the SYN
 }

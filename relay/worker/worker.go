@@ -29,15 +29,17 @@ type Worker struct {
 	now      time.Duration
 	start    time.Time // of the clock that now is on
 	entries  []*entry
+	docks    []*dock
+	guests   map[*arrival]struct{} // trunks of other relays that have no flow yet
+	pools    map[string]*pool      // by the peer's name
+	looked   time.Duration         // at the pools
 	flows    map[*split]struct{}
 	runnable []*split // have more to move than their share of a turn
 	waits    [waitKinds]deadlines
 	aborting []*split // with an end whose bytes in front of an RST are not acknowledged
 	pipes    pipes
-	buffers  [][]byte
 	scratch  []byte
-	full     bool // no more flows are accepted for now
-	stopping bool
+	full     bool          // no more flows are accepted for now
 	ended    chan struct{} // closed when Run has returned
 	count    Counters
 }
@@ -47,13 +49,14 @@ const (
 	share     = 4 << 20                // bytes that a flow moves before others have their turn
 	patience  = 5 * time.Second        // of a loop that nothing wakes: only guards against a lost wake-up
 	drainTick = 10 * time.Millisecond  // between looks at acknowledgements
+	poolTick  = 100 * time.Millisecond // between looks at the trunks that wait
 	fullTick  = 100 * time.Millisecond // between attempts to accept
 )
 
 // New makes a worker that does nothing before Run.
 func New(o Options, cfg *config.Config) (*Worker, error) {
 	w := &Worker{
-		o: o, cfg: cfg, start: time.Now(), flows: make(map[*split]struct{}),
+		o: o, cfg: cfg, start: time.Now(), flows: make(map[*split]struct{}), guests: make(map[*arrival]struct{}), pools: make(map[string]*pool),
 		scratch: make([]byte, 64<<10), ended: make(chan struct{}),
 	}
 	w.pipes.size = cfg.Limits.Pipe
@@ -93,6 +96,7 @@ func (w *Worker) Run() error {
 		w.again()
 		w.drain()
 		w.expire()
+		w.lookAtPools()
 		if w.full {
 			w.acceptAgain()
 		}
@@ -125,6 +129,9 @@ func (w *Worker) pause() time.Duration {
 	if len(w.aborting) > 0 {
 		pause = drainTick
 	}
+	if len(w.pools) > 0 {
+		pause = min(pause, poolTick)
+	}
 	if w.full {
 		pause = min(pause, fullTick)
 	}
@@ -134,15 +141,24 @@ func (w *Worker) pause() time.Duration {
 	return pause + time.Millisecond - 1 // not too early
 }
 
+// lookAtPools opens, from time to time, trunks that were put off, and closes old ones.
+func (w *Worker) lookAtPools() {
+	if len(w.pools) == 0 || w.now-w.looked < poolTick && w.looked > 0 {
+		return
+	}
+	w.looked = w.now
+	for _, p := range w.pools {
+		p.look(w)
+	}
+}
+
 // again gives flows that had more to move than their share another turn.
 func (w *Worker) again() {
 	turn := w.runnable
 	w.runnable = nil
 	for _, s := range turn {
 		s.queued = false
-		if !s.released {
-			w.step(s)
-		}
+		w.step(s)
 	}
 	if w.runnable == nil {
 		w.runnable = turn[:0]

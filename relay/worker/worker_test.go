@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"baton/relay/config"
+	"baton/relay/prologue"
 )
 
 const soon = 10 * time.Second // for what takes milliseconds on a machine that is not busy
@@ -67,37 +68,57 @@ func newRelay(t *testing.T, workers int, cfg *config.Config) *relay {
 	t.Helper()
 	r := &relay{t: t, server: listenTCP(t)}
 	r.entry = config.Entry{Name: "e", Mode: config.Plain, Listen: unusedPort(t), Destination: addrOf(r.server)}
+	r.workers = run(t, workers, cfg)
+	r.open(r.workers)
+	return r
+}
+
+// open has workers listen for flows.
+func (r *relay) open(workers []*Worker) {
+	r.t.Helper()
+	for _, w := range workers {
+		if err := w.Listen(&r.entry); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// run starts workers, which have nothing left when the test ends.
+func run(t *testing.T, count int, cfg *config.Config) (workers []*Worker) {
+	t.Helper()
 	var running errgroup.Group
-	for i := range workers {
-		w, err := New(Options{Index: i, Of: workers, Log: slog.New(slog.DiscardHandler)}, cfg)
+	for i := range count {
+		w, err := New(Options{Index: i, Of: count, Log: slog.New(slog.DiscardHandler)}, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.workers = append(r.workers, w)
+		workers = append(workers, w)
 		running.Go(w.Run)
 	}
 	t.Cleanup(func() {
-		for _, w := range r.workers {
+		for _, w := range workers {
 			w.Close()
 		}
 		if err := running.Wait(); err != nil {
 			t.Error(err)
 		}
-		for i, w := range r.workers {
+		for i, w := range workers {
 			if n := w.count.Live.Load(); n != 0 {
 				t.Errorf("worker %d: %d flows are left", i, n)
 			}
 			if n := w.pipes.open - len(w.pipes.empty); n != 0 {
 				t.Errorf("worker %d: %d pipes are left", i, n)
 			}
+			for slot, s := range w.slots {
+				switch s.source.(type) {
+				case nil, *inbox, *entry, *dock:
+				default:
+					t.Errorf("worker %d: slot %d is left: %T", i, slot, s.source)
+				}
+			}
 		}
 	})
-	for _, w := range r.workers {
-		if err := w.Listen(&r.entry); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return r
+	return workers
 }
 
 // eventually waits until a condition holds.
@@ -125,10 +146,10 @@ func (r *relay) settled() {
 		var open []string
 		err := w.ask(func(w *Worker) error {
 			for slot, s := range w.slots {
-				if s.source != nil && s.source != source(&w.inbox) {
-					if _, ok := s.source.(*entry); !ok {
-						open = append(open, fmt.Sprintf("slot %d: %T", slot, s.source))
-					}
+				switch s.source.(type) {
+				case nil, *inbox, *entry, *dock, *arrival, *trunk:
+				default:
+					open = append(open, fmt.Sprintf("slot %d: %T", slot, s.source))
 				}
 			}
 			return nil
@@ -162,6 +183,23 @@ func (r *relay) accept() *net.TCPConn {
 	r.t.Cleanup(func() { c.Close() })
 	_ = c.SetDeadline(time.Now().Add(soon))
 	return c
+}
+
+// refused opens a connection that is reset.
+func (r *relay) refused() {
+	r.t.Helper()
+	var d net.Dialer
+	d.SetMultipathTCP(false)
+	c, err := d.DialContext(r.t.Context(), "tcp", r.entry.Listen.String())
+	if errors.Is(err, unix.ECONNRESET) { // before the call has returned
+		return
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(soon))
+	hearEnd(r.t, c.(*net.TCPConn), unix.ECONNRESET)
 }
 
 // pair is the two ends of a flow.
@@ -290,17 +328,9 @@ func TestEnds(t *testing.T) {
 func TestRefused(t *testing.T) {
 	r := newRelay(t, 1, defaults())
 	r.server.Close()
-	var d net.Dialer
-	d.SetMultipathTCP(false)
-	c, err := d.DialContext(t.Context(), "tcp", r.entry.Listen.String())
-	if err == nil {
-		hearEnd(t, c.(*net.TCPConn), unix.ECONNRESET)
-		c.Close()
-	} else if !errors.Is(err, unix.ECONNRESET) { // it may come before the call returns
-		t.Fatal(err)
-	}
+	r.refused()
 	r.settled()
-	if n := r.workers[0].count.Refused.Load(); n != 1 {
+	if n := r.workers[0].count.Refused[prologue.Refused].Load(); n != 1 {
 		t.Errorf("%d are counted as refused, want 1", n)
 	}
 }

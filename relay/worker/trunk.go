@@ -1,0 +1,172 @@
+package worker
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"baton/relay/flow"
+	"baton/relay/prologue"
+)
+
+// trunk is a connection to a peer that has no flow yet.
+type trunk struct {
+	pool    *pool
+	fd      int32
+	slot    uint32
+	got     [prologue.HelloSize]byte
+	n       int // bytes of it that are here
+	hello   prologue.Hello
+	greeted bool
+	waiter  waiter
+	born    time.Duration // when the hello came, on the worker's clock
+
+}
+
+// ready is what the kernel tells of a trunk: that it is connected, that the hello is here, that it is no more.
+func (t *trunk) ready(w *Worker, events uint32) {
+	if events&(unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) == 0 {
+		return
+	}
+	if t.greeted {
+		w.loseTrunk(t, errStale) // a peer says nothing before it has a header
+		return
+	}
+	n, errno := read(t.fd, t.got[t.n:])
+	switch {
+	case errno == unix.EAGAIN:
+		return
+	case errno != 0:
+		w.loseTrunk(t, errno)
+		return
+	case n == 0:
+		w.loseTrunk(t, errStale)
+		return
+	}
+	t.n += n
+	hello, size, err := prologue.ParseHello(t.got[:t.n])
+	switch {
+	case err != nil:
+		w.loseTrunk(t, err)
+	case size > 0:
+		t.hello, t.greeted = hello, true
+		w.ease(&t.waiter)
+		t.pool.greeted(w, t)
+	}
+}
+
+func (t *trunk) expired(w *Worker, _ wait) { w.loseTrunk(t, unix.ETIMEDOUT) }
+
+// loseTrunk closes a trunk that has no flow.
+func (w *Worker) loseTrunk(t *trunk, why error) {
+	w.ease(&t.waiter)
+	w.forget(t.slot)
+	closeFD(t.fd)
+	t.pool.lost(w, t, why)
+}
+
+// onTrunk is the part of a flow's state that is about the trunk which its server end is.
+type onTrunk struct {
+	pool   *pool
+	answer [prologue.AnswerSize]byte
+	n      int    // bytes of it that are here
+	sent   []byte // the client's first bytes, as long as they could be sent again
+	spoilt bool   // they are not all here any more
+	tries  int
+}
+
+// tries bounds how many trunks a flow is put on.
+const tries = 3
+
+// keep remembers bytes of the client's, in case that the trunk breaks.
+func (o *onTrunk) keep(b []byte) {
+	if !o.spoilt {
+		o.sent = append(o.sent, b...)
+	}
+}
+
+// forgo ends that.
+func (o *onTrunk) forgo() { o.sent, o.spoilt = nil, true }
+
+// takeTrunk puts a flow on a trunk, or has it wait for one.
+func (w *Worker) takeTrunk(s *split) {
+	t := s.trunk.pool.take(w)
+	if t == nil {
+		s.trunk.pool.queue(w, s)
+		return
+	}
+	w.onto(s, t)
+}
+
+// onto puts a flow on a trunk.
+func (w *Worker) onto(s *split, t *trunk) {
+	h := prologue.Header{
+		Probe: s.guest != nil && s.guest.probe, Client: s.client, Server: s.server, ID: s.way.id,
+		Via: s.way.via, Passed: s.way.passed, ClientAddress: s.way.shown, Congestion: s.way.congestion,
+	}
+	header, err := h.Append(make([]byte, 0, 256), w.cfg.Name, &t.hello, t.pool.sealer)
+	if err != nil {
+		w.loseTrunk(t, errUnused)
+		w.turnAway(s, s.own(prologue.StatusOf(err)))
+		return
+	}
+	w.adopt(s, flow.Server, t.fd, t.slot)
+	s.trunk.tries++
+	s.trunk.n = 0
+	d := &s.dirs[flow.Client]
+	if !s.state.Connected() {
+		s.trunk.keep(d.buffer)
+		w.say(s, flow.Client, header)
+		w.begins(s)
+		return
+	}
+	d.buffer = append(header, s.trunk.sent...)
+	s.state.Again(len(d.buffer))
+	s.stage = stageMoving
+	w.move(s)
+}
+
+// readAnswer reads what the next relay says of the server. Progress: it has said it.
+func (w *Worker) readAnswer(s *split) bool {
+	server, o := &s.ends[flow.Server], s.trunk
+	if !server.readable {
+		return false
+	}
+	n, errno := read(server.fd, o.answer[o.n:])
+	switch {
+	case errno == unix.EAGAIN:
+		server.readable = false
+		return false
+	case errno != 0 || n == 0:
+		w.trunkBroke(s)
+		return true
+	}
+	o.n += n
+	a, size, err := prologue.ParseAnswer(o.answer[:o.n])
+	switch {
+	case err != nil:
+		w.turnAway(s, s.own(prologue.NoTrunk))
+	case size > 0 && a.Status == prologue.Connected:
+		o.forgo()
+		w.grant(s, a)
+	case size > 0:
+		w.turnAway(s, a)
+	}
+	return true
+}
+
+// trunkBroke puts a flow whose trunk is no more on another one, unless the peer may have acted upon what it was sent.
+func (w *Worker) trunkBroke(s *split) {
+	server, o := &s.ends[flow.Server], s.trunk
+	w.count.Broken.Add(1)
+	if o.spoilt || o.tries >= tries || heard(server.fd) {
+		w.turnAway(s, s.own(prologue.NoTrunk))
+		return
+	}
+	w.count.Replayed.Add(1)
+	w.hangUp(server, true)
+	*server = end{of: s, which: flow.Server, fd: -1}
+	w.letGo(&s.dirs[flow.Client])
+	s.stage = stageConnecting
+	w.takeTrunk(s)
+}

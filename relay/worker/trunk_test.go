@@ -1,0 +1,296 @@
+package worker
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"baton/relay/config"
+	"baton/relay/prologue"
+)
+
+var secret = config.Credentials{Security: config.Plaintext, Secret: []byte("0123456789abcdef0123456789abcdef")}
+
+// chain is relays in a row: an entry at the first, the last one next to the server.
+type chain struct {
+	relay
+	hops [][]*Worker
+}
+
+// newChain makes relays r1, r2, ... with trunks from each to the next.
+func newChain(t *testing.T, hops int, change func(hop int, cfg *config.Config)) *chain {
+	t.Helper()
+	c := &chain{relay: relay{t: t, server: listenTCP(t)}, hops: make([][]*Worker, hops)}
+	c.entry = config.Entry{Name: "e", Mode: config.Plain, Listen: unusedPort(t), Destination: addrOf(c.server), ClientAddress: config.Hidden}
+	var peers []config.Peer // behind the relay at hand
+	for hop := hops; hop > 0; hop-- {
+		cfg := defaults()
+		cfg.Name = fmt.Sprintf("r%d", hop)
+		cfg.Timeouts.Header = soon
+		cfg.Allow = []config.Allow{{Prefix: netip.MustParsePrefix("127.0.0.0/8")}}
+		cfg.Peers = peers
+		at := unusedPort(t)
+		cfg.Trunks = &config.Trunks{Listen: []netip.AddrPort{at}, Credentials: secret, Waiting: 1000}
+		if change != nil {
+			change(hop, cfg)
+		}
+		workers := run(t, 2, cfg)
+		c.hops[hop-1] = workers
+		c.workers = append(c.workers, workers...)
+		for _, w := range workers {
+			if err := w.Dock(at, cfg.Trunks); err != nil {
+				t.Fatal(err)
+			}
+		}
+		peers = []config.Peer{{
+			Name: cfg.Name, Address: at, Credentials: secret, Ready: config.Ready{Min: 4, Max: 64, Age: time.Minute, Probe: 15 * time.Second},
+		}}
+		if hop > 1 {
+			c.entry.Via = append([]string{cfg.Name}, c.entry.Via...)
+		}
+	}
+	c.open(c.hops[0])
+	return c
+}
+
+// ready waits until the first relay has trunks.
+func (c *chain) ready() {
+	c.t.Helper()
+	for _, w := range c.hops[0] {
+		eventually(c.t, "trunks are ready", func() bool {
+			var n int64
+			for _, p := range w.pools {
+				n += p.count.Ready.Load()
+			}
+			return n > 0
+		})
+	}
+}
+
+func (c *chain) sum(count func(*Worker) uint64) (n uint64) {
+	for _, w := range c.workers {
+		n += count(w)
+	}
+	return n
+}
+
+// The ends of flows are what they are without trunks, whatever the number of relays.
+func TestChains(t *testing.T) {
+	for hops := 1; hops <= 3; hops++ {
+		t.Run(fmt.Sprintf("%d relays", hops), func(t *testing.T) {
+			c := newChain(t, hops, nil)
+			if hops > 1 {
+				c.ready()
+			}
+			client, server := c.pair()
+			say(t, client, "ask")
+			hear(t, server, "ask")
+			say(t, server, "answer")
+			hear(t, client, "answer")
+			_ = client.CloseWrite()
+			hearEnd(t, server, io.EOF)
+			say(t, server, "late answer")
+			hear(t, client, "late answer")
+			server.Close()
+			hearEnd(t, client, io.EOF)
+			client.Close()
+			c.settled()
+
+			client, server = c.pair()
+			reset(t, server)
+			hearEnd(t, client, unix.ECONNRESET)
+			client, server = c.pair()
+			say(t, client, "x")
+			hear(t, server, "x")
+			reset(t, client)
+			hearEnd(t, server, unix.ECONNRESET)
+			c.settled()
+
+			c.server.Close()
+			c.refused()
+			c.settled()
+			if n := c.sum(func(w *Worker) uint64 { return w.count.Refused[prologue.Refused].Load() }); n != uint64(hops) {
+				t.Errorf("%d relays have counted the refusal, want %d", n, hops)
+			}
+		})
+	}
+}
+
+// Bytes of all sizes over three relays arrive as they were sent.
+func TestChainOfManyFlows(t *testing.T) {
+	c := newChain(t, 3, nil)
+	_ = c.server.SetDeadline(time.Time{})
+	var servers sync.WaitGroup
+	servers.Go(func() {
+		for {
+			s, err := c.server.AcceptTCP()
+			if err != nil {
+				return
+			}
+			servers.Go(func() {
+				defer s.Close()
+				_ = s.SetDeadline(time.Now().Add(time.Minute))
+				if _, err := io.Copy(s, struct{ io.Reader }{s}); err == nil {
+					_ = s.CloseWrite()
+				}
+			})
+		}
+	})
+	var clients errgroup.Group
+	for i := range 32 {
+		clients.Go(func() error {
+			random := rand.New(rand.NewPCG(8, uint64(i)))
+			for range 10 {
+				if err := echo(t.Context(), c.entry.Listen, random); err != nil {
+					return fmt.Errorf("client %d: %w", i, err)
+				}
+			}
+			return nil
+		})
+	}
+	if err := clients.Wait(); err != nil {
+		t.Error(err)
+	}
+	c.server.Close()
+	servers.Wait()
+	c.settled()
+}
+
+// What a relay may not do it says: the client is reset.
+func TestTurnedAway(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(hop int, cfg *config.Config)
+		want   prologue.Status
+	}{
+		{"not on the last relay's list", func(hop int, cfg *config.Config) {
+			if hop == 2 {
+				cfg.Allow = []config.Allow{{Prefix: netip.MustParsePrefix("192.0.2.0/24")}}
+			}
+		}, prologue.NotAllowed},
+		{"wrong secret", func(hop int, cfg *config.Config) {
+			if hop == 2 {
+				c := *cfg.Trunks
+				c.Credentials.Secret = []byte("another secret, of 32 bytes too!")
+				cfg.Trunks = &c
+			}
+		}, prologue.BadHeader},
+		{"another name", func(hop int, cfg *config.Config) {
+			if hop == 2 {
+				cfg.Name = "someone-else"
+			}
+			if hop == 1 {
+				cfg.Peers[0].Name = "r2"
+			}
+		}, prologue.NoSuchRelay},
+		{"nobody there", func(hop int, cfg *config.Config) {
+			if hop == 1 {
+				cfg.Peers[0].Address = netip.MustParseAddrPort("127.0.0.1:1")
+			}
+		}, prologue.NoTrunk},
+		{"no relay there", func(hop int, cfg *config.Config) {
+			if hop == 1 {
+				cfg.Peers[0].Address = stranger
+			}
+		}, prologue.NoTrunk},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := listenTCP(t)
+			stranger = addrOf(l)
+			go func() {
+				for {
+					s, err := l.Accept()
+					if err != nil {
+						return
+					}
+					_, _ = io.WriteString(s, "220 mail.example ESMTP\r\n")
+				}
+			}()
+			c := newChain(t, 2, tt.change)
+			if tt.name == "another name" {
+				c.entry.Via = []string{"r2"}
+			}
+			c.refused()
+			c.settled()
+			var n uint64
+			for _, w := range c.hops[0] {
+				n += w.count.Refused[tt.want].Load()
+			}
+			if n != 1 {
+				t.Errorf("%d flows were turned away as %v, want 1", n, tt.want)
+			}
+		})
+	}
+}
+
+var stranger netip.AddrPort
+
+// A trunk that died while it waited is not used; one that dies as it is used, without that its peer has heard a byte, is made good
+// by another one, and the server hears the client's bytes once.
+func TestStaleTrunks(t *testing.T) {
+	var (
+		mu     sync.Mutex
+		hellos []net.Conn
+	)
+	middle := listenTCP(t) // in front of the second relay: what is between them may forget connections
+	c := newChain(t, 2, func(hop int, cfg *config.Config) {
+		if hop == 1 {
+			target := cfg.Peers[0].Address.String()
+			cfg.Peers[0].Address = addrOf(middle)
+			go func() {
+				for {
+					near, err := middle.Accept()
+					if err != nil {
+						return
+					}
+					far, err := net.Dial("tcp", target)
+					if err != nil {
+						near.Close()
+						continue
+					}
+					mu.Lock()
+					hellos = append(hellos, near)
+					mu.Unlock()
+					go func() { _, _ = io.Copy(far, near); far.(*net.TCPConn).CloseWrite() }()
+					go func() { _, _ = io.Copy(near, far); near.(*net.TCPConn).CloseWrite() }()
+				}
+			}()
+		}
+	})
+	c.ready()
+	for round := range 5 {
+		mu.Lock()
+		for _, near := range hellos { // all trunks of that moment
+			_ = near.(*net.TCPConn).SetLinger(0)
+			near.Close()
+		}
+		hellos = nil
+		mu.Unlock()
+		client, server := c.pair()
+		text := bytes.Repeat([]byte{byte('a' + round)}, 1000)
+		say(t, client, string(text))
+		hear(t, server, string(text))
+		client.Close()
+		hearEnd(t, server, io.EOF)
+		server.Close()
+	}
+	c.settled()
+	stale := c.sum(func(w *Worker) (n uint64) {
+		for _, p := range w.pools {
+			n += p.count.Stale.Load()
+		}
+		return n
+	})
+	if stale+c.sum(func(w *Worker) uint64 { return w.count.Replayed.Load() }) == 0 {
+		t.Error("no trunk was found dead: nothing was tested")
+	}
+}

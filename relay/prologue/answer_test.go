@@ -82,3 +82,30 @@ func TestRefusedHellos(t *testing.T) {
 		})
 	}
 }
+
+func TestAnswersThatComeInPieces(t *testing.T) {
+	tests := []struct {
+		name  string
+		bytes string
+		want  Answer
+		err   string // "": none
+	}{
+		{"refused", "\x02\x01\x00\x00\x00\x00\x00\x07data", Answer{Refused, 1, 7000}, ""},
+		{"of a later version", "\xf0\x01\xff\xff\x00\x00\x00\x00", Answer{Status: 0xf0, Hop: 1}, ""},
+		{"none", "\x00\x01", Answer{}, "read the answer: no status"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var got Answer
+			var failed error
+			n := final(t, []byte(tt.bytes), func(b []byte) (n int, err error) {
+				got, n, err = ParseAnswer(b)
+				failed = err
+				return n, err
+			})
+			if got != tt.want || (n == AnswerSize) != (tt.err == "") || tt.err != "" && (failed == nil || failed.Error() != tt.err) {
+				t.Errorf("got %v, %d, %v", got, n, failed)
+			}
+		})
+	}
+}

@@ -70,7 +70,8 @@ func FuzzHeader(f *testing.F) {
 func refused(t *testing.T, err error) {
 	t.Helper()
 	var m *Malformed
-	if !errors.As(err, &m) && !errors.Is(err, ErrSeal) && !errors.Is(err, ErrTooLong) && !errors.Is(err, ErrHops) && !errors.Is(err, ErrVersion) {
+	if !errors.As(err, &m) && !errors.Is(err, ErrSeal) && !errors.Is(err, ErrTooLong) && !errors.Is(err, ErrHops) &&
+		!errors.Is(err, ErrVersion) {
 		t.Fatalf("refused with %#v", err)
 	}
 }

@@ -8,8 +8,8 @@ import (
 
 // ParseHeader reads a header from the bytes that have come on a trunk on which this relay has said hello. n is how many of them
 // it takes, 0 while more are needed; those behind it are the flow's. s is nil on trunks of TLS; otherwise it belongs to the
-// trunk's secret. The error is a [*Malformed], or wraps [ErrSeal], [ErrTooLong], [ErrHops] or [ErrVersion]; it comes as soon as
-// it is certain. The names of the header alias b.
+// trunk's secret. The error is a [*Malformed], or wraps [ErrSeal], [ErrTooLong], [ErrHops] or [ErrVersion]; what is wrong with the
+// first 16 bytes is told without waiting for the rest. The names of the header alias b.
 func ParseHeader(b []byte, hello *Hello, s *Sealer) (h Header, n int, err error) {
 	n, err = headerSize(b)
 	if n == 0 || err != nil {

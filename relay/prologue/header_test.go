@@ -177,7 +177,7 @@ func TestRefusedHeaders(t *testing.T) {
 		{"address to measure in a flow", flow(version, id, via, passed, tlv(0xe4, server)), "an address to measure of 6 bytes, probe: false"},
 		{"address to measure is cut", probe(version, id, via, passed, tlv(0xe4, "1")), "an address to measure of 1 bytes"},
 		{"port 0", probe(version, id, via, passed, tlv(0xe4, "\x01\x02\x03\x04\x00\x00")), "no connection to 1.2.3.4:0"},
-		{"unspecified server", raw(0x21, 0x11, four[:4]+"\x00\x00\x00\x00\x00\x01\x00\x02", version, id, via, passed), "no connection to 0.0.0.0:2"},
+		{"unspecified server", raw(0x21, 0x11, four[:4]+"\x00\x00\x00\x00"+four[8:], version, id, via, passed), "no connection to 0.0.0.0:443"},
 		{"empty congestion control", flow(version, id, via, passed, tlv(0xe8, "")), "no name of a congestion control"},
 		{"long congestion control", flow(version, id, via, passed, tlv(0xe8, long)), "no name of a congestion control"},
 		{"congestion control with a slash", flow(version, id, via, passed, tlv(0xe8, "../x")), "no name of a congestion control"},

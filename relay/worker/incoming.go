@@ -72,6 +72,7 @@ type arrival struct {
 	slot   uint32
 	hello  prologue.Hello
 	header []byte // as far as it is here
+	hangup bool   // a FIN or an error is due behind what can be read
 	waiter waiter
 }
 
@@ -98,9 +99,10 @@ func (w *Worker) greet(d *dock, fd int32) {
 
 // ready reads the header.
 func (a *arrival) ready(w *Worker, events uint32) {
-	if events&(unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) == 0 {
+	if events&(unix.EPOLLIN|over) == 0 {
 		return
 	}
+	a.hangup = a.hangup || events&over != 0
 	for {
 		n, errno := read(a.fd, w.scratch)
 		if errno == unix.EAGAIN {
@@ -128,7 +130,8 @@ func (a *arrival) ready(w *Worker, events uint32) {
 			return
 		}
 		if size > 0 {
-			w.carry(a, h, b[size:], h.Arrive(w.cfg.Name))
+			err := h.Arrive(w.cfg.Name)
+			w.carry(a, h, b[size:], err)
 			return
 		}
 		if len(a.header) == 0 {
@@ -154,6 +157,7 @@ func (w *Worker) carry(a *arrival, h prologue.Header, first []byte, wrong error)
 		via: slices.Clone(h.Via), passed: slices.Clone(h.Passed), id: h.ID, shown: h.ClientAddress, congestion: strings.Clone(h.Congestion),
 	}
 	w.adopt(s, flow.Client, a.fd, a.slot)
+	s.ends[flow.Client].hangup = a.hangup
 	if wrong != nil {
 		w.turnAway(s, s.own(prologue.StatusOf(wrong)))
 		return

@@ -84,7 +84,6 @@ func (w *Worker) adopt(s *split, which flow.End, fd int32, slot uint32) {
 
 // ready is what the kernel tells of an end.
 func (e *end) ready(w *Worker, events uint32) {
-	const over = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR
 	if events&(unix.EPOLLIN|over) != 0 {
 		e.readable = true
 	}

@@ -25,7 +25,7 @@ type trunk struct {
 
 // ready is what the kernel tells of a trunk: that it is connected, that the hello is here, that it is no more.
 func (t *trunk) ready(w *Worker, events uint32) {
-	if events&(unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) == 0 {
+	if events&(unix.EPOLLIN|over) == 0 {
 		return
 	}
 	if t.greeted {

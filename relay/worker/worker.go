@@ -201,4 +201,7 @@ func (w *Worker) forget(n uint32) {
 	w.unused = append(w.unused, n)
 }
 
-const both = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP
+const (
+	both = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP
+	over = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR // something is due behind what can be read
+)

@@ -9,18 +9,19 @@ import (
 
 // Counters are what a worker has done since its start. They are read from any goroutine.
 type Counters struct {
-	Flows      atomic.Uint64
-	Live       atomic.Int64
-	Refused    [prologue.Stopping + 2]atomic.Uint64 // servers that could not be had, by status; statuses that are not known are the last
-	Copied     atomic.Uint64                        // bytes
-	Spliced    atomic.Uint64                        // bytes
-	NoPipe     atomic.Uint64                        // splices for which no pipe was to be had
-	Full       atomic.Uint64                        // times that no more flows were accepted for a while
-	Waiting    atomic.Int64                         // trunks of other relays that have no flow yet
-	BadHeaders atomic.Uint64                        // of trunks
-	Broken     atomic.Uint64                        // trunks that broke before they had brought an answer
-	Replayed   atomic.Uint64                        // flows that were put on another one then
-	Expired    [waitKinds]atomic.Uint64
+	Flows       atomic.Uint64
+	Live        atomic.Int64
+	Refused     [prologue.Stopping + 2]atomic.Uint64 // servers that could not be had, by status; statuses that are not known are the last
+	Copied      atomic.Uint64                        // bytes
+	Spliced     atomic.Uint64                        // bytes
+	NoPipe      atomic.Uint64                        // splices for which no pipe was to be had
+	Full        atomic.Uint64                        // times that no more flows were accepted for a while
+	Waiting     atomic.Int64                         // trunks of other relays that have no flow yet
+	BadHeaders  atomic.Uint64                        // of trunks
+	BadPrefaces atomic.Uint64
+	Broken      atomic.Uint64 // trunks that broke before they had brought an answer
+	Replayed    atomic.Uint64 // flows that were put on another one then
+	Expired     [waitKinds]atomic.Uint64
 }
 
 // PoolCounters are what became of a worker's trunks to one peer.

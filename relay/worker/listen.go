@@ -10,6 +10,7 @@ import (
 
 	"baton/relay/config"
 	"baton/relay/flow"
+	"baton/relay/preface"
 	"baton/relay/prologue"
 )
 
@@ -188,6 +189,12 @@ func (w *Worker) begin(e *entry, fd int32, peer netip.AddrPort) {
 	}
 	if len(s.way.via) > 0 {
 		_, _ = rand.Read(s.way.id[:]) // never fails
+	}
+	if hasPreface(e.Mode) {
+		words := preface.New(e.Mode)
+		s.guest = &guest{words: &words}
+		w.await(&s.waiter, waitHeader)
+		return // its bytes come with an event
 	}
 	w.onward(s)
 }

@@ -137,7 +137,9 @@ func (w *Worker) grant(s *split, a prologue.Answer) {
 	s.answered = true
 	w.await(&s.waiter, waitBytes)
 	if s.guest != nil {
-		w.say(s, flow.Server, s.guest.granted(a))
+		if b := s.guest.granted(a); len(b) > 0 {
+			w.say(s, flow.Server, b)
+		}
 	}
 }
 
@@ -152,7 +154,20 @@ func (w *Worker) turnAway(s *split, a prologue.Answer) {
 		w.drop(s)
 		return
 	}
-	_, _ = write(client.fd, s.guest.refused(a))
+	reply := s.guest.refused(a)
+	if len(reply) > 0 {
+		_, _ = write(client.fd, reply) // fits: hardly anything was written
+	}
+	w.sayGoodbye(s, len(reply) > 0)
+}
+
+// sayGoodbye ends a flow that has no server end: with a FIN behind what the client was told, or a reset.
+func (w *Worker) sayGoodbye(s *split, told bool) {
+	if !told {
+		w.drop(s)
+		return
+	}
+	client := &s.ends[flow.Client]
 	shutdownWrite(client.fd)
 	client.shut = true
 	s.stage = stageRefused

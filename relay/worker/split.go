@@ -14,7 +14,8 @@ import (
 type stage uint8
 
 const (
-	stageConnecting stage = iota // the server, or a trunk, is awaited
+	stagePreface    stage = iota // where the flow is to go
+	stageConnecting              // the server, or a trunk, is awaited
 	stageMoving
 	stageEnding  // a reset is to be passed on when what is in front of it is acknowledged
 	stageRefused // the client was told why, and its FIN is awaited
@@ -101,6 +102,8 @@ func (e *end) ready(w *Worker, events uint32) {
 // step takes a flow as far as it goes.
 func (w *Worker) step(s *split) {
 	switch s.stage {
+	case stagePreface:
+		w.hear(s)
 	case stageConnecting:
 		w.connecting(s)
 	case stageMoving:

@@ -22,7 +22,7 @@ type Config struct {
 	Trunks   *Trunks // accepted here; nil: none
 	Peers    []Peer  // relays that trunks are opened to, in the file's order
 	Entries  []Entry // where flows come in
-	Allow    []Allow // servers that flows may go to from here; empty: to none
+	Allow    []Allow // servers that flows may go to from here, besides an Entry's Destination; empty: to none
 	Warnings []string
 }
 
@@ -66,7 +66,8 @@ type Credentials struct {
 	Certificate string // PEM files, of TLS
 	Key         string
 	CA          string // whose certificates peers have; a peer's name is among its certificate's DNS names
-	Secret      []byte // of Plaintext, at least 32 bytes
+	SecretFile  string // of Plaintext: base64 or hex
+	Secret      []byte // what Load has found in SecretFile, at least 32 bytes; nil of TLS, and of what Parse returns
 }
 
 // Tuning is what is set on the sockets of trunks alone.
@@ -84,7 +85,7 @@ type Start struct {
 	Rate  int  // bytes per second that one trunk is paced at, at most; 0: as its algorithm has it
 }
 
-// Trunks are accepted from other relays.
+// Trunks are accepted from other relays. A listener is for one family alone, as an Entry's.
 type Trunks struct {
 	Listen      []netip.AddrPort
 	Credentials Credentials
@@ -142,7 +143,7 @@ const (
 	ProxyHeader ClientAddress = "proxy-v2"    // the relay's, and the client's in a PROXY v2 header in front
 )
 
-// Entry is a listener for flows.
+// Entry is a listener for flows. Its address is for one family alone: "[::]" is not IPv4 (IPV6_V6ONLY).
 type Entry struct {
 	Name          string
 	Listen        netip.AddrPort
@@ -151,7 +152,7 @@ type Entry struct {
 	Intercept     *Intercept     // of Transparent; nil: the user steers packets to the listener himself
 	Interfaces    []string       // where clients come in: needed for EarlySYN and Intercept
 	EarlySYN      EarlySYN
-	Via           []string // peers in the order of the way; empty: the server is connected to from here
+	Via           []string // relays in the order of the way, the first of them a peer; empty: the server is connected to from here
 	ClientAddress ClientAddress
 	Congestion    string // towards the client and, from here, the server; "" for the system's
 	Line          int    // in the file
@@ -160,7 +161,7 @@ type Entry struct {
 // Intercept says which packets of an entry's interfaces are for its listener.
 type Intercept struct {
 	Destinations []netip.Prefix
-	Ports        []Ports
+	Ports        []Ports // at least one
 }
 
 // Ports is a range of port numbers.
@@ -170,22 +171,4 @@ type Ports struct{ First, Last uint16 }
 type Allow struct {
 	Prefix netip.Prefix
 	Ports  []Ports // empty: all
-}
-
-// Allowed tells whether flows may go to a server from here.
-func (c *Config) Allowed(server netip.AddrPort) bool {
-	for _, a := range c.Allow {
-		if !a.Prefix.Contains(server.Addr()) {
-			continue
-		}
-		if len(a.Ports) == 0 {
-			return true
-		}
-		for _, p := range a.Ports {
-			if p.First <= server.Port() && server.Port() <= p.Last {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -1,0 +1,48 @@
+package config
+
+import (
+	"net/netip"
+	"slices"
+)
+
+func (d *decoder) allow(path string, n *node) Allow {
+	var a Allow
+	d.Fields(path, n, []key{
+		{Name: "prefix", Decode: func(path string, n *node) { a.Prefix = d.prefix(path, n) }},
+		{Name: "ports", Decode: func(path string, n *node) { a.Ports = d.ports(path, n) }},
+	})
+	d.Require(path, n, "prefix")
+	return a
+}
+
+// local are the addresses of this host and of its links, where much listens that trusts whoever can reach it: in a cloud the server
+// that gives out credentials (169.254.169.254), too. Linux takes 0.0.0.0 and :: for the host itself.
+var local = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"),
+	netip.MustParsePrefix("::/128"), netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("fe80::/10"),
+}
+
+// Allowed tells whether a flow may go to a server from here. An address of this host or its links is allowed by a prefix within
+// those alone, such as 127.0.0.0/8, and not by one that happens to hold them, such as 0.0.0.0/0. IPv4 in IPv6 counts as IPv4. It
+// takes about 4 ns for each of Allow and allocates nothing.
+func (c *Config) Allowed(server netip.AddrPort) bool {
+	address, port := server.Addr().Unmap(), server.Port()
+	if port == 0 {
+		return false
+	}
+	bits := 0 // that a prefix has at least
+	if i := slices.IndexFunc(local, func(p netip.Prefix) bool { return p.Contains(address) }); i >= 0 {
+		bits = local[i].Bits()
+	}
+	for i := range c.Allow {
+		a := &c.Allow[i]
+		if a.Prefix.Contains(address) && a.Prefix.Bits() >= bits && (len(a.Ports) == 0 || holdPort(a.Ports, port)) {
+			return true
+		}
+	}
+	return false
+}
+
+func holdPort(ports []Ports, port uint16) bool {
+	return slices.ContainsFunc(ports, func(p Ports) bool { return p.First <= port && port <= p.Last })
+}

@@ -1,0 +1,25 @@
+package config
+
+// Changed names the keys that differ and that a running relay cannot change, in the file's order: they take effect at a restart
+// alone. All others can be put in force while flows go on.
+func Changed(old, next *Config) []string {
+	var out []string
+	for _, k := range []struct {
+		key     string
+		changed bool
+	}{
+		{"name", old.Name != next.Name},
+		{"workers", old.Workers != next.Workers},
+		{"listen.metrics", old.Listen.Metrics != next.Listen.Metrics},
+		{"listen.control", old.Listen.Control != next.Listen.Control},
+		{"limits.flows", old.Limits.Flows != next.Limits.Flows},
+		{"limits.early", old.Limits.Early != next.Limits.Early},
+		{"limits.per_source", old.Limits.PerSource != next.Limits.PerSource},
+		{"limits.pipe", old.Limits.Pipe != next.Limits.Pipe},
+	} {
+		if k.changed {
+			out = append(out, k.key)
+		}
+	}
+	return out
+}

@@ -1,0 +1,231 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"baton/document"
+)
+
+// crossCheck refuses what is wrong only in the light of another part of the file, and collects the warnings.
+func (d *decoder) crossCheck(cfg *Config) {
+	if len(cfg.Entries) == 0 && cfg.Trunks == nil {
+		d.Refuse("entries", "is missing, and trunks too: no flow can come in", "one of them, or both")
+	}
+	own := d.checkListeners(cfg)
+	d.checkPeers(cfg, own)
+	if cfg.Trunks != nil && len(cfg.Allow) == 0 && len(cfg.Peers) == 0 {
+		d.Refuse("trunks", "bring flows that may go nowhere: no server is in allow, and there are no peers", "allow: [{prefix: ...}]")
+	}
+	names := make(map[string]string)
+	for i := range cfg.Entries {
+		e, path := &cfg.Entries[i], fmt.Sprintf("entries[%d]", i)
+		if first, twice := names[e.Name]; twice {
+			d.Refuse(path+".name", fmt.Sprintf("%q is the name of %s already", e.Name, first), "a name of its own")
+		}
+		names[e.Name] = path
+		d.checkVia(cfg, path, e)
+		d.checkDestination(cfg, path, e, own)
+		d.checkIntercept(cfg, path, e, own)
+		d.checkOverlap(path, e, cfg.Entries[:i])
+	}
+	if d.Err() == nil {
+		d.warn(cfg)
+	}
+}
+
+// listening is where this relay itself accepts connections, and the key that says so.
+type listening struct {
+	path string
+	at   netip.AddrPort
+}
+
+func (d *decoder) checkListeners(cfg *Config) []listening {
+	var own []listening
+	if cfg.Trunks != nil {
+		for i, at := range cfg.Trunks.Listen {
+			own = append(own, listening{fmt.Sprintf("trunks.listen[%d]", i), at})
+		}
+	}
+	for i := range cfg.Entries {
+		own = append(own, listening{fmt.Sprintf("entries[%d].listen", i), cfg.Entries[i].Listen})
+	}
+	for i, l := range own {
+		// One for a single address may stand beside one for all of its family: the kernel gives it what is for it.
+		if j := slices.IndexFunc(own[:i], func(o listening) bool { return o.at == l.at }); j >= 0 {
+			d.Refuse(l.path, fmt.Sprintf("%s is %s already", l.at, own[j].path), "an address or a port of its own")
+		}
+		if meetsMetrics(cfg.Listen.Metrics, l.at) {
+			d.Refuse("listen.metrics", fmt.Sprintf("%q is %s, %s, already", cfg.Listen.Metrics, l.path, l.at), "a port of its own")
+		}
+	}
+	return own
+}
+
+// meetsMetrics tells whether the listener for metrics, which shares its port with no other, is in the way of one for flows. A name
+// is not resolved.
+func meetsMetrics(metrics string, at netip.AddrPort) bool {
+	everywhere := strings.HasPrefix(metrics, ":")
+	if everywhere {
+		metrics = "[::]" + metrics
+	}
+	m, err := netip.ParseAddrPort(metrics)
+	if err != nil || m.Port() != at.Port() {
+		return false
+	}
+	all := m.Addr() == netip.IPv6Unspecified() // IPv4 as well, as Go listens
+	return all || m.Addr() == at.Addr() || m.Addr().Is4() == at.Addr().Is4() && (m.Addr().IsUnspecified() || at.Addr().IsUnspecified())
+}
+
+// itself gives the key of the relay's own listener that a connection to an address meets, "" when there is none as far as the file
+// tells: the host's addresses are not known here.
+func itself(own []listening, to netip.AddrPort) string {
+	for _, l := range own {
+		here := l.at.Addr() == to.Addr() || l.at.Addr().IsUnspecified() && l.at.Addr().Is4() == to.Addr().Is4() && to.Addr().IsLoopback()
+		if here && l.at.Port() == to.Port() {
+			return l.path
+		}
+	}
+	return ""
+}
+
+func (d *decoder) checkPeers(cfg *Config, own []listening) {
+	names, addresses := make(map[string]string), make(map[netip.AddrPort]string)
+	for i, p := range cfg.Peers {
+		path := fmt.Sprintf("peers[%d]", i)
+		if first, twice := names[p.Name]; twice {
+			d.Refuse(path+".name", fmt.Sprintf("%q is the name of %s already", p.Name, first), "a name of its own")
+		}
+		if p.Name == cfg.Name {
+			d.Refuse(path+".name", fmt.Sprintf("%q is this relay's own name", p.Name), "another relay's")
+		}
+		if first, twice := addresses[p.Address]; twice {
+			d.Refuse(path+".address", fmt.Sprintf("%s is the address of %s already", p.Address, first), "an address and port of its own")
+		}
+		if key := itself(own, p.Address); key != "" {
+			d.Refuse(path+".address", fmt.Sprintf("%s is %s of this relay itself", p.Address, key), "another relay's address")
+		}
+		names[p.Name], addresses[p.Address] = path, path
+	}
+}
+
+func (d *decoder) checkVia(cfg *Config, path string, e *Entry) {
+	peers := make([]string, len(cfg.Peers))
+	for i, p := range cfg.Peers {
+		peers[i] = p.Name
+	}
+	for i, name := range e.Via {
+		at := fmt.Sprintf("%s.via[%d]", path, i)
+		if name == cfg.Name {
+			d.Refuse(at, fmt.Sprintf("%q is this relay itself", name), "the relays after it")
+		}
+		// Those behind the first are peers of the relay before them, which knows them.
+		if i > 0 || slices.Contains(peers, name) {
+			continue
+		}
+		right := "peers: [{name: " + name + ", address: ...}]"
+		if near := document.Nearest(name, peers); near != "" {
+			right = fmt.Sprintf("did you mean %s?", near)
+		}
+		d.Refuse(at, fmt.Sprintf("%q is not a peer", name), right)
+	}
+}
+
+// checkDestination looks at where the flows of an entry go to.
+func (d *decoder) checkDestination(cfg *Config, path string, e *Entry, own []listening) {
+	to := e.Destination
+	if e.Mode == Plain {
+		at := path + ".destination"
+		if key := itself(own, to); key != "" {
+			d.Refuse(at, fmt.Sprintf("%s is %s of this relay itself", to, key), "the server's address")
+		}
+		if e.ClientAddress == Spoofed && to.Addr().Is4() != e.Listen.Addr().Is4() {
+			d.Refuse(at, fmt.Sprintf("%s is %s, and clients, whose addresses it is to see, are %s", to, family(to.Addr()), family(e.Listen.Addr())),
+				"a destination and a listener of one family, or another client_address")
+		}
+	}
+	if len(e.Via) > 0 || e.Mode == Plain { // whose destination need not be named twice
+		return
+	}
+	if len(cfg.Allow) == 0 {
+		d.Refuse(path, "has no via, and from here nothing may be reached", "via: [...], or allow: [{prefix: ...}]")
+	}
+	if e.Intercept == nil {
+		return
+	}
+	for i, p := range e.Intercept.Destinations {
+		if !slices.ContainsFunc(cfg.Allow, func(a Allow) bool { return a.Prefix.Overlaps(p) }) {
+			d.Refuse(fmt.Sprintf("%s.intercept.destinations[%d]", path, i), fmt.Sprintf("no address of %s is in allow", p),
+				fmt.Sprintf("allow: [{prefix: %s}]", p))
+		}
+	}
+}
+
+func family(a netip.Addr) string {
+	if a.Is4() {
+		return "IPv4"
+	}
+	return "IPv6"
+}
+
+// checkIntercept refuses to intercept what the listener cannot take, and what leads back to this relay.
+func (d *decoder) checkIntercept(cfg *Config, path string, e *Entry, own []listening) {
+	if e.Intercept == nil {
+		return
+	}
+	for i, p := range e.Intercept.Destinations {
+		at := fmt.Sprintf("%s.intercept.destinations[%d]", path, i)
+		if p.Addr().Is4() != e.Listen.Addr().Is4() {
+			d.Refuse(at, fmt.Sprintf("%s is %s, and the entry listens to %s", p, family(p.Addr()), family(e.Listen.Addr())),
+				"an entry for each family")
+		}
+		for _, l := range own {
+			// Which addresses the host has is not known here, but that 0.0.0.0/0 and ::/0 hold them is.
+			holds := p.Contains(l.at.Addr()) && (!l.at.Addr().IsUnspecified() || p.Bits() == 0)
+			if holds && holdPort(e.Intercept.Ports, l.at.Port()) {
+				d.Refuse(at, fmt.Sprintf("%s holds %s, which is %s of this relay itself: a loop", p, l.at, l.path),
+					"a port for it that is not intercepted")
+			}
+		}
+		for _, peer := range cfg.Peers {
+			if p.Contains(peer.Address.Addr()) && holdPort(e.Intercept.Ports, peer.Address.Port()) {
+				d.Refuse(at, fmt.Sprintf("%s holds %s, the address of peer %s: its trunks could come in here, a loop", p, peer.Address, peer.Name),
+					"a port for it that is not intercepted")
+			}
+		}
+	}
+}
+
+// checkOverlap refuses that two entries intercept the same packets. Of two prefixes that overlap the longer one has them.
+func (d *decoder) checkOverlap(path string, e *Entry, before []Entry) {
+	if e.Intercept == nil {
+		return
+	}
+	places := make(map[netip.Prefix]int, len(e.Intercept.Destinations))
+	for i, p := range e.Intercept.Destinations {
+		places[p] = i
+	}
+	for i := range before {
+		if !meet(e, &before[i]) {
+			continue
+		}
+		for _, p := range before[i].Intercept.Destinations {
+			if j, twice := places[p]; twice {
+				d.Refuse(fmt.Sprintf("%s.intercept.destinations[%d]", path, j),
+					fmt.Sprintf("%s is intercepted by entries[%d] already, at the same interface and port", p, i), "in one of them")
+				return
+			}
+		}
+	}
+}
+
+// meet tells whether two entries intercept at one interface and port.
+func meet(a, b *Entry) bool {
+	return b.Intercept != nil &&
+		slices.ContainsFunc(a.Interfaces, func(name string) bool { return slices.Contains(b.Interfaces, name) }) &&
+		slices.ContainsFunc(a.Intercept.Ports, func(p Ports) bool {
+			return slices.ContainsFunc(b.Intercept.Ports, func(o Ports) bool { return o.First <= p.Last && p.First <= o.Last })
+		})
+}

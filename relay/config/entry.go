@@ -1,0 +1,98 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"baton/relay/prologue"
+)
+
+const (
+	maxInterfaces   = 64
+	maxDestinations = 1024
+	maxVia          = prologue.MaxHops - 1 // behind this one
+)
+
+func (d *decoder) entry(path string, n *node) Entry {
+	e := Entry{Mode: Plain, EarlySYN: EarlyOff, ClientAddress: Hidden, Line: n.Line}
+	d.Fields(path, n, []key{
+		{Name: "name", Decode: func(path string, n *node) { e.Name = d.name(path, n) }},
+		{Name: "listen", Decode: func(path string, n *node) { e.Listen = d.listener(path, n) }},
+		{Name: "mode", Decode: func(path string, n *node) {
+			e.Mode = Mode(d.Choice(path, n, "is not a mode",
+				string(Plain), string(Transparent), string(Proxy), string(SOCKS5), string(Connect)))
+		}},
+		{Name: "destination", Decode: func(path string, n *node) { e.Destination = d.host(path, n) }},
+		{Name: "intercept", Decode: func(path string, n *node) { e.Intercept = d.intercept(path, n) }},
+		{Name: "interfaces", Decode: func(path string, n *node) {
+			d.AtMost(path, n, maxInterfaces)
+			e.Interfaces = d.distinct(path, n, d.device)
+		}},
+		{Name: "early_syn", Decode: func(path string, n *node) {
+			e.EarlySYN = EarlySYN(d.Choice(path, n, "is no early SYN", string(EarlyOff), string(Optimistic), string(ConnectFirst)))
+		}},
+		{Name: "via", Decode: func(path string, n *node) {
+			d.AtMost(path, n, maxVia)
+			e.Via = d.distinct(path, n, d.name)
+		}},
+		{Name: "client_address", Decode: func(path string, n *node) {
+			e.ClientAddress = ClientAddress(d.Choice(path, n, "is not what servers may see",
+				string(Hidden), string(Spoofed), string(ProxyHeader)))
+		}},
+		{Name: "congestion", Decode: func(path string, n *node) { e.Congestion = d.congestion(path, n) }},
+	})
+	d.Require(path, n, "listen")
+	if e.Name == "" && d.Err() == nil {
+		e.Name = fmt.Sprintf("%s-%d", e.Mode, e.Listen.Port())
+	}
+	d.checkMode(path, n, &e)
+	return e
+}
+
+// checkMode refuses keys that an entry's mode has no use for, and asks for those that it needs.
+func (d *decoder) checkMode(path string, n *node, e *Entry) {
+	if e.Mode == Plain {
+		d.Require(path, n, "destination")
+	} else if at := path + ".destination"; d.Given(at) {
+		d.Refuse(at, "is for mode plain alone", "mode: plain")
+	}
+	if e.Mode != Transparent && e.Intercept != nil {
+		d.Refuse(path+".intercept", "is for mode transparent alone", "mode: transparent")
+	}
+	early := e.EarlySYN != EarlyOff
+	if early {
+		at := path + ".early_syn"
+		switch {
+		case e.Mode != Plain && e.Mode != Transparent:
+			d.Refuse(at, fmt.Sprintf("needs mode plain or transparent: at the SYN of mode %s the destination is not known", e.Mode),
+				"early_syn: off")
+		case e.Mode == Transparent && e.Intercept == nil:
+			d.Refuse(at, "needs intercept, which tells whose SYNs are meant", "intercept: {destinations: [...], ports: [...]}")
+		}
+	}
+	if (early || e.Intercept != nil) && len(e.Interfaces) == 0 {
+		d.Wrong(n, path+".interfaces", "is missing", "where clients come in: needed for intercept and early_syn")
+	}
+}
+
+func (d *decoder) intercept(path string, n *node) *Intercept {
+	i := &Intercept{}
+	d.Fields(path, n, []key{
+		{Name: "destinations", Decode: func(path string, n *node) {
+			d.AtMost(path, n, maxDestinations)
+			d.NonEmptyList(path, n, func(at string, n *node) { i.Destinations = append(i.Destinations, d.prefix(at, n)) })
+		}},
+		{Name: "ports", Decode: func(path string, n *node) { i.Ports = d.ports(path, n) }},
+	})
+	d.Require(path, n, "destinations", "ports")
+	return i
+}
+
+func (d *decoder) device(path string, n *node) string {
+	s := d.Text(path, n)
+	// dev_valid_name() of the kernel: IFNAMSIZ with its NUL, no slash, colon or space.
+	if d.Err() == nil && (len(s) > 15 || s == "." || s == ".." || strings.ContainsAny(s, "/: ")) {
+		d.wrongText(n, path, s, "is not the name of an interface", "such as eth0")
+	}
+	return s
+}

@@ -1,0 +1,141 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"baton/document"
+)
+
+// Defaults of trunks.
+const (
+	defaultCongestion = "bbr" // keeps its window while a trunk waits, and paces the first flight
+	defaultWindow     = 32 << 20
+	defaultLeast      = 10   // RFC 6928
+	defaultMost       = 2000 // the initcwnd of K-split, the relay of Pied Piper's authors
+	defaultWaiting    = 4096
+
+	defaultMin   = 4
+	defaultMax   = 256
+	defaultAge   = 10 * time.Minute // a NAT may forget what is idle after 2 h 4 min (RFC 5382, REQ-5), and many do far sooner
+	defaultProbe = 15 * time.Second
+)
+
+const (
+	maxListeners = 16
+	maxWaiting   = 1 << 20
+	maxReady     = 1 << 16
+	maxStart     = 1 << 14 // segments: above 20 MiB of Ethernet's
+	minWindow    = 64 << 10
+	maxWindow    = 512 << 20 // what the kernel doubles stays below the 1 GiB that a TCP window can say (RFC 7323, section 2.3)
+)
+
+func (d *decoder) trunks(path string, n *node) *Trunks {
+	t := &Trunks{Tuning: defaultTuning(), Waiting: defaultWaiting}
+	d.Fields(path, n, slices.Concat([]key{
+		{Name: "listen", Decode: func(path string, n *node) {
+			d.AtMost(path, n, maxListeners)
+			d.NonEmptyList(path, n, func(at string, n *node) { t.Listen = append(t.Listen, d.listener(at, n)) })
+		}},
+		{Name: "waiting", Decode: func(path string, n *node) { t.Waiting = d.Integer(path, n, 1, maxWaiting) }},
+	}, d.credentialKeys(&t.Credentials), d.tuningKeys(&t.Tuning)))
+	d.Require(path, n, "listen")
+	if d.hasCredentials(path) {
+		d.complete(path, n, &t.Credentials)
+	}
+	return t
+}
+
+func (d *decoder) peer(path string, n *node) Peer {
+	p := Peer{
+		Tuning: defaultTuning(), Ready: Ready{Min: defaultMin, Max: defaultMax, Age: defaultAge, Probe: defaultProbe},
+		Line: n.Line,
+	}
+	d.Fields(path, n, slices.Concat([]key{
+		{Name: "name", Decode: func(path string, n *node) { p.Name = d.name(path, n) }},
+		{Name: "address", Decode: func(path string, n *node) { p.Address = d.host(path, n) }},
+		{Name: "cloud", Decode: func(path string, n *node) { p.Cloud = d.name(path, n) }},
+		{Name: "ready", Decode: func(path string, n *node) { d.ready(path, n, &p.Ready) }},
+	}, d.credentialKeys(&p.Credentials), d.tuningKeys(&p.Tuning)))
+	d.Require(path, n, "name", "address")
+	if d.hasCredentials(path) {
+		d.complete(path, n, &p.Credentials)
+	}
+	return p
+}
+
+func (d *decoder) ready(path string, n *node, out *Ready) {
+	d.Fields(path, n, []key{
+		{Name: "min", Decode: func(path string, n *node) { out.Min = d.Integer(path, n, 0, maxReady) }},
+		{Name: "max", Decode: func(path string, n *node) { out.Max = d.Integer(path, n, 1, maxReady) }},
+		{Name: "age", Decode: func(path string, n *node) { out.Age = d.between(path, n, 10*time.Second, maxTimeout) }},
+		{Name: "probe", Decode: func(path string, n *node) {
+			out.Probe = d.between(path, n, time.Second, time.Hour)
+			if d.Err() == nil && out.Probe%time.Second != 0 {
+				d.wrongText(n, path, n.Text, "is not whole seconds", "as the kernel counts keepalives, tcp(7)")
+			}
+		}},
+	})
+	d.notAbove(path, "min", &out.Min, "max", out.Max)
+}
+
+func defaultTuning() Tuning {
+	return Tuning{Congestion: defaultCongestion, Buffer: defaultWindow, Start: learnt()}
+}
+
+func learnt() Start { return Start{Learn: true, Least: defaultLeast, Most: defaultMost} }
+
+func (d *decoder) tuningKeys(out *Tuning) []key {
+	return []key{
+		{Name: "congestion", Decode: func(path string, n *node) { out.Congestion = d.congestion(path, n) }},
+		{Name: "window", Decode: func(path string, n *node) {
+			if out.Buffer = 0; n.Text != systems {
+				out.Buffer = d.size(path, n, minWindow, maxWindow)
+			}
+		}},
+		{Name: "start", Decode: func(path string, n *node) { out.Start = d.start(path, n) }},
+	}
+}
+
+// start decodes a word, a number of segments, or a mapping with more.
+func (d *decoder) start(path string, n *node) Start {
+	if n.Kind == document.Mapping {
+		return d.startKeys(path, n)
+	}
+	switch s := d.Text(path, n); s {
+	case "learn":
+		return learnt()
+	case systems:
+		return Start{}
+	default:
+		v, err := strconv.Atoi(s)
+		if err != nil || v < 1 || v > maxStart {
+			d.wrongText(n, path, s, "is not the start of a trunk", fmt.Sprintf("learn, system, or from 1 to %d segments", maxStart))
+		}
+		return Start{Most: v}
+	}
+}
+
+func (d *decoder) startKeys(path string, n *node) Start {
+	s := learnt()
+	d.Fields(path, n, []key{
+		{Name: "learn", Decode: func(path string, n *node) { s.Learn = d.Boolean(path, n) }},
+		{Name: "least", Decode: func(path string, n *node) { s.Least = d.Integer(path, n, 1, maxStart) }},
+		{Name: "most", Decode: func(path string, n *node) { s.Most = d.Integer(path, n, 1, maxStart) }},
+		{Name: "rate", Decode: func(path string, n *node) { s.Rate = d.rate(path, n) }},
+	})
+	if s.Learn {
+		d.notAbove(path, "least", &s.Least, "most", s.Most)
+		return s
+	}
+	if least := document.Join(path, "least"); d.Given(least) {
+		d.Refuse(least, "is not used without learn", "most alone")
+	}
+	s.Least = 0
+	if !d.Given(document.Join(path, "most")) {
+		s.Most = 0
+	}
+	return s
+}

@@ -3,7 +3,6 @@ package worker
 import (
 	"sync/atomic"
 
-	"baton/relay/config"
 	"baton/relay/prologue"
 )
 
@@ -36,18 +35,3 @@ type PoolCounters struct {
 
 // Counters are the worker's own; the caller only reads.
 func (w *Worker) Counters() *Counters { return &w.count }
-
-// configure puts a configuration in force.
-func (w *Worker) configure(cfg *config.Config) {
-	w.cfg = cfg
-	for i := range cfg.Peers {
-		p := &cfg.Peers[i]
-		w.pools[p.Name] = newPool(p)
-	}
-	t := cfg.Timeouts
-	w.waits[waitHeader].after = t.Header
-	w.waits[waitConnect].after = t.Connect
-	w.waits[waitAccept].after = t.Early
-	w.waits[waitBytes].after = t.Idle
-	w.waits[waitEnd].after = t.Reset
-}

@@ -219,6 +219,7 @@ func (w *Worker) close() {
 	w.docks = nil
 	for a := range w.guests {
 		w.dismiss(a)
+		w.forget(a.slot)
 		closeFD(a.fd)
 	}
 	for _, p := range w.pools {

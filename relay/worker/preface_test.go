@@ -34,13 +34,17 @@ func TestPrefaces(t *testing.T) {
 		ask, granted func(server netip.AddrPort) string
 	}{
 		{config.Proxy,
-			func(s netip.AddrPort) string { return fmt.Sprintf("PROXY TCP4 192.0.2.1 %s 1234 %d\r\n", s.Addr(), s.Port()) },
+			func(s netip.AddrPort) string {
+				return fmt.Sprintf("PROXY TCP4 192.0.2.1 %s 1234 %d\r\n", s.Addr(), s.Port())
+			},
 			func(netip.AddrPort) string { return "" }},
 		{config.Connect,
 			func(s netip.AddrPort) string { return fmt.Sprintf("CONNECT %v HTTP/1.1\r\nHost: %v\r\n\r\n", s, s) },
 			func(netip.AddrPort) string { return "HTTP/1.1 200 Connection established\r\n\r\n" }},
 		{config.Connect,
-			func(s netip.AddrPort) string { return fmt.Sprintf("CONNECT localhost:%d HTTP/1.1\r\nHost: x\r\n\r\n", s.Port()) },
+			func(s netip.AddrPort) string {
+				return fmt.Sprintf("CONNECT localhost:%d HTTP/1.1\r\nHost: x\r\n\r\n", s.Port())
+			},
 			func(netip.AddrPort) string { return "HTTP/1.1 200 Connection established\r\n\r\n" }},
 		{config.SOCKS5,
 			func(s netip.AddrPort) string {

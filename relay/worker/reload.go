@@ -1,0 +1,139 @@
+package worker
+
+import (
+	"net/netip"
+	"slices"
+
+	"baton/relay/config"
+)
+
+// Configure puts another configuration in force, but for listeners: see Listen, Dock, Unlisten and Undock. Flows are kept, and so are the
+// trunks that are ready, unless what their peer's trunks are made of has changed.
+func (w *Worker) Configure(cfg *config.Config) error {
+	return w.ask(func(w *Worker) error {
+		w.configure(cfg)
+		return nil
+	})
+}
+
+func (w *Worker) configure(cfg *config.Config) {
+	w.cfg = cfg
+	t := cfg.Timeouts
+	w.waits[waitHeader].after = t.Header
+	w.waits[waitConnect].after = t.Connect
+	w.waits[waitAccept].after = t.Early
+	w.waits[waitBytes].after = t.Idle
+	w.waits[waitEnd].after = t.Reset
+	w.pipes.size = cfg.Limits.Pipe
+	kept := make(map[string]*pool, len(cfg.Peers))
+	for i := range cfg.Peers {
+		peer := &cfg.Peers[i]
+		p := w.pools[peer.Name]
+		if p == nil || !alike(p.peer, peer) {
+			p = newPool(peer)
+		}
+		p.peer = peer
+		kept[peer.Name] = p
+	}
+	for name, p := range w.pools {
+		if kept[name] != p {
+			p.close(w)
+		}
+	}
+	w.pools = kept
+	for _, p := range w.pools {
+		p.fill(w)
+	}
+}
+
+// alike tells whether trunks to a peer are the same as those to another.
+func alike(a, b *config.Peer) bool {
+	return a.Address == b.Address && a.Tuning == b.Tuning && a.Credentials.Security == b.Credentials.Security &&
+		a.Credentials.Certificate == b.Credentials.Certificate && a.Credentials.Key == b.Credentials.Key && a.Credentials.CA == b.Credentials.CA &&
+		slices.Equal(a.Credentials.Secret, b.Credentials.Secret)
+}
+
+// Unlisten closes the listener of an entry, behind the connections that it has taken. Its flows go on.
+func (w *Worker) Unlisten(name string) error {
+	return w.ask(func(w *Worker) error {
+		w.entries = slices.DeleteFunc(w.entries, func(e *entry) bool {
+			if e.Name != name {
+				return false
+			}
+			e.ready(w, 0)
+			w.forget(e.slot)
+			closeFD(e.fd)
+			return true
+		})
+		return nil
+	})
+}
+
+// Undock closes a listener for trunks, and those that wait for a header.
+func (w *Worker) Undock(at netip.AddrPort) error {
+	return w.ask(func(w *Worker) error {
+		w.docks = slices.DeleteFunc(w.docks, func(d *dock) bool {
+			if d.at != at {
+				return false
+			}
+			d.ready(w, 0)
+			for a := range w.guests {
+				if a.dock == d {
+					w.dismiss(a)
+					w.forget(a.slot)
+					closeFD(a.fd)
+				}
+			}
+			w.forget(d.slot)
+			closeFD(d.fd)
+			return true
+		})
+		return nil
+	})
+}
+
+// Flow is what a worker knows of one that is live.
+type Flow struct {
+	Client, Server netip.AddrPort
+	Entry          string // where it came in; "": by a trunk
+	Via            string // names of the relays that it goes on through, joined by commas
+	Stage          string
+	Age, Idle      int64 // ns
+	FromClient     uint64
+	FromServer     uint64
+}
+
+var stageNames = [...]string{
+	stagePreface: "preface", stageConnecting: "connecting", stageMoving: "moving", stageEnding: "ending", stageRefused: "refused", stageOver: "over",
+}
+
+// Flows returns those that are live. The caller owns the slice.
+func (w *Worker) Flows() (all []Flow, err error) {
+	err = w.ask(func(w *Worker) error {
+		all = make([]Flow, 0, len(w.flows))
+		for s := range w.flows {
+			f := Flow{
+				Client: s.client, Server: s.server, Via: s.way.via.String(), Stage: stageNames[s.stage],
+				Age: int64(w.now - s.begun), Idle: int64(w.now - s.moved), FromClient: s.dirs[0].total, FromServer: s.dirs[1].total,
+			}
+			if s.entry != nil {
+				f.Entry = s.entry.Name
+			}
+			all = append(all, f)
+		}
+		return nil
+	})
+	return all, err
+}
+
+// Trunks are the counters of the trunks to each peer, by its name.
+func (w *Worker) Trunks() (all map[string]*PoolCounters, err error) {
+	err = w.ask(func(w *Worker) error {
+		all = make(map[string]*PoolCounters, len(w.pools))
+		for name, p := range w.pools {
+			all[name] = &p.count
+		}
+		return nil
+	})
+	return all, err
+}

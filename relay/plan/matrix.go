@@ -1,0 +1,52 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Pair is two nodes, by name: where a measurement was made from, and what it was made to.
+type Pair struct{ From, To string }
+
+func (p Pair) String() string { return p.From + " to " + p.To }
+
+// Matrix holds round-trip times between nodes, relays and end points alike. It may be partial: what is not in it was not measured, or
+// did not answer.
+type Matrix map[Pair]time.Duration
+
+// Set notes what one node has measured to another.
+func (m Matrix) Set(from, to string, rtt time.Duration) { m[Pair{from, to}] = rtt }
+
+// RTT returns the round-trip time between two nodes, and whether it is known. Both directions are one path there and back, so of two
+// measurements the smaller one counts: queues and busy machines only ever add to it.
+func (m Matrix) RTT(a, b string) (time.Duration, bool) {
+	there, ok := m[Pair{a, b}]
+	back, found := m[Pair{b, a}]
+	if ok && found {
+		return min(there, back), true
+	}
+	return max(there, back), ok || found
+}
+
+// longestRTT is more than any path takes: a longer one is a mistake of units.
+const longestRTT = time.Minute
+
+func (m Matrix) check() error {
+	for _, p := range sorted(m) {
+		if rtt := m[p]; rtt <= 0 || rtt > longestRTT {
+			return fmt.Errorf("round-trip time %s: %s is none (more than 0, at most %s)", p, rtt, longestRTT)
+		}
+	}
+	return nil
+}
+
+// sorted are the pairs of a map, so that of several errors always the same one is told.
+func sorted[V any](m map[Pair]V) []Pair {
+	return slices.SortedFunc(maps.Keys(m), func(a, b Pair) int {
+		return cmp.Or(strings.Compare(a.From, b.From), strings.Compare(a.To, b.To))
+	})
+}

@@ -1,0 +1,50 @@
+package trunks
+
+import (
+	"sort"
+	"time"
+)
+
+// takes is a ring of the last times at which a trunk was taken.
+type takes struct {
+	at   []time.Duration
+	next int // where the next one goes
+	n    int // that are in it
+}
+
+func (t *takes) add(now time.Duration) {
+	t.at[t.next] = now
+	t.next = (t.next + 1) % len(t.at)
+	t.n = min(t.n+1, len(t.at))
+}
+
+// since counts those after a time, as many as the ring holds.
+func (t *takes) since(after time.Duration) int {
+	oldest := t.next - t.n + len(t.at)
+	return t.n - sort.Search(t.n, func(i int) bool { return t.at[(oldest+i)%len(t.at)] > after })
+}
+
+// peak is the most of peakLife until now, and of the one before.
+type peak struct {
+	now, before int
+	began       time.Duration // of now
+}
+
+func (p *peak) turn(now time.Duration) {
+	switch passed := now - p.began; {
+	case passed >= 2*peakLife:
+		p.now, p.before, p.began = 0, 0, now
+	case passed >= peakLife:
+		p.now, p.before, p.began = 0, p.now, now
+	}
+}
+
+func (p *peak) add(now time.Duration, n int) {
+	p.turn(now)
+	p.now = max(p.now, n)
+}
+
+func (p *peak) most(now time.Duration) int {
+	p.turn(now)
+	return max(p.now, p.before)
+}

@@ -274,3 +274,27 @@ func TestRemovedVIP(t *testing.T) {
 		k.want(packet.Build(newClient(k, f, f.usual()).syn()), routerVerdictPASS, actOK)
 	})
 }
+
+// A later request that has moved to a leg that its surrogate has closed cannot be decided anew, as no cookie tells who repeats it: the client learns of
+// the end, and when that is lost, its repetition is reset.
+func TestMovedRequestOnAClosedLeg(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		for _, flags := range []packet.Flags{packet.RST, packet.RST | packet.ACK, packet.FIN | packet.ACK} {
+			k, c, _, two := twoPools(t, f)
+			two.takes(c.send(packet.ACK, otherRequest, routerVerdictMOVED, actRedirect))
+			closing := two.packet(flags, "")
+			closing.Ack -= packet.Seq(len(otherRequest))
+			r := k.want(packet.Build(closing), routerVerdictTO_CLIENT, actRedirect)
+			packettest.Check(t, r.frame, packettest.Dst(f.client), packettest.TCP(packettest.Flags(flags), packettest.Seq(c.ack)))
+			if n := k.surrogate(2); n.Failed != 0 {
+				t.Errorf("%v: counted as a failed handoff", flags)
+			}
+			c.seq -= packet.Seq(len(otherRequest))
+			want := routerVerdictRESET_SENT
+			if flags.Has(packet.FIN) {
+				want = routerVerdictTO_SERVER // which resets it
+			}
+			c.send(packet.ACK, otherRequest, want, actRedirect)
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -198,7 +199,7 @@ func (a *asker) decide(ctx context.Context, p *pending, req head.Request, headBy
 			continue
 		}
 		d.Surrogate = pool.ids[at]
-		if err := a.release(p, d); err != nil {
+		if err := a.release(p, d, func() {}); err != nil {
 			a.log.Debug("request is not released", "client", p.client, "err", err)
 			return
 		}
@@ -215,32 +216,37 @@ func (a *asker) decide(ctx context.Context, p *pending, req head.Request, headBy
 
 // local gives the connection to the VIP's own listener, which answers with the verdict, or proxies.
 func (a *asker) local(p *pending, v *fallback.Verdict, outcome string) {
-	verdicts := a.r.verdicts(p.vip)
-	if v != nil {
-		verdicts.Put(p.client, *v)
-	} else {
-		verdicts.Take(p.client) // of an earlier session on the same port, which did not come for it
-	}
 	if err := a.old.end(p.vip, p.client); err != nil {
 		a.log.Debug("an old socket may be in the way", "err", err)
 	}
-	if err := a.release(p, datapath.Decision{Local: true}); err != nil {
-		verdicts.Take(p.client)
+	verdicts := a.r.verdicts(p.vip)
+	err := a.release(p, datapath.Decision{Local: true}, func() {
+		if v != nil {
+			verdicts.Put(p.client, *v)
+		} else {
+			verdicts.Take(p.client) // of an earlier session on the same port, which did not come for it
+		}
+	})
+	if err != nil {
 		a.log.Debug("client is not given to the proxy", "client", p.client, "err", err)
 		return
 	}
 	a.r.metrics.Decided(p.vip, outcome, time.Since(p.first))
 }
 
-// release writes the decision down and gives the packets back, in order.
-func (a *asker) release(p *pending, d datapath.Decision) error {
-	if err := a.r.dp.Decide(p.client, p.vip, p.base, d); err != nil {
-		a.forget(p)
-		return err
-	}
+// release writes the decision down and gives the packets back, in order. first is done before, but only if the kernel still asks about
+// this request: the client's port may be another session's by now.
+func (a *asker) release(p *pending, d datapath.Decision, first func()) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.drop(p)
+	if asked, err := a.r.dp.Pending(p.client, p.vip); err != nil || asked.Seq != p.base {
+		return cmp.Or(err, datapath.ErrNotAsked)
+	}
+	first()
+	if err := a.r.dp.Decide(p.client, p.vip, p.base, d); err != nil {
+		return err
+	}
 	for _, s := range p.segments {
 		if err := a.tap.Write(s.frame); err != nil {
 			return err

@@ -347,7 +347,7 @@ func (v *visit) mayEnd(err error) error {
 	if v.asked[len(v.asked)-1].framing == byReset {
 		return nil
 	}
-	impatient := v.asked[0].host != v.r.hosts[0] // another client's requests count, too
+	impatient := v.asked[0].host != v.r.hosts[0]                  // another client's requests count, too
 	if v.behind > 0 && (len(v.asked) > v.behind+1 || impatient) { // a close with requests unread is a reset, which overtakes answers
 		v.r.raced.Add(1)
 		return nil

@@ -137,16 +137,18 @@ __noinline int local_packet(struct __sk_buff *skb)
 {
 	struct work *w = work();
 	struct bpf_sock_tuple tuple = {};
-	struct client *known;
 	struct bpf_sock *skc;
 	struct packet *p;
 	bool made;
+	int known;
 
 	if (!w)
 		return DROP_NO_ROOM;
 	p = &w->packet;
-	known = bpf_map_lookup_elem(&clients, &p->key);
-	if (!known || known->state != CLIENT_LOCAL)
+	known = know_client(w);
+	if (known == KNOWN_CHANGES)
+		return DROP_RACE;
+	if (!known || w->known.state != CLIENT_LOCAL)
 		return PASS_LOCAL;
 	skc = bpf_skc_lookup_tcp(skb, &tuple, socket_tuple(p, &tuple), BPF_F_CURRENT_NETNS, 0);
 	made = skc && skc->state != BPF_TCP_LISTEN;
@@ -156,8 +158,8 @@ __noinline int local_packet(struct __sk_buff *skb)
 		bpf_map_delete_elem(&clients, &p->key);
 		return PASS_LOCAL;
 	}
-	if (!p->len || p->seq != known->seq)
+	if (!p->len || p->seq != w->known.seq)
 		return DROP_EARLY;
-	w->client = *known;
+	w->client = w->known;
 	return assign_local(skb); /* once more: the first was lost on its way to the socket */
 }

@@ -378,10 +378,9 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 	struct work *w = work();
 	struct config *set = config();
 	struct splice *s = splice_at(idx);
-	struct client *known = NULL;
 	__u32 now = clock_ms(), ts_client;
+	int verdict, known = KNOWN_NOT;
 	bool local = false, stay;
-	int verdict;
 	struct packet *p;
 
 	if (!w || !s || !set)
@@ -390,13 +389,15 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 	if (!to_vip(w))
 		return DROP_CLOSED;  /* the VIP has gone from the configuration */
 	if (s->flags & SPLICE_ASKED) /* unless the question was forgotten meanwhile */
-		known = bpf_map_lookup_elem(&clients, &p->key);
+		known = know_client(w);
+	if (known == KNOWN_CHANGES)
+		return DROP_RACE;
 	if (known) {
-		if (known->state == CLIENT_ASKED)
+		if (w->known.state == CLIENT_ASKED)
 			return to_user_space(w, set);
-		local = known->state == CLIENT_LOCAL;
-		adopt_decision(w, known);
-		w->client = *known;
+		local = w->known.state == CLIENT_LOCAL;
+		adopt_decision(w, &w->known);
+		w->client = w->known;
 	} else {
 		client_of(s, set, &w->client);
 		if (!decide(skb)) {

@@ -198,18 +198,36 @@ static __always_inline bool may_be_promised(const struct packet *p)
 	return p->ts_at == 0xff || p->tsecr & TS_OTHER_MSS;
 }
 
-/* The options of the client whose first packet is at hand, from the tables or from what it echoes, into w->client. */
-static __always_inline void recall_client(struct work *w)
+enum known { KNOWN_NOT, KNOWN, KNOWN_CHANGES };
+
+/*
+ * Copies what is known of the client at hand to w->known. User space changes it meanwhile, and memory that the map gives up is at
+ * once another client's: only a copy of what is still in its place is whole.
+ */
+static __always_inline int know_client(struct work *w)
 {
-	struct client *known = bpf_map_lookup_elem(&clients, &w->packet.key);
-	struct client *c = &w->client;
+	struct client *c = bpf_map_lookup_elem(&clients, &w->packet.key);
+
+	if (!c)
+		return KNOWN_NOT;
+	w->known = *c;
+	barrier();
+	return bpf_map_lookup_elem(&clients, &w->packet.key) == c ? KNOWN : KNOWN_CHANGES;
+}
+
+/* The options of the client whose first packet is at hand, from the tables or from what it echoes, into w->client. */
+static __always_inline void recall_client(struct work *w, bool known)
+{
+	struct client *promise, *c = &w->client;
 	__u32 bits = w->packet.tsecr & TS_OPTION_MASK;
 
-	if (!known && may_be_promised(&w->packet))
-		known = bpf_map_lookup_elem(&promised, &w->packet.key);
-
 	if (known) {
-		*c = *known;
+		*c = w->known;
+		return;
+	}
+	promise = may_be_promised(&w->packet) ? bpf_map_lookup_elem(&promised, &w->packet.key) : NULL;
+	if (promise) {
+		*c = *promise;
 		return;
 	}
 	__builtin_memset(c, 0, sizeof(*c));

@@ -4,38 +4,41 @@
 
 #include "session.h"
 
-/* The first bytes of a client whose handshake is done. */
-__noinline int first_request(struct __sk_buff *skb)
+/* The first bytes of a client whose handshake is done. known: w->known is about it; if not, its cookie fits. */
+__noinline int first_request(struct __sk_buff *skb, bool known)
 {
 	struct work *w = work();
 	struct config *set = config();
-	struct client *known;
-	__u32 now = clock_ms();
+	__u32 now = clock_ms(), state;
 	int verdict;
 
 	if (!w || !set)
 		return DROP_NO_ROOM;
-	known = bpf_map_lookup_elem(&clients, &w->packet.key);
-	if (known && known->state != CLIENT_SYN && known->seq != w->packet.seq) {
+	state = known ? w->known.state : CLIENT_SYN;
+	if (state != CLIENT_SYN && w->known.seq != w->packet.seq) {
 		if (cookie_ok(w, w->packet.seq)) {
 			/* decided about an earlier session of the same port, or asked */
 			bpf_map_delete_elem(&clients, &w->packet.key);
-			known = NULL;
-		} else if (known->state != CLIENT_ASKED) {
+			known = false;
+			state = CLIENT_SYN;
+		} else if (state != CLIENT_ASKED) {
 			return DROP_EARLY; /* overtakes what user space gives back */
 		}
 	}
-	recall_client(w);
+	recall_client(w, known);
 	if (w->client.band == BAND_NONE)
 		w->client.band = band_of_client(w->packet.ack - 1);
-	if (known && known->state == CLIENT_LOCAL)
+	switch (state) {
+	case CLIENT_LOCAL:
 		return assign_local(skb);
-	if (known && known->state == CLIENT_SPLICE) {
-		adopt_decision(w, known);
-	} else if (known && known->state == CLIENT_ASKED) {
+	case CLIENT_ASKED:
 		return to_user_space(w, set);
-	} else if (!decide(skb)) {
-		return ask(skb, w, set, now);
+	case CLIENT_SPLICE:
+		adopt_decision(w, &w->known);
+		break;
+	default:
+		if (!decide(skb))
+			return ask(skb, w, set, now);
 	}
 	verdict = splice_client(skb, NO_SPLICE, w->packet.tsecr);
 	if (!verdict)
@@ -58,7 +61,7 @@ static __always_inline int no_session(struct __sk_buff *skb, struct work *w, con
 		/* keepalive; the timestamp told last is told again, as the client's options ride in it */
 		struct segment *r = answer(w, ACK, p->ack, p->seq + 1);
 
-		recall_client(w);
+		recall_client(w, known);
 		if (!(w->client.flags & CLIENT_WSCALE))
 			r->window = WINDOW_TOLD;
 		r->with_ts = p->ts_at != 0xff;
@@ -90,7 +93,7 @@ __noinline int new_client(struct __sk_buff *skb)
 	struct work *w = work();
 	struct config *set = config();
 	struct packet *p;
-	struct client *known;
+	int known;
 
 	if (!w || !set)
 		return DROP_NO_ROOM;
@@ -106,15 +109,17 @@ __noinline int new_client(struct __sk_buff *skb)
 		return DROP_BAD_FLAGS;
 	if (!p->plain && parse_options(skb) < 0)
 		return DROP_BAD_OPTIONS;
-	known = bpf_map_lookup_elem(&clients, &p->key);
-	if (known && known->state != CLIENT_SYN) {
+	known = know_client(w);
+	if (known == KNOWN_CHANGES)
+		return DROP_RACE;
+	if (known && w->known.state != CLIENT_SYN) {
 		if (!p->len) /* a FIN must not acknowledge what user space holds */
 			return p->flags & FIN ? DROP_EARLY : HANDSHAKE_ACK;
 	} else if (!cookie_ok(w, p->seq)) {
 		return no_session(skb, w, set, known);
 	}
 	if (p->len)
-		return first_request(skb);
+		return first_request(skb, known);
 	if (!(p->flags & FIN)) {
 		end_handshake(p->ack - 1);
 		return HANDSHAKE_ACK;

@@ -153,6 +153,7 @@ struct work {
 	struct walk walk;
 	struct partial partial;
 	struct client client;
+	struct client known; /* by know_client */
 	struct cookie_headers cookie;
 	struct vip vip;
 	struct host_key host;

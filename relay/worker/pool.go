@@ -2,12 +2,14 @@ package worker
 
 import (
 	"errors"
+	"math/rand/v2"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"baton/relay/config"
 	"baton/relay/prologue"
+	"baton/relay/trunks"
 )
 
 // pool is a worker's trunks to one peer.
@@ -17,9 +19,8 @@ type pool struct {
 	ready   []*trunk         // the newest last
 	opening int
 	waiting []*split // flows without a trunk, in the order in which they came
-	failed  int      // in a row
+	size    *trunks.Sizer
 	closed  bool
-	again   time.Duration // when a trunk may be opened after failures, on the worker's clock
 	count   PoolCounters
 }
 
@@ -29,17 +30,29 @@ var (
 	errOld    = errors.New("it has waited long enough")
 )
 
-func newPool(p *config.Peer) *pool {
+// newPool makes the pool of one of so many workers.
+func newPool(p *config.Peer, workers int) *pool {
 	q := &pool{peer: p}
+	q.resize(workers)
 	if p.Credentials.Security == config.Plaintext {
 		q.sealer = prologue.NewSealer(p.Credentials.Secret)
 	}
 	return q
 }
 
+// firstSetup is what opening a trunk is thought to take before one was.
+const firstSetup = 100 * time.Millisecond
+
+// resize has the pool forget what it has learnt of how many trunks are wanted.
+func (p *pool) resize(workers int) {
+	share := func(n int) int { return max(1, (n+workers-1)/workers) }
+	p.size = trunks.NewSizer(share(p.peer.Ready.Min), share(p.peer.Ready.Max), firstSetup, rand.Float64)
+}
+
 // take gives the newest trunk; nil: there is none.
 func (p *pool) take(w *Worker) *trunk {
 	defer p.fill(w)
+	p.size.Took(w.now)
 	k := len(p.ready)
 	if k == 0 {
 		p.count.Missed.Add(1)
@@ -58,14 +71,12 @@ func (p *pool) queue(w *Worker, s *split) {
 	p.fill(w)
 }
 
-// want is how many trunks are to be ready or on their way.
-func (p *pool) want(w *Worker) int {
-	return max(1, (p.peer.Ready.Min+w.o.Of-1)/w.o.Of) + len(p.waiting)
-}
-
 // fill opens trunks that are wanted.
 func (p *pool) fill(w *Worker) {
-	for len(p.ready)+p.opening < p.want(w) && !p.closed && w.now >= p.again {
+	if p.closed {
+		return
+	}
+	for range p.size.Open(w.now, len(p.ready)-len(p.waiting), p.opening) {
 		if err := p.open(w); err != nil {
 			p.failure(w, err)
 			return
@@ -86,7 +97,7 @@ func (p *pool) open(w *Worker) error {
 		closeFD(fd)
 		return errno
 	}
-	t := &trunk{pool: p, fd: fd}
+	t := &trunk{pool: p, fd: fd, begun: w.now}
 	t.waiter.of = t
 	if t.slot, errno = w.watch(fd, both, t); errno != 0 {
 		closeFD(fd)
@@ -116,7 +127,7 @@ func tuneTrunk(fd int32, t *config.Tuning) {
 // greeted is called when a trunk's hello is here.
 func (p *pool) greeted(w *Worker, t *trunk) {
 	p.opening--
-	p.failed = 0
+	p.size.Opened(w.now, w.now-t.begun)
 	p.count.Opened.Add(1)
 	for len(p.waiting) > 0 {
 		s := p.waiting[0]
@@ -138,28 +149,24 @@ func (p *pool) lost(w *Worker, t *trunk, why error) {
 		p.failure(w, why)
 		return
 	}
+	if errors.Is(why, errStale) {
+		p.count.Stale.Add(1)
+		p.size.Lost(w.now, w.now-t.born)
+	}
 	for i, have := range p.ready {
 		if have == t {
 			p.ready = append(p.ready[:i], p.ready[i+1:]...)
 			p.count.Ready.Add(-1)
-			p.count.Stale.Add(1)
 			break
 		}
 	}
 	p.fill(w)
 }
 
-// Backing off from a peer that cannot be reached.
-const (
-	firstPause = 100 * time.Millisecond
-	lastPause  = 10 * time.Second
-)
-
-// failure waits longer each time before the next trunk is opened. Flows that wait are turned away: they have no hope.
+// failure is called when a trunk could not be opened. Flows that wait are turned away when none is on its way: they have no hope.
 func (p *pool) failure(w *Worker, why error) {
 	p.count.Failed.Add(1)
-	p.failed++
-	p.again = w.now + min(lastPause, firstPause<<min(p.failed-1, 10))
+	p.size.Failed(w.now)
 	w.o.Log.Debug("no trunk", "peer", p.peer.Name, "err", why)
 	if p.opening > 0 {
 		return
@@ -175,7 +182,9 @@ func (p *pool) failure(w *Worker, why error) {
 
 // look replaces old trunks, and opens those that were put off.
 func (p *pool) look(w *Worker) {
-	for len(p.ready) > 0 && w.now-p.ready[0].born > p.peer.Ready.Age {
+	surplus := p.size.Close(w.now, len(p.ready))
+	for len(p.ready) > 0 && (surplus > 0 || w.now-p.ready[0].born > p.peer.Ready.Age) {
+		surplus--
 		w.loseTrunk(p.ready[0], errOld)
 	}
 	p.fill(w)

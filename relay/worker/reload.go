@@ -30,7 +30,10 @@ func (w *Worker) configure(cfg *config.Config) {
 		peer := &cfg.Peers[i]
 		p := w.pools[peer.Name]
 		if p == nil || !alike(p.peer, peer) {
-			p = newPool(peer)
+			p = newPool(peer, w.o.Of)
+		} else if p.peer.Ready != peer.Ready {
+			p.peer = peer
+			p.resize(w.o.Of)
 		}
 		p.peer = peer
 		kept[peer.Name] = p

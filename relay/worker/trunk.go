@@ -19,6 +19,7 @@ type trunk struct {
 	hello   prologue.Hello
 	greeted bool
 	waiter  waiter
+	begun   time.Duration // on the worker's clock
 	born    time.Duration // when the hello came, on the worker's clock
 
 }

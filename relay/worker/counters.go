@@ -14,6 +14,7 @@ type Counters struct {
 	Copied      atomic.Uint64                        // bytes
 	Spliced     atomic.Uint64                        // bytes
 	NoPipe      atomic.Uint64                        // splices for which no pipe was to be had
+	Early       atomic.Uint64                        // flows that were begun by a SYN
 	Full        atomic.Uint64                        // times that no more flows were accepted for a while
 	Waiting     atomic.Int64                         // trunks of other relays that have no flow yet
 	BadHeaders  atomic.Uint64                        // of trunks

@@ -169,26 +169,25 @@ func (w *Worker) acceptAgain() {
 	}
 }
 
-// begin makes a flow of a connection that has come in.
+// begin makes a flow of a connection that has come in, or finds the one that its SYN has begun.
 func (w *Worker) begin(e *entry, fd int32, peer netip.AddrPort) {
-	s := w.newSplit(e, peer)
-	s.way = e.way
+	isEarly := e.EarlySYN == config.Optimistic || e.EarlySYN == config.ConnectFirst
+	var at netip.AddrPort
+	if isEarly || e.Mode == config.Transparent {
+		var errno unix.Errno
+		if at, errno = localAddr(fd); errno != 0 {
+			resetFD(fd)
+			return
+		}
+	}
+	if isEarly && w.meet(peer, at, fd) {
+		return
+	}
+	s := w.newFlow(e, peer, at)
 	if errno := w.attach(s, flow.Client, fd); errno != 0 {
 		resetFD(fd)
 		w.release(s)
 		return
-	}
-	s.server = e.Destination
-	if e.Mode == config.Transparent {
-		server, errno := localAddr(fd)
-		if errno != 0 {
-			w.drop(s)
-			return
-		}
-		s.server = server
-	}
-	if len(s.way.via) > 0 {
-		_, _ = rand.Read(s.way.id[:]) // never fails
 	}
 	if hasPreface(e.Mode) {
 		words := preface.New(e.Mode)
@@ -197,6 +196,20 @@ func (w *Worker) begin(e *entry, fd int32, peer netip.AddrPort) {
 		return // its bytes come with an event
 	}
 	w.onward(s)
+}
+
+// newFlow makes a flow that comes in at an entry, to the address at there.
+func (w *Worker) newFlow(e *entry, client, at netip.AddrPort) *split {
+	s := w.newSplit(e, client)
+	s.way = e.way
+	if len(s.way.via) > 0 {
+		_, _ = rand.Read(s.way.id[:]) // never fails
+	}
+	s.server = e.Destination
+	if e.Mode == config.Transparent {
+		s.server = at
+	}
+	return s
 }
 
 // Close ends a worker that runs, and waits until it has: flows that are left are reset.

@@ -68,7 +68,7 @@ func (w *Worker) connect(s *split) (fd int32, errno unix.Errno) {
 		errno = setText(fd, unix.SOL_TCP, unix.TCP_CONGESTION, s.way.congestion)
 	}
 	if errno == 0 && s.way.shown == prologue.Spoofed {
-		errno = bindTo(fd, s.client)
+		errno = bindTo(fd, s.client, w.o.Mark)
 	}
 	if errno == 0 {
 		errno = connect(fd, s.server)
@@ -81,12 +81,17 @@ func (w *Worker) connect(s *split) (fd int32, errno unix.Errno) {
 }
 
 // bindTo gives a socket the address of someone else.
-func bindTo(fd int32, a netip.AddrPort) unix.Errno {
+func bindTo(fd int32, a netip.AddrPort, mark uint32) unix.Errno {
 	if errno := transparent(fd, a.Addr()); errno != 0 {
 		return errno
 	}
 	if errno := setInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); errno != 0 {
 		return errno
+	}
+	if mark != 0 {
+		if errno := setInt(fd, unix.SOL_SOCKET, unix.SO_MARK, int(mark)); errno != 0 {
+			return errno
+		}
 	}
 	return bind(fd, a)
 }
@@ -135,6 +140,10 @@ func (w *Worker) begins(s *split) {
 // grant tells the client that its server is there, if it is to be told.
 func (w *Worker) grant(s *split, a prologue.Answer) {
 	s.answered = true
+	if s.early != nil {
+		w.heardEarly(s)
+		return
+	}
 	w.await(&s.waiter, waitBytes)
 	if s.guest != nil {
 		if b := s.guest.granted(a); len(b) > 0 {
@@ -146,6 +155,10 @@ func (w *Worker) grant(s *split, a prologue.Answer) {
 // turnAway ends a flow whose server cannot be had: who asked for it in words is told so, any other client reset.
 func (w *Worker) turnAway(s *split, a prologue.Answer) {
 	w.count.Refused[min(int(a.Status), len(w.count.Refused)-1)].Add(1)
+	if s.early != nil {
+		w.refuseEarly(s)
+		return
+	}
 	client, server := &s.ends[flow.Client], &s.ends[flow.Server]
 	if server.fd >= 0 {
 		w.hangUp(server, true)

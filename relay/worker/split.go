@@ -36,6 +36,7 @@ type split struct {
 	server   netip.AddrPort // who is to answer it, however far away
 	trunk    *onTrunk       // the server end is one; nil: it is the server's own connection
 	way      way
+	early    *early        // the client was not accepted yet
 	guest    *guest        // the client end is a trunk, or asked for the server in words; nil: it is the client's own connection
 	begun    time.Duration // on the worker's clock, as the next
 	moved    time.Duration // when bytes last did
@@ -229,6 +230,12 @@ func (w *Worker) release(s *split) {
 		return
 	}
 	s.stage = stageOver
+	if s.early != nil {
+		if s.early.held {
+			w.o.Settle(s.early.syn, Refuse)
+		}
+		w.settled(s)
+	}
 	w.ease(&s.waiter)
 	for i := range s.dirs {
 		w.letGo(&s.dirs[i])

@@ -16,6 +16,9 @@ type Options struct {
 	Index int // among Of workers, from 0
 	Of    int
 	Log   *slog.Logger
+	// Settle is told what becomes of SYNs; it must not wait. It may be nil if Early is not called.
+	Settle func(SYN, Settlement)
+	Mark   uint32 // of sockets that have their client's address (SO_MARK); 0: none
 }
 
 // Worker is an event loop with its flows.
@@ -32,6 +35,7 @@ type Worker struct {
 	docks    []*dock
 	guests   map[*arrival]struct{} // trunks of other relays that have no flow yet
 	pools    map[string]*pool      // by the peer's name
+	early    map[synKey]*split     // flows whose clients were not accepted yet
 	looked   time.Duration         // at the pools
 	flows    map[*split]struct{}
 	runnable []*split // have more to move than their share of a turn
@@ -57,6 +61,7 @@ const (
 func New(o Options, cfg *config.Config) (*Worker, error) {
 	w := &Worker{
 		o: o, cfg: cfg, start: time.Now(), flows: make(map[*split]struct{}), guests: make(map[*arrival]struct{}), pools: make(map[string]*pool),
+		early:   make(map[synKey]*split),
 		scratch: make([]byte, 64<<10), ended: make(chan struct{}),
 	}
 	w.pipes.size = cfg.Limits.Pipe

@@ -1,0 +1,127 @@
+package worker
+
+import (
+	"net/netip"
+
+	"baton/relay/flow"
+)
+
+// SYN is one that has come to an entry, and that the kernel has told of before it is accepted.
+type SYN struct {
+	Client, Server netip.AddrPort // as in the packet
+	ISN            uint32
+	Entry          string
+	Held           bool // it waits to be released or refused
+	Handle         any  // whoever tells of it knows it by this
+}
+
+// Settlement is what becomes of a SYN.
+type Settlement uint8
+
+// A SYN that is held is released or refused first. Every SYN is taken at last.
+const (
+	Release Settlement = iota // the server is there: its handshake goes on
+	Refuse                    // the server is not: the client is refused
+	Taken                     // its flow was accepted, or is over
+)
+
+// early is a flow that is on its way to its server before its client was accepted.
+type early struct {
+	syn  SYN
+	held bool // and the client has had no answer
+}
+
+type synKey struct{ client, server netip.AddrPort }
+
+func (s *SYN) key() synKey { return synKey{s.Client, s.Server} }
+
+// Early begins a flow for a SYN. The worker is the one whose listener its client will come to: see Listen.
+func (w *Worker) Early(syn SYN) error {
+	return w.post(func(w *Worker) { w.anticipate(syn) })
+}
+
+// Cancel ends the flow of a SYN whose client has given up.
+func (w *Worker) Cancel(syn SYN) error {
+	return w.post(func(w *Worker) {
+		if s := w.early[syn.key()]; s != nil && s.early.syn.ISN == syn.ISN {
+			w.drop(s)
+		}
+	})
+}
+
+func (w *Worker) anticipate(syn SYN) {
+	if s := w.early[syn.key()]; s != nil { // the client has begun anew
+		w.drop(s)
+	}
+	e := w.entryOf(syn.Entry)
+	if e == nil || w.count.Live.Load() >= int64(w.most()) {
+		if syn.Held {
+			w.o.Settle(syn, Release) // as if nobody had told of it
+		}
+		w.o.Settle(syn, Taken)
+		return
+	}
+	s := w.newFlow(e, syn.Client, syn.Server)
+	s.early = &early{syn: syn, held: syn.Held}
+	w.early[syn.key()] = s
+	w.count.Early.Add(1)
+	w.onward(s)
+	if s.early != nil && !s.early.held {
+		w.await(&s.waiter, waitAccept)
+	}
+}
+
+func (w *Worker) entryOf(name string) *entry {
+	for _, e := range w.entries {
+		if e.Name == name {
+			return e
+		}
+	}
+	return nil
+}
+
+// meet gives a flow that was begun early the client that was accepted now. False: there is none.
+func (w *Worker) meet(client, server netip.AddrPort, fd int32) bool {
+	s := w.early[synKey{client, server}]
+	if s == nil {
+		return false
+	}
+	w.settled(s)
+	if errno := w.attach(s, flow.Client, fd); errno != 0 {
+		resetFD(fd)
+		w.drop(s)
+		return true
+	}
+	if s.answered {
+		w.await(&s.waiter, waitBytes)
+	} else {
+		w.await(&s.waiter, waitConnect)
+	}
+	return true
+}
+
+// settled has nobody expect the client of an early flow any more.
+func (w *Worker) settled(s *split) {
+	delete(w.early, s.early.syn.key())
+	w.o.Settle(s.early.syn, Taken)
+	s.early = nil
+}
+
+// heardEarly is called when the server of a flow without a client is there.
+func (w *Worker) heardEarly(s *split) {
+	if s.early.held {
+		s.early.held = false
+		w.o.Settle(s.early.syn, Release)
+	}
+	w.await(&s.waiter, waitAccept)
+}
+
+// refuseEarly is called when the server of a flow without a client cannot be had. A client that was answered already is reset when
+// it comes, as its flow fails the same way.
+func (w *Worker) refuseEarly(s *split) {
+	if s.early.held {
+		s.early.held = false
+		w.o.Settle(s.early.syn, Refuse)
+	}
+	w.drop(s)
+}

@@ -1,0 +1,173 @@
+package worker
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"baton/relay/config"
+)
+
+// earlyRelay is a relay that is told of SYNs by the test.
+type earlyRelay struct {
+	relay
+	mu      sync.Mutex
+	outcome []string
+}
+
+func newEarly(t *testing.T, mode config.EarlySYN, change func(*config.Config)) *earlyRelay {
+	t.Helper()
+	cfg := defaults()
+	cfg.Timeouts.Early = soon
+	if change != nil {
+		change(cfg)
+	}
+	r := &earlyRelay{relay: relay{t: t, server: listenTCP(t)}}
+	r.entry = config.Entry{Name: "e", Mode: config.Plain, Listen: unusedPort(t), Destination: addrOf(r.server), EarlySYN: mode}
+	w, err := New(Options{Of: 1, Log: slog.New(slog.DiscardHandler), Settle: func(s SYN, what Settlement) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.outcome = append(r.outcome, fmt.Sprint(what, " ", s.ISN))
+	}}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.workers = []*Worker{w}
+	var running errgroup.Group
+	running.Go(w.Run)
+	t.Cleanup(func() {
+		w.Close()
+		if err := running.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	r.open(r.workers)
+	return r
+}
+
+func (r *earlyRelay) told(want ...string) {
+	r.t.Helper()
+	same := func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return slices.Equal(r.outcome, want)
+	}
+	for end := time.Now().Add(soon); !same() && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	}
+	if !same() {
+		r.t.Fatalf("settled: %q, want %q", r.outcome, want)
+	}
+}
+
+// syn tells of one from the client's address.
+func (r *earlyRelay) syn(from netip.AddrPort, isn uint32, held bool) SYN {
+	r.t.Helper()
+	s := SYN{Client: from, Server: r.entry.Listen, ISN: isn, Entry: "e", Held: held}
+	if err := r.workers[0].Early(s); err != nil {
+		r.t.Fatal(err)
+	}
+	return s
+}
+
+func (r *earlyRelay) dialFrom(from netip.AddrPort) *net.TCPConn {
+	r.t.Helper()
+	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(from)}
+	d.SetMultipathTCP(false)
+	c, err := d.DialContext(r.t.Context(), "tcp", r.entry.Listen.String())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { c.Close() })
+	_ = c.SetDeadline(time.Now().Add(soon))
+	return c.(*net.TCPConn)
+}
+
+func (s Settlement) String() string { return [...]string{"release", "refuse", "taken"}[s] }
+
+// The server is connected to before the client is there, once.
+func TestEarly(t *testing.T) {
+	for _, held := range []bool{false, true} {
+		t.Run(fmt.Sprintf("held: %t", held), func(t *testing.T) {
+			r := newEarly(t, config.Optimistic, nil)
+			from := unusedPort(t)
+			r.syn(from, 1, held)
+			server := r.accept()
+			say(t, server, "220 greeting")
+			want := []string{}
+			if held {
+				want = append(want, "release 1")
+				r.told(want...)
+			}
+			client := r.dialFrom(from)
+			hear(t, client, "220 greeting")
+			r.told(append(want, "taken 1")...)
+			say(t, client, "ask")
+			hear(t, server, "ask")
+			client.Close()
+			hearEnd(t, server, io.EOF)
+			server.Close()
+			r.nothingLeft()
+		})
+	}
+}
+
+func (r *earlyRelay) nothingLeft() {
+	r.t.Helper()
+	r.relay.settled()
+	if n := len(r.workers[0].early); n != 0 {
+		r.t.Errorf("%d early flows are left", n)
+	}
+}
+
+// Servers that refuse: who waits for his SYN's answer is refused, who was answered is reset.
+func TestEarlyRefused(t *testing.T) {
+	r := newEarly(t, config.ConnectFirst, nil)
+	r.server.Close()
+	r.syn(unusedPort(t), 1, true)
+	r.told("refuse 1", "taken 1")
+	from := unusedPort(t)
+	r.syn(from, 2, false)
+	r.told("refuse 1", "taken 1", "taken 2")
+	r.refused()
+	r.nothingLeft()
+}
+
+// A client that gives up, begins anew, or never comes leaves nothing behind.
+func TestEarlyWithoutClient(t *testing.T) {
+	r := newEarly(t, config.ConnectFirst, func(cfg *config.Config) { cfg.Timeouts.Early = 500 * time.Millisecond })
+	from := unusedPort(t)
+	syn := r.syn(from, 1, true)
+	first := r.accept()
+	r.told("release 1")
+	if err := r.workers[0].Cancel(syn); err != nil {
+		t.Fatal(err)
+	}
+	hearEnd(t, first, unix.ECONNRESET)
+	r.told("release 1", "taken 1")
+	r.syn(from, 2, false)
+	second := r.accept()
+	r.syn(from, 3, false)
+	hearEnd(t, second, unix.ECONNRESET)
+	third := r.accept()
+	if err := r.workers[0].Cancel(syn); err != nil { // of the first one: late
+		t.Fatal(err)
+	}
+	client := r.dialFrom(from)
+	say(t, client, "ask")
+	hear(t, third, "ask")
+	client.Close()
+	third.Close()
+	r.syn(unusedPort(t), 4, false)
+	hearEnd(t, r.accept(), unix.ECONNRESET) // in time
+	r.told("release 1", "taken 1", "taken 2", "taken 3", "taken 4")
+	r.nothingLeft()
+}

@@ -151,6 +151,16 @@ func epollAdd(epoll, fd int32, events uint32, data uint64) unix.Errno {
 	return errno
 }
 
+// epollWait waits for less than the Go scheduler minds.
+func epollWait(epoll int32, events []unix.EpollEvent, pause time.Duration) (int, unix.Errno) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epoll), uintptr(unsafe.Pointer(unsafe.SliceData(events))),
+		uintptr(len(events)), uintptr(pause/time.Millisecond), 0, 0)
+	if errno != 0 {
+		n = 0
+	}
+	return int(n), errno
+}
+
 func tcpInfo(fd int32) (info unix.TCPInfo, errno unix.Errno) {
 	size := uint32(unsafe.Sizeof(info))
 	_, _, errno = unix.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_TCP, unix.TCP_INFO,

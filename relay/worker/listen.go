@@ -238,6 +238,11 @@ func (w *Worker) close() {
 	for _, p := range w.pools {
 		p.close(w)
 	}
+	for i := range w.slots {
+		if t, ok := w.slots[i].source.(*trunk); ok { // on its way
+			w.loseTrunk(t, errUnused)
+		}
+	}
 	for s := range w.flows {
 		w.drop(s)
 	}

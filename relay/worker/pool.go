@@ -3,6 +3,7 @@ package worker
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -137,6 +138,10 @@ func (p *pool) greeted(w *Worker, t *trunk) {
 			return
 		}
 	}
+	if p.closed {
+		w.loseTrunk(t, errUnused)
+		return
+	}
 	t.born = w.now
 	p.ready = append(p.ready, t)
 	p.count.Ready.Add(1)
@@ -182,6 +187,7 @@ func (p *pool) failure(w *Worker, why error) {
 
 // look replaces old trunks, and opens those that were put off.
 func (p *pool) look(w *Worker) {
+	p.waiting = slices.DeleteFunc(p.waiting, func(s *split) bool { return s.stage != stageConnecting })
 	surplus := p.size.Close(w.now, len(p.ready))
 	for len(p.ready) > 0 && (surplus > 0 || w.now-p.ready[0].born > p.peer.Ready.Age) {
 		surplus--

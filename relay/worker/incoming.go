@@ -50,7 +50,7 @@ func (w *Worker) Dock(at netip.AddrPort, c *config.Trunks) error {
 // ready accepts trunks.
 func (d *dock) ready(w *Worker, _ uint32) {
 	for {
-		fd, _, errno := accept(d.fd)
+		fd, from, errno := accept(d.fd)
 		switch {
 		case errno == unix.ECONNABORTED || errno == unix.EINTR:
 			continue
@@ -61,7 +61,7 @@ func (d *dock) ready(w *Worker, _ uint32) {
 			closeFD(fd)
 			continue
 		}
-		w.greet(d, fd)
+		w.greet(d, fd, from)
 	}
 }
 
@@ -69,6 +69,7 @@ func (d *dock) ready(w *Worker, _ uint32) {
 type arrival struct {
 	dock   *dock
 	fd     int32
+	from   netip.AddrPort
 	slot   uint32
 	hello  prologue.Hello
 	header []byte // as far as it is here
@@ -77,8 +78,8 @@ type arrival struct {
 }
 
 // greet says hello at once: the opener's window opens with it.
-func (w *Worker) greet(d *dock, fd int32) {
-	a := &arrival{dock: d, fd: fd}
+func (w *Worker) greet(d *dock, fd int32, from netip.AddrPort) {
+	a := &arrival{dock: d, fd: fd, from: from}
 	a.waiter.of = a
 	var nonce [prologue.NonceSize]byte
 	_, _ = rand.Read(nonce[:]) // never fails
@@ -151,7 +152,7 @@ func (a *arrival) expired(w *Worker, _ wait) {
 func (w *Worker) carry(a *arrival, h prologue.Header, first []byte, wrong error) {
 	w.dismiss(a)
 	s := w.newSplit(nil, h.Client)
-	s.guest = &guest{probe: h.Probe}
+	s.guest = &guest{probe: h.Probe, from: a.from}
 	s.server = h.Server
 	s.way = way{
 		via: slices.Clone(h.Via), passed: slices.Clone(h.Passed), id: h.ID, shown: h.ClientAddress, congestion: strings.Clone(h.Congestion),

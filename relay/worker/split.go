@@ -157,6 +157,7 @@ func (s *split) gone() bool { return s.ends[flow.Client].fd < 0 && s.ends[flow.S
 
 // hangUp closes an end.
 func (w *Worker) hangUp(e *end, reset bool) {
+	w.measure(e)
 	w.forget(e.slot)
 	if reset {
 		resetFD(e.fd)

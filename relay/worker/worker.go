@@ -18,7 +18,9 @@ type Options struct {
 	Log   *slog.Logger
 	// Settle is told what becomes of SYNs; it must not wait. It may be nil if Early is not called.
 	Settle func(SYN, Settlement)
-	Mark   uint32 // of sockets that have their client's address (SO_MARK); 0: none
+	// Measured is told what trunks have found out about their paths; it must not wait. nil: nobody wants to know.
+	Measured func(Measurement)
+	Mark     uint32 // of sockets that have their client's address (SO_MARK); 0: none
 }
 
 // Worker is an event loop with its flows.

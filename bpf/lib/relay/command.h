@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What user space asks for. */
+#pragma once
+
+#include "early.h"
+
+struct taken {
+	struct __sk_buff *skb;
+	__u32 settled;
+};
+
+static long taken_step(__u32 i, struct taken *taken)
+{
+	struct syn *known;
+	struct syn_key key;
+
+	if (bpf_skb_load_bytes(taken->skb, sizeof(struct command) + i * sizeof(key), &key, sizeof(key)))
+		return 1;
+	known = bpf_map_lookup_elem(&syns, &key.tuple);
+	if (known && known->isn == key.isn)
+		taken->settled += settle(&key.tuple);
+	return 0;
+}
+
+struct sweep {
+	__u32 now;
+	__u32 expire;
+	__u32 settled;
+};
+
+static long sweep_step(void *map, struct tuple *key, struct syn *s, struct sweep *sweep)
+{
+	struct tuple t = *key;
+
+	if (past(s->since, sweep->expire, sweep->now))
+		sweep->settled += settle(&t);
+	return 0;
+}
+
+/* Decides about a SYN that is held. */
+static __always_inline int replay(struct __sk_buff *skb, const struct packet *p, __u32 kind)
+{
+	struct syn *known = bpf_map_lookup_elem(&syns, &p->key);
+	struct refused refused = { .isn = p->seq };
+	__u32 ifindex;
+
+	if (!known || known->isn != p->seq || known->state != SYN_STATE_HELD)
+		return REPLAY_GONE;
+	ifindex = known->ifindex;
+	switch (kind) {
+	case REPLAY_RELEASE:
+		known->state = SYN_STATE_RELEASED;
+		break;
+	case REPLAY_REFUSE:
+		refused.since = clock_ms();
+		if (bpf_map_update_elem(&refusals, &p->key, &refused, BPF_ANY))
+			return REPLAY_FAILED;
+		settle(&p->key);
+		break;
+	default:
+		return REPLAY_GONE;
+	}
+	return bpf_clone_redirect(skb, ifindex, BPF_F_INGRESS) ? REPLAY_FAILED : REPLAY_DONE;
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The relay's maps. Sizes that depend on the configuration, and the constants, are set by user space before loading. */
+#pragma once
+
+#include <stdbool.h>
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+#include "../../shared/relay.h"
+
+#define AF_INET 2
+
+const volatile __u32 steer_mark = 0;  /* of packets that are for a socket of ours; 0: nothing is steered */
+const volatile __u32 per_source = 64; /* SYNs of one client told and not settled */
+const volatile __u64 own_netns = 0;   /* cookie of the network namespace whose sockets may be trunks */
+
+/* Which generation of ports, destinations and entries is in force: 0 or 1. User space writes the other, then this. */
+volatile __u32 generation;
+
+/* By generation << 16 | port: the entries that want it. Looked up first, as most packets end here. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 << 16);
+	__type(key, __u32);
+	__type(value, __u64);
+} ports SEC(".maps");
+
+/* Written by user space. A miss is no entry's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct destination_key);
+	__type(value, __u64);
+} destinations SEC(".maps");
+
+/* By place: generation * MAX_ENTRIES + bit. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * MAX_ENTRIES);
+	__type(key, __u32);
+	__type(value, struct entry);
+} entries SEC(".maps");
+
+/*
+ * SYNs that user space was told of, until it settles them or they are swept. Its size is the bound of onward connections begun for
+ * clients that may not exist. Full: SYNs pass untold.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct tuple);
+	__type(value, struct syn);
+} syns SEC(".maps");
+
+/*
+ * How many of these each client has; of IPv6, each network of 64 bits. A client that has none is not here, so that there are never
+ * more than SYNs.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u8[16]);
+	__type(value, __u32);
+} sources SEC(".maps");
+
+/* Full: the oldest is forgotten, and its next repetition is a new SYN. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct tuple);
+	__type(value, struct refused);
+} refusals SEC(".maps");
+
+/* struct event or struct held_event. Full: the SYN passes untold. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} events SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, VERDICTS);
+	__type(key, __u32);
+	__type(value, __u64);
+} verdicts SEC(".maps");
+
+/* Which sockets are trunks: the place of their record. Written by user space. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_TRUNKS);
+	__type(key, struct trunk_key);
+	__type(value, __u32);
+} trunk_places SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_TRUNKS);
+	__type(key, __u32);
+	__type(value, struct trunk);
+} trunks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_TRUNKS);
+	__type(key, __u32);
+	__type(value, struct trunk_counts);
+} counts SEC(".maps");
+
+static __always_inline void count(__u32 verdict)
+{
+	__u64 *n = bpf_map_lookup_elem(&verdicts, &verdict);
+
+	if (n)
+		(*n)++;
+}
+
+/* Milliseconds, coarse, from an arbitrary start. */
+static __always_inline __u32 clock_ms(void)
+{
+	return bpf_ktime_get_coarse_ns() / 1000000;
+}
+
+/* More than ms have gone by since then. Another CPU may have set since to a time after now. */
+static __always_inline bool past(__u32 since, __u32 ms, __u32 now)
+{
+	return (__s32)(now - since) > (__s32)ms;
+}
+
+static __always_inline void copy_addr(void *to, const void *from)
+{
+	((__u32 *)to)[0] = ((const __u32 *)from)[0];
+	((__u32 *)to)[1] = ((const __u32 *)from)[1];
+	((__u32 *)to)[2] = ((const __u32 *)from)[2];
+	((__u32 *)to)[3] = ((const __u32 *)from)[3];
+}
+
+/* The IPv4-mapped address. */
+static __always_inline void copy_addr4(void *to, __be32 from)
+{
+	((__u32 *)to)[0] = ((__u32 *)to)[1] = 0;
+	((__u32 *)to)[2] = bpf_htonl(0xffff);
+	((__u32 *)to)[3] = from;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A client that uses a port again while this host still remembers its last connection (TIME_WAIT). The stack ends that only if it
+ * finds the listener by itself; with a listener that rides on the packet it drops each SYN until the minute is over (Linux 6.10, where
+ * a request must not be there twice). So it is told where to find the listener.
+ */
+#pragma once
+
+#include "steer.h"
+
+/* Listeners by place of their entry. A listener that is closed leaves by itself. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SOCKMAP);
+	__uint(max_entries, 2 * MAX_ENTRIES);
+	__type(key, __u32);
+	__type(value, __u64);
+} listeners SEC(".maps");
+
+/* Which of them a client wants that comes again. Taken out when the stack asks. Full: the oldest is forgotten, and repeats its SYN. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct tuple);
+	__type(value, __u32);
+} reopened SEC(".maps");
+
+static __always_inline bool remember_listener(__u32 place, struct bpf_sock *listener)
+{
+	struct bpf_sock *known = bpf_map_lookup_elem(&listeners, &place);
+	bool open = known && known->state == BPF_TCP_LISTEN;
+
+	if (known)
+		bpf_sk_release(known);
+	return open || !bpf_map_update_elem(&listeners, &place, listener, BPF_ANY);
+}
+
+/* The packet is a SYN that meets what is left of an earlier connection: sk. */
+static __always_inline bool reopen(struct __sk_buff *skb, const struct packet *p, __u32 place, struct bpf_sock *sk,
+				   struct bpf_sock *listener)
+{
+	/* otherwise the client is answered from what is left, resets that, and repeats its SYN */
+	if (remember_listener(place, listener))
+		bpf_map_update_elem(&reopened, &p->key, &place, BPF_ANY);
+	return assign(skb, sk);
+}
+
+/* The stack looks for a listener. */
+static __always_inline void find_listener(struct bpf_sk_lookup *ctx)
+{
+	struct bpf_sock *listener;
+	struct tuple t;
+	__u32 *known, place;
+
+	if (ctx->protocol != IPPROTO_TCP)
+		return;
+	if (ctx->family == AF_INET) {
+		copy_addr4(t.src, ctx->remote_ip4);
+		copy_addr4(t.dst, ctx->local_ip4);
+	} else {
+		for (int i = 0; i < 4; i++) {
+			((__u32 *)t.src)[i] = ctx->remote_ip6[i];
+			((__u32 *)t.dst)[i] = ctx->local_ip6[i];
+		}
+	}
+	t.sport = ctx->remote_port;
+	t.dport = bpf_htons(ctx->local_port);
+	known = bpf_map_lookup_elem(&reopened, &t);
+	if (!known)
+		return;
+	place = *known;
+	bpf_map_delete_elem(&reopened, &t);
+	listener = bpf_map_lookup_elem(&listeners, &place);
+	if (!listener)
+		return;
+	bpf_sk_assign(ctx, listener, 0);
+	bpf_sk_release(listener);
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Packets to other hosts' addresses that sockets of this host are for. The socket rides on the packet (bpf_sk_assign), and the mark has
+ * the routing deliver it here: routes are looked up behind this hook.
+ */
+#pragma once
+
+#include "packet.h"
+
+/* Of the kernel's structures, what is looked at (CO-RE). */
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct sock {
+	__u32 sk_ack_backlog;
+	__u32 sk_max_ack_backlog;
+};
+
+struct inet_sock {
+	struct sock sk;
+};
+
+struct request_sock_queue {
+	atomic_t qlen;
+};
+
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+	struct request_sock_queue icsk_accept_queue;
+};
+
+struct tcp_sock {
+	struct inet_connection_sock inet_conn;
+};
+
+struct inet_timewait_sock {
+	__u32 tw_mark;
+};
+
+struct tcp_timewait_sock {
+	struct inet_timewait_sock tw_sk;
+};
+#pragma clang attribute pop
+
+static __always_inline struct bpf_sock *socket_between(struct __sk_buff *skb, bool v6, const void *src, __be16 sport,
+						       const void *dst, __be16 dport)
+{
+	struct bpf_sock_tuple tuple = {};
+
+	if (v6) {
+		copy_addr(tuple.ipv6.saddr, src);
+		copy_addr(tuple.ipv6.daddr, dst);
+		tuple.ipv6.sport = sport;
+		tuple.ipv6.dport = dport;
+		return bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
+	}
+	tuple.ipv4.saddr = ((const __u32 *)src)[3];
+	tuple.ipv4.daddr = ((const __u32 *)dst)[3];
+	tuple.ipv4.sport = sport;
+	tuple.ipv4.dport = dport;
+	return bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
+}
+
+/* The connection of the packet's tuple, or what is left of one. The caller releases it. */
+static __always_inline struct bpf_sock *connection_of(struct __sk_buff *skb, const struct packet *p)
+{
+	struct bpf_sock *sk = socket_between(skb, p->v6, p->key.src, p->key.sport, p->key.dst, p->key.dport);
+
+	if (!sk || sk->state != BPF_TCP_LISTEN)
+		return sk;
+	bpf_sk_release(sk);
+	return NULL;
+}
+
+/* One of the entry's listeners: the stack then chooses another of the same group, by the hash. The caller releases it. */
+static __always_inline struct bpf_sock *listener_of(struct __sk_buff *skb, const struct packet *p,
+						    const struct entry *e)
+{
+	struct bpf_sock *sk = socket_between(skb, p->v6, p->key.src, p->key.sport, e->listen, e->port);
+
+	if (!sk || sk->state == BPF_TCP_LISTEN)
+		return sk;
+	bpf_sk_release(sk); /* of a client that is connected to the listener itself */
+	return NULL;
+}
+
+static __always_inline bool assign(struct __sk_buff *skb, struct bpf_sock *sk)
+{
+	if (bpf_sk_assign(skb, sk, 0))
+		return false;
+	skb->mark = steer_mark;
+	return true;
+}
+
+/* Whether the packet ends a handshake of which the listener has kept nothing but a cookie. */
+static __always_inline bool ends_cookie_handshake(struct __sk_buff *skb, const struct packet *p, struct bpf_sock *sk)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct tcphdr *th;
+
+	if (p->v6) {
+		struct ipv6hdr *ip = data + ETH_HLEN;
+
+		th = (void *)(ip + 1);
+		return (void *)(th + 1) <= end && !bpf_tcp_check_syncookie(sk, ip, sizeof(*ip), th, sizeof(*th));
+	} else {
+		struct iphdr *ip = data + ETH_HLEN;
+
+		th = (void *)(ip + 1);
+		return (void *)(th + 1) <= end && !bpf_tcp_check_syncookie(sk, ip, sizeof(*ip), th, sizeof(*th));
+	}
+}
+
+/* A packet without SYN to an entry that intercepts. */
+static __always_inline int steer(struct __sk_buff *skb, const struct packet *p, const struct entry *e)
+{
+	struct bpf_sock *sk = connection_of(skb, p);
+	int verdict = PASS_UNKNOWN;
+
+	if (sk) {
+		verdict = assign(skb, sk) ? STEERED : STEER_FAILED;
+		bpf_sk_release(sk);
+		return verdict;
+	}
+	if ((p->flags & (SYN | RST | ACK)) != ACK)
+		return PASS_UNKNOWN;
+	sk = listener_of(skb, p, e);
+	if (!sk)
+		return PASS_UNKNOWN;
+	if (ends_cookie_handshake(skb, p, sk)) {
+		bpf_get_hash_recalc(skb); /* the listeners' group reads it and does not calculate it */
+		verdict = assign(skb, sk) ? STEERED_COOKIE : STEER_FAILED;
+	}
+	bpf_sk_release(sk);
+	return verdict;
+}
+
+/* The mark of a socket; 0 of a request. */
+static __always_inline __u32 mark_of(struct bpf_sock *sk)
+{
+	struct tcp_timewait_sock *tw;
+	struct bpf_sock *full;
+
+	if (sk->state == BPF_TCP_TIME_WAIT) {
+		tw = (void *)bpf_skc_to_tcp_timewait_sock(sk);
+		return tw ? tw->tw_sk.tw_mark : 0;
+	}
+	full = bpf_sk_fullsock(sk);
+	return full ? *(volatile __u32 *)&full->mark : 0; /* one load for both kinds of pointer, the verifier refuses */
+}
+
+/* A packet by an interface towards servers: for a connection of ours that has a client's address. */
+static __always_inline int give_back(struct __sk_buff *skb, const struct packet *p)
+{
+	struct bpf_sock *sk = connection_of(skb, p);
+	int verdict = PASS;
+
+	if (!sk)
+		return PASS;
+	if (mark_of(sk) == steer_mark)
+		verdict = assign(skb, sk) ? RETURNED : STEER_FAILED;
+	bpf_sk_release(sk);
+	return verdict;
+}

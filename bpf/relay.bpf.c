@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The relay's part of the kernel: packets of clients that are for its listeners though they are sent to others, SYNs that it wants to
+ * know of early, and the way that connections between relays begin.
+ */
+#include "lib/relay/command.h"
+#include "lib/relay/reopen.h"
+#include "lib/relay/reset.h"
+#include "lib/relay/trunk.h"
+
+char _license[] SEC("license") = "Dual BSD/GPL";
+
+static __always_inline int syn_packet(struct __sk_buff *skb, const struct packet *p, const struct entry *e, __u32 place,
+				      __u32 *fate)
+{
+	struct bpf_sock *sk = connection_of(skb, p), *listener;
+	int verdict = e->intercept ? STEERED_SYN : PASS;
+	bool steered;
+
+	if (sk && sk->state != BPF_TCP_TIME_WAIT) {
+		/* again, before the handshake has ended; or on a live connection, which answers (RFC 9293, 3.10.7.4) */
+		verdict = PASS;
+		if (e->intercept)
+			verdict = assign(skb, sk) ? STEERED : STEER_FAILED;
+		goto out;
+	}
+	listener = listener_of(skb, p, e);
+	if (!listener) {
+		verdict = NO_LISTENER;
+		goto out;
+	}
+	bpf_get_hash_recalc(skb); /* the listeners' group reads it and does not calculate it */
+	if (e->early)
+		verdict = early_syn(skb, p, e, listener, fate);
+	if (e->intercept && *fate == FATE_PASS) {
+		steered = sk ? reopen(skb, p, place, sk, listener) : assign(skb, listener);
+		if (!steered)
+			verdict = STEER_FAILED;
+	}
+	bpf_sk_release(listener);
+out:
+	if (sk)
+		bpf_sk_release(sk);
+	return verdict;
+}
+
+static __always_inline int entry_packet(struct __sk_buff *skb, const struct packet *p, __u32 *fate)
+{
+	int verdict = 0, way;
+	struct entry *e;
+	__u32 place;
+
+	e = entry_of(p, &place);
+	if (!e)
+		return PASS;
+	if ((p->flags & (SYN | ACK | RST | FIN)) == SYN)
+		return syn_packet(skb, p, e, place, fate);
+	if (p->flags & RST && e->early)
+		verdict = cancel(p);
+	if (verdict == CANCELLED_HELD) {
+		*fate = FATE_DROP;
+		return verdict;
+	}
+	way = e->intercept ? steer(skb, p, e) : PASS;
+	return verdict ?: way;
+}
+
+/* At the ingress of interfaces that clients are behind. Where the packet is not ours, the next program has its say. */
+SEC("tc")
+int relay_ingress(struct __sk_buff *skb)
+{
+	__u32 fate = FATE_PASS;
+	int verdict = PASS, action = TC_ACT_UNSPEC;
+	struct packet p;
+
+	if (parse(skb, &p))
+		verdict = entry_packet(skb, &p, &fate);
+	if (fate == FATE_RESET && !write_reset(skb, &p)) {
+		verdict = DROP_NO_ROOM;
+		fate = FATE_DROP;
+	}
+	if (fate == FATE_RESET)
+		action = bpf_redirect(skb->ifindex, 0);
+	else if (fate == FATE_DROP)
+		action = TC_ACT_SHOT;
+	count(verdict);
+	return action;
+}
+
+/* At the ingress of interfaces that servers are behind which see clients' addresses. */
+SEC("tc")
+int relay_return(struct __sk_buff *skb)
+{
+	struct packet p;
+
+	count(parse(skb, &p) ? give_back(skb, &p) : PASS);
+	return TC_ACT_UNSPEC;
+}
+
+/* Not attached: user space runs it on a struct command. */
+SEC("tc")
+int relay_command(struct __sk_buff *skb)
+{
+	struct sweep sweep = { .now = clock_ms() };
+	struct taken taken = { .skb = skb };
+	struct command c;
+
+	if (bpf_skb_load_bytes(skb, 0, &c, sizeof(c)))
+		return TC_ACT_SHOT;
+	switch (c.kind) {
+	case COMMAND_TAKEN:
+		bpf_loop(c.count, taken_step, &taken, 0);
+		c.result = taken.settled;
+		break;
+	case COMMAND_SWEEP:
+		sweep.expire = c.expire;
+		bpf_for_each_map_elem(&syns, sweep_step, &sweep, 0);
+		c.result = sweep.settled;
+		break;
+	}
+	bpf_skb_store_bytes(skb, 0, &c, sizeof(c), 0);
+	return TC_ACT_OK;
+}
+
+/* Not attached: user space runs it on the frame of a SYN that is held. It goes in again where it came from, and finds the decision. */
+SEC("tc")
+int relay_replay(struct __sk_buff *skb)
+{
+	struct packet p;
+
+	return parse(skb, &p) ? replay(skb, &p, skb->cb[0]) : REPLAY_GONE;
+}
+
+/* In the relay's network namespace, where the stack looks for a listener. */
+SEC("sk_lookup")
+int relay_lookup(struct bpf_sk_lookup *ctx)
+{
+	find_listener(ctx);
+	return SK_PASS;
+}
+
+/* In the control group of the relay's process. */
+SEC("sockops")
+int relay_trunk(struct bpf_sock_ops *ops)
+{
+	struct flight *f;
+	__u32 *place;
+	struct trunk *t;
+
+	switch (ops->op) {
+	case BPF_SOCK_OPS_RWND_INIT:
+	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
+	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
+		if (bpf_get_netns_cookie(ops) != own_netns)
+			return 1;
+		/* before they are established, those that are accepted are no full sockets */
+		place = ops->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB ||
+					(ops->op == BPF_SOCK_OPS_RWND_INIT && ops->is_fullsock)
+				? opened(ops)
+				: accepted(ops);
+		if (!place)
+			return 1;
+		if (ops->op != BPF_SOCK_OPS_RWND_INIT) {
+			begin(ops, place);
+			return 1;
+		}
+		t = bpf_map_lookup_elem(&trunks, place);
+		if (t && t->receive)
+			ops->reply = t->receive;
+		return 1;
+	case BPF_SOCK_OPS_RETRANS_CB:
+		f = flight_of(ops);
+		if (f)
+			retransmitted(ops, f);
+		return 1;
+	case BPF_SOCK_OPS_RTT_CB:
+		f = flight_of(ops);
+		if (f && !f->over)
+			acknowledged(ops, f);
+		return 1;
+	case BPF_SOCK_OPS_STATE_CB:
+		f = ops->args[1] == BPF_TCP_CLOSE ? flight_of(ops) : NULL;
+		if (f && !f->over)
+			count_flight(ops, f);
+		return 1;
+	}
+	return 1;
+}
+
+/* Keeps types in the object that the Go side is generated from. */
+const enum bound *bound_type __attribute__((unused));
+const enum verdict *verdict_type __attribute__((unused));
+const enum early_kind *early_kind_type __attribute__((unused));
+const enum syn_state *syn_state_type __attribute__((unused));
+const enum event_kind *event_kind_type __attribute__((unused));
+const enum command_kind *command_kind_type __attribute__((unused));
+const enum replay_kind *replay_kind_type __attribute__((unused));
+const enum replay_result *replay_result_type __attribute__((unused));
+const enum trunk_kind *trunk_kind_type __attribute__((unused));
+const struct event *event_type __attribute__((unused));
+const struct held_event *held_event_type __attribute__((unused));
+const struct syn_key *syn_key_type __attribute__((unused));
+const struct command *command_type __attribute__((unused));

@@ -1,0 +1,280 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"os"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/features"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// RelayOptions size the relay's data path. They are fixed until Close.
+type RelayOptions struct {
+	// Mark is that of packets which are for sockets of this host, though they are sent to other addresses. 0: nothing is steered.
+	Mark uint32
+	// Table has the routes that deliver those packets here, and nothing else. One for each relay of a network namespace.
+	Table int
+	// Early is how many SYNs may be told of and not settled, at one time; PerSource, of one client.
+	Early, PerSource int
+	// Expire is when Sweep settles them.
+	Expire time.Duration
+}
+
+// What a relay steers with, unless another one of the host does.
+const (
+	RelayMark  = uint32(0x62610000)
+	RelayTable = 25186
+)
+
+// Relay is the relay's data path in the kernel. Nothing of it is pinned: it goes with the process, but for the rules and routes of
+// steering, which the next LoadRelay with the same table replaces.
+//
+// Taken, Release, Refuse, Sweep, SetStart, TrunkCounts and Verdicts may be called at any time by any goroutine, the others by one. All are
+// of the network namespace in which LoadRelay was called.
+type Relay struct {
+	options    RelayOptions
+	objects    relayObjects
+	generation uint32
+	tables     relayTables // in force
+	stale      relayTables // of the other generation
+	steering   *steering
+	attached   map[int]*attachment
+	trunks     trunkPlaces
+	lookup     link.Link
+	cgroup     link.Link
+}
+
+// attachment is what is on an interface.
+type attachment struct {
+	name             string
+	ingress, returns link.Link
+}
+
+// ProbeRelay refuses a kernel or a user that the relay's data path cannot work with, and says what is missing.
+func ProbeRelay() error {
+	// Without it the verifier does not let a program look into sockets.
+	perfmon := capability{unix.CAP_PERFMON, "CAP_PERFMON", "to load programs that look into sockets"}
+	if err := probe(append([]capability{perfmon}, needed...)); err != nil {
+		return err
+	}
+	if _, err := btf.LoadKernelSpec(); err != nil {
+		return fmt.Errorf("the kernel does not describe its structures (CONFIG_DEBUG_INFO_BTF): %w", err)
+	}
+	if err := features.HaveProgramType(ebpf.SockOps); err != nil {
+		return fmt.Errorf("the kernel has no programs for sockets of control groups (CONFIG_CGROUP_BPF): %w", err)
+	}
+	return nil
+}
+
+// LoadRelay loads the programs. Nothing is attached yet. The caller closes the Relay. It fails with ErrRelayInUse when another process
+// steers with the table, or another thread of this one still has the descriptors of a Relay that was closed.
+func LoadRelay(o RelayOptions) (_ *Relay, err error) {
+	if o.Early < 1 || o.PerSource < 1 || o.Expire <= 0 {
+		return nil, fmt.Errorf("load the relay: %d early SYNs, %d of a client, for %v: at least one of each", o.Early, o.PerSource, o.Expire)
+	}
+	if err := ProbeRelay(); err != nil {
+		return nil, err
+	}
+	r := &Relay{options: o, attached: make(map[int]*attachment)}
+	defer func() {
+		if err != nil {
+			r.Close()
+		}
+	}()
+	if err := r.load(); err != nil {
+		return nil, err
+	}
+	r.trunks.init()
+	if o.Mark != 0 {
+		if r.steering, err = openSteering(o.Mark, o.Table); err != nil {
+			return nil, err
+		}
+		if err := r.attachLookup(); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+func (r *Relay) load() error {
+	spec, err := loadRelay()
+	if err != nil {
+		return fmt.Errorf("read the program: %w", err)
+	}
+	netns, err := ownNetns()
+	if err != nil {
+		return err
+	}
+	for name, v := range map[string]any{
+		relayVarSteerMark: r.options.Mark, relayVarPerSource: uint32(r.options.PerSource), relayVarOwnNetns: netns,
+	} {
+		if err := spec.Variables[name].Set(v); err != nil {
+			return fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	spec.Maps[relayMapSyns].MaxEntries = uint32(r.options.Early)
+	spec.Maps[relayMapSources].MaxEntries = uint32(r.options.Early)
+	spec.Maps[relayMapEvents].MaxEntries = ringSize(r.options.Early)
+	if err := spec.LoadAndAssign(&r.objects, nil); err != nil {
+		return fmt.Errorf("load the program: %w", err)
+	}
+	return nil
+}
+
+const mostRing = 8 << 20
+
+// ringSize is a power of two that holds an event with its frame for each SYN that may be told of, within bounds.
+func ringSize(early int) uint32 {
+	const header = 8 // of a record
+	want := early * (int(unsafe.Sizeof(relayHeldEvent{})) + header)
+	return uint32(1) << bits.Len(uint(min(max(want, 64<<10), mostRing)-1))
+}
+
+func ownNetns() (uint64, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, fmt.Errorf("find the network namespace: %w", err)
+	}
+	defer unix.Close(fd)
+	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+	if err != nil {
+		return 0, fmt.Errorf("find the network namespace: %w", err)
+	}
+	return cookie, nil
+}
+
+// attachLookup has the stack of this network namespace ask for the listeners of steered packets.
+func (r *Relay) attachLookup() error {
+	netns, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return fmt.Errorf("open the network namespace: %w", err)
+	}
+	defer netns.Close()
+	l, err := link.AttachNetNs(int(netns.Fd()), r.objects.RelayLookup)
+	if err != nil {
+		return fmt.Errorf("attach to the network namespace: %w", err)
+	}
+	r.lookup = l
+	return nil
+}
+
+// Attach puts the program at the ingress of an interface that clients are behind, in front of others.
+func (r *Relay) Attach(ifindex int) error {
+	a, err := r.attachment(ifindex)
+	if err != nil {
+		return err
+	}
+	return r.attach(ifindex, r.objects.RelayIngress, &a.ingress)
+}
+
+// AttachReturn does the same to an interface behind which servers are that see clients' addresses: what they send is given to the sockets
+// with these addresses that have the Mark (SO_MARK).
+func (r *Relay) AttachReturn(ifindex int) error {
+	if r.steering == nil {
+		return fmt.Errorf("attach to interface %d: the relay was loaded without a mark", ifindex)
+	}
+	a, err := r.attachment(ifindex)
+	if err != nil {
+		return err
+	}
+	return r.attach(ifindex, r.objects.RelayReturn, &a.returns)
+}
+
+// attachment prepares an interface.
+func (r *Relay) attachment(ifindex int) (*attachment, error) {
+	if a := r.attached[ifindex]; a != nil {
+		return a, nil
+	}
+	name, loopback, err := ethernet(ifindex)
+	if err != nil {
+		return nil, fmt.Errorf("attach to interface %d: %w", ifindex, err)
+	}
+	a := &attachment{name: name}
+	if r.steering != nil && !loopback { // what comes by lo is for this host anyway
+		if err := r.steering.add(name); err != nil {
+			return nil, fmt.Errorf("attach to %s: %w", name, err)
+		}
+	}
+	r.attached[ifindex] = a
+	return a, nil
+}
+
+func (r *Relay) attach(ifindex int, p *ebpf.Program, at *link.Link) error {
+	if *at != nil {
+		return nil
+	}
+	l, err := link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: p, Attach: ebpf.AttachTCXIngress, Anchor: link.Head()})
+	if err != nil {
+		return fmt.Errorf("attach to %s: %w", r.attached[ifindex].name, err)
+	}
+	*at = l
+	return nil
+}
+
+// Detach takes the programs off an interface, which may have gone.
+func (r *Relay) Detach(ifindex int) error {
+	a := r.attached[ifindex]
+	if a == nil {
+		return nil
+	}
+	delete(r.attached, ifindex)
+	err := errors.Join(detach(a.ingress), detach(a.returns))
+	if r.steering != nil {
+		err = errors.Join(err, r.steering.remove(a.name))
+	}
+	return err
+}
+
+// detach ends an attachment though another thread's table of descriptors may have the link, too.
+func detach(l link.Link) error {
+	if l == nil {
+		return nil
+	}
+	err := l.Detach()
+	if errors.Is(err, unix.ENOLINK) || errors.Is(err, unix.ENODEV) { // its interface or control group has gone
+		err = nil
+	}
+	return errors.Join(err, l.Close())
+}
+
+//go:generate go run ./names -type relayVerdict -in relay_bpfel.go -out relay_verdict_names.go -var relayVerdictNames
+
+// RelayVerdicts are the names of what may become of a packet, in the order of enum verdict.
+func RelayVerdicts() []string { return relayVerdictNames[:relayVerdictVERDICTS] }
+
+// Verdicts counts packets by verdict, since LoadRelay.
+func (r *Relay) Verdicts() (map[string]uint64, error) {
+	all := make(map[string]uint64)
+	for v, name := range RelayVerdicts() {
+		var each []uint64
+		if err := r.objects.Verdicts.Lookup(uint32(v), &each); err != nil {
+			return nil, fmt.Errorf("read the verdicts: %w", err)
+		}
+		for _, n := range each {
+			all[name] += n
+		}
+	}
+	return all, nil
+}
+
+// Close detaches everything and leaves nothing behind.
+func (r *Relay) Close() error {
+	var errs []error
+	for ifindex := range r.attached {
+		errs = append(errs, r.Detach(ifindex))
+	}
+	errs = append(errs, detach(r.cgroup), detach(r.lookup))
+	r.cgroup, r.lookup = nil, nil
+	if r.steering != nil {
+		errs = append(errs, r.steering.close())
+		r.steering = nil
+	}
+	return errors.Join(append(errs, r.objects.Close())...)
+}

@@ -1,0 +1,98 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"unsafe"
+
+	"github.com/cilium/ebpf/ringbuf"
+)
+
+// RelaySYN names a SYN: two of the same addresses and ports are told apart by their initial sequence number.
+type RelaySYN struct {
+	Client, Server netip.AddrPort
+	ISN            uint32 // host byte order
+}
+
+func (s RelaySYN) key() relaySynKey {
+	return relaySynKey{
+		Tuple: relayTuple{
+			Src: s.Client.Addr().As16(), Dst: s.Server.Addr().As16(), Sport: bigEndian(s.Client.Port()), Dport: bigEndian(s.Server.Port()),
+		},
+		Isn: s.ISN,
+	}
+}
+
+// RelayEvent tells of a SYN to an entry, or that its client has given it up. Another SYN of the same addresses and ports replaces the
+// earlier one.
+type RelayEvent struct {
+	RelaySYN
+	Cancelled bool
+	Entry     uint32 // its ID
+	Ifindex   int    // of the interface that it came in by
+	// Hash is the packet's: a group of listeners that chooses by it (SO_ATTACH_REUSEPORT_CBPF, SKF_AD_RXHASH) has the same.
+	Hash uint32
+	// Frame is that of a SYN that is held, for Release and Refuse; nil of the others. The caller of Next owns it.
+	Frame []byte
+}
+
+// RelayEvents reads the kernel's events. The caller closes the reader.
+type RelayEvents struct {
+	reader *ringbuf.Reader
+	record ringbuf.Record
+}
+
+// Events starts reading. One reader has all events.
+func (r *Relay) Events() (*RelayEvents, error) {
+	reader, err := ringbuf.NewReader(r.objects.Events)
+	if err != nil {
+		return nil, fmt.Errorf("read events: %w", err)
+	}
+	return &RelayEvents{reader: reader}, nil
+}
+
+// Next waits for an event, and puts it and those that are there, too, into to. It ends with ErrClosed after Close. One caller at a time.
+func (e *RelayEvents) Next(to []RelayEvent) (n int, err error) {
+	for n < len(to) {
+		err := e.reader.ReadInto(&e.record)
+		if errors.Is(err, ringbuf.ErrClosed) {
+			return n, ErrClosed
+		}
+		if err != nil {
+			return n, fmt.Errorf("read events: %w", err)
+		}
+		if to[n], err = parseRelayEvent(e.record.RawSample); err != nil {
+			return n, err
+		}
+		n++
+		if e.record.Remaining == 0 {
+			break
+		}
+	}
+	return n, nil
+}
+
+// Close ends a Next that waits.
+func (e *RelayEvents) Close() error { return e.reader.Close() }
+
+func parseRelayEvent(b []byte) (RelayEvent, error) {
+	const size = int(unsafe.Sizeof(relayEvent{}))
+	if len(b) < size {
+		return RelayEvent{}, fmt.Errorf("read events: one of %d bytes", len(b))
+	}
+	k := (*relayEvent)(unsafe.Pointer(&b[0])) // a sample is aligned to 8 bytes
+	ev := RelayEvent{
+		RelaySYN:  RelaySYN{Client: addrPort(k.Tuple.Src, k.Tuple.Sport), Server: addrPort(k.Tuple.Dst, k.Tuple.Dport), ISN: k.Isn},
+		Cancelled: relayEventKind(k.Kind) == relayEventKindEVENT_CANCELLED,
+		Entry:     k.Entry, Ifindex: int(k.Ifindex), Hash: k.Hash,
+	}
+	if k.Length > 0 {
+		if len(b)-size < int(k.Length) {
+			return RelayEvent{}, fmt.Errorf("read events: %d bytes of a frame of %d", len(b)-size, k.Length)
+		}
+		ev.Frame = slices.Clone(b[size : size+int(k.Length)])
+	}
+	return ev, nil
+}

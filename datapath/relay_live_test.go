@@ -1,0 +1,147 @@
+package datapath
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// liveRelay is a relay between a client and a server.
+type liveRelay struct {
+	*Relay
+	*relayNet
+	f      relayFamily
+	listen netip.AddrPort // of its listeners
+}
+
+const listenPort = 3128
+
+func newLiveRelay(t *testing.T, f relayFamily) *liveRelay {
+	t.Helper()
+	n := newRelayNet(t)
+	r, err := LoadRelay(RelayOptions{Mark: RelayMark, Table: RelayTable, Early: 256, PerSource: 256, Expire: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	any := netip.IPv4Unspecified()
+	if !f.relay.Is4() {
+		any = netip.IPv6Unspecified()
+	}
+	return &liveRelay{Relay: r, relayNet: n, f: f, listen: netip.AddrPortFrom(any, listenPort)}
+}
+
+func (l *liveRelay) must(err error) {
+	l.t.Helper()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// intercepts has what clients send to port 80 of a prefix come to the relay's listeners.
+func (l *liveRelay) intercepts(p netip.Prefix, early RelayEarly) {
+	l.t.Helper()
+	l.must(l.SetEntries([]RelayEntry{{
+		ID: 7, Listen: l.listen, Destinations: []netip.Prefix{p}, Ports: []RelayPorts{{80, 80}}, Intercept: true, Early: early,
+	}}))
+	l.must(l.Attach(l.north))
+}
+
+func (l *liveRelay) farOne() netip.AddrPort { return netip.AddrPortFrom(l.f.farOne, 80) }
+
+// listener is one of the relay's own.
+func (l *liveRelay) listener(options ...func(fd int) error) net.Listener {
+	l.t.Helper()
+	made, err := listenWith(l.listen, append([]func(fd int) error{transparent}, options...)...)
+	l.must(err)
+	l.t.Cleanup(func() { made.Close() })
+	return made
+}
+
+// count reads one verdict.
+func (l *liveRelay) count(v relayVerdict) uint64 {
+	l.t.Helper()
+	all, err := l.Verdicts()
+	l.must(err)
+	return all[relayVerdictNames[v]]
+}
+
+func (l *liveRelay) wantCount(v relayVerdict, want uint64) {
+	l.t.Helper()
+	if got := l.count(v); got != want {
+		all, _ := l.Verdicts()
+		l.t.Errorf("%s: %d, want %d; of %v", relayVerdictNames[v], got, want, all)
+	}
+}
+
+// accepted is a connection with the worker that has it.
+type accepted struct {
+	net.Conn
+	worker int
+}
+
+func (a accepted) client() netip.AddrPort { return unmapped(a.RemoteAddr()) }
+func (a accepted) server() netip.AddrPort { return unmapped(a.LocalAddr()) }
+
+func unmapped(a net.Addr) netip.AddrPort {
+	at := a.(*net.TCPAddr).AddrPort()
+	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
+}
+
+// group is as many listeners as there are workers. What they accept comes by the channel.
+func (l *liveRelay) group(workers int) <-chan accepted {
+	l.t.Helper()
+	all := make(chan accepted, 256)
+	for worker := range workers {
+		options := []func(fd int) error{reusePort}
+		if worker == 0 { // the others join its group, which has the program
+			options = append(options, byHash(workers))
+		}
+		made := l.listener(options...)
+		go func() {
+			for {
+				c, err := made.Accept()
+				if err != nil {
+					return
+				}
+				all <- accepted{c, worker}
+			}
+		}()
+	}
+	return all
+}
+
+// next requires an event within the time that tests have.
+func (l *liveRelay) next(e *RelayEvents) RelayEvent {
+	l.t.Helper()
+	e.reader.SetDeadline(time.Now().Add(patience))
+	var one [1]RelayEvent
+	_, err := e.Next(one[:])
+	l.must(err)
+	return one[0]
+}
+
+func (l *liveRelay) reader() *RelayEvents {
+	l.t.Helper()
+	e, err := l.Events()
+	l.must(err)
+	l.t.Cleanup(func() { e.Close() })
+	return e
+}
+
+// receive requires that something comes by a channel.
+func receive[T any](t testing.TB, from <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-time.After(patience):
+		t.Fatal("nothing came")
+	}
+	panic("not reached")
+}

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"baton/datapath"
 	"baton/relay/config"
 	"baton/relay/worker"
 )
@@ -37,6 +38,7 @@ type Relay struct {
 	cfg     atomic.Pointer[config.Config] // in force
 	loaded  atomic.Int64                  // when it was read, ns since 1970
 	workers []*worker.Worker
+	kernel  *kernel // nil: it could not be had, and nothing needs it
 
 	changing sync.Mutex // held while listeners are opened and closed
 }
@@ -46,12 +48,24 @@ func New(o Options) (*Relay, error) {
 	r := &Relay{o: o, log: o.Log, started: time.Now()}
 	r.cfg.Store(o.Config)
 	r.loaded.Store(time.Now().UnixNano())
+	k, err := openKernel(o.Config, o.Log)
+	if err != nil {
+		if why := needs(o.Config); why != "" {
+			return nil, fmt.Errorf("%s: %w", why, err)
+		}
+		o.Log.Warn("trunks begin as the system has it, and SYNs are not seen", "err", err)
+	}
+	r.kernel = k
 	count := o.Config.Workers
 	if count == 0 {
 		count = runtime.NumCPU()
 	}
 	for i := range count {
-		w, err := worker.New(worker.Options{Index: i, Of: count, Log: o.Log}, o.Config)
+		options := worker.Options{Index: i, Of: count, Log: o.Log}
+		if k != nil {
+			options.Settle, options.Measured, options.Mark = k.Settle, k.turbo.Measured, datapath.RelayMark
+		}
+		w, err := worker.New(options, o.Config)
 		if err != nil {
 			return nil, err
 		}
@@ -75,6 +89,12 @@ func (r *Relay) Run(ctx context.Context) error {
 		})
 	}
 	err := r.open(&config.Config{}, r.current())
+	if r.kernel != nil {
+		r.kernel.start(r.workers)
+		if err == nil {
+			err = r.kernel.configure(r.current())
+		}
+	}
 	if err == nil {
 		r.log.Info("ready", "name", r.current().Name, "entries", len(r.current().Entries), "peers", len(r.current().Peers), "workers", len(r.workers))
 		select {
@@ -85,6 +105,9 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 	for _, w := range r.workers {
 		w.Close()
+	}
+	if r.kernel != nil {
+		err = errors.Join(err, r.kernel.close())
 	}
 	return errors.Join(err, running.Wait())
 }
@@ -207,5 +230,8 @@ func (r *Relay) reload() error {
 	}
 	r.cfg.Store(next)
 	r.loaded.Store(time.Now().UnixNano())
-	return r.open(old, next)
+	if err := r.open(old, next); err != nil || r.kernel == nil {
+		return err
+	}
+	return r.kernel.configure(next)
 }

@@ -43,10 +43,8 @@ func (w *Worker) configure(cfg *config.Config) {
 			p.close(w)
 		}
 	}
-	w.pools = kept
-	for _, p := range w.pools {
-		p.fill(w)
-	}
+	w.pools = kept // filled at the next look
+	w.looked = 0
 }
 
 // alike tells whether trunks to a peer are the same as those to another.

@@ -1,0 +1,276 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"baton/datapath"
+	"baton/relay/config"
+	"baton/relay/worker"
+)
+
+// kernel is what the relay has in the kernel: it sees SYNs before the stack does, steers packets of others to the listeners, and opens
+// the windows of trunks. The workers' descriptors are not its own: they leave what is to be settled, and tell of, here.
+type kernel struct {
+	log     *slog.Logger
+	dp      *datapath.Relay
+	events  *datapath.RelayEvents
+	workers []*worker.Worker
+	turbo   *turbo
+	running errgroup.Group
+
+	mu      sync.Mutex
+	names   map[uint32]string // of entries, by the ids that events have
+	ids     uint32            // given so far
+	settle  []settlement
+	wake    chan struct{}
+	stopped bool
+
+	attached map[string]int // interfaces, by name
+}
+
+type settlement struct {
+	event datapath.RelayEvent
+	what  worker.Settlement
+}
+
+// needs says for what a configuration must have programs in the kernel; "": for nothing.
+func needs(c *config.Config) string {
+	for _, e := range c.Entries {
+		switch {
+		case e.EarlySYN == config.Optimistic || e.EarlySYN == config.ConnectFirst:
+			return fmt.Sprintf("entry %s: early_syn", e.Name)
+		case e.Intercept != nil:
+			return fmt.Sprintf("entry %s: intercept", e.Name)
+		}
+	}
+	return ""
+}
+
+// openKernel loads the programs, before the workers run: what they do is told to the kernel returned.
+func openKernel(c *config.Config, log *slog.Logger) (_ *kernel, err error) {
+	o := datapath.RelayOptions{Early: c.Limits.Early, PerSource: c.Limits.PerSource, Expire: c.Timeouts.Connect + c.Timeouts.Early}
+	if slices.ContainsFunc(c.Entries, func(e config.Entry) bool { return e.Intercept != nil }) {
+		o.Mark, o.Table = datapath.RelayMark, datapath.RelayTable
+	}
+	k := &kernel{log: log, names: make(map[uint32]string), wake: make(chan struct{}, 1), attached: make(map[string]int)}
+	if k.dp, err = datapath.LoadRelay(o); err != nil {
+		return nil, err
+	}
+	if k.events, err = k.dp.Events(); err != nil {
+		return nil, errors.Join(err, k.dp.Close())
+	}
+	k.turbo = newTurbo(k.dp, log)
+	return k, nil
+}
+
+// start has events go to the workers.
+func (k *kernel) start(workers []*worker.Worker) {
+	k.workers = workers
+	k.running.Go(k.listen)
+	k.running.Go(k.settleAll)
+	k.running.Go(k.turbo.run)
+}
+
+func (k *kernel) close() error {
+	k.mu.Lock()
+	k.stopped = true
+	k.mu.Unlock()
+	k.nudge()
+	k.turbo.stop()
+	err := k.events.Close()
+	return errors.Join(err, k.running.Wait(), k.dp.Close())
+}
+
+// listen gives each SYN to the worker that its client will come to.
+func (k *kernel) listen() error {
+	events := make([]datapath.RelayEvent, 64)
+	for {
+		n, err := k.events.Next(events)
+		for _, e := range events[:n] {
+			k.tell(e)
+		}
+		if errors.Is(err, datapath.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			k.log.Error("events of SYNs are not read any more", "err", err)
+			return err
+		}
+	}
+}
+
+func (k *kernel) tell(e datapath.RelayEvent) {
+	k.mu.Lock()
+	name := k.names[e.Entry]
+	k.mu.Unlock()
+	syn := worker.SYN{Client: e.Client, Server: e.Server, ISN: e.ISN, Entry: name, Held: e.Frame != nil, Handle: e}
+	w := k.workers[e.Hash%uint32(len(k.workers))]
+	if e.Cancelled {
+		_ = w.Cancel(syn)
+	} else if w.Early(syn) != nil { // it has ended
+		k.Settle(syn, worker.Release)
+		k.Settle(syn, worker.Taken)
+	}
+}
+
+// Settle is the workers'.
+func (k *kernel) Settle(syn worker.SYN, what worker.Settlement) {
+	k.mu.Lock()
+	k.settle = append(k.settle, settlement{syn.Handle.(datapath.RelayEvent), what})
+	k.mu.Unlock()
+	k.nudge()
+}
+
+func (k *kernel) nudge() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// settleAll does what the workers have decided about SYNs, and settles those of which nobody speaks.
+func (k *kernel) settleAll() error {
+	sweep := time.NewTicker(time.Second)
+	defer sweep.Stop()
+	for {
+		select {
+		case <-k.wake:
+		case <-sweep.C:
+			if _, err := k.dp.Sweep(); err != nil {
+				k.log.Error("old SYNs are not forgotten", "err", err)
+			}
+		}
+		k.mu.Lock()
+		all, stopped := k.settle, k.stopped
+		k.settle = nil
+		k.mu.Unlock()
+		if stopped {
+			return nil
+		}
+		var taken []datapath.RelaySYN
+		for _, s := range all {
+			var err error
+			switch s.what {
+			case worker.Release:
+				if s.event.Frame != nil {
+					err = k.dp.Release(s.event)
+				}
+			case worker.Refuse:
+				err = k.dp.Refuse(s.event)
+			case worker.Taken:
+				taken = append(taken, s.event.RelaySYN)
+			}
+			if err != nil && !errors.Is(err, datapath.ErrNotHeld) {
+				k.log.Error("a SYN is not settled: its client repeats it", "client", s.event.Client, "err", err)
+			}
+		}
+		if len(taken) > 0 {
+			if _, err := k.dp.Taken(taken...); err != nil {
+				k.log.Error("SYNs are not settled", "err", err)
+			}
+		}
+	}
+}
+
+// configure puts a configuration's entries and trunks in force.
+func (k *kernel) configure(c *config.Config) error {
+	var entries []datapath.RelayEntry
+	names := make(map[uint32]string)
+	interfaces := make(map[string]bool)
+	own, err := ownAddresses()
+	if err != nil {
+		return err
+	}
+	for i := range c.Entries {
+		e := &c.Entries[i]
+		if needs(&config.Config{Entries: []config.Entry{*e}}) == "" {
+			continue
+		}
+		k.ids++
+		names[k.ids] = e.Name
+		entries = append(entries, kernelEntry(e, k.ids, own))
+		for _, name := range e.Interfaces {
+			interfaces[name] = true
+		}
+	}
+	k.mu.Lock()
+	k.names = names
+	k.mu.Unlock()
+	for name, ifindex := range k.attached {
+		if !interfaces[name] {
+			if err := k.dp.Detach(ifindex); err != nil {
+				return err
+			}
+			delete(k.attached, name)
+		}
+	}
+	if err := k.dp.SetEntries(entries); err != nil {
+		return err
+	}
+	for name := range interfaces {
+		if _, ok := k.attached[name]; ok {
+			continue
+		}
+		dev, err := net.InterfaceByName(name)
+		if err != nil {
+			return fmt.Errorf("interface %s: %w", name, err)
+		}
+		if err := k.dp.Attach(dev.Index); err != nil {
+			return err
+		}
+		k.attached[name] = dev.Index
+	}
+	return k.turbo.configure(c)
+}
+
+func kernelEntry(e *config.Entry, id uint32, own []netip.Prefix) datapath.RelayEntry {
+	out := datapath.RelayEntry{ID: id, Listen: e.Listen}
+	switch e.EarlySYN {
+	case config.Optimistic:
+		out.Early = datapath.EarlyOptimistic
+	case config.ConnectFirst:
+		out.Early = datapath.EarlyConnectFirst
+	}
+	if e.Intercept != nil {
+		out.Intercept, out.Destinations, out.Except = true, e.Intercept.Destinations, own
+		for _, p := range e.Intercept.Ports {
+			out.Ports = append(out.Ports, datapath.RelayPorts(p))
+		}
+		return out
+	}
+	out.Ports = []datapath.RelayPorts{{First: e.Listen.Port(), Last: e.Listen.Port()}}
+	if a := e.Listen.Addr(); !a.IsUnspecified() {
+		out.Destinations = []netip.Prefix{netip.PrefixFrom(a, a.BitLen())}
+		return out
+	}
+	for _, p := range own {
+		if p.Addr().Is4() == e.Listen.Addr().Is4() {
+			out.Destinations = append(out.Destinations, p)
+		}
+	}
+	return out
+}
+
+// ownAddresses are this host's, each as a prefix of its own.
+func ownAddresses() (all []netip.Prefix, err error) {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("list this host's addresses: %w", err)
+	}
+	for _, a := range addrs {
+		p, err := netip.ParsePrefix(a.String())
+		if err == nil {
+			all = append(all, netip.PrefixFrom(p.Addr().Unmap(), p.Addr().Unmap().BitLen()))
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,194 @@
+package relay
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"baton/datapath"
+	"baton/relay/config"
+	"baton/relay/start"
+	"baton/relay/worker"
+)
+
+// turbo opens the first windows of trunks: of those to a peer by its address, of those that are accepted by the address that they come
+// from, as each path is another.
+type turbo struct {
+	dp  *datapath.Relay
+	log *slog.Logger
+
+	mu    sync.Mutex
+	peers map[string]datapath.TrunkKey // records of peers, by name
+	at    *config.Tuning               // of trunks that are accepted; nil: none are
+	docks []netip.AddrPort
+	paths map[datapath.TrunkKey]*path
+	fresh bool // of some the kernel does not know
+	done  chan struct{}
+}
+
+// path is what is known of trunks with one record.
+type path struct {
+	tuning  config.Tuning
+	learner *start.Learner
+	counts  datapath.TrunkCounts // as of the last look
+	latest  start.Sample         // measured since
+	window  int                  // in force, segments; 0: the system's
+}
+
+const (
+	learnEvery = time.Second
+	// mostPaths bounds the records of relays that trunks come from.
+	mostPaths = 512
+)
+
+func newTurbo(dp *datapath.Relay, log *slog.Logger) *turbo {
+	return &turbo{dp: dp, log: log, paths: make(map[datapath.TrunkKey]*path), done: make(chan struct{})}
+}
+
+func (t *turbo) stop() { close(t.done) }
+
+// configure sets what trunks begin with from now on. What was learnt of paths that stay is kept.
+func (t *turbo) configure(c *config.Config) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	paths := make(map[datapath.TrunkKey]*path)
+	keep := func(key datapath.TrunkKey, tuning *config.Tuning) {
+		if p := t.paths[key]; p != nil && p.tuning.Start == tuning.Start {
+			p.tuning = *tuning
+			paths[key] = p
+			return
+		}
+		paths[key] = newPath(tuning)
+	}
+	t.peers = make(map[string]datapath.TrunkKey)
+	for i := range c.Peers {
+		p := &c.Peers[i]
+		key := datapath.TrunkKey{Kind: datapath.TrunkTo, Address: p.Address}
+		t.peers[p.Name] = key
+		keep(key, &p.Tuning)
+	}
+	t.at, t.docks = nil, nil
+	if c.Trunks != nil {
+		t.at, t.docks = &c.Trunks.Tuning, c.Trunks.Listen
+		for _, at := range t.docks {
+			keep(datapath.TrunkKey{Kind: datapath.TrunkAt, Address: at}, t.at)
+		}
+		for key := range t.paths {
+			if key.Kind == datapath.TrunkFrom {
+				keep(key, t.at)
+			}
+		}
+	}
+	t.paths = paths
+	return t.write()
+}
+
+func newPath(tuning *config.Tuning) *path {
+	p := &path{tuning: *tuning, window: tuning.Start.Most}
+	if tuning.Start.Learn && tuning.Start.Most > 0 {
+		p.learner = start.New(tuning.Start.Least, tuning.Start.Most)
+		p.window = p.learner.Window(time.Now())
+	}
+	return p
+}
+
+func (p *path) start() datapath.TrunkStart {
+	s := datapath.TrunkStart{Window: p.window, Pace: uint64(p.tuning.Start.Rate), Congestion: p.tuning.Congestion}
+	if p.window > 0 { // what a peer may send at first: as much as its buffer has room for
+		s.Receive = p.tuning.Start.Most
+	}
+	return s
+}
+
+// write tells the kernel of all records. Called with the lock.
+func (t *turbo) write() error {
+	all := make(map[datapath.TrunkKey]datapath.TrunkStart)
+	for key, p := range t.paths {
+		if s := p.start(); s != (datapath.TrunkStart{}) {
+			all[key] = s
+		}
+	}
+	return t.dp.SetTrunks(all)
+}
+
+// Measured is the workers'.
+func (t *turbo) Measured(m worker.Measurement) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key, ok := t.peers[m.Peer]
+	if m.Peer == "" && t.at != nil {
+		key, ok = datapath.TrunkKey{Kind: datapath.TrunkFrom, Address: netip.AddrPortFrom(m.Remote.Addr(), 0)}, true
+		if t.paths[key] == nil && len(t.paths) < mostPaths {
+			t.paths[key] = newPath(t.at)
+			t.fresh = true // the kernel is told at the next look: not by a worker, which has other descriptors
+		}
+	}
+	if p := t.paths[key]; ok && p != nil && p.learner != nil {
+		s := &p.latest
+		if s.DeliveryRate < m.Rate || s.AppLimited && !m.AppLimited {
+			s.DeliveryRate, s.AppLimited, s.MSS = m.Rate, m.AppLimited, m.MSS
+		}
+		if s.MinRTT == 0 || m.MinRTT < s.MinRTT {
+			s.MinRTT = m.MinRTT
+		}
+	}
+}
+
+// run learns, from time to time.
+func (t *turbo) run() error {
+	tick := time.NewTicker(learnEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-t.done:
+			return nil
+		case now := <-tick.C:
+			if err := t.look(now); err != nil {
+				t.log.Error("start windows are not learnt", "err", err)
+			}
+		}
+	}
+}
+
+func (t *turbo) look(now time.Time) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.fresh {
+		if err := t.write(); err != nil {
+			return err
+		}
+		t.fresh = false
+	}
+	for key, p := range t.paths {
+		if err := t.learn(now, key, p); err != nil {
+			return fmt.Errorf("peer %v: %w", key.Address, err)
+		}
+	}
+	return nil
+}
+
+// learn looks at one record. Called with the lock.
+func (t *turbo) learn(now time.Time, key datapath.TrunkKey, p *path) error {
+	if p.learner == nil {
+		return nil
+	}
+	counts, err := t.dp.TrunkCounts(key)
+	if err != nil {
+		return err
+	}
+	s := p.latest
+	s.FirstFlights = int(counts.Flights - p.counts.Flights)
+	s.Sent, s.Retransmits = int(counts.Sent-p.counts.Sent), int(counts.Retransmitted-p.counts.Retransmitted)
+	p.counts, p.latest = counts, start.Sample{}
+	p.learner.Observe(now, s)
+	if w := p.learner.Window(now); w != p.window {
+		t.log.Debug("start window", "peer", key.Address, "segments", w, "before", p.window)
+		p.window = w
+		if err := t.dp.SetStart(key, p.start()); err != nil {
+			return fmt.Errorf("set the start window: %w", err)
+		}
+	}
+	return nil
+}

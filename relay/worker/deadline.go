@@ -9,6 +9,7 @@ const (
 	waitHeader  wait = iota // what a flow begins with
 	waitConnect             // the server, a trunk that is opened
 	waitAccept              // the client of an early SYN
+	waitYoung               // a flow that has just begun to move: most are over before it is worth to look after their peers
 	waitBytes               // any
 	waitEnd                 // the peer's acknowledgement of what is in front of an RST; its FIN behind ours
 	waitKinds

@@ -93,7 +93,7 @@ func (w *Worker) meet(client, server netip.AddrPort, fd int32) bool {
 		return true
 	}
 	if s.answered {
-		w.await(&s.waiter, waitBytes)
+		w.await(&s.waiter, waitYoung)
 	} else {
 		w.await(&s.waiter, waitConnect)
 	}

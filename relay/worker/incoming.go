@@ -31,6 +31,7 @@ func (w *Worker) Dock(at netip.AddrPort, c *config.Trunks) error {
 		}
 		fd, err := w.listen(at, func(fd int32) error {
 			tuneTrunk(fd, &c.Tuning)
+			w.guard(fd)
 			return nil
 		})
 		if err != nil {

@@ -63,7 +63,7 @@ func (w *Worker) connect(s *split) (fd int32, errno unix.Errno) {
 	if errno != 0 {
 		return -1, errno
 	}
-	w.tune(fd)
+	tune(fd)
 	if s.way.congestion != "" {
 		errno = setText(fd, unix.SOL_TCP, unix.TCP_CONGESTION, s.way.congestion)
 	}
@@ -144,7 +144,7 @@ func (w *Worker) grant(s *split, a prologue.Answer) {
 		w.heardEarly(s)
 		return
 	}
-	w.await(&s.waiter, waitBytes)
+	w.await(&s.waiter, waitYoung)
 	if s.guest != nil {
 		if b := s.guest.granted(a); len(b) > 0 {
 			w.say(s, flow.Server, b)

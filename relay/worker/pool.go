@@ -91,7 +91,8 @@ func (p *pool) open(w *Worker) error {
 	if errno != 0 {
 		return errno
 	}
-	w.tune(fd)
+	tune(fd)
+	w.guard(fd)
 	tuneTrunk(fd, &p.peer.Tuning)
 	_ = setInt(fd, unix.SOL_TCP, unix.TCP_KEEPIDLE, max(1, int(p.peer.Ready.Probe/time.Second)))
 	if errno := connect(fd, p.peer.Address); errno != 0 && errno != unix.EINPROGRESS {

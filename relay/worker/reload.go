@@ -22,7 +22,11 @@ func (w *Worker) configure(cfg *config.Config) {
 	w.waits[waitHeader].after = t.Header
 	w.waits[waitConnect].after = t.Connect
 	w.waits[waitAccept].after = t.Early
+	w.waits[waitYoung].after = min(youth, t.Unacked)
 	w.waits[waitBytes].after = t.Idle
+	if t.Idle > 0 {
+		w.waits[waitYoung].after = min(w.waits[waitYoung].after, t.Idle/2)
+	}
 	w.waits[waitEnd].after = t.Reset
 	w.pipes.size = cfg.Limits.Pipe
 	kept := make(map[string]*pool, len(cfg.Peers))

@@ -127,7 +127,9 @@ func (w *Worker) do(s *split, act flow.Act) {
 			continue
 		}
 		if act&(flow.ShutClient<<i) != 0 {
-			shutdownWrite(e.fd)
+			if act&(flow.CloseClient<<i) == 0 { // which says it as well
+				shutdownWrite(e.fd)
+			}
 			e.shut = true
 		}
 		switch {
@@ -202,6 +204,10 @@ func (w *Worker) drain() {
 
 // expired is called when a flow has waited too long.
 func (s *split) expired(w *Worker, for_ wait) {
+	if for_ == waitYoung {
+		w.watchOver(s)
+		return
+	}
 	if due := s.moved + w.waits[waitBytes].after; for_ == waitBytes && due > w.now {
 		w.await(&s.waiter, waitBytes) // bytes have moved since: no list work for them
 		return

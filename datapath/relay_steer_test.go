@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A client's connections to others come to the listeners, from whom they hear nothing else than from those that they have meant. The
-// event says which worker has a connection.
+// A client's connections to others come to the listeners, under the address that the client has meant, and to the worker that the event
+// names.
 func TestInterceptedConnections(t *testing.T) {
 	const workers, connections = 4, 32
 	eachRelayFamily(t, func(t *testing.T, f relayFamily) {
@@ -205,7 +205,7 @@ func TestReturnedConnections(t *testing.T) {
 		l := newLiveRelay(t, f)
 		server := netip.AddrPortFrom(f.server, 80)
 		made := l.server.listen(server)
-		from := netip.AddrPortFrom(f.client, 7777)
+		from := netip.AddrPortFrom(f.client, 0)
 		marked := func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, int(RelayMark)) }
 
 		l.must(l.AttachReturn(l.south))
@@ -229,9 +229,9 @@ func TestReturnedConnections(t *testing.T) {
 
 		// other connections of the host are not its business
 		go echo(made)
-		own, err := dialWith(netip.AddrPort{}, server)
+		ours, err := dialWith(netip.AddrPort{}, server)
 		l.must(err)
-		defer own.Close()
-		says(t, own, "own")
+		defer ours.Close()
+		says(t, ours, "our own")
 	})
 }

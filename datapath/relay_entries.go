@@ -31,7 +31,7 @@ type RelayEntry struct {
 	// Destinations are the addresses that clients send to. An entry that does not intercept has this host's; it goes before those that do.
 	// Otherwise the first entry that wants an address and port has it.
 	Destinations []netip.Prefix
-	Except       []netip.Prefix // addresses within Destinations that are not meant, as those of this host
+	Except       []netip.Prefix // addresses that are not meant though Destinations have them, as this host's; of any family
 	Ports        []RelayPorts   // empty: all
 	// Intercept has packets to Destinations steered to the listeners (IP_TRANSPARENT, IPV6_TRANSPARENT) and to their connections. Those of
 	// connections that are not of this host go on their way.
@@ -185,19 +185,22 @@ func wishesOf(e RelayEntry, bit uint64) ([]wish, error) {
 	}
 	both := e.Listen.Addr() == netip.IPv6Unspecified()
 	var all []wish
-	add := func(prefixes []netip.Prefix, want, except uint64) error {
-		for _, p := range prefixes {
-			if !p.IsValid() || p.Addr().Is4In6() {
-				return fmt.Errorf("destination %v", p)
-			}
-			if p.Addr().Is4() != e.Listen.Addr().Is4() && (!both || !p.Addr().Is4()) {
-				return fmt.Errorf("destination %v is of another family than the listeners at %v", p, e.Listen)
-			}
-			all = append(all, wish{p.Masked(), want, except})
+	for _, p := range e.Destinations {
+		if !p.IsValid() || p.Addr().Is4In6() {
+			return nil, fmt.Errorf("destination %v", p)
 		}
-		return nil
+		if p.Addr().Is4() != e.Listen.Addr().Is4() && (!both || !p.Addr().Is4()) {
+			return nil, fmt.Errorf("destination %v is of another family than the listeners at %v", p, e.Listen)
+		}
+		all = append(all, wish{prefix: p.Masked(), want: bit})
 	}
-	return all, errors.Join(add(e.Destinations, bit, 0), add(e.Except, 0, bit))
+	for _, p := range e.Except {
+		if !p.IsValid() || p.Addr().Is4In6() {
+			return nil, fmt.Errorf("exception %v", p)
+		}
+		all = append(all, wish{prefix: p.Masked(), except: bit})
+	}
+	return all, nil
 }
 
 func portsOf(e RelayEntry) []RelayPorts {

@@ -58,7 +58,8 @@ func TestRelayEntriesRefused(t *testing.T) {
 			"entry 3: listeners at [::ffff:10.0.0.1]:80"},
 		{"no prefix", func(e *RelayEntry) { e.Destinations = []netip.Prefix{{}} }, "entry 3: destination invalid Prefix"},
 		{"mapped prefix", func(e *RelayEntry) { e.Destinations = prefixes("::ffff:0:0/96") }, "entry 3: destination ::ffff:0.0.0.0/96"},
-		{"other family", func(e *RelayEntry) { e.Except = prefixes("fd00::/8") },
+		{"no exception", func(e *RelayEntry) { e.Except = []netip.Prefix{{}} }, "entry 3: exception invalid Prefix"},
+		{"other family", func(e *RelayEntry) { e.Destinations = prefixes("fd00::/8") },
 			"entry 3: destination fd00::/8 is of another family than the listeners at 10.0.0.1:80"},
 		{"IPv4 to an IPv6 address", func(e *RelayEntry) { e.Listen = netip.MustParseAddrPort("[fd00::1]:80") },
 			"entry 3: destination 10.0.0.0/8 is of another family than the listeners at [fd00::1]:80"},
@@ -86,6 +87,7 @@ func TestRelayEntriesRefused(t *testing.T) {
 	if _, err := compileEntries([]RelayEntry{many}); err == nil || !strings.Contains(err.Error(), "where there is room for 32768") {
 		t.Errorf("too many prefixes: %v", err) // as many, and those that stand for the families
 	}
+	good.Except = prefixes("10.0.0.1/32", "fd00::1/128") // all of a host's addresses
 	if _, err := compileEntries([]RelayEntry{good}); err != nil {
 		t.Error(err)
 	}

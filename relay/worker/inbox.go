@@ -45,14 +45,12 @@ var ErrClosed = errors.New("the worker has ended")
 func (w *Worker) post(do func(*Worker)) error {
 	i := &w.inbox
 	i.mu.Lock()
+	defer i.mu.Unlock() // behind the write: once closed, the number is someone else's
 	if i.over {
-		i.mu.Unlock()
 		return ErrClosed
 	}
-	wake := len(i.commands) == 0
 	i.commands = append(i.commands, do)
-	i.mu.Unlock()
-	if wake {
+	if len(i.commands) == 1 {
 		one := [8]byte{1}
 		_, _ = unix.Write(i.fd, one[:]) // EAGAIN: it is awake
 	}

@@ -8,8 +8,8 @@ import (
 
 // Counters are what a worker has done since its start. They are read from any goroutine.
 type Counters struct {
-	Flows       atomic.Uint64
-	Live        atomic.Int64
+	Flows       atomic.Uint64                        // begun, without probes
+	Live        atomic.Int64                         // with probes: they hold what a flow holds
 	Refused     [prologue.Stopping + 2]atomic.Uint64 // servers that could not be had, by status; statuses that are not known are the last
 	Copied      atomic.Uint64                        // bytes
 	Spliced     atomic.Uint64                        // bytes
@@ -19,19 +19,19 @@ type Counters struct {
 	Waiting     atomic.Int64                         // trunks of other relays that have no flow yet
 	BadHeaders  atomic.Uint64                        // of trunks
 	BadPrefaces atomic.Uint64
-	Broken      atomic.Uint64 // trunks that broke before they had brought an answer
-	Replayed    atomic.Uint64 // flows that were put on another one then
 	Expired     [waitKinds]atomic.Uint64
 }
 
 // PoolCounters are what became of a worker's trunks to one peer.
 type PoolCounters struct {
-	Ready  atomic.Int64
-	Opened atomic.Uint64
-	Taken  atomic.Uint64 // when a flow wanted one
-	Missed atomic.Uint64 // flows that had to wait for one
-	Stale  atomic.Uint64 // closed by the peer while they waited
-	Failed atomic.Uint64 // could not be opened
+	Ready    atomic.Int64
+	Opened   atomic.Uint64
+	Taken    atomic.Uint64 // when a flow wanted one
+	Missed   atomic.Uint64 // flows that had to wait for one
+	Stale    atomic.Uint64 // closed by the peer while they waited
+	Failed   atomic.Uint64 // could not be opened
+	Broken   atomic.Uint64 // before they had brought an answer
+	Replayed atomic.Uint64 // flows that were put on another one then
 }
 
 // Counters are the worker's own; the caller only reads.

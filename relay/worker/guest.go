@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -89,6 +90,7 @@ func (w *Worker) understood(s *split) {
 	}
 	if len(s.guest.text) > 0 {
 		w.say(s, flow.Client, s.guest.text)
+		w.came(s, len(s.guest.text))
 		s.guest.text = nil
 	}
 	s.server = t.Server
@@ -98,13 +100,13 @@ func (w *Worker) understood(s *split) {
 	}
 	s.stage = stageConnecting
 	w.await(&s.waiter, waitConnect)
-	host, port := t.Host, t.Port
-	go w.resolve(s, host, port)
+	host, port, within := t.Host, t.Port, w.waits[waitConnect].after
+	go w.resolve(s, host, port, within)
 }
 
 // resolve looks a name up, on a goroutine of its own, for the worker to go on with the first address.
-func (w *Worker) resolve(s *split, host string, port uint16) {
-	ctx, cancel := context.WithTimeout(context.Background(), w.waits[waitConnect].after)
+func (w *Worker) resolve(s *split, host string, port uint16, within time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err == nil && len(addrs) == 0 {

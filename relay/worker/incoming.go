@@ -154,6 +154,9 @@ func (w *Worker) carry(a *arrival, h prologue.Header, first []byte, wrong error)
 	w.dismiss(a)
 	s := w.newSplit(nil, h.Client)
 	s.guest = &guest{probe: h.Probe, from: a.from}
+	if !h.Probe {
+		w.enter(s, &w.trunked)
+	}
 	s.server = h.Server
 	s.way = way{
 		via: slices.Clone(h.Via), passed: slices.Clone(h.Passed), id: h.ID, shown: h.ClientAddress, congestion: strings.Clone(h.Congestion),
@@ -170,6 +173,7 @@ func (w *Worker) carry(a *arrival, h prologue.Header, first []byte, wrong error)
 	}
 	if len(first) > 0 {
 		w.say(s, flow.Client, slices.Clone(first))
+		w.came(s, len(first))
 	}
 	w.onward(s)
 }

@@ -18,9 +18,10 @@ import (
 // entry is a listener for flows.
 type entry struct {
 	*config.Entry
-	way  way
-	fd   int32
-	slot uint32
+	way   way
+	fd    int32
+	slot  uint32
+	tally *tally
 }
 
 var shown = map[config.ClientAddress]prologue.ClientAddress{
@@ -33,7 +34,7 @@ const backlog = 1 << 16 // the kernel has net.core.somaxconn at most
 // numbers: a packet's hash modulo their number chooses.
 func (w *Worker) Listen(c *config.Entry) error {
 	return w.ask(func(w *Worker) error {
-		e := &entry{Entry: c}
+		e := &entry{Entry: c, tally: w.tallyOf(c.Name)}
 		if len(c.Via) > 0 {
 			via, err := prologue.JoinNames(c.Via...)
 			if err != nil {
@@ -217,6 +218,7 @@ func (w *Worker) begin(e *entry, fd int32, peer netip.AddrPort) {
 // newFlow makes a flow that comes in at an entry, to the address at there.
 func (w *Worker) newFlow(e *entry, client, at netip.AddrPort) *split {
 	s := w.newSplit(e, client)
+	w.enter(s, e.tally)
 	s.way = e.way
 	if len(s.way.via) > 0 {
 		_, _ = rand.Read(s.way.id[:]) // never fails

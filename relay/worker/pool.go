@@ -22,6 +22,10 @@ type pool struct {
 	waiting []*split // flows without a trunk, in the order in which they came
 	size    *trunks.Sizer
 	closed  bool
+	down    bool          // the last attempt to open a trunk has failed
+	why     error         // the last one that did
+	when    time.Duration // that was, on the worker's clock
+	rtt     time.Duration // of the last trunk's handshake
 	count   PoolCounters
 }
 
@@ -130,6 +134,8 @@ func tuneTrunk(fd int32, t *config.Tuning) {
 func (p *pool) greeted(w *Worker, t *trunk) {
 	p.opening--
 	p.size.Opened(w.now, w.now-t.begun)
+	p.down = false
+	p.rtt = roundTrip(t.fd)
 	p.count.Opened.Add(1)
 	for len(p.waiting) > 0 {
 		s := p.waiting[0]
@@ -173,6 +179,7 @@ func (p *pool) lost(w *Worker, t *trunk, why error) {
 func (p *pool) failure(w *Worker, why error) {
 	p.count.Failed.Add(1)
 	p.size.Failed(w.now)
+	p.down, p.why, p.when = true, why, w.now
 	w.o.Log.Debug("no trunk", "peer", p.peer.Name, "err", why)
 	if p.opening > 0 {
 		return

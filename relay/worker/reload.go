@@ -29,6 +29,7 @@ func (w *Worker) configure(cfg *config.Config) {
 	}
 	w.waits[waitEnd].after = t.Reset
 	w.pipes.size = cfg.Limits.Pipe
+	w.forgetEntries(cfg)
 	kept := make(map[string]*pool, len(cfg.Peers))
 	for i := range cfg.Peers {
 		peer := &cfg.Peers[i]
@@ -95,50 +96,4 @@ func (w *Worker) Undock(at netip.AddrPort) error {
 		})
 		return nil
 	})
-}
-
-// Flow is what a worker knows of one that is live.
-type Flow struct {
-	Client, Server netip.AddrPort
-	Entry          string // where it came in; "": by a trunk
-	Via            string // names of the relays that it goes on through, joined by commas
-	Stage          string
-	Age, Idle      int64 // ns
-	FromClient     uint64
-	FromServer     uint64
-}
-
-var stageNames = [...]string{
-	stagePreface: "preface", stageConnecting: "connecting", stageMoving: "moving", stageEnding: "ending", stageRefused: "refused", stageOver: "over",
-}
-
-// Flows returns those that are live. The caller owns the slice.
-func (w *Worker) Flows() (all []Flow, err error) {
-	err = w.ask(func(w *Worker) error {
-		all = make([]Flow, 0, len(w.flows))
-		for s := range w.flows {
-			f := Flow{
-				Client: s.client, Server: s.server, Via: s.way.via.String(), Stage: stageNames[s.stage],
-				Age: int64(w.now - s.begun), Idle: int64(w.now - s.moved), FromClient: s.dirs[0].total, FromServer: s.dirs[1].total,
-			}
-			if s.entry != nil {
-				f.Entry = s.entry.Name
-			}
-			all = append(all, f)
-		}
-		return nil
-	})
-	return all, err
-}
-
-// Trunks are the counters of the trunks to each peer, by its name.
-func (w *Worker) Trunks() (all map[string]*PoolCounters, err error) {
-	err = w.ask(func(w *Worker) error {
-		all = make(map[string]*PoolCounters, len(w.pools))
-		for name, p := range w.pools {
-			all[name] = &p.count
-		}
-		return nil
-	})
-	return all, err
 }

@@ -31,6 +31,7 @@ type split struct {
 	ends     [2]end
 	dirs     [2]direction // by the end that the bytes come from
 	entry    *entry       // where it came in; nil: by a trunk
+	tally    *tally       // that it is counted in; nil: a probe
 	waiter   waiter
 	client   netip.AddrPort // who opened the flow, however far away
 	server   netip.AddrPort // who is to answer it, however far away
@@ -61,7 +62,6 @@ func (w *Worker) newSplit(e *entry, client netip.AddrPort) *split {
 		s.ends[i] = end{of: s, which: flow.End(i), fd: -1}
 	}
 	w.flows[s] = struct{}{}
-	w.count.Flows.Add(1)
 	w.count.Live.Add(1)
 	return s
 }
@@ -248,5 +248,6 @@ func (w *Worker) release(s *split) {
 		w.letGo(&s.dirs[i])
 	}
 	delete(w.flows, s)
+	w.leave(s)
 	w.count.Live.Add(-1)
 }

@@ -159,12 +159,12 @@ func (w *Worker) readAnswer(s *split) bool {
 // trunkBroke puts a flow whose trunk is no more on another one, unless the peer may have acted upon what it was sent.
 func (w *Worker) trunkBroke(s *split) {
 	server, o := &s.ends[flow.Server], s.trunk
-	w.count.Broken.Add(1)
+	o.pool.count.Broken.Add(1)
 	if o.spoilt || o.tries >= tries || heard(server.fd) {
 		w.turnAway(s, s.own(prologue.NoTrunk))
 		return
 	}
-	w.count.Replayed.Add(1)
+	o.pool.count.Replayed.Add(1)
 	w.hangUp(server, true)
 	*server = end{of: s, which: flow.Server, fd: -1}
 	w.letGo(&s.dirs[flow.Client])

@@ -34,6 +34,8 @@ type Worker struct {
 	now      time.Duration
 	start    time.Time // of the clock that now is on
 	entries  []*entry
+	tallies  map[string]*tally // of entries, by name
+	trunked  tally             // of flows that came by trunks
 	docks    []*dock
 	guests   map[*arrival]struct{} // trunks of other relays that have no flow yet
 	pools    map[string]*pool      // by the peer's name
@@ -64,7 +66,7 @@ const (
 func New(o Options, cfg *config.Config) (*Worker, error) {
 	w := &Worker{
 		o: o, cfg: cfg, start: time.Now(), flows: make(map[*split]struct{}), guests: make(map[*arrival]struct{}), pools: make(map[string]*pool),
-		early:   make(map[synKey]*split),
+		tallies: make(map[string]*tally), early: make(map[synKey]*split),
 		scratch: make([]byte, 64<<10), ended: make(chan struct{}),
 	}
 	w.pipes.size = cfg.Limits.Pipe

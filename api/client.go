@@ -86,35 +86,71 @@ func (c *Client) Explain(ctx context.Context, q Question) (Explanation, error) {
 	return ask[Explanation](ctx, c, http.MethodGet, "/v1/explain?"+query.Encode(), nil)
 }
 
+// Relay asks how the relay is.
+func (c *Client) Relay(ctx context.Context) (RelayStatus, error) {
+	return ask[RelayStatus](ctx, c, http.MethodGet, "/v1/relay", nil)
+}
+
+// RelayDrain has the relay take no new flows, and end with the last of those that it has.
+func (c *Client) RelayDrain(ctx context.Context) (RelayDrainResult, error) {
+	return ask[RelayDrainResult](ctx, c, http.MethodPost, "/v1/relay/drain", nil)
+}
+
+// Plan asks which relays flows should pass. The error is ErrInvalid for a question that has no answer.
+func (c *Client) Plan(ctx context.Context, r PlanRequest) (Plan, error) {
+	return ask[Plan](ctx, c, http.MethodPost, "/v1/plan", r)
+}
+
 // Sessions yields the sessions as the daemon finds them. An error is the last thing yielded; a list that was cut off
 // ends with one.
 func (c *Client) Sessions(ctx context.Context) iter.Seq2[Session, error] {
-	return func(yield func(Session, error) bool) {
+	return lines[Session](ctx, c, "/v1/sessions")
+}
+
+// Flows yields the flows of a relay in the same way.
+func (c *Client) Flows(ctx context.Context) iter.Seq2[Flow, error] {
+	return lines[Flow](ctx, c, "/v1/flows")
+}
+
+func lines[T any](ctx context.Context, c *Client, target string) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var none T
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		res, err := c.do(ctx, http.MethodGet, "/v1/sessions", nil)
+		res, err := c.do(ctx, http.MethodGet, target, nil)
 		if err != nil {
-			yield(Session{}, err)
+			yield(none, err)
 			return
 		}
 		defer res.Body.Close()
 		for in := json.NewDecoder(res.Body); ; {
-			line := sessionLine{Session: &Session{}}
-			err := in.Decode(&line)
-			switch {
-			case err == io.EOF:
+			item, err := line[T](in)
+			if errors.Is(err, io.EOF) {
 				return
-			case err != nil:
-				yield(Session{}, fmt.Errorf("read sessions: %w", err))
-				return
-			case line.Error != "":
-				yield(Session{}, &Error{http.StatusInternalServerError, line.Error})
-				return
-			case !yield(*line.Session, nil):
+			}
+			if !yield(item, err) || err != nil {
 				return
 			}
 		}
 	}
+}
+
+// line reads an item, or the error that has ended the list early. At its end it returns io.EOF.
+func line[T any](in *json.Decoder) (item T, err error) {
+	var text json.RawMessage
+	if err := in.Decode(&text); err == io.EOF {
+		return item, err
+	} else if err != nil {
+		return item, fmt.Errorf("read the list: %w", err)
+	}
+	var ended errorBody
+	if bytes.HasPrefix(text, []byte(`{"error":`)) && json.Unmarshal(text, &ended) == nil {
+		return item, &Error{http.StatusInternalServerError, ended.Error}
+	}
+	if err := json.Unmarshal(text, &item); err != nil {
+		return item, fmt.Errorf("read the list: %w", err)
+	}
+	return item, nil
 }
 
 func ask[R any](ctx context.Context, c *Client, method, target string, body any) (R, error) {

@@ -27,8 +27,13 @@ type Backend struct {
 	// Forwarder is the status of an OpenFlow switch.
 	Forwarder func(ctx context.Context) (ForwarderStatus, error)
 	Trace     func(ctx context.Context, r TraceRequest) (Trace, error)
-	// Sessions calls yield for each session, and stops when yield returns false: the client has gone.
+	// Relay is the status of a relay; RelayDrain has it stop.
+	Relay      func(ctx context.Context) (RelayStatus, error)
+	RelayDrain func(ctx context.Context) (RelayDrainResult, error)
+	Plan       func(ctx context.Context, r PlanRequest) (Plan, error)
+	// Sessions and Flows call yield for each, and stop when yield returns false: the client has gone.
 	Sessions func(ctx context.Context, yield func(Session) bool) error
+	Flows    func(ctx context.Context, yield func(Flow) bool) error
 }
 
 // Handler serves a Backend.
@@ -58,8 +63,21 @@ func Handler(b Backend) http.Handler {
 		d, err := parseDrain(w, r)
 		serveOne(w, r, with(b.Drain, d, err))
 	})
+	mux.HandleFunc("GET /v1/relay", func(w http.ResponseWriter, r *http.Request) {
+		serveOne(w, r, b.Relay)
+	})
+	mux.HandleFunc("POST /v1/relay/drain", func(w http.ResponseWriter, r *http.Request) {
+		serveOne(w, r, b.RelayDrain)
+	})
+	mux.HandleFunc("POST /v1/plan", func(w http.ResponseWriter, r *http.Request) {
+		q, err := parsePlan(w, r)
+		serveOne(w, r, with(b.Plan, q, err))
+	})
 	mux.HandleFunc("GET /v1/sessions", func(w http.ResponseWriter, r *http.Request) {
-		serveSessions(w, r, b.Sessions)
+		serveLines(w, r, b.Sessions)
+	})
+	mux.HandleFunc("GET /v1/flows", func(w http.ResponseWriter, r *http.Request) {
+		serveLines(w, r, b.Flows)
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fail(w, fmt.Errorf("%s %s: %w", r.Method, r.URL.Path, ErrNotFound))
@@ -94,15 +112,9 @@ func serveOne[R any](w http.ResponseWriter, r *http.Request, f func(context.Cont
 	writeJSON(w, http.StatusOK, out)
 }
 
-// sessionLine is a line of /v1/sessions: a Session, or, as the last, the error that ended the list early.
-type sessionLine struct {
-	*Session
-	Error string `json:"error,omitempty"`
-}
-
-// serveSessions writes lines as they come, so that a table of a million sessions is held nowhere. The first error can
-// still have a status.
-func serveSessions(w http.ResponseWriter, r *http.Request, f func(context.Context, func(Session) bool) error) {
+// serveLines writes items as they come, a line each, so that a table of a million is held nowhere. The first error can still have a
+// status; one that ends the list early is its last line, an errorBody.
+func serveLines[T any](w http.ResponseWriter, r *http.Request, f func(context.Context, func(T) bool) error) {
 	if f == nil {
 		unsupported(w, r)
 		return
@@ -111,13 +123,13 @@ func serveSessions(w http.ResponseWriter, r *http.Request, f func(context.Contex
 	started, flushed := false, time.Now()
 	out := json.NewEncoder(w)
 	control := http.NewResponseController(w)
-	err := f(r.Context(), func(s Session) bool {
+	err := f(r.Context(), func(item T) bool {
 		if !started {
 			started = true
 			w.Header().Set("Content-Type", "application/jsonl")
 		}
 		control.SetWriteDeadline(time.Now().Add(30 * time.Second)) // for each line, not for the list
-		if out.Encode(sessionLine{Session: &s}) != nil || r.Context().Err() != nil {
+		if out.Encode(item) != nil || r.Context().Err() != nil {
 			return false
 		}
 		if now := time.Now(); now.Sub(flushed) > flushEvery {
@@ -130,7 +142,7 @@ func serveSessions(w http.ResponseWriter, r *http.Request, f func(context.Contex
 	case err != nil && !started:
 		fail(w, err)
 	case err != nil:
-		out.Encode(sessionLine{Error: err.Error()})
+		out.Encode(errorBody{err.Error()})
 	case !started:
 		w.Header().Set("Content-Type", "application/jsonl")
 	}
@@ -178,6 +190,16 @@ func parseDrain(w http.ResponseWriter, r *http.Request) (DrainRequest, error) {
 		err = fmt.Errorf("%w: surrogate is missing", ErrInvalid)
 	}
 	return d, err
+}
+
+func parsePlan(w http.ResponseWriter, r *http.Request) (PlanRequest, error) {
+	q, err := parseBody[PlanRequest](w, r)
+	switch {
+	case err != nil:
+	case !q.Client.IsValid() || !q.Server.IsValid():
+		err = fmt.Errorf("%w: client and server are needed", ErrInvalid)
+	}
+	return q, err
 }
 
 type errorBody struct {

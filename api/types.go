@@ -1,14 +1,18 @@
 // Package api is the one schema between Baton's daemons, the command line and the dashboard: HTTP with JSON over a unix
 // socket. Types are the messages; Handler serves them from a Backend, Client asks for them, Listen makes the socket.
 //
-//	GET  /v1/status    Status
-//	GET  /v1/sessions  a Session a line, as they are found
-//	GET  /v1/counters  []Counter
-//	GET  /v1/explain   Explanation; query: url, and optionally method, client, header (repeated, "Name: value")
-//	POST /v1/drain     DrainRequest → DrainResult
-//	POST /v1/reload    ReloadResult
-//	GET  /v1/forwarder ForwarderStatus
-//	POST /v1/trace     TraceRequest → Trace
+//	GET  /v1/status       Status
+//	GET  /v1/sessions     a Session a line, as they are found
+//	GET  /v1/counters     []Counter
+//	GET  /v1/explain      Explanation; query: url, and optionally method, client, header (repeated, "Name: value")
+//	POST /v1/drain        DrainRequest → DrainResult
+//	POST /v1/reload       ReloadResult
+//	GET  /v1/forwarder    ForwarderStatus
+//	POST /v1/trace        TraceRequest → Trace
+//	GET  /v1/relay        RelayStatus
+//	GET  /v1/flows        a Flow a line, as they are found
+//	POST /v1/relay/drain  RelayDrainResult
+//	POST /v1/plan         PlanRequest → Plan
 //
 // An error is answered with its HTTP status and {"error": "…"}. Names are added to, never renamed; a reader ignores what
 // it does not know.

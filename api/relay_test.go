@@ -1,0 +1,139 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func relayStatus() RelayStatus {
+	at := netip.MustParseAddrPort
+	return RelayStatus{
+		Version: "v1", PID: 7, Started: time.Unix(1, 0).UTC(), Config: "relay.yaml", Loaded: time.Unix(2, 0).UTC(), Kernel: "6.18.0",
+		Features: []Feature{{"bbr", false, "not there"}}, Name: "frankfurt", Cloud: "rhine", Stopping: true,
+		Flows: Usage{1, 2},
+		Workers: []RelayWorker{{
+			Worker: 1, Live: 2, Flows: 3, Early: 4, Probes: 5, Refused: map[string]uint64{"no_trunk": 6}, Expired: map[string]uint64{"header": 7},
+			Copied: 8, Spliced: 9, Pipes: 10, WithoutPipe: 11, Full: 12, BadPrefaces: 13, BadHeaders: 14,
+		}},
+		Entries: []RelayEntry{{
+			Name: "web", Open: true, Listen: at("0.0.0.0:443"), Mode: "plain", Destination: at("198.51.100.5:443"), Via: []string{"mumbai"},
+			EarlySYN: "off", ClientAddress: "relay", Live: 1, Flows: 2,
+		}},
+		Trunks: &RelayTrunks{
+			Listen: []netip.AddrPort{at("[::]:7000")}, Open: true, Security: "tls", Waiting: Usage{3, 4}, Live: 5, Flows: 6,
+		},
+		Peers: []RelayPeer{{
+			Name: "mumbai", Address: at("203.0.113.7:7000"), Cloud: "india", Security: "tls", RTT: 215 * time.Millisecond, Down: true,
+			Failure: "refused", Failed: time.Unix(3, 0).UTC(), Ready: 1, Opening: 2, Waiting: 3, Opened: 4, Taken: 5, Missed: 6, Stale: 7,
+			Unopened: 8, Broken: 9, Replayed: 10,
+		}},
+		Packets: map[string]uint64{"steered": 11},
+		Starts:  []RelayStart{{Trunks: "to", Address: at("203.0.113.7:7000"), Window: 2000, Flights: 1, Sent: 2, Retransmitted: 3}},
+		Reloads: 1, ReloadsFailed: 2,
+	}
+}
+
+func relayFlow(i int) Flow {
+	return Flow{
+		Client: netip.AddrPortFrom(netip.MustParseAddr("192.0.2.7"), uint16(i)), Server: netip.MustParseAddrPort("[2001:db8::5]:443"),
+		ID: "000102030405060708090a0b0c0d0e0f", Entry: "web", Passed: []string{"a"}, Via: []string{"b", "c"}, Probe: true, Stage: "moving",
+		Worker: 1, Since: time.Unix(5, 0).UTC(), IdleFor: time.Second, FromClient: 6, FromServer: 1 << 40,
+	}
+}
+
+// filled tells the first field of a value that is zero: what a test does not set, it does not see arrive.
+func filled(t *testing.T, v any) {
+	t.Helper()
+	r := reflect.ValueOf(v)
+	for i := range r.NumField() {
+		if r.Field(i).IsZero() {
+			t.Errorf("%T: the test does not set %s", v, r.Type().Field(i).Name)
+		}
+	}
+}
+
+func TestRelayArrives(t *testing.T) {
+	status := relayStatus()
+	filled(t, status)
+	filled(t, status.Workers[0])
+	filled(t, status.Entries[0])
+	filled(t, *status.Trunks)
+	filled(t, status.Peers[0])
+	filled(t, status.Starts[0])
+	filled(t, relayFlow(1))
+	asked := PlanRequest{
+		Client: netip.MustParseAddrPort("192.0.2.7:443"), Server: netip.MustParseAddrPort("198.51.100.5:443"), Size: 1, Clouds: "any", Most: 2,
+	}
+	filled(t, asked)
+	times := PlanTimes{1, 2, 3, []time.Duration{4, 5}}
+	route := PlanRoute{[]string{"a"}, []string{""}, []PlanLeg{{"client", "a", 6}, {"a", "server", 7}}, 8, times, "near"}
+	plan := Plan{
+		Client: "client", Server: "server", Use: "relays", Why: "faster", Route: &route, Direct: &times,
+		Others: []PlanCandidate{{route, "slower"}}, Missing: []PlanMissing{{"b", "c", "unknown"}}, Size: 1, Sizes: []int64{1, 2}, Text: []string{"x"},
+	}
+	filled(t, plan)
+	c := daemon(t, Backend{
+		Relay:      func(context.Context) (RelayStatus, error) { return status, nil },
+		RelayDrain: func(context.Context) (RelayDrainResult, error) { return RelayDrainResult{3, time.Minute}, nil },
+		Plan: func(_ context.Context, r PlanRequest) (Plan, error) {
+			if diff := cmp.Diff(asked, r, sameAddrs); diff != "" {
+				return Plan{}, errors.New(diff)
+			}
+			return plan, nil
+		},
+		Flows: func(_ context.Context, yield func(Flow) bool) error {
+			for i := range 3 {
+				yield(relayFlow(i + 1))
+			}
+			return errors.New("the worker has ended")
+		},
+	})
+	check := func(name string, want, got any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if diff := cmp.Diff(want, got, sameAddrs); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	gotStatus, err := c.Relay(t.Context())
+	check("relay", status, gotStatus, err)
+	drained, err := c.RelayDrain(t.Context())
+	check("drain", RelayDrainResult{3, time.Minute}, drained, err)
+	gotPlan, err := c.Plan(t.Context(), asked)
+	check("plan", plan, gotPlan, err)
+	n := 0
+	var last error
+	for f, err := range c.Flows(t.Context()) {
+		if last = err; err == nil {
+			n++
+			check("flow", relayFlow(n), f, nil)
+		}
+	}
+	if n != 3 || last == nil || last.Error() != "the worker has ended" {
+		t.Errorf("%d flows, then %v: want 3 and why there are no more", n, last)
+	}
+}
+
+func TestPlanRequests(t *testing.T) {
+	c := daemon(t, Backend{Plan: func(context.Context, PlanRequest) (Plan, error) { return Plan{}, nil }})
+	for name, body := range map[string]any{
+		"no addresses": PlanRequest{},
+		"no server":    PlanRequest{Client: netip.MustParseAddrPort("192.0.2.7:443")},
+		"no port":      map[string]any{"client": "192.0.2.7", "server": "192.0.2.8:1"},
+		"misspelt":     map[string]any{"client": "192.0.2.7:1", "server": "192.0.2.8:1", "sise": 1},
+	} {
+		if _, err := c.do(t.Context(), "POST", "/v1/plan", body); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v, want an invalid request", name, err)
+		}
+	}
+	if _, err := c.Relay(t.Context()); err == nil || err.Error() != "GET /v1/relay is not supported by this daemon" {
+		t.Errorf("a daemon that is no relay: %v", err)
+	}
+}

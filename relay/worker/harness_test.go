@@ -1,0 +1,234 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"baton/relay/config"
+)
+
+const soon = 10 * time.Second // for what takes milliseconds on a machine that is not busy
+
+// relay is workers with one plain entry, in front of a server that the test is.
+type relay struct {
+	t       *testing.T
+	workers []*Worker
+	entry   config.Entry
+	server  *net.TCPListener
+}
+
+func defaults() *config.Config {
+	return &config.Config{
+		Limits:   config.Limits{Flows: 1000, Pipe: 1 << 20},
+		Timeouts: config.Timeouts{Connect: soon, Unacked: time.Minute, Reset: soon, Idle: time.Minute},
+	}
+}
+
+// listenTCP listens on a port of the loopback address that nobody has.
+func listenTCP(t *testing.T) *net.TCPListener {
+	t.Helper()
+	var lc net.ListenConfig
+	lc.SetMultipathTCP(false)
+	l, err := lc.Listen(t.Context(), "tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l.(*net.TCPListener)
+}
+
+func addrOf(l net.Listener) netip.AddrPort { return l.Addr().(*net.TCPAddr).AddrPort() }
+
+// unusedPort is an address that refuses.
+func unusedPort(t *testing.T) netip.AddrPort {
+	t.Helper()
+	l := listenTCP(t)
+	a := addrOf(l)
+	l.Close()
+	return a
+}
+
+func newRelay(t *testing.T, workers int, cfg *config.Config) *relay {
+	t.Helper()
+	r := &relay{t: t, server: listenTCP(t)}
+	r.entry = config.Entry{Name: "e", Mode: config.Plain, Listen: unusedPort(t), Destination: addrOf(r.server)}
+	r.workers = run(t, workers, cfg)
+	r.open(r.workers)
+	return r
+}
+
+// open has workers listen for flows.
+func (r *relay) open(workers []*Worker) {
+	r.t.Helper()
+	for _, w := range workers {
+		if err := w.Listen(&r.entry); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// run starts workers, which have nothing left when the test ends.
+func run(t *testing.T, count int, cfg *config.Config) (workers []*Worker) {
+	t.Helper()
+	var running errgroup.Group
+	for i := range count {
+		w, err := New(Options{Index: i, Of: count, Log: slog.New(slog.DiscardHandler)}, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		workers = append(workers, w)
+		running.Go(w.Run)
+	}
+	t.Cleanup(func() {
+		for _, w := range workers {
+			w.Close()
+		}
+		if err := running.Wait(); err != nil {
+			t.Error(err)
+		}
+		for i, w := range workers {
+			if n := w.count.Live.Load(); n != 0 {
+				t.Errorf("worker %d: %d flows are left", i, n)
+			}
+			if n := w.pipes.open - len(w.pipes.empty); n != 0 {
+				t.Errorf("worker %d: %d pipes are left", i, n)
+			}
+			for slot, s := range w.slots {
+				switch s.source.(type) {
+				case nil, *inbox, *entry, *dock:
+				default:
+					t.Errorf("worker %d: slot %d is left: %T", i, slot, s.source)
+				}
+			}
+		}
+	})
+	return workers
+}
+
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(soon); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", soon, what)
+		}
+	}
+}
+
+func (r *relay) live() (n int64) {
+	for _, w := range r.workers {
+		n += w.count.Live.Load()
+	}
+	return n
+}
+
+// settled waits until no flow and none of their descriptors is left.
+func (r *relay) settled() {
+	r.t.Helper()
+	eventually(r.t, "no flow is left", func() bool { return r.live() == 0 })
+	for i, w := range r.workers {
+		var open []string
+		err := w.ask(func(w *Worker) error {
+			for slot, s := range w.slots {
+				switch s.source.(type) {
+				case nil, *inbox, *entry, *dock, *arrival, *trunk:
+				default:
+					open = append(open, fmt.Sprintf("slot %d: %T", slot, s.source))
+				}
+			}
+			return nil
+		})
+		if err != nil || len(open) > 0 {
+			r.t.Errorf("worker %d: left open: %v %v", i, open, err)
+		}
+	}
+}
+
+func (r *relay) dial() *net.TCPConn {
+	r.t.Helper()
+	var d net.Dialer
+	d.SetMultipathTCP(false)
+	c, err := d.DialContext(r.t.Context(), "tcp", r.entry.Listen.String())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { c.Close() })
+	_ = c.SetDeadline(time.Now().Add(soon))
+	return c.(*net.TCPConn)
+}
+
+func (r *relay) accept() *net.TCPConn {
+	r.t.Helper()
+	_ = r.server.SetDeadline(time.Now().Add(soon))
+	c, err := r.server.AcceptTCP()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { c.Close() })
+	_ = c.SetDeadline(time.Now().Add(soon))
+	return c
+}
+
+// refused opens a connection that is reset.
+func (r *relay) refused() {
+	r.t.Helper()
+	var d net.Dialer
+	d.SetMultipathTCP(false)
+	c, err := d.DialContext(r.t.Context(), "tcp", r.entry.Listen.String())
+	if errors.Is(err, unix.ECONNRESET) { // before the call has returned
+		return
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(soon))
+	hearEnd(r.t, c.(*net.TCPConn), unix.ECONNRESET)
+}
+
+// pair is the two ends of a flow.
+func (r *relay) pair() (client, server *net.TCPConn) {
+	r.t.Helper()
+	client = r.dial()
+	return client, r.accept()
+}
+
+func say(t *testing.T, c *net.TCPConn, text string) {
+	t.Helper()
+	if _, err := io.WriteString(c, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func hear(t *testing.T, c *net.TCPConn, text string) {
+	t.Helper()
+	b := make([]byte, len(text))
+	if _, err := io.ReadFull(c, b); err != nil || string(b) != text {
+		t.Fatalf("got %q, %v, want %q", b, err, text)
+	}
+}
+
+func hearEnd(t *testing.T, c *net.TCPConn, want error) {
+	t.Helper()
+	var b [1]byte
+	if n, err := c.Read(b[:]); n != 0 || !errors.Is(err, want) {
+		t.Fatalf("got %d bytes, %v, want the end: %v", n, err, want)
+	}
+}
+
+func reset(t *testing.T, c *net.TCPConn) {
+	t.Helper()
+	if err := c.SetLinger(0); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+}

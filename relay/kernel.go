@@ -44,6 +44,9 @@ type settlement struct {
 
 // needs says for what a configuration must have programs in the kernel; "": for nothing.
 func needs(c *config.Config) string {
+	if len(c.Return) > 0 {
+		return "return_interfaces"
+	}
 	for _, e := range c.Entries {
 		switch {
 		case e.EarlySYN == config.Optimistic || e.EarlySYN == config.ConnectFirst:
@@ -58,7 +61,7 @@ func needs(c *config.Config) string {
 // openKernel loads the programs, before the workers run: what they do is told to the kernel returned.
 func openKernel(c *config.Config, log *slog.Logger) (_ *kernel, err error) {
 	o := datapath.RelayOptions{Early: c.Limits.Early, PerSource: c.Limits.PerSource, Expire: c.Timeouts.Connect + c.Timeouts.Early}
-	if slices.ContainsFunc(c.Entries, func(e config.Entry) bool { return e.Intercept != nil }) {
+	if len(c.Return) > 0 || slices.ContainsFunc(c.Entries, func(e config.Entry) bool { return e.Intercept != nil }) {
 		o.Mark, o.Table = datapath.RelayMark, datapath.RelayTable
 	}
 	k := &kernel{log: log, names: make(map[uint32]string), wake: make(chan struct{}, 1), attached: make(map[string]int)}
@@ -68,8 +71,20 @@ func openKernel(c *config.Config, log *slog.Logger) (_ *kernel, err error) {
 	if k.events, err = k.dp.Events(); err != nil {
 		return nil, errors.Join(err, k.dp.Close())
 	}
+	if err := attachTrunks(k.dp); err != nil {
+		log.Warn("trunks begin as the system has it", "err", err)
+	}
 	k.turbo = newTurbo(k.dp, log)
 	return k, nil
+}
+
+// attachTrunks has the program see the sockets of this process.
+func attachTrunks(dp *datapath.Relay) error {
+	dir, err := datapath.OwnCgroup()
+	if err != nil {
+		return err
+	}
+	return dp.AttachCgroup(dir)
 }
 
 // start has events go to the workers.
@@ -216,6 +231,9 @@ func (k *kernel) configure(c *config.Config) error {
 	if err := k.dp.SetEntries(entries); err != nil {
 		return err
 	}
+	for _, name := range c.Return {
+		interfaces[name] = true
+	}
 	for name := range interfaces {
 		if _, ok := k.attached[name]; ok {
 			continue
@@ -224,10 +242,15 @@ func (k *kernel) configure(c *config.Config) error {
 		if err != nil {
 			return fmt.Errorf("interface %s: %w", name, err)
 		}
+		k.attached[name] = dev.Index
 		if err := k.dp.Attach(dev.Index); err != nil {
 			return err
 		}
-		k.attached[name] = dev.Index
+		if slices.Contains(c.Return, name) {
+			if err := k.dp.AttachReturn(dev.Index); err != nil {
+				return err
+			}
+		}
 	}
 	return k.turbo.configure(c)
 }

@@ -22,6 +22,9 @@ type Config struct {
 	Trunks   *Trunks // accepted here; nil: none
 	Peers    []Peer  // relays that trunks are opened to, in the file's order
 	Entries  []Entry // where flows come in
+	// Return are the interfaces towards servers that are to see their clients' addresses: their packets come back here, and are given to
+	// the relay. Needed for ClientAddress Spoofed.
+	Return   []string
 	Allow    []Allow // servers that flows may go to from here, besides an Entry's Destination; empty: to none
 	Warnings []string
 }

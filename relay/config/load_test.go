@@ -148,7 +148,7 @@ func TestParseEveryKey(t *testing.T) {
 			Congestion: "reno", Line: 32,
 		}},
 		Allow:    []Allow{{Prefix: netip.MustParsePrefix("10.0.0.0/8")}},
-		Warnings: []string{"f:41:21: entries[0].client_address: servers answer to the clients' addresses: their way there must lead over p9"},
+		Warnings: []string{"f:41:21: entries[0].client_address: servers answer to the clients' addresses: their way there must lead over p9, by its return_interfaces"},
 	}
 	if diff := cmp.Diff(want, got, compareConfigs...); diff != "" {
 		t.Errorf("Parse (-want +got):\n%s", diff)
@@ -205,7 +205,7 @@ func TestParseWarns(t *testing.T) {
 		{"interfaces without use", "via: [there]", "via: [there], interfaces: [eth1]",
 			[]string{"f:7:89: entries[0].interfaces: is for intercept and early_syn, and there is neither: clients come in everywhere"}},
 		{"clients' addresses, here", "via: [there]", "client_address: transparent",
-			[]string{"f:7:79: entries[0].client_address: servers answer to the clients' addresses: their way there must lead over this relay"}},
+			[]string{"f:7:79: entries[0].client_address: servers answer to the clients' addresses: their way there must lead over this relay, by its return_interfaces"}},
 		{"PROXY header", "via: [there]", "via: [there], client_address: proxy-v2", nil},
 		{"PROXY header that servers do not know of", entry, `{listen: "192.0.2.1:443", mode: transparent, via: [there], client_address: proxy-v2}`,
 			[]string{"f:7:80: entries[0].client_address: servers must expect a PROXY header, which clients that do not come through here do not send"}},

@@ -76,6 +76,10 @@ func (d *decoder) config(root *node) *Config {
 			d.AtMost(path, n, maxEntries)
 			d.List(path, n, func(at string, n *node) { cfg.Entries = append(cfg.Entries, d.entry(at, n)) })
 		}},
+		{Name: "return_interfaces", Decode: func(path string, n *node) {
+			d.AtMost(path, n, maxInterfaces)
+			cfg.Return = d.distinct(path, n, d.device)
+		}},
 		{Name: "allow", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxAllow)
 			d.List(path, n, func(at string, n *node) { cfg.Allow = append(cfg.Allow, d.allow(at, n)) })

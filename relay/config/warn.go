@@ -38,7 +38,7 @@ func (d *decoder) warnEntry(cfg *Config, path string, e *Entry) {
 	}
 	switch {
 	case e.ClientAddress == Spoofed:
-		tell("client_address", "servers answer to the clients' addresses: their way there must lead over "+last)
+		tell("client_address", "servers answer to the clients' addresses: their way there must lead over "+last+", by its return_interfaces")
 	case e.ClientAddress == ProxyHeader && e.Mode == Transparent:
 		tell("client_address", "servers must expect a PROXY header, which clients that do not come through here do not send")
 	}

@@ -29,7 +29,7 @@ func (w *Worker) Dock(at netip.AddrPort, c *config.Trunks) error {
 		if c.Credentials.Security == config.Plaintext {
 			d.sealer = prologue.NewSealer(c.Credentials.Secret)
 		}
-		fd, err := w.listen(at, func(fd int32) error {
+		fd, err := w.listen(at, false, func(fd int32) error {
 			tuneTrunk(fd, &c.Tuning)
 			w.guard(fd)
 			return nil

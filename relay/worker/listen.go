@@ -43,7 +43,7 @@ func (w *Worker) Listen(c *config.Entry) error {
 			e.way.via = via
 		}
 		e.way.shown, e.way.congestion = shown[c.ClientAddress], c.Congestion
-		fd, err := w.listen(c.Listen, func(fd int32) error {
+		fd, err := w.listen(c.Listen, e.isEarly(), func(fd int32) error {
 			if c.Mode != config.Transparent {
 				return nil
 			}
@@ -66,6 +66,11 @@ func (w *Worker) Listen(c *config.Entry) error {
 	})
 }
 
+// isEarly tells whether flows may begin with their SYNs.
+func (e *entry) isEarly() bool {
+	return e.EarlySYN == config.Optimistic || e.EarlySYN == config.ConnectFirst
+}
+
 // transparent lets a socket have addresses that are not the host's.
 func transparent(fd int32, a netip.Addr) unix.Errno {
 	if a.Is6() {
@@ -74,8 +79,9 @@ func transparent(fd int32, a netip.Addr) unix.Errno {
 	return setInt(fd, unix.SOL_IP, unix.IP_TRANSPARENT, 1)
 }
 
-// listen opens one listening socket of the workers' group at an address. What is set on it, its connections inherit.
-func (w *Worker) listen(a netip.AddrPort, more func(fd int32) error) (_ int32, err error) {
+// listen opens one listening socket of the workers' group at an address. What is set on it, its connections inherit. hashed: the group
+// chooses by the packets' hash, which a program has made sure of.
+func (w *Worker) listen(a netip.AddrPort, hashed bool, more func(fd int32) error) (_ int32, err error) {
 	fd, errno := newSocket(a.Addr())
 	if errno != 0 {
 		return -1, fmt.Errorf("socket: %w", errno)
@@ -101,7 +107,7 @@ func (w *Worker) listen(a netip.AddrPort, more func(fd int32) error) (_ int32, e
 	if errno := bind(fd, a); errno != 0 {
 		return -1, fmt.Errorf("bind %v: %w", a, errno)
 	}
-	if w.o.Index == 0 && w.o.Of > 1 {
+	if hashed && w.o.Index == 0 && w.o.Of > 1 {
 		if errno := chooseByHash(fd, w.o.Of); errno != 0 {
 			return -1, fmt.Errorf("SO_ATTACH_REUSEPORT_CBPF: %w", errno)
 		}
@@ -188,7 +194,7 @@ func (w *Worker) acceptAgain() {
 
 // begin makes a flow of a connection that has come in, or finds the one that its SYN has begun.
 func (w *Worker) begin(e *entry, fd int32, peer netip.AddrPort) {
-	isEarly := e.EarlySYN == config.Optimistic || e.EarlySYN == config.ConnectFirst
+	isEarly := e.isEarly()
 	var at netip.AddrPort
 	if isEarly || e.Mode == config.Transparent {
 		var errno unix.Errno

@@ -46,6 +46,10 @@ func (w *Worker) dial(s *split) {
 		w.turnAway(s, s.own(prologue.NotAllowed))
 		return
 	}
+	if s.way.shown == prologue.Spoofed && len(w.cfg.Return) == 0 {
+		w.turnAway(s, s.own(prologue.NotAllowed)) // what the server says would not come back here
+		return
+	}
 	fd, errno := w.connect(s)
 	if errno != 0 {
 		w.turnAway(s, s.own(prologue.StatusOf(errno)))

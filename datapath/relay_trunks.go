@@ -1,14 +1,10 @@
 package datapath
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"math"
 	"net/netip"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -215,49 +211,4 @@ func (r *Relay) AttachCgroup(dir string) error {
 	}
 	r.cgroup = l
 	return nil
-}
-
-// OwnCgroup finds the directory of this process's control group (version 2).
-func OwnCgroup() (string, error) {
-	mounts, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return "", fmt.Errorf("find the control group: %w", err)
-	}
-	defer mounts.Close()
-	groups, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return "", fmt.Errorf("find the control group: %w", err)
-	}
-	var lines []string
-	for s := bufio.NewScanner(mounts); s.Scan(); {
-		lines = append(lines, s.Text())
-	}
-	return cgroupDir(lines, string(groups))
-}
-
-// cgroupDir finds the directory in what proc(5) and cgroups(7) describe.
-func cgroupDir(mountinfo []string, groups string) (string, error) {
-	var own string
-	found := false
-	for line := range strings.Lines(groups) {
-		if own, found = strings.CutPrefix(strings.TrimSpace(line), "0::"); found {
-			break
-		}
-	}
-	if !found {
-		return "", errors.New("find the control group: the kernel has no version 2 (CONFIG_CGROUPS)")
-	}
-	for _, line := range mountinfo {
-		before, after, _ := strings.Cut(line, " - ")
-		f := strings.Fields(before)
-		if !strings.HasPrefix(after, "cgroup2 ") || len(f) < 5 {
-			continue
-		}
-		below, err := filepath.Rel(f[3], own)
-		if err != nil || below == ".." || strings.HasPrefix(below, "../") {
-			continue // another part of the hierarchy is mounted there
-		}
-		return filepath.Join(f[4], below), nil
-	}
-	return "", errors.New("find the control group: no version 2 is mounted (mount -t cgroup2 none /sys/fs/cgroup)")
 }

@@ -71,20 +71,11 @@ func openKernel(c *config.Config, log *slog.Logger) (_ *kernel, err error) {
 	if k.events, err = k.dp.Events(); err != nil {
 		return nil, errors.Join(err, k.dp.Close())
 	}
-	if err := attachTrunks(k.dp); err != nil {
+	if err := k.dp.AttachOwnCgroup(); err != nil {
 		log.Warn("trunks begin as the system has it", "err", err)
 	}
 	k.turbo = newTurbo(k.dp, log)
 	return k, nil
-}
-
-// attachTrunks has the program see the sockets of this process.
-func attachTrunks(dp *datapath.Relay) error {
-	dir, err := datapath.OwnCgroup()
-	if err != nil {
-		return err
-	}
-	return dp.AttachCgroup(dir)
 }
 
 // start has events go to the workers.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"baton/relay/config"
+	"baton/relay/secure"
 )
 
 const soon = 10 * time.Second // for what takes milliseconds on a machine that is not busy
@@ -80,8 +81,12 @@ func (r *relay) open(workers []*Worker) {
 func run(t *testing.T, count int, cfg *config.Config) (workers []*Worker) {
 	t.Helper()
 	var running errgroup.Group
+	identities := new(secure.Identities)
+	if err := identities.Load(cfg); err != nil {
+		t.Fatal(err)
+	}
 	for i := range count {
-		w, err := New(Options{Index: i, Of: count, Log: slog.New(slog.DiscardHandler)}, cfg)
+		w, err := New(Options{Index: i, Of: count, Log: slog.New(slog.DiscardHandler), Identities: identities}, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,6 +106,12 @@ func run(t *testing.T, count int, cfg *config.Config) (workers []*Worker) {
 			}
 			if n := w.pipes.open - len(w.pipes.empty); n != 0 {
 				t.Errorf("worker %d: %d pipes are left", i, n)
+			}
+			if n := w.buffers.Lent(); n != 0 {
+				t.Errorf("worker %d: %d buffers are left", i, n)
+			}
+			if n := len(w.shaking); n != 0 {
+				t.Errorf("worker %d: %d handshakes are left", i, n)
 			}
 			for slot, s := range w.slots {
 				switch s.source.(type) {

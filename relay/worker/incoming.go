@@ -12,23 +12,30 @@ import (
 	"baton/relay/config"
 	"baton/relay/flow"
 	"baton/relay/prologue"
+	"baton/relay/secure"
 )
 
 // dock is a listener for other relays' trunks.
 type dock struct {
-	fd     int32
-	slot   uint32
-	at     netip.AddrPort
-	sealer *prologue.Sealer // nil: TLS
+	fd       int32
+	slot     uint32
+	at       netip.AddrPort
+	sealer   *prologue.Sealer // nil: TLS
+	identity *secure.Identity // of TLS
 }
 
 // Dock opens this worker's listener for trunks; see Listen for the order of the workers.
 func (w *Worker) Dock(at netip.AddrPort, c *config.Trunks) error {
-	return w.ask(func(w *Worker) error {
-		d := &dock{at: at}
-		if c.Credentials.Security == config.Plaintext {
-			d.sealer = prologue.NewSealer(c.Credentials.Secret)
+	d := &dock{at: at}
+	if c.Credentials.Security == config.Plaintext {
+		d.sealer = prologue.NewSealer(c.Credentials.Secret)
+	} else {
+		var err error
+		if d.identity, err = w.o.Identities.Of(&c.Credentials); err != nil {
+			return fmt.Errorf("trunks: %w", err)
 		}
+	}
+	return w.ask(func(w *Worker) error {
 		fd, err := w.listen(at, false, func(fd int32) error {
 			tuneTrunk(fd, &c.Tuning)
 			w.guard(fd)
@@ -68,8 +75,8 @@ func (d *dock) ready(w *Worker, _ uint32) {
 
 // arrival is a trunk of another relay that has not said for what it is.
 type arrival struct {
+	line
 	dock   *dock
-	fd     int32
 	from   netip.AddrPort
 	slot   uint32
 	hello  prologue.Hello
@@ -78,14 +85,11 @@ type arrival struct {
 	waiter waiter
 }
 
-// greet says hello at once: the opener's window opens with it.
+// greet says hello at once, or as soon as it can be said in secret: the opener's window opens with it.
 func (w *Worker) greet(d *dock, fd int32, from netip.AddrPort) {
-	a := &arrival{dock: d, fd: fd, from: from}
+	a := &arrival{line: line{fd: fd}, dock: d, from: from}
 	a.waiter.of = a
-	var nonce [prologue.NonceSize]byte
-	_, _ = rand.Read(nonce[:]) // never fails
-	a.hello = prologue.NewHello(nonce)
-	if n, errno := write(fd, a.hello[:]); errno != 0 || n < len(a.hello) {
+	if d.identity == nil && !w.sayHello(a) {
 		resetFD(fd)
 		return
 	}
@@ -97,23 +101,41 @@ func (w *Worker) greet(d *dock, fd int32, from netip.AddrPort) {
 	a.slot = slot
 	w.guests[a] = struct{}{}
 	w.count.Waiting.Add(1)
+	if d.identity != nil {
+		a.tls = d.identity.Accept(&w.buffers)
+		w.await(&a.waiter, waitHeader)
+	}
+}
+
+// sayHello tells whether the hello could be said.
+func (w *Worker) sayHello(a *arrival) bool {
+	var nonce [prologue.NonceSize]byte
+	_, _ = rand.Read(nonce[:]) // never fails
+	a.hello = prologue.NewHello(nonce)
+	n, errno := w.write(&a.line, a.hello[:])
+	return errno == 0 && n == len(a.hello)
 }
 
 // ready reads the header.
 func (a *arrival) ready(w *Worker, events uint32) {
+	a.hangup = a.hangup || events&over != 0
+	if a.tls != nil && a.tls.Handshaking() {
+		a.shake(w)
+		return
+	}
+	if a.pending() > 0 {
+		_ = w.push(&a.line) // a fault will be met again
+	}
 	if events&(unix.EPOLLIN|over) == 0 {
 		return
 	}
-	a.hangup = a.hangup || events&over != 0
 	for {
-		n, errno := read(a.fd, w.scratch)
+		n, errno := w.read(&a.line, w.scratch)
 		if errno == unix.EAGAIN {
 			return
 		}
 		if errno != 0 || n == 0 {
-			w.dismiss(a)
-			w.forget(a.slot)
-			closeFD(a.fd)
+			w.sendAway(a, false)
 			return
 		}
 		if len(a.header) == 0 {
@@ -132,7 +154,9 @@ func (a *arrival) ready(w *Worker, events uint32) {
 			return
 		}
 		if size > 0 {
-			err := h.Arrive(w.cfg.Name)
+			if err = a.isFrom(&h); err == nil {
+				err = h.Arrive(w.cfg.Name)
+			}
 			w.carry(a, h, b[size:], err)
 			return
 		}
@@ -144,9 +168,18 @@ func (a *arrival) ready(w *Worker, events uint32) {
 
 func (a *arrival) expired(w *Worker, _ wait) {
 	w.count.Expired[waitHeader].Add(1)
-	w.dismiss(a)
-	w.forget(a.slot)
-	resetFD(a.fd)
+	w.sendAway(a, true)
+}
+
+// isFrom refuses a header of a relay that is none of those whose certificate the trunk has.
+func (a *arrival) isFrom(h *prologue.Header) error {
+	if a.tls == nil {
+		return nil // the seal says it
+	}
+	if err := a.tls.Names(string(h.Passed.Last())); err != nil {
+		return &prologue.Malformed{What: "header", Reason: err.Error()}
+	}
+	return nil
 }
 
 // carry makes a flow of a trunk whose header is here, or is wrong. first is what came behind the header.
@@ -161,7 +194,7 @@ func (w *Worker) carry(a *arrival, h prologue.Header, first []byte, wrong error)
 	s.way = way{
 		via: slices.Clone(h.Via), passed: slices.Clone(h.Passed), id: h.ID, shown: h.ClientAddress, congestion: strings.Clone(h.Congestion),
 	}
-	w.adopt(s, flow.Client, a.fd, a.slot)
+	w.adopt(s, flow.Client, a.line, a.slot)
 	s.ends[flow.Client].hangup = a.hangup
 	if wrong != nil {
 		w.turnAway(s, s.own(prologue.StatusOf(wrong)))
@@ -178,9 +211,17 @@ func (w *Worker) carry(a *arrival, h prologue.Header, first []byte, wrong error)
 	w.onward(s)
 }
 
-// dismiss ends an arrival as such. Its descriptor and slot stay.
+// sendAway closes an arrival.
+func (w *Worker) sendAway(a *arrival, reset bool) {
+	w.dismiss(a)
+	w.forget(a.slot)
+	a.end(reset)
+}
+
+// dismiss ends an arrival as such. Its connection and slot stay.
 func (w *Worker) dismiss(a *arrival) {
 	w.ease(&a.waiter)
+	w.unlist(a)
 	delete(w.guests, a)
 	w.count.Waiting.Add(-1)
 }

@@ -255,9 +255,7 @@ func (w *Worker) close() {
 	}
 	w.docks = nil
 	for a := range w.guests {
-		w.dismiss(a)
-		w.forget(a.slot)
-		closeFD(a.fd)
+		w.sendAway(a, false)
 	}
 	for _, p := range w.pools {
 		p.close(w)

@@ -9,6 +9,7 @@ import (
 // direction is the bytes that came from one end and are not with the other yet.
 type direction struct {
 	buffer []byte // what was copied, in front of what was spliced
+	base   []byte // what was lent for it; nil: nothing
 	pipe   *pipe  // borrowed; what was spliced
 	copies bool   // splice does not work here
 	total  uint64
@@ -25,6 +26,13 @@ const (
 func (w *Worker) move(s *split) {
 	left := share
 	for {
+		for i := range s.ends {
+			if e := &s.ends[i]; e.writable && e.pending() > 0 {
+				if errno := w.pushEnd(e); errno != 0 && errno != unix.EAGAIN {
+					w.broken(s, e.which)
+				}
+			}
+		}
 		n, more := w.pass(s, flow.Client)
 		m, again := w.pass(s, flow.Server)
 		if s.stage != stageMoving || !more && !again {
@@ -57,19 +65,29 @@ func (w *Worker) pass(s *split, which flow.End) (n int, progress bool) {
 	if !from.readable || !to.writable || !s.state.Wants(which, most) {
 		return 0, false
 	}
-	if d.copies || d.total < copied {
-		return w.copy(s, from, to, d)
-	}
-	if !s.answered {
+	if !s.answered && d.total >= copied {
 		s.trunk.forgo()
 	}
+	if d.copies || d.total < copied || from.tls != nil || to.tls != nil {
+		return w.copy(s, from, to, d)
+	}
 	return w.splice(s, from, to, d)
+}
+
+// pushEnd sends what waits for the kernel.
+func (w *Worker) pushEnd(e *end) unix.Errno {
+	before := e.pending()
+	errno := w.push(&e.line)
+	if e.pending() < before {
+		e.of.moved = w.now
+	}
+	return errno
 }
 
 // copy moves what one read gives. Nothing is held of the direction.
 func (w *Worker) copy(s *split, from, to *end, d *direction) (int, bool) {
 	b := w.scratch
-	n, errno := read(from.fd, b)
+	n, errno := w.read(&from.line, b)
 	switch {
 	case errno == unix.EAGAIN:
 		from.readable = false
@@ -82,7 +100,7 @@ func (w *Worker) copy(s *split, from, to *end, d *direction) (int, bool) {
 		w.do(s, s.state.EOF(from.which))
 		return 0, true
 	}
-	if n < len(b) && !from.hangup {
+	if from.short && !from.hangup {
 		from.readable = false
 	}
 	b = b[:n]
@@ -93,13 +111,14 @@ func (w *Worker) copy(s *split, from, to *end, d *direction) (int, bool) {
 	if !s.answered {
 		s.trunk.keep(b)
 	}
-	sent, errno := write(to.fd, b)
+	sent, errno := w.write(&to.line, b)
 	if errno != 0 {
 		sent = 0
 	}
 	if sent < n {
 		to.writable = false
-		d.buffer = append([]byte(nil), b[sent:]...)
+		d.buffer, d.base = b[sent:], w.scratch[:cap(w.scratch)]
+		w.scratch = w.buffers.Take()[:moved]
 	}
 	if errno != 0 && errno != unix.EAGAIN {
 		w.broken(s, to.which)
@@ -152,7 +171,7 @@ func (w *Worker) flush(s *split, from, to *end, d *direction) (n int) {
 		var k int
 		copied := len(d.buffer) > 0
 		if copied {
-			k, errno = write(to.fd, d.buffer)
+			k, errno = w.write(&to.line, d.buffer)
 		} else {
 			k, errno = splice(d.pipe.r, to.fd, d.pipe.held)
 		}
@@ -163,7 +182,7 @@ func (w *Worker) flush(s *split, from, to *end, d *direction) (n int) {
 		s.moved = w.now
 		if copied {
 			if d.buffer = d.buffer[k:]; len(d.buffer) == 0 {
-				d.buffer = nil
+				w.giveBack(d)
 			}
 		} else {
 			d.pipe.held -= k
@@ -197,5 +216,13 @@ func (w *Worker) letGo(d *direction) {
 		w.pipes.give(d.pipe)
 		d.pipe = nil
 	}
-	d.buffer = nil
+	w.giveBack(d)
+}
+
+// giveBack ends what a direction holds of what was copied.
+func (w *Worker) giveBack(d *direction) {
+	if d.base != nil {
+		w.buffers.Give(d.base)
+	}
+	d.buffer, d.base = nil, nil
 }

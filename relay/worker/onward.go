@@ -173,7 +173,7 @@ func (w *Worker) turnAway(s *split, a prologue.Answer) {
 	}
 	reply := s.guest.refused(a)
 	if len(reply) > 0 {
-		_, _ = write(client.fd, reply) // fits: hardly anything was written
+		_, _ = w.write(&client.line, reply) // fits: hardly anything was written
 	}
 	w.sayGoodbye(s, len(reply) > 0)
 }
@@ -185,8 +185,7 @@ func (w *Worker) sayGoodbye(s *split, told bool) {
 		return
 	}
 	client := &s.ends[flow.Client]
-	shutdownWrite(client.fd)
-	client.shut = true
+	w.finish(&client.line, false)
 	s.stage = stageRefused
 	w.await(&s.waiter, waitEnd)
 	w.heardOut(s)
@@ -195,8 +194,12 @@ func (w *Worker) sayGoodbye(s *split, told bool) {
 // heardOut waits for the FIN of a client that was refused: a close before it would be a reset, which may overtake the refusal.
 func (w *Worker) heardOut(s *split) {
 	client := &s.ends[flow.Client]
+	if errno := w.push(&client.line); errno != 0 && errno != unix.EAGAIN {
+		w.drop(s)
+		return
+	}
 	for {
-		n, errno := read(client.fd, w.scratch)
+		n, errno := w.read(&client.line, w.scratch)
 		if errno == unix.EAGAIN {
 			return
 		}

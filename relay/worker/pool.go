@@ -2,6 +2,7 @@ package worker
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -10,23 +11,25 @@ import (
 
 	"baton/relay/config"
 	"baton/relay/prologue"
+	"baton/relay/secure"
 	"baton/relay/trunks"
 )
 
 // pool is a worker's trunks to one peer.
 type pool struct {
-	peer    *config.Peer
-	sealer  *prologue.Sealer // nil: TLS
-	ready   []*trunk         // the newest last
-	opening int
-	waiting []*split // flows without a trunk, in the order in which they came
-	size    *trunks.Sizer
-	closed  bool
-	down    bool          // the last attempt to open a trunk has failed
-	why     error         // the last one that did
-	when    time.Duration // that was, on the worker's clock
-	rtt     time.Duration // of the last trunk's handshake
-	count   PoolCounters
+	peer     *config.Peer
+	sealer   *prologue.Sealer // nil: TLS
+	identity *secure.Identity // of TLS
+	ready    []*trunk         // the newest last
+	opening  int
+	waiting  []*split // flows without a trunk, in the order in which they came
+	size     *trunks.Sizer
+	closed   bool
+	down     bool          // the last attempt to open a trunk has failed
+	why      error         // the last one that did
+	when     time.Duration // that was, on the worker's clock
+	rtt      time.Duration // of the last trunk's handshake
+	count    PoolCounters
 }
 
 var (
@@ -36,13 +39,18 @@ var (
 )
 
 // newPool makes the pool of one of so many workers.
-func newPool(p *config.Peer, workers int) *pool {
+func newPool(p *config.Peer, o *Options) (*pool, error) {
 	q := &pool{peer: p}
-	q.resize(workers)
+	q.resize(o.Of)
 	if p.Credentials.Security == config.Plaintext {
 		q.sealer = prologue.NewSealer(p.Credentials.Secret)
+		return q, nil
 	}
-	return q
+	var err error
+	if q.identity, err = o.Identities.Of(&p.Credentials); err != nil {
+		return nil, fmt.Errorf("peer %s: %w", p.Name, err)
+	}
+	return q, nil
 }
 
 // firstSetup is what opening a trunk is thought to take before one was.
@@ -103,11 +111,14 @@ func (p *pool) open(w *Worker) error {
 		closeFD(fd)
 		return errno
 	}
-	t := &trunk{pool: p, fd: fd, begun: w.now}
+	t := &trunk{pool: p, line: line{fd: fd}, begun: w.now}
 	t.waiter.of = t
 	if t.slot, errno = w.watch(fd, both, t); errno != 0 {
 		closeFD(fd)
 		return errno
+	}
+	if p.identity != nil {
+		t.tls = p.identity.Open(p.peer.Name, &w.buffers)
 	}
 	w.await(&t.waiter, waitConnect)
 	p.opening++

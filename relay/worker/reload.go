@@ -10,13 +10,19 @@ import (
 // Configure puts another configuration in force, but for listeners: see Listen, Dock, Unlisten and Undock. Flows are kept, and so are the
 // trunks that are ready, unless what their peer's trunks are made of has changed.
 func (w *Worker) Configure(cfg *config.Config) error {
-	return w.ask(func(w *Worker) error {
-		w.configure(cfg)
-		return nil
-	})
+	if w.own {
+		if err := w.o.Identities.Load(cfg); err != nil {
+			return err
+		}
+	}
+	return w.ask(func(w *Worker) error { return w.configure(cfg) })
 }
 
-func (w *Worker) configure(cfg *config.Config) {
+func (w *Worker) configure(cfg *config.Config) error {
+	kept, err := w.poolsOf(cfg)
+	if err != nil {
+		return err
+	}
 	w.cfg = cfg
 	t := cfg.Timeouts
 	w.waits[waitHeader].after = t.Header
@@ -30,26 +36,40 @@ func (w *Worker) configure(cfg *config.Config) {
 	w.waits[waitEnd].after = t.Reset
 	w.pipes.size = cfg.Limits.Pipe
 	w.forgetEntries(cfg)
-	kept := make(map[string]*pool, len(cfg.Peers))
-	for i := range cfg.Peers {
-		peer := &cfg.Peers[i]
-		p := w.pools[peer.Name]
-		if p == nil || !alike(p.peer, peer) {
-			p = newPool(peer, w.o.Of)
-		} else if p.peer.Ready != peer.Ready {
-			p.peer = peer
-			p.resize(w.o.Of)
-		}
-		p.peer = peer
-		kept[peer.Name] = p
-	}
 	for name, p := range w.pools {
 		if kept[name] != p {
 			p.close(w)
 		}
 	}
+	for i := range cfg.Peers {
+		peer := &cfg.Peers[i]
+		p := kept[peer.Name]
+		changed := p.peer.Ready != peer.Ready
+		p.peer = peer
+		if changed {
+			p.resize(w.o.Of)
+		}
+	}
 	w.pools = kept // filled at the next look
 	w.looked = 0
+	return nil
+}
+
+// poolsOf are the pools of a configuration: those there are, and new ones of peers whose trunks are others now.
+func (w *Worker) poolsOf(cfg *config.Config) (map[string]*pool, error) {
+	out := make(map[string]*pool, len(cfg.Peers))
+	for i := range cfg.Peers {
+		peer := &cfg.Peers[i]
+		p := w.pools[peer.Name]
+		if p == nil || !alike(p.peer, peer) {
+			var err error
+			if p, err = newPool(peer, &w.o); err != nil {
+				return nil, err
+			}
+		}
+		out[peer.Name] = p
+	}
+	return out, nil
 }
 
 // alike tells whether trunks to a peer are the same as those to another.
@@ -85,9 +105,7 @@ func (w *Worker) Undock(at netip.AddrPort) error {
 			d.ready(w, 0)
 			for a := range w.guests {
 				if a.dock == d {
-					w.dismiss(a)
-					w.forget(a.slot)
-					closeFD(a.fd)
+					w.sendAway(a, false)
 				}
 			}
 			w.forget(d.slot)

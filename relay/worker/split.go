@@ -45,21 +45,19 @@ type split struct {
 
 // end is one of a flow's connections.
 type end struct {
-	of       *split
-	which    flow.End
-	fd       int32 // -1: none
-	slot     uint32
-	readable bool // as far as is known
-	writable bool
-	hangup   bool // a FIN or an error is due behind what can be read
-	shut     bool // our FIN was said
+	line
+	of      *split
+	which   flow.End
+	slot    uint32
+	hangup  bool // a FIN or an error is due behind what can be read
+	closing bool // it is closed when the kernel has taken all that is to be sent
 }
 
 func (w *Worker) newSplit(e *entry, client netip.AddrPort) *split {
 	s := &split{entry: e, client: client, begun: w.now, moved: w.now}
 	s.waiter.of = s
 	for i := range s.ends {
-		s.ends[i] = end{of: s, which: flow.End(i), fd: -1}
+		s.ends[i] = end{of: s, which: flow.End(i), line: line{fd: -1}}
 	}
 	w.flows[s] = struct{}{}
 	w.count.Live.Add(1)
@@ -78,9 +76,10 @@ func (w *Worker) attach(s *split, which flow.End, fd int32) unix.Errno {
 }
 
 // adopt gives a flow a connection that the kernel tells of already.
-func (w *Worker) adopt(s *split, which flow.End, fd int32, slot uint32) {
+func (w *Worker) adopt(s *split, which flow.End, l line, slot uint32) {
 	e := &s.ends[which]
-	e.fd, e.slot, e.readable, e.writable = fd, slot, true, true
+	e.line, e.slot = l, slot
+	e.readable, e.writable = true, true
 	w.slots[slot].source = e
 }
 
@@ -127,18 +126,18 @@ func (w *Worker) do(s *split, act flow.Act) {
 			continue
 		}
 		if act&(flow.ShutClient<<i) != 0 {
-			if act&(flow.CloseClient<<i) == 0 { // which says it as well
-				shutdownWrite(e.fd)
-			}
-			e.shut = true
+			w.finish(&e.line, act&(flow.CloseClient<<i) != 0)
 		}
 		switch {
 		case act&(flow.AbortClient<<i) != 0:
-			if unsent(e.fd) == 0 {
+			if e.unsent() == 0 {
 				w.hangUp(e, true)
 			}
 		case act&(flow.CloseClient<<i) != 0:
-			w.hangUp(e, !e.shut || !s.state.Ended(e.which))
+			whole := e.fin && s.state.Ended(e.which)
+			if e.closing = whole && w.push(&e.line) == unix.EAGAIN; !e.closing {
+				w.hangUp(e, !whole || e.pending() > 0)
+			}
 		}
 	}
 	if !s.state.Over() {
@@ -148,10 +147,16 @@ func (w *Worker) do(s *split, act flow.Act) {
 		w.release(s)
 		return
 	}
-	if s.stage != stageEnding {
-		s.stage = stageEnding
-		w.aborting = append(w.aborting, s)
-		w.await(&s.waiter, waitEnd)
+	if s.stage == stageEnding {
+		return
+	}
+	s.stage = stageEnding
+	for i := range s.ends {
+		if e := &s.ends[i]; e.fd >= 0 && !e.closing {
+			w.aborting = append(w.aborting, s)
+			w.await(&s.waiter, waitEnd)
+			return
+		}
 	}
 }
 
@@ -161,18 +166,22 @@ func (s *split) gone() bool { return s.ends[flow.Client].fd < 0 && s.ends[flow.S
 func (w *Worker) hangUp(e *end, reset bool) {
 	w.measure(e)
 	w.forget(e.slot)
-	if reset {
-		resetFD(e.fd)
-	} else {
-		closeFD(e.fd)
-	}
-	e.fd = -1
+	e.line.end(reset)
 }
 
-// drained passes a reset on as soon as what is in front of it has arrived.
+// drained closes an end as soon as the kernel has what is to be sent, and passes a reset on as soon as what is in front of it has arrived.
 func (w *Worker) drained(s *split) {
 	for i := range s.ends {
-		if e := &s.ends[i]; e.fd >= 0 && (unsent(e.fd) == 0 || e.hangup && failed(e.fd)) {
+		e := &s.ends[i]
+		if e.fd < 0 {
+			continue
+		}
+		switch errno := w.pushEnd(e); {
+		case errno != 0 && errno != unix.EAGAIN:
+			w.hangUp(e, true)
+		case e.closing && errno == 0:
+			w.hangUp(e, false)
+		case !e.closing && (e.unsent() == 0 || e.hangup && failed(e.fd)):
 			w.hangUp(e, true)
 		}
 	}

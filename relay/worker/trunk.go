@@ -11,8 +11,8 @@ import (
 
 // trunk is a connection to a peer that has no flow yet.
 type trunk struct {
+	line
 	pool    *pool
-	fd      int32
 	slot    uint32
 	got     [prologue.HelloSize]byte
 	n       int // bytes of it that are here
@@ -21,38 +21,66 @@ type trunk struct {
 	waiter  waiter
 	begun   time.Duration // on the worker's clock
 	born    time.Duration // when the hello came, on the worker's clock
-
 }
 
 // ready is what the kernel tells of a trunk: that it is connected, that the hello is here, that it is no more.
 func (t *trunk) ready(w *Worker, events uint32) {
+	if t.tls != nil && t.tls.Handshaking() {
+		if !t.tls.Begun() && events&(unix.EPOLLHUP|unix.EPOLLERR) == 0 {
+			w.beginShake(&t.line, t)
+		}
+		w.shake(&t.line, t)
+		return
+	}
+	if t.pending() > 0 {
+		_ = w.push(&t.line) // a fault will be met again
+	}
 	if events&(unix.EPOLLIN|over) == 0 {
 		return
 	}
 	if t.greeted {
-		w.loseTrunk(t, errStale) // a peer says nothing before it has a header
+		if n, errno := w.read(&t.line, w.scratch); t.tls == nil || n > 0 || errno != unix.EAGAIN { // TLS has words of its own
+			w.loseTrunk(t, errStale) // a peer says nothing before it has a header
+		}
 		return
 	}
-	n, errno := read(t.fd, t.got[t.n:])
-	switch {
-	case errno == unix.EAGAIN:
-		return
-	case errno != 0:
-		w.loseTrunk(t, errno)
-		return
-	case n == 0:
-		w.loseTrunk(t, errStale)
-		return
-	}
-	t.n += n
-	hello, size, err := prologue.ParseHello(t.got[:t.n])
-	switch {
-	case err != nil:
+	t.hear(w)
+}
+
+func (t *trunk) shaken(w *Worker, err error) {
+	if err != nil {
 		w.loseTrunk(t, err)
-	case size > 0:
-		t.hello, t.greeted = hello, true
-		w.ease(&t.waiter)
-		t.pool.greeted(w, t)
+		return
+	}
+	t.hear(w)
+}
+
+// hear reads the hello.
+func (t *trunk) hear(w *Worker) {
+	for {
+		n, errno := w.read(&t.line, t.got[t.n:])
+		switch {
+		case errno == unix.EAGAIN:
+			return
+		case errno != 0:
+			w.loseTrunk(t, errno)
+			return
+		case n == 0:
+			w.loseTrunk(t, errStale)
+			return
+		}
+		t.n += n
+		hello, size, err := prologue.ParseHello(t.got[:t.n])
+		if err != nil {
+			w.loseTrunk(t, err)
+			return
+		}
+		if size > 0 {
+			t.hello, t.greeted = hello, true
+			w.ease(&t.waiter)
+			t.pool.greeted(w, t)
+			return
+		}
 	}
 }
 
@@ -62,7 +90,7 @@ func (t *trunk) expired(w *Worker, _ wait) { w.loseTrunk(t, unix.ETIMEDOUT) }
 func (w *Worker) loseTrunk(t *trunk, why error) {
 	w.ease(&t.waiter)
 	w.forget(t.slot)
-	closeFD(t.fd)
+	t.end(false)
 	t.pool.lost(w, t, why)
 }
 
@@ -73,6 +101,7 @@ type onTrunk struct {
 	n      int    // bytes of it that are here
 	sent   []byte // the client's first bytes, as long as they could be sent again
 	spoilt bool   // they are not all here any more
+	before uint64 // bytes that this relay had said on the trunk before the flow's
 	tries  int
 }
 
@@ -111,9 +140,12 @@ func (w *Worker) onto(s *split, t *trunk) {
 		w.turnAway(s, s.own(prologue.StatusOf(err)))
 		return
 	}
-	w.adopt(s, flow.Server, t.fd, t.slot)
+	w.adopt(s, flow.Server, t.line, t.slot)
 	s.trunk.tries++
-	s.trunk.n = 0
+	s.trunk.n, s.trunk.before = 0, 0
+	if t.tls != nil {
+		s.trunk.before = t.tls.Said()
+	}
 	d := &s.dirs[flow.Client]
 	if !s.state.Connected() {
 		s.trunk.keep(d.buffer)
@@ -133,7 +165,7 @@ func (w *Worker) readAnswer(s *split) bool {
 	if !server.readable {
 		return false
 	}
-	n, errno := read(server.fd, o.answer[o.n:])
+	n, errno := w.read(&server.line, o.answer[o.n:])
 	switch {
 	case errno == unix.EAGAIN:
 		server.readable = false
@@ -160,13 +192,13 @@ func (w *Worker) readAnswer(s *split) bool {
 func (w *Worker) trunkBroke(s *split) {
 	server, o := &s.ends[flow.Server], s.trunk
 	o.pool.count.Broken.Add(1)
-	if o.spoilt || o.tries >= tries || heard(server.fd) {
+	if o.spoilt || o.tries >= tries || heard(server.fd, o.before) {
 		w.turnAway(s, s.own(prologue.NoTrunk))
 		return
 	}
 	o.pool.count.Replayed.Add(1)
 	w.hangUp(server, true)
-	*server = end{of: s, which: flow.Server, fd: -1}
+	*server = end{of: s, which: flow.Server, line: line{fd: -1}}
 	w.letGo(&s.dirs[flow.Client])
 	s.stage = stageConnecting
 	w.takeTrunk(s)

@@ -16,6 +16,7 @@ import (
 
 	"baton/relay/config"
 	"baton/relay/prologue"
+	"baton/relay/secure/securetest"
 )
 
 var secret = config.Credentials{Security: config.Plaintext, Secret: []byte("0123456789abcdef0123456789abcdef")}
@@ -26,9 +27,28 @@ type chain struct {
 	hops [][]*Worker
 }
 
-// newChain makes relays r1, r2, ... with trunks from each to the next.
+// securely runs a test with each kind of trunks.
+func securely(t *testing.T, test func(t *testing.T, security config.Security)) {
+	for _, security := range []config.Security{config.Plaintext, config.TLS} {
+		t.Run(string(security), func(t *testing.T) { test(t, security) })
+	}
+}
+
 func newChain(t *testing.T, hops int, change func(hop int, cfg *config.Config)) *chain {
 	t.Helper()
+	return newChainOf(t, config.Plaintext, hops, change)
+}
+
+// newChainOf makes relays r1, r2, ... with trunks from each to the next.
+func newChainOf(t *testing.T, security config.Security, hops int, change func(hop int, cfg *config.Config)) *chain {
+	t.Helper()
+	credentials := func(string) config.Credentials { return secret }
+	if security == config.TLS {
+		authority := securetest.NewAuthority(t)
+		credentials = func(name string) config.Credentials {
+			return authority.Issue(t, securetest.Certificate{Names: []string{name}})
+		}
+	}
 	c := &chain{relay: relay{t: t, server: listenTCP(t)}, hops: make([][]*Worker, hops)}
 	c.entry = config.Entry{Name: "e", Mode: config.Plain, Listen: unusedPort(t), Destination: addrOf(c.server), ClientAddress: config.Hidden}
 	var peers []config.Peer // behind the relay at hand
@@ -37,9 +57,13 @@ func newChain(t *testing.T, hops int, change func(hop int, cfg *config.Config)) 
 		cfg.Name = fmt.Sprintf("r%d", hop)
 		cfg.Timeouts.Header = soon
 		cfg.Allow = []config.Allow{{Prefix: netip.MustParsePrefix("127.0.0.0/8")}}
+		own := credentials(cfg.Name)
 		cfg.Peers = peers
+		for i := range cfg.Peers {
+			cfg.Peers[i].Credentials = own
+		}
 		at := unusedPort(t)
-		cfg.Trunks = &config.Trunks{Listen: []netip.AddrPort{at}, Credentials: secret, Waiting: 1000}
+		cfg.Trunks = &config.Trunks{Listen: []netip.AddrPort{at}, Credentials: own, Waiting: 1000}
 		if change != nil {
 			change(hop, cfg)
 		}
@@ -52,7 +76,7 @@ func newChain(t *testing.T, hops int, change func(hop int, cfg *config.Config)) 
 			}
 		}
 		peers = []config.Peer{{
-			Name: cfg.Name, Address: at, Credentials: secret, Ready: config.Ready{Min: 4, Max: 64, Age: time.Minute, Probe: 15 * time.Second},
+			Name: cfg.Name, Address: at, Ready: config.Ready{Min: 4, Max: 64, Age: time.Minute, Probe: 15 * time.Second},
 		}}
 		if hop > 1 {
 			c.entry.Via = append([]string{cfg.Name}, c.entry.Via...)
@@ -84,10 +108,12 @@ func (c *chain) sum(count func(*Worker) uint64) (n uint64) {
 }
 
 // The ends of flows are what they are without trunks, whatever the number of relays.
-func TestChains(t *testing.T) {
+func TestChains(t *testing.T) { securely(t, testChains) }
+
+func testChains(t *testing.T, security config.Security) {
 	for hops := 1; hops <= 3; hops++ {
 		t.Run(fmt.Sprintf("%d relays", hops), func(t *testing.T) {
-			c := newChain(t, hops, nil)
+			c := newChainOf(t, security, hops, nil)
 			if hops > 1 {
 				c.ready()
 			}
@@ -130,8 +156,10 @@ func TestChains(t *testing.T) {
 }
 
 // Bytes of all sizes over three relays arrive as they were sent.
-func TestChainOfManyFlows(t *testing.T) {
-	c := newChain(t, 3, nil)
+func TestChainOfManyFlows(t *testing.T) { securely(t, testChainOfManyFlows) }
+
+func testChainOfManyFlows(t *testing.T, security config.Security) {
+	c := newChainOf(t, security, 3, nil)
 	_ = c.server.SetDeadline(time.Time{})
 	var servers sync.WaitGroup
 	servers.Go(func() {
@@ -170,7 +198,10 @@ func TestChainOfManyFlows(t *testing.T) {
 }
 
 // What a relay may not do it says: the client is reset.
-func TestTurnedAway(t *testing.T) {
+func TestTurnedAway(t *testing.T) { securely(t, testTurnedAway) }
+
+func testTurnedAway(t *testing.T, security config.Security) {
+	others := securetest.NewAuthority(t).Issue(t, securetest.Certificate{Names: []string{"r1", "r2"}})
 	for _, tt := range []struct {
 		name   string
 		change func(hop int, cfg *config.Config)
@@ -181,13 +212,14 @@ func TestTurnedAway(t *testing.T) {
 				cfg.Allow = []config.Allow{{Prefix: netip.MustParsePrefix("192.0.2.0/24")}}
 			}
 		}, prologue.NotAllowed},
-		{"wrong secret", func(hop int, cfg *config.Config) {
-			if hop == 2 {
-				c := *cfg.Trunks
-				c.Credentials.Secret = []byte("another secret, of 32 bytes too!")
-				cfg.Trunks = &c
+		{"wrong secret or certificate", func(hop int, cfg *config.Config) {
+			if hop == 2 && security == config.Plaintext {
+				cfg.Trunks.Credentials.Secret = []byte("another secret, of 32 bytes too!")
 			}
-		}, prologue.BadHeader},
+			if hop == 2 && security == config.TLS {
+				cfg.Trunks.Credentials = others
+			}
+		}, map[config.Security]prologue.Status{config.Plaintext: prologue.BadHeader, config.TLS: prologue.NoTrunk}[security]},
 		{"another name", func(hop int, cfg *config.Config) {
 			if hop == 2 {
 				cfg.Name = "someone-else"
@@ -219,7 +251,7 @@ func TestTurnedAway(t *testing.T) {
 					_, _ = io.WriteString(s, "220 mail.example ESMTP\r\n")
 				}
 			}()
-			c := newChain(t, 2, tt.change)
+			c := newChainOf(t, security, 2, tt.change)
 			if tt.name == "another name" {
 				c.entry.Via = []string{"r2"}
 			}
@@ -240,13 +272,15 @@ var stranger netip.AddrPort
 
 // A trunk that died while it waited is not used; one that dies as it is used, without that its peer has heard a byte, is made good
 // by another one, and the server hears the client's bytes once.
-func TestStaleTrunks(t *testing.T) {
+func TestStaleTrunks(t *testing.T) { securely(t, testStaleTrunks) }
+
+func testStaleTrunks(t *testing.T, security config.Security) {
 	var (
 		mu     sync.Mutex
 		hellos []net.Conn
 	)
 	middle := listenTCP(t) // in front of the second relay: what is between them may forget connections
-	c := newChain(t, 2, func(hop int, cfg *config.Config) {
+	c := newChainOf(t, security, 2, func(hop int, cfg *config.Config) {
 		if hop == 1 {
 			target := cfg.Peers[0].Address.String()
 			cfg.Peers[0].Address = addrOf(middle)

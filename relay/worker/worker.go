@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"baton/relay/config"
+	"baton/relay/secure"
 )
 
 // Options make a Worker.
@@ -21,6 +22,8 @@ type Options struct {
 	// Measured is told what trunks have found out about their paths; it must not wait. nil: nobody wants to know.
 	Measured func(Measurement)
 	Mark     uint32 // of sockets that have their client's address (SO_MARK); 0: none
+	// Identities are those of trunks of TLS, the same for all workers: who gives them loads them, too. nil: the worker has its own.
+	Identities *secure.Identities
 }
 
 // Worker is an event loop with its flows.
@@ -46,7 +49,12 @@ type Worker struct {
 	waits    [waitKinds]deadlines
 	aborting []*split // with an end whose bytes in front of an RST are not acknowledged
 	pipes    pipes
+	buffers  secure.Buffers
+	gate     secure.Gate
+	own      bool       // the identities are
+	shaking  []*arrival // whose TLS handshakes go on, in the order in which they began to
 	scratch  []byte
+	sealed   []byte        // what has come for TLS, until it is read
 	events   int           // of the last turn
 	full     bool          // no more flows are accepted for now
 	ended    chan struct{} // closed when Run has returned
@@ -56,6 +64,7 @@ type Worker struct {
 const (
 	turn      = 256                    // events taken from the kernel at a time
 	share     = 4 << 20                // bytes that a flow moves before others have their turn
+	moved     = 64 << 10               // bytes that are copied at a time
 	patience  = 5 * time.Second        // of a loop that nothing wakes: only guards against a lost wake-up
 	drainTick = 10 * time.Millisecond  // between looks at acknowledgements
 	poolTick  = 100 * time.Millisecond // between looks at the trunks that wait
@@ -67,10 +76,18 @@ func New(o Options, cfg *config.Config) (*Worker, error) {
 	w := &Worker{
 		o: o, cfg: cfg, start: time.Now(), flows: make(map[*split]struct{}), guests: make(map[*arrival]struct{}), pools: make(map[string]*pool),
 		tallies: make(map[string]*tally), early: make(map[synKey]*split),
-		scratch: make([]byte, 64<<10), ended: make(chan struct{}),
+		scratch: make([]byte, secure.BufferSize)[:moved], sealed: make([]byte, moved), gate: secure.NewGate(1), ended: make(chan struct{}),
 	}
 	w.pipes.size = cfg.Limits.Pipe
-	w.configure(cfg)
+	if w.o.Identities == nil {
+		w.o.Identities, w.own = new(secure.Identities), true
+		if err := w.o.Identities.Load(cfg); err != nil {
+			return nil, fmt.Errorf("worker %d: %w", o.Index, err)
+		}
+	}
+	if err := w.configure(cfg); err != nil {
+		return nil, fmt.Errorf("worker %d: %w", o.Index, err)
+	}
 	if err := w.inbox.open(); err != nil {
 		return nil, fmt.Errorf("worker %d: %w", o.Index, err)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"baton/datapath"
 	"baton/relay/config"
+	"baton/relay/secure"
 	"baton/relay/worker"
 )
 
@@ -32,13 +33,14 @@ type Options struct {
 
 // Relay is a running relay. Its methods may be called from any goroutine.
 type Relay struct {
-	o       Options
-	log     *slog.Logger
-	started time.Time
-	cfg     atomic.Pointer[config.Config] // in force
-	loaded  atomic.Int64                  // when it was read, ns since 1970
-	workers []*worker.Worker
-	kernel  *kernel // nil: it could not be had, and nothing needs it
+	o          Options
+	log        *slog.Logger
+	started    time.Time
+	cfg        atomic.Pointer[config.Config] // in force
+	loaded     atomic.Int64                  // when it was read, ns since 1970
+	workers    []*worker.Worker
+	identities secure.Identities // of TLS trunks
+	kernel     *kernel           // nil: it could not be had, and nothing needs it
 
 	changing sync.Mutex // held while listeners are opened and closed
 }
@@ -48,6 +50,9 @@ func New(o Options) (*Relay, error) {
 	r := &Relay{o: o, log: o.Log, started: time.Now()}
 	r.cfg.Store(o.Config)
 	r.loaded.Store(time.Now().UnixNano())
+	if err := r.identities.Load(o.Config); err != nil {
+		return nil, err
+	}
 	k, err := openKernel(o.Config, o.Log)
 	if err != nil {
 		if why := needs(o.Config); why != "" {
@@ -61,7 +66,7 @@ func New(o Options) (*Relay, error) {
 		count = runtime.NumCPU()
 	}
 	for i := range count {
-		options := worker.Options{Index: i, Of: count, Log: o.Log}
+		options := worker.Options{Index: i, Of: count, Log: o.Log, Identities: &r.identities}
 		if k != nil {
 			options.Settle, options.Measured, options.Mark = k.Settle, k.turbo.Measured, datapath.RelayMark
 		}
@@ -224,6 +229,9 @@ func (r *Relay) reload() error {
 	old := r.current()
 	if fixed := config.Changed(old, next); len(fixed) > 0 {
 		return fmt.Errorf("%s: %s takes effect at a restart only", next.File, strings.Join(fixed, ", "))
+	}
+	if err := r.identities.Load(next); err != nil {
+		return fmt.Errorf("%s: %w", next.File, err)
 	}
 	if err := r.each(func(w *worker.Worker) error { return w.Configure(next) }); err != nil {
 		return err

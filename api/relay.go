@@ -33,20 +33,21 @@ type RelayStatus struct {
 
 // RelayWorker is an event loop of a relay.
 type RelayWorker struct {
-	Worker      int               `json:"worker"`
-	Live        int               `json:"live"`  // flows and probes
-	Flows       uint64            `json:"flows"` // begun
-	Early       uint64            `json:"early"` // of them, by a SYN
-	Probes      uint64            `json:"probes"`
-	Refused     map[string]uint64 `json:"refused"` // flows whose server could not be had, by status
-	Expired     map[string]uint64 `json:"expired"` // flows and trunks that have waited too long, by what for
-	Copied      uint64            `json:"copied"`  // bytes
-	Spliced     uint64            `json:"spliced"` // bytes
-	Pipes       int               `json:"pipes"`
-	WithoutPipe uint64            `json:"without_pipe"` // splices that had to be copies
-	Full        uint64            `json:"full"`         // times that no more was accepted for a while
-	BadPrefaces uint64            `json:"bad_prefaces"` // PROXY, SOCKS, CONNECT
-	BadHeaders  uint64            `json:"bad_headers"`  // of trunks
+	Worker        int               `json:"worker"`
+	Live          int               `json:"live"`  // flows and probes
+	Flows         uint64            `json:"flows"` // begun
+	Early         uint64            `json:"early"` // of them, by a SYN
+	Probes        uint64            `json:"probes"`
+	Refused       map[string]uint64 `json:"refused"` // flows whose server could not be had, by status
+	Expired       map[string]uint64 `json:"expired"` // flows and trunks that have waited too long, by what for
+	Copied        uint64            `json:"copied"`  // bytes
+	Spliced       uint64            `json:"spliced"` // bytes
+	Pipes         int               `json:"pipes"`
+	WithoutPipe   uint64            `json:"without_pipe"`   // splices that had to be copies
+	Full          uint64            `json:"full"`           // times that no more was accepted for a while
+	BadPrefaces   uint64            `json:"bad_prefaces"`   // PROXY, SOCKS, CONNECT
+	BadHeaders    uint64            `json:"bad_headers"`    // of trunks
+	BadHandshakes uint64            `json:"bad_handshakes"` // of TLS trunks that came in
 }
 
 // RelayEntry is where flows come in.
@@ -101,9 +102,11 @@ type RelayStart struct {
 	Trunks        string         `json:"trunks"`           // to: those to a peer; at: those accepted at an address; from: those that come from one
 	Address       netip.AddrPort `json:"address"`          // port 0: all
 	Window        int            `json:"window,omitempty"` // segments; 0: the system's
-	Flights       uint64         `json:"flights"`          // first ones, since the start
+	Established   uint64         `json:"established"`      // trunks
+	Flights       uint64         `json:"flights"`          // first ones that are over
 	Sent          uint64         `json:"sent"`             // segments of them
-	Retransmitted uint64         `json:"retransmitted"`    // segments of them
+	Retransmitted uint64         `json:"retransmitted"`    // segments of first flights
+	Refused       uint64         `json:"refused"`          // settings that the kernel did not take
 }
 
 // Flow is one that a relay has.

@@ -19,7 +19,7 @@ func relayStatus() RelayStatus {
 		Flows: Usage{1, 2},
 		Workers: []RelayWorker{{
 			Worker: 1, Live: 2, Flows: 3, Early: 4, Probes: 5, Refused: map[string]uint64{"no_trunk": 6}, Expired: map[string]uint64{"header": 7},
-			Copied: 8, Spliced: 9, Pipes: 10, WithoutPipe: 11, Full: 12, BadPrefaces: 13, BadHeaders: 14,
+			Copied: 8, Spliced: 9, Pipes: 10, WithoutPipe: 11, Full: 12, BadPrefaces: 13, BadHeaders: 14, BadHandshakes: 15,
 		}},
 		Entries: []RelayEntry{{
 			Name: "web", Open: true, Listen: at("0.0.0.0:443"), Mode: "plain", Destination: at("198.51.100.5:443"), Via: []string{"mumbai"},
@@ -34,7 +34,7 @@ func relayStatus() RelayStatus {
 			Unopened: 8, Broken: 9, Replayed: 10,
 		}},
 		Packets: map[string]uint64{"steered": 11},
-		Starts:  []RelayStart{{Trunks: "to", Address: at("203.0.113.7:7000"), Window: 2000, Flights: 1, Sent: 2, Retransmitted: 3}},
+		Starts:  []RelayStart{{Trunks: "to", Address: at("203.0.113.7:7000"), Window: 2000, Established: 1, Flights: 2, Sent: 3, Retransmitted: 4, Refused: 5}},
 		Reloads: 1, ReloadsFailed: 2,
 	}
 }

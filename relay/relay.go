@@ -7,16 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
-	"reflect"
+	"net"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"baton/api"
 	"baton/datapath"
 	"baton/relay/config"
 	"baton/relay/secure"
@@ -41,13 +40,23 @@ type Relay struct {
 	workers    []*worker.Worker
 	identities secure.Identities // of TLS trunks
 	kernel     *kernel           // nil: it could not be had, and nothing needs it
+	without    error             // why
 
-	changing sync.Mutex // held while listeners are opened and closed
+	features         atomic.Pointer[[]api.Feature]
+	reloads, refused atomic.Uint64 // reloads that were put in force, and others
+	control, scraped net.Listener  // the latter nil without listen.metrics
+
+	changing sync.Mutex // held while a configuration is put in force, and guards what is below
+	open     open
+	stopping bool
+
+	draining sync.Once
+	drained  chan struct{} // closed when it is to stop
 }
 
 // New prepares a relay. Run starts it.
 func New(o Options) (*Relay, error) {
-	r := &Relay{o: o, log: o.Log, started: time.Now()}
+	r := &Relay{o: o, log: o.Log, started: time.Now(), drained: make(chan struct{})}
 	r.cfg.Store(o.Config)
 	r.loaded.Store(time.Now().UnixNano())
 	if err := r.identities.Load(o.Config); err != nil {
@@ -60,7 +69,7 @@ func New(o Options) (*Relay, error) {
 		}
 		o.Log.Warn("trunks begin as the system has it, and SYNs are not seen", "err", err)
 	}
-	r.kernel = k
+	r.kernel, r.without = k, err
 	count := o.Config.Workers
 	if count == 0 {
 		count = runtime.NumCPU()
@@ -79,10 +88,16 @@ func New(o Options) (*Relay, error) {
 	return r, nil
 }
 
-// Run relays until the context is done, and then for as long as flows are left and timeouts.stop allows.
+// Run relays until the context is done or it is drained, and then for as long as flows are left and timeouts.stop allows.
 func (r *Relay) Run(ctx context.Context) error {
+	if err := r.listen(); err != nil {
+		if r.kernel != nil {
+			err = errors.Join(err, r.kernel.close())
+		}
+		return err
+	}
 	runtime.GOMAXPROCS(len(r.workers) + 2) // workers keep a thread each
-	var running errgroup.Group
+	var running, serving errgroup.Group
 	failed := make(chan error, len(r.workers))
 	for _, w := range r.workers {
 		running.Go(func() error {
@@ -93,17 +108,21 @@ func (r *Relay) Run(ctx context.Context) error {
 			return err
 		})
 	}
-	err := r.open(&config.Config{}, r.current())
+	r.look(r.current())
+	asked, done := context.WithCancel(context.Background())
+	defer done()
+	r.serve(asked, &serving)
 	if r.kernel != nil {
 		r.kernel.start(r.workers)
-		if err == nil {
-			err = r.kernel.configure(r.current())
-		}
 	}
+	err := r.apply(r.current())
 	if err == nil {
 		r.log.Info("ready", "name", r.current().Name, "entries", len(r.current().Entries), "peers", len(r.current().Peers), "workers", len(r.workers))
 		select {
 		case <-ctx.Done():
+			r.Drain()
+			r.stop()
+		case <-r.drained:
 			r.stop()
 		case err = <-failed:
 		}
@@ -111,6 +130,8 @@ func (r *Relay) Run(ctx context.Context) error {
 	for _, w := range r.workers {
 		w.Close()
 	}
+	done()
+	_ = serving.Wait() // has said what was wrong
 	if r.kernel != nil {
 		err = errors.Join(err, r.kernel.close())
 	}
@@ -118,72 +139,6 @@ func (r *Relay) Run(ctx context.Context) error {
 }
 
 func (r *Relay) current() *config.Config { return r.cfg.Load() }
-
-// open closes the listeners that a configuration has no more, and opens those that are new. Of each, the workers open theirs in their
-// order: see worker.Listen.
-func (r *Relay) open(old, next *config.Config) error {
-	r.changing.Lock()
-	defer r.changing.Unlock()
-	before := make(map[string]*config.Entry)
-	for i := range old.Entries {
-		before[old.Entries[i].Name] = &old.Entries[i]
-	}
-	var opened []*config.Entry
-	for i := range next.Entries {
-		e := &next.Entries[i]
-		if b := before[e.Name]; b == nil || !same(b, e) {
-			opened = append(opened, e)
-		} else {
-			delete(before, e.Name)
-		}
-	}
-	for name := range before {
-		if err := r.each(func(w *worker.Worker) error { return w.Unlisten(name) }); err != nil {
-			return err
-		}
-	}
-	docks := func(c *config.Config) (all []netip.AddrPort) {
-		if c.Trunks != nil {
-			all = c.Trunks.Listen
-		}
-		return all
-	}
-	if old.Trunks == nil || next.Trunks == nil || !reflect.DeepEqual(old.Trunks, next.Trunks) {
-		for _, at := range docks(old) {
-			if err := r.each(func(w *worker.Worker) error { return w.Undock(at) }); err != nil {
-				return err
-			}
-		}
-		for _, at := range docks(next) {
-			if err := r.each(func(w *worker.Worker) error { return w.Dock(at, next.Trunks) }); err != nil {
-				return err
-			}
-		}
-	}
-	for _, e := range opened {
-		if err := r.each(func(w *worker.Worker) error { return w.Listen(e) }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// same tells whether an entry is as it was, wherever it stands in the file.
-func same(a, b *config.Entry) bool {
-	x, y := *a, *b
-	x.Line, y.Line = 0, 0
-	return reflect.DeepEqual(x, y)
-}
-
-// each does something with all workers, one after the other.
-func (r *Relay) each(do func(*worker.Worker) error) error {
-	for _, w := range r.workers {
-		if err := do(w); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // Live is how many flows there are.
 func (r *Relay) Live() (n int) {
@@ -196,7 +151,11 @@ func (r *Relay) Live() (n int) {
 // stop takes no new flows, and waits for those that are left.
 func (r *Relay) stop() {
 	cfg := r.current()
-	if err := r.open(cfg, &config.Config{}); err != nil {
+	r.changing.Lock()
+	r.stopping = true
+	err := r.open.change(r.workers, &config.Config{})
+	r.changing.Unlock()
+	if err != nil {
 		r.log.Error("stop", "err", err)
 	}
 	r.log.Info("stopping", "flows", r.Live(), "at most", cfg.Timeouts.Stop)
@@ -208,38 +167,4 @@ func (r *Relay) stop() {
 	if n := r.Live(); n > 0 {
 		r.log.Warn("flows are reset", "flows", n)
 	}
-}
-
-// Reload reads the configuration again and puts it in force, when it is right. Flows are kept.
-func (r *Relay) Reload() error {
-	err := r.reload()
-	if err != nil {
-		r.log.Error("reload: the old configuration stays in force", "err", err)
-	} else {
-		r.log.Info("reloaded")
-	}
-	return err
-}
-
-func (r *Relay) reload() error {
-	next, err := r.o.Load()
-	if err != nil {
-		return err
-	}
-	old := r.current()
-	if fixed := config.Changed(old, next); len(fixed) > 0 {
-		return fmt.Errorf("%s: %s takes effect at a restart only", next.File, strings.Join(fixed, ", "))
-	}
-	if err := r.identities.Load(next); err != nil {
-		return fmt.Errorf("%s: %w", next.File, err)
-	}
-	if err := r.each(func(w *worker.Worker) error { return w.Configure(next) }); err != nil {
-		return err
-	}
-	r.cfg.Store(next)
-	r.loaded.Store(time.Now().UnixNano())
-	if err := r.open(old, next); err != nil || r.kernel == nil {
-		return err
-	}
-	return r.kernel.configure(next)
 }

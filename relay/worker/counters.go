@@ -20,7 +20,32 @@ type Counters struct {
 	BadHeaders    atomic.Uint64                        // of trunks
 	BadHandshakes atomic.Uint64                        // TLS handshakes with other relays' trunks that have failed
 	BadPrefaces   atomic.Uint64
+	Probes        atomic.Uint64 // of other relays'
 	Expired       [waitKinds]atomic.Uint64
+}
+
+var waitNames = [...]string{
+	waitHeader: "header", waitConnect: "connect", waitAccept: "accept", waitBytes: "idle", waitEnd: "reset", // who waits for waitYoung waits on
+}
+
+// ByStatus are the refused, by the status's name.
+func (c *Counters) ByStatus() map[string]uint64 {
+	all := map[string]uint64{"other": c.Refused[len(c.Refused)-1].Load()}
+	for status := prologue.Refused; status <= prologue.Stopping; status++ {
+		all[status.String()] = c.Refused[status].Load()
+	}
+	return all
+}
+
+// ByWait are the expired, by what they have waited for.
+func (c *Counters) ByWait() map[string]uint64 {
+	all := make(map[string]uint64)
+	for kind, name := range waitNames {
+		if name != "" {
+			all[name] = c.Expired[kind].Load()
+		}
+	}
+	return all
 }
 
 // PoolCounters are what became of a worker's trunks to one peer.

@@ -1,0 +1,164 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+
+	"golang.org/x/sys/unix"
+
+	"baton/relay/config"
+	"baton/relay/worker"
+)
+
+// open is what all workers listen for.
+type open struct {
+	entries map[string]*config.Entry // by name
+	trunks  *config.Trunks
+}
+
+// change closes the listeners that a configuration has no more, and opens those that are new. Of each, the workers open theirs in their
+// order: see worker.Listen. What cannot be opened is told of and left out; the rest is as it should be.
+func (o *open) change(workers []*worker.Worker, next *config.Config) error {
+	wanted := make(map[string]*config.Entry)
+	for i := range next.Entries {
+		wanted[next.Entries[i].Name] = &next.Entries[i]
+	}
+	var errs []error
+	for name, e := range o.entries {
+		if w := wanted[name]; w == nil || !same(e, w) {
+			errs = append(errs, each(workers, func(w *worker.Worker) error { return w.Unlisten(name) }))
+			delete(o.entries, name)
+		}
+	}
+	if o.trunks != nil && !reflect.DeepEqual(o.trunks, next.Trunks) {
+		errs = append(errs, undock(workers, o.trunks))
+		o.trunks = nil
+	}
+	if o.trunks == nil && next.Trunks != nil {
+		if err := dock(workers, next.Trunks); err != nil {
+			errs = append(errs, err, undock(workers, next.Trunks))
+		} else {
+			o.trunks = next.Trunks
+		}
+	}
+	for i := range next.Entries {
+		e := &next.Entries[i]
+		if o.entries[e.Name] != nil {
+			continue
+		}
+		if err := each(workers, func(w *worker.Worker) error { return w.Listen(e) }); err != nil {
+			errs = append(errs, err, each(workers, func(w *worker.Worker) error { return w.Unlisten(e.Name) }))
+			continue
+		}
+		if o.entries == nil {
+			o.entries = make(map[string]*config.Entry)
+		}
+		o.entries[e.Name] = e
+	}
+	return errors.Join(errs...)
+}
+
+func dock(workers []*worker.Worker, t *config.Trunks) error {
+	for _, at := range t.Listen {
+		if err := each(workers, func(w *worker.Worker) error { return w.Dock(at, t) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func undock(workers []*worker.Worker, t *config.Trunks) error {
+	var errs []error
+	for _, at := range t.Listen {
+		errs = append(errs, each(workers, func(w *worker.Worker) error { return w.Undock(at) }))
+	}
+	return errors.Join(errs...)
+}
+
+// same tells whether an entry is as it was, wherever it stands in the file.
+func same(a, b *config.Entry) bool {
+	x, y := *a, *b
+	x.Line, y.Line = 0, 0
+	return reflect.DeepEqual(x, y)
+}
+
+// each does something with all workers, one after the other.
+func each(workers []*worker.Worker, do func(*worker.Worker) error) error {
+	for _, w := range workers {
+		if err := do(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// vacant tells whether the addresses of a configuration can be listened at, as far as they are not listened at already. The workers'
+// own sockets would share an address with any other relay of the same user, who would get a part of the clients.
+func (o *open) vacant(next *config.Config) error {
+	ports := make(map[uint16]bool)
+	for _, e := range o.entries {
+		ports[e.Listen.Port()] = true
+	}
+	if o.trunks != nil {
+		for _, at := range o.trunks.Listen {
+			ports[at.Port()] = true
+		}
+	}
+	for _, e := range next.Entries {
+		if ports[e.Listen.Port()] {
+			continue
+		}
+		if err := bindable(e.Listen, e.Mode == config.Transparent); err != nil {
+			return fmt.Errorf("%s:%d: entry %s: %w", next.File, e.Line, e.Name, err)
+		}
+	}
+	if next.Trunks != nil {
+		for _, at := range next.Trunks.Listen {
+			if ports[at.Port()] {
+				continue
+			}
+			if err := bindable(at, false); err != nil {
+				return fmt.Errorf("%s: trunks: %w", next.File, err)
+			}
+		}
+	}
+	return nil
+}
+
+// bindable tries an address.
+func bindable(at netip.AddrPort, transparent bool) error {
+	family, sa := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: int(at.Port()), Addr: at.Addr().As16()})
+	level, option := unix.SOL_IPV6, unix.IPV6_TRANSPARENT
+	if at.Addr().Is4() {
+		family, sa = unix.AF_INET, &unix.SockaddrInet4{Port: int(at.Port()), Addr: at.Addr().As4()}
+		level, option = unix.SOL_IP, unix.IP_TRANSPARENT
+	}
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("socket: %w", err)
+	}
+	defer unix.Close(fd)
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+		return fmt.Errorf("SO_REUSEADDR: %w", err)
+	}
+	if family == unix.AF_INET6 {
+		if err := unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_V6ONLY, 1); err != nil {
+			return fmt.Errorf("IPV6_V6ONLY: %w", err)
+		}
+	}
+	if transparent {
+		if err := unix.SetsockoptInt(fd, level, option, 1); err != nil {
+			return fmt.Errorf("mode transparent: missing capability: CAP_NET_ADMIN: %w", err)
+		}
+	}
+	switch err := unix.Bind(fd, sa); err {
+	case nil:
+		return nil
+	case unix.EACCES:
+		return fmt.Errorf("listen at %v: missing capability: CAP_NET_BIND_SERVICE: %w", at, err)
+	default:
+		return fmt.Errorf("listen at %v: %w", at, err)
+	}
+}

@@ -25,9 +25,10 @@ func relayCommand(e env) *cobra.Command {
 		Long: `Run a relay: TCP flows come in, pass other relays over connections that are ready, and go on to their servers.
 
 SIGHUP reads the configuration again; flows go on. SIGTERM takes no new flows and waits for those that are left, as long as
-timeouts.stop says.`,
+timeouts.stop says. Both can be asked for by commands, too.`,
 		Example: `  baton relay --config relay.yaml --check   # only look at the configuration
-  baton relay --config relay.yaml`,
+  baton relay --config relay.yaml
+  baton relay status   # and flows, reload, drain, plan, of the one that runs`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(o.config)
@@ -54,6 +55,7 @@ timeouts.stop says.`,
 	f.StringVar(&o.log, "log", "info", "least `level` of messages: debug, info, warn or error")
 	f.BoolVar(&o.json, "json", false, "log in JSON")
 	_ = c.MarkFlagRequired("config")
+	c.AddCommand(relayStatusCommand(e), relayFlowsCommand(e), relayDrainCommand(e), relayReloadCommand(e))
 	return c
 }
 
@@ -70,7 +72,7 @@ func runRelay(ctx context.Context, cfg *config.Config, file string, log *slog.Lo
 	defer signal.Stop(hangup)
 	go func() {
 		for range hangup {
-			_ = r.Reload() // logs what comes of it
+			_, _ = r.Reload() // logs what comes of it
 		}
 	}()
 	return r.Run(ctx)

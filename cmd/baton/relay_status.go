@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"baton/api"
+)
+
+func relayStatusCommand(e env) *cobra.Command {
+	var o relayControl
+	return askRelay(&cobra.Command{
+		Use:   "status [--config FILE]",
+		Short: "Show a running relay: entries, peers and trunks, what became of flows",
+		Example: `  baton relay status
+  baton relay status --config relay.yaml --json`,
+	}, &o, func(ctx context.Context, client *api.Client) error {
+		s, err := client.Relay(ctx)
+		if err != nil {
+			return err
+		}
+		if o.json {
+			return printJSON(e, s)
+		}
+		return printRelay(e.out, &s, time.Now())
+	})
+}
+
+func printRelay(out io.Writer, s *api.RelayStatus, now time.Time) error {
+	fmt.Fprintf(out, "%s: baton %s, pid %d, up %s, %d of %d flows\n",
+		s.Name, s.Version, s.PID, now.Sub(s.Started).Round(time.Second), s.Flows.Used, s.Flows.Limit)
+	if s.Stopping {
+		fmt.Fprintln(out, "stopping: no new flows are taken")
+	}
+	for _, f := range s.Features {
+		if !f.Used {
+			fmt.Fprintf(out, "without %s: %s\n", f.Name, f.Reason)
+		}
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	if len(s.Entries) > 0 {
+		fmt.Fprintln(w, "\nENTRY\tLISTENS AT\tMODE\tTO\tEARLY SYN\tFLOWS\tBEGUN\tSTATE")
+		for _, e := range s.Entries {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", e.Name, endpoint(e.Listen.IsValid(), e.Listen), dash(e.Mode), entryTo(&e),
+				dash(e.EarlySYN), e.Live, e.Flows, entryState(&e))
+		}
+	}
+	if t := s.Trunks; t != nil {
+		fmt.Fprintln(w, "\nTRUNKS AT\tSECURITY\tWAITING\tAT MOST\tFLOWS\tBEGUN\tSTATE")
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%s\n", dash(addresses(t.Listen)), dash(t.Security), t.Waiting.Used, t.Waiting.Limit, t.Live, t.Flows,
+			openState(t.Open))
+	}
+	if len(s.Peers) > 0 {
+		fmt.Fprintln(w, "\nPEER\tADDRESS\tRTT\tREADY\tOPENED\tTAKEN\tMISSED\tSTALE\tFAILED\tBROKEN\tREPLAYED\tSTATE")
+		for _, p := range s.Peers {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", p.Name, p.Address, roundTrip(p.RTT), p.Ready, p.Opened, p.Taken,
+				p.Missed, p.Stale, p.Unopened, p.Broken, p.Replayed, peerState(&p, now))
+		}
+	}
+	if len(s.Starts) > 0 {
+		fmt.Fprintln(w, "\nTRUNKS\tADDRESS\tFIRST WINDOW\tBEGUN\tSEGMENTS\tSENT AGAIN\tREFUSED\t")
+		for _, b := range s.Starts {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t\n", b.Trunks, trunkAddress(b.Address), window(b.Window), b.Established, b.Sent,
+				b.Retransmitted, b.Refused)
+		}
+	}
+	fmt.Fprintln(w, "\nWORKER\tFLOWS\tBEGUN\tBY A SYN\tPROBES\tCOPIED\tSPLICED\tPIPES\tNO PIPE\tFULL\tBAD PREFACES\tBAD HEADERS\tBAD HANDSHAKES\t")
+	for _, x := range s.Workers {
+		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", x.Worker, x.Live, x.Flows, x.Early, x.Probes, x.Copied, x.Spliced,
+			x.Pipes, x.WithoutPipe, x.Full, x.BadPrefaces, x.BadHeaders, x.BadHandshakes)
+	}
+	counted(w, "REFUSED", "FLOWS", sum(s.Workers, func(x *api.RelayWorker) map[string]uint64 { return x.Refused }))
+	counted(w, "TOO SLOW", "TIMES", sum(s.Workers, func(x *api.RelayWorker) map[string]uint64 { return x.Expired }))
+	counted(w, "VERDICT", "PACKETS", s.Packets)
+	return w.Flush()
+}
+
+// counted prints what has been at all.
+func counted(w io.Writer, what, unit string, counts map[string]uint64) {
+	first := true
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		if counts[name] == 0 {
+			continue
+		}
+		if first {
+			fmt.Fprintf(w, "\n%s\t%s\t\n", what, unit)
+			first = false
+		}
+		fmt.Fprintf(w, "%s\t%d\t\n", name, counts[name])
+	}
+}
+
+func sum(workers []api.RelayWorker, of func(*api.RelayWorker) map[string]uint64) map[string]uint64 {
+	all := make(map[string]uint64)
+	for i := range workers {
+		for name, n := range of(&workers[i]) {
+			all[name] += n
+		}
+	}
+	return all
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// entryTo is where an entry's flows go.
+func entryTo(e *api.RelayEntry) string {
+	to := map[string]string{
+		"": "-", "plain": e.Destination.String(), "transparent": "where it was sent", "proxy": "by its header", "socks5": "as asked", "connect": "as asked",
+	}[e.Mode]
+	if len(e.Via) > 0 {
+		to += " via " + strings.Join(e.Via, ", ")
+	}
+	return to
+}
+
+func entryState(e *api.RelayEntry) string {
+	if e.Mode == "" {
+		return "gone"
+	}
+	return openState(e.Open)
+}
+
+func openState(open bool) string {
+	if open {
+		return "open"
+	}
+	return "not open"
+}
+
+func addresses(all []netip.AddrPort) string {
+	var out []string
+	for _, a := range all {
+		out = append(out, a.String())
+	}
+	return strings.Join(out, ", ")
+}
+
+func trunkAddress(a netip.AddrPort) string {
+	if a.Port() == 0 {
+		return a.Addr().String()
+	}
+	return a.String()
+}
+
+func window(segments int) string {
+	if segments == 0 {
+		return "system"
+	}
+	return fmt.Sprint(segments)
+}
+
+func roundTrip(d time.Duration) string {
+	if d == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.4g ms", float64(d)/1e6)
+}
+
+// peerState tells whether trunks can be opened, and why not.
+func peerState(p *api.RelayPeer, now time.Time) string {
+	state := "up"
+	if p.Down {
+		state = "down"
+	}
+	if p.Opened == 0 && !p.Down {
+		state = "not reached yet"
+	}
+	if p.Waiting > 0 {
+		state += fmt.Sprintf(", %d flows wait", p.Waiting)
+	}
+	if p.Failure != "" {
+		state += fmt.Sprintf(" (%s ago: %s)", now.Sub(p.Failed).Round(time.Second), p.Failure)
+	}
+	return state
+}

@@ -18,10 +18,12 @@ import (
 // guest is a client end that says where its flow is to go, and is told what became of that: a trunk of another relay, or a client
 // that speaks one of the entries' prefaces.
 type guest struct {
-	from  netip.AddrPort  // of a trunk
-	probe bool            // nobody's flow: the trunk's opener measures a distance
-	words *preface.Parser // nil: a trunk
-	text  []byte          // of the preface, as far as it is here and was not taken
+	from  netip.AddrPort         // of a trunk
+	probe bool                   // nobody's flow: a distance is measured
+	asked chan<- prologue.Answer // of a probe of this relay's own, which has no client end; nil: none, or it was told
+	since time.Time              // when what a probe measures began
+	words *preface.Parser        // nil: a trunk
+	text  []byte                 // of the preface, as far as it is here and was not taken
 }
 
 // granted is what it is told when the server is there.

@@ -187,7 +187,9 @@ func (w *Worker) carry(a *arrival, h prologue.Header, first []byte, wrong error)
 	w.dismiss(a)
 	s := w.newSplit(nil, h.Client)
 	s.guest = &guest{probe: h.Probe, from: a.from}
-	if !h.Probe {
+	if h.Probe {
+		w.count.Probes.Add(1)
+	} else {
 		w.enter(s, &w.trunked)
 	}
 	s.server = h.Server

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"net/netip"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,6 +17,8 @@ func (w *Worker) onward(s *split) {
 	w.await(&s.waiter, waitConnect)
 	first, _ := s.way.via.Cut()
 	switch {
+	case first == nil && s.isProbe():
+		w.sound(s)
 	case first == nil:
 		w.dial(s)
 	case w.pools[string(first)] == nil:
@@ -112,9 +115,17 @@ func (w *Worker) connecting(s *split) {
 	}
 	if server.hangup {
 		if errno, _ := getInt(server.fd, unix.SOL_SOCKET, unix.SO_ERROR); errno != 0 {
+			if s.isProbe() && unix.Errno(errno) == unix.ECONNREFUSED {
+				w.sounded(s, time.Since(s.guest.since))
+				return
+			}
 			w.turnAway(s, s.own(prologue.StatusOf(unix.Errno(errno))))
 			return
 		}
+	}
+	if s.isProbe() {
+		w.sounded(s, roundTrip(server.fd))
+		return
 	}
 	if s.way.shown == prologue.ProxyHeader {
 		w.say(s, flow.Client, prologue.AppendProxy(nil, s.client, s.server))
@@ -150,6 +161,10 @@ func (w *Worker) grant(s *split, a prologue.Answer) {
 	}
 	w.await(&s.waiter, waitYoung)
 	if s.guest != nil {
+		if s.guest.asked != nil {
+			w.found(s, a)
+			return
+		}
 		if b := s.guest.granted(a); len(b) > 0 {
 			w.say(s, flow.Server, b)
 		}
@@ -158,6 +173,10 @@ func (w *Worker) grant(s *split, a prologue.Answer) {
 
 // turnAway ends a flow whose server cannot be had: who asked for it in words is told so, any other client reset.
 func (w *Worker) turnAway(s *split, a prologue.Answer) {
+	if s.isProbe() {
+		w.found(s, a)
+		return
+	}
 	w.count.Refused[min(int(a.Status), len(w.count.Refused)-1)].Add(1)
 	if s.early != nil {
 		w.refuseEarly(s)
@@ -171,11 +190,15 @@ func (w *Worker) turnAway(s *split, a prologue.Answer) {
 		w.drop(s)
 		return
 	}
-	reply := s.guest.refused(a)
-	if len(reply) > 0 {
-		_, _ = w.write(&client.line, reply) // fits: hardly anything was written
+	w.conclude(s, s.guest.refused(a))
+}
+
+// conclude says the last words to a client that gets no server; without any it is reset.
+func (w *Worker) conclude(s *split, words []byte) {
+	if len(words) > 0 {
+		_, _ = w.write(&s.ends[flow.Client].line, words) // fits: hardly anything was written
 	}
-	w.sayGoodbye(s, len(reply) > 0)
+	w.sayGoodbye(s, len(words) > 0)
 }
 
 // sayGoodbye ends a flow that has no server end: with a FIN behind what the client was told, or a reset.
@@ -213,5 +236,5 @@ func (w *Worker) heardOut(s *split) {
 
 // allowed tells whether a flow may leave for its server here. A destination of the configuration's own need not be named twice.
 func (w *Worker) allowed(s *split) bool {
-	return s.entry != nil && s.entry.Mode == config.Plain || w.cfg.Allowed(s.server)
+	return s.entry != nil && s.entry.Mode == config.Plain || w.cfg.Allowed(s.server) || s.isProbe() && w.isPeer(s.server)
 }

@@ -256,6 +256,9 @@ func (w *Worker) release(s *split) {
 	for i := range s.dirs {
 		w.letGo(&s.dirs[i])
 	}
+	if s.guest != nil && s.guest.asked != nil {
+		close(s.guest.asked)
+	}
 	delete(w.flows, s)
 	w.leave(s)
 	w.count.Live.Add(-1)

@@ -68,7 +68,8 @@ func TestRelayArrives(t *testing.T) {
 	filled(t, status.Starts[0])
 	filled(t, relayFlow(1))
 	asked := PlanRequest{
-		Client: netip.MustParseAddrPort("192.0.2.7:443"), Server: netip.MustParseAddrPort("198.51.100.5:443"), Size: 1, Clouds: "any", Most: 2,
+		Client: netip.MustParseAddrPort("192.0.2.7:443"), Server: netip.MustParseAddrPort("198.51.100.5:443"), Direct: 3,
+		Size: 1, Clouds: "any", Most: 2,
 	}
 	filled(t, asked)
 	times := PlanTimes{1, 2, 3, []time.Duration{4, 5}}

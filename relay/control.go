@@ -56,6 +56,7 @@ func (r *Relay) backend() api.Backend {
 		RelayDrain: func(context.Context) (api.RelayDrainResult, error) { return r.Drain(), nil },
 		Reload:     func(context.Context) (api.ReloadResult, error) { return r.Reload() },
 		Counters:   func(context.Context) ([]api.Counter, error) { return r.counters() },
+		Plan:       r.Plan,
 		Flows:      func(_ context.Context, yield func(api.Flow) bool) error { return r.eachFlow(yield) },
 	}
 }

@@ -50,6 +50,7 @@ type Relay struct {
 	open     open
 	stopping bool
 
+	planning sync.Mutex // held while a plan is made
 	draining sync.Once
 	drained  chan struct{} // closed when it is to stop
 }

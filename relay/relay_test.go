@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,14 +26,14 @@ const soon = 20 * time.Second // for what takes milliseconds on a machine that i
 // running is a relay in this process.
 type running struct {
 	t      *testing.T
-	dir    string
-	text   atomic.Pointer[string] // of the configuration, that a reload reads
+	dir    string // of the control socket alone
+	file   string
 	relay  *Relay
 	client *api.Client
 	ended  chan error
 }
 
-// launch runs a relay with a configuration, less its name and its listen key. It has ended when the test does.
+// launch runs a relay with a configuration, less its listen key, and its name if that does not matter. It has ended when the test does.
 func launch(t *testing.T, text string) *running {
 	t.Helper()
 	r, err := tryLaunch(t, t.TempDir(), text)
@@ -47,7 +46,7 @@ func launch(t *testing.T, text string) *running {
 
 func tryLaunch(t *testing.T, dir, text string) (*running, error) {
 	t.Helper()
-	r := &running{t: t, dir: dir, ended: make(chan error, 1)}
+	r := &running{t: t, dir: dir, file: filepath.Join(t.TempDir(), "relay.yaml"), ended: make(chan error, 1)}
 	r.configure(text)
 	cfg, err := r.load()
 	if err != nil {
@@ -70,12 +69,18 @@ func tryLaunch(t *testing.T, dir, text string) (*running, error) {
 	return r, nil
 }
 
-func (r *running) configure(text string) { r.text.Store(&text) }
-
-func (r *running) load() (*config.Config, error) {
-	listen := fmt.Sprintf("name: here\nlisten: {control: %q}\n", filepath.Join(r.dir, "relay.sock"))
-	return config.Parse("relay.yaml", []byte(listen+*r.text.Load()))
+func (r *running) configure(text string) {
+	r.t.Helper()
+	own := fmt.Sprintf("listen: {control: %q}\n", filepath.Join(r.dir, "relay.sock"))
+	if !strings.HasPrefix(text, "name: ") {
+		own += "name: here\n"
+	}
+	if err := os.WriteFile(r.file, []byte(own+text), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
 }
+
+func (r *running) load() (*config.Config, error) { return config.Load(r.file) }
 
 // await returns when the relay takes flows.
 func (r *running) await() {
@@ -195,7 +200,7 @@ func TestStatus(t *testing.T) {
 	client, _ := flowTo(t, at, server)
 
 	s := r.status()
-	if s.Name != "here" || s.Version != "v1" || s.PID != os.Getpid() || s.Config != "relay.yaml" || s.Kernel == "" || s.Stopping {
+	if s.Name != "here" || s.Version != "v1" || s.PID != os.Getpid() || s.Config != r.file || s.Kernel == "" || s.Stopping {
 		t.Errorf("%+v", s)
 	}
 	if s.Flows.Used != 1 || s.Flows.Limit == 0 || len(s.Workers) != 2 || len(s.Features) == 0 || s.Trunks != nil || len(s.Peers) != 0 {

@@ -55,7 +55,8 @@ timeouts.stop says. Both can be asked for by commands, too.`,
 	f.StringVar(&o.log, "log", "info", "least `level` of messages: debug, info, warn or error")
 	f.BoolVar(&o.json, "json", false, "log in JSON")
 	_ = c.MarkFlagRequired("config")
-	c.AddCommand(relayStatusCommand(e), relayFlowsCommand(e), relayDrainCommand(e), relayReloadCommand(e))
+	c.AddCommand(relayStatusCommand(e), relayFlowsCommand(e), relayDrainCommand(e), relayReloadCommand(e),
+		relayPlanCommand(e))
 	return c
 }
 

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -14,17 +17,24 @@ import (
 
 // look finds out what a configuration asks of the kernel and does not get, and says so: flows go on without it.
 func (r *Relay) look(cfg *config.Config) {
-	programs := api.Feature{Name: "programs", Used: r.kernel != nil}
-	if r.kernel == nil {
-		programs.Reason = fmt.Sprintf("trunks begin as the system has it, and SYNs are not seen: %v", r.without)
+	features := append(r.kernelFeatures(), tunings(cfg)...)
+	var before []api.Feature
+	if p := r.features.Load(); p != nil {
+		before = *p
 	}
-	features := append([]api.Feature{programs}, tunings(cfg)...)
-	for _, f := range features[1:] {
-		if !f.Used {
+	for _, f := range features {
+		if !f.Used && !strings.HasPrefix(f.Name, "programs") && !slices.Contains(before, f) { // openKernel has said it
 			r.log.Warn("not as configured", "what", f.Name, "why", f.Reason)
 		}
 	}
 	r.features.Store(&features)
+}
+
+func (r *Relay) kernelFeatures() []api.Feature {
+	if r.kernel == nil {
+		return []api.Feature{feature("programs for packets", r.without), feature("programs for trunks", r.without)}
+	}
+	return []api.Feature{feature("programs for packets", nil), feature("programs for trunks", r.kernel.plain)}
 }
 
 // tunings are what the sockets of a configuration are given, as far as not everybody may choose it.
@@ -47,6 +57,7 @@ func tunings(cfg *config.Config) []api.Feature {
 			out = append(out, feature("congestion "+name, withSocket(func(fd int) error { return tryCongestion(fd, name) })))
 		}
 	}
+	out = append(out, feature("pipes", tryPipes(cfg.Limits.Pipe)))
 	if window > 0 {
 		out = append(out, feature("window", withSocket(func(fd int) error { return tryWindow(fd, window) })))
 	}
@@ -95,4 +106,59 @@ func tryWindow(fd, window int) error {
 		return fmt.Errorf("CAP_NET_ADMIN is missing: no more than net.core.rmem_max, %d bytes of %d", have/2, window)
 	}
 	return nil
+}
+
+// tryPipes tells what pipes of a size do not get without privileges: pipe(7).
+func tryPipes(size int) error {
+	most, err := sysctl("fs/pipe-max-size")
+	if err != nil {
+		return err
+	}
+	pages, err := sysctl("fs/pipe-user-pages-soft")
+	if err != nil {
+		return err
+	}
+	resource, err := capable(unix.CAP_SYS_RESOURCE)
+	if err != nil {
+		return err
+	}
+	admin, err := capable(unix.CAP_SYS_ADMIN)
+	if err != nil {
+		return err
+	}
+	return pipesLack(size, most, pages*os.Getpagesize(), resource, admin)
+}
+
+// pipesLack is pure. most is the size of one, soft that of all of a user's together, both in bytes; soft 0 is no limit.
+func pipesLack(size, most, soft int, resource, admin bool) error {
+	switch {
+	case resource:
+		return nil
+	case size > most:
+		return fmt.Errorf("CAP_SYS_RESOURCE is missing: no larger than fs.pipe-max-size, %d bytes of %d", most, size)
+	case soft > 0 && !admin:
+		return fmt.Errorf("CAP_SYS_RESOURCE is missing: all but %d have two pages (fs.pipe-user-pages-soft)", soft/size)
+	}
+	return nil
+}
+
+func sysctl(name string) (int, error) {
+	text, err := os.ReadFile("/proc/sys/" + name)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0, fmt.Errorf("read /proc/sys/%s: %w", name, err)
+	}
+	return n, nil
+}
+
+// capable tells whether this process has a capability.
+func capable(bit int) (bool, error) {
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &data[0]); err != nil {
+		return false, fmt.Errorf("read capabilities: %w", err)
+	}
+	return data[bit/32].Effective&(1<<(bit%32)) != 0, nil
 }

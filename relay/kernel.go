@@ -35,6 +35,7 @@ type kernel struct {
 	stopped bool
 
 	attached map[string]int // interfaces, by name
+	plain    error          // why trunks begin as the system has it; nil: they do not
 }
 
 type settlement struct {
@@ -58,10 +59,15 @@ func needs(c *config.Config) string {
 	return ""
 }
 
+// steers tells whether packets of others are to come to the relay's sockets.
+func steers(c *config.Config) bool {
+	return len(c.Return) > 0 || slices.ContainsFunc(c.Entries, func(e config.Entry) bool { return e.Intercept != nil })
+}
+
 // openKernel loads the programs, before the workers run: what they do is told to the kernel returned.
 func openKernel(c *config.Config, log *slog.Logger) (_ *kernel, err error) {
 	o := datapath.RelayOptions{Early: c.Limits.Early, PerSource: c.Limits.PerSource, Expire: c.Timeouts.Connect + c.Timeouts.Early}
-	if len(c.Return) > 0 || slices.ContainsFunc(c.Entries, func(e config.Entry) bool { return e.Intercept != nil }) {
+	if steers(c) {
 		o.Mark, o.Table = datapath.RelayMark, datapath.RelayTable
 	}
 	k := &kernel{log: log, names: make(map[uint32]string), wake: make(chan struct{}, 1), attached: make(map[string]int)}
@@ -71,10 +77,13 @@ func openKernel(c *config.Config, log *slog.Logger) (_ *kernel, err error) {
 	if k.events, err = k.dp.Events(); err != nil {
 		return nil, errors.Join(err, k.dp.Close())
 	}
-	if err := k.dp.AttachOwnCgroup(); err != nil {
-		log.Warn("trunks begin as the system has it", "err", err)
+	if k.plain = k.dp.AttachOwnCgroup(); k.plain != nil {
+		log.Warn("trunks begin as the system has it", "err", k.plain)
 	}
 	k.turbo = newTurbo(k.dp, log)
+	if err := k.turbo.configure(c); err != nil { // before the workers open trunks
+		return nil, errors.Join(err, k.close())
+	}
 	return k, nil
 }
 

@@ -39,6 +39,11 @@ func (r *Relay) reload() (api.ReloadResult, error) {
 	if err != nil {
 		return api.ReloadResult{}, fmt.Errorf("%w: %w", api.ErrConflict, err)
 	}
+	if r.kernel != nil {
+		if err := r.kernel.turbo.configure(next); err != nil { // before the workers open trunks
+			return api.ReloadResult{}, fmt.Errorf("%w: %w", api.ErrConflict, err)
+		}
+	}
 	if err := each(r.workers, func(w *worker.Worker) error { return w.Configure(next) }); err != nil {
 		return api.ReloadResult{}, err
 	}
@@ -66,6 +71,9 @@ func (r *Relay) readAgain(old *config.Config) (*config.Config, error) {
 	}
 	if why := needs(next); r.kernel == nil && why != "" {
 		return nil, fmt.Errorf("%s: %s: %w", next.File, why, r.without)
+	}
+	if steers(next) && !steers(r.o.Config) {
+		return nil, fmt.Errorf("%s: intercept and return_interfaces take effect at a restart only, when there was neither at the start", next.File)
 	}
 	if err := r.open.vacant(next); err != nil {
 		return nil, err
@@ -113,7 +121,8 @@ func differences(old, next *config.Config) []string {
 		name          string
 		before, after any
 	}{
-		{"allow", old.Allow, next.Allow}, {"cloud", old.Cloud, next.Cloud}, {"timeouts", old.Timeouts, next.Timeouts}, {"trunks", old.Trunks, next.Trunks},
+		{"allow", old.Allow, next.Allow}, {"cloud", old.Cloud, next.Cloud}, {"return_interfaces", old.Return, next.Return},
+		{"timeouts", old.Timeouts, next.Timeouts}, {"trunks", old.Trunks, next.Trunks},
 	} {
 		if !reflect.DeepEqual(part.before, part.after) {
 			out = append(out, part.name+": changed")

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -16,7 +18,8 @@ import (
 	"baton/relay/config"
 )
 
-const relaySocket = "/run/baton/relay.sock"
+// relaySockets are where relays listen for commands: what a configuration that says nothing gives, and what the systemd unit asks for.
+var relaySockets = []string{"/run/baton/relay.sock", "/run/baton-relay/relay.sock"}
 
 // relayControl are the flags of every command that asks a running relay.
 type relayControl struct {
@@ -26,35 +29,52 @@ type relayControl struct {
 
 func (o *relayControl) flags(c *cobra.Command) {
 	c.Flags().StringVar(&o.config, "config", "", "the relay's configuration `file`")
-	c.Flags().StringVar(&o.socket, "control", relaySocket, "the relay's control `socket`")
+	c.Flags().StringVar(&o.socket, "control", "", "the relay's control `socket` (default: its configuration's, or the only one there is)")
 	c.Flags().BoolVar(&o.json, "json", false, "print JSON")
 	c.MarkFlagsMutuallyExclusive("config", "control")
 }
 
-// client asks at the socket that is named, or that a configuration names. The caller closes it.
-func (o *relayControl) client() (*api.Client, error) {
-	if o.config == "" {
-		return api.NewClient(o.socket), nil
+// find returns the socket to ask at: the one that is named, or the only one that a relay listens on.
+func (o *relayControl) find(usual []string) (string, error) {
+	if o.socket != "" {
+		return o.socket, nil
 	}
-	text, err := os.ReadFile(o.config)
-	if err != nil {
-		return nil, usageError{fmt.Errorf("--config: %w", err)}
+	if o.config != "" {
+		text, err := os.ReadFile(o.config)
+		if err != nil {
+			return "", usageError{fmt.Errorf("--config: %w", err)}
+		}
+		cfg, err := config.Parse(o.config, text) // credentials are no concern of this command
+		if err != nil {
+			return "", usageError{err}
+		}
+		return cfg.Listen.Control, nil
 	}
-	cfg, err := config.Parse(o.config, text) // credentials are no concern of this command
-	if err != nil {
-		return nil, usageError{err}
+	live := slices.DeleteFunc(slices.Clone(usual), func(path string) bool {
+		c, err := net.DialTimeout("unix", path, time.Second)
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	})
+	switch len(live) {
+	case 0:
+		return "", fmt.Errorf("no relay listens on %s: is it running? (--config or --control names another socket)", strings.Join(usual, " or "))
+	case 1:
+		return live[0], nil
 	}
-	return api.NewClient(cfg.Listen.Control), nil
+	return "", usageError{fmt.Errorf("%d relays are running: --config FILE, or --control with one of %s", len(live), strings.Join(live, ", "))}
 }
 
 // askRelay makes a command that asks a running relay.
 func askRelay(c *cobra.Command, o *relayControl, ask func(ctx context.Context, client *api.Client) error) *cobra.Command {
 	c.Args = cobra.NoArgs
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		client, err := o.client()
+		socket, err := o.find(relaySockets)
 		if err != nil {
 			return err
 		}
+		client := api.NewClient(socket)
 		defer client.Close()
 		err = ask(cmd.Context(), client)
 		if errors.Is(err, api.ErrInvalid) || errors.Is(err, api.ErrConflict) {

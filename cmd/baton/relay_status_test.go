@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"net"
 	"net/netip"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -88,4 +91,39 @@ steered  11
 	if got.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got.String(), want)
 	}
+}
+
+func TestFindRelay(t *testing.T) {
+	dir := t.TempDir()
+	usual := []string{filepath.Join(dir, "a.sock"), filepath.Join(dir, "b.sock")}
+	file := filepath.Join(dir, "r.yaml")
+	write(t, file, "name: r\nlisten: {control: /tmp/other.sock}\nentries: [{listen: \"127.0.0.1:1\", destination: \"127.0.0.1:2\"}]\n")
+	var usage usageError
+	check := func(name string, o relayControl, want, problem string, users bool) {
+		t.Helper()
+		got, err := o.find(usual)
+		if got != want || (err == nil) != (problem == "") || (err != nil && !strings.Contains(err.Error(), problem)) {
+			t.Errorf("%s: %q, %v; want %q, %q", name, got, err, want, problem)
+		}
+		if errors.As(err, &usage) != users {
+			t.Errorf("%s: %v: the user's to mend? %v", name, err, users)
+		}
+	}
+	check("none", relayControl{}, "", "no relay listens on "+usual[0]+" or "+usual[1], false)
+	for i, path := range usual {
+		l, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		if i == 0 {
+			check("one", relayControl{}, path, "", false)
+		}
+	}
+	check("two", relayControl{}, "", strings.Join(usual, ", "), true)
+	check("socket", relayControl{control: control{socket: "/x"}}, "/x", "", false)
+	check("configuration", relayControl{config: file}, "/tmp/other.sock", "", false)
+	check("no configuration", relayControl{config: usual[0] + "x"}, "", "--config", true)
+	write(t, file, "name: 1\n")
+	check("wrong configuration", relayControl{config: file}, "", "r.yaml:1", true)
 }

@@ -45,6 +45,7 @@ type half struct {
 	eof  bool // the end's FIN is here
 	shut bool // and was passed on
 	cut  bool // the end was reset: an RST follows what is held
+	deaf bool // nothing can be written to the end any more
 }
 
 // Flow is the state of one. The zero value is of a flow whose server end is not connected yet.
@@ -66,7 +67,8 @@ func (f *Flow) Connected() bool { return f.connected }
 // Wants tells whether bytes of an end are wanted now: most is how many a direction may hold.
 func (f *Flow) Wants(e End, most int) bool {
 	h := &f.halves[e]
-	return f.connected && !f.gone[e] && !f.gone[e.Other()] && !h.eof && !h.cut && !f.halves[e.Other()].cut && h.held < most
+	other := &f.halves[e.Other()]
+	return f.connected && !f.gone[e] && !f.gone[e.Other()] && !h.eof && !h.cut && !other.cut && !other.deaf && h.held < most
 }
 
 // Held is how many bytes that came from an end are not written yet.
@@ -106,9 +108,30 @@ func (f *Flow) EOF(e End) Act {
 	if f.gone[e] {
 		return 0
 	}
+	if f.halves[e].deaf {
+		return f.Reset(e) // which is what the write was told in the place of the read
+	}
 	f.halves[e].eof = true
 	return f.settle(e)
 }
+
+// Deaf is called when a write has told that an end was reset, or failed in another way. What it has said in front of that is still to be
+// read, up to where a read tells the same. What was held for it is dropped.
+func (f *Flow) Deaf(e End) Act {
+	h, other := &f.halves[e], &f.halves[e.Other()]
+	if h.eof || f.gone[e] || f.gone[e.Other()] {
+		return f.Reset(e) // nothing that it could say is of use
+	}
+	if other.deaf {
+		return f.Fail()
+	}
+	h.deaf = true
+	other.held = 0
+	return 0
+}
+
+// IsDeaf tells whether nothing can be written to an end any more.
+func (f *Flow) IsDeaf(e End) bool { return f.halves[e].deaf }
 
 // Reset is called when an end was reset, or failed in another way: nothing can be written to it, and what it said may be cut.
 func (f *Flow) Reset(e End) Act {
@@ -146,7 +169,12 @@ func (f *Flow) settle(e End) Act {
 		return 0
 	}
 	if h.cut {
-		return f.abort(e.Other())
+		act := f.abort(e.Other())
+		if h.eof && !h.shut && act&(AbortClient<<e.Other()) != 0 {
+			h.shut = true
+			act |= ShutClient << e.Other() // it had said all, and the reset is about what came for it
+		}
+		return act
 	}
 	if !f.connected || !h.eof || h.shut {
 		return 0
@@ -160,15 +188,16 @@ func (f *Flow) settle(e End) Act {
 	return act
 }
 
-// abort passes a reset on to an end. A server end that is not connected has nothing that could be acknowledged.
+// abort passes a reset on to an end. A server end that is not connected has nothing that could be acknowledged, and one that is deaf
+// acknowledges nothing.
 func (f *Flow) abort(e End) Act {
 	if f.gone[e] {
 		return 0
 	}
 	f.gone[e] = true
 	f.halves[e].held = 0
-	if e == Server && !f.connected {
-		return CloseServer
+	if e == Server && !f.connected || f.halves[e].deaf {
+		return CloseClient << e
 	}
 	return AbortClient << e
 }

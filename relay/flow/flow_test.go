@@ -16,6 +16,7 @@ func TestFlow(t *testing.T) {
 	wrote := func(e End, n int, want Act) step { return step{func(f *Flow) Act { return f.Wrote(e, n) }, want} }
 	eof := func(e End, want Act) step { return step{func(f *Flow) Act { return f.EOF(e) }, want} }
 	reset := func(e End, want Act) step { return step{func(f *Flow) Act { return f.Reset(e) }, want} }
+	deaf := func(e End, want Act) step { return step{func(f *Flow) Act { return f.Deaf(e) }, want} }
 	fail := func(want Act) step { return step{(*Flow).Fail, want} }
 	both := CloseClient | CloseServer
 	for _, tt := range []struct {
@@ -40,7 +41,24 @@ func TestFlow(t *testing.T) {
 		{"client resets before the server is there", []step{reset(Client, CloseClient|CloseServer)}, true},
 		{"client resets with bytes for it held", []step{connect(0), read(Server, 5), reset(Client, CloseClient|AbortServer)}, true},
 		{"reset after the own FIN was passed on", []step{connect(0), eof(Server, ShutClient), reset(Server, CloseServer|AbortClient)}, true},
-		{"reset behind a FIN that waits", []step{connect(0), read(Server, 1), eof(Server, 0), reset(Server, CloseServer), wrote(Server, 1, AbortClient)}, true},
+		{"reset behind a FIN that waits", []step{
+			connect(0), read(Server, 1), eof(Server, 0), reset(Server, CloseServer), wrote(Server, 1, ShutClient|AbortClient),
+		}, true},
+		{"FIN, reset, and the server was never there", []step{eof(Client, 0), reset(Client, CloseClient|CloseServer)}, true},
+		{"a write fails in front of what the end has said", []step{
+			connect(0), read(Client, 5), deaf(Server, 0), read(Server, 9), wrote(Server, 9, 0), reset(Server, CloseServer|AbortClient),
+		}, true},
+		{"a write fails in the place of the read", []step{connect(0), deaf(Server, 0), eof(Server, CloseServer|AbortClient)}, true},
+		{"a write fails behind the end's FIN", []step{
+			connect(0), read(Server, 9), eof(Server, 0), read(Client, 5), deaf(Server, CloseServer), wrote(Server, 9, ShutClient|AbortClient),
+		}, true},
+		{"the other end is reset when a write to the first has failed", []step{
+			connect(0), read(Server, 5), deaf(Client, 0), read(Client, 3), reset(Server, CloseServer|CloseClient),
+		}, true},
+		{"a write fails of what the other end, which was reset, has left", []step{
+			connect(0), read(Server, 5), reset(Server, CloseServer), deaf(Client, CloseClient),
+		}, true},
+		{"writes to both fail", []step{connect(0), deaf(Server, 0), deaf(Client, both)}, true},
 		{"the other end fails while the bytes of one that was reset wait", []step{
 			connect(0), read(Server, 5), reset(Server, CloseServer), reset(Client, CloseClient),
 		}, true},
@@ -89,7 +107,11 @@ func TestRandomWalks(t *testing.T) {
 		apply := func(act Act) {
 			for e := range End(2) {
 				w := &told[e]
-				for bit, set := range map[Act]*bool{ShutClient << e: &w.shut, AbortClient << e: &w.aborted, CloseClient << e: &w.gone} {
+				for _, told := range []struct {
+					Act
+					set *bool
+				}{{ShutClient << e, &w.shut}, {AbortClient << e, &w.aborted}, {CloseClient << e, &w.gone}} {
+					bit, set := told.Act, told.set
 					if act&bit == 0 {
 						continue
 					}
@@ -130,8 +152,16 @@ func TestRandomWalks(t *testing.T) {
 				apply(f.Wrote(e, n))
 			case k == 6 && f.Wants(e, 1<<30):
 				log = append(log, "eof", e)
-				said[e].shut = true
+				said[e].shut, said[e].gone = !f.IsDeaf(e), f.IsDeaf(e)
 				apply(f.EOF(e))
+			case k == 7 && random.IntN(8) == 0 && f.Connected() && f.Open(e):
+				log = append(log, "deaf", e)
+				act := f.Deaf(e)
+				said[e].gone = said[e].gone || !f.Open(e)
+				if f.Held(e.Other()) > 0 {
+					t.Fatalf("walk %d: bytes are held for a deaf end: %v", walk, log)
+				}
+				apply(act)
 			case k == 7 && random.IntN(4) == 0 && f.Open(e) && (e == Client || f.Connected()):
 				log = append(log, "reset", e)
 				said[e].gone = true

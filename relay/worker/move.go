@@ -27,9 +27,9 @@ func (w *Worker) move(s *split) {
 	left := share
 	for {
 		for i := range s.ends {
-			if e := &s.ends[i]; e.writable && e.pending() > 0 {
+			if e := &s.ends[i]; e.writable && e.pending() > 0 && !s.state.IsDeaf(e.which) {
 				if errno := w.pushEnd(e); errno != 0 && errno != unix.EAGAIN {
-					w.broken(s, e.which)
+					w.deafened(s, e)
 				}
 			}
 		}
@@ -59,8 +59,7 @@ func (w *Worker) pass(s *split, which flow.End) (n int, progress bool) {
 		if !to.writable {
 			return 0, false
 		}
-		n = w.flush(s, from, to, d)
-		return n, n > 0
+		return w.flush(s, from, to, d)
 	}
 	if !from.readable || !to.writable || !s.state.Wants(which, most) {
 		return 0, false
@@ -121,7 +120,7 @@ func (w *Worker) copy(s *split, from, to *end, d *direction) (int, bool) {
 		w.scratch = w.buffers.Take()[:moved]
 	}
 	if errno != 0 && errno != unix.EAGAIN {
-		w.broken(s, to.which)
+		w.deafened(s, to)
 		return n, true
 	}
 	w.do(s, s.state.Wrote(from.which, sent))
@@ -165,7 +164,7 @@ func (w *Worker) splice(s *split, from, to *end, d *direction) (int, bool) {
 }
 
 // flush writes what is held of a direction, as far as the other end takes it.
-func (w *Worker) flush(s *split, from, to *end, d *direction) (n int) {
+func (w *Worker) flush(s *split, from, to *end, d *direction) (n int, progress bool) {
 	var errno unix.Errno
 	for errno == 0 && s.state.Held(from.which) > 0 {
 		var k int
@@ -193,21 +192,33 @@ func (w *Worker) flush(s *split, from, to *end, d *direction) (n int) {
 	case errno == unix.EAGAIN:
 		to.writable = false
 	case errno != 0:
-		w.broken(s, to.which)
+		w.deafened(s, to)
+		progress = true
 	}
 	if d.pipe != nil && d.pipe.held == 0 && (!from.readable || s.state.Held(from.which) == 0 && s.stage != stageMoving) {
 		w.letGo(d)
 	}
-	return n
+	return n, progress || n > 0
 }
 
-// broken is called when an end was reset, or failed in another way.
+// broken is called when a read tells that an end was reset, or failed in another way.
 func (w *Worker) broken(s *split, which flow.End) {
 	if which == flow.Server && !s.answered {
 		w.trunkBroke(s)
 		return
 	}
 	w.do(s, s.state.Reset(which))
+}
+
+// deafened is called when a write tells the same: what the end has said may not be read yet.
+func (w *Worker) deafened(s *split, e *end) {
+	if e.which == flow.Server && !s.answered {
+		w.trunkBroke(s)
+		return
+	}
+	w.letGo(&s.dirs[e.which.Other()])
+	e.readable = true
+	w.do(s, s.state.Deaf(e.which))
 }
 
 // letGo gives back what a direction has borrowed.

@@ -160,6 +160,9 @@ func (w *Worker) grant(s *split, a prologue.Answer) {
 		return
 	}
 	w.await(&s.waiter, waitYoung)
+	if s.ends[flow.Client].failed {
+		w.await(&s.waiter, waitEnd)
+	}
 	if s.guest != nil {
 		if s.guest.asked != nil {
 			w.found(s, a)

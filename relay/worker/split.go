@@ -50,6 +50,7 @@ type end struct {
 	which   flow.End
 	slot    uint32
 	hangup  bool // a FIN or an error is due behind what can be read
+	failed  bool // an error is
 	closing bool // it is closed when the kernel has taken all that is to be sent
 }
 
@@ -92,10 +93,14 @@ func (e *end) ready(w *Worker, events uint32) {
 		e.writable = true
 	}
 	if events&over != 0 {
-		e.hangup = true
+		e.hangup, e.failed = true, e.failed || events&unix.EPOLLERR != 0
 	}
-	if !e.of.queued {
-		w.step(e.of)
+	s := e.of
+	if !s.queued {
+		w.step(s)
+	}
+	if events&unix.EPOLLERR != 0 && s.stage == stageMoving && s.answered {
+		w.await(&s.waiter, waitEnd) // the other end does not take what this one has said
 	}
 }
 
@@ -213,13 +218,20 @@ func (w *Worker) drain() {
 
 // expired is called when a flow has waited too long.
 func (s *split) expired(w *Worker, for_ wait) {
-	if for_ == waitYoung {
+	switch for_ {
+	case waitEnd:
+		if s.stage == stageMoving && s.moved+w.waits[waitEnd].after > w.now {
+			w.await(&s.waiter, waitEnd)
+			return
+		}
+	case waitYoung:
 		w.watchOver(s)
 		return
-	}
-	if due := s.moved + w.waits[waitBytes].after; for_ == waitBytes && due > w.now {
-		w.await(&s.waiter, waitBytes) // bytes have moved since: no list work for them
-		return
+	case waitBytes:
+		if s.moved+w.waits[waitBytes].after > w.now {
+			w.await(&s.waiter, waitBytes) // bytes have moved since: no list work for them
+			return
+		}
 	}
 	w.count.Expired[for_].Add(1)
 	if for_ == waitConnect {

@@ -38,7 +38,7 @@ func (w *Worker) Dock(at netip.AddrPort, c *config.Trunks) error {
 	return w.ask(func(w *Worker) error {
 		fd, err := w.listen(at, false, func(fd int32) error {
 			tuneTrunk(fd, &c.Tuning)
-			w.guard(fd)
+			keepAlive(fd, w.silence())
 			return nil
 		})
 		if err != nil {

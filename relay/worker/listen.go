@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net/netip"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -132,31 +131,6 @@ func chooseByHash(fd int32, members int) unix.Errno {
 
 // tune sets what every connection has.
 func tune(fd int32) { _ = setInt(fd, unix.SOL_TCP, unix.TCP_NODELAY, 1) }
-
-// youth is the age at which a flow's peers are looked after.
-const youth = 30 * time.Second
-
-// watchOver has the kernel notice when a peer of a flow is no more.
-func (w *Worker) watchOver(s *split) {
-	for i := range s.ends {
-		if fd := s.ends[i].fd; fd >= 0 {
-			w.guard(fd)
-		}
-	}
-	w.await(&s.waiter, waitBytes)
-}
-
-// guard has the kernel give a connection up whose peer acknowledges nothing, and probe one that is silent.
-func (w *Worker) guard(fd int32) {
-	const (
-		idle     = 60 // s until a silent peer is probed
-		interval = 15 // s between probes
-	)
-	_ = setInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)
-	_ = setInt(fd, unix.SOL_TCP, unix.TCP_KEEPIDLE, idle)
-	_ = setInt(fd, unix.SOL_TCP, unix.TCP_KEEPINTVL, interval)
-	_ = setInt(fd, unix.SOL_TCP, unix.TCP_USER_TIMEOUT, int(w.cfg.Timeouts.Unacked.Milliseconds()))
-}
 
 // ready accepts what has come.
 func (e *entry) ready(w *Worker, _ uint32) {

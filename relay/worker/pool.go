@@ -104,9 +104,8 @@ func (p *pool) open(w *Worker) error {
 		return errno
 	}
 	tune(fd)
-	w.guard(fd)
+	keepAlive(fd, p.peer.Ready.Probe)
 	tuneTrunk(fd, &p.peer.Tuning)
-	_ = setInt(fd, unix.SOL_TCP, unix.TCP_KEEPIDLE, max(1, int(p.peer.Ready.Probe/time.Second)))
 	if errno := connect(fd, p.peer.Address); errno != 0 && errno != unix.EINPROGRESS {
 		closeFD(fd)
 		return errno

@@ -28,11 +28,11 @@ func (w *Worker) configure(cfg *config.Config) error {
 	w.waits[waitHeader].after = t.Header
 	w.waits[waitConnect].after = t.Connect
 	w.waits[waitAccept].after = t.Early
-	w.waits[waitYoung].after = min(youth, t.Unacked)
-	w.waits[waitBytes].after = t.Idle
+	w.waits[waitLook].after = t.Unacked / 2
 	if t.Idle > 0 {
-		w.waits[waitYoung].after = min(w.waits[waitYoung].after, t.Idle/2)
+		w.waits[waitLook].after = min(w.waits[waitLook].after, t.Idle/2)
 	}
+	w.waits[waitYoung].after = min(youth, w.waits[waitLook].after)
 	w.waits[waitEnd].after = t.Reset
 	w.pipes.size = cfg.Limits.Pipe
 	w.forgetEntries(cfg)

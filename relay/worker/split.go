@@ -52,6 +52,7 @@ type end struct {
 	hangup  bool // a FIN or an error is due behind what can be read
 	failed  bool // an error is
 	closing bool // it is closed when the kernel has taken all that is to be sent
+	patient bool // its peer takes nothing: the kernel is not to give it up for that
 }
 
 func (w *Worker) newSplit(e *entry, client netip.AddrPort) *split {
@@ -227,11 +228,9 @@ func (s *split) expired(w *Worker, for_ wait) {
 	case waitYoung:
 		w.watchOver(s)
 		return
-	case waitBytes:
-		if s.moved+w.waits[waitBytes].after > w.now {
-			w.await(&s.waiter, waitBytes) // bytes have moved since: no list work for them
-			return
-		}
+	case waitLook:
+		w.look(s)
+		return
 	}
 	w.count.Expired[for_].Add(1)
 	if for_ == waitConnect {

@@ -88,7 +88,7 @@ func (w *Worker) meet(client, server netip.AddrPort, fd int32) bool {
 	}
 	w.settled(s)
 	if errno := w.attach(s, flow.Client, fd); errno != 0 {
-		resetFD(fd)
+		closeFD(fd)
 		w.drop(s)
 		return true
 	}

@@ -90,12 +90,12 @@ func (w *Worker) greet(d *dock, fd int32, from netip.AddrPort) {
 	a := &arrival{line: line{fd: fd}, dock: d, from: from}
 	a.waiter.of = a
 	if d.identity == nil && !w.sayHello(a) {
-		resetFD(fd)
+		closeFD(fd)
 		return
 	}
 	slot, errno := w.watch(fd, both, a)
 	if errno != 0 {
-		resetFD(fd)
+		closeFD(fd)
 		return
 	}
 	a.slot = slot

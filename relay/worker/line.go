@@ -126,9 +126,9 @@ func (l *line) end(reset bool) {
 		l.tls = nil
 	}
 	if reset {
-		resetFD(l.fd)
-	} else {
 		closeFD(l.fd)
+	} else {
+		finFD(l.fd)
 	}
 	l.fd = -1
 }

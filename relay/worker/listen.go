@@ -130,7 +130,10 @@ func chooseByHash(fd int32, members int) unix.Errno {
 }
 
 // tune sets what every connection has.
-func tune(fd int32) { _ = setInt(fd, unix.SOL_TCP, unix.TCP_NODELAY, 1) }
+func tune(fd int32) {
+	_ = setInt(fd, unix.SOL_TCP, unix.TCP_NODELAY, 1)
+	closingResets(fd, true)
+}
 
 // ready accepts what has come.
 func (e *entry) ready(w *Worker, _ uint32) {
@@ -173,7 +176,7 @@ func (w *Worker) begin(e *entry, fd int32, peer netip.AddrPort) {
 	if isEarly || e.Mode == config.Transparent {
 		var errno unix.Errno
 		if at, errno = localAddr(fd); errno != 0 {
-			resetFD(fd)
+			closeFD(fd)
 			return
 		}
 	}
@@ -182,7 +185,7 @@ func (w *Worker) begin(e *entry, fd int32, peer netip.AddrPort) {
 	}
 	s := w.newFlow(e, peer, at)
 	if errno := w.attach(s, flow.Client, fd); errno != 0 {
-		resetFD(fd)
+		closeFD(fd)
 		w.release(s)
 		return
 	}

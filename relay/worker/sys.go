@@ -35,10 +35,19 @@ func shutdownWrite(fd int32) {
 	_, _, _ = unix.RawSyscall(unix.SYS_SHUTDOWN, uintptr(fd), unix.SHUT_WR, 0)
 }
 
-// resetFD closes a connection with an RST. What is queued is thrown away.
-func resetFD(fd int32) {
-	linger := unix.Linger{Onoff: 1}
+// closingResets has the close of a connection, and of those that a listener accepts, be an RST in the place of what is queued and a FIN.
+// The kernel closes what a process has that is killed: a FIN would tell its peers that they had heard all.
+func closingResets(fd int32, on bool) {
+	linger := unix.Linger{}
+	if on {
+		linger.Onoff = 1 // for no time
+	}
 	_ = setsockopt(fd, unix.SOL_SOCKET, unix.SO_LINGER, unsafe.Pointer(&linger), unsafe.Sizeof(linger))
+}
+
+// finFD closes a connection behind what is queued. Elsewhere than here closing one is a reset: see tune.
+func finFD(fd int32) {
+	closingResets(fd, false)
 	closeFD(fd)
 }
 

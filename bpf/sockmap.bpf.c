@@ -29,5 +29,7 @@ int sockmap_redirect(struct __sk_buff *skb)
 {
 	__u64 cookie = bpf_get_socket_cookie(skb);
 
+	if (!skb->len) /* a FIN alone: to send nothing is an error of the partner's (EPIPE) */
+		return SK_DROP;
 	return bpf_sk_redirect_hash(skb, &partners, &cookie, 0);
 }

@@ -55,6 +55,9 @@ var ErrNotEstablished = errors.New("not in the state ESTABLISHED")
 // Join has two connected sockets pass on to each other what they receive, beginning with what they have received and nobody has read. Who
 // has read a part of it must have read all of it, as the kernel begins with whole segments (TestSockmapRepeatsWhatWasRead).
 //
+// a is the one whose peer speaks first, as a client does: its bytes wait until the way back is there too, as the answer to them may be the
+// end of b's peer.
+//
 // The sockets stay the caller's. An end of one (EPOLLRDHUP) and an error of one (EPOLLERR) are not passed on; see SockmapBehind. To close
 // one is to discard what it has not been given to send yet.
 //
@@ -73,11 +76,14 @@ func (m *Sockmap) Join(a, b int) error {
 			return fmt.Errorf("join sockets: name the partner: %w", m.undo(cookies, notEstablished(err)))
 		}
 	}
-	if err := m.objects.Sources.Update(cookies[0], uint64(a), ebpf.UpdateNoExist); err != nil {
+	if err := m.objects.Sources.Update(cookies[1], uint64(b), ebpf.UpdateNoExist); err != nil {
 		return fmt.Errorf("join sockets: redirect: %w", m.undo(cookies, notEstablished(err)))
 	}
-	if err := m.objects.Sources.Update(cookies[1], uint64(b), ebpf.UpdateNoExist); err != nil {
-		return fmt.Errorf("join sockets: redirect: %w", err)
+	if err := m.objects.Sources.Update(cookies[0], uint64(a), ebpf.UpdateNoExist); err != nil {
+		if e := m.stop(cookies[1], b); e != nil {
+			return fmt.Errorf("join sockets: redirect: %v; and to undo it: %w", err, e)
+		}
+		return fmt.Errorf("join sockets: redirect: %w", m.undo(cookies, notEstablished(err)))
 	}
 	for _, fd := range ends {
 		if err := kick(fd); err != nil {
@@ -92,6 +98,25 @@ func notEstablished(err error) error {
 		return ErrNotEstablished
 	}
 	return err
+}
+
+// stop ends the redirection of what a socket receives. It fails when bytes were moved, or read before.
+func (m *Sockmap) stop(cookie uint64, fd int) error {
+	if err := m.objects.Sources.Delete(cookie); err != nil {
+		return err
+	}
+	waiting, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
+	if err != nil {
+		return fmt.Errorf("ask what waits: %w", err)
+	}
+	info, err := unix.GetsockoptTCPInfo(fd, unix.SOL_TCP, unix.TCP_INFO)
+	if err != nil {
+		return fmt.Errorf("ask what was received: %w", err)
+	}
+	if moved := info.Bytes_received - uint64(waiting); moved != 0 {
+		return fmt.Errorf("%d bytes were moved", moved)
+	}
+	return nil
 }
 
 // undo takes sockets out again of which no byte was redirected.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,6 +26,7 @@ type crowd struct {
 	want     string // body
 	requests int    // on each connection
 	pause    time.Duration
+	silence  bool // a surrogate falls silent: an answer that it has begun stays its own, and may outlast its client's patience
 
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -34,6 +36,7 @@ type crowd struct {
 	answers map[string]int // by surrogate
 	refused map[int]int    // 502 and 503
 	raced   int            // later requests of a connection that ended before: any client asks those again
+	held    int            // answers that stopped halfway in a surrogate's silence
 	lost    []error        // connections that were cut off, or refused
 }
 
@@ -88,10 +91,14 @@ func (c *crowd) visit(ctx context.Context) {
 			return
 		}
 		var got answer
-		if err == nil {
+		begun := err == nil
+		if begun {
 			got, err = conn.read("GET")
 		}
 		switch {
+		case begun && c.silence && errors.Is(err, os.ErrDeadlineExceeded):
+			c.note(func() { c.held++ })
+			return
 		case err != nil:
 			if !cutOff(err) {
 				c.t.Errorf("request %d of a connection: %v", i, err)
@@ -179,7 +186,7 @@ func (c *crowd) answered(surrogate string, more int) {
 func (c *crowd) String() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return fmt.Sprintf("%s: answers %v, refused %v, %d raced with a close, %d cut off: %v", c.host, c.answers, c.refused, c.raced, len(c.lost), errors.Join(c.lost[:min(len(c.lost), 5)]...))
+	return fmt.Sprintf("%s: answers %v, refused %v, %d raced with a close, %d held, %d cut off: %v", c.host, c.answers, c.refused, c.raced, c.held, len(c.lost), errors.Join(c.lost[:min(len(c.lost), 5)]...))
 }
 
 // launch starts the router as start does, and returns when it is ready, whatever its surrogates are.

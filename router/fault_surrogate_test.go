@@ -382,7 +382,7 @@ func TestSurrogateDies(t *testing.T) {
 	}
 	t.Run("silent", func(t *testing.T) {
 		s := n.download(t, 4) // two at each
-		c := come(t, 1)
+		c := (&crowd{n: n, host: "h", path: "/16k", want: patternText(16 << 10), requests: 1, pause: 5 * time.Millisecond, silence: true}).come(t, clients)
 		c.answered("a", 50)
 		a.side.Lose(1)
 		r.becomes(t, "a", "down")
@@ -392,6 +392,9 @@ func TestSurrogateDies(t *testing.T) {
 		c.answered("a", 50)
 		c.leave()
 		c.unharmed() // its clients' requests were still theirs to repeat
+		if c.held > clients {
+			t.Errorf("answers stop although the surrogate is down: %v", c)
+		}
 		if err := s.work.Wait(); err != nil {
 			t.Errorf("a download did not outlast the silence: %v", err)
 		}

@@ -17,7 +17,10 @@ import (
 	"baton/relay/config"
 )
 
-const relayGuide = "../docs/relay-config.md"
+const (
+	relayKeys  = "../docs/relay-config.md" // the reference of the configuration
+	relayGuide = "../docs/relay.md"
+)
 
 // TestRelayExamplesLoad loads the configurations of relays with the files that they name.
 func TestRelayExamplesLoad(t *testing.T) {
@@ -33,20 +36,22 @@ func TestRelayExamplesLoad(t *testing.T) {
 	}
 }
 
-// TestRelayGuideLoads does the same with those in the guide.
-func TestRelayGuideLoads(t *testing.T) {
-	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(read(t, relayGuide), -1)
-	if len(blocks) < 2 {
-		t.Errorf("%d configurations in it", len(blocks))
-	}
-	for _, m := range blocks {
-		loadRelay(t, "guide.yaml", m[1])
+// TestRelayGuidesLoad does the same with those in the guides.
+func TestRelayGuidesLoad(t *testing.T) {
+	for _, guide := range []string{relayKeys, relayGuide} {
+		blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(read(t, guide), -1)
+		if len(blocks) < 2 {
+			t.Errorf("%s: %d configurations in it", guide, len(blocks))
+		}
+		for _, m := range blocks {
+			loadRelay(t, "guide.yaml", m[1])
+		}
 	}
 }
 
 // TestRelayGuideNames: the guide explains each key that there is.
 func TestRelayGuideNames(t *testing.T) {
-	text := read(t, relayGuide)
+	text := read(t, relayKeys)
 	for _, key := range found(t, "../relay/config/*.go", `\{Name: "([a-z_]+)", Decode: func\(`, 50) {
 		if !regexp.MustCompile("`([a-z_]+\\.)?" + key + "[`.]").MatchString(text) {
 			t.Errorf("the guide lacks the key %s", key)

@@ -21,6 +21,7 @@ nft:nftables
 ethtool:ethtool
 tcpdump:tcpdump
 nginx:nginx
+/usr/lib/nginx/modules/ngx_stream_module.so:libnginx-mod-stream
 apache2:apache2-bin
 varnishd:varnish
 haproxy:haproxy
@@ -31,6 +32,8 @@ curl:curl
 wget:wget
 aria2c:aria2
 socat:socat
+ssh:openssh-client
+sshd:openssh-server
 ping:iputils-ping
 ovs-vswitchd:openvswitch-switch
 ovs-testcontroller:openvswitch-testcontroller
@@ -45,7 +48,7 @@ chromium:chromium
 '
 # Services that those packages would start: they would hold port 80 or touch
 # the machine's own routes and switches.
-services='nginx haproxy varnish varnishncsa bird openvswitch-switch openvswitch-testcontroller ovs-record-hostname uuidd'
+services='nginx ssh haproxy varnish varnishncsa bird openvswitch-switch openvswitch-testcontroller ovs-record-hostname uuidd'
 
 PATH=$PATH:/usr/sbin:/sbin
 policy=/usr/sbin/policy-rc.d

@@ -1,5 +1,5 @@
 // Package peers runs the real programs that Baton must get on with, in a lab: nginx, Apache, Varnish and HAProxy as
-// servers and proxies, socat and iperf3 without HTTP, Open vSwitch and BIRD in the network, curl, wget, aria2, ab, wrk
+// servers and proxies, socat, iperf3 and ssh without HTTP, Open vSwitch and BIRD in the network, curl, wget, aria2, ab, wrk
 // and Chromium as clients. The servers run Debian's binaries with the settings of Debian's packages that matter to a
 // connection (keep-alive, workers, limits) on files of their own, and are left as they are: nothing in them knows of
 // Baton.
@@ -44,6 +44,7 @@ type server struct {
 	name    string
 	program string
 	process string // its name in logs; default: that of the program
+	version string // the program whose version counts; default: the program
 	port    int
 	files   map[string]string // file name in the folder → text
 	args    func(dir string) []string
@@ -69,7 +70,7 @@ func (s server) start() *Server {
 			t.Fatalf("peers: %v", err)
 		}
 	}
-	version, err := Version(s.program)
+	version, err := Version(orDefault(s.version, s.program))
 	if err != nil {
 		t.Fatalf("peers: %v", err)
 	}

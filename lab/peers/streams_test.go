@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"baton/lab"
 	"baton/lab/peers"
 )
 
@@ -21,6 +22,42 @@ func TestSocat(t *testing.T) {
 	}
 	if near.Version != far.Version || !strings.HasPrefix(near.Version, "socat/") {
 		t.Errorf("versions %q and %q", near.Version, far.Version)
+	}
+}
+
+// TestForward has two of each proxy in a row, as between relays.
+func TestForward(t *testing.T) {
+	tests := []struct {
+		name, version string
+		start         func(*lab.Host, peers.Forward) *peers.Server
+	}{
+		{"haproxy", "haproxy/", func(h *lab.Host, f peers.Forward) *peers.Server {
+			return peers.HAProxyForward(h, peers.ForwardOptions{Forwards: []peers.Forward{f}})
+		}},
+		{"nginx", "nginx/", func(h *lab.Host, f peers.Forward) *peers.Server {
+			return peers.NginxForward(h, peers.ForwardOptions{Forwards: []peers.Forward{f}, Workers: 2})
+		}},
+		{"ssh", "ssh/", peers.SSHForward},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			client, host := network(t)
+			peers.Nginx(client, peers.NginxOptions{})
+			tt.start(host, peers.Forward{Port: 8080, To: "10.1.0.1:80"})
+			s := tt.start(client, peers.Forward{Port: 8081, To: "10.1.0.2:8080"})
+			if !strings.HasPrefix(s.Version, tt.version) {
+				t.Errorf("version %q", s.Version)
+			}
+			for _, address := range []string{"10.1.0.1", "[fd01::1]"} {
+				got, err := peers.Curl(deadline(t), host, "http://"+address+":8081/1m")
+				if err != nil {
+					t.Fatalf("%v\n%s", err, s.Logs())
+				}
+				if err := peers.CheckPattern(strings.NewReader(got.Body), peers.Files["/1m"]); err != nil {
+					t.Errorf("through %s: %v", address, err)
+				}
+			}
+		})
 	}
 }
 

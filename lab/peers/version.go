@@ -17,6 +17,7 @@ var programs = []struct {
 	{"varnishd", []string{"-V"}, regexp.MustCompile(`varnish-(\S+)`)},
 	{"haproxy", []string{"-v"}, regexp.MustCompile(`version (\S+)`)},
 	{"socat", []string{"-V"}, regexp.MustCompile(`socat version (\S+)`)},
+	{"ssh", []string{"-V"}, regexp.MustCompile(`OpenSSH_([^\s,]+)`)},
 	{"iperf3", []string{"--version"}, regexp.MustCompile(`iperf (\S+)`)},
 	{"ovs-vswitchd", []string{"--version"}, regexp.MustCompile(`\(Open vSwitch\) (\S+)`)},
 	{"bird", []string{"--version"}, regexp.MustCompile(`BIRD version (\S+)`)},

@@ -50,6 +50,9 @@ func (t *Turn[T]) Runs(p *lab.Process, version string) {
 	t.Uses(version)
 }
 
+// Processes are those that Runs was told of.
+func (t *Turn[T]) Processes() []*lab.Process { return t.processes }
+
 // OnEnd has f called when the turn ends, also one that fails; the last one first.
 func (t *Turn[T]) OnEnd(f func() error) { t.ends = append(t.ends, f) }
 

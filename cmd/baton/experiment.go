@@ -15,6 +15,7 @@ import (
 	"baton/experiments/forwarder"
 	"baton/experiments/handoff"
 	"baton/experiments/longpath"
+	"baton/experiments/relaycost"
 	"baton/experiments/scale"
 	"baton/experiments/seqack"
 	"baton/experiments/windowscale"
@@ -31,6 +32,8 @@ func allExperiments() []experiments.Runnable {
 		forwarder.Experiment(),
 		forwarder.ControlPlane(),
 		seqack.Experiment(),
+		relaycost.Experiment(),
+		relaycost.Flows(),
 	}
 }
 

@@ -90,6 +90,9 @@ func (p packets) cut(dst, frame []byte, from, to int) []byte {
 	dst = append(dst[:0], frame[:vnetLen+p.headers]...)
 	dst = append(dst, frame[start:end]...)
 	vnet, b := dst[:vnetLen], dst[vnetLen:]
+	// How much of it a device copies first. A frame that a host has only forwarded says its own length, and TAP refuses a frame that
+	// is shorter than it says.
+	binary.NativeEndian.PutUint16(vnet[2:], uint16(p.headers))
 	if to-from == 1 {
 		vnet[1] = gsoNone
 		binary.NativeEndian.PutUint16(vnet[4:], 0)

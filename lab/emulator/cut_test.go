@@ -145,6 +145,19 @@ func TestCut(t *testing.T) {
 	}
 }
 
+// TestCutOfForwarded: a frame that a host has only forwarded lies in one piece there, and says so.
+func TestCutOfForwarded(t *testing.T) {
+	frame := gsoFrame{size: 1448, payload: 2896, options: 12}.build()
+	binary.NativeEndian.PutUint16(frame[2:], uint16(len(frame)-vnetLen))
+	p := divide(frame)
+	for i := range p.count {
+		one := p.cut(make([]byte, p.length(i, i+1)), frame, i, i+1)
+		if got := int(binary.NativeEndian.Uint16(one[2:])); got != p.headers {
+			t.Errorf("packet %d of %d bytes has %d to be copied first, want its headers, %d", i, len(one)-vnetLen, got, p.headers)
+		}
+	}
+}
+
 func readWhole(t *testing.T, f gsoFrame, p packets, frame []byte) []byte {
 	t.Helper()
 	if len(frame) != vnetLen+p.headers+f.payload {

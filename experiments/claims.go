@@ -40,6 +40,29 @@ func ProcessorOf(kase, measure, contender, base string) Figure {
 	}
 }
 
+// FigureOf makes one figure a round of the samples of some contenders, which combine gets in their order. A round that lacks one of
+// them is left out.
+func FigureOf(kase, measure string, contenders []string, combine func([]Sample) float64) Figure {
+	return func(r *Results) (Estimate, error) {
+		rounds := map[int][]Sample{}
+		for i, c := range contenders {
+			for _, s := range r.Samples {
+				if s.Case == kase && s.Contender == c && s.Measure == measure && len(rounds[s.Round]) == i {
+					rounds[s.Round] = append(rounds[s.Round], s)
+				}
+			}
+		}
+		var values []float64
+		for _, samples := range rounds {
+			if len(samples) == len(contenders) {
+				values = append(values, combine(samples))
+			}
+		}
+		e := estimate(values)
+		return e, e.missing(append([]string{kase, measure}, contenders...)...)
+	}
+}
+
 func (e Estimate) missing(what ...string) error {
 	if e.Rounds == 0 {
 		return fmt.Errorf("not measured: %s", sentence(what...))

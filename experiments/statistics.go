@@ -18,9 +18,6 @@ type Estimate struct {
 	Rounds   int     `json:"rounds"`
 }
 
-// NewEstimate is the estimate of a Figure that an experiment computes of its rounds.
-func NewEstimate(samples []float64) Estimate { return estimate(samples) }
-
 // estimate takes the interval from the order statistics: of n samples, each lies below the true median with probability one half,
 // so that the k-th smallest and the k-th largest enclose it unless fewer than k lie on one side.
 func estimate(samples []float64) Estimate {

@@ -15,6 +15,7 @@ import (
 	"baton/experiments/forwarder"
 	"baton/experiments/handoff"
 	"baton/experiments/longpath"
+	"baton/experiments/relay"
 	"baton/experiments/relaycost"
 	"baton/experiments/scale"
 	"baton/experiments/seqack"
@@ -32,6 +33,11 @@ func allExperiments() []experiments.Runnable {
 		forwarder.Experiment(),
 		forwarder.ControlPlane(),
 		seqack.Experiment(),
+		relay.Experiment(),
+		relay.FirstByte(),
+		relay.Weak(),
+		relay.Chain(),
+		relay.Fairness(),
 		relaycost.Experiment(),
 		relaycost.Flows(),
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"baton/api"
 	"baton/experiments/load"
 	"baton/lab"
 	"baton/lab/peers"
@@ -89,7 +90,7 @@ func (p *Path) config(o settings, chosen []int, at int, secret string) string {
 	h := p.Relays[chosen[at]]
 	var b strings.Builder
 	w := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	w("name: %s\nlisten: {control: %q}", h.Name(), filepath.Join(filepath.Dir(secret), h.Name()+".sock"))
+	w("name: %s\nlisten: {control: %q}", h.Name(), control(h))
 	tuning := ""
 	if o.congestion != "" {
 		tuning += ", congestion: " + o.congestion
@@ -137,7 +138,7 @@ func (p *Path) config(o settings, chosen []int, at int, secret string) string {
 // inForce says what of the settings has no effect: a configuration that is read and not obeyed would be measured as if it were.
 func (p *Path) inForce(o settings, chosen []int) error {
 	if o.early {
-		if err := lab.Poll(readiness, func() error { return p.isEarly(o.trunks) }); err != nil {
+		if err := p.isEarly(p.Relays[chosen[0]]); err != nil {
 			return fmt.Errorf("early_syn: %w", err)
 		}
 	}
@@ -150,22 +151,38 @@ func (p *Path) inForce(o settings, chosen []int) error {
 	return nil
 }
 
-// isEarly looks at when the first byte comes: without early SYN, it is by the shorter of the outer legs later at least.
-func (p *Path) isEarly(trunks bool) error {
-	outer := []time.Duration{p.way.legs[0].rtt, p.way.legs[len(p.way.legs)-1].rtt}
-	late := 2 * p.way.rtt()
-	if trunks {
-		late = p.way.rtt() + outer[0] + outer[1]
-	}
-	r, err := p.ask(load.Options{Path: "/128", Size: peers.Files["/128"], Requests: 3})
+// isEarly looks whether flows begin with their SYN.
+func (p *Path) isEarly(first *lab.Host) error {
+	const flows = 3
+	before, err := begunEarly(first)
 	if err != nil {
 		return err
 	}
-	if got := time.Duration(r.FirstByte.Min()); got > late-min(outer[0], outer[1])/2 {
-		return fmt.Errorf("the first byte comes after %v, where a relay without it has %v", got.Round(time.Microsecond), late)
+	r, err := p.ask(load.Options{Path: "/128", Size: peers.Files["/128"], Requests: flows})
+	if err != nil {
+		return err
 	}
-	return nil
+	after, err := begunEarly(first)
+	if err == nil && after-before != flows {
+		err = fmt.Errorf("%d of %d flows were begun by a SYN; the first byte came after %v", after-before, flows, time.Duration(r.FirstByte.Min()))
+	}
+	return err
 }
+
+func begunEarly(h *lab.Host) (n uint64, err error) {
+	client := api.NewClient(control(h))
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), readiness)
+	defer cancel()
+	status, err := client.Relay(ctx)
+	for _, w := range status.Workers {
+		n += w.Early
+	}
+	return n, err
+}
+
+// control is where the relay of a host can be talked to.
+func control(h *lab.Host) string { return filepath.Join(h.Lab().Dir(), h.Name()+".sock") }
 
 var windowOf = regexp.MustCompile(`\bcwnd:(\d+)`)
 

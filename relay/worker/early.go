@@ -50,15 +50,17 @@ func (w *Worker) Cancel(syn SYN) error {
 }
 
 func (w *Worker) anticipate(syn SYN) {
+	if _, met := w.ahead[syn.key()]; met {
+		delete(w.ahead, syn.key())
+		w.letIn(syn)
+		return
+	}
 	if s := w.early[syn.key()]; s != nil { // the client has begun anew
 		w.drop(s)
 	}
 	e := w.entryOf(syn.Entry)
 	if e == nil || w.count.Live.Load() >= int64(w.most()) {
-		if syn.Held {
-			w.o.Settle(syn, Release) // as if nobody had told of it
-		}
-		w.o.Settle(syn, Taken)
+		w.letIn(syn)
 		return
 	}
 	s := w.newFlow(e, syn.Client, syn.Server)
@@ -69,6 +71,14 @@ func (w *Worker) anticipate(syn SYN) {
 	if s.early != nil && !s.early.held {
 		w.await(&s.waiter, waitAccept)
 	}
+}
+
+// letIn has the client come in as if nobody had told of its SYN.
+func (w *Worker) letIn(syn SYN) {
+	if syn.Held {
+		w.o.Settle(syn, Release)
+	}
+	w.o.Settle(syn, Taken)
 }
 
 func (w *Worker) entryOf(name string) *entry {

@@ -189,6 +189,10 @@ func (w *Worker) begin(e *entry, fd int32, peer netip.AddrPort) {
 		w.release(s)
 		return
 	}
+	if isEarly {
+		s.ahead = &synKey{peer, at}
+		w.ahead[*s.ahead] = s
+	}
 	if hasPreface(e.Mode) {
 		words := preface.New(e.Mode)
 		s.guest = &guest{words: &words}

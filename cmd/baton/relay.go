@@ -25,7 +25,9 @@ func relayCommand(e env) *cobra.Command {
 		Long: `Run a relay: TCP flows come in, pass other relays over connections that are ready, and go on to their servers.
 
 SIGHUP reads the configuration again; flows go on. SIGTERM takes no new flows and waits for those that are left, as long as
-timeouts.stop says. Both can be asked for by commands, too.`,
+timeouts.stop says. Both can be asked for by commands, too.
+
+The exit code is 0, 1 when something went wrong, and 2 when what was typed or configured is wrong.`,
 		Example: `  baton relay --config relay.yaml --check   # only look at the configuration
   baton relay --config relay.yaml
   baton relay status   # and flows, reload, drain, plan, of the one that runs`,

@@ -27,13 +27,6 @@ ADDRESS is an IP address, with or without a port (443).`,
 		Example: `  baton relay plan --client 192.0.2.7 --server 198.51.100.5:443
   baton relay plan --client 192.0.2.7 --server 198.51.100.5 --direct 265ms --size 10000000   # is it worth it?`,
 	}, &o, func(ctx context.Context, asked *api.Client) error {
-		var err error
-		if q.Client, err = withPort(client); err != nil {
-			return usageError{fmt.Errorf("--client: %w", err)}
-		}
-		if q.Server, err = withPort(server); err != nil {
-			return usageError{fmt.Errorf("--server: %w", err)}
-		}
 		p, err := asked.Plan(ctx, q)
 		if err != nil {
 			return err
@@ -46,6 +39,15 @@ ADDRESS is an IP address, with or without a port (443).`,
 		}
 		return nil
 	})
+	c.PreRunE = func(*cobra.Command, []string) (err error) {
+		if q.Client, err = withPort(client); err != nil {
+			return usageError{fmt.Errorf("--client: %w", err)}
+		}
+		if q.Server, err = withPort(server); err != nil {
+			return usageError{fmt.Errorf("--server: %w", err)}
+		}
+		return nil
+	}
 	f := c.Flags()
 	f.StringVar(&client, "client", "", "the client's `address` (required)")
 	f.StringVar(&server, "server", "", "the server's `address` (required)")

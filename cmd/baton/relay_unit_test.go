@@ -55,23 +55,29 @@ type relayBox struct {
 
 func (b *relayBox) start(capabilities []string) *lab.Process {
 	b.Helper()
-	c := confinement{User: relayUser, Calls: b.calls}
+	return startConfined(b.T, b.host, relayUser, capabilities, b.calls, b.tester(), b.program, "relay", "--config", b.config)
+}
+
+// startConfined starts a program as the unit does. tester is a copy of this test's binary.
+func startConfined(t *testing.T, host *lab.Host, user int, capabilities []string, calls []int, tester string, program ...string) *lab.Process {
+	t.Helper()
+	c := confinement{User: user, Calls: calls}
 	for _, name := range capabilities {
-		if bit := capabilityBits[name]; name != "CAP_SYS_RESOURCE" || hasCapability(b.T, bit) { // which containers often lack
+		if bit := capabilityBits[name]; name != "CAP_SYS_RESOURCE" || hasCapability(t, bit) { // which containers often lack
 			c.Capabilities = append(c.Capabilities, bit)
 		}
 	}
 	text, err := json.Marshal(c)
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
-	const script = `mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup; mount -o remount,ro /sys/fs/cgroup; exec "$@"`
-	p, err := b.host.Start(lab.Program{
+	const script = `mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup; mount -o remount,ro /sys/fs/cgroup; umask 077; exec "$@"`
+	p, err := host.Start(lab.Program{
 		Path: "sh", Env: []string{confined + "=" + string(text)}, Name: "relay",
-		Args: []string{"-c", script, "sh", b.tester(), b.program, "relay", "--config", b.config},
+		Args: append([]string{"-c", script, "sh", tester}, program...),
 	})
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	return p
 }
@@ -96,18 +102,18 @@ func (b *relayBox) tester() string {
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
-	b.copy("/proc/self/exe", path)
+	copyProgram(b.T, "/proc/self/exe", path)
 	return path
 }
 
-func (b *relayBox) copy(from, to string) {
-	b.Helper()
+func copyProgram(t *testing.T, from, to string) {
+	t.Helper()
 	data, err := os.ReadFile(from)
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	if err := os.WriteFile(to, data, 0o755); err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 }
 
@@ -135,7 +141,7 @@ func newRelayBox(t *testing.T) *relayBox {
 		t.Fatal(err)
 	}
 	b.program = filepath.Join(b.dir, "baton")
-	b.copy(experimentstest.Program(t), b.program)
+	copyProgram(t, experimentstest.Program(t), b.program)
 	run := filepath.Join(b.dir, "run")
 	if err := os.Mkdir(run, 0o755); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,326 @@
+package choice
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"baton/relay/plan"
+)
+
+// Chooser is the state of all choices. It is for one goroutine; the tables that it gives are for all.
+type Chooser struct {
+	o       Options
+	random  func() float64 // in [0, 1)
+	nodes   []*node        // this relay first, then its peers
+	legs    map[plan.Pair]*history
+	broken  map[plan.Pair]time.Time // from one peer to the next, since when
+	all     map[Destination]*place
+	dirty   []*place  // whose ways may be others now, in the order in which that came up
+	stale   bool      // the table is not as it should be
+	full    time.Time // there is no room until then
+	changes []Change
+	changed uint64
+}
+
+// node is a relay.
+type node struct {
+	Peer
+	here  bool      // it is this one
+	down  bool      // no trunk to it can be had
+	back  time.Time // since when it is up again and not yet used; zero: it is
+	busy  bool      // it measures
+	ready time.Time // to be asked again: probes have their pace
+	idle  bool      // there was nothing to measure
+}
+
+// place is what is known of a destination.
+type place struct {
+	of     Destination
+	server netip.AddrPort // which is measured
+	fixed  bool
+	direct bool // this relay may connect to it
+	asked  *atomic.Int64
+	seen   map[string]*history // by the relay's name
+	moved  bool                // what was measured has changed since the last choice
+
+	queued bool
+	chosen Way // as if all relays could be reached
+	used   Way
+	others []Way // if used cannot be reached
+	known  bool  // the ways are chosen
+	gone   bool  // it is forgotten
+	since  time.Time
+	why    string
+}
+
+// Change is a destination's having got another way.
+type Change struct {
+	Destination Destination
+	From, To    Way
+	First       bool // there was none before
+	Why         string
+}
+
+// New makes a Chooser that knows of nothing. random is in [0, 1), and has those of many relays not come together.
+func New(random func() float64) *Chooser {
+	return &Chooser{
+		random: random, legs: make(map[plan.Pair]*history), broken: make(map[plan.Pair]time.Time), all: make(map[Destination]*place), stale: true,
+	}
+}
+
+// Configure puts other options in force. What was measured of relays and destinations that stay is kept, and so are ways that still are.
+func (c *Chooser) Configure(now time.Time, o Options) {
+	o.Peers = o.Peers[:min(len(o.Peers), MostPeers)]
+	anew := !c.o.sameRules(&o)
+	before := c.nodes
+	c.o, c.stale, c.full = o, true, time.Time{}
+	c.nodes = []*node{{Peer: Peer{Name: o.Self, Cloud: o.Cloud}, here: true}}
+	if len(before) > 0 && before[0].Name == o.Self {
+		c.nodes[0] = before[0]
+		c.nodes[0].Cloud = o.Cloud
+	}
+	lost := make(map[string]bool)
+	for _, n := range before {
+		lost[n.Name] = n != c.nodes[0]
+	}
+	for _, p := range o.Peers {
+		n := &node{Peer: p}
+		if i := slices.IndexFunc(before, func(b *node) bool { return b.Name == p.Name && b.Address == p.Address && !b.here }); i >= 0 {
+			n = before[i]
+			n.Cloud = p.Cloud
+			lost[p.Name] = false
+		}
+		c.nodes = append(c.nodes, n)
+	}
+	for pair := range c.legs {
+		if lost[pair.From] || lost[pair.To] {
+			delete(c.legs, pair)
+			delete(c.broken, pair)
+		}
+	}
+	fixed := make(map[Destination]bool)
+	for _, server := range o.Fixed {
+		d := Exactly(server)
+		fixed[d] = true
+		if c.all[d] == nil {
+			c.add(now, d, server)
+		}
+		c.all[d].fixed = true
+	}
+	for d, p := range c.all {
+		if p.fixed = fixed[d]; !p.fixed && (!o.Learn || d == Exactly(p.server)) {
+			c.drop(p)
+			continue
+		}
+		p.direct = p.fixed || o.Allowed(p.server)
+		for name := range p.seen {
+			if lost[name] {
+				delete(p.seen, name)
+			}
+		}
+		p.known = p.known && !anew
+		p.moved = true
+		c.mark(p)
+	}
+	c.wakeAll()
+}
+
+func (c *Chooser) add(now time.Time, d Destination, server netip.AddrPort) {
+	p := &place{of: d, server: server, asked: new(atomic.Int64), seen: make(map[string]*history)}
+	p.asked.Store(now.UnixNano())
+	c.all[d] = p
+	c.stale = true
+	c.wakeAll()
+}
+
+func (c *Chooser) drop(p *place) {
+	delete(c.all, p.of)
+	p.gone = true
+	c.stale = true
+}
+
+// Ask has a destination measured that a flow has asked for and that no table knows.
+func (c *Chooser) Ask(now time.Time, server netip.AddrPort) {
+	d := Of(server)
+	if p := c.all[d]; p != nil {
+		p.asked.Store(now.UnixNano())
+		return
+	}
+	if !c.o.Learn || !server.IsValid() || server.Port() == 0 || !c.room(now) {
+		return
+	}
+	c.add(now, d, server)
+	c.all[d].direct = c.o.Allowed(server)
+}
+
+// room makes place for one more destination.
+func (c *Chooser) room(now time.Time) bool {
+	if len(c.all) < mostDestinations {
+		return true
+	}
+	if now.Before(c.full) {
+		return false
+	}
+	var oldest *place
+	for _, p := range c.all {
+		if !p.fixed && (oldest == nil || p.asked.Load() < oldest.asked.Load() ||
+			p.asked.Load() == oldest.asked.Load() && p.of.compare(oldest.of) < 0) {
+			oldest = p
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	if free := time.Unix(0, oldest.asked.Load()).Add(crowded); now.Before(free) {
+		c.full = free
+		return false
+	}
+	c.drop(oldest)
+	return true
+}
+
+// Reach tells whether trunks to a peer can be had.
+func (c *Chooser) Reach(now time.Time, peer string, up bool) {
+	n := c.node(peer)
+	if n == nil || n.here || n.down == !up {
+		return
+	}
+	n.down = !up
+	n.back = time.Time{}
+	if up {
+		n.back = now
+	}
+	c.stale = true // the peers' order
+	c.markAll()
+	c.wakeAll()
+}
+
+// Broken tells that a flow has got no further than from one peer to the next.
+func (c *Chooser) Broken(now time.Time, from, to string) {
+	f, t := c.node(from), c.node(to)
+	if f == nil || t == nil || f.here || t.here {
+		return
+	}
+	if _, already := c.broken[plan.Pair{From: from, To: to}]; !already {
+		c.markAll()
+	}
+	c.broken[plan.Pair{From: from, To: to}] = now
+}
+
+func (c *Chooser) node(name string) *node {
+	if i := slices.IndexFunc(c.nodes, func(n *node) bool { return n.Name == name }); i >= 0 {
+		return c.nodes[i]
+	}
+	return nil
+}
+
+// settle takes back relays that have been there for long enough.
+func (c *Chooser) settle(now time.Time) {
+	for _, n := range c.nodes {
+		if !n.back.IsZero() && !now.Before(n.back.Add(c.o.Dwell)) {
+			n.back = time.Time{}
+			c.markAll()
+		}
+	}
+	for pair, since := range c.broken {
+		if !now.Before(since.Add(c.o.Dwell)) {
+			delete(c.broken, pair)
+			c.markAll()
+		}
+	}
+}
+
+func (c *Chooser) markAll() {
+	for _, p := range c.places() {
+		c.mark(p)
+	}
+}
+
+func (c *Chooser) mark(p *place) {
+	if !p.queued {
+		p.queued = true
+		c.dirty = append(c.dirty, p)
+	}
+}
+
+// places are all destinations, in their order.
+func (c *Chooser) places() []*place {
+	out := make([]*place, 0, len(c.all))
+	for _, p := range c.all {
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b *place) int { return a.of.compare(b.of) })
+	return out
+}
+
+// Forget drops destinations that nobody asks for any more.
+func (c *Chooser) Forget(now time.Time) {
+	for _, p := range c.all {
+		if !p.fixed && now.Sub(time.Unix(0, p.asked.Load())) > forgotten*c.o.Refresh {
+			c.drop(p)
+		}
+	}
+}
+
+// Changes are those since the last call.
+func (c *Chooser) Changes() []Change {
+	out := c.changes
+	c.changes = nil
+	return out
+}
+
+// Changed is how many changes there were.
+func (c *Chooser) Changed() uint64 { return c.changed }
+
+// Table gives what is in force now. Fresh: it is another one than the last.
+func (c *Chooser) Table() (t *Table, fresh bool) {
+	if !c.stale {
+		return nil, false
+	}
+	c.stale = false
+	t = &Table{known: make(map[Destination]*answer, len(c.all))}
+	for _, p := range c.all {
+		a := &answer{asked: p.asked}
+		if p.known {
+			a.ways = append(a.ways, p.used.names())
+			for _, w := range p.others {
+				a.ways = append(a.ways, w.names())
+			}
+			if !p.fixed {
+				t.near = append(t.near, neighbour{p.of, a.ways})
+			}
+		}
+		t.known[p.of] = a
+	}
+	slices.SortFunc(t.near, func(a, b neighbour) int { return a.of.compare(b.of) })
+	t.fallback = append(t.fallback, nil)
+	for _, n := range c.byDistance() {
+		t.fallback = append(t.fallback, Way(n.Name).names())
+	}
+	return t, true
+}
+
+// byDistance are the peers, those that can be reached first, and then by what is known of their distance.
+func (c *Chooser) byDistance() []*node {
+	out := slices.Clone(c.nodes[1:])
+	away := func(n *node) time.Duration {
+		if h := c.legs[plan.Pair{From: c.o.Self, To: n.Name}]; h != nil && h.rtt() > 0 {
+			return h.rtt()
+		}
+		return time.Hour
+	}
+	reached := func(n *node) int {
+		if n.down {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(out, func(a, b *node) int {
+		return cmp.Or(reached(a)-reached(b), cmp.Compare(away(a), away(b)), strings.Compare(a.Name, b.Name))
+	})
+	return out
+}

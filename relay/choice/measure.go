@@ -1,0 +1,138 @@
+package choice
+
+import (
+	"net/netip"
+	"time"
+
+	"baton/relay/plan"
+)
+
+// Task is a measurement that is due: a relay sends Samples probes to an address, Pace from each other.
+type Task struct {
+	By     string // the relay that measures; this one, or a peer that is asked to
+	Target netip.AddrPort
+	To     string      // the target is this peer
+	Of     Destination // the target is of this one
+	node   *node
+	place  *place
+	found  *history
+}
+
+// Next gives a measurement that is due and that its relay has time for; it is under way then, until Done. A relay makes one at a time.
+func (c *Chooser) Next(now time.Time) (Task, bool) {
+	for _, n := range c.nodes {
+		if n.busy || n.down || now.Before(n.ready) {
+			continue
+		}
+		t := c.dueOf(n, now)
+		if t.found == nil || t.found.due.After(now) {
+			n.idle, n.ready = true, now.Add(refreshed)
+			if t.found != nil && t.found.due.Before(n.ready) {
+				n.ready = t.found.due
+			}
+			continue
+		}
+		t.found.asked, n.busy = true, true
+		n.ready = now.Add(Samples * Pace)
+		return t, true
+	}
+	return Task{}, false
+}
+
+// refreshed is after what a relay that has nothing to measure is looked at again.
+const refreshed = time.Minute
+
+// wakeAll has all relays be looked at: there may be something to measure.
+func (c *Chooser) wakeAll() {
+	for _, n := range c.nodes {
+		if n.idle {
+			n.idle, n.ready = false, time.Time{}
+		}
+	}
+}
+
+// dueOf gives what a relay has to measure first: what has been due for the longest. Without a history there is nothing.
+func (c *Chooser) dueOf(n *node, now time.Time) (best Task) {
+	offer := func(h *history, t Task) {
+		if h.asked {
+			return
+		}
+		if best.found == nil || h.due.Before(best.found.due) || h.due.Equal(best.found.due) && t.before(&best) {
+			best = t
+			best.found = h
+		}
+	}
+	for _, p := range c.nodes[1:] {
+		if p != n && !p.down {
+			offer(c.leg(n.Name, p.Name, now), Task{By: n.Name, Target: p.Address, To: p.Name, node: n})
+		}
+	}
+	for _, p := range c.all {
+		offer(p.by(n.Name, now), Task{By: n.Name, Target: p.server, Of: p.of, node: n, place: p})
+	}
+	return best
+}
+
+// before puts destinations first, which wait for a way, and then goes by name.
+func (t *Task) before(o *Task) bool {
+	switch {
+	case (t.place == nil) != (o.place == nil):
+		return o.place == nil
+	case t.place == nil:
+		return t.To < o.To
+	}
+	return t.Of.compare(o.Of) < 0
+}
+
+func (c *Chooser) leg(from, to string, now time.Time) *history {
+	pair := plan.Pair{From: from, To: to}
+	h := c.legs[pair]
+	if h == nil {
+		h = &history{due: now}
+		c.legs[pair] = h
+	}
+	return h
+}
+
+func (p *place) by(relay string, now time.Time) *history {
+	h := p.seen[relay]
+	if h == nil {
+		h = &history{due: now}
+		p.seen[relay] = h
+	}
+	return h
+}
+
+// Done ends what Next has begun.
+func (c *Chooser) Done(now time.Time, t Task, o Outcome) {
+	t.node.busy = false
+	h := t.found
+	h.asked = false
+	before, first := h.rtt(), !h.tried
+	h.add(now, o)
+	wait := c.o.Refresh
+	if o.Unasked {
+		wait = min(wait, retry)
+	}
+	h.due = now.Add(time.Duration((0.9 + 0.2*c.random()) * float64(wait)))
+	switch {
+	case t.place != nil:
+		t.place.moved = true
+		c.mark(t.place)
+	case first || c.matters(before, h.rtt()):
+		for _, p := range c.all {
+			p.moved = true
+		}
+		c.markAll()
+		c.stale = true // the peers' order
+	}
+}
+
+// matters tells whether the distance between two relays has become so much another that ways over them may be better or worse by the
+// margin. What changes less is looked at when destinations are measured.
+func (c *Chooser) matters(before, after time.Duration) bool {
+	if before == 0 || after == 0 {
+		return before != after
+	}
+	return float64(max(before, after)-min(before, after)) > c.o.Margin/4*float64(before)
+}

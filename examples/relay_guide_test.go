@@ -2,6 +2,7 @@ package examples_test
 
 import (
 	"encoding/hex"
+	"fmt"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -94,6 +95,41 @@ func TestRelayGuideBytes(t *testing.T) {
 	a, n, err := prologue.ParseAnswer(parts["answer"])
 	if want := (prologue.Answer{Status: prologue.Connected, Hop: 1, RTT: 25 * time.Millisecond}); err != nil || n != len(parts["answer"]) || a != want {
 		t.Errorf("answer %+v, %d, %v", a, n, err)
+	}
+}
+
+// TestRelayGuideStatuses: the guide's numbers of statuses are those on the wire.
+func TestRelayGuideStatuses(t *testing.T) {
+	_, list, _ := strings.Cut(read(t, relayGuide), "The first byte of an answer is the status: ")
+	list, _, _ = strings.Cut(list, ".\n")
+	for i, item := range regexp.MustCompile(`,\s`).Split(list, -1) {
+		if want := fmt.Sprintf("%d `%s`", i+1, prologue.Status(i+1)); item != want {
+			t.Errorf("the guide has %q, not %q", item, want)
+		}
+	}
+	if last := strings.Count(list, ",") + 2; prologue.Status(last).String() != fmt.Sprintf("status_%d", last) {
+		t.Errorf("the guide lacks the status %s", prologue.Status(last))
+	}
+}
+
+// TestRelayFolders: the architecture names each folder of the relay, and what they import of it is there.
+func TestRelayFolders(t *testing.T) {
+	_, section, _ := strings.Cut(read(t, "../docs/architecture.md"), "\n## The relay's part\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	rows := regexp.MustCompile("(?m)^\\| `(relay(?:/[a-z]+)?)` \\| .* \\| (.*)\\|$").FindAllStringSubmatch(section, -1)
+	if len(rows) < 10 {
+		t.Fatalf("only %d folders are named", len(rows))
+	}
+	for _, row := range rows {
+		imported := found(t, "../"+row[1]+"/*.go", `"baton/relay/([a-z]+)"`, 0)
+		for _, m := range regexp.MustCompile("`([a-z]+)`").FindAllStringSubmatch(row[2], -1) {
+			if !slices.Contains(imported, m[1]) {
+				t.Errorf("%s does not import %s", row[1], m[1])
+			}
+		}
+		if row[2] == "" && len(imported) > 0 {
+			t.Errorf("%s imports %v", row[1], imported)
+		}
 	}
 }
 

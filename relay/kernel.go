@@ -59,6 +59,19 @@ func needs(c *config.Config) string {
 	return ""
 }
 
+// wants is what a configuration cannot have in force for a reason that openKernel has told.
+func wants(c *config.Config, err error) string {
+	if !errors.Is(err, datapath.ErrRelayInUse) {
+		return needs(c)
+	}
+	for _, e := range c.Entries {
+		if e.Intercept != nil {
+			return fmt.Sprintf("entry %s: intercept", e.Name)
+		}
+	}
+	return "return_interfaces"
+}
+
 // steers tells whether packets of others are to come to the relay's sockets.
 func steers(c *config.Config) bool {
 	return len(c.Return) > 0 || slices.ContainsFunc(c.Entries, func(e config.Entry) bool { return e.Intercept != nil })

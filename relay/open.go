@@ -3,8 +3,10 @@ package relay
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"reflect"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -92,6 +94,28 @@ func each(workers []*worker.Worker, do func(*worker.Worker) error) error {
 		}
 	}
 	return nil
+}
+
+// lockOpening keeps the relays of a network namespace from opening listeners at the same time, when each would find all addresses vacant.
+// Nobody needs long for it: who has not let go by then is not waited for, as any process may take the name.
+func lockOpening(log *slog.Logger) (unlock func()) {
+	const atMost = 2 * time.Second
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		log.Warn("listeners are opened without regard to other relays", "err", err)
+		return func() {}
+	}
+	// an abstract name: of the network namespace, and gone with the process
+	name := &unix.SockaddrUnix{Name: "@baton-relay-opening"}
+	for end := time.Now().Add(atMost); ; time.Sleep(5 * time.Millisecond) {
+		if err = unix.Bind(fd, name); err == nil || time.Now().After(end) {
+			break
+		}
+	}
+	if err != nil {
+		log.Warn("listeners are opened without regard to other relays", "err", err)
+	}
+	return func() { unix.Close(fd) }
 }
 
 // vacant tells whether the addresses of a configuration can be listened at, as far as they are not listened at already. The workers'

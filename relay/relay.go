@@ -55,18 +55,26 @@ type Relay struct {
 	drained  chan struct{} // closed when it is to stop
 }
 
-// New prepares a relay. Run starts it.
-func New(o Options) (*Relay, error) {
+// New prepares a relay. Run starts it, and must be called. The error wraps api.ErrInUse when another daemon has the control socket.
+func New(o Options) (_ *Relay, err error) {
 	r := &Relay{o: o, log: o.Log, started: time.Now(), drained: make(chan struct{})}
 	r.cfg.Store(o.Config)
 	r.loaded.Store(time.Now().UnixNano())
 	if err := r.identities.Load(o.Config); err != nil {
 		return nil, err
 	}
+	if err := r.listen(); err != nil { // before anything is put into the kernel: another relay may run
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.abandon())
+		}
+	}()
 	k, err := openKernel(o.Config, o.Log)
 	if err != nil {
-		if why := needs(o.Config); why != "" {
-			return nil, fmt.Errorf("%s: %w", why, err)
+		if why := wants(o.Config, err); why != "" {
+			return nil, fmt.Errorf("%s: %s: %w", o.Config.File, why, err)
 		}
 		o.Log.Warn("trunks begin as the system has it, and SYNs are not seen", "err", err)
 	}
@@ -89,14 +97,20 @@ func New(o Options) (*Relay, error) {
 	return r, nil
 }
 
+// abandon gives back what New has taken.
+func (r *Relay) abandon() error {
+	err := r.control.Close()
+	if r.scraped != nil {
+		err = errors.Join(err, r.scraped.Close())
+	}
+	if r.kernel != nil {
+		err = errors.Join(err, r.kernel.close())
+	}
+	return err
+}
+
 // Run relays until the context is done or it is drained, and then for as long as flows are left and timeouts.stop allows.
 func (r *Relay) Run(ctx context.Context) error {
-	if err := r.listen(); err != nil {
-		if r.kernel != nil {
-			err = errors.Join(err, r.kernel.close())
-		}
-		return err
-	}
 	runtime.GOMAXPROCS(len(r.workers) + 2) // workers keep a thread each
 	var running, serving errgroup.Group
 	failed := make(chan error, len(r.workers))

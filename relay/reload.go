@@ -34,6 +34,7 @@ func (r *Relay) Reload() (api.ReloadResult, error) {
 func (r *Relay) reload() (api.ReloadResult, error) {
 	r.changing.Lock()
 	defer r.changing.Unlock()
+	defer lockOpening(r.log)()
 	old := r.current()
 	next, err := r.readAgain(old)
 	if err != nil {
@@ -88,6 +89,7 @@ func (r *Relay) readAgain(old *config.Config) (*config.Config, error) {
 func (r *Relay) apply(cfg *config.Config) error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
+	defer lockOpening(r.log)()
 	if err := r.open.vacant(cfg); err != nil {
 		return err
 	}

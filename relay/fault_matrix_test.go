@@ -158,13 +158,12 @@ func (n *network) nothingLeft() error {
 	})
 }
 
-// idles tells of what a relay that has no flow still holds: flows, connections, goroutines, and more pipes than its workers may keep for
-// the next flows of a test that has one at each moment.
+// idles tells of what a relay that has no flow still holds: flows, connections, goroutines, and more pipes than its workers may keep
+// for the next flows.
 func (r *relay) idles() (held, error) {
 	const (
-		standard = 3                    // descriptors 0, 1 and 2
-		kept     = 2 * 2 * int(moments) // one for each direction of a flow, with either worker
-		scrape   = 3                    // goroutines that come and go with the scrape that counts them: fewer than a row has flows
+		standard = 3 // descriptors 0, 1 and 2
+		scrape   = 3 // goroutines that come and go with the scrape that counts them: fewer than a row has flows
 	)
 	status, err := r.control.Relay(context.Background())
 	if err != nil {
@@ -177,7 +176,7 @@ func (r *relay) idles() (held, error) {
 	if err != nil {
 		return held{}, err
 	}
-	if len(h.clients)+len(h.servers) > 0 || h.pipes > standard+kept {
+	if len(h.clients)+len(h.servers) > 0 || h.pipes > standard+r.kept {
 		return held{}, fmt.Errorf("left are clients %v, servers %v, %d pipes", h.clients, h.servers, h.pipes)
 	}
 	if h.others > r.others {

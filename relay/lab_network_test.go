@@ -160,7 +160,8 @@ func (n *network) relays(near, far settings) {
 }
 
 // program builds baton once for the test binary and returns a path that runs it. The file itself has no name any more, so that nothing
-// is left however the tests end.
+// is left however the tests end. The path is the child's own, who has the descriptors of the thread that starts it: those of the
+// process are the main thread's, which a worker of another test may have taken.
 var program = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "baton-test-")
 	if err != nil {
@@ -176,7 +177,7 @@ var program = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	unnamed = f
-	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd()), nil
+	return fmt.Sprintf("/proc/self/fd/%d", f.Fd()), nil
 })
 
 var unnamed *os.File // keeps the program's descriptor from being collected

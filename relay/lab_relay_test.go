@@ -27,7 +27,11 @@ type relay struct {
 	control *api.Client
 	idle    int // goroutines, without flows
 	others  int // descriptors, likewise: see held
+	kept    int // pipes that its workers may keep: one for each direction of the flows that there were at a time, with either worker
 }
+
+// flowsAtATime are as many as most tests have.
+const flowsAtATime = 10
 
 // start runs a relay, and returns when it is ready. What is left after the test, when it has passed, is a failure.
 func (n *network) start(h *lab.Host, name, config string) *relay {
@@ -71,7 +75,7 @@ func (n *network) launch(h *lab.Host, name, config string) (*relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &relay{n: n, name: name, file: n.file(name + ".yaml"), control: api.NewClient(n.file(name + ".sock"))}
+	r := &relay{n: n, name: name, kept: 2 * 2 * flowsAtATime, file: n.file(name + ".yaml"), control: api.NewClient(n.file(name + ".sock"))}
 	if err := r.configure(config); err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ type Counters struct {
 }
 
 var waitNames = [...]string{
-	waitHeader: "header", waitConnect: "connect", waitAccept: "accept", waitLook: "idle", waitEnd: "reset", // who waits for waitYoung waits on
+	waitHeader: "header", waitConnect: "connect", waitAccept: "accept", waitLook: "idle", waitEnd: "reset", // the others go on
 }
 
 // ByStatus are the refused, by the status's name.

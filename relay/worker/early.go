@@ -2,6 +2,7 @@ package worker
 
 import (
 	"net/netip"
+	"time"
 
 	"baton/relay/flow"
 )
@@ -31,6 +32,9 @@ type early struct {
 	held bool // and the client has had no answer
 }
 
+// late is how long after its client was accepted a SYN may be told of.
+const late = time.Second
+
 type synKey struct{ client, server netip.AddrPort }
 
 func (s *SYN) key() synKey { return synKey{s.Client, s.Server} }
@@ -50,8 +54,8 @@ func (w *Worker) Cancel(syn SYN) error {
 }
 
 func (w *Worker) anticipate(syn SYN) {
-	if _, met := w.ahead[syn.key()]; met {
-		delete(w.ahead, syn.key())
+	if a := w.ahead[syn.key()]; a != nil {
+		w.forgetAhead(a)
 		w.letIn(syn)
 		return
 	}
@@ -108,6 +112,30 @@ func (w *Worker) meet(client, server netip.AddrPort, fd int32) bool {
 		w.await(&s.waiter, waitConnect)
 	}
 	return true
+}
+
+// ahead is a client that was accepted before anybody told of its SYN, which happens over a short way or on a busy host: its flow began
+// then, and is perhaps over when the SYN is told of.
+type ahead struct {
+	key    synKey
+	waiter waiter
+}
+
+func (w *Worker) note(key synKey) {
+	if a := w.ahead[key]; a != nil {
+		w.forgetAhead(a)
+	}
+	a := &ahead{key: key}
+	a.waiter.of = a
+	w.ahead[key] = a
+	w.await(&a.waiter, waitTold)
+}
+
+func (a *ahead) expired(w *Worker, _ wait) { w.forgetAhead(a) }
+
+func (w *Worker) forgetAhead(a *ahead) {
+	w.ease(&a.waiter)
+	delete(w.ahead, a.key)
 }
 
 // settled has nobody expect the client of an early flow any more.

@@ -190,8 +190,7 @@ func (w *Worker) begin(e *entry, fd int32, peer netip.AddrPort) {
 		return
 	}
 	if isEarly {
-		s.ahead = &synKey{peer, at}
-		w.ahead[*s.ahead] = s
+		w.note(synKey{peer, at})
 	}
 	if hasPreface(e.Mode) {
 		words := preface.New(e.Mode)

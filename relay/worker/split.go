@@ -38,7 +38,6 @@ type split struct {
 	trunk    *onTrunk       // the server end is one; nil: it is the server's own connection
 	way      way
 	early    *early        // the client was not accepted yet
-	ahead    *synKey       // the client was accepted before anybody told of this SYN, if somebody will
 	guest    *guest        // the client end is a trunk, or asked for the server in words; nil: it is the client's own connection
 	begun    time.Duration // on the worker's clock, as the next
 	moved    time.Duration // when bytes last did
@@ -270,9 +269,6 @@ func (w *Worker) release(s *split) {
 	}
 	if s.guest != nil && s.guest.asked != nil {
 		close(s.guest.asked)
-	}
-	if s.ahead != nil && w.ahead[*s.ahead] == s {
-		delete(w.ahead, *s.ahead)
 	}
 	delete(w.flows, s)
 	w.leave(s)

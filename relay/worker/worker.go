@@ -43,7 +43,7 @@ type Worker struct {
 	guests   map[*arrival]struct{} // trunks of other relays that have no flow yet
 	pools    map[string]*pool      // by the peer's name
 	early    map[synKey]*split     // flows whose clients were not accepted yet
-	ahead    map[synKey]*split     // flows whose clients were accepted before anybody told of their SYNs: a short way, a busy host
+	ahead    map[synKey]*ahead     // clients that were accepted lately, before anybody told of their SYNs
 	looked   time.Duration         // at the pools
 	flows    map[*split]struct{}
 	runnable []*split // have more to move than their share of a turn
@@ -76,7 +76,7 @@ const (
 func New(o Options, cfg *config.Config) (*Worker, error) {
 	w := &Worker{
 		o: o, cfg: cfg, start: time.Now(), flows: make(map[*split]struct{}), guests: make(map[*arrival]struct{}), pools: make(map[string]*pool),
-		tallies: make(map[string]*tally), early: make(map[synKey]*split), ahead: make(map[synKey]*split),
+		tallies: make(map[string]*tally), early: make(map[synKey]*split), ahead: make(map[synKey]*ahead),
 		scratch: make([]byte, secure.BufferSize)[:moved], sealed: make([]byte, moved), gate: secure.NewGate(1), ended: make(chan struct{}),
 	}
 	w.pipes.size = cfg.Limits.Pipe

@@ -52,8 +52,10 @@ func TestRelayGuide(t *testing.T) {
 		case "on frankfurt", "on mumbai":
 			g.await()
 			name := strings.TrimPrefix(where, "on ")
-			g.must(g.relays[name], m[2])
+			out := g.must(g.relays[name], m[2])
 			switch {
+			case strings.Contains(m[2], "relay status"):
+				g.headings(out)
 			case strings.Contains(m[2], "systemctl restart"):
 				g.stop(name)
 				g.launch(name)
@@ -349,10 +351,27 @@ func (g *relayGuide) fetch(script string) {
 	before, far := g.status("frankfurt").Entries[0].Flows, g.status("mumbai").Trunks.Flows
 	g.must(g.client, script)
 	if s := g.status("frankfurt"); s.Entries[0].Flows != before+1 {
-		g.Errorf("%d flows at frankfurt, %d before, after\n%s%s", s.Entries[0].Flows, before, script, g.must(g.relays["frankfurt"], "baton relay status; baton relay flows"))
+		g.Errorf("%d flows at frankfurt, %d before, after\n%s%s", s.Entries[0].Flows, before, script,
+			g.must(g.relays["frankfurt"], "baton relay status; baton relay flows"))
 	}
 	if s := g.status("mumbai"); s.Trunks.Flows != far+1 {
 		g.Errorf("%d flows at mumbai, %d before, after\n%s", s.Trunks.Flows, far, script)
+	}
+}
+
+// headings looks for those of the guide's status in one that was printed.
+func (g *relayGuide) headings(status string) {
+	g.Helper()
+	spaces := regexp.MustCompile(` +`)
+	status = spaces.ReplaceAllString(status, " ")
+	all := regexp.MustCompile(`(?m)^(?:ENTRY|PEER|TRUNKS) .*$`).FindAllString(g.text, -1)
+	if len(all) < 3 {
+		g.Fatalf("headings of the guide's status: %q", all)
+	}
+	for _, heading := range all {
+		if !strings.Contains(status, spaces.ReplaceAllString(heading, " ")) {
+			g.Errorf("no %q in\n%s", heading, status)
+		}
 	}
 }
 

@@ -14,7 +14,7 @@ func Experiment() experiments.Experiment[*Topology] {
 	return experiments.Experiment[*Topology]{
 		Name:     "relay-cost",
 		Question: "What does a byte cost that passes a relay, and what does a flow?",
-		Method: "A client, a relay and a server, each a network namespace, joined by veth links without delay. Every contender has one thread or worker. " +
+		Method: "A client, a relay and a server, each a network namespace, joined by veth links without delay, with CUBIC. Every contender has one thread or worker. " +
 			"Downloads are from nginx, which sends files by sendfile from the page cache, so that a segment is made of pages of 4 KiB; streams are " +
 			"from iperf3, which writes from memory, so that it is made of larger buffers. A new flow is a connection of its own with a request of 100 " +
 			"bytes and an answer of 1 KiB, 64 at a time, or one at a time for the first byte. Every answer is checked: its length, and of small ones each byte.",

@@ -45,6 +45,9 @@ func build(s *experiments.Setup, nginx peers.NginxOptions) *Topology {
 	l.Link(lab.End{Host: t.Relay, Addrs: []string{"10.2.0.1/24"}}, lab.End{Host: t.Server, Addrs: []string{serverAddress + "/24"}}, lab.LinkOptions{})
 	t.Client.Route("default", relayAddress)
 	t.Server.Route("default", "10.2.0.1")
+	for _, h := range []*lab.Host{t.Client, t.Relay, t.Server} {
+		h.CongestionControl("cubic") // without fq, BBR's pacing is a timer for each burst, which costs more than all the rest
+	}
 	for _, h := range []*lab.Host{t.Client, t.Relay} {
 		// A port may be used again once its TIME_WAIT has outlived a second, as between two hosts with timestamps.
 		h.Sysctl("net.ipv4.tcp_tw_reuse", "1")

@@ -41,8 +41,31 @@ func (w *Worker) move(s *split) {
 		if left -= n + m; left <= 0 {
 			s.queued = true
 			w.runnable = append(w.runnable, s)
-			break
+			return
 		}
+	}
+	if s.stage == stageMoving {
+		w.quieten(s, flow.Client)
+		w.quieten(s, flow.Server)
+	}
+}
+
+// quieten has the kernel tell of what an end receives only if it is wanted: while the other end does not take what a pipe holds, each
+// segment would wake the worker for nothing. What is asked for changes here alone, before the worker waits, so that a flow that is always
+// held up by the same end costs no call.
+func (w *Worker) quieten(s *split, which flow.End) {
+	e, d := &s.ends[which], &s.dirs[which]
+	held := d.pipe != nil && d.pipe.held > 0 && !s.ends[which.Other()].writable
+	if held == e.quiet {
+		return
+	}
+	events := uint32(both)
+	if held {
+		events &^= unix.EPOLLIN
+		e.readable = true // perhaps: it is looked at when the pipe is empty
+	}
+	if w.rewatch(e.fd, events, e.slot) == 0 {
+		e.quiet = held
 	}
 }
 

@@ -52,6 +52,7 @@ type end struct {
 	hangup  bool // a FIN or an error is due behind what can be read
 	failed  bool // an error is
 	closing bool // it is closed when the kernel has taken all that is to be sent
+	quiet   bool // the kernel does not tell of what has come
 	patient bool // its peer takes nothing: the kernel is not to give it up for that
 }
 

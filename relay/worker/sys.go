@@ -154,9 +154,9 @@ func listen(fd int32, backlog int) unix.Errno {
 	return errno
 }
 
-func epollAdd(epoll, fd int32, events uint32, data uint64) unix.Errno {
+func epollCtl(epoll int32, how uintptr, fd int32, events uint32, data uint64) unix.Errno {
 	ev := unix.EpollEvent{Events: events, Fd: int32(data), Pad: int32(data >> 32)}
-	_, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(epoll), unix.EPOLL_CTL_ADD, uintptr(fd), uintptr(unsafe.Pointer(&ev)), 0, 0)
+	_, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(epoll), how, uintptr(fd), uintptr(unsafe.Pointer(&ev)), 0, 0)
 	return errno
 }
 

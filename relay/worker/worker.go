@@ -236,11 +236,16 @@ func (w *Worker) watch(fd int32, events uint32, s source) (uint32, unix.Errno) {
 		w.slots = append(w.slots, slot{})
 	}
 	w.slots[n].source = s
-	errno := epollAdd(w.epoll, fd, events|unix.EPOLLET, uint64(w.slots[n].generation)<<32|uint64(n))
+	errno := epollCtl(w.epoll, unix.EPOLL_CTL_ADD, fd, events|unix.EPOLLET, uint64(w.slots[n].generation)<<32|uint64(n))
 	if errno != 0 {
 		w.forget(n)
 	}
 	return n, errno
+}
+
+// rewatch changes what the kernel tells of a descriptor that is watched. What is the case already it tells at once.
+func (w *Worker) rewatch(fd int32, events, n uint32) unix.Errno {
+	return epollCtl(w.epoll, unix.EPOLL_CTL_MOD, fd, events|unix.EPOLLET, uint64(w.slots[n].generation)<<32|uint64(n))
 }
 
 // forget frees the slot of a descriptor that is, or will at once be, closed.

@@ -28,6 +28,7 @@ func (h *Host) congestionControl(name string) error {
 				continue
 			}
 			r.Congctl = name
+			r.Flags &^= unix.RTNH_F_DEAD | unix.RTNH_F_LINKDOWN // what a link is that has just been made: known to the kernel, not to be said
 			if err := h.nl.RouteReplace(&r); err != nil {
 				return fmt.Errorf("route %v: %w", r.Dst, err)
 			}

@@ -25,3 +25,6 @@ func later(measure string) experiments.Figure {
 var flowsOfAProcessor = experiments.FigureOf("", newName, []string{"baton", "direct"}, func(s []experiments.Sample) float64 {
 	return 1 / (s[0].CPU.Machine - s[1].CPU.Machine)
 })
+
+// flowsOfOwn is how many flows a processor could set up if only what is booked on the relay's own processes counted.
+var flowsOfOwn = experiments.FigureOf("", newName, []string{"baton"}, func(s []experiments.Sample) float64 { return 1 / s[0].CPU.Contender })

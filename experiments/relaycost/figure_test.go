@@ -27,6 +27,7 @@ func TestFigures(t *testing.T) {
 		{"own", own(newName, "baton", "haproxy"), 0.5, 1},
 		{"later", later(newName), 40, 3},
 		{"flows of a processor", flowsOfAProcessor, 20_000, 3},
+		{"flows of its own time", flowsOfOwn, 50_000, 3},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -20,6 +20,7 @@ const (
 	slowName   = "slow first byte"
 
 	many = 16
+	gib  = 1 << 30 // bytes
 )
 
 func measures() []Measure {
@@ -49,7 +50,7 @@ func download(name, title string, atOnce, all int) Measure {
 		}
 		return load.Options{Path: path, Size: peers.Files[path], Connections: atOnce, Requests: int64(all), Timeout: time.Minute}
 	}
-	return Measure{Name: name, Title: title, Unit: "GB/s", Per: "GiB",
+	return Measure{Name: name, Title: title, Unit: "GiB/s", Per: "GiB",
 		Warm: func(_ context.Context, t *Turn) error {
 			_, err := t.Topology.load(load.Options{Path: "/10m", Size: peers.Files["/10m"], Connections: atOnce, Requests: int64(atOnce)})
 			return err
@@ -59,13 +60,13 @@ func download(name, title string, atOnce, all int) Measure {
 			if err != nil {
 				return experiments.Sample{}, err
 			}
-			return experiments.Loaded(r, r.Throughput()/1e9, float64(r.Bytes)/(1<<30))
+			return experiments.Loaded(r, r.Throughput()/gib, float64(r.Bytes)/gib)
 		}}
 }
 
 // fromMemory has iperf3 send: what it writes is copied into buffers of the kernel that are larger than the pages of a file.
 func fromMemory(name, title string, atOnce int) Measure {
-	return Measure{Name: name, Title: title, Unit: "GB/s", Per: "GiB", Take: func(ctx context.Context, t *Turn) (experiments.Sample, error) {
+	return Measure{Name: name, Title: title, Unit: "GiB/s", Per: "GiB", Take: func(ctx context.Context, t *Turn) (experiments.Sample, error) {
 		o := peers.Iperf3Options{Reverse: true, Streams: atOnce, Time: t.Options.Duration}
 		if t.Options.Quick {
 			o.Bytes = 64 << 20
@@ -74,7 +75,7 @@ func fromMemory(name, title string, atOnce int) Measure {
 		if err != nil {
 			return experiments.Sample{}, err
 		}
-		return experiments.Sample{Value: f.Rate / 8 / 1e9, Work: float64(f.Received) / (1 << 30)}, nil
+		return experiments.Sample{Value: f.Rate / 8 / gib, Work: float64(f.Received) / gib}, nil
 	}}
 }
 

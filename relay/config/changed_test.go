@@ -26,6 +26,7 @@ func TestChanged(t *testing.T) {
 		{"trunks", "waiting: 8", "waiting: 9", nil},
 		{"a peer", "west", "north", nil},
 		{"an entry", "8443", "9443", nil},
+		{"how ways are chosen", "margin: 25%", "margin: 20%", nil},
 		{"allow", "10.0.0.0/8", "10.0.0.0/9", nil},
 	}
 	old, err := Parse("old", []byte(everything))

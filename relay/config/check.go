@@ -27,6 +27,7 @@ func (d *decoder) crossCheck(cfg *Config) {
 		}
 		names[e.Name] = path
 		d.checkVia(cfg, path, e)
+		d.checkAuto(cfg, path, e)
 		d.checkDestination(cfg, path, e, own)
 		d.checkIntercept(cfg, path, e, own)
 		d.checkOverlap(path, e, cfg.Entries[:i])
@@ -146,7 +147,7 @@ func (d *decoder) checkDestination(cfg *Config, path string, e *Entry, own []lis
 				"a destination and a listener of one family, or another client_address")
 		}
 	}
-	if len(e.Via) > 0 || e.Mode == Plain { // whose destination need not be named twice
+	if len(e.Via) > 0 || e.Auto || e.Mode == Plain { // whose destination need not be named twice
 		return
 	}
 	if len(cfg.Allow) == 0 {

@@ -8,6 +8,8 @@ package config
 import (
 	"net/netip"
 	"time"
+
+	"baton/relay/plan"
 )
 
 // Config is a validated relay.yaml. It is never changed after Load has returned it.
@@ -22,6 +24,7 @@ type Config struct {
 	Trunks   *Trunks // accepted here; nil: none
 	Peers    []Peer  // relays that trunks are opened to, in the file's order
 	Entries  []Entry // where flows come in
+	Choose   Choose  // how, where an entry leaves the way to the relay
 	// Return are the interfaces towards servers that are to see their clients' addresses: their packets come back here, and are given to
 	// the relay. Needed for ClientAddress Spoofed.
 	Return   []string
@@ -156,9 +159,19 @@ type Entry struct {
 	Interfaces    []string       // where clients come in: needed for EarlySYN and Intercept
 	EarlySYN      EarlySYN
 	Via           []string // relays in the order of the way, the first of them a peer; empty: the server is connected to from here
+	Auto          bool     // the relay chooses the way for each server, see Choose; Via is empty
 	ClientAddress ClientAddress
 	Congestion    string // towards the client and, from here, the server; "" for the system's
 	Line          int    // in the file
+}
+
+// Choose says how ways are chosen for the entries that leave it to the relay.
+type Choose struct {
+	Clouds  plan.Clouds   // whether a way may pass relays of several clouds
+	Most    int           // relays of a way, this one among them
+	Refresh time.Duration // from one measurement of a distance to the next, or longer where there are many
+	Margin  float64       // by how much a way must be better than the one in use: 0.1 is a tenth
+	Dwell   time.Duration // how long a relay that was out of reach must be in reach until it is used again
 }
 
 // Intercept says which packets of an entry's interfaces are for its listener.

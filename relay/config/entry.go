@@ -31,10 +31,7 @@ func (d *decoder) entry(path string, n *node) Entry {
 		{Name: "early_syn", Decode: func(path string, n *node) {
 			e.EarlySYN = EarlySYN(d.Choice(path, n, "is no early SYN", string(EarlyOff), string(Optimistic), string(ConnectFirst)))
 		}},
-		{Name: "via", Decode: func(path string, n *node) {
-			d.AtMost(path, n, maxVia)
-			e.Via = d.distinct(path, n, d.name)
-		}},
+		{Name: "via", Decode: func(path string, n *node) { d.via(path, n, &e) }},
 		{Name: "client_address", Decode: func(path string, n *node) {
 			e.ClientAddress = ClientAddress(d.Choice(path, n, "is not what servers may see",
 				string(Hidden), string(Spoofed), string(ProxyHeader)))

@@ -82,7 +82,8 @@ func checkEntry(t *testing.T, cfg *Config, e *Entry, peers []string) {
 	case early && (len(e.Interfaces) == 0 || e.Mode != Plain && e.Intercept == nil):
 	case len(e.Via) >= prologue.MaxHops, slices.ContainsFunc(e.Via, func(name string) bool { return !prologue.ValidName(name) }):
 	case len(e.Via) > 0 && (!slices.Contains(peers, e.Via[0]) || slices.Contains(e.Via, cfg.Name)):
-	case len(e.Via) == 0 && e.Mode != Plain && len(cfg.Allow) == 0:
+	case len(e.Via) == 0 && !e.Auto && e.Mode != Plain && len(cfg.Allow) == 0:
+	case e.Auto && (len(e.Via) > 0 || len(cfg.Peers) == 0 || e.ClientAddress == Spoofed):
 	default:
 		return
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"baton/relay/plan"
 )
 
 // minimal has a little of everything; tests put their fault into a copy of it.
@@ -56,7 +58,8 @@ func TestParseDefaults(t *testing.T) {
 			Name: "plain-443", Listen: addr("192.0.2.1:443"), Mode: Plain, Destination: addr("203.0.113.5:443"), EarlySYN: EarlyOff,
 			Via: []string{"there"}, ClientAddress: Hidden, Line: 7,
 		}},
-		Allow: []Allow{{Prefix: netip.MustParsePrefix("203.0.113.0/24"), Ports: []Ports{{443, 443}}}},
+		Choose: Choose{Clouds: plan.PreferOne, Most: 3, Refresh: 5 * time.Minute, Margin: 0.1, Dwell: 30 * time.Second},
+		Allow:  []Allow{{Prefix: netip.MustParsePrefix("203.0.113.0/24"), Ports: []Ports{{443, 443}}}},
 	}
 	if diff := cmp.Diff(want, got, compareConfigs...); diff != "" {
 		t.Errorf("Parse (-want +got):\n%s", diff)
@@ -106,6 +109,8 @@ entries:
     via: [p1, p9]
     client_address: transparent
     congestion: reno
+  - {name: any, listen: "[::1]:1080", mode: socks5, via: auto}
+choose: {clouds: one, most: 2, refresh: 90s, margin: 25%, dwell: 2m}
 allow:
   - {prefix: 10.0.0.0/8}
 `
@@ -146,7 +151,10 @@ func TestParseEveryKey(t *testing.T) {
 			},
 			Interfaces: []string{"eth1", "br-lan.7"}, EarlySYN: ConnectFirst, Via: []string{"p1", "p9"}, ClientAddress: Spoofed,
 			Congestion: "reno", Line: 32,
+		}, {
+			Name: "any", Listen: addr("[::1]:1080"), Mode: SOCKS5, EarlySYN: EarlyOff, Auto: true, ClientAddress: Hidden, Line: 43,
 		}},
+		Choose:   Choose{Clouds: plan.OneCloud, Most: 2, Refresh: 90 * time.Second, Margin: 0.25, Dwell: 2 * time.Minute},
 		Allow:    []Allow{{Prefix: netip.MustParsePrefix("10.0.0.0/8")}},
 		Warnings: []string{"f:41:21: entries[0].client_address: servers answer to the clients' addresses: their way there must lead over p9, by its return_interfaces"},
 	}

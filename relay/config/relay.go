@@ -54,6 +54,7 @@ func (d *decoder) config(root *node) *Config {
 			Connect: defaultConnect, Header: defaultHeader, Early: defaultEarlyIn, Unacked: defaultUnacked, Reset: defaultReset,
 			Stop: defaultStop,
 		},
+		Choose: defaultChoose(),
 	}
 	var credentials Credentials
 	d.Fields("", root, []key{
@@ -76,6 +77,7 @@ func (d *decoder) config(root *node) *Config {
 			d.AtMost(path, n, maxEntries)
 			d.List(path, n, func(at string, n *node) { cfg.Entries = append(cfg.Entries, d.entry(at, n)) })
 		}},
+		{Name: "choose", Decode: func(path string, n *node) { d.choose(path, n, &cfg.Choose) }},
 		{Name: "return_interfaces", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxInterfaces)
 			cfg.Return = d.distinct(path, n, d.device)

@@ -17,11 +17,12 @@ func (d *decoder) warn(cfg *Config) {
 		tell("allow", "is asked by no flow: there are no trunks, and all entries have a via or a destination")
 	}
 	for i, p := range cfg.Peers {
-		used := slices.ContainsFunc(cfg.Entries, func(e Entry) bool { return len(e.Via) > 0 && e.Via[0] == p.Name })
+		used := slices.ContainsFunc(cfg.Entries, func(e Entry) bool { return e.Auto || len(e.Via) > 0 && e.Via[0] == p.Name })
 		if !used && cfg.Trunks == nil {
 			tell(fmt.Sprintf("peers[%d]", i), fmt.Sprintf("no entry goes via %s: its trunks are kept ready for nobody", p.Name))
 		}
 	}
+	d.warnChoose(cfg)
 	if d.Given("credentials") && !slices.ContainsFunc(d.sections(cfg), func(s *section) bool { return s.path == "credentials" }) {
 		tell("credentials", "no trunks and no peer use them")
 	}

@@ -1,0 +1,94 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"baton/document"
+	"baton/relay/choice"
+	"baton/relay/plan"
+	"baton/relay/prologue"
+)
+
+// Defaults of how ways are chosen.
+const (
+	defaultRelays  = 3
+	defaultRefresh = 5 * time.Minute
+	defaultMargin  = 0.1
+	defaultDwell   = 30 * time.Second
+)
+
+func defaultChoose() Choose {
+	return Choose{Clouds: plan.PreferOne, Most: defaultRelays, Refresh: defaultRefresh, Margin: defaultMargin, Dwell: defaultDwell}
+}
+
+func (d *decoder) choose(path string, n *node, out *Choose) {
+	d.Fields(path, n, []key{
+		{Name: "clouds", Decode: func(path string, n *node) {
+			out.Clouds = plan.Clouds(d.Choice(path, n, "is not what clouds may be mixed by",
+				string(plan.PreferOne), string(plan.AnyCloud), string(plan.OneCloud)))
+		}},
+		{Name: "most", Decode: func(path string, n *node) { out.Most = d.Integer(path, n, 1, prologue.MaxHops) }},
+		{Name: "refresh", Decode: func(path string, n *node) { out.Refresh = d.between(path, n, 10*time.Second, maxTimeout) }},
+		{Name: "margin", Decode: func(path string, n *node) { out.Margin = d.percent(path, n, 1, 1000) }},
+		{Name: "dwell", Decode: func(path string, n *node) { out.Dwell = d.between(path, n, time.Second, time.Hour) }},
+	})
+}
+
+// percent decodes a share, and gives 0.1 for 10 %.
+func (d *decoder) percent(path string, n *node, least, most float64) float64 {
+	s := d.Text(path, n)
+	count, is := strings.CutSuffix(s, "%")
+	v, err := strconv.ParseFloat(strings.TrimSpace(count), 64)
+	switch {
+	case !is || err != nil:
+		d.wrongText(n, path, s, "is not a share", "such as 10%")
+	case !(v >= least && v <= most):
+		d.wrongText(n, path, s, "is out of range", fmt.Sprintf("from %g%% to %g%%", least, most))
+	}
+	return v / 100
+}
+
+// auto is the word in the place of a list of relays.
+const auto = "auto"
+
+func (d *decoder) via(path string, n *node, e *Entry) {
+	if n.Kind == document.Scalar {
+		if s := d.Text(path, n); s != auto {
+			d.wrongText(n, path, s, "is not a list of relays", "["+document.Clip(s)+"], or auto")
+		}
+		e.Auto = true
+		return
+	}
+	d.AtMost(path, n, maxVia)
+	e.Via = d.distinct(path, n, d.name)
+}
+
+// checkAuto refuses an entry that leaves its ways to the relay when there is nothing to choose, or when they must not change.
+func (d *decoder) checkAuto(cfg *Config, path string, e *Entry) {
+	if !e.Auto {
+		return
+	}
+	if len(cfg.Peers) == 0 {
+		d.Refuse(path+".via", "leaves the way to the relay, and there are no peers", "peers: [{name: ..., address: ...}]")
+	}
+	if e.ClientAddress == Spoofed {
+		d.Refuse(path+".client_address", "needs servers' way back to lead over the last relay, and via: auto takes now this one and now that",
+			"via: [...], or another client_address")
+	}
+}
+
+func (d *decoder) warnChoose(cfg *Config) {
+	any := false
+	for _, e := range cfg.Entries {
+		any = any || e.Auto
+	}
+	switch {
+	case !any && d.Given("choose"):
+		d.Warn(d.Place("choose"), "choose", "is used by no entry: none has via: auto")
+	case any && len(cfg.Peers) > choice.MostPeers:
+		d.Warn(d.Place("peers"), "peers", fmt.Sprintf("are chosen among by via: auto: the first %d alone", choice.MostPeers))
+	}
+}

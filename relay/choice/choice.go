@@ -68,7 +68,8 @@ type Change struct {
 // New makes a Chooser that knows of nothing. random is in [0, 1), and has those of many relays not come together.
 func New(random func() float64) *Chooser {
 	return &Chooser{
-		random: random, legs: make(map[plan.Pair]*history), broken: make(map[plan.Pair]time.Time), all: make(map[Destination]*place), stale: true,
+		random: random, nodes: []*node{{here: true}}, legs: make(map[plan.Pair]*history), broken: make(map[plan.Pair]time.Time),
+		all: make(map[Destination]*place), stale: true,
 	}
 }
 
@@ -79,7 +80,7 @@ func (c *Chooser) Configure(now time.Time, o Options) {
 	before := c.nodes
 	c.o, c.stale, c.full = o, true, time.Time{}
 	c.nodes = []*node{{Peer: Peer{Name: o.Self, Cloud: o.Cloud}, here: true}}
-	if len(before) > 0 && before[0].Name == o.Self {
+	if before[0].Name == o.Self {
 		c.nodes[0] = before[0]
 		c.nodes[0].Cloud = o.Cloud
 	}

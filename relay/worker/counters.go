@@ -21,6 +21,7 @@ type Counters struct {
 	BadHandshakes atomic.Uint64                        // TLS handshakes with other relays' trunks that have failed
 	BadPrefaces   atomic.Uint64
 	Probes        atomic.Uint64 // of other relays'
+	Rerouted      atomic.Uint64 // times that a flow was sent by another way, as relays did not reach its server
 	Expired       [waitKinds]atomic.Uint64
 }
 

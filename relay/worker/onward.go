@@ -15,6 +15,14 @@ import (
 func (w *Worker) onward(s *split) {
 	s.stage = stageConnecting
 	w.await(&s.waiter, waitConnect)
+	if s.entry != nil && s.entry.Auto {
+		w.choose(s)
+	}
+	w.goOn(s)
+}
+
+// goOn takes the way that a flow has.
+func (w *Worker) goOn(s *split) {
 	first, _ := s.way.via.Cut()
 	switch {
 	case first == nil && s.isProbe():
@@ -25,6 +33,9 @@ func (w *Worker) onward(s *split) {
 		w.turnAway(s, s.own(prologue.NoSuchRelay))
 	default:
 		s.trunk = &onTrunk{pool: w.pools[string(first)]}
+		if s.state.Connected() { // by another way before
+			s.trunk.sent = s.dirs[flow.Client].buffer
+		}
 		w.takeTrunk(s)
 	}
 }
@@ -33,6 +44,7 @@ func (w *Worker) onward(s *split) {
 type way struct {
 	via        prologue.Names // relays still to pass, the next first
 	passed     prologue.Names // relays passed, without this one
+	tried      uint8          // of the flow's ways, of those that can be chosen among
 	id         [prologue.IDSize]byte
 	shown      prologue.ClientAddress
 	congestion string
@@ -178,6 +190,9 @@ func (w *Worker) grant(s *split, a prologue.Answer) {
 func (w *Worker) turnAway(s *split, a prologue.Answer) {
 	if s.isProbe() {
 		w.found(s, a)
+		return
+	}
+	if w.reroute(s, a) {
 		return
 	}
 	w.count.Refused[min(int(a.Status), len(w.count.Refused)-1)].Add(1)

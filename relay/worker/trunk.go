@@ -178,6 +178,7 @@ func (w *Worker) readAnswer(s *split) bool {
 	a, size, err := prologue.ParseAnswer(o.answer[:o.n])
 	switch {
 	case err != nil:
+		o.forgo() // who knows what the peer has done
 		w.turnAway(s, s.own(prologue.NoTrunk))
 	case size > 0 && a.Status == prologue.Connected:
 		o.forgo()
@@ -192,7 +193,10 @@ func (w *Worker) readAnswer(s *split) bool {
 func (w *Worker) trunkBroke(s *split) {
 	server, o := &s.ends[flow.Server], s.trunk
 	o.pool.count.Broken.Add(1)
-	if o.spoilt || o.tries >= tries || heard(server.fd, o.before) {
+	if heard(server.fd, o.before) {
+		o.forgo()
+	}
+	if o.spoilt || o.tries >= tries {
 		w.turnAway(s, s.own(prologue.NoTrunk))
 		return
 	}

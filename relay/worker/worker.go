@@ -24,6 +24,8 @@ type Options struct {
 	Mark     uint32 // of sockets that have their client's address (SO_MARK); 0: none
 	// Identities are those of trunks of TLS, the same for all workers: who gives them loads them, too. nil: the worker has its own.
 	Identities *secure.Identities
+	// Ways are those of entries that leave theirs to the relay. nil: the worker has its own, of which nothing is known.
+	Ways *Ways
 }
 
 // Worker is an event loop with its flows.
@@ -80,6 +82,9 @@ func New(o Options, cfg *config.Config) (*Worker, error) {
 		scratch: make([]byte, secure.BufferSize)[:moved], sealed: make([]byte, moved), gate: secure.NewGate(1), ended: make(chan struct{}),
 	}
 	w.pipes.size = cfg.Limits.Pipe
+	if w.o.Ways == nil {
+		w.o.Ways = NewWays()
+	}
 	if w.o.Identities == nil {
 		w.o.Identities, w.own = new(secure.Identities), true
 		if err := w.o.Identities.Load(cfg); err != nil {

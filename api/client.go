@@ -101,6 +101,11 @@ func (c *Client) Plan(ctx context.Context, r PlanRequest) (Plan, error) {
 	return ask[Plan](ctx, c, http.MethodPost, "/v1/plan", r)
 }
 
+// Distances asks how far peers and servers are from the relay.
+func (c *Client) Distances(ctx context.Context) (Distances, error) {
+	return ask[Distances](ctx, c, http.MethodGet, "/v1/distances", nil)
+}
+
 // Sessions yields the sessions as the daemon finds them. An error is the last thing yielded; a list that was cut off
 // ends with one.
 func (c *Client) Sessions(ctx context.Context) iter.Seq2[Session, error] {

@@ -31,6 +31,7 @@ type Backend struct {
 	Relay      func(ctx context.Context) (RelayStatus, error)
 	RelayDrain func(ctx context.Context) (RelayDrainResult, error)
 	Plan       func(ctx context.Context, r PlanRequest) (Plan, error)
+	Distances  func(ctx context.Context) (Distances, error)
 	// Sessions and Flows call yield for each, and stop when yield returns false: the client has gone.
 	Sessions func(ctx context.Context, yield func(Session) bool) error
 	Flows    func(ctx context.Context, yield func(Flow) bool) error
@@ -72,6 +73,9 @@ func Handler(b Backend) http.Handler {
 	mux.HandleFunc("POST /v1/plan", func(w http.ResponseWriter, r *http.Request) {
 		q, err := parsePlan(w, r)
 		serveOne(w, r, with(b.Plan, q, err))
+	})
+	mux.HandleFunc("GET /v1/distances", func(w http.ResponseWriter, r *http.Request) {
+		serveOne(w, r, b.Distances)
 	})
 	mux.HandleFunc("GET /v1/sessions", func(w http.ResponseWriter, r *http.Request) {
 		serveLines(w, r, b.Sessions)

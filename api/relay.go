@@ -23,6 +23,7 @@ type RelayStatus struct {
 	Entries []RelayEntry  `json:"entries"`          // in the order of the configuration; then those that are gone and have flows
 	Trunks  *RelayTrunks  `json:"trunks,omitempty"` // of other relays; nil: none are accepted
 	Peers   []RelayPeer   `json:"peers"`            // in the order of the configuration
+	Choice  *RelayChoice  `json:"choice,omitempty"` // nil: no entry leaves its way to the relay
 
 	Packets map[string]uint64 `json:"packets,omitempty"` // at the entries' interfaces, by verdict; empty without programs in the kernel
 	Starts  []RelayStart      `json:"starts,omitempty"`  // how trunks begin; empty likewise
@@ -38,10 +39,11 @@ type RelayWorker struct {
 	Flows         uint64            `json:"flows"` // begun
 	Early         uint64            `json:"early"` // of them, by a SYN
 	Probes        uint64            `json:"probes"`
-	Refused       map[string]uint64 `json:"refused"` // flows whose server could not be had, by status
-	Expired       map[string]uint64 `json:"expired"` // flows and trunks that have waited too long, by what for
-	Copied        uint64            `json:"copied"`  // bytes
-	Spliced       uint64            `json:"spliced"` // bytes
+	Rerouted      uint64            `json:"rerouted"` // times that a flow was sent by another way, as relays did not reach its server
+	Refused       map[string]uint64 `json:"refused"`  // flows whose server could not be had, by status
+	Expired       map[string]uint64 `json:"expired"`  // flows and trunks that have waited too long, by what for
+	Copied        uint64            `json:"copied"`   // bytes
+	Spliced       uint64            `json:"spliced"`  // bytes
 	Pipes         int               `json:"pipes"`
 	WithoutPipe   uint64            `json:"without_pipe"`   // splices that had to be copies
 	Full          uint64            `json:"full"`           // times that no more was accepted for a while
@@ -58,6 +60,7 @@ type RelayEntry struct {
 	Mode          string         `json:"mode,omitempty"` // as in the configuration; "": it is gone
 	Destination   netip.AddrPort `json:"destination,omitzero"`
 	Via           []string       `json:"via,omitempty"`
+	Auto          bool           `json:"auto,omitempty"` // the relay chooses
 	EarlySYN      string         `json:"early_syn,omitempty"`
 	ClientAddress string         `json:"client_address,omitempty"`
 	Live          int            `json:"live"`  // flows

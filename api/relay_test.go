@@ -18,11 +18,11 @@ func relayStatus() RelayStatus {
 		Features: []Feature{{"bbr", false, "not there"}}, Name: "frankfurt", Cloud: "rhine", Stopping: true,
 		Flows: Usage{1, 2},
 		Workers: []RelayWorker{{
-			Worker: 1, Live: 2, Flows: 3, Early: 4, Probes: 5, Refused: map[string]uint64{"no_trunk": 6}, Expired: map[string]uint64{"header": 7},
+			Worker: 1, Live: 2, Flows: 3, Early: 4, Probes: 5, Rerouted: 17, Refused: map[string]uint64{"no_trunk": 6}, Expired: map[string]uint64{"header": 7},
 			Copied: 8, Spliced: 9, Pipes: 10, WithoutPipe: 11, Full: 12, BadPrefaces: 13, BadHeaders: 14, BadHandshakes: 15,
 		}},
 		Entries: []RelayEntry{{
-			Name: "web", Open: true, Listen: at("0.0.0.0:443"), Mode: "plain", Destination: at("198.51.100.5:443"), Via: []string{"mumbai"},
+			Name: "web", Open: true, Listen: at("0.0.0.0:443"), Mode: "plain", Destination: at("198.51.100.5:443"), Via: []string{"mumbai"}, Auto: true,
 			EarlySYN: "off", ClientAddress: "relay", Live: 1, Flows: 2,
 		}},
 		Trunks: &RelayTrunks{
@@ -33,9 +33,19 @@ func relayStatus() RelayStatus {
 			Failure: "refused", Failed: time.Unix(3, 0).UTC(), Ready: 1, Opening: 2, Waiting: 3, Opened: 4, Taken: 5, Missed: 6, Stale: 7,
 			Unopened: 8, Broken: 9, Replayed: 10,
 		}},
+		Choice:  &RelayChoice{Destinations: 1, Chosen: 2, Changes: 3, Probes: 4, Latest: []RelayDestination{relayDestination()}},
 		Packets: map[string]uint64{"steered": 11},
 		Starts:  []RelayStart{{Trunks: "to", Address: at("203.0.113.7:7000"), Window: 2000, Established: 1, Flights: 2, Sent: 3, Retransmitted: 4, Refused: 5}},
 		Reloads: 1, ReloadsFailed: 2,
+	}
+}
+
+func relayDestination() RelayDestination {
+	at := func(s int64) time.Time { return time.Unix(s, 0).UTC() }
+	return RelayDestination{
+		Destination: "198.51.100.0/24:443", Server: netip.MustParseAddrPort("198.51.100.5:443"), Fixed: true, Up: true, RTT: 1, Chosen: true,
+		Via: []string{"mumbai"}, Instead: [][]string{{"dubai"}, {}}, Takes: 2, Why: "near", Since: at(3), Measured: at(4), Due: at(5), Asked: at(6),
+		Relays: []RelayDistance{{Relay: "mumbai", RTT: 7, Why: "no answer", Down: true}},
 	}
 }
 
@@ -66,6 +76,9 @@ func TestRelayArrives(t *testing.T) {
 	filled(t, *status.Trunks)
 	filled(t, status.Peers[0])
 	filled(t, status.Starts[0])
+	filled(t, *status.Choice)
+	filled(t, status.Choice.Latest[0])
+	filled(t, status.Choice.Latest[0].Relays[0])
 	filled(t, relayFlow(1))
 	asked := PlanRequest{
 		Client: netip.MustParseAddrPort("192.0.2.7:443"), Server: netip.MustParseAddrPort("198.51.100.5:443"), Direct: 3,
@@ -79,9 +92,16 @@ func TestRelayArrives(t *testing.T) {
 		Others: []PlanCandidate{{route, "slower"}}, Missing: []PlanMissing{{"b", "c", "unknown"}}, Size: 1, Sizes: []int64{1, 2}, Text: []string{"x"},
 	}
 	filled(t, plan)
+	distances := Distances{
+		Relay: "frankfurt", Cloud: "rhine", Destinations: []RelayDestination{relayDestination()},
+		Peers: []PeerDistance{{"mumbai", netip.MustParseAddrPort("203.0.113.7:7000"), "india", true, 8}},
+	}
+	filled(t, distances)
+	filled(t, distances.Peers[0])
 	c := daemon(t, Backend{
 		Relay:      func(context.Context) (RelayStatus, error) { return status, nil },
 		RelayDrain: func(context.Context) (RelayDrainResult, error) { return RelayDrainResult{3, time.Minute}, nil },
+		Distances:  func(context.Context) (Distances, error) { return distances, nil },
 		Plan: func(_ context.Context, r PlanRequest) (Plan, error) {
 			if diff := cmp.Diff(asked, r, sameAddrs); diff != "" {
 				return Plan{}, errors.New(diff)
@@ -109,6 +129,8 @@ func TestRelayArrives(t *testing.T) {
 	check("drain", RelayDrainResult{3, time.Minute}, drained, err)
 	gotPlan, err := c.Plan(t.Context(), asked)
 	check("plan", plan, gotPlan, err)
+	gotDistances, err := c.Distances(t.Context())
+	check("distances", distances, gotDistances, err)
 	n := 0
 	var last error
 	for f, err := range c.Flows(t.Context()) {

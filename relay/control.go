@@ -57,6 +57,7 @@ func (r *Relay) backend() api.Backend {
 		Reload:     func(context.Context) (api.ReloadResult, error) { return r.Reload() },
 		Counters:   func(context.Context) ([]api.Counter, error) { return r.counters() },
 		Plan:       r.Plan,
+		Distances:  func(context.Context) (api.Distances, error) { return r.distances() },
 		Flows:      func(_ context.Context, yield func(api.Flow) bool) error { return r.eachFlow(yield) },
 	}
 }

@@ -126,7 +126,6 @@ type survey struct {
 	mu   sync.Mutex
 	rtts plan.Matrix
 	why  map[plan.Pair]string // there is no measurement
-	next int                  // worker to ask with
 }
 
 // measure fills the matrix as far as that can be done. The client's and the server's names in it are their addresses.
@@ -199,13 +198,7 @@ func (s *survey) asked(ctx context.Context, peer, name string, address netip.Add
 }
 
 func (s *survey) ask(ctx context.Context, peer string, address netip.AddrPort) (rtt time.Duration, why string) {
-	s.mu.Lock()
-	w := s.r.workers[s.next%len(s.r.workers)]
-	s.next++
-	s.mu.Unlock()
-	one, cancel := context.WithTimeout(ctx, probeTime)
-	defer cancel()
-	a, err := w.Probe(one, []string{peer}, address)
+	a, err := s.r.askPeer(ctx, peer, address)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return 0, "no answer"
@@ -217,6 +210,14 @@ func (s *survey) ask(ctx context.Context, peer string, address netip.AddrPort) (
 		return 0, "the peer does not tell"
 	}
 	return a.RTT, ""
+}
+
+// askPeer has a peer measure by one SYN. The workers take turns.
+func (r *Relay) askPeer(ctx context.Context, peer string, address netip.AddrPort) (prologue.Answer, error) {
+	w := r.workers[r.asking.Add(1)%uint64(len(r.workers))]
+	one, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	return w.Probe(one, []string{peer}, address)
 }
 
 func planned(p *plan.Plan) api.Plan {

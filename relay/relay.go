@@ -50,7 +50,9 @@ type Relay struct {
 	open     open
 	stopping bool
 
-	planning sync.Mutex // held while a plan is made
+	planning sync.Mutex    // held while a plan is made
+	asking   atomic.Uint64 // probes of peers
+	choosing *choosing
 	draining sync.Once
 	drained  chan struct{} // closed when it is to stop
 }
@@ -83,8 +85,10 @@ func New(o Options) (_ *Relay, err error) {
 	if count == 0 {
 		count = runtime.NumCPU()
 	}
+	r.choosing = newChoosing(r)
+	r.choosing.configure(o.Config)
 	for i := range count {
-		options := worker.Options{Index: i, Of: count, Log: o.Log, Identities: &r.identities}
+		options := worker.Options{Index: i, Of: count, Log: o.Log, Identities: &r.identities, Ways: r.choosing.ways}
 		if k != nil {
 			options.Settle, options.Measured, options.Mark = k.Settle, k.turbo.Measured, datapath.RelayMark
 		}
@@ -127,6 +131,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	asked, done := context.WithCancel(context.Background())
 	defer done()
 	r.serve(asked, &serving)
+	serving.Go(func() error { r.choosing.run(asked); return nil })
 	if r.kernel != nil {
 		r.kernel.start(r.workers)
 	}

@@ -50,6 +50,7 @@ func (r *Relay) reload() (api.ReloadResult, error) {
 	}
 	r.cfg.Store(next)
 	r.loaded.Store(time.Now().UnixNano())
+	r.choosing.configure(next)
 	err = r.open.change(r.workers, next)
 	if r.kernel != nil {
 		err = errors.Join(err, r.kernel.configure(next))
@@ -123,8 +124,8 @@ func differences(old, next *config.Config) []string {
 		name          string
 		before, after any
 	}{
-		{"allow", old.Allow, next.Allow}, {"cloud", old.Cloud, next.Cloud}, {"return_interfaces", old.Return, next.Return},
-		{"timeouts", old.Timeouts, next.Timeouts}, {"trunks", old.Trunks, next.Trunks},
+		{"allow", old.Allow, next.Allow}, {"choose", old.Choose, next.Choose}, {"cloud", old.Cloud, next.Cloud},
+		{"return_interfaces", old.Return, next.Return}, {"timeouts", old.Timeouts, next.Timeouts}, {"trunks", old.Trunks, next.Trunks},
 	} {
 		if !reflect.DeepEqual(part.before, part.after) {
 			out = append(out, part.name+": changed")

@@ -44,6 +44,7 @@ func (r *Relay) Status() (api.RelayStatus, error) {
 	s.Entries = entriesStatus(cfg, all)
 	s.Trunks = r.trunksStatus(cfg, all)
 	s.Peers = peersStatus(cfg, all)
+	s.Choice = r.choiceStatus()
 	if r.kernel == nil {
 		return s, nil
 	}
@@ -57,7 +58,7 @@ func (r *Relay) Status() (api.RelayStatus, error) {
 
 func workerStatus(index int, c *worker.Counters, s *worker.Stats) api.RelayWorker {
 	return api.RelayWorker{
-		Worker: index, Live: int(c.Live.Load()), Flows: c.Flows.Load(), Early: c.Early.Load(), Probes: c.Probes.Load(),
+		Worker: index, Live: int(c.Live.Load()), Flows: c.Flows.Load(), Early: c.Early.Load(), Probes: c.Probes.Load(), Rerouted: c.Rerouted.Load(),
 		Refused: c.ByStatus(), Expired: c.ByWait(), Copied: c.Copied.Load(), Spliced: c.Spliced.Load(), Pipes: s.Pipes,
 		WithoutPipe: c.NoPipe.Load(), Full: c.Full.Load(), BadPrefaces: c.BadPrefaces.Load(), BadHeaders: c.BadHeaders.Load(),
 		BadHandshakes: c.BadHandshakes.Load(),
@@ -70,7 +71,7 @@ func entriesStatus(cfg *config.Config, workers []worker.Stats) []api.RelayEntry 
 	for i := range cfg.Entries {
 		e := &cfg.Entries[i]
 		out = append(out, api.RelayEntry{
-			Name: e.Name, Listen: e.Listen, Mode: string(e.Mode), Destination: e.Destination, Via: e.Via, EarlySYN: string(e.EarlySYN),
+			Name: e.Name, Listen: e.Listen, Mode: string(e.Mode), Destination: e.Destination, Via: e.Via, Auto: e.Auto, EarlySYN: string(e.EarlySYN),
 			ClientAddress: string(e.ClientAddress),
 		})
 	}

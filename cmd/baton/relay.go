@@ -58,7 +58,7 @@ The exit code is 0, 1 when something went wrong, and 2 when what was typed or co
 	f.BoolVar(&o.json, "json", false, "log in JSON")
 	_ = c.MarkFlagRequired("config")
 	c.AddCommand(relayStatusCommand(e), relayFlowsCommand(e), relayDrainCommand(e), relayReloadCommand(e),
-		relayPlanCommand(e))
+		relayPlanCommand(e), relayDistancesCommand(e))
 	return c
 }
 

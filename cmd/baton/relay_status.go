@@ -66,6 +66,9 @@ func printRelay(out io.Writer, s *api.RelayStatus, now time.Time) error {
 				p.Missed, p.Stale, p.Unopened, p.Broken, p.Replayed, peerState(&p, now))
 		}
 	}
+	if s.Choice != nil {
+		printChoice(w, s.Choice, now)
+	}
 	if len(s.Starts) > 0 {
 		fmt.Fprintln(w, "\nTRUNKS\tADDRESS\tFIRST WINDOW\tBEGUN\tSEGMENTS\tSENT AGAIN\tREFUSED\t")
 		for _, b := range s.Starts {
@@ -121,6 +124,9 @@ func entryTo(e *api.RelayEntry) string {
 	to := map[string]string{
 		"": "-", "plain": e.Destination.String(), "transparent": "where it was sent", "proxy": "by its header", "socks5": "as asked", "connect": "as asked",
 	}[e.Mode]
+	if e.Auto {
+		return to + " via auto"
+	}
 	if len(e.Via) > 0 {
 		to += " via " + strings.Join(e.Via, ", ")
 	}

@@ -23,8 +23,14 @@ func TestPrintRelay(t *testing.T) {
 			{Name: "web", Open: true, Listen: at("0.0.0.0:8443"), Mode: "plain", Destination: at("198.51.100.5:443"), Via: []string{"mumbai"},
 				EarlySYN: "off", Live: 2, Flows: 1024},
 			{Name: "all", Listen: at("127.0.0.1:8080"), Mode: "transparent", EarlySYN: "optimistic"},
+			{Name: "any", Listen: at("127.0.0.1:1080"), Mode: "socks5", EarlySYN: "off", Auto: true, Open: true},
 			{Name: "old", Live: 1, Flows: 9},
 		},
+		Choice: &api.RelayChoice{Destinations: 9, Latest: []api.RelayDestination{
+			{Destination: "198.51.100.0/24:443", RTT: 300 * time.Millisecond, Chosen: true, Via: []string{"dubai", "mumbai"}, Takes: 1234567 * time.Microsecond,
+				Why: "it is measured", Since: now.Add(-time.Hour), Asked: now.Add(-time.Second)},
+			{Destination: "203.0.113.5:80", Asked: now.Add(-2 * time.Second)},
+		}},
 		Trunks: &api.RelayTrunks{Listen: []netip.AddrPort{at("0.0.0.0:7000"), at("[::]:7000")}, Open: true, Security: "tls",
 			Waiting: api.Usage{Used: 6, Limit: 4096}, Live: 1, Flows: 12},
 		Peers: []api.RelayPeer{
@@ -52,6 +58,7 @@ without congestion bbr: the kernel does not have it
 ENTRY  LISTENS AT      MODE         TO                           EARLY SYN   FLOWS  BEGUN  STATE
 web    0.0.0.0:8443    plain        198.51.100.5:443 via mumbai  off         2      1024   open
 all    127.0.0.1:8080  transparent  where it was sent            optimistic  0      0      not open
+any    127.0.0.1:1080  socks5       as asked via auto            off         0      0      open
 old    -               -            -                            -           1      9      gone
 
 TRUNKS AT                SECURITY  WAITING  AT MOST  FLOWS  BEGUN  STATE
@@ -61,6 +68,11 @@ PEER    ADDRESS            RTT       READY  OPENED  TAKEN  MISSED  STALE  FAILED
 mumbai  203.0.113.7:7000   215.3 ms  8      1032    1020   4       3      2       1       0         up, 5 flows wait (1h0m0s ago: connection refused)
 dubai   203.0.113.9:7000   -         0      0       0      0       0      2       0       0         down (2s ago: connection refused)
 new     203.0.113.10:7000  -         0      0       0      0       0      0       0       0         not reached yet
+
+DESTINATION          WAY                RTT     1 MB TAKE  SINCE       ASKED FOR  WHY
+198.51.100.0/24:443  via dubai, mumbai  300 ms  1.235s     1h0m0s ago  1s ago     it is measured
+203.0.113.5:80       not chosen yet     -       -          -           2s ago     -
+and 7 more: baton relay distances
 
 TRUNKS  ADDRESS           FIRST WINDOW  BEGUN  SEGMENTS  SENT AGAIN  REFUSED
 from    192.0.2.1         40            0      0         0           0

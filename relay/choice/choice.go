@@ -267,6 +267,9 @@ func (c *Chooser) Forget(now time.Time) {
 	}
 }
 
+// TrunksBegin tells what trunks send at first by now, 0 for as much as any connection. It counts when ways are looked at the next time.
+func (c *Chooser) TrunksBegin(bytes int64) { c.o.Start = bytes }
+
 // Changes are those since the last call.
 func (c *Chooser) Changes() []Change {
 	out := c.changes

@@ -1,7 +1,9 @@
 package choice
 
 import (
+	"cmp"
 	"net/netip"
+	"slices"
 	"time"
 
 	"baton/relay/plan"
@@ -35,8 +37,19 @@ type Distance struct {
 
 // Reports are of all destinations, in the order of their addresses.
 func (c *Chooser) Reports() []Report {
-	out := make([]Report, 0, len(c.all))
-	for _, p := range c.places() {
+	return c.reports(c.places())
+}
+
+// Latest are those of so many destinations that were asked for last, the latest first.
+func (c *Chooser) Latest(most int) []Report {
+	all := c.places()
+	slices.SortStableFunc(all, func(a, b *place) int { return cmp.Compare(b.asked.Load(), a.asked.Load()) })
+	return c.reports(all[:min(len(all), most)])
+}
+
+func (c *Chooser) reports(places []*place) []Report {
+	out := make([]Report, 0, len(places))
+	for _, p := range places {
 		r := Report{
 			Destination: p.of, Server: p.server, Fixed: p.fixed, Known: p.known, Asked: time.Unix(0, p.asked.Load()), RTT: c.rtt(p, c.o.Self),
 		}

@@ -69,6 +69,12 @@ func Series(s *api.RelayStatus) []Number {
 	for i := range s.Peers {
 		n.ofPeer(&s.Peers[i])
 	}
+	if c := s.Choice; c != nil {
+		n.gauge("destinations", "Destinations whose ways are chosen, or will be.", c.Destinations)
+		n.gauge("destinations_chosen", "Destinations that have a way.", c.Chosen)
+		n.counter("ways_changed_total", "Ways that were chosen anew, the first of each destination among them.", c.Changes)
+		n.counter("choice_probes_total", "Probes to choose ways, sent from here or asked of peers.", c.Probes)
+	}
 	for _, verdict := range slices.Sorted(maps.Keys(s.Packets)) {
 		n.counter("packets_total", "Packets at the entries' interfaces by what became of them.", s.Packets[verdict], "verdict", verdict)
 	}
@@ -119,6 +125,7 @@ func (n *numbers) ofWorkers(s *api.RelayStatus) {
 		n.counter("worker_flows_total", "Flows that have begun at a worker.", w.Flows, "worker", id)
 		n.counter("early_flows_total", "Flows that a SYN has begun.", w.Early, "worker", id)
 		n.counter("probes_total", "Distances measured for other relays.", w.Probes, "worker", id)
+		n.counter("flows_rerouted_total", "Times that a flow was sent by another way, as relays did not reach its server.", w.Rerouted, "worker", id)
 		n.counter("copied_bytes_total", "Bytes of flows that were copied.", w.Copied, "worker", id)
 		n.counter("spliced_bytes_total", "Bytes of flows that were spliced.", w.Spliced, "worker", id)
 		n.gauge("pipes", "Pipes open, for splices.", w.Pipes, "worker", id)

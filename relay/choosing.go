@@ -1,0 +1,283 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"baton/relay/choice"
+	"baton/relay/config"
+	"baton/relay/probe"
+	"baton/relay/prologue"
+	"baton/relay/worker"
+)
+
+// How often the state of choices is looked at. Between two looks at peers workers themselves send nothing to one that is down.
+const (
+	lookEvery   = 500 * time.Millisecond // at the peers
+	greetEvery  = 10 * time.Second       // peers that are down: their trunks may be opened on demand alone
+	keepEvery   = 10 * time.Second
+	learnAtOnce = 64                    // destinations: to find room for one takes a look at all
+	thinkTime   = 20 * time.Millisecond // at a time
+)
+
+// choosing keeps the ways of the entries that leave theirs to the relay: it has measured what a Chooser asks for, and gives the workers
+// what that has chosen.
+type choosing struct {
+	r      *Relay
+	ways   *worker.Ways
+	probes atomic.Uint64 // sent from here or asked of peers
+	wake   chan struct{} // capacity 1: there may be something to choose
+
+	mu      sync.Mutex
+	chooser *choice.Chooser
+	active  bool // an entry has its ways chosen
+}
+
+func newChoosing(r *Relay) *choosing {
+	return &choosing{r: r, ways: worker.NewWays(), wake: make(chan struct{}, 1), chooser: choice.New(rand.Float64)}
+}
+
+// configure puts a configuration in force, and has a table ready for the flows of its entries.
+func (c *choosing) configure(cfg *config.Config) {
+	o := choice.Options{
+		Self: cfg.Name, Cloud: cfg.Cloud, Allowed: cfg.Allowed, Clouds: cfg.Choose.Clouds, Most: cfg.Choose.Most, Margin: cfg.Choose.Margin,
+		Dwell: cfg.Choose.Dwell, Refresh: cfg.Choose.Refresh, Start: c.r.startBytes(),
+	}
+	active := false
+	for i := range cfg.Entries {
+		e := &cfg.Entries[i]
+		switch {
+		case !e.Auto:
+			continue
+		case e.Mode == config.Plain:
+			o.Fixed = append(o.Fixed, e.Destination)
+		default:
+			o.Learn = true
+		}
+		active = true
+	}
+	if active {
+		for i := range cfg.Peers {
+			p := &cfg.Peers[i]
+			o.Peers = append(o.Peers, choice.Peer{Name: p.Name, Cloud: p.Cloud, Address: p.Address})
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.active = active
+	c.chooser.Configure(time.Now(), o)
+	c.publish()
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// publish gives the workers what is chosen, and tells of it.
+func (c *choosing) publish() {
+	if t, fresh := c.chooser.Table(); fresh {
+		c.ways.Set(t)
+	}
+	for _, x := range c.chooser.Changes() {
+		if x.First {
+			c.r.log.Info("way chosen", "destination", x.Destination, "way", x.To, "why", x.Why)
+		} else {
+			c.r.log.Info("way changed", "destination", x.Destination, "from", x.From, "to", x.To, "why", x.Why)
+		}
+	}
+}
+
+// run measures and chooses until the context ends.
+func (c *choosing) run(ctx context.Context) {
+	var measuring sync.WaitGroup
+	defer measuring.Wait()
+	tick := time.NewTicker(choice.Pace)
+	defer tick.Stop()
+	var looked, greeted, kept time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.wake:
+		case <-tick.C:
+		}
+		if !c.isActive() {
+			tick.Stop()
+			continue
+		}
+		tick.Reset(choice.Pace)
+		now := time.Now()
+		if now.Sub(looked) >= lookEvery {
+			looked = now
+			down := c.reach(now)
+			if len(down) > 0 && now.Sub(greeted) >= greetEvery {
+				greeted = now
+				measuring.Go(func() { c.greet(ctx, down) })
+			}
+		}
+		if now.Sub(kept) >= keepEvery {
+			kept = now
+			c.keep(now)
+		}
+		for _, t := range c.step(now) {
+			measuring.Go(func() {
+				o := c.measure(ctx, t)
+				if ctx.Err() == nil {
+					c.done(t, o)
+				}
+			})
+		}
+	}
+}
+
+func (c *choosing) isActive() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.active
+}
+
+// keep has the Chooser forget what nobody asks for, and know what trunks begin with by now.
+func (c *choosing) keep(now time.Time) {
+	start := c.r.startBytes()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.chooser.Forget(now)
+	c.chooser.TrunksBegin(start)
+}
+
+func (c *choosing) done(t choice.Task, o choice.Outcome) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.chooser.Done(time.Now(), t, o)
+}
+
+// step hears what workers have to tell, thinks, and gives what is to be measured now.
+func (c *choosing) step(now time.Time) (tasks []choice.Task) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for range learnAtOnce {
+		select {
+		case server := <-c.ways.Asked():
+			c.chooser.Ask(now, server)
+			continue
+		default:
+		}
+		break
+	}
+	for heard := true; heard; {
+		select {
+		case x := <-c.ways.Broken():
+			c.chooser.Broken(now, x.From, x.To)
+		default:
+			heard = false
+		}
+	}
+	for {
+		t, due := c.chooser.Next(now)
+		if !due {
+			break
+		}
+		tasks = append(tasks, t)
+	}
+	more := true
+	for more && time.Since(now) < thinkTime {
+		more = c.chooser.Decide(now, 1)
+	}
+	c.publish()
+	return tasks
+}
+
+// reach tells the Chooser which peers can be reached, and returns the others.
+func (c *choosing) reach(now time.Time) (down []string) {
+	up := make(map[string]bool)
+	for _, w := range c.r.workers {
+		s, err := w.Stats()
+		if err != nil {
+			return nil // the relay ends
+		}
+		for _, p := range s.Peers {
+			up[p.Name] = up[p.Name] || !p.Down
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, is := range up {
+		c.chooser.Reach(now, name, is)
+		if !is {
+			down = append(down, name)
+		}
+	}
+	return down
+}
+
+// greet has each worker try to open a trunk to peers that are down.
+func (c *choosing) greet(ctx context.Context, peers []string) {
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	var asking sync.WaitGroup
+	for _, w := range c.r.workers {
+		for _, p := range peers {
+			asking.Go(func() { _, _ = w.Probe(ctx, []string{p}, netip.AddrPort{}) }) // what comes of it, the pool knows
+		}
+	}
+	asking.Wait()
+}
+
+// measure does what a Chooser asks for.
+func (c *choosing) measure(ctx context.Context, t choice.Task) choice.Outcome {
+	if t.By == c.r.current().Name {
+		c.probes.Add(choice.Samples)
+		r, err := probe.RTT(ctx, t.Target, probe.Options{Count: choice.Samples, Every: choice.Pace})
+		if err != nil {
+			return choice.Outcome{Why: err.Error(), Unasked: true}
+		}
+		return choice.Outcome{RTT: r.Min, Why: r.Why}
+	}
+	pace := time.NewTicker(choice.Pace)
+	defer pace.Stop()
+	var best choice.Outcome
+	for range choice.Samples {
+		c.probes.Add(1)
+		o := outcome(c.r.askPeer(ctx, t.By, t.Target))
+		if o.RTT == 0 {
+			if best.RTT > 0 && !o.Never {
+				return best
+			}
+			return o
+		}
+		if best.RTT == 0 || o.RTT < best.RTT {
+			best = o
+		}
+		select {
+		case <-ctx.Done():
+			return best
+		case <-pace.C:
+		}
+	}
+	return best
+}
+
+// outcome tells what the answer to a probe means: nothing of its target, unless the peer has tried to reach it.
+func outcome(a prologue.Answer, err error) choice.Outcome {
+	o := choice.Outcome{Why: a.Status.String()}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		o.Why = "no answer"
+	case err != nil:
+		o.Why, o.Unasked = err.Error(), true
+	case a.Status == prologue.Connected && a.RTT > 0:
+		return choice.Outcome{RTT: a.RTT}
+	case a.Status == prologue.Connected:
+		o.Why, o.Unasked = "the peer does not tell", true
+	case a.Status == prologue.NotAllowed:
+		o.Never = true
+	case a.Status != prologue.Refused && a.Status != prologue.Unreachable && a.Status != prologue.TimedOut:
+		o.Unasked = true
+	}
+	return o
+}

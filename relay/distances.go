@@ -1,0 +1,70 @@
+package relay
+
+import (
+	"slices"
+
+	"baton/api"
+	"baton/relay/choice"
+)
+
+// mostLatest is how many destinations the status tells of: it is asked for often.
+const mostLatest = 16
+
+// distances tells how far peers and servers are.
+func (r *Relay) distances() (api.Distances, error) {
+	s, err := r.Status()
+	if err != nil {
+		return api.Distances{}, err
+	}
+	out := api.Distances{Relay: s.Name, Cloud: s.Cloud, Peers: []api.PeerDistance{}, Destinations: []api.RelayDestination{}}
+	c := r.choosing
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	measured := c.chooser.Distances()
+	for _, p := range s.Peers {
+		d := api.PeerDistance{Name: p.Name, Address: p.Address, Cloud: p.Cloud, Up: !p.Down, RTT: p.RTT}
+		if i := slices.IndexFunc(measured, func(m choice.Distance) bool { return m.Relay == p.Name }); i >= 0 && measured[i].RTT > 0 {
+			d.RTT = measured[i].RTT
+		}
+		out.Peers = append(out.Peers, d)
+	}
+	for _, x := range c.chooser.Reports() {
+		out.Destinations = append(out.Destinations, destination(&x))
+	}
+	return out, nil
+}
+
+// choiceStatus is nil when there is nothing to choose.
+func (r *Relay) choiceStatus() *api.RelayChoice {
+	c := r.choosing
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.active {
+		return nil
+	}
+	s := &api.RelayChoice{Changes: c.chooser.Changed(), Probes: c.probes.Load(), Latest: []api.RelayDestination{}}
+	s.Destinations, s.Chosen = c.chooser.Count()
+	for _, x := range c.chooser.Latest(mostLatest) {
+		s.Latest = append(s.Latest, destination(&x))
+	}
+	return s
+}
+
+func destination(x *choice.Report) api.RelayDestination {
+	d := api.RelayDestination{
+		Destination: x.Destination.String(), Server: x.Server, Fixed: x.Fixed, RTT: x.RTT, Chosen: x.Known, Via: x.Way.Relays(), Takes: x.Takes,
+		Why: x.Why, Since: x.Since, Measured: x.At, Due: x.Due, Asked: x.Asked, Relays: []api.RelayDistance{},
+	}
+	for _, w := range x.Others {
+		instead := w.Relays()
+		if instead == nil {
+			instead = []string{}
+		}
+		d.Instead = append(d.Instead, instead)
+	}
+	for _, m := range x.Relays {
+		d.Up = d.Up || m.RTT > 0
+		d.Relays = append(d.Relays, api.RelayDistance(m))
+	}
+	return d
+}

@@ -106,10 +106,13 @@ func (w *Worker) meet(client, server netip.AddrPort, fd int32) bool {
 		w.drop(s)
 		return true
 	}
-	if s.answered {
-		w.await(&s.waiter, waitYoung)
-	} else {
+	switch {
+	case !s.answered:
 		w.await(&s.waiter, waitConnect)
+	case s.ends[flow.Server].failed:
+		w.await(&s.waiter, waitEnd)
+	default:
+		w.await(&s.waiter, waitYoung)
 	}
 	return true
 }

@@ -221,3 +221,27 @@ func TestEarlyWithoutClient(t *testing.T) {
 	r.told("release 1", "taken 1", "taken 2", "taken 3", "taken 4")
 	r.nothingLeft()
 }
+
+// A server that has reset the flow before its client is there: the client hears what was said in front of that, and is not waited for
+// any longer than for other servers.
+func TestEarlyServerGone(t *testing.T) {
+	r := newEarly(t, config.ConnectFirst, func(cfg *config.Config) {
+		cfg.Timeouts.Early, cfg.Timeouts.Reset = 500*time.Millisecond, time.Hour
+	})
+	from := unusedPort(t)
+	r.syn(from, 1, true)
+	server := r.accept()
+	r.told("release 1")
+	say(t, server, "421 too many")
+	reset(t, server)
+	client := r.dialFrom(from)
+	hear(t, client, "421 too many")
+	hearEnd(t, client, unix.ECONNRESET)
+
+	r.syn(unusedPort(t), 2, true) // of a client that never comes
+	server = r.accept()
+	r.told("release 1", "taken 1", "release 2")
+	reset(t, server)
+	r.told("release 1", "taken 1", "release 2", "taken 2")
+	r.nothingLeft()
+}

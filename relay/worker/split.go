@@ -102,7 +102,7 @@ func (e *end) ready(w *Worker, events uint32) {
 	if !s.queued {
 		w.step(s)
 	}
-	if events&unix.EPOLLERR != 0 && s.stage == stageMoving && s.answered {
+	if events&unix.EPOLLERR != 0 && s.stage == stageMoving && s.answered && s.early == nil {
 		w.await(&s.waiter, waitEnd) // the other end does not take what this one has said
 	}
 }

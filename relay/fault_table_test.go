@@ -60,6 +60,9 @@ const (
 	byUnacked view = "RST in `unacked`"
 	byConnect view = "RST in `connect`"
 	byStop    view = "cut, RST in `stop`"
+	byEarly   view = "RST in `early`"
+	refused   view = "refused"
+	refusedBy view = "refused in `connect`"
 )
 
 // legend says what a view is, in the order of the document.
@@ -74,6 +77,9 @@ var legend = []struct {
 	{byUnacked, "a reset when `timeouts.unacked` are over, behind every byte that the relay had"},
 	{byConnect, "a reset when `timeouts.connect` are over"},
 	{byStop, "a reset when `timeouts.stop` are over; bytes that were with the relay are lost"},
+	{byEarly, "it is answered, and reset when `timeouts.early` are over"},
+	{refused, "its SYN is answered by a reset, as if nobody listened; at its next repetition if the first relay cannot say so before"},
+	{refusedBy, "the same when `timeouts.connect` are over"},
 	{gone, "it never hears of the flow, or not any more"},
 	{nothing, "the relays cannot reach it. When the network is back, a reset answers what it says next"},
 }
@@ -233,6 +239,10 @@ func tables() string {
 			fmt.Fprintf(&b, " %s |", text)
 		}
 		b.WriteString("\n")
+	}
+	b.WriteString("\n### Before SYN-ACK, with `early_syn`\n\n| | seen by | optimistic | connect-first |\n|---|---|---|---|\n")
+	for _, r := range earlyFaults {
+		fmt.Fprintf(&b, "| %s: %s | the %s | %s | %s |\n", r.actor, r.fault, r.seenBy(), r.optimistic, r.connectFirst)
 	}
 	return b.String()
 }

@@ -244,6 +244,10 @@ func (e *end) ended() (fin, reset bool, err error) {
 func (n *network) dial(port int) (*end, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), soon)
 	defer cancel()
+	return n.dialWithin(ctx, port)
+}
+
+func (n *network) dialWithin(ctx context.Context, port int) (*end, error) {
 	c, err := n.client.Dial(ctx, "tcp", entryAt(port))
 	if err != nil {
 		return nil, err

@@ -170,7 +170,7 @@ func (r *relay) idles() (held, error) {
 		return held{}, err
 	}
 	if status.Flows.Used > 0 {
-		return held{}, fmt.Errorf("%d flows are left", status.Flows.Used)
+		return held{}, fmt.Errorf("%d flows are left, such as %s", status.Flows.Used, r.someFlow())
 	}
 	h, err := r.holds()
 	if err != nil {
@@ -187,6 +187,14 @@ func (r *relay) idles() (held, error) {
 		return held{}, fmt.Errorf("%d goroutines, %d were there at first", n, r.idle)
 	}
 	return h, err
+}
+
+// someFlow tells of one.
+func (r *relay) someFlow() string {
+	for f, err := range r.control.Flows(r.n.t.Context()) {
+		return fmt.Sprintf("%+v, %v", f, err)
+	}
+	return "none"
 }
 
 // matched tells of trunks that have one end alone.

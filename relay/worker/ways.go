@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"sync/atomic"
 
+	"golang.org/x/sys/unix"
+
 	"baton/relay/choice"
 	"baton/relay/config"
 	"baton/relay/flow"
@@ -93,12 +95,20 @@ func (w *Worker) nextWay(s *split, desperate bool) bool {
 const unreached = 1<<prologue.Unreachable | 1<<prologue.NotAllowed | 1<<prologue.Loop | 1<<prologue.Overloaded | 1<<prologue.BadHeader |
 	1<<prologue.NoSuchRelay | 1<<prologue.NoTrunk | 1<<prologue.Stopping
 
-// reroute sends a flow by the next of its ways, when relays have turned it away and what its client has said can be said again.
+// reroute sends a flow by the next of its ways, when relays have turned it away, or the next one is silent, and what its client has said
+// can be said again.
 func (w *Worker) reroute(s *split, a prologue.Answer) bool {
-	if s.entry == nil || !s.entry.Auto || s.answered || s.stage > stageMoving || unreached>>a.Status&1 == 0 {
+	if s.entry == nil || !s.entry.Auto || s.answered || s.stage > stageMoving {
+		return false
+	}
+	silent := a.Status == prologue.TimedOut && s.isUnheard()
+	if !silent && unreached>>a.Status&1 == 0 {
 		return false
 	}
 	w.tellBroken(s, a)
+	if silent {
+		s.trunk.pool.down, s.trunk.pool.why, s.trunk.pool.when = true, unix.ETIMEDOUT, w.now
+	}
 	if s.trunk != nil && s.trunk.spoilt || !w.nextWay(s, false) {
 		return false
 	}
@@ -119,8 +129,17 @@ func (w *Worker) reroute(s *split, a prologue.Answer) bool {
 		s.state.Again(len(said))
 	}
 	s.trunk, s.stage = nil, stageConnecting
+	if silent {
+		w.await(&s.waiter, waitConnect)
+	}
 	w.goOn(s)
 	return true
+}
+
+// isUnheard tells whether a flow is on a trunk whose peer has acknowledged no byte of it.
+func (s *split) isUnheard() bool {
+	server := &s.ends[flow.Server]
+	return s.trunk != nil && server.fd >= 0 && !heard(server.fd, s.trunk.before)
 }
 
 // tellBroken tells of the relay that could not pass the flow on to the next.

@@ -39,6 +39,8 @@ ovs-vswitchd:openvswitch-switch
 ovs-testcontroller:openvswitch-testcontroller
 bird:bird2
 dot:graphviz
+jq:jq
+named-checkzone:bind9-utils
 systemd-analyze:systemd
 /usr/src/openvswitch/openvswitch.tar.gz:openvswitch-source
 /usr/share/doc/python3-venv/copyright:python3-venv

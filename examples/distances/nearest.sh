@@ -1,0 +1,23 @@
+#!/bin/sh
+# Writes a router's configuration whose pool of policy nearest goes by what relays have measured.
+#
+#   nearest.sh router.yaml.in surrogates PREFIX=DISTANCES ... > router.yaml
+#
+# @NEAREST@ in the template becomes the list of zones. The file of surrogates
+# has lines "name address:port", as in the pool. DISTANCES is what the relay
+# where clients of the prefix are has answered to `baton relay distances --json`.
+# Each zone has all surrogates: the nearest first, those that the relay has not
+# measured, or that do not answer it, last. Needs jq.
+set -eu
+template=$1 surrogates=$2
+shift 2
+zones=$(
+	for place; do
+		jq -c --arg prefix "${place%%=*}" --rawfile lines "$surrogates" '
+			(.destinations | map(select(.rtt_ns) | {key: .server, value: .rtt_ns}) | from_entries) as $rtt |
+			$lines | split("\n") | map(select(length > 0) | split(" ")) |
+			{prefix: $prefix, surrogates: (to_entries | sort_by($rtt[.value[1]] // infinite, .key) | map(.value[0]))}
+		' "${place#*=}"
+	done | jq -sc .
+)
+sed "s|@NEAREST@|$zones|" "$template"

@@ -91,6 +91,7 @@ func New(o Options) (_ *Relay, err error) {
 		options := worker.Options{Index: i, Of: count, Log: o.Log, Identities: &r.identities, Ways: r.choosing.ways}
 		if k != nil {
 			options.Settle, options.Measured, options.Mark = k.Settle, k.turbo.Measured, datapath.RelayMark
+			options.Outgrown = k.turbo.Outgrown
 		}
 		w, err := worker.New(options, o.Config)
 		if err != nil {

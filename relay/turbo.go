@@ -35,6 +35,8 @@ type path struct {
 	counts  datapath.TrunkCounts // as of the last look
 	latest  start.Sample         // measured since
 	window  int                  // in force, segments; 0: the system's
+	base    int                  // what it has to be twice as large as for trunks that wait to be replaced
+	since   time.Time            // when it was; zero: never
 }
 
 const (
@@ -91,6 +93,7 @@ func newPath(tuning *config.Tuning) *path {
 		p.learner = start.New(tuning.Start.Least, tuning.Start.Most)
 		p.window = p.learner.Window(time.Now())
 	}
+	p.base = p.window
 	return p
 }
 
@@ -133,6 +136,30 @@ func (t *turbo) Measured(m worker.Measurement) {
 		if s.MinRTT == 0 || m.MinRTT < s.MinRTT {
 			s.MinRTT = m.MinRTT
 		}
+	}
+}
+
+// Outgrown is the workers'.
+func (t *turbo) Outgrown(peer string, from netip.Addr) time.Time {
+	key := datapath.TrunkKey{Kind: datapath.TrunkFrom, Address: netip.AddrPortFrom(from, 0)}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if peer != "" {
+		key = t.peers[peer]
+	}
+	if p := t.paths[key]; p != nil {
+		return p.since
+	}
+	return time.Time{}
+}
+
+// adopted is called when the kernel gives trunks the path's window.
+func (p *path) adopted(now time.Time) {
+	if p.window >= 2*p.base {
+		p.since = now
+	}
+	if p.window >= 2*p.base || p.window < p.base {
+		p.base = p.window
 	}
 }
 
@@ -189,6 +216,7 @@ func (t *turbo) learn(now time.Time, key datapath.TrunkKey, p *path) error {
 		if err := t.dp.SetStart(key, p.start()); err != nil {
 			return fmt.Errorf("set the start window: %w", err)
 		}
+		p.adopted(time.Now())
 	}
 	return nil
 }

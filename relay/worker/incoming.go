@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -83,11 +84,12 @@ type arrival struct {
 	header []byte // as far as it is here
 	hangup bool   // a FIN or an error is due behind what can be read
 	waiter waiter
+	born   time.Duration // on the worker's clock
 }
 
 // greet says hello at once, or as soon as it can be said in secret: the opener's window opens with it.
 func (w *Worker) greet(d *dock, fd int32, from netip.AddrPort) {
-	a := &arrival{line: line{fd: fd}, dock: d, from: from}
+	a := &arrival{line: line{fd: fd}, dock: d, from: from, born: w.now}
 	a.waiter.of = a
 	if d.identity == nil && !w.sayHello(a) {
 		closeFD(fd)

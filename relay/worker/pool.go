@@ -29,6 +29,7 @@ type pool struct {
 	why      error         // the last one that did
 	when     time.Duration // that was, on the worker's clock
 	rtt      time.Duration // of the last trunk's handshake
+	renewed  time.Duration // on the worker's clock
 	count    PoolCounters
 }
 
@@ -211,6 +212,7 @@ func (p *pool) look(w *Worker) {
 		surplus--
 		w.loseTrunk(p.ready[0], errOld)
 	}
+	p.renew(w)
 	p.fill(w)
 }
 

@@ -3,6 +3,7 @@ package worker
 import (
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"runtime"
 	"time"
 
@@ -21,6 +22,9 @@ type Options struct {
 	Settle func(SYN, Settlement)
 	// Measured is told what trunks have found out about their paths; it must not wait. nil: nobody wants to know.
 	Measured func(Measurement)
+	// Outgrown returns when trunks to a peer, or those that come from an address, began to begin with twice as much: those that were opened
+	// before are replaced. Zero: they never did. nil: the system's windows.
+	Outgrown func(peer string, from netip.Addr) time.Time
 	Mark     uint32 // of sockets that have their client's address (SO_MARK); 0: none
 	// Identities are those of trunks of TLS, the same for all workers: who gives them loads them, too. nil: the worker has its own.
 	Identities *secure.Identities
@@ -47,6 +51,7 @@ type Worker struct {
 	early    map[synKey]*split     // flows whose clients were not accepted yet
 	ahead    map[synKey]*ahead     // clients that were accepted lately, before anybody told of their SYNs
 	looked   time.Duration         // at the pools
+	renewed  time.Duration         // the guests
 	flows    map[*split]struct{}
 	runnable []*split // have more to move than their share of a turn
 	waits    [waitKinds]deadlines
@@ -130,6 +135,7 @@ func (w *Worker) Run() error {
 		w.drain()
 		w.expire()
 		w.lookAtPools()
+		w.renewGuests()
 		if w.full {
 			w.acceptAgain()
 		}
@@ -185,6 +191,9 @@ func (w *Worker) pause() time.Duration {
 	}
 	if len(w.pools) > 0 {
 		pause = min(pause, poolTick)
+	}
+	if len(w.guests) > 0 && w.o.Outgrown != nil {
+		pause = min(pause, renewTick)
 	}
 	if w.full {
 		pause = min(pause, fullTick)

@@ -109,6 +109,9 @@ func (e *engine) answered(s *slot) {
 		return
 	}
 	record(e.result.FirstByte, s.first-s.due)
+	if s.due > s.dialled {
+		record(e.result.Open, s.first-s.due)
+	}
 	record(e.result.Total, s.last-s.due)
 	e.result.Requests++
 	e.result.Bytes += s.response.length

@@ -88,6 +88,7 @@ type Result struct {
 
 	Connect   *hdrhistogram.Histogram // SYN sent to connected
 	FirstByte *hdrhistogram.Histogram // due to first byte, connecting included; of Requests
+	Open      *hdrhistogram.Histogram // FirstByte, of those Requests whose connection was open before they were due
 	Total     *hdrhistogram.Histogram // due to last byte; of Requests
 	Lag       *hdrhistogram.Histogram // due to begun, of Arrivals: what of the other two is not the server's
 }
@@ -96,7 +97,7 @@ func newResult() Result {
 	h := func() *hdrhistogram.Histogram {
 		return hdrhistogram.New(int64(time.Microsecond), int64(longestTime), 3)
 	}
-	return Result{Connect: h(), FirstByte: h(), Total: h(), Lag: h()}
+	return Result{Connect: h(), FirstByte: h(), Open: h(), Total: h(), Lag: h()}
 }
 
 const longestTime = time.Minute
@@ -167,6 +168,7 @@ func (r *Result) add(other Result) {
 	r.Elapsed = max(r.Elapsed, other.Elapsed)
 	r.Connect.Merge(other.Connect)
 	r.FirstByte.Merge(other.FirstByte)
+	r.Open.Merge(other.Open)
 	r.Total.Merge(other.Total)
 	r.Lag.Merge(other.Lag)
 }

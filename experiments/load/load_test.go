@@ -83,6 +83,9 @@ func TestRequestsAndConnections(t *testing.T) {
 			if n := r.Total.TotalCount(); n != 500 || r.FirstByte.TotalCount() != 500 || r.Connect.TotalCount() != tt.want {
 				t.Errorf("%d totals, %d first bytes, %d connects", n, r.FirstByte.TotalCount(), r.Connect.TotalCount())
 			}
+			if n := r.Open.TotalCount(); n != 500-tt.want {
+				t.Errorf("%d first bytes on connections that were open, want %d", n, 500-tt.want)
+			}
 		})
 	}
 }

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"time"
 
@@ -79,15 +80,25 @@ func chained(name, is string, forward func(*lab.Host, peers.Forward) *peers.Serv
 	}}
 }
 
+// bbr is a contender whose relays' hosts send by BBR, towards the client too.
+func bbr(name string, c Contender) Contender {
+	c.Is = fmt.Sprintf("%s; the relays' hosts have BBR", c.Name)
+	c.Name = name
+	return onHosts(c, "bbr", func(p *Path) []*lab.Host { return p.Relays })
+}
+
 func others() []Contender {
-	options := func(f peers.Forward) peers.ForwardOptions { return peers.ForwardOptions{Forwards: []peers.Forward{f}} }
 	return []Contender{
 		chained("ssh", "`ssh -L` on both relays, which is the paper's baseline", peers.SSHForward),
-		chained("haproxy", "HAProxy on both relays, TCP mode, splicing", func(h *lab.Host, f peers.Forward) *peers.Server {
-			return peers.HAProxyForward(h, options(f))
-		}),
+		haproxy(),
 		chained("nginx", "nginx on both relays, its stream module", func(h *lab.Host, f peers.Forward) *peers.Server {
-			return peers.NginxForward(h, options(f))
+			return peers.NginxForward(h, peers.ForwardOptions{Forwards: []peers.Forward{f}})
 		}),
 	}
+}
+
+func haproxy() Contender {
+	return chained("haproxy", "HAProxy on both relays, TCP mode, splicing", func(h *lab.Host, f peers.Forward) *peers.Server {
+		return peers.HAProxyForward(h, peers.ForwardOptions{Forwards: []peers.Forward{f}})
+	})
 }

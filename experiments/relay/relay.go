@@ -31,10 +31,12 @@ func Experiment() experiments.Experiment[*Path] {
 		Method:     method,
 		Cases:      cases(),
 		Parameters: []experiments.Parameter{{Name: "size", Title: "size", Unit: "KiB"}, {Name: "access", Title: "client's access", Unit: "Mbit/s"}},
-		Contenders: slices.Concat([]Contender{endToEnd(), endToEndBBR(), routed()}, others(), steps(), []Contender{ideal()}),
-		Measures:   []Measure{total(wayOf), first(wayOf)},
-		Rounds:     3,
-		Build:      func(_ context.Context, s *experiments.Setup) (*Path, error) { return build(s, 2), nil },
+		Contenders: slices.Concat([]Contender{endToEnd(), endToEndBBR(), routed()}, others(), steps(), []Contender{
+			bbr("haproxy-bbr", haproxy()), bbr("turbo-bbr", baton("turbo", "", turbo)), ideal(),
+		}),
+		Measures: []Measure{total(wayOf), first(wayOf)},
+		Rounds:   3,
+		Build:    func(_ context.Context, s *experiments.Setup) (*Path, error) { return build(s, 2), nil },
 		Enter: func(_ context.Context, p *Path, c experiments.Case) error {
 			p.set(wayOf(c))
 			return nil
@@ -51,12 +53,19 @@ func Experiment() experiments.Experiment[*Path] {
 }
 
 var caveats = []string{
+	"Why the ideal pipe is out of reach for some sizes, whatever relays do: server and client are as they are. The client's handshake takes 25 ms, the " +
+		"server's and the first relay's windows open from ten segments in round trips of 25 ms, and headers take 4.6 % of the access. For 1 MiB at " +
+		"100 Mbit/s that is 1.33 times the pipe's time, for 10 MiB 1.14 times, for 100 MiB 1.06 times; at 10 Mbit/s 1.07 and 1.05 times. Losses come on top.",
+	"CUBIC on a leg of 25 ms that loses one packet in 10,000 has a mean window of some 120 segments, which is 55 Mbit/s: where a download lasts for some losses, " +
+		"it does not fill an access of 100 Mbit/s. That is the access's, not the trunks': relays' hosts with BBR (`turbo-bbr`, `haproxy-bbr`) do. The server's leg " +
+		"has the same loss, and CUBIC always.",
+	"CUBIC leaves slow start when round trips grow by 4 ms (HyStart): on a busy machine the lab's own lateness does that, and a download takes twice as long.",
 	"Losses are independent of each other and of the load, and one download has the path to itself: real paths lose in bursts, and because of others.",
-	"`ideal` has no headers. In packets of 1,448 bytes in frames of 1,514 the same bytes take 4.6 % more time on the client's access.",
+	"`ideal` has no headers.",
 	"Goals are those of `baton`: what one gets by the defaults. Its trunks have a keyed MAC here, and no TLS.",
 }
 
-// The sizes of the paper are 10 KB to 50 MB. Those above 10 MB are not asked of the slow access.
+// The sizes of the paper are 10 KB to 50 MB. The slow access is asked for some.
 const (
 	fastAccess = 100 // Mbit/s
 	slowAccess = 10
@@ -71,7 +80,7 @@ func cases() (list []experiments.Case) {
 	for _, kib := range []float64{10, 100, 1 << 10, 10 << 10, 100 << 10} {
 		add(fastAccess, kib)
 	}
-	for _, kib := range []float64{100, 1 << 10, 10 << 10} {
+	for _, kib := range []float64{1 << 10, 10 << 10} {
 		add(slowAccess, kib)
 	}
 	return list
@@ -101,6 +110,8 @@ func claims() (list []experiments.Claim) {
 			AtLeast: float64(middleRTT-clientRTT)/ms - 2},
 		experiments.Claim{What: "first byte on a new connection", Unit: "ms", Ours: experiments.ValueOf(kase, firstName, "baton"),
 			AtMost: float64(w.firstByte())/ms + 1},
+		experiments.Claim{What: "the same, more than the lab's own round trip (half of routed) and the longer outer leg", Unit: "ms",
+			Ours: experiments.FigureOf(kase, firstName, []string{"baton", "routed"}, moreThanPath), AtMost: 1},
 	)
 	for _, c := range cases() {
 		list = append(list, experiments.Claim{What: "time of " + c.Name + ", beside e2e", Unit: "×",
@@ -110,16 +121,34 @@ func claims() (list []experiments.Claim) {
 		list = append(list, experiments.Claim{What: "time of " + c.Name + ", beside the best that is not Baton's", Unit: "×", Ours: besideBest(c.Name), AtMost: 1})
 	}
 	for _, c := range cases() {
-		if size := sizeOf(c); size >= 1<<20 {
-			least := float64(wayOf(c).reachable(size)) / ms
-			list = append(list,
-				experiments.Claim{What: "time of " + c.Name + ", beside the ideal pipe", Unit: "×", Ours: experiments.RatioOf(c.Name, totalName, "baton", "ideal"),
-					AtMost: 1.1},
-				experiments.Claim{What: fmt.Sprintf("the same, beside what ends leave that are as they are (%.0f ms)", least), Unit: "×",
-					Ours: experiments.FigureOf(c.Name, totalName, []string{"baton"}, func(s []experiments.Sample) float64 { return s[0].Value / least })})
+		if sizeOf(c) >= 1<<20 {
+			list = append(list, experiments.Claim{What: "time of " + c.Name + ", turbo-bbr beside haproxy-bbr", Unit: "×",
+				Ours: experiments.RatioOf(c.Name, totalName, "turbo-bbr", "haproxy-bbr"), AtMost: 1})
 		}
 	}
+	for _, c := range cases() {
+		size := sizeOf(c)
+		if size < 1<<20 {
+			continue
+		}
+		least := float64(wayOf(c).reachable(size)) / ms
+		beside := func(contender string) experiments.Figure {
+			return experiments.FigureOf(c.Name, totalName, []string{contender}, func(s []experiments.Sample) float64 { return s[0].Value / least })
+		}
+		list = append(list,
+			experiments.Claim{What: "time of " + c.Name + ", beside the ideal pipe", Unit: "×", Ours: experiments.RatioOf(c.Name, totalName, "baton", "ideal"),
+				AtMost: 1.1},
+			experiments.Claim{What: fmt.Sprintf("the same, beside what ends leave that are as they are (%.0f ms)", least), Unit: "×", Ours: beside("baton"),
+				AtMost: 1.1},
+			experiments.Claim{What: "the same, turbo-bbr", Unit: "×", Ours: beside("turbo-bbr"), AtMost: 1.1})
+	}
 	return list
+}
+
+// moreThanPath is how much later than the path allows a first byte comes: of the relays' and of a connection that is only routed, which
+// takes two round trips.
+func moreThanPath(s []experiments.Sample) float64 {
+	return s[0].Value - s[1].Value/2 - milliseconds(max(clientRTT, serverRTT))
 }
 
 // besideBest is a round's ratio to the fastest of those that are not Baton's.

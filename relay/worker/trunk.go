@@ -18,6 +18,7 @@ type trunk struct {
 	n       int // bytes of it that are here
 	hello   prologue.Hello
 	greeted bool
+	hangup  bool // a FIN or an error is due behind what can be read
 	waiter  waiter
 	begun   time.Duration // on the worker's clock
 	born    time.Duration // when the hello came, on the worker's clock
@@ -25,6 +26,7 @@ type trunk struct {
 
 // ready is what the kernel tells of a trunk: that it is connected, that the hello is here, that it is no more.
 func (t *trunk) ready(w *Worker, events uint32) {
+	t.hangup = t.hangup || events&over != 0
 	if t.tls != nil && t.tls.Handshaking() {
 		if !t.tls.Begun() && events&(unix.EPOLLHUP|unix.EPOLLERR) == 0 {
 			w.beginShake(&t.line, t)
@@ -79,6 +81,9 @@ func (t *trunk) hear(w *Worker) {
 			t.hello, t.greeted = hello, true
 			w.ease(&t.waiter)
 			t.pool.greeted(w, t)
+			if t.hangup && w.slots[t.slot].source == t { // no flow has it
+				w.loseTrunk(t, errStale) // the kernel has told already
+			}
 			return
 		}
 	}

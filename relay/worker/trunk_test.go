@@ -332,3 +332,49 @@ func testStaleTrunks(t *testing.T, security config.Security) {
 		t.Error("no trunk was found dead: nothing was tested")
 	}
 }
+
+// A trunk whose FIN comes with its hello does not wait for a flow.
+func TestTrunkThatEndsWithItsHello(t *testing.T) {
+	l := listenTCP(t)
+	peer := make(chan struct{}, 1000) // a value for each trunk that has ended
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			hello := prologue.NewHello([prologue.NonceSize]byte{1})
+			_, _ = c.Write(hello[:])
+			c.Close()
+			peer <- struct{}{}
+		}
+	}()
+	cfg := defaults()
+	cfg.Name = "r1"
+	ready := config.Ready{Min: 1, Max: 1, Age: time.Hour, Probe: time.Minute}
+	cfg.Peers = []config.Peer{{Name: "r2", Address: addrOf(l), Credentials: secret, Ready: ready}}
+	w := run(t, 1, cfg)[0]
+	err := w.ask(func(w *Worker) error {
+		for len(peer) > 0 {
+			<-peer
+		}
+		err := w.pools["r2"].open(w)
+		<-peer // all is there before the worker looks
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(soon); ; time.Sleep(time.Millisecond) {
+		var left int
+		if err := w.ask(func(w *Worker) error { left = len(w.pools["r2"].ready); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if left == 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d trunks wait, and their peer has none", left)
+		}
+	}
+}

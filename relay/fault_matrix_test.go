@@ -44,6 +44,7 @@ func (a actor) isEnd() bool { return a == client || a == server }
 // TestFaults goes through the table: for each row there is a flow at every moment, then the fault, and what the ends see of it. In the
 // end nothing is left with the relays, and they serve the next flow.
 func TestFaults(t *testing.T) {
+	t.Parallel()
 	var all sync.WaitGroup // t.Parallel runs as many as there are processors, and these wait for most of their time
 	for _, trunks := range []config.Security{config.Plaintext, config.TLS} {
 		for _, s := range series {

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -234,9 +235,17 @@ func TestEarlyServerGone(t *testing.T) {
 	r.told("release 1")
 	say(t, server, "421 too many")
 	reset(t, server)
-	client := r.dialFrom(from)
-	hear(t, client, "421 too many")
-	hearEnd(t, client, unix.ECONNRESET)
+	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(from)}
+	d.SetMultipathTCP(false)
+	if client, err := d.DialContext(t.Context(), "tcp", r.entry.Listen.String()); err == nil {
+		defer client.Close()
+		_ = client.SetDeadline(time.Now().Add(soon))
+		hear(t, client.(*net.TCPConn), "421 too many")
+		hearEnd(t, client.(*net.TCPConn), unix.ECONNRESET)
+	} else if !errors.Is(err, unix.ECONNRESET) { // which may come before it is looked whether the client is connected
+		t.Fatal(err)
+	}
+	r.told("release 1", "taken 1")
 
 	r.syn(unusedPort(t), 2, true) // of a client that never comes
 	server = r.accept()

@@ -48,7 +48,9 @@ func (c *Conn) Established() (bool, error) {
 	}
 	c.Pending()
 	c.memory.handshake = nil
-	c.memory.in = append(c.memory.in, rest...)
+	if c.memory.in = append(c.memory.in, rest...); len(c.memory.in) == 0 {
+		c.memory.in = nil // what it was part of is not held
+	}
 	c.more = len(c.memory.in) > 0
 	if err != nil {
 		c.failed = fmt.Errorf("TLS: %w", err)

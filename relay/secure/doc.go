@@ -7,4 +7,7 @@
 // with the rest of Pending.
 //
 // A Conn at rest has no buffers but those of crypto/tls: the largest record that it has read, 18 KiB at most.
+//
+// crypto/tls answers key updates and makes none: who sends more than 360 GiB on one trunk goes beyond the bound of AES-GCM that RFC 8446,
+// section 5.5, would have observed.
 package secure

@@ -30,7 +30,8 @@ func TestCertificates(t *testing.T) {
 		{"acceptor's certificate has ended", ours, ours, r1, certificate{Names: []string{"r2"}, Ended: true},
 			"expired", "bad certificate"},
 		{"opener's certificate is for servers alone", ours, ours,
-			certificate{Names: []string{"r1"}, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, r2, "bad certificate", "incompatible key usage"},
+			certificate{Names: []string{"r1"}, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, r2,
+			"bad certificate", "incompatible key usage"},
 		{"acceptor's certificate is for clients alone", ours, ours, r1,
 			certificate{Names: []string{"r2"}, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, "incompatible key usage", "bad certificate"},
 	} {

@@ -20,7 +20,21 @@ type Identity struct{ now atomic.Pointer[configs] }
 
 // configs are what one reading of the files has given. Sessions are resumed under the same ones alone: who was trusted by
 // certificates that were replaced since is looked at anew.
-type configs struct{ open, accept *tls.Config }
+type configs struct {
+	open, accept *tls.Config
+	peers        sync.Map // names to *tls.Config: open, with a name
+}
+
+// opens is what trunks to a relay of that name are opened with.
+func (c *configs) opens(peer string) *tls.Config {
+	cfg, ok := c.peers.Load(peer)
+	if !ok {
+		named := c.open.Clone()
+		named.ServerName = peer
+		cfg, _ = c.peers.LoadOrStore(peer, named)
+	}
+	return cfg.(*tls.Config)
+}
 
 func newConfigs(c *config.Credentials) (*configs, error) {
 	pair, authorities, err := c.Read()
@@ -55,10 +69,8 @@ func speaksProtocol(s tls.ConnectionState) error {
 
 // Open makes the opener's end of a trunk to the relay of that name.
 func (i *Identity) Open(peer string, b *Buffers) *Conn {
-	cfg := i.now.Load().open.Clone()
-	cfg.ServerName = peer
 	c := newConn(b)
-	c.tls = tls.Client(&c.memory, cfg)
+	c.tls = tls.Client(&c.memory, i.now.Load().opens(peer))
 	return c
 }
 

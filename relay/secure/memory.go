@@ -35,8 +35,8 @@ func (m *memory) Read(b []byte) (int, error) {
 	if len(m.in) == 0 {
 		return 0, again{}
 	}
-	n := copy(b, m.in[:min(len(m.in), m.record.left())])
-	m.record.advance(m.in[:n])
+	n := copy(b, m.in[:min(len(m.in), m.record.left(m.in))])
+	m.record.advance(n)
 	m.in = m.in[n:]
 	return n, nil
 }
@@ -78,21 +78,21 @@ type record struct {
 	n      int // bytes of the record that were read
 }
 
-// left is how many bytes are to come: of the header, until it is there.
-func (r *record) left() int {
+// left is how many bytes of the record are to be read, as far as what has come tells.
+func (r *record) left(in []byte) int {
 	if r.n < headerSize {
-		return headerSize - r.n
+		if copy(r.header[r.n:], in) < headerSize-r.n {
+			return len(in)
+		}
 	}
-	return headerSize + int(binary.BigEndian.Uint16(r.header[3:])) - r.n
+	return r.size() - r.n
 }
 
+func (r *record) size() int { return headerSize + int(binary.BigEndian.Uint16(r.header[3:])) }
+
 // advance takes at most what is left.
-func (r *record) advance(b []byte) {
-	if r.n < headerSize {
-		copy(r.header[r.n:], b)
-	}
-	r.n += len(b)
-	if r.n >= headerSize && r.left() == 0 {
+func (r *record) advance(n int) {
+	if r.n += n; r.n >= headerSize && r.n == r.size() {
 		r.n = 0
 	}
 }

@@ -4,4 +4,7 @@
 // A worker's methods that are exported may be called from any goroutine: they leave a command in the worker's inbox. All else belongs to
 // the worker's thread. That thread has a table of file descriptors of its own (unshare(2), CLONE_FILES): numbers of the process's other
 // descriptors mean nothing there, so that only the raw calls of sys.go are made, on descriptors that the worker has opened itself.
+//
+// Two things run on goroutines of their own, and come back by the inbox: the resolver, and the handshakes of trunks of TLS (package
+// secure), of which each worker lets one compute at a time.
 package worker

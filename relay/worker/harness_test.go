@@ -21,7 +21,7 @@ const soon = 10 * time.Second // for what takes milliseconds on a machine that i
 
 // relay is workers with one plain entry, in front of a server that the test is.
 type relay struct {
-	t       *testing.T
+	t       testing.TB
 	workers []*Worker
 	entry   config.Entry
 	server  *net.TCPListener
@@ -35,7 +35,7 @@ func defaults() *config.Config {
 }
 
 // listenTCP listens on a port of the loopback address that nobody has.
-func listenTCP(t *testing.T) *net.TCPListener {
+func listenTCP(t testing.TB) *net.TCPListener {
 	t.Helper()
 	var lc net.ListenConfig
 	lc.SetMultipathTCP(false)
@@ -50,7 +50,7 @@ func listenTCP(t *testing.T) *net.TCPListener {
 func addrOf(l net.Listener) netip.AddrPort { return l.Addr().(*net.TCPAddr).AddrPort() }
 
 // unusedPort is an address that refuses.
-func unusedPort(t *testing.T) netip.AddrPort {
+func unusedPort(t testing.TB) netip.AddrPort {
 	t.Helper()
 	l := listenTCP(t)
 	a := addrOf(l)
@@ -58,7 +58,7 @@ func unusedPort(t *testing.T) netip.AddrPort {
 	return a
 }
 
-func newRelay(t *testing.T, workers int, cfg *config.Config) *relay {
+func newRelay(t testing.TB, workers int, cfg *config.Config) *relay {
 	t.Helper()
 	r := &relay{t: t, server: listenTCP(t)}
 	r.entry = config.Entry{Name: "e", Mode: config.Plain, Listen: unusedPort(t), Destination: addrOf(r.server)}
@@ -78,7 +78,7 @@ func (r *relay) open(workers []*Worker) {
 }
 
 // run starts workers, which have nothing left when the test ends.
-func run(t *testing.T, count int, cfg *config.Config) (workers []*Worker) {
+func run(t testing.TB, count int, cfg *config.Config) (workers []*Worker) {
 	t.Helper()
 	var running errgroup.Group
 	identities := new(secure.Identities)
@@ -126,7 +126,7 @@ func run(t *testing.T, count int, cfg *config.Config) (workers []*Worker) {
 }
 
 // eventually waits until a condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
+func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(soon); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
@@ -213,14 +213,14 @@ func (r *relay) pair() (client, server *net.TCPConn) {
 	return client, r.accept()
 }
 
-func say(t *testing.T, c *net.TCPConn, text string) {
+func say(t testing.TB, c *net.TCPConn, text string) {
 	t.Helper()
 	if _, err := io.WriteString(c, text); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func hear(t *testing.T, c *net.TCPConn, text string) {
+func hear(t testing.TB, c *net.TCPConn, text string) {
 	t.Helper()
 	b := make([]byte, len(text))
 	if _, err := io.ReadFull(c, b); err != nil || string(b) != text {
@@ -228,7 +228,7 @@ func hear(t *testing.T, c *net.TCPConn, text string) {
 	}
 }
 
-func hearEnd(t *testing.T, c *net.TCPConn, want error) {
+func hearEnd(t testing.TB, c *net.TCPConn, want error) {
 	t.Helper()
 	var b [1]byte
 	if n, err := c.Read(b[:]); n != 0 || !errors.Is(err, want) {
@@ -236,7 +236,7 @@ func hearEnd(t *testing.T, c *net.TCPConn, want error) {
 	}
 }
 
-func reset(t *testing.T, c *net.TCPConn) {
+func reset(t testing.TB, c *net.TCPConn) {
 	t.Helper()
 	if err := c.SetLinger(0); err != nil {
 		t.Fatal(err)

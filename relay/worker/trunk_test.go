@@ -24,7 +24,9 @@ var secret = config.Credentials{Security: config.Plaintext, Secret: []byte("0123
 // chain is relays in a row: an entry at the first, the last one next to the server.
 type chain struct {
 	relay
-	hops [][]*Worker
+	hops      [][]*Worker
+	docks     []netip.AddrPort      // of the hops
+	authority *securetest.Authority // of TLS
 }
 
 // securely runs a test with each kind of trunks.
@@ -40,16 +42,16 @@ func newChain(t *testing.T, hops int, change func(hop int, cfg *config.Config)) 
 }
 
 // newChainOf makes relays r1, r2, ... with trunks from each to the next.
-func newChainOf(t *testing.T, security config.Security, hops int, change func(hop int, cfg *config.Config)) *chain {
+func newChainOf(t testing.TB, security config.Security, hops int, change func(hop int, cfg *config.Config)) *chain {
 	t.Helper()
+	c := &chain{relay: relay{t: t, server: listenTCP(t)}, hops: make([][]*Worker, hops), docks: make([]netip.AddrPort, hops)}
 	credentials := func(string) config.Credentials { return secret }
 	if security == config.TLS {
-		authority := securetest.NewAuthority(t)
+		c.authority = securetest.NewAuthority(t)
 		credentials = func(name string) config.Credentials {
-			return authority.Issue(t, securetest.Certificate{Names: []string{name}})
+			return c.authority.Issue(t, securetest.Certificate{Names: []string{name}})
 		}
 	}
-	c := &chain{relay: relay{t: t, server: listenTCP(t)}, hops: make([][]*Worker, hops)}
 	c.entry = config.Entry{Name: "e", Mode: config.Plain, Listen: unusedPort(t), Destination: addrOf(c.server), ClientAddress: config.Hidden}
 	var peers []config.Peer // behind the relay at hand
 	for hop := hops; hop > 0; hop-- {
@@ -68,7 +70,7 @@ func newChainOf(t *testing.T, security config.Security, hops int, change func(ho
 			change(hop, cfg)
 		}
 		workers := run(t, 2, cfg)
-		c.hops[hop-1] = workers
+		c.hops[hop-1], c.docks[hop-1] = workers, at
 		c.workers = append(c.workers, workers...)
 		for _, w := range workers {
 			if err := w.Dock(at, cfg.Trunks); err != nil {
@@ -159,7 +161,12 @@ func testChains(t *testing.T, security config.Security) {
 func TestChainOfManyFlows(t *testing.T) { securely(t, testChainOfManyFlows) }
 
 func testChainOfManyFlows(t *testing.T, security config.Security) {
-	c := newChainOf(t, security, 3, nil)
+	newChainOf(t, security, 3, nil).echoes(32, 10)
+}
+
+// echoes has clients send to a server that answers the same, all at once.
+func (c *chain) echoes(clients, times int) {
+	c.t.Helper()
 	_ = c.server.SetDeadline(time.Time{})
 	var servers sync.WaitGroup
 	servers.Go(func() {
@@ -177,20 +184,20 @@ func testChainOfManyFlows(t *testing.T, security config.Security) {
 			})
 		}
 	})
-	var clients errgroup.Group
-	for i := range 32 {
-		clients.Go(func() error {
+	var running errgroup.Group
+	for i := range clients {
+		running.Go(func() error {
 			random := rand.New(rand.NewPCG(8, uint64(i)))
-			for range 10 {
-				if err := echo(t.Context(), c.entry.Listen, random); err != nil {
+			for range times {
+				if err := echo(c.t.Context(), c.entry.Listen, random); err != nil {
 					return fmt.Errorf("client %d: %w", i, err)
 				}
 			}
 			return nil
 		})
 	}
-	if err := clients.Wait(); err != nil {
-		t.Error(err)
+	if err := running.Wait(); err != nil {
+		c.t.Error(err)
 	}
 	c.server.Close()
 	servers.Wait()

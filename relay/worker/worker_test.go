@@ -119,8 +119,18 @@ func TestRefused(t *testing.T) {
 // Of a client that does not read, the server is told by TCP: the relay holds no more than its pipe and the sockets' buffers.
 func TestBackPressure(t *testing.T) {
 	r := newRelay(t, 1, defaults())
+	r.backPressure(64 << 20)
+	if r.workers[0].count.Spliced.Load() == 0 {
+		t.Error("nothing was spliced")
+	}
+	r.settled()
+}
+
+// backPressure has a client not read for a while, of whom the server must hear before it has sent half of so many bytes.
+func (r *relay) backPressure(all int) {
+	t := r.t
+	t.Helper()
 	client, server := r.pair()
-	const all = 64 << 20
 	if err := client.SetReadBuffer(64 << 10); err != nil {
 		t.Fatal(err)
 	}
@@ -160,18 +170,14 @@ func TestBackPressure(t *testing.T) {
 	}
 	got := sha256.New()
 	_ = client.SetDeadline(time.Now().Add(time.Minute))
-	if n, err := io.Copy(got, client); err != nil || n != all {
+	if n, err := io.Copy(got, client); err != nil || n != int64(all) {
 		t.Fatalf("got %d bytes, %v, want %d", n, err, all)
 	}
 	if err := <-done; err != nil || !bytes.Equal(got.Sum(nil), want.Sum(nil)) {
 		t.Errorf("other bytes arrived: %v", err)
 	}
-	if r.workers[0].count.Spliced.Load() == 0 {
-		t.Error("nothing was spliced")
-	}
 	client.Close()
 	server.Close()
-	r.settled()
 }
 
 // A server that resets while the client does not read: the client still gets what came in front of the reset, as far as it

@@ -1,0 +1,123 @@
+package worker
+
+import (
+	"crypto/rand"
+	"crypto/tls"
+	"io"
+	"net"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"baton/relay/config"
+	"baton/relay/prologue"
+)
+
+// Handshakes that stall end by their deadline; however many there are, a relay that means it gets its trunk.
+func TestStalledHandshakes(t *testing.T) {
+	c := newChainOf(t, config.TLS, 1, func(_ int, cfg *config.Config) { cfg.Timeouts.Header = soon / 8 })
+	before := runtime.NumGoroutine()
+	const stalled = 2 * (mostHandshakes + 50) // of two workers
+	for i := range stalled {
+		conn := c.dialDock()
+		if i%10 > 0 { // some say nothing at all
+			say(t, conn, "\x16\x03\x01\x02\x00\x01\x00")
+		}
+		if i%50 == 0 {
+			conn, _ := c.openTrunk(c.tlsConfig("r7", nil), "r7")
+			if a := c.answer(conn); a.Status != prologue.Connected {
+				t.Fatalf("got %v", a.Status)
+			}
+			c.accept().Close()
+			conn.Close()
+		}
+	}
+	if c.handshakes() == 0 {
+		t.Error("no handshake had to end for another: nothing was tested")
+	}
+	if n := runtime.NumGoroutine() - before; n > 2*mostHandshakes+20 {
+		t.Errorf("%d goroutines for %d handshakes", n, stalled)
+	}
+	eventually(t, "no handshake is left", func() bool {
+		return c.sum(func(w *Worker) uint64 { return uint64(w.count.Waiting.Load()) }) == 0
+	})
+	if n := c.sum(func(w *Worker) uint64 { return w.count.Expired[waitHeader].Load() }); n == 0 {
+		t.Error("no deadline was met: nothing was tested")
+	}
+	eventually(t, "the goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
+	c.settled()
+}
+
+// A trunk whose acceptor stalls in its handshake is given up, and the flow that waits for it is turned away.
+func TestStalledAcceptor(t *testing.T) {
+	far := listenTCP(t)
+	c := newChainOf(t, config.TLS, 2, func(hop int, cfg *config.Config) {
+		if hop == 1 {
+			cfg.Peers[0].Address = addrOf(far) // accepts by its backlog, and says nothing
+			cfg.Timeouts.Connect = 100 * time.Millisecond
+		}
+	})
+	c.refused()
+	c.settled()
+}
+
+// Thousands of trunks that are opened and closed, at every stage and from both sides, leave nothing.
+func TestTrunksLeaveNothing(t *testing.T) {
+	before := runtime.NumGoroutine()
+	t.Run("run", func(t *testing.T) {
+		c := newChainOf(t, config.TLS, 1, nil)
+		cfg := c.tlsConfig("r7", func(cfg *tls.Config) { cfg.ClientSessionCache = tls.NewLRUClientSessionCache(1) })
+		var opening errgroup.Group
+		opening.SetLimit(16)
+		var hellos atomic.Int64
+		for i := range 2000 {
+			opening.Go(func() error {
+				raw, err := net.Dial("tcp", c.docks[0].String())
+				if err != nil {
+					return err
+				}
+				defer raw.Close()
+				_ = raw.SetDeadline(time.Now().Add(soon))
+				if i%2 == 0 {
+					_ = raw.(*net.TCPConn).SetLinger(0)
+				}
+				stage := i % 10
+				if stage > 4 {
+					return nil
+				}
+				if stage > 2 {
+					b := make([]byte, i%700)
+					_, _ = rand.Read(b)
+					_, err := raw.Write(append([]byte{22, 3, 1}, b...))
+					return err
+				}
+				conn := tls.Client(raw, cfg)
+				if err := conn.Handshake(); err != nil || stage == 0 {
+					return err
+				}
+				if _, err := io.ReadFull(conn, make([]byte, prologue.HelloSize)); err != nil {
+					return err
+				}
+				hellos.Add(1)
+				if stage == 1 {
+					_, err = conn.Write([]byte("\r\n\r\n\x00"))
+				}
+				return err
+			})
+		}
+		if err := opening.Wait(); err != nil {
+			t.Error(err)
+		}
+		if n := hellos.Load(); n != 400 {
+			t.Errorf("%d hellos were heard, want 400", n)
+		}
+		eventually(t, "no trunk is left", func() bool {
+			return c.sum(func(w *Worker) uint64 { return uint64(w.count.Waiting.Load()) }) == 0
+		})
+		c.settled()
+	})
+	eventually(t, "the goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
+}

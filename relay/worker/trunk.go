@@ -18,7 +18,6 @@ type trunk struct {
 	n       int // bytes of it that are here
 	hello   prologue.Hello
 	greeted bool
-	hangup  bool // a FIN or an error is due behind what can be read
 	waiter  waiter
 	begun   time.Duration // on the worker's clock
 	born    time.Duration // when the hello came, on the worker's clock
@@ -26,7 +25,6 @@ type trunk struct {
 
 // ready is what the kernel tells of a trunk: that it is connected, that the hello is here, that it is no more.
 func (t *trunk) ready(w *Worker, events uint32) {
-	t.hangup = t.hangup || events&over != 0
 	if t.tls != nil && t.tls.Handshaking() {
 		if !t.tls.Begun() && events&(unix.EPOLLHUP|unix.EPOLLERR) == 0 {
 			w.beginShake(&t.line, t)
@@ -41,12 +39,17 @@ func (t *trunk) ready(w *Worker, events uint32) {
 		return
 	}
 	if t.greeted {
-		if n, errno := w.read(&t.line, w.scratch); t.tls == nil || n > 0 || errno != unix.EAGAIN { // TLS has words of its own
-			w.loseTrunk(t, errStale) // a peer says nothing before it has a header
-		}
+		t.look(w)
 		return
 	}
 	t.hear(w)
+}
+
+// look tells of a ready trunk whether it still is. A peer says nothing before it has a header; TLS may, by itself.
+func (t *trunk) look(w *Worker) {
+	if n, errno := w.read(&t.line, w.scratch); n > 0 || errno != unix.EAGAIN {
+		w.loseTrunk(t, errStale)
+	}
 }
 
 func (t *trunk) shaken(w *Worker, err error) {
@@ -81,8 +84,8 @@ func (t *trunk) hear(w *Worker) {
 			t.hello, t.greeted = hello, true
 			w.ease(&t.waiter)
 			t.pool.greeted(w, t)
-			if t.hangup && w.slots[t.slot].source == t { // no flow has it
-				w.loseTrunk(t, errStale) // the kernel has told already
+			if w.slots[t.slot].source == t {
+				t.look(w) // no event tells again of what came with the hello
 			}
 			return
 		}

@@ -76,7 +76,7 @@ func (c *chain) openTrunk(cfg *tls.Config, name string) (*tls.Conn, *net.TCPConn
 	return conn, raw
 }
 
-func (c *chain) answer(conn *tls.Conn) prologue.Answer {
+func (c *chain) answer(conn net.Conn) prologue.Answer {
 	c.t.Helper()
 	b := make([]byte, prologue.AnswerSize)
 	if _, err := io.ReadFull(conn, b); err != nil {
@@ -112,10 +112,15 @@ func TestOpenersOfTrunks(t *testing.T) {
 	}
 	conn.Close()
 
-	others := securetest.NewAuthority(t).Issue(t, securetest.Certificate{Names: []string{"r7"}})
-	pair, _, err := others.Read()
-	if err != nil {
-		t.Fatal(err)
+	shows := func(by *securetest.Authority, what securetest.Certificate) func(*tls.Config) {
+		files := by.Issue(t, what)
+		pair, _, err := files.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func(c *tls.Config) {
+			c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+		}
 	}
 	for _, tt := range []struct {
 		name   string
@@ -123,9 +128,9 @@ func TestOpenersOfTrunks(t *testing.T) {
 		want   string
 	}{
 		{"no certificate", func(c *tls.Config) { c.Certificates = nil }, "certificate required"},
-		{"another authority's", func(c *tls.Config) {
-			c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
-		}, "unknown certificate authority"},
+		{"another authority's", shows(securetest.NewAuthority(t), securetest.Certificate{Names: []string{"r7"}}),
+			"unknown certificate authority"},
+		{"a certificate that has ended", shows(c.authority, securetest.Certificate{Names: []string{"r7"}, Ended: true}), "expired certificate"},
 		{"TLS 1.2", func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }, "protocol version not supported"},
 		{"no protocol", func(c *tls.Config) { c.NextProtos = nil }, "bad certificate"},
 	} {
@@ -376,23 +381,6 @@ func buffers(size int) func(int, *config.Config) {
 		cfg.Trunks.Tuning.Buffer = size
 		for i := range cfg.Peers {
 			cfg.Peers[i].Tuning.Buffer = size
-		}
-	}
-}
-
-// A client that does not read holds up the server, over trunks of TLS, too: a relay holds no more than a buffer, and gives it back.
-func TestBackPressureOverTrunks(t *testing.T) {
-	c := newChainOf(t, config.TLS, 3, buffers(64<<10))
-	c.backPressure(16 << 20)
-	c.settled()
-	for _, w := range c.workers {
-		if err := w.ask(func(w *Worker) error {
-			if n := w.buffers.Lent(); n != 0 {
-				t.Errorf("%d buffers are lent at rest", n)
-			}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
 		}
 	}
 }

@@ -41,9 +41,7 @@ func TestStalledHandshakes(t *testing.T) {
 	if n := runtime.NumGoroutine() - before; n > 2*mostHandshakes+20 {
 		t.Errorf("%d goroutines for %d handshakes", n, stalled)
 	}
-	eventually(t, "no handshake is left", func() bool {
-		return c.sum(func(w *Worker) uint64 { return uint64(w.count.Waiting.Load()) }) == 0
-	})
+	c.noneWaits()
 	if n := c.sum(func(w *Worker) uint64 { return w.count.Expired[waitHeader].Load() }); n == 0 {
 		t.Error("no deadline was met: nothing was tested")
 	}
@@ -114,10 +112,123 @@ func TestTrunksLeaveNothing(t *testing.T) {
 		if n := hellos.Load(); n != 400 {
 			t.Errorf("%d hellos were heard, want 400", n)
 		}
-		eventually(t, "no trunk is left", func() bool {
-			return c.sum(func(w *Worker) uint64 { return uint64(w.count.Waiting.Load()) }) == 0
-		})
+		c.noneWaits()
 		c.settled()
 	})
 	eventually(t, "the goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+// So do the trunks that a relay opens, whatever the acceptor does with them.
+func TestOpenedTrunksLeaveNothing(t *testing.T) {
+	before := runtime.NumGoroutine()
+	t.Run("run", func(t *testing.T) {
+		far := listenTCP(t)
+		c := newChainOf(t, config.TLS, 2, func(hop int, cfg *config.Config) {
+			if hop == 1 {
+				cfg.Peers[0].Address = addrOf(far)
+				cfg.Timeouts.Connect = soon / 50
+			}
+		})
+		cfg := c.tlsConfig("r2", nil)
+		var accepting errgroup.Group
+		accepting.Go(func() error {
+			for i := 0; ; i++ {
+				raw, err := far.Accept()
+				if err != nil {
+					return nil
+				}
+				accepting.Go(func() error { return forsake(raw, cfg, i%7) })
+			}
+		})
+		for range 50 {
+			c.openAtOnce(10)
+		}
+		c.noneIsReady()
+		if n := c.pools(func(p *PoolCounters) uint64 { return p.Opened.Load() }); n == 0 {
+			t.Error("no trunk was opened")
+		}
+		far.Close()
+		if err := accepting.Wait(); err != nil {
+			t.Error(err)
+		}
+		c.settled()
+	})
+	eventually(t, "the goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+// openAtOnce has each of the first relay's workers open so many trunks besides those that it wants.
+func (c *chain) openAtOnce(trunks int) {
+	c.t.Helper()
+	for _, w := range c.hops[0] {
+		if err := w.ask(func(w *Worker) error {
+			for range trunks {
+				p := w.pools["r2"]
+				if err := p.open(w); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// noneIsReady waits until the first relay has no trunk, nor opens one.
+func (c *chain) noneIsReady() {
+	c.t.Helper()
+	for _, w := range c.hops[0] {
+		eventually(c.t, "no trunk is ready", func() (none bool) {
+			if err := w.ask(func(w *Worker) error {
+				p := w.pools["r2"]
+				none = p.opening == 0 && len(p.ready) == 0
+				return nil
+			}); err != nil {
+				c.t.Fatal(err)
+			}
+			return none
+		})
+	}
+}
+
+func (c *chain) pools(count func(*PoolCounters) uint64) uint64 {
+	return c.sum(func(w *Worker) (n uint64) {
+		for _, p := range w.pools {
+			n += count(&p.count)
+		}
+		return n
+	})
+}
+
+// forsake is an acceptor of trunks that leaves at one of the stages there are.
+func forsake(raw net.Conn, cfg *tls.Config, stage int) error {
+	defer raw.Close()
+	_ = raw.SetDeadline(time.Now().Add(soon))
+	switch stage {
+	case 0:
+		return raw.(*net.TCPConn).SetLinger(0)
+	case 1:
+		_, _ = raw.Write([]byte("220 mail.example ESMTP\r\n"))
+		return nil
+	case 2: // it says nothing, until the relay has gone
+		_, _ = io.Copy(io.Discard, raw)
+		return nil
+	case 3: // half of a record
+		_, _ = raw.Write([]byte{22, 3, 3, 0, 90, 2, 0})
+		_, _ = io.Copy(io.Discard, raw)
+		return nil
+	}
+	conn := tls.Server(raw, cfg)
+	if err := conn.Handshake(); err != nil {
+		return nil // the relay had waited for long enough
+	}
+	switch stage {
+	case 4:
+		_, _ = conn.Write([]byte("220 mail.example ESMTP\r\n"))
+	case 5:
+		hello := prologue.NewHello([prologue.NonceSize]byte{1})
+		_, _ = conn.Write(hello[:])
+		return conn.CloseWrite()
+	}
+	return nil
 }

@@ -69,6 +69,9 @@ func newChainOf(t testing.TB, security config.Security, hops int, change func(ho
 		if change != nil {
 			change(hop, cfg)
 		}
+		for _, p := range cfg.Peers { // the one behind it
+			c.entry.Via = append([]string{p.Name}, c.entry.Via...)
+		}
 		workers := run(t, 2, cfg)
 		c.hops[hop-1], c.docks[hop-1] = workers, at
 		c.workers = append(c.workers, workers...)
@@ -80,9 +83,6 @@ func newChainOf(t testing.TB, security config.Security, hops int, change func(ho
 		peers = []config.Peer{{
 			Name: cfg.Name, Address: at, Ready: config.Ready{Min: 4, Max: 64, Age: time.Minute, Probe: 15 * time.Second},
 		}}
-		if hop > 1 {
-			c.entry.Via = append([]string{cfg.Name}, c.entry.Via...)
-		}
 	}
 	c.open(c.hops[0])
 	return c
@@ -235,6 +235,11 @@ func testTurnedAway(t *testing.T, security config.Security) {
 				cfg.Peers[0].Name = "r2"
 			}
 		}, prologue.NoSuchRelay},
+		{"a peer by a wrong name", func(hop int, cfg *config.Config) {
+			if hop == 1 {
+				cfg.Peers[0].Name = "r3"
+			}
+		}, map[config.Security]prologue.Status{config.Plaintext: prologue.NoSuchRelay, config.TLS: prologue.NoTrunk}[security]},
 		{"nobody there", func(hop int, cfg *config.Config) {
 			if hop == 1 {
 				cfg.Peers[0].Address = netip.MustParseAddrPort("127.0.0.1:1")
@@ -259,9 +264,6 @@ func testTurnedAway(t *testing.T, security config.Security) {
 				}
 			}()
 			c := newChainOf(t, security, 2, tt.change)
-			if tt.name == "another name" {
-				c.entry.Via = []string{"r2"}
-			}
 			c.refused()
 			c.settled()
 			var n uint64

@@ -13,6 +13,7 @@ type Case struct {
 	Name  string             `json:"name"`         // empty where there is but one
 	At    map[string]float64 `json:"at,omitempty"` // parameter → value
 	Quick bool               `json:"-"`            // a quick run keeps it; when none is marked it keeps the first
+	Once  bool               `json:"-"`            // in the first round alone: it takes too long for all
 }
 
 // Parameter is an axis of the grid.

@@ -96,7 +96,7 @@ func (r *Results) procedure() string {
 }
 
 // coverage is that of the intervals, as far as it holds for all: a contender may lack the last round of a run that
-// was interrupted. 0 where there are no intervals.
+// was interrupted. What has one round has no interval. 0 where there are none.
 func (r *Results) coverage() float64 {
 	rounds := map[[3]string]int{}
 	for _, s := range r.Samples {
@@ -104,7 +104,9 @@ func (r *Results) coverage() float64 {
 	}
 	least := r.Asked.Rounds
 	for _, n := range rounds {
-		least = min(least, n)
+		if n > 1 {
+			least = min(least, n)
+		}
 	}
 	return estimate(make([]float64, least)).Coverage
 }

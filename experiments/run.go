@@ -125,7 +125,13 @@ func (e Experiment[T]) prepare(o Options) (*run[T], error) {
 	}
 	chosen := r.About()
 	r.results.Contenders, r.results.Measures = chosen.Contenders, chosen.Measures
-	r.progress = newProgress(r.o.Progress, r.o.Rounds*len(r.kept)*len(r.Contenders)*len(r.Measures))
+	turns := 0
+	for _, c := range r.kept {
+		if turns++; !c.Once {
+			turns += r.o.Rounds - 1
+		}
+	}
+	r.progress = newProgress(r.o.Progress, turns*len(r.Contenders)*len(r.Measures))
 	return r, nil
 }
 
@@ -210,6 +216,9 @@ func (r *run[T]) all(ctx context.Context, l *lab.Lab) error {
 	}
 	for round := 1; round <= r.o.Rounds; round++ {
 		for _, c := range r.kept {
+			if c.Once && round > 1 {
+				continue
+			}
 			r.place = sentence(fmt.Sprint("round ", round), c.Name)
 			if r.Enter != nil {
 				if err := r.Enter(ctx, topology, c); err != nil {

@@ -84,6 +84,31 @@ func TestRun(t *testing.T) {
 	}
 }
 
+func TestRunWithACaseThatIsAskedOnce(t *testing.T) {
+	lab.NeedRoot(t)
+	var b *bench
+	var out strings.Builder
+	e := trial(&b)
+	e.Cases[1].Once = true
+	r, err := e.Run(t.Context(), Options{Rounds: 3, Progress: &out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var order []string
+	for _, s := range r.Samples {
+		order = append(order, fmt.Sprint(s.Round, s.Case, s.Contender))
+	}
+	if diff := cmp.Diff([]string{"1xa", "1xb", "1ya", "1yb", "2xa", "2xb", "3xa", "3xb"}, order); diff != "" {
+		t.Errorf("order of the samples (-want +got):\n%s", diff)
+	}
+	if !strings.Contains(out.String(), "8/8  round 3 of 3, x, b, speed") {
+		t.Errorf("progress:\n%s", out.String())
+	}
+	if got, want := r.coverage(), r.Value("x", "a", "speed").Coverage; got != want {
+		t.Errorf("intervals hold the median with %v, want %v: what is asked once has none", got, want)
+	}
+}
+
 func TestQuickRun(t *testing.T) {
 	lab.NeedRoot(t)
 	var b *bench

@@ -43,7 +43,7 @@ func steps() []Contender {
 		baton("early", "split, and `early_syn: optimistic`", early),
 		baton("trunks", "early, and trunks between the relays; CUBIC, the system's first window", trunks),
 		baton("turbo", fmt.Sprintf("trunks with BBR and a first window of %d segments", turboWindow), turbo),
-		baton("baton", "trunks with all defaults: BBR and a first window that is learnt, here from downloads of 10 MiB (1 MiB over the slow access) until it stays", usually),
+		baton("baton", "trunks with all defaults: BBR and a first window that is learnt, here from downloads of a second or so until it stays", usually),
 	}
 }
 
@@ -161,7 +161,7 @@ func (p *Path) isEarly(first *lab.Host) error {
 	if err != nil {
 		return err
 	}
-	r, err := p.ask(load.Options{Path: "/128", Size: peers.Files["/128"], Requests: flows})
+	r, err := p.ask(load.Options{Path: "/128", Size: peers.Files["/128"], Connections: flows, Requests: flows})
 	if err != nil {
 		return err
 	}
@@ -228,7 +228,7 @@ func (p *Path) teach(sender *lab.Host) error {
 		most = 24
 	)
 	lesson := fileOf(10 << 20)
-	if p.way.legs[0].rate < fastAccess*1e6 {
+	if p.slow || p.way.legs[0].rate < fastAccess*1e6 {
 		lesson = fileOf(1 << 20)
 	}
 	window, times := 0, 0

@@ -28,7 +28,7 @@ type file struct {
 	samples int64 // downloads of a turn
 }
 
-var files = []file{{"/10k", 10 << 10, 5}, {"/100k", 100 << 10, 5}, {"/1m", 1 << 20, 3}, {"/4m", 4 << 20, 2}, {"/10m", 10 << 20, 1}, {"/100m", 100 << 20, 1}}
+var files = []file{{"/10k", 10 << 10, 4}, {"/100k", 100 << 10, 3}, {"/1m", 1 << 20, 2}, {"/4m", 4 << 20, 2}, {"/10m", 10 << 20, 1}, {"/100m", 100 << 20, 1}}
 
 func fileOf(size int64) file {
 	for _, f := range files {

@@ -26,6 +26,7 @@ func Weak() experiments.Experiment[*Path] {
 			p := build(s, 2)
 			p.set(weakWay(experiments.Case{}))
 			p.Client.Sysctl("net.ipv4.tcp_rmem", weakWindow)
+			p.slow = true
 			return p, nil
 		},
 		Emulated: true,

@@ -31,6 +31,9 @@ func Weak() experiments.Experiment[*Path] {
 		},
 		Emulated: true,
 		Claims:   weakClaims(),
+		Caveats: []string{
+			"Of a receive buffer Linux keeps a part for what packets take besides their bytes: 64 KiB, which the paper's scripts set, are a window of some 42 KiB.",
+		},
 		Plots: []experiments.Plot{
 			{Measure: totalName, Title: "Time of a download to a client with a receive buffer of 64 KiB (the paper's figure 9); less is better"},
 			{Measure: totalName, Of: experiments.OfRatio, Title: "The same beside e2e (the paper's figure 9); less is better"},

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"baton/lab"
 	"baton/lab/peers"
@@ -90,6 +91,19 @@ func TestIperf3(t *testing.T) {
 		})
 	}
 	end.Lose(0)
+	t.Run("after another client", func(t *testing.T) {
+		first := make(chan error, 1)
+		go func() {
+			_, err := peers.Iperf3(deadline(t), client, "10.1.0.2", peers.Iperf3Options{Time: time.Second})
+			first <- err
+		}()
+		if _, err := peers.Iperf3(deadline(t), client, "10.1.0.2", peers.Iperf3Options{Time: time.Second}); err != nil {
+			t.Error(err)
+		}
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+	})
 	nowhere := peers.Iperf3Options{Bytes: 1, Args: []string{"--connect-timeout", "100"}}
 	if _, err := peers.Iperf3(deadline(t), client, "10.1.0.9", nowhere); err == nil || !strings.Contains(err.Error(), "unable to connect") {
 		t.Errorf("error %v, want iperf3's", err)

@@ -151,9 +151,15 @@ func reason(output []string) string {
 
 // fuzz runs one target for a short time; its seeds have run with the tests.
 func (s *summary) fuzz(t test) {
-	cmd := goCommand("test", "-run=^$", "-fuzz=^"+t.name+"$", "-fuzztime="+fuzzTime.String(), "-fuzzminimizetime=1x", "-parallel=2", t.pkg)
 	began := time.Now()
-	out, err := cmd.CombinedOutput()
+	var out []byte
+	var err error
+	for range 3 {
+		cmd := goCommand("test", "-run=^$", "-fuzz=^"+t.name+"$", "-fuzztime="+fuzzTime.String(), "-fuzzminimizetime=1x", "-parallel=2", t.pkg)
+		if out, err = cmd.CombinedOutput(); err == nil || !ranOut(string(out)) {
+			break
+		}
+	}
 	if err != nil {
 		fmt.Printf("FAIL  %s %s\n%s", t.pkg, t.name, out)
 		s.tallies[2].failed++
@@ -161,6 +167,15 @@ func (s *summary) fuzz(t test) {
 		return
 	}
 	fmt.Printf("fuzz  %-28s %6.1f s  %s\n", t.pkg, time.Since(began).Seconds(), t.name)
+}
+
+// ranOut tells whether a target failed by nothing but the end of its time, which Go's fuzzer sometimes takes for a fault of the target when a
+// worker has an input in hand. A real fault names the input that it has written.
+func ranOut(output string) bool {
+	_, fault, failed := strings.Cut(output, "--- FAIL: ")
+	lines := strings.Split(fault, "\n")
+	return failed && len(lines) > 2 && strings.TrimSpace(lines[1]) == "context deadline exceeded" && strings.HasPrefix(lines[2], "FAIL") &&
+		!strings.Contains(output, "Failing input written to")
 }
 
 func (s *summary) table() string {

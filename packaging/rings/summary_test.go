@@ -73,3 +73,21 @@ func TestVerdict(t *testing.T) {
 		})
 	}
 }
+
+func TestRanOut(t *testing.T) {
+	const progress = "fuzz: elapsed: 5s, execs: 83216 (16290/sec), new interesting: 1 (total: 81)\n"
+	for _, tt := range []struct {
+		name, output string
+		want         bool
+	}{
+		{"its time ended", progress + "--- FAIL: FuzzX (5.08s)\n    context deadline exceeded\nFAIL\nexit status 1\n", true},
+		{"an input", progress + "--- FAIL: FuzzX (1.08s)\n    --- FAIL: FuzzX (0.00s)\n        x_test.go:7: context deadline exceeded\n" +
+			"    Failing input written to testdata/fuzz/FuzzX/0\nFAIL\n", false},
+		{"the target says so itself", "--- FAIL: FuzzX (1.08s)\n    context deadline exceeded\n    and more\nFAIL\n", false},
+		{"no build", "x.go:1:1: expected 'package'\nFAIL\n", false},
+	} {
+		if got := ranOut(tt.output); got != tt.want {
+			t.Errorf("%s: %t", tt.name, got)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"runtime"
 	"testing"
 	"time"
 
@@ -18,6 +19,12 @@ import (
 )
 
 const soon = 10 * time.Second // for what takes milliseconds on a machine that is not busy
+
+// The Go runtime has processors beside those that workers keep, as it has in a relay: most tests have two workers.
+func TestMain(m *testing.M) {
+	runtime.GOMAXPROCS(4)
+	m.Run()
+}
 
 // relay is workers with one plain entry, in front of a server that the test is.
 type relay struct {

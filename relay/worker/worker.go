@@ -160,8 +160,10 @@ func (w *Worker) open() error {
 }
 
 // busy is how long a worker that had events waits for others without telling the Go scheduler. Told, that gives the worker's processor
-// away, and the thread needs two switches to have one again, which is dearer than what an event costs.
-const busy = time.Millisecond
+// away, and the thread needs two switches to have one again, which is dearer than what an event costs. It is longer than the kernel's tick
+// (4 ms at 250 Hz): to wait for less is to set the processor's clock and to set it back, which in a virtual machine is dearer still. Whoever
+// stops the world has not to wait for it: the Go runtime's signal ends the call.
+const busy = 10 * time.Millisecond
 
 // wait takes what events there are, or waits for some.
 func (w *Worker) wait(events []unix.EpollEvent) (n int, errno unix.Errno) {

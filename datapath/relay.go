@@ -25,6 +25,8 @@ type RelayOptions struct {
 	Early, PerSource int
 	// Expire is when Sweep settles them.
 	Expire time.Duration
+	// Readers is how many there are of events: see Events. 0: one.
+	Readers int
 }
 
 // What a relay steers with, unless another one of the host does.
@@ -41,6 +43,7 @@ const (
 type Relay struct {
 	options    RelayOptions
 	objects    relayObjects
+	rings      []*ebpf.Map // of events, by their readers' numbers
 	generation uint32
 	tables     relayTables // in force
 	stale      relayTables // of the other generation
@@ -82,6 +85,7 @@ func LoadRelay(o RelayOptions) (_ *Relay, err error) {
 	if err := ProbeRelay(); err != nil {
 		return nil, err
 	}
+	o.Readers = max(1, o.Readers)
 	r := &Relay{options: o, attached: make(map[int]*attachment)}
 	defer func() {
 		if err != nil {
@@ -114,6 +118,7 @@ func (r *Relay) load() error {
 	}
 	for name, v := range map[string]any{
 		relayVarSteerMark: r.options.Mark, relayVarPerSource: uint32(r.options.PerSource), relayVarOwnNetns: netns,
+		relayVarReaders: uint32(r.options.Readers),
 	} {
 		if err := spec.Variables[name].Set(v); err != nil {
 			return fmt.Errorf("set %s: %w", name, err)
@@ -121,9 +126,27 @@ func (r *Relay) load() error {
 	}
 	spec.Maps[relayMapSyns].MaxEntries = uint32(r.options.Early)
 	spec.Maps[relayMapSources].MaxEntries = uint32(r.options.Early)
-	spec.Maps[relayMapEvents].MaxEntries = ringSize(r.options.Early)
+	events := spec.Maps[relayMapEvents]
+	events.MaxEntries = uint32(r.options.Readers)
+	ring := events.InnerMap.Copy()
 	if err := spec.LoadAndAssign(&r.objects, nil); err != nil {
 		return fmt.Errorf("load the program: %w", err)
+	}
+	return r.openRings(ring)
+}
+
+// openRings gives each reader the ring that its events come by.
+func (r *Relay) openRings(spec *ebpf.MapSpec) error {
+	spec.MaxEntries = ringSize(min(r.options.Early, 2*r.options.Early/r.options.Readers)) // hashes do not spread evenly
+	for reader := range uint32(r.options.Readers) {
+		ring, err := ebpf.NewMap(spec)
+		if err != nil {
+			return fmt.Errorf("create a ring of events: %w", err)
+		}
+		r.rings = append(r.rings, ring)
+		if err := r.objects.Events.Put(reader, ring); err != nil {
+			return fmt.Errorf("put a ring of events in its place: %w", err)
+		}
 	}
 	return nil
 }
@@ -276,5 +299,9 @@ func (r *Relay) Close() error {
 		errs = append(errs, r.steering.close())
 		r.steering = nil
 	}
+	for _, ring := range r.rings {
+		errs = append(errs, ring.Close())
+	}
+	r.rings = nil
 	return errors.Join(append(errs, r.objects.Close())...)
 }

@@ -238,6 +238,7 @@ const (
 	relayVarHeldEventType    = "held_event_type"
 	relayVarOwnNetns         = "own_netns"
 	relayVarPerSource        = "per_source"
+	relayVarReaders          = "readers"
 	relayVarReplayKindType   = "replay_kind_type"
 	relayVarReplayResultType = "replay_result_type"
 	relayVarSteerMark        = "steer_mark"
@@ -331,6 +332,7 @@ type relayVariableSpecs struct {
 	HeldEventType    *ebpf.VariableSpec `ebpf:"held_event_type"`
 	OwnNetns         *ebpf.VariableSpec `ebpf:"own_netns"`
 	PerSource        *ebpf.VariableSpec `ebpf:"per_source"`
+	Readers          *ebpf.VariableSpec `ebpf:"readers"`
 	ReplayKindType   *ebpf.VariableSpec `ebpf:"replay_kind_type"`
 	ReplayResultType *ebpf.VariableSpec `ebpf:"replay_result_type"`
 	SteerMark        *ebpf.VariableSpec `ebpf:"steer_mark"`
@@ -409,6 +411,7 @@ type relayVariables struct {
 	HeldEventType    *ebpf.Variable `ebpf:"held_event_type"`
 	OwnNetns         *ebpf.Variable `ebpf:"own_netns"`
 	PerSource        *ebpf.Variable `ebpf:"per_source"`
+	Readers          *ebpf.Variable `ebpf:"readers"`
 	ReplayKindType   *ebpf.Variable `ebpf:"replay_kind_type"`
 	ReplayResultType *ebpf.Variable `ebpf:"replay_result_type"`
 	SteerMark        *ebpf.Variable `ebpf:"steer_mark"`

@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
+	"time"
 	"unsafe"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
 )
 
@@ -34,31 +37,39 @@ type RelayEvent struct {
 	Ifindex   int    // of the interface that it came in by
 	// Hash is the packet's: a group of listeners that chooses by it (SO_ATTACH_REUSEPORT_CBPF, SKF_AD_RXHASH) has the same.
 	Hash uint32
-	// Frame is that of a SYN that is held, for Release and Refuse; nil of the others. The caller of Next owns it.
+	// Frame is that of a SYN that is held, for Release and Refuse; nil of the others. The caller of Take owns it.
 	Frame []byte
 }
 
-// RelayEvents reads the kernel's events. The caller closes the reader.
+// RelayEvents reads the kernel's events for one reader. The caller closes it.
 type RelayEvents struct {
+	ring   *ebpf.Map
 	reader *ringbuf.Reader
 	record ringbuf.Record
 }
 
-// Events starts reading. One reader has all events.
-func (r *Relay) Events() (*RelayEvents, error) {
-	reader, err := ringbuf.NewReader(r.objects.Events)
+// Events starts reading as the one with a number, from 0 and below Readers: it has the events whose Hash modulo Readers is its number. There
+// is one for each at a time.
+func (r *Relay) Events(number int) (*RelayEvents, error) {
+	reader, err := ringbuf.NewReader(r.rings[number])
 	if err != nil {
 		return nil, fmt.Errorf("read events: %w", err)
 	}
-	return &RelayEvents{reader: reader}, nil
+	reader.SetDeadline(time.Unix(1, 0)) // it never waits
+	return &RelayEvents{ring: r.rings[number], reader: reader}, nil
 }
 
-// Next waits for an event, and puts it and those that are there, too, into to. It ends with ErrClosed after Close. One caller at a time.
-func (e *RelayEvents) Next(to []RelayEvent) (n int, err error) {
-	for n < len(to) {
+// FD is readable (epoll) when there are events. The Relay owns it.
+func (e *RelayEvents) FD() int { return e.ring.FD() }
+
+// Take puts events that are there into to, in the order in which they came, and does not wait for others. When there are fewer than to
+// has room for, FD becomes readable with the next one. A thread with a table of descriptors of its own needs none but those of epoll
+// instances. One caller at a time, none after Close.
+func (e *RelayEvents) Take(to []RelayEvent) (n int, err error) {
+	for n < len(to) && e.reader.AvailableBytes() > 0 {
 		err := e.reader.ReadInto(&e.record)
-		if errors.Is(err, ringbuf.ErrClosed) {
-			return n, ErrClosed
+		if errors.Is(err, os.ErrDeadlineExceeded) { // what there was had been discarded
+			continue
 		}
 		if err != nil {
 			return n, fmt.Errorf("read events: %w", err)
@@ -67,14 +78,11 @@ func (e *RelayEvents) Next(to []RelayEvent) (n int, err error) {
 			return n, err
 		}
 		n++
-		if e.record.Remaining == 0 {
-			break
-		}
 	}
 	return n, nil
 }
 
-// Close ends a Next that waits.
+// Close ends reading.
 func (e *RelayEvents) Close() error { return e.reader.Close() }
 
 func parseRelayEvent(b []byte) (RelayEvent, error) {

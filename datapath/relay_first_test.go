@@ -32,10 +32,10 @@ func (l *liveRelay) dials() <-chan dialed {
 
 // A client is connected when the server has answered, and not before, by the SYN that was held; and by the worker that was told.
 func TestConnectFirstReleased(t *testing.T) {
-	const workers = 4
+	const workers = liveReaders
 	eachRelayFamily(t, func(t *testing.T, f relayFamily) {
 		l := newLiveRelay(t, f)
-		events, conns := l.reader(), l.group(workers)
+		events, conns := l.readers(), l.group(workers)
 		l.intercepts(f.far, EarlyConnectFirst)
 		for range 8 {
 			done := l.dials()
@@ -73,7 +73,7 @@ func (h hears) Write(b []byte) (int, error) { return len(b), nil }
 func TestConnectFirstRefused(t *testing.T) {
 	eachRelayFamily(t, func(t *testing.T, f relayFamily) {
 		l := newLiveRelay(t, f)
-		events := l.reader()
+		events := l.readers()
 		go echo(l.listener())
 		l.intercepts(f.far, EarlyConnectFirst)
 		done := l.dials()
@@ -90,7 +90,7 @@ func TestConnectFirstRefused(t *testing.T) {
 func TestConnectFirstPlain(t *testing.T) {
 	eachRelayFamily(t, func(t *testing.T, f relayFamily) {
 		l := newLiveRelay(t, f)
-		events := l.reader()
+		events := l.readers()
 		at := netip.AddrPortFrom(f.relay, 8080)
 		made, err := listenWith(at)
 		l.must(err)

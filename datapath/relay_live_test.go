@@ -1,10 +1,14 @@
 package datapath
 
 import (
+	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // liveRelay is a relay between a client and a server.
@@ -15,12 +19,17 @@ type liveRelay struct {
 	listen netip.AddrPort // of its listeners
 }
 
-const listenPort = 3128
+const (
+	listenPort  = 3128
+	liveReaders = 4 // of events: one for each worker
+)
 
 func newLiveRelay(t *testing.T, f relayFamily) *liveRelay {
 	t.Helper()
 	n := newRelayNet(t)
-	r, err := LoadRelay(RelayOptions{Mark: RelayMark, Table: RelayTable, Early: 256, PerSource: 256, Expire: time.Minute})
+	r, err := LoadRelay(RelayOptions{
+		Mark: RelayMark, Table: RelayTable, Early: 256, PerSource: 256, Expire: time.Minute, Readers: liveReaders,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,22 +125,45 @@ func (l *liveRelay) group(workers int) <-chan accepted {
 	return all
 }
 
-// next requires an event within the time that tests have.
-func (l *liveRelay) next(e *RelayEvents) RelayEvent {
+// readers are those of all workers.
+func (l *liveRelay) readers() []*RelayEvents {
 	l.t.Helper()
-	e.reader.SetDeadline(time.Now().Add(patience))
-	var one [1]RelayEvent
-	_, err := e.Next(one[:])
-	l.must(err)
-	return one[0]
+	var all []*RelayEvents
+	for number := range liveReaders {
+		e, err := l.Events(number)
+		l.must(err)
+		l.t.Cleanup(func() { e.Close() })
+		all = append(all, e)
+	}
+	return all
 }
 
-func (l *liveRelay) reader() *RelayEvents {
+// next requires an event, within the time that tests have, and that the reader has it which its hash says.
+func (l *liveRelay) next(readers []*RelayEvents) RelayEvent {
 	l.t.Helper()
-	e, err := l.Events()
-	l.must(err)
-	l.t.Cleanup(func() { e.Close() })
-	return e
+	wake := make([]unix.PollFd, len(readers))
+	for i, r := range readers {
+		wake[i] = unix.PollFd{Fd: int32(r.FD()), Events: unix.POLLIN}
+	}
+	for {
+		n, err := unix.Poll(wake, int(patience/time.Millisecond))
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		l.must(err)
+		if n == 0 {
+			l.t.Fatal("no event")
+		}
+		i := slices.IndexFunc(wake, func(p unix.PollFd) bool { return p.Revents != 0 })
+		var one [1]RelayEvent
+		if n, err = readers[i].Take(one[:]); n == 0 || err != nil {
+			l.t.Fatal(n, err)
+		}
+		if e := one[0]; int(e.Hash%liveReaders) != i {
+			l.t.Fatalf("reader %d has %+v", i, e)
+		}
+		return one[0]
+	}
 }
 
 // receive requires that something comes by a channel.

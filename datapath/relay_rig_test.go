@@ -43,7 +43,7 @@ func newRelayRig(t testing.TB) *relayRig {
 	k.settleAll()
 	k.must(replace(k.objects.Refusals, map[relayTuple]relayRefused{}))
 	k.listen = listenerAddr(k.listener(64))
-	events, err := k.Events()
+	events, err := k.Events(0)
 	k.must(err)
 	t.Cleanup(func() { events.Close() })
 	k.events = events
@@ -111,13 +111,15 @@ func entriesOf(t testing.TB, m *ebpf.Map) (n int) {
 func (k *relayRig) told() []RelayEvent {
 	k.t.Helper()
 	var all []RelayEvent
-	for k.events.reader.AvailableBytes() > 0 {
+	for {
 		some := make([]RelayEvent, 4)
-		n, err := k.events.Next(some)
+		n, err := k.events.Take(some)
 		k.must(err)
 		all = append(all, some[:n]...)
+		if n < len(some) {
+			return all
+		}
 	}
-	return all
 }
 
 // only requires one event.

@@ -12,10 +12,10 @@ import (
 // A client's connections to others come to the listeners, under the address that the client has meant, and to the worker that the event
 // names.
 func TestInterceptedConnections(t *testing.T) {
-	const workers, connections = 4, 32
+	const workers, connections = liveReaders, 32
 	eachRelayFamily(t, func(t *testing.T, f relayFamily) {
 		l := newLiveRelay(t, f)
-		events, conns := l.reader(), l.group(workers)
+		events, conns := l.readers(), l.group(workers)
 		l.intercepts(f.far, EarlyOptimistic)
 		used := make(map[int]bool)
 		for range connections {

@@ -18,12 +18,11 @@ import (
 )
 
 // kernel is what the relay has in the kernel: it sees SYNs before the stack does, steers packets of others to the listeners, and opens
-// the windows of trunks. The workers' descriptors are not its own: they leave what is to be settled, and tell of, here.
+// the windows of trunks. The workers' descriptors are not its own: they hear of SYNs by shared memory, and leave what is to be settled here.
 type kernel struct {
 	log     *slog.Logger
 	dp      *datapath.Relay
-	events  *datapath.RelayEvents
-	workers []*worker.Worker
+	events  []*datapath.RelayEvents // of the workers
 	turbo   *turbo
 	running errgroup.Group
 
@@ -78,8 +77,10 @@ func steers(c *config.Config) bool {
 }
 
 // openKernel loads the programs, before the workers run: what they do is told to the kernel returned.
-func openKernel(c *config.Config, log *slog.Logger) (_ *kernel, err error) {
-	o := datapath.RelayOptions{Early: c.Limits.Early, PerSource: c.Limits.PerSource, Expire: c.Timeouts.Connect + c.Timeouts.Early}
+func openKernel(c *config.Config, workers int, log *slog.Logger) (_ *kernel, err error) {
+	o := datapath.RelayOptions{
+		Early: c.Limits.Early, PerSource: c.Limits.PerSource, Expire: c.Timeouts.Connect + c.Timeouts.Early, Readers: workers,
+	}
 	if steers(c) {
 		o.Mark, o.Table = datapath.RelayMark, datapath.RelayTable
 	}
@@ -87,8 +88,12 @@ func openKernel(c *config.Config, log *slog.Logger) (_ *kernel, err error) {
 	if k.dp, err = datapath.LoadRelay(o); err != nil {
 		return nil, err
 	}
-	if k.events, err = k.dp.Events(); err != nil {
-		return nil, errors.Join(err, k.dp.Close())
+	for i := range workers {
+		events, err := k.dp.Events(i)
+		if err != nil {
+			return nil, errors.Join(err, k.closeEvents(), k.dp.Close())
+		}
+		k.events = append(k.events, events)
 	}
 	if k.plain = k.dp.AttachOwnCgroup(); k.plain != nil {
 		log.Warn("trunks begin as the system has it", "err", k.plain)
@@ -100,54 +105,49 @@ func openKernel(c *config.Config, log *slog.Logger) (_ *kernel, err error) {
 	return k, nil
 }
 
-// start has events go to the workers.
-func (k *kernel) start(workers []*worker.Worker) {
-	k.workers = workers
-	k.running.Go(k.listen)
+// start has what the workers leave be done.
+func (k *kernel) start() {
 	k.running.Go(k.settleAll)
 	k.running.Go(k.turbo.run)
 }
 
+// close is called when the workers have ended.
 func (k *kernel) close() error {
 	k.mu.Lock()
 	k.stopped = true
 	k.mu.Unlock()
 	k.nudge()
 	k.turbo.stop()
-	err := k.events.Close()
-	return errors.Join(err, k.running.Wait(), k.dp.Close())
+	return errors.Join(k.closeEvents(), k.running.Wait(), k.dp.Close())
 }
 
-// listen gives each SYN to the worker that its client will come to.
-func (k *kernel) listen() error {
-	events := make([]datapath.RelayEvent, 64)
-	for {
-		n, err := k.events.Next(events)
-		for _, e := range events[:n] {
-			k.tell(e)
-		}
-		if errors.Is(err, datapath.ErrClosed) {
-			return nil
-		}
-		if err != nil {
-			k.log.Error("events of SYNs are not read any more", "err", err)
-			return err
-		}
+func (k *kernel) closeEvents() (err error) {
+	for _, e := range k.events {
+		err = errors.Join(err, e.Close())
 	}
+	return err
 }
 
-func (k *kernel) tell(e datapath.RelayEvent) {
+// syns is where a worker hears of SYNs.
+func (k *kernel) syns(index int) *worker.SYNs {
+	events, heard := k.events[index], make([]datapath.RelayEvent, 64)
+	return &worker.SYNs{FD: events.FD(), Take: func(each func(worker.SYN, bool)) error {
+		for {
+			n, err := events.Take(heard)
+			for _, e := range heard[:n] {
+				each(k.syn(e), e.Cancelled)
+			}
+			if n < len(heard) || err != nil {
+				return err
+			}
+		}
+	}}
+}
+
+func (k *kernel) syn(e datapath.RelayEvent) worker.SYN {
 	k.mu.Lock()
-	name := k.names[e.Entry]
-	k.mu.Unlock()
-	syn := worker.SYN{Client: e.Client, Server: e.Server, ISN: e.ISN, Entry: name, Held: e.Frame != nil, Handle: e}
-	w := k.workers[e.Hash%uint32(len(k.workers))]
-	if e.Cancelled {
-		_ = w.Cancel(syn)
-	} else if w.Early(syn) != nil { // it has ended
-		k.Settle(syn, worker.Release)
-		k.Settle(syn, worker.Taken)
-	}
+	defer k.mu.Unlock()
+	return worker.SYN{Client: e.Client, Server: e.Server, ISN: e.ISN, Entry: k.names[e.Entry], Held: e.Frame != nil, Handle: e}
 }
 
 // Settle is the workers'.

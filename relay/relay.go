@@ -73,7 +73,11 @@ func New(o Options) (_ *Relay, err error) {
 			err = errors.Join(err, r.abandon())
 		}
 	}()
-	k, err := openKernel(o.Config, o.Log)
+	count := o.Config.Workers
+	if count == 0 {
+		count = runtime.NumCPU()
+	}
+	k, err := openKernel(o.Config, count, o.Log)
 	if err != nil {
 		if why := wants(o.Config, err); why != "" {
 			return nil, fmt.Errorf("%s: %s: %w", o.Config.File, why, err)
@@ -81,16 +85,12 @@ func New(o Options) (_ *Relay, err error) {
 		o.Log.Warn("trunks begin as the system has it, and SYNs are not seen", "err", err)
 	}
 	r.kernel, r.without = k, err
-	count := o.Config.Workers
-	if count == 0 {
-		count = runtime.NumCPU()
-	}
 	r.choosing = newChoosing(r)
 	r.choosing.configure(o.Config)
 	for i := range count {
 		options := worker.Options{Index: i, Of: count, Log: o.Log, Identities: &r.identities, Ways: r.choosing.ways}
 		if k != nil {
-			options.Settle, options.Measured, options.Mark = k.Settle, k.turbo.Measured, datapath.RelayMark
+			options.SYNs, options.Settle, options.Measured, options.Mark = k.syns(i), k.Settle, k.turbo.Measured, datapath.RelayMark
 			options.Outgrown = k.turbo.Outgrown
 		}
 		w, err := worker.New(options, o.Config)
@@ -134,7 +134,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	r.serve(asked, &serving)
 	serving.Go(func() error { r.choosing.run(asked); return nil })
 	if r.kernel != nil {
-		r.kernel.start(r.workers)
+		r.kernel.start()
 	}
 	err := r.apply(r.current())
 	if err == nil {
@@ -153,10 +153,11 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 	done()
 	_ = serving.Wait() // has said what was wrong
+	err = errors.Join(err, running.Wait())
 	if r.kernel != nil {
 		err = errors.Join(err, r.kernel.close())
 	}
-	return errors.Join(err, running.Wait())
+	return err
 }
 
 func (r *Relay) current() *config.Config { return r.cfg.Load() }

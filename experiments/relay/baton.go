@@ -154,7 +154,7 @@ func (p *Path) inForce(o settings, chosen []int) error {
 	return nil
 }
 
-// isEarly looks whether flows begin with their SYN. On a busy machine a client may be accepted before the relay has heard of it.
+// isEarly looks whether flows begin with their SYN.
 func (p *Path) isEarly(first *lab.Host) error {
 	const flows = 3
 	before, err := begunEarly(first)

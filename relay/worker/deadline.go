@@ -10,7 +10,6 @@ const (
 	waitConnect             // the server, a trunk that is opened
 	waitAccept              // the client of an early SYN
 	waitYoung               // a flow that has just begun to move: most are over before it is worth to look after their peers
-	waitTold                // the event of a SYN whose client is there already
 	waitLook                // a look at whether bytes still move, and peers still answer
 	waitEnd                 // the peer's acknowledgement of what is in front of an RST; its FIN behind ours
 	waitKinds

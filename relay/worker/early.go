@@ -2,7 +2,6 @@ package worker
 
 import (
 	"net/netip"
-	"time"
 
 	"baton/relay/flow"
 )
@@ -32,34 +31,41 @@ type early struct {
 	held bool // and the client has had no answer
 }
 
-// late is how long after its client was accepted a SYN may be told of.
-const late = time.Second
-
 type synKey struct{ client, server netip.AddrPort }
 
 func (s *SYN) key() synKey { return synKey{s.Client, s.Server} }
 
-// Early begins a flow for a SYN. The worker is the one whose listener its client will come to: see Listen.
-func (w *Worker) Early(syn SYN) error {
-	return w.post(func(w *Worker) { w.anticipate(syn) })
+// SYNs is where the kernel tells of those that come to this worker's listeners: see Listen.
+type SYNs struct {
+	FD int // becomes readable when there are some; the caller's
+	// Take gives what is there to each, in the order in which it came. cancelled: the client has given its SYN up. It is called by the
+	// worker's thread, and must not wait.
+	Take func(each func(syn SYN, cancelled bool)) error
 }
 
-// Cancel ends the flow of a SYN whose client has given up.
-func (w *Worker) Cancel(syn SYN) error {
-	return w.post(func(w *Worker) {
-		if s := w.early[syn.key()]; s != nil && s.early.syn.ISN == syn.ISN {
-			w.drop(s)
-		}
-	})
-}
+func (s *SYNs) ready(w *Worker, _ uint32) { w.hearSYNs() }
 
-func (w *Worker) anticipate(syn SYN) {
-	if a := w.ahead[syn.key()]; a != nil {
-		w.forgetAhead(a)
-		w.letIn(syn)
+// hearSYNs begins the flows of the SYNs that there are. The kernel tells of a SYN before its client can be accepted: who looks for it
+// behind accept(2) finds it.
+func (w *Worker) hearSYNs() {
+	if w.o.SYNs == nil {
 		return
 	}
-	if s := w.early[syn.key()]; s != nil { // the client has begun anew
+	if err := w.o.SYNs.Take(w.told); err != nil {
+		w.o.Log.Error("SYNs are not heard of any more", "err", err)
+		w.o.SYNs = nil
+	}
+}
+
+func (w *Worker) told(syn SYN, cancelled bool) {
+	s := w.early[syn.key()]
+	if cancelled {
+		if s != nil && s.early.syn.ISN == syn.ISN {
+			w.drop(s)
+		}
+		return
+	}
+	if s != nil { // the client has begun anew
 		w.drop(s)
 	}
 	e := w.entryOf(syn.Entry)
@@ -67,7 +73,7 @@ func (w *Worker) anticipate(syn SYN) {
 		w.letIn(syn)
 		return
 	}
-	s := w.newFlow(e, syn.Client, syn.Server)
+	s = w.newFlow(e, syn.Client, syn.Server)
 	s.early = &early{syn: syn, held: syn.Held}
 	w.early[syn.key()] = s
 	w.count.Early.Add(1)
@@ -115,30 +121,6 @@ func (w *Worker) meet(client, server netip.AddrPort, fd int32) bool {
 		w.await(&s.waiter, waitYoung)
 	}
 	return true
-}
-
-// ahead is a client that was accepted before anybody told of its SYN, which happens over a short way or on a busy host: its flow began
-// then, and is perhaps over when the SYN is told of.
-type ahead struct {
-	key    synKey
-	waiter waiter
-}
-
-func (w *Worker) note(key synKey) {
-	if a := w.ahead[key]; a != nil {
-		w.forgetAhead(a)
-	}
-	a := &ahead{key: key}
-	a.waiter.of = a
-	w.ahead[key] = a
-	w.await(&a.waiter, waitTold)
-}
-
-func (a *ahead) expired(w *Worker, _ wait) { w.forgetAhead(a) }
-
-func (w *Worker) forgetAhead(a *ahead) {
-	w.ease(&a.waiter)
-	delete(w.ahead, a.key)
 }
 
 // settled has nobody expect the client of an early flow any more.

@@ -21,8 +21,41 @@ import (
 // earlyRelay is a relay that is told of SYNs by the test.
 type earlyRelay struct {
 	relay
+	fd      int // of an eventfd: there are SYNs
 	mu      sync.Mutex
+	coming  []comingSYN
 	outcome []string
+}
+
+type comingSYN struct {
+	SYN
+	cancelled bool
+}
+
+// take is what the worker hears SYNs by.
+func (r *earlyRelay) take(each func(SYN, bool)) error {
+	r.mu.Lock()
+	coming := r.coming
+	r.coming = nil
+	r.mu.Unlock()
+	for _, c := range coming {
+		each(c.SYN, c.cancelled)
+	}
+	return nil
+}
+
+// comes is the kernel's part: the SYN is there first, and then the worker is woken, which may be late.
+func (r *earlyRelay) comes(c comingSYN, wake bool) {
+	r.t.Helper()
+	r.mu.Lock()
+	r.coming = append(r.coming, c)
+	r.mu.Unlock()
+	if !wake {
+		return
+	}
+	if _, err := unix.Write(r.fd, []byte{1, 0, 0, 0, 0, 0, 0, 0}); err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 func newEarly(t *testing.T, mode config.EarlySYN, change func(*config.Config)) *earlyRelay {
@@ -34,7 +67,12 @@ func newEarly(t *testing.T, mode config.EarlySYN, change func(*config.Config)) *
 	}
 	r := &earlyRelay{relay: relay{t: t, server: listenTCP(t)}}
 	r.entry = config.Entry{Name: "e", Mode: config.Plain, Listen: unusedPort(t), Destination: addrOf(r.server), EarlySYN: mode}
-	w, err := New(Options{Of: 1, Log: slog.New(slog.DiscardHandler), Settle: func(s SYN, what Settlement) {
+	var err error
+	if r.fd, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(r.fd) })
+	w, err := New(Options{Of: 1, Log: slog.New(slog.DiscardHandler), SYNs: &SYNs{FD: r.fd, Take: r.take}, Settle: func(s SYN, what Settlement) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.outcome = append(r.outcome, fmt.Sprint(what, " ", s.ISN))
@@ -73,9 +111,7 @@ func (r *earlyRelay) told(want ...string) {
 func (r *earlyRelay) syn(from netip.AddrPort, isn uint32, held bool) SYN {
 	r.t.Helper()
 	s := SYN{Client: from, Server: r.entry.Listen, ISN: isn, Entry: "e", Held: held}
-	if err := r.workers[0].Early(s); err != nil {
-		r.t.Fatal(err)
-	}
+	r.comes(comingSYN{SYN: s}, true)
 	return s
 }
 
@@ -129,53 +165,30 @@ func (r *earlyRelay) nothingLeft() {
 	}
 }
 
-// A client that is there before its SYN was told of has one flow, and the next of its address and port another.
-func TestEarlyTooLate(t *testing.T) {
+// A client that is accepted before the worker was woken has the flow that its SYN begins, and no other.
+func TestEarlyBeforeWake(t *testing.T) {
 	r := newEarly(t, config.Optimistic, nil)
 	from := unusedPort(t)
-	var settled []string
-	for isn, of := range []struct{ held, over bool }{{}, {held: true}, {over: true}, {held: true, over: true}} {
-		client := r.dialFrom(from)
-		server := r.accept()
-		if of.over {
-			reset(t, client)
-			hearEnd(t, server, unix.ECONNRESET)
-			r.relay.settled()
-		}
-		r.syn(from, uint32(isn), of.held)
-		if of.held {
-			settled = append(settled, fmt.Sprint("release ", isn))
-		}
-		settled = append(settled, fmt.Sprint("taken ", isn))
-		r.told(settled...)
-		if n := r.workers[0].count.Flows.Load(); n != uint64(isn+1) {
-			t.Errorf("%+v: %d flows", of, n)
-		}
-		if !of.over {
-			say(t, client, "ask")
-			hear(t, server, "ask")
-			reset(t, client)
-			hearEnd(t, server, unix.ECONNRESET)
-			r.relay.settled()
-		}
-	}
-	r.syn(from, 9, false)
-	server := r.accept()
-	say(t, server, "220 greeting") // and nobody has come to the listener
+	r.comes(comingSYN{SYN: SYN{Client: from, Server: r.entry.Listen, ISN: 1, Entry: "e"}}, false)
 	client := r.dialFrom(from)
-	hear(t, client, "220 greeting")
-	reset(t, client)
-	hearEnd(t, server, unix.ECONNRESET)
+	server := r.accept()
+	r.told("taken 1")
+	say(t, client, "ask")
+	hear(t, server, "ask")
+	client.Close()
+	hearEnd(t, server, io.EOF)
+	server.Close()
+	r.nothingLeft()
+	if c := &r.workers[0].count; c.Flows.Load() != 1 || c.Early.Load() != 1 {
+		t.Errorf("%d flows, %d of them early", c.Flows.Load(), c.Early.Load())
+	}
+}
 
-	client = r.dialFrom(unusedPort(t)) // of whose SYN nobody ever tells
-	server = r.accept()
-	reset(t, client)
-	hearEnd(t, server, unix.ECONNRESET)
-	eventually(t, "nobody waits to be told of a SYN", func() bool {
-		n := -1
-		_ = r.workers[0].ask(func(w *Worker) error { n = len(w.ahead); return nil })
-		return n == 0
-	})
+// Of a SYN to an entry that has gone nobody makes a flow: its client comes in as if nobody had told of it.
+func TestEarlyWithoutEntry(t *testing.T) {
+	r := newEarly(t, config.ConnectFirst, nil)
+	r.comes(comingSYN{SYN: SYN{Client: unusedPort(t), Server: r.entry.Listen, ISN: 1, Entry: "gone", Held: true}}, true)
+	r.told("release 1", "taken 1")
 	r.nothingLeft()
 }
 
@@ -199,9 +212,7 @@ func TestEarlyWithoutClient(t *testing.T) {
 	syn := r.syn(from, 1, true)
 	first := r.accept()
 	r.told("release 1")
-	if err := r.workers[0].Cancel(syn); err != nil {
-		t.Fatal(err)
-	}
+	r.comes(comingSYN{syn, true}, true)
 	hearEnd(t, first, unix.ECONNRESET)
 	r.told("release 1", "taken 1")
 	r.syn(from, 2, false)
@@ -209,9 +220,7 @@ func TestEarlyWithoutClient(t *testing.T) {
 	r.syn(from, 3, false)
 	hearEnd(t, second, unix.ECONNRESET)
 	third := r.accept()
-	if err := r.workers[0].Cancel(syn); err != nil { // of the first one: late
-		t.Fatal(err)
-	}
+	r.comes(comingSYN{syn, true}, true) // of the first one: late
 	client := r.dialFrom(from)
 	say(t, client, "ask")
 	hear(t, third, "ask")

@@ -65,8 +65,7 @@ func (d *dock) ready(w *Worker, _ uint32) {
 			continue
 		case errno != 0:
 			return // what waits comes with the next event
-		case len(w.guests) >= max(1, w.cfg.Trunks.Waiting/w.o.Of):
-			w.count.Full.Add(1)
+		case !w.room(from.Addr()):
 			closeFD(fd)
 			continue
 		}
@@ -101,8 +100,7 @@ func (w *Worker) greet(d *dock, fd int32, from netip.AddrPort) {
 		return
 	}
 	a.slot = slot
-	w.guests[a] = struct{}{}
-	w.count.Waiting.Add(1)
+	w.enlist(a)
 	if d.identity != nil {
 		a.tls = d.identity.Accept(&w.buffers)
 		w.await(&a.waiter, waitHeader)
@@ -226,6 +224,5 @@ func (w *Worker) sendAway(a *arrival, reset bool) {
 func (w *Worker) dismiss(a *arrival) {
 	w.ease(&a.waiter)
 	w.unlist(a)
-	delete(w.guests, a)
-	w.count.Waiting.Add(-1)
+	w.strike(a)
 }

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isolate gives the thread a table of file descriptors of its own: the standard ones, the inbox, and those by which the Go runtime
+// isolate gives the thread a table of file descriptors of its own: the standard ones, the inbox, that of SYNs, and those by which the Go runtime
 // polls, as the thread that ends a garbage collection looks after the runtime's sockets, whichever thread it is.
 func (w *Worker) isolate() error {
 	if err := startRuntimePoller(); err != nil {
@@ -36,7 +36,7 @@ func (w *Worker) isolate() error {
 	}
 	for _, name := range names {
 		fd, err := strconv.Atoi(name)
-		if err != nil || fd <= 2 || fd == w.inbox.fd || fd == folder || polls(own+"/"+name) {
+		if err != nil || fd <= 2 || fd == w.inbox.fd || w.o.SYNs != nil && fd == w.o.SYNs.FD || fd == folder || polls(own+"/"+name) {
 			continue
 		}
 		unix.Close(fd)

@@ -180,17 +180,17 @@ func (w *Worker) begin(e *entry, fd int32, peer netip.AddrPort) {
 			return
 		}
 	}
-	if isEarly && w.meet(peer, at, fd) {
-		return
+	if isEarly {
+		w.hearSYNs()
+		if w.meet(peer, at, fd) {
+			return
+		}
 	}
 	s := w.newFlow(e, peer, at)
 	if errno := w.attach(s, flow.Client, fd); errno != 0 {
 		closeFD(fd)
 		w.release(s)
 		return
-	}
-	if isEarly {
-		w.note(synKey{peer, at})
 	}
 	if hasPreface(e.Mode) {
 		words := preface.New(e.Mode)

@@ -28,7 +28,6 @@ func (w *Worker) configure(cfg *config.Config) error {
 	w.waits[waitHeader].after = t.Header
 	w.waits[waitConnect].after = t.Connect
 	w.waits[waitAccept].after = t.Early
-	w.waits[waitTold].after = min(late, t.Early)
 	w.waits[waitLook].after = t.Unacked / 2
 	if t.Idle > 0 {
 		w.waits[waitLook].after = min(w.waits[waitLook].after, t.Idle/2)

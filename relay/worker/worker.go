@@ -18,7 +18,8 @@ type Options struct {
 	Index int // among Of workers, from 0
 	Of    int
 	Log   *slog.Logger
-	// Settle is told what becomes of SYNs; it must not wait. It may be nil if Early is not called.
+	// SYNs tells of SYNs, and Settle is told what becomes of them; it must not wait. nil: flows begin when they are accepted.
+	SYNs   *SYNs
 	Settle func(SYN, Settlement)
 	// Measured is told what trunks have found out about their paths; it must not wait. nil: nobody wants to know.
 	Measured func(Measurement)
@@ -47,9 +48,9 @@ type Worker struct {
 	trunked  tally             // of flows that came by trunks
 	docks    []*dock
 	guests   map[*arrival]struct{} // trunks of other relays that have no flow yet
+	crowds   map[netip.Prefix]int  // how many of them a network has
 	pools    map[string]*pool      // by the peer's name
 	early    map[synKey]*split     // flows whose clients were not accepted yet
-	ahead    map[synKey]*ahead     // clients that were accepted lately, before anybody told of their SYNs
 	looked   time.Duration         // at the pools
 	renewed  time.Duration         // the guests
 	flows    map[*split]struct{}
@@ -82,8 +83,8 @@ const (
 // New makes a worker that does nothing before Run.
 func New(o Options, cfg *config.Config) (*Worker, error) {
 	w := &Worker{
-		o: o, cfg: cfg, start: time.Now(), flows: make(map[*split]struct{}), guests: make(map[*arrival]struct{}), pools: make(map[string]*pool),
-		tallies: make(map[string]*tally), early: make(map[synKey]*split), ahead: make(map[synKey]*ahead),
+		o: o, cfg: cfg, start: time.Now(), flows: make(map[*split]struct{}), early: make(map[synKey]*split), tallies: make(map[string]*tally),
+		guests: make(map[*arrival]struct{}), crowds: make(map[netip.Prefix]int), pools: make(map[string]*pool),
 		scratch: make([]byte, secure.BufferSize)[:moved], sealed: make([]byte, moved), gate: secure.NewGate(1), ended: make(chan struct{}),
 	}
 	w.pipes.size = cfg.Limits.Pipe
@@ -155,6 +156,12 @@ func (w *Worker) open() error {
 	w.epoll = int32(fd)
 	if _, errno := w.watch(int32(w.inbox.fd), unix.EPOLLIN, &w.inbox); errno != 0 {
 		return fmt.Errorf("watch the inbox: %w", errno)
+	}
+	if w.o.SYNs == nil {
+		return nil
+	}
+	if _, errno := w.watch(int32(w.o.SYNs.FD), unix.EPOLLIN, w.o.SYNs); errno != 0 {
+		return fmt.Errorf("watch the SYNs: %w", errno)
 	}
 	return nil
 }

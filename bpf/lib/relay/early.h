@@ -91,10 +91,21 @@ static __always_inline void fill_event(struct event *ev, __u32 kind, const struc
 	ev->ifindex = s->ifindex;
 }
 
+static __always_inline void *ring_of(const struct syn *s)
+{
+	__u32 reader = s->hash % readers;
+
+	return bpf_map_lookup_elem(&events, &reader);
+}
+
 static __always_inline bool tell(__u32 kind, const struct tuple *t, const struct syn *s)
 {
-	struct event *ev = bpf_ringbuf_reserve(&events, sizeof(*ev), 0);
+	void *ring = ring_of(s);
+	struct event *ev;
 
+	if (!ring)
+		return false;
+	ev = bpf_ringbuf_reserve(ring, sizeof(*ev), 0);
 	if (!ev)
 		return false;
 	fill_event(ev, kind, t, s);
@@ -105,9 +116,13 @@ static __always_inline bool tell(__u32 kind, const struct tuple *t, const struct
 /* The same with the frame, of at most FRAME_BYTES. */
 static __always_inline bool tell_held(struct __sk_buff *skb, const struct tuple *t, const struct syn *s)
 {
-	struct held_event *held = bpf_ringbuf_reserve(&events, sizeof(*held), 0);
+	void *ring = ring_of(s);
+	struct held_event *held;
 	__u32 length = skb->len;
 
+	if (!ring)
+		return false;
+	held = bpf_ringbuf_reserve(ring, sizeof(*held), 0);
 	if (!held)
 		return false;
 	fill_event(&held->event, EVENT_SYN, t, s);

@@ -12,6 +12,7 @@
 
 const volatile __u32 steer_mark = 0;  /* of packets that are for a socket of ours; 0: nothing is steered */
 const volatile __u32 per_source = 64; /* SYNs of one client told and not settled */
+const volatile __u32 readers = 1;     /* of events */
 const volatile __u64 own_netns = 0;   /* cookie of the network namespace whose sockets may be trunks */
 
 /* Which generation of ports, destinations and entries is in force: 0 or 1. User space writes the other, then this. */
@@ -72,10 +73,19 @@ struct {
 	__type(value, struct refused);
 } refusals SEC(".maps");
 
-/* struct event or struct held_event. Full: the SYN passes untold. */
+/*
+ * struct event or struct held_event: a ring for each reader, which has the events of packets whose hash modulo their number is its own.
+ * Full: the SYN passes untold.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 20);
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__array(
+		values, struct {
+			__uint(type, BPF_MAP_TYPE_RINGBUF);
+			__uint(max_entries, 1 << 20);
+		});
 } events SEC(".maps");
 
 struct {

@@ -25,6 +25,7 @@ type pool struct {
 	waiting  []*split // flows without a trunk, in the order in which they came
 	size     *trunks.Sizer
 	closed   bool
+	short    bool          // it is among the worker's that are
 	down     bool          // the last attempt to open a trunk has failed
 	why      error         // the last one that did
 	when     time.Duration // that was, on the worker's clock
@@ -63,10 +64,13 @@ func (p *pool) resize(workers int) {
 	p.size = trunks.NewSizer(share(p.peer.Ready.Min), share(p.peer.Ready.Max), firstSetup, rand.Float64)
 }
 
-// take gives the newest trunk; nil: there is none.
+// take gives the newest trunk; nil: there is none. Another one is opened when the flow has been put on it: see refill.
 func (p *pool) take(w *Worker) *trunk {
-	defer p.fill(w)
 	p.size.Took(w.now)
+	if !p.short {
+		p.short = true
+		w.short = append(w.short, p)
+	}
 	k := len(p.ready)
 	if k == 0 {
 		p.count.Missed.Add(1)
@@ -83,6 +87,15 @@ func (p *pool) take(w *Worker) *trunk {
 func (p *pool) queue(w *Worker, s *split) {
 	p.waiting = append(p.waiting, s)
 	p.fill(w)
+}
+
+// refill opens trunks in place of those that flows have taken in this turn.
+func (w *Worker) refill() {
+	for _, p := range w.short {
+		p.short = false
+		p.fill(w)
+	}
+	w.short = w.short[:0]
 }
 
 // fill opens trunks that are wanted.

@@ -50,6 +50,7 @@ type Worker struct {
 	guests   map[*arrival]struct{} // trunks of other relays that have no flow yet
 	crowds   map[netip.Prefix]int  // how many of them a network has
 	pools    map[string]*pool      // by the peer's name
+	short    []*pool               // of which flows have taken trunks in this turn
 	early    map[synKey]*split     // flows whose clients were not accepted yet
 	looked   time.Duration         // at the pools
 	renewed  time.Duration         // the guests
@@ -133,6 +134,7 @@ func (w *Worker) Run() error {
 			}
 		}
 		w.again()
+		w.refill()
 		w.drain()
 		w.expire()
 		w.lookAtPools()

@@ -71,7 +71,7 @@ func startConfined(t *testing.T, host *lab.Host, user int, capabilities []string
 	if err != nil {
 		t.Fatal(err)
 	}
-	const script = `mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup; mount -o remount,ro /sys/fs/cgroup; umask 077; exec "$@"`
+	const script = `mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup; mount -o remount,bind,ro /sys/fs/cgroup; umask 077; exec "$@"`
 	p, err := host.Start(lab.Program{
 		Path: "sh", Env: []string{confined + "=" + string(text)}, Name: "relay",
 		Args: append([]string{"-c", script, "sh", tester}, program...),

@@ -147,14 +147,20 @@ func TestEarly(t *testing.T) {
 			client := r.dialFrom(from)
 			hear(t, client, "220 greeting")
 			r.told(append(want, "taken 1")...)
-			say(t, client, "ask")
-			hear(t, server, "ask")
-			client.Close()
-			hearEnd(t, server, io.EOF)
-			server.Close()
-			r.nothingLeft()
+			r.served(client, server)
 		})
 	}
+}
+
+// served has a client ask its server, and both end.
+func (r *earlyRelay) served(client, server *net.TCPConn) {
+	r.t.Helper()
+	say(r.t, client, "ask")
+	hear(r.t, server, "ask")
+	client.Close()
+	hearEnd(r.t, server, io.EOF)
+	server.Close()
+	r.nothingLeft()
 }
 
 func (r *earlyRelay) nothingLeft() {
@@ -173,12 +179,7 @@ func TestEarlyBeforeWake(t *testing.T) {
 	client := r.dialFrom(from)
 	server := r.accept()
 	r.told("taken 1")
-	say(t, client, "ask")
-	hear(t, server, "ask")
-	client.Close()
-	hearEnd(t, server, io.EOF)
-	server.Close()
-	r.nothingLeft()
+	r.served(client, server)
 	if c := &r.workers[0].count; c.Flows.Load() != 1 || c.Early.Load() != 1 {
 		t.Errorf("%d flows, %d of them early", c.Flows.Load(), c.Early.Load())
 	}

@@ -83,11 +83,8 @@ func (p *pool) take(w *Worker) *trunk {
 	return t
 }
 
-// queue has a flow wait for the next trunk.
-func (p *pool) queue(w *Worker, s *split) {
-	p.waiting = append(p.waiting, s)
-	p.fill(w)
-}
+// queue has a flow for which take had none wait for the next trunk.
+func (p *pool) queue(s *split) { p.waiting = append(p.waiting, s) }
 
 // refill opens trunks in place of those that flows have taken in this turn.
 func (w *Worker) refill() {

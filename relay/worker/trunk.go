@@ -130,7 +130,7 @@ func (o *onTrunk) forgo() { o.sent, o.spoilt = nil, true }
 func (w *Worker) takeTrunk(s *split) {
 	t := s.trunk.pool.take(w)
 	if t == nil {
-		s.trunk.pool.queue(w, s)
+		s.trunk.pool.queue(s)
 		return
 	}
 	w.onto(s, t)

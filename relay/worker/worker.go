@@ -134,7 +134,6 @@ func (w *Worker) Run() error {
 			}
 		}
 		w.again()
-		w.refill()
 		w.drain()
 		w.expire()
 		w.lookAtPools()
@@ -142,6 +141,7 @@ func (w *Worker) Run() error {
 		if w.full {
 			w.acceptAgain()
 		}
+		w.refill()
 		if w.inbox.closed {
 			w.close()
 			return nil

@@ -35,7 +35,7 @@ func TestVerifierCost(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := make(map[string]cost)
-	for _, load := range []func() (*ebpf.CollectionSpec, error){loadRouter, loadForwarder, loadRelay} {
+	for _, load := range []func() (*ebpf.CollectionSpec, error){loadRouter, loadForwarder, loadRelay, loadPurge} {
 		spec, err := load()
 		if err != nil {
 			t.Fatal(err)

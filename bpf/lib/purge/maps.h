@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The purge's maps. The ring's size and the constants are set by user space before loading. */
+#pragma once
+
+#include <stdbool.h>
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+#include "../../shared/purge.h"
+
+#define AF_INET  2
+#define AF_INET6 10
+
+const volatile __u64 own_netns = 0; /* cookie of the network namespace whose connections are looked at */
+const volatile __u32 hertz = 250;   /* jiffies of a second */
+
+/* Which generation of ports, addresses, exempt and policies is in force: 0 or 1. User space writes the other, then this. */
+volatile __u32 generation;
+
+/* By generation << 16 | port: the policies that want it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 << 16);
+	__type(key, __u32);
+	__type(value, __u64);
+} ports SEC(".maps");
+
+/* By the server's address: the policies that want it. Written by user space. A miss is no policy's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct prefix_key);
+	__type(value, __u64);
+} addresses SEC(".maps");
+
+/* By the client's address: the policies that spare it. Written by user space. A miss is spared by none. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct prefix_key);
+	__type(value, __u64);
+} exempt SEC(".maps");
+
+/* By place: generation * MAX_POLICIES + bit. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * MAX_POLICIES);
+	__type(key, __u32);
+	__type(value, struct policy);
+} policies SEC(".maps");
+
+/* A time in which nothing is heard of a client that has something to acknowledge. */
+struct silence {
+	__u64 cookie; /* of the socket */
+	__u32 heard;  /* jiffies: when the last acknowledgement came */
+	__u32 una;    /* what it was for */
+	__u32 began;  /* ms: when the timeout was set that has run out first */
+	__u32 count;  /* timeouts that have run out */
+	__u16 turn;   /* of this connection's silences */
+	__u16 marked;
+};
+
+/* Of each connection that a timeout has run out of. Goes with the socket. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct silence);
+} silences SEC(".maps");
+
+/* struct mark. Full: the connection is marked at its next timeout. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} marks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, VERDICTS);
+	__type(key, __u32);
+	__type(value, __u64);
+} verdicts SEC(".maps");
+
+static __always_inline void count(__u32 verdict)
+{
+	__u64 *n = bpf_map_lookup_elem(&verdicts, &verdict);
+
+	if (n)
+		(*n)++;
+}
+
+/* Milliseconds, from an arbitrary start. */
+static __always_inline __u32 clock_ms(void)
+{
+	return bpf_ktime_get_ns() / 1000000;
+}
+
+static __always_inline __u32 jiffies_ms(__u32 jiffies)
+{
+	return (__u64)jiffies * 1000 / hertz;
+}
+
+static __always_inline void copy_addr(void *to, const void *from)
+{
+	((__u32 *)to)[0] = ((const __u32 *)from)[0];
+	((__u32 *)to)[1] = ((const __u32 *)from)[1];
+	((__u32 *)to)[2] = ((const __u32 *)from)[2];
+	((__u32 *)to)[3] = ((const __u32 *)from)[3];
+}
+
+/* The IPv4-mapped address. */
+static __always_inline void copy_addr4(void *to, __be32 from)
+{
+	((__u32 *)to)[0] = ((__u32 *)to)[1] = 0;
+	((__u32 *)to)[2] = bpf_htonl(0xffff);
+	((__u32 *)to)[3] = from;
+}

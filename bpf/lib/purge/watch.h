@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What is remembered of a connection's silence, and told of it. */
+#pragma once
+
+#include "kernel.h"
+#include "policy.h"
+
+/*
+ * States in which the server's own host still wants an acknowledgement of data or of a FIN. All but the first two may be orphans: the
+ * application has closed them.
+ */
+static __always_inline bool wants_answer(__u32 state)
+{
+	return state == BPF_TCP_ESTABLISHED || state == BPF_TCP_CLOSE_WAIT || state == BPF_TCP_FIN_WAIT1 ||
+	       state == BPF_TCP_LAST_ACK || state == BPF_TCP_CLOSING;
+}
+
+/* Of a full socket. */
+static __always_inline void tuple_of(const struct tcp_sock *tp, struct tuple *t)
+{
+	const struct sock_common *sk = &tp->inet_conn.icsk_inet.sk.__sk_common;
+
+	t->sport = sk->skc_dport;
+	t->dport = bpf_htons(sk->skc_num);
+	if (sk->skc_family == AF_INET) {
+		copy_addr4(t->src, sk->skc_daddr);
+		copy_addr4(t->dst, sk->skc_rcv_saddr);
+		return;
+	}
+	for (int i = 0; i < 16; i++) {
+		t->src[i] = sk->skc_v6_daddr.in6_u.u6_addr8[i];
+		t->dst[i] = sk->skc_v6_rcv_saddr.in6_u.u6_addr8[i];
+	}
+}
+
+/* Whether nothing was heard since the silence was noted. */
+static __always_inline bool still(const struct silence *s, const struct tcp_sock *tp)
+{
+	return s->heard == tp->rcv_tstamp && s->una == tp->snd_una;
+}
+
+static __always_inline int tell(struct silence *s, const struct tcp_sock *tp, const struct mark *m)
+{
+	if (bpf_ringbuf_output(&marks, (void *)m, sizeof(*m), 0))
+		return MARK_LOST;
+	s->marked = 1;
+	return MARKED;
+}
+
+/*
+ * A timeout of rto ms has run out, or, when the connection was found, has done so as the last one of found. m has the cookie and kind.
+ */
+static __always_inline int expired(struct silence *s, const struct tcp_sock *tp, __u32 rto, __u32 found, struct mark *m)
+{
+	bool spared = false;
+	struct policy *p;
+	__u32 now = clock_ms();
+
+	m->state = tp->inet_conn.icsk_inet.sk.__sk_common.skc_state;
+	if (!wants_answer(m->state))
+		return CLOSING;
+	m->ifindex = tp->inet_conn.icsk_inet.sk.__sk_common.skc_bound_dev_if;
+	tuple_of(tp, &m->tuple);
+	p = policy_of(&m->tuple, &spared);
+	if (!p)
+		return NO_POLICY;
+	if (spared)
+		return EXEMPT;
+	if (!tp->snd_wnd)
+		return SHUT;
+	if (found && jiffies_ms((__u32)bpf_jiffies64() - tp->rcv_tstamp) < rto)
+		return RETRYING; /* it was heard of since, though nothing new was acknowledged */
+	if (!s->count || !still(s, tp)) {
+		s->cookie = m->cookie;
+		s->heard = tp->rcv_tstamp;
+		s->una = tp->snd_una;
+		s->began = now - rto;
+		s->count = found;
+		s->turn++;
+		s->marked = 0;
+	}
+	if (!found)
+		s->count++;
+	if (s->marked)
+		return MARKED_BEFORE;
+	m->expiry = (struct expiry){ .count = s->count, .rto = rto, .silent = now - s->began };
+	m->policy = p->id;
+	m->turn = s->turn;
+	m->srtt = tp->srtt_us >> 3;
+	m->within = dormant_in(p, &m->expiry);
+	if (m->within == NEVER)
+		return RETRYING;
+	return tell(s, tp, m);
+}

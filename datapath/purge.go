@@ -1,0 +1,162 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/features"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -type bound -type verdict -type tuple -type prefix_key -type policy -type expiry -type mark_kind -type mark -type answer_kind -type question -type command purge ../bpf/purge.bpf.c -- -I../bpf/include -mcpu=v3 -Wall -Wextra -Werror -Wno-unused-parameter
+
+// Purge tells of connections that this host's servers retransmit on and hear nothing of. Nothing of it is pinned: it goes with the process.
+// On sockets stays a flag that nobody heeds.
+//
+// Its methods may be called at any time by any goroutine, but for SetPolicies, AttachCgroup and Close, which are called by one. All are of
+// the network namespace in which LoadPurge was called.
+type Purge struct {
+	objects    purgeObjects
+	generation uint32
+	tables     purgeTables // in force
+	stale      purgeTables // of the other generation
+	cgroup     link.Link
+}
+
+// ProbePurge refuses a kernel or a user that the purge cannot work with, and says what is missing.
+func ProbePurge() error {
+	err := probe([]capability{
+		{unix.CAP_PERFMON, "CAP_PERFMON", "to load programs that look into sockets"},
+		{unix.CAP_NET_ADMIN, "CAP_NET_ADMIN", "to attach programs and to end connections"},
+		{unix.CAP_BPF, "CAP_BPF", "to load programs and maps"},
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := btf.LoadKernelSpec(); err != nil {
+		return fmt.Errorf("the kernel does not describe its structures (CONFIG_DEBUG_INFO_BTF): %w", err)
+	}
+	if err := features.HaveProgramType(ebpf.SockOps); err != nil {
+		return fmt.Errorf("the kernel has no programs for sockets of control groups (CONFIG_CGROUP_BPF): %w", err)
+	}
+	return nil
+}
+
+// LoadPurge loads the programs, with room for so many marks that nobody has read. Nothing is attached yet. The caller closes the Purge.
+func LoadPurge(marks int) (_ *Purge, err error) {
+	if marks < 1 {
+		return nil, fmt.Errorf("load the purge: %d marks: at least one", marks)
+	}
+	if err := ProbePurge(); err != nil {
+		return nil, err
+	}
+	spec, err := loadPurge()
+	if err != nil {
+		return nil, fmt.Errorf("read the program: %w", err)
+	}
+	netns, err := ownNetns()
+	if err != nil {
+		return nil, err
+	}
+	hertz, err := jiffiesPerSecond()
+	if err != nil {
+		return nil, err
+	}
+	for name, v := range map[string]any{purgeVarOwnNetns: netns, purgeVarHertz: hertz} {
+		if err := spec.Variables[name].Set(v); err != nil {
+			return nil, fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	spec.Maps[purgeMapMarks].MaxEntries = markRing(marks)
+	p := &Purge{}
+	if err := spec.LoadAndAssign(&p.objects, nil); err != nil {
+		return nil, fmt.Errorf("load the program: %w", err)
+	}
+	return p, nil
+}
+
+// markRing is a power of two that holds so many marks, within bounds.
+func markRing(marks int) uint32 {
+	const least, most = 64 << 10, 64 << 20
+	return uint32(1) << bits.Len(uint(min(max(marks*markRecord, least), most)-1))
+}
+
+// jiffiesPerSecond is the rate of the kernel's coarse clock (CONFIG_HZ).
+func jiffiesPerSecond() (uint32, error) {
+	var tick unix.Timespec
+	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &tick); err != nil {
+		return 0, fmt.Errorf("ask for the length of a jiffy: %w", err)
+	}
+	if tick.Nano() <= 0 || tick.Nano() > int64(time.Second) {
+		return 0, fmt.Errorf("ask for the length of a jiffy: %d ns", tick.Nano())
+	}
+	return uint32(int64(time.Second) / tick.Nano()), nil
+}
+
+// AttachCgroup has the connections watched that the processes of a control group (version 2) and of those below it accept from now on;
+// of those that are there, Arm has it done. dir is its directory.
+func (p *Purge) AttachCgroup(dir string) error {
+	l, err := link.AttachCgroup(link.CgroupOptions{Path: dir, Attach: ebpf.AttachCGroupSockOps, Program: p.objects.PurgeWatch})
+	if err != nil {
+		return fmt.Errorf("attach to the control group %s: %w", dir, err)
+	}
+	p.cgroup = l
+	return nil
+}
+
+// Arm has the connections watched that were accepted before the programs or before the policies. It marks those that are silent already.
+func (p *Purge) Arm() error {
+	if err := iterate(p.objects.PurgeArm); err != nil {
+		return fmt.Errorf("watch connections that are there: %w", err)
+	}
+	return nil
+}
+
+// iterate runs a program over all TCP sockets of the network namespace.
+func iterate(program *ebpf.Program) error {
+	l, err := link.AttachIter(link.IterOptions{Program: program})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	r, err := l.Open()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	_, err = io.Copy(io.Discard, r)
+	return err
+}
+
+//go:generate go run ./names -type purgeVerdict -in purge_bpfel.go -out purge_verdict_names.go -var purgeVerdictNames
+
+// PurgeVerdicts are the names of what may become of a connection or a timeout in the kernel, in the order of enum verdict.
+func PurgeVerdicts() []string { return purgeVerdictNames[:purgeVerdictVERDICTS] }
+
+// Verdicts counts them, since LoadPurge.
+func (p *Purge) Verdicts() (map[string]uint64, error) {
+	all := make(map[string]uint64)
+	for v, name := range PurgeVerdicts() {
+		var each []uint64
+		if err := p.objects.Verdicts.Lookup(uint32(v), &each); err != nil {
+			return nil, fmt.Errorf("read the verdicts: %w", err)
+		}
+		for _, n := range each {
+			all[name] += n
+		}
+	}
+	return all, nil
+}
+
+// Close detaches everything.
+func (p *Purge) Close() error {
+	err := detach(p.cgroup)
+	p.cgroup = nil
+	return errors.Join(err, p.objects.Close())
+}

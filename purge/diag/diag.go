@@ -1,0 +1,160 @@
+// Package diag ends TCP connections of this host by the kernel's socket interface (sock_diag(7), SOCK_DESTROY, Linux 4.5 with
+// CONFIG_INET_DIAG_DESTROY): the application gets ECONNABORTED, and the peer a reset where the kernel sends one (tcp_abort in net/ipv4/tcp.c:
+// not in the states LAST-ACK and CLOSING).
+package diag
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// Socket names a connection. Only the one with the cookie is meant (SO_COOKIE), whoever has the addresses by now.
+type Socket struct {
+	Local, Remote netip.AddrPort // IPv4 in a socket of IPv6 is plain IPv4
+	Ifindex       int            // that it is bound to; 0: none
+	Cookie        uint64
+}
+
+// ErrGone is the error of a connection that is no more.
+var ErrGone = errors.New("the connection is gone")
+
+// What linux/sock_diag.h and linux/inet_diag.h have.
+const (
+	sockDestroy = 21 // SOCK_DESTROY
+	requestSize = 56 // struct inet_diag_req_v2
+	allStates   = 0xffffffff
+)
+
+// most is how many requests one message to the kernel holds, so that the answers fit into its smallest receive buffer.
+const most = 64
+
+// Conn asks the kernel, about sockets of the network namespace in which it was opened. It is for one goroutine at a time.
+type Conn struct {
+	fd      int
+	next    uint32 // sequence number
+	request []byte
+	answer  []byte
+}
+
+// Open opens a connection to the kernel. The caller closes it.
+func Open() (*Conn, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+	if err != nil {
+		return nil, fmt.Errorf("open the socket interface (CONFIG_INET_DIAG): %w", err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("open the socket interface: %w", err)
+	}
+	return &Conn{fd: fd, answer: make([]byte, 64<<10)}, nil
+}
+
+// Close closes the connection.
+func (c *Conn) Close() error { return unix.Close(c.fd) }
+
+// Destroy ends connections. The errors are in their order: nil, ErrGone or another, EOPNOTSUPP from a kernel that cannot. The last result
+// is for what went wrong with all that were not answered.
+func (c *Conn) Destroy(sockets []Socket) ([]error, error) {
+	out := make([]error, len(sockets))
+	for i := 0; i < len(sockets); i += most {
+		n := min(most, len(sockets)-i)
+		if err := c.destroy(sockets[i:i+n], out[i:i+n]); err != nil {
+			return out, fmt.Errorf("destroy %d sockets: %w", len(sockets)-i, err)
+		}
+	}
+	return out, nil
+}
+
+func (c *Conn) destroy(sockets []Socket, out []error) error {
+	c.request = c.request[:0]
+	first := c.next
+	for _, s := range sockets {
+		c.request = appendRequest(c.request, c.next, s)
+		c.next++
+	}
+	if err := unix.Sendto(c.fd, c.request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return fmt.Errorf("ask: %w", err)
+	}
+	for answered := 0; answered < len(sockets); {
+		n, _, err := unix.Recvfrom(c.fd, c.answer, 0)
+		if err != nil {
+			return fmt.Errorf("read the answer: %w", err)
+		}
+		for rest := c.answer[:n]; len(rest) > 0; {
+			var a answer
+			if a, rest, err = parseAnswer(rest); err != nil {
+				return fmt.Errorf("read the answer: %w", err)
+			}
+			place := a.sequence - first
+			if place >= uint32(len(sockets)) {
+				continue // to a question of before
+			}
+			answered++
+			out[place] = a.err
+		}
+	}
+	return nil
+}
+
+// appendRequest writes a netlink message with a struct inet_diag_req_v2.
+func appendRequest(b []byte, sequence uint32, s Socket) []byte {
+	family := uint8(unix.AF_INET)
+	if s.Local.Addr().Is6() {
+		family = unix.AF_INET6
+	}
+	order := binary.NativeEndian
+	b = order.AppendUint32(b, unix.NLMSG_HDRLEN+requestSize)
+	b = order.AppendUint16(b, sockDestroy)
+	b = order.AppendUint16(b, unix.NLM_F_REQUEST|unix.NLM_F_ACK)
+	b = order.AppendUint32(b, sequence)
+	b = order.AppendUint32(b, 0) // our port: the kernel knows it
+	b = append(b, family, unix.IPPROTO_TCP, 0, 0)
+	b = order.AppendUint32(b, allStates)
+	b = binary.BigEndian.AppendUint16(b, s.Local.Port())
+	b = binary.BigEndian.AppendUint16(b, s.Remote.Port())
+	b = appendAddress(b, s.Local.Addr())
+	b = appendAddress(b, s.Remote.Addr())
+	b = order.AppendUint32(b, uint32(s.Ifindex))
+	b = order.AppendUint32(b, uint32(s.Cookie))
+	return order.AppendUint32(b, uint32(s.Cookie>>32))
+}
+
+func appendAddress(b []byte, a netip.Addr) []byte {
+	var at [16]byte
+	copy(at[:], a.AsSlice())
+	return append(b, at[:]...)
+}
+
+type answer struct {
+	sequence uint32
+	err      error
+}
+
+// parseAnswer reads a struct nlmsgerr, and returns what is behind it.
+func parseAnswer(b []byte) (a answer, rest []byte, err error) {
+	const least = unix.NLMSG_HDRLEN + 4
+	if len(b) < least {
+		return a, nil, fmt.Errorf("%d bytes", len(b))
+	}
+	order := binary.NativeEndian
+	length := int(order.Uint32(b))
+	if length < least || length > len(b) {
+		return a, nil, fmt.Errorf("a message of %d bytes in %d", length, len(b))
+	}
+	if kind := order.Uint16(b[4:]); kind != unix.NLMSG_ERROR {
+		return a, nil, fmt.Errorf("a message of type %d", kind)
+	}
+	a.sequence = order.Uint32(b[8:])
+	switch code := unix.Errno(-int32(order.Uint32(b[unix.NLMSG_HDRLEN:]))); code {
+	case 0:
+	case unix.ENOENT:
+		a.err = ErrGone
+	default:
+		a.err = code
+	}
+	return a, b[min(len(b), (length+3)&^3):], nil
+}

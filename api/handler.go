@@ -32,6 +32,8 @@ type Backend struct {
 	RelayDrain func(ctx context.Context) (RelayDrainResult, error)
 	Plan       func(ctx context.Context, r PlanRequest) (Plan, error)
 	Distances  func(ctx context.Context) (Distances, error)
+	// Purge is the status of a purge.
+	Purge func(ctx context.Context) (PurgeStatus, error)
 	// Sessions and Flows call yield for each, and stop when yield returns false: the client has gone.
 	Sessions func(ctx context.Context, yield func(Session) bool) error
 	Flows    func(ctx context.Context, yield func(Flow) bool) error
@@ -69,6 +71,9 @@ func Handler(b Backend) http.Handler {
 	})
 	mux.HandleFunc("POST /v1/relay/drain", func(w http.ResponseWriter, r *http.Request) {
 		serveOne(w, r, b.RelayDrain)
+	})
+	mux.HandleFunc("GET /v1/purge", func(w http.ResponseWriter, r *http.Request) {
+		serveOne(w, r, b.Purge)
 	})
 	mux.HandleFunc("POST /v1/plan", func(w http.ResponseWriter, r *http.Request) {
 		q, err := parsePlan(w, r)

@@ -26,7 +26,7 @@ type Purge struct {
 	generation uint32
 	tables     purgeTables // in force
 	stale      purgeTables // of the other generation
-	cgroup     link.Link
+	cgroups    []link.Link
 }
 
 // ProbePurge refuses a kernel or a user that the purge cannot work with, and says what is missing.
@@ -99,17 +99,6 @@ func jiffiesPerSecond() (uint32, error) {
 	return uint32(int64(time.Second) / tick.Nano()), nil
 }
 
-// AttachCgroup has the connections watched that the processes of a control group (version 2) and of those below it accept from now on;
-// of those that are there, Arm has it done. dir is its directory.
-func (p *Purge) AttachCgroup(dir string) error {
-	l, err := link.AttachCgroup(link.CgroupOptions{Path: dir, Attach: ebpf.AttachCGroupSockOps, Program: p.objects.PurgeWatch})
-	if err != nil {
-		return fmt.Errorf("attach to the control group %s: %w", dir, err)
-	}
-	p.cgroup = l
-	return nil
-}
-
 // Arm has the connections watched that were accepted before the programs or before the policies. It marks those that are silent already.
 func (p *Purge) Arm() error {
 	if err := iterate(p.objects.PurgeArm); err != nil {
@@ -156,7 +145,10 @@ func (p *Purge) Verdicts() (map[string]uint64, error) {
 
 // Close detaches everything.
 func (p *Purge) Close() error {
-	err := detach(p.cgroup)
-	p.cgroup = nil
-	return errors.Join(err, p.objects.Close())
+	var errs []error
+	for _, l := range p.cgroups {
+		errs = append(errs, detach(l))
+	}
+	p.cgroups = nil
+	return errors.Join(append(errs, p.objects.Close())...)
 }

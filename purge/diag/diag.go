@@ -158,3 +158,20 @@ func parseAnswer(b []byte) (a answer, rest []byte, err error) {
 	}
 	return a, b[min(len(b), (length+3)&^3):], nil
 }
+
+// Probe refuses a kernel that cannot end sockets, and a user who may not.
+func (c *Conn) Probe() error {
+	nobody := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0) // no connection has port 0
+	results, err := c.Destroy([]Socket{{Local: nobody, Remote: nobody, Cookie: 1}})
+	switch {
+	case err != nil:
+		return err
+	case errors.Is(results[0], unix.EOPNOTSUPP):
+		return fmt.Errorf("the kernel cannot end sockets (CONFIG_INET_DIAG_DESTROY): %w", results[0])
+	case errors.Is(results[0], unix.EPERM):
+		return fmt.Errorf("missing capability: CAP_NET_ADMIN (to end connections): %w", results[0])
+	case !errors.Is(results[0], ErrGone):
+		return fmt.Errorf("end a socket that there is not: %w", results[0])
+	}
+	return nil
+}

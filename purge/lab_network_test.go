@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -232,6 +233,45 @@ func (d *download) read(bytes int64) {
 	if _, err := io.CopyN(io.Discard, d.in, bytes); err != nil {
 		d.t.Fatalf("read %d bytes: %v", bytes, err)
 	}
+}
+
+// reading is a client that reads until its connection ends.
+type reading struct {
+	bytes atomic.Int64
+	ended chan error
+}
+
+func (r *reading) Write(b []byte) (int, error) {
+	r.bytes.Add(int64(len(b)))
+	return len(b), nil
+}
+
+// drain reads on in the background, so that the client's window stays open.
+func (d *download) drain() *reading {
+	r := &reading{ended: make(chan error, 1)}
+	d.conn.SetReadDeadline(time.Time{})
+	go func() {
+		_, err := io.Copy(r, d.in)
+		r.ended <- err
+	}()
+	return r
+}
+
+// goesOn requires that more bytes come.
+func (d *download) goesOn(r *reading) {
+	d.t.Helper()
+	was := r.bytes.Load()
+	lab.Eventually(d.t, soon, func() error {
+		select {
+		case err := <-r.ended:
+			d.t.Fatalf("the download has ended: %v", err)
+		default:
+		}
+		if now := r.bytes.Load(); now < was+1<<20 {
+			return fmt.Errorf("%d bytes have come", now-was)
+		}
+		return nil
+	})
 }
 
 // told requires that the client gets a reset, and returns how long that took.

@@ -117,6 +117,29 @@ func wanted(policies []datapath.PurgePolicy, client, server netip.AddrPort) (p *
 	return nil, false
 }
 
+// mixed tells whether policies want a quarter of all connections at least, and spare some, and do not want others.
+func mixed(policies []datapath.PurgePolicy) bool {
+	all, due, spared := 0, 0, 0
+	for _, c := range modelClients {
+		for _, s := range modelServers {
+			for port := range modelPorts {
+				client, server := netip.MustParseAddr(c), netip.MustParseAddr(s)
+				if client.Is4() != server.Is4() {
+					continue
+				}
+				p, spare := wanted(policies, netip.AddrPortFrom(client, 1), netip.AddrPortFrom(server, uint16(7000+port)))
+				all++
+				if p != nil && spare {
+					spared++
+				} else if p != nil {
+					due++
+				}
+			}
+		}
+	}
+	return 4*due > all && 6*spared > all && 6*(all-due-spared) > all
+}
+
 // TestModel has random policies and silent connections decided by the kernel, and holds that against package policy: each mark is right, none
 // came later than it should, and nobody else is marked.
 func TestModel(t *testing.T) {
@@ -124,6 +147,9 @@ func TestModel(t *testing.T) {
 	random := kerneltest.Rand(t)
 	r := newRig(t)
 	policies := randomPolicies(random, 12)
+	for !mixed(policies) {
+		policies = randomPolicies(random, 12)
+	}
 	if err := r.dp.SetPolicies(randomPolicies(random, 40)); err != nil { // which are replaced
 		t.Fatal(err)
 	}

@@ -18,6 +18,8 @@ type PurgeStatus struct {
 	Features []Feature `json:"features"`
 	Cgroups  []string  `json:"cgroups"` // control groups whose processes' connections are watched
 
+	CgroupsMissing []string `json:"cgroups_missing,omitempty"` // of them, those that there are not
+
 	Waiting  Usage         `json:"waiting"`  // connections that are dormant unless they are heard of
 	Policies []PurgePolicy `json:"policies"` // in the order of the configuration; then those that are gone
 

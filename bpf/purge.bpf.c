@@ -55,7 +55,10 @@ int purge_watch(struct bpf_sock_ops *ops)
 	return 1;
 }
 
-/* User space has it run over all connections of the network namespace, those that were there before the programs among them. */
+/*
+ * User space has it run over all connections of the network namespace, for those of its control groups that were there before the
+ * programs.
+ */
 SEC("iter/tcp")
 int purge_arm(struct bpf_iter__tcp *ctx)
 {
@@ -73,7 +76,7 @@ int purge_arm(struct bpf_iter__tcp *ctx)
 	if (!tp || !wants_answer(tp->inet_conn.icsk_inet.sk.__sk_common.skc_state))
 		return 0;
 	tuple_of(tp, &t);
-	if (!policy_of(&t, &spared))
+	if (!policy_of(&t, &spared) || !in_groups(tp))
 		return 0;
 	flags = tp->bpf_sock_ops_cb_flags;
 	verdict = ARMED;

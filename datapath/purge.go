@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/bits"
+	"os"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -19,15 +20,25 @@ import (
 // Purge tells of connections that this host's servers retransmit on and hear nothing of. Nothing of it is pinned: it goes with the process.
 // On sockets stays a flag that nobody heeds.
 //
-// Its methods may be called at any time by any goroutine, but for SetPolicies, AttachCgroup and Close, which are called by one. All are of
-// the network namespace in which LoadPurge was called.
+// Its methods may be called at any time by any goroutine, but for SetPolicies and AttachCgroup, each by one at a time, and Close, which is
+// the last. All are of the network namespace in which LoadPurge was called.
 type Purge struct {
 	objects    purgeObjects
 	generation uint32
 	tables     purgeTables // in force
 	stale      purgeTables // of the other generation
-	cgroups    []link.Link
+	groups     map[string]*purgeGroup
+	hierarchy  *os.File // of control groups, where none is mounted; else nil
 }
+
+// PurgeOptions make a Purge.
+type PurgeOptions struct {
+	Marks   int  // room for so many that nobody has read, as far as memory is given for that: 16 MiB
+	Orphans bool // connections are marked, too, that the application may have closed (FIN-WAIT-1, LAST-ACK, CLOSING)
+}
+
+// MaxPurgeCgroups is how many control groups a Purge may be attached to.
+const MaxPurgeCgroups = int(purgeBoundMAX_GROUPS)
 
 // ProbePurge refuses a kernel or a user that the purge cannot work with, and says what is missing.
 func ProbePurge() error {
@@ -48,10 +59,10 @@ func ProbePurge() error {
 	return nil
 }
 
-// LoadPurge loads the programs, with room for so many marks that nobody has read. Nothing is attached yet. The caller closes the Purge.
-func LoadPurge(marks int) (_ *Purge, err error) {
-	if marks < 1 {
-		return nil, fmt.Errorf("load the purge: %d marks: at least one", marks)
+// LoadPurge loads the programs. Nothing is attached yet. The caller closes the Purge.
+func LoadPurge(o PurgeOptions) (*Purge, error) {
+	if o.Marks < 1 {
+		return nil, fmt.Errorf("load the purge: %d marks: at least one", o.Marks)
 	}
 	if err := ProbePurge(); err != nil {
 		return nil, err
@@ -68,13 +79,13 @@ func LoadPurge(marks int) (_ *Purge, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for name, v := range map[string]any{purgeVarOwnNetns: netns, purgeVarHertz: hertz} {
+	for name, v := range map[string]any{purgeVarOwnNetns: netns, purgeVarHertz: hertz, purgeVarOrphans: o.Orphans} {
 		if err := spec.Variables[name].Set(v); err != nil {
 			return nil, fmt.Errorf("set %s: %w", name, err)
 		}
 	}
-	spec.Maps[purgeMapMarks].MaxEntries = markRing(marks)
-	p := &Purge{}
+	spec.Maps[purgeMapMarks].MaxEntries = markRing(o.Marks)
+	p := &Purge{groups: make(map[string]*purgeGroup)}
 	if err := spec.LoadAndAssign(&p.objects, nil); err != nil {
 		return nil, fmt.Errorf("load the program: %w", err)
 	}
@@ -83,7 +94,7 @@ func LoadPurge(marks int) (_ *Purge, err error) {
 
 // markRing is a power of two that holds so many marks, within bounds.
 func markRing(marks int) uint32 {
-	const least, most = 64 << 10, 64 << 20
+	const least, most = 64 << 10, 16 << 20
 	return uint32(1) << bits.Len(uint(min(max(marks*markRecord, least), most)-1))
 }
 
@@ -99,7 +110,8 @@ func jiffiesPerSecond() (uint32, error) {
 	return uint32(int64(time.Second) / tick.Nano()), nil
 }
 
-// Arm has the connections watched that were accepted before the programs or before the policies. It marks those that are silent already.
+// Arm has the connections of the control groups watched that were accepted before the programs or before the policies. It marks those that
+// are silent already.
 func (p *Purge) Arm() error {
 	if err := iterate(p.objects.PurgeArm); err != nil {
 		return fmt.Errorf("watch connections that are there: %w", err)
@@ -145,10 +157,5 @@ func (p *Purge) Verdicts() (map[string]uint64, error) {
 
 // Close detaches everything.
 func (p *Purge) Close() error {
-	var errs []error
-	for _, l := range p.cgroups {
-		errs = append(errs, detach(l))
-	}
-	p.cgroups = nil
-	return errors.Join(append(errs, p.objects.Close())...)
+	return errors.Join(p.detachGroups(), p.objects.Close())
 }

@@ -25,6 +25,7 @@ type purgeBound uint32
 
 const (
 	purgeBoundMAX_POLICIES purgeBound = 64
+	purgeBoundMAX_GROUPS   purgeBound = 64
 	purgeBoundQUESTIONS    purgeBound = 32
 	purgeBoundNEVER        purgeBound = 4294967295
 )
@@ -126,6 +127,7 @@ const (
 const (
 	purgeMapAddresses      = "addresses"
 	purgeMapExempt         = "exempt"
+	purgeMapGroups         = "groups"
 	purgeMapMarks          = "marks"
 	purgeMapPolicies       = "policies"
 	purgeMapPorts          = "ports"
@@ -141,6 +143,7 @@ const (
 	purgeVarHertz          = "hertz"
 	purgeVarMarkKindType   = "mark_kind_type"
 	purgeVarMarkType       = "mark_type"
+	purgeVarOrphans        = "orphans"
 	purgeVarOwnNetns       = "own_netns"
 	purgeVarQuestionType   = "question_type"
 	purgeVarVerdictType    = "verdict_type"
@@ -199,6 +202,7 @@ type purgeProgramSpecs struct {
 type purgeMapSpecs struct {
 	Addresses *ebpf.MapSpec `ebpf:"addresses"`
 	Exempt    *ebpf.MapSpec `ebpf:"exempt"`
+	Groups    *ebpf.MapSpec `ebpf:"groups"`
 	Marks     *ebpf.MapSpec `ebpf:"marks"`
 	Policies  *ebpf.MapSpec `ebpf:"policies"`
 	Ports     *ebpf.MapSpec `ebpf:"ports"`
@@ -217,6 +221,7 @@ type purgeVariableSpecs struct {
 	Hertz          *ebpf.VariableSpec `ebpf:"hertz"`
 	MarkKindType   *ebpf.VariableSpec `ebpf:"mark_kind_type"`
 	MarkType       *ebpf.VariableSpec `ebpf:"mark_type"`
+	Orphans        *ebpf.VariableSpec `ebpf:"orphans"`
 	OwnNetns       *ebpf.VariableSpec `ebpf:"own_netns"`
 	QuestionType   *ebpf.VariableSpec `ebpf:"question_type"`
 	VerdictType    *ebpf.VariableSpec `ebpf:"verdict_type"`
@@ -244,6 +249,7 @@ func (o *purgeObjects) Close() error {
 type purgeMaps struct {
 	Addresses *ebpf.Map `ebpf:"addresses"`
 	Exempt    *ebpf.Map `ebpf:"exempt"`
+	Groups    *ebpf.Map `ebpf:"groups"`
 	Marks     *ebpf.Map `ebpf:"marks"`
 	Policies  *ebpf.Map `ebpf:"policies"`
 	Ports     *ebpf.Map `ebpf:"ports"`
@@ -255,6 +261,7 @@ func (m *purgeMaps) Close() error {
 	return _PurgeClose(
 		m.Addresses,
 		m.Exempt,
+		m.Groups,
 		m.Marks,
 		m.Policies,
 		m.Ports,
@@ -274,6 +281,7 @@ type purgeVariables struct {
 	Hertz          *ebpf.Variable `ebpf:"hertz"`
 	MarkKindType   *ebpf.Variable `ebpf:"mark_kind_type"`
 	MarkType       *ebpf.Variable `ebpf:"mark_type"`
+	Orphans        *ebpf.Variable `ebpf:"orphans"`
 	OwnNetns       *ebpf.Variable `ebpf:"own_netns"`
 	QuestionType   *ebpf.Variable `ebpf:"question_type"`
 	VerdictType    *ebpf.Variable `ebpf:"verdict_type"`

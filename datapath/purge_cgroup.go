@@ -12,36 +12,72 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// purgeGroup is a control group that the program is attached to, or that was looked for.
+type purgeGroup struct {
+	dir  string
+	id   uint64 // inode of dir
+	link link.Link
+}
+
 // AttachCgroup has the connections watched that the processes of a control group (version 2) and of those below it accept from now on;
 // of those that are there, Arm has it done. group is its path in the hierarchy, as in /proc/PID/cgroup: "/" is the whole host. Where no
 // hierarchy is mounted, it is looked at by a mount that nobody sees, which needs CAP_SYS_ADMIN.
-func (p *Purge) AttachCgroup(group string) error {
-	dir, err := groupDir(group)
+//
+// It may be called again and again: a group that was removed and made anew, as that of a service that is restarted, is another one. fresh
+// tells that it is attached now and was not before. While there is no such group, the error wraps os.ErrNotExist.
+func (p *Purge) AttachCgroup(group string) (fresh bool, err error) {
+	g := p.groups[group]
+	if g == nil {
+		if len(p.groups) == MaxPurgeCgroups {
+			return false, fmt.Errorf("attach to the control group %s: there are %d already", group, len(p.groups))
+		}
+		dir, err := p.groupDir(group)
+		if err != nil {
+			return false, err
+		}
+		g = &purgeGroup{dir: dir}
+		p.groups[group] = g
+	}
+	if fresh, err = p.attach(g); err != nil {
+		return false, fmt.Errorf("attach to the control group %s: %w", group, err)
+	}
+	return fresh, nil
+}
+
+// attach has g be the group that there is now at its path.
+func (p *Purge) attach(g *purgeGroup) (fresh bool, err error) {
+	fd, err := unix.Open(g.dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	var at unix.Stat_t
 	if err == nil {
-		return p.attach(dir, group)
+		defer unix.Close(fd)
+		err = unix.Fstat(fd, &at)
 	}
-	if !errors.Is(err, errNotMounted) {
-		return err
+	if g.link != nil && (err != nil || at.Ino != g.id) {
+		err = errors.Join(err, p.forget(g))
 	}
-	mount, failed := detachedCgroup()
-	if failed != nil {
-		return fmt.Errorf("%w; and to mount it here: %w", err, failed)
+	if err != nil || g.link != nil {
+		return false, err
 	}
-	defer unix.Close(mount)
-	return p.attach(filepath.Join(fmt.Sprintf("/proc/self/fd/%d", mount), group), group)
-}
-
-func (p *Purge) attach(dir, group string) error {
-	l, err := link.AttachCgroup(link.CgroupOptions{Path: dir, Attach: ebpf.AttachCGroupSockOps, Program: p.objects.PurgeWatch})
+	if err := p.objects.Groups.Put(at.Ino, uint8(1)); err != nil {
+		return false, err
+	}
+	l, err := link.AttachRawLink(link.RawLinkOptions{Target: fd, Program: p.objects.PurgeWatch, Attach: ebpf.AttachCGroupSockOps})
 	if err != nil {
-		return fmt.Errorf("attach to the control group %s: %w", group, err)
+		return false, errors.Join(err, p.objects.Groups.Delete(at.Ino))
 	}
-	p.cgroups = append(p.cgroups, l)
-	return nil
+	g.id, g.link = at.Ino, l
+	return true, nil
 }
 
-// groupDir is where a control group is mounted.
-func groupDir(group string) (string, error) {
+// forget detaches from a group that is gone.
+func (p *Purge) forget(g *purgeGroup) error {
+	err := errors.Join(detach(g.link), p.objects.Groups.Delete(g.id))
+	g.id, g.link = 0, nil
+	return err
+}
+
+// groupDir is where a control group is, or would be.
+func (p *Purge) groupDir(group string) (string, error) {
 	mounts, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
 		return "", fmt.Errorf("find the control group: %w", err)
@@ -51,5 +87,29 @@ func groupDir(group string) (string, error) {
 	for s := bufio.NewScanner(mounts); s.Scan(); {
 		lines = append(lines, s.Text())
 	}
-	return cgroupDir(lines, "0::"+group)
+	dir, err := cgroupDir(lines, "0::"+group)
+	if err == nil || !errors.Is(err, errNotMounted) {
+		return dir, err
+	}
+	if p.hierarchy == nil {
+		fd, failed := detachedCgroup()
+		if failed != nil {
+			return "", fmt.Errorf("%w; and to mount it here: %w", err, failed)
+		}
+		p.hierarchy = os.NewFile(uintptr(fd), "cgroup2")
+	}
+	return filepath.Join(fmt.Sprintf("/proc/thread-self/fd/%d", p.hierarchy.Fd()), group), nil
+}
+
+// detachGroups detaches from all of them.
+func (p *Purge) detachGroups() error {
+	var errs []error
+	for _, g := range p.groups {
+		errs = append(errs, detach(g.link))
+	}
+	p.groups = nil
+	if p.hierarchy != nil {
+		errs = append(errs, p.hierarchy.Close())
+	}
+	return errors.Join(errs...)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
 )
 
 // PurgeSocket is a silent connection of a server of this host. The cookie tells it from an earlier or later one of the same addresses and ports.
@@ -131,7 +132,7 @@ type PurgeCheck struct {
 	Rcv    uint32 // that is expected of the client
 }
 
-// Check asks what has become of marked connections. The answers are in their order.
+// Check asks what has become of marked connections. The answers are in their order. It may be called by several goroutines.
 func (p *Purge) Check(sockets []PurgeSocket) ([]PurgeCheck, error) {
 	out := make([]PurgeCheck, len(sockets))
 	for i := 0; i < len(sockets); {
@@ -139,7 +140,13 @@ func (p *Purge) Check(sockets []PurgeSocket) ([]PurgeCheck, error) {
 		for n < int(purgeBoundQUESTIONS) && i+n < len(sockets) && sockets[i+n].Ifindex == sockets[i].Ifindex {
 			n++
 		}
-		if err := p.ask(sockets[i:i+n], out[i:i+n]); err != nil {
+		err := p.ask(sockets[i:i+n], out[i:i+n])
+		switch {
+		case errors.Is(err, unix.ENODEV): // they are bound to an interface that is gone
+			for j := range n {
+				out[i+j].Answer = PurgeGone
+			}
+		case err != nil:
 			return nil, fmt.Errorf("check %d connections: %w", n, err)
 		}
 		i += n

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"baton/datapath"
 	"baton/packet"
 	"baton/purge/diag"
@@ -21,11 +23,28 @@ const (
 	tryAgain  = time.Second
 )
 
-// end ends what is due, until the context is done.
+// end has ended what is due, until the context is done.
 func (p *Purge) end(ctx context.Context) error {
+	batches := make(chan []*waiting)
+	var enders errgroup.Group
+	for _, c := range p.diags {
+		enders.Go(func() error {
+			for b := range batches {
+				p.endThese(c, b)
+			}
+			return nil
+		})
+	}
+	p.handOut(ctx, batches)
+	close(batches)
+	return enders.Wait()
+}
+
+// handOut hands out what is due.
+func (p *Purge) handOut(ctx context.Context, batches chan<- []*waiting) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	for {
+	for ctx.Err() == nil {
 		p.mu.Lock()
 		due := p.queue.take(time.Now(), atOnce)
 		next, some := p.queue.next()
@@ -34,12 +53,7 @@ func (p *Purge) end(ctx context.Context) error {
 		}
 		p.mu.Unlock()
 		if len(due) > 0 {
-			if err := p.endThese(due); err != nil {
-				return err
-			}
-			if ctx.Err() != nil {
-				return nil
-			}
+			batches <- due
 			continue
 		}
 		wait := time.Hour
@@ -49,7 +63,6 @@ func (p *Purge) end(ctx context.Context) error {
 		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
-			return nil
 		case <-p.wake:
 		case <-timer.C:
 		}
@@ -57,14 +70,18 @@ func (p *Purge) end(ctx context.Context) error {
 }
 
 // endThese asks what has become of marked connections and ends those that are silent still.
-func (p *Purge) endThese(due []*waiting) error {
+func (p *Purge) endThese(kernel *diag.Conn, due []*waiting) {
 	sockets := make([]datapath.PurgeSocket, len(due))
 	for i, w := range due {
 		sockets[i] = w.mark.PurgeSocket
 	}
+	rules := p.inForce()
 	checks, err := p.dp.Check(sockets)
 	if err != nil {
-		return err
+		for _, w := range due {
+			p.failed(w, rules[w.policy].counters, err)
+		}
+		return
 	}
 	var (
 		ended   []*waiting
@@ -72,16 +89,16 @@ func (p *Purge) endThese(due []*waiting) error {
 		destroy []diag.Socket
 	)
 	for i, w := range due {
-		c, dry := p.of(w)
+		c := rules[w.policy]
 		switch {
 		case checks[i].Answer == datapath.PurgeHeard:
 			c.heard.Add(1)
 			p.tell(slog.LevelDebug, "heard of in time", w)
 		case checks[i].Answer == datapath.PurgeGone:
 			c.gone.Add(1)
-		case !p.inForce(w):
+		case !c.inForce:
 			c.dropped.Add(1)
-		case dry:
+		case c.dry:
 			c.spared.Add(1)
 			p.tell(slog.LevelInfo, "dormant; not ended as dry_run is set", w)
 		default:
@@ -91,19 +108,14 @@ func (p *Purge) endThese(due []*waiting) error {
 			})
 		}
 	}
-	results, err := p.diag.Destroy(destroy)
-	if err != nil {
-		return err
-	}
+	results := kernel.Destroy(destroy)
 	for i, w := range ended {
-		p.ended(w, how[i], results[i])
+		p.ended(w, rules[w.policy].counters, how[i], results[i])
 	}
-	return nil
 }
 
 // ended notes what the kernel has answered, and tells the client what the kernel does not.
-func (p *Purge) ended(w *waiting, how datapath.PurgeCheck, result error) {
-	c, _ := p.of(w)
+func (p *Purge) ended(w *waiting, c *counters, how datapath.PurgeCheck, result error) {
 	switch {
 	case result == nil:
 		c.ended.Add(1)
@@ -112,17 +124,23 @@ func (p *Purge) ended(w *waiting, how datapath.PurgeCheck, result error) {
 	case errors.Is(result, diag.ErrGone):
 		c.gone.Add(1)
 	default:
-		w.tries++
-		if w.tries < mostTries {
-			w.due = time.Now().Add(tryAgain)
-			p.mu.Lock()
-			p.queue.add(w)
-			p.mu.Unlock()
-			return
-		}
-		c.failed.Add(1)
-		p.log.Error("the kernel does not end a connection", "client", w.mark.Client, "server", w.mark.Server, "err", result)
+		p.failed(w, c, result)
 	}
+}
+
+// failed has a connection tried again, or gives it up: until the next silence.
+func (p *Purge) failed(w *waiting, c *counters, err error) {
+	w.tries++
+	if w.tries < mostTries {
+		w.due = time.Now().Add(tryAgain)
+		p.mu.Lock()
+		p.queue.add(w)
+		p.mu.Unlock()
+		p.awake()
+		return
+	}
+	c.failed.Add(1)
+	p.failure.Store(&err)
 }
 
 // reset sends what the kernel does not. It has sent a reset with the next number, but in the states that tcp_need_reset() leaves out; see
@@ -151,6 +169,9 @@ func (p *Purge) reset(w *waiting, how datapath.PurgeCheck) {
 }
 
 func (p *Purge) tell(level slog.Level, what string, w *waiting) {
+	if !p.log.Enabled(context.Background(), level) {
+		return
+	}
 	m := &w.mark
 	p.log.Log(context.Background(), level, what, "policy", w.policy, "client", m.Client, "server", m.Server, "state", m.State,
 		"timeouts", m.Count, "silent", m.Silent+m.Within, "rtt", m.SRTT)

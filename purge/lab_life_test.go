@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -20,6 +22,7 @@ import (
 
 // TestBefore: connections that were there before the purge, dormant ones among them, and others that it did not want before a reload.
 func TestBefore(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
 	peers.Nginx(n.a, slow)
 	dormant, live := n.get(vip4, "/1g"), n.get(vip4, "/1g")
@@ -28,8 +31,9 @@ func TestBefore(t *testing.T) {
 	n.drop(n.toA, fmt.Sprintf("tcp sport %d", dormant.port()))
 	lab.Eventually(t, soon, func() error { return n.retransmitted(4) })
 
-	p := n.purge(n.a, policyText(", addresses: [10.9.9.8]")) // another server's
-	p.configure(policyText(""))
+	const scraped = "metrics: \"127.0.0.1:9468\"\n"
+	p := n.purge(n.a, scraped+policyText(", addresses: [10.9.9.8]")) // another server's
+	p.configure(scraped + policyText(""))
 	if err := p.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
@@ -41,9 +45,10 @@ func TestBefore(t *testing.T) {
 	n.drop(n.toA, fmt.Sprintf("tcp sport %d", live.port()))
 	p.untilEnded(2)
 	n.gone(n.a, live)
+	n.scrape(`baton_purge_connections_total{outcome="ended",policy="web"} 2`)
 
 	// a configuration that is wrong changes nothing
-	p.configure("policies: []\n")
+	p.configure(scraped + "policies: []\n")
 	client := api.NewClient(p.socket)
 	defer client.Close()
 	if _, err := client.Reload(t.Context()); !errors.Is(err, api.ErrConflict) {
@@ -54,8 +59,23 @@ func TestBefore(t *testing.T) {
 	}
 }
 
+// scrape requires a line of a's metrics.
+func (n *network) scrape(line string) {
+	n.t.Helper()
+	r, err := n.a.HTTPClient(soon).Get("http://127.0.0.1:9468/metrics")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil || !strings.Contains(string(text), "\n"+line+"\n") {
+		n.t.Errorf("%q is not in, %v:\n%s", line, err, text)
+	}
+}
+
 // TestKilled: without the purge, however it has ended, connections are as they ever were; the next one begins anew.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
 	peers.Nginx(n.a, slow)
 	p := n.purge(n.a, policyText(""))
@@ -82,6 +102,7 @@ func TestKilled(t *testing.T) {
 
 // TestTwo: two purges on one host may want the same connection. It is ended once.
 func TestTwo(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
 	peers.Nginx(n.a, slow)
 	one, two := n.purge(n.a, policyText("")), n.purge(n.a, policyText(""))
@@ -100,6 +121,7 @@ func TestTwo(t *testing.T) {
 
 // TestOrphans: the server's application has closed, and what it has written last waits for a client that has moved.
 func TestOrphans(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name, state string
 		halfClosed  bool // the client has ended its direction before
@@ -108,45 +130,50 @@ func TestOrphans(t *testing.T) {
 		{"FIN-WAIT-1", "FIN-WAIT-1", false, 1},
 		{"LAST-ACK", "LAST-ACK", true, 2}, // of which the kernel sends no reset
 	}
+	var running sync.WaitGroup // t.Parallel runs as many as there are processors, and these wait for most of their time
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			n := newNetwork(t)
-			p := n.purge(n.a, "policies: [{name: web, ports: [7777]}]\n")
-			s := n.writer(n.a, 7777)
-			d := n.connectTo(vip4, 7777)
-			s.accept()
-			if tt.halfClosed {
-				if err := d.conn.(*net.TCPConn).CloseWrite(); err != nil {
+		running.Go(func() {
+			t.Run(tt.name, func(t *testing.T) {
+				n := newNetwork(t)
+				p := n.purge(n.a, "policies: [{name: web, ports: [7777]}]\n")
+				s := n.writer(n.a, 7777)
+				d := n.connectTo(vip4, 7777)
+				s.accept()
+				if tt.halfClosed {
+					if err := d.conn.(*net.TCPConn).CloseWrite(); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := s.conn.Read(make([]byte, 1)); err == nil {
+						t.Fatal("a byte")
+					}
+				}
+				n.drop(n.toA, "meta l4proto tcp")
+				n.drop(n.toClient, notReset)
+				s.write(10_000)
+				if err := s.conn.Close(); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := s.conn.Read(make([]byte, 1)); err == nil {
-					t.Fatal("a byte")
+				p.untilEnded(1)
+				d.told()
+				n.gonePort(n.a, 7777)
+				if !strings.Contains(p.Log(), "state="+tt.state) {
+					t.Errorf("it was in another state:\n%s", p.Log())
 				}
-			}
-			n.drop(n.toA, "meta l4proto tcp")
-			n.drop(n.toClient, notReset)
-			s.write(10_000)
-			if err := s.conn.Close(); err != nil {
-				t.Fatal(err)
-			}
-			p.untilEnded(1)
-			d.told()
-			n.gonePort(n.a, 7777)
-			if !strings.Contains(p.Log(), "state="+tt.state) {
-				t.Errorf("it was in another state:\n%s", p.Log())
-			}
-			lab.Eventually(t, soon, func() error {
-				if sent := p.status().Resets; sent != tt.raw {
-					return fmt.Errorf("%d resets of its own, want %d", sent, tt.raw)
-				}
-				return nil
+				lab.Eventually(t, soon, func() error {
+					if sent := p.status().Resets; sent != tt.raw {
+						return fmt.Errorf("%d resets of its own, want %d", sent, tt.raw)
+					}
+					return nil
+				})
 			})
 		})
 	}
+	running.Wait()
 }
 
 // TestReused: a client that has vanished comes again from the same port, and has another connection when the mark is due.
 func TestReused(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
 	p := n.purge(n.a, "policies: [{name: web, ports: [7777], floor: 6s}]\n")
 	s := n.writer(n.a, 7777)

@@ -38,13 +38,13 @@ type network struct {
 	client, router, a, b *lab.Host
 	toClient             *lab.Interface // of the client
 	toA, toB             *lab.Interface // of the servers
-	rules                map[string]string
+	level                string         // of the purge's log
 }
 
 func newNetwork(t *testing.T) *network {
 	t.Helper()
 	l := lab.New(t)
-	n := &network{Lab: l, t: t, client: l.Host("client"), router: l.Host("router"), a: l.Host("a"), b: l.Host("b"), rules: make(map[string]string)}
+	n := &network{Lab: l, t: t, client: l.Host("client"), router: l.Host("router"), a: l.Host("a"), b: l.Host("b"), level: "debug"}
 	n.router.Forward()
 	n.toClient = n.join(n.client, 1)
 	n.toA, n.toB = n.join(n.a, 2), n.join(n.b, 3)
@@ -138,7 +138,7 @@ func (n *network) purge(h *lab.Host, config string, wrapper ...string) *running 
 	}
 	r := &running{t: n.t, file: filepath.Join(n.t.TempDir(), "purge.yaml"), socket: filepath.Join(n.t.TempDir(), "purge.sock")}
 	r.configure(config)
-	command := append(wrapper, path, "purge", "--config", r.file, "--log", "debug")
+	command := append(wrapper, path, "purge", "--config", r.file, "--log", n.level)
 	if r.Process, err = h.Start(lab.Program{Path: command[0], Args: command[1:], Name: "purge"}); err != nil {
 		n.t.Fatal(err)
 	}
@@ -237,6 +237,7 @@ func (d *download) read(bytes int64) {
 
 // reading is a client that reads until its connection ends.
 type reading struct {
+	t     *testing.T
 	bytes atomic.Int64
 	ended chan error
 }
@@ -248,13 +249,26 @@ func (r *reading) Write(b []byte) (int, error) {
 
 // drain reads on in the background, so that the client's window stays open.
 func (d *download) drain() *reading {
-	r := &reading{ended: make(chan error, 1)}
+	r := &reading{t: d.t, ended: make(chan error, 1)}
 	d.conn.SetReadDeadline(time.Time{})
 	go func() {
 		_, err := io.Copy(r, d.in)
 		r.ended <- err
 	}()
 	return r
+}
+
+// told requires that the client gets a reset.
+func (r *reading) told() {
+	r.t.Helper()
+	select {
+	case err := <-r.ended:
+		if !errors.Is(err, syscall.ECONNRESET) {
+			r.t.Errorf("the client is not told: %v after %d bytes", err, r.bytes.Load())
+		}
+	case <-time.After(soon):
+		r.t.Errorf("the client is not told after %d bytes", r.bytes.Load())
+	}
 }
 
 // goesOn requires that more bytes come.

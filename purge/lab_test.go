@@ -3,7 +3,9 @@ package purge
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"baton/api"
 	"baton/lab"
@@ -18,6 +20,7 @@ var withoutRaw = []string{"setpriv", "--bounding-set", "-net_raw", "--inh-caps",
 
 // TestMoved: the route is moved while a download goes on. The client is told by its new server, and nothing is left at the one of before.
 func TestMoved(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name, vip string
 		prepare   func(n *network)
@@ -36,35 +39,43 @@ func TestMoved(t *testing.T) {
 		{"without SACK", vip4, func(n *network) { n.a.Sysctl("net.ipv4.tcp_sack", "0") }, false},
 		{"Apache, IPv4 on a socket of IPv6", vip4, func(*network) {}, true},
 	}
+	var running sync.WaitGroup // t.Parallel runs as many as there are processors, and these wait for most of their time
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			n := newNetwork(t)
-			tt.prepare(n)
-			for _, h := range []*lab.Host{n.a, n.b} {
-				if tt.apache {
-					peers.Apache(h, peers.ApacheOptions{})
-				} else {
-					peers.Nginx(h, slow)
+		running.Go(func() {
+			t.Run(tt.name, func(t *testing.T) {
+				n := newNetwork(t)
+				tt.prepare(n)
+				for _, h := range []*lab.Host{n.a, n.b} {
+					if tt.apache {
+						peers.Apache(h, peers.ApacheOptions{})
+					} else {
+						peers.Nginx(h, slow)
+					}
 				}
-			}
-			p := n.purge(n.a, policyText(""))
-			d := n.connect(tt.vip)
-			d.ask("/1g")
-			d.read(100_000)
-			n.move(3)
-			took := d.told()
-			p.untilEnded(1)
-			n.gone(n.a, d)
-			t.Logf("told after %v", took)
-			// the way back: a resumed download, and nothing of the old connection in its way
-			n.move(2)
-			n.get(tt.vip, "/1g").conn.Close()
+				p := n.purge(n.a, policyText(""))
+				d := n.connect(tt.vip)
+				d.ask("/1g")
+				d.read(100_000)
+				r := d.drain() // or its window is shut, and nothing of it may be ended
+				begun := time.Now()
+				n.move(3)
+				r.told()
+				took := time.Since(begun)
+				p.untilEnded(1)
+				n.gone(n.a, d)
+				t.Logf("told after %v", took)
+				// the way back: a resumed download, and nothing of the old connection in its way
+				n.move(2)
+				n.get(tt.vip, "/1g").conn.Close()
+			})
 		})
 	}
+	running.Wait()
 }
 
 // TestTold: what tells a client that hears nothing but resets, and whose acknowledgements the server of before does not get.
 func TestTold(t *testing.T) {
+	t.Parallel()
 	const (
 		all    = iota // the client has all that was sent, and acknowledges it to nobody
 		none          // the client lacks all that was not acknowledged
@@ -91,54 +102,58 @@ func TestTold(t *testing.T) {
 		{"lacks the end: its challenge goes to the new server", middle, true, stays, false, true},
 		{"lacks the end, and the new server drops what it does not know; own resets", middle, true, invalid, true, false},
 	}
+	var running sync.WaitGroup // t.Parallel runs as many as there are processors, and these wait for most of their time
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			n := newNetwork(t)
-			tt.prepare(n)
-			peers.Nginx(n.b, slow)
-			var wrapper []string
-			if !tt.raw {
-				wrapper = withoutRaw
-			}
-			p := n.purge(n.a, "policies: [{name: web, ports: [7777], floor: 1500ms}]\n", wrapper...)
-			if f := p.status().Features[0]; f.Used != tt.raw {
-				t.Fatalf("the purge is not as it should be: %+v", f)
-			}
-			s := n.writer(n.a, 7777)
-			d := n.connectTo(vip4, 7777)
-			s.accept()
-			s.write(100_000)
-			d.read(100_000)
-			s.settled()
+		running.Go(func() {
+			t.Run(tt.name, func(t *testing.T) {
+				n := newNetwork(t)
+				tt.prepare(n)
+				peers.Nginx(n.b, slow)
+				var wrapper []string
+				if !tt.raw {
+					wrapper = withoutRaw
+				}
+				p := n.purge(n.a, "policies: [{name: web, ports: [7777], floor: 1500ms}]\n", wrapper...)
+				if f := p.status().Features[0]; f.Used != tt.raw {
+					t.Fatalf("the purge is not as it should be: %+v", f)
+				}
+				s := n.writer(n.a, 7777)
+				d := n.connectTo(vip4, 7777)
+				s.accept()
+				s.write(100_000)
+				d.read(100_000)
+				s.settled()
 
-			// acknowledgements are lost from here on
-			n.drop(n.toA, "meta l4proto tcp")
-			switch tt.lacks {
-			case all:
-				s.write(20_000)
-				d.read(20_000)
-			case none:
-				n.drop(n.toClient, notReset)
-				s.write(20_000)
-			case middle:
-				s.write(10_000)
-				d.read(10_000)
-				n.drop(n.toClient, notReset)
-				s.write(10_000)
-			}
-			if tt.lacks == all {
-				n.drop(n.toClient, notReset) // nor does the client hear what is sent again
-			}
-			if tt.moved {
-				n.move(3)
-			} else {
-				n.drop(n.toA, "")
-				n.drop(n.toClient, notReset)
-			}
-			n.counted(p, tt.told, d)
-			n.gonePort(n.a, 7777)
+				// acknowledgements are lost from here on
+				n.drop(n.toA, "meta l4proto tcp")
+				switch tt.lacks {
+				case all:
+					s.write(20_000)
+					d.read(20_000)
+				case none:
+					n.drop(n.toClient, notReset)
+					s.write(20_000)
+				case middle:
+					s.write(10_000)
+					d.read(10_000)
+					n.drop(n.toClient, notReset)
+					s.write(10_000)
+				}
+				if tt.lacks == all {
+					n.drop(n.toClient, notReset) // nor does the client hear what is sent again
+				}
+				if tt.moved {
+					n.move(3)
+				} else {
+					n.drop(n.toA, "")
+					n.drop(n.toClient, notReset)
+				}
+				n.counted(p, tt.told, d)
+				n.gonePort(n.a, 7777)
+			})
 		})
 	}
+	running.Wait()
 }
 
 // counted waits for the end of the connection, and for the client to be told or not.
@@ -154,6 +169,7 @@ func (n *network) counted(p *running, told bool, d *download) {
 
 // TestUntouched: connections that only look dormant.
 func TestUntouched(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
 	peers.Nginx(n.a, peers.NginxOptions{Workers: 1, NoAccessLog: true})
 	p := n.purge(n.a, policyText(", floor: 1ms"))
@@ -191,6 +207,7 @@ func TestUntouched(t *testing.T) {
 
 // TestSuspended: a client that is away for less than the floor goes on; so does one that is exempt, and one in a dry run.
 func TestSuspended(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name, config string
 		want         func(p *api.PurgePolicy, verdicts map[string]uint64) bool
@@ -206,31 +223,37 @@ func TestSuspended(t *testing.T) {
 		{"another address", policyText(", addresses: [10.9.9.8]"),
 			func(p *api.PurgePolicy, v map[string]uint64) bool { return p.Marked == 0 && v["unwatched"] > 0 }},
 	}
+	var running sync.WaitGroup // t.Parallel runs as many as there are processors, and these wait for most of their time
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			n := newNetwork(t)
-			peers.Nginx(n.a, slow)
-			p := n.purge(n.a, tt.config)
-			d := n.get(vip4, "/1g")
-			r := d.drain()
-			n.drop(n.toA, "meta l4proto tcp")
-			lab.Eventually(t, soon, func() error { return n.retransmitted(3) })
-			n.drop(n.toA, "")
-			d.goesOn(r)
-			lab.Eventually(t, soon, func() error {
-				s := p.status()
-				if got := &s.Policies[0]; got.Ended != 0 || !tt.want(got, s.Verdicts) {
-					return fmt.Errorf("%+v, %v\n%s", s.Policies[0], s.Verdicts, p.Log())
-				}
-				return nil
+		running.Go(func() {
+			t.Run(tt.name, func(t *testing.T) {
+				n := newNetwork(t)
+				peers.Nginx(n.a, slow)
+				p := n.purge(n.a, tt.config)
+				d := n.get(vip4, "/1g")
+				r := d.drain()
+				n.drop(n.toA, "meta l4proto tcp")
+				lab.Eventually(t, soon, func() error { return n.retransmitted(3) })
+				n.drop(n.toA, "")
+				d.goesOn(r)
+				lab.Eventually(t, soon, func() error {
+					s := p.status()
+					if got := &s.Policies[0]; got.Ended != 0 || !tt.want(got, s.Verdicts) {
+						return fmt.Errorf("%+v, %v\n%s", s.Policies[0], s.Verdicts, p.Log())
+					}
+					return nil
+				})
 			})
 		})
 	}
+	running.Wait()
 }
 
 // retransmitted is nil when a connection of a's service has so many timeouts behind it.
-func (n *network) retransmitted(timeouts int) error {
-	out, err := n.a.Exec(n.t.Context(), "ss", "-Htnoi", "sport = 80")
+func (n *network) retransmitted(timeouts int) error { return n.retransmittedAt(80, timeouts) }
+
+func (n *network) retransmittedAt(port, timeouts int) error {
+	out, err := n.a.Exec(n.t.Context(), "ss", "-Htnoi", fmt.Sprintf("sport = %d", port))
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ type rig struct {
 	dp             *datapath.Purge
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t *testing.T, o datapath.PurgeOptions) *rig {
 	t.Helper()
 	l := lab.New(t)
 	r := &rig{t: t, client: l.Host("client"), server: l.Host("server")}
@@ -65,7 +65,7 @@ func newRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	err := r.server.Do(func() (err error) {
-		r.dp, err = datapath.LoadPurge(10_000)
+		r.dp, err = datapath.LoadPurge(o)
 		return err
 	})
 	if err != nil {
@@ -77,6 +77,49 @@ func newRig(t *testing.T) *rig {
 		}
 	})
 	return r
+}
+
+// TestOrphansLeftAlone: on a kernel that cannot end them, connections are not marked whose application may have closed.
+func TestOrphansLeftAlone(t *testing.T) {
+	t.Parallel()
+	lab.NeedRoot(t)
+	r := newRig(t, datapath.PurgeOptions{Marks: 1})
+	server := netip.AddrPortFrom(netip.MustParseAddr(modelServers[0]), 7100)
+	if err := r.dp.SetPolicies([]datapath.PurgePolicy{{
+		Addresses: []netip.Prefix{netip.PrefixFrom(server.Addr(), 32)}, Ports: []datapath.PurgePorts{{First: 7100, Last: 7100}}, Ceiling: time.Hour,
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.dp.AttachCgroup("/"); err != nil {
+		t.Fatal(err)
+	}
+	l, err := r.server.Listen("tcp", server.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	o, err := r.client.Dial(t.Context(), "tcp", server.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	a, err := l.Accept()
+	if err == nil {
+		_, err = a.Write(make([]byte, 100))
+	}
+	if err == nil {
+		err = a.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	lab.Eventually(t, soon, func() error {
+		v, err := r.dp.Verdicts()
+		if err == nil && (v["closing"] == 0 || v["marked"] > 0) {
+			err = fmt.Errorf("%v", v)
+		}
+		return err
+	})
 }
 
 // randomPolicies are of ports and prefixes that overlap much.
@@ -143,9 +186,10 @@ func mixed(policies []datapath.PurgePolicy) bool {
 // TestModel has random policies and silent connections decided by the kernel, and holds that against package policy: each mark is right, none
 // came later than it should, and nobody else is marked.
 func TestModel(t *testing.T) {
+	t.Parallel()
 	lab.NeedRoot(t)
 	random := kerneltest.Rand(t)
-	r := newRig(t)
+	r := newRig(t, datapath.PurgeOptions{Marks: 10_000, Orphans: true})
 	policies := randomPolicies(random, 12)
 	for !mixed(policies) {
 		policies = randomPolicies(random, 12)
@@ -156,7 +200,7 @@ func TestModel(t *testing.T) {
 	if err := r.dp.SetPolicies(policies); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.dp.AttachCgroup("/"); err != nil {
+	if fresh, err := r.dp.AttachCgroup("/"); err != nil || !fresh {
 		t.Fatal(err)
 	}
 	marks, err := r.dp.Marks()

@@ -3,8 +3,6 @@ package purge
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -17,6 +15,13 @@ import (
 // counters are of a policy by its name, whatever reloads change of it.
 type counters struct {
 	marked, found, ended, spared, heard, gone, dropped, failed atomic.Uint64
+}
+
+// rule is what is to be done with the marks of a policy.
+type rule struct {
+	*counters
+	dry     bool
+	inForce bool
 }
 
 // setPolicies puts a configuration's policies in force.
@@ -45,27 +50,28 @@ func (p *Purge) setPolicies(cfg *config.Config) error {
 	if err := p.dp.SetPolicies(all); err != nil {
 		return err
 	}
+	rules := make(map[string]rule)
+	for name, old := range p.rules {
+		rules[name] = rule{counters: old.counters}
+	}
 	for _, c := range cfg.Policies {
-		if p.counters[c.Name] == nil {
-			p.counters[c.Name] = &counters{}
+		r := rule{rules[c.Name].counters, c.DryRun, true}
+		if r.counters == nil {
+			r.counters = &counters{}
 		}
+		rules[c.Name] = r
 	}
 	p.lastCount = uint32(len(all))
 	p.lastID += p.lastCount
-	p.names, p.cfg, p.loaded = names, cfg, time.Now()
+	p.names, p.rules, p.cfg, p.loaded = names, rules, cfg, time.Now()
 	return nil
 }
 
-// of is a mark's counters, and whether its policy only counts.
-func (p *Purge) of(w *waiting) (c *counters, dry bool) {
+// inForce are the rules by the policies' names. Nobody changes what is returned.
+func (p *Purge) inForce() map[string]rule {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i := slices.IndexFunc(p.cfg.Policies, func(c config.Policy) bool { return c.Name == w.policy })
-	return p.counters[w.policy], i >= 0 && p.cfg.Policies[i].DryRun
-}
-
-func (p *Purge) inForce(w *waiting) bool {
-	return slices.ContainsFunc(p.current().Policies, func(c config.Policy) bool { return c.Name == w.policy })
+	return p.rules
 }
 
 // Reload reads the configuration again and puts its policies in force. An error changes nothing.
@@ -92,23 +98,28 @@ func (p *Purge) reload() (api.ReloadResult, error) {
 	if err := p.setPolicies(next); err != nil {
 		return api.ReloadResult{}, err
 	}
-	return api.ReloadResult{Config: next.File}, p.dp.Arm()
+	p.arm()
+	return api.ReloadResult{Config: next.File}, nil
 }
 
-// report tells about once a second what was ended.
+// report tells once a second what was ended, and what was not.
 func (p *Purge) report(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	told := make(map[string]uint64)
+	ended, failed := make(map[string]uint64), make(map[string]uint64)
 	for {
-		p.mu.Lock()
-		for _, name := range slices.Sorted(maps.Keys(p.counters)) {
-			if n := p.counters[name].ended.Load(); n > told[name] {
-				p.log.Info("dormant connections ended", "policy", name, "connections", n-told[name])
-				told[name] = n
+		for name, r := range p.inForce() {
+			if n := r.ended.Load(); n > ended[name] {
+				p.log.Info("dormant connections ended", "policy", name, "connections", n-ended[name])
+				ended[name] = n
+			}
+			if n := r.failed.Load(); n > failed[name] {
+				if err := p.failure.Load(); err != nil {
+					p.log.Error("the kernel does not end connections", "policy", name, "connections", n-failed[name], "err", *err)
+				}
+				failed[name] = n
 			}
 		}
-		p.mu.Unlock()
 		select {
 		case <-ctx.Done():
 			return

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,18 +32,19 @@ type Options struct {
 
 // Purge is a running purge. Its methods may be called from any goroutine.
 type Purge struct {
-	o       Options
-	log     *slog.Logger
-	started time.Time
-	dp      *datapath.Purge
-	diag    *diag.Conn    // of the goroutine that ends connections
-	resets  *reset.Sender // nil: it could not be had
-	control net.Listener
+	o                Options
+	log              *slog.Logger
+	started          time.Time
+	dp               *datapath.Purge
+	diags            []*diag.Conn  // one for each goroutine that ends connections
+	resets           *reset.Sender // nil: it could not be had
+	control, scraped net.Listener  // the latter nil without metrics
 
 	features                 []api.Feature
 	reloads, reloadsFailed   atomic.Uint64
 	resetsSent, resetsFailed atomic.Uint64
-	wake                     chan struct{} // the earliest of the queue may be another one
+	failure                  atomic.Pointer[error] // the last one of ending a connection
+	wake                     chan struct{}         // the earliest of the queue may be another one
 
 	mu                sync.Mutex // guards what is below
 	room              *sync.Cond // in the queue
@@ -52,14 +54,17 @@ type Purge struct {
 	loaded            time.Time
 	lastID, lastCount uint32            // of policies
 	names             map[uint32]string // of policies, by the ID that the kernel knows
-	counters          map[string]*counters
+	rules             map[string]rule   // by the policies' names; replaced, never changed
+	missing           []string          // control groups that there are not; replaced, never changed
 }
+
+// mostEnders bounds how many goroutines end connections, so that servers have processors left.
+const mostEnders = 4
 
 // New loads and attaches everything. Run starts it, and Close ends it.
 func New(o Options) (_ *Purge, err error) {
 	p := &Purge{
 		o: o, log: o.Log, started: time.Now(), wake: make(chan struct{}, 1), queue: newQueue(), names: make(map[uint32]string),
-		counters: make(map[string]*counters),
 	}
 	p.room = sync.NewCond(&p.mu)
 	defer func() {
@@ -67,46 +72,64 @@ func New(o Options) (_ *Purge, err error) {
 			err = errors.Join(err, p.Close())
 		}
 	}()
-	if p.dp, err = datapath.LoadPurge(o.Config.Limits.Marks); err != nil {
+	if err := datapath.ProbePurge(); err != nil {
 		return nil, err
 	}
-	if p.diag, err = diag.Open(); err != nil {
+	for range min(runtime.GOMAXPROCS(0), mostEnders) {
+		c, err := diag.Open()
+		if err != nil {
+			return nil, err
+		}
+		p.diags = append(p.diags, c)
+	}
+	if err := p.diags[0].Probe(); err != nil {
 		return nil, err
 	}
-	if err := p.diag.Probe(); err != nil {
+	var lacks error
+	if p.resets, lacks = reset.Open(); lacks != nil {
+		lacks = fmt.Errorf("a client that lacks what was sent last is told by whoever gets its challenge ACK alone: %w", lacks)
+	}
+	p.feature("resets", lacks)
+	orphans := p.feature("orphans", p.diags[0].ProbeOrphans())
+	if p.dp, err = datapath.LoadPurge(datapath.PurgeOptions{Marks: o.Config.Limits.Marks, Orphans: orphans}); err != nil {
 		return nil, err
 	}
-	if p.resets, err = reset.Open(); err != nil {
-		p.feature("resets", fmt.Errorf("a client that lacks what was sent last is told by whoever gets its challenge ACK alone: %w", err))
-		p.resets = nil
-	} else {
-		p.feature("resets", nil)
-	}
-	if p.control, err = api.Listen(o.Config.Control); err != nil {
-		return nil, fmt.Errorf("%s: control: %w", o.Config.File, err)
+	if err := p.listen(); err != nil {
+		return nil, err
 	}
 	if err := p.setPolicies(o.Config); err != nil {
 		return nil, err
 	}
-	for _, group := range o.Config.Cgroups {
-		if err := p.dp.AttachCgroup(group); err != nil {
-			return nil, fmt.Errorf("%s: cgroups: %w", o.Config.File, err)
-		}
+	if _, err := p.attach(); err != nil {
+		return nil, fmt.Errorf("%s: cgroups: %w", o.Config.File, err)
 	}
 	return p, nil
+}
+
+// feature notes whether something can be used. lacks is nil, or why not.
+func (p *Purge) feature(name string, lacks error) bool {
+	f := api.Feature{Name: name, Used: lacks == nil}
+	if lacks != nil {
+		f.Reason = lacks.Error()
+		p.log.Warn("without "+name, "err", lacks)
+	}
+	p.features = append(p.features, f)
+	return f.Used
 }
 
 // Close detaches everything, and leaves connections as they are.
 func (p *Purge) Close() error {
 	var errs []error
-	if p.control != nil {
-		errs = append(errs, ignoreClosed(p.control.Close()))
+	for _, l := range []net.Listener{p.control, p.scraped} {
+		if l != nil {
+			errs = append(errs, ignoreClosed(l.Close()))
+		}
 	}
 	if p.resets != nil {
 		errs = append(errs, p.resets.Close())
 	}
-	if p.diag != nil {
-		errs = append(errs, p.diag.Close())
+	for _, c := range p.diags {
+		errs = append(errs, c.Close())
 	}
 	if p.dp != nil {
 		errs = append(errs, p.dp.Close())
@@ -121,15 +144,6 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-func (p *Purge) feature(name string, lacks error) {
-	f := api.Feature{Name: name, Used: lacks == nil}
-	if lacks != nil {
-		f.Reason = lacks.Error()
-		p.log.Warn("without "+name, "err", lacks)
-	}
-	p.features = append(p.features, f)
-}
-
 // Run watches until the context is done.
 func (p *Purge) Run(ctx context.Context) error {
 	marks, err := p.dp.Marks()
@@ -140,7 +154,7 @@ func (p *Purge) Run(ctx context.Context) error {
 	running.Go(func() error { return p.read(marks) })
 	running.Go(func() error { return p.end(ctx) })
 	running.Go(func() error { p.report(ctx); return nil })
-	running.Go(func() error { return api.Serve(ctx, p.control, p.backend()) })
+	p.serve(ctx, running)
 	running.Go(func() error {
 		<-ctx.Done()
 		p.mu.Lock()
@@ -149,9 +163,8 @@ func (p *Purge) Run(ctx context.Context) error {
 		p.mu.Unlock()
 		return marks.Close()
 	})
-	if err := p.dp.Arm(); err != nil {
-		p.log.Error("connections of before are not watched", "err", err)
-	}
+	p.arm()
+	running.Go(func() error { p.follow(ctx); return nil })
 	p.log.Info("ready", "policies", len(p.current().Policies), "cgroups", p.o.Config.Cgroups)
 	return running.Wait()
 }
@@ -162,38 +175,56 @@ func (p *Purge) current() *config.Config {
 	return p.cfg
 }
 
+// arm has connections watched that are there already. Without that all others are.
+func (p *Purge) arm() {
+	if err := p.dp.Arm(); err != nil {
+		p.log.Error("connections of before are not watched", "err", err)
+	}
+}
+
 // read puts the kernel's marks into the queue. While that is full, marks wait in the kernel, and then are made again at the next timeout.
 func (p *Purge) read(marks *datapath.PurgeMarks) error {
 	some := make([]datapath.PurgeMark, 256)
 	for {
 		n, err := marks.Next(some)
-		now := time.Now()
-		p.mu.Lock()
-		for _, m := range some[:n] {
-			for p.queue.len() >= p.o.Config.Limits.Marks && !p.closed {
-				p.room.Wait()
-			}
-			name := p.names[m.Policy]
-			c := p.counters[name]
-			if c == nil {
-				continue // policies are only added
-			}
-			c.marked.Add(1)
-			if m.Found {
-				c.found.Add(1)
-			}
-			p.queue.add(&waiting{mark: m, policy: name, due: now.Add(m.Within)})
-		}
-		p.mu.Unlock()
-		select {
-		case p.wake <- struct{}{}:
-		default:
-		}
+		p.put(some[:n], time.Now())
 		if errors.Is(err, datapath.ErrClosed) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
+	}
+}
+
+// put waits for room.
+func (p *Purge) put(marks []datapath.PurgeMark, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range marks {
+		m := &marks[i]
+		for p.queue.len() >= p.o.Config.Limits.Marks && !p.closed {
+			p.awake() // what has been put may be due before all else
+			p.room.Wait()
+		}
+		name := p.names[m.Policy]
+		c := p.rules[name]
+		if c.counters == nil {
+			continue // of two reloads ago
+		}
+		c.marked.Add(1)
+		if m.Found {
+			c.found.Add(1)
+		}
+		p.queue.add(&waiting{mark: *m, policy: name, due: now.Add(m.Within)})
+	}
+	p.awake()
+}
+
+// awake has end look at the queue.
+func (p *Purge) awake() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
 	}
 }

@@ -1,7 +1,6 @@
 package purge
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -12,14 +11,6 @@ import (
 	"baton/api"
 	"baton/purge/config"
 )
-
-// backend is what the control socket serves.
-func (p *Purge) backend() api.Backend {
-	return api.Backend{
-		Purge:  func(context.Context) (api.PurgeStatus, error) { return p.Status() },
-		Reload: func(context.Context) (api.ReloadResult, error) { return p.Reload() },
-	}
-}
 
 // Status is the purge at a glance. The error is that of the kernel's maps.
 func (p *Purge) Status() (api.PurgeStatus, error) {
@@ -33,19 +24,19 @@ func (p *Purge) Status() (api.PurgeStatus, error) {
 	defer p.mu.Unlock()
 	s := api.PurgeStatus{
 		Version: p.o.Version, PID: os.Getpid(), Started: p.started, Config: p.cfg.File, Loaded: p.loaded,
-		Kernel: unix.ByteSliceToString(uts.Release[:]), Features: p.features, Cgroups: p.cfg.Cgroups,
+		Kernel: unix.ByteSliceToString(uts.Release[:]), Features: p.features, Cgroups: p.cfg.Cgroups, CgroupsMissing: p.missing,
 		Waiting:  api.Usage{Used: p.queue.len(), Limit: p.cfg.Limits.Marks},
 		Verdicts: verdicts, Resets: p.resetsSent.Load(), ResetsFailed: p.resetsFailed.Load(),
 		Reloads: p.reloads.Load(), ReloadsFailed: p.reloadsFailed.Load(),
 	}
-	left := maps.Clone(p.counters)
+	left := maps.Clone(p.rules)
 	for i := range p.cfg.Policies {
 		c := &p.cfg.Policies[i]
-		s.Policies = append(s.Policies, policyStatus(c, left[c.Name]))
+		s.Policies = append(s.Policies, policyStatus(c, left[c.Name].counters))
 		delete(left, c.Name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(left)) {
-		gone := policyStatus(&config.Policy{Name: name}, left[name])
+		gone := policyStatus(&config.Policy{Name: name}, left[name].counters)
 		gone.InForce = false
 		s.Policies = append(s.Policies, gone)
 	}

@@ -11,6 +11,7 @@
 /* Bounds of both sides. */
 enum bound {
 	MAX_POLICIES = 64, /* the bits of a set */
+	MAX_GROUPS = 64,   /* control groups */
 	QUESTIONS = 32,    /* of a command */
 	NEVER = 0xffffffff,
 };

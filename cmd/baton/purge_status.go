@@ -77,6 +77,9 @@ func printPurge(out io.Writer, s *api.PurgeStatus, now time.Time) error {
 			fmt.Fprintf(out, "without %s: %s\n", f.Name, f.Reason)
 		}
 	}
+	for _, g := range s.CgroupsMissing {
+		fmt.Fprintf(out, "there is no control group %s now\n", g)
+	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\nPOLICY\tPORTS\tRETRIES\tWAIT\tSILENCE\tMARKED\tENDED\tHEARD\tGONE\tSPARED\tFAILED\tSTATE")
 	for _, p := range s.Policies {

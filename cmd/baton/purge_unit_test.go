@@ -85,7 +85,7 @@ func TestPurgeUnitsPrivileges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		const script = `mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup; mount -o remount,ro /sys/fs/cgroup; exec "$@"`
+		const script = `mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup; mount -o remount,bind,ro /sys/fs/cgroup; exec "$@"`
 		p, err := server.Start(lab.Program{
 			Path: "sh", Env: []string{confined + "=" + string(text)}, Name: "purge",
 			Args: []string{
@@ -139,7 +139,7 @@ func TestPurgeUnitsPrivileges(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if s.Policies[0].Ended != 1 || s.Resets != 1 || !s.Features[0].Used {
+			if s.Policies[0].Ended != 1 || s.Resets != 1 || !s.Features[0].Used || !s.Features[1].Used {
 				return fmt.Errorf("%+v\n%s", s, p.Log())
 			}
 			return nil
@@ -199,6 +199,7 @@ func TestPrintPurge(t *testing.T) {
 	now := time.Unix(1700000000, 0)
 	s := api.PurgeStatus{
 		Version: "v1", PID: 7, Started: now.Add(-time.Minute), Waiting: api.Usage{Used: 3, Limit: 262144}, Resets: 5,
+		Cgroups: []string{"/a", "/b"}, CgroupsMissing: []string{"/b"},
 		Features: []api.Feature{{Name: "resets", Reason: "no CAP_NET_RAW"}, {Name: "other", Used: true}},
 		Policies: []api.PurgePolicy{
 			{Name: "web", InForce: true, Ports: []string{"80", "8000-8100"}, Wait: 100, Floor: 400 * time.Millisecond, Ceiling: 30 * time.Second,
@@ -210,6 +211,7 @@ func TestPrintPurge(t *testing.T) {
 	}
 	const want = `baton v1, pid 7, up 1m0s, 3 of 262144 connections wait, 5 resets beside the kernel's
 without resets: no CAP_NET_RAW
+there is no control group /b now
 
 POLICY  PORTS          RETRIES  WAIT  SILENCE       MARKED  ENDED  HEARD  GONE  SPARED  FAILED  STATE
 web     80, 8000-8100  0        100%  400ms to 30s  10      4      3      2     0       1       in force

@@ -14,6 +14,7 @@ import (
 type Config struct {
 	File     string   // where it was read, for messages
 	Control  string   // path of the unix socket for baton purge status
+	Metrics  string   // host:port for Prometheus; "": none
 	Cgroups  []string // control groups whose processes' connections are watched, as paths in their hierarchy; "/" is the whole host
 	Limits   Limits
 	Policies []Policy // in the file's order: the first that wants a connection has it

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"math"
+	"net"
 	"net/netip"
 	"path"
 	"regexp"
@@ -56,6 +57,7 @@ func (d *decoder) config(root *node) *Config {
 	dry := false
 	d.Fields("", root, []key{
 		{Name: "control", Decode: func(path string, n *node) { cfg.Control = d.control(path, n) }},
+		{Name: "metrics", Decode: func(path string, n *node) { cfg.Metrics = d.metrics(path, n) }},
 		{Name: "cgroups", Decode: func(path string, n *node) { cfg.Cgroups = d.cgroups(path, n) }},
 		{Name: "dry_run", Decode: func(path string, n *node) { dry = d.Boolean(path, n) }},
 		{Name: "limits", Decode: func(path string, n *node) {
@@ -88,6 +90,22 @@ func (d *decoder) control(path string, n *node) string {
 	s := d.Text(path, n)
 	if d.Err() == nil && (s[0] != '/' || len(s) > unixPath) {
 		d.wrongText(n, path, s, "is not usable as a path", fmt.Sprintf("an absolute path of at most %d bytes", unixPath))
+	}
+	return s
+}
+
+// metrics decodes where the Prometheus listener is; the host may be empty or a name.
+func (d *decoder) metrics(path string, n *node) string {
+	s := d.Text(path, n)
+	if d.Err() != nil {
+		return ""
+	}
+	const right = `such as "127.0.0.1:9468"`
+	_, port, err := net.SplitHostPort(s)
+	if err != nil {
+		d.wrongText(n, path, s, "is not host:port", right)
+	} else if number(port) == 0 {
+		d.wrongText(n, path, s, "has no port from 1 to 65535", right)
 	}
 	return s
 }

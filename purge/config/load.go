@@ -54,6 +54,7 @@ func Changed(old, next *Config) []string {
 		changed bool
 	}{
 		{"control", old.Control != next.Control},
+		{"metrics", old.Metrics != next.Metrics},
 		{"cgroups", fmt.Sprint(old.Cgroups) != fmt.Sprint(next.Cgroups)},
 		{"limits.marks", old.Limits.Marks != next.Limits.Marks},
 	} {

@@ -18,6 +18,7 @@ const minimal = "policies:\n  - {name: web, ports: [80]}\n"
 
 // everything sets each key that there is, to something else than its default.
 const everything = `control: /tmp/p.sock
+metrics: "127.0.0.1:9468"
 cgroups: [/system.slice/nginx.service, /docker]
 dry_run: true
 limits: {marks: 1000}
@@ -50,14 +51,15 @@ func TestParse(t *testing.T) {
 			Policies: []Policy{{Name: "web", Addresses: all, Ports: []Ports{{80, 80}}, Policy: usual, Line: 2}},
 		}},
 		{"everything", everything, &Config{
-			File: "f", Control: "/tmp/p.sock", Cgroups: []string{"/system.slice/nginx.service", "/docker"}, Limits: Limits{Marks: 1000},
+			File: "f", Control: "/tmp/p.sock", Metrics: "127.0.0.1:9468", Cgroups: []string{"/system.slice/nginx.service", "/docker"},
+			Limits: Limits{Marks: 1000},
 			Policies: []Policy{
 				{
 					Name: "web", Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/32"), netip.MustParsePrefix("2001:db8::/64")},
 					Ports: []Ports{{80, 80}, {8000, 8100}}, Exempt: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
-					Policy: policy.Policy{MaxRetries: 1, Wait: 50, Floor: 250 * time.Millisecond, Ceiling: 2 * time.Second}, Line: 6,
+					Policy: policy.Policy{MaxRetries: 1, Wait: 50, Floor: 250 * time.Millisecond, Ceiling: 2 * time.Second}, Line: 7,
 				},
-				{Name: "rest", Addresses: all, Ports: []Ports{{443, 443}}, DryRun: true, Policy: usual, Line: 15},
+				{Name: "rest", Addresses: all, Ports: []Ports{{443, 443}}, DryRun: true, Policy: usual, Line: 16},
 			},
 		}},
 	}
@@ -83,6 +85,8 @@ func TestParseRefuses(t *testing.T) {
 		{"policies that are none", "policies: []", `f:1:11: policies: is an empty list (at least one entry)`},
 		{"unknown key", "polices: []", `f:1:1: polices: is not a key (did you mean policies?)`},
 		{"relative control", "control: x\n" + minimal, `f:1:10: control: "x" is not usable as a path (an absolute path of at most 107 bytes)`},
+		{"metrics without port", "metrics: localhost\n" + minimal, `f:1:10: metrics: "localhost" is not host:port (such as "127.0.0.1:9468")`},
+		{"metrics on port 0", "metrics: \":0\"\n" + minimal, `f:1:10: metrics: ":0" has no port from 1 to 65535 (such as "127.0.0.1:9468")`},
 		{"relative cgroup", "cgroups: [a]\n" + minimal,
 			`f:1:11: cgroups[0]: "a" is no control group's path (as in /proc/PID/cgroup behind "0::", such as /system.slice/nginx.service, or / for the whole host)`},
 		{"cgroup upwards", "cgroups: [/a/../b]\n" + minimal,
@@ -143,6 +147,7 @@ func TestChanged(t *testing.T) {
 		want     []string
 	}{
 		{"/tmp/p.sock", "/tmp/q.sock", []string{"control"}},
+		{"9468", "9469", []string{"metrics"}},
 		{"/docker", "/podman", []string{"cgroups"}},
 		{"1000", "1001", []string{"limits.marks"}},
 		{"443", "444", nil},

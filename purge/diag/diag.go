@@ -56,20 +56,34 @@ func Open() (*Conn, error) {
 // Close closes the connection.
 func (c *Conn) Close() error { return unix.Close(c.fd) }
 
-// Destroy ends connections. The errors are in their order: nil, ErrGone or another, EOPNOTSUPP from a kernel that cannot. The last result
-// is for what went wrong with all that were not answered.
-func (c *Conn) Destroy(sockets []Socket) ([]error, error) {
+// Destroy ends connections. The errors are in their order: nil, ErrGone or another, EOPNOTSUPP from a kernel that cannot.
+func (c *Conn) Destroy(sockets []Socket) []error {
 	out := make([]error, len(sockets))
 	for i := 0; i < len(sockets); i += most {
 		n := min(most, len(sockets)-i)
-		if err := c.destroy(sockets[i:i+n], out[i:i+n]); err != nil {
-			return out, fmt.Errorf("destroy %d sockets: %w", len(sockets)-i, err)
-		}
+		c.destroy(sockets[i:i+n], out[i:i+n])
 	}
-	return out, nil
+	return out
 }
 
-func (c *Conn) destroy(sockets []Socket, out []error) error {
+// errUnanswered stands where no answer has come yet.
+var errUnanswered = errors.New("the kernel has not answered")
+
+func (c *Conn) destroy(sockets []Socket, out []error) {
+	for i := range out {
+		out[i] = errUnanswered
+	}
+	if err := c.exchange(sockets, out); err != nil {
+		for i := range out {
+			if out[i] == errUnanswered {
+				out[i] = fmt.Errorf("destroy a socket: %w", err)
+			}
+		}
+	}
+}
+
+// exchange returns when all are answered.
+func (c *Conn) exchange(sockets []Socket, out []error) error {
 	c.request = c.request[:0]
 	first := c.next
 	for _, s := range sockets {
@@ -157,21 +171,4 @@ func parseAnswer(b []byte) (a answer, rest []byte, err error) {
 		a.err = code
 	}
 	return a, b[min(len(b), (length+3)&^3):], nil
-}
-
-// Probe refuses a kernel that cannot end sockets, and a user who may not.
-func (c *Conn) Probe() error {
-	nobody := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0) // no connection has port 0
-	results, err := c.Destroy([]Socket{{Local: nobody, Remote: nobody, Cookie: 1}})
-	switch {
-	case err != nil:
-		return err
-	case errors.Is(results[0], unix.EOPNOTSUPP):
-		return fmt.Errorf("the kernel cannot end sockets (CONFIG_INET_DIAG_DESTROY): %w", results[0])
-	case errors.Is(results[0], unix.EPERM):
-		return fmt.Errorf("missing capability: CAP_NET_ADMIN (to end connections): %w", results[0])
-	case !errors.Is(results[0], ErrGone):
-		return fmt.Errorf("end a socket that there is not: %w", results[0])
-	}
-	return nil
 }

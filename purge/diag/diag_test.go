@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os/exec"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -154,10 +155,7 @@ func TestDestroy(t *testing.T) {
 			}
 			sockets = append(sockets, s)
 		}
-		got, err := c.Destroy(sockets)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := c.Destroy(sockets)
 		for i := range got {
 			if !errors.Is(got[i], want[i]) {
 				t.Errorf("%s: socket %d: %v, want %v", address, i, got[i], want[i])
@@ -207,8 +205,43 @@ func TestDestroyMapped(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	got, err := c.Destroy([]Socket{named(t, a.(*net.TCPConn))})
-	if err != nil || got[0] != nil {
-		t.Errorf("%v, %v", got, err)
+	if got := c.Destroy([]Socket{named(t, a.(*net.TCPConn))}); got[0] != nil {
+		t.Error(got[0])
+	}
+}
+
+// TestProbe: this kernel can do what the purge needs, and the connection that asks it is gone.
+func TestProbe(t *testing.T) {
+	kerneltest.Need(t)
+	c, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := errors.Join(c.Probe(), c.ProbeOrphans()); err != nil {
+		t.Error(err)
+	}
+	o, err := newOrphan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.close()
+	out, err := exec.Command("ss", "-Htn", "state", "fin-wait-1").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := bytes.Count(out, []byte("\n")); lines != 1 || !bytes.Contains(out, []byte(o.socket.Remote.String())) {
+		t.Errorf("not one connection that waits for its peer:\n%s", out)
+	}
+}
+
+// TestUnanswered: what a connection to the kernel does not do is told of each socket.
+func TestUnanswered(t *testing.T) {
+	c := &Conn{fd: -1}
+	some := Socket{Local: netip.MustParseAddrPort("192.0.2.1:80"), Remote: netip.MustParseAddrPort("192.0.2.2:80")}
+	for i, err := range c.Destroy(slices.Repeat([]Socket{some}, most+1)) {
+		if !errors.Is(err, unix.EBADF) {
+			t.Errorf("socket %d: %v", i, err)
+		}
 	}
 }

@@ -27,8 +27,27 @@ struct sock_common {
 	struct in6_addr___kernel skc_v6_rcv_saddr;
 };
 
+struct kernfs_node {
+	__u64 id;
+};
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+	struct cgroup_subsys_state *parent;
+};
+
+struct cgroup {
+	struct cgroup_subsys_state self;
+	struct kernfs_node *kn;
+};
+
+struct sock_cgroup_data {
+	struct cgroup *cgroup;
+};
+
 struct sock {
 	struct sock_common __sk_common;
+	struct sock_cgroup_data sk_cgrp_data;
 };
 
 struct inet_sock {
@@ -39,7 +58,9 @@ struct inet_connection_sock {
 	struct inet_sock icsk_inet;
 	__u32 icsk_rto; /* jiffies */
 	__u8 icsk_retransmits;
-	__u8 icsk_backoff;
+	struct {
+		__u32 lrcvtime; /* jiffies: of the last data that came */
+	} icsk_ack;
 };
 
 struct tcp_sock {

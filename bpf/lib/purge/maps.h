@@ -13,6 +13,7 @@
 
 const volatile __u64 own_netns = 0; /* cookie of the network namespace whose connections are looked at */
 const volatile __u32 hertz = 250;   /* jiffies of a second */
+const volatile bool orphans = true; /* whether connections are looked at that the application may have closed */
 
 /* Which generation of ports, addresses, exempt and policies is in force: 0 or 1. User space writes the other, then this. */
 volatile __u32 generation;
@@ -51,12 +52,21 @@ struct {
 	__type(value, struct policy);
 } policies SEC(".maps");
 
+/* The control groups that the programs are attached to, by id. Written by user space. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_GROUPS);
+	__type(key, __u64);
+	__type(value, __u8);
+} groups SEC(".maps");
+
 /* A time in which nothing is heard of a client that has something to acknowledge. */
 struct silence {
 	__u64 cookie; /* of the socket */
 	__u32 heard;  /* jiffies: when the last acknowledgement came */
 	__u32 una;    /* what it was for */
-	__u32 began;  /* ms: when the timeout was set that has run out first */
+	__u32 rcv;    /* what was expected of the client: data that comes in order is no acknowledgement */
+	__u32 began;  /* ms: when the timeout was set that has run out first, or when the client was heard of since */
 	__u32 count;  /* timeouts that have run out */
 	__u16 turn;   /* of this connection's silences */
 	__u16 marked;

@@ -4,9 +4,9 @@
 
 #include "maps.h"
 
-static __always_inline __u64 set_of(void *prefixes, const __u8 *addr)
+static __always_inline __u64 set_of(void *prefixes, __u32 of, const __u8 *addr)
 {
-	struct prefix_key key = { .prefixlen = 32 + 128, .generation = generation };
+	struct prefix_key key = { .prefixlen = 32 + 128, .generation = of };
 	__u64 *set;
 
 	copy_addr(key.addr, addr);
@@ -22,11 +22,11 @@ static __always_inline struct policy *policy_of(const struct tuple *t, bool *spa
 
 	if (!set || !*set)
 		return NULL;
-	wanted = *set & set_of(&addresses, t->dst);
+	wanted = *set & set_of(&addresses, now, t->dst);
 	if (!wanted)
 		return NULL;
 	wanted &= -wanted;
-	*spared = set_of(&exempt, t->src) & wanted;
+	*spared = set_of(&exempt, now, t->src) & wanted;
 	place = now * MAX_POLICIES;
 	for (__u32 bit = 32; bit; bit >>= 1)
 		if (wanted >> bit) {

@@ -11,8 +11,29 @@
  */
 static __always_inline bool wants_answer(__u32 state)
 {
-	return state == BPF_TCP_ESTABLISHED || state == BPF_TCP_CLOSE_WAIT || state == BPF_TCP_FIN_WAIT1 ||
-	       state == BPF_TCP_LAST_ACK || state == BPF_TCP_CLOSING;
+	if (state == BPF_TCP_ESTABLISHED || state == BPF_TCP_CLOSE_WAIT)
+		return true;
+	return orphans && (state == BPF_TCP_FIN_WAIT1 || state == BPF_TCP_LAST_ACK || state == BPF_TCP_CLOSING);
+}
+
+#define MOST_LEVELS 64 /* of control groups within each other */
+
+/* Whether the socket belongs to a control group that the programs are attached to, or to one below it. */
+static __always_inline bool in_groups(const struct tcp_sock *tp)
+{
+	const struct cgroup *c = tp->inet_conn.icsk_inet.sk.sk_cgrp_data.cgroup;
+
+	for (int level = 0; c && level < MOST_LEVELS; level++) {
+		const struct cgroup_subsys_state *parent = c->self.parent;
+		__u64 id = c->kn->id;
+
+		if (bpf_map_lookup_elem(&groups, &id))
+			return true;
+		if (!parent)
+			break;
+		c = parent->cgroup;
+	}
+	return false;
 }
 
 /* Of a full socket. */
@@ -36,7 +57,15 @@ static __always_inline void tuple_of(const struct tcp_sock *tp, struct tuple *t)
 /* Whether nothing was heard since the silence was noted. */
 static __always_inline bool still(const struct silence *s, const struct tcp_sock *tp)
 {
-	return s->heard == tp->rcv_tstamp && s->una == tp->snd_una;
+	return s->heard == tp->rcv_tstamp && s->una == tp->snd_una && s->rcv == tp->rcv_nxt;
+}
+
+/* How many ms ago the client was heard of. */
+static __always_inline __u32 quiet_ms(const struct tcp_sock *tp)
+{
+	__u32 now = bpf_jiffies64(), acked = now - tp->rcv_tstamp, sent = now - tp->inet_conn.icsk_ack.lrcvtime;
+
+	return jiffies_ms(acked < sent ? acked : sent);
 }
 
 static __always_inline int tell(struct silence *s, const struct tcp_sock *tp, const struct mark *m)
@@ -54,7 +83,7 @@ static __always_inline int expired(struct silence *s, const struct tcp_sock *tp,
 {
 	bool spared = false;
 	struct policy *p;
-	__u32 now = clock_ms();
+	__u32 now = clock_ms(), quiet = quiet_ms(tp);
 
 	m->state = tp->inet_conn.icsk_inet.sk.__sk_common.skc_state;
 	if (!wants_answer(m->state))
@@ -68,20 +97,21 @@ static __always_inline int expired(struct silence *s, const struct tcp_sock *tp,
 		return EXEMPT;
 	if (!tp->snd_wnd)
 		return SHUT;
-	if (found && jiffies_ms((__u32)bpf_jiffies64() - tp->rcv_tstamp) < rto)
+	if (found && quiet < rto)
 		return RETRYING; /* it was heard of since, though nothing new was acknowledged */
 	if (!s->count || !still(s, tp)) {
 		s->cookie = m->cookie;
 		s->heard = tp->rcv_tstamp;
 		s->una = tp->snd_una;
-		s->began = now - rto;
+		s->rcv = tp->rcv_nxt;
+		s->began = now - (quiet < rto ? quiet : rto); /* a repeated acknowledgement sets no timeout anew */
 		s->count = found;
 		s->turn++;
 		s->marked = 0;
 	}
 	if (!found)
 		s->count++;
-	if (s->marked)
+	if (s->marked && !found) /* what is found is told again: user space may have been told to spare it, or of another policy */
 		return MARKED_BEFORE;
 	m->expiry = (struct expiry){ .count = s->count, .rto = rto, .silent = now - s->began };
 	m->policy = p->id;

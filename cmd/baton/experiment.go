@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"baton/experiments"
+	"baton/experiments/anycastpurge"
 	"baton/experiments/forwarder"
 	"baton/experiments/handoff"
 	"baton/experiments/longpath"
@@ -40,6 +41,9 @@ func allExperiments() []experiments.Runnable {
 		relay.Fairness(),
 		relaycost.Experiment(),
 		relaycost.Flows(),
+		anycastpurge.Experiment(),
+		anycastpurge.Live(),
+		anycastpurge.Lifetime(),
 	}
 }
 

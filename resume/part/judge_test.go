@@ -68,7 +68,9 @@ func TestJudge(t *testing.T) {
 		dated  = have(func(h *part.Have) { h.Validator = part.Validator{Date: noon} })
 		ranged = part.Have{From: 100, Offset: 100, Until: 200, Length: -1}
 		last   = part.Have{Suffix: 100, Until: -1, Length: -1}
-		sum    = have(func(h *part.Have) { h.Validator, h.Digests = part.Validator{}, part.Digests{"sha-256": make([]byte, 32)} })
+		sum    = have(func(h *part.Have) {
+			h.Validator, h.Digests = part.Validator{}, part.Digests{"sha-256": make([]byte, 32)}
+		})
 	)
 	const digest = "Repr-Digest: sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:"
 	const other = "Repr-Digest: sha-256=:BAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:"

@@ -1,0 +1,93 @@
+// Package state keeps a download that is not complete so that another process can go on with it, whenever this one dies.
+//
+// While FILE is downloaded there are FILE.part, with its bytes, and FILE.part.json, with what is known of it and how many of its bytes
+// are on the disk. The second is written behind the first: bytes are synced, then their number is written beside and renamed
+// into place. Whoever goes on believes that number alone. FILE itself appears when it is whole.
+package state
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"baton/resume/part"
+)
+
+// version of Saved. Others are not believed.
+const version = 1
+
+// Saved is what FILE.part.json holds.
+type Saved struct {
+	Version   int            `json:"version"`
+	URL       string         `json:"url"`
+	From      int64          `json:"from"`
+	Until     int64          `json:"until"` // exclusive, -1: to the end
+	Offset    int64          `json:"offset"`
+	Length    int64          `json:"length"` // -1: not known
+	Validator part.Validator `json:"validator"`
+	Digests   part.Digests   `json:"digests,omitempty"`
+	Coding    string         `json:"coding,omitempty"`
+}
+
+// Have is what there is by what was saved.
+func (s *Saved) Have() part.Have {
+	return part.Have{From: s.From, Until: s.Until, Offset: s.Offset, Length: s.Length, Validator: s.Validator, Digests: s.Digests, Coding: s.Coding}
+}
+
+func saved(url string, h part.Have) Saved {
+	return Saved{Version: version, URL: url, From: h.From, Until: h.Until, Offset: h.Offset, Length: h.Length,
+		Validator: h.Validator, Digests: h.Digests, Coding: h.Coding}
+}
+
+// Parse reads what was saved. What cannot be is an error.
+func Parse(b []byte) (Saved, error) {
+	var s Saved
+	if err := json.Unmarshal(b, &s); err != nil {
+		return Saved{}, fmt.Errorf("read the state: %w", err)
+	}
+	switch {
+	case s.Version != version:
+		return Saved{}, fmt.Errorf("read the state: version %d, not %d", s.Version, version)
+	case s.From < 0, s.Offset < s.From, s.Length < -1, s.Until < -1, s.Length >= 0 && s.Offset > s.Length, s.Until >= 0 && s.Offset > s.Until:
+		return Saved{}, errors.New("read the state: its numbers contradict each other")
+	}
+	return s, nil
+}
+
+// save replaces the file at once: it is the old or the new one at any time.
+func save(path string, s Saved) (err error) {
+	b, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("save the state: %w", err)
+	}
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o666)
+	if err != nil {
+		return fmt.Errorf("save the state: %w", err)
+	}
+	_, err = f.Write(append(b, '\n'))
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return fmt.Errorf("save the state: %w", err)
+	}
+	return syncFolder(path)
+}
+
+func syncFolder(of string) error {
+	d, err := os.Open(filepath.Dir(of))
+	if err != nil {
+		return fmt.Errorf("sync the folder: %w", err)
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil {
+		return fmt.Errorf("sync the folder: %w", err)
+	}
+	return nil
+}

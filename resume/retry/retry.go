@@ -95,6 +95,16 @@ func (s *Schedule) Progress(bytes int64) {
 	}
 }
 
+// Others tells whether a source other than this one may still have what is wanted.
+func (s *Schedule) Others(than int) bool {
+	for i, c := range s.sources {
+		if i != than && !c.useless {
+			return true
+		}
+	}
+	return false
+}
+
 // Failed decides what comes after a failure.
 func (s *Schedule) Failed(now time.Time, f Failure) Decision {
 	if s.failed == 0 || f.Bytes >= refill {

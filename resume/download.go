@@ -1,0 +1,145 @@
+package resume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"baton/resume/part"
+)
+
+// Keeper is a place for a file that can begin again. What can not is a plain io.Writer.
+type Keeper interface {
+	io.Writer
+	Restart() error         // what was written is of no use
+	Note(h part.Have) error // what is known of the file, before its first byte is written, and Offset whenever bytes were
+}
+
+// Result is a download that is over, well or not.
+type Result struct {
+	Have    part.Have   // what there is now
+	Header  http.Header // see Stream
+	Account Account
+}
+
+// Download writes a file in order. What is there of it already, by r.Have, is not written again; kept reads those bytes from r.Have.From
+// on and may be nil if there are none. The bytes are checked against want, and against a digest that a server announced of the whole
+// file; what is wrong is an error of Kind Digest. The error is nil or an [*Error], and a file is whole only without one.
+func (c *Client) Download(ctx context.Context, r Request, w io.Writer, want part.Digests, kept io.Reader) (Result, error) {
+	s, err := c.prepare(ctx, r)
+	if err != nil {
+		return Result{}, err
+	}
+	defer s.Close()
+	d := download{Stream: s, w: w, want: want}
+	d.keeper, _ = w.(Keeper)
+	if d.keeper != nil {
+		s.Restart = d.restart
+	}
+	err = d.run(kept)
+	return Result{Have: s.have, Header: s.Header, Account: s.Account()}, err
+}
+
+type download struct {
+	*Stream
+	w       io.Writer
+	keeper  Keeper
+	want    part.Digests
+	checks  []*part.Check
+	checked bool // checks are chosen
+}
+
+func (d *download) restart() error {
+	d.checks, d.checked = nil, false
+	return d.keeper.Restart()
+}
+
+func (d *download) run(kept io.Reader) error {
+	b := make([]byte, 256<<10)
+	if d.have.Offset > d.have.From {
+		if err := d.check(kept); err != nil {
+			return err
+		}
+	}
+	for noted := false; ; {
+		n, err := d.Read(b)
+		if !d.checked {
+			if err := d.check(nil); err != nil {
+				return err
+			}
+			noted = false
+		}
+		if !noted && (err == nil || errors.Is(err, io.EOF)) { // an answer has come: what there was is of the same file
+			if err := d.note(); err != nil {
+				return err
+			}
+			noted = true
+		}
+		if n > 0 {
+			for _, check := range d.checks {
+				check.Write(b[:n])
+			}
+			if _, err := d.w.Write(b[:n]); err != nil {
+				return d.output(err)
+			}
+			if err := d.note(); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return d.finish()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// check chooses what the bytes are checked against, and reads those that are kept.
+func (d *download) check(kept io.Reader) error {
+	d.checked = true
+	for _, digests := range []part.Digests{d.want, d.have.Digests} {
+		if c := part.NewCheck(digests); c != nil && d.have.From == 0 && (d.have.Until < 0 || len(d.want) > 0) {
+			d.checks = append(d.checks, c)
+		}
+	}
+	if kept != nil && len(d.checks) > 0 {
+		var all []io.Writer
+		for _, c := range d.checks {
+			all = append(all, c)
+		}
+		if _, err := io.CopyN(io.MultiWriter(all...), kept, d.have.Offset-d.have.From); err != nil {
+			return d.output(fmt.Errorf("read what there is: %w", err))
+		}
+	}
+	return nil
+}
+
+func (d *download) note() error {
+	if d.keeper == nil {
+		return nil
+	}
+	if err := d.keeper.Note(d.have); err != nil {
+		return d.output(err)
+	}
+	return nil
+}
+
+// finish checks what there is against what was announced.
+func (d *download) finish() error {
+	if err := d.note(); err != nil {
+		return err
+	}
+	for _, c := range d.checks {
+		if err := c.Err(); err != nil {
+			return &Error{Kind: Digest, URL: d.sources[d.at].String(), Err: err}
+		}
+	}
+	return nil
+}
+
+func (d *download) output(err error) error {
+	return &Error{Kind: Output, URL: d.sources[d.at].String(), Err: err}
+}

@@ -1,0 +1,139 @@
+package resume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"time"
+
+	"baton/resume/part"
+)
+
+// try is one request on a lane, and its answer.
+type try struct {
+	url     *url.URL
+	lane    *lane
+	began   time.Time
+	cancel  context.CancelCauseFunc
+	watch   *time.Timer // cancels; runs while something is waited for
+	options *Options
+
+	// What the trace has seen, of the last of several redirects.
+	connected bool
+	reused    bool
+	address   string
+	net       net.Conn
+	dialed    time.Time
+	connect   time.Duration
+	first     time.Duration
+
+	response *http.Response
+	status   int
+}
+
+// ask sends a request for what is missing and waits for the head of the answer. The try has to be closed, unless there is an error.
+func (l *lane) ask(ctx context.Context, o *Options, u *url.URL, fields http.Header, have *part.Have) (*try, *Error) {
+	t := &try{url: u, lane: l, began: time.Now(), options: o}
+	ctx, t.cancel = context.WithCancelCause(ctx)
+	t.watch = time.AfterFunc(headTime(o), func() { t.cancel(errStalled) })
+	request, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, t.trace()), http.MethodGet, u.String(), nil)
+	if err != nil {
+		t.close()
+		return nil, t.failed(Unusable, fmt.Errorf("make the request: %w", err))
+	}
+	request.Header = fields.Clone()
+	if request.Header == nil {
+		request.Header = make(http.Header)
+	}
+	if host := request.Header.Get("Host"); host != "" {
+		request.Host = host
+		request.Header.Del("Host")
+	}
+	if request.Header.Get("Accept-Encoding") == "" {
+		request.Header.Set("Accept-Encoding", "identity")
+	}
+	have.Ask(request.Header)
+	client := http.Client{Transport: l.transport, CheckRedirect: t.redirect}
+	t.response, err = client.Do(request)
+	t.watch.Stop()
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		var wrapped *url.Error
+		if errors.As(err, &wrapped) {
+			err = wrapped.Err // which repeats the URL
+		}
+		kind := classify(err, t.connected)
+		t.close()
+		l.renew()
+		return nil, t.failed(kind, fmt.Errorf("ask: %w", err))
+	}
+	t.status, t.first = t.response.StatusCode, time.Since(t.began)
+	return t, nil
+}
+
+// headTime is how long a head may take with the handshakes before it, beyond what the transport bounds: a server that stalls there.
+func headTime(o *Options) time.Duration {
+	bound := 2 * o.Stall
+	if d := o.Base.TLSHandshakeTimeout; d > 0 {
+		bound += 2 * d
+	}
+	return bound
+}
+
+func (t *try) redirect(_ *http.Request, via []*http.Request) error {
+	switch {
+	case t.options.Redirects == 0:
+		return http.ErrUseLastResponse
+	case len(via) > t.options.Redirects:
+		return fmt.Errorf("%w: more than %d", errRedirects, t.options.Redirects)
+	}
+	return nil
+}
+
+func (t *try) trace() *httptrace.ClientTrace {
+	return &httptrace.ClientTrace{
+		GetConn:      func(string) { t.connected = false },
+		ConnectStart: func(string, string) { t.dialed = time.Now() },
+		ConnectDone: func(_, _ string, err error) {
+			if err == nil {
+				t.connect = time.Since(t.dialed)
+			}
+		},
+		GotConn: func(i httptrace.GotConnInfo) {
+			t.connected, t.reused, t.net, t.address = true, i.Reused, i.Conn, i.Conn.RemoteAddr().String()
+			if i.Reused {
+				t.connect = 0
+			}
+		},
+	}
+}
+
+func (t *try) failed(kind Kind, err error) *Error {
+	return &Error{Kind: kind, URL: t.url.String(), Server: t.address, Status: t.status, Err: err}
+}
+
+// answer is the head, as package part judges it.
+func (t *try) answer() part.Answer {
+	return part.Answer{Status: t.status, Header: t.response.Header, Length: t.response.ContentLength}
+}
+
+// closes tells whether the content ends with the connection.
+func (t *try) closes() bool {
+	r := t.response
+	return r.ProtoMajor == 1 && r.ContentLength < 0 && len(r.TransferEncoding) == 0
+}
+
+// close ends the try. A connection whose content was not read to its end is closed with it, but for HTTP/2, where it is the lane's to renew.
+func (t *try) close() {
+	t.watch.Stop()
+	t.cancel(context.Canceled)
+	if t.response != nil {
+		t.response.Body.Close()
+	}
+}

@@ -1,0 +1,392 @@
+package resume
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"baton/resume/part"
+	"baton/resume/retry"
+)
+
+// errNarrow ends a wide part of a download: what is missing is for one connection again.
+var errNarrow = errors.New("one connection is enough")
+
+// Bounds of what one connection is asked for at a time.
+const (
+	leastPiece = 32 << 10
+	block      = 64 << 10
+)
+
+// wide is a download over several connections at a time, each at another piece of the file. Its bytes come in order.
+//
+// A connection that breaks leaves the rest of its piece as a hole, which is the next thing that anybody is asked for: no byte comes
+// twice. What is there ahead of a hole waits in memory, up to Options.Window.
+type wide struct {
+	s       *Stream
+	ctx     context.Context
+	stop    context.CancelFunc
+	have    part.Have // of the stream, when it began; not changed
+	mu      sync.Mutex
+	changed chan struct{} // closed and made anew when something has changed
+	pieces  []*piece      // in order, the first one holds the byte that is read next
+	at      int64         // next byte to be read
+	next    int64         // first byte that is in no piece
+	end     int64
+	lanes   []*lane // running
+	most    int     // lanes, as far as the servers bear it
+	hurt    bool    // a lane has ended because of what a server did
+	ids     int
+	last    *lane // that ran last
+	fatal   *Error
+	over    chan struct{} // closed when no lane is left
+	running sync.WaitGroup
+}
+
+// piece is bytes [first, end) of the file.
+type piece struct {
+	first, end int64
+	got        int64    // bytes from first on that have come
+	blocks     [][]byte // of those, what has not been read; the last block may be filled further
+	taken      bool     // by a lane, or whole
+}
+
+// widen begins a wide part if one is worth it.
+func (s *Stream) widen() bool {
+	h := &s.have
+	if s.narrow || !s.ranges || h.Offset == h.From || h.End() < 0 || !h.Validator.Strong() || s.options.Lanes < 2 {
+		return false
+	}
+	if h.End()-h.Offset < 4*leastPiece || s.ledger.path().Lanes(s.options.Lanes) < 2 {
+		return false
+	}
+	w := &wide{s: s, have: *h, changed: make(chan struct{}), over: make(chan struct{}),
+		at: h.Offset, next: h.Offset, end: h.End(), most: s.options.Lanes, ids: s.lane.id + 1}
+	w.ctx, w.stop = context.WithCancel(s.ctx)
+	w.have.Overlap = 0
+	s.wide = w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.add(s.lane)
+	w.running.Add(1)
+	go w.grow()
+	return true
+}
+
+// add runs a lane. The lock is held.
+func (w *wide) add(l *lane) {
+	w.lanes = append(w.lanes, l)
+	w.running.Add(1)
+	go w.run(l)
+	count := len(w.lanes)
+	life := w.s.ledger.path().Life
+	w.s.ledger.add(func(a *Account) { a.Lanes = max(a.Lanes, count) })
+	w.s.ledger.event(Width{Lanes: count, Life: life})
+}
+
+// grow adds lanes one after the other, so that they are at different points of their lives.
+func (w *wide) grow() {
+	defer w.running.Done()
+	for {
+		path := w.s.ledger.path()
+		wanted := path.Lanes(w.s.options.Lanes)
+		t := time.NewTimer(min(max(path.Life/time.Duration(wanted), 20*time.Millisecond), 3*time.Second))
+		select {
+		case <-t.C:
+		case <-w.over:
+			t.Stop()
+			return
+		}
+		w.mu.Lock()
+		if len(w.lanes) > 0 && len(w.lanes) < min(wanted, w.most) && (w.next < w.end || len(w.lanes) < w.missing()) {
+			w.add(newLane(w.s.options.Base, w.ids))
+			w.ids++
+		}
+		w.mu.Unlock()
+	}
+}
+
+// missing is how many pieces have bytes that have not come. The lock is held.
+func (w *wide) missing() int {
+	n := 0
+	for _, p := range w.pieces {
+		if p.first+p.got < p.end {
+			n++
+		}
+	}
+	return n
+}
+
+// note wakes whoever waits for something to change. The lock is held.
+func (w *wide) note() {
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+// run gets one piece after the other until there is none left for it.
+func (w *wide) run(l *lane) {
+	defer w.running.Done()
+	idle := 0 // tries in a row without bytes
+	for {
+		p := w.take(l)
+		if p == nil {
+			return
+		}
+		got, fault := w.fetch(l, p)
+		if fault == nil {
+			idle = 0
+			continue
+		}
+		w.mu.Lock()
+		p.taken = false
+		if fault.Kind == Digest && w.fatal == nil {
+			w.fatal = fault // some of it may have been read
+		}
+		w.note()
+		w.mu.Unlock()
+		if got >= 1<<10 {
+			idle = 0
+		} else if idle++; idle > 1 || fault.stage() != retry.Body {
+			w.leave(l, true)
+			return
+		}
+		w.s.ledger.mu.Lock()
+		d := w.s.schedule.Failed(time.Now(), retry.Failure{Stage: retry.Body, Source: w.s.at, Bytes: got})
+		w.s.ledger.mu.Unlock()
+		if d.GiveUp != "" || !pause(w.ctx, d.Wait) {
+			w.leave(l, true)
+			return
+		}
+	}
+}
+
+// leave ends a lane. hurt: it is not wanted any more by the servers, and neither is another in its place.
+func (w *wide) leave(l *lane, hurt bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.drop(l)
+	if hurt {
+		w.most = max(1, len(w.lanes))
+		w.hurt = w.hurt || len(w.lanes) == 0
+	}
+	w.note()
+}
+
+func (w *wide) drop(l *lane) {
+	for i, other := range w.lanes {
+		if other == l {
+			w.lanes = append(w.lanes[:i], w.lanes[i+1:]...)
+			break
+		}
+	}
+	if w.last != nil && w.last != l {
+		w.last.close()
+	}
+	w.last = l
+	if len(w.lanes) == 0 {
+		close(w.over)
+	}
+	w.s.ledger.event(Width{Lanes: len(w.lanes), Life: w.s.ledger.path().Life})
+}
+
+// take finds a piece for a lane: a hole, the first one first, or a new one. It waits for room in memory. nil ends the lane.
+func (w *wide) take(l *lane) *piece {
+	for {
+		path := w.s.ledger.path()
+		w.mu.Lock()
+		wanted := path.Lanes(w.s.options.Lanes)
+		switch {
+		case w.ctx.Err() != nil, len(w.lanes) > min(wanted, w.most):
+			w.drop(l)
+			w.note()
+			w.mu.Unlock()
+			return nil
+		}
+		for _, p := range w.pieces {
+			if !p.taken {
+				p.taken = true
+				w.mu.Unlock()
+				return p
+			}
+		}
+		if w.next >= w.end || wanted < 2 {
+			w.drop(l)
+			w.note()
+			w.mu.Unlock()
+			return nil
+		}
+		if room := w.at + w.s.options.Window - w.next; room >= leastPiece {
+			p := &piece{first: w.next, end: w.next + min(w.size(path.Expected(), wanted), room), taken: true}
+			w.next = p.end
+			w.pieces = append(w.pieces, p)
+			w.mu.Unlock()
+			return p
+		}
+		changed := w.changed
+		w.mu.Unlock()
+		select {
+		case <-changed:
+		case <-w.ctx.Done():
+		}
+	}
+}
+
+// size of a new piece: about what a connection brings in its life, and less towards the end, so that all end together. The lock is held.
+func (w *wide) size(expected int64, lanes int) int64 {
+	left := w.end - w.next
+	most := w.s.options.Window / int64(2*lanes)
+	n := max(leastPiece, min(expected, most, left/int64(2*lanes)))
+	if left-n < leastPiece {
+		return left
+	}
+	return n
+}
+
+// fetch gets what is missing of a piece.
+func (w *wide) fetch(l *lane, p *piece) (got int64, fault *Error) {
+	s := w.s
+	h := w.have
+	w.mu.Lock()
+	h.Offset, h.Until = p.first+p.got, p.end
+	lanes := len(w.lanes)
+	w.mu.Unlock()
+	s.ledger.add(func(a *Account) { a.Requests++ })
+	t, fault := l.ask(w.ctx, s.options, s.sources[s.at], s.fields, &h)
+	if fault != nil {
+		return 0, w.failed(l, fault, h.Offset)
+	}
+	v := part.Judge(h, t.answer())
+	if v.Action != part.Append || t.status != 206 {
+		fault := t.failed(refused(v, t.status))
+		t.close()
+		l.renew() // an answer with all of the file is on its way
+		return 0, w.failed(l, fault, h.Offset)
+	}
+	c := newContent(t, v, nil)
+	s.ledger.answered(t, s.event(t, v), lanes)
+	b := make([]byte, block)
+	for {
+		n, err := c.Read(b)
+		got += int64(n)
+		s.ledger.came(t, s.name(t), int64(n))
+		w.mu.Lock()
+		p.add(b[:n])
+		short := p.first+p.got < p.end
+		if n > 0 || err != nil {
+			w.note()
+		}
+		w.mu.Unlock()
+		switch {
+		case err == nil:
+			continue
+		case errors.Is(err, io.EOF):
+			s.ledger.ended(l.id, false)
+			s.ledger.add(func(a *Account) { a.Wasted += c.missed })
+			c.close()
+			if short && got < 1<<10 {
+				return got, c.failed(Receive, errShort)
+			}
+			if short {
+				w.mu.Lock()
+				p.taken = false
+				w.mu.Unlock()
+			}
+			return got, nil
+		}
+		fault := asError(err)
+		s.ledger.ended(l.id, fault.Kind == Receive || fault.Kind == Stalled)
+		s.ledger.add(func(a *Account) { a.Wasted += c.missed })
+		c.close()
+		l.renew()
+		s.ledger.event(Broke{Error: fault, Why: fault.Err.Error(), Kind: fault.Kind, Server: fault.Server, Lane: l.id, Bytes: got, Offset: h.Offset + got})
+		return got, fault
+	}
+}
+
+func (w *wide) failed(l *lane, fault *Error, offset int64) *Error {
+	w.s.ledger.add(func(a *Account) { a.Failures++ })
+	w.s.ledger.event(Broke{Error: fault, Why: fault.Err.Error(), Kind: fault.Kind, Server: fault.Server, Lane: l.id, Offset: offset})
+	return fault
+}
+
+// read gives the next bytes, or waits for them. errNarrow is when no lane is left, and all that has come in order was read.
+func (w *wide) read(p []byte) (int, error) {
+	for {
+		w.mu.Lock()
+		if n := w.copy(p); n > 0 && w.fatal == nil {
+			w.note() // there is room
+			w.mu.Unlock()
+			return n, nil
+		}
+		changed, lanes, fatal := w.changed, len(w.lanes), w.fatal
+		w.mu.Unlock()
+		if fatal != nil {
+			return 0, fatal
+		}
+		if lanes == 0 {
+			return 0, errNarrow
+		}
+		select {
+		case <-changed:
+		case <-w.ctx.Done():
+			return 0, w.ctx.Err()
+		}
+	}
+}
+
+// copy reads from the first piece. The lock is held.
+func (w *wide) copy(b []byte) int {
+	for len(w.pieces) > 0 {
+		p := w.pieces[0]
+		if n := p.read(b); n > 0 {
+			w.at += int64(n)
+			return n
+		}
+		if w.at < p.end {
+			return 0
+		}
+		w.pieces = w.pieces[1:]
+	}
+	return 0
+}
+
+// close ends all lanes and gives the one that ran last. What is there ahead of a hole is wasted.
+func (w *wide) close() *lane {
+	w.stop()
+	w.running.Wait()
+	wasted := int64(0)
+	for _, p := range w.pieces {
+		for _, b := range p.blocks {
+			wasted += int64(len(b))
+		}
+	}
+	w.s.ledger.add(func(a *Account) { a.Wasted += wasted })
+	return w.last
+}
+
+func (p *piece) add(b []byte) {
+	p.got += int64(len(b))
+	for len(b) > 0 {
+		last := len(p.blocks) - 1
+		if last < 0 || len(p.blocks[last]) == cap(p.blocks[last]) {
+			p.blocks = append(p.blocks, make([]byte, 0, block))
+			last++
+		}
+		n := min(len(b), cap(p.blocks[last])-len(p.blocks[last]))
+		p.blocks[last] = append(p.blocks[last], b[:n]...)
+		b = b[n:]
+	}
+}
+
+func (p *piece) read(b []byte) int {
+	if len(p.blocks) == 0 {
+		return 0
+	}
+	n := copy(b, p.blocks[0])
+	if p.blocks[0] = p.blocks[0][n:]; len(p.blocks[0]) == 0 {
+		p.blocks = p.blocks[1:]
+	}
+	return n
+}

@@ -52,14 +52,22 @@ func run(ctx context.Context, e env, args []string) int {
 	root.SetErr(e.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(routerCommand(e), relayCommand(e), statusCommand(e), sessionsCommand(e), explainCommand(e), drainCommand(e), forwarderCommand(e),
-		purgeCommand(e), demoCommand(e), experimentCommand(e), labCommand(e), conformanceCommand(e))
+		purgeCommand(e), getCommand(e), demoCommand(e), experimentCommand(e), labCommand(e), conformanceCommand(e))
 	begun := false
 	noteBegin(root, &begun)
 	err := root.ExecuteContext(ctx)
-	var usage usageError
+	var (
+		usage usageError
+		exit  exitError
+	)
 	switch {
 	case err == nil:
 		return 0
+	case errors.As(err, &exit):
+		if !exit.silent {
+			fmt.Fprintln(e.err, "baton:", err)
+		}
+		return exit.status
 	case errors.As(err, &usage), !begun:
 		fmt.Fprintln(e.err, "baton:", err)
 		return exitUsage

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"baton/resume"
+	"baton/resume/part"
+	"baton/resume/state"
+)
+
+const getLong = `Download a file over HTTP, and go on after any break: when a connection is reset because the route to the server has moved, when a
+server stalls or dies, when this machine does. The bytes are those of one version of the file, in order, or there is an error.
+
+Several URLs are mirrors of one file, the preferred one first: where one fails, another goes on, if it says that it has the same
+file. Without -o or -O the file goes to standard output.
+
+A download that breaks off is continued at once, from the byte that is missing, if the server names the file by a strong validator
+(RFC 9110, section 8.8.1); otherwise it begins again, or, with --overlap, reads some bytes again and compares them. Where no
+connection can be made the download ends, unless there is another mirror, or --retry-connrefused. While breaks are so frequent that
+new connections cannot become fast, others run beside, each at another part of the file (--connections).
+
+While FILE is not complete its bytes are in FILE.part, and what is known of them is in FILE.part.json; --continue goes on with them.
+FILE appears when it is whole.
+
+Flags of curl's have their meaning in curl, but for what is said here. --retry counts tries in a row that bring nothing: bytes refill it.
+--retry-max-time counts from the last bytes. --speed-limit and --stall end a connection, not the download. Answers with an error
+are never written to FILE (-f is always on).
+
+Exit status (curl's, where curl has one):
+  0 complete                                   35 no TLS connection
+  1 another failure                            47 too many redirects
+  2 wrong usage                                56 the connection broke, too often
+  6 the name has no address                    60 the server's certificate is wrong
+  7 no connection                             101 the bytes are not those that were announced
+ 22 the server refuses (404, 416, 503, …)     102 this file is downloaded by another process
+ 23 the file cannot be written                130 interrupted
+ 28 out of time
+ 33 the file has changed, or cannot be continued`
+
+const getExample = `  baton get -O https://cdn.example.net/image.iso
+  baton get --continue -O https://cdn.example.net/image.iso               # after a crash, or an interrupt
+  baton get -o image.iso https://a.example.net/image.iso https://b.example.net/image.iso
+  baton get https://cdn.example.net/backup.tar | tar x                    # in order, whatever breaks
+  baton get -O --checksum sha256:9f86d0818…f00a08 https://cdn.example.net/image.iso
+  baton get -o f --resolve cdn.example.net:80:192.0.2.7 --limit-rate 2M http://cdn.example.net/f
+  baton get --json -o f https://cdn.example.net/f | jq -c 'select(.event == "broke")'`
+
+func getCommand(e env) *cobra.Command {
+	var o getOptions
+	c := &cobra.Command{
+		Use:     "get [flags] URL [MIRROR...]",
+		Short:   "Download a file, through any number of broken connections",
+		Long:    getLong,
+		Example: getExample,
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			// A reader that goes away is an error of write like any other, and not the end of the process.
+			pipe := make(chan os.Signal, 1)
+			signal.Notify(pipe, syscall.SIGPIPE)
+			defer signal.Stop(pipe)
+			if len(args) == 0 {
+				return usageError{errors.New("there is no URL")}
+			}
+			return getFile(cmd.Context(), e, &o, args)
+		},
+	}
+	o.flags(c.Flags())
+	return c
+}
+
+// getFile downloads one file.
+func getFile(ctx context.Context, e env, o *getOptions, urls []string) error {
+	job, err := o.job(urls)
+	if err != nil {
+		return usageError{err}
+	}
+	if o.maxTime > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, seconds(o.maxTime))
+		defer cancel()
+	}
+	report := newReport(e, o, job.file == "")
+	job.options.Events = report.event
+	var result resume.Result
+	if job.file == "" {
+		result, err = resume.NewClient(job.options).Download(ctx, job.request, e.out, job.want, nil)
+	} else {
+		result, err = getToFile(ctx, e, o, job)
+	}
+	report.close(result, err)
+	return getFailure(err, o)
+}
+
+func getToFile(ctx context.Context, e env, o *getOptions, job *getJob) (resume.Result, error) {
+	f, err := state.Open(job.file, state.Options{Continue: job.resume, Offset: job.offset, Wanted: job.request.Have, URL: job.request.URLs[0]})
+	if err != nil {
+		return resume.Result{}, err
+	}
+	have, known, ignored := f.Begun()
+	if ignored != nil && !o.silent {
+		fmt.Fprintf(e.err, "baton: begin again: %v\n", ignored)
+	}
+	if known && have.Offset > have.From {
+		job.request.Have = have
+		if !have.Validator.Strong() && job.options.Overlap == 0 {
+			job.options.Overlap = defaultOverlap // of a file that nothing is known of, as with curl -C -
+		}
+		if job.request.Tail, err = f.Tail(job.options.Overlap); err != nil {
+			return resume.Result{}, errors.Join(err, f.Close())
+		}
+	}
+	result, err := resume.NewClient(job.options).Download(ctx, job.request, f, job.want, f.Kept())
+	var fault *resume.Error
+	switch {
+	case err == nil:
+		return result, f.Finish()
+	case errors.As(err, &fault) && fault.Kind == resume.Digest:
+		return result, errors.Join(err, f.Abandon())
+	}
+	return result, errors.Join(err, f.Close())
+}
+
+// getJob is what is to be done, by the flags.
+type getJob struct {
+	request resume.Request
+	options resume.Options
+	file    string // "": standard output
+	resume  bool
+	offset  int64 // of the file that is there, -1: all of it
+	want    part.Digests
+}

@@ -1,0 +1,286 @@
+package main
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"baton/resume"
+	"baton/resume/part"
+	"baton/resume/retry"
+)
+
+// defaultOverlap is what is read again and compared where nothing better is known.
+const defaultOverlap = 64 << 10
+
+// getOptions are the flags as they were typed.
+type getOptions struct {
+	output, continueAt, rng, agent, referer, user, cacert, limitRate, overlap, checksum, serverHeader string
+	headers, resolve                                                                                  []string
+	remoteName, resume, location, silent, showError, fail, insecure, json, progress, verbose          bool
+	refused, compressed, http1, ipv4, ipv6, sticky                                                    bool
+	retry, redirects, connections, restarts                                                           int
+	retryTime, maxTime, connectTime, speedTime, stall                                                 float64
+	speedLimit                                                                                        int64
+}
+
+func (o *getOptions) flags(f *pflag.FlagSet) {
+	f.SortFlags = false
+	f.StringVarP(&o.output, "output", "o", "", "write to `file`, - is standard output")
+	f.BoolVarP(&o.remoteName, "remote-name", "O", false, "write to a file that has the name of the URL's last part")
+	f.BoolVar(&o.resume, "continue", false, "go on with what there is of the file, as -C -")
+	f.StringVarP(&o.continueAt, "continue-at", "C", "", "go on at `offset`: - is the end of what there is")
+	f.StringVarP(&o.rng, "range", "r", "", "`range` of bytes that is wanted: 0-499, 500- or -500")
+	f.StringVar(&o.checksum, "checksum", "", "`algorithm:hex` that the file must have: sha256 or sha512")
+	f.StringArrayVarP(&o.headers, "header", "H", nil, "send `Name: value`; may be repeated")
+	f.StringVarP(&o.agent, "user-agent", "A", "baton/"+version, "send this User-Agent `name`")
+	f.StringVarP(&o.referer, "referer", "e", "", "send this Referer `URL`")
+	f.StringVarP(&o.user, "user", "u", "", "authenticate as `name:password` (Basic)")
+	f.BoolVarP(&o.location, "location", "L", false, "follow redirects")
+	f.IntVar(&o.redirects, "max-redirs", 50, "follow this `number` of redirects at most")
+	f.BoolVar(&o.sticky, "sticky", false, "go on where redirects led, not at the URL that was given")
+	f.StringVar(&o.limitRate, "limit-rate", "", "so many `bytes` a second at most; k, M, G for 1024 and its powers")
+	f.IntVar(&o.retry, "retry", 10, "give up after this `number` of tries in a row that bring nothing")
+	f.Float64Var(&o.retryTime, "retry-max-time", 0, "give up when nothing has come for so many `seconds`, 0: never")
+	f.BoolVar(&o.refused, "retry-connrefused", false, "try again, too, when no connection can be made")
+	f.Float64VarP(&o.maxTime, "max-time", "m", 0, "take so many `seconds` at most")
+	f.Float64Var(&o.connectTime, "connect-timeout", 30, "a handshake may take so many `seconds`")
+	f.Float64Var(&o.stall, "stall", 15, "a connection without a byte for so many `seconds` is broken")
+	f.Int64VarP(&o.speedLimit, "speed-limit", "Y", 0, "a connection with fewer `bytes` a second is broken")
+	f.Float64VarP(&o.speedTime, "speed-time", "y", 30, "if that lasts for so many `seconds`")
+	f.IntVar(&o.connections, "connections", 8, "`number` at a time at most, when breaks are frequent; 1: never more")
+	f.IntVar(&o.restarts, "restarts", 3, "begin again this `number` of times when the file changes")
+	f.StringVar(&o.overlap, "overlap", "", "without a strong validator, read so many `bytes` again and compare them")
+	f.Lookup("overlap").NoOptDefVal = strconv.Itoa(defaultOverlap)
+	f.StringVar(&o.cacert, "cacert", "", "trust the certificates in `file` alone")
+	f.BoolVarP(&o.insecure, "insecure", "k", false, "trust every certificate")
+	f.StringArrayVar(&o.resolve, "resolve", nil, "`host:port:address[,address...]` to use in place of the host's; may be repeated")
+	f.BoolVarP(&o.ipv4, "ipv4", "4", false, "use IPv4 alone")
+	f.BoolVarP(&o.ipv6, "ipv6", "6", false, "use IPv6 alone")
+	f.BoolVar(&o.http1, "http1.1", false, "use no HTTP/2")
+	f.StringVar(&o.serverHeader, "server-header", "", "`name` of the field by which servers with the same address are told apart")
+	f.BoolVarP(&o.silent, "silent", "s", false, "print nothing, not even errors")
+	f.BoolVarP(&o.showError, "show-error", "S", false, "print errors even with -s")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "print a line for each answer and each break")
+	f.BoolVar(&o.progress, "progress", false, "draw the progress bar even where standard error is no terminal")
+	f.BoolVar(&o.json, "json", false, "print what happens as a JSON value a line; to standard error if the file goes to standard output")
+	f.BoolVarP(&o.fail, "fail", "f", true, "write no answers with errors; always so")
+	f.BoolVar(&o.compressed, "compressed", false, "is refused: parts of coded answers seldom fit together")
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// job checks the flags and turns them into what is to be done.
+func (o *getOptions) job(urls []string) (*getJob, error) {
+	j := &getJob{request: resume.Request{URLs: urls, Have: part.Fresh()}, offset: -1}
+	if o.compressed {
+		return nil, errors.New("--compressed: parts of coded answers seldom fit together; -H 'Accept-Encoding: gzip' stores coded bytes as they are")
+	}
+	for _, step := range []func(*getJob) error{o.where, o.which, o.fields, o.bounds, o.network} {
+		if err := step(j); err != nil {
+			return nil, err
+		}
+	}
+	return j, j.request.Check()
+}
+
+// where finds the file that is written to.
+func (o *getOptions) where(j *getJob) error {
+	switch {
+	case o.output != "" && o.remoteName:
+		return errors.New("-o and -O contradict each other")
+	case o.remoteName:
+		u, err := url.Parse(j.request.URLs[0])
+		if err != nil {
+			return fmt.Errorf("-O: %w", err)
+		}
+		j.file = path.Base(u.Path)
+		if strings.HasSuffix(u.Path, "/") || j.file == "." || j.file == "/" || j.file == ".." || strings.ContainsAny(j.file, "/\\\x00") {
+			return fmt.Errorf("-O: %s has no file name", j.request.URLs[0])
+		}
+	case o.output != "-":
+		j.file = o.output
+	}
+	switch {
+	case o.continueAt == "":
+		j.resume = o.resume
+	case o.continueAt == "-":
+		j.resume = true
+	default:
+		at, err := strconv.ParseInt(o.continueAt, 10, 63)
+		if err != nil || at < 0 {
+			return fmt.Errorf("-C: %q is neither an offset nor -", o.continueAt)
+		}
+		j.resume, j.offset = at > 0, at
+	}
+	if j.resume && j.file == "" {
+		return errors.New("to go on with a file it has to be named: -o or -O")
+	}
+	return nil
+}
+
+// which reads the range and the checksum.
+func (o *getOptions) which(j *getJob) error {
+	if o.rng != "" {
+		h, err := wantedRange(o.rng)
+		if err != nil {
+			return err
+		}
+		if o.continueAt != "" && o.continueAt != "-" {
+			return errors.New("-r and an offset for -C contradict each other")
+		}
+		j.request.Have = h
+	}
+	if o.checksum == "" {
+		return nil
+	}
+	algorithm, text, _ := strings.Cut(o.checksum, ":")
+	name := map[string]string{"sha256": "sha-256", "sha-256": "sha-256", "sha512": "sha-512", "sha-512": "sha-512"}[strings.ToLower(algorithm)]
+	sum, err := hex.DecodeString(strings.TrimSpace(text))
+	size := map[string]int{"sha-256": 32, "sha-512": 64}[name]
+	if name == "" || err != nil || len(sum) != size {
+		return fmt.Errorf("--checksum: %q is not sha256: and 64 hexadecimal digits, or sha512: and 128", o.checksum)
+	}
+	j.want = part.Digests{name: sum}
+	return nil
+}
+
+// wantedRange reads a single range as in a Range field.
+func wantedRange(s string) (part.Have, error) {
+	h := part.Fresh()
+	first, last, ok := strings.Cut(s, "-")
+	wrong := fmt.Errorf("-r: %q is not one range: 0-499, 500- or -500", s)
+	if !ok {
+		return h, wrong
+	}
+	number := func(s string) (n int64, ok bool) {
+		v, err := strconv.ParseUint(s, 10, 62)
+		return int64(v), err == nil
+	}
+	if first == "" {
+		n, ok := number(last)
+		if !ok || n == 0 {
+			return h, wrong
+		}
+		h.Suffix = n
+		return h, nil
+	}
+	if h.From, ok = number(first); !ok {
+		return h, wrong
+	}
+	h.Offset = h.From
+	if last != "" {
+		n, ok := number(last)
+		if !ok || n < h.From {
+			return h, wrong
+		}
+		h.Until = n + 1
+	}
+	return h, nil
+}
+
+// fields are those that are sent.
+func (o *getOptions) fields(j *getJob) error {
+	h := make(http.Header)
+	h.Set("User-Agent", o.agent)
+	h.Set("Accept", "*/*")
+	if o.referer != "" {
+		h.Set("Referer", o.referer)
+	}
+	if o.user != "" {
+		if !strings.Contains(o.user, ":") {
+			return errors.New("-u: there is no password, and none is asked for: name:password")
+		}
+		h.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(o.user)))
+	}
+	for _, line := range o.headers {
+		name, value, ok := strings.Cut(line, ":")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		switch {
+		case !ok && strings.HasSuffix(line, ";"): // curl's way to send an empty one
+			h[http.CanonicalHeaderKey(strings.TrimSuffix(line, ";"))] = []string{""}
+		case !ok || name == "":
+			return fmt.Errorf("-H: %q is not Name: value", line)
+		case strings.EqualFold(name, "Range") || strings.EqualFold(name, "If-Range"):
+			return fmt.Errorf("-H: %s is what baton get sends itself: use -r", name)
+		case value == "":
+			h.Del(name) // as in curl
+			if strings.EqualFold(name, "User-Agent") {
+				h["User-Agent"] = []string{""}
+			}
+		case strings.EqualFold(name, "User-Agent"), strings.EqualFold(name, "Accept"):
+			h.Set(name, value)
+		default:
+			h.Add(name, value)
+		}
+	}
+	j.request.Header = h
+	return nil
+}
+
+// bounds are those of time, tries and bytes.
+func (o *getOptions) bounds(j *getJob) error {
+	for name, v := range map[string]float64{"--retry": float64(o.retry), "--retry-max-time": o.retryTime, "--max-time": o.maxTime, "--connect-timeout": o.connectTime,
+		"--stall": o.stall, "--speed-limit": float64(o.speedLimit), "--speed-time": o.speedTime, "--connections": float64(o.connections),
+		"--restarts": float64(o.restarts), "--max-redirs": float64(o.redirects)} {
+		if v < 0 || v > 1e9 {
+			return fmt.Errorf("%s: %v is out of range", name, v)
+		}
+	}
+	p := retry.Default()
+	p.Tries, p.Time, p.Outages = o.retry, seconds(o.retryTime), o.refused
+	j.options = resume.Options{
+		Retry: p, Lanes: max(1, o.connections), Stall: seconds(o.stall), SpeedLimit: o.speedLimit, SpeedTime: seconds(o.speedTime),
+		Restarts: o.restarts, Final: o.sticky, ServerHeader: o.serverHeader,
+	}
+	if o.restarts == 0 {
+		j.options.Restarts = -1
+	}
+	if o.location {
+		j.options.Redirects = o.redirects
+	}
+	var err error
+	if j.options.Rate, err = amount(o.limitRate); err != nil {
+		return fmt.Errorf("--limit-rate: %w", err)
+	}
+	if j.options.Overlap, err = amount(o.overlap); err != nil {
+		return fmt.Errorf("--overlap: %w", err)
+	}
+	if j.options.Overlap > 16<<20 {
+		return errors.New("--overlap: 16M at most")
+	}
+	return nil
+}
+
+// amount is a number of bytes as curl's --limit-rate has it; "" is 0.
+func amount(s string) (int64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	digits, unit := s, 1.0
+	switch s[len(s)-1] {
+	case 'k', 'K':
+		unit = 1 << 10
+	case 'm', 'M':
+		unit = 1 << 20
+	case 'g', 'G':
+		unit = 1 << 30
+	}
+	if unit > 1 {
+		digits = s[:len(s)-1]
+	}
+	n, err := strconv.ParseFloat(digits, 64)
+	if err != nil || n < 0 || n*unit > 1<<60 || n*unit < 1 {
+		return 0, fmt.Errorf("%q is not a number of bytes, such as 500, 200k or 1.5M", s)
+	}
+	return int64(n * unit), nil
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+
+	"baton/resume"
+)
+
+// network says how connections are made.
+func (o *getOptions) network(j *getJob) error {
+	t := resume.DefaultTransport(seconds(o.connectTime))
+	t.TLSClientConfig.InsecureSkipVerify = o.insecure
+	if o.cacert != "" {
+		b, err := os.ReadFile(o.cacert)
+		if err != nil {
+			return fmt.Errorf("--cacert: %w", err)
+		}
+		t.TLSClientConfig.RootCAs = x509.NewCertPool()
+		if !t.TLSClientConfig.RootCAs.AppendCertsFromPEM(b) {
+			return fmt.Errorf("--cacert: %s has no certificate", o.cacert)
+		}
+	}
+	if o.http1 {
+		t.ForceAttemptHTTP2 = false
+		t.TLSNextProto = make(map[string]func(string, *tls.Conn) http.RoundTripper)
+	}
+	network := "tcp"
+	switch {
+	case o.ipv4 && o.ipv6:
+		return errors.New("-4 and -6 contradict each other")
+	case o.ipv4:
+		network = "tcp4"
+	case o.ipv6:
+		network = "tcp6"
+	}
+	addresses := make(map[string][]string)
+	for _, line := range o.resolve {
+		host, all, err := resolveLine(line)
+		if err != nil {
+			return fmt.Errorf("--resolve: %w", err)
+		}
+		addresses[host] = all
+	}
+	dial := t.DialContext
+	t.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) {
+		targets, ok := addresses[strings.ToLower(address)]
+		if !ok {
+			return dial(ctx, network, address)
+		}
+		var errs []error
+		for _, target := range targets {
+			c, err := dial(ctx, network, target)
+			if err == nil {
+				return c, nil
+			}
+			errs = append(errs, err)
+		}
+		return nil, errors.Join(errs...)
+	}
+	j.options.Base = t
+	return nil
+}
+
+// resolveLine reads host:port:address[,address...], where addresses of IPv6 may have brackets.
+func resolveLine(line string) (host string, all []string, err error) {
+	wrong := fmt.Errorf("%q is not host:port:address[,address...]", line)
+	name, rest, ok := strings.Cut(line, ":")
+	if strings.HasPrefix(line, "[") {
+		if name, rest, ok = strings.Cut(line[1:], "]:"); !ok {
+			return "", nil, wrong
+		}
+	}
+	port, list, listed := strings.Cut(rest, ":")
+	if n, err := strconv.ParseUint(port, 10, 16); !ok || !listed || name == "" || err != nil || n == 0 {
+		return "", nil, wrong
+	}
+	for text := range strings.SplitSeq(list, ",") {
+		a, err := netip.ParseAddr(strings.Trim(text, "[]"))
+		if err != nil {
+			return "", nil, wrong
+		}
+		all = append(all, net.JoinHostPort(a.String(), port))
+	}
+	return strings.ToLower(net.JoinHostPort(name, port)), all, nil
+}

@@ -78,11 +78,11 @@ func (g *ledger) came(t *try, name string, bytes int64) {
 }
 
 // ended ends the life of a lane's connection, or of its last content.
-func (g *ledger) ended(lane int, broke bool) {
+func (g *ledger) ended(lane int, broke bool, bytes int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
-	g.lives.Ended(now, lane, broke)
+	g.lives.Ended(now, lane, broke, bytes)
 	if broke {
 		g.account.Breaks++
 		if g.broken == nil {
@@ -95,8 +95,8 @@ func (g *ledger) ended(lane int, broke bool) {
 func (g *ledger) path() width.Path {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	life, breaks := g.lives.Average(time.Now())
-	return width.Path{Life: life, Breaks: breaks, Trip: g.trip, Start: g.start, Rate: g.rates.Best()}
+	life, breaks, bytes := g.lives.Average(time.Now())
+	return width.Path{Life: life, Breaks: breaks, Bytes: bytes, Trip: g.trip, Start: g.start, Rate: g.rates.Best()}
 }
 
 // add changes the account.

@@ -23,7 +23,7 @@ type Options struct {
 	Redirects    int             // followed for one request; 0: none
 	Final        bool            // go on where the redirects of the first answer led, not at the URL that was given
 	Overlap      int64           // bytes that are read again and compared where there is no strong validator, 0: begin again
-	Window       int64           // bytes that may be there ahead of one that is missing; 0: 16 MiB
+	Window       int64           // bytes that may be there ahead of one that is missing; 0: 32 MiB
 	Rate         int64           // bytes per second at most, 0: any number
 	ServerHeader string          // field of answers with the server's name, for the account
 	Events       func(Event)     // called by one at a time; must not call the client. nil: nobody is told
@@ -49,7 +49,7 @@ func (o Options) withDefaults() Options {
 		o.Restarts = 3
 	}
 	if o.Window == 0 {
-		o.Window = 16 << 20
+		o.Window = 32 << 20
 	}
 	def(&o.Stall, 15*time.Second)
 	def(&o.SpeedTime, 30*time.Second)

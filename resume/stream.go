@@ -195,7 +195,7 @@ func (s *Stream) leave(broke bool) {
 	if s.content == nil {
 		return
 	}
-	s.ledger.ended(s.lane.id, broke)
+	s.ledger.ended(s.lane.id, broke, s.content.taken)
 	s.ledger.add(func(a *Account) { a.Wasted += s.content.missed })
 	s.content.close()
 	s.content = nil

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"baton/resume/part"
 	"baton/resume/retry"
+	"baton/resume/width"
 )
 
 // errNarrow ends a wide part of a download: what is missing is for one connection again.
@@ -135,17 +138,17 @@ func (w *wide) run(l *lane) {
 			return
 		}
 		got, fault := w.fetch(l, p)
-		if fault == nil {
-			idle = 0
-			continue
-		}
 		w.mu.Lock()
-		p.taken = false
-		if fault.Kind == Digest && w.fatal == nil {
+		p.taken = p.first+p.got >= p.end // else it is a hole now
+		if fault != nil && fault.Kind == Digest && w.fatal == nil {
 			w.fatal = fault // some of it may have been read
 		}
 		w.note()
 		w.mu.Unlock()
+		if fault == nil {
+			idle = 0
+			continue
+		}
 		if got >= 1<<10 {
 			idle = 0
 		} else if idle++; idle > 1 || fault.stage() != retry.Body {
@@ -191,41 +194,27 @@ func (w *wide) drop(l *lane) {
 	w.s.ledger.event(Width{Lanes: len(w.lanes), Life: w.s.ledger.path().Life})
 }
 
-// take finds a piece for a lane: a hole, the first one first, or a new one. It waits for room in memory. nil ends the lane.
+// take finds a piece for a lane: a hole, the first one first, or a new one, or a part of what another lane is at. nil ends the lane.
 func (w *wide) take(l *lane) *piece {
 	for {
 		path := w.s.ledger.path()
 		w.mu.Lock()
-		wanted := path.Lanes(w.s.options.Lanes)
-		switch {
-		case w.ctx.Err() != nil, len(w.lanes) > min(wanted, w.most):
-			w.drop(l)
-			w.note()
-			w.mu.Unlock()
-			return nil
-		}
-		for _, p := range w.pieces {
-			if !p.taken {
-				p.taken = true
-				w.mu.Unlock()
-				return p
+		wanted := min(path.Lanes(w.s.options.Lanes), w.most)
+		p, wait := w.choose(&path, wanted)
+		if p == nil && !wait || w.ctx.Err() != nil || len(w.lanes) > max(wanted, min(2, w.most))+1 {
+			if p != nil {
+				p.taken = false
 			}
-		}
-		if w.next >= w.end || wanted < 2 {
 			w.drop(l)
 			w.note()
 			w.mu.Unlock()
 			return nil
-		}
-		if room := w.at + w.s.options.Window - w.next; room >= leastPiece {
-			p := &piece{first: w.next, end: w.next + min(w.size(path.Expected(), wanted), room), taken: true}
-			w.next = p.end
-			w.pieces = append(w.pieces, p)
-			w.mu.Unlock()
-			return p
 		}
 		changed := w.changed
 		w.mu.Unlock()
+		if p != nil {
+			return p
+		}
 		select {
 		case <-changed:
 		case <-w.ctx.Done():
@@ -233,18 +222,61 @@ func (w *wide) take(l *lane) *piece {
 	}
 }
 
-// size of a new piece: about what a connection brings in its life, and less towards the end, so that all end together. The lock is held.
+// choose marks a piece as taken. wait is to try again when something has changed. The lock is held.
+func (w *wide) choose(path *width.Path, wanted int) (p *piece, wait bool) {
+	for _, p := range w.pieces {
+		if !p.taken {
+			p.taken = true
+			return p, false
+		}
+	}
+	if w.next < w.end && wanted < 2 {
+		return nil, false
+	}
+	room := w.at + w.s.options.Window - w.next
+	if w.next < w.end && room >= leastPiece {
+		p := &piece{first: w.next, end: w.next + min(w.size(path.Expected(), wanted), room), taken: true}
+		w.next = p.end
+		w.pieces = append(w.pieces, p)
+		return p, false
+	}
+	return w.split(int64(path.Rate * path.Trip.Seconds())), w.next < w.end
+}
+
+// split takes the second half of the piece that has most to come, if that is worth the connection that it costs: what it sends behind
+// its new end is not taken. The lock is held.
+func (w *wide) split(least int64) *piece {
+	best, left := -1, max(least, 2*leastPiece)
+	for i, p := range w.pieces {
+		if n := p.end - p.first - p.got; n > left {
+			best, left = i, n
+		}
+	}
+	if best < 0 {
+		return nil
+	}
+	p := w.pieces[best]
+	half := &piece{first: p.end - left/2, end: p.end, taken: true}
+	p.end = half.first
+	w.pieces = slices.Insert(w.pieces, best+1, half)
+	return half
+}
+
+// lives is how many lives of a connection a new piece is for: it is asked for in as many requests, and each piece but the first costs a
+// connection a round trip in which nothing comes.
+const lives = 4
+
+// size of a new piece. Towards the end all have as much to do. The lock is held.
 func (w *wide) size(expected int64, lanes int) int64 {
 	left := w.end - w.next
-	most := w.s.options.Window / int64(2*lanes)
-	n := max(leastPiece, min(expected, most, left/int64(2*lanes)))
+	n := max(leastPiece, min(lives*expected, w.s.options.Window*3/4/int64(lanes), left/int64(lanes)))
 	if left-n < leastPiece {
 		return left
 	}
 	return n
 }
 
-// fetch gets what is missing of a piece.
+// fetch gets what is missing of a piece, with one request.
 func (w *wide) fetch(l *lane, p *piece) (got int64, fault *Error) {
 	s := w.s
 	h := w.have
@@ -258,7 +290,7 @@ func (w *wide) fetch(l *lane, p *piece) (got int64, fault *Error) {
 		return 0, w.failed(l, fault, h.Offset)
 	}
 	v := part.Judge(h, t.answer())
-	if v.Action != part.Append || t.status != 206 {
+	if v.Action != part.Append || t.status != http.StatusPartialContent {
 		fault := t.failed(refused(v, t.status))
 		t.close()
 		l.renew() // an answer with all of the file is on its way
@@ -266,42 +298,45 @@ func (w *wide) fetch(l *lane, p *piece) (got int64, fault *Error) {
 	}
 	c := newContent(t, v, nil)
 	s.ledger.answered(t, s.event(t, v), lanes)
+	fault = w.fill(c, p)
+	s.ledger.ended(l.id, fault != nil && (fault.Kind == Receive || fault.Kind == Stalled), c.taken)
+	s.ledger.add(func(a *Account) { a.Wasted += c.missed })
+	short := c.left > 0
+	c.close()
+	if fault != nil {
+		l.renew()
+		s.ledger.event(Broke{Error: fault, Why: fault.Err.Error(), Kind: fault.Kind, Server: fault.Server, Lane: l.id, Bytes: c.taken, Offset: h.Offset + c.taken})
+	} else if short {
+		l.renew() // what is still on its way is of no use
+	}
+	return c.taken, fault
+}
+
+// fill takes the content of an answer into a piece, up to the piece's end, which may come nearer meanwhile.
+func (w *wide) fill(c *content, p *piece) *Error {
 	b := make([]byte, block)
 	for {
 		n, err := c.Read(b)
-		got += int64(n)
-		s.ledger.came(t, s.name(t), int64(n))
+		w.s.ledger.came(c.try, w.s.name(c.try), int64(n))
 		w.mu.Lock()
-		p.add(b[:n])
-		short := p.first+p.got < p.end
-		if n > 0 || err != nil {
-			w.note()
+		if over := int64(n) - (p.end - p.first - p.got); over > 0 { // another lane is at those
+			c.missed += over
+			n -= int(over)
 		}
+		p.add(b[:n])
+		full := p.first+p.got >= p.end
+		w.note()
 		w.mu.Unlock()
 		switch {
-		case err == nil:
-			continue
+		case full && (err == nil && c.left > 0 || errors.Is(err, io.EOF)):
+			return nil
+		case errors.Is(err, io.EOF) && c.taken < 1<<10:
+			return c.failed(Receive, errShort)
 		case errors.Is(err, io.EOF):
-			s.ledger.ended(l.id, false)
-			s.ledger.add(func(a *Account) { a.Wasted += c.missed })
-			c.close()
-			if short && got < 1<<10 {
-				return got, c.failed(Receive, errShort)
-			}
-			if short {
-				w.mu.Lock()
-				p.taken = false
-				w.mu.Unlock()
-			}
-			return got, nil
+			return nil
+		case err != nil:
+			return asError(err)
 		}
-		fault := asError(err)
-		s.ledger.ended(l.id, fault.Kind == Receive || fault.Kind == Stalled)
-		s.ledger.add(func(a *Account) { a.Wasted += c.missed })
-		c.close()
-		l.renew()
-		s.ledger.event(Broke{Error: fault, Why: fault.Err.Error(), Kind: fault.Kind, Server: fault.Server, Lane: l.id, Bytes: got, Offset: h.Offset + got})
-		return got, fault
 	}
 }
 

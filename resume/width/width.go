@@ -18,7 +18,8 @@ type Path struct {
 	Breaks float64       // that Life was found from
 	Trip   time.Duration // round trip
 	Start  time.Duration // from the beginning of a connection to its first byte of content
-	Rate   float64       // bytes per second that the path has, as far as was seen
+	Rate   float64       // bytes per second that came over all connections together, at best
+	Bytes  float64       // that a connection brought in its life, on the average; 0: not known
 }
 
 // initial is what a connection sends in its first round trip: ten segments (RFC 6928).
@@ -32,6 +33,10 @@ const spare = 1.25
 
 // Lanes is the number of connections that fill the path, at most so many. It is 1 while nothing has broken, and 2 at most after a
 // single break.
+//
+// What slow start alone would give is a bound from above: connections that run beside each other, and losses, end it early. So what
+// connections really brought counts, as long as the number is not out of all proportion: on a full path each connection more takes
+// from the others.
 func (p Path) Lanes(most int) int {
 	if p.Breaks <= 0 || p.Rate <= 0 || p.Life <= 0 {
 		return 1
@@ -43,7 +48,11 @@ func (p Path) Lanes(most int) int {
 	if p.Breaks < 1.5 {
 		most = min(most, 2)
 	}
-	return max(1, int(min(float64(most), math.Ceil(spare/share))))
+	wanted := spare / share
+	if full := p.Rate * p.Life.Seconds(); p.Bytes > 0 {
+		wanted = max(wanted, min(spare*full/p.Bytes, 2*wanted))
+	}
+	return max(1, int(min(float64(most), math.Ceil(wanted))))
 }
 
 // share is how much of the path's rate a single connection gets over its life, by slow start alone: losses make it less, but they
@@ -68,6 +77,7 @@ func (p Path) Expected() int64 { return int64(p.share() * p.Rate * p.Life.Second
 // and less.
 type Lives struct {
 	lived  time.Duration // of connections that are over
+	bytes  float64       // that those brought that broke
 	broken float64
 	open   map[int]time.Time
 }
@@ -84,7 +94,7 @@ func (l *Lives) Opened(now time.Time, id int) {
 }
 
 // Ended ends a connection's life, by a break or otherwise.
-func (l *Lives) Ended(now time.Time, id int, broke bool) {
+func (l *Lives) Ended(now time.Time, id int, broke bool, bytes int64) {
 	since, ok := l.open[id]
 	if !ok {
 		return
@@ -92,28 +102,31 @@ func (l *Lives) Ended(now time.Time, id int, broke bool) {
 	delete(l.open, id)
 	if broke {
 		l.lived = time.Duration(memory * float64(l.lived))
+		l.bytes *= memory
 		l.broken = memory*l.broken + 1
 	}
+	l.bytes += float64(bytes)
 	l.lived += max(0, now.Sub(since))
 }
 
-// Average is the life of a connection, 0 if none has broken; and how many breaks it is from.
-func (l *Lives) Average(now time.Time) (time.Duration, float64) {
+// Average is the life of a connection, 0 if none has broken; from how many breaks it is; and how many bytes there are for each.
+func (l *Lives) Average(now time.Time) (life time.Duration, breaks, bytes float64) {
 	if l.broken == 0 {
-		return 0, 0
+		return 0, 0, 0
 	}
-	lived := l.lived
+	// A life that goes on says something only once it is longer than others were.
+	lived, known := l.lived, time.Duration(float64(l.lived)/l.broken)
 	for _, since := range l.open {
-		lived += max(0, now.Sub(since))
+		lived += max(0, now.Sub(since)-known)
 	}
-	return time.Duration(float64(lived) / l.broken), l.broken
+	return time.Duration(float64(lived) / l.broken), l.broken, l.bytes / l.broken
 }
 
 // Rates finds the highest rate that was seen lately.
 type Rates struct {
 	begun time.Time
 	bytes int64
-	past  [8]float64 // of spans that are over
+	past  [32]float64 // of spans that are over
 	next  int
 }
 
@@ -133,7 +146,7 @@ func (r *Rates) Came(now time.Time, bytes int64) {
 	}
 }
 
-// Best is the highest rate of the last few seconds, in bytes per second.
+// Best is the highest rate of the last 16 seconds or so, in bytes per second.
 func (r *Rates) Best() float64 {
 	best := 0.0
 	for _, rate := range r.past {

@@ -46,31 +46,44 @@ func TestLanes(t *testing.T) {
 	}
 }
 
+// TestBytes: connections that bring less than they could are more, up to twice as many.
+func TestBytes(t *testing.T) {
+	p := width.Path{Life: 1400 * time.Millisecond, Breaks: 5, Trip: 100 * time.Millisecond, Start: 200 * time.Millisecond, Rate: 1e6}
+	for _, tt := range []struct {
+		bytes float64
+		want  int
+	}{{0, 2}, {1.3e6, 2}, {0.7e6, 3}, {0.1e6, 4}} {
+		if p.Bytes = tt.bytes; p.Lanes(8) != tt.want {
+			t.Errorf("connections that bring %v bytes: %d lanes, want %d", tt.bytes, p.Lanes(8), tt.want)
+		}
+	}
+}
+
 func TestLives(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var l width.Lives
 	l.Opened(now, 1)
 	now = now.Add(time.Minute)
-	if life, breaks := l.Average(now); life != 0 || breaks != 0 {
+	if life, breaks, _ := l.Average(now); life != 0 || breaks != 0 {
 		t.Errorf("without a break: %s of %v", life, breaks)
 	}
-	l.Ended(now, 1, false)
+	l.Ended(now, 1, false, 0)
 	for id := range 20 {
 		l.Opened(now, id)
 		now = now.Add(2 * time.Second)
-		l.Ended(now, id, true)
+		l.Ended(now, id, true, 1000)
 	}
-	if life, breaks := l.Average(now); life < 2*time.Second || life > 3*time.Second || breaks < 5 {
-		t.Errorf("a break every 2 s, and long ago a minute without: %s of %v breaks", life, breaks)
+	if life, breaks, bytes := l.Average(now); life < 2*time.Second || life > 3*time.Second || breaks < 5 || bytes < 999 || bytes > 1001 {
+		t.Errorf("a break every 2 s, and long ago a minute without: %s of %v breaks, %v bytes", life, breaks, bytes)
 	}
-	l.Ended(now, 99, true) // never opened
+	l.Ended(now, 99, true, 5) // never opened
 	l.Opened(now, 1)
 	l.Opened(now, 2)
-	before, _ := l.Average(now)
-	if life, _ := l.Average(now.Add(time.Minute)); life < before+10*time.Second {
+	before, _, _ := l.Average(now)
+	if life, _, _ := l.Average(now.Add(time.Minute)); life < before+10*time.Second {
 		t.Errorf("two minutes without a break: %s, before %s", life, before)
 	}
-	if life, _ := l.Average(now.Add(-time.Hour)); life != before {
+	if life, _, _ := l.Average(now.Add(-time.Hour)); life != before {
 		t.Errorf("a clock that has gone back: %s, before %s", life, before)
 	}
 }
@@ -92,7 +105,7 @@ func TestRates(t *testing.T) {
 	if best := r.Best(); best < 0.9e6 {
 		t.Errorf("the best of late: %v", best)
 	}
-	come(5_000, 200)
+	come(5_000, 400)
 	if best := r.Best(); best > 0.2e6 {
 		t.Errorf("long after: %v", best)
 	}

@@ -1,0 +1,177 @@
+// Package audit asks servers whether a download from one of them can be gone on with at another: whether they tell one version of a
+// file from another, the same way, and whether they honour ranges and conditions as RFC 9110 has them.
+//
+// What servers answer is gathered by Ask; what it means is decided by Judge, which is pure.
+package audit
+
+import (
+	"fmt"
+	"math/big"
+	"strings"
+	"time"
+
+	"baton/resume/part"
+)
+
+// Site is what one server answered about a file.
+type Site struct {
+	URL       string         `json:"url"`
+	Address   string         `json:"address"`
+	Server    string         `json:"server,omitempty"` // its Server field
+	Status    int            `json:"status"`
+	Length    int64          `json:"length"` // -1: not told
+	Validator part.Validator `json:"validator"`
+	Digests   part.Digests   `json:"digests,omitempty"`
+
+	Head    bool `json:"head"`             // HEAD has the validator and length that GET has
+	Ranges  bool `json:"ranges"`           // a range is answered by that range
+	Kept    bool `json:"condition_true"`   // so is one with If-Range and the validator
+	Dropped bool `json:"condition_false"`  // If-Range with another validator is answered by the whole file
+	Beyond  bool `json:"range_beyond_end"` // a range behind the end is answered by 416 with the length
+	Recoded bool `json:"coded"`            // asked for a coding it gives one, …
+	Shared  bool `json:"coded_same_tag"`   // … with the strong tag of the bytes without it
+
+	Samples map[int64][]byte `json:"-"` // bytes, by their offset
+
+	Problems []string `json:"problems,omitempty"` // for which it is not safe to go on here
+	Remarks  []string `json:"remarks,omitempty"`
+}
+
+// Report is what is to be thought of all of them together.
+type Report struct {
+	Safe     bool     `json:"safe"`
+	Problems []string `json:"problems,omitempty"` // between sites
+	Sites    []Site   `json:"sites"`
+}
+
+// Judge fills in problems and remarks.
+func Judge(sites []Site) Report {
+	r := Report{Safe: true, Sites: sites}
+	for i := range r.Sites {
+		s := &r.Sites[i]
+		s.judge()
+		r.Safe = r.Safe && len(s.Problems) == 0
+	}
+	for i := range r.Sites {
+		for j := range i {
+			if text := differ(&r.Sites[j], &r.Sites[i]); text != "" {
+				r.Problems = append(r.Problems, fmt.Sprintf("%s and %s: %s", r.Sites[j].name(), r.Sites[i].name(), text))
+			}
+		}
+	}
+	r.Safe = r.Safe && len(r.Problems) == 0 && len(sites) > 0
+	return r
+}
+
+func (s *Site) name() string {
+	if s.Address != "" {
+		return s.Address
+	}
+	return s.URL
+}
+
+func (s *Site) judge() {
+	problem := func(text string) { s.Problems = append(s.Problems, text) }
+	remark := func(text string) { s.Remarks = append(s.Remarks, text) }
+	if s.Status != 200 {
+		if len(s.Problems) == 0 {
+			problem(fmt.Sprintf("it answers with status %d", s.Status))
+		}
+		return
+	}
+	switch {
+	case s.Validator.Strong():
+		if s.Validator.Tag == "" {
+			remark("it has no ETag: a date tells versions of the same second not apart")
+		}
+	case s.Validator.Tag != "":
+		problem("its ETag is weak: versions that differ may have the same (gzip on the way weakens it)")
+	default:
+		problem("it has no strong validator: configure an ETag")
+	}
+	if !s.Ranges {
+		problem("it ignores ranges, or answers them wrongly: a download goes on by reading all of it again")
+	}
+	if s.Ranges && s.Validator.Strong() && !s.Kept {
+		problem("it does not honour If-Range with its own validator: a download begins again")
+	}
+	if s.Ranges && s.Validator.Strong() && !s.Dropped {
+		problem("it ignores If-Range: a part of another version is given without a word")
+	}
+	if s.Shared {
+		problem("coded and plain bytes have the same strong ETag: parts of both would be mixed")
+	}
+	if s.Length < 0 {
+		remark("it does not tell the length: a cut may look like the end")
+	}
+	if !s.Head {
+		remark("HEAD has not the validator and length that GET has")
+	}
+	if s.Ranges && !s.Beyond {
+		remark("a range behind the end is not answered by 416 with the length")
+	}
+}
+
+// differ says why what two sites have is not the same file, or does not look so.
+func differ(a, b *Site) string {
+	if a.Status != 200 || b.Status != 200 {
+		return "" // told of each
+	}
+	sameBytes, compared := true, 0
+	for at, sample := range a.Samples {
+		if other, ok := b.Samples[at]; ok {
+			compared++
+			sameBytes = sameBytes && string(other) == string(sample)
+		}
+	}
+	sameTag := a.Validator.IfRange() == b.Validator.IfRange()
+	switch {
+	case a.Length >= 0 && b.Length >= 0 && a.Length != b.Length && sameTag && a.Validator.Strong():
+		return "DANGER: the same validator for files of different lengths"
+	case a.Length >= 0 && b.Length >= 0 && a.Length != b.Length:
+		return fmt.Sprintf("the files have different lengths, %d and %d", a.Length, b.Length)
+	case !sameBytes && sameTag && a.Validator.Strong():
+		return "DANGER: the same validator for different bytes"
+	case !sameBytes:
+		return "the files have different bytes"
+	case !a.Validator.Strong() || !b.Validator.Strong() || sameTag:
+		return ""
+	}
+	text := fmt.Sprintf("different validators, %s and %s", a.Validator, b.Validator)
+	if compared > 0 {
+		text += ", for what seems to be the same file"
+	}
+	return text + hint(a.Validator.Tag, b.Validator.Tag)
+}
+
+// hint explains tags that are made of a file's time and size, as nginx's and Apache's are.
+func hint(a, b string) string {
+	x, y := fieldsOf(a), fieldsOf(b)
+	switch {
+	case len(x) != len(y) && len(x) >= 2 && len(y) >= 2 && len(x) <= 3 && len(y) <= 3:
+		return ": they are made in different ways; Apache's may have an inode (FileETag MTime Size)"
+	case len(x) != 2 || len(y) != 2:
+		return ""
+	case x[1].Cmp(y[1]) == 0 && x[0].Cmp(y[0]) != 0 && x[0].IsInt64() && y[0].IsInt64():
+		d := time.Duration(x[0].Int64()-y[0].Int64()) * time.Second
+		return fmt.Sprintf(": as nginx makes them, of times that are %s apart; copy files with their times (rsync -t)", d.Abs())
+	case x[0].Cmp(y[0]) == 0:
+		return ": as Apache makes them, of different times; copy files with their times (rsync -t)"
+	case x[1].Cmp(y[0]) == 0 || x[0].Cmp(y[1]) == 0:
+		return ": nginx makes them of time and size, Apache of size and time"
+	}
+	return ""
+}
+
+// fieldsOf are the hexadecimal numbers of a tag.
+func fieldsOf(tag string) []*big.Int {
+	var all []*big.Int
+	for f := range strings.SplitSeq(strings.Trim(tag, `"`), "-") {
+		n, ok := new(big.Int).SetString(f, 16)
+		if !ok || strings.HasPrefix(f, "+") {
+			return nil
+		}
+		all = append(all, n)
+	}
+	return all
+}

@@ -26,6 +26,10 @@ A download that breaks off is continued at once, from the byte that is missing, 
 connection can be made the download ends, unless there is another mirror, or --retry-connrefused. While breaks are so frequent that
 new connections cannot become fast, others run beside, each at another part of the file (--connections).
 
+With --proxy nothing is downloaded: browsers, package managers and curl (http_proxy=http://127.0.0.1:8118/) get downloads over http
+that go on. What they ask for by https passes in a tunnel, in which nothing can be gone on with, unless they ask for http:// of a
+host that is named by --upgrade. With --audit servers are asked whether they would do, each address of a name by itself; status 1 is no.
+
 While FILE is not complete its bytes are in FILE.part, and what is known of them is in FILE.part.json; --continue goes on with them.
 FILE appears when it is whole.
 
@@ -50,6 +54,8 @@ const getExample = `  baton get -O https://cdn.example.net/image.iso
   baton get https://cdn.example.net/backup.tar | tar x                    # in order, whatever breaks
   baton get -O --checksum sha256:9f86d0818…f00a08 https://cdn.example.net/image.iso
   baton get -o f --resolve cdn.example.net:80:192.0.2.7 --limit-rate 2M http://cdn.example.net/f
+  baton get --audit https://cdn.example.net/f https://mirror.example.org/f
+  baton get --proxy 127.0.0.1:8118 --upgrade deb.debian.org               # then: http_proxy=http://127.0.0.1:8118/ apt-get update
   baton get --json -o f https://cdn.example.net/f | jq -c 'select(.event == "broke")'`
 
 func getCommand(e env) *cobra.Command {
@@ -65,8 +71,13 @@ func getCommand(e env) *cobra.Command {
 			pipe := make(chan os.Signal, 1)
 			signal.Notify(pipe, syscall.SIGPIPE)
 			defer signal.Stop(pipe)
-			if len(args) == 0 {
+			switch {
+			case o.proxy != "":
+				return getProxy(cmd.Context(), e, &o, args)
+			case len(args) == 0:
 				return usageError{errors.New("there is no URL")}
+			case o.audit:
+				return getAudit(cmd.Context(), e, &o, args)
 			}
 			return getFile(cmd.Context(), e, &o, args)
 		},

@@ -24,13 +24,35 @@ const defaultOverlap = 64 << 10
 
 // getOptions are the flags as they were typed.
 type getOptions struct {
-	output, continueAt, rng, agent, referer, user, cacert, limitRate, overlap, checksum, serverHeader string
-	headers, resolve                                                                                  []string
-	remoteName, resume, location, silent, showError, fail, insecure, json, progress, verbose          bool
-	refused, compressed, http1, ipv4, ipv6, sticky                                                    bool
-	retry, redirects, connections, restarts                                                           int
-	retryTime, maxTime, connectTime, speedTime, stall                                                 float64
-	speedLimit                                                                                        int64
+	// What, and where to.
+	output, continueAt, rng, checksum string
+	remoteName, resume                bool
+
+	// What is sent.
+	headers                      []string
+	agent, referer, user         string
+	location, sticky, compressed bool
+	redirects                    int
+
+	// Bounds.
+	limitRate, overlap                                string
+	retry, connections, restarts                      int
+	retryTime, maxTime, connectTime, speedTime, stall float64
+	speedLimit                                        int64
+	refused                                           bool
+
+	// Connections.
+	cacert, serverHeader        string
+	resolve                     []string
+	insecure, ipv4, ipv6, http1 bool
+
+	// What is told.
+	silent, showError, verbose, progress, json, fail bool
+
+	// What is done in place of a download.
+	audit          bool
+	proxy          string
+	allow, upgrade []string
 }
 
 func (o *getOptions) flags(f *pflag.FlagSet) {
@@ -74,6 +96,10 @@ func (o *getOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.progress, "progress", false, "draw the progress bar even where standard error is no terminal")
 	f.BoolVar(&o.json, "json", false, "print what happens as a JSON value a line; to standard error if the file goes to standard output")
 	f.BoolVarP(&o.fail, "fail", "f", true, "write no answers with errors; always so")
+	f.BoolVar(&o.audit, "audit", false, "download nothing, and tell whether it is safe to go on from one server of these URLs to another")
+	f.StringVar(&o.proxy, "proxy", "", "serve as a proxy on `address:port`, whose clients' downloads over http go on after breaks")
+	f.StringArrayVar(&o.allow, "allow", nil, "let clients from this `prefix` use the proxy, too; may be repeated")
+	f.StringArrayVar(&o.upgrade, "upgrade", nil, "ask this `host` by https when a client of the proxy asks by http; may be repeated")
 	f.BoolVar(&o.compressed, "compressed", false, "is refused: parts of coded answers seldom fit together")
 }
 

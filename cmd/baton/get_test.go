@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -12,6 +13,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -298,5 +300,60 @@ func TestGetInterrupted(t *testing.T) {
 	}
 	if b, err := os.ReadFile("f.part"); err != nil || len(b) != 10 || !begun() {
 		t.Errorf("%d bytes, %v", len(b), err)
+	}
+}
+
+func TestGetAudit(t *testing.T) {
+	_, a := newSite(t)
+	other, b := newSite(t)
+	other.file = append([]byte("x"), other.file[1:]...)
+	if status, out, errs := get(t, "--audit", a.URL+"/file"); status != 0 || !strings.Contains(out, "can be gone on with") {
+		t.Errorf("one: status %d, %s%s", status, out, errs)
+	}
+	if status, out, errs := get(t, "--audit", a.URL+"/file", b.URL+"/file"); status != 1 || !strings.Contains(out, "DANGER") || !strings.Contains(errs, "not safe") {
+		t.Errorf("two: status %d, %s%s", status, out, errs)
+	}
+	status, out, _ := get(t, "--audit", "--json", a.URL+"/missing")
+	var report struct {
+		Safe  bool
+		Sites []struct{ Problems []string }
+	}
+	if err := json.Unmarshal([]byte(out), &report); err != nil || status != 1 || report.Safe || len(report.Sites) != 1 || len(report.Sites[0].Problems) != 1 {
+		t.Errorf("status %d, %v: %s", status, err, out)
+	}
+}
+
+// TestGetProxy starts a proxy on a free port and asks through it.
+func TestGetProxy(t *testing.T) {
+	s, server := newSite(t)
+	s.breaks.Store(200_000)
+	for _, args := range [][]string{{"--proxy", "0.0.0.0:0"}, {"--proxy", "8118"}, {"--proxy", "127.0.0.1:0", server.URL}, {"--proxy", "127.0.0.1:0", "--allow", "x"}} {
+		if status, _, errs := get(t, args...); status != 2 {
+			t.Errorf("%v: status %d: %s", args, status, errs)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	lines, w := io.Pipe()
+	ended := make(chan int, 1)
+	go func() { ended <- run(ctx, env{io.Discard, w}, []string{"get", "--proxy", "127.0.0.1:0"}); w.Close() }()
+	line, err := bufio.NewReader(lines).ReadString('\n')
+	at, parsed := url.Parse(strings.TrimSpace(strings.TrimPrefix(line, "proxy on ")))
+	if err != nil || parsed != nil {
+		t.Fatalf("%q: %v, %v", line, err, parsed)
+	}
+	go io.Copy(io.Discard, lines)
+	c := http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(at)}}
+	response, err := c.Get(server.URL + "/file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if b, err := io.ReadAll(response.Body); err != nil || !bytes.Equal(b, s.file) {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+	cancel()
+	if status := <-ended; status != 0 {
+		t.Errorf("status %d", status)
 	}
 }

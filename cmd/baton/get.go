@@ -100,13 +100,31 @@ func getFile(ctx context.Context, e env, o *getOptions, urls []string) error {
 	report := newReport(e, o, job.file == "")
 	job.options.Events = report.event
 	var result resume.Result
-	if job.file == "" {
+	switch {
+	case job.file == "":
 		result, err = resume.NewClient(job.options).Download(ctx, job.request, e.out, job.want, nil)
-	} else {
+	case special(job.file):
+		result, err = getToSpecial(ctx, job)
+	default:
 		result, err = getToFile(ctx, e, o, job)
 	}
 	report.close(result, err)
 	return getFailure(err, o)
+}
+
+// special tells whether there is something under the name that is no file: a device, a pipe. It is written to as standard output is.
+func special(name string) bool {
+	st, err := os.Stat(name)
+	return err == nil && !st.Mode().IsRegular() && !st.IsDir()
+}
+
+func getToSpecial(ctx context.Context, job *getJob) (resume.Result, error) {
+	f, err := os.OpenFile(job.file, os.O_WRONLY, 0)
+	if err != nil {
+		return resume.Result{}, err
+	}
+	result, err := resume.NewClient(job.options).Download(ctx, job.request, f, job.want, nil)
+	return result, errors.Join(err, f.Close())
 }
 
 func getToFile(ctx context.Context, e env, o *getOptions, job *getJob) (resume.Result, error) {

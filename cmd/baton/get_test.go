@@ -20,6 +20,10 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"baton/lab"
 )
 
 // site serves a file whose connections break after so many bytes of content, if that is not 0.
@@ -356,4 +360,54 @@ func TestGetProxy(t *testing.T) {
 	if status := <-ended; status != 0 {
 		t.Errorf("status %d", status)
 	}
+}
+
+// TestGetOutputFails: a disk that is full, and a reader that goes away.
+func TestGetOutputFails(t *testing.T) {
+	s, server := newSite(t)
+	url := server.URL + "/file"
+	if status, _, errs := get(t, "-o", "/dev/full", url); status != 23 || !strings.Contains(errs, "no space") {
+		t.Errorf("a device: status %d: %s", status, errs)
+	}
+	if status, _, errs := get(t, "-o", "/dev/null", url); status != 0 {
+		t.Errorf("another device: status %d: %s", status, errs)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	defer w.Close()
+	var stderr bytes.Buffer
+	if status := run(t.Context(), env{w, &stderr}, []string{"get", url}); status != 23 || !strings.Contains(stderr.String(), "broken pipe") {
+		t.Errorf("a pipe: status %d: %s", status, stderr.String())
+	}
+	t.Run("a disk", func(t *testing.T) {
+		lab.NeedRoot(t)
+		dir := t.TempDir()
+		if err := unix.Mount("baton", dir, "tmpfs", 0, "size=256k"); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := unix.Unmount(dir, 0); err != nil {
+				t.Error(err)
+			}
+		})
+		file := filepath.Join(dir, "f")
+		if status, _, errs := get(t, "-o", file, url); status != 23 || !strings.Contains(errs, "no space") {
+			t.Errorf("full: status %d: %s", status, errs)
+		}
+		if _, err := os.Stat(file); err == nil {
+			t.Error("half a file is there under its name")
+		}
+		if err := unix.Mount("baton", dir, "tmpfs", unix.MS_REMOUNT, "size=4m"); err != nil {
+			t.Fatal(err)
+		}
+		if status, _, errs := get(t, "--continue", "-o", file, url); status != 0 {
+			t.Errorf("with room: status %d: %s", status, errs)
+		}
+		if b, err := os.ReadFile(file); err != nil || !bytes.Equal(b, s.file) {
+			t.Errorf("%d bytes, %v", len(b), err)
+		}
+	})
 }

@@ -15,7 +15,7 @@ import (
 type Options struct {
 	Base         *http.Transport // cloned for each connection; nil: DefaultTransport
 	Retry        retry.Policy    // the zero value: retry.Default
-	Lanes        int             // connections at a time, at most, when breaks are frequent; 0: 8, 1: never more than one
+	Lanes        int             // connections at a time, at most, when breaks are frequent; 0: 16, 1: never more than one
 	Stall        time.Duration   // without a byte for so long a connection counts as broken; 0: 15 s
 	SpeedLimit   int64           // so does one with fewer bytes per second than these, 0: any
 	SpeedTime    time.Duration   // over so long; 0: 30 s
@@ -43,7 +43,7 @@ func (o Options) withDefaults() Options {
 		o.Retry = retry.Default()
 	}
 	if o.Lanes == 0 {
-		o.Lanes = 8
+		o.Lanes = 16
 	}
 	if o.Restarts == 0 {
 		o.Restarts = 3

@@ -11,7 +11,10 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // conn is a TCP connection that knows whether its peer has ended it: TLS hides that from its reader (see cut).
@@ -54,7 +57,7 @@ func DefaultTransport(connect time.Duration) *http.Transport {
 	if connect == 0 {
 		connect = 30 * time.Second
 	}
-	d := &net.Dialer{Timeout: connect, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 4}}
+	d := &net.Dialer{Timeout: connect, ControlContext: limitWindow, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 4}}
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            d.DialContext,
@@ -69,11 +72,27 @@ func DefaultTransport(connect time.Duration) *http.Transport {
 	}
 }
 
+// windowKey is of contexts for dialing: bytes that may be under way.
+type windowKey struct{}
+
+// limitWindow has the kernel offer no more than the context says. It has to be told before the handshake, whose window is not
+// taken back.
+func limitWindow(ctx context.Context, _, _ string, c syscall.RawConn) error {
+	n, _ := ctx.Value(windowKey{}).(int)
+	if n == 0 {
+		return nil
+	}
+	return c.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, n) // it is slower without
+	})
+}
+
 // lane is a place for one connection at a time: its transport shares none with others, so that a connection that broke is not used again.
 type lane struct {
 	id        int
 	base      *http.Transport
 	transport *http.Transport
+	window    func() int // bytes that a new connection may have under way, 0: as the system has it; nil: the same. Of DefaultTransport alone
 	mu        sync.Mutex
 	open      map[*conn]struct{}
 }
@@ -94,6 +113,9 @@ func (l *lane) renew() {
 		dial = new(net.Dialer).DialContext
 	}
 	l.transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if l.window != nil {
+			ctx = context.WithValue(ctx, windowKey{}, l.window())
+		}
 		raw, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err

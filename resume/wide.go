@@ -21,6 +21,8 @@ var errNarrow = errors.New("one connection is enough")
 const (
 	leastPiece = 32 << 10
 	block      = 64 << 10
+
+	leastWindow = 24 << 10
 )
 
 // wide is a download over several connections at a time, each at another piece of the file. Its bytes come in order.
@@ -78,8 +80,24 @@ func (s *Stream) widen() bool {
 	return true
 }
 
+// window is what a connection may have under way: all that live together a little more than the path was seen to hold. Slow starts that run
+// beside each other would fill the queue on the way: new connections would take longer to begin, and what is lost behind a hole is lost
+// with the connection.
+func (w *wide) window() int {
+	path := w.s.ledger.path()
+	w.mu.Lock()
+	lanes := len(w.lanes)
+	w.mu.Unlock()
+	if lanes < 2 || path.Life <= path.Start {
+		return 0
+	}
+	living := float64(lanes) * float64(path.Life-path.Start) / float64(path.Life)
+	return max(leastWindow, int(1.5*path.Rate*path.Trip.Seconds()/max(1, living)))
+}
+
 // add runs a lane. The lock is held.
 func (w *wide) add(l *lane) {
+	l.window = w.window
 	w.lanes = append(w.lanes, l)
 	w.running.Add(1)
 	go w.run(l)
@@ -398,6 +416,7 @@ func (w *wide) close() *lane {
 		}
 	}
 	w.s.ledger.add(func(a *Account) { a.Wasted += wasted })
+	w.last.window = nil
 	return w.last
 }
 

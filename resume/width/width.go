@@ -31,6 +31,9 @@ const enough = 0.995
 // spare is by how much connections together are to outdo the path, as they are not evenly spread over their lives.
 const spare = 1.25
 
+// crowd is how many times as many connections there are at most as slow start alone would want.
+const crowd = 3
+
 // Lanes is the number of connections that fill the path, at most so many. It is 1 while nothing has broken, and 2 at most after a
 // single break.
 //
@@ -50,7 +53,7 @@ func (p Path) Lanes(most int) int {
 	}
 	wanted := spare / share
 	if full := p.Rate * p.Life.Seconds(); p.Bytes > 0 {
-		wanted = max(wanted, min(spare*full/p.Bytes, 2*wanted))
+		wanted = max(wanted, min(spare*full/p.Bytes, crowd*wanted))
 	}
 	return max(1, int(min(float64(most), math.Ceil(wanted))))
 }

@@ -46,13 +46,13 @@ func TestLanes(t *testing.T) {
 	}
 }
 
-// TestBytes: connections that bring less than they could are more, up to twice as many.
+// TestBytes: connections that bring less than they could are more, up to three times as many.
 func TestBytes(t *testing.T) {
 	p := width.Path{Life: 1400 * time.Millisecond, Breaks: 5, Trip: 100 * time.Millisecond, Start: 200 * time.Millisecond, Rate: 1e6}
 	for _, tt := range []struct {
 		bytes float64
 		want  int
-	}{{0, 2}, {1.3e6, 2}, {0.7e6, 3}, {0.1e6, 4}} {
+	}{{0, 2}, {1.3e6, 2}, {0.7e6, 3}, {0.1e6, 6}} {
 		if p.Bytes = tt.bytes; p.Lanes(8) != tt.want {
 			t.Errorf("connections that bring %v bytes: %d lanes, want %d", tt.bytes, p.Lanes(8), tt.want)
 		}

@@ -79,7 +79,7 @@ func (o *getOptions) flags(f *pflag.FlagSet) {
 	f.Float64Var(&o.stall, "stall", 15, "a connection without a byte for so many `seconds` is broken")
 	f.Int64VarP(&o.speedLimit, "speed-limit", "Y", 0, "a connection with fewer `bytes` a second is broken")
 	f.Float64VarP(&o.speedTime, "speed-time", "y", 30, "if that lasts for so many `seconds`")
-	f.IntVar(&o.connections, "connections", 8, "`number` at a time at most, when breaks are frequent; 1: never more")
+	f.IntVar(&o.connections, "connections", 16, "`number` at a time at most, when breaks are frequent; 1: never more")
 	f.IntVar(&o.restarts, "restarts", 3, "begin again this `number` of times when the file changes")
 	f.StringVar(&o.overlap, "overlap", "", "without a strong validator, read so many `bytes` again and compare them")
 	f.Lookup("overlap").NoOptDefVal = strconv.Itoa(defaultOverlap)

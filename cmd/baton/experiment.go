@@ -13,6 +13,7 @@ import (
 
 	"baton/experiments"
 	"baton/experiments/anycastpurge"
+	"baton/experiments/anycastresets"
 	"baton/experiments/forwarder"
 	"baton/experiments/handoff"
 	"baton/experiments/longpath"
@@ -34,6 +35,7 @@ func allExperiments() []experiments.Runnable {
 		forwarder.Experiment(),
 		forwarder.ControlPlane(),
 		seqack.Experiment(),
+		anycastresets.Experiment(),
 		relay.Experiment(),
 		relay.FirstByte(),
 		relay.Weak(),

@@ -282,7 +282,11 @@ func coding(h http.Header) string {
 	var codings []string
 	for _, line := range h.Values("Content-Encoding") {
 		for c := range strings.SplitSeq(line, ",") {
-			if c = strings.ToLower(strings.TrimSpace(c)); c != "" && c != "identity" {
+			switch c = strings.ToLower(strings.TrimSpace(c)); c {
+			case "", "identity":
+			case "x-gzip", "x-compress": // the same as without x- (RFC 9110, sections 8.4.1.1 and 8.4.1.3)
+				codings = append(codings, c[2:])
+			default:
 				codings = append(codings, c)
 			}
 		}

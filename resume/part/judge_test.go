@@ -66,6 +66,8 @@ func TestJudge(t *testing.T) {
 		none   = have(func(h *part.Have) { h.Validator = part.Validator{} })
 		lapped = have(func(h *part.Have) { h.Validator, h.Overlap = part.Validator{}, 64 })
 		dated  = have(func(h *part.Have) { h.Validator = part.Validator{Date: noon} })
+		early  = have(func(h *part.Have) { h.Validator.Date, h.Validator.WeakDate = noon, true })
+		packed = have(func(h *part.Have) { h.Coding = "gzip" })
 		ranged = part.Have{From: 100, Offset: 100, Until: 200, Length: -1}
 		last   = part.Have{Suffix: 100, Until: -1, Length: -1}
 		sum    = have(func(h *part.Have) {
@@ -138,6 +140,8 @@ func TestJudge(t *testing.T) {
 		{"the same date", dated, 206, header("Last-Modified: "+noon850, "Date: "+noon1, rest), 500, is{action: part.Append, size: 500}},
 		{"another date", dated, 206, header("Last-Modified: "+noon1, "Date: "+noon1, rest), 500, is{action: part.Restart, reason: part.Changed}},
 		{"the date has become weak", dated, 206, header("Last-Modified: "+noon, "Date: "+noon, rest), 500, is{action: part.Restart, reason: part.Unproven}},
+		{"the date was weak beside the tag", early, 206, header("Last-Modified: "+noon, "Date: "+noon1, rest), 500, is{action: part.Restart, reason: part.Unproven}},
+		{"a coding's older name", packed, 206, header(`ETag: "a"`, "Content-Encoding: x-gzip", rest), 500, is{action: part.Append, size: 500}},
 		{"the same digest", sum, 206, header(digest, rest), 500, is{action: part.Append, size: 500}},
 		{"the same digest, whole", sum, 200, header(digest, `ETag: "z"`), 1000, is{action: part.Append, skip: 500, size: 500}},
 		{"another digest", sum, 206, header(other, rest), 500, is{action: part.Restart, reason: part.Changed}},

@@ -50,12 +50,18 @@ func versions(random *rand.Rand) []version {
 			if v.date == noon { // strong, so that it is this version's alone
 				v.date = fmt.Sprintf("Mon, 02 Mar 2026 11:00:%02d GMT", i)
 			}
+		case 4: // versions of the same second, of which the last one alone is answered later
+			v.date = noon1
+			if random.IntN(2) == 0 {
+				v.tag = fmt.Sprintf(`"%d"`, i)
+			}
 		}
 		v.digest = random.IntN(4) == 0
 		if random.IntN(6) == 0 {
 			v.coding = "gzip"
 		}
 	}
+	all[len(all)-1].made = noon5
 	return all
 }
 

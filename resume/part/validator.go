@@ -114,12 +114,15 @@ func (v Validator) same(o Validator) answer {
 		if !sameTime(v.Date, o.Date) {
 			return no
 		}
-		if v.Strong() && o.Strong() {
+		if v.strongDate() && o.strongDate() {
 			return yes
 		}
 	}
 	return unknown
 }
+
+// strongDate tells whether the date belongs to one version. That of an answer whose tag is weak is not believed more than its tag.
+func (v Validator) strongDate() bool { return v.Date != "" && !v.WeakDate && !v.WeakTag }
 
 func sameTime(a, b string) bool {
 	ta, errA := http.ParseTime(a)

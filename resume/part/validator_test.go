@@ -20,6 +20,7 @@ func header(lines ...string) http.Header {
 const (
 	noon    = "Mon, 02 Mar 2026 12:00:00 GMT"
 	noon1   = "Mon, 02 Mar 2026 12:00:01 GMT"
+	noon5   = "Mon, 02 Mar 2026 12:00:05 GMT"
 	noon850 = "Monday, 02-Mar-26 12:00:00 GMT" // RFC 9110, section 5.6.7: the obsolete forms must be read
 )
 
@@ -104,4 +105,35 @@ func TestDigests(t *testing.T) {
 			}
 		})
 	}
+}
+
+// FuzzFields reads fields of strangers: what is believed of them can be sent back, and is what RFC 9110 and RFC 9530 allow.
+func FuzzFields(f *testing.F) {
+	f.Add(`"a"`, "", noon, noon1, "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:")
+	f.Add(`W/"a"`, `"a"`, noon850, noon, "sha-512=:AA==:;x=1, sha-256=(:AA==:)")
+	f.Add(`"\x80"`, `W/`, "Mon, 02 Mar 2026 12:00:60 GMT", "", "a=?1,,")
+	f.Fuzz(func(t *testing.T, tag, second, modified, date, digest string) {
+		h := http.Header{"Etag": {tag}, "Last-Modified": {modified}, "Date": {date}, "Repr-Digest": {digest}, "Retry-After": {second}}
+		if second != "" {
+			h["Etag"] = append(h["Etag"], second)
+		}
+		v := part.ParseValidator(h)
+		if condition := v.IfRange(); condition != "" {
+			again := part.ParseValidator(http.Header{"Etag": {condition}, "Last-Modified": {condition}, "Date": {date}})
+			if again.IfRange() != condition || strings.HasPrefix(condition, "W/") || strings.ContainsAny(condition, "\r\n") {
+				t.Fatalf("%+v is sent as %q, which is %+v", v, condition, again)
+			}
+		}
+		if second != "" && second != tag && v.Tag != "" {
+			t.Fatalf("one of two tags is believed: %+v", v)
+		}
+		d := part.ParseDigests(h, part.ReprDigest)
+		if (part.NewCheck(d) != nil) != (len(d) > 0) {
+			t.Fatalf("%v cannot be checked", d)
+		}
+		verdict := part.Judge(part.Fresh(), part.Answer{Status: http.StatusServiceUnavailable, Header: h})
+		if verdict.Action != part.Later || verdict.After < 0 {
+			t.Fatalf("%+v", verdict)
+		}
+	})
 }

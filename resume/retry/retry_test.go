@@ -123,6 +123,9 @@ func TestBounded(t *testing.T) {
 				t.Fatalf("%+v with %d sources: after %d failures %+v", p, sources, n, d)
 			}
 			now, at = now.Add(d.Wait), d.Source
+			if random.IntN(8) == 0 { // the clock jumps
+				now = now.Add(time.Duration(random.IntN(7200)-3600) * time.Second)
+			}
 		}
 	}
 }

@@ -14,9 +14,11 @@ type ledger struct {
 	account Account
 	lives   width.Lives
 	rates   width.Rates
-	trip    time.Duration // the shortest handshake of TCP, 0: none was seen
-	start   time.Duration // the shortest time to an answer on a new connection
-	last    string        // server that answered last
+	trips   width.Trips // shortest of each connection
+	starts  width.Trips // times to an answer on a new connection
+	quiet   time.Time   // since when nothing has broken or begun
+	extra   int64       // bytes that came and were not taken because of connections beside each other
+	last    string      // server that answered last
 	broken  map[int]time.Time
 	events  func(Event)
 }
@@ -39,14 +41,10 @@ func (g *ledger) answered(t *try, e Answered, lanes int) {
 		delete(g.broken, e.Lane)
 	}
 	g.lives.Opened(t.began, e.Lane)
-	least := func(v *time.Duration, seen time.Duration) {
-		if seen > 0 && (*v == 0 || seen < *v) {
-			*v = seen
-		}
-	}
 	if !t.reused {
-		least(&g.trip, t.connect)
-		least(&g.start, t.first)
+		g.quiet = now
+		g.trips.Saw(t.trip())
+		g.starts.Saw(t.first)
 	}
 	if server := e.Server + " " + e.Name; g.last != server {
 		if g.last != "" {
@@ -84,6 +82,7 @@ func (g *ledger) ended(lane int, broke bool, bytes int64) {
 	now := time.Now()
 	g.lives.Ended(now, lane, broke, bytes)
 	if broke {
+		g.quiet = now
 		g.account.Breaks++
 		if g.broken == nil {
 			g.broken = make(map[int]time.Time)
@@ -92,11 +91,38 @@ func (g *ledger) ended(lane int, broke bool, bytes int64) {
 	}
 }
 
+// calm is how long nothing has broken for the rate to be what the path gives, and pressed which share of the best rate is little then.
+const (
+	calm    = 3 * time.Second
+	pressed = 0.75
+)
+
 func (g *ledger) path() width.Path {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	life, breaks, bytes := g.lives.Average(time.Now())
-	return width.Path{Life: life, Breaks: breaks, Bytes: bytes, Trip: g.trip, Start: g.start, Rate: g.rates.Best()}
+	now := time.Now()
+	life, breaks, bytes := g.lives.Average(now)
+	p := width.Path{Life: life, Breaks: breaks, Bytes: bytes, Trip: g.trips.Least(), Start: g.starts.Least(), Rate: g.rates.Best()}
+	p.Pressed = now.Sub(g.quiet) > calm && g.rates.Mean() < pressed*p.Rate
+	return p
+}
+
+// spent counts what connections beside each other have cost.
+func (g *ledger) spent(bytes int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.account.Wasted += bytes
+	g.extra += bytes
+}
+
+// leastWaste is what connections beside each other may cost of a file of any size.
+const leastWaste = 256 << 10
+
+// may tells whether they may cost so much more, when a share of what was taken is allowed.
+func (g *ledger) may(cost int64, share float64) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return share < 0 || g.extra+cost <= leastWaste+int64(share*float64(g.account.Bytes))
 }
 
 // add changes the account.

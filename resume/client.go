@@ -15,7 +15,7 @@ import (
 type Options struct {
 	Base         *http.Transport // cloned for each connection; nil: DefaultTransport
 	Retry        retry.Policy    // the zero value: retry.Default
-	Lanes        int             // connections at a time, at most, when breaks are frequent; 0: 16, 1: never more than one
+	Lanes        int             // connections at a time, at most, when breaks are frequent; 0: 16, 1: never more than one (see package width)
 	Stall        time.Duration   // without a byte for so long a connection counts as broken; 0: 15 s
 	SpeedLimit   int64           // so does one with fewer bytes per second than these, 0: any
 	SpeedTime    time.Duration   // over so long; 0: 30 s
@@ -24,6 +24,7 @@ type Options struct {
 	Final        bool            // go on where the redirects of the first answer led, not at the URL that was given
 	Overlap      int64           // bytes that are read again and compared where there is no strong validator, 0: begin again
 	Window       int64           // bytes that may be there ahead of one that is missing; 0: 32 MiB
+	Waste        float64         // of what is taken: share that connections beside each other may cost besides, and 256 KiB; 0: 0.02, negative: any
 	Rate         int64           // bytes per second at most, 0: any number
 	ServerHeader string          // field of answers with the server's name, for the account
 	Events       func(Event)     // called by one at a time; must not call the client. nil: nobody is told
@@ -50,6 +51,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Window == 0 {
 		o.Window = 32 << 20
+	}
+	if o.Waste == 0 {
+		o.Waste = 0.02
 	}
 	def(&o.Stall, 15*time.Second)
 	def(&o.SpeedTime, 30*time.Second)

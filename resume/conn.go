@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"math"
 	"net"
 	"net/http"
 	"slices"
@@ -22,6 +23,8 @@ type conn struct {
 	net.Conn
 	lane  *lane
 	ended atomic.Bool
+	read  atomic.Int64 // bytes
+	bound int          // window that was told to the kernel last; 0: none. The lane's lock is held
 }
 
 func (c *conn) Close() error {
@@ -33,35 +36,91 @@ func (c *conn) Close() error {
 
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
+	c.read.Add(int64(n))
 	if errors.Is(err, io.EOF) {
 		c.ended.Store(true)
 	}
 	return n, err
 }
 
+// socket does something with the connection's socket, as long as it has one.
+func (c *conn) socket(do func(fd int)) {
+	tcp, ok := c.Conn.(syscall.Conn)
+	if !ok {
+		return
+	}
+	if raw, err := tcp.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { do(int(fd)) })
+	}
+}
+
+// info is what the kernel knows of the connection; all is 0 where it knows nothing.
+func (c *conn) info() (i unix.TCPInfo) {
+	c.socket(func(fd int) {
+		if all, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			i = *all
+		}
+	})
+	return i
+}
+
+// unread is how many bytes have come that nobody has read.
+func (c *conn) unread() int64 {
+	i := c.info()
+	return max(0, int64(i.Bytes_received)-c.read.Load())
+}
+
+// trip is the shortest round trip of the connection, that of the request among them: a handshake may have waited for more than the path.
+func (c *conn) trip() time.Duration {
+	i := c.info()
+	if i.Min_rtt == math.MaxUint32 { // none was seen
+		return 0
+	}
+	return time.Duration(i.Min_rtt) * time.Microsecond
+}
+
+// underneath is the connection of a lane that content comes on; nil if it is another's.
+func underneath(c net.Conn) *conn {
+	if secure, ok := c.(*tls.Conn); ok {
+		c = secure.NetConn()
+	}
+	raw, _ := c.(*conn)
+	return raw
+}
+
+// clamp bounds the window that the kernel offers, which may be changed at any time after the handshake. Changes of less than a tenth are not
+// worth a call.
+func (c *conn) clamp(window int) {
+	if d := window - c.bound; max(d, -d) <= c.bound/10 || c.bound == 0 && window == 1<<30 {
+		return
+	}
+	c.bound = window
+	c.socket(func(fd int) { _ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_WINDOW_CLAMP, window) }) // it is slower without
+}
+
 // cut tells whether TLS was ended by the end of its TCP connection and not by an alert, which anybody on the way can do. Go takes
 // that for a proper end at the border of a record; for content that ends with the connection it is an incomplete answer (RFC 9112,
 // section 9.8).
 func cut(c net.Conn) bool {
-	secure, ok := c.(*tls.Conn)
-	if !ok {
-		return false
-	}
-	raw, ok := secure.NetConn().(*conn)
-	return ok && raw.ended.Load()
+	_, secure := c.(*tls.Conn)
+	raw := underneath(c)
+	return secure && raw != nil && raw.ended.Load()
 }
 
-// DefaultTransport is a transport with bounds that suit downloads: connect bounds a handshake, 0 is 30 s. A connection on which nothing comes
-// is probed after 5 s, so that a server that knows nothing of it can say so.
+// DefaultTransport is a transport with bounds that suit downloads: connect bounds a handshake, 0 is 30 s.
 func DefaultTransport(connect time.Duration) *http.Transport {
-	if connect == 0 {
-		connect = 30 * time.Second
+	return Dialer{Timeout: connect}.Transport()
+}
+
+// Transport is like DefaultTransport, with connections that are made as the dialer says; a Timeout of 0 is 30 s.
+func (d Dialer) Transport() *http.Transport {
+	if d.Timeout == 0 {
+		d.Timeout = 30 * time.Second
 	}
-	d := &net.Dialer{Timeout: connect, ControlContext: limitWindow, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 4}}
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            d.DialContext,
-		TLSHandshakeTimeout:    connect,
+		TLSHandshakeTimeout:    d.Timeout,
 		TLSClientConfig:        &tls.Config{ClientSessionCache: tls.NewLRUClientSessionCache(64)},
 		ForceAttemptHTTP2:      true,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 10 * time.Second},
@@ -72,50 +131,74 @@ func DefaultTransport(connect time.Duration) *http.Transport {
 	}
 }
 
-// windowKey is of contexts for dialing: bytes that may be under way.
-type windowKey struct{}
-
-// limitWindow has the kernel offer no more than the context says. It has to be told before the handshake, whose window is not
-// taken back.
-func limitWindow(ctx context.Context, _, _ string, c syscall.RawConn) error {
-	n, _ := ctx.Value(windowKey{}).(int)
-	if n == 0 {
-		return nil
-	}
-	return c.Control(func(fd uintptr) {
-		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, n) // it is slower without
-	})
-}
-
 // lane is a place for one connection at a time: its transport shares none with others, so that a connection that broke is not used again.
 type lane struct {
 	id        int
 	base      *http.Transport
+	turns     *turns
 	transport *http.Transport
-	window    func() int // bytes that a new connection may have under way, 0: as the system has it; nil: the same. Of DefaultTransport alone
+	busy      bool // content is coming: the wide part's
 	mu        sync.Mutex
 	open      map[*conn]struct{}
+	renewals  int
+	dialed    time.Time // when the connection was begun
 }
 
-func newLane(base *http.Transport, id int) *lane {
-	l := &lane{id: id, base: base, open: make(map[*conn]struct{})}
+// errRenewed is for a connection that is there too late.
+var errRenewed = errors.New("the connection is not wanted any more")
+
+func newLane(base *http.Transport, t *turns, id int) *lane {
+	l := &lane{id: id, base: base, turns: t, open: make(map[*conn]struct{})}
 	l.renew()
 	return l
 }
 
-// renew closes the connection, and with it what is read from it.
-func (l *lane) renew() {
-	l.close()
+// begun is when the lane's last connection was begun.
+func (l *lane) begun() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dialed
+}
+
+// brought is how many bytes have come on the connection.
+func (l *lane) brought() (bytes int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.open {
+		bytes += c.read.Load()
+	}
+	return bytes
+}
+
+// clamp bounds what the server may have under way, in bytes; 0: as the system has it.
+func (l *lane) clamp(window int) {
+	if window == 0 {
+		window = 1 << 30
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.open {
+		c.clamp(window)
+	}
+}
+
+// renew closes the connection, and with it what is read from it. See close.
+func (l *lane) renew() (unread int64) {
+	unread = l.close()
 	l.transport = l.base.Clone()
 	l.transport.DisableCompression = true // offsets count coded bytes
 	dial := l.transport.DialContext
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
 	}
+	l.mu.Lock()
+	renewals := l.renewals
+	l.mu.Unlock()
 	l.transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-		if l.window != nil {
-			ctx = context.WithValue(ctx, windowKey{}, l.window())
-		}
+		ctx = context.WithValue(ctx, turnsKey{}, l.turns)
+		l.mu.Lock()
+		l.dialed = time.Now()
+		l.mu.Unlock()
 		raw, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
@@ -123,20 +206,29 @@ func (l *lane) renew() {
 		c := &conn{Conn: raw, lane: l}
 		l.mu.Lock()
 		defer l.mu.Unlock()
+		if l.renewals != renewals { // http.Transport goes on with a handshake that nobody waits for
+			raw.Close()
+			return nil, errRenewed
+		}
 		l.open[c] = struct{}{}
 		return c, nil
 	}
+	return unread
 }
 
-func (l *lane) close() {
+// close ends the lane's connection, if there is one, and tells how many bytes had come on it that nobody has read.
+func (l *lane) close() (unread int64) {
 	if l.transport == nil {
-		return
+		return 0
 	}
-	l.transport.CloseIdleConnections()
 	l.mu.Lock()
+	l.renewals++
 	open := slices.Collect(maps.Keys(l.open))
 	l.mu.Unlock()
 	for _, c := range open {
+		unread += c.unread()
 		c.Close()
 	}
+	l.transport.CloseIdleConnections()
+	return unread
 }

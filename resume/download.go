@@ -25,8 +25,8 @@ type Result struct {
 }
 
 // Download writes a file in order. What is there of it already, by r.Have, is not written again; kept reads those bytes from r.Have.From
-// on and may be nil if there are none. The bytes are checked against want, and against a digest that a server announced of the whole
-// file; what is wrong is an error of Kind Digest. The error is nil or an [*Error], and a file is whole only without one.
+// on and may be nil if there are none. The bytes are checked against want, and, if they are all of the file, against a digest that a server
+// announced of it; what is wrong is an error of Kind Digest. The error is nil or an [*Error], and a file is whole only without one.
 func (c *Client) Download(ctx context.Context, r Request, w io.Writer, want part.Digests, kept io.Reader) (Result, error) {
 	s, err := c.prepare(ctx, r)
 	if err != nil {
@@ -100,10 +100,11 @@ func (d *download) run(kept io.Reader) error {
 // check chooses what the bytes are checked against, and reads those that are kept.
 func (d *download) check(kept io.Reader) error {
 	d.checked = true
-	for _, digests := range []part.Digests{d.want, d.have.Digests} {
-		if c := part.NewCheck(digests); c != nil && d.have.From == 0 && (d.have.Until < 0 || len(d.want) > 0) {
-			d.checks = append(d.checks, c)
-		}
+	if c := part.NewCheck(d.want); c != nil {
+		d.checks = append(d.checks, c)
+	}
+	if c := part.NewCheck(d.have.Digests); c != nil && d.have.From == 0 && d.have.Until < 0 {
+		d.checks = append(d.checks, c)
 	}
 	if kept != nil && len(d.checks) > 0 {
 		var all []io.Writer

@@ -3,7 +3,9 @@ package resume_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -146,6 +148,16 @@ func TestScripts(t *testing.T) {
 		{name: "404", script: []act{answer(404, []byte("no"))}, kind: resume.Status, asked: 1},
 		{name: "404 later", script: []act{resetAfter(half), answer(404, []byte("no"))}, kind: resume.Status, asked: 2},
 		{name: "503", script: []act{answer(503, nil), resetAfter(half), answer(503, nil, "Retry-After: 0"), right}, want: file, asked: 4},
+		{name: "a server whose clock is years ahead", script: []act{
+			func(c *exchange) bool {
+				content := c.begin("Last-Modified: Mon, 02 Mar 2076 12:00:00 GMT", "Date: Mon, 02 Mar 2076 12:00:09 GMT")
+				c.Write(content[:half])
+				time.Sleep(20 * time.Millisecond)
+				return c.reset()
+			},
+			answer(503, nil, "Date: Mon, 02 Mar 2076 12:00:10 GMT", "Retry-After: Mon, 02 Mar 2076 12:00:10 GMT"), right}, want: file, asked: 3},
+		{name: "a server whose clock goes back", etag: "-", script: []act{dated("12:00:00", "12:00:09", half), dated("12:00:00", "11:00:00", 0)}, want: file, piped: resume.Changed},
+		{name: "a server that is known by its dates", etag: "-", script: []act{dated("12:00:00", "12:00:09", half), dated("12:00:00", "12:00:10", 0)}, want: file, asked: 2},
 		{name: "503 for ever", script: []act{answer(503, nil)}, kind: resume.Busy, asked: 5},
 		{name: "503 for an hour", script: []act{answer(503, nil, "Retry-After: 3600")}, kind: resume.Busy, asked: 1},
 
@@ -248,6 +260,35 @@ func ranged(format string) act {
 		c.head(206, `ETag: "one"`, fmt.Sprintf("Content-Range: "+format, a, b-1), fmt.Sprintf("Content-Length: %d", b-a))
 		_, err := c.Write(c.o.file[a:b])
 		return err == nil
+	}
+}
+
+// dated answers with dates as the only validator, and breaks off after so many bytes if that is not 0.
+func dated(modified, now string, n int) act {
+	return func(c *exchange) bool {
+		if condition := c.r.Header.Get("If-Range"); !strings.Contains(condition, modified) {
+			c.r.Header.Del("Range")
+		}
+		c.r.Header.Del("If-Range")
+		content := c.begin("Last-Modified: Mon, 02 Mar 2026 "+modified+" GMT", "Date: Mon, 02 Mar 2026 "+now+" GMT")
+		if n == 0 {
+			_, err := c.Write(content)
+			return err == nil
+		}
+		c.Write(content[:n])
+		time.Sleep(20 * time.Millisecond)
+		return c.reset()
+	}
+}
+
+// unranged gives all of the file each time, and breaks off some bytes later than the last time.
+func unranged(step int) act {
+	return func(c *exchange) bool {
+		c.r.Header.Del("Range")
+		content := c.begin()
+		c.Write(content[:min(len(content), step*len(c.o.requests()))])
+		time.Sleep(20 * time.Millisecond)
+		return c.reset()
 	}
 }
 
@@ -373,6 +414,89 @@ func TestTruncatedTLS(t *testing.T) {
 				t.Errorf("%d bytes, want %d", len(got.bytes), want)
 			}
 		})
+	}
+}
+
+// TestRereads: what there is is read over again a few times where a server has no ranges, and not for ever.
+func TestRereads(t *testing.T) {
+	t.Parallel()
+	file := body(1, 3<<20)
+	server := newOrigin(t, file, unranged(100_000))
+	got := download(t, quick(), resume.Request{URLs: []string{server.url}}, false)
+	if kept := int64(len(got.bytes)); got.kind != resume.Unusable || kept < 500_000 || got.result.Account.Wasted > 5*max(kept, 1<<20) {
+		t.Errorf("%d bytes, %+v, %v", kept, got.result.Account, got.err)
+	}
+	server = newOrigin(t, file, unranged(700_000))
+	if got := download(t, quick(), resume.Request{URLs: []string{server.url}}, false); got.err != nil {
+		t.Error(got.err)
+	}
+}
+
+// TestSecrets: what is for one host is not told to another that it leads to.
+func TestSecrets(t *testing.T) {
+	t.Parallel()
+	file := body(1, 100_000)
+	other := newOrigin(t, file, resetAfter(50_000), right)
+	there := strings.Replace(other.url, "127.0.0.1", "localhost", 1)
+	first := newOrigin(t, file, answer(302, nil, "Location: "+there))
+	o := quick()
+	o.Redirects, o.Final = 3, true
+	got := download(t, o, resume.Request{URLs: []string{first.url}, Header: http.Header{"Authorization": {"Basic x"}, "Cookie": {"a=b"}, "X-Mine": {"yes"}}}, false)
+	if got.err != nil || len(first.requests()) != 1 || len(other.requests()) != 2 {
+		t.Fatalf("%d and %d requests, %v", len(first.requests()), len(other.requests()), got.err)
+	}
+	same(t, got.bytes, file)
+	for i, r := range other.requests() {
+		if r.Header.Get("Authorization")+r.Header.Get("Cookie") != "" || r.Header.Get("X-Mine") != "yes" {
+			t.Errorf("request %d: %v", i, r.Header)
+		}
+	}
+}
+
+// TestCertificateChanges: a server that is somebody else after a break is not asked.
+func TestCertificateChanges(t *testing.T) {
+	t.Parallel()
+	file := body(1, 100_000)
+	roots := x509.NewCertPool()
+	leaf, err := x509.ParseCertificate(certificate(t).Certificates[0].Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots.AddCert(leaf)
+	server := startOrigin(t, &origin{t: t, secure: true, file: file, etag: `"one"`, script: []act{resetAfter(50_000), right}})
+	o := quick()
+	shakes := 0
+	o.Base.TLSClientConfig = &tls.Config{RootCAs: roots, VerifyConnection: func(tls.ConnectionState) error {
+		if shakes++; shakes > 1 {
+			return x509.CertificateInvalidError{Cert: leaf, Reason: x509.Expired}
+		}
+		return nil
+	}}
+	got := download(t, o, resume.Request{URLs: []string{server.url}}, true)
+	if got.kind != resume.Certificate || len(got.bytes) != 50_000 || shakes != 2 || len(server.requests()) != 1 {
+		t.Errorf("%d bytes after %d handshakes, %v", len(got.bytes), shakes, got.err)
+	}
+}
+
+// TestDigestOfRange: what the caller knows of the bytes that it wants is checked, all of the file or not.
+func TestDigestOfRange(t *testing.T) {
+	t.Parallel()
+	file := body(1, 100_000)
+	sum := sha256.Sum256(file[1000:])
+	for _, known := range []bool{true, false} {
+		server := newOrigin(t, file, resetAfter(50_000), right)
+		want := bytes.Clone(sum[:])
+		if !known {
+			want[0]++
+		}
+		var b buffer
+		_, err := resume.NewClient(quick()).Download(t.Context(), resume.Request{URLs: []string{server.url}, Have: part.Have{From: 1000, Offset: 1000, Until: -1, Length: -1}},
+			&b, part.Digests{"sha-256": want}, nil)
+		var fault *resume.Error
+		if known != (err == nil) || err != nil && (!errors.As(err, &fault) || fault.Kind != resume.Digest) {
+			t.Errorf("the right digest %v: %v", known, err)
+		}
+		same(t, b.Bytes(), file[1000:])
 	}
 }
 

@@ -66,10 +66,17 @@ var (
 	errTruncated = errors.New("read the content: TLS was cut off")
 	errShort     = errors.New("read the content: it ends before its last byte")
 	errRedirects = errors.New("too many redirects")
+	errRereads   = errors.New("use the answer: it begins too early, again and again")
 )
+
+// broke tells whether it is the end of a connection.
+func (e *Error) broke() bool { return e.Kind == Receive || e.Kind == Stalled }
 
 // stage is how far a try came.
 func (e *Error) stage() retry.Stage {
+	if errors.Is(e.Err, errRereads) {
+		return retry.Useless
+	}
 	switch e.Kind {
 	case Resolve, Connect, Secure:
 		return retry.Handshake

@@ -3,6 +3,7 @@ package resume_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"encoding/binary"
 	"fmt"
@@ -31,6 +32,7 @@ func body(key uint64, n int) []byte {
 type origin struct {
 	t      *testing.T
 	secure bool
+	at     string // address to listen on; "": any port of this host
 	url    string
 	file   []byte
 	etag   string
@@ -56,7 +58,7 @@ func newOrigin(t *testing.T, file []byte, script ...act) *origin {
 
 func startOrigin(t *testing.T, o *origin) *origin {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", cmp.Or(o.at, "127.0.0.1:0"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -40,8 +41,10 @@ type Stream struct {
 	lane     *lane
 	content  *content
 	wide     *wide
-	narrow   bool // no more connections than one, as it did not work
-	ranges   bool // a server has answered with a part
+	narrow   bool      // no more connections than one, as it did not work
+	looked   time.Time // whether a second one pays
+	ranges   bool      // a server has answered with a part, or says that it would
+	reread   int64     // bytes that were there already and come again, as a server has no ranges
 	err      error
 }
 
@@ -67,7 +70,7 @@ func (c *Client) prepare(ctx context.Context, r Request) (*Stream, error) {
 	s := &Stream{
 		options: &c.options, fields: r.Header, sources: sources, given: append([]*url.URL(nil), sources...), have: have,
 		tail: tail{keep: have.Overlap}, schedule: retry.New(c.options.Retry, len(sources), rand.Float64),
-		lane: newLane(c.options.Base, 0),
+		lane: newLane(c.options.Base, new(turns), 0),
 	}
 	s.ledger.events = c.options.Events
 	s.tail.add(r.Tail)
@@ -89,8 +92,7 @@ func (s *Stream) Close() error {
 	s.stop()
 	s.leave(false)
 	if s.wide != nil {
-		s.wide.close()
-		s.wide = nil
+		s.lane, s.wide = s.wide.close(), nil
 	}
 	s.lane.close()
 	return nil
@@ -148,6 +150,8 @@ func (s *Stream) read(p []byte) (int, error) {
 		return 0, io.EOF
 	case s.content == nil:
 		return 0, s.open()
+	case s.ahead():
+		return 0, nil
 	}
 	n, err := s.content.Read(p)
 	s.ledger.came(s.content.try, s.name(s.content.try), int64(n))
@@ -175,7 +179,8 @@ func (s *Stream) ended() error {
 
 func (s *Stream) broke(fault *Error) error {
 	c := s.content
-	s.leave(fault.Kind == Receive || fault.Kind == Stalled)
+	s.leave(fault.broke())
+	s.lane.turns.blame(fault.Server)
 	s.lane.renew()
 	switch {
 	case fault.Kind == Canceled:
@@ -211,7 +216,7 @@ func (s *Stream) open() error {
 			return nil
 		}
 		s.ledger.add(func(a *Account) { a.Requests++ })
-		t, fault := s.lane.ask(s.ctx, s.options, s.sources[s.at], s.fields, &s.have)
+		t, fault := s.lane.ask(s.ctx, s.options, s.sources[s.at], s.sent(), &s.have)
 		var after time.Duration
 		if fault == nil {
 			var done bool
@@ -228,6 +233,8 @@ func (s *Stream) open() error {
 		case fault.Kind == Output:
 			return fault
 		}
+		s.lane.turns.blame(fault.Server)
+		s.lane.renew() // another of its addresses may do better
 		s.ledger.add(func(a *Account) { a.Failures++ })
 		s.ledger.event(Broke{Error: fault, Why: fault.Err.Error(), Kind: fault.Kind, Server: fault.Server, Offset: s.have.Offset})
 		s.sources[s.at] = s.given[s.at] // where a redirect led may be gone
@@ -255,6 +262,12 @@ func (s *Stream) judge(t *try) (fault *Error, after time.Duration, done bool) {
 		s.have = v.Have
 		return nil, 0, true
 	case part.Append:
+		if s.have.Offset > s.have.From {
+			if s.reread += v.Skip; s.reread > rereads*max(s.have.Offset, leastReread) {
+				t.close()
+				return t.failed(Unusable, errRereads), 0, false
+			}
+		}
 		s.take(t, v)
 		return nil, 0, false
 	case part.Restart:
@@ -280,9 +293,28 @@ func (s *Stream) judge(t *try) (fault *Error, after time.Duration, done bool) {
 	return fault, v.After, false
 }
 
+// What may come again where servers have no ranges, or there is no validator: so many times as many bytes as there are.
+const (
+	rereads     = 4
+	leastReread = 1 << 20
+)
+
 type errorString string
 
 func (e errorString) Error() string { return string(e) }
+
+// sent are the fields of a request: what is between the caller and the host that was named is not for another host that this one has led to.
+func (s *Stream) sent() http.Header {
+	given, now := s.given[s.at], s.sources[s.at]
+	if strings.EqualFold(given.Hostname(), now.Hostname()) && (given.Scheme == now.Scheme || now.Scheme == "https") {
+		return s.fields
+	}
+	fields := s.fields.Clone()
+	for _, name := range []string{"Authorization", "Cookie", "Host"} {
+		fields.Del(name)
+	}
+	return fields
+}
 
 // elsewhere tells whether there are other mirrors, that may still have the file that this one has not.
 func (s *Stream) elsewhere() bool {
@@ -345,7 +377,7 @@ func (s *Stream) restart(v part.Verdict, fault *Error) *Error {
 	}
 	s.ledger.add(func(a *Account) { a.Restarts++; a.Wasted += kept; a.Bytes -= min(a.Bytes, kept) })
 	s.ledger.event(Restarted{Why: fault.Err.Error(), Bytes: kept})
-	s.have, s.Header = v.Have, nil
+	s.have, s.Header, s.reread = v.Have, nil, 0
 	s.tail.bytes = nil
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 // none is asked for.
 type Transport struct {
 	options Options
+	turns   turns
 	mu      sync.Mutex
 	idle    []place // the one that was used last at the end
 }
@@ -90,6 +91,11 @@ func (t *Transport) stream(ctx context.Context, cancel context.CancelFunc, r *ht
 	}
 	s.lane.close()
 	s.lane = l
+	stop := s.stop
+	s.stop = func() { // the first answer is older than the stream
+		stop()
+		cancel()
+	}
 	s.take(first, v)
 	return &body{Stream: s, leave: func(whole bool) {
 		if !whole {
@@ -123,7 +129,7 @@ func (t *Transport) lane(u *url.URL) *lane {
 			return p.lane
 		}
 	}
-	return newLane(t.options.Base, 0)
+	return newLane(t.options.Base, &t.turns, 0)
 }
 
 func (t *Transport) leave(l *lane, u *url.URL) {

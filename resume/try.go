@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"sync"
 	"time"
 
 	"baton/resume/part"
@@ -27,9 +28,12 @@ type try struct {
 	reused    bool
 	address   string
 	net       net.Conn
-	dialed    time.Time
 	connect   time.Duration
 	first     time.Duration
+
+	mu    sync.Mutex
+	dials map[string]time.Time     // begins of handshakes, by address: there may be several at a time
+	took  map[string]time.Duration // those that came to their end
 
 	response *http.Response
 	status   int
@@ -37,7 +41,7 @@ type try struct {
 
 // ask sends a request for what is missing and waits for the head of the answer. The try has to be closed, unless there is an error.
 func (l *lane) ask(ctx context.Context, o *Options, u *url.URL, fields http.Header, have *part.Have) (*try, *Error) {
-	t := &try{url: u, lane: l, began: time.Now(), options: o}
+	t := &try{url: u, lane: l, began: time.Now(), options: o, dials: make(map[string]time.Time), took: make(map[string]time.Duration)}
 	ctx, t.cancel = context.WithCancelCause(ctx)
 	t.watch = time.AfterFunc(headTime(o), func() { t.cancel(errStalled) })
 	request, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, t.trace()), http.MethodGet, u.String(), nil)
@@ -98,20 +102,38 @@ func (t *try) redirect(_ *http.Request, via []*http.Request) error {
 
 func (t *try) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
-		GetConn:      func(string) { t.connected = false },
-		ConnectStart: func(string, string) { t.dialed = time.Now() },
-		ConnectDone: func(_, _ string, err error) {
+		GetConn: func(string) { t.connected = false },
+		ConnectStart: func(_, address string) {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.dials[address] = time.Now()
+		},
+		ConnectDone: func(_, address string, err error) {
+			t.mu.Lock()
+			defer t.mu.Unlock()
 			if err == nil {
-				t.connect = time.Since(t.dialed)
+				t.took[address] = time.Since(t.dials[address])
 			}
 		},
 		GotConn: func(i httptrace.GotConnInfo) {
+			t.mu.Lock()
+			defer t.mu.Unlock()
 			t.connected, t.reused, t.net, t.address = true, i.Reused, i.Conn, i.Conn.RemoteAddr().String()
-			if i.Reused {
+			if t.connect = t.took[t.address]; i.Reused {
 				t.connect = 0
 			}
 		},
 	}
+}
+
+// trip is the shortest round trip that was seen.
+func (t *try) trip() time.Duration {
+	if c := underneath(t.net); c != nil {
+		if trip := c.trip(); trip > 0 {
+			return trip
+		}
+	}
+	return t.connect
 }
 
 func (t *try) failed(kind Kind, err error) *Error {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -17,127 +17,164 @@ import (
 // errNarrow ends a wide part of a download: what is missing is for one connection again.
 var errNarrow = errors.New("one connection is enough")
 
-// Bounds of what one connection is asked for at a time.
-const (
-	leastPiece = 32 << 10
-	block      = 64 << 10
-
-	leastWindow = 24 << 10
-)
-
 // wide is a download over several connections at a time, each at another piece of the file. Its bytes come in order.
 //
 // A connection that breaks leaves the rest of its piece as a hole, which is the next thing that anybody is asked for: no byte comes
-// twice. What is there ahead of a hole waits in memory, up to Options.Window.
+// twice, but for what the end of the file costs, and that is bounded by Options.Waste. What is there ahead of a hole waits in memory, up
+// to Options.Window.
 type wide struct {
 	s       *Stream
 	ctx     context.Context
 	stop    context.CancelFunc
 	have    part.Have // of the stream, when it began; not changed
+	least   int       // lanes, as long as the servers bear it
 	mu      sync.Mutex
 	changed chan struct{} // closed and made anew when something has changed
-	pieces  []*piece      // in order, the first one holds the byte that is read next
-	at      int64         // next byte to be read
-	next    int64         // first byte that is in no piece
-	end     int64
+	pieces  pieces
+	spacing width.Spacing
 	lanes   []*lane // running
 	most    int     // lanes, as far as the servers bear it
-	hurt    bool    // a lane has ended because of what a server did
+	hurt    bool    // a lane has ended because of what a server did, or because of what it cost
 	ids     int
+	free    bool  // what connections have under way is not bounded any more
 	last    *lane // that ran last
 	fatal   *Error
 	over    chan struct{} // closed when no lane is left
 	running sync.WaitGroup
 }
 
-// piece is bytes [first, end) of the file.
-type piece struct {
-	first, end int64
-	got        int64    // bytes from first on that have come
-	blocks     [][]byte // of those, what has not been read; the last block may be filled further
-	taken      bool     // by a lane, or whole
+// divisible tells whether several connections may be at what is missing.
+func (s *Stream) divisible() bool {
+	h := &s.have
+	return !s.narrow && s.ranges && s.limit == nil && h.Offset > h.From && h.Validator.Strong() && s.options.Lanes >= 2 &&
+		h.End()-h.Offset >= 4*leastPiece
 }
 
-// widen begins a wide part if one is worth it.
+// widen begins a wide part after a break, if one is worth it.
 func (s *Stream) widen() bool {
-	h := &s.have
-	if s.narrow || !s.ranges || h.Offset == h.From || h.End() < 0 || !h.Validator.Strong() || s.options.Lanes < 2 {
+	if !s.divisible() || s.ledger.path().Lanes(s.options.Lanes) < 2 {
 		return false
 	}
-	if h.End()-h.Offset < 4*leastPiece || s.ledger.path().Lanes(s.options.Lanes) < 2 {
-		return false
-	}
-	w := &wide{s: s, have: *h, changed: make(chan struct{}), over: make(chan struct{}),
-		at: h.Offset, next: h.Offset, end: h.End(), most: s.options.Lanes, ids: s.lane.id + 1}
-	w.ctx, w.stop = context.WithCancel(s.ctx)
-	w.have.Overlap = 0
-	s.wide = w
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.add(s.lane)
-	w.running.Add(1)
-	go w.grow()
+	w := s.begin(1)
+	w.pieces.next = w.pieces.at
+	w.start(nil, nil)
 	return true
 }
 
-// window is what a connection may have under way: all that live together a little more than the path was seen to hold. Slow starts that run
-// beside each other would fill the queue on the way: new connections would take longer to begin, and what is lost behind a hole is lost
-// with the connection.
-func (w *wide) window() int {
-	path := w.s.ledger.path()
-	w.mu.Lock()
-	lanes := len(w.lanes)
-	w.mu.Unlock()
-	if lanes < 2 || path.Life <= path.Start {
-		return 0
+// Before a second connection is begun where nothing has broken, the first one has had so long: its slow start is over then.
+const (
+	settledTrips = 10
+	settledTime  = time.Second
+)
+
+// ahead begins a wide part before anything has broken, if a break would cost much of what is left: a second connection gets the
+// second half, a little less than what is left to the one that runs. Both come to their ends at the same time, or the second one helps.
+func (s *Stream) ahead() bool {
+	c, now := s.content, time.Now()
+	if now.Sub(s.looked) < 100*time.Millisecond {
+		return false
 	}
-	living := float64(lanes) * float64(path.Life-path.Start) / float64(path.Life)
-	return max(leastWindow, int(1.5*path.Rate*path.Trip.Seconds()/max(1, living)))
+	s.looked = now
+	left := s.have.End() - s.have.Offset
+	if !s.divisible() || c.skip > 0 || c.left != left || left/2 > s.options.Window {
+		return false
+	}
+	path := s.ledger.path()
+	if path.Breaks > 0 || !path.Ahead(left) || now.Sub(c.began) < max(settledTime, settledTrips*path.Trip) || !s.ledger.may(0, s.options.Waste) {
+		return false
+	}
+	w := s.begin(2)
+	first := &piece{first: s.have.Offset, end: s.have.Offset + left*11/20, taken: true}
+	w.pieces.all = []*piece{first, {first: first.end, end: w.pieces.end}}
+	w.pieces.next = w.pieces.end
+	s.content = nil
+	w.start(c, first)
+	return true
+}
+
+// begin makes a wide part that has no lane yet.
+func (s *Stream) begin(least int) *wide {
+	w := &wide{s: s, have: s.have, least: least, changed: make(chan struct{}), over: make(chan struct{}), most: s.options.Lanes, ids: s.lane.id + 1,
+		pieces: pieces{at: s.have.Offset, end: s.have.End(), window: s.options.Window}}
+	w.ctx, w.stop = context.WithCancel(s.ctx)
+	w.have.Overlap = 0
+	w.spacing.Begin(time.Now(), 0)
+	s.wide = w
+	return w
+}
+
+// start runs the stream's lane, which may be within a content already, and others beside it when they are wanted.
+func (w *wide) start(c *content, p *piece) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.add(w.s.lane, c, p)
+	w.running.Add(1)
+	go w.tend()
+}
+
+// wanted is how many lanes there should be.
+func (w *wide) wanted(path *width.Path) int {
+	return min(max(path.Lanes(w.s.options.Lanes), w.least), w.most)
 }
 
 // add runs a lane. The lock is held.
-func (w *wide) add(l *lane) {
-	l.window = w.window
+func (w *wide) add(l *lane, c *content, p *piece) {
 	w.lanes = append(w.lanes, l)
 	w.running.Add(1)
-	go w.run(l)
+	go w.run(l, c, p)
 	count := len(w.lanes)
 	life := w.s.ledger.path().Life
 	w.s.ledger.add(func(a *Account) { a.Lanes = max(a.Lanes, count) })
 	w.s.ledger.event(Width{Lanes: count, Life: life})
 }
 
-// grow adds lanes one after the other, so that they are at different points of their lives.
-func (w *wide) grow() {
+// tend adds lanes one after the other, so that they are at different points of their lives, and shares the path among them.
+func (w *wide) tend() {
 	defer w.running.Done()
 	for {
 		path := w.s.ledger.path()
-		wanted := path.Lanes(w.s.options.Lanes)
-		t := time.NewTimer(min(max(path.Life/time.Duration(wanted), 20*time.Millisecond), 3*time.Second))
-		select {
-		case <-t.C:
-		case <-w.over:
-			t.Stop()
-			return
-		}
 		w.mu.Lock()
-		if len(w.lanes) > 0 && len(w.lanes) < min(wanted, w.most) && (w.next < w.end || len(w.lanes) < w.missing()) {
-			w.add(newLane(w.s.options.Base, w.ids))
+		if w.short(&path) && w.spacing.Free(time.Now(), path.Gap(w.wanted(&path))) {
+			w.add(newLane(w.s.options.Base, w.s.lane.turns, w.ids), nil, nil)
 			w.ids++
 		}
+		w.balance(&path)
 		w.mu.Unlock()
+		select {
+		case <-time.After(min(max(path.Trip/4, 10*time.Millisecond), 50*time.Millisecond)):
+		case <-w.over:
+			return
+		}
 	}
 }
 
-// missing is how many pieces have bytes that have not come. The lock is held.
-func (w *wide) missing() int {
-	n := 0
-	for _, p := range w.pieces {
-		if p.first+p.got < p.end {
-			n++
+// balance bounds what each connection may have under way. The lock is held.
+//
+// Where nothing breaks, and the rate falls nevertheless, others have come to the path: they would take more and more of it from connections that
+// are content with what they have seen.
+func (w *wide) balance(path *width.Path) {
+	w.free = w.free || path.Pressed
+	hold := path.Hold(len(w.lanes))
+	var busy []*lane
+	var brought []int64
+	for _, l := range w.lanes {
+		if l.busy {
+			busy, brought = append(busy, l), append(brought, l.brought())
 		}
 	}
-	return n
+	each := 0
+	if hold > 0 && len(w.lanes) > 1 && !w.free {
+		each = int(width.Share(hold, brought))
+	}
+	for _, l := range busy {
+		l.clamp(each)
+	}
+}
+
+// short tells whether a lane more is wanted, and there is something for it to do. The lock is held.
+func (w *wide) short(path *width.Path) bool {
+	n := len(w.lanes)
+	return n > 0 && n < w.wanted(path) && (w.pieces.next < w.pieces.end || n < w.pieces.incomplete())
 }
 
 // note wakes whoever waits for something to change. The lock is held.
@@ -147,40 +184,61 @@ func (w *wide) note() {
 }
 
 // run gets one piece after the other until there is none left for it.
-func (w *wide) run(l *lane) {
+func (w *wide) run(l *lane, c *content, p *piece) {
 	defer w.running.Done()
-	idle := 0 // tries in a row without bytes
-	for {
-		p := w.take(l)
+	if c != nil { // it was asked for before there was a wide part, and ends with it
+		cancel := c.cancel
+		defer context.AfterFunc(w.ctx, func() { cancel(context.Canceled) })()
+	}
+	for idle := 0; ; c, p = nil, nil { // tries in a row without bytes
 		if p == nil {
-			return
+			if p = w.take(l); p == nil {
+				return
+			}
 		}
-		got, fault := w.fetch(l, p)
+		got, fault := int64(0), (*Error)(nil)
+		if c == nil {
+			c, fault = w.ask(l, p)
+		}
+		if c != nil {
+			got, fault = w.receive(l, c, p)
+		}
 		w.mu.Lock()
-		p.taken = p.first+p.got >= p.end // else it is a hole now
+		p.taken = p.whole() // else it is a hole now
 		if fault != nil && fault.Kind == Digest && w.fatal == nil {
 			w.fatal = fault // some of it may have been read
 		}
 		w.note()
 		w.mu.Unlock()
-		if fault == nil {
+		switch {
+		case fault == nil:
 			idle = 0
 			continue
-		}
-		if got >= 1<<10 {
+		case got >= 1<<10:
 			idle = 0
-		} else if idle++; idle > 1 || fault.stage() != retry.Body {
-			w.leave(l, true)
-			return
+		default:
+			idle++
 		}
-		w.s.ledger.mu.Lock()
-		d := w.s.schedule.Failed(time.Now(), retry.Failure{Stage: retry.Body, Source: w.s.at, Bytes: got})
-		w.s.ledger.mu.Unlock()
-		if d.GiveUp != "" || !pause(w.ctx, d.Wait) {
-			w.leave(l, true)
+		if useless := idle > 1 || fault.stage() != retry.Body; useless || !pause(w.ctx, w.follow(l, got)) {
+			w.leave(l, useless && w.ctx.Err() == nil)
 			return
 		}
 	}
+}
+
+// follow is how long a lane waits after a break.
+func (w *wide) follow(l *lane, got int64) time.Duration {
+	path := w.s.ledger.path()
+	now := time.Now()
+	w.mu.Lock()
+	wait := w.spacing.Broke(now, l.begun(), path.Gap(max(w.wanted(&path), len(w.lanes))))
+	w.mu.Unlock()
+	if got == 0 {
+		return wait + rand.N(max(1, w.s.options.Retry.First))
+	}
+	w.s.ledger.mu.Lock()
+	defer w.s.ledger.mu.Unlock()
+	return wait + w.s.schedule.Failed(now, retry.Failure{Stage: retry.Body, Source: w.s.at, Bytes: got}).Wait
 }
 
 // leave ends a lane. hurt: it is not wanted any more by the servers, and neither is another in its place.
@@ -195,6 +253,7 @@ func (w *wide) leave(l *lane, hurt bool) {
 	w.note()
 }
 
+// drop takes a lane off the list. The lock is held.
 func (w *wide) drop(l *lane) {
 	for i, other := range w.lanes {
 		if other == l {
@@ -212,14 +271,18 @@ func (w *wide) drop(l *lane) {
 	w.s.ledger.event(Width{Lanes: len(w.lanes), Life: w.s.ledger.path().Life})
 }
 
-// take finds a piece for a lane: a hole, the first one first, or a new one, or a part of what another lane is at. nil ends the lane.
+// take finds a piece for a lane. nil ends the lane, which is off the list then.
 func (w *wide) take(l *lane) *piece {
 	for {
 		path := w.s.ledger.path()
 		w.mu.Lock()
-		wanted := min(path.Lanes(w.s.options.Lanes), w.most)
-		p, wait := w.choose(&path, wanted)
-		if p == nil && !wait || w.ctx.Err() != nil || len(w.lanes) > max(wanted, min(2, w.most))+1 {
+		if !w.s.ledger.may(0, w.s.options.Waste) {
+			w.most, w.hurt = 1, true
+		}
+		wanted := w.wanted(&path)
+		flight := int64(path.Rate * path.Trip.Seconds() / float64(max(1, len(w.lanes))))
+		p, wait := w.pieces.choose(&path, wanted, flight, w.s.ledger.may(flight, w.s.options.Waste))
+		if p == nil && !wait || w.ctx.Err() != nil || w.crowded(wanted) {
 			if p != nil {
 				p.taken = false
 			}
@@ -240,113 +303,99 @@ func (w *wide) take(l *lane) *piece {
 	}
 }
 
-// choose marks a piece as taken. wait is to try again when something has changed. The lock is held.
-func (w *wide) choose(path *width.Path, wanted int) (p *piece, wait bool) {
-	for _, p := range w.pieces {
-		if !p.taken {
-			p.taken = true
-			return p, false
-		}
+// crowded tells whether there are too many lanes. Half as many again as are wanted are not: what is known of lives goes up and down, and a lane that
+// ends is one more to begin later. The lock is held.
+func (w *wide) crowded(wanted int) bool {
+	if w.most == 1 {
+		return len(w.lanes) > 1
 	}
-	if w.next < w.end && wanted < 2 {
-		return nil, false
-	}
-	room := w.at + w.s.options.Window - w.next
-	if w.next < w.end && room >= leastPiece {
-		p := &piece{first: w.next, end: w.next + min(w.size(path.Expected(), wanted), room), taken: true}
-		w.next = p.end
-		w.pieces = append(w.pieces, p)
-		return p, false
-	}
-	return w.split(int64(path.Rate * path.Trip.Seconds())), w.next < w.end
+	return len(w.lanes) > max(wanted, 2)*3/2
 }
 
-// split takes the second half of the piece that has most to come, if that is worth the connection that it costs: what it sends behind
-// its new end is not taken. The lock is held.
-func (w *wide) split(least int64) *piece {
-	best, left := -1, max(least, 2*leastPiece)
-	for i, p := range w.pieces {
-		if n := p.end - p.first - p.got; n > left {
-			best, left = i, n
-		}
-	}
-	if best < 0 {
-		return nil
-	}
-	p := w.pieces[best]
-	half := &piece{first: p.end - left/2, end: p.end, taken: true}
-	p.end = half.first
-	w.pieces = slices.Insert(w.pieces, best+1, half)
-	return half
-}
-
-// lives is how many lives of a connection a new piece is for: it is asked for in as many requests, and each piece but the first costs a
-// connection a round trip in which nothing comes.
-const lives = 4
-
-// size of a new piece. Towards the end all have as much to do. The lock is held.
-func (w *wide) size(expected int64, lanes int) int64 {
-	left := w.end - w.next
-	n := max(leastPiece, min(lives*expected, w.s.options.Window*3/4/int64(lanes), left/int64(lanes)))
-	if left-n < leastPiece {
-		return left
-	}
-	return n
-}
-
-// fetch gets what is missing of a piece, with one request.
-func (w *wide) fetch(l *lane, p *piece) (got int64, fault *Error) {
+// ask sends a request for what is missing of a piece.
+func (w *wide) ask(l *lane, p *piece) (*content, *Error) {
 	s := w.s
 	h := w.have
 	w.mu.Lock()
-	h.Offset, h.Until = p.first+p.got, p.end
+	h.Offset, h.Until = p.missing(), p.end
 	lanes := len(w.lanes)
 	w.mu.Unlock()
 	s.ledger.add(func(a *Account) { a.Requests++ })
-	t, fault := l.ask(w.ctx, s.options, s.sources[s.at], s.fields, &h)
+	t, fault := l.ask(w.ctx, s.options, s.sources[s.at], s.sent(), &h)
 	if fault != nil {
-		return 0, w.failed(l, fault, h.Offset)
+		return nil, w.failed(l, fault, h.Offset)
 	}
 	v := part.Judge(h, t.answer())
 	if v.Action != part.Append || t.status != http.StatusPartialContent {
 		fault := t.failed(refused(v, t.status))
 		t.close()
 		l.renew() // an answer with all of the file is on its way
-		return 0, w.failed(l, fault, h.Offset)
+		return nil, w.failed(l, fault, h.Offset)
 	}
-	c := newContent(t, v, nil)
 	s.ledger.answered(t, s.event(t, v), lanes)
-	fault = w.fill(c, p)
-	s.ledger.ended(l.id, fault != nil && (fault.Kind == Receive || fault.Kind == Stalled), c.taken)
-	s.ledger.add(func(a *Account) { a.Wasted += c.missed })
-	short := c.left > 0
-	c.close()
-	if fault != nil {
-		l.renew()
-		s.ledger.event(Broke{Error: fault, Why: fault.Err.Error(), Kind: fault.Kind, Server: fault.Server, Lane: l.id, Bytes: c.taken, Offset: h.Offset + c.taken})
-	} else if short {
-		l.renew() // what is still on its way is of no use
-	}
-	return c.taken, fault
+	return newContent(t, v, nil), nil
 }
 
-// fill takes the content of an answer into a piece, up to the piece's end, which may come nearer meanwhile.
+func (w *wide) failed(l *lane, fault *Error, offset int64) *Error {
+	l.turns.blame(fault.Server)
+	w.s.ledger.add(func(a *Account) { a.Failures++ })
+	w.s.ledger.event(Broke{Error: fault, Why: fault.Err.Error(), Kind: fault.Kind, Server: fault.Server, Lane: l.id, Offset: offset})
+	return fault
+}
+
+// receive takes the content of an answer into a piece. got is how much of it was taken since the connection began to be at this piece.
+func (w *wide) receive(l *lane, c *content, p *piece) (got int64, fault *Error) {
+	before := c.taken
+	w.busy(l, true)
+	fault = w.fill(c, p)
+	w.busy(l, false)
+	w.s.ledger.ended(l.id, fault != nil && fault.broke(), c.taken)
+	w.s.ledger.spent(c.missed)
+	short := c.left != 0
+	c.close()
+	switch {
+	case fault != nil:
+		l.turns.blame(fault.Server)
+		l.renew()
+		w.mu.Lock()
+		missing := p.missing()
+		w.mu.Unlock()
+		w.s.ledger.event(Broke{Error: fault, Why: fault.Err.Error(), Kind: fault.Kind, Server: fault.Server, Lane: l.id, Bytes: c.taken, Offset: missing})
+	case short:
+		w.s.ledger.spent(l.renew()) // what is still on its way is of no use
+	}
+	return c.taken - before, fault
+}
+
+// busy notes that a lane's server sends content, or does not.
+func (w *wide) busy(l *lane, is bool) {
+	path := w.s.ledger.path()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l.busy = is
+	w.balance(&path)
+}
+
+// fill takes content up to the piece's end, which may come nearer meanwhile.
 func (w *wide) fill(c *content, p *piece) *Error {
 	b := make([]byte, block)
 	for {
+		if !w.room(p) {
+			return nil
+		}
 		n, err := c.Read(b)
 		w.s.ledger.came(c.try, w.s.name(c.try), int64(n))
 		w.mu.Lock()
-		if over := int64(n) - (p.end - p.first - p.got); over > 0 { // another lane is at those
+		if over := p.missing() + int64(n) - p.end; over > 0 { // another lane is at those
 			c.missed += over
 			n -= int(over)
 		}
 		p.add(b[:n])
-		full := p.first+p.got >= p.end
+		full := p.whole()
 		w.note()
 		w.mu.Unlock()
 		switch {
-		case full && (err == nil && c.left > 0 || errors.Is(err, io.EOF)):
+		case full && (err == nil && c.left != 0 || errors.Is(err, io.EOF)):
 			return nil
 		case errors.Is(err, io.EOF) && c.taken < 1<<10:
 			return c.failed(Receive, errShort)
@@ -358,17 +407,33 @@ func (w *wide) fill(c *content, p *piece) *Error {
 	}
 }
 
-func (w *wide) failed(l *lane, fault *Error, offset int64) *Error {
-	w.s.ledger.add(func(a *Account) { a.Failures++ })
-	w.s.ledger.event(Broke{Error: fault, Why: fault.Err.Error(), Kind: fault.Kind, Server: fault.Server, Lane: l.id, Offset: offset})
-	return fault
+// room waits until what a piece gets next may be kept. It is false if the lane is to leave the piece: what it waits for is for nobody else
+// to get, or the download is over.
+func (w *wide) room(p *piece) bool {
+	for {
+		w.mu.Lock()
+		early, hole := w.pieces.early(p)
+		changed := w.changed
+		w.mu.Unlock()
+		if !early {
+			return true
+		}
+		if hole {
+			return false
+		}
+		select {
+		case <-changed:
+		case <-w.ctx.Done():
+			return false
+		}
+	}
 }
 
 // read gives the next bytes, or waits for them. errNarrow is when no lane is left, and all that has come in order was read.
 func (w *wide) read(p []byte) (int, error) {
 	for {
 		w.mu.Lock()
-		if n := w.copy(p); n > 0 && w.fatal == nil {
+		if n := w.pieces.copy(p); n > 0 && w.fatal == nil {
 			w.note() // there is room
 			w.mu.Unlock()
 			return n, nil
@@ -389,58 +454,11 @@ func (w *wide) read(p []byte) (int, error) {
 	}
 }
 
-// copy reads from the first piece. The lock is held.
-func (w *wide) copy(b []byte) int {
-	for len(w.pieces) > 0 {
-		p := w.pieces[0]
-		if n := p.read(b); n > 0 {
-			w.at += int64(n)
-			return n
-		}
-		if w.at < p.end {
-			return 0
-		}
-		w.pieces = w.pieces[1:]
-	}
-	return 0
-}
-
 // close ends all lanes and gives the one that ran last. What is there ahead of a hole is wasted.
 func (w *wide) close() *lane {
 	w.stop()
 	w.running.Wait()
-	wasted := int64(0)
-	for _, p := range w.pieces {
-		for _, b := range p.blocks {
-			wasted += int64(len(b))
-		}
-	}
-	w.s.ledger.add(func(a *Account) { a.Wasted += wasted })
-	w.last.window = nil
+	w.s.ledger.spent(w.pieces.kept())
+	w.last.clamp(0)
 	return w.last
-}
-
-func (p *piece) add(b []byte) {
-	p.got += int64(len(b))
-	for len(b) > 0 {
-		last := len(p.blocks) - 1
-		if last < 0 || len(p.blocks[last]) == cap(p.blocks[last]) {
-			p.blocks = append(p.blocks, make([]byte, 0, block))
-			last++
-		}
-		n := min(len(b), cap(p.blocks[last])-len(p.blocks[last]))
-		p.blocks[last] = append(p.blocks[last], b[:n]...)
-		b = b[n:]
-	}
-}
-
-func (p *piece) read(b []byte) int {
-	if len(p.blocks) == 0 {
-		return 0
-	}
-	n := copy(b, p.blocks[0])
-	if p.blocks[0] = p.blocks[0][n:]; len(p.blocks[0]) == 0 {
-		p.blocks = p.blocks[1:]
-	}
-	return n
 }

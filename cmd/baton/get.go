@@ -24,7 +24,8 @@ file. Without -o or -O the file goes to standard output.
 A download that breaks off is continued at once, from the byte that is missing, if the server names the file by a strong validator
 (RFC 9110, section 8.8.1); otherwise it begins again, or, with --overlap, reads some bytes again and compares them. Where no
 connection can be made the download ends, unless there is another mirror, or --retry-connrefused. While breaks are so frequent that
-new connections cannot become fast, others run beside, each at another part of the file (--connections).
+new connections cannot become fast, others run beside, each at another part of the file; there is a second one before any break where a
+single one would cost more than half a percent of the time that is left (--connections 1: never).
 
 With --proxy nothing is downloaded: browsers, package managers and curl (http_proxy=http://127.0.0.1:8118/) get downloads over http
 that go on. What they ask for by https passes in a tunnel, in which nothing can be gone on with, unless they ask for http:// of a
@@ -160,7 +161,8 @@ func getToFile(ctx context.Context, e env, o *getOptions, job *getJob) (resume.R
 type getJob struct {
 	request resume.Request
 	options resume.Options
-	file    string // "": standard output
+	dialer  resume.Dialer // of the options' Base
+	file    string        // "": standard output
 	resume  bool
 	offset  int64 // of the file that is there, -1: all of it
 	want    part.Digests

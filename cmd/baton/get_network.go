@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -18,7 +17,23 @@ import (
 
 // network says how connections are made.
 func (o *getOptions) network(j *getJob) error {
-	t := resume.DefaultTransport(seconds(o.connectTime))
+	d := resume.Dialer{Timeout: seconds(o.connectTime), Fixed: make(map[string][]netip.Addr)}
+	switch {
+	case o.ipv4 && o.ipv6:
+		return errors.New("-4 and -6 contradict each other")
+	case o.ipv4:
+		d.Network = "tcp4"
+	case o.ipv6:
+		d.Network = "tcp6"
+	}
+	for _, line := range o.resolve {
+		host, all, err := resolveLine(line)
+		if err != nil {
+			return fmt.Errorf("--resolve: %w", err)
+		}
+		d.Fixed[host] = all
+	}
+	t := d.Transport()
 	t.TLSClientConfig.InsecureSkipVerify = o.insecure
 	if o.cacert != "" {
 		b, err := os.ReadFile(o.cacert)
@@ -34,45 +49,12 @@ func (o *getOptions) network(j *getJob) error {
 		t.ForceAttemptHTTP2 = false
 		t.TLSNextProto = make(map[string]func(string, *tls.Conn) http.RoundTripper)
 	}
-	network := "tcp"
-	switch {
-	case o.ipv4 && o.ipv6:
-		return errors.New("-4 and -6 contradict each other")
-	case o.ipv4:
-		network = "tcp4"
-	case o.ipv6:
-		network = "tcp6"
-	}
-	addresses := make(map[string][]string)
-	for _, line := range o.resolve {
-		host, all, err := resolveLine(line)
-		if err != nil {
-			return fmt.Errorf("--resolve: %w", err)
-		}
-		addresses[host] = all
-	}
-	dial := t.DialContext
-	t.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) {
-		targets, ok := addresses[strings.ToLower(address)]
-		if !ok {
-			return dial(ctx, network, address)
-		}
-		var errs []error
-		for _, target := range targets {
-			c, err := dial(ctx, network, target)
-			if err == nil {
-				return c, nil
-			}
-			errs = append(errs, err)
-		}
-		return nil, errors.Join(errs...)
-	}
-	j.options.Base = t
+	j.options.Base, j.dialer = t, d
 	return nil
 }
 
 // resolveLine reads host:port:address[,address...], where addresses of IPv6 may have brackets.
-func resolveLine(line string) (host string, all []string, err error) {
+func resolveLine(line string) (host string, all []netip.Addr, err error) {
 	wrong := fmt.Errorf("%q is not host:port:address[,address...]", line)
 	name, rest, ok := strings.Cut(line, ":")
 	if strings.HasPrefix(line, "[") {
@@ -89,7 +71,7 @@ func resolveLine(line string) (host string, all []string, err error) {
 		if err != nil {
 			return "", nil, wrong
 		}
-		all = append(all, net.JoinHostPort(a.String(), port))
+		all = append(all, a)
 	}
 	return strings.ToLower(net.JoinHostPort(name, port)), all, nil
 }

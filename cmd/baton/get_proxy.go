@@ -25,7 +25,7 @@ func getProxy(ctx context.Context, e env, o *getOptions, args []string) error {
 			return usageError{err}
 		}
 	}
-	p := forward.Options{Client: j.options, Upgrade: o.upgrade, Log: slog.New(slog.NewTextHandler(e.err, nil))}
+	p := forward.Options{Client: j.options, Dialer: j.dialer, Upgrade: o.upgrade, Log: slog.New(slog.NewTextHandler(e.err, nil))}
 	p.Client.Lanes = 1 // what a request may keep in memory is bounded by that
 	if o.silent {
 		p.Log = nil

@@ -28,7 +28,8 @@ import (
 
 // Options of a proxy. The zero value is one for this host alone.
 type Options struct {
-	Client  resume.Options // Base must make its connections by a net.Dialer, or nil
+	Client  resume.Options // Base, if it is not nil, is used without its own ways to make connections
+	Dialer  resume.Dialer  // makes them; its Control is the proxy's own. A Timeout of 0 is 30 s
 	Allow   []netip.Prefix // other clients
 	Upgrade []string       // names of hosts that are asked by https when a client asks by http
 	Most    int            // requests and tunnels at a time; 0: 1000. Others are refused with 503
@@ -44,7 +45,7 @@ type Proxy struct {
 	here      *resume.Transport // for clients on this host
 	elsewhere *resume.Transport // for others, who have no use of its connections
 	reverse   *httputil.ReverseProxy
-	dialer    net.Dialer
+	dialer    resume.Dialer
 	slots     chan struct{}
 	id        string // in Via: a request that has it is in a loop
 }
@@ -65,7 +66,11 @@ func New(o Options) *Proxy {
 	if o.Client.Base == nil {
 		o.Client.Base = resume.DefaultTransport(0)
 	}
-	p := &Proxy{options: o, slots: make(chan struct{}, o.Most), dialer: net.Dialer{Timeout: 30 * time.Second, ControlContext: permit}}
+	p := &Proxy{options: o, slots: make(chan struct{}, o.Most), dialer: o.Dialer}
+	p.dialer.Control = permit
+	if p.dialer.Timeout == 0 {
+		p.dialer.Timeout = 30 * time.Second
+	}
 	base := o.Client.Base.Clone()
 	base.Proxy = nil // which may be this one
 	base.DialContext = p.dialer.DialContext

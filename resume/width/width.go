@@ -1,5 +1,5 @@
-// Package width says over how many connections at a time a file is fetched whose connections break again and again. It is pure: times are
-// passed in.
+// Package width says over how many connections at a time a file is fetched whose connections break again and again, and when each begins. It
+// is pure: times are passed in.
 //
 // Each new connection costs its handshake and TCP's slow start (Al-Qudah et al., "Anycast-Aware Transport for Content Delivery Networks",
 // section 3.2). As long as that is a small share of a connection's life, one is enough. Otherwise others run beside it, at other
@@ -9,6 +9,7 @@ package width
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -20,6 +21,8 @@ type Path struct {
 	Start  time.Duration // from the beginning of a connection to its first byte of content
 	Rate   float64       // bytes per second that came over all connections together, at best
 	Bytes  float64       // that a connection brought in its life, on the average; 0: not known
+
+	Pressed bool // the rate has fallen, and nothing has broken lately
 }
 
 // initial is what a connection sends in its first round trip: ten segments (RFC 6928).
@@ -31,16 +34,20 @@ const enough = 0.995
 // spare is by how much connections together are to outdo the path, as they are not evenly spread over their lives.
 const spare = 1.25
 
-// crowd is how many times as many connections there are at most as slow start alone would want.
-const crowd = 3
+// Connections of which each gets less than most of the path are one more: when one breaks the others fill the path.
+const most = 0.95
 
-// Lanes is the number of connections that fill the path, at most so many. It is 1 while nothing has broken, and 2 at most after a
-// single break.
+// crowd is how many more connections there may be than slow start alone would want: so many times as many, by the share of its life that a
+// connection loses to its start.
+const crowd = 2.5
+
+// Lanes is the number of connections that fill the path, at most so many. It is 1 while nothing has broken, and small as long as little
+// is known.
 //
 // What slow start alone would give is a bound from above: connections that run beside each other, and losses, end it early. So what
 // connections really brought counts, as long as the number is not out of all proportion: on a full path each connection more takes
 // from the others.
-func (p Path) Lanes(most int) int {
+func (p Path) Lanes(limit int) int {
 	if p.Breaks <= 0 || p.Rate <= 0 || p.Life <= 0 {
 		return 1
 	}
@@ -48,14 +55,35 @@ func (p Path) Lanes(most int) int {
 	if share >= enough {
 		return 1
 	}
-	if p.Breaks < 1.5 {
-		most = min(most, 2)
-	}
 	wanted := spare / share
 	if full := p.Rate * p.Life.Seconds(); p.Bytes > 0 {
-		wanted = max(wanted, min(spare*full/p.Bytes, crowd*wanted))
+		wanted = max(wanted, min(spare*full/p.Bytes, (1+crowd*(1-share))*wanted))
 	}
-	return max(1, int(min(float64(most), math.Ceil(wanted))))
+	wanted = math.Ceil(wanted)
+	if share < most {
+		wanted++
+	}
+	return max(1, int(min(float64(limit), float64(p.bold()), wanted)))
+}
+
+// A life is brief if it is so many times a connection's start at most, and very brief if it is half of that: one break tells enough then to
+// open more than one other connection.
+const brief = 8
+
+// certain is how many breaks tell all that they can.
+const certain = 3
+
+// bold is how many connections there may be by how much is known.
+func (p Path) bold() int {
+	switch {
+	case p.Breaks >= certain:
+		return math.MaxInt
+	case p.Breaks >= 1.5 || p.Life <= brief/2*p.Start:
+		return 8
+	case p.Life <= brief*p.Start:
+		return 4
+	}
+	return 2
 }
 
 // share is how much of the path's rate a single connection gets over its life, by slow start alone: losses make it less, but they
@@ -73,87 +101,77 @@ func (p Path) share() float64 {
 	return min(1, max(got, initial)/max(full, initial))
 }
 
+// Cost is how long the path could have been used in the time in which a new connection has become as fast as it is: handshake and slow start.
+func (p Path) Cost() time.Duration {
+	if p.Rate <= 0 {
+		return p.Start
+	}
+	trip := p.Trip.Seconds()
+	cost := 0.0
+	for window := float64(initial); window < p.Rate*trip; window *= 2 {
+		cost += trip - window/p.Rate
+	}
+	return p.Start + time.Duration(cost*float64(time.Second))
+}
+
+// settled is how many times the cost of a break a download has to take for a second connection to be of use in it.
+const settled = 8
+
+// Ahead tells whether a second connection pays although nothing has broken, when so many bytes are missing: if a single break would
+// cost more than half a percent of the time that they take, and there is enough of it for a second connection to become fast.
+func (p Path) Ahead(missing int64) bool {
+	if p.Rate <= 0 || p.Trip <= 0 {
+		return false
+	}
+	cost, rest := p.Cost().Seconds(), float64(missing)/p.Rate
+	return rest >= settled*cost && cost > (1-enough)*rest
+}
+
+// gain is how much all connections may have under way together, times what the path holds. Slow starts that run beside each other would fill the
+// path's queue: new connections take longer to begin then, those that were there first keep it, and what is lost behind a hole is
+// lost with the connection. Where others fill the queue the round trips that are seen are longer, and so is what the path holds. When one of a
+// few breaks what the others have under way has to fill the path: they may have more.
+const (
+	gain      = 1.25
+	gainOfFew = 1.6
+	few       = 3
+)
+
+// short is a round trip that is shorter than what acknowledgements may be delayed by: such a path is full whatever it holds.
+const short = 5 * time.Millisecond
+
+// Hold is how many bytes so many connections may have under way together, 0: any number. While lives are brief, and few have ended, the rate that was
+// seen is not the path's.
+func (p Path) Hold(lanes int) int64 {
+	if p.Trip < short || p.Breaks > 0 && p.Breaks < certain && p.Life <= brief*p.Start {
+		return 0
+	}
+	hold := p.Rate * p.Trip.Seconds()
+	if lanes <= few {
+		return int64(gainOfFew * hold)
+	}
+	return int64(gain * hold)
+}
+
+// Share is how many bytes each connection may have under way, so that they have so many together. A connection in slow start has what it has
+// brought, and ten segments, at most: the others have the rest, to equal parts.
+func Share(hold int64, brought []int64) int64 {
+	left := hold
+	for i, b := range slices.Sorted(slices.Values(brought)) {
+		each := left / int64(len(brought)-i)
+		if each <= initial+b {
+			return max(each, 2*initial)
+		}
+		left -= initial + b
+	}
+	return max(hold, 2*initial)
+}
+
 // Expected is how many bytes a connection of several brings in its life.
-func (p Path) Expected() int64 { return int64(p.share() * p.Rate * p.Life.Seconds()) }
-
-// Lives finds the average life of connections from those that broke, those that ended otherwise and those that go on. Old ones count less
-// and less.
-type Lives struct {
-	lived  time.Duration // of connections that are over
-	bytes  float64       // that those brought that broke
-	broken float64
-	open   map[int]time.Time
-}
-
-// memory is how much of the past counts at each break.
-const memory = 0.875
-
-// Opened begins a connection's life; the number is the caller's.
-func (l *Lives) Opened(now time.Time, id int) {
-	if l.open == nil {
-		l.open = make(map[int]time.Time)
+func (p Path) Expected() int64 {
+	alone := p.share() * p.Rate * p.Life.Seconds()
+	if p.Bytes > 0 {
+		alone = min(alone, max(p.Bytes, initial))
 	}
-	l.open[id] = now
-}
-
-// Ended ends a connection's life, by a break or otherwise.
-func (l *Lives) Ended(now time.Time, id int, broke bool, bytes int64) {
-	since, ok := l.open[id]
-	if !ok {
-		return
-	}
-	delete(l.open, id)
-	if broke {
-		l.lived = time.Duration(memory * float64(l.lived))
-		l.bytes *= memory
-		l.broken = memory*l.broken + 1
-	}
-	l.bytes += float64(bytes)
-	l.lived += max(0, now.Sub(since))
-}
-
-// Average is the life of a connection, 0 if none has broken; from how many breaks it is; and how many bytes there are for each.
-func (l *Lives) Average(now time.Time) (life time.Duration, breaks, bytes float64) {
-	if l.broken == 0 {
-		return 0, 0, 0
-	}
-	// A life that goes on says something only once it is longer than others were.
-	lived, known := l.lived, time.Duration(float64(l.lived)/l.broken)
-	for _, since := range l.open {
-		lived += max(0, now.Sub(since)-known)
-	}
-	return time.Duration(float64(lived) / l.broken), l.broken, l.bytes / l.broken
-}
-
-// Rates finds the highest rate that was seen lately.
-type Rates struct {
-	begun time.Time
-	bytes int64
-	past  [32]float64 // of spans that are over
-	next  int
-}
-
-// span is how long bytes are counted: longer than a queue takes that empties at once.
-const span = 500 * time.Millisecond
-
-// Came counts bytes.
-func (r *Rates) Came(now time.Time, bytes int64) {
-	if r.begun.IsZero() || now.Before(r.begun) {
-		r.begun, r.bytes = now, 0
-	}
-	r.bytes += bytes
-	if took := now.Sub(r.begun); took >= span {
-		r.past[r.next%len(r.past)] = float64(r.bytes) / took.Seconds()
-		r.next++
-		r.begun, r.bytes = now, 0
-	}
-}
-
-// Best is the highest rate of the last 16 seconds or so, in bytes per second.
-func (r *Rates) Best() float64 {
-	best := 0.0
-	for _, rate := range r.past {
-		best = max(best, rate)
-	}
-	return best
+	return int64(alone)
 }

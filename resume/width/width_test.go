@@ -28,11 +28,14 @@ func TestLanes(t *testing.T) {
 		{"every 10 s, over 100 ms", 10 * time.Second, 5, ms(100), rate, 8, 2},
 		{"every second, next door", time.Second, 5, ms(1), rate, 8, 1},
 		{"every second, over 20 ms", time.Second, 5, ms(20), rate, 8, 2},
-		{"every second, over 100 ms", time.Second, 5, ms(100), rate, 8, 3},
+		{"every second, over 100 ms", time.Second, 5, ms(100), rate, 8, 4},
 		{"every second, over 200 ms", time.Second, 5, ms(200), rate, 8, 8},
 		{"at most", time.Second, 5, ms(200), rate, 3, 3},
 		{"only one allowed", time.Second, 5, ms(200), rate, 1, 1},
-		{"one break is not many", time.Second, 1, ms(200), rate, 8, 2},
+		{"one break is not many", time.Second, 1, ms(200), rate, 16, 8},
+		{"fewer after a life that was not so brief", 2400 * time.Millisecond, 1, ms(200), rate, 8, 4},
+		{"even less after a long life", 10 * time.Second, 1, ms(200), rate, 8, 2},
+		{"two are not all", time.Second, 1.9, ms(200), rate, 16, 8},
 		{"dead before its first byte", ms(100), 5, ms(200), rate, 8, 8},
 		{"a fast path", time.Second, 5, ms(100), 125e6, 8, 8},
 	}
@@ -46,15 +49,93 @@ func TestLanes(t *testing.T) {
 	}
 }
 
-// TestBytes: connections that bring less than they could are more, up to three times as many.
+// TestBytes: connections that bring less than they could are more, up to a bound.
 func TestBytes(t *testing.T) {
 	p := width.Path{Life: 1400 * time.Millisecond, Breaks: 5, Trip: 100 * time.Millisecond, Start: 200 * time.Millisecond, Rate: 1e6}
 	for _, tt := range []struct {
 		bytes float64
 		want  int
-	}{{0, 2}, {1.3e6, 2}, {0.7e6, 3}, {0.1e6, 6}} {
+	}{{0, 3}, {1.3e6, 3}, {0.7e6, 4}, {0.1e6, 4}} {
 		if p.Bytes = tt.bytes; p.Lanes(8) != tt.want {
 			t.Errorf("connections that bring %v bytes: %d lanes, want %d", tt.bytes, p.Lanes(8), tt.want)
+		}
+	}
+}
+
+// TestAhead: a second connection before anything has broken, where a single break would cost more than half a percent of what is left.
+func TestAhead(t *testing.T) {
+	const rate = 1.25e6
+	for _, tt := range []struct {
+		name    string
+		trip    time.Duration
+		rate    float64
+		missing int64
+		want    bool
+	}{
+		{"40 s over 200 ms", 200 * time.Millisecond, rate, 50e6, true},
+		{"40 s over 100 ms", 100 * time.Millisecond, rate, 50e6, true},
+		{"40 s over 20 ms", 20 * time.Millisecond, rate, 50e6, false},
+		{"five minutes over 200 ms", 200 * time.Millisecond, rate, 400e6, false},
+		{"4 s over 200 ms", 200 * time.Millisecond, rate, 5e6, false},
+		{"no rate", 200 * time.Millisecond, 0, 50e6, false},
+		{"no round trip", 0, rate, 50e6, false},
+	} {
+		p := width.Path{Trip: tt.trip, Start: 2 * tt.trip, Rate: tt.rate}
+		if got := p.Ahead(tt.missing); got != tt.want {
+			t.Errorf("%s: %v, at %s a break", tt.name, got, p.Cost())
+		}
+	}
+}
+
+// TestHold: so many bytes together as the path holds, and a little more.
+func TestHold(t *testing.T) {
+	long := width.Path{Trip: 200 * time.Millisecond, Start: 400 * time.Millisecond, Rate: 1e6, Life: 10 * time.Second}
+	changed := func(change func(*width.Path)) width.Path { p := long; change(&p); return p }
+	for _, tt := range []struct {
+		name  string
+		p     width.Path
+		lanes int
+		want  int64
+	}{
+		{"two", long, 2, 320_000},
+		{"many", long, 12, 250_000},
+		{"lives that are brief, and few", changed(func(p *width.Path) { p.Life, p.Breaks = time.Second, 2 }), 8, 0},
+		{"lives that are brief", changed(func(p *width.Path) { p.Life, p.Breaks = time.Second, 5 }), 8, 250_000},
+		{"next door", changed(func(p *width.Path) { p.Trip = time.Millisecond }), 8, 0},
+	} {
+		if got := tt.p.Hold(tt.lanes); got != tt.want {
+			t.Errorf("%s: %d bytes, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestShare: connections have as much under way together as they may, and those that can have more have equal parts of it.
+func TestShare(t *testing.T) {
+	const k = 1 << 10
+	for _, tt := range []struct {
+		name    string
+		hold    int64
+		brought []int64
+		want    int64
+	}{
+		{"one", 300 * k, []int64{900 * k}, 300 * k},
+		{"two that are fast", 300 * k, []int64{900 * k, 500 * k}, 150 * k},
+		{"one that is fast, and one that begins", 300*k + 14480, []int64{900 * k, 0}, 300 * k},
+		{"one that begins, and is alone", 300 * k, []int64{0}, 300 * k},
+		{"many", 100 * k, []int64{900 * k, 900 * k, 900 * k, 900 * k, 900 * k, 900 * k, 900 * k, 900 * k}, 28960},
+		{"none", 300 * k, nil, 300 * k},
+	} {
+		if got := width.Share(tt.hold, tt.brought); got != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestTrips(t *testing.T) {
+	var l width.Trips
+	for _, step := range []struct{ saw, want time.Duration }{{0, 0}, {9, 9}, {0, 9}, {5, 5}, {7, 5}, {8, 5}, {8, 5}, {8, 5}, {8, 5}, {8, 5}, {8, 5}, {8, 7}, {8, 8}} {
+		if l.Saw(step.saw); l.Least() != step.want {
+			t.Fatalf("after %d: %d, want %d", step.saw, l.Least(), step.want)
 		}
 	}
 }
@@ -68,7 +149,7 @@ func TestLives(t *testing.T) {
 		t.Errorf("without a break: %s of %v", life, breaks)
 	}
 	l.Ended(now, 1, false, 0)
-	for id := range 20 {
+	for id := range 40 {
 		l.Opened(now, id)
 		now = now.Add(2 * time.Second)
 		l.Ended(now, id, true, 1000)
@@ -80,7 +161,7 @@ func TestLives(t *testing.T) {
 	l.Opened(now, 1)
 	l.Opened(now, 2)
 	before, _, _ := l.Average(now)
-	if life, _, _ := l.Average(now.Add(time.Minute)); life < before+10*time.Second {
+	if life, _, _ := l.Average(now.Add(time.Minute)); life < before+5*time.Second {
 		t.Errorf("two minutes without a break: %s, before %s", life, before)
 	}
 	if life, _, _ := l.Average(now.Add(-time.Hour)); life != before {

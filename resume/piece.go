@@ -1,0 +1,165 @@
+package resume
+
+import (
+	"slices"
+
+	"baton/resume/width"
+)
+
+// Bounds of what one connection is asked for at a time.
+const (
+	leastPiece = 32 << 10
+	block      = 64 << 10
+)
+
+// lives is how many lives of a connection a new piece is for: it is asked for in as many requests, and each piece but the first costs a
+// connection a round trip in which nothing comes.
+const lives = 4
+
+// piece is bytes [first, end) of the file.
+type piece struct {
+	first, end int64
+	got        int64    // bytes from first on that have come
+	blocks     [][]byte // of those, what has not been read; the last block may be filled further
+	taken      bool     // by a lane, or whole
+}
+
+// missing is the first byte that has not come.
+func (p *piece) missing() int64 { return p.first + p.got }
+
+func (p *piece) whole() bool { return p.missing() >= p.end }
+
+func (p *piece) add(b []byte) {
+	p.got += int64(len(b))
+	for len(b) > 0 {
+		last := len(p.blocks) - 1
+		if last < 0 || len(p.blocks[last]) == cap(p.blocks[last]) {
+			p.blocks = append(p.blocks, make([]byte, 0, block))
+			last++
+		}
+		n := min(len(b), cap(p.blocks[last])-len(p.blocks[last]))
+		p.blocks[last] = append(p.blocks[last], b[:n]...)
+		b = b[n:]
+	}
+}
+
+func (p *piece) read(b []byte) int {
+	if len(p.blocks) == 0 {
+		return 0
+	}
+	n := copy(b, p.blocks[0])
+	if p.blocks[0] = p.blocks[0][n:]; len(p.blocks[0]) == 0 {
+		p.blocks = p.blocks[1:]
+	}
+	return n
+}
+
+// pieces are those of what is missing of a file, in order: the first one holds the byte that is read next.
+type pieces struct {
+	all    []*piece
+	at     int64 // next byte to be read
+	next   int64 // first byte that is in no piece
+	end    int64
+	window int64 // bytes from at on that may be there, or asked for
+}
+
+// choose takes a hole, the first one first, or a new piece, or half of what another lane is at. nil is none; wait is to try again
+// when something has changed: as long as others are not at their ends there may be a hole for a connection that is fast already. flight is
+// what a lane has under way.
+func (q *pieces) choose(path *width.Path, lanes int, flight int64, split bool) (p *piece, wait bool) {
+	for _, p := range q.all {
+		if !p.taken {
+			p.taken = true
+			return p, false
+		}
+	}
+	if q.next < q.end && lanes < 2 {
+		return nil, false
+	}
+	room := q.at + q.window - q.next
+	if q.next < q.end && room >= leastPiece {
+		p := &piece{first: q.next, end: q.next + min(q.size(path.Expected(), lanes, flight), room), taken: true}
+		q.next = p.end
+		q.all = append(q.all, p)
+		return p, false
+	}
+	if split {
+		p = q.split(2 * flight)
+	}
+	return p, q.next < q.end || q.incomplete() > 0
+}
+
+// size of a new piece. Towards the end all have as much to do.
+func (q *pieces) size(expected int64, lanes int, flight int64) int64 {
+	left := q.end - q.next
+	n := max(leastPiece, 2*flight, min(lives*expected, left/int64(lanes)))
+	n = max(leastPiece, min(n, q.window*3/4/int64(lanes)))
+	if left-n < leastPiece {
+		return left
+	}
+	return n
+}
+
+// split takes the second half of the piece that has most to come, if that is worth the connection that it costs: what it sends behind
+// its new end is not taken.
+func (q *pieces) split(least int64) *piece {
+	best, left := -1, max(least, 2*leastPiece)
+	for i, p := range q.all {
+		if n := p.end - p.missing(); n > left {
+			best, left = i, n
+		}
+	}
+	if best < 0 {
+		return nil
+	}
+	p := q.all[best]
+	half := &piece{first: p.end - left/2, end: p.end, taken: true}
+	p.end = half.first
+	q.all = slices.Insert(q.all, best+1, half)
+	return half
+}
+
+// incomplete is how many pieces have bytes that have not come.
+func (q *pieces) incomplete() int {
+	n := 0
+	for _, p := range q.all {
+		if !p.whole() {
+			n++
+		}
+	}
+	return n
+}
+
+// early tells whether a piece is so far ahead that its next byte has to wait; hole is whether nobody is at what it waits for.
+func (q *pieces) early(p *piece) (early, hole bool) {
+	if p.missing() < q.at+q.window {
+		return false, false
+	}
+	return true, !q.all[0].taken
+}
+
+// copy reads from the first piece.
+func (q *pieces) copy(b []byte) int {
+	for len(q.all) > 0 {
+		p := q.all[0]
+		if n := p.read(b); n > 0 {
+			q.at += int64(n)
+			return n
+		}
+		if q.at < p.end {
+			return 0
+		}
+		q.all = q.all[1:]
+	}
+	return 0
+}
+
+// kept is how many bytes are there that have not been read.
+func (q *pieces) kept() (n int64) {
+	for _, p := range q.all {
+		for _, b := range p.blocks {
+			n += int64(len(b))
+		}
+	}
+	return n
+}

@@ -30,6 +30,7 @@ wrk:wrk
 iperf3:iperf3
 curl:curl
 wget:wget
+wget2:wget2
 aria2c:aria2
 socat:socat
 ssh:openssh-client

@@ -36,6 +36,7 @@ func allExperiments() []experiments.Runnable {
 		forwarder.ControlPlane(),
 		seqack.Experiment(),
 		anycastresets.Experiment(),
+		anycastresets.Grid(),
 		relay.Experiment(),
 		relay.FirstByte(),
 		relay.Weak(),

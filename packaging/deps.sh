@@ -39,6 +39,7 @@ ping:iputils-ping
 ovs-vswitchd:openvswitch-switch
 ovs-testcontroller:openvswitch-testcontroller
 bird:bird2
+/usr/lib/frr/bgpd:frr
 dot:graphviz
 jq:jq
 named-checkzone:bind9-utils
@@ -51,7 +52,7 @@ chromium:chromium
 '
 # Services that those packages would start: they would hold port 80 or touch
 # the machine's own routes and switches.
-services='nginx ssh haproxy varnish varnishncsa bird openvswitch-switch openvswitch-testcontroller ovs-record-hostname uuidd'
+services='nginx ssh haproxy varnish varnishncsa bird frr openvswitch-switch openvswitch-testcontroller ovs-record-hostname uuidd'
 
 PATH=$PATH:/usr/sbin:/sbin
 policy=/usr/sbin/policy-rc.d

@@ -21,6 +21,7 @@ var programs = []struct {
 	{"iperf3", []string{"--version"}, regexp.MustCompile(`iperf (\S+)`)},
 	{"ovs-vswitchd", []string{"--version"}, regexp.MustCompile(`\(Open vSwitch\) (\S+)`)},
 	{"bird", []string{"--version"}, regexp.MustCompile(`BIRD version (\S+)`)},
+	{frrFolder + "/bgpd", []string{"--version"}, regexp.MustCompile(`bgpd version (\S+)`)},
 	{"curl", []string{"--version"}, regexp.MustCompile(`curl (\S+)`)},
 	{"wget", []string{"--version"}, regexp.MustCompile(`GNU Wget (\S+)`)},
 	{"aria2c", []string{"--version"}, regexp.MustCompile(`aria2 version (\S+)`)},

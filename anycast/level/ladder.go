@@ -1,0 +1,52 @@
+// Package level decides how attractive a site's announcement is: a step of a ladder from a plain announcement to none at all. It is
+// pure: health, load, orders and wishes go in with the time, and a level comes out with the reason.
+package level
+
+import "time"
+
+// Announcement is what routers are told.
+type Announcement struct {
+	Withdrawn       bool
+	MED             uint32   // 0: none
+	Prepend         int      // times that the site's own AS is in front once more
+	LocalPreference *uint32  // for internal peers; nil: BGP's default, 100
+	Communities     []uint32 // besides those of every announcement
+}
+
+// Communities with a meaning of their own.
+const (
+	GracefulShutdown uint32 = 0xFFFF0000 // RFC 8326: "use any other path before this one"
+	NoExport         uint32 = 0xFFFFFF01 // RFC 1997
+)
+
+// Level is a step of the ladder.
+type Level struct {
+	Name         string
+	Announcement Announcement
+	// Enter and Leave are loads, as shares of the capacity: with Enter or more the level is entered, below Leave it is left. Enter is 0
+	// for a level that load does not lead to.
+	Enter, Leave float64
+}
+
+// Rules are how a site moves on its ladder.
+type Rules struct {
+	Ladder []Level       // from a plain announcement to the strongest that still is one, then withdrawal
+	Dwell  time.Duration // least time on a level before load or a wish, or health that returns, changes it
+	Flaps  Flaps
+}
+
+// Drain is the index of the level that sites drain at, and that the last one stays at when it is dead: the last that announces.
+func (r *Rules) Drain() int { return len(r.Ladder) - 2 }
+
+// Withdrawn is the index of the last level.
+func (r *Rules) Withdrawn() int { return len(r.Ladder) - 1 }
+
+// Find gives the index of a level by its name, or -1.
+func (r *Rules) Find(name string) int {
+	for i := range r.Ladder {
+		if r.Ladder[i].Name == name {
+			return i
+		}
+	}
+	return -1
+}

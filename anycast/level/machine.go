@@ -1,0 +1,277 @@
+package level
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Health is what the checks of a site say.
+type Health int
+
+// The states of health.
+const (
+	Unknown Health = iota // no check has come to an end yet
+	Up
+	Down
+)
+
+func (h Health) String() string { return [...]string{"unknown", "up", "down"}[h] }
+
+// Order is what an operator has asked for; it stands until it is lifted.
+type Order int
+
+// The orders.
+const (
+	NoOrder     Order = iota
+	Drain             // the level before withdrawal
+	Maintenance       // the same, and withdrawal after Input.DrainFor
+	Pin               // Input.Pin
+)
+
+func (o Order) String() string { return [...]string{"none", "drain", "maintenance", "pin"}[o] }
+
+// NoWish stands for no wish of a planner, or one that is stale.
+const NoWish = -1
+
+// Input is what a site knows at a time.
+type Input struct {
+	Health Health
+	Cause  string // what the checks say
+
+	Order    Order
+	Pin      int
+	DrainFor time.Duration
+	Force    bool // the order holds for the last site, too
+
+	Planned bool    // there is a planner: one's own load leads nowhere
+	Wish    int     // its wish, or NoWish
+	Load    float64 // share of the capacity; negative when it is not known
+
+	Others bool // other sites are looked at
+	Alive  int  // of them, known to be up and to announce
+	Room   bool // one of them has room, as far as known
+}
+
+// Decision is the level that a site is to have.
+type Decision struct {
+	Level   int
+	Changed bool
+	Reason  string        // of the level
+	Want    int           // what the level would be without Held
+	Held    string        // why it is not yet, "" when it is
+	Until   time.Duration // when Held ends, if nothing else changes
+	Penalty float64       // what routers that damp have counted
+}
+
+// Machine walks the ladder. The zero Machine is of no use: see New. It is not for several goroutines.
+type Machine struct {
+	rules   Rules
+	level   int
+	since   time.Duration // of the level
+	reason  string
+	fresh   bool // nothing was announced yet: nothing is owed
+	ordered bool // the level is an order's
+	resort  bool // the level is that of a dead site that was the last one
+	drained time.Duration
+	drains  bool // Maintenance since drained
+	last    time.Duration
+	budget  budget
+	shed    []shed // by level
+}
+
+// New gives a site that announces nothing.
+func New(r Rules) *Machine {
+	return &Machine{
+		rules: r, level: r.Withdrawn(), fresh: true, reason: "health is not known yet", budget: budget{Flaps: r.Flaps}, shed: make([]shed, len(r.Ladder)),
+	}
+}
+
+// Level is the index of the level in force.
+func (m *Machine) Level() int { return m.level }
+
+// Configure puts other rules in force. The level stays that of the same name, or else becomes the nearest that there is; which of two
+// ladders' announcements is in force, the caller sees in the next Decision.
+func (m *Machine) Configure(r Rules) {
+	name, withdrawn := m.rules.Ladder[m.level].Name, m.level == m.rules.Withdrawn()
+	m.rules, m.budget.Flaps, m.shed = r, r.Flaps, make([]shed, len(r.Ladder))
+	switch i := r.Find(name); {
+	case withdrawn:
+		m.level = r.Withdrawn()
+	case i >= 0 && i <= r.Drain():
+		m.level = i
+	default:
+		m.level = min(m.level, r.Drain())
+	}
+}
+
+// urgency says what a change has to wait for.
+type urgency int
+
+const (
+	choice  urgency = iota // dwell and budget
+	command                // an operator's: nothing
+	death                  // nothing
+)
+
+// Step decides what to be at a time of a clock that nobody sets. Times before the last count as the last.
+func (m *Machine) Step(at time.Duration, in Input) Decision {
+	at = max(at, m.last)
+	m.last = at
+	if in.Order != Maintenance || in.Health == Down {
+		m.drains = false
+	} else if !m.drains {
+		m.drains, m.drained = true, at
+	}
+	m.shed[m.level].settle(at-m.since, in.Load, m.rules.Dwell)
+	want, why, how := m.want(at, &in)
+	d := Decision{Want: want}
+	if want != m.level {
+		if d.Held, d.Until = m.held(at, want, how); d.Held == "" {
+			m.shed[m.level].leave(at)
+			m.change(at, want, why)
+			m.shed[want].enter(at, in.Load, m.rules.Dwell)
+			d.Changed = true
+		}
+	} else {
+		m.reason = why
+	}
+	if d.Changed || want == m.level {
+		m.ordered = how == command && in.Order != NoOrder
+	}
+	m.resort = in.Health == Down && m.level == m.rules.Drain() && (m.resort || want == m.level)
+	d.Level, d.Reason, d.Penalty = m.level, m.reason, m.budget.now(at)
+	return d
+}
+
+func (m *Machine) change(at time.Duration, to int, why string) {
+	if cost := m.cost(to); cost > 0 {
+		m.budget.spend(at, cost)
+	}
+	m.level, m.since, m.reason, m.fresh = to, at, why, false
+}
+
+// cost is what routers that damp count for a change. The announcement after a withdrawal is half of a flap whose other half has been
+// counted.
+func (m *Machine) cost(to int) float64 {
+	switch {
+	case m.level == m.rules.Withdrawn():
+		return 0
+	case to == m.rules.Withdrawn():
+		return withdrawPenalty
+	}
+	return attributePenalty
+}
+
+// held tells why a change has to wait, and until when.
+func (m *Machine) held(at time.Duration, to int, how urgency) (string, time.Duration) {
+	if how != choice || m.fresh {
+		return "", 0
+	}
+	if end := m.since + m.rules.Dwell; at < end {
+		return "dwell", end
+	}
+	// Of what the routers tolerate, a withdrawal is kept back: with it a death that comes next is no reason for them to suppress the site.
+	bound := m.budget.Suppress - withdrawPenalty
+	if m.level != m.rules.Withdrawn() && to != m.rules.Withdrawn() {
+		bound = m.budget.Suppress*m.budget.Share - m.cost(to)
+	}
+	if end := m.budget.until(at, bound); end > at {
+		return "flap budget", end
+	}
+	return "", 0
+}
+
+// want is the level that the site would have if changes cost nothing.
+func (m *Machine) want(at time.Duration, in *Input) (int, string, urgency) {
+	r := &m.rules
+	switch {
+	case in.Health == Unknown:
+		return m.level, "health is not known yet", choice
+	case in.Health == Down:
+		return m.dead(in)
+	case in.Order == Drain:
+		return r.Drain(), "drained by order", command
+	case in.Order == Maintenance:
+		return m.maintained(at, in)
+	case in.Order == Pin && in.Pin == r.Withdrawn() && m.alone(in):
+		return r.Drain(), "withdrawn by order, but no other site is known to be up", command
+	case in.Order == Pin:
+		return min(max(in.Pin, 0), r.Withdrawn()), "by order", command
+	}
+	how := choice
+	if m.ordered { // what an operator has lifted, nobody waits for
+		how = command
+	}
+	switch {
+	case in.Planned && in.Wish >= 0:
+		return min(in.Wish, r.Drain()), "wish of the planner", how // it takes no site out
+	case in.Planned:
+		return 0, "healthy; there is no fresh wish of the planner", how
+	}
+	level, why := m.byLoad(at, in)
+	return level, why, how
+}
+
+// dead is where a site goes that does not work. The last one known to be up goes on announcing, behind all others that there may be
+// without its knowledge.
+func (m *Machine) dead(in *Input) (int, string, urgency) {
+	r := &m.rules
+	if !m.alone(in) {
+		if m.resort { // others are preferred already
+			return r.Withdrawn(), in.Cause, choice
+		}
+		return r.Withdrawn(), in.Cause, death
+	}
+	return r.Drain(), "the last site known to be up: " + in.Cause, death
+}
+
+// alone tells whether withdrawing would take the service from its clients, as far as the site knows.
+func (m *Machine) alone(in *Input) bool { return in.Others && in.Alive == 0 && !in.Force }
+
+func (m *Machine) maintained(at time.Duration, in *Input) (int, string, urgency) {
+	r := &m.rules
+	switch {
+	case at-m.drained < in.DrainFor:
+		return r.Drain(), fmt.Sprintf("drained for maintenance, withdrawn in %s", (in.DrainFor - (at - m.drained)).Round(time.Second)), command
+	case m.alone(in):
+		return r.Drain(), "drained for maintenance; no other site is known to be up", command
+	}
+	return r.Withdrawn(), "maintenance", command
+}
+
+// byLoad goes a step down the ladder when the load is high, and a step up when it is low.
+func (m *Machine) byLoad(at time.Duration, in *Input) (int, string) {
+	ladder := m.rules.Ladder
+	if m.level >= m.rules.Drain() && ladder[m.level].Enter == 0 || m.level == m.rules.Withdrawn() {
+		return 0, "healthy"
+	}
+	if in.Load < 0 || math.IsNaN(in.Load) {
+		return 0, "healthy; the load is not known"
+	}
+	load := fmt.Sprintf("load %.0f %% of the capacity", 100*min(in.Load, 1e6))
+	for i := m.level + 1; i <= m.rules.Drain(); i++ {
+		if ladder[i].Enter == 0 || in.Load < ladder[i].Enter {
+			continue
+		}
+		if in.Others && !in.Room {
+			return m.level, load + "; no other site has room"
+		}
+		return i, load
+	}
+	if m.level > 0 && in.Load < ladder[m.level].Leave {
+		// Sites that come back for what they have given away have to give it away again.
+		if back := m.shed[m.level].regained(at-m.since, in.Load, m.rules.Dwell); back >= ladder[m.level].Enter {
+			return m.level, fmt.Sprintf("%s; it would be %.0f %% again", load, 100*back)
+		}
+		for i := m.level - 1; i >= 0; i-- {
+			if i == 0 || ladder[i].Enter > 0 {
+				return i, load
+			}
+		}
+	}
+	if m.level == 0 {
+		return 0, "healthy, " + load
+	}
+	return m.level, load
+}

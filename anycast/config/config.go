@@ -44,19 +44,15 @@ type Site struct {
 	BGP       BGP
 	Addresses *Addresses // nil: the service's addresses are on the host already
 	Checks    []Check
-	Loads     []Load
+	Loads     []Measure
 	Control   level.Rules // ladder, dwell, flap budget
+	Planner   string      // name of the planner whose wishes are heard, "" for none
 	Others    []Other     // sites that announce the same prefixes
 	// Bounds of what a site believes. A report, a measurement or a wish that is older counts as none.
 	Stale time.Duration
 	Poll  time.Duration // of Others
 	Drain time.Duration // how long the drain level stays before withdrawal, for maintenance
-	Stop  Stop
-}
-
-// Stop is what becomes of the announcement at a clean end of the process.
-type Stop struct {
-	Drain time.Duration // how long the drain level stays first; 0: withdrawn at once
+	Stop  time.Duration // how long the drain level stays at a clean end of the process; 0: withdrawn at once
 }
 
 // BGP is how the routers are talked to.
@@ -108,8 +104,8 @@ type Check struct {
 	Fall     int // failures in a row until it is not
 }
 
-// Load is one measurement of how full the site is. The site's load is the greatest of them, as a share of the capacity.
-type Load struct {
+// Measure is one measurement of how full the site is. The site's load is the greatest of them, as a share of the capacity.
+type Measure struct {
 	Name     string
 	Metrics  *url.URL // a Prometheus exposition, or
 	Command  []string // prints one number, or
@@ -142,29 +138,35 @@ type Planner struct {
 // Served is a site as the planner sees it.
 type Served struct {
 	Name     string
-	URL      *url.URL // of its report; nil in a map whose sites are always up
+	URL      *url.URL // of its report; nil in a map, for one that is always up
 	Capacity float64  // bytes per second
-	Port     uint32   // of Map: the forwarder's port towards the site
-	MAC      [6]byte  // of Map: the next hop, zero: the frame's stays
+	Ports    []Exit   // of Map
 	Line     int
+}
+
+// Exit is where a forwarder reaches a site.
+type Exit struct {
+	Forwarder uint64 // datapath identifier
+	Port      uint32
+	MAC       [6]byte // of the next hop; zero: the frame's stays
 }
 
 // Map is the static map: forwarders send what comes in at an ingress port to the site that is chosen for it.
 type Map struct {
-	Listen     string // host:port for OpenFlow 1.3 switches
-	Addresses  []netip.Addr
-	File       string // where the map is kept, for the planner's next start
-	Table      uint8
-	Priority   uint16
-	Ingresses  []Ingress
-	Forwarders []uint64 // datapath identifiers that are admitted
+	Listen    string // host:port for OpenFlow 1.3 switches
+	Addresses []netip.Prefix
+	File      string // where the map is kept, for the planner's next start; "" for nowhere
+	Table     uint8
+	Priority  uint16
+	Ingresses []Ingress
 }
 
 // Ingress is a point where clients' packets come in.
 type Ingress struct {
 	Name      string
-	Forwarder uint64             // datapath identifier
-	Port      uint32             // of the forwarder
-	Cost      map[string]float64 // by site: per byte; 0 where nothing is said
+	Forwarder uint64 // datapath identifier
+	Port      uint32
+	Live      time.Duration      // how long a download lasts: so many seconds of its demand are under way
+	Cost      map[string]float64 // by site: of a byte; 0 where nothing is said
 	Line      int
 }

@@ -1,0 +1,140 @@
+package config
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"baton/document"
+)
+
+// Defaults of a session. Hold is a third of the least that routers have by default: a site that dies takes its announcement with it
+// soon. Its packets are few.
+const (
+	defaultKeepalive = 3 * time.Second
+	defaultHold      = 9 * time.Second
+	defaultRetry     = 5 * time.Second
+	defaultPort      = 179
+)
+
+const maxAS = 1<<32 - 2 // RFC 7300
+
+func (d *decoder) bgp(path string, n *node) BGP {
+	var b BGP
+	d.Fields(path, n, []key{
+		{Name: "as", Decode: func(path string, n *node) { b.AS = uint32(d.Integer(path, n, 1, maxAS)) }},
+		{Name: "router_id", Decode: func(path string, n *node) { b.RouterID = d.family(path, n, false) }},
+		{Name: "communities", Decode: func(path string, n *node) { b.Communities = d.communities(path, n) }},
+		{Name: "next_hop", Decode: func(path string, n *node) {
+			d.Fields(path, n, []key{
+				{Name: "ipv4", Decode: func(path string, n *node) { b.NextHop4 = d.family(path, n, false) }},
+				{Name: "ipv6", Decode: func(path string, n *node) { b.NextHop6 = d.family(path, n, true) }},
+			})
+		}},
+		{Name: "peers", Decode: func(path string, n *node) {
+			d.AtMost(path, n, maxPeers)
+			d.NonEmptyList(path, n, func(at string, n *node) { b.Peers = append(b.Peers, d.peer(at, n)) })
+		}},
+	})
+	d.Require(path, n, "as", "router_id", "peers")
+	return b
+}
+
+func (d *decoder) peer(path string, n *node) Peer {
+	p := Peer{Port: defaultPort, Keepalive: defaultKeepalive, Hold: defaultHold, Retry: defaultRetry}
+	d.Fields(path, n, []key{
+		{Name: "name", Decode: func(path string, n *node) { p.Name = d.name(path, n) }},
+		{Name: "address", Decode: func(path string, n *node) { p.Address = d.address(path, n) }},
+		{Name: "port", Decode: func(path string, n *node) { p.Port = uint16(d.Integer(path, n, 1, 65535)) }},
+		{Name: "local", Decode: func(path string, n *node) { p.Local = d.address(path, n) }},
+		{Name: "as", Decode: func(path string, n *node) { p.AS = uint32(d.Integer(path, n, 1, maxAS)) }},
+		{Name: "families", Decode: func(path string, n *node) {
+			d.NonEmptyList(path, n, func(at string, n *node) {
+				if d.Choice(at, n, "is not a family", "ipv4", "ipv6") == "ipv6" {
+					p.IPv6 = true
+				} else {
+					p.IPv4 = true
+				}
+			})
+		}},
+		{Name: "password_file", Decode: func(path string, n *node) { p.PasswordFile = d.absolute(path, n, filePath) }},
+		{Name: "gtsm", Decode: func(path string, n *node) { p.GTSM = d.Boolean(path, n) }},
+		{Name: "multihop", Decode: func(path string, n *node) { p.Multihop = d.Integer(path, n, 2, 255) }},
+		{Name: "keepalive", Decode: func(path string, n *node) { p.Keepalive = d.seconds(path, n, time.Second, 21845*time.Second) }},
+		{Name: "hold", Decode: func(path string, n *node) { p.Hold = d.seconds(path, n, 3*time.Second, 65535*time.Second) }},
+		{Name: "retry", Decode: func(path string, n *node) { p.Retry = d.seconds(path, n, 2*time.Second, time.Hour) }},
+		{Name: "graceful_restart", Decode: func(path string, n *node) { p.Restart = d.seconds(path, n, time.Second, 4095*time.Second) }},
+	})
+	d.Require(path, n, "name", "address", "as")
+	if d.Err() != nil {
+		return p
+	}
+	if !p.IPv4 && !p.IPv6 {
+		p.IPv4, p.IPv6 = p.Address.Is4(), p.Address.Is6()
+	}
+	if d.Given(document.Join(path, "hold")) && !d.Given(document.Join(path, "keepalive")) {
+		p.Keepalive = max(time.Second, (p.Hold / 3).Truncate(time.Second))
+	}
+	if p.Keepalive*2 > p.Hold {
+		d.Refuse(document.Join(path, "keepalive"), "is more than half of hold: one keepalive that is late would end the session",
+			"a third of hold (RFC 4271, section 4.4)")
+	}
+	if p.Local.IsValid() && p.Local.Is4() != p.Address.Is4() {
+		d.Refuse(document.Join(path, "local"), "is of another family than address", "")
+	}
+	if p.GTSM && p.Multihop > 0 {
+		d.Refuse(document.Join(path, "multihop"), "cannot be with gtsm, which admits one hop alone (RFC 5082)", "")
+	}
+	return p
+}
+
+// checkPeers looks at each session in the light of the others and of the prefixes.
+func (d *decoder) checkPeers(s *Site) {
+	b := &s.BGP
+	v4, v6 := false, false
+	for _, p := range s.Prefixes {
+		v4, v6 = v4 || p.Addr().Is4(), v6 || p.Addr().Is6()
+	}
+	for i := range b.Peers {
+		p, path := &b.Peers[i], indexed("site.bgp.peers", i)
+		d.checkTwice(path, i, func(j int) bool { return b.Peers[j].Name == p.Name }, "name", p.Name, "site.bgp.peers")
+		d.checkTwice(path, i, func(j int) bool { return b.Peers[j].Address == p.Address }, "address", p.Address.String(), "site.bgp.peers")
+		if p.IPv6 && v6 && p.Address.Is4() && !b.NextHop6.IsValid() {
+			d.Refuse("site.bgp.next_hop", "has no ipv6, and "+p.Name+" is told of IPv6 prefixes over IPv4", "next_hop: {ipv6: ...}")
+		}
+		if p.IPv4 && v4 && p.Address.Is6() && !b.NextHop4.IsValid() {
+			d.Refuse("site.bgp.next_hop", "has no ipv4, and "+p.Name+" is told of IPv4 prefixes over IPv6", "next_hop: {ipv4: ...}")
+		}
+		if p.Internal(b) && (p.Multihop > 0) {
+			d.Refuse(path+".multihop", "is for peers of another AS", "")
+		}
+		if !(p.IPv4 && v4) && !(p.IPv6 && v6) {
+			d.Refuse(path, "is told of none of the prefixes: they are of another family", "families: [...]")
+		}
+	}
+	d.checkInternal(s)
+}
+
+// checkInternal refuses levels that peers of one's own AS would take for a loop, and those that peers of another AS do not see.
+func (d *decoder) checkInternal(s *Site) {
+	internal := slices.IndexFunc(s.BGP.Peers, func(p Peer) bool { return p.Internal(&s.BGP) })
+	for i, l := range s.Control.Ladder {
+		path := indexed("site.levels", i)
+		if internal >= 0 && l.Announcement.Prepend > 0 {
+			d.Refuse(path+".prepend", "is for peers of another AS: "+s.BGP.Peers[internal].Name+" would see a loop", "local_preference")
+		}
+		if internal < 0 && l.Announcement.LocalPreference != nil {
+			d.Refuse(path+".local_preference", "is for peers of one's own AS: there is none", "med, prepend or communities")
+		}
+	}
+}
+
+// checkTwice refuses what an entry before has already.
+func (d *decoder) checkTwice(path string, i int, same func(j int) bool, key, value, list string) {
+	for j := range i {
+		if same(j) {
+			d.Refuse(path+"."+key, strings.TrimSpace(value)+" is that of "+indexed(list, j)+" already", "one of its own")
+			return
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package config
+
+import (
+	"fmt"
+	"time"
+)
+
+// crossCheck refuses what is wrong only in the light of another part of the file, and collects the warnings.
+func (d *decoder) crossCheck(cfg *Config) {
+	if cfg.Site == nil && cfg.Planner == nil {
+		d.Refuse("", "has neither site nor planner: there is nothing to do", "one of them, or both")
+		return
+	}
+	talks := cfg.Listen.Sites != ""
+	if cfg.Site != nil {
+		d.checkSite(cfg)
+		talks = talks || len(cfg.Site.Others) > 0
+		if cfg.Site.Planner != "" && cfg.Listen.Sites == "" {
+			d.Refuse("site.planner", "has no way to tell its wishes", "listen: {sites: ...}")
+		}
+	} else if cfg.Listen.Sites != "" {
+		d.Refuse("listen.sites", "is for a site's report, and this is none", "site")
+	}
+	if cfg.Planner != nil {
+		d.checkPlanner(cfg.Planner)
+		for i := range cfg.Planner.Sites {
+			talks = talks || cfg.Planner.Sites[i].URL != nil
+		}
+	}
+	if talks && cfg.Identity == (Identity{}) && d.Err() == nil {
+		d.Refuse("identity", "is missing: sites and planners know each other by certificates", "identity: {certificate: ..., key: ..., ca: ...}")
+	}
+	if d.Err() == nil {
+		d.warn(cfg, talks)
+	}
+}
+
+func (d *decoder) checkSite(cfg *Config) {
+	s := cfg.Site
+	d.checkPeers(s)
+	for i, p := range s.Prefixes {
+		for j := range i {
+			if s.Prefixes[j] == p {
+				d.Refuse(indexed("site.prefixes", i), fmt.Sprintf("%s is there twice", p), "")
+			}
+		}
+	}
+	for i := range s.Checks {
+		c, path := &s.Checks[i], indexed("site.checks", i)
+		d.checkTwice(path, i, func(j int) bool { return s.Checks[j].Name == c.Name }, "name", c.Name, "site.checks")
+		if c.Timeout > 10*time.Second && c.Timeout > 10*c.Interval {
+			d.Refuse(path+".timeout", fmt.Sprintf("%v is more than ten times interval: a death would be seen late", c.Timeout), "a shorter one")
+		}
+	}
+	for i := range s.Loads {
+		l := &s.Loads[i]
+		d.checkTwice(indexed("site.loads", i), i, func(j int) bool { return s.Loads[j].Name == l.Name }, "name", l.Name, "site.loads")
+		if l.Interval >= s.Stale {
+			d.Refuse(indexed("site.loads", i)+".interval", fmt.Sprintf("%v is not shorter than site.stale, %v: there would never be a load", l.Interval, s.Stale), "")
+		}
+	}
+	for i := range s.Others {
+		o, path := &s.Others[i], indexed("site.others", i)
+		d.checkTwice(path, i, func(j int) bool { return s.Others[j].Name == o.Name }, "name", o.Name, "site.others")
+		d.checkTwice(path, i, func(j int) bool { return host(s.Others[j].URL) == host(o.URL) }, "url", o.URL.String(), "site.others")
+		if o.Name == cfg.Name {
+			d.Refuse(path+".name", fmt.Sprintf("%q is this site's own name", o.Name), "another site's")
+		}
+	}
+	if len(s.Others) > 0 && s.Poll >= s.Stale {
+		d.Refuse("site.poll", fmt.Sprintf("%v is not shorter than stale, %v: no other site would be known to be up", s.Poll, s.Stale), "a third of stale")
+	}
+	if a := s.Addresses; a != nil {
+		for i, p := range a.Addresses {
+			within := false
+			for _, service := range s.Prefixes {
+				within = within || service.Contains(p.Addr())
+			}
+			if !within {
+				d.Refuse(indexed("site.addresses.addresses", i), fmt.Sprintf("%s is in none of the prefixes", p.Addr()), "an address of the service")
+			}
+		}
+	}
+}
+
+// warn tells of what works, but not as one might expect.
+func (d *decoder) warn(cfg *Config, talks bool) {
+	tell := func(path, text string) { d.Warn(d.Place(path), path, text) }
+	if cfg.Identity != (Identity{}) && !talks {
+		tell("identity", "is used by nobody: there is no listen.sites, and no other site is asked")
+	}
+	s := cfg.Site
+	if s == nil {
+		return
+	}
+	if len(s.Others) == 0 {
+		tell("site", "knows of no others: the last site that dies takes the service with it")
+	}
+	loads := false
+	for _, l := range s.Control.Ladder {
+		loads = loads || l.Enter > 0
+	}
+	if loads && len(s.Loads) == 0 && d.Given("site.levels") && s.Planner == "" {
+		tell("site.levels", "have loads, and nothing measures one: see loads")
+	}
+	for i := range s.BGP.Peers {
+		p, path := &s.BGP.Peers[i], indexed("site.bgp.peers", i)
+		if p.Restart > 0 {
+			tell(path+".graceful_restart", "when this host dies, "+p.Name+" goes on sending clients here for "+p.Restart.String())
+		}
+	}
+	if f := s.Control.Flaps; f.Suppress == 0 {
+		tell("site.flaps", "is off: where a router damps routes, a site that changes often is suppressed for an hour")
+	}
+}

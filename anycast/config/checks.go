@@ -1,0 +1,114 @@
+package config
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"time"
+
+	"baton/document"
+)
+
+// Defaults of checks and measurements.
+const (
+	defaultInterval     = time.Second
+	defaultTimeout      = 500 * time.Millisecond
+	defaultRise         = 3
+	defaultFall         = 3
+	defaultLoadInterval = 5 * time.Second
+	defaultLoadTimeout  = 2 * time.Second
+)
+
+func (d *decoder) check(path string, n *node) Check {
+	c := Check{Interval: defaultInterval, Timeout: defaultTimeout, Rise: defaultRise, Fall: defaultFall}
+	d.Fields(path, n, []key{
+		{Name: "name", Decode: func(path string, n *node) { c.Name = d.name(path, n) }},
+		{Name: "http", Decode: func(path string, n *node) { c.HTTP = d.url(path, n, "http", "https") }},
+		{Name: "host", Decode: func(path string, n *node) { c.Host = d.Text(path, n) }},
+		{Name: "tcp", Decode: func(path string, n *node) { c.TCP = d.hostPort(path, n) }},
+		{Name: "command", Decode: func(path string, n *node) { c.Command = d.command(path, n) }},
+		{Name: "interval", Decode: func(path string, n *node) { c.Interval = d.between(path, n, 10*time.Millisecond, time.Hour) }},
+		{Name: "timeout", Decode: func(path string, n *node) { c.Timeout = d.between(path, n, 10*time.Millisecond, time.Hour) }},
+		{Name: "rise", Decode: func(path string, n *node) { c.Rise = d.Integer(path, n, 1, 100) }},
+		{Name: "fall", Decode: func(path string, n *node) { c.Fall = d.Integer(path, n, 1, 100) }},
+	})
+	d.Require(path, n, "name")
+	d.oneOf(path, n, "http", "tcp", "command")
+	if d.Given(document.Join(path, "host")) && c.HTTP == nil {
+		d.Refuse(document.Join(path, "host"), "is for http", "")
+	}
+	return c
+}
+
+// oneOf refuses none and more than one of some keys.
+func (d *decoder) oneOf(path string, n *node, names ...string) {
+	found := ""
+	for _, name := range names {
+		at := document.Join(path, name)
+		if !d.Given(at) {
+			continue
+		}
+		if found != "" {
+			d.Refuse(at, "cannot be with "+found, "one of them")
+		}
+		found = name
+	}
+	if found == "" {
+		d.Wrong(n, path, fmt.Sprintf("has none of %q", names), "one of them")
+	}
+}
+
+// metricForm is that of Prometheus.
+var metricForm = regexp.MustCompile(`^[a-zA-Z_:][a-zA-Z0-9_:]*$`)
+
+func (d *decoder) load(path string, n *node) Measure {
+	l := Measure{Interval: defaultLoadInterval, Timeout: defaultLoadTimeout}
+	var capacity *node
+	d.Fields(path, n, []key{
+		{Name: "name", Decode: func(path string, n *node) { l.Name = d.name(path, n) }},
+		{Name: "prometheus", Decode: func(path string, n *node) { l.Metrics = d.url(path, n, "http", "https") }},
+		{Name: "metric", Decode: func(path string, n *node) {
+			l.Metric = d.Text(path, n)
+			if d.Err() == nil && !metricForm.MatchString(l.Metric) {
+				d.wrongText(n, path, l.Metric, "is not the name of a metric", "such as nginx_connections_active")
+			}
+		}},
+		{Name: "labels", Decode: func(path string, n *node) {
+			l.Labels = make(map[string]string)
+			d.AtMost(path, n, 32)
+			d.Entries(path, n, func(path, name string, n *node) { l.Labels[name] = d.Text(path, n) })
+		}},
+		{Name: "command", Decode: func(path string, n *node) { l.Command = d.command(path, n) }},
+		{Name: "interface", Decode: func(path string, n *node) { l.Device = d.device(path, n) }},
+		{Name: "rate", Decode: func(path string, n *node) { l.Rate = d.Boolean(path, n) }},
+		{Name: "capacity", Decode: func(_ string, n *node) { capacity = n }},
+		{Name: "interval", Decode: func(path string, n *node) { l.Interval = d.between(path, n, 100*time.Millisecond, time.Hour) }},
+		{Name: "timeout", Decode: func(path string, n *node) { l.Timeout = d.between(path, n, 10*time.Millisecond, time.Hour) }},
+	})
+	d.Require(path, n, "name", "capacity")
+	d.oneOf(path, n, "prometheus", "command", "interface")
+	if d.Err() != nil {
+		return l
+	}
+	if at := document.Join(path, "capacity"); l.Device != "" {
+		l.Capacity = d.rate(at, capacity)
+	} else {
+		l.Capacity = d.number(at, capacity, 1e-9, 1e18)
+	}
+	if l.Metrics != nil {
+		d.Require(path, n, "metric")
+	}
+	for _, name := range []string{"metric", "labels"} {
+		if at := document.Join(path, name); l.Metrics == nil && d.Given(at) {
+			d.Refuse(at, "is for prometheus", "")
+		}
+	}
+	if l.Device != "" && d.Given(document.Join(path, "rate")) {
+		d.Refuse(document.Join(path, "rate"), "is not for an interface, whose bytes are counted always", "")
+	}
+	return l
+}
+
+func host(u *url.URL) string { return u.Host }
+
+func indexed(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }

@@ -1,0 +1,196 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"baton/document"
+)
+
+// Defaults of a planner.
+const (
+	defaultPlanInterval = 10 * time.Second
+	defaultPlanStale    = 30 * time.Second
+	defaultSettle       = 2 * time.Minute // as often as Alzoubi et al. remap
+	defaultStep         = 0.1
+	defaultMoveCost     = 0.01
+	defaultPriority     = 1000
+)
+
+const (
+	maxSites     = 256
+	maxIngresses = 1024
+)
+
+func (d *decoder) planner(path string, n *node) *Planner {
+	p := &Planner{Interval: defaultPlanInterval, Stale: defaultPlanStale, Settle: defaultSettle, Step: defaultStep, Move: defaultMoveCost}
+	d.Fields(path, n, []key{
+		{Name: "interval", Decode: func(path string, n *node) { p.Interval = d.between(path, n, 100*time.Millisecond, time.Hour) }},
+		{Name: "stale", Decode: func(path string, n *node) { p.Stale = d.between(path, n, 200*time.Millisecond, maxTime) }},
+		{Name: "settle", Decode: func(path string, n *node) { p.Settle = d.between(path, n, 100*time.Millisecond, maxTime) }},
+		{Name: "step", Decode: func(path string, n *node) { p.Step = d.number(path, n, 0.001, 1) }},
+		{Name: "interruption", Decode: func(path string, n *node) { p.Move = d.number(path, n, 0, 1e9) }},
+		{Name: "sites", Decode: func(path string, n *node) {
+			d.AtMost(path, n, maxSites)
+			d.NonEmptyList(path, n, func(at string, n *node) { p.Sites = append(p.Sites, d.served(at, n)) })
+		}},
+		{Name: "map", Decode: func(path string, n *node) { p.Map = d.mapping(path, n) }},
+	})
+	d.Require(path, n, "sites")
+	return p
+}
+
+func (d *decoder) served(path string, n *node) Served {
+	s := Served{Line: n.Line}
+	d.Fields(path, n, []key{
+		{Name: "name", Decode: func(path string, n *node) { s.Name = d.name(path, n) }},
+		{Name: "url", Decode: func(path string, n *node) { s.URL = d.https(path, n) }},
+		{Name: "capacity", Decode: func(path string, n *node) { s.Capacity = d.rate(path, n) }},
+		{Name: "ports", Decode: func(path string, n *node) {
+			d.AtMost(path, n, maxIngresses)
+			d.NonEmptyList(path, n, func(at string, n *node) { s.Ports = append(s.Ports, d.exit(at, n)) })
+		}},
+	})
+	d.Require(path, n, "name", "capacity")
+	return s
+}
+
+// exit decodes where a forwarder reaches a site.
+func (d *decoder) exit(path string, n *node) Exit {
+	var e Exit
+	d.Fields(path, n, []key{
+		{Name: "forwarder", Decode: func(path string, n *node) { e.Forwarder = d.datapath(path, n) }},
+		{Name: "port", Decode: func(path string, n *node) { e.Port = d.port(path, n) }},
+		{Name: "mac", Decode: func(path string, n *node) { e.MAC = d.mac(path, n) }},
+	})
+	d.Require(path, n, "forwarder", "port")
+	return e
+}
+
+func (d *decoder) mapping(path string, n *node) *Map {
+	m := &Map{Priority: defaultPriority}
+	d.Fields(path, n, []key{
+		{Name: "listen", Decode: func(path string, n *node) { m.Listen = d.hostPort(path, n) }},
+		{Name: "addresses", Decode: func(path string, n *node) {
+			d.AtMost(path, n, maxPrefixes)
+			d.NonEmptyList(path, n, func(at string, n *node) { m.Addresses = append(m.Addresses, d.service(at, n)) })
+		}},
+		{Name: "file", Decode: func(path string, n *node) { m.File = d.absolute(path, n, filePath) }},
+		{Name: "table", Decode: func(path string, n *node) { m.Table = uint8(d.Integer(path, n, 0, 254)) }},
+		{Name: "priority", Decode: func(path string, n *node) { m.Priority = uint16(d.Integer(path, n, 1, 65535)) }},
+		{Name: "ingresses", Decode: func(path string, n *node) {
+			d.AtMost(path, n, maxIngresses)
+			d.NonEmptyList(path, n, func(at string, n *node) { m.Ingresses = append(m.Ingresses, d.ingress(at, n)) })
+		}},
+	})
+	d.Require(path, n, "listen", "addresses", "ingresses")
+	return m
+}
+
+// service decodes an address or a prefix.
+func (d *decoder) service(path string, n *node) netip.Prefix {
+	if a, err := netip.ParseAddr(n.Text); err == nil {
+		return netip.PrefixFrom(a, a.BitLen())
+	}
+	return d.masked(path, n)
+}
+
+func (d *decoder) ingress(path string, n *node) Ingress {
+	in := Ingress{Line: n.Line, Cost: make(map[string]float64)}
+	d.Fields(path, n, []key{
+		{Name: "name", Decode: func(path string, n *node) { in.Name = d.name(path, n) }},
+		{Name: "forwarder", Decode: func(path string, n *node) { in.Forwarder = d.datapath(path, n) }},
+		{Name: "port", Decode: func(path string, n *node) { in.Port = d.port(path, n) }},
+		{Name: "live", Decode: func(path string, n *node) { in.Live = d.between(path, n, time.Second, maxTime) }},
+		{Name: "costs", Decode: func(path string, n *node) {
+			d.AtMost(path, n, maxSites)
+			d.Entries(path, n, func(path, name string, n *node) { in.Cost[name] = d.number(path, n, 0, 1e9) })
+		}},
+	})
+	d.Require(path, n, "name", "forwarder", "port")
+	if in.Live == 0 {
+		in.Live = time.Minute
+	}
+	return in
+}
+
+// datapath decodes the identifier of a forwarder: 16 hexadecimal digits, as baton forwarder status shows it.
+func (d *decoder) datapath(path string, n *node) uint64 {
+	s := d.Text(path, n)
+	v, err := strconv.ParseUint(s, 16, 64)
+	if d.Err() == nil && (err != nil || len(s) != 16) {
+		d.wrongText(n, path, s, "is not a datapath id", `16 hexadecimal digits in quotes, such as "0000000000000001"`)
+	}
+	return v
+}
+
+const maxPort = 0xffffff00 // OFPP_MAX (OpenFlow 1.3.5, 7.2.1)
+
+func (d *decoder) port(path string, n *node) uint32 { return uint32(d.Integer(path, n, 1, maxPort)) }
+
+func (d *decoder) mac(path string, n *node) (out [6]byte) {
+	s := d.Text(path, n)
+	a, err := net.ParseMAC(s)
+	if d.Err() == nil && (err != nil || len(a) != 6 || a[0]&1 != 0) {
+		d.wrongText(n, path, s, "is not the address of one interface", "such as 02:00:00:00:00:01")
+		return out
+	}
+	copy(out[:], a)
+	return out
+}
+
+// checkPlanner looks at the planner's parts in the light of each other.
+func (d *decoder) checkPlanner(p *Planner) {
+	sites := make(map[string]bool)
+	for i := range p.Sites {
+		s, path := &p.Sites[i], indexed("planner.sites", i)
+		d.checkTwice(path, i, func(j int) bool { return p.Sites[j].Name == s.Name }, "name", s.Name, "planner.sites")
+		sites[s.Name] = true
+		switch {
+		case p.Map == nil && s.URL == nil:
+			d.Refuse(path, "has no url: without a map its level is all that can be changed", "url: https://...")
+		case p.Map == nil && len(s.Ports) > 0:
+			d.Refuse(path+".ports", "is for a map, and there is none", "planner.map")
+		}
+	}
+	if p.Stale <= p.Interval {
+		d.Refuse("planner.stale", fmt.Sprintf("%v is not longer than interval, %v: reports are stale before the next", p.Stale, p.Interval), "three times interval")
+	}
+	if p.Map == nil {
+		return
+	}
+	exits := make(map[string]bool)
+	for i := range p.Sites {
+		for j, e := range p.Sites[i].Ports {
+			at := fmt.Sprintf("planner.sites[%d].ports[%d]", i, j)
+			if id := fmt.Sprint(p.Sites[i].Name, e.Forwarder); exits[id] {
+				d.Refuse(at, "is the second way to this site from one forwarder", "one")
+			} else {
+				exits[id] = true
+			}
+		}
+	}
+	for i := range p.Map.Ingresses {
+		in, path := &p.Map.Ingresses[i], indexed("planner.map.ingresses", i)
+		d.checkTwice(path, i, func(j int) bool { return p.Map.Ingresses[j].Name == in.Name }, "name", in.Name, "planner.map.ingresses")
+		for j := range i {
+			if o := &p.Map.Ingresses[j]; o.Forwarder == in.Forwarder && o.Port == in.Port {
+				d.Refuse(path+".port", "is that of "+indexed("planner.map.ingresses", j)+" already", "a port of its own")
+			}
+		}
+		for name := range in.Cost {
+			if !sites[name] {
+				d.Refuse(document.Join(path+".costs", name), fmt.Sprintf("%q is not a site", name), "one of planner.sites")
+			}
+		}
+		for k := range p.Sites {
+			if !exits[fmt.Sprint(p.Sites[k].Name, in.Forwarder)] {
+				d.Refuse(indexed("planner.sites", k), fmt.Sprintf("has no port of forwarder %016x, where %s comes in", in.Forwarder, in.Name),
+					"ports: [{forwarder: ..., port: ...}]")
+			}
+		}
+	}
+}

@@ -34,6 +34,9 @@ type Backend struct {
 	Distances  func(ctx context.Context) (Distances, error)
 	// Purge is the status of a purge.
 	Purge func(ctx context.Context) (PurgeStatus, error)
+	// Anycast is the status of a site or a planner; AnycastOrder is an operator's.
+	Anycast      func(ctx context.Context) (AnycastStatus, error)
+	AnycastOrder func(ctx context.Context, o AnycastOrder) (AnycastStatus, error)
 	// Sessions and Flows call yield for each, and stop when yield returns false: the client has gone.
 	Sessions func(ctx context.Context, yield func(Session) bool) error
 	Flows    func(ctx context.Context, yield func(Flow) bool) error
@@ -81,6 +84,13 @@ func Handler(b Backend) http.Handler {
 	})
 	mux.HandleFunc("GET /v1/distances", func(w http.ResponseWriter, r *http.Request) {
 		serveOne(w, r, b.Distances)
+	})
+	mux.HandleFunc("GET /v1/anycast", func(w http.ResponseWriter, r *http.Request) {
+		serveOne(w, r, b.Anycast)
+	})
+	mux.HandleFunc("POST /v1/anycast/order", func(w http.ResponseWriter, r *http.Request) {
+		o, err := parseBody[AnycastOrder](w, r)
+		serveOne(w, r, with(b.AnycastOrder, o, err))
 	})
 	mux.HandleFunc("GET /v1/sessions", func(w http.ResponseWriter, r *http.Request) {
 		serveLines(w, r, b.Sessions)

@@ -13,6 +13,8 @@
 //	GET  /v1/flows        a Flow a line, as they are found
 //	POST /v1/relay/drain  RelayDrainResult
 //	POST /v1/plan         PlanRequest → Plan
+//	GET  /v1/anycast      AnycastStatus
+//	POST /v1/anycast/order  AnycastOrder → AnycastStatus
 //
 // An error is answered with its HTTP status and {"error": "…"}. Names are added to, never renamed; a reader ignores what
 // it does not know.

@@ -52,6 +52,7 @@ type Site struct {
 	Stale time.Duration
 	Poll  time.Duration // of Others
 	Drain time.Duration // how long the drain level stays before withdrawal, for maintenance
+	State string        // file where an order and the flap budget outlive the process, "" for none
 	Stop  time.Duration // how long the drain level stays at a clean end of the process; 0: withdrawn at once
 }
 
@@ -155,7 +156,6 @@ type Exit struct {
 type Map struct {
 	Listen    string // host:port for OpenFlow 1.3 switches
 	Addresses []netip.Prefix
-	File      string // where the map is kept, for the planner's next start; "" for nowhere
 	Table     uint8
 	Priority  uint16
 	Ingresses []Ingress

@@ -59,6 +59,7 @@ site:
   stale: 20s
   poll: 5s
   drain: 10m
+  state: /var/lib/baton/anycast.json
   stop: 30s
 `
 
@@ -79,7 +80,6 @@ planner:
   map:
     listen: "10.0.0.9:6653"
     addresses: [192.0.2.1, "2001:db8::/64"]
-    file: /var/lib/baton/map.json
     table: 1
     priority: 7
     ingresses:
@@ -142,7 +142,7 @@ func TestEverything(t *testing.T) {
 			s.Control.Ladder[2].Announcement.Communities[0] == level.GracefulShutdown && s.Control.Ladder[3].Announcement.Withdrawn,
 		"flaps":   s.Control.Flaps == level.Flaps{Suppress: 3000, HalfLife: 10 * time.Minute, Share: 0.6},
 		"planner": s.Planner == "plan" && s.Others[0].Name == "paris" && s.Others[0].URL.Host == "paris.example.net:8443",
-		"times":   s.Stale == 20*time.Second && s.Poll == 5*time.Second && s.Drain == 10*time.Minute && s.Stop == 30*time.Second && s.Control.Dwell == time.Minute,
+		"times":   s.Stale == 20*time.Second && s.Poll == 5*time.Second && s.Drain == 10*time.Minute && s.State == "/var/lib/baton/anycast.json" && s.Stop == 30*time.Second && s.Control.Dwell == time.Minute,
 	} {
 		if !ok {
 			t.Errorf("%s is not what the file says: %+v", what, s)
@@ -160,7 +160,7 @@ func TestPlanner(t *testing.T) {
 	for what, ok := range map[string]bool{
 		"times": p.Interval == 5*time.Second && p.Stale == 20*time.Second && p.Settle == time.Minute && p.Step == 0.2 && p.Move == 0.5,
 		"sites": p.Sites[0].Capacity == 1.25e9 && p.Sites[0].Ports[0] == Exit{1, 2, [6]byte{2, 0, 0, 0, 0, 1}} && p.Sites[1].URL == nil,
-		"map": m.Listen == "10.0.0.9:6653" && m.Addresses[0].String() == "192.0.2.1/32" && m.Addresses[1].Bits() == 64 && m.File != "" && m.Table == 1 &&
+		"map": m.Listen == "10.0.0.9:6653" && m.Addresses[0].String() == "192.0.2.1/32" && m.Addresses[1].Bits() == 64 && m.Table == 1 &&
 			m.Priority == 7,
 		"ingress": m.Ingresses[0].Forwarder == 1 && m.Ingresses[0].Port == 1 && m.Ingresses[0].Live == 5*time.Minute && m.Ingresses[0].Cost["paris"] == 2.5,
 	} {

@@ -78,7 +78,6 @@ func (d *decoder) mapping(path string, n *node) *Map {
 			d.AtMost(path, n, maxPrefixes)
 			d.NonEmptyList(path, n, func(at string, n *node) { m.Addresses = append(m.Addresses, d.service(at, n)) })
 		}},
-		{Name: "file", Decode: func(path string, n *node) { m.File = d.absolute(path, n, filePath) }},
 		{Name: "table", Decode: func(path string, n *node) { m.Table = uint8(d.Integer(path, n, 0, 254)) }},
 		{Name: "priority", Decode: func(path string, n *node) { m.Priority = uint16(d.Integer(path, n, 1, 65535)) }},
 		{Name: "ingresses", Decode: func(path string, n *node) {

@@ -62,6 +62,7 @@ func (d *decoder) site(path string, n *node) *Site {
 		{Name: "stale", Decode: func(path string, n *node) { s.Stale = d.between(path, n, 100*time.Millisecond, maxTime) }},
 		{Name: "poll", Decode: func(path string, n *node) { s.Poll = d.between(path, n, 100*time.Millisecond, maxTime) }},
 		{Name: "drain", Decode: func(path string, n *node) { s.Drain = d.between(path, n, time.Second, maxTime) }},
+		{Name: "state", Decode: func(path string, n *node) { s.State = d.absolute(path, n, filePath) }},
 		{Name: "stop", Decode: func(path string, n *node) { s.Stop = d.orNone(path, n, time.Second, time.Hour) }},
 	})
 	d.Require(path, n, "prefixes", "bgp", "checks")

@@ -77,24 +77,29 @@ type Machine struct {
 	drains  bool // Maintenance since drained
 	last    time.Duration
 	budget  budget
-	shed    []shed // by level
+	shed    []Shed // by level
 }
 
 // New gives a site that announces nothing.
 func New(r Rules) *Machine {
 	return &Machine{
-		rules: r, level: r.Withdrawn(), fresh: true, reason: "health is not known yet", budget: budget{Flaps: r.Flaps}, shed: make([]shed, len(r.Ladder)),
+		rules: r, level: r.Withdrawn(), fresh: true, reason: "health is not known yet", budget: budget{Flaps: r.Flaps}, shed: make([]Shed, len(r.Ladder)),
 	}
 }
 
 // Level is the index of the level in force.
 func (m *Machine) Level() int { return m.level }
 
+// Owe has the machine begin with a penalty that routers had of an earlier process some time ago.
+func (m *Machine) Owe(penalty float64, ago time.Duration) {
+	m.budget.spend(m.last, penalty*math.Exp2(-float64(ago)/float64(m.rules.Flaps.HalfLife)))
+}
+
 // Configure puts other rules in force. The level stays that of the same name, or else becomes the nearest that there is; which of two
 // ladders' announcements is in force, the caller sees in the next Decision.
 func (m *Machine) Configure(r Rules) {
 	name, withdrawn := m.rules.Ladder[m.level].Name, m.level == m.rules.Withdrawn()
-	m.rules, m.budget.Flaps, m.shed = r, r.Flaps, make([]shed, len(r.Ladder))
+	m.rules, m.budget.Flaps, m.shed = r, r.Flaps, make([]Shed, len(r.Ladder))
 	switch i := r.Find(name); {
 	case withdrawn:
 		m.level = r.Withdrawn()
@@ -123,14 +128,14 @@ func (m *Machine) Step(at time.Duration, in Input) Decision {
 	} else if !m.drains {
 		m.drains, m.drained = true, at
 	}
-	m.shed[m.level].settle(at-m.since, in.Load, m.rules.Dwell)
+	m.shed[m.level].Settle(at-m.since, in.Load, m.rules.Dwell)
 	want, why, how := m.want(at, &in)
 	d := Decision{Want: want}
 	if want != m.level {
 		if d.Held, d.Until = m.held(at, want, how); d.Held == "" {
-			m.shed[m.level].leave(at)
+			m.shed[m.level].Leave(at)
 			m.change(at, want, why)
-			m.shed[want].enter(at, in.Load, m.rules.Dwell)
+			m.shed[want].Enter(at, in.Load, m.rules.Dwell)
 			d.Changed = true
 		}
 	} else {
@@ -261,7 +266,7 @@ func (m *Machine) byLoad(at time.Duration, in *Input) (int, string) {
 	}
 	if m.level > 0 && in.Load < ladder[m.level].Leave {
 		// Sites that come back for what they have given away have to give it away again.
-		if back := m.shed[m.level].regained(at-m.since, in.Load, m.rules.Dwell); back >= ladder[m.level].Enter {
+		if back := m.shed[m.level].Regained(at-m.since, in.Load, m.rules.Dwell); back >= ladder[m.level].Enter {
 			return m.level, fmt.Sprintf("%s; it would be %.0f %% again", load, 100*back)
 		}
 		for i := m.level - 1; i >= 0; i-- {

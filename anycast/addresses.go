@@ -1,0 +1,107 @@
+package anycast
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"baton/anycast/config"
+)
+
+// The service's addresses are on the interface for a time only, which is renewed: those of a process that was killed go by themselves.
+// Meanwhile its successor finds them, and knows by their lifetime that they are to be renewed.
+const (
+	addressLifetime = 10 * time.Minute
+	addressRenewal  = time.Minute
+)
+
+// addresses are those of the service that this process has put on an interface. A nil *addresses has none.
+type addresses struct {
+	link    netlink.Link
+	own     []netlink.Addr
+	renewed time.Time
+}
+
+// addAddresses puts addresses on an interface, but for those that are there for good: they are left as they are.
+func addAddresses(cfg *config.Addresses) (_ *addresses, err error) {
+	if cfg == nil {
+		return nil, nil
+	}
+	link, err := netlink.LinkByName(cfg.Interface)
+	if err != nil {
+		return nil, fmt.Errorf("find interface %s: %w", cfg.Interface, err)
+	}
+	there, err := netlink.AddrList(link, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, fmt.Errorf("list the addresses of %s: %w", cfg.Interface, err)
+	}
+	a := &addresses{link: link}
+	for _, p := range cfg.Addresses {
+		wanted, err := netlink.ParseAddr(p.String())
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("address %s: %w", p, err), a.close())
+		}
+		if forGood(there, wanted) {
+			continue
+		}
+		a.own = append(a.own, *wanted)
+	}
+	if err := a.put(time.Now()); err != nil {
+		return nil, errors.Join(err, a.close())
+	}
+	return a, nil
+}
+
+// forGood tells whether an address is there without an end to its lifetime.
+func forGood(there []netlink.Addr, wanted *netlink.Addr) bool {
+	for i := range there {
+		if there[i].IP.Equal(wanted.IP) {
+			return there[i].ValidLft == 0 || uint32(there[i].ValidLft) == ^uint32(0)
+		}
+	}
+	return false
+}
+
+// put puts the addresses there, or renews them.
+func (a *addresses) put(now time.Time) error {
+	a.renewed = now
+	for i := range a.own {
+		address := a.own[i]
+		address.ValidLft, address.PreferedLft = int(addressLifetime.Seconds()), int(addressLifetime.Seconds())
+		if address.IP.To4() == nil {
+			address.Flags |= flagNoDAD // an anycast address is elsewhere, too
+		}
+		if err := netlink.AddrReplace(a.link, &address); err != nil {
+			return fmt.Errorf("put %s on %s: %w", address.IPNet, a.link.Attrs().Name, err)
+		}
+	}
+	return nil
+}
+
+// flagNoDAD is IFA_F_NODAD of rtnetlink(7).
+const flagNoDAD = 0x02
+
+// renew prolongs the lifetimes when it is time. What fails is tried again the next time.
+func (a *addresses) renew(now time.Time) error {
+	if a == nil || now.Sub(a.renewed) < addressRenewal {
+		return nil
+	}
+	return a.put(now)
+}
+
+// close takes the addresses away.
+func (a *addresses) close() error {
+	if a == nil {
+		return nil
+	}
+	var errs []error
+	for i := range a.own {
+		if err := netlink.AddrDel(a.link, &a.own[i]); err != nil {
+			errs = append(errs, fmt.Errorf("take %s off %s: %w", a.own[i].IPNet, a.link.Attrs().Name, err))
+		}
+	}
+	a.own = nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,162 @@
+// Package anycast announces a service's addresses from several sites, and moves load between them step by step: each site follows its
+// own health and load, an operator's orders and a planner's wishes; a planner sees all sites. See docs/anycast.md.
+package anycast
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"baton/anycast/config"
+	"baton/anycast/exchange"
+	"baton/anycast/metrics"
+	"baton/api"
+)
+
+// Options make an Anycast.
+type Options struct {
+	Config  *config.Config
+	Version string
+	Log     *slog.Logger
+	Load    func() (*config.Config, error) // for a reload
+}
+
+// Anycast is a running site, planner or both. Its methods may be called from any goroutine.
+type Anycast struct {
+	o        Options
+	log      *slog.Logger
+	started  time.Time
+	cfg      atomic.Pointer[config.Config] // in force
+	loaded   atomic.Int64                  // when it was read, ns since 1970
+	identity exchange.Identity
+	site     *site     // nil: there is none
+	planning *planning // nil: there is none
+
+	control, scraped, asked net.Listener // the latter two nil without listen.metrics and listen.sites
+
+	changing         sync.Mutex // held while a configuration is put in force
+	reloads, refused atomic.Uint64
+}
+
+// New prepares a site or planner: it looks at its health, and has sessions opened, but announces nothing before Run. Run must be
+// called. The error wraps api.ErrInUse when another daemon has the control socket.
+func New(o Options) (_ *Anycast, err error) {
+	a := &Anycast{o: o, log: o.Log, started: time.Now()}
+	a.cfg.Store(o.Config)
+	a.loaded.Store(time.Now().UnixNano())
+	if o.Config.Identity != (config.Identity{}) {
+		if err := a.identity.Load(o.Config.Identity); err != nil {
+			return nil, fmt.Errorf("%s: identity: %w", o.Config.File, err)
+		}
+	}
+	if err := a.listen(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.unlisten())
+		}
+	}()
+	if o.Config.Site != nil {
+		if a.site, err = newSite(o.Config, &a.identity, o.Log); err != nil {
+			return nil, err
+		}
+	}
+	if o.Config.Planner != nil {
+		if a.planning, err = newPlanning(o.Config, &a.identity, o.Log); err != nil {
+			if a.site != nil {
+				err = errors.Join(err, a.site.close())
+			}
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+// listen opens what others come to.
+func (a *Anycast) listen() (err error) {
+	cfg := a.o.Config
+	if a.control, err = api.Listen(cfg.Listen.Control); err != nil {
+		return fmt.Errorf("%s: listen.control: %w", cfg.File, err)
+	}
+	for _, l := range []struct {
+		at   string
+		key  string
+		into *net.Listener
+	}{{cfg.Listen.Metrics, "metrics", &a.scraped}, {cfg.Listen.Sites, "sites", &a.asked}} {
+		if l.at == "" {
+			continue
+		}
+		if *l.into, err = net.Listen("tcp", l.at); err != nil {
+			return errors.Join(fmt.Errorf("%s: listen.%s: %w", cfg.File, l.key, err), a.unlisten())
+		}
+	}
+	return nil
+}
+
+// unlisten is the opposite, for a start that has failed: who serves closes what it serves.
+func (a *Anycast) unlisten() error {
+	var errs []error
+	for _, l := range []net.Listener{a.control, a.scraped, a.asked} {
+		if l != nil {
+			errs = append(errs, l.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Run announces, and plans, until the context is done. Then the site drains for as long as site.stop says, withdraws, and ends its
+// sessions; a planner leaves everything as it is.
+func (a *Anycast) Run(ctx context.Context) error {
+	serving, done := context.WithCancel(context.Background())
+	defer done()
+	var answering, working errgroup.Group
+	a.serve(serving, &answering)
+	if a.planning != nil {
+		working.Go(func() error { return a.planning.run(ctx) })
+	}
+	if a.site != nil {
+		working.Go(func() error { return a.site.run(ctx) })
+	}
+	cfg := a.current()
+	a.log.Info("ready", "name", cfg.Name, "site", cfg.Site != nil, "planner", cfg.Planner != nil)
+	err := working.Wait()
+	done()
+	_ = answering.Wait() // has said what was wrong
+	return err
+}
+
+// serve answers those who come to what listen has opened, until ctx ends.
+func (a *Anycast) serve(ctx context.Context, answering *errgroup.Group) {
+	answering.Go(func() error {
+		if err := api.Serve(ctx, a.control, a.backend()); err != nil {
+			a.log.Error("nobody can ask for the status any more", "err", err)
+		}
+		return nil
+	})
+	if a.scraped != nil {
+		answering.Go(func() error {
+			if err := metrics.Serve(ctx, a.scraped, metrics.Handler(a.o.Version, a.Status)); err != nil {
+				a.log.Error("metrics are not served any more", "err", err)
+			}
+			return nil
+		})
+	}
+	if a.asked != nil {
+		answering.Go(func() error {
+			if err := exchange.Serve(ctx, a.asked, &a.identity, a.site.answers()); err != nil {
+				a.log.Error("other sites and the planner cannot ask any more", "err", err)
+			}
+			return nil
+		})
+	}
+}
+
+func (a *Anycast) current() *config.Config { return a.cfg.Load() }

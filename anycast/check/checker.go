@@ -1,0 +1,186 @@
+// Package check knows how a site is: whether the service works, and how full the site is. What is asked of the network, of programs and
+// of the kernel is in probe.go and measure.go; what is made of the answers is pure (verdict.go, rate.go).
+package check
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"baton/anycast/config"
+	"baton/anycast/level"
+)
+
+// Options make a Checker.
+type Options struct {
+	Checks   []config.Check
+	Measures []config.Measure
+	Stale    time.Duration // a measurement that is older counts as none
+	Changed  func()        // called, from any goroutine, when the health has changed; nil: nobody is told
+}
+
+// Checker looks at a site. Its methods may be called from any goroutine.
+type Checker struct {
+	o      Options
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu       sync.Mutex
+	verdicts []verdict
+	samples  []Sample
+}
+
+// State is what is known of the health.
+type State struct {
+	Health level.Health
+	Cause  string // of a health that is not Up: "check web: connection refused"
+	Checks []Result
+}
+
+// Result is what is known by one check.
+type Result struct {
+	Name   string
+	Health level.Health
+	Last   string // the last failure, "" when the last check was a success
+	At     time.Time
+}
+
+// Sample is the last of a measurement.
+type Sample struct {
+	Name  string
+	Share float64 // of the capacity; negative before there is any
+	At    time.Time
+	Error string // why there is no later one
+}
+
+// New begins to look. The caller closes the Checker.
+func New(o Options) *Checker {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &Checker{o: o, cancel: cancel}
+	for _, k := range o.Checks {
+		c.verdicts = append(c.verdicts, newVerdict(k.Rise, k.Fall))
+	}
+	for _, m := range o.Measures {
+		c.samples = append(c.samples, Sample{Name: m.Name, Share: -1})
+	}
+	for i := range o.Checks {
+		c.wg.Go(func() { c.check(ctx, i) })
+	}
+	for i := range o.Measures {
+		c.wg.Go(func() { c.measure(ctx, i) })
+	}
+	return c
+}
+
+// Close ends the checks. No goroutine and no program of theirs is left when it returns.
+func (c *Checker) Close() {
+	c.cancel()
+	c.wg.Wait()
+}
+
+// every calls f at once, and then an interval ± 10 % after it was called last, so that sites which were started together do not ask
+// together.
+func every(ctx context.Context, interval time.Duration, f func()) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		started := time.Now()
+		f()
+		timer.Reset(max(0, time.Duration(float64(interval)*(0.9+0.2*rand.Float64()))-time.Since(started)))
+	}
+}
+
+func (c *Checker) check(ctx context.Context, i int) {
+	k := &c.o.Checks[i]
+	ask := newProbe(k)
+	every(ctx, k.Interval, func() {
+		bounded, cancel := context.WithTimeout(ctx, k.Timeout)
+		err := ask(bounded)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		c.mu.Lock()
+		changed := c.verdicts[i].take(err, time.Now())
+		c.mu.Unlock()
+		if changed && c.o.Changed != nil {
+			c.o.Changed()
+		}
+	})
+}
+
+func (c *Checker) measure(ctx context.Context, i int) {
+	m := &c.o.Measures[i]
+	read := newMeasure(m)
+	var last rate
+	every(ctx, m.Interval, func() {
+		bounded, cancel := context.WithTimeout(ctx, m.Timeout)
+		value, err := read(bounded)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		at, ready := time.Now(), true
+		if err == nil && (m.Rate || m.Device != "") {
+			value, ready, err = last.take(value, at)
+		}
+		if err == nil && ready {
+			err = plausible(value)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		s := &c.samples[i]
+		switch s.Error = ""; {
+		case err != nil:
+			s.Error = err.Error()
+		case ready:
+			s.Share, s.At = min(value/m.Capacity, mostShare), at
+		}
+	})
+}
+
+// mostShare bounds what a site is believed to be loaded with: beyond it nothing differs but the digits.
+const mostShare = 1000
+
+// Health is what all checks say together: down when one of them is, and unknown until all have come to an end.
+func (c *Checker) Health() State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := State{Health: level.Up, Checks: make([]Result, 0, len(c.verdicts))}
+	var causes []string
+	for i := range c.verdicts {
+		v := &c.verdicts[i]
+		r := Result{Name: c.o.Checks[i].Name, Health: v.health, Last: v.last, At: v.at}
+		s.Checks = append(s.Checks, r)
+		switch {
+		case r.Health == level.Down:
+			s.Health = level.Down
+			causes = append(causes, "check "+r.Name+": "+v.fault)
+		case r.Health == level.Unknown && s.Health == level.Up:
+			s.Health = level.Unknown
+		}
+	}
+	s.Cause = strings.Join(causes, "; ")
+	return s
+}
+
+// Load is the greatest of the measurements that are fresh, or a negative number when none is.
+func (c *Checker) Load(now time.Time) (float64, []Sample) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	most := -1.0
+	for _, s := range c.samples {
+		if s.Share >= 0 && now.Sub(s.At) < c.o.Stale {
+			most = math.Max(most, s.Share)
+		}
+	}
+	return most, append([]Sample(nil), c.samples...)
+}

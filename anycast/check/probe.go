@@ -1,0 +1,109 @@
+package check
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"baton/anycast/config"
+)
+
+// maxBody is how much of a check's response is read, in bytes, so that a good connection ends without an RST.
+const maxBody = 64 << 10
+
+// newProbe makes the function that looks once, for as long as its context allows.
+func newProbe(c *config.Check) func(ctx context.Context) error {
+	switch {
+	case c.HTTP != nil:
+		return probeHTTP(c)
+	case c.TCP != "":
+		return func(ctx context.Context) error { return probeTCP(ctx, c.TCP) }
+	}
+	return func(ctx context.Context) error {
+		_, err := run(ctx, c.Command)
+		return err
+	}
+}
+
+// probeHTTP takes a status from 200 to 399 for a success. A redirect is not followed: it may lead elsewhere. Each check has a connection
+// of its own, so that it tests accepting too.
+func probeHTTP(c *config.Check) func(ctx context.Context) error {
+	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10}
+	return func(ctx context.Context) error {
+		request := (&http.Request{
+			Method: http.MethodGet, URL: c.HTTP, Host: c.Host, Header: http.Header{"User-Agent": {"baton-anycast"}, "Accept": {"*/*"}},
+		}).WithContext(ctx)
+		response, err := transport.RoundTrip(request)
+		if err != nil {
+			return late(ctx, err)
+		}
+		defer response.Body.Close()
+		if response.StatusCode < 200 || response.StatusCode > 399 {
+			return fmt.Errorf("status %d", response.StatusCode)
+		}
+		if _, err := io.CopyN(io.Discard, response.Body, maxBody); err != nil && err != io.EOF {
+			return late(ctx, fmt.Errorf("read the body: %w", err))
+		}
+		return nil
+	}
+}
+
+func probeTCP(ctx context.Context, address string) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return late(ctx, err)
+	}
+	return conn.Close()
+}
+
+// late says of what has not come to an end that it took too long.
+func late(ctx context.Context, err error) error {
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return errors.New("no answer in time")
+	}
+	return err
+}
+
+// maxOutput is how much of a program's output is kept, in bytes.
+const maxOutput = 4 << 10
+
+// run runs a program, and returns what it has printed. When its time is over, it is killed with all that it has started in its process
+// group.
+func run(ctx context.Context, command []string) (string, error) {
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	var out, complaints head
+	cmd.Stdout, cmd.Stderr = &out, &complaints
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second // for a pipe that a child has taken elsewhere
+	err := cmd.Run()
+	if err == nil {
+		return out.String(), nil
+	}
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return "", errors.New("it did not end in time")
+	}
+	if said := strings.TrimSpace(complaints.String() + out.String()); said != "" {
+		first, _, _ := strings.Cut(said, "\n")
+		return "", fmt.Errorf("%w: %.200q", err, first)
+	}
+	return "", err
+}
+
+// head keeps the beginning of what is written to it.
+type head struct{ bytes.Buffer }
+
+func (h *head) Write(p []byte) (int, error) {
+	if room := maxOutput - h.Len(); room > 0 {
+		h.Buffer.Write(p[:min(len(p), room)])
+	}
+	return len(p), nil
+}

@@ -1,0 +1,71 @@
+// Package exchange is what sites and the planner say to each other: HTTP with JSON over TLS 1.3, both ends with certificates. A site
+// reports how it is to whoever is of the same authorities; what a planner wishes or orders, it hears from the planner that its
+// configuration names.
+//
+//	GET  /v1/report   Report
+//	PUT  /v1/wish     Wish → Report
+//	POST /v1/order    Order → Report
+package exchange
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Report is how a site is.
+type Report struct {
+	Site      string  `json:"site"`
+	Health    string  `json:"health"`          // up, down or unknown
+	Announces bool    `json:"announces"`       // some router at least is told of the service
+	Level     int     `json:"level"`           // of its ladder; 0: plain
+	Drain     int     `json:"drain"`           // the last level that is an announcement
+	Steps     []int   `json:"steps,omitempty"` // levels that load leads to
+	Name      string  `json:"name"`            // of the level
+	Held      string  `json:"held,omitempty"`  // why the level is not another
+	Load      float64 `json:"load"`            // share of the capacity; negative: it is not known
+	Order     string  `json:"order,omitempty"`
+}
+
+// Alive tells whether the site can serve clients, and is announced.
+func (r *Report) Alive() bool { return r.Health == "up" && r.Announces }
+
+// Wish is a level that a planner asks for. It is to be said again before it is stale.
+type Wish struct {
+	Level int `json:"level"`
+}
+
+// Order is an operator's, given at the planner.
+type Order struct {
+	Order string `json:"order"`
+	Level string `json:"level,omitempty"`
+	Force bool   `json:"force,omitempty"`
+}
+
+// Bounds of what is believed of a site.
+const (
+	mostLevels = 32
+	mostLoad   = 1000
+)
+
+var errBounds = errors.New("it is out of bounds")
+
+// check refuses what no site of this name reports.
+func (r *Report) check(site string) error {
+	switch {
+	case r.Site != site:
+		return fmt.Errorf("it is of site %.64q, not of %s", r.Site, site)
+	case r.Health != "up" && r.Health != "down" && r.Health != "unknown":
+		return fmt.Errorf("health %.20q: %w", r.Health, errBounds)
+	case r.Drain < 1 || r.Drain > mostLevels || r.Level < 0 || r.Level > r.Drain+1 || len(r.Steps) > mostLevels:
+		return fmt.Errorf("level %d of %d: %w", r.Level, r.Drain, errBounds)
+	case math.IsNaN(r.Load) || r.Load > mostLoad:
+		return fmt.Errorf("load %v: %w", r.Load, errBounds)
+	}
+	for i, s := range r.Steps {
+		if s <= 0 || s > r.Drain || i > 0 && s <= r.Steps[i-1] {
+			return fmt.Errorf("steps %v: %w", r.Steps, errBounds)
+		}
+	}
+	return nil
+}

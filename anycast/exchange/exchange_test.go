@@ -1,0 +1,230 @@
+package exchange
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"baton/anycast/config"
+)
+
+// authority signs certificates.
+type authority struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := authority{&x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}, key}
+	return a
+}
+
+// identity makes the files of a process, and loads them.
+func (a authority) identity(t *testing.T, name string) *Identity {
+	t.Helper()
+	dir := t.TempDir()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+	}
+	write := func(file, kind string, der []byte, err error) string {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, file)
+		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	ca, err := x509.CreateCertificate(rand.Reader, a.certificate, a.certificate, a.key.Public(), a.key)
+	caFile := write("ca.pem", "CERTIFICATE", ca, err)
+	signed, err := x509.CreateCertificate(rand.Reader, own, a.certificate, key.Public(), a.key)
+	certificateFile := write("c.pem", "CERTIFICATE", signed, err)
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	keyFile := write("k.pem", "PRIVATE KEY", der, err)
+	i := new(Identity)
+	if err := i.Load(config.Identity{Certificate: certificateFile, Key: keyFile, CA: caFile}); err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// london is a site that reports, and remembers what it hears.
+type london struct {
+	report Report
+	wishes []Wish
+	orders []Order
+}
+
+func serve(t *testing.T, own *Identity, s *london) *url.URL {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- Serve(ctx, l, own, Site{
+			Planner: func() string { return "plan" },
+			Report:  func() Report { return s.report },
+			Wish: func(w Wish) error {
+				if w.Level > s.report.Drain {
+					return errors.New("there is no such level")
+				}
+				s.wishes = append(s.wishes, w)
+				return nil
+			},
+			Order: func(o Order) error { s.orders = append(s.orders, o); return nil },
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	return &url.URL{Scheme: "https", Host: l.Addr().String()}
+}
+
+func TestExchange(t *testing.T) {
+	a := newAuthority(t)
+	site := &london{report: Report{Site: "london", Health: "up", Announces: true, Level: 1, Drain: 4, Steps: []int{1, 2}, Name: "med", Load: 0.5}}
+	at := serve(t, a.identity(t, "london"), site)
+
+	planner := NewClient(a.identity(t, "plan"), "london", at)
+	defer planner.Close()
+	got, err := planner.Report(t.Context())
+	if diff := cmp.Diff(site.report, got); err != nil || diff != "" {
+		t.Errorf("Report: %v (-want +got):\n%s", err, diff)
+	}
+	if got, err = planner.Wish(t.Context(), Wish{2}); err != nil || len(site.wishes) != 1 || site.wishes[0].Level != 2 || got.Site != "london" {
+		t.Errorf("Wish: %+v, %v; the site has heard %v", got, err, site.wishes)
+	}
+	if _, err = planner.Order(t.Context(), Order{Order: "drain", Force: true}); err != nil || len(site.orders) != 1 || !site.orders[0].Force {
+		t.Errorf("Order: %v; the site has heard %v", err, site.orders)
+	}
+	var refused *RefusedError
+	if _, err = planner.Wish(t.Context(), Wish{9}); !errors.As(err, &refused) || refused.Status != http.StatusConflict || refused.Message != "there is no such level" {
+		t.Errorf("a wish that is refused: %v", err)
+	}
+
+	paris := NewClient(a.identity(t, "paris"), "london", at)
+	defer paris.Close()
+	if _, err := paris.Report(t.Context()); err != nil {
+		t.Errorf("another site asks for the report: %v", err)
+	}
+	if _, err := paris.Wish(t.Context(), Wish{1}); !errors.As(err, &refused) || refused.Status != http.StatusForbidden {
+		t.Errorf("another site wishes something: %v", err)
+	}
+	if _, err := paris.Order(t.Context(), Order{Order: "drain"}); !errors.As(err, &refused) || refused.Status != http.StatusForbidden {
+		t.Errorf("another site orders something: %v", err)
+	}
+	if len(site.wishes) != 1 || len(site.orders) != 1 {
+		t.Errorf("the site has heard %v, %v", site.wishes, site.orders)
+	}
+}
+
+func TestStrangers(t *testing.T) {
+	a, b := newAuthority(t), newAuthority(t)
+	site := &london{report: Report{Site: "london", Health: "up", Drain: 4}}
+	at := serve(t, a.identity(t, "london"), site)
+	stranger := b.identity(t, "plan")
+	stranger.now.Load().RootCAs = a.identity(t, "plan").now.Load().RootCAs // it trusts the site, and not the site it
+	tests := []struct {
+		name   string
+		client *Client
+		err    string
+	}{
+		{"a certificate of other authorities", NewClient(stranger, "london", at), "certificate"},
+		{"a site of another name", NewClient(a.identity(t, "plan"), "paris", at), "certificate is valid for london, not paris"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			defer tt.client.Close()
+			if _, err := tt.client.Report(t.Context()); err == nil || !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("error %v, want %q", err, tt.err)
+			}
+		})
+	}
+	t.Run("no certificate", func(t *testing.T) {
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+		defer client.CloseIdleConnections()
+		if r, err := client.Get(at.String() + "/v1/report"); err == nil {
+			r.Body.Close()
+			t.Error("the report is told to whoever asks")
+		}
+	})
+}
+
+func TestReportBounds(t *testing.T) {
+	tests := []struct{ name, text, err string }{
+		{"good", `{"site":"london","health":"up","announces":true,"level":5,"drain":4,"steps":[1,2,3],"name":"withdraw","load":-1}`, ""},
+		{"another site", `{"site":"paris","health":"up","drain":4}`, `of site "paris"`},
+		{"no health", `{"site":"london","drain":4}`, "out of bounds"},
+		{"no ladder", `{"site":"london","health":"up"}`, "out of bounds"},
+		{"level beyond the ladder", `{"site":"london","health":"up","drain":4,"level":6}`, "out of bounds"},
+		{"level below it", `{"site":"london","health":"up","drain":4,"level":-1}`, "out of bounds"},
+		{"load", `{"site":"london","health":"up","drain":4,"load":1e300}`, "out of bounds"},
+		{"steps that go back", `{"site":"london","health":"up","drain":4,"steps":[2,1]}`, "out of bounds"},
+		{"steps beyond the ladder", `{"site":"london","health":"up","drain":4,"steps":[5]}`, "out of bounds"},
+		{"not JSON", `<html>`, "read the report of site london"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := parse([]byte(tt.text), "london")
+			if tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
+				t.Errorf("error %v, want %q", err, tt.err)
+			}
+		})
+	}
+}
+
+// FuzzReport holds that what a site says is within bounds, or refused.
+func FuzzReport(f *testing.F) {
+	f.Add([]byte(`{"site":"london","health":"up","announces":true,"level":1,"drain":4,"steps":[1,2,3],"load":0.5}`))
+	f.Add([]byte(`{"site":"london","health":"up","drain":4,"load":1e999}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r, err := parse(text, "london")
+		if err != nil {
+			if diff := cmp.Diff(Report{}, r); diff != "" {
+				t.Errorf("a report and an error: %s", diff)
+			}
+			return
+		}
+		if r.Site != "london" || r.Level < 0 || r.Level > r.Drain+1 || !(r.Load <= mostLoad) {
+			t.Errorf("%+v is taken", r)
+		}
+	})
+}

@@ -1,0 +1,122 @@
+package exchange
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Site is what answers for a site. Errors of Wish and Order go to who has asked, as conflicts.
+type Site struct {
+	Planner func() string // whose wishes and orders are heard; "": nobody's
+	Report  func() Report
+	Wish    func(w Wish) error
+	Order   func(o Order) error
+}
+
+// maxBody is how much is read of a request or an answer, in bytes.
+const maxBody = 64 << 10
+
+// maxConnections bounds those who ask at a time.
+const maxConnections = 256
+
+// Serve answers on l, which it closes, until ctx is done.
+func Serve(ctx context.Context, l net.Listener, own *Identity, s Site) error {
+	server := &http.Server{
+		Handler: s.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: log.New(io.Discard, "", 0), // strangers are nobody's concern
+	}
+	down := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(down)
+		grace, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if server.Shutdown(grace) != nil {
+			server.Close()
+		}
+	})
+	err := server.Serve(tls.NewListener(limit(l, maxConnections), own.server()))
+	if !stop() {
+		<-down
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve sites: %w", err)
+}
+
+func (s Site) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/report", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.Report()) })
+	mux.HandleFunc("PUT /v1/wish", func(w http.ResponseWriter, r *http.Request) { hear(s, w, r, s.Wish) })
+	mux.HandleFunc("POST /v1/order", func(w http.ResponseWriter, r *http.Request) { hear(s, w, r, s.Order) })
+	return mux
+}
+
+// hear gives what the planner says to the site.
+func hear[T any](s Site, w http.ResponseWriter, r *http.Request, say func(T) error) {
+	planner := s.Planner()
+	if planner == "" || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 || r.TLS.PeerCertificates[0].VerifyHostname(planner) != nil {
+		answer(w, http.StatusForbidden, refusal{"this is not the planner that the site hears"})
+		return
+	}
+	var v T
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&v); err != nil {
+		answer(w, http.StatusBadRequest, refusal{"body: " + err.Error()})
+		return
+	}
+	if err := say(v); err != nil {
+		answer(w, http.StatusConflict, refusal{err.Error()})
+		return
+	}
+	answer(w, http.StatusOK, s.Report())
+}
+
+type refusal struct {
+	Error string `json:"error"`
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // fails only when who has asked has gone
+}
+
+// limited accepts no more connections than there is room for.
+type limited struct {
+	net.Listener
+	room chan struct{}
+}
+
+func limit(l net.Listener, n int) net.Listener { return &limited{l, make(chan struct{}, n)} }
+
+func (l *limited) Accept() (net.Conn, error) {
+	l.room <- struct{}{}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.room
+		return nil, err
+	}
+	return &counted{Conn: c, leave: func() { <-l.room }}, nil
+}
+
+// counted gives its place back when it is closed first.
+type counted struct {
+	net.Conn
+	once  sync.Once
+	leave func()
+}
+
+func (c *counted) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(c.leave)
+	return err
+}

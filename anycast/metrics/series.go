@@ -1,0 +1,147 @@
+// Package metrics is what a site or a planner tells Prometheus, and /healthz: its status in numbers. Every name begins with
+// baton_anycast_.
+package metrics
+
+import (
+	"fmt"
+
+	"baton/api"
+)
+
+const namespace = "baton_anycast"
+
+// Number is one series at the time of a scrape.
+type Number struct {
+	Name   string // without the prefix
+	Help   string
+	Labels map[string]string
+	Value  float64
+	Gauge  bool // the value may fall
+}
+
+type numbers []Number
+
+func (n *numbers) add(gauge bool, name, help string, value float64, labels []string) {
+	x := Number{Name: name, Help: help, Value: value, Gauge: gauge}
+	for i := 0; i < len(labels); i += 2 {
+		if x.Labels == nil {
+			x.Labels = make(map[string]string)
+		}
+		x.Labels[labels[i]] = labels[i+1]
+	}
+	*n = append(*n, x)
+}
+
+func (n *numbers) counter(name, help string, value uint64, labels ...string) {
+	n.add(false, name, help, float64(value), labels)
+}
+
+func (n *numbers) gauge(name, help string, value float64, labels ...string) {
+	n.add(true, name, help, value, labels)
+}
+
+func (n *numbers) yes(name, help string, is bool, labels ...string) {
+	value := 0.0
+	if is {
+		value = 1
+	}
+	n.gauge(name, help, value, labels...)
+}
+
+// Series are the numbers of a process.
+func Series(s *api.AnycastStatus) []Number {
+	var n numbers
+	if s.Site != nil {
+		n.ofSite(s.Site)
+	}
+	if s.Planner != nil {
+		n.ofPlanner(s.Planner)
+	}
+	n.counter("config_reloads_total", "Reloads of the configuration, by result.", s.Reloads, "result", "ok")
+	n.counter("config_reloads_total", "Reloads of the configuration, by result.", s.ReloadsFailed, "result", "failed")
+	n.gauge("config_loaded_timestamp_seconds", "When the configuration in force was loaded.", float64(s.Loaded.UnixNano())/1e9)
+	return n
+}
+
+func (n *numbers) ofSite(s *api.AnycastSite) {
+	for i, l := range s.Levels {
+		if l.Name == s.Level {
+			n.gauge("level", "Step of the ladder that is in force: 0 is a plain announcement.", float64(i))
+		}
+		n.yes("level_in_force", "1 for the level that is in force.", l.Name == s.Level, "level", l.Name)
+	}
+	n.counter("level_changes_total", "Changes of the level.", s.Changes)
+	n.yes("level_held", "1 when another level is wanted, and dwell or the flap budget forbids it.", s.Held != "")
+	n.gauge("flap_penalty", "Penalty of routers that damp routes, as far as the site knows.", s.Penalty)
+	n.gauge("flap_budget", "Penalty that changes of the site's own choice do not exceed; 0: no bound.", s.Budget)
+	n.yes("healthy", "1 when all checks say so.", s.Health == "up")
+	for _, c := range s.Checks {
+		n.yes("check_healthy", "1 when the check says so.", c.Health == "up", "check", c.Name)
+	}
+	if s.Load != nil {
+		n.gauge("load", "Load, as a share of the capacity; absent when it is not known.", *s.Load)
+	}
+	for _, l := range s.Loads {
+		if l.Share != nil {
+			n.gauge("measured_load", "The last measurement, as a share of the capacity.", *l.Share, "load", l.Name)
+		}
+		n.yes("measurement_failed", "1 when the last attempt to measure has failed.", l.Error != "", "load", l.Name)
+	}
+	n.yes("ordered", "1 when an operator's order stands.", s.Order.Order != "")
+	for _, p := range s.Peers {
+		n.yes("session_up", "1 when routes are exchanged with the router.", p.State == "established", "peer", p.Name)
+		n.counter("session_ups_total", "Times that the session was established.", uint64(p.Ups), "peer", p.Name)
+	}
+	for _, o := range s.Others {
+		n.yes("other_alive", "1 when another site is known to be up and to announce.", o.Alive, "site", o.Name)
+	}
+	if s.Wish != nil {
+		n.yes("wish_fresh", "1 when the planner's wish is believed.", s.Wish.Fresh)
+	}
+}
+
+func (n *numbers) ofPlanner(p *api.AnycastPlanner) {
+	for _, s := range p.Sites {
+		n.yes("planner_site_alive", "1 when the site reports to the planner that it is up.", s.Alive, "site", s.Name)
+		if s.Load != nil {
+			n.gauge("planner_site_load", "Load that the site reports, as a share of its capacity.", *s.Load, "site", s.Name)
+		}
+	}
+	n.gauge("planner_forwarders", "Forwarders that are connected to the planner.", float64(len(p.Forwarders)))
+	n.gauge("planner_overload_bytes", "Bytes per second above capacities that the best map leaves.", p.Overload)
+	n.gauge("planner_moves_left", "Moves between the map there is and the best.", float64(len(p.Next)))
+	for _, in := range p.Map {
+		n.gauge("planner_demand_bytes", "Bytes per second that clients at an ingress ask for, as far as the planner knows.", in.Demand, "ingress", in.Name)
+		n.yes("planner_mapped", "1 when the ingress leads to a site.", in.Site != "", "ingress", in.Name)
+	}
+}
+
+// Unready says why a process cannot do what it is there for; nothing: it can.
+func Unready(s *api.AnycastStatus) []string {
+	reasons := []string{}
+	if site := s.Site; site != nil {
+		if site.Health != "up" {
+			reasons = append(reasons, fmt.Sprintf("health is %s: %s", site.Health, site.Cause))
+		}
+		if site.Fault != "" {
+			reasons = append(reasons, site.Fault)
+		}
+		up := 0
+		for _, p := range site.Peers {
+			if p.State == "established" {
+				up++
+			}
+		}
+		if up == 0 {
+			reasons = append(reasons, "there is no session with any router")
+		}
+	}
+	if p := s.Planner; p != nil {
+		for _, n := range p.Sites {
+			if !n.Alive {
+				reasons = append(reasons, fmt.Sprintf("site %s is not known to be up: %s", n.Name, n.Error))
+			}
+		}
+	}
+	return reasons
+}

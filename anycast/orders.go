@@ -1,0 +1,140 @@
+package anycast
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"baton/anycast/exchange"
+	"baton/api"
+)
+
+// The orders of an operator.
+const (
+	orderNone        = "none"
+	orderDrain       = "drain"
+	orderMaintenance = "maintenance"
+	orderLevel       = "level"
+)
+
+// give has an order stand at the site.
+func (s *site) give(o api.AnycastOrder) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch o.Order {
+	case orderNone, orderDrain, orderMaintenance:
+		if o.Level != "" {
+			return fmt.Errorf("%w: the order %s has no level", api.ErrInvalid, o.Order)
+		}
+	case orderLevel:
+		if s.cfg.Control.Find(o.Level) < 0 {
+			return fmt.Errorf("%w: level %q is not on this site's ladder", api.ErrInvalid, o.Level)
+		}
+	default:
+		return fmt.Errorf("%w: %q is not an order: drain, maintenance, level or none", api.ErrInvalid, o.Order)
+	}
+	withdraws := o.Order == orderMaintenance || o.Order == orderLevel && s.cfg.Control.Find(o.Level) == s.cfg.Control.Withdrawn()
+	if any, alive, _ := s.others.state(time.Now()); withdraws && any && alive == 0 && !o.Force {
+		return fmt.Errorf("%w: no other site is known to be up; --force withdraws this one nevertheless", api.ErrConflict)
+	}
+	o.Site, o.At = "", time.Now()
+	if o.Order == orderNone {
+		o = api.AnycastOrder{}
+	}
+	s.order = o
+	s.log.Info("order", "order", o.Order, "level", o.Level, "force", o.Force)
+	s.save(time.Now())
+	s.stir()
+	return nil
+}
+
+// answers is what other sites and the planner are told.
+func (s *site) answers() exchange.Site {
+	return exchange.Site{
+		Planner: func() string {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.cfg.Planner
+		},
+		Report: s.report,
+		Wish:   s.hear,
+		Order: func(o exchange.Order) error {
+			return s.give(api.AnycastOrder{Order: o.Order, Level: o.Level, Force: o.Force})
+		},
+	}
+}
+
+// hear takes a wish of the planner. It is bounded by the ladder, and takes no site out.
+func (s *site) hear(w exchange.Wish) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w.Level < 0 || w.Level > s.cfg.Control.Drain() {
+		return fmt.Errorf("there is no level %d to wish for, from 0 to %d", w.Level, s.cfg.Control.Drain())
+	}
+	if w.Level != s.wish.level || s.wish.at.IsZero() {
+		s.log.Info("wish of the planner", "level", s.cfg.Control.Ladder[w.Level].Name)
+	}
+	s.wish = wish{w.Level, time.Now()}
+	s.stir()
+	return nil
+}
+
+// report is how the site is.
+func (s *site) report() exchange.Report {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	c := &s.cfg.Control
+	load, _ := s.checker.Load(now)
+	r := exchange.Report{
+		Site: s.name, Health: s.checker.Health().Health.String(), Level: s.decision.Level, Drain: c.Drain(), Name: c.Ladder[s.decision.Level].Name,
+		Held: s.decision.Held, Load: load, Order: s.order.Order,
+	}
+	for i := range c.Ladder {
+		if c.Ladder[i].Enter > 0 {
+			r.Steps = append(r.Steps, i)
+		}
+	}
+	if !c.Ladder[s.decision.Level].Announcement.Withdrawn {
+		for _, session := range s.speaker.Sessions() {
+			r.Announces = r.Announces || session.Established()
+		}
+	}
+	return r
+}
+
+// Order gives an operator's order to this site, or from a planner to another.
+func (a *Anycast) Order(ctx context.Context, o api.AnycastOrder) (api.AnycastStatus, error) {
+	var err error
+	switch own := a.site != nil && (o.Site == "" || o.Site == a.current().Name); {
+	case own:
+		if err = a.site.give(o); err == nil {
+			a.site.step(time.Now()) // so that the answer shows it
+		}
+	case a.planning != nil && o.Site != "":
+		err = a.planning.order(ctx, o)
+	case a.planning != nil:
+		err = fmt.Errorf("%w: which site?", api.ErrInvalid)
+	default:
+		err = fmt.Errorf("site %q: %w: this process is site %s, and no planner", o.Site, api.ErrNotFound, a.current().Name)
+	}
+	if err != nil {
+		return api.AnycastStatus{}, err
+	}
+	return a.Status()
+}
+
+// order passes an order on.
+func (p *planning) order(ctx context.Context, o api.AnycastOrder) error {
+	client := p.client(o.Site)
+	if client == nil {
+		return fmt.Errorf("site %q: %w", o.Site, api.ErrNotFound)
+	}
+	_, err := client.Order(ctx, exchange.Order{Order: o.Order, Level: o.Level, Force: o.Force})
+	var refused *exchange.RefusedError
+	if errors.As(err, &refused) {
+		return fmt.Errorf("%w: %w", api.ErrConflict, err)
+	}
+	return err
+}

@@ -1,0 +1,174 @@
+package planner
+
+import (
+	"fmt"
+	"time"
+
+	"baton/anycast/level"
+)
+
+// Loads, as shares of the capacity, that a planner goes by: a site above high sheds, as long as others stay below full with it; one
+// comes back as long as it stays below full itself.
+const (
+	high = 0.9
+	full = 0.8
+)
+
+// Levels has sites shed, and come back, one at a time and not before the last change has settled. It never has all sites step down:
+// their levels against each other are what routers see.
+type Levels struct {
+	settle time.Duration
+	moved  time.Duration
+	begun  bool // something was moved
+	why    string
+	sites  map[string]*wished
+}
+
+// wished is what is wished of a site.
+type wished struct {
+	level int
+	since time.Duration
+	shed  map[int]*level.Shed
+}
+
+func (w *wished) worth(l int) *level.Shed {
+	if w.shed[l] == nil {
+		w.shed[l] = &level.Shed{}
+	}
+	return w.shed[l]
+}
+
+// NewLevels wishes nothing yet. settle is the least time between two changes.
+func NewLevels(settle time.Duration) *Levels {
+	return &Levels{settle: settle, sites: make(map[string]*wished)}
+}
+
+// Wish is the level for a site, 0 for one that is not known.
+func (l *Levels) Wish(site string) int {
+	if w := l.sites[site]; w != nil {
+		return w.level
+	}
+	return 0
+}
+
+// Why says what the last Step has made of things.
+func (l *Levels) Why() string { return l.why }
+
+// Step looks at all sites, and tells whether a wish has changed.
+func (l *Levels) Step(at time.Duration, views []View) (changed bool) {
+	l.know(at, views)
+	for i := range views {
+		v := &views[i]
+		if w := l.sites[v.Name]; w != nil && v.alive() {
+			w.worth(w.level).Settle(at-w.since, v.Load, l.settle)
+		}
+	}
+	if end := l.moved + l.settle; l.begun && at < end {
+		l.why = fmt.Sprintf("the last change settles for %s", (end - at).Round(time.Second))
+		return false
+	}
+	if v, to, why := l.shedding(views); v != nil {
+		l.set(at, v, to, why)
+		return true
+	} else if why != "" {
+		l.why = why
+		return false
+	}
+	if v, to, why := l.returning(at, views); v != nil {
+		l.set(at, v, to, why)
+		return true
+	}
+	l.why = "no site is full"
+	return false
+}
+
+func (l *Levels) set(at time.Duration, v *View, to int, why string) {
+	w := l.sites[v.Name]
+	w.worth(w.level).Leave(at)
+	w.worth(to).Enter(at, v.Load, l.settle)
+	w.level, w.since, l.moved, l.begun, l.why = to, at, at, true, why
+}
+
+// know takes over the level that a site has when it is seen for the first time, so that a new planner goes on where another has ended,
+// and forgets what was wished of a site that does not report: by itself it goes back to a plain announcement.
+func (l *Levels) know(at time.Duration, views []View) {
+	seen := make(map[string]bool)
+	for i := range views {
+		v := &views[i]
+		if !v.Fresh {
+			continue
+		}
+		seen[v.Name] = true
+		if l.sites[v.Name] == nil {
+			w := &wished{since: at, shed: make(map[int]*level.Shed)}
+			for _, s := range v.Steps {
+				if s == v.Level && v.Up && !v.Ordered {
+					w.level = s
+				}
+			}
+			l.sites[v.Name] = w
+		}
+	}
+	for name := range l.sites {
+		if !seen[name] {
+			delete(l.sites, name)
+		}
+	}
+}
+
+// shedding is the fullest site, when there is somewhere to go for what it sheds. A reason without a site says that one is full, and
+// nothing can be done.
+func (l *Levels) shedding(views []View) (*View, int, string) {
+	var fullest *View
+	for i := range views {
+		v := &views[i]
+		if v.alive() && v.Load >= high && !v.Ordered && v.Level == l.Wish(v.Name) && (fullest == nil || v.Load > fullest.Load) {
+			if _, more := v.deeper(v.Level); more {
+				fullest = v
+			}
+		}
+	}
+	if fullest == nil {
+		return nil, 0, ""
+	}
+	room, plain := 0.0, false
+	for i := range views {
+		v := &views[i]
+		if v == fullest || !v.alive() || v.Ordered {
+			continue
+		}
+		plain = plain || l.Wish(v.Name) == 0
+		if v.Load >= 0 {
+			room += max(0, full-v.Load) * v.Capacity
+		}
+	}
+	says := fmt.Sprintf("site %s is %.0f %% full", fullest.Name, 100*fullest.Load)
+	if excess := (fullest.Load - high) * fullest.Capacity; room == 0 || room < excess {
+		return nil, 0, says + ", and no other has room"
+	}
+	if !plain {
+		return nil, 0, says + ", and no other has a plain announcement"
+	}
+	to, _ := fullest.deeper(fullest.Level)
+	return fullest, to, says
+}
+
+// returning is the emptiest site that has shed, when what it would get back fits.
+func (l *Levels) returning(at time.Duration, views []View) (*View, int, string) {
+	var emptiest *View
+	least := full
+	for i := range views {
+		v := &views[i]
+		w := l.sites[v.Name]
+		if !v.alive() || v.Ordered || w == nil || w.level == 0 || v.Load < 0 {
+			continue
+		}
+		if back := w.worth(w.level).Regained(at-w.since, v.Load, l.settle); back < least {
+			least, emptiest = back, v
+		}
+	}
+	if emptiest == nil {
+		return nil, 0, ""
+	}
+	return emptiest, emptiest.higher(l.Wish(emptiest.Name)), fmt.Sprintf("site %s would be %.0f %% full a level higher", emptiest.Name, 100*least)
+}

@@ -1,0 +1,185 @@
+package anycast
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"baton/anycast/check"
+	"baton/anycast/config"
+	"baton/anycast/exchange"
+	"baton/anycast/level"
+	"baton/anycast/speaker"
+	"baton/api"
+)
+
+// tick is how often a site looks at itself when nothing happens.
+const tick = time.Second
+
+// site is the part of the process that announces.
+type site struct {
+	log      *slog.Logger
+	identity *exchange.Identity
+	began    time.Time // of the clock of the machine, which nobody sets
+	speaker  *speaker.Speaker
+	wake     chan struct{} // capacity 1: something has changed
+
+	mu        sync.Mutex
+	name      string
+	cfg       *config.Site
+	checker   *check.Checker
+	others    *others
+	addresses *addresses // nil: none of its own
+	machine   *level.Machine
+	decision  level.Decision
+	since     time.Time // of the level
+	changes   uint64
+	fault     string // why the routers are not told
+	order     api.AnycastOrder
+	wish      wish
+}
+
+// wish is what the planner has asked for last.
+type wish struct {
+	level int
+	at    time.Time // zero: never
+}
+
+func newSite(cfg *config.Config, identity *exchange.Identity, log *slog.Logger) (_ *site, err error) {
+	s := &site{
+		log: log, identity: identity, began: time.Now(), wake: make(chan struct{}, 1), name: cfg.Name, cfg: cfg.Site,
+		machine: level.New(cfg.Site.Control), since: time.Now(),
+	}
+	s.decision = level.Decision{Level: cfg.Site.Control.Withdrawn(), Reason: "it has just begun"}
+	s.remember()
+	if s.addresses, err = addAddresses(cfg.Site.Addresses); err != nil {
+		return nil, fmt.Errorf("%s: site.addresses: %w", cfg.File, err)
+	}
+	if s.speaker, err = speaker.New(cfg.Site.BGP, cfg.Site.Prefixes, log); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: site.bgp: %w", cfg.File, err), s.addresses.close())
+	}
+	s.look(cfg.Site)
+	return s, nil
+}
+
+// look begins to look at the health, the load and the other sites.
+func (s *site) look(cfg *config.Site) {
+	s.checker = check.New(check.Options{Checks: cfg.Checks, Measures: cfg.Loads, Stale: cfg.Stale, Changed: s.stir})
+	s.others = watchOthers(cfg, s.identity, s.stir)
+}
+
+// stir has the site look at itself soon.
+func (s *site) stir() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run follows health, load, orders and wishes until ctx is done, and then leaves.
+func (s *site) run(ctx context.Context) error {
+	beat := time.NewTicker(tick)
+	defer beat.Stop()
+	for {
+		s.step(time.Now())
+		select {
+		case <-ctx.Done():
+			return errors.Join(s.leave(), s.close())
+		case <-beat.C:
+		case <-s.wake:
+		}
+	}
+}
+
+// step has the machine decide, and the routers told.
+func (s *site) step(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.addresses.renew(now); err != nil {
+		s.log.Error("the service's addresses go before long", "err", err)
+	}
+	before := s.decision
+	s.decision = s.machine.Step(now.Sub(s.began), s.input(now))
+	s.tell(now, before)
+}
+
+// tell makes the decision known. s.mu is held.
+func (s *site) tell(now time.Time, before level.Decision) {
+	d, ladder := s.decision, s.cfg.Control.Ladder
+	if d.Changed {
+		s.since = now
+		s.changes++
+		s.log.Info("level", "from", ladder[min(before.Level, len(ladder)-1)].Name, "to", ladder[d.Level].Name, "because", d.Reason, "penalty", int(d.Penalty))
+		defer s.save(now)
+	} else if d.Held != "" && d.Held != before.Held {
+		s.log.Info("level is held", "level", ladder[d.Level].Name, "wanted", ladder[d.Want].Name, "by", d.Held,
+			"for", (d.Until - now.Sub(s.began)).Round(time.Second))
+	}
+	fault := ""
+	if err := s.speaker.Announce(ladder[d.Level].Announcement); err != nil {
+		fault = err.Error()
+	}
+	if fault != s.fault && fault != "" {
+		s.log.Error("the routers are not told", "err", fault)
+	}
+	s.fault = fault
+}
+
+// input is what is known now. s.mu is held.
+func (s *site) input(now time.Time) level.Input {
+	health := s.checker.Health()
+	load, _ := s.checker.Load(now)
+	in := level.Input{
+		Health: health.Health, Cause: health.Cause, Load: load, Order: level.NoOrder, DrainFor: s.cfg.Drain, Force: s.order.Force,
+		Planned: s.cfg.Planner != "", Wish: level.NoWish,
+	}
+	switch s.order.Order {
+	case orderDrain:
+		in.Order = level.Drain
+	case orderMaintenance:
+		in.Order = level.Maintenance
+	case orderLevel:
+		if i := s.cfg.Control.Find(s.order.Level); i >= 0 { // a reload may have taken it away
+			in.Order, in.Pin = level.Pin, i
+		}
+	}
+	if s.fresh(now) {
+		in.Wish = s.wish.level
+	}
+	in.Others, in.Alive, in.Room = s.others.state(now)
+	return in
+}
+
+// fresh tells whether the planner's wish is believed. s.mu is held.
+func (s *site) fresh(now time.Time) bool {
+	return !s.wish.at.IsZero() && now.Sub(s.wish.at) < s.cfg.Stale
+}
+
+// leave drains for site.stop, and withdraws. The other sites' knowledge of it ends with it.
+func (s *site) leave() error {
+	s.mu.Lock()
+	cfg, now := s.cfg, s.decision.Level
+	s.mu.Unlock()
+	if cfg.Stop > 0 && now < cfg.Control.Drain() {
+		s.log.Info("stopping: draining", "for", cfg.Stop)
+		if err := s.speaker.Announce(cfg.Control.Ladder[cfg.Control.Drain()].Announcement); err != nil {
+			s.log.Error("the routers are not told", "err", err)
+		}
+		time.Sleep(cfg.Stop)
+	}
+	s.log.Info("stopping: withdrawing")
+	return s.speaker.Announce(level.Announcement{Withdrawn: true})
+}
+
+// close gives back what newSite has taken.
+func (s *site) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.checker.Close()
+	s.others.close()
+	s.save(time.Now())
+	return errors.Join(s.speaker.Close(), s.addresses.close())
+}

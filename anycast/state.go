@@ -1,0 +1,96 @@
+package anycast
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"baton/api"
+)
+
+// kept is what outlives a process: without it a site that is drained would announce again after a crash, and one that crashes again and
+// again would flap without end.
+type kept struct {
+	Order   api.AnycastOrder `json:"order,omitzero"`
+	Penalty float64          `json:"penalty"`
+	At      time.Time        `json:"at"` // of the penalty
+}
+
+// maxState is how long the file may be, in bytes.
+const maxState = 64 << 10
+
+// remember takes over what an earlier process has left. What cannot be read is told, and is as if it were not there.
+func (s *site) remember() {
+	if s.cfg.State == "" {
+		return
+	}
+	k, err := readState(s.cfg.State)
+	if err != nil {
+		s.log.Warn("what an earlier process has left cannot be read: orders and the flap budget begin anew", "err", err)
+		return
+	}
+	s.order = k.Order
+	// The only use of the clock that people set: a jump makes the penalty too great or too small, within what a new process may owe.
+	passed := max(0, time.Since(k.At))
+	if f := s.cfg.Control.Flaps; f.Suppress > 0 && k.Penalty > 0 {
+		s.machine.Owe(min(k.Penalty, f.Suppress), passed)
+	}
+	if s.order.Order != "" {
+		s.log.Info("an order still stands", "order", s.order.Order, "level", s.order.Level, "since", s.order.At)
+	}
+}
+
+func readState(path string) (kept, error) {
+	var k kept
+	text, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return k, nil
+	case err != nil:
+		return k, fmt.Errorf("read the state: %w", err)
+	case len(text) > maxState:
+		return k, fmt.Errorf("read the state: %s is longer than %d bytes", path, maxState)
+	}
+	if err := json.Unmarshal(text, &k); err != nil {
+		return kept{}, fmt.Errorf("read the state in %s: %w", path, err)
+	}
+	return k, nil
+}
+
+// save writes what is to outlive the process. s.mu is held.
+func (s *site) save(now time.Time) {
+	if s.cfg.State == "" {
+		return
+	}
+	if err := writeState(s.cfg.State, kept{Order: s.order, Penalty: s.decision.Penalty, At: now}); err != nil {
+		s.log.Error("what is to outlive this process is not kept", "err", err)
+	}
+}
+
+// writeState replaces the file as a whole, or not at all.
+func writeState(path string, k kept) (err error) {
+	text, err := json.Marshal(k)
+	if err != nil {
+		return fmt.Errorf("write the state: %w", err)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".anycast-")
+	if err != nil {
+		return fmt.Errorf("write the state: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	_, err = f.Write(append(text, '\n'))
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("write the state: %w", err)
+	}
+	if err = os.Rename(f.Name(), path); err != nil {
+		return fmt.Errorf("write the state: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package anycast
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"baton/anycast/assign"
+	"baton/anycast/level"
+	"baton/anycast/metrics"
+	"baton/api"
+)
+
+// backend is what the control socket serves.
+func (a *Anycast) backend() api.Backend {
+	return api.Backend{
+		Anycast:      func(context.Context) (api.AnycastStatus, error) { return a.Status() },
+		AnycastOrder: a.Order,
+		Reload:       func(context.Context) (api.ReloadResult, error) { return a.Reload() },
+		Counters:     func(context.Context) ([]api.Counter, error) { return a.counters() },
+	}
+}
+
+func (a *Anycast) counters() ([]api.Counter, error) {
+	s, err := a.Status()
+	if err != nil {
+		return nil, err
+	}
+	var out []api.Counter
+	for _, n := range metrics.Series(&s) {
+		if !n.Gauge {
+			out = append(out, api.Counter{Name: n.Name, Help: n.Help, Labels: n.Labels, Value: uint64(n.Value)})
+		}
+	}
+	return out, nil
+}
+
+// Status is the process at a glance.
+func (a *Anycast) Status() (api.AnycastStatus, error) {
+	cfg := a.current()
+	s := api.AnycastStatus{
+		Version: a.o.Version, PID: os.Getpid(), Started: a.started, Config: cfg.File, Loaded: time.Unix(0, a.loaded.Load()), Name: cfg.Name,
+		Reloads: a.reloads.Load(), ReloadsFailed: a.refused.Load(),
+	}
+	if a.site != nil {
+		s.Site = a.site.status(time.Now())
+	}
+	if a.planning != nil {
+		s.Planner = a.planning.status(time.Now())
+	}
+	return s, nil
+}
+
+// status tells of the site.
+func (s *site) status(now time.Time) *api.AnycastSite {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, d := &s.cfg.Control, &s.decision
+	health := s.checker.Health()
+	load, samples := s.checker.Load(now)
+	out := &api.AnycastSite{
+		Level: c.Ladder[d.Level].Name, Since: s.since, Reason: d.Reason, Held: d.Held, Changes: s.changes, Penalty: d.Penalty,
+		Budget: c.Flaps.Suppress * c.Flaps.Share, Fault: s.fault, Health: health.Health.String(), Cause: health.Cause, Load: known(load), Order: s.order,
+		Checks: []api.AnycastCheck{}, Loads: []api.AnycastLoad{}, Peers: []api.AnycastPeer{},
+	}
+	if d.Held != "" {
+		out.Want, out.HeldUntil = c.Ladder[min(d.Want, c.Withdrawn())].Name, s.began.Add(d.Until)
+	}
+	for _, p := range s.cfg.Prefixes {
+		out.Prefixes = append(out.Prefixes, p.String())
+	}
+	for i := range c.Ladder {
+		out.Levels = append(out.Levels, told(&c.Ladder[i]))
+	}
+	for _, k := range health.Checks {
+		out.Checks = append(out.Checks, api.AnycastCheck{Name: k.Name, Health: k.Health.String(), Last: k.Last, At: k.At})
+	}
+	for _, m := range samples {
+		out.Loads = append(out.Loads, api.AnycastLoad{Name: m.Name, Share: known(m.Share), At: m.At, Error: m.Error})
+	}
+	if s.cfg.Planner != "" && !s.wish.at.IsZero() {
+		out.Wish = &api.AnycastWish{Planner: s.cfg.Planner, Level: c.Ladder[min(s.wish.level, c.Drain())].Name, At: s.wish.at, Fresh: s.fresh(now)}
+	}
+	for _, p := range s.speaker.Sessions() {
+		out.Peers = append(out.Peers, api.AnycastPeer{
+			Name: p.Peer.Name, Address: p.Peer.Address.String(), AS: p.Peer.AS, State: p.State, Since: p.Since, Ups: p.Ups, Last: p.Last,
+		})
+	}
+	out.Others = []api.AnycastNeighbor{}
+	for _, o := range s.others.all() {
+		out.Others = append(out.Others, o.told(s.others.alive(&o, now)))
+	}
+	return out
+}
+
+// known is a load, or nil.
+func known(load float64) *float64 {
+	if load < 0 {
+		return nil
+	}
+	return &load
+}
+
+func told(l *level.Level) api.AnycastLevel {
+	a := &l.Announcement
+	out := api.AnycastLevel{
+		Name: l.Name, Withdrawn: a.Withdrawn, MED: a.MED, Prepend: a.Prepend, LocalPreference: a.LocalPreference, Enter: l.Enter, Leave: l.Leave,
+	}
+	for _, c := range a.Communities {
+		out.Communities = append(out.Communities, fmt.Sprintf("%d:%d", c>>16, c&0xffff))
+	}
+	return out
+}
+
+func (o *other) told(alive bool) api.AnycastNeighbor {
+	n := api.AnycastNeighbor{Name: o.name, Alive: alive, At: o.at, Error: o.err}
+	if !o.at.IsZero() {
+		n.Level, n.Health, n.Load = o.report.Name, o.report.Health, known(o.report.Load)
+	}
+	return n
+}
+
+// status tells of the planner.
+func (p *planning) status(now time.Time) *api.AnycastPlanner {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := &api.AnycastPlanner{Moved: p.changed, Because: p.why, Forwarders: []string{}}
+	views := p.views(now)
+	for i := range p.sites {
+		s := &p.sites[i]
+		n := s.told(views[i].Fresh && views[i].Up)
+		if p.steering == nil {
+			n.Wish = fmt.Sprint(p.levels.Wish(s.name))
+		}
+		out.Sites = append(out.Sites, n)
+	}
+	if p.steering == nil {
+		return out
+	}
+	out.Forwarders = p.steering.Forwarders()
+	out.Overload, out.Exact = p.plan.Value.Overload, p.plan.Exact
+	for i := range p.states {
+		in := api.AnycastIngress{Name: p.cfg.Map.Ingresses[i].Name, Site: p.known(p.states[i].Site), Target: p.known(p.plan.Target[i]), Demand: p.plan.Demand[i]}
+		out.Map = append(out.Map, in)
+	}
+	for k, step := range p.plan.Next {
+		for _, m := range step {
+			out.Next = append(out.Next, api.AnycastMove{
+				Step: k + 1, Ingress: p.cfg.Map.Ingresses[m.Ingress].Name, From: p.known(m.From), To: p.known(m.To),
+			})
+		}
+	}
+	return out
+}
+
+// known is the name of a site of the map, or "".
+func (p *planning) known(site int) string {
+	if site == assign.Nowhere {
+		return ""
+	}
+	return p.cfg.Sites[site].Name
+}

@@ -1,0 +1,277 @@
+package steer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"baton/anycast/assign"
+	"baton/anycast/config"
+	"baton/openflow"
+	"baton/openflow/channel"
+)
+
+// answerTime is how long a forwarder may take for an answer.
+const answerTime = 5 * time.Second
+
+// maxForwarders bounds connections of switches, those of strangers included.
+const maxForwarders = 256
+
+// Steering is the OpenFlow controller of a map. Its methods may be called from any goroutine.
+type Steering struct {
+	place
+	log *slog.Logger
+
+	mu         sync.Mutex
+	forwarders map[uint64]*forwarder
+	connected  int
+}
+
+// forwarder is a switch that is connected.
+type forwarder struct {
+	id     uint64
+	conn   *channel.Conn
+	remote net.Addr
+
+	mu    sync.Mutex // held while it is asked or changed
+	now   map[int]found
+	bytes map[int]uint64 // at the last look
+	at    time.Time
+}
+
+// State is what is known of an ingress.
+type State struct {
+	Known bool    // its forwarder is connected
+	Site  int     // assign.Nowhere without a rule for it
+	Bytes float64 // per second since the last look; negative when there was none before
+}
+
+// New makes the controller of a map.
+func New(m *config.Map, sites []config.Served, log *slog.Logger) *Steering {
+	return &Steering{place: place{m, sites}, log: log, forwarders: make(map[uint64]*forwarder)}
+}
+
+// Serve takes connections of forwarders from l, which it closes, until ctx is done. The rules stay when it returns.
+func (s *Steering) Serve(ctx context.Context, l net.Listener) error {
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	var running sync.WaitGroup
+	defer running.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("accept forwarders: %w", err)
+		}
+		s.mu.Lock()
+		room := s.connected < maxForwarders
+		if room {
+			s.connected++
+		}
+		s.mu.Unlock()
+		if !room {
+			c.Close()
+			continue
+		}
+		running.Go(func() {
+			s.handle(ctx, c)
+			s.mu.Lock()
+			s.connected--
+			s.mu.Unlock()
+		})
+	}
+}
+
+// handle has a forwarder until it goes.
+func (s *Steering) handle(ctx context.Context, c net.Conn) {
+	f := &forwarder{conn: channel.Start(c, channel.Options{}), remote: c.RemoteAddr(), bytes: make(map[int]uint64)}
+	defer f.conn.Close()
+	if err := s.meet(ctx, f); err != nil {
+		s.log.Warn("a switch is refused", "from", f.remote, "err", err)
+		return
+	}
+	s.mu.Lock()
+	old := s.forwarders[f.id]
+	s.forwarders[f.id] = f
+	s.mu.Unlock()
+	if old != nil { // it has come again before its old connection was seen to end
+		old.conn.Close()
+	}
+	s.log.Info("forwarder is connected", "datapath", name(f.id), "from", f.remote)
+	var err error
+	for err == nil { // what it says by itself is of no interest
+		_, err = f.conn.Receive(ctx)
+	}
+	s.mu.Lock()
+	if s.forwarders[f.id] == f {
+		delete(s.forwarders, f.id)
+	}
+	s.mu.Unlock()
+	if ctx.Err() == nil {
+		s.log.Warn("forwarder is gone; it keeps the map", "datapath", name(f.id), "err", err)
+	}
+}
+
+// meet learns who a forwarder is and what it does.
+func (s *Steering) meet(ctx context.Context, f *forwarder) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	if err := f.conn.Up(ctx); err != nil {
+		return fmt.Errorf("say hello: %w", err)
+	}
+	reply, err := f.conn.Request(ctx, &openflow.FeaturesRequest{})
+	if err != nil {
+		return fmt.Errorf("ask for its features: %w", err)
+	}
+	features, ok := reply.(*openflow.FeaturesReply)
+	if !ok || features.Auxiliary != 0 {
+		return errors.New("it is not a main connection")
+	}
+	f.id = features.DatapathID
+	if !slices.ContainsFunc(s.m.Ingresses, func(in config.Ingress) bool { return in.Forwarder == f.id }) {
+		return fmt.Errorf("no ingress is of its datapath %s", name(f.id))
+	}
+	return s.adopt(ctx, f)
+}
+
+// adopt takes over the map that a forwarder has, and takes away what is of no use in it.
+func (s *Steering) adopt(ctx context.Context, f *forwarder) error {
+	stats, err := s.stats(ctx, f)
+	if err != nil {
+		return err
+	}
+	now, stray := s.read(f.id, stats)
+	if len(stray) > 0 {
+		if err := f.conn.Commit(ctx, stray...); err != nil {
+			return fmt.Errorf("take old rules away: %w", err)
+		}
+		s.log.Info("old rules are gone", "datapath", name(f.id), "rules", len(stray))
+	}
+	f.now, f.at = now, time.Now()
+	for i, g := range now {
+		f.bytes[i] = g.bytes
+	}
+	return nil
+}
+
+func (s *Steering) stats(ctx context.Context, f *forwarder) ([]openflow.FlowStats, error) {
+	parts, err := f.conn.Multipart(ctx, s.query())
+	if err != nil {
+		return nil, fmt.Errorf("ask for its rules: %w", err)
+	}
+	var out []openflow.FlowStats
+	for _, p := range parts {
+		if reply, ok := p.(openflow.FlowStatsReply); ok {
+			out = append(out, reply...)
+		}
+	}
+	return out, nil
+}
+
+// Look asks all forwarders, and tells of each ingress. A forwarder that does not answer is not known.
+func (s *Steering) Look(ctx context.Context) []State {
+	out := make([]State, len(s.m.Ingresses))
+	for i := range out {
+		out[i] = State{Site: assign.Nowhere, Bytes: -1}
+	}
+	var asked sync.WaitGroup
+	for _, f := range s.all() {
+		asked.Go(func() {
+			if err := s.look(ctx, f, out); err != nil {
+				s.log.Warn("forwarder does not tell its rules", "datapath", name(f.id), "err", err)
+			}
+		})
+	}
+	asked.Wait()
+	return out
+}
+
+// look writes the states of a forwarder's ingresses, which nobody else writes.
+func (s *Steering) look(ctx context.Context, f *forwarder, out []State) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	stats, err := s.stats(ctx, f)
+	if err != nil {
+		return err
+	}
+	at := time.Now()
+	passed := at.Sub(f.at).Seconds()
+	f.now, _ = s.read(f.id, stats)
+	f.at = at
+	for i, g := range f.now {
+		out[i] = State{Known: true, Site: g.site, Bytes: -1}
+		if before, known := f.bytes[i]; known && g.bytes >= before && passed > 0 {
+			out[i].Bytes = float64(g.bytes-before) / passed
+		}
+		f.bytes[i] = g.bytes
+	}
+	return nil
+}
+
+// Apply makes moves, forwarder by forwarder, each behind a barrier. When it returns without an error all of them are in force.
+func (s *Steering) Apply(ctx context.Context, moves []assign.Move) error {
+	var errs []error
+	for _, f := range s.all() {
+		var messages []openflow.Message
+		for _, m := range moves {
+			if s.m.Ingresses[m.Ingress].Forwarder != f.id {
+				continue
+			}
+			command := openflow.FlowModifyStrict // which keeps the counters
+			if m.From == assign.Nowhere {
+				command = openflow.FlowAdd
+			}
+			messages = append(messages, s.rules(command, m.Ingress, m.To)...)
+		}
+		if len(messages) == 0 {
+			continue
+		}
+		if err := s.commit(ctx, f, messages); err != nil {
+			errs = append(errs, fmt.Errorf("program forwarder %s: %w", name(f.id), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Steering) commit(ctx context.Context, f *forwarder, messages []openflow.Message) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	return f.conn.Commit(ctx, messages...)
+}
+
+// all are the forwarders that are connected, in the order of their identifiers.
+func (s *Steering) all() []*forwarder {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]*forwarder, 0, len(s.forwarders))
+	for _, f := range s.forwarders {
+		out = append(out, f)
+	}
+	slices.SortFunc(out, func(a, b *forwarder) int { return cmp.Compare(a.id, b.id) })
+	return out
+}
+
+// Forwarders are the datapath identifiers of those that are connected.
+func (s *Steering) Forwarders() []string {
+	out := []string{}
+	for _, f := range s.all() {
+		out = append(out, name(f.id))
+	}
+	return out
+}
+
+func name(datapath uint64) string { return fmt.Sprintf("%016x", datapath) }

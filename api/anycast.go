@@ -1,0 +1,156 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+// AnycastStatus is a process of baton anycast at a glance: a site's, a planner's or both.
+type AnycastStatus struct {
+	Version string    `json:"version"`
+	PID     int       `json:"pid"`
+	Started time.Time `json:"started"`
+	Config  string    `json:"config"` // file
+	Loaded  time.Time `json:"loaded"` // when the configuration in force was read
+	Name    string    `json:"name"`
+
+	Site    *AnycastSite    `json:"site,omitempty"`
+	Planner *AnycastPlanner `json:"planner,omitempty"`
+
+	Reloads       uint64 `json:"reloads"` // that were put in force
+	ReloadsFailed uint64 `json:"reloads_failed"`
+}
+
+// AnycastSite is what a site announces, and why.
+type AnycastSite struct {
+	Prefixes  []string       `json:"prefixes"`
+	Levels    []AnycastLevel `json:"levels"` // the ladder
+	Level     string         `json:"level"`
+	Since     time.Time      `json:"since"` // of the level
+	Reason    string         `json:"reason"`
+	Want      string         `json:"want,omitempty"` // the level that it waits for
+	Held      string         `json:"held,omitempty"` // why it waits
+	HeldUntil time.Time      `json:"held_until,omitzero"`
+	Changes   uint64         `json:"changes"`         // of the level
+	Penalty   float64        `json:"penalty"`         // what routers that damp have counted
+	Budget    float64        `json:"budget"`          // what the site's own choices may bring it to; 0: no bound
+	Fault     string         `json:"fault,omitempty"` // why the routers are not told
+
+	Health string            `json:"health"` // up, down or unknown
+	Cause  string            `json:"cause,omitempty"`
+	Checks []AnycastCheck    `json:"checks"`
+	Load   *float64          `json:"load,omitempty"` // share of the capacity; nil: it is not known
+	Loads  []AnycastLoad     `json:"loads"`
+	Order  AnycastOrder      `json:"order,omitzero"`
+	Wish   *AnycastWish      `json:"wish,omitempty"` // nil: there is no planner, or it has never said anything
+	Peers  []AnycastPeer     `json:"peers"`
+	Others []AnycastNeighbor `json:"others"`
+}
+
+// AnycastLevel is a step of a ladder.
+type AnycastLevel struct {
+	Name            string   `json:"name"`
+	Withdrawn       bool     `json:"withdrawn,omitempty"`
+	MED             uint32   `json:"med,omitempty"`
+	Prepend         int      `json:"prepend,omitempty"`
+	LocalPreference *uint32  `json:"local_preference,omitempty"`
+	Communities     []string `json:"communities,omitempty"`
+	Enter           float64  `json:"enter,omitempty"` // loads, as shares of the capacity
+	Leave           float64  `json:"leave,omitempty"`
+}
+
+// AnycastCheck is what a site knows by a check.
+type AnycastCheck struct {
+	Name   string    `json:"name"`
+	Health string    `json:"health"`
+	Last   string    `json:"last,omitempty"` // the last failure; "": the last answer was good
+	At     time.Time `json:"at,omitzero"`
+}
+
+// AnycastLoad is a measurement of a site's load.
+type AnycastLoad struct {
+	Name  string    `json:"name"`
+	Share *float64  `json:"share,omitempty"` // of the capacity; nil: there was none yet
+	At    time.Time `json:"at,omitzero"`
+	Error string    `json:"error,omitempty"` // why there is none that is later
+}
+
+// AnycastWish is what a planner has asked of a site last.
+type AnycastWish struct {
+	Planner string    `json:"planner"`
+	Level   string    `json:"level"`
+	At      time.Time `json:"at"`
+	Fresh   bool      `json:"fresh"` // it is believed
+}
+
+// AnycastPeer is the session with a router.
+type AnycastPeer struct {
+	Name    string    `json:"name"`
+	Address string    `json:"address"`
+	AS      uint32    `json:"as"`
+	State   string    `json:"state"` // RFC 4271, section 8.2.2
+	Since   time.Time `json:"since"`
+	Ups     int       `json:"ups"`            // times that it was established
+	Last    string    `json:"last,omitempty"` // why it has ended last
+}
+
+// AnycastNeighbor is what a process knows of another site.
+type AnycastNeighbor struct {
+	Name   string    `json:"name"`
+	Alive  bool      `json:"alive"` // known to be up and to announce
+	Level  string    `json:"level,omitempty"`
+	Health string    `json:"health,omitempty"`
+	Load   *float64  `json:"load,omitempty"`
+	At     time.Time `json:"at,omitzero"`     // of its last report
+	Error  string    `json:"error,omitempty"` // why there is no later one
+	Wish   string    `json:"wish,omitempty"`  // of the planner, for it
+}
+
+// AnycastPlanner is what a planner does.
+type AnycastPlanner struct {
+	Sites      []AnycastNeighbor `json:"sites"`
+	Moved      time.Time         `json:"moved,omitzero"` // when it has last changed something
+	Because    string            `json:"because"`        // of what is now
+	Map        []AnycastIngress  `json:"map,omitempty"`  // of a static map
+	Overload   float64           `json:"overload"`       // bytes per second above capacities that the target leaves
+	Exact      bool              `json:"exact"`          // no better target exists
+	Next       []AnycastMove     `json:"next,omitempty"` // steps that are still to come, the first one first
+	Forwarders []string          `json:"forwarders"`     // datapath ids that are connected
+}
+
+// AnycastIngress is an ingress point of a static map.
+type AnycastIngress struct {
+	Name   string  `json:"name"`
+	Site   string  `json:"site,omitempty"`   // "": to none
+	Target string  `json:"target,omitempty"` // where it is to go
+	Demand float64 `json:"demand"`           // bytes per second
+}
+
+// AnycastMove is a part of a step.
+type AnycastMove struct {
+	Step    int    `json:"step"` // from 1
+	Ingress string `json:"ingress"`
+	From    string `json:"from,omitempty"`
+	To      string `json:"to"`
+}
+
+// AnycastOrder is an operator's, which stands until it is lifted by the order none.
+type AnycastOrder struct {
+	Order string    `json:"order"`           // drain, maintenance, level or none
+	Site  string    `json:"site,omitempty"`  // "": the process's own
+	Level string    `json:"level,omitempty"` // of the order level
+	Force bool      `json:"force,omitempty"` // for the last site known to be up, too
+	At    time.Time `json:"at,omitzero"`     // when it was given
+}
+
+// Anycast asks how the process is.
+func (c *Client) Anycast(ctx context.Context) (AnycastStatus, error) {
+	return ask[AnycastStatus](ctx, c, http.MethodGet, "/v1/anycast", nil)
+}
+
+// AnycastOrder gives a site an order, and returns how the process is then. The error is ErrNotFound for an unknown site, ErrInvalid for
+// an unknown level or order, ErrConflict for what the site refuses.
+func (c *Client) AnycastOrder(ctx context.Context, o AnycastOrder) (AnycastStatus, error) {
+	return ask[AnycastStatus](ctx, c, http.MethodPost, "/v1/anycast/order", o)
+}

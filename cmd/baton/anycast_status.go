@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"baton/api"
+)
+
+func anycastStatusCommand(e env) *cobra.Command {
+	var o anycastControl
+	return o.show(e, &cobra.Command{
+		Use:   "status [--config FILE]",
+		Short: "Show a running site or planner: level and why, health, load, sessions, other sites",
+		Example: `  baton anycast status
+  baton anycast status --json | jq .site.level`,
+	}, printAnycast)
+}
+
+func anycastPlanCommand(e env) *cobra.Command {
+	var o anycastControl
+	return o.show(e, &cobra.Command{
+		Use:     "plan [--config FILE]",
+		Short:   "Show what a running planner wishes of sites, or its map, and what it does next",
+		Example: "  baton anycast plan",
+	}, func(out io.Writer, s *api.AnycastStatus, now time.Time) error {
+		if s.Planner == nil {
+			return usageError{errors.New(s.Name + " is no planner")}
+		}
+		return printPlanner(out, s.Planner, now)
+	})
+}
+
+// show makes a command that prints the status.
+func (o *anycastControl) show(e env, c *cobra.Command, show func(io.Writer, *api.AnycastStatus, time.Time) error) *cobra.Command {
+	c.Args = cobra.NoArgs
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		return o.ask(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			s, err := client.Anycast(ctx)
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return printJSON(e, s)
+			}
+			return show(e.out, &s, time.Now())
+		})
+	}
+	o.flags(c)
+	return c
+}
+
+func printAnycast(out io.Writer, s *api.AnycastStatus, now time.Time) error {
+	fmt.Fprintf(out, "%s: baton %s, pid %d, up %s\n", s.Name, s.Version, s.PID, now.Sub(s.Started).Round(time.Second))
+	if s.Site != nil {
+		if err := printSite(out, s.Site, now); err != nil {
+			return err
+		}
+	}
+	if s.Planner != nil {
+		return printPlanner(out, s.Planner, now)
+	}
+	return nil
+}
+
+func printSite(out io.Writer, s *api.AnycastSite, now time.Time) error {
+	fmt.Fprintf(out, "announces %s at level %s for %s: %s\n", strings.Join(s.Prefixes, ", "), s.Level, age(now, s.Since), s.Reason)
+	if s.Held != "" {
+		fmt.Fprintf(out, "wants level %s; %s holds it for %s more\n", s.Want, s.Held, s.HeldUntil.Sub(now).Round(time.Second))
+	}
+	if s.Fault != "" {
+		fmt.Fprintln(out, "the routers are not told:", s.Fault)
+	}
+	if s.Order.Order != "" {
+		fmt.Fprintf(out, "order %s%s, given %s ago\n", s.Order.Order, spaced(s.Order.Level), age(now, s.Order.At))
+	}
+	if s.Wish != nil {
+		state := "stale"
+		if s.Wish.Fresh {
+			state = "fresh"
+		}
+		fmt.Fprintf(out, "planner %s wishes level %s, %s\n", s.Wish.Planner, s.Wish.Level, state)
+	}
+	budget := "no budget"
+	if s.Budget > 0 {
+		budget = fmt.Sprintf("of %.0f", s.Budget)
+	}
+	fmt.Fprintf(out, "health %s, load %s, flap penalty %.0f %s\n", s.Health, percent(s.Load), s.Penalty, budget)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "\nLEVEL\tMED\tPREPEND\tPREFERENCE\tCOMMUNITIES\tENTERED AT\tLEFT BELOW\tIN FORCE")
+	for _, l := range s.Levels {
+		inForce := ""
+		if l.Name == s.Level {
+			inForce = "yes"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Name, nonZero(int(l.MED)), nonZero(l.Prepend), preference(l.LocalPreference),
+			dash(strings.Join(l.Communities, " ")), threshold(l.Enter), threshold(l.Leave), inForce)
+	}
+	fmt.Fprintln(w, "\nROUTER\tADDRESS\tAS\tSESSION\tFOR\tUPS\tENDED LAST BY")
+	for _, p := range s.Peers {
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%d\t%s\n", p.Name, p.Address, p.AS, p.State, age(now, p.Since), p.Ups, dash(p.Last))
+	}
+	fmt.Fprintln(w, "\nCHECK\tHEALTH\tLAST FAILURE")
+	for _, c := range s.Checks {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", c.Name, c.Health, dash(c.Last))
+	}
+	if len(s.Loads) > 0 {
+		fmt.Fprintln(w, "\nLOAD\tOF THE CAPACITY\tAGE\tFAULT")
+		for _, l := range s.Loads {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", l.Name, percent(l.Share), age(now, l.At), dash(l.Error))
+		}
+	}
+	printSites(w, s.Others, now)
+	return w.Flush()
+}
+
+func printSites(w io.Writer, sites []api.AnycastNeighbor, now time.Time) {
+	if len(sites) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\nSITE\tUP\tLEVEL\tHEALTH\tLOAD\tREPORTED\tFAULT")
+	for _, n := range sites {
+		up := "no"
+		if n.Alive {
+			up = "yes"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, up, dash(n.Level), dash(n.Health), percent(n.Load), age(now, n.At), dash(n.Error))
+	}
+}
+
+func printPlanner(out io.Writer, p *api.AnycastPlanner, now time.Time) error {
+	fmt.Fprintf(out, "planner: %s; last change %s ago\n", p.Because, age(now, p.Moved))
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	printSites(w, p.Sites, now)
+	if len(p.Map) > 0 {
+		fmt.Fprintln(w, "\nINGRESS\tSITE\tTARGET\tDEMAND")
+		for _, in := range p.Map {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%.1f Mbit/s\n", in.Name, dash(in.Site), dash(in.Target), in.Demand*8/1e6)
+		}
+	}
+	for i, m := range p.Next {
+		if i == 0 {
+			fmt.Fprintln(w, "\nSTEP\tINGRESS\tFROM\tTO")
+		}
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", m.Step, m.Ingress, dash(m.From), m.To)
+	}
+	return w.Flush()
+}
+
+func age(now, t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return now.Sub(t).Round(time.Second).String()
+}
+
+func percent(load *float64) string {
+	if load == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f %%", 100**load)
+}
+
+func threshold(share float64) string {
+	if share == 0 {
+		return "-"
+	}
+	return percent(&share)
+}
+
+func nonZero(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprint(n)
+}
+
+func preference(p *uint32) string {
+	if p == nil {
+		return "-"
+	}
+	return fmt.Sprint(*p)
+}
+
+func spaced(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " " + s
+}

@@ -97,7 +97,8 @@ func (s *site) report() exchange.Report {
 		}
 	}
 	if !c.Ladder[s.decision.Level].Announcement.Withdrawn {
-		for _, session := range s.speaker.Sessions() {
+		r.Announces = s.speaker == nil // a map's forwarders lead here
+		for _, session := range s.sessions() {
 			r.Announces = r.Announces || session.Established()
 		}
 	}

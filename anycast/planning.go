@@ -52,6 +52,9 @@ func newPlanning(cfg *config.Config, identity *exchange.Identity, log *slog.Logg
 	if err != nil {
 		return nil, fmt.Errorf("%s: planner.map.listen: %w", cfg.File, err)
 	}
+	if p.cfg.Map.TLS {
+		l = identity.Listener(l)
+	}
 	p.steered = l
 	p.steering = steer.New(p.cfg.Map, p.cfg.Sites, log)
 	return p, nil

@@ -101,7 +101,10 @@ func (s *site) reload(cfg *config.Site) error {
 		s.decision.Level = s.machine.Level()
 	}
 	s.cfg = cfg
-	err := s.speaker.Update(cfg.BGP, cfg.Prefixes)
+	var err error
+	if s.speaker != nil {
+		err = s.speaker.Update(cfg.BGP, cfg.Prefixes)
+	}
 	if !sameLook(old, cfg) {
 		// The new checks know nothing yet. Until they do, the level stays: see level.Unknown.
 		s.checker.Close()

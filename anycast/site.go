@@ -23,9 +23,9 @@ const tick = time.Second
 type site struct {
 	log      *slog.Logger
 	identity *exchange.Identity
-	began    time.Time // of the clock of the machine, which nobody sets
-	speaker  *speaker.Speaker
-	wake     chan struct{} // capacity 1: something has changed
+	began    time.Time        // of the clock of the machine, which nobody sets
+	speaker  *speaker.Speaker // nil: nobody is told
+	wake     chan struct{}    // capacity 1: something has changed
 
 	mu        sync.Mutex
 	name      string
@@ -58,8 +58,10 @@ func newSite(cfg *config.Config, identity *exchange.Identity, log *slog.Logger) 
 	if s.addresses, err = addAddresses(cfg.Site.Addresses); err != nil {
 		return nil, fmt.Errorf("%s: site.addresses: %w", cfg.File, err)
 	}
-	if s.speaker, err = speaker.New(cfg.Site.BGP, cfg.Site.Prefixes, log); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: site.bgp: %w", cfg.File, err), s.addresses.close())
+	if cfg.Site.BGP.AS != 0 {
+		if s.speaker, err = speaker.New(cfg.Site.BGP, cfg.Site.Prefixes, log); err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: site.bgp: %w", cfg.File, err), s.addresses.close())
+		}
 	}
 	s.look(cfg.Site)
 	return s, nil
@@ -119,7 +121,7 @@ func (s *site) tell(now time.Time, before level.Decision) {
 			"for", (d.Until - now.Sub(s.began)).Round(time.Second))
 	}
 	fault := ""
-	if err := s.speaker.Announce(ladder[d.Level].Announcement); err != nil {
+	if err := s.announce(ladder[d.Level].Announcement); err != nil {
 		fault = err.Error()
 	}
 	if fault != s.fault && fault != "" {
@@ -165,13 +167,28 @@ func (s *site) leave() error {
 	s.mu.Unlock()
 	if cfg.Stop > 0 && now < cfg.Control.Drain() {
 		s.log.Info("stopping: draining", "for", cfg.Stop)
-		if err := s.speaker.Announce(cfg.Control.Ladder[cfg.Control.Drain()].Announcement); err != nil {
+		if err := s.announce(cfg.Control.Ladder[cfg.Control.Drain()].Announcement); err != nil {
 			s.log.Error("the routers are not told", "err", err)
 		}
 		time.Sleep(cfg.Stop)
 	}
 	s.log.Info("stopping: withdrawing")
-	return s.speaker.Announce(level.Announcement{Withdrawn: true})
+	return s.announce(level.Announcement{Withdrawn: true})
+}
+
+func (s *site) announce(a level.Announcement) error {
+	if s.speaker == nil {
+		return nil
+	}
+	return s.speaker.Announce(a)
+}
+
+// sessions are those with routers.
+func (s *site) sessions() []speaker.Session {
+	if s.speaker == nil {
+		return nil
+	}
+	return s.speaker.Sessions()
 }
 
 // close gives back what newSite has taken.
@@ -181,5 +198,9 @@ func (s *site) close() error {
 	s.checker.Close()
 	s.others.close()
 	s.save(time.Now())
-	return errors.Join(s.speaker.Close(), s.addresses.close())
+	err := s.addresses.close()
+	if s.speaker != nil {
+		err = errors.Join(s.speaker.Close(), err)
+	}
+	return err
 }

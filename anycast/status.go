@@ -62,7 +62,7 @@ func (s *site) status(now time.Time) *api.AnycastSite {
 	out := &api.AnycastSite{
 		Level: c.Ladder[d.Level].Name, Since: s.since, Reason: d.Reason, Held: d.Held, Changes: s.changes, Penalty: d.Penalty,
 		Budget: c.Flaps.Suppress * c.Flaps.Share, Fault: s.fault, Health: health.Health.String(), Cause: health.Cause, Load: known(load), Order: s.order,
-		Checks: []api.AnycastCheck{}, Loads: []api.AnycastLoad{}, Peers: []api.AnycastPeer{},
+		Prefixes: []string{}, Checks: []api.AnycastCheck{}, Loads: []api.AnycastLoad{}, Peers: []api.AnycastPeer{},
 	}
 	if d.Held != "" {
 		out.Want, out.HeldUntil = c.Ladder[min(d.Want, c.Withdrawn())].Name, s.began.Add(d.Until)
@@ -82,7 +82,7 @@ func (s *site) status(now time.Time) *api.AnycastSite {
 	if s.cfg.Planner != "" && !s.wish.at.IsZero() {
 		out.Wish = &api.AnycastWish{Planner: s.cfg.Planner, Level: c.Ladder[min(s.wish.level, c.Drain())].Name, At: s.wish.at, Fresh: s.fresh(now)}
 	}
-	for _, p := range s.speaker.Sessions() {
+	for _, p := range s.sessions() {
 		out.Peers = append(out.Peers, api.AnycastPeer{
 			Name: p.Peer.Name, Address: p.Peer.Address.String(), AS: p.Peer.AS, State: p.State, Since: p.Since, Ups: p.Ups, Last: p.Last,
 		})

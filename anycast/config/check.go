@@ -15,6 +15,9 @@ func (d *decoder) crossCheck(cfg *Config) {
 	if cfg.Site != nil {
 		d.checkSite(cfg)
 		talks = talks || len(cfg.Site.Others) > 0
+		if !d.Given("site.bgp") && cfg.Listen.Sites == "" {
+			d.Refuse("site", "neither announces by bgp nor reports to anybody", "bgp, or listen: {sites: ...}")
+		}
 		if cfg.Site.Planner != "" && cfg.Listen.Sites == "" {
 			d.Refuse("site.planner", "has no way to tell its wishes", "listen: {sites: ...}")
 		}
@@ -26,6 +29,7 @@ func (d *decoder) crossCheck(cfg *Config) {
 		for i := range cfg.Planner.Sites {
 			talks = talks || cfg.Planner.Sites[i].URL != nil
 		}
+		talks = talks || cfg.Planner.Map != nil && cfg.Planner.Map.TLS
 	}
 	if talks && cfg.Identity == (Identity{}) && d.Err() == nil {
 		d.Refuse("identity", "is missing: sites and planners know each other by certificates", "identity: {certificate: ..., key: ..., ca: ...}")
@@ -72,7 +76,7 @@ func (d *decoder) checkSite(cfg *Config) {
 	}
 	if a := s.Addresses; a != nil {
 		for i, p := range a.Addresses {
-			within := false
+			within := len(s.Prefixes) == 0
 			for _, service := range s.Prefixes {
 				within = within || service.Contains(p.Addr())
 			}
@@ -93,7 +97,7 @@ func (d *decoder) warn(cfg *Config, talks bool) {
 	if s == nil {
 		return
 	}
-	if len(s.Others) == 0 {
+	if len(s.Others) == 0 && s.BGP.AS != 0 {
 		tell("site", "knows of no others: the last site that dies takes the service with it")
 	}
 	loads := false

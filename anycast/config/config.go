@@ -40,9 +40,9 @@ type Identity struct {
 
 // Site is where service addresses are announced from.
 type Site struct {
-	Prefixes  []netip.Prefix // of the service, in the file's order
-	BGP       BGP
-	Addresses *Addresses // nil: the service's addresses are on the host already
+	Prefixes  []netip.Prefix // of the service, in the file's order; none without BGP
+	BGP       BGP            // AS 0: nobody is told, as in a static map
+	Addresses *Addresses     // nil: the service's addresses are on the host already
 	Checks    []Check
 	Loads     []Measure
 	Control   level.Rules // ladder, dwell, flap budget
@@ -155,6 +155,7 @@ type Exit struct {
 // Map is the static map: forwarders send what comes in at an ingress port to the site that is chosen for it.
 type Map struct {
 	Listen    string // host:port for OpenFlow 1.3 switches
+	TLS       bool   // they show certificates, as sites do
 	Addresses []netip.Prefix
 	Table     uint8
 	Priority  uint16

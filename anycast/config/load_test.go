@@ -76,9 +76,10 @@ planner:
       url: https://london.example.net:8443
       capacity: 10gbit
       ports: [{forwarder: "0000000000000001", port: 2, mac: "02:00:00:00:00:01"}]
-    - {name: paris, capacity: 80mbit, ports: [{forwarder: "0000000000000001", port: 3}]}
+    - {name: paris, capacity: 80mbit, ports: [{forwarder: 0x1, port: 3}]}
   map:
     listen: "10.0.0.9:6653"
+    tls: true
     addresses: [192.0.2.1, "2001:db8::/64"]
     table: 1
     priority: 7
@@ -160,7 +161,7 @@ func TestPlanner(t *testing.T) {
 	for what, ok := range map[string]bool{
 		"times": p.Interval == 5*time.Second && p.Stale == 20*time.Second && p.Settle == time.Minute && p.Step == 0.2 && p.Move == 0.5,
 		"sites": p.Sites[0].Capacity == 1.25e9 && p.Sites[0].Ports[0] == Exit{1, 2, [6]byte{2, 0, 0, 0, 0, 1}} && p.Sites[1].URL == nil,
-		"map": m.Listen == "10.0.0.9:6653" && m.Addresses[0].String() == "192.0.2.1/32" && m.Addresses[1].Bits() == 64 && m.Table == 1 &&
+		"map": m.Listen == "10.0.0.9:6653" && m.TLS && m.Addresses[0].String() == "192.0.2.1/32" && m.Addresses[1].Bits() == 64 && m.Table == 1 &&
 			m.Priority == 7,
 		"ingress": m.Ingresses[0].Forwarder == 1 && m.Ingresses[0].Port == 1 && m.Ingresses[0].Live == 5*time.Minute && m.Ingresses[0].Cost["paris"] == 2.5,
 	} {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"strings"
 	"time"
 
 	"baton/document"
@@ -74,6 +75,7 @@ func (d *decoder) mapping(path string, n *node) *Map {
 	m := &Map{Priority: defaultPriority}
 	d.Fields(path, n, []key{
 		{Name: "listen", Decode: func(path string, n *node) { m.Listen = d.hostPort(path, n) }},
+		{Name: "tls", Decode: func(path string, n *node) { m.TLS = d.Boolean(path, n) }},
 		{Name: "addresses", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxPrefixes)
 			d.NonEmptyList(path, n, func(at string, n *node) { m.Addresses = append(m.Addresses, d.service(at, n)) })
@@ -116,12 +118,13 @@ func (d *decoder) ingress(path string, n *node) Ingress {
 	return in
 }
 
-// datapath decodes the identifier of a forwarder: 16 hexadecimal digits, as baton forwarder status shows it.
+// datapath decodes the identifier of a forwarder, as its own configuration has it, 0x2a, or with all of its 16 digits.
 func (d *decoder) datapath(path string, n *node) uint64 {
 	s := d.Text(path, n)
-	v, err := strconv.ParseUint(s, 16, 64)
-	if d.Err() == nil && (err != nil || len(s) != 16) {
-		d.wrongText(n, path, s, "is not a datapath id", `16 hexadecimal digits in quotes, such as "0000000000000001"`)
+	digits, prefixed := strings.CutPrefix(s, "0x")
+	v, err := strconv.ParseUint(digits, 16, 64)
+	if d.Err() == nil && (err != nil || !prefixed && len(s) != 16) {
+		d.wrongText(n, path, s, "is not a datapath id", `such as 0x2a, or "000000000000002a"`)
 	}
 	return v
 }

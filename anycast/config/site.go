@@ -65,7 +65,10 @@ func (d *decoder) site(path string, n *node) *Site {
 		{Name: "state", Decode: func(path string, n *node) { s.State = d.absolute(path, n, filePath) }},
 		{Name: "stop", Decode: func(path string, n *node) { s.Stop = d.orNone(path, n, time.Second, time.Hour) }},
 	})
-	d.Require(path, n, "prefixes", "bgp", "checks")
+	d.Require(path, n, "checks")
+	if d.Given(path+".bgp") != d.Given(path+".prefixes") {
+		d.Wrong(n, path, "has one of prefixes and bgp", "both, or neither for a site of a static map, which reports alone")
+	}
 	if s.Control.Ladder == nil {
 		s.Control.Ladder = defaultLadder(d.internal(s))
 	}

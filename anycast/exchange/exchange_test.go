@@ -2,79 +2,24 @@ package exchange
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
-	"math/big"
 	"net"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"baton/anycast/config"
+	"baton/anycast/exchange/exchangetest"
 )
 
-// authority signs certificates.
-type authority struct {
-	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T) authority {
+// identity is that of a process of a name.
+func identity(t *testing.T, a *exchangetest.Authority, name string) *Identity {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := authority{&x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}, key}
-	return a
-}
-
-// identity makes the files of a process, and loads them.
-func (a authority) identity(t *testing.T, name string) *Identity {
-	t.Helper()
-	dir := t.TempDir()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	own := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
-	}
-	write := func(file, kind string, der []byte, err error) string {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(dir, file)
-		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	ca, err := x509.CreateCertificate(rand.Reader, a.certificate, a.certificate, a.key.Public(), a.key)
-	caFile := write("ca.pem", "CERTIFICATE", ca, err)
-	signed, err := x509.CreateCertificate(rand.Reader, own, a.certificate, key.Public(), a.key)
-	certificateFile := write("c.pem", "CERTIFICATE", signed, err)
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	keyFile := write("k.pem", "PRIVATE KEY", der, err)
 	i := new(Identity)
-	if err := i.Load(config.Identity{Certificate: certificateFile, Key: keyFile, CA: caFile}); err != nil {
+	if err := i.Load(a.Identity(t, name)); err != nil {
 		t.Fatal(err)
 	}
 	return i
@@ -119,11 +64,11 @@ func serve(t *testing.T, own *Identity, s *london) *url.URL {
 }
 
 func TestExchange(t *testing.T) {
-	a := newAuthority(t)
+	a := exchangetest.NewAuthority(t)
 	site := &london{report: Report{Site: "london", Health: "up", Announces: true, Level: 1, Drain: 4, Steps: []int{1, 2}, Name: "med", Load: 0.5}}
-	at := serve(t, a.identity(t, "london"), site)
+	at := serve(t, identity(t, a, "london"), site)
 
-	planner := NewClient(a.identity(t, "plan"), "london", at)
+	planner := NewClient(identity(t, a, "plan"), "london", at)
 	defer planner.Close()
 	got, err := planner.Report(t.Context())
 	if diff := cmp.Diff(site.report, got); err != nil || diff != "" {
@@ -140,7 +85,7 @@ func TestExchange(t *testing.T) {
 		t.Errorf("a wish that is refused: %v", err)
 	}
 
-	paris := NewClient(a.identity(t, "paris"), "london", at)
+	paris := NewClient(identity(t, a, "paris"), "london", at)
 	defer paris.Close()
 	if _, err := paris.Report(t.Context()); err != nil {
 		t.Errorf("another site asks for the report: %v", err)
@@ -157,18 +102,18 @@ func TestExchange(t *testing.T) {
 }
 
 func TestStrangers(t *testing.T) {
-	a, b := newAuthority(t), newAuthority(t)
+	a, b := exchangetest.NewAuthority(t), exchangetest.NewAuthority(t)
 	site := &london{report: Report{Site: "london", Health: "up", Drain: 4}}
-	at := serve(t, a.identity(t, "london"), site)
-	stranger := b.identity(t, "plan")
-	stranger.now.Load().RootCAs = a.identity(t, "plan").now.Load().RootCAs // it trusts the site, and not the site it
+	at := serve(t, identity(t, a, "london"), site)
+	stranger := identity(t, b, "plan")
+	stranger.now.Load().RootCAs = identity(t, a, "plan").now.Load().RootCAs // it trusts the site, and not the site it
 	tests := []struct {
 		name   string
 		client *Client
 		err    string
 	}{
 		{"a certificate of other authorities", NewClient(stranger, "london", at), "certificate"},
-		{"a site of another name", NewClient(a.identity(t, "plan"), "paris", at), "certificate is valid for london, not paris"},
+		{"a site of another name", NewClient(identity(t, a, "plan"), "paris", at), "certificate is valid for london, not paris"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

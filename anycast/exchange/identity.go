@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"crypto/tls"
+	"net"
 	"sync/atomic"
 
 	"baton/anycast/config"
@@ -24,6 +25,9 @@ func (i *Identity) Load(c config.Identity) error {
 	})
 	return nil
 }
+
+// Listener has those who connect show certificates of the same authorities.
+func (i *Identity) Listener(l net.Listener) net.Listener { return tls.NewListener(l, i.server()) }
 
 func (i *Identity) server() *tls.Config {
 	return &tls.Config{

@@ -2,7 +2,6 @@ package exchange
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,7 +42,7 @@ func Serve(ctx context.Context, l net.Listener, own *Identity, s Site) error {
 			server.Close()
 		}
 	})
-	err := server.Serve(tls.NewListener(limit(l, maxConnections), own.server()))
+	err := server.Serve(own.Listener(limit(l, maxConnections)))
 	if !stop() {
 		<-down
 	}

@@ -132,7 +132,7 @@ func Unready(s *api.AnycastStatus) []string {
 				up++
 			}
 		}
-		if up == 0 {
+		if up == 0 && len(site.Peers) > 0 {
 			reasons = append(reasons, "there is no session with any router")
 		}
 	}

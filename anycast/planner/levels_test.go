@@ -129,7 +129,6 @@ func TestLevelsRandom(t *testing.T) {
 					v.Level = l.Wish(v.Name) // it follows
 				}
 			}
-			before := wishes(l, views)
 			alive, plain := 0, 0
 			changed := l.Step(at, views)
 			for i := range views {
@@ -152,13 +151,12 @@ func TestLevelsRandom(t *testing.T) {
 				t.Fatalf("seed %d: a change %v after another", seed, at-last)
 			}
 			last = at
-			after := wishes(l, views)
-			if plain == 0 && alive > 0 && after > before {
-				t.Fatalf("seed %d: %s became %s: no site that is up announces plainly", seed, before, after)
+			if shed := strings.HasSuffix(l.Why(), "full"); shed && plain == 0 && alive > 0 {
+				t.Fatalf("seed %d: wishes %s: no site that is up announces plainly", seed, wishes(l, views))
 			}
 		}
 	}
-	if changes < 500 {
+	if changes < 200 {
 		t.Errorf("%d changes: the loads are badly chosen", changes)
 	}
 }

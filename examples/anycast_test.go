@@ -1,0 +1,62 @@
+package examples_test
+
+import (
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"baton/anycast/config"
+)
+
+const anycastGuide = "../docs/anycast.md"
+
+// TestAnycastExamplesLoad reads the configurations of sites and planners, without the files that they name.
+func TestAnycastExamplesLoad(t *testing.T) {
+	files, err := filepath.Glob("anycast/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 6 {
+		t.Fatalf("found %v only", files)
+	}
+	for _, f := range files {
+		t.Run(filepath.Base(f), func(t *testing.T) { parseAnycast(t, filepath.Base(f), read(t, f)) })
+	}
+}
+
+// TestAnycastGuideLoads does the same with those in the guide.
+func TestAnycastGuideLoads(t *testing.T) {
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(read(t, anycastGuide), -1)
+	if len(blocks) < 4 {
+		t.Errorf("%d configurations in the guide", len(blocks))
+	}
+	for _, m := range blocks {
+		parseAnycast(t, "guide.yaml", m[1])
+	}
+}
+
+func parseAnycast(t *testing.T, name, text string) {
+	t.Helper()
+	cfg, err := config.Parse(name, []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Site == nil && cfg.Planner == nil {
+		t.Errorf("%s is for nothing: %+v", name, cfg)
+	}
+}
+
+// TestAnycastGuideNames: the guide explains each key that there is, and each series.
+func TestAnycastGuideNames(t *testing.T) {
+	text := read(t, anycastGuide)
+	for _, key := range found(t, "../anycast/config/*.go", `\{Name: "([a-z_0-9]+)", Decode: func\(`, 60) {
+		if !regexp.MustCompile("`([a-z_\\[\\]]+\\.)*\\.?" + key + "[`.\\[]|[{, ]" + key + ": ").MatchString(text) {
+			t.Errorf("the guide lacks the key %s", key)
+		}
+	}
+	for _, name := range found(t, "../anycast/metrics/*.go", `n\.(?:counter|gauge|yes)\("([a-z_]+)"`, 20) {
+		if !regexp.MustCompile("`" + name + "[`{]").MatchString(text) {
+			t.Errorf("the guide lacks the series %s", name)
+		}
+	}
+}

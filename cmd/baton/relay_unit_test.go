@@ -27,9 +27,12 @@ const relayUnit = "../../packaging/baton-relay.service"
 const relayUser = 64123
 
 // unitSetting returns what the relay's unit sets.
-func unitSetting(t *testing.T, key string) []string {
+func unitSetting(t *testing.T, key string) []string { return unitSettingIn(t, relayUnit, key) }
+
+// unitSettingIn returns what a unit sets.
+func unitSettingIn(t *testing.T, file, key string) []string {
 	t.Helper()
-	unit, err := os.ReadFile(relayUnit)
+	unit, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}

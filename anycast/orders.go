@@ -88,8 +88,8 @@ func (s *site) report() exchange.Report {
 	c := &s.cfg.Control
 	load, _ := s.checker.Load(now)
 	r := exchange.Report{
-		Site: s.name, Health: s.checker.Health().Health.String(), Level: s.decision.Level, Drain: c.Drain(), Name: c.Ladder[s.decision.Level].Name,
-		Held: s.decision.Held, Load: load, Order: s.order.Order,
+		Site: s.name, Health: s.checker.Health().Health.String(), Level: s.decision.Level, Drain: c.Drain(),
+		Name: c.Ladder[s.decision.Level].Name, Held: s.decision.Held, Load: load, Order: s.order.Order,
 	}
 	for i := range c.Ladder {
 		if c.Ladder[i].Enter > 0 {

@@ -211,8 +211,8 @@ func (p *planning) remap(ctx context.Context, now time.Time) {
 		return
 	}
 	for _, m := range plan.Moves {
-		p.log.Info("move", "ingress", ingresses[m.Ingress].Name, "from", p.siteName(m.From), "to", p.siteName(m.To), "demand", int(plan.Demand[m.Ingress]),
-			"because", plan.Why)
+		p.log.Info("move", "ingress", ingresses[m.Ingress].Name, "from", p.siteName(m.From), "to", p.siteName(m.To),
+			"demand", int(plan.Demand[m.Ingress]), "because", plan.Why)
 	}
 	err := p.steering.Apply(ctx, plan.Moves)
 	p.mu.Lock()

@@ -114,7 +114,8 @@ func (s *site) tell(now time.Time, before level.Decision) {
 	if d.Changed {
 		s.since = now
 		s.changes++
-		s.log.Info("level", "from", ladder[min(before.Level, len(ladder)-1)].Name, "to", ladder[d.Level].Name, "because", d.Reason, "penalty", int(d.Penalty))
+		s.log.Info("level", "from", ladder[min(before.Level, len(ladder)-1)].Name, "to", ladder[d.Level].Name, "because", d.Reason,
+			"penalty", int(d.Penalty))
 		defer s.save(now)
 	} else if d.Held != "" && d.Held != before.Held {
 		s.log.Info("level is held", "level", ladder[d.Level].Name, "wanted", ladder[d.Want].Name, "by", d.Held,

@@ -61,7 +61,8 @@ func (s *site) status(now time.Time) *api.AnycastSite {
 	load, samples := s.checker.Load(now)
 	out := &api.AnycastSite{
 		Level: c.Ladder[d.Level].Name, Since: s.since, Reason: d.Reason, Held: d.Held, Changes: s.changes, Penalty: d.Penalty,
-		Budget: c.Flaps.Suppress * c.Flaps.Share, Fault: s.fault, Health: health.Health.String(), Cause: health.Cause, Load: known(load), Order: s.order,
+		Budget: c.Flaps.Suppress * c.Flaps.Share, Fault: s.fault, Health: health.Health.String(), Cause: health.Cause, Load: known(load),
+		Order: s.order,
 		Prefixes: []string{}, Checks: []api.AnycastCheck{}, Loads: []api.AnycastLoad{}, Peers: []api.AnycastPeer{},
 	}
 	if d.Held != "" {
@@ -80,7 +81,8 @@ func (s *site) status(now time.Time) *api.AnycastSite {
 		out.Loads = append(out.Loads, api.AnycastLoad{Name: m.Name, Share: known(m.Share), At: m.At, Error: m.Error})
 	}
 	if s.cfg.Planner != "" && !s.wish.at.IsZero() {
-		out.Wish = &api.AnycastWish{Planner: s.cfg.Planner, Level: c.Ladder[min(s.wish.level, c.Drain())].Name, At: s.wish.at, Fresh: s.fresh(now)}
+		wished := c.Ladder[min(s.wish.level, c.Drain())].Name
+		out.Wish = &api.AnycastWish{Planner: s.cfg.Planner, Level: wished, At: s.wish.at, Fresh: s.fresh(now)}
 	}
 	for _, p := range s.sessions() {
 		out.Peers = append(out.Peers, api.AnycastPeer{
@@ -141,8 +143,9 @@ func (p *planning) status(now time.Time) *api.AnycastPlanner {
 	out.Forwarders = p.steering.Forwarders()
 	out.Overload, out.Exact = p.plan.Value.Overload, p.plan.Exact
 	for i := range p.states {
-		in := api.AnycastIngress{Name: p.cfg.Map.Ingresses[i].Name, Site: p.known(p.states[i].Site), Target: p.known(p.plan.Target[i]), Demand: p.plan.Demand[i]}
-		out.Map = append(out.Map, in)
+		out.Map = append(out.Map, api.AnycastIngress{
+			Name: p.cfg.Map.Ingresses[i].Name, Site: p.known(p.states[i].Site), Target: p.known(p.plan.Target[i]), Demand: p.plan.Demand[i],
+		})
 	}
 	for k, step := range p.plan.Next {
 		for _, m := range step {

@@ -60,7 +60,8 @@ func (d *decoder) checkSite(cfg *Config) {
 		l := &s.Loads[i]
 		d.checkTwice(indexed("site.loads", i), i, func(j int) bool { return s.Loads[j].Name == l.Name }, "name", l.Name, "site.loads")
 		if l.Interval >= s.Stale {
-			d.Refuse(indexed("site.loads", i)+".interval", fmt.Sprintf("%v is not shorter than site.stale, %v: there would never be a load", l.Interval, s.Stale), "")
+			d.Refuse(indexed("site.loads", i)+".interval",
+				fmt.Sprintf("%v is not shorter than site.stale, %v: there would never be a load", l.Interval, s.Stale), "")
 		}
 	}
 	for i := range s.Others {
@@ -72,7 +73,8 @@ func (d *decoder) checkSite(cfg *Config) {
 		}
 	}
 	if len(s.Others) > 0 && s.Poll >= s.Stale {
-		d.Refuse("site.poll", fmt.Sprintf("%v is not shorter than stale, %v: no other site would be known to be up", s.Poll, s.Stale), "a third of stale")
+		d.Refuse("site.poll", fmt.Sprintf("%v is not shorter than stale, %v: no other site would be known to be up", s.Poll, s.Stale),
+			"a third of stale")
 	}
 	if a := s.Addresses; a != nil {
 		for i, p := range a.Addresses {
@@ -81,7 +83,8 @@ func (d *decoder) checkSite(cfg *Config) {
 				within = within || service.Contains(p.Addr())
 			}
 			if !within {
-				d.Refuse(indexed("site.addresses.addresses", i), fmt.Sprintf("%s is in none of the prefixes", p.Addr()), "an address of the service")
+				d.Refuse(indexed("site.addresses.addresses", i), fmt.Sprintf("%s is in none of the prefixes", p.Addr()),
+					"an address of the service")
 			}
 		}
 	}

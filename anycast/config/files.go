@@ -104,10 +104,16 @@ func (d *decoder) checkIdentity(cfg *Config, now time.Time) {
 		d.Refuse("identity.certificate", fmt.Sprintf("is not for %q, by which the others know this process", cfg.Name),
 			"a certificate with that among its DNS names")
 	}
-	if who := document.Clip(pair.Leaf.Subject.String()); now.After(pair.Leaf.NotAfter) {
-		d.Warn(d.Place("identity.certificate"), "identity.certificate", fmt.Sprintf("the certificate of %q ended on %s", who, pair.Leaf.NotAfter.Format(time.RFC3339)))
-	} else if now.Before(pair.Leaf.NotBefore) {
-		d.Warn(d.Place("identity.certificate"), "identity.certificate", fmt.Sprintf("the certificate of %q begins on %s", who, pair.Leaf.NotBefore.Format(time.RFC3339)))
+	tell := func(what string, at time.Time) {
+		const path = "identity.certificate"
+		who := document.Clip(pair.Leaf.Subject.String())
+		d.Warn(d.Place(path), path, fmt.Sprintf("the certificate of %q %s on %s", who, what, at.Format(time.RFC3339)))
+	}
+	switch {
+	case now.After(pair.Leaf.NotAfter):
+		tell("ended", pair.Leaf.NotAfter)
+	case now.Before(pair.Leaf.NotBefore):
+		tell("begins", pair.Leaf.NotBefore)
 	}
 }
 
@@ -133,7 +139,8 @@ func (d *decoder) password(path, file string) string {
 	}
 	password := strings.TrimRight(string(data), "\r\n")
 	if password == "" || len(password) > maxPassword {
-		d.Refuse(path, fmt.Sprintf("%q holds %d bytes", document.Clip(file), len(password)), fmt.Sprintf("from 1 to %d, on one line (RFC 2385)", maxPassword))
+		d.Refuse(path, fmt.Sprintf("%q holds %d bytes", document.Clip(file), len(password)),
+			fmt.Sprintf("from 1 to %d, on one line (RFC 2385)", maxPassword))
 	}
 	return password
 }

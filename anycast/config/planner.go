@@ -159,7 +159,8 @@ func (d *decoder) checkPlanner(p *Planner) {
 		}
 	}
 	if p.Stale <= p.Interval {
-		d.Refuse("planner.stale", fmt.Sprintf("%v is not longer than interval, %v: reports are stale before the next", p.Stale, p.Interval), "three times interval")
+		d.Refuse("planner.stale", fmt.Sprintf("%v is not longer than interval, %v: reports are stale before the next", p.Stale, p.Interval),
+			"three times interval")
 	}
 	if p.Map == nil {
 		return

@@ -83,7 +83,8 @@ type Machine struct {
 // New gives a site that announces nothing.
 func New(r Rules) *Machine {
 	return &Machine{
-		rules: r, level: r.Withdrawn(), fresh: true, reason: "health is not known yet", budget: budget{Flaps: r.Flaps}, shed: make([]Shed, len(r.Ladder)),
+		rules: r, level: r.Withdrawn(), fresh: true, reason: "health is not known yet", budget: budget{Flaps: r.Flaps},
+		shed: make([]Shed, len(r.Ladder)),
 	}
 }
 

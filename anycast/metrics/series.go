@@ -111,7 +111,8 @@ func (n *numbers) ofPlanner(p *api.AnycastPlanner) {
 	n.gauge("planner_overload_bytes", "Bytes per second above capacities that the best map leaves.", p.Overload)
 	n.gauge("planner_moves_left", "Moves between the map there is and the best.", float64(len(p.Next)))
 	for _, in := range p.Map {
-		n.gauge("planner_demand_bytes", "Bytes per second that clients at an ingress ask for, as far as the planner knows.", in.Demand, "ingress", in.Name)
+		n.gauge("planner_demand_bytes", "Bytes per second that an ingress asks of its site, as far as the planner knows.", in.Demand,
+			"ingress", in.Name)
 		n.yes("planner_mapped", "1 when the ingress leads to a site.", in.Site != "", "ingress", in.Name)
 	}
 }

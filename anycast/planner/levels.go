@@ -170,5 +170,6 @@ func (l *Levels) returning(at time.Duration, views []View) (*View, int, string) 
 	if emptiest == nil {
 		return nil, 0, ""
 	}
-	return emptiest, emptiest.higher(l.Wish(emptiest.Name)), fmt.Sprintf("site %s would be %.0f %% full a level higher", emptiest.Name, 100*least)
+	why := fmt.Sprintf("site %s would be %.0f %% full a level higher", emptiest.Name, 100*least)
+	return emptiest, emptiest.higher(l.Wish(emptiest.Name)), why
 }

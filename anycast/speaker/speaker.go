@@ -42,11 +42,10 @@ type Speaker struct {
 
 // session is what has become of the session with a router.
 type session struct {
-	state    string
-	since    time.Time
-	ups      int
-	failure  string
-	withdraw bool
+	state   string
+	since   time.Time
+	ups     int
+	failure string
 }
 
 // Session tells of the session with a router.
@@ -68,7 +67,8 @@ func New(b config.BGP, prefixes []netip.Prefix, log *slog.Logger) (_ *Speaker, e
 	s := &Speaker{
 		log: log, bgp: b, prefixes: slices.Clone(prefixes), now: level.Announcement{Withdrawn: true}, sessions: make(map[netip.Addr]*session),
 	}
-	s.server = server.NewBgpServer(server.LoggerOption(slog.New(atLeast{log.Handler(), slog.LevelError}).With("of", "gobgp"), new(slog.LevelVar)))
+	quiet := slog.New(atLeast{log.Handler(), slog.LevelError}).With("of", "gobgp")
+	s.server = server.NewBgpServer(server.LoggerOption(quiet, new(slog.LevelVar)))
 	go s.server.Serve()
 	defer func() {
 		if err != nil {

@@ -119,8 +119,8 @@ func anycastDrainCommand(e env) *cobra.Command {
 	c := o.order(e, &cobra.Command{
 		Use:   "drain [SITE]",
 		Short: "Have a site announce behind all others, until it is undrained",
-		Long: `Have a site announce behind all others (the last level of its ladder before withdrawal), until it is undrained. With --withdraw it is
-withdrawn once site.drain has passed, for maintenance. The order outlives the process where site.state names a file.`,
+		Long: `Have a site announce behind all others (the last level of its ladder before withdrawal), until it is undrained. With
+--withdraw it is withdrawn once site.drain has passed, for maintenance. The order outlives the process where site.state names a file.`,
 		Example: `  baton anycast drain
   baton anycast drain london --withdraw   # at the planner`,
 		Args: cobra.MaximumNArgs(1),
@@ -171,8 +171,8 @@ func anycastReloadCommand(e env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "reload",
 		Short: "Have a running site or planner read its configuration again",
-		Long: `Have a running site or planner read its configuration again, as SIGHUP does, and tell what has changed. A configuration that cannot be
-put in force changes nothing. Sessions that have not changed go on.`,
+		Long: `Have a running site or planner read its configuration again, as SIGHUP does, and tell what has changed. A configuration that
+cannot be put in force changes nothing. Sessions that have not changed go on.`,
 		Example: "  baton anycast reload",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -62,7 +62,7 @@ func (s *site) status(now time.Time) *api.AnycastSite {
 	out := &api.AnycastSite{
 		Level: c.Ladder[d.Level].Name, Since: s.since, Reason: d.Reason, Held: d.Held, Changes: s.changes, Penalty: d.Penalty,
 		Budget: c.Flaps.Suppress * c.Flaps.Share, Fault: s.fault, Health: health.Health.String(), Cause: health.Cause, Load: known(load),
-		Order: s.order,
+		Order:    s.order,
 		Prefixes: []string{}, Checks: []api.AnycastCheck{}, Loads: []api.AnycastLoad{}, Peers: []api.AnycastPeer{},
 	}
 	if d.Held != "" {

@@ -3,6 +3,8 @@ package examples_test
 import (
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"baton/anycast/config"
@@ -57,6 +59,44 @@ func TestAnycastGuideNames(t *testing.T) {
 	for _, name := range found(t, "../anycast/metrics/*.go", `n\.(?:counter|gauge|yes)\("([a-z_]+)"`, 20) {
 		if !regexp.MustCompile("`" + name + "[`{]").MatchString(text) {
 			t.Errorf("the guide lacks the series %s", name)
+		}
+	}
+}
+
+// TestAnycastParts: the architecture has each folder of the part, with what it imports of the others.
+func TestAnycastParts(t *testing.T) {
+	_, section, _ := strings.Cut(read(t, "../docs/architecture.md"), "\n## The anycast part\n")
+	folders, err := filepath.Glob("../anycast/*/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	imports := make(map[string][]string)
+	for _, f := range folders {
+		folder := filepath.Base(filepath.Dir(f))
+		if strings.HasSuffix(f, "_test.go") {
+			continue
+		}
+		if imports[folder] == nil {
+			imports[folder] = []string{}
+		}
+		for _, m := range regexp.MustCompile(`"baton/anycast/([a-z]+)"`).FindAllStringSubmatch(read(t, f), -1) {
+			if !slices.Contains(imports[folder], m[1]) {
+				imports[folder] = append(imports[folder], m[1])
+			}
+		}
+	}
+	if len(imports) < 9 {
+		t.Fatalf("found %v only", imports)
+	}
+	for folder, all := range imports {
+		slices.Sort(all)
+		names := ""
+		for _, name := range all {
+			names += ", `" + name + "`"
+		}
+		row := regexp.MustCompile("\\| `anycast/" + folder + "` \\| [^|]+ \\| ?" + regexp.QuoteMeta(strings.TrimPrefix(names, ", ")) + " ?\\|\n")
+		if !row.MatchString(section) {
+			t.Errorf("no row of anycast/%s with the imports %s", folder, names)
 		}
 	}
 }

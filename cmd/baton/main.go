@@ -51,7 +51,8 @@ func run(ctx context.Context, e env, args []string) int {
 	root.SetOut(e.out)
 	root.SetErr(e.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-		routerCommand(e), relayCommand(e), statusCommand(e), sessionsCommand(e), explainCommand(e), drainCommand(e), forwarderCommand(e), anycastCommand(e), purgeCommand(e), getCommand(e), demoCommand(e), experimentCommand(e), labCommand(e), conformanceCommand(e))
+	root.AddCommand(routerCommand(e), relayCommand(e), statusCommand(e), sessionsCommand(e), explainCommand(e), drainCommand(e), forwarderCommand(e),
+		anycastCommand(e), purgeCommand(e), getCommand(e), demoCommand(e), experimentCommand(e), labCommand(e), conformanceCommand(e))
 	begun := false
 	noteBegin(root, &begun)
 	err := root.ExecuteContext(ctx)

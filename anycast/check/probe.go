@@ -3,6 +3,7 @@ package check
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -37,6 +38,9 @@ func newProbe(c *config.Check) func(ctx context.Context) error {
 // of its own, so that it tests accepting too.
 func probeHTTP(c *config.Check) func(ctx context.Context) error {
 	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10}
+	if c.Host != "" {
+		transport.TLSClientConfig = &tls.Config{ServerName: c.Host}
+	}
 	return func(ctx context.Context) error {
 		request := (&http.Request{
 			Method: http.MethodGet, URL: c.HTTP, Host: c.Host, Header: http.Header{"User-Agent": {"baton-anycast"}, "Accept": {"*/*"}},

@@ -7,8 +7,8 @@ import (
 
 // What route flap damping counts (RFC 2439, section 4.4.3; the numbers are those that routers have as defaults).
 const (
-	withdrawPenalty  = 1000
-	attributePenalty = 500
+	WithdrawPenalty  = 1000
+	AttributePenalty = 500
 )
 
 // Flaps bound how often a site changes what it announces. Routers that damp routes (RFC 2439) suppress one whose penalty is above a

@@ -118,6 +118,7 @@ const (
 	choice  urgency = iota // dwell and budget
 	command                // an operator's: nothing
 	death                  // nothing
+	need                   // nobody serves, as far as the site knows: nothing
 )
 
 // Step decides what to be at a time of a clock that nobody sets. Times before the last count as the last.
@@ -164,21 +165,21 @@ func (m *Machine) cost(to int) float64 {
 	case m.level == m.rules.Withdrawn():
 		return 0
 	case to == m.rules.Withdrawn():
-		return withdrawPenalty
+		return WithdrawPenalty
 	}
-	return attributePenalty
+	return AttributePenalty
 }
 
 // held tells why a change has to wait, and until when.
 func (m *Machine) held(at time.Duration, to int, how urgency) (string, time.Duration) {
-	if how != choice || m.fresh {
+	if how != choice {
 		return "", 0
 	}
-	if end := m.since + m.rules.Dwell; at < end {
+	if end := m.since + m.rules.Dwell; at < end && !m.fresh {
 		return "dwell", end
 	}
 	// Of what the routers tolerate, a withdrawal is kept back: with it a death that comes next is no reason for them to suppress the site.
-	bound := m.budget.Suppress - withdrawPenalty
+	bound := m.budget.Suppress - WithdrawPenalty
 	if m.level != m.rules.Withdrawn() && to != m.rules.Withdrawn() {
 		bound = m.budget.Suppress*m.budget.Share - m.cost(to)
 	}
@@ -206,8 +207,11 @@ func (m *Machine) want(at time.Duration, in *Input) (int, string, urgency) {
 		return min(max(in.Pin, 0), r.Withdrawn()), "by order", command
 	}
 	how := choice
-	if m.ordered { // what an operator has lifted, nobody waits for
+	switch {
+	case m.ordered: // what an operator has lifted, nobody waits for
 		how = command
+	case m.level == r.Withdrawn() && in.Alive == 0: // a healthy site is kept back only where others serve
+		how = need
 	}
 	switch {
 	case in.Planned && in.Wish >= 0:

@@ -106,6 +106,11 @@ func TestMachine(t *testing.T) {
 			{0, up(), "announce", "", ""},
 			{1 * s, with(func(in *Input) { in.Health, in.Others, in.Alive = Down, false, 0 }), "withdraw", "", "no answer"},
 		}},
+		{"a healthy site that nobody helps comes back at once", []step{
+			{0, up(), "announce", "", ""}, {1 * s, down, "withdraw", "", ""}, {2 * s, alone, "announce", "", "healthy"},
+			{3 * s, down, "withdraw", "", ""}, {4 * s, up(), "withdraw", "dwell", ""}, {5 * m, up(), "withdraw", "flap budget", ""},
+			{6 * m, with(func(in *Input) { in.Others, in.Alive = false, 0 }), "announce", "", "healthy"},
+		}},
 		{"drained and back, at once", []step{
 			{0, up(), "announce", "", ""}, {1 * s, drained, "drain", "", "by order"}, {2 * s, up(), "announce", "", "healthy"},
 		}},
@@ -166,6 +171,23 @@ func TestConfigure(t *testing.T) {
 		if got := short.Ladder[m.Level()].Name; got != want {
 			t.Errorf("from %s to %s, want %s", from, got, want)
 		}
+	}
+}
+
+// TestOwe has a process begin after others that have withdrawn, or were killed, shortly before.
+func TestOwe(t *testing.T) {
+	m := New(rules())
+	m.Owe(2000, 0)
+	if d := m.Step(0, up()); d.Level != 5 || d.Held != "flap budget" || d.Until != 15*time.Minute {
+		t.Errorf("after two withdrawals: %+v", d)
+	}
+	if d := m.Step(15*time.Minute, up()); d.Level != 0 {
+		t.Errorf("a half-life later: %+v", d)
+	}
+	m = New(rules())
+	m.Owe(2000, 15*time.Minute)
+	if d := m.Step(0, up()); d.Level != 0 {
+		t.Errorf("half a life ago: %+v", d)
 	}
 }
 

@@ -52,7 +52,7 @@ func TestDrainMovesTheRoute(t *testing.T) {
 	n.shown(b, "BGP.as_path: 64512 64512 64512 64512\n")
 }
 
-// TestDeath has a site's service die, then the other's: the last one is never withdrawn.
+// TestDeath has a site's service die, then the other's: the last one is not withdrawn, and when all are dead, all announce.
 func TestDeath(t *testing.T) {
 	n, a, b := two(t)
 	a.touch("alive", false)
@@ -61,7 +61,11 @@ func TestDeath(t *testing.T) {
 	b.touch("alive", false)
 	b.at("drain")
 	n.shown(b, "(65535,0)")
-	n.answers("b")
+	a.at("drain")
+	n.shown(a, "(65535,0)")
+	if got, err := n.ask(); err != nil || got == "" {
+		t.Errorf("%q answers, %v", got, err)
+	}
 	b.is("the last", func(st *api.AnycastSite) bool { return strings.Contains(st.Reason, "the last site known to be up") })
 	if err := b.order(api.AnycastOrder{Order: "maintenance"}); !errors.Is(err, api.ErrConflict) {
 		t.Errorf("maintenance of the last site: %v", err)
@@ -136,6 +140,30 @@ func TestMaintenance(t *testing.T) {
 	})
 	a.mustOrder("none")
 	a.at("announce")
+}
+
+// TestStopDrains has a site end slowly: it announces behind all others first, and takes no orders.
+func TestStopDrains(t *testing.T) {
+	n := newNetwork(t, 2)
+	a, b := n.sites[0], n.sites[1]
+	a.start("  stop: 4s\n")
+	n.answers("a")
+	b.start("")
+	b.at("announce")
+	n.shown(b, "BGP.as_path: 64512\n")
+	if err := a.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	n.shown(a, "(65535,0)")
+	n.answers("b")
+	b.is("told that the other goes", func(st *api.AnycastSite) bool { return !st.Others[0].Alive })
+	if err := a.order(api.AnycastOrder{Order: "none"}); !errors.Is(err, api.ErrConflict) {
+		t.Errorf("an order while it stops: %v", err)
+	}
+	n.shown(a, "")
+	if err := a.Wait(t.Context()); err != nil {
+		t.Errorf("the end: %v\n%s", err, a.Log())
+	}
 }
 
 // TestReload adds a prefix, and keeps the session; a configuration that is wrong changes nothing.

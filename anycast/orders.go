@@ -22,6 +22,9 @@ const (
 func (s *site) give(o api.AnycastOrder) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.leaving {
+		return fmt.Errorf("%w: the site is stopping", api.ErrConflict)
+	}
 	switch o.Order {
 	case orderNone, orderDrain, orderMaintenance:
 		if o.Level != "" {
@@ -95,6 +98,10 @@ func (s *site) report() exchange.Report {
 		if c.Ladder[i].Enter > 0 {
 			r.Steps = append(r.Steps, i)
 		}
+	}
+	if s.leaving {
+		r.Order = "stop"
+		return r
 	}
 	if !c.Ladder[s.decision.Level].Announcement.Withdrawn {
 		r.Announces = s.speaker == nil // a map's forwarders lead here

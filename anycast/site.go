@@ -40,6 +40,7 @@ type site struct {
 	fault     string // why the routers are not told
 	order     api.AnycastOrder
 	wish      wish
+	leaving   bool // the process ends
 }
 
 // wish is what the planner has asked for last.
@@ -100,6 +101,9 @@ func (s *site) run(ctx context.Context) error {
 func (s *site) step(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.leaving { // what is announced is the end's affair
+		return
+	}
 	if err := s.addresses.renew(now); err != nil {
 		s.log.Error("the service's addresses go before long", "err", err)
 	}
@@ -161,10 +165,11 @@ func (s *site) fresh(now time.Time) bool {
 	return !s.wish.at.IsZero() && now.Sub(s.wish.at) < s.cfg.Stale
 }
 
-// leave drains for site.stop, and withdraws. The other sites' knowledge of it ends with it.
+// leave drains for site.stop, and withdraws. Other sites are told that it is not there any more.
 func (s *site) leave() error {
 	s.mu.Lock()
 	cfg, now := s.cfg, s.decision.Level
+	s.leaving = true
 	s.mu.Unlock()
 	if cfg.Stop > 0 && now < cfg.Control.Drain() {
 		s.log.Info("stopping: draining", "for", cfg.Stop)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"baton/anycast/level"
 	"baton/api"
 )
 
@@ -16,7 +17,8 @@ import (
 type kept struct {
 	Order   api.AnycastOrder `json:"order,omitzero"`
 	Penalty float64          `json:"penalty"`
-	At      time.Time        `json:"at"` // of the penalty
+	At      time.Time        `json:"at"`        // of the penalty
+	Told    bool             `json:"announced"` // so that the process's end, whichever it is, is a withdrawal more
 }
 
 // maxState is how long the file may be, in bytes.
@@ -32,9 +34,15 @@ func (s *site) remember() {
 		s.log.Warn("what an earlier process has left cannot be read: orders and the flap budget begin anew", "err", err)
 		return
 	}
-	s.order = k.Order
+	switch k.Order.Order {
+	case orderDrain, orderMaintenance, orderLevel:
+		s.order = k.Order
+	}
 	// The only use of the clock that people set: a jump makes the penalty too great or too small, within what a new process may owe.
 	passed := max(0, time.Since(k.At))
+	if k.Told {
+		k.Penalty += level.WithdrawPenalty
+	}
 	if f := s.cfg.Control.Flaps; f.Suppress > 0 && k.Penalty > 0 {
 		s.machine.Owe(min(k.Penalty, f.Suppress), passed)
 	}
@@ -65,7 +73,10 @@ func (s *site) save(now time.Time) {
 	if s.cfg.State == "" {
 		return
 	}
-	if err := writeState(s.cfg.State, kept{Order: s.order, Penalty: s.decision.Penalty, At: now}); err != nil {
+	err := writeState(s.cfg.State, kept{
+		Order: s.order, Penalty: s.decision.Penalty, At: now, Told: s.decision.Level != s.cfg.Control.Withdrawn(),
+	})
+	if err != nil {
 		s.log.Error("what is to outlive this process is not kept", "err", err)
 	}
 }

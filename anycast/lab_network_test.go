@@ -47,6 +47,7 @@ type site struct {
 	host         *lab.Host
 	control      *api.Client
 	address      string
+	near         string // the router's address at its end of the link
 }
 
 const birdHead = `router id 10.0.0.1;
@@ -58,34 +59,43 @@ filter sites {
 }
 `
 
-// newNetwork has as many sites; nothing of Baton runs yet.
+// newNetwork has as many sites, and BIRD at the router; nothing of Baton runs yet.
 func newNetwork(t *testing.T, sites int) *network {
 	t.Helper()
-	n := &network{Lab: lab.New(t), t: t, authority: exchangetest.NewAuthority(t)}
-	n.router, n.client = n.Host("router"), n.Host("client")
-	n.router.Forward()
-	n.Link(lab.End{Host: n.client, Addrs: []string{"10.0.0.2/24"}}, lab.End{Host: n.router, Addrs: []string{"10.0.0.1/24"}}, lab.LinkOptions{})
-	n.client.Route("default", "10.0.0.1")
+	n := newHosts(t, sites)
 	config := birdHead
-	for i := range sites {
-		s := &site{n: n, name: string(rune('a' + i)), address: fmt.Sprintf("10.1.%d.2", i)}
-		s.host = n.Host("site" + s.name)
-		near := fmt.Sprintf("10.1.%d.1", i)
-		n.Link(lab.End{Host: n.router, Addrs: []string{near + "/24"}}, lab.End{Host: s.host, Addrs: []string{s.address + "/24"}}, lab.LinkOptions{})
-		s.host.Route("default", near)
-		s.host.Interface("lo").SetUp()
-		s.touch("alive", true)
-		s.write("load", "0.1")
-		n.sites = append(n.sites, s)
+	for _, s := range n.sites {
 		config += fmt.Sprintf(`protocol bgp %s {
 	local %s as 65000;
 	neighbor %s as 64512;
 	passive;
 	ipv4 { import filter sites; export none; };
 }
-`, s.name, near, s.address)
+`, s.name, s.near, s.address)
 	}
 	n.bird = peers.Bird(n.router, config)
+	return n
+}
+
+// newHosts has no router's program either.
+func newHosts(t *testing.T, sites int) *network {
+	t.Helper()
+	n := &network{Lab: lab.New(t), t: t, authority: exchangetest.NewAuthority(t)}
+	n.router, n.client = n.Host("router"), n.Host("client")
+	n.router.Forward()
+	n.Link(lab.End{Host: n.client, Addrs: []string{"10.0.0.2/24"}}, lab.End{Host: n.router, Addrs: []string{"10.0.0.1/24"}}, lab.LinkOptions{})
+	n.client.Route("default", "10.0.0.1")
+	for i := range sites {
+		s := &site{n: n, name: string(rune('a' + i)), address: fmt.Sprintf("10.1.%d.2", i), near: fmt.Sprintf("10.1.%d.1", i)}
+		s.host = n.Host("site" + s.name)
+		n.Link(lab.End{Host: n.router, Name: "to" + s.name, Addrs: []string{s.near + "/24"}},
+			lab.End{Host: s.host, Addrs: []string{s.address + "/24"}}, lab.LinkOptions{})
+		s.host.Route("default", s.near)
+		s.host.Interface("lo").SetUp()
+		s.touch("alive", true)
+		s.write("load", "0.1")
+		n.sites = append(n.sites, s)
+	}
 	return n
 }
 
@@ -145,7 +155,7 @@ site:
   stale: 3s
   poll: 300ms
 %s%s`, s.name, s.file("control.sock"), metricsPort, s.address, sitePort, identity.Certificate, identity.Key, identity.CA, s.address,
-		strings.TrimSuffix(s.address, "2")+"1", service, s.file("alive"), s.file("load"), others, more)
+		s.near, service, s.file("alive"), s.file("load"), others, more)
 }
 
 // start runs the site, and has the service answer with its name.

@@ -249,6 +249,12 @@ func TestPlanner(t *testing.T) {
 	n.answers("b")
 	a.is("there by a wish", func(st *api.AnycastSite) bool { return st.Reason == "wish of the planner" && st.Wish.Fresh })
 
+	// A planner that is cut off is as good as none, until it is back.
+	n.cut()
+	a.is("on its own", func(st *api.AnycastSite) bool { return st.Level == "announce" && !st.Wish.Fresh })
+	n.mend()
+	a.at("med")
+
 	// A planner that is killed in the middle: the next one goes on from what is.
 	if err := plan.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -272,23 +278,40 @@ func TestPlanner(t *testing.T) {
 	}
 }
 
+// cut has the router drop what sites, and a planner on its host, say to each other. BGP goes on.
+func (n *network) cut() {
+	n.t.Helper()
+	for _, rule := range []string{
+		"add table ip cut",
+		"add chain ip cut forward { type filter hook forward priority 0; }", fmt.Sprintf("add rule ip cut forward tcp dport %d drop", sitePort),
+		"add chain ip cut output { type filter hook output priority 0; }", fmt.Sprintf("add rule ip cut output tcp dport %d drop", sitePort),
+	} {
+		n.nft(rule)
+	}
+}
+
+func (n *network) mend() {
+	n.t.Helper()
+	n.nft("delete table ip cut")
+}
+
+func (n *network) nft(command string) {
+	n.t.Helper()
+	if out, err := n.router.Exec(n.t.Context(), "nft", command); err != nil {
+		n.t.Fatalf("nft %s: %v %s", command, err, out)
+	}
+}
+
 // TestPartition cuts a site off from the other, not from its router: neither takes the other for gone for good, and both announce.
 func TestPartition(t *testing.T) {
 	n, a, b := two(t)
-	for _, rule := range []string{"add table ip cut", "add chain ip cut forward { type filter hook forward priority 0; }",
-		fmt.Sprintf("add rule ip cut forward tcp dport %d drop", sitePort)} {
-		if _, err := n.router.Exec(t.Context(), "nft", rule); err != nil {
-			t.Fatal(err)
-		}
-	}
+	n.cut()
 	a.is("alone", func(st *api.AnycastSite) bool { return !st.Others[0].Alive })
 	b.is("alone", func(st *api.AnycastSite) bool { return !st.Others[0].Alive })
 	a.touch("alive", false)
 	a.at("drain") // b may be gone: a stays, behind b if it is not
 	n.answers("b")
-	if _, err := n.router.Exec(t.Context(), "nft", "delete table ip cut"); err != nil {
-		t.Fatal(err)
-	}
+	n.mend()
 	n.shown(a, "")
 }
 

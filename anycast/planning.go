@@ -170,7 +170,7 @@ func (p *planning) views(now time.Time) []planner.View {
 		if s.client != nil {
 			r := &s.report
 			v.Fresh = !s.at.IsZero() && now.Sub(s.at) < p.cfg.Stale
-			v.Up = r.Health == "up" && (r.Announces || p.cfg.Map != nil)
+			v.Up = r.Serves() && (r.Announces || p.cfg.Map != nil)
 			v.Load, v.Level, v.Steps, v.Ordered = r.Load, r.Level, r.Steps, r.Order != ""
 		}
 		out[i] = v

@@ -165,7 +165,8 @@ func (s *site) fresh(now time.Time) bool {
 	return !s.wish.at.IsZero() && now.Sub(s.wish.at) < s.cfg.Stale
 }
 
-// leave drains for site.stop, and withdraws. Other sites are told that it is not there any more.
+// leave drains for site.stop, and withdraws; a service that dies meanwhile is withdrawn at once. Other sites are told that it is not
+// there any more.
 func (s *site) leave() error {
 	s.mu.Lock()
 	cfg, now := s.cfg, s.decision.Level
@@ -176,10 +177,34 @@ func (s *site) leave() error {
 		if err := s.announce(cfg.Control.Ladder[cfg.Control.Drain()].Announcement); err != nil {
 			s.log.Error("the routers are not told", "err", err)
 		}
-		time.Sleep(cfg.Stop)
+		s.linger(time.Now().Add(cfg.Stop))
 	}
 	s.log.Info("stopping: withdrawing")
 	return s.announce(level.Announcement{Withdrawn: true})
+}
+
+// linger waits until a time, or until the service is dead, and keeps the service's addresses until then.
+func (s *site) linger(until time.Time) {
+	beat := time.NewTicker(tick)
+	defer beat.Stop()
+	for {
+		now := time.Now()
+		s.mu.Lock()
+		dead := s.checker.Health().Health == level.Down
+		if err := s.addresses.renew(now); err != nil {
+			s.log.Error("the service's addresses go before long", "err", err)
+		}
+		s.mu.Unlock()
+		if left := until.Sub(now); dead || left <= 0 {
+			return
+		} else if left < tick {
+			beat.Reset(left)
+		}
+		select {
+		case <-beat.C:
+		case <-s.wake:
+		}
+	}
 }
 
 func (s *site) announce(a level.Announcement) error {

@@ -39,7 +39,11 @@ func newProbe(c *config.Check) func(ctx context.Context) error {
 func probeHTTP(c *config.Check) func(ctx context.Context) error {
 	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10}
 	if c.Host != "" {
-		transport.TLSClientConfig = &tls.Config{ServerName: c.Host}
+		name, _, err := net.SplitHostPort(c.Host)
+		if err != nil { // it has no port
+			name = c.Host
+		}
+		transport.TLSClientConfig = &tls.Config{ServerName: name}
 	}
 	return func(ctx context.Context) error {
 		request := (&http.Request{

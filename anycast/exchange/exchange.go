@@ -27,8 +27,14 @@ type Report struct {
 	Order     string  `json:"order,omitempty"`
 }
 
+// Serves tells whether the site can serve clients. One whose health is not known serves while it is on a level that announces: its checks
+// have changed, and it was up before.
+func (r *Report) Serves() bool {
+	return r.Health == "up" || r.Health == "unknown" && r.Level <= r.Drain
+}
+
 // Alive tells whether the site can serve clients, and is announced.
-func (r *Report) Alive() bool { return r.Health == "up" && r.Announces }
+func (r *Report) Alive() bool { return r.Serves() && r.Announces }
 
 // Wish is a level that a planner asks for. It is to be said again before it is stale.
 type Wish struct {

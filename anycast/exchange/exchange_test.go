@@ -156,6 +156,30 @@ func TestReportBounds(t *testing.T) {
 	}
 }
 
+func TestServes(t *testing.T) {
+	tests := []struct {
+		name          string
+		report        Report
+		serves, alive bool
+	}{
+		{"up", Report{Health: "up", Announces: true, Drain: 4}, true, true},
+		{"up, and no router is told", Report{Health: "up", Level: 5, Drain: 4}, true, false},
+		{"down, the last one", Report{Health: "down", Announces: true, Level: 4, Drain: 4}, false, false},
+		{"begun", Report{Health: "unknown", Level: 5, Drain: 4}, false, false},
+		{"checks have changed", Report{Health: "unknown", Announces: true, Level: 1, Drain: 4}, true, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := tt.report.Serves(); got != tt.serves {
+				t.Errorf("Serves: %v", got)
+			}
+			if got := tt.report.Alive(); got != tt.alive {
+				t.Errorf("Alive: %v", got)
+			}
+		})
+	}
+}
+
 // FuzzReport holds that what a site says is within bounds, or refused.
 func FuzzReport(f *testing.F) {
 	f.Add([]byte(`{"site":"london","health":"up","announces":true,"level":1,"drain":4,"steps":[1,2,3],"load":0.5}`))

@@ -119,6 +119,7 @@ const (
 	command                // an operator's: nothing
 	death                  // nothing
 	need                   // nobody serves, as far as the site knows: nothing
+	hurry                  // nobody may serve, and the site knows of no others: the budget
 )
 
 // Step decides what to be at a time of a clock that nobody sets. Times before the last count as the last.
@@ -172,10 +173,10 @@ func (m *Machine) cost(to int) float64 {
 
 // held tells why a change has to wait, and until when.
 func (m *Machine) held(at time.Duration, to int, how urgency) (string, time.Duration) {
-	if how != choice {
+	if how != choice && how != hurry {
 		return "", 0
 	}
-	if end := m.since + m.rules.Dwell; at < end && !m.fresh {
+	if end := m.since + m.rules.Dwell; how == choice && at < end && !m.fresh {
 		return "dwell", end
 	}
 	// Of what the routers tolerate, a withdrawal is kept back: with it a death that comes next is no reason for them to suppress the site.
@@ -210,8 +211,11 @@ func (m *Machine) want(at time.Duration, in *Input) (int, string, urgency) {
 	switch {
 	case m.ordered: // what an operator has lifted, nobody waits for
 		how = command
-	case m.level == r.Withdrawn() && in.Alive == 0: // a healthy site is kept back only where others serve
-		how = need
+	case m.level != r.Withdrawn() || in.Alive > 0: // a healthy site is kept back where others serve
+	case in.Others:
+		how = need // its death would not withdraw it: this cannot flap
+	default:
+		how = hurry
 	}
 	switch {
 	case in.Planned && in.Wish >= 0:
@@ -242,6 +246,8 @@ func (m *Machine) alone(in *Input) bool { return in.Others && in.Alive == 0 && !
 func (m *Machine) maintained(at time.Duration, in *Input) (int, string, urgency) {
 	r := &m.rules
 	switch {
+	case m.level == r.Withdrawn() && !m.alone(in): // there is nothing to drain, as after a restart
+		return r.Withdrawn(), "maintenance", command
 	case at-m.drained < in.DrainFor:
 		return r.Drain(), fmt.Sprintf("drained for maintenance, withdrawn in %s", (in.DrainFor - (at - m.drained)).Round(time.Second)), command
 	case m.alone(in):

@@ -38,6 +38,8 @@ func TestMachine(t *testing.T) {
 	down := with(func(in *Input) { in.Health = Down })
 	alone := with(func(in *Input) { in.Alive = 0 })
 	lastDown := with(func(in *Input) { in.Health, in.Alive = Down, 0 })
+	lone := with(func(in *Input) { in.Others, in.Alive = false, 0 })
+	loneDown := with(func(in *Input) { in.Health, in.Others, in.Alive = Down, false, 0 })
 	drained := with(func(in *Input) { in.Order = Drain })
 	maintained := with(func(in *Input) { in.Order = Maintenance })
 	wish := func(w int) Input { return with(func(in *Input) { in.Planned, in.Wish, in.Load = true, w, 2 }) }
@@ -109,7 +111,12 @@ func TestMachine(t *testing.T) {
 		{"a healthy site that nobody helps comes back at once", []step{
 			{0, up(), "announce", "", ""}, {1 * s, down, "withdraw", "", ""}, {2 * s, alone, "announce", "", "healthy"},
 			{3 * s, down, "withdraw", "", ""}, {4 * s, up(), "withdraw", "dwell", ""}, {5 * m, up(), "withdraw", "flap budget", ""},
-			{6 * m, with(func(in *Input) { in.Others, in.Alive = false, 0 }), "announce", "", "healthy"},
+			{6 * m, with(func(in *Input) { in.Others, in.Alive = false, 0 }), "withdraw", "flap budget", ""}, // others may be there
+			{20 * m, with(func(in *Input) { in.Others, in.Alive = false, 0 }), "announce", "", "healthy"},
+		}},
+		{"one that knows of no others does not wait for dwell", []step{
+			{0, lone, "announce", "", ""}, {1 * s, loneDown, "withdraw", "", "no answer"}, {2 * s, lone, "announce", "", "healthy"},
+			{3 * s, loneDown, "withdraw", "", ""}, {4 * s, lone, "withdraw", "flap budget", ""},
 		}},
 		{"drained and back, at once", []step{
 			{0, up(), "announce", "", ""}, {1 * s, drained, "drain", "", "by order"}, {2 * s, up(), "announce", "", "healthy"},
@@ -117,6 +124,11 @@ func TestMachine(t *testing.T) {
 		{"maintenance", []step{
 			{0, up(), "announce", "", ""}, {1 * s, maintained, "drain", "", "withdrawn in 1m0s"}, {60 * s, maintained, "drain", "", "withdrawn in 1s"},
 			{61 * s, maintained, "withdraw", "", "maintenance"}, {62 * s, up(), "announce", "", "healthy"},
+		}},
+		{"maintenance that an earlier process was given", []step{
+			{0, with(func(in *Input) { in.Health, in.Order = Unknown, Maintenance }), "withdraw", "", "not known yet"},
+			{3 * s, maintained, "withdraw", "", "maintenance"},
+			{4 * s, with(func(in *Input) { in.Order, in.Alive = Maintenance, 0 }), "drain", "", ""}, // it is needed
 		}},
 		{"maintenance of the last one", []step{
 			{0, alone, "announce", "", ""},

@@ -136,6 +136,32 @@ func TestOscillation(t *testing.T) {
 	}
 }
 
+// TestLoneSiteDoesNotFlap has the service of a site that knows of no others die and come back at every pace.
+func TestLoneSiteDoesNotFlap(t *testing.T) {
+	for _, period := range []time.Duration{2 * time.Second, 10 * time.Second, time.Minute, 10 * time.Minute} {
+		r := rules()
+		m := New(r)
+		in := up()
+		in.Others, in.Alive = false, 0
+		withdrawals, worst := 0, 0.0
+		const day = 24 * time.Hour
+		for at := time.Duration(0); at < day; at += time.Second {
+			in.Health = Up
+			if at%period >= period/2 {
+				in.Health = Down
+			}
+			d := m.Step(at, in)
+			worst = max(worst, d.Penalty)
+			if d.Changed && d.Level == r.Withdrawn() {
+				withdrawals++
+			}
+		}
+		if most := 2 + int(day/r.Flaps.HalfLife); worst > r.Flaps.Suppress || withdrawals > most {
+			t.Errorf("period %v: %d withdrawals in a day (at most %d), penalty up to %.0f (at most %.0f)", period, withdrawals, most, worst, r.Flaps.Suppress)
+		}
+	}
+}
+
 // TestNoFlapAtASteadyLoad has two sites whose clients follow the levels: a site that sheds must come to rest.
 func TestNoFlapAtASteadyLoad(t *testing.T) {
 	r := rules()

@@ -39,12 +39,27 @@ type Mapper struct {
 
 	looked, moved time.Duration
 	begun         bool
-	demand        map[string]float64
+	known         map[string]estimate
 }
+
+// estimate is what an ingress asks of its site, as far as is known.
+type estimate struct {
+	rate float64 // bytes per second
+	by   source
+}
+
+// source is what an estimate is made of, the better the later.
+type source int
+
+const (
+	byNothing source = iota
+	byBytes          // that came in: what clients send
+	byLoad           // that a site has said: what they are sent
+)
 
 // NewMapper makes a Mapper that has moved nothing.
 func NewMapper(settle time.Duration, step, move float64) *Mapper {
-	return &Mapper{settle: settle, step: step, move: move, demand: make(map[string]float64)}
+	return &Mapper{settle: settle, step: step, move: move, known: make(map[string]estimate)}
 }
 
 // Step looks at everything anew; what an earlier step meant to do next is of no account.
@@ -145,22 +160,28 @@ func isolated(views []View) string {
 
 // share makes demands of what has come in. What clients send is not what they are sent: a site's load is shared out to its ingresses
 // by what has come in there, and where it is not known, bytes count as they are.
-func (m *Mapper) share(views []View, ingresses []Ingress) []float64 {
+func (m *Mapper) share(views []View, ingresses []Ingress) []estimate {
 	in := make([]float64, len(views))
 	for i := range ingresses {
 		if g := &ingresses[i]; g.Site >= 0 && g.Bytes > 0 {
 			in[g.Site] += g.Bytes
 		}
 	}
-	out := make([]float64, len(ingresses))
+	out := make([]estimate, len(ingresses))
 	for i := range ingresses {
 		g := &ingresses[i]
-		out[i] = g.Bytes
-		if g.Site < 0 || g.Bytes <= 0 {
+		if g.Bytes < 0 || math.IsNaN(g.Bytes) || math.IsInf(g.Bytes, 0) {
+			continue
+		}
+		out[i] = estimate{g.Bytes, byBytes}
+		if g.Site < 0 {
 			continue
 		}
 		if v := &views[g.Site]; v.alive() && v.Load >= 0 && v.Capacity > 0 {
-			out[i] = min(v.Load, mostLoad) * v.Capacity * g.Bytes / in[g.Site]
+			out[i] = estimate{0, byLoad}
+			if g.Bytes > 0 {
+				out[i].rate = min(v.Load, mostLoad) * v.Capacity * g.Bytes / in[g.Site]
+			}
 		}
 	}
 	return out
@@ -169,22 +190,23 @@ func (m *Mapper) share(views []View, ingresses []Ingress) []float64 {
 // mostLoad is how much a site is believed to be loaded with: one that lies must not take all other sites for itself.
 const mostLoad = 4
 
-// smooth has a demand follow what is measured with half of the settling time.
-func (m *Mapper) smooth(at time.Duration, measured []float64, ingresses []Ingress) []float64 {
+// smooth has a demand follow what is measured with half of the settling time. A site whose load is not known any more has not become
+// empty: while anything comes in, what was known by its load stays.
+func (m *Mapper) smooth(at time.Duration, measured []estimate, ingresses []Ingress) []float64 {
 	weight := 1 - math.Exp2(-2*float64(at-m.looked)/float64(m.settle))
 	m.looked = at
 	out := make([]float64, len(measured))
-	kept := make(map[string]float64, len(measured))
-	for i, v := range measured {
-		before, known := m.demand[ingresses[i].Name]
+	kept := make(map[string]estimate, len(measured))
+	for i, e := range measured {
+		before := m.known[ingresses[i].Name]
 		switch {
-		case v < 0 || math.IsNaN(v) || math.IsInf(v, 0):
-			v = before
-		case known:
-			v = before + (v-before)*weight
+		case e.by == byNothing, e.by < before.by && e.rate > 0:
+			e = before
+		case e.by <= before.by:
+			e = estimate{before.rate + (e.rate-before.rate)*weight, before.by}
 		}
-		out[i], kept[ingresses[i].Name] = v, v
+		out[i], kept[ingresses[i].Name] = e.rate, e
 	}
-	m.demand = kept
+	m.known = kept
 	return out
 }

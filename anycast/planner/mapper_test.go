@@ -198,6 +198,57 @@ func TestLiarIsBounded(t *testing.T) {
 	}
 }
 
+// TestMapperKeepsDemand has a site stop to say how full it is, while clients go on sending: its ingresses have not become small, and no
+// other is moved to it.
+func TestMapperKeepsDemand(t *testing.T) {
+	w := newWorld([]float64{60, 40, 60, 40}, 130, 130)
+	for i := range w.ingresses {
+		w.ingresses[i].Site, w.ingresses[i].Cost = i/2, []float64{1, 2}
+	}
+	m := NewMapper(settle, 0.3, 0.01)
+	for at := time.Duration(0); at < time.Hour; at += 10 * time.Second {
+		w.measure()
+		if at > 10*time.Minute {
+			w.views[0].Load = -1
+		}
+		p := m.Step(at, w.views, w.ingresses)
+		if len(p.Moves) > 0 {
+			t.Fatalf("at %v: moves %+v, of demands %v", at, p.Moves, p.Demand)
+		}
+	}
+	w.demand = []float64{0, 0, 0, 0}
+	for at := time.Hour; at < 2*time.Hour; at += 10 * time.Second {
+		w.measure()
+		w.views[0].Load = -1
+		if p := m.Step(at, w.views, w.ingresses); at > 90*time.Minute && p.Demand[0] > 1e-3 {
+			t.Fatalf("at %v: a demand of %v, and nothing comes in", at, p.Demand[0])
+		}
+	}
+}
+
+// TestMapperSucceeds has a planner end after each step of a move, and its successor go on: nothing is moved twice, or back.
+func TestMapperSucceeds(t *testing.T) {
+	w := newWorld([]float64{10, 10, 10, 10, 10, 10, 10, 10, 10, 10}, 50, 60)
+	moved := make(map[int]int)
+	for at := time.Duration(0); at < time.Hour; at += 10 * time.Second {
+		m := NewMapper(settle, 0.1, 0.01)
+		w.measure()
+		p := m.Step(at, w.views, w.ingresses)
+		for _, mv := range p.Moves {
+			moved[mv.Ingress]++
+		}
+		w.apply(&p)
+	}
+	for i, n := range moved {
+		if n > 1 {
+			t.Errorf("ingress %d is moved %d times", i, n)
+		}
+	}
+	if over := w.overload(); over > 0 || len(moved) < 5 {
+		t.Errorf("overload %v after %d moves: %v", over, len(moved), w.sites())
+	}
+}
+
 // TestMapperRandom has sites and forwarders come and go: moves lead to sites that are up, and overload ends when it can.
 func TestMapperRandom(t *testing.T) {
 	seed := rand.Uint64()

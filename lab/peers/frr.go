@@ -13,16 +13,15 @@ import (
 // frrFolder is where Debian's package has the daemons.
 const frrFolder = "/usr/lib/frr"
 
-// FRRouter is a running FRRouting: zebra, which installs routes, and bgpd.
+// FRRouter is a running bgpd of FRRouting. It knows routes, and installs none.
 type FRRouter struct {
-	*lab.Process // bgpd
-	Zebra        *lab.Process
-	Version      string
-	Dir          string
+	*lab.Process
+	Version string
+	Dir     string
 }
 
-// FRR starts zebra and bgpd with a configuration, and returns when it is in force. A configuration that bgpd does not take fails the
-// test with its own words.
+// FRR starts bgpd with a configuration, and returns when it is in force. A configuration that it does not take fails the test with its
+// own words.
 func FRR(h *lab.Host, config string) *FRRouter {
 	t := h.Lab().T()
 	t.Helper()

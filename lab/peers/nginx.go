@@ -74,6 +74,9 @@ func startNginx(h *lab.Host, o NginxOptions, server, upstream string) *Server {
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	p("user %s;\nworker_processes %s;\npid {dir}/nginx.pid;\nerror_log {dir}/error.log;", account(), workers)
+	if o.Connections > 0 {
+		p("worker_rlimit_nofile %d;", 2*o.Connections+64) // a file or a server with each
+	}
 	p("events { worker_connections %d; }", orDefault(o.Connections, 768))
 	p("http {\nsendfile on;\ntcp_nopush on;\ntypes_hash_max_size 2048;\ngzip on;")
 	p("default_type application/octet-stream;\ntypes { text/html html; }\naccess_log %s;", access)

@@ -209,7 +209,9 @@ func (p picture) drawLegend(c draw.Canvas, top vg.Length) {
 			c.DrawGlyphNoClip(failedGlyph, vg.Point{X: x + 12, Y: y})
 		} else {
 			c.StrokeLine2(draw.LineStyle{Color: s.color, Width: 2}, x, y, x+24, y)
-			c.DrawGlyphNoClip(s.glyph(), vg.Point{X: x + 12, Y: y})
+			if !s.bare {
+				c.DrawGlyphNoClip(s.glyph(), vg.Point{X: x + 12, Y: y})
+			}
 		}
 		c.FillText(plainStyle, vg.Point{X: x + 30, Y: y + 5}, s.name)
 	}

@@ -162,6 +162,10 @@ func (l line) Plot(c draw.Canvas, p *plot.Plot) {
 	for _, pt := range l.points {
 		path = append(path, vg.Point{X: toX(pt.x), Y: toY(pt.e.Median)})
 	}
+	if l.bare {
+		c.StrokeLines(draw.LineStyle{Color: l.color, Width: 0.9}, path)
+		return
+	}
 	c.StrokeLines(draw.LineStyle{Color: l.color, Width: 1.8}, path)
 	for i, pt := range l.points {
 		x := path[i].X

@@ -26,6 +26,7 @@ const (
 	OfRatio     Aspect = "ratio"     // to the baseline
 	OfProcessor Aspect = "processor" // machine's time for a unit of work
 	OfP99       Aspect = "p99"       // of single requests
+	OfCourse    Aspect = "course"    // of the first round's samples, over the time
 )
 
 // Drawn is a picture that was written: File.svg and File.png.
@@ -67,6 +68,7 @@ type series struct {
 	index  int // among all contenders of the picture
 	color  color.Color
 	points []point
+	bare   bool // a line without signs at its points: there are many
 }
 
 type point struct {
@@ -89,6 +91,9 @@ func (r *Results) picture(p Plot) (pic picture, ok bool) {
 		return picture{}, false
 	}
 	m := r.Measures[at]
+	if p.Of == OfCourse {
+		return r.courses(m, p)
+	}
 	f := r.aspect(m, p.Of)
 	pic = picture{file: slug(m.Name, string(p.Of)), measure: m.Name, title: p.Title,
 		marks: r.briefMarks(), foot: r.foot(), base: r.Contenders[0].Name, y: axis{label: f.label}}

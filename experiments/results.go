@@ -90,6 +90,7 @@ type Sample struct {
 	Errors int64              `json:"errors"`           // requests that failed
 	First  string             `json:"first_error,omitempty"`
 	Also   map[string]float64 `json:"also,omitempty"` // further figures, by name; kept, not reported
+	Course *Course            `json:"course,omitempty"`
 }
 
 // values are one measure of one contender in a case, by round.

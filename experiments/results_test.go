@@ -193,12 +193,22 @@ func TestPictures(t *testing.T) {
 	many := Parameter{Name: "sessions", Title: "idle sessions", Values: []float64{1000, 10000, 100000, 1000000}}
 	failing := made([]Case{{}}, nil)
 	failing.Lab, failing.Ended = &LabVerdict{Failing: []string{"delay"}}, Interrupted
+	running := made([]Case{{}}, nil)
+	for i := range running.Samples {
+		if s := &running.Samples[i]; s.Measure == "time" && s.Round < 3 && s.Contender != "direct" {
+			s.Course = &Course{Of: "packets in the queue", Every: 0.2}
+			for k := range 300 {
+				s.Course.Values = append(s.Course.Values, 200+100*math.Sin(float64(k*s.Round)/10))
+			}
+		}
+	}
 	tests := []struct {
 		name  string
 		r     *Results
 		p     Plot
 		words []string
 	}{
+		{"courses", running, Plot{Measure: "time", Of: OfCourse, Title: "The queue"}, []string{"The queue", "packets in the queue", "baton", "slow | steady", "Round 1.", "60"}},
 		{"bars", made([]Case{{}}, nil), Plot{Measure: "rate"}, []string{"Requests a second; more is better", "requests/s", "direct", "baton", "slow | steady",
 			"(0.48 × direct)", "1,200 failed", "87.5 %"}},
 		{"bars of several cases", made([]Case{{Name: "wired"}, {Name: "wireless"}}, nil), Plot{Measure: "time"}, []string{"Time; less is better", "wired", "wireless"}},
@@ -241,7 +251,7 @@ func TestPictures(t *testing.T) {
 			}
 		})
 	}
-	for _, p := range []Plot{{Measure: "left out"}, {Measure: "unknown"}} {
+	for _, p := range []Plot{{Measure: "left out"}, {Measure: "unknown"}, {Measure: "rate", Of: OfCourse}} {
 		if _, ok := made([]Case{{}}, nil).picture(p); ok {
 			t.Errorf("a picture of %q", p.Measure)
 		}

@@ -95,6 +95,7 @@ func (s *site) report() exchange.Report {
 		Name: c.Ladder[s.decision.Level].Name, Held: s.decision.Held, Load: load, Order: s.order.Order,
 	}
 	for i := range c.Ladder {
+		r.Levels = append(r.Levels, c.Ladder[i].Name)
 		if c.Ladder[i].Enter > 0 {
 			r.Steps = append(r.Steps, i)
 		}

@@ -132,8 +132,8 @@ func (p *planning) status(now time.Time) *api.AnycastPlanner {
 	for i := range p.sites {
 		s := &p.sites[i]
 		n := s.told(views[i].Fresh && views[i].Up)
-		if p.steering == nil {
-			n.Wish = fmt.Sprint(p.levels.Wish(s.name))
+		if wish := p.levels.Wish(s.name); p.steering == nil && wish < len(s.report.Levels) {
+			n.Wish = s.report.Levels[wish]
 		}
 		out.Sites = append(out.Sites, n)
 	}

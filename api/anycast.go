@@ -104,7 +104,7 @@ type AnycastNeighbor struct {
 	Load   *float64  `json:"load,omitempty"`
 	At     time.Time `json:"at,omitzero"`     // of its last report
 	Error  string    `json:"error,omitempty"` // why there is no later one
-	Wish   string    `json:"wish,omitempty"`  // of the planner, for it
+	Wish   string    `json:"wish,omitempty"`  // level that the planner wishes of it
 }
 
 // AnycastPlanner is what a planner does.

@@ -11,20 +11,22 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 )
 
 // Report is how a site is.
 type Report struct {
-	Site      string  `json:"site"`
-	Health    string  `json:"health"`          // up, down or unknown
-	Announces bool    `json:"announces"`       // some router at least is told of the service
-	Level     int     `json:"level"`           // of its ladder; 0: plain
-	Drain     int     `json:"drain"`           // the last level that is an announcement
-	Steps     []int   `json:"steps,omitempty"` // levels that load leads to
-	Name      string  `json:"name"`            // of the level
-	Held      string  `json:"held,omitempty"`  // why the level is not another
-	Load      float64 `json:"load"`            // share of the capacity; negative: it is not known
-	Order     string  `json:"order,omitempty"`
+	Site      string   `json:"site"`
+	Health    string   `json:"health"`           // up, down or unknown
+	Announces bool     `json:"announces"`        // some router at least is told of the service
+	Level     int      `json:"level"`            // of its ladder; 0: plain
+	Drain     int      `json:"drain"`            // the last level that is an announcement
+	Steps     []int    `json:"steps,omitempty"`  // levels that load leads to
+	Name      string   `json:"name"`             // of the level
+	Levels    []string `json:"levels,omitempty"` // names of the ladder's
+	Held      string   `json:"held,omitempty"`   // why the level is not another
+	Load      float64  `json:"load"`             // share of the capacity; negative: it is not known
+	Order     string   `json:"order,omitempty"`
 }
 
 // Serves tells whether the site can serve clients. One whose health is not known serves while it is on a level that announces: its checks
@@ -52,6 +54,7 @@ type Order struct {
 const (
 	mostLevels = 32
 	mostLoad   = 1000
+	mostText   = 64 // bytes, of each text
 )
 
 var errBounds = errors.New("it is out of bounds")
@@ -63,10 +66,15 @@ func (r *Report) check(site string) error {
 		return fmt.Errorf("it is of site %.64q, not of %s", r.Site, site)
 	case r.Health != "up" && r.Health != "down" && r.Health != "unknown":
 		return fmt.Errorf("health %.20q: %w", r.Health, errBounds)
-	case r.Drain < 1 || r.Drain > mostLevels || r.Level < 0 || r.Level > r.Drain+1 || len(r.Steps) > mostLevels:
+	case r.Drain < 1 || r.Drain > mostLevels || r.Level < 0 || r.Level > r.Drain+1 || len(r.Steps) > mostLevels || len(r.Levels) > mostLevels+1:
 		return fmt.Errorf("level %d of %d: %w", r.Level, r.Drain, errBounds)
 	case math.IsNaN(r.Load) || r.Load > mostLoad:
 		return fmt.Errorf("load %v: %w", r.Load, errBounds)
+	}
+	for _, s := range append([]string{r.Name, r.Held, r.Order}, r.Levels...) {
+		if !plain(s) {
+			return fmt.Errorf("%.64q is no name: %w", s, errBounds)
+		}
 	}
 	for i, s := range r.Steps {
 		if s <= 0 || s > r.Drain || i > 0 && s <= r.Steps[i-1] {
@@ -74,4 +82,9 @@ func (r *Report) check(site string) error {
 		}
 	}
 	return nil
+}
+
+// plain tells whether a text can be shown to people as it is.
+func plain(s string) bool {
+	return len(s) <= mostText && !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' })
 }

@@ -144,6 +144,9 @@ func TestReportBounds(t *testing.T) {
 		{"load", `{"site":"london","health":"up","drain":4,"load":1e300}`, "out of bounds"},
 		{"steps that go back", `{"site":"london","health":"up","drain":4,"steps":[2,1]}`, "out of bounds"},
 		{"steps beyond the ladder", `{"site":"london","health":"up","drain":4,"steps":[5]}`, "out of bounds"},
+		{"a name that is none", `{"site":"london","health":"up","drain":4,"name":"\u001b[2J"}`, "is no name"},
+		{"a name without end", `{"site":"london","health":"up","drain":4,"levels":["` + strings.Repeat("a", 65) + `"]}`, "is no name"},
+		{"a ladder without end", `{"site":"london","health":"up","drain":4,"levels":[` + strings.Repeat(`"a",`, 40) + `"a"]}`, "out of bounds"},
 		{"not JSON", `<html>`, "read the report of site london"},
 	}
 	for _, tt := range tests {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -71,7 +72,11 @@ func printAnycast(out io.Writer, s *api.AnycastStatus, now time.Time) error {
 }
 
 func printSite(out io.Writer, s *api.AnycastSite, now time.Time) error {
-	fmt.Fprintf(out, "announces %s at level %s for %s: %s\n", strings.Join(s.Prefixes, ", "), s.Level, age(now, s.Since), s.Reason)
+	announces := "announces " + strings.Join(s.Prefixes, ", ") + " "
+	if len(s.Prefixes) == 0 {
+		announces = "announces nothing itself, is "
+	}
+	fmt.Fprintf(out, "%sat level %s for %s: %s\n", announces, s.Level, age(now, s.Since), s.Reason)
 	if s.Held != "" {
 		fmt.Fprintf(out, "wants level %s; %s holds it for %s more\n", s.Want, s.Held, s.HeldUntil.Sub(now).Round(time.Second))
 	}
@@ -125,18 +130,29 @@ func printSites(w io.Writer, sites []api.AnycastNeighbor, now time.Time) {
 	if len(sites) == 0 {
 		return
 	}
-	fmt.Fprintln(w, "\nSITE\tUP\tLEVEL\tHEALTH\tLOAD\tREPORTED\tFAULT")
+	wishes, wish := slices.ContainsFunc(sites, func(n api.AnycastNeighbor) bool { return n.Wish != "" }), ""
+	if wishes {
+		wish = "WISHED\t"
+	}
+	fmt.Fprintln(w, "\nSITE\tUP\tLEVEL\t"+wish+"HEALTH\tLOAD\tREPORTED\tFAULT")
 	for _, n := range sites {
 		up := "no"
 		if n.Alive {
 			up = "yes"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, up, dash(n.Level), dash(n.Health), percent(n.Load), age(now, n.At), dash(n.Error))
+		if wishes {
+			wish = dash(n.Wish) + "\t"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s%s\t%s\t%s\t%s\n", n.Name, up, dash(n.Level), wish, dash(n.Health), percent(n.Load), age(now, n.At), dash(n.Error))
 	}
 }
 
 func printPlanner(out io.Writer, p *api.AnycastPlanner, now time.Time) error {
-	fmt.Fprintf(out, "planner: %s; last change %s ago\n", p.Because, age(now, p.Moved))
+	changed := "nothing was changed yet"
+	if !p.Moved.IsZero() {
+		changed = "last change " + age(now, p.Moved) + " ago"
+	}
+	fmt.Fprintf(out, "planner: %s; %s\n", p.Because, changed)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	printSites(w, p.Sites, now)
 	if len(p.Map) > 0 {

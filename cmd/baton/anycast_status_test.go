@@ -36,7 +36,7 @@ func TestPrintAnycast(t *testing.T) {
 			Others: []api.AnycastNeighbor{{Name: "paris", Alive: true, Level: "announce", Health: "up", Load: &over, At: now.Add(-2 * time.Second)}, {Name: "rome", Error: "refused"}},
 		},
 		Planner: &api.AnycastPlanner{
-			Because: "a step to less overload, distance or interruption", Moved: now.Add(-time.Second), Sites: []api.AnycastNeighbor{{Name: "paris", Alive: true}},
+			Because: "a step to less overload, distance or interruption", Moved: now.Add(-time.Second), Sites: []api.AnycastNeighbor{{Name: "paris", Alive: true, Wish: "med"}, {Name: "rome"}},
 			Map:  []api.AnycastIngress{{Name: "west", Site: "paris", Target: "london", Demand: 1.25e6}, {Name: "east", Target: "paris"}},
 			Next: []api.AnycastMove{{Step: 1, Ingress: "west", From: "paris", To: "london"}, {Step: 2, Ingress: "east", To: "paris"}},
 		},
@@ -72,8 +72,9 @@ paris  yes  announce  up      125 %  2s        -
 rome   no   -         -       -      -         refused
 planner: a step to less overload, distance or interruption; last change 1s ago
 
-SITE   UP   LEVEL  HEALTH  LOAD  REPORTED  FAULT
-paris  yes  -      -       -     -         -
+SITE   UP   LEVEL  WISHED  HEALTH  LOAD  REPORTED  FAULT
+paris  yes  -      med     -       -     -         -
+rome   no   -      -       -       -     -         -
 
 INGRESS  SITE   TARGET  DEMAND
 west     paris  london  10.0 Mbit/s
@@ -89,6 +90,29 @@ STEP  INGRESS  FROM   TO
 	}
 	if out.String() != want {
 		t.Errorf("printed\n%s\nwant\n%s", out.String(), want)
+	}
+}
+
+func TestPrintAnycastOfAMap(t *testing.T) {
+	now := time.Unix(1700000000, 0)
+	for name, tt := range map[string]struct {
+		s    api.AnycastStatus
+		want string
+	}{
+		"a site that only reports": {api.AnycastStatus{Site: &api.AnycastSite{Level: "announce", Since: now, Reason: "healthy"}},
+			"announces nothing itself, is at level announce for 0s: healthy\n"},
+		"a planner that has just begun": {api.AnycastStatus{Planner: &api.AnycastPlanner{Because: "it has just begun"}},
+			"planner: it has just begun; nothing was changed yet\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			if err := printAnycast(&out, &tt.s, now); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(out.String(), tt.want) {
+				t.Errorf("printed\n%s\nwithout %q", out.String(), tt.want)
+			}
+		})
 	}
 }
 

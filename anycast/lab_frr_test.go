@@ -61,6 +61,7 @@ func frrPaths(f *peers.FRRouter) (all map[string]frrPath, best string, err error
 
 // TestFRR has another router choose between sites: by a drain, by a host that is lost, and when nobody is well.
 func TestFRR(t *testing.T) {
+	t.Parallel()
 	n := newHosts(t, 2)
 	config := "router bgp 65000\n bgp router-id 10.0.0.1\n no bgp ebgp-requires-policy\n"
 	for _, s := range n.sites {

@@ -222,6 +222,7 @@ func (f *fabric) ask(port int) (string, error) {
 
 // TestMap has forwarders lead each ingress to the nearest site that has room and is up, and keep the map when the planner is gone.
 func TestMap(t *testing.T) {
+	t.Parallel()
 	f := newFabric(t)
 	a, b := f.network.sites[0], f.network.sites[1]
 	f.answered(1, "a")

@@ -2,6 +2,7 @@ package anycast_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -17,6 +18,12 @@ import (
 	"baton/lab"
 	"baton/lab/peers"
 )
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	_ = flag.Set("test.parallel", "6") // they wait for timers of routers, and use little of the processors
+	os.Exit(m.Run())
+}
 
 // soon bounds what a test waits for that should take seconds: machines that run tests are busy.
 const soon = 40 * time.Second

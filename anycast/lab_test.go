@@ -31,6 +31,7 @@ func two(t *testing.T) (*network, *site, *site) {
 }
 
 func TestDrainMovesTheRoute(t *testing.T) {
+	t.Parallel()
 	n, a, b := two(t)
 	a.mustOrder("drain")
 	n.shown(a, "(65535,0)")
@@ -54,6 +55,7 @@ func TestDrainMovesTheRoute(t *testing.T) {
 
 // TestDeath has a site's service die, then the other's: the last one is not withdrawn, and when all are dead, all announce.
 func TestDeath(t *testing.T) {
+	t.Parallel()
 	n, a, b := two(t)
 	a.touch("alive", false)
 	n.shown(a, "")
@@ -79,6 +81,7 @@ func TestDeath(t *testing.T) {
 
 // TestProcessesEnd has the process of a site end in all ways.
 func TestProcessesEnd(t *testing.T) {
+	t.Parallel()
 	n, a, b := two(t)
 	if err := a.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -107,6 +110,7 @@ func TestProcessesEnd(t *testing.T) {
 
 // TestLoadSheds has the load of a site go up, and its router prefer the other.
 func TestLoadSheds(t *testing.T) {
+	t.Parallel()
 	n, a, _ := two(t)
 	a.write("load", "0.9")
 	a.at("med")
@@ -120,6 +124,7 @@ func TestLoadSheds(t *testing.T) {
 
 // TestMaintenance empties a site, withdraws it, and keeps the order over a restart.
 func TestMaintenance(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t, 2)
 	a, b := n.sites[0], n.sites[1]
 	more := "  drain: 1s\n  state: " + n.file("a-state.json") + "\n"
@@ -144,6 +149,7 @@ func TestMaintenance(t *testing.T) {
 
 // TestStopDrains has a site end slowly: it announces behind all others first, and takes no orders.
 func TestStopDrains(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t, 2)
 	a, b := n.sites[0], n.sites[1]
 	a.start("  stop: 4s\n")
@@ -168,6 +174,7 @@ func TestStopDrains(t *testing.T) {
 
 // TestReload adds a prefix, and keeps the session; a configuration that is wrong changes nothing.
 func TestReload(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t, 1)
 	a := n.sites[0]
 	a.start("")
@@ -228,6 +235,7 @@ planner:
 
 // TestPlanner has a planner wish that a full site sheds; when the planner is gone, the site announces plainly.
 func TestPlanner(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t, 2)
 	a, b := n.sites[0], n.sites[1]
 	a.start("  planner: plan\n")
@@ -304,6 +312,7 @@ func (n *network) nft(command string) {
 
 // TestPartition cuts a site off from the other, not from its router: neither takes the other for gone for good, and both announce.
 func TestPartition(t *testing.T) {
+	t.Parallel()
 	n, a, b := two(t)
 	n.cut()
 	a.is("alone", func(st *api.AnycastSite) bool { return !st.Others[0].Alive })
@@ -316,6 +325,7 @@ func TestPartition(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t, 1)
 	a := n.sites[0]
 	a.start("")

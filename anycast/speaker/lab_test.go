@@ -117,6 +117,7 @@ var steps = []struct {
 }
 
 func TestLevelsInBird(t *testing.T) {
+	t.Parallel()
 	_, router, host := link(t)
 	b := bird(router, siteAS, "")
 	s := startSite(t, host, peer(routerAS, nil))
@@ -169,6 +170,7 @@ func gone(b *peers.Speaker) error {
 }
 
 func TestLevelsInFRR(t *testing.T) {
+	t.Parallel()
 	_, router, host := link(t)
 	f := peers.FRR(router, `router bgp 65000
  bgp router-id 10.7.0.1
@@ -208,6 +210,7 @@ func compact(all []string) []string {
 
 // TestEnd has the site end in all the ways that there are, and looks when the router forgets its routes.
 func TestEnd(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		end  func(router *lab.Host, s *site) error
@@ -222,6 +225,7 @@ func TestEnd(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			_, router, host := link(t)
 			b := bird(router, siteAS, "")
 			s := startSite(t, host, peer(routerAS, nil))
@@ -241,6 +245,7 @@ func TestEnd(t *testing.T) {
 
 // TestSessions has sessions that are protected, and those of other kinds.
 func TestSessions(t *testing.T) {
+	t.Parallel()
 	preference := uint32(50)
 	tests := []struct {
 		name   string
@@ -259,6 +264,7 @@ func TestSessions(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			_, router, host := link(t)
 			b := bird(router, siteAS, tt.bird)
 			s := startSite(t, host, peer(tt.as, tt.change))
@@ -281,6 +287,7 @@ func TestSessions(t *testing.T) {
 
 // TestWrongAS has no session with a router of another AS than was configured.
 func TestWrongAS(t *testing.T) {
+	t.Parallel()
 	_, router, host := link(t)
 	b := bird(router, siteAS, `password "secret";`)
 	s := startSite(t, host, peer(routerAS, func(p *config.Peer) { p.AS = routerAS + 1; p.Password = "secret" }))

@@ -3,6 +3,7 @@ package speaker_test
 import (
 	"bufio"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -33,6 +34,8 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	flag.Parse()
+	_ = flag.Set("test.parallel", "8") // they wait for timers of routers, and use little of the processors
 	os.Exit(m.Run())
 }
 

@@ -257,6 +257,10 @@ func TestPlanner(t *testing.T) {
 	n.answers("b")
 	a.is("there by a wish", func(st *api.AnycastSite) bool { return st.Reason == "wish of the planner" && st.Wish.Fresh })
 
+	if s, err := control.Anycast(t.Context()); err != nil || s.Planner.Sites[0].Wish != "med" || s.Planner.Sites[1].Wish != "announce" {
+		t.Errorf("the planner says %+v, %v", s.Planner, err)
+	}
+
 	// A planner that is cut off is as good as none, until it is back.
 	n.cut()
 	a.is("on its own", func(st *api.AnycastSite) bool { return st.Level == "announce" && !st.Wish.Fresh })

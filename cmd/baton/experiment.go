@@ -13,6 +13,7 @@ import (
 
 	"baton/experiments"
 	"baton/experiments/anycastpurge"
+	"baton/experiments/anycastflashcrowd"
 	"baton/experiments/anycastresets"
 	"baton/experiments/forwarder"
 	"baton/experiments/handoff"
@@ -37,6 +38,7 @@ func allExperiments() []experiments.Runnable {
 		seqack.Experiment(),
 		anycastresets.Experiment(),
 		anycastresets.Grid(),
+		anycastflashcrowd.Experiment(),
 		relay.Experiment(),
 		relay.FirstByte(),
 		relay.Weak(),

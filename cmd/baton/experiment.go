@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"baton/experiments"
-	"baton/experiments/anycastpurge"
 	"baton/experiments/anycastflashcrowd"
+	"baton/experiments/anycastpurge"
 	"baton/experiments/anycastresets"
 	"baton/experiments/forwarder"
 	"baton/experiments/handoff"

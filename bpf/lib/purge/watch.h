@@ -111,7 +111,8 @@ static __always_inline int expired(struct silence *s, const struct tcp_sock *tp,
 	}
 	if (!found)
 		s->count++;
-	if (s->marked && !found) /* what is found is told again: user space may have been told to spare it, or of another policy */
+	if (s->marked &&
+	    !found) /* what is found is told again: user space may have been told to spare it, or of another policy */
 		return MARKED_BEFORE;
 	m->expiry = (struct expiry){ .count = s->count, .rto = rto, .silent = now - s->began };
 	m->policy = p->id;

@@ -14,7 +14,7 @@ type PurgePorts struct{ First, Last uint16 }
 
 // PurgePolicy says which connections it is about, and when one of them is dormant. Durations are whole milliseconds.
 type PurgePolicy struct {
-	ID        uint32         // told in marks
+	ID        uint32         // told in marks; not 0
 	Addresses []netip.Prefix // of servers of this host
 	Ports     []PurgePorts
 	Exempt    []netip.Prefix // clients that are spared
@@ -98,6 +98,8 @@ func prefixSets(wishes []wish) map[netip.Prefix]uint64 {
 // kernel is the policy as the kernel has it, or what is wrong with it.
 func (p *PurgePolicy) kernel() (purgePolicy, error) {
 	switch {
+	case p.ID == 0:
+		return purgePolicy{}, errors.New("no ID")
 	case len(p.Addresses) == 0 || len(p.Ports) == 0:
 		return purgePolicy{}, errors.New("no address or no port")
 	case p.MaxRetries < 0 || p.MaxRetries > 255:

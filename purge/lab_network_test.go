@@ -38,6 +38,7 @@ type network struct {
 	client, router, a, b *lab.Host
 	toClient             *lab.Interface // of the client
 	toA, toB             *lab.Interface // of the servers
+	fromA                *lab.Interface // of the router
 	level                string         // of the purge's log
 }
 
@@ -46,8 +47,9 @@ func newNetwork(t *testing.T) *network {
 	l := lab.New(t)
 	n := &network{Lab: l, t: t, client: l.Host("client"), router: l.Host("router"), a: l.Host("a"), b: l.Host("b"), level: "debug"}
 	n.router.Forward()
-	n.toClient = n.join(n.client, 1)
-	n.toA, n.toB = n.join(n.a, 2), n.join(n.b, 3)
+	n.toClient, _ = n.join(n.client, 1)
+	n.toA, n.fromA = n.join(n.a, 2)
+	n.toB, _ = n.join(n.b, 3)
 	for _, h := range []*lab.Host{n.a, n.b} {
 		h.Interface("lo").Address(vip4 + "/32")
 		h.Interface("lo").Address(vip6 + "/128")
@@ -57,14 +59,14 @@ func newNetwork(t *testing.T) *network {
 }
 
 // join links a host to the router; net is the number of the network between them.
-func (n *network) join(h *lab.Host, net int) *lab.Interface {
+func (n *network) join(h *lab.Host, net int) (hosts, routers *lab.Interface) {
 	v4, v6 := fmt.Sprintf("10.1.%d.", net), fmt.Sprintf("fd01:%d::", net)
 	k := n.Link(
 		lab.End{Host: h, Addrs: []string{v4 + "2/24", v6 + "2/64"}},
 		lab.End{Host: n.router, Addrs: []string{v4 + "1/24", v6 + "1/64"}}, lab.LinkOptions{})
 	h.Route("default", v4+"1")
 	h.Route("default", v6+"1")
-	return k.A
+	return k.A, k.B
 }
 
 // move has the router send what is for the service's address into another network: 2 is a's, 3 is b's.

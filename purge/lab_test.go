@@ -37,7 +37,11 @@ func TestMoved(t *testing.T) {
 			n.b.Sysctl("net.ipv4.tcp_syncookies", "2")
 		}, false},
 		{"without SACK", vip4, func(n *network) { n.a.Sysctl("net.ipv4.tcp_sack", "0") }, false},
-		{"Apache, IPv4 on a socket of IPv6", vip4, func(*network) {}, true},
+		// faster than the client reads its window would be shut
+		{"Apache, IPv4 on a socket of IPv6", vip4, func(n *network) {
+			n.nft(n.client, fmt.Sprintf("add table netdev slow; add chain netdev slow in { type filter hook ingress device %q priority -400; }"+
+				"; add rule netdev slow in limit rate over 4 mbytes/second burst 500 kbytes drop", n.toClient.Name))
+		}, true},
 	}
 	var running sync.WaitGroup // t.Parallel runs as many as there are processors, and these wait for most of their time
 	for _, tt := range tests {
@@ -56,7 +60,8 @@ func TestMoved(t *testing.T) {
 				d := n.connect(tt.vip)
 				d.ask("/1g")
 				d.read(100_000)
-				r := d.drain() // or its window is shut, and nothing of it may be ended
+				r := d.drain()
+				d.goesOn(r) // or its window is shut, and nothing of it may be ended
 				begun := time.Now()
 				n.move(3)
 				r.told()

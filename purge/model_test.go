@@ -86,7 +86,7 @@ func TestOrphansLeftAlone(t *testing.T) {
 	r := newRig(t, datapath.PurgeOptions{Marks: 1})
 	server := netip.AddrPortFrom(netip.MustParseAddr(modelServers[0]), 7100)
 	if err := r.dp.SetPolicies([]datapath.PurgePolicy{{
-		Addresses: []netip.Prefix{netip.PrefixFrom(server.Addr(), 32)}, Ports: []datapath.PurgePorts{{First: 7100, Last: 7100}}, Ceiling: time.Hour,
+		ID: 1, Addresses: []netip.Prefix{netip.PrefixFrom(server.Addr(), 32)}, Ports: []datapath.PurgePorts{{First: 7100, Last: 7100}}, Ceiling: time.Hour,
 	}}); err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ struct prefix_key {
 
 /* When a connection is dormant. Times are ms. */
 struct policy {
-	__u32 id;          /* user space's, told in marks */
+	__u32 id;          /* user space's, told in marks; not 0 */
 	__u32 max_retries; /* timeouts that may run out before the one that counts */
 	__u32 wait;        /* for an answer to what that one has sent again, percent of its own length */
 	__u32 floor;       /* of silence */

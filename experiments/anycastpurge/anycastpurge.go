@@ -47,11 +47,12 @@ type Topology struct {
 	judge     string // whose turn it is
 }
 
-const judging = "All policies look at the very same downloads: each is a `baton purge` in a dry run, which tells what it would have ended, so that the " +
-	"policies differ and the downloads do not. `dropped` counts connections that would have been ended at all, among them those whose client had " +
-	"everything and whose last acknowledgement was lost (the paper's server log); `cut` counts those whose client lacked something (its client log). "
+const judging = "All policies look at the very same downloads: each is a `baton purge` in a dry run, which tells what it would have ended, " +
+	"so that the policies differ and the downloads do not. `dropped` counts connections that would have been ended at all, among them those " +
+	"whose client had everything and whose last acknowledgement was lost (the paper's server log); `cut` counts those whose client lacked " +
+	"something (its client log). "
 
-var independent = "Losses are independent of each other: real paths lose in bursts, which are what timeouts come from."
+const independent = "Losses are independent of each other: real paths lose in bursts, which are what timeouts come from."
 
 // Experiment is the question of table 1.
 func Experiment() experiments.Experiment[*Topology] {
@@ -92,9 +93,9 @@ func Live() experiments.Experiment[*Topology] {
 	return complete(experiment{
 		Name:     "anycast-purge-live",
 		Question: "Of live downloads over a path that loses 1 %, how many would be ended?",
-		Method: "As `anycast-purge`, at 1 % of loss each way and a round-trip time of 20 ms: 19,000 downloads of 64 KiB and 2,500 of 2 MiB a round. Timeouts come " +
-			"at the beginning and at the end of a download, where few packets are under way that tell of a lost one: many short downloads have more of them than " +
-			"few long ones. " + judging,
+		Method: "As `anycast-purge`, at 1 % of loss each way and a round-trip time of 20 ms: 19,000 downloads of 64 KiB and 2,500 of 2 MiB a " +
+			"round. Timeouts come at the beginning and at the end of a download, where few packets are under way that tell of a lost one: many " +
+			"short downloads have more of them than few long ones. " + judging,
 		Parameters: []experiments.Parameter{{Name: "size", Title: "size", Unit: "KiB"}},
 		Cases: []experiments.Case{
 			{Name: "64 KiB", At: map[string]float64{"size": 64, "loss": 1, "rtt": 20}, Quick: true},
@@ -102,16 +103,20 @@ func Live() experiments.Experiment[*Topology] {
 		},
 		Rounds: 2,
 		Claims: liveClaims(),
-		Caveats: []string{independent, "An interval holds the true share with 95 %, if what is rare among many is distributed as Poisson has it: of n downloads none of " +
-			"which was seen to be ended at most 3.7 / n would be (the rule of three, two-sided)."},
+		Caveats: []string{
+			independent,
+			"An interval holds the true share with 95 %, if what is rare among many is distributed as Poisson has it: of n downloads none of " +
+				"which was seen to be ended at most 3.7 / n would be (the rule of three, two-sided).",
+		},
 	})
 }
 
 func complete(e experiment) experiment {
-	e.Measures = []experiments.Measure[*Topology]{
-		{Name: cutName, Title: "Downloads that would have been cut", Unit: "%", Less: true, Take: share(func(v verdict) int { return v.cut })},
-		{Name: droppedName, Title: "Connections that would have been dropped", Unit: "%", Less: true, Take: share(func(v verdict) int { return v.dropped })},
+	add := func(name, title string, of func(verdict) int) {
+		e.Measures = append(e.Measures, experiments.Measure[*Topology]{Name: name, Title: title, Unit: "%", Less: true, Take: share(of)})
 	}
+	add(cutName, "Downloads that would have been cut", func(v verdict) int { return v.cut })
+	add(droppedName, "Connections that would have been dropped", func(v verdict) int { return v.dropped })
 	e.Emulated, e.Build, e.Enter = true, build, enter
 	for _, j := range judges {
 		e.Contenders = append(e.Contenders, experiments.Contender[*Topology]{

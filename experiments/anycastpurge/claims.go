@@ -10,7 +10,9 @@ import (
 // tableClaims are the paper's table 1.
 func tableClaims() (list []experiments.Claim) {
 	const where = "Al-Qudah et al. 2009, table 1 (server log)"
-	for _, c := range []struct{ contender, paper string }{{"0 retries", "2.57 %"}, {"1 retry", "0.167 %"}, {"2 retries", ""}, {"baton", ""}, {"cautious", ""}} {
+	for _, c := range []struct{ contender, paper string }{
+		{"0 retries", "2.57 %"}, {"1 retry", "0.167 %"}, {"2 retries", ""}, {"baton", ""}, {"cautious", ""},
+	} {
 		for _, loss := range []float64{0.1, 1, 3, 10} {
 			claim := experiments.Claim{
 				What: fmt.Sprintf("connections dropped by %s, at %g %% of loss, all distances together", c.contender, loss), Unit: "%",
@@ -29,7 +31,9 @@ func tableClaims() (list []experiments.Claim) {
 func liveClaims() (list []experiments.Claim) {
 	for _, contender := range []string{"0 retries", "1 retry", "baton", "cautious"} {
 		for _, m := range []struct{ measure, what string }{{cutName, "downloads cut by"}, {droppedName, "connections dropped by"}} {
-			claim := experiments.Claim{What: m.what + " " + contender + ", at 1 % of loss, both sizes together", Unit: "%", Ours: pooled(m.measure, contender, 1)}
+			claim := experiments.Claim{
+				What: m.what + " " + contender + ", at 1 % of loss, both sizes together", Unit: "%", Ours: pooled(m.measure, contender, 1),
+			}
 			if contender == "baton" || contender == "cautious" {
 				claim.AtMost = 0.01
 			}

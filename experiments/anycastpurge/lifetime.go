@@ -54,8 +54,8 @@ func Lifetime() experiments.Experiment[*Anycast] {
 	return experiments.Experiment[*Anycast]{
 		Name:     "anycast-dormant",
 		Question: "How long does a server keep the connections of clients that were moved to another one, and when does the client know?",
-		Method: "Ten clients download from nginx over a link of 50 Mbit/s that they fill. The router then sends what is for the service's address to another " +
-			"nginx with the same address. `lifetime` is the time until the first server has none of the ten connections left, looked at each " +
+		Method: "Ten clients download from nginx over a link of 50 Mbit/s that they fill. The router then sends what is for the service's " +
+			"address to another nginx with the same address. `lifetime` is the time until the first server has none of the ten connections left, looked at each " +
 			"5 ms; `above`, how much longer that is than twice the longest retransmission timeout that the kernel had for one of them right before; " +
 			"`told`, the time until the last client has a reset. What stays longer than 10 s is given as 10 s.",
 		Parameters: []experiments.Parameter{
@@ -68,9 +68,9 @@ func Lifetime() experiments.Experiment[*Anycast] {
 			{Name: "baton", Is: "`baton purge` as it is", Start: purging("")},
 		},
 		Measures: []experiments.Measure[*Anycast]{
-			{Name: lifeName, Title: "Time until no dormant connection is left", Unit: "ms", Less: true, Take: measure(func(l life) time.Duration { return l.gone })},
-			{Name: aboveName, Title: "The same, less two timeouts", Unit: "ms", Less: true, Take: measure(func(l life) time.Duration { return l.gone - 2*l.rto })},
-			{Name: toldName, Title: "Time until the last client has a reset", Unit: "ms", Less: true, Take: measure(func(l life) time.Duration { return l.told })},
+			lives(lifeName, "Time until no dormant connection is left", func(l life) time.Duration { return l.gone }),
+			lives(aboveName, "The same, less two timeouts", func(l life) time.Duration { return l.gone - 2*l.rto }),
+			lives(toldName, "Time until the last client has a reset", func(l life) time.Duration { return l.told }),
 		},
 		Emulated: true,
 		Build:    buildAnycast,
@@ -93,8 +93,8 @@ const lateness = 25 // ms
 
 func lifeClaims() []experiments.Claim {
 	list := []experiments.Claim{
-		{What: "lifetime of dormant connections, stock (the run waits for 10 s)", Paper: "13 to 30 min", Where: "Al-Qudah et al. 2009, section 2.1", Unit: "ms",
-			Ours: experiments.ValueOf("rtt 2 ms", lifeName, "stock")},
+		{What: "lifetime of dormant connections, stock (the run waits for 10 s)", Paper: "13 to 30 min", Where: "Al-Qudah et al. 2009, section 2.1",
+			Unit: "ms", Ours: experiments.ValueOf("rtt 2 ms", lifeName, "stock")},
 		{What: "lifetime with one retry", Paper: "600 ms", Where: "Al-Qudah et al. 2009, section 3.1.2", Unit: "ms",
 			Ours: experiments.ValueOf("rtt 2 ms", lifeName, "1 retry")},
 	}
@@ -164,9 +164,9 @@ type life struct {
 	rto        time.Duration // the longest that there was
 }
 
-// measure is of one change of the route for all measures of a turn.
-func measure(of func(life) time.Duration) func(context.Context, *anycastTurn) (experiments.Sample, error) {
-	return func(ctx context.Context, t *anycastTurn) (_ experiments.Sample, err error) {
+// lives is a measure of the one change of the route that a turn has.
+func lives(name, title string, of func(life) time.Duration) experiments.Measure[*Anycast] {
+	take := func(ctx context.Context, t *anycastTurn) (_ experiments.Sample, err error) {
 		if t.Topology.turn != t {
 			if t.Topology.life, err = t.Topology.move(ctx); err != nil {
 				return experiments.Sample{}, err
@@ -176,6 +176,7 @@ func measure(of func(life) time.Duration) func(context.Context, *anycastTurn) (e
 		l := t.Topology.life
 		return experiments.Sample{Value: float64(of(l)) / 1e6, Work: moved, Also: map[string]float64{"rto_ms": float64(l.rto) / 1e6}}, nil
 	}
+	return experiments.Measure[*Anycast]{Name: name, Title: title, Unit: "ms", Less: true, Take: take}
 }
 
 // move has ten downloads begun, and moves them.

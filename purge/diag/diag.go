@@ -66,34 +66,37 @@ func (c *Conn) Destroy(sockets []Socket) []error {
 	return out
 }
 
-// errUnanswered stands where no answer has come yet.
+// errUnanswered stands where no answer has come.
 var errUnanswered = errors.New("the kernel has not answered")
 
 func (c *Conn) destroy(sockets []Socket, out []error) {
 	for i := range out {
 		out[i] = errUnanswered
 	}
-	if err := c.exchange(sockets, out); err != nil {
-		for i := range out {
-			if out[i] == errUnanswered {
-				out[i] = fmt.Errorf("destroy a socket: %w", err)
-			}
+	err := c.exchange(sockets, out)
+	if err != nil {
+		err = fmt.Errorf("destroy a socket: %w", err)
+	}
+	for i := range out {
+		if out[i] == errUnanswered {
+			out[i] = err
 		}
 	}
 }
 
-// exchange returns when all are answered.
+// exchange returns when the last is answered. The kernel does one after the other, and only the last wants an answer if it is done: what is
+// not answered by then is done.
 func (c *Conn) exchange(sockets []Socket, out []error) error {
 	c.request = c.request[:0]
 	first := c.next
-	for _, s := range sockets {
-		c.request = appendRequest(c.request, c.next, s)
+	for i, s := range sockets {
+		c.request = appendRequest(c.request, c.next, s, i == len(sockets)-1)
 		c.next++
 	}
 	if err := unix.Sendto(c.fd, c.request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return fmt.Errorf("ask: %w", err)
 	}
-	for answered := 0; answered < len(sockets); {
+	for last := len(sockets) - 1; out[last] == errUnanswered; {
 		n, _, err := unix.Recvfrom(c.fd, c.answer, 0)
 		if err != nil {
 			return fmt.Errorf("read the answer: %w", err)
@@ -107,15 +110,18 @@ func (c *Conn) exchange(sockets []Socket, out []error) error {
 			if place >= uint32(len(sockets)) {
 				continue // to a question of before
 			}
-			answered++
 			out[place] = a.err
 		}
 	}
 	return nil
 }
 
-// appendRequest writes a netlink message with a struct inet_diag_req_v2.
-func appendRequest(b []byte, sequence uint32, s Socket) []byte {
+// appendRequest writes a netlink message with a struct inet_diag_req_v2. ack: an answer is wanted, whatever it is.
+func appendRequest(b []byte, sequence uint32, s Socket, ack bool) []byte {
+	flags := uint16(unix.NLM_F_REQUEST)
+	if ack {
+		flags |= unix.NLM_F_ACK
+	}
 	family := uint8(unix.AF_INET)
 	if s.Local.Addr().Is6() {
 		family = unix.AF_INET6
@@ -123,7 +129,7 @@ func appendRequest(b []byte, sequence uint32, s Socket) []byte {
 	order := binary.NativeEndian
 	b = order.AppendUint32(b, unix.NLMSG_HDRLEN+requestSize)
 	b = order.AppendUint16(b, sockDestroy)
-	b = order.AppendUint16(b, unix.NLM_F_REQUEST|unix.NLM_F_ACK)
+	b = order.AppendUint16(b, flags)
 	b = order.AppendUint32(b, sequence)
 	b = order.AppendUint32(b, 0) // our port: the kernel knows it
 	b = append(b, family, unix.IPPROTO_TCP, 0, 0)

@@ -42,13 +42,13 @@ func TestRequest(t *testing.T) {
 		3, 0, 0, 0, // interface
 		0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, // cookie
 	}
-	if got := appendRequest(nil, 9, s); !bytes.Equal(got, want) {
+	if got := appendRequest(nil, 9, s, true); !bytes.Equal(got, want) {
 		t.Errorf("got\n% x\nwant\n% x", got, want)
 	}
 	s.Local, s.Remote = netip.MustParseAddrPort("[2001:db8::1]:80"), netip.MustParseAddrPort("[2001:db8::2]:54321")
-	got := appendRequest(nil, 9, s)
+	got := appendRequest(nil, 9, s, false)
 	local, remote := s.Local.Addr().As16(), s.Remote.Addr().As16()
-	if len(got) != 72 || got[16] != 10 || !bytes.Equal(got[28:44], local[:]) || !bytes.Equal(got[44:60], remote[:]) {
+	if len(got) != 72 || got[6] != 1 || got[16] != 10 || !bytes.Equal(got[28:44], local[:]) || !bytes.Equal(got[44:60], remote[:]) {
 		t.Errorf("IPv6: % x", got)
 	}
 }

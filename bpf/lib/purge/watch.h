@@ -72,7 +72,7 @@ static __always_inline int tell(struct silence *s, const struct tcp_sock *tp, co
 {
 	if (bpf_ringbuf_output(&marks, (void *)m, sizeof(*m), 0))
 		return MARK_LOST;
-	s->marked = 1;
+	s->marked = m->policy;
 	return MARKED;
 }
 
@@ -83,7 +83,7 @@ static __always_inline int expired(struct silence *s, const struct tcp_sock *tp,
 {
 	bool spared = false;
 	struct policy *p;
-	__u32 now = clock_ms(), quiet = quiet_ms(tp);
+	__u32 now = clock_ms(), quiet = quiet_ms(tp), unanswered;
 
 	m->state = tp->inet_conn.icsk_inet.sk.__sk_common.skc_state;
 	if (!wants_answer(m->state))
@@ -97,6 +97,8 @@ static __always_inline int expired(struct silence *s, const struct tcp_sock *tp,
 		return EXEMPT;
 	if (!tp->snd_wnd)
 		return SHUT;
+	/* of those that were found, each timeout was twice as long as the one before (RFC 6298, 5.5) */
+	unanswered = found ? 2 * rto - (rto >> ((found - 1) & 31)) : rto;
 	if (found && quiet < rto)
 		return RETRYING; /* it was heard of since, though nothing new was acknowledged */
 	if (!s->count || !still(s, tp)) {
@@ -104,7 +106,8 @@ static __always_inline int expired(struct silence *s, const struct tcp_sock *tp,
 		s->heard = tp->rcv_tstamp;
 		s->una = tp->snd_una;
 		s->rcv = tp->rcv_nxt;
-		s->began = now - (quiet < rto ? quiet : rto); /* a repeated acknowledgement sets no timeout anew */
+		/* a repeated acknowledgement sets no timeout anew */
+		s->began = now - (quiet < unanswered ? quiet : unanswered);
 		s->count = found;
 		s->turn++;
 		s->marked = 0;
@@ -112,7 +115,7 @@ static __always_inline int expired(struct silence *s, const struct tcp_sock *tp,
 	if (!found)
 		s->count++;
 	if (s->marked &&
-	    !found) /* what is found is told again: user space may have been told to spare it, or of another policy */
+	    (!found || s->marked == p->id)) /* by another policy user space may have been told to spare it */
 		return MARKED_BEFORE;
 	m->expiry = (struct expiry){ .count = s->count, .rto = rto, .silent = now - s->began };
 	m->policy = p->id;

@@ -2,6 +2,7 @@ package resume_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -38,6 +39,10 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Exit(0)
+	}
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil { // most of the time they wait
+		panic(err)
 	}
 	os.Exit(m.Run())
 }

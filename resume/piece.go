@@ -67,9 +67,12 @@ type pieces struct {
 // when something has changed: as long as others are not at their ends there may be a hole for a connection that is fast already. flight is
 // what a lane has under way.
 func (q *pieces) choose(path *width.Path, lanes int, flight int64, split bool) (p *piece, wait bool) {
-	for _, p := range q.all {
+	for i, p := range q.all {
 		if !p.taken {
 			p.taken = true
+			if path.Breaks > 0 { // before, a lane is to have all that there is for it
+				q.chop(i, q.size(path.Expected(), lanes, flight))
+			}
 			return p, false
 		}
 	}
@@ -78,7 +81,12 @@ func (q *pieces) choose(path *width.Path, lanes int, flight int64, split bool) (
 	}
 	room := q.at + q.window - q.next
 	if q.next < q.end && room >= leastPiece {
-		p := &piece{first: q.next, end: q.next + min(q.size(path.Expected(), lanes, flight), room), taken: true}
+		size := min(q.size(path.Expected(), lanes, flight), room)
+		if q.end-q.next-size < leastPiece && q.end-q.next <= room {
+			size = q.end - q.next
+		}
+		size = min(size, q.end-q.next)
+		p := &piece{first: q.next, end: q.next + size, taken: true}
 		q.next = p.end
 		q.all = append(q.all, p)
 		return p, false
@@ -89,15 +97,25 @@ func (q *pieces) choose(path *width.Path, lanes int, flight int64, split bool) (
 	return p, q.next < q.end || q.incomplete() > 0
 }
 
-// size of a new piece. Towards the end all have as much to do.
+// size of what a lane is to be asked for. Towards the end all have as much to do.
 func (q *pieces) size(expected int64, lanes int, flight int64) int64 {
 	left := q.end - q.next
-	n := max(leastPiece, 2*flight, min(lives*expected, left/int64(lanes)))
-	n = max(leastPiece, min(n, q.window*3/4/int64(lanes)))
-	if left-n < leastPiece {
-		return left
+	for _, p := range q.all {
+		left += p.end - p.missing()
 	}
-	return n
+	n := max(leastPiece, 2*flight, min(lives*expected, left/int64(lanes)))
+	return max(leastPiece, min(n, q.window*3/4/int64(lanes)))
+}
+
+// chop leaves so much of a large hole, and the rest as another one.
+func (q *pieces) chop(i int, size int64) {
+	p := q.all[i]
+	if p.end-p.missing() < 2*size {
+		return
+	}
+	rest := &piece{first: p.missing() + size, end: p.end}
+	p.end = rest.first
+	q.all = slices.Insert(q.all, i+1, rest)
 }
 
 // split takes the second half of the piece that has most to come, if that is worth the connection that it costs: what it sends behind

@@ -108,8 +108,9 @@ func TestKill(t *testing.T) {
 			if killed == 12 {
 				t.Fatal("it takes for ever")
 			}
-			if _, err := os.Stat(path); err == nil {
-				t.Fatal("the file is there under its name before it is whole")
+			if b, err := os.ReadFile(path); err == nil { // nothing is there under its name before it is whole
+				same(t, b, file)
+				return // it was killed behind its work
 			}
 		}
 	}

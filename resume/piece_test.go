@@ -16,7 +16,7 @@ func TestPieces(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	splits := 0
-	for range 40 {
+	for range 120 {
 		file := make([]byte, 4*leastPiece+random.IntN(2<<20))
 		for i := range file {
 			file[i] = byte(random.Uint32())

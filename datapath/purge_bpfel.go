@@ -28,6 +28,7 @@ const (
 	purgeBoundMAX_GROUPS   purgeBound = 64
 	purgeBoundQUESTIONS    purgeBound = 32
 	purgeBoundNEVER        purgeBound = 4294967295
+	purgeBoundLATE         purgeBound = 40
 )
 
 type purgeCommand struct {

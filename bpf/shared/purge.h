@@ -14,6 +14,11 @@ enum bound {
 	MAX_GROUPS = 64,   /* control groups */
 	QUESTIONS = 32,    /* of a command */
 	NEVER = 0xffffffff,
+	/*
+	 * ms by which a connection would be ended too late: of a timeout of up to two seconds the kernel's timers are up to 32 late at
+	 * 250 Hz, and user space takes the rest. Waits are shorter by that. A timeout is 200 longer than the round trip at least.
+	 */
+	LATE = 40,
 };
 
 /* A connection as its client's packets name it. */
@@ -35,7 +40,7 @@ struct prefix_key {
 struct policy {
 	__u32 id;          /* user space's, told in marks; not 0 */
 	__u32 max_retries; /* timeouts that may run out before the one that counts */
-	__u32 wait;        /* for an answer to what that one has sent again, percent of its own length */
+	__u32 wait;        /* for an answer to what that one has sent again, percent of its own length; less LATE */
 	__u32 floor;       /* of silence */
 	__u32 ceiling;     /* of silence */
 };

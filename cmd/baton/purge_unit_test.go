@@ -202,7 +202,7 @@ func TestPrintPurge(t *testing.T) {
 		Cgroups: []string{"/a", "/b"}, CgroupsMissing: []string{"/b"},
 		Features: []api.Feature{{Name: "resets", Reason: "no CAP_NET_RAW"}, {Name: "other", Used: true}},
 		Policies: []api.PurgePolicy{
-			{Name: "web", InForce: true, Ports: []string{"80", "8000-8100"}, Wait: 100, Floor: 400 * time.Millisecond, Ceiling: 30 * time.Second,
+			{Name: "web", InForce: true, Ports: []string{"80", "8000-8100"}, Wait: 100, Floor: 360 * time.Millisecond, Ceiling: 30 * time.Second,
 				Marked: 10, Ended: 4, Heard: 3, Gone: 2, Failed: 1},
 			{Name: "tried", InForce: true, Ports: []string{"443"}, MaxRetries: 1, Floor: time.Second, Ceiling: time.Minute, DryRun: true, Spared: 9},
 			{Name: "old", Ended: 8},
@@ -214,7 +214,7 @@ without resets: no CAP_NET_RAW
 there is no control group /b now
 
 POLICY  PORTS          RETRIES  WAIT  SILENCE       MARKED  ENDED  HEARD  GONE  SPARED  FAILED  STATE
-web     80, 8000-8100  0        100%  400ms to 30s  10      4      3      2     0       1       in force
+web     80, 8000-8100  0        100%  360ms to 30s  10      4      3      2     0       1       in force
 tried   443            1        0%    1s to 1m0s    0       0      0      0     9       0       dry run
 old     -              0        0%    0s to 0s      0       8      0      0     0       0       gone
 

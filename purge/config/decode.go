@@ -23,7 +23,7 @@ const (
 )
 
 // defaultPolicy ends what is silent for two timeouts: one runs out, and what it has sent again stays without an answer for as long again.
-var defaultPolicy = policy.Policy{MaxRetries: 0, Wait: 100, Floor: 400 * time.Millisecond, Ceiling: 30 * time.Second}
+var defaultPolicy = policy.Policy{MaxRetries: 0, Wait: 100, Floor: 360 * time.Millisecond, Ceiling: 30 * time.Second}
 
 // Upper bounds, so that a slip of the finger is found.
 const (

@@ -41,7 +41,7 @@ var (
 )
 
 func TestParse(t *testing.T) {
-	usual := policy.Policy{Wait: 100, Floor: 400 * time.Millisecond, Ceiling: 30 * time.Second}
+	usual := policy.Policy{Wait: 100, Floor: 360 * time.Millisecond, Ceiling: 30 * time.Second}
 	tests := []struct {
 		name, text string
 		want       *Config

@@ -9,7 +9,7 @@ type Policy struct {
 	// MaxRetries is how many retransmission timeouts may run out before the one that counts: the paper's maximum retry count. With 0 the first
 	// counts, with 1 the second, which ends three times the first after it was set.
 	MaxRetries int
-	// Wait is how long what that timeout has sent again may stay without an answer, in percent of its own length. 0 is the paper's.
+	// Wait is how long what that timeout has sent again may stay without an answer, in percent of its own length, less Late. 0 is the paper's.
 	Wait int
 	// Floor is how long a silence is at least, whatever timeouts say; Ceiling, how long at most, once a timeout has run out.
 	Floor, Ceiling time.Duration
@@ -35,9 +35,13 @@ func (p Policy) In(e Expiry) (time.Duration, bool) {
 	return late, true
 }
 
+// Late is by how much a connection would be ended too late: of a timeout of up to two seconds the kernel's timers are up to 32 ms late (at
+// 250 Hz), and the purge takes the rest. A timeout is 200 ms longer than the round trip at least, so that an answer has time to come.
+const Late = 40 * time.Millisecond
+
 // wait is in whole milliseconds, as the kernel counts.
 func (p Policy) wait(rto time.Duration) time.Duration {
-	return (rto * time.Duration(p.Wait) / 100).Truncate(time.Millisecond)
+	return max(0, (rto*time.Duration(p.Wait)/100).Truncate(time.Millisecond)-Late)
 }
 
 // Lifetime is how long a connection stays whose first timeout, of this length, is set at once and that nothing is heard of.

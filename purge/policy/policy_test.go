@@ -20,8 +20,8 @@ func TestIn(t *testing.T) {
 		{"no retry: the first timeout", paper, Expiry{1, 200 * ms, 200 * ms}, 0, true},
 		{"one retry: not the first", Policy{MaxRetries: 1, Ceiling: time.Hour}, Expiry{1, 200 * ms, 200 * ms}, 0, false},
 		{"one retry: the second", Policy{MaxRetries: 1, Ceiling: time.Hour}, Expiry{2, 400 * ms, 600 * ms}, 0, true},
-		{"wait as long again", Policy{Wait: 100, Ceiling: time.Hour}, Expiry{1, 204 * ms, 204 * ms}, 204 * ms, true},
-		{"wait in whole ms", Policy{Wait: 50, Ceiling: time.Hour}, Expiry{1, 205 * ms, 205 * ms}, 102 * ms, true},
+		{"wait as long again", Policy{Wait: 100, Ceiling: time.Hour}, Expiry{1, 204 * ms, 204 * ms}, 164 * ms, true},
+		{"wait in whole ms", Policy{Wait: 50, Ceiling: time.Hour}, Expiry{1, 205 * ms, 205 * ms}, 62 * ms, true},
 		{"floor above the wait", Policy{Floor: time.Second, Ceiling: time.Hour}, Expiry{1, 200 * ms, 200 * ms}, 800 * ms, true},
 		{"floor that is over", Policy{Floor: time.Second, Ceiling: time.Hour}, Expiry{4, 1600 * ms, 3 * time.Second}, 0, true},
 		{"wait above the ceiling", Policy{Wait: 100, Ceiling: 300 * ms}, Expiry{1, 200 * ms, 200 * ms}, 100 * ms, true},
@@ -48,7 +48,7 @@ func TestLifetime(t *testing.T) {
 		{Policy{Ceiling: time.Hour}, 200 * ms},
 		{Policy{MaxRetries: 1, Ceiling: time.Hour}, 600 * ms},
 		{Policy{MaxRetries: 2, Ceiling: time.Hour}, 1400 * ms},
-		{Policy{Wait: 100, Ceiling: time.Hour}, 400 * ms},
+		{Policy{Wait: 100, Ceiling: time.Hour}, 360 * ms},
 		{Policy{MaxRetries: 15, Ceiling: 924 * time.Second}, 924 * time.Second},
 	}
 	for _, tt := range tests {

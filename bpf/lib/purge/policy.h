@@ -47,7 +47,7 @@ static __always_inline __u32 left(__u32 until, __u32 now)
  */
 static __always_inline __u32 dormant_in(const struct policy *p, const struct expiry *e)
 {
-	__u32 in = (__u64)e->rto * p->wait / 100;
+	__u32 in = left((__u64)e->rto * p->wait / 100, LATE);
 
 	if (e->count <= p->max_retries) {
 		if (e->silent + 2 * e->rto < p->ceiling)

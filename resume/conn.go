@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"baton/resume/width"
 )
 
 // conn is a TCP connection that knows whether its peer has ended it: TLS hides that from its reader (see cut).
@@ -24,7 +26,7 @@ type conn struct {
 	lane  *lane
 	ended atomic.Bool
 	read  atomic.Int64 // bytes
-	bound int          // window that was told to the kernel last; 0: none. The lane's lock is held
+	bound bool         // its window is. The lane's lock is held
 }
 
 func (c *conn) Close() error {
@@ -79,6 +81,9 @@ func (c *conn) trip() time.Duration {
 	return time.Duration(i.Min_rtt) * time.Microsecond
 }
 
+// window is what the server may have under way, in bytes; 0: the kernel does not tell (before Linux 6.2).
+func (c *conn) window() int { return int(c.info().Rcv_wnd) }
+
 // underneath is the connection of a lane that content comes on; nil if it is another's.
 func underneath(c net.Conn) *conn {
 	if secure, ok := c.(*tls.Conn); ok {
@@ -88,15 +93,18 @@ func underneath(c net.Conn) *conn {
 	return raw
 }
 
-// clamp bounds the window that the kernel offers, which may be changed at any time after the handshake. Changes of less than a tenth are not
-// worth a call.
+// clamp bounds the window that the kernel offers, which may be changed at any time after the handshake, and has to be said again and again: as the
+// kernel's buffer grows by itself, so does the bound (tcp_rcv_space_adjust in net/ipv4/tcp_input.c).
 func (c *conn) clamp(window int) {
-	if d := window - c.bound; max(d, -d) <= c.bound/10 || c.bound == 0 && window == 1<<30 {
+	if window == unbounded && !c.bound {
 		return
 	}
-	c.bound = window
+	c.bound = window != unbounded
 	c.socket(func(fd int) { _ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_WINDOW_CLAMP, window) }) // it is slower without
 }
+
+// unbounded is more than any window.
+const unbounded = 1 << 30
 
 // cut tells whether TLS was ended by the end of its TCP connection and not by an alert, which anybody on the way can do. Go takes
 // that for a proper end at the border of a record; for content that ends with the connection it is an incomplete answer (RFC 9112,
@@ -137,7 +145,10 @@ type lane struct {
 	base      *http.Transport
 	turns     *turns
 	transport *http.Transport
-	busy      bool // content is coming: the wide part's
+	idle      bool         // there is nothing for it to do for now. This and the next three are the wide part's
+	at        *piece       // that it had last
+	flight    width.Flight // of the connection
+	inFlight  int64        // of its server, bytes
 	mu        sync.Mutex
 	open      map[*conn]struct{}
 	renewals  int
@@ -170,10 +181,28 @@ func (l *lane) brought() (bytes int64) {
 	return bytes
 }
 
+// rate is what comes of late, in bytes per second.
+func (l *lane) rate(path *width.Path) float64 {
+	if path.Trip <= 0 {
+		return 0
+	}
+	return float64(l.inFlight) / path.Trip.Seconds()
+}
+
+// window is what the server may have under way, in bytes.
+func (l *lane) window() (window int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.open {
+		window = max(window, c.window())
+	}
+	return window
+}
+
 // clamp bounds what the server may have under way, in bytes; 0: as the system has it.
 func (l *lane) clamp(window int) {
 	if window == 0 {
-		window = 1 << 30
+		window = unbounded
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

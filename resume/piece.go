@@ -22,6 +22,7 @@ type piece struct {
 	got        int64    // bytes from first on that have come
 	blocks     [][]byte // of those, what has not been read; the last block may be filled further
 	taken      bool     // by a lane, or whole
+	rate       float64  // bytes per second of the lane that is at it, as far as known
 }
 
 // missing is the first byte that has not come.
@@ -63,25 +64,38 @@ type pieces struct {
 	window int64 // bytes from at on that may be there, or asked for
 }
 
-// choose takes a hole, the first one first, or a new piece, or half of what another lane is at. nil is none; wait is to try again
-// when something has changed: as long as others are not at their ends there may be a hole for a connection that is fast already. flight is
-// what a lane has under way.
-func (q *pieces) choose(path *width.Path, lanes int, flight int64, split bool) (p *piece, wait bool) {
+// demand is what is known of a lane that wants something to do.
+type demand struct {
+	path  *width.Path
+	lanes int     // that are wanted
+	rate  float64 // bytes per second that this one has had
+	split bool    // whether what it costs to split a piece may be spent
+}
+
+// fair is what each lane would get of the path.
+func (d *demand) fair() float64 { return max(1, d.path.Rate/float64(d.lanes)) }
+
+// flight is what a lane has under way.
+func (d *demand) flight() int64 { return int64(d.fair() * d.path.Trip.Seconds()) }
+
+// choose takes a hole, the first one first, or a new piece, or a part of what another lane is at. nil is none; wait is to try again
+// when something has changed: as long as others are not at their ends there may be a hole for a connection that is fast already.
+func (q *pieces) choose(d *demand) (p *piece, wait bool) {
 	for i, p := range q.all {
 		if !p.taken {
 			p.taken = true
-			if path.Breaks > 0 { // before, a lane is to have all that there is for it
-				q.chop(i, q.size(path.Expected(), lanes, flight))
+			if d.path.Breaks > 0 { // before, a lane is to have all that there is for it
+				q.chop(i, q.size(d))
 			}
 			return p, false
 		}
 	}
-	if q.next < q.end && lanes < 2 {
+	if q.next < q.end && d.lanes < 2 {
 		return nil, false
 	}
 	room := q.at + q.window - q.next
 	if q.next < q.end && room >= leastPiece {
-		size := min(q.size(path.Expected(), lanes, flight), room)
+		size := min(q.size(d), room)
 		if q.end-q.next-size < leastPiece && q.end-q.next <= room {
 			size = q.end - q.next
 		}
@@ -91,20 +105,20 @@ func (q *pieces) choose(path *width.Path, lanes int, flight int64, split bool) (
 		q.all = append(q.all, p)
 		return p, false
 	}
-	if split {
-		p = q.split(2 * flight)
+	if d.split {
+		p = q.split(d)
 	}
 	return p, q.next < q.end || q.incomplete() > 0
 }
 
 // size of what a lane is to be asked for. Towards the end all have as much to do.
-func (q *pieces) size(expected int64, lanes int, flight int64) int64 {
+func (q *pieces) size(d *demand) int64 {
 	left := q.end - q.next
 	for _, p := range q.all {
 		left += p.end - p.missing()
 	}
-	n := max(leastPiece, 2*flight, min(lives*expected, left/int64(lanes)))
-	return max(leastPiece, min(n, q.window*3/4/int64(lanes)))
+	n := max(leastPiece, 2*d.flight(), min(lives*d.path.Expected(), left/int64(d.lanes)))
+	return max(leastPiece, min(n, q.window*3/4/int64(d.lanes)))
 }
 
 // chop leaves so much of a large hole, and the rest as another one.
@@ -118,23 +132,28 @@ func (q *pieces) chop(i int, size int64) {
 	q.all = slices.Insert(q.all, i+1, rest)
 }
 
-// split takes the second half of the piece that has most to come, if that is worth the connection that it costs: what it sends behind
-// its new end is not taken.
-func (q *pieces) split(least int64) *piece {
-	best, left := -1, max(least, 2*leastPiece)
+// split takes so much from the end of the piece that takes longest that both lanes are done at the same time, if that is sooner by more than it
+// costs: what the other one's server has under way behind the piece's new end is not taken, and its connection is of no use any more.
+func (q *pieces) split(d *demand) *piece {
+	best, gain, size := -1, 0.0, int64(0)
+	trip, mine := d.path.Trip.Seconds(), max(d.rate, d.fair()/2)
 	for i, p := range q.all {
-		if n := p.end - p.missing(); n > left {
-			best, left = i, n
+		its := max(p.rate, d.fair()/8)
+		alone := float64(p.end-p.missing()) / its
+		part := (alone - trip) * its * mine / (its + mine) // trip: until the first byte of it is here
+		sooner := alone - trip - part/mine
+		if cost := trip * its / max(its, d.path.Rate); part >= leastPiece && sooner-cost > gain {
+			best, gain, size = i, sooner-cost, int64(part)
 		}
 	}
 	if best < 0 {
 		return nil
 	}
 	p := q.all[best]
-	half := &piece{first: p.end - left/2, end: p.end, taken: true}
-	p.end = half.first
-	q.all = slices.Insert(q.all, best+1, half)
-	return half
+	rest := &piece{first: p.end - size, end: p.end, taken: true}
+	p.end = rest.first
+	q.all = slices.Insert(q.all, best+1, rest)
+	return rest
 }
 
 // incomplete is how many pieces have bytes that have not come.

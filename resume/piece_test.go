@@ -33,7 +33,7 @@ func TestPieces(t *testing.T) {
 			i := random.IntN(len(lanes))
 			if lanes[i] == nil {
 				before := len(q.all)
-				p, _ := q.choose(&path, max(2, len(lanes)), int64(random.IntN(64<<10)), random.IntN(2) == 0)
+				p, _ := q.choose(&demand{path: &path, lanes: max(2, len(lanes)), rate: random.Float64() * 1e6, split: random.IntN(2) == 0})
 				if p != nil && before > 0 && len(q.all) > before && q.all[len(q.all)-1] != p {
 					splits++
 				}

@@ -23,24 +23,26 @@ var errNarrow = errors.New("one connection is enough")
 // twice, but for what the end of the file costs, and that is bounded by Options.Waste. What is there ahead of a hole waits in memory, up
 // to Options.Window.
 type wide struct {
-	s       *Stream
-	ctx     context.Context
-	stop    context.CancelFunc
-	have    part.Have // of the stream, when it began; not changed
-	least   int       // lanes, as long as the servers bear it
-	mu      sync.Mutex
-	changed chan struct{} // closed and made anew when something has changed
-	pieces  pieces
-	spacing width.Spacing
-	lanes   []*lane // running
-	most    int     // lanes, as far as the servers bear it
-	hurt    bool    // a lane has ended because of what a server did, or because of what it cost
-	ids     int
-	free    bool  // what connections have under way is not bounded any more
-	last    *lane // that ran last
-	fatal   *Error
-	over    chan struct{} // closed when no lane is left
-	running sync.WaitGroup
+	s        *Stream
+	ctx      context.Context
+	stop     context.CancelFunc
+	have     part.Have // of the stream, when it began; not changed
+	least    int       // lanes, as long as the servers bear it
+	mu       sync.Mutex
+	changed  chan struct{} // closed and made anew when something has changed
+	pieces   pieces
+	spacing  width.Spacing
+	lanes    []*lane // running
+	most     int     // lanes, as far as the servers bear it
+	hurt     bool    // a lane has ended because of what a server did, or because of what it cost
+	ids      int
+	free     bool      // what connections have under way is not bounded any more
+	draining bool      // no lane is added yet: the path's queue is to be empty when a second one begins
+	until    time.Time // it is empty, or never will be
+	last     *lane     // that ran last
+	fatal    *Error
+	over     chan struct{} // closed when no lane is left
+	running  sync.WaitGroup
 }
 
 // divisible tells whether several connections may be at what is missing.
@@ -65,6 +67,7 @@ func (s *Stream) widen() bool {
 const (
 	settledTrips = 10
 	settledTime  = time.Second
+	drainTrips   = 20 // at most, in which the first one's window becomes smaller, before the second one begins
 )
 
 // ahead begins a wide part before anything has broken, if a break would cost much of what is left: a second connection gets the
@@ -88,6 +91,7 @@ func (s *Stream) ahead() bool {
 	w.pieces.all = []*piece{first, {first: first.end, end: w.pieces.end}}
 	w.pieces.next = w.pieces.end
 	s.content = nil
+	w.draining, w.until = true, now.Add(drainTrips*path.Trip)
 	w.start(c, first)
 	return true
 }
@@ -119,6 +123,7 @@ func (w *wide) wanted(path *width.Path) int {
 
 // add runs a lane. The lock is held.
 func (w *wide) add(l *lane, c *content, p *piece) {
+	l.at = p
 	w.lanes = append(w.lanes, l)
 	w.running.Add(1)
 	go w.run(l, c, p)
@@ -154,27 +159,38 @@ func (w *wide) tend() {
 // are content with what they have seen.
 func (w *wide) balance(path *width.Path) {
 	w.free = w.free || path.Pressed
-	hold := path.Hold(len(w.lanes))
-	var busy []*lane
-	var brought []int64
+	now := time.Now()
+	var flights []int64
 	for _, l := range w.lanes {
-		if l.busy {
-			busy, brought = append(busy, l), append(brought, l.brought())
+		l.inFlight = l.flight.Saw(now, path.Trip, l.brought())
+		if l.at != nil {
+			l.at.rate = l.rate(path)
+		}
+		if !l.idle {
+			flights = append(flights, l.inFlight)
 		}
 	}
-	each := 0
-	if hold > 0 && len(w.lanes) > 1 && !w.free {
-		each = int(width.Share(hold, brought))
+	if w.draining {
+		flights = append(flights, 0)
 	}
-	for _, l := range busy {
-		l.clamp(each)
+	starting, running := path.Hold(flights)
+	if w.free {
+		starting, running = 0, 0
 	}
+	for _, l := range w.lanes {
+		if path.Starting(l.inFlight, len(flights)) {
+			l.clamp(int(starting))
+		} else {
+			l.clamp(int(running))
+		}
+	}
+	w.draining = w.draining && running > 0 && now.Before(w.until) && w.s.lane.window() > int(running)*11/10
 }
 
 // short tells whether a lane more is wanted, and there is something for it to do. The lock is held.
 func (w *wide) short(path *width.Path) bool {
 	n := len(w.lanes)
-	return n > 0 && n < w.wanted(path) && (w.pieces.next < w.pieces.end || n < w.pieces.incomplete())
+	return n > 0 && !w.draining && n < w.wanted(path) && (w.pieces.next < w.pieces.end || n < w.pieces.incomplete())
 }
 
 // note wakes whoever waits for something to change. The lock is held.
@@ -205,6 +221,7 @@ func (w *wide) run(l *lane, c *content, p *piece) {
 		}
 		w.mu.Lock()
 		p.taken = p.whole() // else it is a hole now
+		l.at = nil
 		if fault != nil && fault.Kind == Digest && w.fatal == nil {
 			w.fatal = fault // some of it may have been read
 		}
@@ -280,8 +297,9 @@ func (w *wide) take(l *lane) *piece {
 			w.most, w.hurt = 1, true
 		}
 		wanted := w.wanted(&path)
-		flight := int64(path.Rate * path.Trip.Seconds() / float64(max(1, len(w.lanes))))
-		p, wait := w.pieces.choose(&path, wanted, flight, w.s.ledger.may(flight, w.s.options.Waste))
+		d := demand{path: &path, lanes: wanted, rate: l.rate(&path)}
+		d.split = w.s.ledger.may(d.flight(), w.s.options.Waste)
+		p, wait := w.pieces.choose(&d)
 		if p == nil && !wait || w.ctx.Err() != nil || w.crowded(wanted) {
 			if p != nil {
 				p.taken = false
@@ -292,6 +310,7 @@ func (w *wide) take(l *lane) *piece {
 			return nil
 		}
 		changed := w.changed
+		l.at, l.idle = p, p == nil
 		w.mu.Unlock()
 		if p != nil {
 			return p
@@ -346,9 +365,7 @@ func (w *wide) failed(l *lane, fault *Error, offset int64) *Error {
 // receive takes the content of an answer into a piece. got is how much of it was taken since the connection began to be at this piece.
 func (w *wide) receive(l *lane, c *content, p *piece) (got int64, fault *Error) {
 	before := c.taken
-	w.busy(l, true)
 	fault = w.fill(c, p)
-	w.busy(l, false)
 	w.s.ledger.ended(l.id, fault != nil && fault.broke(), c.taken)
 	w.s.ledger.spent(c.missed)
 	short := c.left != 0
@@ -365,15 +382,6 @@ func (w *wide) receive(l *lane, c *content, p *piece) (got int64, fault *Error) 
 		w.s.ledger.spent(l.renew()) // what is still on its way is of no use
 	}
 	return c.taken - before, fault
-}
-
-// busy notes that a lane's server sends content, or does not.
-func (w *wide) busy(l *lane, is bool) {
-	path := w.s.ledger.path()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	l.busy = is
-	w.balance(&path)
 }
 
 // fill takes content up to the piece's end, which may come nearer meanwhile.

@@ -74,11 +74,12 @@ func (t *Trips) Least() time.Duration {
 	return least
 }
 
-// Rates finds the highest rate that was seen lately.
+// Rates finds the highest rate that was held lately.
 type Rates struct {
 	begun time.Time
 	bytes int64
 	past  [32]float64 // of spans that are over
+	held  [32]float64 // the least of a span and the one before
 	next  int
 }
 
@@ -92,27 +93,55 @@ func (r *Rates) Came(now time.Time, bytes int64) {
 	}
 	r.bytes += bytes
 	if took := now.Sub(r.begun); took >= span {
-		r.past[r.next%len(r.past)] = float64(r.bytes) / took.Seconds()
+		rate := float64(r.bytes) / took.Seconds()
+		i := r.next % len(r.past)
+		r.past[i], r.held[i] = rate, rate
+		if r.next > 0 {
+			r.held[i] = min(rate, r.past[(r.next-1)%len(r.past)])
+		}
 		r.next++
 		r.begun, r.bytes = now, 0
 	}
 }
 
-// Mean is the rate of the last two seconds or so.
+// Mean is the rate of the last four seconds or so.
 func (r *Rates) Mean() float64 {
-	const spans = 4
+	spans := min(8, r.next)
 	sum := 0.0
-	for i := range min(spans, r.next) {
+	for i := range spans {
 		sum += r.past[(r.next-1-i)%len(r.past)]
 	}
-	return sum / spans
+	return sum / float64(max(1, spans))
 }
 
-// Best is the highest rate of the last 16 seconds or so, in bytes per second.
+// Best is the highest rate of the last 16 seconds or so, in bytes per second. It was held for two spans: what comes in one span may have waited behind
+// a byte that was lost, and be more than the path carries.
 func (r *Rates) Best() float64 {
 	best := 0.0
-	for _, rate := range r.past {
+	for _, rate := range r.held {
 		best = max(best, rate)
 	}
 	return best
+}
+
+// Flight finds how much a connection has under way, by what comes in a round trip: the most of the last three, as what is behind a byte that was lost
+// waits for it.
+type Flight struct {
+	begun time.Time
+	from  int64 // bytes that had come then
+	last  [2]int64
+}
+
+// Saw notes how many bytes have come on the connection so far, and returns what it has under way. Less than before is another connection.
+func (f *Flight) Saw(now time.Time, trip time.Duration, brought int64) int64 {
+	if brought < f.from || f.begun.IsZero() {
+		*f = Flight{begun: now, from: 0}
+	}
+	came := brought - f.from
+	flight := max(came, f.last[0], f.last[1])
+	if now.Sub(f.begun) >= trip {
+		f.last[1], f.last[0] = f.last[0], came
+		f.begun, f.from = now, brought
+	}
+	return flight
 }

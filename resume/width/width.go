@@ -131,40 +131,50 @@ func (p Path) Ahead(missing int64) bool {
 // path's queue: new connections take longer to begin then, those that were there first keep it, and what is lost behind a hole is
 // lost with the connection. Where others fill the queue the round trips that are seen are longer, and so is what the path holds. When one of a
 // few breaks what the others have under way has to fill the path: they may have more.
+//
+// While one is in its slow start the queue has to stay empty: a sender that sees round trips grow ends its slow start there (HyStart, RFC 9406), and
+// its connection stays thin for the rest of its life, of no use when another one breaks.
 const (
-	gain      = 1.25
-	gainOfFew = 1.6
-	few       = 3
+	gain         = 1.25
+	gainOfFew    = 1.6
+	few          = 3
+	gainOfStarts = 1.05
 )
 
 // short is a round trip that is shorter than what acknowledgements may be delayed by: such a path is full whatever it holds.
 const short = 5 * time.Millisecond
 
-// Hold is how many bytes so many connections may have under way together, 0: any number. While lives are brief, and few have ended, the rate that was
-// seen is not the path's.
-func (p Path) Hold(lanes int) int64 {
-	if p.Trip < short || p.Breaks > 0 && p.Breaks < certain && p.Life <= brief*p.Start {
-		return 0
+// Hold is how many bytes each of some connections may have under way that have had so many under way lately, those that are being opened among them:
+// one that is in its slow start, and one that is not. 0: any number. While lives are brief, and few have ended, the rate that was seen is not the
+// path's. A connection has at most twice as much before long, and ten segments: the others have the rest, to equal parts.
+func (p Path) Hold(flights []int64) (starting, running int64) {
+	n := len(flights)
+	if p.Trip < short || p.Breaks > 0 && p.Breaks < certain && p.Life <= brief*p.Start || n < 2 {
+		return 0, 0
 	}
-	hold := p.Rate * p.Trip.Seconds()
-	if lanes <= few {
-		return int64(gainOfFew * hold)
+	holds := p.Rate * p.Trip.Seconds()
+	left := int64(gain * holds)
+	if n <= few {
+		left = int64(gainOfFew * holds)
 	}
-	return int64(gain * hold)
+	starting = max(left/int64(n), 2*initial)
+	flights = slices.Sorted(slices.Values(flights))
+	if p.Starting(flights[0], n) {
+		left = int64(gainOfStarts * holds)
+	}
+	for i, b := range flights {
+		each := left / int64(n-i)
+		if each <= initial+2*b {
+			return starting, max(each, 2*initial)
+		}
+		left -= initial + 2*b
+	}
+	return starting, max(left, 2*initial)
 }
 
-// Share is how many bytes each connection may have under way, so that they have so many together. A connection in slow start has what it has
-// brought, and ten segments, at most: the others have the rest, to equal parts.
-func Share(hold int64, brought []int64) int64 {
-	left := hold
-	for i, b := range slices.Sorted(slices.Values(brought)) {
-		each := left / int64(len(brought)-i)
-		if each <= initial+b {
-			return max(each, 2*initial)
-		}
-		left -= initial + b
-	}
-	return max(hold, 2*initial)
+// Starting tells whether one of so many connections, that has so much under way, is in its slow start, or has come out of it with too little.
+func (p Path) Starting(flight int64, connections int) bool {
+	return float64(flight) < p.Rate*p.Trip.Seconds()/float64(2*connections)
 }
 
 // Expected is how many bytes a connection of several brings in its life.

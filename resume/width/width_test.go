@@ -87,47 +87,63 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// TestHold: so many bytes together as the path holds, and a little more.
+// TestHold: connections have as much under way together as the path holds, and a little more; who has little has what it can become, and the others
+// have equal parts of the rest.
 func TestHold(t *testing.T) {
-	long := width.Path{Trip: 200 * time.Millisecond, Start: 400 * time.Millisecond, Rate: 1e6, Life: 10 * time.Second}
-	changed := func(change func(*width.Path)) width.Path { p := long; change(&p); return p }
+	long := width.Path{Life: 30 * time.Second, Breaks: 5, Trip: 200 * time.Millisecond, Start: 400 * time.Millisecond, Rate: 1e6} // it holds 200,000 bytes
+	changed := func(change func(p *width.Path)) width.Path {
+		p := long
+		change(&p)
+		return p
+	}
+	const k = 1000
+	many := make([]int64, 12)
+	for i := range many {
+		many[i] = 100 * k
+	}
 	for _, tt := range []struct {
-		name  string
-		p     width.Path
-		lanes int
-		want  int64
+		name              string
+		p                 width.Path
+		flights           []int64
+		starting, running int64
 	}{
-		{"two", long, 2, 320_000},
-		{"many", long, 12, 250_000},
-		{"lives that are brief, and few", changed(func(p *width.Path) { p.Life, p.Breaks = time.Second, 2 }), 8, 0},
-		{"lives that are brief", changed(func(p *width.Path) { p.Life, p.Breaks = time.Second, 5 }), 8, 250_000},
-		{"next door", changed(func(p *width.Path) { p.Trip = time.Millisecond }), 8, 0},
+		{"none", long, nil, 0, 0},
+		{"one", long, []int64{200 * k}, 0, 0},
+		{"two that are fast", long, []int64{150 * k, 150 * k}, 160 * k, 160 * k},
+		{"one that is fast, and one that is opened", long, []int64{200 * k, 0}, 160 * k, 210*k - 14480},
+		{"the same, later", long, []int64{150 * k, 40 * k}, 160 * k, 210*k - 80*k - 14480},
+		{"the same, when it could be as fast", long, []int64{120 * k, 45 * k}, 160 * k, 210*k - 90*k - 14480},
+		{"one that is out of its slow start, and thin", long, []int64{200 * k, 55 * k}, 160 * k, 320*k - 110*k - 14480},
+		{"two that are opened", long, []int64{0, 0}, 160 * k, 210*k - 2*14480},
+		{"many", long, many, 28960, 28960},
+		{"lives that are brief, and few", changed(func(p *width.Path) { p.Life, p.Breaks = time.Second, 2 }), many, 0, 0},
+		{"lives that are brief", changed(func(p *width.Path) { p.Life, p.Breaks = time.Second, 5 }), many[:5], 50 * k, 50 * k},
+		{"next door", changed(func(p *width.Path) { p.Trip = time.Millisecond }), many, 0, 0},
 	} {
-		if got := tt.p.Hold(tt.lanes); got != tt.want {
-			t.Errorf("%s: %d bytes, want %d", tt.name, got, tt.want)
+		if starting, running := tt.p.Hold(tt.flights); starting != tt.starting || running != tt.running {
+			t.Errorf("%s: %d, %d; want %d, %d", tt.name, starting, running, tt.starting, tt.running)
 		}
 	}
 }
 
-// TestShare: connections have as much under way together as they may, and those that can have more have equal parts of it.
-func TestShare(t *testing.T) {
-	const k = 1 << 10
-	for _, tt := range []struct {
-		name    string
-		hold    int64
-		brought []int64
-		want    int64
-	}{
-		{"one", 300 * k, []int64{900 * k}, 300 * k},
-		{"two that are fast", 300 * k, []int64{900 * k, 500 * k}, 150 * k},
-		{"one that is fast, and one that begins", 300*k + 14480, []int64{900 * k, 0}, 300 * k},
-		{"one that begins, and is alone", 300 * k, []int64{0}, 300 * k},
-		{"many", 100 * k, []int64{900 * k, 900 * k, 900 * k, 900 * k, 900 * k, 900 * k, 900 * k, 900 * k}, 28960},
-		{"none", 300 * k, nil, 300 * k},
-	} {
-		if got := width.Share(tt.hold, tt.brought); got != tt.want {
-			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
+// TestFlight: what came in the last round trips, the most of three; and another connection begins anew.
+func TestFlight(t *testing.T) {
+	now, trip := time.Unix(1000, 0), 200*time.Millisecond
+	var f width.Flight
+	brought := f.Saw(now, trip, 0)
+	for i, came := range []int64{10, 20, 40, 0, 0, 0, 0, 30} { // each in four parts
+		for range 4 {
+			brought += came / 4
+			now = now.Add(trip / 4)
+			f.Saw(now, trip, brought)
 		}
+		want := []int64{8, 20, 40, 40, 0, 0, 0, 28}[i]
+		if got := f.Saw(now, trip, brought); got != want {
+			t.Errorf("after %d round trips: %d, want %d", i+1, got, want)
+		}
+	}
+	if got := f.Saw(now, trip, 7); got != 7 {
+		t.Errorf("another connection: %d, want 7", got)
 	}
 }
 
@@ -181,6 +197,12 @@ func TestRates(t *testing.T) {
 	come(50_000, 40)
 	if best := r.Best(); best < 0.9e6 || best > 1.2e6 {
 		t.Errorf("a megabyte a second: %v", best)
+	}
+	come(0, 10)
+	come(200_000, 10)
+	come(50_000, 10)
+	if best := r.Best(); best > 1.2e6 {
+		t.Errorf("with bytes that had to wait: %v", best)
 	}
 	come(5_000, 40)
 	if best := r.Best(); best < 0.9e6 {

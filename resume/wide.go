@@ -249,6 +249,7 @@ func (w *wide) follow(l *lane, got int64) time.Duration {
 	now := time.Now()
 	w.mu.Lock()
 	wait := w.spacing.Broke(now, l.begun(), path.Gap(max(w.wanted(&path), len(w.lanes))))
+	w.draining = false // the path is empty
 	w.mu.Unlock()
 	if got == 0 {
 		return wait + rand.N(max(1, w.s.options.Retry.First))

@@ -132,8 +132,8 @@ func (p Path) Ahead(missing int64) bool {
 // lost with the connection. Where others fill the queue the round trips that are seen are longer, and so is what the path holds. When one of a
 // few breaks what the others have under way has to fill the path: they may have more.
 //
-// While one is in its slow start the queue has to stay empty: a sender that sees round trips grow ends its slow start there (HyStart, RFC 9406), and
-// its connection stays thin for the rest of its life, of no use when another one breaks.
+// While one of a few is in its slow start the queue has to stay empty: a sender that sees round trips grow ends its slow start there (HyStart, RFC
+// 9406), and its connection stays thin for the rest of its life, of no use when another one breaks. Of many one always is.
 const (
 	gain         = 1.25
 	gainOfFew    = 1.6
@@ -159,7 +159,7 @@ func (p Path) Hold(flights []int64) (starting, running int64) {
 	}
 	starting = max(left/int64(n), 2*initial)
 	flights = slices.Sorted(slices.Values(flights))
-	if p.Starting(flights[0], n) {
+	if n <= few && p.Starting(flights[0], n) {
 		left = int64(gainOfStarts * holds)
 	}
 	for i, b := range flights {

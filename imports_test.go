@@ -14,7 +14,7 @@ import (
 
 // The folders of the module by what they may import of it. See "Layout" in the architecture document.
 var (
-	pure    = []string{"packet", "openflow", "splice", "api", "document"}
+	pure    = []string{"packet", "openflow", "splice", "api", "document", "exporter"}
 	parts   = []string{"forwarder", "controller", "router", "relay", "balance", "anycast", "resume", "purge", "nameserver"}
 	outside = []string{"cmd", "experiments", "examples", "docs"} // wire the rest together
 	alone   = []string{"lab", "packaging", "bpf"}                // import nothing of the parts

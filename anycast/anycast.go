@@ -18,6 +18,7 @@ import (
 	"baton/anycast/exchange"
 	"baton/anycast/metrics"
 	"baton/api"
+	"baton/exporter"
 )
 
 // Options make an Anycast.
@@ -143,7 +144,7 @@ func (a *Anycast) serve(ctx context.Context, answering *errgroup.Group) {
 	})
 	if a.scraped != nil {
 		answering.Go(func() error {
-			if err := metrics.Serve(ctx, a.scraped, metrics.Handler(a.o.Version, a.Status)); err != nil {
+			if err := exporter.Serve(ctx, a.scraped, metrics.Handler(a.o.Version, a.Status)); err != nil {
 				a.log.Error("metrics are not served any more", "err", err)
 			}
 			return nil

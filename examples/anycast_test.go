@@ -56,7 +56,7 @@ func TestAnycastGuideNames(t *testing.T) {
 			t.Errorf("the guide lacks the key %s", key)
 		}
 	}
-	for _, name := range found(t, "../anycast/metrics/*.go", `n\.(?:counter|gauge|yes)\("([a-z_]+)"`, 20) {
+	for _, name := range found(t, "../anycast/metrics/*.go", `n\.(?:Counter|Gauge|GaugeInt|Yes)\("([a-z_]+)"`, 20) {
 		if !regexp.MustCompile("`" + name + "[`{]").MatchString(text) {
 			t.Errorf("the guide lacks the series %s", name)
 		}

@@ -18,7 +18,7 @@ import (
 func TestRelayGuideNamesNumbers(t *testing.T) {
 	text := read(t, relayGuide)
 	for what, names := range map[string][]string{
-		"metric":  found(t, "../relay/metrics/series.go", `n\.(?:counter|gauge|yes|seconds|add)\((?:true, )?"([a-z_]+)"`, 40),
+		"metric":  found(t, "../relay/metrics/series.go", `n\.(?:Counter|Gauge|GaugeInt|Yes|Seconds)\("([a-z_]+)"`, 40),
 		"status":  found(t, "../relay/prologue/answer.go", `[A-Z][A-Za-z]+: "([a-z_]+)"`, 11)[1:], // but connected
 		"wait":    found(t, "../relay/worker/counters.go", `wait[A-Z][a-z]+: "([a-z_]+)"`, 5),
 		"verdict": found(t, "../datapath/relay_verdict_names.go", `relayVerdict[A-Z_]+: +"([a-z_]+)"`, 20),

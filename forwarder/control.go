@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"baton/api"
+	"baton/exporter"
 	"baton/forwarder/model"
 	"baton/forwarder/ports"
 	"baton/forwarder/trace"
@@ -54,7 +55,7 @@ func (f *Forwarder) serve(ctx context.Context) {
 		return
 	}
 	f.tasks.Go(func() {
-		if err := serveMetrics(ctx, f.scraped, f.handler()); err != nil {
+		if err := exporter.Serve(ctx, f.scraped, f.handler()); err != nil {
 			f.log.Error("metrics are not served any more", "error", err)
 		}
 	})

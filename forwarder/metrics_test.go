@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"baton/api"
+	"baton/exporter"
 	"baton/openflow"
 )
 
@@ -147,7 +148,7 @@ func TestServeMetricsEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- serveMetrics(ctx, l, metricsHandler("v1", func() (api.ForwarderStatus, error) { return full(), nil }, &tally{}))
+		ended <- exporter.Serve(ctx, l, metricsHandler("v1", func() (api.ForwarderStatus, error) { return full(), nil }, &tally{}))
 	}()
 	r, err := http.Get("http://" + l.Addr().String() + "/metrics")
 	if err != nil {
@@ -160,6 +161,6 @@ func TestServeMetricsEnds(t *testing.T) {
 	}
 	cancel()
 	if err := <-ended; err != nil {
-		t.Errorf("serveMetrics = %v, want nil", err)
+		t.Errorf("Serve = %v, want nil", err)
 	}
 }

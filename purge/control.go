@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"baton/api"
+	"baton/exporter"
 	"baton/purge/metrics"
 )
 
@@ -38,7 +39,7 @@ func (p *Purge) serve(ctx context.Context, serving *errgroup.Group) {
 		return
 	}
 	serving.Go(func() error {
-		if err := metrics.Serve(ctx, p.scraped, metrics.Handler(p.o.Version, p.Status)); err != nil {
+		if err := exporter.Serve(ctx, p.scraped, metrics.Handler(p.o.Version, p.Status)); err != nil {
 			p.log.Error("metrics are not served any more", "err", err)
 		}
 		return nil

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"baton/api"
+	"baton/exporter"
 	"baton/relay/metrics"
 	"baton/relay/worker"
 )
@@ -42,7 +43,7 @@ func (r *Relay) serve(ctx context.Context, serving *errgroup.Group) {
 		return
 	}
 	serving.Go(func() error {
-		if err := metrics.Serve(ctx, r.scraped, metrics.Handler(r.o.Version, r.Status)); err != nil {
+		if err := exporter.Serve(ctx, r.scraped, metrics.Handler(r.o.Version, r.Status)); err != nil {
 			r.log.Error("metrics are not served any more", "err", err)
 		}
 		return nil

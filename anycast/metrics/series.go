@@ -4,52 +4,23 @@ package metrics
 
 import (
 	"fmt"
+	"net/http"
 
 	"baton/api"
+	"baton/exporter"
 )
 
 const namespace = "baton_anycast"
 
-// Number is one series at the time of a scrape.
-type Number struct {
-	Name   string // without the prefix
-	Help   string
-	Labels map[string]string
-	Value  float64
-	Gauge  bool // the value may fall
-}
+type numbers struct{ exporter.Numbers }
 
-type numbers []Number
-
-func (n *numbers) add(gauge bool, name, help string, value float64, labels []string) {
-	x := Number{Name: name, Help: help, Value: value, Gauge: gauge}
-	for i := 0; i < len(labels); i += 2 {
-		if x.Labels == nil {
-			x.Labels = make(map[string]string)
-		}
-		x.Labels[labels[i]] = labels[i+1]
-	}
-	*n = append(*n, x)
-}
-
-func (n *numbers) counter(name, help string, value uint64, labels ...string) {
-	n.add(false, name, help, float64(value), labels)
-}
-
-func (n *numbers) gauge(name, help string, value float64, labels ...string) {
-	n.add(true, name, help, value, labels)
-}
-
-func (n *numbers) yes(name, help string, is bool, labels ...string) {
-	value := 0.0
-	if is {
-		value = 1
-	}
-	n.gauge(name, help, value, labels...)
+// Handler serves /metrics and /healthz. status is called at each request, perhaps from several goroutines.
+func Handler(version string, status func() (api.AnycastStatus, error)) http.Handler {
+	return exporter.Process[api.AnycastStatus]{Namespace: namespace, Version: version, Status: status, Series: Series, Unready: Unready}.Handler()
 }
 
 // Series are the numbers of a process.
-func Series(s *api.AnycastStatus) []Number {
+func Series(s *api.AnycastStatus) []exporter.Number {
 	var n numbers
 	if s.Site != nil {
 		n.ofSite(s.Site)
@@ -57,63 +28,63 @@ func Series(s *api.AnycastStatus) []Number {
 	if s.Planner != nil {
 		n.ofPlanner(s.Planner)
 	}
-	n.counter("config_reloads_total", "Reloads of the configuration, by result.", s.Reloads, "result", "ok")
-	n.counter("config_reloads_total", "Reloads of the configuration, by result.", s.ReloadsFailed, "result", "failed")
-	n.gauge("config_loaded_timestamp_seconds", "When the configuration in force was loaded.", float64(s.Loaded.UnixNano())/1e9)
-	return n
+	n.Counter("config_reloads_total", "Reloads of the configuration, by result.", s.Reloads, "result", "ok")
+	n.Counter("config_reloads_total", "Reloads of the configuration, by result.", s.ReloadsFailed, "result", "failed")
+	n.Gauge("config_loaded_timestamp_seconds", "When the configuration in force was loaded.", float64(s.Loaded.UnixNano())/1e9)
+	return n.Numbers
 }
 
 func (n *numbers) ofSite(s *api.AnycastSite) {
 	for i, l := range s.Levels {
 		if l.Name == s.Level {
-			n.gauge("level", "Step of the ladder that is in force: 0 is a plain announcement.", float64(i))
+			n.Gauge("level", "Step of the ladder that is in force: 0 is a plain announcement.", float64(i))
 		}
-		n.yes("level_in_force", "1 for the level that is in force.", l.Name == s.Level, "level", l.Name)
+		n.Yes("level_in_force", "1 for the level that is in force.", l.Name == s.Level, "level", l.Name)
 	}
-	n.counter("level_changes_total", "Changes of the level.", s.Changes)
-	n.yes("level_held", "1 when another level is wanted, and dwell or the flap budget forbids it.", s.Held != "")
-	n.gauge("flap_penalty", "Penalty of routers that damp routes, as far as the site knows.", s.Penalty)
-	n.gauge("flap_budget", "Penalty that changes of the site's own choice do not exceed; 0: no bound.", s.Budget)
-	n.yes("healthy", "1 when all checks say so.", s.Health == "up")
+	n.Counter("level_changes_total", "Changes of the level.", s.Changes)
+	n.Yes("level_held", "1 when another level is wanted, and dwell or the flap budget forbids it.", s.Held != "")
+	n.Gauge("flap_penalty", "Penalty of routers that damp routes, as far as the site knows.", s.Penalty)
+	n.Gauge("flap_budget", "Penalty that changes of the site's own choice do not exceed; 0: no bound.", s.Budget)
+	n.Yes("healthy", "1 when all checks say so.", s.Health == "up")
 	for _, c := range s.Checks {
-		n.yes("check_healthy", "1 when the check says so.", c.Health == "up", "check", c.Name)
+		n.Yes("check_healthy", "1 when the check says so.", c.Health == "up", "check", c.Name)
 	}
 	if s.Load != nil {
-		n.gauge("load", "Load, as a share of the capacity; absent when it is not known.", *s.Load)
+		n.Gauge("load", "Load, as a share of the capacity; absent when it is not known.", *s.Load)
 	}
 	for _, l := range s.Loads {
 		if l.Share != nil {
-			n.gauge("measured_load", "The last measurement, as a share of the capacity.", *l.Share, "load", l.Name)
+			n.Gauge("measured_load", "The last measurement, as a share of the capacity.", *l.Share, "load", l.Name)
 		}
-		n.yes("measurement_failed", "1 when the last attempt to measure has failed.", l.Error != "", "load", l.Name)
+		n.Yes("measurement_failed", "1 when the last attempt to measure has failed.", l.Error != "", "load", l.Name)
 	}
-	n.yes("ordered", "1 when an operator's order stands.", s.Order.Order != "")
+	n.Yes("ordered", "1 when an operator's order stands.", s.Order.Order != "")
 	for _, p := range s.Peers {
-		n.yes("session_up", "1 when routes are exchanged with the router.", p.State == "established", "peer", p.Name)
-		n.counter("session_ups_total", "Times that the session was established.", uint64(p.Ups), "peer", p.Name)
+		n.Yes("session_up", "1 when routes are exchanged with the router.", p.State == "established", "peer", p.Name)
+		n.Counter("session_ups_total", "Times that the session was established.", uint64(p.Ups), "peer", p.Name)
 	}
 	for _, o := range s.Others {
-		n.yes("other_alive", "1 when another site is known to be up and to announce.", o.Alive, "site", o.Name)
+		n.Yes("other_alive", "1 when another site is known to be up and to announce.", o.Alive, "site", o.Name)
 	}
 	if s.Wish != nil {
-		n.yes("wish_fresh", "1 when the planner's wish is believed.", s.Wish.Fresh)
+		n.Yes("wish_fresh", "1 when the planner's wish is believed.", s.Wish.Fresh)
 	}
 }
 
 func (n *numbers) ofPlanner(p *api.AnycastPlanner) {
 	for _, s := range p.Sites {
-		n.yes("planner_site_alive", "1 when the site reports to the planner that it is up.", s.Alive, "site", s.Name)
+		n.Yes("planner_site_alive", "1 when the site reports to the planner that it is up.", s.Alive, "site", s.Name)
 		if s.Load != nil {
-			n.gauge("planner_site_load", "Load that the site reports, as a share of its capacity.", *s.Load, "site", s.Name)
+			n.Gauge("planner_site_load", "Load that the site reports, as a share of its capacity.", *s.Load, "site", s.Name)
 		}
 	}
-	n.gauge("planner_forwarders", "Forwarders that are connected to the planner.", float64(len(p.Forwarders)))
-	n.gauge("planner_overload_bytes", "Bytes per second above capacities that the best map leaves.", p.Overload)
-	n.gauge("planner_moves_left", "Moves between the map there is and the best.", float64(len(p.Next)))
+	n.Gauge("planner_forwarders", "Forwarders that are connected to the planner.", float64(len(p.Forwarders)))
+	n.Gauge("planner_overload_bytes", "Bytes per second above capacities that the best map leaves.", p.Overload)
+	n.Gauge("planner_moves_left", "Moves between the map there is and the best.", float64(len(p.Next)))
 	for _, in := range p.Map {
-		n.gauge("planner_demand_bytes", "Bytes per second that an ingress asks of its site, as far as the planner knows.", in.Demand,
+		n.Gauge("planner_demand_bytes", "Bytes per second that an ingress asks of its site, as far as the planner knows.", in.Demand,
 			"ingress", in.Name)
-		n.yes("planner_mapped", "1 when the ingress leads to a site.", in.Site != "", "ingress", in.Name)
+		n.Yes("planner_mapped", "1 when the ingress leads to a site.", in.Site != "", "ingress", in.Name)
 	}
 }
 

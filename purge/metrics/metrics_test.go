@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"baton/api"
+	"baton/exporter"
 )
 
 // full has at least one series of each name.
@@ -103,7 +104,9 @@ func TestServe(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- Serve(ctx, l, Handler("v1", func() (api.PurgeStatus, error) { return full(), nil })) }()
+	go func() {
+		ended <- exporter.Serve(ctx, l, Handler("v1", func() (api.PurgeStatus, error) { return full(), nil }))
+	}()
 	client := &http.Client{Timeout: 10 * time.Second}
 	defer client.CloseIdleConnections()
 	r, err := client.Get("http://" + l.Addr().String() + "/metrics")

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"baton/api"
+	"baton/exporter"
 )
 
 // full has at least one series of each name.
@@ -191,7 +192,7 @@ func TestServeEndsWithItsContext(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- Serve(ctx, l, Handler("v1", is(full(), nil))) }()
+	go func() { done <- exporter.Serve(ctx, l, Handler("v1", is(full(), nil))) }()
 	tr := &http.Transport{}
 	defer tr.CloseIdleConnections()
 	client := &http.Client{Transport: tr, Timeout: 10 * time.Second}

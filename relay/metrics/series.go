@@ -4,103 +4,69 @@ package metrics
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
-	"time"
 
 	"baton/api"
+	"baton/exporter"
 )
 
 const namespace = "baton_relay"
 
-// Number is one series at the time of a scrape.
-type Number struct {
-	Name   string // without the prefix
-	Help   string
-	Labels map[string]string
-	Value  float64
-	Gauge  bool // the value may fall
-}
+type numbers struct{ exporter.Numbers }
 
-type numbers []Number
-
-func (n *numbers) add(gauge bool, name, help string, value float64, labels []string) {
-	x := Number{Name: name, Help: help, Value: value, Gauge: gauge}
-	for i := 0; i < len(labels); i += 2 {
-		if x.Labels == nil {
-			x.Labels = make(map[string]string)
-		}
-		x.Labels[labels[i]] = labels[i+1]
-	}
-	*n = append(*n, x)
-}
-
-func (n *numbers) counter(name, help string, value uint64, labels ...string) {
-	n.add(false, name, help, float64(value), labels)
-}
-
-func (n *numbers) gauge(name, help string, value int, labels ...string) {
-	n.add(true, name, help, float64(value), labels)
-}
-
-func (n *numbers) yes(name, help string, is bool, labels ...string) {
-	value := 0
-	if is {
-		value = 1
-	}
-	n.gauge(name, help, value, labels...)
-}
-
-func (n *numbers) seconds(name, help string, d time.Duration, labels ...string) {
-	n.add(true, name, help, d.Seconds(), labels)
+// Handler serves /metrics and /healthz. status is called at each request, perhaps from several goroutines.
+func Handler(version string, status func() (api.RelayStatus, error)) http.Handler {
+	return exporter.Process[api.RelayStatus]{Namespace: namespace, Version: version, Status: status, Series: Series, Unready: Unready}.Handler()
 }
 
 // Series are a relay's numbers.
-func Series(s *api.RelayStatus) []Number {
+func Series(s *api.RelayStatus) []exporter.Number {
 	var n numbers
 	n.ofFlows(s)
 	n.ofWorkers(s)
 	if t := s.Trunks; t != nil {
-		n.gauge("trunks_waiting", "Trunks of other relays that have no flow yet.", t.Waiting.Used)
-		n.gauge("trunks_waiting_limit", "Trunks without a flow that there is room for.", t.Waiting.Limit)
-		n.gauge("trunk_flows", "Flows that came by trunks.", t.Live)
-		n.counter("trunk_flows_total", "Flows that came by trunks.", t.Flows)
+		n.GaugeInt("trunks_waiting", "Trunks of other relays that have no flow yet.", t.Waiting.Used)
+		n.GaugeInt("trunks_waiting_limit", "Trunks without a flow that there is room for.", t.Waiting.Limit)
+		n.GaugeInt("trunk_flows", "Flows that came by trunks.", t.Live)
+		n.Counter("trunk_flows_total", "Flows that came by trunks.", t.Flows)
 	}
 	for i := range s.Peers {
 		n.ofPeer(&s.Peers[i])
 	}
 	if c := s.Choice; c != nil {
-		n.gauge("destinations", "Destinations whose ways are chosen, or will be.", c.Destinations)
-		n.gauge("destinations_chosen", "Destinations that have a way.", c.Chosen)
-		n.counter("ways_changed_total", "Ways that were chosen anew, the first of each destination among them.", c.Changes)
-		n.counter("choice_probes_total", "Probes to choose ways, sent from here or asked of peers.", c.Probes)
+		n.GaugeInt("destinations", "Destinations whose ways are chosen, or will be.", c.Destinations)
+		n.GaugeInt("destinations_chosen", "Destinations that have a way.", c.Chosen)
+		n.Counter("ways_changed_total", "Ways that were chosen anew, the first of each destination among them.", c.Changes)
+		n.Counter("choice_probes_total", "Probes to choose ways, sent from here or asked of peers.", c.Probes)
 	}
 	for _, verdict := range slices.Sorted(maps.Keys(s.Packets)) {
-		n.counter("packets_total", "Packets at the entries' interfaces by what became of them.", s.Packets[verdict], "verdict", verdict)
+		n.Counter("packets_total", "Packets at the entries' interfaces by what became of them.", s.Packets[verdict], "verdict", verdict)
 	}
 	for _, start := range s.Starts {
 		labels := []string{"trunks", start.Trunks, "address", start.Address.String()}
-		n.gauge("start_window_segments", "First window of trunks; 0: the system's.", start.Window, labels...)
-		n.counter("trunks_established_total", "Trunks whose first window was set.", start.Established, labels...)
-		n.counter("first_flights_total", "First flights of trunks that are over.", start.Flights, labels...)
-		n.counter("first_flight_segments_total", "Segments of first flights.", start.Sent, labels...)
-		n.counter("first_flight_retransmits_total", "Segments of first flights that were sent again.", start.Retransmitted, labels...)
-		n.counter("start_settings_refused_total", "Settings of trunks that the kernel did not take.", start.Refused, labels...)
+		n.GaugeInt("start_window_segments", "First window of trunks; 0: the system's.", start.Window, labels...)
+		n.Counter("trunks_established_total", "Trunks whose first window was set.", start.Established, labels...)
+		n.Counter("first_flights_total", "First flights of trunks that are over.", start.Flights, labels...)
+		n.Counter("first_flight_segments_total", "Segments of first flights.", start.Sent, labels...)
+		n.Counter("first_flight_retransmits_total", "Segments of first flights that were sent again.", start.Retransmitted, labels...)
+		n.Counter("start_settings_refused_total", "Settings of trunks that the kernel did not take.", start.Refused, labels...)
 	}
-	n.counter("config_reloads_total", "Reloads of the configuration, by result.", s.Reloads, "result", "ok")
-	n.counter("config_reloads_total", "Reloads of the configuration, by result.", s.ReloadsFailed, "result", "failed")
-	n.add(true, "config_loaded_timestamp_seconds", "When the configuration in force was loaded.", float64(s.Loaded.UnixNano())/1e9, nil)
-	return n
+	n.Counter("config_reloads_total", "Reloads of the configuration, by result.", s.Reloads, "result", "ok")
+	n.Counter("config_reloads_total", "Reloads of the configuration, by result.", s.ReloadsFailed, "result", "failed")
+	n.Gauge("config_loaded_timestamp_seconds", "When the configuration in force was loaded.", float64(s.Loaded.UnixNano())/1e9)
+	return n.Numbers
 }
 
 func (n *numbers) ofFlows(s *api.RelayStatus) {
 	for _, e := range s.Entries {
-		n.gauge("flows", "Flows of an entry.", e.Live, "entry", e.Name)
-		n.counter("flows_total", "Flows that have begun at an entry.", e.Flows, "entry", e.Name)
-		n.yes("entry_open", "1 when all workers listen.", e.Open, "entry", e.Name)
+		n.GaugeInt("flows", "Flows of an entry.", e.Live, "entry", e.Name)
+		n.Counter("flows_total", "Flows that have begun at an entry.", e.Flows, "entry", e.Name)
+		n.Yes("entry_open", "1 when all workers listen.", e.Open, "entry", e.Name)
 	}
-	n.gauge("flows_limit", "Flows that there is room for.", s.Flows.Limit)
-	n.yes("stopping", "1 when no new flows are taken.", s.Stopping)
+	n.GaugeInt("flows_limit", "Flows that there is room for.", s.Flows.Limit)
+	n.Yes("stopping", "1 when no new flows are taken.", s.Stopping)
 	refused, expired := make(map[string]uint64), make(map[string]uint64)
 	for _, w := range s.Workers {
 		for status, count := range w.Refused {
@@ -111,47 +77,47 @@ func (n *numbers) ofFlows(s *api.RelayStatus) {
 		}
 	}
 	for _, status := range slices.Sorted(maps.Keys(refused)) {
-		n.counter("refused_total", "Flows whose server could not be had, by status.", refused[status], "status", status)
+		n.Counter("refused_total", "Flows whose server could not be had, by status.", refused[status], "status", status)
 	}
 	for _, wait := range slices.Sorted(maps.Keys(expired)) {
-		n.counter("expired_total", "Flows and trunks that have waited too long, by what for.", expired[wait], "wait", wait)
+		n.Counter("expired_total", "Flows and trunks that have waited too long, by what for.", expired[wait], "wait", wait)
 	}
 }
 
 func (n *numbers) ofWorkers(s *api.RelayStatus) {
 	for _, w := range s.Workers {
 		id := strconv.Itoa(w.Worker)
-		n.gauge("worker_flows", "Flows and probes of a worker.", w.Live, "worker", id)
-		n.counter("worker_flows_total", "Flows that have begun at a worker.", w.Flows, "worker", id)
-		n.counter("early_flows_total", "Flows that a SYN has begun.", w.Early, "worker", id)
-		n.counter("probes_total", "Distances measured for other relays.", w.Probes, "worker", id)
-		n.counter("flows_rerouted_total", "Times that a flow was sent by another way, as relays did not reach its server.", w.Rerouted, "worker", id)
-		n.counter("copied_bytes_total", "Bytes of flows that were copied.", w.Copied, "worker", id)
-		n.counter("spliced_bytes_total", "Bytes of flows that were spliced.", w.Spliced, "worker", id)
-		n.gauge("pipes", "Pipes open, for splices.", w.Pipes, "worker", id)
-		n.counter("without_pipe_total", "Splices that had to be copies as no pipe was to be had.", w.WithoutPipe, "worker", id)
-		n.counter("full_total", "Times that no more was accepted for a while: a limit, or the host's descriptors or memory.", w.Full, "worker", id)
-		n.counter("bad_prefaces_total", "Clients of an entry whose PROXY, SOCKS or CONNECT was wrong.", w.BadPrefaces, "worker", id)
-		n.counter("bad_headers_total", "Trunks whose header was wrong.", w.BadHeaders, "worker", id)
-		n.counter("bad_handshakes_total", "Trunks of other relays whose TLS handshake has failed.", w.BadHandshakes, "worker", id)
+		n.GaugeInt("worker_flows", "Flows and probes of a worker.", w.Live, "worker", id)
+		n.Counter("worker_flows_total", "Flows that have begun at a worker.", w.Flows, "worker", id)
+		n.Counter("early_flows_total", "Flows that a SYN has begun.", w.Early, "worker", id)
+		n.Counter("probes_total", "Distances measured for other relays.", w.Probes, "worker", id)
+		n.Counter("flows_rerouted_total", "Times that a flow was sent by another way, as relays did not reach its server.", w.Rerouted, "worker", id)
+		n.Counter("copied_bytes_total", "Bytes of flows that were copied.", w.Copied, "worker", id)
+		n.Counter("spliced_bytes_total", "Bytes of flows that were spliced.", w.Spliced, "worker", id)
+		n.GaugeInt("pipes", "Pipes open, for splices.", w.Pipes, "worker", id)
+		n.Counter("without_pipe_total", "Splices that had to be copies as no pipe was to be had.", w.WithoutPipe, "worker", id)
+		n.Counter("full_total", "Times that no more was accepted for a while: a limit, or the host's descriptors or memory.", w.Full, "worker", id)
+		n.Counter("bad_prefaces_total", "Clients of an entry whose PROXY, SOCKS or CONNECT was wrong.", w.BadPrefaces, "worker", id)
+		n.Counter("bad_headers_total", "Trunks whose header was wrong.", w.BadHeaders, "worker", id)
+		n.Counter("bad_handshakes_total", "Trunks of other relays whose TLS handshake has failed.", w.BadHandshakes, "worker", id)
 	}
 }
 
 func (n *numbers) ofPeer(p *api.RelayPeer) {
-	n.yes("peer_up", "0 when no worker's last attempt to open a trunk was a success.", !p.Down, "peer", p.Name)
+	n.Yes("peer_up", "0 when no worker's last attempt to open a trunk was a success.", !p.Down, "peer", p.Name)
 	if p.RTT > 0 {
-		n.seconds("peer_rtt_seconds", "Round-trip time, of trunks' handshakes.", p.RTT, "peer", p.Name)
+		n.Seconds("peer_rtt_seconds", "Round-trip time, of trunks' handshakes.", p.RTT, "peer", p.Name)
 	}
-	n.gauge("trunks_ready", "Trunks that are ready.", p.Ready, "peer", p.Name)
-	n.gauge("trunks_opening", "Trunks on their way.", p.Opening, "peer", p.Name)
-	n.gauge("flows_waiting", "Flows without a trunk.", p.Waiting, "peer", p.Name)
-	n.counter("trunks_opened_total", "Trunks that came up.", p.Opened, "peer", p.Name)
-	n.counter("trunks_taken_total", "Trunks that were ready when a flow wanted one.", p.Taken, "peer", p.Name)
-	n.counter("trunks_missed_total", "Flows that had to wait for a trunk.", p.Missed, "peer", p.Name)
-	n.counter("trunks_stale_total", "Trunks that their peer has closed while they waited.", p.Stale, "peer", p.Name)
-	n.counter("trunks_failed_total", "Trunks that could not be opened.", p.Unopened, "peer", p.Name)
-	n.counter("trunks_broken_total", "Trunks that broke before they had brought an answer.", p.Broken, "peer", p.Name)
-	n.counter("flows_replayed_total", "Flows that were put on another trunk then.", p.Replayed, "peer", p.Name)
+	n.GaugeInt("trunks_ready", "Trunks that are ready.", p.Ready, "peer", p.Name)
+	n.GaugeInt("trunks_opening", "Trunks on their way.", p.Opening, "peer", p.Name)
+	n.GaugeInt("flows_waiting", "Flows without a trunk.", p.Waiting, "peer", p.Name)
+	n.Counter("trunks_opened_total", "Trunks that came up.", p.Opened, "peer", p.Name)
+	n.Counter("trunks_taken_total", "Trunks that were ready when a flow wanted one.", p.Taken, "peer", p.Name)
+	n.Counter("trunks_missed_total", "Flows that had to wait for a trunk.", p.Missed, "peer", p.Name)
+	n.Counter("trunks_stale_total", "Trunks that their peer has closed while they waited.", p.Stale, "peer", p.Name)
+	n.Counter("trunks_failed_total", "Trunks that could not be opened.", p.Unopened, "peer", p.Name)
+	n.Counter("trunks_broken_total", "Trunks that broke before they had brought an answer.", p.Broken, "peer", p.Name)
+	n.Counter("flows_replayed_total", "Flows that were put on another trunk then.", p.Replayed, "peer", p.Name)
 }
 
 // Unready says why a relay cannot do what it is there for; nothing: it can.

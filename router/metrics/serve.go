@@ -3,11 +3,12 @@ package metrics
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"time"
+
+	"baton/exporter"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
@@ -71,25 +72,5 @@ func (m *Metrics) exposition() http.Handler {
 
 // Serve answers on l, which it closes, until ctx is done.
 func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
-	server := &http.Server{
-		Handler: m.Handler(), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 16 << 10,
-	}
-	down := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(down)
-		grace, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		if server.Shutdown(grace) != nil {
-			server.Close()
-		}
-	})
-	err := server.Serve(l)
-	if !stop() {
-		<-down
-	}
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return fmt.Errorf("serve metrics: %w", err)
+	return exporter.Serve(ctx, l, m.Handler())
 }

@@ -1,4 +1,4 @@
-package metrics
+package exporter
 
 import (
 	"context"
@@ -14,24 +14,29 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-
-	"baton/api"
 )
 
-// collector asks the process at each scrape. It is unchecked: which series there are, the state decides.
-type collector struct {
-	status func() (api.AnycastStatus, error)
+// Process is a process with a status, and what is told of it. The functions may be called from several goroutines.
+type Process[Status any] struct {
+	Namespace string // that every name begins with
+	Version   string
+	Status    func() (Status, error)
+	Series    func(*Status) []Number
+	Unready   func(*Status) []string // why it is not fit for its work
 }
 
-func (c *collector) Describe(chan<- *prometheus.Desc) {}
+// collector asks the process at each scrape. It is unchecked: which series there are, the status decides.
+type collector[Status any] struct{ Process[Status] }
 
-func (c *collector) Collect(out chan<- prometheus.Metric) {
-	s, err := c.status()
+func (c *collector[Status]) Describe(chan<- *prometheus.Desc) {}
+
+func (c *collector[Status]) Collect(out chan<- prometheus.Metric) {
+	s, err := c.Status()
 	if err != nil {
-		out <- prometheus.NewInvalidMetric(prometheus.NewDesc(namespace+"_status", "The state of the process.", nil, nil), err)
+		out <- prometheus.NewInvalidMetric(prometheus.NewDesc(c.Namespace+"_status", "The status of the process.", nil, nil), err)
 		return
 	}
-	for _, n := range Series(&s) {
+	for _, n := range c.Series(&s) {
 		kind := prometheus.CounterValue
 		if n.Gauge {
 			kind = prometheus.GaugeValue
@@ -41,7 +46,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		for i, k := range keys {
 			values[i] = n.Labels[k]
 		}
-		desc := prometheus.NewDesc(namespace+"_"+n.Name, n.Help, keys, nil)
+		desc := prometheus.NewDesc(c.Namespace+"_"+n.Name, n.Help, keys, nil)
 		metric, err := prometheus.NewConstMetric(desc, kind, n.Value, values...)
 		if err != nil {
 			metric = prometheus.NewInvalidMetric(desc, err) // the scrape says so and keeps the others
@@ -56,22 +61,22 @@ type health struct {
 	Reasons []string `json:"reasons"` // empty when ready
 }
 
-// Handler serves /metrics and /healthz. status is called at each request, perhaps from several goroutines.
-func Handler(version string, status func() (api.AnycastStatus, error)) http.Handler {
+// Handler serves /metrics and /healthz. The status is asked for at each request.
+func (p Process[Status]) Handler() http.Handler {
 	registry := prometheus.NewRegistry()
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "build_info", Help: "1, labelled by the version.", ConstLabels: prometheus.Labels{"version": version},
+		Namespace: p.Namespace, Name: "build_info", Help: "1, labelled by the version.", ConstLabels: prometheus.Labels{"version": p.Version},
 	})
 	build.Set(1)
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build,
-		&collector{status})
+		&collector[Status]{p})
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError, Registry: registry, MaxRequestsInFlight: 8, Timeout: 10 * time.Second,
 	}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		s, err := status()
-		reasons := Unready(&s)
+		s, err := p.Status()
+		reasons := p.Unready(&s)
 		if err != nil {
 			reasons = []string{err.Error()}
 		}

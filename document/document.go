@@ -9,6 +9,8 @@ package document
 import (
 	"errors"
 	"fmt"
+	"io"
+	"os"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -23,6 +25,20 @@ type Rules struct {
 	Nodes int    // values with the aliases expanded: a few lines of aliases of aliases can stand for billions
 	Empty string // what would be right instead of an empty file
 	Root  string // what would be right instead of a list or a single value
+}
+
+// Read reads a configuration file, and no more of it than Parse needs to refuse one that is too long.
+func (r Rules) Read(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, int64(r.Bytes)+1))
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	return data, nil
 }
 
 // maxDepth bounds how deep values are nested. The YAML library recurses, and takes minutes for what nobody writes.

@@ -2,8 +2,6 @@ package config
 
 import (
 	"fmt"
-	"io"
-	"os"
 
 	"baton/document"
 )
@@ -18,14 +16,9 @@ type Error = document.Error
 // Load reads and checks the file. An error about its content is an *Error; one about reading it wraps the cause. The caller owns the
 // result.
 func Load(path string) (*Config, error) {
-	f, err := os.Open(path)
+	data, err := rules.Read(path)
 	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, int64(rules.Bytes)+1)) // Parse refuses the byte too many
-	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
+		return nil, err
 	}
 	return Parse(path, data)
 }

@@ -1,9 +1,6 @@
 package config
 
 import (
-	"fmt"
-	"io"
-	"os"
 	"time"
 
 	"baton/document"
@@ -19,14 +16,9 @@ type Error = document.Error
 // Load reads and checks the file, the certificates that it names, and the secrets, which it fills in. An error about the content of
 // any of them is an *Error; one about reading the file itself wraps the cause. The caller owns the result.
 func Load(path string) (*Config, error) {
-	f, err := os.Open(path)
+	data, err := rules.Read(path)
 	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, int64(rules.Bytes)+1)) // Parse refuses the byte too many
-	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
+		return nil, err
 	}
 	cfg, d, err := parse(path, data)
 	if err != nil {

@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -87,13 +84,6 @@ func runAnycast(ctx context.Context, cfg *config.Config, file string, log *slog.
 	if err != nil {
 		return err
 	}
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
-	go func() {
-		for range hangup {
-			_, _ = a.Reload() // logs what comes of it
-		}
-	}()
+	defer onHangup(func() { _, _ = a.Reload() })()
 	return a.Run(ctx)
 }

@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -49,20 +46,7 @@ func (o *anycastControl) find(usual []string) (string, error) {
 		}
 		return cfg.Listen.Control, nil
 	}
-	live := slices.DeleteFunc(slices.Clone(usual), func(path string) bool {
-		c, err := net.DialTimeout("unix", path, time.Second)
-		if err == nil {
-			c.Close()
-		}
-		return err != nil
-	})
-	switch len(live) {
-	case 0:
-		return "", fmt.Errorf("nobody listens on %s: is it running? (--config or --control names another socket)", strings.Join(usual, " or "))
-	case 1:
-		return live[0], nil
-	}
-	return "", usageError{fmt.Errorf("%d are running: --config FILE, or --control with one of %s", len(live), strings.Join(live, ", "))}
+	return findSocket(usual, strings.Join(usual, " or "), "nobody", "are")
 }
 
 // ask asks a running site or planner.

@@ -3,8 +3,13 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/netip"
+	"os"
+	"os/signal"
+	"slices"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -27,6 +32,36 @@ type control struct {
 func (o *control) flags(c *cobra.Command) {
 	c.Flags().StringVar(&o.socket, "control", defaultSocket, "the router's control `socket`")
 	c.Flags().BoolVar(&o.json, "json", false, "print JSON")
+}
+
+// findSocket returns the one of some sockets that somebody listens on. where names them; nobody and several begin the two errors.
+func findSocket(paths []string, where, nobody, several string) (string, error) {
+	live := slices.DeleteFunc(slices.Clone(paths), func(path string) bool {
+		c, err := net.DialTimeout("unix", path, time.Second)
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	})
+	switch len(live) {
+	case 0:
+		return "", fmt.Errorf("%s listens on %s: is it running? (--config or --control names another socket)", nobody, where)
+	case 1:
+		return live[0], nil
+	}
+	return "", usageError{fmt.Errorf("%d %s running: --config FILE, or --control with one of %s", len(live), several, strings.Join(live, ", "))}
+}
+
+// onHangup has a running process reload at each SIGHUP, until stop is called. What comes of it the process logs itself.
+func onHangup(reload func()) (stop func()) {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	go func() {
+		for range hangup {
+			reload()
+		}
+	}()
+	return func() { signal.Stop(hangup) }
 }
 
 func printJSON(e env, v any) error {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -49,20 +48,7 @@ func (o *forwarderControl) find(pattern string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("look for control sockets: %w", err)
 	}
-	live := slices.DeleteFunc(all, func(path string) bool {
-		c, err := net.DialTimeout("unix", path, time.Second)
-		if err == nil {
-			c.Close()
-		}
-		return err != nil
-	})
-	switch len(live) {
-	case 0:
-		return "", fmt.Errorf("no forwarder listens on %s: is it running? (--config or --control names another socket)", pattern)
-	case 1:
-		return live[0], nil
-	}
-	return "", usageError{fmt.Errorf("%d forwarders are running: --config FILE, or --control with one of %s", len(live), strings.Join(live, ", "))}
+	return findSocket(all, pattern, "no forwarder", "forwarders are")
 }
 
 func forwarderStatusCommand(e env) *cobra.Command {

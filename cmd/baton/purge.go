@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -70,13 +67,6 @@ func runPurge(ctx context.Context, cfg *config.Config, file string, log *slog.Lo
 	if err != nil {
 		return err
 	}
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
-	go func() {
-		for range hangup {
-			_, _ = p.Reload() // logs what comes of it
-		}
-	}()
+	defer onHangup(func() { _, _ = p.Reload() })()
 	return errors.Join(p.Run(ctx), p.Close())
 }

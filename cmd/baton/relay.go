@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -70,13 +67,6 @@ func runRelay(ctx context.Context, cfg *config.Config, file string, log *slog.Lo
 	if err != nil {
 		return err
 	}
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
-	go func() {
-		for range hangup {
-			_, _ = r.Reload() // logs what comes of it
-		}
-	}()
+	defer onHangup(func() { _, _ = r.Reload() })()
 	return r.Run(ctx)
 }

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -50,20 +48,7 @@ func (o *relayControl) find(usual []string) (string, error) {
 		}
 		return cfg.Listen.Control, nil
 	}
-	live := slices.DeleteFunc(slices.Clone(usual), func(path string) bool {
-		c, err := net.DialTimeout("unix", path, time.Second)
-		if err == nil {
-			c.Close()
-		}
-		return err != nil
-	})
-	switch len(live) {
-	case 0:
-		return "", fmt.Errorf("no relay listens on %s: is it running? (--config or --control names another socket)", strings.Join(usual, " or "))
-	case 1:
-		return live[0], nil
-	}
-	return "", usageError{fmt.Errorf("%d relays are running: --config FILE, or --control with one of %s", len(live), strings.Join(live, ", "))}
+	return findSocket(usual, strings.Join(usual, " or "), "no relay", "relays are")
 }
 
 // askRelay makes a command that asks a running relay.

@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -91,14 +88,7 @@ func runRouter(ctx context.Context, e env, cfg *config.Config, file string, log 
 		return err
 	}
 	defer r.Close()
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
-	go func() {
-		for range hangup {
-			_, _ = r.Reload() // logs what comes of it
-		}
-	}()
+	defer onHangup(func() { _, _ = r.Reload() })()
 
 	failed := r.Run(ctx)
 	live, err := r.Live()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Decoder turns a tree into what it means. The first error stays; after it every method gives a zero value, so that callers
@@ -31,6 +32,29 @@ func (d *Decoder) Err() error {
 // Wrong refuses a value; right is what would be right, "" when the problem says it.
 func (d *Decoder) Wrong(n *Node, path, problem, right string) {
 	d.WrongAt(n.Place, path, problem, right)
+}
+
+// WrongText refuses a text, quoting it.
+func (d *Decoder) WrongText(n *Node, path, s, problem, right string) {
+	d.Wrong(n, path, fmt.Sprintf("%q %s", Clip(s), problem), right)
+}
+
+// Absolute decodes the absolute path of a file; limit is the longest that the kernel takes, in bytes.
+func (d *Decoder) Absolute(path string, n *Node, limit int) string {
+	s := d.Text(path, n)
+	if d.Err() == nil && (s[0] != '/' || len(s) > limit) {
+		d.WrongText(n, path, s, "is not usable as a path", fmt.Sprintf("an absolute path of at most %d bytes", limit))
+	}
+	return s
+}
+
+// Between decodes a duration within bounds, both of them included.
+func (d *Decoder) Between(path string, n *Node, least, most time.Duration) time.Duration {
+	v := d.Duration(path, n)
+	if d.Err() == nil && (v < least || v > most) {
+		d.WrongText(n, path, n.Text, "is out of range", fmt.Sprintf("from %v to %v", least, most))
+	}
+	return v
 }
 
 // WrongAt refuses what stands, or is missing, at a place.

@@ -57,7 +57,7 @@ func (d *decoder) peer(path string, n *node) Peer {
 				}
 			})
 		}},
-		{Name: "password_file", Decode: func(path string, n *node) { p.PasswordFile = d.absolute(path, n, filePath) }},
+		{Name: "password_file", Decode: func(path string, n *node) { p.PasswordFile = d.Absolute(path, n, filePath) }},
 		{Name: "gtsm", Decode: func(path string, n *node) { p.GTSM = d.Boolean(path, n) }},
 		{Name: "multihop", Decode: func(path string, n *node) { p.Multihop = d.Integer(path, n, 2, 255) }},
 		{Name: "keepalive", Decode: func(path string, n *node) { p.Keepalive = d.seconds(path, n, time.Second, 21845*time.Second) }},

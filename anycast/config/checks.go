@@ -27,8 +27,8 @@ func (d *decoder) check(path string, n *node) Check {
 		{Name: "host", Decode: func(path string, n *node) { c.Host = d.Text(path, n) }},
 		{Name: "tcp", Decode: func(path string, n *node) { c.TCP = d.hostPort(path, n) }},
 		{Name: "command", Decode: func(path string, n *node) { c.Command = d.command(path, n) }},
-		{Name: "interval", Decode: func(path string, n *node) { c.Interval = d.between(path, n, 10*time.Millisecond, time.Hour) }},
-		{Name: "timeout", Decode: func(path string, n *node) { c.Timeout = d.between(path, n, 10*time.Millisecond, time.Hour) }},
+		{Name: "interval", Decode: func(path string, n *node) { c.Interval = d.Between(path, n, 10*time.Millisecond, time.Hour) }},
+		{Name: "timeout", Decode: func(path string, n *node) { c.Timeout = d.Between(path, n, 10*time.Millisecond, time.Hour) }},
 		{Name: "rise", Decode: func(path string, n *node) { c.Rise = d.Integer(path, n, 1, 100) }},
 		{Name: "fall", Decode: func(path string, n *node) { c.Fall = d.Integer(path, n, 1, 100) }},
 	})
@@ -70,7 +70,7 @@ func (d *decoder) load(path string, n *node) Measure {
 		{Name: "metric", Decode: func(path string, n *node) {
 			l.Metric = d.Text(path, n)
 			if d.Err() == nil && !metricForm.MatchString(l.Metric) {
-				d.wrongText(n, path, l.Metric, "is not the name of a metric", "such as nginx_connections_active")
+				d.WrongText(n, path, l.Metric, "is not the name of a metric", "such as nginx_connections_active")
 			}
 		}},
 		{Name: "labels", Decode: func(path string, n *node) {
@@ -82,8 +82,8 @@ func (d *decoder) load(path string, n *node) Measure {
 		{Name: "interface", Decode: func(path string, n *node) { l.Device = d.device(path, n) }},
 		{Name: "rate", Decode: func(path string, n *node) { l.Rate = d.Boolean(path, n) }},
 		{Name: "capacity", Decode: func(_ string, n *node) { capacity = n }},
-		{Name: "interval", Decode: func(path string, n *node) { l.Interval = d.between(path, n, 100*time.Millisecond, time.Hour) }},
-		{Name: "timeout", Decode: func(path string, n *node) { l.Timeout = d.between(path, n, 10*time.Millisecond, time.Hour) }},
+		{Name: "interval", Decode: func(path string, n *node) { l.Interval = d.Between(path, n, 100*time.Millisecond, time.Hour) }},
+		{Name: "timeout", Decode: func(path string, n *node) { l.Timeout = d.Between(path, n, 10*time.Millisecond, time.Hour) }},
 	})
 	d.Require(path, n, "name", "capacity")
 	d.oneOf(path, n, "prometheus", "command", "interface")

@@ -29,38 +29,15 @@ const (
 	filePath = 4095 // PATH_MAX without its final NUL
 )
 
-// wrongText refuses a text, quoting it.
-func (d *decoder) wrongText(n *node, path, s, problem, right string) {
-	d.Wrong(n, path, fmt.Sprintf("%q %s", document.Clip(s), problem), right)
-}
-
 // nameForm is a label of a DNS name (RFC 1123, section 2.1), as names are in certificates.
 var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 func (d *decoder) name(path string, n *node) string {
 	s := d.Text(path, n)
 	if d.Err() == nil && !nameForm.MatchString(s) {
-		d.wrongText(n, path, s, "is no name here", "at most 63 of a-z, 0-9 and, inside, -")
+		d.WrongText(n, path, s, "is no name here", "at most 63 of a-z, 0-9 and, inside, -")
 	}
 	return s
-}
-
-// absolute decodes the absolute path of a file; limit is the longest that the kernel takes, in bytes.
-func (d *decoder) absolute(path string, n *node, limit int) string {
-	s := d.Text(path, n)
-	if d.Err() == nil && (s[0] != '/' || len(s) > limit) {
-		d.wrongText(n, path, s, "is not usable as a path", fmt.Sprintf("an absolute path of at most %d bytes", limit))
-	}
-	return s
-}
-
-// between decodes a duration within bounds, both of them included.
-func (d *decoder) between(path string, n *node, least, most time.Duration) time.Duration {
-	v := d.Duration(path, n)
-	if d.Err() == nil && (v < least || v > most) {
-		d.wrongText(n, path, n.Text, "is out of range", fmt.Sprintf("from %v to %v", least, most))
-	}
-	return v
 }
 
 // orNone is between, and 0 for the word none.
@@ -68,14 +45,14 @@ func (d *decoder) orNone(path string, n *node, least, most time.Duration) time.D
 	if n.Text == "none" {
 		return 0
 	}
-	return d.between(path, n, least, most)
+	return d.Between(path, n, least, most)
 }
 
 // seconds decodes a duration of whole seconds: BGP counts in them.
 func (d *decoder) seconds(path string, n *node, least, most time.Duration) time.Duration {
-	v := d.between(path, n, least, most)
+	v := d.Between(path, n, least, most)
 	if d.Err() == nil && v%time.Second != 0 {
-		d.wrongText(n, path, n.Text, "is not a whole number of seconds", "")
+		d.WrongText(n, path, n.Text, "is not a whole number of seconds", "")
 	}
 	return v
 }
@@ -85,7 +62,7 @@ func (d *decoder) number(path string, n *node, least, most float64) float64 {
 	s := d.Text(path, n)
 	v, err := strconv.ParseFloat(s, 64)
 	if d.Err() == nil && (err != nil || math.IsNaN(v) || v < least || v > most) {
-		d.wrongText(n, path, s, "is out of range", fmt.Sprintf("a number from %g to %g", least, most))
+		d.WrongText(n, path, s, "is out of range", fmt.Sprintf("a number from %g to %g", least, most))
 	}
 	return v
 }
@@ -106,9 +83,9 @@ func (d *decoder) hostPort(path string, n *node) string {
 	const right = `such as "127.0.0.1:9466"`
 	_, port, err := net.SplitHostPort(s)
 	if err != nil {
-		d.wrongText(n, path, s, "is not host:port", right)
+		d.WrongText(n, path, s, "is not host:port", right)
 	} else if !isPort(port) {
-		d.wrongText(n, path, s, "has no port from 1 to 65535", right)
+		d.WrongText(n, path, s, "has no port from 1 to 65535", right)
 	}
 	return s
 }
@@ -123,11 +100,11 @@ func (d *decoder) address(path string, n *node) netip.Addr {
 	const right = "such as 192.0.2.1 or 2001:db8::1"
 	switch {
 	case err != nil:
-		d.wrongText(n, path, s, "is not an address", right)
+		d.WrongText(n, path, s, "is not an address", right)
 	case a.Is4In6():
-		d.wrongText(n, path, s, "is an IPv4 address written as IPv6", a.Unmap().String())
+		d.WrongText(n, path, s, "is an IPv4 address written as IPv6", a.Unmap().String())
 	case a.Zone() != "", a.IsUnspecified(), a.IsMulticast():
-		d.wrongText(n, path, s, "is not the address of one host", right)
+		d.WrongText(n, path, s, "is not the address of one host", right)
 	}
 	return a
 }
@@ -135,7 +112,7 @@ func (d *decoder) address(path string, n *node) netip.Addr {
 func (d *decoder) family(path string, n *node, v6 bool) netip.Addr {
 	a := d.address(path, n)
 	if d.Err() == nil && a.Is6() != v6 {
-		d.wrongText(n, path, a.String(), "is of the other family", "")
+		d.WrongText(n, path, a.String(), "is of the other family", "")
 	}
 	return a
 }
@@ -148,9 +125,9 @@ func (d *decoder) prefix(path string, n *node) netip.Prefix {
 	p, err := netip.ParsePrefix(s)
 	switch {
 	case err != nil:
-		d.wrongText(n, path, s, "is not address/length", "such as 192.0.2.0/24 or 2001:db8::/48")
+		d.WrongText(n, path, s, "is not address/length", "such as 192.0.2.0/24 or 2001:db8::/48")
 	case p.Addr().Is4In6():
-		d.wrongText(n, path, s, "is an IPv4 address written as IPv6", "such as 192.0.2.0/24")
+		d.WrongText(n, path, s, "is an IPv4 address written as IPv6", "such as 192.0.2.0/24")
 	}
 	return p
 }
@@ -159,7 +136,7 @@ func (d *decoder) prefix(path string, n *node) netip.Prefix {
 func (d *decoder) https(path string, n *node) *url.URL {
 	u := d.url(path, n, "https")
 	if d.Err() == nil && (u.Path != "" || u.RawQuery != "") {
-		d.wrongText(n, path, u.String(), "has a path", "https://host:port alone")
+		d.WrongText(n, path, u.String(), "has a path", "https://host:port alone")
 	}
 	return u
 }
@@ -172,13 +149,13 @@ func (d *decoder) url(path string, n *node, schemes ...string) *url.URL {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil || u.Host == "" || u.Hostname() == "" || u.Opaque != "" || u.Fragment != "":
-		d.wrongText(n, path, s, "is not a URL", schemes[0]+"://host:port/path")
+		d.WrongText(n, path, s, "is not a URL", schemes[0]+"://host:port/path")
 	case !slices.Contains(schemes, u.Scheme):
-		d.wrongText(n, path, s, "is not "+strings.Join(schemes, " or "), schemes[0]+"://host:port/path")
+		d.WrongText(n, path, s, "is not "+strings.Join(schemes, " or "), schemes[0]+"://host:port/path")
 	case u.User != nil:
-		d.wrongText(n, path, s, "holds a user's name", "without it")
+		d.WrongText(n, path, s, "holds a user's name", "without it")
 	case u.Port() != "" && !isPort(u.Port()):
-		d.wrongText(n, path, s, "has no port from 1 to 65535", "")
+		d.WrongText(n, path, s, "has no port from 1 to 65535", "")
 	}
 	return u
 }
@@ -201,10 +178,10 @@ func (d *decoder) rate(path string, n *node) float64 {
 		if err == nil && v*u.bits >= 1e3 && v*u.bits <= 1e15 {
 			return v * u.bits / 8
 		}
-		d.wrongText(n, path, s, "is out of range", "from 1kbit to 1000000gbit")
+		d.WrongText(n, path, s, "is out of range", "from 1kbit to 1000000gbit")
 		return 0
 	}
-	d.wrongText(n, path, s, "is not a rate", "a number with its unit, such as 500mbit or 10gbit")
+	d.WrongText(n, path, s, "is not a rate", "a number with its unit, such as 500mbit or 10gbit")
 	return 0
 }
 
@@ -214,7 +191,7 @@ func (d *decoder) command(path string, n *node) []string {
 	var out []string
 	d.NonEmptyList(path, n, func(at string, n *node) { out = append(out, d.Text(at, n)) })
 	if d.Err() == nil && out[0][0] != '/' {
-		d.wrongText(n, path, out[0], "is not an absolute path", "such as [/usr/local/bin/check, argument]")
+		d.WrongText(n, path, out[0], "is not an absolute path", "such as [/usr/local/bin/check, argument]")
 	}
 	return out
 }

@@ -122,7 +122,7 @@ func (d *decoder) community(path string, n *node) uint32 {
 	a, err := strconv.ParseUint(high, 10, 16)
 	b, wrong := strconv.ParseUint(low, 10, 16)
 	if d.Err() == nil && (err != nil || wrong != nil) {
-		d.wrongText(n, path, s, "is not a community", `"64512:100", graceful_shutdown or no_export`)
+		d.WrongText(n, path, s, "is not a community", `"64512:100", graceful_shutdown or no_export`)
 	}
 	return uint32(a)<<16 | uint32(b)
 }

@@ -71,15 +71,15 @@ func (d *decoder) config(root *node) *Config {
 		{Name: "listen", Decode: func(path string, n *node) {
 			d.Fields(path, n, []key{
 				{Name: "metrics", Decode: func(path string, n *node) { cfg.Listen.Metrics = d.hostPort(path, n) }},
-				{Name: "control", Decode: func(path string, n *node) { cfg.Listen.Control = d.absolute(path, n, unixPath) }},
+				{Name: "control", Decode: func(path string, n *node) { cfg.Listen.Control = d.Absolute(path, n, unixPath) }},
 				{Name: "sites", Decode: func(path string, n *node) { cfg.Listen.Sites = d.hostPort(path, n) }},
 			})
 		}},
 		{Name: "identity", Decode: func(path string, n *node) {
 			d.Fields(path, n, []key{
-				{Name: "certificate", Decode: func(path string, n *node) { cfg.Identity.Certificate = d.absolute(path, n, filePath) }},
-				{Name: "key", Decode: func(path string, n *node) { cfg.Identity.Key = d.absolute(path, n, filePath) }},
-				{Name: "ca", Decode: func(path string, n *node) { cfg.Identity.CA = d.absolute(path, n, filePath) }},
+				{Name: "certificate", Decode: func(path string, n *node) { cfg.Identity.Certificate = d.Absolute(path, n, filePath) }},
+				{Name: "key", Decode: func(path string, n *node) { cfg.Identity.Key = d.Absolute(path, n, filePath) }},
+				{Name: "ca", Decode: func(path string, n *node) { cfg.Identity.CA = d.Absolute(path, n, filePath) }},
 			})
 			d.Require(path, n, "certificate", "key", "ca")
 		}},

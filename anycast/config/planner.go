@@ -29,9 +29,9 @@ const (
 func (d *decoder) planner(path string, n *node) *Planner {
 	p := &Planner{Interval: defaultPlanInterval, Stale: defaultPlanStale, Settle: defaultSettle, Step: defaultStep, Move: defaultMoveCost}
 	d.Fields(path, n, []key{
-		{Name: "interval", Decode: func(path string, n *node) { p.Interval = d.between(path, n, 100*time.Millisecond, time.Hour) }},
-		{Name: "stale", Decode: func(path string, n *node) { p.Stale = d.between(path, n, 200*time.Millisecond, maxTime) }},
-		{Name: "settle", Decode: func(path string, n *node) { p.Settle = d.between(path, n, 100*time.Millisecond, maxTime) }},
+		{Name: "interval", Decode: func(path string, n *node) { p.Interval = d.Between(path, n, 100*time.Millisecond, time.Hour) }},
+		{Name: "stale", Decode: func(path string, n *node) { p.Stale = d.Between(path, n, 200*time.Millisecond, maxTime) }},
+		{Name: "settle", Decode: func(path string, n *node) { p.Settle = d.Between(path, n, 100*time.Millisecond, maxTime) }},
 		{Name: "step", Decode: func(path string, n *node) { p.Step = d.number(path, n, 0.001, 1) }},
 		{Name: "interruption", Decode: func(path string, n *node) { p.Move = d.number(path, n, 0, 1e9) }},
 		{Name: "sites", Decode: func(path string, n *node) {
@@ -105,7 +105,7 @@ func (d *decoder) ingress(path string, n *node) Ingress {
 		{Name: "name", Decode: func(path string, n *node) { in.Name = d.name(path, n) }},
 		{Name: "forwarder", Decode: func(path string, n *node) { in.Forwarder = d.datapath(path, n) }},
 		{Name: "port", Decode: func(path string, n *node) { in.Port = d.port(path, n) }},
-		{Name: "live", Decode: func(path string, n *node) { in.Live = d.between(path, n, time.Second, maxTime) }},
+		{Name: "live", Decode: func(path string, n *node) { in.Live = d.Between(path, n, time.Second, maxTime) }},
 		{Name: "costs", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxSites)
 			d.Entries(path, n, func(path, name string, n *node) { in.Cost[name] = d.number(path, n, 0, 1e9) })
@@ -124,7 +124,7 @@ func (d *decoder) datapath(path string, n *node) uint64 {
 	digits, prefixed := strings.CutPrefix(s, "0x")
 	v, err := strconv.ParseUint(digits, 16, 64)
 	if d.Err() == nil && (err != nil || !prefixed && len(s) != 16) {
-		d.wrongText(n, path, s, "is not a datapath id", `such as 0x2a, or "000000000000002a"`)
+		d.WrongText(n, path, s, "is not a datapath id", `such as 0x2a, or "000000000000002a"`)
 	}
 	return v
 }
@@ -137,7 +137,7 @@ func (d *decoder) mac(path string, n *node) (out [6]byte) {
 	s := d.Text(path, n)
 	a, err := net.ParseMAC(s)
 	if d.Err() == nil && (err != nil || len(a) != 6 || a[0]&1 != 0) {
-		d.wrongText(n, path, s, "is not the address of one interface", "such as 02:00:00:00:00:01")
+		d.WrongText(n, path, s, "is not the address of one interface", "such as 02:00:00:00:00:01")
 		return out
 	}
 	copy(out[:], a)

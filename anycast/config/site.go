@@ -52,17 +52,17 @@ func (d *decoder) site(path string, n *node) *Site {
 			d.NonEmptyList(path, n, func(at string, n *node) { s.Loads = append(s.Loads, d.load(at, n)) })
 		}},
 		{Name: "levels", Decode: func(path string, n *node) { s.Control.Ladder = d.ladder(path, n) }},
-		{Name: "dwell", Decode: func(path string, n *node) { s.Control.Dwell = d.between(path, n, time.Second, maxTime) }},
+		{Name: "dwell", Decode: func(path string, n *node) { s.Control.Dwell = d.Between(path, n, time.Second, maxTime) }},
 		{Name: "flaps", Decode: func(path string, n *node) { s.Control.Flaps = d.flaps(path, n) }},
 		{Name: "planner", Decode: func(path string, n *node) { s.Planner = d.name(path, n) }},
 		{Name: "others", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxOthers)
 			d.NonEmptyList(path, n, func(at string, n *node) { s.Others = append(s.Others, d.other(at, n)) })
 		}},
-		{Name: "stale", Decode: func(path string, n *node) { s.Stale = d.between(path, n, 100*time.Millisecond, maxTime) }},
-		{Name: "poll", Decode: func(path string, n *node) { s.Poll = d.between(path, n, 100*time.Millisecond, maxTime) }},
-		{Name: "drain", Decode: func(path string, n *node) { s.Drain = d.between(path, n, time.Second, maxTime) }},
-		{Name: "state", Decode: func(path string, n *node) { s.State = d.absolute(path, n, filePath) }},
+		{Name: "stale", Decode: func(path string, n *node) { s.Stale = d.Between(path, n, 100*time.Millisecond, maxTime) }},
+		{Name: "poll", Decode: func(path string, n *node) { s.Poll = d.Between(path, n, 100*time.Millisecond, maxTime) }},
+		{Name: "drain", Decode: func(path string, n *node) { s.Drain = d.Between(path, n, time.Second, maxTime) }},
+		{Name: "state", Decode: func(path string, n *node) { s.State = d.Absolute(path, n, filePath) }},
 		{Name: "stop", Decode: func(path string, n *node) { s.Stop = d.orNone(path, n, time.Second, time.Hour) }},
 	})
 	d.Require(path, n, "checks")
@@ -90,10 +90,10 @@ func (d *decoder) internal(s *Site) bool {
 func (d *decoder) masked(path string, n *node) netip.Prefix {
 	p := d.prefix(path, n)
 	if d.Err() == nil && p != p.Masked() {
-		d.wrongText(n, path, p.String(), "has bits set after its length", p.Masked().String())
+		d.WrongText(n, path, p.String(), "has bits set after its length", p.Masked().String())
 	}
 	if d.Err() == nil && p.Bits() == 0 {
-		d.wrongText(n, path, p.String(), "is the default route", "the service's prefix")
+		d.WrongText(n, path, p.String(), "is the default route", "the service's prefix")
 	}
 	return p
 }
@@ -115,7 +115,7 @@ func (d *decoder) addresses(path string, n *node) *Addresses {
 func (d *decoder) device(path string, n *node) string {
 	s := d.Text(path, n)
 	if d.Err() == nil && (len(s) > 15 || s == "." || s == ".." || containsAny(s, "/ \t:")) {
-		d.wrongText(n, path, s, "is not the name of an interface", "such as lo or eth0")
+		d.WrongText(n, path, s, "is not the name of an interface", "such as lo or eth0")
 	}
 	return s
 }
@@ -138,7 +138,7 @@ func (d *decoder) flaps(path string, n *node) level.Flaps {
 	f := level.Flaps{Suppress: defaultSuppress, HalfLife: defaultHalfLife}
 	d.Fields(path, n, []key{
 		{Name: "suppress", Decode: func(path string, n *node) { f.Suppress = float64(d.Integer(path, n, 1500, 20000)) }},
-		{Name: "half_life", Decode: func(path string, n *node) { f.HalfLife = d.between(path, n, time.Second, maxTime) }},
+		{Name: "half_life", Decode: func(path string, n *node) { f.HalfLife = d.Between(path, n, time.Second, maxTime) }},
 		{Name: "share", Decode: func(path string, n *node) { f.Share = d.number(path, n, 0.01, 0.95) }},
 	})
 	if most := defaultShare(f.Suppress); d.Err() == nil && f.Share > most {

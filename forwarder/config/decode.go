@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"baton/document"
 	"baton/openflow"
@@ -27,34 +26,11 @@ const (
 	filePath = 4095 // PATH_MAX without its final NUL
 )
 
-// wrongText refuses a text, quoting it.
-func (d *decoder) wrongText(n *node, path, s, problem, right string) {
-	d.Wrong(n, path, fmt.Sprintf("%q %s", document.Clip(s), problem), right)
-}
-
-// absolute decodes the absolute path of a file; limit is the longest that the kernel takes, in bytes.
-func (d *decoder) absolute(path string, n *node, limit int) string {
-	s := d.Text(path, n)
-	if d.Err() == nil && (s[0] != '/' || len(s) > limit) {
-		d.wrongText(n, path, s, "is not usable as a path", fmt.Sprintf("an absolute path of at most %d bytes", limit))
-	}
-	return s
-}
-
-// between decodes a duration within bounds, both of them included.
-func (d *decoder) between(path string, n *node, least, most time.Duration) time.Duration {
-	v := d.Duration(path, n)
-	if d.Err() == nil && (v < least || v > most) {
-		d.wrongText(n, path, n.Text, "is out of range", fmt.Sprintf("from %v to %v", least, most))
-	}
-	return v
-}
-
 // metrics decodes where the Prometheus listener is; the host may be empty or a name.
 func (d *decoder) metrics(path string, n *node) string {
 	s := d.Text(path, n)
 	if _, _, problem := splitHostPort(s); d.Err() == nil && problem != "" {
-		d.wrongText(n, path, s, problem, `such as "127.0.0.1:9410"`)
+		d.WrongText(n, path, s, problem, `such as "127.0.0.1:9410"`)
 	}
 	return s
 }
@@ -82,9 +58,9 @@ func (d *decoder) datapathID(path string, n *node) uint64 {
 	switch {
 	case d.Err() != nil:
 	case !isHex && len(s) > 1 && s[0] == '0':
-		d.wrongText(n, path, s, "may be decimal or not", "0x before what is hexadecimal, no 0 before what is not")
+		d.WrongText(n, path, s, "may be decimal or not", "0x before what is hexadecimal, no 0 before what is not")
 	case err != nil || v == 0:
-		d.wrongText(n, path, s, "is not a datapath id", "from 1 to 0xffffffffffffffff")
+		d.WrongText(n, path, s, "is not a datapath id", "from 1 to 0xffffffffffffffff")
 	}
 	return v
 }
@@ -96,7 +72,7 @@ var deviceForm = regexp.MustCompile(`^[A-Za-z0-9_.@-]{1,15}$`)
 func (d *decoder) device(path string, n *node) string {
 	s := d.Text(path, n)
 	if d.Err() == nil && (!deviceForm.MatchString(s) || s == "." || s == "..") {
-		d.wrongText(n, path, s, "is not the name of an interface", "such as eth0")
+		d.WrongText(n, path, s, "is not the name of an interface", "such as eth0")
 	}
 	return s
 }
@@ -113,7 +89,7 @@ func (d *decoder) ports(path string, n *node) []Port {
 	add := func(at string, no int, n *node) {
 		p := Port{openflow.PortNo(no), d.device(at, n)}
 		if i := slices.IndexFunc(out, func(o Port) bool { return o.Interface == p.Interface }); i >= 0 && d.Err() == nil {
-			d.wrongText(n, at, p.Interface, fmt.Sprintf("is port %d already", out[i].No), "an interface is one port")
+			d.WrongText(n, at, p.Interface, fmt.Sprintf("is port %d already", out[i].No), "an interface is one port")
 		}
 		out = append(out, p)
 	}

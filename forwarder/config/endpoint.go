@@ -25,8 +25,8 @@ func (d *decoder) peerKeys(out *Peers) []key {
 		{Name: "role", Decode: func(path string, n *node) {
 			out.ReadOnly = d.Choice(path, n, "is not a role here", roleAny, roleSlave) == roleSlave
 		}},
-		{Name: "idle", Decode: func(path string, n *node) { out.Idle = d.between(path, n, 100*time.Millisecond, time.Hour) }},
-		{Name: "dead", Decode: func(path string, n *node) { out.Dead = d.between(path, n, 100*time.Millisecond, 24*time.Hour) }},
+		{Name: "idle", Decode: func(path string, n *node) { out.Idle = d.Between(path, n, 100*time.Millisecond, time.Hour) }},
+		{Name: "dead", Decode: func(path string, n *node) { out.Dead = d.Between(path, n, 100*time.Millisecond, 24*time.Hour) }},
 	}
 }
 
@@ -94,14 +94,14 @@ func (d *decoder) endpoint(path string, n *node, listen bool) Endpoint {
 		d.tcpAddress(path, n, address, listen)
 	case "unix":
 		if !strings.HasPrefix(address, "/") || len(address) > unixPath {
-			d.wrongText(n, path, s, "has no usable path", fmt.Sprintf("unix: and an absolute path of at most %d bytes", unixPath))
+			d.WrongText(n, path, s, "has no usable path", fmt.Sprintf("unix: and an absolute path of at most %d bytes", unixPath))
 		}
 	default:
 		right := asOVS[method]
 		if right == "" {
 			right = "tcp:HOST:PORT, tls:HOST:PORT or unix:PATH"
 		}
-		d.wrongText(n, path, s, "is not an endpoint", right)
+		d.WrongText(n, path, s, "is not an endpoint", right)
 	}
 	return Endpoint{method, address}
 }
@@ -112,12 +112,12 @@ func (d *decoder) tcpAddress(path string, n *node, address string, listen bool) 
 	_, err := netip.ParseAddr(host)
 	switch {
 	case problem != "":
-		d.wrongText(n, path, n.Text, problem, "such as tcp:127.0.0.1:6653; an IPv6 address in [brackets]")
+		d.WrongText(n, path, n.Text, problem, "such as tcp:127.0.0.1:6653; an IPv6 address in [brackets]")
 	case err == nil:
 	case listen && host != "":
-		d.wrongText(n, path, n.Text, "listens at no address", "such as tcp:127.0.0.1:6654, or tcp::6654 for all addresses")
+		d.WrongText(n, path, n.Text, "listens at no address", "such as tcp:127.0.0.1:6654, or tcp::6654 for all addresses")
 	case !listen && !hostForm.MatchString(host):
-		d.wrongText(n, path, n.Text, "names no host", "such as tcp:127.0.0.1:6653")
+		d.WrongText(n, path, n.Text, "names no host", "such as tcp:127.0.0.1:6653")
 	}
 }
 
@@ -127,7 +127,7 @@ var hostForm = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9
 func (d *decoder) hostName(path string, n *node) string {
 	s := d.Text(path, n)
 	if _, err := netip.ParseAddr(s); d.Err() == nil && err != nil && !hostForm.MatchString(s) {
-		d.wrongText(n, path, s, "is not the name of a host", "such as controller.example.net")
+		d.WrongText(n, path, s, "is not the name of a host", "such as controller.example.net")
 	}
 	return s
 }

@@ -64,8 +64,8 @@ func (d *decoder) config(root *node, file string) *Config {
 		{Name: "retry", Decode: func(path string, n *node) { d.retry(path, n, &cfg.Retry) }},
 		{Name: "limits", Decode: func(path string, n *node) { d.limits(path, n, &cfg.Limits) }},
 		{Name: "metrics", Decode: func(path string, n *node) { cfg.Metrics = d.metrics(path, n) }},
-		{Name: "control", Decode: func(path string, n *node) { cfg.Control = d.absolute(path, n, unixPath) }},
-		{Name: "state", Decode: func(path string, n *node) { cfg.State = d.absolute(path, n, filePath) }},
+		{Name: "control", Decode: func(path string, n *node) { cfg.Control = d.Absolute(path, n, unixPath) }},
+		{Name: "state", Decode: func(path string, n *node) { cfg.State = d.Absolute(path, n, filePath) }},
 	})
 	d.Require("", root, "ports")
 	if cfg.Control == "" {
@@ -94,7 +94,7 @@ func nameOf(file string) string {
 func (d *decoder) name(path string, n *node) string {
 	s := d.Text(path, n)
 	if d.Err() == nil && (len(s) > longestName || !nameForm.MatchString(s)) {
-		d.wrongText(n, path, s, "is no name here", fmt.Sprintf("at most %d of a-z, 0-9 and, inside, -", longestName))
+		d.WrongText(n, path, s, "is no name here", fmt.Sprintf("at most %d of a-z, 0-9 and, inside, -", longestName))
 	}
 	return s
 }
@@ -102,9 +102,9 @@ func (d *decoder) name(path string, n *node) string {
 func (d *decoder) tls(path string, n *node) *TLS {
 	t := &TLS{}
 	d.Fields(path, n, []key{
-		{Name: "certificate", Decode: func(path string, n *node) { t.Certificate = d.absolute(path, n, filePath) }},
-		{Name: "key", Decode: func(path string, n *node) { t.Key = d.absolute(path, n, filePath) }},
-		{Name: "authority", Decode: func(path string, n *node) { t.Authority = d.absolute(path, n, filePath) }},
+		{Name: "certificate", Decode: func(path string, n *node) { t.Certificate = d.Absolute(path, n, filePath) }},
+		{Name: "key", Decode: func(path string, n *node) { t.Key = d.Absolute(path, n, filePath) }},
+		{Name: "authority", Decode: func(path string, n *node) { t.Authority = d.Absolute(path, n, filePath) }},
 	})
 	d.Require(path, n, "certificate", "key", "authority")
 	return t
@@ -112,8 +112,8 @@ func (d *decoder) tls(path string, n *node) *TLS {
 
 func (d *decoder) retry(path string, n *node, out *Retry) {
 	d.Fields(path, n, []key{
-		{Name: "least", Decode: func(path string, n *node) { out.Least = d.between(path, n, 10*time.Millisecond, time.Hour) }},
-		{Name: "most", Decode: func(path string, n *node) { out.Most = d.between(path, n, 10*time.Millisecond, time.Hour) }},
+		{Name: "least", Decode: func(path string, n *node) { out.Least = d.Between(path, n, 10*time.Millisecond, time.Hour) }},
+		{Name: "most", Decode: func(path string, n *node) { out.Most = d.Between(path, n, 10*time.Millisecond, time.Hour) }},
 	})
 	if d.Err() == nil && !d.Given(path+".most") {
 		out.Most = max(out.Most, out.Least)

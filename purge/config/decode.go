@@ -47,11 +47,6 @@ type (
 	key  = document.Key
 )
 
-// wrongText refuses a text, quoting it.
-func (d *decoder) wrongText(n *node, path, s, problem, right string) {
-	d.Wrong(n, path, fmt.Sprintf("%q %s", document.Clip(s), problem), right)
-}
-
 func (d *decoder) config(root *node) *Config {
 	cfg := &Config{Control: defaultControl, Limits: Limits{Marks: defaultMarks}}
 	dry := false
@@ -89,7 +84,7 @@ func (d *decoder) config(root *node) *Config {
 func (d *decoder) control(path string, n *node) string {
 	s := d.Text(path, n)
 	if d.Err() == nil && (s[0] != '/' || len(s) > unixPath) {
-		d.wrongText(n, path, s, "is not usable as a path", fmt.Sprintf("an absolute path of at most %d bytes", unixPath))
+		d.WrongText(n, path, s, "is not usable as a path", fmt.Sprintf("an absolute path of at most %d bytes", unixPath))
 	}
 	return s
 }
@@ -103,9 +98,9 @@ func (d *decoder) metrics(path string, n *node) string {
 	const right = `such as "127.0.0.1:9468"`
 	_, port, err := net.SplitHostPort(s)
 	if err != nil {
-		d.wrongText(n, path, s, "is not host:port", right)
+		d.WrongText(n, path, s, "is not host:port", right)
 	} else if number(port) == 0 {
-		d.wrongText(n, path, s, "has no port from 1 to 65535", right)
+		d.WrongText(n, path, s, "has no port from 1 to 65535", right)
 	}
 	return s
 }
@@ -117,11 +112,11 @@ func (d *decoder) cgroups(at string, n *node) []string {
 	d.NonEmptyList(at, n, func(at string, n *node) {
 		s := d.Text(at, n)
 		if d.Err() == nil && (s[0] != '/' || path.Clean(s) != s || len(s) > groupPath) {
-			d.wrongText(n, at, s, "is no control group's path", `as in /proc/PID/cgroup behind "0::", such as /system.slice/nginx.service, or / for the whole host`)
+			d.WrongText(n, at, s, "is no control group's path", `as in /proc/PID/cgroup behind "0::", such as /system.slice/nginx.service, or / for the whole host`)
 		}
 		for _, other := range out {
 			if d.Err() == nil && (within(s, other) || within(other, s)) {
-				d.wrongText(n, at, s, "is within another one of the list, or another one in it", "the outer one alone")
+				d.WrongText(n, at, s, "is within another one of the list, or another one in it", "the outer one alone")
 			}
 		}
 		out = append(out, s)
@@ -139,7 +134,7 @@ var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 func (d *decoder) name(path string, n *node) string {
 	s := d.Text(path, n)
 	if d.Err() == nil && !nameForm.MatchString(s) {
-		d.wrongText(n, path, s, "is no name here", "at most 63 of a-z, 0-9 and, inside, -")
+		d.WrongText(n, path, s, "is no name here", "at most 63 of a-z, 0-9 and, inside, -")
 	}
 	return s
 }
@@ -190,11 +185,11 @@ func (d *decoder) prefix(path string, n *node) netip.Prefix {
 	}
 	switch {
 	case err != nil:
-		d.wrongText(n, path, s, "is neither an address nor address/length", "such as 192.0.2.7 or 2001:db8::/32")
+		d.WrongText(n, path, s, "is neither an address nor address/length", "such as 192.0.2.7 or 2001:db8::/32")
 	case p.Addr().Is4In6():
-		d.wrongText(n, path, s, "is an IPv4 address written as IPv6", "such as 192.0.2.7")
+		d.WrongText(n, path, s, "is an IPv4 address written as IPv6", "such as 192.0.2.7")
 	case p != p.Masked():
-		d.wrongText(n, path, s, "has bits set after its length", p.Masked().String())
+		d.WrongText(n, path, s, "has bits set after its length", p.Masked().String())
 	}
 	return p
 }
@@ -215,9 +210,9 @@ func (d *decoder) ports(path string, n *node) []Ports {
 		switch {
 		case d.Err() != nil:
 		case first == 0 || last == 0:
-			d.wrongText(n, at, s, "is not a port", "such as 443 or 8000-8100, from 1 to 65535")
+			d.WrongText(n, at, s, "is not a port", "such as 443 or 8000-8100, from 1 to 65535")
 		case first > last:
-			d.wrongText(n, at, s, "ends before it begins", to+"-"+from)
+			d.WrongText(n, at, s, "ends before it begins", to+"-"+from)
 		default:
 			out = append(out, Ports{first, last})
 		}
@@ -240,7 +235,7 @@ func (d *decoder) percent(path string, n *node) int {
 	digits, is := strings.CutSuffix(s, "%")
 	v, err := strconv.Atoi(digits)
 	if d.Err() == nil && (!is || err != nil || v < 0 || v > maxWait) {
-		d.wrongText(n, path, s, "is no share of a timeout", fmt.Sprintf("from 0%% to %d%%, such as 100%%", maxWait))
+		d.WrongText(n, path, s, "is no share of a timeout", fmt.Sprintf("from 0%% to %d%%, such as 100%%", maxWait))
 	}
 	return v
 }
@@ -249,7 +244,7 @@ func (d *decoder) percent(path string, n *node) int {
 func (d *decoder) time(path string, n *node) time.Duration {
 	v := d.Duration(path, n)
 	if d.Err() == nil && (v < time.Millisecond || v > maxTime || v != v.Truncate(time.Millisecond)) {
-		d.wrongText(n, path, n.Text, "is out of range", fmt.Sprintf("whole milliseconds, at most %v", maxTime))
+		d.WrongText(n, path, n.Text, "is out of range", fmt.Sprintf("whole milliseconds, at most %v", maxTime))
 	}
 	return v
 }

@@ -21,9 +21,9 @@ func (d *decoder) metrics(path string, n *node) string {
 	const right = `such as "127.0.0.1:9465"`
 	_, port, err := net.SplitHostPort(s)
 	if err != nil {
-		d.wrongText(n, path, s, "is not host:port", right)
+		d.WrongText(n, path, s, "is not host:port", right)
 	} else if !portForm.MatchString(port) || number(port) > math.MaxUint16 {
-		d.wrongText(n, path, s, "has no port from 1 to 65535", right)
+		d.WrongText(n, path, s, "has no port from 1 to 65535", right)
 	}
 	return s
 }
@@ -32,7 +32,7 @@ func (d *decoder) metrics(path string, n *node) string {
 func (d *decoder) host(path string, n *node) netip.AddrPort {
 	a := d.listener(path, n)
 	if d.Err() == nil && a.Addr().IsUnspecified() {
-		d.wrongText(n, path, a.String(), "is not the address of one host", `such as "192.0.2.7:443" or "[2001:db8::7]:443"`)
+		d.WrongText(n, path, a.String(), "is not the address of one host", `such as "192.0.2.7:443" or "[2001:db8::7]:443"`)
 	}
 	return a
 }
@@ -47,17 +47,17 @@ func (d *decoder) listener(path string, n *node) netip.AddrPort {
 	a, err := netip.ParseAddrPort(s)
 	switch {
 	case err != nil && strings.HasPrefix(s, ":"):
-		d.wrongText(n, path, s, "has no address", fmt.Sprintf(`all of IPv4 is "0.0.0.0%s", all of IPv6 "[::]%[1]s"`, document.Clip(s)))
+		d.WrongText(n, path, s, "has no address", fmt.Sprintf(`all of IPv4 is "0.0.0.0%s", all of IPv6 "[::]%[1]s"`, document.Clip(s)))
 	case err != nil:
-		d.wrongText(n, path, s, "is not address:port", right)
+		d.WrongText(n, path, s, "is not address:port", right)
 	case a.Port() == 0:
-		d.wrongText(n, path, s, "has port 0", "a port from 1 to 65535")
+		d.WrongText(n, path, s, "has port 0", "a port from 1 to 65535")
 	case a.Addr().Zone() != "":
-		d.wrongText(n, path, s, "has a zone", "an address that is routed")
+		d.WrongText(n, path, s, "has a zone", "an address that is routed")
 	case a.Addr().Is4In6():
-		d.wrongText(n, path, s, "is an IPv4 address written as IPv6", netip.AddrPortFrom(a.Addr().Unmap(), a.Port()).String())
+		d.WrongText(n, path, s, "is an IPv4 address written as IPv6", netip.AddrPortFrom(a.Addr().Unmap(), a.Port()).String())
 	case a.Addr().IsMulticast(), a.Addr() == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
-		d.wrongText(n, path, s, "is not the address of one host", right)
+		d.WrongText(n, path, s, "is not the address of one host", right)
 	default:
 		return a
 	}
@@ -73,13 +73,13 @@ func (d *decoder) prefix(path string, n *node) netip.Prefix {
 	alone, notAlone := netip.ParseAddr(s)
 	switch {
 	case err != nil && notAlone == nil && alone.Zone() == "" && !alone.Is4In6():
-		d.wrongText(n, path, s, "has no length", netip.PrefixFrom(alone, alone.BitLen()).String())
+		d.WrongText(n, path, s, "has no length", netip.PrefixFrom(alone, alone.BitLen()).String())
 	case err != nil:
-		d.wrongText(n, path, s, "is not address/length", "such as 192.0.2.0/24")
+		d.WrongText(n, path, s, "is not address/length", "such as 192.0.2.0/24")
 	case p.Addr().Is4In6():
-		d.wrongText(n, path, s, "is an IPv4 address written as IPv6", "such as 192.0.2.0/24")
+		d.WrongText(n, path, s, "is an IPv4 address written as IPv6", "such as 192.0.2.0/24")
 	case p != p.Masked():
-		d.wrongText(n, path, s, "has bits set after its length", p.Masked().String())
+		d.WrongText(n, path, s, "has bits set after its length", p.Masked().String())
 	}
 	return p
 }
@@ -108,9 +108,9 @@ func (d *decoder) ports(path string, n *node) []Ports {
 		switch {
 		case d.Err() != nil:
 		case !portForm.MatchString(first) || !portForm.MatchString(last) || number(first) > math.MaxUint16 || number(last) > math.MaxUint16:
-			d.wrongText(n, at, s, "is not a port", "such as 443 or 8000-8100, from 1 to 65535")
+			d.WrongText(n, at, s, "is not a port", "such as 443 or 8000-8100, from 1 to 65535")
 		case number(first) > number(last):
-			d.wrongText(n, at, s, "ends before it begins", last+"-"+first)
+			d.WrongText(n, at, s, "ends before it begins", last+"-"+first)
 		default:
 			out = append(out, Ports{uint16(number(first)), uint16(number(last))})
 		}

@@ -31,9 +31,9 @@ func (d *decoder) choose(path string, n *node, out *Choose) {
 				string(plan.PreferOne), string(plan.AnyCloud), string(plan.OneCloud)))
 		}},
 		{Name: "most", Decode: func(path string, n *node) { out.Most = d.Integer(path, n, 1, prologue.MaxHops) }},
-		{Name: "refresh", Decode: func(path string, n *node) { out.Refresh = d.between(path, n, 10*time.Second, maxTimeout) }},
+		{Name: "refresh", Decode: func(path string, n *node) { out.Refresh = d.Between(path, n, 10*time.Second, maxTimeout) }},
 		{Name: "margin", Decode: func(path string, n *node) { out.Margin = d.percent(path, n, 1, 1000) }},
-		{Name: "dwell", Decode: func(path string, n *node) { out.Dwell = d.between(path, n, time.Second, time.Hour) }},
+		{Name: "dwell", Decode: func(path string, n *node) { out.Dwell = d.Between(path, n, time.Second, time.Hour) }},
 	})
 }
 
@@ -44,9 +44,9 @@ func (d *decoder) percent(path string, n *node, least, most float64) float64 {
 	v, err := strconv.ParseFloat(strings.TrimSpace(count), 64)
 	switch {
 	case !is || err != nil:
-		d.wrongText(n, path, s, "is not a share", "such as 10%")
+		d.WrongText(n, path, s, "is not a share", "such as 10%")
 	case !(v >= least && v <= most):
-		d.wrongText(n, path, s, "is out of range", fmt.Sprintf("from %g%% to %g%%", least, most))
+		d.WrongText(n, path, s, "is out of range", fmt.Sprintf("from %g%% to %g%%", least, most))
 	}
 	return v / 100
 }
@@ -57,7 +57,7 @@ const auto = "auto"
 func (d *decoder) via(path string, n *node, e *Entry) {
 	if n.Kind == document.Scalar {
 		if s := d.Text(path, n); s != auto {
-			d.wrongText(n, path, s, "is not a list of relays", "["+document.Clip(s)+"], or auto")
+			d.WrongText(n, path, s, "is not a list of relays", "["+document.Clip(s)+"], or auto")
 		}
 		e.Auto = true
 		return

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"baton/document"
 )
@@ -26,18 +25,13 @@ const (
 	filePath = 4095 // PATH_MAX without its final NUL
 )
 
-// wrongText refuses a text, quoting it.
-func (d *decoder) wrongText(n *node, path, s, problem, right string) {
-	d.Wrong(n, path, fmt.Sprintf("%q %s", document.Clip(s), problem), right)
-}
-
 // nameForm is a label of a DNS name (RFC 1123, section 2.1), as relays' names are in their certificates.
 var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 func (d *decoder) name(path string, n *node) string {
 	s := d.Text(path, n)
 	if d.Err() == nil && !nameForm.MatchString(s) {
-		d.wrongText(n, path, s, "is no name here", "at most 63 of a-z, 0-9 and, inside, -")
+		d.WrongText(n, path, s, "is no name here", "at most 63 of a-z, 0-9 and, inside, -")
 	}
 	return s
 }
@@ -48,29 +42,11 @@ func (d *decoder) distinct(path string, n *node, decode func(path string, n *nod
 	d.NonEmptyList(path, n, func(at string, n *node) {
 		s := decode(at, n)
 		if d.Err() == nil && slices.Contains(out, s) {
-			d.wrongText(n, at, s, "is there twice", "")
+			d.WrongText(n, at, s, "is there twice", "")
 		}
 		out = append(out, s)
 	})
 	return out
-}
-
-// absolute decodes the absolute path of a file; limit is the longest that the kernel takes, in bytes.
-func (d *decoder) absolute(path string, n *node, limit int) string {
-	s := d.Text(path, n)
-	if d.Err() == nil && (s[0] != '/' || len(s) > limit) {
-		d.wrongText(n, path, s, "is not usable as a path", fmt.Sprintf("an absolute path of at most %d bytes", limit))
-	}
-	return s
-}
-
-// between decodes a duration within bounds, both of them included.
-func (d *decoder) between(path string, n *node, least, most time.Duration) time.Duration {
-	v := d.Duration(path, n)
-	if d.Err() == nil && (v < least || v > most) {
-		d.wrongText(n, path, n.Text, "is out of range", fmt.Sprintf("from %v to %v", least, most))
-	}
-	return v
 }
 
 var sizeUnits = []struct {
@@ -91,12 +67,12 @@ func (d *decoder) size(path string, n *node, least, most int) int {
 			break
 		}
 		if v > uint64(most/u.bytes) || int(v)*u.bytes < least {
-			d.wrongText(n, path, s, "is out of range", fmt.Sprintf("from %s to %s", sizeText(least), sizeText(most)))
+			d.WrongText(n, path, s, "is out of range", fmt.Sprintf("from %s to %s", sizeText(least), sizeText(most)))
 			return 0
 		}
 		return int(v) * u.bytes
 	}
-	d.wrongText(n, path, s, "is not a size", "a whole number with its unit, such as 256KiB, 32MiB or 1GiB")
+	d.WrongText(n, path, s, "is not a size", "a whole number with its unit, such as 256KiB, 32MiB or 1GiB")
 	return 0
 }
 
@@ -136,10 +112,10 @@ func (d *decoder) rate(path string, n *node) int {
 		if bits := v * u.bits; bits >= leastRate && bits <= mostRate {
 			return int(math.Round(bits / 8))
 		}
-		d.wrongText(n, path, s, "is out of range", "from 100kbit to 100gbit")
+		d.WrongText(n, path, s, "is out of range", "from 100kbit to 100gbit")
 		return 0
 	}
-	d.wrongText(n, path, s, "is not a rate", "a number with its unit, such as 500mbit or 1gbit")
+	d.WrongText(n, path, s, "is not a rate", "a number with its unit, such as 500mbit or 1gbit")
 	return 0
 }
 
@@ -152,7 +128,7 @@ const systems = "system"
 func (d *decoder) congestion(path string, n *node) string {
 	s := d.Text(path, n)
 	if d.Err() == nil && !congestionForm.MatchString(s) {
-		d.wrongText(n, path, s, "is not the name of an algorithm", "such as bbr or cubic, or system")
+		d.WrongText(n, path, s, "is not the name of an algorithm", "such as bbr or cubic, or system")
 	}
 	if s == systems {
 		return ""

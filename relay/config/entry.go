@@ -89,7 +89,7 @@ func (d *decoder) device(path string, n *node) string {
 	s := d.Text(path, n)
 	// dev_valid_name() of the kernel: IFNAMSIZ with its NUL, no slash, colon or space.
 	if d.Err() == nil && (len(s) > 15 || s == "." || s == ".." || strings.ContainsAny(s, "/: ")) {
-		d.wrongText(n, path, s, "is not the name of an interface", "such as eth0")
+		d.WrongText(n, path, s, "is not the name of an interface", "such as eth0")
 	}
 	return s
 }

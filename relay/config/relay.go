@@ -100,7 +100,7 @@ func (d *decoder) config(root *node) *Config {
 func (d *decoder) listen(path string, n *node, out *Listen) {
 	d.Fields(path, n, []key{
 		{Name: "metrics", Decode: func(path string, n *node) { out.Metrics = d.metrics(path, n) }},
-		{Name: "control", Decode: func(path string, n *node) { out.Control = d.absolute(path, n, unixPath) }},
+		{Name: "control", Decode: func(path string, n *node) { out.Control = d.Absolute(path, n, unixPath) }},
 	})
 }
 
@@ -128,19 +128,19 @@ func (d *decoder) notAbove(path, name string, v *int, bound string, most int) {
 
 func (d *decoder) timeouts(path string, n *node, out *Timeouts) {
 	d.Fields(path, n, []key{
-		{Name: "connect", Decode: func(path string, n *node) { out.Connect = d.between(path, n, minTimeout, maxTimeout) }},
-		{Name: "header", Decode: func(path string, n *node) { out.Header = d.between(path, n, minTimeout, maxTimeout) }},
-		{Name: "early", Decode: func(path string, n *node) { out.Early = d.between(path, n, minTimeout, maxTimeout) }},
+		{Name: "connect", Decode: func(path string, n *node) { out.Connect = d.Between(path, n, minTimeout, maxTimeout) }},
+		{Name: "header", Decode: func(path string, n *node) { out.Header = d.Between(path, n, minTimeout, maxTimeout) }},
+		{Name: "early", Decode: func(path string, n *node) { out.Early = d.Between(path, n, minTimeout, maxTimeout) }},
 		{Name: "idle", Decode: func(path string, n *node) {
 			if v, err := time.ParseDuration(n.Text); err == nil && v == 0 {
-				d.wrongText(n, path, n.Text, "is not above zero", "none, for no end")
+				d.WrongText(n, path, n.Text, "is not above zero", "none, for no end")
 			}
 			if n.Text != "none" {
-				out.Idle = d.between(path, n, minTimeout, maxTimeout)
+				out.Idle = d.Between(path, n, minTimeout, maxTimeout)
 			}
 		}},
-		{Name: "unacked", Decode: func(path string, n *node) { out.Unacked = d.between(path, n, minTimeout, maxTimeout) }},
-		{Name: "reset", Decode: func(path string, n *node) { out.Reset = d.between(path, n, minTimeout, maxTimeout) }},
-		{Name: "stop", Decode: func(path string, n *node) { out.Stop = d.between(path, n, minTimeout, maxTimeout) }},
+		{Name: "unacked", Decode: func(path string, n *node) { out.Unacked = d.Between(path, n, minTimeout, maxTimeout) }},
+		{Name: "reset", Decode: func(path string, n *node) { out.Reset = d.Between(path, n, minTimeout, maxTimeout) }},
+		{Name: "stop", Decode: func(path string, n *node) { out.Stop = d.Between(path, n, minTimeout, maxTimeout) }},
 	})
 }

@@ -70,11 +70,11 @@ func (d *decoder) ready(path string, n *node, out *Ready) {
 	d.Fields(path, n, []key{
 		{Name: "min", Decode: func(path string, n *node) { out.Min = d.Integer(path, n, 0, maxReady) }},
 		{Name: "max", Decode: func(path string, n *node) { out.Max = d.Integer(path, n, 1, maxReady) }},
-		{Name: "age", Decode: func(path string, n *node) { out.Age = d.between(path, n, 10*time.Second, maxTimeout) }},
+		{Name: "age", Decode: func(path string, n *node) { out.Age = d.Between(path, n, 10*time.Second, maxTimeout) }},
 		{Name: "probe", Decode: func(path string, n *node) {
-			out.Probe = d.between(path, n, time.Second, time.Hour)
+			out.Probe = d.Between(path, n, time.Second, time.Hour)
 			if d.Err() == nil && out.Probe%time.Second != 0 {
-				d.wrongText(n, path, n.Text, "is not whole seconds", "as the kernel counts keepalives, tcp(7)")
+				d.WrongText(n, path, n.Text, "is not whole seconds", "as the kernel counts keepalives, tcp(7)")
 			}
 		}},
 	})
@@ -112,7 +112,7 @@ func (d *decoder) start(path string, n *node) Start {
 	default:
 		v, err := strconv.Atoi(s)
 		if err != nil || v < 1 || v > maxStart {
-			d.wrongText(n, path, s, "is not the start of a trunk", fmt.Sprintf("learn, system, or from 1 to %d segments", maxStart))
+			d.WrongText(n, path, s, "is not the start of a trunk", fmt.Sprintf("learn, system, or from 1 to %d segments", maxStart))
 		}
 		return Start{Most: v}
 	}

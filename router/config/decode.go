@@ -43,15 +43,6 @@ func (d *decoder) delay(path string, n *node, most time.Duration) time.Duration 
 	return v
 }
 
-// absolute decodes the absolute path of a file; limit is the longest that the kernel takes, in bytes.
-func (d *decoder) absolute(path string, n *node, limit int) string {
-	s := d.Text(path, n)
-	if d.Err() == nil && (s[0] != '/' || len(s) > limit) {
-		d.Wrong(n, path, fmt.Sprintf("%q is not usable as a path", document.Clip(s)), fmt.Sprintf("an absolute path of at most %d bytes", limit))
-	}
-	return s
-}
-
 // hostPort decodes where a TCP listener of the router's own is; the host may be empty or a name.
 func (d *decoder) hostPort(path string, n *node) string {
 	s := d.Text(path, n)

@@ -48,8 +48,8 @@ func (d *decoder) listen(path string, n *node, out *Listen) {
 	)
 	d.Fields(path, n, []key{
 		{Name: "metrics", Decode: func(path string, n *node) { out.Metrics = d.hostPort(path, n) }},
-		{Name: "control", Decode: func(path string, n *node) { out.Control = d.absolute(path, n, unixPath) }},
-		{Name: "state", Decode: func(path string, n *node) { out.State = d.absolute(path, n, filePath) }},
+		{Name: "control", Decode: func(path string, n *node) { out.Control = d.Absolute(path, n, unixPath) }},
+		{Name: "state", Decode: func(path string, n *node) { out.State = d.Absolute(path, n, filePath) }},
 	})
 }
 

@@ -1,0 +1,47 @@
+// Package links is what is known of the host's links: their interfaces, addresses, gateways and resolvers, as the kernel and the
+// host's network services tell it, and as it changes.
+package links
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// MAC is a hardware address; zero when it is not known.
+type MAC [6]byte
+
+// Link is an uplink of the host at one moment.
+type Link struct {
+	Name      string // in the configuration
+	Interface string
+	Index     int // of the interface; 0: there is none
+	MAC       MAC
+	MTU       int  // bytes
+	Carrier   bool // it is set up, and its other end is there
+	V4, V6    Family
+	Resolvers []netip.Addr // that are asked by this link
+}
+
+// Family is one IP version of a link.
+type Family struct {
+	Address    netip.Addr   // that packets leave with; not valid: none
+	Prefix     netip.Prefix // of its network
+	Gateway    netip.Addr   // not valid: none
+	GatewayMAC MAC          // zero: not resolved
+}
+
+// Complete says whether packets can leave: there are an address and a gateway whose MAC is known.
+func (f Family) Complete() bool {
+	return f.Address.IsValid() && f.Gateway.IsValid() && f.GatewayMAC != MAC{}
+}
+
+// Usable says whether packets of either IP version can leave.
+func (l Link) Usable() bool {
+	return l.Index != 0 && l.Carrier && (l.V4.Complete() || l.V6.Complete())
+}
+
+// Equal says whether nothing differs.
+func (l Link) Equal(o Link) bool {
+	return l.Name == o.Name && l.Interface == o.Interface && l.Index == o.Index && l.MAC == o.MAC && l.MTU == o.MTU &&
+		l.Carrier == o.Carrier && l.V4 == o.V4 && l.V6 == o.V6 && slices.Equal(l.Resolvers, o.Resolvers)
+}

@@ -7,6 +7,7 @@ package config
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -105,8 +106,8 @@ const (
 
 // Service is a transport protocol and a range of ports of servers.
 type Service struct {
-	Protocol    uint8 // 6 or 17
-	First, Last uint16
+	Protocol    uint8  // 6 or 17
+	First, Last uint16 // 0 and 65535: all
 }
 
 // Application is which sockets of the host a rule is about: one of these.
@@ -139,3 +140,50 @@ type Probe struct {
 
 // Limits bound what is held.
 type Limits struct{ Flows int }
+
+// Applications are what the rules distinguish, each once, in the rules' order: the class of one is its place from 1, which is also the
+// number of the inside gateway that its flows go to. Class 0 is everything else.
+func (c *Config) Applications() []Application {
+	var out []Application
+	for _, r := range c.Rules {
+		if r.Application != nil && !slices.Contains(out, *r.Application) {
+			out = append(out, *r.Application)
+		}
+	}
+	return out
+}
+
+// Gateway4 is the IPv4 address of a class's gateway: of those of the inside network that a host may have, in their order and without
+// our own, the one at that place. It is not valid when the network has no room for it.
+func (i Inside) Gateway4(class int) netip.Addr {
+	last := lastAddress(i.IPv4)
+	return gateway(i.IPv4, class, func(a netip.Addr) bool { return a != last }) // which is the broadcast address
+}
+
+// Gateway6 is Gateway4 for IPv6.
+func (i Inside) Gateway6(class int) netip.Addr {
+	return gateway(i.IPv6, class, func(netip.Addr) bool { return true })
+}
+
+// gateway counts from the second address on: the first is the network's own, of which all routers have a share in IPv6.
+func gateway(p netip.Prefix, class int, usable func(netip.Addr) bool) netip.Addr {
+	for a := p.Masked().Addr().Next(); p.Contains(a) && usable(a); a = a.Next() {
+		if a == p.Addr() {
+			continue
+		}
+		if class == 0 {
+			return a
+		}
+		class--
+	}
+	return netip.Addr{}
+}
+
+func lastAddress(p netip.Prefix) netip.Addr {
+	b := p.Masked().Addr().AsSlice()
+	for bit := p.Bits(); bit < len(b)*8; bit++ {
+		b[bit/8] |= 0x80 >> (bit % 8)
+	}
+	a, _ := netip.AddrFromSlice(b)
+	return a
+}

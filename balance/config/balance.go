@@ -1,0 +1,191 @@
+package config
+
+import (
+	"net/netip"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"baton/document"
+)
+
+// Defaults of what a file leaves out.
+var (
+	defaultInside = Inside{
+		Interface: "bal0",
+		IPv4:      netip.MustParsePrefix("192.0.0.2/29"),    // RFC 7335: for what a host translates by itself
+		IPv6:      netip.MustParsePrefix("64:ff9b:1::2/64"), // RFC 8215: the like, with the label and scope of a global address
+		Priority:  30000,
+		Table:     30000,
+	}
+	defaultWeights = Weights{Every: 5 * time.Second, Least: 5, Most: 1000}
+	defaultProbe   = Probe{Every: 5 * time.Second, Dead: 15 * time.Second}
+)
+
+const (
+	defaultName     = "balance"
+	defaultFlows    = 1 << 17
+	runtimeFolder   = "/run/baton"
+	persistentState = "/var/lib/baton"
+)
+
+// Upper bounds, so that a slip of the finger is found.
+const (
+	maxLinks    = 32
+	maxRules    = 256
+	maxPrefixes = 8192
+	maxServices = 64
+	maxWeight   = 65535 // of a bucket, OpenFlow 1.3.5, section A.3.4.2
+	maxTier     = 255
+	leastFlows  = 1024
+	maxFlows    = 1 << 22
+	maxTogether = 24 * time.Hour
+	// maxApplications is how many routing rules there is room for between P+2 and P+90.
+	maxApplications = 80
+	// lastPriority leaves P+90 before the main table's 32766.
+	lastPriority = 32766 - 91
+	// Tables from 253 to 255 are the kernel's; those of others are mostly small numbers. The last ones are T+1+links and T+100+classes.
+	leastTable = 256
+	lastTable  = 1<<31 - 1000
+)
+
+func (d *decoder) config(root *node, file string) *Config {
+	cfg := &Config{
+		File: file, Name: nameOf(file), Datapath: Baton, Weights: defaultWeights, Inside: defaultInside, Probe: defaultProbe,
+		Limits: Limits{Flows: defaultFlows},
+	}
+	d.Fields("", root, []key{
+		{Name: "name", Decode: func(path string, n *node) { cfg.Name = d.name(path, n) }},
+		{Name: "datapath", Decode: func(path string, n *node) {
+			cfg.Datapath = Datapath(d.Choice(path, n, "is not a datapath", string(Baton), string(OpenVSwitch)))
+		}},
+		{Name: "method", Decode: func(path string, n *node) { cfg.Method = d.method(path, n) }},
+		{Name: "links", Decode: func(path string, n *node) {
+			d.AtMost(path, n, maxLinks)
+			d.NonEmptyList(path, n, func(at string, n *node) { cfg.Links = append(cfg.Links, d.link(at, n)) })
+		}},
+		{Name: "rules", Decode: func(path string, n *node) {
+			d.AtMost(path, n, maxRules)
+			d.List(path, n, func(at string, n *node) { cfg.Rules = append(cfg.Rules, d.rule(at, n, len(cfg.Rules))) })
+		}},
+		{Name: "together", Decode: func(path string, n *node) { cfg.Together = d.together(path, n) }},
+		{Name: "weights", Decode: func(path string, n *node) { d.weights(path, n, &cfg.Weights) }},
+		{Name: "inside", Decode: func(path string, n *node) { d.inside(path, n, &cfg.Inside) }},
+		{Name: "probe", Decode: func(path string, n *node) { d.probe(path, n, &cfg.Probe) }},
+		{Name: "limits", Decode: func(path string, n *node) {
+			d.Fields(path, n, []key{
+				{Name: "flows", Decode: func(path string, n *node) { cfg.Limits.Flows = d.Integer(path, n, leastFlows, maxFlows) }},
+			})
+		}},
+		{Name: "control", Decode: func(path string, n *node) { cfg.Control = d.Absolute(path, n, unixPath) }},
+		{Name: "metrics", Decode: func(path string, n *node) { cfg.Metrics = d.hostPort(path, n) }},
+		{Name: "state", Decode: func(path string, n *node) { cfg.State = d.Absolute(path, n, filePath) }},
+	})
+	d.Require("", root, "links")
+	d.inherit(cfg)
+	return cfg
+}
+
+// inherit fills in what depends on other keys.
+func (d *decoder) inherit(cfg *Config) {
+	if cfg.Method == "" {
+		cfg.Method = Least
+		if cfg.Datapath == OpenVSwitch {
+			cfg.Method = Hash
+		}
+	}
+	if cfg.Control == "" {
+		cfg.Control = runtimeFolder + "/balance-" + cfg.Name + ".sock"
+	}
+	if cfg.State == "" {
+		cfg.State = persistentState + "/balance-" + cfg.Name
+	}
+	for i := range cfg.Rules {
+		if !d.Given(at("rules", i) + ".together") {
+			cfg.Rules[i].Together = cfg.Together
+		}
+	}
+	for i := range cfg.Links {
+		// What a link's probe leaves out is the configuration's, which may stand behind the links in the file.
+		if p, path := cfg.Links[i].Probe, at("links", i)+".probe"; p != nil {
+			if !d.Given(path + ".url") {
+				p.URL = cfg.Probe.URL
+			}
+			if !d.Given(path + ".every") {
+				p.Every = cfg.Probe.Every
+			}
+			if !d.Given(path + ".dead") {
+				p.Dead = cfg.Probe.Dead
+			}
+		}
+	}
+}
+
+// longestName is a forwarder's: it leaves room in the 15 bytes of an interface's name for what is added to it.
+const longestName = 10
+
+var (
+	nameForm  = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+	notInName = regexp.MustCompile(`[^a-z0-9]+`)
+)
+
+// nameOf makes a name of a file's.
+func nameOf(file string) string {
+	base := strings.ToLower(filepath.Base(file))
+	base = strings.Trim(notInName.ReplaceAllString(strings.TrimSuffix(base, filepath.Ext(base)), "-"), "-")
+	base = strings.TrimRight(base[:min(len(base), longestName)], "-")
+	if base == "" {
+		return defaultName
+	}
+	return base
+}
+
+func (d *decoder) method(path string, n *node) Method {
+	return Method(d.Choice(path, n, "is not a method", string(Turns), string(Least), string(Fastest), string(Hash), string(Controller)))
+}
+
+// together decodes a time, or none.
+func (d *decoder) together(path string, n *node) time.Duration {
+	if n.Text == "none" {
+		return 0
+	}
+	v := d.Between(path, n, time.Second, maxTogether)
+	if d.Err() == nil && v%time.Second != 0 { // an experimenter action has whole seconds
+		d.WrongText(n, path, n.Text, "is not a whole number of seconds", "")
+	}
+	return v
+}
+
+func (d *decoder) weights(path string, n *node, w *Weights) {
+	d.Fields(path, n, []key{
+		{Name: "every", Decode: func(path string, n *node) { w.Every = d.Between(path, n, 100*time.Millisecond, time.Hour) }},
+		{Name: "least", Decode: func(path string, n *node) { w.Least = d.percent(path, n, 1, 100) }},
+		{Name: "most", Decode: func(path string, n *node) { w.Most = d.percent(path, n, 100, 100*100) }},
+	})
+}
+
+func (d *decoder) inside(path string, n *node, i *Inside) {
+	d.Fields(path, n, []key{
+		{Name: "interface", Decode: func(path string, n *node) { i.Interface = d.ownDevice(path, n) }},
+		{Name: "ipv4", Decode: func(path string, n *node) { i.IPv4 = d.insidePrefix(path, n, false) }},
+		{Name: "ipv6", Decode: func(path string, n *node) { i.IPv6 = d.insidePrefix(path, n, true) }},
+		{Name: "priority", Decode: func(path string, n *node) { i.Priority = d.Integer(path, n, 1, lastPriority) }},
+		{Name: "table", Decode: func(path string, n *node) { i.Table = d.Integer(path, n, leastTable, lastTable) }},
+	})
+}
+
+// probe decodes a mapping, or the word off.
+func (d *decoder) probe(path string, n *node, p *Probe) {
+	if n.Kind == document.Scalar {
+		d.Choice(path, n, "is not how to probe", "off")
+		p.Off = true
+		return
+	}
+	d.Fields(path, n, []key{
+		{Name: "off", Decode: func(path string, n *node) { p.Off = d.Boolean(path, n) }},
+		{Name: "url", Decode: func(path string, n *node) { p.URL = d.url(path, n) }},
+		{Name: "every", Decode: func(path string, n *node) { p.Every = d.Between(path, n, 100*time.Millisecond, time.Hour) }},
+		{Name: "dead", Decode: func(path string, n *node) { p.Dead = d.Between(path, n, 100*time.Millisecond, 24*time.Hour) }},
+	})
+}

@@ -1,0 +1,209 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"baton/document"
+)
+
+// check refuses what is wrong between keys.
+func (d *decoder) check(cfg *Config) {
+	d.checkLinks(cfg)
+	d.checkRules(cfg)
+	d.checkMethods(cfg)
+	d.checkInside(cfg)
+	d.checkProbe("probe", cfg.Probe)
+	for i, l := range cfg.Links {
+		if l.Probe != nil {
+			d.checkProbe(at("links", i)+".probe", *l.Probe)
+		}
+	}
+}
+
+func (d *decoder) checkLinks(cfg *Config) {
+	names, interfaces := make(map[string]string), make(map[string]string)
+	for i, l := range cfg.Links {
+		path := at("links", i)
+		device := path
+		if d.Given(path + ".interface") { // else the link is its name alone
+			device += ".interface"
+		}
+		if first, twice := interfaces[l.Interface]; twice {
+			d.Refuse(device, fmt.Sprintf("%q is the interface of %s already", l.Interface, first), "an interface is one link")
+		}
+		if first, twice := names[l.Name]; twice {
+			d.Refuse(path+".name", fmt.Sprintf("%q is the name of %s already", l.Name, first), "a name of its own")
+		}
+		interfaces[l.Interface], names[l.Name] = path, path
+		if inside := cfg.Inside.Interface; l.Interface == inside || l.Interface == inside+"p" {
+			d.Refuse(device, fmt.Sprintf("%q is the inside interface, or its other end", l.Interface), "another one, or another inside.interface")
+		}
+	}
+}
+
+func (d *decoder) checkRules(cfg *Config) {
+	known := make([]string, len(cfg.Links))
+	for i, l := range cfg.Links {
+		known[i] = l.Name
+	}
+	names := make(map[string]string)
+	for i, r := range cfg.Rules {
+		path := at("rules", i)
+		if first, twice := names[r.Name]; twice {
+			d.Refuse(path+".name", fmt.Sprintf("%q is the name of %s already", r.Name, first), "a name of its own")
+		}
+		names[r.Name] = path
+		for j, name := range r.Links {
+			if contains(known, name) {
+				continue
+			}
+			right := "one of " + strings.Join(known, ", ")
+			if best := document.Nearest(name, known); best != "" {
+				right = "did you mean " + best + "?"
+			}
+			d.Refuse(at(path+".links", j), fmt.Sprintf("%q is not a link", document.Clip(name)), right)
+		}
+	}
+}
+
+// kernels are the methods of which Baton's datapath alone knows.
+var kernels = []Method{Turns, Least, Fastest}
+
+func (d *decoder) checkMethods(cfg *Config) {
+	if cfg.Datapath == Baton {
+		return
+	}
+	check := func(path string, m Method, together string, kept bool) {
+		if contains(kernels, m) {
+			d.Refuse(path, fmt.Sprintf("%q needs Baton's own datapath", m), fmt.Sprintf("%s or %s, or datapath: %s", Hash, Controller, Baton))
+		}
+		if m == Hash && kept {
+			d.Refuse(together, "needs a memory of flows, which a select group by hash has not", fmt.Sprintf("method: %s, or datapath: %s", Controller, Baton))
+		}
+	}
+	check("method", cfg.Method, "together", cfg.Together > 0)
+	for i, r := range cfg.Rules {
+		path, m := at("rules", i), r.Method
+		if m == "" {
+			m = cfg.Method
+		}
+		check(path+".method", m, path+".together", r.Together > 0)
+	}
+}
+
+// checkInside refuses inside networks without room for the gateways, and those that hold what is outside.
+func (d *decoder) checkInside(cfg *Config) {
+	in, classes := cfg.Inside, len(cfg.Applications())
+	if classes > maxApplications {
+		d.Refuse("rules", fmt.Sprintf("name %d applications", classes), fmt.Sprintf("at most %d", maxApplications))
+	}
+	for _, f := range []struct {
+		path   string
+		prefix netip.Prefix
+		last   netip.Addr
+	}{{"inside.ipv4", in.IPv4, in.Gateway4(classes)}, {"inside.ipv6", in.IPv6, in.Gateway6(classes)}} {
+		if !f.last.IsValid() {
+			room := 0
+			for in.gatewayOf(f.prefix, room+1).IsValid() {
+				room++
+			}
+			d.Refuse(f.path, fmt.Sprintf("%v has gateways for %d of the %d applications that rules name", f.prefix, room, classes), "a shorter length")
+		}
+		for i, l := range cfg.Links {
+			for j, a := range l.Gateways {
+				d.outside(f.path, f.prefix, at(at("links", i)+".gateways", j), a)
+			}
+			for j, a := range l.Resolvers {
+				d.outside(f.path, f.prefix, at(at("links", i)+".resolvers", j), a)
+			}
+		}
+	}
+}
+
+func (i Inside) gatewayOf(p netip.Prefix, class int) netip.Addr {
+	if p == i.IPv4 {
+		return i.Gateway4(class)
+	}
+	return i.Gateway6(class)
+}
+
+func (d *decoder) outside(inside string, p netip.Prefix, path string, a netip.Addr) {
+	if p.Contains(a) {
+		d.Refuse(path, fmt.Sprintf("%v is in the inside network %v", a, p.Masked()), "an address outside, or another "+inside)
+	}
+}
+
+func (d *decoder) checkProbe(path string, p Probe) {
+	if !p.Off && p.Dead < p.Every {
+		d.Refuse(path+".dead", fmt.Sprintf("%v is below every, which is %v", p.Dead, p.Every), "at least every")
+	}
+}
+
+// warn tells of what works otherwise than one might expect.
+func (d *decoder) warn(cfg *Config) {
+	tell := func(path, text string) { d.Warn(d.Place(path), path, text) }
+	if len(cfg.Links) == 1 {
+		tell("links", "there is one link only: nothing to balance until there are two")
+	}
+	d.warnWeights(cfg, tell)
+	hard := 0
+	for i, l := range cfg.Links {
+		if l.Cap != nil && l.Cap.Hard {
+			hard++
+		}
+		if l.Probe != nil {
+			warnProbe(at("links", i)+".probe", *l.Probe, tell)
+		}
+	}
+	if hard == len(cfg.Links) {
+		tell("links", "all links have hard caps: the host is not connected when they are used up")
+	}
+	warnProbe("probe", cfg.Probe, tell)
+	d.warnRules(cfg, tell)
+}
+
+func (d *decoder) warnWeights(cfg *Config, tell func(path, text string)) {
+	fixed := 0
+	for _, l := range cfg.Links {
+		if l.Weight > 0 {
+			fixed++
+		}
+	}
+	switch {
+	case fixed == len(cfg.Links) && d.Given("weights"):
+		tell("weights", "has no effect: every link has a weight of its own")
+	case fixed > 0 && fixed < len(cfg.Links):
+		tell("links", "some links have a weight and others are measured: give all of them one, or none, unless you know the measured ones")
+	}
+}
+
+func warnProbe(path string, p Probe, tell func(path, text string)) {
+	if p.Off {
+		return
+	}
+	if p.Dead < 2*p.Every {
+		tell(path+".dead", fmt.Sprintf("a single answer that is lost makes a link dead: twice every is %v", 2*p.Every))
+	}
+	if u, err := url.Parse(p.URL); err == nil && u.Scheme == "https" {
+		tell(path+".url", "by https a captive portal looks like a dead link; by http it is recognised")
+	}
+}
+
+func (d *decoder) warnRules(cfg *Config, tell func(path, text string)) {
+	for i, r := range cfg.Rules {
+		path := at("rules", i)
+		if d.Given(path+".otherwise") && len(r.Links) == 0 {
+			tell(path+".otherwise", "has no effect: the rule may use all links")
+		}
+		if len(r.Links) == 0 && r.Method == "" && r.Together == cfg.Together {
+			tell(path, "changes nothing: its flows go where they would go without it, unless a later rule wants them")
+		}
+		if len(r.To) == 0 && len(r.Services) == 0 && r.Application == nil && i+1 < len(cfg.Rules) {
+			tell(path, "wants every flow: the rules behind it have none")
+			return
+		}
+	}
+}

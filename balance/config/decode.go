@@ -1,0 +1,222 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"baton/document"
+)
+
+// decoder turns the tree into a Config.
+type decoder struct{ *document.Decoder }
+
+type (
+	node = document.Node
+	key  = document.Key
+)
+
+// The longest paths that the kernel takes, in bytes.
+const (
+	unixPath = 107  // sun_path without its final NUL, unix(7)
+	filePath = 4095 // PATH_MAX without its final NUL
+)
+
+// at is the key path of an entry of a list.
+func at(list string, place int) string { return fmt.Sprintf("%s[%d]", list, place) }
+
+func contains[T comparable](list []T, v T) bool { return slices.Contains(list, v) }
+
+// once refuses what a list has already.
+func (d *decoder) once(path string, n *node, twice bool) {
+	if d.Err() == nil && twice {
+		d.WrongText(n, path, n.Text, "is in the list already", "each once")
+	}
+}
+
+func (d *decoder) name(path string, n *node) string {
+	s := d.Text(path, n)
+	if d.Err() == nil && (len(s) > longestName || !nameForm.MatchString(s)) {
+		d.WrongText(n, path, s, "is no name here", fmt.Sprintf("at most %d of a-z, 0-9 and, inside, -", longestName))
+	}
+	return s
+}
+
+// linkForm takes whatever deviceForm does, as a link without a name has its interface's.
+var linkForm = regexp.MustCompile(`^[A-Za-z0-9_.@-]{1,63}$`)
+
+// linkName decodes the name of a link, and of a rule.
+func (d *decoder) linkName(path string, n *node) string {
+	s := d.Text(path, n)
+	if d.Err() == nil && !linkForm.MatchString(s) {
+		d.WrongText(n, path, s, "is no name here", "at most 63 of A-Z, a-z, 0-9, _, ., @ and -")
+	}
+	return s
+}
+
+// deviceForm is what the kernel takes as the name of an interface (dev_valid_name), but for odd characters that are asking for
+// trouble.
+var deviceForm = regexp.MustCompile(`^[A-Za-z0-9_.@-]{1,15}$`)
+
+func (d *decoder) device(path string, n *node) string {
+	s := d.Text(path, n)
+	switch {
+	case d.Err() != nil:
+	case !deviceForm.MatchString(s) || s == "." || s == "..":
+		d.WrongText(n, path, s, "is not the name of an interface", "such as eth0")
+	case s == "lo":
+		d.WrongText(n, path, s, "is the host itself", "an interface that leads elsewhere, such as eth0")
+	}
+	return s
+}
+
+// ownDevice decodes the name of an interface that is made, and whose other end is named the same with a p behind it.
+func (d *decoder) ownDevice(path string, n *node) string {
+	s := d.device(path, n)
+	if d.Err() == nil && len(s) > 14 {
+		d.WrongText(n, path, s, "is too long", "at most 14 bytes, as its other end is "+s[:14]+"p or the like")
+	}
+	return s
+}
+
+// address decodes the address of one host.
+func (d *decoder) address(path string, n *node) netip.Addr {
+	s := d.Text(path, n)
+	if d.Err() != nil {
+		return netip.Addr{}
+	}
+	a, err := netip.ParseAddr(s)
+	const right = "such as 192.0.2.1 or 2001:db8::1"
+	switch {
+	case err != nil:
+		d.WrongText(n, path, s, "is not an address", right)
+	case a.Is4In6():
+		d.WrongText(n, path, s, "is an IPv4 address written as IPv6", a.Unmap().String())
+	case a.Zone() != "":
+		d.WrongText(n, path, s, "names an interface", a.WithZone("").String()+": it is the link's")
+	case a.IsUnspecified(), a.IsMulticast():
+		d.WrongText(n, path, s, "is not the address of one host", right)
+	}
+	return a
+}
+
+// insidePrefix decodes the host's own address on the inside, with the length of its network.
+func (d *decoder) insidePrefix(path string, n *node, v6 bool) netip.Prefix {
+	s := d.Text(path, n)
+	if d.Err() != nil {
+		return netip.Prefix{}
+	}
+	p, err := netip.ParsePrefix(s)
+	right, least, most := "such as "+defaultInside.IPv4.String(), 8, 30
+	if v6 {
+		right, least, most = "such as "+defaultInside.IPv6.String(), 32, 126
+	}
+	switch a := p.Addr(); {
+	case err != nil:
+		d.WrongText(n, path, s, "is not address/length", right)
+	case a.Is4() == v6 || a.Is4In6():
+		d.WrongText(n, path, s, "is of the other IP version", right)
+	case a.IsLoopback(), a.IsUnspecified(), a.IsMulticast(), a.IsLinkLocalUnicast():
+		d.WrongText(n, path, s, "is not an address that applications send from to others", right)
+	case p.Bits() < least || p.Bits() > most:
+		d.WrongText(n, path, s, "has a length out of range", fmt.Sprintf("from %d to %d", least, most))
+	case a == p.Masked().Addr(), !v6 && a == lastAddress(p):
+		d.WrongText(n, path, s, "is the address of the network or of all its hosts", right)
+	}
+	return p
+}
+
+// hostPort decodes where somebody listens; the host may be empty or a name.
+func (d *decoder) hostPort(path string, n *node) string {
+	s := d.Text(path, n)
+	if d.Err() != nil {
+		return ""
+	}
+	const right = `such as "127.0.0.1:9469"`
+	_, port, err := net.SplitHostPort(s)
+	if err != nil {
+		d.WrongText(n, path, s, "is not host:port", right)
+	} else if portNumber(port) == 0 {
+		d.WrongText(n, path, s, "has no port from 1 to 65535", right)
+	}
+	return s
+}
+
+var portForm = regexp.MustCompile(`^[1-9][0-9]{0,4}$`)
+
+// portNumber is a port's, or 0.
+func portNumber(s string) uint16 {
+	v, err := strconv.Atoi(s)
+	if err != nil || v > math.MaxUint16 || !portForm.MatchString(s) {
+		return 0
+	}
+	return uint16(v)
+}
+
+// url decodes where a probe asks.
+func (d *decoder) url(path string, n *node) string {
+	s := d.Text(path, n)
+	if d.Err() != nil {
+		return ""
+	}
+	const right = "such as http://connectivitycheck.example/204"
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || u.Hostname() == "" || u.Opaque != "" || u.Fragment != "":
+		d.WrongText(n, path, s, "is not a URL", right)
+	case u.Scheme != "http" && u.Scheme != "https":
+		d.WrongText(n, path, s, "is not http or https", right)
+	case u.User != nil:
+		d.WrongText(n, path, s, "holds a user's name", "without it")
+	case u.Port() != "" && portNumber(u.Port()) == 0:
+		d.WrongText(n, path, s, "has no port from 1 to 65535", right)
+	}
+	return s
+}
+
+// percent decodes a share in percent, with its sign or without.
+func (d *decoder) percent(path string, n *node, least, most int) int {
+	s := d.Text(path, n)
+	v, err := strconv.Atoi(strings.TrimSuffix(s, "%"))
+	if d.Err() == nil && (err != nil || v < least || v > most) {
+		d.WrongText(n, path, s, "is out of range", fmt.Sprintf("from %d%% to %d%% of the mean", least, most))
+	}
+	return v
+}
+
+// The units of sizes in bytes, of which a longer one stands before the one that it ends with.
+var sizeUnits = []struct {
+	name  string
+	bytes float64
+}{
+	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
+	{"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
+}
+
+// size decodes bytes with their unit.
+func (d *decoder) size(path string, n *node) uint64 {
+	s := d.Text(path, n)
+	if d.Err() != nil {
+		return 0
+	}
+	for _, u := range sizeUnits {
+		count, is := strings.CutSuffix(s, u.name)
+		if !is {
+			continue
+		}
+		v, err := strconv.ParseFloat(strings.TrimSpace(count), 64)
+		if err == nil && v*u.bytes >= 1e6 && v*u.bytes <= 1e18 {
+			return uint64(v * u.bytes)
+		}
+		d.WrongText(n, path, s, "is out of range", "from 1MB to 1000000TB")
+		return 0
+	}
+	d.WrongText(n, path, s, "is not a size", "a number with its unit, such as 20GB or 500MiB")
+	return 0
+}

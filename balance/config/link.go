@@ -1,0 +1,110 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+
+	"baton/document"
+)
+
+// link decodes the name of an interface, or a mapping.
+func (d *decoder) link(path string, n *node) Link {
+	l := Link{Line: n.Line}
+	if n.Kind == document.Scalar {
+		l.Interface = d.device(path, n)
+		l.Name = l.Interface
+		return l
+	}
+	d.Fields(path, n, []key{
+		{Name: "name", Decode: func(path string, n *node) { l.Name = d.linkName(path, n) }},
+		{Name: "interface", Decode: func(path string, n *node) { l.Interface = d.device(path, n) }},
+		{Name: "weight", Decode: func(path string, n *node) { l.Weight = d.weight(path, n) }},
+		{Name: "tier", Decode: func(path string, n *node) { l.Tier = d.Integer(path, n, 0, maxTier) }},
+		{Name: "gateways", Decode: func(path string, n *node) { l.Gateways = d.gateways(path, n) }},
+		{Name: "resolvers", Decode: func(path string, n *node) { l.Resolvers = d.resolvers(path, n) }},
+		{Name: "cap", Decode: func(path string, n *node) { l.Cap = d.cap(path, n) }},
+		{Name: "probe", Decode: func(path string, n *node) {
+			l.Probe = &Probe{}
+			d.probe(path, n, l.Probe)
+		}},
+	})
+	d.Require(path, n, "interface")
+	if l.Name == "" {
+		l.Name = l.Interface
+	}
+	return l
+}
+
+const measured = "measured"
+
+// weight decodes a number, or the word measured, which is 0.
+func (d *decoder) weight(path string, n *node) int {
+	if n.Text == measured {
+		return 0
+	}
+	s := d.Text(path, n)
+	w, err := strconv.Atoi(s)
+	if d.Err() == nil && (err != nil || w < 1 || w > maxWeight) {
+		d.WrongText(n, path, s, "is not a weight", fmt.Sprintf("from 1 to %d, or %s; a link for when no other is left has a tier of its own", maxWeight, measured))
+	}
+	return w
+}
+
+// gateways decodes one address or a list of two.
+func (d *decoder) gateways(path string, n *node) []netip.Addr {
+	var out []netip.Addr
+	d.NonEmptyList(path, n, func(at string, n *node) {
+		a := d.address(at, n)
+		for _, other := range out {
+			if d.Err() == nil && other.Is4() == a.Is4() {
+				d.WrongText(n, at, n.Text, fmt.Sprintf("is a second gateway for %s", version(a)), "one of each IP version at most")
+			}
+		}
+		out = append(out, a)
+	})
+	return out
+}
+
+func (d *decoder) resolvers(path string, n *node) []netip.Addr {
+	var out []netip.Addr
+	d.AtMost(path, n, 8)
+	d.NonEmptyList(path, n, func(at string, n *node) {
+		a := d.address(at, n)
+		d.once(at, n, contains(out, a))
+		out = append(out, a)
+	})
+	return out
+}
+
+// cap decodes what a link may carry; it needs a period, as nobody means bytes of all times.
+func (d *decoder) cap(path string, n *node) *Cap {
+	c := &Cap{Day: 1}
+	d.Fields(path, n, []key{
+		{Name: "bytes", Decode: func(path string, n *node) { c.Bytes = d.size(path, n) }},
+		{Name: "every", Decode: func(path string, n *node) {
+			c.Every = Period(d.Choice(path, n, "is not a period", string(Day), string(Week), string(Month)))
+		}},
+		{Name: "day", Decode: func(path string, n *node) { c.Day = d.Integer(path, n, 1, 28) }},
+		{Name: "hard", Decode: func(path string, n *node) { c.Hard = d.Boolean(path, n) }},
+	})
+	d.Require(path, n, "bytes")
+	if c.Every == "" {
+		d.Wrong(n, document.Join(path, "every"), "is missing", "day, week or month: when it counts from 0 again")
+	}
+	switch day := document.Join(path, "day"); {
+	case d.Err() != nil || !d.Given(day):
+	case c.Every == Day:
+		d.Refuse(day, "is given for a cap of each day", "a week or a month has a day that it begins at")
+	case c.Every == Week && c.Day > 7:
+		d.Refuse(day, fmt.Sprintf(`"%d" is not a day of the week`, c.Day), "from 1, Monday, to 7")
+	}
+	return c
+}
+
+func version(a netip.Addr) string {
+	if a.Is4() {
+		return "IPv4"
+	}
+	return "IPv6"
+}

@@ -45,3 +45,18 @@ func (l Link) Equal(o Link) bool {
 	return l.Name == o.Name && l.Interface == o.Interface && l.Index == o.Index && l.MAC == o.MAC && l.MTU == o.MTU &&
 		l.Carrier == o.Carrier && l.V4 == o.V4 && l.V6 == o.V6 && slices.Equal(l.Resolvers, o.Resolvers)
 }
+
+// Why says why packets cannot leave, in the words of the status; "" when they can.
+func (l Link) Why() string {
+	switch {
+	case l.Index == 0:
+		return "no interface"
+	case !l.Carrier:
+		return "no carrier"
+	case !l.V4.Address.IsValid() && !l.V6.Address.IsValid():
+		return "no address"
+	case !l.Usable():
+		return "no gateway"
+	}
+	return ""
+}

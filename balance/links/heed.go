@@ -1,0 +1,101 @@
+package links
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"syscall"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// listen takes what the kernel says until ctx ends, and with it the socket. It is a hint only: what has changed is read, so that
+// nothing is older than what was read before.
+func (w *Watcher) listen(ctx context.Context) {
+	for {
+		messages, _, err := w.changes.Receive()
+		switch {
+		case err == nil:
+			var all hints
+			for _, m := range messages {
+				h := heed(m)
+				all.parts |= h.parts
+				all.heard = append(all.heard, h.heard...)
+			}
+			if all.parts != 0 {
+				w.hint(all)
+			}
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, unix.EINTR):
+		default: // ENOBUFS: there were more changes than room for them
+			w.hint(hints{parts: everything, missed: true})
+		}
+	}
+}
+
+func (w *Watcher) hint(h hints) {
+	w.mu.Lock()
+	if h.parts == neighbours { // of a large network there are many, and of all but gateways nothing is made
+		kept := h.heard[:0]
+		for _, e := range h.heard {
+			if slices.ContainsFunc(w.list, e.of) {
+				kept = append(kept, e)
+			}
+		}
+		if h.heard = kept; len(kept) == 0 {
+			w.mu.Unlock()
+			return
+		}
+	}
+	w.hints.parts |= h.parts
+	w.hints.heard = append(w.hints.heard, h.heard...)
+	w.hints.probes = append(w.hints.probes, h.probes...)
+	w.hints.missed = w.hints.missed || h.missed
+	w.mu.Unlock()
+	w.rouse()
+}
+
+// heed says what a message is a hint at. When an interface or an address goes, the kernel takes IPv4 routes with it and does not
+// tell.
+func heed(m syscall.NetlinkMessage) hints {
+	switch m.Header.Type {
+	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
+		if len(m.Data) < unix.SizeofIfInfomsg || nl.DeserializeIfInfomsg(m.Data).Family != unix.AF_UNSPEC {
+			return hints{} // a bridge says with AF_BRIDGE what its ports do
+		}
+		return hints{parts: interfaces | routes}
+	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
+		return hints{parts: interfaces | routes}
+	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
+		if len(m.Data) < unix.SizeofRtMsg || m.Data[1] != 0 { // the length of its prefix
+			return hints{}
+		}
+		return hints{parts: routes}
+	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
+		return heedNeighbour(m)
+	}
+	return hints{}
+}
+
+func heedNeighbour(m syscall.NetlinkMessage) hints {
+	if len(m.Data) < unix.SizeofNdMsg || m.Data[0] == unix.AF_BRIDGE {
+		return hints{}
+	}
+	n, err := netlink.NeighDeserialize(m.Data)
+	if err != nil {
+		return hints{}
+	}
+	address, ok := netip.AddrFromSlice(n.IP)
+	if !ok {
+		return hints{}
+	}
+	h := heard{index: n.LinkIndex, address: address.Unmap()}
+	if m.Header.Type == unix.RTM_NEWNEIGH {
+		h.answers, h.failed = n.State&netlink.NUD_REACHABLE != 0, n.State&netlink.NUD_FAILED != 0
+	}
+	return hints{parts: neighbours, heard: []heard{h}}
+}

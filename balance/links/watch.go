@@ -1,0 +1,268 @@
+package links
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"baton/balance/config"
+)
+
+const (
+	// changeBuffer is how many bytes of changes the kernel keeps for us: about a thousand changes.
+	changeBuffer = 1 << 20
+	// round is how often gateways without a MAC are asked for. The kernel asks three times, a second apart, before it gives up.
+	round = time.Second
+	// useEvery is how many rounds go by until the kernel is told that a gateway is in use: it asks again then, if it has not heard of it
+	// for half a minute or so (base_reachable_time_ms, delay_first_probe_time). Else it would never notice that a MAC has changed, as
+	// the switch sends to gateways and the host does not.
+	useEvery = 5
+	// lookEvery is how many rounds go by until all is read again, in case that a change was not told.
+	lookEvery = 60
+)
+
+// Options of Open. Log and Tell are required.
+type Options struct {
+	Links []config.Link
+	// Tell is called with all links, in the order of the configuration: before Open returns, and then from one goroutine whenever
+	// something of a link differs. It must not call Close.
+	Tell func([]Link)
+	// Answered is called when the kernel has heard from a link's gateway (true), or has given it up (false). It is called from the
+	// goroutine of Tell. nil: nobody wants to know.
+	Answered func(link string, answers bool)
+	Log      *slog.Logger
+}
+
+// Watcher follows links.
+type Watcher struct {
+	o         Options
+	handle    *netlink.Handle
+	changes   *nl.NetlinkSocket
+	resolvers *resolvers
+	cancel    context.CancelFunc
+	ended     sync.WaitGroup
+	wake      chan struct{} // of one: there is something in hints
+
+	mu     sync.Mutex
+	hints  hints
+	follow []config.Link // to be followed from now on; nil: as before
+	list   []Link
+
+	// Of the goroutine that follows.
+	links  []config.Link
+	kernel Kernel
+	told   map[int][]netip.Addr // resolvers that the host's services tell, by interface
+}
+
+// hints are what the kernel has said that was not looked at yet.
+type hints struct {
+	parts  part
+	heard  []heard
+	probes []string // links that Probe was called for
+	missed bool
+}
+
+// heard is a change of a neighbour.
+type heard struct {
+	index           int
+	address         netip.Addr
+	answers, failed bool // neither: what is known of it has become older
+}
+
+// of says whether the neighbour is a gateway of the link.
+func (h heard) of(l Link) bool {
+	return l.Index == h.index && (l.V4.Gateway == h.address || l.V6.Gateway == h.address)
+}
+
+// Open follows links in the calling thread's network namespace until ctx ends. The caller owes Close.
+func Open(ctx context.Context, o Options) (_ *Watcher, err error) {
+	w := &Watcher{o: o, links: o.Links, wake: make(chan struct{}, 1)}
+	ctx, w.cancel = context.WithCancel(ctx)
+	defer func() {
+		if err != nil {
+			w.Close()
+		}
+	}()
+	if w.handle, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+		return nil, fmt.Errorf("open netlink: %w", err)
+	}
+	// What changes from here on is seen.
+	w.changes, err = nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
+		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_NEIGH)
+	if err != nil {
+		return nil, fmt.Errorf("subscribe to changes of interfaces: %w", err)
+	}
+	_ = w.changes.SetReceiveBufferSize(changeBuffer, true) // a smaller one means that all is read again more often
+	w.resolvers = newResolvers()
+	if err := w.read(everything); err != nil {
+		return nil, err
+	}
+	w.told = w.resolvers.ask(ctx, w.indexes())
+	w.resolvers.want(w.indexes())
+	w.derive()
+	w.o.Tell(w.List())
+	w.solicit(true)
+	context.AfterFunc(ctx, w.changes.Close)
+	w.ended.Go(func() { w.listen(ctx) })
+	w.ended.Go(func() { w.resolvers.run(ctx) })
+	w.ended.Go(func() { w.run(ctx) })
+	return w, nil
+}
+
+// Close ends following. Later calls do nothing.
+func (w *Watcher) Close() {
+	w.cancel()
+	if w.changes != nil {
+		w.changes.Close()
+	}
+	w.ended.Wait()
+	if w.handle != nil {
+		w.handle.Close()
+	}
+}
+
+// List is all links as they were told last.
+func (w *Watcher) List() []Link {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.list)
+}
+
+// Follow replaces the links that are followed; Tell is called with the new ones.
+func (w *Watcher) Follow(links []config.Link) {
+	w.mu.Lock()
+	w.follow = slices.Clone(links)
+	w.hints.parts |= everything
+	w.mu.Unlock()
+	w.rouse()
+}
+
+func (w *Watcher) rouse() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run looks at what was hinted at, until ctx ends.
+func (w *Watcher) run(ctx context.Context) {
+	ticker := time.NewTicker(round)
+	defer ticker.Stop()
+	for n := 1; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.wake:
+			w.look()
+		case told := <-w.resolvers.found:
+			w.told = told
+			w.update()
+		case <-ticker.C:
+			if n%lookEvery == 0 {
+				w.hint(hints{parts: everything})
+			}
+			w.solicit(n%useEvery == 0)
+			n++
+		}
+	}
+}
+
+// look reads what has changed, and tells of it.
+func (w *Watcher) look() {
+	w.mu.Lock()
+	h, follow := w.hints, w.follow
+	w.hints, w.follow = hints{}, nil
+	w.mu.Unlock()
+	if follow != nil {
+		w.links = follow
+	}
+	if h.missed {
+		w.o.Log.Warn("changes of links were missed: all are read again")
+	}
+	if err := w.read(h.parts); err != nil {
+		w.o.Log.Error("links could not be read; they are again in a minute, or when they change", "error", err)
+		return
+	}
+	if h.parts&interfaces != 0 {
+		w.resolvers.want(w.indexes())
+	}
+	w.update()
+	for _, name := range h.probes {
+		w.probe(name)
+	}
+	w.answered(h.heard)
+}
+
+// answered tells of gateways that have answered or have not.
+func (w *Watcher) answered(list []heard) {
+	if w.o.Answered == nil {
+		return
+	}
+	for _, h := range list {
+		for _, l := range w.List() {
+			if h.of(l) && (h.answers || h.failed) {
+				w.o.Answered(l.Name, h.answers)
+			}
+		}
+	}
+}
+
+// update derives the links and tells of them if something differs.
+func (w *Watcher) update() {
+	if w.derive() {
+		w.o.Tell(w.List())
+		w.solicit(false)
+	}
+}
+
+func (w *Watcher) read(what part) error {
+	names := make([]string, len(w.links))
+	for i, l := range w.links {
+		names[i] = l.Interface
+	}
+	return read(w.handle, &w.kernel, names, what)
+}
+
+// derive makes the list, and says whether it differs from the one before.
+func (w *Watcher) derive() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := make([]Link, len(w.links))
+	for i, c := range w.links {
+		var last Link
+		if j := slices.IndexFunc(w.list, func(l Link) bool { return l.Interface == c.Interface }); j >= 0 {
+			last = w.list[j]
+		}
+		list[i] = Derive(c, w.kernel, w.told[indexOf(w.kernel, c.Interface)], last)
+	}
+	if slices.EqualFunc(list, w.list, Link.Equal) {
+		return false
+	}
+	w.list = list
+	return true
+}
+
+func indexOf(k Kernel, name string) int {
+	for _, n := range k.Interfaces {
+		if n.Name == name {
+			return n.Index
+		}
+	}
+	return 0
+}
+
+func (w *Watcher) indexes() []int {
+	out := make([]int, len(w.kernel.Interfaces))
+	for i, n := range w.kernel.Interfaces {
+		out[i] = n.Index
+	}
+	return out
+}

@@ -39,7 +39,7 @@ func (w *Watcher) listen(ctx context.Context) {
 
 func (w *Watcher) hint(h hints) {
 	w.mu.Lock()
-	if h.parts == neighbours { // of a large network there are many, and of all but gateways nothing is made
+	if h.parts == neighbours && len(h.heard) > 0 { // of a large network there are many, and of all but gateways nothing is made
 		kept := h.heard[:0]
 		for _, e := range h.heard {
 			if slices.ContainsFunc(w.list, e.of) {

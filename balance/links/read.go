@@ -67,8 +67,7 @@ func readInterfaces(h *netlink.Handle, k *Kernel, names []string) error {
 			return fmt.Errorf("read interface %s: %w", name, err)
 		}
 		a := link.Attrs()
-		const live = unix.IFF_UP | unix.IFF_RUNNING | unix.IFF_LOWER_UP
-		n := Interface{Index: a.Index, Name: name, MAC: macOf(a.HardwareAddr), MTU: a.MTU, Live: a.RawFlags&live == live}
+		n := Interface{Index: a.Index, Name: name, MAC: macOf(a.HardwareAddr), MTU: a.MTU, Live: live(link)}
 		if a.EncapType != "ether" {
 			n.MAC = MAC{}
 		}
@@ -93,6 +92,12 @@ func readInterfaces(h *netlink.Handle, k *Kernel, names []string) error {
 		}
 	}
 	return nil
+}
+
+// live says whether an interface is up, has a carrier, and is not waiting for anybody's leave.
+func live(link netlink.Link) bool {
+	const flags = unix.IFF_UP | unix.IFF_RUNNING | unix.IFF_LOWER_UP
+	return link.Attrs().RawFlags&flags == flags
 }
 
 func readRoutes(h *netlink.Handle, k *Kernel) error {

@@ -36,9 +36,15 @@ func (w *Watcher) Probe(link string) {
 
 func (w *Watcher) probe(name string) {
 	for _, l := range w.List() {
-		if l.Name == name {
-			w.askGateways(l, func(state Reach) ask { return asking(state, true) })
+		if l.Name != name {
+			continue
 		}
+		w.askGateways(l, func(state Reach) ask {
+			if state == Fixed && w.o.Answered != nil {
+				w.o.Answered(name, true) // whoever fixed it knows that it is there
+			}
+			return asking(state, true)
+		})
 	}
 }
 

@@ -27,6 +27,9 @@ const (
 	useEvery = 5
 	// lookEvery is how many rounds go by until all is read again, in case that a change was not told.
 	lookEvery = 60
+	// The kernel tells of carriers once a second at most, but for the first (linkwatch): for that long after a change they are looked at.
+	swiftFor   = 1200 * time.Millisecond
+	swiftEvery = 40 * time.Millisecond
 )
 
 // Options of Open. Log and Tell are required.
@@ -59,6 +62,7 @@ type Watcher struct {
 	// Of the goroutine that follows.
 	links  []config.Link
 	kernel Kernel
+	failed part                 // what could not be read
 	told   map[int][]netip.Addr // resolvers that the host's services tell, by interface
 }
 
@@ -154,20 +158,34 @@ func (w *Watcher) rouse() {
 
 // run looks at what was hinted at, until ctx ends.
 func (w *Watcher) run(ctx context.Context) {
-	ticker := time.NewTicker(round)
+	ticker, swift := time.NewTicker(round), time.NewTicker(swiftEvery)
 	defer ticker.Stop()
+	defer swift.Stop()
+	until := time.Now().Add(swiftFor)
 	for n := 1; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-w.wake:
-			w.look()
+			if w.look()&interfaces != 0 {
+				until = time.Now().Add(swiftFor)
+				swift.Reset(swiftEvery)
+			}
+		case <-swift.C:
+			w.lookAtCarriers()
+			if time.Now().After(until) {
+				swift.Stop()
+			}
 		case told := <-w.resolvers.found:
 			w.told = told
 			w.update()
 		case <-ticker.C:
 			if n%lookEvery == 0 {
-				w.hint(hints{parts: everything})
+				w.failed = everything
+			}
+			if w.failed != 0 {
+				w.hint(hints{parts: w.failed})
+				w.failed = 0
 			}
 			w.solicit(n%useEvery == 0)
 			n++
@@ -175,8 +193,8 @@ func (w *Watcher) run(ctx context.Context) {
 	}
 }
 
-// look reads what has changed, and tells of it.
-func (w *Watcher) look() {
+// look reads what has changed, tells of it, and says what it was.
+func (w *Watcher) look() part {
 	w.mu.Lock()
 	h, follow := w.hints, w.follow
 	w.hints, w.follow = hints{}, nil
@@ -188,17 +206,31 @@ func (w *Watcher) look() {
 		w.o.Log.Warn("changes of links were missed: all are read again")
 	}
 	if err := w.read(h.parts); err != nil {
-		w.o.Log.Error("links could not be read; they are again in a minute, or when they change", "error", err)
-		return
+		w.o.Log.Error("links could not be read; they are again in a second", "error", err)
+		w.failed |= h.parts
+		return h.parts
 	}
 	if h.parts&interfaces != 0 {
 		w.resolvers.want(w.indexes())
 	}
 	w.update()
+	w.solicit(false)
 	for _, name := range h.probes {
 		w.probe(name)
 	}
 	w.answered(h.heard)
+	return h.parts
+}
+
+// lookAtCarriers looks whether a carrier has gone that nothing was said of yet.
+func (w *Watcher) lookAtCarriers() {
+	for _, n := range w.kernel.Interfaces {
+		link, err := w.handle.LinkByIndex(n.Index)
+		if n.Live && (err != nil || !live(link)) {
+			w.hint(hints{parts: interfaces | routes})
+			return
+		}
+	}
 }
 
 // answered tells of gateways that have answered or have not.
@@ -219,7 +251,6 @@ func (w *Watcher) answered(list []heard) {
 func (w *Watcher) update() {
 	if w.derive() {
 		w.o.Tell(w.List())
-		w.solicit(false)
 	}
 }
 

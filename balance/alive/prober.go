@@ -1,0 +1,214 @@
+package alive
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"baton/balance/config"
+	"baton/balance/links"
+)
+
+// A server has as long for an answer as there is between two questions, within these bounds.
+const (
+	leastWait = time.Second
+	mostWait  = 10 * time.Second
+)
+
+// Options of New. Heard may be nil.
+type Options struct {
+	// Ask has a link's gateway asked; Answered is to be called with what it says.
+	Ask func(link string)
+	// Heard is when traffic of the host was answered by a link last; zero: never.
+	Heard func(link string) time.Time
+	// Tell is called, from one goroutine, with the verdicts on all links, in the order of Update, whenever one differs. It must not call
+	// Close.
+	Tell func([]Verdict)
+	Log  *slog.Logger
+}
+
+// Prober probes links.
+type Prober struct {
+	o      Options
+	wake   chan struct{} // of one: something has changed
+	cancel context.CancelFunc
+	ended  sync.WaitGroup
+
+	mu     sync.Mutex
+	probed []*probed // in the order of Update
+	told   []Verdict
+}
+
+// probed is a link with what is known of it. Prober.mu guards it.
+type probed struct {
+	link    links.Link
+	probe   config.Probe
+	machine *Machine
+	round   int // counts what the answers to earlier questions are not of
+}
+
+// New begins to probe what Update says, until ctx ends. The caller owes Close.
+func New(ctx context.Context, o Options) *Prober {
+	p := &Prober{o: o, wake: make(chan struct{}, 1)}
+	ctx, p.cancel = context.WithCancel(ctx)
+	p.ended.Go(func() { p.run(ctx) })
+	return p
+}
+
+// Close ends probing.
+func (p *Prober) Close() {
+	p.cancel()
+	p.ended.Wait()
+}
+
+// Update says which links there are. list is in the order of the configuration's.
+func (p *Prober) Update(c *config.Config, list []links.Link) {
+	now := time.Now()
+	p.mu.Lock()
+	next := make([]*probed, len(list))
+	for i, l := range list {
+		probe := c.Probe
+		if own := c.Links[i].Probe; own != nil {
+			probe = *own
+		}
+		rules := Rules{Off: probe.Off, URL: probe.URL != "", Every: probe.Every, Dead: probe.Dead}
+		j := slices.IndexFunc(p.probed, func(o *probed) bool { return o.link.Interface == l.Interface })
+		if j < 0 {
+			next[i] = &probed{link: l, probe: probe, machine: NewMachine(rules, now)}
+			continue
+		}
+		next[i] = p.probed[j]
+		next[i].update(l, probe, rules, now)
+	}
+	p.probed = next
+	p.mu.Unlock()
+	p.rouse()
+}
+
+func (q *probed) update(l links.Link, probe config.Probe, rules Rules, now time.Time) {
+	another := q.probe.URL != probe.URL
+	q.machine.Change(rules, now)
+	if another || !same(q.link, l) {
+		q.machine.Restart(now)
+		q.round++
+	}
+	q.link, q.probe = l, probe
+}
+
+// same says whether a link leads where it has led: a gateway whose MAC alone changes is still the same network's.
+func same(a, b links.Link) bool {
+	return a.Index == b.Index && a.Usable() == b.Usable() && a.V4.Address == b.V4.Address && a.V4.Gateway == b.V4.Gateway &&
+		a.V6.Address == b.V6.Address && a.V6.Gateway == b.V6.Gateway
+}
+
+// Answered says what a link's gateway does.
+func (p *Prober) Answered(link string, answers bool) {
+	if !answers {
+		return // time says how long that may last
+	}
+	p.mu.Lock()
+	for _, q := range p.probed {
+		if q.link.Name == link && q.probe.URL == "" && !q.probe.Off {
+			q.machine.Answered(time.Now())
+		}
+	}
+	p.mu.Unlock()
+	p.rouse()
+}
+
+// List is the verdicts on all links, in the order of Update.
+func (p *Prober) List() []Verdict {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.verdicts()
+}
+
+func (p *Prober) verdicts() []Verdict {
+	out := make([]Verdict, len(p.probed))
+	for i, q := range p.probed {
+		out[i] = q.machine.Verdict()
+	}
+	return out
+}
+
+func (p *Prober) rouse() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (p *Prober) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.wake:
+		case <-timer.C:
+		}
+		timer.Reset(p.step(ctx))
+	}
+}
+
+// step asks whom it is time to ask, tells what is new, and says how long nothing else is to be done.
+func (p *Prober) step(ctx context.Context) time.Duration {
+	now := time.Now()
+	pause := time.Hour
+	var gateways []string
+	p.mu.Lock()
+	for _, q := range p.probed {
+		if !q.link.Usable() {
+			continue // why it is not is known without asking
+		}
+		if p.o.Heard != nil {
+			q.machine.Heard(p.o.Heard(q.link.Name), now)
+		}
+		if q.machine.Tick(now) {
+			q.machine.Asked(now)
+			if q.probe.URL == "" {
+				gateways = append(gateways, q.link.Name)
+			} else {
+				p.ended.Go(func() { p.askServer(ctx, q, q.link, q.probe, q.round) })
+			}
+		}
+		pause = min(pause, max(q.machine.Next(now).Sub(now), time.Millisecond))
+	}
+	verdicts := p.verdicts()
+	tell := !slices.Equal(verdicts, p.told)
+	p.told = verdicts
+	p.mu.Unlock()
+	if tell {
+		p.o.Tell(slices.Clone(verdicts))
+	}
+	for _, link := range gateways {
+		p.o.Ask(link)
+	}
+	return pause
+}
+
+func (p *Prober) askServer(ctx context.Context, q *probed, l links.Link, probe config.Probe, round int) {
+	ctx, cancel := context.WithTimeout(ctx, min(max(probe.Every, leastWait), mostWait))
+	defer cancel()
+	a := askServer(ctx, l, probe.URL)
+	now := time.Now()
+	p.mu.Lock()
+	if q.round == round {
+		switch {
+		case a.alive:
+			q.machine.Answered(now)
+		case a.portal != "":
+			q.machine.Captured(now, a.portal)
+		default:
+			q.machine.Unanswered()
+		}
+	}
+	p.mu.Unlock()
+	if a.err != nil && ctx.Err() != context.Canceled {
+		p.o.Log.Debug("a probe was not answered", "link", l.Name, "error", a.err)
+	}
+	p.rouse()
+}

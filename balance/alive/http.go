@@ -27,9 +27,17 @@ type answer struct {
 
 // askServer asks a server by a link, and by no other: from the device and address of the link, of names that its resolvers know.
 func askServer(ctx context.Context, l links.Link, where string) answer {
+	dial := by(l).dial
+	if end, limited := ctx.Deadline(); limited { // which a transport keeps from its dialer
+		dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			ctx, cancel := context.WithDeadline(ctx, end)
+			defer cancel()
+			return by(l).dial(ctx, network, address)
+		}
+	}
 	client := http.Client{
 		// A transport of its own: no connection is kept, and no proxy of the host is asked instead.
-		Transport:     &http.Transport{DialContext: by(l).dial, DisableKeepAlives: true},
+		Transport:     &http.Transport{DialContext: dial, DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where, nil)

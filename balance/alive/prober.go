@@ -63,16 +63,13 @@ func (p *Prober) Close() {
 	p.ended.Wait()
 }
 
-// Update says which links there are. list is in the order of the configuration's.
+// Update says which links there are. After a change of the configuration they may still be those of the one before.
 func (p *Prober) Update(c *config.Config, list []links.Link) {
 	now := time.Now()
 	p.mu.Lock()
 	next := make([]*probed, len(list))
 	for i, l := range list {
-		probe := c.Probe
-		if own := c.Links[i].Probe; own != nil {
-			probe = *own
-		}
+		probe := probeOf(c, l.Interface)
 		rules := Rules{Off: probe.Off, URL: probe.URL != "", Every: probe.Every, Dead: probe.Dead}
 		j := slices.IndexFunc(p.probed, func(o *probed) bool { return o.link.Interface == l.Interface })
 		if j < 0 {
@@ -85,6 +82,15 @@ func (p *Prober) Update(c *config.Config, list []links.Link) {
 	p.probed = next
 	p.mu.Unlock()
 	p.rouse()
+}
+
+func probeOf(c *config.Config, device string) config.Probe {
+	for _, l := range c.Links {
+		if l.Interface == device && l.Probe != nil {
+			return *l.Probe
+		}
+	}
+	return c.Probe
 }
 
 func (q *probed) update(l links.Link, probe config.Probe, rules Rules, now time.Time) {

@@ -2,6 +2,7 @@ package links
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"net/netip"
 	"slices"
@@ -24,6 +25,7 @@ func (w *Watcher) listen(ctx context.Context) {
 				h := heed(m)
 				all.parts |= h.parts
 				all.heard = append(all.heard, h.heard...)
+				all.indexes = append(all.indexes, h.indexes...)
 			}
 			if all.parts != 0 {
 				w.hint(all)
@@ -51,6 +53,10 @@ func (w *Watcher) hint(h hints) {
 			return
 		}
 	}
+	// When an interface or an address of it goes, the kernel takes IPv4 routes with it and does not tell.
+	if slices.ContainsFunc(w.list, func(l Link) bool { return slices.Contains(h.indexes, l.Index) }) {
+		h.parts |= routes
+	}
 	w.hints.parts |= h.parts
 	w.hints.heard = append(w.hints.heard, h.heard...)
 	w.hints.probes = append(w.hints.probes, h.probes...)
@@ -59,17 +65,19 @@ func (w *Watcher) hint(h hints) {
 	w.rouse()
 }
 
-// heed says what a message is a hint at. When an interface or an address goes, the kernel takes IPv4 routes with it and does not
-// tell.
+// heed says what a message is a hint at.
 func heed(m syscall.NetlinkMessage) hints {
 	switch m.Header.Type {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		if len(m.Data) < unix.SizeofIfInfomsg || nl.DeserializeIfInfomsg(m.Data).Family != unix.AF_UNSPEC {
 			return hints{} // a bridge says with AF_BRIDGE what its ports do
 		}
-		return hints{parts: interfaces | routes}
+		return hints{parts: interfaces, indexes: []int{int(binary.NativeEndian.Uint32(m.Data[indexAt:]))}}
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
-		return hints{parts: interfaces | routes}
+		if len(m.Data) < unix.SizeofIfAddrmsg {
+			return hints{}
+		}
+		return hints{parts: interfaces, indexes: []int{int(binary.NativeEndian.Uint32(m.Data[indexAt:]))}}
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
 		if len(m.Data) < unix.SizeofRtMsg || m.Data[1] != 0 { // the length of its prefix
 			return hints{}
@@ -80,6 +88,9 @@ func heed(m syscall.NetlinkMessage) hints {
 	}
 	return hints{}
 }
+
+// indexAt is where struct ifinfomsg (linux/rtnetlink.h) and struct ifaddrmsg (linux/if_addr.h) have the interface.
+const indexAt = 4
 
 func heedNeighbour(m syscall.NetlinkMessage) hints {
 	if len(m.Data) < unix.SizeofNdMsg || m.Data[0] == unix.AF_BRIDGE {

@@ -20,7 +20,10 @@ func message(kind uint16, data ...byte) syscall.NetlinkMessage {
 
 func TestHeed(t *testing.T) {
 	gateway := netip.MustParseAddr("10.0.0.1")
-	info := func(family byte) []byte { return append([]byte{family}, make([]byte, unix.SizeofIfInfomsg-1)...) }
+	info := func(family byte) []byte {
+		return append([]byte{family, 0, 0, 0, 5}, make([]byte, unix.SizeofIfInfomsg-5)...)
+	}
+	address := []byte{unix.AF_INET, 24, 0, 0, 5, 0, 0, 0}
 	route := func(length byte) []byte {
 		return append([]byte{unix.AF_INET, length}, make([]byte, unix.SizeofRtMsg-2)...)
 	}
@@ -32,12 +35,13 @@ func TestHeed(t *testing.T) {
 		m    syscall.NetlinkMessage
 		want hints
 	}{
-		{"link", message(unix.RTM_NEWLINK, info(unix.AF_UNSPEC)...), hints{parts: interfaces | routes}},
-		{"link gone", message(unix.RTM_DELLINK, info(unix.AF_UNSPEC)...), hints{parts: interfaces | routes}},
+		{"link", message(unix.RTM_NEWLINK, info(unix.AF_UNSPEC)...), hints{parts: interfaces, indexes: []int{5}}},
+		{"link gone", message(unix.RTM_DELLINK, info(unix.AF_UNSPEC)...), hints{parts: interfaces, indexes: []int{5}}},
 		{"port of a bridge", message(unix.RTM_DELLINK, info(unix.AF_BRIDGE)...), hints{}},
 		{"short link", message(unix.RTM_NEWLINK, 0), hints{}},
-		{"address", message(unix.RTM_NEWADDR), hints{parts: interfaces | routes}},
-		{"address gone", message(unix.RTM_DELADDR), hints{parts: interfaces | routes}},
+		{"address", message(unix.RTM_NEWADDR, address...), hints{parts: interfaces, indexes: []int{5}}},
+		{"address gone", message(unix.RTM_DELADDR, address...), hints{parts: interfaces, indexes: []int{5}}},
+		{"short address", message(unix.RTM_DELADDR, 2), hints{}},
 		{"default route", message(unix.RTM_DELROUTE, route(0)...), hints{parts: routes}},
 		{"route to somewhere", message(unix.RTM_NEWROUTE, route(24)...), hints{}},
 		{"short route", message(unix.RTM_NEWROUTE, 2, 0), hints{}},
@@ -71,5 +75,16 @@ func TestHint(t *testing.T) {
 	w.hint(hints{parts: neighbours, heard: []heard{other, {index: 5, address: netip.MustParseAddr("10.0.0.1"), answers: true}}})
 	if w.hints.parts != neighbours || len(w.hints.heard) != 1 || len(w.wake) != 1 {
 		t.Errorf("of a gateway's entry came %+v", w.hints)
+	}
+}
+
+// TestHintOfInterface: routes are read again if the interface is a link's.
+func TestHintOfInterface(t *testing.T) {
+	for index, want := range map[int]part{5: interfaces | routes, 6: interfaces} {
+		w := &Watcher{wake: make(chan struct{}, 1), list: []Link{{Index: 5}}}
+		w.hint(hints{parts: interfaces, indexes: []int{index}})
+		if w.hints.parts != want {
+			t.Errorf("of interface %d came %b, want %b", index, w.hints.parts, want)
+		}
 	}
 }

@@ -1,5 +1,9 @@
 // Package links is what is known of the host's links: their interfaces, addresses, gateways and resolvers, as the kernel and the
 // host's network services tell it, and as it changes.
+//
+// A link is an interface with a link layer, an address, and a gateway whose MAC the kernel finds out. What has no link layer (ppp,
+// WireGuard and other tunnels, modems that carry bare IP) or no gateway is followed, and told of as not usable: the switch has no
+// MAC to send to.
 package links
 
 import (

@@ -24,10 +24,13 @@ const (
 // read brings parts of k up to date for the interfaces of these names.
 func read(h *netlink.Handle, k *Kernel, names []string, what part) error {
 	if what&interfaces != 0 {
+		before := *k
 		if err := readInterfaces(h, k, names); err != nil {
 			return err
 		}
-		what |= neighbours // of an interface that has come
+		if !slices.Equal(before.Interfaces, k.Interfaces) || !slices.Equal(before.Addresses, k.Addresses) {
+			what |= routes | neighbours
+		}
 	}
 	if what&routes != 0 {
 		if err := readRoutes(h, k); err != nil {

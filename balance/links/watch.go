@@ -68,10 +68,11 @@ type Watcher struct {
 
 // hints are what the kernel has said that was not looked at yet.
 type hints struct {
-	parts  part
-	heard  []heard
-	probes []string // links that Probe was called for
-	missed bool
+	parts   part
+	indexes []int // of interfaces that parts is about; not kept
+	heard   []heard
+	probes  []string // links that Probe was called for
+	missed  bool
 }
 
 // heard is a change of a neighbour.
@@ -227,7 +228,7 @@ func (w *Watcher) lookAtCarriers() {
 	for _, n := range w.kernel.Interfaces {
 		link, err := w.handle.LinkByIndex(n.Index)
 		if n.Live && (err != nil || !live(link)) {
-			w.hint(hints{parts: interfaces | routes})
+			w.hint(hints{parts: interfaces, indexes: []int{n.Index}})
 			return
 		}
 	}

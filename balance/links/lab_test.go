@@ -326,9 +326,34 @@ func TestOverrun(t *testing.T) {
 	for i := range 500 {
 		f.cables[1].A.SetMTU(1300 + i%2)
 	}
-	f.cables[0].B.SetDown()
+	f.cables[0].A.RemoveAddress("10.0.0.2/24")
 	f.w.mu.Unlock()
-	f.until(0, "without carrier", func(l Link) bool { return !l.Carrier })
+	f.until(0, "without address", func(l Link) bool { return l.Why() == "no address" })
+}
+
+// TestCarrierUntold: a carrier that has gone is seen before the kernel tells of it.
+func TestCarrierUntold(t *testing.T) {
+	f := setUp(t)
+	index := f.cables[0].A.Index
+	w := &Watcher{
+		handle: f.host.Netlink(), wake: make(chan struct{}, 1), kernel: Kernel{Interfaces: []Interface{{Index: index, Live: true}}},
+		list: []Link{{Index: index}},
+	}
+	lab.Eventually(t, patience, func() error { // it comes up
+		w.hints = hints{}
+		if w.lookAtCarriers(); w.hints.parts != 0 {
+			return fmt.Errorf("of a carrier that is there comes %+v", w.hints)
+		}
+		return nil
+	})
+	f.cables[0].B.SetDown()
+	if w.lookAtCarriers(); w.hints.parts != interfaces|routes {
+		t.Errorf("of a carrier that is gone comes %+v", w.hints)
+	}
+	w.hints, w.kernel.Interfaces[0].Live = hints{}, false
+	if w.lookAtCarriers(); w.hints.parts != 0 {
+		t.Errorf("of a carrier that is known to be gone comes %+v", w.hints)
+	}
 }
 
 func TestFollow(t *testing.T) {

@@ -322,9 +322,12 @@ func TestOverrun(t *testing.T) {
 	f.open(both()...)
 	f.until(0, "usable", usable)
 	f.must(f.w.changes.SetReceiveBufferSize(1, true)) // the least that there is
-	f.w.mu.Lock()                                     // nothing is taken
-	for i := range 500 {
-		f.cables[1].A.SetMTU(1300 + i%2)
+	f.w.mu.Lock()                                     // the first change that matters is the last that is taken
+	f.route(1, "10.0.1.1", 999, unix.RT_TABLE_MAIN, unix.RTPROT_STATIC)
+	for i := range 200 {
+		f.must(f.host.Netlink().RouteAdd(&netlink.Route{
+			LinkIndex: f.cables[1].A.Index, Dst: &net.IPNet{IP: net.IPv4(10, 200, byte(i), 0).To4(), Mask: net.CIDRMask(24, 32)},
+		}))
 	}
 	f.cables[0].A.RemoveAddress("10.0.0.2/24")
 	f.w.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 
 	"baton/datapath"
 	"baton/packet"
-	"baton/purge/diag"
 	"baton/purge/reset"
+	"baton/sockdiag"
 )
 
 const (
@@ -70,7 +70,7 @@ func (p *Purge) handOut(ctx context.Context, batches chan<- []*waiting) {
 }
 
 // endThese asks what has become of marked connections and ends those that are silent still.
-func (p *Purge) endThese(kernel *diag.Conn, due []*waiting) {
+func (p *Purge) endThese(kernel *sockdiag.Conn, due []*waiting) {
 	sockets := make([]datapath.PurgeSocket, len(due))
 	for i, w := range due {
 		sockets[i] = w.mark.PurgeSocket
@@ -86,7 +86,7 @@ func (p *Purge) endThese(kernel *diag.Conn, due []*waiting) {
 	var (
 		ended   []*waiting
 		how     []datapath.PurgeCheck
-		destroy []diag.Socket
+		destroy []sockdiag.Socket
 	)
 	for i, w := range due {
 		c := rules[w.policy]
@@ -103,7 +103,7 @@ func (p *Purge) endThese(kernel *diag.Conn, due []*waiting) {
 			p.tell(slog.LevelInfo, "dormant; not ended as dry_run is set", w)
 		default:
 			ended, how = append(ended, w), append(how, checks[i])
-			destroy = append(destroy, diag.Socket{
+			destroy = append(destroy, sockdiag.Socket{
 				Local: w.mark.Server, Remote: w.mark.Client, Ifindex: w.mark.Ifindex, Cookie: w.mark.Cookie,
 			})
 		}
@@ -121,7 +121,7 @@ func (p *Purge) ended(w *waiting, c *counters, how datapath.PurgeCheck, result e
 		c.ended.Add(1)
 		p.tell(slog.LevelDebug, "ended", w)
 		p.reset(w, how)
-	case errors.Is(result, diag.ErrGone):
+	case errors.Is(result, sockdiag.ErrGone):
 		c.gone.Add(1)
 	default:
 		p.failed(w, c, result)

@@ -18,8 +18,8 @@ import (
 	"baton/api"
 	"baton/datapath"
 	"baton/purge/config"
-	"baton/purge/diag"
 	"baton/purge/reset"
+	"baton/sockdiag"
 )
 
 // Options make a Purge.
@@ -36,9 +36,9 @@ type Purge struct {
 	log              *slog.Logger
 	started          time.Time
 	dp               *datapath.Purge
-	diags            []*diag.Conn  // one for each goroutine that ends connections
-	resets           *reset.Sender // nil: it could not be had
-	control, scraped net.Listener  // the latter nil without metrics
+	diags            []*sockdiag.Conn // one for each goroutine that ends connections
+	resets           *reset.Sender    // nil: it could not be had
+	control, scraped net.Listener     // the latter nil without metrics
 
 	features                 []api.Feature
 	reloads, reloadsFailed   atomic.Uint64
@@ -76,7 +76,7 @@ func New(o Options) (_ *Purge, err error) {
 		return nil, err
 	}
 	for range min(runtime.GOMAXPROCS(0), mostEnders) {
-		c, err := diag.Open()
+		c, err := sockdiag.Open()
 		if err != nil {
 			return nil, err
 		}

@@ -1,11 +1,13 @@
-package diag
+package sockdiag
 
 import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"os/exec"
 	"slices"
 	"syscall"
@@ -18,6 +20,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if what := os.Getenv(holdEnv); what != "" {
+		if err := holding(what); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	kerneltest.Main(m, func() error { return exec.Command("ip", "link", "set", "lo", "up").Run() })
 }
 

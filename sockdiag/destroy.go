@@ -1,7 +1,4 @@
-// Package diag ends TCP connections of this host by the kernel's socket interface (sock_diag(7), SOCK_DESTROY, Linux 4.5 with
-// CONFIG_INET_DIAG_DESTROY): the application gets ECONNABORTED, and the peer a reset where the kernel sends one (tcp_abort in net/ipv4/tcp.c:
-// not in the states LAST-ACK and CLOSING).
-package diag
+package sockdiag
 
 import (
 	"encoding/binary"
@@ -16,17 +13,20 @@ import (
 type Socket struct {
 	Local, Remote netip.AddrPort // IPv4 in a socket of IPv6 is plain IPv4
 	Ifindex       int            // that it is bound to; 0: none
-	Cookie        uint64
+	Cookie        uint64         // SO_COOKIE; AnyCookie: whoever has the addresses
 }
+
+// AnyCookie is no socket's own (INET_DIAG_NOCOOKIE): with it whoever has the addresses is meant.
+const AnyCookie = 1<<64 - 1
 
 // ErrGone is the error of a connection that is no more.
 var ErrGone = errors.New("the connection is gone")
 
 // What linux/sock_diag.h and linux/inet_diag.h have.
 const (
-	sockDestroy = 21 // SOCK_DESTROY
-	requestSize = 56 // struct inet_diag_req_v2
-	allStates   = 0xffffffff
+	sockDestroy = 21         // SOCK_DESTROY
+	requestSize = 56         // struct inet_diag_req_v2
+	allStates   = 0xffffffff // more than there are
 )
 
 // most is how many requests one message to the kernel holds, so that the answers fit into its smallest receive buffer.
@@ -127,11 +127,7 @@ func appendRequest(b []byte, sequence uint32, s Socket, ack bool) []byte {
 		family = unix.AF_INET6
 	}
 	order := binary.NativeEndian
-	b = order.AppendUint32(b, unix.NLMSG_HDRLEN+requestSize)
-	b = order.AppendUint16(b, sockDestroy)
-	b = order.AppendUint16(b, flags)
-	b = order.AppendUint32(b, sequence)
-	b = order.AppendUint32(b, 0) // our port: the kernel knows it
+	b = appendHeader(b, requestSize, sockDestroy, flags, sequence)
 	b = append(b, family, unix.IPPROTO_TCP, 0, 0)
 	b = order.AppendUint32(b, allStates)
 	b = binary.BigEndian.AppendUint16(b, s.Local.Port())
@@ -141,6 +137,16 @@ func appendRequest(b []byte, sequence uint32, s Socket, ack bool) []byte {
 	b = order.AppendUint32(b, uint32(s.Ifindex))
 	b = order.AppendUint32(b, uint32(s.Cookie))
 	return order.AppendUint32(b, uint32(s.Cookie>>32))
+}
+
+// appendHeader writes a struct nlmsghdr of a message with a body of that many bytes.
+func appendHeader(b []byte, body int, kind, flags uint16, sequence uint32) []byte {
+	order := binary.NativeEndian
+	b = order.AppendUint32(b, uint32(unix.NLMSG_HDRLEN+body))
+	b = order.AppendUint16(b, kind)
+	b = order.AppendUint16(b, flags)
+	b = order.AppendUint32(b, sequence)
+	return order.AppendUint32(b, 0) // our port: the kernel knows it
 }
 
 func appendAddress(b []byte, a netip.Addr) []byte {
@@ -154,27 +160,54 @@ type answer struct {
 	err      error
 }
 
-// parseAnswer reads a struct nlmsgerr, and returns what is behind it.
+// parseAnswer reads a message with a struct nlmsgerr, and returns what is behind it.
 func parseAnswer(b []byte) (a answer, rest []byte, err error) {
-	const least = unix.NLMSG_HDRLEN + 4
-	if len(b) < least {
-		return a, nil, fmt.Errorf("%d bytes", len(b))
+	m, rest, err := parseMessage(b)
+	if err != nil {
+		return a, nil, err
+	}
+	if m.kind != unix.NLMSG_ERROR {
+		return a, nil, fmt.Errorf("a message of type %d", m.kind)
+	}
+	a.sequence = m.sequence
+	if a.err, err = parseError(m.body); err != nil {
+		return answer{}, nil, err
+	}
+	return a, rest, nil
+}
+
+// message is a netlink message.
+type message struct {
+	kind, flags uint16
+	sequence    uint32
+	body        []byte
+}
+
+// parseMessage reads a message, and returns what is behind it.
+func parseMessage(b []byte) (m message, rest []byte, err error) {
+	if len(b) < unix.NLMSG_HDRLEN {
+		return m, nil, fmt.Errorf("%d bytes", len(b))
 	}
 	order := binary.NativeEndian
-	length := int(order.Uint32(b))
-	if length < least || length > len(b) {
-		return a, nil, fmt.Errorf("a message of %d bytes in %d", length, len(b))
+	length := order.Uint32(b)
+	if length < unix.NLMSG_HDRLEN || uint64(length) > uint64(len(b)) {
+		return m, nil, fmt.Errorf("a message of %d bytes in %d", length, len(b))
 	}
-	if kind := order.Uint16(b[4:]); kind != unix.NLMSG_ERROR {
-		return a, nil, fmt.Errorf("a message of type %d", kind)
+	m = message{kind: order.Uint16(b[4:]), flags: order.Uint16(b[6:]), sequence: order.Uint32(b[8:]), body: b[unix.NLMSG_HDRLEN:length]}
+	return m, b[min(len(b), int(length+3)&^3):], nil
+}
+
+// parseError reads the number that a struct nlmsgerr and the end of a dump begin with: what the kernel says of the request.
+func parseError(b []byte) (said, err error) {
+	if len(b) < 4 {
+		return nil, fmt.Errorf("an answer of %d bytes", len(b))
 	}
-	a.sequence = order.Uint32(b[8:])
-	switch code := unix.Errno(-int32(order.Uint32(b[unix.NLMSG_HDRLEN:]))); code {
+	switch code := unix.Errno(-int32(binary.NativeEndian.Uint32(b))); code {
 	case 0:
+		return nil, nil
 	case unix.ENOENT:
-		a.err = ErrGone
+		return ErrGone, nil
 	default:
-		a.err = code
+		return code, nil
 	}
-	return a, b[min(len(b), (length+3)&^3):], nil
 }

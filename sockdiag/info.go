@@ -15,13 +15,15 @@ type TCP struct {
 	State State
 	UID   uint32
 
-	RTT, MinRTT                 time.Duration // 0: not known
+	RTT, MinRTT                 time.Duration // of what it sends; 0: not known
+	ReceiveRTT                  time.Duration // of what it receives: grows with queues on the way here; 0: not known
 	SendWindow                  uint32        // congestion window, segments
 	MSS                         uint32        // of what it sends, bytes
 	Unacked                     uint32        // segments on their way
 	SegmentsOut, SegmentsIn     uint32        // with those that have no data
 	DataOut, DataIn             uint32        // segments with data
 	Retransmitted               uint32        // segments sent again, ever
+	OutOfOrder                  uint32        // segments that came before others that were sent earlier
 	BytesSent, BytesAcked       uint64        // sent: with what was sent again
 	BytesReceived               uint64        // in order
 	DeliveryRate                uint64        // bytes per second, of the newest measure
@@ -109,7 +111,7 @@ func parseAttribute(b []byte) (kind uint16, value, rest []byte, err error) {
 }
 
 // infoSize is how much is read of a struct tcp_info. Kernels have added to its end, never changed it.
-const infoSize = 208
+const infoSize = 228
 
 // parseInfo reads a struct tcp_info of any length. Sockets of listeners have other numbers in it: they are not asked for by default.
 func (s *TCP) parseInfo(b []byte) {
@@ -124,6 +126,7 @@ func (s *TCP) parseInfo(b []byte) {
 	s.SinceReceived = time.Duration(u32(52)) * time.Millisecond
 	s.RTT = micros(uint64(u32(68)))
 	s.SendWindow = u32(80)
+	s.ReceiveRTT = micros(uint64(u32(92)))
 	s.Retransmitted = u32(100)
 	s.BytesAcked, s.BytesReceived = u64(120), u64(128)
 	s.SegmentsOut, s.SegmentsIn = u32(136), u32(140)
@@ -134,6 +137,7 @@ func (s *TCP) parseInfo(b []byte) {
 	s.DeliveryRate = u64(160)
 	s.Busy, s.ReceiverLimited, s.BufferLimited = micros(u64(168)), micros(u64(176)), micros(u64(184))
 	s.BytesSent = u64(200)
+	s.OutOfOrder = u32(224)
 }
 
 // noRTT stands where there is no measure yet.

@@ -330,19 +330,20 @@ func TestParseInfo(t *testing.T) {
 	i := unix.TCPInfo{
 		Snd_mss: 1, Unacked: 2, Last_data_recv: 3, Rtt: 4, Snd_cwnd: 5, Total_retrans: 6, Bytes_acked: 7 << 32, Bytes_received: 8 << 32,
 		Segs_out: 9, Segs_in: 10, Min_rtt: 11, Data_segs_in: 12, Data_segs_out: 13, Delivery_rate: 14 << 32, Busy_time: 15, Rwnd_limited: 16,
-		Sndbuf_limited: 17, Bytes_sent: 18 << 32,
+		Sndbuf_limited: 17, Bytes_sent: 18 << 32, Rcv_rtt: 19, Rcv_ooopack: 20,
 	}
 	b := unsafe.Slice((*byte)(unsafe.Pointer(&i)), unsafe.Sizeof(i))
 	want := TCP{
 		MSS: 1, Unacked: 2, SinceReceived: 3 * time.Millisecond, RTT: 4 * time.Microsecond, SendWindow: 5, Retransmitted: 6, BytesAcked: 7 << 32,
 		BytesReceived: 8 << 32, SegmentsOut: 9, SegmentsIn: 10, MinRTT: 11 * time.Microsecond, DataIn: 12, DataOut: 13, DeliveryRate: 14 << 32,
 		Busy: 15 * time.Microsecond, ReceiverLimited: 16 * time.Microsecond, BufferLimited: 17 * time.Microsecond, BytesSent: 18 << 32,
+		ReceiveRTT: 19 * time.Microsecond, OutOfOrder: 20,
 	}
 	var got TCP
 	if got.parseInfo(b); got != want {
 		t.Errorf("got\n%+v\nwant\n%+v", got, want)
 	}
-	want.BytesSent, want.BufferLimited, want.ReceiverLimited = 0, 0, 0
+	want.BytesSent, want.BufferLimited, want.ReceiverLimited, want.OutOfOrder = 0, 0, 0, 0
 	got = TCP{}
 	if got.parseInfo(b[:unsafe.Offsetof(i.Rwnd_limited)]); got != want {
 		t.Errorf("of an older kernel: got\n%+v\nwant\n%+v", got, want)

@@ -1,0 +1,120 @@
+package measure
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"baton/balance/tables"
+	"baton/sockdiag"
+)
+
+// Picks visits the flows that a switch remembers, with the OpenFlow number of each one's port, until visit returns false.
+type Picks func(visit func(protocol uint8, inside, remote netip.AddrPort, port uint32) bool) error
+
+const (
+	// listEvery is how often connections are listed, if that is cheap: not more than one part in listShare of a processor's time goes into it. A hundred thousand are
+	// listed in 0.2 s, and then every 4 s.
+	listEvery = time.Second
+	listShare = 20
+)
+
+// Reader reads the connections of the inside addresses, and which link each has. It is for one goroutine at a time.
+type Reader struct {
+	inside []netip.Prefix
+	picks  Picks
+	conn   *sockdiag.Conn
+	due    time.Duration
+	places map[uint64]int // of connections, by their cookie: a flow never changes its link; nowhere: it has none
+	spare  map[uint64]int
+}
+
+const nowhere = -1
+
+// NewReader makes a Reader in the caller's network namespace, for connections of these addresses. picks may be nil: then it is known of no connection which link
+// it has, and none is listed. The caller closes it.
+func NewReader(inside []netip.Prefix, picks Picks) (*Reader, error) {
+	c, err := sockdiag.Open()
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{inside: inside, picks: picks, conn: c, places: map[uint64]int{}, spare: map[uint64]int{}}, nil
+}
+
+// Close closes the Reader.
+func (r *Reader) Close() error { return r.conn.Close() }
+
+// Flows lists connections if it is time for that, by the clock of Sample.At, and says whether it was.
+func (r *Reader) Flows(now time.Duration) (flows []Flow, listed bool, err error) {
+	if now < r.due {
+		return nil, false, nil
+	}
+	if r.picks == nil || len(r.inside) == 0 {
+		r.due = now + listEvery
+		return nil, true, nil
+	}
+	began := time.Now()
+	defer func() { r.due = now + max(listEvery, listShare*time.Since(began)) }()
+	clear(r.spare)
+	unknown := map[tuple]int{} // places in flows
+	err = r.conn.ListTCP(sockdiag.Filter{Local: r.inside}, func(s *sockdiag.TCP) {
+		place, known := r.places[s.Cookie]
+		if !known {
+			place = nowhere
+			unknown[tuple{s.Local, s.Remote}] = len(flows)
+		}
+		flows = append(flows, Flow{Link: place, TCP: *s})
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	if len(unknown) > 0 {
+		if err := r.find(unknown, flows); err != nil {
+			return nil, false, fmt.Errorf("find the links of connections: %w", err)
+		}
+	}
+	for i := range flows {
+		r.spare[flows[i].Cookie] = flows[i].Link
+	}
+	r.places, r.spare = r.spare, r.places
+	return flows, true, nil
+}
+
+// tuple is a connection's.
+type tuple struct{ local, remote netip.AddrPort }
+
+// find asks the switch for the links of flows.
+func (r *Reader) find(unknown map[tuple]int, flows []Flow) error {
+	return r.picks(func(protocol uint8, inside, remote netip.AddrPort, port uint32) bool {
+		if protocol != unix.IPPROTO_TCP || port < tables.FirstLink {
+			return true
+		}
+		t := tuple{inside, remote}
+		if at, is := unknown[t]; is {
+			flows[at].Link = int(port - tables.FirstLink)
+			delete(unknown, t)
+		}
+		return len(unknown) > 0
+	})
+}
+
+// Forget forgets which links connections have: the numbers of ports mean others now.
+func (r *Reader) Forget() { clear(r.places) }
+
+// ReadCounters reads what an interface has carried, all that it has: what other than flows of the switch is on the link counts, too, for its capacity and for
+// caps.
+func ReadCounters(ifindex int) (Counters, error) {
+	l, err := netlink.LinkByIndex(ifindex)
+	if err != nil {
+		return Counters{}, fmt.Errorf("read counters of interface %d: %w", ifindex, err)
+	}
+	s := l.Attrs().Statistics
+	if s == nil {
+		return Counters{}, fmt.Errorf("read counters of interface %d: %w", ifindex, errors.ErrUnsupported)
+	}
+	return Counters{Sent: s.TxBytes, Received: s.RxBytes}, nil
+}

@@ -45,7 +45,7 @@ type carrier struct {
 // shown is what flows show of a link.
 type shown struct {
 	up, down          carriers
-	trips             []time.Duration // of connections that have been acknowledged something
+	trips             []time.Duration // of connections that have carried something
 	segments, repeats uint64
 }
 
@@ -79,10 +79,13 @@ func (o *shown) add(l *link, at, since time.Duration, f *Flow, before, now seen)
 		return
 	}
 	base := l.trips.base(at, f.Remote.Addr(), f.MinRTT)
+	switch {
+	case acked > 0 && f.RTT > 0:
+		o.trips = append(o.trips, f.RTT)
+	case f.ReceiveRTT > 0:
+		o.trips = append(o.trips, f.ReceiveRTT)
+	}
 	if acked > 0 {
-		if f.RTT > 0 {
-			o.trips = append(o.trips, f.RTT)
-		}
 		o.up = append(o.up, carrier{
 			bytes: acked, queued: queued(f.RTT, base), lost: now.repeats > before.repeats,
 			blocked: f.ApplicationLimited || now.receiverLimited-before.receiverLimited > since/2,

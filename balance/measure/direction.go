@@ -205,11 +205,18 @@ func (d *direction) capacity() Capacity {
 // recent is what was carried in the last seconds.
 type recent struct{ spans []span }
 
-// recently is of which time rates are told.
-const recently = 2 * time.Second
+const (
+	recently = 2 * time.Second       // of which rates are told
+	brief    = 50 * time.Millisecond // spans that are shorter become one
+)
 
 func (r *recent) add(s span) {
-	r.spans = append(r.spans, s)
+	if n := len(r.spans); n > 0 && r.spans[n-1].length() < brief {
+		r.spans[n-1].until = s.until
+		r.spans[n-1].bytes += s.bytes
+	} else {
+		r.spans = append(r.spans, s)
+	}
 	first := 0
 	for s.until-r.spans[first].until >= recently {
 		first++

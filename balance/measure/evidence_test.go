@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -102,5 +103,21 @@ func TestLost(t *testing.T) {
 	near(t, "with losses", f[0].Down, 8*mbit)
 	if f[1].Down.Known() || f[1].Down.Rate != 8*mbit {
 		t.Errorf("without: %+v", f[1].Down)
+	}
+}
+
+// TestRemotes: the least round trips of a few thousand servers are kept, those that are in use.
+func TestRemotes(t *testing.T) {
+	var l trips
+	for i := range 3 * mostRemotes {
+		at := time.Duration(i) * 200 * ms
+		l.base(at, netip.AddrFrom4([4]byte{198, 18, byte(i >> 8), byte(i)}), 20*ms)
+		l.base(at, netip.AddrFrom4([4]byte{192, 0, 2, 1}), time.Duration(i%1000+1)*ms)
+	}
+	if n := len(l.remotes); n > mostRemotes || n < 1000 {
+		t.Errorf("%d servers are kept", n)
+	}
+	if got := l.base(3*mostRemotes*200*ms, netip.AddrFrom4([4]byte{192, 0, 2, 1}), time.Second); got != ms {
+		t.Errorf("the least of one in use: %v", got)
 	}
 }

@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"maps"
 	"math"
 	"net/netip"
 	"slices"
@@ -179,6 +180,7 @@ type trips struct {
 	least
 	smooth  time.Duration
 	remotes map[netip.Addr]*least
+	tidied  time.Duration // when the remotes that are not in use were forgotten
 }
 
 // add learns from the round trips of the connections of a listing: their median, as servers are at different distances.
@@ -202,13 +204,7 @@ func (t *trips) base(at time.Duration, to netip.Addr, own time.Duration) time.Du
 	t.least.add(at, own)
 	known := t.remotes[to]
 	if known == nil {
-		if len(t.remotes) >= mostRemotes {
-			for a, l := range t.remotes {
-				if at-l.latestAt > leastWindow {
-					delete(t.remotes, a)
-				}
-			}
-		}
+		t.tidy(at)
 		if len(t.remotes) >= mostRemotes {
 			return own
 		}
@@ -220,6 +216,15 @@ func (t *trips) base(at time.Duration, to netip.Addr, own time.Duration) time.Du
 	}
 	known.add(at, own)
 	return known.floor()
+}
+
+// tidy makes room for other remotes, now and then.
+func (t *trips) tidy(at time.Duration) {
+	if len(t.remotes) < mostRemotes || at-t.tidied < leastWindow/4 {
+		return
+	}
+	t.tidied = at
+	maps.DeleteFunc(t.remotes, func(_ netip.Addr, l *least) bool { return at-l.latestAt > leastWindow })
 }
 
 // loss are segments and those that were sent again, forgotten bit by bit.

@@ -29,6 +29,7 @@ type Reader struct {
 	picks  Picks
 	conn   *sockdiag.Conn
 	due    time.Duration
+	flows  []Flow         // of the last listing, to be used again
 	places map[uint64]int // of connections, by their cookie: a flow never changes its link; nowhere: it has none
 	spare  map[uint64]int
 }
@@ -48,8 +49,8 @@ func NewReader(inside []netip.Prefix, picks Picks) (*Reader, error) {
 // Close closes the Reader.
 func (r *Reader) Close() error { return r.conn.Close() }
 
-// Flows lists connections if it is time for that, by the clock of Sample.At, and says whether it was.
-func (r *Reader) Flows(now time.Duration) (flows []Flow, listed bool, err error) {
+// Flows lists connections if it is time for that, by the clock of Sample.At, and says whether it was. What it returns is the Reader's own until the next call.
+func (r *Reader) Flows(now time.Duration) (_ []Flow, listed bool, err error) {
 	if now < r.due {
 		return nil, false, nil
 	}
@@ -60,6 +61,7 @@ func (r *Reader) Flows(now time.Duration) (flows []Flow, listed bool, err error)
 	began := time.Now()
 	defer func() { r.due = now + max(listEvery, listShare*time.Since(began)) }()
 	clear(r.spare)
+	flows := r.flows[:0]
 	unknown := map[tuple]int{} // places in flows
 	err = r.conn.ListTCP(sockdiag.Filter{Local: r.inside}, func(s *sockdiag.TCP) {
 		place, known := r.places[s.Cookie]
@@ -69,6 +71,7 @@ func (r *Reader) Flows(now time.Duration) (flows []Flow, listed bool, err error)
 		}
 		flows = append(flows, Flow{Link: place, TCP: *s})
 	})
+	r.flows = flows
 	if err != nil {
 		return nil, false, err
 	}

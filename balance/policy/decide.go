@@ -1,5 +1,5 @@
-// Package policy decides which links are used: by their state, probes, caps and tiers, and which connections are ended because theirs cannot be any more. But
-// for the file of [Meters] it is pure.
+// Package policy decides which links are used: by their state, probes, caps and tiers, and which connections are ended because theirs
+// cannot be any more. But for the file of [Meters] it is pure.
 package policy
 
 import (

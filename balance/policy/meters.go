@@ -14,8 +14,8 @@ import (
 	"baton/balance/config"
 )
 
-// Meters count what links with a cap have carried. They are kept in a file, so that neither a restart nor a crash of the host gives a link its cap anew. They
-// are for one goroutine at a time.
+// Meters count what links with a cap have carried. They are kept in a file, so that neither a restart nor a crash of the host gives a link
+// its cap anew. They are for one goroutine at a time.
 type Meters struct {
 	file   string
 	boot   string // of the host: counters begin at 0 with it
@@ -126,8 +126,8 @@ func parseBook(data []byte) (b book, err error) {
 	return b, nil
 }
 
-// Count notes what a link with a cap has carried: counter is of all bytes that its interface has, both ways, since the host has started. What it had carried
-// before it was counted for the first time does not count.
+// Count notes what a link with a cap has carried: counter is of all bytes that its interface has, both ways, since the host has started.
+// What it had carried before it was counted for the first time does not count.
 func (m *Meters) Count(now time.Time, l config.Link, counter uint64) Usage {
 	a := m.book.Links[l.Name]
 	if a == nil {
@@ -152,8 +152,9 @@ func (m *Meters) Count(now time.Time, l config.Link, counter uint64) Usage {
 
 // turn has the account be of the period that the time is in, and says whether it was another.
 //
-// Clocks jump. Ahead: another period begins; the one before is remembered, and goes on when the clock is set back. Back, to no period that is known: what
-// was used counts in that one, as a cap that is believed to be used is cheaper than one that is not. A clock that is not set at all turns nothing.
+// Clocks jump. Ahead: another period begins; the one before is remembered, and goes on when the clock is set back. Back, to no period that
+// is known: what was used counts in that one, as a cap that is believed to be used is cheaper than one that is not. A clock that is not set
+// at all turns nothing.
 func (a *account) turn(now time.Time, c config.Cap) bool {
 	begin, end := Period(now, c)
 	switch {

@@ -35,23 +35,50 @@ func TestWatch(t *testing.T) {
 		name  string
 		steps []step
 	}{
-		{"carrier lost, once", []step{{0, both, Alive, true, "", 0}, {sec, down, Alive, true, "[{2 true false}]", 0}, {2 * sec, down, Alive, true, "[]", 0}}},
+		{"carrier lost, once", []step{
+			{0, both, Alive, true, "", 0}, {sec, down, Alive, true, "[{2 true false}]", 0},
+			{2 * sec, down, Alive, true, "[]", 0},
+		}},
 		{"dead", []step{{0, good, Alive, true, "", 0}, {sec, good, Dead, true, "[{2 true false}]", 0}}},
 		{"portal", []step{{0, good, Alive, true, "", 0}, {sec, good, Portal, true, "[{2 true false}]", 0}}},
 		{"never there", []step{{0, down, Alive, true, "", 0}, {sec, down, Alive, true, "", 0}}},
-		{"renewed with the same address", []step{{0, good, Alive, true, "", 0}, {sec, without, Alive, true, "", 4 * sec}, {2 * sec, good, Alive, true, "", 0}, {9 * sec, good, Alive, true, "", 0}}},
-		{"renewed too late", []step{{0, good, Alive, true, "", 0}, {sec, without, Alive, true, "", 4 * sec}, {4 * sec, without, Alive, true, "[{2 true false}]", 0}, {5 * sec, good, Alive, true, "", 0}}},
-		{"another address", []step{{0, good, Alive, true, "", 0}, {sec, elsewhere, Alive, true, "[{2 true false}]", 0}, {2 * sec, elsewhere, Alive, true, "", 0}}},
+		{"renewed with the same address", []step{
+			{0, good, Alive, true, "", 0}, {sec, without, Alive, true, "", 4 * sec},
+			{2 * sec, good, Alive, true, "", 0}, {9 * sec, good, Alive, true, "", 0},
+		}},
+		{"renewed too late", []step{
+			{0, good, Alive, true, "", 0}, {sec, without, Alive, true, "", 4 * sec},
+			{4 * sec, without, Alive, true, "[{2 true false}]", 0}, {5 * sec, good, Alive, true, "", 0},
+		}},
+		{"another address", []step{
+			{0, good, Alive, true, "", 0}, {sec, elsewhere, Alive, true, "[{2 true false}]", 0},
+			{2 * sec, elsewhere, Alive, true, "", 0},
+		}},
 		{"another address after a while", []step{
 			{0, good, Alive, true, "", 0}, {sec, without, Alive, true, "", 4 * sec}, {2 * sec, elsewhereUnresolved, Alive, true, "[{2 true false}]", 0},
 			{3 * sec, elsewhere, Alive, true, "", 0},
 		}},
-		{"the gateway for a moment", []step{{0, good, Alive, true, "", 0}, {sec, unresolved, Alive, true, "", 4 * sec}, {2 * sec, good, Alive, true, "", 0}}},
-		{"address, then carrier", []step{{0, good, Alive, true, "", 0}, {sec, without, Alive, true, "", 4 * sec}, {2 * sec, down, Alive, true, "[{2 true false}]", 0}}},
-		{"IPv4 alone is lost: the other link has it", []step{{0, both, Alive, true, "", 0}, {sec, without4, Alive, true, "", 4 * sec}, {4 * sec, without4, Alive, true, "[{2 true false}]", 0}}},
+		{"the gateway for a moment", []step{
+			{0, good, Alive, true, "", 0}, {sec, unresolved, Alive, true, "", 4 * sec},
+			{2 * sec, good, Alive, true, "", 0},
+		}},
+		{"address, then carrier", []step{
+			{0, good, Alive, true, "", 0}, {sec, without, Alive, true, "", 4 * sec},
+			{2 * sec, down, Alive, true, "[{2 true false}]", 0},
+		}},
+		{"IPv4 alone is lost: the other link has it", []step{
+			{0, both, Alive, true, "", 0}, {sec, without4, Alive, true, "", 4 * sec},
+			{4 * sec, without4, Alive, true, "[{2 true false}]", 0},
+		}},
 		{"no other link, and back", []step{{0, good, Alive, false, "", 0}, {sec, down, Alive, false, "", 0}, {time.Hour, good, Alive, true, "", 0}}},
-		{"no other link, until there is one", []step{{0, good, Alive, false, "", 0}, {sec, down, Alive, false, "", 0}, {time.Hour, down, Alive, true, "[{2 true false}]", 0}}},
-		{"no other link, and back with another address", []step{{0, good, Alive, false, "", 0}, {sec, down, Alive, false, "", 0}, {2 * sec, elsewhere, Alive, false, "[{2 true false}]", 0}}},
+		{"no other link, until there is one", []step{
+			{0, good, Alive, false, "", 0}, {sec, down, Alive, false, "", 0},
+			{time.Hour, down, Alive, true, "[{2 true false}]", 0},
+		}},
+		{"no other link, and back with another address", []step{
+			{0, good, Alive, false, "", 0}, {sec, down, Alive, false, "", 0},
+			{2 * sec, elsewhere, Alive, false, "[{2 true false}]", 0},
+		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

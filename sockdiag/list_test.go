@@ -73,8 +73,8 @@ func open(t testing.TB) *Conn {
 	return c
 }
 
-// TestListFilter: the kernel lets through the sockets of the prefixes that are asked for, those of IPv4 in sockets of IPv6 with them, however many
-// prefixes there are.
+// TestListFilter: the kernel lets through the sockets of the prefixes that are asked for, those of IPv4 in sockets of IPv6 with them,
+// however many prefixes there are.
 func TestListFilter(t *testing.T) {
 	c := open(t)
 	type end struct{ opened, accepted netip.AddrPort }
@@ -325,7 +325,8 @@ func tcpInfo(t *testing.T, c *net.TCPConn) (info *unix.TCPInfo) {
 	return info
 }
 
-// TestParseInfo: each measure is read from its place in struct tcp_info, which the library has by name; one that an older kernel does not have is 0.
+// TestParseInfo: each measure is read from its place in struct tcp_info, which the library has by name; one that an older kernel does not
+// have is 0.
 func TestParseInfo(t *testing.T) {
 	i := unix.TCPInfo{
 		Snd_mss: 1, Unacked: 2, Last_data_recv: 3, Rtt: 4, Snd_cwnd: 5, Total_retrans: 6, Bytes_acked: 7 << 32, Bytes_received: 8 << 32,

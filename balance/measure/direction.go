@@ -14,8 +14,8 @@ const (
 	// window is how long a rate counts, of the time in which the link was the limit: a link that is not in use stays as it was known.
 	window = time.Minute
 
-	// When the link is the limit, but carries less than that share of the estimate for that long, it has become slower. With one flow alone that may as well be
-	// the flow's own path, beyond the link: it is believed later.
+	// When the link is the limit, but carries less than that share of the estimate for that long, it has become slower. With one flow alone
+	// that may as well be the flow's own path, beyond the link: it is believed later.
 	slower      = 0.85
 	slowerFor   = 3 * time.Second
 	slowerAlone = 10 * time.Second

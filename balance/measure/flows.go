@@ -14,8 +14,8 @@ const (
 	leastQueue = 4 * time.Millisecond
 	queueShare = 0.2
 
-	// several connections that carry much at once, of which that share has lost something, fill a link whose queue is not seen, too: one that is managed
-	// (RFC 7567), or very short. That they are several is not enough: each may have a slow server.
+	// several connections that carry much at once, of which that share has lost something, fill a link whose queue is not seen, too: one
+	// that is managed (RFC 7567), or very short. That they are several is not enough: each may have a slow server.
 	several   = 4
 	lostShare = 0.25
 
@@ -170,7 +170,8 @@ func (l *least) floor() time.Duration {
 	return min(l.older, l.newer)
 }
 
-// queued says whether the latest is a round trip of a packet that waited. These are of many servers: they differ by more than a connection's own.
+// queued says whether the latest is a round trip of a packet that waited. These are of many servers: they differ by more than a
+// connection's own.
 func (l *least) queued() bool {
 	return l.newer > 0 && queued(l.latest, 2*l.floor())
 }

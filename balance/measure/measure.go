@@ -2,10 +2,10 @@
 // links' bytes, and the measures that the kernel keeps of each TCP connection (struct tcp_info). Nothing is sent for it. It is pure: samples
 // come with their time, see [Measure]; [Reader] makes them.
 //
-// The capacity of a direction is estimated as BBR estimates a path's bandwidth (Cardwell et al., ACM Queue 14(5), 2016): the highest rate of a window
-// of time. A rate shows the capacity only where the link was what limited the flows, and is else a lower bound. That it was is seen by queues (connections'
-// round trips are longer than they can be) or by losses of several flows that carry much at once, while the link was never idle. So a link that has
-// become slower can be told from one that is used less.
+// The capacity of a direction is estimated as BBR estimates a path's bandwidth (Cardwell et al., ACM Queue 14(5), 2016): the highest rate
+// of a window of time. A rate shows the capacity only where the link was what limited the flows, and is else a lower bound. That it was is
+// seen by queues (connections' round trips are longer than they can be) or by losses of several flows that carry much at once, while the
+// link was never idle. So a link that has become slower can be told from one that is used less.
 package measure
 
 import (
@@ -80,7 +80,8 @@ func New(links int) *Measure {
 // Forget forgets a link: it leads elsewhere now.
 func (m *Measure) Forget(place int) { m.links[place] = link{} }
 
-// Take takes over what another Measure knows of a link, whose place there was another: the configuration has changed. Both must not go on with it.
+// Take takes over what another Measure knows of a link, whose place there was another: the configuration has changed. Both must not go on
+// with it.
 func (m *Measure) Take(place int, from *Measure, old int) { m.links[place] = from.links[old] }
 
 // Figures are by the links' places.

@@ -17,8 +17,8 @@ import (
 type Picks func(visit func(protocol uint8, inside, remote netip.AddrPort, port uint32) bool) error
 
 const (
-	// listEvery is how often connections are listed, if that is cheap: not more than one part in listShare of a processor's time goes into it. A hundred thousand are
-	// listed in 0.2 s, and then every 4 s.
+	// listEvery is how often connections are listed, if that is cheap: not more than one part in listShare of a processor's time goes into
+	// it. A hundred thousand are listed in 0.2 s, and then every 4 s.
 	listEvery = time.Second
 	listShare = 20
 )
@@ -36,8 +36,8 @@ type Reader struct {
 
 const nowhere = -1
 
-// NewReader makes a Reader in the caller's network namespace, for connections of these addresses. picks may be nil: then it is known of no connection which link
-// it has, and none is listed. The caller closes it.
+// NewReader makes a Reader in the caller's network namespace, for connections of these addresses. picks may be nil: then it is known of no
+// connection which link it has, and none is listed. The caller closes it.
 func NewReader(inside []netip.Prefix, picks Picks) (*Reader, error) {
 	c, err := sockdiag.Open()
 	if err != nil {
@@ -49,7 +49,8 @@ func NewReader(inside []netip.Prefix, picks Picks) (*Reader, error) {
 // Close closes the Reader.
 func (r *Reader) Close() error { return r.conn.Close() }
 
-// Flows lists connections if it is time for that, by the clock of Sample.At, and says whether it was. What it returns is the Reader's own until the next call.
+// Flows lists connections if it is time for that, by the clock of Sample.At, and says whether it was. What it returns is the Reader's own
+// until the next call.
 func (r *Reader) Flows(now time.Duration) (_ []Flow, listed bool, err error) {
 	if now < r.due {
 		return nil, false, nil
@@ -108,8 +109,8 @@ func (r *Reader) find(unknown map[tuple]int, flows []Flow) error {
 // Forget forgets which links connections have: the numbers of ports mean others now.
 func (r *Reader) Forget() { clear(r.places) }
 
-// ReadCounters reads what an interface has carried, all that it has: what other than flows of the switch is on the link counts, too, for its capacity and for
-// caps.
+// ReadCounters reads what an interface has carried, all that it has: what other than flows of the switch is on the link counts, too, for
+// its capacity and for caps.
 func ReadCounters(ifindex int) (Counters, error) {
 	l, err := netlink.LinkByIndex(ifindex)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 
 const ms = time.Millisecond
 
-// network is a link with a queue and connections over it, as a fluid, a millisecond after the other: each sends its window in a round trip, grows by a
-// segment (or doubles, at first), and halves when the queue is full.
+// network is a link with a queue and connections over it, as a fluid, a millisecond after the other: each sends its window in a round trip,
+// grows by a segment (or doubles, at first), and halves when the queue is full.
 type network struct {
 	now      time.Duration
 	rate     float64 // bits per second

@@ -12,11 +12,11 @@ import (
 	"baton/sockdiag"
 )
 
-// Watch says when the connections of a link must be ended, so that applications open others by another link: those that are idle would not notice for hours. It is
-// pure, and remembers what addresses links had.
+// Watch says when the connections of a link must be ended, so that applications open others by another link: those that are idle would not
+// notice for hours. It is pure, and remembers what addresses links had.
 type Watch struct {
-	// Grace is how long a link may be without its address or its gateway before its connections are given up: a lease that is renewed, a network service that is
-	// restarted, bring the same address back.
+	// Grace is how long a link may be without its address or its gateway before its connections are given up: a lease that is renewed, a
+	// network service that is restarted, bring the same address back.
 	Grace time.Duration
 
 	links []watched
@@ -38,8 +38,8 @@ type End struct {
 	V4, V6 bool
 }
 
-// Step says which connections must be ended now that links are used as was decided, and when to ask again if nothing changes until then; 0: one need not. The
-// clock is one that only goes forward.
+// Step says which connections must be ended now that links are used as was decided, and when to ask again if nothing changes until then; 0:
+// one need not. The clock is one that only goes forward.
 //
 //   - A link with another address than before: its connections of that IP version, at once. Nobody knows them any more.
 //   - A link that cannot be used: all, at once; of one that lacks nothing but an address or a gateway: after Grace. Neither if no other link can be used:
@@ -114,7 +114,8 @@ type Flow struct {
 	Closing        bool
 }
 
-// Select are the TCP connections of flows that must be ended, for sockdiag to end. Others need no end: they get another link with their next packet.
+// Select are the TCP connections of flows that must be ended, for sockdiag to end. Others need no end: they get another link with their
+// next packet.
 func Select(ends []End, flows iter.Seq[Flow]) []sockdiag.Socket {
 	by := map[uint32]End{}
 	for _, e := range ends {

@@ -31,12 +31,12 @@ type Weigher struct {
 // lately is in what time half of what the host did is forgotten.
 const lately = time.Minute
 
-// hysteresis is by what part a weight differs, to others, from the one in force before any is changed: less is noise of the measures, and each change
-// costs a round of messages.
+// hysteresis is by what part a weight differs, to others, from the one in force before any is changed: less is noise of the measures, and
+// each change costs a round of messages.
 const hysteresis = 0.1
 
-// Weigh says which weights are in force from now on, and whether they are others than before. They are changed Config.Every at most, and not for little. The
-// clock is one that only goes forward. The slice is the Weigher's own.
+// Weigh says which weights are in force from now on, and whether they are others than before. They are changed Config.Every at most, and
+// not for little. The clock is one that only goes forward. The slice is the Weigher's own.
 func (w *Weigher) Weigh(now time.Duration, links []Link) ([]uint16, bool) {
 	ratios := ratios(links, w.Config, w.downShare(now, links))
 	if len(w.ratios) == len(ratios) && (now-w.since < w.Config.Every || alike(w.ratios, ratios)) {
@@ -79,8 +79,8 @@ func (w *Weigher) downShare(now time.Duration, links []Link) float64 {
 // acknowledgements: with less than that share of the bytes a direction carries little else, and does not count.
 const acknowledgements = 0.1
 
-// ratios are what the links' weights stand for: those of the configuration as they are, if there are any, and measured ones on the same scale. Else their
-// mean is 1.
+// ratios are what the links' weights stand for: those of the configuration as they are, if there are any, and measured ones on the same
+// scale. Else their mean is 1.
 func ratios(links []Link, bounds config.Weights, downShare float64) []float64 {
 	measured := goodputs(links, downShare)
 	bound(measured, bounds)
@@ -122,8 +122,8 @@ func goodputs(links []Link, received float64) []float64 {
 	return out
 }
 
-// relative are capacities in relation to each other; nil if none is known. A link that is not known gets the mean of those that are, or what it has carried, if that is more:
-// by that it is used, and becomes known.
+// relative are capacities in relation to each other; nil if none is known. A link that is not known gets the mean of those that are, or
+// what it has carried, if that is more: by that it is used, and becomes known.
 func relative(links []Link, of func(measure.Figures) measure.Capacity) []float64 {
 	sum, known := 0.0, 0
 	for _, l := range links {
@@ -148,11 +148,13 @@ func relative(links []Link, of func(measure.Figures) measure.Capacity) []float64
 	return out
 }
 
-// usualLoss is what TCP makes of a queue that is full: a link that is well used has it, and is not to lose weight for that, or weights would swing.
+// usualLoss is what TCP makes of a queue that is full: a link that is well used has it, and is not to lose weight for that, or weights
+// would swing.
 const usualLoss = 0.01
 
-// lossFactor is by how much a link's flows stay behind its capacity. One connection carries in inverse proportion to the root of the loss (Mathis
-// et al., The macroscopic behavior of the TCP congestion avoidance algorithm, CCR 27(3), 1997), and of what it sends the lost part is of no use.
+// lossFactor is by how much a link's flows stay behind its capacity. One connection carries in inverse proportion to the root of the loss
+// (Mathis et al., The macroscopic behavior of the TCP congestion avoidance algorithm, CCR 27(3), 1997), and of what it sends the lost part
+// is of no use.
 func lossFactor(loss float64) float64 {
 	if loss <= usualLoss {
 		return 1
@@ -167,7 +169,8 @@ func bound(ratios []float64, bounds config.Weights) {
 	}
 }
 
-// scaleOf is what a measured relation of 1 is in the configuration's weights: as the links with such a weight have been measured, or are on the average.
+// scaleOf is what a measured relation of 1 is in the configuration's weights: as the links with such a weight have been measured, or are on
+// the average.
 func scaleOf(links []Link, measured []float64) float64 {
 	var fixed, same float64
 	for i, l := range links {
@@ -195,12 +198,13 @@ func normalize(v []float64) {
 const (
 	// mostWeight is the highest of weights that are measured alone.
 	mostWeight = 1000
-	// exact is by what part a weight may differ from what it stands for, if smaller numbers do: with small ones the links take turns more evenly.
+	// exact is by what part a weight may differ from what it stands for, if smaller numbers do: with small ones the links take turns more
+	// evenly.
 	exact = 0.02
 )
 
-// integers are the smallest weights in such relations, from 1 to 1000, or to the highest that is fixed. Fixed ones are multiplied by the same number, or are as
-// they are.
+// integers are the smallest weights in such relations, from 1 to 1000, or to the highest that is fixed. Fixed ones are multiplied by the
+// same number, or are as they are.
 func integers(links []Link, ratios []float64) []uint16 {
 	if len(links) == 0 {
 		return nil

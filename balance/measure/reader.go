@@ -18,7 +18,7 @@ type Picks func(visit func(protocol uint8, inside, remote netip.AddrPort, port u
 
 const (
 	// listEvery is how often connections are listed, if that is cheap: not more than one part in listShare of a processor's time goes into
-	// it. A hundred thousand are listed in 0.2 s, and then every 4 s.
+	// it. A hundred thousand take 0.14 s without the join, so they are listed every 3 s at most.
 	listEvery = time.Second
 	listShare = 20
 )

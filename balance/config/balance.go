@@ -16,10 +16,10 @@ var (
 		Interface: "bal0",
 		IPv4:      netip.MustParsePrefix("192.0.0.2/29"),    // RFC 7335: for what a host translates by itself
 		IPv6:      netip.MustParsePrefix("64:ff9b:1::2/64"), // RFC 8215: the like, with the label and scope of a global address
-		Priority:  30000,
+		Priority:  lastPriority,
 		Table:     30000,
 	}
-	defaultWeights = Weights{Every: 5 * time.Second, Least: 5, Most: 1000}
+	defaultWeights = Weights{Every: 5 * time.Second, Least: 1, Most: 10000}
 	defaultProbe   = Probe{Every: 5 * time.Second, Dead: 15 * time.Second}
 )
 
@@ -32,7 +32,7 @@ const (
 
 // Upper bounds, so that a slip of the finger is found.
 const (
-	maxLinks    = 32
+	maxLinks    = 16 // as many as the tables tell apart in a group's number
 	maxRules    = 256
 	maxPrefixes = 8192
 	maxServices = 64
@@ -41,10 +41,10 @@ const (
 	leastFlows  = 1024
 	maxFlows    = 1 << 22
 	maxTogether = 24 * time.Hour
-	// maxApplications is how many routing rules there is room for between P+2 and P+90.
-	maxApplications = 80
-	// lastPriority leaves P+90 before the main table's 32766.
-	lastPriority = 32766 - 91
+	// maxApplications is how many the marks of control groups tell apart.
+	maxApplications = 63
+	// lastPriority is right before the main table's, and behind those of VPNs, which their packets must not pass by.
+	lastPriority = 32765
 	// Tables from 253 to 255 are the kernel's; those of others are mostly small numbers. The last ones are T+1+links and T+100+classes.
 	leastTable = 256
 	lastTable  = 1<<31 - 1000

@@ -13,6 +13,7 @@ import (
 func (d *decoder) check(cfg *Config) {
 	d.checkLinks(cfg)
 	d.checkRules(cfg)
+	d.checkSizes(cfg)
 	d.checkMethods(cfg)
 	d.checkInside(cfg)
 	d.checkProbe("probe", cfg.Probe)
@@ -65,6 +66,33 @@ func (d *decoder) checkRules(cfg *Config) {
 				right = "did you mean " + best + "?"
 			}
 			d.Refuse(at(path+".links", j), fmt.Sprintf("%q is not a link", document.Clip(name)), right)
+		}
+	}
+}
+
+// Bounds on the flow entries of a rule: OpenFlow 1.3 matches a port at a time.
+const (
+	mostRulePorts   = 1024
+	mostRuleEntries = 4096
+)
+
+// checkSizes refuses rules that would take too many flow entries.
+func (d *decoder) checkSizes(cfg *Config) {
+	for i, r := range cfg.Rules {
+		path, ports := at("rules", i), 0
+		for _, s := range r.Services {
+			if s.First <= 1 && s.Last == 65535 {
+				ports++ // the protocol as a whole
+				continue
+			}
+			ports += int(s.Last-s.First) + 1
+		}
+		if ports > mostRulePorts {
+			d.Refuse(path+".services", fmt.Sprintf("have %d ports", ports), fmt.Sprintf("at most %d, or a protocol without ports", mostRulePorts))
+		}
+		if entries := max(len(r.To), 1) * max(ports, 1); entries > mostRuleEntries {
+			d.Refuse(path, fmt.Sprintf("is about %d prefixes and %d ports", len(r.To), ports),
+				fmt.Sprintf("at most %d of one times the other", mostRuleEntries))
 		}
 	}
 }

@@ -75,8 +75,8 @@ func TestParse(t *testing.T) {
 		{"minimal", minimal, &Config{
 			File: "f", Name: "f", Datapath: Baton, Method: Least,
 			Links:   []Link{{Name: "eth0", Interface: "eth0", Line: 1}, {Name: "wlan0", Interface: "wlan0", Line: 1}},
-			Weights: Weights{5 * time.Second, 5, 1000},
-			Inside:  Inside{"bal0", prefix("192.0.0.2/29"), prefix("64:ff9b:1::2/64"), 30000, 30000},
+			Weights: Weights{5 * time.Second, 1, 10000},
+			Inside:  Inside{"bal0", prefix("192.0.0.2/29"), prefix("64:ff9b:1::2/64"), 32765, 30000},
 			Probe:   Probe{Every: 5 * time.Second, Dead: 15 * time.Second}, Limits: Limits{131072},
 			Control: "/run/baton/balance-f.sock", State: "/var/lib/baton/balance-f",
 		}},

@@ -38,15 +38,17 @@ const (
 	forwarderBoundOUT_OPS       forwarderBound = 256
 	forwarderBoundMAX_FRAME     forwarderBound = 65536
 	forwarderBoundMAX_SUBTABLES forwarderBound = 1024
+	forwarderBoundPICK_ABI      forwarderBound = 1
+	forwarderBoundPICK_SEATS    forwarderBound = 32
 )
 
 type forwarderBucket struct {
-	_        structs.HostLayout
-	Ops      uint32
-	Count    uint16
-	Flags    uint16
-	Watch    uint32
-	Reserved uint32
+	_      structs.HostLayout
+	Ops    uint32
+	Count  uint16
+	Flags  uint16
+	Watch  uint32
+	Weight uint32
 }
 
 type forwarderBucketFlag uint32
@@ -138,9 +140,9 @@ type forwarderGroup struct {
 }
 
 type forwarderGroupHead struct {
-	_        structs.HostLayout
-	Version  uint32
-	Reserved uint32
+	_       structs.HostLayout
+	Version uint32
+	Id      uint32
 }
 
 type forwarderGroupKind uint32
@@ -243,6 +245,8 @@ const (
 	forwarderOpKindOP_CLAMP_MSS      forwarderOpKind = 36
 	forwarderOpKindOP_STRIP_OPTION   forwarderOpKind = 37
 	forwarderOpKindOP_TCP_LAST       forwarderOpKind = 37
+	forwarderOpKindOP_PICK           forwarderOpKind = 38
+	forwarderOpKindOP_UNPICK         forwarderOpKind = 39
 )
 
 type forwarderOpSum uint32
@@ -268,6 +272,122 @@ type forwarderPath struct {
 	Hash   uint32
 }
 
+type forwarderPick struct {
+	_            structs.HostLayout
+	Began        uint64
+	Used         uint64
+	Sent         uint64
+	Received     uint64
+	SentTold     uint64
+	ReceivedTold uint64
+	Refreshed    uint64
+	Port         uint32
+	Group        uint32
+	Active       uint32
+	State        uint32
+	Flags        uint32
+	Seat         uint32
+	Bucket       uint32
+	Reserved     uint32
+}
+
+type forwarderPickActive uint32
+
+const (
+	forwarderPickActivePICK_INACTIVE forwarderPickActive = 0
+	forwarderPickActivePICK_ACTIVE   forwarderPickActive = 1
+	forwarderPickActivePICK_ENDED    forwarderPickActive = 2
+)
+
+type forwarderPickBack struct {
+	_      structs.HostLayout
+	Inside [16]uint8
+}
+
+type forwarderPickBackKey struct {
+	_          structs.HostLayout
+	Protocol   uint8
+	Family     uint8
+	InsidePort uint16
+	RemotePort uint16
+	Zero       uint16
+	Port       uint32
+	Remote     [16]uint8
+}
+
+type forwarderPickFlag uint32
+
+const (
+	forwarderPickFlagPICK_FIN_SENT     forwarderPickFlag = 1
+	forwarderPickFlagPICK_FIN_RECEIVED forwarderPickFlag = 2
+	forwarderPickFlagPICK_SYN_REPEATED forwarderPickFlag = 4
+	forwarderPickFlagPICK_RST_RECEIVED forwarderPickFlag = 8
+)
+
+type forwarderPickKey struct {
+	_          structs.HostLayout
+	Protocol   uint8
+	Family     uint8
+	InsidePort uint16
+	RemotePort uint16
+	Zero       uint16
+	Inside     [16]uint8
+	Remote     [16]uint8
+}
+
+type forwarderPickMethod uint32
+
+const (
+	forwarderPickMethodPICK_TURNS   forwarderPickMethod = 1
+	forwarderPickMethodPICK_LEAST   forwarderPickMethod = 2
+	forwarderPickMethodPICK_FASTEST forwarderPickMethod = 3
+	forwarderPickMethodPICK_HASH    forwarderPickMethod = 4
+)
+
+type forwarderPickRemote struct {
+	_        structs.HostLayout
+	Port     uint32
+	Reserved uint32
+	Used     uint64
+}
+
+type forwarderPickRemoteKey struct {
+	_      structs.HostLayout
+	Group  uint32
+	Family uint32
+	Remote [16]uint8
+}
+
+type forwarderPickSeat struct {
+	_          structs.HostLayout
+	Active     uint64
+	Flows      uint64
+	Rtt        uint64
+	Peak       uint64
+	Measured   uint64
+	Syns       uint64
+	SynRepeats uint64
+	Sent       uint64
+	Received   uint64
+	Was        uint64
+	Tally      uint32
+	FlowsTally uint32
+}
+
+type forwarderPickState uint32
+
+const (
+	forwarderPickStatePICK_OPENING forwarderPickState = 0
+	forwarderPickStatePICK_OPEN    forwarderPickState = 1
+	forwarderPickStatePICK_CLOSING forwarderPickState = 2
+)
+
+type forwarderPickSweep struct {
+	_     structs.HostLayout
+	Flows uint32
+	Ended uint32
+}
+
 type forwarderPipeline struct {
 	_         structs.HostLayout
 	Epoch     uint64
@@ -277,15 +397,17 @@ type forwarderPipeline struct {
 	Fragments uint32
 	Paths     uint32
 	Punt      uint32
+	Stack     uint32
+	Picks     uint32
 	Reserved  uint32
 }
 
 type forwarderPort struct {
-	_        structs.HostLayout
-	Ifindex  uint32
-	Flags    uint32
-	Number   uint32
-	Reserved uint32
+	_       structs.HostLayout
+	Ifindex uint32
+	Flags   uint32
+	Number  uint32
+	Seat    uint32
 }
 
 type forwarderPortFlag uint32
@@ -298,6 +420,7 @@ const (
 	forwarderPortFlagPORT_NO_FLOOD     forwarderPortFlag = 65536
 	forwarderPortFlagPORT_LIVE         forwarderPortFlag = 131072
 	forwarderPortFlagPORT_THERE        forwarderPortFlag = 262144
+	forwarderPortFlagPORT_HOST         forwarderPortFlag = 524288
 )
 
 type forwarderPunted struct {
@@ -369,9 +492,14 @@ const (
 	forwarderVerdictDROP_TOO_LONG    forwarderVerdict = 13
 	forwarderVerdictDROP_COPY        forwarderVerdict = 14
 	forwarderVerdictDROP_SHORT       forwarderVerdict = 15
-	forwarderVerdictPUNT_LOST        forwarderVerdict = 16
-	forwarderVerdictCOPY_LOST        forwarderVerdict = 17
-	forwarderVerdictPATHS_HIT        forwarderVerdict = 18
+	forwarderVerdictTO_STACK         forwarderVerdict = 16
+	forwarderVerdictDROP_PICK_NONE   forwarderVerdict = 17
+	forwarderVerdictDROP_PICK_GONE   forwarderVerdict = 18
+	forwarderVerdictDROP_PICK_CLASH  forwarderVerdict = 19
+	forwarderVerdictDROP_PICKS_FULL  forwarderVerdict = 20
+	forwarderVerdictPUNT_LOST        forwarderVerdict = 21
+	forwarderVerdictCOPY_LOST        forwarderVerdict = 22
+	forwarderVerdictPATHS_HIT        forwarderVerdict = 23
 )
 
 // Names of all BPF objects in the ELF.
@@ -415,6 +543,18 @@ const (
 	forwarderVarOpBaseType        = "op_base_type"
 	forwarderVarOpKindType        = "op_kind_type"
 	forwarderVarOpSumType         = "op_sum_type"
+	forwarderVarPickActiveType    = "pick_active_type"
+	forwarderVarPickBackKeyType   = "pick_back_key_type"
+	forwarderVarPickBackType      = "pick_back_type"
+	forwarderVarPickFlagType      = "pick_flag_type"
+	forwarderVarPickKeyType       = "pick_key_type"
+	forwarderVarPickMethodType    = "pick_method_type"
+	forwarderVarPickRemoteKeyType = "pick_remote_key_type"
+	forwarderVarPickRemoteType    = "pick_remote_type"
+	forwarderVarPickSeatType      = "pick_seat_type"
+	forwarderVarPickStateType     = "pick_state_type"
+	forwarderVarPickSweepType     = "pick_sweep_type"
+	forwarderVarPickType          = "pick_type"
 	forwarderVarPortFlagType      = "port_flag_type"
 	forwarderVarPuntedType        = "punted_type"
 	forwarderVarSlotType          = "slot_type"
@@ -505,17 +645,29 @@ type forwarderMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type forwarderVariableSpecs struct {
-	BoundType      *ebpf.VariableSpec `ebpf:"bound_type"`
-	BucketFlagType *ebpf.VariableSpec `ebpf:"bucket_flag_type"`
-	EntryFlagType  *ebpf.VariableSpec `ebpf:"entry_flag_type"`
-	GroupKindType  *ebpf.VariableSpec `ebpf:"group_kind_type"`
-	OpBaseType     *ebpf.VariableSpec `ebpf:"op_base_type"`
-	OpKindType     *ebpf.VariableSpec `ebpf:"op_kind_type"`
-	OpSumType      *ebpf.VariableSpec `ebpf:"op_sum_type"`
-	PortFlagType   *ebpf.VariableSpec `ebpf:"port_flag_type"`
-	PuntedType     *ebpf.VariableSpec `ebpf:"punted_type"`
-	SlotType       *ebpf.VariableSpec `ebpf:"slot_type"`
-	VerdictType    *ebpf.VariableSpec `ebpf:"verdict_type"`
+	BoundType         *ebpf.VariableSpec `ebpf:"bound_type"`
+	BucketFlagType    *ebpf.VariableSpec `ebpf:"bucket_flag_type"`
+	EntryFlagType     *ebpf.VariableSpec `ebpf:"entry_flag_type"`
+	GroupKindType     *ebpf.VariableSpec `ebpf:"group_kind_type"`
+	OpBaseType        *ebpf.VariableSpec `ebpf:"op_base_type"`
+	OpKindType        *ebpf.VariableSpec `ebpf:"op_kind_type"`
+	OpSumType         *ebpf.VariableSpec `ebpf:"op_sum_type"`
+	PickActiveType    *ebpf.VariableSpec `ebpf:"pick_active_type"`
+	PickBackKeyType   *ebpf.VariableSpec `ebpf:"pick_back_key_type"`
+	PickBackType      *ebpf.VariableSpec `ebpf:"pick_back_type"`
+	PickFlagType      *ebpf.VariableSpec `ebpf:"pick_flag_type"`
+	PickKeyType       *ebpf.VariableSpec `ebpf:"pick_key_type"`
+	PickMethodType    *ebpf.VariableSpec `ebpf:"pick_method_type"`
+	PickRemoteKeyType *ebpf.VariableSpec `ebpf:"pick_remote_key_type"`
+	PickRemoteType    *ebpf.VariableSpec `ebpf:"pick_remote_type"`
+	PickSeatType      *ebpf.VariableSpec `ebpf:"pick_seat_type"`
+	PickStateType     *ebpf.VariableSpec `ebpf:"pick_state_type"`
+	PickSweepType     *ebpf.VariableSpec `ebpf:"pick_sweep_type"`
+	PickType          *ebpf.VariableSpec `ebpf:"pick_type"`
+	PortFlagType      *ebpf.VariableSpec `ebpf:"port_flag_type"`
+	PuntedType        *ebpf.VariableSpec `ebpf:"punted_type"`
+	SlotType          *ebpf.VariableSpec `ebpf:"slot_type"`
+	VerdictType       *ebpf.VariableSpec `ebpf:"verdict_type"`
 }
 
 // forwarderObjects contains all objects after they have been loaded into the kernel.
@@ -605,17 +757,29 @@ func (m *forwarderMaps) Close() error {
 //
 // It can be passed to loadForwarderObjects or ebpf.CollectionSpec.LoadAndAssign.
 type forwarderVariables struct {
-	BoundType      *ebpf.Variable `ebpf:"bound_type"`
-	BucketFlagType *ebpf.Variable `ebpf:"bucket_flag_type"`
-	EntryFlagType  *ebpf.Variable `ebpf:"entry_flag_type"`
-	GroupKindType  *ebpf.Variable `ebpf:"group_kind_type"`
-	OpBaseType     *ebpf.Variable `ebpf:"op_base_type"`
-	OpKindType     *ebpf.Variable `ebpf:"op_kind_type"`
-	OpSumType      *ebpf.Variable `ebpf:"op_sum_type"`
-	PortFlagType   *ebpf.Variable `ebpf:"port_flag_type"`
-	PuntedType     *ebpf.Variable `ebpf:"punted_type"`
-	SlotType       *ebpf.Variable `ebpf:"slot_type"`
-	VerdictType    *ebpf.Variable `ebpf:"verdict_type"`
+	BoundType         *ebpf.Variable `ebpf:"bound_type"`
+	BucketFlagType    *ebpf.Variable `ebpf:"bucket_flag_type"`
+	EntryFlagType     *ebpf.Variable `ebpf:"entry_flag_type"`
+	GroupKindType     *ebpf.Variable `ebpf:"group_kind_type"`
+	OpBaseType        *ebpf.Variable `ebpf:"op_base_type"`
+	OpKindType        *ebpf.Variable `ebpf:"op_kind_type"`
+	OpSumType         *ebpf.Variable `ebpf:"op_sum_type"`
+	PickActiveType    *ebpf.Variable `ebpf:"pick_active_type"`
+	PickBackKeyType   *ebpf.Variable `ebpf:"pick_back_key_type"`
+	PickBackType      *ebpf.Variable `ebpf:"pick_back_type"`
+	PickFlagType      *ebpf.Variable `ebpf:"pick_flag_type"`
+	PickKeyType       *ebpf.Variable `ebpf:"pick_key_type"`
+	PickMethodType    *ebpf.Variable `ebpf:"pick_method_type"`
+	PickRemoteKeyType *ebpf.Variable `ebpf:"pick_remote_key_type"`
+	PickRemoteType    *ebpf.Variable `ebpf:"pick_remote_type"`
+	PickSeatType      *ebpf.Variable `ebpf:"pick_seat_type"`
+	PickStateType     *ebpf.Variable `ebpf:"pick_state_type"`
+	PickSweepType     *ebpf.Variable `ebpf:"pick_sweep_type"`
+	PickType          *ebpf.Variable `ebpf:"pick_type"`
+	PortFlagType      *ebpf.Variable `ebpf:"port_flag_type"`
+	PuntedType        *ebpf.Variable `ebpf:"punted_type"`
+	SlotType          *ebpf.Variable `ebpf:"slot_type"`
+	VerdictType       *ebpf.Variable `ebpf:"verdict_type"`
 }
 
 // forwarderPrograms contains all programs after they have been loaded into the kernel.

@@ -40,6 +40,13 @@ const (
 	OpRescaleWindow = uint8(forwarderOpKindOP_RESCALE_WINDOW)
 	OpClampMSS      = uint8(forwarderOpKindOP_CLAMP_MSS)
 	OpStripOption   = uint8(forwarderOpKindOP_STRIP_OPTION)
+	OpPick          = uint8(forwarderOpKindOP_PICK)
+	OpUnpick        = uint8(forwarderOpKindOP_UNPICK)
+
+	PickTurns   = uint8(forwarderPickMethodPICK_TURNS)
+	PickLeast   = uint8(forwarderPickMethodPICK_LEAST)
+	PickFastest = uint8(forwarderPickMethodPICK_FASTEST)
+	PickHash    = uint8(forwarderPickMethodPICK_HASH)
 
 	BaseFrame      = uint8(forwarderOpBaseBASE_FRAME)
 	BaseType       = uint8(forwarderOpBaseBASE_TYPE)
@@ -100,4 +107,5 @@ const (
 	PortNoFlood    = uint32(forwarderPortFlagPORT_NO_FLOOD)
 	PortLive       = uint32(forwarderPortFlagPORT_LIVE)
 	PortThere      = uint32(forwarderPortFlagPORT_THERE)
+	PortHost       = uint32(forwarderPortFlagPORT_HOST)
 )

@@ -22,6 +22,8 @@ enum bound {
 	OUT_OPS = 256,        /* room at the start of ops for a packet-out */
 	MAX_FRAME = 65536,    /* bytes of a packet that a controller gets */
 	MAX_SUBTABLES = 1024, /* of one table that a packet is looked up in */
+	PICK_ABI = 1,         /* of the memory that outlives the process: the maps from picks on, and what is in them */
+	PICK_SEATS = 32,      /* ports that flows are picked for, and none: place 0 */
 };
 
 /* No flow entry: a packet that missed. */
@@ -159,6 +161,8 @@ enum op_kind {
 	OP_CLAMP_MSS,
 	OP_STRIP_OPTION,
 	OP_TCP_LAST = OP_STRIP_OPTION,
+	OP_PICK, /* arg: place in group_heads; at: enum pick_method; value: seconds that flows to one address stay together, a __u32 */
+	OP_UNPICK, /* arg: place in group_heads */
 };
 
 /* What a patch is relative to. A packet without that header is dropped. */
@@ -229,7 +233,7 @@ enum slot {
 /* Where a group is in groups: one word, so that another version of it is switched to at once. 0: it is not there. */
 struct group_head {
 	__u32 version;
-	__u32 reserved;
+	__u32 id; /* OpenFlow's */
 };
 
 enum group_kind { GROUP_NONE, GROUP_ALL, GROUP_SELECT, GROUP_FAILOVER };
@@ -258,7 +262,7 @@ struct bucket {
 	__u16 count;
 	__u16 flags;
 	__u32 watch; /* port's place; 0: none. A bucket that watches lives while one of what it watches does */
-	__u32 reserved;
+	__u32 weight;
 };
 
 /* A band is exceeded when the packets so far would take longer than burst beyond now at its rate. */
@@ -287,13 +291,16 @@ enum port_flag {
 	PORT_NO_FLOOD = 1 << 16, /* not part of FLOOD and NORMAL */
 	PORT_LIVE = 1 << 17,
 	PORT_THERE = 1 << 18,
+	PORT_HOST =
+		1
+		<< 19, /* what the host sends by the interface comes in here, and what goes out is received by the host */
 };
 
 struct port {
 	__u32 ifindex;
 	__u32 flags;
 	__be32 number;
-	__u32 reserved;
+	__u32 seat; /* in picking; 0: no flow is picked for it */
 };
 
 /* Of the whole switch. */
@@ -305,6 +312,8 @@ struct pipeline {
 	__u32 fragments;    /* not zero: they are dropped */
 	__u32 paths;        /* cached ones a processor, a power of two; 0: none */
 	__u32 punt;         /* bytes of a packet-in for an invalid TTL; 0: none is sent */
+	__u32 stack;        /* not zero: NORMAL leaves a packet to the host's stack */
+	__u32 picks;        /* flows that are remembered at most; 0: none */
 	__u32 reserved;
 };
 
@@ -334,6 +343,129 @@ struct copy {
 	__be64 cookie;
 };
 
+/* How a bucket is picked for a new flow (docs/openflow-pick.md). */
+enum pick_method {
+	PICK_TURNS = 1, /* each in its turn, as often as its weight says */
+	PICK_LEAST,     /* the fewest active flows for its weight */
+	PICK_FASTEST,   /* those times the time that handshakes take */
+	PICK_HASH,      /* as the group itself */
+};
+
+/* A flow as the inside sees it. Ports: of ICMP echo the identifier is the inside's; 0 where there are none. */
+struct pick_key {
+	__u8 protocol;
+	__u8 family; /* 4 or 6 */
+	__be16 inside_port;
+	__be16 remote_port;
+	__u16 zero;
+	__u8 inside[16]; /* IPv4: the first 4 */
+	__u8 remote[16];
+};
+
+/* A reply as it comes in by a port. The inside's port is not translated. */
+struct pick_back_key {
+	__u8 protocol;
+	__u8 family;
+	__be16 inside_port;
+	__be16 remote_port;
+	__u16 zero;
+	__be32 port; /* OpenFlow's number */
+	__u8 remote[16];
+};
+
+/* Whose reply it is. */
+struct pick_back {
+	__u8 inside[16];
+};
+
+enum pick_state {
+	PICK_OPENING, /* TCP: a SYN was sent, and nothing has come back */
+	PICK_OPEN,
+	PICK_CLOSING, /* TCP: FIN both ways, or a RST */
+};
+
+enum pick_flag {
+	PICK_FIN_SENT = 1,
+	PICK_FIN_RECEIVED = 2,
+	PICK_SYN_REPEATED = 4,
+	PICK_RST_RECEIVED = 8, /* which the inside may not have believed */
+};
+
+enum pick_active {
+	PICK_INACTIVE,
+	PICK_ACTIVE, /* counted as such in its port's seat */
+	PICK_ENDED,  /* it is being forgotten, by whoever has set this */
+};
+
+/* A flow that is remembered. Times: ns, CLOCK_MONOTONIC. */
+struct pick {
+	__u64 began;
+	__u64 used;
+	__u64 sent; /* bytes of the wire */
+	__u64 received;
+	__u64 sent_told; /* how much of them is counted in the port's seat */
+	__u64 received_told;
+	__u64 refreshed; /* when the remote address was last noted as in use */
+	__be32 port;     /* OpenFlow's number: places are another process's when this one is gone */
+	__u32 group;     /* OpenFlow's number */
+	__u32 active;    /* enum pick_active */
+	__u32 state;
+	__u32 flags;
+	__u32 seat;
+	__u32 bucket; /* where in the group it was found last */
+	__u32 reserved;
+};
+
+/* What flows of a group to a remote address went out of last. */
+struct pick_remote_key {
+	__u32 group;
+	__u32 family;
+	__u8 remote[16];
+};
+
+struct pick_remote {
+	__be32 port;
+	__u32 reserved;
+	__u64 used;
+};
+
+/* A port that flows are picked for. */
+struct pick_seat {
+	__u64 active;   /* flows; in the upper half, how often that has changed but by the sweep */
+	__u64 flows;    /* of the last sweep */
+	__u64 rtt;      /* of handshakes, ns: a mean that the last eight or so make up; 0: none yet */
+	__u64 peak;     /* the same, but up at once, down slowly, and down when nothing is heard */
+	__u64 measured; /* when last; ns */
+	__u64 syns;
+	__u64 syn_repeats;
+	__u64 sent; /* bytes, up to the last sweep */
+	__u64 received;
+	__u64 was;   /* active, when the sweep began */
+	__u32 tally; /* the sweep's */
+	__u32 flows_tally;
+};
+
+/* What a sweep has done. */
+struct pick_sweep {
+	__u32 flows; /* that are left */
+	__u32 ended;
+};
+
+/* A packet whose fragments follow: later ones have no ports. */
+struct pick_fragment_key {
+	__u8 src[16];
+	__u8 dst[16];
+	__be32 id;
+	__u8 protocol;
+	__u8 family;
+	__u16 zero;
+};
+
+struct pick_fragment {
+	__be16 src_port; /* or inside_port and 0, as in a key */
+	__be16 dst_port;
+};
+
 /* In front of a packet for the controllers. */
 struct punted {
 	__be64 metadata;
@@ -361,13 +493,18 @@ enum verdict {
 	DROP_FRAG,      /* fragments are to be dropped */
 	DROP_NO_PORT,   /* out of a port that is not there, is down, or forwards nothing */
 	DROP_INVALID_TTL,
-	DROP_NOT_THERE, /* an action on a header that the packet has not */
-	DROP_CHANGE,    /* the kernel refused to change the packet */
-	DROP_GROUP,     /* no group, or no live bucket */
-	DROP_TOO_LONG,  /* too many steps, or groups within groups */
-	DROP_COPY,      /* a copy that was overtaken by 4,096 others */
-	DROP_SHORT,     /* no Ethernet header */
-	PUNT_LOST,      /* user space reads too slowly; counted beside the verdict, as are those below */
-	COPY_LOST,      /* the kernel could not copy the packet */
-	PATHS_HIT,      /* the path was cached */
+	DROP_NOT_THERE,  /* an action on a header that the packet has not */
+	DROP_CHANGE,     /* the kernel refused to change the packet */
+	DROP_GROUP,      /* no group, or no live bucket */
+	DROP_TOO_LONG,   /* too many steps, or groups within groups */
+	DROP_COPY,       /* a copy that was overtaken by 4,096 others */
+	DROP_SHORT,      /* no Ethernet header */
+	TO_STACK,        /* left to the host by NORMAL */
+	DROP_PICK_NONE,  /* no bucket lives that a flow could be picked for */
+	DROP_PICK_GONE,  /* the flow's port is no more, and the flow cannot have another */
+	DROP_PICK_CLASH, /* by every port a flow of another inside address has the same replies */
+	DROP_PICKS_FULL, /* no more flows can be remembered */
+	PUNT_LOST,       /* user space reads too slowly; counted beside the verdict, as are those below */
+	COPY_LOST,       /* the kernel could not copy the packet */
+	PATHS_HIT,       /* the path was cached */
 };

@@ -33,6 +33,7 @@ type Config struct {
 	Listen      []Listener
 	TLS         *TLS // nil: none
 	FailMode    FailMode
+	NormalStack bool // NORMAL leaves a packet to the host's stack; else it is a learning bridge
 	Retry       Retry
 	Limits      Limits
 	Metrics     string // host:port of the Prometheus listener, "" for none
@@ -45,6 +46,8 @@ type Config struct {
 type Port struct {
 	No        openflow.PortNo
 	Interface string
+	// HostSide: what the host sends by the interface comes in by the port, and what goes out of it is received by the host.
+	HostSide bool
 }
 
 // Endpoint is where a channel goes to or comes in: written "tcp:HOST:PORT", "tls:HOST:PORT" or "unix:PATH", whether it is
@@ -93,4 +96,5 @@ type Limits struct {
 	Meters   int
 	Cache    int // exact flows that each processor remembers
 	Channels int // that others open at each endpoint, at once
+	Picks    int // flows that pick remembers, 0: none, and pick drops
 }

@@ -87,7 +87,7 @@ const (
 func (d *decoder) ports(path string, n *node) []Port {
 	var out []Port
 	add := func(at string, no int, n *node) {
-		p := Port{openflow.PortNo(no), d.device(at, n)}
+		p := Port{No: openflow.PortNo(no), Interface: d.device(at, n)}
 		if i := slices.IndexFunc(out, func(o Port) bool { return o.Interface == p.Interface }); i >= 0 && d.Err() == nil {
 			d.WrongText(n, at, p.Interface, fmt.Sprintf("is port %d already", out[i].No), "an interface is one port")
 		}

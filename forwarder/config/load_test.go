@@ -26,7 +26,7 @@ func TestParseDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &Config{
-		File: "/etc/baton/Edge_1.new.yaml", Name: "edge-1-new", Ports: []Port{{1, "eth1"}, {2, "eth2"}},
+		File: "/etc/baton/Edge_1.new.yaml", Name: "edge-1-new", Ports: []Port{{No: 1, Interface: "eth1"}, {No: 2, Interface: "eth2"}},
 		Controllers: []Controller{{Connect: Endpoint{"tcp", "192.0.2.1:6653"}, Peers: Peers{Idle: 5 * time.Second, Dead: 15 * time.Second}}},
 		FailMode:    Secure, Retry: Retry{100 * time.Millisecond, 8 * time.Second},
 		Limits:  Limits{Tables: 254, Entries: 131072, Groups: 4096, Meters: 4096, Cache: 65536, Channels: 64},
@@ -65,7 +65,7 @@ func TestParseEveryKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &Config{
-		File: "f", Name: "core-7", DatapathID: 0xdeadbeef, Ports: []Port{{1, "eth1.5"}, {10, "bond0"}}, Local: "sw0",
+		File: "f", Name: "core-7", DatapathID: 0xdeadbeef, Ports: []Port{{No: 1, Interface: "eth1.5"}, {No: 10, Interface: "bond0"}}, Local: "sw0",
 		Controllers: []Controller{
 			{
 				Connect: Endpoint{"tls", "controller.example.net:6653"}, Name: "controller.example.net",

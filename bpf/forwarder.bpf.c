@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The forwarder's data path: an OpenFlow 1.3 pipeline, attached at the ingress of the interfaces that are its ports. A packet's path:
+ * The forwarder's data path: an OpenFlow 1.3 pipeline, attached at the ingress of the interfaces that are its ports, and at
+ * the egress of those whose other side is the host. A packet's path:
  * parse, a flow entry in each table, its instructions, at last the action set.
  */
 #include "lib/pipeline/group.h"
 #include "lib/pipeline/handoff.h"
 #include "lib/pipeline/meter.h"
+#include "lib/pipeline/pick.h"
+#include "lib/pipeline/sweep.h"
+#include "lib/pipeline/unpick.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
@@ -231,6 +235,10 @@ __noinline int perform(struct __sk_buff *skb)
 		return punt(skb, w->op.arg, reason);
 	case OP_GROUP:
 		return run_group(skb, w->op.arg);
+	case OP_PICK:
+		return run_pick(skb);
+	case OP_UNPICK:
+		return run_unpick(skb);
 	case OP_COUNT:
 		account(&bucket_counts, w->op.arg, w);
 		return 0;
@@ -301,7 +309,7 @@ static __always_inline void measure(struct __sk_buff *skb, struct work *w)
 
 static __always_inline void begin(struct work *w)
 {
-	w->depth = w->out = w->sent = w->learning = w->at = w->cached = 0;
+	w->depth = w->out = w->sent = w->stack = w->learning = w->at = w->cached = 0;
 	w->path.count = 0;
 	w->in_set = 0;
 	w->list.next = w->list.end = 0;
@@ -311,8 +319,11 @@ static __always_inline void begin(struct work *w)
 	w->verdict = DROPPED;
 }
 
-/* Goes through the steps from here, and sends the packet on its way. */
-static __always_inline int finish(struct __sk_buff *skb, struct work *w)
+/*
+ * Goes through the steps from here, and sends the packet on its way. The host's stack takes what has come by a port (from_port), not what is on
+ * its way through the loop device.
+ */
+static __always_inline int finish(struct __sk_buff *skb, struct work *w, bool from_port)
 {
 	struct run run = { .skb = skb };
 	struct port *p = NULL;
@@ -321,6 +332,11 @@ static __always_inline int finish(struct __sk_buff *skb, struct work *w)
 		stop(w, DROP_TOO_LONG);
 	if (w->learning)
 		remember();
+	if (w->stack && from_port) {
+		flush(skb);
+		count(w->sent ? FORWARDED : TO_STACK);
+		return TC_ACT_OK;
+	}
 	if (w->out) {
 		p = usable(w->out);
 		if (p)
@@ -331,7 +347,7 @@ static __always_inline int finish(struct __sk_buff *skb, struct work *w)
 	if (w->sent)
 		w->verdict = FORWARDED;
 	count(w->verdict);
-	return p ? bpf_redirect(p->ifindex, 0) : TC_ACT_SHOT;
+	return p ? bpf_redirect(p->ifindex, way_out(p)) : TC_ACT_SHOT;
 }
 
 SEC("tc")
@@ -371,7 +387,7 @@ int forwarder_ingress(struct __sk_buff *skb)
 		count(w->verdict);
 		return TC_ACT_SHOT;
 	}
-	return finish(skb, w);
+	return finish(skb, w, true);
 }
 
 /* A copy comes back for its bucket or for the tables, or user space sends a packet of its own. */
@@ -426,7 +442,7 @@ int forwarder_loop(struct __sk_buff *skb)
 		w->list.next = b->ops;
 		w->list.end = b->ops + b->count;
 	}
-	return finish(skb, w);
+	return finish(skb, w, false);
 }
 
 /* Keeps types in the object that the Go side is generated from. */
@@ -441,6 +457,7 @@ const enum group_kind *group_kind_type __attribute__((unused));
 const enum bucket_flag *bucket_flag_type __attribute__((unused));
 const enum port_flag *port_flag_type __attribute__((unused));
 const struct punted *punted_type __attribute__((unused));
+const enum pick_bound *pick_bound_type __attribute__((unused));
 const enum pick_method *pick_method_type __attribute__((unused));
 const enum pick_state *pick_state_type __attribute__((unused));
 const enum pick_flag *pick_flag_type __attribute__((unused));
@@ -451,5 +468,5 @@ const struct pick_back *pick_back_type __attribute__((unused));
 const struct pick *pick_type __attribute__((unused));
 const struct pick_remote_key *pick_remote_key_type __attribute__((unused));
 const struct pick_remote *pick_remote_type __attribute__((unused));
+const struct picking *picking_type __attribute__((unused));
 const struct pick_seat *pick_seat_type __attribute__((unused));
-const struct pick_sweep *pick_sweep_type __attribute__((unused));

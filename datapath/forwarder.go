@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"unsafe"
 
@@ -59,7 +58,9 @@ type ForwarderOptions struct {
 	Name string
 	// Entries are those of all tables together; Lists the items of their lists of subtables, Subtables the sets of bits that they ask for.
 	Entries, Ops, Lists, Subtables        int
-	Groups, Buckets, Slots, Meters, Paths int // Paths: a power of two, for each processor
+	Groups, Buckets, Slots, Meters, Paths int  // Paths: a power of two, for each processor
+	Picks                                 int  // flows that pick remembers; 0: none, and it drops
+	NormalStack                           bool // NORMAL leaves packets to the host's stack
 }
 
 // Forwarder is the forwarder's data path in the kernel. The slices are the memory of its maps: what is written there is in force. See
@@ -71,7 +72,7 @@ type Forwarder struct {
 	Entries      []ForwarderEntry
 	EntryCounts  []ForwarderCounts
 	Ops          []ForwarderOp
-	GroupHeads   []uint64 // versions; the upper half is not used
+	GroupHeads   []uint64 // versions; the upper half is OpenFlow's number
 	Groups       []ForwarderGroup
 	GroupCounts  []ForwarderCounts
 	Buckets      []ForwarderBucket
@@ -87,7 +88,7 @@ type Forwarder struct {
 	out      *forwarderPacketOut
 	memories [][]byte
 	loop     *Tap
-	links    map[int]link.Link
+	links    map[string]link.Link // by the name of the pin
 	lock     *os.File
 	punts    *ringbuf.Reader
 }
@@ -103,7 +104,7 @@ func OpenForwarder(o ForwarderOptions) (_ *Forwarder, err error) {
 	if err := ensureBPFFS(filepath.Dir(o.State)); err != nil {
 		return nil, err
 	}
-	f := &Forwarder{options: o, links: make(map[int]link.Link)}
+	f := &Forwarder{options: o, links: make(map[string]link.Link)}
 	defer func() {
 		if err != nil {
 			f.Close()
@@ -128,7 +129,7 @@ func OpenForwarder(o ForwarderOptions) (_ *Forwarder, err error) {
 	if f.punts, err = ringbuf.NewReader(f.objects.Punts); err != nil {
 		return nil, fmt.Errorf("read packets for the controllers: %w", err)
 	}
-	return f, f.attach(f.loop.Ifindex, f.objects.ForwarderLoop)
+	return f, f.attach(f.loop.Ifindex, false, f.objects.ForwarderLoop)
 }
 
 func (f *Forwarder) load() error {
@@ -150,8 +151,16 @@ func (f *Forwarder) load() error {
 	} {
 		spec.Maps[name].MaxEntries = uint32(n)
 	}
-	if err := spec.LoadAndAssign(&f.objects, nil); err != nil {
+	memory, err := openPicks(spec, o)
+	if err != nil {
+		return err
+	}
+	defer closeAll(memory)
+	if err := spec.LoadAndAssign(&f.objects, &ebpf.CollectionOptions{MapReplacements: memory}); err != nil {
 		return fmt.Errorf("load the program: %w", err)
+	}
+	if err := f.keepPicks(); err != nil {
+		return err
 	}
 	m := &f.objects.forwarderMaps
 	f.Tables, err = share[ForwarderTable](f, m.Tables, err)
@@ -176,6 +185,10 @@ func (f *Forwarder) load() error {
 	}
 	f.whole, f.out = &whole[0], &outs[0]
 	f.whole.Paths = uint32(o.Paths)
+	f.whole.Picks = uint32(o.Picks)
+	if o.NormalStack {
+		f.whole.Stack = 1
+	}
 	return fillCRC(m.CrcPowers)
 }
 
@@ -272,78 +285,6 @@ func (f *Forwarder) SetFragments(drop bool) {
 
 // SetPunt says how many bytes of a packet whose TTL has run out go to the controllers; 0: it is not sent there.
 func (f *Forwarder) SetPunt(bytes uint16) { atomic.StoreUint32(&f.whole.Punt, uint32(bytes)) }
-
-func (f *Forwarder) linkPath(ifindex int) string {
-	return filepath.Join(f.options.State, linkPrefix+strconv.Itoa(ifindex))
-}
-
-// attach puts a program at the ingress of an interface, or in the place of the one that an earlier process left there.
-func (f *Forwarder) attach(ifindex int, p *ebpf.Program) error {
-	path := f.linkPath(ifindex)
-	l, err := link.LoadPinnedLink(path, nil)
-	if err == nil {
-		if err = l.Update(p); err == nil {
-			f.links[ifindex] = l
-			return nil
-		}
-		l.Close() // of an interface that has gone, and whose number is another's now
-		if err := os.Remove(path); err != nil {
-			return fmt.Errorf("forget the attachment %s: %w", path, err)
-		}
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("adopt the attachment %s: %w", path, err)
-	}
-	l, err = link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: p, Attach: ebpf.AttachTCXIngress})
-	if err != nil {
-		return fmt.Errorf("attach to interface %d: %w", ifindex, err)
-	}
-	if err := l.Pin(path); err != nil {
-		l.Close()
-		return fmt.Errorf("pin the attachment to interface %d: %w", ifindex, err)
-	}
-	f.links[ifindex] = l
-	return nil
-}
-
-// Attach makes an interface the port at a place of Ports, whose record is written.
-func (f *Forwarder) Attach(ifindex int, place uint32) error {
-	if err := f.objects.PortOf.Put(uint32(ifindex), place); err != nil {
-		return fmt.Errorf("attach to interface %d: %w", ifindex, err)
-	}
-	if f.links[ifindex] != nil {
-		return nil
-	}
-	return f.attach(ifindex, f.objects.ForwarderIngress)
-}
-
-// Detach takes the program off an interface, which may have gone.
-func (f *Forwarder) Detach(ifindex int) error {
-	if err := f.objects.PortOf.Delete(uint32(ifindex)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return fmt.Errorf("detach from interface %d: %w", ifindex, err)
-	}
-	l := f.links[ifindex]
-	if l == nil {
-		return nil
-	}
-	delete(f.links, ifindex)
-	return errors.Join(l.Unpin(), l.Close())
-}
-
-// DetachOthers takes what earlier processes attached off the interfaces that this one has not.
-func (f *Forwarder) DetachOthers() error {
-	list, err := os.ReadDir(f.options.State)
-	if err != nil {
-		return fmt.Errorf("detach: %w", err)
-	}
-	var errs []error
-	for _, e := range list {
-		path := filepath.Join(f.options.State, e.Name())
-		if ifindex, err := strconv.Atoi(e.Name()[min(len(linkPrefix), len(e.Name())):]); err != nil || f.links[ifindex] == nil {
-			errs = append(errs, os.Remove(path)) // the last reference to the link
-		}
-	}
-	return errors.Join(errs...)
-}
 
 // Send has the pipeline put out a frame: in_port is where it is said to come from, ops what is done. One caller at a time.
 func (f *Forwarder) Send(frame []byte, inPort uint32, ops []ForwarderOp) error {

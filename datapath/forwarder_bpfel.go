@@ -38,8 +38,6 @@ const (
 	forwarderBoundOUT_OPS       forwarderBound = 256
 	forwarderBoundMAX_FRAME     forwarderBound = 65536
 	forwarderBoundMAX_SUBTABLES forwarderBound = 1024
-	forwarderBoundPICK_ABI      forwarderBound = 1
-	forwarderBoundPICK_SEATS    forwarderBound = 32
 )
 
 type forwarderBucket struct {
@@ -315,6 +313,13 @@ type forwarderPickBackKey struct {
 	Remote     [16]uint8
 }
 
+type forwarderPickBound uint32
+
+const (
+	forwarderPickBoundPICK_ABI   forwarderPickBound = 1
+	forwarderPickBoundPICK_SEATS forwarderPickBound = 32
+)
+
 type forwarderPickFlag uint32
 
 const (
@@ -370,8 +375,7 @@ type forwarderPickSeat struct {
 	Sent       uint64
 	Received   uint64
 	Was        uint64
-	Tally      uint32
-	FlowsTally uint32
+	Tally      uint64
 }
 
 type forwarderPickState uint32
@@ -382,10 +386,14 @@ const (
 	forwarderPickStatePICK_CLOSING forwarderPickState = 2
 )
 
-type forwarderPickSweep struct {
-	_     structs.HostLayout
-	Flows uint32
-	Ended uint32
+type forwarderPicking struct {
+	_    structs.HostLayout
+	Lock struct {
+		_   structs.HostLayout
+		Val uint32
+	}
+	Reserved uint32
+	Seat     [32]forwarderPickSeat
 }
 
 type forwarderPipeline struct {
@@ -521,6 +529,13 @@ const (
 	forwarderMapOps               = "ops"
 	forwarderMapPacketOuts        = "packet_outs"
 	forwarderMapPaths             = "paths"
+	forwarderMapPickBacks         = "pick_backs"
+	forwarderMapPickFragments     = "pick_fragments"
+	forwarderMapPickRemotes       = "pick_remotes"
+	forwarderMapPickSeats         = "pick_seats"
+	forwarderMapPickTurns         = "pick_turns"
+	forwarderMapPickings          = "pickings"
+	forwarderMapPicks             = "picks"
 	forwarderMapPipelines         = "pipelines"
 	forwarderMapPortOf            = "port_of"
 	forwarderMapPorts             = "ports"
@@ -536,6 +551,7 @@ const (
 	forwarderMapWorks             = "works"
 	forwarderProgForwarderIngress = "forwarder_ingress"
 	forwarderProgForwarderLoop    = "forwarder_loop"
+	forwarderProgForwarderSweep   = "forwarder_sweep"
 	forwarderVarBoundType         = "bound_type"
 	forwarderVarBucketFlagType    = "bucket_flag_type"
 	forwarderVarEntryFlagType     = "entry_flag_type"
@@ -546,6 +562,7 @@ const (
 	forwarderVarPickActiveType    = "pick_active_type"
 	forwarderVarPickBackKeyType   = "pick_back_key_type"
 	forwarderVarPickBackType      = "pick_back_type"
+	forwarderVarPickBoundType     = "pick_bound_type"
 	forwarderVarPickFlagType      = "pick_flag_type"
 	forwarderVarPickKeyType       = "pick_key_type"
 	forwarderVarPickMethodType    = "pick_method_type"
@@ -553,8 +570,8 @@ const (
 	forwarderVarPickRemoteType    = "pick_remote_type"
 	forwarderVarPickSeatType      = "pick_seat_type"
 	forwarderVarPickStateType     = "pick_state_type"
-	forwarderVarPickSweepType     = "pick_sweep_type"
 	forwarderVarPickType          = "pick_type"
+	forwarderVarPickingType       = "picking_type"
 	forwarderVarPortFlagType      = "port_flag_type"
 	forwarderVarPuntedType        = "punted_type"
 	forwarderVarSlotType          = "slot_type"
@@ -605,40 +622,48 @@ type forwarderSpecs struct {
 type forwarderProgramSpecs struct {
 	ForwarderIngress *ebpf.ProgramSpec `ebpf:"forwarder_ingress"`
 	ForwarderLoop    *ebpf.ProgramSpec `ebpf:"forwarder_loop"`
+	ForwarderSweep   *ebpf.ProgramSpec `ebpf:"forwarder_sweep"`
 }
 
 // forwarderMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type forwarderMapSpecs struct {
-	BucketCounts *ebpf.MapSpec `ebpf:"bucket_counts"`
-	Buckets      *ebpf.MapSpec `ebpf:"buckets"`
-	Copies       *ebpf.MapSpec `ebpf:"copies"`
-	CrcPowers    *ebpf.MapSpec `ebpf:"crc_powers"`
-	Entries      *ebpf.MapSpec `ebpf:"entries"`
-	EntryCounts  *ebpf.MapSpec `ebpf:"entry_counts"`
-	GroupCounts  *ebpf.MapSpec `ebpf:"group_counts"`
-	GroupHeads   *ebpf.MapSpec `ebpf:"group_heads"`
-	Groups       *ebpf.MapSpec `ebpf:"groups"`
-	Lists        *ebpf.MapSpec `ebpf:"lists"`
-	MeterCounts  *ebpf.MapSpec `ebpf:"meter_counts"`
-	Meters       *ebpf.MapSpec `ebpf:"meters"`
-	Ops          *ebpf.MapSpec `ebpf:"ops"`
-	PacketOuts   *ebpf.MapSpec `ebpf:"packet_outs"`
-	Paths        *ebpf.MapSpec `ebpf:"paths"`
-	Pipelines    *ebpf.MapSpec `ebpf:"pipelines"`
-	PortOf       *ebpf.MapSpec `ebpf:"port_of"`
-	Ports        *ebpf.MapSpec `ebpf:"ports"`
-	PuntRooms    *ebpf.MapSpec `ebpf:"punt_rooms"`
-	Punts        *ebpf.MapSpec `ebpf:"punts"`
-	Slots        *ebpf.MapSpec `ebpf:"slots"`
-	Stations     *ebpf.MapSpec `ebpf:"stations"`
-	Subtables    *ebpf.MapSpec `ebpf:"subtables"`
-	Tables       *ebpf.MapSpec `ebpf:"tables"`
-	Turns        *ebpf.MapSpec `ebpf:"turns"`
-	Verdicts     *ebpf.MapSpec `ebpf:"verdicts"`
-	Wanted       *ebpf.MapSpec `ebpf:"wanted"`
-	Works        *ebpf.MapSpec `ebpf:"works"`
+	BucketCounts  *ebpf.MapSpec `ebpf:"bucket_counts"`
+	Buckets       *ebpf.MapSpec `ebpf:"buckets"`
+	Copies        *ebpf.MapSpec `ebpf:"copies"`
+	CrcPowers     *ebpf.MapSpec `ebpf:"crc_powers"`
+	Entries       *ebpf.MapSpec `ebpf:"entries"`
+	EntryCounts   *ebpf.MapSpec `ebpf:"entry_counts"`
+	GroupCounts   *ebpf.MapSpec `ebpf:"group_counts"`
+	GroupHeads    *ebpf.MapSpec `ebpf:"group_heads"`
+	Groups        *ebpf.MapSpec `ebpf:"groups"`
+	Lists         *ebpf.MapSpec `ebpf:"lists"`
+	MeterCounts   *ebpf.MapSpec `ebpf:"meter_counts"`
+	Meters        *ebpf.MapSpec `ebpf:"meters"`
+	Ops           *ebpf.MapSpec `ebpf:"ops"`
+	PacketOuts    *ebpf.MapSpec `ebpf:"packet_outs"`
+	Paths         *ebpf.MapSpec `ebpf:"paths"`
+	PickBacks     *ebpf.MapSpec `ebpf:"pick_backs"`
+	PickFragments *ebpf.MapSpec `ebpf:"pick_fragments"`
+	PickRemotes   *ebpf.MapSpec `ebpf:"pick_remotes"`
+	PickSeats     *ebpf.MapSpec `ebpf:"pick_seats"`
+	PickTurns     *ebpf.MapSpec `ebpf:"pick_turns"`
+	Pickings      *ebpf.MapSpec `ebpf:"pickings"`
+	Picks         *ebpf.MapSpec `ebpf:"picks"`
+	Pipelines     *ebpf.MapSpec `ebpf:"pipelines"`
+	PortOf        *ebpf.MapSpec `ebpf:"port_of"`
+	Ports         *ebpf.MapSpec `ebpf:"ports"`
+	PuntRooms     *ebpf.MapSpec `ebpf:"punt_rooms"`
+	Punts         *ebpf.MapSpec `ebpf:"punts"`
+	Slots         *ebpf.MapSpec `ebpf:"slots"`
+	Stations      *ebpf.MapSpec `ebpf:"stations"`
+	Subtables     *ebpf.MapSpec `ebpf:"subtables"`
+	Tables        *ebpf.MapSpec `ebpf:"tables"`
+	Turns         *ebpf.MapSpec `ebpf:"turns"`
+	Verdicts      *ebpf.MapSpec `ebpf:"verdicts"`
+	Wanted        *ebpf.MapSpec `ebpf:"wanted"`
+	Works         *ebpf.MapSpec `ebpf:"works"`
 }
 
 // forwarderVariableSpecs contains global variables before they are loaded into the kernel.
@@ -655,6 +680,7 @@ type forwarderVariableSpecs struct {
 	PickActiveType    *ebpf.VariableSpec `ebpf:"pick_active_type"`
 	PickBackKeyType   *ebpf.VariableSpec `ebpf:"pick_back_key_type"`
 	PickBackType      *ebpf.VariableSpec `ebpf:"pick_back_type"`
+	PickBoundType     *ebpf.VariableSpec `ebpf:"pick_bound_type"`
 	PickFlagType      *ebpf.VariableSpec `ebpf:"pick_flag_type"`
 	PickKeyType       *ebpf.VariableSpec `ebpf:"pick_key_type"`
 	PickMethodType    *ebpf.VariableSpec `ebpf:"pick_method_type"`
@@ -662,8 +688,8 @@ type forwarderVariableSpecs struct {
 	PickRemoteType    *ebpf.VariableSpec `ebpf:"pick_remote_type"`
 	PickSeatType      *ebpf.VariableSpec `ebpf:"pick_seat_type"`
 	PickStateType     *ebpf.VariableSpec `ebpf:"pick_state_type"`
-	PickSweepType     *ebpf.VariableSpec `ebpf:"pick_sweep_type"`
 	PickType          *ebpf.VariableSpec `ebpf:"pick_type"`
+	PickingType       *ebpf.VariableSpec `ebpf:"picking_type"`
 	PortFlagType      *ebpf.VariableSpec `ebpf:"port_flag_type"`
 	PuntedType        *ebpf.VariableSpec `ebpf:"punted_type"`
 	SlotType          *ebpf.VariableSpec `ebpf:"slot_type"`
@@ -690,34 +716,41 @@ func (o *forwarderObjects) Close() error {
 //
 // It can be passed to loadForwarderObjects or ebpf.CollectionSpec.LoadAndAssign.
 type forwarderMaps struct {
-	BucketCounts *ebpf.Map `ebpf:"bucket_counts"`
-	Buckets      *ebpf.Map `ebpf:"buckets"`
-	Copies       *ebpf.Map `ebpf:"copies"`
-	CrcPowers    *ebpf.Map `ebpf:"crc_powers"`
-	Entries      *ebpf.Map `ebpf:"entries"`
-	EntryCounts  *ebpf.Map `ebpf:"entry_counts"`
-	GroupCounts  *ebpf.Map `ebpf:"group_counts"`
-	GroupHeads   *ebpf.Map `ebpf:"group_heads"`
-	Groups       *ebpf.Map `ebpf:"groups"`
-	Lists        *ebpf.Map `ebpf:"lists"`
-	MeterCounts  *ebpf.Map `ebpf:"meter_counts"`
-	Meters       *ebpf.Map `ebpf:"meters"`
-	Ops          *ebpf.Map `ebpf:"ops"`
-	PacketOuts   *ebpf.Map `ebpf:"packet_outs"`
-	Paths        *ebpf.Map `ebpf:"paths"`
-	Pipelines    *ebpf.Map `ebpf:"pipelines"`
-	PortOf       *ebpf.Map `ebpf:"port_of"`
-	Ports        *ebpf.Map `ebpf:"ports"`
-	PuntRooms    *ebpf.Map `ebpf:"punt_rooms"`
-	Punts        *ebpf.Map `ebpf:"punts"`
-	Slots        *ebpf.Map `ebpf:"slots"`
-	Stations     *ebpf.Map `ebpf:"stations"`
-	Subtables    *ebpf.Map `ebpf:"subtables"`
-	Tables       *ebpf.Map `ebpf:"tables"`
-	Turns        *ebpf.Map `ebpf:"turns"`
-	Verdicts     *ebpf.Map `ebpf:"verdicts"`
-	Wanted       *ebpf.Map `ebpf:"wanted"`
-	Works        *ebpf.Map `ebpf:"works"`
+	BucketCounts  *ebpf.Map `ebpf:"bucket_counts"`
+	Buckets       *ebpf.Map `ebpf:"buckets"`
+	Copies        *ebpf.Map `ebpf:"copies"`
+	CrcPowers     *ebpf.Map `ebpf:"crc_powers"`
+	Entries       *ebpf.Map `ebpf:"entries"`
+	EntryCounts   *ebpf.Map `ebpf:"entry_counts"`
+	GroupCounts   *ebpf.Map `ebpf:"group_counts"`
+	GroupHeads    *ebpf.Map `ebpf:"group_heads"`
+	Groups        *ebpf.Map `ebpf:"groups"`
+	Lists         *ebpf.Map `ebpf:"lists"`
+	MeterCounts   *ebpf.Map `ebpf:"meter_counts"`
+	Meters        *ebpf.Map `ebpf:"meters"`
+	Ops           *ebpf.Map `ebpf:"ops"`
+	PacketOuts    *ebpf.Map `ebpf:"packet_outs"`
+	Paths         *ebpf.Map `ebpf:"paths"`
+	PickBacks     *ebpf.Map `ebpf:"pick_backs"`
+	PickFragments *ebpf.Map `ebpf:"pick_fragments"`
+	PickRemotes   *ebpf.Map `ebpf:"pick_remotes"`
+	PickSeats     *ebpf.Map `ebpf:"pick_seats"`
+	PickTurns     *ebpf.Map `ebpf:"pick_turns"`
+	Pickings      *ebpf.Map `ebpf:"pickings"`
+	Picks         *ebpf.Map `ebpf:"picks"`
+	Pipelines     *ebpf.Map `ebpf:"pipelines"`
+	PortOf        *ebpf.Map `ebpf:"port_of"`
+	Ports         *ebpf.Map `ebpf:"ports"`
+	PuntRooms     *ebpf.Map `ebpf:"punt_rooms"`
+	Punts         *ebpf.Map `ebpf:"punts"`
+	Slots         *ebpf.Map `ebpf:"slots"`
+	Stations      *ebpf.Map `ebpf:"stations"`
+	Subtables     *ebpf.Map `ebpf:"subtables"`
+	Tables        *ebpf.Map `ebpf:"tables"`
+	Turns         *ebpf.Map `ebpf:"turns"`
+	Verdicts      *ebpf.Map `ebpf:"verdicts"`
+	Wanted        *ebpf.Map `ebpf:"wanted"`
+	Works         *ebpf.Map `ebpf:"works"`
 }
 
 func (m *forwarderMaps) Close() error {
@@ -737,6 +770,13 @@ func (m *forwarderMaps) Close() error {
 		m.Ops,
 		m.PacketOuts,
 		m.Paths,
+		m.PickBacks,
+		m.PickFragments,
+		m.PickRemotes,
+		m.PickSeats,
+		m.PickTurns,
+		m.Pickings,
+		m.Picks,
 		m.Pipelines,
 		m.PortOf,
 		m.Ports,
@@ -767,6 +807,7 @@ type forwarderVariables struct {
 	PickActiveType    *ebpf.Variable `ebpf:"pick_active_type"`
 	PickBackKeyType   *ebpf.Variable `ebpf:"pick_back_key_type"`
 	PickBackType      *ebpf.Variable `ebpf:"pick_back_type"`
+	PickBoundType     *ebpf.Variable `ebpf:"pick_bound_type"`
 	PickFlagType      *ebpf.Variable `ebpf:"pick_flag_type"`
 	PickKeyType       *ebpf.Variable `ebpf:"pick_key_type"`
 	PickMethodType    *ebpf.Variable `ebpf:"pick_method_type"`
@@ -774,8 +815,8 @@ type forwarderVariables struct {
 	PickRemoteType    *ebpf.Variable `ebpf:"pick_remote_type"`
 	PickSeatType      *ebpf.Variable `ebpf:"pick_seat_type"`
 	PickStateType     *ebpf.Variable `ebpf:"pick_state_type"`
-	PickSweepType     *ebpf.Variable `ebpf:"pick_sweep_type"`
 	PickType          *ebpf.Variable `ebpf:"pick_type"`
+	PickingType       *ebpf.Variable `ebpf:"picking_type"`
 	PortFlagType      *ebpf.Variable `ebpf:"port_flag_type"`
 	PuntedType        *ebpf.Variable `ebpf:"punted_type"`
 	SlotType          *ebpf.Variable `ebpf:"slot_type"`
@@ -788,12 +829,14 @@ type forwarderVariables struct {
 type forwarderPrograms struct {
 	ForwarderIngress *ebpf.Program `ebpf:"forwarder_ingress"`
 	ForwarderLoop    *ebpf.Program `ebpf:"forwarder_loop"`
+	ForwarderSweep   *ebpf.Program `ebpf:"forwarder_sweep"`
 }
 
 func (p *forwarderPrograms) Close() error {
 	return _ForwarderClose(
 		p.ForwarderIngress,
 		p.ForwarderLoop,
+		p.ForwarderSweep,
 	)
 }
 

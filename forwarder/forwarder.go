@@ -13,6 +13,7 @@ import (
 	"math/bits"
 	"net"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -105,7 +106,7 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 		Entries: room(limits.Entries), Ops: datapath.ForwarderOutOps + opsEach*room(limits.Entries),
 		Lists: 1 << 17, Subtables: 1 << 14,
 		Groups: room(limits.Groups), Buckets: 16 * room(limits.Groups), Slots: 64 * room(limits.Groups),
-		Meters: room(limits.Meters), Paths: paths,
+		Meters: room(limits.Meters), Paths: paths, Picks: limits.Picks, NormalStack: f.cfg.NormalStack,
 	})
 	if err != nil {
 		return err
@@ -127,7 +128,7 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 	if err := f.listen(); err != nil {
 		return err
 	}
-	f.ports, err = ports.Open(ctx, ports.Options{Ports: f.portList(), Tell: f.portChanged, Log: f.log})
+	f.ports, err = ports.Open(ctx, ports.Options{Ports: f.portList(), Own: f.cfg.NormalStack, Tell: f.portChanged, Log: f.log})
 	if err != nil {
 		return err
 	}
@@ -147,6 +148,9 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 	f.serve(ctx)
 	f.tasks.Go(f.readPunts)
 	f.tasks.Go(func() { f.expire(ctx) })
+	if limits.Picks > 0 {
+		f.tasks.Go(func() { f.sweepPicks(ctx) })
+	}
 	return nil
 }
 
@@ -222,10 +226,14 @@ func (f *Forwarder) setPort(e ports.Event) {
 		return
 	}
 	f.latest[no] = e
-	err := f.installed.SetPort(no, install.Port{Ifindex: e.Ifindex, Config: e.Port.Config, Live: e.Up})
+	err := f.installed.SetPort(no, install.Port{Ifindex: e.Ifindex, Config: e.Port.Config, Live: e.Up, Host: f.hostSide(no)})
 	if err != nil {
 		f.log.Error("a port cannot be used", "port", no.String(), "error", err)
 	}
+}
+
+func (f *Forwarder) hostSide(no openflow.PortNo) bool {
+	return slices.ContainsFunc(f.cfg.Ports, func(p config.Port) bool { return p.No == no && p.HostSide })
 }
 
 func (f *Forwarder) datapathID() uint64 {

@@ -20,7 +20,9 @@ func Remove(cfg *config.Config) error {
 	}
 	errs := []error{removeLoops(cfg.Name, "")}
 	for _, p := range cfg.Ports {
-		errs = append(errs, calm(p.Interface))
+		if !cfg.NormalStack {
+			errs = append(errs, calm(p.Interface))
+		}
 	}
 	if cfg.Local != "" {
 		errs = append(errs, ports.RemoveLocal(cfg.Local))

@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include <linux/types.h>
+#include "picks.h"
 
 enum bound {
 	ABI = 1,
@@ -22,8 +22,6 @@ enum bound {
 	OUT_OPS = 256,        /* room at the start of ops for a packet-out */
 	MAX_FRAME = 65536,    /* bytes of a packet that a controller gets */
 	MAX_SUBTABLES = 1024, /* of one table that a packet is looked up in */
-	PICK_ABI = 1,         /* of the memory that outlives the process: the maps from picks on, and what is in them */
-	PICK_SEATS = 32,      /* ports that flows are picked for, and none: place 0 */
 };
 
 /* No flow entry: a packet that missed. */
@@ -341,129 +339,6 @@ struct copy {
 	__be64 metadata;
 	__be64 tunnel_id;
 	__be64 cookie;
-};
-
-/* How a bucket is picked for a new flow (docs/openflow-pick.md). */
-enum pick_method {
-	PICK_TURNS = 1, /* each in its turn, as often as its weight says */
-	PICK_LEAST,     /* the fewest active flows for its weight */
-	PICK_FASTEST,   /* those times the time that handshakes take */
-	PICK_HASH,      /* as the group itself */
-};
-
-/* A flow as the inside sees it. Ports: of ICMP echo the identifier is the inside's; 0 where there are none. */
-struct pick_key {
-	__u8 protocol;
-	__u8 family; /* 4 or 6 */
-	__be16 inside_port;
-	__be16 remote_port;
-	__u16 zero;
-	__u8 inside[16]; /* IPv4: the first 4 */
-	__u8 remote[16];
-};
-
-/* A reply as it comes in by a port. The inside's port is not translated. */
-struct pick_back_key {
-	__u8 protocol;
-	__u8 family;
-	__be16 inside_port;
-	__be16 remote_port;
-	__u16 zero;
-	__be32 port; /* OpenFlow's number */
-	__u8 remote[16];
-};
-
-/* Whose reply it is. */
-struct pick_back {
-	__u8 inside[16];
-};
-
-enum pick_state {
-	PICK_OPENING, /* TCP: a SYN was sent, and nothing has come back */
-	PICK_OPEN,
-	PICK_CLOSING, /* TCP: FIN both ways, or a RST */
-};
-
-enum pick_flag {
-	PICK_FIN_SENT = 1,
-	PICK_FIN_RECEIVED = 2,
-	PICK_SYN_REPEATED = 4,
-	PICK_RST_RECEIVED = 8, /* which the inside may not have believed */
-};
-
-enum pick_active {
-	PICK_INACTIVE,
-	PICK_ACTIVE, /* counted as such in its port's seat */
-	PICK_ENDED,  /* it is being forgotten, by whoever has set this */
-};
-
-/* A flow that is remembered. Times: ns, CLOCK_MONOTONIC. */
-struct pick {
-	__u64 began;
-	__u64 used;
-	__u64 sent; /* bytes of the wire */
-	__u64 received;
-	__u64 sent_told; /* how much of them is counted in the port's seat */
-	__u64 received_told;
-	__u64 refreshed; /* when the remote address was last noted as in use */
-	__be32 port;     /* OpenFlow's number: places are another process's when this one is gone */
-	__u32 group;     /* OpenFlow's number */
-	__u32 active;    /* enum pick_active */
-	__u32 state;
-	__u32 flags;
-	__u32 seat;
-	__u32 bucket; /* where in the group it was found last */
-	__u32 reserved;
-};
-
-/* What flows of a group to a remote address went out of last. */
-struct pick_remote_key {
-	__u32 group;
-	__u32 family;
-	__u8 remote[16];
-};
-
-struct pick_remote {
-	__be32 port;
-	__u32 reserved;
-	__u64 used;
-};
-
-/* A port that flows are picked for. */
-struct pick_seat {
-	__u64 active;   /* flows; in the upper half, how often that has changed but by the sweep */
-	__u64 flows;    /* of the last sweep */
-	__u64 rtt;      /* of handshakes, ns: a mean that the last eight or so make up; 0: none yet */
-	__u64 peak;     /* the same, but up at once, down slowly, and down when nothing is heard */
-	__u64 measured; /* when last; ns */
-	__u64 syns;
-	__u64 syn_repeats;
-	__u64 sent; /* bytes, up to the last sweep */
-	__u64 received;
-	__u64 was;   /* active, when the sweep began */
-	__u32 tally; /* the sweep's */
-	__u32 flows_tally;
-};
-
-/* What a sweep has done. */
-struct pick_sweep {
-	__u32 flows; /* that are left */
-	__u32 ended;
-};
-
-/* A packet whose fragments follow: later ones have no ports. */
-struct pick_fragment_key {
-	__u8 src[16];
-	__u8 dst[16];
-	__be32 id;
-	__u8 protocol;
-	__u8 family;
-	__u16 zero;
-};
-
-struct pick_fragment {
-	__be16 src_port; /* or inside_port and 0, as in a key */
-	__be16 dst_port;
 };
 
 /* In front of a packet for the controllers. */

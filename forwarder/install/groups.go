@@ -52,7 +52,7 @@ func (k *Kernel) setGroup(g *pipeline.Group) error {
 	if old == nil { // else its counters go on [6.5]
 		k.f.GroupCounts[n.head] = datapath.ForwarderCounts{}
 	}
-	atomic.StoreUint64(&k.f.GroupHeads[n.head], uint64(n.version))
+	atomic.StoreUint64(&k.f.GroupHeads[n.head], uint64(g.ID)<<32|uint64(n.version))
 	k.groups[g.ID] = n
 	delete(k.watching, g.ID)
 	if n.watches() {
@@ -86,7 +86,7 @@ func (k *Kernel) putGroup(n *group) (r datapath.ForwarderGroup, err error) {
 		}
 		n.ranges = append(n.ranges, opRange{at, len(ops)})
 		place := n.first + uint32(i)
-		record := datapath.ForwarderBucket{Ops: at, Count: uint16(len(ops))}
+		record := datapath.ForwarderBucket{Ops: at, Count: uint16(len(ops)), Weight: uint32(b.Weight)}
 		if plain {
 			record.Flags |= datapath.BucketPlain
 			each = append(each, datapath.ForwarderOp{Kind: datapath.OpCount, Arg: place})
@@ -96,6 +96,11 @@ func (k *Kernel) putGroup(n *group) (r datapath.ForwarderGroup, err error) {
 		}
 		if b.WatchPort != openflow.PortAny && (n.Kind == openflow.GroupTypeFF || n.Kind == openflow.GroupTypeSelect) {
 			record.Watch = k.portPlace(b.WatchPort)
+		}
+		if record.Watch != 0 && n.Kind == openflow.GroupTypeSelect {
+			if err := k.f.Seat(record.Watch); err != nil {
+				return r, err
+			}
 		}
 		if n.watchesGroup(&b) {
 			record.Flags |= datapath.BucketWatches

@@ -15,6 +15,8 @@ type Port struct {
 	Config  openflow.PortConfig
 	Live    bool
 	NoFlood bool
+	// Host: the port is the host's side of the interface. It stays so.
+	Host bool
 }
 
 // portPlace is where a port stands. A port that is not there yet gets a place, so that entries that name it work once it comes. Without
@@ -56,6 +58,9 @@ func (k *Kernel) SetPort(no openflow.PortNo, p Port) error {
 	flags := uint32(p.Config) & (datapath.PortDown | datapath.PortNoRecv | datapath.PortNoFwd | datapath.PortNoPacketIn)
 	if p.NoFlood {
 		flags |= datapath.PortNoFlood
+	}
+	if p.Host {
+		flags |= datapath.PortHost
 	}
 	if p.Live {
 		flags |= datapath.PortLive

@@ -49,7 +49,7 @@ func (p *Ports) refresh(pt *port) (changed bool, err error) {
 func (p *Ports) take(pt *port, link netlink.Link) (netlink.Link, error) {
 	pt.found, pt.since = link.Attrs().RawFlags, time.Now()
 	err := p.setUp(link, !pt.down)
-	if err == nil && pt.found&unix.IFF_PROMISC == 0 {
+	if err == nil && !p.o.Own && pt.found&unix.IFF_PROMISC == 0 {
 		err = p.handle.SetPromiscOn(link)
 	}
 	if err != nil && !errors.Is(err, unix.ENODEV) { // gone meanwhile
@@ -127,7 +127,7 @@ func (p *Ports) restore(pt *port) error {
 		return fmt.Errorf("restore interface %s: %w", pt.name, err)
 	}
 	flags := link.Attrs().RawFlags
-	if pt.found&unix.IFF_PROMISC == 0 && flags&unix.IFF_PROMISC != 0 {
+	if !p.o.Own && pt.found&unix.IFF_PROMISC == 0 && flags&unix.IFF_PROMISC != 0 {
 		err = p.handle.SetPromiscOff(link)
 	}
 	if (flags&unix.IFF_UP != 0) == !pt.down {

@@ -43,9 +43,11 @@ type Event struct {
 	Up bool
 }
 
-// Options of Open. All are required.
+// Options of Open. All are required, but for Own.
 type Options struct {
 	Ports []Port
+	// Own: what is for others is of no concern, and the interfaces are left without it: they are not made promiscuous.
+	Own bool
 	// Tell is called with every port before Open returns (openflow.PortAdd) and then, from one goroutine, with every one that has
 	// changed (openflow.PortModify). No lock is held: it may wait for a goroutine that calls PortMod. It must not call Close.
 	Tell func(Event)
@@ -85,7 +87,7 @@ type port struct {
 // changeBuffer is how many bytes of changes the kernel keeps for us: about a thousand changes.
 const changeBuffer = 1 << 20
 
-// Open takes the interfaces of the calling thread's network namespace: those that are there are set up and promiscuous. Their
+// Open takes the interfaces of the calling thread's network namespace: those that are there are set up and promiscuous (see Options.Own). Their
 // addresses are left alone. It follows them until ctx ends. The caller owes Close or Leave.
 func Open(ctx context.Context, o Options) (_ *Ports, err error) {
 	p := &Ports{o: o, ethtool: -1, watched: make(chan struct{})}

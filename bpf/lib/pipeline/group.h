@@ -123,6 +123,17 @@ static long choose_first(__u32 i, struct choice *c)
 	return 1;
 }
 
+/* Has a bucket's actions executed next. */
+static __always_inline int run_bucket(struct __sk_buff *skb, struct work *w, struct bucket *b, __u32 place)
+{
+	if (!(b->flags & BUCKET_PLAIN) && !last(w)) {
+		flush(skb);
+		return copy_to(skb, place);
+	}
+	account(&bucket_counts, place, w);
+	return nest(w, b->ops, b->count);
+}
+
 /* OP_GROUP. Returns 0, or 1 when the packet has ended. */
 __noinline int run_group(struct __sk_buff *skb, __u32 place)
 {
@@ -163,10 +174,5 @@ __noinline int run_group(struct __sk_buff *skb, __u32 place)
 			w->verdict = DROP_GROUP;
 		return 0;
 	}
-	if (!(b->flags & BUCKET_PLAIN) && !last(w)) {
-		flush(skb);
-		return copy_to(skb, c.chosen);
-	}
-	account(&bucket_counts, c.chosen, w);
-	return nest(w, b->ops, b->count);
+	return run_bucket(skb, w, b, c.chosen);
 }

@@ -16,6 +16,12 @@ static __always_inline struct port *usable(__u32 place)
 	return p;
 }
 
+/* The host's side of a device gets what the device would have received. */
+static __always_inline __u32 way_out(const struct port *p)
+{
+	return p->flags & PORT_HOST ? BPF_F_INGRESS : 0;
+}
+
 /* Sends a copy of the packet as it is out of the port that waits. */
 __noinline int flush(struct __sk_buff *skb)
 {
@@ -28,7 +34,7 @@ __noinline int flush(struct __sk_buff *skb)
 	w->out = 0;
 	if (!p)
 		return 0;
-	if (bpf_clone_redirect(skb, p->ifindex, 0))
+	if (bpf_clone_redirect(skb, p->ifindex, way_out(p)))
 		count(COPY_LOST);
 	else
 		w->sent++;
@@ -126,15 +132,20 @@ static __always_inline void output_back(struct __sk_buff *skb, struct work *w)
 		w->out = place;
 }
 
-/* OFPP_NORMAL: a learning bridge. */
+/* OFPP_NORMAL: a learning bridge, or the host's stack. */
 __noinline int output_normal(struct __sk_buff *skb)
 {
+	struct pipeline *st = the_pipeline();
 	struct work *w = work();
 	struct station from = {}, to = {};
 	__u32 *place, in;
 
-	if (!w)
+	if (!w || !st)
 		return 0;
+	if (st->stack) {
+		w->stack = 1;
+		return 0;
+	}
 	__builtin_memcpy(from.mac, w->fields.eth_src, 6);
 	__builtin_memcpy(to.mac, w->fields.eth_dst, 6);
 	from.vlan = to.vlan = w->fields.vlan_vid;

@@ -174,6 +174,7 @@ static long ext_header(__u32 i, struct ext_walk *walk)
 	if (bit == EXT_FRAG) {
 		len = 8;
 		w->fragment = 1;
+		w->fragment_header = walk->off;
 		w->later = (head[2] << 8 | head[3]) >> 3 != 0;
 	}
 	walk->next = head[0];

@@ -35,6 +35,64 @@ struct tcp_walk {
 	__u32 usual; /* the options are USUAL_OPTIONS */
 };
 
+/* A bucket that a flow may be picked for. */
+struct candidate {
+	__u64 cost;
+	__u32 bucket; /* place */
+	__u32 relative;
+	__u32 seat;
+	__u32 weight;
+	__be32 port;
+	__u32 time; /* that a flow takes there, as far as the method goes by it; UNMEASURED */
+};
+
+#define UNMEASURED 0xffffffff
+
+/* The least cost for the weight among candidates, and whose turn it is among those that cost it. */
+struct bidding {
+	__u64 cost;
+	__u64 weight;
+	__s32 total;   /* of all weights */
+	__s32 among;   /* of those that cost the least */
+	__s32 richest; /* what the best has earned */
+	__u32 best;    /* PICK_SEATS: none */
+};
+
+/* What is known of a packet's flow, by pick and unpick. */
+struct flow_work {
+	struct pick_key key;
+	struct pick_key other;
+	struct pick_back_key back;
+	struct pick_back owner;
+	struct pick fresh;
+	struct pick_remote_key remote;
+	struct pick_remote last;
+	struct pick_fragment_key whole;
+	struct pick_fragment ports; /* of the packet */
+
+	__u32 head; /* place of the group */
+	__u32 id;   /* OpenFlow's number of it */
+	__u32 first;
+	__u32 count;
+	__u32 slots;
+	__u32 slot_mask;
+	__u32 method;
+	__u32 together; /* s */
+
+	__u64 fastest;  /* of the candidates; ns */
+	__u32 excluded; /* seats, a bit each */
+	__u32 candidates;
+	struct candidate candidate[PICK_SEATS];
+	struct bidding bidding;
+	struct candidate standby;
+	struct candidate chosen;
+	__u32 verdict;
+
+	/* of an ICMP error: where what it quotes is */
+	__u32 quote;
+	__u32 quoted_l4;
+};
+
 struct work {
 	struct fields fields;
 	struct fields probe;
@@ -50,7 +108,8 @@ struct work {
 	__u8 kind3;
 	__u8 kind4;
 	__u8 fragment;
-	__u8 later; /* a fragment but the first */
+	__u8 later;            /* a fragment but the first */
+	__u32 fragment_header; /* of IPv6, if it is a fragment */
 
 	struct range list;
 	struct range outer[MAX_NESTED];
@@ -71,11 +130,13 @@ struct work {
 	__u32 in;  /* place of the port that the packet came by; 0: not looked for yet */
 	__u32 out; /* port's place that the packet as it is goes out of last; 0: none yet */
 	__u32 sent;
+	__u32 stack; /* the packet is left to the host */
 	__u32 verdict;
 	__u64 now;
 	__u32 packets; /* of the wire */
 	__u32 bytes;
 	struct tcp_walk tcp;
+	struct flow_work flow;
 	__u8 old[64];
 	__u8 fresh[128];
 };

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Which of a group's buckets a new flow is picked for. */
+#pragma once
+
+#include "flows.h"
+
+/* The port that a bucket puts out by what it watches, if it may be picked. */
+static __always_inline struct port *pickable(struct bucket *b)
+{
+	struct port *p;
+
+	if (!b->watch)
+		return NULL;
+	p = bpf_map_lookup_elem(&ports, &b->watch);
+	if (!p || !(p->flags & PORT_LIVE) || !(p->flags & PORT_THERE) || !p->seat)
+		return NULL;
+	return p;
+}
+
+#define MOST_TIME (1 << 22) /* us, about 4 s: with all flows and the largest weight, 64 bits hold a cost */
+
+/*
+ * What a flow takes by a port: what all flows take is divided by the weight. A port that was never measured is tried first, but not by all at
+ * once: while it has a flow, it is as good as the fastest.
+ */
+static __always_inline __u32 time_of(struct work *w, const struct pick_seat *s)
+{
+	__u64 time = s->peak / 1000 + 1;
+
+	if (w->flow.method == PICK_LEAST)
+		return 1;
+	if (w->flow.method != PICK_FASTEST)
+		return 0;
+	if (!s->peak)
+		return active_flows(s) ? UNMEASURED : 0;
+	if (time > MOST_TIME)
+		time = MOST_TIME;
+	if (time < w->flow.fastest)
+		w->flow.fastest = time;
+	return time;
+}
+
+static __always_inline void keep(struct candidate *c, struct bucket *b, struct port *p, __u32 relative, __u32 place)
+{
+	c->bucket = place;
+	c->relative = relative;
+	c->seat = p->seat & (PICK_SEATS - 1);
+	c->weight = b->weight;
+	c->port = p->number;
+}
+
+static long list_candidate(__u32 i, void *unused)
+{
+	struct picking *all = the_picking();
+	struct work *w = work();
+	struct candidate *c;
+	struct bucket *b;
+	struct port *p;
+	__u32 place, n;
+
+	if (!w || !all)
+		return 1;
+	place = w->flow.first + i;
+	b = bpf_map_lookup_elem(&buckets, &place);
+	if (!b)
+		return 1;
+	p = pickable(b);
+	if (!p || w->flow.excluded >> (p->seat & (PICK_SEATS - 1)) & 1)
+		return 0;
+	if (!b->weight) {
+		if (!w->flow.standby.port)
+			keep(&w->flow.standby, b, p, i, place);
+		return 0;
+	}
+	n = w->flow.candidates;
+	if (n >= PICK_SEATS)
+		return 1;
+	c = &w->flow.candidate[n & (PICK_SEATS - 1)];
+	keep(c, b, p, i, place);
+	c->time = time_of(w, seat_of(all, p->seat));
+	w->flow.candidates = n + 1;
+	return 0;
+}
+
+/* Finds the least cost. */
+static __always_inline void bid(struct picking *all, struct candidate *c, volatile struct bidding *b, struct work *w)
+{
+	__u64 cost = c->time;
+
+	if (cost == UNMEASURED)
+		cost = w->flow.fastest;
+	cost *= active_flows(seat_of(all, c->seat)) + 1;
+	c->cost = cost;
+	b->total += c->weight;
+	if (!b->weight || cost * b->weight < b->cost * c->weight) {
+		b->cost = cost;
+		b->weight = c->weight;
+	}
+}
+
+/* Finds whose turn it is among those that cost the least. */
+static __always_inline void earn(struct pick_turns *turns, struct candidate *c, volatile struct bidding *b, __u32 i)
+{
+	__s32 *all = &turns->earned[c->seat & (PICK_SEATS - 1)], earned = *all;
+
+	if (*(volatile __u64 *)&c->cost * b->weight != b->cost * c->weight)
+		return;
+	/* weights were others before */
+	if (earned > b->total)
+		earned = b->total;
+	if (earned < -b->total)
+		earned = -b->total;
+	earned += c->weight;
+	*all = earned;
+	b->among += c->weight;
+	if (b->best == PICK_SEATS || earned > b->richest) {
+		b->best = i;
+		b->richest = earned;
+	}
+}
+
+/*
+ * The candidate that costs least for its weight; among equals by turns: each earns its weight, and the richest pays what all have earned. Its
+ * flow is active from here on. Returns which one it is. What is compared is kept in memory, where the verifier does not follow it.
+ */
+__noinline int choose_candidate(void)
+{
+	struct picking *all = the_picking();
+	struct work *w = work();
+	struct pick_turns *turns;
+	struct bidding *b;
+	__u32 n, best;
+
+	if (!w || !all)
+		return PICK_SEATS;
+	turns = bpf_map_lookup_elem(&pick_turns, &w->flow.head);
+	if (!turns)
+		return PICK_SEATS;
+	b = &w->flow.bidding;
+	__builtin_memset(b, 0, sizeof(*b));
+	b->best = PICK_SEATS;
+	n = w->flow.candidates;
+	bpf_spin_lock(&all->lock);
+	for (__u32 i = 0; i < PICK_SEATS && i < n; i++)
+		bid(all, &w->flow.candidate[i], b, w);
+	for (__u32 i = 0; i < PICK_SEATS && i < n; i++)
+		earn(turns, &w->flow.candidate[i], b, i);
+	best = *(volatile __u32 *)&b->best;
+	if (best < PICK_SEATS) {
+		__u32 seat = w->flow.candidate[best].seat & (PICK_SEATS - 1);
+
+		turns->earned[seat] -= b->among;
+		__sync_fetch_and_add(&all->seat[seat].active, ONE_CHANGE + 1);
+	}
+	bpf_spin_unlock(&all->lock);
+	return best;
+}
+
+/* Takes a candidate otherwise than by choose_candidate. */
+static __always_inline void take(struct work *w, const struct candidate *c)
+{
+	struct picking *all = the_picking();
+
+	w->flow.chosen = *c;
+	if (all)
+		__sync_fetch_and_add(&seat_of(all, c->seat)->active, ONE_CHANGE + 1);
+}
+
+/* Which candidate has a port or, if that is 0, a bucket. */
+struct wanted_candidate {
+	__be32 port;
+	__u32 bucket;
+	__u32 found; /* PICK_SEATS: none */
+};
+
+static long find_candidate(__u32 i, struct wanted_candidate *want)
+{
+	struct work *w = work();
+	struct candidate *c;
+
+	if (!w || i >= PICK_SEATS)
+		return 1;
+	c = &w->flow.candidate[i];
+	if (want->port ? c->port != want->port : c->bucket != want->bucket)
+		return 0;
+	want->found = i;
+	return 1;
+}
+
+static __always_inline bool take_wanted(struct work *w, struct wanted_candidate *want)
+{
+	want->found = PICK_SEATS;
+	bpf_loop(w->flow.candidates & (2 * PICK_SEATS - 1), find_candidate, want, 0);
+	if (want->found >= PICK_SEATS)
+		return false;
+	take(w, &w->flow.candidate[want->found & (PICK_SEATS - 1)]);
+	return true;
+}
+
+static __always_inline void remote_of(struct work *w)
+{
+	w->flow.remote.group = w->flow.id;
+	w->flow.remote.family = w->flow.key.family;
+	__builtin_memcpy(w->flow.remote.remote, w->flow.key.remote, 16);
+}
+
+/* The port of another flow to the same address. */
+static __always_inline __be32 companion(struct work *w)
+{
+	struct pick_remote *r;
+
+	remote_of(w);
+	r = bpf_map_lookup_elem(&pick_remotes, &w->flow.remote);
+	if (!r || w->now - r->used > w->flow.together * NS)
+		return 0;
+	return r->port;
+}
+
+/* Notes that a flow to its address uses a port. */
+static __always_inline void note_remote(struct work *w, __be32 port)
+{
+	remote_of(w);
+	w->flow.last.port = port;
+	w->flow.last.reserved = 0;
+	w->flow.last.used = w->now;
+	bpf_map_update_elem(&pick_remotes, &w->flow.remote, &w->flow.last, BPF_ANY);
+}
+
+/* Chooses into w->flow.chosen, among what is not excluded, and counts the flow as active. Returns -1 when nothing lives. */
+__noinline int choose(void)
+{
+	struct wanted_candidate want = {};
+	struct work *w = work();
+	struct choice c = {};
+	__u32 best;
+
+	if (!w)
+		return -1;
+	w->flow.candidates = 0;
+	w->flow.fastest = MOST_TIME;
+	w->flow.standby.port = 0;
+	bpf_loop(w->flow.count < 4096 ? w->flow.count : 4096, list_candidate, NULL, 0);
+	if (!w->flow.candidates) {
+		if (!w->flow.standby.port)
+			return -1;
+		take(w, &w->flow.standby);
+		return 0;
+	}
+	if (w->flow.together) {
+		want.port = companion(w);
+		if (want.port && take_wanted(w, &want))
+			return 0;
+	}
+	if (w->flow.method == PICK_HASH) {
+		c.first = w->flow.first;
+		c.slots = w->flow.slots;
+		c.mask = w->flow.slot_mask;
+		c.slot = hash_flow(w);
+		bpf_loop(64, choose_slot, &c, 0);
+		want.port = 0;
+		want.bucket = c.chosen;
+		if (c.found && take_wanted(w, &want))
+			return 0;
+	}
+	best = choose_candidate();
+	if (best >= PICK_SEATS)
+		return -1;
+	w->flow.chosen = w->flow.candidate[best & (PICK_SEATS - 1)];
+	return 0;
+}

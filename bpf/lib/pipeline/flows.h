@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The memory of pick: which port each flow was picked for, whose a reply is, and what is counted of the ports. The maps but for those of
+ * fragments and turns outlive the process.
+ *
+ * Whether a flow is active is one word, and who changes it counts it in the port's seat, so that seats are exact whoever meets whom. Whoever
+ * sets PICK_ENDED forgets the flow.
+ */
+#pragma once
+
+#include "group.h"
+
+#define NS         1000000000ULL
+#define ACTIVE_NS  (2 * NS)
+#define CLOSING_NS (10 * NS)
+#define OPENING_NS (240 * NS)  /* RFC 5382, REQ-5 */
+#define TCP_NS     (7440 * NS) /* 2 h 4 min: the same */
+#define UDP_NS     (300 * NS)  /* RFC 4787, REQ-5 */
+#define ICMP_NS    (60 * NS)   /* RFC 5508, REQ-1 */
+
+#define FLAG_FIN   0x01
+#define FLAG_SYN   0x02
+#define FLAG_RST   0x04
+#define FLAG_ACK   0x10
+
+/* Full: the packet is dropped. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 131072);
+	__type(key, struct pick_key);
+	__type(value, struct pick);
+} picks SEC(".maps");
+
+/* A reply leads to its flow only while that has its port: what is left behind does no harm. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 131072);
+	__type(key, struct pick_back_key);
+	__type(value, struct pick_back);
+} pick_backs SEC(".maps");
+
+/* For flows that stay together. The longest unused address goes first. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct pick_remote_key);
+	__type(value, struct pick_remote);
+} pick_remotes SEC(".maps");
+
+struct picking {
+	struct bpf_spin_lock lock; /* of turns, too: one at a time picks */
+	__u32 reserved;
+	struct pick_seat seat[PICK_SEATS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct picking);
+} pickings SEC(".maps");
+
+/* Whose the seats are: OpenFlow's number; user space's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PICK_SEATS);
+	__type(key, __u32);
+	__type(value, __u32);
+} pick_seats SEC(".maps");
+
+/* Smooth weighted round robin: what each seat has earned, by the group. */
+struct pick_turns {
+	__s32 earned[PICK_SEATS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 8192);
+	__type(key, __u32);
+	__type(value, struct pick_turns);
+} pick_turns SEC(".maps");
+
+/* The longest unused one goes first: its later fragments are dropped then. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct pick_fragment_key);
+	__type(value, struct pick_fragment);
+} pick_fragments SEC(".maps");
+
+static __always_inline struct picking *the_picking(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&pickings, &zero);
+}
+
+static __always_inline struct pick_seat *seat_of(struct picking *all, __u32 seat)
+{
+	return &all->seat[seat & (PICK_SEATS - 1)];
+}
+
+#define ONE_CHANGE (1ULL << 32)
+
+/* Of a seat, how many flows are active: its lower half, which is never seen below none. */
+static __always_inline __u32 active_flows(const struct pick_seat *s)
+{
+	__s32 n = (__s32)s->active;
+
+	return n & ~(n >> 31);
+}
+
+static __always_inline void wake(struct pick *p)
+{
+	struct picking *all;
+
+	if (p->active != PICK_INACTIVE || p->state == PICK_CLOSING)
+		return;
+	all = the_picking();
+	if (all && __sync_val_compare_and_swap(&p->active, PICK_INACTIVE, PICK_ACTIVE) == PICK_INACTIVE)
+		__sync_fetch_and_add(&seat_of(all, p->seat)->active, ONE_CHANGE + 1);
+}
+
+/* change: ONE_CHANGE, or 0 for the sweep. */
+static __always_inline void rest(struct pick *p, __u64 change)
+{
+	struct picking *all = the_picking();
+
+	if (all && __sync_val_compare_and_swap(&p->active, PICK_ACTIVE, PICK_INACTIVE) == PICK_ACTIVE)
+		__sync_fetch_and_add(&seat_of(all, p->seat)->active, change - 1);
+}
+
+static __always_inline bool same_address(const __u8 *a, const __u8 *b)
+{
+	const __u32 *x = (const __u32 *)a, *y = (const __u32 *)b;
+
+	return x[0] == y[0] && x[1] == y[1] && x[2] == y[2] && x[3] == y[3];
+}
+
+static __always_inline void back_of(struct pick_back_key *back, const struct pick_key *key, __be32 port)
+{
+	__builtin_memcpy(back, key, 8);
+	back->port = port;
+	__builtin_memcpy(back->remote, key->remote, 16);
+}
+
+/* Counts in the seat what a flow has sent and received since it was last counted there. */
+static __always_inline void tell_bytes(struct pick *p, struct pick_seat *s)
+{
+	__u64 sent = p->sent - p->sent_told, received = p->received - p->received_told;
+
+	p->sent_told += sent;
+	p->received_told += received;
+	if (sent)
+		__sync_fetch_and_add(&s->sent, sent);
+	if (received)
+		__sync_fetch_and_add(&s->received, received);
+}
+
+/* Forgets a flow, unless somebody else is at it. key is a copy: the flow's own goes with it. */
+static __always_inline bool forget(const struct pick_key *key, struct pick_back_key *back, struct pick *p, __u64 change)
+{
+	struct picking *all = the_picking();
+	struct pick_back *owner;
+	struct pick_seat *s;
+	__u32 was;
+
+	if (!all)
+		return false;
+	was = __sync_lock_test_and_set(&p->active, PICK_ENDED);
+	if (was == PICK_ENDED)
+		return false;
+	s = seat_of(all, p->seat);
+	if (was == PICK_ACTIVE)
+		__sync_fetch_and_add(&s->active, change - 1);
+	__sync_fetch_and_add(&s->flows, -1);
+	tell_bytes(p, s);
+	/* first the way back: a packet that still finds the flow does not miss it for long, as the flow goes next */
+	back_of(back, key, p->port);
+	owner = bpf_map_lookup_elem(&pick_backs, back);
+	if (owner && same_address(owner->inside, key->inside))
+		bpf_map_delete_elem(&pick_backs, back);
+	bpf_map_delete_elem(&picks, key);
+	return true;
+}
+
+/* How long a flow of that protocol is remembered without a packet. */
+static __always_inline __u64 patience(__u8 protocol, const struct pick *p)
+{
+	switch (p->state) {
+	case PICK_CLOSING:
+		return CLOSING_NS;
+	case PICK_OPENING:
+		return OPENING_NS;
+	}
+	switch (protocol) {
+	case IPPROTO_TCP:
+	case IPPROTO_SCTP:
+		return TCP_NS;
+	case IPPROTO_ICMP:
+	case IPPROTO_ICMPV6:
+		return ICMP_NS;
+	}
+	return UDP_NS;
+}
+
+/* The packet's ports, or what stands for them, into w->flow.ports. Returns -1 for a fragment whose first one was not seen. */
+__noinline int read_ports(struct __sk_buff *skb)
+{
+	struct work *w = work();
+	struct pick_fragment_key *whole;
+	struct pick_fragment *known;
+	__u32 type;
+	__be16 id;
+
+	if (!w)
+		return -1;
+	w->flow.ports.src_port = w->flow.ports.dst_port = 0;
+	if (w->fragment) {
+		whole = &w->flow.whole;
+		__builtin_memcpy(whole->src, w->fields.ip_src, 16);
+		__builtin_memcpy(whole->dst, w->fields.ip_dst, 16);
+		whole->protocol = bpf_ntohs(w->fields.ip_proto);
+		whole->id = 0;
+		whole->zero = 0;
+		if (w->kind3 == L3_IPV4) {
+			whole->family = 4;
+			if (bpf_skb_load_bytes(skb, w->l3 + 4, &whole->id, 2))
+				return -1;
+		} else {
+			whole->family = 6;
+			if (bpf_skb_load_bytes(skb, w->fragment_header + 4, &whole->id, 4))
+				return -1;
+		}
+		if (w->later) {
+			known = bpf_map_lookup_elem(&pick_fragments, whole);
+			if (!known)
+				return -1;
+			w->flow.ports = *known;
+			return 0;
+		}
+	}
+	switch (w->kind4) {
+	case L4_TCP:
+	case L4_UDP:
+	case L4_SCTP:
+		w->flow.ports.src_port = w->fields.l4_src;
+		w->flow.ports.dst_port = w->fields.l4_dst;
+		break;
+	case L4_ICMP:
+	case L4_ICMPV6:
+		type = bpf_ntohs(w->fields.l4_src);
+		if (bpf_skb_load_bytes(skb, w->l4 + 4, &id, 2))
+			break;
+		if (type == (w->kind4 == L4_ICMP ? 8 : 128)) /* the one who asks has it as its port */
+			w->flow.ports.src_port = id;
+		else if (type == (w->kind4 == L4_ICMP ? 0 : 129))
+			w->flow.ports.dst_port = id;
+		break;
+	}
+	if (w->fragment)
+		bpf_map_update_elem(&pick_fragments, &w->flow.whole, &w->flow.ports, BPF_ANY);
+	return 0;
+}
+
+/* TCP: what a packet says of how far its flow is, whichever way it goes. */
+static __always_inline void finned(struct pick *p, __u32 flag)
+{
+	__u32 both = PICK_FIN_SENT | PICK_FIN_RECEIVED;
+
+	if (((__sync_fetch_and_or(&p->flags, flag) | flag) & both) == both) {
+		p->state = PICK_CLOSING;
+		rest(p, ONE_CHANGE);
+	}
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What user space has done once a second: flows that are old are forgotten, those that rest are not counted as active. */
+#pragma once
+
+#include "flows.h"
+
+struct bpf_map;
+
+struct sweeping {
+	__u64 now;
+	__u32 ended;
+	__u32 reserved;
+};
+
+static long sweep_one(struct bpf_map *map, struct pick_key *key, struct pick *p, struct sweeping *sweep)
+{
+	struct picking *all = the_picking();
+	struct pick_back_key back;
+	struct pick_key copy;
+	struct pick_seat *s;
+	__s64 silent;
+
+	if (!all)
+		return 1;
+	silent = sweep->now - p->used; /* another processor may have seen a packet meanwhile */
+	if (silent > (__s64)patience(key->protocol, p)) {
+		copy = *key;
+		if (forget(&copy, &back, p, 0))
+			sweep->ended++;
+		return 0;
+	}
+	if (silent > (__s64)ACTIVE_NS)
+		rest(p, 0);
+	s = seat_of(all, p->seat);
+	tell_bytes(p, s);
+	if (p->active == PICK_ACTIVE)
+		s->tally++;
+	return 0;
+}
+
+/* Not attached: user space runs it. Packets may interrupt it, so it has no struct work. Returns how many flows it has forgotten. */
+SEC("syscall")
+int forwarder_sweep(void *unused)
+{
+	struct sweeping sweep = { .now = bpf_ktime_get_ns() };
+	struct picking *all = the_picking();
+	struct pick_seat *s;
+	__u64 is;
+
+	if (!all)
+		return 0;
+	for (int i = 0; i < PICK_SEATS; i++) {
+		all->seat[i].was = all->seat[i].active;
+		all->seat[i].tally = 0;
+	}
+	bpf_for_each_map_elem(&picks, sweep_one, &sweep, 0);
+	for (int i = 0; i < PICK_SEATS; i++) {
+		s = &all->seat[i];
+		is = s->active;
+		/* nothing has changed since but by this: what was counted is right */
+		if (is >> 32 == s->was >> 32 && (__u32)is != (__u32)s->tally)
+			__sync_val_compare_and_swap(&s->active, is, (is >> 32 << 32) | (__u32)s->tally);
+		/* a port that is not used any more because it was slow is tried again in the end */
+		if (sweep.now - s->measured > NS)
+			s->peak -= s->peak / 8;
+	}
+	return sweep.ended;
+}

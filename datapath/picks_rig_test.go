@@ -23,7 +23,8 @@ type pickRig struct {
 	version uint32 // of groups
 	buckets uint32 // the next place
 	slots   uint32
-	now     map[uint32]uint32 // buckets of a head: first
+	at      uint32   // the port that packets come by
+	counts  []uint64 // verdicts so far
 }
 
 // Where things are in the rig.
@@ -63,7 +64,7 @@ func openPickRig(t testing.TB, o ForwarderOptions) *pickRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &pickRig{Forwarder: f, t: t, options: o, version: 16, now: make(map[uint32]uint32)}
+	r := &pickRig{Forwarder: f, t: t, options: o, version: 16}
 	for place := uint32(1); place < linkPlace+rigLinks; place++ {
 		f.Ports[place] = ForwarderPort{Number: bits.ReverseBytes32(place), Ifindex: uint32(f.loop.Ifindex), Flags: PortThere | PortLive}
 		if place >= linkPlace {
@@ -139,7 +140,6 @@ func (r *pickRig) group(head uint32, v6 bool, weights ...int) {
 		g.SlotMask = 63
 		r.slots += 64
 	}
-	r.now[head] = r.buckets
 	r.buckets += g.Count
 	r.Groups[r.version] = g
 	r.GroupHeads[head] = uint64(head*10)<<32 | uint64(r.version)
@@ -166,30 +166,47 @@ func (r *pickRig) send(place uint32, op ForwarderOp, b []byte) (verdict string, 
 	r.t.Helper()
 	r.Ops[pickOps] = op
 	r.Entries[0] = ForwarderEntry{Ops: pickOps, Apply: 1}
-	r.must(r.objects.PortOf.Put(uint32(1), place)) // lo
-	before := r.verdicts()
+	if r.at != place {
+		r.must(r.objects.PortOf.Put(uint32(1), place)) // lo
+		r.at = place
+	}
+	if r.counts == nil {
+		r.counts = r.verdicts()
+	}
 	opts := &ebpf.RunOptions{Data: b, DataOut: make([]byte, len(b)+256), Context: skBuff{Ifindex: 1, IngressIfindex: 1}}
 	action, err := r.objects.ForwarderIngress.Run(opts)
 	r.must(err)
-	for name, n := range r.verdicts() {
-		if n != before[name] && name != "paths_hit" {
+	counts := r.verdicts()
+	for v, n := range counts {
+		if name := forwarderVerdictNames[v]; n != r.counts[v] && name != "paths_hit" {
 			if verdict != "" {
 				r.t.Fatalf("one packet, two verdicts: %s and %s", verdict, name)
 			}
 			verdict = name
 		}
 	}
+	r.counts = counts
 	if (verdict == "forwarded") != (action == actRedirect) {
 		r.t.Fatalf("verdict %s, action %d", verdict, action)
 	}
 	return verdict, opts.DataOut
 }
 
-func (r *pickRig) verdicts() map[string]uint64 {
+// verdicts reads all at once.
+func (r *pickRig) verdicts() []uint64 {
 	r.t.Helper()
-	all, err := r.Verdicts()
-	r.must(err)
-	return all
+	n, cpus := len(forwarderVerdictNames), possibleCPUs()
+	var cursor ebpf.MapBatchCursor
+	keys, each := make([]uint32, n), make([]uint64, n*cpus)
+	got, err := r.objects.Verdicts.BatchLookup(&cursor, keys, each, nil)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) || got != n {
+		r.t.Fatalf("read verdicts: %d of %d: %v", got, n, err)
+	}
+	counts := make([]uint64, n)
+	for i, v := range each {
+		counts[keys[i/cpus]] += v
+	}
+	return counts
 }
 
 // out sends a packet of a flow from the inside, and returns the link that it went out of, -1 for none.

@@ -59,6 +59,9 @@ type Forwarder struct {
 	began       time.Time
 	ready       chan struct{} // closed when messages can be carried out, or will not be: then ended is set
 
+	sweeping sync.Mutex // holds swept
+	swept    bool       // the kernel is not asked to forget flows any more
+
 	mu        sync.Mutex
 	pipeline  *pipeline.Pipeline
 	installed *install.Kernel
@@ -178,6 +181,7 @@ func (f *Forwarder) close(goesOn bool) error {
 	f.mu.Lock()
 	f.ended = true
 	f.mu.Unlock()
+	f.endSweeps()
 	if f.kernel != nil {
 		errs = append(errs, f.kernel.Close())
 	}

@@ -23,15 +23,22 @@ func (f *Forwarder) sweepPicks(ctx context.Context) {
 	}
 }
 
-// sweepOnce reports whether there may be another one.
+// sweepOnce reports whether there may be another one. It holds nobody up who carries out messages.
 func (f *Forwarder) sweepOnce() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.ended {
+	f.sweeping.Lock()
+	defer f.sweeping.Unlock()
+	if f.swept {
 		return false
 	}
 	if _, err := f.kernel.SweepPicks(); err != nil {
 		f.log.Error("remembered flows are not forgotten", "error", err)
 	}
 	return true
+}
+
+// endSweeps returns when the kernel is not asked any more.
+func (f *Forwarder) endSweeps() {
+	f.sweeping.Lock()
+	defer f.sweeping.Unlock()
+	f.swept = true
 }

@@ -149,12 +149,14 @@ static __always_inline void tell_bytes(struct pick *p, struct pick_seat *s)
 {
 	__u64 sent = p->sent - p->sent_told, received = p->received - p->received_told;
 
-	p->sent_told += sent;
-	p->received_told += received;
-	if (sent)
+	if (sent) {
+		p->sent_told += sent;
 		__sync_fetch_and_add(&s->sent, sent);
-	if (received)
+	}
+	if (received) {
+		p->received_told += received;
 		__sync_fetch_and_add(&s->received, received);
+	}
 }
 
 /* Forgets a flow, unless somebody else is at it. key is a copy: the flow's own goes with it. */

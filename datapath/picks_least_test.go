@@ -12,6 +12,7 @@ import (
 // chooser is what the kernel's choice is compared with: the pure form of bpf/lib/pipeline/choose.h.
 type chooser struct {
 	method uint8
+	total  int // of the weights when it was last chosen
 	earned [rigLinks]int
 	active [rigLinks]int
 	peak   [rigLinks]int // us of a flow; 0: not known
@@ -42,6 +43,12 @@ func (c *chooser) choose(weights []int, live []bool) int {
 		}
 		return -1
 	}
+	if c.total != 0 {
+		for link := range c.earned {
+			c.earned[link] = c.earned[link] * total / c.total
+		}
+	}
+	c.total = total
 	cost := func(link int) int {
 		switch {
 		case c.method == PickLeast:

@@ -105,7 +105,7 @@ static __always_inline void earn(struct pick_turns *turns, struct candidate *c, 
 
 	if (*(volatile __u64 *)&c->cost * b->weight != b->cost * c->weight)
 		return;
-	/* weights were others before */
+	/* those that were no candidates meanwhile */
 	if (earned > b->total)
 		earned = b->total;
 	if (earned < -b->total)
@@ -116,6 +116,23 @@ static __always_inline void earn(struct pick_turns *turns, struct candidate *c, 
 	if (b->best == PICK_SEATS || earned > b->richest) {
 		b->best = i;
 		b->richest = earned;
+	}
+}
+
+/* Weights are others than before: what was earned by those is worth as many turns now. */
+static __always_inline void convert(struct pick_turns *turns, volatile struct bidding *b)
+{
+	__u32 was = turns->total, is = b->total;
+
+	turns->total = is;
+	if (!was || was == is)
+		return;
+	for (__u32 i = 0; i < PICK_SEATS; i++) {
+		__s32 earned = turns->earned[i], sign = earned >> 31;
+		__u64 worth = (__u32)((earned ^ sign) - sign);
+
+		worth = worth * is / was;
+		turns->earned[i] = ((__s32)worth ^ sign) - sign;
 	}
 }
 
@@ -143,6 +160,7 @@ __noinline int choose_candidate(void)
 	bpf_spin_lock(&all->lock);
 	for (__u32 i = 0; i < PICK_SEATS && i < n; i++)
 		bid(all, &w->flow.candidate[i], b, w);
+	convert(turns, b);
 	for (__u32 i = 0; i < PICK_SEATS && i < n; i++)
 		earn(turns, &w->flow.candidate[i], b, i);
 	best = *(volatile __u32 *)&b->best;

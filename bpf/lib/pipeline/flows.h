@@ -70,6 +70,7 @@ struct {
 
 /* Smooth weighted round robin: what each seat has earned, by the group. */
 struct pick_turns {
+	__s32 total; /* of the weights that it was earned by */
 	__s32 earned[PICK_SEATS];
 };
 

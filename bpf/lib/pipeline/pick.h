@@ -234,6 +234,14 @@ static __always_inline __u32 read_flow(struct __sk_buff *skb, struct work *w)
 	return 0;
 }
 
+/* What is done next is the last that is done: neither the entry's other instructions nor the action set. */
+static __always_inline void end_here(struct work *w)
+{
+	w->phase = PHASE_LIST;
+	w->depth = 0;
+	w->list.next = w->list.end = 0;
+}
+
 /* Returns 0, or 1 when the packet has ended. */
 __noinline int run_pick(struct __sk_buff *skb)
 {
@@ -292,5 +300,6 @@ __noinline int run_pick(struct __sk_buff *skb)
 	b = bpf_map_lookup_elem(&buckets, &bucket);
 	if (!b)
 		return stop(w, DROP_PICK_GONE);
+	end_here(w);
 	return run_bucket(skb, w, b, bucket);
 }

@@ -114,6 +114,6 @@ __noinline int run_unpick(struct __sk_buff *skb)
 		verdict = restore_destination(skb, w);
 	if (verdict)
 		return stop(w, verdict);
-	w->list.next = w->list.end;
+	end_here(w);
 	return run_group(skb, group);
 }

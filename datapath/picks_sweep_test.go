@@ -63,7 +63,23 @@ func TestPickSweep(t *testing.T) {
 		if r.reply(0, p, packet.ACK) {
 			t.Errorf("%s gets replies when it is forgotten", c.name)
 		}
+		if n := r.backs(); n != 0 {
+			t.Errorf("%s has left %d ways back", c.name, n)
+		}
 	}
+}
+
+// backs counts the ways back.
+func (r *pickRig) backs() (n int) {
+	r.t.Helper()
+	var k forwarderPickBackKey
+	var v forwarderPickBack
+	it := r.objects.PickBacks.Iterate()
+	for it.Next(&k, &v) {
+		n++
+	}
+	r.must(it.Err())
+	return n
 }
 
 // TestPickSweepCounts: what is counted of a port is made right, and bytes are counted once.
@@ -217,13 +233,7 @@ func TestPickRace(t *testing.T) {
 				t.Errorf("least: link %d has %d flows of %d", link, n, flows)
 			}
 		}
-		backs := 0
-		var k forwarderPickBackKey
-		var v forwarderPickBack
-		for it := r.objects.PickBacks.Iterate(); it.Next(&k, &v); {
-			backs++
-		}
-		if backs != flows {
+		if backs := r.backs(); backs != flows {
 			t.Errorf("method %d: %d ways back of %d", method, backs, flows)
 		}
 		r.must(errors.Join(r.Close(), RemoveForwarder(r.options.State, r.options.Name)))

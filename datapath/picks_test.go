@@ -378,3 +378,30 @@ func TestPickNothingToPickFrom(t *testing.T) {
 		t.Errorf("a port without a seat: %s", verdict)
 	}
 }
+
+// TestPickSurvivesAnything: whatever the bytes, each packet has one verdict, and what is counted stays right.
+func TestPickSurvivesAnything(t *testing.T) {
+	r, rnd := newPickRig(t, 512), newRand(t)
+	r.group(pickHead, false, 1, 2, 1)
+	r.group(otherHead, true, 1, 2, 1)
+	seen := make(map[string]int)
+	for range 4000 {
+		op, place := ForwarderOp{Kind: OpUnpick, Arg: uint32(rnd.IntN(4))}, linkPlace+uint32(rnd.IntN(3))
+		if rnd.IntN(2) == 0 {
+			op, place = pickOp(pickHead+uint32(rnd.IntN(2)), uint8(rnd.IntN(6)), uint32(rnd.IntN(2))), insidePlace
+		}
+		verdict, _ := r.send(place, op, anyFrame(rnd))
+		seen[verdict]++
+	}
+	t.Log(seen)
+	if seen["forwarded"] == 0 || seen["drop_not_there"] == 0 || seen[""] > 0 {
+		t.Errorf("verdicts: %v", seen)
+	}
+	flows := uint64(0)
+	for link := range 3 {
+		flows += r.port(link).Flows
+	}
+	if n := len(r.list()); uint64(n) != flows {
+		t.Errorf("%d flows are remembered, %d counted", n, flows)
+	}
+}

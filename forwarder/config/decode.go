@@ -87,7 +87,8 @@ const (
 func (d *decoder) ports(path string, n *node) []Port {
 	var out []Port
 	add := func(at string, no int, n *node) {
-		p := Port{No: openflow.PortNo(no), Interface: d.device(at, n)}
+		p := d.port(at, n)
+		p.No = openflow.PortNo(no)
 		if i := slices.IndexFunc(out, func(o Port) bool { return o.Interface == p.Interface }); i >= 0 && d.Err() == nil {
 			d.WrongText(n, at, p.Interface, fmt.Sprintf("is port %d already", out[i].No), "an interface is one port")
 		}
@@ -123,4 +124,27 @@ func (d *decoder) ports(path string, n *node) []Port {
 	})
 	slices.SortFunc(out, func(a, b Port) int { return int(a.No) - int(b.No) })
 	return out
+}
+
+// The values of a port's key side: where the packets come from that the forwarder gets.
+const (
+	sideNetwork = "network"
+	sideHost    = "host"
+)
+
+// port decodes the name of an interface, or a mapping with more.
+func (d *decoder) port(path string, n *node) Port {
+	var p Port
+	if n.Kind != document.Mapping {
+		p.Interface = d.device(path, n)
+		return p
+	}
+	d.Fields(path, n, []key{
+		{Name: "interface", Decode: func(path string, n *node) { p.Interface = d.device(path, n) }},
+		{Name: "side", Decode: func(path string, n *node) {
+			p.HostSide = d.Choice(path, n, "is not a side", sideNetwork, sideHost) == sideHost
+		}},
+	})
+	d.Require(path, n, "interface")
+	return p
 }

@@ -30,10 +30,17 @@ const (
 	maxMeters   = 1 << 16
 	maxCache    = 1 << 22
 	maxChannels = 1024
+	maxPicks    = 1 << 22
 )
 
 // deadIdles is how many times Idle a controller is silent until its channel ends, where the file does not say it.
 const deadIdles = 3
+
+// The values of the key normal.
+const (
+	normalBridge = "bridge"
+	normalStack  = "stack"
+)
 
 func (d *decoder) config(root *node, file string) *Config {
 	cfg := &Config{
@@ -60,6 +67,9 @@ func (d *decoder) config(root *node, file string) *Config {
 		{Name: "tls", Decode: func(path string, n *node) { cfg.TLS = d.tls(path, n) }},
 		{Name: "fail_mode", Decode: func(path string, n *node) {
 			cfg.FailMode = FailMode(d.Choice(path, n, "is not a mode", string(Secure), string(Standalone)))
+		}},
+		{Name: "normal", Decode: func(path string, n *node) {
+			cfg.NormalStack = d.Choice(path, n, "is not what NORMAL can be", normalBridge, normalStack) == normalStack
 		}},
 		{Name: "retry", Decode: func(path string, n *node) { d.retry(path, n, &cfg.Retry) }},
 		{Name: "limits", Decode: func(path string, n *node) { d.limits(path, n, &cfg.Limits) }},
@@ -134,5 +144,6 @@ func (d *decoder) limits(path string, n *node, out *Limits) {
 		{Name: "meters", Decode: func(path string, n *node) { out.Meters = d.Integer(path, n, 1, maxMeters) }},
 		{Name: "cache", Decode: func(path string, n *node) { out.Cache = d.Integer(path, n, 1, maxCache) }},
 		{Name: "channels", Decode: func(path string, n *node) { out.Channels = d.Integer(path, n, 1, maxChannels) }},
+		{Name: "picks", Decode: func(path string, n *node) { out.Picks = d.Integer(path, n, 0, maxPicks) }},
 	})
 }

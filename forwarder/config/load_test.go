@@ -40,7 +40,7 @@ func TestParseDefaults(t *testing.T) {
 // everything sets each key that there is, to something else than its default.
 const everything = `name: core-7
 datapath_id: 0xdeadbeef
-ports: {10: bond0, 1: eth1.5}
+ports: {10: bond0, 1: eth1.5, 2: {interface: bal0, side: host}, 3: {interface: eth3, side: network}}
 local: sw0
 controllers:
   - {connect: "tls:controller.example.net:6653", name: controller.example.net, role: slave, idle: 1s, dead: 2s}
@@ -52,8 +52,9 @@ listen:
   - {at: unix:/run/baton/core.openflow, role: slave}
 tls: {certificate: /c.pem, key: /k.pem, authority: /a.pem}
 fail_mode: standalone
+normal: stack
 retry: {least: 1s, most: 2s}
-limits: {tables: 2, entries: 3, groups: 4, meters: 5, cache: 6, channels: 7}
+limits: {tables: 2, entries: 3, groups: 4, meters: 5, cache: 6, channels: 7, picks: 8}
 metrics: "[::1]:9410"
 control: /run/c.sock
 state: /var/lib/x
@@ -65,7 +66,8 @@ func TestParseEveryKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &Config{
-		File: "f", Name: "core-7", DatapathID: 0xdeadbeef, Ports: []Port{{No: 1, Interface: "eth1.5"}, {No: 10, Interface: "bond0"}}, Local: "sw0",
+		File: "f", Name: "core-7", DatapathID: 0xdeadbeef, Local: "sw0",
+		Ports: []Port{{No: 1, Interface: "eth1.5"}, {No: 2, Interface: "bal0", HostSide: true}, {No: 3, Interface: "eth3"}, {No: 10, Interface: "bond0"}},
 		Controllers: []Controller{
 			{
 				Connect: Endpoint{"tls", "controller.example.net:6653"}, Name: "controller.example.net",
@@ -79,8 +81,8 @@ func TestParseEveryKey(t *testing.T) {
 			{Listen: Endpoint{"tls", "[::]:6655"}, Peers: Peers{Idle: time.Minute, Dead: 3 * time.Minute}},
 			{Listen: Endpoint{"unix", "/run/baton/core.openflow"}, Peers: Peers{ReadOnly: true, Idle: 5 * time.Second, Dead: 15 * time.Second}},
 		},
-		TLS: &TLS{"/c.pem", "/k.pem", "/a.pem"}, FailMode: Standalone, Retry: Retry{time.Second, 2 * time.Second},
-		Limits:  Limits{Tables: 2, Entries: 3, Groups: 4, Meters: 5, Cache: 6, Channels: 7},
+		TLS: &TLS{"/c.pem", "/k.pem", "/a.pem"}, FailMode: Standalone, NormalStack: true, Retry: Retry{time.Second, 2 * time.Second},
+		Limits:  Limits{Tables: 2, Entries: 3, Groups: 4, Meters: 5, Cache: 6, Channels: 7, Picks: 8},
 		Metrics: "[::1]:9410", Control: "/run/c.sock", State: "/var/lib/x",
 		Warnings: []string{"f:10:5: listen[0]: whoever reaches tcp::6654 controls the forwarder: tls asks for a certificate"},
 	}
@@ -102,6 +104,12 @@ func TestParseForms(t *testing.T) {
 			Retry{9 * time.Second, 9 * time.Second}},
 		{"most below the default of least", "name:", "retry: {most: 50ms}\nname:", func(c *Config) any { return c.Retry },
 			Retry{50 * time.Millisecond, 50 * time.Millisecond}},
+		{"ports in a list of both forms", "{1: eth1, 2: eth2}", "[eth1, {interface: bal0, side: host}]", func(c *Config) any { return c.Ports[1] },
+			Port{No: 2, Interface: "bal0", HostSide: true}},
+		{"port as a mapping without a side", "{1: eth1, 2: eth2}", "{7: {interface: eth7}}", func(c *Config) any { return c.Ports[0] },
+			Port{No: 7, Interface: "eth7"}},
+		{"normal as it is", "name:", "normal: bridge\nname:", func(c *Config) any { return c.NormalStack }, false},
+		{"no memory of flows", "name:", "limits: {picks: 0}\nname:", func(c *Config) any { return c.Limits.Picks }, 0},
 		{"no controllers", "  - tcp:127.0.0.1:6653", "  []", func(c *Config) any { return len(c.Controllers) }, 0},
 		{"host name", "127.0.0.1", "localhost", func(c *Config) any { return c.Controllers[0].Connect.String() }, "tcp:localhost:6653"},
 	}

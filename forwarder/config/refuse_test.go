@@ -18,7 +18,7 @@ func TestParseRefuses(t *testing.T) {
 		{"a list", minimal, "- a\n", `f:1:1: is a list (a mapping with ports)`},
 		{"two documents", minimal, "ports: [a]\n---\nb: 2\n", `f:3:1: a second document begins here (one document in a file)`},
 		{"unknown key", "ports:", "port:", `f:2:1: port: is not a key (did you mean ports?)`},
-		{"unknown key, nothing near", "name:", "bridge: x\nname:", `f:1:1: bridge: is not a key (one of name, datapath_id, ports, local, controllers, listen, tls, fail_mode, retry, limits, metrics, control, state)`},
+		{"unknown key, nothing near", "name:", "bridge: x\nname:", `f:1:1: bridge: is not a key (one of name, datapath_id, ports, local, controllers, listen, tls, fail_mode, normal, retry, limits, metrics, control, state)`},
 		{"no ports", "ports: " + ports + "\n", "", `f:1:1: ports: is missing`},
 		{"key twice", "name:", "name: a\nname:", `f:2:1: name: is given twice, first on line 1`},
 
@@ -53,6 +53,11 @@ func TestParseRefuses(t *testing.T) {
 		{"name of an interface that is too long", ports, "[abcdefghijklmnop]", `f:2:9: ports[0]: "abcdefghijklmnop" is not the name of an interface (such as eth0)`},
 		{"local is a port", "name:", top("local: eth2"), `f:1:8: local: "eth2" is port 2 already (a name of its own: the forwarder makes it)`},
 
+		{"port without interface in a mapping", ports, "{1: {side: host}}", `f:2:13: ports.1.interface: is missing`},
+		{"side", ports, "{1: {interface: bal0, side: inside}}", `f:2:36: ports.1.side: "inside" is not a side (network or host)`},
+		{"key of a port", ports, "{1: {interface: bal0, mtu: 1400}}", `f:2:30: ports.1.mtu: is not a key (one of interface, side)`},
+		{"normal", "name:", top("normal: host"), `f:1:9: normal: "host" is not what NORMAL can be (bridge or stack)`},
+
 		// Endpoints.
 		{"no method", controller, "127.0.0.1:6653", `f:4:5: controllers[0]: "127.0.0.1:6653" is not an endpoint (tcp:HOST:PORT, tls:HOST:PORT or unix:PATH)`},
 		{"as Open vSwitch has TLS", controller, "ssl:127.0.0.1:6653", `f:4:5: controllers[0]: "ssl:127.0.0.1:6653" is not an endpoint (tls:HOST:PORT)`},
@@ -86,6 +91,8 @@ func TestParseRefuses(t *testing.T) {
 		{"retry without unit", "name:", top("retry: {least: 1}"), `f:1:16: retry.least: "1" is not a duration (a number with its unit, such as 500ms, 10s or 1h)`},
 		{"no tables", "name:", top("limits: {tables: 0}"), `f:1:18: limits.tables: "0" is out of range (a whole number from 1 to 255)`},
 		{"too many entries", "name:", top("limits: {entries: 4194305}"), `f:1:19: limits.entries: "4194305" is out of range (a whole number from 1 to 4194304)`},
+		{"less than no picks", "name:", top("limits: {picks: -1}"), `f:1:17: limits.picks: "-1" is out of range (a whole number from 0 to 4194304)`},
+		{"too many picks", "name:", top("limits: {picks: 4194305}"), `f:1:17: limits.picks: "4194305" is out of range (a whole number from 0 to 4194304)`},
 		{"no channels", "name:", top("limits: {channels: 0}"), `f:1:20: limits.channels: "0" is out of range (a whole number from 1 to 1024)`},
 	}
 	for _, tt := range tests {

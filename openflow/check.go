@@ -92,7 +92,7 @@ func checkPacketOut(m *PacketOut) *Fault {
 	if m.Buffer == NoBuffer && len(m.Data) < shortestFrame {
 		return fault(BadRequestBadPacket, "7.3.7", "packet of %d bytes", len(m.Data))
 	}
-	return checkActions(m.Actions, true)
+	return checkActions(m.Actions, packetOutList)
 }
 
 const flowFlags = FlowSendFlowRem | FlowCheckOverlap | FlowResetCounts | FlowNoPktCounts | FlowNoBytCounts
@@ -129,7 +129,7 @@ func checkInstructions(table TableID, list []Instruction) *Fault {
 			return f
 		}
 	}
-	return nil
+	return checkEnd(list)
 }
 
 func checkInstruction(table TableID, i Instruction) *Fault {
@@ -139,9 +139,9 @@ func checkInstruction(table TableID, i Instruction) *Fault {
 			return fault(BadInstructionBadTableID, "7.2.4", "from table %v to table %v", table, i.Table)
 		}
 	case InstructionWriteActions:
-		return checkActions(i.Actions, false)
+		return checkActions(i.Actions, writeList)
 	case InstructionApplyActions:
-		return checkActions(i.Actions, false)
+		return checkActions(i.Actions, applyList)
 	case InstructionMeter:
 		if i.Meter == 0 || i.Meter > MeterMax {
 			return fault(MeterModFailedInvalidMeter, "7.2.4", "meter %#x", uint32(i.Meter))
@@ -174,7 +174,7 @@ func checkGroupMod(m *GroupMod) *Fault {
 		if m.Kind == GroupTypeFF && b.WatchPort == PortAny && b.WatchGroup == GroupAny {
 			return fault(GroupModFailedBadWatch, "5.6.1", "bucket of a fast failover group that watches nothing")
 		}
-		if f := checkActions(b.Actions, false); f != nil {
+		if f := checkActions(b.Actions, bucketList); f != nil {
 			return f
 		}
 	}

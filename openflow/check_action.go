@@ -3,20 +3,30 @@ package openflow
 // maxShift is the largest window shift (RFC 7323 section 2.3).
 const maxShift = 14
 
-// checkActions judges a list or set. Only the actions of a packet out may send the packet to the tables (7.2.5).
-func checkActions(list []Action, packetOut bool) *Fault {
-	for _, a := range list {
-		if f := checkAction(a, packetOut); f != nil {
+// actionList is what a list of actions belongs to.
+type actionList uint8
+
+const (
+	applyList     actionList = iota // of apply-actions
+	writeList                       // of write-actions
+	bucketList                      // of a group's bucket
+	packetOutList                   // the only one that may send the packet to the tables (7.2.5)
+)
+
+// checkActions judges a list or set.
+func checkActions(list []Action, in actionList) *Fault {
+	for n, a := range list {
+		if f := checkAction(a, in, n == len(list)-1); f != nil {
 			return f
 		}
 	}
 	return nil
 }
 
-func checkAction(a Action, packetOut bool) *Fault {
+func checkAction(a Action, in actionList, last bool) *Fault {
 	switch a := a.(type) {
 	case ActionOutput:
-		if a.Port == 0 || a.Port == PortAny || a.Port > PortMax && a.Port < PortInPort || a.Port == PortTable && !packetOut {
+		if a.Port == 0 || a.Port == PortAny || a.Port > PortMax && a.Port < PortInPort || a.Port == PortTable && in != packetOutList {
 			return fault(BadActionBadOutPort, "7.2.5", "output to port %v", a.Port)
 		}
 	case ActionGroup:
@@ -35,6 +45,10 @@ func checkAction(a Action, packetOut bool) *Fault {
 		if a.Sender > maxShift || a.Told > maxShift {
 			return fault(BadActionBadArgument, "7.2.5", "window shift of %d or %d", a.Sender, a.Told)
 		}
+	case ActionPick:
+		return checkPick(a, in, last)
+	case ActionUnpick:
+		return checkUnpick(a, in)
 	case ActionExperimenter:
 		if a.Experimenter == BatonExperimenter {
 			return fault(BadActionBadExpType, "7.2.5", "action of a subtype that is not known")

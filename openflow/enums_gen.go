@@ -495,3 +495,33 @@ var handoffSubtypeNames = []valueName{
 }
 
 func (v HandoffSubtype) String() string { return nameOf(handoffSubtypeNames, uint32(v)) }
+
+// PickSubtype is the subtype of an action of Baton's own on the links of flows (docs/openflow-pick.md).
+type PickSubtype uint16
+
+const (
+	SubtypePick   PickSubtype = 0x30
+	SubtypeUnpick PickSubtype = 0x31
+)
+
+var pickSubtypeNames = []valueName{
+	{0x30, "PICK"}, {0x31, "UNPICK"},
+}
+
+func (v PickSubtype) String() string { return nameOf(pickSubtypeNames, uint32(v)) }
+
+// PickMethod is how a new flow gets its bucket (docs/openflow-pick.md).
+type PickMethod uint8
+
+const (
+	PickTurns   PickMethod = 0x1
+	PickLeast   PickMethod = 0x2
+	PickFastest PickMethod = 0x3
+	PickHash    PickMethod = 0x4
+)
+
+var pickMethodNames = []valueName{
+	{0x1, "TURNS"}, {0x2, "LEAST"}, {0x3, "FASTEST"}, {0x4, "HASH"},
+}
+
+func (v PickMethod) String() string { return nameOf(pickMethodNames, uint32(v)) }

@@ -4,7 +4,7 @@ package openflow
 // it. 42-54-4e has the bit set that IEEE keeps for local use, so that no vendor's id is the same.
 const BatonExperimenter uint32 = 0x0042544e
 
-// handoffSize is the length of each of Baton's own actions but the plain ones, in bytes.
+// handoffSize is the length of each of Baton's own actions but pick and the plain ones, in bytes.
 const handoffSize = 16
 
 // ActionIncSeq adds By to the TCP sequence number, modulo 2^32.
@@ -55,11 +55,16 @@ func plainOr(plain bool, t ActionType) ActionType {
 	return ActionTypeExperimenter
 }
 
-// appendHandoff appends one of Baton's own actions; the argument is in the upper bits of arg.
+// appendHandoff appends an action of the handoff; the argument is in the upper bits of arg.
 func appendHandoff(b []byte, s HandoffSubtype, arg uint32) []byte {
+	return appendBaton(b, uint16(s), arg)
+}
+
+// appendBaton appends one of Baton's own actions that have an argument of 4 bytes.
+func appendBaton(b []byte, subtype uint16, arg uint32) []byte {
 	b = wire.AppendUint32(b, uint32(ActionTypeExperimenter)<<16|handoffSize)
 	b = wire.AppendUint32(b, BatonExperimenter)
-	b = wire.AppendUint32(b, uint32(s)<<16)
+	b = wire.AppendUint32(b, uint32(subtype)<<16)
 	return wire.AppendUint32(b, arg)
 }
 
@@ -103,7 +108,11 @@ func decodeExperimenterAction(b []byte) (Action, error) {
 	if len(b) < handoffSize {
 		return nil, badActionLen(ActionTypeExperimenter, len(b))
 	}
-	a := decodeHandoff(HandoffSubtype(wire.Uint16(b[8:])), b[12:])
+	subtype := wire.Uint16(b[8:])
+	if a, err := decodePick(PickSubtype(subtype), b); a != nil || err != nil {
+		return a, err
+	}
+	a := decodeHandoff(HandoffSubtype(subtype), b[12:])
 	if a == nil {
 		return unknown, nil
 	}

@@ -72,7 +72,7 @@ func ActionID(a Action) TypeID {
 		id.Experimenter = e.Experimenter
 	} else if a.Type() == ActionTypeExperimenter {
 		id.Experimenter = BatonExperimenter
-		id.Data = a.appendTo(nil)[8:12]
+		id.Data = append(a.appendTo(nil)[8:10], 0, 0)
 	}
 	return id
 }

@@ -70,7 +70,7 @@ func (p *Pipeline) CheckActions(list []openflow.Action) error {
 	return nil
 }
 
-// checkActions refuses a group that is not there and a field that cannot be set. Actions that no packet of the match has a header
+// checkActions refuses a group that is not there or not of the right type, and a field that cannot be set. Actions that no packet of the match has a header
 // for are taken, as the specification allows [6.4]: they do nothing.
 func (p *Pipeline) checkActions(list []openflow.Action) *openflow.Fault {
 	for _, a := range list {
@@ -78,6 +78,14 @@ func (p *Pipeline) checkActions(list []openflow.Action) *openflow.Fault {
 		case openflow.ActionGroup:
 			if p.groups[a.Group] == nil {
 				return refuse(openflow.BadActionBadOutGroup, "6.4", "group %d is not there", a.Group)
+			}
+		case openflow.ActionPick:
+			if f := p.checkPick(a.Group); f != nil {
+				return f
+			}
+		case openflow.ActionUnpick:
+			if f := p.checkUnpick(a.Group); f != nil {
+				return f
 			}
 		case openflow.ActionSetField:
 			for t := range a.Field.All() {

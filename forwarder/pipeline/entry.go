@@ -92,12 +92,17 @@ func (e *Entry) outputsTo(port openflow.PortNo) bool {
 	})
 }
 
-// groups calls f for each group action of the entry.
+// groups calls f for each action of the entry that gives packets to a group.
 func (e *Entry) groups(f func(openflow.GroupID)) {
 	actionsOf(e.Instructions, func(list []openflow.Action) bool {
 		for _, a := range list {
-			if g, ok := a.(openflow.ActionGroup); ok {
-				f(g.Group)
+			switch a := a.(type) {
+			case openflow.ActionGroup:
+				f(a.Group)
+			case openflow.ActionPick:
+				f(a.Group)
+			case openflow.ActionUnpick:
+				f(a.Group)
 			}
 		}
 		return true

@@ -24,6 +24,8 @@ var (
 		openflow.ActionIncSeq{}, openflow.ActionIncAck{}, openflow.ActionIncSACK{}, openflow.ActionIncTSval{}, openflow.ActionIncTSecr{},
 		openflow.ActionRescaleWindow{}, openflow.ActionClampMSS{}, openflow.ActionStripOption{},
 	)
+	// applyIDs are those of apply-actions where flows are remembered.
+	applyIDs    = append(slices.Clone(actionIDs), idsOf(openflow.ActionPick{}, openflow.ActionUnpick{})...)
 	matchIDs    = fieldIDs(match.Known, true)
 	wildcardIDs = fieldIDs(match.Known, false)
 	setIDs      = fieldIDs(Settable, false)
@@ -71,7 +73,7 @@ func (p *Pipeline) TableFeatures() openflow.TableFeaturesBody {
 				{Kind: openflow.PropInstructions, Types: instructionIDs},
 				{Kind: openflow.PropNextTables, Tables: present[i+1:]},
 				{Kind: openflow.PropWriteActions, Types: actionIDs},
-				{Kind: openflow.PropApplyActions, Types: actionIDs},
+				{Kind: openflow.PropApplyActions, Types: p.applied()},
 				{Kind: openflow.PropMatch, Fields: matchIDs},
 				{Kind: openflow.PropWildcards, Fields: wildcardIDs},
 				{Kind: openflow.PropWriteSetfield, Fields: setIDs},
@@ -80,6 +82,14 @@ func (p *Pipeline) TableFeatures() openflow.TableFeaturesBody {
 		}
 	}
 	return body
+}
+
+// applied names the actions of apply-actions.
+func (p *Pipeline) applied() []openflow.TypeID {
+	if p.limits.Picks {
+		return applyIDs
+	}
+	return actionIDs
 }
 
 // maxName is the longest name of a table in bytes: a zero must follow it on the wire [7.3.5.5.1].
@@ -103,7 +113,7 @@ func (p *Pipeline) ConfigureTables(b openflow.TableFeaturesBody) (Change, error)
 	}
 	for i := range b {
 		for j := range b[i].Properties {
-			if f := checkProperty(b[i].Table, &b[i].Properties[j], &asked); f != nil {
+			if f := p.checkProperty(b[i].Table, &b[i].Properties[j], &asked); f != nil {
 				return result(Change{}, f)
 			}
 		}
@@ -133,33 +143,35 @@ func (p *Pipeline) ConfigureTables(b openflow.TableFeaturesBody) (Change, error)
 }
 
 // checkProperty refuses what a table is asked for and cannot do.
-func checkProperty(table openflow.TableID, p *openflow.TableProp, asked *[maxTables]bool) *openflow.Fault {
+func (p *Pipeline) checkProperty(table openflow.TableID, prop *openflow.TableProp, asked *[maxTables]bool) *openflow.Fault {
 	bad := func(what any) *openflow.Fault {
-		return refuse(openflow.TableFeaturesFailedBadArgument, "7.3.5.5.2", "table %v, %v: %v", table, p.Kind, what)
+		return refuse(openflow.TableFeaturesFailedBadArgument, "7.3.5.5.2", "table %v, %v: %v", table, prop.Kind, what)
 	}
 	types := instructionIDs
 	fields := setIDs
-	switch p.Kind {
-	case openflow.PropWriteActions, openflow.PropWriteActionsMiss, openflow.PropApplyActions, openflow.PropApplyActionsMiss:
+	switch prop.Kind {
+	case openflow.PropWriteActions, openflow.PropWriteActionsMiss:
 		types = actionIDs
+	case openflow.PropApplyActions, openflow.PropApplyActionsMiss:
+		types = p.applied()
 	case openflow.PropMatch:
 		fields = matchIDs
 	case openflow.PropWildcards:
 		fields = wildcardIDs
 	}
-	for _, id := range p.Types {
+	for _, id := range prop.Types {
 		if !slices.ContainsFunc(types, func(can openflow.TypeID) bool { return sameType(id, can) }) {
 			return bad(id.Type)
 		}
 	}
-	for _, id := range p.Tables {
+	for _, id := range prop.Tables {
 		if id <= table || int(id) >= maxTables || !asked[id] {
 			return bad(id)
 		}
 	}
-	for _, id := range p.Fields {
+	for _, id := range prop.Fields {
 		if !slices.ContainsFunc(fields, func(can openflow.FieldID) bool {
-			return id.Field == can.Field && (!id.Masked || can.Masked || p.Kind != openflow.PropMatch)
+			return id.Field == can.Field && (!id.Masked || can.Masked || prop.Kind != openflow.PropMatch)
 		}) {
 			return bad(id.Field)
 		}

@@ -176,6 +176,7 @@ func (p *Pipeline) removeEntry(c *Change, s *slot, why openflow.FlowRemovedReaso
 func (p *Pipeline) refer(s *slot) {
 	p.actions += countActions(s.entry.Instructions)
 	s.entry.groups(func(g openflow.GroupID) { p.groups[g].flows[s] = struct{}{} })
+	p.countPicks(s.entry, 1)
 	if m, ok := s.entry.meter(); ok {
 		p.meters[m].flows[s] = struct{}{}
 	}
@@ -184,6 +185,7 @@ func (p *Pipeline) refer(s *slot) {
 func (p *Pipeline) release(s *slot) {
 	p.actions -= countActions(s.entry.Instructions)
 	s.entry.groups(func(g openflow.GroupID) { delete(p.groups[g].flows, s) })
+	p.countPicks(s.entry, -1)
 	if m, ok := s.entry.meter(); ok {
 		delete(p.meters[m].flows, s)
 	}

@@ -22,6 +22,8 @@ type groupSlot struct {
 	flows map[*slot]struct{}
 	// chained is how many groups use it, in however many buckets.
 	chained int
+	// picked is how many actions of flow entries pick from it, unpicked how many unpick to it.
+	picked, unpicked int
 }
 
 // uses calls f for each group that a bucket sends packets to or watches, the same one as often as it is named.
@@ -170,6 +172,9 @@ func (p *Pipeline) checkGroupMod(m *openflow.GroupMod) *openflow.Fault {
 		return refuse(openflow.GroupModFailedOutOfGroups, "6.5", "%d groups", len(p.groups))
 	case len(m.Buckets) > p.limits.Buckets:
 		return refuse(openflow.GroupModFailedOutOfBuckets, "6.5", "%d buckets, where %d fit", len(m.Buckets), p.limits.Buckets)
+	}
+	if f := p.groups[m.Group].checkPicked(m); f != nil {
+		return f
 	}
 	weight := uint32(0)
 	for i := range m.Buckets {

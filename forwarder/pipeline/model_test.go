@@ -60,6 +60,7 @@ type model struct {
 	entries []*pipeline.Entry
 	sets    map[*pipeline.Entry]packets
 	groups  map[openflow.GroupID][]openflow.GroupID // what each uses
+	flows   map[openflow.GroupID]openflow.Action    // that remembers flows, and may have each: a pick, an unpick, or nil
 	meters  map[openflow.MeterID]bool
 }
 
@@ -75,9 +76,15 @@ func (m *model) refusesInstructions(list []openflow.Instruction) openflow.Code {
 				return openflow.MeterModFailedUnknownMeter
 			}
 		}
-		for _, g := range groupsIn(actionsIn(i)) {
-			if m.groups[g] == nil {
-				return openflow.BadActionBadOutGroup
+		for _, a := range actionsIn(i) {
+			for _, g := range groupsIn([]openflow.Action{a}) {
+				_, plain := a.(openflow.ActionGroup)
+				switch {
+				case m.groups[g] == nil:
+					return openflow.BadActionBadOutGroup
+				case !plain && m.flows[g] != a:
+					return openflow.BadActionBadArgument
+				}
 			}
 		}
 	}
@@ -97,11 +104,21 @@ func actionsIn(i openflow.Instruction) []openflow.Action {
 func groupsIn(list []openflow.Action) []openflow.GroupID {
 	ids := []openflow.GroupID{}
 	for _, a := range list {
-		if g, ok := a.(openflow.ActionGroup); ok {
-			ids = append(ids, g.Group)
+		switch a := a.(type) {
+		case openflow.ActionGroup:
+			ids = append(ids, a.Group)
+		case openflow.ActionPick:
+			ids = append(ids, a.Group)
+		case openflow.ActionUnpick:
+			ids = append(ids, a.Group)
 		}
 	}
 	return ids
+}
+
+// leads reports whether an action leads to a group.
+func leads(a any, id openflow.GroupID) bool {
+	return a == openflow.ActionGroup{Group: id} || a == pick(id) || a == unpick(id)
 }
 
 // uses reports whether an entry has an action or instruction of which is is true.
@@ -133,7 +150,7 @@ func (m *model) flowMod(now time.Time, f *openflow.FlowMod, set packets) (came, 
 			!strict && m.sets[e]&^set != 0,
 			e.Cookie&f.CookieMask != f.Cookie&f.CookieMask,
 			deletes && f.OutPort != openflow.PortAny && !uses(e, func(a any) bool { return a == openflow.ActionOutput{Port: f.OutPort} }),
-			deletes && f.OutGroup != openflow.GroupAny && !uses(e, func(a any) bool { return a == openflow.ActionGroup{Group: f.OutGroup} }):
+			deletes && f.OutGroup != openflow.GroupAny && !uses(e, func(a any) bool { return leads(a, f.OutGroup) }):
 			continue
 		}
 		went = append(went, e)
@@ -193,8 +210,9 @@ func (m *model) groupMod(g *openflow.GroupMod) (went []*pipeline.Entry, code ope
 		}
 		for _, id := range gone {
 			delete(m.groups, id)
+			delete(m.flows, id)
 			for _, e := range m.entries {
-				if uses(e, func(a any) bool { return a == openflow.ActionGroup{Group: id} }) && !slices.Contains(went, e) {
+				if uses(e, func(a any) bool { return leads(a, id) }) && !slices.Contains(went, e) {
 					went = append(went, e)
 				}
 			}
@@ -206,6 +224,18 @@ func (m *model) groupMod(g *openflow.GroupMod) (went []*pipeline.Entry, code ope
 		return nil, openflow.GroupModFailedGroupExists
 	} else if g.Command == openflow.GroupModify && !there {
 		return nil, openflow.GroupModFailedUnknownGroup
+	}
+	var flows openflow.Action
+	switch {
+	case g.Kind == openflow.GroupTypeIndirect:
+		flows = unpick(g.Group)
+	case g.Kind == openflow.GroupTypeSelect: // those of the world are right
+		flows = pick(g.Group)
+	}
+	for _, had := range []openflow.Action{pick(g.Group), unpick(g.Group)} {
+		if had != flows && slices.ContainsFunc(m.entries, func(e *pipeline.Entry) bool { return uses(e, func(a any) bool { return a == had }) }) {
+			return nil, openflow.GroupModFailedInvalidGroup
+		}
 	}
 	used := []openflow.GroupID{}
 	for _, b := range g.Buckets {
@@ -223,7 +253,7 @@ func (m *model) groupMod(g *openflow.GroupMod) (went []*pipeline.Entry, code ope
 			return nil, openflow.BadActionBadOutGroup
 		}
 	}
-	m.groups[g.Group] = used
+	m.groups[g.Group], m.flows[g.Group] = used, flows
 	return nil, 0
 }
 
@@ -318,6 +348,14 @@ func (r source) flowMod() (*openflow.FlowMod, packets) {
 	}
 	if r.IntN(2) == 0 {
 		f.Instructions = append(f.Instructions, openflow.InstructionApplyActions{Actions: r.actions()})
+	} else if r.IntN(2) == 0 {
+		list := append(r.actions(), unpick(openflow.GroupID(r.IntN(4)+1)))
+		if r.IntN(2) == 0 {
+			list = append(list, pick(openflow.GroupID(r.IntN(4)+1)))
+			f.Instructions = append(f.Instructions, openflow.InstructionApplyActions{Actions: list})
+			return f, set // nothing may come behind it
+		}
+		f.Instructions = append(f.Instructions, openflow.InstructionApplyActions{Actions: list})
 	}
 	if r.IntN(4) == 0 {
 		f.Instructions = append(f.Instructions, openflow.InstructionWriteActions{Actions: r.actions()})
@@ -333,8 +371,21 @@ func (r source) flowMod() (*openflow.FlowMod, packets) {
 
 func (r source) groupMod() *openflow.GroupMod {
 	g := &openflow.GroupMod{Command: openflow.GroupCommand(r.IntN(3)), Group: openflow.GroupID(r.IntN(4) + 1)}
-	for range r.IntN(3) {
-		g.Buckets = append(g.Buckets, bucket(r.actions()...))
+	switch {
+	case g.Command == openflow.GroupDelete:
+	case r.IntN(3) == 0:
+		g.Kind, g.Buckets = openflow.GroupTypeIndirect, []openflow.Bucket{bucket(r.actions()...)}
+	case r.IntN(2) == 0:
+		g.Kind = openflow.GroupTypeSelect
+		for i := range openflow.PortNo(r.IntN(3)) {
+			b := link(i + 1)
+			b.Actions = r.actions()
+			g.Buckets = append(g.Buckets, b)
+		}
+	default:
+		for range r.IntN(3) {
+			g.Buckets = append(g.Buckets, bucket(r.actions()...))
+		}
 	}
 	if g.Command == openflow.GroupDelete && r.IntN(4) == 0 {
 		g.Group = openflow.GroupAll
@@ -355,11 +406,14 @@ func TestModel(t *testing.T) {
 }
 
 func runModel(t *testing.T, r source) {
-	limits := pipeline.Limits{Tables: 3, Entries: 60}
+	limits := pipeline.Limits{Tables: 3, Entries: 60, Picks: true}
 	texts := entryTexts{}
 	k := kernel{map[uint64]*pipeline.Entry{}, map[openflow.GroupID]*pipeline.Group{}, map[openflow.MeterID]*pipeline.Meter{}}
 	b := newBench(t, limits)
-	m := &model{limits, nil, map[*pipeline.Entry]packets{}, map[openflow.GroupID][]openflow.GroupID{}, map[openflow.MeterID]bool{}}
+	m := &model{
+		limits: limits, sets: map[*pipeline.Entry]packets{}, groups: map[openflow.GroupID][]openflow.GroupID{},
+		flows: map[openflow.GroupID]openflow.Action{}, meters: map[openflow.MeterID]bool{},
+	}
 	for range 1000 {
 		b.now = b.now.Add(time.Duration(r.IntN(1000)) * time.Millisecond)
 		var came, went []*pipeline.Entry

@@ -19,6 +19,8 @@ type Limits struct {
 	Bands   int // of a meter: 8
 	// Actions of all flow entries and buckets together, which bounds the memory that controllers can fill: 1,048,576.
 	Actions int
+	// Picks tells that there is a memory of flows: without it pick and unpick are refused.
+	Picks bool
 }
 
 // maxTables is how many numbers there are for tables: from 0 to [openflow.TableMax] [7.3.4.1]. The default is one fewer, which is

@@ -72,6 +72,10 @@ func action(a openflow.Action, at Places) (datapath.ForwarderOp, error) {
 		return output(a, at), nil
 	case openflow.ActionGroup:
 		return op(datapath.OpGroup, datapath.SlotGroup, at.Group(a.Group))
+	case openflow.ActionPick:
+		return pick(a, at)
+	case openflow.ActionUnpick:
+		return op(datapath.OpUnpick, datapath.SlotGroup, at.Group(a.Group))
 	case openflow.ActionSetQueue:
 		return op(datapath.OpQueue, datapath.SlotQueue, a.Queue)
 	case openflow.ActionSetMPLSTTL:
@@ -118,6 +122,22 @@ func action(a openflow.Action, at Places) (datapath.ForwarderOp, error) {
 		return handoff(datapath.OpStripOption, openflow.HandoffStripOption, uint32(a.Kind))
 	}
 	return datapath.ForwarderOp{}, fmt.Errorf("compile an action: the kernel has none for %v", a.Type())
+}
+
+// pickMethods are the kernel's words for how a bucket is chosen.
+var pickMethods = map[openflow.PickMethod]uint8{
+	openflow.PickTurns: datapath.PickTurns, openflow.PickLeast: datapath.PickLeast,
+	openflow.PickFastest: datapath.PickFastest, openflow.PickHash: datapath.PickHash,
+}
+
+func pick(a openflow.ActionPick, at Places) (datapath.ForwarderOp, error) {
+	method, ok := pickMethods[a.Method]
+	if !ok {
+		return datapath.ForwarderOp{}, fmt.Errorf("compile a pick: the kernel has no method %v", a.Method)
+	}
+	op := datapath.ForwarderOp{Kind: datapath.OpPick, Slot: datapath.SlotGroup, At: method, Arg: at.Group(a.Group)}
+	binary.NativeEndian.PutUint32(op.Value[:], a.Together)
+	return op, nil
 }
 
 func output(a openflow.ActionOutput, at Places) datapath.ForwarderOp {

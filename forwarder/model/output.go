@@ -28,6 +28,8 @@ func (r *run) output(p *state, a openflow.ActionOutput) {
 		c := p.clone()
 		c.set = nil
 		r.tables(c)
+	case openflow.PortNormal:
+		r.normal(p)
 	default:
 		if a.Port != p.in {
 			r.send(p, a.Port)
@@ -35,6 +37,16 @@ func (r *run) output(p *state, a openflow.ActionOutput) {
 			r.tell(p, Step{Kind: StepUnsent, Port: a.Port})
 		}
 	}
+}
+
+// normal leaves the packet to the host's stack. What a learning bridge does with it is not known here.
+func (r *run) normal(p *state) {
+	if !r.NormalStack {
+		r.send(p, openflow.PortNormal)
+		return
+	}
+	r.Stack = slices.Clone(p.frame)
+	r.tell(p, Step{Kind: StepStack})
 }
 
 func (r *run) send(p *state, no openflow.PortNo) {

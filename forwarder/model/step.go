@@ -20,6 +20,8 @@ type Step struct {
 	Bucket int // of the group
 	Of     int // buckets that have a copy
 	Port   openflow.PortNo
+	Flow   *Flow
+	Loss   PickLoss
 	Fields []openflow.TLV // what the packet has now, but for zeros
 }
 
@@ -28,15 +30,21 @@ type StepKind int
 
 // The kinds of steps.
 const (
-	StepTable  StepKind = iota // looked up in Table: Entry
-	StepSet                    // the action set begins
-	StepAction                 // Action is carried out next
-	StepEnded                  // Action was not possible: there is no such header, or the TTL has run out
-	StepBucket                 // a copy for Bucket of Group
-	StepDead                   // no bucket of Group lives; nil: there is no such group
-	StepSent                   // out of Port
-	StepUnsent                 // not out of Port: the packet came by it, or it is not there, is down, or forwards nothing
-	StepPunted                 // to the controllers
+	StepTable    StepKind = iota // looked up in Table: Entry
+	StepSet                      // the action set begins
+	StepAction                   // Action is carried out next
+	StepEnded                    // Action was not possible: there is no such header, or the TTL has run out
+	StepBucket                   // a copy for Bucket of Group
+	StepDead                     // no bucket of Group lives; nil: there is no such group
+	StepSent                     // out of Port
+	StepUnsent                   // not out of Port: the packet came by it, or it is not there, is down, or forwards nothing
+	StepPunted                   // to the controllers
+	StepStack                    // left to the host's stack
+	StepKnown                    // the packet is of Flow, whose Port a bucket of Group watches
+	StepNew                      // the packet begins Flow: Action picks one of Of buckets of Group, if there is a choice
+	StepPickLost                 // no bucket has the packet, because of Loss; Flow is remembered, if not nil
+	StepAnswer                   // the packet answers Flow, and gets its inside address
+	StepNoAnswer                 // the packet answers no flow: the next action is carried out
 )
 
 func (r *run) tell(p *state, s Step) {

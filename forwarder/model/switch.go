@@ -19,9 +19,13 @@ type Switch struct {
 	InvalidTTL bool
 	// DropFragments has IP fragments dropped as they come.
 	DropFragments bool
+	// NormalStack has the port NORMAL leave packets to the host's stack.
+	NormalStack bool
+	// Picks is the memory of flows; nil: each one is new.
+	Picks *Picks
 	// Find looks a packet up in a table, where there are too many flow entries to compare each; nil compares each.
 	Find func(t openflow.TableID, packet *match.Key) *pipeline.Entry
-	// EveryBucket has select groups give a copy to each bucket that lives.
+	// EveryBucket has select groups give a copy to each bucket that lives, and so has it pick for a new flow, which is not remembered.
 	EveryBucket bool
 	// Tell is called with each step, nil if nobody wants to know.
 	Tell func(Step)
@@ -41,6 +45,7 @@ type Result struct {
 	Sent   []Sent
 	Punted []Punted
 	Met    []uint64 // the IDs of flow entries
+	Stack  []byte   // what the host's stack has, nil: nothing
 }
 
 // Sent is a frame that left by a port.
@@ -185,6 +190,13 @@ func (r *run) list(p *state, list []openflow.Action) bool {
 			r.output(p, a)
 		case openflow.ActionGroup:
 			r.group(p, r.Pipeline.Group(a.Group))
+		case openflow.ActionPick:
+			r.pick(p, a)
+			return false
+		case openflow.ActionUnpick:
+			if r.unpick(p, a) {
+				return false
+			}
 		case openflow.ActionDecNWTTL, openflow.ActionDecMPLSTTL:
 			if !r.decrement(p, a) {
 				r.tell(p, Step{Kind: StepEnded, Action: a})

@@ -56,6 +56,7 @@ type view struct {
 	extensions []int
 	fragment   bool
 	later      bool // a fragment but the first
+	fragmentAt int  // IPv6: its header
 
 	tcp, udp, sctp, icmp, icmpv6 bool
 	target, sll, tll             int // of neighbour discovery: the addresses
@@ -138,6 +139,7 @@ func (v *view) extension(b []byte) bool {
 		size = (int(b[v.l4+1]) + 2) * 4
 	case headerFragment:
 		size = 8
+		v.fragmentAt = v.l4
 		v.fragment, v.later = true, be16(b, v.l4+2)>>3 != 0
 	}
 	v.protocol = int(b[v.l4])

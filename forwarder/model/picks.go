@@ -1,0 +1,267 @@
+package model
+
+import (
+	"net/netip"
+	"time"
+
+	"baton/forwarder/pipeline"
+	"baton/openflow"
+	"baton/packet"
+)
+
+// How long a flow is remembered from its last packet (docs/openflow-pick.md), and how long it is active.
+const (
+	keepTCP     = 2*time.Hour + 4*time.Minute // RFC 5382, REQ-5, as the next; SCTP, too
+	keepOpening = 240 * time.Second
+	keepClosing = 10 * time.Second
+	keepICMP    = 60 * time.Second // RFC 5508, REQ-1
+	keepOther   = 5 * time.Minute  // RFC 4787, REQ-5
+	keepActive  = 2 * time.Second
+)
+
+// Flow is a flow that is remembered. Where its protocol has no ports, they are 0; of ICMP echo the one who asks has the identifier.
+type Flow struct {
+	Protocol       uint8
+	Inside, Remote netip.AddrPort
+	Port           openflow.PortNo
+	Used           time.Duration // by the clock of [Picks]
+	Opening        bool          // TCP: a bare SYN was sent, and no ACK has come back
+	Closing        bool          // TCP: FIN both ways, or a RST
+
+	finSent, finReceived, rstReceived bool
+}
+
+func (f *Flow) keep() time.Duration {
+	switch {
+	case f.Closing:
+		return keepClosing
+	case f.Opening:
+		return keepOpening
+	case f.Protocol == protocolTCP, f.Protocol == protocolSCTP:
+		return keepTCP
+	case f.Protocol == protocolICMP, f.Protocol == protocolICMPv6:
+		return keepICMP
+	}
+	return keepOther
+}
+
+func (f *Flow) active(now time.Duration) bool { return !f.Closing && now-f.Used <= keepActive }
+
+// over reports whether a bare SYN begins another flow.
+func (f *Flow) over(now time.Duration) bool {
+	return f.Closing || !f.Opening && now-f.Used > keepActive
+}
+
+// Picks is the memory of flows that pick and unpick have.
+type Picks struct {
+	// Most is how many flows there may be.
+	Most int
+	// Now is the time, of a clock that goes forward alone.
+	Now time.Duration
+	// Handshakes is how long they take by a port, which the method fastest goes by. One that is not in it was not measured.
+	Handshakes map[openflow.PortNo]time.Duration
+
+	flows     map[flowKey]*Flow
+	answers   map[answerKey]*Flow
+	remotes   map[remoteKey]remote
+	fragments map[fragmentKey][2]uint16
+	earned    map[turnKey]int64
+}
+
+// NewPicks returns a memory without a flow.
+func NewPicks(most int) *Picks {
+	return &Picks{
+		Most: most, Handshakes: map[openflow.PortNo]time.Duration{}, flows: map[flowKey]*Flow{}, answers: map[answerKey]*Flow{},
+		remotes: map[remoteKey]remote{}, fragments: map[fragmentKey][2]uint16{}, earned: map[turnKey]int64{},
+	}
+}
+
+type flowKey struct {
+	protocol       uint8
+	inside, remote netip.AddrPort
+}
+
+// answerKey is what is known of a flow by the packets that come back.
+type answerKey struct {
+	port     openflow.PortNo
+	protocol uint8
+	remote   netip.AddrPort
+	inside   uint16
+}
+
+// remoteKey is what flows stay together by.
+type remoteKey struct {
+	group  openflow.GroupID
+	remote netip.Addr
+}
+
+type remote struct {
+	port openflow.PortNo
+	used time.Duration
+}
+
+type turnKey struct {
+	group openflow.GroupID
+	port  openflow.PortNo
+}
+
+func (f *Flow) key() flowKey { return flowKey{f.Protocol, f.Inside, f.Remote} }
+
+func (f *Flow) answer() answerKey {
+	return answerKey{f.Port, f.Protocol, f.Remote, f.Inside.Port()}
+}
+
+// Add remembers a flow, in place of the same one.
+func (m *Picks) Add(f Flow) {
+	if old := m.flows[f.key()]; old != nil {
+		m.forget(old)
+	}
+	m.flows[f.key()], m.answers[f.answer()] = &f, &f
+}
+
+// Flows returns how many flows are remembered.
+func (m *Picks) Flows() int {
+	for _, f := range m.flows {
+		m.expire(f)
+	}
+	return len(m.flows)
+}
+
+func (m *Picks) forget(f *Flow) {
+	delete(m.flows, f.key())
+	delete(m.answers, f.answer())
+}
+
+// expire forgets a flow whose time is over, and returns the one that is left.
+func (m *Picks) expire(f *Flow) *Flow {
+	if f != nil && m.Now-f.Used > f.keep() {
+		m.forget(f)
+		return nil
+	}
+	return f
+}
+
+// clashes reports whether the answers to a flow could not be told from those to another inside address.
+func (m *Picks) clashes(f *Flow) bool {
+	other := m.expire(m.answers[f.answer()])
+	return other != nil && other.Inside != f.Inside
+}
+
+// sent notes a packet of a flow that goes to the remote address, by an entry that picks from a group.
+func (m *Picks) sent(f *Flow, flags packet.Flags, group openflow.GroupID) {
+	f.Used = m.Now
+	switch {
+	case flags.Has(packet.RST):
+		f.Closing, f.rstReceived, f.Opening = true, false, false
+	case flags.Has(packet.FIN):
+		f.finSent = true
+		f.Closing = f.Closing || f.finReceived
+	case f.rstReceived && !flags.Has(packet.SYN):
+		f.Closing, f.rstReceived = false, false
+	}
+	m.remotes[remoteKey{group, f.Remote.Addr()}] = remote{f.Port, m.Now}
+}
+
+// received notes a packet that answers a flow.
+func (m *Picks) received(f *Flow, flags packet.Flags) {
+	f.Used = m.Now
+	if flags.Has(packet.RST) {
+		f.rstReceived = f.rstReceived || !f.Closing
+		f.Closing, f.Opening = true, false
+		return
+	}
+	f.Opening = f.Opening && !flags.Has(packet.ACK)
+	f.finReceived = f.finReceived || flags.Has(packet.FIN)
+	f.Closing = f.Closing || f.finSent && f.finReceived
+}
+
+// together returns the bucket in list whose port a flow to the same address has used within the time of the action.
+func (m *Picks) together(a openflow.ActionPick, g *pipeline.Group, list []int, to netip.Addr) (bucket int, ok bool) {
+	last, ok := m.remotes[remoteKey{g.ID, to}]
+	if !ok || m.Now-last.used > time.Duration(a.Together)*time.Second || a.Together == 0 {
+		return 0, false
+	}
+	for _, i := range list {
+		if g.Buckets[i].WatchPort == last.port {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// choose takes one of a group's buckets for a new flow, of those in list.
+func (m *Picks) choose(a openflow.ActionPick, g *pipeline.Group, list []int) int {
+	active := map[openflow.PortNo]int64{}
+	for _, f := range m.flows {
+		if f.active(m.Now) {
+			active[f.Port]++
+		}
+	}
+	cost := func(openflow.PortNo) int64 { return 0 }
+	switch a.Method {
+	case openflow.PickLeast:
+		cost = func(port openflow.PortNo) int64 { return active[port] + 1 }
+	case openflow.PickFastest:
+		shortest := m.shortest(g, list)
+		cost = func(port openflow.PortNo) int64 {
+			time := m.Handshakes[port]
+			if time == 0 && active[port] == 0 {
+				return 0
+			} else if time == 0 {
+				time = shortest
+			}
+			return min(time.Microseconds()+1, longest.Microseconds()) * (active[port] + 1)
+		}
+	}
+	return m.turn(g, list, cheapest(g, list, cost))
+}
+
+// longest bounds the time of a handshake, so that costs fit into 64 bits.
+const longest = (1 << 22) * time.Microsecond
+
+// shortest is the time of the quickest handshakes by the ports of buckets that were measured.
+func (m *Picks) shortest(g *pipeline.Group, list []int) time.Duration {
+	least := time.Duration(0)
+	for _, i := range list {
+		if t := m.Handshakes[g.Buckets[i].WatchPort]; t != 0 && (least == 0 || t < least) {
+			least = t
+		}
+	}
+	return least
+}
+
+// cheapest returns those buckets of which cost / weight is the least.
+func cheapest(g *pipeline.Group, list []int, cost func(openflow.PortNo) int64) []int {
+	var found []int
+	var least, weight int64
+	for _, i := range list {
+		c, w := cost(g.Buckets[i].WatchPort), int64(g.Buckets[i].Weight)
+		if len(found) == 0 || c*weight < least*w {
+			found, least, weight = nil, c, w
+		}
+		if c*weight == least*w {
+			found = append(found, i)
+		}
+	}
+	return found
+}
+
+// turn is smooth weighted round robin among some of the buckets in list: each earns its weight, and the richest pays for all. Nobody has more, or owes
+// more, than all weights in list.
+func (m *Picks) turn(g *pipeline.Group, list, among []int) int {
+	key := func(i int) turnKey { return turnKey{g.ID, g.Buckets[i].WatchPort} }
+	all, pays := int64(0), int64(0)
+	for _, i := range list {
+		all += int64(g.Buckets[i].Weight)
+	}
+	richest := among[0]
+	for _, i := range among {
+		m.earned[key(i)] = min(max(m.earned[key(i)], -all), all) + int64(g.Buckets[i].Weight)
+		pays += int64(g.Buckets[i].Weight)
+		if m.earned[key(i)] > m.earned[key(richest)] {
+			richest = i
+		}
+	}
+	m.earned[key(richest)] -= pays
+	return richest
+}

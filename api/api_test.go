@@ -87,7 +87,7 @@ func TestEverythingArrives(t *testing.T) {
 	traced := Trace{
 		Steps:  []TraceStep{{1, "output:2"}},
 		Sent:   []TraceSent{{"2", "eth2", []byte{1, 2}, true}},
-		Punted: []TracePunted{{"no_match", 3, 4, []byte{5}, false}}, Bridged: true,
+		Punted: []TracePunted{{"no_match", 3, 4, []byte{5}, false}}, Bridged: true, Stack: []byte{6},
 	}
 	counters := []Counter{{"drops", "Drops.", map[string]string{"reason": "no_flow"}, 1<<64 - 1}}
 	question := Question{

@@ -13,6 +13,8 @@ type Trace struct {
 	Punted []TracePunted `json:"punted"` // to the controllers
 	// Bridged: it also goes where a learning bridge sends it (port NORMAL), which is not looked at.
 	Bridged bool `json:"bridged,omitempty"`
+	// Stack is what the host's stack has (port NORMAL, where the forwarder leaves it that), if anything.
+	Stack []byte `json:"stack,omitempty"`
 }
 
 // TraceStep is a line of a Trace.

@@ -146,10 +146,13 @@ func printTrace(out io.Writer, frame []byte, t *api.Trace) {
 	for _, p := range t.Punted {
 		fmt.Fprintf(out, "to the controllers%s, %s in table %d, %d bytes: %s\n", maybe(p.Maybe), p.Reason, p.Table, p.Bytes, changed(p.Frame))
 	}
+	if t.Stack != nil {
+		fmt.Fprintf(out, "to the host's stack: %s\n", changed(t.Stack))
+	}
 	switch {
 	case t.Bridged:
 		fmt.Fprintln(out, "where a learning bridge sends it")
-	case len(t.Sent)+len(t.Punted) == 0:
+	case len(t.Sent)+len(t.Punted) == 0 && t.Stack == nil:
 		fmt.Fprintln(out, "dropped")
 	}
 }

@@ -93,6 +93,7 @@ func TestPrintTrace(t *testing.T) {
 	})
 	printTrace(&out, frame, &api.Trace{})
 	printTrace(&out, frame, &api.Trace{Bridged: true})
+	printTrace(&out, frame, &api.Trace{Stack: frame})
 	const want = `table 0
     out
 
@@ -104,6 +105,8 @@ to the controllers for some flows, action in table 0, 1 bytes: 04
 dropped
 
 where a learning bridge sends it
+
+to the host's stack: as it came
 `
 	if out.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", out.String(), want)

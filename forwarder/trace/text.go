@@ -63,6 +63,10 @@ func actionText(a openflow.Action) string {
 		return fmt.Sprintf("output:%v", a.Port)
 	case openflow.ActionGroup:
 		return fmt.Sprintf("group:%d", a.Group)
+	case openflow.ActionPick:
+		return pickText(a, strings.ToLower(a.Method.String()))
+	case openflow.ActionUnpick:
+		return fmt.Sprintf("unpick:%d", a.Group)
 	case openflow.ActionSetQueue:
 		return fmt.Sprintf("set_queue:%d", a.Queue)
 	case openflow.ActionSetField:

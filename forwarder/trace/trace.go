@@ -17,6 +17,7 @@ import (
 type Port struct {
 	model.Port
 	Interface string
+	HostSide  bool // what is put out of it the host receives by the interface
 }
 
 // Options of Run.
@@ -24,13 +25,15 @@ type Options struct {
 	Pipeline      *pipeline.Pipeline // not changed meanwhile
 	Ports         []Port
 	DropFragments bool
+	NormalStack   bool         // NORMAL leaves packets to the host's stack
+	Picks         *model.Picks // flows that are remembered; it is changed. nil: none
 }
 
 // Run says what becomes of a frame that comes in by a port, which is one of the options'. Meters let it pass.
 func Run(o Options, in openflow.PortNo, frame []byte) api.Trace {
 	t := tracer{o: o, in: in, maybe: never, out: api.Trace{Sent: []api.TraceSent{}, Punted: []api.TracePunted{}}}
 	s := model.Switch{
-		Pipeline: o.Pipeline, DropFragments: o.DropFragments, Find: o.Pipeline.Lookup, EveryBucket: true, Tell: t.tell,
+		Pipeline: o.Pipeline, DropFragments: o.DropFragments, NormalStack: o.NormalStack, Picks: o.Picks, Find: o.Pipeline.Lookup, EveryBucket: true, Tell: t.tell,
 	}
 	for _, p := range o.Ports {
 		s.Ports = append(s.Ports, p.Port)
@@ -53,6 +56,7 @@ func Run(o Options, in openflow.PortNo, frame []byte) api.Trace {
 			Reason: strings.ToLower(p.Reason.String()), Table: int(p.Table), Bytes: n, Frame: p.Frame, Maybe: t.punted[i],
 		})
 	}
+	t.out.Stack = r.Stack
 	return t.out
 }
 
@@ -130,13 +134,29 @@ func (t *tracer) tell(s model.Step) {
 		t.line(depth, "bucket %d of group %d (%s)%s:", s.Bucket, s.Group.ID, strings.ToLower(s.Group.Kind.String()), choice)
 	case model.StepSent:
 		t.sent = append(t.sent, t.maybe != never)
-		t.line(depth+2, "out of port %v (%s)", s.Port, t.port(s.Port).Interface)
+		if t.port(s.Port).HostSide {
+			t.line(depth+2, "to the host by port %s", t.named(s.Port))
+		} else {
+			t.line(depth+2, "out of port %s", t.named(s.Port))
+		}
 	case model.StepUnsent:
 		t.out.Bridged = t.out.Bridged || s.Port == openflow.PortNormal
 		t.line(depth+2, "%s", t.unsent(s.Port))
 	case model.StepPunted:
 		t.punted = append(t.punted, t.maybe != never)
 		t.line(depth+2, "to the controllers")
+	case model.StepStack:
+		t.line(depth+2, "left to the host's stack")
+	case model.StepKnown:
+		t.line(depth+2, "the flow has port %s already", t.named(s.Port))
+	case model.StepNew:
+		t.line(depth+2, "%s", newFlow(s))
+	case model.StepPickLost:
+		t.line(depth+2, "%s", t.lost(s))
+	case model.StepAnswer:
+		t.line(depth+2, "answers the flow from %v to %v: is for %v", s.Flow.Inside, s.Flow.Remote, s.Flow.Inside.Addr())
+	case model.StepNoAnswer:
+		t.line(depth+2, "answers no flow")
 	}
 }
 

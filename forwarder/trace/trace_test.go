@@ -161,11 +161,11 @@ controllers?: action 0`},
 // ports are 1 and 2 that work, 3 without an interface, 4 that is down, and 5 that forwards nothing.
 func ports() []Port {
 	return []Port{
-		{model.Port{No: 1, There: true, Live: true}, "eth1"},
-		{model.Port{No: 2, There: true, Live: true}, "eth2"},
-		{model.Port{No: 3}, "eth3"},
-		{model.Port{No: 4, There: true, Config: of.PortConfigPortDown}, "eth4"},
-		{model.Port{No: 5, There: true, Live: true, Config: of.PortConfigNoFwd | of.PortConfigNoRecv}, "eth5"},
+		{Port: model.Port{No: 1, There: true, Live: true}, Interface: "eth1"},
+		{Port: model.Port{No: 2, There: true, Live: true}, Interface: "eth2"},
+		{Port: model.Port{No: 3}, Interface: "eth3"},
+		{Port: model.Port{No: 4, There: true, Config: of.PortConfigPortDown}, Interface: "eth4"},
+		{Port: model.Port{No: 5, There: true, Live: true, Config: of.PortConfigNoFwd | of.PortConfigNoRecv}, Interface: "eth5"},
 	}
 }
 
@@ -188,6 +188,9 @@ func text(r *api.Trace, came []byte) string {
 	}
 	if r.Bridged {
 		lines = append(lines, "bridged")
+	}
+	if r.Stack != nil {
+		lines = append(lines, "stack")
 	}
 	return strings.Join(lines, "\n")
 }

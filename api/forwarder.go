@@ -19,6 +19,7 @@ type ForwarderStatus struct {
 	Entries   Usage               `json:"entries"`
 	Groups    Usage               `json:"groups"`
 	Meters    Usage               `json:"meters"`
+	Picks     *ForwarderPicks     `json:"picks,omitempty"`   // nil: no flows are remembered
 	Journal   *ForwarderJournal   `json:"journal,omitempty"` // nil: nothing is kept on disk
 
 	Packets    map[string]uint64 `json:"packets"`     // by verdict
@@ -31,6 +32,25 @@ type ForwarderStatus struct {
 type Usage struct {
 	Used  int `json:"used"`
 	Limit int `json:"limit"`
+}
+
+// ForwarderPicks is what an OpenFlow switch remembers of flows whose link it has picked.
+type ForwarderPicks struct {
+	Flows Usage               `json:"flows"`
+	Ports []ForwarderPickPort `json:"ports"`
+}
+
+// ForwarderPickPort is a port that flows are picked for.
+type ForwarderPickPort struct {
+	Port       string        `json:"port"`
+	Interface  string        `json:"interface"`
+	Flows      uint64        `json:"flows"`  // that are remembered
+	Active     uint64        `json:"active"` // of them
+	RTT        time.Duration `json:"rtt_ns"` // of handshakes, a moving mean; 0: not known
+	SYNs       uint64        `json:"syns"`   // that began a flow
+	SYNRepeats uint64        `json:"syn_repeats"`
+	Sent       uint64        `json:"sent_bytes"`
+	Received   uint64        `json:"received_bytes"`
 }
 
 // ForwarderPort is a port of an OpenFlow switch.

@@ -88,6 +88,13 @@ func (f *Forwarder) status() (api.ForwarderStatus, error) {
 	s.Packets = verdicts
 	s.Endpoints = f.endpoints()
 	list := f.ports.List()
+	interfaces := make(map[openflow.PortNo]string)
+	for _, p := range list {
+		interfaces[p.No] = p.Name
+	}
+	if s.Picks, err = f.picksStatus(interfaces); err != nil {
+		return s, err
+	}
 	counted, fault := f.ports.Stats(openflow.PortAny)
 	if fault != nil {
 		return s, fault
@@ -162,7 +169,11 @@ func (f *Forwarder) trace(r api.TraceRequest) (api.Trace, error) {
 	if len(r.Frame) < packet.EthernetSize {
 		return api.Trace{}, fmt.Errorf("%w: packet of %d bytes: no Ethernet header", api.ErrInvalid, len(r.Frame))
 	}
-	o := trace.Options{Pipeline: f.pipeline}
+	picks, err := f.remembered(r.Frame)
+	if err != nil {
+		return api.Trace{}, err
+	}
+	o := trace.Options{Pipeline: f.pipeline, NormalStack: f.cfg.NormalStack, Picks: picks}
 	in := openflow.PortAny
 	list := f.ports.List()
 	f.mu.Lock()
@@ -170,7 +181,7 @@ func (f *Forwarder) trace(r api.TraceRequest) (api.Trace, error) {
 	for _, p := range list {
 		e := f.latest[p.No]
 		o.Ports = append(o.Ports, trace.Port{
-			Port: model.Port{No: p.No, Config: p.Config, There: e.Ifindex != 0, Live: e.Up}, Interface: p.Name,
+			Port: model.Port{No: p.No, Config: p.Config, There: e.Ifindex != 0, Live: e.Up}, Interface: p.Name, HostSide: f.hostSide(p.No),
 		})
 		if r.InPort == p.No.String() || r.InPort == p.Name && in == openflow.PortAny {
 			in = p.No

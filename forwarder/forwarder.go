@@ -117,6 +117,7 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 	f.installed = install.New(f.kernel)
 	f.pipeline = pipeline.New(pipeline.Limits{
 		Tables: limits.Tables, Entries: limits.Entries, Groups: limits.Groups, Meters: limits.Meters, Bands: datapath.ForwarderBands,
+		Picks: limits.Picks > 0,
 	})
 	if err := f.replay(); err != nil {
 		return err

@@ -90,10 +90,24 @@ func series(s *api.ForwarderStatus, t *tally) []number {
 		counter("table_lookups_total", "Packets that came to a table.", t.Lookups, "table", id)
 		counter("table_misses_total", "Packets that met no entry of a table.", t.Misses, "table", id)
 	}
-	for _, u := range []struct {
+	type usage struct {
 		name, what string
 		api.Usage
-	}{{"entries", "Flow entries", s.Entries}, {"groups", "Groups", s.Groups}, {"meters", "Meters", s.Meters}} {
+	}
+	held := []usage{{"entries", "Flow entries", s.Entries}, {"groups", "Groups", s.Groups}, {"meters", "Meters", s.Meters}}
+	if s.Picks != nil {
+		held = append(held, usage{"picks", "Flows whose link is remembered", s.Picks.Flows})
+		for _, p := range s.Picks.Ports {
+			labels := []string{"port", p.Port, "interface", p.Interface}
+			gauge("pick_flows", "Flows whose remembered link is the port.", int(p.Flows), labels...)
+			gauge("pick_flows_active", "Those of them that had a packet a moment ago.", int(p.Active), labels...)
+			counter("pick_syns_total", "Handshakes that began by the port.", p.SYNs, labels...)
+			counter("pick_syn_repeats_total", "SYNs that were sent again by the port.", p.SYNRepeats, labels...)
+			counter("pick_sent_bytes_total", "Bytes that flows have sent by the port.", p.Sent, labels...)
+			counter("pick_received_bytes_total", "Bytes that flows have received by the port.", p.Received, labels...)
+		}
+	}
+	for _, u := range held {
 		gauge(u.name, u.what+" held.", u.Used)
 		gauge(u.name+"_limit", u.what+" that there is room for.", u.Limit)
 	}

@@ -30,6 +30,9 @@ func full() api.ForwarderStatus {
 		Tables:  []api.ForwarderTable{{Table: 0, Entries: 3, Lookups: 1 << 40, Misses: 7}, {Table: 253, Lookups: 1, Misses: 1}},
 		Entries: api.Usage{Used: 3, Limit: 100}, Groups: api.Usage{Limit: 10}, Meters: api.Usage{Used: 1, Limit: 5},
 		Journal: &api.ForwarderJournal{Records: 4, Bytes: 512},
+		Picks: &api.ForwarderPicks{Flows: api.Usage{Used: 2, Limit: 9}, Ports: []api.ForwarderPickPort{
+			{Port: "1", Interface: "eth1", Flows: 2, Active: 1, SYNs: 4, SYNRepeats: 3, Sent: 6, Received: 7},
+		}},
 		Packets: map[string]uint64{"forwarded": 10, "drop_miss": 2}, PathsHit: 6, PuntsLost: 5, CopiesLost: 8,
 	}
 }
@@ -58,6 +61,14 @@ func TestSeries(t *testing.T) {
 		`baton_forwarder_build_info{version="v1"} 1`,
 		`baton_forwarder_packets_total{verdict="forwarded"} 10`,
 		`baton_forwarder_packets_total{verdict="drop_miss"} 2`,
+		`baton_forwarder_picks 2`,
+		`baton_forwarder_picks_limit 9`,
+		`baton_forwarder_pick_flows{interface="eth1",port="1"} 2`,
+		`baton_forwarder_pick_flows_active{interface="eth1",port="1"} 1`,
+		`baton_forwarder_pick_syns_total{interface="eth1",port="1"} 4`,
+		`baton_forwarder_pick_syn_repeats_total{interface="eth1",port="1"} 3`,
+		`baton_forwarder_pick_sent_bytes_total{interface="eth1",port="1"} 6`,
+		`baton_forwarder_pick_received_bytes_total{interface="eth1",port="1"} 7`,
 		`baton_forwarder_path_hits_total 6`,
 		`baton_forwarder_punts_lost_total 5`,
 		`baton_forwarder_copies_lost_total 8`,

@@ -85,6 +85,9 @@ func printForwarder(out io.Writer, s *api.ForwarderStatus, now time.Time) error 
 		s.Name, s.DatapathID, s.FailMode, s.Version, s.PID, now.Sub(s.Started).Round(time.Second))
 	fmt.Fprintf(out, "%d of %d flow entries, %d of %d groups, %d of %d meters\n",
 		s.Entries.Used, s.Entries.Limit, s.Groups.Used, s.Groups.Limit, s.Meters.Used, s.Meters.Limit)
+	if s.Picks != nil {
+		fmt.Fprintf(out, "%d of %d flows whose link is remembered\n", s.Picks.Flows.Used, s.Picks.Flows.Limit)
+	}
 	if s.Journal != nil {
 		fmt.Fprintf(out, "on disk: %d messages, %d bytes\n", s.Journal.Records, s.Journal.Bytes)
 	}
@@ -97,6 +100,7 @@ func printForwarder(out io.Writer, s *api.ForwarderStatus, now time.Time) error 
 		}
 		fmt.Fprintln(w)
 	}
+	printPicks(w, s.Picks)
 	fmt.Fprintln(w, "\nCHANNELS\tOPENED\tRECEIVED\tREFUSED\tSENT\tPACKET-INS\tDROPPED\tSTATE")
 	for _, c := range s.Endpoints {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", c.Endpoint,
@@ -117,6 +121,22 @@ func printForwarder(out io.Writer, s *api.ForwarderStatus, now time.Time) error 
 	}
 	_, err := fmt.Fprintf(out, "\n%d by cached paths; lost: %d packet-ins, %d copies\n", s.PathsHit, s.PuntsLost, s.CopiesLost)
 	return err
+}
+
+// printPicks tells of the ports that flows are picked for, if there are any.
+func printPicks(w io.Writer, picks *api.ForwarderPicks) {
+	if picks == nil || len(picks.Ports) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\nLINK\tINTERFACE\tFLOWS\tACTIVE\tHANDSHAKE\tSYNS\tREPEATED\tSENT BYTES\tRECEIVED BYTES\t")
+	for _, p := range picks.Ports {
+		handshake := "-"
+		if p.RTT > 0 {
+			handshake = p.RTT.Round(10 * time.Microsecond).String()
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t\n",
+			p.Port, p.Interface, p.Flows, p.Active, handshake, p.SYNs, p.SYNRepeats, p.Sent, p.Received)
+	}
 }
 
 func linkState(p *api.ForwarderPort) string {

@@ -22,6 +22,10 @@ func TestPrintForwarder(t *testing.T) {
 		Name: "edge", DatapathID: "000000000000002a", FailMode: "secure", Version: "v1", PID: 7, Started: now.Add(-time.Minute),
 		Entries: api.Usage{Used: 3, Limit: 100}, Groups: api.Usage{Used: 1, Limit: 10}, Meters: api.Usage{Limit: 5},
 		Journal: &api.ForwarderJournal{Records: 4, Bytes: 512},
+		Picks: &api.ForwarderPicks{Flows: api.Usage{Used: 9, Limit: 4096}, Ports: []api.ForwarderPickPort{
+			{Port: "2", Interface: "eth2", Flows: 8, Active: 3, RTT: 12345 * time.Microsecond, SYNs: 7, SYNRepeats: 1, Sent: 1000, Received: 2000},
+			{Port: "3", Interface: "eth3", Flows: 1},
+		}},
 		Ports: []api.ForwarderPort{
 			{Number: "1", Interface: "eth1", Present: true, Up: true, Counters: &api.PortCounters{RxPackets: 1, RxBytes: 60, TxPackets: 2, TxBytes: 120}},
 			{Number: "2", Interface: "eth2", Present: true, Config: []string{"port_down", "no_recv"}},
@@ -39,12 +43,17 @@ func TestPrintForwarder(t *testing.T) {
 	}
 	const want = `edge, datapath 000000000000002a, fail mode secure: baton v1, pid 7, up 1m0s
 3 of 100 flow entries, 1 of 10 groups, 0 of 5 meters
+9 of 4096 flows whose link is remembered
 on disk: 4 messages, 512 bytes
 
 PORT   INTERFACE  STATE                     RX PACKETS  RX BYTES  RX DROPPED  TX PACKETS  TX BYTES  TX DROPPED
 1      eth1       up                        1           60        0           2           120       0
 2      eth2       down, port_down, no_recv
 LOCAL  sw0        no interface
+
+LINK  INTERFACE  FLOWS  ACTIVE  HANDSHAKE  SYNS  REPEATED  SENT BYTES  RECEIVED BYTES
+2     eth2       8      3       12.35ms    7     1         1000        2000
+3     eth3       1      0       -          0     0         0           0
 
 CHANNELS            OPENED  RECEIVED  REFUSED  SENT  PACKET-INS  DROPPED  STATE
 tcp:192.0.2.7:6653  2       3         1        4     9           5        master for 5s

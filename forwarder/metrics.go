@@ -98,7 +98,7 @@ func series(s *api.ForwarderStatus, t *tally) []number {
 	if s.Picks != nil {
 		held = append(held, usage{"picks", "Flows whose link is remembered", s.Picks.Flows})
 		for _, p := range s.Picks.Ports {
-			labels := []string{"port", p.Port, "interface", p.Interface}
+			labels := append([]string(nil), "port", p.Port, "interface", p.Interface)
 			gauge("pick_flows", "Flows whose remembered link is the port.", int(p.Flows), labels...)
 			gauge("pick_flows_active", "Those of them that had a packet a moment ago.", int(p.Active), labels...)
 			counter("pick_syns_total", "Handshakes that began by the port.", p.SYNs, labels...)

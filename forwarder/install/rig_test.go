@@ -49,11 +49,14 @@ var small = datapath.ForwarderOptions{
 
 const rigPorts = 4
 
+// rigState is where the data path has its pins.
+const rigState = "/sys/fs/bpf/baton/test"
+
 // newRig makes a switch with four ports.
 func newRig(t testing.TB, o datapath.ForwarderOptions) *rig {
 	t.Helper()
 	needKernel(t)
-	o.State, o.Name = "/sys/fs/bpf/baton/test", "loop-test"
+	o.State, o.Name = rigState, "loop-test"
 	f, err := datapath.OpenForwarder(o)
 	if err != nil {
 		t.Fatal(err)

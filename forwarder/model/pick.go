@@ -53,7 +53,7 @@ func (r *run) pick(p *state, a openflow.ActionPick) {
 			r.tell(p, Step{Kind: StepPickLost, Loss: PickGone, Flow: f})
 			return
 		default:
-			m.sent(f, e.flags, g.ID)
+			m.sent(f, e.flags, a)
 			r.tell(p, Step{Kind: StepKnown, Group: g, Flow: f, Port: f.Port})
 			r.bucket(p, g, i, 1)
 			return
@@ -66,46 +66,50 @@ func (r *run) pick(p *state, a openflow.ActionPick) {
 // begin picks a bucket for a new flow.
 func (r *run) begin(p *state, a openflow.ActionPick, g *pipeline.Group, f *Flow, flags packet.Flags) {
 	m := r.memory()
-	live, clash := r.candidates(g), false
-	list := slices.DeleteFunc(slices.Clone(live), func(i int) bool {
+	f.finSent = flags.Has(packet.FIN)
+	clashes := func(i int) bool {
 		f.Port = g.Buckets[i].WatchPort
-		clash = clash || m.clashes(f)
 		return m.clashes(f)
-	})
-	// A standby has a turn when none with a weight may be taken, whatever the reason.
-	if standby := r.standby(g); len(list) == 0 && standby >= 0 {
-		if f.Port = g.Buckets[standby].WatchPort; m.clashes(f) {
-			clash = true
-		} else {
-			list = []int{standby}
-		}
 	}
+	all, free := r.candidates(g, nil), r.candidates(g, clashes)
+	lost := func(why PickLoss) { r.tell(p, Step{Kind: StepPickLost, Loss: why}) }
 	switch {
-	case len(list) == 0 && clash:
-		r.tell(p, Step{Kind: StepPickLost, Loss: PickClash})
-		return
-	case len(list) == 0:
-		r.tell(p, Step{Kind: StepPickLost, Loss: PickNone})
-		return
-	case r.Picks != nil && m.Flows() >= m.Most:
-		r.tell(p, Step{Kind: StepPickLost, Loss: PicksFull})
-		return
-	}
-	r.tell(p, Step{Kind: StepNew, Action: a, Group: g, Of: len(list), Flow: f})
-	if r.EveryBucket {
-		for _, i := range list {
-			r.bucket(p, g, i, len(list))
+	case len(all) == 0:
+		lost(PickNone)
+	case r.EveryBucket && len(free) == 0:
+		lost(PickClash)
+	case r.EveryBucket && r.Picks != nil && len(m.All()) >= m.Most:
+		lost(PicksFull)
+	case r.EveryBucket:
+		r.tell(p, Step{Kind: StepNew, Action: a, Group: g, Of: len(free), Flow: f})
+		for _, i := range free {
+			r.bucket(p, g, i, len(free))
 		}
-		return
+	default:
+		i := r.choose(a, g, all, f)
+		for passed := map[int]bool{}; clashes(i); i = r.choose(a, g, all, f) { // it has had its turn
+			passed[i] = true
+			if all = r.candidates(g, func(i int) bool { return passed[i] }); len(all) == 0 {
+				lost(PickClash)
+				return
+			}
+		}
+		if len(m.All()) >= m.Most {
+			lost(PicksFull)
+			return
+		}
+		f.Port = g.Buckets[i].WatchPort
+		m.Add(*f)
+		m.note(m.flows[f.key()], a)
+		r.tell(p, Step{Kind: StepNew, Action: a, Group: g, Of: 1, Flow: f})
+		r.bucket(p, g, i, 1)
 	}
-	i := r.choose(a, g, list, f)
-	f.Port = g.Buckets[i].WatchPort
-	m.Add(*f)
-	m.sent(m.flows[f.key()], flags, g.ID)
-	r.bucket(p, g, i, 1)
 }
 
 func (r *run) choose(a openflow.ActionPick, g *pipeline.Group, list []int, f *Flow) int {
+	if g.Buckets[list[0]].Weight == 0 { // a standby
+		return list[0]
+	}
 	m := r.memory()
 	if i, ok := m.together(a, g, list, f.Remote.Addr()); ok {
 		return i
@@ -114,9 +118,6 @@ func (r *run) choose(a openflow.ActionPick, g *pipeline.Group, list []int, f *Fl
 		if i := r.Choose(g, list); slices.Contains(list, i) {
 			return i
 		}
-	}
-	if g.Buckets[list[0]].Weight == 0 { // a standby
-		return list[0]
 	}
 	return m.choose(a, g, list)
 }
@@ -132,20 +133,23 @@ func (r *run) bucketOf(g *pipeline.Group, port openflow.PortNo) int {
 	return slices.IndexFunc(g.Buckets, func(b openflow.Bucket) bool { return b.WatchPort == port && r.picked(&b) })
 }
 
-// candidates are the live buckets that have a weight.
-func (r *run) candidates(g *pipeline.Group) []int {
-	var list []int
+// candidates are the live buckets that have a weight, but for those that without says; if there are none, the first such standby.
+func (r *run) candidates(g *pipeline.Group, without func(int) bool) []int {
+	var list, standby []int
 	for i := range g.Buckets {
-		if b := &g.Buckets[i]; b.Weight > 0 && r.picked(b) {
+		b := &g.Buckets[i]
+		switch {
+		case !r.picked(b), without != nil && without(i):
+		case b.Weight > 0:
 			list = append(list, i)
+		case standby == nil:
+			standby = []int{i}
 		}
 	}
+	if len(list) == 0 {
+		return standby
+	}
 	return list
-}
-
-// standby is the first live bucket without a weight; -1: there is none.
-func (r *run) standby(g *pipeline.Group) int {
-	return slices.IndexFunc(g.Buckets, func(b openflow.Bucket) bool { return b.Weight == 0 && r.picked(&b) })
 }
 
 // bucket carries out what a bucket does with the packet, which one of so many others would do.

@@ -29,6 +29,7 @@ type Flow struct {
 	Closing        bool          // TCP: FIN both ways, or a RST
 
 	finSent, finReceived, rstReceived bool
+	noted                             time.Duration // when last for flows that stay together
 }
 
 func (f *Flow) keep() time.Duration {
@@ -66,6 +67,7 @@ type Picks struct {
 	remotes   map[remoteKey]remote
 	fragments map[fragmentKey][2]uint16
 	earned    map[turnKey]int64
+	totals    map[openflow.GroupID]int64 // of the weights, when there was a turn last
 }
 
 // NewPicks returns a memory without a flow.
@@ -73,6 +75,7 @@ func NewPicks(most int) *Picks {
 	return &Picks{
 		Most: most, Handshakes: map[openflow.PortNo]time.Duration{}, flows: map[flowKey]*Flow{}, answers: map[answerKey]*Flow{},
 		remotes: map[remoteKey]remote{}, fragments: map[fragmentKey][2]uint16{}, earned: map[turnKey]int64{},
+		totals: map[openflow.GroupID]int64{},
 	}
 }
 
@@ -119,12 +122,15 @@ func (m *Picks) Add(f Flow) {
 	m.flows[f.key()], m.answers[f.answer()] = &f, &f
 }
 
-// Flows returns how many flows are remembered.
-func (m *Picks) Flows() int {
+// All returns the flows that are remembered, in no order.
+func (m *Picks) All() []Flow {
+	var list []Flow
 	for _, f := range m.flows {
-		m.expire(f)
+		if m.expire(f) != nil {
+			list = append(list, *f)
+		}
 	}
-	return len(m.flows)
+	return list
 }
 
 func (m *Picks) forget(f *Flow) {
@@ -147,19 +153,31 @@ func (m *Picks) clashes(f *Flow) bool {
 	return other != nil && other.Inside != f.Inside
 }
 
-// sent notes a packet of a flow that goes to the remote address, by an entry that picks from a group.
-func (m *Picks) sent(f *Flow, flags packet.Flags, group openflow.GroupID) {
+// sent notes a packet of a flow that goes to the remote address, by an entry with that action.
+func (m *Picks) sent(f *Flow, flags packet.Flags, a openflow.ActionPick) {
 	f.Used = m.Now
 	switch {
 	case flags.Has(packet.RST):
 		f.Closing, f.rstReceived, f.Opening = true, false, false
+		return
 	case flags.Has(packet.FIN):
 		f.finSent = true
 		f.Closing = f.Closing || f.finReceived
 	case f.rstReceived && !flags.Has(packet.SYN):
 		f.Closing, f.rstReceived = false, false
 	}
-	m.remotes[remoteKey{group, f.Remote.Addr()}] = remote{f.Port, m.Now}
+	if m.Now-f.noted > time.Second {
+		m.note(f, a)
+	}
+}
+
+// note notes where a flow to an address goes, for those that stay together.
+func (m *Picks) note(f *Flow, a openflow.ActionPick) {
+	if a.Together == 0 {
+		return
+	}
+	f.noted = m.Now
+	m.remotes[remoteKey{a.Group, f.Remote.Addr()}] = remote{f.Port, m.Now}
 }
 
 // received notes a packet that answers a flow.
@@ -171,8 +189,10 @@ func (m *Picks) received(f *Flow, flags packet.Flags) {
 		return
 	}
 	f.Opening = f.Opening && !flags.Has(packet.ACK)
-	f.finReceived = f.finReceived || flags.Has(packet.FIN)
-	f.Closing = f.Closing || f.finSent && f.finReceived
+	if flags.Has(packet.FIN) {
+		f.finReceived = true
+		f.Closing = f.Closing || f.finSent
+	}
 }
 
 // together returns the bucket in list whose port a flow to the same address has used within the time of the action.
@@ -247,13 +267,21 @@ func cheapest(g *pipeline.Group, list []int, cost func(openflow.PortNo) int64) [
 }
 
 // turn is smooth weighted round robin among some of the buckets in list: each earns its weight, and the richest pays for all. Nobody has more, or owes
-// more, than all weights in list.
+// more, than all weights in list. What was earned when these were others counts as many turns.
 func (m *Picks) turn(g *pipeline.Group, list, among []int) int {
 	key := func(i int) turnKey { return turnKey{g.ID, g.Buckets[i].WatchPort} }
 	all, pays := int64(0), int64(0)
 	for _, i := range list {
 		all += int64(g.Buckets[i].Weight)
 	}
+	if was := m.totals[g.ID]; was != 0 {
+		for k, earned := range m.earned {
+			if k.group == g.ID {
+				m.earned[k] = earned * all / was
+			}
+		}
+	}
+	m.totals[g.ID] = all
 	richest := among[0]
 	for _, i := range among {
 		m.earned[key(i)] = min(max(m.earned[key(i)], -all), all) + int64(g.Buckets[i].Weight)

@@ -1,0 +1,221 @@
+package inside
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// Options are where a host's side is kept account of. The zero value is right for a host.
+type Options struct {
+	Folder string // of the journal; default: Folder
+}
+
+// Host is the host's side of a running balance, in the network namespace of the thread that opened it. Its methods may be called by any
+// goroutine.
+type Host struct {
+	name string
+
+	mu       sync.Mutex
+	journal  *journal
+	kernel   *kernel
+	plan     Plan
+	diverted bool
+	checked  bool // that nobody else has our tables and priorities
+	marks    *marks
+
+	// reached is called at each point of a change: before the journal tells of it, before it is made, and after. Only tests have one.
+	reached func(point string)
+}
+
+// Open takes the balance's name, which one process has at a time: another one gets ErrRunning. What a process has left that was killed is
+// taken over: Prepare makes of it what there should be, and flows go on meanwhile. The caller closes the Host.
+func Open(name string, o Options) (*Host, error) {
+	if o.Folder == "" {
+		o.Folder = Folder
+	}
+	j, err := openJournal(o.Folder, name)
+	if err != nil {
+		return nil, err
+	}
+	k, err := openKernel()
+	if err != nil {
+		return nil, errors.Join(err, j.close())
+	}
+	return &Host{name: name, journal: j, kernel: k, marks: &marks{}, reached: func(string) {}}, nil
+}
+
+// Left says whether there is something that a process before has left.
+func (h *Host) Left() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.journal.items) > 0
+}
+
+// Prepare makes the host be as planned: at first, and whenever the plan has changed. New connections are not led to the inside before Divert;
+// those that a process before has diverted stay so. It may fail in the midst: the caller closes the host, or calls Prepare again.
+//
+// A link that has gone meanwhile is no failure: who watches the links comes with another plan.
+func (h *Host) Prepare(p Plan) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.checked {
+		if err := h.check(p); err != nil {
+			return fmt.Errorf("prepare the inside: %w", err)
+		}
+		h.checked = true
+	}
+	if err := h.reconcile(p); err != nil {
+		return fmt.Errorf("prepare the inside: %w", err)
+	}
+	h.plan = p
+	if err := h.marks.set(p.Groups); err != nil {
+		return fmt.Errorf("prepare the inside: %w", err)
+	}
+	return nil
+}
+
+// Divert leads new connections to the inside, from now on. The switch must be ready.
+func (h *Host) Divert() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.diverted = true
+	if err := h.reconcile(h.plan); err != nil {
+		return fmt.Errorf("divert connections to the inside: %w", err)
+	}
+	return nil
+}
+
+// Refresh attaches to control groups that are there anew, as that of a service which was restarted. It is to be called every second or so.
+// missing are those that there are none of.
+func (h *Host) Refresh() (missing []string, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.marks.refresh()
+}
+
+// check refuses tables and priorities that others use.
+func (h *Host) check(p Plan) error {
+	if len(h.journal.items) > 0 {
+		return nil
+	}
+	ours, err := h.kernel.ours(p.Items[0].(Device))
+	if err != nil || ours { // it is left from a process whose journal was lost
+		return err
+	}
+	return h.kernel.unused(append(slices.Clone(p.Items), p.Divert...))
+}
+
+// reconcile makes the host be as planned, and the journal.
+func (h *Host) reconcile(p Plan) error {
+	want := slices.Clone(p.Items)
+	for _, d := range p.Divert {
+		if h.diverted || slices.ContainsFunc(h.journal.items, func(i Item) bool { return same(i, d) }) {
+			want = append(want, d)
+		}
+	}
+	want, err := h.kernel.measured(want, h.journal.items)
+	if err != nil {
+		return err
+	}
+	for _, s := range difference(h.journal.items, want) {
+		switch s.kind {
+		case undoItem:
+			if _, err := h.undo(s.item); err != nil {
+				return err
+			}
+		default:
+			if err := h.make(s); err != nil {
+				return err
+			}
+		}
+		if _, is := s.item.(Device); is && s.kind != undoItem {
+			if err := h.kernel.settle(p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (h *Host) make(s step) error {
+	if s.kind == makeItem {
+		if err := h.kernel.free(s.item); err != nil {
+			return err
+		}
+		h.reached("before telling of " + s.item.String())
+		if err := h.journal.add(s.item); err != nil {
+			return err
+		}
+		h.reached("before making " + s.item.String())
+	}
+	if err := h.kernel.make(s.item, s.kind == keepItem); err != nil {
+		return fmt.Errorf("make %s: %w", s.item, err)
+	}
+	if s.kind == makeItem {
+		h.reached("after making " + s.item.String())
+	}
+	return h.journal.drop(s.old...)
+}
+
+func (h *Host) undo(i Item) (did bool, err error) {
+	h.reached("before undoing " + i.String())
+	if did, err = h.kernel.undo(i); err != nil {
+		return did, fmt.Errorf("undo %s: %w", i, err)
+	}
+	h.reached("after undoing " + i.String())
+	if err := h.journal.drop(i); err != nil {
+		return did, err
+	}
+	return did, nil
+}
+
+// undoAll takes away what the journal tells of, the diversion first. What fails is left in the journal.
+func (h *Host) undoAll() (undone []string, err error) {
+	var errs []error
+	for _, i := range slices.Backward(slices.Clone(h.journal.items)) {
+		did, err := h.undo(i)
+		errs = append(errs, err)
+		if did {
+			undone = append(undone, i.String())
+		}
+	}
+	return undone, errors.Join(errs...)
+}
+
+// Close takes everything away, the diversion first, and gives the name up.
+func (h *Host) Close() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, err := h.undoAll()
+	return errors.Join(err, h.release())
+}
+
+// Leave gives the name up and leaves everything for a process that comes at once, as when a newer version is started, or for Restore.
+// Marks of control groups go nevertheless.
+func (h *Host) Leave() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.release()
+}
+
+func (h *Host) release() error {
+	err := h.marks.close()
+	h.kernel.close()
+	return errors.Join(err, h.journal.close())
+}
+
+// Restore undoes what a process has left that was killed, and tells what that was. While one is running, the error wraps ErrRunning. It
+// may be called again and again: what has failed is tried anew.
+func Restore(name string, o Options) (undone []string, err error) {
+	h, err := Open(name, o)
+	if err != nil {
+		return nil, fmt.Errorf("restore: %w", err)
+	}
+	undone, err = h.undoAll()
+	if err = errors.Join(err, h.release()); err != nil {
+		return undone, fmt.Errorf("restore: %w", err)
+	}
+	return undone, nil
+}

@@ -1,0 +1,172 @@
+package inside
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Folder is where journals are. What they tell of does not outlive a restart of the host, and neither do they.
+const Folder = "/run/baton"
+
+// ErrRunning is that another process has the name.
+var ErrRunning = errors.New("it is running")
+
+// ErrNewer is that the journal is of a version that this one cannot read.
+var ErrNewer = errors.New("the journal is of another version")
+
+const journalVersion = 1
+
+// journal is what may be there of our making: never less than what is. It belongs to the process that holds its lock.
+type journal struct {
+	path  string
+	lock  *os.File
+	items items
+}
+
+type journalFile struct {
+	Version int
+	PID     int
+	Items   items
+}
+
+// openJournal takes the lock, and reads what a process before has left.
+func openJournal(folder, name string) (*journal, error) {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return nil, fmt.Errorf("make the journal's folder: %w", err)
+	}
+	j := &journal{path: filepath.Join(folder, "balance-"+name+".json")}
+	var err error
+	if j.lock, err = takeLock(filepath.Join(folder, "balance-"+name+".lock")); err != nil {
+		return nil, fmt.Errorf("balance %s: %w", name, err)
+	}
+	if err := j.read(); err != nil {
+		return nil, errors.Join(fmt.Errorf("read the journal %s: %w", j.path, err), j.close())
+	}
+	return j, nil
+}
+
+// takeLock takes the lock that is a file's, which is removed by who gives it up.
+func takeLock(path string) (*os.File, error) {
+	for {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+		if err != nil {
+			return nil, fmt.Errorf("take the lock: %w", err)
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			defer f.Close()
+			if err != unix.EWOULDBLOCK {
+				return nil, fmt.Errorf("take the lock %s: %w", path, err)
+			}
+			text := make([]byte, 20)
+			n, _ := f.Read(text)
+			if pid := strings.TrimSpace(string(text[:n])); pid != "" {
+				return nil, fmt.Errorf("%w: process %s has %s", ErrRunning, pid, path)
+			}
+			return nil, fmt.Errorf("%w: another process has %s", ErrRunning, path)
+		}
+		mine, err1 := f.Stat()
+		there, err2 := os.Stat(path)
+		if err1 != nil || err2 != nil || !os.SameFile(mine, there) {
+			f.Close() // it was removed meanwhile
+			continue
+		}
+		err = f.Truncate(0)
+		if err == nil {
+			_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("take the lock %s: %w", path, err), f.Close())
+		}
+		return f, nil
+	}
+}
+
+func (j *journal) read() error {
+	text, err := os.ReadFile(j.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var head struct{ Version int }
+	if err := json.Unmarshal(text, &head); err != nil {
+		return err
+	}
+	if head.Version != journalVersion {
+		return fmt.Errorf("%w: %d instead of %d", ErrNewer, head.Version, journalVersion)
+	}
+	var file journalFile
+	if err := json.Unmarshal(text, &file); err != nil {
+		return err
+	}
+	j.items = file.Items
+	return nil
+}
+
+// write replaces the file at once, or removes it when there is nothing to tell.
+func (j *journal) write() error {
+	if len(j.items) == 0 {
+		if err := os.Remove(j.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove the journal: %w", err)
+		}
+		return nil
+	}
+	text, err := json.Marshal(journalFile{journalVersion, os.Getpid(), j.items})
+	if err != nil {
+		return fmt.Errorf("write the journal: %w", err)
+	}
+	next := j.path + ".new"
+	if err := os.WriteFile(next, text, 0o644); err != nil {
+		return fmt.Errorf("write the journal: %w", err)
+	}
+	if err := os.Rename(next, j.path); err != nil {
+		return fmt.Errorf("write the journal: %w", err)
+	}
+	return nil
+}
+
+// add tells of what will be made.
+func (j *journal) add(i Item) error {
+	for _, there := range j.items {
+		if same(there, i) {
+			return nil
+		}
+	}
+	j.items = append(j.items, i)
+	return j.write()
+}
+
+// drop tells that some are no more.
+func (j *journal) drop(gone ...Item) error {
+	var left items
+	for _, i := range j.items {
+		stays := true
+		for _, g := range gone {
+			stays = stays && !same(i, g)
+		}
+		if stays {
+			left = append(left, i)
+		}
+	}
+	if len(left) == len(j.items) {
+		return nil
+	}
+	j.items = left
+	return j.write()
+}
+
+// close gives the lock up.
+func (j *journal) close() error {
+	_ = os.Remove(j.path + ".new") // of a process that was killed
+	err := os.Remove(j.lock.Name())
+	return errors.Join(err, j.lock.Close())
+}

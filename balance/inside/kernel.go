@@ -1,0 +1,407 @@
+package inside
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"baton/balance/links"
+)
+
+// protocol is what our routes and rules are of, as rt_protos has it for routing daemons: so they are told from others.
+const protocol = 66
+
+// kernel makes items and undoes them. Both can be done again.
+type kernel struct {
+	nl      *netlink.Handle
+	bridges map[string]Bridge // as they were made by this process
+}
+
+func openKernel() (*kernel, error) {
+	nl, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("open netlink: %w", err)
+	}
+	return &kernel{nl: nl, bridges: map[string]Bridge{}}, nil
+}
+
+func (k *kernel) close() { k.nl.Close() }
+
+// make makes an item in the place of what has its identity or, if it is only kept, mends it when it has gone: nobody is told of what is
+// there already.
+func (k *kernel) make(item Item, keep bool) error {
+	switch i := item.(type) {
+	case Device:
+		return k.makeDevice(i)
+	case Address:
+		return k.makeAddress(i, keep)
+	case Neighbour:
+		return k.makeNeighbour(i, keep)
+	case Route:
+		return k.makeRoute(i, keep)
+	case Rule:
+		return there(k.nl.RuleAdd(ruleOf(i)))
+	case Offload:
+		return k.setOffloads(i, false)
+	case Hush:
+		return makeHush(i, keep)
+	case Bridge:
+		return k.makeBridge(i)
+	}
+	return fmt.Errorf("%T is not made", item)
+}
+
+// undo says whether it was there.
+func (k *kernel) undo(item Item) (bool, error) {
+	var err error
+	switch i := item.(type) {
+	case Device:
+		return k.undoDevice(i)
+	case Address:
+		return k.undoAddress(i)
+	case Neighbour:
+		var n *netlink.Neigh
+		if n, err = k.neighbour(i); err == nil {
+			err = k.nl.NeighDel(n)
+		}
+	case Route:
+		var r *netlink.Route
+		if r, err = k.route(i); err == nil {
+			err = k.nl.RouteDel(r)
+		}
+	case Rule:
+		err = k.nl.RuleDel(ruleOf(i))
+	case Offload:
+		err = k.setOffloads(i, true)
+	case Hush:
+		return undoHush(i)
+	case Bridge:
+		return k.undoBridge(i)
+	default:
+		err = fmt.Errorf("%T is not undone", item)
+	}
+	if gone(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// there overlooks that there is such a one already.
+func there(err error) error {
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	return err
+}
+
+// gone says that there is nothing to undo, or nothing to make it on.
+func gone(err error) bool {
+	var link netlink.LinkNotFoundError
+	return errors.As(err, &link) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENODEV) ||
+		errors.Is(err, unix.EADDRNOTAVAIL)
+}
+
+// free refuses to put an item where somebody else's is.
+func (k *kernel) free(item Item) error {
+	switch i := item.(type) {
+	case Device:
+		there, err := k.nl.LinkByName(i.Name)
+		if gone(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("look for the interface %s: %w", i.Name, err)
+		}
+		if there.Attrs().Alias != i.alias() {
+			return fmt.Errorf("there is an interface %s, which is not ours (inside.interface has another)", i.Name)
+		}
+	case Bridge:
+		return k.freeBridge(i)
+	}
+	return nil
+}
+
+// ours says whether the device is there, and this balance's.
+func (k *kernel) ours(d Device) (bool, error) {
+	there, err := k.nl.LinkByName(d.Name)
+	if gone(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for the interface %s: %w", d.Name, err)
+	}
+	return there.Attrs().Alias == d.alias(), nil
+}
+
+// unused refuses tables that have routes, and priorities that have rules.
+func (k *kernel) unused(plan []Item) error {
+	tables, priorities := map[int]bool{}, map[int]bool{}
+	least, most := 0, 0
+	for _, item := range plan {
+		switch i := item.(type) {
+		case Route:
+			tables[i.Table] = true
+		case Rule:
+			priorities[i.Priority] = true
+			if i.Goto != 0 && i.Incoming == "lo" {
+				least, most = i.Goto, i.Goto+lastPlace
+			}
+		}
+	}
+	for _, f := range []int{unix.AF_INET, unix.AF_INET6} {
+		rules, err := k.nl.RuleList(f)
+		if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) && !errors.Is(err, unix.EOPNOTSUPP) {
+			return fmt.Errorf("look for others' rules: %w", err)
+		}
+		for _, r := range rules {
+			if r.Priority >= least && r.Priority <= most {
+				return fmt.Errorf("there is a rule of priority %d, which is not ours (inside.priority has rules from %d to %d)", r.Priority, least, most)
+			}
+		}
+		taken := 0
+		all := netlink.Route{} // of all tables
+		err = k.nl.RouteListFilteredIter(f, &all, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
+			if tables[r.Table] {
+				taken = r.Table
+			}
+			return taken == 0
+		})
+		if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) && !errors.Is(err, unix.EOPNOTSUPP) {
+			return fmt.Errorf("look for others' routes: %w", err)
+		}
+		if taken != 0 {
+			return fmt.Errorf("table %d has routes, which are not ours (inside.table is the first of ours)", taken)
+		}
+	}
+	return nil
+}
+
+func (d Device) alias() string { return "baton balance " + d.Owner }
+
+func (k *kernel) makeDevice(d Device) error {
+	there, err := k.nl.LinkByName(d.Name)
+	if gone(err) {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = d.Name
+		attrs.HardwareAddr = hardware(d.MAC)
+		err = k.nl.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: d.Peer, PeerHardwareAddr: hardware(d.PeerMAC)})
+		if err == nil {
+			there, err = k.nl.LinkByName(d.Name)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if there.Type() != "veth" || there.Attrs().HardwareAddr.String() != hardware(d.MAC).String() {
+		return fmt.Errorf("it is there, and not ours")
+	}
+	if there.Attrs().Alias == d.alias() {
+		return nil
+	}
+	return k.nl.LinkSetAlias(there, d.alias())
+}
+
+func hardware(m links.MAC) net.HardwareAddr { return slices.Clone(m[:]) }
+
+func (k *kernel) undoDevice(d Device) (bool, error) {
+	there, err := k.nl.LinkByName(d.Name)
+	if gone(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if there.Type() != "veth" || there.Attrs().HardwareAddr.String() != hardware(d.MAC).String() {
+		return false, nil // somebody else has the name by now
+	}
+	if err := k.nl.LinkDel(there); err != nil && !gone(err) {
+		return false, err
+	}
+	return true, nil
+}
+
+// settle sets what the device has of its own, and goes with it: no journal tells of it.
+func (k *kernel) settle(p Plan) error {
+	for _, name := range []string{Peer(p.Device), p.Device} {
+		l, err := k.nl.LinkByName(name)
+		if err != nil {
+			return fmt.Errorf("look for %s: %w", name, err)
+		}
+		if err := setSysctls(name, p.IPv6 && name == p.Device); err != nil {
+			return err
+		}
+		if l.Attrs().MTU != p.MTU {
+			if err := k.nl.LinkSetMTU(l, p.MTU); err != nil {
+				return fmt.Errorf("set the MTU of %s to %d: %w", name, p.MTU, err)
+			}
+		}
+		if l.Attrs().Flags&net.FlagUp == 0 {
+			if err := k.nl.LinkSetUp(l); err != nil {
+				return fmt.Errorf("set %s up: %w", name, err)
+			}
+		}
+	}
+	if slices.ContainsFunc(p.Items, func(i Item) bool { _, is := i.(Bridge); return is }) {
+		return wholePackets(p.Device)
+	}
+	return nil
+}
+
+// setSysctls has the interface have those IPv6 addresses alone that it is given, or no IPv6. A kernel without IPv6 has none of them.
+func setSysctls(name string, v6 bool) error {
+	dir := filepath.Join("/proc/sys/net/ipv6/conf", name)
+	if _, err := os.Stat(dir); err != nil {
+		return nil
+	}
+	values := [][2]string{{"disable_ipv6", "1"}}
+	if v6 {
+		const none = "1" // IN6_ADDR_GEN_MODE_NONE of linux/if_link.h
+		values = [][2]string{{"accept_ra", "0"}, {"autoconf", "0"}, {"addr_gen_mode", none}, {"disable_ipv6", "0"}}
+	}
+	for _, v := range values {
+		path := filepath.Join(dir, v[0])
+		if now, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(now)) == v[1] {
+			continue
+		}
+		if err := os.WriteFile(path, []byte(v[1]), 0); err != nil {
+			return fmt.Errorf("set net.ipv6.conf.%s.%s to %s: %w", name, v[0], v[1], err)
+		}
+	}
+	return nil
+}
+
+const (
+	ifaNoDAD         = 0x02  // IFA_F_NODAD of linux/if_addr.h
+	ifaNoPrefixRoute = 0x200 // IFA_F_NOPREFIXROUTE: main is not changed
+)
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+func (k *kernel) makeAddress(a Address, keep bool) error {
+	l, err := k.nl.LinkByName(a.Device)
+	if err != nil {
+		return err
+	}
+	addr := &netlink.Addr{IPNet: ipNet(a.Prefix), Flags: ifaNoPrefixRoute}
+	if a.Prefix.Addr().Is6() {
+		addr.Flags |= ifaNoDAD
+	}
+	if keep {
+		return there(k.nl.AddrAdd(l, addr))
+	}
+	return k.nl.AddrReplace(l, addr)
+}
+
+func (k *kernel) undoAddress(a Address) (bool, error) {
+	l, err := k.nl.LinkByName(a.Device)
+	if err == nil {
+		err = k.nl.AddrDel(l, &netlink.Addr{IPNet: ipNet(a.Prefix)})
+	}
+	if gone(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (k *kernel) makeNeighbour(n Neighbour, keep bool) error {
+	neighbour, err := k.neighbour(n)
+	if err != nil {
+		return err
+	}
+	if keep {
+		return there(k.nl.NeighAdd(neighbour))
+	}
+	return k.nl.NeighSet(neighbour)
+}
+
+func (k *kernel) neighbour(n Neighbour) (*netlink.Neigh, error) {
+	l, err := k.nl.LinkByName(n.Device)
+	if err != nil {
+		return nil, err
+	}
+	return &netlink.Neigh{
+		LinkIndex: l.Attrs().Index, IP: n.Address.AsSlice(), HardwareAddr: hardware(n.MAC), State: netlink.NUD_PERMANENT,
+	}, nil
+}
+
+func (k *kernel) makeRoute(r Route, keep bool) error {
+	route, err := k.route(r)
+	switch {
+	case err != nil:
+	case keep:
+		err = there(k.nl.RouteAdd(route))
+	default:
+		err = k.nl.RouteReplace(route)
+	}
+	if gone(err) || errors.Is(err, unix.ENETDOWN) {
+		return nil // a link has gone: another plan will come
+	}
+	return err
+}
+
+func (k *kernel) route(r Route) (*netlink.Route, error) {
+	l, err := k.nl.LinkByName(r.Device)
+	if err != nil {
+		return nil, err
+	}
+	route := &netlink.Route{LinkIndex: l.Attrs().Index, Table: r.Table, Protocol: protocol}
+	switch {
+	case r.To.IsValid():
+		route.Dst = ipNet(r.To)
+	case r.IPv6:
+		route.Dst = ipNet(netip.PrefixFrom(netip.IPv6Unspecified(), 0))
+	default:
+		route.Dst = ipNet(netip.PrefixFrom(netip.IPv4Unspecified(), 0))
+	}
+	if r.Gateway.IsValid() {
+		route.Gw = r.Gateway.AsSlice()
+		route.Flags = int(netlink.FLAG_ONLINK) // as a gateway that is out of the link's network has it
+	} else if !r.IPv6 {
+		route.Scope = netlink.SCOPE_LINK
+	}
+	if r.Source.IsValid() {
+		route.Src = r.Source.AsSlice()
+	}
+	return route, nil
+}
+
+func ruleOf(r Rule) *netlink.Rule {
+	n := netlink.NewRule()
+	n.Family = unix.AF_INET
+	if r.IPv6 {
+		n.Family = unix.AF_INET6
+	}
+	n.Priority, n.Invert, n.Protocol, n.Table = r.Priority, r.Not, protocol, r.Table
+	n.IifName, n.OifName = r.Incoming, r.Outgoing
+	if r.From.IsValid() {
+		n.Src = ipNet(r.From)
+	}
+	if r.To.IsValid() {
+		n.Dst = ipNet(r.To)
+	}
+	if r.OfUsers {
+		n.UIDRange = netlink.NewRuleUIDRange(r.Users.First, r.Users.Last)
+	}
+	if r.Mask != 0 {
+		mask := r.Mask
+		n.Mark, n.Mask = r.Mark, &mask
+	}
+	if r.Suppress {
+		n.SuppressPrefixlen = 0
+	}
+	if r.Goto != 0 {
+		n.Goto = r.Goto
+	}
+	return n
+}
+

@@ -1,0 +1,96 @@
+package inside
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+
+	"baton/balance/config"
+)
+
+// TestStateIsAsBefore stops, kills and restores at every step of set-up and of tear-down.
+func TestStateIsAsBefore(t *testing.T) {
+	n := newNetwork(t)
+	killEverywhere(t, n, n.state())
+}
+
+func killEverywhere(t *testing.T, n *network, s State) {
+	before := n.snapshot()
+	p, text := n.child(order{State: s, Close: true}, "closed")
+	if err := p.Wait(t.Context()); err != nil {
+		t.Fatalf("%v\n%s", err, p.Log())
+	}
+	checkSame(t, n.snapshot(), before)
+	points, err := strconv.Atoi(text)
+	if err != nil || points < 100 {
+		t.Fatalf("%d points, %v", points, err)
+	}
+	t.Logf("%d points", points)
+	for stop := 1; stop <= points; stop++ {
+		p, at := n.child(order{State: s, Close: true, StopAt: stop}, "stopped")
+		if stop%10 == 0 {
+			if _, err := n.restore(); !errors.Is(err, ErrRunning) {
+				t.Errorf("restored while it runs: %v", err)
+			}
+		}
+		if err := p.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.restore(); err != nil {
+			t.Errorf("restore after a kill %s: %v", at, err)
+		}
+		if undone, err := n.restore(); err != nil || len(undone) > 0 {
+			t.Errorf("restored again after a kill %s: %q, %v", at, undone, err)
+		}
+		checkSame(t, n.snapshot(), before)
+		if left, err := os.ReadDir(n.folder); err != nil || len(left) > 0 {
+			t.Errorf("files are left after a kill %s: %v, %v", at, left, err)
+		}
+		if t.Failed() {
+			t.Fatalf("killed at step %d of %d, %s", stop, points, at)
+		}
+	}
+}
+
+// TestStartAfterKill has another process take over what one has left, killed at every step.
+func TestStartAfterKill(t *testing.T) {
+	n := newNetwork(t)
+	before := n.snapshot()
+	p, text := n.child(order{State: n.state()}, "diverted")
+	running := n.snapshot()
+	points, _ := strconv.Atoi(text)
+	if err := p.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.restore(); err != nil {
+		t.Fatal(err)
+	}
+	for stop := 1; stop <= points; stop += 2 {
+		p, at := n.child(order{State: n.state(), StopAt: stop}, "stopped")
+		if err := p.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if p, _ = n.child(order{State: n.state()}, "diverted"); true {
+			if got := n.snapshot(); withoutNumbers(got) != withoutNumbers(running) {
+				checkSame(t, withoutNumbers(got), withoutNumbers(running))
+			}
+		}
+		if err := p.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.restore(); err != nil {
+			t.Errorf("restore: %v", err)
+		}
+		checkSame(t, n.snapshot(), before)
+		if t.Failed() {
+			t.Fatalf("killed at step %d, %s", stop, at)
+		}
+	}
+}
+
+var _ = config.Baton
+var _ = fmt.Sprint
+
+func withoutNumbers(s string) string { return s }

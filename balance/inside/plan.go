@@ -1,0 +1,153 @@
+package inside
+
+import (
+	"net/netip"
+
+	"baton/balance/config"
+	"baton/balance/links"
+)
+
+// State is all that a plan depends on.
+type State struct {
+	Name     string // of the balance
+	Inside   config.Inside
+	Datapath config.Datapath
+	Links    []links.Link // by their place in the configuration
+	Classes  []Class      // of applications; the first one is that of all others, and has a gateway alone
+
+	// For Open vSwitch.
+	Controller string // where its bridge finds us: "unix:…" or "tcp:…"
+
+	// KeepIPv6 has the inside have an IPv6 address although no link has one: connections are waiting for a link to come back.
+	KeepIPv6 bool
+}
+
+// Class is applications whose flows have rules of their own.
+type Class struct {
+	IPv4, IPv6 netip.Addr // of the gateway; not valid: none
+	MAC        links.MAC  // of the gateway
+	Users      *Users
+	Group      string // control group, as a path below the root of version 2
+}
+
+// Users are a range of users' numbers.
+type Users struct{ First, Last uint32 }
+
+// The MACs of the device's two ends. They are given when it is made, so that udev gives it no others. Neither is ever on a wire.
+var (
+	HostMAC = links.MAC{0x02, 0x42, 0x74, 0x01, 0x00, 0x00}
+	peerMAC = links.MAC{0x02, 0x42, 0x74, 0x01, 0x00, 0x01}
+)
+
+// Peer is the other end of the inside interface, which a switch has that is not at the host's end.
+func Peer(inside string) string { return inside + "p" }
+
+// Bridge is the name of Open vSwitch's bridge.
+func BridgeName(inside string) string { return inside + "br" }
+
+// Plan is what there should be. It is pure data; the items stand in the order in which they are made, and are undone in the reverse order.
+type Plan struct {
+	Device string
+	MTU    int // bytes
+	IPv6   bool
+	Items  []Item // inert without Divert
+	Divert []Item // leads new connections to the inside
+	Groups []Group
+}
+
+// Group is a control group whose new sockets get the mark of a class.
+type Group struct {
+	Path string
+	Mark uint32
+}
+
+// MTUs in bytes.
+const (
+	ethernetMTU = 1500
+	leastIPv6   = 1280 // RFC 8200, section 5: below it an interface has no IPv6
+)
+
+// Make says what there should be.
+func Make(s State) Plan {
+	v6 := s.KeepIPv6
+	for _, l := range s.Links {
+		v6 = v6 || l.V6.Address.IsValid()
+	}
+	p := Plan{Device: s.Inside.Interface, IPv6: v6, MTU: mtu(s.Links, v6)}
+	p.Items = append(p.Items, Device{Name: p.Device, Peer: Peer(p.Device), MAC: HostMAC, PeerMAC: peerMAC, Owner: s.Name})
+	families := []family{{v6: false, inside: s.Inside.IPv4}}
+	if v6 {
+		families = append(families, family{v6: true, inside: s.Inside.IPv6})
+	}
+	for i := range families {
+		families[i].links, families[i].ways = s.Links, ways(s, families[i])
+	}
+	for _, f := range families {
+		p.Items = append(p.Items, Address{Device: p.Device, Prefix: f.inside})
+		for _, c := range s.Classes {
+			p.Items = append(p.Items, Neighbour{Device: p.Device, Address: f.gateway(c), MAC: c.MAC})
+		}
+	}
+	if s.Datapath == config.OpenVSwitch {
+		p.Items = append(p.Items, openVSwitch(s)...)
+	}
+	for _, f := range families {
+		p.Items = append(p.Items, f.routes(s)...)
+	}
+	for _, f := range families {
+		p.Items = append(p.Items, f.rules(s)...)
+	}
+	for _, f := range families {
+		p.Divert = append(p.Divert, f.jump(s))
+	}
+	for k, c := range s.Classes {
+		if c.Group != "" {
+			p.Groups = append(p.Groups, Group{Path: c.Group, Mark: mark(k)})
+		}
+	}
+	return p
+}
+
+// mtu is the least one of the links that can be used, so that a packet fits wherever it is led.
+func mtu(all []links.Link, v6 bool) int {
+	least := 0
+	for _, usable := range []bool{true, false} {
+		for _, l := range all {
+			if l.MTU > 0 && (l.Usable() || !usable) && (least == 0 || l.MTU < least) {
+				least = l.MTU
+			}
+		}
+		if least > 0 {
+			break
+		}
+	}
+	if least == 0 {
+		least = ethernetMTU
+	}
+	if v6 {
+		least = max(least, leastIPv6)
+	}
+	return least
+}
+
+// openVSwitch is what its datapath in user space needs. It sees the links' packets beside the host's stack, not instead of it.
+func openVSwitch(s State) []Item {
+	var items []Item
+	bridge := Bridge{Name: BridgeName(s.Inside.Interface), Owner: s.Name, Controller: s.Controller}
+	hush := Hush{Table: "baton-balance-" + s.Name, Inside: s.Inside.Interface}
+	bridge.Ports = append(bridge.Ports, Port{Interface: Peer(s.Inside.Interface), Number: insidePort})
+	for i, l := range s.Links {
+		bridge.Ports = append(bridge.Ports, Port{Interface: l.Interface, Number: firstLink + i})
+		hush.Links = append(hush.Links, l.Interface)
+		if l.Index != 0 {
+			items = append(items, Offload{Interface: l.Interface, Index: l.Index})
+		}
+	}
+	return append(items, hush, bridge)
+}
+
+// The switch's ports, which package tables numbers.
+const (
+	insidePort = 1
+	firstLink  = 2
+)

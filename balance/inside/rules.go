@@ -1,0 +1,193 @@
+package inside
+
+import (
+	"net/netip"
+
+	"baton/balance/links"
+)
+
+// The kernel's own tables.
+const (
+	mainTable    = 254
+	defaultTable = 253
+)
+
+// Routing tables, from Inside.Table on: that of the inside's default, one for each link, and one for each class from 1.
+const (
+	firstLinkTable  = 1
+	firstClassTable = 100
+)
+
+// Behind is where the rules stand that the jump leads to: so far behind Inside.Priority. Priorities from 32768 on are behind the rules of
+// the tables main and default, where nothing comes to that a default route is for, but by the jump.
+const Behind = 40000
+
+// Places of the rules from Inside.Priority+Behind on. Rules of one place select different packets; those of classes have a place each, as
+// the first one that wants a socket has it.
+const (
+	special      = 0   // multicast and link-local: as if there were no balance. The jump's target, so it is always there
+	ofClasses    = 100 // flows of the inside go on there, whatever main learns meanwhile
+	ofInside     = 400
+	ofOverlap    = 500  // where two links are in the same network: each by itself
+	ofMain       = 600  // LAN, VPNs, containers: what main knows better than by a default
+	fromLinks    = 700  // sockets bound to a link's address, and all connections from before
+	toLinks      = 800  // sockets bound to a link's device
+	bound        = 900  // to another address of the host, as that of a VPN: as if there were no balance
+	newOfClasses = 1000 // what is not bound yet is new, and gets an inside address
+	newFlows     = 2000
+	tail         = 3000 // as if there were no balance
+)
+
+const lastPlace = tail + 1
+
+// mark is that of the sockets of a class from 1 that is a control group, under markMask. The 24 bits below are for others: firewalls,
+// wg-quick, Tailscale and container networks have theirs there. The highest byte is 0x40 and the class.
+func mark(class int) uint32 { return uint32(0x40+class) << 24 }
+
+const markMask = 0xff000000
+
+// MaxGroups is the last class that may be one of a control group.
+const MaxGroups = 0x3f
+
+// way is one IP version of a link that has an address.
+type way struct {
+	place     int // of the link
+	device    string
+	index     int
+	address   netip.Addr
+	network   netip.Prefix
+	gateway   netip.Addr // not valid: none
+	reachable bool       // it can have routes
+}
+
+// family is one IP version.
+type family struct {
+	v6     bool
+	inside netip.Prefix
+	links  []links.Link
+	ways   []way
+}
+
+func ways(s State, f family) []way {
+	var all []way
+	for i, l := range s.Links {
+		of := l.V4
+		if f.v6 {
+			of = l.V6
+		}
+		if l.Index != 0 && of.Address.IsValid() {
+			all = append(all, way{i, l.Interface, l.Index, of.Address, of.Prefix.Masked(), of.Gateway, l.Carrier && of.Gateway.IsValid()})
+		}
+	}
+	return all
+}
+
+func (f family) gateway(c Class) netip.Addr {
+	if f.v6 {
+		return c.IPv6
+	}
+	return c.IPv4
+}
+
+func host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+
+// routes are those of the tables of our own. While no link has a gateway there are none to the inside, and connecting fails at once.
+func (f family) routes(s State) []Item {
+	var items []Item
+	leads := false
+	for _, w := range f.ways {
+		if w.reachable {
+			leads = true
+			items = append(items, Route{Table: s.Inside.Table + firstLinkTable + w.place, IPv6: f.v6, Device: w.device, Gateway: w.gateway})
+		}
+		if w.reachable && f.overlaps(w) {
+			items = append(items, Route{Table: s.Inside.Table + firstLinkTable + w.place, IPv6: f.v6, Device: w.device, To: w.network})
+		}
+	}
+	if !leads {
+		return items
+	}
+	for k, c := range s.Classes {
+		r := Route{Table: s.Inside.Table, IPv6: f.v6, Device: s.Inside.Interface, Gateway: f.gateway(c), Source: f.inside.Addr()}
+		if k > 0 {
+			r.Table += firstClassTable + k
+		}
+		items = append(items, r)
+	}
+	return items
+}
+
+// overlaps says whether another link is in a network that w's has addresses of.
+func (f family) overlaps(w way) bool {
+	for _, o := range f.ways {
+		if o.place != w.place && o.network.Overlaps(w.network) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f family) jump(s State) Rule {
+	return Rule{IPv6: f.v6, Priority: s.Inside.Priority, Incoming: "lo", Goto: s.Inside.Priority + Behind + special}
+}
+
+// rules are what the jump leads to.
+func (f family) rules(s State) []Item {
+	base := s.Inside.Priority + Behind
+	var items []Item
+	add := func(place int, r Rule) {
+		r.IPv6, r.Priority = f.v6, base+place
+		items = append(items, r)
+	}
+	away := func(place int, r Rule) {
+		r.Goto = base + tail
+		add(place, r)
+	}
+	add(tail, Rule{Table: mainTable})
+	add(tail+1, Rule{Table: defaultTable})
+	for _, p := range f.special() {
+		away(special, Rule{To: p})
+	}
+	inside := host(f.inside.Addr())
+	add(ofInside, Rule{From: inside, Table: s.Inside.Table})
+	add(ofMain, Rule{Table: mainTable, Suppress: true})
+	for _, w := range f.ways {
+		own := s.Inside.Table + firstLinkTable + w.place
+		if f.overlaps(w) {
+			add(ofOverlap, Rule{From: host(w.address), To: w.network, Table: own})
+		}
+		add(fromLinks, Rule{From: host(w.address), Table: own})
+		add(toLinks, Rule{Outgoing: w.device, Table: own})
+	}
+	if f.v6 { // a rule that has a source does not fit a packet that has none, so that it cannot be said by its contrary
+		away(bound, Rule{From: netip.MustParsePrefix("::/1")})
+		away(bound, Rule{From: netip.MustParsePrefix("8000::/1")})
+	} else {
+		away(bound, Rule{From: netip.MustParsePrefix("0.0.0.0/32"), Not: true})
+	}
+	for k, c := range s.Classes {
+		if k == 0 {
+			continue
+		}
+		r := Rule{Table: s.Inside.Table + firstClassTable + k}
+		if c.Users != nil {
+			r.Users = *c.Users
+			r.OfUsers = true
+		} else {
+			r.Mark, r.Mask = mark(k), markMask
+		}
+		add(newOfClasses+k, r)
+		r.From = inside
+		add(ofClasses+k, r)
+	}
+	add(newFlows, Rule{Table: s.Inside.Table})
+	return items
+}
+
+func (f family) special() []netip.Prefix {
+	if f.v6 {
+		return []netip.Prefix{netip.MustParsePrefix("ff00::/8"), netip.MustParsePrefix("fe80::/10")}
+	}
+	// Multicast and what is above it, limited broadcast too.
+	return []netip.Prefix{netip.MustParsePrefix("224.0.0.0/3"), netip.MustParsePrefix("169.254.0.0/16")}
+}

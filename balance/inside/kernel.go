@@ -404,4 +404,3 @@ func ruleOf(r Rule) *netlink.Rule {
 	}
 	return n
 }
-

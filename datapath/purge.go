@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math/bits"
-	"os"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -28,7 +27,7 @@ type Purge struct {
 	tables     purgeTables // in force
 	stale      purgeTables // of the other generation
 	groups     map[string]*purgeGroup
-	hierarchy  *os.File // of control groups, where none is mounted; else nil
+	hierarchy  hierarchy
 }
 
 // PurgeOptions make a Purge.

@@ -1,11 +1,8 @@
 package datapath
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -31,7 +28,7 @@ func (p *Purge) AttachCgroup(group string) (fresh bool, err error) {
 		if len(p.groups) == MaxPurgeCgroups {
 			return false, fmt.Errorf("attach to the control group %s: there are %d already", group, len(p.groups))
 		}
-		dir, err := p.groupDir(group)
+		dir, err := p.hierarchy.dir(group)
 		if err != nil {
 			return false, err
 		}
@@ -76,31 +73,6 @@ func (p *Purge) forget(g *purgeGroup) error {
 	return err
 }
 
-// groupDir is where a control group is, or would be.
-func (p *Purge) groupDir(group string) (string, error) {
-	mounts, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return "", fmt.Errorf("find the control group: %w", err)
-	}
-	defer mounts.Close()
-	var lines []string
-	for s := bufio.NewScanner(mounts); s.Scan(); {
-		lines = append(lines, s.Text())
-	}
-	dir, err := cgroupDir(lines, "0::"+group)
-	if err == nil || !errors.Is(err, errNotMounted) {
-		return dir, err
-	}
-	if p.hierarchy == nil {
-		fd, failed := detachedCgroup()
-		if failed != nil {
-			return "", fmt.Errorf("%w; and to mount it here: %w", err, failed)
-		}
-		p.hierarchy = os.NewFile(uintptr(fd), "cgroup2")
-	}
-	return filepath.Join(fmt.Sprintf("/proc/thread-self/fd/%d", p.hierarchy.Fd()), group), nil
-}
-
 // detachGroups detaches from all of them.
 func (p *Purge) detachGroups() error {
 	var errs []error
@@ -108,8 +80,5 @@ func (p *Purge) detachGroups() error {
 		errs = append(errs, detach(g.link))
 	}
 	p.groups = nil
-	if p.hierarchy != nil {
-		errs = append(errs, p.hierarchy.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, p.hierarchy.close())...)
 }

@@ -25,7 +25,8 @@ type Host struct {
 	checked  bool // that nobody else has our tables and priorities
 	marks    *marks
 
-	// reached is called at each point of a change: before the journal tells of it, before it is made, and after. Only tests have one.
+	// reached is called at each point of a change: before something is made or undone, which the journal tells of, and after. Only tests
+	// have one.
 	reached func(point string)
 }
 
@@ -144,7 +145,6 @@ func (h *Host) make(s step) error {
 		if err := h.kernel.free(s.item); err != nil {
 			return err
 		}
-		h.reached("before telling of " + s.item.String())
 		if err := h.journal.add(s.item); err != nil {
 			return err
 		}

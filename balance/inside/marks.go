@@ -1,8 +1,43 @@
 package inside
 
-// marks are the control groups' whose sockets are marked.
-type marks struct{}
+import (
+	"baton/datapath"
+)
 
-func (m *marks) set([]Group) error          { return nil }
-func (m *marks) refresh() ([]string, error) { return nil, nil }
-func (m *marks) close() error               { return nil }
+// marks are the control groups whose sockets are marked. They go with the process.
+type marks struct {
+	applications *datapath.Applications // nil while there is none
+}
+
+// set says which there are; those that have not been made yet are attached to by refresh.
+func (m *marks) set(groups []Group) error {
+	if m.applications == nil {
+		if len(groups) == 0 {
+			return nil
+		}
+		m.applications = &datapath.Applications{Mask: markMask, Least: mark(1)}
+	}
+	var all []datapath.Application
+	for _, g := range groups {
+		all = append(all, datapath.Application{Group: g.Path, Mark: g.Mark})
+	}
+	if err := m.applications.Set(all); err != nil {
+		return err
+	}
+	_, err := m.refresh()
+	return err
+}
+
+func (m *marks) refresh() (missing []string, err error) {
+	if m.applications == nil {
+		return nil, nil
+	}
+	return m.applications.Attach()
+}
+
+func (m *marks) close() error {
+	if m.applications == nil {
+		return nil
+	}
+	return m.applications.Close()
+}

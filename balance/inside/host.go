@@ -25,6 +25,10 @@ type Host struct {
 	checked  bool // that nobody else has our tables and priorities
 	marks    *marks
 
+	done     chan struct{} // closed when default routes are followed no more
+	watched  chan struct{} // closed then
+	watchErr error         // what following them has failed with, which Refresh tells
+
 	// reached is called at each point of a change: before something is made or undone, which the journal tells of, and after. Only tests
 	// have one.
 	reached func(point string)
@@ -44,7 +48,14 @@ func Open(name string, o Options) (*Host, error) {
 	if err != nil {
 		return nil, errors.Join(err, j.close())
 	}
-	return &Host{name: name, journal: j, kernel: k, marks: &marks{}, reached: func(string) {}}, nil
+	h := &Host{name: name, journal: j, kernel: k, marks: &marks{}, reached: func(string) {}, done: make(chan struct{}), watched: make(chan struct{})}
+	updates, err := subscribe(h.done)
+	if err != nil {
+		k.close()
+		return nil, errors.Join(err, j.close())
+	}
+	go h.watch(updates, h.done)
+	return h, nil
 }
 
 // Left says whether there is something that a process before has left.
@@ -67,10 +78,13 @@ func (h *Host) Prepare(p Plan) error {
 		}
 		h.checked = true
 	}
+	h.plan = p
 	if err := h.reconcile(p); err != nil {
 		return fmt.Errorf("prepare the inside: %w", err)
 	}
-	h.plan = p
+	if err := h.tunnels(p); err != nil {
+		return fmt.Errorf("prepare the inside: %w", err)
+	}
 	if err := h.marks.set(p.Groups); err != nil {
 		return fmt.Errorf("prepare the inside: %w", err)
 	}
@@ -89,11 +103,13 @@ func (h *Host) Divert() error {
 }
 
 // Refresh attaches to control groups that are there anew, as that of a service which was restarted. It is to be called every second or so.
-// missing are those that there are none of.
+// missing are those that there are none of. It also tells why VPNs' default routes are not followed.
 func (h *Host) Refresh() (missing []string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.marks.refresh()
+	missing, err = h.marks.refresh()
+	err, h.watchErr = errors.Join(err, h.watchErr), nil
+	return missing, err
 }
 
 // check refuses tables and priorities that others use.
@@ -120,7 +136,17 @@ func (h *Host) reconcile(p Plan) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range difference(h.journal.items, want) {
+	for _, i := range h.journal.items {
+		if r, is := i.(Route); is && r.Table == p.TunnelTable {
+			want = append(want, i) // tunnels will say
+		}
+	}
+	return h.follow(difference(h.journal.items, want))
+}
+
+// follow takes the steps.
+func (h *Host) follow(steps []step) error {
+	for _, s := range steps {
 		switch s.kind {
 		case undoItem:
 			if _, err := h.undo(s.item); err != nil {
@@ -128,11 +154,6 @@ func (h *Host) reconcile(p Plan) error {
 			}
 		default:
 			if err := h.make(s); err != nil {
-				return err
-			}
-		}
-		if _, is := s.item.(Device); is && s.kind != undoItem {
-			if err := h.kernel.settle(p); err != nil {
 				return err
 			}
 		}
@@ -155,6 +176,11 @@ func (h *Host) make(s step) error {
 	}
 	if s.kind == makeItem {
 		h.reached("after making " + s.item.String())
+	}
+	if _, is := s.item.(Device); is {
+		if err := h.kernel.settle(h.plan); err != nil {
+			return err
+		}
 	}
 	return h.journal.drop(s.old...)
 }
@@ -186,6 +212,7 @@ func (h *Host) undoAll() (undone []string, err error) {
 
 // Close takes everything away, the diversion first, and gives the name up.
 func (h *Host) Close() error {
+	h.unwatch()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	_, err := h.undoAll()
@@ -195,6 +222,7 @@ func (h *Host) Close() error {
 // Leave gives the name up and leaves everything for a process that comes at once, as when a newer version is started, or for Restore.
 // Marks of control groups go nevertheless.
 func (h *Host) Leave() error {
+	h.unwatch()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.release()
@@ -213,6 +241,7 @@ func Restore(name string, o Options) (undone []string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("restore: %w", err)
 	}
+	h.unwatch()
 	undone, err = h.undoAll()
 	if err = errors.Join(err, h.release()); err != nil {
 		return undone, fmt.Errorf("restore: %w", err)

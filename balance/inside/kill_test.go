@@ -2,6 +2,7 @@ package inside
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -50,6 +51,38 @@ func killEverywhere(t *testing.T, n *network, s State) {
 		if t.Failed() {
 			t.Fatalf("killed at step %d of %d, %s", stop, points, at)
 		}
+	}
+}
+
+// TestCapabilities does with the unit's capabilities alone what there is to do.
+func TestCapabilities(t *testing.T) {
+	unit, err := os.ReadFile("../../packaging/baton-balance.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(unit), "\nCapabilityBoundingSet=")
+	text, _, _ = strings.Cut(strings.ToLower(text), "\n")
+	bounds := "-all"
+	for c := range strings.FieldsSeq(text) {
+		bounds += ",+" + strings.TrimPrefix(c, "cap_")
+	}
+	n := newNetwork(t)
+	n.host.Lab().Need("setpriv")
+	group := fmt.Sprintf("baton-inside-%d", os.Getpid())
+	if err := os.Mkdir(cgroups(t, group), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []State{n.state(), withOpenVSwitch(t, n)} {
+		s.Classes[1].Users, s.Classes[1].Group = nil, "/"+group
+		before := n.snapshot()
+		p := n.start(order{State: s, Close: true}, "setpriv", "--no-new-privs", "--bounding-set="+bounds, "--inh-caps=-all", "--")
+		if err := p.Wait(t.Context()); err != nil {
+			t.Errorf("%s: %v\n%s", s.Datapath, err, p.Log())
+		}
+		if !strings.Contains(p.Stdout(), "closed ") {
+			t.Errorf("%s: %s", s.Datapath, p.Log())
+		}
+		checkSame(t, n.snapshot(), before)
 	}
 }
 

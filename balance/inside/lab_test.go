@@ -201,18 +201,30 @@ func obey(text string) error {
 	return nil
 }
 
-// child starts a process and waits until it has said a word, which is returned with the rest of its line.
-func (n *network) child(o order, word string) (*lab.Process, string) {
+// start starts a process, by another command if there is one.
+func (n *network) start(o order, by ...string) *lab.Process {
 	n.t.Helper()
 	o.Folder = n.folder
 	text, err := json.Marshal(o)
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	p, err := n.host.Start(lab.Program{Path: "/proc/self/exe", Env: append([]string{orderKey + "=" + string(text)}, n.env...), Unlogged: true})
+	self, err := os.Executable()
 	if err != nil {
 		n.t.Fatal(err)
 	}
+	by = append(by, self)
+	p, err := n.host.Start(lab.Program{Path: by[0], Args: by[1:], Env: append([]string{orderKey + "=" + string(text)}, n.env...), Unlogged: true})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return p
+}
+
+// child starts a process and waits until it has said a word, which is returned with the rest of its line.
+func (n *network) child(o order, word string) (*lab.Process, string) {
+	n.t.Helper()
+	p := n.start(o)
 	said := ""
 	lab.Eventually(n.t, time.Minute, func() error {
 		for line := range bytes.Lines([]byte(p.Stdout())) {

@@ -53,6 +53,9 @@ type Plan struct {
 	Items  []Item // inert without Divert
 	Divert []Item // leads new connections to the inside
 	Groups []Group
+
+	Links       []string // interfaces
+	TunnelTable int      // for default routes of VPNs, which are followed as main's change
 }
 
 // Group is a control group whose new sockets get the mark of a class.
@@ -73,7 +76,10 @@ func Make(s State) Plan {
 	for _, l := range s.Links {
 		v6 = v6 || l.V6.Address.IsValid()
 	}
-	p := Plan{Device: s.Inside.Interface, IPv6: v6, MTU: mtu(s.Links, v6)}
+	p := Plan{Device: s.Inside.Interface, IPv6: v6, MTU: mtu(s.Links, v6), TunnelTable: s.Inside.Table + tunnelTable}
+	for _, l := range s.Links {
+		p.Links = append(p.Links, l.Interface)
+	}
 	p.Items = append(p.Items, Device{Name: p.Device, Peer: Peer(p.Device), MAC: HostMAC, PeerMAC: peerMAC, Owner: s.Name})
 	families := []family{{v6: false, inside: s.Inside.IPv4}}
 	if v6 {

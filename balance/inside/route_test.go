@@ -1,6 +1,7 @@
 package inside
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -172,6 +173,52 @@ func TestVPNs(t *testing.T) {
 			n.wantWays("the VPN alone", through)
 			tt.vpn("del")
 		})
+	}
+}
+
+// A VPN whose default route in main is better than the links' has what it had, as long as it is there.
+func TestTunnelWithDefaultRoute(t *testing.T) {
+	n := newNetwork(t)
+	n.mustExec("ip", "route", "replace", "default", "via", "10.0.0.1", "metric", "100")
+	n.mustExec("ip", "route", "del", "default", "metric", "0")
+	up := func() {
+		n.mustExec("sh", "-ec", "ip tuntap add tun0 mode tun; ip address add 10.8.0.2/24 dev tun0; ip address add 2001:db8:8::2/64 dev tun0 nodad; "+
+			"ip link set tun0 up; ip route add default dev tun0 metric 50; ip -6 route add default dev tun0 metric 50")
+	}
+	eventually := func(want string) {
+		t.Helper()
+		lab.Eventually(t, 10*time.Second, func() error {
+			for _, to := range []string{server4, server4 + " uid 4711", server6} {
+				if got := n.way(strings.Fields(to)...); !strings.Contains(got, want) {
+					return fmt.Errorf("the way to %s is %q, want %q", to, got, want)
+				}
+			}
+			return nil
+		})
+	}
+	h := n.open()
+	n.divert(h, n.state())
+	eventually("dev bal0")
+	up()
+	eventually("dev tun0")
+	n.wantWays("with a tunnel", map[string]string{server4 + " from 192.0.0.2": "dev bal0", server4 + " from 10.1.0.2": "dev eth1"})
+	n.do(func() error { return h.Prepare(Make(n.state())) })
+	eventually("dev tun0")
+	n.mustExec("ip", "route", "del", "default", "dev", "tun0")
+	n.mustExec("ip", "route", "add", "default", "dev", "tun0", "metric", "200") // worse
+	n.mustExec("ip", "-6", "route", "del", "default", "dev", "tun0")
+	eventually("dev bal0")
+	n.mustExec("ip", "link", "del", "tun0")
+	up()
+	eventually("dev tun0")
+	n.mustExec("ip", "link", "del", "tun0")
+	eventually("dev bal0")
+	up()
+	eventually("dev tun0")
+	n.do(h.Close)
+	n.mustExec("ip", "link", "del", "tun0")
+	if _, err := h.Refresh(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -12,9 +12,11 @@ const (
 	defaultTable = 253
 )
 
-// Routing tables, from Inside.Table on: that of the inside's default, one for each link, and one for each class from 1.
+// Routing tables, from Inside.Table on: that of the inside's default, one for each link, one for VPNs, and
+// one for each class from 1.
 const (
 	firstLinkTable  = 1
+	tunnelTable     = 99
 	firstClassTable = 100
 )
 
@@ -33,6 +35,7 @@ const (
 	fromLinks    = 700  // sockets bound to a link's address, and all connections from before
 	toLinks      = 800  // sockets bound to a link's device
 	bound        = 900  // to another address of the host, as that of a VPN: as if there were no balance
+	ofTunnels    = 950  // a VPN whose default route main prefers
 	newOfClasses = 1000 // what is not bound yet is new, and gets an inside address
 	newFlows     = 2000
 	tail         = 3000 // as if there were no balance
@@ -165,6 +168,7 @@ func (f family) rules(s State) []Item {
 	} else {
 		away(bound, Rule{From: netip.MustParsePrefix("0.0.0.0/32"), Not: true})
 	}
+	add(ofTunnels, Rule{Table: s.Inside.Table + tunnelTable})
 	for k, c := range s.Classes {
 		if k == 0 {
 			continue

@@ -123,8 +123,32 @@ func (k *kernel) free(item Item) error {
 		if there.Attrs().Alias != i.alias() {
 			return fmt.Errorf("there is an interface %s, which is not ours (inside.interface has another)", i.Name)
 		}
+	case Address:
+		return k.freeAddress(i)
 	case Bridge:
 		return k.freeBridge(i)
+	}
+	return nil
+}
+
+// freeAddress refuses one that another interface has, as a host has 192.0.0.2 that is an end of DS-Lite (RFC 6333).
+func (k *kernel) freeAddress(a Address) error {
+	f := unix.AF_INET
+	if a.Prefix.Addr().Is6() {
+		f = unix.AF_INET6
+	}
+	all, err := k.nl.AddrList(nil, f)
+	if err != nil {
+		return fmt.Errorf("look for the address %s: %w", a.Prefix.Addr(), err)
+	}
+	for _, other := range all {
+		if !other.IP.Equal(a.Prefix.Addr().AsSlice()) {
+			continue
+		}
+		l, err := k.nl.LinkByIndex(other.LinkIndex)
+		if err == nil && l.Attrs().Name != a.Device {
+			return fmt.Errorf("%s is an address of %s (inside.ipv4 and inside.ipv6 have others)", a.Prefix.Addr(), l.Attrs().Name)
+		}
 	}
 	return nil
 }

@@ -3,12 +3,15 @@ package inside
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"baton/balance/links"
 )
 
 // TestStateIsAsBefore stops, kills and restores at every step of set-up and of tear-down.
@@ -18,8 +21,14 @@ func TestStateIsAsBefore(t *testing.T) {
 }
 
 func killEverywhere(t *testing.T, n *network, s State) {
+	t.Helper()
 	before := n.snapshot()
-	p, text := n.child(order{State: s, Close: true}, "closed")
+	then := s
+	then.Links, then.Classes = slices.Clone(s.Links), slices.Clone(s.Classes)
+	then.Links[0].MTU, then.Links[0].V4.Gateway = 1400, netip.MustParseAddr("10.0.0.9")
+	then.Links[1].V6 = links.Family{}
+	then.Classes[1].Users = &Users{4712, 4720}
+	p, text := n.child(order{State: s, Then: &then, Close: true}, "closed")
 	if err := p.Wait(t.Context()); err != nil {
 		t.Fatalf("%v\n%s", err, p.Log())
 	}
@@ -29,7 +38,7 @@ func killEverywhere(t *testing.T, n *network, s State) {
 		t.Fatalf("%d points, %v", points, err)
 	}
 	for stop := 1; stop <= points; stop++ {
-		p, at := n.child(order{State: s, Close: true, StopAt: stop}, "stopped")
+		p, at := n.child(order{State: s, Then: &then, Close: true, StopAt: stop}, "stopped")
 		if stop%10 == 0 {
 			if _, err := n.restore(); !errors.Is(err, ErrRunning) {
 				t.Errorf("restored while it runs: %v", err)

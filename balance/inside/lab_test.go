@@ -148,8 +148,9 @@ func checkSame(t *testing.T, got, want string) {
 type order struct {
 	State  State
 	Folder string
-	StopAt int  // place of the point; 0: none
-	Close  bool // at the end; else it waits to be killed
+	Then   *State // what the plan changes to, once it is diverted
+	StopAt int    // place of the point; 0: none
+	Close  bool   // at the end; else it waits to be killed
 }
 
 const orderKey = "BATON_INSIDE_ORDER"
@@ -189,6 +190,11 @@ func obey(text string) error {
 	fmt.Println("prepared", points)
 	if err := h.Divert(); err != nil {
 		return err
+	}
+	if o.Then != nil {
+		if err := h.Prepare(Make(*o.Then)); err != nil {
+			return err
+		}
 	}
 	fmt.Println("diverted", points)
 	if !o.Close {

@@ -91,6 +91,9 @@ func Make(s State) Plan {
 	for _, f := range families {
 		p.Items = append(p.Items, Address{Device: p.Device, Prefix: f.inside})
 		for _, c := range s.Classes {
+			if !f.gateway(c).IsValid() {
+				continue
+			}
 			p.Items = append(p.Items, Neighbour{Device: p.Device, Address: f.gateway(c), MAC: c.MAC})
 		}
 	}

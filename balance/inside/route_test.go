@@ -137,6 +137,59 @@ func TestOverlappingNetworks(t *testing.T) {
 	n.do(h.Close)
 }
 
+// A host without IPv6 has none on the inside either.
+func TestWithoutIPv6(t *testing.T) {
+	n := newNetwork(t)
+	for _, of := range []string{"all", "default"} {
+		n.host.Sysctl("net.ipv6.conf."+of+".disable_ipv6", "1")
+	}
+	s := n.state()
+	for i := range s.Links {
+		s.Links[i].V6 = links.Family{}
+	}
+	before := n.snapshot()
+	h := n.open()
+	n.divert(h, s)
+	n.wantWays("diverted", map[string]string{server4: "dev bal0"})
+	if got := n.mustExec("ip", "-6", "address", "show", "dev", "bal0"); got != "" {
+		t.Errorf("the inside has IPv6: %s", got)
+	}
+	if got := n.mustExec("ip", "-6", "rule"); strings.Contains(got, "goto") {
+		t.Errorf("IPv6 is diverted: %s", got)
+	}
+	// One of the links gets it.
+	n.host.Sysctl("net.ipv6.conf.eth0.disable_ipv6", "0")
+	n.uplinks[0].A.Address("2001:db8:0::2/64")
+	s.Links[0].V6 = n.state().Links[0].V6
+	n.do(func() error { return h.Prepare(Make(s)) })
+	n.wantWays("with IPv6", map[string]string{server6: "via 64:ff9b:1::1 dev bal0, src 64:ff9b:1::2"})
+	n.do(h.Close)
+	n.uplinks[0].A.RemoveAddress("2001:db8:0::2/64")
+	n.host.Sysctl("net.ipv6.conf.eth0.disable_ipv6", "1")
+	checkSame(t, n.snapshot(), before)
+}
+
+// A link that goes, or is set down, takes its own ways with it, and gets them again.
+func TestLinkGoes(t *testing.T) {
+	n := newNetwork(t)
+	h := n.open()
+	n.divert(h, n.state())
+	n.uplinks[1].A.SetDown()
+	n.do(func() error { return h.Prepare(Make(n.state())) }) // nobody knows yet
+	n.wantWays("down", map[string]string{server4: "dev bal0", server4 + " from 10.0.0.2": "dev eth0"})
+	n.uplinks[1].A.SetUp()
+	n.uplinks[1].A.Address("2001:db8:1::2/64")
+	n.do(func() error { return h.Prepare(Make(n.state())) })
+	n.wantWays("up", map[string]string{server4 + " from 10.1.0.2": "via 10.1.0.1 dev eth1", server6 + " from 2001:db8:1::2": "dev eth1"})
+	n.mustExec("ip", "link", "del", "eth1")
+	n.do(func() error { return h.Prepare(Make(n.state())) })
+	s := n.state()
+	s.Links[1] = links.Link{Name: "eth1", Interface: "eth1"}
+	n.do(func() error { return h.Prepare(Make(s)) })
+	n.wantWays("gone", map[string]string{server4: "dev bal0"})
+	n.do(h.Close)
+}
+
 // VPNs keep what they have: by more specific routes, by rules, and by rules that come later.
 func TestVPNs(t *testing.T) {
 	n := newNetwork(t)
@@ -397,6 +450,7 @@ func TestConflicts(t *testing.T) {
 		want           string
 	}{
 		{"interface", "ip link add bal0 type veth peer name other", "ip link del bal0", "there is an interface bal0"},
+		{"address", "ip address add 192.0.0.2/32 dev lo", "ip address del 192.0.0.2/32 dev lo", "192.0.0.2 is an address of lo"},
 		{"rule", "ip rule add priority 73000 table 77", "ip rule del priority 73000", "a rule of priority 73000"},
 		{"route", "ip route add 198.51.100.0/24 via 10.0.0.1 table 30002", "ip route del 198.51.100.0/24 table 30002", "table 30002 has routes"},
 	} {

@@ -111,6 +111,9 @@ func (f family) routes(s State) []Item {
 		return items
 	}
 	for k, c := range s.Classes {
+		if !f.gateway(c).IsValid() {
+			continue
+		}
 		r := Route{Table: s.Inside.Table, IPv6: f.v6, Device: s.Inside.Interface, Gateway: f.gateway(c), Source: f.inside.Addr()}
 		if k > 0 {
 			r.Table += firstClassTable + k
@@ -170,7 +173,7 @@ func (f family) rules(s State) []Item {
 	}
 	add(ofTunnels, Rule{Table: s.Inside.Table + tunnelTable})
 	for k, c := range s.Classes {
-		if k == 0 {
+		if k == 0 || !f.gateway(c).IsValid() {
 			continue
 		}
 		r := Rule{Table: s.Inside.Table + firstClassTable + k}

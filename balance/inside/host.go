@@ -102,6 +102,24 @@ func (h *Host) Divert() error {
 	return nil
 }
 
+// Undivert leads new connections as main says again, before the switch stops and what goes by it is ended. All else is left until Close.
+func (h *Host) Undivert() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.diverted = false
+	var errs []error
+	for _, d := range h.plan.Divert {
+		if slices.ContainsFunc(h.journal.items, func(i Item) bool { return same(i, d) }) {
+			_, err := h.undo(d)
+			errs = append(errs, err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("divert no more connections: %w", err)
+	}
+	return nil
+}
+
 // Refresh attaches to control groups that are there anew, as that of a service which was restarted. It is to be called every second or so.
 // missing are those that there are none of. It also tells why VPNs' default routes are not followed.
 func (h *Host) Refresh() (missing []string, err error) {

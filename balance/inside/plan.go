@@ -12,11 +12,11 @@ type State struct {
 	Name     string // of the balance
 	Inside   config.Inside
 	Datapath config.Datapath
-	Links    []links.Link // by their place in the configuration
+	Links    []links.Link // by their place, which is that of a port of the switch; an empty place has no interface
 	Classes  []Class      // of applications; the first one is that of all others, and has a gateway alone
 
-	// For Open vSwitch.
-	Controller string // where its bridge finds us: "unix:…" or "tcp:…"
+	// Controller is where Open vSwitch's bridge finds us: "tcp:…", or "unix:…" in its own folder. "": we find it.
+	Controller string
 
 	// KeepIPv6 has the inside have an IPv6 address although no link has one: connections are waiting for a link to come back.
 	KeepIPv6 bool
@@ -146,6 +146,9 @@ func openVSwitch(s State) []Item {
 	hush := Hush{Table: "baton-balance-" + s.Name, Inside: s.Inside.Interface}
 	bridge.Ports = append(bridge.Ports, Port{Interface: Peer(s.Inside.Interface), Number: insidePort})
 	for i, l := range s.Links {
+		if l.Interface == "" {
+			continue
+		}
 		bridge.Ports = append(bridge.Ports, Port{Interface: l.Interface, Number: firstLink + i})
 		hush.Links = append(hush.Links, l.Interface)
 		if l.Index != 0 {

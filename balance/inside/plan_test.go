@@ -122,7 +122,18 @@ func TestMakeOfOtherStates(t *testing.T) {
 			has(t, p, true, "rule 73265: from 10.0.0.2/32 to 10.0.0.0/24 lookup 30001")
 			has(t, p, true, "route 10.0.0.0/8 dev eth1 in table 30002")
 		}},
-		{"Open vSwitch", func(s *State) { s.Datapath = config.OpenVSwitch }, func(t *testing.T, p Plan) {
+		{"Open vSwitch and an empty place", func(s *State) {
+			s.Datapath, s.Links[0] = config.OpenVSwitch, links.Link{}
+		}, func(t *testing.T, p Plan) {
+			for _, i := range p.Items {
+				b, is := i.(Bridge)
+				if want := []Port{{"bal0p", 1}, {"eth1", 3}}; is && !slices.Equal(b.Ports, want) {
+					t.Errorf("ports %v, want %v", b.Ports, want)
+				}
+				if h, is := i.(Hush); is && !slices.Equal(h.Links, []string{"eth1"}) {
+					t.Errorf("hushed: %q", h.Links)
+				}
+			}
 			has(t, p, true, "nftables table inet baton-balance-home")
 			has(t, p, true, "Open vSwitch bridge bal0br")
 		}},
@@ -224,38 +235,6 @@ func TestJournal(t *testing.T) {
 	}
 }
 
-func TestClassesOfApplications(t *testing.T) {
-	last := 3
-	gateway := func(k int) netip.Addr {
-		if k > last {
-			return netip.Addr{}
-		}
-		return netip.AddrFrom4([4]byte{192, 0, 0, byte(1 + k)})
-	}
-	mac := func(k int) links.MAC { return links.MAC{5: byte(k)} }
-	apps := []config.Application{{User: "root"}, {Cgroup: "/work"}, {User: "4711"}}
-	got, err := Classes(apps, gateway, gateway, mac)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []Class{{}, {Users: &Users{0, 0}}, {Group: "/work"}, {Users: &Users{4711, 4711}}}
-	for k := range want {
-		want[k].IPv4, want[k].IPv6, want[k].MAC = gateway(k), gateway(k), mac(k)
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("classes %+v, want %+v", got, want)
-	}
-	for _, bad := range [][]config.Application{append(apps, apps...), {{User: "baton-no-such-user"}}, {{User: "4294967296"}}} {
-		if got, err := Classes(bad, gateway, gateway, mac); err == nil {
-			t.Errorf("%v has classes %v", bad, got)
-		}
-	}
-	last = 1000
-	if _, err := Classes(append(make([]config.Application, 63), config.Application{Cgroup: "/x"}), gateway, gateway, mac); err == nil {
-		t.Error("there are too many control groups")
-	}
-}
-
 func TestBridgeCommand(t *testing.T) {
 	b := Bridge{Name: "bal0br", Owner: "home", Controller: "tcp:127.0.0.1:6653", Ports: []Port{{"bal0p", 1}, {"eth0", 2}}}
 	got := strings.Join(bridgeCommand(b, []string{"bal0p", "eth9"}), " ")
@@ -266,6 +245,10 @@ func TestBridgeCommand(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in %q", want, got)
 		}
+	}
+	b.Controller = ""
+	if got := strings.Join(bridgeCommand(b, nil), " "); strings.Contains(got, "set-controller") || !strings.Contains(got, "-- del-controller bal0br") {
+		t.Errorf("no controller is set by %q", got)
 	}
 	if strings.Contains(got, "del-port bal0br bal0p") {
 		t.Errorf("a port that stays is removed: %q", got)

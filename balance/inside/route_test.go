@@ -118,6 +118,11 @@ func TestWays(t *testing.T) {
 	n.wantWays("no IPv6", map[string]string{server6: "via 2001:db8::1 dev eth0", server4: "dev bal0"}) // as main says
 	n.do(func() error { return h.Prepare(Make(n.state())) })
 	n.wantWays("as at first", inside)
+	n.do(h.Undivert)
+	n.wantWays("diverted no more", direct)
+	n.do(h.Divert)
+	n.wantWays("diverted again", inside)
+	n.do(h.Undivert)
 	n.do(h.Close)
 	n.wantWays("closed", direct)
 }

@@ -218,7 +218,7 @@ func (h *Host) undo(i Item) (did bool, err error) {
 // undoAll takes away what the journal tells of, the diversion first. What fails is left in the journal.
 func (h *Host) undoAll() (undone []string, err error) {
 	var errs []error
-	for _, i := range slices.Backward(slices.Clone(h.journal.items)) {
+	for _, i := range undoing(h.journal.items) {
 		did, err := h.undo(i)
 		errs = append(errs, err)
 		if did {
@@ -226,6 +226,19 @@ func (h *Host) undoAll() (undone []string, err error) {
 		}
 	}
 	return undone, errors.Join(errs...)
+}
+
+// undoing is the reverse order of making, but that the jumps come first: other items may have come after them.
+func undoing(made []Item) []Item {
+	var first, then []Item
+	for _, i := range slices.Backward(made) {
+		if r, is := i.(Rule); is && r.Incoming == loopback {
+			first = append(first, i)
+		} else {
+			then = append(then, i)
+		}
+	}
+	return append(first, then...)
 }
 
 // Close takes everything away, the diversion first, and gives the name up.

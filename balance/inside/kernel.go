@@ -175,7 +175,7 @@ func (k *kernel) unused(plan []Item) error {
 			tables[i.Table] = true
 		case Rule:
 			priorities[i.Priority] = true
-			if i.Goto != 0 && i.Incoming == "lo" {
+			if i.Goto != 0 && i.Incoming == loopback {
 				least, most = i.Goto, i.Goto+lastPlace
 			}
 		}

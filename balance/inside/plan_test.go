@@ -189,6 +189,23 @@ func TestDifference(t *testing.T) {
 	}
 }
 
+func TestDiversionIsUndoneFirst(t *testing.T) {
+	s := twoLinks()
+	before := Make(s)
+	s.Links[1].V4.Address = netip.MustParseAddr("10.1.0.77")
+	s.KeepIPv6 = true
+	made := slices.Concat(before.Items, before.Divert, Make(s).Items, Make(s).Divert)
+	order := undoing(made)
+	for i, item := range order[:3] {
+		if r, is := item.(Rule); !is || r.Priority != 32765 {
+			t.Errorf("%d: %s", i, item)
+		}
+	}
+	if len(order) != len(made) || order[len(order)-1].String() != "interface bal0" {
+		t.Errorf("%d of %d items, the last one %s", len(order), len(made), order[len(order)-1])
+	}
+}
+
 func TestJournal(t *testing.T) {
 	folder := t.TempDir()
 	s := twoLinks()

@@ -130,8 +130,11 @@ func (f family) overlaps(w way) bool {
 	return false
 }
 
+// loopback is where routing rules have the host's own packets come in by.
+const loopback = "lo"
+
 func (f family) jump(s State) Rule {
-	return Rule{IPv6: f.v6, Priority: s.Inside.Priority, Incoming: "lo", Goto: s.Inside.Priority + Behind + special}
+	return Rule{IPv6: f.v6, Priority: s.Inside.Priority, Incoming: loopback, Goto: s.Inside.Priority + Behind + special}
 }
 
 // rules are what the jump leads to.

@@ -120,14 +120,35 @@ func (h *Host) Undivert() error {
 	return nil
 }
 
-// Refresh attaches to control groups that are there anew, as that of a service which was restarted. It is to be called every second or so.
-// missing are those that there are none of. It also tells why VPNs' default routes are not followed.
+// Refresh attaches to control groups that are there anew, as that of a service which was restarted, and mends what somebody else has taken
+// away: systemd-networkd, when it starts, removes rules that are not its own. It is to be called every second or so. missing are control
+// groups that there are none of. It also tells why VPNs' default routes are not followed.
 func (h *Host) Refresh() (missing []string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	missing, err = h.marks.refresh()
-	err, h.watchErr = errors.Join(err, h.watchErr), nil
+	err, h.watchErr = errors.Join(err, h.watchErr, h.mend()), nil
 	return missing, err
+}
+
+func (h *Host) mend() error {
+	if len(h.plan.Items) == 0 {
+		return nil // nothing is prepared
+	}
+	rules := 0
+	for _, i := range h.journal.items {
+		if _, is := i.(Rule); is {
+			rules++
+		}
+	}
+	there, err := h.kernel.rules()
+	if err == nil && there < rules {
+		err = h.reconcile(h.plan)
+	}
+	if err != nil {
+		return fmt.Errorf("mend the inside: %w", err)
+	}
+	return nil
 }
 
 // check refuses tables and priorities that others use.

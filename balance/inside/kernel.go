@@ -208,6 +208,22 @@ func (k *kernel) unused(plan []Item) error {
 	return nil
 }
 
+// rules counts those of our protocol.
+func (k *kernel) rules() (n int, err error) {
+	for _, f := range []int{unix.AF_INET, unix.AF_INET6} {
+		rules, err := k.nl.RuleList(f)
+		if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) && !errors.Is(err, unix.EOPNOTSUPP) {
+			return 0, fmt.Errorf("look for rules: %w", err)
+		}
+		for _, r := range rules {
+			if r.Protocol == protocol {
+				n++
+			}
+		}
+	}
+	return n, nil
+}
+
 func (d Device) alias() string { return "baton balance " + d.Owner }
 
 func (k *kernel) makeDevice(d Device) error {

@@ -195,6 +195,28 @@ func TestLinkGoes(t *testing.T) {
 	n.do(h.Close)
 }
 
+// What somebody else takes away, as systemd-networkd does when it starts, comes again.
+func TestMending(t *testing.T) {
+	n := newNetwork(t)
+	h := n.open()
+	n.divert(h, n.state())
+	before := n.snapshot()
+	refresh := func() error { _, err := h.Refresh(); return err }
+	n.do(refresh)
+	checkSame(t, n.snapshot(), before)
+	for _, away := range []string{
+		"ip rule del priority 32765", "ip -6 rule del priority 32765", "ip rule flush protocol 66; ip -6 rule flush protocol 66; ip route flush table 30000",
+	} {
+		n.mustExec("sh", "-c", away)
+		n.do(refresh)
+		if got, want := withoutNumbers(n.snapshot()), withoutNumbers(before); got != want {
+			t.Log(away)
+			checkSame(t, got, want)
+		}
+	}
+	n.do(h.Close)
+}
+
 // VPNs keep what they have: by more specific routes, by rules, and by rules that come later.
 func TestVPNs(t *testing.T) {
 	n := newNetwork(t)

@@ -44,7 +44,7 @@ const (
 const lastPlace = tail + 1
 
 // mark is that of the sockets of a class from 1 that is a control group, under markMask. The 24 bits below are for others: firewalls,
-// wg-quick, Tailscale and container networks have theirs there. The highest byte is 0x40 and the class, of which there are 80 at most.
+// wg-quick, Tailscale and container networks have theirs there. The highest byte is 0x40 and the class, of which there are 63 at most.
 func mark(class int) uint32 { return uint32(0x40+class) << 24 }
 
 const markMask = 0xff000000

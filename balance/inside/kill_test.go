@@ -105,6 +105,14 @@ func TestStartAfterKill(t *testing.T) {
 	if err := p.Kill(); err != nil {
 		t.Fatal(err)
 	}
+	p, text = n.child(order{State: n.state()}, "diverted")
+	if text != "0" {
+		t.Errorf("%s points of change where there is nothing to change", text)
+	}
+	checkSame(t, n.snapshot(), running)
+	if err := p.Kill(); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := n.restore(); err != nil {
 		t.Fatal(err)
 	}

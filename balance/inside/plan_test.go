@@ -301,11 +301,13 @@ func TestThroughTunnels(t *testing.T) {
 func FuzzJournal(f *testing.F) {
 	s := twoLinks()
 	s.Datapath, s.KeepIPv6 = config.OpenVSwitch, true
-	text, err := json.Marshal(items(append(Make(s).Items, Make(s).Divert...)))
-	if err != nil {
-		f.Fatal(err)
+	for _, i := range append(Make(s).Items, Make(s).Divert...) {
+		text, err := json.Marshal(items{i})
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
 	}
-	f.Add(text)
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var first, second items
 		if json.Unmarshal(text, &first) != nil {

@@ -1,4 +1,3 @@
-// Package tables makes OpenFlow tables and groups of what links there are and which flows may use them. It is pure: see [Make].
 package tables
 
 import (
@@ -15,17 +14,27 @@ const (
 	FirstLink  = 2
 )
 
+// MaxLinks is how many links there may be: a set of them is a number of as many bits.
+const MaxLinks = 16
+
 // State is all that the tables depend on.
 type State struct {
 	Datapath config.Datapath
 	Inside   Inside
-	Links    []Link // by their place in the configuration
+	Links    []Link // by their place in the configuration; MaxLinks at most
 	Rules    []Rule // the configuration's, in order; the last one is the default, which has no conditions
 }
 
 // Inside is the host's own side of the switch.
 type Inside struct {
 	MAC        links.MAC
+	MTU        int        // bytes; 0: not known, and no MSS is clamped
+	IPv4, IPv6 netip.Addr // not valid: none
+	Gateways   []Gateway  // by their class
+}
+
+// Gateway is the addresses of the gateway that a class of applications has; its MAC is [GatewayMAC].
+type Gateway struct {
 	IPv4, IPv6 netip.Addr // not valid: none
 }
 
@@ -44,6 +53,6 @@ type Rule struct {
 	Class     int   // of the application, which is the number of its gateway; 0: any
 	Links     []int // places in State.Links; none: all
 	Otherwise config.Otherwise
-	Method    config.Method
+	Method    config.Method // never ""
 	Together  time.Duration
 }

@@ -373,11 +373,10 @@ func TestRead(t *testing.T) {
 	if len(flows) != 2 || !bytes.Equal(flows[0].Match, back.Match) || !bytes.Equal(flows[1].Match, out.Match) {
 		t.Fatalf("got flows %v", flows)
 	}
-	f, place, at, ok := ReadFlow(flows[0])
-	if !ok || f != flow || place != 1 || at != netip.MustParseAddr("10.1.0.2") {
-		t.Errorf("got %v at %d by %v, %v", f, place, at, ok)
+	if f, place, ok := s.ReadFlow(flows[0]); !ok || f != flow || place != 1 {
+		t.Errorf("got %v at %d, %v", f, place, ok)
 	}
-	if _, _, _, ok := ReadFlow(flows[1]); ok {
+	if _, _, ok := s.ReadFlow(flows[1]); ok {
 		t.Error("the way out was read as the way back")
 	}
 }
@@ -433,8 +432,47 @@ func TestFlowEntries(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if f, place, _, ok := ReadFlow(back); !ok || f != flow || place != 0 {
+			if f, place, ok := s.ReadFlow(back); !ok || f != flow || place != 0 {
 				t.Errorf("got %v at %d, %v", f, place, ok)
+			}
+		})
+	}
+}
+
+// TestAdopt: flows of before go on if they can.
+func TestAdopt(t *testing.T) {
+	flow := Flow{packet.ProtocolTCP, netip.MustParseAddrPort("192.0.0.2:40000"), netip.MustParseAddrPort("203.0.113.9:443")}
+	tests := []struct {
+		name   string
+		change func(*State)
+		kept   bool
+	}{
+		{"nothing has changed", func(*State) {}, true},
+		{"another weight and gateway", func(s *State) { s.Links[1].Weight, s.Links[1].V4.GatewayMAC[5] = 9, 9 }, true},
+		{"another address", func(s *State) { s.Links[1].V4.Address = netip.MustParseAddr("10.1.0.9") }, false},
+		{"the link is not usable", func(s *State) { s.Links[1].Usable = false }, false},
+		{"the link is gone from the configuration", func(s *State) { s.Links = s.Links[:1] }, false},
+		{"another inside", func(s *State) { s.Inside.IPv4 = netip.MustParseAddr("192.0.0.4") }, false},
+		{"no IPv4", func(s *State) { s.Inside.IPv4 = netip.Addr{} }, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := small(config.OpenVSwitch, config.Controller)
+			out, back := s.FlowEntries(flow, 1, 60)
+			alone, _ := s.FlowEntries(Flow{packet.ProtocolTCP, flow.Inside, netip.MustParseAddrPort("203.0.113.9:80")}, 1, 60)
+			tt.change(&s)
+			kept, stale := s.Adopt([]*openflow.FlowMod{back, out, alone})
+			want := map[Flow]int{}
+			if tt.kept {
+				want[flow] = 1
+			}
+			if !maps.Equal(kept, want) || len(stale) != 3-2*len(want) {
+				t.Errorf("kept %v, removed %d", kept, len(stale))
+			}
+			for _, m := range stale {
+				if m.Command != openflow.FlowDeleteStrict {
+					t.Errorf("got %s", Text(m))
+				}
 			}
 		})
 	}

@@ -40,7 +40,7 @@ func (s State) FlowEntries(f Flow, place int, idle uint16) (out, back *openflow.
 		}
 		return e
 	}
-	link := netip.AddrPortFrom(s.Links[place].family(ip.v6).Address, f.Inside.Port())
+	link := netip.AddrPortFrom(s.Links[place].Family(ip.v6).Address, f.Inside.Port())
 	out = entry(Rules, begin(nil, f.Inside, f.Remote, ip.echo), openflow.ActionGroup{Group: LinkGroup(place, ip.v6)})
 	back = entry(Back, begin(from(PortOf(place)), f.Remote, link, ip.echoReply), setAddr(ip.dest, f.Inside.Addr()),
 		openflow.ActionGroup{Group: GroupIn})
@@ -48,18 +48,17 @@ func (s State) FlowEntries(f Flow, place int, idle uint16) (out, back *openflow.
 	return out, back
 }
 
-// ReadFlow returns the flow whose answers an entry takes back in, its link, and the link's address that they are sent to.
-func ReadFlow(e *openflow.FlowMod) (f Flow, place int, at netip.Addr, ok bool) {
+// ReadFlow returns the flow whose answers an entry takes back in, and its link. It looks at the entry's table, cookie and match alone, which is
+// what a switch tells of an entry that is gone.
+func (s State) ReadFlow(e *openflow.FlowMod) (f Flow, place int, ok bool) {
 	kind, _ := e.Match.Get(openflow.FieldEthType)
-	v6 := kind.Uint() == uint64(packet.EtherTypeIPv6)
-	ip := State{}.familyOf(v6)
-	source, hasSource := e.Match.Get(ip.source)
-	dest, hasDest := e.Match.Get(ip.dest)
+	ip := s.familyOf(kind.Uint() == uint64(packet.EtherTypeIPv6))
+	remote, hasRemote := e.Match.Get(ip.source)
 	protocol, hasProtocol := e.Match.Get(openflow.FieldIPProto)
-	inside := setBy(e.Instructions, ip.dest)
 	c := Cookie(e.Cookie)
-	if e.Table != Back || !c.Ours() || c.Kind() != FlowOf || !hasSource || !hasDest || !hasProtocol || !inside.IsValid() {
-		return Flow{}, 0, netip.Addr{}, false
+	place = (c.Number() - int(firstLinks)) / 2
+	if e.Table != Back || !c.Ours() || c.Kind() != FlowOf || place < 0 || place >= len(s.Links) || !hasRemote || !hasProtocol || !ip.inside.IsValid() {
+		return Flow{}, 0, false
 	}
 	f = Flow{Protocol: packet.Protocol(protocol.Uint())}
 	var client, server openflow.TLV
@@ -67,23 +66,45 @@ func ReadFlow(e *openflow.FlowMod) (f Flow, place int, at netip.Addr, ok bool) {
 		server, _ = e.Match.Get(source)
 		client, _ = e.Match.Get(dest)
 	}
-	f.Inside = netip.AddrPortFrom(inside, uint16(client.Uint()))
-	f.Remote = netip.AddrPortFrom(source.Addr(), uint16(server.Uint()))
-	return f, (c.Number() - int(firstLinks)) / 2, dest.Addr(), true
+	f.Inside = netip.AddrPortFrom(ip.inside, uint16(client.Uint()))
+	f.Remote = netip.AddrPortFrom(remote.Addr(), uint16(server.Uint()))
+	return f, place, true
 }
 
-// setBy returns the address that instructions write to a field.
-func setBy(list []openflow.Instruction, f openflow.Field) netip.Addr {
-	for _, i := range list {
-		if i, ok := i.(openflow.InstructionApplyActions); ok {
-			for _, a := range i.Actions {
-				if set, ok := a.(openflow.ActionSetField); ok {
-					if t, found := set.Field.Get(f); found {
-						return t.Addr()
-					}
-				}
+// Adopt sorts the controller's entries that a switch has into those of flows that can go on, by their links, and those that are of no more use:
+// the link is not usable or has another address, or so has the host's side.
+func (s State) Adopt(entries []*openflow.FlowMod) (kept map[Flow]int, stale []*openflow.FlowMod) {
+	kept = map[Flow]int{}
+	ways := map[place]*openflow.FlowMod{} // out, of the flows that are kept
+	for _, e := range entries {           // the later table first, which is that of answers
+		if e.Table != Back {
+			if !sameBut(ways[placeOf(e)], e) {
+				stale = append(stale, command(e, openflow.FlowDeleteStrict))
 			}
+			continue
 		}
+		f, place, ok := s.ReadFlow(e)
+		if !ok || !s.Links[place].Usable || !s.Links[place].Family(f.V6()).Complete() {
+			stale = append(stale, command(e, openflow.FlowDeleteStrict))
+			continue
+		}
+		out, back := s.FlowEntries(f, place, e.Idle)
+		if !sameBut(back, e) {
+			stale = append(stale, command(e, openflow.FlowDeleteStrict))
+			continue
+		}
+		kept[f], ways[placeOf(out)] = place, out
 	}
-	return netip.Addr{}
+	return kept, stale
+}
+
+// sameBut compares entries without their timeouts and flags.
+func sameBut(a, b *openflow.FlowMod) bool {
+	if a == nil {
+		return false
+	}
+	x, y := *a, *b
+	x.Idle, x.Hard, x.Flags = 0, 0, 0
+	y.Idle, y.Hard, y.Flags = 0, 0, 0
+	return sameMessage(&x, &y)
 }

@@ -71,11 +71,20 @@ func (s State) familyOf(v6 bool) family {
 		8, 0, s.Inside.IPv4, packet.IPv4Size + packet.TCPSize}
 }
 
-func (l Link) family(v6 bool) links.Family {
+// Family is the link's of an IP version.
+func (l Link) Family(v6 bool) links.Family {
 	if v6 {
 		return l.V6
 	}
 	return l.V4
+}
+
+// Address is the host's address of an IP version, not valid if it has none.
+func (i Inside) Address(v6 bool) netip.Addr {
+	if v6 {
+		return i.IPv6
+	}
+	return i.IPv4
 }
 
 func (f family) gateway(g Gateway) netip.Addr {
@@ -173,7 +182,7 @@ func (m *maker) first() {
 	m.add(First, insideElse, fixed, inside())
 	for place, l := range s.Links {
 		for _, f := range s.families() {
-			if a := l.family(f.v6).Address; a.IsValid() {
+			if a := l.Family(f.v6).Address; a.IsValid() {
 				m.add(First, known, fixed, ofType(from(PortOf(place)), f.etherType).Addr(f.dest, a), openflow.InstructionGotoTable{Table: Back})
 			}
 		}

@@ -26,7 +26,7 @@ func indirect(id openflow.GroupID, do []openflow.Action) *openflow.GroupMod {
 // out is what takes a packet out by a link.
 func (m *maker) out(place int, f family) []openflow.Action {
 	l, inside := m.state.Links[place], m.state.Inside
-	ip := l.family(f.v6)
+	ip := l.Family(f.v6)
 	do := []openflow.Action{
 		setMAC(openflow.FieldEthSrc, l.MAC), setMAC(openflow.FieldEthDst, ip.GatewayMAC), setAddr(f.source, ip.Address),
 	}

@@ -42,7 +42,7 @@ func (s State) Options(set Set, v6 bool) []Option {
 	var own, others []Option
 	for place, l := range s.Links {
 		switch {
-		case !l.Usable || !l.family(v6).Complete():
+		case !l.Usable || !l.Family(v6).Complete():
 		case set.has(place):
 			own = append(own, Option{place, max(l.Weight, 1)})
 		case !set.Only:

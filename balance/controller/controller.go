@@ -1,0 +1,311 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"sync"
+	"time"
+
+	"baton/balance/tables"
+	"baton/openflow"
+	"baton/openflow/channel"
+)
+
+// ErrNoSwitch says that no switch is connected: it gets the state when one is.
+var ErrNoSwitch = errors.New("no switch is connected")
+
+// Options of a controller. The zero value works.
+type Options struct {
+	Channel channel.Options
+	// Flows is how many flows the controller remembers that it has chosen a link for, and Queue how many packets of the switch may wait for
+	// it. Defaults: 131,072 and 1,024.
+	Flows, Queue int
+	Log          *slog.Logger // nil: none
+}
+
+// Controller drives one switch at a time. Its methods may be called from several goroutines at once.
+type Controller struct {
+	o     Options
+	log   *slog.Logger
+	began time.Time
+
+	// mu is held while the switch is brought to a state, too: what a packet leads to then goes before that or after it.
+	mu      sync.Mutex
+	machine *machine
+	have    bool          // a state
+	tables  tables.Tables // that the switch has
+	unsure  bool          // it may have others
+	session *session      // nil: none
+	ready   chan struct{} // closed when the session's switch has its tables
+
+	status sync.Mutex
+	told   Status
+}
+
+// Status is what can be told of a controller.
+type Status struct {
+	Connected  bool // and the switch has its tables
+	Since      time.Time
+	Peer       string
+	DatapathID uint64
+	Groups     int
+	Entries    int // without those of single flows
+	Flows      int // that the controller has chosen a link for
+	Given      []uint64
+	Packets    map[Verdict]uint64 // that the switch has given to the controller
+	Refused    uint64             // messages that a switch has refused
+	LastError  string             // why one was, or why the last connection has ended
+}
+
+// New returns a controller without a switch.
+func New(o Options) *Controller {
+	if o.Flows <= 0 {
+		o.Flows = 131072
+	}
+	if o.Queue <= 0 {
+		o.Queue = 1024
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Controller{o: o, log: o.Log, began: time.Now(), machine: newMachine(o.Flows), ready: make(chan struct{}),
+		told: Status{Packets: map[Verdict]uint64{}}}
+}
+
+// Serve drives the switch at the other end of a connection until that or ctx ends, and returns why. The connection is closed then. A switch that
+// connects while another one is served takes its place.
+func (c *Controller) Serve(ctx context.Context, conn net.Conn) error {
+	s := newSession(conn, c.o)
+	defer s.close()
+	defer context.AfterFunc(ctx, s.close)()
+	err := c.serve(ctx, s)
+	c.leave(s)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	c.note(func(t *Status) { t.LastError = err.Error() })
+	return err
+}
+
+func (c *Controller) serve(ctx context.Context, s *session) error {
+	if err := s.conn.Up(ctx); err != nil {
+		return fmt.Errorf("greet the switch: %w", err)
+	}
+	go s.receive(ctx)
+	features, err := s.conn.Request(ctx, &openflow.FeaturesRequest{})
+	if err != nil {
+		return fmt.Errorf("ask the switch for its features: %w", err)
+	}
+	whole := &openflow.SetConfig{Config: openflow.Config{Flags: openflow.FragNormal, MissSendLen: openflow.MaxLenNoBuffer}}
+	if err := s.conn.SendWait(ctx, s.conn.NextXID(), whole); err != nil {
+		return fmt.Errorf("configure the switch: %w", err)
+	}
+	if f, ok := features.(*openflow.FeaturesReply); ok {
+		s.datapath = f.DatapathID
+	}
+	if err := c.join(ctx, s); err != nil {
+		return err
+	}
+	for {
+		m, ok := s.queue.pop()
+		if !ok {
+			return s.conn.Err()
+		}
+		c.handle(s, m)
+	}
+}
+
+// join makes a session the one that is served.
+func (c *Controller) join(ctx context.Context, s *session) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session != nil {
+		go c.session.close()
+		c.forget()
+	}
+	c.session, c.unsure = s, true
+	if !c.have {
+		return nil // Set will see to it
+	}
+	if err := c.bring(ctx); len(refusals(err)) == 0 {
+		return err
+	}
+	return nil // it goes on with what it has not refused
+}
+
+// leave ends a session, unless another one has taken its place.
+func (c *Controller) leave(s *session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session == s {
+		c.forget()
+	}
+}
+
+// forget ends the session. The caller holds mu.
+func (c *Controller) forget() {
+	drops := c.session.queue.dropped()
+	c.session = nil
+	select {
+	case <-c.ready:
+		c.ready = make(chan struct{})
+	default:
+	}
+	c.note(func(t *Status) { t.Connected = false; t.Packets[DropQueue] += drops })
+}
+
+// Ready waits until a switch has the tables of the state.
+func (c *Controller) Ready(ctx context.Context) error {
+	c.mu.Lock()
+	ready := c.ready
+	c.mu.Unlock()
+	select {
+	case <-ready:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the switch: %w", ctx.Err())
+	}
+}
+
+// Set has the switch do as a state says, and returns when it does: new flows then go as they should. Without a switch it returns [ErrNoSwitch],
+// and the next one gets the state. What the switch refuses is told in the error, is a [*channel.Refused] each, and does not hold up the rest.
+func (c *Controller) Set(ctx context.Context, s tables.State) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	gone := c.machine.set(s)
+	c.have = true
+	if c.session == nil {
+		return ErrNoSwitch
+	}
+	if c.unsure {
+		return c.bring(ctx)
+	}
+	wanted := tables.Make(s)
+	messages := append(tables.Change(c.tables, wanted), gone...)
+	return c.commit(ctx, wanted, messages)
+}
+
+// bring makes the switch have the state's tables, whatever it has. The caller holds mu, and there is a session.
+func (c *Controller) bring(ctx context.Context) error {
+	entries, groups, err := c.session.read(ctx)
+	if err != nil {
+		return err
+	}
+	has, flows := tables.Read(entries, groups)
+	stale := c.machine.adopt(flows)
+	wanted := tables.Make(c.machine.state)
+	return c.commit(ctx, wanted, append(tables.Change(has, wanted), stale...))
+}
+
+// commit sends messages that make the switch have some tables, and waits until they are in force. The caller holds mu, and there is a session.
+func (c *Controller) commit(ctx context.Context, wanted tables.Tables, messages []openflow.Message) error {
+	began := time.Now()
+	err := c.session.conn.Commit(ctx, messages...)
+	refused := refusals(err)
+	if err != nil && len(refused) == 0 {
+		c.unsure = true // how far it came is not known
+		return fmt.Errorf("change the tables of the switch: %w", err)
+	}
+	c.tables, c.unsure = wanted, false
+	for _, r := range refused {
+		c.refused(r.Request, r.Answer)
+		c.unsure = c.unsure || !optional(r.Request)
+	}
+	select {
+	case <-c.ready:
+	default:
+		close(c.ready)
+	}
+	peer, datapath := c.session.peer, c.session.datapath
+	c.note(func(t *Status) {
+		if !t.Connected {
+			t.Since = time.Now()
+		}
+		t.Connected, t.Peer, t.DatapathID, t.Groups, t.Entries = true, peer, datapath, len(wanted.Groups), len(wanted.Entries)
+	})
+	c.log.Debug("the switch has its tables", "messages", len(messages), "took", time.Since(began))
+	if err != nil {
+		return fmt.Errorf("change the tables of the switch: %w", err)
+	}
+	return nil
+}
+
+// optional says whether a switch can do without a message: one that does not know TCP flags has flows end when they are idle.
+func optional(m openflow.Message) bool {
+	e, ok := m.(*openflow.FlowMod)
+	return ok && tables.Cookie(e.Cookie).Ours() && tables.Cookie(e.Cookie).Kind() == tables.EndOf
+}
+
+// refusals are the errors of the switch in what Commit returns.
+func refusals(err error) []*channel.Refused {
+	var list []*channel.Refused
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			list = append(list, refusals(e)...)
+		}
+	}
+	if r, ok := err.(*channel.Refused); ok {
+		list = append(list, r)
+	}
+	return list
+}
+
+func (c *Controller) refused(request openflow.Message, answer *openflow.Error) {
+	what := fmt.Sprintf("%v", answer.Code)
+	if request != nil {
+		what += ": " + tables.Text(request)
+	}
+	c.log.Warn("the switch refuses", "error", answer.Code.String(), "message", what)
+	c.note(func(t *Status) { t.Refused++; t.LastError = "refused: " + what })
+}
+
+// handle does what a message of the switch asks for.
+func (c *Controller) handle(s *session, m channel.Received) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session != s || !c.have {
+		return
+	}
+	switch what := m.Message.(type) {
+	case *openflow.PacketIn:
+		r := c.machine.packetIn(time.Since(c.began), what)
+		if err := s.send(r.send); err != nil {
+			if r.verdict == Given {
+				delete(c.machine.flows, r.flow)
+			}
+			r.verdict = DropSwitch
+		}
+		c.note(func(t *Status) { t.Packets[r.verdict]++ })
+	case *openflow.FlowRemoved:
+		_ = s.send(c.machine.removed(what)) // who cannot send loses the switch soon, and reads anew then what it has
+	case *openflow.Error:
+		c.refused(s.sent.message(m.XID), what)
+	}
+}
+
+func (c *Controller) note(f func(*Status)) {
+	c.status.Lock()
+	defer c.status.Unlock()
+	f(&c.told)
+}
+
+// Status tells how it goes.
+func (c *Controller) Status() Status {
+	c.mu.Lock()
+	flows, given, dropped := len(c.machine.flows), append([]uint64(nil), c.machine.given...), uint64(0)
+	if c.session != nil {
+		dropped = c.session.queue.dropped()
+	}
+	c.mu.Unlock()
+	c.status.Lock()
+	defer c.status.Unlock()
+	t := c.told
+	t.Packets = maps.Clone(t.Packets)
+	t.Packets[DropQueue] += dropped
+	t.Flows, t.Given = flows, given
+	return t
+}

@@ -1,0 +1,333 @@
+package controller
+
+import (
+	"net/netip"
+	"time"
+
+	"baton/balance/tables"
+	"baton/openflow"
+	"baton/packet"
+)
+
+// machine is what becomes of packets and entries that the switch tells of. It knows no clock but the time that it is told.
+type machine struct {
+	state  tables.State
+	limit  int // flows
+	flows  map[tables.Flow]*flow
+	turns  map[tables.Set]turns
+	recent map[server]visit
+	given  []uint64 // flows by the place of the link that they were given to
+}
+
+// flow is a flow that has a link.
+type flow struct {
+	place int
+	phase phase
+	fins  uint8 // who has sent one: bits
+}
+
+// phase is how far a flow is.
+type phase uint8
+
+const (
+	begun  phase = iota // no answer is known of
+	going               // there were answers
+	closed              // a RST, or both sides have sent FIN
+)
+
+// The sides of a connection, as bits.
+const (
+	host   = 1
+	remote = 2
+)
+
+// server is whom flows go to that must stay together.
+type server struct {
+	set     tables.Set
+	address netip.Addr
+}
+
+// visit is the last new flow to a server.
+type visit struct {
+	place int
+	at    time.Duration
+}
+
+// How long a flow's entries stay without a packet, in seconds: RFC 5382 (TCP, and its handshake), RFC 4787 (UDP), RFC 5508 (ICMP).
+const (
+	idleTCP       = 2*3600 + 4*60
+	idleHandshake = 240
+	idleClosed    = 10
+	idleUDP       = 300
+	idleICMP      = 60
+)
+
+func newMachine(limit int) *machine {
+	return &machine{limit: limit, flows: map[tables.Flow]*flow{}, turns: map[tables.Set]turns{}, recent: map[server]visit{}}
+}
+
+// Verdict is what became of a packet that the switch gave to the controller.
+type Verdict string
+
+// The verdicts.
+const (
+	Answered   Verdict = "answered"   // as a gateway
+	Given      Verdict = "given"      // a new flow, to a link
+	Again      Verdict = "again"      // a flow that has its link
+	Ended      Verdict = "ended"      // the end of a connection was noted
+	Ignored    Verdict = "ignored"    // nothing that the controller answers
+	DropLink   Verdict = "drop_link"  // no link is usable
+	DropFlow   Verdict = "drop_flow"  // of no flow that is known, and cannot begin one
+	DropFull   Verdict = "drop_full"  // there are as many flows as there may be
+	DropRule   Verdict = "drop_rule"  // its rule is gone
+	DropOther  Verdict = "drop_other" // not from the inside address
+	DropShort  Verdict = "drop_short" // could not be read
+	DropQueue  Verdict = "drop_queue" // too many were waiting
+	DropSwitch Verdict = "drop_busy"  // the switch reads too slowly
+)
+
+// result is what a step of the machine ends in: messages to send in this order.
+type result struct {
+	verdict Verdict
+	send    []openflow.Message
+	flow    tables.Flow // of Given and Again
+}
+
+// packetIn takes a packet.
+func (m *machine) packetIn(now time.Duration, p *openflow.PacketIn) result {
+	port, _ := p.Match.Get(openflow.FieldInPort)
+	c := tables.Cookie(p.Cookie)
+	if c.Ours() && c.Kind() == tables.EndOf {
+		return m.end(openflow.PortNo(port.Uint()), p.Data)
+	}
+	if port.Uint() != tables.InsidePort || !c.Ours() {
+		return result{verdict: Ignored}
+	}
+	if c.Kind() == tables.Fixed {
+		reply := answer(m.state.Inside, p.Data)
+		if reply == nil {
+			return result{verdict: Ignored}
+		}
+		return result{verdict: Answered, send: []openflow.Message{packetOut(openflow.PortController, reply, openflow.ActionOutput{Port: tables.InsidePort})}}
+	}
+	return m.choose(now, c, p.Data)
+}
+
+// choose is the paper's algorithm 1, for more than TCP: a flow's first packet chooses the link, and entries are installed that take the rest of
+// it there, and the answers back.
+func (m *machine) choose(now time.Duration, c tables.Cookie, data []byte) result {
+	f, flags, err := readFlow(data)
+	if err != nil {
+		return result{verdict: DropShort}
+	}
+	if f.Inside.Addr() != m.state.Inside.Address(f.V6()) {
+		return result{verdict: DropOther}
+	}
+	first := f.Protocol != packet.ProtocolTCP || flags&(packet.SYN|packet.ACK|packet.RST|packet.FIN) == packet.SYN
+	if known := m.flows[f]; known != nil && (known.phase != closed || !first) {
+		return m.out(Again, f, known, data) // the entry was idle, or the packet was faster than it
+	}
+	if !first {
+		return result{verdict: DropFlow}
+	}
+	set, rule, ok := m.state.RuleFor(c)
+	if !ok {
+		return result{verdict: DropRule}
+	}
+	options := m.state.Options(set, f.V6())
+	if len(options) == 0 {
+		return result{verdict: DropLink}
+	}
+	if len(m.flows) >= m.limit {
+		return result{verdict: DropFull}
+	}
+	chosen := &flow{place: m.link(now, server{set, f.Remote.Addr()}, rule.Together, options)}
+	m.flows[f] = chosen
+	m.given[chosen.place]++
+	return m.out(Given, f, chosen, data)
+}
+
+// link chooses the link of a new flow.
+func (m *machine) link(now time.Duration, to server, together time.Duration, options []tables.Option) int {
+	if together > 0 {
+		if v, ok := m.recent[to]; ok && now-v.at <= together && usable(options, v.place) {
+			m.recent[to] = visit{v.place, now}
+			return v.place
+		}
+	}
+	if m.turns[to.set] == nil {
+		m.turns[to.set] = turns{}
+	}
+	place := m.turns[to.set].next(options)
+	if together > 0 {
+		m.remember(now, to, place, together)
+	}
+	return place
+}
+
+// remember notes where a server's flows go. There is room for as many servers as flows; those of long ago make it first.
+func (m *machine) remember(now time.Duration, to server, place int, together time.Duration) {
+	if len(m.recent) >= m.limit {
+		for s, v := range m.recent {
+			if now-v.at > together {
+				delete(m.recent, s)
+			}
+		}
+		if len(m.recent) >= m.limit {
+			clear(m.recent)
+		}
+	}
+	m.recent[to] = visit{place, now}
+}
+
+func usable(options []tables.Option, place int) bool {
+	for _, o := range options {
+		if o.Place == place {
+			return true
+		}
+	}
+	return false
+}
+
+// out has the switch take a flow to its link, from this packet on. The packet itself does not go through the tables: the first of a connection
+// would be told as one that follows an end.
+func (m *machine) out(v Verdict, f tables.Flow, to *flow, data []byte) result {
+	out, back := m.entries(f, to)
+	return result{v, []openflow.Message{back, out,
+		packetOut(tables.InsidePort, data, openflow.ActionGroup{Group: tables.LinkGroup(to.place, f.V6())})}, f}
+}
+
+// entries are a flow's as it is now.
+func (m *machine) entries(f tables.Flow, to *flow) (out, back *openflow.FlowMod) {
+	long, short := uint16(idleTCP), uint16(idleTCP)
+	switch {
+	case f.Protocol == packet.ProtocolICMP || f.Protocol == packet.ProtocolICMPv6:
+		long, short = idleICMP, idleICMP
+	case f.Protocol != packet.ProtocolTCP:
+		long, short = idleUDP, idleUDP
+	case to.phase == begun:
+		short = idleHandshake
+	case to.phase == closed:
+		long, short = idleClosed, idleClosed
+	}
+	out, _ = m.state.FlowEntries(f, to.place, long)
+	_, back = m.state.FlowEntries(f, to.place, short)
+	return out, back
+}
+
+func packetOut(from openflow.PortNo, data []byte, do openflow.Action) *openflow.PacketOut {
+	return &openflow.PacketOut{Buffer: openflow.NoBuffer, InPort: from, Actions: []openflow.Action{do}, Data: data}
+}
+
+// end takes a packet of a connection that begins or ends it, which has left already.
+func (m *machine) end(port openflow.PortNo, data []byte) result {
+	f, flags, err := readFlow(data)
+	if err != nil {
+		return result{verdict: DropShort}
+	}
+	side := uint8(host)
+	if port != tables.InsidePort {
+		side = remote
+		f.Inside, f.Remote = f.Remote, f.Inside
+	}
+	known := m.flows[f]
+	if known == nil || side == remote && port != tables.PortOf(known.place) {
+		return result{verdict: Ignored}
+	}
+	was := known.phase
+	switch {
+	case flags.Has(packet.RST):
+		known.phase = closed
+	case flags.Has(packet.FIN):
+		known.fins |= side
+		if known.fins == host|remote {
+			known.phase = closed
+		}
+	case flags.Has(packet.SYN) && was == closed: // the ports are used again
+		known.phase, known.fins = begun, 0
+	}
+	if known.phase == was {
+		return result{verdict: Ignored}
+	}
+	out, back := m.entries(f, known)
+	return result{verdict: Ended, send: []openflow.Message{back, out}}
+}
+
+// removed takes that the entry for a flow's answers has gone since it was idle. If there were answers to its first packet, it goes on for longer.
+func (m *machine) removed(r *openflow.FlowRemoved) []openflow.Message {
+	if r.Reason == openflow.RemovedDelete {
+		return nil // by ourselves, who know
+	}
+	f, place, ok := m.state.ReadFlow(&openflow.FlowMod{Table: r.Table, Cookie: r.Cookie, Match: r.Match})
+	if !ok || m.flows[f] == nil || m.flows[f].place != place {
+		return nil
+	}
+	known := m.flows[f]
+	if r.Reason == openflow.RemovedIdleTimeout && f.Protocol == packet.ProtocolTCP && known.phase == begun && r.Packets > 0 {
+		known.phase = going
+		_, back := m.entries(f, known)
+		return []openflow.Message{back}
+	}
+	out, _ := m.entries(f, known)
+	out.Command, out.Instructions = openflow.FlowDeleteStrict, nil
+	delete(m.flows, f)
+	return []openflow.Message{out}
+}
+
+// set changes the state. The messages remove flows that cannot go on: their link is not usable any more, or its address, or the host's, is
+// another one.
+func (m *machine) set(s tables.State) []openflow.Message {
+	old := m.state
+	m.state = s
+	m.given = append(m.given, make([]uint64, max(len(s.Links)-len(m.given), 0))...)
+	gone := map[[2]int]bool{} // place and IP version
+	var send []openflow.Message
+	for place, l := range old.Links {
+		for version, v6 := range []bool{false, true} {
+			was := l.Family(v6)
+			if !was.Complete() {
+				continue
+			}
+			stays := place < len(s.Links) && s.Links[place].Usable && s.Links[place].Family(v6).Complete() &&
+				s.Links[place].Family(v6).Address == was.Address && old.Inside.Address(v6) == s.Inside.Address(v6)
+			if !stays {
+				gone[[2]int{place, version}] = true
+				send = append(send, tables.FlowsOf(place, v6))
+			}
+		}
+	}
+	for f, known := range m.flows {
+		version := 0
+		if f.V6() {
+			version = 1
+		}
+		if gone[[2]int{known.place, version}] {
+			delete(m.flows, f)
+		}
+	}
+	for to, v := range m.recent {
+		if v.place >= len(s.Links) {
+			delete(m.recent, to)
+		}
+	}
+	return send
+}
+
+// adopt forgets all flows and takes those that a switch has. It returns the messages that remove what cannot go on.
+func (m *machine) adopt(entries []*openflow.FlowMod) []openflow.Message {
+	kept, stale := m.state.Adopt(entries)
+	was := m.flows
+	m.flows = make(map[tables.Flow]*flow, len(kept))
+	for f, place := range kept {
+		if known := was[f]; known != nil && known.place == place {
+			m.flows[f] = known
+			continue
+		}
+		m.flows[f] = &flow{place: place}
+	}
+	var send []openflow.Message
+	for _, e := range stale {
+		send = append(send, e)
+	}
+	return send
+}

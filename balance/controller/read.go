@@ -1,0 +1,65 @@
+package controller
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/netip"
+
+	"baton/balance/tables"
+	"baton/packet"
+)
+
+// What makes a packet none of a flow that a link could be chosen for.
+var (
+	errLater    = errors.New("a fragment that has no ports")
+	errNotAPing = errors.New("ICMP other than an echo")
+)
+
+// The protocol that package packet does not read, and the length of its header in bytes.
+const (
+	protocolUDP packet.Protocol = 17
+	udpSize                     = 8
+)
+
+// The types of echoes (RFC 792, RFC 4443).
+const (
+	echoRequest, echoReply     = 8, 0
+	echoRequest6, echoReply6   = 128, 129
+	solicitation, advertise    = 135, 136
+	neighbourHops              = 255 // of a neighbour's message that no router has passed on (RFC 4861, 7.1.1)
+	optionTarget               = 2   // a target's link-layer address (RFC 4861, 4.6.1)
+	ipv4FragmentAt, ipv4Offset = 6, 0x1fff
+)
+
+// readFlow returns the flow of a packet, and its TCP flags if it is TCP. Of TCP the headers are enough.
+func readFlow(b []byte) (tables.Flow, packet.Flags, error) {
+	f, err := packet.Parse(b)
+	cut := errors.Is(err, packet.ErrTruncated) && f.Protocol == packet.ProtocolTCP && len(b)-f.L4 >= packet.TCPSize
+	if err != nil && !cut {
+		return tables.Flow{}, 0, err
+	}
+	if f.Family == packet.FamilyIPv4 && binary.BigEndian.Uint16(b[f.L3+ipv4FragmentAt:])&ipv4Offset != 0 {
+		return tables.Flow{}, 0, errLater
+	}
+	flow := tables.Flow{Protocol: f.Protocol, Inside: f.Src, Remote: f.Dst}
+	switch f.Protocol {
+	case packet.ProtocolTCP:
+		h := packet.TCP(b[f.L4:])
+		flow.Inside = netip.AddrPortFrom(f.Src.Addr(), h.SrcPort())
+		flow.Remote = netip.AddrPortFrom(f.Dst.Addr(), h.DstPort())
+		return flow, h.Flags(), nil
+	case packet.ProtocolICMP, packet.ProtocolICMPv6:
+		if t := f.ICMP().Type(); t != echoRequest && t != echoRequest6 || (t == echoRequest) != (f.Family == packet.FamilyIPv4) {
+			return flow, 0, errNotAPing
+		}
+		return flow, 0, nil
+	}
+	if f.Protocol == protocolUDP {
+		if f.End-f.L4 < udpSize {
+			return flow, 0, packet.ErrTruncated
+		}
+		flow.Inside = netip.AddrPortFrom(f.Src.Addr(), binary.BigEndian.Uint16(b[f.L4:]))
+		flow.Remote = netip.AddrPortFrom(f.Dst.Addr(), binary.BigEndian.Uint16(b[f.L4+2:]))
+	}
+	return flow, 0, nil
+}

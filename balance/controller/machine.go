@@ -21,9 +21,10 @@ type machine struct {
 
 // flow is a flow that has a link.
 type flow struct {
-	place int
-	phase phase
-	fins  uint8 // who has sent one: bits
+	place     int
+	phase     phase
+	fins      uint8         // who has sent one: bits
+	installed time.Duration // when its entries were
 }
 
 // phase is how far a flow is.
@@ -98,7 +99,7 @@ func (m *machine) packetIn(now time.Duration, p *openflow.PacketIn) result {
 	port, _ := p.Match.Get(openflow.FieldInPort)
 	c := tables.Cookie(p.Cookie)
 	if c.Ours() && c.Kind() == tables.EndOf {
-		return m.end(openflow.PortNo(port.Uint()), p.Data)
+		return m.end(now, openflow.PortNo(port.Uint()), p.Data)
 	}
 	if port.Uint() != tables.InsidePort || !c.Ours() {
 		return result{verdict: Ignored}
@@ -125,7 +126,8 @@ func (m *machine) choose(now time.Duration, c tables.Cookie, data []byte) result
 	}
 	first := f.Protocol != packet.ProtocolTCP || flags&(packet.SYN|packet.ACK|packet.RST|packet.FIN) == packet.SYN
 	if known := m.flows[f]; known != nil && (known.phase != closed || !first) {
-		return m.out(Again, f, known, data) // the entry was idle, or the packet was faster than it
+		changed := known.note(host, flags)
+		return m.out(now, Again, f, known, changed, data)
 	}
 	if !first {
 		return result{verdict: DropFlow}
@@ -144,7 +146,7 @@ func (m *machine) choose(now time.Duration, c tables.Cookie, data []byte) result
 	chosen := &flow{place: m.link(now, server{set, f.Remote.Addr()}, rule.Together, options)}
 	m.flows[f] = chosen
 	m.given[chosen.place]++
-	return m.out(Given, f, chosen, data)
+	return m.out(now, Given, f, chosen, true, data)
 }
 
 // link chooses the link of a new flow.
@@ -189,12 +191,19 @@ func usable(options []tables.Option, place int) bool {
 	return false
 }
 
+// settling is how long packets may still come that a switch had looked up before it knew of a flow's entries; Open vSwitch's cache is brought up
+// to date some time after a flow mod.
+const settling = time.Second
+
 // out has the switch take a flow to its link, from this packet on. The packet itself does not go through the tables: the first of a connection
-// would be told as one that follows an end.
-func (m *machine) out(v Verdict, f tables.Flow, to *flow, data []byte) result {
-	out, back := m.entries(f, to)
-	return result{v, []openflow.Message{back, out,
-		packetOut(tables.InsidePort, data, openflow.ActionGroup{Group: tables.LinkGroup(to.place, f.V6())})}, f}
+// would be told as one that follows an end. The entries of a flow that is known are sent anew if they have changed or may have gone.
+func (m *machine) out(now time.Duration, v Verdict, f tables.Flow, to *flow, changed bool, data []byte) result {
+	var send []openflow.Message
+	if changed || now-to.installed > settling {
+		out, back := m.entries(f, to)
+		send, to.installed = []openflow.Message{back, out}, now
+	}
+	return result{v, append(send, packetOut(tables.InsidePort, data, openflow.ActionGroup{Group: tables.LinkGroup(to.place, f.V6())})), f}
 }
 
 // entries are a flow's as it is now.
@@ -220,7 +229,7 @@ func packetOut(from openflow.PortNo, data []byte, do openflow.Action) *openflow.
 }
 
 // end takes a packet of a connection that begins or ends it, which has left already.
-func (m *machine) end(port openflow.PortNo, data []byte) result {
+func (m *machine) end(now time.Duration, port openflow.PortNo, data []byte) result {
 	f, flags, err := readFlow(data)
 	if err != nil {
 		return result{verdict: DropShort}
@@ -234,23 +243,29 @@ func (m *machine) end(port openflow.PortNo, data []byte) result {
 	if known == nil || side == remote && port != tables.PortOf(known.place) {
 		return result{verdict: Ignored}
 	}
-	was := known.phase
-	switch {
-	case flags.Has(packet.RST):
-		known.phase = closed
-	case flags.Has(packet.FIN):
-		known.fins |= side
-		if known.fins == host|remote {
-			known.phase = closed
-		}
-	case flags.Has(packet.SYN) && was == closed: // the ports are used again
-		known.phase, known.fins = begun, 0
-	}
-	if known.phase == was {
+	if !known.note(side, flags) {
 		return result{verdict: Ignored}
 	}
 	out, back := m.entries(f, known)
+	known.installed = now
 	return result{verdict: Ended, send: []openflow.Message{back, out}}
+}
+
+// note follows a connection's begin and end by the flags of a packet, and reports whether its entries are others now.
+func (f *flow) note(side uint8, flags packet.Flags) bool {
+	was := f.phase
+	switch {
+	case flags.Has(packet.RST):
+		f.phase = closed
+	case flags.Has(packet.FIN):
+		f.fins |= side
+		if f.fins == host|remote {
+			f.phase = closed
+		}
+	case flags.Has(packet.SYN) && side == host && was == closed: // the ports are used again
+		f.phase, f.fins = begun, 0
+	}
+	return f.phase != was
 }
 
 // removed takes that the entry for a flow's answers has gone since it was idle. If there were answers to its first packet, it goes on for longer.

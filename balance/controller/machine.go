@@ -300,7 +300,7 @@ func (m *machine) set(s tables.State) []openflow.Message {
 	for place, l := range old.Links {
 		for version, v6 := range []bool{false, true} {
 			was := l.Family(v6)
-			if !was.Complete() {
+			if !l.Usable || !was.Complete() {
 				continue
 			}
 			stays := place < len(s.Links) && s.Links[place].Usable && s.Links[place].Family(v6).Complete() &&

@@ -32,7 +32,7 @@ func answer(inside tables.Inside, b []byte) []byte {
 		return answerARP(inside, b)
 	}
 	f, err := packet.Parse(b)
-	if err != nil || f.Protocol != packet.ProtocolICMP && f.Protocol != packet.ProtocolICMPv6 {
+	if err != nil || !isICMP(f) {
 		return nil
 	}
 	if f.Family == packet.FamilyIPv6 && f.ICMP().Type() == solicitation {
@@ -107,9 +107,8 @@ func answerEcho(inside tables.Inside, f packet.Frame) []byte {
 	if f.Family == packet.FamilyIPv6 {
 		reply = echoReply6
 	}
-	asks := m.Type() == echoRequest && f.Family == packet.FamilyIPv4 || m.Type() == echoRequest6 && f.Family == packet.FamilyIPv6
 	mac, ok := gateway(inside, f.Dst.Addr())
-	if !asks || m.Code() != 0 || !ok {
+	if !isPing(f) || m.Code() != 0 || !ok {
 		return nil
 	}
 	return packet.BuildICMP(packet.ICMPSpec{

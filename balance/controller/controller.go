@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -176,6 +177,7 @@ func (c *Controller) Ready(ctx context.Context) error {
 func (c *Controller) Set(ctx context.Context, s tables.State) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	s.Links, s.Rules = slices.Clone(s.Links), slices.Clone(s.Rules) // the caller goes on with his
 	gone := c.machine.set(s)
 	c.have = true
 	if c.session == nil {
@@ -240,16 +242,18 @@ func optional(m openflow.Message) bool {
 	return ok && tables.Cookie(e.Cookie).Ours() && tables.Cookie(e.Cookie).Kind() == tables.EndOf
 }
 
-// refusals are the errors of the switch in what Commit returns.
+// refusals are the errors of the switch among those of an error.
 func refusals(err error) []*channel.Refused {
 	var list []*channel.Refused
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, e := range joined.Unwrap() {
-			list = append(list, refusals(e)...)
+	switch e := err.(type) {
+	case *channel.Refused:
+		return append(list, e)
+	case interface{ Unwrap() error }:
+		return refusals(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, one := range e.Unwrap() {
+			list = append(list, refusals(one)...)
 		}
-	}
-	if r, ok := err.(*channel.Refused); ok {
-		list = append(list, r)
 	}
 	return list
 }

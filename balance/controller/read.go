@@ -42,14 +42,14 @@ func readFlow(b []byte) (tables.Flow, packet.Flags, error) {
 		return tables.Flow{}, 0, errLater
 	}
 	flow := tables.Flow{Protocol: f.Protocol, Inside: f.Src, Remote: f.Dst}
-	switch f.Protocol {
-	case packet.ProtocolTCP:
+	switch {
+	case f.Protocol == packet.ProtocolTCP:
 		h := packet.TCP(b[f.L4:])
 		flow.Inside = netip.AddrPortFrom(f.Src.Addr(), h.SrcPort())
 		flow.Remote = netip.AddrPortFrom(f.Dst.Addr(), h.DstPort())
 		return flow, h.Flags(), nil
-	case packet.ProtocolICMP, packet.ProtocolICMPv6:
-		if t := f.ICMP().Type(); t != echoRequest && t != echoRequest6 || (t == echoRequest) != (f.Family == packet.FamilyIPv4) {
+	case isICMP(f):
+		if !isPing(f) {
 			return flow, 0, errNotAPing
 		}
 		return flow, 0, nil
@@ -62,4 +62,20 @@ func readFlow(b []byte) (tables.Flow, packet.Flags, error) {
 		flow.Remote = netip.AddrPortFrom(f.Dst.Addr(), binary.BigEndian.Uint16(b[f.L4+2:]))
 	}
 	return flow, 0, nil
+}
+
+// isICMP says whether it is the ICMP of its own IP version, the only one that is read.
+func isICMP(f packet.Frame) bool {
+	if f.Family == packet.FamilyIPv6 {
+		return f.Protocol == packet.ProtocolICMPv6
+	}
+	return f.Protocol == packet.ProtocolICMP
+}
+
+// isPing says whether an ICMP message asks for an echo.
+func isPing(f packet.Frame) bool {
+	if f.Family == packet.FamilyIPv6 {
+		return f.ICMP().Type() == echoRequest6
+	}
+	return f.ICMP().Type() == echoRequest
 }

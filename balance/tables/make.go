@@ -184,6 +184,10 @@ func (m *maker) first() {
 		for _, f := range s.families() {
 			if a := l.Family(f.v6).Address; a.IsValid() {
 				m.add(First, known, fixed, ofType(from(PortOf(place)), f.etherType).Addr(f.dest, a), openflow.InstructionGotoTable{Table: Back})
+				if f.v6 && s.Datapath != config.Baton { // the host's stack has them, and nobody inside has asked
+					m.add(First, special, fixed, ofNeighbours(from(PortOf(place)), solicitation))
+					m.add(First, special, fixed, ofNeighbours(from(PortOf(place)), advertisement))
+				}
 			}
 		}
 	}
@@ -192,12 +196,6 @@ func (m *maker) first() {
 		return
 	}
 	m.add(First, matchAll, fixed, nil)
-	if s.Inside.IPv6.IsValid() { // the host's stack has them, and nobody inside has asked
-		for place := range s.Links {
-			m.add(First, special, fixed, ofNeighbours(from(PortOf(place)), solicitation))
-			m.add(First, special, fixed, ofNeighbours(from(PortOf(place)), advertisement))
-		}
-	}
 }
 
 // gateways has pings to the gateways answered, and drops what else is for them.

@@ -2,7 +2,6 @@ package tables
 
 import (
 	"math"
-	"math/bits"
 	"net/netip"
 	"slices"
 
@@ -79,10 +78,14 @@ type resolver struct {
 	set     Set
 }
 
-// resolvers returns the resolvers of links, by their addresses. One that every link has may be asked by any, as everything else.
+// resolvers returns the resolvers of links, by their addresses. One that every usable link has may be asked by any, as everything else.
 func (s State) resolvers(f family) []resolver {
 	var list []resolver
+	all := uint16(0)
 	for place, l := range s.Links {
+		if l.Usable {
+			all |= 1 << place
+		}
 		for _, a := range l.Resolvers {
 			a = a.Unmap().WithZone("")
 			if a.Is6() != f.v6 || a.IsLinkLocalUnicast() || a.IsLoopback() {
@@ -95,7 +98,7 @@ func (s State) resolvers(f family) []resolver {
 			list[at].set.Links |= 1 << place
 		}
 	}
-	list = slices.DeleteFunc(list, func(r resolver) bool { return bits.OnesCount16(r.set.Links) == len(s.Links) })
+	list = slices.DeleteFunc(list, func(r resolver) bool { return r.set.Links&all == all })
 	slices.SortFunc(list, func(a, b resolver) int { return a.address.Compare(b.address) })
 	return list
 }

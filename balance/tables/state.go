@@ -21,7 +21,7 @@ const MaxLinks = 16
 type State struct {
 	Datapath config.Datapath
 	Inside   Inside
-	Links    []Link // by their place in the configuration; MaxLinks at most
+	Links    []Link // by their place in the configuration, MaxLinks at most; the zero Link at one that is free
 	Rules    []Rule // the configuration's, in order; the last one is the default, which has no conditions
 }
 

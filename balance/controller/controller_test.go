@@ -369,7 +369,10 @@ func TestRefused(t *testing.T) {
 // TestNoTCPFlags: a switch that does not know TCP flags is not asked about them again and again.
 func TestNoTCPFlags(t *testing.T) {
 	c, d := New(Options{}), newDevice(t)
-	d.refuse = func(m openflow.Message) bool { e, ok := m.(*openflow.FlowMod); return ok && e.Table == tables.Ends }
+	d.refuse = func(m openflow.Message) bool {
+		e, ok := m.(*openflow.FlowMod)
+		return ok && e.Table == tables.Ends && len(e.Match) > 0
+	}
 	s := ruled(1, 1)
 	_ = c.Set(t.Context(), s)
 	d.join(c)

@@ -74,9 +74,12 @@ func newNetwork(t *testing.T, target string, count int, method config.Method) *n
 	t.Helper()
 	l := lab.New(t)
 	n := &network{Lab: l, t: t, host: l.Host("host"), server: l.Host("server")}
-	plain := lab.LinkOptions{NoOffloads: true} // as Open vSwitch's userspace datapath needs
+	options := lab.LinkOptions{}
+	if target == ovs {
+		options.NoOffloads = true // as its userspace datapath needs
+	}
 	inside := l.Link(lab.End{Host: n.host, Name: "bal0", Addrs: []string{"192.0.0.2/29", "64:ff9b:1::2/64"}},
-		lab.End{Host: n.host, Name: "bal0p"}, plain)
+		lab.End{Host: n.host, Name: "bal0p"}, options)
 	n.inside = inside.A
 	n.state = tables.State{
 		Datapath: config.OpenVSwitch,
@@ -92,10 +95,12 @@ func newNetwork(t *testing.T, target string, count int, method config.Method) *n
 	for i := range count {
 		v4, v6 := fmt.Sprintf("10.%d.0.", i), fmt.Sprintf("2001:db8:%d::", i+1)
 		k := l.Link(lab.End{Host: n.host, Name: fmt.Sprintf("eth%d", i), Addrs: []string{v4 + "2/24", v6 + "2/64"}},
-			lab.End{Host: n.server, Name: fmt.Sprintf("up%d", i), Addrs: []string{v4 + "1/24", v6 + "1/64"}}, plain)
+			lab.End{Host: n.server, Name: fmt.Sprintf("up%d", i), Addrs: []string{v4 + "1/24", v6 + "1/64"}}, options)
 		n.uplinks = append(n.uplinks, k)
-		n.server.Neighbour(k.B, v4+"2", k.A.MAC) // the forwarder's ports are not the host's
-		n.server.Neighbour(k.B, v6+"2", k.A.MAC)
+		if target == plain { // whose ports are not the host's any more
+			n.server.Neighbour(k.B, v4+"2", k.A.MAC)
+			n.server.Neighbour(k.B, v6+"2", k.A.MAC)
+		}
 		family := func(a string) links.Family {
 			return links.Family{Address: netip.MustParseAddr(a + "2"), Gateway: netip.MustParseAddr(a + "1"), GatewayMAC: links.MAC(k.B.MAC)}
 		}
@@ -105,13 +110,23 @@ func newNetwork(t *testing.T, target string, count int, method config.Method) *n
 	n.host.Route("0.0.0.0/0", "192.0.0.1")
 	n.host.Route("::/0", "64:ff9b:1::1")
 	n.controller = New(Options{})
-	if target == "ovs" {
+	switch target {
+	case ovs:
 		n.startOVS()
 		n.control()
-	} else {
+	case plain:
 		n.listens, n.socket = true, filepath.Join(l.Dir(), "openflow.sock")
 		n.control()
-		n.startForwarder()
+		n.startForwarder("ports: [" + strings.Join(n.ports(), ", ") + "]\n")
+	case baton:
+		n.state.Datapath = config.Baton
+		n.listens, n.socket = true, filepath.Join(l.Dir(), "openflow.sock")
+		n.control()
+		text := "normal: stack\nlimits: {picks: 4096}\nports: {1: {interface: bal0, side: host}"
+		for i, k := range n.uplinks {
+			text += fmt.Sprintf(", %d: %s", tables.FirstLink+i, k.A.Name)
+		}
+		n.startForwarder(text + "}\n")
 	}
 	t.Cleanup(func() { n.stop() })
 	n.ready()
@@ -187,13 +202,13 @@ func (n *network) startOVS() {
 	n.socket = filepath.Join(s.Dir, s.Bridge+".mgmt")
 }
 
-func (n *network) startForwarder() {
+func (n *network) startForwarder(text string) {
 	path, err := build()
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	file := filepath.Join(n.Dir(), "forwarder.yaml")
-	text := fmt.Sprintf("name: balance\nports: [%s]\ncontrollers: [unix:%s]\ncontrol: %s.sock\n", strings.Join(n.ports(), ", "), n.socket, file)
+	text += fmt.Sprintf("name: balance\ncontrollers: [unix:%s]\ncontrol: %s.sock\n", n.socket, file)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		n.t.Fatal(err)
 	}
@@ -357,17 +372,31 @@ func (n *network) ping(address string) {
 	}
 }
 
-// everySwitch runs a test with Open vSwitch and with Baton's forwarder, each method with each.
+// The switches: Open vSwitch and Baton's forwarder by plain OpenFlow, and Baton's as a balance has it by default, on the host's side of the inside device
+// and with its own actions.
+const (
+	ovs   = "ovs"
+	plain = "plain"
+	baton = "baton"
+)
+
+// everySwitch runs a test with each switch and each method that it has.
 func everySwitch(t *testing.T, f func(t *testing.T, target string, method config.Method)) {
 	lab.NeedRoot(t)
-	for _, target := range []string{"ovs", "baton"} {
-		for _, method := range []config.Method{config.Hash, config.Controller} {
+	for target, methods := range map[string][]config.Method{
+		ovs: {config.Hash, config.Controller}, plain: {config.Hash, config.Controller},
+		baton: {config.Turns, config.Hash, config.Controller},
+	} {
+		for _, method := range methods {
 			t.Run(fmt.Sprintf("%s by %s", target, method), func(t *testing.T) { f(t, target, method) })
 		}
 	}
 }
 
-// spread checks where flows go: the controller takes turns exactly; a hash does not, but uses all links in the end.
+// exact says whether a method takes turns, whatever the flows are.
+func exact(m config.Method) bool { return m == config.Controller || m == config.Turns }
+
+// spread checks where flows go: who takes turns does so exactly; others do not, but use all links in the end.
 func spread(t *testing.T, method config.Method, flow func() int, want ...int) {
 	t.Helper()
 	got, sum := make([]int, len(want)), 0
@@ -375,13 +404,13 @@ func spread(t *testing.T, method config.Method, flow func() int, want ...int) {
 		sum += w
 	}
 	most := sum
-	if method == config.Hash {
+	if !exact(method) {
 		most = 8 * sum
 	}
-	for n := 0; n < most && (method == config.Controller || slices.Contains(got, 0)); n++ {
+	for n := 0; n < most && (exact(method) || slices.Contains(got, 0)); n++ {
 		got[flow()]++
 	}
-	if method == config.Controller && !slices.Equal(got, want) || slices.Contains(got, 0) {
+	if exact(method) && !slices.Equal(got, want) || slices.Contains(got, 0) {
 		t.Errorf("flows went %v, want %v", got, want)
 	}
 }
@@ -403,7 +432,7 @@ func TestFlows(t *testing.T) {
 				port++
 				return n.ask(address, port)
 			}
-			if method == config.Controller || target == "baton" {
+			if exact(method) || target != ovs {
 				spread(t, method, datagram, 8, 8)
 			} else {
 				datagram() // the hash of Open vSwitch leaves UDP's ports out: one server, one link
@@ -444,7 +473,9 @@ func TestLinkGoes(t *testing.T) {
 			return errors.Join(errors.New("connected without a link"), conn.Close())
 		})
 		n.uplinks[0].A.SetUp()
-		n.server.Neighbour(n.uplinks[0].B, "10.0.0.2", n.uplinks[0].A.MAC)
+		if target == plain {
+			n.server.Neighbour(n.uplinks[0].B, "10.0.0.2", n.uplinks[0].A.MAC)
+		}
 		n.set(func(s *tables.State) { s.Links[0].Usable, s.Links[1].Usable = true, true })
 		spread(t, method, func() int { return n.fetch(server4) }, 8, 8)
 	})
@@ -453,7 +484,7 @@ func TestLinkGoes(t *testing.T) {
 // TestControllerComesBack: flows go on when the controller is another one, which learns of them; they are forgotten when they end.
 func TestControllerComesBack(t *testing.T) {
 	lab.NeedRoot(t)
-	for _, target := range []string{"ovs", "baton"} {
+	for _, target := range []string{ovs, plain, baton} {
 		t.Run(target, func(t *testing.T) {
 			n := newNetwork(t, target, 2, config.Controller)
 			var flows []connection

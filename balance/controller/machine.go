@@ -228,7 +228,7 @@ func packetOut(from openflow.PortNo, data []byte, do openflow.Action) *openflow.
 	return &openflow.PacketOut{Buffer: openflow.NoBuffer, InPort: from, Actions: []openflow.Action{do}, Data: data}
 }
 
-// end takes a packet of a connection that begins or ends it, which has left already.
+// end takes a packet of a connection that begins or ends it, as it came; it leaves by itself.
 func (m *machine) end(now time.Duration, port openflow.PortNo, data []byte) result {
 	f, flags, err := readFlow(data)
 	if err != nil {
@@ -237,7 +237,7 @@ func (m *machine) end(now time.Duration, port openflow.PortNo, data []byte) resu
 	side := uint8(host)
 	if port != tables.InsidePort {
 		side = remote
-		f.Inside, f.Remote = f.Remote, f.Inside
+		f.Inside, f.Remote = netip.AddrPortFrom(m.state.Inside.Address(f.V6()), f.Remote.Port()), f.Inside
 	}
 	known := m.flows[f]
 	if known == nil || side == remote && port != tables.PortOf(known.place) {

@@ -106,7 +106,7 @@ func TestAlgorithm1(t *testing.T) {
 				}
 			}
 			// 9 to 12: setField ip_src, eth_src, eth_dst, output to i: a group's, which follows the link's gateway
-			do, ok := rule.Instructions[0].(openflow.InstructionApplyActions)
+			do, ok := rule.Instructions[0].(openflow.InstructionWriteActions)
 			group := openflow.ActionGroup{Group: tables.LinkGroup(i, false)}
 			if !ok || !slices.Equal(do.Actions, []openflow.Action{group}) {
 				t.Fatalf("flow %d: %s, want link %d", n, tables.Text(rule), i)
@@ -278,7 +278,8 @@ func (s *script) packet(kind string, port uint16, server string, more []string) 
 		from := openflow.PortNo(tables.InsidePort)
 		if more[0] == "back" {
 			f, _ := packet.Parse(b)
-			from, b = tables.FirstLink, packet.Build(packet.Spec{Src: f.Dst, Dst: f.Src, Flags: flags, Payload: make([]byte, 1000)})[:114]
+			link := netip.AddrPortFrom(m.state.Links[0].V4.Address, port)
+			from, b = tables.FirstLink, packet.Build(packet.Spec{Src: f.Dst, Dst: link, Flags: flags, Payload: make([]byte, 1000)})[:114]
 		}
 		s.result(m.packetIn(s.now, packetIn(from, tables.NewCookie(tables.EndOf, 0), b)))
 	case "idle":

@@ -15,10 +15,10 @@ var (
 	errNotAPing = errors.New("ICMP other than an echo")
 )
 
-// The protocol that package packet does not read, and the length of its header in bytes.
+// protocolUDP is what package packet does not read, and udpSize the length of its header in bytes.
 const (
-	protocolUDP packet.Protocol = 17
-	udpSize                     = 8
+	protocolUDP = packet.Protocol(17)
+	udpSize     = 8
 )
 
 // The types of echoes (RFC 792, RFC 4443).

@@ -402,9 +402,9 @@ func TestFlowEntries(t *testing.T) {
 	tests := []struct{ name, inside, remote, out, back string }{
 		{"TCP", "192.0.0.2:40000", "203.0.113.9:443",
 			"add table=1,priority=50000,cookie=0x42744e4203000010,idle_timeout=60,eth_type=0x800,ip_proto=6,ipv4_src=192.0.0.2," +
-				"ipv4_dst=203.0.113.9,tcp_src=40000,tcp_dst=443 actions=group:16,goto_table:3",
+				"ipv4_dst=203.0.113.9,tcp_src=40000,tcp_dst=443 actions=write_actions(group:16),goto_table:3",
 			"add table=2,priority=50000,cookie=0x42744e4203000010,idle_timeout=60,in_port=2,eth_type=0x800,ip_proto=6,ipv4_src=203.0.113.9," +
-				"ipv4_dst=10.0.0.2,tcp_src=443,tcp_dst=40000 actions=set_field:ipv4_dst=192.0.0.2,group:1,goto_table:3"},
+				"ipv4_dst=10.0.0.2,tcp_src=443,tcp_dst=40000 actions=write_actions(set_field:ipv4_dst=192.0.0.2,group:1),goto_table:3"},
 		{"UDP", "[64:ff9b:1::2]:40000", "[2001:db8:5::5]:443",
 			"add table=1,priority=50000,cookie=0x42744e4203000011,idle_timeout=60,eth_type=0x86dd,ip_proto=17,udp_src=40000,udp_dst=443," +
 				"ipv6_src=64:ff9b:1::2,ipv6_dst=2001:db8:5::5 actions=group:17",

@@ -35,8 +35,8 @@ func (s State) FlowEntries(f Flow, place int, idle uint16) (out, back *openflow.
 		e := openflow.NewFlowMod(openflow.FlowAdd)
 		e.Table, e.Priority, e.Cookie, e.Match, e.Idle = t, flows, uint64(flowCookie(place, ip.v6)), canonical(m), idle
 		e.Instructions = []openflow.Instruction{apply(do...)}
-		if f.Protocol == packet.ProtocolTCP {
-			e.Instructions = append(e.Instructions, openflow.InstructionGotoTable{Table: Ends})
+		if f.Protocol == packet.ProtocolTCP { // what is written is done when the last table has been met, with no copy of the packet
+			e.Instructions = []openflow.Instruction{openflow.InstructionWriteActions{Actions: do}, openflow.InstructionGotoTable{Table: Ends}}
 		}
 		return e
 	}

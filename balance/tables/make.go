@@ -23,7 +23,7 @@ const (
 	First openflow.TableID = iota // where a packet comes from
 	Rules                         // which links a packet of the host may use
 	Back                          // whom a packet to a link's address is for
-	Ends                          // packets of a flow of the controller have left; those that begin or end it are told
+	Ends                          // packets of a flow of the controller leave; those that begin or end it are told
 )
 
 // Priorities. Those of rules count down from firstRule.
@@ -234,7 +234,7 @@ const (
 const headerBytes = 14 + 40 + 60
 
 // ends makes the table that the controller's flows end in: it is told of a FIN or RST, and of the SYN of a connection that follows one with the
-// same ports. A switch that does not know TCP flags, which are an extension of OpenFlow 1.3, refuses these: its flows end when they are idle.
+// same ports. A packet then does as the entry of its flow has written. A switch that does not know TCP flags, which are an extension of OpenFlow 1.3, refuses these: its flows end when they are idle.
 func (m *maker) ends(families []family) {
 	if !m.asks {
 		return
@@ -248,7 +248,7 @@ func (m *maker) ends(families []family) {
 		m.add(Ends, known, cookie, tcp(from(InsidePort)).UintMasked(openflow.FieldTCPFlags, flagSYN, flagSYN|flagACK|flagRST|flagFIN),
 			toController(headerBytes))
 	}
-	m.add(Ends, matchAll, cookie, nil)
+	m.add(Ends, matchAll, NewCookie(Fixed, 0), nil)
 }
 
 func setAddr(f openflow.Field, a netip.Addr) openflow.Action {

@@ -41,6 +41,8 @@ func flowText(m *openflow.FlowMod) string {
 		switch i := i.(type) {
 		case openflow.InstructionApplyActions:
 			do = append(do, actionsText(i.Actions))
+		case openflow.InstructionWriteActions:
+			do = append(do, "write_actions("+actionsText(i.Actions)+")")
 		case openflow.InstructionWriteMetadata:
 			do = append(do, fmt.Sprintf("write_metadata:%#x", i.Metadata))
 		case openflow.InstructionGotoTable:

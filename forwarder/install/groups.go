@@ -112,7 +112,9 @@ func (k *Kernel) putGroup(n *group) (r datapath.ForwarderGroup, err error) {
 		k.f.BucketCounts[place] = datapath.ForwarderCounts{}
 	}
 	switch n.Kind {
-	case openflow.GroupTypeAll, openflow.GroupTypeIndirect:
+	case openflow.GroupTypeIndirect: // a choice of one: if nothing comes after it the packet itself goes, not a copy
+		return datapath.ForwarderGroup{Kind: datapath.GroupFailover, First: n.first, Count: uint32(len(n.Buckets))}, nil
+	case openflow.GroupTypeAll:
 		at, err := k.putOps(each)
 		if err != nil {
 			return r, err

@@ -43,8 +43,9 @@ type Controller struct {
 	session *session      // nil: none
 	ready   chan struct{} // closed when the session's switch has its tables
 
-	status sync.Mutex
+	status sync.Mutex // is held for moments: the status can be asked for while a switch does not answer
 	told   Status
+	queue  *queue // of the session
 }
 
 // Status is what can be told of a controller.
@@ -129,6 +130,7 @@ func (c *Controller) join(ctx context.Context, s *session) error {
 		c.forget()
 	}
 	c.session, c.unsure = s, true
+	c.note(func(*Status) { c.queue = s.queue })
 	if !c.have {
 		return nil // Set will see to it
 	}
@@ -156,7 +158,7 @@ func (c *Controller) forget() {
 		c.ready = make(chan struct{})
 	default:
 	}
-	c.note(func(t *Status) { t.Connected = false; t.Packets[DropQueue] += drops })
+	c.note(func(t *Status) { t.Connected = false; t.Packets[DropQueue] += drops; c.queue = nil })
 }
 
 // Ready waits until a switch has the tables of the state.
@@ -229,6 +231,7 @@ func (c *Controller) commit(ctx context.Context, wanted tables.Tables, messages 
 		}
 		t.Connected, t.Peer, t.DatapathID, t.Groups, t.Entries = true, peer, datapath, len(wanted.Groups), len(wanted.Entries)
 	})
+	c.noteFlows()
 	c.log.Debug("the switch has its tables", "messages", len(messages), "took", time.Since(began))
 	if err != nil {
 		return fmt.Errorf("change the tables of the switch: %w", err)
@@ -284,8 +287,10 @@ func (c *Controller) handle(s *session, m channel.Received) {
 			r.verdict = DropSwitch
 		}
 		c.note(func(t *Status) { t.Packets[r.verdict]++ })
+		c.noteFlows()
 	case *openflow.FlowRemoved:
 		_ = s.send(c.machine.removed(what)) // who cannot send loses the switch soon, and reads anew then what it has
+		c.noteFlows()
 	case *openflow.Error:
 		c.refused(s.sent.message(m.XID), what)
 	}
@@ -297,19 +302,19 @@ func (c *Controller) note(f func(*Status)) {
 	f(&c.told)
 }
 
+// noteFlows notes what is known of flows. The caller holds mu.
+func (c *Controller) noteFlows() {
+	c.note(func(t *Status) { t.Flows, t.Given = len(c.machine.flows), append(t.Given[:0], c.machine.given...) })
+}
+
 // Status tells how it goes.
 func (c *Controller) Status() Status {
-	c.mu.Lock()
-	flows, given, dropped := len(c.machine.flows), append([]uint64(nil), c.machine.given...), uint64(0)
-	if c.session != nil {
-		dropped = c.session.queue.dropped()
-	}
-	c.mu.Unlock()
 	c.status.Lock()
 	defer c.status.Unlock()
 	t := c.told
-	t.Packets = maps.Clone(t.Packets)
-	t.Packets[DropQueue] += dropped
-	t.Flows, t.Given = flows, given
+	t.Packets, t.Given = maps.Clone(t.Packets), slices.Clone(t.Given)
+	if c.queue != nil {
+		t.Packets[DropQueue] += c.queue.dropped()
+	}
 	return t
 }

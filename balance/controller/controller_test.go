@@ -383,3 +383,29 @@ func TestConnect(t *testing.T) {
 		t.Error("a switch is there")
 	}
 }
+
+// TestQueue: packets are bounded, whatever else comes; what tells of entries is not.
+func TestQueue(t *testing.T) {
+	q := newQueue(2)
+	p := channel.Received{Message: packetIn(1, 0, nil)}
+	for range 5 {
+		q.push(p)
+		q.push(channel.Received{Message: &openflow.FlowRemoved{}})
+	}
+	if q.dropped() != 3 || len(q.list) != 7 {
+		t.Errorf("%d dropped, %d wait", q.dropped(), len(q.list))
+	}
+	for range 7 {
+		if _, ok := q.pop(); !ok {
+			t.Error("it has ended")
+		}
+	}
+	q.push(p)
+	if q.dropped() != 3 || len(q.list) != 1 {
+		t.Errorf("%d dropped, %d wait", q.dropped(), len(q.list))
+	}
+	q.end()
+	if _, ok := q.pop(); ok {
+		t.Error("it has not ended")
+	}
+}

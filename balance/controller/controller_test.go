@@ -133,6 +133,11 @@ func TestServe(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	d.has(s, 2)
+	s.Links[0].Usable = false
+	if err := c.Set(within(t), s); err != nil || c.Status().Flows != 0 {
+		t.Errorf("%v, %+v", err, c.Status())
+	}
+	d.has(s, 0)
 	d.mu.Lock()
 	conn := d.conn
 	d.mu.Unlock()

@@ -148,26 +148,3 @@ func TestOptions(t *testing.T) {
 		})
 	}
 }
-
-func TestGateways(t *testing.T) {
-	tests := []struct {
-		host string
-		n    int
-		want string
-	}{
-		{"192.0.0.2/29", 9, "192.0.0.1 192.0.0.3 192.0.0.4 192.0.0.5 192.0.0.6"},
-		{"192.0.0.1/29", 2, "192.0.0.2 192.0.0.3"},
-		{"192.0.0.2/30", 2, "192.0.0.1"},
-		{"64:ff9b:1::2/64", 3, "64:ff9b:1::1 64:ff9b:1::3 64:ff9b:1::4"},
-		{"192.0.0.2/32", 1, ""},
-	}
-	for _, tt := range tests {
-		var got []string
-		for _, a := range Gateways(netip.MustParsePrefix(tt.host), tt.n) {
-			got = append(got, a.String())
-		}
-		if text := strings.Join(got, " "); text != tt.want {
-			t.Errorf("%s: got %s, want %s", tt.host, text, tt.want)
-		}
-	}
-}

@@ -3,6 +3,7 @@ package inside
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"regexp"
@@ -17,10 +18,11 @@ import (
 // TestStateIsAsBefore stops, kills and restores at every step of set-up and of tear-down.
 func TestStateIsAsBefore(t *testing.T) {
 	n := newNetwork(t)
-	killEverywhere(t, n, n.state())
+	killEverywhere(t, n, n.state(), 1)
 }
 
-func killEverywhere(t *testing.T, n *network, s State) {
+// killEverywhere kills at each of every so many steps, from a random one on.
+func killEverywhere(t *testing.T, n *network, s State, every int) {
 	t.Helper()
 	before := n.snapshot()
 	then := s
@@ -37,9 +39,11 @@ func killEverywhere(t *testing.T, n *network, s State) {
 	if err != nil || points < 100 {
 		t.Fatalf("%d points, %v", points, err)
 	}
-	for stop := 1; stop <= points; stop++ {
+	first := 1 + rand.N(every)
+	t.Logf("step %d and each %d. of %d", first, every, points)
+	for stop := first; stop <= points; stop += every {
 		p, at := n.child(order{State: s, Then: &then, Close: true, StopAt: stop}, "stopped")
-		if stop%10 == 0 {
+		if stop/every%10 == 0 {
 			if _, err := n.restore(); !errors.Is(err, ErrRunning) {
 				t.Errorf("restored while it runs: %v", err)
 			}

@@ -31,7 +31,7 @@ func withOpenVSwitch(t *testing.T, n *network) State {
 // TestStateIsAsBeforeWithOpenVSwitch is TestStateIsAsBefore with a bridge, a table of nftables, and offloads switched off.
 func TestStateIsAsBeforeWithOpenVSwitch(t *testing.T) {
 	n := newNetwork(t)
-	killEverywhere(t, n, withOpenVSwitch(t, n))
+	killEverywhere(t, n, withOpenVSwitch(t, n), 5)
 }
 
 func TestOpenVSwitch(t *testing.T) {

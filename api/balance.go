@@ -12,6 +12,7 @@ type BalanceStatus struct {
 	Version  string        `json:"version"`
 	PID      int           `json:"pid"`
 	Started  time.Time     `json:"started"`
+	Name     string        `json:"name"`
 	Config   string        `json:"config"` // file
 	Loaded   time.Time     `json:"loaded"` // when the configuration in force was read
 	Datapath string        `json:"datapath"`
@@ -41,17 +42,27 @@ type BalanceLink struct {
 	Resolvers []netip.Addr `json:"resolvers,omitempty"`
 	MTU       int          `json:"mtu"`
 
-	Active       uint64        `json:"active"` // flows that send or receive
-	Flows        uint64        `json:"flows"`  // that were given to it
-	RTT          time.Duration `json:"rtt_ns"` // of handshakes; 0: not known
-	Loss         float64       `json:"loss"`   // share of segments sent twice
-	Sent         uint64        `json:"sent"`   // bytes
+	Active       uint64        `json:"active"`      // flows that send or receive
+	Flows        uint64        `json:"flows"`       // that are remembered
+	Connections  uint64        `json:"connections"` // TCP, that were begun by it
+	RTT          time.Duration `json:"rtt_ns"`      // of handshakes; 0: not known
+	Loss         float64       `json:"loss"`        // share of segments sent twice
+	Sent         uint64        `json:"sent"`        // bytes of the interface, ever
 	Received     uint64        `json:"received"`
 	SentRate     float64       `json:"sent_rate"` // bits per second, of the last seconds
 	ReceivedRate float64       `json:"received_rate"`
 	Capacity     float64       `json:"capacity"` // bits per second, as measured; 0: not known
 	Cap          *BalanceCap   `json:"cap,omitempty"`
 }
+
+// The states of a link that new flows can have.
+const (
+	BalanceUsed    = "used"
+	BalanceStandby = "standby" // links of a lower tier are used
+)
+
+// Usable says whether new flows can have the link.
+func (l *BalanceLink) Usable() bool { return l.State == BalanceUsed || l.State == BalanceStandby }
 
 // BalanceCap is how much of its cap a link has used.
 type BalanceCap struct {

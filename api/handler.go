@@ -34,6 +34,8 @@ type Backend struct {
 	Distances  func(ctx context.Context) (Distances, error)
 	// Purge is the status of a purge.
 	Purge func(ctx context.Context) (PurgeStatus, error)
+	// Balance is the status of a balance.
+	Balance func(ctx context.Context) (BalanceStatus, error)
 	// Anycast is the status of a site or a planner; AnycastOrder is an operator's.
 	Anycast      func(ctx context.Context) (AnycastStatus, error)
 	AnycastOrder func(ctx context.Context, o AnycastOrder) (AnycastStatus, error)
@@ -77,6 +79,9 @@ func Handler(b Backend) http.Handler {
 	})
 	mux.HandleFunc("GET /v1/purge", func(w http.ResponseWriter, r *http.Request) {
 		serveOne(w, r, b.Purge)
+	})
+	mux.HandleFunc("GET /v1/balance", func(w http.ResponseWriter, r *http.Request) {
+		serveOne(w, r, b.Balance)
 	})
 	mux.HandleFunc("POST /v1/plan", func(w http.ResponseWriter, r *http.Request) {
 		q, err := parsePlan(w, r)

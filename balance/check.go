@@ -1,0 +1,74 @@
+package balance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"baton/balance/config"
+	"baton/balance/inside"
+	"baton/balance/links"
+)
+
+// Report is how a configuration fits a host, and what a balance would make of the host now.
+type Report struct {
+	Links    []links.Link
+	Findings []links.Finding
+	Changes  []string // in their order
+}
+
+// Check looks at the host without changing anything. What there is of the balance itself, running or left, is not in the way.
+func Check(cfg *config.Config) (Report, error) {
+	own, err := isOwn(cfg.Name)
+	if err != nil {
+		return Report{}, err
+	}
+	return check(cfg, own)
+}
+
+// check looks at a host that has something of the balance, or nothing.
+func check(cfg *config.Config, own bool) (r Report, err error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	w, err := links.Open(ctx, links.Options{Links: cfg.Links, Tell: func([]links.Link) {}, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return r, err
+	}
+	r.Links = w.List()
+	w.Close()
+	host, err := links.ReadHost(r.Links)
+	if err != nil {
+		return r, err
+	}
+	r.Findings = links.Check(cfg, host)
+	if own {
+		r.Findings = slices.DeleteFunc(r.Findings, func(f links.Finding) bool { return strings.HasPrefix(f.Key, "inside.") })
+	}
+	k, err := known{}.configure(cfg)
+	if err != nil {
+		return r, err
+	}
+	for i := range k.places {
+		k.places[i].now = r.Links[i]
+	}
+	plan := inside.Make(k.inside())
+	for _, item := range slices.Concat(plan.Items, plan.Divert) {
+		r.Changes = append(r.Changes, fmt.Sprint(item))
+	}
+	return r, nil
+}
+
+// isOwn says whether the host has something of a balance of that name.
+func isOwn(name string) (bool, error) {
+	h, err := inside.Open(name, inside.Options{})
+	if errors.Is(err, inside.ErrRunning) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return h.Left(), h.Leave()
+}

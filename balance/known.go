@@ -1,0 +1,191 @@
+package balance
+
+import (
+	"cmp"
+	"fmt"
+	"os/user"
+	"slices"
+	"strconv"
+	"time"
+
+	"baton/balance/alive"
+	"baton/balance/config"
+	"baton/balance/inside"
+	"baton/balance/links"
+	"baton/balance/policy"
+	"baton/balance/tables"
+)
+
+// known is all that it depends on what there is to be. It is data: the loop notes in it what happens, and asks it for the tables and for the
+// host's side.
+type known struct {
+	cfg    *config.Config
+	users  map[string]uint32 // the numbers of the users that rules name
+	places []place           // by the links' OpenFlow ports from tables.FirstLink on
+}
+
+// place is that of a link. A link keeps its place for as long as the process runs, as flows are known by it; one that a reload has taken out
+// leaves an empty one.
+type place struct {
+	cfg     config.Link // of the last configuration that had the link
+	gone    bool        // the configuration in force has it not
+	now     links.Link
+	verdict alive.Verdict // of its probes
+	usage   policy.Usage  // of its cap
+	weight  uint16        // as weighed
+
+	told  string // the state that was told last, and since when it is so
+	since time.Time
+}
+
+// configure puts a configuration in force. Places of links stay. The error is of one that there is no room for, or that names what there is not.
+func (k known) configure(cfg *config.Config) (known, error) {
+	next := known{cfg: cfg, users: make(map[string]uint32), places: slices.Clone(k.places)}
+	for i := range next.places {
+		next.places[i].gone = true
+	}
+	for _, l := range cfg.Links {
+		i := next.placeOf(l.Interface)
+		if i < 0 {
+			i = len(next.places)
+			next.places = append(next.places, place{})
+		}
+		next.places[i].cfg, next.places[i].gone = l, false
+		next.places[i].now.Name, next.places[i].now.Interface = l.Name, l.Interface
+	}
+	for i := range next.places {
+		if p := &next.places[i]; p.gone {
+			*p = place{cfg: p.cfg, gone: true}
+		}
+	}
+	if len(next.places) > tables.MaxLinks {
+		return k, fmt.Errorf("%s: links: %d, with those that the process has had: a restart is needed for more than %d", cfg.File, len(next.places),
+			tables.MaxLinks)
+	}
+	for i, a := range cfg.Applications() {
+		if a.User == "" {
+			continue
+		}
+		number, err := userNumber(a.User)
+		if err != nil {
+			return k, fmt.Errorf("%s: rules: application %d: %w", cfg.File, i+1, err)
+		}
+		next.users[a.User] = number
+	}
+	return next, nil
+}
+
+// placeOf is the place of a link that the configuration has.
+func (k *known) placeOf(device string) int {
+	return slices.IndexFunc(k.places, func(p place) bool { return p.cfg.Interface == device })
+}
+
+func userNumber(name string) (uint32, error) {
+	text := name
+	if _, err := strconv.ParseUint(name, 10, 32); err != nil {
+		u, err := user.Lookup(name)
+		if err != nil {
+			return 0, fmt.Errorf("user %s: %w", name, err)
+		}
+		text = u.Uid
+	}
+	number, err := strconv.ParseUint(text, 10, 32)
+	return uint32(number), err
+}
+
+// decide says how the links are used, by their places.
+//
+// Probes count as long as they let one link be used: if none of them answers, their server may be what is dead, and a portal is signed in
+// at by the link that has it.
+func (k *known) decide() []policy.Decision {
+	in := make([]policy.Input, len(k.places))
+	answers := slices.ContainsFunc(k.places, func(p place) bool { return p.now.Usable() && verdictOf(p.verdict) == policy.Alive })
+	for i := range k.places {
+		p := &k.places[i]
+		in[i] = policy.Input{Config: p.cfg, Link: p.now, Over: p.usage.Over, Weight: p.weight}
+		if answers {
+			in[i].Verdict = verdictOf(p.verdict)
+		}
+	}
+	return policy.Decide(in)
+}
+
+func verdictOf(v alive.Verdict) policy.Verdict {
+	switch v.State {
+	case alive.Dead:
+		return policy.Dead
+	case alive.Portal:
+		return policy.Portal
+	}
+	return policy.Alive // also one that has not been asked for long enough
+}
+
+// tables is what the switch's tables depend on. The MTU is the inside's, and v6 says whether that has IPv6.
+func (k *known) tables(decisions []policy.Decision, mtu int, v6 bool) tables.State {
+	s := tables.State{
+		Datapath: k.cfg.Datapath,
+		Inside:   tables.Inside{MAC: inside.HostMAC, MTU: mtu, IPv4: k.cfg.Inside.IPv4.Addr()},
+	}
+	if v6 {
+		s.Inside.IPv6 = k.cfg.Inside.IPv6.Addr()
+	}
+	applications := k.cfg.Applications()
+	for class := range len(applications) + 1 {
+		g := tables.Gateway{IPv4: k.cfg.Inside.Gateway4(class)}
+		if v6 {
+			g.IPv6 = k.cfg.Inside.Gateway6(class)
+		}
+		s.Inside.Gateways = append(s.Inside.Gateways, g)
+	}
+	for _, d := range decisions {
+		s.Links = append(s.Links, d.Link)
+	}
+	for _, r := range k.cfg.Rules {
+		class := 0
+		if r.Application != nil {
+			class = 1 + slices.Index(applications, *r.Application)
+		}
+		s.Rules = append(s.Rules, tables.Rule{
+			To: r.To, Services: r.Services, Class: class, Links: k.placesOf(r.Links), Otherwise: r.Otherwise,
+			Method: cmp.Or(r.Method, k.cfg.Method), Together: r.Together,
+		})
+	}
+	s.Rules = append(s.Rules, tables.Rule{
+		Links: k.placesOf(nil), Otherwise: config.Any, Method: k.cfg.Method, Together: k.cfg.Together,
+	})
+	return s
+}
+
+// placesOf returns the places of links by their names; of all that are configured when there are no names.
+func (k *known) placesOf(names []string) []int {
+	var list []int
+	for i := range k.places {
+		if p := &k.places[i]; !p.gone && (len(names) == 0 || slices.Contains(names, p.cfg.Name)) {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// inside is what the host's side depends on.
+func (k *known) inside() inside.State {
+	s := inside.State{Name: k.cfg.Name, Inside: k.cfg.Inside, Datapath: k.cfg.Datapath}
+	for i := range k.places {
+		s.Links = append(s.Links, k.places[i].now)
+	}
+	s.Classes = append(s.Classes, k.class(0, config.Application{}))
+	for i, a := range k.cfg.Applications() {
+		s.Classes = append(s.Classes, k.class(i+1, a))
+	}
+	return s
+}
+
+func (k *known) class(number int, a config.Application) inside.Class {
+	c := inside.Class{
+		IPv4: k.cfg.Inside.Gateway4(number), IPv6: k.cfg.Inside.Gateway6(number), MAC: tables.GatewayMAC(number), Group: a.Cgroup,
+	}
+	if a.User != "" {
+		c.Users = &inside.Users{First: k.users[a.User], Last: k.users[a.User]}
+	}
+	return c
+}

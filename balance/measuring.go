@@ -1,0 +1,174 @@
+package balance
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"baton/balance/config"
+	"baton/balance/measure"
+	"baton/balance/policy"
+	"baton/balance/tables"
+	"baton/balance/weigh"
+	"baton/datapath"
+)
+
+// countEvery is how often it is counted what the links carry.
+const countEvery = 200 * time.Millisecond
+
+// measuring is what the loop has measured.
+type measuring struct {
+	measure *measure.Measure
+	reader  *measure.Reader
+	weigher weigh.Weigher
+	meters  *policy.Meters // nil: no link has a cap
+	figures []measure.Figures
+	seats   []datapath.PickPort // by place; of Baton's data plane alone
+	carried []measure.Counters  // by place
+}
+
+// openMeasuring begins to measure.
+func (b *Balance) openMeasuring() (err error) {
+	b.measuring.weigher.Config = b.known.cfg.Weights
+	var picks measure.Picks
+	if b.known.cfg.Datapath == config.Baton {
+		picks = func(visit func(uint8, netip.AddrPort, netip.AddrPort, uint32) bool) error {
+			return b.picks(func(p datapath.Pick) bool { return visit(p.Protocol, p.Inside, p.Remote, p.Port) })
+		}
+	}
+	b.measuring.reader, err = measure.NewReader(b.own(), picks)
+	return err
+}
+
+// picks visits what the switch remembers of flows. One that has just been started remembers nothing.
+func (b *Balance) picks(visit func(datapath.Pick) bool) error {
+	err := datapath.ReadPicks(b.o.Pins(b.known.cfg.Name), visit)
+	if errors.Is(err, datapath.ErrNoPicks) {
+		return nil
+	}
+	return err
+}
+
+// metered has bytes counted if a link has a cap.
+func (b *Balance) metered() error {
+	cfg := b.known.cfg
+	if b.measuring.meters != nil || !slices.ContainsFunc(cfg.Links, func(l config.Link) bool { return l.Cap != nil }) {
+		return nil
+	}
+	if err := os.MkdirAll(cfg.State, 0o700); err != nil {
+		return fmt.Errorf("%s: state: %w", cfg.File, err)
+	}
+	meters, err := policy.OpenMeters(filepath.Join(cfg.State, "caps.json"))
+	if err != nil {
+		b.log.Warn("caps", "err", err)
+	}
+	b.measuring.meters = meters
+	return nil
+}
+
+// grow makes room for places that a reload has added.
+func (m *measuring) grow(places int) {
+	if have := len(m.seats); m.measure == nil || have < places {
+		next := measure.New(places)
+		for i := range have {
+			next.Take(i, m.measure, i)
+		}
+		m.measure = next
+		m.seats = append(m.seats, make([]datapath.PickPort, places-have)...)
+		m.carried = append(m.carried, make([]measure.Counters, places-have)...)
+		m.figures = next.Figures()
+	}
+}
+
+// forget forgets what was measured of a link that leads elsewhere now.
+func (m *measuring) forget(place int) {
+	if m.measure != nil && place < len(m.seats) {
+		m.measure.Forget(place)
+	}
+}
+
+// count looks at what the links carry, and weighs them by that.
+func (b *Balance) count() {
+	m, now := &b.measuring, monotonic()
+	m.grow(len(b.known.places))
+	b.tell("what the links carry is not known", b.sample(now))
+	m.figures = m.measure.Figures()
+	list := make([]weigh.Link, len(b.known.places))
+	for i := range list {
+		list[i] = weigh.Link{Fixed: b.known.places[i].cfg.Weight, Figures: m.figures[i]}
+	}
+	weights, _ := m.weigher.Weigh(now, list)
+	for i := range b.known.places {
+		b.known.places[i].weight = weights[i]
+	}
+}
+
+// monotonic is the kernel's clock that only goes forward.
+func monotonic() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail
+	return time.Duration(t.Nano())
+}
+
+func (b *Balance) sample(now time.Duration) error {
+	m := &b.measuring
+	s := measure.Sample{At: now}
+	var errs []error
+	if b.known.cfg.Datapath == config.Baton {
+		errs = append(errs, b.readSeats())
+	}
+	for i := range b.known.places {
+		p, c := &b.known.places[i], &m.carried[i]
+		if index := p.now.Index; index != 0 {
+			counters, err := measure.ReadCounters(index)
+			if err == nil {
+				*c = counters
+			}
+			errs = append(errs, err)
+		}
+		c.SYNs, c.SYNRepeats, c.RTT = m.seats[i].SYNs, m.seats[i].SYNRepeats, m.seats[i].RTT
+		s.Links = append(s.Links, *c)
+		if p.usage = (policy.Usage{}); m.meters != nil && p.cfg.Cap != nil && !p.gone {
+			p.usage = m.meters.Count(time.Now(), p.cfg, c.Sent+c.Received)
+		}
+	}
+	if m.meters != nil {
+		errs = append(errs, m.meters.Save(time.Now(), false))
+	}
+	var err error
+	s.Flows, s.Listed, err = m.reader.Flows(now)
+	m.measure.Add(s)
+	return errors.Join(append(errs, err)...)
+}
+
+// closeMeasuring keeps what counts against caps.
+func (b *Balance) closeMeasuring() error {
+	var errs []error
+	if b.measuring.reader != nil {
+		errs = append(errs, b.measuring.reader.Close())
+	}
+	if b.measuring.meters != nil {
+		errs = append(errs, b.measuring.meters.Save(time.Now(), true))
+	}
+	return errors.Join(errs...)
+}
+
+// readSeats reads what the switch knows of the links' flows.
+func (b *Balance) readSeats() error {
+	list, err := datapath.ReadPickPorts(b.o.Pins(b.known.cfg.Name))
+	if err != nil && !errors.Is(err, datapath.ErrNoPicks) {
+		return err
+	}
+	for _, p := range list {
+		if i := int(p.Port) - tables.FirstLink; i >= 0 && i < len(b.measuring.seats) {
+			b.measuring.seats[i] = p
+		}
+	}
+	return nil
+}

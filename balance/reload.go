@@ -1,0 +1,80 @@
+package balance
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"baton/api"
+	"baton/balance/config"
+	"baton/balance/weigh"
+)
+
+// Reload reads the configuration again and puts it in force; flows stay where they are. An error changes nothing.
+func (b *Balance) Reload() (api.ReloadResult, error) {
+	result, err := b.reload()
+	if err != nil {
+		b.reloadsFailed.Add(1)
+		b.log.Error("reload", "err", err)
+		return result, fmt.Errorf("%w: %w", api.ErrConflict, err)
+	}
+	b.reloads.Add(1)
+	b.log.Info("reloaded", "config", result.Config)
+	return result, nil
+}
+
+func (b *Balance) reload() (api.ReloadResult, error) {
+	next, err := b.o.Load()
+	if err != nil {
+		return api.ReloadResult{}, err
+	}
+	for _, w := range next.Warnings {
+		b.log.Warn(w)
+	}
+	answer := make(chan error, 1)
+	b.inbox.put(func() { answer <- b.take(next) })
+	select {
+	case err = <-answer:
+	case <-b.ended:
+		err = fmt.Errorf("%s: the balance has ended", next.File)
+	}
+	if err != nil {
+		return api.ReloadResult{}, err
+	}
+	// A switch that had to be started again gets its tables a little later; until then it does as before.
+	limited, cancel := context.WithTimeout(b.ctx, startWithin)
+	defer cancel()
+	if err := b.controller.Ready(limited); err != nil {
+		b.log.Error("the configuration is in force, but the switch is not there", "err", err)
+	}
+	return api.ReloadResult{Config: next.File}, nil
+}
+
+// take puts a configuration in force. It is the loop's.
+func (b *Balance) take(next *config.Config) error {
+	if changed := config.Changed(b.known.cfg, next); len(changed) > 0 {
+		return fmt.Errorf("%s: %s can change at a restart alone", next.File, strings.Join(changed, ", "))
+	}
+	before := b.switchWanted()
+	k, err := b.known.configure(next)
+	if err != nil {
+		return err
+	}
+	was := b.known
+	b.known, b.loaded = k, time.Now()
+	if err := b.metered(); err != nil {
+		b.known = was
+		return err
+	}
+	b.measuring.weigher = weigh.Weigher{Config: next.Weights}
+	b.watcher.Follow(next.Links)
+	if after := b.switchWanted(); next.Datapath == config.Baton && !slices.Equal(before.Ports, after.Ports) {
+		b.stopSwitch() // its packets go on meanwhile, and the next one takes its place
+		b.startSwitch()
+	}
+	b.carryOut()
+	b.publish()
+	return nil
+}

@@ -1,0 +1,344 @@
+package balance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"reflect"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"baton/balance/alive"
+	"baton/balance/config"
+	"baton/balance/controller"
+	"baton/balance/inside"
+	"baton/balance/links"
+)
+
+const (
+	// startWithin bounds how long the switch may take until the tables are in it.
+	startWithin = 30 * time.Second
+	// setWithin bounds a change of the tables of a switch that is there. One that is not gets them when it has come.
+	setWithin = 5 * time.Second
+	// refreshEvery is how many counts go by until it is looked for control groups that were made anew: a second.
+	refreshEvery = 5
+	// again is how soon a switch that has gone is looked for.
+	again = 500 * time.Millisecond
+)
+
+// Run balances until ctx ends, and leaves the host as it was before. An error at the start does so, too.
+func (b *Balance) Run(ctx context.Context) error {
+	running, ctx := errgroup.WithContext(ctx)
+	b.publish()
+	b.serve(ctx, running)
+	running.Go(func() error { return b.live(ctx) })
+	return running.Wait()
+}
+
+// live has the switch outlive ctx, until nothing is led to it any more.
+func (b *Balance) live(ctx context.Context) error {
+	work, end := context.WithCancel(context.WithoutCancel(ctx))
+	b.ctx = work
+	err := b.start(ctx)
+	if err == nil {
+		b.log.Info("ready", "name", b.known.cfg.Name, "datapath", b.known.cfg.Datapath, "method", b.known.cfg.Method, "links", len(b.known.cfg.Links))
+		err = b.loop(ctx)
+	}
+	return errors.Join(err, b.stop(end))
+}
+
+// start comes from the links to the host's side, which is inert, to the switch, and then has new connections led there.
+func (b *Balance) start(ctx context.Context) (err error) {
+	if b.host.Left() {
+		b.log.Info("what a process before has left is taken over")
+	}
+	if err := b.fits(); err != nil {
+		return err
+	}
+	if err := errors.Join(b.openMeasuring(), b.metered()); err != nil {
+		return err
+	}
+	if err := b.watch(); err != nil {
+		return err
+	}
+	b.hear()
+	b.count()
+	b.plan = inside.Make(b.known.inside())
+	switch err := b.host.Prepare(b.plan); {
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("missing capability: CAP_NET_ADMIN: %w", err)
+	case err != nil:
+		return err
+	}
+	if b.channel != nil {
+		b.accepting.Go(func() error { return b.controller.Accept(b.ctx, b.channel) })
+	}
+	b.startSwitch()
+	limited, cancel := context.WithTimeout(ctx, startWithin)
+	defer cancel()
+	decisions := b.known.decide()
+	b.lost.Step(monotonic(), decisions)
+	b.inForce = b.known.tables(decisions, b.plan.MTU, b.plan.IPv6)
+	if err := b.controller.Set(limited, b.inForce); err != nil && !errors.Is(err, controller.ErrNoSwitch) {
+		return err
+	}
+	if err := b.untilReady(limited); err != nil {
+		return err
+	}
+	if err := b.host.Divert(); err != nil {
+		return err
+	}
+	b.publish()
+	return nil
+}
+
+// untilReady waits for a switch with its tables. One that cannot begin at all is not waited for.
+func (b *Balance) untilReady(ctx context.Context) error {
+	ready := make(chan error, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { ready <- b.controller.Ready(ctx) }()
+	select {
+	case err := <-ready:
+		return err
+	case err := <-b.switchEnded:
+		return err
+	}
+}
+
+// fits refuses a configuration that cannot work on this host.
+func (b *Balance) fits() error {
+	r, err := check(b.known.cfg, b.host.Left())
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, f := range r.Findings {
+		if f.Level == links.Wrong {
+			errs = append(errs, fmt.Errorf("%s: %s", b.known.cfg.File, f))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// stop goes the way of start back.
+func (b *Balance) stop(end func()) error {
+	var errs []error
+	if b.watcher != nil {
+		b.watcher.Close()
+		b.prober.Close()
+		b.endAll()
+	}
+	errs = append(errs, b.closeMeasuring())
+	close(b.ended)
+	errs = append(errs, b.host.Close())
+	b.host = nil
+	if b.watcher != nil {
+		b.endAll() // those that were opened again meanwhile
+	}
+	if b.stopSwitch != nil {
+		b.stopSwitch()
+	}
+	if b.known.cfg.Datapath == config.Baton {
+		errs = append(errs, b.o.Unload(b.known.cfg.Name))
+	}
+	end()
+	if err := b.accepting.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// loop is the goroutine that owns what is known.
+func (b *Balance) loop(ctx context.Context) error {
+	tick := time.NewTicker(countEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-b.inbox.wake:
+			b.hear()
+		case <-tick.C:
+			b.look()
+		}
+		b.carryOut()
+		b.publish()
+	}
+}
+
+// hear notes what has happened.
+func (b *Balance) hear() {
+	for _, happened := range b.inbox.take() {
+		happened()
+	}
+}
+
+// watch follows the links and probes them.
+func (b *Balance) watch() (err error) {
+	opened := make(chan struct{})
+	defer close(opened)
+	b.prober = alive.New(b.ctx, alive.Options{
+		Log: b.log.With("part", "alive"), Tell: func(list []alive.Verdict) { b.inbox.put(func() { b.answered(list) }) },
+		Ask: func(link string) {
+			<-opened
+			b.watcher.Probe(link)
+		},
+	})
+	b.watcher, err = links.Open(b.ctx, links.Options{
+		Links: b.known.cfg.Links, Log: b.log.With("part", "links"), Answered: b.prober.Answered,
+		Tell: func(list []links.Link) { b.inbox.put(func() { b.changed(list) }) },
+	})
+	return err
+}
+
+// changed notes the links as they are now.
+func (b *Balance) changed(list []links.Link) {
+	cfg := b.known.cfg
+	same := func(l links.Link, c config.Link) bool { return l.Name == c.Name && l.Interface == c.Interface }
+	if !slices.EqualFunc(list, cfg.Links, same) {
+		return // of the configuration before; the next list follows
+	}
+	for _, l := range list {
+		i := b.known.placeOf(l.Interface)
+		p := &b.known.places[i]
+		if elsewhere(p.now.V4, l.V4) || elsewhere(p.now.V6, l.V6) {
+			b.measuring.forget(i)
+		}
+		p.now = l
+	}
+	b.prober.Update(cfg, list)
+}
+
+// elsewhere says whether a link leads to another network than before.
+func elsewhere(before, now links.Family) bool {
+	return before.Gateway.IsValid() && now.Gateway.IsValid() && before.Gateway != now.Gateway
+}
+
+// answered notes what probes say, by the order of the configuration.
+func (b *Balance) answered(list []alive.Verdict) {
+	if len(list) != len(b.known.cfg.Links) {
+		return // of the configuration before
+	}
+	for i, v := range list {
+		p := &b.known.places[b.known.placeOf(b.known.cfg.Links[i].Interface)]
+		if v.State == alive.Portal && p.verdict.State != alive.Portal {
+			b.log.Warn("a captive portal: sign in by this link", "link", p.cfg.Name, "url", v.URL)
+		}
+		p.verdict = v
+	}
+}
+
+// look is done once in a while, whatever happens.
+func (b *Balance) look() {
+	b.count()
+	b.endStalled()
+	if b.looked++; b.looked%refreshEvery != 0 {
+		return
+	}
+	missing, err := b.host.Refresh()
+	b.tell("sockets of a control group are not marked", err)
+	if !slices.Equal(missing, b.missing) {
+		b.log.Info("control groups of applications that there are not now", "groups", missing)
+		b.missing = missing
+	}
+}
+
+// carryOut makes the switch and the host be as what is known asks for. What fails is tried again at the next event, or tick.
+func (b *Balance) carryOut() {
+	wanted := b.known.inside()
+	wanted.KeepIPv6 = b.plan.IPv6
+	plan, decisions := inside.Make(wanted), b.known.decide()
+	next := b.known.tables(decisions, plan.MTU, plan.IPv6)
+	if !reflect.DeepEqual(next, b.inForce) {
+		limited, cancel := context.WithTimeout(b.ctx, setWithin)
+		err := b.controller.Set(limited, next)
+		cancel()
+		if errors.Is(err, controller.ErrNoSwitch) {
+			err = nil // it gets them when it comes
+		}
+		b.tell("the switch's tables are not as they should be", err)
+		if err == nil {
+			b.inForce = next
+		}
+	}
+	if ends, _ := b.lost.Step(monotonic(), decisions); len(ends) > 0 { // after new flows have other links
+		b.endLost(ends)
+	}
+	if !reflect.DeepEqual(plan, b.plan) {
+		err := b.host.Prepare(plan)
+		b.tell("the host's side is not as it should be", err)
+		if err == nil {
+			b.plan = plan
+		}
+	}
+}
+
+// tell logs what has failed, once until it fails in another way, or does not.
+func (b *Balance) tell(what string, err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != "" && text != b.told[what] {
+		b.log.Error(what, "err", err)
+	}
+	b.told[what] = text
+}
+
+// startSwitch has a controller's channel to the switch, until the function that it leaves is called.
+func (b *Balance) startSwitch() {
+	ctx, cancel := context.WithCancel(b.ctx)
+	var switches errgroup.Group
+	if b.known.cfg.Datapath == config.Baton {
+		wanted := b.switchWanted()
+		switches.Go(func() error { return b.runSwitch(ctx, wanted) })
+	} else {
+		path := management(inside.BridgeName(b.known.cfg.Inside.Interface))
+		switches.Go(func() error {
+			return b.controller.Connect(ctx, func(ctx context.Context) (net.Conn, error) {
+				var d net.Dialer
+				return d.DialContext(ctx, "unix", path)
+			})
+		})
+	}
+	b.stopSwitch = func() {
+		cancel()
+		if err := switches.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+			b.log.Error("the switch has ended", "err", err)
+		}
+	}
+}
+
+// runSwitch has Baton's forwarder run, and begin again if it ends by itself.
+func (b *Balance) runSwitch(ctx context.Context, s Switch) error {
+	for {
+		err := b.o.Switch(ctx, s)
+		if ctx.Err() != nil {
+			return err
+		}
+		select {
+		case b.switchEnded <- err: // who starts wants to know
+			return nil
+		default:
+		}
+		b.log.Error("the switch has ended and is started again", "err", err)
+		if !pause(ctx, again) {
+			return nil
+		}
+	}
+}
+
+// pause says whether ctx goes on after it.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}

@@ -1,0 +1,125 @@
+package balance
+
+import (
+	"context"
+	"maps"
+	"net/netip"
+	"os"
+	"time"
+
+	"baton/api"
+	"baton/balance/config"
+	"baton/balance/links"
+	"baton/balance/measure"
+	"baton/balance/policy"
+	"baton/balance/tables"
+)
+
+// askWithin bounds how long the switch may take to answer.
+const askWithin = time.Second
+
+// Status is the balance at a glance: of links as it was a second ago at most, of the switch as it is now.
+func (b *Balance) Status() (api.BalanceStatus, error) {
+	b.mu.Lock()
+	s, control := b.status, b.switchControl
+	b.mu.Unlock()
+	s.Resets, s.Reloads, s.ReloadsFailed = b.resets.Load(), b.reloads.Load(), b.reloadsFailed.Load()
+	c := b.controller.Status()
+	s.Flows.Used, s.Verdicts = c.Flows, make(map[string]uint64)
+	for v, n := range c.Packets {
+		s.Verdicts["controller_"+string(v)] = n
+	}
+	if control == "" {
+		return s, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), askWithin)
+	defer cancel()
+	client := api.NewClient(control)
+	defer client.Close()
+	f, err := client.Forwarder(ctx)
+	if err != nil { // it is being started
+		b.log.Debug("the switch does not tell its status", "err", err)
+		return s, nil
+	}
+	maps.Copy(s.Verdicts, f.Packets)
+	if f.Picks != nil {
+		s.Flows.Used += f.Picks.Flows.Used
+	}
+	return s, nil
+}
+
+// publish makes the status of what the loop knows.
+func (b *Balance) publish() {
+	cfg := b.known.cfg
+	s := api.BalanceStatus{
+		Version: b.o.Version, PID: os.Getpid(), Started: b.started, Name: cfg.Name, Config: cfg.File, Loaded: b.loaded,
+		Datapath: string(cfg.Datapath), Method: string(cfg.Method), Inside: cfg.Inside.Interface,
+		Flows: api.Usage{Limit: cfg.Limits.Flows},
+	}
+	b.measuring.grow(len(b.known.places))
+	decisions := b.known.decide()
+	for i := range b.known.places {
+		p := &b.known.places[i]
+		if b.watcher != nil && p.told != decisions[i].State {
+			if p.told != "" {
+				b.log.Info("link", "name", p.cfg.Name, "state", decisions[i].State, "before", p.told)
+			}
+			p.told, p.since = decisions[i].State, time.Now()
+		}
+		if !p.gone {
+			s.Links = append(s.Links, b.linkStatus(i, decisions[i]))
+		}
+	}
+	b.mu.Lock()
+	b.status = s
+	if cfg.Datapath == config.Baton {
+		b.switchControl = b.switchWanted().Control
+	}
+	b.mu.Unlock()
+}
+
+func (b *Balance) linkStatus(i int, d policy.Decision) api.BalanceLink {
+	p, seat, f := &b.known.places[i], &b.measuring.seats[i], &b.measuring.figures[i]
+	l := api.BalanceLink{
+		Name: p.cfg.Name, Interface: p.cfg.Interface, Port: uint32(tables.FirstLink + i), State: d.State, Since: later(p.since, b.started), Tier: d.Tier,
+		Weight: int(d.Weight), Measured: p.cfg.Weight == 0, Resolvers: p.now.Resolvers, MTU: p.now.MTU,
+		Active: seat.Active, Flows: seat.Flows, Connections: seat.SYNs, RTT: seat.RTT, Loss: f.Loss,
+		Sent: b.measuring.carried[i].Sent, Received: b.measuring.carried[i].Received,
+		SentRate: f.SentRate, ReceivedRate: f.ReceivedRate, Capacity: capacity(f),
+	}
+	if f.RTT > 0 && l.RTT == 0 {
+		l.RTT = f.RTT
+	}
+	if p.cfg.Cap != nil {
+		l.Cap = &api.BalanceCap{Used: p.usage.Used, Bytes: p.usage.Bytes, Until: p.usage.Until}
+	}
+	for _, of := range []links.Family{p.now.V4, p.now.V6} {
+		l.Addresses = appendValid(l.Addresses, of.Address)
+		l.Gateways = appendValid(l.Gateways, of.Gateway)
+	}
+	return l
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func appendValid(list []netip.Addr, a netip.Addr) []netip.Addr {
+	if !a.IsValid() {
+		return list
+	}
+	return append(list, a)
+}
+
+// capacity is that of the direction that can carry more; what is only known to be exceeded is not told.
+func capacity(f *measure.Figures) (rate float64) {
+	for _, c := range []measure.Capacity{f.Down, f.Up} {
+		if c.Known() {
+			rate = max(rate, c.Rate)
+		}
+	}
+	return rate
+}

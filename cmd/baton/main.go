@@ -52,7 +52,7 @@ func run(ctx context.Context, e env, args []string) int {
 	root.SetErr(e.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(routerCommand(e), relayCommand(e), statusCommand(e), sessionsCommand(e), explainCommand(e), drainCommand(e), forwarderCommand(e),
-		anycastCommand(e), purgeCommand(e), getCommand(e), demoCommand(e), experimentCommand(e), labCommand(e), conformanceCommand(e))
+		anycastCommand(e), balanceCommand(e), purgeCommand(e), getCommand(e), demoCommand(e), experimentCommand(e), labCommand(e), conformanceCommand(e))
 	begun := false
 	noteBegin(root, &begun)
 	err := root.ExecuteContext(ctx)

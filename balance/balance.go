@@ -78,6 +78,7 @@ type Balance struct {
 	ctx              context.Context // of Run: what the loop has begun ends with it
 
 	resets, reloads, reloadsFailed atomic.Uint64
+	up                             atomic.Bool // the loop runs
 
 	inbox inbox
 

@@ -2,6 +2,7 @@ package balance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,6 +27,9 @@ func (b *Balance) Reload() (api.ReloadResult, error) {
 }
 
 func (b *Balance) reload() (api.ReloadResult, error) {
+	if !b.up.Load() {
+		return api.ReloadResult{}, errors.New("the balance is being started")
+	}
 	next, err := b.o.Load()
 	if err != nil {
 		return api.ReloadResult{}, err

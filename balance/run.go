@@ -46,6 +46,7 @@ func (b *Balance) live(ctx context.Context) error {
 	err := b.start(ctx)
 	if err == nil {
 		b.log.Info("ready", "name", b.known.cfg.Name, "datapath", b.known.cfg.Datapath, "method", b.known.cfg.Method, "links", len(b.known.cfg.Links))
+		b.up.Store(true)
 		err = b.loop(ctx)
 	}
 	return errors.Join(err, b.stop(end))

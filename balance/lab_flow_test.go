@@ -61,16 +61,24 @@ func (n *network) flow(address string) *flow {
 // works requires that the server answers.
 func (f *flow) works() {
 	f.t.Helper()
+	if err := f.try(); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// try says whether the server answers.
+func (f *flow) try() error {
 	text := make([]byte, 1000)
 	peers.Pattern(text, 0)
 	f.conn.SetDeadline(time.Now().Add(soon))
 	if _, err := f.conn.Write(text); err != nil {
-		f.t.Fatalf("write on a flow from %s: %v", f.from, err)
+		return fmt.Errorf("write on a flow from %s: %w", f.from, err)
 	}
 	got := make([]byte, len(text))
 	if _, err := io.ReadFull(f.in, got); err != nil || string(got) != string(text) {
-		f.t.Fatalf("read on a flow from %s: %v", f.from, err)
+		return fmt.Errorf("read on a flow from %s: %w", f.from, err)
 	}
+	return nil
 }
 
 // download begins one of a file that is too long to end within a test.

@@ -2,6 +2,7 @@ package balance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -71,8 +72,7 @@ func (n *network) from(address string) func() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		f.works()
-		return f.from, f.conn.Close()
+		return f.from, errors.Join(f.try(), f.conn.Close())
 	}
 }
 

@@ -104,7 +104,10 @@ type Balance struct {
 // New takes the balance's name and opens its sockets. The host is as before until Run. The caller owes Close.
 func New(o Options) (_ *Balance, err error) {
 	now := time.Now()
-	b := &Balance{o: o, log: o.Log, started: now, loaded: now, inbox: newInbox(), ended: make(chan struct{}), switchEnded: make(chan error), told: make(map[string]string), lost: policy.Watch{Grace: policy.Grace}}
+	b := &Balance{
+		o: o, log: o.Log, started: now, loaded: now, inbox: newInbox(), ended: make(chan struct{}), switchEnded: make(chan error),
+		told: make(map[string]string), lost: policy.Watch{Grace: policy.Grace},
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.Close())

@@ -38,6 +38,8 @@ type Contender[T any] struct {
 	// Start brings it up and returns when it can be measured; nil: there is nothing to bring up. It tells the turn of its
 	// processes, and how it is taken down.
 	Start func(ctx context.Context, t *Turn[T]) error
+	// Skips says which measures of a case it is not asked for; nil: none. It is not started where none is left.
+	Skips func(c Case, measure string) bool
 }
 
 // Measure is what is asked of every contender.

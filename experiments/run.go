@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -125,13 +126,17 @@ func (e Experiment[T]) prepare(o Options) (*run[T], error) {
 	}
 	chosen := r.About()
 	r.results.Contenders, r.results.Measures = chosen.Contenders, chosen.Measures
-	turns := 0
+	steps := 0
 	for _, c := range r.kept {
-		if turns++; !c.Once {
-			turns += r.o.Rounds - 1
+		rounds := r.o.Rounds
+		if c.Once {
+			rounds = 1
+		}
+		for _, k := range r.Contenders {
+			steps += rounds * len(k.asked(c, r.Measures))
 		}
 	}
-	r.progress = newProgress(r.o.Progress, turns*len(r.Contenders)*len(r.Measures))
+	r.progress = newProgress(r.o.Progress, steps)
 	return r, nil
 }
 
@@ -236,10 +241,22 @@ func (r *run[T]) all(ctx context.Context, l *lab.Lab) error {
 	return nil
 }
 
+// asked are the measures that a contender takes in a case.
+func (c Contender[T]) asked(in Case, all []Measure[T]) []Measure[T] {
+	if c.Skips == nil {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(m Measure[T]) bool { return c.Skips(in, m.Name) })
+}
+
 // turn takes all measures of a contender that it starts for that.
 func (r *run[T]) turn(ctx context.Context, t *Turn[T], c Contender[T], round int) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	measures := c.asked(t.Case, r.Measures)
+	if len(measures) == 0 {
+		return nil
 	}
 	defer func() { err = errors.Join(err, t.end()) }()
 	r.place = sentence(fmt.Sprint("round ", round), t.Case.Name, c.Name, "start")
@@ -248,7 +265,7 @@ func (r *run[T]) turn(ctx context.Context, t *Turn[T], c Contender[T], round int
 			return err
 		}
 	}
-	for _, m := range r.Measures {
+	for _, m := range measures {
 		r.progress.step(fmt.Sprintf("round %d of %d", round, r.o.Rounds), t.Case.Name, c.Name, m.Name)
 		r.place = sentence(fmt.Sprint("round ", round), t.Case.Name, c.Name, m.Name)
 		s, err := r.take(ctx, t, m)

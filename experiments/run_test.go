@@ -84,6 +84,31 @@ func TestRun(t *testing.T) {
 	}
 }
 
+func TestRunSkipsWhatAContenderIsNotAsked(t *testing.T) {
+	lab.NeedRoot(t)
+	var b *bench
+	var out strings.Builder
+	e := trial(&b)
+	e.Contenders[0].Skips = func(c Case, measure string) bool { return c.Name == "x" && measure == "speed" }
+	r, err := e.Run(t.Context(), Options{Rounds: 1, Progress: &out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var order []string
+	for _, s := range r.Samples {
+		order = append(order, fmt.Sprint(s.Round, s.Case, s.Contender))
+	}
+	if diff := cmp.Diff([]string{"1xb", "1ya", "1yb"}, order); diff != "" {
+		t.Errorf("samples (-want +got):\n%s", diff)
+	}
+	if want := []string{"enter x", "warm", "take", "enter y", "warm", "take", "stop", "kill", "warm", "take"}; !slices.Equal(want, b.done) {
+		t.Errorf("what was done: %q, want %q", b.done, want)
+	}
+	if !strings.Contains(out.String(), "3/3  round 1 of 1, y, b, speed") {
+		t.Errorf("progress:\n%s", out.String())
+	}
+}
+
 func TestRunWithACaseThatIsAskedOnce(t *testing.T) {
 	lab.NeedRoot(t)
 	var b *bench

@@ -3,6 +3,7 @@ package load
 import (
 	"container/heap"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"runtime"
@@ -18,6 +19,7 @@ type engine struct {
 	Options
 	epoll     int
 	sources   []unix.Sockaddr
+	taken     []int    // connections that are open from each of the sources
 	requests  [][]byte // of the Files
 	slots     []slot
 	buffer    []byte
@@ -44,9 +46,11 @@ type slot struct {
 	connecting bool
 	busy       bool
 	file       int
+	source     int           // that the connection is from
 	pending    []byte        // of the request, still to be written
 	due        time.Duration // when the request should begin, since the run began: its times count from there
 	dialled    time.Duration
+	connected  time.Duration
 	last       time.Duration // when something came
 	first      time.Duration // when the response began
 	wake       time.Duration // when its pause ends
@@ -60,6 +64,7 @@ func newEngine(o Options, worker int) (*engine, error) {
 	for _, s := range o.Sources {
 		e.sources = append(e.sources, sockaddr(netip.AddrPortFrom(s, 0)))
 	}
+	e.taken = make([]int, max(len(o.Sources), 1))
 	for _, f := range o.Files {
 		e.requests = append(e.requests, fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: baton-load\r\n\r\n", f.Path, o.Host))
 	}
@@ -234,6 +239,7 @@ func (e *engine) begin(s *slot, due time.Duration) bool {
 	if s.fd <= 0 {
 		if err := e.open(s, e.Targets[e.opened%len(e.Targets)]); err != nil {
 			e.failed(err)
+			e.tell(s, err)
 			return false
 		}
 	}
@@ -249,12 +255,19 @@ func (e *engine) begin(s *slot, due time.Duration) bool {
 
 // open connects the slot. A connection that is under way is finished by its first event.
 func (e *engine) open(s *slot, to netip.AddrPort) error {
-	fd, err := dial(to, e.sources, e.opened)
+	from := e.source()
+	var source unix.Sockaddr
+	if len(e.sources) > 0 {
+		source = e.sources[from]
+	}
+	fd, err := dial(to, source, e.Multipath)
 	e.opened++
 	if err != nil {
 		return err
 	}
 	s.generation++
+	s.source = from
+	e.taken[from]++
 	s.fd, s.connecting, s.served, s.pending = fd, true, 0, e.requests[s.file]
 	s.dialled = e.now()
 	s.response.reset()
@@ -266,7 +279,37 @@ func (e *engine) open(s *slot, to netip.AddrPort) error {
 	return nil
 }
 
+// source is the number of the one that the next connection is from.
+func (e *engine) source() int {
+	if e.Capacity == nil {
+		return e.opened % len(e.taken)
+	}
+	best, least := 0, math.Inf(1)
+	for i, n := range e.taken {
+		if c := e.Capacity(i); c > 0 && float64(n+1)/c < least {
+			best, least = i, float64(n+1)/c
+		}
+	}
+	return best
+}
+
+// tell tells of a request that has ended.
+func (e *engine) tell(s *slot, err error) {
+	if e.Each == nil {
+		return
+	}
+	x := Exchange{Due: e.began.Add(s.due), Ended: time.Now(), Err: err}
+	if s.fd > 0 {
+		x.Bytes = s.response.seen
+		if !s.connecting && s.served == 0 {
+			x.Connected = e.began.Add(s.connected)
+		}
+	}
+	e.Each(x)
+}
+
 func (e *engine) fail(s *slot, err error) {
+	e.tell(s, err)
 	e.failed(err)
 	e.shut(s)
 	e.end(s)
@@ -283,6 +326,7 @@ func (e *engine) shut(s *slot) {
 	if s.fd > 0 {
 		unix.Close(s.fd)
 		s.fd = 0
+		e.taken[s.source]--
 	}
 	s.generation++
 }

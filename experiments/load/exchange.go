@@ -18,7 +18,8 @@ func (e *engine) handle(s *slot, events uint32) {
 		}
 		s.connecting = false
 		s.last = e.now()
-		record(e.result.Connect, s.last-s.dialled)
+		s.connected = s.last
+		record(e.result.Connect, s.connected-s.dialled)
 	}
 	if len(s.pending) > 0 && !e.write(s) {
 		return
@@ -113,6 +114,7 @@ func (e *engine) answered(s *slot) {
 		record(e.result.Open, s.first-s.due)
 	}
 	record(e.result.Total, s.last-s.due)
+	e.tell(s, nil)
 	e.result.Requests++
 	e.result.Bytes += s.response.length
 	s.served++

@@ -41,17 +41,21 @@ import (
 
 // Options describe a run. It ends after Duration or Requests, whichever comes first.
 type Options struct {
-	Targets     []netip.AddrPort // taken by turns, connection by connection
-	Sources     []netip.Addr     // local addresses, taken by turns; empty: the kernel's choice
-	Path        string           // default: "/"
-	Host        string           // Host header; default: the first target's address
-	Size        int64            // bytes that every body must have; -1: any
-	Body        []byte           // what every body must be; nil: only its length counts
-	Files       []File           // taken by turns, in place of Path, Size and Body; one that is named twice is asked twice as often
-	Reuse       bool             // many requests on each connection
-	Follow      bool             // a 302 is followed, once, on a new connection, and counts as part of its request
-	Connections int              // open at the same time; default: 1, with Arrivals 1000
-	Workers     int              // threads that share the connections; default: one a processor
+	Targets []netip.AddrPort // taken by turns, connection by connection
+	Sources []netip.Addr     // local addresses, taken by turns; empty: the kernel's choice
+	// Capacity, if set, says how much a source can take now, 0 for nothing: in place of turns a connection is opened from the one that
+	// has the fewest open for that. Each worker counts its own.
+	Capacity    func(source int) float64
+	Multipath   bool   // MPTCP, where the server has it
+	Path        string // default: "/"
+	Host        string // Host header; default: the first target's address
+	Size        int64  // bytes that every body must have; -1: any
+	Body        []byte // what every body must be; nil: only its length counts
+	Files       []File // taken by turns, in place of Path, Size and Body; one that is named twice is asked twice as often
+	Reuse       bool   // many requests on each connection
+	Follow      bool   // a 302 is followed, once, on a new connection, and counts as part of its request
+	Connections int    // open at the same time; default: 1, with Arrivals 1000
+	Workers     int    // threads that share the connections; default: one a processor
 	Duration    time.Duration
 	Requests    int64
 	Timeout     time.Duration // of one request; default: 5 s without a byte
@@ -61,8 +65,18 @@ type Options struct {
 	Even     bool          // arrivals and pauses are all alike; else exponentially distributed
 	Seed     uint64        // of the random times; 0: others each time
 
+	// Each, if set, is told of every request that has ended, on its worker's thread.
+	Each func(Exchange)
+
 	// Enter runs f on a thread that is in the clients' network namespace; nil: in this one.
 	Enter func(f func() error) error
+}
+
+// Exchange is a request that has ended.
+type Exchange struct {
+	Due, Connected, Ended time.Time // Connected is zero when the connection was not opened for it, or never
+	Bytes                 int64     // of the body, also of one that was not whole
+	Err                   error
 }
 
 // File is something to ask for.

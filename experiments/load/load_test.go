@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -249,5 +250,90 @@ func TestOptionsAreChecked(t *testing.T) {
 		if _, err := load.Run(o); err == nil {
 			t.Errorf("%s: no error", name)
 		}
+	}
+}
+
+// TestCapacity: connections are opened from where there is most room, and from nowhere that takes nothing.
+func TestCapacity(t *testing.T) {
+	tests := []struct {
+		name        string
+		capacity    []float64
+		connections int
+		want        []int // connections that are open at the same time, by source
+	}{
+		{"one to two", []float64{1, 2}, 9, []int{3, 6}},
+		{"the larger first", []float64{1, 2}, 1, []int{0, 1}},
+		{"alike", []float64{5, 5, 5}, 6, []int{2, 2, 2}},
+		{"nothing", []float64{0, 1}, 4, []int{0, 4}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			// Nobody is answered before all connections of the test are open.
+			var mu sync.Mutex
+			open, all := map[string]int{}, make(chan struct{})
+			targets, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				from, _, _ := net.SplitHostPort(r.RemoteAddr)
+				mu.Lock()
+				open[from]++
+				sum := 0
+				for _, n := range open {
+					sum += n
+				}
+				if sum == tt.connections {
+					close(all)
+				}
+				mu.Unlock()
+				<-all
+				static(w, r)
+			})
+			var sources []netip.Addr
+			for i := range tt.capacity {
+				sources = append(sources, netip.AddrFrom4([4]byte{127, 0, 0, byte(2 + i)}))
+			}
+			r, err := load.Run(load.Options{Targets: targets, Sources: sources, Capacity: func(i int) float64 { return tt.capacity[i] }, Path: "/128",
+				Body: body, Connections: tt.connections, Requests: int64(tt.connections), Workers: 1})
+			if err != nil || r.Requests != int64(tt.connections) {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			for i, want := range tt.want {
+				if got := open[sources[i].String()]; got != want {
+					t.Errorf("%d connections from source %d, want %d", got, i, want)
+				}
+			}
+		})
+	}
+}
+
+func TestEachRequestIsTold(t *testing.T) {
+	targets, _ := serve(t, static)
+	for _, tt := range []struct {
+		name, path string
+		reuse      bool
+		connected  int // requests that a connection was opened for
+		fail       bool
+	}{
+		{"answered", "/128", false, 20, false},
+		{"kept open", "/128", true, 1, false},
+		{"refused", "/absent", false, 20, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var told, connected int
+			began := time.Now()
+			_, err := load.Run(load.Options{Targets: targets, Path: tt.path, Size: -1, Reuse: tt.reuse, Requests: 20, Workers: 1, Each: func(x load.Exchange) {
+				told++
+				if !x.Connected.IsZero() {
+					connected++
+					if x.Connected.Before(x.Due) || x.Ended.Before(x.Connected) {
+						t.Errorf("%+v", x)
+					}
+				}
+				if (x.Err != nil) != tt.fail || !tt.fail && x.Bytes != 128 || x.Due.Before(began) || x.Ended.Before(x.Due) {
+					t.Errorf("%+v", x)
+				}
+			}})
+			if err != nil || told != 20 || connected != tt.connected {
+				t.Errorf("%d were told, %d of them of a connection, %v; want 20 and %d", told, connected, err, tt.connected)
+			}
+		})
 	}
 }

@@ -8,20 +8,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dial opens a plain TCP socket (no MPTCP) and starts to connect it from the source whose turn it is.
-func dial(to netip.AddrPort, sources []unix.Sockaddr, turn int) (int, error) {
+// dial opens a TCP socket, plain or of MPTCP, and starts to connect it from a source; nil: the kernel's choice.
+func dial(to netip.AddrPort, source unix.Sockaddr, multipath bool) (int, error) {
+	protocol := unix.IPPROTO_TCP
+	if multipath {
+		protocol = unix.IPPROTO_MPTCP
+	}
 	family := unix.AF_INET
 	if to.Addr().Is6() {
 		family = unix.AF_INET6
 	}
-	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, protocol)
 	if err != nil {
 		return 0, fmt.Errorf("socket: %w", err)
 	}
-	if len(sources) > 0 {
+	if source != nil {
 		// The port is chosen by connect, for the whole 4-tuple: bind would need one that is free for every target.
 		_ = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
-		if err := unix.Bind(fd, sources[turn%len(sources)]); err != nil {
+		if err := unix.Bind(fd, source); err != nil {
 			unix.Close(fd)
 			return 0, fmt.Errorf("bind: %w", err)
 		}

@@ -3,7 +3,6 @@ package load
 import (
 	"container/heap"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"net/netip"
 	"runtime"
@@ -281,16 +280,10 @@ func (e *engine) open(s *slot, to netip.AddrPort) error {
 
 // source is the number of the one that the next connection is from.
 func (e *engine) source() int {
-	if e.Capacity == nil {
+	if e.Choose == nil {
 		return e.opened % len(e.taken)
 	}
-	best, least := 0, math.Inf(1)
-	for i, n := range e.taken {
-		if c := e.Capacity(i); c > 0 && float64(n+1)/c < least {
-			best, least = i, float64(n+1)/c
-		}
-	}
-	return best
+	return e.Choose(e.taken)
 }
 
 // tell tells of a request that has ended.

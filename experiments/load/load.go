@@ -43,9 +43,8 @@ import (
 type Options struct {
 	Targets []netip.AddrPort // taken by turns, connection by connection
 	Sources []netip.Addr     // local addresses, taken by turns; empty: the kernel's choice
-	// Capacity, if set, says how much a source can take now, 0 for nothing: in place of turns a connection is opened from the one that
-	// has the fewest open for that. Each worker counts its own.
-	Capacity    func(source int) float64
+	// Choose, if set, chooses the source of a connection, in place of turns, by how many are open from each. Each worker counts its own.
+	Choose      func(open []int) int
 	Multipath   bool   // MPTCP, where the server has it
 	Path        string // default: "/"
 	Host        string // Host header; default: the first target's address

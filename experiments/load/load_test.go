@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -253,54 +252,28 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// TestCapacity: connections are opened from where there is most room, and from nowhere that takes nothing.
-func TestCapacity(t *testing.T) {
-	tests := []struct {
-		name        string
-		capacity    []float64
-		connections int
-		want        []int // connections that are open at the same time, by source
-	}{
-		{"one to two", []float64{1, 2}, 9, []int{3, 6}},
-		{"the larger first", []float64{1, 2}, 1, []int{0, 1}},
-		{"alike", []float64{5, 5, 5}, 6, []int{2, 2, 2}},
-		{"nothing", []float64{0, 1}, 4, []int{0, 4}},
+// TestChosenSources: what is open from each source is what the choice is told.
+func TestChosenSources(t *testing.T) {
+	targets, _ := serve(t, static)
+	sources := []netip.Addr{netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.3")}
+	chosen := make([]int, len(sources))
+	r, err := load.Run(load.Options{Targets: targets, Sources: sources, Path: "/128", Body: body, Connections: 9, Requests: 300, Workers: 1,
+		Choose: func(open []int) int {
+			if len(open) != 2 || open[0] > 3 || open[1] > 6 {
+				t.Errorf("%v are open, want 3 and 6 at most", open)
+			}
+			best := 1
+			if open[0]*2 < open[1] {
+				best = 0
+			}
+			chosen[best]++
+			return best
+		}})
+	if err != nil || r.Requests != 300 || r.Errors != 0 {
+		t.Fatalf("%+v, %v", r, err)
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			// Nobody is answered before all connections of the test are open.
-			var mu sync.Mutex
-			open, all := map[string]int{}, make(chan struct{})
-			targets, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
-				from, _, _ := net.SplitHostPort(r.RemoteAddr)
-				mu.Lock()
-				open[from]++
-				sum := 0
-				for _, n := range open {
-					sum += n
-				}
-				if sum == tt.connections {
-					close(all)
-				}
-				mu.Unlock()
-				<-all
-				static(w, r)
-			})
-			var sources []netip.Addr
-			for i := range tt.capacity {
-				sources = append(sources, netip.AddrFrom4([4]byte{127, 0, 0, byte(2 + i)}))
-			}
-			r, err := load.Run(load.Options{Targets: targets, Sources: sources, Capacity: func(i int) float64 { return tt.capacity[i] }, Path: "/128",
-				Body: body, Connections: tt.connections, Requests: int64(tt.connections), Workers: 1})
-			if err != nil || r.Requests != int64(tt.connections) {
-				t.Fatalf("%+v, %v", r, err)
-			}
-			for i, want := range tt.want {
-				if got := open[sources[i].String()]; got != want {
-					t.Errorf("%d connections from source %d, want %d", got, i, want)
-				}
-			}
-		})
+	if chosen[0]+chosen[1] != 300 || chosen[0] < 50 || chosen[1] < 100 {
+		t.Errorf("%v were chosen", chosen)
 	}
 }
 

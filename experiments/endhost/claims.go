@@ -1,0 +1,83 @@
+package endhost
+
+import (
+	"fmt"
+
+	"baton/experiments"
+)
+
+// near is the goal beside what is possible: the paper's controller comes as near to the ideal (section VI.C, figure 8).
+const near = 1.005
+
+// choices are the kernel's own methods, on Baton's data plane.
+var choices = []string{"turns", "least", "fastest"}
+
+// beside is the goal of a contender in a case: its time beside the oracle's.
+func beside(kase, what, contender string, goal float64) experiments.Claim {
+	return experiments.Claim{What: fmt.Sprintf("%s: time of %s beside oracle", what, contender), Unit: "×",
+		Ours: experiments.RatioOf(kase, fetchName, contender, "oracle"), AtMost: goal}
+}
+
+// told is a figure that the paper tells, beside ours.
+func told(kase, what, contender, unit, theirs, where string) experiments.Claim {
+	return experiments.Claim{What: what + ", " + contender, Unit: unit, Paper: theirs, Where: paper + ", section VI, " + where,
+		Ours: experiments.ValueOf(kase, benchName, contender)}
+}
+
+// ratio is a ratio that the paper tells, beside ours.
+func ratio(kase, what, contender, base, theirs, where string) experiments.Claim {
+	return experiments.Claim{What: fmt.Sprintf("%s, %s beside %s", what, contender, base), Unit: "×", Paper: theirs, Where: paper + ", section VI, " + where,
+		Ours: experiments.RatioOf(kase, benchName, contender, base)}
+}
+
+func sizeClaims() (list []experiments.Claim) {
+	const what = "100 × 100 kB"
+	even, uneven := sizeCase(100, 10), sizeCase(100, 20)
+	list = append(list,
+		told(even, what+" by 10 Mbit/s", "one-link", "s", "8.4 s", "figure 6"),
+		told(even, what+" by 2 × 10 Mbit/s", "ovs-controller", "s", "4.2 s", "figure 6"),
+		ratio(even, what+" by 2 × 10 Mbit/s, 2 at a time", "ovs-hash", "one-link", "significantly more than 0.5 ×", "figure 6"),
+		told(uneven, what+" by 10 + 20 Mbit/s", "ideal", "s", "2.8 s", "figure 9"),
+		told(uneven, what+" by 10 + 20 Mbit/s", "ovs-controller", "s", "2.82 s", "figure 9"),
+		told(uneven, what+" by 10 + 20 Mbit/s", "ovs-hash", "s", "2.99 s", "figure 9"),
+		ratio(uneven, what+" by 10 + 20 Mbit/s", "ovs-controller", "ideal", "1.007 ×", "figure 9"),
+		ratio(uneven, what+" by 10 + 20 Mbit/s", "ovs-hash", "ideal", "less than 1.07 ×", "figure 9"),
+	)
+	for _, c := range choices {
+		list = append(list, beside(even, "100 kB, 2 × 10 Mbit/s, 2 at a time", c, near), beside(uneven, "100 kB, 10 + 20 Mbit/s, 20 at a time", c, near))
+	}
+	return list
+}
+
+func concurrencyClaims() (list []experiments.Claim) {
+	list = append(list,
+		ratio(concurrencyCase(2, 10), "2 at a time", "ovs-controller", "ideal", "the maximum is reached", "figure 7"),
+		ratio(concurrencyCase(2, 10), "2 at a time", "ovs-hash", "ideal", "significantly worse", "figure 7"),
+		ratio(concurrencyCase(20, 10), "20 at a time", "ovs-hash", "ideal", "near to the optimum", "figure 7"),
+	)
+	for _, second := range []float64{10, 20} {
+		for _, n := range []float64{2, 3, 5, 10, 15, 20} {
+			for _, c := range choices {
+				list = append(list, beside(concurrencyCase(n, second), fmt.Sprintf("10 + %g Mbit/s, %g at a time", second, n), c, near))
+			}
+		}
+	}
+	return list
+}
+
+func linksClaims() (list []experiments.Claim) {
+	for n := 2.0; n <= most; n++ {
+		what := fmt.Sprintf("%g links, 20 at a time", n)
+		list = append(list, ratio(linksCase(n, true), what, "ovs-controller", "ideal", "at most 1.005 ×", "figure 8"),
+			ratio(linksCase(n, true), what, "ovs-hash", "ideal", "at most 1.06 ×", "figure 8"))
+	}
+	for _, twenty := range []bool{true, false} {
+		for n := 2.0; n <= most; n++ {
+			what := linksCase(n, twenty)
+			for _, c := range choices {
+				list = append(list, beside(what, what, c, near))
+			}
+		}
+	}
+	return list
+}

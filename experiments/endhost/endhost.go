@@ -1,0 +1,146 @@
+// Package endhost asks what balancing all links of a host is worth: the figures of Al-Najjar et al., "Pushing SDN to the End-Host,
+// Network Load Balancing using OpenFlow" (4 and 6 to 9), and what the paper leaves as future work: links that change and fail, sizes that
+// differ, UDP. Beside `baton balance`, on Baton's data plane and on Open vSwitch, stand what the kernel has by itself and what is possible.
+package endhost
+
+import (
+	"context"
+	"fmt"
+
+	"baton/experiments"
+	"baton/lab"
+)
+
+const (
+	paper = "Al-Najjar, Layeghy and Portmann 2016"
+
+	method = "The paper's figure 5: a host with several links, a gateway at the end of each, a router behind the gateways, a server behind the router, each a network " +
+		"namespace. The host's links have the rates of the case both ways, 0.5 ms of delay each way and queues of 1,000 packets (what tc gives a device by " +
+		"default; of its own delays and queues the paper says nothing), and take no large frames; all other links have no limit. The server is nginx. Files have " +
+		"multiples of 1,000 bytes. A sample is the time of 100 requests, each on a connection of its own, so many at a time (concurrency), from the first " +
+		"SYN to the last byte; every byte is checked. `time by ab` is what ab tells (ab 2.3, as in the paper) of the same requests."
+)
+
+// Case is a point of an experiment's grid.
+type Case = experiments.Case
+
+// most is how many links a host has here.
+const most = 5
+
+// Experiment is the question of figures 6 and 9.
+func Experiment() experiments.Experiment[*Topology] {
+	e := grid("endhost", "How long do 100 downloads take over two links at once, by size?",
+		method+" On two links of 10 Mbit/s two requests are under way at a time, as for the paper's figure 6; on links of 10 and 20 Mbit/s twenty, as for its figure 9.")
+	e.Parameters = []experiments.Parameter{{Name: "size", Title: "file size", Unit: "kB"}, {Name: "second", Title: "second link", Unit: "Mbit/s"}}
+	for _, second := range []float64{10, 20} {
+		for _, size := range []float64{1, 20, 40, 60, 80, 100} {
+			c := Case{Name: sizeCase(size, second), At: map[string]float64{"size": size, "second": second, "concurrency": 2, "links": 2}, Quick: size == 20}
+			if second == 20 {
+				c.At["concurrency"] = 20
+			}
+			e.Cases = append(e.Cases, c)
+		}
+	}
+	e.Claims = sizeClaims()
+	e.Plots = plots("Time of 100 downloads over two links, by their size (the paper's figures 6 and 9)", fetchName, benchName)
+	return e
+}
+
+// Concurrency is the question of figure 7.
+func Concurrency() experiments.Experiment[*Topology] {
+	e := grid("endhost-concurrency", "How many requests at a time does it take to fill two links?", method+" The files have 100 kB.")
+	e.Parameters = []experiments.Parameter{{Name: "concurrency", Title: "requests at a time"}, {Name: "second", Title: "second link", Unit: "Mbit/s"}}
+	for _, second := range []float64{10, 20} {
+		for _, n := range []float64{1, 2, 3, 5, 10, 15, 20} {
+			e.Cases = append(e.Cases, Case{Name: concurrencyCase(n, second), At: map[string]float64{"size": 100, "second": second, "concurrency": n, "links": 2},
+				Quick: n == 3})
+		}
+	}
+	e.Claims = concurrencyClaims()
+	e.Plots = plots("Time of 100 downloads of 100 kB, by how many are under way at a time (the paper's figure 7)", fetchName, benchName)
+	return e
+}
+
+// Links is the question of figure 8.
+func Links() experiments.Experiment[*Topology] {
+	e := grid("endhost-links", "What is each further link worth?", method+" The files have 100 kB, all links 10 Mbit/s.")
+	e.Parameters = []experiments.Parameter{{Name: "links", Title: "links"}, {Name: "of twenty", Title: "20 requests at a time (else one a link)"}}
+	for _, twenty := range []float64{1, 0} {
+		for n := 1.0; n <= most; n++ {
+			c := Case{Name: linksCase(n, twenty == 1), At: map[string]float64{"size": 100, "second": 10, "concurrency": n, "links": n, "of twenty": twenty}, Quick: n == 3}
+			if twenty == 1 {
+				c.At["concurrency"] = 20
+			}
+			e.Cases = append(e.Cases, c)
+		}
+	}
+	e.Claims = linksClaims()
+	e.Plots = plots("Time of 100 downloads of 100 kB, by the number of links (the paper's figure 8)", fetchName, benchName)
+	return e
+}
+
+// grid is what the three have in common.
+func grid(name, question, method string) experiments.Experiment[*Topology] {
+	return experiments.Experiment[*Topology]{
+		Name: name, Question: question, Method: method,
+		Contenders: contenders(),
+		Measures:   []Measure{fetch(), bench()},
+		Rounds:     7,
+		Build: func(_ context.Context, s *experiments.Setup) (*Topology, error) {
+			return build(s, most, func(int) lab.LinkOptions { return lab.LinkOptions{Emulated: true, NoOffloads: true} })
+		},
+		Enter: func(ctx context.Context, t *Topology, c Case) error {
+			used := t.Links[:int(c.At["links"])]
+			for i, u := range used {
+				rate := 10e6
+				if i > 0 {
+					rate = c.At["second"] * 1e6
+				}
+				u.set(int64(rate))
+			}
+			return t.use(ctx, used)
+		},
+		Emulated: true,
+		Caveats:  caveats,
+	}
+}
+
+func sizeCase(size, second float64) string {
+	return fmt.Sprintf("%g kB, 10 + %g Mbit/s", size, second)
+}
+
+func concurrencyCase(n, second float64) string {
+	return fmt.Sprintf("%g at a time, 10 + %g Mbit/s", n, second)
+}
+
+func linksCase(n float64, twenty bool) string {
+	if twenty {
+		return fmt.Sprintf("%g × 10 Mbit/s, 20 at a time", n)
+	}
+	return fmt.Sprintf("%g × 10 Mbit/s, %g at a time", n, n)
+}
+
+// plots are the times, and those beside what is possible.
+func plots(title string, measures ...string) (list []experiments.Plot) {
+	for _, m := range measures {
+		by := ""
+		if m == benchName {
+			by = ", measured by ab"
+		}
+		list = append(list, experiments.Plot{Measure: m, Title: title + by + "; less is better"},
+			experiments.Plot{Measure: m, Of: experiments.OfRatio, Title: title + by + ", beside one link; less is better"})
+	}
+	return list
+}
+
+// weighted is whether the links of a case differ: else contenders with equal weights are the same as those with their rates.
+func weighted(c Case) bool { return c.At["second"] != 10 }
+
+var caveats = []string{
+	"`ideal` divides the time of one link by what all links take. 100 requests are not divisible by three, and a connection's handshake and slow start take time in " +
+		"which its link has nothing to send, unless other connections have: that no balancing can change. `oracle` has both, and the goals are beside it.",
+	"With few requests at a time there may be a better order for the last ones than `oracle` has.",
+	"For ab the oracle is one ab for each link with a fixed part of the requests.",
+	"`mptcp` has another server than the others, as nginx has no MPTCP, and is not asked by ab, which has none either.",
+	"An application on a host with `ecmp` gets one of the links' addresses as its own: connections break when the kernel chooses another path for them.",
+}

@@ -15,6 +15,7 @@ import (
 	"baton/experiments/anycastflashcrowd"
 	"baton/experiments/anycastpurge"
 	"baton/experiments/anycastresets"
+	"baton/experiments/endhost"
 	"baton/experiments/forwarder"
 	"baton/experiments/handoff"
 	"baton/experiments/longpath"
@@ -49,6 +50,12 @@ func allExperiments() []experiments.Runnable {
 		anycastpurge.Experiment(),
 		anycastpurge.Live(),
 		anycastpurge.Lifetime(),
+		endhost.Experiment(),
+		endhost.Concurrency(),
+		endhost.Links(),
+		endhost.Switch(),
+		endhost.Change(),
+		endhost.Datagrams(),
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 func TestRun(t *testing.T) {
 	lab.NeedRoot(t)
-	r, err := endhost.Experiment().Run(t.Context(), experiments.Options{Rounds: 1, Duration: time.Second, Cases: []string{"100 kB, 10 + 20 Mbit/s", "100 kB, 10 + 10 Mbit/s"}, Quick: false, Progress: t.Output()})
+	r, err := endhost.Experiment().Run(t.Context(), experiments.Options{Rounds: 1, Duration: time.Second, Cases: []string{"100 kB, 10 + 20 Mbit/s", "100 kB, 10 + 10 Mbit/s"}, Contenders: []string{"one-link", "ideal", "oracle", "mptcp"}, Progress: t.Output()})
 	if err != nil {
 		t.Fatal(err)
 	}

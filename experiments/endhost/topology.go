@@ -34,6 +34,7 @@ type Topology struct {
 
 	front   front
 	oneLink map[string]float64 // measure → what one link has taken in the case and round: ideal is computed from it
+	changed *changed           // of the turn
 }
 
 // uplink is a link of the host.

@@ -37,8 +37,6 @@ type course struct {
 	mixed  bool // files differ in size
 }
 
-const first int64 = 10e6 // bits a second of the first link
-
 // becomes is a change of the rate; 0: nothing passes any more, and nobody is told.
 func becomes(rate int64) func(*uplink) { return func(u *uplink) { u.set(rate) } }
 

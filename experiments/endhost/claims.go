@@ -68,12 +68,12 @@ func concurrencyClaims() (list []experiments.Claim) {
 func linksClaims() (list []experiments.Claim) {
 	for n := 2.0; n <= most; n++ {
 		what := fmt.Sprintf("%g links, 20 at a time", n)
-		list = append(list, ratio(linksCase(n, true), what, "ovs-controller", "ideal", "at most 1.005 ×", "figure 8"),
-			ratio(linksCase(n, true), what, "ovs-hash", "ideal", "at most 1.06 ×", "figure 8"))
+		list = append(list, ratio(linksCase(n, 20), what, "ovs-controller", "ideal", "at most 1.005 ×", "figure 8"),
+			ratio(linksCase(n, 20), what, "ovs-hash", "ideal", "at most 1.06 ×", "figure 8"))
 	}
-	for _, twenty := range []bool{true, false} {
+	for _, concurrency := range []float64{20, oneEach} {
 		for n := 2.0; n <= most; n++ {
-			what := linksCase(n, twenty)
+			what := linksCase(n, concurrency)
 			for _, c := range choices {
 				list = append(list, beside(what, what, c, near))
 			}

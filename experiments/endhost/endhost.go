@@ -31,14 +31,13 @@ const most = 5
 func Experiment() experiments.Experiment[*Topology] {
 	e := grid("endhost", "How long do 100 downloads take over two links at once, by size?",
 		method+" On two links of 10 Mbit/s two requests are under way at a time, as for the paper's figure 6; on links of 10 and 20 Mbit/s twenty, as for its figure 9.")
-	e.Parameters = []experiments.Parameter{{Name: "size", Title: "file size", Unit: "kB"}, {Name: "second", Title: "second link", Unit: "Mbit/s"}}
+	e.Parameters = []experiments.Parameter{{Name: "size", Title: "file size", Unit: "kB"}, {Name: "second", Title: "second link", Unit: "Mbit/s"},
+		{Name: "concurrency", Title: "requests at a time"}}
 	for _, second := range []float64{10, 20} {
 		for _, size := range []float64{1, 20, 40, 60, 80, 100} {
-			c := Case{Name: sizeCase(size, second), At: map[string]float64{"size": size, "second": second, "concurrency": 2, "links": 2}, Quick: size == 20}
-			if second == 20 {
-				c.At["concurrency"] = 20
-			}
-			e.Cases = append(e.Cases, c)
+			concurrency := map[float64]float64{10: 2, 20: 20}[second] // in the paper's figures 6 and 9
+			e.Cases = append(e.Cases, Case{Name: sizeCase(size, second), At: map[string]float64{"size": size, "second": second, "concurrency": concurrency},
+				Quick: size == 20})
 		}
 	}
 	e.Claims = sizeClaims()
@@ -52,8 +51,7 @@ func Concurrency() experiments.Experiment[*Topology] {
 	e.Parameters = []experiments.Parameter{{Name: "concurrency", Title: "requests at a time"}, {Name: "second", Title: "second link", Unit: "Mbit/s"}}
 	for _, second := range []float64{10, 20} {
 		for _, n := range []float64{1, 2, 3, 5, 10, 15, 20} {
-			e.Cases = append(e.Cases, Case{Name: concurrencyCase(n, second), At: map[string]float64{"size": 100, "second": second, "concurrency": n, "links": 2},
-				Quick: n == 3})
+			e.Cases = append(e.Cases, Case{Name: concurrencyCase(n, second), At: map[string]float64{"second": second, "concurrency": n}, Quick: n == 3})
 		}
 	}
 	e.Claims = concurrencyClaims()
@@ -64,14 +62,10 @@ func Concurrency() experiments.Experiment[*Topology] {
 // Links is the question of figure 8.
 func Links() experiments.Experiment[*Topology] {
 	e := grid("endhost-links", "What is each further link worth?", method+" The files have 100 kB, all links 10 Mbit/s.")
-	e.Parameters = []experiments.Parameter{{Name: "links", Title: "links"}, {Name: "of twenty", Title: "20 requests at a time (else one a link)"}}
-	for _, twenty := range []float64{1, 0} {
+	e.Parameters = []experiments.Parameter{{Name: "links", Title: "links"}, {Name: "concurrency", Title: "requests at a time (0: one a link)"}}
+	for _, concurrency := range []float64{20, oneEach} {
 		for n := 1.0; n <= most; n++ {
-			c := Case{Name: linksCase(n, twenty == 1), At: map[string]float64{"size": 100, "second": 10, "concurrency": n, "links": n, "of twenty": twenty}, Quick: n == 3}
-			if twenty == 1 {
-				c.At["concurrency"] = 20
-			}
-			e.Cases = append(e.Cases, c)
+			e.Cases = append(e.Cases, Case{Name: linksCase(n, concurrency), At: map[string]float64{"links": n, "concurrency": concurrency}, Quick: n == 3})
 		}
 	}
 	e.Claims = linksClaims()
@@ -90,13 +84,13 @@ func grid(name, question, method string) experiments.Experiment[*Topology] {
 			return build(s, most, func(int) lab.LinkOptions { return lab.LinkOptions{Emulated: true, NoOffloads: true} })
 		},
 		Enter: func(ctx context.Context, t *Topology, c Case) error {
-			used := t.Links[:int(c.At["links"])]
+			used := t.Links[:linksOf(c)]
 			for i, u := range used {
-				rate := 10e6
+				rate := first
 				if i > 0 {
-					rate = c.At["second"] * 1e6
+					rate = secondOf(c)
 				}
-				u.set(int64(rate))
+				u.set(rate)
 			}
 			return t.use(ctx, used)
 		},
@@ -113,11 +107,11 @@ func concurrencyCase(n, second float64) string {
 	return fmt.Sprintf("%g at a time, 10 + %g Mbit/s", n, second)
 }
 
-func linksCase(n float64, twenty bool) string {
-	if twenty {
-		return fmt.Sprintf("%g × 10 Mbit/s, 20 at a time", n)
+func linksCase(n, concurrency float64) string {
+	if concurrency == oneEach {
+		concurrency = n
 	}
-	return fmt.Sprintf("%g × 10 Mbit/s, %g at a time", n, n)
+	return fmt.Sprintf("%g × 10 Mbit/s, %g at a time", n, concurrency)
 }
 
 // plots are the times, and those beside what is possible.
@@ -133,8 +127,34 @@ func plots(title string, measures ...string) (list []experiments.Plot) {
 	return list
 }
 
+// first is what the first link takes (bits a second), and the others where a case says nothing of them.
+const first int64 = 10e6
+
+// oneEach is a concurrency of as many requests as there are links.
+const oneEach = 0
+
+func sizeOf(c Case) float64 { return at(c, "size", 100) } // kB
+func linksOf(c Case) int    { return int(at(c, "links", 2)) }
+func secondOf(c Case) int64 { return int64(at(c, "second", float64(first)/1e6) * 1e6) } // bits a second
+
+// at is what a case says of a parameter, or of all cases of its experiment.
+func at(c Case, parameter string, otherwise float64) float64 {
+	if v, ok := c.At[parameter]; ok {
+		return v
+	}
+	return otherwise
+}
+
+// concurrencyOf is how many requests are under way at a time.
+func concurrencyOf(c Case) int {
+	if n := int(c.At["concurrency"]); n != oneEach {
+		return n
+	}
+	return linksOf(c)
+}
+
 // weighted is whether the links of a case differ: else contenders with equal weights are the same as those with their rates.
-func weighted(c Case) bool { return c.At["second"] != 10 }
+func weighted(c Case) bool { return linksOf(c) > 1 && secondOf(c) != first }
 
 var caveats = []string{
 	"`ideal` divides the time of one link by what all links take. 100 requests are not divisible by three, and a connection's handshake and slow start take time in " +

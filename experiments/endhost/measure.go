@@ -29,14 +29,11 @@ func requests(t *Turn) int {
 	return 100
 }
 
-// asked is what a case asks for: the size of the file (kB), and how many requests are under way at a time.
-func asked(c Case) (size float64, concurrency int) { return c.At["size"], int(c.At["concurrency"]) }
-
 // fetch is the time of all requests by the load generator of these experiments.
 func fetch() Measure {
 	return Measure{Name: fetchName, Title: "Time of 100 requests, each on a connection of its own", Unit: "s", Less: true, Take: timed(fetchName,
 		func(_ context.Context, t *Turn) (experiments.Sample, error) {
-			size, concurrency := asked(t.Case)
+			size, concurrency := sizeOf(t.Case), concurrencyOf(t.Case)
 			f, n := kilobytes(size), requests(t)
 			r, err := t.Topology.ask(load.Options{Path: f.path, Body: f.body, Connections: concurrency, Requests: int64(n), Timeout: patience})
 			if err != nil {
@@ -50,7 +47,7 @@ func fetch() Measure {
 func bench() Measure {
 	return Measure{Name: benchName, Title: "Time of 100 requests by ab, as in the paper", Unit: "s", Less: true, Take: timed(benchName,
 		func(ctx context.Context, t *Turn) (experiments.Sample, error) {
-			size, concurrency := asked(t.Case)
+			size, concurrency := sizeOf(t.Case), concurrencyOf(t.Case)
 			if t.Topology.front.bound {
 				return t.Topology.benchBound(ctx, size, requests(t), concurrency)
 			}

@@ -42,7 +42,7 @@ func Datagrams() experiments.Experiment[*Topology] {
 	e.Parameters = []experiments.Parameter{{Name: "datagrams", Title: "datagrams of an answer"}, {Name: "second", Title: "second link", Unit: "Mbit/s"}}
 	for _, second := range []float64{10, 20} {
 		for _, n := range []float64{1, 8, 40} {
-			e.Cases = append(e.Cases, Case{Name: udpCase(n, second), At: map[string]float64{"datagrams": n, "second": second, "links": 2}, Quick: n == 8})
+			e.Cases = append(e.Cases, Case{Name: udpCase(n, second), At: map[string]float64{"datagrams": n, "second": second}, Quick: n == 8})
 		}
 	}
 	e.Contenders = asked

@@ -16,7 +16,8 @@ import (
 
 // contenders are those of figures 6 to 9.
 func contenders() []Contender {
-	byTurns := balance("ovs-controller-rr", "ovs-controller, all links with the same weight: algorithm 1 as the paper prints it", settings{datapath: "ovs", method: "controller", alike: true})
+	byTurns := balance("ovs-controller-rr", "ovs-controller, all links with the same weight: algorithm 1 as the paper prints it",
+		settings{datapath: "ovs", method: "controller", alike: true})
 	byTurns.Skips = func(c Case, _ string) bool { return !weighted(c) }
 	return []Contender{
 		oneLink(), ideal(), oracle(),

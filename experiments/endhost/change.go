@@ -95,8 +95,8 @@ func Change() experiments.Experiment[*Topology] {
 	e := experiments.Experiment[*Topology]{
 		Name:     "endhost-change",
 		Question: "What becomes of downloads over two links that change, fail and come back?",
-		Method: fmt.Sprintf("The topology of `endhost`, with two links. %d downloads are under way at a time, each on a connection of its own, of 100 kB (mixed sizes: two in three of 10 kB, "+
-			"one in twelve of 1 MB). `capacity changes`: the second link has 10 Mbit/s, after a third of the time 2.5, after two thirds 20. `carrier lost`: its cable is "+
+		Method: fmt.Sprintf("The topology of `endhost`, with two links. %d downloads are under way at a time, each on a connection of its own, "+
+			"of 100 kB (mixed sizes: two in three of 10 kB, one in twelve of 1 MB). `capacity changes`: the second link has 10 Mbit/s, after a third of the time 2.5, after two thirds 20. `carrier lost`: its cable is "+
 			"pulled after a third of the time and plugged in after two. `silence`: nothing passes in that time, and the carrier stays. Beside the downloads %d "+
 			"flows a second are begun that ask for next to nothing. `moved` is from the failure to the last begin of one of these that was not connected before Linux sends a "+
 			"SYN again (1 s), while the link is away. A download is lost when nothing comes for %v, or its connection ends before its time. `baton balance` has `probe: %s`.",

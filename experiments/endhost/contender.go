@@ -30,8 +30,8 @@ func ideal() Contender {
 
 // oracle is the best that these links, this server and this load can do.
 func oracle() Contender {
-	return Contender{Name: "oracle", Is: "no balancing by the network: the load generator binds each connection to a link; it knows the rates, divides the requests by them, and begins " +
-		"the next one where the fewest are under way for the rate",
+	return Contender{Name: "oracle", Is: "no balancing by the network: the load generator binds each connection to a link; it knows the rates, divides the " +
+		"requests by them, and begins the next one where the fewest are under way for the rate",
 		Start: func(ctx context.Context, t *Turn) error {
 			t.Topology.front = front{bound: true}
 			if err := t.Topology.routeBySource(ctx, t); err != nil {
@@ -43,7 +43,8 @@ func oracle() Contender {
 
 // ecmp is the kernel's own balancing.
 func ecmp() Contender {
-	return Contender{Name: "ecmp", Is: "the kernel's multipath route, weighted, by the hash of addresses and ports (`fib_multipath_hash_policy` 1, `ignore_routes_with_linkdown`)",
+	return Contender{Name: "ecmp", Is: "the kernel's multipath route, weighted, by the hash of addresses and ports (`fib_multipath_hash_policy` 1, " +
+		"`ignore_routes_with_linkdown`)",
 		Start: func(ctx context.Context, t *Turn) error {
 			t.Topology.front = front{}
 			if err := t.Topology.sysctls(t, "net.ipv4.fib_multipath_hash_policy", "net.ipv4.conf.all.ignore_routes_with_linkdown"); err != nil {
@@ -101,7 +102,9 @@ func (t *Topology) endpoints(ctx context.Context, turn *Turn) error {
 	const most = "8" // the kernel's limit
 	turn.OnEnd(func() error {
 		ctx := context.Background()
-		return errors.Join(run(ctx, t.Host, "endpoint", "flush"), run(ctx, t.Host, "limits", "set", "subflow", "2"), run(ctx, t.Server, "limits", "set", "subflow", "2"))
+		const usual = "2" // the kernel's default
+		return errors.Join(run(ctx, t.Host, "endpoint", "flush"), run(ctx, t.Host, "limits", "set", "subflow", usual),
+			run(ctx, t.Server, "limits", "set", "subflow", usual))
 	})
 	for _, h := range []*lab.Host{t.Host, t.Server} {
 		if err := run(ctx, h, "limits", "set", "subflow", most); err != nil {

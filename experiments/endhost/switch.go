@@ -40,8 +40,10 @@ func Switch() experiments.Experiment[*Topology] {
 		balance("baton", "`baton balance` with one link, by turns, in the kernel", settings{method: "turns"}),
 		balance("baton-hash", "`baton balance` with one link, a select group", settings{method: "hash"}),
 		balance("baton-controller", "`baton balance` with one link, a packet-in for each flow", settings{method: "controller"}),
-		openVSwitch(balance("ovs", "`baton balance` with one link, Open vSwitch (userspace datapath), a select group", settings{datapath: "ovs", method: "hash"})),
-		openVSwitch(balance("ovs-controller", "`baton balance` with one link, Open vSwitch, a packet-in for each flow", settings{datapath: "ovs", method: "controller"})),
+		openVSwitch(balance("ovs", "`baton balance` with one link, Open vSwitch (userspace datapath), a select group",
+			settings{datapath: "ovs", method: "hash"})),
+		openVSwitch(balance("ovs-controller", "`baton balance` with one link, Open vSwitch, a packet-in for each flow",
+			settings{datapath: "ovs", method: "controller"})),
 	}
 	return experiments.Experiment[*Topology]{
 		Name:     "endhost-switch",
@@ -175,8 +177,8 @@ func switchClaims() (list []experiments.Claim) {
 	}
 	const where = paper + ", section VI.B, figure 4"
 	for _, m := range []string{downName, upName} {
-		list = append(list, experiments.Claim{What: m + ", whole frames: ovs beside none", Unit: "×", Paper: "a minor penalty (datapath in the kernel), much less (ofdatapath)",
-			Where: where, Ours: experiments.RatioOf(wholeCase, m, "ovs", "none")})
+		list = append(list, experiments.Claim{What: m + ", whole frames: ovs beside none", Unit: "×", Where: where,
+			Paper: "a minor penalty (datapath in the kernel), much less (ofdatapath)", Ours: experiments.RatioOf(wholeCase, m, "ovs", "none")})
 	}
 	for _, c := range []string{"ovs", "ovs-controller", "baton-controller"} {
 		list = append(list, added(wholeCase, c, "median", 0, func(d *experiments.Distribution) float64 { return d.P50 }))

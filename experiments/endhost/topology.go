@@ -74,6 +74,15 @@ const (
 // serverAddress is the server's.
 var serverAddress = netip.AddrFrom4([4]byte{10, 22, 0, 2})
 
+// crowd are more addresses of the server. A port of the host is free for each of them again: with one, the ports of connections that have just
+// ended (TIME_WAIT) are used up after 28,000, and looking for a free one takes longer than a request.
+func crowd() (list []netip.Addr) {
+	for i := range byte(64) {
+		list = append(list, netip.AddrFrom4([4]byte{10, 23, 0, i + 1}))
+	}
+	return list
+}
+
 // patience is how long anything may take that takes no time.
 const patience = 20 * time.Second
 
@@ -84,6 +93,10 @@ func build(s *experiments.Setup, links int, shaped func(i int) lab.LinkOptions) 
 	t.Router.Forward()
 	l.Link(lab.End{Host: t.Router, Addrs: []string{"10.22.0.1/24"}}, lab.End{Host: t.Server, Addrs: []string{serverAddress.String() + "/24"}}, lab.LinkOptions{})
 	t.Server.Route("default", "10.22.0.1")
+	for _, a := range crowd() {
+		t.Server.Interface("lo").Address(a.String() + "/32")
+	}
+	t.Router.Route("10.23.0.0/24", serverAddress.String())
 	for i := range links {
 		t.addLink(l, i, shaped(i))
 	}
@@ -223,7 +236,9 @@ func (t *Topology) ask(o load.Options) (load.Result, error) {
 	if t.front.multipath {
 		port, o.Multipath = multipathPort, true
 	}
-	o.Targets = []netip.AddrPort{netip.AddrPortFrom(serverAddress, port)}
+	if o.Targets == nil {
+		o.Targets = []netip.AddrPort{netip.AddrPortFrom(serverAddress, port)}
+	}
 	o.Enter, o.Workers = t.Host.Do, 1
 	if t.front.bound {
 		o.Sources, o.Choose = t.sources(), t.oracle(int(o.Requests)).choose

@@ -47,21 +47,27 @@ type settings struct {
 func balance(name, is string, o settings) Contender {
 	return Contender{Name: name, Is: is, Start: func(ctx context.Context, t *Turn) error {
 		t.Topology.front = front{}
-		if err := t.Topology.startBalance(ctx, t, o); err != nil {
+		p, socket, err := t.Topology.startBalance(ctx, t, o)
+		if err != nil {
 			return err
 		}
-		return t.Topology.passes(ctx, t.Topology.used)
+		if err := t.Topology.passes(ctx, t.Topology.used); err != nil {
+			status, statusErr := statusOf(ctx, socket)
+			return fmt.Errorf("balance: %w\n%v %v\n%s", err, status.Verdicts, statusErr, p.Log())
+		}
+		return nil
 	}}
 }
 
 // startBalance starts the contender, and returns when it says that all links are used.
-func (t *Topology) startBalance(ctx context.Context, turn *Turn, o settings) error {
+func (t *Topology) startBalance(ctx context.Context, turn *Turn, o settings) (p *lab.Process, socket string, err error) {
 	dir := turn.Lab.Dir()
 	name := fmt.Sprintf("x%d", os.Getpid()) // pins and journals are the machine's; a process number is nobody else's
-	file, socket := filepath.Join(dir, "balance.yaml"), filepath.Join(dir, "balance.sock")
+	file := filepath.Join(dir, "balance.yaml")
+	socket = filepath.Join(dir, "balance.sock")
 	text := fmt.Sprintf("name: %s\ncontrol: %q\nstate: %q\n%s", name, socket, dir, t.config(o))
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		return fmt.Errorf("configure the balance: %w", err)
+		return nil, "", fmt.Errorf("configure the balance: %w", err)
 	}
 	var environment []string
 	if o.datapath == "ovs" {
@@ -71,9 +77,9 @@ func (t *Topology) startBalance(ctx context.Context, turn *Turn, o settings) err
 		environment = []string{"OVS_RUNDIR=" + s.Dir}
 	}
 	program := turn.Options.Program
-	p, err := t.Host.Start(lab.Program{Path: program, Args: []string{"balance", "--config", file}, Env: environment, Name: "balance"})
+	p, err = t.Host.Start(lab.Program{Path: program, Args: []string{"balance", "--config", file}, Env: environment, Name: "balance"})
 	if err != nil {
-		return err
+		return nil, "", err
 	}
 	turn.OnEnd(func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -86,9 +92,18 @@ func (t *Topology) startBalance(ctx context.Context, turn *Turn, o settings) err
 	})
 	turn.Runs(p, "")
 	if err := used(ctx, p, socket, len(t.used)); err != nil {
-		return fmt.Errorf("balance: %w\n%s", err, p.Log())
+		return nil, "", fmt.Errorf("balance: %w\n%s", err, p.Log())
 	}
-	return nil
+	return p, socket, nil
+}
+
+// statusOf asks a balance.
+func statusOf(ctx context.Context, socket string) (api.BalanceStatus, error) {
+	client := api.NewClient(socket)
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return client.Balance(ctx)
 }
 
 // config is what a balance of the links of the case reads, without what names it.
@@ -120,8 +135,6 @@ func (t *Topology) config(o settings) string {
 
 // used returns when a balance says that it uses so many links.
 func used(ctx context.Context, p *lab.Process, socket string, links int) error {
-	client := api.NewClient(socket)
-	defer client.Close()
 	var ended error
 	err := lab.Poll(patience, func() error {
 		select {
@@ -130,9 +143,7 @@ func used(ctx context.Context, p *lab.Process, socket string, links int) error {
 			return nil
 		default:
 		}
-		ctx, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		status, err := client.Balance(ctx)
+		status, err := statusOf(ctx, socket)
 		if err != nil {
 			return err
 		}

@@ -67,6 +67,7 @@ const (
 	// retransmission is how long after a SYN Linux sends it again: a flow whose first one was lost takes that long at least. What waits for
 	// a link here are four files at most, a third of that.
 	retransmission = time.Second
+	settled        = 200 * time.Millisecond
 	givenUp        = 3 * time.Second // without a byte a download is lost
 )
 
@@ -99,7 +100,7 @@ func Change() experiments.Experiment[*Topology] {
 			"of 100 kB (mixed sizes: two in three of 10 kB, one in twelve of 1 MB). `capacity changes`: the second link has 10 Mbit/s, after a third of the time 2.5, after two thirds 20. `carrier lost`: its cable is "+
 			"pulled after a third of the time and plugged in after two. `silence`: nothing passes in that time, and the carrier stays. Beside the downloads %d "+
 			"flows a second are begun that ask for next to nothing. `moved` is from the failure to the last begin of one of these that was not connected before Linux sends a "+
-			"SYN again (1 s), while the link is away. A download is lost when nothing comes for %v, or its connection ends before its time. `baton balance` has `probe: %s`.",
+			"SYN again (1 s), before all of them were for 200 ms. A download is lost when nothing comes for %v, or its connection ends before its time. `baton balance` has `probe: %s`.",
 			downloads, looks, givenUp, probe),
 		Contenders: contenders,
 		Measures: []Measure{
@@ -306,16 +307,19 @@ func useful(files []load.Exchange, began time.Time, length time.Duration) (sum f
 	return sum
 }
 
-// moved is how long after a failure the last flow was begun that was not connected in time, of those that were begun before the link was
-// back, and how many there were.
+// moved is how long after a failure the last flow was begun that was not connected in time, before all were for settled; and how many there
+// were until the link was back. Flows are told of as they end.
 func moved(flows []load.Exchange, failed, back time.Time) (last time.Duration, late int) {
+	slices.SortFunc(flows, func(a, b load.Exchange) int { return a.Due.Compare(b.Due) })
 	for _, x := range flows {
 		if x.Due.Before(failed) || !x.Due.Before(back) {
 			continue
 		}
 		if x.Connected.IsZero() || x.Connected.Sub(x.Due) >= retransmission {
 			late++
-			last = max(last, x.Due.Sub(failed))
+			if at := x.Due.Sub(failed); at-last <= settled {
+				last = at
+			}
 		}
 	}
 	return last, late

@@ -25,7 +25,8 @@ func TestMoved(t *testing.T) {
 	}{
 		{"none is late", []load.Exchange{flow(4.9, 4.95), flow(5.1, 5.2), flow(9, 9.9)}, 0, 0},
 		{"a SYN was lost", []load.Exchange{flow(5.1, 5.2), flow(5.15, 6.151), flow(5.2, 5.3)}, 150 * time.Millisecond, 1},
-		{"never connected", []load.Exchange{never(5.05), never(8), flow(8.1, 8.2)}, 3 * time.Second, 2},
+		{"never connected, told of as they ended", []load.Exchange{flow(5.3, 5.4), never(5.19), never(5.05), never(5.3)}, 300 * time.Millisecond, 3},
+		{"one that is late for another reason", []load.Exchange{never(5.05), flow(5.1, 5.2), flow(5.4, 5.5), never(8)}, 50 * time.Millisecond, 2},
 		{"before the failure, and after the link was back", []load.Exchange{never(4.99), never(10)}, 0, 0},
 	}
 	for _, tt := range tests {

@@ -30,8 +30,8 @@ func ideal() Contender {
 
 // oracle is the best that these links, this server and this load can do.
 func oracle() Contender {
-	return Contender{Name: "oracle", Is: "no balancing by the network: the load generator binds each connection to a link; it knows the rates, divides the " +
-		"requests by them, and begins the next one where the fewest are under way for the rate",
+	return Contender{Name: "oracle", Is: "no balancing by the network: the load generator binds each connection to the link that would have the whole file first, " +
+		"by the links' rates and what is still to come by each",
 		Start: func(ctx context.Context, t *Turn) error {
 			t.Topology.front = front{bound: true}
 			if err := t.Topology.routeBySource(ctx, t); err != nil {

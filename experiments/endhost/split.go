@@ -1,6 +1,11 @@
 package endhost
 
-import "slices"
+import (
+	"math"
+	"slices"
+
+	"baton/experiments/load"
+)
 
 // split divides a whole by weights. Every part is at least 1 where the whole suffices, and the largest remainders are rounded up.
 func split(whole int, weights []int64) []int {
@@ -28,50 +33,20 @@ func split(whole int, weights []int64) []int {
 	return parts
 }
 
-// perfect chooses links with perfect knowledge.
-type perfect struct {
-	capacity func(link int) int64 // bits a second, now
-	left     []int                // requests that each link should have yet; nil: as many as it takes
-}
-
-// choose chooses the link with the fewest requests under way for what it takes, of those that should have more; where they are alike, the
-// one that has most before it.
-func (p *perfect) choose(open []int) int {
-	best := -1
-	var least, most float64
-	for i, n := range open {
-		takes := float64(p.capacity(i))
-		if takes == 0 || p.left != nil && p.left[i] == 0 {
-			continue
+// soonest is the link that would have a file of so many bytes first, after what is still to come by it.
+func soonest(from []load.Underway, size int64, rate func(link int) int64) int {
+	best, least := 0, math.Inf(1)
+	for i, u := range from {
+		if took := float64(u.Bytes+size) / float64(rate(i)); took < least { // a link of no rate takes for ever
+			best, least = i, took
 		}
-		load, before := float64(n+1)/takes, 0.0
-		if p.left != nil {
-			before = float64(p.left[i]) / takes
-		}
-		if best < 0 || load < least || load == least && before > most {
-			best, least, most = i, load, before
-		}
-	}
-	if best < 0 { // nothing is right: a request that is repeated, or no link that works
-		return 0
-	}
-	if p.left != nil {
-		p.left[best]--
 	}
 	return best
 }
 
-// oracle divides so many requests; 0: an unknown number.
-func (t *Topology) oracle(requests int) *perfect {
-	p := &perfect{capacity: func(i int) int64 { return t.used[i].capacity.Load() }}
-	if requests > 0 {
-		var weights []int64
-		for i := range t.used {
-			weights = append(weights, p.capacity(i))
-		}
-		p.left = split(requests, weights)
-	}
-	return p
+// oracle chooses a link of the case.
+func (t *Topology) oracle(from []load.Underway, size int64) int {
+	return soonest(from, size, func(i int) int64 { return t.used[i].capacity.Load() })
 }
 
 // fastest are the n links that take most, in their order.

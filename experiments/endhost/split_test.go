@@ -3,6 +3,8 @@ package endhost
 import (
 	"slices"
 	"testing"
+
+	"baton/experiments/load"
 )
 
 func TestSplit(t *testing.T) {
@@ -28,32 +30,26 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// TestPerfect: all requests are divided by the rates, links that fail have none, and what is under way at a time is divided by the rates, too.
-func TestPerfect(t *testing.T) {
-	rates := []int64{10, 20}
-	p := &perfect{capacity: func(i int) int64 { return rates[i] }, left: split(30, rates)}
-	open, all := make([]int, 2), make([]int, 2)
-	for range 9 {
-		i := p.choose(open)
-		open[i]++
-		all[i]++
+func TestSoonest(t *testing.T) {
+	tests := []struct {
+		name  string
+		bytes []int64 // still to come by each link
+		rates []int64
+		want  int
+	}{
+		{"both are empty", []int64{0, 0}, []int64{10, 20}, 1},
+		{"the slow one, as the fast one has much before it", []int64{0, 150}, []int64{10, 20}, 0},
+		{"alike", []int64{70, 30}, []int64{10, 10}, 1},
+		{"one has failed", []int64{1000, 0}, []int64{10, 0}, 0},
+		{"all have", []int64{1000, 0}, []int64{0, 0}, 0},
 	}
-	if !slices.Equal(open, []int{3, 6}) {
-		t.Errorf("%v under way, want 3 and 6", open)
-	}
-	for n := 9; n < 30; n++ { // whatever ends first
-		open[n%2]--
-		i := p.choose(open)
-		open[i]++
-		all[i]++
-	}
-	if !slices.Equal(all, []int{10, 20}) {
-		t.Errorf("%v in all, want 10 and 20", all)
-	}
-	p.left, rates[1] = nil, 0
-	for range 5 {
-		if i := p.choose([]int{100, 0}); i != 0 {
-			t.Errorf("link %d has failed, and was chosen", i)
+	for _, tt := range tests {
+		var from []load.Underway
+		for _, n := range tt.bytes {
+			from = append(from, load.Underway{Bytes: n})
+		}
+		if got := soonest(from, 100, func(i int) int64 { return tt.rates[i] }); got != tt.want {
+			t.Errorf("%s: link %d, want %d", tt.name, got, tt.want)
 		}
 	}
 }

@@ -241,7 +241,7 @@ func (t *Topology) ask(o load.Options) (load.Result, error) {
 	}
 	o.Enter, o.Workers = t.Host.Do, 1
 	if t.front.bound {
-		o.Sources, o.Choose = t.sources(), t.oracle(int(o.Requests)).choose
+		o.Sources, o.Choose = t.sources(), t.oracle
 	}
 	return load.Run(o)
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"baton/experiments"
+	"baton/experiments/load"
 	"baton/lab"
 )
 
@@ -103,28 +104,24 @@ func (t *Topology) serveDatagrams() error {
 
 // datagrams is a run of exchanges.
 type datagrams struct {
-	t       *Topology
-	count   int // of an answer
-	perfect *perfect
+	t     *Topology
+	count int // of an answer
 
 	mu    sync.Mutex
-	left  int   // exchanges that have not begun
-	open  []int // flows under way, by link
+	left  int             // exchanges that have not begun
+	under []load.Underway // by link
 	times *hdrhistogram.Histogram
 	again int
 }
 
 func exchanges(ctx context.Context, t *Turn) (experiments.Sample, error) {
 	p := t.Topology
-	d := &datagrams{t: p, count: int(t.Case.At["datagrams"]), left: udpFlows, open: make([]int, len(p.used)),
+	d := &datagrams{t: p, count: int(t.Case.At["datagrams"]), left: udpFlows, under: make([]load.Underway, len(p.used)),
 		times: hdrhistogram.New(int64(time.Microsecond), int64(time.Minute), 3)}
 	if t.Options.Quick {
 		d.left = udpFlows / 10
 	}
 	n := d.left
-	if p.front.bound {
-		d.perfect = p.oracle(n)
-	}
 	began := time.Now()
 	var g errgroup.Group
 	for range udpOpen {
@@ -144,7 +141,8 @@ func (d *datagrams) work(ctx context.Context) error {
 		}
 		took, again, err := d.exchange(ctx, link)
 		d.mu.Lock()
-		d.open[link]--
+		d.under[link].Connections--
+		d.under[link].Bytes -= d.size()
 		d.again += again
 		_ = d.times.RecordValue(int64(min(took, time.Minute)))
 		d.mu.Unlock()
@@ -162,17 +160,21 @@ func (d *datagrams) begin() (link int, ok bool) {
 		return 0, false
 	}
 	d.left--
-	if d.perfect != nil {
-		link = d.perfect.choose(d.open)
+	if d.t.front.bound {
+		link = d.t.oracle(d.under, d.size())
 	}
-	d.open[link]++
+	d.under[link].Connections++
+	d.under[link].Bytes += d.size()
 	return link, true
 }
+
+// size is that of an answer, in bytes.
+func (d *datagrams) size() int64 { return int64(d.count * datagramSize) }
 
 // exchange is a flow.
 func (d *datagrams) exchange(ctx context.Context, link int) (took time.Duration, again int, err error) {
 	local := ""
-	if d.perfect != nil {
+	if d.t.front.bound {
 		local = netip.AddrPortFrom(d.t.used[link].address, 0).String()
 	}
 	conn, err := d.dial(ctx, local)

@@ -18,8 +18,8 @@ type engine struct {
 	Options
 	epoll     int
 	sources   []unix.Sockaddr
-	taken     []int    // connections that are open from each of the sources
-	requests  [][]byte // of the Files
+	under     []Underway // from each of the sources
+	requests  [][]byte   // of the Files
 	slots     []slot
 	buffer    []byte
 	opened    int // connections so far: the turn of targets and sources
@@ -63,7 +63,7 @@ func newEngine(o Options, worker int) (*engine, error) {
 	for _, s := range o.Sources {
 		e.sources = append(e.sources, sockaddr(netip.AddrPortFrom(s, 0)))
 	}
-	e.taken = make([]int, max(len(o.Sources), 1))
+	e.under = make([]Underway, max(len(o.Sources), 1))
 	for _, f := range o.Files {
 		e.requests = append(e.requests, fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: baton-load\r\n\r\n", f.Path, o.Host))
 	}
@@ -254,7 +254,7 @@ func (e *engine) begin(s *slot, due time.Duration) bool {
 
 // open connects the slot. A connection that is under way is finished by its first event.
 func (e *engine) open(s *slot, to netip.AddrPort) error {
-	from := e.source()
+	from := e.source(max(e.Files[s.file].Size, 0))
 	var source unix.Sockaddr
 	if len(e.sources) > 0 {
 		source = e.sources[from]
@@ -266,7 +266,6 @@ func (e *engine) open(s *slot, to netip.AddrPort) error {
 	}
 	s.generation++
 	s.source = from
-	e.taken[from]++
 	s.fd, s.connecting, s.served, s.pending = fd, true, 0, e.requests[s.file]
 	s.dialled = e.now()
 	s.response.reset()
@@ -278,12 +277,19 @@ func (e *engine) open(s *slot, to netip.AddrPort) error {
 	return nil
 }
 
-// source is the number of the one that the next connection is from.
-func (e *engine) source() int {
+// source is the number of the one that the next connection is from, which is opened for a body of so many bytes.
+func (e *engine) source(size int64) int {
 	if e.Choose == nil {
-		return e.opened % len(e.taken)
+		return e.opened % len(e.under)
 	}
-	return e.Choose(e.taken)
+	clear(e.under)
+	for i := range e.slots {
+		if s := &e.slots[i]; s.fd > 0 {
+			e.under[s.source].Connections++
+			e.under[s.source].Bytes += max(e.Files[s.file].Size-s.response.seen, 0)
+		}
+	}
+	return e.Choose(e.under, size)
 }
 
 // tell tells of a request that has ended.
@@ -319,7 +325,6 @@ func (e *engine) shut(s *slot) {
 	if s.fd > 0 {
 		unix.Close(s.fd)
 		s.fd = 0
-		e.taken[s.source]--
 	}
 	s.generation++
 }

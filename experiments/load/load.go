@@ -43,8 +43,9 @@ import (
 type Options struct {
 	Targets []netip.AddrPort // taken by turns, connection by connection
 	Sources []netip.Addr     // local addresses, taken by turns; empty: the kernel's choice
-	// Choose, if set, chooses the source of a connection, in place of turns, by how many are open from each. Each worker counts its own.
-	Choose      func(open []int) int
+	// Choose, if set, chooses the source of a connection for a body of so many bytes, in place of turns, by what is under way from each. Each
+	// worker counts its own.
+	Choose      func(from []Underway, size int64) int
 	Multipath   bool   // MPTCP, where the server has it
 	Path        string // default: "/"
 	Host        string // Host header; default: the first target's address
@@ -69,6 +70,12 @@ type Options struct {
 
 	// Enter runs f on a thread that is in the clients' network namespace; nil: in this one.
 	Enter func(f func() error) error
+}
+
+// Underway is what is under way from a source.
+type Underway struct {
+	Connections int
+	Bytes       int64 // of bodies, that are still to come
 }
 
 // Exchange is a request that has ended.

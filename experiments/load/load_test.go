@@ -258,12 +258,17 @@ func TestChosenSources(t *testing.T) {
 	sources := []netip.Addr{netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.3")}
 	chosen := make([]int, len(sources))
 	r, err := load.Run(load.Options{Targets: targets, Sources: sources, Path: "/128", Body: body, Connections: 9, Requests: 300, Workers: 1,
-		Choose: func(open []int) int {
-			if len(open) != 2 || open[0] > 3 || open[1] > 6 {
-				t.Errorf("%v are open, want 3 and 6 at most", open)
+		Choose: func(from []load.Underway, size int64) int {
+			if len(from) != 2 || from[0].Connections > 3 || from[1].Connections > 6 || size != 128 {
+				t.Errorf("%+v under way, want 3 and 6 at most, for %d bytes", from, size)
+			}
+			for _, f := range from {
+				if f.Bytes > int64(f.Connections)*128 || f.Connections > 0 && f.Bytes == 0 {
+					t.Errorf("%+v under way", from)
+				}
 			}
 			best := 1
-			if open[0]*2 < open[1] {
+			if from[0].Connections*2 < from[1].Connections {
 				best = 0
 			}
 			chosen[best]++

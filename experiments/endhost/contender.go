@@ -157,6 +157,7 @@ func (t *Topology) sysctls(turn *Turn, names ...string) error {
 // passes returns when connections go over each of the links, and over no other of the case. What chooses by a hash may take a few tries.
 func (t *Topology) passes(ctx context.Context, over []*uplink) error {
 	const less = 3000 // bytes: what may come besides
+	t.begun.Store(0)
 	f := kilobytes(1)
 	return lab.Poll(patience, func() error {
 		before, err := t.received()

@@ -31,7 +31,7 @@ func requests(t *Turn) int {
 
 // fetch is the time of all requests by the load generator of these experiments.
 func fetch() Measure {
-	return Measure{Name: fetchName, Title: "Time of 100 requests, each on a connection of its own", Unit: "s", Less: true, Take: timed(fetchName,
+	return Measure{Name: fetchName, Title: "Time of 100 requests, each on a connection of its own", Unit: "s", Less: true, Warm: aligned, Take: timed(fetchName,
 		func(_ context.Context, t *Turn) (experiments.Sample, error) {
 			size, concurrency := sizeOf(t.Case), concurrencyOf(t.Case)
 			f, n := kilobytes(size), requests(t)
@@ -45,7 +45,7 @@ func fetch() Measure {
 
 // bench is the time that ab tells of all requests.
 func bench() Measure {
-	return Measure{Name: benchName, Title: "Time of 100 requests by ab, as in the paper", Unit: "s", Less: true, Take: timed(benchName,
+	return Measure{Name: benchName, Title: "Time of 100 requests by ab, as in the paper", Unit: "s", Less: true, Warm: aligned, Take: timed(benchName,
 		func(ctx context.Context, t *Turn) (experiments.Sample, error) {
 			size, concurrency := sizeOf(t.Case), concurrencyOf(t.Case)
 			if t.Topology.front.bound {
@@ -94,6 +94,7 @@ func (t *Topology) ab(ctx context.Context, from netip.Addr, size float64, n, c i
 	if from.IsValid() {
 		args = append(args, "-B", from.String())
 	}
+	t.begun.Add(int64(n))
 	out, err := t.Host.Exec(ctx, "ab", append(args, fmt.Sprintf("http://%v%s", serverAddress, kilobytes(size).path))...)
 	if err != nil {
 		return experiments.Sample{}, err

@@ -48,7 +48,7 @@ func Datagrams() experiments.Experiment[*Topology] {
 	}
 	e.Contenders = asked
 	e.Measures = []Measure{{Name: fetchName, Title: "Time of 400 exchanges by UDP, each a flow of its own", Unit: "s", Less: true,
-		Take: timed(fetchName, exchanges)}}
+		Warm: aligned, Take: timed(fetchName, exchanges)}}
 	e.Build = func(_ context.Context, s *experiments.Setup) (*Topology, error) {
 		t, err := build(s, 2, func(int) lab.LinkOptions { return lab.LinkOptions{Emulated: true, NoOffloads: true} })
 		if err != nil {

@@ -114,7 +114,7 @@ func Change() experiments.Experiment[*Topology] {
 				return experiments.Sample{Value: float64(c.lost), Also: map[string]float64{"whole": float64(c.whole)}}
 			}),
 		},
-		Rounds: 7, Duration: 15 * time.Second,
+		Rounds: 5, Duration: 15 * time.Second,
 		Build: func(_ context.Context, s *experiments.Setup) (*Topology, error) {
 			return build(s, 2, func(int) lab.LinkOptions { return lab.LinkOptions{Emulated: true, NoOffloads: true} })
 		},

@@ -62,7 +62,7 @@ func concurrencyClaims() (list []experiments.Claim) {
 		more(concurrencyCase(20, 10), "20 at a time", "ovs-hash", "ideal", "little", "figure 7"),
 	)
 	for _, second := range []float64{10, 20} {
-		for _, n := range []float64{2, 3, 5, 10, 15, 20} {
+		for _, n := range []float64{2, 3, 5, 10, 20} {
 			for _, c := range choices {
 				list = append(list, beside(concurrencyCase(n, second), fmt.Sprintf("10 + %g Mbit/s, %g at a time", second, n), c, near))
 			}

@@ -24,7 +24,8 @@ func TestRun(t *testing.T) {
 		least      float64  // value
 	}{
 		// Twenty files at 30 Mbit/s; one-link has 10 of it.
-		{of: endhost.Experiment(), cases: []string{"20 kB, 10 + 20 Mbit/s"}, least: 20 * 20e3 * 8 / 30e6},
+		{of: endhost.Experiment(), cases: []string{"20 kB, 10 + 20 Mbit/s"}, least: 20 * 20e3 * 8 / 30e6,
+			contenders: []string{"one-link", "ideal", "oracle", "ovs-controller", "ovs-hash", "controller", "least", "ecmp", "mptcp"}},
 		{of: endhost.Concurrency(), contenders: []string{"one-link", "oracle", "turns"}, cases: []string{"3 at a time, 10 + 10 Mbit/s"},
 			measures: []string{"time"}, least: 20 * 100e3 * 8 / 20e6},
 		{of: endhost.Links(), contenders: []string{"one-link", "ideal", "least"}, cases: []string{"5 × 10 Mbit/s, 20 at a time"}, least: 20 * 100e3 * 8 / 50e6},

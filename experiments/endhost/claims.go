@@ -14,8 +14,8 @@ var choices = []string{"turns", "least", "fastest"}
 
 // beside is the goal of a contender in a case: how much longer it takes than the oracle.
 func beside(kase, what, contender string, goal float64) experiments.Claim {
-	return experiments.Claim{What: fmt.Sprintf("%s: how much longer %s takes than oracle", what, contender), Unit: "%", Ours: longer(kase, fetchName, contender, "oracle"),
-		AtMost: goal}
+	return experiments.Claim{What: fmt.Sprintf("%s: how much longer %s takes than oracle", what, contender), Unit: "%",
+		Ours: longer(kase, fetchName, contender, "oracle"), AtMost: goal}
 }
 
 // longer is by how many percent a time is longer than another.

@@ -50,8 +50,8 @@ func Switch() experiments.Experiment[*Topology] {
 		Question: "What does a switch on the host cost that has nothing to choose?",
 		Method: "The paper's figure 3: a host, a gateway, a router, a server, each a network namespace, joined by links without a limit (veth). Large frames hold up to " +
 			"64 KiB of several segments, as those of a network card with segmentation offload; whole frames at most 1,500 bytes on the host's link. A download and " +
-			"an upload are iperf3's, one flow. Requests have 1 kB and a connection each, 16 at a time, to 64 addresses of the server by turns. A first packet is a SYN of a new flow to a closed port: from " +
-			"connect(2) to its answer, the server's RST, one flow at a time; p50 and p99 are of single flows. What a contender adds to that is the delay of the " +
+			"an upload are iperf3's, one flow. Requests have 1 kB and a connection each, 16 at a time, to 64 addresses of the server by turns. A first packet is a SYN of a new " +
+			"flow to a closed port: from connect(2) to its answer, the server's RST, one flow at a time; p50 and p99 are of single flows. What a contender adds to that is the delay of the " +
 			"first packet and that of its answer.",
 		Cases:      []Case{{Name: largeCase, At: map[string]float64{"link": 0}, Quick: true}, {Name: wholeCase, At: map[string]float64{"link": 1}, Quick: true}},
 		Contenders: contenders,

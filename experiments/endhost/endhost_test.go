@@ -29,8 +29,8 @@ func TestRun(t *testing.T) {
 		{of: endhost.Concurrency(), contenders: []string{"one-link", "oracle", "turns"}, cases: []string{"3 at a time, 10 + 10 Mbit/s"},
 			measures: []string{"time"}, least: 20 * 100e3 * 8 / 20e6},
 		{of: endhost.Links(), contenders: []string{"one-link", "ideal", "least"}, cases: []string{"5 × 10 Mbit/s, 20 at a time"}, least: 20 * 100e3 * 8 / 50e6},
-		{of: endhost.Switch(), contenders: []string{"none", "baton", "ovs"}, least: 0.001},
-		{of: endhost.Change(), contenders: []string{"oracle", "default", "ecmp"}, cases: []string{"carrier lost", "mixed sizes"}},
+		{of: endhost.Switch(), contenders: []string{"none", "baton", "ovs"}, measures: []string{"download", "requests", "first packet"}, least: 0.001},
+		{of: endhost.Change(), contenders: []string{"oracle", "default"}, cases: []string{"carrier lost", "mixed sizes"}},
 		{of: endhost.Datagrams(), contenders: []string{"one-link", "oracle", "hash", "fastest"}, cases: []string{"8 datagrams, 10 + 20 Mbit/s"},
 			least: 40 * 8 * 1200 * 8 / 30e6},
 	}

@@ -71,11 +71,13 @@ const (
 	givenUp        = 3 * time.Second // without a byte a download is lost
 )
 
+// changeProbe is how links are probed: as often as suits an outage of seconds, and with more patience than what waits for a slow link takes.
+const changeProbe = "{every: 250ms, dead: 2s}"
+
 // Change is the question of what the paper leaves as future work.
 func Change() experiments.Experiment[*Topology] {
-	const probe = "{every: 250ms, dead: 2s}"
 	of := func(name, is string, o settings) Contender {
-		o.probe = probe
+		o.probe = changeProbe
 		return balance(name, is, o)
 	}
 	contenders := []Contender{
@@ -101,7 +103,7 @@ func Change() experiments.Experiment[*Topology] {
 			"pulled after a third of the time and plugged in after two. `silence`: nothing passes in that time, and the carrier stays. Beside the downloads %d "+
 			"flows a second are begun that ask for next to nothing. `moved` is from the failure to the last begin of one of these that was not connected before Linux sends a "+
 			"SYN again (1 s), before all of them were for 200 ms. A download is lost when nothing comes for %v, or its connection ends before its time. `baton balance` has `probe: %s`.",
-			downloads, looks, givenUp, probe),
+			downloads, looks, givenUp, changeProbe),
 		Contenders: contenders,
 		Measures: []Measure{
 			changing(Measure{Name: goodputName, Title: "Bytes a second of downloads that became whole", Unit: "Mbit/s"}, func(c *changed) experiments.Sample {

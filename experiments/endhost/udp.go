@@ -67,6 +67,7 @@ func Datagrams() experiments.Experiment[*Topology] {
 	e.Plots = plots("Time of 400 exchanges by UDP over two links, by the length of the answer", fetchName)
 	e.Caveats = []string{
 		"A single datagram takes no time on a link: that case shows what a flow costs, not what a link takes.",
+		"The hash of Open vSwitch's select groups has the ports of TCP and SCTP, and not those of UDP: all flows of UDP to a server go by one link.",
 		"An answer comes at once, as nothing holds its server back: 20 of 40 datagrams are most of what may wait for a link.",
 	}
 	return e

@@ -131,7 +131,8 @@ func Change() experiments.Experiment[*Topology] {
 			{Measure: movedName}, {Measure: lostName},
 		},
 		Caveats: []string{
-			"The oracle knows of each change at once.",
+			"The oracle knows of each change at once. It looks for the link by which a file is whole first: one that is much slower than the other it leaves idle now and then, " +
+				"so that others may carry more together.",
 			"Downloads that were under way on a link that fails are lost with it, whatever chooses links for new ones; only `mptcp` can go on elsewhere.",
 			"`moved` has the resolution of the flows that it is seen by, a hundredth of a second, and cannot be more than the time that the link is away.",
 		},

@@ -31,10 +31,10 @@ const (
 	gigabitCase = "1 Gbit/s"
 )
 
-// gigabit is the rate of the last case's link, and gigabitLink its place.
+// gigabit is the rate of the last case's link (bits a second), and gigabitLink its place.
 const (
-	gigabit     int64 = 1e9
-	gigabitLink       = 2
+	gigabit     = int64(1e9)
+	gigabitLink = 2
 )
 
 // Switch is the question of figure 4.

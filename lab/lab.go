@@ -122,7 +122,7 @@ func usable() error {
 
 // makeFolder makes a lab's folder, whose parent goes with the last lab: another process may remove it at any moment.
 func makeFolder(path string) (err error) {
-	for range 100 {
+	for range 10_000 { // a few microseconds each
 		err = os.MkdirAll(path, 0o755)
 		if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrExist) {
 			return err

@@ -347,6 +347,7 @@ const (
 	forwarderPickMethodPICK_LEAST   forwarderPickMethod = 2
 	forwarderPickMethodPICK_FASTEST forwarderPickMethod = 3
 	forwarderPickMethodPICK_HASH    forwarderPickMethod = 4
+	forwarderPickMethodPICK_EVEN    forwarderPickMethod = 5
 )
 
 type forwarderPickRemote struct {

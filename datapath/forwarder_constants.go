@@ -47,6 +47,7 @@ const (
 	PickLeast   = uint8(forwarderPickMethodPICK_LEAST)
 	PickFastest = uint8(forwarderPickMethodPICK_FASTEST)
 	PickHash    = uint8(forwarderPickMethodPICK_HASH)
+	PickEven    = uint8(forwarderPickMethodPICK_EVEN)
 
 	BaseFrame      = uint8(forwarderOpBaseBASE_FRAME)
 	BaseType       = uint8(forwarderOpBaseBASE_TYPE)

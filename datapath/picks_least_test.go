@@ -51,7 +51,7 @@ func (c *chooser) choose(weights []int, live []bool) int {
 	c.total = total
 	cost := func(link int) int {
 		switch {
-		case c.method == PickLeast:
+		case c.method == PickLeast, c.method == PickEven:
 			return c.active[link] + 1
 		case c.method != PickFastest:
 			return 0
@@ -69,13 +69,16 @@ func (c *chooser) choose(weights []int, live []bool) int {
 		}
 	}
 	best, sum := -1, 0
+	idle := slices.ContainsFunc(among, func(link int) bool { return cost(link) == 1 })
 	for _, link := range among {
-		if cost(link)*weights[least] != cost(least)*weights[link] {
+		mine, others := cost(link)*weights[least], cost(least)*weights[link]
+		if c.method != PickEven && mine != others {
 			continue
 		}
+		passed := c.method == PickEven && (idle && cost(link) != 1 || !idle && mine > 3*others)
 		c.earned[link] = max(min(c.earned[link], total), -total) + weights[link]
 		sum += weights[link]
-		if best < 0 || c.earned[link] > c.earned[best] {
+		if !passed && (best < 0 || c.earned[link] > c.earned[best]) {
 			best = link
 		}
 	}
@@ -86,7 +89,7 @@ func (c *chooser) choose(weights []int, live []bool) int {
 
 // TestPickIsTheModel: on any flows that begin and end in any order, with links and weights that change, the kernel chooses as the model.
 func TestPickIsTheModel(t *testing.T) {
-	for _, method := range []uint8{PickTurns, PickLeast, PickFastest} {
+	for _, method := range []uint8{PickTurns, PickLeast, PickFastest, PickEven} {
 		t.Run(fmt.Sprint("method ", method), func(t *testing.T) {
 			r, rnd := newPickRig(t, 4096), newRand(t)
 			op := pickOp(pickHead, method, 0)

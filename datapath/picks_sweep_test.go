@@ -179,7 +179,7 @@ func TestPicksAreTakenOver(t *testing.T) {
 
 // TestPickRace: whichever processor is first with a flow's first packets, all of them go by one link, and what is counted is right.
 func TestPickRace(t *testing.T) {
-	for _, method := range []uint8{PickTurns, PickLeast, PickFastest, PickHash} {
+	for _, method := range []uint8{PickTurns, PickLeast, PickFastest, PickHash, PickEven} {
 		r := newPickRigNamed(t, method)
 		r.group(pickHead, false, 1, 1, 1)
 		r.Ops[pickOps] = pickOp(pickHead, method, 0)

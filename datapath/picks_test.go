@@ -83,7 +83,7 @@ func TestPickTurnsSkip(t *testing.T) {
 
 // TestPickRemembers: all packets of a flow go by its link, whichever that is, and however often the group is another.
 func TestPickRemembers(t *testing.T) {
-	for _, method := range []uint8{PickTurns, PickLeast, PickFastest, PickHash} {
+	for _, method := range []uint8{PickTurns, PickLeast, PickFastest, PickHash, PickEven} {
 		t.Run(fmt.Sprint("method ", method), func(t *testing.T) {
 			r := newPickRig(t, 1024)
 			for _, v6 := range []bool{false, true} {
@@ -196,7 +196,7 @@ func TestPickGone(t *testing.T) {
 func TestPickStandby(t *testing.T) {
 	r := newPickRig(t, 256)
 	r.group(pickHead, false, 0, 1, 0)
-	for _, method := range []uint8{PickTurns, PickLeast, PickFastest, PickHash} {
+	for _, method := range []uint8{PickTurns, PickLeast, PickFastest, PickHash, PickEven} {
 		op := pickOp(pickHead, method, 0)
 		for step, want := range []int{1, 0, 2} {
 			for n := range 5 {

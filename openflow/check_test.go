@@ -119,7 +119,7 @@ var checks = []struct {
 	{"window shift", acts(ActionRescaleWindow{0, 15}), BadActionBadArgument},
 	{"pick", acts(ActionUnpick{1}, ActionOutput{Port: 1}, ActionPick{PickTurns, 1, 0}), 0},
 	{"pick by no method", acts(ActionPick{0, 1, 0}), BadActionBadArgument},
-	{"pick by a fifth method", acts(ActionPick{PickHash + 1, 1, 0}), BadActionBadArgument},
+	{"pick by a sixth method", acts(ActionPick{PickEven + 1, 1, 0}), BadActionBadArgument},
 	{"pick from all groups", acts(ActionPick{PickTurns, GroupAll, 0}), BadActionBadOutGroup},
 	{"pick that is not the last", acts(ActionPick{PickTurns, 1, 0}, ActionOutput{Port: 1}), BadActionBadArgument},
 	{"pick twice", acts(ActionPick{PickTurns, 1, 0}, ActionPick{PickTurns, 1, 0}), BadActionBadArgument},

@@ -518,10 +518,11 @@ const (
 	PickLeast   PickMethod = 0x2
 	PickFastest PickMethod = 0x3
 	PickHash    PickMethod = 0x4
+	PickEven    PickMethod = 0x5
 )
 
 var pickMethodNames = []valueName{
-	{0x1, "TURNS"}, {0x2, "LEAST"}, {0x3, "FASTEST"}, {0x4, "HASH"},
+	{0x1, "TURNS"}, {0x2, "LEAST"}, {0x3, "FASTEST"}, {0x4, "HASH"}, {0x5, "EVEN"},
 }
 
 func (v PickMethod) String() string { return nameOf(pickMethodNames, uint32(v)) }

@@ -53,7 +53,7 @@ func checkPick(a ActionPick, in actionList, last bool) *Fault {
 		return fault(BadActionBadArgument, "7.2.5", "pick outside of apply-actions")
 	case !last:
 		return fault(BadActionBadArgument, "7.2.5", "pick that is not the last action")
-	case a.Method < PickTurns || a.Method > PickHash:
+	case a.Method < PickTurns || a.Method > PickEven:
 		return fault(BadActionBadArgument, "7.2.5", "pick by method %v", a.Method)
 	case a.Group > GroupMax:
 		return fault(BadActionBadOutGroup, "7.2.5", "pick from group %#x", uint32(a.Group))

@@ -90,7 +90,7 @@ func (d *decoder) config(root *node, file string) *Config {
 // inherit fills in what depends on other keys.
 func (d *decoder) inherit(cfg *Config) {
 	if cfg.Method == "" {
-		cfg.Method = Least
+		cfg.Method = Even
 		if cfg.Datapath == OpenVSwitch {
 			cfg.Method = Hash
 		}
@@ -142,7 +142,7 @@ func nameOf(file string) string {
 }
 
 func (d *decoder) method(path string, n *node) Method {
-	return Method(d.Choice(path, n, "is not a method", string(Turns), string(Least), string(Fastest), string(Hash), string(Controller)))
+	return Method(d.Choice(path, n, "is not a method", string(Even), string(Turns), string(Least), string(Fastest), string(Hash), string(Controller)))
 }
 
 // together decodes a time, or none.

@@ -98,7 +98,7 @@ func (d *decoder) checkSizes(cfg *Config) {
 }
 
 // kernels are the methods of which Baton's datapath alone knows.
-var kernels = []Method{Turns, Least, Fastest}
+var kernels = []Method{Even, Turns, Least, Fastest}
 
 func (d *decoder) checkMethods(cfg *Config) {
 	if cfg.Datapath == Baton {

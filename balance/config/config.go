@@ -25,6 +25,7 @@ type Method string
 
 // The methods. The kernel's own are those of Baton's datapath alone.
 const (
+	Even       Method = "even"       // the kernel: weighted round robin among those that have not much more than their share, and none is left idle
 	Turns      Method = "turns"      // the kernel: weighted round robin
 	Least      Method = "least"      // the kernel: fewest flows for the weight
 	Fastest    Method = "fastest"    // the kernel: shortest handshakes for the flows that there are (peak EWMA)

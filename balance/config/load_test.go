@@ -73,7 +73,7 @@ func TestParse(t *testing.T) {
 		want       *Config
 	}{
 		{"minimal", minimal, &Config{
-			File: "f", Name: "f", Datapath: Baton, Method: Least,
+			File: "f", Name: "f", Datapath: Baton, Method: Even,
 			Links:   []Link{{Name: "eth0", Interface: "eth0", Line: 1}, {Name: "wlan0", Interface: "wlan0", Line: 1}},
 			Weights: Weights{5 * time.Second, 1, 10000},
 			Inside:  Inside{"bal0", prefix("192.0.0.2/29"), prefix("64:ff9b:1::2/64"), 32765, 30000},

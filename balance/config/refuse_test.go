@@ -20,7 +20,7 @@ func TestParseRefuses(t *testing.T) {
 		{"name", "name: My_Home\n" + minimal, `f:1:7: name: "My_Home" is no name here (at most 10 of a-z, 0-9 and, inside, -)`},
 		{"long name", "name: eleven-long\n" + minimal, `f:1:7: name: "eleven-long" is no name here (at most 10 of a-z, 0-9 and, inside, -)`},
 		{"datapath", "datapath: ovn\n" + minimal, `f:1:11: datapath: "ovn" is not a datapath (baton or ovs)`},
-		{"method", "method: random\n" + minimal, `f:1:9: method: "random" is not a method (turns, least, fastest, hash or controller)`},
+		{"method", "method: random\n" + minimal, `f:1:9: method: "random" is not a method (even, turns, least, fastest, hash or controller)`},
 		{"interface form", "links: [eth0/1]", `f:1:9: links[0]: "eth0/1" is not the name of an interface (such as eth0)`},
 		{"interface too long", "links: [abcdefghijklmnop]", `f:1:9: links[0]: "abcdefghijklmnop" is not the name of an interface (such as eth0)`},
 		{"loopback", "links: [lo]", `f:1:9: links[0]: "lo" is the host itself (an interface that leads elsewhere, such as eth0)`},

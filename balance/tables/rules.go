@@ -129,6 +129,7 @@ func (m *maker) use(f family, set Set, r Rule) []openflow.Instruction {
 
 var pickMethods = map[config.Method]openflow.PickMethod{
 	config.Turns: openflow.PickTurns, config.Least: openflow.PickLeast, config.Fastest: openflow.PickFastest, config.Hash: openflow.PickHash,
+	config.Even: openflow.PickEven,
 }
 
 // choice is the select group of some links. Open vSwitch has no standby: there these come in with a change of the state.

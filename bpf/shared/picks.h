@@ -15,6 +15,7 @@ enum pick_method {
 	PICK_LEAST,     /* the fewest active flows for its weight */
 	PICK_FASTEST,   /* those times the time that handshakes take */
 	PICK_HASH,      /* as the group itself */
+	PICK_EVEN,      /* by turns, of those that have not much more than their share; but none is left idle */
 };
 
 /* A flow as the inside sees it. Ports: of ICMP echo the identifier is the inside's; 0 where there are none. */

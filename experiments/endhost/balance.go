@@ -27,6 +27,7 @@ func contenders() []Contender {
 		balance("ovs-hash", "`baton balance` with Open vSwitch, a weighted select group: the paper's switch-based method", settings{datapath: "ovs", method: "hash"}),
 		balance("controller", "as ovs-controller, with Baton's forwarder", settings{method: "controller"}),
 		balance("hash", "as ovs-hash, with Baton's forwarder, which remembers the choice", settings{method: "hash"}),
+		balance("even", "`baton balance`, weighted turns among those with not much more than their share, in the kernel", settings{method: "even"}),
 		balance("turns", "`baton balance`, weighted turns, in the kernel", settings{method: "turns"}),
 		balance("least", "`baton balance`, fewest flows for the weight, in the kernel", settings{method: "least"}),
 		balance("fastest", "`baton balance`, shortest handshakes for the flows that there are, in the kernel", settings{method: "fastest"}),

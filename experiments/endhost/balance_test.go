@@ -23,7 +23,7 @@ func TestConfig(t *testing.T) {
 		method   config.Method
 		weights  []int
 	}{
-		{"as it comes", settings{measured: true}, config.Baton, config.Least, []int{0, 0}},
+		{"as it comes", settings{measured: true}, config.Baton, config.Even, []int{0, 0}},
 		{"turns", settings{method: "turns"}, config.Baton, config.Turns, []int{10, 20}},
 		{"the paper's controller", settings{datapath: "ovs", method: "controller", alike: true}, config.OpenVSwitch, config.Controller, []int{1, 1}},
 		{"a select group", settings{datapath: "ovs", method: "hash"}, config.OpenVSwitch, config.Hash, []int{10, 20}},

@@ -85,11 +85,12 @@ func Change() experiments.Experiment[*Topology] {
 		of("ovs-controller", "`baton balance` with Open vSwitch, a packet-in for each flow, weighted turns", settings{datapath: "ovs", method: "controller"}),
 		of("ovs-hash", "`baton balance` with Open vSwitch, a weighted select group", settings{datapath: "ovs", method: "hash"}),
 		of("hash", "`baton balance`, a select group, remembered", settings{method: "hash"}),
+		of("even", "`baton balance`, weighted turns among those with not much more than their share; weights are the rates of the begin", settings{method: "even"}),
 		of("turns", "`baton balance`, weighted turns; weights are the rates of the begin", settings{method: "turns"}),
 		of("turns-measured", "`baton balance`, weighted turns; weights are measured", settings{method: "turns", measured: true}),
 		of("least", "`baton balance`, fewest flows for the weight; weights are the rates of the begin", settings{method: "least"}),
 		of("fastest", "`baton balance`, shortest handshakes for the flows that there are", settings{method: "fastest"}),
-		of("default", "`baton balance` as it comes: fewest flows for the weight, which is measured", settings{measured: true}),
+		of("default", "`baton balance` as it comes: as even; weights are measured", settings{measured: true}),
 		ecmp(), multipath(),
 	}
 	for i := range contenders {
@@ -330,12 +331,12 @@ func moved(flows []load.Exchange, failed, back time.Time) (last time.Duration, l
 
 func changeClaims() (list []experiments.Claim) {
 	const quick = 200 // ms
-	for _, c := range []string{"turns", "least", "fastest", "ovs-controller", "ovs-hash"} {
+	for _, c := range []string{"even", "turns", "least", "fastest", "ovs-controller", "ovs-hash"} {
 		list = append(list, experiments.Claim{What: "carrier lost: until new flows are elsewhere, " + c, Unit: "ms", AtMost: quick,
 			Ours: experiments.ValueOf("carrier lost", movedName, c)})
 	}
 	for _, k := range courses {
-		for _, c := range []string{"turns", "turns-measured", "least", "fastest", "default"} {
+		for _, c := range []string{"even", "turns", "turns-measured", "least", "fastest", "default"} {
 			list = append(list, experiments.Claim{What: fmt.Sprintf("%s: goodput of %s beside oracle", k.name, c), Unit: "×",
 				Ours: experiments.RatioOf(k.name, goodputName, c, "oracle")})
 		}

@@ -127,7 +127,7 @@ func action(a openflow.Action, at Places) (datapath.ForwarderOp, error) {
 // pickMethods are the kernel's words for how a bucket is chosen.
 var pickMethods = map[openflow.PickMethod]uint8{
 	openflow.PickTurns: datapath.PickTurns, openflow.PickLeast: datapath.PickLeast,
-	openflow.PickFastest: datapath.PickFastest, openflow.PickHash: datapath.PickHash,
+	openflow.PickFastest: datapath.PickFastest, openflow.PickHash: datapath.PickHash, openflow.PickEven: datapath.PickEven,
 }
 
 func pick(a openflow.ActionPick, at Places) (datapath.ForwarderOp, error) {

@@ -14,7 +14,7 @@ import (
 func TestPick(t *testing.T) {
 	methods := map[openflow.PickMethod]uint8{
 		openflow.PickTurns: datapath.PickTurns, openflow.PickLeast: datapath.PickLeast, openflow.PickFastest: datapath.PickFastest,
-		openflow.PickHash: datapath.PickHash,
+		openflow.PickHash: datapath.PickHash, openflow.PickEven: datapath.PickEven,
 	}
 	at := Places{Group: func(id openflow.GroupID) uint32 { return uint32(id) + 100 }}
 	for method, kernel := range methods {
@@ -33,7 +33,7 @@ func TestPick(t *testing.T) {
 			t.Errorf("%v (-want +got):\n%s", method, d)
 		}
 	}
-	if ops, err := Actions([]openflow.Action{openflow.ActionPick{Method: openflow.PickHash + 1, Group: 2}}, at); err == nil {
+	if ops, err := Actions([]openflow.Action{openflow.ActionPick{Method: openflow.PickEven + 1, Group: 2}}, at); err == nil {
 		t.Errorf("a fifth method is %+v", ops)
 	}
 }

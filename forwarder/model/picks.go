@@ -219,6 +219,8 @@ func (m *Picks) choose(a openflow.ActionPick, g *pipeline.Group, list []int) int
 	}
 	cost := func(openflow.PortNo) int64 { return 0 }
 	switch a.Method {
+	case openflow.PickEven:
+		return m.turn(g, list, list, even(g, list, active))
 	case openflow.PickLeast:
 		cost = func(port openflow.PortNo) int64 { return active[port] + 1 }
 	case openflow.PickFastest:
@@ -233,7 +235,8 @@ func (m *Picks) choose(a openflow.ActionPick, g *pipeline.Group, list []int) int
 			return min(time.Microseconds()+1, longest.Microseconds()) * (active[port] + 1)
 		}
 	}
-	return m.turn(g, list, cheapest(g, list, cost))
+	cheap := cheapest(g, list, cost)
+	return m.turn(g, list, cheap, cheap)
 }
 
 // longest bounds the time of a handshake, so that costs fit into 64 bits.
@@ -266,9 +269,36 @@ func cheapest(g *pipeline.Group, list []int, cost func(openflow.PortNo) int64) [
 	return found
 }
 
-// turn is smooth weighted round robin among some of the buckets in list: each earns its weight, and the richest pays for all. Nobody has more, or owes
+// evenBound is how many times the flows for its weight one may have that another has.
+const evenBound = 3
+
+// even returns those buckets without an active flow; if there are none, those that have not much more than their share.
+func even(g *pipeline.Group, list []int, active map[openflow.PortNo]int64) []int {
+	cost := func(i int) int64 { return active[g.Buckets[i].WatchPort] + 1 }
+	var idle, found []int
+	least := list[0]
+	for _, i := range list {
+		if cost(i) == 1 {
+			idle = append(idle, i)
+		}
+		if cost(i)*int64(g.Buckets[least].Weight) < cost(least)*int64(g.Buckets[i].Weight) {
+			least = i
+		}
+	}
+	if len(idle) > 0 {
+		return idle
+	}
+	for _, i := range list {
+		if cost(i)*int64(g.Buckets[least].Weight) <= evenBound*cost(least)*int64(g.Buckets[i].Weight) {
+			found = append(found, i)
+		}
+	}
+	return found
+}
+
+// turn is smooth weighted round robin among some of the buckets in list: each of earning earns its weight, and the richest of among pays for all. Nobody has more, or owes
 // more, than all weights in list. What was earned when these were others counts as many turns.
-func (m *Picks) turn(g *pipeline.Group, list, among []int) int {
+func (m *Picks) turn(g *pipeline.Group, list, earning, among []int) int {
 	key := func(i int) turnKey { return turnKey{g.ID, g.Buckets[i].WatchPort} }
 	all, pays := int64(0), int64(0)
 	for _, i := range list {
@@ -282,10 +312,12 @@ func (m *Picks) turn(g *pipeline.Group, list, among []int) int {
 		}
 	}
 	m.totals[g.ID] = all
-	richest := among[0]
-	for _, i := range among {
+	for _, i := range earning {
 		m.earned[key(i)] = min(max(m.earned[key(i)], -all), all) + int64(g.Buckets[i].Weight)
 		pays += int64(g.Buckets[i].Weight)
+	}
+	richest := among[0]
+	for _, i := range among {
 		if m.earned[key(i)] > m.earned[key(richest)] {
 			richest = i
 		}

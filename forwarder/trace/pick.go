@@ -13,6 +13,7 @@ var methods = map[openflow.PickMethod]string{
 	openflow.PickLeast:   "with the fewest active flows for its weight",
 	openflow.PickFastest: "with the shortest handshakes for its active flows and weight",
 	openflow.PickHash:    "by a hash of the flow",
+	openflow.PickEven:    "by turns, if it has not much more than its share of active flows",
 }
 
 // newFlow tells how a bucket is picked.

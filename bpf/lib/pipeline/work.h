@@ -44,6 +44,8 @@ struct candidate {
 	__u32 weight;
 	__be32 port;
 	__u32 time; /* that a flow takes there, as far as the method goes by it; UNMEASURED */
+	__u32 turn; /* it has one */
+	__u32 reserved;
 };
 
 #define UNMEASURED 0xffffffff
@@ -56,6 +58,7 @@ struct bidding {
 	__s32 among;   /* of those that cost the least */
 	__s32 richest; /* what the best has earned */
 	__u32 best;    /* PICK_SEATS: none */
+	__u32 idle;    /* one has no active flow */
 };
 
 /* What is known of a packet's flow, by pick and unpick. */

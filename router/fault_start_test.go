@@ -59,7 +59,7 @@ func TestStartRefused(t *testing.T) {
 		{"unknown flag", right, []string{"router", "--config", file, "--chekc"}, nil, usage, `--chekc`},
 		{"an argument", right, []string{"router", "--config", file, "please"}, nil, usage, `"please"`},
 		{"unknown level", right, []string{"router", "--config", file, "--log", "loud"}, nil, usage, `loud`},
-		{"unknown command", right, []string{"rotuer"}, nil, usage, `"rotuer"`},
+		{"unknown command", right, []string{"juggle"}, nil, usage, `"juggle"`},
 		{"no such interface", replaced(n.front.Name, "eth99"), nil, nil, failure, `FILE:3: vips\.interfaces: no interface "eth99" here`},
 		{"state elsewhere than on a BPF file system", replaced(state, n.Dir()+"/state"), nil, nil, failure, `BPF file system`},
 		{"metrics port taken", replaced("9464", "9465"), nil, nil, failure, `listen\.metrics.*address already in use`},

@@ -11,10 +11,35 @@ import (
 	"baton/lab"
 )
 
+// where says in which cases a contender takes part, and by which measures.
+type where func(c Case, measure string) bool
+
+func always(Case, string) bool { return true }
+
+// parts are the contenders of an experiment, by name: where each has something to say that it does not say in another experiment or case.
+type parts map[string]where
+
+// of are those of the list that take part, in its order. A name that the list has not is a mistake in the program.
+func (p parts) of(list []Contender) (asked []Contender) {
+	for _, c := range list {
+		in, ok := p[c.Name]
+		if !ok {
+			continue
+		}
+		skips := c.Skips
+		c.Skips = func(c Case, measure string) bool { return !in(c, measure) || skips != nil && skips(c, measure) }
+		asked = append(asked, c)
+	}
+	if len(asked) != len(p) {
+		panic(fmt.Sprintf("endhost: %d contenders take part, %d are known", len(p), len(asked)))
+	}
+	return asked
+}
+
 // oneLink is the host as it is: its default route is the first link's.
 func oneLink() Contender {
 	return Contender{Name: "one-link", Is: "the host without balancing: the default route of its first link", Start: func(ctx context.Context, t *Turn) error {
-		t.Topology.front = front{}
+		t.Topology.front = front{one: true}
 		return t.Topology.passes(ctx, t.Topology.used[:1])
 	}}
 }

@@ -6,6 +6,7 @@ package endhost
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"baton/experiments"
 	"baton/lab"
@@ -34,12 +35,20 @@ func Experiment() experiments.Experiment[*Topology] {
 	e.Parameters = []experiments.Parameter{{Name: "size", Title: "file size", Unit: "kB"}, {Name: "second", Title: "second link", Unit: "Mbit/s"},
 		{Name: "concurrency", Title: "requests at a time"}}
 	for _, second := range []float64{10, 20} {
-		for _, size := range []float64{1, 20, 40, 60, 80, 100} {
+		for _, size := range []float64{1, 20, 60, 100} {
 			concurrency := map[float64]float64{10: 2, 20: 20}[second] // in the paper's figures 6 and 9
 			e.Cases = append(e.Cases, Case{Name: sizeCase(size, second), At: map[string]float64{"size": size, "second": second, "concurrency": concurrency},
-				Quick: size == 20})
+				Quick: size == whole})
 		}
 	}
+	byPaper := func(c Case, measure string) bool { return measure == fetchName || sizeOf(c) == whole }
+	at := func(sizes ...float64) where {
+		return func(c Case, measure string) bool { return measure == fetchName && slices.Contains(sizes, sizeOf(c)) }
+	}
+	e.Contenders = parts{"one-link": byPaper, "ideal": byPaper, "oracle": byPaper, "ovs-controller": byPaper, "ovs-hash": byPaper, "even": byPaper,
+		"ovs-controller-rr": func(c Case, measure string) bool { return weighted(c) && at(whole)(c, measure) },
+		"controller":        at(whole), "hash": at(whole), "ecmp": at(20, whole), "mptcp": at(20, whole)}.of(contenders())
+	e.Measures = append(e.Measures, bench())
 	e.Claims = sizeClaims()
 	e.Plots = plots("Time of 100 downloads over two links, by their size (the paper's figures 6 and 9)", fetchName, benchName)
 	return e
@@ -50,12 +59,16 @@ func Concurrency() experiments.Experiment[*Topology] {
 	e := grid("endhost-concurrency", "How many requests at a time does it take to fill two links?", method+" The files have 100 kB.")
 	e.Parameters = []experiments.Parameter{{Name: "concurrency", Title: "requests at a time"}, {Name: "second", Title: "second link", Unit: "Mbit/s"}}
 	for _, second := range []float64{10, 20} {
-		for _, n := range []float64{1, 2, 3, 5, 10, 20} {
+		for _, n := range map[float64][]float64{10: {1, 2, 3, 5, 10, 20}, 20: {2, 3, 10, 20}}[second] {
 			e.Cases = append(e.Cases, Case{Name: concurrencyCase(n, second), At: map[string]float64{"second": second, "concurrency": n}, Quick: n == 3})
 		}
 	}
-	e.Claims = concurrencyClaims()
-	e.Plots = plots("Time of 100 downloads of 100 kB, by how many are under way at a time (the paper's figure 7)", fetchName, benchName)
+	asPaper := func(c Case, _ string) bool { return !weighted(c) && concurrencyOf(c) != 3 && concurrencyOf(c) != 10 }
+	ends := func(c Case, _ string) bool { return concurrencyOf(c) == linksOf(c) || concurrencyOf(c) == 20 }
+	e.Contenders = parts{"one-link": always, "ideal": always, "oracle": always, "even": always, "ovs-controller": asPaper, "ovs-hash": asPaper,
+		"turns": ends, "least": ends, "fastest": ends}.of(contenders())
+	e.Claims = append(concurrencyClaims(), goals(e, e.Cases)...)
+	e.Plots = plots("Time of 100 downloads of 100 kB, by how many are under way at a time (the paper's figure 7)", fetchName)
 	return e
 }
 
@@ -64,12 +77,21 @@ func Links() experiments.Experiment[*Topology] {
 	e := grid("endhost-links", "What is each further link worth?", method+" The files have 100 kB, all links 10 Mbit/s.")
 	e.Parameters = []experiments.Parameter{{Name: "links", Title: "links"}, {Name: "concurrency", Title: "requests at a time (0: one a link)"}}
 	for _, concurrency := range []float64{20, oneEach} {
-		for n := 1.0; n <= most; n++ {
+		least := 1.0
+		if concurrency == oneEach {
+			least = 2
+		}
+		for n := least; n <= most; n++ {
 			e.Cases = append(e.Cases, Case{Name: linksCase(n, concurrency), At: map[string]float64{"links": n, "concurrency": concurrency}, Quick: n == 3})
 		}
 	}
-	e.Claims = linksClaims()
-	e.Plots = plots("Time of 100 downloads of 100 kB, by the number of links (the paper's figure 8)", fetchName, benchName)
+	several := func(c Case, _ string) bool { return linksOf(c) > 1 }
+	many := func(c Case, _ string) bool { return linksOf(c) > 1 && c.At["concurrency"] != oneEach }
+	few := func(c Case, _ string) bool { return c.At["concurrency"] == oneEach }
+	e.Contenders = parts{"one-link": always, "ideal": always, "oracle": several, "ovs-controller": always, "ovs-hash": many, "even": always,
+		"turns": few, "least": few, "fastest": few, "ecmp": many}.of(contenders())
+	e.Claims = append(linksClaims(), goals(e, e.Cases)...)
+	e.Plots = plots("Time of 100 downloads of 100 kB, by the number of links (the paper's figure 8)", fetchName)
 	return e
 }
 
@@ -77,9 +99,8 @@ func Links() experiments.Experiment[*Topology] {
 func grid(name, question, method string) experiments.Experiment[*Topology] {
 	return experiments.Experiment[*Topology]{
 		Name: name, Question: question, Method: method,
-		Contenders: contenders(),
-		Measures:   []Measure{fetch(), bench()},
-		Rounds:     5,
+		Measures: []Measure{fetch()},
+		Rounds:   3,
 		Build: func(_ context.Context, s *experiments.Setup) (*Topology, error) {
 			return build(s, most, func(int) lab.LinkOptions { return lab.LinkOptions{Emulated: true, NoOffloads: true} })
 		},
@@ -127,13 +148,16 @@ func plots(title string, measures ...string) (list []experiments.Plot) {
 	return list
 }
 
+// whole is the size that the paper tells figures of (kB).
+const whole = 100
+
 // first is what the first link takes (bits a second), and the others where a case says nothing of them.
 const first int64 = 10e6
 
 // oneEach is a concurrency of as many requests as there are links.
 const oneEach = 0
 
-func sizeOf(c Case) float64 { return at(c, "size", 100) } // kB
+func sizeOf(c Case) float64 { return at(c, "size", whole) } // kB
 func linksOf(c Case) int    { return int(at(c, "links", 2)) }
 func secondOf(c Case) int64 { return int64(at(c, "second", float64(first)/1e6) * 1e6) } // bits a second
 
@@ -161,6 +185,8 @@ var caveats = []string{
 		"which its link has nothing to send, unless other connections have: that no balancing can change. `oracle` has both, and the goals are beside it.",
 	"Turns begin with the first one, as those of the paper's controller. In the midst of them a link with a third of the rates has 34 of 100 requests as often as 33, " +
 		"which takes 2 % longer.",
+	"`one-link` is asked once a round for as many requests of a size at a time, as its time has nothing to do with the other links: cases that differ in those alone " +
+		"share the sample.",
 	"For ab the oracle is one ab for each link with a fixed part of the requests.",
 	"`mptcp` has another server than the others, as nginx has no MPTCP, and is not asked by ab, which has none either.",
 	"An application on a host with `ecmp` gets one of the links' addresses as its own: connections break when the kernel chooses another path for them.",

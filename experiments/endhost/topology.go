@@ -33,9 +33,9 @@ type Topology struct {
 	used                 []*uplink // of the case
 
 	front   front
-	begun   atomic.Int64       // connections since the contender's start
-	oneLink map[string]float64 // measure → what one link has taken in the case and round: ideal is computed from it
-	changed *changed           // of the turn
+	begun   atomic.Int64 // connections since the contender's start
+	oneLink map[asking]taken
+	changed *changed // of the turn
 }
 
 // uplink is a link of the host.
@@ -50,6 +50,7 @@ type uplink struct {
 
 // front is how the load reaches the server while a contender has its turn.
 type front struct {
+	one       bool // by the first link alone
 	bound     bool // the load chooses the link of each connection, by the host's address that it binds
 	ideal     bool // there is no load: it is arithmetic
 	multipath bool // MPTCP
@@ -90,7 +91,7 @@ const patience = 20 * time.Second
 // build makes a topology with so many links; shaped says what the i-th is like.
 func build(s *experiments.Setup, links int, shaped func(i int) lab.LinkOptions) (*Topology, error) {
 	l := s.Lab
-	t := &Topology{Host: l.Host("host"), Router: l.Host("router"), Server: l.Host("server"), oneLink: map[string]float64{}}
+	t := &Topology{Host: l.Host("host"), Router: l.Host("router"), Server: l.Host("server"), oneLink: map[asking]taken{}}
 	t.Router.Forward()
 	l.Link(lab.End{Host: t.Router, Addrs: []string{"10.22.0.1/24"}}, lab.End{Host: t.Server, Addrs: []string{serverAddress.String() + "/24"}}, lab.LinkOptions{})
 	t.Server.Route("default", "10.22.0.1")
@@ -146,7 +147,6 @@ func (t *Topology) use(ctx context.Context, links []*uplink) error {
 	for i, u := range links {
 		u.metric = firstMetric + i
 	}
-	clear(t.oneLink)
 	metric := firstMetric + len(links)
 	for _, u := range t.Links {
 		if !slices.Contains(links, u) {
@@ -200,7 +200,7 @@ func kilobytes(n float64) file {
 }
 
 // sizes are those of all files that the experiments ask for (kB).
-var sizes = []float64{1, 10, 20, 40, 60, 80, 100, 1000}
+var sizes = []float64{1, 10, 20, 60, 100, 1000}
 
 func writeFiles(folder string) error {
 	for _, n := range sizes {

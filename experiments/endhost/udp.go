@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,22 +32,21 @@ const (
 
 // Datagrams is the question for UDP.
 func Datagrams() experiments.Experiment[*Topology] {
-	var asked []Contender
-	for _, c := range contenders() {
-		if c.Name != "mptcp" && c.Name != "ovs-controller-rr" {
-			asked = append(asked, c)
-		}
-	}
 	e := grid("endhost-udp", "How long do 400 exchanges by UDP take over two links at once?",
 		"The topology of `endhost`, with two links. Each exchange is a flow of its own: a socket that sends a request of 64 bytes, to which the server answers with some "+
 			"datagrams of 1,200 bytes at once, as a short answer by QUIC; 20 flows are under way at a time. What has not come whole after a second is asked for again.")
 	e.Parameters = []experiments.Parameter{{Name: "datagrams", Title: "datagrams of an answer"}, {Name: "second", Title: "second link", Unit: "Mbit/s"}}
 	for _, second := range []float64{10, 20} {
-		for _, n := range []float64{1, 8, 40} {
+		for _, n := range map[float64][]float64{10: {1, 8, 40}, 20: {8, 40}}[second] {
 			e.Cases = append(e.Cases, Case{Name: udpCase(n, second), At: map[string]float64{"datagrams": n, "second": second}, Quick: n == 8})
 		}
 	}
-	e.Contenders = asked
+	upTo := func(most float64) where {
+		return func(c Case, _ string) bool { return c.At["datagrams"] <= most }
+	}
+	some := func(c Case, _ string) bool { return c.At["datagrams"] == 8 }
+	e.Contenders = parts{"one-link": always, "ideal": always, "oracle": always, "ovs-controller": upTo(8), "ovs-hash": some, "controller": upTo(8), "hash": always,
+		"even": always, "turns": some, "least": always, "fastest": some, "ecmp": some}.of(contenders())
 	e.Measures = []Measure{{Name: fetchName, Title: "Time of 400 exchanges by UDP, each a flow of its own", Unit: "s", Less: true,
 		Warm: aligned, Take: timed(fetchName, exchanges)}}
 	e.Build = func(_ context.Context, s *experiments.Setup) (*Topology, error) {
@@ -56,14 +56,7 @@ func Datagrams() experiments.Experiment[*Topology] {
 		}
 		return t, t.serveDatagrams()
 	}
-	e.Claims = nil
-	for _, second := range []float64{10, 20} {
-		for _, n := range []float64{8, 40} {
-			for _, c := range choices {
-				e.Claims = append(e.Claims, beside(udpCase(n, second), udpCase(n, second), c, near))
-			}
-		}
-	}
+	e.Claims = goals(e, slices.DeleteFunc(slices.Clone(e.Cases), func(c Case) bool { return c.At["datagrams"] == 1 }))
 	e.Plots = plots("Time of 400 exchanges by UDP over two links, by the length of the answer", fetchName)
 	e.Caveats = []string{
 		"A single datagram takes no time on a link: that case shows what a flow costs, not what a link takes.",

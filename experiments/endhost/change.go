@@ -55,11 +55,11 @@ func plugged(u *uplink) {
 var courses = []course{
 	{name: "capacity changes", second: 10e6, takes: 1, steps: []step{{1. / 3, becomes(2.5e6)}, {2. / 3, becomes(20e6)}},
 		asked: []string{"oracle", "even", "turns", "turns-measured", "least", "fastest", "default"}},
-	{name: "carrier lost", second: 10e6, takes: 0.8, steps: []step{{1. / 3, pulled}, {2. / 3, plugged}}, fails: true,
+	{name: "carrier lost", second: 10e6, takes: 0.7, steps: []step{{1. / 3, pulled}, {2. / 3, plugged}}, fails: true,
 		asked: []string{"oracle", "ovs-controller", "ovs-hash", "even", "turns", "least", "fastest", "ecmp"}},
-	{name: "silence", second: 10e6, takes: 0.8, steps: []step{{1. / 3, becomes(0)}, {2. / 3, becomes(first)}}, fails: true,
+	{name: "silence", second: 10e6, takes: 0.7, steps: []step{{1. / 3, becomes(0)}, {2. / 3, becomes(first)}}, fails: true,
 		asked: []string{"oracle", "even", "least", "mptcp"}},
-	{name: "mixed sizes", second: 20e6, takes: 0.8, mixed: true, asked: []string{"oracle", "even", "turns", "least"}},
+	{name: "mixed sizes", second: 20e6, takes: 0.7, mixed: true, asked: []string{"oracle", "even", "turns", "least"}},
 }
 
 func courseOf(c Case) course {
@@ -108,7 +108,7 @@ func Change() experiments.Experiment[*Topology] {
 		Name:     "endhost-change",
 		Question: "What becomes of downloads over two links that change, fail and come back?",
 		Method: fmt.Sprintf("The topology of `endhost`, with two links. %d downloads are under way at a time, each on a connection of its own, "+
-			"of 100 kB, for 15 s where the capacity changes and 12 s elsewhere (mixed sizes: two in three of 10 kB, one in twelve of 1 MB). `capacity changes`: the second link has 10 Mbit/s, after a third of the time 2.5, after two thirds 20. `carrier lost`: its cable is "+
+			"of 100 kB, for 15 s where the capacity changes and 10.5 s elsewhere (mixed sizes: two in three of 10 kB, one in twelve of 1 MB). `capacity changes`: the second link has 10 Mbit/s, after a third of the time 2.5, after two thirds 20. `carrier lost`: its cable is "+
 			"pulled after a third of the time and plugged in after two. `silence`: nothing passes in that time, and the carrier stays. Beside the downloads %d "+
 			"flows a second are begun that ask for next to nothing. `moved` is from the failure to the last begin of one of these that was not connected before Linux sends a "+
 			"SYN again (1 s), before all of them were for 200 ms. A download is lost when nothing comes for %v, or its connection ends before its time. `baton balance` has `probe: %s`.",

@@ -64,8 +64,9 @@ func Concurrency() experiments.Experiment[*Topology] {
 		}
 	}
 	asPaper := func(c Case, _ string) bool { return !weighted(c) && concurrencyOf(c) != 3 && concurrencyOf(c) != 10 }
+	several := func(c Case, _ string) bool { return concurrencyOf(c) > 1 }
 	ends := func(c Case, _ string) bool { return concurrencyOf(c) == linksOf(c) || concurrencyOf(c) == 20 }
-	e.Contenders = parts{"one-link": always, "ideal": always, "oracle": always, "even": always, "ovs-controller": asPaper, "ovs-hash": asPaper,
+	e.Contenders = parts{"one-link": always, "ideal": always, "oracle": several, "even": always, "ovs-controller": asPaper, "ovs-hash": asPaper,
 		"turns": ends, "least": ends, "fastest": ends}.of(contenders())
 	e.Claims = append(concurrencyClaims(), goals(e, e.Cases)...)
 	e.Plots = plots("Time of 100 downloads of 100 kB, by how many are under way at a time (the paper's figure 7)", fetchName)
@@ -87,8 +88,9 @@ func Links() experiments.Experiment[*Topology] {
 	}
 	several := func(c Case, _ string) bool { return linksOf(c) > 1 }
 	many := func(c Case, _ string) bool { return linksOf(c) > 1 && c.At["concurrency"] != oneEach }
+	twenty := func(c Case, _ string) bool { return c.At["concurrency"] != oneEach }
 	few := func(c Case, _ string) bool { return c.At["concurrency"] == oneEach }
-	e.Contenders = parts{"one-link": always, "ideal": always, "oracle": several, "ovs-controller": always, "ovs-hash": many, "even": always,
+	e.Contenders = parts{"one-link": always, "ideal": always, "oracle": several, "ovs-controller": twenty, "ovs-hash": many, "even": always,
 		"turns": few, "least": few, "fastest": few, "ecmp": many}.of(contenders())
 	e.Claims = append(linksClaims(), goals(e, e.Cases)...)
 	e.Plots = plots("Time of 100 downloads of 100 kB, by the number of links (the paper's figure 8)", fetchName)

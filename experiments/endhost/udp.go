@@ -45,7 +45,7 @@ func Datagrams() experiments.Experiment[*Topology] {
 		return func(c Case, _ string) bool { return c.At["datagrams"] <= most }
 	}
 	some := func(c Case, _ string) bool { return c.At["datagrams"] == 8 }
-	e.Contenders = parts{"one-link": always, "ideal": always, "oracle": always, "ovs-controller": upTo(8), "ovs-hash": some, "controller": upTo(8), "hash": always,
+	e.Contenders = parts{"one-link": always, "ideal": always, "oracle": always, "ovs-controller": upTo(8), "ovs-hash": some, "controller": upTo(8), "hash": some,
 		"even": always, "turns": some, "least": always, "fastest": some, "ecmp": some}.of(contenders())
 	e.Measures = []Measure{{Name: fetchName, Title: "Time of 400 exchanges by UDP, each a flow of its own", Unit: "s", Less: true,
 		Warm: aligned, Take: timed(fetchName, exchanges)}}

@@ -83,7 +83,7 @@ func TestEverythingArrives(t *testing.T) {
 		Tables:  []ForwarderTable{{3, 4, 5, 6}},
 		Entries: Usage{1, 2}, Groups: Usage{3, 4}, Meters: Usage{5, 6}, Journal: &ForwarderJournal{7, 8},
 		Picks:   &ForwarderPicks{Usage{7, 8}, []ForwarderPickPort{{"2", "eth2", 1, 2, 3, 4, 5, 6, 7}}},
-		Packets: map[string]uint64{"forwarded": 9}, PathsHit: 10, PuntsLost: 11, CopiesLost: 12,
+		Packets: map[string]uint64{"forwarded": 9}, PathsHit: 10, ShortcutsHit: 13, PuntsLost: 11, CopiesLost: 12,
 	}
 	traced := Trace{
 		Steps:  []TraceStep{{1, "output:2"}},

@@ -22,10 +22,11 @@ type ForwarderStatus struct {
 	Picks     *ForwarderPicks     `json:"picks,omitempty"`   // nil: no flows are remembered
 	Journal   *ForwarderJournal   `json:"journal,omitempty"` // nil: nothing is kept on disk
 
-	Packets    map[string]uint64 `json:"packets"`     // by verdict
-	PathsHit   uint64            `json:"paths_hit"`   // packets whose path through the tables was cached
-	PuntsLost  uint64            `json:"punts_lost"`  // packets for controllers that user space was too slow for
-	CopiesLost uint64            `json:"copies_lost"` // that the kernel could not make
+	Packets      map[string]uint64 `json:"packets"`       // by verdict
+	PathsHit     uint64            `json:"paths_hit"`     // packets whose path through the tables was cached
+	ShortcutsHit uint64            `json:"shortcuts_hit"` // packets of flows that were picked for, which needed no tables
+	PuntsLost    uint64            `json:"punts_lost"`    // packets for controllers that user space was too slow for
+	CopiesLost   uint64            `json:"copies_lost"`   // that the kernel could not make
 }
 
 // Usage is how much of something is used.

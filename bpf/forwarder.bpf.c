@@ -357,6 +357,7 @@ int forwarder_ingress(struct __sk_buff *skb)
 	struct pipeline *st = the_pipeline();
 	struct work *w = work();
 	struct port *p;
+	int action;
 
 	if (!w || !st || !place) {
 		count(NOT_A_PORT);
@@ -366,6 +367,11 @@ int forwarder_ingress(struct __sk_buff *skb)
 	if (!p || p->flags & (PORT_NO_RECV | PORT_DOWN)) {
 		count(DROP_PORT_RECV);
 		return TC_ACT_SHOT;
+	}
+	if (st->picks) {
+		action = take_shortcut(skb, *place);
+		if (action >= 0)
+			return action;
 	}
 	begin(w);
 	w->fields.metadata = w->fields.tunnel_id = 0;

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -186,6 +187,7 @@ func (f *Forwarder) load() error {
 	f.whole, f.out = &whole[0], &outs[0]
 	f.whole.Paths = uint32(o.Paths)
 	f.whole.Picks = uint32(o.Picks)
+	f.whole.Epoch = rand.Uint64() // what remembered flows have of an earlier process is of none of this one's
 	if o.NormalStack {
 		f.whole.Stack = 1
 	}

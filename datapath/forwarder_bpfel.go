@@ -287,6 +287,8 @@ type forwarderPick struct {
 	Seat         uint32
 	Bucket       uint32
 	Reserved     uint32
+	Forth        uint64
+	Back         uint64
 }
 
 type forwarderPickActive uint32
@@ -316,7 +318,7 @@ type forwarderPickBackKey struct {
 type forwarderPickBound uint32
 
 const (
-	forwarderPickBoundPICK_ABI   forwarderPickBound = 1
+	forwarderPickBoundPICK_ABI   forwarderPickBound = 2
 	forwarderPickBoundPICK_SEATS forwarderPickBound = 32
 )
 
@@ -509,6 +511,7 @@ const (
 	forwarderVerdictPUNT_LOST        forwarderVerdict = 21
 	forwarderVerdictCOPY_LOST        forwarderVerdict = 22
 	forwarderVerdictPATHS_HIT        forwarderVerdict = 23
+	forwarderVerdictSHORTCUTS_HIT    forwarderVerdict = 24
 )
 
 // Names of all BPF objects in the ELF.
@@ -542,6 +545,7 @@ const (
 	forwarderMapPorts             = "ports"
 	forwarderMapPuntRooms         = "punt_rooms"
 	forwarderMapPunts             = "punts"
+	forwarderMapShortcuts         = "shortcuts"
 	forwarderMapSlots             = "slots"
 	forwarderMapStations          = "stations"
 	forwarderMapSubtables         = "subtables"
@@ -657,6 +661,7 @@ type forwarderMapSpecs struct {
 	Ports         *ebpf.MapSpec `ebpf:"ports"`
 	PuntRooms     *ebpf.MapSpec `ebpf:"punt_rooms"`
 	Punts         *ebpf.MapSpec `ebpf:"punts"`
+	Shortcuts     *ebpf.MapSpec `ebpf:"shortcuts"`
 	Slots         *ebpf.MapSpec `ebpf:"slots"`
 	Stations      *ebpf.MapSpec `ebpf:"stations"`
 	Subtables     *ebpf.MapSpec `ebpf:"subtables"`
@@ -744,6 +749,7 @@ type forwarderMaps struct {
 	Ports         *ebpf.Map `ebpf:"ports"`
 	PuntRooms     *ebpf.Map `ebpf:"punt_rooms"`
 	Punts         *ebpf.Map `ebpf:"punts"`
+	Shortcuts     *ebpf.Map `ebpf:"shortcuts"`
 	Slots         *ebpf.Map `ebpf:"slots"`
 	Stations      *ebpf.Map `ebpf:"stations"`
 	Subtables     *ebpf.Map `ebpf:"subtables"`
@@ -783,6 +789,7 @@ func (m *forwarderMaps) Close() error {
 		m.Ports,
 		m.PuntRooms,
 		m.Punts,
+		m.Shortcuts,
 		m.Slots,
 		m.Stations,
 		m.Subtables,

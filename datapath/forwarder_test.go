@@ -21,7 +21,7 @@ func TestForwarderVerdictNames(t *testing.T) {
 		}
 		seen[name] = true
 	}
-	if want := int(forwarderVerdictPATHS_HIT) + 1; len(forwarderVerdictNames) != want {
+	if want := int(forwarderVerdictSHORTCUTS_HIT) + 1; len(forwarderVerdictNames) != want {
 		t.Errorf("%d names of %d verdicts", len(forwarderVerdictNames), want)
 	}
 }
@@ -94,7 +94,7 @@ func (r *forwarderRig) run(b []byte) (verdict string, action uint32, after []byt
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	beside := []string{"punt_lost", "copy_lost", "paths_hit"}
+	beside := []string{"punt_lost", "copy_lost", "paths_hit", "shortcuts_hit"}
 	for name, n := range counts {
 		switch {
 		case n == before[name] || slices.Contains(beside, name):

@@ -27,4 +27,5 @@ var forwarderVerdictNames = [...]string{
 	forwarderVerdictPUNT_LOST:        "punt_lost",
 	forwarderVerdictCOPY_LOST:        "copy_lost",
 	forwarderVerdictPATHS_HIT:        "paths_hit",
+	forwarderVerdictSHORTCUTS_HIT:    "shortcuts_hit",
 }

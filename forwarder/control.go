@@ -84,7 +84,8 @@ func (f *Forwarder) status() (api.ForwarderStatus, error) {
 	if err != nil {
 		return s, err
 	}
-	s.PathsHit, s.PuntsLost, s.CopiesLost = take(verdicts, "paths_hit"), take(verdicts, "punt_lost"), take(verdicts, "copy_lost")
+	s.PathsHit, s.ShortcutsHit = take(verdicts, "paths_hit"), take(verdicts, "shortcuts_hit")
+	s.PuntsLost, s.CopiesLost = take(verdicts, "punt_lost"), take(verdicts, "copy_lost")
 	s.Packets = verdicts
 	s.Endpoints = f.endpoints()
 	list := f.ports.List()

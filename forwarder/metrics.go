@@ -82,6 +82,7 @@ func series(s *api.ForwarderStatus, t *tally) []number {
 		counter("packets_total", "Packets by what became of them.", s.Packets[verdict], "verdict", verdict)
 	}
 	counter("path_hits_total", "Packets whose path through the tables was cached.", s.PathsHit)
+	counter("shortcut_hits_total", "Packets of flows that were picked for, which needed no tables.", s.ShortcutsHit)
 	counter("punts_lost_total", "Packets for controllers that user space was too slow for.", s.PuntsLost)
 	counter("copies_lost_total", "Copies of packets that the kernel could not make.", s.CopiesLost)
 	for _, t := range s.Tables {

@@ -33,7 +33,7 @@ func full() api.ForwarderStatus {
 		Picks: &api.ForwarderPicks{Flows: api.Usage{Used: 2, Limit: 9}, Ports: []api.ForwarderPickPort{
 			{Port: "1", Interface: "eth1", Flows: 2, Active: 1, SYNs: 4, SYNRepeats: 3, Sent: 6, Received: 7},
 		}},
-		Packets: map[string]uint64{"forwarded": 10, "drop_miss": 2}, PathsHit: 6, PuntsLost: 5, CopiesLost: 8,
+		Packets: map[string]uint64{"forwarded": 10, "drop_miss": 2}, PathsHit: 6, ShortcutsHit: 7, PuntsLost: 5, CopiesLost: 8,
 	}
 }
 
@@ -70,6 +70,7 @@ func TestSeries(t *testing.T) {
 		`baton_forwarder_pick_sent_bytes_total{interface="eth1",port="1"} 6`,
 		`baton_forwarder_pick_received_bytes_total{interface="eth1",port="1"} 7`,
 		`baton_forwarder_path_hits_total 6`,
+		`baton_forwarder_shortcut_hits_total 7`,
 		`baton_forwarder_punts_lost_total 5`,
 		`baton_forwarder_copies_lost_total 8`,
 		`baton_forwarder_table_entries{table="0"} 3`,

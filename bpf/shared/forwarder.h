@@ -382,4 +382,5 @@ enum verdict {
 	PUNT_LOST,       /* user space reads too slowly; counted beside the verdict, as are those below */
 	COPY_LOST,       /* the kernel could not copy the packet */
 	PATHS_HIT,       /* the path was cached */
+	SHORTCUTS_HIT,   /* the packet was of a known flow, and needed no tables */
 };

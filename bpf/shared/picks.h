@@ -5,7 +5,7 @@
 #include <linux/types.h>
 
 enum pick_bound {
-	PICK_ABI = 1,    /* of the memory that outlives the process: the maps and what is in them */
+	PICK_ABI = 2,    /* of the memory that outlives the process: the maps and what is in them */
 	PICK_SEATS = 32, /* ports that flows are picked for, and none: place 0 */
 };
 
@@ -81,6 +81,8 @@ struct pick {
 	__u32 seat;
 	__u32 bucket; /* where in the group it was found last */
 	__u32 reserved;
+	__u64 forth; /* shortcut of packets from the inside, of those that come back; 0: none */
+	__u64 back;
 };
 
 /* What flows of a group to a remote address went out of last. */

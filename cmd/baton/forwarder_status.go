@@ -119,7 +119,7 @@ func printForwarder(out io.Writer, s *api.ForwarderStatus, now time.Time) error 
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "\n%d by cached paths; lost: %d packet-ins, %d copies\n", s.PathsHit, s.PuntsLost, s.CopiesLost)
+	_, err := fmt.Fprintf(out, "\n%d by cached paths, %d by shortcuts; lost: %d packet-ins, %d copies\n", s.PathsHit, s.ShortcutsHit, s.PuntsLost, s.CopiesLost)
 	return err
 }
 

@@ -39,7 +39,7 @@ func TestPrintForwarder(t *testing.T) {
 			{Endpoint: "unix:/run/x", Listens: true},
 		},
 		Tables:  []api.ForwarderTable{{Table: 0, Entries: 3, Lookups: 10, Misses: 7}, {Table: 253, Lookups: 1, Misses: 1}},
-		Packets: map[string]uint64{"forwarded": 10, "drop_miss": 2, "dropped": 0}, PathsHit: 6, PuntsLost: 5, CopiesLost: 8,
+		Packets: map[string]uint64{"forwarded": 10, "drop_miss": 2, "dropped": 0}, PathsHit: 6, ShortcutsHit: 7, PuntsLost: 5, CopiesLost: 8,
 	}
 	const want = `edge, datapath 000000000000002a, fail mode secure: baton v1, pid 7, up 1m0s
 3 of 100 flow entries, 1 of 10 groups, 0 of 5 meters
@@ -69,7 +69,7 @@ VERDICT    PACKETS
 drop_miss  2
 forwarded  10
 
-6 by cached paths; lost: 5 packet-ins, 8 copies
+6 by cached paths, 7 by shortcuts; lost: 5 packet-ins, 8 copies
 `
 	var out bytes.Buffer
 	if err := printForwarder(&out, &s, now); err != nil {

@@ -6,6 +6,17 @@
 
 #include "crc32c.h"
 
+/* IPv4's header checksum, after a difference (bpf_csum_diff) in the header (RFC 1624). */
+static __always_inline __be16 mended(__be16 sum, __u32 difference)
+{
+	__u64 n = (__u64)(__u32) ~(__u32)sum + difference;
+
+	n = (n & 0xffffffff) + (n >> 32);
+	n = (n & 0xffff) + (n >> 16);
+	n = (n & 0xffff) + (n >> 16);
+	return ~n;
+}
+
 static __always_inline __u32 l4_sum_at(struct work *w)
 {
 	switch (w->kind4) {
@@ -103,6 +114,15 @@ static __always_inline void note_field(struct work *w)
 	}
 }
 
+/*
+ * Whether the sum of the whole packet, if a device has told it, stays as it was: link headers are no part of it; a header's or the transport's own sum
+ * changes as well, which the helpers for those tell. IPv6 has no sum of its own: its addresses' change is left.
+ */
+static __always_inline bool hidden_sum(const struct op *op)
+{
+	return op->base == BASE_FRAME || (op->sums && !(op->base == BASE_IPV6 && op->sums & SUM_PSEUDO));
+}
+
 /* OP_PATCH. Returns 0, or the verdict. */
 __noinline int patch(struct __sk_buff *skb)
 {
@@ -152,7 +172,7 @@ __noinline int patch(struct __sk_buff *skb)
 			return DROP_CHANGE;
 		}
 	}
-	if (bpf_skb_store_bytes(skb, off, w->fresh, len, op->sums || op->base == BASE_FRAME ? 0 : BPF_F_RECOMPUTE_CSUM))
+	if (bpf_skb_store_bytes(skb, off, w->fresh, len, hidden_sum(op) ? 0 : BPF_F_RECOMPUTE_CSUM))
 		return DROP_CHANGE;
 	return 0;
 }

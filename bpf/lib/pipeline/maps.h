@@ -220,7 +220,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, PATHS_HIT + 1);
+	__uint(max_entries, SHORTCUTS_HIT + 1);
 	__type(key, __u32);
 	__type(value, __u64);
 } verdicts SEC(".maps");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "choose.h"
+#include "shortcut.h"
 
 static __always_inline __u32 tcp_flags(struct work *w)
 {
@@ -300,6 +301,7 @@ __noinline int run_pick(struct __sk_buff *skb)
 	b = bpf_map_lookup_elem(&buckets, &bucket);
 	if (!b)
 		return stop(w, DROP_PICK_GONE);
+	learn(w->flow.head, bucket, 0);
 	end_here(w);
 	return run_bucket(skb, w, b, bucket);
 }

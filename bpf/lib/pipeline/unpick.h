@@ -58,7 +58,27 @@ static __always_inline int restore_destination(struct __sk_buff *skb, struct wor
 	__builtin_memcpy(w->fields.ip_dst, w->fresh, 16);
 	if (w->kind3 == L3_IPV4)
 		return bpf_skb_store_bytes(skb, w->l3 + 16, w->fresh, 4, 0) ? DROP_CHANGE : 0;
-	return bpf_skb_store_bytes(skb, w->l3 + 24, w->fresh, 16, 0) ? DROP_CHANGE : 0;
+	return bpf_skb_store_bytes(skb, w->l3 + 24, w->fresh, 16, BPF_F_RECOMPUTE_CSUM) ? DROP_CHANGE : 0;
+}
+
+/* Has the next packets of the flow go to a group's bucket at once, if that has nothing to choose. */
+static __always_inline void learn_group(__u32 place)
+{
+	struct group_head *head = bpf_map_lookup_elem(&group_heads, &place);
+	struct bucket *b;
+	struct group *g;
+	__u32 version, bucket;
+
+	if (!head)
+		return;
+	version = *(volatile __u32 *)&head->version;
+	g = bpf_map_lookup_elem(&groups, &version);
+	if (!g || g->kind != GROUP_FAILOVER || g->count != 1)
+		return;
+	bucket = g->first;
+	b = bpf_map_lookup_elem(&buckets, &bucket);
+	if (b && !b->watch && !(b->flags & BUCKET_WATCHES))
+		learn(place, bucket, 1);
 }
 
 /* Returns 0, also for the group's actions or, when it is no reply, for the next one; or 1 when the packet has ended. */
@@ -107,8 +127,10 @@ __noinline int run_unpick(struct __sk_buff *skb)
 	if (w->out)
 		flush(skb);
 	__builtin_memcpy(w->fresh, key->inside, 16);
-	if (!error)
+	if (!error) {
 		track_in(w, p);
+		learn_group(group);
+	}
 	verdict = error ? restore_quote(skb) : 0;
 	if (!verdict)
 		verdict = restore_destination(skb, w);

@@ -173,15 +173,20 @@ static __always_inline void count(__u32 verdict)
 		(*n)++;
 }
 
-static __always_inline void account(void *map, __u32 place, struct work *w)
+static __always_inline void add(void *map, __u32 place, __u32 packets, __u32 bytes, __u64 now)
 {
 	struct counts *c = bpf_map_lookup_elem(map, &place);
 
 	if (!c)
 		return;
-	__sync_fetch_and_add(&c->packets, w->packets);
-	__sync_fetch_and_add(&c->bytes, w->bytes);
-	c->used = w->now;
+	__sync_fetch_and_add(&c->packets, packets);
+	__sync_fetch_and_add(&c->bytes, bytes);
+	c->used = now;
+}
+
+static __always_inline void account(void *map, __u32 place, struct work *w)
+{
+	add(map, place, w->packets, w->bytes, w->now);
 }
 
 /* Nothing more is done with the packet. What it was put out of before stays so. */

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The next packet of a flow needs no tables: what they did with the last one is remembered as one rewriting, for as long as they are as they
+ * were. Flows that meet the same entries and the same bucket share it. Taken are only packets that change nothing of what is known of their
+ * flow but its last use and its bytes; all others go the long way.
+ */
+#pragma once
+
+#include "flows.h"
+
+#define SHORTCUT_TABLES 6
+#define SHORTCUT_OPS    8
+#define SHORTCUTS       1024
+
+/* The network header that follows is at a multiple of four bytes. */
+struct link_header {
+	__u16 zero;
+	struct ethhdr eth;
+} __attribute__((packed, aligned(8)));
+
+struct shortcut {
+	__u64 id; /* of what it was made from; 0: none */
+	__u64 epoch;
+	struct link_header came;
+	__u8 leaves[2 * ETH_ALEN]; /* the link addresses that the packet gets */
+	__u8 back;                 /* it comes in by a link */
+	__u8 reserved[3];
+	__u8 address[16]; /* the source that it gets; back: the destination that it must have. IPv4: the first 4 */
+	__u32 in;         /* places of ports */
+	__u32 out;
+	__u32 together; /* s */
+	__u32 group;    /* what counts it: place in group_heads, in buckets, in entry_counts */
+	__u32 bucket;
+	__u32 entries;
+	__u32 counts[SHORTCUT_TABLES];
+};
+
+/* By the lowest bits of their ids. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SHORTCUTS);
+	__type(key, __u32);
+	__type(value, struct shortcut);
+} shortcuts SEC(".maps");
+
+static __always_inline struct shortcut *shortcut_of(__u64 id)
+{
+	__u32 place = id & (SHORTCUTS - 1);
+
+	return bpf_map_lookup_elem(&shortcuts, &place);
+}
+
+static __always_inline bool same_header(const struct link_header *a, const struct link_header *b)
+{
+	const __u64 *x = (const __u64 *)a, *y = (const __u64 *)b;
+
+	return x[0] == y[0] && x[1] == y[1];
+}
+
+/* Whether a packet changes nothing of what is known of a flow but its last use and its bytes. */
+static __always_inline bool steady(const struct pick *p)
+{
+	return p->state == PICK_OPEN && !p->flags && p->active != PICK_ENDED;
+}
+
+/* Whether a shortcut may be learnt from a packet: all of its flow have the same headers, but for what SYNs, FINs and RSTs change of it. */
+static __always_inline bool teaches(struct work *w)
+{
+	return !w->fragment && w->l3 == ETH_HLEN && !w->fields.vlan_vid &&
+	       w->l4 - w->l3 == (w->kind3 == L3_IPV4 ? 20 : 40) && (w->kind4 == L4_TCP || w->kind4 == L4_UDP);
+}
+
+/* Learning: what the ops at hand come to. */
+struct lesson {
+	struct shortcut s;
+	__u32 first; /* places in ops */
+	__u32 count;
+	__u32 kind3;
+	__u32 addressed; /* what leaves has another source */
+	__u32 learnt;    /* to the end */
+};
+
+/* Of link addresses both or one. Returns 1 for what is none. */
+static __always_inline long learn_link(struct shortcut *s, const struct op *op)
+{
+	if (!op->at && op->len == 2 * ETH_ALEN)
+		__builtin_memcpy(s->leaves, op->value, 2 * ETH_ALEN);
+	else if (!op->at && op->len == ETH_ALEN)
+		__builtin_memcpy(s->leaves, op->value, ETH_ALEN);
+	else if (op->at == ETH_ALEN && op->len == ETH_ALEN)
+		__builtin_memcpy(&s->leaves[ETH_ALEN], op->value, ETH_ALEN);
+	else
+		return 1;
+	return 0;
+}
+
+static long learn_op(__u32 i, struct lesson *l)
+{
+	__u32 place = l->first + i;
+	struct op *op = bpf_map_lookup_elem(&ops, &place);
+
+	if (!op)
+		return 1;
+	switch (op->kind) {
+	case OP_PATCH:
+		if (op->mask)
+			return 1;
+		if (op->base == BASE_FRAME)
+			return learn_link(&l->s, op);
+		if (l->s.back || (l->kind3 == L3_IPV4 ? op->base != BASE_IPV4 || op->at != 12 || op->len != 4
+						      : op->base != BASE_IPV6 || op->at != 8 || op->len != 16))
+			return 1;
+		__builtin_memcpy(l->s.address, op->value, 16);
+		l->addressed = 1;
+		return 0;
+	case OP_CLAMP_MSS: /* of SYNs */
+		return 0;
+	case OP_OUTPUT:
+		l->s.out = op->arg;
+		l->learnt = i + 1 == l->count;
+	}
+	return 1;
+}
+
+/* What the packet has met, if none of it but the last op has done anything. */
+static __always_inline bool learn_entries(struct work *w, struct shortcut *s)
+{
+	__u32 n = w->at;
+
+	if (!n || n > SHORTCUT_TABLES || w->phase != PHASE_ENTRY || w->depth || w->path.entry[n - 1] != w->entry)
+		return false;
+	for (__u32 i = 0; i < SHORTCUT_TABLES && i < n; i++) {
+		__u32 place = w->path.entry[i];
+		struct entry *e = bpf_map_lookup_elem(&entries, &place);
+
+		if (!e || e->meter || (i + 1 < n ? e->apply : e->ops != w->list.next - 1))
+			return false;
+		s->counts[i] = e->counts;
+		s->id = mix(s->id, place);
+	}
+	s->entries = n;
+	return true;
+}
+
+/*
+ * Has the next packets of a flow go the way that this one, which is as it came, goes: by a bucket of a group. back: it has come by a link.
+ */
+__noinline int learn(__u32 group, __u32 bucket, __u32 back)
+{
+	struct bucket *b = bpf_map_lookup_elem(&buckets, &bucket);
+	struct pipeline *st = the_pipeline();
+	struct lesson l = {};
+	struct work *w = work();
+	struct shortcut *s;
+	struct port *out;
+	struct pick *p;
+
+	if (!w || !st || !b || b->count > SHORTCUT_OPS || !w->in || !teaches(w))
+		return 0;
+	/* what may differ from one packet of a flow to the next */
+	if (st->used.tcp_flags || st->used.ip_dscp || st->used.ip_ecn || st->used.flow_label)
+		return 0;
+	l.s.epoch = w->path.epoch;
+	l.s.id = mix(mix(mix(l.s.epoch, (__u64)w->in << 32 | w->kind3 << 1 | !!back), group), bucket);
+	if (!learn_entries(w, &l.s) || !l.s.id)
+		return 0;
+	__builtin_memcpy(l.s.came.eth.h_dest, w->fields.eth_dst, 2 * ETH_ALEN);
+	l.s.came.eth.h_proto = w->fields.eth_type;
+	s = shortcut_of(l.s.id);
+	p = bpf_map_lookup_elem(&picks, &w->flow.key);
+	if (!s || !p)
+		return 0;
+	if (s->id != l.s.id || !same_header(&s->came, &l.s.came) ||
+	    (back && !same_address(s->address, w->fields.ip_dst))) {
+		l.s.in = w->in;
+		l.s.group = group;
+		l.s.bucket = bucket;
+		l.s.back = !!back;
+		l.s.together = back ? 0 : w->flow.together;
+		__builtin_memcpy(l.s.leaves, w->fields.eth_dst, 2 * ETH_ALEN);
+		__builtin_memcpy(l.s.address, w->fields.ip_dst, 16);
+		l.first = b->ops;
+		l.count = b->count;
+		l.kind3 = w->kind3;
+		bpf_loop(l.count, learn_op, &l, 0);
+		out = l.learnt ? usable(l.s.out) : NULL;
+		if (!out || l.s.out == w->in || (!back && !l.addressed))
+			return 0;
+		*s = l.s;
+	}
+	*(back ? &p->back : &p->forth) = l.s.id;
+	return 0;
+}
+
+/* A packet that may take a shortcut. */
+struct traveller {
+	struct pick_key key; /* of its flow, but for the inside address of what comes back */
+	struct link_header came;
+	struct iphdr ip; /* right behind the link's */
+	__u32 l4;
+	__u32 packets;
+	__u32 bytes;
+	__u64 now;
+	__u8 from[16]; /* the address that is replaced */
+	__u8 to[16];
+};
+
+/* Of each packet that a large one stands for the headers are on the wire. */
+static __always_inline void weigh(struct __sk_buff *skb, struct traveller *t, __u32 header)
+{
+	__u32 size = skb->gso_size;
+
+	t->packets = 1;
+	t->bytes = skb->len;
+	if (size && skb->len > header + size) {
+		t->packets = (skb->len - header + size - 1) / size;
+		t->bytes += (t->packets - 1) * header;
+	}
+}
+
+/* Returns whether the packet has nothing unusual. */
+static __always_inline bool read_traveller(struct __sk_buff *skb, struct traveller *t, bool back)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct ethhdr *eth = data;
+	struct ipv6hdr *ip6;
+	struct tcphdr *tcp;
+	struct iphdr *ip;
+	__u32 header;
+
+	if (data + sizeof(*eth) + sizeof(*ip) + 8 > end || skb->vlan_present)
+		return false;
+	t->came.zero = 0;
+	t->came.eth = *eth;
+	t->key.zero = 0;
+	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
+		ip = data + sizeof(*eth);
+		if (*(__u8 *)ip != 0x45 || ip->frag_off & bpf_htons(0x3fff))
+			return false;
+		t->key.family = 4;
+		t->key.protocol = ip->protocol;
+		__builtin_memset(t->key.inside, 0, 32);
+		*(__be32 *)t->key.inside = back ? ip->daddr : ip->saddr;
+		*(__be32 *)t->key.remote = back ? ip->saddr : ip->daddr;
+		t->ip = *ip;
+		t->l4 = sizeof(*eth) + sizeof(*ip);
+	} else if (eth->h_proto == bpf_htons(ETH_P_IPV6)) {
+		ip6 = data + sizeof(*eth);
+		if (data + sizeof(*eth) + sizeof(*ip6) + 8 > end || ip6->version != 6)
+			return false;
+		t->key.family = 6;
+		t->key.protocol = ip6->nexthdr;
+		__builtin_memcpy(t->key.inside, back ? &ip6->daddr : &ip6->saddr, 16);
+		__builtin_memcpy(t->key.remote, back ? &ip6->saddr : &ip6->daddr, 16);
+		t->l4 = sizeof(*eth) + sizeof(*ip6);
+	} else {
+		return false;
+	}
+	tcp = data + t->l4; /* UDP's ports are where TCP's are */
+	t->key.inside_port = back ? tcp->dest : tcp->source;
+	t->key.remote_port = back ? tcp->source : tcp->dest;
+	header = t->l4 + 8;
+	if (t->key.protocol == IPPROTO_TCP) {
+		if ((void *)(tcp + 1) > end || tcp->syn || tcp->fin || tcp->rst || !tcp->ack)
+			return false;
+		header = t->l4 + tcp->doff * 4;
+	} else if (t->key.protocol != IPPROTO_UDP) {
+		return false;
+	}
+	weigh(skb, t, header);
+	return true;
+}
+
+/* Finds the flow of a packet that has come by a link, and the address that it is for. */
+static __always_inline struct pick *flow_back(struct traveller *t, __be32 port)
+{
+	struct pick_back_key back;
+	struct pick_back *owner;
+	struct pick *p;
+
+	__builtin_memcpy(t->from, t->key.inside, 16);
+	back_of(&back, &t->key, port);
+	owner = bpf_map_lookup_elem(&pick_backs, &back);
+	if (!owner)
+		return NULL;
+	__builtin_memcpy(t->key.inside, owner->inside, 16);
+	p = bpf_map_lookup_elem(&picks, &t->key);
+	return p && p->port == port ? p : NULL;
+}
+
+/* Returns the flow's shortcut, if the packet may take it. */
+static __always_inline struct shortcut *shortcut_for(struct traveller *t, const struct pick *p, __u32 place, bool back)
+{
+	__u64 id = back ? p->back : p->forth;
+	struct pipeline *st = the_pipeline();
+	struct shortcut *s;
+
+	if (!st || !id || !steady(p))
+		return NULL;
+	s = shortcut_of(id);
+	if (!s || s->id != id || s->epoch != *(volatile __u64 *)&st->epoch || s->in != place ||
+	    !same_header(&s->came, &t->came))
+		return NULL;
+	if (back ? !same_address(s->address, t->from) : s->together && t->now - p->refreshed > NS)
+		return NULL;
+	return s;
+}
+
+/* Returns 0, or -1 when the kernel refuses. */
+static __always_inline int readdress(struct __sk_buff *skb, struct traveller *t, struct shortcut *s, bool back)
+{
+	__u32 at = t->l4 + 16, difference;
+	__u64 flags = BPF_F_PSEUDO_HDR;
+
+	if (t->key.protocol == IPPROTO_UDP) {
+		at = t->l4 + 6;
+		flags |= BPF_F_MARK_MANGLED_0;
+	}
+	__builtin_memcpy(t->to, back ? t->key.inside : s->address, 16);
+	if (!back)
+		__builtin_memcpy(t->from, t->key.inside, 16);
+	__builtin_memcpy(t->came.eth.h_dest, s->leaves, 2 * ETH_ALEN);
+	difference = (__u32)bpf_csum_diff((__be32 *)t->from, 16, (__be32 *)t->to, 16, 0);
+	if (bpf_l4_csum_replace(skb, at, 0, difference, flags))
+		return -1;
+	if (t->key.family == 6)
+		return bpf_skb_store_bytes(skb, 0, &t->came.eth, 2 * ETH_ALEN, 0) ||
+				       bpf_skb_store_bytes(skb, ETH_HLEN + (back ? 24 : 8), t->to, 16,
+							   BPF_F_RECOMPUTE_CSUM)
+			       ? -1
+			       : 0;
+	*(back ? &t->ip.daddr : &t->ip.saddr) = *(__be32 *)t->to;
+	t->ip.check = mended(t->ip.check, difference);
+	return bpf_skb_store_bytes(skb, 0, &t->came.eth, ETH_HLEN + sizeof(t->ip), 0) ? -1 : 0;
+}
+
+static __always_inline void account_shortcut(struct shortcut *s, struct traveller *t)
+{
+	for (__u32 i = 0; i < SHORTCUT_TABLES && i < s->entries; i++)
+		add(&entry_counts, s->counts[i], t->packets, t->bytes, t->now);
+	add(&group_counts, s->group, t->packets, t->bytes, t->now);
+	add(&bucket_counts, s->bucket, t->packets, t->bytes, t->now);
+}
+
+/* Sends a packet that has come by the port at a place the way of its flow. Returns what the kernel is to do, or -1: the long way. */
+__noinline int take_shortcut(struct __sk_buff *skb, __u32 place)
+{
+	struct port *in = bpf_map_lookup_elem(&ports, &place), *out;
+	struct traveller t;
+	struct shortcut *s;
+	struct pick *p;
+	__u32 ifindex;
+	__u64 way;
+	bool back;
+
+	if (!in)
+		return -1;
+	back = in->seat; /* flows are picked for it, so that it is a link */
+	if (!read_traveller(skb, &t, back))
+		return -1;
+	p = back ? flow_back(&t, in->number) : bpf_map_lookup_elem(&picks, &t.key);
+	if (!p)
+		return -1;
+	t.now = bpf_ktime_get_coarse_ns();
+	s = shortcut_for(&t, p, place, back);
+	out = s ? usable(s->out) : NULL;
+	if (!out || (!back && !(out->flags & PORT_LIVE)))
+		return -1;
+	ifindex = out->ifindex;
+	way = way_out(out);
+	if (readdress(skb, &t, s, back)) {
+		count(DROP_CHANGE);
+		return TC_ACT_SHOT;
+	}
+	p->used = t.now;
+	__sync_fetch_and_add(back ? &p->received : &p->sent, t.bytes);
+	wake(p);
+	account_shortcut(s, &t);
+	count(SHORTCUTS_HIT);
+	count(FORWARDED);
+	return bpf_redirect(ifindex, way);
+}

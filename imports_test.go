@@ -18,6 +18,7 @@ var (
 	parts   = []string{"forwarder", "controller", "router", "relay", "balance", "anycast", "resume", "purge", "nameserver"}
 	outside = []string{"cmd", "experiments", "examples", "docs"} // wire the rest together
 	alone   = []string{"lab", "packaging", "bpf"}                // import nothing of the parts
+	served  = []string{"api", "exporter"}                        // what daemon puts together for the parts
 )
 
 // forbidden says why a file may not import a package, or "" when it may. Both paths are slash-separated and relative
@@ -33,7 +34,7 @@ func forbidden(file, imported string) string {
 		return ""
 	}
 	to, _, _ := strings.Cut(local, "/")
-	known := slices.Concat(pure, parts, outside, alone, []string{"datapath", "dashboard"})
+	known := slices.Concat(pure, parts, outside, alone, []string{"datapath", "daemon", "dashboard"})
 	switch {
 	case !strings.Contains(file, "/"):
 		return "" // the root has tests only
@@ -66,6 +67,8 @@ func forbidden(file, imported string) string {
 		return "pure packages import nothing of ours but packet"
 	case from == "datapath" && (!slices.Contains(pure, to) || to == "document"):
 		return "datapath imports packet, openflow, splice and api alone"
+	case from == "daemon" && !slices.Contains(served, to):
+		return "daemon imports api and exporter alone"
 	case from == "dashboard" && to != "api":
 		return "the dashboard meets the parts through api"
 	case slices.Contains(parts, to):
@@ -109,6 +112,12 @@ func TestImportRule(t *testing.T) {
 		{"sockdiag to datapath", "sockdiag/a.go", "baton/datapath/kerneltest", false},
 		{"sockdiag's tests to a namespace of their own", "sockdiag/a_test.go", "baton/datapath/kerneltest", true},
 		{"pure tests to it", "splice/a_test.go", "baton/datapath/kerneltest", false},
+		{"part to daemon", "purge/a.go", "baton/daemon", true},
+		{"daemon to api", "daemon/a.go", "baton/api", true},
+		{"daemon to other pure", "daemon/a.go", "baton/document", false},
+		{"daemon to a part", "daemon/a.go", "baton/purge", false},
+		{"pure to daemon", "api/a.go", "baton/daemon", false},
+		{"datapath to daemon", "datapath/a.go", "baton/daemon", false},
 		{"part to sockdiag", "purge/a.go", "baton/sockdiag", true},
 		{"ebpf in datapath", "datapath/a.go", "github.com/cilium/ebpf/link", true},
 		{"ebpf elsewhere", "router/a_test.go", "github.com/cilium/ebpf", false},

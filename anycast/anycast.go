@@ -17,8 +17,7 @@ import (
 	"baton/anycast/config"
 	"baton/anycast/exchange"
 	"baton/anycast/metrics"
-	"baton/api"
-	"baton/exporter"
+	"baton/daemon"
 )
 
 // Options make an Anycast.
@@ -40,7 +39,8 @@ type Anycast struct {
 	site     *site     // nil: there is none
 	planning *planning // nil: there is none
 
-	control, scraped, asked net.Listener // the latter two nil without listen.metrics and listen.sites
+	listeners daemon.Listeners
+	asked     net.Listener // nil without listen.sites
 
 	changing         sync.Mutex // held while a configuration is put in force
 	reloads, refused atomic.Uint64
@@ -84,33 +84,25 @@ func New(o Options) (_ *Anycast, err error) {
 // listen opens what others come to.
 func (a *Anycast) listen() (err error) {
 	cfg := a.o.Config
-	if a.control, err = api.Listen(cfg.Listen.Control); err != nil {
-		return fmt.Errorf("%s: listen.control: %w", cfg.File, err)
+	if a.listeners, err = daemon.Listen(cfg.Listen.Control, cfg.Listen.Metrics); err != nil {
+		return fmt.Errorf("%s: listen.%w", cfg.File, err)
 	}
-	for _, l := range []struct {
-		at   string
-		key  string
-		into *net.Listener
-	}{{cfg.Listen.Metrics, "metrics", &a.scraped}, {cfg.Listen.Sites, "sites", &a.asked}} {
-		if l.at == "" {
-			continue
-		}
-		if *l.into, err = net.Listen("tcp", l.at); err != nil {
-			return errors.Join(fmt.Errorf("%s: listen.%s: %w", cfg.File, l.key, err), a.unlisten())
-		}
+	if cfg.Listen.Sites == "" {
+		return nil
+	}
+	if a.asked, err = net.Listen("tcp", cfg.Listen.Sites); err != nil {
+		return errors.Join(fmt.Errorf("%s: listen.sites: %w", cfg.File, err), a.listeners.Close())
 	}
 	return nil
 }
 
 // unlisten is the opposite, for a start that has failed: who serves closes what it serves.
 func (a *Anycast) unlisten() error {
-	var errs []error
-	for _, l := range []net.Listener{a.control, a.scraped, a.asked} {
-		if l != nil {
-			errs = append(errs, l.Close())
-		}
+	err := a.listeners.Close()
+	if a.asked != nil {
+		err = errors.Join(err, a.asked.Close())
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // Run announces, and plans, until the context is done. Then the site drains for as long as site.stop says, withdraws, and ends its
@@ -137,19 +129,9 @@ func (a *Anycast) Run(ctx context.Context) error {
 // serve answers those who come to what listen has opened, until ctx ends.
 func (a *Anycast) serve(ctx context.Context, answering *errgroup.Group) {
 	answering.Go(func() error {
-		if err := api.Serve(ctx, a.control, a.backend()); err != nil {
-			a.log.Error("nobody can ask for the status any more", "err", err)
-		}
+		a.listeners.Serve(ctx, a.backend(), metrics.Handler(a.o.Version, a.Status), a.log)
 		return nil
 	})
-	if a.scraped != nil {
-		answering.Go(func() error {
-			if err := exporter.Serve(ctx, a.scraped, metrics.Handler(a.o.Version, a.Status)); err != nil {
-				a.log.Error("metrics are not served any more", "err", err)
-			}
-			return nil
-		})
-	}
 	if a.asked != nil {
 		answering.Go(func() error {
 			if err := exchange.Serve(ctx, a.asked, &a.identity, a.site.answers()); err != nil {

@@ -10,6 +10,7 @@ import (
 	"baton/anycast/level"
 	"baton/anycast/metrics"
 	"baton/api"
+	"baton/daemon"
 )
 
 // backend is what the control socket serves.
@@ -18,22 +19,8 @@ func (a *Anycast) backend() api.Backend {
 		Anycast:      func(context.Context) (api.AnycastStatus, error) { return a.Status() },
 		AnycastOrder: a.Order,
 		Reload:       func(context.Context) (api.ReloadResult, error) { return a.Reload() },
-		Counters:     func(context.Context) ([]api.Counter, error) { return a.counters() },
+		Counters:     daemon.Counters(a.Status, metrics.Series),
 	}
-}
-
-func (a *Anycast) counters() ([]api.Counter, error) {
-	s, err := a.Status()
-	if err != nil {
-		return nil, err
-	}
-	var out []api.Counter
-	for _, n := range metrics.Series(&s) {
-		if !n.Gauge {
-			out = append(out, api.Counter{Name: n.Name, Help: n.Help, Labels: n.Labels, Value: uint64(n.Value)})
-		}
-	}
-	return out, nil
 }
 
 // Status is the process at a glance.

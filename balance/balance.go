@@ -28,6 +28,7 @@ import (
 	"baton/balance/links"
 	"baton/balance/policy"
 	"baton/balance/tables"
+	"baton/daemon"
 	"baton/sockdiag"
 )
 
@@ -63,19 +64,19 @@ type SwitchPort struct {
 
 // Balance is a running balance. Its methods may be called from any goroutine.
 type Balance struct {
-	o                Options
-	log              *slog.Logger
-	started          time.Time
-	control, scraped net.Listener // the latter nil without metrics
-	channel          net.Listener // that Baton's forwarder connects to; nil with Open vSwitch
-	host             *inside.Host
-	sockets          *sockdiag.Conn
-	controller       *controller.Controller
-	watcher          *links.Watcher
-	prober           *alive.Prober
-	ended            chan struct{}   // closed when the loop has ended
-	switchEnded      chan error      // why the forwarder has, for who waits
-	ctx              context.Context // of Run: what the loop has begun ends with it
+	o           Options
+	log         *slog.Logger
+	started     time.Time
+	listeners   daemon.Listeners
+	channel     net.Listener // that Baton's forwarder connects to; nil with Open vSwitch
+	host        *inside.Host
+	sockets     *sockdiag.Conn
+	controller  *controller.Controller
+	watcher     *links.Watcher
+	prober      *alive.Prober
+	ended       chan struct{}   // closed when the loop has ended
+	switchEnded chan error      // why the forwarder has, for who waits
+	ctx         context.Context // of Run: what the loop has begun ends with it
 
 	resets, reloads, reloadsFailed atomic.Uint64
 	up                             atomic.Bool // the loop runs
@@ -130,8 +131,8 @@ func New(o Options) (_ *Balance, err error) {
 	} else if err != nil {
 		return nil, err
 	}
-	if err := b.listen(); err != nil {
-		return nil, err
+	if b.listeners, err = daemon.Listen(o.Config.Control, o.Config.Metrics); err != nil {
+		return nil, fmt.Errorf("%s: %w", o.Config.File, err)
 	}
 	if o.Config.Datapath == config.Baton {
 		if b.channel, err = api.Listen(b.switchWanted().Channel); err != nil {
@@ -144,12 +145,9 @@ func New(o Options) (_ *Balance, err error) {
 
 // Close gives up the name and the sockets of a balance that does not run, or has run.
 func (b *Balance) Close() error {
-	var errs []error
-	for _, l := range []net.Listener{b.control, b.scraped, b.channel} {
-		if l == nil {
-			continue
-		}
-		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+	errs := []error{b.listeners.Close()}
+	if b.channel != nil {
+		if err := b.channel.Close(); !errors.Is(err, net.ErrClosed) {
 			errs = append(errs, err)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"baton/balance/controller"
 	"baton/balance/inside"
 	"baton/balance/links"
+	"baton/balance/metrics"
 )
 
 const (
@@ -34,7 +35,10 @@ const (
 func (b *Balance) Run(ctx context.Context) error {
 	running, ctx := errgroup.WithContext(ctx)
 	b.publish()
-	b.serve(ctx, running)
+	running.Go(func() error {
+		b.listeners.Serve(ctx, b.backend(), metrics.Handler(b.o.Version, b.Status), b.log)
+		return nil
+	})
 	running.Go(func() error { return b.live(ctx) })
 	return running.Wait()
 }

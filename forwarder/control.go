@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"baton/api"
-	"baton/exporter"
+	"baton/daemon"
 	"baton/forwarder/model"
 	"baton/forwarder/ports"
 	"baton/forwarder/trace"
@@ -19,53 +18,11 @@ import (
 	"baton/packet"
 )
 
-// listen opens the control socket and the metrics listener.
-func (f *Forwarder) listen() (err error) {
-	if f.control, err = api.Listen(f.cfg.Control); err != nil {
-		return err
-	}
-	if f.cfg.Metrics == "" {
-		return nil
-	}
-	if f.scraped, err = net.Listen("tcp", f.cfg.Metrics); err != nil {
-		return fmt.Errorf("%s: metrics: %w", f.cfg.File, err)
-	}
-	return nil
-}
-
-// unlisten is the opposite, for a start that has failed: serve closes what it serves.
-func (f *Forwarder) unlisten() error {
-	var errs []error
-	for _, l := range []net.Listener{f.control, f.scraped} {
-		if l != nil {
-			errs = append(errs, l.Close())
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// serve answers those who come to what listen has opened, until ctx ends.
-func (f *Forwarder) serve(ctx context.Context) {
-	f.tasks.Go(func() {
-		if err := api.Serve(ctx, f.control, f.backend()); err != nil {
-			f.log.Error("nobody can ask for the status any more", "error", err)
-		}
-	})
-	if f.scraped == nil {
-		return
-	}
-	f.tasks.Go(func() {
-		if err := exporter.Serve(ctx, f.scraped, f.handler()); err != nil {
-			f.log.Error("metrics are not served any more", "error", err)
-		}
-	})
-}
-
 // backend is what the control socket serves.
 func (f *Forwarder) backend() api.Backend {
 	return api.Backend{
 		Forwarder: func(context.Context) (api.ForwarderStatus, error) { return f.status() },
-		Counters:  func(context.Context) ([]api.Counter, error) { return f.counters() },
+		Counters:  daemon.Counters(f.status, f.tally.series),
 		Trace:     func(_ context.Context, r api.TraceRequest) (api.Trace, error) { return f.trace(r) },
 	}
 }
@@ -193,18 +150,4 @@ func (f *Forwarder) trace(r api.TraceRequest) (api.Trace, error) {
 	}
 	o.DropFragments = f.dropFragments
 	return trace.Run(o, in, r.Frame), nil
-}
-
-func (f *Forwarder) counters() ([]api.Counter, error) {
-	s, err := f.status()
-	if err != nil {
-		return nil, err
-	}
-	var out []api.Counter
-	for _, n := range series(&s, &f.tally) {
-		if !n.gauge {
-			out = append(out, n.Counter)
-		}
-	}
-	return out, nil
 }

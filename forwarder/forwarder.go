@@ -11,12 +11,12 @@ import (
 	"fmt"
 	"log/slog"
 	"math/bits"
-	"net"
 	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
+	"baton/daemon"
 	"baton/datapath"
 	"baton/forwarder/config"
 	"baton/forwarder/controllers"
@@ -54,8 +54,7 @@ type Forwarder struct {
 	controllers *controllers.Controllers
 	ports       *ports.Ports
 	tasks       sync.WaitGroup
-	control     net.Listener
-	scraped     net.Listener // nil: nobody asks for metrics
+	listeners   daemon.Listeners
 	began       time.Time
 	ready       chan struct{} // closed when messages can be carried out, or will not be: then ended is set
 
@@ -129,8 +128,8 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := f.listen(); err != nil {
-		return err
+	if f.listeners, err = daemon.Listen(f.cfg.Control, f.cfg.Metrics); err != nil {
+		return fmt.Errorf("%s: %w", f.cfg.File, err)
 	}
 	f.ports, err = ports.Open(ctx, ports.Options{Ports: f.portList(), Own: f.cfg.NormalStack, Tell: f.portChanged, Log: f.log})
 	if err != nil {
@@ -149,7 +148,7 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 	}
 	f.connected(false)
 	close(f.ready)
-	f.serve(ctx)
+	f.tasks.Go(func() { f.listeners.Serve(ctx, f.backend(), metricsHandler(f.version, f.status, &f.tally), f.log) })
 	f.tasks.Go(f.readPunts)
 	f.tasks.Go(func() { f.expire(ctx) })
 	if limits.Picks > 0 {
@@ -168,7 +167,7 @@ func (f *Forwarder) close(goesOn bool) error {
 		if !f.isReady() {
 			close(f.ready)
 		}
-		errs = append(errs, f.unlisten())
+		errs = append(errs, f.listeners.Close())
 	}
 	if f.controllers != nil {
 		f.controllers.Close()

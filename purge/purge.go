@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -16,8 +15,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"baton/api"
+	"baton/daemon"
 	"baton/datapath"
 	"baton/purge/config"
+	"baton/purge/metrics"
 	"baton/purge/reset"
 	"baton/sockdiag"
 )
@@ -32,13 +33,13 @@ type Options struct {
 
 // Purge is a running purge. Its methods may be called from any goroutine.
 type Purge struct {
-	o                Options
-	log              *slog.Logger
-	started          time.Time
-	dp               *datapath.Purge
-	diags            []*sockdiag.Conn // one for each goroutine that ends connections
-	resets           *reset.Sender    // nil: it could not be had
-	control, scraped net.Listener     // the latter nil without metrics
+	o         Options
+	log       *slog.Logger
+	started   time.Time
+	dp        *datapath.Purge
+	diags     []*sockdiag.Conn // one for each goroutine that ends connections
+	resets    *reset.Sender    // nil: it could not be had
+	listeners daemon.Listeners
 
 	features                 []api.Feature
 	reloads, reloadsFailed   atomic.Uint64
@@ -94,8 +95,8 @@ func New(o Options) (_ *Purge, err error) {
 	if p.dp, err = datapath.LoadPurge(datapath.PurgeOptions{Marks: o.Config.Limits.Marks, Orphans: orphans}); err != nil {
 		return nil, err
 	}
-	if err := p.listen(); err != nil {
-		return nil, err
+	if p.listeners, err = daemon.Listen(o.Config.Control, o.Config.Metrics); err != nil {
+		return nil, fmt.Errorf("%s: %w", o.Config.File, err)
 	}
 	if err := p.setPolicies(o.Config); err != nil {
 		return nil, err
@@ -119,12 +120,7 @@ func (p *Purge) feature(name string, lacks error) bool {
 
 // Close detaches everything, and leaves connections as they are.
 func (p *Purge) Close() error {
-	var errs []error
-	for _, l := range []net.Listener{p.control, p.scraped} {
-		if l != nil {
-			errs = append(errs, ignoreClosed(l.Close()))
-		}
-	}
+	errs := []error{p.listeners.Close()}
 	if p.resets != nil {
 		errs = append(errs, p.resets.Close())
 	}
@@ -137,13 +133,6 @@ func (p *Purge) Close() error {
 	return errors.Join(errs...)
 }
 
-func ignoreClosed(err error) error {
-	if errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
-}
-
 // Run watches until the context is done.
 func (p *Purge) Run(ctx context.Context) error {
 	marks, err := p.dp.Marks()
@@ -154,7 +143,10 @@ func (p *Purge) Run(ctx context.Context) error {
 	running.Go(func() error { return p.read(marks) })
 	running.Go(func() error { return p.end(ctx) })
 	running.Go(func() error { p.report(ctx); return nil })
-	p.serve(ctx, running)
+	running.Go(func() error {
+		p.listeners.Serve(ctx, p.backend(), metrics.Handler(p.o.Version, p.Status), p.log)
+		return nil
+	})
 	running.Go(func() error {
 		<-ctx.Done()
 		p.mu.Lock()

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -16,8 +15,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"baton/api"
+	"baton/daemon"
 	"baton/datapath"
 	"baton/relay/config"
+	"baton/relay/metrics"
 	"baton/relay/secure"
 	"baton/relay/worker"
 )
@@ -44,7 +45,7 @@ type Relay struct {
 
 	features         atomic.Pointer[[]api.Feature]
 	reloads, refused atomic.Uint64 // reloads that were put in force, and others
-	control, scraped net.Listener  // the latter nil without listen.metrics
+	listeners        daemon.Listeners
 
 	changing sync.Mutex // held while a configuration is put in force, and guards what is below
 	open     open
@@ -65,8 +66,9 @@ func New(o Options) (_ *Relay, err error) {
 	if err := r.identities.Load(o.Config); err != nil {
 		return nil, err
 	}
-	if err := r.listen(); err != nil { // before anything is put into the kernel: another relay may run
-		return nil, err
+	// Before anything is put into the kernel: another relay may run.
+	if r.listeners, err = daemon.Listen(o.Config.Listen.Control, o.Config.Listen.Metrics); err != nil {
+		return nil, fmt.Errorf("%s: listen.%w", o.Config.File, err)
 	}
 	defer func() {
 		if err != nil {
@@ -104,10 +106,7 @@ func New(o Options) (_ *Relay, err error) {
 
 // abandon gives back what New has taken.
 func (r *Relay) abandon() error {
-	err := r.control.Close()
-	if r.scraped != nil {
-		err = errors.Join(err, r.scraped.Close())
-	}
+	err := r.listeners.Close()
 	if r.kernel != nil {
 		err = errors.Join(err, r.kernel.close())
 	}
@@ -131,7 +130,10 @@ func (r *Relay) Run(ctx context.Context) error {
 	r.look(r.current())
 	asked, done := context.WithCancel(context.Background())
 	defer done()
-	r.serve(asked, &serving)
+	serving.Go(func() error {
+		r.listeners.Serve(asked, r.backend(), metrics.Handler(r.o.Version, r.Status), r.log)
+		return nil
+	})
 	serving.Go(func() error { r.choosing.run(asked); return nil })
 	if r.kernel != nil {
 		r.kernel.start()

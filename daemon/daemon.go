@@ -1,0 +1,86 @@
+// Package daemon answers those who ask a process of Baton how it is: the command line at its control socket, Prometheus at a listener of its own.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+
+	"baton/api"
+	"baton/exporter"
+)
+
+// Listeners are where a process can be asked. The zero value has none.
+type Listeners struct {
+	control net.Listener
+	metrics net.Listener // nil: nobody asks for metrics
+}
+
+// Listen opens the control socket at a path, and the listener for metrics at an address unless that is "". The caller owes Serve or Close.
+// The error begins with the one of both that it is about, and wraps api.ErrInUse when another daemon has the control socket.
+func Listen(control, metrics string) (l Listeners, err error) {
+	if l.control, err = api.Listen(control); err != nil {
+		return Listeners{}, fmt.Errorf("control: %w", err)
+	}
+	if metrics == "" {
+		return l, nil
+	}
+	if l.metrics, err = net.Listen("tcp", metrics); err != nil {
+		return Listeners{}, errors.Join(fmt.Errorf("metrics: %w", err), l.control.Close())
+	}
+	return l, nil
+}
+
+// Close is for who does not serve, and does nothing after Serve.
+func (l Listeners) Close() error {
+	var errs []error
+	for _, one := range []net.Listener{l.control, l.metrics} {
+		if one == nil {
+			continue
+		}
+		if err := one.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Serve answers until ctx ends, and closes the listeners. What goes wrong is for the log alone: a process goes on when it cannot be asked.
+func (l Listeners) Serve(ctx context.Context, b api.Backend, metrics http.Handler, log *slog.Logger) {
+	var answering sync.WaitGroup
+	defer answering.Wait()
+	answering.Go(func() {
+		if err := api.Serve(ctx, l.control, b); err != nil {
+			log.Error("nobody can ask for the status any more", "err", err)
+		}
+	})
+	if l.metrics == nil {
+		return
+	}
+	answering.Go(func() {
+		if err := exporter.Serve(ctx, l.metrics, metrics); err != nil {
+			log.Error("metrics are not served any more", "err", err)
+		}
+	})
+}
+
+// Counters are a backend's: those of a status' numbers that never fall.
+func Counters[Status any](status func() (Status, error), series func(*Status) []exporter.Number) func(context.Context) ([]api.Counter, error) {
+	return func(context.Context) ([]api.Counter, error) {
+		s, err := status()
+		if err != nil {
+			return nil, err
+		}
+		var out []api.Counter
+		for _, n := range series(&s) {
+			if !n.Gauge {
+				out = append(out, api.Counter{Name: n.Name, Help: n.Help, Labels: n.Labels, Value: uint64(n.Value)})
+			}
+		}
+		return out, nil
+	}
+}

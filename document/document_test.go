@@ -142,6 +142,7 @@ type settings struct {
 	Pattern string
 	Some    []string
 	Named   map[string]int
+	Host    string
 }
 
 func decode(d *Decoder, root *Node) (s settings) {
@@ -171,6 +172,7 @@ func decode(d *Decoder, root *Node) (s settings) {
 				}
 			})
 		}},
+		{Name: "host", Decode: func(path string, n *Node) { s.Host = d.Address(path, n).String() }},
 	})
 	d.Require("", root, "name")
 	if s.Count > 0 && len(s.Words) > s.Count {
@@ -191,6 +193,7 @@ mode: c
 pattern: ^a+$
 some: [one]
 named: {p: {weight: 9}, "q r": }
+host: 192.0.2.1
 `
 
 func TestDecoder(t *testing.T) {
@@ -203,7 +206,8 @@ func TestDecoder(t *testing.T) {
 	if err := d.Err(); err != nil {
 		t.Fatal(err)
 	}
-	want := settings{"x", "a\n\tb\n", []string{"v", "w"}, 3, 90 * time.Second, true, "c", "^a+$", []string{"one"}, map[string]int{"p": 9}}
+	want := settings{"x", "a\n\tb\n", []string{"v", "w"}, 3, 90 * time.Second, true, "c", "^a+$", []string{"one"}, map[string]int{"p": 9},
+		"192.0.2.1"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
@@ -226,7 +230,7 @@ func TestDecoder(t *testing.T) {
 func TestDecoderRefuses(t *testing.T) {
 	tests := []struct{ name, text, want string }{
 		{"unknown key", "nmae: x", "f:1:1: nmae: is not a key (did you mean name?)"},
-		{"unknown key, nothing near", "name: x\n\"a b\": 1", `f:2:1: "a b": is not a key (one of name, script, words, count, wait, on, mode, pattern, some, named)`},
+		{"unknown key, nothing near", "name: x\n\"a b\": 1", `f:2:1: "a b": is not a key (one of name, script, words, count, wait, on, mode, pattern, some, named, host)`},
 		{"no value", "name:", "f:1:1: name: has no value (leave the key out for the default)"},
 		{"missing", "# comment\non: true", "f:2:1: name: is missing"},
 		{"the first stays", "on: 1\ncount: x", `f:1:5: on: "1" is neither true nor false`},
@@ -251,6 +255,11 @@ func TestDecoderRefuses(t *testing.T) {
 		{"too many", "some: [a, b, c]", "f:1:7: some: has 3 entries (at most 2)"},
 		{"list for names", "named: [a]", "f:1:8: named: is a list (a mapping by name)"},
 		{"value of a name", "named: {a: 1}", "f:1:12: named.a: is a single value (a mapping with weight)"},
+		{"no address", "host: x", `f:1:7: host: "x" is not an address (such as 192.0.2.1 or 2001:db8::1)`},
+		{"IPv4 as IPv6", `host: "::ffff:192.0.2.1"`, `f:1:7: host: "::ffff:192.0.2.1" is an IPv4 address written as IPv6 (192.0.2.1)`},
+		{"zone", `host: "fe80::1%a"`, `f:1:7: host: "fe80::1%a" is not the address of one host (such as 192.0.2.1 or 2001:db8::1)`},
+		{"all addresses", `host: "::"`, `f:1:7: host: "::" is not the address of one host (such as 192.0.2.1 or 2001:db8::1)`},
+		{"many hosts", "host: 224.0.0.1", `f:1:7: host: "224.0.0.1" is not the address of one host (such as 192.0.2.1 or 2001:db8::1)`},
 		{"across", "name: x\ncount: 1\nwords: [a, b]", "f:3:12: words[1]: is one too many"},
 	}
 	for _, tt := range tests {

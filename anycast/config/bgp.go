@@ -44,9 +44,9 @@ func (d *decoder) peer(path string, n *node) Peer {
 	p := Peer{Port: defaultPort, Keepalive: defaultKeepalive, Hold: defaultHold, Retry: defaultRetry}
 	d.Fields(path, n, []key{
 		{Name: "name", Decode: func(path string, n *node) { p.Name = d.name(path, n) }},
-		{Name: "address", Decode: func(path string, n *node) { p.Address = d.address(path, n) }},
+		{Name: "address", Decode: func(path string, n *node) { p.Address = d.Address(path, n) }},
 		{Name: "port", Decode: func(path string, n *node) { p.Port = uint16(d.Integer(path, n, 1, 65535)) }},
-		{Name: "local", Decode: func(path string, n *node) { p.Local = d.address(path, n) }},
+		{Name: "local", Decode: func(path string, n *node) { p.Local = d.Address(path, n) }},
 		{Name: "as", Decode: func(path string, n *node) { p.AS = uint32(d.Integer(path, n, 1, maxAS)) }},
 		{Name: "families", Decode: func(path string, n *node) {
 			d.NonEmptyList(path, n, func(at string, n *node) {

@@ -90,27 +90,8 @@ func (d *decoder) hostPort(path string, n *node) string {
 	return s
 }
 
-// address decodes the address of one host.
-func (d *decoder) address(path string, n *node) netip.Addr {
-	s := d.Text(path, n)
-	if d.Err() != nil {
-		return netip.Addr{}
-	}
-	a, err := netip.ParseAddr(s)
-	const right = "such as 192.0.2.1 or 2001:db8::1"
-	switch {
-	case err != nil:
-		d.WrongText(n, path, s, "is not an address", right)
-	case a.Is4In6():
-		d.WrongText(n, path, s, "is an IPv4 address written as IPv6", a.Unmap().String())
-	case a.Zone() != "", a.IsUnspecified(), a.IsMulticast():
-		d.WrongText(n, path, s, "is not the address of one host", right)
-	}
-	return a
-}
-
 func (d *decoder) family(path string, n *node, v6 bool) netip.Addr {
-	a := d.address(path, n)
+	a := d.Address(path, n)
 	if d.Err() == nil && a.Is6() != v6 {
 		d.WrongText(n, path, a.String(), "is of the other family", "")
 	}
@@ -160,30 +141,8 @@ func (d *decoder) url(path string, n *node, schemes ...string) *url.URL {
 	return u
 }
 
-// The units of tc(8), in bits per second.
-var rateUnits = []struct {
-	name string
-	bits float64
-}{{"gbit", 1e9}, {"mbit", 1e6}, {"kbit", 1e3}}
-
-// rate decodes bits per second with their unit, and gives bytes per second.
-func (d *decoder) rate(path string, n *node) float64 {
-	s := d.Text(path, n)
-	for _, u := range rateUnits {
-		count, is := strings.CutSuffix(strings.ToLower(s), u.name)
-		if !is {
-			continue
-		}
-		v, err := strconv.ParseFloat(strings.TrimSpace(count), 64)
-		if err == nil && v*u.bits >= 1e3 && v*u.bits <= 1e15 {
-			return v * u.bits / 8
-		}
-		d.WrongText(n, path, s, "is out of range", "from 1kbit to 1000000gbit")
-		return 0
-	}
-	d.WrongText(n, path, s, "is not a rate", "a number with its unit, such as 500mbit or 10gbit")
-	return 0
-}
+// rate decodes bits per second, and gives bytes per second.
+func (d *decoder) rate(path string, n *node) float64 { return d.Rate(path, n, 1e3, 1e15) / 8 }
 
 // command decodes a program and its arguments.
 func (d *decoder) command(path string, n *node) []string {

@@ -38,6 +38,8 @@ const (
 	maxServices = 64
 	maxWeight   = 65535 // of a bucket, OpenFlow 1.3.5, section A.3.4.2
 	maxTier     = 255
+	leastCap    = 1e6 // bytes
+	mostCap     = 1e18
 	leastFlows  = 1024
 	maxFlows    = 1 << 22
 	maxTogether = 24 * time.Hour

@@ -85,25 +85,12 @@ func (d *decoder) ownDevice(path string, n *node) string {
 	return s
 }
 
-// address decodes the address of one host.
-func (d *decoder) address(path string, n *node) netip.Addr {
-	s := d.Text(path, n)
-	if d.Err() != nil {
-		return netip.Addr{}
+// linkAddress decodes the address of a host that the link leads to.
+func (d *decoder) linkAddress(path string, n *node) netip.Addr {
+	if a, err := netip.ParseAddr(n.Text); err == nil && a.Zone() != "" {
+		d.WrongText(n, path, n.Text, "names an interface", a.WithZone("").String()+": it is the link's")
 	}
-	a, err := netip.ParseAddr(s)
-	const right = "such as 192.0.2.1 or 2001:db8::1"
-	switch {
-	case err != nil:
-		d.WrongText(n, path, s, "is not an address", right)
-	case a.Is4In6():
-		d.WrongText(n, path, s, "is an IPv4 address written as IPv6", a.Unmap().String())
-	case a.Zone() != "":
-		d.WrongText(n, path, s, "names an interface", a.WithZone("").String()+": it is the link's")
-	case a.IsUnspecified(), a.IsMulticast():
-		d.WrongText(n, path, s, "is not the address of one host", right)
-	}
-	return a
+	return d.Address(path, n)
 }
 
 // insidePrefix decodes the host's own address on the inside, with the length of its network.
@@ -188,35 +175,4 @@ func (d *decoder) percent(path string, n *node, least, most int) int {
 		d.WrongText(n, path, s, "is out of range", fmt.Sprintf("from %d%% to %d%% of the mean", least, most))
 	}
 	return v
-}
-
-// The units of sizes in bytes, of which a longer one stands before the one that it ends with.
-var sizeUnits = []struct {
-	name  string
-	bytes float64
-}{
-	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
-	{"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
-}
-
-// size decodes bytes with their unit.
-func (d *decoder) size(path string, n *node) uint64 {
-	s := d.Text(path, n)
-	if d.Err() != nil {
-		return 0
-	}
-	for _, u := range sizeUnits {
-		count, is := strings.CutSuffix(s, u.name)
-		if !is {
-			continue
-		}
-		v, err := strconv.ParseFloat(strings.TrimSpace(count), 64)
-		if err == nil && v*u.bytes >= 1e6 && v*u.bytes <= 1e18 {
-			return uint64(v * u.bytes)
-		}
-		d.WrongText(n, path, s, "is out of range", "from 1MB to 1000000TB")
-		return 0
-	}
-	d.WrongText(n, path, s, "is not a size", "a number with its unit, such as 20GB or 500MiB")
-	return 0
 }

@@ -55,7 +55,7 @@ func (d *decoder) weight(path string, n *node) int {
 func (d *decoder) gateways(path string, n *node) []netip.Addr {
 	var out []netip.Addr
 	d.NonEmptyList(path, n, func(at string, n *node) {
-		a := d.address(at, n)
+		a := d.linkAddress(at, n)
 		for _, other := range out {
 			if d.Err() == nil && other.Is4() == a.Is4() {
 				d.WrongText(n, at, n.Text, fmt.Sprintf("is a second gateway for %s", version(a)), "one of each IP version at most")
@@ -70,7 +70,7 @@ func (d *decoder) resolvers(path string, n *node) []netip.Addr {
 	var out []netip.Addr
 	d.AtMost(path, n, 8)
 	d.NonEmptyList(path, n, func(at string, n *node) {
-		a := d.address(at, n)
+		a := d.linkAddress(at, n)
 		d.once(at, n, contains(out, a))
 		out = append(out, a)
 	})
@@ -81,7 +81,7 @@ func (d *decoder) resolvers(path string, n *node) []netip.Addr {
 func (d *decoder) cap(path string, n *node) *Cap {
 	c := &Cap{Day: 1}
 	d.Fields(path, n, []key{
-		{Name: "bytes", Decode: func(path string, n *node) { c.Bytes = d.size(path, n) }},
+		{Name: "bytes", Decode: func(path string, n *node) { c.Bytes = d.Size(path, n, leastCap, mostCap) }},
 		{Name: "every", Decode: func(path string, n *node) {
 			c.Every = Period(d.Choice(path, n, "is not a period", string(Day), string(Week), string(Month)))
 		}},

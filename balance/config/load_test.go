@@ -136,17 +136,6 @@ func TestName(t *testing.T) {
 	}
 }
 
-func TestSizes(t *testing.T) {
-	for text, want := range map[string]uint64{
-		"20GB": 20e9, "500MiB": 500 << 20, "1.5 TB": 1.5e12, "1000kB": 1e6, "2TiB": 2 << 40, "1GiB": 1 << 30, "2000KiB": 2000 << 10,
-	} {
-		cfg := parse(t, "links: [{interface: a, cap: {bytes: "+text+", every: day}}]")
-		if got := cfg.Links[0].Cap.Bytes; got != want {
-			t.Errorf("%s: %d, want %d", text, got, want)
-		}
-	}
-}
-
 func TestApplications(t *testing.T) {
 	cfg := parse(t, `links: [a, b]
 rules:

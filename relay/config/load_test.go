@@ -182,6 +182,7 @@ func TestParseForms(t *testing.T) {
 			Limits{Flows: 20, Early: 20, PerSource: 20, Pipe: 1 << 20}},
 		{"no end of silence", "name:", "timeouts: {idle: none}\nname:", func(c *Config) any { return c.Timeouts.Idle }, time.Duration(0)},
 		{"shortest pipe", "name:", "limits: {pipe: 4KiB}\nname:", func(c *Config) any { return c.Limits.Pipe }, 4096},
+		{"pipe in thousands", "name:", "limits: {pipe: 64kB}\nname:", func(c *Config) any { return c.Limits.Pipe }, 64000},
 		{"longest pipe", "name:", "limits: {pipe: 64 MiB}\nname:", func(c *Config) any { return c.Limits.Pipe }, 64 << 20},
 		{"last port", "ports: [443]", "ports: [1-65535]", func(c *Config) any { return c.Allow[0].Ports[0] }, Ports{1, 65535}},
 		{"relays behind the first are no peers", "via: [there]", "via: [there, b, c, d, e, f, g]",

@@ -109,7 +109,7 @@ func (d *decoder) limits(path string, n *node, out *Limits) {
 		{Name: "flows", Decode: func(path string, n *node) { out.Flows = d.Integer(path, n, 1, maxFlows) }},
 		{Name: "early", Decode: func(path string, n *node) { out.Early = d.Integer(path, n, 1, maxEarly) }},
 		{Name: "per_source", Decode: func(path string, n *node) { out.PerSource = d.Integer(path, n, 1, maxEarly) }},
-		{Name: "pipe", Decode: func(path string, n *node) { out.Pipe = d.size(path, n, minPipe, maxPipe) }},
+		{Name: "pipe", Decode: func(path string, n *node) { out.Pipe = int(d.Size(path, n, minPipe, maxPipe)) }},
 	})
 	d.notAbove(path, "early", &out.Early, "flows", out.Flows)
 	d.notAbove(path, "per_source", &out.PerSource, "early", out.Early)

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -30,6 +31,9 @@ const (
 	maxStart     = 1 << 14 // segments: above 20 MiB of Ethernet's
 	minWindow    = 64 << 10
 	maxWindow    = 512 << 20 // what the kernel doubles stays below the 1 GiB that a TCP window can say (RFC 7323, section 2.3)
+
+	leastRate = 1e5 // bits per second: what makes sense for one trunk
+	mostRate  = 1e11
 )
 
 func (d *decoder) trunks(path string, n *node) *Trunks {
@@ -92,7 +96,7 @@ func (d *decoder) tuningKeys(out *Tuning) []key {
 		{Name: "congestion", Decode: func(path string, n *node) { out.Congestion = d.congestion(path, n) }},
 		{Name: "window", Decode: func(path string, n *node) {
 			if out.Buffer = 0; n.Text != systems {
-				out.Buffer = d.size(path, n, minWindow, maxWindow)
+				out.Buffer = int(d.Size(path, n, minWindow, maxWindow))
 			}
 		}},
 		{Name: "start", Decode: func(path string, n *node) { out.Start = d.start(path, n) }},
@@ -124,7 +128,7 @@ func (d *decoder) startKeys(path string, n *node) Start {
 		{Name: "learn", Decode: func(path string, n *node) { s.Learn = d.Boolean(path, n) }},
 		{Name: "least", Decode: func(path string, n *node) { s.Least = d.Integer(path, n, 1, maxStart) }},
 		{Name: "most", Decode: func(path string, n *node) { s.Most = d.Integer(path, n, 1, maxStart) }},
-		{Name: "rate", Decode: func(path string, n *node) { s.Rate = d.rate(path, n) }},
+		{Name: "rate", Decode: func(path string, n *node) { s.Rate = int(math.Round(d.Rate(path, n, leastRate, mostRate) / 8)) }},
 	})
 	if s.Learn {
 		d.notAbove(path, "least", &s.Least, "most", s.Most)

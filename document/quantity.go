@@ -1,0 +1,72 @@
+package document
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// unit is what stands behind a number.
+type unit struct {
+	name string
+	is   float64 // so many of what is counted
+}
+
+// The units of sizes, in bytes: powers of 1024 have an i, powers of 1000 have none. The largest is first.
+var sizeUnits = []unit{
+	{"TiB", 1 << 40}, {"TB", 1e12}, {"GiB", 1 << 30}, {"GB", 1e9}, {"MiB", 1 << 20}, {"MB", 1e6}, {"KiB", 1 << 10}, {"kB", 1e3}, {"KB", 1e3},
+}
+
+// The units of rates, in bits per second: those of tc(8). The largest is first.
+var rateUnits = []unit{{"gbit", 1e9}, {"mbit", 1e6}, {"kbit", 1e3}}
+
+// Size decodes bytes with their unit, within bounds, both of them included. A fraction of a byte is left out.
+func (d *Decoder) Size(path string, n *Node, least, most uint64) uint64 {
+	s := d.Text(path, n)
+	v, ok := d.quantity(path, n, s, sizeUnits, float64(least), float64(most))
+	if !ok {
+		d.WrongText(n, path, s, "is not a size", "a number with its unit, such as 20GB or 500MiB")
+	}
+	return uint64(v)
+}
+
+// Rate decodes bits per second with their unit, in either case, within bounds, both of them included.
+func (d *Decoder) Rate(path string, n *Node, least, most float64) float64 {
+	s := d.Text(path, n)
+	v, ok := d.quantity(path, n, strings.ToLower(s), rateUnits, least, most)
+	if !ok {
+		d.WrongText(n, path, s, "is not a rate", "a number with its unit, such as 500mbit or 1gbit")
+	}
+	return v
+}
+
+// quantity gives a number in what its unit counts. False: it is not a number with one of the units.
+func (d *Decoder) quantity(path string, n *Node, s string, units []unit, least, most float64) (v float64, ok bool) {
+	for _, u := range units {
+		number, is := strings.CutSuffix(s, u.name)
+		if !is {
+			continue
+		}
+		v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+		if errors.Is(err, strconv.ErrSyntax) {
+			return 0, false
+		}
+		if v *= u.is; v >= least && v <= most { // which no NaN is
+			return v, true
+		}
+		d.WrongText(n, path, n.Text, "is out of range", fmt.Sprintf("from %s to %s", quantityText(least, units), quantityText(most, units)))
+		return 0, true
+	}
+	return 0, false
+}
+
+// quantityText writes a number in the largest unit of which it is a whole number.
+func quantityText(v float64, units []unit) string {
+	for _, u := range units {
+		if whole := v / u.is; whole >= 1 && whole == float64(int64(whole)) {
+			return strconv.FormatInt(int64(whole), 10) + u.name
+		}
+	}
+	return strconv.FormatFloat(v, 'f', -1, 64)
+}

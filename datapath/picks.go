@@ -28,7 +28,7 @@ type Pick struct {
 // PickPort is a port that flows are picked for.
 type PickPort struct {
 	Port             uint32        // OpenFlow's number
-	Active, Flows    uint64        // Active: with a packet in the last two seconds or three
+	Active, Flows    uint64        // Active: with a packet in the last two seconds or three; TCP: and no FIN, or payload after it
 	RTT              time.Duration // of TCP's handshakes, a mean in which the last one is an eighth; 0: none yet
 	SYNs, SYNRepeats uint64
 	Sent, Received   uint64 // bytes of the wire, of flows that go on as of the last sweep

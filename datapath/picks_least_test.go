@@ -97,7 +97,7 @@ func TestPickIsTheModel(t *testing.T) {
 			weights, live := []int{1, 2, 3}, []bool{true, true, true, true, true, true}
 			r.group(pickHead, false, weights...)
 			var open []testPacket
-			went := make(map[testPacket]int)
+			went, ends := make(map[testPacket]int), make(map[testPacket]*closing)
 			for n := range 3000 {
 				switch k := rnd.IntN(100); {
 				case k < 2:
@@ -115,11 +115,13 @@ func TestPickIsTheModel(t *testing.T) {
 				case k < 50 && len(open) > 0:
 					i := rnd.IntN(len(open))
 					p := open[i]
-					open = slices.Delete(open, i, i+1)
-					if link := went[p]; link < len(weights) && live[link] {
-						p.flags = packet.RST
-						r.out(op, p)
-						c.active[link]--
+					link := went[p]
+					if link >= len(weights) || !live[link] {
+						break
+					}
+					change, over := ends[p].segment(r, op, p, link, rnd)
+					if c.active[link] += change; over {
+						open = slices.Delete(open, i, i+1)
 					}
 				default:
 					p := flowNumber(packet.ProtocolTCP, n, false)
@@ -130,7 +132,7 @@ func TestPickIsTheModel(t *testing.T) {
 					}
 					if got >= 0 {
 						open = append(open, p)
-						went[p] = got
+						went[p], ends[p] = got, &closing{active: 1}
 					}
 				}
 			}

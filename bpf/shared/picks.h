@@ -60,7 +60,7 @@ enum pick_flag {
 
 enum pick_active {
 	PICK_INACTIVE,
-	PICK_ACTIVE, /* counted as such in its port's seat */
+	PICK_ACTIVE, /* counted as such in its port's seat; after a FIN only once there is payload again */
 	PICK_ENDED,  /* it is being forgotten, by whoever has set this */
 };
 

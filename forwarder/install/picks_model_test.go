@@ -37,6 +37,7 @@ func TestPicksAreTheModel(t *testing.T) {
 				p.step()
 			}
 			p.wantFlows()
+			p.wantActive()
 			if n := p.verdicts()["shortcuts_hit"]; n == 0 {
 				t.Error("no packet took a shortcut")
 			} else {
@@ -121,6 +122,8 @@ func (p *picker) step() {
 		p.want(p.group(openflow.GroupModify, openflow.GroupID(2+p.IntN(4))))
 	case n == 1:
 		p.setPort(model.Port{No: openflow.PortNo(2 + p.IntN(3)), There: true, Live: p.IntN(3) > 0})
+	case n == 2:
+		p.wantActive()
 	case n < 8:
 		p.compare(1, p.fresh())
 	case n < 20 && p.begun != nil: // the same flow goes on
@@ -194,6 +197,27 @@ func (p *picker) wantFlows() {
 	}
 }
 
+// wantActive compares how many flows of each link are active.
+func (p *picker) wantActive() {
+	p.t.Helper()
+	want, got := map[uint32]uint64{2: 0, 3: 0, 4: 0}, map[uint32]uint64{}
+	for _, f := range p.model.Picks.All() {
+		if f.Active(f.Used) { // the kernel's flows are not swept
+			want[uint32(f.Port)]++
+		}
+	}
+	ports, err := datapath.ReadPickPorts(rigState)
+	p.must(err)
+	for _, port := range ports {
+		if _, link := want[port.Port]; link {
+			got[port.Port] = port.Active
+		}
+	}
+	if d := gocmp.Diff(want, got); d != "" {
+		p.t.Fatalf("active flows by port (-want +got):\n%s", d)
+	}
+}
+
 // ends are few, so that flows meet.
 func (p *picker) ends(six bool) (src, dst netip.AddrPort) {
 	port := func() uint16 { return uint16(1 + p.IntN(3)) }
@@ -207,8 +231,8 @@ func (p *picker) ends(six bool) (src, dst netip.AddrPort) {
 // flags are those of the segments that TCP sends.
 func (p *picker) flags() packet.Flags {
 	return []packet.Flags{
-		packet.SYN, packet.SYN | packet.ACK, packet.FIN | packet.ACK, packet.RST, packet.RST | packet.ACK, packet.ACK,
-	}[min(p.IntN(16), 5)]
+		packet.SYN, packet.SYN | packet.ACK, packet.FIN | packet.ACK, packet.FIN | packet.ACK, packet.RST, packet.RST | packet.ACK, packet.ACK,
+	}[min(p.IntN(17), 6)]
 }
 
 // fresh is a packet of any flow, as the inside sends it.
@@ -216,7 +240,11 @@ func (p *picker) fresh() []byte {
 	six := p.IntN(2) == 0
 	src, dst := p.ends(six)
 	if p.IntN(2) == 0 {
-		return packet.Build(packet.Spec{Src: src, Dst: dst, Flags: p.flags(), Payload: []byte("tcp"), Padding: 20})
+		s := packet.Spec{Src: src, Dst: dst, Flags: p.flags(), Options: make(packet.Options, 4*p.IntN(4)), Padding: 20}
+		if p.IntN(2) == 0 {
+			s.Payload = []byte("tcp")
+		}
+		return packet.Build(s)
 	}
 	head := binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, src.Port()), dst.Port())
 	switch p.IntN(8) {

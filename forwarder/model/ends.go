@@ -23,6 +23,7 @@ type ends struct {
 	protocol uint8
 	src, dst netip.AddrPort
 	flags    packet.Flags // of TCP
+	payload  bool         // of TCP: there is some, as in a later fragment
 	lost     bool         // a fragment without ports whose first one has not been seen
 
 	quoteAt       int   // of an ICMP error: where it quotes a packet; 0: it is none
@@ -53,7 +54,9 @@ func (m *Picks) ends(b []byte) (e ends, ok bool) {
 	}
 	if v.tcp {
 		e.flags = packet.Flags(b[v.l4+13])
+		e.payload = v.hasPayload(b)
 	}
+	e.payload = e.payload || v.later
 	e.protocol = uint8(v.protocol)
 	if v.fragment {
 		k := fragmentKey{src, dst, e.protocol, v.fragmentID(b)}
@@ -67,6 +70,15 @@ func (m *Picks) ends(b []byte) (e ends, ok bool) {
 	}
 	e.src, e.dst = netip.AddrPortFrom(src, ports[0]), netip.AddrPortFrom(dst, ports[1])
 	return e, true
+}
+
+// hasPayload reports whether a TCP segment has some, by its headers, as a frame may be padded. A frame that is too large to say how large has the length 0.
+func (v *view) hasPayload(b []byte) bool {
+	size, from := be16(b, v.l3+2), v.l3
+	if v.ipv6 {
+		size, from = be16(b, v.l3+4), v.l3+packet.IPv6Size
+	}
+	return size == 0 || size > v.l4-from+int(b[v.l4+12]>>4)*4
 }
 
 func ipAddresses(b []byte, at int, six bool) (src, dst netip.Addr) {

@@ -53,7 +53,7 @@ func (r *run) pick(p *state, a openflow.ActionPick) {
 			r.tell(p, Step{Kind: StepPickLost, Loss: PickGone, Flow: f})
 			return
 		default:
-			m.sent(f, e.flags, a)
+			m.sent(f, &e, a)
 			r.tell(p, Step{Kind: StepKnown, Group: g, Flow: f, Port: f.Port})
 			r.bucket(p, g, i, 1)
 			return
@@ -67,6 +67,7 @@ func (r *run) pick(p *state, a openflow.ActionPick) {
 func (r *run) begin(p *state, a openflow.ActionPick, g *pipeline.Group, f *Flow, flags packet.Flags) {
 	m := r.memory()
 	f.finSent = flags.Has(packet.FIN)
+	f.resting = f.finSent
 	clashes := func(i int) bool {
 		f.Port = g.Buckets[i].WatchPort
 		return m.clashes(f)
@@ -176,7 +177,7 @@ func (r *run) unpick(p *state, a openflow.ActionUnpick) (answered bool) {
 		return false
 	}
 	if e.quote == nil {
-		m.received(f, e.flags)
+		m.received(f, &e)
 	}
 	r.tell(p, Step{Kind: StepAnswer, Flow: f})
 	if !p.restore(&e, f.Inside.Addr()) {

@@ -29,6 +29,7 @@ type Flow struct {
 	Closing        bool          // TCP: FIN both ways, or a RST
 
 	finSent, finReceived, rstReceived bool
+	resting                           bool          // not active, however lately it was used: after a FIN nothing with payload has come
 	noted                             time.Duration // when last for flows that stay together
 }
 
@@ -46,7 +47,27 @@ func (f *Flow) keep() time.Duration {
 	return keepOther
 }
 
-func (f *Flow) active(now time.Duration) bool { return !f.Closing && now-f.Used <= keepActive }
+// Active reports whether the flow counts as active at a time.
+func (f *Flow) Active(now time.Duration) bool {
+	return !f.Closing && !f.resting && now-f.Used <= keepActive
+}
+
+func (f *Flow) finned() bool { return f.finSent || f.finReceived }
+
+// use notes a packet, which has had its effect on all else; finned says whether there was a FIN before it.
+func (f *Flow) use(now time.Duration, e *ends, finned bool) {
+	switch {
+	case f.Closing:
+		f.resting = true
+	case !finned:
+		f.resting = e.flags.Has(packet.FIN)
+	case e.payload:
+		f.resting = false
+	case now-f.Used > keepActive:
+		f.resting = true
+	}
+	f.Used = now
+}
 
 // over reports whether a bare SYN begins another flow.
 func (f *Flow) over(now time.Duration) bool {
@@ -154,19 +175,19 @@ func (m *Picks) clashes(f *Flow) bool {
 }
 
 // sent notes a packet of a flow that goes to the remote address, by an entry with that action.
-func (m *Picks) sent(f *Flow, flags packet.Flags, a openflow.ActionPick) {
-	f.Used = m.Now
+func (m *Picks) sent(f *Flow, e *ends, a openflow.ActionPick) {
+	reset, finned := e.flags.Has(packet.RST), f.finned()
 	switch {
-	case flags.Has(packet.RST):
+	case reset:
 		f.Closing, f.rstReceived, f.Opening = true, false, false
-		return
-	case flags.Has(packet.FIN):
+	case e.flags.Has(packet.FIN):
 		f.finSent = true
 		f.Closing = f.Closing || f.finReceived
-	case f.rstReceived && !flags.Has(packet.SYN):
+	case f.rstReceived && !e.flags.Has(packet.SYN):
 		f.Closing, f.rstReceived = false, false
 	}
-	if m.Now-f.noted > time.Second {
+	f.use(m.Now, e, finned)
+	if !reset && m.Now-f.noted > time.Second {
 		m.note(f, a)
 	}
 }
@@ -181,18 +202,19 @@ func (m *Picks) note(f *Flow, a openflow.ActionPick) {
 }
 
 // received notes a packet that answers a flow.
-func (m *Picks) received(f *Flow, flags packet.Flags) {
-	f.Used = m.Now
-	if flags.Has(packet.RST) {
+func (m *Picks) received(f *Flow, e *ends) {
+	finned := f.finned()
+	if e.flags.Has(packet.RST) {
 		f.rstReceived = f.rstReceived || !f.Closing
 		f.Closing, f.Opening = true, false
-		return
+	} else {
+		f.Opening = f.Opening && !e.flags.Has(packet.ACK)
+		if e.flags.Has(packet.FIN) {
+			f.finReceived = true
+			f.Closing = f.Closing || f.finSent
+		}
 	}
-	f.Opening = f.Opening && !flags.Has(packet.ACK)
-	if flags.Has(packet.FIN) {
-		f.finReceived = true
-		f.Closing = f.Closing || f.finSent
-	}
+	f.use(m.Now, e, finned)
 }
 
 // together returns the bucket in list whose port a flow to the same address has used within the time of the action.
@@ -213,7 +235,7 @@ func (m *Picks) together(a openflow.ActionPick, g *pipeline.Group, list []int, t
 func (m *Picks) choose(a openflow.ActionPick, g *pipeline.Group, list []int) int {
 	active := map[openflow.PortNo]int64{}
 	for _, f := range m.flows {
-		if f.active(m.Now) {
+		if f.Active(m.Now) {
 			active[f.Port]++
 		}
 	}

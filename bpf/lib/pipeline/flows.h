@@ -266,13 +266,44 @@ __noinline int read_ports(struct __sk_buff *skb)
 	return 0;
 }
 
-/* TCP: what a packet says of how far its flow is, whichever way it goes. */
+#define BOTH_FINS (PICK_FIN_SENT | PICK_FIN_RECEIVED)
+
+/* TCP: a FIN, whichever way it goes. From the first one on the flow rests. */
 static __always_inline void finned(struct pick *p, __u32 flag)
 {
-	__u32 both = PICK_FIN_SENT | PICK_FIN_RECEIVED;
+	__u32 was = __sync_fetch_and_or(&p->flags, flag) & BOTH_FINS;
 
-	if (((__sync_fetch_and_or(&p->flags, flag) | flag) & both) == both) {
+	if ((was | flag) == BOTH_FINS)
 		p->state = PICK_CLOSING;
-		rest(p, ONE_CHANGE);
-	}
+	else if (was)
+		return;
+	rest(p, ONE_CHANGE);
+}
+
+/* Whether a packet of TCP has payload, by its headers: a frame may be padded. */
+__noinline int has_payload(struct __sk_buff *skb)
+{
+	struct work *w = work();
+	__u32 headers;
+	__be16 len;
+	__u8 words;
+
+	if (!w)
+		return 0;
+	if (w->kind4 != L4_TCP)
+		return w->later;
+	if (bpf_skb_load_bytes(skb, w->kind3 == L3_IPV4 ? w->l3 + 2 : w->l3 + 4, &len, 2) ||
+	    bpf_skb_load_bytes(skb, w->l4 + 12, &words, 1))
+		return 0;
+	headers = w->l4 - w->l3 + (words >> 4) * 4;
+	if (w->kind3 == L3_IPV6) /* its length is that of what follows its first header */
+		headers -= sizeof(struct ipv6hdr);
+	/* 0: a frame that is too large for the field (RFC 2675; Linux in IPv4, too) */
+	return !len || bpf_ntohs(len) > headers;
+}
+
+/* After a FIN a flow is active again with payload alone. */
+static __always_inline bool rouses(struct __sk_buff *skb, const struct pick *p)
+{
+	return !(p->flags & BOTH_FINS) || has_payload(skb);
 }

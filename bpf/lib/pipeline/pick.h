@@ -77,8 +77,8 @@ static __always_inline void repeated(struct work *w, struct pick *p)
 	}
 }
 
-/* A packet of a known flow goes out. */
-static __always_inline void track_out(struct work *w, struct pick *p)
+/* A packet of a known flow goes out. rousing: it may make the flow active. */
+static __always_inline void track_out(struct work *w, struct pick *p, bool rousing)
 {
 	__u32 flags = tcp_flags(w);
 
@@ -92,20 +92,21 @@ static __always_inline void track_out(struct work *w, struct pick *p)
 	}
 	if (p->state == PICK_OPENING && bare_syn(flags)) {
 		repeated(w, p);
-	} else if (flags & FLAG_FIN) {
-		finned(p, PICK_FIN_SENT);
-	} else if (p->state == PICK_CLOSING && p->flags & PICK_RST_RECEIVED && !(flags & FLAG_SYN)) {
+	} else if (p->state == PICK_CLOSING && p->flags & PICK_RST_RECEIVED && !(flags & (FLAG_SYN | FLAG_FIN))) {
 		p->flags &= ~PICK_RST_RECEIVED; /* the RST was not the peer's (RFC 5961, 3.2) */
 		p->state = PICK_OPEN;
 	}
-	wake(p);
+	if (rousing)
+		wake(p);
+	if (flags & FLAG_FIN)
+		finned(p, PICK_FIN_SENT);
 	if (w->flow.together && w->now - p->refreshed > NS) {
 		p->refreshed = w->now;
 		note_remote(w, p->port);
 	}
 }
 
-/* Takes back that a flow is active, which has not come about. */
+/* Takes back that a flow is active, which has not come about or is not so. */
 static __always_inline void untake(struct work *w)
 {
 	struct picking *all = the_picking();
@@ -153,8 +154,10 @@ static __always_inline void begin_flow(struct work *w)
 	p->group = w->flow.id;
 	p->active = PICK_ACTIVE;
 	p->state = bare_syn(flags) ? PICK_OPENING : PICK_OPEN;
-	if (flags & FLAG_FIN)
+	if (flags & FLAG_FIN) {
 		p->flags = PICK_FIN_SENT;
+		p->active = PICK_INACTIVE;
+	}
 }
 
 /* Remembers what was chosen. Returns 0, a verdict, or DROP_PICK_CLASH when another port may do. */
@@ -186,12 +189,14 @@ __noinline int remember_flow(void)
 		place = p->active == PICK_ENDED ? NO_ENTRY : bucket_of(w, p);
 		if (place == NO_ENTRY)
 			return DROP_PICK_GONE;
-		track_out(w, p);
+		track_out(w, p, !(p->flags & BOTH_FINS)); /* it has only just begun: payload is not looked for */
 		w->flow.chosen.bucket = place;
 		return 0;
 	}
 	s = seat_of(all, w->flow.chosen.seat);
 	__sync_fetch_and_add(&s->flows, 1);
+	if (w->flow.fresh.active == PICK_INACTIVE)
+		untake(w);
 	if (w->flow.fresh.state == PICK_OPENING)
 		__sync_fetch_and_add(&s->syns, 1);
 	if (w->flow.together)
@@ -284,7 +289,7 @@ __noinline int run_pick(struct __sk_buff *skb)
 	if (p && p->active != PICK_ENDED && !(bare_syn(flags) && over(p, w->now))) {
 		bucket = bucket_of(w, p);
 		if (bucket != NO_ENTRY)
-			track_out(w, p);
+			track_out(w, p, rouses(skb, p));
 		else if (w->flow.key.protocol == IPPROTO_TCP && !bare_syn(flags))
 			return stop(w, DROP_PICK_GONE);
 	}

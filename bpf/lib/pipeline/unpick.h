@@ -21,8 +21,8 @@ static __always_inline void measured(struct work *w, struct pick *p)
 	s->peak = sample > s->peak ? sample : s->peak - s->peak / 8 + sample / 8;
 }
 
-/* A packet of a known flow has come in. */
-static __always_inline void track_in(struct work *w, struct pick *p)
+/* A packet of a known flow has come in. rousing: it may make the flow active. */
+static __always_inline void track_in(struct work *w, struct pick *p, bool rousing)
 {
 	__u32 flags = tcp_flags(w);
 
@@ -39,9 +39,10 @@ static __always_inline void track_in(struct work *w, struct pick *p)
 	if (p->state == PICK_OPENING && flags & FLAG_ACK &&
 	    __sync_val_compare_and_swap(&p->state, PICK_OPENING, PICK_OPEN) == PICK_OPENING && flags & FLAG_SYN)
 		measured(w, p);
+	if (rousing)
+		wake(p);
 	if (flags & FLAG_FIN)
 		finned(p, PICK_FIN_RECEIVED);
-	wake(p);
 }
 
 /* Has the packet be for the address in w->fresh. */
@@ -128,7 +129,7 @@ __noinline int run_unpick(struct __sk_buff *skb)
 		flush(skb);
 	__builtin_memcpy(w->fresh, key->inside, 16);
 	if (!error) {
-		track_in(w, p);
+		track_in(w, p, rouses(skb, p));
 		learn_group(group);
 	}
 	verdict = error ? restore_quote(skb) : 0;

@@ -99,7 +99,8 @@ type Balance struct {
 
 	mu            sync.Mutex // guards what is below
 	status        api.BalanceStatus
-	switchControl string // the forwarder's socket; "": there is none
+	heard         map[string]time.Time // by the link's name: when a server has answered by it last
+	switchControl string               // the forwarder's socket; "": there is none
 }
 
 // New takes the balance's name and opens its sockets. The host is as before until Run. The caller owes Close.

@@ -99,6 +99,7 @@ func (b *Balance) count() {
 	m.grow(len(b.known.places))
 	b.tell("what the links carry is not known", b.sample(now))
 	m.figures = m.measure.Figures()
+	b.noteHeard()
 	list := make([]weigh.Link, len(b.known.places))
 	for i := range list {
 		list[i] = weigh.Link{Fixed: b.known.places[i].cfg.Weight, Figures: m.figures[i]}
@@ -107,6 +108,27 @@ func (b *Balance) count() {
 	for i := range b.known.places {
 		b.known.places[i].weight = weights[i]
 	}
+}
+
+// noteHeard has probers know of what has come by links.
+func (b *Balance) noteHeard() {
+	heard := make(map[string]time.Time)
+	for i := range b.known.places {
+		if at := b.measuring.figures[i].Heard; at > 0 && !b.known.places[i].gone {
+			heard[b.known.places[i].cfg.Name] = time.Now().Add(at - monotonic())
+		}
+	}
+	b.mu.Lock()
+	b.heard = heard
+	b.mu.Unlock()
+}
+
+// heardOf is when a server has answered the host by a link last; zero: never, or with Open vSwitch, where nobody knows which connection has
+// which link.
+func (b *Balance) heardOf(link string) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.heard[link]
 }
 
 // monotonic is the kernel's clock that only goes forward.

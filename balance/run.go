@@ -193,6 +193,7 @@ func (b *Balance) watch() (err error) {
 			<-opened
 			b.watcher.Probe(link)
 		},
+		Heard: b.heardOf,
 	})
 	b.watcher, err = links.Open(b.ctx, links.Options{
 		Links: b.known.cfg.Links, Log: b.log.With("part", "links"), Answered: b.prober.Answered,

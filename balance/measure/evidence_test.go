@@ -121,3 +121,37 @@ func TestRemotes(t *testing.T) {
 		t.Errorf("the least of one in use: %v", got)
 	}
 }
+
+// TestHeard: new data of a connection says that its server has answered by the link; what the link could say by itself does not.
+func TestHeard(t *testing.T) {
+	before := sockdiag.TCP{BytesAcked: 1000, BytesReceived: 1000, DataOut: 10}
+	for _, tt := range []struct {
+		name  string
+		after sockdiag.TCP
+		want  time.Duration
+	}{
+		{"nothing", before, 0},
+		{"data", sockdiag.TCP{BytesAcked: 1000, BytesReceived: 1001, DataOut: 10, SinceReceived: 700 * ms}, 1300 * ms},
+		{"it says that none has come for long", sockdiag.TCP{BytesAcked: 1000, BytesReceived: 1001, SinceReceived: time.Hour}, time.Second},
+		{"data came again, or with other numbers", sockdiag.TCP{BytesAcked: 1000, BytesReceived: 1000, DataOut: 10, OutOfOrder: 5}, 0},
+		{"what was sent is acknowledged", sockdiag.TCP{BytesAcked: 2000, BytesReceived: 1000, DataOut: 11}, 0},
+		{"it is sent again", sockdiag.TCP{BytesAcked: 1000, BytesReceived: 1000, DataOut: 12, Retransmitted: 2}, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newScript()
+			s.second(flow(0, 1, before))
+			if s.links[1].Received += 1000; s.Figures()[0].Heard != 0 { // bytes of whoever
+				t.Error("heard with nothing to compare with")
+			}
+			s.second(flow(0, 1, tt.after), flow(1, 2, sockdiag.TCP{BytesAcked: 1})) // the latter's handshake has ended
+			s.second(flow(0, 1, tt.after))
+			if f := s.Figures(); f[0].Heard != tt.want || f[1].Heard != 0 {
+				t.Errorf("heard %v and %v, want %v and nothing", f[0].Heard, f[1].Heard, tt.want)
+			}
+			s.Forget(0)
+			if f := s.Figures(); f[0].Heard != 0 {
+				t.Errorf("another link was heard %v", f[0].Heard)
+			}
+		})
+	}
+}

@@ -48,6 +48,11 @@ type shown struct {
 	up, down          carriers
 	trips             []time.Duration // of connections that have carried something
 	segments, repeats uint64
+
+	// heard is when new data has come to a connection last; 0: none has. It has the sequence numbers of its server: what a link repeats is none, and who only forges does
+	// not know them. Acknowledgments do not count, as many a modem acknowledges by itself what it could not send on yet (RFC 3135), and
+	// handshakes neither, for the same reason; nor do datagrams, whose sender nobody checks.
+	heard time.Duration
 }
 
 type carriers []carrier
@@ -78,6 +83,9 @@ func (o *shown) add(l *link, at, since time.Duration, f *Flow, before, now seen)
 	o.repeats += uint64(now.repeats - min(now.repeats, before.repeats))
 	if acked == 0 && received == 0 {
 		return
+	}
+	if received > 0 {
+		o.heard = max(o.heard, at-min(f.SinceReceived, since))
 	}
 	base := l.trips.base(at, f.Remote.Addr(), f.MinRTT)
 	switch {

@@ -41,6 +41,7 @@ type Figures struct {
 	Loss                   float64       // share of segments that had to be sent again, of the last minute
 	SentRate, ReceivedRate float64       // bits per second, of the last two seconds
 	Up, Down               Capacity
+	Heard                  time.Duration // when new data has come by the link last, by the clock of Sample.At; 0: never
 }
 
 // Capacity is how much a direction of a link can carry.
@@ -70,6 +71,7 @@ type link struct {
 	others   least // RTTs of other measures
 	trips    trips
 	loss     loss
+	heard    time.Duration
 }
 
 // New makes a Measure of that many links, of which nothing is known.
@@ -92,7 +94,7 @@ func (m *Measure) Figures() []Figures {
 		out[i] = Figures{
 			RTT: l.trips.smooth, MinRTT: l.trips.floor(), Loss: l.loss.share(),
 			SentRate: l.up.recent.rate(), ReceivedRate: l.down.recent.rate(),
-			Up: l.up.capacity(), Down: l.down.capacity(),
+			Up: l.up.capacity(), Down: l.down.capacity(), Heard: l.heard,
 		}
 	}
 	return out
@@ -118,6 +120,7 @@ func (m *Measure) Add(s Sample) {
 			l.down.judge(s.At, shown[i].down.evidence(l))
 			l.trips.add(s.At, shown[i].trips)
 			l.loss.add(s.At, shown[i].segments, shown[i].repeats)
+			l.heard = max(l.heard, shown[i].heard)
 		} else {
 			l.up.judge(s.At, evidence{})
 			l.down.judge(s.At, evidence{})

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"baton/balance/inside"
 	"baton/lab"
 )
 
@@ -66,6 +68,9 @@ func TestKilled(t *testing.T) {
 		n.spreads("before", exact, n.addresses(host4), n.from(server4))
 		if err := b.Kill(); err != nil {
 			t.Fatal(err)
+		}
+		if left, err := filepath.Glob(filepath.Join(inside.Folder, "*"+n.name+"*")); err != nil || len(left) > 0 {
+			t.Errorf("the journal is the machine's, not the host's: %v, %v", left, err)
 		}
 		n.restore()
 		n.same(before)

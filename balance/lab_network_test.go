@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"baton/balance/inside"
 	"baton/lab"
 	"baton/lab/peers"
 )
@@ -58,7 +59,7 @@ var names struct {
 	last int
 }
 
-// newName is one that no other balance of the machine has: pins and journals are the machine's.
+// newName is one that no other balance of the machine has, for who looks at one that a test has left running.
 func newName() string {
 	names.Lock()
 	defer names.Unlock()
@@ -70,6 +71,7 @@ func newNetwork(t *testing.T, links int) *network {
 	t.Helper()
 	l := lab.New(t)
 	n := &network{Lab: l, t: t, host: l.Host("host"), server: l.Host("server"), name: newName()}
+	n.host.Private(inside.Folder)
 	for _, a := range []string{server4 + "/32", other4 + "/32", resolver4 + "/32", server6 + "/128"} {
 		n.server.Interface("lo").Address(a)
 	}

@@ -291,11 +291,12 @@ func TestLeakIsReported(t *testing.T) {
 
 // TestKilledOwnerLeavesNothing kills a process that has a lab with a daemon, and looks for remains.
 func TestKilledOwnerLeavesNothing(t *testing.T) {
-	if os.Getenv("LAB_TEST_VICTIM") != "" {
+	if private := os.Getenv("LAB_TEST_VICTIM"); private != "" {
 		l := lab.New(t)
 		h := l.Host("h")
+		h.Private(private)
 		l.BPFFS()
-		p, err := h.Start(lab.Program{Path: "sh", Args: []string{"-c", "setsid sleep 603 & echo up; exec sleep 604"}})
+		p, err := h.Start(lab.Program{Path: "sh", Args: []string{"-c", "setsid sleep 603 & touch " + private + "/state; echo up; exec sleep 604"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -310,7 +311,8 @@ func TestKilledOwnerLeavesNothing(t *testing.T) {
 	}
 	l := lab.New(t)
 	victim := exec.Command(os.Args[0], "-test.run=^TestKilledOwnerLeavesNothing$", "-test.timeout=60s")
-	victim.Env = append(os.Environ(), "LAB_TEST_VICTIM=1")
+	private := t.TempDir()
+	victim.Env = append(os.Environ(), "LAB_TEST_VICTIM="+private)
 	out, err := victim.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -355,6 +357,9 @@ func TestKilledOwnerLeavesNothing(t *testing.T) {
 		}
 	}
 	checkGone(t, prefix, dir)
+	if left, err := os.ReadDir(private); err != nil || len(left) > 0 {
+		t.Errorf("the host's own folder has left %v, %v", left, err)
+	}
 	if _, err := os.Stat("/run/netns/" + l.Host("alive").Netns()); err != nil {
 		t.Errorf("the sweep touched a living lab: %v", err)
 	}

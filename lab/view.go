@@ -78,6 +78,19 @@ func killGuests(hosts []*Host) error {
 	return err
 }
 
+// Private gives the host's processes an empty folder of their own in place of the machine's, which stays as it is and is made if there is none:
+// for what programs keep in a place that is not to be configured, as in /run. What is in it goes with the host, also when the lab's owner is killed.
+func (h *Host) Private(dir string) {
+	h.lab.t.Helper()
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		h.spawn.do(func() { err = unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755") })
+	}
+	if err != nil {
+		h.lab.t.Fatalf("lab: host %s: a folder %s of its own: %v", h.name, dir, err)
+	}
+}
+
 // etc are the files that a host has of its own, where the machine has them.
 var etc = []string{"hosts", "resolv.conf", "nsswitch.conf"}
 

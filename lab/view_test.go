@@ -36,11 +36,15 @@ func TestHostsSeeTheirOwnMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	private := filepath.Join(t.TempDir(), "made")
+	a.Private(private)
 	tests := []struct {
 		name    string
 		command string
 		a, b    string
 	}{
+		{"a folder of its own", "touch " + private + "/$(hostname); mountpoint -q " + private + " && echo own || echo shared", "own", "shared"},
+		{"what is in it", "ls " + private, "a", "b"},
 		{"host name", "hostname", "a", "b"},
 		{"interfaces", "ls /sys/class/net | xargs", "cable lo", "eth0 lo"},
 		{"control groups", "ls /sys/fs/cgroup", strings.TrimSpace(string(groups)), strings.TrimSpace(string(groups))},

@@ -23,6 +23,7 @@ func TestBalanceGuide(t *testing.T) {
 	}
 	l := lab.New(t)
 	host := l.Host("host")
+	host.Private("/run/baton")
 	for i, name := range []string{"eth0", "eth1", "wwan0"} {
 		near, far := fmt.Sprintf("192.0.2.%d", 16*i+2), fmt.Sprintf("192.0.2.%d", 16*i+1)
 		provider := l.Host("provider" + fmt.Sprint(i))

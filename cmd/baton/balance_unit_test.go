@@ -24,6 +24,7 @@ func TestBalanceUnitsPrivileges(t *testing.T) {
 	all, calls := unitSettingIn(t, balanceUnit, "CapabilityBoundingSet"), systemCalls(t, unitSettingIn(t, balanceUnit, "SystemCallFilter"))
 	l := lab.New(t)
 	host, server := l.Host("host"), l.Host("server")
+	host.Private("/run/baton")
 	server.Interface("lo").Address("198.51.100.10/32")
 	for i := range 2 {
 		near, far := fmt.Sprintf("192.0.2.%d", 16*i+2), fmt.Sprintf("192.0.2.%d", 16*i+1)

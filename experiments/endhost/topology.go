@@ -92,6 +92,7 @@ const patience = 20 * time.Second
 func build(s *experiments.Setup, links int, shaped func(i int) lab.LinkOptions) (*Topology, error) {
 	l := s.Lab
 	t := &Topology{Host: l.Host("host"), Router: l.Host("router"), Server: l.Host("server"), oneLink: map[asking]taken{}}
+	t.Host.Private("/run/baton") // a balance's journal, which a run that is killed leaves
 	t.Router.Forward()
 	l.Link(lab.End{Host: t.Router, Addrs: []string{"10.22.0.1/24"}}, lab.End{Host: t.Server, Addrs: []string{serverAddress.String() + "/24"}}, lab.LinkOptions{})
 	t.Server.Route("default", "10.22.0.1")

@@ -391,3 +391,33 @@ func TestCongestionControl(t *testing.T) {
 		})
 	}
 }
+
+// TestRate: what a limited end sends takes its time, but for what the bucket takes at once.
+func TestRate(t *testing.T) {
+	const bits, bytes, atOnce = 20_000_000, 1_000_000, 256 << 10
+	client, _, server := pair(t, lab.LinkOptions{Rate: bits})
+	ln, err := server.Listen("tcp", "10.2.0.2:80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	go func() {
+		if c, err := ln.Accept(); err == nil {
+			_, _ = c.Write(make([]byte, bytes))
+			c.Close()
+		}
+	}()
+	began := time.Now()
+	c, err := client.Dial(t.Context(), "tcp", "10.2.0.2:80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if n, err := io.Copy(io.Discard, c); n != bytes || err != nil {
+		t.Fatalf("%d bytes, %v", n, err)
+	}
+	least := time.Duration(float64(bytes-atOnce) * 8 / bits * float64(time.Second))
+	if took := time.Since(began); took < least {
+		t.Errorf("took %v, less than %v", took, least)
+	}
+}

@@ -23,6 +23,9 @@ type LinkOptions struct {
 	TxQueueLen int // packets; 0: the kernel's default
 	Queues     int // transmit and receive queues of each end; 0: 1; not for an emulated link
 	NoOffloads bool
+	// Rate is what each end sends at most, 0 for no limit: by the kernel's token bucket (tbf), which costs next to no processor time and is
+	// exact over some milliseconds only. A link is not emulated for it.
+	Rate emulator.Rate
 
 	// A link that has a shape, or may be given one by Set, is emulated.
 	Emulated   bool
@@ -114,6 +117,11 @@ func (n *Interface) configure(addrs []string, o LinkOptions) error {
 			return err
 		}
 	}
+	if o.Rate > 0 {
+		if err := n.limit(o.Rate); err != nil {
+			return err
+		}
+	}
 	if err := n.Host.nl.LinkSetUp(n.link()); err != nil {
 		return fmt.Errorf("set up: %w", err)
 	}
@@ -121,6 +129,25 @@ func (n *Interface) configure(addrs []string, o LinkOptions) error {
 		if err := n.addAddress(a); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// What a token bucket takes at once, and what may wait for it: some large frames each.
+const (
+	burst  = 256 << 10 // bytes
+	behind = 2 << 20
+)
+
+// limit has an interface send no faster.
+func (n *Interface) limit(rate emulator.Rate) error {
+	bytes := uint64(rate) / 8
+	bucket := &netlink.Tbf{
+		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: n.Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},
+		Rate:       bytes, Limit: behind, Buffer: netlink.Xmittime(bytes, burst),
+	}
+	if err := n.Host.nl.QdiscAdd(bucket); err != nil {
+		return fmt.Errorf("limit the rate of %s: %w", n.Name, err)
 	}
 	return nil
 }

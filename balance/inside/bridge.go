@@ -43,6 +43,13 @@ func bridgeOwner(name string) (owner string, there bool, err error) {
 	return strings.Trim(owner, `"`), true, err
 }
 
+// bridgeQoS is the record that has Open vSwitch leave the queues of a bridge's ports alone: without one it deletes those that are there.
+func bridgeQoS(owner string) (id string, err error) {
+	out, err := vsctl("--columns=_uuid", "--format=csv", "--data=bare", "--no-headings", "find", "qos", ownerKey+"="+owner)
+	id, _, _ = strings.Cut(out, "\n")
+	return id, err
+}
+
 // freeBridge refuses to take a bridge that is somebody else's.
 func (k *kernel) freeBridge(b Bridge) error {
 	owner, there, err := bridgeOwner(b.Name)
@@ -70,7 +77,11 @@ func (k *kernel) makeBridge(b Bridge) error {
 		}
 		there = strings.Fields(list)
 	}
-	if _, err := vsctl(bridgeCommand(b, there)...); err != nil {
+	qos, err := bridgeQoS(b.Owner)
+	if err != nil {
+		return err
+	}
+	if _, err := vsctl(bridgeCommand(b, there, qos)...); err != nil {
 		return err
 	}
 	if err := checkPorts(b); err != nil {
@@ -80,8 +91,8 @@ func (k *kernel) makeBridge(b Bridge) error {
 	return nil
 }
 
-// bridgeCommand is what ovs-vsctl is told, of a bridge that has these ports, or is not there.
-func bridgeCommand(b Bridge, there []string) []string {
+// bridgeCommand is what ovs-vsctl is told, of a bridge that has these ports and this record for queues, or is not there.
+func bridgeCommand(b Bridge, there []string, qos string) []string {
 	args := []string{
 		"--may-exist", "add-br", b.Name, "--", "set", "bridge", b.Name, "datapath_type=netdev", "fail_mode=secure", "protocols=OpenFlow13",
 		ownerKey + "=" + b.Owner, "other_config:disable-in-band=true",
@@ -96,9 +107,13 @@ func bridgeCommand(b Bridge, there []string) []string {
 			args = append(args, "--", "--if-exists", "del-port", b.Name, port)
 		}
 	}
+	if qos == "" {
+		qos = "@qos"
+		args = append(args, "--", "--id="+qos, "create", "qos", "type=linux-noop", ownerKey+"="+b.Owner)
+	}
 	for _, p := range b.Ports {
 		args = append(args, "--", "--may-exist", "add-port", b.Name, p.Interface,
-			"--", "set", "interface", p.Interface, "ofport_request="+strconv.Itoa(p.Number))
+			"--", "set", "interface", p.Interface, "ofport_request="+strconv.Itoa(p.Number), "--", "set", "port", p.Interface, "qos="+qos)
 	}
 	return args
 }
@@ -120,14 +135,19 @@ func checkPorts(b Bridge) error {
 func (k *kernel) undoBridge(b Bridge) (bool, error) {
 	delete(k.bridges, b.Name)
 	owner, there, err := bridgeOwner(b.Name)
-	if err != nil || !there {
+	if err != nil {
 		return false, err
 	}
-	if owner != b.Owner {
+	if there && owner != b.Owner {
 		return false, nil
 	}
 	if _, err := vsctl("--if-exists", "del-br", b.Name); err != nil {
 		return false, err
 	}
-	return true, nil
+	qos, err := bridgeQoS(b.Owner)
+	if err != nil || qos == "" {
+		return there, err
+	}
+	_, err = vsctl("--if-exists", "destroy", "qos", qos) // not before its ports
+	return true, err
 }

@@ -3,6 +3,7 @@ package inside
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
@@ -79,21 +80,23 @@ func replaceHush(h Hush, there, conntrack bool) error {
 		})
 	}
 	in, out := chain("input", nftables.ChainHookInput), chain("output", nftables.ChainHookOutput)
-	add := func(at *nftables.Chain, parts ...[]expr.Any) {
-		var all []expr.Any
-		for _, p := range parts {
-			all = append(all, p...)
-		}
-		c.AddRule(&nftables.Rule{Table: table, Chain: at, Exprs: append(all, &expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop})})
+	rule := func(at *nftables.Chain, verdict expr.VerdictKind, parts ...[]expr.Any) {
+		exprs := append(slices.Concat(parts...), &expr.Counter{}, &expr.Verdict{Kind: verdict})
+		c.AddRule(&nftables.Rule{Table: table, Chain: at, Exprs: exprs})
 	}
+	add := func(at *nftables.Chain, parts ...[]expr.Any) { rule(at, expr.VerdictDrop, parts...) }
 	// Nobody opens connections to the inside.
 	if conntrack {
 		add(in, comesBy(h.Inside), state(expr.CtStateBitNEW|expr.CtStateBitINVALID))
 	} else {
 		add(in, comesBy(h.Inside), transport(unix.IPPROTO_TCP), flags(tcpSYN|tcpACK, tcpSYN))
 	}
-	// A reset without ACK is only ever an answer to a segment that no socket is there for.
+	// A reset without ACK answers a segment that no socket is there for, or, of a connection that the host opens, one that is not its peer's: a server may
+	// still have what it closed a moment ago. Without conntrack the latter cannot be told apart, and waits until the server has forgotten.
 	for _, device := range append([]string{h.Inside}, h.Links...) {
+		if conntrack {
+			rule(out, expr.VerdictAccept, goesBy(device), transport(unix.IPPROTO_TCP), flags(tcpRST|tcpACK, tcpRST), original())
+		}
 		add(out, goesBy(device), transport(unix.IPPROTO_TCP), flags(tcpRST|tcpACK, tcpRST))
 		add(out, goesBy(device), transport(unix.IPPROTO_ICMP), icmp(3, 3))   // port unreachable, RFC 792
 		add(out, goesBy(device), transport(unix.IPPROTO_ICMPV6), icmp(1, 4)) // port unreachable, RFC 4443
@@ -136,6 +139,12 @@ func icmp(kind, code byte) []expr.Any {
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Len: 2},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{kind, code}},
 	}
+}
+
+// original is the direction of who has begun the connection, as far as conntrack knows one.
+func original() []expr.Any {
+	const ipCtDirOriginal = 0 // enum ip_conntrack_dir
+	return []expr.Any{&expr.Ct{Key: expr.CtKeyDIRECTION, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{ipCtDirOriginal}}}
 }
 
 // state is one of these of conntrack.

@@ -99,7 +99,7 @@ echo neighbours; ip neighbour show nud permanent; ip neighbour show proxy
 echo qdiscs; tc qdisc
 echo nftables; nft list ruleset
 echo offloads; for i in $(ls /sys/class/net); do [ $i = bonding_masters ] || ethtool -k $i; done
-echo bridges; [ -z "$OVS_RUNDIR" ] || { ovs-vsctl --timeout=20 list-br; ovs-vsctl --timeout=20 --columns=name,type,options list interface; }
+echo bridges; [ -z "$OVS_RUNDIR" ] || { ovs-vsctl --timeout=20 list-br; ovs-vsctl --timeout=20 --columns=name,type,options list interface; ovs-vsctl --timeout=20 list qos; }
 echo sysctls; cd /proc/sys/net; grep -rs '' . | grep -v -e nf_conntrack_count -e /neigh/ -e stable_secret -e ipv4/route/flush | sort
 `
 	out, err := n.exec("sh", "-c", script)

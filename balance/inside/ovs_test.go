@@ -22,6 +22,7 @@ func withOpenVSwitch(t *testing.T, n *network) State {
 	t.Setenv("OVS_RUNDIR", s.Dir)
 	for _, k := range n.uplinks {
 		n.mustExec("ethtool", "-K", k.A.Name, "gro", "on")
+		n.mustExec("tc", "qdisc", "add", "dev", k.A.Name, "root", "handle", "5:", "tbf", "rate", "1gbit", "burst", "256k", "latency", "50ms")
 	}
 	state := n.state()
 	state.Datapath = config.OpenVSwitch
@@ -61,6 +62,9 @@ func TestOpenVSwitch(t *testing.T) {
 		if got := n.mustExec("ethtool", "-k", device); !strings.Contains(got, want) {
 			t.Errorf("%s has not %q:\n%s", device, want, got)
 		}
+	}
+	if got := n.mustExec("tc", "qdisc", "show", "dev", "eth0"); !strings.Contains(got, "tbf 5:") {
+		t.Errorf("the link's queue is gone: %q", got)
 	}
 	bound, err := n.host.DialFrom(t.Context(), "tcp", "10.1.0.2:0", server4+":7")
 	if err != nil {

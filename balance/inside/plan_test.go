@@ -254,18 +254,19 @@ func TestJournal(t *testing.T) {
 
 func TestBridgeCommand(t *testing.T) {
 	b := Bridge{Name: "bal0br", Owner: "home", Controller: "tcp:127.0.0.1:6653", Ports: []Port{{"bal0p", 1}, {"eth0", 2}}}
-	got := strings.Join(bridgeCommand(b, []string{"bal0p", "eth9"}), " ")
+	got := strings.Join(bridgeCommand(b, []string{"bal0p", "eth9"}, "a-qos"), " ")
 	for _, want := range []string{
 		"--may-exist add-br bal0br -- set bridge bal0br datapath_type=netdev fail_mode=secure", "set-controller bal0br tcp:127.0.0.1:6653",
-		"-- --if-exists del-port bal0br eth9 --", "set interface eth0 ofport_request=2",
+		"-- --if-exists del-port bal0br eth9 --", "set interface eth0 ofport_request=2", "set port eth0 qos=a-qos",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in %q", want, got)
 		}
 	}
 	b.Controller = ""
-	if got := strings.Join(bridgeCommand(b, nil), " "); strings.Contains(got, "set-controller") || !strings.Contains(got, "-- del-controller bal0br") {
-		t.Errorf("no controller is set by %q", got)
+	if got := strings.Join(bridgeCommand(b, nil, ""), " "); strings.Contains(got, "set-controller") || !strings.Contains(got, "-- del-controller bal0br") ||
+		!strings.Contains(got, "--id=@qos create qos type=linux-noop external_ids:baton-balance=home") || !strings.Contains(got, "set port eth0 qos=@qos") {
+		t.Errorf("without a controller and a record for queues: %q", got)
 	}
 	if strings.Contains(got, "del-port bal0br bal0p") {
 		t.Errorf("a port that stays is removed: %q", got)

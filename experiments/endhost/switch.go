@@ -90,7 +90,7 @@ func Switch() experiments.Experiment[*Topology] {
 			i := int(c.At["link"])
 			return t.use(ctx, t.Links[i:i+1])
 		},
-		Claims:   switchClaims(),
+		Claims: switchClaims(),
 		Plots: []experiments.Plot{
 			{Measure: downName, Title: "Bits a second of a download through a switch on the host (the paper's figure 4); more is better"},
 			{Measure: downName, Of: experiments.OfProcessor}, {Measure: upName}, {Measure: upName, Of: experiments.OfProcessor}, {Measure: rateName},

@@ -252,6 +252,7 @@ func FuzzJudge(f *testing.F) {
 	f.Add(206, "bytes 500-999/1000", `"a"`, noon, "", int64(500), int64(500), int64(-1), int64(1000), int64(0))
 	f.Add(200, "", `W/"a"`, "", "gzip", int64(-1), int64(1), int64(7), int64(-1), int64(64))
 	f.Add(416, "bytes */5", `"a"`, "", "", int64(0), int64(5), int64(-1), int64(-1), int64(0))
+	f.Add(416, "bytes */5", `"a" `, "", "", int64(90), int64(5), int64(-1), int64(-1), int64(0))
 	f.Fuzz(func(t *testing.T, status int, rng, tag, date, coding string, length, offset, until, known, overlap int64) {
 		if offset < 0 || offset > 1<<50 || until < -1 || known < -1 || overlap < 0 || length < -1 || known >= 0 && offset > known {
 			return
@@ -262,20 +263,21 @@ func FuzzJudge(f *testing.F) {
 		}
 		a := part.Answer{Status: status, Length: length, Header: http.Header{
 			"Content-Range": {rng}, "Etag": {tag}, "Last-Modified": {date}, "Content-Encoding": {coding}, "Date": {noon1}}}
+		same := strings.Trim(tag, " \t") == h.Validator.Tag // white space around a field is no part of it (RFC 9110, 5.5)
 		v := part.Judge(h, a)
 		if v.Skip < 0 || v.Size < -1 || v.Equal < 0 || v.Equal > v.Skip || v.After < 0 {
 			t.Fatalf("impossible: %+v", v)
 		}
 		switch v.Action {
 		case part.Append:
-			if v.Have.Offset != h.Offset || h.Offset > 0 && tag != `"a"` && v.Equal == 0 {
+			if v.Have.Offset != h.Offset || h.Offset > 0 && !same && v.Equal == 0 {
 				t.Fatalf("appended: %+v", v)
 			}
 			if end := v.Have.End(); end >= 0 && v.Size >= 0 && v.Have.Offset+v.Size > end {
 				t.Fatalf("%d bytes at %d of %d", v.Size, v.Have.Offset, end)
 			}
 		case part.Complete:
-			if h.Offset > 0 && tag != `"a"` {
+			if h.Offset > 0 && !same {
 				t.Fatalf("complete: %+v", v)
 			}
 		case part.Restart:

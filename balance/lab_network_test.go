@@ -127,8 +127,8 @@ func (n *network) run(program string, args ...string) string {
 	return out
 }
 
-// who serves a port of a host's, by TCP and UDP: it tells where its client comes from, and then says again what it is told.
-func (n *network) who(h *lab.Host, port int) {
+// greet serves a port of a host's by TCP: it tells each client where it comes from, does what then says, and closes the connection.
+func (n *network) greet(h *lab.Host, port int, then func(net.Conn)) {
 	n.t.Helper()
 	l, err := h.Listen("tcp", fmt.Sprintf(":%d", port))
 	if err != nil {
@@ -144,10 +144,16 @@ func (n *network) who(h *lab.Host, port int) {
 			go func() {
 				defer c.Close()
 				fmt.Fprintln(c, plain(c.RemoteAddr()))
-				_, _ = io.Copy(c, c) // until the client goes
+				then(c)
 			}()
 		}
 	}()
+}
+
+// who serves a port of a host's, by TCP and UDP: it tells where its client comes from, and then says again what it is told.
+func (n *network) who(h *lab.Host, port int) {
+	n.t.Helper()
+	n.greet(h, port, func(c net.Conn) { _, _ = io.Copy(c, c) }) // until the client goes
 	for _, address := range []string{server4, other4, resolver4, server6} {
 		if h != n.server {
 			return

@@ -27,21 +27,7 @@ func (n *network) brief() (servers []netip.AddrPort) {
 		n.server.Interface("lo").Address(a.String() + "/32")
 		servers = append(servers, netip.AddrPortFrom(a, briefPort))
 	}
-	l, err := n.server.Listen("tcp", fmt.Sprintf(":%d", briefPort))
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	n.t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			fmt.Fprintln(c, plain(c.RemoteAddr()))
-			c.Close()
-		}
-	}()
+	n.greet(n.server, briefPort, func(net.Conn) {})
 	return servers
 }
 

@@ -290,21 +290,13 @@ static long step(__u32 i, struct run *run)
 
 static __always_inline void measure(struct __sk_buff *skb, struct work *w)
 {
-	__u32 header, size = skb->gso_size, tag = skb->vlan_present ? 4 : 0;
+	__u32 header = w->l4 + 8;
 	__u8 doff;
 
 	w->now = bpf_ktime_get_ns();
-	w->packets = 1;
-	w->bytes = skb->len + tag;
-	if (size) {
-		header = w->l4 + 8;
-		if (w->kind4 == L4_TCP && !bpf_skb_load_bytes(skb, w->l4 + 12, &doff, 1))
-			header = w->l4 + (doff >> 4) * 4;
-		if (skb->len > header + size) { /* what comes from a tap does not say of how many (gso_segs) */
-			w->packets = (skb->len - header + size - 1) / size;
-			w->bytes += (w->packets - 1) * (header + tag);
-		}
-	}
+	if (skb->gso_size && w->kind4 == L4_TCP && !bpf_skb_load_bytes(skb, w->l4 + 12, &doff, 1))
+		header = w->l4 + (doff >> 4) * 4;
+	weigh(skb, header, &w->packets, &w->bytes);
 }
 
 static __always_inline void begin(struct work *w)

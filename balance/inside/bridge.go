@@ -141,8 +141,10 @@ func (k *kernel) undoBridge(b Bridge) (bool, error) {
 	if there && owner != b.Owner {
 		return false, nil
 	}
-	if _, err := vsctl("--if-exists", "del-br", b.Name); err != nil {
-		return false, err
+	if there {
+		if _, err := vsctl("--if-exists", "del-br", b.Name); err != nil {
+			return false, err
+		}
 	}
 	qos, err := bridgeQoS(b.Owner)
 	if err != nil || qos == "" {

@@ -78,7 +78,7 @@ func Switch() experiments.Experiment[*Topology] {
 		},
 		Rounds: 6, Duration: 2 * time.Second, // six rounds are the fewest whose interval holds the median with 95 %
 		Build: func(_ context.Context, s *experiments.Setup) (*Topology, error) {
-			t, err := build(s, gigabitLink+1, func(i int) lab.LinkOptions { return options(i) })
+			t, err := build(s, gigabitLink+1, options)
 			if err != nil {
 				return nil, err
 			}

@@ -6,17 +6,6 @@
 
 #include "crc32c.h"
 
-/* IPv4's header checksum, after a difference (bpf_csum_diff) in the header (RFC 1624). */
-static __always_inline __be16 mended(__be16 sum, __u32 difference)
-{
-	__u64 n = (__u64)(__u32) ~(__u32)sum + difference;
-
-	n = (n & 0xffffffff) + (n >> 32);
-	n = (n & 0xffff) + (n >> 16);
-	n = (n & 0xffff) + (n >> 16);
-	return ~n;
-}
-
 static __always_inline __u32 l4_sum_at(struct work *w)
 {
 	switch (w->kind4) {

@@ -2,6 +2,7 @@
 /* ICMP errors about packets that flows have sent: who sent the packet is told of it in its own numbers (RFC 1191, RFC 8201, RFC 5508). */
 #pragma once
 
+#include "../sum.h"
 #include "flows.h"
 
 #define ICMP_HEADER 8
@@ -92,17 +93,12 @@ __noinline int read_quote(struct __sk_buff *skb)
 static __always_inline int mend_quoted(struct __sk_buff *skb, struct work *w, __u32 at, __u32 difference, bool none)
 {
 	__be16 before, after;
-	__u64 sum;
 
 	if (bpf_skb_load_bytes(skb, at, &before, 2))
 		return 0; /* not quoted */
 	if (none && !before)
 		return 0; /* none was sent */
-	sum = (__u64)(__u16)~before + difference;
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	after = ~(__u16)sum;
+	after = ~fold((__u64)(__u16)~before + difference);
 	if (none && !after)
 		after = 0xffff;
 	if (bpf_skb_store_bytes(skb, at, &after, 2, 0) || bpf_l4_csum_replace(skb, w->l4 + 2, before, after, 2))

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "../sum.h"
 #include "flows.h"
 
 #define SHORTCUT_TABLES 6
@@ -23,9 +24,8 @@ struct shortcut {
 	__u64 epoch;
 	struct link_header came;
 	__u8 leaves[2 * ETH_ALEN]; /* the link addresses that the packet gets */
-	__u8 back;                 /* it comes in by a link */
-	__u8 reserved[3];
-	__u8 address[16]; /* the source that it gets; back: the destination that it must have. IPv4: the first 4 */
+	__u8 reserved[4];
+	__u8 address[16]; /* the source that it gets; by a link: the destination that it must have. IPv4: the first 4 */
 	__u32 in;         /* places of ports */
 	__u32 out;
 	__u32 together; /* s */
@@ -76,6 +76,7 @@ struct lesson {
 	__u32 first; /* places in ops */
 	__u32 count;
 	__u32 kind3;
+	__u32 back;      /* it has come by a link */
 	__u32 addressed; /* what leaves has another source */
 	__u32 learnt;    /* to the end */
 };
@@ -107,8 +108,8 @@ static long learn_op(__u32 i, struct lesson *l)
 			return 1;
 		if (op->base == BASE_FRAME)
 			return learn_link(&l->s, op);
-		if (l->s.back || (l->kind3 == L3_IPV4 ? op->base != BASE_IPV4 || op->at != 12 || op->len != 4
-						      : op->base != BASE_IPV6 || op->at != 8 || op->len != 16))
+		if (l->back || (l->kind3 == L3_IPV4 ? op->base != BASE_IPV4 || op->at != 12 || op->len != 4
+						    : op->base != BASE_IPV6 || op->at != 8 || op->len != 16))
 			return 1;
 		__builtin_memcpy(l->s.address, op->value, 16);
 		l->addressed = 1;
@@ -175,13 +176,13 @@ __noinline int learn(__u32 group, __u32 bucket, __u32 back)
 		l.s.in = w->in;
 		l.s.group = group;
 		l.s.bucket = bucket;
-		l.s.back = !!back;
 		l.s.together = back ? 0 : w->flow.together;
 		__builtin_memcpy(l.s.leaves, w->fields.eth_dst, 2 * ETH_ALEN);
 		__builtin_memcpy(l.s.address, w->fields.ip_dst, 16);
 		l.first = b->ops;
 		l.count = b->count;
 		l.kind3 = w->kind3;
+		l.back = back;
 		bpf_loop(l.count, learn_op, &l, 0);
 		out = l.learnt ? usable(l.s.out) : NULL;
 		if (!out || l.s.out == w->in || (!back && !l.addressed))
@@ -204,19 +205,6 @@ struct traveller {
 	__u8 from[16]; /* the address that is replaced */
 	__u8 to[16];
 };
-
-/* Of each packet that a large one stands for the headers are on the wire. */
-static __always_inline void weigh(struct __sk_buff *skb, struct traveller *t, __u32 header)
-{
-	__u32 size = skb->gso_size;
-
-	t->packets = 1;
-	t->bytes = skb->len;
-	if (size && skb->len > header + size) {
-		t->packets = (skb->len - header + size - 1) / size;
-		t->bytes += (t->packets - 1) * header;
-	}
-}
 
 /* Returns whether the packet has nothing unusual. */
 static __always_inline bool read_traveller(struct __sk_buff *skb, struct traveller *t, bool back)
@@ -267,7 +255,7 @@ static __always_inline bool read_traveller(struct __sk_buff *skb, struct travell
 	} else if (t->key.protocol != IPPROTO_UDP) {
 		return false;
 	}
-	weigh(skb, t, header);
+	weigh(skb, header, &t->packets, &t->bytes);
 	return true;
 }
 
@@ -330,7 +318,7 @@ static __always_inline int readdress(struct __sk_buff *skb, struct traveller *t,
 			       ? -1
 			       : 0;
 	*(back ? &t->ip.daddr : &t->ip.saddr) = *(__be32 *)t->to;
-	t->ip.check = mended(t->ip.check, difference);
+	t->ip.check = ~fold((__u64)(__u32)~t->ip.check + difference); /* RFC 1624 */
 	return bpf_skb_store_bytes(skb, 0, &t->came.eth, ETH_HLEN + sizeof(t->ip), 0) ? -1 : 0;
 }
 

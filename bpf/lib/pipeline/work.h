@@ -173,6 +173,22 @@ static __always_inline void count(__u32 verdict)
 		(*n)++;
 }
 
+/*
+ * How many packets of the wire a frame stands for, and their bytes: each has the header, and the tag that is not in the bytes. What comes from a
+ * tap does not say of how many (gso_segs).
+ */
+static __always_inline void weigh(struct __sk_buff *skb, __u32 header, __u32 *packets, __u32 *bytes)
+{
+	__u32 size = skb->gso_size, tag = skb->vlan_present ? 4 : 0;
+
+	*packets = 1;
+	*bytes = skb->len + tag;
+	if (size && skb->len > header + size) {
+		*packets = (skb->len - header + size - 1) / size;
+		*bytes += (*packets - 1) * (header + tag);
+	}
+}
+
 static __always_inline void add(void *map, __u32 place, __u32 packets, __u32 bytes, __u64 now)
 {
 	struct counts *c = bpf_map_lookup_elem(map, &place);

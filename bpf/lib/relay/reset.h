@@ -2,35 +2,10 @@
 /* Turns a SYN into the reset that refuses it (RFC 9293, 3.10.7.1). */
 #pragma once
 
+#include "../sum.h"
 #include "packet.h"
 
 #define OUR_TTL 64
-
-static __always_inline __u16 fold(__u64 sum)
-{
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return sum;
-}
-
-/*
- * Whether the packet's TCP checksum holds only the pseudo header's sum, left for a device to finish (CHECKSUM_PARTIAL).
- * No field tells; but then a difference outside of the pseudo header leaves the checksum alone.
- */
-static __always_inline bool partial_checksum(struct __sk_buff *skb, __u32 l4)
-{
-	__u16 then = 0, now = 0;
-
-	if (bpf_skb_load_bytes(skb, l4 + 16, &then, 2) || bpf_l4_csum_replace(skb, l4 + 16, 0, 1, 0) ||
-	    bpf_skb_load_bytes(skb, l4 + 16, &now, 2))
-		return false;
-	if (then == now)
-		return true;
-	bpf_skb_store_bytes(skb, l4 + 16, &then, 2, 0);
-	return false;
-}
 
 static __always_inline __u64 pseudo_header(const struct tuple *t, bool v6)
 {

@@ -75,7 +75,7 @@ func (c *chooser) choose(weights []int, live []bool) int {
 		if c.method != PickEven && mine != others {
 			continue
 		}
-		passed := c.method == PickEven && (idle && cost(link) != 1 || !idle && mine > 3*others)
+		passed := c.method == PickEven && (idle && cost(link) != 1 || !idle && mine > 2*others)
 		c.earned[link] = max(min(c.earned[link], total), -total) + weights[link]
 		sum += weights[link]
 		if !passed && (best < 0 || c.earned[link] > c.earned[best]) {

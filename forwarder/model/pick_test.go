@@ -230,6 +230,8 @@ func TestPickMethods(t *testing.T) {
 			[]flow{{-1, 3}, {-1, 2}, {-1, 2}}},
 		{"even", openflow.PickEven, []uint16{1, 1}, nil, []flow{{-1, 2}, {-1, 3}, {-1, 2}, {-1, 3}, {1, 2}, {3, 3}, {5, 3}}},
 		{"even by weight", openflow.PickEven, []uint16{2, 1}, nil, []flow{{-1, 2}, {-1, 3}, {-1, 2}, {-1, 2}, {-1, 3}, {-1, 2}}},
+		{"even, more than twice the flows", openflow.PickEven, []uint16{1, 1}, nil,
+			[]flow{{-1, 2}, {-1, 3}, {-1, 2}, {-1, 3}, {-1, 2}, {-1, 3}, {1, 2}, {3, 3}, {5, 3}}},
 		{"even, one that does not end", openflow.PickEven, []uint16{1, 1}, nil,
 			[]flow{{-1, 2}, {-1, 3}, {-1, 2}, {1, 3}, {3, 3}, {4, 3}, {-1, 2}, {5, 3}}},
 		{"hash", openflow.PickHash, []uint16{1, 1}, nil, []flow{{-1, 3}, {-1, 3}}},

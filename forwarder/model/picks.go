@@ -292,7 +292,7 @@ func cheapest(g *pipeline.Group, list []int, cost func(openflow.PortNo) int64) [
 }
 
 // evenBound is how many times the flows for its weight one may have that another has.
-const evenBound = 3
+const evenBound = 2
 
 // even returns those buckets without an active flow; if there are none, those that have not much more than their share.
 func even(g *pipeline.Group, list []int, active map[openflow.PortNo]int64) []int {

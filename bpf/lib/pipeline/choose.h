@@ -102,9 +102,9 @@ static __always_inline void bid(struct picking *all, struct candidate *c, volati
 
 /*
  * PICK_EVEN passes over who has more than so many times the flows for its weight that another has. Flows that begin together end together, which is
- * no reason to leave the turns: one in three of twenty swings by that much.
+ * no reason to leave the turns: less, and of twenty flows some lose them. More, and a link that has become slower gets too many.
  */
-#define EVEN_BOUND 3
+#define EVEN_BOUND 2
 
 /* Says whether a candidate has a turn, in memory. */
 static __always_inline void judge(struct candidate *c, volatile struct bidding *b, __u32 method)

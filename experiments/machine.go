@@ -121,7 +121,8 @@ func describeSource(ctx context.Context) Source {
 			continue
 		}
 		revision, err := git(ctx, top, "rev-parse", "HEAD")
-		changes, err2 := git(ctx, top, "status", "--porcelain")
+		// The records of the runs before this one are no part of what runs.
+		changes, err2 := git(ctx, top, "status", "--porcelain", "--", ".", ":!docs/results")
 		if err == nil && err2 == nil {
 			return Source{revision, changes != ""}
 		}

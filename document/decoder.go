@@ -39,15 +39,6 @@ func (d *Decoder) WrongText(n *Node, path, s, problem, right string) {
 	d.Wrong(n, path, fmt.Sprintf("%q %s", Clip(s), problem), right)
 }
 
-// Absolute decodes the absolute path of a file; limit is the longest that the kernel takes, in bytes.
-func (d *Decoder) Absolute(path string, n *Node, limit int) string {
-	s := d.Text(path, n)
-	if d.Err() == nil && (s[0] != '/' || len(s) > limit) {
-		d.WrongText(n, path, s, "is not usable as a path", fmt.Sprintf("an absolute path of at most %d bytes", limit))
-	}
-	return s
-}
-
 // Between decodes a duration within bounds, both of them included.
 func (d *Decoder) Between(path string, n *Node, least, most time.Duration) time.Duration {
 	v := d.Duration(path, n)
@@ -168,7 +159,7 @@ func (d *Decoder) List(path string, n *Node, entry func(path string, n *Node)) {
 		d.Wrong(n, path, "is "+n.Kind.String(), "a list")
 	}
 	for i, e := range n.List {
-		at := index(path, i)
+		at := Index(path, i)
 		if e.Kind == Null {
 			d.Wrong(e, at, "has no value", "")
 		}
@@ -193,4 +184,19 @@ func (d *Decoder) AtMost(path string, n *Node, limit int) {
 	if count := max(len(n.List), len(n.Fields)); count > limit {
 		d.Wrong(n, path, fmt.Sprintf("has %d entries", count), fmt.Sprintf("at most %d", limit))
 	}
+}
+
+// Distinct decodes a list of values that is not empty, and has none of them twice.
+func Distinct[T comparable](d *Decoder, path string, n *Node, decode func(path string, n *Node) T) []T {
+	var out []T
+	seen := make(map[T]bool)
+	d.NonEmptyList(path, n, func(at string, n *Node) {
+		v := decode(at, n)
+		if d.err == nil && seen[v] {
+			d.WrongText(n, at, n.Text, "is there twice", "")
+		}
+		seen[v] = true
+		out = append(out, v)
+	})
+	return out
 }

@@ -2,8 +2,9 @@
 // told in one line, "file:line:column: key.path: what is wrong (what would be right)".
 //
 // Parse gives the tree of values, with anchors, aliases and merge keys resolved. A Decoder turns it into what it means: it
-// knows which keys there are, what their values look like, and where in the file each of them was. What only one part knows
-// of, such as its addresses and rates, the part decodes itself and refuses with Wrong, WrongAt and Refuse.
+// knows which keys there are, what their values look like, and where in the file each of them was: texts, numbers and times, what
+// names the things of a network, and files with what they hold. What only one part knows of, the part decodes itself and refuses
+// with Wrong, WrongAt and Refuse.
 package document
 
 import (

@@ -84,7 +84,7 @@ func (b *builder) grow(path string, out, value *Node) error {
 func (b *builder) sequence(path string, out *Node, n *ast.SequenceNode) (*Node, error) {
 	out.Kind = Sequence
 	for i, entry := range n.Values {
-		value, err := b.build(index(path, i), entry)
+		value, err := b.build(Index(path, i), entry)
 		if err != nil {
 			return nil, err
 		}
@@ -184,4 +184,5 @@ func Join(path, key string) string {
 	return path + "." + key
 }
 
-func index(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
+// Index appends the place of an entry, from 0, to the key path of a list.
+func Index(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }

@@ -2,7 +2,6 @@ package document
 
 import (
 	"fmt"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
@@ -115,23 +114,4 @@ func (d *Decoder) Regexp(path string, n *Node) *regexp.Regexp {
 		return nil
 	}
 	return re
-}
-
-// Address decodes the address of one host. Without a zone: an interface is another key's.
-func (d *Decoder) Address(path string, n *Node) netip.Addr {
-	s := d.Text(path, n)
-	if d.err != nil {
-		return netip.Addr{}
-	}
-	a, err := netip.ParseAddr(s)
-	const right = "such as 192.0.2.1 or 2001:db8::1"
-	switch {
-	case err != nil:
-		d.WrongText(n, path, s, "is not an address", right)
-	case a.Is4In6():
-		d.WrongText(n, path, s, "is an IPv4 address written as IPv6", a.Unmap().String())
-	case a.Zone() != "", a.IsUnspecified(), a.IsMulticast():
-		d.WrongText(n, path, s, "is not the address of one host", right)
-	}
-	return a
 }

@@ -43,7 +43,7 @@ func (d *decoder) bgp(path string, n *node) BGP {
 func (d *decoder) peer(path string, n *node) Peer {
 	p := Peer{Port: defaultPort, Keepalive: defaultKeepalive, Hold: defaultHold, Retry: defaultRetry}
 	d.Fields(path, n, []key{
-		{Name: "name", Decode: func(path string, n *node) { p.Name = d.name(path, n) }},
+		{Name: "name", Decode: func(path string, n *node) { p.Name = d.Label(path, n) }},
 		{Name: "address", Decode: func(path string, n *node) { p.Address = d.Address(path, n) }},
 		{Name: "port", Decode: func(path string, n *node) { p.Port = uint16(d.Integer(path, n, 1, 65535)) }},
 		{Name: "local", Decode: func(path string, n *node) { p.Local = d.Address(path, n) }},
@@ -57,7 +57,7 @@ func (d *decoder) peer(path string, n *node) Peer {
 				}
 			})
 		}},
-		{Name: "password_file", Decode: func(path string, n *node) { p.PasswordFile = d.Absolute(path, n, filePath) }},
+		{Name: "password_file", Decode: func(path string, n *node) { p.PasswordFile = d.FilePath(path, n) }},
 		{Name: "gtsm", Decode: func(path string, n *node) { p.GTSM = d.Boolean(path, n) }},
 		{Name: "multihop", Decode: func(path string, n *node) { p.Multihop = d.Integer(path, n, 2, 255) }},
 		{Name: "keepalive", Decode: func(path string, n *node) { p.Keepalive = d.seconds(path, n, time.Second, 21845*time.Second) }},
@@ -96,7 +96,7 @@ func (d *decoder) checkPeers(s *Site) {
 		v4, v6 = v4 || p.Addr().Is4(), v6 || p.Addr().Is6()
 	}
 	for i := range b.Peers {
-		p, path := &b.Peers[i], indexed("site.bgp.peers", i)
+		p, path := &b.Peers[i], document.Index("site.bgp.peers", i)
 		d.checkTwice(path, i, func(j int) bool { return b.Peers[j].Name == p.Name }, "name", p.Name, "site.bgp.peers")
 		d.checkTwice(path, i, func(j int) bool { return b.Peers[j].Address == p.Address }, "address", p.Address.String(), "site.bgp.peers")
 		if p.IPv6 && v6 && p.Address.Is4() && !b.NextHop6.IsValid() {
@@ -119,7 +119,7 @@ func (d *decoder) checkPeers(s *Site) {
 func (d *decoder) checkInternal(s *Site) {
 	internal := slices.IndexFunc(s.BGP.Peers, func(p Peer) bool { return p.Internal(&s.BGP) })
 	for i, l := range s.Control.Ladder {
-		path := indexed("site.levels", i)
+		path := document.Index("site.levels", i)
 		if internal >= 0 && l.Announcement.Prepend > 0 {
 			d.Refuse(path+".prepend", "is for peers of another AS: "+s.BGP.Peers[internal].Name+" would see a loop", "local_preference")
 		}
@@ -133,7 +133,7 @@ func (d *decoder) checkInternal(s *Site) {
 func (d *decoder) checkTwice(path string, i int, same func(j int) bool, key, value, list string) {
 	for j := range i {
 		if same(j) {
-			d.Refuse(path+"."+key, strings.TrimSpace(value)+" is that of "+indexed(list, j)+" already", "one of its own")
+			d.Refuse(path+"."+key, strings.TrimSpace(value)+" is that of "+document.Index(list, j)+" already", "one of its own")
 			return
 		}
 	}

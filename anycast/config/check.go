@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"time"
+
+	"baton/document"
 )
 
 // crossCheck refuses what is wrong only in the light of another part of the file, and collects the warnings.
@@ -45,12 +47,12 @@ func (d *decoder) checkSite(cfg *Config) {
 	for i, p := range s.Prefixes {
 		for j := range i {
 			if s.Prefixes[j] == p {
-				d.Refuse(indexed("site.prefixes", i), fmt.Sprintf("%s is there twice", p), "")
+				d.Refuse(document.Index("site.prefixes", i), fmt.Sprintf("%s is there twice", p), "")
 			}
 		}
 	}
 	for i := range s.Checks {
-		c, path := &s.Checks[i], indexed("site.checks", i)
+		c, path := &s.Checks[i], document.Index("site.checks", i)
 		d.checkTwice(path, i, func(j int) bool { return s.Checks[j].Name == c.Name }, "name", c.Name, "site.checks")
 		if c.Timeout > 10*time.Second && c.Timeout > 10*c.Interval {
 			d.Refuse(path+".timeout", fmt.Sprintf("%v is more than ten times interval: a death would be seen late", c.Timeout), "a shorter one")
@@ -58,14 +60,14 @@ func (d *decoder) checkSite(cfg *Config) {
 	}
 	for i := range s.Loads {
 		l := &s.Loads[i]
-		d.checkTwice(indexed("site.loads", i), i, func(j int) bool { return s.Loads[j].Name == l.Name }, "name", l.Name, "site.loads")
+		d.checkTwice(document.Index("site.loads", i), i, func(j int) bool { return s.Loads[j].Name == l.Name }, "name", l.Name, "site.loads")
 		if l.Interval >= s.Stale {
-			d.Refuse(indexed("site.loads", i)+".interval",
+			d.Refuse(document.Index("site.loads", i)+".interval",
 				fmt.Sprintf("%v is not shorter than site.stale, %v: there would never be a load", l.Interval, s.Stale), "")
 		}
 	}
 	for i := range s.Others {
-		o, path := &s.Others[i], indexed("site.others", i)
+		o, path := &s.Others[i], document.Index("site.others", i)
 		d.checkTwice(path, i, func(j int) bool { return s.Others[j].Name == o.Name }, "name", o.Name, "site.others")
 		d.checkTwice(path, i, func(j int) bool { return host(s.Others[j].URL) == host(o.URL) }, "url", o.URL.String(), "site.others")
 		if o.Name == cfg.Name {
@@ -83,7 +85,7 @@ func (d *decoder) checkSite(cfg *Config) {
 				within = within || service.Contains(p.Addr())
 			}
 			if !within {
-				d.Refuse(indexed("site.addresses.addresses", i), fmt.Sprintf("%s is in none of the prefixes", p.Addr()),
+				d.Refuse(document.Index("site.addresses.addresses", i), fmt.Sprintf("%s is in none of the prefixes", p.Addr()),
 					"an address of the service")
 			}
 		}
@@ -111,7 +113,7 @@ func (d *decoder) warn(cfg *Config, talks bool) {
 		tell("site.levels", "have loads, and nothing measures one: see loads")
 	}
 	for i := range s.BGP.Peers {
-		p, path := &s.BGP.Peers[i], indexed("site.bgp.peers", i)
+		p, path := &s.BGP.Peers[i], document.Index("site.bgp.peers", i)
 		if p.Restart > 0 {
 			tell(path+".graceful_restart", "when this host dies, "+p.Name+" goes on sending clients here for "+p.Restart.String())
 		}

@@ -22,10 +22,10 @@ const (
 func (d *decoder) check(path string, n *node) Check {
 	c := Check{Interval: defaultInterval, Timeout: defaultTimeout, Rise: defaultRise, Fall: defaultFall}
 	d.Fields(path, n, []key{
-		{Name: "name", Decode: func(path string, n *node) { c.Name = d.name(path, n) }},
-		{Name: "http", Decode: func(path string, n *node) { c.HTTP = d.url(path, n, "http", "https") }},
+		{Name: "name", Decode: func(path string, n *node) { c.Name = d.Label(path, n) }},
+		{Name: "http", Decode: func(path string, n *node) { c.HTTP = d.URL(path, n, "http", "https") }},
 		{Name: "host", Decode: func(path string, n *node) { c.Host = d.Text(path, n) }},
-		{Name: "tcp", Decode: func(path string, n *node) { c.TCP = d.hostPort(path, n) }},
+		{Name: "tcp", Decode: func(path string, n *node) { c.TCP = d.HostPort(path, n, "127.0.0.1:9466") }},
 		{Name: "command", Decode: func(path string, n *node) { c.Command = d.command(path, n) }},
 		{Name: "interval", Decode: func(path string, n *node) { c.Interval = d.Between(path, n, 10*time.Millisecond, time.Hour) }},
 		{Name: "timeout", Decode: func(path string, n *node) { c.Timeout = d.Between(path, n, 10*time.Millisecond, time.Hour) }},
@@ -65,8 +65,8 @@ func (d *decoder) load(path string, n *node) Measure {
 	l := Measure{Interval: defaultLoadInterval, Timeout: defaultLoadTimeout}
 	var capacity *node
 	d.Fields(path, n, []key{
-		{Name: "name", Decode: func(path string, n *node) { l.Name = d.name(path, n) }},
-		{Name: "prometheus", Decode: func(path string, n *node) { l.Metrics = d.url(path, n, "http", "https") }},
+		{Name: "name", Decode: func(path string, n *node) { l.Name = d.Label(path, n) }},
+		{Name: "prometheus", Decode: func(path string, n *node) { l.Metrics = d.URL(path, n, "http", "https") }},
 		{Name: "metric", Decode: func(path string, n *node) {
 			l.Metric = d.Text(path, n)
 			if d.Err() == nil && !metricForm.MatchString(l.Metric) {
@@ -79,7 +79,7 @@ func (d *decoder) load(path string, n *node) Measure {
 			d.Entries(path, n, func(path, name string, n *node) { l.Labels[name] = d.Text(path, n) })
 		}},
 		{Name: "command", Decode: func(path string, n *node) { l.Command = d.command(path, n) }},
-		{Name: "interface", Decode: func(path string, n *node) { l.Device = d.device(path, n) }},
+		{Name: "interface", Decode: func(path string, n *node) { l.Device = d.Device(path, n) }},
 		{Name: "rate", Decode: func(path string, n *node) { l.Rate = d.Boolean(path, n) }},
 		{Name: "capacity", Decode: func(_ string, n *node) { capacity = n }},
 		{Name: "interval", Decode: func(path string, n *node) { l.Interval = d.Between(path, n, 100*time.Millisecond, time.Hour) }},
@@ -110,5 +110,3 @@ func (d *decoder) load(path string, n *node) Measure {
 }
 
 func host(u *url.URL) string { return u.Host }
-
-func indexed(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }

@@ -58,7 +58,7 @@ const withdrawn = "withdraw"
 func (d *decoder) level(path string, n *node) level.Level {
 	var l level.Level
 	d.Fields(path, n, []key{
-		{Name: "name", Decode: func(path string, n *node) { l.Name = d.name(path, n) }},
+		{Name: "name", Decode: func(path string, n *node) { l.Name = d.Label(path, n) }},
 		{Name: "med", Decode: func(path string, n *node) { l.Announcement.MED = uint32(d.Integer(path, n, 1, 1<<32-1)) }},
 		{Name: "prepend", Decode: func(path string, n *node) { l.Announcement.Prepend = d.Integer(path, n, 1, 20) }},
 		{Name: "local_preference", Decode: func(path string, n *node) {
@@ -89,7 +89,7 @@ func (d *decoder) checkLadder(path string, all []level.Level) {
 	}
 	enter := 0.0
 	for i, l := range all {
-		at := fmt.Sprintf("%s[%d]", path, i)
+		at := document.Index(path, i)
 		if l.Enter == 0 {
 			continue
 		}
@@ -126,5 +126,3 @@ func (d *decoder) community(path string, n *node) uint32 {
 	}
 	return uint32(a)<<16 | uint32(b)
 }
-
-func containsAny(s, chars string) bool { return strings.ContainsAny(s, chars) }

@@ -67,19 +67,19 @@ const (
 func (d *decoder) config(root *node) *Config {
 	cfg := &Config{Listen: Listen{Control: defaultControl}}
 	d.Fields("", root, []key{
-		{Name: "name", Decode: func(path string, n *node) { cfg.Name = d.name(path, n) }},
+		{Name: "name", Decode: func(path string, n *node) { cfg.Name = d.Label(path, n) }},
 		{Name: "listen", Decode: func(path string, n *node) {
 			d.Fields(path, n, []key{
-				{Name: "metrics", Decode: func(path string, n *node) { cfg.Listen.Metrics = d.hostPort(path, n) }},
-				{Name: "control", Decode: func(path string, n *node) { cfg.Listen.Control = d.Absolute(path, n, unixPath) }},
-				{Name: "sites", Decode: func(path string, n *node) { cfg.Listen.Sites = d.hostPort(path, n) }},
+				{Name: "metrics", Decode: func(path string, n *node) { cfg.Listen.Metrics = d.HostPort(path, n, "127.0.0.1:9466") }},
+				{Name: "control", Decode: func(path string, n *node) { cfg.Listen.Control = d.SocketPath(path, n) }},
+				{Name: "sites", Decode: func(path string, n *node) { cfg.Listen.Sites = d.HostPort(path, n, "127.0.0.1:9466") }},
 			})
 		}},
 		{Name: "identity", Decode: func(path string, n *node) {
 			d.Fields(path, n, []key{
-				{Name: "certificate", Decode: func(path string, n *node) { cfg.Identity.Certificate = d.Absolute(path, n, filePath) }},
-				{Name: "key", Decode: func(path string, n *node) { cfg.Identity.Key = d.Absolute(path, n, filePath) }},
-				{Name: "ca", Decode: func(path string, n *node) { cfg.Identity.CA = d.Absolute(path, n, filePath) }},
+				{Name: "certificate", Decode: func(path string, n *node) { cfg.Identity.Certificate = d.FilePath(path, n) }},
+				{Name: "key", Decode: func(path string, n *node) { cfg.Identity.Key = d.FilePath(path, n) }},
+				{Name: "ca", Decode: func(path string, n *node) { cfg.Identity.CA = d.FilePath(path, n) }},
 			})
 			d.Require(path, n, "certificate", "key", "ca")
 		}},

@@ -47,7 +47,7 @@ func (d *decoder) planner(path string, n *node) *Planner {
 func (d *decoder) served(path string, n *node) Served {
 	s := Served{Line: n.Line}
 	d.Fields(path, n, []key{
-		{Name: "name", Decode: func(path string, n *node) { s.Name = d.name(path, n) }},
+		{Name: "name", Decode: func(path string, n *node) { s.Name = d.Label(path, n) }},
 		{Name: "url", Decode: func(path string, n *node) { s.URL = d.https(path, n) }},
 		{Name: "capacity", Decode: func(path string, n *node) { s.Capacity = d.rate(path, n) }},
 		{Name: "ports", Decode: func(path string, n *node) {
@@ -74,7 +74,7 @@ func (d *decoder) exit(path string, n *node) Exit {
 func (d *decoder) mapping(path string, n *node) *Map {
 	m := &Map{Priority: defaultPriority}
 	d.Fields(path, n, []key{
-		{Name: "listen", Decode: func(path string, n *node) { m.Listen = d.hostPort(path, n) }},
+		{Name: "listen", Decode: func(path string, n *node) { m.Listen = d.HostPort(path, n, "127.0.0.1:9466") }},
 		{Name: "tls", Decode: func(path string, n *node) { m.TLS = d.Boolean(path, n) }},
 		{Name: "addresses", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxPrefixes)
@@ -96,13 +96,13 @@ func (d *decoder) service(path string, n *node) netip.Prefix {
 	if a, err := netip.ParseAddr(n.Text); err == nil {
 		return netip.PrefixFrom(a, a.BitLen())
 	}
-	return d.masked(path, n)
+	return d.routable(path, n)
 }
 
 func (d *decoder) ingress(path string, n *node) Ingress {
 	in := Ingress{Line: n.Line, Cost: make(map[string]float64)}
 	d.Fields(path, n, []key{
-		{Name: "name", Decode: func(path string, n *node) { in.Name = d.name(path, n) }},
+		{Name: "name", Decode: func(path string, n *node) { in.Name = d.Label(path, n) }},
 		{Name: "forwarder", Decode: func(path string, n *node) { in.Forwarder = d.datapath(path, n) }},
 		{Name: "port", Decode: func(path string, n *node) { in.Port = d.port(path, n) }},
 		{Name: "live", Decode: func(path string, n *node) { in.Live = d.Between(path, n, time.Second, maxTime) }},
@@ -148,7 +148,7 @@ func (d *decoder) mac(path string, n *node) (out [6]byte) {
 func (d *decoder) checkPlanner(p *Planner) {
 	sites := make(map[string]bool)
 	for i := range p.Sites {
-		s, path := &p.Sites[i], indexed("planner.sites", i)
+		s, path := &p.Sites[i], document.Index("planner.sites", i)
 		d.checkTwice(path, i, func(j int) bool { return p.Sites[j].Name == s.Name }, "name", s.Name, "planner.sites")
 		sites[s.Name] = true
 		switch {
@@ -177,11 +177,11 @@ func (d *decoder) checkPlanner(p *Planner) {
 		}
 	}
 	for i := range p.Map.Ingresses {
-		in, path := &p.Map.Ingresses[i], indexed("planner.map.ingresses", i)
+		in, path := &p.Map.Ingresses[i], document.Index("planner.map.ingresses", i)
 		d.checkTwice(path, i, func(j int) bool { return p.Map.Ingresses[j].Name == in.Name }, "name", in.Name, "planner.map.ingresses")
 		for j := range i {
 			if o := &p.Map.Ingresses[j]; o.Forwarder == in.Forwarder && o.Port == in.Port {
-				d.Refuse(path+".port", "is that of "+indexed("planner.map.ingresses", j)+" already", "a port of its own")
+				d.Refuse(path+".port", "is that of "+document.Index("planner.map.ingresses", j)+" already", "a port of its own")
 			}
 		}
 		for name := range in.Cost {
@@ -191,7 +191,7 @@ func (d *decoder) checkPlanner(p *Planner) {
 		}
 		for k := range p.Sites {
 			if !exits[fmt.Sprint(p.Sites[k].Name, in.Forwarder)] {
-				d.Refuse(indexed("planner.sites", k), fmt.Sprintf("has no port of forwarder %016x, where %s comes in", in.Forwarder, in.Name),
+				d.Refuse(document.Index("planner.sites", k), fmt.Sprintf("has no port of forwarder %016x, where %s comes in", in.Forwarder, in.Name),
 					"ports: [{forwarder: ..., port: ...}]")
 			}
 		}

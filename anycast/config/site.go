@@ -39,7 +39,7 @@ func (d *decoder) site(path string, n *node) *Site {
 	d.Fields(path, n, []key{
 		{Name: "prefixes", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxPrefixes)
-			d.NonEmptyList(path, n, func(at string, n *node) { s.Prefixes = append(s.Prefixes, d.masked(at, n)) })
+			d.NonEmptyList(path, n, func(at string, n *node) { s.Prefixes = append(s.Prefixes, d.routable(at, n)) })
 		}},
 		{Name: "bgp", Decode: func(path string, n *node) { s.BGP = d.bgp(path, n) }},
 		{Name: "addresses", Decode: func(path string, n *node) { s.Addresses = d.addresses(path, n) }},
@@ -54,7 +54,7 @@ func (d *decoder) site(path string, n *node) *Site {
 		{Name: "levels", Decode: func(path string, n *node) { s.Control.Ladder = d.ladder(path, n) }},
 		{Name: "dwell", Decode: func(path string, n *node) { s.Control.Dwell = d.Between(path, n, time.Second, maxTime) }},
 		{Name: "flaps", Decode: func(path string, n *node) { s.Control.Flaps = d.flaps(path, n) }},
-		{Name: "planner", Decode: func(path string, n *node) { s.Planner = d.name(path, n) }},
+		{Name: "planner", Decode: func(path string, n *node) { s.Planner = d.Label(path, n) }},
 		{Name: "others", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxOthers)
 			d.NonEmptyList(path, n, func(at string, n *node) { s.Others = append(s.Others, d.other(at, n)) })
@@ -62,7 +62,7 @@ func (d *decoder) site(path string, n *node) *Site {
 		{Name: "stale", Decode: func(path string, n *node) { s.Stale = d.Between(path, n, 100*time.Millisecond, maxTime) }},
 		{Name: "poll", Decode: func(path string, n *node) { s.Poll = d.Between(path, n, 100*time.Millisecond, maxTime) }},
 		{Name: "drain", Decode: func(path string, n *node) { s.Drain = d.Between(path, n, time.Second, maxTime) }},
-		{Name: "state", Decode: func(path string, n *node) { s.State = d.Absolute(path, n, filePath) }},
+		{Name: "state", Decode: func(path string, n *node) { s.State = d.FilePath(path, n) }},
 		{Name: "stop", Decode: func(path string, n *node) { s.Stop = d.orNone(path, n, time.Second, time.Hour) }},
 	})
 	d.Require(path, n, "checks")
@@ -87,11 +87,9 @@ func (d *decoder) internal(s *Site) bool {
 	return false
 }
 
-func (d *decoder) masked(path string, n *node) netip.Prefix {
-	p := d.prefix(path, n)
-	if d.Err() == nil && p != p.Masked() {
-		d.WrongText(n, path, p.String(), "has bits set after its length", p.Masked().String())
-	}
+// routable decodes the prefix of a service.
+func (d *decoder) routable(path string, n *node) netip.Prefix {
+	p := d.Prefix(path, n)
 	if d.Err() == nil && p.Bits() == 0 {
 		d.WrongText(n, path, p.String(), "is the default route", "the service's prefix")
 	}
@@ -101,29 +99,20 @@ func (d *decoder) masked(path string, n *node) netip.Prefix {
 func (d *decoder) addresses(path string, n *node) *Addresses {
 	a := &Addresses{}
 	d.Fields(path, n, []key{
-		{Name: "interface", Decode: func(path string, n *node) { a.Interface = d.device(path, n) }},
+		{Name: "interface", Decode: func(path string, n *node) { a.Interface = d.Device(path, n) }},
 		{Name: "addresses", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxPrefixes)
-			d.NonEmptyList(path, n, func(at string, n *node) { a.Addresses = append(a.Addresses, d.prefix(at, n)) })
+			d.NonEmptyList(path, n, func(at string, n *node) { a.Addresses = append(a.Addresses, d.interfaceAddress(at, n)) })
 		}},
 	})
 	d.Require(path, n, "interface", "addresses")
 	return a
 }
 
-// device decodes the name of a network interface (IFNAMSIZ is 16 with the final NUL).
-func (d *decoder) device(path string, n *node) string {
-	s := d.Text(path, n)
-	if d.Err() == nil && (len(s) > 15 || s == "." || s == ".." || containsAny(s, "/ \t:")) {
-		d.WrongText(n, path, s, "is not the name of an interface", "such as lo or eth0")
-	}
-	return s
-}
-
 func (d *decoder) other(path string, n *node) Other {
 	var o Other
 	d.Fields(path, n, []key{
-		{Name: "name", Decode: func(path string, n *node) { o.Name = d.name(path, n) }},
+		{Name: "name", Decode: func(path string, n *node) { o.Name = d.Label(path, n) }},
 		{Name: "url", Decode: func(path string, n *node) { o.URL = d.https(path, n) }},
 	})
 	d.Require(path, n, "name", "url")

@@ -2,9 +2,6 @@ package config
 
 import (
 	"net/netip"
-	"path/filepath"
-	"regexp"
-	"strings"
 	"time"
 
 	"baton/document"
@@ -54,11 +51,11 @@ const (
 
 func (d *decoder) config(root *node, file string) *Config {
 	cfg := &Config{
-		File: file, Name: nameOf(file), Datapath: Baton, Weights: defaultWeights, Inside: defaultInside, Probe: defaultProbe,
+		File: file, Name: document.NameOf(file, longestName, "balance"), Datapath: Baton, Weights: defaultWeights, Inside: defaultInside, Probe: defaultProbe,
 		Limits: Limits{Flows: defaultFlows},
 	}
 	d.Fields("", root, []key{
-		{Name: "name", Decode: func(path string, n *node) { cfg.Name = d.name(path, n) }},
+		{Name: "name", Decode: func(path string, n *node) { cfg.Name = d.Name(path, n, longestName) }},
 		{Name: "datapath", Decode: func(path string, n *node) {
 			cfg.Datapath = Datapath(d.Choice(path, n, "is not a datapath", string(Baton), string(OpenVSwitch)))
 		}},
@@ -80,9 +77,9 @@ func (d *decoder) config(root *node, file string) *Config {
 				{Name: "flows", Decode: func(path string, n *node) { cfg.Limits.Flows = d.Integer(path, n, leastFlows, maxFlows) }},
 			})
 		}},
-		{Name: "control", Decode: func(path string, n *node) { cfg.Control = d.Absolute(path, n, unixPath) }},
-		{Name: "metrics", Decode: func(path string, n *node) { cfg.Metrics = d.hostPort(path, n) }},
-		{Name: "state", Decode: func(path string, n *node) { cfg.State = d.Absolute(path, n, filePath) }},
+		{Name: "control", Decode: func(path string, n *node) { cfg.Control = d.SocketPath(path, n) }},
+		{Name: "metrics", Decode: func(path string, n *node) { cfg.Metrics = d.HostPort(path, n, "127.0.0.1:9469") }},
+		{Name: "state", Decode: func(path string, n *node) { cfg.State = d.FilePath(path, n) }},
 	})
 	d.Require("", root, "links")
 	d.inherit(cfg)
@@ -104,13 +101,13 @@ func (d *decoder) inherit(cfg *Config) {
 		cfg.State = persistentState + "/balance-" + cfg.Name
 	}
 	for i := range cfg.Rules {
-		if !d.Given(at("rules", i) + ".together") {
+		if !d.Given(document.Index("rules", i) + ".together") {
 			cfg.Rules[i].Together = cfg.Together
 		}
 	}
 	for i := range cfg.Links {
 		// What a link's probe leaves out is the configuration's, which may stand behind the links in the file.
-		if p, path := cfg.Links[i].Probe, at("links", i)+".probe"; p != nil {
+		if p, path := cfg.Links[i].Probe, document.Index("links", i)+".probe"; p != nil {
 			if !d.Given(path + ".url") {
 				p.URL = cfg.Probe.URL
 			}
@@ -126,22 +123,6 @@ func (d *decoder) inherit(cfg *Config) {
 
 // longestName is a forwarder's: it leaves room in the 15 bytes of an interface's name for what is added to it.
 const longestName = 10
-
-var (
-	nameForm  = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
-	notInName = regexp.MustCompile(`[^a-z0-9]+`)
-)
-
-// nameOf makes a name of a file's.
-func nameOf(file string) string {
-	base := strings.ToLower(filepath.Base(file))
-	base = strings.Trim(notInName.ReplaceAllString(strings.TrimSuffix(base, filepath.Ext(base)), "-"), "-")
-	base = strings.TrimRight(base[:min(len(base), longestName)], "-")
-	if base == "" {
-		return defaultName
-	}
-	return base
-}
 
 func (d *decoder) method(path string, n *node) Method {
 	return Method(d.Choice(path, n, "is not a method", string(Even), string(Turns), string(Least), string(Fastest), string(Hash), string(Controller)))
@@ -186,7 +167,10 @@ func (d *decoder) probe(path string, n *node, p *Probe) {
 	}
 	d.Fields(path, n, []key{
 		{Name: "off", Decode: func(path string, n *node) { p.Off = d.Boolean(path, n) }},
-		{Name: "url", Decode: func(path string, n *node) { p.URL = d.url(path, n) }},
+		{Name: "url", Decode: func(path string, n *node) {
+			d.URL(path, n, "http", "https")
+			p.URL = n.Text
+		}},
 		{Name: "every", Decode: func(path string, n *node) { p.Every = d.Between(path, n, 100*time.Millisecond, time.Hour) }},
 		{Name: "dead", Decode: func(path string, n *node) { p.Dead = d.Between(path, n, 100*time.Millisecond, 24*time.Hour) }},
 	})

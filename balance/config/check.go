@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"baton/document"
@@ -19,7 +20,7 @@ func (d *decoder) check(cfg *Config) {
 	d.checkProbe("probe", cfg.Probe)
 	for i, l := range cfg.Links {
 		if l.Probe != nil {
-			d.checkProbe(at("links", i)+".probe", *l.Probe)
+			d.checkProbe(document.Index("links", i)+".probe", *l.Probe)
 		}
 	}
 }
@@ -27,7 +28,7 @@ func (d *decoder) check(cfg *Config) {
 func (d *decoder) checkLinks(cfg *Config) {
 	names, interfaces := make(map[string]string), make(map[string]string)
 	for i, l := range cfg.Links {
-		path := at("links", i)
+		path := document.Index("links", i)
 		device := path
 		if d.Given(path + ".interface") { // else the link is its name alone
 			device += ".interface"
@@ -52,20 +53,20 @@ func (d *decoder) checkRules(cfg *Config) {
 	}
 	names := make(map[string]string)
 	for i, r := range cfg.Rules {
-		path := at("rules", i)
+		path := document.Index("rules", i)
 		if first, twice := names[r.Name]; twice {
 			d.Refuse(path+".name", fmt.Sprintf("%q is the name of %s already", r.Name, first), "a name of its own")
 		}
 		names[r.Name] = path
 		for j, name := range r.Links {
-			if contains(known, name) {
+			if slices.Contains(known, name) {
 				continue
 			}
 			right := "one of " + strings.Join(known, ", ")
 			if best := document.Nearest(name, known); best != "" {
 				right = "did you mean " + best + "?"
 			}
-			d.Refuse(at(path+".links", j), fmt.Sprintf("%q is not a link", document.Clip(name)), right)
+			d.Refuse(document.Index(path+".links", j), fmt.Sprintf("%q is not a link", document.Clip(name)), right)
 		}
 	}
 }
@@ -79,7 +80,7 @@ const (
 // checkSizes refuses rules that would take too many flow entries.
 func (d *decoder) checkSizes(cfg *Config) {
 	for i, r := range cfg.Rules {
-		path, ports := at("rules", i), 0
+		path, ports := document.Index("rules", i), 0
 		for _, s := range r.Services {
 			if s.First <= 1 && s.Last == 65535 {
 				ports++ // the protocol as a whole
@@ -105,7 +106,7 @@ func (d *decoder) checkMethods(cfg *Config) {
 		return
 	}
 	check := func(path string, m Method, together string, kept bool) {
-		if contains(kernels, m) {
+		if slices.Contains(kernels, m) {
 			d.Refuse(path, fmt.Sprintf("%q needs Baton's own datapath", m), fmt.Sprintf("%s or %s, or datapath: %s", Hash, Controller, Baton))
 		}
 		if m == Hash && kept {
@@ -114,7 +115,7 @@ func (d *decoder) checkMethods(cfg *Config) {
 	}
 	check("method", cfg.Method, "together", cfg.Together > 0)
 	for i, r := range cfg.Rules {
-		path, m := at("rules", i), r.Method
+		path, m := document.Index("rules", i), r.Method
 		if m == "" {
 			m = cfg.Method
 		}
@@ -142,10 +143,10 @@ func (d *decoder) checkInside(cfg *Config) {
 		}
 		for i, l := range cfg.Links {
 			for j, a := range l.Gateways {
-				d.outside(f.path, f.prefix, at(at("links", i)+".gateways", j), a)
+				d.outside(f.path, f.prefix, document.Index(document.Index("links", i)+".gateways", j), a)
 			}
 			for j, a := range l.Resolvers {
-				d.outside(f.path, f.prefix, at(at("links", i)+".resolvers", j), a)
+				d.outside(f.path, f.prefix, document.Index(document.Index("links", i)+".resolvers", j), a)
 			}
 		}
 	}
@@ -183,7 +184,7 @@ func (d *decoder) warn(cfg *Config) {
 			hard++
 		}
 		if l.Probe != nil {
-			warnProbe(at("links", i)+".probe", *l.Probe, tell)
+			warnProbe(document.Index("links", i)+".probe", *l.Probe, tell)
 		}
 	}
 	if hard == len(cfg.Links) {
@@ -222,7 +223,7 @@ func warnProbe(path string, p Probe, tell func(path, text string)) {
 
 func (d *decoder) warnRules(cfg *Config, tell func(path, text string)) {
 	for i, r := range cfg.Rules {
-		path := at("rules", i)
+		path := document.Index("rules", i)
 		if d.Given(path+".otherwise") && len(r.Links) == 0 {
 			tell(path+".otherwise", "has no effect: the rule may use all links")
 		}

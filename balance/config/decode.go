@@ -2,12 +2,8 @@ package config
 
 import (
 	"fmt"
-	"math"
-	"net"
 	"net/netip"
-	"net/url"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -22,33 +18,7 @@ type (
 	key  = document.Key
 )
 
-// The longest paths that the kernel takes, in bytes.
-const (
-	unixPath = 107  // sun_path without its final NUL, unix(7)
-	filePath = 4095 // PATH_MAX without its final NUL
-)
-
-// at is the key path of an entry of a list.
-func at(list string, place int) string { return fmt.Sprintf("%s[%d]", list, place) }
-
-func contains[T comparable](list []T, v T) bool { return slices.Contains(list, v) }
-
-// once refuses what a list has already.
-func (d *decoder) once(path string, n *node, twice bool) {
-	if d.Err() == nil && twice {
-		d.WrongText(n, path, n.Text, "is in the list already", "each once")
-	}
-}
-
-func (d *decoder) name(path string, n *node) string {
-	s := d.Text(path, n)
-	if d.Err() == nil && (len(s) > longestName || !nameForm.MatchString(s)) {
-		d.WrongText(n, path, s, "is no name here", fmt.Sprintf("at most %d of a-z, 0-9 and, inside, -", longestName))
-	}
-	return s
-}
-
-// linkForm takes whatever deviceForm does, as a link without a name has its interface's.
+// linkForm takes whatever the name of an interface is, as a link without a name has its interface's.
 var linkForm = regexp.MustCompile(`^[A-Za-z0-9_.@-]{1,63}$`)
 
 // linkName decodes the name of a link, and of a rule.
@@ -60,17 +30,10 @@ func (d *decoder) linkName(path string, n *node) string {
 	return s
 }
 
-// deviceForm is what the kernel takes as the name of an interface (dev_valid_name), but for odd characters that are asking for
-// trouble.
-var deviceForm = regexp.MustCompile(`^[A-Za-z0-9_.@-]{1,15}$`)
-
+// device decodes the name of an interface that leads elsewhere.
 func (d *decoder) device(path string, n *node) string {
-	s := d.Text(path, n)
-	switch {
-	case d.Err() != nil:
-	case !deviceForm.MatchString(s) || s == "." || s == "..":
-		d.WrongText(n, path, s, "is not the name of an interface", "such as eth0")
-	case s == "lo":
+	s := d.Device(path, n)
+	if d.Err() == nil && s == "lo" {
 		d.WrongText(n, path, s, "is the host itself", "an interface that leads elsewhere, such as eth0")
 	}
 	return s
@@ -117,54 +80,6 @@ func (d *decoder) insidePrefix(path string, n *node, v6 bool) netip.Prefix {
 		d.WrongText(n, path, s, "is the address of the network or of all its hosts", right)
 	}
 	return p
-}
-
-// hostPort decodes where somebody listens; the host may be empty or a name.
-func (d *decoder) hostPort(path string, n *node) string {
-	s := d.Text(path, n)
-	if d.Err() != nil {
-		return ""
-	}
-	const right = `such as "127.0.0.1:9469"`
-	_, port, err := net.SplitHostPort(s)
-	if err != nil {
-		d.WrongText(n, path, s, "is not host:port", right)
-	} else if portNumber(port) == 0 {
-		d.WrongText(n, path, s, "has no port from 1 to 65535", right)
-	}
-	return s
-}
-
-var portForm = regexp.MustCompile(`^[1-9][0-9]{0,4}$`)
-
-// portNumber is a port's, or 0.
-func portNumber(s string) uint16 {
-	v, err := strconv.Atoi(s)
-	if err != nil || v > math.MaxUint16 || !portForm.MatchString(s) {
-		return 0
-	}
-	return uint16(v)
-}
-
-// url decodes where a probe asks.
-func (d *decoder) url(path string, n *node) string {
-	s := d.Text(path, n)
-	if d.Err() != nil {
-		return ""
-	}
-	const right = "such as http://connectivitycheck.example/204"
-	u, err := url.Parse(s)
-	switch {
-	case err != nil || u.Hostname() == "" || u.Opaque != "" || u.Fragment != "":
-		d.WrongText(n, path, s, "is not a URL", right)
-	case u.Scheme != "http" && u.Scheme != "https":
-		d.WrongText(n, path, s, "is not http or https", right)
-	case u.User != nil:
-		d.WrongText(n, path, s, "holds a user's name", "without it")
-	case u.Port() != "" && portNumber(u.Port()) == 0:
-		d.WrongText(n, path, s, "has no port from 1 to 65535", right)
-	}
-	return s
 }
 
 // percent decodes a share in percent, with its sign or without.

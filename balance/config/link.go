@@ -67,14 +67,8 @@ func (d *decoder) gateways(path string, n *node) []netip.Addr {
 }
 
 func (d *decoder) resolvers(path string, n *node) []netip.Addr {
-	var out []netip.Addr
 	d.AtMost(path, n, 8)
-	d.NonEmptyList(path, n, func(at string, n *node) {
-		a := d.linkAddress(at, n)
-		d.once(at, n, contains(out, a))
-		out = append(out, a)
-	})
-	return out
+	return document.Distinct(d.Decoder, path, n, d.linkAddress)
 }
 
 // cap decodes what a link may carry; it needs a period, as nobody means bytes of all times.

@@ -2,8 +2,6 @@ package config
 
 import (
 	"fmt"
-	"net"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,33 +17,6 @@ type (
 	node = document.Node
 	key  = document.Key
 )
-
-// The longest paths that the kernel takes, in bytes.
-const (
-	unixPath = 107  // sun_path without its final NUL, unix(7)
-	filePath = 4095 // PATH_MAX without its final NUL
-)
-
-// metrics decodes where the Prometheus listener is; the host may be empty or a name.
-func (d *decoder) metrics(path string, n *node) string {
-	s := d.Text(path, n)
-	if _, _, problem := splitHostPort(s); d.Err() == nil && problem != "" {
-		d.WrongText(n, path, s, problem, `such as "127.0.0.1:9410"`)
-	}
-	return s
-}
-
-// splitHostPort divides host:port and says what is wrong with it, "" when nothing is.
-func splitHostPort(s string) (host, port, problem string) {
-	host, port, err := net.SplitHostPort(s)
-	if err != nil {
-		return "", "", "is not host:port"
-	}
-	if v, err := strconv.Atoi(port); err != nil || v < 1 || v > 65535 || port[0] == '0' || port[0] == '+' {
-		return "", "", "has no port from 1 to 65535"
-	}
-	return host, port, ""
-}
 
 // datapathID decodes the 64 bits that controllers know the forwarder by.
 func (d *decoder) datapathID(path string, n *node) uint64 {
@@ -63,18 +34,6 @@ func (d *decoder) datapathID(path string, n *node) uint64 {
 		d.WrongText(n, path, s, "is not a datapath id", "from 1 to 0xffffffffffffffff")
 	}
 	return v
-}
-
-// deviceForm is what the kernel takes as the name of an interface (dev_valid_name), but for odd characters that are asking for
-// trouble.
-var deviceForm = regexp.MustCompile(`^[A-Za-z0-9_.@-]{1,15}$`)
-
-func (d *decoder) device(path string, n *node) string {
-	s := d.Text(path, n)
-	if d.Err() == nil && (!deviceForm.MatchString(s) || s == "." || s == "..") {
-		d.WrongText(n, path, s, "is not the name of an interface", "such as eth0")
-	}
-	return s
 }
 
 // maxPorts is how many the kernel's tables have room for, and maxPortNo the highest number of one.
@@ -136,11 +95,11 @@ const (
 func (d *decoder) port(path string, n *node) Port {
 	var p Port
 	if n.Kind != document.Mapping {
-		p.Interface = d.device(path, n)
+		p.Interface = d.Device(path, n)
 		return p
 	}
 	d.Fields(path, n, []key{
-		{Name: "interface", Decode: func(path string, n *node) { p.Interface = d.device(path, n) }},
+		{Name: "interface", Decode: func(path string, n *node) { p.Interface = d.Device(path, n) }},
 		{Name: "side", Decode: func(path string, n *node) {
 			p.HostSide = d.Choice(path, n, "is not a side", sideNetwork, sideHost) == sideHost
 		}},

@@ -93,8 +93,8 @@ func (d *decoder) endpoint(path string, n *node, listen bool) Endpoint {
 	case "tcp", "tls":
 		d.tcpAddress(path, n, address, listen)
 	case "unix":
-		if !strings.HasPrefix(address, "/") || len(address) > unixPath {
-			d.WrongText(n, path, s, "has no usable path", fmt.Sprintf("unix: and an absolute path of at most %d bytes", unixPath))
+		if !strings.HasPrefix(address, "/") || len(address) > document.SocketPathLength {
+			d.WrongText(n, path, s, "has no usable path", fmt.Sprintf("unix: and an absolute path of at most %d bytes", document.SocketPathLength))
 		}
 	default:
 		right := asOVS[method]
@@ -108,7 +108,7 @@ func (d *decoder) endpoint(path string, n *node, listen bool) Endpoint {
 
 // tcpAddress checks host:port. A host to listen at is an address, or empty for all.
 func (d *decoder) tcpAddress(path string, n *node, address string, listen bool) {
-	host, _, problem := splitHostPort(address)
+	host, problem := document.SplitHostPort(address)
 	_, err := netip.ParseAddr(host)
 	switch {
 	case problem != "":

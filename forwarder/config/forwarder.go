@@ -2,10 +2,9 @@ package config
 
 import (
 	"fmt"
-	"path/filepath"
-	"regexp"
-	"strings"
 	"time"
+
+	"baton/document"
 )
 
 // Defaults of what a file leaves out.
@@ -44,7 +43,7 @@ const (
 
 func (d *decoder) config(root *node, file string) *Config {
 	cfg := &Config{
-		File: file, Name: nameOf(file), FailMode: Secure,
+		File: file, Name: document.NameOf(file, longestName, "forwarder"), FailMode: Secure,
 		Retry: Retry{Least: defaultLeast, Most: defaultMost},
 		Limits: Limits{
 			Tables: defaultTables, Entries: defaultEntries, Groups: defaultGroups, Meters: defaultMeters, Cache: defaultCache,
@@ -52,10 +51,10 @@ func (d *decoder) config(root *node, file string) *Config {
 		},
 	}
 	d.Fields("", root, []key{
-		{Name: "name", Decode: func(path string, n *node) { cfg.Name = d.name(path, n) }},
+		{Name: "name", Decode: func(path string, n *node) { cfg.Name = d.Name(path, n, longestName) }},
 		{Name: "datapath_id", Decode: func(path string, n *node) { cfg.DatapathID = d.datapathID(path, n) }},
 		{Name: "ports", Decode: func(path string, n *node) { cfg.Ports = d.ports(path, n) }},
-		{Name: "local", Decode: func(path string, n *node) { cfg.Local = d.device(path, n) }},
+		{Name: "local", Decode: func(path string, n *node) { cfg.Local = d.Device(path, n) }},
 		{Name: "controllers", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxEndpoints)
 			d.List(path, n, func(at string, n *node) { cfg.Controllers = append(cfg.Controllers, d.controller(at, n)) })
@@ -73,9 +72,9 @@ func (d *decoder) config(root *node, file string) *Config {
 		}},
 		{Name: "retry", Decode: func(path string, n *node) { d.retry(path, n, &cfg.Retry) }},
 		{Name: "limits", Decode: func(path string, n *node) { d.limits(path, n, &cfg.Limits) }},
-		{Name: "metrics", Decode: func(path string, n *node) { cfg.Metrics = d.metrics(path, n) }},
-		{Name: "control", Decode: func(path string, n *node) { cfg.Control = d.Absolute(path, n, unixPath) }},
-		{Name: "state", Decode: func(path string, n *node) { cfg.State = d.Absolute(path, n, filePath) }},
+		{Name: "metrics", Decode: func(path string, n *node) { cfg.Metrics = d.HostPort(path, n, "127.0.0.1:9410") }},
+		{Name: "control", Decode: func(path string, n *node) { cfg.Control = d.SocketPath(path, n) }},
+		{Name: "state", Decode: func(path string, n *node) { cfg.State = d.FilePath(path, n) }},
 	})
 	d.Require("", root, "ports")
 	if cfg.Control == "" {
@@ -87,34 +86,12 @@ func (d *decoder) config(root *node, file string) *Config {
 // longestName leaves room in the 15 bytes of an interface's name for what the forwarder adds to its own.
 const longestName = 10
 
-var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
-
-// nameOf makes a name of a file's.
-func nameOf(file string) string {
-	base := strings.ToLower(filepath.Base(file))
-	base = strings.TrimSuffix(base, filepath.Ext(base))
-	base = strings.Trim(regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(base, "-"), "-")
-	base = strings.TrimRight(base[:min(len(base), longestName)], "-")
-	if base == "" {
-		return "forwarder"
-	}
-	return base
-}
-
-func (d *decoder) name(path string, n *node) string {
-	s := d.Text(path, n)
-	if d.Err() == nil && (len(s) > longestName || !nameForm.MatchString(s)) {
-		d.WrongText(n, path, s, "is no name here", fmt.Sprintf("at most %d of a-z, 0-9 and, inside, -", longestName))
-	}
-	return s
-}
-
 func (d *decoder) tls(path string, n *node) *TLS {
 	t := &TLS{}
 	d.Fields(path, n, []key{
-		{Name: "certificate", Decode: func(path string, n *node) { t.Certificate = d.Absolute(path, n, filePath) }},
-		{Name: "key", Decode: func(path string, n *node) { t.Key = d.Absolute(path, n, filePath) }},
-		{Name: "authority", Decode: func(path string, n *node) { t.Authority = d.Absolute(path, n, filePath) }},
+		{Name: "certificate", Decode: func(path string, n *node) { t.Certificate = d.FilePath(path, n) }},
+		{Name: "key", Decode: func(path string, n *node) { t.Key = d.FilePath(path, n) }},
+		{Name: "authority", Decode: func(path string, n *node) { t.Authority = d.FilePath(path, n) }},
 	})
 	d.Require(path, n, "certificate", "key", "authority")
 	return t

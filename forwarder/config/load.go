@@ -3,9 +3,6 @@ package config
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
-	"fmt"
-	"os"
 
 	"baton/document"
 )
@@ -60,42 +57,21 @@ func parse(name string, data []byte) (*Config, *decoder, error) {
 
 // Read reads the files anew: a certificate that has been replaced is used from the next channel on.
 func (t *TLS) Read() (tls.Certificate, *x509.CertPool, error) {
-	pair, err := tls.LoadX509KeyPair(t.Certificate, t.Key)
-	if err != nil {
-		return tls.Certificate{}, nil, fmt.Errorf("read certificate: %w", err)
-	}
-	authority, err := readAuthority(t.Authority)
-	return pair, authority, err
-}
-
-func readAuthority(path string) (*x509.CertPool, error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read authority: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(b) {
-		return nil, fmt.Errorf("read authority: no certificate in %s", path)
-	}
-	return pool, nil
+	return document.ReadIdentity(t.Certificate, t.Key, t.Authority)
 }
 
 // checkFiles refuses certificates that cannot be used, each at its key.
 func (d *decoder) checkFiles(t *TLS) {
 	for _, f := range []struct{ key, path string }{{"certificate", t.Certificate}, {"key", t.Key}, {"authority", t.Authority}} {
-		if _, err := os.ReadFile(f.path); err != nil {
-			var cause *os.PathError
-			if errors.As(err, &cause) {
-				err = cause.Err
-			}
-			d.Refuse("tls."+f.key, fmt.Sprintf("%q: %v", document.Clip(f.path), err), "")
+		if _, err := document.ReadPEM(f.path); err != nil {
+			d.RefuseFile("tls."+f.key, f.path, err)
 			return
 		}
 	}
-	if _, err := tls.LoadX509KeyPair(t.Certificate, t.Key); err != nil {
+	if _, err := document.ReadKeyPair(t.Certificate, t.Key); err != nil {
 		d.Refuse("tls.certificate", err.Error(), "a PEM file with a certificate, and its private key in tls.key")
 	}
-	if _, err := readAuthority(t.Authority); err != nil {
-		d.Refuse("tls.authority", fmt.Sprintf("%q holds no certificate", document.Clip(t.Authority)), "a PEM file")
+	if _, err := document.ReadCertificates(t.Authority); err != nil {
+		d.RefuseFile("tls.authority", t.Authority, err)
 	}
 }

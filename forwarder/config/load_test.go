@@ -126,17 +126,6 @@ func TestParseForms(t *testing.T) {
 	}
 }
 
-func TestNameOfFile(t *testing.T) {
-	for file, want := range map[string]string{
-		"edge.yaml": "edge", "/etc/Edge Switch.yaml": "edge-switc", "-.yaml": "forwarder", "": "forwarder", "a.b-----------c": "a",
-		"123456789-12.yaml": "123456789",
-	} {
-		if got := nameOf(file); got != want {
-			t.Errorf("nameOf(%q) = %q, want %q", file, got, want)
-		}
-	}
-}
-
 func TestParseWarns(t *testing.T) {
 	tests := []struct {
 		name, old, new string

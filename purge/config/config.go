@@ -7,6 +7,7 @@ package config
 import (
 	"net/netip"
 
+	"baton/document"
 	"baton/purge/policy"
 )
 
@@ -29,12 +30,9 @@ type Limits struct {
 type Policy struct {
 	Name      string
 	Addresses []netip.Prefix // of servers of this host
-	Ports     []Ports
+	Ports     []document.Ports
 	Exempt    []netip.Prefix // clients that are spared
 	DryRun    bool           // nothing is ended, only counted and told
 	policy.Policy
 	Line int // in the file
 }
-
-// Ports is a range of port numbers.
-type Ports struct{ First, Last uint16 }

@@ -2,11 +2,8 @@ package config
 
 import (
 	"fmt"
-	"math"
-	"net"
 	"net/netip"
 	"path"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -35,7 +32,6 @@ const (
 	maxRetries  = 15   // net.ipv4.tcp_retries2, after which the kernel gives up by itself
 	maxWait     = 1000 // percent
 	maxTime     = time.Hour
-	unixPath    = 107 // sun_path without its final NUL, unix(7)
 	groupPath   = 4000
 )
 
@@ -51,8 +47,8 @@ func (d *decoder) config(root *node) *Config {
 	cfg := &Config{Control: defaultControl, Limits: Limits{Marks: defaultMarks}}
 	dry := false
 	d.Fields("", root, []key{
-		{Name: "control", Decode: func(path string, n *node) { cfg.Control = d.control(path, n) }},
-		{Name: "metrics", Decode: func(path string, n *node) { cfg.Metrics = d.metrics(path, n) }},
+		{Name: "control", Decode: func(path string, n *node) { cfg.Control = d.SocketPath(path, n) }},
+		{Name: "metrics", Decode: func(path string, n *node) { cfg.Metrics = d.HostPort(path, n, "127.0.0.1:9468") }},
 		{Name: "cgroups", Decode: func(path string, n *node) { cfg.Cgroups = d.cgroups(path, n) }},
 		{Name: "dry_run", Decode: func(path string, n *node) { dry = d.Boolean(path, n) }},
 		{Name: "limits", Decode: func(path string, n *node) {
@@ -81,30 +77,6 @@ func (d *decoder) config(root *node) *Config {
 	return cfg
 }
 
-func (d *decoder) control(path string, n *node) string {
-	s := d.Text(path, n)
-	if d.Err() == nil && (s[0] != '/' || len(s) > unixPath) {
-		d.WrongText(n, path, s, "is not usable as a path", fmt.Sprintf("an absolute path of at most %d bytes", unixPath))
-	}
-	return s
-}
-
-// metrics decodes where the Prometheus listener is; the host may be empty or a name.
-func (d *decoder) metrics(path string, n *node) string {
-	s := d.Text(path, n)
-	if d.Err() != nil {
-		return ""
-	}
-	const right = `such as "127.0.0.1:9468"`
-	_, port, err := net.SplitHostPort(s)
-	if err != nil {
-		d.WrongText(n, path, s, "is not host:port", right)
-	} else if number(port) == 0 {
-		d.WrongText(n, path, s, "has no port from 1 to 65535", right)
-	}
-	return s
-}
-
 // cgroups decodes a list of control groups. One within another would see its connections twice.
 func (d *decoder) cgroups(at string, n *node) []string {
 	var out []string
@@ -128,23 +100,12 @@ func within(inner, outer string) bool {
 	return inner == outer || outer == "/" || strings.HasPrefix(inner, outer+"/")
 }
 
-// nameForm is a label of a DNS name (RFC 1123, section 2.1).
-var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-
-func (d *decoder) name(path string, n *node) string {
-	s := d.Text(path, n)
-	if d.Err() == nil && !nameForm.MatchString(s) {
-		d.WrongText(n, path, s, "is no name here", "at most 63 of a-z, 0-9 and, inside, -")
-	}
-	return s
-}
-
 func (d *decoder) policy(path string, n *node) Policy {
 	p := Policy{Policy: defaultPolicy, Line: n.Line}
 	d.Fields(path, n, []key{
-		{Name: "name", Decode: func(path string, n *node) { p.Name = d.name(path, n) }},
+		{Name: "name", Decode: func(path string, n *node) { p.Name = d.Label(path, n) }},
 		{Name: "addresses", Decode: func(path string, n *node) { p.Addresses = d.prefixes(path, n, true) }},
-		{Name: "ports", Decode: func(path string, n *node) { p.Ports = d.ports(path, n) }},
+		{Name: "ports", Decode: func(path string, n *node) { p.Ports = d.PortsList(path, n, maxPorts) }},
 		{Name: "max_retries", Decode: func(path string, n *node) { p.MaxRetries = d.Integer(path, n, 0, maxRetries) }},
 		{Name: "wait", Decode: func(path string, n *node) { p.Wait = d.percent(path, n) }},
 		{Name: "floor", Decode: func(path string, n *node) { p.Floor = d.time(path, n) }},
@@ -170,63 +131,8 @@ func (d *decoder) prefixes(path string, n *node, some bool) []netip.Prefix {
 	if some {
 		list = d.NonEmptyList
 	}
-	list(path, n, func(at string, n *node) { out = append(out, d.prefix(at, n)) })
+	list(path, n, func(at string, n *node) { out = append(out, d.AddressOrPrefix(at, n)) })
 	return out
-}
-
-func (d *decoder) prefix(path string, n *node) netip.Prefix {
-	s := d.Text(path, n)
-	if d.Err() != nil {
-		return netip.Prefix{}
-	}
-	p, err := netip.ParsePrefix(s)
-	if a, alone := netip.ParseAddr(s); err != nil && alone == nil && a.Zone() == "" {
-		p, err = netip.PrefixFrom(a, a.BitLen()), nil
-	}
-	switch {
-	case err != nil:
-		d.WrongText(n, path, s, "is neither an address nor address/length", "such as 192.0.2.7 or 2001:db8::/32")
-	case p.Addr().Is4In6():
-		d.WrongText(n, path, s, "is an IPv4 address written as IPv6", "such as 192.0.2.7")
-	case p != p.Masked():
-		d.WrongText(n, path, s, "has bits set after its length", p.Masked().String())
-	}
-	return p
-}
-
-var portForm = regexp.MustCompile(`^[1-9][0-9]{0,4}$`)
-
-// ports decodes a list of numbers and of ranges of them, "8000-8100".
-func (d *decoder) ports(path string, n *node) []Ports {
-	var out []Ports
-	d.AtMost(path, n, maxPorts)
-	d.NonEmptyList(path, n, func(at string, n *node) {
-		s := d.Text(at, n)
-		from, to, isRange := strings.Cut(s, "-")
-		if !isRange {
-			to = from
-		}
-		first, last := number(from), number(to)
-		switch {
-		case d.Err() != nil:
-		case first == 0 || last == 0:
-			d.WrongText(n, at, s, "is not a port", "such as 443 or 8000-8100, from 1 to 65535")
-		case first > last:
-			d.WrongText(n, at, s, "ends before it begins", to+"-"+from)
-		default:
-			out = append(out, Ports{first, last})
-		}
-	})
-	return out
-}
-
-// number is a port's, or 0.
-func number(s string) uint16 {
-	v, err := strconv.Atoi(s)
-	if err != nil || v > math.MaxUint16 || !portForm.MatchString(s) {
-		return 0
-	}
-	return uint16(v)
 }
 
 // percent decodes a share of a timeout.

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"baton/document"
 	"baton/purge/policy"
 )
 
@@ -48,7 +49,7 @@ func TestParse(t *testing.T) {
 	}{
 		{"minimal", minimal, &Config{
 			File: "f", Control: "/run/baton/purge.sock", Cgroups: []string{"/"}, Limits: Limits{Marks: 262144},
-			Policies: []Policy{{Name: "web", Addresses: all, Ports: []Ports{{80, 80}}, Policy: usual, Line: 2}},
+			Policies: []Policy{{Name: "web", Addresses: all, Ports: []document.Ports{{First: 80, Last: 80}}, Policy: usual, Line: 2}},
 		}},
 		{"everything", everything, &Config{
 			File: "f", Control: "/tmp/p.sock", Metrics: "127.0.0.1:9468", Cgroups: []string{"/system.slice/nginx.service", "/docker"},
@@ -56,10 +57,10 @@ func TestParse(t *testing.T) {
 			Policies: []Policy{
 				{
 					Name: "web", Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/32"), netip.MustParsePrefix("2001:db8::/64")},
-					Ports: []Ports{{80, 80}, {8000, 8100}}, Exempt: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+					Ports: []document.Ports{{First: 80, Last: 80}, {First: 8000, Last: 8100}}, Exempt: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 					Policy: policy.Policy{MaxRetries: 1, Wait: 50, Floor: 250 * time.Millisecond, Ceiling: 2 * time.Second}, Line: 7,
 				},
-				{Name: "rest", Addresses: all, Ports: []Ports{{443, 443}}, DryRun: true, Policy: usual, Line: 16},
+				{Name: "rest", Addresses: all, Ports: []document.Ports{{First: 443, Last: 443}}, DryRun: true, Policy: usual, Line: 16},
 			},
 		}},
 	}
@@ -104,9 +105,9 @@ func TestParseRefuses(t *testing.T) {
 		{"ports", "policies: [{name: a, ports: [9-8]}]", `f:1:30: policies[0].ports[0]: "9-8" ends before it begins (8-9)`},
 		{"no addresses", in("addresses: []"), `f:1:48: policies[0].addresses: is an empty list (at least one entry)`},
 		{"address", in("addresses: [x]"),
-			`f:1:49: policies[0].addresses[0]: "x" is neither an address nor address/length (such as 192.0.2.7 or 2001:db8::/32)`},
+			`f:1:49: policies[0].addresses[0]: "x" is neither an address nor address/length (such as 192.0.2.7 or 2001:db8::/48)`},
 		{"bits", in("exempt: [10.0.0.1/8]"), `f:1:46: policies[0].exempt[0]: "10.0.0.1/8" has bits set after its length (10.0.0.0/8)`},
-		{"mapped", in(`exempt: ["::ffff:10.0.0.1"]`), `f:1:46: policies[0].exempt[0]: "::ffff:10.0.0.1" is an IPv4 address written as IPv6 (such as 192.0.2.7)`},
+		{"mapped", in(`exempt: ["::ffff:10.0.0.1"]`), `f:1:46: policies[0].exempt[0]: "::ffff:10.0.0.1" is an IPv4 address written as IPv6 (such as 192.0.2.7 or 2001:db8::/48)`},
 		{"retries", in("max_retries: 16"), `f:1:50: policies[0].max_retries: "16" is out of range (a whole number from 0 to 15)`},
 		{"wait", in("wait: 1"), `f:1:43: policies[0].wait: "1" is no share of a timeout (from 0% to 1000%, such as 100%)`},
 		{"wait too long", in("wait: 1001%"), `f:1:43: policies[0].wait: "1001%" is no share of a timeout (from 0% to 1000%, such as 100%)`},

@@ -3,13 +3,18 @@ package config
 import (
 	"net/netip"
 	"slices"
+
+	"baton/document"
 )
+
+// maxPorts bounds the ranges of one list.
+const maxPorts = 16
 
 func (d *decoder) allow(path string, n *node) Allow {
 	var a Allow
 	d.Fields(path, n, []key{
-		{Name: "prefix", Decode: func(path string, n *node) { a.Prefix = d.prefix(path, n) }},
-		{Name: "ports", Decode: func(path string, n *node) { a.Ports = d.ports(path, n) }},
+		{Name: "prefix", Decode: func(path string, n *node) { a.Prefix = d.Prefix(path, n) }},
+		{Name: "ports", Decode: func(path string, n *node) { a.Ports = d.PortsList(path, n, maxPorts) }},
 	})
 	d.Require(path, n, "prefix")
 	return a
@@ -43,6 +48,6 @@ func (c *Config) Allowed(server netip.AddrPort) bool {
 	return false
 }
 
-func holdPort(ports []Ports, port uint16) bool {
-	return slices.ContainsFunc(ports, func(p Ports) bool { return p.First <= port && port <= p.Last })
+func holdPort(ports []document.Ports, port uint16) bool {
+	return slices.ContainsFunc(ports, func(p document.Ports) bool { return p.First <= port && port <= p.Last })
 }

@@ -5,15 +5,17 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"testing"
+
+	"baton/document"
 )
 
 func TestAllowed(t *testing.T) {
 	cfg := &Config{Allow: []Allow{
-		{Prefix: netip.MustParsePrefix("0.0.0.0/0"), Ports: []Ports{{443, 443}, {8000, 8100}}},
+		{Prefix: netip.MustParsePrefix("0.0.0.0/0"), Ports: []document.Ports{{First: 443, Last: 443}, {First: 8000, Last: 8100}}},
 		{Prefix: netip.MustParsePrefix("203.0.113.0/24")},
-		{Prefix: netip.MustParsePrefix("127.0.0.2/32"), Ports: []Ports{{80, 80}}},
-		{Prefix: netip.MustParsePrefix("::/0"), Ports: []Ports{{443, 443}}},
-		{Prefix: netip.MustParsePrefix("fe80::/64"), Ports: []Ports{{22, 22}}},
+		{Prefix: netip.MustParsePrefix("127.0.0.2/32"), Ports: []document.Ports{{First: 80, Last: 80}}},
+		{Prefix: netip.MustParsePrefix("::/0"), Ports: []document.Ports{{First: 443, Last: 443}}},
+		{Prefix: netip.MustParsePrefix("fe80::/64"), Ports: []document.Ports{{First: 22, Last: 22}}},
 	}}
 	tests := []struct {
 		name, server string
@@ -89,7 +91,7 @@ func TestAllowedLikeBits(t *testing.T) {
 			e := Allow{Prefix: netip.PrefixFrom(a, random.IntN(a.BitLen()+1)).Masked()}
 			for range random.IntN(3) {
 				first := uint16(1 + random.IntN(4))
-				e.Ports = append(e.Ports, Ports{first, first + uint16(random.IntN(3))})
+				e.Ports = append(e.Ports, document.Ports{First: first, Last: first + uint16(random.IntN(3))})
 			}
 			cfg.Allow = append(cfg.Allow, e)
 		}
@@ -120,7 +122,7 @@ func BenchmarkAllowed(b *testing.B) {
 			cfg := &Config{}
 			for i := range n {
 				prefix := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24)
-				cfg.Allow = append(cfg.Allow, Allow{Prefix: prefix, Ports: []Ports{{443, 443}}})
+				cfg.Allow = append(cfg.Allow, Allow{Prefix: prefix, Ports: []document.Ports{{First: 443, Last: 443}}})
 			}
 			server := addr("192.0.2.1:443")
 			b.ReportAllocs()

@@ -226,7 +226,7 @@ func (d *decoder) checkOverlap(path string, e *Entry, before []Entry) {
 func meet(a, b *Entry) bool {
 	return b.Intercept != nil &&
 		slices.ContainsFunc(a.Interfaces, func(name string) bool { return slices.Contains(b.Interfaces, name) }) &&
-		slices.ContainsFunc(a.Intercept.Ports, func(p Ports) bool {
-			return slices.ContainsFunc(b.Intercept.Ports, func(o Ports) bool { return o.First <= p.Last && p.First <= o.Last })
+		slices.ContainsFunc(a.Intercept.Ports, func(p document.Ports) bool {
+			return slices.ContainsFunc(b.Intercept.Ports, func(o document.Ports) bool { return o.First <= p.Last && p.First <= o.Last })
 		})
 }

@@ -63,7 +63,7 @@ func (d *decoder) via(path string, n *node, e *Entry) {
 		return
 	}
 	d.AtMost(path, n, maxVia)
-	e.Via = d.distinct(path, n, d.name)
+	e.Via = document.Distinct(d.Decoder, path, n, d.Label)
 }
 
 // checkAuto refuses an entry that leaves its ways to the relay when there is nothing to choose, or when they must not change.

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"time"
 
+	"baton/document"
 	"baton/relay/plan"
 )
 
@@ -177,14 +178,11 @@ type Choose struct {
 // Intercept says which packets of an entry's interfaces are for its listener.
 type Intercept struct {
 	Destinations []netip.Prefix
-	Ports        []Ports // at least one
+	Ports        []document.Ports // at least one
 }
-
-// Ports is a range of port numbers.
-type Ports struct{ First, Last uint16 }
 
 // Allow is a set of servers.
 type Allow struct {
 	Prefix netip.Prefix
-	Ports  []Ports // empty: all
+	Ports  []document.Ports // empty: all
 }

@@ -15,10 +15,10 @@ func (d *decoder) credentialKeys(out *Credentials) []key {
 		{Name: "security", Decode: func(path string, n *node) {
 			out.Security = Security(d.Choice(path, n, "is not a kind of trunk", string(TLS), string(Plaintext)))
 		}},
-		{Name: "certificate", Decode: func(path string, n *node) { out.Certificate = d.Absolute(path, n, filePath) }},
-		{Name: "key", Decode: func(path string, n *node) { out.Key = d.Absolute(path, n, filePath) }},
-		{Name: "ca", Decode: func(path string, n *node) { out.CA = d.Absolute(path, n, filePath) }},
-		{Name: "secret_file", Decode: func(path string, n *node) { out.SecretFile = d.Absolute(path, n, filePath) }},
+		{Name: "certificate", Decode: func(path string, n *node) { out.Certificate = d.FilePath(path, n) }},
+		{Name: "key", Decode: func(path string, n *node) { out.Key = d.FilePath(path, n) }},
+		{Name: "ca", Decode: func(path string, n *node) { out.CA = d.FilePath(path, n) }},
+		{Name: "secret_file", Decode: func(path string, n *node) { out.SecretFile = d.FilePath(path, n) }},
 	}
 }
 

@@ -2,8 +2,8 @@ package config
 
 import (
 	"fmt"
-	"strings"
 
+	"baton/document"
 	"baton/relay/prologue"
 )
 
@@ -16,17 +16,17 @@ const (
 func (d *decoder) entry(path string, n *node) Entry {
 	e := Entry{Mode: Plain, EarlySYN: EarlyOff, ClientAddress: Hidden, Line: n.Line}
 	d.Fields(path, n, []key{
-		{Name: "name", Decode: func(path string, n *node) { e.Name = d.name(path, n) }},
-		{Name: "listen", Decode: func(path string, n *node) { e.Listen = d.listener(path, n) }},
+		{Name: "name", Decode: func(path string, n *node) { e.Name = d.Label(path, n) }},
+		{Name: "listen", Decode: func(path string, n *node) { e.Listen = d.ListenAddrPort(path, n) }},
 		{Name: "mode", Decode: func(path string, n *node) {
 			e.Mode = Mode(d.Choice(path, n, "is not a mode",
 				string(Plain), string(Transparent), string(Proxy), string(SOCKS5), string(Connect)))
 		}},
-		{Name: "destination", Decode: func(path string, n *node) { e.Destination = d.host(path, n) }},
+		{Name: "destination", Decode: func(path string, n *node) { e.Destination = d.AddrPort(path, n) }},
 		{Name: "intercept", Decode: func(path string, n *node) { e.Intercept = d.intercept(path, n) }},
 		{Name: "interfaces", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxInterfaces)
-			e.Interfaces = d.distinct(path, n, d.device)
+			e.Interfaces = document.Distinct(d.Decoder, path, n, d.Device)
 		}},
 		{Name: "early_syn", Decode: func(path string, n *node) {
 			e.EarlySYN = EarlySYN(d.Choice(path, n, "is no early SYN", string(EarlyOff), string(Optimistic), string(ConnectFirst)))
@@ -77,19 +77,10 @@ func (d *decoder) intercept(path string, n *node) *Intercept {
 	d.Fields(path, n, []key{
 		{Name: "destinations", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxDestinations)
-			d.NonEmptyList(path, n, func(at string, n *node) { i.Destinations = append(i.Destinations, d.prefix(at, n)) })
+			d.NonEmptyList(path, n, func(at string, n *node) { i.Destinations = append(i.Destinations, d.Prefix(at, n)) })
 		}},
-		{Name: "ports", Decode: func(path string, n *node) { i.Ports = d.ports(path, n) }},
+		{Name: "ports", Decode: func(path string, n *node) { i.Ports = d.PortsList(path, n, maxPorts) }},
 	})
 	d.Require(path, n, "destinations", "ports")
 	return i
-}
-
-func (d *decoder) device(path string, n *node) string {
-	s := d.Text(path, n)
-	// dev_valid_name() of the kernel: IFNAMSIZ with its NUL, no slash, colon or space.
-	if d.Err() == nil && (len(s) > 15 || s == "." || s == ".." || strings.ContainsAny(s, "/: ")) {
-		d.WrongText(n, path, s, "is not the name of an interface", "such as eth0")
-	}
-	return s
 }

@@ -5,107 +5,24 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/pem"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"baton/document"
 )
 
-// How much of a file is read, in bytes: a mistaken path must not fill the memory.
+// How many bytes a secret has at least, which is as many as SHA-256 gives (RFC 2104, section 3), and its file at most.
 const (
-	maxPEM    = 4 << 20
-	maxSecret = 4 << 10
+	leastSecret = 32
+	maxSecret   = 4 << 10
 )
-
-const leastSecret = 32 // bytes, as many as SHA-256 gives (RFC 2104, section 3)
 
 // Read reads the files of TLS anew: a certificate that has been replaced is used from the next trunk on. It gives this relay's
 // certificate, and those that must have signed the peers'.
 func (c *Credentials) Read() (tls.Certificate, *x509.CertPool, error) {
-	pair, err := readPair(c.Certificate, c.Key)
-	if err != nil {
-		return tls.Certificate{}, nil, fmt.Errorf("read certificate: %w", err)
-	}
-	authorities, err := readCertificates(c.CA)
-	if err != nil {
-		return tls.Certificate{}, nil, fmt.Errorf("read authorities: %w", err)
-	}
-	pool := x509.NewCertPool()
-	for _, a := range authorities {
-		pool.AddCert(a)
-	}
-	return pair, pool, nil
-}
-
-func readPair(certificate, key string) (tls.Certificate, error) {
-	c, err := readPEM(certificate)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	k, err := readPEM(key)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	return tls.X509KeyPair(c, k)
-}
-
-func readCertificates(path string) ([]*x509.Certificate, error) {
-	rest, err := readPEM(path)
-	if err != nil {
-		return nil, err
-	}
-	var out []*x509.Certificate
-	for {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
-		if block.Type != "CERTIFICATE" {
-			continue
-		}
-		c, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, c)
-	}
-	if len(out) == 0 {
-		return nil, errors.New("no certificate in it")
-	}
-	return out, nil
-}
-
-func readPEM(path string) ([]byte, error) {
-	data, _, err := readFile(path, maxPEM)
-	return data, err
-}
-
-// readFile reads an ordinary file of at most limit bytes, and tells who may do so.
-func readFile(path string, limit int64) ([]byte, os.FileMode, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO must not keep the relay waiting
-	if err != nil {
-		return nil, 0, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, 0, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, 0, errors.New("not an ordinary file")
-	}
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("longer than %d bytes", limit)
-	}
-	return data, info.Mode().Perm(), err
+	return document.ReadIdentity(c.Certificate, c.Key, c.CA)
 }
 
 // readFiles checks certificates and fills in secrets, each fault at its key.
@@ -125,13 +42,13 @@ func (d *decoder) readFiles(cfg *Config, now time.Time) {
 
 func (d *decoder) checkCertificates(s *section, c *Credentials, name string, now time.Time) {
 	for _, f := range []struct{ key, path string }{{"certificate", c.Certificate}, {"key", c.Key}, {"ca", c.CA}} {
-		if _, err := readPEM(f.path); err != nil {
-			d.refuseFile(document.Join(s.path, f.key), f.path, err)
+		if _, err := document.ReadPEM(f.path); err != nil {
+			d.RefuseFile(document.Join(s.path, f.key), f.path, err)
 			return
 		}
 	}
 	at := document.Join(s.path, "certificate")
-	pair, err := readPair(c.Certificate, c.Key)
+	pair, err := document.ReadKeyPair(c.Certificate, c.Key)
 	if err != nil {
 		d.Refuse(at, err.Error(), "a PEM file with a certificate, and its private key in "+document.Join(s.path, "key"))
 		return
@@ -150,43 +67,23 @@ func (d *decoder) checkCertificates(s *section, c *Credentials, name string, now
 	if s.accepts && !may(x509.ExtKeyUsageServerAuth) {
 		d.Refuse(at, "is not for servers, which this relay is where it accepts trunks", "an extended key usage of serverAuth, too")
 	}
-	d.warnTime(at, pair.Leaf, now)
-	authorities, err := readCertificates(c.CA)
+	d.WarnTime(at, pair.Leaf, now)
+	authorities, err := document.ReadCertificates(c.CA)
 	if err != nil {
-		d.refuseFile(document.Join(s.path, "ca"), c.CA, err)
+		d.RefuseFile(document.Join(s.path, "ca"), c.CA, err)
 	}
 	for _, a := range authorities {
-		d.warnTime(document.Join(s.path, "ca"), a, now)
+		d.WarnTime(document.Join(s.path, "ca"), a, now)
 	}
-}
-
-// warnTime tells of a certificate that others refuse now: it may be replaced without a restart.
-func (d *decoder) warnTime(path string, c *x509.Certificate, now time.Time) {
-	who := document.Clip(c.Subject.String())
-	switch {
-	case now.After(c.NotAfter):
-		d.Warn(d.Place(path), path, fmt.Sprintf("the certificate of %q ended on %s", who, c.NotAfter.Format(time.RFC3339)))
-	case now.Before(c.NotBefore):
-		d.Warn(d.Place(path), path, fmt.Sprintf("the certificate of %q begins on %s", who, c.NotBefore.Format(time.RFC3339)))
-	}
-}
-
-// refuseFile says what is wrong with a file, without the operation and the path that the error may have.
-func (d *decoder) refuseFile(path, file string, err error) {
-	var cause *os.PathError
-	if errors.As(err, &cause) {
-		err = cause.Err
-	}
-	d.Refuse(path, fmt.Sprintf("%q: %v", document.Clip(file), err), "")
 }
 
 const makeSecret = "openssl rand -base64 32"
 
 // secret reads what two relays have in common; nobody else may read it. No message quotes it.
 func (d *decoder) secret(path, file string) []byte {
-	data, mode, err := readFile(file, maxSecret)
+	data, mode, err := document.ReadFile(file, maxSecret)
 	if err != nil {
-		d.refuseFile(path, file, err)
+		d.RefuseFile(path, file, err)
 		return nil
 	}
 	if mode&0o077 != 0 {

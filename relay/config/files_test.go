@@ -107,7 +107,7 @@ func TestLoadCertificates(t *testing.T) {
 	f.certificate("pastca", x509.Certificate{NotAfter: past})
 	f.write("empty", nil, 0o600)
 	f.write("broken", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte{1}}), 0o600)
-	f.write("huge", bytes.Repeat([]byte("#"), maxPEM+1), 0o600)
+	f.write("huge", bytes.Repeat([]byte("#"), 4<<20+1), 0o600)
 	if err := syscall.Mkfifo(filepath.Join(f.path, "fifo"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"baton/document"
 	"baton/relay/plan"
 )
 
@@ -59,7 +60,7 @@ func TestParseDefaults(t *testing.T) {
 			Via: []string{"there"}, ClientAddress: Hidden, Line: 7,
 		}},
 		Choose: Choose{Clouds: plan.PreferOne, Most: 3, Refresh: 5 * time.Minute, Margin: 0.1, Dwell: 30 * time.Second},
-		Allow:  []Allow{{Prefix: netip.MustParsePrefix("203.0.113.0/24"), Ports: []Ports{{443, 443}}}},
+		Allow:  []Allow{{Prefix: netip.MustParsePrefix("203.0.113.0/24"), Ports: []document.Ports{{First: 443, Last: 443}}}},
 	}
 	if diff := cmp.Diff(want, got, compareConfigs...); diff != "" {
 		t.Errorf("Parse (-want +got):\n%s", diff)
@@ -147,7 +148,7 @@ func TestParseEveryKey(t *testing.T) {
 			Name: "web", Listen: addr("[::1]:8443"), Mode: Transparent,
 			Intercept: &Intercept{
 				Destinations: []netip.Prefix{netip.MustParsePrefix("2001:db8:1::/48"), netip.MustParsePrefix("2001:db8:2::/48")},
-				Ports:        []Ports{{443, 443}, {8000, 8100}},
+				Ports:        []document.Ports{{First: 443, Last: 443}, {First: 8000, Last: 8100}},
 			},
 			Interfaces: []string{"eth1", "br-lan.7"}, EarlySYN: ConnectFirst, Via: []string{"p1", "p9"}, ClientAddress: Spoofed,
 			Congestion: "reno", Line: 32,
@@ -184,7 +185,7 @@ func TestParseForms(t *testing.T) {
 		{"shortest pipe", "name:", "limits: {pipe: 4KiB}\nname:", func(c *Config) any { return c.Limits.Pipe }, 4096},
 		{"pipe in thousands", "name:", "limits: {pipe: 64kB}\nname:", func(c *Config) any { return c.Limits.Pipe }, 64000},
 		{"longest pipe", "name:", "limits: {pipe: 64 MiB}\nname:", func(c *Config) any { return c.Limits.Pipe }, 64 << 20},
-		{"last port", "ports: [443]", "ports: [1-65535]", func(c *Config) any { return c.Allow[0].Ports[0] }, Ports{1, 65535}},
+		{"last port", "ports: [443]", "ports: [1-65535]", func(c *Config) any { return c.Allow[0].Ports[0] }, document.Ports{First: 1, Last: 65535}},
 		{"relays behind the first are no peers", "via: [there]", "via: [there, b, c, d, e, f, g]",
 			func(c *Config) any { return len(c.Entries[0].Via) }, 7},
 		{"metrics beside a listener", "name:", "listen: {metrics: \"192.0.2.2:443\"}\nname:", func(c *Config) any { return c.Listen.Metrics }, "192.0.2.2:443"},

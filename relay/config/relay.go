@@ -58,8 +58,8 @@ func (d *decoder) config(root *node) *Config {
 	}
 	var credentials Credentials
 	d.Fields("", root, []key{
-		{Name: "name", Decode: func(path string, n *node) { cfg.Name = d.name(path, n) }},
-		{Name: "cloud", Decode: func(path string, n *node) { cfg.Cloud = d.name(path, n) }},
+		{Name: "name", Decode: func(path string, n *node) { cfg.Name = d.Label(path, n) }},
+		{Name: "cloud", Decode: func(path string, n *node) { cfg.Cloud = d.Label(path, n) }},
 		{Name: "workers", Decode: func(path string, n *node) { cfg.Workers = d.Integer(path, n, 1, maxWorkers) }},
 		{Name: "listen", Decode: func(path string, n *node) { d.listen(path, n, &cfg.Listen) }},
 		{Name: "limits", Decode: func(path string, n *node) { d.limits(path, n, &cfg.Limits) }},
@@ -80,7 +80,7 @@ func (d *decoder) config(root *node) *Config {
 		{Name: "choose", Decode: func(path string, n *node) { d.choose(path, n, &cfg.Choose) }},
 		{Name: "return_interfaces", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxInterfaces)
-			cfg.Return = d.distinct(path, n, d.device)
+			cfg.Return = document.Distinct(d.Decoder, path, n, d.Device)
 		}},
 		{Name: "allow", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxAllow)
@@ -99,8 +99,8 @@ func (d *decoder) config(root *node) *Config {
 
 func (d *decoder) listen(path string, n *node, out *Listen) {
 	d.Fields(path, n, []key{
-		{Name: "metrics", Decode: func(path string, n *node) { out.Metrics = d.metrics(path, n) }},
-		{Name: "control", Decode: func(path string, n *node) { out.Control = d.Absolute(path, n, unixPath) }},
+		{Name: "metrics", Decode: func(path string, n *node) { out.Metrics = d.HostPort(path, n, "127.0.0.1:9465") }},
+		{Name: "control", Decode: func(path string, n *node) { out.Control = d.SocketPath(path, n) }},
 	})
 }
 

@@ -41,7 +41,7 @@ func (d *decoder) trunks(path string, n *node) *Trunks {
 	d.Fields(path, n, slices.Concat([]key{
 		{Name: "listen", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxListeners)
-			d.NonEmptyList(path, n, func(at string, n *node) { t.Listen = append(t.Listen, d.listener(at, n)) })
+			d.NonEmptyList(path, n, func(at string, n *node) { t.Listen = append(t.Listen, d.ListenAddrPort(at, n)) })
 		}},
 		{Name: "waiting", Decode: func(path string, n *node) { t.Waiting = d.Integer(path, n, 1, maxWaiting) }},
 	}, d.credentialKeys(&t.Credentials), d.tuningKeys(&t.Tuning)))
@@ -58,9 +58,9 @@ func (d *decoder) peer(path string, n *node) Peer {
 		Line: n.Line,
 	}
 	d.Fields(path, n, slices.Concat([]key{
-		{Name: "name", Decode: func(path string, n *node) { p.Name = d.name(path, n) }},
-		{Name: "address", Decode: func(path string, n *node) { p.Address = d.host(path, n) }},
-		{Name: "cloud", Decode: func(path string, n *node) { p.Cloud = d.name(path, n) }},
+		{Name: "name", Decode: func(path string, n *node) { p.Name = d.Label(path, n) }},
+		{Name: "address", Decode: func(path string, n *node) { p.Address = d.AddrPort(path, n) }},
+		{Name: "cloud", Decode: func(path string, n *node) { p.Cloud = d.Label(path, n) }},
 		{Name: "ready", Decode: func(path string, n *node) { d.ready(path, n, &p.Ready) }},
 	}, d.credentialKeys(&p.Credentials), d.tuningKeys(&p.Tuning)))
 	d.Require(path, n, "name", "address")

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"baton/document"
 	"baton/relay/config"
 	"baton/relay/prologue"
 )
@@ -81,7 +82,7 @@ func TestPrefaces(t *testing.T) {
 // Who asks in words is told in words.
 func TestPrefacesRefused(t *testing.T) {
 	r := entryOf(t, config.Connect, func(cfg *config.Config) {
-		cfg.Allow = []config.Allow{{Prefix: netip.MustParsePrefix("127.0.0.0/8"), Ports: []config.Ports{{First: 1, Last: 1}}}}
+		cfg.Allow = []config.Allow{{Prefix: netip.MustParsePrefix("127.0.0.0/8"), Ports: []document.Ports{{First: 1, Last: 1}}}}
 	})
 	for _, tt := range []struct {
 		ask  string

@@ -63,7 +63,7 @@ func (d *decoder) pool(path, name string, n *node) Pool {
 			p.Policy = Policy(d.Choice(path, n, "is not a policy",
 				string(RoundRobin), string(Weighted), string(LeastSessions), string(Hash), string(Nearest)))
 		}},
-		{Name: "hash_query", Decode: func(path string, n *node) { p.HashQuery = d.texts(path, n) }},
+		{Name: "hash_query", Decode: func(path string, n *node) { p.HashQuery = document.Distinct(d.Decoder, path, n, d.Text) }},
 		{Name: "nearest", Decode: func(path string, n *node) {
 			d.NonEmptyList(path, n, func(at string, n *node) { p.Nearest = append(p.Nearest, d.zone(at, n)) })
 		}},
@@ -90,23 +90,8 @@ func (d *decoder) pool(path, name string, n *node) Pool {
 func (d *decoder) zone(path string, n *node) Zone {
 	var z Zone
 	d.Fields(path, n, []key{
-		{Name: "prefix", Decode: func(path string, n *node) {
-			s := d.Text(path, n)
-			if d.Err() != nil {
-				return
-			}
-			prefix, err := netip.ParsePrefix(s)
-			switch {
-			case err != nil:
-				d.Wrong(n, path, fmt.Sprintf("%q is not address/length", document.Clip(s)), "such as 192.0.2.0/24")
-			case prefix.Addr().Is4In6():
-				d.Wrong(n, path, fmt.Sprintf("%q is an IPv4 address written as IPv6", s), "such as 192.0.2.0/24")
-			case prefix != prefix.Masked():
-				d.Wrong(n, path, fmt.Sprintf("%q has bits set after its length", s), prefix.Masked().String())
-			}
-			z.Prefix = prefix
-		}},
-		{Name: "surrogates", Decode: func(path string, n *node) { z.Surrogates = d.texts(path, n) }},
+		{Name: "prefix", Decode: func(path string, n *node) { z.Prefix = d.Prefix(path, n) }},
+		{Name: "surrogates", Decode: func(path string, n *node) { z.Surrogates = document.Distinct(d.Decoder, path, n, d.Text) }},
 	})
 	d.Require(path, n, "prefix", "surrogates")
 	return z
@@ -189,7 +174,7 @@ func (d *decoder) surrogate(path string, n *node) Surrogate {
 	s := Surrogate{Weight: 1, Line: n.Line}
 	d.Fields(path, n, []key{
 		{Name: "name", Decode: func(path string, n *node) { s.Name = d.Text(path, n) }},
-		{Name: "address", Decode: func(path string, n *node) { s.Address = d.addrPort(path, n) }},
+		{Name: "address", Decode: func(path string, n *node) { s.Address = d.AddrPort(path, n) }},
 		{Name: "weight", Decode: func(path string, n *node) { s.Weight = d.Integer(path, n, 0, maxWeight) }},
 		{Name: "public", Decode: func(path string, n *node) { s.Public = d.public(path, n) }},
 	})

@@ -42,14 +42,10 @@ func (d *decoder) config(root *node) *Config {
 }
 
 func (d *decoder) listen(path string, n *node, out *Listen) {
-	const (
-		unixPath = 107  // sun_path without its final NUL, unix(7)
-		filePath = 4095 // PATH_MAX without its final NUL
-	)
 	d.Fields(path, n, []key{
-		{Name: "metrics", Decode: func(path string, n *node) { out.Metrics = d.hostPort(path, n) }},
-		{Name: "control", Decode: func(path string, n *node) { out.Control = d.Absolute(path, n, unixPath) }},
-		{Name: "state", Decode: func(path string, n *node) { out.State = d.Absolute(path, n, filePath) }},
+		{Name: "metrics", Decode: func(path string, n *node) { out.Metrics = d.HostPort(path, n, "127.0.0.1:9464") }},
+		{Name: "control", Decode: func(path string, n *node) { out.Control = d.SocketPath(path, n) }},
+		{Name: "state", Decode: func(path string, n *node) { out.State = d.FilePath(path, n) }},
 	})
 }
 

@@ -19,11 +19,11 @@ const (
 func (d *decoder) vip(path string, n *node) VIP {
 	v := VIP{Mode: Handoff, Line: n.Line}
 	d.Fields(path, n, []key{
-		{Name: "address", Decode: func(path string, n *node) { v.Address = d.addrPort(path, n) }},
+		{Name: "address", Decode: func(path string, n *node) { v.Address = d.AddrPort(path, n) }},
 		{Name: "mode", Decode: func(path string, n *node) {
 			v.Mode = Mode(d.Choice(path, n, "is not a mode", string(Handoff), string(Redirect), string(Proxy)))
 		}},
-		{Name: "interfaces", Decode: func(path string, n *node) { v.Interfaces = d.interfaces(path, n) }},
+		{Name: "interfaces", Decode: func(path string, n *node) { v.Interfaces = document.Distinct(d.Decoder, path, n, d.Device) }},
 		{Name: "routes", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxRoutes)
 			d.NonEmptyList(path, n, func(at string, n *node) { v.Routes = append(v.Routes, d.route(at, n)) })
@@ -34,17 +34,6 @@ func (d *decoder) vip(path string, n *node) VIP {
 		d.Require(path, n, "interfaces")
 	}
 	return v
-}
-
-func (d *decoder) interfaces(path string, n *node) []string {
-	names := d.texts(path, n)
-	for _, name := range names {
-		// dev_valid_name() of the kernel: IFNAMSIZ with its NUL, no slash, colon or space.
-		if len(name) > 15 || name == "." || name == ".." || strings.ContainsAny(name, "/: ") {
-			d.Wrong(n, path, fmt.Sprintf("%q is not the name of an interface", document.Clip(name)), "such as eth0")
-		}
-	}
-	return names
 }
 
 func (d *decoder) route(path string, n *node) Route {
@@ -129,7 +118,7 @@ func (d *decoder) pathPrefix(path string, n *node) string {
 }
 
 func (d *decoder) methods(path string, n *node) []string {
-	methods := d.texts(path, n)
+	methods := document.Distinct(d.Decoder, path, n, d.Text)
 	for _, m := range methods {
 		switch {
 		case !isToken(m):

@@ -1,0 +1,88 @@
+package document
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// maxPEM is beyond what the longest list of authorities takes, in bytes.
+const maxPEM = 4 << 20
+
+// ReadPEM reads a file of certificates or of a key.
+func ReadPEM(path string) ([]byte, error) {
+	data, _, err := ReadFile(path, maxPEM)
+	return data, err
+}
+
+// ReadKeyPair reads a certificate and its private key.
+func ReadKeyPair(certificate, key string) (tls.Certificate, error) {
+	c, err := ReadPEM(certificate)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	k, err := ReadPEM(key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(c, k)
+}
+
+// ReadCertificates reads the certificates of a file, of which there is at least one.
+func ReadCertificates(path string) ([]*x509.Certificate, error) {
+	rest, err := ReadPEM(path)
+	if err != nil {
+		return nil, err
+	}
+	var out []*x509.Certificate
+	for {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c)
+	}
+	if len(out) == 0 {
+		return nil, &os.PathError{Op: "read", Path: path, Err: errors.New("no certificate in it")}
+	}
+	return out, nil
+}
+
+// ReadIdentity reads a process's own certificate with its key, and the authorities that must have signed its peers'.
+func ReadIdentity(certificate, key, authorities string) (tls.Certificate, *x509.CertPool, error) {
+	pair, err := ReadKeyPair(certificate, key)
+	if err != nil {
+		return tls.Certificate{}, nil, fmt.Errorf("read certificate: %w", err)
+	}
+	all, err := ReadCertificates(authorities)
+	if err != nil {
+		return tls.Certificate{}, nil, fmt.Errorf("read authorities: %w", err)
+	}
+	pool := x509.NewCertPool()
+	for _, c := range all {
+		pool.AddCert(c)
+	}
+	return pair, pool, nil
+}
+
+// WarnTime tells of a certificate that others refuse now: it may be replaced without a restart.
+func (d *Decoder) WarnTime(path string, c *x509.Certificate, now time.Time) {
+	who := Clip(c.Subject.String())
+	switch {
+	case now.After(c.NotAfter):
+		d.Warn(d.Place(path), path, fmt.Sprintf("the certificate of %q ended on %s", who, c.NotAfter.Format(time.RFC3339)))
+	case now.Before(c.NotBefore):
+		d.Warn(d.Place(path), path, fmt.Sprintf("the certificate of %q begins on %s", who, c.NotBefore.Format(time.RFC3339)))
+	}
+}

@@ -1,0 +1,48 @@
+package document
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+var (
+	nameForm  = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+	notInName = regexp.MustCompile(`[^a-z0-9]+`)
+)
+
+// Label decodes a Name that can be a label of a DNS name (RFC 1123, section 2.1), as names in certificates are.
+func (d *Decoder) Label(path string, n *Node) string { return d.Name(path, n, 63) }
+
+// Name decodes what the user calls something: letters, digits and hyphens, of at most longest bytes.
+func (d *Decoder) Name(path string, n *Node, longest int) string {
+	s := d.Text(path, n)
+	if d.err == nil && (len(s) > longest || !nameForm.MatchString(s)) {
+		d.WrongText(n, path, s, "is no name here", fmt.Sprintf("at most %d of a-z, 0-9 and, inside, -", longest))
+	}
+	return s
+}
+
+// NameOf makes a Name of a file's; otherwise is for a file whose name has nothing to make one of.
+func NameOf(file string, longest int, otherwise string) string {
+	base := strings.ToLower(filepath.Base(file))
+	base = strings.Trim(notInName.ReplaceAllString(strings.TrimSuffix(base, filepath.Ext(base)), "-"), "-")
+	if base == "" {
+		return otherwise
+	}
+	return strings.TrimRight(base[:min(len(base), longest)], "-")
+}
+
+// deviceForm is what the kernel takes as the name of an interface (dev_valid_name), but for odd characters that are asking for
+// trouble.
+var deviceForm = regexp.MustCompile(`^[A-Za-z0-9_.@-]{1,15}$`)
+
+// Device decodes the name of a network interface, which need not be there.
+func (d *Decoder) Device(path string, n *Node) string {
+	s := d.Text(path, n)
+	if d.err == nil && (!deviceForm.MatchString(s) || s == "." || s == "..") {
+		d.WrongText(n, path, s, "is not the name of an interface", "such as eth0")
+	}
+	return s
+}

@@ -1,0 +1,204 @@
+package document
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Ports is a range of port numbers, both ends included.
+type Ports struct{ First, Last uint16 }
+
+// port gives a port from 1 to 65535 as people write it, without sign or leading zero, or 0.
+func port(s string) uint16 {
+	v, err := strconv.ParseUint(s, 10, 16)
+	if err != nil || s[0] == '0' {
+		return 0
+	}
+	return uint16(v)
+}
+
+// ParsePorts reads a number or a range of them, "8000-8100", and tells what is wrong with it, and what would be right.
+func ParsePorts(s string) (p Ports, problem, right string) {
+	from, to, isRange := strings.Cut(s, "-")
+	if !isRange {
+		to = from
+	}
+	p = Ports{port(from), port(to)}
+	switch {
+	case p.First == 0 || p.Last == 0:
+		return Ports{}, "is not a port", "such as 443 or 8000-8100, from 1 to 65535"
+	case p.First > p.Last:
+		return Ports{}, "ends before it begins", to + "-" + from
+	}
+	return p, "", ""
+}
+
+// PortsList decodes a list of ports and of ranges of them, of which there are at most most.
+func (d *Decoder) PortsList(path string, n *Node, most int) []Ports {
+	var out []Ports
+	d.AtMost(path, n, most)
+	d.NonEmptyList(path, n, func(at string, n *Node) {
+		s := d.Text(at, n)
+		p, problem, right := ParsePorts(s)
+		if d.err == nil && problem != "" {
+			d.WrongText(n, at, s, problem, right)
+		}
+		out = append(out, p)
+	})
+	return out
+}
+
+// SplitHostPort divides host:port and tells what is wrong with it. The host may be empty, and may be anything.
+func SplitHostPort(s string) (host, problem string) {
+	host, number, err := net.SplitHostPort(s)
+	switch {
+	case err != nil:
+		return "", "is not host:port"
+	case port(number) == 0:
+		return "", "has no port from 1 to 65535"
+	}
+	return host, ""
+}
+
+// HostPort decodes where a process of the user's own listens; the host may be empty or a name. Messages show the example.
+func (d *Decoder) HostPort(path string, n *Node, example string) string {
+	s := d.Text(path, n)
+	if _, problem := SplitHostPort(s); d.err == nil && problem != "" {
+		d.WrongText(n, path, s, problem, `such as "`+example+`"`)
+	}
+	return s
+}
+
+const exampleAddrPort = `such as "192.0.2.7:443" or "[2001:db8::7]:443"`
+
+// AddrPort decodes the address of one host that packets are routed to, with its port.
+func (d *Decoder) AddrPort(path string, n *Node) netip.AddrPort {
+	a := d.ListenAddrPort(path, n)
+	if d.err == nil && a.Addr().IsUnspecified() {
+		d.WrongText(n, path, a.String(), "is not the address of one host", exampleAddrPort)
+	}
+	return a
+}
+
+// ListenAddrPort decodes where connections come in: an AddrPort, or the address that stands for all of its family.
+func (d *Decoder) ListenAddrPort(path string, n *Node) netip.AddrPort {
+	s := d.Text(path, n)
+	if d.err != nil {
+		return netip.AddrPort{}
+	}
+	a, err := netip.ParseAddrPort(s)
+	switch {
+	case err != nil && strings.HasPrefix(s, ":"):
+		d.WrongText(n, path, s, "has no address", fmt.Sprintf(`all of IPv4 is "0.0.0.0%s", all of IPv6 "[::]%[1]s"`, Clip(s)))
+	case err != nil:
+		d.WrongText(n, path, s, "is not address:port", exampleAddrPort)
+	case a.Port() == 0:
+		d.WrongText(n, path, s, "has port 0", "a port from 1 to 65535")
+	case a.Addr().Zone() != "":
+		d.WrongText(n, path, s, "has a zone", "an address that is routed")
+	case a.Addr().Is4In6():
+		d.WrongText(n, path, s, "is an IPv4 address written as IPv6", netip.AddrPortFrom(a.Addr().Unmap(), a.Port()).String())
+	case a.Addr().IsMulticast(), a.Addr() == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		d.WrongText(n, path, s, "is not the address of one host", exampleAddrPort)
+	default:
+		return a
+	}
+	return netip.AddrPort{}
+}
+
+// Address decodes the address of one host. Without a zone: an interface is another key's.
+func (d *Decoder) Address(path string, n *Node) netip.Addr {
+	s := d.Text(path, n)
+	if d.err != nil {
+		return netip.Addr{}
+	}
+	a, err := netip.ParseAddr(s)
+	const right = "such as 192.0.2.1 or 2001:db8::1"
+	switch {
+	case err != nil:
+		d.WrongText(n, path, s, "is not an address", right)
+	case a.Is4In6():
+		d.WrongText(n, path, s, "is an IPv4 address written as IPv6", a.Unmap().String())
+	case a.Zone() != "", a.IsUnspecified(), a.IsMulticast():
+		d.WrongText(n, path, s, "is not the address of one host", right)
+	}
+	return a
+}
+
+// Prefix decodes address/length, with no bit set after the length.
+func (d *Decoder) Prefix(path string, n *Node) netip.Prefix {
+	s := d.Text(path, n)
+	if d.err != nil {
+		return netip.Prefix{}
+	}
+	if one, alone := hostPrefix(s); alone {
+		d.WrongText(n, path, s, "has no length", one.String())
+		return netip.Prefix{}
+	}
+	return d.masked(path, n, s, "is not address/length", "such as 192.0.2.0/24 or 2001:db8::/48")
+}
+
+// AddressOrPrefix is Prefix, and takes an address for the prefix of it alone.
+func (d *Decoder) AddressOrPrefix(path string, n *Node) netip.Prefix {
+	s := d.Text(path, n)
+	if d.err != nil {
+		return netip.Prefix{}
+	}
+	if one, alone := hostPrefix(s); alone {
+		return one
+	}
+	return d.masked(path, n, s, "is neither an address nor address/length", "such as 192.0.2.7 or 2001:db8::/48")
+}
+
+// hostPrefix gives the prefix of an address that stands without a length.
+func hostPrefix(s string) (netip.Prefix, bool) {
+	a, err := netip.ParseAddr(s)
+	if err != nil || a.Zone() != "" || a.Is4In6() {
+		return netip.Prefix{}, false
+	}
+	return netip.PrefixFrom(a, a.BitLen()), true
+}
+
+func (d *Decoder) masked(path string, n *Node, s, problem, right string) netip.Prefix {
+	p, err := netip.ParsePrefix(s)
+	a, notAlone := netip.ParseAddr(s)
+	switch {
+	case p.Addr().Is4In6(), notAlone == nil && a.Is4In6():
+		d.WrongText(n, path, s, "is an IPv4 address written as IPv6", right)
+	case err != nil:
+		d.WrongText(n, path, s, problem, right)
+	case p != p.Masked():
+		d.WrongText(n, path, s, "has bits set after its length", p.Masked().String())
+	default:
+		return p
+	}
+	return netip.Prefix{}
+}
+
+// URL decodes a URL of one of the schemes, with a host, and without a user or a fragment.
+func (d *Decoder) URL(path string, n *Node, schemes ...string) *url.URL {
+	s := d.Text(path, n)
+	if d.err != nil {
+		return nil
+	}
+	u, err := url.Parse(s)
+	right := schemes[0] + "://host:port/path"
+	switch {
+	case err != nil || u.Hostname() == "" || u.Opaque != "" || u.Fragment != "":
+		d.WrongText(n, path, s, "is not a URL", right)
+	case !slices.Contains(schemes, u.Scheme):
+		d.WrongText(n, path, s, "is not "+strings.Join(schemes, " or "), right)
+	case u.User != nil:
+		d.WrongText(n, path, s, "holds a user's name", "without it")
+	case u.Port() != "" && port(u.Port()) == 0:
+		d.WrongText(n, path, s, "has no port from 1 to 65535", right)
+	default:
+		return u
+	}
+	return nil
+}

@@ -82,12 +82,18 @@ func join(client *net.TCPConn, to string, wrapped bool) {
 	ways.Wait()
 }
 
-// pass copies until the end, and says so.
+// pass copies until the end, and says so. After an error it resets who waits for more.
 func pass(to, from *net.TCPConn, wrapped bool) {
+	var err error
 	if wrapped {
-		_, _ = io.Copy(struct{ io.Writer }{to}, struct{ io.Reader }{from})
+		_, err = io.Copy(struct{ io.Writer }{to}, struct{ io.Reader }{from})
 	} else {
-		_, _ = io.Copy(to, from)
+		_, err = io.Copy(to, from)
+	}
+	if err != nil {
+		_ = to.SetLinger(0)
+		_ = to.Close()
+		return
 	}
 	_ = to.CloseWrite()
 }

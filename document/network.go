@@ -65,7 +65,7 @@ func SplitHostPort(s string) (host, problem string) {
 	return host, ""
 }
 
-// HostPort decodes where a process of the user's own listens; the host may be empty or a name. Messages show the example.
+// HostPort decodes where somebody listens; the host may be empty or a name. Messages show the example.
 func (d *Decoder) HostPort(path string, n *Node, example string) string {
 	s := d.Text(path, n)
 	if _, problem := SplitHostPort(s); d.err == nil && problem != "" {

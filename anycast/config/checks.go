@@ -25,7 +25,7 @@ func (d *decoder) check(path string, n *node) Check {
 		{Name: "name", Decode: func(path string, n *node) { c.Name = d.Label(path, n) }},
 		{Name: "http", Decode: func(path string, n *node) { c.HTTP = d.URL(path, n, "http", "https") }},
 		{Name: "host", Decode: func(path string, n *node) { c.Host = d.Text(path, n) }},
-		{Name: "tcp", Decode: func(path string, n *node) { c.TCP = d.HostPort(path, n, "127.0.0.1:9466") }},
+		{Name: "tcp", Decode: func(path string, n *node) { c.TCP = d.hostPort(path, n) }},
 		{Name: "command", Decode: func(path string, n *node) { c.Command = d.command(path, n) }},
 		{Name: "interval", Decode: func(path string, n *node) { c.Interval = d.Between(path, n, 10*time.Millisecond, time.Hour) }},
 		{Name: "timeout", Decode: func(path string, n *node) { c.Timeout = d.Between(path, n, 10*time.Millisecond, time.Hour) }},

@@ -19,6 +19,8 @@ type (
 	key  = document.Key
 )
 
+func (d *decoder) hostPort(path string, n *node) string { return d.HostPort(path, n, "127.0.0.1:9466") }
+
 // orNone is between, and 0 for the word none.
 func (d *decoder) orNone(path string, n *node, least, most time.Duration) time.Duration {
 	if n.Text == "none" {

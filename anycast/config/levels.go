@@ -41,7 +41,7 @@ func (d *decoder) ladder(path string, n *node) []level.Level {
 		l := d.level(at, n)
 		for i := range out {
 			if out[i].Name == l.Name {
-				d.Refuse(document.Join(at, "name"), fmt.Sprintf("%q is the name of %s[%d] already", l.Name, path, i), "a name of its own")
+				d.Refuse(document.Join(at, "name"), fmt.Sprintf("%q is the name of %s already", l.Name, document.Index(path, i)), "a name of its own")
 			}
 		}
 		out = append(out, l)

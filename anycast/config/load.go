@@ -70,9 +70,9 @@ func (d *decoder) config(root *node) *Config {
 		{Name: "name", Decode: func(path string, n *node) { cfg.Name = d.Label(path, n) }},
 		{Name: "listen", Decode: func(path string, n *node) {
 			d.Fields(path, n, []key{
-				{Name: "metrics", Decode: func(path string, n *node) { cfg.Listen.Metrics = d.HostPort(path, n, "127.0.0.1:9466") }},
+				{Name: "metrics", Decode: func(path string, n *node) { cfg.Listen.Metrics = d.hostPort(path, n) }},
 				{Name: "control", Decode: func(path string, n *node) { cfg.Listen.Control = d.SocketPath(path, n) }},
-				{Name: "sites", Decode: func(path string, n *node) { cfg.Listen.Sites = d.HostPort(path, n, "127.0.0.1:9466") }},
+				{Name: "sites", Decode: func(path string, n *node) { cfg.Listen.Sites = d.hostPort(path, n) }},
 			})
 		}},
 		{Name: "identity", Decode: func(path string, n *node) {

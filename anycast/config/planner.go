@@ -74,7 +74,7 @@ func (d *decoder) exit(path string, n *node) Exit {
 func (d *decoder) mapping(path string, n *node) *Map {
 	m := &Map{Priority: defaultPriority}
 	d.Fields(path, n, []key{
-		{Name: "listen", Decode: func(path string, n *node) { m.Listen = d.HostPort(path, n, "127.0.0.1:9466") }},
+		{Name: "listen", Decode: func(path string, n *node) { m.Listen = d.hostPort(path, n) }},
 		{Name: "tls", Decode: func(path string, n *node) { m.TLS = d.Boolean(path, n) }},
 		{Name: "addresses", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxPrefixes)

@@ -65,7 +65,7 @@ func (c *Controllers) dialled(ctx context.Context, o *origin) (up bool, err erro
 	if err != nil {
 		return false, fmt.Errorf("connect: %w", err)
 	}
-	return c.serve(ctx, o, rw, peer)
+	return c.serve(ctx, o, rw, peer, nil)
 }
 
 func (c *Controllers) dial(ctx context.Context, o *origin) (io.ReadWriteCloser, string, error) {

@@ -59,8 +59,9 @@ type origin struct {
 
 	mu          sync.Mutex
 	failed      failure
-	connections int  // that others have opened
-	crowded     bool // there have been more than there may be
+	connections int        // that others have opened
+	pending     []*pending // of them, those that have not said hello; the oldest first
+	crowded     bool       // there have been more than there may be
 }
 
 // Open listens where the configuration says so, begins to connect to its controllers, and goes on with both until Close is
@@ -118,12 +119,16 @@ func (c *Controllers) Do(f func()) {
 // Connected is how many of the configured controllers have a channel.
 func (c *Controllers) Connected() int { return int(c.active.Load()) }
 
-// serve is the life of one channel over a connection, which it closes. It returns why the channel ended, and whether it was up.
-func (c *Controllers) serve(ctx context.Context, o *origin, rw io.ReadWriteCloser, peer string) (up bool, err error) {
+// serve is the life of one channel over a connection, which it closes. When the hellos have been said it asks settle whether the channel may
+// be; nil: it may. It returns why the channel ended, and whether it was up.
+func (c *Controllers) serve(ctx context.Context, o *origin, rw io.ReadWriteCloser, peer string, settle func() bool) (up bool, err error) {
 	conn := channel.Start(rw, channel.Options{Idle: o.peers.Idle, Dead: o.peers.Dead})
 	defer conn.Close()
 	if err := conn.Up(ctx); err != nil {
 		return false, err
+	}
+	if settle != nil && !settle() {
+		return false, errEvicted
 	}
 	ch := newChannel(ctx, c, o, conn, peer)
 	defer ch.close()

@@ -107,7 +107,7 @@ func TestWrongVersion(t *testing.T) {
 	equal(t, "opened", s.Status()[0].Opened, 0)
 }
 
-// TestListen: others may connect, as many as there is room for, whether they say anything or not.
+// TestListen: others may connect, as many as there is room for.
 func TestListen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "folder", "forwarder")
 	s := newStage(t, func(c *config.Config) {
@@ -122,17 +122,18 @@ func TestListen(t *testing.T) {
 		t.Cleanup(func() { rw.Close() })
 		return rw
 	}
-	silent := dial()
-	c := channel.Start(dial(), channel.Options{})
-	defer c.Close()
-	ask(t, c, &openflow.BarrierRequest{})
+	other, c := channel.Start(dial(), channel.Options{}), channel.Start(dial(), channel.Options{})
+	for _, c := range []*channel.Conn{other, c} {
+		defer c.Close()
+		ask(t, c, &openflow.BarrierRequest{})
+	}
 	equal(t, "connected", s.Connected(), 0) // nobody is that is configured
 	third := dial()
 	if _, err := third.Read(make([]byte, 1)); err == nil {
 		t.Error("a connection beyond the limit is served")
 	}
 	eventually(t, "it is counted", func() bool { return s.Status()[0].Rejected == 1 })
-	silent.Close()
+	other.Close()
 	eventually(t, "there is room again", func() bool {
 		rw := dial()
 		defer rw.Close()

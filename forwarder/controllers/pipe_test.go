@@ -82,7 +82,7 @@ func (s *stage) over(t testing.TB, which of) net.Conn {
 	s.origins = append(s.origins, o)
 	s.mu.Unlock()
 	s.tasks.Go(func() {
-		_, err := s.serve(t.Context(), o, here, "")
+		_, err := s.serve(t.Context(), o, here, "", nil)
 		o.fail(err)
 	})
 	t.Cleanup(func() { there.Close() })

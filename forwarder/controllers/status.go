@@ -34,7 +34,7 @@ type Counts struct {
 	Sent      uint64 // messages but packet-ins
 	PacketIns uint64 // sent
 	Dropped   uint64 // packet-ins that there was no room for
-	Rejected  uint64 // connections that there was no room for
+	Rejected  uint64 // connections that there was no room for, or no more without a hello
 }
 
 // counts are Counts while they change.

@@ -12,12 +12,14 @@ import (
 	"baton/openflow"
 )
 
+func (f *Forwarder) journalPath() string { return filepath.Join(f.cfg.State, "flows") }
+
 // replay makes the pipeline what it was when an earlier process ended.
 func (f *Forwarder) replay() (err error) {
 	if f.cfg.State == "" {
 		return nil
 	}
-	f.journal, err = journal.Open(filepath.Join(f.cfg.State, "flows"))
+	f.journal, err = journal.Open(f.journalPath())
 	if err != nil {
 		return err
 	}
@@ -41,7 +43,31 @@ func (f *Forwarder) replay() (err error) {
 	if n := f.journal.Len(); n > 0 {
 		f.log.Info("state was taken over", "messages", n, "torn_bytes", f.journal.Torn())
 	}
+	f.repair()
 	return nil
+}
+
+// repair tells what damage has cost the state, and writes it anew (decision 25).
+func (f *Forwarder) repair() {
+	d := f.journal.Damage()
+	if d.Places == 0 {
+		return
+	}
+	what := []any{"file", f.journalPath(), "places", d.Places, "bytes", d.Bytes, "first_at", d.At, "restored_messages", f.journal.Len()}
+	if !d.After.IsZero() {
+		what = append(what, "changes_after", d.After)
+	}
+	if !d.Before.IsZero() {
+		what = append(what, "changes_before", d.Before)
+	}
+	kept, err := f.journal.Repair(f.records())
+	if err != nil {
+		what = append(what, "not_repaired", err)
+	} else {
+		what = append(what, "damaged_file", kept)
+	}
+	f.log.Error("the state was damaged, and changes are lost: flow entries, groups and meters may be missing, and deleted ones may be in force "+
+		"again; have the controllers install theirs anew, or stop the forwarder, remove the file and start it empty", what...)
 }
 
 // record keeps a message that changed the pipeline; raw are its bytes.

@@ -5,7 +5,8 @@
 // 1970, 8 bytes; and the message, whose header has its length. Numbers are big-endian.
 //
 // The page cache outlives a process that is killed, so appending does not wait for the disk; a machine that stops without notice
-// loses what the disk has not seen. What is left of the file then ends where the first record does not match its CRC.
+// loses what the disk has not seen. A record that was cut at the end is forgotten. Other damage is stepped over, to the next record that
+// matches its CRC, and told ([Journal.Damage]).
 package journal
 
 import (
@@ -42,13 +43,14 @@ type Journal struct {
 	size    int64
 	records int
 	torn    int64
+	damage  Damage
 	floor   int64  // below it a rewrite is not due
 	record  []byte // room for one, used again
 }
 
-// Open opens or creates a journal, and its folder, and locks it against other processes until Close. Bytes at its end that are no
-// whole record, as a crash may leave them, are cut off. The errors of the operating system apply, [ErrInUse], and one for a file that
-// is no journal.
+// Open opens or creates a journal, and its folder, and locks it against other processes until Close. The beginning of a record at its
+// end, as a crash may leave it, is cut off, unless there is damage: then the file stays as it is until Repair. The errors of the operating
+// system apply, [ErrInUse], and one for a file that is no journal.
 func Open(path string) (*Journal, error) {
 	j := &Journal{path: path}
 	if err := j.open(); err != nil {
@@ -94,14 +96,23 @@ func (j *Journal) open() (err error) {
 	if s.err != nil {
 		return s.err
 	}
-	j.size += s.whole
-	if j.torn = info.Size() - j.size; j.torn > 0 {
+	j.size, j.damage = s.at, s.damage
+	j.torn = info.Size() - j.size
+	cut, err := isCut(j.file, j.size, info.Size())
+	if err != nil {
+		return err
+	}
+	if !cut {
+		j.damage.add(j.size, j.torn, s.record.Time, time.Time{})
+		j.torn = 0
+	}
+	if j.torn > 0 && j.damage.Places == 0 {
 		return j.file.Truncate(j.size)
 	}
 	return nil
 }
 
-// Torn returns how many bytes Open has cut off.
+// Torn returns how many bytes at the end are the beginning of a record.
 func (j *Journal) Torn() int64 { return j.torn }
 
 // Len returns how many records the journal holds.

@@ -44,6 +44,15 @@ func bare(err error) error {
 	return err
 }
 
+// bareLink is bare for os.Link.
+func bareLink(err error) error {
+	var l *os.LinkError
+	if errors.As(err, &l) {
+		return l.Err
+	}
+	return err
+}
+
 // syncFolder makes the names in a folder last.
 func syncFolder(path string) error {
 	d, err := os.Open(path)

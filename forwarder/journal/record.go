@@ -39,21 +39,60 @@ func appendRecord(b []byte, r Record) ([]byte, error) {
 	return b, nil
 }
 
-// scanner reads records until one is not whole.
+// least is the size of the shortest record.
+const least = headSize + openflow.HeaderSize
+
+// scanner reads records. It steps over what is none, if whole ones are behind it.
 type scanner struct {
+	f      io.ReaderAt
 	in     *bufio.Reader
+	at, to int64  // where the next record begins, and where the last one may end
 	record Record // the last that was read; its message is of room
 	room   []byte
-	whole  int64 // bytes of all records that were read
+	damage Damage
 	err    error // of reading; the end is none
 }
 
 func newScanner(f io.ReaderAt, from, to int64) *scanner {
-	return &scanner{in: bufio.NewReaderSize(io.NewSectionReader(f, from, to-from), 1<<18)}
+	s := &scanner{f: f, to: to}
+	s.seek(from)
+	return s
+}
+
+func (s *scanner) seek(at int64) {
+	s.at = at
+	section := io.NewSectionReader(s.f, at, s.to-at)
+	if s.in == nil {
+		s.in = bufio.NewReaderSize(section, 1<<18)
+	}
+	s.in.Reset(section)
 }
 
 func (s *scanner) next() bool {
-	head, err := s.in.Peek(headSize + openflow.HeaderSize)
+	before := s.record.Time
+	if s.read() {
+		return true
+	}
+	if s.err != nil {
+		return false
+	}
+	behind, err := find(s.f, s.at+1, s.to)
+	if err != nil || behind < 0 {
+		s.err = err
+		return false
+	}
+	at := s.at
+	s.seek(behind)
+	if !s.read() {
+		return false
+	}
+	s.damage.add(at, behind-at, before, s.record.Time)
+	return true
+}
+
+// read reads the record at at, if a whole one is there.
+func (s *scanner) read() bool {
+	head, err := s.in.Peek(least)
 	if err != nil {
 		return s.end(err)
 	}
@@ -69,10 +108,10 @@ func (s *scanner) next() bool {
 	if _, err := io.ReadFull(s.in, b); err != nil {
 		return s.end(err)
 	}
-	if binary.BigEndian.Uint32(b) != crc32.Checksum(b[4:], castagnoli) {
+	if !whole(b) {
 		return false
 	}
-	s.whole += int64(n)
+	s.at += int64(n)
 	s.record = Record{time.Unix(0, int64(binary.BigEndian.Uint64(b[4:]))), b[headSize:]}
 	return true
 }
@@ -82,4 +121,45 @@ func (s *scanner) end(err error) bool {
 		s.err = err
 	}
 	return false
+}
+
+// whole reports whether a record is as it was written.
+func whole(b []byte) bool { return binary.BigEndian.Uint32(b) == crc32.Checksum(b[4:], castagnoli) }
+
+// searched is how many bytes find looks at, at once.
+const searched = 1 << 17
+
+// find returns where the first whole record that does not begin before from is; a negative number if there is none.
+func find(f io.ReaderAt, from, to int64) (int64, error) {
+	b := make([]byte, searched+headSize+openflow.MaxLength)
+	for ; from+least <= to; from += searched {
+		n, err := f.ReadAt(b[:min(int64(len(b)), to-from)], from)
+		if err != nil && err != io.EOF {
+			return -1, err
+		}
+		for i := 0; i < searched && i+least <= n; i++ {
+			if b[i+headSize] != openflow.Version {
+				continue
+			}
+			h, err := openflow.ParseHeader(b[i+headSize : n])
+			if end := i + headSize + int(h.Length); err == nil && end <= n && whole(b[i:end]) {
+				return from + int64(i), nil
+			}
+		}
+	}
+	return -1, nil
+}
+
+// isCut reports whether bytes at the end of a file are the beginning of a record, as a process leaves it that ends while it writes. Damage may
+// look the same.
+func isCut(f io.ReaderAt, from, to int64) (bool, error) {
+	if to-from < least {
+		return true, nil
+	}
+	head := make([]byte, openflow.HeaderSize)
+	if _, err := f.ReadAt(head, from+headSize); err != nil {
+		return false, err
+	}
+	h, err := openflow.ParseHeader(head)
+	return err == nil && headSize+int64(h.Length) > to-from, nil
 }

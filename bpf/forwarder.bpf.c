@@ -16,6 +16,9 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 /* OFPR_ [7.4.1] */
 enum reason { REASON_NO_MATCH, REASON_ACTION, REASON_INVALID_TTL };
 
+/* TCX_NEXT. What the forwarder leaves to the host others see as well: TC_ACT_OK would end the chain of programs, and leave out tc's filters. */
+#define LEAVE TC_ACT_UNSPEC
+
 /* OFPP_ [7.2.1] */
 #define OFPP_CONTROLLER 0xfffffffd
 
@@ -327,7 +330,7 @@ static __always_inline int finish(struct __sk_buff *skb, struct work *w, bool fr
 	if (w->stack && from_port) {
 		flush(skb);
 		count(w->sent ? FORWARDED : TO_STACK);
-		return TC_ACT_OK;
+		return LEAVE;
 	}
 	if (w->out) {
 		p = usable(w->out);
@@ -353,7 +356,7 @@ int forwarder_ingress(struct __sk_buff *skb)
 
 	if (!w || !st || !place) {
 		count(NOT_A_PORT);
-		return TC_ACT_OK;
+		return LEAVE;
 	}
 	p = bpf_map_lookup_elem(&ports, place);
 	if (!p || p->flags & (PORT_NO_RECV | PORT_DOWN)) {

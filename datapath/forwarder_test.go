@@ -186,12 +186,14 @@ func anyFrame(r *rand.Rand) []byte {
 func TestForwarderInTheBytes(t *testing.T) {
 	r := newForwarderRig(t)
 	b := slices.Concat(make([]byte, 12), []byte{0x81, 0, 0, 5, 0x88, 0xb5}, make([]byte, 44))
-	r.does(ForwarderOp{Kind: OpPopVLAN}, ForwarderOp{Kind: OpOutput, Arg: 2})
+	r.does(ForwarderOp{Kind: OpVLANPCP, Arg: 3}, ForwarderOp{Kind: OpOutput, Arg: 2})
 	if verdict, _, _ := r.run(b); verdict != "drop_not_there" {
-		t.Errorf("popped: %s", verdict)
+		t.Errorf("written: %s", verdict)
 	}
-	r.does(ForwarderOp{Kind: OpOutput, Arg: 2})
-	if verdict, action, after := r.run(b); verdict != "forwarded" || action != actRedirect || !slices.Equal(after, b) {
-		t.Errorf("%s, action %d\n% x", verdict, action, after)
+	for _, ops := range [][]ForwarderOp{{}, {{Kind: OpPopVLAN}}} {
+		r.does(append(ops, ForwarderOp{Kind: OpOutput, Arg: 2})...)
+		if verdict, action, after := r.run(b); verdict != "forwarded" || action != actRedirect || !slices.Equal(after, b) {
+			t.Errorf("%v: %s, action %d\n% x", ops, verdict, action, after)
+		}
 	}
 }

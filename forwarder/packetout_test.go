@@ -52,6 +52,13 @@ func TestPacketOut(t *testing.T) {
 		{"CONTROLLER", 3, []of.Action{output(of.PortController)}, nil, true},
 		{"CONTROLLER and a port", 1, []of.Action{output(of.PortController), output(2)}, []of.PortNo{2}, true},
 		{"no action", 1, nil, nil, false},
+		{"ANY to a port", of.PortAny, []of.Action{output(2)}, []of.PortNo{2}, false},
+		{"ANY to ALL", of.PortAny, []of.Action{output(of.PortAll)}, []of.PortNo{1, 2, 3}, false},
+		{"ANY to FLOOD", of.PortAny, []of.Action{output(of.PortFlood)}, []of.PortNo{1, 2, 3}, false},
+		{"ANY to NORMAL", of.PortAny, []of.Action{output(of.PortNormal)}, []of.PortNo{1, 2, 3}, false},
+		{"ANY to IN_PORT", of.PortAny, []of.Action{output(of.PortInPort)}, nil, false},
+		{"ANY to TABLE, where an entry asks for another port", of.PortAny, []of.Action{output(of.PortTable)}, nil, false},
+		{"ANY to CONTROLLER", of.PortAny, []of.Action{output(of.PortController)}, nil, true},
 		{"changed between two ports", of.PortController,
 			[]of.Action{output(1), of.ActionSetField{Field: of.Match{}.MAC(of.FieldEthDst, somebody)}, output(2)}, []of.PortNo{1, 2}, false},
 	}
@@ -152,7 +159,7 @@ func TestPacketOutRefused(t *testing.T) {
 		want of.Code
 	}{
 		{"a buffer", &of.PacketOut{Buffer: 7, InPort: of.PortController, Actions: []of.Action{output(1)}}, of.BadRequestBufferUnknown},
-		{"from no port that there is", packetOut(of.PortAny, good, output(1)), of.BadRequestBadPort},
+		{"from a port that none can be", packetOut(of.PortFlood, good, output(1)), of.BadRequestBadPort},
 		{"from port 0", packetOut(0, good, output(1)), of.BadRequestBadPort},
 		{"to port 0", packetOut(of.PortController, good, output(0)), of.BadActionBadOutPort},
 		{"to a group that is not there", packetOut(of.PortController, good, of.ActionGroup{Group: 7}),

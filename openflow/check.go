@@ -86,7 +86,10 @@ func checkMultipart(m *MultipartRequest) *Fault {
 const shortestFrame = 14
 
 func checkPacketOut(m *PacketOut) *Fault {
-	if m.InPort == 0 || m.InPort > PortMax && m.InPort != PortController && m.InPort != PortLocal {
+	switch p := m.InPort; {
+	case p == PortController, p == PortLocal:
+	case p == PortAny: // no port, as Open vSwitch takes it and as controllers send it
+	case p == 0, p > PortMax:
 		return fault(BadRequestBadPort, "7.3.7", "packet from port %v", m.InPort)
 	}
 	if m.Buffer == NoBuffer && len(m.Data) < shortestFrame {

@@ -80,7 +80,8 @@ var checks = []struct {
 	{"packet out", &PacketOut{Buffer: NoBuffer, InPort: PortController, Data: minimal}, 0},
 	{"packet out to the tables", &PacketOut{Buffer: NoBuffer, InPort: 1, Data: minimal,
 		Actions: []Action{ActionOutput{Port: PortTable}}}, 0},
-	{"packet out without a port", &PacketOut{Buffer: NoBuffer, InPort: PortAny, Data: minimal}, BadRequestBadPort},
+	{"packet out without a port", &PacketOut{Buffer: NoBuffer, InPort: PortAny, Data: minimal}, 0},
+	{"packet out from a port that none can be", &PacketOut{Buffer: NoBuffer, InPort: PortTable, Data: minimal}, BadRequestBadPort},
 	{"packet out, short", &PacketOut{Buffer: NoBuffer, InPort: 1, Data: minimal[1:]}, BadRequestBadPacket},
 	{"packet out, buffered", &PacketOut{InPort: 1}, 0},
 

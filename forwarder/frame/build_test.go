@@ -153,6 +153,7 @@ var (
 	double  = []byte{0x88, 0xa8, 0x20, 5, 0x81, 0, 0, 6}
 	labels  = []byte{0x88, 0x47, 0, 1, 0x10, 64, 0, 2, 0x21, 64}
 	pbb     = append([]byte{0x88, 0xe7, 0, 0, 1, 2}, 2, 0, 0, 0, 0, 3, 2, 0, 0, 0, 0, 4)
+	inSNAP  = []byte{0, 100, 0xaa, 0xaa, 3, 0, 0, 0}
 	hop     = []byte{60, 0, 1, 4, 0, 0, 0, 0, 6, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0} // hop-by-hop, then destination options
 	stamps  = []byte{1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2}
 	routers = []byte{0x94, 4, 0, 0} // IPv4 router alert
@@ -179,6 +180,8 @@ var recipes = []struct {
 	{"behind labels, IPv6", recipe{tags: vlan, mpls: labels, v6: true, protocol: protocolUDP, payload: 100}},
 	{"in a backbone", recipe{tags: pbb, protocol: packet.ProtocolTCP, payload: 100}},
 	{"a VLAN in a backbone", recipe{tags: slices.Concat(pbb, vlan), protocol: packet.ProtocolTCP, payload: 100}},
+	{"in SNAP", recipe{tags: inSNAP, protocol: packet.ProtocolTCP, payload: 100}},
+	{"in SNAP in a VLAN", recipe{tags: slices.Concat(vlan, inSNAP), v6: true, protocol: protocolUDP, payload: 100}},
 	{"not to be fragmented", recipe{fragment: 0x4000, protocol: packet.ProtocolTCP, payload: 100}},
 	{"SCTP", recipe{protocol: protocolSCTP, payload: 20}},
 	{"SCTP over IPv6", recipe{v6: true, protocol: protocolSCTP, payload: 20}},

@@ -3,6 +3,7 @@ package frame
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"testing"
 
 	"baton/packet"
@@ -55,6 +56,9 @@ func TestCompleteLeavesAlone(t *testing.T) {
 		{"UDP length beyond the packet", edit(recipe{protocol: protocolUDP, payload: 20}, func(b []byte) { b[14+20+5] = 60 })},
 		{"endless extension header", edit(recipe{v6: true, options: []byte{6, 0, 1, 4, 0, 0, 0, 0}, protocol: 6},
 			func(b []byte) { b[55] = 255 })},
+		{"SNAP of another organization", edit(recipe{tags: inSNAP, protocol: packet.ProtocolTCP}, func(b []byte) { b[19] = 0x0c })},
+		{"SNAP in SNAP", recipe{tags: slices.Concat(inSNAP, inSNAP), protocol: packet.ProtocolTCP}.build(partial)},
+		{"SNAP that is cut", recipe{tags: inSNAP, protocol: packet.ProtocolTCP}.build(partial)[:21]},
 		{"labels without a bottom", edit(recipe{mpls: labels, protocol: 6}, func(b []byte) { b[20] = 0 })[:22]},
 	}
 	for _, tt := range tests {

@@ -1,6 +1,7 @@
 package frame
 
 import (
+	"bytes"
 	"encoding/binary"
 
 	"baton/packet"
@@ -76,6 +77,11 @@ func find(b []byte, several bool) (layout, bool) {
 // network returns where the IP header begins, or a negative number.
 func network(b []byte) int {
 	for at := addressesSize; at+typeSize <= len(b); {
+		if isLength(b, at) {
+			if at = behindSNAP(b, at+typeSize); at < 0 {
+				return -1
+			}
+		}
 		switch packet.EtherType(binary.BigEndian.Uint16(b[at:])) {
 		case packet.EtherTypeIPv4, packet.EtherTypeIPv6:
 			return at + typeSize
@@ -90,6 +96,21 @@ func network(b []byte) int {
 		}
 	}
 	return -1
+}
+
+// isLength reports whether a frame has a length where it may have a type (IEEE 802.3, 3.2.6).
+func isLength(b []byte, at int) bool { return binary.BigEndian.Uint16(b[at:]) < 0x0600 }
+
+// snap begins LLC and SNAP headers that end with an EtherType (RFC 1042).
+var snap = []byte{0xaa, 0xaa, 3, 0, 0, 0}
+
+// behindSNAP returns where the EtherType of the LLC and SNAP headers at at is, or a negative number.
+func behindSNAP(b []byte, at int) int {
+	kind := at + len(snap)
+	if kind+typeSize > len(b) || !bytes.HasPrefix(b[at:], snap) || isLength(b, kind) {
+		return -1
+	}
+	return kind
 }
 
 // bottom returns where the labels that begin at at end. What is there says only by its first bits whether it is IP.

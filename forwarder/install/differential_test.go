@@ -119,7 +119,7 @@ func (d *differ) compare(in openflow.PortNo, b []byte) {
 // compareOut compares a packet-out.
 func (d *differ) compareOut(b []byte) {
 	d.t.Helper()
-	in := one(d.world, openflow.PortController, 1, 2)
+	in := one(d.world, openflow.PortController, openflow.PortAny, 1, 2)
 	var list []openflow.Action
 	for _, a := range d.actions(d.kind(), 4) {
 		if g, ok := a.(openflow.ActionGroup); !ok || d.pipeline.Group(g.Group) != nil {

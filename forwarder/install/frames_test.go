@@ -119,7 +119,24 @@ func (w *world) ethernet(k kind, tags int) []byte {
 		b = binary.BigEndian.AppendUint16(b, one[uint16](w, 0x8100, 0x88a8))
 		b = binary.BigEndian.AppendUint16(b, uint16(w.IntN(16))<<12|w.vid())
 	}
-	return append(b, w.network(k)...)
+	inner := w.network(k)
+	if w.often(15) {
+		inner = w.snap(inner)
+	}
+	return append(b, inner...)
+}
+
+// snap puts an EtherType and what follows it into LLC and SNAP headers, one in eight of them wrong.
+func (w *world) snap(inner []byte) []byte {
+	head := []byte{0xaa, 0xaa, 3, 0, 0, 0}
+	if w.often(12) {
+		head[w.IntN(len(head))] = byte(w.Uint32())
+	}
+	length := len(head) + len(inner)
+	if w.often(12) {
+		length = one(w, 0, 3, 4, 1530, 1531, 1532, 1535)
+	}
+	return slices.Concat(binary.BigEndian.AppendUint16(nil, uint16(length)), head, inner)
 }
 
 // network is an EtherType and what follows it.

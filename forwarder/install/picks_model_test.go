@@ -200,7 +200,7 @@ func (p *picker) wantFlows() {
 // wantActive compares how many flows of each link are active.
 func (p *picker) wantActive() {
 	p.t.Helper()
-	want, got := map[uint32]uint64{2: 0, 3: 0, 4: 0}, map[uint32]uint64{}
+	want, got := map[uint32]uint64{2: 0, 3: 0, 4: 0}, map[uint32]uint64{2: 0, 3: 0, 4: 0} // a port that no group has had is not listed
 	for _, f := range p.model.Picks.All() {
 		if f.Active(f.Used) { // the kernel's flows are not swept
 			want[uint32(f.Port)]++

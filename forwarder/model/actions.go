@@ -18,9 +18,9 @@ func (p *state) change(a openflow.Action) bool {
 	case openflow.ActionPushVLAN:
 		p.pushVLAN(a.EtherType)
 	case openflow.ActionPopVLAN:
-		return p.popVLAN()
+		p.popVLAN()
 	case openflow.ActionPushMPLS:
-		p.pushMPLS(a.EtherType)
+		return p.pushMPLS(a.EtherType)
 	case openflow.ActionPopMPLS:
 		return p.popMPLS(a.EtherType)
 	case openflow.ActionPushPBB:
@@ -249,17 +249,34 @@ func (p *state) pushVLAN(etherType uint16) {
 	p.frame = slices.Insert(p.frame, 12, tag...)
 }
 
-func (p *state) popVLAN() bool {
-	if look(p.frame).tags == 0 {
+// popVLAN takes the outermost tag off. A packet without one is already what it is to become.
+func (p *state) popVLAN() {
+	if look(p.frame).tags > 0 {
+		p.frame = slices.Delete(p.frame, 12, 16)
+	}
+}
+
+const mplsSize = 4
+
+// lengthen changes the length of a frame that has one in front of a SNAP header, and reports whether it can say that.
+func (p *state) lengthen(v *view, by int) bool {
+	if v.length == 0 {
+		return true
+	}
+	n := be16(p.frame, v.length) + by
+	if n < 0 || n >= leastType {
 		return false
 	}
-	p.frame = slices.Delete(p.frame, 12, 16)
+	binary.BigEndian.PutUint16(p.frame[v.length:], uint16(n))
 	return true
 }
 
 // pushMPLS puts a label behind the tags. It is a copy of the label that was there, or has IP's TTL.
-func (p *state) pushMPLS(etherType uint16) {
+func (p *state) pushMPLS(etherType uint16) bool {
 	v := look(p.frame)
+	if !p.lengthen(&v, mplsSize) {
+		return false
+	}
 	label := []byte{0, 0, 1, 0}
 	switch {
 	case v.mpls:
@@ -272,14 +289,15 @@ func (p *state) pushMPLS(etherType uint16) {
 	}
 	binary.BigEndian.PutUint16(p.frame[v.l3-2:], etherType)
 	p.frame = slices.Insert(p.frame, v.l3, label...)
+	return true
 }
 
 func (p *state) popMPLS(etherType uint16) bool {
 	v := look(p.frame)
-	if !v.mpls {
+	if !v.mpls || !p.lengthen(&v, -mplsSize) {
 		return false
 	}
-	p.cut(v.l3, 4)
+	p.cut(v.l3, mplsSize)
 	binary.BigEndian.PutUint16(p.frame[v.l3-2:], etherType)
 	return true
 }
@@ -311,10 +329,10 @@ func (p *state) pushPBB(etherType uint16) {
 	p.frame = append(head, p.frame...)
 }
 
-// popPBB takes the backbone header off. One tag in front of it stays in front of what it held.
+// popPBB takes the backbone header off, which is in no SNAP header. One tag in front of it stays in front of what it held.
 func (p *state) popPBB() bool {
 	v := look(p.frame)
-	if !v.pbb || v.tags > 1 || !has(p.frame, v.l3+4, ethernetSize) {
+	if !v.pbb || v.tags > 1 || v.length > 0 || !has(p.frame, v.l3+4, ethernetSize) {
 		return false
 	}
 	tag := slices.Clone(p.frame[12 : v.l3-2])

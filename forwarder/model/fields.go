@@ -33,9 +33,6 @@ func (p *state) value(f openflow.Field) []byte {
 		from(true, 6)
 	case openflow.FieldEthType:
 		number(uint64(v.etherType))
-		if v.etherType < 1536 {
-			number(typeNone)
-		}
 	case openflow.FieldVLANVID:
 		if v.tags > 0 {
 			number(uint64(be16(b, ethernetSize)&0xfff | 0x1000))

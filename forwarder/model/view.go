@@ -1,6 +1,7 @@
 package model
 
 import (
+	"bytes"
 	"encoding/binary"
 
 	"baton/packet"
@@ -17,6 +18,8 @@ const (
 	typeMPLSMulti = 0x8848
 	typePBB       = 0x88e7
 
+	// leastType is the first number that is no length (IEEE 802.3, 3.2.6).
+	leastType = 0x0600
 	// typeNone is what is matched where there is a length instead of a type [7.2.3.8].
 	typeNone = 0x05ff
 )
@@ -41,12 +44,17 @@ const (
 	mostTags         = 4 // that are looked behind
 	mostExtensions   = 12
 	mostNeighborOpts = 16
+	snapSize         = 8 // of LLC and SNAP headers
 )
+
+// snap begins LLC and SNAP headers that have an EtherType behind them (RFC 1042).
+var snap = []byte{0xaa, 0xaa, 3, 0, 0, 0}
 
 // view is where the headers of a frame are. An offset of 0 is none.
 type view struct {
 	tags      int // VLAN tags
-	etherType int // behind them
+	etherType int // behind them; typeNone if there is none
+	length    int // where the frame's length is, if the EtherType is that of a SNAP header
 	l3        int // behind the EtherType, whatever is there
 
 	ipv4, ipv6, arp, mpls, pbb bool
@@ -80,6 +88,9 @@ func look(b []byte) view {
 		v.l3 += 4
 		v.tags++
 	}
+	if v.etherType < leastType {
+		v.lookSNAP(b)
+	}
 	switch v.etherType {
 	case typeIPv4:
 		v.lookIPv4(b)
@@ -93,6 +104,17 @@ func look(b []byte) view {
 		v.pbb = has(b, v.l3, 4)
 	}
 	return v
+}
+
+// lookSNAP looks for the EtherType of a frame that has a length in its place.
+func (v *view) lookSNAP(b []byte) {
+	v.etherType = typeNone
+	if !has(b, v.l3, snapSize) || !bytes.HasPrefix(b[v.l3:], snap) || be16(b, v.l3+len(snap)) < leastType {
+		return
+	}
+	v.etherType = be16(b, v.l3+len(snap))
+	v.length = v.l3 - 2
+	v.l3 += snapSize
 }
 
 func (v *view) lookIPv4(b []byte) {

@@ -71,7 +71,7 @@ func (p *Pipeline) CheckActions(list []openflow.Action) error {
 }
 
 // checkActions refuses a group that is not there or not of the right type, and a field that cannot be set. Actions that no packet of the match has a header
-// for are taken, as the specification allows [6.4]: they do nothing.
+// for are taken, as the specification allows [6.4]: the packets are dropped, but for a VLAN tag that is to be popped.
 func (p *Pipeline) checkActions(list []openflow.Action) *openflow.Fault {
 	for _, a := range list {
 		switch a := a.(type) {

@@ -18,6 +18,18 @@
 
 #define PRESENT      0x1000 /* OFPVID_PRESENT */
 
+#define LEAST_TYPE   0x0600 /* the first number that is no length (IEEE 802.3, 3.2.6) */
+#define TYPE_NONE    0x05ff /* what is matched where there is a length instead of a type [7.2.3.8] */
+
+/* LLC and SNAP headers (RFC 1042): of Ethernet's own types if both SAPs are 0xaa, the control is 3 and the organization is 0. */
+struct snap {
+	__u8 dsap;
+	__u8 ssap;
+	__u8 control;
+	__u8 organization[3];
+	__be16 type;
+} __attribute__((packed));
+
 /* Bits of OXM_OF_IPV6_EXTHDR [7.2.3.8]. */
 enum exthdr {
 	EXT_NONEXT = 1,
@@ -269,6 +281,20 @@ __noinline int parse_label(struct __sk_buff *skb)
 	return 0;
 }
 
+/* Looks for the EtherType of a frame that has a length in its place, where Open vSwitch does. */
+static __always_inline void parse_snap(struct __sk_buff *skb, struct work *w)
+{
+	struct snap s;
+
+	w->fields.eth_type = bpf_htons(TYPE_NONE);
+	if (bpf_skb_load_bytes(skb, w->l3, &s, sizeof(s)) || s.dsap != 0xaa || s.ssap != 0xaa || s.control != 3 ||
+	    s.organization[0] | s.organization[1] | s.organization[2] || bpf_ntohs(s.type) < LEAST_TYPE)
+		return;
+	w->fields.eth_type = s.type;
+	w->length = w->l3 - 2;
+	w->l3 += sizeof(s);
+}
+
 /* Fills in the fields and offsets of the packet as it is now. The pipeline's own fields stay. Returns -1 for no frame. */
 __noinline int parse(struct __sk_buff *skb)
 {
@@ -282,7 +308,7 @@ __noinline int parse(struct __sk_buff *skb)
 	f = &w->fields;
 	__builtin_memset((__u8 *)f + 20, 0, sizeof(*f) - 20);
 	w->l3 = ETH_HLEN;
-	w->l4 = w->nd_target = w->nd_sll = w->nd_tll = 0;
+	w->length = w->l4 = w->nd_target = w->nd_sll = w->nd_tll = 0;
 	w->kind3 = w->kind4 = w->fragment = w->later = 0;
 	__builtin_memcpy(f->eth_dst, eth.h_dest, 6);
 	__builtin_memcpy(f->eth_src, eth.h_source, 6);
@@ -297,6 +323,8 @@ __noinline int parse(struct __sk_buff *skb)
 		f->eth_type = more[1];
 		w->l3 += 4;
 	}
+	if (bpf_ntohs(f->eth_type) < LEAST_TYPE)
+		parse_snap(skb, w);
 	switch (bpf_ntohs(f->eth_type)) {
 	case ETH_P_IP:
 		return parse_ipv4(skb);
@@ -309,7 +337,5 @@ __noinline int parse(struct __sk_buff *skb)
 	case ETH_P_PBB:
 		return parse_label(skb);
 	}
-	if (bpf_ntohs(f->eth_type) < 1536)
-		f->eth_type = bpf_htons(0x05ff); /* no Ethernet II [7.2.3.8]; SNAP is not looked into */
 	return 0;
 }

@@ -9,7 +9,8 @@
 #include "change.h"
 #include "tables.h"
 
-#define SCRATCH 128 /* bytes of headers that are moved at once */
+#define SCRATCH  128                                      /* bytes of headers that are moved at once */
+#define MAX_LINK (ETH_HLEN + 3 * 4 + sizeof(struct snap)) /* bytes of a link header: three tags may be in it */
 
 /* Makes the kernel's idea of the protocol that of the frame's bytes, and takes a VLAN tag out of them, unless one is out. */
 static __always_inline int resync(struct __sk_buff *skb)
@@ -131,10 +132,11 @@ __noinline int push_vlan(struct __sk_buff *skb)
 	return changed(skb, false);
 }
 
+/* Without a tag the packet is already what it is to become: it goes on, as in Open vSwitch. */
 __noinline int pop_vlan(struct __sk_buff *skb)
 {
 	if (!skb->vlan_present)
-		return DROP_NOT_THERE;
+		return 0;
 	if (bpf_skb_vlan_pop(skb))
 		return DROP_CHANGE;
 	return changed(skb, true);
@@ -168,6 +170,21 @@ __noinline int set_tag(struct __sk_buff *skb)
 	return 0;
 }
 
+/* What a frame says of its length, if it says so in front of a SNAP header, changes with what is behind that. Returns -1 if it cannot. */
+static __always_inline int lengthen(struct __sk_buff *skb, struct work *w, __s32 by)
+{
+	__be16 length;
+	__s32 n;
+
+	if (!w->length)
+		return 0;
+	if (bpf_skb_load_bytes(skb, w->length, &length, 2))
+		return -1;
+	n = bpf_ntohs(length) + by;
+	length = bpf_htons(n);
+	return n < 0 || n >= LEAST_TYPE ? -1 : bpf_skb_store_bytes(skb, w->length, &length, 2, 0);
+}
+
 /* A label goes between the tags and what they hold. */
 __noinline int push_mpls(struct __sk_buff *skb)
 {
@@ -193,11 +210,12 @@ __noinline int push_mpls(struct __sk_buff *skb)
 		break;
 	}
 	label |= ttl;
-	if (l3 < ETH_HLEN || l3 > ETH_HLEN + 12 || bpf_skb_load_bytes(skb, 0, w->fresh, l3) || grow(skb, 4))
+	if (l3 < ETH_HLEN || l3 > MAX_LINK || lengthen(skb, w, 4) || bpf_skb_load_bytes(skb, 0, w->fresh, l3) ||
+	    grow(skb, 4))
 		return DROP_CHANGE;
-	*(__be16 *)&w->fresh[(l3 - 2) & 31] = bpf_htons(w->op.arg);
+	*(__be16 *)&w->fresh[(l3 - 2) & 63] = bpf_htons(w->op.arg);
 	word = bpf_htonl(label);
-	__builtin_memcpy(&w->fresh[l3 & 31], &word, 4);
+	__builtin_memcpy(&w->fresh[l3 & 63], &word, 4);
 	if (store_head(skb, w, l3 + 4))
 		return DROP_CHANGE;
 	return changed(skb, false);
@@ -215,7 +233,7 @@ __noinline int pop_mpls(struct __sk_buff *skb)
 		return DROP_NOT_THERE;
 	l3 = w->l3;
 	type = bpf_htons(w->op.arg);
-	if (cut(skb, w, l3, 4) || bpf_skb_store_bytes(skb, l3 - 2, &type, 2, 0) || follow(skb))
+	if (lengthen(skb, w, -4) || cut(skb, w, l3, 4) || bpf_skb_store_bytes(skb, l3 - 2, &type, 2, 0) || follow(skb))
 		return DROP_CHANGE;
 	return changed(skb, true);
 }

@@ -103,6 +103,7 @@ struct work {
 	struct op op;
 
 	/* where the headers are; offsets in the frame, tags in it included */
+	__u32 length; /* of the frame's length, if its EtherType is that of a SNAP header; else 0 */
 	__u32 l3;
 	__u32 l4;
 	__u32 nd_target; /* of the address; 0: there is none */

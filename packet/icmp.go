@@ -46,6 +46,23 @@ func (h ICMP) MTU(family Family) uint32 {
 	return binary.BigEndian.Uint32(h[4:])
 }
 
+// SetMTU replaces that.
+func (h ICMP) SetMTU(family Family, mtu uint32) {
+	if family == FamilyIPv4 {
+		binary.BigEndian.PutUint16(h[6:], uint16(mtu))
+		return
+	}
+	binary.BigEndian.PutUint32(h[4:], mtu)
+}
+
+// TellsMTU reports whether the message is of one of the two kinds that have an MTU.
+func (h ICMP) TellsMTU(family Family) bool {
+	if family == FamilyIPv4 {
+		return h.Type() == ICMPv4Unreachable && h.Code() == ICMPv4CodeFragNeeded
+	}
+	return h.Type() == ICMPv6PacketTooBig
+}
+
 // isTransportError reports whether the message quotes a packet and tells its sender that it did not arrive.
 func (h ICMP) isTransportError(family Family) bool {
 	if family == FamilyIPv4 {

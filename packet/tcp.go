@@ -66,6 +66,12 @@ func (h TCP) Window() uint16 { return binary.BigEndian.Uint16(h[14:]) }
 // Checksum returns the checksum field.
 func (h TCP) Checksum() uint16 { return binary.BigEndian.Uint16(h[16:]) }
 
+// ClearUrgent takes back what marks bytes as urgent: the flag and the pointer. The checksum stays.
+func (h TCP) ClearUrgent() {
+	h[13] &^= byte(URG)
+	h[18], h[19] = 0, 0
+}
+
 // Urgent returns the urgent pointer.
 func (h TCP) Urgent() uint16 { return binary.BigEndian.Uint16(h[18:]) }
 

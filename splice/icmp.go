@@ -12,7 +12,7 @@ import "baton/packet"
 // receiver had sent: equations 1 to 4 backwards. When the TCP header is quoted to its end (data offset included), so do
 // ack, window, timestamps, SACK edges and checksum; otherwise the bytes behind seq stay. The quoted TTL stays; an option
 // that was stripped cannot come back; a window is right as far as rounding allows. The MTU stays, for the headers of
-// both legs have one size.
+// both legs have one size, but is [LeastMTU] at least.
 //
 // All checksums are updated by the difference: the quoted IPv4 header's, the quoted TCP's, and the ICMP message's own.
 // Unless it returns [Translated] no byte has changed.
@@ -33,12 +33,29 @@ func (d Direction) TranslateICMP(frame []byte) Reason {
 	before := append([]byte(nil), message...)
 	oldAddresses, newAddresses := d.rewriteIP(f)
 	d.restore(q)
+	boundMTU(message, f.Family)
 	sum := message.Checksum()
 	if f.Family == packet.FamilyIPv6 { // whose checksum covers the pseudo header
 		sum = packet.UpdateChecksum(sum, oldAddresses, newAddresses)
 	}
 	message.SetChecksum(packet.UpdateChecksum(sum, before, message))
 	return Translated
+}
+
+// LeastMTU is the smallest MTU of a path that is passed on, in bytes: the receiver takes it for that of all clients. Linux takes
+// none below 552 for IPv4 (min_pmtu); IPv6 has none below 1280 (RFC 8200 section 5).
+func LeastMTU(f packet.Family) uint32 {
+	if f == packet.FamilyIPv4 {
+		return 552
+	}
+	return 1280
+}
+
+// boundMTU raises an MTU that is told and below the least. The checksum stays.
+func boundMTU(message packet.ICMP, f packet.Family) {
+	if told := message.MTU(f); message.TellsMTU(f) && told > 0 && told < LeastMTU(f) {
+		message.SetMTU(f, LeastMTU(f))
+	}
 }
 
 func (d Direction) admitQuote(f packet.Frame, q packet.Quote) Reason {

@@ -61,6 +61,9 @@ func randomPassage(r *rand.Rand, from, to Leg) passage {
 	if r.IntN(3) > 0 {
 		flags |= packet.ACK
 	}
+	if !flags.Has(packet.ACK) {
+		flags |= packet.RST
+	}
 	sent := packet.Spec{
 		SrcMAC: from.PeerMAC, DstMAC: from.LocalMAC, Src: from.Peer, Dst: from.Local, TOS: uint8(r.Uint32()),
 		TTL: uint8(2 + r.IntN(254)), ID: uint16(r.Uint32()), DontFragment: r.IntN(2) == 0, FlowLabel: r.Uint32() & 0xfffff,
@@ -69,6 +72,7 @@ func randomPassage(r *rand.Rand, from, to Leg) passage {
 	}
 	hasAck := flags.Has(packet.ACK)
 	want := sent
+	want.Flags, want.Urgent = sent.Flags&^packet.URG, 0
 	want.SrcMAC, want.DstMAC, want.Src, want.Dst = to.LocalMAC, to.PeerMAC, to.Local, to.Peer
 	want.TTL--
 	// Any byte that the sender numbers x is for the receiver as far from the byte of the moment as x was.
@@ -206,6 +210,7 @@ func TestTranslateThenInverseIsIdentityButForTTL(t *testing.T) {
 				t.Fatal(got)
 			}
 			p.sent.TTL -= 2
+			p.sent.Flags, p.sent.Urgent = p.sent.Flags&^packet.URG, 0
 			if want := packet.Build(p.sent); !bytes.Equal(frame, want) {
 				t.Fatalf("%+v\ngot  % x\nwant % x", d, frame, want)
 			}
@@ -225,6 +230,7 @@ func TestTranslateICMPUndoesTheOtherDirection(t *testing.T) {
 			p.sent.Padding = 0
 			sent := translated(t, s.ToServer, p.sent)
 			p.sent.TTL--
+			p.sent.Flags, p.sent.Urgent = p.sent.Flags&^packet.URG, 0
 			original := packet.Build(p.sent)[packet.EthernetSize:]
 			header := f.ipSize + packet.TCPSize + (len(p.sent.Options)+3)/4*4
 			n := header + r.IntN(len(original)-header+1)

@@ -51,6 +51,8 @@ const (
 
 	// TTL: the packet came with a TTL or hop limit of 1 or 0.
 	TTL
+	// NoACK: neither ACK nor RST: no packet of an established session.
+	NoACK
 	// BadOptions: a TCP option with a length below 2 or past the header, timestamps whose length is not 10, or SACK whose
 	// length is not that of one block or more. The latter two would go out untranslated.
 	BadOptions
@@ -79,6 +81,7 @@ var reasonNames = [...]string{
 	SYN:             "syn",
 	NotSYN:          "not-syn",
 	TTL:             "ttl",
+	NoACK:           "no-ack",
 	BadOptions:      "bad-options",
 	IPOptions:       "ip-options",
 	Fragment:        "fragment",

@@ -192,7 +192,7 @@ func TestReasons(t *testing.T) {
 		want Verdict
 	}{
 		{"translated", Forward}, {"not-ip", Pass}, {"not-tcp", Pass}, {"not-error", Pass}, {"syn", Pass}, {"not-syn", Pass},
-		{"ttl", Drop}, {"bad-options", Drop}, {"ip-options", Drop}, {"fragment", Drop}, {"extension-header", Drop},
+		{"ttl", Drop}, {"no-ack", Drop}, {"bad-options", Drop}, {"ip-options", Drop}, {"fragment", Drop}, {"extension-header", Drop},
 		{"truncated", Drop}, {"bad-header", Drop}, {"wrong-family", Drop}, {"bad-quote", Drop},
 	}
 	for _, tt := range tests {

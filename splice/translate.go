@@ -32,11 +32,15 @@ func (d Direction) translate(frame []byte, partial bool) Reason {
 	if !translatable(tcp.Options()) {
 		return BadOptions
 	}
+	if tcp.Flags()&(packet.ACK|packet.RST) == 0 {
+		return NoACK
+	}
 
 	before := append([]byte(nil), tcp...)
 	oldAddresses, newAddresses := d.rewriteIP(f)
 	d.rewritePorts(tcp)
 	d.numbers().apply(tcp)
+	tcp.ClearUrgent()
 	if partial {
 		tcp.SetChecksum(packet.UpdatePartial(tcp.Checksum(), oldAddresses, newAddresses))
 		return Translated

@@ -15,29 +15,40 @@
 // The network keeps a bag of packets: any of them is delivered next, repeated or lost, within a budget. Ends retransmit when
 // they like. Surrogates answer when they like, close, and (where a scenario says so) speak unasked. Clients follow a script
 // of segments; a liar sends a segment twice with different contents, of which the surrogate discards the first one (bad
-// checksum, TTL, old timestamp) and the router does not.
+// checksum, TTL, old timestamp) and the router does not, marks units as urgent, or has a clock that jumps. A stranger, who sees
+// no session, sends in the name of clients and surrogates, with numbers of which one at most is right.
+//
+// Windows are all of one size, in units. Timestamps are on a ring of eight, and only where a scenario asks for them: the clocks
+// stand still but for a liar's, and the router's stands where the scenario says.
 //
 // # What mirrors what
 //
-// The transitions of router.go and framing.go are those of the kernel program, function by function:
+// The transitions of router.go, server.go, framing.go, hold.go and window.go are those of the kernel program, function by function:
 //
+//	calm               bpf/lib/strip.h      strip
 //	clientPacket       bpf/lib/client.h     client_packet, from the tuple check to unlock
 //	trackRequest       bpf/lib/client.h     track_request
-//	nextRequest        bpf/lib/client.h     next_request up to the first unlock
+//	nextRequest        bpf/lib/move.h       next_request up to the first unlock
 //	moveOut            bpf/lib/session.h    splice_client, as next_request calls it
-//	moveDone           bpf/lib/client.h     leave_leg: the second lock
+//	moveDone           bpf/lib/move.h       leave_leg: the second lock
 //	newClient          bpf/lib/newclient.h  new_client, first_request
 //	lingering          bpf/lib/newclient.h  lingering_client
 //	spliceClient       bpf/lib/session.h    splice_client
 //	attach             bpf/lib/legs.h       attach
+//	noteTold           bpf/lib/legs.h       note_told
+//	over, cut          bpf/lib/session.h    bury
 //	serverPacket       bpf/lib/server.h     server_packet, from the tuple check to unlock
 //	trackIdle          bpf/lib/server.h     track_idle
-//	trackResponse      bpf/lib/server.h     track_response, follow_response
-//	trackServerFin     bpf/lib/server.h     track_server_fin
+//	beforeAnswer       bpf/lib/server.h     before_answer
+//	trackResponse      bpf/lib/follow.h     track_response, follow_response
+//	trackServerFin     bpf/lib/follow.h     track_server_fin
 //	bothOver           bpf/lib/session.h    both_over
+//	window.go          bpf/lib/window.h     client_fits, server_fits, client_resets, server_resets, note_server
+//	hold.go            bpf/lib/hold.h       behind_request, hold_more, hold_first; hold_request of client.h
 //	framing.go         bpf/lib/framing.h    all of it; a chunked body is units up to a last one
 //
 // Each runs as one step, as it does under the splice's lock; next_request, which takes the lock twice, is three steps with
-// anything between. Left out: user space (a request that finds no leg waits for the client's retransmission), timestamps,
-// windows, 1xx responses, opening and freeing of legs, timeouts.
+// anything between. Left out: user space (a request that finds no leg waits for the client's retransmission), handshakes and
+// SYNs, windows that change, clocks that run, the surrogate's timestamps, chunked requests, 1xx and 101 responses, packets that
+// stand for many, opening and freeing of legs, timeouts.
 package model

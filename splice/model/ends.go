@@ -1,5 +1,7 @@
 package model
 
+import "slices"
+
 // Segment is one step of a client's script.
 type Segment struct {
 	Data   []Unit
@@ -19,10 +21,14 @@ func (s *Scenario) segment(st *State, c, i int, forged bool) Packet {
 			at++
 		}
 	}
-	p := Packet{Hop: FromClient, Who: uint8(c + 1), Seq: clientIss[c] + at, Ack: vipIss[c] + uint32(st.clients[c].got), Rst: seg.Rst, Bad: forged}
+	e := &st.clients[c]
+	p := Packet{Hop: FromClient, Who: uint8(c + 1), Seq: clientIss[c] + at, Ack: vipIss[c] + uint32(e.got), Rst: seg.Rst, Bad: forged, Time: e.time}
 	data := seg.Data
 	if forged {
 		data = seg.Forged
+	}
+	if acked := uint32(e.acked); at < acked && acked < at+uint32(len(data)) { // the rest is sent again
+		p.Seq, data = clientIss[c]+acked, data[acked-at:]
 	}
 	copy(p.Data[:], data)
 	if seg.Fin {
@@ -96,21 +102,33 @@ func (s *Scenario) clientGets(st *State, p Packet) {
 	if e.closed {
 		ack++
 	}
-	st.put(Packet{Hop: FromClient, Who: p.Who, Seq: clientIss[c] + uint32(e.sent), Ack: ack})
+	st.put(Packet{Hop: FromClient, Who: p.Who, Seq: clientIss[c] + uint32(e.sent), Ack: ack, Time: e.time})
 }
 
 // serverGets is a surrogate's TCP, and its program reading.
-func (s *State) serverGets(p Packet) {
+func (s *Scenario) serverGets(st *State, p Packet) {
 	leg := int(p.Who)
-	e := &s.surrogates[leg]
+	e := &st.surrogates[leg]
 	if e.closed || p.Bad {
+		return
+	}
+	if !p.Rst && p.Time != 0 && p.Time.before(e.recent) {
+		if p.Data[0].Owner() == 2 { // who never lies
+			st.breaks(Stuck)
+		}
 		return
 	}
 	if p.Rst {
 		e.closed = p.Seq == e.rcvNxt
 		return
 	}
+	if p.Time != 0 && !before(e.rcvNxt, p.Seq) {
+		e.recent = p.Time
+	}
 	if n := p.Ack - serverIss[leg]; int32(n) > int32(e.acked) && n <= uint32(e.sent) {
+		if s.lacks(st, e.out[e.acked:n]) {
+			st.breaks(LostResponse)
+		}
 		e.acked = uint8(n)
 	}
 	units := p.Data[:p.Len()]
@@ -130,37 +148,57 @@ func (s *State) serverGets(p Packet) {
 		copy(e.early[:], e.early[1:])
 		e.early[window-1] = 0
 		e.rcvNxt++
-		s.read(e, u)
+		s.read(st, leg, u)
 	}
-	s.put(Packet{Hop: FromServer, Who: p.Who, Seq: serverIss[leg] + uint32(e.sent), Ack: e.rcvNxt})
+	st.put(Packet{Hop: FromServer, Who: p.Who, Seq: serverIss[leg] + uint32(e.sent), Ack: e.rcvNxt, Time: e.recent})
+}
+
+// lacks says whether a client does not have one of the units that a surrogate has written for it, and wants it.
+func (s *Scenario) lacks(st *State, units []Unit) bool {
+	for _, u := range units {
+		c := u.Owner() - 1
+		if c >= 0 && !st.clients[c].closed && slices.Index(s.expectations[c], u) >= int(st.clients[c].got) {
+			return true
+		}
+	}
+	return false
 }
 
 // read is the surrogate's program taking the next unit of its stream for what its place says.
-func (s *State) read(e *surrogate, u Unit) {
+func (s *Scenario) read(st *State, leg int, u Unit) {
+	e := &st.surrogates[leg]
+	if u.Owner() == Stranger {
+		st.breaks(ForeignRequest)
+		return
+	}
 	c := u.Owner() - 1
-	s.consumed[c]++
+	st.consumed[c]++
+	if s.Hold && u.Kind() != Fin && u.Surrogate() != leg {
+		st.breaks(Misrouted)
+	}
 	switch {
+	case u&Urgent != 0: // its TCP has taken it out
 	case u.Kind() == Fin:
 		if e.owner != 0 && int(e.owner) != u.Owner() {
-			s.breaks(ForeignRequest)
+			st.breaks(ForeignRequest)
 		}
 		e.fin = true
 	case e.fin:
 	case e.need > 0:
 		if int(e.owner) != u.Owner() {
-			s.breaks(ForeignRequest)
+			st.breaks(ForeignRequest)
 		}
 		e.need--
 	case u.Kind() != RequestHead:
 		if int(e.owner) != u.Owner() {
-			s.breaks(ForeignRequest)
+			st.breaks(ForeignRequest)
 		}
 		e.fin = true // 400 and close; what it says then does not matter here
 	default:
-		if s.served[c*4+u.Request()] {
-			s.breaks(Replayed)
+		if st.served[c*4+u.Request()] {
+			st.breaks(Replayed)
 		}
-		s.served[c*4+u.Request()] = true
+		st.served[c*4+u.Request()] = true
 		e.owner, e.need = uint8(u.Owner()), uint8(u.N())
 		for i := range e.waiting {
 			if e.waiting[i] == 0 {
@@ -197,7 +235,7 @@ func (e *surrogate) answer() bool {
 // serverSends puts what is written from a number on, at most so many units, in a packet.
 func (s *State) serverSends(leg int, from uint8, most int) {
 	e := &s.surrogates[leg]
-	p := Packet{Hop: FromServer, Who: uint8(leg), Seq: serverIss[leg] + uint32(from), Ack: e.rcvNxt}
+	p := Packet{Hop: FromServer, Who: uint8(leg), Seq: serverIss[leg] + uint32(from), Ack: e.rcvNxt, Time: e.recent}
 	n := 0
 	for ; n < most && from+uint8(n) < e.written; n++ {
 		u := e.out[from+uint8(n)]

@@ -12,10 +12,13 @@ type Budget struct {
 	Closes                           int // by surrogates, unannounced
 	Unasked                          int // units that surrogates say before they have a request
 	Stale                            int // packets that looked their flow up before it changed
+	Strangers                        int // packets of somebody who sees no session
+	Lies                             int // of client A's clock
 }
 
 func (b Budget) budget() budget {
-	return budget{uint8(b.Losses), uint8(b.Repeats), uint8(b.Retransmissions), uint8(b.Closes), uint8(b.Unasked), uint8(b.Stale)}
+	return budget{uint8(b.Losses), uint8(b.Repeats), uint8(b.Retransmissions), uint8(b.Closes), uint8(b.Unasked), uint8(b.Stale),
+		uint8(b.Strangers), uint8(b.Lies)}
 }
 
 // Scenario is what is explored.
@@ -23,8 +26,13 @@ type Scenario struct {
 	Name    string
 	Scripts [2][]Segment // of client A and B
 	Budget  Budget
-	Early   bool // surrogates may answer before they have the whole request
-	Small   bool // surrogates send units one by one as well
+	Early   bool    // surrogates may answer before they have the whole request
+	Small   bool    // surrogates send units one by one as well
+	Silent  [2]bool // surrogates that say nothing unasked
+	Routed  bool    // the VIP has several pools
+	Hold    bool    // and each request is routed
+	Times   bool    // packets have timestamps
+	Clock   uint8   // where on their ring the router's clock stands; what the legs' surrogates have taken, at 0
 	Ignore  []Violation
 
 	expectations [2][]Unit
@@ -63,17 +71,27 @@ func (s *Scenario) steps(st *State, rules *Rules, f func(step, *State) bool) {
 		more = f(a, &next)
 	}
 	if st.move.step == 1 {
-		try(step{what: "move out"}, func(n *State) { router{n, rules}.moveOut() })
+		try(step{what: "move out"}, func(n *State) { s.router(n, rules).moveOut() })
 	} else if st.move.step == 2 {
-		try(step{what: "move done"}, func(n *State) { router{n, rules}.moveDone() })
+		try(step{what: "move done"}, func(n *State) { s.router(n, rules).moveDone() })
 	}
 	s.packets(st, rules, try)
+	if st.left.strangers > 0 {
+		s.strangers(st, rules, try)
+	}
+	if st.left.lies > 0 {
+		s.lies(st, rules, try)
+	}
 	for c := range st.clients {
 		s.clientSteps(st, c, try)
 	}
 	for leg := range st.surrogates {
 		s.serverSteps(st, leg, try)
 	}
+}
+
+func (s *Scenario) router(st *State, rules *Rules) router {
+	return router{State: st, rules: rules, scenario: s}
 }
 
 func (s *Scenario) packets(st *State, rules *Rules, try func(step, func(*State))) {
@@ -88,9 +106,9 @@ func (s *Scenario) packets(st *State, rules *Rules, try func(step, func(*State))
 			case ToClient:
 				s.clientGets(n, p)
 			case ToServer:
-				n.serverGets(p)
+				s.serverGets(n, p)
 			default:
-				router{n, rules}.arrive(p)
+				s.router(n, rules).arrive(p)
 			}
 		}
 		try(step{"deliver", i, p}, func(n *State) { take(n); deliver(n) })
@@ -103,7 +121,7 @@ func (s *Scenario) packets(st *State, rules *Rules, try func(step, func(*State))
 		if st.left.stale > 0 && p.Hop == FromClient {
 			for leg := range st.legs {
 				if st.was[p.Who-1]&(1<<leg) != 0 {
-					try(step{"deliver late in the kernel", i, p}, func(n *State) { n.left.stale--; take(n); router{n, rules}.clientPacket(leg, p) })
+					try(step{"deliver late in the kernel", i, p}, func(n *State) { n.left.stale--; take(n); s.router(n, rules).clientPacket(leg, p) })
 				}
 			}
 		}
@@ -142,7 +160,7 @@ func (s *Scenario) serverSteps(st *State, leg int, try func(step, func(*State)))
 				n.surrogates[leg].write(newUnit(Nobody, Fin, 0, 0, 0, 0, 0))
 			})
 		}
-		if st.left.unasked > 0 && e.written == 0 && e.rcvNxt == legIss[leg] {
+		if st.left.unasked > 0 && !s.Silent[leg] && e.written == 0 && e.rcvNxt == legIss[leg] {
 			try(step{what: "speak unasked on leg", n: leg}, func(n *State) {
 				n.left.unasked--
 				if n.surrogates[leg].write(newUnit(Nobody, Unasked, 0, 0, 0, 0, 0)) {

@@ -14,7 +14,13 @@ const (
 	Opaque
 )
 
-func (l *Leg) giveUp() { l.request, l.response = Opaque, Opaque }
+// giveUp: where the response ends is not known any more. A client whose requests are held is held to this one all the same.
+func (l *Leg) giveUp() {
+	l.response = Opaque
+	if !l.hold {
+		l.request = Opaque
+	}
+}
 
 func (l *Leg) quiet() bool { return l.request == Quiet && l.response == Quiet }
 

@@ -2,6 +2,7 @@ package model
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +12,7 @@ import (
 var budgets = []Budget{{Losses: 1, Retransmissions: 1}, {Repeats: 1, Stale: 1}}
 
 // mostStates bounds an exploration: what is nearest to the start is seen first.
-const mostStates = 80_000
+const mostStates = 60_000
 
 func (b Budget) plus(more Budget) Budget {
 	b.Closes += more.Closes
@@ -19,6 +20,9 @@ func (b Budget) plus(more Budget) Budget {
 	b.Repeats += more.Repeats
 	b.Losses += more.Losses
 	b.Retransmissions += more.Retransmissions
+	b.Stale += more.Stale
+	b.Strangers += more.Strangers
+	b.Lies += more.Lies
 	return b
 }
 
@@ -30,20 +34,54 @@ func report(t *testing.T, s *Scenario, res Result) {
 // TestInvariant explores every scenario with all rules in force.
 func TestInvariant(t *testing.T) {
 	var recycled, moved, ended int
-	for _, s := range append(append([]Scenario(nil), honest...), append(moves, liar)...) {
-		for _, b := range budgets {
-			s := s
-			s.Budget = b.plus(s.Budget)
-			res := s.Explore(All(), mostStates)
-			if res.Violation != None {
-				report(t, &s, res)
-			}
-			recycled, moved, ended = recycled+res.Recycled, moved+res.Moved, ended+res.Ended
-			t.Logf("%s: %d states, all of them %v", s.Name, res.States, res.Whole)
+	explore := func(s Scenario, b Budget, most int) {
+		s.Budget = b.plus(s.Budget)
+		res := s.Explore(All(), most)
+		if res.Violation != None {
+			report(t, &s, res)
 		}
+		recycled, moved, ended = recycled+res.Recycled, moved+res.Moved, ended+res.Ended
+		t.Logf("%s: %d states, all of them %v", s.Name, res.States, res.Whole)
+	}
+	for _, s := range slices.Concat(honest, moves, lying, held) {
+		for _, b := range budgets {
+			explore(s, b, mostStates)
+		}
+		explore(s, Budget{Strangers: 1}, mostStates/3) // whose packets lead nowhere
+	}
+	for _, s := range append(clocks(), spokenTo) {
+		explore(s, Budget{}, mostStates)
 	}
 	if recycled == 0 || moved == 0 || ended == 0 {
 		t.Errorf("states with a leg used again %d, a client moved %d, all responses there %d: the model stands still", recycled, moved, ended)
+	}
+}
+
+// TestHeldRequestsAreServed: what waits with its client is sent again, decided, and answered by the surrogate that it is meant for.
+func TestHeldRequestsAreServed(t *testing.T) {
+	for _, s := range held[:2] {
+		s.Scripts[1] = nil
+		s.Budget = Budget{Retransmissions: 2}
+		res := s.Explore(All(), 4*mostStates)
+		if res.Violation != None {
+			report(t, &s, res)
+		}
+		if res.Moved == 0 || res.Ended == 0 {
+			t.Errorf("%s: states with the client moved %d, all responses there %d, of %d", s.Name, res.Moved, res.Ended, res.States)
+		}
+	}
+}
+
+// TestLiarsAreNotHeld shows what is known to be missing: a request that its surrogate discards, and gets in another version when
+// it is repeated, is not the one that was decided.
+func TestLiarsAreNotHeld(t *testing.T) {
+	s := Scenario{
+		Name:    "held, two versions of one request",
+		Scripts: [2][]Segment{{{Data: get(1, 0, 1), Forged: get(1, 0, 0)}}, nil},
+		Hold:    true,
+	}
+	if res := s.Explore(All(), mostStates); res.Violation != Misrouted {
+		t.Errorf("violation: got %v, want %v", res.Violation, Misrouted)
 	}
 }
 
@@ -62,7 +100,7 @@ func TestKernelKeepsInvariant(t *testing.T) {
 
 func named(t *testing.T, name string) Scenario {
 	t.Helper()
-	for _, s := range append(append([]Scenario(nil), honest...), moves...) {
+	for _, s := range slices.Concat(honest, moves, held, lying, append(clocks(), spokenTo)) {
 		if s.Name == name {
 			return s
 		}
@@ -71,48 +109,57 @@ func named(t *testing.T, name string) Scenario {
 	return Scenario{}
 }
 
+// found are violations, each the nearest to the start beside those before it.
+type found []Violation
+
 // TestEveryRuleIsNeeded switches rules off one by one, and wants the model to find what they prevent.
 func TestEveryRuleIsNeeded(t *testing.T) {
+	const visits, urgentName, clock = "a visit each", "a body of urgent data", "a clock that jumps, the router's at 0"
 	tests := []struct {
 		name     string
 		off      func(*Rules)
 		scenario string
 		extra    Budget
-		want     Violation
+		want     found
 	}{
-		{"TupleCheck", func(r *Rules) { r.TupleCheck = false }, "a visit each", Budget{Repeats: 1, Stale: 1}, Replayed},
-		{"RcvBase", func(r *Rules) { r.RcvBase, r.AckFloor = false, false }, "a visit each", Budget{Retransmissions: 1}, ForeignResponse}, // AckFloor has the same effect
-		{"AllAckedByClient", func(r *Rules) { r.AllAckedByClient = false }, "half-close with the request outstanding", Budget{Losses: 1, Retransmissions: 1}, LostResponse},
-		{"AllAckedByServer", func(r *Rules) { r.AllAckedByServer = false }, "upload in two segments, answered early", Budget{Losses: 1}, FalseAck},
-		{"QuietFraming", func(r *Rules) { r.QuietFraming = false }, "half-close with the request outstanding", Budget{}, UncleanIdle},
-		{"FinExact", func(r *Rules) { r.FinExact, r.FinAhead = false, false }, "keep-alive, and the FIN close behind the request", Budget{}, FalseAck},     // FinAhead has the same effect
-		{"StartMissing", func(r *Rules) { r.StartMissing, r.SentOnce = false, false }, "keep-alive, then pipelined in two packets", Budget{}, UncleanIdle}, // SentOnce has the same effect
-		{"PipelinedIsOpaque", func(r *Rules) { r.PipelinedIsOpaque = false }, "pipelined in one packet, FIN before the last response", Budget{}, UncleanIdle},
-		{"Marked", func(r *Rules) { r.Marked, r.StartMissing = false, false }, "move of a request in two segments", Budget{}, UncleanIdle}, // StartMissing has the same effect
-		{"Unheard", func(r *Rules) { r.Unheard = false }, "move of a request in two segments", Budget{Closes: 1, Retransmissions: 1, Stale: 1}, Replayed},
-		{"FinAhead", func(r *Rules) { r.FinAhead = false }, "move, and the FIN close behind the request", Budget{}, UncleanIdle},
-		{"SentOnce", func(r *Rules) { r.SentOnce = false }, liar.Name, Budget{}, UncleanIdle},
-		{"AckFloor", func(r *Rules) { r.AckFloor = false }, "a visit each", Budget{Unasked: 1}, UnaskedResponse},
-		{"Linger", func(r *Rules) { r.Linger = false }, "a visit each", Budget{Repeats: 1}, Replayed},
+		{"TupleCheck", func(r *Rules) { r.TupleCheck = false }, visits, Budget{Repeats: 1, Stale: 1}, found{LostResponse}},
+		{"RcvBase", func(r *Rules) { r.RcvBase, r.AckFloor = false, false }, visits, Budget{Retransmissions: 1}, found{ForeignResponse}}, // AckFloor has the same effect
+		{"AllAckedByClient", func(r *Rules) { r.AllAckedByClient = false }, "half-close with the request outstanding", Budget{Losses: 1, Retransmissions: 1}, found{LostResponse}},
+		{"AllAckedByServer", func(r *Rules) { r.AllAckedByServer = false }, "upload in two segments, answered early", Budget{Losses: 1}, found{FalseAck}},
+		{"QuietFraming", func(r *Rules) { r.QuietFraming = false }, "half-close with the request outstanding", Budget{}, found{UncleanIdle}},
+		{"FinExact", func(r *Rules) { r.FinExact, r.FinAhead = false, false }, "keep-alive, and the FIN close behind the request", Budget{}, found{FalseAck}},     // FinAhead has the same effect
+		{"StartMissing", func(r *Rules) { r.StartMissing, r.SentOnce = false, false }, "keep-alive, then pipelined in two packets", Budget{}, found{UncleanIdle}}, // SentOnce has the same effect
+		{"PipelinedIsOpaque", func(r *Rules) { r.PipelinedIsOpaque = false }, "pipelined in one packet, FIN before the last response", Budget{}, found{UncleanIdle}},
+		{"Marked", func(r *Rules) { r.Marked, r.StartMissing, r.LeftQuiet = false, false, false }, "move of a request in two segments", Budget{}, found{UncleanIdle}}, // the others have the same effect
+		{"Unheard", func(r *Rules) { r.Unheard = false }, "move of a request in two segments", Budget{Closes: 1}, found{ShutOut}},
+		{"FinAhead", func(r *Rules) { r.FinAhead = false }, "move, and the FIN close behind the request", Budget{}, found{UncleanIdle}},
+		{"SentOnce", func(r *Rules) { r.SentOnce = false }, "two versions of one segment", Budget{}, found{UncleanIdle}},
+		{"AckFloor", func(r *Rules) { r.AckFloor = false }, visits, Budget{Unasked: 1}, found{UnaskedResponse}},
+		{"AckFloor where a client moves to", func(r *Rules) { r.AckFloor = false }, "move, and the next surrogate speaks unasked", Budget{}, found{UnaskedResponse}},
+		{"Linger", func(r *Rules) { r.Linger = false }, visits, Budget{Repeats: 1}, found{Replayed}},
+		{"Window", func(r *Rules) { r.Window = false }, visits, Budget{Strangers: 1}, found{Bent, ForeignResponse}},
+		{"NoUrgent", func(r *Rules) { r.NoUrgent = false }, urgentName, Budget{}, found{UncleanIdle, ForeignRequest}},
+		{"TimeHeard", func(r *Rules) { r.TimeHeard, r.TimeNear = false, false }, clock, Budget{}, found{Stuck}}, // TimeNear has the same effect
+		{"TimeNear", func(r *Rules) { r.TimeNear = false }, clock, Budget{}, found{Stuck}},
+		{"Hold", func(r *Rules) { r.Hold = false }, "held, in two packets", Budget{}, found{Misrouted}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := liar
-			if tt.scenario != liar.Name {
-				s = named(t, tt.scenario)
-			}
+			s := named(t, tt.scenario)
 			s.Budget = tt.extra.plus(s.Budget)
-			s.Budget.Stale = tt.extra.Stale
 			rules := All()
 			if res := s.Explore(rules, mostStates); res.Violation != None {
 				report(t, &s, res)
 			}
 			tt.off(&rules)
-			res := s.Explore(rules, 10*mostStates)
-			if res.Violation != tt.want {
-				t.Errorf("violation: got %v, want %v, after %d states, all of them %v", res.Violation, tt.want, res.States, res.Whole)
+			for _, want := range tt.want {
+				res := s.Explore(rules, 10*mostStates)
+				if res.Violation != want {
+					t.Errorf("violation: got %v, want %v, after %d states, all of them %v", res.Violation, want, res.States, res.Whole)
+				}
+				t.Logf("%v after %d states:\n\t%s", res.Violation, res.States, strings.Join(res.Path, "\n\t"))
+				s.Ignore = append(s.Ignore, want)
 			}
-			t.Logf("%v after %d states:\n\t%s", res.Violation, res.States, strings.Join(res.Path, "\n\t"))
 		})
 	}
 }
@@ -122,12 +169,14 @@ func TestRandomWalks(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	everything := Budget{Losses: 2, Repeats: 3, Retransmissions: 4, Closes: 1, Stale: 2}
-	scenarios := append(append([]Scenario(nil), honest...), append(moves, liar)...)
+	everything := Budget{Losses: 2, Repeats: 3, Retransmissions: 4, Closes: 1, Stale: 2, Strangers: 3}
+	scenarios := slices.Concat(honest, moves, held, lying, clocks())
 	ended := 0
 	for until := time.Now().Add(4 * time.Second); time.Now().Before(until); {
 		s := scenarios[rng.IntN(len(scenarios))]
+		lies := s.Budget.Lies
 		s.Budget = everything
+		s.Budget.Lies = lies
 		res := s.Walk(All(), rng, 200)
 		if res.Violation != None {
 			report(t, &s, res)

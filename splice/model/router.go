@@ -3,11 +3,16 @@ package model
 // router carries one step: the state that it changes and the rules in force.
 type router struct {
 	*State
-	rules *Rules
+	rules    *Rules
+	scenario *Scenario
+	stranger bool // the packet is a stranger's
 }
 
 // arrive takes a packet off the wire: tcp_packet of bpf/router.bpf.c.
 func (r router) arrive(p Packet) {
+	if r.rules.NoUrgent {
+		p.calm()
+	}
 	if p.Hop == FromServer {
 		r.serverPacket(int(p.Who), p)
 		return
@@ -18,8 +23,8 @@ func (r router) arrive(p Packet) {
 		r.newClient(p)
 	case sideClient:
 		r.clientPacket(int(f.leg), p)
-	case sideLinger:
-		r.lingering(p)
+	case sideLinger, sideReset:
+		r.lingering(f.side, p)
 	}
 }
 
@@ -30,13 +35,13 @@ func (r router) forget(client uint8, leg int) {
 	}
 }
 
-// over ends the session of a client.
-func (r router) over(client uint8, leg int) {
+// over ends the session of a client: bury.
+func (r router) over(client uint8, leg int, remembered side) {
 	f := &r.flows[client-1]
 	mine := f.side == sideClient && int(f.leg) == leg
 	r.forget(client, leg)
 	if mine && r.rules.Linger {
-		*f = flow{side: sideLinger}
+		*f = flow{side: remembered}
 	}
 }
 
@@ -53,8 +58,10 @@ func (r router) newClient(p Packet) {
 	}
 }
 
-func (r router) lingering(p Packet) {
+func (r router) lingering(s side, p Packet) {
 	switch {
+	case s == sideReset && !p.Rst:
+		r.reply(p, Packet{Seq: p.Ack, Rst: true})
 	case p.Rst:
 		if !r.rules.Linger {
 			r.flows[p.Who-1] = flow{}
@@ -101,19 +108,29 @@ func (r router) spliceClient(p Packet, movedFrom int) bool {
 		return false
 	}
 	leg := head.Surrogate()
+	if r.holds() {
+		holdFirst(&p)
+	}
 	r.flows[p.Who-1] = flow{sideClient, uint8(leg)}
 	r.attach(leg, p)
 	r.legs[leg].first = movedFrom < 0
 	return true
 }
 
+// holds says whether each request is routed, and waits until it is.
+func (r router) holds() bool { return r.scenario.Hold && r.rules.Hold }
+
 func (r router) attach(leg int, p Packet) {
 	l := &r.legs[leg]
 	l.state, l.client = Active, p.Who
-	l.clientFin, l.serverFin, l.noReuse = false, false, false
+	l.clientFin, l.serverFin, l.noReuse, l.spoilt = false, false, false, false
+	l.hold, l.routed = r.holds(), r.scenario.Hold || r.scenario.Routed
 	l.toServerSeq = l.sndNxt - p.Seq
 	l.toServerAck = l.rcvNxt - p.Ack
 	l.rcvBase, l.rcvAcked, l.sndBase = l.rcvNxt, l.rcvNxt, l.sndNxt
+	if p.Time != 0 {
+		l.tsToServer = later(r.clock(), l.tsTold).ahead(p.Time)
+	}
 	l.clientRequests = 0
 	l.beginRequest(r.rules, p.Data[0], p.Len())
 	l.sndNxt += p.Len()
@@ -131,17 +148,30 @@ func (r router) toServer(leg int, p Packet) {
 	p.Hop, p.Who = ToServer, uint8(leg)
 	p.Seq += l.toServerSeq
 	p.Ack += l.toServerAck
+	p.Time = p.Time.shift(l.tsToServer)
+	r.noteTold(l, p.Time)
 	r.put(p)
 }
 
 // reusable is what recycling by FIN and by RST have in common.
 func (r router) reusable(l *Leg) bool {
-	return (l.quiet() || !r.rules.QuietFraming) && l.state == Active && (l.sndUna == l.sndNxt || !r.rules.AllAckedByServer) && !l.noReuse
+	return (l.quiet() || !r.rules.QuietFraming) && l.state == Active && (l.sndUna == l.sndNxt || !r.rules.AllAckedByServer) &&
+		!l.noReuse && !l.spoilt
 }
 
 func bothOver(l *Leg) bool {
 	return l.clientFin && l.serverFin && l.sndUna == l.sndNxt && l.rcvAcked == l.rcvNxt
 }
+
+// clientNext is what becomes of a client's packet; enum client_next of bpf/lib/client.h.
+type clientNext uint8
+
+const (
+	nextSend clientNext = iota
+	nextIsRequest
+	nextEarly // dropped: the client repeats it, behind what is missing
+	nextCut   // what comes cannot be told apart
+)
 
 func (r router) clientPacket(leg int, p Packet) {
 	l := &r.legs[leg]
@@ -152,30 +182,44 @@ func (r router) clientPacket(leg int, p Packet) {
 		return
 	}
 	seq, ack := p.Seq+l.toServerSeq, p.Ack+l.toServerAck
-	end := seq + p.Len()
+	if l.hold && p.Len() > 0 {
+		l.holdMore(seq, &p)
+	}
+	if !r.clientFits(l, &p, seq, ack) {
+		return
+	}
 	if p.Rst {
-		if seq == l.sndNxt && p.Len() == 0 {
-			if r.reusable(l) && (l.rcvAcked == l.rcvNxt || !r.rules.AllAckedByClient) {
-				l.state, l.client = Idle, 0
-				r.over(p.Who, leg)
-				return
-			}
-			l.state = Dead
-			r.over(l.client, leg)
+		r.clientReset(leg, p, seq)
+		return
+	}
+	if p.Len() > 0 {
+		switch r.trackRequest(l, seq, ack, &p) {
+		case nextIsRequest:
+			r.nextRequest(leg, p)
+			return
+		case nextEarly:
+			return
+		case nextCut:
+			r.cut(leg)
+			r.reply(p, Packet{Seq: p.Ack, Rst: true})
+			return
 		}
-		r.toServer(leg, p)
-		return
 	}
-	if l.quiet() && (r.rules.StartMissing && p.Len() > 0 && before(l.sndNxt, seq) ||
-		r.rules.FinAhead && p.Fin != 0 && before(l.sndNxt, end)) {
-		return // the client repeats it, behind what is missing
+	r.clientFin(leg, p, seq+p.Len(), ack)
+}
+
+// clientFin is the rest of a client's packet: its ACK and FIN, and what they end.
+func (r router) clientFin(leg int, p Packet, end, ack uint32) {
+	l := &r.legs[leg]
+	finAhead := p.Fin != 0 && r.rules.FinAhead && before(l.sndNxt, end)
+	if finAhead && (l.quiet() || l.hold) {
+		return // a request is missing
 	}
-	if before(l.rcvAcked, ack) && !before(l.rcvNxt, ack) {
-		l.rcvAcked = ack
-	}
-	if p.Len() > 0 && r.trackRequest(l, seq, p) {
-		r.nextRequest(leg, p)
-		return
+	noteAck(l, ack)
+	r.noteTold(l, p.Time.shift(l.tsToServer)) // before it is decided whether the leg is used again
+	if finAhead && !l.clientFin {
+		l.giveUp()
+		l.sndNxt = end // the surrogate keeps the FIN, and acknowledges it when the gap before it is filled
 	}
 	if p.Fin != 0 && (end == l.sndNxt || !r.rules.FinExact) && !l.clientFin {
 		if p.Len() == 0 && r.reusable(l) && (ack == l.rcvNxt || !r.rules.AllAckedByClient) {
@@ -185,50 +229,88 @@ func (r router) clientPacket(leg int, p Packet) {
 		l.clientFin = true
 		l.sndNxt++
 		l.state = Closing
-	} else if p.Fin != 0 && r.rules.FinAhead && before(l.sndNxt, end) {
-		l.giveUp()
 	}
 	if bothOver(l) {
 		l.state = Dead
-		r.over(l.client, leg)
+		r.over(l.client, leg, sideLinger)
 	}
 	r.toServer(leg, p)
+}
+
+func noteAck(l *Leg, ack uint32) {
+	if before(l.rcvAcked, ack) && !before(l.rcvNxt, ack) {
+		l.rcvAcked = ack
+	}
+}
+
+// clientReset: the leg is free if it may be used again, or ends with its client.
+func (r router) clientReset(leg int, p Packet, seq uint32) {
+	l := &r.legs[leg]
+	if !r.clientResets(l, seq) {
+		r.challenge(l, p)
+		return
+	}
+	r.noteTold(l, p.Time.shift(l.tsToServer))
+	if r.reusable(l) && (l.rcvAcked == l.rcvNxt || !r.rules.AllAckedByClient) {
+		l.state, l.client = Idle, 0
+		r.over(p.Who, leg, sideLinger)
+		return
+	}
+	l.state = Dead
+	r.over(l.client, leg, sideLinger)
+	r.toServer(leg, p)
+}
+
+// cut ends a session whose client no cookie tells again: LEG_CUT.
+func (r router) cut(leg int) {
+	l := &r.legs[leg]
+	l.state = Dead
+	r.over(l.client, leg, sideReset)
 }
 
 // recycle ends the client leg: its FIN is answered, the response acknowledged on its behalf.
 func (r router) recycle(leg int, p Packet) {
 	l := &r.legs[leg]
-	last := Packet{Hop: p.Hop, Who: p.Who, Seq: p.Seq, Ack: p.Ack}
+	last := Packet{Hop: p.Hop, Who: p.Who, Seq: p.Seq, Ack: p.Ack, Time: p.Time}
 	r.toServer(leg, last)
 	l.state, l.client = Idle, 0
 	r.flows[p.Who-1] = flow{side: sideLinger}
 	r.reply(p, Packet{Seq: p.Ack, Ack: p.Seq + 1, Fin: newUnit(Nobody, Fin, 0, 0, 0, 0, 0)})
 }
 
-// trackRequest takes account of new units. True: a request begins.
-func (r router) trackRequest(l *Leg, seq uint32, p Packet) bool {
+// trackRequest takes account of new units.
+func (r router) trackRequest(l *Leg, seq, ack uint32, p *Packet) clientNext {
 	end := seq + p.Len()
-	again := before(seq, l.sndNxt) && before(l.sndUna, end)
-	if again && r.rules.SentOnce {
-		l.giveUp()
+	if before(seq, l.sndNxt) && before(l.sndUna, end) && r.rules.SentOnce {
+		l.spoilt = true
 	}
 	if !before(l.sndNxt, end) {
-		return false
+		return nextSend // seen before
 	}
-	if l.quiet() {
-		if seq == l.sndNxt {
-			return true
+	if l.serverFin && !l.hold {
+		l.giveUp() // nothing left to decide: the surrogate refuses it
+	}
+	if l.quiet() && seq == l.sndNxt && !l.serverFin {
+		return nextIsRequest
+	}
+	if l.hold {
+		if next := l.holdRequest(seq, ack, p); next != nextSend {
+			return next
 		}
-		if before(l.sndNxt, seq) {
-			l.beginRequest(r.rules, p.Data[0], p.Len())
-		} else {
-			l.giveUp()
+	}
+	switch {
+	case l.quiet() && before(l.sndNxt, seq):
+		if r.rules.StartMissing {
+			return nextEarly
 		}
-	} else if l.request != Opaque {
+		l.beginRequest(r.rules, p.Data[0], p.Len())
+	case l.quiet():
+		l.giveUp()
+	case l.request != Opaque:
 		l.moreRequest(end - l.sndNxt)
 	}
 	l.sndNxt = end
-	return false
+	return nextSend
 }
 
 // nextRequest lets the request stay, or has it moved.
@@ -238,8 +320,19 @@ func (r router) nextRequest(leg int, p Packet) {
 	if head.Kind() != RequestHead {
 		return // user space is asked, and refuses it
 	}
+	if l.state != Active {
+		return // behind its FIN
+	}
+	if l.hold {
+		holdFirst(&p)
+	}
 	stay := head.Surrogate() == leg
-	if stay || p.Ack+l.toServerAck != l.rcvNxt && r.rules.AllAckedByClient || l.sndUna != l.sndNxt && r.rules.AllAckedByServer {
+	busy := p.Ack+l.toServerAck != l.rcvNxt && r.rules.AllAckedByClient || l.sndUna != l.sndNxt && r.rules.AllAckedByServer
+	if busy && l.hold && !stay {
+		return // the client repeats it, and acknowledges more then
+	}
+	if stay || busy {
+		noteAck(l, p.Ack+l.toServerAck)
 		l.beginRequest(r.rules, head, p.Len())
 		l.sndNxt += p.Len()
 		if p.Fin != 0 {
@@ -265,7 +358,7 @@ func (r router) moveOut() {
 	m.step = 2
 }
 
-// moveDone frees the old leg.
+// moveDone frees the old leg, whose surrogate is told what the client acknowledged with its request.
 func (r router) moveDone() {
 	m := r.move
 	r.move = moving{}
@@ -273,126 +366,14 @@ func (r router) moveDone() {
 	if l.client != m.packet.Who || l.state != Active {
 		return
 	}
+	worn := l.spoilt || l.noReuse || r.rules.LeftQuiet && (!l.quiet() || l.sndUna != l.sndNxt)
+	behind := l.rcvAcked != l.rcvNxt
+	l.rcvAcked = l.rcvNxt
+	if behind {
+		r.acknowledge(int(m.leg), l.rcvNxt)
+	}
 	l.state, l.client = Idle, 0
-	if l.noReuse {
+	if worn {
 		l.state = Dead
-	}
-}
-
-func (r router) serverPacket(leg int, p Packet) {
-	l := &r.legs[leg]
-	end := p.Seq + p.Len()
-	switch l.state {
-	case Idle:
-		r.trackIdle(leg, p)
-		return
-	case Dead:
-		return
-	}
-	if p.Len() > 0 && before(p.Seq, l.rcvBase) && r.rules.RcvBase {
-		r.acknowledge(leg, l.rcvBase)
-		return
-	}
-	if r.rules.Unheard && r.move.step != 0 && int(r.move.leg) == leg && (p.Len() > 0 || p.Fin != 0 || p.Rst) {
-		return
-	}
-	if p.Len() > 0 && r.rules.AckFloor && !before(l.sndBase, p.Ack) {
-		l.state = Dead
-		r.forget(l.client, leg)
-		return
-	}
-	if before(l.sndUna, p.Ack) && !before(l.sndNxt, p.Ack) {
-		l.sndUna = p.Ack
-	}
-	if (p.Rst || p.Fin != 0) && l.clientRequests == 1 && l.first && l.rcvNxt == l.rcvBase && p.Seq == l.rcvBase &&
-		p.Len() == 0 && l.sndUna == l.sndBase && !l.clientFin {
-		l.state = Dead // the client will ask again
-		r.forget(l.client, leg)
-		return
-	}
-	switch {
-	case p.Rst:
-		if p.Seq == l.rcvNxt {
-			l.state = Dead
-			r.over(l.client, leg)
-		}
-	case p.Len() > 0:
-		r.trackResponse(l, p, end)
-		fallthrough
-	default:
-		trackServerFin(l, p, end)
-		if bothOver(l) {
-			l.state = Dead
-			r.over(l.client, leg)
-		}
-	}
-	p.Hop, p.Who = ToClient, l.client
-	p.Seq -= l.toServerAck
-	p.Ack -= l.toServerSeq
-	r.toClient(p)
-}
-
-func (r router) trackIdle(leg int, p Packet) {
-	l := &r.legs[leg]
-	switch {
-	case p.Rst:
-		if p.Seq == l.rcvNxt {
-			l.state = Dead
-		}
-	case before(p.Seq, l.rcvNxt):
-		r.acknowledge(leg, l.rcvNxt)
-	case p.Len() > 0 || p.Fin != 0:
-		l.state = Dead
-	}
-}
-
-// acknowledge answers on behalf of the clients that have had everything up to ack.
-func (r router) acknowledge(leg int, ack uint32) {
-	var theirs [2]uint8
-	for n := serverIss[leg]; before(n, ack); n++ {
-		if c := r.surrogates[leg].out[n-serverIss[leg]].Owner(); c != Nobody {
-			theirs[c-1]++
-		}
-	}
-	for c := range theirs {
-		if theirs[c] > r.clients[c].got && !r.clients[c].closed {
-			r.breaks(LostResponse)
-		}
-	}
-	r.put(Packet{Hop: ToServer, Who: uint8(leg), Seq: r.legs[leg].sndNxt, Ack: ack})
-}
-
-func (r router) trackResponse(l *Leg, p Packet, end uint32) {
-	if !before(l.rcvNxt, end) {
-		return
-	}
-	fresh := end - l.rcvNxt
-	inOrder := p.Seq == l.rcvNxt
-	l.rcvNxt = end
-	switch l.response {
-	case Head:
-		if !inOrder || p.Data[0].Kind() != ResponseHead {
-			l.giveUp()
-			return
-		}
-		l.beginResponse(&p)
-	case Body:
-		l.moreResponse(fresh)
-	case InChunks:
-		if !inOrder {
-			l.giveUp()
-			return
-		}
-		l.walkChunks(&p, 0)
-	case Quiet, Done:
-		l.giveUp()
-	}
-}
-
-func trackServerFin(l *Leg, p Packet, end uint32) {
-	if p.Fin != 0 && end == l.rcvNxt && !l.serverFin {
-		l.serverFin = true
-		l.rcvNxt++
-		l.state = Closing
 	}
 }

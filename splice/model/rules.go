@@ -26,14 +26,29 @@ type Rules struct {
 	// FinAhead: a FIN behind a gap where a request should start is dropped; behind any other it is passed on, and the session
 	// is not followed any more: the surrogate keeps that FIN.
 	FinAhead bool
-	// SentOnce: when units that the surrogate has not acknowledged are sent again, the session is not followed any more:
-	// the surrogate may have discarded the first version, and the second may be another.
+	// SentOnce: when units that the surrogate has not acknowledged are sent again, its leg is not used again: the surrogate
+	// may have discarded the first version, and the second may be another.
 	SentOnce bool
-	// AckFloor: what acknowledges nothing of the client's request does not answer it. It does not catch what a surrogate
-	// said unasked and repeats when it has the request.
+	// AckFloor: what acknowledges nothing of the client's request does not answer it: a first one is repeated, the session of
+	// one that has moved is cut. It does not catch what a surrogate said unasked and repeats when it has the request.
 	AckFloor bool
+	// LeftQuiet: a leg that its client has left is used again only if it is still quiet, and all acknowledged.
+	LeftQuiet bool
 	// Linger: the end of a session is remembered after its last ACK, so that a late first segment is no new session.
 	Linger bool
+
+	// Window: what lies outside of the session's windows changes nothing, and an RST ends the session only with the number
+	// that its receiver expects.
+	Window bool
+	// NoUrgent: no packet carries urgent data, which its receiver takes out of the stream.
+	NoUrgent bool
+	// TimeHeard: a leg whose surrogate was told a timestamp too far beyond what it has echoed is not used again.
+	TimeHeard bool
+	// TimeNear: nor is one whose surrogate was told a timestamp too far from the router's clock: a liar leads a surrogate around
+	// the ring, where what is late is of the future.
+	TimeNear bool
+	// Hold: where each request is routed, what is behind the one in front waits with the client.
+	Hold bool
 }
 
 // All rules are in force.
@@ -41,7 +56,8 @@ func All() Rules {
 	return Rules{
 		TupleCheck: true, RcvBase: true, AllAckedByClient: true, AllAckedByServer: true, QuietFraming: true, FinExact: true,
 		StartMissing: true, PipelinedIsOpaque: true,
-		Marked: true, Unheard: true, FinAhead: true, SentOnce: true, AckFloor: true, Linger: true,
+		Marked: true, Unheard: true, FinAhead: true, SentOnce: true, AckFloor: true, LeftQuiet: true, Linger: true,
+		Window: true, NoUrgent: true, TimeHeard: true, TimeNear: true, Hold: true,
 	}
 }
 

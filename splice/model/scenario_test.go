@@ -1,5 +1,7 @@
 package model
 
+import "fmt"
+
 // Requests of the scripts.
 func request(owner, number, surrogate, body, response int, c Coding) []Unit {
 	head := newUnit(owner, RequestHead, number, body, response, c, surrogate)
@@ -140,6 +142,7 @@ var moves = []Scenario{
 			{{Data: get(1, 0, 0)}, {Data: get(1, 1, 1), After: 2}, {Fin: true, After: 4}},
 			next,
 		},
+		Routed: true,
 	},
 	{
 		Name: "move of a request in two segments",
@@ -147,6 +150,7 @@ var moves = []Scenario{
 			{{Data: get(1, 0, 0)}, {Data: upload[:1], After: 2}, {Data: upload[1:]}, {Fin: true, After: 3}},
 			next,
 		},
+		Routed: true,
 	},
 	{
 		Name: "move, and the FIN close behind the request",
@@ -154,7 +158,21 @@ var moves = []Scenario{
 			{{Data: get(1, 0, 0)}, {Data: get(1, 1, 1), After: 2}, {Fin: true}},
 			next,
 		},
+		Routed: true,
 	},
+}
+
+// spokenTo is a client that moves to a leg whose surrogate speaks unasked. None of that is lost: repeated, it would acknowledge the
+// request (AckFloor).
+var spokenTo = Scenario{
+	Name: "move, and the next surrogate speaks unasked",
+	Scripts: [2][]Segment{
+		{{Data: get(1, 0, 0)}, {Data: get(1, 1, 1), After: 2}, {Fin: true, After: 4}},
+		next,
+	},
+	Budget: Budget{Unasked: 1},
+	Silent: [2]bool{true, false},
+	Routed: true,
 }
 
 // Second requests with a body: one that stays, one that moves.
@@ -163,18 +181,88 @@ var (
 	upload = request(1, 1, 1, 1, 0, Length)
 )
 
-// liar sends two requests where it had shown one with a body, and leaves after the first response.
-var liar = Scenario{
-	Name: "two versions of one segment",
-	Scripts: [2][]Segment{
-		{
+// lying are the scenarios of clients whose surrogate gets something else than the router sees.
+var lying = []Scenario{
+	{
+		Name: "two versions of one segment", // one request with a body, then two; the client leaves after the first response
+		Scripts: [2][]Segment{
 			{
-				Data:   append(request(1, 0, 0, 0, 0, Length), request(1, 1, 0, 0, 0, Length)...),
-				Forged: request(1, 0, 0, 1, 0, Length),
+				{
+					Data:   append(request(1, 0, 0, 0, 0, Length), request(1, 1, 0, 0, 0, Length)...),
+					Forged: request(1, 0, 0, 1, 0, Length),
+				},
+				{Fin: true, After: 1},
 			},
-			{Fin: true, After: 1},
+			next,
 		},
-		next,
+		Small: true,
 	},
-	Small: true,
+	{
+		Name: "a body of urgent data", // the surrogate takes it out of the stream
+		Scripts: [2][]Segment{
+			{{Data: []Unit{hasty[0], hasty[1] | Urgent}}, {Fin: true, After: 1}},
+			next,
+		},
+		Early: true,
+	},
+}
+
+// Requests with a body, answered before that is there.
+var (
+	hasty  = request(1, 0, 0, 1, 0, Length)
+	posted = request(1, 0, 0, 2, 0, Length)
+)
+
+// held are the scenarios in which a client does not wait for its responses, and each of its requests is routed.
+var held = []Scenario{
+	{
+		Name: "held, in one packet",
+		Scripts: [2][]Segment{
+			{{Data: append(request(1, 0, 0, 0, 0, Length), request(1, 1, 1, 0, 0, Length)...), Fin: true}},
+			next,
+		},
+		Hold: true,
+	},
+	{
+		Name: "held, in two packets",
+		Scripts: [2][]Segment{
+			{{Data: request(1, 0, 0, 0, 1, Length)}, {Data: request(1, 1, 1, 0, 0, Length)}, {Fin: true, After: 3}},
+			next,
+		},
+		Small: true,
+		Hold:  true,
+	},
+	{
+		Name: "held, behind a body",
+		Scripts: [2][]Segment{
+			{{Data: posted[:1]}, {Data: posted[1:2]}, {Data: append(posted[2:3:3], request(1, 1, 1, 0, 0, Length)...), Fin: true}},
+			next,
+		},
+		Early: true,
+		Hold:  true,
+	},
+	{
+		Name: "held, behind a response until close",
+		Scripts: [2][]Segment{
+			{{Data: request(1, 0, 0, 0, 1, UntilClose)}, {Data: request(1, 1, 1, 0, 0, Length)}, {Fin: true, After: 2}},
+			next,
+		},
+		Small: true,
+		Hold:  true,
+	},
+}
+
+// clocks are the scenarios of a client whose clock jumps, on legs that were idle for long, or whose clients' clocks were ahead.
+func clocks() []Scenario {
+	var out []Scenario
+	for _, place := range []uint8{ring - 2, ring - 1, 0, 1, 2, 3} {
+		out = append(out, Scenario{
+			Name:    fmt.Sprintf("a clock that jumps, the router's at %d", place),
+			Scripts: [2][]Segment{{{Data: request(1, 0, 0, 0, 0, Length)}, {Fin: true, After: 1}}, next},
+			Times:   true,
+			Clock:   place,
+			Budget:  Budget{Lies: 2},
+		})
+	}
+	return out
 }

@@ -27,7 +27,12 @@ type Leg struct {
 	clientRequests           uint8
 	clientFin, serverFin     bool
 	noReuse                  bool
+	spoilt                   bool // serves no other client
 	first                    bool // the first leg of its client
+	routed                   bool // what comes behind a gap in a response's head or chunks is dropped
+	hold                     bool // requests behind the one in front wait
+	tsTold, tsHeard          Time // newest that the surrogate was told; newest of those that it has echoed
+	tsToServer               uint8
 }
 
 type side uint8
@@ -36,6 +41,7 @@ const (
 	sideNone side = iota
 	sideClient
 	sideLinger
+	sideReset
 )
 
 // flow is a client's entry in the flow table.
@@ -51,10 +57,11 @@ type client struct {
 	next        uint8 // segment of the script
 	forged      bool  // the false version of the next segment is out
 	closed      bool  // reset, or closed by the other end
+	time        Time  // what its clock shows
 }
 
 const (
-	window   = 6 // units that a surrogate holds out of order, from the next expected on
+	window   = 6 // units that an end takes, from the next expected on, in any order
 	outgoing = 8 // units that a surrogate has written in all and may have to repeat
 )
 
@@ -71,6 +78,7 @@ type surrogate struct {
 	need    uint8   // units of body that the last request lacks
 	fin     bool    // the client's, received
 	closed  bool    // reset
+	recent  Time    // the newest timestamp that it has taken
 }
 
 // moving is a next_request between its locks.
@@ -84,7 +92,7 @@ type moving struct {
 const bagSize = 4
 
 // budget is what the adversary may still do.
-type budget struct{ losses, repeats, retransmissions, closes, unasked, stale uint8 }
+type budget struct{ losses, repeats, retransmissions, closes, unasked, stale, strangers, lies uint8 }
 
 // State is everything. It is compared and copied as a value.
 type State struct {
@@ -115,17 +123,21 @@ const (
 	FalseAck                  // a client's unit is acknowledged that no surrogate has
 	LostResponse              // a unit is acknowledged to its surrogate that its client does not have
 	Replayed                  // a surrogate gets a request a second time
+	Bent                      // a stranger's packet changed a session
+	Stuck                     // a surrogate takes the next client's packets for some of the past
+	Misrouted                 // a surrogate takes a request that is meant for the other one
+	ShutOut                   // the window refuses what acknowledges no more than its sender was sent
 )
 
 func (v Violation) String() string {
 	return [...]string{"none", "foreign response", "unasked response", "foreign request", "wrong response", "unclean idle leg",
-		"false acknowledgement", "lost response", "replayed request"}[v]
+		"false acknowledgement", "lost response", "replayed request", "bent session", "stuck client", "misrouted request", "shut out"}[v]
 }
 
 // First sequence numbers, soon to wrap.
 var (
-	clientIss = [2]uint32{0xfffffffe, 0xfffffffd} // of the first byte of the request; next to each other: a mix-up must not pass as noise
-	vipIss    = [2]uint32{0xffffffff, 0x80000000} // of the first byte of the response
+	clientIss = [2]uint32{0xfffffffe, 0xfffffffd} // of the first byte of the request; next to each other, as are the following: a mix-up must not pass as noise
+	vipIss    = [2]uint32{0xffffffff, 0xfffffffe} // of the first byte of the response
 	legIss    = [2]uint32{0xfffffffd, 0x00000010}
 	serverIss = [2]uint32{0xfffffffc, 0x7fffffff}
 )
@@ -137,6 +149,12 @@ func (s *Scenario) start() State {
 		l.sndNxt, l.sndUna = legIss[i], legIss[i]
 		l.rcvNxt, l.rcvAcked, l.rcvBase = serverIss[i], serverIss[i], serverIss[i]
 		st.surrogates[i].rcvNxt = legIss[i]
+		if s.Times {
+			l.tsTold, l.tsHeard, st.surrogates[i].recent = at(0), at(0), at(0)
+		}
+	}
+	if s.Times {
+		st.clients[0].time, st.clients[1].time = at(0), at(0)
 	}
 	return st
 }
@@ -164,6 +182,9 @@ func (s *State) sortBag() {
 			if a.Data[i] != b.Data[i] {
 				return int(a.Data[i]) - int(b.Data[i])
 			}
+		}
+		if a.Time != b.Time {
+			return int(a.Time) - int(b.Time)
 		}
 		return int(a.Ack - b.Ack)
 	})

@@ -29,15 +29,21 @@ const (
 	UntilClose
 )
 
-// Nobody owns what was not asked for.
-const Nobody = 0
+// Owners beside the two clients.
+const (
+	Nobody   = 0 // of what was not asked for
+	Stranger = 3 // sees no session, and sends in the name of those who have one
+)
 
-// Layout of a Unit: owner 2 bits, kind 3, request 2, n 2, body 2, coding 2, surrogate 1.
+// Urgent marks a unit that its receiver takes out of the stream (RFC 6093).
+const Urgent Unit = 1 << 14
+
+// Layout of a Unit: owner 2 bits, kind 3, request 2, n 2, body 2, coding 2, surrogate 1, urgent 1.
 func newUnit(owner int, k Kind, request, n, body int, c Coding, surrogate int) Unit {
 	return Unit(owner | int(k)<<2 | request<<5 | n<<7 | body<<9 | int(c)<<11 | surrogate<<13)
 }
 
-// Owner is 1 or 2, the client that it was written by or for, or Nobody.
+// Owner is 1 or 2, the client that it was written by or for, or Nobody, or Stranger.
 func (u Unit) Owner() int { return int(u & 3) }
 
 // Kind says what it is.
@@ -62,8 +68,11 @@ func (u Unit) String() string {
 	if u == 0 {
 		return "-"
 	}
-	who := [...]string{"nobody", "A", "B", "?"}[u.Owner()]
+	who := [...]string{"nobody", "A", "B", "stranger"}[u.Owner()]
 	what := [...]string{"?", "request", "request-body", "response", "response-body", "last-chunk", "FIN", "unasked"}[u.Kind()]
+	if u&Urgent != 0 {
+		what += "(urgent)"
+	}
 	return fmt.Sprintf("%s.%d.%s", who, u.Request(), what)
 }
 
@@ -102,6 +111,7 @@ type Packet struct {
 	Who      uint8 // client 1 or 2 on its hops, leg 0 or 1 on the others
 	Rst      bool
 	Bad      bool // the surrogate will discard it, and the router does not see why
+	Time     Time // of a client: its timestamp; of a surrogate: the one that it echoes
 	Seq, Ack uint32
 	Data     [mostUnits]Unit
 	Fin      Unit
@@ -114,6 +124,24 @@ func (p *Packet) Len() uint32 {
 		n++
 	}
 	return n
+}
+
+// cutBehind takes units off the end, and the FIN behind them.
+func (p *Packet) cutBehind(n uint32) {
+	if n == 0 {
+		return
+	}
+	for ; n > 0; n-- {
+		p.Data[p.Len()-1] = 0
+	}
+	p.Fin = 0
+}
+
+// calm takes the marks of urgent data off: strip of bpf/lib/strip.h.
+func (p *Packet) calm() {
+	for i := range p.Data {
+		p.Data[i] &^= Urgent
+	}
 }
 
 func (p *Packet) String() string {
@@ -131,6 +159,9 @@ func (p *Packet) String() string {
 	}
 	if p.Rst {
 		s += " RST"
+	}
+	if p.Time != 0 {
+		s += fmt.Sprintf(" time %d", p.Time.shown())
 	}
 	if p.Bad {
 		s += " (to be discarded)"

@@ -87,15 +87,17 @@ type Interface struct {
 
 // VIP is an address that clients connect to.
 type VIP struct {
-	Address netip.AddrPort `json:"address"`
-	Mode    string         `json:"mode"` // handoff, redirect or proxy
-	Routes  int            `json:"routes"`
+	Address    netip.AddrPort `json:"address"`
+	Mode       string         `json:"mode"` // handoff, redirect or proxy
+	Routes     int            `json:"routes"`
+	Pipelining string         `json:"pipelining,omitempty"` // in mode handoff: hold or pass
 }
 
 // Pool is a set of surrogates.
 type Pool struct {
 	Name       string      `json:"name"`
 	Policy     string      `json:"policy"`
+	Reuse      string      `json:"reuse"` // of legs: always, safe or never
 	Surrogates []Surrogate `json:"surrogates"`
 }
 

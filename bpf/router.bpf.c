@@ -3,7 +3,9 @@
  * The request router's data path, attached at the ingress of the interfaces that clients and surrogates are behind.
  * A packet's path: parse, look up the flow, translate, out. Without a flow, a packet to a VIP is a client to be answered.
  */
+#include "lib/move.h"
 #include "lib/server.h"
+#include "lib/strip.h"
 #include "lib/command.h"
 #include "lib/icmp.h"
 
@@ -13,21 +15,31 @@ static __always_inline int tcp_packet(struct __sk_buff *skb, struct work *w)
 {
 	struct flow *flow = bpf_map_lookup_elem(&flows, &w->packet.key);
 	__u32 side, idx;
+	int verdict;
 
+	if (!flow && !to_vip(w))
+		return PASS;
+	if (w->packet.urgent || skb->vlan_present) {
+		int err = strip(skb);
+
+		if (err)
+			return -err;
+	}
 	if (!flow)
-		return to_vip(w) ? new_client(skb) : PASS;
+		return new_client(skb);
 	side = flow->side;
 	idx = flow->splice;
 	if (side == SIDE_SERVER)
 		return server_packet(skb, idx);
 	switch (side) {
 	case SIDE_CLIENT:
-		return client_packet(skb, idx);
+		verdict = client_packet(skb, idx);
+		return verdict == BEGINS_REQUEST ? next_request(skb, idx) : verdict;
 	case SIDE_LINGER:
 	case SIDE_RESET:
 		return lingering_client(skb, w, side);
 	case SIDE_LOCAL:
-		return w->packet.flags & SYN ? syn_again(skb, w) : local_packet(skb);
+		return w->packet.flags & SYN ? syn_on_local(skb) : local_packet(skb);
 	}
 	return PASS;
 }
@@ -39,7 +51,7 @@ int router_ingress(struct __sk_buff *skb)
 	int verdict;
 
 	if (!w)
-		return TC_ACT_OK;
+		return TC_ACT_UNSPEC;
 	w->action = TC_ACT_SHOT;
 	verdict = parse(skb, w);
 	switch (verdict) {
@@ -53,10 +65,11 @@ int router_ingress(struct __sk_buff *skb)
 		verdict = PASS;
 		break;
 	default:
-		verdict = vip_of(&w->packet, 0) ? -verdict : PASS;
+		verdict = vip_of(w, 0) ? -verdict : PASS;
 	}
 	count(verdict);
-	return verdict == PASS || verdict == PASS_LOCAL ? TC_ACT_OK : w->action;
+	/* what is not ours is for the programs behind this one */
+	return verdict == PASS || verdict == PASS_LOCAL ? TC_ACT_UNSPEC : w->action;
 }
 
 /* Not attached: user space runs it on a struct command. */
@@ -84,6 +97,9 @@ int router_command(struct __sk_buff *skb)
 	case COMMAND_TAKE_UP:
 		take_up(&w->command);
 		sweep.changed = w->command.result;
+		break;
+	case COMMAND_COUNT_SOURCE:
+		count_one(w->command.first, w->command.count);
 		break;
 	case COMMAND_RETIRE:
 		retire(&w->command);
@@ -136,6 +152,7 @@ const enum band *band_type __attribute__((unused));
 const enum leg_end *leg_end_type __attribute__((unused));
 const enum command_kind *command_kind_type __attribute__((unused));
 const enum policy *policy_type __attribute__((unused));
+const enum reuse *reuse_type __attribute__((unused));
 const enum mode *mode_type __attribute__((unused));
 const enum vip_flag *vip_flag_type __attribute__((unused));
 const enum method *method_type __attribute__((unused));

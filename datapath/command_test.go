@@ -157,7 +157,7 @@ func TestOptionsSurviveAFailedHandoff(t *testing.T) {
 			options := packet.Options{}.AppendMSS(f.mss).AppendSACKPermitted().AppendNOP(1).AppendWindowScale(5)
 			noTS := func(s *routerSplice) {
 				s.LegClass &^= 1
-				s.Flags &^= uint16(routerSpliceFlagSPLICE_TS)
+				s.Flags &^= uint32(routerSpliceFlagSPLICE_TS)
 			}
 			s := k.idle(1, f, noTS)
 			c := newClient(k, f, options)

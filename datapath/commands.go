@@ -24,7 +24,7 @@ func coarseMillis() int64 {
 func Clock() uint32 { return uint32(coarseMillis()) }
 
 // command runs one, with keys behind it.
-func (r *Router) command(c routerCommand, keys ...routerTuple) (changed int, err error) {
+func (r *Router) command(c routerCommand, keys ...routerPromiseKey) (changed int, err error) {
 	in, err := binary.Append(nil, binary.NativeEndian, &c)
 	if err == nil && len(keys) > 0 {
 		in, err = binary.Append(in, binary.NativeEndian, keys)
@@ -111,8 +111,10 @@ type Decision struct {
 	Surrogate uint16
 	Pool      uint16
 	Method    uint8
-	Request   uint64 // bytes of the request, head and body, or of the head of a chunked one; NoLength: not followed
+	Request   uint64 // bytes of the request, head and body, or of the head of a chunked one
 	Chunked   bool
+	Bound     bool // it authenticates its connection
+	Upgrade   bool // it asks for another protocol
 }
 
 // ErrNotAsked is the error of Decide when the client does not wait for this decision any more: it has reset its session,
@@ -137,6 +139,13 @@ func (r *Router) Decide(client, vip netip.AddrPort, seq packet.Seq, d Decision) 
 	k.Surrogate, k.Pool, k.Method, k.Request, k.Chunked = d.Surrogate, d.Pool, d.Method, d.Request, 0
 	if d.Chunked {
 		k.Chunked = 1
+	}
+	k.Flags &^= uint8(routerClientFlagCLIENT_BOUND | routerClientFlagCLIENT_UPGRADE)
+	if d.Bound {
+		k.Flags |= uint8(routerClientFlagCLIENT_BOUND)
+	}
+	if d.Upgrade {
+		k.Flags |= uint8(routerClientFlagCLIENT_UPGRADE)
 	}
 	if err := r.maps.Clients.Update(key, &k, ebpf.UpdateExist); err != nil {
 		return fmt.Errorf("decide for %v: %w", client, err)

@@ -51,12 +51,15 @@ func TestRoutes(t *testing.T) {
 		named
 		posts
 		deep
+		seven
+		eight
 	)
 	methods := map[string]routerMethod{
 		"GET": routerMethodMETHOD_GET, "HEAD": routerMethodMETHOD_HEAD, "POST": routerMethodMETHOD_POST,
 		"PUT": routerMethodMETHOD_PUT, "DELETE": routerMethodMETHOD_DELETE,
 	}
-	hosts := []Host{{VIP: 3, Name: "cdn.example.net", ID: 7}, {VIP: 3, Name: strings.Repeat("h", 63), ID: 8}, {VIP: 4, Name: "other", ID: 9}}
+	hosts := []Host{{VIP: 3, Name: "cdn.example.net", ID: 7}, {VIP: 3, Name: strings.Repeat("h", 63), ID: 8}, {VIP: 4, Name: "other", ID: 9},
+		{VIP: 3, Name: "seven.e", ID: 10}, {VIP: 3, Name: "eight.eu", ID: 11}, {VIP: 3, Name: strings.Repeat("h", 62), ID: 12}}
 	var routes []Route
 	for name, m := range methods {
 		all := []Route{{Prefix: "/", Pool: catchAll}, {Prefix: "/video/", Pool: video}, {Prefix: "/api/", Pool: api}, {Prefix: "/ask", Ask: true}}
@@ -64,7 +67,8 @@ func TestRoutes(t *testing.T) {
 			all = append(all, Route{Prefix: "/video/up", Pool: posts})
 		}
 		all = append(all, Route{Host: 7, Prefix: "/", Pool: named}, Route{Host: 7, Prefix: "/video/", Pool: video},
-			Route{Host: 7, Prefix: "/" + strings.Repeat("d", 127), Pool: deep}, Route{Host: 8, Prefix: "/", Pool: deep})
+			Route{Host: 7, Prefix: "/" + strings.Repeat("d", 127), Pool: deep}, Route{Host: 8, Prefix: "/", Pool: deep},
+			Route{Host: 10, Prefix: "/", Pool: seven}, Route{Host: 11, Prefix: "/", Pool: eight}, Route{Host: 12, Prefix: "/", Pool: posts})
 		for _, r := range all {
 			r.VIP, r.Method = 3, uint8(m)
 			routes = append(routes, r)
@@ -90,6 +94,14 @@ func TestRoutes(t *testing.T) {
 		{"host", "GET / HTTP/1.1\r\nHost: cdn.example.net\r\n\r\n", named},
 		{"host in other case", "GET / HTTP/1.1\r\nhOST: CDN.Example.NET\r\n\r\n", named},
 		{"host with port", "GET / HTTP/1.1\r\nHost: cdn.example.net:8080\r\n\r\n", named},
+		{"host with the dot of the root", "GET / HTTP/1.1\r\nHost: cdn.example.net.\r\n\r\n", named},
+		{"host with the dot of the root and a port", "GET / HTTP/1.1\r\nHost: cdn.example.net.:80\r\n\r\n", named},
+		{"host with two dots", "GET / HTTP/1.1\r\nHost: cdn.example.net..\r\n\r\n", catchAll},
+		{"host that is a dot", "GET / HTTP/1.1\r\nHost: .\r\n\r\n", catchAll},
+		{"host of 8 bytes and a dot", "GET / HTTP/1.1\r\nHost: eight.eu.\r\n\r\n", eight},
+		{"host of 7 bytes and a dot", "GET / HTTP/1.1\r\nHost: seven.e.\r\n\r\n", seven},
+		{"host of 62 bytes and a dot", "GET / HTTP/1.1\r\nHost: " + strings.Repeat("h", 62) + ".\r\n\r\n", posts},
+		{"host of 63 bytes and a dot", "GET / HTTP/1.1\r\nHost: " + strings.Repeat("h", 63) + ".\r\n\r\n", -1},
 		{"host without blank", "GET / HTTP/1.1\r\nHost:cdn.example.net\r\n\r\n", named},
 		{"host behind other headers", "GET / HTTP/1.1\r\nAccept: */*\r\nX-Host: b\r\nHostile: c\r\nHost: cdn.example.net\r\n\r\n", named},
 		{"host with two blanks", "GET / HTTP/1.1\r\nHost:  cdn.example.net\r\n\r\n", -1},
@@ -116,10 +128,10 @@ func TestRoutes(t *testing.T) {
 				k.tap()
 				k.vip(f, func(v *VIP) { v.OnePool = false })
 				k.must(k.SetRoutes(hosts, routes))
-				for pool := range uint16(6) {
+				for pool := range uint16(8) {
 					k.must(k.SetPool(pool, Pool{Policy: Turns, Table: []uint16{pool}}))
 				}
-				k.legsOf(f, 6, 1)
+				k.legsOf(f, 8, 1)
 				if got := k.handedTo(newClient(k, f, f.usual()), tc.request); got != tc.want {
 					t.Errorf("got %d, want %d", got, tc.want)
 				}
@@ -200,9 +212,6 @@ func TestPolicyNearest(t *testing.T) {
 		k := newRig(t)
 		k.vip(f)
 		k.must(k.SetPool(1, Pool{Policy: Nearest, Table: []uint16{0}}))
-		k.must(k.SetTable(5, []uint16{1}))
-		k.must(k.SetTable(6, []uint16{2}))
-		k.must(k.SetTable(7, []uint16{3}))
 		bits := f.client.Addr().BitLen()
 		near, host := netip.PrefixFrom(f.client.Addr(), bits-8), netip.PrefixFrom(f.client.Addr(), bits)
 		k.legsOf(f, 4, 4)
@@ -212,9 +221,9 @@ func TestPolicyNearest(t *testing.T) {
 			want  int
 		}{
 			{"no zone", nil, 0},
-			{"zone", []Zone{{Pool: 1, Prefix: near, Table: 5}}, 1},
-			{"smaller zone", []Zone{{Pool: 1, Prefix: near, Table: 5}, {Pool: 1, Prefix: host, Table: 6}}, 2},
-			{"zone of another pool", []Zone{{Pool: 2, Prefix: host, Table: 7}}, 0},
+			{"zone", []Zone{{Pool: 1, Prefix: near, Table: []uint16{1}}}, 1},
+			{"smaller zone", []Zone{{Pool: 1, Prefix: near, Table: []uint16{1}}, {Pool: 1, Prefix: host, Table: []uint16{2}}}, 2},
+			{"zone of another pool", []Zone{{Pool: 2, Prefix: host, Table: []uint16{3}}}, 0},
 		} {
 			k.must(k.SetZones(tc.zones))
 			if got := k.handedTo(newClient(k, f.nth(n), f.usual()), plainRequest); got != tc.want {

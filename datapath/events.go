@@ -29,11 +29,13 @@ const (
 	Replaced    = End(routerLegEndLEG_REPLACED)
 	Failed      = End(routerLegEndLEG_FAILED)
 	Abandoned   = End(routerLegEndLEG_ABANDONED)
+	Cut         = End(routerLegEndLEG_CUT)
+	Malformed   = End(routerLegEndLEG_MALFORMED)
 )
 
 func (e End) String() string {
 	names := [...]string{"", "refused", "closed idle", "reset idle", "client reset", "server reset", "closed", "expired",
-		"retired", "replaced", "failed", "abandoned"}
+		"retired", "replaced", "failed", "abandoned", "cut", "malformed"}
 	if int(e) < len(names) {
 		return names[e]
 	}

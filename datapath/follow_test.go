@@ -98,7 +98,7 @@ func TestLongHead(t *testing.T) {
 func (st *stream) routed() {
 	st.k.t.Helper()
 	s := st.k.splice(0)
-	s.Flags |= uint16(routerSpliceFlagSPLICE_ROUTED)
+	s.Flags |= uint32(routerSpliceFlagSPLICE_ROUTED)
 	st.k.must(st.k.maps.Splices.Update(uint32(0), s, ebpf.UpdateAny))
 }
 
@@ -161,7 +161,7 @@ func TestGapsOfRoutedSessions(t *testing.T) {
 		start := st.v.Seq
 		st.v.Flags |= packet.FIN
 		st.part(start, length, 39, 49, to) // it closes: nothing is left to be routed
-		if s := k.splice(0); s.Flags&uint16(routerSpliceFlagSPLICE_SERVER_FIN) == 0 || s.RcvNxt != uint32(start)+50 || st.at() != opaque {
+		if s := k.splice(0); s.Flags&uint32(routerSpliceFlagSPLICE_SERVER_FIN) == 0 || s.RcvNxt != uint32(start)+50 || st.at() != opaque {
 			t.Errorf("splice: %+v", s)
 		}
 	})
@@ -174,7 +174,7 @@ func TestGapsOfRoutedSessions(t *testing.T) {
 		st.part(start, length, 0, 39, to)
 		st.v.Flags |= packet.FIN
 		st.part(start, length, 49, 49, to)
-		if s := k.splice(0); s.Flags&uint16(routerSpliceFlagSPLICE_SERVER_FIN) == 0 || s.RcvNxt != uint32(start)+50 {
+		if s := k.splice(0); s.Flags&uint32(routerSpliceFlagSPLICE_SERVER_FIN) == 0 || s.RcvNxt != uint32(start)+50 {
 			t.Errorf("splice: %+v", s)
 		}
 	})
@@ -206,7 +206,7 @@ func TestChunkedRequest(t *testing.T) {
 			State: uint8(routerClientStateCLIENT_SPLICE), Seq: uint32(st.c.Seq), Surrogate: 1, Pool: 1, Request: uint64(len(postChunked)), Chunked: 1,
 		}, ebpf.UpdateAny))
 		s := k.splice(0)
-		s.Flags |= uint16(routerSpliceFlagSPLICE_ASKED | routerSpliceFlagSPLICE_ROUTED)
+		s.Flags |= uint32(routerSpliceFlagSPLICE_ASKED | routerSpliceFlagSPLICE_ROUTED)
 		k.must(k.maps.Splices.Update(uint32(0), s, ebpf.UpdateAny))
 		st.client(first)
 		return st

@@ -46,6 +46,16 @@ func TestKernelTranslatesErrorsAsTheModel(t *testing.T) {
 	}
 }
 
+// flying has exactly this packet under way, towards the client or the surrogate.
+func (s *routerSplice) flying(seq packet.Seq, toClient bool) {
+	if toClient {
+		s.RcvNxt = uint32(seq) + s.ToServerAck
+		s.RcvAcked = s.RcvNxt
+	} else {
+		s.SndNxt, s.SndUna = uint32(seq), uint32(seq)
+	}
+}
+
 func (k *rig) translateError(r *rand.Rand, f family, toServer bool) splice.Reason {
 	t := k.t
 	t.Helper()
@@ -76,7 +86,13 @@ func (k *rig) translateError(r *rand.Rand, f family, toServer bool) splice.Reaso
 	if r.IntN(30) == 0 {
 		spec.TTL = 1
 	}
-	k.put(0, spliceOf(client, server))
+	s := spliceOf(client, server)
+	s.flying(quoted.Seq, toServer)
+	stray := r.IntN(10) == 0
+	if stray { // acknowledged, or never sent
+		s.flying(quoted.Seq+packet.Seq(1-2*r.IntN(2)), toServer)
+	}
+	k.put(0, s)
 	defer func() {
 		k.must(k.FreeLeg(0, server.Peer, server.Local))
 		k.must(k.maps.Flows.Delete(tuple(client.Peer, client.Local)))
@@ -90,12 +106,14 @@ func (k *rig) translateError(r *rand.Rand, f family, toServer bool) splice.Reaso
 	}
 	got := k.runWith(frame, flags)
 	verdict, action := routerVerdictICMP_TRANSLATED, uint32(actRedirect)
-	switch reason {
-	case splice.Translated:
-	case splice.TTL, splice.BadOptions:
+	switch {
+	case reason == splice.Translated && stray:
+		verdict, action, want = routerVerdictDROP_WINDOW, actShot, got.frame
+	case reason == splice.Translated:
+	case reason == splice.TTL || reason == splice.BadOptions:
 		verdict, action = verdictOf[reason], actShot
 	default:
-		verdict, action = routerVerdictPASS, actOK
+		verdict, action = routerVerdictPASS, actPass
 	}
 	if got.verdict != Verdict(verdict) || got.action != action {
 		t.Fatalf("got verdict %v, action %d; the model says %v\n%+v\n%+v", got.verdict, got.action, reason, spec, quoted)
@@ -111,7 +129,7 @@ func TestOtherICMPPasses(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, s := spliced(t, f)
 		sent := c.packet(packet.ACK, "")
-		sent.Src, sent.Dst = sent.Dst, sent.Src
+		sent.Src, sent.Dst, sent.Seq, sent.Ack = sent.Dst, sent.Src, sent.Ack, sent.Seq
 		quote := packet.Build(sent)[packet.EthernetSize:]
 		kind := transportErrors[f.client.Addr().Is4()][0]
 		base := packet.ICMPSpec{
@@ -139,13 +157,13 @@ func TestOtherICMPPasses(t *testing.T) {
 			spec := base
 			tc.change(&spec)
 			frame := packet.BuildICMP(spec)
-			if r := k.want(frame, routerVerdictPASS, actOK); !bytes.Equal(r.frame, frame) {
+			if r := k.want(frame, routerVerdictPASS, actPass); !bytes.Equal(r.frame, frame) {
 				t.Errorf("%s: the packet was changed", tc.name)
 			}
 		}
 		// on an idle leg there is nobody to tell
 		s.takes(c.send(packet.ACK|packet.FIN, "", routerVerdictRECYCLED, actRedirect))
-		k.want(packet.BuildICMP(base), routerVerdictPASS, actOK)
+		k.want(packet.BuildICMP(base), routerVerdictPASS, actPass)
 	})
 }
 

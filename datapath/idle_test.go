@@ -63,7 +63,7 @@ func TestIdleLeg(t *testing.T) {
 func TestIdleLegWithoutWindowScale(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
-		s := k.idle(1, f, func(s *routerSplice) { s.Flags &^= uint16(routerSpliceFlagSPLICE_SERVER_WSCALE) })
+		s := k.idle(1, f, func(s *routerSplice) { s.Flags &^= uint32(routerSpliceFlagSPLICE_SERVER_WSCALE) })
 		p := s.packet(packet.ACK, "")
 		p.Seq--
 		r := k.want(packet.Build(p), routerVerdictLEG_ACKED, actRedirect)

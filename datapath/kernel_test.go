@@ -82,33 +82,39 @@ func (k *rig) must(err error) {
 // empty takes everything out of the maps but the counters of verdicts.
 func (k *rig) empty() {
 	k.t.Helper()
-	k.must(replace(k.maps.Flows, map[routerTuple]routerFlow{}))
+	k.must(replace(k.maps.Flows, map[routerTuple]routerFlow{}, all))
 	k.endedClients()
 	k.must(k.maps.LingeringLost.Update(uint32(0), uint64(0), ebpf.UpdateAny))
 	k.sweeper.splice, k.sweeper.lost, k.sweeper.walkAt, k.sweeper.walking = 0, 0, time.Time{}, false
-	k.must(replace(k.maps.Clients, map[routerTuple]routerClient{}))
-	k.must(replace(k.maps.Promised, map[routerTuple]routerClient{}))
-	k.must(replace(k.maps.Vips, map[routerVipKey]routerVip{}))
-	k.must(replace(k.maps.Hosts, map[routerHostKey]uint32{}))
-	k.must(replace(k.maps.Routes, map[routerRouteKey]routerRoute{}))
-	k.must(replace(k.maps.Zones, map[routerZoneKey]uint32{}))
+	k.must(replace(k.maps.Clients, map[routerTuple]routerClient{}, all))
+	k.emptySources()
+	k.must(replace(k.maps.Promised, map[routerPromiseKey]routerClient{}, all))
+	k.must(replace(k.maps.Vips, map[routerVipKey]routerVip{}, all))
+	k.must(replace(k.maps.Hosts, map[routerHostKey]uint32{}, all))
+	k.must(replace(k.maps.Routes, map[routerRouteKey]routerRoute{}, all))
+	k.must(replace(k.maps.Zones, map[routerZoneKey]uint32{}, all))
+	k.must(replace(k.maps.Paths, map[routerPathKey]uint8{}, all))
 	for i := range uint32(testSessions) {
 		k.must(k.maps.Splices.Update(i, &routerSplice{}, ebpf.UpdateAny))
 	}
 	for i := range uint32(8) {
 		k.must(k.maps.Surrogates.Update(i, &routerSurrogate{}, ebpf.UpdateAny))
 		k.must(k.maps.Limits.Update(i, routerLimit{}, ebpf.UpdateAny))
-		k.must(k.maps.Pools.Update(i, &routerPool{}, ebpf.UpdateAny))
-		k.must(k.maps.Tables.Update(i, &routerTable{}, ebpf.UpdateAny))
+		for generation := range uint32(2) {
+			k.must(k.maps.Pools.Update(poolPlace(generation, uint16(i)), &routerPool{}, ebpf.UpdateAny))
+			k.must(k.maps.Tables.Update(tablePlace(generation, uint16(i)), &routerTable{}, ebpf.UpdateAny))
+		}
 		for class := range uint8(LegClasses) { // taking a queue itself away would wait for the kernel (RCU)
 			k.queued(uint16(i), class)
 		}
 	}
 }
 
+func all[K any](*K) bool { return true }
+
 // The actions of a tc program.
 const (
-	actOK       = 0
+	actPass     = 0xffffffff // TCX_NEXT
 	actShot     = 2
 	actRedirect = 7
 )

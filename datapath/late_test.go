@@ -117,7 +117,7 @@ func TestSYNACKAfterItsTime(t *testing.T) {
 	k, f := newRig(t), families[0]
 	s, synack := k.answered(f)
 	k.must(k.FreeLeg(3, f.surrogate, s.f.router))
-	k.want(packet.Build(synack), routerVerdictPASS, actOK)
+	k.want(packet.Build(synack), routerVerdictPASS, actPass)
 	if ok, err := k.TakeUp(3, 1); err != nil || ok {
 		t.Errorf("taken up: %t, %v", ok, err)
 	}

@@ -107,7 +107,7 @@ func randomPacket(r *rand.Rand, from splice.Leg) packet.Spec {
 	if r.IntN(50) == 0 {
 		s.TTL = 1
 	}
-	if len(payload) > 0 && r.IntN(10) == 0 { // without payload, a wrong checksum is found out where it may end a session
+	if len(payload) > 0 && flags&(packet.FIN|packet.RST) == 0 && r.IntN(10) == 0 { // it is found out where it may end a session
 		s.Checksum = packet.SumWrong
 	}
 	return s
@@ -117,6 +117,17 @@ func randomPacket(r *rand.Rand, from splice.Leg) packet.Spec {
 var verdictOf = map[splice.Reason]routerVerdict{
 	splice.BadOptions: routerVerdictDROP_BAD_OPTIONS,
 	splice.TTL:        routerVerdictDROP_TTL,
+	splice.NoACK:      routerVerdictDROP_BAD_FLAGS,
+}
+
+// around has the session stand where a packet of the client, or of the surrogate, is the next one.
+func (s *routerSplice) around(sent packet.Spec, toServer bool) {
+	snd, rcv := uint32(sent.Ack), uint32(sent.Seq)
+	if toServer {
+		snd, rcv = uint32(sent.Seq)+s.ToServerSeq, uint32(sent.Ack)+s.ToServerAck
+	}
+	s.SndNxt, s.SndUna, s.SndEdge, s.SndBase = snd, snd, snd+testWindow, snd-1
+	s.RcvNxt, s.RcvAcked, s.RcvEdge, s.RcvBase = rcv, rcv, rcv+testWindow, rcv
 }
 
 // The kernel makes of every packet what the model makes of it, byte for byte, or drops it for the same reason.
@@ -153,10 +164,8 @@ func (k *rig) translateOne(r *rand.Rand, f family, toServer bool) {
 	s.ClientRequests = 2 // no reset is taken for a failed handoff
 	if toServer {
 		k.must(k.SetVIPs(map[netip.AddrPort]VIP{client.Local: {MSS: 1400}}))
-	} else { // bytes of the present client
-		s.RcvBase = uint32(sent.Seq)
-		s.RcvNxt, s.RcvAcked = s.RcvBase, s.RcvBase
 	}
+	s.around(sent, toServer)
 	k.put(0, s)
 	defer func() {
 		k.must(k.FreeLeg(0, server.Peer, server.Local))

@@ -106,6 +106,7 @@ func TestOffloadedPacketsAreTranslated(t *testing.T) {
 		client, server := f.legs()
 		s := spliceOf(client, server)
 		s.ClientRequests, s.ToServer.Ifindex, s.ToClient.Ifindex = 2, uint32(w.out.Ifindex), uint32(w.out.Ifindex)
+		k.must(k.SetPaths(s.Surrogate, []int{w.in.Ifindex}))
 		k.put(0, s)
 		model := splice.New(client, server)
 		for _, options := range []packet.Options{
@@ -120,6 +121,9 @@ func TestOffloadedPacketsAreTranslated(t *testing.T) {
 						direction, spec = model.ToServer, f.fromClient("")
 					}
 					spec.Payload, spec.Options, spec.Checksum = randomBytes(r, size), options, packet.SumPartial
+					if r.IntN(2) == 0 {
+						spec.Flags, spec.Urgent = spec.Flags|packet.URG, 7
+					}
 					mss := 0
 					if size > 1400 {
 						mss = 1400 - len(options)
@@ -167,7 +171,7 @@ func TestFramingOfOffloadedPackets(t *testing.T) {
 				w := k.wires()
 				client, server := f.legs()
 				s := spliceOf(client, server)
-				s.ToClient.Ifindex = uint32(w.out.Ifindex)
+				s.ToServer.Ifindex, s.ToClient.Ifindex = uint32(w.in.Ifindex), uint32(w.out.Ifindex)
 				s.Request, s.Response = uint8(routerFramingFRAMING_DONE), uint8(routerFramingFRAMING_HEAD)
 				k.put(0, s)
 				spec := f.fromSurrogate(tc.response)

@@ -41,7 +41,7 @@ func newRelayRig(t testing.TB) *relayRig {
 	k := &relayRig{Relay: loadedRelay.Relay, t: t}
 	k.must(k.SetEntries(nil))
 	k.settleAll()
-	k.must(replace(k.objects.Refusals, map[relayTuple]relayRefused{}))
+	k.must(replace(k.objects.Refusals, map[relayTuple]relayRefused{}, all))
 	k.listen = listenerAddr(k.listener(64))
 	events, err := k.Events(0)
 	k.must(err)

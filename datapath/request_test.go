@@ -113,7 +113,7 @@ func TestMalformedPacketsOfVIPs(t *testing.T) {
 			}
 			action := uint32(actShot)
 			if c.verdict == routerVerdictPASS {
-				action = actOK
+				action = actPass
 			}
 			if r := k.want(frame, c.verdict, action); !bytes.Equal(r.frame, frame) {
 				t.Error("the packet was changed")
@@ -193,7 +193,7 @@ func TestSegmentsOutOfOrderBeforeTheHandoff(t *testing.T) {
 			s := k.idle(1, f, func(s *routerSplice) {
 				if _, _, ok := options.Timestamps(); !ok {
 					s.LegClass = Pending{MSS: 1460}.Class(testMSS)
-					s.Flags &^= uint16(routerSpliceFlagSPLICE_TS)
+					s.Flags &^= uint32(routerSpliceFlagSPLICE_TS)
 				}
 			})
 			c := newClient(k, f, options)

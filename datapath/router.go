@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -48,6 +49,8 @@ type Router struct {
 	top      atomic.Uint32 // splices from this number on have never been used
 	sweeper  sweeper
 	queues   queues
+	tables   tables
+	salt     uint32
 }
 
 // Open adopts the state that an earlier process left in o.State, with its sessions, or makes a new one. The caller closes
@@ -144,8 +147,8 @@ func (r *Router) load(pinned map[string]*ebpf.Map) error {
 		spec.Maps[name].MaxEntries = m.MaxEntries()
 		opts.MapReplacements[name] = m
 	}
+	var c routerConfig
 	if len(pinned) > 0 {
-		var c routerConfig
 		if m := pinned[routerMapSettings]; m == nil {
 			return fmt.Errorf("adopt %s: %w", r.options.State, ErrABI)
 		} else if err := m.Lookup(uint32(0), &c); err != nil || c.Abi != ABI {
@@ -156,6 +159,10 @@ func (r *Router) load(pinned map[string]*ebpf.Map) error {
 		return fmt.Errorf("load the program: %w", err)
 	}
 	r.programs, r.maps = objs.routerPrograms, objs.routerMaps
+	r.tables.generation, r.salt = c.Generation, c.Salt
+	for r.salt == 0 {
+		r.salt = rand.Uint32()
+	}
 	r.sweeper.clients.m, r.sweeper.promised.m, r.sweeper.flows.m = r.maps.Clients, r.maps.Promised, r.maps.Flows
 	return nil
 }
@@ -171,7 +178,10 @@ func (r *Router) named() map[string]*ebpf.Map {
 		routerMapLimits:        r.maps.Limits,
 		routerMapLingering:     r.maps.Lingering,
 		routerMapLingeringLost: r.maps.LingeringLost,
+		routerMapPaths:         r.maps.Paths,
+		routerMapPoolNames:     r.maps.PoolNames,
 		routerMapPools:         r.maps.Pools,
+		routerMapSources:       r.maps.Sources,
 		routerMapPromised:      r.maps.Promised,
 		routerMapRoutes:        r.maps.Routes,
 		routerMapSettings:      r.maps.Settings,
@@ -194,7 +204,7 @@ func (r *Router) pin() error {
 		os.RemoveAll(dir)
 		return fmt.Errorf("pin: %w", err)
 	}
-	if err := r.maps.Settings.Update(uint32(0), routerConfig{Abi: ABI}, ebpf.UpdateAny); err != nil {
+	if err := r.maps.Settings.Update(uint32(0), routerConfig{Abi: ABI, Salt: r.salt}, ebpf.UpdateAny); err != nil {
 		return undo(err)
 	}
 	for name, m := range r.named() {
@@ -258,7 +268,7 @@ func (r *Router) Close() error {
 	if r.replay != nil {
 		errs = append(errs, r.replay.Close())
 	}
-	errs = append(errs, r.programs.Close(), r.maps.Close())
+	errs = append(errs, r.programs.Close(), r.maps.Close(), r.tables.close())
 	if r.lock != nil {
 		errs = append(errs, r.lock.Close())
 	}

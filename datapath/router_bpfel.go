@@ -26,7 +26,7 @@ const (
 type routerBound uint32
 
 const (
-	routerBoundABI            routerBound = 5
+	routerBoundABI            routerBound = 6
 	routerBoundMAX_VIPS       routerBound = 256
 	routerBoundMAX_POOLS      routerBound = 256
 	routerBoundMAX_TABLES     routerBound = 1024
@@ -48,6 +48,9 @@ const (
 	routerBoundLINGER_MS      routerBound = 3000
 	routerBoundCOOKIE_MS      routerBound = 130000
 	routerBoundCOMMAND_KEYS   routerBound = 64
+	routerBoundGENERATIONS    routerBound = 2
+	routerBoundPOOL_NAME      routerBound = 128
+	routerBoundSOURCES        routerBound = 65536
 )
 
 type routerClient struct {
@@ -70,9 +73,11 @@ type routerClient struct {
 type routerClientFlag uint32
 
 const (
-	routerClientFlagCLIENT_TS     routerClientFlag = 1
-	routerClientFlagCLIENT_SACK   routerClientFlag = 2
-	routerClientFlagCLIENT_WSCALE routerClientFlag = 4
+	routerClientFlagCLIENT_TS      routerClientFlag = 1
+	routerClientFlagCLIENT_SACK    routerClientFlag = 2
+	routerClientFlagCLIENT_WSCALE  routerClientFlag = 4
+	routerClientFlagCLIENT_BOUND   routerClientFlag = 8
+	routerClientFlagCLIENT_UPGRADE routerClientFlag = 16
 )
 
 type routerClientState uint32
@@ -108,16 +113,20 @@ const (
 	routerCommandKindCOMMAND_RETIRE          routerCommandKind = 6
 	routerCommandKindCOMMAND_TAKE_UP         routerCommandKind = 7
 	routerCommandKindCOMMAND_ABANDON         routerCommandKind = 8
+	routerCommandKindCOMMAND_COUNT_SOURCE    routerCommandKind = 9
 )
 
 type routerConfig struct {
-	_        structs.HostLayout
-	Abi      uint32
-	Tap      uint32
-	TsOffset uint32
-	Mss      [8]uint16
-	Reqsk    uint16
-	Closed   uint16
+	_          structs.HostLayout
+	Abi        uint32
+	Tap        uint32
+	TsOffset   uint32
+	Mss        [8]uint16
+	Reqsk      uint16
+	Closed     uint16
+	Generation uint32
+	Pending    uint32
+	Salt       uint32
 }
 
 type routerEnded struct {
@@ -188,6 +197,8 @@ const (
 	routerLegEndLEG_REPLACED     routerLegEnd = 9
 	routerLegEndLEG_FAILED       routerLegEnd = 10
 	routerLegEndLEG_ABANDONED    routerLegEnd = 11
+	routerLegEndLEG_CUT          routerLegEnd = 12
+	routerLegEndLEG_MALFORMED    routerLegEnd = 13
 )
 
 type routerLimit struct {
@@ -213,6 +224,12 @@ const (
 	routerModeMODE_LOCAL   routerMode = 1
 )
 
+type routerPathKey struct {
+	_         structs.HostLayout
+	Surrogate uint32
+	Ifindex   uint32
+}
+
 type routerPolicy uint32
 
 const (
@@ -227,9 +244,30 @@ type routerPool struct {
 	_       structs.HostLayout
 	Turn    uint32
 	Policy  uint16
+	Reuse   uint16
 	Members uint16
+	Pad     uint16
 	Member  [64]uint16
 }
+
+type routerPoolName struct {
+	_    structs.HostLayout
+	Name [128]uint8
+}
+
+type routerPromiseKey struct {
+	_      structs.HostLayout
+	Client routerTuple
+	Seq    uint32
+}
+
+type routerReuse uint32
+
+const (
+	routerReuseREUSE_ALWAYS routerReuse = 0
+	routerReuseREUSE_SAFE   routerReuse = 1
+	routerReuseREUSE_NEVER  routerReuse = 2
+)
 
 type routerRoute struct {
 	_    structs.HostLayout
@@ -271,8 +309,13 @@ type routerSplice struct {
 	Client         routerTuple
 	SndNxt         uint32
 	SndUna         uint32
+	SndAhead       uint32
+	SndEdge        uint32
+	SndSpan        uint32
 	RcvNxt         uint32
 	RcvAcked       uint32
+	RcvEdge        uint32
+	RcvSpan        uint32
 	RcvBase        uint32
 	SndBase        uint32
 	ToServerSeq    uint32
@@ -281,6 +324,7 @@ type routerSplice struct {
 	TsToClient     uint32
 	TsServer       uint32
 	TsTold         uint32
+	TsHeard        uint32
 	TsClient       uint32
 	Late           uint32
 	RequestLeft    uint64
@@ -289,18 +333,20 @@ type routerSplice struct {
 	Response       uint8
 	Chunk          uint8
 	RequestChunk   uint8
-	Flags          uint16
+	Flags          uint32
 	Surrogate      uint16
 	Pool           uint16
 	WindowTold     uint16
 	ServerMss      uint16
 	Band           uint8
 	ClientBand     uint8
+	_              [2]byte
 	Requests       uint32
 	ClientRequests uint32
 	Seen           uint32
 	Since          uint32
 	Opened         uint32
+	Challenged     uint32
 	_              [4]byte
 	BytesToServer  uint64
 	BytesToClient  uint64
@@ -336,9 +382,11 @@ const (
 	routerSpliceFlagSPLICE_MOVING        routerSpliceFlag = 1024
 	routerSpliceFlagSPLICE_CLIENT_WSCALE routerSpliceFlag = 2048
 	routerSpliceFlagSPLICE_SERVER_WSCALE routerSpliceFlag = 4096
-	routerSpliceFlagSPLICE_REPEATED      routerSpliceFlag = 8192
+	routerSpliceFlagSPLICE_SPOILT        routerSpliceFlag = 8192
 	routerSpliceFlagSPLICE_FIRST         routerSpliceFlag = 16384
 	routerSpliceFlagSPLICE_ROUTED        routerSpliceFlag = 32768
+	routerSpliceFlagSPLICE_HOLD          routerSpliceFlag = 65536
+	routerSpliceFlagSPLICE_UPGRADE       routerSpliceFlag = 131072
 )
 
 type routerSpliceState uint32
@@ -425,7 +473,11 @@ const (
 	routerVerdictDROP_CLOSED        routerVerdict = 35
 	routerVerdictDROP_NO_ROOM       routerVerdict = 36
 	routerVerdictDROP_RACE          routerVerdict = 37
-	routerVerdictVERDICTS           routerVerdict = 38
+	routerVerdictDROP_MALFORMED     routerVerdict = 38
+	routerVerdictDROP_WINDOW        routerVerdict = 39
+	routerVerdictDROP_INTERFACE     routerVerdict = 40
+	routerVerdictDROP_SOURCE_FULL   routerVerdict = 41
+	routerVerdictVERDICTS           routerVerdict = 42
 )
 
 type routerVip struct {
@@ -444,13 +496,14 @@ const (
 	routerVipFlagVIP_NO_HOSTS routerVipFlag = 2
 	routerVipFlagVIP_NO_TS    routerVipFlag = 4
 	routerVipFlagVIP_CLOSED   routerVipFlag = 8
+	routerVipFlagVIP_HOLD     routerVipFlag = 16
 )
 
 type routerVipKey struct {
-	_    structs.HostLayout
-	Addr [16]uint8
-	Port uint16
-	Pad  uint16
+	_          structs.HostLayout
+	Addr       [16]uint8
+	Port       uint16
+	Generation uint16
 }
 
 type routerZoneKey struct {
@@ -474,10 +527,13 @@ const (
 	routerMapLingering       = "lingering"
 	routerMapLingeringLost   = "lingering_lost"
 	routerMapPartials        = "partials"
+	routerMapPaths           = "paths"
+	routerMapPoolNames       = "pool_names"
 	routerMapPools           = "pools"
 	routerMapPromised        = "promised"
 	routerMapRoutes          = "routes"
 	routerMapSettings        = "settings"
+	routerMapSources         = "sources"
 	routerMapSplices         = "splices"
 	routerMapSurrogates      = "surrogates"
 	routerMapTables          = "tables"
@@ -502,6 +558,7 @@ const (
 	routerVarMethodType      = "method_type"
 	routerVarModeType        = "mode_type"
 	routerVarPolicyType      = "policy_type"
+	routerVarReuseType       = "reuse_type"
 	routerVarSideType        = "side_type"
 	routerVarSpliceFlagType  = "splice_flag_type"
 	routerVarSpliceStateType = "splice_state_type"
@@ -570,10 +627,13 @@ type routerMapSpecs struct {
 	Lingering     *ebpf.MapSpec `ebpf:"lingering"`
 	LingeringLost *ebpf.MapSpec `ebpf:"lingering_lost"`
 	Partials      *ebpf.MapSpec `ebpf:"partials"`
+	Paths         *ebpf.MapSpec `ebpf:"paths"`
+	PoolNames     *ebpf.MapSpec `ebpf:"pool_names"`
 	Pools         *ebpf.MapSpec `ebpf:"pools"`
 	Promised      *ebpf.MapSpec `ebpf:"promised"`
 	Routes        *ebpf.MapSpec `ebpf:"routes"`
 	Settings      *ebpf.MapSpec `ebpf:"settings"`
+	Sources       *ebpf.MapSpec `ebpf:"sources"`
 	Splices       *ebpf.MapSpec `ebpf:"splices"`
 	Surrogates    *ebpf.MapSpec `ebpf:"surrogates"`
 	Tables        *ebpf.MapSpec `ebpf:"tables"`
@@ -601,6 +661,7 @@ type routerVariableSpecs struct {
 	MethodType      *ebpf.VariableSpec `ebpf:"method_type"`
 	ModeType        *ebpf.VariableSpec `ebpf:"mode_type"`
 	PolicyType      *ebpf.VariableSpec `ebpf:"policy_type"`
+	ReuseType       *ebpf.VariableSpec `ebpf:"reuse_type"`
 	SideType        *ebpf.VariableSpec `ebpf:"side_type"`
 	SpliceFlagType  *ebpf.VariableSpec `ebpf:"splice_flag_type"`
 	SpliceStateType *ebpf.VariableSpec `ebpf:"splice_state_type"`
@@ -638,10 +699,13 @@ type routerMaps struct {
 	Lingering     *ebpf.Map `ebpf:"lingering"`
 	LingeringLost *ebpf.Map `ebpf:"lingering_lost"`
 	Partials      *ebpf.Map `ebpf:"partials"`
+	Paths         *ebpf.Map `ebpf:"paths"`
+	PoolNames     *ebpf.Map `ebpf:"pool_names"`
 	Pools         *ebpf.Map `ebpf:"pools"`
 	Promised      *ebpf.Map `ebpf:"promised"`
 	Routes        *ebpf.Map `ebpf:"routes"`
 	Settings      *ebpf.Map `ebpf:"settings"`
+	Sources       *ebpf.Map `ebpf:"sources"`
 	Splices       *ebpf.Map `ebpf:"splices"`
 	Surrogates    *ebpf.Map `ebpf:"surrogates"`
 	Tables        *ebpf.Map `ebpf:"tables"`
@@ -663,10 +727,13 @@ func (m *routerMaps) Close() error {
 		m.Lingering,
 		m.LingeringLost,
 		m.Partials,
+		m.Paths,
+		m.PoolNames,
 		m.Pools,
 		m.Promised,
 		m.Routes,
 		m.Settings,
+		m.Sources,
 		m.Splices,
 		m.Surrogates,
 		m.Tables,
@@ -695,6 +762,7 @@ type routerVariables struct {
 	MethodType      *ebpf.Variable `ebpf:"method_type"`
 	ModeType        *ebpf.Variable `ebpf:"mode_type"`
 	PolicyType      *ebpf.Variable `ebpf:"policy_type"`
+	ReuseType       *ebpf.Variable `ebpf:"reuse_type"`
 	SideType        *ebpf.Variable `ebpf:"side_type"`
 	SpliceFlagType  *ebpf.Variable `ebpf:"splice_flag_type"`
 	SpliceStateType *ebpf.Variable `ebpf:"splice_state_type"`

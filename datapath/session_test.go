@@ -70,6 +70,9 @@ func (f family) legs() (client, server splice.Leg) {
 	return client, server
 }
 
+// testWindow is what the ends of the tests' sessions have told.
+const testWindow = 1 << 20
+
 // spliceOf is what the kernel holds of a session on two legs that is as old as the legs' numbers.
 func spliceOf(client, server splice.Leg) routerSplice {
 	now := Clock()
@@ -81,7 +84,9 @@ func spliceOf(client, server splice.Leg) routerSplice {
 		RcvNxt: uint32(server.RcvNxt), RcvAcked: uint32(server.RcvNxt), RcvBase: uint32(server.RcvNxt),
 		ToServerSeq: server.SndNxt.Sub(client.RcvNxt), ToServerAck: server.RcvNxt.Sub(client.SndNxt),
 		TsToServer: server.TSvalTold - client.TSvalSeen, TsToClient: client.TSvalTold - server.TSvalSeen,
-		TsServer: server.TSvalSeen, TsTold: server.TSvalTold, TsClient: client.TSvalTold,
+		TsServer: server.TSvalSeen, TsTold: server.TSvalTold, TsHeard: server.TSvalTold, TsClient: client.TSvalTold,
+		SndBase: uint32(server.SndNxt) - 1, SndAhead: uint32(server.SndNxt), SndEdge: uint32(server.SndNxt) + testWindow, SndSpan: testWindow,
+		RcvEdge: uint32(server.RcvNxt) + testWindow, RcvSpan: testWindow,
 		Request: uint8(routerFramingFRAMING_OPAQUE), Response: uint8(routerFramingFRAMING_OPAQUE),
 		Requests: 1, ClientRequests: 1, ServerMss: 1460, Seen: now, Since: now, Opened: now,
 	}
@@ -93,7 +98,7 @@ func spliceOf(client, server splice.Leg) routerSplice {
 		routerSpliceFlagSPLICE_SERVER_WSCALE: server.WindowScaling,
 	} {
 		if on {
-			s.Flags |= uint16(flag)
+			s.Flags |= uint32(flag)
 		}
 	}
 	const minute = 60000 // the routing table is not asked, however slow the test is

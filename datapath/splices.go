@@ -50,6 +50,9 @@ type Splice struct {
 	ToServerAck     uint32
 	TSTold          uint32 // newest timestamp told to the surrogate
 	TSServer        uint32 // newest timestamp seen from it
+	TSClient        uint32 // newest timestamp told to the client
+	TSFromClient    uint32 // newest timestamp seen from it
+	Unanswered      bool   // a request is there, and nothing of its response
 	Timestamps      bool
 	WScale          bool   // the surrogate scales windows
 	Opaque          bool   // its messages are not followed
@@ -92,9 +95,10 @@ func (r *Router) splice(number uint32, k *routerSplice) Splice {
 		Client: addrPort(k.Client.Src, k.Client.Sport), VIP: addrPort(k.Client.Dst, k.Client.Dport),
 		SndNxt: k.SndNxt, RcvNxt: k.RcvNxt, SndUna: k.SndUna, RcvBase: k.RcvBase, SndBase: k.SndBase,
 		ToServerSeq: k.ToServerSeq, ToServerAck: k.ToServerAck,
-		TSTold: k.TsTold, TSServer: k.TsServer,
-		Timestamps: k.Flags&uint16(routerSpliceFlagSPLICE_TS) != 0,
-		WScale:     k.Flags&uint16(routerSpliceFlagSPLICE_SERVER_WSCALE) != 0,
+		TSTold: k.TsTold, TSServer: k.TsServer, TSClient: k.TsClient, TSFromClient: k.TsTold - k.TsToServer,
+		Unanswered: routerFraming(k.Response) == routerFramingFRAMING_HEAD,
+		Timestamps: k.Flags&uint32(routerSpliceFlagSPLICE_TS) != 0,
+		WScale:     k.Flags&uint32(routerSpliceFlagSPLICE_SERVER_WSCALE) != 0,
 		Opaque:     routerFraming(k.Request) == routerFramingFRAMING_OPAQUE,
 		Requests:   k.Requests, ClientRequests: k.ClientRequests, ServerMSS: k.ServerMss,
 		BytesToServer: k.BytesToServer, BytesToClient: k.BytesToClient,
@@ -160,7 +164,7 @@ func (r *Router) OpenLeg(l Leg) error {
 	k := routerSplice{
 		State: uint8(Opening), LegClass: l.Class, Surrogate: l.Surrogate,
 		Server: tuple(l.Server, l.Router),
-		SndNxt: l.ISS + 1, SndUna: l.ISS, TsTold: l.TSval,
+		SndNxt: l.ISS + 1, SndUna: l.ISS, TsTold: l.TSval, TsHeard: l.TSval,
 		Late:  millis(l.Late),
 		Since: uint32(coarseMillis()), Seen: uint32(coarseMillis()),
 	}

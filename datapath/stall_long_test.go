@@ -106,7 +106,7 @@ func TestSweepsOfAMillionSessions(t *testing.T) {
 	for i := range pending {
 		key := tuple(client(n+i), vip)
 		k.must(k.maps.Clients.Update(key, &routerClient{State: uint8(routerClientStateCLIENT_ASKED), Since: Clock()}, ebpf.UpdateAny))
-		k.must(k.maps.Promised.Update(key, &routerClient{Since: Clock()}, ebpf.UpdateAny))
+		k.must(k.maps.Promised.Update(routerPromiseKey{Client: key}, &routerClient{Since: Clock()}, ebpf.UpdateAny))
 	}
 	k.measureRuns("run of splices", routerCommandKindCOMMAND_SWEEP, spliceRun)
 	for range 4 {

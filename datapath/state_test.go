@@ -36,7 +36,7 @@ func TestStateIsAdopted(t *testing.T) {
 	leg := Leg{Number: 5, Surrogate: 1, Server: f.surrogate, Router: f.router, ISS: 1, Ifindex: 1}
 	for _, err := range []error{
 		first.Attach(lo.Index), first.SetConfig(Config{MSS: testMSS, TSOffset: 7}), first.OpenLeg(leg), first.MakeQueue(1, 3, BandFresh),
-		first.PutIdle(1, 3, BandFresh, 5), first.maps.LingeringLost.Unpin(), first.Close(), // as an earlier version had no such map
+		first.PutIdle(1, 3, BandFresh, 5), first.SetTables(numbered(f, false)), first.NamePool(7, "video"), first.maps.LingeringLost.Unpin(), first.Close(), // as an earlier version had no such map
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -59,6 +59,15 @@ func TestStateIsAdopted(t *testing.T) {
 	}
 	if c, err := second.Config(); err != nil || c.TSOffset != 7 {
 		t.Errorf("config: %+v, %v", c, err)
+	}
+	if names, err := second.PoolNames(); err != nil || len(names) != 1 || names["video"] != 7 {
+		t.Errorf("names of pools: %v, %v", names, err)
+	}
+	if second.tables.generation != 1 {
+		t.Error("the tables that are in force are not")
+	}
+	if err := second.SetTables(numbered(f, true)); err != nil || second.tables.generation != 0 {
+		t.Errorf("the next tables are not in force: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(o.State, routerMapLingeringLost)); err != nil {
 		t.Errorf("a map of this version is not pinned: %v", err)

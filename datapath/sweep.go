@@ -36,10 +36,11 @@ func millis(d time.Duration) uint32 { return uint32(min(d.Milliseconds(), 1<<31-
 // sweeper is where the sweeps stand. One goroutine at a time uses it.
 type sweeper struct {
 	splice   uint32 // is next
-	clients  walk[routerClient]
-	promised walk[routerClient]
+	clients  walk[routerTuple, routerClient]
+	sources  sources // of the clients, as far as the walk has come
+	promised walk[routerPromiseKey, routerClient]
 	second   bool // of the two was the last
-	flows    walk[routerFlow]
+	flows    walk[routerTuple, routerFlow]
 	lost     uint64    // clients that lingered and found no room in the queue, so far
 	walkAt   time.Time // all of those have lingered long enough; zero: there are none
 	walking  bool
@@ -89,18 +90,33 @@ func (r *Router) SweepClients(t Timeouts) error {
 	now, handshake := Clock(), millis(t.Handshake)
 	s := &r.sweeper
 	s.second = !s.second
-	kind, table, timeout := routerCommandKindCOMMAND_FORGET_CLIENTS, &s.clients, handshake
-	if s.second {
-		kind, table, timeout = routerCommandKindCOMMAND_FORGET_PROMISED, &s.promised, uint32(routerBoundCOOKIE_MS)
-	}
-	_, err := table.on(clientShare, func(c *routerClient) bool {
+	old := func(c *routerClient) bool {
 		if routerClientState(c.State) == routerClientStateCLIENT_SYN {
 			return past(c.Since, uint32(routerBoundCOOKIE_MS), now)
 		}
-		return past(c.Since, timeout, now)
+		return past(c.Since, handshake, now)
+	}
+	if s.second {
+		_, err := s.promised.on(clientShare, func(_ *routerPromiseKey, c *routerClient) bool { return old(c) }, func(keys []routerPromiseKey) error {
+			return r.forget(routerCommand{Kind: uint16(routerCommandKindCOMMAND_FORGET_PROMISED)}, keys)
+		})
+		return err
+	}
+	if err := s.sources.begin(r.maps.Sources); err != nil {
+		return err
+	}
+	end, err := s.clients.on(clientShare, func(key *routerTuple, c *routerClient) bool {
+		s.sources.count(key, r.salt)
+		return old(c)
 	}, func(keys []routerTuple) error {
-		return r.forget(routerCommand{Kind: uint16(kind), Handshake: handshake}, keys)
+		return r.forget(routerCommand{Kind: uint16(routerCommandKindCOMMAND_FORGET_CLIENTS), Handshake: handshake}, unnumbered(keys))
 	})
+	switch {
+	case err != nil:
+		s.sources.walking = false // it begins anew
+	case end:
+		return s.sources.end(r.countSource)
+	}
 	return err
 }
 
@@ -134,18 +150,18 @@ func (r *Router) sweepLingering(now time.Time) error {
 		s.walking, s.walkAt = true, time.Time{}
 	}
 	clock := Clock()
-	end, err := s.flows.on(flowShare, func(f *routerFlow) bool {
+	end, err := s.flows.on(flowShare, func(_ *routerTuple, f *routerFlow) bool {
 		side := routerSide(f.Side)
 		return (side == routerSideSIDE_LINGER || side == routerSideSIDE_RESET) && past(f.Splice, uint32(routerBoundLINGER_MS), clock)
 	}, func(keys []routerTuple) error {
-		return r.forget(routerCommand{Kind: uint16(routerCommandKindCOMMAND_FORGET_FLOWS)}, keys)
+		return r.forget(routerCommand{Kind: uint16(routerCommandKindCOMMAND_FORGET_FLOWS)}, unnumbered(keys))
 	})
 	s.walking = !end && err == nil
 	return err
 }
 
 // forget has the kernel look again at entries that were found, and delete them if they are still what they were.
-func (r *Router) forget(c routerCommand, keys []routerTuple) error {
+func (r *Router) forget(c routerCommand, keys []routerPromiseKey) error {
 	for len(keys) > 0 {
 		n := min(len(keys), int(routerBoundCOMMAND_KEYS))
 		c.Count = uint32(n)
@@ -157,20 +173,29 @@ func (r *Router) forget(c routerCommand, keys []routerTuple) error {
 	return nil
 }
 
+// unnumbered are the keys as a command has them, of tables that know a client by its tuple alone.
+func unnumbered(clients []routerTuple) []routerPromiseKey {
+	keys := make([]routerPromiseKey, len(clients))
+	for i, c := range clients {
+		keys[i].Client = c
+	}
+	return keys
+}
+
 // walk reads a hash by and by. Each entry that is there for the whole of a pass is met once in it.
-type walk[V any] struct {
+type walk[K, V any] struct {
 	m      *ebpf.Map
 	cursor ebpf.MapBatchCursor
-	keys   []routerTuple
+	keys   []K
 	values []V
-	picked []routerTuple
+	picked []K
 }
 
 // on goes on with the pass, by a share of entries at most, and gives those that pick wants to each. True: it was the pass's
 // last share.
-func (w *walk[V]) on(share int, pick func(*V) bool, each func([]routerTuple) error) (end bool, err error) {
+func (w *walk[K, V]) on(share int, pick func(*K, *V) bool, each func([]K) error) (end bool, err error) {
 	if w.keys == nil {
-		w.keys, w.values = make([]routerTuple, walkRun), make([]V, walkRun)
+		w.keys, w.values = make([]K, walkRun), make([]V, walkRun)
 	}
 	for share > 0 && !end {
 		n, err := w.m.BatchLookup(&w.cursor, w.keys, w.values, nil)
@@ -184,7 +209,7 @@ func (w *walk[V]) on(share int, pick func(*V) bool, each func([]routerTuple) err
 		}
 		w.picked = w.picked[:0]
 		for i := range n {
-			if pick(&w.values[i]) {
+			if pick(&w.keys[i], &w.values[i]) {
 				w.picked = append(w.picked, w.keys[i])
 			}
 		}

@@ -133,9 +133,17 @@ func TestSweepLingeringAtOnce(t *testing.T) {
 	}
 }
 
+// keyOf is the client's key in a table of clients.
+func keyOf(k *rig, m *ebpf.Map, client routerTuple) any {
+	if m == k.maps.Promised {
+		return routerPromiseKey{Client: client}
+	}
+	return client
+}
+
 func count(k *rig, m *ebpf.Map) (n int) {
 	k.t.Helper()
-	var key routerTuple
+	key := make([]byte, m.KeySize())
 	var err error
 	for err = m.NextKey(nil, &key); err == nil; err = m.NextKey(key, &key) {
 		n++
@@ -193,7 +201,7 @@ func TestSweepClients(t *testing.T) {
 		{k.maps.Promised, routerClientStateCLIENT_SYN, 129 * time.Second, true},
 		{k.maps.Promised, routerClientStateCLIENT_SYN, 131 * time.Second, false},
 	} {
-		key := tuple(f.nth(n).client, f.vip)
+		key := keyOf(k, c.m, tuple(f.nth(n).client, f.vip))
 		k.must(c.m.Update(key, &routerClient{State: uint8(c.state), Since: since(c.age)}, ebpf.UpdateAny))
 		for range 2 { // tables
 			k.must(k.SweepClients(testTimeouts))
@@ -223,8 +231,9 @@ func TestForgetLooksAgain(t *testing.T) {
 		{routerCommandKindCOMMAND_FORGET_PROMISED, k.maps.Promised, &routerClient{Since: Clock()}, &routerClient{Since: since(time.Hour)}},
 	} {
 		for stays, value := range map[bool]any{true: tc.now, false: tc.old} {
-			k.must(tc.m.Update(key, value, ebpf.UpdateAny))
-			k.must(k.forget(routerCommand{Kind: uint16(tc.kind), Handshake: millis(time.Second)}, []routerTuple{tuple(f.nth(7).client, f.vip), key}))
+			k.must(tc.m.Update(keyOf(k, tc.m, key), value, ebpf.UpdateAny))
+			c := routerCommand{Kind: uint16(tc.kind), Handshake: millis(time.Second)}
+			k.must(k.forget(c, unnumbered([]routerTuple{tuple(f.nth(7).client, f.vip), key})))
 			if there := count(k, tc.m) > 0; there != stays {
 				t.Errorf("command %d, %+v: there %t, want %t", tc.kind, value, there, stays)
 			}
@@ -255,7 +264,7 @@ func TestSweepsGoRound(t *testing.T) {
 	for _, m := range []*ebpf.Map{k.maps.Clients, k.maps.Promised} {
 		for i := range n {
 			age := time.Duration(i%2) * time.Hour
-			k.must(m.Update(tuple(client(i), families[0].vip), &routerClient{Since: since(age)}, ebpf.UpdateAny))
+			k.must(m.Update(keyOf(k, m, tuple(client(i), families[0].vip)), &routerClient{Since: since(age)}, ebpf.UpdateAny))
 		}
 	}
 	for range 2 * ((n + clientShare - 1) / clientShare) {
@@ -276,7 +285,7 @@ func TestForgetManyKeys(t *testing.T) {
 	for i := range n {
 		keys = append(keys, k.lingering(families[0].nth(i), routerSideSIDE_LINGER, time.Hour).Client)
 	}
-	k.must(k.forget(routerCommand{Kind: uint16(routerCommandKindCOMMAND_FORGET_FLOWS)}, keys))
+	k.must(k.forget(routerCommand{Kind: uint16(routerCommandKindCOMMAND_FORGET_FLOWS)}, unnumbered(keys)))
 	if left := count(k, k.maps.Flows); left != 0 {
 		t.Errorf("%d of %d are left", left, n)
 	}

@@ -44,7 +44,7 @@ func TestSYNIsAnsweredAndItsOptionsAreRemembered(t *testing.T) {
 				s := k.idle(1, f, func(s *routerSplice) {
 					s.LegClass = class
 					if !ts {
-						s.Flags &^= uint16(routerSpliceFlagSPLICE_TS)
+						s.Flags &^= uint32(routerSpliceFlagSPLICE_TS)
 					}
 				})
 				c := newClient(k, f, options)
@@ -111,8 +111,8 @@ func TestSYNIsNotAnswered(t *testing.T) {
 			{"wrong checksum", func(s *packet.Spec) { s.Checksum = packet.SumWrong }, routerVerdictDROP_BAD_CHECKSUM, actShot},
 			{"option past the header", func(s *packet.Spec) { s.Options = packet.Options{2, 4, 5, 0xb4, 3, 9} }, routerVerdictDROP_BAD_OPTIONS, actShot},
 			{"option of length 0", func(s *packet.Spec) { s.Options = packet.Options{254, 0, 0, 0} }, routerVerdictDROP_BAD_OPTIONS, actShot},
-			{"another port", func(s *packet.Spec) { s.Dst = netip.AddrPortFrom(s.Dst.Addr(), 81) }, routerVerdictPASS, actOK},
-			{"another address", func(s *packet.Spec) { s.Dst = netip.AddrPortFrom(s.Dst.Addr().Next(), 80) }, routerVerdictPASS, actOK},
+			{"another port", func(s *packet.Spec) { s.Dst = netip.AddrPortFrom(s.Dst.Addr(), 81) }, routerVerdictPASS, actPass},
+			{"another address", func(s *packet.Spec) { s.Dst = netip.AddrPortFrom(s.Dst.Addr().Next(), 80) }, routerVerdictPASS, actPass},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				k := newRig(t)
@@ -153,7 +153,7 @@ func (k *rig) fillPromised() {
 	k.t.Helper()
 	for i := range uint16(testPending) {
 		key := tuple(netip.AddrPortFrom(netip.MustParseAddr("192.0.2.200"), i), netip.MustParseAddrPort("192.0.2.201:80"))
-		k.must(k.maps.Promised.Update(key, &routerClient{Since: Clock()}, ebpf.UpdateNoExist))
+		k.must(k.maps.Promised.Update(routerPromiseKey{Client: key}, &routerClient{Since: Clock()}, ebpf.UpdateNoExist))
 	}
 }
 
@@ -200,7 +200,7 @@ func TestFullTableAnswersWithBareCookies(t *testing.T) {
 				s := k.idle(1, f, func(s *routerSplice) {
 					s.LegClass = c.class
 					if c.class&1 == 0 {
-						s.Flags &^= uint16(routerSpliceFlagSPLICE_TS)
+						s.Flags &^= uint32(routerSpliceFlagSPLICE_TS)
 					}
 				})
 				cl := newClient(k, f, c.options)

@@ -41,5 +41,9 @@ var verdictNames = [...]string{
 	routerVerdictDROP_CLOSED:        "drop_closed",
 	routerVerdictDROP_NO_ROOM:       "drop_no_room",
 	routerVerdictDROP_RACE:          "drop_race",
+	routerVerdictDROP_MALFORMED:     "drop_malformed",
+	routerVerdictDROP_WINDOW:        "drop_window",
+	routerVerdictDROP_INTERFACE:     "drop_interface",
+	routerVerdictDROP_SOURCE_FULL:   "drop_source_full",
 	routerVerdictVERDICTS:           "verdicts",
 }

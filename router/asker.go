@@ -27,21 +27,41 @@ type asker struct {
 
 	proxied proxied
 
-	mu      sync.Mutex
-	clients map[clientKey]*pending
-	wg      sync.WaitGroup
+	mu       sync.Mutex
+	clients  map[clientKey]*pending
+	holding  *holding
+	deciding int
+	leaving  chan leaving
+	wg       sync.WaitGroup
 
 	old timeWaits
 }
 
 type clientKey struct{ client, vip netip.AddrPort }
 
-// legWait bounds the time that a request waits for a leg of one surrogate.
-const legWait = 2 * time.Second
+// leaving is a client that is to be given to the VIP's own listener.
+type leaving struct {
+	p       *pending
+	verdict *fallback.Verdict // nil: it is proxied
+	outcome string
+}
+
+const (
+	// legWait bounds the time that a request waits for a leg of one surrogate.
+	legWait = 2 * time.Second
+	// mostDeciding requests are being decided at one time; most of them wait for a leg. Others' clients repeat them.
+	mostDeciding = 4096
+	// leavers give clients to listeners; as many clients wait for one.
+	leavers     = 4
+	mostLeaving = 4096
+)
 
 func (a *asker) run(ctx context.Context) error {
 	defer a.old.close()
 	a.wg.Go(func() { a.expire(ctx) })
+	for range leavers {
+		a.wg.Go(func() { a.leave(ctx) })
+	}
 	defer a.wg.Wait()
 	stop := context.AfterFunc(ctx, func() { a.tap.Close() })
 	defer stop()
@@ -73,16 +93,17 @@ func (a *asker) take(ctx context.Context, b []byte) {
 	bare := len(frame.Payload()) == 0
 	if tcp.Flags()&packet.RST != 0 || bare && p == nil {
 		// the client has given up; what it may still be told, its own retransmission asks for
-		delete(a.clients, key)
+		a.giveUp(key)
 		a.r.dp.ForgetClient(key.client, key.vip)
 		return
 	}
 	asked, err := a.r.dp.Pending(key.client, key.vip)
 	if err != nil {
-		delete(a.clients, key)
+		a.giveUp(key)
 		return // it has reset its session; if not, it is asked about again
 	}
 	if p != nil && p.base != asked.Seq {
+		a.giveUp(key)
 		p = nil // of an earlier session on the same port: a decision about that finds nobody (datapath.ErrNotAsked)
 	}
 	if p == nil {
@@ -91,27 +112,77 @@ func (a *asker) take(ctx context.Context, b []byte) {
 		}
 		p = &pending{client: key.client, vip: key.vip, base: asked.Seq, first: time.Now()}
 		a.clients[key] = p
+		a.holding.begin(p)
+	}
+	came := segment{seq: tcp.Seq(), data: frame.Payload()}
+	ends := func() bool { return tcp.Flags().Has(packet.FIN) && p.ends(came) }
+	switch keep, fits := p.wants(came.seq, len(came.data)); {
+	case !fits && !p.decided:
+		a.refuse(p, &head.Error{Status: http.StatusRequestHeaderFieldsTooLarge, Reason: "head is too long"})
+		return
+	case !keep:
+		if !p.decided && ends() { // the end comes with bytes that are there already
+			a.read(ctx, p, true)
+		}
+		return
+	case !a.room(p, len(b)):
+		return
 	}
 	own := append([]byte(nil), b...)
 	s := segment{frame: own, seq: tcp.Seq(), data: own[len(own)-len(b[datapath.VnetHeader:])+frame.Data:][:len(frame.Payload())]}
-	fits := p.add(s)
-	if p.decided {
-		return
+	a.holding.charge(p, cap(own))
+	p.add(s)
+	if !p.decided {
+		a.read(ctx, p, ends())
 	}
-	if !fits {
-		a.refuse(ctx, p, &head.Error{Status: http.StatusRequestHeaderFieldsTooLarge, Reason: "head is too long"})
-		return
-	}
+}
+
+// read has the request decided when its head is whole. ends: its client sends no more. Called with the lock.
+func (a *asker) read(ctx context.Context, p *pending, ends bool) {
 	req, n, err := head.Parse(p.contiguous())
 	var bad *head.Error
 	switch {
 	case err == nil:
+		behind, malformed := bodyIn(&req, p.contiguous()[n:])
+		if malformed {
+			a.refuse(p, &head.Error{Status: http.StatusBadRequest, Reason: "malformed chunked body"})
+			return
+		}
 		p.decided = true
-		a.wg.Go(func() { a.decide(ctx, p, req, n) })
+		a.holding.decided(p)
+		a.deciding++
+		a.wg.Go(func() {
+			if behind && a.r.current().holds(p.vip) {
+				a.local(p, nil, "pipelined")
+			} else {
+				a.decide(ctx, p, req, n)
+			}
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.deciding--
+		})
 	case errors.As(err, &bad):
-		a.refuse(ctx, p, bad)
-	case tcp.Flags().Has(packet.FIN) && p.ends(s):
-		a.refuse(ctx, p, &head.Error{Status: http.StatusBadRequest, Reason: "request ends within its head"})
+		a.refuse(p, bad)
+	case ends:
+		a.refuse(p, &head.Error{Status: http.StatusBadRequest, Reason: "request ends within its head"})
+	}
+}
+
+// room makes room for so many bytes of a client. False: there is none; the client repeats them. Called with the lock.
+func (a *asker) room(p *pending, bytes int) bool {
+	if !p.decided && a.deciding >= mostDeciding {
+		return false
+	}
+	for {
+		victim, ok := a.holding.victim(bytes)
+		if victim == nil {
+			return ok
+		}
+		a.drop(victim)
+		a.r.dp.ForgetClient(victim.client, victim.vip) // it may begin anew
+		if victim == p {
+			return false
+		}
 	}
 }
 
@@ -133,11 +204,12 @@ func (a *asker) expire(ctx context.Context) {
 			for _, p := range a.clients {
 				switch {
 				case p.decided:
+				case p.bad != nil:
+					a.refuse(p, p.bad)
 				case now.Sub(p.first) > wait:
-					a.refuse(ctx, p, &head.Error{Status: http.StatusRequestTimeout, Reason: "request did not arrive in time"})
+					a.refuse(p, &head.Error{Status: http.StatusRequestTimeout, Reason: "request did not arrive in time"})
 				case p.bytes > stalledHead && p.bytes == p.looked:
-					p.decided = true
-					a.wg.Go(func() { a.local(p, nil, "proxied") })
+					a.letGo(leaving{p, nil, "proxied"})
 				}
 				p.looked = p.bytes
 			}
@@ -148,37 +220,71 @@ func (a *asker) expire(ctx context.Context) {
 }
 
 // refuse has the router's own server answer. Called with the lock.
-func (a *asker) refuse(ctx context.Context, p *pending, why *head.Error) {
-	p.decided = true
-	a.wg.Go(func() { a.local(p, &fallback.Verdict{Status: why.Status, Reason: why.Reason}, "refused") })
+func (a *asker) refuse(p *pending, why *head.Error) {
+	p.bad = why
+	a.letGo(leaving{p, &fallback.Verdict{Status: why.Status, Reason: why.Reason}, "refused"})
+}
+
+// letGo has a client given to its listener. When too many wait for that, it is tried again in a second. Called with the lock.
+func (a *asker) letGo(l leaving) {
+	select {
+	case a.leaving <- l:
+		l.p.decided = true
+		a.holding.decided(l.p)
+	default:
+	}
+}
+
+// leave gives clients to their listeners.
+func (a *asker) leave(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case l := <-a.leaving:
+			a.local(l.p, l.verdict, l.outcome)
+		}
+	}
+}
+
+// bodyIn tells whether the bytes behind a request's head hold more than its body, and whether that is malformed.
+func bodyIn(req *head.Request, b []byte) (behind, malformed bool) {
+	if req.ContentLength < 0 {
+		n, bad := fallback.ChunkedEnd(b)
+		return n > 0, bad
+	}
+	return int64(len(b)) > req.ContentLength, false
 }
 
 // decide finds a surrogate and has the client spliced to it, or leaves it to the proxy.
 func (a *asker) decide(ctx context.Context, p *pending, req head.Request, headBytes int) {
-	s := a.r.current()
+	for !a.decideBy(ctx, a.r.current(), p, req, headBytes) {
+	}
+}
+
+// decideBy is decide by one state. False: another is in force by now.
+func (a *asker) decideBy(ctx context.Context, s *state, p *pending, req head.Request, headBytes int) bool {
 	vip, ok := s.byAddr[p.vip]
 	if !ok {
 		a.forget(p)
-		return
+		return true
 	}
 	match, ok := s.routes.Match(vip, &req)
 	if !ok {
 		a.local(p, &fallback.Verdict{Status: http.StatusNotFound, Reason: "no route matches the request"}, "no route")
-		return
+		return true
 	}
-	d := datapath.Decision{Pool: uint16(match.Pool), Method: route.MethodID(req.Method), Request: datapath.NoLength}
-	if !req.Upgrade {
-		d.Chunked = req.ContentLength < 0
-		d.Request = uint64(headBytes) + uint64(max(req.ContentLength, 0))
-	}
+	pool := s.pools[match.Pool]
+	d := datapath.Decision{Pool: pool.id, Method: route.MethodID(req.Method), Bound: req.Bound, Upgrade: req.Upgrade}
+	d.Chunked = req.ContentLength < 0
+	d.Request = uint64(headBytes) + uint64(max(req.ContentLength, 0))
 	client, err := a.r.dp.Pending(p.client, p.vip)
 	if err != nil { // it expired, or a repeated SYN took its place
 		a.forget(p)
-		return
+		return true
 	}
 	a.proxied.take(clientKey{p.client, p.vip}) // of an earlier session on the same port, which did not come for it
 	class := client.Class(a.r.mss)
-	pool := s.pools[match.Pool]
 	var tried []string
 	for range 3 {
 		at, ok := pool.pick(&req, p.client.Addr(), tried, a.r.sessions)
@@ -194,6 +300,9 @@ func (a *asker) decide(ctx context.Context, p *pending, req head.Request, headBy
 		wait, cancel := context.WithTimeout(ctx, legWait)
 		err := a.r.legs.Want(wait, pool.ids[at], class)
 		cancel()
+		if a.r.current() != s {
+			return false
+		}
 		if err != nil {
 			a.log.Debug("no leg", "surrogate", name, "class", class, "err", err)
 			continue
@@ -201,17 +310,18 @@ func (a *asker) decide(ctx context.Context, p *pending, req head.Request, headBy
 		d.Surrogate = pool.ids[at]
 		if err := a.release(p, d, func() {}); err != nil {
 			a.log.Debug("request is not released", "client", p.client, "err", err)
-			return
+			return true
 		}
 		a.r.metrics.Decided(p.vip, "spliced", time.Since(p.first))
 		a.r.metrics.HandedOff(p.vip, name)
-		return
+		return true
 	}
 	if len(tried) == 0 {
 		a.local(p, &fallback.Verdict{Status: http.StatusServiceUnavailable, Reason: "no surrogate is up"}, "no surrogate")
-		return
+		return true
 	}
 	a.local(p, nil, "proxied")
+	return true
 }
 
 // local gives the connection to the VIP's own listener, which answers with the verdict, or proxies.
@@ -261,8 +371,19 @@ func (a *asker) forget(p *pending) {
 	a.drop(p)
 }
 
+// giveUp forgets a client; what is being decided about it finds nobody. Called with the lock.
+func (a *asker) giveUp(key clientKey) {
+	if p := a.clients[key]; p != nil {
+		delete(a.clients, key)
+		if !p.decided {
+			a.holding.end(p) // else when that has ended
+		}
+	}
+}
+
 // drop is forget, called with the lock.
 func (a *asker) drop(p *pending) {
+	a.holding.end(p)
 	if key := (clientKey{p.client, p.vip}); a.clients[key] == p {
 		delete(a.clients, key)
 	}

@@ -66,7 +66,7 @@ func TestCheck(t *testing.T) {
 			if got != tt.want {
 				t.Errorf("Check:\n got %q\nwant %q", got, tt.want)
 			}
-			if _, err := newState(cfg, nil); (err != nil) != (tt.want != "") {
+			if _, err := newState(cfg, &numbers{}); (err != nil) != (tt.want != "") {
 				t.Errorf("a state of it: %v, want what Check says", err)
 			}
 		})
@@ -79,20 +79,23 @@ func TestSurrogatesKeepTheirNumbers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := make(map[netip.AddrPort]uint16)
+	var splices []numberedSurrogate
 	for i := range 24 {
-		known[netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 3, 0, byte(i)}), 80)] = uint16(i)
+		splices = append(splices, numberedSurrogate{"", netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 3, 0, byte(i)}), 80), uint16(i)})
 	}
-	known[cfg.Pools[0].Surrogates[7].Address] = 500
-	s, err := newState(cfg, known)
+	splices = append(splices, numberedSurrogate{"", cfg.Pools[0].Surrogates[7].Address, 500})
+	known := func() *numbers {
+		return &numbers{held: func() (held, error) { return held{surrogates: splices}, nil }}
+	}
+	s, err := newState(cfg, known())
 	if err == nil && s.ids["s7"] != 500 {
 		t.Errorf("s7 has number %d, want its old one", s.ids["s7"])
 	}
 	if err != nil {
 		t.Error(err)
 	}
-	known[netip.MustParseAddrPort("10.3.1.1:80")] = 24
-	if _, err := newState(cfg, known); err == nil || !strings.Contains(err.Error(), "surrogates that sessions still use") {
+	splices = append(splices, numberedSurrogate{"", netip.MustParseAddrPort("10.3.1.1:80"), 24})
+	if _, err := newState(cfg, known()); err == nil || !strings.Contains(err.Error(), "surrogates that sessions still use") {
 		t.Errorf("state with too few numbers left: %v", err)
 	}
 }

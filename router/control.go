@@ -13,6 +13,7 @@ import (
 
 	"baton/api"
 	"baton/datapath"
+	"baton/router/config"
 	"baton/router/explain"
 	"baton/router/health"
 	"baton/router/metrics"
@@ -85,10 +86,14 @@ func (r *Router) Status() (api.Status, error) {
 		st.Interfaces = append(st.Interfaces, api.Interface{Name: name, Attached: true})
 	}
 	for _, v := range s.cfg.VIPs {
-		st.VIPs = append(st.VIPs, api.VIP{Address: v.Address, Mode: string(v.Mode), Routes: len(v.Routes)})
+		vip := api.VIP{Address: v.Address, Mode: string(v.Mode), Routes: len(v.Routes)}
+		if v.Mode == config.Handoff {
+			vip.Pipelining = string(v.Pipelining)
+		}
+		st.VIPs = append(st.VIPs, vip)
 	}
 	for _, p := range s.pools {
-		pool := api.Pool{Name: p.cfg.Name, Policy: string(p.cfg.Policy)}
+		pool := api.Pool{Name: p.cfg.Name, Policy: string(p.cfg.Policy), Reuse: string(p.cfg.Reuse)}
 		for i, sg := range p.cfg.Surrogates {
 			h := r.health.State(sg.Name)
 			counted, err := r.legs.Count(p.ids[i])

@@ -166,7 +166,8 @@ func TestConnectionFlood(t *testing.T) {
 	f := newFlooded(t)
 	memory := f.r.memory(t)
 	crowds := f.crowds(t)
-	const silent, half = 1500, 2 * fewPending
+	const silent, half, sources = 1500, 2 * fewPending, 40
+	from := addresses(t, f.evil, 2, sources) // one alone has its share, and no more
 	var open []*connection
 	defer func() {
 		for _, c := range open {
@@ -174,7 +175,7 @@ func TestConnectionFlood(t *testing.T) {
 		}
 	}()
 	for i := range silent + half {
-		c, err := dial(t.Context(), f.evil, vip4)
+		c, err := dialFrom(f.evil, from[i%sources], vip4)
 		if err != nil {
 			t.Fatalf("connection %d: %v", i, err)
 		}

@@ -201,6 +201,44 @@ func TestReload(t *testing.T) {
 	}
 }
 
+// TestReloadWhileARequestWaits removes a surrogate that refuses connections, while requests wait for a leg of it.
+func TestReloadWhileARequestWaits(t *testing.T) {
+	n := newNetwork(t)
+	refusing, silent, well := n.site("refusing", lab.LinkOptions{}), n.site("silent", lab.LinkOptions{}), n.site("well", lab.LinkOptions{})
+	serveScript(t, well.Host, 80, "well")
+	silent.side.Lose(1)
+	const rest = "  q: {surrogates: [{name: well, address: %q}]}\n"
+	config := func(pool, pools string) string {
+		return fmt.Sprintf("vips: [{address: %q, interfaces: [%s], routes: [{pool: %s}]}]\npools:\n%s"+rest, vip4, n.front.Name, pool, pools, well.v4)
+	}
+	r := n.launch(config("p", fmt.Sprintf("  p: {surrogates: [{name: refusing, address: %q}, {name: silent, address: %q}]}\n", refusing.v4, silent.v4)))
+	var waiting []*connection
+	for range 8 {
+		c := n.open(t, vip4)
+		if _, err := fmt.Fprint(c, "GET /bytes/100 HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		waiting = append(waiting, c)
+	}
+	lab.Eventually(t, answersWithin, func() error {
+		if asked := r.verdicts()["asked"]; asked < float64(len(waiting)) {
+			return fmt.Errorf("%v requests are asked about", asked)
+		}
+		return nil
+	})
+	if said := r.hangup(t, config("q", "")); !strings.Contains(said, "surrogate refusing has gone") {
+		t.Errorf("says %q", said)
+	}
+	for i, c := range waiting {
+		got, err := c.read("GET")
+		if err != nil || got.StatusCode != http.StatusOK || got.surrogate != "well" {
+			t.Errorf("request %d: %+v %v, want it answered by the new pool", i, got.Response, err)
+		}
+	}
+	got, err := n.open(t, vip4).get("h", "/bytes/100")
+	got.expect(t, err, "well", http.StatusOK, patternText(100))
+}
+
 // TestDrain takes a surrogate out with downloads on it. They end in their own time; new clients go elsewhere.
 func TestDrain(t *testing.T) {
 	n := newNetwork(t)

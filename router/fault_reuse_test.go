@@ -121,7 +121,7 @@ func (r *reuse) config(timeouts string) string {
 			"\n      - {match: {host: %[1]s.test, path_regex: '^/u/'}, pool: %[1]s}", name)
 		pools += fmt.Sprintf("\n  %[1]s: {legs: {min: 8, max: 2000}, surrogates: [{name: %[1]s, address: %[2]q}]}", name, r.n.sites[i].address(r.vip.Addr().Is6()))
 	}
-	return fmt.Sprintf("timeouts: %s\nvips:\n  - address: %q\n    interfaces: [%s]\n    routes:%s\npools:%s\n", timeouts, r.vip, r.n.front.Name, routes, pools)
+	return fmt.Sprintf("timeouts: %s\nvips:\n  - address: %q\n    interfaces: [%s]\n    pipelining: pass\n    routes:%s\npools:%s\n", timeouts, r.vip, r.n.front.Name, routes, pools)
 }
 
 // legs counts the connections that surrogates have accepted.

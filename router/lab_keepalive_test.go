@@ -39,6 +39,7 @@ func TestKeepAlive(t *testing.T) {
 		fmt.Fprintf(&vips, `
   - address: %q
     interfaces: [%s]
+    pipelining: pass
     routes:
       - {match: {host: static.test}, pool: static-%[3]v}
       - {match: {path_regex: '^/r[0-9]+/'}, pool: b-%[3]v}

@@ -1,10 +1,13 @@
 package router
 
 import (
+	"container/list"
 	"net/netip"
+	"slices"
 	"time"
 
 	"baton/packet"
+	"baton/router/head"
 )
 
 // pending is a client whose request is being read in user space: its segments, as they came, and none acknowledged.
@@ -14,8 +17,13 @@ type pending struct {
 	first       time.Time
 	segments    []segment // by sequence number
 	bytes       int
-	looked      int  // bytes at the last look
-	decided     bool // being decided: what comes in addition is kept for the replay
+	looked      int         // bytes at the last look
+	decided     bool        // being decided: what comes in addition is kept for the replay
+	bad         *head.Error // why it is to be refused, until somebody is there to do it
+
+	held   int // bytes, by holding's account
+	source *source
+	place  *list.Element // among the source's undecided clients; nil: decided
 }
 
 type segment struct {
@@ -31,29 +39,32 @@ const (
 	maxPendingSegments = 64
 )
 
-// add keeps a segment unless it is there already. False: the client sends more than it may.
-func (p *pending) add(s segment) bool {
-	at := len(p.segments)
-	for i, have := range p.segments {
-		if have.seq == s.seq && len(have.data) >= len(s.data) {
-			return true
+// wants tells whether a segment of so many bytes is to be kept: it may be there already. It does not fit when the client sends more
+// than it may.
+func (p *pending) wants(seq packet.Seq, size int) (keep, fits bool) {
+	for _, have := range p.segments {
+		if have.seq == seq && len(have.data) >= size {
+			return false, true
 		}
-		if s.seq.Less(have.seq) {
-			at = i
+		if seq.Less(have.seq) {
 			break
 		}
 	}
-	if s.seq.Sub(p.base) > maxPendingBytes {
-		return true // of an earlier session: the client does not miss it
+	if seq.Sub(p.base) > maxPendingBytes {
+		return false, true // of an earlier session: the client does not miss it
 	}
-	if p.bytes+len(s.data) > maxPendingBytes || len(p.segments) >= maxPendingSegments {
-		return false
+	fits = p.bytes+size <= maxPendingBytes && len(p.segments) < maxPendingSegments
+	return fits, fits
+}
+
+// add keeps a segment that is wanted.
+func (p *pending) add(s segment) {
+	at := slices.IndexFunc(p.segments, func(have segment) bool { return s.seq.Less(have.seq) })
+	if at < 0 {
+		at = len(p.segments)
 	}
 	p.bytes += len(s.data)
-	p.segments = append(p.segments, segment{})
-	copy(p.segments[at+1:], p.segments[at:])
-	p.segments[at] = s
-	return true
+	p.segments = slices.Insert(p.segments, at, s)
 }
 
 // ends tells whether the segment, which has a FIN, is the last of all, and none before it is missing.

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -48,27 +49,17 @@ func (r *Router) reload() (api.ReloadResult, error) {
 	if err != nil {
 		return api.ReloadResult{}, fmt.Errorf("%w: %w", api.ErrInvalid, err)
 	}
-	known := make(map[netip.AddrPort]uint16)
-	for _, p := range old.pools {
-		for i, sg := range p.cfg.Surrogates {
-			known[sg.Address] = p.ids[i]
-		}
-	}
-	s, err := newState(cfg, known)
+	n, err := old.numbers(r.dp)
 	if err != nil {
 		return api.ReloadResult{}, err
 	}
-	if err := r.health.Update(targets(cfg)); err != nil {
+	s, err := newState(cfg, n)
+	if err != nil {
 		return api.ReloadResult{}, err
 	}
-	if err := r.legs.Update(r.surrogates(s)); err != nil {
-		return api.ReloadResult{}, err
-	}
-	r.applyHealth(s)
-	r.state.Store(s)
-	r.mtu = mtu
-	if err := r.open(s); err != nil {
-		return api.ReloadResult{}, err
+	before := r.mtu
+	if err := r.enforce(s, mtu); err != nil {
+		return api.ReloadResult{}, errors.Join(err, r.enforce(old, before))
 	}
 	for name := range old.ids {
 		if _, kept := s.ids[name]; !kept {
@@ -77,6 +68,23 @@ func (r *Router) reload() (api.ReloadResult, error) {
 	}
 	r.loaded.Store(time.Now().UnixNano())
 	return api.ReloadResult{Config: cfg.File, Changed: differences(old.cfg, cfg)}, nil
+}
+
+// enforce puts a state in force.
+func (r *Router) enforce(s *state, mtu int) error {
+	if err := s.keepNumbers(r.dp); err != nil {
+		return err
+	}
+	if err := r.health.Update(targets(s.cfg)); err != nil {
+		return err
+	}
+	if err := r.legs.Update(r.surrogates(s)); err != nil {
+		return err
+	}
+	r.applyHealth(s)
+	r.state.Store(s)
+	r.mtu = mtu
+	return r.open(s)
 }
 
 // fixedAtStart names a setting that a running router cannot change.

@@ -94,6 +94,7 @@ func New(o Options) (_ *Router, err error) {
 	r.legs, err = legs.New(legs.Options{
 		Datapath: r.dp, MSS: r.mss, TSOffset: r.offset, Log: o.Log,
 		Failed:  func(surrogate, kind string) { r.health.ReportFailure(surrogate, kind) },
+		Doubted: func(surrogate string) { r.health.Suspect(surrogate) },
 		Changed: r.notify,
 		Event:   func(surrogate, event string) { r.metrics.LegEvent(surrogate, event) },
 	})
@@ -103,12 +104,15 @@ func New(o Options) (_ *Router, err error) {
 	r.metrics = metrics.New(metrics.Options{
 		Version: o.Version, Kernel: r.kernelCounters, Legs: r.legCounts, Surrogates: r.surrogateStates, Ready: r.readiness,
 	})
-	known, err := r.numbers()
+	n, err := (&state{}).numbers(r.dp) // nothing of ours is in force: what is known, sessions carry
 	if err != nil {
 		return nil, err
 	}
-	s, err := newState(cfg, known)
+	s, err := newState(cfg, n)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.keepNumbers(r.dp); err != nil {
 		return nil, err
 	}
 	r.health, err = health.New(health.Options{
@@ -134,19 +138,6 @@ func (r *Router) clock() error {
 		r.mss, r.offset = mssClasses(r.mtu), legs.RandomOffset()
 	}
 	return nil
-}
-
-// numbers finds the surrogates' numbers that adopted legs carry.
-func (r *Router) numbers() (map[netip.AddrPort]uint16, error) {
-	known := make(map[netip.AddrPort]uint16)
-	if !r.dp.Adopted() {
-		return known, nil
-	}
-	err := r.dp.EachSplice(func(s datapath.Splice) error {
-		known[s.Server] = s.Surrogate
-		return nil
-	})
-	return known, err
 }
 
 // queueSize is fixed at the start, hence with room for pools that a reload makes larger.
@@ -179,7 +170,9 @@ func targets(cfg *config.Config) []health.Target {
 	var out []health.Target
 	for i := range cfg.Pools {
 		for _, s := range cfg.Pools[i].Surrogates {
-			out = append(out, health.Target{Name: s.Name, Address: s.Address, Check: cfg.Pools[i].Health})
+			out = append(out, health.Target{
+				Name: s.Name, Address: s.Address, Check: cfg.Pools[i].Health, Pool: cfg.Pools[i].Name, Reserve: s.Weight == 0,
+			})
 		}
 	}
 	return out
@@ -225,7 +218,10 @@ func (r *Router) start(ctx context.Context) error {
 	if err := r.dp.ForgetLocal(); err != nil {
 		return err
 	}
-	r.asker = &asker{r: r, tap: r.tap, log: r.log, clients: make(map[clientKey]*pending)}
+	r.asker = &asker{
+		r: r, tap: r.tap, log: r.log,
+		clients: make(map[clientKey]*pending), holding: newHolding(heldBytes), leaving: make(chan leaving, mostLeaving),
+	}
 	r.group.Go(func() error { return r.asker.run(ctx) })
 
 	if err := r.legs.Update(r.surrogates(s)); err != nil {
@@ -259,21 +255,9 @@ func (r *Router) closeDoors() {
 	}
 }
 
-// open puts a state into the kernel, VIPs last.
+// open puts a state into the kernel, tables last: from then on clients are answered by them.
 func (r *Router) open(s *state) error {
-	if err := s.fillPools(r.dp, func(name string) bool { return r.local(s, name) }); err != nil {
-		return err
-	}
-	if err := s.fillRoutes(r.dp); err != nil {
-		return err
-	}
-	if err := r.dp.SetConfig(datapath.Config{Tap: r.tap.Ifindex, MSS: r.mss, TSOffset: r.offset}); err != nil {
-		return err
-	}
 	if err := r.listen(s); err != nil {
-		return err
-	}
-	if err := s.fillVIPs(r.dp, r.mtu, r.legs.Facts); err != nil {
 		return err
 	}
 	for _, v := range s.cfg.VIPs {
@@ -287,7 +271,11 @@ func (r *Router) open(s *state) error {
 			}
 		}
 	}
-	return nil
+	return r.dp.Put(datapath.Config{Tap: r.tap.Ifindex, MSS: r.mss, TSOffset: r.offset}, r.tables(s))
+}
+
+func (r *Router) tables(s *state) datapath.Tables {
+	return s.tables(r.mtu, r.legs.Facts, func(name string) bool { return r.local(s, name) })
 }
 
 // surrogates are those that a VIP's sessions may be spliced to.
@@ -297,7 +285,7 @@ func (r *Router) surrogates(s *state) []legs.Surrogate {
 		for i := range p.cfg.Surrogates {
 			sg := &p.cfg.Surrogates[i]
 			if slices.ContainsFunc(s.cfg.VIPs, func(v config.VIP) bool { return splices(&v, p.cfg.Name, sg) }) {
-				out = append(out, legs.Surrogate{ID: p.ids[i], Name: sg.Name, Address: sg.Address, Legs: p.cfg.Legs})
+				out = append(out, legs.Surrogate{ID: p.ids[i], Name: sg.Name, Address: sg.Address, Legs: p.cfg.Legs, Reuse: p.cfg.Reuse})
 			}
 		}
 	}
@@ -356,11 +344,8 @@ func (r *Router) follow(ctx context.Context) error {
 			r.reloading.Lock()
 			s := r.current()
 			r.applyHealth(s)
-			if err := s.fillPools(r.dp, func(name string) bool { return r.local(s, name) }); err != nil {
-				r.log.Error("pools are not up to date in the kernel", "err", err)
-			}
-			if err := s.fillVIPs(r.dp, r.mtu, r.legs.Facts); err != nil {
-				r.log.Error("VIPs are not up to date in the kernel", "err", err)
+			if err := r.dp.UpdateTables(r.tables(s)); err != nil {
+				r.log.Error("tables are not up to date in the kernel", "err", err)
 			}
 			r.reloading.Unlock()
 		}

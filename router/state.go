@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"sync/atomic"
 
-	"baton/datapath"
 	"baton/router/choose"
 	"baton/router/config"
 	"baton/router/head"
@@ -23,10 +22,12 @@ type state struct {
 	ids    map[string]uint16      // surrogates' numbers in the data path, by name
 	names  map[uint16]string      // and back
 	byAddr map[netip.AddrPort]int // VIP index
+	fresh  []uint16               // surrogates' numbers that were given anew, until the data path knows
 }
 
 type poolState struct {
 	cfg     *config.Pool
+	id      uint16   // in the data path
 	ids     []uint16 // of cfg.Surrogates
 	turn    atomic.Uint64
 	choices atomic.Pointer[choices]
@@ -39,8 +40,8 @@ type choices struct {
 	zones      []choose.ZoneTable
 }
 
-// newState numbers the surrogates: those that known has keep their numbers.
-func newState(cfg *config.Config, known map[netip.AddrPort]uint16) (*state, error) {
+// newState numbers pools and surrogates: those that n has keep their numbers.
+func newState(cfg *config.Config, n *numbers) (*state, error) {
 	if err := Check(cfg); err != nil {
 		return nil, err
 	}
@@ -55,32 +56,34 @@ func newState(cfg *config.Config, known map[netip.AddrPort]uint16) (*state, erro
 	for i, v := range cfg.VIPs {
 		s.byAddr[v.Address] = i
 	}
-	taken := make(map[uint16]bool)
-	for _, id := range known {
-		taken[id] = true
+	var all []config.Surrogate
+	for _, p := range cfg.Pools {
+		all = append(all, p.Surrogates...)
 	}
-	given := make(map[uint16]bool)
-	next := uint16(0)
+	pools, err := n.numberPools(cfg.Pools)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", cfg.File, err)
+	}
+	surrogates, fresh, err := n.numberSurrogates(all)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", cfg.File, err)
+	}
+	s.fresh = fresh
 	for i := range cfg.Pools {
-		p := &poolState{cfg: &cfg.Pools[i]}
-		for _, sg := range p.cfg.Surrogates {
-			id, ok := known[sg.Address]
-			if !ok || given[id] {
-				for taken[next] || given[next] {
-					next++
-				}
-				id = next
-			}
-			if int(id) >= datapath.MaxSurrogates {
-				return nil, fmt.Errorf("%s: more than %d surrogates, with the surrogates that sessions still use", cfg.File, datapath.MaxSurrogates)
-			}
-			given[id] = true
-			p.ids = append(p.ids, id)
-			s.ids[sg.Name], s.names[id] = id, sg.Name
+		p := &poolState{cfg: &cfg.Pools[i], id: pools[i]}
+		p.ids, surrogates = surrogates[:len(p.cfg.Surrogates)], surrogates[len(p.cfg.Surrogates):]
+		for j, sg := range p.cfg.Surrogates {
+			s.ids[sg.Name], s.names[p.ids[j]] = p.ids[j], sg.Name
 		}
 		s.pools = append(s.pools, p)
 	}
 	return s, nil
+}
+
+// holds tells whether requests to a VIP are held to one at a time.
+func (s *state) holds(vip netip.AddrPort) bool {
+	i, ok := s.byAddr[vip]
+	return ok && s.cfg.VIPs[i].Pipelining == config.PipeliningHold
 }
 
 // choose rebuilds every pool's choices from the surrogates' health.

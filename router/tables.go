@@ -1,7 +1,6 @@
 package router
 
 import (
-	"fmt"
 	"net/netip"
 
 	"baton/datapath"
@@ -61,41 +60,29 @@ func (s *state) eachSurrogate(vip int, f func(id uint16)) {
 	}
 }
 
-// fillRoutes puts the routes into the kernel.
-func (s *state) fillRoutes(dp *datapath.Router) error {
-	var hosts []datapath.Host
+// tables are what the kernel decides by, with what may be chosen now.
+func (s *state) tables(mtu int, facts func(id uint16) legs.Facts, local func(surrogate string) bool) datapath.Tables {
+	t := datapath.Tables{VIPs: s.vips(mtu, facts), Pools: make(map[uint16]datapath.Pool)}
 	for _, h := range s.kernel.Hosts {
-		hosts = append(hosts, datapath.Host{VIP: h.VIP, Name: h.Host, ID: h.ID})
+		t.Hosts = append(t.Hosts, datapath.Host{VIP: h.VIP, Name: h.Host, ID: h.ID})
 	}
-	var routes []datapath.Route
 	for _, p := range s.kernel.Prefixes {
-		routes = append(routes, datapath.Route{
-			VIP: p.VIP, Host: p.HostID, Method: p.Method, Prefix: p.Prefix, Pool: p.Pool, Ask: p.Ask,
-		})
+		r := datapath.Route{VIP: p.VIP, Host: p.HostID, Method: p.Method, Prefix: p.Prefix, Ask: p.Ask}
+		if !p.Ask {
+			r.Pool = s.pools[p.Pool].id
+		}
+		t.Routes = append(t.Routes, r)
 	}
-	return dp.SetRoutes(hosts, routes)
-}
-
-// fillPools puts what may be chosen now into the kernel. Zones have tables behind the pools' own.
-func (s *state) fillPools(dp *datapath.Router, local func(surrogate string) bool) error {
-	var zones []datapath.Zone
-	nextTable := uint16(datapath.MaxPools)
 	for i, p := range s.pools {
-		if s.routes.Unchosen(i, p.cfg, local) != "" {
-			if err := dp.SetPool(uint16(i), datapath.Pool{Policy: datapath.Ask}); err != nil {
-				return err
-			}
-			continue
-		}
 		c := p.choices.Load()
-		ids := func(table []uint16) []uint16 {
-			out := make([]uint16, len(table))
-			for j, at := range table {
-				out[j] = p.ids[at]
-			}
-			return out
+		zones := c.zones // also of a pool that user space chooses of for now, so that the others' tables stay in their places
+		if s.routes.Unchosen(i, p.cfg, func(string) bool { return false }) != "" {
+			zones = nil
 		}
-		k := datapath.Pool{Table: ids(c.table)}
+		for _, z := range zones {
+			t.Zones = append(t.Zones, datapath.Zone{Pool: p.id, Prefix: z.Prefix, Table: p.numbersOf(z.Table)})
+		}
+		k := datapath.Pool{Table: p.numbersOf(c.table)}
 		switch p.cfg.Policy {
 		case config.Hash:
 			k.Policy = datapath.Hash
@@ -103,40 +90,47 @@ func (s *state) fillPools(dp *datapath.Router, local func(surrogate string) bool
 			k.Policy, k.Members, k.Table = datapath.Least, k.Table, nil
 		case config.Nearest:
 			k.Policy = datapath.Nearest
-			for _, z := range c.zones {
-				if err := dp.SetTable(nextTable, ids(z.Table)); err != nil {
-					return err
-				}
-				zones = append(zones, datapath.Zone{Pool: uint16(i), Prefix: z.Prefix, Table: nextTable})
-				nextTable++
-			}
 		default:
 			k.Policy = datapath.Turns
 		}
-		if err := dp.SetPool(uint16(i), k); err != nil {
-			return err
+		if s.routes.Unchosen(i, p.cfg, local) != "" {
+			k = datapath.Pool{Policy: datapath.Ask}
 		}
+		switch p.cfg.Reuse {
+		case config.ReuseSafe:
+			k.Reuse = datapath.ReuseSafe
+		case config.ReuseNever:
+			k.Reuse = datapath.ReuseNever
+		}
+		t.Pools[p.id] = k
 	}
-	return dp.SetZones(zones)
+	return t
 }
 
-// fillVIPs puts the VIPs into the kernel, last: from then on clients are answered.
-func (s *state) fillVIPs(dp *datapath.Router, mtu int, facts func(id uint16) legs.Facts) error {
+// numbersOf gives the data path's numbers for indices into the pool's surrogates.
+func (p *poolState) numbersOf(table []uint16) []uint16 {
+	out := make([]uint16, len(table))
+	for j, at := range table {
+		out[j] = p.ids[at]
+	}
+	return out
+}
+
+func (s *state) vips(mtu int, facts func(id uint16) legs.Facts) map[netip.AddrPort]datapath.VIP {
 	named := make(map[uint16]bool)
 	for _, h := range s.kernel.Hosts {
 		named[h.VIP] = true
 	}
 	vips := make(map[netip.AddrPort]datapath.VIP)
 	for i, v := range s.cfg.VIPs {
-		k := datapath.VIP{ID: uint16(i), Local: v.Mode != config.Handoff}
+		k := datapath.VIP{ID: uint16(i), Local: v.Mode != config.Handoff, Hold: v.Pipelining == config.PipeliningHold}
 		k.MSS = s.offeredMSS(i, mtu, facts)
 		k.NoTS = !s.offersTS(i, facts)
 		k.NoHosts = !named[uint16(i)]
-		k.Pool, k.OnePool = s.kernel.OnePool(uint16(i))
+		if pool, ok := s.kernel.OnePool(uint16(i)); ok {
+			k.Pool, k.OnePool = s.pools[pool].id, true
+		}
 		vips[v.Address] = k
 	}
-	if err := dp.SetVIPs(vips); err != nil {
-		return fmt.Errorf("open the VIPs: %w", err)
-	}
-	return nil
+	return vips
 }

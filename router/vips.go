@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -82,7 +83,11 @@ func (r *Router) newVIPServer(at netip.AddrPort, mode config.Mode) (_ *vipServer
 	count := hooks.Failure
 	hooks.Failure = func(surrogate string, kind fallback.FailureKind) {
 		count(surrogate, kind)
-		r.health.ReportFailure(surrogate, kind)
+		if fallback.Blames(kind) {
+			r.health.ReportFailure(surrogate, kind)
+		} else if kind != fallback.FailureLocal {
+			r.health.Suspect(surrogate)
+		}
 	}
 	v.server, err = fallback.New(fallback.Options{
 		VIP: at, Mode: mode, Decide: r.decideProxied, Verdicts: v.verdicts,
@@ -210,7 +215,7 @@ func headOf(req *http.Request) head.Request {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	h.Host = []byte(asciiLower(host))
+	h.Host = []byte(strings.TrimSuffix(asciiLower(host), "."))
 	for name, values := range req.Header {
 		for _, v := range values {
 			h.Fields = append(h.Fields, name+": "+v+"\r\n"...)

@@ -43,14 +43,21 @@ static __always_inline int to_user_space(struct work *w, const struct config *se
 /* The same with the first packet of a request. w->client is remembered until the decision. */
 static __always_inline int ask(struct __sk_buff *skb, struct work *w, const struct config *set, __u32 now)
 {
+	bool first;
+
 	if (!set->tap)
 		return DROP_NO_TAP;
 	w->client.state = CLIENT_ASKED;
 	w->client.ifindex = skb->ifindex;
 	w->client.since = now;
 	w->client.seq = w->packet.seq;
+	first = !bpf_map_lookup_elem(&clients, &w->packet.key);
+	if (first && source_full(&w->packet.key, set))
+		return DROP_SOURCE_FULL;
 	if (bpf_map_update_elem(&clients, &w->packet.key, &w->client, BPF_ANY))
 		return DROP_PENDING_FULL;
+	if (first)
+		count_client(&w->packet.key, set, 1);
 	return to_user_space(w, set);
 }
 
@@ -120,7 +127,7 @@ __noinline int assign_local(struct __sk_buff *skb)
 		bpf_map_delete_elem(&flows, &p->key);
 		goto out;
 	}
-	w->action = TC_ACT_OK;
+	w->action = TC_ACT_UNSPEC;
 	verdict = ASSIGNED;
 out:
 	bpf_sk_release(skc);
@@ -155,7 +162,7 @@ __noinline int local_packet(struct __sk_buff *skb)
 	if (skc)
 		bpf_sk_release(skc);
 	if (made || p->flags & RST) {
-		bpf_map_delete_elem(&clients, &p->key);
+		forget_undecided(&p->key);
 		return PASS_LOCAL;
 	}
 	if (!p->len || p->seq != w->known.seq)

@@ -74,6 +74,14 @@ static __always_inline void end_handshake(__u32 cookie)
 			       HANDSHAKE_DONE | ((clock_us() - (__u32)(known >> 32)) & (HANDSHAKE_DONE - 1)));
 }
 
+/* Whether this was told as an initial sequence number, and no other since in its place. */
+static __always_inline bool was_told(__u32 cookie)
+{
+	__u64 *at = handshake_at(cookie);
+
+	return at && (__u32) * (volatile __u64 *)at == cookie;
+}
+
 /* The band of a client whose first request is at hand. */
 static __always_inline __u32 band_of_client(__u32 cookie)
 {

@@ -33,6 +33,9 @@ enum client_next {
 	NEXT_OVER,
 	NEXT_ASK,
 	NEXT_EARLY,
+	NEXT_OUTSIDE, /* of the session's windows */
+	NEXT_CUT,     /* what comes cannot be told apart */
+	NEXT_MALFORMED,
 };
 
 /* Under the lock: what the surrogate is about to learn that the client has. */
@@ -58,26 +61,66 @@ static __always_inline void doubt_band(struct splice *s, const struct packet *p,
 		s->band = BAND_FAR;
 }
 
-/* Under the lock: new bytes from the client. */
-static __always_inline __u32 track_request(struct splice *s, const struct walk *k, __u32 seq, __u32 len)
+/*
+ * Under the lock: the session as it stands, told to a client that may have forgotten it (RFC 5961). What the surrogate has not
+ * acknowledged, nor is here.
+ */
+static __always_inline void fill_challenge(struct work *w, struct splice *s)
 {
-	__u32 end = seq + len;
+	struct segment *r = answer(w, ACK, s->rcv_nxt - s->to_server_ack, s->snd_una - s->to_server_seq);
+
+	r->window = rescale(s->snd_edge - s->snd_una, 0, s->flags & SPLICE_CLIENT_WSCALE ? TOLD_WSCALE : 0);
+	r->tsval = s->ts_client; /* not the clock: the surrogate's may be slower (RFC 7323, 5) */
+	r->tsecr = w->packet.tsval;
+	r->with_ts = !!(s->flags & SPLICE_TS);
+}
+
+#define HELD_MS 1000 /* nothing has moved for so long: nothing will end the wait */
+
+/*
+ * Under the lock: new bytes of a client whose requests are held. What is not of the request in front waits; if the response is none
+ * that can be followed, all of it so far is acknowledged, and nothing moves any more, the session ends. rest: ms before.
+ */
+static __always_inline __u32 hold_request(struct splice *s, const struct work *w, __u32 ack, __u32 rest)
+{
+	const struct walk *k = &w->walk;
+	bool behind = behind_request(s, w), heard = ack == s->rcv_nxt;
+
+	if (s->flags & SPLICE_SERVER_FIN && (behind || quiet(s))) /* nobody will answer */
+		return heard ? NEXT_CUT : NEXT_EARLY;
+	if (walked(s->request) && k->at == s->snd_nxt && k->bad)
+		return k->bad == CHUNKS_LONG ? NEXT_EARLY : NEXT_MALFORMED;
+	if (!behind)
+		return NEXT_SEND;
+	return s->response == FRAMING_OPAQUE && heard && rest > HELD_MS ? NEXT_CUT : NEXT_EARLY;
+}
+
+/* Under the lock: new bytes from the client. */
+static __always_inline __u32 track_request(struct splice *s, const struct work *w, __u32 seq, __u32 ack, __u32 rest)
+{
+	const struct walk *k = &w->walk;
+	__u32 end = seq + w->packet.len, next;
 
 	/* the surrogate may have discarded the first version, and the second may say something else */
 	if (before(seq, s->snd_nxt) && before(s->snd_una, end))
-		s->flags |= SPLICE_REPEATED;
+		s->flags |= SPLICE_SPOILT;
 	if (!before(s->snd_nxt, end))
 		return NEXT_SEND; /* seen before */
-	if (s->flags & SPLICE_SERVER_FIN) {
+	if (s->flags & SPLICE_SERVER_FIN && !(s->flags & SPLICE_HOLD)) {
 		/* nothing left to decide: the surrogate refuses it */
 		give_up(s);
 		s->flags &= ~SPLICE_ASKED;
 	}
 	if (s->flags & SPLICE_ASKED && seq != s->snd_nxt)
 		return NEXT_ASK; /* behind bytes that user space holds */
+	if (quiet(s) && seq == s->snd_nxt && !(s->flags & SPLICE_SERVER_FIN))
+		return NEXT_REQUEST;
+	if (s->flags & SPLICE_HOLD) {
+		next = hold_request(s, w, ack, rest);
+		if (next != NEXT_SEND)
+			return next;
+	}
 	if (quiet(s)) {
-		if (seq == s->snd_nxt)
-			return NEXT_REQUEST;
 		if (before(s->snd_nxt, seq))
 			return NEXT_EARLY; /* the start of a request is missing */
 		give_up(s);
@@ -94,48 +137,6 @@ static __always_inline __u32 track_request(struct splice *s, const struct walk *
 	}
 	s->snd_nxt = end;
 	return NEXT_SEND;
-}
-
-/*
- * Under the lock of the leg that a moving client leaves: what it acknowledges with its request, its surrogate must know, or
- * it repeats it later and takes its path for congested. False: it does know.
- */
-static __always_inline bool fill_last_ack(struct work *w, struct splice *s)
-{
-	struct segment *r = &w->reply;
-
-	if (s->rcv_acked == s->rcv_nxt)
-		return false;
-	s->rcv_acked = s->rcv_nxt;
-	copy_addr(r->src, s->server.dst);
-	copy_addr(r->dst, s->server.src);
-	r->sport = s->server.dport;
-	r->dport = s->server.sport;
-	r->flags = ACK;
-	r->seq = s->snd_nxt;
-	r->ack = s->rcv_nxt;
-	r->with_ts = !!(s->flags & SPLICE_TS);
-	r->tsval = s->ts_told;
-	r->tsecr = s->ts_server;
-	r->window = idle_window(s);
-	r->with_sack = r->with_wscale = 0;
-	r->mss = 0;
-	__builtin_memcpy(r->dmac, s->to_server.dmac, 6);
-	__builtin_memcpy(r->smac, s->to_server.smac, 6);
-	w->reply_hop = s->to_server;
-	return true;
-}
-
-/* Sends the request at hand, translated, and the last ACK behind it. */
-static __always_inline void leave_twice(struct __sk_buff *skb, struct work *w)
-{
-	if (!w->out.hop.checked) /* its neighbour is asked for: that is for one packet only */
-		return;
-	bpf_clone_redirect(skb, w->out.hop.ifindex, 0);
-	w->out.hop = w->reply_hop;
-	w->action = TC_ACT_SHOT;
-	if (!write_reply(skb))
-		leave(skb, w);
 }
 
 /*
@@ -168,14 +169,15 @@ static __always_inline int replace_session(struct work *w, __u32 idx, struct spl
 	return DROP_RACE;
 }
 
-__noinline int next_request(struct __sk_buff *skb, __u32 idx);
+/* Of client_packet, in place of a verdict: the packet begins a request, and next_request is next. Not a call within: stacks add up. */
+#define BEGINS_REQUEST VERDICTS
 
 __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 {
 	struct work *w = work();
 	struct config *set = config();
 	struct splice *s = splice_at(idx);
-	__u32 now = clock_ms(), next = NEXT_SEND, seq, ack, surrogate = 0, leg_class = 0, band = 0, clock, limit;
+	__u32 now = clock_ms(), next = NEXT_SEND, seq, ack, surrogate = 0, leg_class = 0, band = 0, clock, limit, rest;
 	bool worn = false, fresh;
 	struct packet *p;
 
@@ -188,22 +190,26 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 		return DROP_TTL;
 	if (!p->plain && parse_options(skb) < 0)
 		return DROP_BAD_OPTIONS;
-	if (p->flags & (SYN | FIN | RST) && !p->len && !checksum_ok(skb))
+	if (!(p->flags & (SYN | RST | ACK)))
+		return DROP_BAD_FLAGS;
+	if (p->flags & (SYN | FIN | RST) && !checksum_ok(skb))
 		return DROP_BAD_CHECKSUM;
 	if (p->len && walked(s->request))
 		walk_request(skb, idx);
 	if (strange(s, p) && cookie_ok(w, p->seq))
-		return replace_session(w, idx, s, now);
+		return checksum_ok(skb) ? replace_session(w, idx, s, now) : DROP_BAD_CHECKSUM;
 
 	/* most requests: next_request sees under the lock whether it is one */
 	if (p->len && quiet(s) && p->seq + s->to_server_seq == s->snd_nxt && s->state == SPLICE_ACTIVE &&
 	    !(p->flags & (SYN | RST)) && !(s->flags & (SPLICE_ASKED | SPLICE_MOVING | SPLICE_SERVER_FIN)))
-		return next_request(skb, idx);
+		return BEGINS_REQUEST;
+	if (s->flags & SPLICE_HOLD && p->len && !(s->flags & SPLICE_ASKED) && !hold_more(skb, w, s))
+		return DROP_EARLY;
 
 	bpf_spin_lock(&s->lock);
 	if (!same_tuple(&s->client, &p->key) || (s->state != SPLICE_ACTIVE && s->state != SPLICE_CLOSING)) {
 		bpf_spin_unlock(&s->lock);
-		return p->flags & SYN ? syn_again(skb, w) : DROP_STALE;
+		return DROP_STALE; /* it has moved, or is being ended: a SYN finds out when it is repeated */
 	}
 	if (s->flags & SPLICE_MOVING) {
 		bpf_spin_unlock(&s->lock);
@@ -211,26 +217,27 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 	}
 	seq = p->seq + s->to_server_seq;
 	ack = p->ack + s->to_server_ack;
-	if (p->flags & SYN) {
-		w->reply.seq = s->rcv_nxt - s->to_server_ack;
-		w->reply.ack = s->snd_nxt - s->to_server_seq;
-		w->reply.tsval = s->ts_client; /* not the clock: the surrogate's may be slower (RFC 7323, 5) */
-		w->reply.with_ts = !!(s->flags & SPLICE_TS);
-		next = NEXT_CHALLENGE;
+	if (!(p->flags & SYN) && !client_fits(s, p, seq, ack)) {
+		next = NEXT_OUTSIDE;
 		goto unlock;
 	}
+	if (p->flags & SYN || (p->flags & RST && !client_resets(s, seq))) {
+		next = may_challenge(s, now) ? NEXT_CHALLENGE : NEXT_OUTSIDE;
+		fill_challenge(w, s);
+		goto unlock;
+	}
+	rest = now - s->seen;
 	s->seen = now;
 	if (p->flags & RST) {
-		if (seq == s->snd_nxt && !p->len) { /* any other, the surrogate judges */
-			next = quiet(s) && s->state == SPLICE_ACTIVE && s->rcv_acked == s->rcv_nxt &&
-					       s->snd_una == s->snd_nxt &&
-					       !(s->flags & (SPLICE_NO_REUSE | SPLICE_REPEATED | SPLICE_ASKED))
-				       ? NEXT_RECYCLE_RESET
-				       : NEXT_RESET;
-		}
+		next = clean(s) && s->state == SPLICE_ACTIVE && s->rcv_acked == s->rcv_nxt ? NEXT_RECYCLE_RESET
+											   : NEXT_RESET;
 	} else {
 		if (p->len) {
-			next = track_request(s, &w->walk, seq, p->len);
+			next = track_request(s, w, seq, ack, rest);
+			if (next == NEXT_CUT || next == NEXT_MALFORMED) {
+				s->state = SPLICE_DEAD;
+				s->since = now;
+			}
 			if (next != NEXT_SEND)
 				goto unlock;
 			s->bytes_to_server += p->len;
@@ -242,19 +249,22 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 			next = NEXT_ASK; /* behind bytes that user space holds */
 			goto unlock;
 		}
-		if (p->flags & FIN && before(s->snd_nxt, seq + p->len) && quiet(s)) {
+		if (p->flags & FIN && before(s->snd_nxt, seq + p->len) && (quiet(s) || s->flags & SPLICE_HOLD)) {
 			next = NEXT_EARLY; /* a request is missing */
 			goto unlock;
 		}
+		note_told(s, p, clock);
+		s->snd_ahead = later(s->snd_ahead, seq);
 		note_ack(s, p);
+		note_client_window(s, p, ack);
 		if (p->flags & FIN && before(s->snd_nxt, seq + p->len)) {
 			give_up(s); /* the surrogate keeps it until the gap before it is filled */
+			s->flags |= SPLICE_CLIENT_FIN;
+			s->snd_nxt = seq + p->len + 1;
 			s->state = SPLICE_CLOSING;
 		}
 		if (p->flags & FIN && seq + p->len == s->snd_nxt && !(s->flags & SPLICE_CLIENT_FIN)) {
-			if (!p->len && quiet(s) && s->state == SPLICE_ACTIVE && ack == s->rcv_nxt &&
-			    s->snd_una == s->snd_nxt &&
-			    !(s->flags & (SPLICE_NO_REUSE | SPLICE_REPEATED | SPLICE_ASKED))) {
+			if (!p->len && clean(s) && s->state == SPLICE_ACTIVE && ack == s->rcv_nxt) {
 				next = NEXT_RECYCLE;
 				s->flags &= ~SPLICE_WIDE;
 				if (!fresh)
@@ -291,20 +301,21 @@ unlock:
 
 	switch (next) {
 	case NEXT_REQUEST:
-		return next_request(skb, idx);
+		return BEGINS_REQUEST;
 	case NEXT_ASK:
 		return to_user_space(w, set);
 	case NEXT_EARLY:
 		return DROP_EARLY;
-	case NEXT_CHALLENGE: {
-		__u32 tsval = w->reply.tsval, with_ts = w->reply.with_ts;
-		struct segment *r = answer(w, ACK, w->reply.seq, w->reply.ack);
-
-		r->tsval = tsval;
-		r->tsecr = p->tsval;
-		r->with_ts = with_ts;
+	case NEXT_OUTSIDE:
+		return DROP_WINDOW;
+	case NEXT_CUT:
+		bury(idx, s, LEG_CUT, now);
+		return reset_sender(skb, w);
+	case NEXT_MALFORMED: /* user space answers */
+		bury(idx, s, LEG_MALFORMED, now);
+		return DROP_MALFORMED;
+	case NEXT_CHALLENGE:
 		return send_back(skb, w, CHALLENGED);
-	}
 	case NEXT_RECYCLE: {
 		__u32 tsval = w->reply.tsval;
 		struct segment *r = answer(w, FIN | ACK, p->ack, p->seq + 1);
@@ -330,133 +341,4 @@ unlock:
 		break;
 	}
 	return send_to_server(skb, w, s, now, TO_SERVER);
-}
-
-/* The client at hand has moved elsewhere: its leg is idle again. */
-__noinline int leave_leg(struct __sk_buff *skb, __u32 idx, int verdict)
-{
-	struct work *w = work();
-	struct splice *s = splice_at(idx);
-	__u32 now = clock_ms(), surrogate, leg_class, band, limit;
-	bool closes, worn, behind;
-
-	if (!w || !s)
-		return 0;
-	limit = limit_of(s->surrogate);
-	bpf_spin_lock(&s->lock);
-	if (!same_tuple(&s->client, &w->packet.key) || s->state != SPLICE_ACTIVE) {
-		bpf_spin_unlock(&s->lock);
-		return 0;
-	}
-	closes = s->flags & SPLICE_NO_REUSE;
-	s->flags &= ~(SPLICE_ASKED | SPLICE_MOVING);
-	/* what the surrogate said meanwhile is nobody's */
-	worn = is_worn(s, limit) || s->flags & SPLICE_REPEATED || !quiet(s) || s->snd_una != s->snd_nxt;
-	behind = fill_last_ack(w, s) && verdict == MOVED;
-	if (!behind || !s->to_server.checked)
-		s->flags |= SPLICE_WIDE;
-	s->state = closes || worn ? SPLICE_DEAD : SPLICE_IDLE;
-	s->since = s->seen = now;
-	surrogate = s->surrogate;
-	leg_class = s->leg_class;
-	band = s->band;
-	note_bytes(w, s);
-	__builtin_memset(&s->client, 0, sizeof(s->client));
-	bpf_spin_unlock(&s->lock);
-	if (closes)
-		bury(idx, s, LEG_CLOSED, now);
-	else
-		recycle(w, idx, s, surrogate, leg_class, band, worn, now);
-	if (behind)
-		leave_twice(skb, w);
-	return 0;
-}
-
-/* The next request of a spliced session: it stays, or moves to a leg of another pool or surrogate. */
-__noinline int next_request(struct __sk_buff *skb, __u32 idx)
-{
-	struct work *w = work();
-	struct config *set = config();
-	struct splice *s = splice_at(idx);
-	__u32 now = clock_ms(), ts_client;
-	int verdict, known = KNOWN_NOT;
-	bool local = false, stay;
-	struct packet *p;
-
-	if (!w || !s || !set)
-		return DROP_NO_ROOM;
-	p = &w->packet;
-	if (!to_vip(w))
-		return DROP_CLOSED;  /* the VIP has gone from the configuration */
-	if (s->flags & SPLICE_ASKED) /* unless the question was forgotten meanwhile */
-		known = know_client(w);
-	if (known == KNOWN_CHANGES)
-		return DROP_RACE;
-	if (known) {
-		if (w->known.state == CLIENT_ASKED)
-			return to_user_space(w, set);
-		local = w->known.state == CLIENT_LOCAL;
-		adopt_decision(w, &w->known);
-		w->client = w->known;
-	} else {
-		client_of(s, set, &w->client);
-		if (!decide(skb)) {
-			bpf_spin_lock(&s->lock);
-			s->flags |= SPLICE_ASKED;
-			bpf_spin_unlock(&s->lock);
-			return ask(skb, w, set, now);
-		}
-	}
-
-	if (w->decision.chunked)
-		walk_first(skb);
-	bpf_spin_lock(&s->lock);
-	stay = !local && (w->decision.surrogate == NO_SURROGATE ? s->pool == w->decision.pool
-								: s->surrogate == w->decision.surrogate);
-	if (!same_tuple(&s->client, &p->key) || !quiet(s) || p->seq + s->to_server_seq != s->snd_nxt ||
-	    s->state != SPLICE_ACTIVE || s->flags & SPLICE_MOVING) {
-		bpf_spin_unlock(&s->lock);
-		return DROP_RACE;
-	}
-	s->seen = now;
-	if (stay || p->ack + s->to_server_ack != s->rcv_nxt || s->snd_una != s->snd_nxt) {
-		s->flags &= ~SPLICE_ASKED;
-		note_ack(s, p);
-		begin_request(s, &w->decision, &w->walk, p->len);
-		s->snd_nxt += p->len;
-		s->bytes_to_server += p->len;
-		if (p->flags & FIN) {
-			s->flags |= SPLICE_CLIENT_FIN;
-			s->snd_nxt++;
-			s->state = SPLICE_CLOSING;
-		}
-		fill_to_server(w, s);
-		bpf_spin_unlock(&s->lock);
-		if (known)
-			bpf_map_delete_elem(&clients, &p->key);
-		return send_to_server(skb, w, s, now, TO_SERVER);
-	}
-	ts_client = s->ts_client;
-	s->flags |= SPLICE_MOVING;
-	bpf_spin_unlock(&s->lock);
-
-	if (local) {
-		verdict = assign_local(skb);
-		if (verdict != ASSIGNED)
-			bpf_map_delete_elem(&flows, &p->key);
-	} else {
-		verdict = splice_client(skb, idx, ts_client);
-		if (verdict != MOVED) {
-			bpf_spin_lock(&s->lock);
-			s->flags &= ~SPLICE_MOVING;
-			if (!verdict)
-				s->flags |= SPLICE_ASKED;
-			bpf_spin_unlock(&s->lock);
-			return verdict ?: ask(skb, w, set, now);
-		}
-	}
-	if (known && verdict != ASSIGNED)
-		bpf_map_delete_elem(&clients, &p->key);
-	leave_leg(skb, idx, verdict);
-	return verdict;
 }

@@ -103,11 +103,10 @@ static __always_inline bool forget_client(const struct tuple *key, __u32 handsha
 {
 	struct client *c = bpf_map_lookup_elem(&clients, key);
 
-	return c && past(c->since, c->state == CLIENT_SYN ? COOKIE_MS : handshake, now) &&
-	       !bpf_map_delete_elem(&clients, key);
+	return c && past(c->since, c->state == CLIENT_SYN ? COOKIE_MS : handshake, now) && !forget_undecided(key);
 }
 
-static __always_inline bool forget_promised(const struct tuple *key, __u32 now)
+static __always_inline bool forget_promised(const struct promise_key *key, __u32 now)
 {
 	struct client *c = bpf_map_lookup_elem(&promised, key);
 
@@ -117,7 +116,7 @@ static __always_inline bool forget_promised(const struct tuple *key, __u32 now)
 /* User space has found them, and they may have changed since. */
 static __always_inline void forget_keys(struct __sk_buff *skb, const struct command *c, struct sweep *sweep)
 {
-	struct tuple key;
+	struct promise_key key;
 
 	for (__u32 i = 0; i < COMMAND_KEYS; i++) {
 		__u32 now = clock_ms();
@@ -126,10 +125,10 @@ static __always_inline void forget_keys(struct __sk_buff *skb, const struct comm
 			break;
 		switch (c->kind) {
 		case COMMAND_FORGET_FLOWS:
-			sweep->changed += forget_flow(&key, now);
+			sweep->changed += forget_flow(&key.client, now);
 			break;
 		case COMMAND_FORGET_CLIENTS:
-			sweep->changed += forget_client(&key, c->handshake, now);
+			sweep->changed += forget_client(&key.client, c->handshake, now);
 			break;
 		case COMMAND_FORGET_PROMISED:
 			sweep->changed += forget_promised(&key, now);

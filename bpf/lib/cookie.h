@@ -9,6 +9,7 @@
 
 #include "band.h"
 #include "reply.h"
+#include "sources.h"
 
 #define TS_OPTION_BITS 6
 #define TS_OPTION_MASK ((1 << TS_OPTION_BITS) - 1)
@@ -20,18 +21,23 @@
 #define MSS_DEFAULT_V4 536 /* RFC 9293, 3.7.1 */
 #define MSS_DEFAULT_V6 1220
 
-static __always_inline struct vip *vip_of(const struct packet *p, __be16 port)
+static __always_inline struct vip *vip_of(struct work *w, __be16 port)
 {
 	struct vip_key key = { .port = port };
+	struct config *set = config();
 
-	copy_addr(key.addr, p->key.dst);
+	if (!set)
+		return NULL;
+	w->generation = *(volatile __u32 *)&set->generation;
+	key.generation = w->generation;
+	copy_addr(key.addr, w->packet.key.dst);
 	return bpf_map_lookup_elem(&vips, &key);
 }
 
-/* Copies the VIP that the packet is for. False: it is for none that we answer. */
+/* Copies the VIP that the packet is for. What is decided about it is decided by the tables of that VIP's generation. False: it is for none that we answer. */
 static __always_inline bool to_vip(struct work *w)
 {
-	struct vip *vip = vip_of(&w->packet, w->packet.key.dport);
+	struct vip *vip = vip_of(w, w->packet.key.dport);
 
 	if (!vip || vip->mode != MODE_HANDOFF)
 		return false;
@@ -122,6 +128,14 @@ static __always_inline __u32 class_for(const struct config *set, const struct cl
 	return mss_class(set, c->mss) << 1 | !!(c->flags & CLIENT_TS);
 }
 
+/* Of the client at hand, whose first byte has this number. */
+static __always_inline struct promise_key *promise_key(struct work *w, __u32 seq)
+{
+	w->promise.client = w->packet.key;
+	w->promise.seq = seq;
+	return &w->promise;
+}
+
 /* Answers the SYN at hand. w->vip is the VIP it is for. */
 __noinline int answer_syn(struct __sk_buff *skb)
 {
@@ -145,7 +159,7 @@ __noinline int answer_syn(struct __sk_buff *skb)
 	p->plain = 0;
 	if (p->options && parse_options(skb) < 0)
 		return DROP_BAD_OPTIONS;
-	if (!p->len && !checksum_ok(skb))
+	if (!checksum_ok(skb))
 		return DROP_BAD_CHECKSUM;
 	cookie = make_cookie(w);
 	if (cookie < 0)
@@ -168,7 +182,7 @@ __noinline int answer_syn(struct __sk_buff *skb)
 		c.ifindex = skb->ifindex;
 		c.since = clock_ms();
 		bits = TS_OTHER_MSS;
-		if (bpf_map_update_elem(&promised, &p->key, &c, BPF_ANY)) {
+		if (bpf_map_update_elem(&promised, promise_key(w, p->seq + 1), &c, BPF_ANY)) {
 			verdict = SYN_COOKIE;
 			if (!(c.flags & CLIENT_TS))
 				c.flags = 0; /* promise nothing that will be forgotten */
@@ -176,8 +190,6 @@ __noinline int answer_syn(struct __sk_buff *skb)
 				bits = 0;
 		}
 	}
-	if (bpf_map_lookup_elem(&clients, &p->key))
-		bpf_map_delete_elem(&clients, &p->key); /* of an earlier session */
 	if (c.flags & CLIENT_TS) {
 		bits |= c.flags & CLIENT_WSCALE ? c.wscale : TS_NO_WSCALE;
 		if (c.flags & CLIENT_SACK)
@@ -215,17 +227,18 @@ static __always_inline int know_client(struct work *w)
 	return bpf_map_lookup_elem(&clients, &w->packet.key) == c ? KNOWN : KNOWN_CHANGES;
 }
 
-/* The options of the client whose first packet is at hand, from the tables or from what it echoes, into w->client. */
-static __always_inline void recall_client(struct work *w, bool known)
+/* The options of the client whose first byte has this number, from the tables or from what it echoes, into w->client. */
+static __always_inline void recall_client(struct work *w, bool known, __u32 seq)
 {
-	struct client *promise, *c = &w->client;
+	struct client *promise = NULL, *c = &w->client;
 	__u32 bits = w->packet.tsecr & TS_OPTION_MASK;
 
 	if (known) {
 		*c = w->known;
 		return;
 	}
-	promise = may_be_promised(&w->packet) ? bpf_map_lookup_elem(&promised, &w->packet.key) : NULL;
+	if (may_be_promised(&w->packet))
+		promise = bpf_map_lookup_elem(&promised, promise_key(w, seq));
 	if (promise) {
 		*c = *promise;
 		return;

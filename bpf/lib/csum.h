@@ -15,24 +15,61 @@ static __always_inline __u64 pseudo_header(const __u8 *src, const __u8 *dst, __u
 	return sum;
 }
 
-/* Of a segment without payload: whether its checksum holds, or someone we trust has said so. */
+#define SUM_BYTES 512 /* at once: what bpf_csum_diff takes */
+#define SUM_STEPS 129 /* of 64 KiB and headers */
+
+/* The walk's state is in w->sum, off an even number of bytes from the segment's start. */
+static long sum_step(__u32 i, struct __sk_buff **skb)
+{
+	struct work *w = work();
+	struct sum_walk *c;
+	__u32 n;
+
+	if (!w)
+		return 1;
+	c = &w->sum;
+	if (c->off >= c->end)
+		return 1;
+	n = c->end - c->off;
+	if (n > SUM_BYTES)
+		n = SUM_BYTES;
+	hide(n);
+	if (n < 1 || n > SUM_BYTES || bpf_skb_load_bytes(*skb, c->off, w->head, n)) {
+		c->bad = 1;
+		return 1;
+	}
+	__builtin_memset(&w->head[n], 0, 4);
+	c->off += n;
+	n = (n + 3) & ~3U;
+	hide(n);
+	if (n > SUM_BYTES)
+		return 1;
+	c->sum += (__u32)bpf_csum_diff(NULL, 0, (__be32 *)w->head, n, 0);
+	return 0;
+}
+
+/* Of the segment at hand with its pseudo header: 0xffff if its checksum holds. Uses w->head. 0: it cannot be read. */
+static __always_inline __u16 segment_sum(struct __sk_buff *skb, struct work *w)
+{
+	struct packet *p = &w->packet;
+	struct sum_walk *c = &w->sum;
+
+	c->off = p->l4;
+	c->end = p->payload + p->len;
+	c->bad = 0;
+	c->sum = pseudo_header(p->key.src, p->key.dst, c->end - c->off, p->v6);
+	bpf_loop(SUM_STEPS, sum_step, &skb, 0);
+	return c->bad || c->off != c->end ? 0 : fold(c->sum);
+}
+
+/* Whether the checksum of the segment at hand holds, or someone we trust has said so. Uses w->head. */
 __noinline int checksum_ok(struct __sk_buff *skb)
 {
 	struct work *w = work();
-	struct packet *p;
-	__u32 len;
-	__u64 sum;
 
 	if (!w)
 		return false;
-	p = &w->packet;
-	len = 20 + p->options;
-	if (bpf_csum_level(skb, BPF_CSUM_LEVEL_QUERY) >= 0 || partial_checksum(skb, p->l4))
+	if (bpf_csum_level(skb, BPF_CSUM_LEVEL_QUERY) >= 0 || partial_checksum(skb, w->packet.l4))
 		return true;
-	__builtin_memset(w->head, 0, 64);
-	if (len < 20 || len > 60 || bpf_skb_load_bytes(skb, p->l4, w->head, len))
-		return false;
-	sum = bpf_csum_diff(NULL, 0, (__be32 *)w->head, 60, 0);
-	sum += pseudo_header(p->key.src, p->key.dst, len, p->v6);
-	return fold(sum) == 0xffff;
+	return segment_sum(skb, w) == 0xffff;
 }

@@ -29,10 +29,13 @@ static __always_inline __u32 method_of(__u64 x, __u32 *path)
 	return METHOD_NONE;
 }
 
-/* The host's number. Names are compared in lower case; a port is not part of one. 0: no route names it. -1: ask. */
+/*
+ * The host's number. Names are compared in lower case; a port is not part of one, nor is the dot of the root that it may end with.
+ * 0: no route names it. -1: ask.
+ */
 static __always_inline int host_of(struct work *w)
 {
-	__u32 off = w->scan.host, *id;
+	__u32 off = w->scan.host, len = 0, *id;
 	__u64 *to = (__u64 *)w->host.name;
 	bool ended = false;
 
@@ -56,8 +59,10 @@ static __always_inline int host_of(struct work *w)
 				x = n ? x & (~0ULL >> (64 - 8 * n)) : 0;
 				x |= n ? LOWER & (~0ULL >> (64 - 8 * n)) : 0;
 				ended = true;
+				len += n;
 			} else {
 				x |= LOWER;
+				len += 8;
 			}
 			off += 8;
 		}
@@ -65,6 +70,10 @@ static __always_inline int host_of(struct work *w)
 	}
 	if (!ended)
 		return -1;
+	len = (len - 1) & (HOST_BYTES - 1); /* of an empty name, the last byte, which is 0 */
+	hide(len);
+	if (len < HOST_BYTES && w->host.name[len] == '.')
+		w->host.name[len] = 0;
 	id = bpf_map_lookup_elem(&hosts, &w->host);
 	return id ? *id : 0;
 }
@@ -95,7 +104,11 @@ __noinline int decide(struct __sk_buff *skb)
 			return false;
 	}
 	d->request = w->scan.head + (w->scan.flags & HEAD_LENGTH ? w->scan.length : 0);
+	if (w->vip.flags & VIP_HOLD && d->request < w->packet.len)
+		return false; /* another behind it: the proxy takes them one by one */
 	d->chunked = 0;
+	d->bound = !!(w->scan.flags & HEAD_BOUND);
+	d->upgrade = 0;
 	d->surrogate = NO_SURROGATE;
 	if (w->vip.flags & VIP_ONE_POOL) {
 		d->pool = w->vip.pool;
@@ -121,7 +134,7 @@ __noinline int decide(struct __sk_buff *skb)
 }
 
 struct least {
-	__u32 pool;
+	__u32 pool; /* place */
 	__u32 turn;
 	__u32 active;
 	int chosen;
@@ -148,9 +161,9 @@ static long least_step(__u32 i, struct least *l)
 }
 
 /* The member with the fewest sessions; ties take turns. */
-static __always_inline int least_sessions(__u32 pool_id, struct pool *pool)
+static __always_inline int least_sessions(__u32 place, struct pool *pool)
 {
-	struct least l = { .pool = pool_id, .active = ~0U, .chosen = -1 };
+	struct least l = { .pool = place, .active = ~0U, .chosen = -1 };
 
 	l.turn = __sync_fetch_and_add(&pool->turn, 1);
 	bpf_loop(POOL_MEMBERS, least_step, &l, 0);
@@ -161,20 +174,22 @@ static __always_inline int least_sessions(__u32 pool_id, struct pool *pool)
 __noinline int choose(__u32 pool_id)
 {
 	struct work *w = work();
-	__u32 table_id = pool_id, turn, *zone;
+	__u32 place, table_at, turn, *zone;
 	struct path_hash h = { .hash = 0xcbf29ce484222325ULL };
 	struct zone_key z = { .prefixlen = 160 };
 	struct pool *pool;
 	struct table *t;
 
-	if (!w)
+	if (!w || pool_id >= MAX_POOLS)
 		return -1;
-	pool = bpf_map_lookup_elem(&pools, &pool_id);
+	place = w->generation * MAX_POOLS + pool_id;
+	table_at = w->generation * MAX_TABLES + pool_id;
+	pool = bpf_map_lookup_elem(&pools, &place);
 	if (!pool)
 		return -1;
 	switch (pool->policy) {
 	case POLICY_LEAST:
-		return least_sessions(pool_id, pool);
+		return least_sessions(place, pool);
 	case POLICY_TURNS:
 		turn = __sync_fetch_and_add(&pool->turn, 1);
 		break;
@@ -186,17 +201,17 @@ __noinline int choose(__u32 pool_id)
 		turn = h.hash ^ h.hash >> 32;
 		break;
 	case POLICY_NEAREST:
-		z.pool = pool_id;
+		z.pool = place;
 		copy_addr(z.addr, w->packet.key.src);
 		zone = bpf_map_lookup_elem(&zones, &z);
 		if (zone)
-			table_id = *zone;
+			table_at = *zone;
 		turn = __sync_fetch_and_add(&pool->turn, 1);
 		break;
 	default:
 		return -1;
 	}
-	t = bpf_map_lookup_elem(&tables, &table_id);
+	t = bpf_map_lookup_elem(&tables, &table_at);
 	if (!t || !t->slots)
 		return -1;
 	turn %= t->slots;

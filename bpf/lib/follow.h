@@ -14,6 +14,7 @@ enum server_next {
 	SERVER_OVER,      /* reset by the surrogate */
 	SERVER_CLOSED,    /* both ends have said FIN */
 	SERVER_FAILED,    /* closed or reset before a byte of the response */
+	SERVER_UNASKED,   /* said what is not this client's */
 	SERVER_REFUSED,   /* a leg, reset before our ACK */
 	SERVER_IDLE_OVER, /* an idle leg, reset */
 	SERVER_IDLE_CLOSED,
@@ -93,15 +94,18 @@ static __always_inline bool carry_line(struct work *w)
 		s->carried = n;
 		return true;
 	}
-	if (!s->line || x == WORD('t', 'r', 'a', 'n', 's', 'f', 'e', 'r') ||
+	if (!s->line || !field_name(w, start) || x == WORD('t', 'r', 'a', 'n', 's', 'f', 'e', 'r') ||
 	    x == WORD('c', 'o', 'n', 'n', 'e', 'c', 't', 'i') || x == WORD('c', 'o', 'n', 't', 'e', 'n', 't', '-') ||
 	    x == WORD('u', 'p', 'g', 'r', 'a', 'd', 'e', ':'))
 		return false;
+	if (x == WORD('w', 'w', 'w', '-', 'a', 'u', 't', 'h') || x == WORD('p', 'r', 'o', 'x', 'y', '-', 'a', 'u'))
+		s->flags |= HEAD_BOUND;
 	w->partial.bytes[0] = 'x'; /* what the line says does not matter, but whether its CR was there */
+	w->partial.bytes[1] = ':';
 	n = s->len - 1;
 	hide(n);
-	w->partial.bytes[1] = n < HEAD_BYTES + CARRY_BYTES ? w->head[n] : 0;
-	s->carried = 2;
+	w->partial.bytes[2] = n < HEAD_BYTES + CARRY_BYTES ? w->head[n] : 0;
+	s->carried = 3;
 	return true;
 }
 
@@ -239,6 +243,7 @@ __noinline int walk_response(struct __sk_buff *skb, __u32 idx)
 	k->chunk = chunks.chunk;
 	k->done = chunks.done;
 	k->bad = chunks.bad;
+	k->behind = chunks.behind;
 	return 0;
 }
 

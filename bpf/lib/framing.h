@@ -7,9 +7,18 @@
 
 #include "scan.h"
 
-static __always_inline void give_up(struct splice *s)
+/* The session has left HTTP: all that comes passes. */
+static __always_inline void let_go(struct splice *s)
 {
 	s->request = s->response = FRAMING_OPAQUE;
+}
+
+/* Where the response ends is not known any more. Where each request is routed, its client's bytes are held to this one all the same. */
+static __always_inline void give_up(struct splice *s)
+{
+	s->response = FRAMING_OPAQUE;
+	if (!(s->flags & SPLICE_HOLD))
+		s->request = FRAMING_OPAQUE;
 }
 
 static __always_inline bool quiet(const struct splice *s)
@@ -26,7 +35,7 @@ static __always_inline void settle(struct splice *s)
 /* Under the lock: the request goes on where the walk over its new bytes has led. */
 static __always_inline void after_walk(struct splice *s, const struct walk *k)
 {
-	if (k->bad) {
+	if (k->bad || k->behind) {
 		give_up(s);
 		return;
 	}
@@ -41,15 +50,19 @@ static __always_inline void begin_request(struct splice *s, const struct decisio
 {
 	s->requests++;
 	s->client_requests++;
-	s->flags &= ~SPLICE_HEAD_METHOD;
+	s->flags &= ~(SPLICE_HEAD_METHOD | SPLICE_UPGRADE);
 	if (d->method == METHOD_HEAD)
 		s->flags |= SPLICE_HEAD_METHOD;
+	if (d->upgrade)
+		s->flags |= SPLICE_UPGRADE;
+	if (d->bound) /* to its connection */
+		s->flags |= SPLICE_SPOILT;
 	if (d->chunked) {
 		s->response = FRAMING_HEAD;
 		after_walk(s, k);
 		return;
 	}
-	if (d->request == NO_LENGTH || d->request < fresh) { /* not followed, or pipelined */
+	if (d->request < fresh) { /* pipelined */
 		give_up(s);
 		return;
 	}
@@ -89,8 +102,14 @@ static __always_inline void begin_response(struct splice *s, const struct scan *
 {
 	if (head->flags & HEAD_CLOSE)
 		s->flags |= SPLICE_NO_REUSE;
-	if (head->status == 101 || head->flags & HEAD_UPGRADE) {
-		give_up(s);
+	if (head->flags &
+	    (HEAD_BOUND | HEAD_UPGRADE)) /* HEAD_UPGRADE: an option of the connection that says what we do not know */
+		s->flags |= SPLICE_SPOILT;
+	if (head->status == 101) {
+		if (s->flags & SPLICE_UPGRADE)
+			let_go(s);
+		else
+			give_up(s);
 		return;
 	}
 	if (s->flags & SPLICE_HEAD_METHOD || head->status == 204 || head->status == 304) {
@@ -98,7 +117,8 @@ static __always_inline void begin_response(struct splice *s, const struct scan *
 		s->response_left = 0;
 		more_response(s, body);
 	} else if (head->flags & HEAD_CODED) {
-		if (!(head->flags & HEAD_CHUNKED) || head->flags & HEAD_LENGTH) {
+		/* HTTP/1.0 has no transfer codings (RFC 9112, 6.1) */
+		if (!(head->flags & HEAD_CHUNKED) || head->flags & (HEAD_LENGTH | HEAD_OLD)) {
 			give_up(s);
 			return;
 		}
@@ -123,12 +143,32 @@ struct chunk_walk {
 	__u8 chunk;
 	__u8 done;
 	__u8 bad;
+	__u32 behind; /* bytes behind the message's end */
 };
 
 /* No byte of a chunk extension or a trailer. A CR ends those. */
 static __always_inline bool control(__u8 b)
 {
 	return (b < ' ' && b != '\t' && b != '\r') || b == 0x7f;
+}
+
+static __always_inline bool hexadecimal(__u8 b)
+{
+	return (b >= '0' && b <= '9') || ((b | 0x20) >= 'a' && (b | 0x20) <= 'f');
+}
+
+/* A byte behind a chunk's size, or behind blanks there. False: none that may be. */
+static __always_inline bool behind_size(struct chunk_walk *c, __u8 b)
+{
+	if (b == '\r')
+		c->chunk = CHUNK_SIZE_LF;
+	else if (b == ';')
+		c->chunk = CHUNK_EXTENSION;
+	else if (b == ' ' || b == '\t')
+		c->chunk = CHUNK_SIZE_BLANK;
+	else
+		return false;
+	return true;
 }
 
 static long chunk_step(__u32 i, struct chunk_walk *c)
@@ -158,19 +198,21 @@ static long chunk_step(__u32 i, struct chunk_walk *c)
 	switch (c->chunk) {
 	case CHUNK_SIZE_FIRST:
 	case CHUNK_SIZE:
+		c->bad = c->left >> 59 && hexadecimal(b); /* 63 bits at most, as servers have it */
 		if (b >= '0' && b <= '9') {
 			c->left = c->left << 4 | (b - '0');
 		} else if ((b | 0x20) >= 'a' && (b | 0x20) <= 'f') {
 			c->left = c->left << 4 | ((b | 0x20) - 'a' + 10);
-		} else if (c->chunk == CHUNK_SIZE && (b == '\r' || b == ';' || b == ' ' || b == '\t')) {
-			c->chunk = b == '\r' ? CHUNK_SIZE_LF : CHUNK_EXTENSION;
+		} else if (c->chunk == CHUNK_SIZE && behind_size(c, b)) {
 			break;
 		} else {
 			c->bad = 1;
 			break;
 		}
-		c->bad = c->left >> 48 != 0;
 		c->chunk = CHUNK_SIZE;
+		break;
+	case CHUNK_SIZE_BLANK:
+		c->bad = !behind_size(c, b);
 		break;
 	case CHUNK_EXTENSION:
 		c->bad = control(b);
@@ -209,7 +251,8 @@ static long chunk_step(__u32 i, struct chunk_walk *c)
 	}
 	return 0;
 }
-#define CHUNK_STEPS 4096
+#define CHUNK_STEPS 16384 /* more than a single packet has bytes */
+#define CHUNKS_LONG 2     /* bad: a packet that stands for many takes more */
 
 static __always_inline void walk_chunks(struct __sk_buff *skb, struct chunk_walk *c, __u32 off, __u32 end)
 {
@@ -217,15 +260,20 @@ static __always_inline void walk_chunks(struct __sk_buff *skb, struct chunk_walk
 	c->off = off;
 	c->end = end;
 	c->done = c->bad = 0;
+	c->behind = 0;
 	bpf_loop(CHUNK_STEPS, chunk_step, c, 0);
-	if (c->off != c->end) /* bytes after the last chunk, or more steps than we take */
-		c->bad = 1;
+	if (c->off == c->end)
+		return;
+	if (c->done)
+		c->behind = c->end - c->off;
+	else if (!c->bad)
+		c->bad = CHUNKS_LONG;
 }
 
 /* Under the lock: the same of a chunked response. */
 static __always_inline void after_chunks(struct splice *s, const struct walk *c)
 {
-	if (c->bad) {
+	if (c->bad || c->behind) {
 		give_up(s);
 		return;
 	}

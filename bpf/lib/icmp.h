@@ -13,9 +13,12 @@
 #define ICMP_TIME_EXCEEDED   11
 #define ICMPV6_UNREACHABLE   1
 #define ICMPV6_TOO_BIG       2
+#define ICMP_FRAG_NEEDED     4 /* code of ICMP_UNREACHABLE */
 #define ICMPV6_TIME_EXCEEDED 3
 
 #define ICMP_HEADER          8
+#define LEAST_MTU_V4         552
+#define LEAST_MTU_V6         1280
 #define QUOTED_TCP           8 /* at least this much of a TCP header is quoted (RFC 792) */
 
 /* The quoted headers, before and after. Zero behind what is quoted. */
@@ -182,6 +185,28 @@ static __always_inline __u64 rewrite_quote(struct __sk_buff *skb, struct work *w
 	return options + (__u32)bpf_csum_diff((__be32 *)q->old, sizeof(q->old), (__be32 *)q->new, sizeof(q->new), 0);
 }
 
+/*
+ * A surrogate takes the path's MTU for that of all clients, so it is told none that no path has: not less than Linux takes
+ * itself (min_pmtu), and not less than IPv6 has (RFC 8200, 5). Returns what that adds to the checksum.
+ */
+static __always_inline __u64 bound_mtu(struct __sk_buff *skb, const struct packet *p, __u32 l4, __u8 type)
+{
+	__be32 least = bpf_htonl(p->v6 ? LEAST_MTU_V6 : LEAST_MTU_V4), other, told;
+	__u8 code;
+
+	if (bpf_skb_load_bytes(skb, l4 + 1, &code, 1) || bpf_skb_load_bytes(skb, l4 + 4, &told, 4))
+		return 0;
+	if (p->v6 ? type != ICMPV6_TOO_BIG : type != ICMP_UNREACHABLE || code != ICMP_FRAG_NEEDED)
+		return 0;
+	other = p->v6 ? 0 : told & bpf_htonl(0xffff0000); /* RFC 4884 */
+	told ^= other;
+	if (!told || bpf_ntohl(told) >= bpf_ntohl(least)) /* 0: of a router that does not tell (RFC 1191, 5) */
+		return 0;
+	told |= other;
+	least |= other;
+	return bpf_skb_store_bytes(skb, l4 + 4, &least, 4, 0) ? 0 : swapped(told, least);
+}
+
 /* The error's own headers, and its checksum, to which its bytes have added change. Returns 0, or -verdict. */
 static __always_inline int rewrite_error(struct __sk_buff *skb, struct work *w, __u32 l4, __u64 change)
 {
@@ -237,6 +262,14 @@ static __always_inline int rewrite_error(struct __sk_buff *skb, struct work *w, 
 	return 0;
 }
 
+/* Under the lock: whether the quoted packet may be on its way: anyone can quote any other (RFC 5927, 4). */
+static __always_inline bool in_flight(const struct splice *s, __u32 seq, bool to_client)
+{
+	if (to_client)
+		return !before(seq + s->to_server_ack, s->rcv_acked) && !before(s->rcv_nxt, seq + s->to_server_ack);
+	return !before(seq, s->snd_una) && !before(s->snd_nxt, seq);
+}
+
 __noinline int icmp_error(struct __sk_buff *skb)
 {
 	struct work *w = work();
@@ -275,6 +308,10 @@ __noinline int icmp_error(struct __sk_buff *skb)
 		bpf_spin_unlock(&s->lock);
 		return PASS;
 	}
+	if (!in_flight(s, p->seq, to_server)) {
+		bpf_spin_unlock(&s->lock);
+		return DROP_WINDOW;
+	}
 	w->out.keep_ts = !!(s->flags & SPLICE_TS);
 	w->out.keep_sack =
 		(s->flags & (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK)) == (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK);
@@ -285,7 +322,7 @@ __noinline int icmp_error(struct __sk_buff *skb)
 	bpf_spin_unlock(&s->lock);
 	if (hop_is_old(&w->out.hop, now))
 		resolve(skb, now);
-	change = rewrite_quote(skb, w, q, whole);
+	change = rewrite_quote(skb, w, q, whole) + bound_mtu(skb, p, l4, type);
 	err = rewrite_error(skb, w, l4, change);
 	if (err)
 		return -err;

@@ -4,6 +4,7 @@
 
 #include "cookie.h"
 #include "framing.h"
+#include "window.h"
 
 static __always_inline struct splice *splice_at(__u32 idx)
 {
@@ -21,6 +22,14 @@ static __always_inline __u32 limit_of(__u32 surrogate)
 	struct limit *l = bpf_map_lookup_elem(&limits, &surrogate);
 
 	return l && l->requests ? l->requests : ~0U;
+}
+
+static __always_inline __u32 reuse_of(const struct work *w, __u32 pool)
+{
+	__u32 place = w->generation * MAX_POOLS + pool;
+	struct pool *p = bpf_map_lookup_elem(&pools, &place);
+
+	return p ? p->reuse : REUSE_NEVER;
 }
 
 static __always_inline void count_idle(__u32 surrogate, __u32 leg_class, __u32 band, __s32 by)
@@ -62,7 +71,8 @@ static __always_inline void tell(__u32 kind, __u32 end, __u32 idx, const struct 
 	e->age = now - s->opened;
 	e->idle = now - s->seen;
 	/* ends can wait for a while: a wake-up each would cost more than all the rest of them */
-	bpf_ringbuf_submit(e, kind != EVENT_LEG_DOWN || bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > EVENTS_UNREAD
+	bpf_ringbuf_submit(e, kind != EVENT_LEG_DOWN || end == LEG_MALFORMED ||
+					      bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > EVENTS_UNREAD
 				      ? BPF_RB_FORCE_WAKEUP
 				      : BPF_RB_NO_WAKEUP);
 }
@@ -118,6 +128,25 @@ static __always_inline __u16 idle_window(const struct splice *s)
 	return window > 65535 ? 65535 : window;
 }
 
+/* Half of what a timestamp may lie ahead without being taken for one of the past (RFC 7323, 5.2): 12 days of our clock. */
+#define TS_AHEAD (1U << 30)
+
+/*
+ * Under the lock: the surrogate is told the client's timestamp, but it may discard the packet. What is told to its next client begins
+ * behind all that it may have taken, and behind our clock: so none of it may be further from our clock, or from what the surrogate
+ * has echoed, than it would take for one of the future.
+ */
+static __always_inline void note_told(struct splice *s, const struct packet *p, __u32 clock)
+{
+	__u32 tsval = p->tsval + s->ts_to_server;
+
+	if (p->ts_at == 0xff || !(s->flags & SPLICE_TS))
+		return;
+	s->ts_told = later(s->ts_told, tsval);
+	if (s->ts_told - s->ts_heard > TS_AHEAD || tsval - clock + TS_AHEAD > 2 * TS_AHEAD)
+		s->flags |= SPLICE_SPOILT;
+}
+
 /* Under the lock: the way from the client at hand to the surrogate. */
 static __always_inline void fill_to_server(struct work *w, struct splice *s)
 {
@@ -142,8 +171,6 @@ static __always_inline void fill_to_server(struct work *w, struct splice *s)
 			    s->flags & SPLICE_SERVER_WSCALE ? TOLD_WSCALE : 0);
 	s->window_told = t->window;
 	t->hop = s->to_server;
-	if (p->ts_at != 0xff && s->flags & SPLICE_TS)
-		s->ts_told = later(s->ts_told, t->tsval);
 }
 
 static __always_inline void fill_to_client(struct work *w, struct splice *s)
@@ -201,6 +228,7 @@ static __always_inline bool attach(struct __sk_buff *skb, struct work *w, struct
 	w->widen = s->flags & SPLICE_WIDE;
 	s->flags &= SPLICE_TS | SPLICE_SERVER_SACK | SPLICE_SERVER_WSCALE;
 	s->flags |= SPLICE_ANCHOR | w->begins;
+	s->challenged = 0;
 	if (c->flags & CLIENT_SACK)
 		s->flags |= SPLICE_CLIENT_SACK;
 	if (c->flags & CLIENT_WSCALE)
@@ -208,9 +236,13 @@ static __always_inline bool attach(struct __sk_buff *skb, struct work *w, struct
 	s->to_server_seq = s->snd_nxt - p->seq;
 	s->to_server_ack = s->rcv_nxt - p->ack;
 	s->rcv_base = s->rcv_acked = s->rcv_nxt;
-	s->snd_base = s->snd_nxt;
+	s->snd_base = s->snd_ahead = s->snd_nxt;
 	s->ts_to_server = later(clock, s->ts_told) - p->tsval;
+	note_told(s, p, clock);
 	s->ts_client = ts_client;
+	s->rcv_edge = later(s->rcv_edge, s->rcv_nxt + client_window(s, p));
+	if (client_window(s, p) > s->rcv_span)
+		s->rcv_span = client_window(s, p);
 	s->client_requests = 0;
 	s->pool = w->decision.pool;
 	begin_request(s, &w->decision, &w->walk, p->len);

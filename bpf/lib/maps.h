@@ -51,7 +51,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct tuple);
+	__type(key, struct promise_key);
 	__type(value, struct client);
 } promised SEC(".maps");
 
@@ -78,6 +78,14 @@ struct {
 	__type(key, struct tuple);
 	__type(value, struct client);
 } clients SEC(".maps");
+
+/* Undecided clients by a hash of their source; the last is all of them. User space counts them too, and corrects what differs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SOURCES + 1);
+	__type(key, __u32);
+	__type(value, __s32);
+} sources SEC(".maps");
 
 /* Of a response head that goes on in the next packet. */
 struct partial {
@@ -117,7 +125,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 2 * MAX_VIPS);
+	__uint(max_entries, 2 * GENERATIONS * MAX_VIPS);
 	__type(key, struct vip_key);
 	__type(value, struct vip);
 } vips SEC(".maps");
@@ -125,7 +133,7 @@ struct {
 /* Names that routes mention. A miss is host 0. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
+	__uint(max_entries, GENERATIONS * 65536);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct host_key);
 	__type(value, __u32);
@@ -133,7 +141,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(max_entries, 1048576);
+	__uint(max_entries, GENERATIONS * 1048576);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct route_key);
 	__type(value, struct route);
@@ -141,23 +149,30 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_POOLS);
+	__uint(max_entries, GENERATIONS *MAX_POOLS);
 	__type(key, __u32);
 	__type(value, struct pool);
 } pools SEC(".maps");
 
-/* Choice tables; the first MAX_POOLS are the pools' own. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_TABLES);
+	__uint(max_entries, MAX_POOLS);
+	__type(key, __u32);
+	__type(value, struct pool_name);
+} pool_names SEC(".maps");
+
+/* Choice tables; the first MAX_POOLS of a generation are the pools' own. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, GENERATIONS *MAX_TABLES);
 	__type(key, __u32);
 	__type(value, struct table);
 } tables SEC(".maps");
 
-/* Client prefix to table, for policy nearest. */
+/* Client prefix to place in the choice tables, for policy nearest. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(max_entries, 1048576);
+	__uint(max_entries, GENERATIONS * 1048576);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct zone_key);
 	__type(value, __u32);
@@ -176,6 +191,15 @@ struct {
 	__type(key, __u32);
 	__type(value, struct limit);
 } limits SEC(".maps");
+
+/* The interfaces that routes to surrogates lead over, by user space. A leg's own next hop is another. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4 * MAX_SURROGATES);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct path_key);
+	__type(value, __u8);
+} paths SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -4,6 +4,12 @@
 
 #include "session.h"
 
+static __always_inline void forget_promise(struct work *w)
+{
+	if (may_be_promised(&w->packet))
+		bpf_map_delete_elem(&promised, promise_key(w, w->packet.seq));
+}
+
 /* The first bytes of a client whose handshake is done. known: w->known is about it; if not, its cookie fits. */
 __noinline int first_request(struct __sk_buff *skb, bool known)
 {
@@ -18,14 +24,16 @@ __noinline int first_request(struct __sk_buff *skb, bool known)
 	if (state != CLIENT_SYN && w->known.seq != w->packet.seq) {
 		if (cookie_ok(w, w->packet.seq)) {
 			/* decided about an earlier session of the same port, or asked */
-			bpf_map_delete_elem(&clients, &w->packet.key);
+			forget_undecided(&w->packet.key);
 			known = false;
 			state = CLIENT_SYN;
 		} else if (state != CLIENT_ASKED) {
 			return DROP_EARLY; /* overtakes what user space gives back */
 		}
 	}
-	recall_client(w, known);
+	if (!checksum_ok(skb))
+		return DROP_BAD_CHECKSUM;
+	recall_client(w, known, w->packet.seq);
 	if (w->client.band == BAND_NONE)
 		w->client.band = band_of_client(w->packet.ack - 1);
 	switch (state) {
@@ -46,9 +54,8 @@ __noinline int first_request(struct __sk_buff *skb, bool known)
 	if (verdict == DROP_RACE || verdict == DROP_FLOWS_FULL)
 		return verdict;
 	if (known)
-		bpf_map_delete_elem(&clients, &w->packet.key);
-	if (may_be_promised(&w->packet))
-		bpf_map_delete_elem(&promised, &w->packet.key);
+		forget_undecided(&w->packet.key);
+	forget_promise(w);
 	return verdict;
 }
 
@@ -61,7 +68,7 @@ static __always_inline int no_session(struct __sk_buff *skb, struct work *w, con
 		/* keepalive; the timestamp told last is told again, as the client's options ride in it */
 		struct segment *r = answer(w, ACK, p->ack, p->seq + 1);
 
-		recall_client(w, known);
+		recall_client(w, known && w->known.seq == p->seq + 1, p->seq + 1);
 		if (!(w->client.flags & CLIENT_WSCALE))
 			r->window = WINDOW_TOLD;
 		r->with_ts = p->ts_at != 0xff;
@@ -69,8 +76,8 @@ static __always_inline int no_session(struct __sk_buff *skb, struct work *w, con
 		r->tsecr = p->tsval;
 		return send_back(skb, w, LEG_ACKED);
 	}
-	if ((p->len || p->flags & FIN) && (known || bpf_map_lookup_elem(&promised, &p->key) ||
-					   (p->ts_at != 0xff && ts_clock(set) - p->tsecr < COOKIE_MS)))
+	if ((p->len || p->flags & FIN) &&
+	    (known || was_told(p->ack - 1) || (p->ts_at != 0xff && ts_clock(set) - p->tsecr < COOKIE_MS)))
 		return DROP_EARLY; /* most likely behind a request whose start was lost or overtaken */
 	return reset_sender(skb, w);
 }
@@ -87,6 +94,24 @@ static __always_inline int answer_fin(struct __sk_buff *skb, struct work *w)
 	return send_back(skb, w, FIN_ANSWERED);
 }
 
+/* What an undecided client may have sent at most, in bytes. */
+#define UNDECIDED_SPAN (128 << 10)
+
+/* The client is forgotten if the number is one of its own; what it was promised, in time. */
+static __always_inline int undecided_reset(struct __sk_buff *skb, struct work *w)
+{
+	struct packet *p = &w->packet;
+
+	if (!checksum_ok(skb))
+		return DROP_BAD_CHECKSUM;
+	if (know_client(w) != KNOWN)
+		return CONSUMED;
+	if (p->seq - w->known.seq > UNDECIDED_SPAN)
+		return DROP_WINDOW;
+	forget_undecided(&p->key);
+	return CONSUMED;
+}
+
 /* A packet to a VIP that belongs to no flow. */
 __noinline int new_client(struct __sk_buff *skb)
 {
@@ -100,11 +125,8 @@ __noinline int new_client(struct __sk_buff *skb)
 	p = &w->packet;
 	if (p->flags & SYN)
 		return answer_syn(skb);
-	if (p->flags & RST) {
-		bpf_map_delete_elem(&clients, &p->key);
-		bpf_map_delete_elem(&promised, &p->key);
-		return CONSUMED;
-	}
+	if (p->flags & RST)
+		return undecided_reset(skb, w);
 	if (!(p->flags & ACK))
 		return DROP_BAD_FLAGS;
 	if (!p->plain && parse_options(skb) < 0)
@@ -112,6 +134,9 @@ __noinline int new_client(struct __sk_buff *skb)
 	known = know_client(w);
 	if (known == KNOWN_CHANGES)
 		return DROP_RACE;
+	if (known && w->known.state == CLIENT_SYN && w->known.seq != p->seq)
+		known = p->seq + 1 == w->known.seq ? KNOWN
+						   : KNOWN_NOT; /* a keepalive before it, or an earlier session */
 	if (known && w->known.state != CLIENT_SYN) {
 		if (!p->len) /* a FIN must not acknowledge what user space holds */
 			return p->flags & FIN ? DROP_EARLY : HANDSHAKE_ACK;
@@ -124,9 +149,10 @@ __noinline int new_client(struct __sk_buff *skb)
 		end_handshake(p->ack - 1);
 		return HANDSHAKE_ACK;
 	}
-	bpf_map_delete_elem(&clients, &p->key);
-	if (may_be_promised(p))
-		bpf_map_delete_elem(&promised, &p->key);
+	if (!checksum_ok(skb))
+		return DROP_BAD_CHECKSUM;
+	forget_undecided(&p->key);
+	forget_promise(w);
 	linger(&p->key, SIDE_LINGER, BPF_ANY, clock_ms());
 	return answer_fin(skb, w);
 }
@@ -134,10 +160,31 @@ __noinline int new_client(struct __sk_buff *skb)
 /* A SYN from a client whose last session is over: it is forgotten. */
 static __always_inline int syn_again(struct __sk_buff *skb, struct work *w)
 {
+	if (w->packet.flags & (ACK | RST | FIN))
+		return DROP_BAD_FLAGS;
+	if (!checksum_ok(skb))
+		return DROP_BAD_CHECKSUM;
 	/* first: it would be found by a packet that the flow does not stop */
-	bpf_map_delete_elem(&clients, &w->packet.key);
+	forget_undecided(&w->packet.key);
 	bpf_map_delete_elem(&flows, &w->packet.key);
 	return to_vip(w) ? answer_syn(skb) : PASS;
+}
+
+/* A SYN where a socket of this host has the session: while that lives, it judges (RFC 5961, 4). */
+__noinline int syn_on_local(struct __sk_buff *skb)
+{
+	struct work *w = work();
+	struct bpf_sock_tuple tuple = {};
+	struct bpf_sock *skc;
+	bool lives;
+
+	if (!w)
+		return DROP_NO_ROOM;
+	skc = bpf_skc_lookup_tcp(skb, &tuple, socket_tuple(&w->packet, &tuple), BPF_F_CURRENT_NETNS, 0);
+	lives = skc && skc->state != BPF_TCP_LISTEN && skc->state != BPF_TCP_TIME_WAIT;
+	if (skc)
+		bpf_sk_release(skc);
+	return lives ? PASS_LOCAL : syn_again(skb, w);
 }
 
 /*

@@ -18,6 +18,8 @@
 #define OPTION_TS      8
 #define NOP_NOP_TS     0x0101080a
 
+#define VLAN_ID        0x0fff /* of a tag; 0: priority alone */
+
 /* What parse() found. Negative: the packet is malformed or of a kind that is never translated; -verdict. */
 enum parsed { PARSED_OTHER, PARSED_TCP, PARSED_ICMP };
 
@@ -119,6 +121,7 @@ static __always_inline int parse_tcp(struct __sk_buff *skb, struct work *w, __u3
 	p->seq = bpf_ntohl(th->seq);
 	p->ack = bpf_ntohl(th->ack_seq);
 	p->flags = ((__u8 *)th)[13];
+	p->urgent = p->flags & URG || th->urg_ptr;
 	p->window = bpf_ntohs(th->window);
 	p->len = ip_payload - header;
 	p->l4 = l4;
@@ -219,6 +222,8 @@ static __always_inline int parse(struct __sk_buff *skb, struct work *w)
 	struct ethhdr *eth;
 	__u32 want = ETH_HLEN + 20 + 20;
 
+	if (skb->vlan_present && skb->vlan_tci & VLAN_ID) /* of another network */
+		return PARSED_OTHER;
 	/* no more than the headers: payload that is pulled in front of its page costs the receiver a second copy */
 	if (skb->protocol != bpf_htons(ETH_P_IP))
 		want += 20;

@@ -85,12 +85,64 @@ static __always_inline __u32 skip_blank(const struct work *w, __u32 off)
 	return off;
 }
 
+#define NAME_WORDS 8 /* longer field names are left to user space */
+
+/* Whether the line at off begins with a field's name: no blank and no control byte up to its colon. */
+static __always_inline bool field_name(const struct work *w, __u32 off)
+{
+#pragma unroll
+	for (int i = 0; i < NAME_WORDS; i++) {
+		__u64 x = word_at(w, off), colon = equal(x, ':'), blank = below(x, 0x21);
+
+		if (colon)
+			return !blank || first_mark(colon) < first_mark(blank);
+		if (blank)
+			return false;
+		off += 8;
+	}
+	return false;
+}
+
+/* Credentials, or a challenge, that may hold for the connection (RFC 4559, 6; NTLM). */
+static __always_inline bool binds(const struct work *w, __u32 off)
+{
+	__u64 x = word_at(w, skip_blank(w, off)) | LOWER, y;
+
+	y = FIRST(6, x);
+	return y != FIRST(6, WORD('b', 'a', 's', 'i', 'c', ' ', 0, 0)) &&
+	       x != (WORD('d', 'i', 'g', 'e', 's', 't', ' ', 0) | (x & 0xff00000000000000ULL)) &&
+	       x != (WORD('b', 'e', 'a', 'r', 'e', 'r', ' ', 0) | (x & 0xff00000000000000ULL));
+}
+
 /* A whole header line starts at off. */
 static __always_inline void read_header(struct scan *s, const struct work *w, __u32 off)
 {
 	__u64 x = word_at(w, off) | LOWER, y, v;
 
+	if (!field_name(w, off)) {
+		s->end = SCAN_BAD;
+		return;
+	}
 	switch (x & 0xff) {
+	case 'a':
+		y = word_at(w, off + 8) | LOWER;
+		if (x == WORD('a', 'u', 't', 'h', 'o', 'r', 'i', 'z') &&
+		    FIRST(6, y) == FIRST(6, WORD('a', 't', 'i', 'o', 'n', ':', 0, 0)) && binds(w, off + 14))
+			s->flags |= HEAD_BOUND;
+		break;
+	case 'p':
+		y = word_at(w, off + 8) | LOWER;
+		if (x == WORD('p', 'r', 'o', 'x', 'y', '-', 'a', 'u') &&
+		    (y == WORD('t', 'h', 'e', 'n', 't', 'i', 'c', 'a') ||
+		     (y == WORD('t', 'h', 'o', 'r', 'i', 'z', 'a', 't') && binds(w, off + 20))))
+			s->flags |= HEAD_BOUND;
+		break;
+	case 'w':
+		y = word_at(w, off + 8) | LOWER;
+		if (x == WORD('w', 'w', 'w', '-', 'a', 'u', 't', 'h') &&
+		    y == WORD('e', 'n', 't', 'i', 'c', 'a', 't', 'e'))
+			s->flags |= HEAD_BOUND;
+		break;
 	case 'c':
 		y = word_at(w, off + 8) | LOWER;
 		if (x == WORD('c', 'o', 'n', 't', 'e', 'n', 't', '-') &&

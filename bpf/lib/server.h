@@ -46,11 +46,15 @@ __noinline int leg_up(struct __sk_buff *skb, __u32 idx)
 		s->state = late ? SPLICE_ANSWERED : SPLICE_IDLE;
 		s->rcv_nxt = s->rcv_acked = s->rcv_base = p->seq + 1;
 		s->snd_una = s->snd_nxt;
+		s->snd_edge = s->snd_nxt + p->window;
+		s->rcv_edge = s->rcv_nxt + SYN_WINDOW;
+		s->snd_span = s->rcv_span = LEAST_SPAN;
 		s->server_mss = p->mss ?: (p->v6 ? MSS_DEFAULT_V6 : MSS_DEFAULT_V4);
 		s->flags = 0;
 		if (p->ts_at != 0xff && s->leg_class & 1) {
 			s->flags |= SPLICE_TS;
 			s->ts_server = p->tsval;
+			s->ts_heard = s->ts_told; /* of our SYN */
 			s->ts_told = later(s->ts_told, clock);
 		} else {
 			s->leg_class &= ~1;
@@ -125,6 +129,37 @@ static __always_inline void idle_leg_over(__u32 idx, struct splice *s, __u32 end
 	tell(EVENT_LEG_DOWN, end, idx, s, now);
 }
 
+static __always_inline bool joined_or_idle(const struct splice *s)
+{
+	return s->state == SPLICE_IDLE || s->state == SPLICE_ACTIVE || s->state == SPLICE_CLOSING;
+}
+
+/* Whether a route to the leg's surrogate leads over the interface. */
+static __always_inline bool leads_to(struct work *w, const struct splice *s, __u32 ifindex)
+{
+	if (ifindex == s->to_server.ifindex)
+		return true;
+	w->path.surrogate = s->surrogate;
+	w->path.ifindex = ifindex;
+	return bpf_map_lookup_elem(&paths, &w->path);
+}
+
+/*
+ * Under the lock: the packet does not answer the request: the surrogate has closed before it said anything, or said something before
+ * it took a byte of the request (AckFloor), which may come behind a part of the response.
+ */
+static __always_inline __u32 before_answer(const struct splice *s, const struct packet *p)
+{
+	bool unasked = p->len && !(p->flags & RST) && !before(s->snd_base, p->ack);
+
+	/* the client still holds its request, and is known by its cookie when it repeats it */
+	if (s->rcv_nxt == s->rcv_base && s->client_requests == 1 && s->flags & SPLICE_FIRST &&
+	    s->snd_una == s->snd_base && p->seq == s->rcv_base && (p->flags & (RST | FIN) || p->len) &&
+	    !(s->flags & SPLICE_CLIENT_FIN))
+		return SERVER_FAILED;
+	return unasked ? SERVER_UNASKED : SERVER_SEND;
+}
+
 __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 {
 	struct work *w = work();
@@ -140,13 +175,17 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 		return DROP_NO_ROOM;
 	p = &w->packet;
 	clock = now + set->ts_offset;
+	if (!leads_to(w, s, skb->ifindex))
+		return DROP_INTERFACE;
 	if (s->state == SPLICE_OPENING)
 		return leg_up(skb, idx);
 	if (p->ttl <= 1)
 		return DROP_TTL;
 	if (!p->plain && parse_options(skb) < 0)
 		return DROP_BAD_OPTIONS;
-	if (p->flags & (SYN | FIN | RST) && !p->len && !checksum_ok(skb))
+	if (!(p->flags & (SYN | RST | ACK)))
+		return DROP_BAD_FLAGS;
+	if ((p->flags & (SYN | FIN | RST) || (p->len && read_on(s->response))) && !checksum_ok(skb))
 		return DROP_BAD_CHECKSUM;
 	if (p->len && read_on(s->response))
 		walk_response(skb, idx);
@@ -156,11 +195,16 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 		bpf_spin_unlock(&s->lock);
 		return DROP_STALE;
 	}
+	if (joined_or_idle(s) && !(p->flags & SYN) && !server_fits(s, p)) {
+		bpf_spin_unlock(&s->lock);
+		return DROP_WINDOW;
+	}
 	switch (s->state) {
 	case SPLICE_ANSWERED:
 		next = track_answered(s, p, now);
 		break;
 	case SPLICE_IDLE:
+		note_server(s, p);
 		next = track_idle(s, p, now);
 		break;
 	case SPLICE_ACTIVE:
@@ -174,29 +218,21 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 			next = SERVER_RACE; /* repeated, it finds the leg idle */
 			break;
 		}
-		if (p->flags & ACK && before(s->snd_una, p->ack) && !before(s->snd_nxt, p->ack))
-			s->snd_una = p->ack;
+		note_server(s, p);
 		if (p->len && before(p->seq, s->rcv_nxt) && s->band >= BAND_4MS)
 			s->band = BAND_FAR; /* repeated: the surrogate's window has shrunk for it */
 		if (s->flags & SPLICE_ANCHOR && p->ts_at != 0xff) {
 			s->ts_to_client = later(clock, s->ts_client) - p->tsval;
 			s->flags &= ~SPLICE_ANCHOR;
 		}
-		if ((p->flags & (RST | FIN) || p->len) && s->client_requests == 1 && s->flags & SPLICE_FIRST &&
-		    s->rcv_nxt == s->rcv_base && p->seq == s->rcv_base && s->snd_una == s->snd_base &&
-		    !(s->flags & SPLICE_CLIENT_FIN)) {
-			/*
-			 * closed, or said something, before it took a byte of the request: the client still holds that, and is
-			 * known by its cookie when it repeats it
-			 */
-			next = SERVER_FAILED;
+		next = before_answer(s, p);
+		if (next != SERVER_SEND) {
 			s->state = SPLICE_DEAD;
 			s->since = now;
 			break;
 		}
 		if (p->flags & RST) {
-			/* any other, the client judges; behind its own FIN Linux resets with that one's number */
-			if (p->seq == s->rcv_nxt || (s->flags & SPLICE_SERVER_FIN && p->seq + 1 == s->rcv_nxt)) {
+			if (server_resets(s, p->seq)) { /* any other, the client judges */
 				next = SERVER_OVER;
 				s->state = SPLICE_DEAD;
 				s->since = now;
@@ -245,6 +281,9 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 	case SERVER_FAILED:
 		remember_client(s, set, now);
 		bury(idx, s, LEG_FAILED, now);
+		return reset_sender(skb, w);
+	case SERVER_UNASKED:
+		bury(idx, s, LEG_CUT, now);
 		return reset_sender(skb, w);
 	case SERVER_REFUSED:
 		tell(EVENT_LEG_DOWN, LEG_REFUSED, idx, s, now);

@@ -4,7 +4,7 @@
 
 #include "ask.h"
 #include "decide.h"
-#include "walk.h"
+#include "hold.h"
 
 /*
  * The session of a client is over. That is remembered for a while: a late copy of its first segment still matches the
@@ -37,13 +37,15 @@ static __always_inline void bury(__u32 idx, struct splice *s, __u32 end, __u32 n
 
 	/* a decision about its next request would find the next session of the same port */
 	if (s->flags & SPLICE_ASKED)
-		bpf_map_delete_elem(&clients, &s->client);
+		forget_undecided(&s->client);
 	if (f && f->splice == idx && f->side == SIDE_CLIENT) {
 		/* the client's repeated request is decided anew */
 		if (end == LEG_FAILED || end == LEG_ABANDONED || end == LEG_REPLACED)
 			bpf_map_delete_elem(&flows, &s->client);
 		else
-			linger(&s->client, end == LEG_SERVER_RESET || end == LEG_EXPIRED ? SIDE_RESET : SIDE_LINGER,
+			linger(&s->client,
+			       end == LEG_SERVER_RESET || end == LEG_EXPIRED || end == LEG_CUT ? SIDE_RESET
+											       : SIDE_LINGER,
 			       BPF_EXIST, now);
 	}
 	if (of) {
@@ -76,7 +78,8 @@ static __always_inline void remember_client(struct splice *s, const struct confi
 
 	client_of(s, set, &c);
 	c.ifindex = s->to_client.ifindex;
-	bpf_map_update_elem(&clients, &s->client, &c, BPF_NOEXIST);
+	c.seq = s->snd_base - s->to_server_seq;
+	bpf_map_update_elem(&clients, &s->client, &c, BPF_ANY);
 }
 
 /* Under the lock: both ends have said FIN and know of the other's. A FIN that is repeated from now on meets an RST. */
@@ -84,6 +87,16 @@ static __always_inline bool both_over(const struct splice *s)
 {
 	return (s->flags & (SPLICE_CLIENT_FIN | SPLICE_SERVER_FIN)) == (SPLICE_CLIENT_FIN | SPLICE_SERVER_FIN) &&
 	       s->snd_una == s->snd_nxt && s->rcv_acked == s->rcv_nxt;
+}
+
+/*
+ * Under the lock: the surrogate stands between two messages, and nothing that happened tells on the next client. A packet that began
+ * ahead of all bytes would: windows of packets that begin before it are not taken (RFC 9293, 3.10.7.4: SND.WL1).
+ */
+static __always_inline bool clean(const struct splice *s)
+{
+	return quiet(s) && s->snd_una == s->snd_nxt && !before(s->snd_nxt, s->snd_ahead) &&
+	       !(s->flags & (SPLICE_NO_REUSE | SPLICE_SPOILT | SPLICE_ASKED));
 }
 
 /* Under the lock: what recycle counts. */
@@ -195,7 +208,7 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 	struct work *w = work();
 	struct config *set = config();
 	struct flow f = { .side = SIDE_CLIENT };
-	__u32 now = clock_ms(), leg_class, band, idx = NO_SPLICE;
+	__u32 now = clock_ms(), leg_class, band, reuse, idx = NO_SPLICE;
 	struct surrogate *of;
 	void *queue;
 	struct splice *s = NULL;
@@ -213,8 +226,9 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 		return 0;
 	leg_class = class_for(set, &w->client) & (LEG_CLASSES - 1);
 	band = w->client.band & (LEG_BANDS - 1);
-	if (band >= BAND_FAR)
-		band = BAND_NONE;
+	reuse = reuse_of(w, w->decision.pool);
+	if (band >= BAND_FAR || reuse == REUSE_NEVER || (reuse == REUSE_SAFE && moved_from == NO_SPLICE))
+		band = BAND_NONE; /* whose legs have served nobody */
 	queue = queue_of(surrogate, leg_class, band);
 	for (int i = 0; i < STALE_LEGS; i++) {
 		if (!queue || bpf_map_pop_elem(queue, &idx)) {
@@ -235,7 +249,13 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 	}
 	if (w->decision.chunked)
 		walk_first(skb);
-	w->begins = (moved_from == NO_SPLICE ? SPLICE_FIRST : 0) | (w->vip.flags & VIP_ONE_POOL ? 0 : SPLICE_ROUTED);
+	if (!hold_first(skb, w)) {
+		push_leg(surrogate, leg_class, band, idx);
+		return DROP_EARLY;
+	}
+	w->begins = (moved_from == NO_SPLICE ? SPLICE_FIRST : 0) | (w->vip.flags & VIP_ONE_POOL ? 0 : SPLICE_ROUTED) |
+		    (w->vip.flags & VIP_HOLD ? SPLICE_HOLD | SPLICE_ROUTED : 0) |
+		    (reuse == REUSE_NEVER ? SPLICE_SPOILT : 0);
 	f.splice = idx;
 	if (bpf_map_update_elem(&flows, &w->packet.key, &f, moved_from == NO_SPLICE ? BPF_NOEXIST : BPF_EXIST)) {
 		push_leg(surrogate, leg_class, band, idx);
@@ -267,6 +287,8 @@ static __always_inline void adopt_decision(struct work *w, const struct client *
 	w->decision.request = c->request;
 	w->decision.chunked = c->chunked;
 	w->decision.method = c->method;
+	w->decision.bound = !!(c->flags & CLIENT_BOUND);
+	w->decision.upgrade = !!(c->flags & CLIENT_UPGRADE);
 	w->decision.pool = c->pool;
 	w->decision.surrogate = c->surrogate;
 }

@@ -11,6 +11,7 @@ static __always_inline void walk_on(struct __sk_buff *skb, const struct packet *
 	__u32 off = p->payload + k->skip, end = p->payload + p->len;
 
 	k->done = k->bad = k->hidden = 0;
+	k->behind = 0;
 	if (k->framing == FRAMING_HEAD) {
 		if (k->left > end - off) {
 			k->left -= end - off;
@@ -28,6 +29,7 @@ static __always_inline void walk_on(struct __sk_buff *skb, const struct packet *
 	k->chunk = c.chunk;
 	k->done = c.done;
 	k->bad = c.bad;
+	k->behind = c.behind;
 }
 
 /* The decided request at hand: its first packet. */
@@ -69,6 +71,7 @@ __noinline int walk_request(struct __sk_buff *skb, __u32 idx)
 	k->left = s->request_left;
 	k->chunk = s->request_chunk;
 	k->skip = k->hidden = 0;
+	k->behind = 0;
 	seq = p->seq + s->to_server_seq;
 	if (!walked(k->framing) || !before(k->at, seq + p->len))
 		return 0;

@@ -19,6 +19,7 @@
 #define RST     0x04
 #define PSH     0x08
 #define ACK     0x10
+#define URG     0x20
 #define CWR_ECE 0xc0
 
 struct packet {
@@ -41,7 +42,8 @@ struct packet {
 	__u8 sack_len;
 	__u8 v6;
 	__u8 ttl;
-	__u8 plain; /* options are none, or exactly NOP NOP timestamps */
+	__u8 plain;  /* options are none, or exactly NOP NOP timestamps */
+	__u8 urgent; /* URG or a pointer */
 	__u8 dmac[6];
 	__u8 smac[6];
 };
@@ -92,7 +94,8 @@ enum scan_flag {
 	HEAD_UPGRADE = 16, /* or a connection option that we do not know */
 	HEAD_HOST = 32,
 	HEAD_LENGTH = 64,
-	HEAD_OLD = 128, /* HTTP/1.0 */
+	HEAD_OLD = 128,   /* HTTP/1.0 */
+	HEAD_BOUND = 256, /* who it is from holds for the connection: NTLM, Negotiate (RFC 4559, 6) */
 };
 
 /* What is known of a message head. */
@@ -112,11 +115,13 @@ struct scan {
 };
 
 struct decision {
-	__u64 request; /* bytes of the request, NO_LENGTH: not followed */
+	__u64 request; /* bytes of the request */
 	__u32 method;
 	__u16 pool;
 	__u16 surrogate; /* NO_SURROGATE: any of the pool */
-	__u32 chunked;   /* a chunked body follows */
+	__u16 chunked;   /* a chunked body follows */
+	__u8 bound;      /* it authenticates its connection */
+	__u8 upgrade;    /* it asks for another protocol */
 };
 
 /* Where the bytes of a packet leave the message that they belong to. */
@@ -131,7 +136,16 @@ struct walk {
 	__u8 bad;
 	__u8 hidden; /* a gap hides where it is */
 	__u16 pad;
-	__u32 body; /* bytes behind a response's head */
+	__u32 behind; /* bytes behind the message's end */
+	__u32 body;   /* bytes behind a response's head */
+};
+
+/* A sum over the segment at hand: of the bytes before off. */
+struct sum_walk {
+	__u64 sum;
+	__u32 off;
+	__u32 end;
+	__u32 bad;
 };
 
 /* A header as the cookie helpers want it. */
@@ -151,11 +165,15 @@ struct work {
 	struct scan scan;
 	struct decision decision;
 	struct walk walk;
+	struct sum_walk sum;
+	struct promise_key promise;
+	struct path_key path;
 	struct partial partial;
 	struct client client;
 	struct client known; /* by know_client */
 	struct cookie_headers cookie;
 	struct vip vip;
+	__u32 generation; /* config's, as to_vip has read it */
 	struct host_key host;
 	struct route_key route;
 	struct bpf_fib_lookup fib;
@@ -166,7 +184,7 @@ struct work {
 	__u32 leg_band; /* of the leg that was taken, before its client */
 	__u32 begins;   /* enum splice_flag, of the session that begins */
 	__u32 widen;    /* the surrogate is to be told the client's window once more */
-	__u32 action;   /* TC_ACT_* */
+	__u32 action;   /* TCX_* */
 	__u32 flow;     /* splice of the packet's flow, NO_SPLICE */
 	__u8 options[64];
 	__u8 old_options[64];

@@ -11,7 +11,7 @@
 
 /* Bounds and constants of both sides. */
 enum bound {
-	ABI = 5, /* of pinned maps; user space refuses to adopt another one */
+	ABI = 6, /* of pinned maps; user space refuses to adopt another one */
 	MAX_VIPS = 256,
 	MAX_POOLS = 256,
 	MAX_TABLES = 1024, /* choice tables: one a pool, and one a zone of policy nearest */
@@ -33,6 +33,9 @@ enum bound {
 	LINGER_MS = 3000,      /* a late copy, a repeated FIN */
 	COOKIE_MS = 130000,    /* longer than the kernel accepts a cookie */
 	COMMAND_KEYS = 64,     /* of a command: with them it fits into a page */
+	GENERATIONS = 2,       /* of the tables that decide; one is in force */
+	POOL_NAME = 128,
+	SOURCES = 65536, /* power of two: counters of undecided clients; behind them, of all */
 };
 
 #define NO_SPLICE 0xffffffff
@@ -94,6 +97,7 @@ enum framing {
 enum chunk {
 	CHUNK_SIZE_FIRST, /* at least one digit is due */
 	CHUNK_SIZE,
+	CHUNK_SIZE_BLANK, /* behind a size: more blanks, an extension or the line's end */
 	CHUNK_EXTENSION,
 	CHUNK_SIZE_LF,
 	CHUNK_DATA,
@@ -119,9 +123,11 @@ enum splice_flag {
 	SPLICE_MOVING = 1024,     /* its client is being given to another leg */
 	SPLICE_CLIENT_WSCALE = 2048,
 	SPLICE_SERVER_WSCALE = 4096,
-	SPLICE_REPEATED = 8192, /* request bytes came twice before the surrogate had them: not used again */
-	SPLICE_FIRST = 16384,   /* the first leg of its client: snd_base is where the client began */
-	SPLICE_ROUTED = 32768,  /* its VIP has several pools: where requests begin must stay known */
+	SPLICE_SPOILT = 8192,    /* what happened on the leg may tell on the next client: not used again */
+	SPLICE_FIRST = 16384,    /* the first leg of its client: snd_base is where the client began */
+	SPLICE_ROUTED = 32768,   /* its VIP has several pools: where requests begin must stay known */
+	SPLICE_HOLD = 65536,     /* its VIP routes each request: no byte passes that is not of one */
+	SPLICE_UPGRADE = 131072, /* the request in front asks for another protocol */
 };
 
 /*
@@ -166,8 +172,13 @@ struct splice {
 	struct tuple client; /* packets from the client */
 	__u32 snd_nxt;
 	__u32 snd_una;
+	__u32 snd_ahead; /* the furthest number that a packet of the client began with */
+	__u32 snd_edge;  /* right edge of the surrogate's window, the furthest told */
+	__u32 snd_span;  /* its largest window, in bytes */
 	__u32 rcv_nxt;
 	__u32 rcv_acked;
+	__u32 rcv_edge; /* the same of the clients' windows: what the surrogate may send */
+	__u32 rcv_span;
 	__u32 rcv_base;      /* rcv_nxt when the client came: older bytes are not its */
 	__u32 snd_base;      /* snd_nxt when the client came */
 	__u32 to_server_seq; /* + to a client's seq (paper eq. 1); - to a surrogate's ack (eq. 2) */
@@ -176,6 +187,7 @@ struct splice {
 	__u32 ts_to_client;  /* + to a surrogate's TSval, - to a client's TSecr */
 	__u32 ts_server;     /* newest TSval seen from the surrogate */
 	__u32 ts_told;       /* newest TSval told to the surrogate */
+	__u32 ts_heard;      /* newest of those that it has echoed */
 	__u32 ts_client;     /* newest TSval told to the client */
 	__u32 late; /* ms that the SYN-ACK waits for our ACK, or did, which user space sends then; 0: at once */
 	__u64 request_left;
@@ -184,7 +196,7 @@ struct splice {
 	__u8 response; /* enum framing */
 	__u8 chunk;    /* enum chunk, of the response */
 	__u8 request_chunk;
-	__u16 flags; /* enum splice_flag */
+	__u32 flags; /* enum splice_flag */
 	__u16 surrogate;
 	__u16 pool;
 	__u16 window_told; /* to the surrogate, as it was sent */
@@ -193,9 +205,10 @@ struct splice {
 	__u8 client_band;
 	__u32 requests; /* on this server leg */
 	__u32 client_requests;
-	__u32 seen;   /* ms */
-	__u32 since;  /* ms: state entered */
-	__u32 opened; /* ms: leg established */
+	__u32 seen;       /* ms */
+	__u32 since;      /* ms: state entered */
+	__u32 opened;     /* ms: leg established */
+	__u32 challenged; /* ms: the client was last */
 	__u64 bytes_to_server;
 	__u64 bytes_to_client;
 	struct next_hop to_server;
@@ -213,6 +226,8 @@ enum client_flag {
 	CLIENT_TS = 1,
 	CLIENT_SACK = 2,
 	CLIENT_WSCALE = 4,
+	CLIENT_BOUND = 8,    /* the decided request authenticates its connection */
+	CLIENT_UPGRADE = 16, /* it asks for another protocol */
 };
 
 /* A client leg that is not spliced yet, or whose next request user space decides. */
@@ -228,8 +243,20 @@ struct client {
 	__u8 band;    /* enum band */
 	__u32 ifindex;
 	__u32 since;   /* ms */
-	__u32 seq;     /* where the request that user space decides begins */
-	__u64 request; /* length of the decided request in bytes, head and body; NO_LENGTH: not followed */
+	__u32 seq;     /* where its request begins */
+	__u64 request; /* length of the decided request in bytes, head and body */
+};
+
+/* Of a client that was promised what no cookie carries: whoever sends SYNs in its name without its number makes other ones. */
+struct promise_key {
+	struct tuple client;
+	__u32 seq; /* of its first byte */
+};
+
+/* A surrogate's packets come in by the interfaces that a route to it leads over. */
+struct path_key {
+	__u32 surrogate;
+	__u32 ifindex;
 };
 
 enum mode { MODE_HANDOFF, MODE_LOCAL };
@@ -239,16 +266,21 @@ enum vip_flag {
 	VIP_NO_HOSTS = 2, /* no route names a host */
 	VIP_NO_TS = 4,    /* a surrogate refuses timestamps: not offered to clients */
 	VIP_CLOSED = 8,   /* no new sessions */
+	VIP_HOLD = 16,    /* a request waits until the one before it has its response: each is routed */
 };
 
+/*
+ * The tables that decide are there twice, and config.generation says which are in force. Keys have the generation in them; a pool or
+ * a choice table of generation g is at g * MAX_POOLS or g * MAX_TABLES and its number.
+ */
 struct vip_key {
 	__u8 addr[16];
 	__be16 port; /* 0: some port of this address is a VIP */
-	__u16 pad;
+	__u16 generation;
 };
 
 struct vip {
-	__u16 id;
+	__u16 id; /* of this generation: the hosts and routes that it keys are, too */
 	__u8 mode;
 	__u8 flags;
 	__u16 mss; /* offered to clients */
@@ -280,10 +312,19 @@ struct route {
 
 enum policy { POLICY_TURNS, POLICY_HASH, POLICY_NEAREST, POLICY_LEAST, POLICY_ASK };
 
+/* Which of a pool's legs a request may take that have served another client. */
+enum reuse {
+	REUSE_ALWAYS, /* any */
+	REUSE_SAFE,   /* not the first request of a client */
+	REUSE_NEVER,  /* none: a leg ends with its client */
+};
+
 struct pool {
 	__u32 turn; /* next slot of policy turns */
 	__u16 policy;
+	__u16 reuse; /* enum reuse */
 	__u16 members;
+	__u16 pad;
 	__u16 member[POOL_MEMBERS]; /* surrogates that may be chosen */
 };
 
@@ -296,7 +337,7 @@ struct table {
 
 struct zone_key {
 	__u32 prefixlen;
-	__u32 pool;
+	__u32 pool; /* place in the table of pools */
 	__u8 addr[16];
 };
 
@@ -327,6 +368,14 @@ struct config {
 	__u16 mss[MSS_CLASSES]; /* ascending; 0: unused */
 	__u16 reqsk;            /* bpf_sk_assign_tcp_reqsk is there */
 	__u16 closed;           /* no new sessions at all */
+	__u32 generation;       /* of the tables in force; read once a packet */
+	__u32 pending;          /* undecided clients that there is room for */
+	__u32 salt;             /* of the counters of sources */
+};
+
+/* Whose number that is, or was; empty: nobody's. Written and read by user space: numbers outlive the process in sessions. */
+struct pool_name {
+	__u8 name[POOL_NAME];
 };
 
 enum event_kind { EVENT_LEG_UP = 1, EVENT_LEG_DOWN, EVENT_LEG_ANSWERED };
@@ -343,6 +392,8 @@ enum leg_end {
 	LEG_REPLACED,  /* the client came back on the same port */
 	LEG_FAILED,    /* reset or closed before a response byte */
 	LEG_ABANDONED, /* the surrogate went down before a response byte */
+	LEG_CUT,       /* ended here: what came cannot be told apart, or is not the client's */
+	LEG_MALFORMED, /* ended here: the client's request is malformed, which it is told */
 };
 
 struct event {
@@ -362,12 +413,13 @@ struct event {
 enum command_kind {
 	COMMAND_SWEEP = 1,       /* splices first..first+count whose time is over */
 	COMMAND_SWEEP_ENDED,     /* up to count of the ended clients, of those that have lingered; result: as many */
-	COMMAND_FORGET_FLOWS,    /* of count keys behind the command: clients that have lingered */
+	COMMAND_FORGET_FLOWS,    /* of count struct promise_key behind the command: clients that have lingered */
 	COMMAND_FORGET_CLIENTS,  /* of the same: undecided clients whose time is over */
 	COMMAND_FORGET_PROMISED, /* of the same: clients that were promised what no cookie carries, too long ago */
 	COMMAND_RETIRE,          /* idle leg first */
 	COMMAND_TAKE_UP,         /* answered leg first, whose SYN-ACK has been acknowledged */
 	COMMAND_ABANDON,         /* sessions in first..first+count that wait for the first byte of surrogate */
+	COMMAND_COUNT_SOURCE,    /* count (signed) more clients of source first */
 };
 
 /* Runs in the kernel on behalf of user space (BPF_PROG_TEST_RUN); results come back in the same bytes. */
@@ -420,8 +472,12 @@ enum verdict {
 	DROP_NO_TAP,    /* user space is away */
 	DROP_PENDING_FULL,
 	DROP_FLOWS_FULL,
-	DROP_CLOSED,  /* no new sessions */
-	DROP_NO_ROOM, /* the packet could not be changed */
-	DROP_RACE,    /* another CPU was first */
+	DROP_CLOSED,      /* no new sessions */
+	DROP_NO_ROOM,     /* the packet could not be changed */
+	DROP_RACE,        /* another CPU was first */
+	DROP_MALFORMED,   /* ends its client's session: what it asks for cannot be told */
+	DROP_WINDOW,      /* its numbers lie outside of the session's windows */
+	DROP_INTERFACE,   /* in a surrogate's name, from where no route to it leads */
+	DROP_SOURCE_FULL, /* its source has its share of undecided clients */
 	VERDICTS,
 };

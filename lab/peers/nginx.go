@@ -17,6 +17,7 @@ type NginxOptions struct {
 	Keepalive   string // keepalive_timeout, "0" is off; default: 65
 	Requests    int    // keepalive_requests; default: nginx's (1000)
 	Server      string // more text for the server block
+	HTTP        string // more text for the http block
 }
 
 // Nginx serves the lab's Site.
@@ -87,7 +88,7 @@ func startNginx(h *lab.Host, o NginxOptions, server, upstream string) *Server {
 	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 		p("%s_temp_path {dir}/%s;", kind, kind)
 	}
-	p("%s", upstream)
+	p("%s\n%s", upstream, o.HTTP)
 	p("server {\nlisten %d default_server;\nlisten [::]:%d default_server;\nserver_name _;", port, port)
 	if upstream == "" {
 		p("add_header %s %s always;", Header, name)

@@ -34,6 +34,25 @@ const (
 	Nearest       Policy = "nearest"
 )
 
+// Reuse says which legs of a pool a request may take that have served another client.
+type Reuse string
+
+// The kinds of reuse, as HAProxy's http-reuse has them.
+const (
+	ReuseAlways Reuse = "always" // any
+	ReuseSafe   Reuse = "safe"   // a client's first request takes a leg that has served nobody
+	ReuseNever  Reuse = "never"  // a leg ends with its client
+)
+
+// Pipelining says what becomes of a request that comes before the response to the one before it is complete.
+type Pipelining string
+
+// The kinds of pipelining.
+const (
+	PipeliningHold Pipelining = "hold" // it waits, and is routed by itself
+	PipeliningPass Pipelining = "pass" // it goes where the one before it went
+)
+
 // Config is a validated router.yaml. It is never changed after Load has returned it.
 type Config struct {
 	File     string // where it was read, for messages
@@ -70,8 +89,9 @@ type VIP struct {
 	Address    netip.AddrPort
 	Mode       Mode
 	Interfaces []string // where clients come in
-	Routes     []Route  // first match wins; at most one, the last, matches everything
-	Line       int      // in the file
+	Pipelining Pipelining
+	Routes     []Route // first match wins; at most one, the last, matches everything
+	Line       int     // in the file
 }
 
 // Route sends the requests that match to a pool.
@@ -104,6 +124,7 @@ type Pool struct {
 	HashQuery  []string // policy hash: query parameters to hash instead of the path
 	Nearest    []Zone   // policy nearest: the longest prefixes first, so that the first that holds the client wins
 	Legs       Legs
+	Reuse      Reuse
 	Health     *Health // nil: no active checks
 	Surrogates []Surrogate
 	Line       int // in the file

@@ -44,11 +44,11 @@ func TestParseDefaults(t *testing.T) {
 		Limits:   Limits{Sessions: 131072, Pending: 65536},
 		Timeouts: Timeouts{Handshake: 10 * time.Second, Idle: time.Hour, Closing: time.Minute},
 		VIPs: []VIP{{
-			Address: netip.MustParseAddrPort("10.9.9.9:80"), Mode: Handoff, Interfaces: []string{"eth0"}, Line: 2,
+			Address: netip.MustParseAddrPort("10.9.9.9:80"), Mode: Handoff, Interfaces: []string{"eth0"}, Pipelining: PipeliningPass, Line: 2,
 			Routes: []Route{{Pool: "default", Line: 5}},
 		}},
 		Pools: []Pool{{
-			Name: "default", Policy: RoundRobin, Legs: Legs{Min: 16, Max: 4096, Idle: 45 * time.Second, Handshake: 150 * time.Millisecond}, Line: 7,
+			Name: "default", Policy: RoundRobin, Reuse: ReuseAlways, Legs: Legs{Min: 16, Max: 4096, Idle: 45 * time.Second, Handshake: 150 * time.Millisecond}, Line: 7,
 			Surrogates: []Surrogate{{Name: "s1", Address: netip.MustParseAddrPort("10.2.1.2:80"), Weight: 1, Line: 9}},
 		}},
 	}
@@ -92,6 +92,7 @@ pools:
   video:
     policy: hash
     hash_query: [id, v]
+    reuse: safe
     legs: {min: 2, max: 8, idle: 20s, requests: 900}
     health: {path: "/healthz?x=1", host: cdn.example.net, interval: 3s, timeout: 500ms, rise: 4, fall: 5}
     surrogates:
@@ -122,7 +123,7 @@ func TestParseEveryKey(t *testing.T) {
 		}},
 		Pools: []Pool{
 			{
-				Name: "zoned", Policy: Nearest, Legs: Legs{Min: 16, Max: 4096, Idle: 45 * time.Second, Handshake: 150 * time.Millisecond}, Line: 23,
+				Name: "zoned", Policy: Nearest, Reuse: ReuseAlways, Legs: Legs{Min: 16, Max: 4096, Idle: 45 * time.Second, Handshake: 150 * time.Millisecond}, Line: 23,
 				Nearest: []Zone{
 					{Prefix: netip.MustParsePrefix("2001:db8::/32"), Surrogates: []string{"z2"}},
 					{Prefix: netip.MustParsePrefix("10.1.0.0/16"), Surrogates: []string{"z1"}},
@@ -131,10 +132,10 @@ func TestParseEveryKey(t *testing.T) {
 				Surrogates: []Surrogate{z, z2},
 			},
 			{
-				Name: "video", Policy: Hash, HashQuery: []string{"id", "v"}, Legs: Legs{Min: 2, Max: 8, Idle: 20 * time.Second, Requests: 900, Handshake: 150 * time.Millisecond}, Line: 32,
+				Name: "video", Policy: Hash, HashQuery: []string{"id", "v"}, Reuse: ReuseSafe, Legs: Legs{Min: 2, Max: 8, Idle: 20 * time.Second, Requests: 900, Handshake: 150 * time.Millisecond}, Line: 32,
 				Health: &Health{Path: "/healthz?x=1", Host: "cdn.example.net", Interval: 3 * time.Second, Timeout: 500 * time.Millisecond, Rise: 4, Fall: 5},
 				Surrogates: []Surrogate{{
-					Name: "v1", Address: netip.MustParseAddrPort("[2001:db8::2]:80"), Weight: 256, Public: "https://v1.example.net:8443", Line: 38,
+					Name: "v1", Address: netip.MustParseAddrPort("[2001:db8::2]:80"), Weight: 256, Public: "https://v1.example.net:8443", Line: 39,
 				}},
 			},
 		},
@@ -210,5 +211,29 @@ func TestLoad(t *testing.T) {
 	}
 	if _, err := Load(large); err == nil || !strings.Contains(err.Error(), "is too large") {
 		t.Errorf("Load of %d bytes: %v, want too large", rules.Bytes+1, err)
+	}
+}
+
+func TestPipelining(t *testing.T) {
+	const rest = "pools: {a: {surrogates: [{name: a, address: \"10.0.0.1:80\"}]}, b: {surrogates: [{name: b, address: \"10.0.0.2:80\"}]}}\n"
+	for _, tt := range []struct {
+		name, keys, routes string
+		want               Pipelining
+	}{
+		{"one pool", "", "{pool: a}", PipeliningPass},
+		{"one pool by several routes", "", "{match: {host: a.net}, pool: a}, {pool: a}", PipeliningPass},
+		{"two pools", "", "{match: {host: a.net}, pool: b}, {pool: a}", PipeliningHold},
+		{"one pool, and some requests match nothing", "", "{match: {host: a.net}, pool: a}", PipeliningHold},
+		{"one pool for all paths but *", "", "{match: {path_prefix: /}, pool: a}", PipeliningHold},
+		{"two pools, told to pass", "pipelining: pass, ", "{match: {host: a.net}, pool: b}, {pool: a}", PipeliningPass},
+		{"one pool, told to hold", "pipelining: hold, ", "{pool: a}", PipeliningHold},
+		{"not in mode handoff", "mode: proxy, ", "{match: {host: a.net}, pool: b}, {pool: a}", ""},
+	} {
+		cfg, err := Parse("f", []byte("vips: [{address: \"10.9.9.9:80\", interfaces: [eth0], "+tt.keys+"routes: ["+tt.routes+"]}]\n"+rest))
+		if err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+		} else if got := cfg.VIPs[0].Pipelining; got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
 	}
 }

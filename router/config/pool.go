@@ -26,6 +26,7 @@ const (
 	maxWeight = 256
 
 	maxSurrogates = 1021 // slots of a pool's table in the kernel
+	maxPoolName   = 128  // bytes that the kernel's state keeps
 
 	defaultHealthInterval = 2 * time.Second
 	defaultHealthTimeout  = time.Second
@@ -45,6 +46,9 @@ func (d *decoder) pools(path string, n *node) []Pool {
 		if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 			d.Refuse(at, "is not the name of a pool", "printable text")
 		}
+		if len(name) > maxPoolName {
+			d.Refuse(at, fmt.Sprintf("is longer than %d bytes", maxPoolName), "a shorter name")
+		}
 		if n.Kind == document.Null {
 			d.Refuse(at, "has no value", "a pool with its surrogates")
 		}
@@ -55,7 +59,7 @@ func (d *decoder) pools(path string, n *node) []Pool {
 
 func (d *decoder) pool(path, name string, n *node) Pool {
 	p := Pool{
-		Name: name, Policy: RoundRobin, Line: d.Place(path).Line,
+		Name: name, Policy: RoundRobin, Reuse: ReuseAlways, Line: d.Place(path).Line,
 		Legs: Legs{Min: defaultLegsMin, Max: defaultLegsMax, Idle: defaultLegsIdle, Handshake: defaultLegsHandshake},
 	}
 	d.Fields(path, n, []key{
@@ -68,6 +72,9 @@ func (d *decoder) pool(path, name string, n *node) Pool {
 			d.NonEmptyList(path, n, func(at string, n *node) { p.Nearest = append(p.Nearest, d.zone(at, n)) })
 		}},
 		{Name: "legs", Decode: func(path string, n *node) { d.legs(path, n, &p.Legs) }},
+		{Name: "reuse", Decode: func(path string, n *node) {
+			p.Reuse = Reuse(d.Choice(path, n, "is not a kind of reuse", string(ReuseAlways), string(ReuseSafe), string(ReuseNever)))
+		}},
 		{Name: "health", Decode: func(path string, n *node) { p.Health = d.health(path, n) }},
 		{Name: "surrogates", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxSurrogates)

@@ -45,6 +45,10 @@ func TestParseRefuses(t *testing.T) {
 		{"empty vips", minimal, "vips: []\n", `f:1:7: vips: is an empty list (at least one entry)`},
 		{"empty entry", minimal, "vips:\n  -\n", `f:2:3: vips[0]: has no value`},
 
+		{"pipelining that is none", eth, eth + "\n    pipelining: queue", `f:4:17: vips[0].pipelining: "queue" is not a kind of pipelining (hold or pass)`},
+		{"pipelining of a proxy", eth, eth + "\n    mode: proxy\n    pipelining: hold", `f:2:5: vips[0].pipelining: is for mode handoff alone (no pipelining: the proxy routes each request)`},
+		{"reuse that is none", "    surrogates:", inPool("    reuse: often"), `f:8:12: pools.default.reuse: "often" is not a kind of reuse (always, safe or never)`},
+
 		// listen, limits, timeouts.
 		{"listen is a value", "vips:", listen("x"), `f:1:9: listen: is a single value (a mapping with metrics, control, state)`},
 		{"metrics without port", "vips:", listen("{metrics: 127.0.0.1}"), `f:1:19: listen.metrics: "127.0.0.1" is not host:port (such as "127.0.0.1:9464")`},
@@ -94,7 +98,7 @@ func TestParseRefuses(t *testing.T) {
 		{"host with port", pool, match("{host: 'a.b:80'}"), `f:5:23: vips[0].routes[0].match.host: "a.b:80" has a port or is a bare IPv6 address (the name alone: the port is the VIP's)`},
 		{"every host", pool, match("{host: '*'}"), `f:5:23: vips[0].routes[0].match.host: "*" is every host (leave host out)`},
 		{"star inside", pool, match("{host: 'a.*.b'}"), `f:5:23: vips[0].routes[0].match.host: "a.*.b" has a * elsewhere than as its first label (such as *.example.net)`},
-		{"final dot", pool, match("{host: a.b.}"), `f:5:23: vips[0].routes[0].match.host: "a.b." is not a host name (such as cdn.example.net)`},
+		{"two final dots", pool, match("{host: a.b..}"), `f:5:23: vips[0].routes[0].match.host: "a.b." is not a host name (such as cdn.example.net)`},
 		{"host in another script", pool, match("{host: ä.net}"), `f:5:23: vips[0].routes[0].match.host: "ä.net" holds 'Ã' (letters, digits, - and .; other scripts as xn--)`},
 		{"bad IPv6 host", pool, match("{host: '[::g]'}"), `f:5:23: vips[0].routes[0].match.host: "[::g]" is not an IPv6 address in brackets (such as [2001:db8::9])`},
 		{"prefix without slash", pool, match("{path_prefix: video}"), `f:5:30: vips[0].routes[0].match.path_prefix: "video" does not begin with / (such as /video/)`},

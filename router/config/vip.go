@@ -24,6 +24,9 @@ func (d *decoder) vip(path string, n *node) VIP {
 			v.Mode = Mode(d.Choice(path, n, "is not a mode", string(Handoff), string(Redirect), string(Proxy)))
 		}},
 		{Name: "interfaces", Decode: func(path string, n *node) { v.Interfaces = document.Distinct(d.Decoder, path, n, d.Device) }},
+		{Name: "pipelining", Decode: func(path string, n *node) {
+			v.Pipelining = Pipelining(d.Choice(path, n, "is not a kind of pipelining", string(PipeliningHold), string(PipeliningPass)))
+		}},
 		{Name: "routes", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxRoutes)
 			d.NonEmptyList(path, n, func(at string, n *node) { v.Routes = append(v.Routes, d.route(at, n)) })
@@ -32,8 +35,33 @@ func (d *decoder) vip(path string, n *node) VIP {
 	d.Require(path, n, "address", "routes")
 	if v.Mode == Handoff {
 		d.Require(path, n, "interfaces")
+	} else if v.Pipelining != "" {
+		d.Wrong(n, document.Join(path, "pipelining"), "is for mode handoff alone", "no pipelining: the proxy routes each request")
+	}
+	if v.Mode == Handoff && v.Pipelining == "" {
+		v.Pipelining = v.usualPipelining()
 	}
 	return v
+}
+
+// usualPipelining lets requests pass where one pool answers whatever they are, so that routing them again would change nothing.
+func (v *VIP) usualPipelining() Pipelining {
+	for _, r := range v.Routes {
+		if r.Pool != v.Routes[0].Pool {
+			return PipeliningHold
+		}
+	}
+	for _, r := range v.Routes {
+		if r.Match.everything() {
+			return PipeliningPass
+		}
+	}
+	return PipeliningHold
+}
+
+// everything tells whether every request matches.
+func (m *Match) everything() bool {
+	return m.Host == "" && m.PathPrefix == "" && m.PathRegex == nil && len(m.Methods) == 0 && len(m.Headers) == 0
 }
 
 func (d *decoder) route(path string, n *node) Route {
@@ -61,7 +89,7 @@ func (d *decoder) match(path string, n *node) Match {
 }
 
 // host decodes the name that is compared with a request's Host: a name, "*.name", an IPv4 address or an IPv6 address in
-// brackets.
+// brackets. A name may end with the dot of the root, which says nothing.
 func (d *decoder) host(path string, n *node) string {
 	s := strings.ToLower(d.Text(path, n))
 	if d.Err() != nil {
@@ -73,6 +101,7 @@ func (d *decoder) host(path string, n *node) string {
 		}
 		return s
 	}
+	s = strings.TrimSuffix(s, ".")
 	name := strings.TrimPrefix(s, "*.")
 	switch {
 	case s == "*":

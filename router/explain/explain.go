@@ -41,15 +41,17 @@ type Explanation struct {
 	Request string `json:"request"` // method, target and host, as the router reads them
 	Client  string `json:"client,omitempty"`
 
-	VIP  string      `json:"vip,omitempty"`
-	Mode config.Mode `json:"mode,omitempty"`
+	VIP        string            `json:"vip,omitempty"`
+	Mode       config.Mode       `json:"mode,omitempty"`
+	Pipelining config.Pipelining `json:"pipelining,omitempty"` // in mode handoff
 
 	Missed []Missed `json:"missed,omitempty"` // routes that were passed over
 	Route  *Route   `json:"route,omitempty"`
 
 	Pool       string        `json:"pool,omitempty"`
 	Policy     config.Policy `json:"policy,omitempty"`
-	Key        string        `json:"key,omitempty"` // what the policy looked at: hash and slot, or zone
+	Reuse      config.Reuse  `json:"reuse,omitempty"` // in mode handoff
+	Key        string        `json:"key,omitempty"`   // what the policy looked at: hash and slot, or zone
 	Candidates []Candidate   `json:"candidates,omitempty"`
 	Chosen     []string      `json:"chosen,omitempty"` // one, or those that take turns
 	Action     string        `json:"action,omitempty"` // what happens to the session
@@ -102,6 +104,9 @@ func Explain(cfg *config.Config, q Question, health func(surrogate string) Healt
 		return nil, fmt.Errorf("explain: %w", err)
 	}
 	e.VIP, e.Mode = cfg.VIPs[vip].Address.String(), cfg.VIPs[vip].Mode
+	if e.Mode == config.Handoff {
+		e.Pipelining = cfg.VIPs[vip].Pipelining
+	}
 
 	req, size, err := head.Parse(raw)
 	var refused *head.Error
@@ -183,6 +188,9 @@ func onSocket(v *config.VIP) string {
 
 func (e *Explanation) choose(v *config.VIP, p *config.Pool, req *head.Request, client netip.Addr, health func(string) Health) {
 	e.Pool, e.Policy = p.Name, p.Policy
+	if v.Mode == config.Handoff {
+		e.Reuse = p.Reuse
+	}
 	states := make([]Health, 0, len(p.Surrogates))
 	candidates := choose.Candidates(p, func(name string) (bool, bool) {
 		h := health(name)

@@ -64,10 +64,10 @@ func TestExplain(t *testing.T) {
 	}{
 		{"a header, in user space, fewest sessions", Question{URL: "http://x.net/", Headers: []string{"X-Beta: 1"}}, `
 request    GET /, host x.net
-vip        10.9.9.9:80, mode handoff
+vip        10.9.9.9:80, mode handoff, pipelining hold
            not the route on line 5: no match on host
 route      line 6: header X-Beta = 1
-pool       least, policy least-sessions
+pool       least, policy least-sessions, reuse always
            l1 (10.2.2.1:80) is not chosen, 4 sessions
            l2 (10.2.2.2:80) gets 50 %, 2 sessions
            l3 (10.2.2.3:80) gets 50 %, 2 sessions
@@ -77,11 +77,11 @@ decided    in user space: the route on line 6 matches headers
 		{"nearest, the best is down", Question{URL: "cdn.example.net/near/x", Client: netip.MustParseAddr("192.0.2.7")}, `
 request    GET /near/x, host cdn.example.net
 client     192.0.2.7
-vip        10.9.9.9:80, mode handoff
+vip        10.9.9.9:80, mode handoff, pipelining hold
            not the route on line 5: no match on path_prefix
            not the route on line 6: no match on headers
 route      line 7: host cdn.example.net, path_prefix /near/
-pool       near, policy nearest, zone 192.0.2.0/24
+pool       near, policy nearest, zone 192.0.2.0/24, reuse always
            n1 (10.2.3.1:80) gets 100 %
            n2 (10.2.3.2:80) cannot be chosen: down: connection refused
 chosen     n1, spliced
@@ -89,12 +89,12 @@ decided    in user space: the route on line 6 matches headers
 `},
 		{"weighted", Question{Method: "PUT", URL: "http://10.9.9.9/video/x", Headers: []string{"Host: cdn.example.net"}}, `
 request    PUT /video/x, host cdn.example.net
-vip        10.9.9.9:80, mode handoff
+vip        10.9.9.9:80, mode handoff, pipelining hold
            not the route on line 5: no match on methods
            not the route on line 6: no match on headers
            not the route on line 7: no match on path_prefix
 route      line 8: host cdn.example.net
-pool       heavy, policy weighted
+pool       heavy, policy weighted, reuse always
            h1 (10.2.4.1:80) gets 75 %
            h2 (10.2.4.2:80) gets 25 %
            h3 (10.2.4.3:80) cannot be chosen: weight 0
@@ -120,7 +120,7 @@ decided    in user space: no route matches
 `},
 		{"refused", Question{URL: "http://a/b%4"}, `
 request    GET http://a/b%4
-vip        10.9.9.9:80, mode handoff
+vip        10.9.9.9:80, mode handoff, pipelining hold
 answer     400: path has a % that begins no escape
 decided    in user space: the request is refused before it is routed
 `},
@@ -145,9 +145,9 @@ func TestExplainInTheKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &Explanation{
-		Request: "GET /video/a.mp4?t=1, host cdn.example.net", VIP: "10.9.9.9:80", Mode: config.Handoff,
+		Request: "GET /video/a.mp4?t=1, host cdn.example.net", VIP: "10.9.9.9:80", Mode: config.Handoff, Pipelining: config.PipeliningHold,
 		Route: &Route{Line: 5, Match: "host cdn.example.net, path_prefix /video/, methods GET"},
-		Pool:  "video", Policy: config.Hash,
+		Pool:  "video", Policy: config.Hash, Reuse: config.ReuseAlways,
 		Key:    fmt.Sprintf("hash %016x of the path", choose.HashPath([]byte("/video/a.mp4"))),
 		Action: "spliced", Decides: "kernel", Because: `host and path are in its tables, by prefix "/video/"`,
 		Candidates: []Candidate{

@@ -15,13 +15,13 @@ func (e *Explanation) String() string {
 	if e.Client != "" {
 		step("client", "%s", e.Client)
 	}
-	step("vip", "%s, mode %s", e.VIP, e.Mode)
+	step("vip", "%s, mode %s%s", e.VIP, e.Mode, prefixed(", pipelining ", string(e.Pipelining)))
 	for _, m := range e.Missed {
 		step("", "not the route on line %d: %s", m.Line, m.Why)
 	}
 	if e.Route != nil {
 		step("route", "line %d: %s", e.Route.Line, e.Route.Match)
-		step("pool", "%s, policy %s%s", e.Pool, e.Policy, prefixed(", ", e.Key))
+		step("pool", "%s, policy %s%s%s", e.Pool, e.Policy, prefixed(", ", e.Key), prefixed(", reuse ", string(e.Reuse)))
 	}
 	for _, c := range e.Candidates {
 		switch {

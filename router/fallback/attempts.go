@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+
+	"baton/router/head"
 )
 
 // FailureKind is how a surrogate failed to answer.
@@ -20,12 +22,18 @@ type FailureKind = string
 // The kinds of failure.
 const (
 	FailureRefused     FailureKind = "refused"      // RST to the SYN
-	FailureUnreachable FailureKind = "unreachable"  // no connection for another reason
+	FailureUnreachable FailureKind = "unreachable"  // no route to it
 	FailureDialTimeout FailureKind = "dial-timeout" // no answer to the SYN
 	FailureTimeout     FailureKind = "timeout"      // connected, but no response in time
 	FailureReset       FailureKind = "reset"        // closed or reset before a response
 	FailureMalformed   FailureKind = "malformed"    // answered with something that is not HTTP
+	FailureLocal       FailureKind = "local"        // no connection for a reason of this host's: ports, descriptors
 )
+
+// Blames tells whether the failure is evidence against the surrogate: no client can cause it, whatever it asks for.
+func Blames(kind FailureKind) bool {
+	return kind == FailureRefused || kind == FailureDialTimeout || kind == FailureUnreachable
+}
 
 // passage is one request on its way through the proxy; it travels in the request's context.
 type passage struct {
@@ -50,7 +58,7 @@ func (s *Server) RoundTrip(req *http.Request) (*http.Response, error) {
 	d := p.decision
 	var failed []string
 	for {
-		res, a, err := s.attempt(req, d)
+		res, a, err := s.attempt(p, req, d)
 		if err == nil {
 			p.surrogate = d.Surrogate
 			return res, nil
@@ -84,7 +92,23 @@ type attempt struct {
 	body     *attemptBody
 }
 
-func (s *Server) attempt(req *http.Request, d Decision) (*http.Response, *attempt, error) {
+// transportFor is the connections that all clients share, or those of this client alone, once one of its requests had credentials that
+// may hold for a connection: another client's request there would be taken for this one's.
+func (s *Server) transportFor(g *guard, req *http.Request) *http.Transport {
+	for _, name := range []string{"Authorization", "Proxy-Authorization"} {
+		for _, credentials := range req.Header.Values(name) {
+			if g.bound.Load() == nil && head.Binds([]byte(credentials)) {
+				g.bound.Store(newTransport(s.dial, s.timeouts))
+			}
+		}
+	}
+	if own := g.bound.Load(); own != nil {
+		return own
+	}
+	return s.transport
+}
+
+func (s *Server) attempt(p *passage, req *http.Request, d Decision) (*http.Response, *attempt, error) {
 	a := &attempt{}
 	trace := &httptrace.ClientTrace{
 		WroteHeaders:         func() { a.sent.Store(true) },
@@ -98,7 +122,7 @@ func (s *Server) attempt(req *http.Request, d Decision) (*http.Response, *attemp
 		a.body = &attemptBody{from: req.Body}
 		out.Body = a.body
 	}
-	res, err := s.transport.RoundTrip(out)
+	res, err := s.transportFor(p.guard, req).RoundTrip(out)
 	if err != nil && a.body != nil {
 		a.body.Close()
 	}
@@ -174,8 +198,10 @@ func failureKind(err error) FailureKind {
 			return FailureDialTimeout
 		case errors.Is(err, syscall.ECONNREFUSED):
 			return FailureRefused
+		case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTDOWN):
+			return FailureUnreachable
 		}
-		return FailureUnreachable
+		return FailureLocal
 	case timeout:
 		return FailureTimeout
 	case errors.As(err, &network), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), err.Error() == "http: server closed idle connection": // net/http exports no name for it

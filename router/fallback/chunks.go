@@ -39,6 +39,17 @@ type chunks struct {
 	spent  int // octets of size lines beyond the digits, in the whole body
 }
 
+// ChunkedEnd looks for the end of a chunked body that b begins with: how many bytes are behind it, and whether the body can be read
+// differently by two parsers.
+func ChunkedEnd(b []byte) (behind int, malformed bool) {
+	var c chunks
+	used, done, err := c.advance(b)
+	if done {
+		behind = len(b) - used
+	}
+	return behind, err != nil
+}
+
 // advance reads as much of b as belongs to the body. done says that the body ends after used octets.
 func (c *chunks) advance(b []byte) (used int, done bool, err error) {
 	for used < len(b) {

@@ -60,7 +60,7 @@ type Options struct {
 type Hooks struct {
 	Connection func(delta int)                          // +1 accepted, -1 closed
 	Request    func(Exchange)                           // a request is over
-	Failure    func(surrogate string, kind FailureKind) // a surrogate did not answer; health.Checker.ReportFailure fits
+	Failure    func(surrogate string, kind FailureKind) // a surrogate did not answer; see Blames
 	Refused    func(status int, reason string)          // a request was refused for its form, or by a verdict
 }
 
@@ -87,6 +87,7 @@ type Server struct {
 
 	http      *http.Server
 	proxy     *httputil.ReverseProxy
+	dial      func(ctx context.Context, network, address string) (net.Conn, error)
 	transport *http.Transport
 	slots     chan struct{}
 
@@ -115,6 +116,7 @@ func New(o Options) (*Server, error) {
 		s.log = slog.Default()
 	}
 	s.log = s.log.With("vip", o.VIP.String())
+	s.dial = o.Dial
 	s.transport = newTransport(o.Dial, s.timeouts)
 	stdlog := slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
 	s.proxy = s.newProxy(stdlog)
@@ -233,6 +235,9 @@ func (s *Server) forget(g *guard) {
 	s.mu.Lock()
 	delete(s.conns, g)
 	s.mu.Unlock()
+	if own := g.bound.Load(); own != nil {
+		own.CloseIdleConnections() // one that a request still has goes when it has been idle
+	}
 	<-s.slots
 	s.hooks.Connection(-1)
 }

@@ -22,7 +22,7 @@ type Request struct {
 	Target  []byte // as it came
 	Path    []byte // raw: nothing decoded or normalised, no query; "/" when an absolute target has none, "*" in Asterisk form
 	Query   []byte // raw, without "?"
-	Host    []byte // lower case, no port; of an absolute target, else of the Host header; empty when there is none
+	Host    []byte // lower case, no port, no dot at the end; of an absolute target, else of the Host header; empty when there is none
 	Fields  Fields
 	Form    Form
 	Version Version
@@ -31,6 +31,7 @@ type Request struct {
 	KeepAlive      bool  // the client would send another request on this connection
 	Upgrade        bool  // an Upgrade header is there: the surrogate may answer 101 and leave HTTP
 	ExpectContinue bool  // the client may hold its body back until a 100
+	Bound          bool  // its credentials may hold for the whole connection (NTLM, Negotiate), not for this request alone
 }
 
 var (
@@ -128,7 +129,7 @@ func version(b []byte) (Version, error) {
 	return 0, errOldVersion
 }
 
-var slash = []byte("/")
+var slash, root = []byte("/"), []byte(".")
 
 func (r *Request) target() error {
 	if !all(r.Target, isTarget) {
@@ -223,6 +224,10 @@ func (r *Request) headers(b []byte, n int) (int, error) {
 			if equalFold(name, "Expect") && equalFold(value, "100-continue") && r.Version == HTTP11 {
 				r.ExpectContinue = true
 			}
+		case len("Authorization"), len("Proxy-Authorization"):
+			if equalFold(name, "Authorization") || equalFold(name, "Proxy-Authorization") {
+				r.Bound = r.Bound || Binds(value)
+			}
 		case len("Upgrade"): // and Trailer
 			switch {
 			case equalFold(name, "Upgrade"):
@@ -242,6 +247,13 @@ func namesFraming(list []byte) bool {
 		}
 	}
 	return false
+}
+
+// Binds tells whether credentials are of none of the schemes that are known to hold for one request: they may be of one that holds
+// for the connection (NTLM; Negotiate, RFC 4559 section 6).
+func Binds(credentials []byte) bool {
+	scheme, _, _ := bytes.Cut(credentials, []byte(" "))
+	return !equalFold(scheme, "Basic") && !equalFold(scheme, "Digest") && !equalFold(scheme, "Bearer")
 }
 
 // finish judges what only the whole head shows.
@@ -270,7 +282,8 @@ func (r *Request) finish(f *framing, hosts int, trailer bool) error {
 	return nil
 }
 
-// hostOf takes the port off uri-host [":" port] and lowers the case. An empty host is valid, RFC 9112 section 3.2.
+// hostOf takes the port off uri-host [":" port], and the dot of the root off its end, and lowers the case. An empty host is valid,
+// RFC 9112 section 3.2.
 func hostOf(b []byte) ([]byte, bool) {
 	host, port := b, []byte(nil)
 	if len(b) > 0 && b[0] == '[' {
@@ -289,6 +302,7 @@ func hostOf(b []byte) ([]byte, bool) {
 		if !all(host, isHost) || len(host) == 0 && len(port) > 0 {
 			return nil, false
 		}
+		host = bytes.TrimSuffix(host, root)
 	}
 	if len(port) > 0 {
 		number, ok := decimal(port[1:])

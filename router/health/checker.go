@@ -1,5 +1,5 @@
-// Package health knows which surrogates can take new sessions: from HTTP checks of its own, from the failures that
-// sessions meet, and from the operator who drains one.
+// Package health knows which surrogates can take new sessions: from checks of its own, from connections of the router's that are
+// refused or not answered, and from the operator who drains one. What a client can cause is no evidence against a surrogate.
 //
 // The state machine is pure code (machine.go); Checker gives it events from the network and the clock.
 package health
@@ -28,6 +28,8 @@ type Target struct {
 	Name    string
 	Address netip.AddrPort
 	Check   *config.Health // nil: no active checks
+	Pool    string         // the members of a pool stand in for each other
+	Reserve bool           // given nothing new (weight 0)
 }
 
 // Transition is a change of a surrogate's phase or of its draining flag.
@@ -44,7 +46,7 @@ type Options struct {
 	// OnChange is called for each transition, one at a time, in order, from whichever goroutine caused it. It may call
 	// the Checker's methods, except Close.
 	OnChange func(Transition)
-	// OnCheck is told of each active check, from many goroutines; err is nil for a success.
+	// OnCheck is told of each active check and probe, from many goroutines; err is nil for a success.
 	OnCheck func(surrogate string, took time.Duration, err error)
 	Log     *slog.Logger // nil: slog.Default
 }
@@ -52,7 +54,8 @@ type Options struct {
 // Checker watches surrogates. Its methods may be called from any goroutine.
 type Checker struct {
 	passive  Passive
-	probe    func(ctx context.Context, t Target) error
+	probe    func(ctx context.Context, t Target) error // of targets with a check
+	connect  func(ctx context.Context, t Target) error // of the others
 	onChange func(Transition)
 	onCheck  func(string, time.Duration, error)
 	log      *slog.Logger
@@ -71,14 +74,14 @@ type watched struct {
 	target  Target
 	machine *machine
 	stop    context.CancelFunc
-	poke    chan struct{} // capacity 1: the machine's next tick has moved
+	poke    chan struct{} // capacity 1: the machine's next event has moved
 }
 
 // New starts watching. The caller owns the Checker and closes it.
 func New(o Options) (*Checker, error) {
 	c := &Checker{
 		passive: o.Passive, onChange: o.OnChange, onCheck: o.OnCheck, log: o.Log,
-		probe: newProbe(o.Ports), watched: make(map[string]*watched),
+		probe: newProbe(o.Ports), connect: newConnect(o.Ports), watched: make(map[string]*watched),
 	}
 	if c.onChange == nil {
 		c.onChange = func(Transition) {}
@@ -106,8 +109,8 @@ func (c *Checker) Close() {
 	c.wg.Wait()
 }
 
-// Update replaces the targets, for a reload. A target that has not changed keeps its state; one whose address or check
-// has changed starts anew, but stays drained. A target that is gone is forgotten without a transition.
+// Update replaces the targets, for a reload. A target whose address and check have not changed keeps its state; another
+// starts anew, but stays drained. A target that is gone is forgotten without a transition.
 func (c *Checker) Update(targets []Target) error {
 	wanted := make(map[string]Target, len(targets))
 	for _, t := range targets {
@@ -127,7 +130,8 @@ func (c *Checker) Update(targets []Target) error {
 	draining := make(map[string]bool)
 	for name, w := range c.watched {
 		draining[name] = w.machine.state.Draining
-		if t, ok := wanted[name]; ok && reflect.DeepEqual(t, w.target) {
+		if t, ok := wanted[name]; ok && t.Address == w.target.Address && reflect.DeepEqual(t.Check, w.target.Check) {
+			w.target.Pool, w.target.Reserve = t.Pool, t.Reserve
 			delete(wanted, name)
 			continue
 		}
@@ -154,52 +158,26 @@ func (c *Checker) watch(t Target, draining bool) {
 	var ctx context.Context
 	ctx, w.stop = context.WithCancel(c.ctx)
 	c.watched[t.Name] = w
-	c.wg.Go(func() {
-		if w.target.Check != nil {
-			c.checkLoop(ctx, w)
-		} else {
-			c.tickLoop(ctx, w)
-		}
-	})
+	t = w.target
+	c.wg.Go(func() { c.loop(ctx, w, t) })
 }
 
-// checkLoop checks a surrogate at once and then at each interval ± 10 %, so that routers started together do not
-// check together.
-func (c *Checker) checkLoop(ctx context.Context, w *watched) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-w.poke:
-			continue
-		case <-timer.C:
-		}
-		started := time.Now()
-		err := c.probe(ctx, w.target)
-		if ctx.Err() != nil {
-			return
-		}
-		c.onCheck(w.target.Name, time.Since(started), err)
-		failure := ""
-		if err != nil {
-			failure = err.Error()
-		}
-		c.apply(ctx, w, func(m *machine) { m.checked(failure, started, time.Now()) })
-		interval := float64(w.target.Check.Interval)
-		timer.Reset(max(0, time.Duration(interval*(0.9+0.2*rand.Float64()))-time.Since(started)))
+// loop checks a surrogate at once and then at each interval ± 10 %, so that routers started together do not check
+// together. Where there are no checks, it lets a surrogate's backoff end. In between it makes the early probes that are due.
+func (c *Checker) loop(ctx context.Context, w *watched, t Target) {
+	var check time.Time // the next; zero: none
+	if t.Check != nil {
+		check = time.Now()
 	}
-}
-
-// tickLoop lets a surrogate's backoff end.
-func (c *Checker) tickLoop(ctx context.Context, w *watched) {
-	timer := time.NewTimer(time.Hour)
+	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		c.mu.Lock()
 		next := w.machine.next()
 		c.mu.Unlock()
+		if next.IsZero() || !check.IsZero() && check.Before(next) {
+			next = check
+		}
 		if next.IsZero() {
 			timer.Stop()
 		} else {
@@ -209,10 +187,46 @@ func (c *Checker) tickLoop(ctx context.Context, w *watched) {
 		case <-ctx.Done():
 			return
 		case <-w.poke:
+			continue
 		case <-timer.C:
-			c.apply(ctx, w, func(m *machine) { m.tick(time.Now()) })
+		}
+		started := time.Now()
+		early := false
+		c.apply(ctx, w, func(m *machine) {
+			m.tick(started)
+			early = m.begin(started)
+		})
+		if regular := !check.IsZero() && !started.Before(check); early || regular {
+			c.check(ctx, w, t, started, early && !regular)
+			if regular {
+				check = started.Add(time.Duration(float64(t.Check.Interval) * (0.9 + 0.2*rand.Float64())))
+			}
 		}
 	}
+}
+
+// check asks a surrogate once.
+func (c *Checker) check(ctx context.Context, w *watched, t Target, started time.Time, early bool) {
+	probe := c.probe
+	if t.Check == nil {
+		probe = c.connect
+	}
+	err := probe(ctx, t)
+	if ctx.Err() != nil {
+		return
+	}
+	c.onCheck(t.Name, time.Since(started), err)
+	failure := ""
+	if err != nil {
+		failure = err.Error()
+	}
+	c.apply(ctx, w, func(m *machine) {
+		if early {
+			m.probed(failure, started, time.Now())
+		} else {
+			m.checked(failure, started, time.Now())
+		}
+	})
 }
 
 // apply gives a machine an event and tells of what that changed.
@@ -227,15 +241,17 @@ func (c *Checker) apply(ctx context.Context, w *watched, event func(*machine)) {
 // change is apply with c.mu held. Whoever finds nobody telling tells, until nothing is left to tell: that keeps the
 // order, and OnChange may itself cause a change.
 func (c *Checker) change(w *watched, event func(*machine)) {
-	from := w.machine.state
+	from, due := w.machine.state, w.machine.next()
 	event(w.machine)
 	to := w.machine.state
+	if !w.machine.next().Equal(due) {
+		select {
+		case w.poke <- struct{}{}:
+		default:
+		}
+	}
 	if from.Phase == to.Phase && from.Draining == to.Draining {
 		return
-	}
-	select {
-	case w.poke <- struct{}{}:
-	default:
 	}
 	c.pending = append(c.pending, Transition{w.target.Name, from, to})
 	if c.notifying {
@@ -283,15 +299,37 @@ func (c *Checker) States() map[string]State {
 	return out
 }
 
-// ReportFailure tells that a session met a surrogate that did not do its part: a handoff that failed, a refused leg.
-// Enough of them within Passive.Window take it down, until the next active check succeeds, or for a backoff where there
-// are none. An unknown surrogate is ignored: it may have gone with a reload.
+// ReportFailure tells that a connection of the router's to a surrogate was refused, or not answered. Nothing that a client can
+// cause may be reported so. Enough of them within Passive.Window take the surrogate down, until the next active check succeeds, or
+// for a backoff where there are none; but never the last one that its pool can use (lastUsable), which is probed instead. An unknown
+// surrogate is ignored: it may have gone with a reload.
 func (c *Checker) ReportFailure(surrogate, kind string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if w, ok := c.watched[surrogate]; ok && !c.closed {
-		c.change(w, func(m *machine) { m.failed(kind, time.Now()) })
+		c.change(w, func(m *machine) { m.failed(kind, lastUsable(c.others(w)), time.Now()) })
 	}
+}
+
+// Suspect tells that a session met a failure that its client may have caused: a handoff or a request that ended without a response.
+// The surrogate is probed soon: by its check, or where there is none by a connection. No more than one such probe a second.
+func (c *Checker) Suspect(surrogate string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w, ok := c.watched[surrogate]; ok && !c.closed {
+		c.change(w, func(m *machine) { m.suspected(time.Now()) })
+	}
+}
+
+// others are the states of the pool's members that could take a surrogate's sessions. c.mu is held.
+func (c *Checker) others(of *watched) []State {
+	var out []State
+	for _, w := range c.watched {
+		if w != of && w.target.Pool == of.target.Pool && !w.target.Reserve {
+			out = append(out, w.machine.state)
+		}
+	}
+	return out
 }
 
 // Drain sets or lifts the operator's draining flag. It returns ErrUnknown for a surrogate that is not watched.

@@ -97,7 +97,7 @@ func TestCheckerFollowsASurrogate(t *testing.T) {
 		w.WriteHeader(int(status.Load()))
 	}))
 	defer s.Close()
-	c, seen := start(t, Options{Targets: []Target{{"s1", addrOf(s), quick()}}})
+	c, seen := start(t, Options{Targets: []Target{{Name: "s1", Address: addrOf(s), Check: quick()}}})
 	poll(t, "up", func() bool { return c.State("s1").Up })
 	if got, want := <-asked, "GET /healthz?deep=1 cdn.example.net baton-health close=true"; got != want {
 		t.Errorf("check = %q, want %q", got, want)
@@ -158,7 +158,7 @@ func TestCheckOutcomes(t *testing.T) {
 			})
 			check := quick()
 			check.Timeout = 100 * time.Millisecond
-			err = newProbe(nil)(t.Context(), Target{"s", l.Addr().(*net.TCPAddr).AddrPort(), check})
+			err = newProbe(nil)(t.Context(), Target{Name: "s", Address: l.Addr().(*net.TCPAddr).AddrPort(), Check: check})
 			if (err == nil) != (tt.failure == "") || (err != nil && !strings.Contains(err.Error(), tt.failure)) {
 				t.Errorf("check = %v, want %q", err, tt.failure)
 			}
@@ -170,7 +170,7 @@ func TestCheckRefused(t *testing.T) {
 	s := httptest.NewServer(nil)
 	addr := addrOf(s)
 	s.Close()
-	c, _ := start(t, Options{Targets: []Target{{"s1", addr, quick()}}})
+	c, _ := start(t, Options{Targets: []Target{{Name: "s1", Address: addr, Check: quick()}}})
 	poll(t, "down", func() bool { return c.State("s1").Phase == Down })
 	if got := c.State("s1").LastError; !strings.Contains(got, "refused") {
 		t.Errorf("LastError = %q, want one that says refused", got)
@@ -181,7 +181,7 @@ func TestReportedFailures(t *testing.T) {
 	t.Run("until the next active success", func(t *testing.T) {
 		s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		defer s.Close()
-		c, seen := start(t, Options{Targets: []Target{{"s1", addrOf(s), quick()}}})
+		c, seen := start(t, Options{Targets: []Target{{Name: "s1", Address: addrOf(s), Check: quick()}, {Name: "other"}}})
 		poll(t, "up", func() bool { return c.State("s1").Up })
 		for range 3 {
 			c.ReportFailure("s1", "handoff")
@@ -217,6 +217,66 @@ func TestReportedFailures(t *testing.T) {
 	})
 }
 
+// TestSuspected has sessions fail in ways that clients can cause: what the surrogate says when it is asked counts, and nothing else.
+func TestSuspected(t *testing.T) {
+	t.Run("with a check", func(t *testing.T) {
+		var asked atomic.Int64
+		var ill atomic.Bool
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			asked.Add(1)
+			if ill.Load() {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+		}))
+		defer s.Close()
+		check := quick()
+		check.Interval = time.Hour
+		c, _ := start(t, Options{Targets: []Target{{Name: "s1", Address: addrOf(s), Check: check}}})
+		poll(t, "up", func() bool { return c.State("s1").Up })
+		for range 100 {
+			c.Suspect("s1")
+			c.Suspect("nobody")
+		}
+		poll(t, "probed", func() bool { return asked.Load() == 2 })
+		if got := c.State("s1"); !got.Up || got.LastError != "" {
+			t.Errorf("state = %+v, want up", got)
+		}
+		ill.Store(true)
+		c.Suspect("s1")
+		poll(t, "down", func() bool { return !c.State("s1").Up })
+		if got := asked.Load(); got != 5 {
+			t.Errorf("asked %d times, want 5: 3 failures in a row", got)
+		}
+	})
+	t.Run("without", func(t *testing.T) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		checks := make(chan error, 10)
+		c, _ := start(t, Options{
+			Targets: []Target{{Name: "s1", Address: l.Addr().(*net.TCPAddr).AddrPort()}},
+			OnCheck: func(_ string, _ time.Duration, err error) { checks <- err },
+		})
+		c.Suspect("s1")
+		if err := <-checks; err != nil {
+			t.Errorf("probe: %v", err)
+		}
+		l.Close()
+		for range 10 { // it is its pool's only one
+			c.ReportFailure("s1", "refused")
+		}
+		if !c.State("s1").Up {
+			t.Error("reports have taken the last surrogate down")
+		}
+		poll(t, "down", func() bool { return !c.State("s1").Up })
+		if err := <-checks; err == nil || err.Error() != "refused" || c.State("s1").LastError != "refused" {
+			t.Errorf("probe: %v, state %+v, want refused", err, c.State("s1"))
+		}
+	})
+}
+
 func TestDrain(t *testing.T) {
 	c, seen := start(t, Options{Targets: []Target{{Name: "s1"}}})
 	if err := c.Drain("s1", true); err != nil {
@@ -244,14 +304,14 @@ func TestUpdate(t *testing.T) {
 	defer s.Close()
 	slow := quick()
 	slow.Interval = time.Hour
-	c, _ := start(t, Options{Targets: []Target{{"kept", addrOf(s), slow}, {"changed", addrOf(s), slow}, {"gone", addrOf(s), quick()}}})
+	c, _ := start(t, Options{Targets: []Target{{Name: "kept", Address: addrOf(s), Check: slow}, {Name: "changed", Address: addrOf(s), Check: slow}, {Name: "gone", Address: addrOf(s), Check: quick()}}})
 	poll(t, "all up", func() bool { return c.State("kept").Up && c.State("changed").Up && c.State("gone").Up })
 	c.Drain("changed", true)
 	c.Drain("kept", true)
 	since := c.State("kept").Since
 
 	same := *slow // an equal configuration, read anew
-	if err := c.Update([]Target{{"kept", addrOf(s), &same}, {Name: "changed", Address: addrOf(s)}, {Name: "new"}}); err != nil {
+	if err := c.Update([]Target{{Name: "kept", Address: addrOf(s), Check: &same}, {Name: "changed", Address: addrOf(s)}, {Name: "new"}}); err != nil {
 		t.Fatal(err)
 	}
 	if got := c.State("kept"); !got.Since.Equal(since) || !got.Draining {
@@ -305,7 +365,7 @@ func TestCloseInterruptsACheck(t *testing.T) {
 	defer l.Close()
 	check := quick()
 	check.Timeout = time.Hour
-	c, _ := start(t, Options{Targets: []Target{{"s1", l.Addr().(*net.TCPAddr).AddrPort(), check}}})
+	c, _ := start(t, Options{Targets: []Target{{Name: "s1", Address: l.Addr().(*net.TCPAddr).AddrPort(), Check: check}}})
 	conn, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
@@ -362,7 +422,7 @@ func TestOnCheck(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer s.Close()
 	told := make(chan error, 100)
-	start(t, Options{Targets: []Target{{"s1", addrOf(s), quick()}}, OnCheck: func(name string, took time.Duration, err error) {
+	start(t, Options{Targets: []Target{{Name: "s1", Address: addrOf(s), Check: quick()}}, OnCheck: func(name string, took time.Duration, err error) {
 		if name != "s1" || took <= 0 {
 			t.Errorf("OnCheck(%s, %v)", name, took)
 		}
@@ -382,7 +442,7 @@ func TestManyAtOnce(t *testing.T) {
 	defer s.Close()
 	fast := quick()
 	fast.Interval = time.Millisecond
-	c, _ := start(t, Options{Targets: []Target{{"a", addrOf(s), fast}, {Name: "p"}}, Passive: Passive{Failures: 1, Backoff: time.Millisecond}})
+	c, _ := start(t, Options{Targets: []Target{{Name: "a", Address: addrOf(s), Check: fast}, {Name: "p"}}, Passive: Passive{Failures: 1, Backoff: time.Millisecond}})
 	var wg sync.WaitGroup
 	for i := range 4 {
 		wg.Go(func() {
@@ -391,7 +451,7 @@ func TestManyAtOnce(t *testing.T) {
 				c.State("a")
 				c.Drain("p", n%3 == i%3)
 				if n%50 == 0 {
-					c.Update([]Target{{"a", addrOf(s), fast}, {Name: "p"}})
+					c.Update([]Target{{Name: "a", Address: addrOf(s), Check: fast}, {Name: "p"}})
 				}
 			}
 		})

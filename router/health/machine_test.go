@@ -12,7 +12,10 @@ import (
 //
 //	ok, fail       an active check that began just now
 //	late-ok T      an active success that began T ago
-//	lost           a session's failure
+//	lost           a connection of ours that was refused, with others in the pool
+//	last           the same of the pool's last usable surrogate
+//	suspect        a failure that its client may have caused
+//	probe-ok, probe-fail  an early probe, which must be due; "not-due" that none is
 //	+T             time passes, then a tick
 //	drain, undrain the operator
 func TestMachine(t *testing.T) {
@@ -44,6 +47,18 @@ func TestMachine(t *testing.T) {
 		{"backoff doubles at a relapse", passive(), "lost=up lost=up lost=down +5s=up lost=up lost=up lost=down +5s=down +4s=down +1s=up lost=up lost=up lost=down +19s=down +1s=up"},
 		{"backoff is forgotten after a good time", passive(), "lost=up lost=up lost=down +5s=up +1m=up lost=up lost=up lost=down +5s=up"},
 		{"backoff is bounded", passive(), relapses(8) + "+119s=down +1s=up"},
+
+		{"what a client may have caused takes nothing down", active(2, 3), "ok=up suspect=up suspect=up suspect=up suspect=up probe-ok=up suspect=up +1s=up probe-ok=up"},
+		{"it has a probe made, once a second", active(2, 3), "ok=up suspect=up probe-ok=up suspect=up not-due=up +500ms=up not-due=up +500ms=up probe-ok=up not-due=up"},
+		{"a failed probe counts as a check, and begets the next", active(2, 3), "ok=up suspect=up probe-fail=up not-due=up +1s=up probe-fail=up +1s=up probe-fail=down not-due=down ok=down ok=up"},
+		{"a probe and checks are counted together", active(2, 3), "ok=up fail=up suspect=up probe-fail=up fail=down"},
+		{"a probe that succeeds ends the row", active(2, 3), "ok=up fail=up fail=up suspect=up probe-ok=up fail=up fail=up fail=down"},
+		{"nothing is probed that is down", active(2, 3), "fail=down suspect=down not-due=down"},
+		{"the last of a pool stays, and is probed", active(2, 3), "ok=up last=up last=up last=up last=up probe-ok=up last=up last=up"},
+		{"a probe takes the last of a pool down", active(2, 3), "ok=up last=up last=up last=up probe-fail=up +1s=up probe-fail=up +1s=up probe-fail=down"},
+		{"reports of the last count when another has come", active(2, 3), "ok=up last=up last=up last=up last=up lost=down"},
+		{"without checks a probe is as good", passive(), "last=up last=up last=up probe-fail=up +1s=up probe-fail=up +1s=up probe-fail=down +4s=down +1s=up suspect=up probe-ok=up"},
+		{"and its backoff doubles", passive(), "suspect=up probe-fail=up +1s=up probe-fail=up +1s=up probe-fail=down +5s=up suspect=up probe-fail=up +1s=up probe-fail=up +1s=up probe-fail=down +9s=down +1s=up"},
 
 		{"draining is beside the phase", active(1, 1), "drain=checking/draining ok=up/draining fail=down/draining ok=up/draining undrain=up"},
 	}
@@ -103,7 +118,20 @@ func play(t *testing.T, m *machine, event string, now *time.Time) {
 		}
 		m.checked("", now.Add(-ago), *now)
 	case name == "lost":
-		m.failed("refused", *now)
+		m.failed("refused", false, *now)
+	case name == "last":
+		m.failed("refused", true, *now)
+	case name == "suspect":
+		m.suspected(*now)
+	case name == "not-due":
+		if m.begin(*now) {
+			t.Fatal("an early probe is due")
+		}
+	case name == "probe-ok", name == "probe-fail":
+		if next := m.next(); next.After(*now) || !m.begin(*now) {
+			t.Fatalf("no early probe is due, but something at %v", next)
+		}
+		m.probed(map[string]string{"probe-fail": "status 500"}[name], *now, *now)
 	case name == "drain", name == "undrain":
 		m.drain(name == "drain")
 	case strings.HasPrefix(name, "+"):
@@ -131,8 +159,8 @@ func TestMachineCounts(t *testing.T) {
 		t.Errorf("after a failure: %+v", got)
 	}
 	p := newMachine(false, 0, 0, Passive{}, now)
-	p.failed("reset", now)
-	if got := p.state; got.Failures != 1 || got.LastError != "reset" {
+	p.failed("refused", false, now)
+	if got := p.state; got.Failures != 1 || got.LastError != "refused" {
 		t.Errorf("passive, after a failure: %+v", got)
 	}
 	p.tick(now.Add(time.Minute))
@@ -147,12 +175,32 @@ func TestMachineNext(t *testing.T) {
 	if got := m.next(); !got.IsZero() {
 		t.Errorf("next while up = %v, want none", got)
 	}
-	m.failed("reset", now)
+	m.failed("refused", false, now)
 	if got, want := m.next(), now.Add(7*time.Second); !got.Equal(want) {
 		t.Errorf("next while down = %v, want %v", got, want)
 	}
 	m.tick(m.next())
 	if !m.state.Up {
 		t.Error("not up at the moment that next names")
+	}
+}
+
+func TestLastUsable(t *testing.T) {
+	up, draining, down := State{Up: true}, State{Up: true, Draining: true}, State{}
+	for _, tt := range []struct {
+		name   string
+		others []State
+		want   bool
+	}{
+		{"alone", nil, true},
+		{"beside one that is up", []State{up}, false},
+		{"beside one that is down", []State{down}, true},
+		{"beside one that is drained", []State{draining}, true},
+		{"beside several", []State{down, draining, up}, false},
+		{"of several", []State{down, draining, down}, true},
+	} {
+		if got := lastUsable(tt.others); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
 	}
 }

@@ -2,11 +2,13 @@ package health
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -51,5 +53,27 @@ func newProbe(ports PortRange) func(ctx context.Context, t Target) error {
 			return fmt.Errorf("check %s: body broke off after %s", t.Address, time.Since(started).Round(time.Millisecond))
 		}
 		return nil
+	}
+}
+
+// connectTimeout bounds the probe of a surrogate without a check.
+const connectTimeout = time.Second
+
+// newConnect makes the function that probes a surrogate without a check: does it take a connection?
+func newConnect(ports PortRange) func(ctx context.Context, t Target) error {
+	dialer := Dialer(ports)
+	return func(ctx context.Context, t Target) error {
+		ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+		defer cancel()
+		c, err := dialer.DialContext(ctx, "tcp", t.Address.String())
+		switch {
+		case err == nil:
+			return c.Close()
+		case ctx.Err() != nil:
+			return errors.New("timeout")
+		case errors.Is(err, syscall.ECONNREFUSED):
+			return errors.New("refused")
+		}
+		return err
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,6 +26,7 @@ type Surrogate struct {
 	Name    string
 	Address netip.AddrPort
 	Legs    config.Legs
+	Reuse   config.Reuse
 }
 
 // Options of a Manager. All functions are called from its own goroutines, without locks held.
@@ -33,8 +35,10 @@ type Options struct {
 	MSS      []uint16 // of the leg classes, as in the data path's config
 	TSOffset uint32   // of the data path's clock
 	Log      *slog.Logger
-	// Failed is told of a surrogate that refuses, does not answer, or ends a session before a response byte.
+	// Failed is told of a surrogate that refuses a leg, or does not answer: no client can cause that.
 	Failed func(surrogate, kind string)
+	// Doubted is told of a surrogate that has ended a session before a response byte, which its client may have caused.
+	Doubted func(surrogate string)
 	// Changed is told when a surrogate's MSS or timestamps turn out to differ from what was assumed, or whether it is on this host.
 	Changed func()
 	// Event counts what happens to legs, for metrics.
@@ -146,6 +150,9 @@ func (m *Manager) Update(surrogates []Surrogate) error {
 		keep[s.ID] = true
 		p := m.pools[s.ID]
 		if p == nil || p.server != s.Address {
+			if p != nil {
+				p.turnAway()
+			}
 			p = &pool{
 				id: s.ID, server: s.Address,
 				ports: m.portsTo(s.Address), opening: make(map[uint32]*opening), classes: make(map[uint8]*class),
@@ -153,7 +160,7 @@ func (m *Manager) Update(surrogates []Surrogate) error {
 			m.pools[s.ID] = p
 			p.class(m.defaultClass(s.Address.Addr()))
 		}
-		p.name, p.bounds, p.renewAt = s.Name, s.Legs, time.Time{}
+		p.name, p.bounds, p.reuse, p.renewAt = s.Name, s.Legs, s.Reuse, time.Time{}
 		p.requests.configured = uint32(s.Legs.Requests)
 		if err := m.o.Datapath.LimitRequests(p.id, p.requests.limit()); err != nil {
 			return err
@@ -166,6 +173,7 @@ func (m *Manager) Update(surrogates []Surrogate) error {
 		if !keep[id] {
 			p.usable = false
 			p.bounds.Min = 0
+			p.turnAway()
 		}
 	}
 	return nil
@@ -220,13 +228,38 @@ func (m *Manager) route(p *pool) error {
 	if p.local {
 		return nil
 	}
-	if src = src.Unmap(); p.router != src || p.ifindex != r.LinkIndex {
-		p.router, p.ifindex = src, r.LinkIndex
-		if err := m.o.Datapath.Attach(p.ifindex); err != nil {
+	p.router, p.ifindex = src.Unmap(), r.LinkIndex
+	paths, err := pathsTo(p.server.Addr(), r.LinkIndex)
+	if err != nil {
+		return err
+	}
+	for _, ifindex := range paths {
+		if err := m.o.Datapath.Attach(ifindex); err != nil {
 			return err
 		}
 	}
-	return nil
+	if slices.Equal(paths, p.paths) {
+		return nil
+	}
+	p.paths = paths
+	return m.o.Datapath.SetPaths(p.id, paths)
+}
+
+// pathsTo lists the interfaces that the route to a surrogate leads over: the one that is taken now, and where the route has several
+// next hops the others.
+func pathsTo(surrogate netip.Addr, now int) ([]int, error) {
+	routes, err := netlink.RouteGetWithOptions(surrogate.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
+	if err != nil {
+		return nil, fmt.Errorf("find the paths to %v: %w", surrogate, err)
+	}
+	paths := []int{now}
+	for _, r := range routes {
+		for _, hop := range r.MultiPath {
+			paths = append(paths, hop.LinkIndex)
+		}
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths), nil
 }
 
 // Local reports whether a surrogate is on this host, where packets cannot be spliced to it.
@@ -280,7 +313,7 @@ func (m *Manager) Want(ctx context.Context, id uint16, classID uint8) error {
 		m.mu.Unlock()
 		return nil
 	}
-	up := make(chan struct{})
+	up := make(chan error, 1)
 	c.waiters = append(c.waiters, up)
 	for _, o := range p.held() {
 		if o.leg.Class == classID {
@@ -296,27 +329,34 @@ func (m *Manager) Want(ctx context.Context, id uint16, classID uint8) error {
 	}
 	m.mu.Unlock()
 	if err != nil {
-		m.forsake(id, classID, up)
+		m.forsake(p, classID, up)
 		return fmt.Errorf("%w: %w", ErrNoLeg, err)
 	}
 	select {
-	case <-up:
-		return nil
+	case err := <-up:
+		return err
 	case <-ctx.Done():
-		m.forsake(id, classID, up)
+		m.forsake(p, classID, up)
 		return fmt.Errorf("%w in time", ErrNoLeg)
 	}
 }
 
-func (m *Manager) forsake(id uint16, classID uint8, up chan struct{}) {
+// forsake waits no longer. The pool may have left the configuration meanwhile, and its class be forgotten.
+func (m *Manager) forsake(p *pool, classID uint8, up chan error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c := m.pools[id].class(classID)
-	for i, w := range c.waiters {
-		if w == up {
-			c.waiters = append(c.waiters[:i], c.waiters[i+1:]...)
-			return
+	if c := p.classes[classID]; c != nil {
+		c.waiters = slices.DeleteFunc(c.waiters, func(w chan error) bool { return w == up })
+	}
+}
+
+// turnAway tells those who wait for a leg that there will be none. Called with the lock.
+func (p *pool) turnAway() {
+	for _, c := range p.classes {
+		for _, w := range c.waiters {
+			w <- ErrNoLeg
 		}
+		c.waiters = nil
 	}
 }
 

@@ -14,10 +14,12 @@ type pool struct {
 	name    string
 	server  netip.AddrPort
 	bounds  config.Legs
+	reuse   config.Reuse
 	usable  bool // up and not draining
 	router  netip.Addr
 	ifindex int
-	local   bool // on this host: cannot be spliced
+	paths   []int // interfaces that the route leads over; ascending
+	local   bool  // on this host: cannot be spliced
 
 	ports   *ports
 	legs    int // splices of ours that are not free
@@ -48,15 +50,16 @@ type opening struct {
 
 // class is the idle legs with one set of options.
 type class struct {
-	sizer            sizer // of all idle legs
-	fresh            sizer // of those that have served nobody: they fit every client
-	taken, missed    uint64
-	takenFresh       uint64
-	recycledAndTaken uint64
-	waiters          []chan struct{}
-	wanted           time.Time // a request last needed it
-	bands            uint32    // that have a queue, but for the fresh: bit n is band n
-	looked           bool      // for queues of an earlier process
+	floor         int   // idle legs without demand
+	sizer         sizer // of all idle legs; where new clients take fresh ones alone, of the others
+	fresh         sizer // of those that have served nobody: they fit every client
+	taken, missed uint64
+	takenFresh    uint64
+	recycled      uint64
+	waiters       []chan error // each for one answer: nil, there is a leg
+	wanted        time.Time    // a request last needed it
+	bands         uint32       // that have a queue, but for the fresh: bit n is band n
+	looked        bool         // for queues of an earlier process
 }
 
 // Limits of trying to open a leg.

@@ -6,7 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"baton/datapath"
+	"baton/router/config"
 )
 
 const (
@@ -31,6 +34,10 @@ func (m *Manager) Run(ctx context.Context) error {
 	defer wg.Wait()
 	defer events.Close()
 
+	changes := make(chan netlink.RouteUpdate, 64)
+	if err := netlink.RouteSubscribe(changes, ctx.Done()); err != nil {
+		m.o.Log.Warn("changed routes are noticed late", "after", routeEvery, "err", err)
+	}
 	timer := time.NewTimer(tickEvery)
 	defer timer.Stop()
 	var renewed, routed time.Time
@@ -38,6 +45,11 @@ func (m *Manager) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case _, open := <-changes:
+			if !open {
+				changes = nil
+			}
+			routed = time.Time{}
 		case now := <-timer.C:
 			m.mu.Lock()
 			next := now.Add(restEvery)
@@ -88,28 +100,14 @@ func (m *Manager) tick(p *pool, now time.Time) {
 		}
 	}
 	for id, c := range p.classes {
-		missed := int(counted.Missed[id] - c.missed)
-		if missed > 0 {
+		u := c.since(counted, id)
+		if u.missed > 0 {
 			c.wanted = now
 		}
-		taken := int(counted.Taken[id] - c.taken)
-		if missed > 0 || taken > 0 && !c.sizer.lasts(now, taken, counted.Idle[id]) {
-			p.due = now // busy: the next tick again
+		short, busy := c.size(now, u, p.floor(id, m.defaultClass(p.server.Addr()), now), p.bounds.Max, p.reuse)
+		if busy {
+			p.due = now // the next tick again
 		}
-		spent := taken - int(counted.Recycled-c.recycledAndTaken)
-		takenFresh := int(counted.TakenFresh[id] - c.takenFresh)
-		c.missed, c.taken, c.recycledAndTaken = counted.Missed[id], counted.Taken[id], counted.Recycled
-		c.takenFresh = counted.TakenFresh[id]
-		c.sizer.floor = p.floor(id, m.defaultClass(p.server.Addr()), now)
-		c.fresh.floor = (c.sizer.floor + 1) / 2
-		c.sizer.ceiling, c.fresh.ceiling = p.bounds.Max, p.bounds.Max
-		want := c.sizer.tick(now, demand{
-			idle: counted.Idle[id], active: counted.Active, taken: taken, spent: max(spent, 0), missed: missed,
-		})
-		fresh := c.fresh.tick(now, demand{
-			idle: counted.Fresh[id], active: counted.Active, taken: takenFresh, spent: takenFresh, missed: missed,
-		})
-		short := max(want-counted.Idle[id], fresh-counted.Fresh[id])
 		if now.Before(p.retryAt) {
 			continue
 		}
@@ -117,9 +115,12 @@ func (m *Manager) tick(p *pool, now time.Time) {
 			p.due = now
 		}
 		for i := range min(short-p.openingOf(id), openBatch) {
+			if p.legs >= p.bounds.Max && p.reuse == config.ReuseSafe {
+				m.makeRoom(p) // new clients can use none of those
+			}
 			if err := m.open(p, id, now); err != nil {
 				m.o.Log.Debug("leg is not opened", "surrogate", p.name, "err", err)
-				if i == 0 && taken == 0 && missed == 0 {
+				if i == 0 && u.taken == 0 && u.missed == 0 {
 					p.due = now.Add(restEvery) // nothing has changed, nor has that
 				}
 				break
@@ -185,6 +186,19 @@ func (m *Manager) caughtUp(p *pool, number uint32, now time.Time) bool {
 	return true
 }
 
+// tellClient tells the client of a leg that ended here, where it cannot know otherwise.
+func (m *Manager) tellClient(s datapath.Splice, end datapath.End) {
+	if s.Client.Port() == 0 {
+		return
+	}
+	switch {
+	case end == datapath.Malformed && s.Unanswered:
+		_ = m.wire.refuse(s)
+	case end == datapath.Malformed, end == datapath.Expired, end == datapath.Cut, end == datapath.Abandoned && s.SndUna != s.SndBase:
+		_ = m.wire.reset(s.VIP, s.Client, s.RcvNxt-s.ToServerAck)
+	}
+}
+
 // later reports a failure outside of the lock.
 func (m *Manager) later(surrogate, kind string) {
 	m.o.Event(surrogate, kind)
@@ -215,7 +229,7 @@ func (m *Manager) renew(p *pool, now time.Time) {
 		if due {
 			m.renewClass(p, id, counted.Idle[id], counted.Fresh[id], now)
 		}
-		if c.sizer.floor == 0 && counted.Idle[id] == 0 && len(c.waiters) == 0 && now.Sub(c.wanted) > rareClassLife {
+		if c.floor == 0 && counted.Idle[id] == 0 && len(c.waiters) == 0 && now.Sub(c.wanted) > rareClassLife {
 			delete(p.classes, id)
 		}
 	}
@@ -232,7 +246,10 @@ func (p *pool) surplus(c *class, idle int) int {
 	if !p.usable {
 		return idle
 	}
-	return max(0, idle-surplusAbove(max(c.sizer.want, c.fresh.want)))
+	if p.reuse == config.ReuseAlways {
+		return max(0, idle-surplusAbove(max(c.sizer.want, c.fresh.want)))
+	}
+	return max(0, idle-surplusAbove(c.sizer.want)-surplusAbove(c.fresh.want)) // none stands in for the other
 }
 
 // renewClass looks at the legs that have been idle for longest.
@@ -346,7 +363,7 @@ func (m *Manager) up(e datapath.Event) {
 		m.learn(p, s, o.leg.Class)
 	}
 	if c := p.classes[s.Class]; c != nil && len(c.waiters) > 0 {
-		close(c.waiters[0])
+		c.waiters[0] <- nil
 		c.waiters = c.waiters[1:]
 	}
 }
@@ -378,23 +395,23 @@ func (m *Manager) down(e datapath.Event, now time.Time) {
 		p.failed(now)
 		m.later(p.name, "refused")
 	case datapath.Failed:
-		m.later(p.name, "failed handoff")
+		m.o.Event(p.name, "failed handoff")
+		go m.o.Doubted(p.name)
 	case datapath.ClosedIdle, datapath.ResetIdle:
 		if limit := p.idle(e.Requests); limit.closed(e.Idle, p.bounds.Idle, now) {
 			m.o.Log.Info("surrogate closes idle connections", "surrogate", p.name, "after", e.Idle, "served", e.Requests > 0,
 				"renewing after", limit.learnt)
 			p.renewAt = now
 		}
-	case datapath.Expired, datapath.Replaced, datapath.Abandoned, datapath.Retired:
+	case datapath.Expired, datapath.Replaced, datapath.Abandoned, datapath.Retired, datapath.Cut,
+		datapath.Malformed:
 		if e.Band < datapath.BandFar { // perhaps for want of a queue
 			if err := m.makeQueue(p, e.Class, e.Band); err != nil {
 				m.o.Log.Error("legs are not used again", "surrogate", p.name, "err", err)
 			}
 		}
 		_ = m.wire.reset(s.Router, s.Server, s.SndNxt)
-		if s.Client.Port() != 0 && (e.End == datapath.Expired || e.End == datapath.Abandoned && s.SndUna != s.SndBase) {
-			_ = m.wire.reset(s.VIP, s.Client, s.RcvNxt-s.ToServerAck)
-		}
+		m.tellClient(s, e.End)
 	}
 	learnt := p.requests.learnt
 	if p.requests.ended(e.Requests, e.Announced, now) {

@@ -1,6 +1,11 @@
 package legs
 
-import "time"
+import (
+	"time"
+
+	"baton/datapath"
+	"baton/router/config"
+)
 
 // sizer finds how many idle legs of one class are to be kept ready. It is told, each tick, what happened since the last.
 //
@@ -66,4 +71,46 @@ func (s *sizer) tick(now time.Time, d demand) int {
 	}
 	s.want = min(max(want, s.floor), s.ceiling)
 	return s.want
+}
+
+// usage is what the kernel has counted of a class since the last tick, and what there is now.
+type usage struct {
+	idle, fresh       int // now; fresh have served nobody
+	active            int // sessions on legs of the surrogate
+	taken, takenFresh int
+	recycled          int // legs of the surrogate that came back, of any class
+	missed            int
+}
+
+// since takes what is new of the counters.
+func (c *class) since(counted datapath.Surrogate, id uint8) usage {
+	u := usage{
+		idle: counted.Idle[id], fresh: counted.Fresh[id], active: counted.Active,
+		taken: int(counted.Taken[id] - c.taken), takenFresh: int(counted.TakenFresh[id] - c.takenFresh),
+		recycled: int(counted.Recycled - c.recycled), missed: int(counted.Missed[id] - c.missed),
+	}
+	c.taken, c.takenFresh, c.recycled, c.missed = counted.Taken[id], counted.TakenFresh[id], counted.Recycled, counted.Missed[id]
+	return u
+}
+
+// size tells how many legs of the class are short, and whether it is to be looked at again at the next tick.
+//
+// A fresh leg that was taken is never fresh again, so fresh legs are sized as those that are used up. Where every leg may be used
+// again that matters for the few clients that no used leg fits; with reuse safe and never all new clients live by them, so that
+// all that are kept ready are to be fresh, and how long they last is what counts. Used legs then serve those who change surrogates
+// (safe) or nobody (never): they come back by themselves, and none is opened for want of them.
+func (c *class) size(now time.Time, u usage, floor, ceiling int, reuse config.Reuse) (short int, busy bool) {
+	c.floor, c.sizer.floor, c.fresh.floor = floor, floor, (floor+1)/2
+	c.sizer.ceiling, c.fresh.ceiling = ceiling, ceiling
+	busy = u.missed > 0 || u.taken > 0 && !c.sizer.lasts(now, u.taken, u.idle)
+	d := demand{idle: u.idle, active: u.active, taken: u.taken, spent: max(u.taken-u.recycled, 0), missed: u.missed}
+	f := demand{idle: u.fresh, active: u.active, taken: u.takenFresh, spent: u.takenFresh, missed: u.missed}
+	if reuse == config.ReuseAlways {
+		return max(c.sizer.tick(now, d)-u.idle, c.fresh.tick(now, f)-u.fresh), busy
+	}
+	busy = busy || u.takenFresh > 0 && !c.fresh.lasts(now, u.takenFresh, u.fresh)
+	c.sizer.floor, c.fresh.floor = 0, floor
+	d.idle, d.taken, d.spent, d.missed = u.idle-u.fresh, u.taken-u.takenFresh, 0, 0
+	c.sizer.tick(now, d)
+	return c.fresh.tick(now, f) - u.fresh, busy
 }

@@ -3,6 +3,8 @@ package legs
 import (
 	"testing"
 	"time"
+
+	"baton/router/config"
 )
 
 // load is a steady demand in a simulation: requests a tick, of which a share finds no leg while there are too few.
@@ -83,5 +85,82 @@ func TestPoolStaysBelowItsCap(t *testing.T) {
 	most, _, _ := load{perTick: 100, active: 500, spends: true, every: tickEvery}.run(s, time.Unix(1, 0), time.Second)
 	if most != 50 {
 		t.Errorf("%d idle legs wanted, want the cap of 50", most)
+	}
+}
+
+// TestFreshLegsFollowNewClients: where no client takes a leg that has served another one, the legs that nobody has used must follow the
+// rate of new clients, however many used ones lie about.
+func TestFreshLegsFollowNewClients(t *testing.T) {
+	for _, tt := range []freshLoad{
+		{"safe, short sessions", config.ReuseSafe, 10, 2, 0},
+		{"safe, long sessions", config.ReuseSafe, 4, 100, 0},
+		{"safe, with moves", config.ReuseSafe, 10, 10, 5},
+		{"safe, few", config.ReuseSafe, 1, 10, 0},
+		{"never, short sessions", config.ReuseNever, 10, 2, 0},
+		{"never, long sessions", config.ReuseNever, 4, 100, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) { tt.run(t) })
+	}
+	t.Run("looked at before they run out", func(t *testing.T) {
+		c := &class{}
+		now := time.Unix(1000, 0)
+		c.size(now, usage{idle: 400, fresh: 16}, 16, 4096, config.ReuseSafe)
+		_, busy := c.size(now.Add(restEvery), usage{idle: 390, fresh: 6, taken: 10, takenFresh: 10}, 16, 4096, config.ReuseSafe)
+		if !busy {
+			t.Error("used legs hide that the fresh ones do not last")
+		}
+	})
+}
+
+// freshLoad is a steady arrival of clients who take fresh legs.
+type freshLoad struct {
+	name    string
+	reuse   config.Reuse
+	perTick int // new clients
+	lasts   int // ticks that a session takes
+	moves   int // requests a tick that change surrogates
+}
+
+func (l freshLoad) run(t *testing.T) {
+	const floor, most, openTime, ticks = 16, 4096, 2, 5000
+	c := &class{}
+	p := &pool{usable: true, reuse: l.reuse}
+	u := usage{idle: floor, fresh: floor}
+	opening, ending := make([]int, openTime+1), make([]int, l.lasts+1)
+	missed, wanted := 0, 0
+	now := time.Unix(1000, 0)
+	for tick := range ticks {
+		u.fresh, u.idle, u.active, u.recycled = u.fresh+opening[0], u.idle+opening[0], u.active-ending[0], 0
+		if l.reuse == config.ReuseSafe {
+			u.idle, u.recycled = u.idle+ending[0], ending[0]
+		}
+		opening, ending = append(opening[1:], 0), append(ending[1:], 0)
+		u.takenFresh = min(l.perTick, u.fresh)
+		u.missed = l.perTick - u.takenFresh
+		u.taken = u.takenFresh + min(l.moves, u.idle-u.fresh)
+		u.fresh, u.idle, u.active = u.fresh-u.takenFresh, u.idle-u.taken, u.active+u.taken
+		ending[l.lasts] = u.taken
+		if tick > ticks/2 {
+			missed += u.missed
+		}
+		short, _ := c.size(now, u, floor, most, l.reuse)
+		for _, n := range opening {
+			short -= n
+		}
+		opening[openTime] += min(max(0, short), openBatch)
+		wanted = max(wanted, c.fresh.want)
+		if tick%64 == 0 { // the used ones first
+			u.idle -= min(p.surplus(c, u.idle), u.idle-u.fresh)
+		}
+		now = now.Add(tickEvery)
+	}
+	if missed > 0 {
+		t.Errorf("%d clients found no fresh leg, %d were wanted at most", missed, wanted)
+	}
+	if atMost := 10*headroom*l.perTick + 2*l.perTick*l.lasts; wanted > max(atMost, floor) {
+		t.Errorf("%d fresh legs were wanted, want %d at most", wanted, atMost)
+	}
+	if used := u.idle - u.fresh; l.moves == 0 && used > 100*l.perTick {
+		t.Errorf("%d used legs lie about that nobody takes", used)
 	}
 }

@@ -81,6 +81,22 @@ func (w *wire) ack(s datapath.Splice, tsval uint32) error {
 	})
 }
 
+// badRequest is what a client is told whose chunked body cannot be read; the proxy says the same.
+const badRequest = "HTTP/1.1 400 Bad Request\r\nServer: baton\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n" +
+	"Content-Length: 40\r\n\r\n400 Bad Request: malformed chunked body\n"
+
+// refuse answers the request in front in place of the surrogate, and closes. What the client sends from then on draws a reset.
+func (w *wire) refuse(s datapath.Splice) error {
+	var opts packet.Options
+	if s.Timestamps {
+		opts = opts.AppendNOP(2).AppendTimestamps(s.TSClient, s.TSFromClient)
+	}
+	return w.send(packet.Spec{
+		Src: s.VIP, Dst: s.Client, Seq: packet.Seq(s.RcvNxt - s.ToServerAck), Ack: packet.Seq(s.SndUna - s.ToServerSeq),
+		Flags: packet.ACK | packet.PSH | packet.FIN, Window: 0, Options: opts, Payload: []byte(badRequest),
+	})
+}
+
 // reset ends a leg at the surrogate. Its number is exactly the next, as any other would only be challenged (RFC 5961, 3).
 func (w *wire) reset(from, to netip.AddrPort, seq uint32) error {
 	return w.send(packet.Spec{Src: from, Dst: to, Seq: packet.Seq(seq), Flags: packet.RST})

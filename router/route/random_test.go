@@ -137,6 +137,8 @@ func (r random) conditions(static bool) []string {
 			host = r.pick("a.net", "b.net", "x.a.net")
 		} else if r.IntN(3) == 0 {
 			host = "'*." + host + "'"
+		} else if r.IntN(4) == 0 {
+			host += "."
 		}
 		out = append(out, "host: "+host)
 	}
@@ -166,7 +168,7 @@ func (r random) request(t *testing.T) *head.Request {
 	}
 	host := r.host()
 	if r.IntN(8) == 0 {
-		host = r.pick("", "A.NET:80", ".a.net", "other", strings.Repeat("z", 70)+".a.net")
+		host = r.pick("", "A.NET:80", "a.net.", "X.a.net.:80", "b.net..", ".", "y.x.a.net.", ".a.net", "other", strings.Repeat("z", 70)+".a.net")
 	}
 	method := r.pick("GET", "GET", "HEAD", "POST", "PUT", "DELETE")
 	if r.IntN(4) == 0 {

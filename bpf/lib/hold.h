@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Holds a client to one request at a time, where each is routed: what is behind it waits with the client, which sends it again. */
+#pragma once
+
+#include "walk.h"
+
+/* Bytes of the client's packet that lie behind the request in front; the packet's whole length if all of them do. */
+static __always_inline __u32 behind_request(const struct splice *s, const struct work *w)
+{
+	const struct packet *p = &w->packet;
+	__u32 end = p->seq + s->to_server_seq + p->len, limit = s->snd_nxt, over;
+
+	switch (s->request) {
+	case FRAMING_QUIET:
+	case FRAMING_DONE:
+		break;
+	case FRAMING_BODY:
+		if (!before(limit, end) || s->request_left >= end - limit)
+			return 0;
+		limit += s->request_left;
+		break;
+	case FRAMING_HEAD:
+	case FRAMING_CHUNKED:
+		return w->walk.hidden ? 0 : w->walk.behind;
+	default:
+		return 0;
+	}
+	if (!before(limit, end))
+		return 0;
+	over = end - limit;
+	return over < p->len ? over : p->len;
+}
+
+/* The lengths of a packet that has lost bytes at its end. Returns 0 when they are written. */
+static __always_inline int write_lengths(struct __sk_buff *skb, const struct packet *p)
+{
+	__be16 old, new = bpf_htons(skb->len - ETH_HLEN);
+
+	if (p->v6) {
+		new = bpf_htons(skb->len - ETH_HLEN - 40);
+		return bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct ipv6hdr, payload_len), &new, 2,
+					   BPF_F_RECOMPUTE_CSUM);
+	}
+	/* a device's sum of the whole packet: the header's checksum makes up for it */
+	return bpf_skb_load_bytes(skb, ETH_HLEN + offsetof(struct iphdr, tot_len), &old, 2) ||
+	       bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct iphdr, tot_len), &new, 2, 0) ||
+	       bpf_l3_csum_replace(skb, ETH_HLEN + offsetof(struct iphdr, check), old, new, 2);
+}
+
+/*
+ * Takes bytes off the end of the packet at hand, and the FIN behind them. Uses w->head. False: it has to be dropped, and comes
+ * again; a packet that stands for many, then as single ones.
+ */
+__noinline int cut_packet(struct __sk_buff *skb, __u32 bytes)
+{
+	struct work *w = work();
+	struct packet *p;
+	__u16 check = 0;
+	bool partial;
+
+	if (!w)
+		return false;
+	p = &w->packet;
+	if (bytes >= p->len || (skb->gso_size && p->len > skb->gso_size))
+		return false;
+	partial = partial_checksum(skb, p->l4);
+	if (bpf_skb_change_tail(skb, p->payload + p->len - bytes, 0))
+		return false;
+	p->len -= bytes;
+	p->flags &= ~FIN;
+	if (write_lengths(skb, p) || bpf_skb_store_bytes(skb, p->l4 + 13, &p->flags, 1, BPF_F_RECOMPUTE_CSUM) ||
+	    bpf_skb_store_bytes(skb, p->l4 + 16, &check, 2, BPF_F_RECOMPUTE_CSUM))
+		return false;
+	if (partial)
+		check = fold(pseudo_header(p->key.src, p->key.dst, p->payload - p->l4 + p->len, p->v6));
+	else
+		check = ~segment_sum(skb, w);
+	return !bpf_skb_store_bytes(skb, p->l4 + 16, &check, 2, BPF_F_RECOMPUTE_CSUM);
+}
+
+/* More bytes of a client whose requests are held. False: they have to be dropped. A packet behind all of the request is judged later. */
+static __always_inline bool hold_more(struct __sk_buff *skb, struct work *w, const struct splice *s)
+{
+	struct packet *p = &w->packet;
+	__u32 over;
+
+	if (p->flags & (SYN | RST) || (quiet(s) && p->seq + s->to_server_seq == s->snd_nxt))
+		return true;
+	over = behind_request(s, w);
+	if (!over || over >= p->len)
+		return true;
+	w->walk.behind = 0;
+	return cut_packet(skb, over);
+}
+
+/* The first packet of a decided request, where requests are held. False: it has to be dropped. */
+static __always_inline bool hold_first(struct __sk_buff *skb, struct work *w)
+{
+	__u32 over = 0;
+
+	if (!(w->vip.flags & VIP_HOLD))
+		return true;
+	if (w->decision.chunked && w->walk.bad)
+		return false; /* user space has seen no such bytes */
+	if (w->decision.chunked)
+		over = w->walk.behind;
+	else if (w->decision.request < w->packet.len)
+		over = w->packet.len - w->decision.request;
+	if (!over)
+		return true;
+	w->walk.behind = 0;
+	return cut_packet(skb, over);
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Whether a packet's numbers lie within its session's windows (RFC 9293, 3.10.7.4; RFC 5961). Whoever does not see the session
+ * cannot guess that. All under the lock, in the leg's numbers, and before the packet has changed anything.
+ */
+#pragma once
+
+#include "work.h"
+
+#define LEAST_SPAN \
+	65536 /* bytes: what is late is no further behind than a window, and windows may have been larger than told */
+#define SYN_WINDOW   65535 /* told in our SYNs, unscaled */
+#define CHALLENGE_MS 500   /* least between two (RFC 5961, 7) */
+
+static __always_inline __u32 client_window(const struct splice *s, const struct packet *p)
+{
+	return p->window << (s->flags & SPLICE_CLIENT_WSCALE ? s->client_shift & 15 : 0);
+}
+
+static __always_inline __u32 server_window(const struct splice *s, const struct packet *p)
+{
+	return p->window << (s->flags & SPLICE_SERVER_WSCALE ? s->server_shift & 15 : 0);
+}
+
+/* From a window behind what is acknowledged (late, or a keepalive) up to the right edge. */
+static __always_inline bool seq_fits(__u32 seq, __u32 end, __u32 acked, __u32 edge, __u32 span)
+{
+	return !before(edge, seq) && !before(end, acked - span);
+}
+
+/* Nothing that was never sent, and nothing older than a window. */
+static __always_inline bool ack_fits(__u32 ack, __u32 acked, __u32 sent, __u32 span)
+{
+	return !before(sent, ack) && !before(ack, acked - span);
+}
+
+static __always_inline bool client_fits(const struct splice *s, const struct packet *p, __u32 seq, __u32 ack)
+{
+	if (p->flags & RST)
+		return !before(seq, s->snd_una) && !before(s->snd_edge, seq);
+	return seq_fits(seq, seq + p->len, s->snd_una, s->snd_edge, s->snd_span) &&
+	       ack_fits(ack, s->rcv_acked, s->rcv_nxt, s->rcv_span);
+}
+
+/* The surrogate of a small window is told one unit of it at least: so much it may go beyond (rescale). */
+static __always_inline bool server_fits(const struct splice *s, const struct packet *p)
+{
+	if (!seq_fits(p->seq, p->seq + p->len, s->rcv_acked, s->rcv_edge + (1 << TOLD_WSCALE), s->rcv_span))
+		return false;
+	return p->flags & RST || ack_fits(p->ack, s->snd_una, s->snd_nxt, s->snd_span);
+}
+
+/*
+ * An RST that fits ends the session if its number is the one that its receiver expects: what that has taken lies between what it
+ * has acknowledged and what was sent to it. Any other is challenged (RFC 5961, 3.2).
+ */
+static __always_inline bool client_resets(const struct splice *s, __u32 seq)
+{
+	return seq == s->snd_nxt || seq == s->snd_una;
+}
+
+/* Behind its own FIN Linux resets with that one's number. */
+static __always_inline bool server_resets(const struct splice *s, __u32 seq)
+{
+	return seq == s->rcv_nxt || seq == s->rcv_acked || (s->flags & SPLICE_SERVER_FIN && seq + 1 == s->rcv_nxt);
+}
+
+/* The client's window, as it tells it. */
+static __always_inline void note_client_window(struct splice *s, const struct packet *p, __u32 ack)
+{
+	__u32 window = client_window(s, p);
+
+	s->rcv_edge = later(s->rcv_edge, ack + window);
+	if (window > s->rcv_span)
+		s->rcv_span = window;
+}
+
+/* The surrogate's, and the timestamp that it has taken last: it echoes no other. */
+static __always_inline void note_server(struct splice *s, const struct packet *p)
+{
+	__u32 window = server_window(s, p);
+
+	if (!(p->flags & ACK) || !ack_fits(p->ack, s->snd_una, s->snd_nxt, s->snd_span)) /* of an RST */
+		return;
+	s->snd_edge = later(s->snd_edge, p->ack + window);
+	if (window > s->snd_span)
+		s->snd_span = window;
+	if (before(s->snd_una, p->ack))
+		s->snd_una = p->ack;
+	if (p->ts_at != 0xff && before(s->ts_heard, p->tsecr) && !before(s->ts_told, p->tsecr))
+		s->ts_heard = p->tsecr;
+}
+
+/* Whether the client may be challenged once more. */
+static __always_inline bool may_challenge(struct splice *s, __u32 now)
+{
+	if (s->challenged && (__s32)(now - s->challenged) < CHALLENGE_MS)
+		return false;
+	s->challenged = now | 1; /* never 0 */
+	return true;
+}

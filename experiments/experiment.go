@@ -63,6 +63,7 @@ type Options struct {
 	Contenders []string
 	Measures   []string
 	IPv6       bool
+	Seed       uint64 // of what an experiment draws at random, where it does; 0: the experiment's
 
 	Program  string    // path of the program baton
 	Progress io.Writer // default: nowhere

@@ -124,6 +124,9 @@ func (r *Results) Command() string {
 	if r.Asked.IPv6 {
 		b.WriteString(" --ipv6")
 	}
+	if r.Asked.Seed != 0 {
+		fmt.Fprintf(b, " --seed %d", r.Asked.Seed)
+	}
 	for _, f := range []struct {
 		flag   string
 		values []string

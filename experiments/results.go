@@ -55,6 +55,7 @@ type Asked struct {
 	Duration   float64  `json:"duration_seconds"`
 	Quick      bool     `json:"quick"`
 	IPv6       bool     `json:"ipv6"`
+	Seed       uint64   `json:"seed,omitempty"`
 	Cases      []string `json:"cases,omitempty"` // only these; so the next two
 	Contenders []string `json:"contenders,omitempty"`
 	Measures   []string `json:"measures,omitempty"`

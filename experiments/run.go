@@ -122,7 +122,7 @@ func (e Experiment[T]) prepare(o Options) (*run[T], error) {
 		Schema: schema, Experiment: e.Name, Question: e.Question, Parameters: e.Parameters, Cases: r.kept,
 		Versions: map[string]string{},
 		Asked: Asked{Rounds: r.o.Rounds, Duration: r.o.Duration.Seconds(), Defaults: o.Rounds == 0 && o.Duration == 0,
-			Quick: o.Quick, IPv6: o.IPv6, Cases: o.Cases, Contenders: o.Contenders, Measures: o.Measures},
+			Quick: o.Quick, IPv6: o.IPv6, Seed: o.Seed, Cases: o.Cases, Contenders: o.Contenders, Measures: o.Measures},
 	}
 	chosen := r.About()
 	r.results.Contenders, r.results.Measures = chosen.Contenders, chosen.Measures

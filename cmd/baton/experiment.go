@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"baton/experiments"
+	"baton/experiments/adversary"
 	"baton/experiments/anycastflashcrowd"
 	"baton/experiments/anycastpurge"
 	"baton/experiments/anycastresets"
@@ -56,6 +57,7 @@ func allExperiments() []experiments.Runnable {
 		endhost.Switch(),
 		endhost.Change(),
 		endhost.Datagrams(),
+		adversary.Experiment(),
 	}
 }
 
@@ -139,6 +141,7 @@ its network away and keeps the samples so far, marked as interrupted. Nothing el
 	f.StringSliceVar(&o.Contenders, "contender", nil, "only the contenders of these `names`; ratios are to the first")
 	f.StringSliceVar(&o.Measures, "measure", nil, "only the measures of these `names`")
 	f.BoolVar(&o.IPv6, "ipv6", false, "over IPv6")
+	f.Uint64Var(&o.Seed, "seed", 0, "of what the experiment draws at random (adversary)")
 	f.BoolVar(&o.Quick, "quick", false, "one short round: whether it works, not how fast")
 	f.StringVar(&out, "out", "", "`folder` for results, plots and report (default results/NAME)")
 	return c

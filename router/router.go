@@ -127,17 +127,19 @@ func New(o Options) (_ *Router, err error) {
 	return r, nil
 }
 
-// clock decides the leg classes and the offset of timestamps, or keeps those that sessions already live by.
+// clock decides the leg classes and the offset of timestamps, or keeps those that sessions already live by. The kernel knows them
+// before the first leg opens: the surrogate's answer is judged, and acknowledged, by that clock.
 func (r *Router) clock() error {
 	have, err := r.dp.Config()
 	if err != nil {
 		return err
 	}
 	r.mss, r.offset = have.MSS, have.TSOffset
-	if !r.dp.Adopted() || len(r.mss) == 0 {
-		r.mss, r.offset = mssClasses(r.mtu), legs.RandomOffset()
+	if r.dp.Adopted() && len(r.mss) > 0 {
+		return nil
 	}
-	return nil
+	r.mss, r.offset = mssClasses(r.mtu), legs.RandomOffset()
+	return r.dp.SetConfig(datapath.Config{MSS: r.mss, TSOffset: r.offset, Closed: true})
 }
 
 // queueSize is fixed at the start, hence with room for pools that a reload makes larger.

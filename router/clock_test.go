@@ -1,0 +1,43 @@
+package router
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"testing"
+
+	"baton/lab"
+	"baton/router/config"
+)
+
+// TestTheClockIsSetBeforeLegsOpen: legs are opened as soon as the router runs, before its tables are in force. If the kernel had no
+// offset until then, it would tell the first legs' surrogates two clocks, which lie up to half a ring apart.
+func TestTheClockIsSetBeforeLegsOpen(t *testing.T) {
+	lab.NeedRoot(t)
+	dir := fmt.Sprintf("/sys/fs/bpf/baton-clock-%d", os.Getpid())
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	cfg, err := config.Parse("f", fmt.Appendf(nil, `listen: {state: %s}
+vips: [{address: "127.0.0.9:80", interfaces: [lo], routes: [{pool: p}]}]
+pools: {p: {surrogates: [{name: s, address: "127.0.0.10:80"}]}}
+`, dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	got, err := r.dp.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.offset == 0 || got.TSOffset != r.offset || len(r.mss) == 0 || !slices.Equal(got.MSS, r.mss) || !got.Closed {
+		t.Errorf("the kernel has %+v, want offset %d, classes %v and closed", got, r.offset, r.mss)
+	}
+}

@@ -111,6 +111,7 @@ func (s *Server) transportFor(g *guard, req *http.Request) *http.Transport {
 func (s *Server) attempt(p *passage, req *http.Request, d Decision) (*http.Response, *attempt, error) {
 	a := &attempt{}
 	trace := &httptrace.ClientTrace{
+		GotConn:              func(i httptrace.GotConnInfo) { i.Conn.(*headConn).expect(req.Method) },
 		WroteHeaders:         func() { a.sent.Store(true) },
 		GotFirstResponseByte: func() { a.answered.Store(true) },
 	}

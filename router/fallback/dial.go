@@ -26,7 +26,7 @@ func newTransport(dial func(ctx context.Context, network, address string) (net.C
 			if err != nil {
 				return nil, &dialError{err}
 			}
-			return newMovingConn(c, max(t.Stall, t.FirstByte)), nil
+			return &headConn{Conn: newMovingConn(c, max(t.Stall, t.FirstByte))}, nil
 		},
 		DisableCompression:     true,
 		MaxIdleConnsPerHost:    256,

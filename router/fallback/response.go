@@ -1,0 +1,104 @@
+package fallback
+
+import (
+	"bytes"
+	"net"
+	"sync"
+
+	"baton/router/head"
+)
+
+// maxResponseHead bounds a response's head, in octets.
+const maxResponseHead = 256 << 10
+
+// closing is what net/http takes for the last response on its connection.
+const closing = "Connection: close\r\n"
+
+// headConn is a connection to a surrogate as net/http sees it. Read releases the head of an expected response once it is whole. Where
+// package head refuses it and net/http does not (both a length and a coding), what follows may be read in two ways:
+// the response is passed on, and no other request is sent behind it.
+type headConn struct {
+	net.Conn
+
+	mu     sync.Mutex
+	due    bool // a final head
+	method string
+
+	// Owned by Read, whose calls net/http serialises.
+	in  []byte // of a head
+	out []byte // to be released
+	err error  // behind out
+}
+
+// expect is told of a request before it is sent.
+func (c *headConn) expect(method string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.due, c.method = true, method
+}
+
+func (c *headConn) Read(p []byte) (int, error) {
+	for {
+		if len(c.out) > 0 {
+			n := copy(p, c.out)
+			c.out = c.out[n:]
+			return n, nil
+		}
+		if c.err != nil {
+			return 0, c.err
+		}
+		n, err := c.Conn.Read(p)
+		if !c.take(p[:n], err) {
+			return n, err
+		}
+	}
+}
+
+// take keeps b, and the error behind it, if they belong to a head.
+func (c *headConn) take(b []byte, err error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.due {
+		return false
+	}
+	c.in, c.err = append(c.in, b...), err
+	for c.due {
+		n := headEnd(c.in)
+		if n == 0 {
+			c.due = err == nil && len(c.in) < maxResponseHead // if not, net/http says what is wrong with it
+			break
+		}
+		c.release(n)
+	}
+	if !c.due {
+		c.out, c.in = append(c.out, c.in...), nil
+	}
+	return true
+}
+
+// release moves n octets, which are a head.
+func (c *headConn) release(n int) {
+	r, _, err := head.ParseResponse(c.in[:n], c.method)
+	c.due = err == nil && r.Interim
+	if err == nil {
+		c.out = append(c.out, c.in[:n]...)
+	} else {
+		end := bytes.LastIndexByte(c.in[:n-1], '\n') + 1 // of the line before the empty one
+		c.out = append(append(append(c.out, c.in[:end]...), closing...), c.in[end:n]...)
+	}
+	c.in = c.in[n:]
+}
+
+// headEnd returns the length of the head that b begins with as net/http finds it, up to an empty line, or 0.
+func headEnd(b []byte) int {
+	for at := 0; ; {
+		i := bytes.IndexByte(b[at:], '\n')
+		if i < 0 {
+			return 0
+		}
+		if line := b[at : at+i]; at > 0 && (len(line) == 0 || len(line) == 1 && line[0] == '\r') {
+			return at + i + 1
+		}
+		at += i + 1
+	}
+}

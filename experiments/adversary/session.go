@@ -336,9 +336,17 @@ func (s *session) sent(step script.Step, spec packet.Spec, end uint32) {
 	if spec.Flags.Has(packet.FIN) {
 		end++
 	}
-	if ahead := int32(end - s.most); !step.BadSum && ahead > 0 && ahead < vicinity {
-		s.most = end
+	if !step.BadSum && int32(end-s.most) < vicinity {
+		s.most = laterOf(s.most, end)
 	}
+}
+
+// laterOf is the later of two numbers of one session.
+func laterOf(a, b uint32) uint32 {
+	if int32(b-a) > 0 {
+		return b
+	}
+	return a
 }
 
 // ends tells whether a segment is a reset that the other end must take, and whoever stands between believe: well formed, with the numbers that are
@@ -374,7 +382,7 @@ func (s *session) acknowledge(flags packet.Flags) {
 		Options: s.options(script.Step{Stamps: script.StampsRight})}
 	if flags.Has(packet.FIN) {
 		s.nxt++
-		s.most = s.nxt
+		s.most = laterOf(s.most, s.nxt)
 		s.finSent = true
 	}
 	vlan, open := s.tagged, s.open

@@ -165,6 +165,29 @@ func TestRequestBehindChunksWaits(t *testing.T) {
 	})
 }
 
+// What is cut has a checksum of ours, and what is walked is believed: a wrong one must not get so far.
+func TestHeldBytesWithAWrongChecksum(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		k, c, one, _ := held(t, f)
+		one.takes(c.send(packet.ACK, "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n", routerVerdictTO_SERVER, actRedirect))
+		wrong := c.packet(packet.ACK, "abcd"+otherRequest)
+		wrong.Checksum = packet.SumWrong
+		k.unchanged(packet.Build(wrong), routerVerdictDROP_BAD_CHECKSUM, actShot)
+		c.goesAsFar(one, c.packet(packet.ACK, "abcd"+otherRequest), "abcd", routerVerdictTO_SERVER)
+
+		k, c, one, _ = held(t, f)
+		k.tap()
+		post := "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+		k.want(packet.Build(c.packet(packet.ACK, post)), routerVerdictASKED, actRedirect)
+		k.must(k.Decide(f.client, f.vip, c.seq, Decision{Surrogate: 1, Pool: 1, Request: uint64(len(post)), Chunked: true}))
+		one.takes(c.send(packet.ACK, post, routerVerdictTO_SERVER, actRedirect))
+		wrong = c.packet(packet.ACK, "0\r\n\r\n")
+		wrong.Checksum = packet.SumWrong
+		k.unchanged(packet.Build(wrong), routerVerdictDROP_BAD_CHECKSUM, actShot)
+		one.takes(c.send(packet.ACK, "1\r\nx\r\n0\r\n\r\n", routerVerdictTO_SERVER, actRedirect))
+	})
+}
+
 // After an upgrade that the surrogate declines, requests are routed again; after one that it accepts, all passes.
 func TestUpgrade(t *testing.T) {
 	const upgrade = "GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"

@@ -192,7 +192,7 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 		return DROP_BAD_OPTIONS;
 	if (!(p->flags & (SYN | RST | ACK)))
 		return DROP_BAD_FLAGS;
-	if (p->flags & (SYN | FIN | RST) && !checksum_ok(skb))
+	if ((p->flags & (SYN | FIN | RST) || (p->len && walked(s->request))) && !checksum_ok(skb))
 		return DROP_BAD_CHECKSUM;
 	if (p->len && walked(s->request))
 		walk_request(skb, idx);
@@ -203,8 +203,12 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 	if (p->len && quiet(s) && p->seq + s->to_server_seq == s->snd_nxt && s->state == SPLICE_ACTIVE &&
 	    !(p->flags & (SYN | RST)) && !(s->flags & (SPLICE_ASKED | SPLICE_MOVING | SPLICE_SERVER_FIN)))
 		return BEGINS_REQUEST;
-	if (s->flags & SPLICE_HOLD && p->len && !(s->flags & SPLICE_ASKED) && !hold_more(skb, w, s))
-		return DROP_EARLY;
+	if (s->flags & SPLICE_HOLD && p->len && !(s->flags & SPLICE_ASKED)) {
+		int verdict = hold_more(skb, w, s);
+
+		if (verdict)
+			return verdict;
+	}
 
 	bpf_spin_lock(&s->lock);
 	if (!same_tuple(&s->client, &p->key) || (s->state != SPLICE_ACTIVE && s->state != SPLICE_CLOSING)) {

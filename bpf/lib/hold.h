@@ -78,19 +78,24 @@ __noinline int cut_packet(struct __sk_buff *skb, __u32 bytes)
 	return !bpf_skb_store_bytes(skb, p->l4 + 16, &check, 2, BPF_F_RECOMPUTE_CSUM);
 }
 
-/* More bytes of a client whose requests are held. False: they have to be dropped. A packet behind all of the request is judged later. */
-static __always_inline bool hold_more(struct __sk_buff *skb, struct work *w, const struct splice *s)
+/*
+ * More bytes of a client whose requests are held. Returns 0, or the verdict on a packet that has to be dropped. One behind all of the
+ * request is judged later. What is cut gets a checksum of ours: it must have had a right one.
+ */
+static __always_inline int hold_more(struct __sk_buff *skb, struct work *w, const struct splice *s)
 {
 	struct packet *p = &w->packet;
 	__u32 over;
 
 	if (p->flags & (SYN | RST) || (quiet(s) && p->seq + s->to_server_seq == s->snd_nxt))
-		return true;
+		return 0;
 	over = behind_request(s, w);
 	if (!over || over >= p->len)
-		return true;
+		return 0;
 	w->walk.behind = 0;
-	return cut_packet(skb, over);
+	if (!checksum_ok(skb))
+		return DROP_BAD_CHECKSUM;
+	return cut_packet(skb, over) ? 0 : DROP_EARLY;
 }
 
 /* The first packet of a decided request, where requests are held. False: it has to be dropped. */

@@ -98,7 +98,7 @@ func (s *Server) transportFor(g *guard, req *http.Request) *http.Transport {
 	for _, name := range []string{"Authorization", "Proxy-Authorization"} {
 		for _, credentials := range req.Header.Values(name) {
 			if g.bound.Load() == nil && head.Binds([]byte(credentials)) {
-				g.bound.Store(newTransport(s.dial, s.timeouts))
+				g.bound.Store(newTransport(s.dial, s.timeouts, false))
 			}
 		}
 	}

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// newTransport keeps idle connections to each surrogate's address. It asks no environment for a proxy, adds no header
-// and changes no body.
-func newTransport(dial func(ctx context.Context, network, address string) (net.Conn, error), t Timeouts) *http.Transport {
+// newTransport keeps idle connections to each surrogate's address, for all clients or for one. It asks no environment for a proxy, adds
+// no header and changes no body.
+func newTransport(dial func(ctx context.Context, network, address string) (net.Conn, error), t Timeouts, shared bool) *http.Transport {
 	if dial == nil {
 		d := &net.Dialer{}
 		d.SetMultipathTCP(false) // trap T12
@@ -26,7 +26,7 @@ func newTransport(dial func(ctx context.Context, network, address string) (net.C
 			if err != nil {
 				return nil, &dialError{err}
 			}
-			return &headConn{Conn: newMovingConn(c, max(t.Stall, t.FirstByte))}, nil
+			return &headConn{Conn: newMovingConn(c, max(t.Stall, t.FirstByte)), shared: shared}, nil
 		},
 		DisableCompression:     true,
 		MaxIdleConnsPerHost:    256,

@@ -14,11 +14,12 @@ const maxResponseHead = 256 << 10
 // closing is what net/http takes for the last response on its connection.
 const closing = "Connection: close\r\n"
 
-// headConn is a connection to a surrogate as net/http sees it. Read releases the head of an expected response once it is whole. Where
-// package head refuses it and net/http does not (both a length and a coding), what follows may be read in two ways:
-// the response is passed on, and no other request is sent behind it.
+// headConn is a connection to a surrogate as net/http sees it. Read releases the head of an expected response once it is whole. Some
+// responses are passed on, but no other request is sent behind them: what package head refuses and net/http does not (both a length
+// and a coding), as what follows may be read in two ways; and an offer to authenticate the connection that all clients share.
 type headConn struct {
 	net.Conn
+	shared bool
 
 	mu     sync.Mutex
 	due    bool // a final head
@@ -80,13 +81,29 @@ func (c *headConn) take(b []byte, err error) bool {
 func (c *headConn) release(n int) {
 	r, _, err := head.ParseResponse(c.in[:n], c.method)
 	c.due = err == nil && r.Interim
-	if err == nil {
+	if err == nil && !(c.shared && offersBound(r.Fields)) {
 		c.out = append(c.out, c.in[:n]...)
 	} else {
 		end := bytes.LastIndexByte(c.in[:n-1], '\n') + 1 // of the line before the empty one
 		c.out = append(append(append(c.out, c.in[:end]...), closing...), c.in[end:n]...)
 	}
 	c.in = c.in[n:]
+}
+
+// offersBound tells whether a response asks for credentials that may hold for the connection.
+func offersBound(fields head.Fields) bool {
+	for name, value := range fields.All() {
+		if !bytes.EqualFold(name, []byte("WWW-Authenticate")) && !bytes.EqualFold(name, []byte("Proxy-Authenticate")) {
+			continue
+		}
+		for offer := range bytes.SplitSeq(value, []byte(",")) {
+			scheme, _, _ := bytes.Cut(bytes.TrimLeft(offer, " \t"), []byte(" "))
+			if len(scheme) > 0 && !bytes.ContainsAny(scheme, "=\"") && head.Binds(scheme) { // with these, a parameter of the one before
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // headEnd returns the length of the head that b begins with as net/http finds it, up to an empty line, or 0.

@@ -12,8 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestAmbiguousResponseIsTheLast: behind a response that two readers could take to end in two places no request is sent.
-func TestAmbiguousResponseIsTheLast(t *testing.T) {
+// TestLastResponses: no request is sent behind a response that two readers could take to end in two places, or one that offers to
+// authenticate the connection.
+func TestLastResponses(t *testing.T) {
 	const chunks = "\r\n3\r\nabc\r\n0\r\n\r\n"
 	for _, tt := range []struct {
 		name, response string
@@ -25,6 +26,9 @@ func TestAmbiguousResponseIsTheLast(t *testing.T) {
 		{"length and coding", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n" + chunks, true},
 		{"coding and length", "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\nContent-Length: 3\n" + chunks, true},
 		{"interim, then both", "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n" + chunks, true},
+		{"offers for a request", "HTTP/1.1 200 OK\r\nWWW-Authenticate: Digest realm=\"a, b\", nonce=1, Basic realm=c,charset=x\r\nContent-Length: 3\r\n\r\nabc", false},
+		{"offer for the connection", "HTTP/1.1 200 OK\r\nWWW-Authenticate: Basic realm=a, NTLM\r\nContent-Length: 3\r\n\r\nabc", true},
+		{"another", "HTTP/1.1 200 OK\r\nProxy-Authenticate: Negotiate\r\nContent-Length: 3\r\n\r\nabc", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newSurrogate(t, "s", says(tt.response))

@@ -117,7 +117,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.log = s.log.With("vip", o.VIP.String())
 	s.dial = o.Dial
-	s.transport = newTransport(o.Dial, s.timeouts)
+	s.transport = newTransport(o.Dial, s.timeouts, true)
 	stdlog := slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
 	s.proxy = s.newProxy(stdlog)
 	s.http = &http.Server{

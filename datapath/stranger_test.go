@@ -285,6 +285,27 @@ func TestBlindSYNOnAnEndedSession(t *testing.T) {
 	})
 }
 
+// What has a wrong checksum has no answer, whatever it is about.
+func TestWrongChecksumHasNoAnswer(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		k, c, s := spliced(t, f)
+		s.takes(c.send(packet.ACK|packet.FIN, "", routerVerdictRECYCLED, actRedirect))
+		other := newClient(k, f.nth(9), f.usual())
+		other.connect(routerVerdictSYN_ANSWERED)
+		stranger := newClient(k, f.nth(10), f.usual())
+		keepalive := other.packet(packet.ACK, "")
+		keepalive.Seq--
+		for _, p := range []packet.Spec{
+			c.packet(packet.ACK|packet.FIN, ""), c.packet(packet.ACK, plainRequest), // ended
+			keepalive, other.packet(packet.ACK|packet.FIN, ""), other.packet(packet.ACK, plainRequest),
+			stranger.packet(packet.ACK, ""), stranger.packet(packet.ACK, "x"),
+		} {
+			p.Checksum = packet.SumWrong
+			k.want(packet.Build(p), routerVerdictDROP_BAD_CHECKSUM, actShot)
+		}
+	})
+}
+
 // While a client moves, a SYN in its name does not take its flow away.
 func TestBlindSYNDuringAMove(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {

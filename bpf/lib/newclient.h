@@ -68,6 +68,8 @@ static __always_inline int no_session(struct __sk_buff *skb, struct work *w, con
 		/* keepalive; the timestamp told last is told again, as the client's options ride in it */
 		struct segment *r = answer(w, ACK, p->ack, p->seq + 1);
 
+		if (!checksum_ok(skb))
+			return DROP_BAD_CHECKSUM;
 		recall_client(w, known && w->known.seq == p->seq + 1, p->seq + 1);
 		if (!(w->client.flags & CLIENT_WSCALE))
 			r->window = WINDOW_TOLD;
@@ -82,7 +84,7 @@ static __always_inline int no_session(struct __sk_buff *skb, struct work *w, con
 	return reset_sender(skb, w);
 }
 
-/* Answers a FIN behind which nothing is due, or the same again. */
+/* Answers a FIN behind which nothing is due, or the same again. Its checksum has been verified. */
 static __always_inline int answer_fin(struct __sk_buff *skb, struct work *w)
 {
 	struct packet *p = &w->packet;
@@ -198,7 +200,7 @@ static __always_inline int lingering_client(struct __sk_buff *skb, struct work *
 	if (side == SIDE_RESET && !(p->flags & (RST | SYN)))
 		return reset_sender(skb, w);
 	if (p->flags & FIN && !p->len)
-		return answer_fin(skb, w);
+		return checksum_ok(skb) ? answer_fin(skb, w) : DROP_BAD_CHECKSUM;
 	if (p->len && !(p->flags & (RST | SYN)))
 		return reset_sender(skb, w);
 	if (p->flags & SYN)

@@ -160,7 +160,7 @@ static __always_inline int send_back(struct __sk_buff *skb, struct work *w, int 
 	return verdict;
 }
 
-/* An RST that the sender of the packet at hand accepts (RFC 9293, 3.10.7.1). */
+/* An RST that the sender of the packet at hand accepts (RFC 9293, 3.10.7.1). Uses w->head. */
 static __always_inline int reset_sender(struct __sk_buff *skb, struct work *w)
 {
 	struct packet *p = &w->packet;
@@ -168,6 +168,8 @@ static __always_inline int reset_sender(struct __sk_buff *skb, struct work *w)
 
 	if (p->flags & RST)
 		return CONSUMED;
+	if (!checksum_ok(skb))
+		return DROP_BAD_CHECKSUM;
 	if (p->flags & ACK)
 		r = answer(w, RST, p->ack, 0);
 	else

@@ -23,7 +23,7 @@ func End(dp *datapath.Router) (int, error) {
 			failed = errors.Join(failed, w.reset(s.VIP, s.Client, s.RcvNxt-s.ToServerAck))
 			fallthrough
 		case datapath.Idle:
-			failed = errors.Join(failed, w.reset(s.Router, s.Server, s.SndNxt))
+			failed = errors.Join(failed, w.end(s))
 		}
 		return nil
 	})

@@ -112,7 +112,7 @@ func (m *Manager) Adopt() error {
 			// its surrogate has left the configuration: the session goes on, the splice is freed when it ends
 			continue
 		}
-		_ = m.wire.reset(s.Router, s.Server, s.SndNxt)
+		_ = m.wire.end(s)
 		if err := m.o.Datapath.FreeLeg(s.Number, s.Server, s.Router); err != nil {
 			return err
 		}

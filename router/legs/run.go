@@ -318,7 +318,7 @@ func (m *Manager) retire(p *pool, s datapath.Splice) {
 	if err != nil || !was {
 		return // it died meanwhile, and its event is on the way
 	}
-	_ = m.wire.reset(s.Router, s.Server, s.SndNxt)
+	_ = m.wire.end(s)
 	m.release(p, s.Number, s.Server, s.Router)
 	m.o.Event(p.name, "retired")
 }
@@ -403,6 +403,10 @@ func (m *Manager) down(e datapath.Event, now time.Time) {
 				"renewing after", limit.learnt)
 			p.renewAt = now
 		}
+	case datapath.ClientReset:
+		if s.SndUna != s.SndNxt { // the client's own reset is right for one of two states
+			_ = m.wire.end(s)
+		}
 	case datapath.Expired, datapath.Replaced, datapath.Abandoned, datapath.Retired, datapath.Cut,
 		datapath.Malformed:
 		if e.Band < datapath.BandFar { // perhaps for want of a queue
@@ -410,7 +414,7 @@ func (m *Manager) down(e datapath.Event, now time.Time) {
 				m.o.Log.Error("legs are not used again", "surrogate", p.name, "err", err)
 			}
 		}
-		_ = m.wire.reset(s.Router, s.Server, s.SndNxt)
+		_ = m.wire.end(s)
 		m.tellClient(s, e.End)
 	}
 	learnt := p.requests.learnt

@@ -1,6 +1,7 @@
 package legs
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -100,4 +101,13 @@ func (w *wire) refuse(s datapath.Splice) error {
 // reset ends a leg at the surrogate. Its number is exactly the next, as any other would only be challenged (RFC 5961, 3).
 func (w *wire) reset(from, to netip.AddrPort, seq uint32) error {
 	return w.send(packet.Spec{Src: from, Dst: to, Seq: packet.Seq(seq), Flags: packet.RST})
+}
+
+// end resets a leg at its surrogate, whether that has taken all that was sent to it or nothing of what it has not acknowledged.
+func (w *wire) end(s datapath.Splice) error {
+	err := w.reset(s.Router, s.Server, s.SndNxt)
+	if s.SndUna != s.SndNxt {
+		err = errors.Join(err, w.reset(s.Router, s.Server, s.SndUna))
+	}
+	return err
 }

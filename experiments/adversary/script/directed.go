@@ -68,6 +68,8 @@ func byClients() []Script {
 		named("window closed a little beyond", 12, opened, says("get a", 0), answered,
 			bare("A", func(s *Step) { s.Seq, s.Window = At(Next, 1000), 0 }), left),
 		named("reset with data", 12, opened, says("get a", 0), answered, bare("R", func(s *Step) { s.Data = "byte" })),
+		named("end that is not taken, reset behind it", 12, opened, says("get a", 0), answered,
+			bare("FA", func(s *Step) { s.Ack, s.Millis = At(Next, -100_000), 2 }), bare("R", func(*Step) {})),
 		named("path MTU, any number", 6, opened, says("get file", 0), Step{Do: ICMP, By: ByClient, Seq: At(Random, 0), Size: 552, Millis: 5}, answered, left),
 		named("path MTU, in flight", 6, opened, says("get file", 0), Step{Do: ICMP, By: ByClient, Seq: At(Oldest, 0), Size: 68, Millis: 5}, answered, left),
 		named("another VLAN", 4, opened.with(func(s *Step) { s.VLAN = 7 }), says("get a", 0).with(func(s *Step) { s.VLAN = 7 }), answered),

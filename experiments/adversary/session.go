@@ -157,7 +157,7 @@ func (s *session) take(f packet.Frame) {
 	}
 	if ack := uint32(tcp.Ack()); flags.Has(packet.ACK) && int32(ack-s.una) > 0 && int32(s.nxt-ack) >= 0 {
 		s.una = ack
-	} else if beyond := int32(ack - s.most); flags.Has(packet.ACK) && s.open && beyond > 0 && beyond < vicinity && !s.foreign && !s.anew {
+	} else if beyond := int32(ack - s.most); flags.Has(packet.ACK) && !flags.Has(packet.RST) && s.open && beyond > 0 && beyond < vicinity && !s.foreign && !s.anew {
 		s.foreign = true
 		s.crowd.n.ledger.add(Wrong, "%d bytes of %v were acknowledged that no segment with a right checksum had", beyond, s.local)
 	}

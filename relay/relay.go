@@ -38,6 +38,7 @@ type Relay struct {
 	started    time.Time
 	cfg        atomic.Pointer[config.Config] // in force
 	loaded     atomic.Int64                  // when it was read, ns since 1970
+	applied    atomic.Bool                   // the first one is in force, in the kernel too
 	workers    []*worker.Worker
 	identities secure.Identities // of TLS trunks
 	kernel     *kernel           // nil: it could not be had, and nothing needs it
@@ -140,6 +141,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 	err := r.apply(r.current())
 	if err == nil {
+		r.applied.Store(true)
 		r.log.Info("ready", "name", r.current().Name, "entries", len(r.current().Entries), "peers", len(r.current().Peers), "workers", len(r.workers))
 		select {
 		case <-ctx.Done():

@@ -42,6 +42,9 @@ func (r *Relay) Status() (api.RelayStatus, error) {
 		s.Workers = append(s.Workers, workerStatus(i, w.Counters(), &all[i]))
 	}
 	s.Entries = entriesStatus(cfg, all)
+	for i := range s.Entries { // packets come to a socket that listens only when the kernel sends them there
+		s.Entries[i].Open = s.Entries[i].Open && r.applied.Load()
+	}
 	s.Trunks = r.trunksStatus(cfg, all)
 	s.Peers = peersStatus(cfg, all)
 	s.Choice = r.choiceStatus()

@@ -170,7 +170,7 @@ func TestBadRequests(t *testing.T) {
 		l.recorder(t, s.Host, name)
 		fmt.Fprintf(&pools, "\n  %[1]s: {legs: {min: 2, max: 200}, surrogates: [{name: %[1]s, address: %[2]q}]}", name, s.v4)
 	}
-	n.start(fmt.Sprintf("timeouts: {closing: 2s}\nvips:\n  - address: %q\n    interfaces: [%s]\n    pipelining: pass\n    routes: [{match: {host: b.test}, pool: b}, {pool: a}]\npools:%s\n",
+	n.start(fmt.Sprintf("timeouts: {handshake: 60s, closing: 2s}\nvips:\n  - address: %q\n    interfaces: [%s]\n    pipelining: pass\n    routes: [{match: {host: b.test}, pool: b}, {pool: a}]\npools:%s\n",
 		vip4, n.front.Name, &pools))
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -205,7 +205,7 @@ func (r *Router) decideProxied(vip netip.AddrPort, req *http.Request, client net
 		return fallback.Decision{Status: http.StatusServiceUnavailable, Reason: "no surrogate is up"}
 	}
 	sg := p.cfg.Surrogates[at]
-	return fallback.Decision{Surrogate: sg.Name, Address: sg.Address, Public: sg.Public}
+	return fallback.Decision{Surrogate: sg.Name, Address: sg.Address, Public: sg.Public, Own: p.cfg.Reuse != config.ReuseAlways}
 }
 
 // headOf gives a request that net/http has parsed in the form that routes are matched in.

@@ -92,20 +92,25 @@ type attempt struct {
 	body     *attemptBody
 }
 
-// transportFor is the connections that all clients share, or those of this client alone, once one of its requests had credentials that
-// may hold for a connection: another client's request there would be taken for this one's.
-func (s *Server) transportFor(g *guard, req *http.Request) *http.Transport {
-	for _, name := range []string{"Authorization", "Proxy-Authorization"} {
-		for _, credentials := range req.Header.Values(name) {
-			if g.bound.Load() == nil && head.Binds([]byte(credentials)) {
-				g.bound.Store(newTransport(s.dial, s.timeouts, false))
-			}
-		}
+// transportFor is the connections that all clients share, or those of this client alone: where the decision says so, and once one of
+// its requests had credentials that may hold for a connection, as another client's request there would be taken for this one's.
+func (s *Server) transportFor(g *guard, req *http.Request, d Decision) *http.Transport {
+	if g.private.Load() == nil && (d.Own || binds(req.Header)) {
+		g.private.Store(newTransport(s.dial, s.timeouts, false))
 	}
-	if own := g.bound.Load(); own != nil {
+	if own := g.private.Load(); own != nil {
 		return own
 	}
 	return s.transport
+}
+
+func binds(h http.Header) bool {
+	for _, name := range []string{"Authorization", "Proxy-Authorization"} {
+		if slices.ContainsFunc(h.Values(name), func(credentials string) bool { return head.Binds([]byte(credentials)) }) {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *Server) attempt(p *passage, req *http.Request, d Decision) (*http.Response, *attempt, error) {
@@ -123,7 +128,7 @@ func (s *Server) attempt(p *passage, req *http.Request, d Decision) (*http.Respo
 		a.body = &attemptBody{from: req.Body}
 		out.Body = a.body
 	}
-	res, err := s.transportFor(p.guard, req).RoundTrip(out)
+	res, err := s.transportFor(p.guard, req, d).RoundTrip(out)
 	if err != nil && a.body != nil {
 		a.body.Close()
 	}

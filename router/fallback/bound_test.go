@@ -35,3 +35,28 @@ func TestBoundCredentials(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnConnections: where the decision says so, a connection to the surrogate serves one client, and ends with it.
+func TestOwnConnections(t *testing.T) {
+	ended := make(chan struct{}, 2)
+	s := newSurrogate(t, "s", func(c *net.TCPConn, r *bufio.Reader) { says(okResponse)(c, r); ended <- struct{}{} })
+	d := s.decision()
+	d.Own = true
+	e := serve(t, Options{Decide: inOrder(d)})
+	clients := []net.Conn{e.dial(t), e.dial(t)}
+	for range 3 {
+		for _, c := range clients {
+			io.WriteString(c, getRequest)
+			if _, body, err := readResponse(bufio.NewReader(c), "GET"); err != nil || body != "ok" {
+				t.Fatalf("%q, error %v", body, err)
+			}
+		}
+	}
+	if got := s.connections(); got != 2 {
+		t.Errorf("connections to the surrogate = %d, want 2", got)
+	}
+	for _, c := range clients {
+		c.Close()
+		<-ended
+	}
+}

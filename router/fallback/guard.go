@@ -68,7 +68,7 @@ type guard struct {
 	malformed atomic.Bool  // a body was, see fault
 	served    int64        // owned by the handler
 
-	bound atomic.Pointer[http.Transport] // of this client alone, see Server.transportFor
+	private atomic.Pointer[http.Transport] // of this client alone, see Server.transportFor
 
 	progress atomic.Int64 // ns since the epoch, last octet either way
 	writeArm atomic.Int64 // ns since the epoch, when the write deadline was set

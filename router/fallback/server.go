@@ -21,6 +21,7 @@ type Decision struct {
 	Surrogate string
 	Address   netip.AddrPort
 	Public    string // scheme://host[:port] that a redirected client is sent to; "" for http://Address
+	Own       bool   // on connections to surrogates that no other client shares
 	Status    int    // not 0: the router answers this itself, 404 or 503 say
 	Reason    string // what the client is told then
 }
@@ -235,7 +236,7 @@ func (s *Server) forget(g *guard) {
 	s.mu.Lock()
 	delete(s.conns, g)
 	s.mu.Unlock()
-	if own := g.bound.Load(); own != nil {
+	if own := g.private.Load(); own != nil {
 		own.CloseIdleConnections() // one that a request still has goes when it has been idle
 	}
 	<-s.slots

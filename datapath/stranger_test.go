@@ -336,6 +336,37 @@ func TestSYNWhereNoSocketIs(t *testing.T) {
 	})
 }
 
+// Until the host has made the socket, a stranger's RST does not make it forget who the session is for; the client's does.
+func TestBlindRSTBeforeTheSocketIs(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		k := newRig(t)
+		k.vip(f)
+		c := newClient(k, f, f.usual())
+		key := tuple(f.client, f.vip)
+		k.must(k.maps.Flows.Update(key, routerFlow{Splice: 1, Side: uint32(routerSideSIDE_LOCAL)}, ebpf.UpdateAny))
+		k.must(k.maps.Clients.Update(key, &routerClient{State: uint8(routerClientStateCLIENT_LOCAL), Seq: uint32(c.seq), Since: Clock()}, ebpf.UpdateAny))
+		for _, tt := range []struct {
+			name    string
+			change  func(*packet.Spec)
+			verdict routerVerdict
+			stays   bool
+		}{
+			{"a stranger's", func(p *packet.Spec) { p.Seq += 1 << 20 }, routerVerdictDROP_WINDOW, true},
+			{"wrong checksum", func(p *packet.Spec) { p.Checksum = packet.SumWrong }, routerVerdictDROP_BAD_CHECKSUM, true},
+			{"the client's", func(*packet.Spec) {}, routerVerdictCONSUMED, false},
+		} {
+			p := c.packet(packet.RST, "")
+			tt.change(&p)
+			k.want(packet.Build(p), tt.verdict, actShot)
+			_, flow := k.flow(f.client, f.vip)
+			var known routerClient
+			if client := k.maps.Clients.Lookup(key, &known) == nil; client != tt.stays || flow != tt.stays {
+				t.Errorf("%s: client known %t, flow %t, want %t", tt.name, client, flow, tt.stays)
+			}
+		}
+	})
+}
+
 // An RST ends its session with data as without: its leg is not lost.
 func TestRSTWithData(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {

@@ -136,6 +136,24 @@ out:
 	return verdict;
 }
 
+/* What an undecided client may have sent at most, in bytes. */
+#define UNDECIDED_SPAN (128 << 10)
+
+/* The client is forgotten if the number is one of its own; what it was promised, in time. */
+static __always_inline int undecided_reset(struct __sk_buff *skb, struct work *w)
+{
+	struct packet *p = &w->packet;
+
+	if (!checksum_ok(skb))
+		return DROP_BAD_CHECKSUM;
+	if (know_client(w) != KNOWN)
+		return CONSUMED;
+	if (p->seq - w->known.seq > UNDECIDED_SPAN)
+		return DROP_WINDOW;
+	forget_undecided(&p->key);
+	return CONSUMED;
+}
+
 /*
  * A packet of a session that a socket of this host owns, or will: until the first packet has made that, others would meet
  * the listener, which resets them.
@@ -161,9 +179,16 @@ __noinline int local_packet(struct __sk_buff *skb)
 	made = skc && skc->state != BPF_TCP_LISTEN;
 	if (skc)
 		bpf_sk_release(skc);
-	if (made || p->flags & RST) {
+	if (made) {
 		forget_undecided(&p->key);
 		return PASS_LOCAL;
+	}
+	if (p->flags & RST) {
+		int verdict = undecided_reset(skb, w);
+
+		if (verdict == CONSUMED)
+			bpf_map_delete_elem(&flows, &p->key);
+		return verdict;
 	}
 	if (!p->len || p->seq != w->known.seq)
 		return DROP_EARLY;

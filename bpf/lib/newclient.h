@@ -96,24 +96,6 @@ static __always_inline int answer_fin(struct __sk_buff *skb, struct work *w)
 	return send_back(skb, w, FIN_ANSWERED);
 }
 
-/* What an undecided client may have sent at most, in bytes. */
-#define UNDECIDED_SPAN (128 << 10)
-
-/* The client is forgotten if the number is one of its own; what it was promised, in time. */
-static __always_inline int undecided_reset(struct __sk_buff *skb, struct work *w)
-{
-	struct packet *p = &w->packet;
-
-	if (!checksum_ok(skb))
-		return DROP_BAD_CHECKSUM;
-	if (know_client(w) != KNOWN)
-		return CONSUMED;
-	if (p->seq - w->known.seq > UNDECIDED_SPAN)
-		return DROP_WINDOW;
-	forget_undecided(&p->key);
-	return CONSUMED;
-}
-
 /* A packet to a VIP that belongs to no flow. */
 __noinline int new_client(struct __sk_buff *skb)
 {

@@ -26,9 +26,10 @@ type headConn struct {
 	method string
 
 	// Owned by Read, whose calls net/http serialises.
-	in  []byte // of a head
-	out []byte // to be released
-	err error  // behind out
+	in      []byte // of a head
+	scanned int    // octets of in that are whole lines, none of them the last
+	out     []byte // to be released
+	err     error  // behind out
 }
 
 // expect is told of a request before it is sent.
@@ -64,7 +65,7 @@ func (c *headConn) take(b []byte, err error) bool {
 	}
 	c.in, c.err = append(c.in, b...), err
 	for c.due {
-		n := headEnd(c.in)
+		n := c.headEnd()
 		if n == 0 {
 			c.due = err == nil && len(c.in) < maxResponseHead // if not, net/http says what is wrong with it
 			break
@@ -72,7 +73,7 @@ func (c *headConn) take(b []byte, err error) bool {
 		c.release(n)
 	}
 	if !c.due {
-		c.out, c.in = append(c.out, c.in...), nil
+		c.out, c.in, c.scanned = append(c.out, c.in...), nil, 0
 	}
 	return true
 }
@@ -87,7 +88,7 @@ func (c *headConn) release(n int) {
 		end := bytes.LastIndexByte(c.in[:n-1], '\n') + 1 // of the line before the empty one
 		c.out = append(append(append(c.out, c.in[:end]...), closing...), c.in[end:n]...)
 	}
-	c.in = c.in[n:]
+	c.in, c.scanned = c.in[n:], 0
 }
 
 // offersBound tells whether a response asks for credentials that may hold for the connection.
@@ -106,16 +107,18 @@ func offersBound(fields head.Fields) bool {
 	return false
 }
 
-// headEnd returns the length of the head that b begins with as net/http finds it, up to an empty line, or 0.
-func headEnd(b []byte) int {
-	for at := 0; ; {
-		i := bytes.IndexByte(b[at:], '\n')
+// headEnd returns the length of the head that in begins with as net/http finds it, up to an empty line, or 0. What it has passed over
+// it does not look at again: a head may come octet by octet.
+func (c *headConn) headEnd() int {
+	for {
+		i := bytes.IndexByte(c.in[c.scanned:], '\n')
 		if i < 0 {
 			return 0
 		}
-		if line := b[at : at+i]; at > 0 && (len(line) == 0 || len(line) == 1 && line[0] == '\r') {
-			return at + i + 1
+		line, first := c.in[c.scanned:c.scanned+i], c.scanned == 0
+		c.scanned += i + 1
+		if !first && len(bytes.TrimSuffix(line, []byte("\r"))) == 0 {
+			return c.scanned
 		}
-		at += i + 1
 	}
 }

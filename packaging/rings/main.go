@@ -14,7 +14,7 @@ import (
 
 // Times of one run: a package may take this long, and each fuzz target runs for that long after its seeds.
 const (
-	packageTimeout = 15 * time.Minute
+	packageTimeout = 10 * time.Minute
 	fuzzTime       = 5 * time.Second
 )
 

@@ -98,11 +98,27 @@ func (s *summary) packageEnds(e event) {
 	case "fail":
 		fmt.Printf("FAIL  %-28s %6.1f s\n%s", e.Package, e.Elapsed, strings.Join(s.output[key], ""))
 		s.packages = append(s.packages, e.Package)
+		cut := s.cutShort(e.Package)
 		// Named only when none of its tests explains it: a build failure, a panic, a timeout.
 		if !slices.ContainsFunc(s.failures, func(f string) bool { return strings.HasPrefix(f, e.Package+" ") }) {
-			s.failures = append(s.failures, e.Package)
+			s.failures = append(s.failures, strings.TrimSpace(e.Package+" "+strings.Join(cut, " ")))
 		}
 	}
+}
+
+// cutShort prints what the tests said that had not ended when their package did: the stacks of a timeout are theirs.
+func (s *summary) cutShort(pkg string) []string {
+	var names []string
+	for key := range s.output {
+		if key[0] == pkg && key[1] != "" {
+			names = append(names, key[1])
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		fmt.Printf("CUT   %s %s\n%s", pkg, name, strings.Join(s.output[[2]string{pkg, name}], ""))
+	}
+	return names
 }
 
 func (s *summary) testEnds(e event, key [2]string) {

@@ -74,6 +74,21 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
+func TestCutShort(t *testing.T) {
+	s := newSummary([]test{{"p", "TestA", 4, false}})
+	for _, e := range []event{
+		{Action: "output", Package: "p", Test: "TestB", Output: "said\n"}, {Action: "pass", Package: "p", Test: "TestB"},
+		{Action: "output", Package: "p", Test: "TestA", Output: "panic: test timed out after 10m0s\n"},
+		{Action: "output", Package: "other", Test: "TestC", Output: "=== RUN\n"},
+		{Action: "fail", Package: "p"},
+	} {
+		s.take(e)
+	}
+	if err := s.verdict(true); err == nil || !strings.Contains(err.Error(), "p TestA") || strings.Contains(err.Error(), "TestB") || strings.Contains(err.Error(), "TestC") {
+		t.Errorf("verdict %v, want p TestA named, which did not end", err)
+	}
+}
+
 func TestRanOut(t *testing.T) {
 	const progress = "fuzz: elapsed: 5s, execs: 83216 (16290/sec), new interesting: 1 (total: 81)\n"
 	for _, tt := range []struct {

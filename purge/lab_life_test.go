@@ -26,7 +26,7 @@ func TestBefore(t *testing.T) {
 	n := newNetwork(t)
 	peers.Nginx(n.a, slow)
 	dormant, live := n.get(vip4, "/1g"), n.get(vip4, "/1g")
-	dormant.drain()
+	dormant.goesOn(dormant.drain()) // its window is open: no probe of a closed one
 	reads := live.drain()
 	n.drop(n.toA, fmt.Sprintf("tcp sport %d", dormant.port()))
 	lab.Eventually(t, soon, func() error { return n.retransmitted(4) })
@@ -84,6 +84,7 @@ func TestKilled(t *testing.T) {
 	if err := p.Kill(); err != nil {
 		t.Fatal(err)
 	}
+	d.goesOn(reads) // its window is open: no probe of a closed one
 	n.drop(n.toA, "meta l4proto tcp")
 	lab.Eventually(t, soon, func() error { return n.retransmitted(3) })
 	n.drop(n.toA, "")

@@ -237,6 +237,7 @@ func TestSuspended(t *testing.T) {
 				p := n.purge(n.a, tt.config)
 				d := n.get(vip4, "/1g")
 				r := d.drain()
+				d.goesOn(r) // its window is open, so that what is missing is sent again: no probe of a closed one
 				n.drop(n.toA, "meta l4proto tcp")
 				lab.Eventually(t, soon, func() error { return n.retransmitted(3) })
 				n.drop(n.toA, "")

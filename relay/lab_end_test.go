@@ -256,10 +256,11 @@ func (n *network) dialWithin(ctx context.Context, port int) (*end, error) {
 }
 
 // accept takes the flow that was opened last.
-func (n *network) accept(l *net.TCPListener) (*end, error) {
-	if err := l.SetDeadline(time.Now().Add(soon)); err != nil {
+func (n *network) accept(l *net.TCPListener, patience time.Duration) (*end, error) {
+	if err := l.SetDeadline(time.Now().Add(patience)); err != nil {
 		return nil, err
 	}
+	defer l.SetDeadline(time.Time{}) // others accept, too
 	c, err := l.AcceptTCP()
 	if err != nil {
 		return nil, err
@@ -267,13 +268,24 @@ func (n *network) accept(l *net.TCPListener) (*end, error) {
 	return newEnd(n.t, "server", n.server, c), nil
 }
 
-// pair opens a flow to the server's open port.
+// pair opens a flow to the server's open port. It waits no longer for one that its client has seen end.
 func (n *network) pair(l *net.TCPListener) (client, server *end, err error) {
 	if client, err = n.dial(openPort); err != nil {
 		return nil, nil, err
 	}
-	server, err = n.accept(l)
-	return client, server, err
+	for begun := time.Now(); ; {
+		server, err = n.accept(l, 100*time.Millisecond)
+		fin, reset, failed := client.ended()
+		switch {
+		case err == nil:
+			return client, server, nil
+		case fin || reset || failed != nil:
+			client.leave()
+			return nil, nil, fmt.Errorf("the client saw an end: fin %t, reset %t, %w", fin, reset, failed)
+		case !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begun) > soon:
+			return client, nil, err
+		}
+	}
 }
 
 // complete ends a flow that is well: each byte has arrived, and then the FINs.

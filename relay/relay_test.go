@@ -165,6 +165,7 @@ func flowTo(t *testing.T, entry string, server net.Listener) (client, accepted n
 	if err != nil {
 		t.Fatal(err)
 	}
+	_ = server.(*net.TCPListener).SetDeadline(time.Now().Add(soon))
 	if accepted, err = server.Accept(); err != nil {
 		t.Fatal(err)
 	}

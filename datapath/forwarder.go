@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The records of the forwarder's maps, as bpf/shared/forwarder.h describes them.
+// The records of the forwarder's maps, as bpf/forwarder/types.h describes them.
 type (
 	ForwarderEntry  = forwarderEntry
 	ForwarderOp     = forwarderOp
@@ -65,7 +65,7 @@ type ForwarderOptions struct {
 }
 
 // Forwarder is the forwarder's data path in the kernel. The slices are the memory of its maps: what is written there is in force. See
-// bpf/shared/forwarder.h for what may be written while packets pass.
+// bpf/forwarder/types.h for what may be written while packets pass.
 type Forwarder struct {
 	Tables       []ForwarderTable
 	Lists        []ForwarderListed

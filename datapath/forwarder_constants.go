@@ -1,6 +1,6 @@
 package datapath
 
-// The constants of the forwarder's records, as bpf/shared/forwarder.h describes them.
+// The constants of the forwarder's records, as bpf/forwarder/types.h describes them.
 const (
 	OpOutput        = uint8(forwarderOpKindOP_OUTPUT)
 	OpInPort        = uint8(forwarderOpKindOP_IN_PORT)

@@ -9,7 +9,7 @@ import (
 	"baton/packet"
 )
 
-// chooser is what the kernel's choice is compared with: the pure form of bpf/lib/pipeline/choose.h.
+// chooser is what the kernel's choice is compared with: the pure form of bpf/forwarder/choose.h.
 type chooser struct {
 	method uint8
 	total  int // of the weights when it was last chosen

@@ -9,7 +9,7 @@ import (
 	"baton/packet"
 )
 
-// closing is how far a connection is closed; the pure form of finned and rouses (bpf/lib/pipeline/flows.h).
+// closing is how far a connection is closed; the pure form of finned and rouses (bpf/forwarder/flows.h).
 type closing struct {
 	sent, received bool // a FIN
 	active         int  // 1 or 0

@@ -26,13 +26,13 @@ func TestBoundsAreTheKernels(t *testing.T) {
 			t.Errorf("%s: the routes are compiled for %d, the kernel has %d", tt.name, tt.ours, tt.kernel)
 		}
 	}
-	shared, err := os.ReadFile("../bpf/shared/router.h")
+	shared, err := os.ReadFile("../bpf/router/types.h")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, value := range map[string]int{"HEAD_BYTES": route.MaxKernelHead, "HASH_BYTES": route.MaxKernelPath + 1} {
 		if line := fmt.Sprintf("\t%s = %d,", name, value); !strings.Contains(string(shared), line) {
-			t.Errorf("shared/router.h does not have %q", line)
+			t.Errorf("bpf/router/types.h does not have %q", line)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Package compile turns flow entries, groups and meters into the records that the kernel executes (bpf/shared/forwarder.h).
+// Package compile turns flow entries, groups and meters into the records that the kernel executes (bpf/forwarder/types.h).
 package compile
 
 import (

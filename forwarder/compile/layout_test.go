@@ -45,7 +45,7 @@ var member = regexp.MustCompile(`^\s+(__be|__u)(8|16|32|64) (\w+)(?:\[(\d+)\])?;
 
 // TestLayout: the kernel's programs and the matches mean the same bytes of struct fields.
 func TestLayout(t *testing.T) {
-	header, err := os.ReadFile("../../bpf/shared/forwarder.h")
+	header, err := os.ReadFile("../../bpf/forwarder/types.h")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"baton/openflow"
 )
 
-// TestPick holds the records of pick and unpick against bpf/shared/forwarder.h.
+// TestPick holds the records of pick and unpick against bpf/forwarder/types.h.
 func TestPick(t *testing.T) {
 	methods := map[openflow.PickMethod]uint8{
 		openflow.PickTurns: datapath.PickTurns, openflow.PickLeast: datapath.PickLeast, openflow.PickFastest: datapath.PickFastest,

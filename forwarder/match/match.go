@@ -14,7 +14,7 @@ import (
 // Size is that of a block in bytes. The last 8 are not of the packet.
 const Size = 128
 
-// Key is the fields of a packet, each in network byte order at its place (struct fields of bpf/shared/forwarder.h).
+// Key is the fields of a packet, each in network byte order at its place (struct fields of bpf/forwarder/types.h).
 type Key [Size]byte
 
 // Match is what a flow entry asks of a packet: the bits of Key where Mask has ones. Elsewhere Key is zero, so that two matches

@@ -1,5 +1,5 @@
 // Package policy says when a connection is dormant: its client has moved away, or is gone, and what the server retransmits is answered by
-// nobody here (Al-Qudah et al., WWW 2009, sections 3.1.2 and 4.2). It is pure; bpf/lib/purge/policy.h says the same in the kernel.
+// nobody here (Al-Qudah et al., WWW 2009, sections 3.1.2 and 4.2). It is pure; bpf/purge/policy.h says the same in the kernel.
 package policy
 
 import "time"

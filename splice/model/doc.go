@@ -25,27 +25,27 @@
 //
 // The transitions of router.go, server.go, framing.go, hold.go and window.go are those of the kernel program, function by function:
 //
-//	calm               bpf/lib/strip.h      strip
-//	clientPacket       bpf/lib/client.h     client_packet, from the tuple check to unlock
-//	trackRequest       bpf/lib/client.h     track_request
-//	nextRequest        bpf/lib/move.h       next_request up to the first unlock
-//	moveOut            bpf/lib/session.h    splice_client, as next_request calls it
-//	moveDone           bpf/lib/move.h       leave_leg: the second lock
-//	newClient          bpf/lib/newclient.h  new_client, first_request
-//	lingering          bpf/lib/newclient.h  lingering_client
-//	spliceClient       bpf/lib/session.h    splice_client
-//	attach             bpf/lib/legs.h       attach
-//	noteTold           bpf/lib/legs.h       note_told
-//	over, cut          bpf/lib/session.h    bury
-//	serverPacket       bpf/lib/server.h     server_packet, from the tuple check to unlock
-//	trackIdle          bpf/lib/server.h     track_idle
-//	beforeAnswer       bpf/lib/server.h     before_answer
-//	trackResponse      bpf/lib/follow.h     track_response, follow_response
-//	trackServerFin     bpf/lib/follow.h     track_server_fin
-//	bothOver           bpf/lib/session.h    both_over
-//	window.go          bpf/lib/window.h     client_fits, server_fits, client_resets, server_resets, note_server
-//	hold.go            bpf/lib/hold.h       behind_request, hold_more, hold_first; hold_request of client.h
-//	framing.go         bpf/lib/framing.h    all of it; a chunked body is units up to a last one
+//	calm               bpf/router/strip.h      strip
+//	clientPacket       bpf/router/client.h     client_packet, from the tuple check to unlock
+//	trackRequest       bpf/router/client.h     track_request
+//	nextRequest        bpf/router/move.h       next_request up to the first unlock
+//	moveOut            bpf/router/session.h    splice_client, as next_request calls it
+//	moveDone           bpf/router/move.h       leave_leg: the second lock
+//	newClient          bpf/router/newclient.h  new_client, first_request
+//	lingering          bpf/router/newclient.h  lingering_client
+//	spliceClient       bpf/router/session.h    splice_client
+//	attach             bpf/router/legs.h       attach
+//	noteTold           bpf/router/legs.h       note_told
+//	over, cut          bpf/router/session.h    bury
+//	serverPacket       bpf/router/server.h     server_packet, from the tuple check to unlock
+//	trackIdle          bpf/router/server.h     track_idle
+//	beforeAnswer       bpf/router/server.h     before_answer
+//	trackResponse      bpf/router/follow.h     track_response, follow_response
+//	trackServerFin     bpf/router/follow.h     track_server_fin
+//	bothOver           bpf/router/session.h    both_over
+//	window.go          bpf/router/window.h     client_fits, server_fits, client_resets, server_resets, note_server
+//	hold.go            bpf/router/hold.h       behind_request, hold_more, hold_first; hold_request of client.h
+//	framing.go         bpf/router/framing.h    all of it; a chunked body is units up to a last one
 //
 // Each runs as one step, as it does under the splice's lock; next_request, which takes the lock twice, is three steps with
 // anything between. Left out: user space (a request that finds no leg waits for the client's retransmission), handshakes and

@@ -1,6 +1,6 @@
 package model
 
-// What bpf/lib/hold.h does where each request is routed: a client is held to one request at a time.
+// What bpf/router/hold.h does where each request is routed: a client is held to one request at a time.
 
 // behindRequest counts the units of the client's packet that lie behind the request in front.
 func (l *Leg) behindRequest(seq uint32, p *Packet) uint32 {

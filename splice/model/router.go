@@ -8,7 +8,7 @@ type router struct {
 	stranger bool // the packet is a stranger's
 }
 
-// arrive takes a packet off the wire: tcp_packet of bpf/router.bpf.c.
+// arrive takes a packet off the wire: tcp_packet of bpf/router/router.bpf.c.
 func (r router) arrive(p Packet) {
 	if r.rules.NoUrgent {
 		p.calm()
@@ -163,7 +163,7 @@ func bothOver(l *Leg) bool {
 	return l.clientFin && l.serverFin && l.sndUna == l.sndNxt && l.rcvAcked == l.rcvNxt
 }
 
-// clientNext is what becomes of a client's packet; enum client_next of bpf/lib/client.h.
+// clientNext is what becomes of a client's packet; enum client_next of bpf/router/client.h.
 type clientNext uint8
 
 const (

@@ -137,7 +137,7 @@ func (p *Packet) cutBehind(n uint32) {
 	p.Fin = 0
 }
 
-// calm takes the marks of urgent data off: strip of bpf/lib/strip.h.
+// calm takes the marks of urgent data off: strip of bpf/router/strip.h.
 func (p *Packet) calm() {
 	for i := range p.Data {
 		p.Data[i] &^= Urgent

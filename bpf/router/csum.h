@@ -2,7 +2,7 @@
 /* Whether the checksum of a packet holds. */
 #pragma once
 
-#include "sum.h"
+#include "../wire/sum.h"
 #include "work.h"
 
 static __always_inline __u64 pseudo_header(const __u8 *src, const __u8 *dst, __u32 len, bool v6)

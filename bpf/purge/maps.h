@@ -6,7 +6,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
-#include "../../shared/purge.h"
+#include "types.h"
 
 #define AF_INET  2
 #define AF_INET6 10

@@ -3,10 +3,10 @@
  * The relay's part of the kernel: packets of clients that are for its listeners though they are sent to others, SYNs that it wants to
  * know of early, and the way that connections between relays begin.
  */
-#include "lib/relay/command.h"
-#include "lib/relay/reopen.h"
-#include "lib/relay/reset.h"
-#include "lib/relay/trunk.h"
+#include "command.h"
+#include "reopen.h"
+#include "reset.h"
+#include "trunk.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 

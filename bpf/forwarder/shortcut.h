@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "../sum.h"
+#include "../wire/sum.h"
 #include "flows.h"
 
 #define SHORTCUT_TABLES 6

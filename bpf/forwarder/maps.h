@@ -5,7 +5,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
-#include "../../shared/forwarder.h"
+#include "types.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

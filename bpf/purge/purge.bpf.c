@@ -4,7 +4,7 @@
  * programs have marked, and asks right before whether they are silent still.
  */
 #include <linux/pkt_cls.h>
-#include "lib/purge/command.h"
+#include "command.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 

@@ -5,7 +5,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
-#include "../shared/router.h"
+#include "types.h"
 
 /*
  * The flow table: packet headers to splice. Two entries an active splice, one an idle leg.

@@ -6,7 +6,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
-#include "../../shared/relay.h"
+#include "types.h"
 
 #define AF_INET 2
 

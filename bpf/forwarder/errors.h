@@ -2,7 +2,7 @@
 /* ICMP errors about packets that flows have sent: who sent the packet is told of it in its own numbers (RFC 1191, RFC 8201, RFC 5508). */
 #pragma once
 
-#include "../sum.h"
+#include "../wire/sum.h"
 #include "flows.h"
 
 #define ICMP_HEADER 8

@@ -4,12 +4,12 @@
  * the egress of those whose other side is the host. A packet's path:
  * parse, a flow entry in each table, its instructions, at last the action set.
  */
-#include "lib/pipeline/group.h"
-#include "lib/pipeline/handoff.h"
-#include "lib/pipeline/meter.h"
-#include "lib/pipeline/pick.h"
-#include "lib/pipeline/sweep.h"
-#include "lib/pipeline/unpick.h"
+#include "group.h"
+#include "handoff.h"
+#include "meter.h"
+#include "pick.h"
+#include "sweep.h"
+#include "unpick.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 

@@ -2,7 +2,7 @@
 /* Turns a SYN into the reset that refuses it (RFC 9293, 3.10.7.1). */
 #pragma once
 
-#include "../sum.h"
+#include "../wire/sum.h"
 #include "packet.h"
 
 #define OUR_TTL 64

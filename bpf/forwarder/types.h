@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "picks.h"
+#include "pick_types.h"
 
 enum bound {
 	ABI = 1,

@@ -3,11 +3,11 @@
  * The request router's data path, attached at the ingress of the interfaces that clients and surrogates are behind.
  * A packet's path: parse, look up the flow, translate, out. Without a flow, a packet to a VIP is a client to be answered.
  */
-#include "lib/move.h"
-#include "lib/server.h"
-#include "lib/strip.h"
-#include "lib/command.h"
-#include "lib/icmp.h"
+#include "move.h"
+#include "server.h"
+#include "strip.h"
+#include "command.h"
+#include "icmp.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 

@@ -42,8 +42,6 @@ const (
 	routerBoundHEAD_BYTES     routerBound = 2048
 	routerBoundCARRY_BYTES    routerBound = 128
 	routerBoundHASH_BYTES     routerBound = 1024
-	routerBoundTOLD_WSCALE    routerBound = 10
-	routerBoundIDLE_WINDOW    routerBound = 4096
 	routerBoundNO_SURROGATE   routerBound = 65535
 	routerBoundLINGER_MS      routerBound = 3000
 	routerBoundCOOKIE_MS      routerBound = 130000
@@ -285,6 +283,13 @@ type routerRouteKey struct {
 	Pad       [3]uint8
 }
 
+type routerSessionBound uint32
+
+const (
+	routerSessionBoundTOLD_WSCALE routerSessionBound = 10
+	routerSessionBoundIDLE_WINDOW routerSessionBound = 4096
+)
+
 type routerSide uint32
 
 const (
@@ -517,53 +522,54 @@ type routerZoneKey struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	routerMapClients         = "clients"
-	routerMapEvents          = "events"
-	routerMapFlows           = "flows"
-	routerMapHandshakes      = "handshakes"
-	routerMapHosts           = "hosts"
-	routerMapIdleLegs        = "idle_legs"
-	routerMapLimits          = "limits"
-	routerMapLingering       = "lingering"
-	routerMapLingeringLost   = "lingering_lost"
-	routerMapPartials        = "partials"
-	routerMapPaths           = "paths"
-	routerMapPoolNames       = "pool_names"
-	routerMapPools           = "pools"
-	routerMapPromised        = "promised"
-	routerMapRoutes          = "routes"
-	routerMapSettings        = "settings"
-	routerMapSources         = "sources"
-	routerMapSplices         = "splices"
-	routerMapSurrogates      = "surrogates"
-	routerMapTables          = "tables"
-	routerMapVerdicts        = "verdicts"
-	routerMapVips            = "vips"
-	routerMapWorks           = "works"
-	routerMapZones           = "zones"
-	routerProgRouterCommand  = "router_command"
-	routerProgRouterIngress  = "router_ingress"
-	routerProgRouterReplay   = "router_replay"
-	routerVarBandType        = "band_type"
-	routerVarBoundType       = "bound_type"
-	routerVarClientFlagType  = "client_flag_type"
-	routerVarClientStateType = "client_state_type"
-	routerVarCommandKindType = "command_kind_type"
-	routerVarCommandType     = "command_type"
-	routerVarEndedType       = "ended_type"
-	routerVarEventKindType   = "event_kind_type"
-	routerVarEventType       = "event_type"
-	routerVarFramingType     = "framing_type"
-	routerVarLegEndType      = "leg_end_type"
-	routerVarMethodType      = "method_type"
-	routerVarModeType        = "mode_type"
-	routerVarPolicyType      = "policy_type"
-	routerVarReuseType       = "reuse_type"
-	routerVarSideType        = "side_type"
-	routerVarSpliceFlagType  = "splice_flag_type"
-	routerVarSpliceStateType = "splice_state_type"
-	routerVarVerdictType     = "verdict_type"
-	routerVarVipFlagType     = "vip_flag_type"
+	routerMapClients          = "clients"
+	routerMapEvents           = "events"
+	routerMapFlows            = "flows"
+	routerMapHandshakes       = "handshakes"
+	routerMapHosts            = "hosts"
+	routerMapIdleLegs         = "idle_legs"
+	routerMapLimits           = "limits"
+	routerMapLingering        = "lingering"
+	routerMapLingeringLost    = "lingering_lost"
+	routerMapPartials         = "partials"
+	routerMapPaths            = "paths"
+	routerMapPoolNames        = "pool_names"
+	routerMapPools            = "pools"
+	routerMapPromised         = "promised"
+	routerMapRoutes           = "routes"
+	routerMapSettings         = "settings"
+	routerMapSources          = "sources"
+	routerMapSplices          = "splices"
+	routerMapSurrogates       = "surrogates"
+	routerMapTables           = "tables"
+	routerMapVerdicts         = "verdicts"
+	routerMapVips             = "vips"
+	routerMapWorks            = "works"
+	routerMapZones            = "zones"
+	routerProgRouterCommand   = "router_command"
+	routerProgRouterIngress   = "router_ingress"
+	routerProgRouterReplay    = "router_replay"
+	routerVarBandType         = "band_type"
+	routerVarBoundType        = "bound_type"
+	routerVarClientFlagType   = "client_flag_type"
+	routerVarClientStateType  = "client_state_type"
+	routerVarCommandKindType  = "command_kind_type"
+	routerVarCommandType      = "command_type"
+	routerVarEndedType        = "ended_type"
+	routerVarEventKindType    = "event_kind_type"
+	routerVarEventType        = "event_type"
+	routerVarFramingType      = "framing_type"
+	routerVarLegEndType       = "leg_end_type"
+	routerVarMethodType       = "method_type"
+	routerVarModeType         = "mode_type"
+	routerVarPolicyType       = "policy_type"
+	routerVarReuseType        = "reuse_type"
+	routerVarSessionBoundType = "session_bound_type"
+	routerVarSideType         = "side_type"
+	routerVarSpliceFlagType   = "splice_flag_type"
+	routerVarSpliceStateType  = "splice_state_type"
+	routerVarVerdictType      = "verdict_type"
+	routerVarVipFlagType      = "vip_flag_type"
 )
 
 // loadRouter returns the embedded CollectionSpec for router.
@@ -647,26 +653,27 @@ type routerMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type routerVariableSpecs struct {
-	BandType        *ebpf.VariableSpec `ebpf:"band_type"`
-	BoundType       *ebpf.VariableSpec `ebpf:"bound_type"`
-	ClientFlagType  *ebpf.VariableSpec `ebpf:"client_flag_type"`
-	ClientStateType *ebpf.VariableSpec `ebpf:"client_state_type"`
-	CommandKindType *ebpf.VariableSpec `ebpf:"command_kind_type"`
-	CommandType     *ebpf.VariableSpec `ebpf:"command_type"`
-	EndedType       *ebpf.VariableSpec `ebpf:"ended_type"`
-	EventKindType   *ebpf.VariableSpec `ebpf:"event_kind_type"`
-	EventType       *ebpf.VariableSpec `ebpf:"event_type"`
-	FramingType     *ebpf.VariableSpec `ebpf:"framing_type"`
-	LegEndType      *ebpf.VariableSpec `ebpf:"leg_end_type"`
-	MethodType      *ebpf.VariableSpec `ebpf:"method_type"`
-	ModeType        *ebpf.VariableSpec `ebpf:"mode_type"`
-	PolicyType      *ebpf.VariableSpec `ebpf:"policy_type"`
-	ReuseType       *ebpf.VariableSpec `ebpf:"reuse_type"`
-	SideType        *ebpf.VariableSpec `ebpf:"side_type"`
-	SpliceFlagType  *ebpf.VariableSpec `ebpf:"splice_flag_type"`
-	SpliceStateType *ebpf.VariableSpec `ebpf:"splice_state_type"`
-	VerdictType     *ebpf.VariableSpec `ebpf:"verdict_type"`
-	VipFlagType     *ebpf.VariableSpec `ebpf:"vip_flag_type"`
+	BandType         *ebpf.VariableSpec `ebpf:"band_type"`
+	BoundType        *ebpf.VariableSpec `ebpf:"bound_type"`
+	ClientFlagType   *ebpf.VariableSpec `ebpf:"client_flag_type"`
+	ClientStateType  *ebpf.VariableSpec `ebpf:"client_state_type"`
+	CommandKindType  *ebpf.VariableSpec `ebpf:"command_kind_type"`
+	CommandType      *ebpf.VariableSpec `ebpf:"command_type"`
+	EndedType        *ebpf.VariableSpec `ebpf:"ended_type"`
+	EventKindType    *ebpf.VariableSpec `ebpf:"event_kind_type"`
+	EventType        *ebpf.VariableSpec `ebpf:"event_type"`
+	FramingType      *ebpf.VariableSpec `ebpf:"framing_type"`
+	LegEndType       *ebpf.VariableSpec `ebpf:"leg_end_type"`
+	MethodType       *ebpf.VariableSpec `ebpf:"method_type"`
+	ModeType         *ebpf.VariableSpec `ebpf:"mode_type"`
+	PolicyType       *ebpf.VariableSpec `ebpf:"policy_type"`
+	ReuseType        *ebpf.VariableSpec `ebpf:"reuse_type"`
+	SessionBoundType *ebpf.VariableSpec `ebpf:"session_bound_type"`
+	SideType         *ebpf.VariableSpec `ebpf:"side_type"`
+	SpliceFlagType   *ebpf.VariableSpec `ebpf:"splice_flag_type"`
+	SpliceStateType  *ebpf.VariableSpec `ebpf:"splice_state_type"`
+	VerdictType      *ebpf.VariableSpec `ebpf:"verdict_type"`
+	VipFlagType      *ebpf.VariableSpec `ebpf:"vip_flag_type"`
 }
 
 // routerObjects contains all objects after they have been loaded into the kernel.
@@ -748,26 +755,27 @@ func (m *routerMaps) Close() error {
 //
 // It can be passed to loadRouterObjects or ebpf.CollectionSpec.LoadAndAssign.
 type routerVariables struct {
-	BandType        *ebpf.Variable `ebpf:"band_type"`
-	BoundType       *ebpf.Variable `ebpf:"bound_type"`
-	ClientFlagType  *ebpf.Variable `ebpf:"client_flag_type"`
-	ClientStateType *ebpf.Variable `ebpf:"client_state_type"`
-	CommandKindType *ebpf.Variable `ebpf:"command_kind_type"`
-	CommandType     *ebpf.Variable `ebpf:"command_type"`
-	EndedType       *ebpf.Variable `ebpf:"ended_type"`
-	EventKindType   *ebpf.Variable `ebpf:"event_kind_type"`
-	EventType       *ebpf.Variable `ebpf:"event_type"`
-	FramingType     *ebpf.Variable `ebpf:"framing_type"`
-	LegEndType      *ebpf.Variable `ebpf:"leg_end_type"`
-	MethodType      *ebpf.Variable `ebpf:"method_type"`
-	ModeType        *ebpf.Variable `ebpf:"mode_type"`
-	PolicyType      *ebpf.Variable `ebpf:"policy_type"`
-	ReuseType       *ebpf.Variable `ebpf:"reuse_type"`
-	SideType        *ebpf.Variable `ebpf:"side_type"`
-	SpliceFlagType  *ebpf.Variable `ebpf:"splice_flag_type"`
-	SpliceStateType *ebpf.Variable `ebpf:"splice_state_type"`
-	VerdictType     *ebpf.Variable `ebpf:"verdict_type"`
-	VipFlagType     *ebpf.Variable `ebpf:"vip_flag_type"`
+	BandType         *ebpf.Variable `ebpf:"band_type"`
+	BoundType        *ebpf.Variable `ebpf:"bound_type"`
+	ClientFlagType   *ebpf.Variable `ebpf:"client_flag_type"`
+	ClientStateType  *ebpf.Variable `ebpf:"client_state_type"`
+	CommandKindType  *ebpf.Variable `ebpf:"command_kind_type"`
+	CommandType      *ebpf.Variable `ebpf:"command_type"`
+	EndedType        *ebpf.Variable `ebpf:"ended_type"`
+	EventKindType    *ebpf.Variable `ebpf:"event_kind_type"`
+	EventType        *ebpf.Variable `ebpf:"event_type"`
+	FramingType      *ebpf.Variable `ebpf:"framing_type"`
+	LegEndType       *ebpf.Variable `ebpf:"leg_end_type"`
+	MethodType       *ebpf.Variable `ebpf:"method_type"`
+	ModeType         *ebpf.Variable `ebpf:"mode_type"`
+	PolicyType       *ebpf.Variable `ebpf:"policy_type"`
+	ReuseType        *ebpf.Variable `ebpf:"reuse_type"`
+	SessionBoundType *ebpf.Variable `ebpf:"session_bound_type"`
+	SideType         *ebpf.Variable `ebpf:"side_type"`
+	SpliceFlagType   *ebpf.Variable `ebpf:"splice_flag_type"`
+	SpliceStateType  *ebpf.Variable `ebpf:"splice_state_type"`
+	VerdictType      *ebpf.Variable `ebpf:"verdict_type"`
+	VipFlagType      *ebpf.Variable `ebpf:"vip_flag_type"`
 }
 
 // routerPrograms contains all programs after they have been loaded into the kernel.

@@ -21,7 +21,7 @@ const (
 	PoolMembers   = int(routerBoundPOOL_MEMBERS)
 	HostBytes     = int(routerBoundHOST_BYTES)
 	RouteBytes    = int(routerBoundROUTE_BYTES)
-	ToldWscale    = uint8(routerBoundTOLD_WSCALE)
+	ToldWscale    = uint8(routerSessionBoundTOLD_WSCALE)
 	NoSurrogate   = uint16(routerBoundNO_SURROGATE)
 )
 

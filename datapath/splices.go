@@ -67,7 +67,7 @@ type Splice struct {
 
 // IdleWindow is the window that the surrogate is told while no client is joined, as it is sent; the kernel program tells the same.
 func (s Splice) IdleWindow() uint16 {
-	window := max(uint32(routerBoundIDLE_WINDOW), 2*uint32(s.ServerMSS))
+	window := max(uint32(routerSessionBoundIDLE_WINDOW), 2*uint32(s.ServerMSS))
 	if s.WScale {
 		return uint16((window + 1<<ToldWscale - 1) >> ToldWscale)
 	}

@@ -25,16 +25,6 @@ static __always_inline __u32 band_of(__u32 us)
 	return band;
 }
 
-/* The shortest round trip of a band, in ms. */
-static __always_inline __u32 shortest_of(__u32 band)
-{
-	if (band >= BAND_64MS)
-		return 64 + (band - BAND_64MS) * 8;
-	if (band >= BAND_4MS)
-		return 4 + (band - BAND_4MS) * 4;
-	return 0;
-}
-
 static __always_inline __u64 *handshake_at(__u32 cookie)
 {
 	__u32 slot = (cookie * 2654435761U) >> 16 & (HANDSHAKES - 1);

@@ -2,42 +2,22 @@
 /* What user space asks the kernel to do to splices, under their locks. */
 #pragma once
 
+#include "../session/expiry.h"
+#include "../session/opening.h"
 #include "client.h"
-
-#define UNREPORTED_MS 5000 /* a dead leg that user space has not freed: its event was lost */
 
 struct sweep {
 	__u32 changed;
 };
 
-/* More than ms have gone by since then. Another CPU may have set since to a time after now. */
-static __always_inline bool past(__u32 since, __u32 ms, __u32 now)
-{
-	return (__s32)(now - since) > (__s32)ms;
-}
-
 /* Why the command ends the session; 0: it does not. */
-static __always_inline __u32 over(const struct splice *s, const struct command *c, __u32 now)
+static __always_inline __u32 end_of(const struct splice *s, const struct command *c, __u32 now)
 {
-	if (c->kind == COMMAND_ABANDON) {
-		if (s->state != SPLICE_ACTIVE || s->surrogate != c->surrogate || s->client_requests != 1 ||
-		    s->rcv_nxt != s->rcv_base)
-			return 0;
-		return s->flags & SPLICE_FIRST ? LEG_ABANDONED
-					       : LEG_EXPIRED; /* a later request, no cookie tells again */
-	}
-	switch (s->state) {
-	case SPLICE_ACTIVE:
-		return past(s->seen, c->idle, now) ? LEG_EXPIRED : 0;
-	case SPLICE_CLOSING:
-		return past(s->seen, c->closing, now) ? LEG_EXPIRED : 0;
-	}
-	return 0;
-}
-
-static __always_inline bool unreported(const struct splice *s, __u32 now)
-{
-	return s->state == SPLICE_DEAD && past(s->since, UNREPORTED_MS, now);
+	if (c->kind != COMMAND_ABANDON)
+		return has_expired(s, c->idle, c->closing, now) ? LEG_EXPIRED : 0;
+	if (!waits_for(s, c->surrogate))
+		return 0;
+	return s->flags & SPLICE_FIRST ? LEG_ABANDONED : LEG_EXPIRED; /* a later request, no cookie tells again */
 }
 
 static long sweep_step(__u32 i, struct sweep *sweep)
@@ -55,14 +35,13 @@ static long sweep_step(__u32 i, struct sweep *sweep)
 	s = splice_at(idx);
 	if (!s || i >= c->count)
 		return 1;
-	if (!over(s, c, now) && !unreported(s, now)) /* most: not worth the lock */
+	if (!end_of(s, c, now) && !is_unreported(s, now)) /* most: not worth the lock */
 		return 0;
 	bpf_spin_lock(&s->lock);
-	end = over(s, c, now);
+	end = end_of(s, c, now);
 	if (end) {
-		s->state = SPLICE_DEAD;
-		s->since = now;
-	} else if (unreported(s, now)) {
+		enter(s, SPLICE_DEAD, now);
+	} else if (is_unreported(s, now)) {
 		s->since = now;
 		bpf_spin_unlock(&s->lock);
 		tell(EVENT_LEG_DOWN, LEG_EXPIRED, idx, s, now);
@@ -148,14 +127,7 @@ static __always_inline void take_up(struct command *c)
 	bpf_spin_lock(&s->lock);
 	surrogate = s->surrogate;
 	leg_class = s->leg_class;
-	c->result = s->state == SPLICE_ANSWERED && surrogate == c->surrogate;
-	if (c->result) {
-		if (now - s->since < s->late)
-			s->late = now - s->since ?: 1; /* a client waits for it */
-		s->state = SPLICE_IDLE;
-		s->since = s->seen = s->opened = now;
-		s->ts_told = later(s->ts_told, now + set->ts_offset);
-	}
+	c->result = take_up_event(s, c->surrogate, now, now + set->ts_offset);
 	bpf_spin_unlock(&s->lock);
 	if (!c->result)
 		return;
@@ -173,11 +145,7 @@ static __always_inline void retire(struct command *c)
 	if (!s)
 		return;
 	bpf_spin_lock(&s->lock);
-	c->result = s->state == SPLICE_IDLE && s->surrogate == c->surrogate;
-	if (c->result) {
-		s->state = SPLICE_DEAD;
-		s->since = now;
-	}
+	c->result = s->surrogate == c->surrogate && retire_event(s, now);
 	bpf_spin_unlock(&s->lock);
 	if (c->result)
 		count_idle(s->surrogate, s->leg_class, s->band, -1);

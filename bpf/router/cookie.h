@@ -18,8 +18,6 @@
 #define TS_OTHER_MSS   32 /* promised; if there was no room to remember it, below the usual one */
 #define MSS_USUAL_V4   1460
 #define MSS_USUAL_V6   1440
-#define MSS_DEFAULT_V4 536 /* RFC 9293, 3.7.1 */
-#define MSS_DEFAULT_V6 1220
 
 static __always_inline struct vip *vip_of(struct work *w, __be16 port)
 {
@@ -174,7 +172,7 @@ __noinline int answer_syn(struct __sk_buff *skb)
 		c.flags |= CLIENT_WSCALE;
 		c.wscale = p->wscale;
 	}
-	r = answer(w, SYN | ACK, (__u32)cookie, p->seq + 1);
+	r = reply_to(w, SYN | ACK, (__u32)cookie, p->seq + 1);
 	r->window = WINDOW_TOLD;
 	r->mss = w->vip.mss;
 	usual = usual_mss(p->v6);
@@ -199,7 +197,7 @@ __noinline int answer_syn(struct __sk_buff *skb)
 		r->tsecr = p->tsval;
 	}
 	r->with_sack = !!(c.flags & CLIENT_SACK);
-	r->with_wscale = !!(c.flags & CLIENT_WSCALE);
+	r->wscale = c.flags & CLIENT_WSCALE ? TOLD_WSCALE : NO_SCALE;
 	time_handshake((__u32)cookie);
 	return send_back(skb, w, verdict);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "legs.h"
+#include "scan.h"
 
 static __always_inline __u32 method_of(__u64 x, __u32 *path)
 {

@@ -4,33 +4,6 @@
 
 #include "walk.h"
 
-/* Bytes of the client's packet that lie behind the request in front; the packet's whole length if all of them do. */
-static __always_inline __u32 behind_request(const struct splice *s, const struct work *w)
-{
-	const struct packet *p = &w->packet;
-	__u32 end = p->seq + s->to_server_seq + p->len, limit = s->snd_nxt, over;
-
-	switch (s->request) {
-	case FRAMING_QUIET:
-	case FRAMING_DONE:
-		break;
-	case FRAMING_BODY:
-		if (!before(limit, end) || s->request_left >= end - limit)
-			return 0;
-		limit += s->request_left;
-		break;
-	case FRAMING_HEAD:
-	case FRAMING_CHUNKED:
-		return w->walk.hidden ? 0 : w->walk.behind;
-	default:
-		return 0;
-	}
-	if (!before(limit, end))
-		return 0;
-	over = end - limit;
-	return over < p->len ? over : p->len;
-}
-
 /* The lengths of a packet that has lost bytes at its end. Returns 0 when they are written. */
 static __always_inline int write_lengths(struct __sk_buff *skb, const struct packet *p)
 {
@@ -79,18 +52,14 @@ __noinline int cut_packet(struct __sk_buff *skb, __u32 bytes)
 }
 
 /*
- * More bytes of a client whose requests are held. Returns 0, or the verdict on a packet that has to be dropped. One behind all of the
- * request is judged later. What is cut gets a checksum of ours: it must have had a right one.
+ * More bytes of a client whose requests are held. Returns 0, or the verdict on a packet that has to be dropped. What is cut gets a
+ * checksum of ours: it must have had a right one.
  */
 static __always_inline int hold_more(struct __sk_buff *skb, struct work *w, const struct splice *s)
 {
-	struct packet *p = &w->packet;
-	__u32 over;
+	__u32 over = cut_of_more(s, &w->packet, &w->walk);
 
-	if (p->flags & (SYN | RST) || (quiet(s) && p->seq + s->to_server_seq == s->snd_nxt))
-		return 0;
-	over = behind_request(s, w);
-	if (!over || over >= p->len)
+	if (!over)
 		return 0;
 	w->walk.behind = 0;
 	if (!checksum_ok(skb))
@@ -101,16 +70,13 @@ static __always_inline int hold_more(struct __sk_buff *skb, struct work *w, cons
 /* The first packet of a decided request, where requests are held. False: it has to be dropped. */
 static __always_inline bool hold_first(struct __sk_buff *skb, struct work *w)
 {
-	__u32 over = 0;
+	__u32 over;
 
 	if (!(w->vip.flags & VIP_HOLD))
 		return true;
 	if (w->decision.chunked && w->walk.bad)
 		return false; /* user space has seen no such bytes */
-	if (w->decision.chunked)
-		over = w->walk.behind;
-	else if (w->decision.request < w->packet.len)
-		over = w->packet.len - w->decision.request;
+	over = cut_of_first(&w->decision, &w->walk, w->packet.len);
 	if (!over)
 		return true;
 	w->walk.behind = 0;

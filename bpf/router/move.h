@@ -4,36 +4,6 @@
 
 #include "client.h"
 
-/*
- * Under the lock of the leg that a moving client leaves: what it acknowledges with its request, its surrogate must know, or
- * it repeats it later and takes its path for congested. False: it does know.
- */
-static __always_inline bool fill_last_ack(struct work *w, struct splice *s)
-{
-	struct segment *r = &w->reply;
-
-	if (s->rcv_acked == s->rcv_nxt)
-		return false;
-	s->rcv_acked = s->rcv_nxt;
-	copy_addr(r->src, s->server.dst);
-	copy_addr(r->dst, s->server.src);
-	r->sport = s->server.dport;
-	r->dport = s->server.sport;
-	r->flags = ACK;
-	r->seq = s->snd_nxt;
-	r->ack = s->rcv_nxt;
-	r->with_ts = !!(s->flags & SPLICE_TS);
-	r->tsval = s->ts_told;
-	r->tsecr = s->ts_server;
-	r->window = idle_window(s);
-	r->with_sack = r->with_wscale = 0;
-	r->mss = 0;
-	__builtin_memcpy(r->dmac, s->to_server.dmac, 6);
-	__builtin_memcpy(r->smac, s->to_server.smac, 6);
-	w->reply_hop = s->to_server;
-	return true;
-}
-
 /* Sends the request at hand, translated, and the last ACK behind it. */
 static __always_inline void leave_twice(struct __sk_buff *skb, struct work *w)
 {
@@ -51,40 +21,68 @@ __noinline int leave_leg(struct __sk_buff *skb, __u32 idx, int verdict)
 {
 	struct work *w = work();
 	struct splice *s = splice_at(idx);
-	__u32 now = clock_ms(), surrogate, leg_class, band, limit;
-	bool closes, worn, behind;
+	struct input in = { .now = clock_ms() };
+	bool owed = verdict == MOVED;
+	__u32 next;
 
 	if (!w || !s)
 		return 0;
-	limit = limit_of(s->surrogate);
+	in.packet = &w->packet;
+	in.limit = limit_of(s->surrogate);
 	bpf_spin_lock(&s->lock);
-	if (!same_tuple(&s->client, &w->packet.key) || s->state != SPLICE_ACTIVE) {
-		bpf_spin_unlock(&s->lock);
-		return 0;
-	}
-	closes = s->flags & SPLICE_NO_REUSE;
-	s->flags &= ~(SPLICE_ASKED | SPLICE_MOVING);
-	/* what the surrogate said meanwhile is nobody's */
-	worn = is_worn(s, limit) || s->flags & SPLICE_SPOILT || !quiet(s) || s->snd_una != s->snd_nxt ||
-	       before(s->snd_nxt, s->snd_ahead);
-	behind = fill_last_ack(w, s) && verdict == MOVED;
-	if (!behind || !s->to_server.checked)
-		s->flags |= SPLICE_WIDE;
-	s->state = closes || worn ? SPLICE_DEAD : SPLICE_IDLE;
-	s->since = s->seen = now;
-	surrogate = s->surrogate;
-	leg_class = s->leg_class;
-	band = s->band;
-	note_bytes(w, s);
-	__builtin_memset(&s->client, 0, sizeof(s->client));
+	next = leave_event(s, &in, &owed, &w->reply, &w->left);
+	w->reply_hop = s->to_server;
 	bpf_spin_unlock(&s->lock);
-	if (closes)
-		bury(idx, s, LEG_CLOSED, now);
+	if (next == LEAVE_NOT)
+		return 0;
+	if (next == LEAVE_CLOSED)
+		bury(idx, s, LEG_CLOSED, in.now);
 	else
-		recycle(w, idx, s, surrogate, leg_class, band, worn, now);
-	if (behind)
+		recycle(&w->left, idx, s, in.now);
+	if (owed)
 		leave_twice(skb, w);
 	return 0;
+}
+
+/* The client goes to a socket of this host, or to a leg of another pool or surrogate. Returns a verdict, or 0: it waits for user space. */
+static __always_inline int move_client(struct __sk_buff *skb, struct work *w, __u32 idx, struct splice *s, bool local,
+				       __u32 ts_client)
+{
+	int verdict;
+
+	if (local) {
+		verdict = assign_local(skb);
+		if (verdict != ASSIGNED)
+			bpf_map_delete_elem(&flows, &w->packet.key);
+		return verdict;
+	}
+	verdict = splice_client(skb, idx, ts_client);
+	if (verdict == MOVED)
+		return verdict;
+	bpf_spin_lock(&s->lock);
+	stay_event(s, !verdict);
+	bpf_spin_unlock(&s->lock);
+	return verdict;
+}
+
+/* Finds out where the next request is to go: into w->decision and w->client. Returns 0, or the verdict: user space is asked. */
+static __always_inline int find_decision(struct __sk_buff *skb, struct work *w, const struct config *set,
+					 struct splice *s, bool known, __u32 now)
+{
+	if (known && w->known.state == CLIENT_ASKED)
+		return to_user_space(w, set);
+	if (known) {
+		adopt_decision(w, &w->known);
+		w->client = w->known;
+		return 0;
+	}
+	client_of(s, set, &w->client);
+	if (decide(skb))
+		return 0;
+	bpf_spin_lock(&s->lock);
+	s->flags |= SPLICE_ASKED;
+	bpf_spin_unlock(&s->lock);
+	return ask(skb, w, set, now);
 }
 
 /* The next request of a spliced session: it stays, or moves to a leg of another pool or surrogate. */
@@ -93,9 +91,10 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 	struct work *w = work();
 	struct config *set = config();
 	struct splice *s = splice_at(idx);
-	__u32 now = clock_ms(), ts_client, clock;
+	struct input in = { .now = clock_ms() };
 	int verdict, known = KNOWN_NOT;
-	bool local = false, stay;
+	bool local, here;
+	__u32 next, ts_client;
 	struct packet *p;
 
 	if (!w || !s || !set)
@@ -103,7 +102,9 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 	p = &w->packet;
 	if (!to_vip(w))
 		return DROP_CLOSED; /* the VIP has gone from the configuration */
-	clock = now + set->ts_offset;
+	in.packet = p;
+	in.walk = &w->walk;
+	in.clock = in.now + set->ts_offset;
 	/* without the lock: what the client acknowledges was counted before it left */
 	if (!client_fits(s, p, p->seq + s->to_server_seq, p->ack + s->to_server_ack))
 		return DROP_WINDOW;
@@ -113,77 +114,32 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 		return DROP_RACE;
 	if (!checksum_ok(skb))
 		return DROP_BAD_CHECKSUM;
-	if (known) {
-		if (w->known.state == CLIENT_ASKED)
-			return to_user_space(w, set);
-		local = w->known.state == CLIENT_LOCAL;
-		adopt_decision(w, &w->known);
-		w->client = w->known;
-	} else {
-		client_of(s, set, &w->client);
-		if (!decide(skb)) {
-			bpf_spin_lock(&s->lock);
-			s->flags |= SPLICE_ASKED;
-			bpf_spin_unlock(&s->lock);
-			return ask(skb, w, set, now);
-		}
-	}
-
+	verdict = find_decision(skb, w, set, s, known, in.now);
+	if (verdict)
+		return verdict;
+	local = known && w->known.state == CLIENT_LOCAL;
 	if (w->decision.chunked)
 		walk_first(skb);
 	if (!local && !hold_first(skb, w))
 		return DROP_EARLY;
 	bpf_spin_lock(&s->lock);
-	stay = !local && (w->decision.surrogate == NO_SURROGATE ? s->pool == w->decision.pool
+	here = !local && (w->decision.surrogate == NO_SURROGATE ? s->pool == w->decision.pool
 								: s->surrogate == w->decision.surrogate);
-	if (!same_tuple(&s->client, &p->key) || !quiet(s) || p->seq + s->to_server_seq != s->snd_nxt ||
-	    s->state != SPLICE_ACTIVE || s->flags & SPLICE_MOVING) {
-		bpf_spin_unlock(&s->lock);
-		return DROP_RACE;
-	}
-	if (!stay && s->flags & SPLICE_HOLD && (p->ack + s->to_server_ack != s->rcv_nxt || s->snd_una != s->snd_nxt)) {
-		bpf_spin_unlock(&s->lock);
-		return DROP_EARLY; /* it cannot move yet, and is not this surrogate's */
-	}
-	s->seen = now;
-	if (stay || p->ack + s->to_server_ack != s->rcv_nxt || s->snd_una != s->snd_nxt) {
-		s->flags &= ~SPLICE_ASKED;
-		note_ack(s, p);
-		note_client_window(s, p, p->ack + s->to_server_ack);
-		note_told(s, p, clock);
-		begin_request(s, &w->decision, &w->walk, p->len);
-		s->snd_nxt += p->len;
-		s->bytes_to_server += p->len;
-		if (p->flags & FIN) {
-			s->flags |= SPLICE_CLIENT_FIN;
-			s->snd_nxt++;
-			s->state = SPLICE_CLOSING;
-		}
-		fill_to_server(w, s);
-		bpf_spin_unlock(&s->lock);
+	next = request_event(s, &in, &w->decision, here, &w->out);
+	ts_client = s->ts_client;
+	bpf_spin_unlock(&s->lock);
+	if (next == REQUEST_RACE || next == REQUEST_EARLY)
+		return next == REQUEST_RACE ? DROP_RACE : DROP_EARLY;
+	if (next == REQUEST_STAYS) {
 		if (known)
 			forget_undecided(&p->key);
-		return send_to_server(skb, w, s, now, TO_SERVER);
+		return send_to_server(skb, w, s, in.now, TO_SERVER);
 	}
-	ts_client = s->ts_client;
-	s->flags |= SPLICE_MOVING;
-	bpf_spin_unlock(&s->lock);
-
-	if (local) {
-		verdict = assign_local(skb);
-		if (verdict != ASSIGNED)
-			bpf_map_delete_elem(&flows, &p->key);
-	} else {
-		verdict = splice_client(skb, idx, ts_client);
-		if (verdict != MOVED) {
-			bpf_spin_lock(&s->lock);
-			s->flags &= ~SPLICE_MOVING;
-			if (!verdict)
-				s->flags |= SPLICE_ASKED;
-			bpf_spin_unlock(&s->lock);
-			return verdict ?: ask(skb, w, set, now);
-		}
-	}
+	verdict = move_client(skb, w, idx, s, local, ts_client);
+	if (!verdict)
+		return ask(skb, w, set, in.now);
+	if (verdict != MOVED && !local)
+		return verdict;
 	if (known && verdict != ASSIGNED)
 		forget_undecided(&p->key);
 	leave_leg(skb, idx, verdict);

@@ -66,7 +66,7 @@ static __always_inline int no_session(struct __sk_buff *skb, struct work *w, con
 
 	if (p->len <= 1 && !(p->flags & FIN) && cookie_ok(w, p->seq + 1)) {
 		/* keepalive; the timestamp told last is told again, as the client's options ride in it */
-		struct segment *r = answer(w, ACK, p->ack, p->seq + 1);
+		struct segment *r = reply_to(w, ACK, p->ack, p->seq + 1);
 
 		if (!checksum_ok(skb))
 			return DROP_BAD_CHECKSUM;
@@ -88,7 +88,7 @@ static __always_inline int no_session(struct __sk_buff *skb, struct work *w, con
 static __always_inline int answer_fin(struct __sk_buff *skb, struct work *w)
 {
 	struct packet *p = &w->packet;
-	struct segment *r = answer(w, FIN | ACK, p->ack, p->seq + 1);
+	struct segment *r = reply_to(w, FIN | ACK, p->ack, p->seq + 1);
 
 	r->with_ts = p->ts_at != 0xff;
 	r->tsval = p->tsecr + 1;

@@ -8,24 +8,11 @@
 #define WINDOW_TOLD 65535
 
 /* Fills w->reply with the way back to the sender of the packet at hand. */
-static __always_inline struct segment *answer(struct work *w, __u8 flags, __u32 seq, __u32 ack)
+static __always_inline struct segment *reply_to(struct work *w, __u8 flags, __u32 seq, __u32 ack)
 {
-	struct segment *r = &w->reply;
-	struct packet *p = &w->packet;
-
-	copy_addr(r->src, p->key.dst);
-	copy_addr(r->dst, p->key.src);
-	r->sport = p->key.dport;
-	r->dport = p->key.sport;
-	r->flags = flags;
-	r->seq = seq;
-	r->ack = ack;
-	r->window = flags & RST ? 0 : WINDOW_TOLD >> TOLD_WSCALE;
-	r->with_ts = r->with_sack = r->with_wscale = 0;
-	r->mss = 0;
-	__builtin_memcpy(r->dmac, p->smac, 6);
-	__builtin_memcpy(r->smac, p->dmac, 6);
-	return r;
+	answer(&w->reply, &w->packet, flags, seq, ack);
+	w->reply.window = flags & RST ? 0 : WINDOW_TOLD >> TOLD_WSCALE;
+	return &w->reply;
 }
 
 /* Options in the layout that Linux uses. Returns their length. */
@@ -49,7 +36,7 @@ static __always_inline __u32 reply_options(const struct segment *r, __be32 opt[5
 		opt[1] = r->with_sack ? bpf_htonl(0x01010402) : bpf_htonl(0x01010101);
 		opt[2] = opt[3] = bpf_htonl(0x01010101);
 	}
-	opt[4] = r->with_wscale ? bpf_htonl(0x01030300 | TOLD_WSCALE) : bpf_htonl(0x01010101);
+	opt[4] = r->wscale != NO_SCALE ? bpf_htonl(0x01030300 | r->wscale) : bpf_htonl(0x01010101);
 	return 20;
 }
 
@@ -163,17 +150,10 @@ static __always_inline int send_back(struct __sk_buff *skb, struct work *w, int 
 /* An RST that the sender of the packet at hand accepts (RFC 9293, 3.10.7.1). Uses w->head. */
 static __always_inline int reset_sender(struct __sk_buff *skb, struct work *w)
 {
-	struct packet *p = &w->packet;
-	struct segment *r;
-
-	if (p->flags & RST)
+	if (w->packet.flags & RST)
 		return CONSUMED;
 	if (!checksum_ok(skb))
 		return DROP_BAD_CHECKSUM;
-	if (p->flags & ACK)
-		r = answer(w, RST, p->ack, 0);
-	else
-		r = answer(w, RST | ACK, 0, p->seq + p->len + !!(p->flags & SYN) + !!(p->flags & FIN));
-	r->window = 0;
+	answer_reset(&w->reply, &w->packet);
 	return send_back(skb, w, RESET_SENT);
 }

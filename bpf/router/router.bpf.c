@@ -140,6 +140,7 @@ int router_replay(struct __sk_buff *skb)
 
 /* Keeps types in the object that the Go side is generated from. */
 const enum bound *bound_type __attribute__((unused));
+const enum session_bound *session_bound_type __attribute__((unused));
 const enum verdict *verdict_type __attribute__((unused));
 const enum splice_state *splice_state_type __attribute__((unused));
 const enum splice_flag *splice_flag_type __attribute__((unused));

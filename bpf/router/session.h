@@ -82,61 +82,23 @@ static __always_inline void remember_client(struct splice *s, const struct confi
 	bpf_map_update_elem(&clients, &s->client, &c, BPF_ANY);
 }
 
-/* Under the lock: both ends have said FIN and know of the other's. A FIN that is repeated from now on meets an RST. */
-static __always_inline bool both_over(const struct splice *s)
+/* After the lock: the leg that its client has left is idle again, or dead. */
+static __always_inline void recycle(const struct left *left, __u32 idx, struct splice *s, __u32 now)
 {
-	return (s->flags & (SPLICE_CLIENT_FIN | SPLICE_SERVER_FIN)) == (SPLICE_CLIENT_FIN | SPLICE_SERVER_FIN) &&
-	       s->snd_una == s->snd_nxt && s->rcv_acked == s->rcv_nxt;
-}
+	struct surrogate *of = surrogate_at(left->surrogate);
 
-/*
- * Under the lock: the surrogate stands between two messages, and nothing that happened tells on the next client. A packet that began
- * ahead of all bytes would: windows of packets that begin before it are not taken (RFC 9293, 3.10.7.4: SND.WL1).
- */
-static __always_inline bool clean(const struct splice *s)
-{
-	return quiet(s) && s->snd_una == s->snd_nxt && !before(s->snd_nxt, s->snd_ahead) &&
-	       !(s->flags & (SPLICE_NO_REUSE | SPLICE_SPOILT | SPLICE_ASKED));
-}
-
-/* Under the lock: what recycle counts. */
-static __always_inline void note_bytes(struct work *w, const struct splice *s)
-{
-	w->to_server = s->bytes_to_server;
-	w->to_client = s->bytes_to_client;
-}
-
-/* Of a response to a client that is not near: more, and the surrogate's congestion window is that client's. */
-#define LITTLE_BYTES 65536
-
-/*
- * Under the lock: whether the leg has served enough, or what its surrogate has learnt of the path of this client would be
- * wrong for the next. A near one is soon put right: that takes some round trips.
- */
-static __always_inline bool is_worn(const struct splice *s, __u32 limit)
-{
-	return s->requests >= limit || s->band >= BAND_FAR ||
-	       (s->band >= BAND_4MS && s->bytes_to_client > LITTLE_BYTES);
-}
-
-/* After the lock: the leg is idle again, with its current numbers, or dead, as it is worn. */
-static __always_inline void recycle(const struct work *w, __u32 idx, struct splice *s, __u32 surrogate, __u32 leg_class,
-				    __u32 band, bool worn, __u32 now)
-{
-	struct surrogate *of = surrogate_at(surrogate);
-
-	if (worn) {
+	if (left->worn) {
 		tell(EVENT_LEG_DOWN, LEG_RETIRED, idx, s, now);
 	} else {
-		count_idle(surrogate, leg_class, band, 1);
-		push_leg(surrogate, leg_class, band, idx);
+		count_idle(left->surrogate, left->leg_class, left->band, 1);
+		push_leg(left->surrogate, left->leg_class, left->band, idx);
 	}
 	if (!of)
 		return;
 	__sync_fetch_and_add(&of->active, -1);
 	__sync_fetch_and_add(&of->recycled, 1);
-	__sync_fetch_and_add(&of->bytes_in, w->to_server);
-	__sync_fetch_and_add(&of->bytes_out, w->to_client);
+	__sync_fetch_and_add(&of->bytes_in, left->to_server);
+	__sync_fetch_and_add(&of->bytes_out, left->to_client);
 }
 
 /* Sends w->out, whose next hop is the splice's towards the surrogate. */
@@ -192,8 +154,10 @@ static __always_inline void widen(struct __sk_buff *skb, struct work *w)
 	bpf_clone_redirect(skb, t->hop.ifindex, 0);
 	r = ack_like_out(w);
 	r->with_ts = t->keep_ts && w->packet.ts_at != 0xff;
-	r->with_sack = r->with_wscale = 0;
+	r->with_sack = 0;
+	r->wscale = NO_SCALE;
 	r->mss = 0;
+	r->v6 = w->packet.v6;
 	w->action = TC_ACT_SHOT;
 	if (!write_reply(skb))
 		leave(skb, w);
@@ -202,82 +166,168 @@ static __always_inline void widen(struct __sk_buff *skb, struct work *w)
 /* Legs that turn out closed, before a request gives up on the pool. */
 #define STALE_LEGS 8
 
-/* A leg for the decided request, joined to the client; its flow is w->flow. Returns a verdict, or 0: there is none. */
+/* A leg that is taken out of its queue. */
+struct taken {
+	__u32 idx;
+	__u32 surrogate;
+	__u32 leg_class;
+	__u32 band; /* of its queue */
+	__u32 reuse;
+};
+
+/* Again below its bound, as the verifier forgets. */
+static __always_inline __u32 class_of(const struct taken *t)
+{
+	__u32 leg_class = t->leg_class;
+
+	hide(leg_class);
+	return leg_class & (LEG_CLASSES - 1);
+}
+
+static __always_inline void put_back(const struct taken *t)
+{
+	push_leg(t->surrogate, t->leg_class, t->band, t->idx);
+}
+
+/* An idle leg for the decided request, of t's surrogate. NULL: there is none. */
+static __always_inline struct splice *take_leg(struct work *w, const struct config *set, bool first, struct taken *t)
+{
+	void *queue;
+
+	t->leg_class = class_for(set, &w->client) & (LEG_CLASSES - 1);
+	t->band = w->client.band & (LEG_BANDS - 1);
+	t->reuse = reuse_of(w, w->decision.pool);
+	if (t->band >= BAND_FAR || t->reuse == REUSE_NEVER || (t->reuse == REUSE_SAFE && first))
+		t->band = BAND_NONE; /* whose legs have served nobody */
+	queue = queue_of(t->surrogate, t->leg_class, t->band);
+	for (int i = 0; i < STALE_LEGS; i++) {
+		struct splice *s;
+
+		if (!queue || bpf_map_pop_elem(queue, &t->idx)) {
+			if (t->band == BAND_NONE)
+				break;
+			t->band = BAND_NONE;
+			queue = queue_of(t->surrogate, t->leg_class, t->band);
+			continue;
+		}
+		s = splice_at(t->idx);
+		if (s && s->state == SPLICE_IDLE && s->surrogate == t->surrogate && s->leg_class == t->leg_class)
+			return s; /* others were closed while they lay there */
+	}
+	return NULL;
+}
+
+/* What a session begins with. */
+static __always_inline __u32 first_flags(const struct work *w, bool first, __u32 reuse)
+{
+	__u32 flags = first ? SPLICE_FIRST : 0;
+
+	if (w->client.flags & CLIENT_SACK)
+		flags |= SPLICE_CLIENT_SACK;
+	if (w->client.flags & CLIENT_WSCALE)
+		flags |= SPLICE_CLIENT_WSCALE;
+	if (!(w->vip.flags & VIP_ONE_POOL))
+		flags |= SPLICE_ROUTED;
+	if (w->vip.flags & VIP_HOLD)
+		flags |= SPLICE_HOLD | SPLICE_ROUTED;
+	if (reuse == REUSE_NEVER)
+		flags |= SPLICE_SPOILT;
+	return flags;
+}
+
+/* Joins the client to the leg, and its flow, which was that of moved_from, to the session. Returns 0, or the verdict. */
+__noinline int join_leg(struct __sk_buff *skb, const struct taken *t, __u32 moved_from, __u32 ts_client)
+{
+	struct work *w = work();
+	struct config *set = config();
+	bool first = moved_from == NO_SPLICE, joined;
+	struct input in = { .now = clock_ms() };
+	struct joining j = { .ts_client = ts_client, .ifindex = skb->ifindex };
+	struct flow f = { .side = SIDE_CLIENT };
+	struct splice *s;
+
+	if (!w || !set || !t)
+		return DROP_NO_ROOM;
+	s = splice_at(t->idx);
+	if (!s)
+		return DROP_NO_ROOM;
+	in.packet = &w->packet;
+	in.walk = &w->walk;
+	in.clock = in.now + set->ts_offset;
+	j.decision = &w->decision;
+	j.flags = first_flags(w, first, t->reuse);
+	j.band = w->client.band;
+	j.shift = w->client.wscale;
+	f.splice = t->idx;
+	if (bpf_map_update_elem(&flows, &w->packet.key, &f, first ? BPF_NOEXIST : BPF_EXIST)) {
+		put_back(t);
+		return bpf_map_lookup_elem(&flows, &w->packet.key) ? DROP_RACE : DROP_FLOWS_FULL;
+	}
+	bpf_spin_lock(&s->lock);
+	joined = join_event(s, &in, &j, t->surrogate, t->leg_class, &w->out, &w->joined);
+	bpf_spin_unlock(&s->lock);
+	if (joined)
+		return 0;
+	f.splice = moved_from;
+	if (first)
+		bpf_map_delete_elem(&flows, &w->packet.key);
+	else
+		bpf_map_update_elem(&flows, &w->packet.key, &f, BPF_EXIST);
+	return DROP_RACE;
+}
+
+static __always_inline void count_handoff(struct surrogate *of, const struct taken *t, __u32 leg_band)
+{
+	__u32 leg_class = class_of(t);
+
+	count_idle(t->surrogate, leg_class, leg_band, -1);
+	__sync_fetch_and_add(&of->taken[leg_class], 1);
+	if (leg_band == BAND_NONE)
+		__sync_fetch_and_add(&of->taken_fresh[leg_class], 1);
+	__sync_fetch_and_add(&of->active, 1);
+	__sync_fetch_and_add(&of->handoffs, 1);
+}
+
+/* A leg for the decided request, joined to the client. Returns a verdict, or 0: there is none. */
 __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_client)
 {
 	struct work *w = work();
 	struct config *set = config();
-	struct flow f = { .side = SIDE_CLIENT };
-	__u32 now = clock_ms(), leg_class, band, reuse, idx = NO_SPLICE;
+	struct taken t = { .idx = NO_SPLICE };
+	__u32 now = clock_ms();
 	struct surrogate *of;
-	void *queue;
-	struct splice *s = NULL;
-	int surrogate, verdict;
+	struct splice *s;
+	int verdict;
 
 	if (!w || !set)
 		return 0;
-	surrogate = w->decision.surrogate;
-	if (surrogate == NO_SURROGATE)
-		surrogate = choose(w->decision.pool);
-	if (surrogate < 0 || surrogate >= MAX_SURROGATES)
+	verdict = w->decision.surrogate == NO_SURROGATE ? choose(w->decision.pool) : w->decision.surrogate;
+	if (verdict < 0 || verdict >= MAX_SURROGATES)
 		return 0;
-	of = surrogate_at(surrogate);
+	t.surrogate = verdict;
+	of = surrogate_at(t.surrogate);
 	if (!of)
 		return 0;
-	leg_class = class_for(set, &w->client) & (LEG_CLASSES - 1);
-	band = w->client.band & (LEG_BANDS - 1);
-	reuse = reuse_of(w, w->decision.pool);
-	if (band >= BAND_FAR || reuse == REUSE_NEVER || (reuse == REUSE_SAFE && moved_from == NO_SPLICE))
-		band = BAND_NONE; /* whose legs have served nobody */
-	queue = queue_of(surrogate, leg_class, band);
-	for (int i = 0; i < STALE_LEGS; i++) {
-		if (!queue || bpf_map_pop_elem(queue, &idx)) {
-			if (band == BAND_NONE)
-				break;
-			band = BAND_NONE;
-			queue = queue_of(surrogate, leg_class, band);
-			continue;
-		}
-		s = splice_at(idx);
-		if (s && s->state == SPLICE_IDLE && s->surrogate == surrogate && s->leg_class == leg_class)
-			break;
-		s = NULL; /* closed while it lay there */
-	}
+	s = take_leg(w, set, moved_from == NO_SPLICE, &t);
 	if (!s) {
-		__sync_fetch_and_add(&of->missed[leg_class], 1);
+		__sync_fetch_and_add(&of->missed[class_of(&t)], 1);
 		return 0;
 	}
 	if (w->decision.chunked)
 		walk_first(skb);
 	if (!hold_first(skb, w)) {
-		push_leg(surrogate, leg_class, band, idx);
+		put_back(&t);
 		return DROP_EARLY;
 	}
-	w->begins = (moved_from == NO_SPLICE ? SPLICE_FIRST : 0) | (w->vip.flags & VIP_ONE_POOL ? 0 : SPLICE_ROUTED) |
-		    (w->vip.flags & VIP_HOLD ? SPLICE_HOLD | SPLICE_ROUTED : 0) |
-		    (reuse == REUSE_NEVER ? SPLICE_SPOILT : 0);
-	f.splice = idx;
-	if (bpf_map_update_elem(&flows, &w->packet.key, &f, moved_from == NO_SPLICE ? BPF_NOEXIST : BPF_EXIST)) {
-		push_leg(surrogate, leg_class, band, idx);
-		return bpf_map_lookup_elem(&flows, &w->packet.key) ? DROP_RACE : DROP_FLOWS_FULL;
-	}
-	if (!attach(skb, w, s, surrogate, leg_class, ts_client, ts_clock(set), now)) {
-		f.splice = moved_from;
-		if (moved_from == NO_SPLICE)
-			bpf_map_delete_elem(&flows, &w->packet.key);
-		else
-			bpf_map_update_elem(&flows, &w->packet.key, &f, BPF_EXIST);
-		return DROP_RACE;
-	}
-	count_idle(surrogate, leg_class, w->leg_band, -1);
-	__sync_fetch_and_add(&of->taken[leg_class], 1);
-	if (w->leg_band == BAND_NONE)
-		__sync_fetch_and_add(&of->taken_fresh[leg_class], 1);
-	__sync_fetch_and_add(&of->active, 1);
-	__sync_fetch_and_add(&of->handoffs, 1);
+	verdict = join_leg(skb, &t, moved_from, ts_client);
+	if (verdict)
+		return verdict;
+	count_handoff(of, &t, w->joined.leg_band);
 	verdict = send_to_server(skb, w, s, now, moved_from == NO_SPLICE ? HANDOFF : MOVED);
-	if (w->widen && (verdict == HANDOFF || verdict == MOVED))
+	if (w->joined.widen && (verdict == HANDOFF || verdict == MOVED)) {
+		w->reply.seq = w->joined.behind;
 		widen(skb, w);
+	}
 	return verdict;
 }
 

@@ -2,6 +2,7 @@
 /* The bodies of requests whose length is not known ahead: chunked ones, behind a head that user space has read. */
 #pragma once
 
+#include "chunks.h"
 #include "legs.h"
 
 /* From k->framing, k->left and k->chunk on, over the packet's bytes behind those that were there before. */
@@ -48,42 +49,15 @@ __noinline int walk_first(struct __sk_buff *skb)
 	return 0;
 }
 
-static __always_inline bool walked(__u8 framing)
-{
-	return framing == FRAMING_HEAD || framing == FRAMING_CHUNKED;
-}
-
-/* A packet of the client, while its request is of that kind. The lock is not held: track_request sees whether it holds. */
+/* A packet of the client, while its request is of that kind. The lock is not held: client_event sees whether it holds. */
 __noinline int walk_request(struct __sk_buff *skb, __u32 idx)
 {
 	struct work *w = work();
 	struct splice *s = splice_at(idx);
-	struct packet *p;
-	struct walk *k;
-	__u32 seq, gap;
 
 	if (!w || !s)
 		return 0;
-	p = &w->packet;
-	k = &w->walk;
-	k->at = s->snd_nxt;
-	k->from = k->framing = s->request;
-	k->left = s->request_left;
-	k->chunk = s->request_chunk;
-	k->skip = k->hidden = 0;
-	k->behind = 0;
-	seq = p->seq + s->to_server_seq;
-	if (!walked(k->framing) || !before(k->at, seq + p->len))
-		return 0;
-	if (before(k->at, seq)) {
-		gap = seq - k->at;
-		k->hidden = k->left < gap || (k->framing == FRAMING_CHUNKED && k->chunk != CHUNK_DATA);
-		if (k->hidden)
-			return 0;
-		k->left -= gap;
-	} else {
-		k->skip = k->at - seq;
-	}
-	walk_on(skb, p, k);
+	if (begin_walk(s, &w->packet, &w->walk))
+		walk_on(skb, &w->packet, &w->walk);
 	return 0;
 }

@@ -9,94 +9,11 @@
 #include <linux/ipv6.h>
 #include <linux/pkt_cls.h>
 #include <linux/tcp.h>
+#include "../session/join.h"
+#include "../session/server.h"
 #include "maps.h"
 
-#define OPTION_BYTES 40
-
-/* TCP header flags, in the header's own order. */
-#define FIN     0x01
-#define SYN     0x02
-#define RST     0x04
-#define PSH     0x08
-#define ACK     0x10
-#define URG     0x20
-#define CWR_ECE 0xc0
-
-struct packet {
-	struct tuple key;
-	__u32 seq; /* host order, as are ack and window */
-	__u32 ack;
-	__u32 len; /* payload bytes; of all segments when GSO */
-	__u32 tsval;
-	__u32 tsecr;
-	__u16 l4; /* offset of the TCP header */
-	__u16 payload;
-	__u16 window;
-	__u16 mss;   /* options of a SYN: 0 when absent */
-	__u8 wscale; /* 0xff when absent */
-	__u8 sack_ok;
-	__u8 flags;
-	__u8 options; /* bytes */
-	__u8 ts_at;   /* offset of the timestamps option in the options, 0xff when absent */
-	__u8 sack_at;
-	__u8 sack_len;
-	__u8 v6;
-	__u8 ttl;
-	__u8 plain;  /* options are none, or exactly NOP NOP timestamps */
-	__u8 urgent; /* URG or a pointer */
-	__u8 dmac[6];
-	__u8 smac[6];
-};
-
-struct translation {
-	__u8 src[16];
-	__u8 dst[16];
-	__be16 sport;
-	__be16 dport;
-	__u32 seq; /* new values, not differences */
-	__u32 ack;
-	__u32 ack_shift; /* what was added to ack: SACK edges move with it */
-	__u32 tsval;
-	__u32 tsecr;
-	__u16 window;
-	__u8 keep_ts;
-	__u8 keep_sack;
-	struct next_hop hop;
-};
-
-/* A segment that we send ourselves in place of the packet at hand. */
-struct segment {
-	__u8 src[16];
-	__u8 dst[16];
-	__be16 sport;
-	__be16 dport;
-	__u32 seq;
-	__u32 ack;
-	__u32 tsval;
-	__u32 tsecr;
-	__u16 window;
-	__u16 mss; /* of a SYN-ACK */
-	__u8 flags;
-	__u8 with_ts;
-	__u8 with_sack; /* permitted, of a SYN-ACK */
-	__u8 with_wscale;
-	__u8 dmac[6];
-	__u8 smac[6];
-};
-
 enum scan_end { SCAN_MORE, SCAN_OK, SCAN_SHORT, SCAN_BAD };
-
-enum scan_flag {
-	HEAD_CHUNKED = 1,
-	HEAD_CODED = 2, /* some transfer coding */
-	HEAD_CLOSE = 4,
-	HEAD_KEEP = 8,
-	HEAD_UPGRADE = 16, /* or a connection option that we do not know */
-	HEAD_HOST = 32,
-	HEAD_LENGTH = 64,
-	HEAD_OLD = 128,   /* HTTP/1.0 */
-	HEAD_BOUND = 256, /* who it is from holds for the connection: NTLM, Negotiate (RFC 4559, 6) */
-};
 
 /* What is known of a message head. */
 struct scan {
@@ -112,32 +29,6 @@ struct scan {
 	__u32 head;   /* bytes of the head */
 	__u32 status; /* of a response */
 	__u64 length; /* Content-Length, NO_LENGTH when absent */
-};
-
-struct decision {
-	__u64 request; /* bytes of the request */
-	__u32 method;
-	__u16 pool;
-	__u16 surrogate; /* NO_SURROGATE: any of the pool */
-	__u16 chunked;   /* a chunked body follows */
-	__u8 bound;      /* it authenticates its connection */
-	__u8 upgrade;    /* it asks for another protocol */
-};
-
-/* Where the bytes of a packet leave the message that they belong to. */
-struct walk {
-	__u64 left;
-	__u32 at;   /* in sequence: what the walk began with */
-	__u32 skip; /* payload bytes that were there before */
-	__u8 from;  /* enum framing, before */
-	__u8 framing;
-	__u8 chunk;
-	__u8 done;
-	__u8 bad;
-	__u8 hidden; /* a gap hides where it is */
-	__u16 pad;
-	__u32 behind; /* bytes behind the message's end */
-	__u32 body;   /* bytes behind a response's head */
 };
 
 /* A sum over the segment at hand: of the bytes before off. */
@@ -179,13 +70,9 @@ struct work {
 	struct bpf_fib_lookup fib;
 	struct command command;
 	struct ended ended;
-	__u64 to_server; /* bytes of the session that ends */
-	__u64 to_client;
-	__u32 leg_band; /* of the leg that was taken, before its client */
-	__u32 begins;   /* enum splice_flag, of the session that begins */
-	__u32 widen;    /* the surrogate is to be told the client's window once more */
-	__u32 action;   /* TCX_* */
-	__u32 flow;     /* splice of the packet's flow, NO_SPLICE */
+	struct left left;
+	struct joined joined;
+	__u32 action; /* TCX_* */
 	__u8 options[64];
 	__u8 old_options[64];
 	__u8 head[HEAD_BYTES + CARRY_BYTES + 64];
@@ -220,36 +107,6 @@ static __always_inline __u32 clock_ms(void)
 
 /* Keeps the compiler from using what it knows of x, so that the verifier sees the check that follows. */
 #define hide(x) asm volatile("" : "+r"(x))
-
-/* a before b, modulo 2^32. */
-static __always_inline bool before(__u32 a, __u32 b)
-{
-	return (__s32)(a - b) < 0;
-}
-
-static __always_inline __u32 later(__u32 a, __u32 b)
-{
-	return before(a, b) ? b : a;
-}
-
-static __always_inline void copy_addr(void *to, const void *from)
-{
-	((__u32 *)to)[0] = ((const __u32 *)from)[0];
-	((__u32 *)to)[1] = ((const __u32 *)from)[1];
-	((__u32 *)to)[2] = ((const __u32 *)from)[2];
-	((__u32 *)to)[3] = ((const __u32 *)from)[3];
-}
-
-static __always_inline bool same_tuple(const struct tuple *a, const struct tuple *b)
-{
-	const __u32 *x = (const __u32 *)a, *y = (const __u32 *)b;
-	__u32 differ = 0;
-
-#pragma unroll
-	for (int i = 0; i < (int)(sizeof(*a) / 4); i++)
-		differ |= x[i] ^ y[i];
-	return !differ;
-}
 
 static __always_inline void count(__u32 verdict)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Follows the HTTP messages of a session, so that a server leg is used again, or a client moved, only between a complete
- * response and the next request. Any doubt ends in FRAMING_OPAQUE, from which there is no way back.
+ * Where each direction of a session stands in its messages, so that a server leg is used again, or a client moved, only between a
+ * complete response and the next request. Any doubt ends in FRAMING_OPAQUE, from which there is no way back.
  */
 #pragma once
 
-#include "scan.h"
+#include "http.h"
 
 /* The session has left HTTP: all that comes passes. */
 static __always_inline void let_go(struct splice *s)
@@ -32,7 +32,7 @@ static __always_inline void settle(struct splice *s)
 		s->request = s->response = FRAMING_QUIET;
 }
 
-/* Under the lock: the request goes on where the walk over its new bytes has led. */
+/* The request goes on where the walk over its new bytes has led. */
 static __always_inline void after_walk(struct splice *s, const struct walk *k)
 {
 	if (k->bad || k->behind) {
@@ -98,7 +98,7 @@ static __always_inline void more_response(struct splice *s, __u32 fresh)
 }
 
 /* What a final response head says of what follows it, of which body bytes are here. */
-static __always_inline void begin_response(struct splice *s, const struct scan *head, __u32 body)
+static __always_inline void begin_response(struct splice *s, const struct head *head, __u32 body)
 {
 	if (head->flags & HEAD_CLOSE)
 		s->flags |= SPLICE_NO_REUSE;
@@ -134,143 +134,7 @@ static __always_inline void begin_response(struct splice *s, const struct scan *
 	}
 }
 
-/* Chunked coding (RFC 9112, 7.1), a byte a step but for data, over the packet's payload from off on. */
-struct chunk_walk {
-	struct __sk_buff *skb;
-	__u64 left;
-	__u32 off;
-	__u32 end;
-	__u8 chunk;
-	__u8 done;
-	__u8 bad;
-	__u32 behind; /* bytes behind the message's end */
-};
-
-/* No byte of a chunk extension or a trailer. A CR ends those. */
-static __always_inline bool control(__u8 b)
-{
-	return (b < ' ' && b != '\t' && b != '\r') || b == 0x7f;
-}
-
-static __always_inline bool hexadecimal(__u8 b)
-{
-	return (b >= '0' && b <= '9') || ((b | 0x20) >= 'a' && (b | 0x20) <= 'f');
-}
-
-/* A byte behind a chunk's size, or behind blanks there. False: none that may be. */
-static __always_inline bool behind_size(struct chunk_walk *c, __u8 b)
-{
-	if (b == '\r')
-		c->chunk = CHUNK_SIZE_LF;
-	else if (b == ';')
-		c->chunk = CHUNK_EXTENSION;
-	else if (b == ' ' || b == '\t')
-		c->chunk = CHUNK_SIZE_BLANK;
-	else
-		return false;
-	return true;
-}
-
-static long chunk_step(__u32 i, struct chunk_walk *c)
-{
-	__u8 b;
-
-	if (c->off >= c->end || c->done || c->bad)
-		return 1;
-	if (c->chunk == CHUNK_DATA) {
-		__u32 here = c->end - c->off;
-
-		if (c->left > here) {
-			c->left -= here;
-			c->off = c->end;
-			return 1;
-		}
-		c->off += c->left;
-		c->left = 0;
-		c->chunk = CHUNK_DATA_CR;
-		return 0;
-	}
-	if (bpf_skb_load_bytes(c->skb, c->off, &b, 1)) {
-		c->bad = 1;
-		return 1;
-	}
-	c->off++;
-	switch (c->chunk) {
-	case CHUNK_SIZE_FIRST:
-	case CHUNK_SIZE:
-		c->bad = c->left >> 59 && hexadecimal(b); /* 63 bits at most, as servers have it */
-		if (b >= '0' && b <= '9') {
-			c->left = c->left << 4 | (b - '0');
-		} else if ((b | 0x20) >= 'a' && (b | 0x20) <= 'f') {
-			c->left = c->left << 4 | ((b | 0x20) - 'a' + 10);
-		} else if (c->chunk == CHUNK_SIZE && behind_size(c, b)) {
-			break;
-		} else {
-			c->bad = 1;
-			break;
-		}
-		c->chunk = CHUNK_SIZE;
-		break;
-	case CHUNK_SIZE_BLANK:
-		c->bad = !behind_size(c, b);
-		break;
-	case CHUNK_EXTENSION:
-		c->bad = control(b);
-		if (b == '\r')
-			c->chunk = CHUNK_SIZE_LF;
-		break;
-	case CHUNK_SIZE_LF:
-		c->bad = b != '\n';
-		c->chunk = c->left ? CHUNK_DATA : CHUNK_LAST_CR;
-		break;
-	case CHUNK_DATA_CR:
-		c->bad = b != '\r';
-		c->chunk = CHUNK_DATA_LF;
-		break;
-	case CHUNK_DATA_LF:
-		c->bad = b != '\n';
-		c->chunk = CHUNK_SIZE_FIRST;
-		break;
-	case CHUNK_LAST_CR:
-		c->bad = control(b);
-		c->chunk = b == '\r' ? CHUNK_LAST_LF : CHUNK_TRAILER;
-		break;
-	case CHUNK_LAST_LF:
-		c->bad = b != '\n';
-		c->done = 1;
-		break;
-	case CHUNK_TRAILER:
-		c->bad = control(b);
-		if (b == '\r')
-			c->chunk = CHUNK_TRAILER_LF;
-		break;
-	case CHUNK_TRAILER_LF:
-		c->bad = b != '\n';
-		c->chunk = CHUNK_LAST_CR;
-		break;
-	}
-	return 0;
-}
-#define CHUNK_STEPS 16384 /* more than a single packet has bytes */
-#define CHUNKS_LONG 2     /* bad: a packet that stands for many takes more */
-
-static __always_inline void walk_chunks(struct __sk_buff *skb, struct chunk_walk *c, __u32 off, __u32 end)
-{
-	c->skb = skb;
-	c->off = off;
-	c->end = end;
-	c->done = c->bad = 0;
-	c->behind = 0;
-	bpf_loop(CHUNK_STEPS, chunk_step, c, 0);
-	if (c->off == c->end)
-		return;
-	if (c->done)
-		c->behind = c->end - c->off;
-	else if (!c->bad)
-		c->bad = CHUNKS_LONG;
-}
-
-/* Under the lock: the same of a chunked response. */
+/* The same of a chunked response. */
 static __always_inline void after_chunks(struct splice *s, const struct walk *c)
 {
 	if (c->bad || c->behind) {

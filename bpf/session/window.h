@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Whether a packet's numbers lie within its session's windows (RFC 9293, 3.10.7.4; RFC 5961). Whoever does not see the session
- * cannot guess that. All under the lock, in the leg's numbers, and before the packet has changed anything.
+ * cannot guess that. All in the leg's numbers, and before the packet has changed anything.
  */
 #pragma once
 
-#include "work.h"
+#include "../wire/packet.h"
+#include "../wire/scale.h"
+#include "splice.h"
 
 #define LEAST_SPAN \
 	65536 /* bytes: what is late is no further behind than a window, and windows may have been larger than told */
@@ -14,12 +16,12 @@
 
 static __always_inline __u32 client_window(const struct splice *s, const struct packet *p)
 {
-	return p->window << (s->flags & SPLICE_CLIENT_WSCALE ? s->client_shift & 15 : 0);
+	return unscaled(p->window, s->flags & SPLICE_CLIENT_WSCALE ? s->client_shift : 0);
 }
 
 static __always_inline __u32 server_window(const struct splice *s, const struct packet *p)
 {
-	return p->window << (s->flags & SPLICE_SERVER_WSCALE ? s->server_shift & 15 : 0);
+	return unscaled(p->window, s->flags & SPLICE_SERVER_WSCALE ? s->server_shift : 0);
 }
 
 /* From a window behind what is acknowledged (late, or a keepalive) up to the right edge. */
@@ -87,7 +89,7 @@ static __always_inline void note_server(struct splice *s, const struct packet *p
 		s->snd_span = window;
 	if (before(s->snd_una, p->ack))
 		s->snd_una = p->ack;
-	if (p->ts_at != 0xff && before(s->ts_heard, p->tsecr) && !before(s->ts_told, p->tsecr))
+	if (has_ts(p) && before(s->ts_heard, p->tsecr) && !before(s->ts_told, p->tsecr))
 		s->ts_heard = p->tsecr;
 }
 

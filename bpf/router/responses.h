@@ -1,58 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Follows the responses of a session. */
+/* Reads the responses of a session. */
 #pragma once
 
-#include "client.h"
-
-enum server_next {
-	SERVER_SEND,
-	SERVER_ACK,
-	SERVER_RESET,
-	SERVER_NOTHING,
-	SERVER_GAP,
-	SERVER_RACE,      /* the client is leaving */
-	SERVER_OVER,      /* reset by the surrogate */
-	SERVER_CLOSED,    /* both ends have said FIN */
-	SERVER_FAILED,    /* closed or reset before a byte of the response */
-	SERVER_UNASKED,   /* said what is not this client's */
-	SERVER_REFUSED,   /* a leg, reset before our ACK */
-	SERVER_IDLE_OVER, /* an idle leg, reset */
-	SERVER_IDLE_CLOSED,
-};
-
-/* Under the lock, after the bytes: FIN. True: the session is over, and the splice dead. */
-static __always_inline bool track_server_fin(struct splice *s, const struct packet *p, __u32 now)
-{
-	if (p->flags & FIN && !before(p->seq + p->len, s->rcv_nxt) && !(s->flags & SPLICE_SERVER_FIN)) {
-		if (p->seq + p->len != s->rcv_nxt) /* the client keeps it until the gap before it is filled */
-			give_up(s);
-		s->flags |= SPLICE_SERVER_FIN;
-		s->rcv_nxt = p->seq + p->len + 1;
-		s->state = SPLICE_CLOSING;
-	}
-	if (!both_over(s))
-		return false;
-	s->state = SPLICE_DEAD;
-	s->since = now;
-	return true;
-}
-
-static __always_inline int send_to_client(struct __sk_buff *skb, struct work *w, struct splice *s, __u32 now)
-{
-	int err;
-
-	if (hop_is_old(&w->out.hop, now) && resolve(skb, now)) {
-		bpf_spin_lock(&s->lock);
-		if (same_tuple(&s->server, &w->packet.key) && s->to_client.ifindex)
-			s->to_client = w->out.hop;
-		bpf_spin_unlock(&s->lock);
-	}
-	err = rewrite(skb);
-	if (err)
-		return -err;
-	leave(skb, w);
-	return TO_CLIENT;
-}
+#include "scan.h"
+#include "walk.h"
 
 /* The status line, as soon as it is whole. False: it is none. */
 static __always_inline bool read_status(struct work *w)
@@ -192,14 +143,9 @@ __noinline int read_response(struct __sk_buff *skb, __u32 idx, __u32 off)
 	return 0;
 }
 
-static __always_inline bool read_on(__u8 framing)
-{
-	return framing == FRAMING_HEAD || framing == FRAMING_PART || framing == FRAMING_CHUNKED;
-}
-
 /*
  * A packet of the surrogate, while its response is of that kind: reads where its bytes lead. The lock is not held:
- * track_response sees whether it holds.
+ * server_event sees whether it holds.
  */
 __noinline int walk_response(struct __sk_buff *skb, __u32 idx)
 {
@@ -208,35 +154,26 @@ __noinline int walk_response(struct __sk_buff *skb, __u32 idx)
 	struct chunk_walk chunks = {};
 	struct packet *p;
 	struct walk *k;
-	__u32 gap, off;
+	__u32 off;
 
 	if (!w || !s)
 		return 0;
 	p = &w->packet;
 	k = &w->walk;
-	k->at = s->rcv_nxt;
-	k->from = k->framing = s->response;
-	chunks.left = s->response_left;
-	chunks.chunk = s->chunk;
-	k->hidden = 0;
-	off = p->payload;
-	gap = p->seq - k->at;
-	if (before(k->at, p->seq)) {
-		k->hidden = k->from != FRAMING_CHUNKED || chunks.chunk != CHUNK_DATA || chunks.left < gap;
-		chunks.left -= gap;
-	} else if (before(k->at, p->seq + p->len)) {
-		off -= gap;
-	} else {
-		return 0; /* seen before */
-	}
-	if (k->hidden)
+	if (!begin_response_walk(s, p, k))
 		return 0;
+	off = p->payload + k->skip;
+	chunks.left = k->left;
+	chunks.chunk = k->chunk;
 	if (k->from != FRAMING_CHUNKED) {
 		off = read_response(skb, idx, off);
 		chunks.left = 0;
 		chunks.chunk = CHUNK_SIZE_FIRST;
 	}
 	k->body = p->payload + p->len - off;
+	k->head.flags = w->scan.flags;
+	k->head.status = w->scan.status;
+	k->head.length = w->scan.length;
 	if (k->framing == FRAMING_CHUNKED || (k->framing == FRAMING_DONE && w->scan.flags & HEAD_CHUNKED))
 		walk_chunks(skb, &chunks, off, p->payload + p->len);
 	k->left = chunks.left;
@@ -245,60 +182,4 @@ __noinline int walk_response(struct __sk_buff *skb, __u32 idx)
 	k->bad = chunks.bad;
 	k->behind = chunks.behind;
 	return 0;
-}
-
-/* Under the lock: the response goes on where the walk over its new bytes has led. */
-static __always_inline void follow_response(struct splice *s, const struct work *w)
-{
-	const struct walk *k = &w->walk;
-
-	switch (k->framing) {
-	case FRAMING_HEAD:
-	case FRAMING_PART:
-		s->response = k->framing;
-		break;
-	case FRAMING_DONE:
-		begin_response(s, &w->scan, k->body);
-		if (s->response == FRAMING_CHUNKED)
-			after_chunks(s, k);
-		break;
-	case FRAMING_CHUNKED:
-		after_chunks(s, k);
-		break;
-	default:
-		give_up(s);
-	}
-}
-
-/* Under the lock: bytes of a response. */
-static __always_inline __u32 track_response(struct splice *s, const struct work *w)
-{
-	const struct packet *p = &w->packet;
-	const struct walk *k = &w->walk;
-	__u32 end = p->seq + p->len;
-
-	if (!before(s->rcv_nxt, end))
-		return SERVER_SEND; /* seen before */
-	switch (s->response) {
-	case FRAMING_BODY:
-		more_response(s, end - s->rcv_nxt);
-		break;
-	case FRAMING_HEAD:
-	case FRAMING_PART:
-	case FRAMING_CHUNKED:
-		if (k->at == s->rcv_nxt && k->from == s->response && !k->hidden) {
-			follow_response(s, w);
-		} else if (s->flags & SPLICE_ROUTED && !(p->flags & FIN)) {
-			return SERVER_GAP; /* or another CPU was here meanwhile */
-		} else {
-			give_up(s);
-		}
-		break;
-	case FRAMING_QUIET:
-	case FRAMING_DONE:
-		give_up(s);
-		break;
-	}
-	s->rcv_nxt = end;
-	return SERVER_SEND;
 }

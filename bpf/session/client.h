@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* A packet of the client that a session has. */
+#pragma once
+
+#include "requests.h"
+
+/*
+ * A packet that neither begins its session nor is the next, while the client has not acknowledged a byte: the session may
+ * be one that a late packet of an earlier connection began, after the SYN of the one that is there now.
+ */
+static __always_inline bool is_strange(const struct splice *s, const struct packet *p)
+{
+	__u32 seq = p->seq + s->to_server_seq;
+
+	return p->len && s->flags & SPLICE_FIRST && s->rcv_acked == s->rcv_base && seq != s->snd_base &&
+	       seq != s->snd_nxt;
+}
+
+/* Whether the packet most likely begins a request, seen without the lock: request_event finds out. */
+static __always_inline bool may_begin_request(const struct splice *s, const struct packet *p)
+{
+	return p->len && quiet(s) && p->seq + s->to_server_seq == s->snd_nxt && s->state == SPLICE_ACTIVE &&
+	       !(p->flags & (SYN | RST)) && !(s->flags & (SPLICE_ASKED | SPLICE_MOVING | SPLICE_SERVER_FIN));
+}
+
+/* The packet begins a connection: the session that is in its way ends. False: it is not in its way. */
+static __always_inline bool replaced_event(struct splice *s, const struct packet *p, __u32 now)
+{
+	if (!same_tuple(&s->client, &p->key) || !is_strange(s, p) || !is_joined(s))
+		return false;
+	enter(s, SPLICE_DEAD, now);
+	return true;
+}
+
+/*
+ * The session as it stands, told to a client that may have forgotten it (RFC 5961). What the surrogate has not
+ * acknowledged, nor is here.
+ */
+static __always_inline __u32 challenge(struct splice *s, const struct input *in, struct segment *reply)
+{
+	const struct packet *p = in->packet;
+
+	answer(reply, p, ACK, s->rcv_nxt - s->to_server_ack, s->snd_una - s->to_server_seq);
+	reply->window = rescale(s->snd_edge - s->snd_una, 0, s->flags & SPLICE_CLIENT_WSCALE ? TOLD_WSCALE : 0);
+	reply->tsval = s->ts_client; /* not the clock: the surrogate's may be slower (RFC 7323, 5) */
+	reply->tsecr = p->tsval;
+	reply->with_ts = !!(s->flags & SPLICE_TS);
+	return may_challenge(s, in->now) ? NEXT_CHALLENGE : NEXT_OUTSIDE;
+}
+
+/* The client's FIN is the next in sequence. */
+static __always_inline __u32 client_fin(struct splice *s, const struct packet *p, __u32 ack, bool fresh)
+{
+	if (p->len || !clean(s) || s->state != SPLICE_ACTIVE || ack != s->rcv_nxt) {
+		pass_client_fin(s, s->snd_nxt);
+		return NEXT_SEND;
+	}
+	s->flags &= ~SPLICE_WIDE;
+	if (!fresh)
+		s->flags |= SPLICE_WIDE;
+	return NEXT_RECYCLE;
+}
+
+/* Bytes, an ACK, a FIN. */
+static __always_inline __u32 client_segment(struct splice *s, const struct input *in, __u32 seq, __u32 ack, __u32 rest)
+{
+	const struct packet *p = in->packet;
+	bool fresh, fin = p->flags & FIN;
+	__u32 next = NEXT_SEND;
+
+	if (p->len) {
+		next = track_request(s, in, seq, ack, rest);
+		if (next != NEXT_SEND)
+			return next;
+		s->bytes_to_server += p->len;
+	}
+	fresh = before(s->rcv_acked, ack);
+	if (fresh)
+		doubt_band(s, p, in->clock);
+	if (fin && s->flags & SPLICE_ASKED)
+		return NEXT_ASK; /* behind bytes that user space holds */
+	if (fin && before(s->snd_nxt, seq + p->len) && (quiet(s) || s->flags & SPLICE_HOLD))
+		return NEXT_EARLY; /* a request is missing */
+	note_told(s, p, in->clock);
+	s->snd_ahead = later(s->snd_ahead, seq);
+	note_ack(s, p);
+	note_client_window(s, p, ack);
+	if (fin && before(s->snd_nxt, seq + p->len)) {
+		give_up(s); /* the surrogate keeps it until the gap before it is filled */
+		pass_client_fin(s, seq + p->len);
+	}
+	if (fin && seq + p->len == s->snd_nxt && !(s->flags & SPLICE_CLIENT_FIN))
+		next = client_fin(s, p, ack, fresh);
+	return both_over(s) ? NEXT_OVER : next;
+}
+
+static __always_inline __u32 client_reset(const struct splice *s)
+{
+	return clean(s) && s->state == SPLICE_ACTIVE && s->rcv_acked == s->rcv_nxt ? NEXT_RECYCLE_RESET : NEXT_RESET;
+}
+
+/* The packet has been judged: what goes out, and what is left. */
+static __always_inline void carry_on(struct splice *s, const struct input *in, __u32 next, struct translation *out,
+				     struct left *left, struct segment *reply)
+{
+	fill_to_server(s, in->packet, out);
+	switch (next) {
+	case NEXT_RECYCLE:
+	case NEXT_RECYCLE_RESET:
+		out->window = idle_window(s);
+		if (next == NEXT_RECYCLE_RESET)
+			s->flags |= SPLICE_WIDE;
+		reply->tsval = later(s->ts_client, in->clock);
+		part(s, is_worn(s, in->limit), in->now, left);
+		break;
+	case NEXT_RESET:
+	case NEXT_OVER:
+		enter(s, SPLICE_DEAD, in->now);
+		break;
+	}
+}
+
+/*
+ * A packet of a client. Returns enum client_next. out: what it becomes, of what goes on. reply: of NEXT_CHALLENGE; of NEXT_RECYCLE its
+ * timestamp alone. left: of NEXT_RECYCLE and NEXT_RECYCLE_RESET.
+ */
+static __always_inline __u32 client_event(struct splice *s, const struct input *in, struct translation *out,
+					  struct segment *reply, struct left *left)
+{
+	const struct packet *p = in->packet;
+	__u32 seq = p->seq + s->to_server_seq, ack = p->ack + s->to_server_ack, rest = in->now - s->seen, next;
+
+	if (!same_tuple(&s->client, &p->key) || !is_joined(s))
+		return NEXT_STALE;
+	if (s->flags & SPLICE_MOVING)
+		return NEXT_RACE;
+	if (!(p->flags & SYN) && !client_fits(s, p, seq, ack))
+		return NEXT_OUTSIDE;
+	if (p->flags & SYN || (p->flags & RST && !client_resets(s, seq)))
+		return challenge(s, in, reply);
+	s->seen = in->now;
+	next = p->flags & RST ? client_reset(s) : client_segment(s, in, seq, ack, rest);
+	switch (next) {
+	case NEXT_CUT:
+	case NEXT_MALFORMED:
+		enter(s, SPLICE_DEAD, in->now);
+		return next;
+	case NEXT_REQUEST:
+	case NEXT_ASK:
+	case NEXT_EARLY:
+		return next;
+	}
+	carry_on(s, in, next, out, left, reply);
+	return next;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Sessions whose time is over, or whose surrogate is. */
+#pragma once
+
+#include "state.h"
+
+#define UNREPORTED_MS 5000 /* a dead leg that user space has not freed: its event was lost */
+
+/* More than ms have gone by since then. Another CPU may have set since to a time after now. */
+static __always_inline bool past(__u32 since, __u32 ms, __u32 now)
+{
+	return (__s32)(now - since) > (__s32)ms;
+}
+
+/* Nothing has come for so long: idle of a session, closing of one with a FIN. */
+static __always_inline bool has_expired(const struct splice *s, __u32 idle, __u32 closing, __u32 now)
+{
+	switch (s->state) {
+	case SPLICE_ACTIVE:
+		return past(s->seen, idle, now);
+	case SPLICE_CLOSING:
+		return past(s->seen, closing, now);
+	}
+	return false;
+}
+
+/* The session waits for the first byte of this surrogate. */
+static __always_inline bool waits_for(const struct splice *s, __u32 surrogate)
+{
+	return s->state == SPLICE_ACTIVE && s->surrogate == surrogate && s->client_requests == 1 &&
+	       s->rcv_nxt == s->rcv_base;
+}
+
+static __always_inline bool is_unreported(const struct splice *s, __u32 now)
+{
+	return s->state == SPLICE_DEAD && past(s->since, UNREPORTED_MS, now);
+}

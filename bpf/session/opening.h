@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* How a leg comes up, and how it is given up while nobody is joined to it. */
+#pragma once
+
+#include "state.h"
+
+#define MSS_DEFAULT_V4 536 /* RFC 9293, 3.7.1 */
+#define MSS_DEFAULT_V6 1220
+
+/* What becomes of a surrogate's answer to our SYN. */
+enum opening_next {
+	OPENING_UP,       /* reply acknowledges it */
+	OPENING_ANSWERED, /* user space does, later */
+	OPENING_REFUSED,
+	OPENING_RESET, /* the surrogate still has a session on these ports: it is reset, and our SYN repeated */
+	OPENING_STALE,
+};
+
+/* What the SYN-ACK says of the surrogate. */
+static __always_inline void note_syn_ack(struct splice *s, const struct packet *p, __u32 clock)
+{
+	s->rcv_nxt = s->rcv_acked = s->rcv_base = p->seq + 1;
+	s->snd_una = s->snd_nxt;
+	s->snd_edge = s->snd_nxt + p->window;
+	s->rcv_edge = s->rcv_nxt + SYN_WINDOW;
+	s->snd_span = s->rcv_span = LEAST_SPAN;
+	s->server_mss = p->mss ?: (p->v6 ? MSS_DEFAULT_V6 : MSS_DEFAULT_V4);
+	s->flags = 0;
+	if (has_ts(p) && s->leg_class & 1) {
+		s->flags |= SPLICE_TS;
+		s->ts_server = p->tsval;
+		s->ts_heard = s->ts_told; /* of our SYN */
+		s->ts_told = later(s->ts_told, clock);
+	} else {
+		s->leg_class &= ~1;
+	}
+	if (p->sack_ok)
+		s->flags |= SPLICE_SERVER_SACK;
+	if (p->wscale != NO_OPTION) {
+		s->flags |= SPLICE_SERVER_WSCALE;
+		s->server_shift = p->wscale;
+	}
+}
+
+/* A packet of the surrogate on a leg whose SYN is out. Returns enum opening_next. */
+static __always_inline __u32 opening_event(struct splice *s, const struct input *in, struct segment *reply)
+{
+	const struct packet *p = in->packet;
+
+	if (!same_tuple(&s->server, &p->key) || s->state != SPLICE_OPENING)
+		return OPENING_STALE;
+	if (!(p->flags & ACK) || p->ack != s->snd_nxt) /* RFC 9293, 3.10.7.3 */
+		return p->flags & ACK ? OPENING_RESET : OPENING_STALE;
+	if (!(p->flags & (RST | SYN)))
+		return OPENING_STALE;
+	s->seen = s->opened = in->now;
+	if (p->flags & RST) {
+		enter(s, SPLICE_DEAD, in->now);
+		return OPENING_REFUSED;
+	}
+	note_syn_ack(s, p, in->clock);
+	enter(s, s->late ? SPLICE_ANSWERED : SPLICE_IDLE, in->now);
+	answer(reply, p, ACK, s->snd_nxt, s->rcv_nxt);
+	reply->with_ts = !!(s->flags & SPLICE_TS);
+	reply->tsval = s->ts_told;
+	reply->tsecr = p->tsval;
+	reply->window = idle_window(s);
+	return s->late ? OPENING_ANSWERED : OPENING_UP;
+}
+
+/* User space has acknowledged an answered leg's SYN-ACK. False: it is not answered any more. */
+static __always_inline bool take_up_event(struct splice *s, __u32 surrogate, __u32 now, __u32 clock)
+{
+	if (s->state != SPLICE_ANSWERED || s->surrogate != surrogate)
+		return false;
+	if (now - s->since < s->late)
+		s->late = now - s->since ?: 1; /* a client waits for it */
+	enter(s, SPLICE_IDLE, now);
+	s->seen = s->opened = now;
+	s->ts_told = later(s->ts_told, clock);
+	return true;
+}
+
+/* An idle leg is given up. False: it is not idle any more. */
+static __always_inline bool retire_event(struct splice *s, __u32 now)
+{
+	if (s->state != SPLICE_IDLE)
+		return false;
+	enter(s, SPLICE_DEAD, now);
+	return true;
+}

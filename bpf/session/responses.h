@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Bytes of a surrogate: where its response stands. */
+#pragma once
+
+#include "state.h"
+
+/* What becomes of a surrogate's packet. */
+enum server_next {
+	SERVER_SEND,
+	SERVER_ACK,
+	SERVER_RESET,
+	SERVER_NOTHING,
+	SERVER_GAP,
+	SERVER_RACE,      /* the client is leaving */
+	SERVER_OVER,      /* reset by the surrogate */
+	SERVER_CLOSED,    /* both ends have said FIN */
+	SERVER_FAILED,    /* closed or reset before a byte of the response */
+	SERVER_UNASKED,   /* said what is not this client's */
+	SERVER_REFUSED,   /* a leg, reset before our ACK */
+	SERVER_IDLE_OVER, /* an idle leg, reset */
+	SERVER_IDLE_CLOSED,
+	SERVER_OUTSIDE, /* of the session's windows */
+	SERVER_STALE,   /* the leg is another's */
+};
+
+/*
+ * Where in the response the packet's fresh bytes begin: the walk's start, and how many of its bytes were there before. False: there is
+ * nothing to walk. The packet has not been judged, and the record may change before it is: track_response sees whether the walk
+ * still holds.
+ */
+static __always_inline bool begin_response_walk(const struct splice *s, const struct packet *p, struct walk *k)
+{
+	__u32 gap;
+
+	k->at = s->rcv_nxt;
+	k->from = k->framing = s->response;
+	k->left = s->response_left;
+	k->chunk = s->chunk;
+	k->hidden = 0;
+	k->skip = 0;
+	gap = p->seq - k->at;
+	if (before(k->at, p->seq)) {
+		k->hidden = k->from != FRAMING_CHUNKED || k->chunk != CHUNK_DATA || k->left < gap;
+		k->left -= gap;
+	} else if (before(k->at, p->seq + p->len)) {
+		k->skip = k->at - p->seq;
+	} else {
+		return false; /* seen before */
+	}
+	return !k->hidden;
+}
+
+/* The response goes on where the walk over its new bytes has led. */
+static __always_inline void follow_response(struct splice *s, const struct walk *k)
+{
+	switch (k->framing) {
+	case FRAMING_HEAD:
+	case FRAMING_PART:
+		s->response = k->framing;
+		break;
+	case FRAMING_DONE:
+		begin_response(s, &k->head, k->body);
+		if (s->response == FRAMING_CHUNKED)
+			after_chunks(s, k);
+		break;
+	case FRAMING_CHUNKED:
+		after_chunks(s, k);
+		break;
+	default:
+		give_up(s);
+	}
+}
+
+/* Bytes of a response. */
+static __always_inline __u32 track_response(struct splice *s, const struct packet *p, const struct walk *k)
+{
+	__u32 end = p->seq + p->len;
+
+	if (!before(s->rcv_nxt, end))
+		return SERVER_SEND; /* seen before */
+	switch (s->response) {
+	case FRAMING_BODY:
+		more_response(s, end - s->rcv_nxt);
+		break;
+	case FRAMING_HEAD:
+	case FRAMING_PART:
+	case FRAMING_CHUNKED:
+		if (k->at == s->rcv_nxt && k->from == s->response && !k->hidden) {
+			follow_response(s, k);
+		} else if (s->flags & SPLICE_ROUTED && !(p->flags & FIN)) {
+			return SERVER_GAP; /* or another CPU was here meanwhile */
+		} else {
+			give_up(s);
+		}
+		break;
+	case FRAMING_QUIET:
+	case FRAMING_DONE:
+		give_up(s);
+		break;
+	}
+	s->rcv_nxt = end;
+	return SERVER_SEND;
+}
+
+/* After the bytes: FIN. True: the session is over, and the splice dead. */
+static __always_inline bool track_server_fin(struct splice *s, const struct packet *p, __u32 now)
+{
+	if (p->flags & FIN && !before(p->seq + p->len, s->rcv_nxt) && !(s->flags & SPLICE_SERVER_FIN)) {
+		if (p->seq + p->len != s->rcv_nxt) /* the client keeps it until the gap before it is filled */
+			give_up(s);
+		s->flags |= SPLICE_SERVER_FIN;
+		s->rcv_nxt = p->seq + p->len + 1;
+		s->state = SPLICE_CLOSING;
+	}
+	if (!both_over(s))
+		return false;
+	enter(s, SPLICE_DEAD, now);
+	return true;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The translation of a packet from one leg to the other, in numbers (paper, equations 1 to 4). */
+#pragma once
+
+#include "../wire/packet.h"
+#include "../wire/scale.h"
+#include "splice.h"
+
+/* What a packet becomes. In host byte order but for addresses and ports. */
+struct translation {
+	__u8 src[16];
+	__u8 dst[16];
+	__be16 sport;
+	__be16 dport;
+	__u32 seq; /* new values, not differences */
+	__u32 ack;
+	__u32 ack_shift; /* what was added to ack: SACK edges move with it */
+	__u32 tsval;
+	__u32 tsecr;
+	__u16 window; /* as it is sent */
+	__u8 keep_ts;
+	__u8 keep_sack;
+	struct next_hop hop;
+};
+
+/*
+ * The window that an idle leg's surrogate is told, as it is sent. As small as it may be, so that the first request's own is the
+ * larger: a surrogate takes a smaller one only with a new acknowledgement or from a later sequence number (Linux,
+ * tcp_may_update_window), and a client's request carries neither. But Linux makes no segment larger than half of it
+ * (tcp_bound_to_half_wnd), and BBR takes its first pace from that segment.
+ */
+static __always_inline __u16 idle_window(const struct splice *s)
+{
+	__u32 window = s->server_mss > IDLE_WINDOW / 2 ? 2 * s->server_mss : IDLE_WINDOW;
+
+	if (s->flags & SPLICE_SERVER_WSCALE)
+		return (window + (1 << TOLD_WSCALE) - 1) >> TOLD_WSCALE;
+	return window > 65535 ? 65535 : window;
+}
+
+/* The client's packet, towards the surrogate. */
+static __always_inline void fill_to_server(struct splice *s, const struct packet *p, struct translation *t)
+{
+	copy_addr(t->src, s->server.dst);
+	copy_addr(t->dst, s->server.src);
+	t->sport = s->server.dport;
+	t->dport = s->server.sport;
+	t->seq = p->seq + s->to_server_seq;
+	t->ack_shift = s->to_server_ack;
+	t->ack = p->flags & ACK ? p->ack + s->to_server_ack : p->ack;
+	t->keep_ts = !!(s->flags & SPLICE_TS);
+	t->keep_sack =
+		(s->flags & (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK)) == (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK);
+	t->tsval = p->tsval + s->ts_to_server;
+	t->tsecr = s->flags & SPLICE_ANCHOR ? s->ts_server : p->tsecr - s->ts_to_client;
+	if (!(p->flags & ACK))
+		t->tsecr = p->tsecr;
+	t->window = rescale(p->window, s->flags & SPLICE_CLIENT_WSCALE ? s->client_shift : 0,
+			    s->flags & SPLICE_SERVER_WSCALE ? TOLD_WSCALE : 0);
+	s->window_told = t->window;
+	t->hop = s->to_server;
+}
+
+static __always_inline void fill_to_client(struct splice *s, const struct packet *p, struct translation *t)
+{
+	copy_addr(t->src, s->client.dst);
+	copy_addr(t->dst, s->client.src);
+	t->sport = s->client.dport;
+	t->dport = s->client.sport;
+	t->seq = p->seq - s->to_server_ack;
+	t->ack_shift = -s->to_server_seq;
+	t->ack = p->flags & ACK ? p->ack - s->to_server_seq : p->ack;
+	t->keep_ts = !!(s->flags & SPLICE_TS);
+	t->keep_sack =
+		(s->flags & (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK)) == (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK);
+	t->tsval = p->tsval + s->ts_to_client;
+	t->tsecr = p->flags & ACK ? p->tsecr - s->ts_to_server : p->tsecr;
+	t->window = rescale(p->window, s->flags & SPLICE_SERVER_WSCALE ? s->server_shift : 0,
+			    s->flags & SPLICE_CLIENT_WSCALE ? TOLD_WSCALE : 0);
+	t->hop = s->to_client;
+	if (has_ts(p) && s->flags & SPLICE_TS) {
+		s->ts_client = later(s->ts_client, t->tsval);
+		s->ts_server = later(s->ts_server, p->tsval);
+	}
+}

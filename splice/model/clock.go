@@ -6,7 +6,7 @@ type Time uint8
 const (
 	ring    = 8
 	half    = ring / 2 // further ahead is of the past (PAWS)
-	quarter = ring / 4 // TS_AHEAD of bpf/router/legs.h
+	quarter = ring / 4 // TS_AHEAD of bpf/session/timestamps.h
 )
 
 // at is the timestamp of a place on the ring.

@@ -21,33 +21,22 @@
 // Windows are all of one size, in units. Timestamps are on a ring of eight, and only where a scenario asks for them: the clocks
 // stand still but for a liar's, and the router's stands where the scenario says.
 //
-// # What mirrors what
+// # Beside the kernel
 //
-// The transitions of router.go, server.go, framing.go, hold.go and window.go are those of the kernel program, function by function:
+// The kernel's session is a machine of its own, in C (bpf/session), and each of its events has its counterpart here:
 //
-//	calm               bpf/router/strip.h      strip
-//	clientPacket       bpf/router/client.h     client_packet, from the tuple check to unlock
-//	trackRequest       bpf/router/client.h     track_request
-//	nextRequest        bpf/router/move.h       next_request up to the first unlock
-//	moveOut            bpf/router/session.h    splice_client, as next_request calls it
-//	moveDone           bpf/router/move.h       leave_leg: the second lock
-//	newClient          bpf/router/newclient.h  new_client, first_request
-//	lingering          bpf/router/newclient.h  lingering_client
-//	spliceClient       bpf/router/session.h    splice_client
-//	attach             bpf/router/legs.h       attach
-//	noteTold           bpf/router/legs.h       note_told
-//	over, cut          bpf/router/session.h    bury
-//	serverPacket       bpf/router/server.h     server_packet, from the tuple check to unlock
-//	trackIdle          bpf/router/server.h     track_idle
-//	beforeAnswer       bpf/router/server.h     before_answer
-//	trackResponse      bpf/router/follow.h     track_response, follow_response
-//	trackServerFin     bpf/router/follow.h     track_server_fin
-//	bothOver           bpf/router/session.h    both_over
-//	window.go          bpf/router/window.h     client_fits, server_fits, client_resets, server_resets, note_server
-//	hold.go            bpf/router/hold.h       behind_request, hold_more, hold_first; hold_request of client.h
-//	framing.go         bpf/router/framing.h    all of it; a chunked body is units up to a last one
+//	clientEvent   client_event    a packet of a session's client
+//	serverEvent   server_event    a packet of a surrogate
+//	requestEvent  request_event   the next request of a session
+//	joinEvent     join_event      a client and its request are joined to a leg
+//	leaveEvent    leave_event     a leg's client has moved
+//	holdMore      cut_of_more     what waits behind the request in front
 //
-// Each runs as one step, as it does under the splice's lock; next_request, which takes the lock twice, is three steps with
+// That C is compiled for this host, too (package machine), and beside.go runs it in lockstep: what a transition makes of the record, and what
+// becomes of the packet, must be the same in both, or the exploration fails. A rule that is switched off is seen as such a difference.
+// What is around the events (flows, lingering, urgent data, the moves' three steps) is that of bpf/router.
+//
+// Each event is one step, as it is under the splice's lock; a move, which takes the lock three times, is three steps with
 // anything between. Left out: user space (a request that finds no leg waits for the client's retransmission), handshakes and
 // SYNs, windows that change, clocks that run, the surrogate's timestamps, chunked requests, 1xx and 101 responses, packets that
 // stand for many, opening and freeing of legs, timeouts.

@@ -35,6 +35,8 @@ type Scenario struct {
 	Clock   uint8   // where on their ring the router's clock stands; what the legs' surrogates have taken, at 0
 	Ignore  []Violation
 
+	kernel *beside // nil: the model is by itself
+
 	expectations [2][]Unit
 }
 

@@ -1,6 +1,6 @@
 package model
 
-// Framing is where one direction of a session stands in its messages; enum framing of bpf/router/types.h.
+// Framing is where one direction of a session stands in its messages; enum framing of bpf/session/splice.h.
 type Framing uint8
 
 // The states.

@@ -1,6 +1,8 @@
 package model
 
-// What bpf/router/hold.h does where each request is routed: a client is held to one request at a time.
+import "baton/splice/machine"
+
+// What bpf/session/requests.h does where each request is routed: a client is held to one request at a time.
 
 // behindRequest counts the units of the client's packet that lie behind the request in front.
 func (l *Leg) behindRequest(seq uint32, p *Packet) uint32 {
@@ -37,14 +39,14 @@ func holdFirst(p *Packet) {
 
 // holdRequest judges new units. What is not of the request in front waits; if no response that can be followed will end the
 // wait, the session ends. The kernel waits for a second first.
-func (l *Leg) holdRequest(seq, ack uint32, p *Packet) clientNext {
+func (l *Leg) holdRequest(seq, ack uint32, p *Packet) uint32 {
 	switch {
 	case l.quiet() && l.serverFin:
-		return nextEarly
+		return machine.NextEarly
 	case l.behindRequest(seq, p) == 0:
-		return nextSend
+		return machine.NextSend
 	case l.response == Opaque && ack == l.rcvNxt:
-		return nextCut
+		return machine.NextCut
 	}
-	return nextEarly
+	return machine.NextEarly
 }

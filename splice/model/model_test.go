@@ -33,10 +33,15 @@ func report(t *testing.T, s *Scenario, res Result) {
 
 // TestInvariant explores every scenario with all rules in force.
 func TestInvariant(t *testing.T) {
-	var recycled, moved, ended int
+	var recycled, moved, ended, compared int
 	explore := func(s Scenario, b Budget, most int) {
 		s.Budget = b.plus(s.Budget)
+		s.kernel = &beside{}
 		res := s.Explore(All(), most)
+		if s.kernel.drift != "" {
+			t.Errorf("%s: %s", s.Name, s.kernel.drift)
+		}
+		compared += s.kernel.calls
 		if res.Violation != None {
 			report(t, &s, res)
 		}
@@ -52,7 +57,8 @@ func TestInvariant(t *testing.T) {
 	for _, s := range append(clocks(), spokenTo) {
 		explore(s, Budget{}, mostStates)
 	}
-	if recycled == 0 || moved == 0 || ended == 0 {
+	t.Logf("%d transitions compared with the kernel's machine", compared)
+	if compared == 0 || recycled == 0 || moved == 0 || ended == 0 {
 		t.Errorf("states with a leg used again %d, a client moved %d, all responses there %d: the model stands still", recycled, moved, ended)
 	}
 }
@@ -152,6 +158,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 				report(t, &s, res)
 			}
 			tt.off(&rules)
+			s.kernel = &beside{}
 			for _, want := range tt.want {
 				res := s.Explore(rules, 10*mostStates)
 				if res.Violation != want {
@@ -159,6 +166,9 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 				}
 				t.Logf("%v after %d states:\n\t%s", res.Violation, res.States, strings.Join(res.Path, "\n\t"))
 				s.Ignore = append(s.Ignore, want)
+			}
+			if elsewhere := tt.name == "Linger" || tt.name == "NoUrgent" || tt.name == "Hold"; elsewhere == (s.kernel.drift != "") {
+				t.Errorf("the kernel's machine, which has the rule unless it is elsewhere (%t): drift %q", elsewhere, s.kernel.drift)
 			}
 		})
 	}
@@ -177,7 +187,11 @@ func TestRandomWalks(t *testing.T) {
 		lies := s.Budget.Lies
 		s.Budget = everything
 		s.Budget.Lies = lies
+		s.kernel = &beside{}
 		res := s.Walk(All(), rng, 200)
+		if s.kernel.drift != "" {
+			t.Fatalf("%s: %s", s.Name, s.kernel.drift)
+		}
 		if res.Violation != None {
 			report(t, &s, res)
 			return

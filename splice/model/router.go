@@ -1,5 +1,7 @@
 package model
 
+import "baton/splice/machine"
+
 // router carries one step: the state that it changes and the rules in force.
 type router struct {
 	*State
@@ -112,18 +114,21 @@ func (r router) spliceClient(p Packet, movedFrom int) bool {
 		holdFirst(&p)
 	}
 	r.flows[p.Who-1] = flow{sideClient, uint8(leg)}
-	r.attach(leg, p)
-	r.legs[leg].first = movedFrom < 0
+	before := r.legs[leg]
+	r.joinEvent(leg, p, movedFrom < 0)
+	r.beside().join(r, leg, &before, &r.legs[leg], &p)
+	r.was[p.Who-1] |= 1 << leg
+	r.toServer(leg, p)
 	return true
 }
 
 // holds says whether each request is routed, and waits until it is.
 func (r router) holds() bool { return r.scenario.Hold && r.rules.Hold }
 
-func (r router) attach(leg int, p Packet) {
+func (r router) joinEvent(leg int, p Packet, first bool) {
 	l := &r.legs[leg]
 	l.state, l.client = Active, p.Who
-	l.clientFin, l.serverFin, l.noReuse, l.spoilt = false, false, false, false
+	l.clientFin, l.serverFin, l.noReuse, l.spoilt, l.first = false, false, false, false, first
 	l.hold, l.routed = r.holds(), r.scenario.Hold || r.scenario.Routed
 	l.toServerSeq = l.sndNxt - p.Seq
 	l.toServerAck = l.rcvNxt - p.Ack
@@ -131,6 +136,7 @@ func (r router) attach(leg int, p Packet) {
 	if p.Time != 0 {
 		l.tsToServer = later(r.clock(), l.tsTold).ahead(p.Time)
 	}
+	r.noteTold(l, p.Time.shift(l.tsToServer))
 	l.clientRequests = 0
 	l.beginRequest(r.rules, p.Data[0], p.Len())
 	l.sndNxt += p.Len()
@@ -139,8 +145,6 @@ func (r router) attach(leg int, p Packet) {
 		l.clientFin = true
 		l.state = Closing
 	}
-	r.was[p.Who-1] |= 1 << leg
-	r.toServer(leg, p)
 }
 
 func (r router) toServer(leg int, p Packet) {
@@ -149,7 +153,6 @@ func (r router) toServer(leg int, p Packet) {
 	p.Seq += l.toServerSeq
 	p.Ack += l.toServerAck
 	p.Time = p.Time.shift(l.tsToServer)
-	r.noteTold(l, p.Time)
 	r.put(p)
 }
 
@@ -163,68 +166,83 @@ func bothOver(l *Leg) bool {
 	return l.clientFin && l.serverFin && l.sndUna == l.sndNxt && l.rcvAcked == l.rcvNxt
 }
 
-// clientNext is what becomes of a client's packet; enum client_next of bpf/router/client.h.
-type clientNext uint8
-
-const (
-	nextSend clientNext = iota
-	nextIsRequest
-	nextEarly // dropped: the client repeats it, behind what is missing
-	nextCut   // what comes cannot be told apart
-)
-
 func (r router) clientPacket(leg int, p Packet) {
 	l := &r.legs[leg]
+	if l.hold && p.Len() > 0 && l.client == p.Who && (l.state == Active || l.state == Closing) {
+		whole := p
+		l.holdMore(p.Seq+l.toServerSeq, &p)
+		r.beside().cut(r, l, &whole, &p)
+	}
+	before := *l
+	next := r.clientEvent(leg, p)
+	r.beside().client(r, leg, &before, l, &p, next)
+	switch next {
+	case machine.NextRequest:
+		r.nextRequest(leg, p)
+	case machine.NextCut:
+		r.over(l.client, leg, sideReset)
+		r.reply(p, Packet{Seq: p.Ack, Rst: true})
+	case machine.NextChallenge:
+		r.challenge(l, p)
+	case machine.NextRecycle:
+		r.toServer(leg, Packet{Hop: p.Hop, Who: p.Who, Seq: p.Seq, Ack: p.Ack, Time: p.Time})
+		r.flows[p.Who-1] = flow{side: sideLinger}
+		r.reply(p, Packet{Seq: p.Ack, Ack: p.Seq + 1, Fin: newUnit(Nobody, Fin, 0, 0, 0, 0, 0)})
+	case machine.NextRecycleReset:
+		r.over(p.Who, leg, sideLinger)
+	case machine.NextReset, machine.NextOver:
+		r.over(l.client, leg, sideLinger)
+		r.toServer(leg, p)
+	case machine.NextSend:
+		r.toServer(leg, p)
+	}
+}
+
+// clientEvent is what becomes of the session: one of machine.Next….
+func (r router) clientEvent(leg int, p Packet) uint32 {
+	l := &r.legs[leg]
 	if r.rules.TupleCheck && l.client != p.Who || l.state != Active && l.state != Closing {
-		return
+		return machine.NextStale
 	}
 	if r.rules.Marked && r.move.step != 0 && int(r.move.leg) == leg && r.move.packet.Who == p.Who {
-		return
+		return machine.NextRace
 	}
 	seq, ack := p.Seq+l.toServerSeq, p.Ack+l.toServerAck
-	if l.hold && p.Len() > 0 {
-		l.holdMore(seq, &p)
-	}
 	if !r.clientFits(l, &p, seq, ack) {
-		return
+		return machine.NextOutside
 	}
 	if p.Rst {
-		r.clientReset(leg, p, seq)
-		return
+		return r.clientReset(l, seq)
 	}
 	if p.Len() > 0 {
-		switch r.trackRequest(l, seq, ack, &p) {
-		case nextIsRequest:
-			r.nextRequest(leg, p)
-			return
-		case nextEarly:
-			return
-		case nextCut:
-			r.cut(leg)
-			r.reply(p, Packet{Seq: p.Ack, Rst: true})
-			return
+		next := r.trackRequest(l, seq, ack, &p)
+		if next == machine.NextCut {
+			l.state = Dead
+		}
+		if next != machine.NextSend {
+			return next
 		}
 	}
-	r.clientFin(leg, p, seq+p.Len(), ack)
+	return r.clientFin(l, &p, seq+p.Len(), ack)
 }
 
 // clientFin is the rest of a client's packet: its ACK and FIN, and what they end.
-func (r router) clientFin(leg int, p Packet, end, ack uint32) {
-	l := &r.legs[leg]
+func (r router) clientFin(l *Leg, p *Packet, end, ack uint32) uint32 {
 	finAhead := p.Fin != 0 && r.rules.FinAhead && before(l.sndNxt, end)
 	if finAhead && (l.quiet() || l.hold) {
-		return // a request is missing
+		return machine.NextEarly // a request is missing
 	}
 	noteAck(l, ack)
 	r.noteTold(l, p.Time.shift(l.tsToServer)) // before it is decided whether the leg is used again
-	if finAhead && !l.clientFin {
+	if finAhead {
 		l.giveUp()
-		l.sndNxt = end // the surrogate keeps the FIN, and acknowledges it when the gap before it is filled
-	}
-	if p.Fin != 0 && (end == l.sndNxt || !r.rules.FinExact) && !l.clientFin {
+		l.clientFin = true
+		l.sndNxt = end + 1 // the surrogate keeps the FIN, and acknowledges it when the gap before it is filled
+		l.state = Closing
+	} else if p.Fin != 0 && (end == l.sndNxt || !r.rules.FinExact) && !l.clientFin {
 		if p.Len() == 0 && r.reusable(l) && (ack == l.rcvNxt || !r.rules.AllAckedByClient) {
-			r.recycle(leg, p)
-			return
+			l.state, l.client = Idle, 0
+			return machine.NextRecycle
 		}
 		l.clientFin = true
 		l.sndNxt++
@@ -232,9 +250,9 @@ func (r router) clientFin(leg int, p Packet, end, ack uint32) {
 	}
 	if bothOver(l) {
 		l.state = Dead
-		r.over(l.client, leg, sideLinger)
+		return machine.NextOver
 	}
-	r.toServer(leg, p)
+	return machine.NextSend
 }
 
 func noteAck(l *Leg, ack uint32) {
@@ -244,64 +262,42 @@ func noteAck(l *Leg, ack uint32) {
 }
 
 // clientReset: the leg is free if it may be used again, or ends with its client.
-func (r router) clientReset(leg int, p Packet, seq uint32) {
-	l := &r.legs[leg]
+func (r router) clientReset(l *Leg, seq uint32) uint32 {
 	if !r.clientResets(l, seq) {
-		r.challenge(l, p)
-		return
+		return machine.NextChallenge
 	}
-	r.noteTold(l, p.Time.shift(l.tsToServer))
 	if r.reusable(l) && (l.rcvAcked == l.rcvNxt || !r.rules.AllAckedByClient) {
 		l.state, l.client = Idle, 0
-		r.over(p.Who, leg, sideLinger)
-		return
+		return machine.NextRecycleReset
 	}
 	l.state = Dead
-	r.over(l.client, leg, sideLinger)
-	r.toServer(leg, p)
-}
-
-// cut ends a session whose client no cookie tells again: LEG_CUT.
-func (r router) cut(leg int) {
-	l := &r.legs[leg]
-	l.state = Dead
-	r.over(l.client, leg, sideReset)
-}
-
-// recycle ends the client leg: its FIN is answered, the response acknowledged on its behalf.
-func (r router) recycle(leg int, p Packet) {
-	l := &r.legs[leg]
-	last := Packet{Hop: p.Hop, Who: p.Who, Seq: p.Seq, Ack: p.Ack, Time: p.Time}
-	r.toServer(leg, last)
-	l.state, l.client = Idle, 0
-	r.flows[p.Who-1] = flow{side: sideLinger}
-	r.reply(p, Packet{Seq: p.Ack, Ack: p.Seq + 1, Fin: newUnit(Nobody, Fin, 0, 0, 0, 0, 0)})
+	return machine.NextReset
 }
 
 // trackRequest takes account of new units.
-func (r router) trackRequest(l *Leg, seq, ack uint32, p *Packet) clientNext {
+func (r router) trackRequest(l *Leg, seq, ack uint32, p *Packet) uint32 {
 	end := seq + p.Len()
 	if before(seq, l.sndNxt) && before(l.sndUna, end) && r.rules.SentOnce {
 		l.spoilt = true
 	}
 	if !before(l.sndNxt, end) {
-		return nextSend // seen before
+		return machine.NextSend // seen before
 	}
 	if l.serverFin && !l.hold {
 		l.giveUp() // nothing left to decide: the surrogate refuses it
 	}
 	if l.quiet() && seq == l.sndNxt && !l.serverFin {
-		return nextIsRequest
+		return machine.NextRequest
 	}
 	if l.hold {
-		if next := l.holdRequest(seq, ack, p); next != nextSend {
+		if next := l.holdRequest(seq, ack, p); next != machine.NextSend {
 			return next
 		}
 	}
 	switch {
 	case l.quiet() && before(l.sndNxt, seq):
 		if r.rules.StartMissing {
-			return nextEarly
+			return machine.NextEarly
 		}
 		l.beginRequest(r.rules, p.Data[0], p.Len())
 	case l.quiet():
@@ -310,42 +306,56 @@ func (r router) trackRequest(l *Leg, seq, ack uint32, p *Packet) clientNext {
 		l.moreRequest(end - l.sndNxt)
 	}
 	l.sndNxt = end
-	return nextSend
+	return machine.NextSend
 }
 
 // nextRequest lets the request stay, or has it moved.
 func (r router) nextRequest(leg int, p Packet) {
 	l := &r.legs[leg]
-	head := p.Data[0]
-	if head.Kind() != RequestHead {
+	if p.Data[0].Kind() != RequestHead {
 		return // user space is asked, and refuses it
-	}
-	if l.state != Active {
-		return // behind its FIN
 	}
 	if l.hold {
 		holdFirst(&p)
 	}
-	stay := head.Surrogate() == leg
-	busy := p.Ack+l.toServerAck != l.rcvNxt && r.rules.AllAckedByClient || l.sndUna != l.sndNxt && r.rules.AllAckedByServer
-	if busy && l.hold && !stay {
-		return // the client repeats it, and acknowledges more then
-	}
-	if stay || busy {
-		noteAck(l, p.Ack+l.toServerAck)
-		l.beginRequest(r.rules, head, p.Len())
-		l.sndNxt += p.Len()
-		if p.Fin != 0 {
-			l.clientFin = true
-			l.sndNxt++
-			l.state = Closing
-		}
+	before := *l
+	next := r.requestEvent(leg, p)
+	r.beside().request(r, leg, &before, l, &p, next)
+	switch next {
+	case machine.RequestStays:
 		r.toServer(leg, p)
-		return
-	}
-	if r.move.step == 0 { // one at a time
+	case machine.RequestMoves:
 		r.move = moving{1, uint8(leg), p}
 	}
+}
+
+// requestEvent is what becomes of the session: one of machine.Request….
+func (r router) requestEvent(leg int, p Packet) uint32 {
+	l := &r.legs[leg]
+	if l.state != Active || r.move.step != 0 && int(r.move.leg) == leg {
+		return machine.RequestRace // behind its FIN; or one at a time
+	}
+	stay := p.Data[0].Surrogate() == leg
+	busy := p.Ack+l.toServerAck != l.rcvNxt && r.rules.AllAckedByClient || l.sndUna != l.sndNxt && r.rules.AllAckedByServer
+	if busy && l.hold && !stay {
+		return machine.RequestEarly // the client repeats it, and acknowledges more then
+	}
+	if !stay && !busy {
+		if r.move.step != 0 {
+			return machine.RequestRace // another leg's client moves: the model has room for one
+		}
+		return machine.RequestMoves
+	}
+	noteAck(l, p.Ack+l.toServerAck)
+	r.noteTold(l, p.Time.shift(l.tsToServer))
+	l.beginRequest(r.rules, p.Data[0], p.Len())
+	l.sndNxt += p.Len()
+	if p.Fin != 0 {
+		l.clientFin = true
+		l.sndNxt++
+		l.state = Closing
+	}
+	return machine.RequestStays
 }
 
 // moveOut joins the client to its new leg.
@@ -361,19 +371,30 @@ func (r router) moveOut() {
 // moveDone frees the old leg, whose surrogate is told what the client acknowledged with its request.
 func (r router) moveDone() {
 	m := r.move
-	r.move = moving{}
 	l := &r.legs[m.leg]
-	if l.client != m.packet.Who || l.state != Active {
-		return
-	}
-	worn := l.spoilt || l.noReuse || r.rules.LeftQuiet && (!l.quiet() || l.sndUna != l.sndNxt)
-	behind := l.rcvAcked != l.rcvNxt
-	l.rcvAcked = l.rcvNxt
-	if behind {
+	before := *l
+	next, owed := r.leaveEvent(l, &m.packet)
+	r.beside().leave(r, int(m.leg), &before, l, &m.packet, next, owed)
+	r.move = moving{}
+	if owed {
 		r.acknowledge(int(m.leg), l.rcvNxt)
 	}
+}
+
+// leaveEvent is what becomes of the leg: one of machine.Leave…, and whether its surrogate is owed an acknowledgement.
+func (r router) leaveEvent(l *Leg, p *Packet) (next uint32, owed bool) {
+	if l.client != p.Who || l.state != Active {
+		return machine.LeaveNot, false
+	}
+	worn := l.spoilt || l.noReuse || r.rules.LeftQuiet && (!l.quiet() || l.sndUna != l.sndNxt)
+	owed = l.rcvAcked != l.rcvNxt
+	l.rcvAcked = l.rcvNxt
 	l.state, l.client = Idle, 0
 	if worn {
 		l.state = Dead
 	}
+	if l.noReuse {
+		return machine.LeaveClosed, owed
+	}
+	return machine.LeaveLeft, owed
 }

@@ -1,94 +1,107 @@
 package model
 
+import "baton/splice/machine"
+
 func (r router) serverPacket(leg int, p Packet) {
 	l := &r.legs[leg]
-	end := p.Seq + p.Len()
+	before := *l
+	next := r.serverEvent(leg, p)
+	r.beside().server(r, leg, &before, l, &p, next)
+	switch next {
+	case machine.ServerACK:
+		ack := l.rcvBase
+		if l.state == Idle {
+			ack = l.rcvNxt
+		}
+		r.acknowledge(leg, ack)
+	case machine.ServerFailed:
+		r.forget(l.client, leg) // the client will ask again
+	case machine.ServerUnasked:
+		r.over(l.client, leg, sideReset)
+	case machine.ServerOver:
+		r.over(l.client, leg, sideReset)
+	case machine.ServerClosed:
+		r.over(l.client, leg, sideLinger)
+	}
+	switch next {
+	case machine.ServerSend, machine.ServerOver, machine.ServerClosed:
+		p.Hop, p.Who = ToClient, before.client
+		p.Seq -= l.toServerAck
+		p.Ack -= l.toServerSeq
+		p.Time = 0
+		r.toClient(p)
+	}
+}
+
+// serverEvent is what becomes of the session, or of the leg: one of machine.Server….
+func (r router) serverEvent(leg int, p Packet) uint32 {
+	l := &r.legs[leg]
 	if l.state != Dead && !r.serverFits(l, &p) {
-		return
+		return machine.ServerOutside
 	}
 	switch l.state {
 	case Idle:
 		r.noteServer(l, &p)
-		r.trackIdle(leg, p)
-		return
+		return trackIdle(l, &p)
 	case Dead:
-		return
+		return machine.ServerReset
 	}
 	if p.Len() > 0 && before(p.Seq, l.rcvBase) && r.rules.RcvBase {
-		r.acknowledge(leg, l.rcvBase)
-		return
+		return machine.ServerACK
 	}
 	if r.rules.Unheard && r.move.step != 0 && int(r.move.leg) == leg && (p.Len() > 0 || p.Fin != 0 || p.Rst) {
-		return
+		return machine.ServerRace
 	}
 	r.noteServer(l, &p)
-	switch r.beforeAnswer(l, &p) {
-	case notAnswered:
-		l.state = Dead // the client will ask again
-		r.forget(l.client, leg)
-		return
-	case unasked:
-		r.cut(leg)
-		return
+	if next := r.beforeAnswer(l, &p); next != machine.ServerSend {
+		l.state = Dead
+		return next
 	}
-	if p.Rst {
-		if r.serverResets(l, p.Seq) { // any other, the client judges
-			l.state = Dead
-			r.over(l.client, leg, sideReset)
-		}
-	} else {
-		if p.Len() > 0 && !trackResponse(l, &p, end) {
-			return // a gap
-		}
-		trackServerFin(l, &p, end)
-		if bothOver(l) {
-			l.state = Dead
-			r.over(l.client, leg, sideLinger)
-		}
+	end := p.Seq + p.Len()
+	if p.Rst && r.serverResets(l, p.Seq) { // any other, the client judges
+		l.state = Dead
+		return machine.ServerOver
 	}
-	p.Hop, p.Who = ToClient, l.client
-	p.Seq -= l.toServerAck
-	p.Ack -= l.toServerSeq
-	p.Time = 0
-	r.toClient(p)
+	if !p.Rst && p.Len() > 0 && !trackResponse(l, &p, end) {
+		return machine.ServerGap
+	}
+	trackServerFin(l, &p, end)
+	if bothOver(l) {
+		l.state = Dead
+		return machine.ServerClosed
+	}
+	return machine.ServerSend
 }
-
-// answers says whether what comes before any of the response answers the request.
-type answers uint8
-
-const (
-	mayAnswer answers = iota
-	notAnswered
-	unasked
-)
 
 // beforeAnswer: the packet does not answer the request: the surrogate has closed, or said something before it took a unit of
 // it, which may come behind what answers.
-func (r router) beforeAnswer(l *Leg, p *Packet) answers {
+func (r router) beforeAnswer(l *Leg, p *Packet) uint32 {
 	speaks := p.Len() > 0 && r.rules.AckFloor
 	// the client still holds its request, and is known by its cookie when it repeats it
 	if l.clientRequests == 1 && l.first && l.sndUna == l.sndBase && l.rcvNxt == l.rcvBase && p.Seq == l.rcvBase &&
 		(p.Rst || p.Fin != 0 || speaks) && !l.clientFin {
-		return notAnswered
+		return machine.ServerFailed
 	}
 	if speaks && !p.Rst && !before(l.sndBase, p.Ack) {
-		return unasked
+		return machine.ServerUnasked
 	}
-	return mayAnswer
+	return machine.ServerSend
 }
 
-func (r router) trackIdle(leg int, p Packet) {
-	l := &r.legs[leg]
+func trackIdle(l *Leg, p *Packet) uint32 {
 	switch {
+	case p.Rst && p.Seq != l.rcvNxt:
+		return machine.ServerNothing
 	case p.Rst:
-		if p.Seq == l.rcvNxt {
-			l.state = Dead
-		}
+		l.state = Dead
+		return machine.ServerIdleOver
 	case before(p.Seq, l.rcvNxt):
-		r.acknowledge(leg, l.rcvNxt)
+		return machine.ServerACK
 	case p.Len() > 0 || p.Fin != 0:
 		l.state = Dead
+		return machine.ServerIdleClosed
 	}
+	return machine.ServerNothing
 }
 
 // acknowledge answers on behalf of the clients that have had everything up to ack.

@@ -2,7 +2,7 @@ package model
 
 import "slices"
 
-// LegState is where a leg stands; enum splice_state of bpf/router/types.h.
+// LegState is where a leg stands; enum splice_state of bpf/session/splice.h.
 type LegState uint8
 
 // The states.

@@ -1,6 +1,6 @@
 package model
 
-// What bpf/router/window.h judges, in units. Windows are of one size, so that their right edges need not be kept: they lie a
+// What bpf/session/window.h judges, in units. Windows are of one size, so that their right edges need not be kept: they lie a
 // window beyond what is acknowledged.
 
 // seqFits: from a window behind what is acknowledged (late) up to the right edge.
@@ -63,7 +63,7 @@ func (r router) noteServer(l *Leg, p *Packet) {
 // clock is the router's.
 func (r router) clock() Time { return at(r.scenario.Clock) }
 
-// noteTold: the surrogate is told a timestamp, but it may discard the packet: note_told of bpf/router/legs.h. What its next client is
+// noteTold: the surrogate is told a timestamp, but it may discard the packet: note_told of bpf/session/timestamps.h. What its next client is
 // told begins behind all that it may have taken.
 func (r router) noteTold(l *Leg, t Time) {
 	if t == 0 {
@@ -73,7 +73,7 @@ func (r router) noteTold(l *Leg, t Time) {
 	if r.rules.TimeHeard && l.tsTold.ahead(l.tsHeard) > quarter {
 		l.spoilt = true
 	}
-	if by := t.ahead(r.clock()); r.rules.TimeNear && by > quarter && by <= ring-quarter {
+	if by := t.ahead(r.clock()); r.rules.TimeNear && by > quarter && by < ring-quarter {
 		l.spoilt = true
 	}
 }

@@ -24,7 +24,7 @@ func coarseMillis() int64 {
 func Clock() uint32 { return uint32(coarseMillis()) }
 
 // command runs one, with keys behind it.
-func (r *Router) command(c routerCommand, keys ...routerPromiseKey) (changed int, err error) {
+func (r *Router) command(c routerSpliceCommand, keys ...routerPromiseKey) (changed int, err error) {
 	in, err := binary.Append(nil, binary.NativeEndian, &c)
 	if err == nil && len(keys) > 0 {
 		in, err = binary.Append(in, binary.NativeEndian, keys)
@@ -44,7 +44,7 @@ func (r *Router) command(c routerCommand, keys ...routerPromiseKey) (changed int
 
 // TakeUp makes an answered leg idle, when its SYN-ACK has been acknowledged. False: it was not answered, or another surrogate's.
 func (r *Router) TakeUp(number uint32, surrogate uint16) (bool, error) {
-	n, err := r.command(routerCommand{
+	n, err := r.command(routerSpliceCommand{
 		Kind: uint16(routerCommandKindCOMMAND_TAKE_UP), First: number, Surrogate: uint32(surrogate),
 	})
 	return n > 0, err
@@ -52,7 +52,7 @@ func (r *Router) TakeUp(number uint32, surrogate uint16) (bool, error) {
 
 // Retire makes an idle leg dead, so that no client gets it. False: it was not idle, or another surrogate's.
 func (r *Router) Retire(number uint32, surrogate uint16) (bool, error) {
-	n, err := r.command(routerCommand{
+	n, err := r.command(routerSpliceCommand{
 		Kind: uint16(routerCommandKindCOMMAND_RETIRE), First: number, Surrogate: uint32(surrogate),
 	})
 	return n > 0, err

@@ -94,7 +94,7 @@ func (e *Events) next() (Event, error) {
 	if err != nil {
 		return Event{}, fmt.Errorf("read events: %w", err)
 	}
-	var k routerEvent
+	var k routerLegEvent
 	if err := binary.Read(bytes.NewReader(record.RawSample), binary.NativeEndian, &k); err != nil {
 		return Event{}, fmt.Errorf("read events: %w", err)
 	}

@@ -102,7 +102,7 @@ func (k *rig) empty() {
 		k.must(k.maps.Limits.Update(i, routerLimit{}, ebpf.UpdateAny))
 		for generation := range uint32(2) {
 			k.must(k.maps.Pools.Update(poolPlace(generation, uint16(i)), &routerPool{}, ebpf.UpdateAny))
-			k.must(k.maps.Tables.Update(tablePlace(generation, uint16(i)), &routerTable{}, ebpf.UpdateAny))
+			k.must(k.maps.Tables.Update(tablePlace(generation, uint16(i)), &routerChoices{}, ebpf.UpdateAny))
 		}
 		for class := range uint8(LegClasses) { // taking a queue itself away would wait for the kernel (RCU)
 			k.queued(uint16(i), class)

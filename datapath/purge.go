@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -type bound -type verdict -type tuple -type prefix_key -type policy -type expiry -type mark_kind -type mark -type answer_kind -type question -type command purge ../bpf/purge/purge.bpf.c -- -I../bpf/include -mcpu=v3 -Wall -Wextra -Werror -Wno-unused-parameter
+//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -type bound -type verdict -type tuple -type prefix_key -type policy -type expiry -type mark_kind -type mark -type answer_kind -type question -type inquiry purge ../bpf/purge/purge.bpf.c -- -I../bpf/include -mcpu=v3 -Wall -Wextra -Werror -Wno-unused-parameter
 
 // Purge tells of connections that this host's servers retransmit on and hear nothing of. Nothing of it is pinned: it goes with the process.
 // On sockets stays a flag that nobody heeds.

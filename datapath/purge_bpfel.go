@@ -31,17 +31,17 @@ const (
 	purgeBoundLATE         purgeBound = 40
 )
 
-type purgeCommand struct {
-	_        structs.HostLayout
-	Ethernet [14]uint8
-	Count    uint16
-}
-
 type purgeExpiry struct {
 	_      structs.HostLayout
 	Count  uint32
 	Rto    uint32
 	Silent uint32
+}
+
+type purgeInquiry struct {
+	_        structs.HostLayout
+	Ethernet [14]uint8
+	Count    uint16
 }
 
 type purgeMark struct {
@@ -139,9 +139,9 @@ const (
 	purgeProgPurgeWatch    = "purge_watch"
 	purgeVarAnswerKindType = "answer_kind_type"
 	purgeVarBoundType      = "bound_type"
-	purgeVarCommandType    = "command_type"
 	purgeVarGeneration     = "generation"
 	purgeVarHertz          = "hertz"
+	purgeVarInquiryType    = "inquiry_type"
 	purgeVarMarkKindType   = "mark_kind_type"
 	purgeVarMarkType       = "mark_type"
 	purgeVarOrphans        = "orphans"
@@ -217,9 +217,9 @@ type purgeMapSpecs struct {
 type purgeVariableSpecs struct {
 	AnswerKindType *ebpf.VariableSpec `ebpf:"answer_kind_type"`
 	BoundType      *ebpf.VariableSpec `ebpf:"bound_type"`
-	CommandType    *ebpf.VariableSpec `ebpf:"command_type"`
 	Generation     *ebpf.VariableSpec `ebpf:"generation"`
 	Hertz          *ebpf.VariableSpec `ebpf:"hertz"`
+	InquiryType    *ebpf.VariableSpec `ebpf:"inquiry_type"`
 	MarkKindType   *ebpf.VariableSpec `ebpf:"mark_kind_type"`
 	MarkType       *ebpf.VariableSpec `ebpf:"mark_type"`
 	Orphans        *ebpf.VariableSpec `ebpf:"orphans"`
@@ -277,9 +277,9 @@ func (m *purgeMaps) Close() error {
 type purgeVariables struct {
 	AnswerKindType *ebpf.Variable `ebpf:"answer_kind_type"`
 	BoundType      *ebpf.Variable `ebpf:"bound_type"`
-	CommandType    *ebpf.Variable `ebpf:"command_type"`
 	Generation     *ebpf.Variable `ebpf:"generation"`
 	Hertz          *ebpf.Variable `ebpf:"hertz"`
+	InquiryType    *ebpf.Variable `ebpf:"inquiry_type"`
 	MarkKindType   *ebpf.Variable `ebpf:"mark_kind_type"`
 	MarkType       *ebpf.Variable `ebpf:"mark_type"`
 	Orphans        *ebpf.Variable `ebpf:"orphans"`

@@ -170,8 +170,8 @@ func (p *Purge) ask(sockets []PurgeSocket, out []PurgeCheck) error {
 			Cookie: s.Cookie, Turn: s.Turn,
 		}
 	}
-	const header = int(unsafe.Sizeof(purgeCommand{}))
-	in, err := binary.Append(nil, binary.NativeEndian, purgeCommand{Count: uint16(len(questions))})
+	const header = int(unsafe.Sizeof(purgeInquiry{}))
+	in, err := binary.Append(nil, binary.NativeEndian, purgeInquiry{Count: uint16(len(questions))})
 	if err != nil {
 		return err
 	}

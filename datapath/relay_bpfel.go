@@ -24,15 +24,6 @@ const (
 	relayBoundREFUSED_MS   relayBound = 5000
 )
 
-type relayCommand struct {
-	_        structs.HostLayout
-	Ethernet [14]uint8
-	Kind     uint16
-	Count    uint32
-	Expire   uint32
-	Result   uint32
-}
-
 type relayCommandKind uint32
 
 const (
@@ -64,18 +55,6 @@ type relayEntry struct {
 	Id        uint32
 }
 
-type relayEvent struct {
-	_       structs.HostLayout
-	Kind    uint8
-	Held    uint8
-	Length  uint16
-	Tuple   relayTuple
-	Isn     uint32
-	Hash    uint32
-	Entry   uint32
-	Ifindex uint32
-}
-
 type relayEventKind uint32
 
 const (
@@ -85,7 +64,7 @@ const (
 
 type relayHeldEvent struct {
 	_     structs.HostLayout
-	Event relayEvent
+	Event relaySynEvent
 	Frame [256]uint8
 }
 
@@ -118,6 +97,27 @@ type relaySyn struct {
 	Entry   uint32
 	Ifindex uint32
 	State   uint32
+}
+
+type relaySynCommand struct {
+	_        structs.HostLayout
+	Ethernet [14]uint8
+	Kind     uint16
+	Count    uint32
+	Expire   uint32
+	Result   uint32
+}
+
+type relaySynEvent struct {
+	_       structs.HostLayout
+	Kind    uint8
+	Held    uint8
+	Length  uint16
+	Tuple   relayTuple
+	Isn     uint32
+	Hash    uint32
+	Entry   uint32
+	Ifindex uint32
 }
 
 type relaySynKey struct {
@@ -230,10 +230,8 @@ const (
 	relayProgRelayTrunk      = "relay_trunk"
 	relayVarBoundType        = "bound_type"
 	relayVarCommandKindType  = "command_kind_type"
-	relayVarCommandType      = "command_type"
 	relayVarEarlyKindType    = "early_kind_type"
 	relayVarEventKindType    = "event_kind_type"
-	relayVarEventType        = "event_type"
 	relayVarGeneration       = "generation"
 	relayVarHeldEventType    = "held_event_type"
 	relayVarOwnNetns         = "own_netns"
@@ -242,6 +240,8 @@ const (
 	relayVarReplayKindType   = "replay_kind_type"
 	relayVarReplayResultType = "replay_result_type"
 	relayVarSteerMark        = "steer_mark"
+	relayVarSynCommandType   = "syn_command_type"
+	relayVarSynEventType     = "syn_event_type"
 	relayVarSynKeyType       = "syn_key_type"
 	relayVarSynStateType     = "syn_state_type"
 	relayVarTrunkKindType    = "trunk_kind_type"
@@ -324,10 +324,8 @@ type relayMapSpecs struct {
 type relayVariableSpecs struct {
 	BoundType        *ebpf.VariableSpec `ebpf:"bound_type"`
 	CommandKindType  *ebpf.VariableSpec `ebpf:"command_kind_type"`
-	CommandType      *ebpf.VariableSpec `ebpf:"command_type"`
 	EarlyKindType    *ebpf.VariableSpec `ebpf:"early_kind_type"`
 	EventKindType    *ebpf.VariableSpec `ebpf:"event_kind_type"`
-	EventType        *ebpf.VariableSpec `ebpf:"event_type"`
 	Generation       *ebpf.VariableSpec `ebpf:"generation"`
 	HeldEventType    *ebpf.VariableSpec `ebpf:"held_event_type"`
 	OwnNetns         *ebpf.VariableSpec `ebpf:"own_netns"`
@@ -336,6 +334,8 @@ type relayVariableSpecs struct {
 	ReplayKindType   *ebpf.VariableSpec `ebpf:"replay_kind_type"`
 	ReplayResultType *ebpf.VariableSpec `ebpf:"replay_result_type"`
 	SteerMark        *ebpf.VariableSpec `ebpf:"steer_mark"`
+	SynCommandType   *ebpf.VariableSpec `ebpf:"syn_command_type"`
+	SynEventType     *ebpf.VariableSpec `ebpf:"syn_event_type"`
 	SynKeyType       *ebpf.VariableSpec `ebpf:"syn_key_type"`
 	SynStateType     *ebpf.VariableSpec `ebpf:"syn_state_type"`
 	TrunkKindType    *ebpf.VariableSpec `ebpf:"trunk_kind_type"`
@@ -403,10 +403,8 @@ func (m *relayMaps) Close() error {
 type relayVariables struct {
 	BoundType        *ebpf.Variable `ebpf:"bound_type"`
 	CommandKindType  *ebpf.Variable `ebpf:"command_kind_type"`
-	CommandType      *ebpf.Variable `ebpf:"command_type"`
 	EarlyKindType    *ebpf.Variable `ebpf:"early_kind_type"`
 	EventKindType    *ebpf.Variable `ebpf:"event_kind_type"`
-	EventType        *ebpf.Variable `ebpf:"event_type"`
 	Generation       *ebpf.Variable `ebpf:"generation"`
 	HeldEventType    *ebpf.Variable `ebpf:"held_event_type"`
 	OwnNetns         *ebpf.Variable `ebpf:"own_netns"`
@@ -415,6 +413,8 @@ type relayVariables struct {
 	ReplayKindType   *ebpf.Variable `ebpf:"replay_kind_type"`
 	ReplayResultType *ebpf.Variable `ebpf:"replay_result_type"`
 	SteerMark        *ebpf.Variable `ebpf:"steer_mark"`
+	SynCommandType   *ebpf.Variable `ebpf:"syn_command_type"`
+	SynEventType     *ebpf.Variable `ebpf:"syn_event_type"`
 	SynKeyType       *ebpf.Variable `ebpf:"syn_key_type"`
 	SynStateType     *ebpf.Variable `ebpf:"syn_state_type"`
 	TrunkKindType    *ebpf.Variable `ebpf:"trunk_kind_type"`

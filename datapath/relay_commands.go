@@ -18,7 +18,7 @@ var ErrNotHeld = errors.New("the SYN is not held")
 // The methods here need no descriptor but a program's: a thread with a table of its own may call them if that was copied after LoadRelay.
 
 // command runs one, with keys behind it.
-func (r *Relay) command(c relayCommand, keys []relaySynKey) (settled int, err error) {
+func (r *Relay) command(c relaySynCommand, keys []relaySynKey) (settled int, err error) {
 	in, err := binary.Append(nil, binary.NativeEndian, &c)
 	if err == nil && len(keys) > 0 {
 		in, err = binary.Append(in, binary.NativeEndian, keys)
@@ -46,7 +46,7 @@ func (r *Relay) Taken(syns ...RelaySYN) (settled int, err error) {
 		for i, s := range some {
 			keys[i] = s.key()
 		}
-		n, err := r.command(relayCommand{Kind: uint16(relayCommandKindCOMMAND_TAKEN), Count: uint32(len(keys))}, keys)
+		n, err := r.command(relaySynCommand{Kind: uint16(relayCommandKindCOMMAND_TAKEN), Count: uint32(len(keys))}, keys)
 		settled += n
 		if err != nil {
 			return settled, err
@@ -58,7 +58,7 @@ func (r *Relay) Taken(syns ...RelaySYN) (settled int, err error) {
 // Sweep settles the SYNs that nobody has settled in time. To be called about once a second: a full table is told of nothing.
 func (r *Relay) Sweep() (settled int, err error) {
 	expire := uint32(r.options.Expire / time.Millisecond)
-	return r.command(relayCommand{Kind: uint16(relayCommandKindCOMMAND_SWEEP), Expire: expire}, nil)
+	return r.command(relaySynCommand{Kind: uint16(relayCommandKindCOMMAND_SWEEP), Expire: expire}, nil)
 }
 
 // Release gives a SYN that is held to its listener. It counts until Taken or Sweep.

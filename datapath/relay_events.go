@@ -86,11 +86,11 @@ func (e *RelayEvents) Take(to []RelayEvent) (n int, err error) {
 func (e *RelayEvents) Close() error { return e.reader.Close() }
 
 func parseRelayEvent(b []byte) (RelayEvent, error) {
-	const size = int(unsafe.Sizeof(relayEvent{}))
+	const size = int(unsafe.Sizeof(relaySynEvent{}))
 	if len(b) < size {
 		return RelayEvent{}, fmt.Errorf("read events: one of %d bytes", len(b))
 	}
-	k := (*relayEvent)(unsafe.Pointer(&b[0])) // a sample is aligned to 8 bytes
+	k := (*relaySynEvent)(unsafe.Pointer(&b[0])) // a sample is aligned to 8 bytes
 	ev := RelayEvent{
 		RelaySYN:  RelaySYN{Client: addrPort(k.Tuple.Src, k.Tuple.Sport), Server: addrPort(k.Tuple.Dst, k.Tuple.Dport), ISN: k.Isn},
 		Cancelled: relayEventKind(k.Kind) == relayEventKindEVENT_CANCELLED,

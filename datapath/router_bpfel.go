@@ -51,6 +51,13 @@ const (
 	routerBoundSOURCES        routerBound = 65536
 )
 
+type routerChoices struct {
+	_         structs.HostLayout
+	Slots     uint32
+	Surrogate [1021]uint16
+	Pad       uint16
+}
+
 type routerClient struct {
 	_         structs.HostLayout
 	State     uint8
@@ -87,19 +94,6 @@ const (
 	routerClientStateCLIENT_LOCAL  routerClientState = 3
 )
 
-type routerCommand struct {
-	_         structs.HostLayout
-	Ethernet  [14]uint8
-	Kind      uint16
-	Surrogate uint32
-	First     uint32
-	Count     uint32
-	Handshake uint32
-	Idle      uint32
-	Closing   uint32
-	Result    uint32
-}
-
 type routerCommandKind uint32
 
 const (
@@ -131,20 +125,6 @@ type routerEnded struct {
 	_      structs.HostLayout
 	Client routerTuple
 	Since  uint32
-}
-
-type routerEvent struct {
-	_         structs.HostLayout
-	Kind      uint8
-	End       uint8
-	LegClass  uint8
-	Announced uint8
-	Surrogate uint16
-	Band      uint16
-	Splice    uint32
-	Requests  uint32
-	Age       uint32
-	Idle      uint32
 }
 
 type routerEventKind uint32
@@ -198,6 +178,20 @@ const (
 	routerLegEndLEG_CUT          routerLegEnd = 12
 	routerLegEndLEG_MALFORMED    routerLegEnd = 13
 )
+
+type routerLegEvent struct {
+	_         structs.HostLayout
+	Kind      uint8
+	End       uint8
+	LegClass  uint8
+	Announced uint8
+	Surrogate uint16
+	Band      uint16
+	Splice    uint32
+	Requests  uint32
+	Age       uint32
+	Idle      uint32
+}
 
 type routerLimit struct {
 	_        structs.HostLayout
@@ -371,6 +365,19 @@ type routerSplice struct {
 	}
 }
 
+type routerSpliceCommand struct {
+	_         structs.HostLayout
+	Ethernet  [14]uint8
+	Kind      uint16
+	Surrogate uint32
+	First     uint32
+	Count     uint32
+	Handshake uint32
+	Idle      uint32
+	Closing   uint32
+	Result    uint32
+}
+
 type routerSpliceFlag uint32
 
 const (
@@ -420,13 +427,6 @@ type routerSurrogate struct {
 	Failed     uint64
 	BytesIn    uint64
 	BytesOut   uint64
-}
-
-type routerTable struct {
-	_         structs.HostLayout
-	Slots     uint32
-	Surrogate [1021]uint16
-	Pad       uint16
 }
 
 type routerTuple struct {
@@ -522,54 +522,54 @@ type routerZoneKey struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	routerMapClients          = "clients"
-	routerMapEvents           = "events"
-	routerMapFlows            = "flows"
-	routerMapHandshakes       = "handshakes"
-	routerMapHosts            = "hosts"
-	routerMapIdleLegs         = "idle_legs"
-	routerMapLimits           = "limits"
-	routerMapLingering        = "lingering"
-	routerMapLingeringLost    = "lingering_lost"
-	routerMapPartials         = "partials"
-	routerMapPaths            = "paths"
-	routerMapPoolNames        = "pool_names"
-	routerMapPools            = "pools"
-	routerMapPromised         = "promised"
-	routerMapRoutes           = "routes"
-	routerMapSettings         = "settings"
-	routerMapSources          = "sources"
-	routerMapSplices          = "splices"
-	routerMapSurrogates       = "surrogates"
-	routerMapTables           = "tables"
-	routerMapVerdicts         = "verdicts"
-	routerMapVips             = "vips"
-	routerMapWorks            = "works"
-	routerMapZones            = "zones"
-	routerProgRouterCommand   = "router_command"
-	routerProgRouterIngress   = "router_ingress"
-	routerProgRouterReplay    = "router_replay"
-	routerVarBandType         = "band_type"
-	routerVarBoundType        = "bound_type"
-	routerVarClientFlagType   = "client_flag_type"
-	routerVarClientStateType  = "client_state_type"
-	routerVarCommandKindType  = "command_kind_type"
-	routerVarCommandType      = "command_type"
-	routerVarEndedType        = "ended_type"
-	routerVarEventKindType    = "event_kind_type"
-	routerVarEventType        = "event_type"
-	routerVarFramingType      = "framing_type"
-	routerVarLegEndType       = "leg_end_type"
-	routerVarMethodType       = "method_type"
-	routerVarModeType         = "mode_type"
-	routerVarPolicyType       = "policy_type"
-	routerVarReuseType        = "reuse_type"
-	routerVarSessionBoundType = "session_bound_type"
-	routerVarSideType         = "side_type"
-	routerVarSpliceFlagType   = "splice_flag_type"
-	routerVarSpliceStateType  = "splice_state_type"
-	routerVarVerdictType      = "verdict_type"
-	routerVarVipFlagType      = "vip_flag_type"
+	routerMapClients           = "clients"
+	routerMapEvents            = "events"
+	routerMapFlows             = "flows"
+	routerMapHandshakes        = "handshakes"
+	routerMapHosts             = "hosts"
+	routerMapIdleLegs          = "idle_legs"
+	routerMapLimits            = "limits"
+	routerMapLingering         = "lingering"
+	routerMapLingeringLost     = "lingering_lost"
+	routerMapPartials          = "partials"
+	routerMapPaths             = "paths"
+	routerMapPoolNames         = "pool_names"
+	routerMapPools             = "pools"
+	routerMapPromised          = "promised"
+	routerMapRoutes            = "routes"
+	routerMapSettings          = "settings"
+	routerMapSources           = "sources"
+	routerMapSplices           = "splices"
+	routerMapSurrogates        = "surrogates"
+	routerMapTables            = "tables"
+	routerMapVerdicts          = "verdicts"
+	routerMapVips              = "vips"
+	routerMapWorks             = "works"
+	routerMapZones             = "zones"
+	routerProgRouterCommand    = "router_command"
+	routerProgRouterIngress    = "router_ingress"
+	routerProgRouterReplay     = "router_replay"
+	routerVarBandType          = "band_type"
+	routerVarBoundType         = "bound_type"
+	routerVarClientFlagType    = "client_flag_type"
+	routerVarClientStateType   = "client_state_type"
+	routerVarCommandKindType   = "command_kind_type"
+	routerVarEndedType         = "ended_type"
+	routerVarEventKindType     = "event_kind_type"
+	routerVarFramingType       = "framing_type"
+	routerVarLegEndType        = "leg_end_type"
+	routerVarLegEventType      = "leg_event_type"
+	routerVarMethodType        = "method_type"
+	routerVarModeType          = "mode_type"
+	routerVarPolicyType        = "policy_type"
+	routerVarReuseType         = "reuse_type"
+	routerVarSessionBoundType  = "session_bound_type"
+	routerVarSideType          = "side_type"
+	routerVarSpliceCommandType = "splice_command_type"
+	routerVarSpliceFlagType    = "splice_flag_type"
+	routerVarSpliceStateType   = "splice_state_type"
+	routerVarVerdictType       = "verdict_type"
+	routerVarVipFlagType       = "vip_flag_type"
 )
 
 // loadRouter returns the embedded CollectionSpec for router.
@@ -653,27 +653,27 @@ type routerMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type routerVariableSpecs struct {
-	BandType         *ebpf.VariableSpec `ebpf:"band_type"`
-	BoundType        *ebpf.VariableSpec `ebpf:"bound_type"`
-	ClientFlagType   *ebpf.VariableSpec `ebpf:"client_flag_type"`
-	ClientStateType  *ebpf.VariableSpec `ebpf:"client_state_type"`
-	CommandKindType  *ebpf.VariableSpec `ebpf:"command_kind_type"`
-	CommandType      *ebpf.VariableSpec `ebpf:"command_type"`
-	EndedType        *ebpf.VariableSpec `ebpf:"ended_type"`
-	EventKindType    *ebpf.VariableSpec `ebpf:"event_kind_type"`
-	EventType        *ebpf.VariableSpec `ebpf:"event_type"`
-	FramingType      *ebpf.VariableSpec `ebpf:"framing_type"`
-	LegEndType       *ebpf.VariableSpec `ebpf:"leg_end_type"`
-	MethodType       *ebpf.VariableSpec `ebpf:"method_type"`
-	ModeType         *ebpf.VariableSpec `ebpf:"mode_type"`
-	PolicyType       *ebpf.VariableSpec `ebpf:"policy_type"`
-	ReuseType        *ebpf.VariableSpec `ebpf:"reuse_type"`
-	SessionBoundType *ebpf.VariableSpec `ebpf:"session_bound_type"`
-	SideType         *ebpf.VariableSpec `ebpf:"side_type"`
-	SpliceFlagType   *ebpf.VariableSpec `ebpf:"splice_flag_type"`
-	SpliceStateType  *ebpf.VariableSpec `ebpf:"splice_state_type"`
-	VerdictType      *ebpf.VariableSpec `ebpf:"verdict_type"`
-	VipFlagType      *ebpf.VariableSpec `ebpf:"vip_flag_type"`
+	BandType          *ebpf.VariableSpec `ebpf:"band_type"`
+	BoundType         *ebpf.VariableSpec `ebpf:"bound_type"`
+	ClientFlagType    *ebpf.VariableSpec `ebpf:"client_flag_type"`
+	ClientStateType   *ebpf.VariableSpec `ebpf:"client_state_type"`
+	CommandKindType   *ebpf.VariableSpec `ebpf:"command_kind_type"`
+	EndedType         *ebpf.VariableSpec `ebpf:"ended_type"`
+	EventKindType     *ebpf.VariableSpec `ebpf:"event_kind_type"`
+	FramingType       *ebpf.VariableSpec `ebpf:"framing_type"`
+	LegEndType        *ebpf.VariableSpec `ebpf:"leg_end_type"`
+	LegEventType      *ebpf.VariableSpec `ebpf:"leg_event_type"`
+	MethodType        *ebpf.VariableSpec `ebpf:"method_type"`
+	ModeType          *ebpf.VariableSpec `ebpf:"mode_type"`
+	PolicyType        *ebpf.VariableSpec `ebpf:"policy_type"`
+	ReuseType         *ebpf.VariableSpec `ebpf:"reuse_type"`
+	SessionBoundType  *ebpf.VariableSpec `ebpf:"session_bound_type"`
+	SideType          *ebpf.VariableSpec `ebpf:"side_type"`
+	SpliceCommandType *ebpf.VariableSpec `ebpf:"splice_command_type"`
+	SpliceFlagType    *ebpf.VariableSpec `ebpf:"splice_flag_type"`
+	SpliceStateType   *ebpf.VariableSpec `ebpf:"splice_state_type"`
+	VerdictType       *ebpf.VariableSpec `ebpf:"verdict_type"`
+	VipFlagType       *ebpf.VariableSpec `ebpf:"vip_flag_type"`
 }
 
 // routerObjects contains all objects after they have been loaded into the kernel.
@@ -755,27 +755,27 @@ func (m *routerMaps) Close() error {
 //
 // It can be passed to loadRouterObjects or ebpf.CollectionSpec.LoadAndAssign.
 type routerVariables struct {
-	BandType         *ebpf.Variable `ebpf:"band_type"`
-	BoundType        *ebpf.Variable `ebpf:"bound_type"`
-	ClientFlagType   *ebpf.Variable `ebpf:"client_flag_type"`
-	ClientStateType  *ebpf.Variable `ebpf:"client_state_type"`
-	CommandKindType  *ebpf.Variable `ebpf:"command_kind_type"`
-	CommandType      *ebpf.Variable `ebpf:"command_type"`
-	EndedType        *ebpf.Variable `ebpf:"ended_type"`
-	EventKindType    *ebpf.Variable `ebpf:"event_kind_type"`
-	EventType        *ebpf.Variable `ebpf:"event_type"`
-	FramingType      *ebpf.Variable `ebpf:"framing_type"`
-	LegEndType       *ebpf.Variable `ebpf:"leg_end_type"`
-	MethodType       *ebpf.Variable `ebpf:"method_type"`
-	ModeType         *ebpf.Variable `ebpf:"mode_type"`
-	PolicyType       *ebpf.Variable `ebpf:"policy_type"`
-	ReuseType        *ebpf.Variable `ebpf:"reuse_type"`
-	SessionBoundType *ebpf.Variable `ebpf:"session_bound_type"`
-	SideType         *ebpf.Variable `ebpf:"side_type"`
-	SpliceFlagType   *ebpf.Variable `ebpf:"splice_flag_type"`
-	SpliceStateType  *ebpf.Variable `ebpf:"splice_state_type"`
-	VerdictType      *ebpf.Variable `ebpf:"verdict_type"`
-	VipFlagType      *ebpf.Variable `ebpf:"vip_flag_type"`
+	BandType          *ebpf.Variable `ebpf:"band_type"`
+	BoundType         *ebpf.Variable `ebpf:"bound_type"`
+	ClientFlagType    *ebpf.Variable `ebpf:"client_flag_type"`
+	ClientStateType   *ebpf.Variable `ebpf:"client_state_type"`
+	CommandKindType   *ebpf.Variable `ebpf:"command_kind_type"`
+	EndedType         *ebpf.Variable `ebpf:"ended_type"`
+	EventKindType     *ebpf.Variable `ebpf:"event_kind_type"`
+	FramingType       *ebpf.Variable `ebpf:"framing_type"`
+	LegEndType        *ebpf.Variable `ebpf:"leg_end_type"`
+	LegEventType      *ebpf.Variable `ebpf:"leg_event_type"`
+	MethodType        *ebpf.Variable `ebpf:"method_type"`
+	ModeType          *ebpf.Variable `ebpf:"mode_type"`
+	PolicyType        *ebpf.Variable `ebpf:"policy_type"`
+	ReuseType         *ebpf.Variable `ebpf:"reuse_type"`
+	SessionBoundType  *ebpf.Variable `ebpf:"session_bound_type"`
+	SideType          *ebpf.Variable `ebpf:"side_type"`
+	SpliceCommandType *ebpf.Variable `ebpf:"splice_command_type"`
+	SpliceFlagType    *ebpf.Variable `ebpf:"splice_flag_type"`
+	SpliceStateType   *ebpf.Variable `ebpf:"splice_state_type"`
+	VerdictType       *ebpf.Variable `ebpf:"verdict_type"`
+	VipFlagType       *ebpf.Variable `ebpf:"vip_flag_type"`
 }
 
 // routerPrograms contains all programs after they have been loaded into the kernel.

@@ -96,6 +96,6 @@ func (s *sources) end(correct func(at uint32, by int32) error) error {
 
 // countSource adds to the counter of a source.
 func (r *Router) countSource(at uint32, by int32) error {
-	_, err := r.command(routerCommand{Kind: uint16(routerCommandKindCOMMAND_COUNT_SOURCE), First: at, Count: uint32(by)})
+	_, err := r.command(routerSpliceCommand{Kind: uint16(routerCommandKindCOMMAND_COUNT_SOURCE), First: at, Count: uint32(by)})
 	return err
 }

@@ -146,7 +146,7 @@ func (k *rig) measureRuns(name string, kind routerCommandKind, size uint32) {
 	k.t.Helper()
 	times := make([]time.Duration, 100)
 	for i := range times {
-		c := routerCommand{Kind: uint16(kind), Idle: millis(time.Hour), Closing: millis(time.Hour), First: uint32(i) * size, Count: size}
+		c := routerSpliceCommand{Kind: uint16(kind), Idle: millis(time.Hour), Closing: millis(time.Hour), First: uint32(i) * size, Count: size}
 		in, err := binary.Append(nil, binary.NativeEndian, &c)
 		k.must(err)
 		_, times[i], err = k.programs.RouterCommand.Benchmark(in, 1, nil)

@@ -48,7 +48,7 @@ type sweeper struct {
 
 // Sweep ends sessions that have had their time, of the next share. The ends come as events.
 func (r *Router) Sweep(t Timeouts) (changed int, err error) {
-	c := routerCommand{Kind: uint16(routerCommandKindCOMMAND_SWEEP), Idle: millis(t.Idle), Closing: millis(t.Closing)}
+	c := routerSpliceCommand{Kind: uint16(routerCommandKindCOMMAND_SWEEP), Idle: millis(t.Idle), Closing: millis(t.Closing)}
 	total := r.top.Load()
 	for left := min(total, spliceShare); left > 0; left -= c.Count {
 		if r.sweeper.splice >= total {
@@ -68,7 +68,7 @@ func (r *Router) Sweep(t Timeouts) (changed int, err error) {
 
 // Abandon ends the sessions that wait for a surrogate's first byte. Their clients' own retransmissions are decided anew.
 func (r *Router) Abandon(surrogate uint16) (sessions int, err error) {
-	c := routerCommand{Kind: uint16(routerCommandKindCOMMAND_ABANDON), Surrogate: uint32(surrogate)}
+	c := routerSpliceCommand{Kind: uint16(routerCommandKindCOMMAND_ABANDON), Surrogate: uint32(surrogate)}
 	total := r.top.Load()
 	for ; c.First < total; c.First += c.Count {
 		c.Count = min(spliceRun, total-c.First)
@@ -98,7 +98,7 @@ func (r *Router) SweepClients(t Timeouts) error {
 	}
 	if s.second {
 		_, err := s.promised.on(clientShare, func(_ *routerPromiseKey, c *routerClient) bool { return old(c) }, func(keys []routerPromiseKey) error {
-			return r.forget(routerCommand{Kind: uint16(routerCommandKindCOMMAND_FORGET_PROMISED)}, keys)
+			return r.forget(routerSpliceCommand{Kind: uint16(routerCommandKindCOMMAND_FORGET_PROMISED)}, keys)
 		})
 		return err
 	}
@@ -109,7 +109,7 @@ func (r *Router) SweepClients(t Timeouts) error {
 		s.sources.count(key, r.salt)
 		return old(c)
 	}, func(keys []routerTuple) error {
-		return r.forget(routerCommand{Kind: uint16(routerCommandKindCOMMAND_FORGET_CLIENTS), Handshake: handshake}, unnumbered(keys))
+		return r.forget(routerSpliceCommand{Kind: uint16(routerCommandKindCOMMAND_FORGET_CLIENTS), Handshake: handshake}, unnumbered(keys))
 	})
 	switch {
 	case err != nil:
@@ -125,7 +125,7 @@ func past(since, ms, now uint32) bool { return int32(now-since) > int32(ms) }
 
 // sweepLingering empties the queue of clients that have lingered, and walks the flows for those that found no room in it.
 func (r *Router) sweepLingering(now time.Time) error {
-	c := routerCommand{Kind: uint16(routerCommandKindCOMMAND_SWEEP_ENDED), Count: endedRun}
+	c := routerSpliceCommand{Kind: uint16(routerCommandKindCOMMAND_SWEEP_ENDED), Count: endedRun}
 	for {
 		n, err := r.command(c)
 		if err != nil {
@@ -154,14 +154,14 @@ func (r *Router) sweepLingering(now time.Time) error {
 		side := routerSide(f.Side)
 		return (side == routerSideSIDE_LINGER || side == routerSideSIDE_RESET) && past(f.Splice, uint32(routerBoundLINGER_MS), clock)
 	}, func(keys []routerTuple) error {
-		return r.forget(routerCommand{Kind: uint16(routerCommandKindCOMMAND_FORGET_FLOWS)}, unnumbered(keys))
+		return r.forget(routerSpliceCommand{Kind: uint16(routerCommandKindCOMMAND_FORGET_FLOWS)}, unnumbered(keys))
 	})
 	s.walking = !end && err == nil
 	return err
 }
 
 // forget has the kernel look again at entries that were found, and delete them if they are still what they were.
-func (r *Router) forget(c routerCommand, keys []routerPromiseKey) error {
+func (r *Router) forget(c routerSpliceCommand, keys []routerPromiseKey) error {
 	for len(keys) > 0 {
 		n := min(len(keys), int(routerBoundCOMMAND_KEYS))
 		c.Count = uint32(n)

@@ -232,7 +232,7 @@ func TestForgetLooksAgain(t *testing.T) {
 	} {
 		for stays, value := range map[bool]any{true: tc.now, false: tc.old} {
 			k.must(tc.m.Update(keyOf(k, tc.m, key), value, ebpf.UpdateAny))
-			c := routerCommand{Kind: uint16(tc.kind), Handshake: millis(time.Second)}
+			c := routerSpliceCommand{Kind: uint16(tc.kind), Handshake: millis(time.Second)}
 			k.must(k.forget(c, unnumbered([]routerTuple{tuple(f.nth(7).client, f.vip), key})))
 			if there := count(k, tc.m) > 0; there != stays {
 				t.Errorf("command %d, %+v: there %t, want %t", tc.kind, value, there, stays)
@@ -285,7 +285,7 @@ func TestForgetManyKeys(t *testing.T) {
 	for i := range n {
 		keys = append(keys, k.lingering(families[0].nth(i), routerSideSIDE_LINGER, time.Hour).Client)
 	}
-	k.must(k.forget(routerCommand{Kind: uint16(routerCommandKindCOMMAND_FORGET_FLOWS)}, unnumbered(keys)))
+	k.must(k.forget(routerSpliceCommand{Kind: uint16(routerCommandKindCOMMAND_FORGET_FLOWS)}, unnumbered(keys)))
 	if left := count(k, k.maps.Flows); left != 0 {
 		t.Errorf("%d of %d are left", left, n)
 	}

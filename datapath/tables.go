@@ -339,7 +339,7 @@ func (r *Router) writeTable(generation uint32, id uint16, surrogates []uint16) e
 	if int(id) >= MaxTables {
 		return fmt.Errorf("set table %d: there are %d", id, MaxTables)
 	}
-	var k routerTable
+	var k routerChoices
 	if copy(k.Surrogate[:], surrogates) < len(surrogates) {
 		return fmt.Errorf("set table %d: more than %d slots", id, TableSlots)
 	}

@@ -2,29 +2,10 @@
 /* What user space asks before it ends a connection. */
 #pragma once
 
+#include "../kernel/sockets.h"
 #include "watch.h"
 
-/* The socket of a server's connection. The caller releases it. */
-static __always_inline struct bpf_sock *socket_of(struct __sk_buff *skb, const struct tuple *t)
-{
-	const __u32 *src = (const __u32 *)t->src, *dst = (const __u32 *)t->dst;
-	struct bpf_sock_tuple tuple = {};
-
-	if (!src[0] && !src[1] && src[2] == bpf_htonl(0xffff)) {
-		tuple.ipv4.saddr = src[3];
-		tuple.ipv4.daddr = dst[3];
-		tuple.ipv4.sport = t->sport;
-		tuple.ipv4.dport = t->dport;
-		return bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
-	}
-	copy_addr(tuple.ipv6.saddr, src);
-	copy_addr(tuple.ipv6.daddr, dst);
-	tuple.ipv6.sport = t->sport;
-	tuple.ipv6.dport = t->dport;
-	return bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
-}
-
-static __always_inline int answer(struct bpf_sock *sk, struct question *q)
+static __always_inline int answer_of(struct bpf_sock *sk, struct question *q)
 {
 	struct tcp_sock *tp = (void *)bpf_skc_to_tcp_sock(sk);
 	struct silence *s;
@@ -43,16 +24,16 @@ static __always_inline int answer(struct bpf_sock *sk, struct question *q)
 
 static long question_step(__u32 i, struct __sk_buff **skb)
 {
-	__u32 at = sizeof(struct command) + i * sizeof(struct question);
+	__u32 at = sizeof(struct inquiry) + i * sizeof(struct question);
 	struct question q;
 	struct bpf_sock *sk;
 
 	if (bpf_skb_load_bytes(*skb, at, &q, sizeof(q)))
 		return 1;
 	q.answer = ANSWER_GONE;
-	sk = socket_of(*skb, &q.tuple);
+	sk = socket_between(*skb, !is_mapped(q.tuple.src), q.tuple.src, q.tuple.sport, q.tuple.dst, q.tuple.dport);
 	if (sk) {
-		q.answer = answer(sk, &q);
+		q.answer = answer_of(sk, &q);
 		bpf_sk_release(sk);
 	}
 	return bpf_skb_store_bytes(*skb, at, &q, sizeof(q), 0) != 0;

@@ -6,6 +6,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
+#include "../kernel/counters.h"
 #include "types.h"
 
 #define AF_INET  2
@@ -86,23 +87,15 @@ struct {
 	__uint(max_entries, 1 << 20);
 } marks SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, VERDICTS);
-	__type(key, __u32);
-	__type(value, __u64);
-} verdicts SEC(".maps");
+COUNTERS(verdicts, VERDICTS);
 
 static __always_inline void count(__u32 verdict)
 {
-	__u64 *n = bpf_map_lookup_elem(&verdicts, &verdict);
-
-	if (n)
-		(*n)++;
+	count_up(&verdicts, verdict);
 }
 
-/* Milliseconds, from an arbitrary start. */
-static __always_inline __u32 clock_ms(void)
+/* Milliseconds, exact, from an arbitrary start. */
+static __always_inline __u32 exact_ms(void)
 {
 	return bpf_ktime_get_ns() / 1000000;
 }
@@ -110,20 +103,4 @@ static __always_inline __u32 clock_ms(void)
 static __always_inline __u32 jiffies_ms(__u32 jiffies)
 {
 	return (__u64)jiffies * 1000 / hertz;
-}
-
-static __always_inline void copy_addr(void *to, const void *from)
-{
-	((__u32 *)to)[0] = ((const __u32 *)from)[0];
-	((__u32 *)to)[1] = ((const __u32 *)from)[1];
-	((__u32 *)to)[2] = ((const __u32 *)from)[2];
-	((__u32 *)to)[3] = ((const __u32 *)from)[3];
-}
-
-/* The IPv4-mapped address. */
-static __always_inline void copy_addr4(void *to, __be32 from)
-{
-	((__u32 *)to)[0] = ((__u32 *)to)[1] = 0;
-	((__u32 *)to)[2] = bpf_htonl(0xffff);
-	((__u32 *)to)[3] = from;
 }

@@ -99,11 +99,11 @@ int purge_arm(struct bpf_iter__tcp *ctx)
 	return 0;
 }
 
-/* Not attached: user space runs it on a struct command. */
+/* Not attached: user space runs it on a struct inquiry. */
 SEC("tc")
 int purge_command(struct __sk_buff *skb)
 {
-	struct command c;
+	struct inquiry c;
 
 	if (bpf_skb_load_bytes(skb, 0, &c, sizeof(c)))
 		return TC_ACT_SHOT;
@@ -118,4 +118,4 @@ const enum mark_kind *mark_kind_type __attribute__((unused));
 const enum answer_kind *answer_kind_type __attribute__((unused));
 const struct mark *mark_type __attribute__((unused));
 const struct question *question_type __attribute__((unused));
-const struct command *command_type __attribute__((unused));
+const struct inquiry *inquiry_type __attribute__((unused));

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include <linux/types.h>
+#include "../wire/fields.h"
 
 /* Bounds of both sides. */
 enum bound {
@@ -20,14 +20,6 @@ enum bound {
 	 */
 	LATE = 40,
 };
-
-/* A connection as its client's packets name it. */
-struct tuple {
-	__u8 src[16];
-	__u8 dst[16];
-	__be16 sport;
-	__be16 dport;
-} __attribute__((aligned(4)));
 
 /* The longest prefix of these has the set of policies that want, or spare, the address. Of two generations one is in force. */
 struct prefix_key {
@@ -60,8 +52,8 @@ enum mark_kind {
 
 /* A connection that is dormant unless it is heard of within so many ms. */
 struct mark {
-	struct tuple tuple;
-	__u32 ifindex; /* that the socket is bound to; 0: none */
+	struct tuple tuple; /* of packets from the client */
+	__u32 ifindex;      /* that the socket is bound to; 0: none */
 	__u64 cookie;
 	__u32 kind;
 	__u32 policy; /* its id */
@@ -91,7 +83,7 @@ struct question {
 };
 
 /* Runs in the kernel on behalf of user space (BPF_PROG_TEST_RUN); count questions behind it are answered in the same bytes. */
-struct command {
+struct inquiry {
 	__u8 ethernet[14]; /* BPF_PROG_TEST_RUN wants a frame */
 	__u16 count;
 };

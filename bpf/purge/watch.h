@@ -2,7 +2,7 @@
 /* What is remembered of a connection's silence, and told of it. */
 #pragma once
 
-#include "kernel.h"
+#include "../kernel/sock.h"
 #include "policy.h"
 
 /*
@@ -44,8 +44,8 @@ static __always_inline void tuple_of(const struct tcp_sock *tp, struct tuple *t)
 	t->sport = sk->skc_dport;
 	t->dport = bpf_htons(sk->skc_num);
 	if (sk->skc_family == AF_INET) {
-		copy_addr4(t->src, sk->skc_daddr);
-		copy_addr4(t->dst, sk->skc_rcv_saddr);
+		map_addr(t->src, sk->skc_daddr);
+		map_addr(t->dst, sk->skc_rcv_saddr);
 		return;
 	}
 	for (int i = 0; i < 16; i++) {
@@ -83,7 +83,7 @@ static __always_inline int expired(struct silence *s, const struct tcp_sock *tp,
 {
 	bool spared = false;
 	struct policy *p;
-	__u32 now = clock_ms(), quiet = quiet_ms(tp), unanswered;
+	__u32 now = exact_ms(), quiet = quiet_ms(tp), unanswered;
 
 	m->state = tp->inet_conn.icsk_inet.sk.__sk_common.skc_state;
 	if (!wants_answer(m->state))

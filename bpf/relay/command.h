@@ -14,7 +14,7 @@ static long taken_step(__u32 i, struct taken *taken)
 	struct syn *known;
 	struct syn_key key;
 
-	if (bpf_skb_load_bytes(taken->skb, sizeof(struct command) + i * sizeof(key), &key, sizeof(key)))
+	if (bpf_skb_load_bytes(taken->skb, sizeof(struct syn_command) + i * sizeof(key), &key, sizeof(key)))
 		return 1;
 	known = bpf_map_lookup_elem(&syns, &key.tuple);
 	if (known && known->isn == key.isn)
@@ -22,13 +22,13 @@ static long taken_step(__u32 i, struct taken *taken)
 	return 0;
 }
 
-struct sweep {
+struct syn_sweep {
 	__u32 now;
 	__u32 expire;
 	__u32 settled;
 };
 
-static long sweep_step(void *map, struct tuple *key, struct syn *s, struct sweep *sweep)
+static long sweep_step(void *map, struct tuple *key, struct syn *s, struct syn_sweep *sweep)
 {
 	struct tuple t = *key;
 

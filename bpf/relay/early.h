@@ -6,7 +6,10 @@
  */
 #pragma once
 
-#include "steer.h"
+#include "../kernel/clock.h"
+#include "../kernel/sock.h"
+#include "../wire/packet.h"
+#include "maps.h"
 
 /* What is to become of a SYN. */
 enum fate { FATE_PASS, FATE_DROP, FATE_RESET };
@@ -18,11 +21,10 @@ struct source {
 /* A client of IPv6 has a network of 64 bits to choose addresses from. */
 static __always_inline struct source source_of(const struct tuple *t)
 {
-	const __u32 *addr = (const __u32 *)t->src;
 	struct source s = {};
 
 	copy_addr(s.addr, t->src);
-	if (addr[0] || addr[1] || addr[2] != bpf_htonl(0xffff))
+	if (!is_mapped(t->src))
 		((__u32 *)s.addr)[2] = ((__u32 *)s.addr)[3] = 0;
 	return s;
 }
@@ -79,7 +81,7 @@ static __always_inline bool pressed(struct bpf_sock *listener)
 	return asking * 4 >= most * 3 || waiting * 4 >= most * 3;
 }
 
-static __always_inline void fill_event(struct event *ev, __u32 kind, const struct tuple *t, const struct syn *s)
+static __always_inline void fill_event(struct syn_event *ev, __u32 kind, const struct tuple *t, const struct syn *s)
 {
 	ev->kind = kind;
 	ev->held = s->state == SYN_STATE_HELD;
@@ -101,7 +103,7 @@ static __always_inline void *ring_of(const struct syn *s)
 static __always_inline bool tell(__u32 kind, const struct tuple *t, const struct syn *s)
 {
 	void *ring = ring_of(s);
-	struct event *ev;
+	struct syn_event *ev;
 
 	if (!ring)
 		return false;

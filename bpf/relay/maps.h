@@ -6,6 +6,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
+#include "../kernel/counters.h"
 #include "types.h"
 
 #define AF_INET 2
@@ -74,7 +75,7 @@ struct {
 } refusals SEC(".maps");
 
 /*
- * struct event or struct held_event: a ring for each reader, which has the events of packets whose hash modulo their number is its own.
+ * struct syn_event or struct held_event: a ring for each reader, which has the events of packets whose hash modulo their number is its own.
  * Full: the SYN passes untold.
  */
 struct {
@@ -88,12 +89,7 @@ struct {
 		});
 } events SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, VERDICTS);
-	__type(key, __u32);
-	__type(value, __u64);
-} verdicts SEC(".maps");
+COUNTERS(verdicts, VERDICTS);
 
 /* Which sockets are trunks: the place of their record. Written by user space. */
 struct {
@@ -119,36 +115,5 @@ struct {
 
 static __always_inline void count(__u32 verdict)
 {
-	__u64 *n = bpf_map_lookup_elem(&verdicts, &verdict);
-
-	if (n)
-		(*n)++;
-}
-
-/* Milliseconds, coarse, from an arbitrary start. */
-static __always_inline __u32 clock_ms(void)
-{
-	return bpf_ktime_get_coarse_ns() / 1000000;
-}
-
-/* More than ms have gone by since then. Another CPU may have set since to a time after now. */
-static __always_inline bool past(__u32 since, __u32 ms, __u32 now)
-{
-	return (__s32)(now - since) > (__s32)ms;
-}
-
-static __always_inline void copy_addr(void *to, const void *from)
-{
-	((__u32 *)to)[0] = ((const __u32 *)from)[0];
-	((__u32 *)to)[1] = ((const __u32 *)from)[1];
-	((__u32 *)to)[2] = ((const __u32 *)from)[2];
-	((__u32 *)to)[3] = ((const __u32 *)from)[3];
-}
-
-/* The IPv4-mapped address. */
-static __always_inline void copy_addr4(void *to, __be32 from)
-{
-	((__u32 *)to)[0] = ((__u32 *)to)[1] = 0;
-	((__u32 *)to)[2] = bpf_htonl(0xffff);
-	((__u32 *)to)[3] = from;
+	count_up(&verdicts, verdict);
 }

@@ -3,9 +3,14 @@
  * The relay's part of the kernel: packets of clients that are for its listeners though they are sent to others, SYNs that it wants to
  * know of early, and the way that connections between relays begin.
  */
+#include <linux/pkt_cls.h>
+#include "../wire/parse.h"
+#include "../wire/write.h"
 #include "command.h"
+#include "early.h"
+#include "entry.h"
 #include "reopen.h"
-#include "reset.h"
+#include "steer.h"
 #include "trunk.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
@@ -65,6 +70,21 @@ static __always_inline int entry_packet(struct __sk_buff *skb, const struct pack
 	return verdict ?: way;
 }
 
+/* Turns a SYN into the reset that refuses it. False: there was no memory. */
+static __always_inline bool refuse(struct __sk_buff *skb, const struct packet *p)
+{
+	struct segment reset;
+
+	answer_reset(&reset, p);
+	return write_segment(skb, &reset);
+}
+
+/* Whether the packet is one of TCP that can be read. A function of its own, so that the verifier sees what follows once. */
+__noinline int read_packet(struct __sk_buff *skb, struct packet *p)
+{
+	return p && parse(skb, p) == PARSED_TCP;
+}
+
 /* At the ingress of interfaces that clients are behind. Where the packet is not ours, the next program has its say. */
 SEC("tc")
 int relay_ingress(struct __sk_buff *skb)
@@ -73,9 +93,9 @@ int relay_ingress(struct __sk_buff *skb)
 	int verdict = PASS, action = TC_ACT_UNSPEC;
 	struct packet p;
 
-	if (parse(skb, &p))
+	if (read_packet(skb, &p))
 		verdict = entry_packet(skb, &p, &fate);
-	if (fate == FATE_RESET && !write_reset(skb, &p)) {
+	if (fate == FATE_RESET && !refuse(skb, &p)) {
 		verdict = DROP_NO_ROOM;
 		fate = FATE_DROP;
 	}
@@ -93,17 +113,17 @@ int relay_return(struct __sk_buff *skb)
 {
 	struct packet p;
 
-	count(parse(skb, &p) ? give_back(skb, &p) : PASS);
+	count(read_packet(skb, &p) ? give_back(skb, &p) : PASS);
 	return TC_ACT_UNSPEC;
 }
 
-/* Not attached: user space runs it on a struct command. */
+/* Not attached: user space runs it on a struct syn_command. */
 SEC("tc")
 int relay_command(struct __sk_buff *skb)
 {
-	struct sweep sweep = { .now = clock_ms() };
+	struct syn_sweep sweep = { .now = clock_ms() };
 	struct taken taken = { .skb = skb };
-	struct command c;
+	struct syn_command c;
 
 	if (bpf_skb_load_bytes(skb, 0, &c, sizeof(c)))
 		return TC_ACT_SHOT;
@@ -128,7 +148,7 @@ int relay_replay(struct __sk_buff *skb)
 {
 	struct packet p;
 
-	return parse(skb, &p) ? replay(skb, &p, skb->cb[0]) : REPLAY_GONE;
+	return read_packet(skb, &p) ? replay(skb, &p, skb->cb[0]) : REPLAY_GONE;
 }
 
 /* In the relay's network namespace, where the stack looks for a listener. */
@@ -197,7 +217,7 @@ const enum command_kind *command_kind_type __attribute__((unused));
 const enum replay_kind *replay_kind_type __attribute__((unused));
 const enum replay_result *replay_result_type __attribute__((unused));
 const enum trunk_kind *trunk_kind_type __attribute__((unused));
-const struct event *event_type __attribute__((unused));
+const struct syn_event *syn_event_type __attribute__((unused));
 const struct held_event *held_event_type __attribute__((unused));
 const struct syn_key *syn_key_type __attribute__((unused));
-const struct command *command_type __attribute__((unused));
+const struct syn_command *syn_command_type __attribute__((unused));

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <linux/in.h>
 #include "steer.h"
 
 /* Listeners by place of their entry. A listener that is closed leaves by itself. */
@@ -54,8 +55,8 @@ static __always_inline void find_listener(struct bpf_sk_lookup *ctx)
 	if (ctx->protocol != IPPROTO_TCP)
 		return;
 	if (ctx->family == AF_INET) {
-		copy_addr4(t.src, ctx->remote_ip4);
-		copy_addr4(t.dst, ctx->local_ip4);
+		map_addr(t.src, ctx->remote_ip4);
+		map_addr(t.dst, ctx->local_ip4);
 	} else {
 		for (int i = 0; i < 4; i++) {
 			((__u32 *)t.src)[i] = ctx->remote_ip6[i];

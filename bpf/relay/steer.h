@@ -5,68 +5,18 @@
  */
 #pragma once
 
-#include "packet.h"
-
-/* Of the kernel's structures, what is looked at (CO-RE). */
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-typedef struct {
-	int counter;
-} atomic_t;
-
-struct sock {
-	__u32 sk_ack_backlog;
-	__u32 sk_max_ack_backlog;
-};
-
-struct inet_sock {
-	struct sock sk;
-};
-
-struct request_sock_queue {
-	atomic_t qlen;
-};
-
-struct inet_connection_sock {
-	struct inet_sock icsk_inet;
-	struct request_sock_queue icsk_accept_queue;
-};
-
-struct tcp_sock {
-	struct inet_connection_sock inet_conn;
-};
-
-struct inet_timewait_sock {
-	__u32 tw_mark;
-};
-
-struct tcp_timewait_sock {
-	struct inet_timewait_sock tw_sk;
-};
-#pragma clang attribute pop
-
-static __always_inline struct bpf_sock *socket_between(struct __sk_buff *skb, bool v6, const void *src, __be16 sport,
-						       const void *dst, __be16 dport)
-{
-	struct bpf_sock_tuple tuple = {};
-
-	if (v6) {
-		copy_addr(tuple.ipv6.saddr, src);
-		copy_addr(tuple.ipv6.daddr, dst);
-		tuple.ipv6.sport = sport;
-		tuple.ipv6.dport = dport;
-		return bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
-	}
-	tuple.ipv4.saddr = ((const __u32 *)src)[3];
-	tuple.ipv4.daddr = ((const __u32 *)dst)[3];
-	tuple.ipv4.sport = sport;
-	tuple.ipv4.dport = dport;
-	return bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
-}
+#include <linux/if_ether.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/tcp.h>
+#include "../kernel/sock.h"
+#include "../kernel/sockets.h"
+#include "maps.h"
 
 /* The connection of the packet's tuple, or what is left of one. The caller releases it. */
 static __always_inline struct bpf_sock *connection_of(struct __sk_buff *skb, const struct packet *p)
 {
-	struct bpf_sock *sk = socket_between(skb, p->v6, p->key.src, p->key.sport, p->key.dst, p->key.dport);
+	struct bpf_sock *sk = socket_of(skb, p);
 
 	if (!sk || sk->state != BPF_TCP_LISTEN)
 		return sk;

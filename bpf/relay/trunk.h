@@ -28,7 +28,7 @@ struct {
 static __always_inline void remote_of(struct bpf_sock_ops *ops, struct trunk_key *key)
 {
 	if (ops->family == AF_INET) {
-		copy_addr4(key->addr, ops->remote_ip4);
+		map_addr(key->addr, ops->remote_ip4);
 		return;
 	}
 	((__u32 *)key->addr)[0] = ops->remote_ip6[0];
@@ -40,7 +40,7 @@ static __always_inline void remote_of(struct bpf_sock_ops *ops, struct trunk_key
 static __always_inline void local_of(struct bpf_sock_ops *ops, struct trunk_key *key)
 {
 	if (ops->family == AF_INET) {
-		copy_addr4(key->addr, ops->local_ip4);
+		map_addr(key->addr, ops->local_ip4);
 		return;
 	}
 	((__u32 *)key->addr)[0] = ops->local_ip6[0];

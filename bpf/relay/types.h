@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include <linux/types.h>
+#include "../wire/fields.h"
 
 /* Bounds of both sides. */
 enum bound {
@@ -17,13 +17,6 @@ enum bound {
 	NAME_BYTES = 16,   /* of a congestion control, with its end */
 	REFUSED_MS = 5000, /* for which repetitions of a refused SYN are answered */
 };
-
-struct tuple {
-	__u8 src[16];
-	__u8 dst[16];
-	__be16 sport;
-	__be16 dport;
-} __attribute__((aligned(4)));
 
 /* The longest prefix of these has the set of entries that want the address. Of two generations one is in force. */
 struct destination_key {
@@ -67,7 +60,7 @@ struct refused {
 
 enum event_kind { EVENT_SYN = 1, EVENT_CANCELLED };
 
-struct event {
+struct syn_event {
 	__u8 kind;
 	__u8 held;
 	__u16 length; /* of the frame behind it, if it is held */
@@ -79,7 +72,7 @@ struct event {
 };
 
 struct held_event {
-	struct event event;
+	struct syn_event event;
 	__u8 frame[FRAME_BYTES];
 };
 
@@ -95,7 +88,7 @@ enum command_kind {
 };
 
 /* Runs in the kernel on behalf of user space (BPF_PROG_TEST_RUN); results come back in the same bytes. */
-struct command {
+struct syn_command {
 	__u8 ethernet[14]; /* BPF_PROG_TEST_RUN wants a frame */
 	__u16 kind;
 	__u32 count;

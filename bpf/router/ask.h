@@ -2,7 +2,11 @@
 /* The ways to user space: the packet itself, for a decision, or the whole connection, for an ordinary socket. */
 #pragma once
 
-#include "legs.h"
+#include "../kernel/sock.h"
+#include "../kernel/sockets.h"
+#include "promise.h"
+#include "sources.h"
+#include "work.h"
 
 /* Linux 6.9: include/net/tcp.h, struct bpf_tcp_req_attrs */
 struct bpf_tcp_req_attrs {
@@ -23,22 +27,8 @@ struct bpf_tcp_req_attrs {
 #define bpf_ksym_exists(sym) (!!(sym))
 #endif
 
-/* Never looked into. */
-struct sock {
-	char opaque;
-};
-
 extern int bpf_sk_assign_tcp_reqsk(struct __sk_buff *skb, struct sock *sk, struct bpf_tcp_req_attrs *attrs,
 				   int attrs__sz) __weak __ksym;
-
-/* Sends the packet to user space, unacknowledged. */
-static __always_inline int to_user_space(struct work *w, const struct config *set)
-{
-	if (!set->tap)
-		return DROP_NO_TAP;
-	w->action = bpf_redirect(set->tap, 0);
-	return ASKED;
-}
 
 /* The same with the first packet of a request. w->client is remembered until the decision. */
 static __always_inline int ask(struct __sk_buff *skb, struct work *w, const struct config *set, __u32 now)
@@ -61,23 +51,6 @@ static __always_inline int ask(struct __sk_buff *skb, struct work *w, const stru
 	return to_user_space(w, set);
 }
 
-/* Fills the tuple that looks up the host's socket for the packet at hand. Returns its size. */
-static __always_inline __u32 socket_tuple(const struct packet *p, struct bpf_sock_tuple *tuple)
-{
-	if (p->v6) {
-		copy_addr(tuple->ipv6.saddr, p->key.src);
-		copy_addr(tuple->ipv6.daddr, p->key.dst);
-		tuple->ipv6.sport = p->key.sport;
-		tuple->ipv6.dport = p->key.dport;
-		return sizeof(tuple->ipv6);
-	}
-	tuple->ipv4.saddr = ((__u32 *)p->key.src)[3];
-	tuple->ipv4.daddr = ((__u32 *)p->key.dst)[3];
-	tuple->ipv4.sport = p->key.sport;
-	tuple->ipv4.dport = p->key.dport;
-	return sizeof(tuple->ipv4);
-}
-
 /*
  * Gives the session to the listening socket of its VIP, as if that had done the handshake. The packet at hand is the
  * first that the socket sees; w->client has the client's options. What is known of the client stays until a later packet
@@ -87,11 +60,9 @@ __noinline int assign_local(struct __sk_buff *skb)
 {
 	struct work *w = work();
 	struct bpf_tcp_req_attrs attrs = {};
-	struct bpf_sock_tuple tuple = {};
 	struct flow local = { .splice = skb->ifindex, .side = SIDE_LOCAL };
 	struct packet *p;
 	struct client *c;
-	__u32 size;
 	struct bpf_sock *skc;
 	int verdict = DROP_NO_ROOM;
 	struct sock *sk;
@@ -102,8 +73,7 @@ __noinline int assign_local(struct __sk_buff *skb)
 	c = &w->client;
 	if (!bpf_ksym_exists(bpf_sk_assign_tcp_reqsk))
 		return reset_sender(skb, w);
-	size = socket_tuple(p, &tuple);
-	skc = bpf_skc_lookup_tcp(skb, &tuple, size, BPF_F_CURRENT_NETNS, 0);
+	skc = socket_of(skb, p);
 	if (!skc)
 		return reset_sender(skb, w);
 	attrs.mss = c->mss < 536 ? 536 : c->mss;
@@ -144,9 +114,9 @@ static __always_inline int undecided_reset(struct __sk_buff *skb, struct work *w
 {
 	struct packet *p = &w->packet;
 
-	if (!checksum_ok(skb))
+	if (!checksum_ok(skb, p, &w->sum))
 		return DROP_BAD_CHECKSUM;
-	if (know_client(w) != KNOWN)
+	if (know_client(&w->packet.key, &w->known) != KNOWN)
 		return CONSUMED;
 	if (p->seq - w->known.seq > UNDECIDED_SPAN)
 		return DROP_WINDOW;
@@ -161,7 +131,6 @@ static __always_inline int undecided_reset(struct __sk_buff *skb, struct work *w
 __noinline int local_packet(struct __sk_buff *skb)
 {
 	struct work *w = work();
-	struct bpf_sock_tuple tuple = {};
 	struct bpf_sock *skc;
 	struct packet *p;
 	bool made;
@@ -170,12 +139,12 @@ __noinline int local_packet(struct __sk_buff *skb)
 	if (!w)
 		return DROP_NO_ROOM;
 	p = &w->packet;
-	known = know_client(w);
+	known = know_client(&w->packet.key, &w->known);
 	if (known == KNOWN_CHANGES)
 		return DROP_RACE;
 	if (!known || w->known.state != CLIENT_LOCAL)
 		return PASS_LOCAL;
-	skc = bpf_skc_lookup_tcp(skb, &tuple, socket_tuple(p, &tuple), BPF_F_CURRENT_NETNS, 0);
+	skc = socket_of(skb, p);
 	made = skc && skc->state != BPF_TCP_LISTEN;
 	if (skc)
 		bpf_sk_release(skc);

@@ -2,7 +2,7 @@
 /* How far away a client is: the round trip of its handshake, measured without state that a SYN could exhaust. */
 #pragma once
 
-#include "work.h"
+#include "maps.h"
 
 /*
  * Linux takes a round trip that is longer than the shortest by an eighth, but at least by 4 and at most by 16 ms, for the end of

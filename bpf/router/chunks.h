@@ -2,8 +2,10 @@
 /* Reads chunked bodies. */
 #pragma once
 
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
 #include "../session/http.h"
-#include "work.h"
+#include "../session/splice.h"
 
 /* Chunked coding (RFC 9112, 7.1), a byte a step but for data, over the packet's payload from off on. */
 struct chunk_walk {
@@ -42,45 +44,25 @@ static __always_inline bool behind_size(struct chunk_walk *c, __u8 b)
 	return true;
 }
 
-static long chunk_step(__u32 i, struct chunk_walk *c)
+/* A byte where a chunk's size is due, or goes on. */
+static __always_inline void size_byte(struct chunk_walk *c, __u8 b)
 {
-	__u8 b;
-
-	if (c->off >= c->end || c->done || c->bad)
-		return 1;
-	if (c->chunk == CHUNK_DATA) {
-		__u32 here = c->end - c->off;
-
-		if (c->left > here) {
-			c->left -= here;
-			c->off = c->end;
-			return 1;
-		}
-		c->off += c->left;
-		c->left = 0;
-		c->chunk = CHUNK_DATA_CR;
-		return 0;
+	if (!hexadecimal(b)) {
+		c->bad = c->chunk == CHUNK_SIZE_FIRST || !behind_size(c, b);
+		return;
 	}
-	if (bpf_skb_load_bytes(c->skb, c->off, &b, 1)) {
-		c->bad = 1;
-		return 1;
-	}
-	c->off++;
+	c->bad = !!(c->left >> 59); /* 63 bits at most, as servers have it */
+	c->left = c->left << 4 | (b <= '9' ? b - '0' : (b | 0x20) - 'a' + 10);
+	c->chunk = CHUNK_SIZE;
+}
+
+/* A byte that is none of a chunk's data. */
+static __always_inline void chunk_byte(struct chunk_walk *c, __u8 b)
+{
 	switch (c->chunk) {
 	case CHUNK_SIZE_FIRST:
 	case CHUNK_SIZE:
-		c->bad = c->left >> 59 && hexadecimal(b); /* 63 bits at most, as servers have it */
-		if (b >= '0' && b <= '9') {
-			c->left = c->left << 4 | (b - '0');
-		} else if ((b | 0x20) >= 'a' && (b | 0x20) <= 'f') {
-			c->left = c->left << 4 | ((b | 0x20) - 'a' + 10);
-		} else if (c->chunk == CHUNK_SIZE && behind_size(c, b)) {
-			break;
-		} else {
-			c->bad = 1;
-			break;
-		}
-		c->chunk = CHUNK_SIZE;
+		size_byte(c, b);
 		break;
 	case CHUNK_SIZE_BLANK:
 		c->bad = !behind_size(c, b);
@@ -120,8 +102,41 @@ static long chunk_step(__u32 i, struct chunk_walk *c)
 		c->chunk = CHUNK_LAST_CR;
 		break;
 	}
+}
+
+/* As much as is left of the data of a chunk, or of the packet. Returns whether the packet has ended. */
+static __always_inline bool chunk_data(struct chunk_walk *c)
+{
+	__u32 here = c->end - c->off;
+
+	if (c->left > here) {
+		c->left -= here;
+		c->off = c->end;
+		return true;
+	}
+	c->off += c->left;
+	c->left = 0;
+	c->chunk = CHUNK_DATA_CR;
+	return false;
+}
+
+static long chunk_step(__u32 i, struct chunk_walk *c)
+{
+	__u8 b;
+
+	if (c->off >= c->end || c->done || c->bad)
+		return 1;
+	if (c->chunk == CHUNK_DATA)
+		return chunk_data(c);
+	if (bpf_skb_load_bytes(c->skb, c->off, &b, 1)) {
+		c->bad = 1;
+		return 1;
+	}
+	c->off++;
+	chunk_byte(c, b);
 	return 0;
 }
+
 #define CHUNK_STEPS 16384 /* more than a single packet has bytes */
 
 static __always_inline void walk_chunks(struct __sk_buff *skb, struct chunk_walk *c, __u32 off, __u32 end)

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "../session/client.h"
-#include "newclient.h"
+#include "session.h"
 
 /*
  * The client ended cleanly. Answers its FIN, acknowledges the response to the surrogate on the client's behalf, and leaves
@@ -11,16 +11,13 @@
  */
 static __always_inline int end_client(struct __sk_buff *skb, struct work *w)
 {
-	int err = write_reply(skb);
-
-	if (err)
-		return -err;
+	if (!write_segment(skb, &w->reply))
+		return DROP_NO_ROOM;
 	bpf_clone_redirect(skb, skb->ifindex, 0);
-	ack_like_out(w)->seq = w->out.seq;
-	err = write_reply(skb);
-	if (err)
-		return -err;
-	leave(skb, w);
+	ack_like(&w->reply, &w->out)->seq = w->out.seq;
+	if (!write_segment(skb, &w->reply))
+		return DROP_NO_ROOM;
+	w->action = leave(&w->out.hop);
 	return RECYCLED;
 }
 
@@ -30,7 +27,7 @@ static __always_inline int replace_session(struct __sk_buff *skb, struct work *w
 {
 	bool over;
 
-	if (!checksum_ok(skb))
+	if (!checksum_ok(skb, &w->packet, &w->sum))
 		return DROP_BAD_CHECKSUM;
 	bpf_spin_lock(&s->lock);
 	over = replaced_event(s, &w->packet, now);
@@ -48,17 +45,17 @@ static __always_inline int read_client_packet(struct __sk_buff *skb, struct work
 
 	if (p->ttl <= 1)
 		return DROP_TTL;
-	if (!p->plain && parse_options(skb) < 0)
+	if (!p->plain && !read_options(skb, &w->packet, &w->option.now))
 		return DROP_BAD_OPTIONS;
 	if (!(p->flags & (SYN | RST | ACK)))
 		return DROP_BAD_FLAGS;
-	if ((p->flags & (SYN | FIN | RST) || walk) && !checksum_ok(skb))
+	if ((p->flags & (SYN | FIN | RST) || walk) && !checksum_ok(skb, &w->packet, &w->sum))
 		return DROP_BAD_CHECKSUM;
 	w->walk.from = FRAMING_QUIET; /* of no walk */
 	w->walk.bad = w->walk.hidden = 0;
 	w->walk.behind = 0;
 	if (walk)
-		walk_request(skb, idx);
+		walk_request(skb, p, idx, &w->walk);
 	return 0;
 }
 
@@ -67,14 +64,14 @@ static __always_inline int recycle_by_fin(struct __sk_buff *skb, struct work *w,
 {
 	__u32 tsval = w->reply.tsval;
 	struct packet *p = &w->packet;
-	struct segment *r = reply_to(w, FIN | ACK, p->ack, p->seq + 1);
+	struct segment *r = reply_to(&w->reply, p, FIN | ACK, p->ack, p->seq + 1);
 
 	linger(&p->key, SIDE_LINGER, BPF_EXIST, now);
 	r->with_ts = w->out.keep_ts && has_ts(p);
 	r->tsval = tsval;
 	r->tsecr = p->tsval;
 	if (hop_is_old(&w->out.hop, now))
-		resolve(skb, now);
+		resolve(skb, &w->out, &w->fib, p->v6, now);
 	recycle(&w->left, idx, s, now);
 	return end_client(skb, w);
 }
@@ -141,12 +138,12 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 	verdict = read_client_packet(skb, w, idx, s);
 	if (verdict)
 		return verdict;
-	if (is_strange(s, &w->packet) && cookie_ok(w, w->packet.seq))
+	if (is_strange(s, &w->packet) && cookie_ok(&w->cookie, &w->packet, w->packet.seq))
 		return replace_session(skb, w, idx, s, in.now);
 	if (may_begin_request(s, &w->packet)) /* most requests: next_request sees under the lock whether it is one */
 		return BEGINS_REQUEST;
 	if (s->flags & SPLICE_HOLD && w->packet.len && !(s->flags & SPLICE_ASKED)) {
-		verdict = hold_more(skb, w, s);
+		verdict = hold_more(skb, &w->packet, &w->walk, s, &w->sum);
 		if (verdict)
 			return verdict;
 	}

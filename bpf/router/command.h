@@ -4,14 +4,14 @@
 
 #include "../session/expiry.h"
 #include "../session/opening.h"
-#include "client.h"
+#include "session.h"
 
-struct sweep {
+struct splice_sweep {
 	__u32 changed;
 };
 
 /* Why the command ends the session; 0: it does not. */
-static __always_inline __u32 end_of(const struct splice *s, const struct command *c, __u32 now)
+static __always_inline __u32 end_of(const struct splice *s, const struct splice_command *c, __u32 now)
 {
 	if (c->kind != COMMAND_ABANDON)
 		return has_expired(s, c->idle, c->closing, now) ? LEG_EXPIRED : 0;
@@ -20,11 +20,11 @@ static __always_inline __u32 end_of(const struct splice *s, const struct command
 	return s->flags & SPLICE_FIRST ? LEG_ABANDONED : LEG_EXPIRED; /* a later request, no cookie tells again */
 }
 
-static long sweep_step(__u32 i, struct sweep *sweep)
+static long sweep_step(__u32 i, struct splice_sweep *sweep)
 {
 	struct work *w = work();
 	struct config *set = config();
-	struct command *c;
+	struct splice_command *c;
 	struct splice *s;
 	__u32 idx, end, now = clock_ms();
 
@@ -65,7 +65,7 @@ static __always_inline bool forget_flow(const struct tuple *key, __u32 now)
 	       !bpf_map_delete_elem(&flows, key);
 }
 
-static long ended_step(__u32 i, struct sweep *sweep)
+static long ended_step(__u32 i, struct splice_sweep *sweep)
 {
 	struct ended e;
 	__u32 now = clock_ms();
@@ -93,7 +93,8 @@ static __always_inline bool forget_promised(const struct promise_key *key, __u32
 }
 
 /* User space has found them, and they may have changed since. */
-static __always_inline void forget_keys(struct __sk_buff *skb, const struct command *c, struct sweep *sweep)
+static __always_inline void forget_keys(struct __sk_buff *skb, const struct splice_command *c,
+					struct splice_sweep *sweep)
 {
 	struct promise_key key;
 
@@ -116,7 +117,7 @@ static __always_inline void forget_keys(struct __sk_buff *skb, const struct comm
 	}
 }
 
-static __always_inline void take_up(struct command *c)
+static __always_inline void take_up(struct splice_command *c)
 {
 	struct splice *s = splice_at(c->first);
 	struct config *set = config();
@@ -137,7 +138,7 @@ static __always_inline void take_up(struct command *c)
 	push_leg(surrogate, leg_class, BAND_NONE, c->first);
 }
 
-static __always_inline void retire(struct command *c)
+static __always_inline void retire(struct splice_command *c)
 {
 	struct splice *s = splice_at(c->first);
 	__u32 now = clock_ms();

@@ -2,7 +2,7 @@
 /* From a request's bytes to a pool and a surrogate, as far as the kernel can; what it cannot, user space is asked. */
 #pragma once
 
-#include "legs.h"
+#include "maps.h"
 #include "scan.h"
 
 static __always_inline __u32 method_of(__u64 x, __u32 *path)
@@ -34,15 +34,15 @@ static __always_inline __u32 method_of(__u64 x, __u32 *path)
  * The host's number. Names are compared in lower case; a port is not part of one, nor is the dot of the root that it may end with.
  * 0: no route names it. -1: ask.
  */
-static __always_inline int host_of(struct work *w)
+static __always_inline int host_of(const struct scan *s, struct host_key *host, __u16 vip)
 {
-	__u32 off = w->scan.host, len = 0, *id;
-	__u64 *to = (__u64 *)w->host.name;
+	__u32 off = s->host, len = 0, *id;
+	__u64 *to = (__u64 *)host->name;
 	bool ended = false;
 
-	w->host.vip = w->vip.id;
-	w->host.pad[0] = w->host.pad[1] = w->host.pad[2] = 0;
-	if (off > HEAD_BYTES || w->head[off] == '[' || w->head[off] == ' ' || w->head[off] == '\t')
+	host->vip = vip;
+	host->pad[0] = host->pad[1] = host->pad[2] = 0;
+	if (off > HEAD_BYTES || s->bytes[off] == '[' || s->bytes[off] == ' ' || s->bytes[off] == '\t')
 		return -1;
 	for (int i = 0; i < HOST_BYTES / 8; i++) {
 		__u64 x = 0, stop;
@@ -50,7 +50,7 @@ static __always_inline int host_of(struct work *w)
 		if (!ended) {
 			if (off > HEAD_BYTES)
 				return -1;
-			x = *(__u64 *)&w->head[off];
+			x = *(const __u64 *)&s->bytes[off];
 			stop = below(x, 0x21) | equal(x, ':');
 			if (stop) {
 				__u32 n = first_mark(stop), c = x >> 8 * n & 0xff;
@@ -73,65 +73,120 @@ static __always_inline int host_of(struct work *w)
 		return -1;
 	len = (len - 1) & (HOST_BYTES - 1); /* of an empty name, the last byte, which is 0 */
 	hide(len);
-	if (len < HOST_BYTES && w->host.name[len] == '.')
-		w->host.name[len] = 0;
-	id = bpf_map_lookup_elem(&hosts, &w->host);
+	if (len < HOST_BYTES && host->name[len] == '.')
+		host->name[len] = 0;
+	id = bpf_map_lookup_elem(&hosts, host);
 	return id ? *id : 0;
 }
 
-/* Fills w->decision for the request at hand. False: ask user space. */
-__noinline int decide(struct __sk_buff *skb)
+static __always_inline struct vip *vip_of(const struct packet *p, __be16 port, __u32 *generation)
 {
-	struct work *w = work();
-	struct decision *d;
-	struct route *r;
+	struct vip_key key = { .port = port };
+	struct config *set = config();
+
+	if (!set)
+		return NULL;
+	*generation = *(volatile __u32 *)&set->generation;
+	key.generation = *generation;
+	copy_addr(key.addr, p->key.dst);
+	return bpf_map_lookup_elem(&vips, &key);
+}
+
+/* Copies the VIP that the packet is for: what is decided about it is decided by that generation's tables. False: none that we answer. */
+static __always_inline bool to_vip(const struct packet *p, struct routing *q)
+{
+	struct vip *vip = vip_of(p, p->key.dport, &q->generation);
+
+	if (!vip || vip->mode != MODE_HANDOFF)
+		return false;
+	q->vip = *vip;
+	return true;
+}
+
+/* Whether the request line is one that the kernel decides about: of HTTP/1.1, or of 1.0, which may do without Host. */
+static __always_inline bool plain_request(const struct scan *s)
+{
+	__u32 line = s->line;
 	__u64 version;
-	__u32 line;
+
+	if (line < 9 || line > HEAD_BYTES || s->bytes[line - 9] != ' ' || s->head.flags & (HEAD_CODED | HEAD_UPGRADE))
+		return false;
+	version = word_at(s, line - 8);
+	if (version == WORD('H', 'T', 'T', 'P', '/', '1', '.', '1'))
+		return s->head.flags & HEAD_HOST;
+	return version == WORD('H', 'T', 'T', 'P', '/', '1', '.', '0');
+}
+
+/* The pool that the VIP's routes name. -1: ask user space. */
+static __always_inline int route_of(const struct scan *s, struct routing *q, __u32 method)
+{
+	struct route *r;
 	int host = 0;
 
-	if (!w || scan_head(skb, w) != SCAN_OK)
-		return false;
-	d = &w->decision;
-	d->method = method_of(word_at(w, 0), &w->scan.path);
-	line = w->scan.line;
-	if (d->method == METHOD_NONE || line < 9 || line > HEAD_BYTES)
-		return false;
-	version = word_at(w, line - 8);
-	if (w->head[line - 9] != ' ' || w->scan.flags & (HEAD_CODED | HEAD_UPGRADE))
-		return false;
-	if (version != WORD('H', 'T', 'T', 'P', '/', '1', '.', '1') || !(w->scan.flags & HEAD_HOST)) {
-		/* HTTP/1.0 may do without Host */
-		if (version != WORD('H', 'T', 'T', 'P', '/', '1', '.', '0'))
-			return false;
+	if (!(q->vip.flags & VIP_NO_HOSTS) && s->head.flags & HEAD_HOST) {
+		host = host_of(s, &q->host, q->vip.id);
+		if (host < 0)
+			return -1;
 	}
-	d->request = w->scan.head + (w->scan.flags & HEAD_LENGTH ? w->scan.length : 0);
-	if (w->vip.flags & VIP_HOLD && d->request < w->packet.len)
+	q->route.prefixlen = 8 * (offsetof(struct route_key, pad) - offsetof(struct route_key, vip));
+	q->route.vip = q->vip.id;
+	q->route.host = host;
+	q->route.method = method;
+	if (s->path > 8)
+		return -1;
+	__builtin_memcpy(q->route.target, &s->bytes[s->path], ROUTE_BYTES);
+	r = bpf_map_lookup_elem(&routes, &q->route);
+	return !r || r->ask ? -1 : r->pool;
+}
+
+/* Reads the request at hand and decides where it goes. False: ask user space. */
+__noinline int decide(struct __sk_buff *skb, const struct packet *p, struct scan *s, struct routing *q,
+		      struct decision *d)
+{
+	int pool;
+
+	if (!p || !s || !q || !d || scan_head(skb, p, s) != SCAN_OK)
+		return false;
+	d->method = method_of(word_at(s, 0), &s->path);
+	if (d->method == METHOD_NONE || !plain_request(s))
+		return false;
+	d->request = s->size + (s->head.flags & HEAD_LENGTH ? s->head.length : 0);
+	if (q->vip.flags & VIP_HOLD && d->request < p->len)
 		return false; /* another behind it: the proxy takes them one by one */
 	d->chunked = 0;
-	d->bound = !!(w->scan.flags & HEAD_BOUND);
+	d->bound = !!(s->head.flags & HEAD_BOUND);
 	d->upgrade = 0;
 	d->surrogate = NO_SURROGATE;
-	if (w->vip.flags & VIP_ONE_POOL) {
-		d->pool = w->vip.pool;
-		return true;
-	}
-	if (!(w->vip.flags & VIP_NO_HOSTS) && w->scan.flags & HEAD_HOST) {
-		host = host_of(w);
-		if (host < 0)
-			return false;
-	}
-	w->route.prefixlen = 8 * (offsetof(struct route_key, pad) - offsetof(struct route_key, vip));
-	w->route.vip = w->vip.id;
-	w->route.host = host;
-	w->route.method = d->method;
-	if (w->scan.path > 8)
+	pool = q->vip.flags & VIP_ONE_POOL ? q->vip.pool : route_of(s, q, d->method);
+	if (pool < 0)
 		return false;
-	__builtin_memcpy(w->route.target, &w->head[w->scan.path], ROUTE_BYTES);
-	r = bpf_map_lookup_elem(&routes, &w->route);
-	if (!r || r->ask)
-		return false;
-	d->pool = r->pool;
+	d->pool = pool;
 	return true;
+}
+
+/* A hash of the path, FNV-1a over its bytes up to '?' or ' '. Sees HASH_BYTES at most. */
+struct path_hash {
+	const struct scan *scan;
+	__u64 hash;
+	__u32 off;
+	__u32 done;
+};
+
+static long hash_step(__u32 i, struct path_hash *h)
+{
+	__u32 off = h->off;
+	__u8 b;
+
+	if (off >= HEAD_BYTES)
+		return 1;
+	b = h->scan->bytes[off];
+	if (b == '?' || b == ' ') {
+		h->done = 1;
+		return 1;
+	}
+	h->hash = (h->hash ^ b) * 0x100000001b3ULL;
+	h->off = off + 1;
+	return 0;
 }
 
 struct least {
@@ -171,20 +226,19 @@ static __always_inline int least_sessions(__u32 place, struct pool *pool)
 	return l.chosen;
 }
 
-/* A surrogate of the pool for the request at hand, or -1: ask user space. */
-__noinline int choose(__u32 pool_id)
+/* A surrogate of the pool for the request at hand, whose head s has read, or -1: ask user space. */
+__noinline int choose(const struct packet *p, const struct scan *s, __u32 generation, __u32 pool_id)
 {
-	struct work *w = work();
+	struct path_hash h = { .scan = s, .hash = 0xcbf29ce484222325ULL };
 	__u32 place, table_at, turn, *zone;
-	struct path_hash h = { .hash = 0xcbf29ce484222325ULL };
 	struct zone_key z = { .prefixlen = 160 };
 	struct pool *pool;
-	struct table *t;
+	struct choices *t;
 
-	if (!w || pool_id >= MAX_POOLS)
+	if (!p || !s || pool_id >= MAX_POOLS)
 		return -1;
-	place = w->generation * MAX_POOLS + pool_id;
-	table_at = w->generation * MAX_TABLES + pool_id;
+	place = generation * MAX_POOLS + pool_id;
+	table_at = generation * MAX_TABLES + pool_id;
 	pool = bpf_map_lookup_elem(&pools, &place);
 	if (!pool)
 		return -1;
@@ -195,7 +249,7 @@ __noinline int choose(__u32 pool_id)
 		turn = __sync_fetch_and_add(&pool->turn, 1);
 		break;
 	case POLICY_HASH:
-		h.off = w->scan.path;
+		h.off = s->path;
 		bpf_loop(HASH_BYTES, hash_step, &h, 0);
 		if (!h.done)
 			return -1;
@@ -203,7 +257,7 @@ __noinline int choose(__u32 pool_id)
 		break;
 	case POLICY_NEAREST:
 		z.pool = place;
-		copy_addr(z.addr, w->packet.key.src);
+		copy_addr(z.addr, p->key.src);
 		zone = bpf_map_lookup_elem(&zones, &z);
 		if (zone)
 			table_at = *zone;

@@ -2,7 +2,13 @@
 /* Holds a client to one request at a time, where each is routed: what is behind it waits with the client, which sends it again. */
 #pragma once
 
-#include "walk.h"
+#include <stddef.h>
+#include <linux/if_ether.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include "../session/walk.h"
+#include "../wire/verify.h"
+#include "types.h"
 
 /* The lengths of a packet that has lost bytes at its end. Returns 0 when they are written. */
 static __always_inline int write_lengths(struct __sk_buff *skb, const struct packet *p)
@@ -21,20 +27,15 @@ static __always_inline int write_lengths(struct __sk_buff *skb, const struct pac
 }
 
 /*
- * Takes bytes off the end of the packet at hand, and the FIN behind them. Uses w->head. False: it has to be dropped, and comes
- * again; a packet that stands for many, then as single ones.
+ * Takes bytes off the end of the packet at hand, and the FIN behind them. False: it has to be dropped, and comes again; a packet
+ * that stands for many, then as single ones.
  */
-__noinline int cut_packet(struct __sk_buff *skb, __u32 bytes)
+__noinline int cut_packet(struct __sk_buff *skb, struct packet *p, struct sum_bytes *buffer, __u32 bytes)
 {
-	struct work *w = work();
-	struct packet *p;
 	__u16 check = 0;
 	bool partial;
 
-	if (!w)
-		return false;
-	p = &w->packet;
-	if (bytes >= p->len || (skb->gso_size && p->len > skb->gso_size))
+	if (!p || !buffer || bytes >= p->len || (skb->gso_size && p->len > skb->gso_size))
 		return false;
 	partial = partial_checksum(skb, p->l4);
 	if (bpf_skb_change_tail(skb, p->payload + p->len - bytes, 0))
@@ -47,7 +48,7 @@ __noinline int cut_packet(struct __sk_buff *skb, __u32 bytes)
 	if (partial)
 		check = fold(pseudo_header(p->key.src, p->key.dst, p->payload - p->l4 + p->len, p->v6));
 	else
-		check = ~segment_sum(skb, w);
+		check = ~segment_sum(skb, p, buffer);
 	return !bpf_skb_store_bytes(skb, p->l4 + 16, &check, 2, BPF_F_RECOMPUTE_CSUM);
 }
 
@@ -55,30 +56,30 @@ __noinline int cut_packet(struct __sk_buff *skb, __u32 bytes)
  * More bytes of a client whose requests are held. Returns 0, or the verdict on a packet that has to be dropped. What is cut gets a
  * checksum of ours: it must have had a right one.
  */
-static __always_inline int hold_more(struct __sk_buff *skb, struct work *w, const struct splice *s)
+static __always_inline int hold_more(struct __sk_buff *skb, struct packet *p, struct walk *k, const struct splice *s,
+				     struct sum_bytes *buffer)
 {
-	__u32 over = cut_of_more(s, &w->packet, &w->walk);
+	__u32 over = cut_of_more(s, p, k);
 
 	if (!over)
 		return 0;
-	w->walk.behind = 0;
-	if (!checksum_ok(skb))
+	k->behind = 0;
+	if (!checksum_ok(skb, p, buffer))
 		return DROP_BAD_CHECKSUM;
-	return cut_packet(skb, over) ? 0 : DROP_EARLY;
+	return cut_packet(skb, p, buffer, over) ? 0 : DROP_EARLY;
 }
 
 /* The first packet of a decided request, where requests are held. False: it has to be dropped. */
-static __always_inline bool hold_first(struct __sk_buff *skb, struct work *w)
+static __always_inline bool hold_first(struct __sk_buff *skb, struct packet *p, const struct decision *d,
+				       struct walk *k, struct sum_bytes *buffer)
 {
 	__u32 over;
 
-	if (!(w->vip.flags & VIP_HOLD))
-		return true;
-	if (w->decision.chunked && w->walk.bad)
+	if (d->chunked && k->bad)
 		return false; /* user space has seen no such bytes */
-	over = cut_of_first(&w->decision, &w->walk, w->packet.len);
+	over = cut_of_first(d, k, p->len);
 	if (!over)
 		return true;
-	w->walk.behind = 0;
-	return cut_packet(skb, over);
+	k->behind = 0;
+	return cut_packet(skb, p, buffer, over);
 }

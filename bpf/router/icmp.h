@@ -6,26 +6,12 @@
  */
 #pragma once
 
-#include "client.h"
+#include "../session/state.h"
+#include "../wire/quote.h"
+#include "work.h"
 
-/* Message types (RFC 792, RFC 4443). */
-#define ICMP_UNREACHABLE     3
-#define ICMP_TIME_EXCEEDED   11
-#define ICMPV6_UNREACHABLE   1
-#define ICMPV6_TOO_BIG       2
-#define ICMP_FRAG_NEEDED     4 /* code of ICMP_UNREACHABLE */
-#define ICMPV6_TIME_EXCEEDED 3
-
-#define ICMP_HEADER          8
-#define LEAST_MTU_V4         552
-#define LEAST_MTU_V6         1280
-#define QUOTED_TCP           8 /* at least this much of a TCP header is quoted (RFC 792) */
-
-/* The quoted headers, before and after. Zero behind what is quoted. */
-struct quoted {
-	__u8 old[64];
-	__u8 new[64];
-};
+#define LEAST_MTU_V4 552
+#define LEAST_MTU_V6 1280
 
 static __always_inline bool is_transport_error(__u8 type, bool v6)
 {
@@ -34,58 +20,19 @@ static __always_inline bool is_transport_error(__u8 type, bool v6)
 	return type == ICMP_UNREACHABLE || type == ICMP_TIME_EXCEEDED;
 }
 
-/*
- * Reads the quoted packet into w->packet: its numbers, flags and options, and as the key the tuple of the packets that come
- * the other way. False: it is none of TCP, or cannot be read.
- */
-static __always_inline bool read_quote(struct __sk_buff *skb, struct work *w, struct quoted *q, bool *whole)
+/* The transport header of the quoted packet, of which room bytes are there. whole: all of it is. False: it cannot be read. */
+static __always_inline bool read_quoted_tcp(struct __sk_buff *skb, struct packet *p, struct tcphdr *th, __u32 room,
+					    bool *whole)
 {
-	struct packet *p = &w->packet;
-	__u32 at = p->l4 + ICMP_HEADER, room = p->len - ICMP_HEADER, size = p->v6 ? 40 : 20, total;
-	struct tcphdr *th;
-	__u8 outer[16];
-
-	copy_addr(outer, p->key.dst);
-	__builtin_memset(q, 0, sizeof(*q));
-	if (p->v6) {
-		struct ipv6hdr *ip = (void *)q->old;
-
-		if (room < 40 + QUOTED_TCP || bpf_skb_load_bytes(skb, at, ip, 40) || ip->version != 6 ||
-		    ip->nexthdr != IPPROTO_TCP)
-			return false;
-		total = 40 + bpf_ntohs(ip->payload_len);
-		copy_addr(p->key.src, &ip->daddr);
-		copy_addr(p->key.dst, &ip->saddr);
-		th = (void *)&q->old[40];
-	} else {
-		struct iphdr *ip = (void *)q->old;
-
-		if (room < 20 + QUOTED_TCP || bpf_skb_load_bytes(skb, at, ip, 20) || ip->version != 4 || ip->ihl != 5 ||
-		    ip->protocol != IPPROTO_TCP || ip->frag_off & bpf_htons(0x1fff))
-			return false;
-		total = bpf_ntohs(ip->tot_len);
-		((__u32 *)p->key.src)[3] = ip->daddr;
-		((__u32 *)p->key.dst)[3] = ip->saddr;
-		th = (void *)&q->old[20];
-	}
-	for (int i = 0; i < 4; i++)
-		if (((__u32 *)outer)[i] != ((__u32 *)p->key.dst)[i])
-			return false; /* not for the sender of what it quotes */
-	if (total < room)             /* behind it: the extensions of RFC 4884 */
-		room = total;
-	if (room < size + QUOTED_TCP)
-		return false;
-	room -= size;
-	p->l4 = at + size;
 	*whole = false;
 	if (room >= sizeof(*th)) {
 		if (bpf_skb_load_bytes(skb, p->l4, th, sizeof(*th)) || th->doff < 5)
 			return false;
-		*whole = th->doff * 4 <= room;
+		*whole = th->doff * 4 <= (int)room;
 	}
 	if (!*whole) {
 		__builtin_memset(th, 0, sizeof(*th));
-		if (bpf_skb_load_bytes(skb, p->l4, th, QUOTED_TCP))
+		if (bpf_skb_load_bytes(skb, p->l4, th, QUOTED_BYTES))
 			return false;
 	}
 	p->key.sport = th->dest;
@@ -94,17 +41,48 @@ static __always_inline bool read_quote(struct __sk_buff *skb, struct work *w, st
 	p->ack = bpf_ntohl(th->ack_seq);
 	p->window = bpf_ntohs(th->window);
 	p->flags = ((__u8 *)th)[13];
-	p->options = *whole ? th->doff * 4 - 20 : 0;
-	p->ts_at = p->sack_at = 0xff;
+	p->options = *whole ? th->doff * 4 - TCP_BYTES : 0;
+	no_options(p);
 	return true;
 }
 
-/* Under the lock: takes back what the translation towards the client did, as the surrogate sent the quoted packet. */
-static __always_inline void unfill_to_client(struct work *w, const struct splice *s)
+/*
+ * Reads the quoted packet over p: its numbers, flags and options, and as the key the tuple of the packets that come the other way.
+ * False: it is none of TCP, or cannot be read.
+ */
+static __always_inline bool read_quoted(struct __sk_buff *skb, struct packet *p, struct quoted *q, bool *whole)
 {
-	struct translation *t = &w->out;
-	struct packet *p = &w->packet;
+	__u32 at = p->l4 + ICMP_BYTES, room = p->len - ICMP_BYTES, size = p->v6 ? 40 : 20;
+	struct quote quote;
+	__u8 outer[16];
 
+	copy_addr(outer, p->key.dst);
+	__builtin_memset(q, 0, sizeof(*q));
+	if (room < size + QUOTED_BYTES || !read_quote(skb, at, p->v6, &quote) || quote.protocol != IPPROTO_TCP ||
+	    quote.l4 != at + size)
+		return false;
+	if (p->v6) {
+		__builtin_memcpy(q->old, &quote.ip6, sizeof(quote.ip6));
+		copy_addr(p->key.src, &quote.ip6.daddr);
+		copy_addr(p->key.dst, &quote.ip6.saddr);
+	} else {
+		__builtin_memcpy(q->old, &quote.ip, sizeof(quote.ip));
+		map_addr(p->key.src, quote.ip.daddr);
+		map_addr(p->key.dst, quote.ip.saddr);
+	}
+	if (!same_addr(outer, p->key.dst))
+		return false;   /* not for the sender of what it quotes */
+	if (quote.total < room) /* behind it: the extensions of RFC 4884 */
+		room = quote.total;
+	if (room < size + QUOTED_BYTES)
+		return false;
+	p->l4 = quote.l4;
+	return read_quoted_tcp(skb, p, (struct tcphdr *)(p->v6 ? &q->old[40] : &q->old[20]), room - size, whole);
+}
+
+/* Under the lock: takes back what the translation towards the client did, as the surrogate sent the quoted packet. */
+static __always_inline void unfill_to_client(const struct splice *s, const struct packet *p, struct translation *t)
+{
 	copy_addr(t->src, s->server.dst);
 	copy_addr(t->dst, s->server.src);
 	t->sport = s->server.dport;
@@ -118,11 +96,8 @@ static __always_inline void unfill_to_client(struct work *w, const struct splice
 	t->hop = s->to_server;
 }
 
-static __always_inline void unfill_to_server(struct work *w, const struct splice *s)
+static __always_inline void unfill_to_server(const struct splice *s, const struct packet *p, struct translation *t)
 {
-	struct translation *t = &w->out;
-	struct packet *p = &w->packet;
-
 	copy_addr(t->src, s->client.dst);
 	copy_addr(t->dst, s->client.src);
 	t->sport = s->client.dport;
@@ -136,53 +111,68 @@ static __always_inline void unfill_to_server(struct work *w, const struct splice
 	t->hop = s->to_client;
 }
 
-/* Writes the quoted headers as w->out says. Returns what that adds to the checksum of the message. */
-static __always_inline __u64 rewrite_quote(struct __sk_buff *skb, struct work *w, struct quoted *q, bool whole)
+/* The quoted network header: the packet goes the other way. Returns the transport header behind it. */
+static __always_inline struct tcphdr *rewrite_quoted_ip(__u8 *bytes, bool v6, const struct translation *t)
 {
-	struct translation *t = &w->out;
-	const __u32 *src = (const __u32 *)t->dst,
-		    *dst = (const __u32 *)t->src; /* the quoted packet goes the other way */
-	__u32 size = w->packet.v6 ? 40 : 20, at = w->packet.l4 - size;
-	__u64 options = 0, change;
+	struct ipv6hdr *ip6 = (void *)bytes;
+	struct iphdr *ip = (void *)bytes;
+	__be32 src = unmap_addr(t->dst), dst = unmap_addr(t->src);
+
+	if (v6) {
+		copy_addr(&ip6->saddr, t->dst);
+		copy_addr(&ip6->daddr, t->src);
+		return (void *)(ip6 + 1);
+	}
+	ip->check = ~fold((__u16)~ip->check + swapped(ip->saddr, src) + swapped(ip->daddr, dst));
+	ip->saddr = src;
+	ip->daddr = dst;
+	return (void *)(ip + 1);
+}
+
+static __always_inline __u64 quoted_difference(struct quoted *q)
+{
+	return (__u32)bpf_csum_diff((__be32 *)q->old, sizeof(q->old), (__be32 *)q->new, sizeof(q->new), 0);
+}
+
+/* The rest of a TCP header that is whole. options: what theirs adds to the checksum. */
+static __always_inline void rewrite_quoted_tcp(struct tcphdr *th, struct quoted *q, const struct packet *p,
+					       const struct translation *t, __u64 options)
+{
+	const struct iphdr *before = (void *)q->old, *after = (void *)q->new;
+	__u64 change;
+
+	if (p->flags & ACK)
+		th->ack_seq = bpf_htonl(p->ack + t->ack_shift);
+	th->window = bpf_htons(t->window);
+	/* the IPv4 header's change is none to a sum but for its addresses, as its checksum makes up for them */
+	change = quoted_difference(q);
+	if (!p->v6)
+		change += swapped(before->saddr, after->saddr) + swapped(before->daddr, after->daddr);
+	th->check = ~fold((__u16)~th->check + change + options);
+}
+
+/* Writes the quoted headers as t says. Returns what that adds to the checksum of the message. */
+static __always_inline __u64 rewrite_quote(struct __sk_buff *skb, const struct packet *p, const struct translation *t,
+					   struct option_bytes *o, struct quoted *q, bool whole)
+{
+	__u32 size = p->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr), at = p->l4 - size;
+	__u64 options = 0;
 	struct tcphdr *th;
 
-	if (whole && w->packet.options)
-		options = rewrite_options(skb, w);
+	if (whole && p->options)
+		options = rewrite_options(skb, p, t, o);
 	__builtin_memcpy(q->new, q->old, sizeof(q->new));
-	if (w->packet.v6) {
-		struct ipv6hdr *ip = (void *)q->new;
-
-		copy_addr(&ip->saddr, src);
-		copy_addr(&ip->daddr, dst);
-		th = (void *)&q->new[40];
-	} else {
-		struct iphdr *ip = (void *)q->new;
-		__u64 sum = (__u16)~ip->check + swapped(ip->saddr, src[3]) + swapped(ip->daddr, dst[3]);
-
-		ip->saddr = src[3];
-		ip->daddr = dst[3];
-		ip->check = ~fold(sum);
-		th = (void *)&q->new[20];
-	}
+	th = rewrite_quoted_ip(q->new, p->v6, t);
 	th->source = t->dport;
 	th->dest = t->sport;
 	th->seq = bpf_htonl(t->seq);
-	if (whole) {
-		if (w->packet.flags & ACK)
-			th->ack_seq = bpf_htonl(w->packet.ack + t->ack_shift);
-		th->window = bpf_htons(t->window);
-		/* the IPv4 header's change is none to a sum but for its addresses, as its checksum makes up for them */
-		change = (__u32)bpf_csum_diff((__be32 *)q->old, sizeof(q->old), (__be32 *)q->new, sizeof(q->new), 0);
-		if (!w->packet.v6)
-			change += swapped(((struct iphdr *)q->old)->saddr, src[3]) +
-				  swapped(((struct iphdr *)q->old)->daddr, dst[3]);
-		th->check = ~fold((__u16)~th->check + change + options);
-	}
-	if (bpf_skb_store_bytes(skb, at, q->new, size + QUOTED_TCP, 0) ||
+	if (whole)
+		rewrite_quoted_tcp(th, q, p, t, options);
+	if (bpf_skb_store_bytes(skb, at, q->new, size + QUOTED_BYTES, 0) ||
 	    (whole &&
-	     bpf_skb_store_bytes(skb, w->packet.l4 + QUOTED_TCP, (__u8 *)th + QUOTED_TCP, sizeof(*th) - QUOTED_TCP, 0)))
+	     bpf_skb_store_bytes(skb, p->l4 + QUOTED_BYTES, (__u8 *)th + QUOTED_BYTES, sizeof(*th) - QUOTED_BYTES, 0)))
 		return 0;
-	return options + (__u32)bpf_csum_diff((__be32 *)q->old, sizeof(q->old), (__be32 *)q->new, sizeof(q->new), 0);
+	return options + quoted_difference(q);
 }
 
 /*
@@ -208,57 +198,42 @@ static __always_inline __u64 bound_mtu(struct __sk_buff *skb, const struct packe
 }
 
 /* The error's own headers, and its checksum, to which its bytes have added change. Returns 0, or -verdict. */
-static __always_inline int rewrite_error(struct __sk_buff *skb, struct work *w, __u32 l4, __u64 change)
+static __always_inline int rewrite_error(struct __sk_buff *skb, const struct packet *p, const struct translation *t,
+					 __u32 l4, __u64 change)
 {
-	struct translation *t = &w->out;
-	const __u32 *src = (const __u32 *)t->src, *dst = (const __u32 *)t->dst, *old_src, *old_dst;
-	struct packet *p = &w->packet;
 	void *data, *end;
+	struct ethhdr *eth;
 	__u64 pseudo = 0;
 
-	if (bpf_skb_pull_data(skb, l4 + ICMP_HEADER))
+	if (bpf_skb_pull_data(skb, l4 + ICMP_BYTES))
 		return -DROP_NO_ROOM;
 	data = (void *)(long)skb->data;
 	end = (void *)(long)skb->data_end;
+	eth = data;
 	if (p->v6) {
-		struct ipv6hdr *ip = data + ETH_HLEN;
+		struct ipv6hdr *ip = (void *)(eth + 1);
 
 		if ((void *)(ip + 1) > end)
 			return -DROP_NO_ROOM;
-		old_src = (const __u32 *)&ip->saddr;
-		old_dst = (const __u32 *)&ip->daddr;
-		for (int i = 0; i < 4; i++)
-			pseudo += swapped(old_src[i], src[i]) + swapped(old_dst[i], dst[i]);
-		ip->hop_limit = p->ttl - 1;
-		copy_addr(&ip->saddr, src);
-		copy_addr(&ip->daddr, dst);
+		pseudo = rewrite_ipv6(ip, p->ttl, t);
 	} else {
-		struct iphdr *ip = data + ETH_HLEN;
-		__u64 sum;
+		struct iphdr *ip = (void *)(eth + 1);
 
 		if ((void *)(ip + 1) > end)
 			return -DROP_NO_ROOM;
-		sum = (__u16)~ip->check + swapped(bpf_htons(p->ttl << 8), bpf_htons((p->ttl - 1) << 8)) +
-		      swapped(ip->saddr, src[3]) + swapped(ip->daddr, dst[3]);
-		ip->check = ~fold(sum);
-		ip->ttl = p->ttl - 1;
-		ip->saddr = src[3];
-		ip->daddr = dst[3];
+		rewrite_ipv4(ip, p->ttl, t);
 	}
 	if (t->hop.checked) {
-		struct ethhdr *eth = data;
-
 		__builtin_memcpy(eth->h_dest, t->hop.dmac, 6);
 		__builtin_memcpy(eth->h_source, t->hop.smac, 6);
 	}
 	if (bpf_l4_csum_replace(skb, l4 + 2, 0, difference(change), 0))
 		return -DROP_NO_ROOM;
 	if (!p->v6)
-		return 0;
+		return 0; /* an ICMP message of IPv4 sums no pseudo header */
 	if (bpf_l4_csum_replace(skb, l4 + 2, 0, difference(pseudo), BPF_F_PSEUDO_HDR))
 		return -DROP_NO_ROOM;
-	pseudo += swapped(bpf_htons(p->ttl), bpf_htons(p->ttl - 1)); /* see rewrite() */
-	bpf_csum_update(skb, difference(pseudo));
+	update_device_sum(skb, p, pseudo);
 	return 0;
 }
 
@@ -286,10 +261,10 @@ __noinline int icmp_error(struct __sk_buff *skb)
 	if (!w)
 		return PASS;
 	p = &w->packet;
-	q = (void *)w->head;
+	q = &w->quoted;
 	l4 = p->l4;
-	if (p->len < ICMP_HEADER || bpf_skb_load_bytes(skb, l4, &type, 1) || !is_transport_error(type, p->v6) ||
-	    !read_quote(skb, w, q, &whole))
+	if (p->len < ICMP_BYTES || bpf_skb_load_bytes(skb, l4, &type, 1) || !is_transport_error(type, p->v6) ||
+	    !read_quoted(skb, p, q, &whole))
 		return PASS;
 	f = bpf_map_lookup_elem(&flows, &p->key);
 	if (!f || (f->side != SIDE_CLIENT && f->side != SIDE_SERVER) || (whole && p->flags & SYN))
@@ -300,7 +275,7 @@ __noinline int icmp_error(struct __sk_buff *skb)
 		return PASS;
 	if (p->ttl <= 1)
 		return DROP_TTL;
-	if (p->options && parse_options(skb) < 0)
+	if (p->options && !read_options(skb, p, &w->option.now))
 		return DROP_BAD_OPTIONS;
 	bpf_spin_lock(&s->lock);
 	if (!same_tuple(to_server ? &s->client : &s->server, &p->key) ||
@@ -316,16 +291,16 @@ __noinline int icmp_error(struct __sk_buff *skb)
 	w->out.keep_sack =
 		(s->flags & (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK)) == (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK);
 	if (to_server)
-		unfill_to_client(w, s);
+		unfill_to_client(s, p, &w->out);
 	else
-		unfill_to_server(w, s);
+		unfill_to_server(s, p, &w->out);
 	bpf_spin_unlock(&s->lock);
 	if (hop_is_old(&w->out.hop, now))
-		resolve(skb, now);
-	change = rewrite_quote(skb, w, q, whole) + bound_mtu(skb, p, l4, type);
-	err = rewrite_error(skb, w, l4, change);
+		resolve(skb, &w->out, &w->fib, p->v6, now);
+	change = rewrite_quote(skb, p, &w->out, &w->option, q, whole) + bound_mtu(skb, p, l4, type);
+	err = rewrite_error(skb, p, &w->out, l4, change);
 	if (err)
 		return -err;
-	leave(skb, w);
+	w->action = leave(&w->out.hop);
 	return ICMP_TRANSLATED;
 }

@@ -1,19 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The leg pools, and joining a client to a leg. */
+/* The leg pools: queues of idle legs, and what user space is told of legs. */
 #pragma once
 
-#include "../session/opening.h"
-#include "cookie.h"
-
-static __always_inline struct splice *splice_at(__u32 idx)
-{
-	return bpf_map_lookup_elem(&splices, &idx);
-}
-
-static __always_inline struct surrogate *surrogate_at(__u32 n)
-{
-	return bpf_map_lookup_elem(&surrogates, &n);
-}
+#include "../kernel/clock.h"
+#include "../session/state.h"
+#include "maps.h"
 
 /* Requests that a leg of the surrogate serves. */
 static __always_inline __u32 limit_of(__u32 surrogate)
@@ -23,9 +14,9 @@ static __always_inline __u32 limit_of(__u32 surrogate)
 	return l && l->requests ? l->requests : ~0U;
 }
 
-static __always_inline __u32 reuse_of(const struct work *w, __u32 pool)
+static __always_inline __u32 reuse_of(__u32 generation, __u32 pool)
 {
-	__u32 place = w->generation * MAX_POOLS + pool;
+	__u32 place = generation * MAX_POOLS + pool;
 	struct pool *p = bpf_map_lookup_elem(&pools, &place);
 
 	return p ? p->reuse : REUSE_NEVER;
@@ -50,12 +41,12 @@ static __always_inline void *queue_of(__u32 surrogate, __u32 leg_class, __u32 ba
 }
 
 /* Bytes of events that may wait until user space looks by itself, which it does ten times a second. */
-#define EVENTS_UNREAD (16 * (sizeof(struct event) + BPF_RINGBUF_HDR_SZ))
+#define EVENTS_UNREAD (16 * (sizeof(struct leg_event) + BPF_RINGBUF_HDR_SZ))
 
 /* Not under the lock, but of a splice whose state keeps others away. */
 static __always_inline void tell(__u32 kind, __u32 end, __u32 idx, const struct splice *s, __u32 now)
 {
-	struct event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+	struct leg_event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 
 	if (!e)
 		return;

@@ -5,6 +5,8 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
+#include "../kernel/counters.h"
+#include "../session/splice.h"
 #include "types.h"
 
 /*
@@ -166,7 +168,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, GENERATIONS *MAX_TABLES);
 	__type(key, __u32);
-	__type(value, struct table);
+	__type(value, struct choices);
 } tables SEC(".maps");
 
 /* Client prefix to place in the choice tables, for policy nearest. */
@@ -208,15 +210,40 @@ struct {
 	__type(value, struct config);
 } settings SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, VERDICTS);
-	__type(key, __u32);
-	__type(value, __u64);
-} verdicts SEC(".maps");
+COUNTERS(verdicts, VERDICTS);
 
-/* What user space has to know of legs. Full: the sweep reports dead legs again. */
+/* Of struct leg_event: what user space has to know of legs. Full: the sweep reports dead legs again. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
 } events SEC(".maps");
+
+/* The VIP that a request is for, and the keys by which its tables are asked: those of one generation. */
+struct routing {
+	struct vip vip;
+	__u32 generation; /* config's, as to_vip has read it */
+	struct host_key host;
+	struct route_key route;
+};
+
+static __always_inline void count(__u32 verdict)
+{
+	count_up(&verdicts, verdict);
+}
+
+static __always_inline struct config *config(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&settings, &zero);
+}
+
+static __always_inline struct splice *splice_at(__u32 idx)
+{
+	return bpf_map_lookup_elem(&splices, &idx);
+}
+
+static __always_inline struct surrogate *surrogate_at(__u32 n)
+{
+	return bpf_map_lookup_elem(&surrogates, &n);
+}

@@ -2,7 +2,9 @@
 /* Requests after the first: each is decided anew, and its client stays or moves to another leg. */
 #pragma once
 
-#include "client.h"
+#include "../session/move.h"
+#include "ask.h"
+#include "session.h"
 
 /* Sends the request at hand, translated, and the last ACK behind it. */
 static __always_inline void leave_twice(struct __sk_buff *skb, struct work *w)
@@ -12,8 +14,8 @@ static __always_inline void leave_twice(struct __sk_buff *skb, struct work *w)
 	bpf_clone_redirect(skb, w->out.hop.ifindex, 0);
 	w->out.hop = w->reply_hop;
 	w->action = TC_ACT_SHOT;
-	if (!write_reply(skb))
-		leave(skb, w);
+	if (write_segment(skb, &w->reply))
+		w->action = leave(&w->out.hop);
 }
 
 /* The client at hand has moved elsewhere: its leg is idle again. */
@@ -72,12 +74,12 @@ static __always_inline int find_decision(struct __sk_buff *skb, struct work *w, 
 	if (known && w->known.state == CLIENT_ASKED)
 		return to_user_space(w, set);
 	if (known) {
-		adopt_decision(w, &w->known);
+		adopt_decision(&w->decision, &w->known);
 		w->client = w->known;
 		return 0;
 	}
 	client_of(s, set, &w->client);
-	if (decide(skb))
+	if (decide(skb, &w->packet, &w->reading.scan, &w->routing, &w->decision))
 		return 0;
 	bpf_spin_lock(&s->lock);
 	s->flags |= SPLICE_ASKED;
@@ -100,7 +102,7 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 	if (!w || !s || !set)
 		return DROP_NO_ROOM;
 	p = &w->packet;
-	if (!to_vip(w))
+	if (!to_vip(&w->packet, &w->routing))
 		return DROP_CLOSED; /* the VIP has gone from the configuration */
 	in.packet = p;
 	in.walk = &w->walk;
@@ -109,18 +111,18 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 	if (!client_fits(s, p, p->seq + s->to_server_seq, p->ack + s->to_server_ack))
 		return DROP_WINDOW;
 	if (s->flags & SPLICE_ASKED) /* unless the question was forgotten meanwhile */
-		known = know_client(w);
+		known = know_client(&p->key, &w->known);
 	if (known == KNOWN_CHANGES)
 		return DROP_RACE;
-	if (!checksum_ok(skb))
+	if (!checksum_ok(skb, &w->packet, &w->sum))
 		return DROP_BAD_CHECKSUM;
 	verdict = find_decision(skb, w, set, s, known, in.now);
 	if (verdict)
 		return verdict;
 	local = known && w->known.state == CLIENT_LOCAL;
 	if (w->decision.chunked)
-		walk_first(skb);
-	if (!local && !hold_first(skb, w))
+		walk_first(skb, p, &w->decision, &w->walk);
+	if (!local && w->routing.vip.flags & VIP_HOLD && !hold_first(skb, p, &w->decision, &w->walk, &w->sum))
 		return DROP_EARLY;
 	bpf_spin_lock(&s->lock);
 	here = !local && (w->decision.surrogate == NO_SURROGATE ? s->pool == w->decision.pool

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Packets of clients that are not spliced: the handshake, the first request, the last ACK of a session that has ended. */
+/* Packets of clients that are not spliced: the end of the handshake, the first request, the last ACK of a session that has ended. */
 #pragma once
 
+#include "ask.h"
 #include "session.h"
+#include "syn.h"
 
-static __always_inline void forget_promise(struct work *w)
+static __always_inline void forget_promise(const struct packet *p, struct promise_key *key)
 {
-	if (may_be_promised(&w->packet))
-		bpf_map_delete_elem(&promised, promise_key(w, w->packet.seq));
+	if (may_be_promised(p))
+		bpf_map_delete_elem(&promised, promise_to(key, p, p->seq));
 }
 
 /* The first bytes of a client whose handshake is done. known: w->known is about it; if not, its cookie fits. */
@@ -22,7 +24,7 @@ __noinline int first_request(struct __sk_buff *skb, bool known)
 		return DROP_NO_ROOM;
 	state = known ? w->known.state : CLIENT_SYN;
 	if (state != CLIENT_SYN && w->known.seq != w->packet.seq) {
-		if (cookie_ok(w, w->packet.seq)) {
+		if (cookie_ok(&w->cookie, &w->packet, w->packet.seq)) {
 			/* decided about an earlier session of the same port, or asked */
 			forget_undecided(&w->packet.key);
 			known = false;
@@ -31,9 +33,12 @@ __noinline int first_request(struct __sk_buff *skb, bool known)
 			return DROP_EARLY; /* overtakes what user space gives back */
 		}
 	}
-	if (!checksum_ok(skb))
+	if (!checksum_ok(skb, &w->packet, &w->sum))
 		return DROP_BAD_CHECKSUM;
-	recall_client(w, known, w->packet.seq);
+	if (known)
+		w->client = w->known;
+	else
+		recall_client(&w->packet, promise_to(&w->promise, &w->packet, w->packet.seq), &w->client);
 	if (w->client.band == BAND_NONE)
 		w->client.band = band_of_client(w->packet.ack - 1);
 	switch (state) {
@@ -42,10 +47,10 @@ __noinline int first_request(struct __sk_buff *skb, bool known)
 	case CLIENT_ASKED:
 		return to_user_space(w, set);
 	case CLIENT_SPLICE:
-		adopt_decision(w, &w->known);
+		adopt_decision(&w->decision, &w->known);
 		break;
 	default:
-		if (!decide(skb))
+		if (!decide(skb, &w->packet, &w->reading.scan, &w->routing, &w->decision))
 			return ask(skb, w, set, now);
 	}
 	verdict = splice_client(skb, NO_SPLICE, w->packet.tsecr);
@@ -55,7 +60,7 @@ __noinline int first_request(struct __sk_buff *skb, bool known)
 		return verdict;
 	if (known)
 		forget_undecided(&w->packet.key);
-	forget_promise(w);
+	forget_promise(&w->packet, &w->promise);
 	return verdict;
 }
 
@@ -64,22 +69,25 @@ static __always_inline int no_session(struct __sk_buff *skb, struct work *w, con
 {
 	struct packet *p = &w->packet;
 
-	if (p->len <= 1 && !(p->flags & FIN) && cookie_ok(w, p->seq + 1)) {
+	if (p->len <= 1 && !(p->flags & FIN) && cookie_ok(&w->cookie, p, p->seq + 1)) {
 		/* keepalive; the timestamp told last is told again, as the client's options ride in it */
-		struct segment *r = reply_to(w, ACK, p->ack, p->seq + 1);
+		struct segment *r = reply_to(&w->reply, p, ACK, p->ack, p->seq + 1);
 
-		if (!checksum_ok(skb))
+		if (!checksum_ok(skb, &w->packet, &w->sum))
 			return DROP_BAD_CHECKSUM;
-		recall_client(w, known && w->known.seq == p->seq + 1, p->seq + 1);
+		if (known && w->known.seq == p->seq + 1)
+			w->client = w->known;
+		else
+			recall_client(p, promise_to(&w->promise, p, p->seq + 1), &w->client);
 		if (!(w->client.flags & CLIENT_WSCALE))
 			r->window = WINDOW_TOLD;
-		r->with_ts = p->ts_at != 0xff;
+		r->with_ts = has_ts(p);
 		r->tsval = p->tsecr;
 		r->tsecr = p->tsval;
 		return send_back(skb, w, LEG_ACKED);
 	}
 	if ((p->len || p->flags & FIN) &&
-	    (known || was_told(p->ack - 1) || (p->ts_at != 0xff && ts_clock(set) - p->tsecr < COOKIE_MS)))
+	    (known || was_told(p->ack - 1) || (has_ts(p) && ts_clock(set) - p->tsecr < COOKIE_MS)))
 		return DROP_EARLY; /* most likely behind a request whose start was lost or overtaken */
 	return reset_sender(skb, w);
 }
@@ -88,9 +96,9 @@ static __always_inline int no_session(struct __sk_buff *skb, struct work *w, con
 static __always_inline int answer_fin(struct __sk_buff *skb, struct work *w)
 {
 	struct packet *p = &w->packet;
-	struct segment *r = reply_to(w, FIN | ACK, p->ack, p->seq + 1);
+	struct segment *r = reply_to(&w->reply, p, FIN | ACK, p->ack, p->seq + 1);
 
-	r->with_ts = p->ts_at != 0xff;
+	r->with_ts = has_ts(p);
 	r->tsval = p->tsecr + 1;
 	r->tsecr = p->tsval;
 	return send_back(skb, w, FIN_ANSWERED);
@@ -113,9 +121,9 @@ __noinline int new_client(struct __sk_buff *skb)
 		return undecided_reset(skb, w);
 	if (!(p->flags & ACK))
 		return DROP_BAD_FLAGS;
-	if (!p->plain && parse_options(skb) < 0)
+	if (!p->plain && !read_options(skb, &w->packet, &w->option.now))
 		return DROP_BAD_OPTIONS;
-	known = know_client(w);
+	known = know_client(&p->key, &w->known);
 	if (known == KNOWN_CHANGES)
 		return DROP_RACE;
 	if (known && w->known.state == CLIENT_SYN && w->known.seq != p->seq)
@@ -124,7 +132,7 @@ __noinline int new_client(struct __sk_buff *skb)
 	if (known && w->known.state != CLIENT_SYN) {
 		if (!p->len) /* a FIN must not acknowledge what user space holds */
 			return p->flags & FIN ? DROP_EARLY : HANDSHAKE_ACK;
-	} else if (!cookie_ok(w, p->seq)) {
+	} else if (!cookie_ok(&w->cookie, p, p->seq)) {
 		return no_session(skb, w, set, known);
 	}
 	if (p->len)
@@ -133,10 +141,10 @@ __noinline int new_client(struct __sk_buff *skb)
 		end_handshake(p->ack - 1);
 		return HANDSHAKE_ACK;
 	}
-	if (!checksum_ok(skb))
+	if (!checksum_ok(skb, &w->packet, &w->sum))
 		return DROP_BAD_CHECKSUM;
 	forget_undecided(&p->key);
-	forget_promise(w);
+	forget_promise(&w->packet, &w->promise);
 	linger(&p->key, SIDE_LINGER, BPF_ANY, clock_ms());
 	return answer_fin(skb, w);
 }
@@ -146,25 +154,24 @@ static __always_inline int syn_again(struct __sk_buff *skb, struct work *w)
 {
 	if (w->packet.flags & (ACK | RST | FIN))
 		return DROP_BAD_FLAGS;
-	if (!checksum_ok(skb))
+	if (!checksum_ok(skb, &w->packet, &w->sum))
 		return DROP_BAD_CHECKSUM;
 	/* first: it would be found by a packet that the flow does not stop */
 	forget_undecided(&w->packet.key);
 	bpf_map_delete_elem(&flows, &w->packet.key);
-	return to_vip(w) ? answer_syn(skb) : PASS;
+	return to_vip(&w->packet, &w->routing) ? answer_syn(skb) : PASS;
 }
 
 /* A SYN where a socket of this host has the session: while that lives, it judges (RFC 5961, 4). */
 __noinline int syn_on_local(struct __sk_buff *skb)
 {
 	struct work *w = work();
-	struct bpf_sock_tuple tuple = {};
 	struct bpf_sock *skc;
 	bool lives;
 
 	if (!w)
 		return DROP_NO_ROOM;
-	skc = bpf_skc_lookup_tcp(skb, &tuple, socket_tuple(&w->packet, &tuple), BPF_F_CURRENT_NETNS, 0);
+	skc = socket_of(skb, &w->packet);
 	lives = skc && skc->state != BPF_TCP_LISTEN && skc->state != BPF_TCP_TIME_WAIT;
 	if (skc)
 		bpf_sk_release(skc);
@@ -182,7 +189,7 @@ static __always_inline int lingering_client(struct __sk_buff *skb, struct work *
 	if (side == SIDE_RESET && !(p->flags & (RST | SYN)))
 		return reset_sender(skb, w);
 	if (p->flags & FIN && !p->len)
-		return checksum_ok(skb) ? answer_fin(skb, w) : DROP_BAD_CHECKSUM;
+		return checksum_ok(skb, &w->packet, &w->sum) ? answer_fin(skb, w) : DROP_BAD_CHECKSUM;
 	if (p->len && !(p->flags & (RST | SYN)))
 		return reset_sender(skb, w);
 	if (p->flags & SYN)

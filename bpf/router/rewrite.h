@@ -2,185 +2,226 @@
 /* The translation, applied: a packet of one leg becomes a packet of the other. The only place that does it. */
 #pragma once
 
-#include "csum.h"
-#include "parse.h"
+#include <linux/if_ether.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/pkt_cls.h>
+#include <linux/tcp.h>
+#include "../session/splice.h"
+#include "../wire/packet.h"
+#include "../wire/sum.h"
+#include "types.h"
 
 #ifndef AF_INET
 #define AF_INET  2
 #define AF_INET6 10
 #endif
 
+/* The options of the packet at hand, as they are to be, and as they were. */
+struct option_bytes {
+	struct options now;
+	struct options before;
+};
+
 static __always_inline void put_be32(__u8 *at, __u32 value)
 {
 	*(__be32 *)at = bpf_htonl(value);
 }
 
-/* Timestamps and SACK edges among other options. Returns what the change adds to the checksum. */
-static __always_inline __u64 rewrite_options(struct __sk_buff *skb, struct work *w)
+static __always_inline void shift_be32(__u8 *at, __u32 by)
 {
-	struct translation *t = &w->out;
-	struct packet *p = &w->packet;
-	__u32 len = p->options, at = p->ts_at;
-
-	__builtin_memcpy(w->old_options, w->options, sizeof(w->options));
-	if (at <= OPTION_BYTES - 10) {
-		if (t->keep_ts) {
-			put_be32(&w->options[at + 2], t->tsval);
-			put_be32(&w->options[at + 6], t->tsecr);
-		} else {
-			for (int i = 0; i < 10; i++)
-				w->options[at + i] = OPTION_NOP;
-		}
-	}
-	at = p->sack_at;
-	if (at <= OPTION_BYTES - 10) {
-		for (int i = 0; i < 4; i++) {
-			__u32 edge = at + 2 + 8 * i;
-
-			if (2 + 8 * i + 8 > p->sack_len || edge > 64 - 8)
-				break;
-			if (t->keep_sack) {
-				put_be32(&w->options[edge], bpf_ntohl(*(__be32 *)&w->options[edge]) + t->ack_shift);
-				put_be32(&w->options[edge + 4],
-					 bpf_ntohl(*(__be32 *)&w->options[edge + 4]) + t->ack_shift);
-			} else {
-				*(__u64 *)&w->options[edge] = 0x0101010101010101ULL;
-			}
-		}
-		if (!t->keep_sack)
-			w->options[at] = w->options[at + 1] = OPTION_NOP;
-	}
-	if (len < 1 || len > OPTION_BYTES || bpf_skb_store_bytes(skb, p->l4 + 20, w->options, len, 0))
-		return 0;
-	return (__u32)bpf_csum_diff((__be32 *)w->old_options, OPTION_BYTES, (__be32 *)w->options, OPTION_BYTES, 0);
+	put_be32(at, bpf_ntohl(*(__be32 *)at) + by);
 }
 
-/* Returns 0, or -verdict. */
-__noinline int rewrite(struct __sk_buff *skb)
+static __always_inline void rewrite_ts(__u8 *o, __u32 at, const struct translation *t)
 {
-	struct work *w = work();
-	const __u32 *src, *dst, *old_src, *old_dst;
-	struct translation *t;
-	struct packet *p;
-	__u64 pseudo, rest = 0;
-	struct tcphdr *th;
-	struct ethhdr *eth;
-	void *data, *end;
-	__be16 window;
-	__be32 seq, ack;
-
-	if (!w)
-		return -DROP_NO_ROOM;
-	t = &w->out;
-	p = &w->packet;
-	src = (const __u32 *)t->src;
-	dst = (const __u32 *)t->dst;
-	old_src = (const __u32 *)p->key.src;
-	old_dst = (const __u32 *)p->key.dst;
-	if (p->ttl <= 1)
-		return -DROP_TTL;
-	if (!p->plain)
-		rest = rewrite_options(skb, w);
-	data = (void *)(long)skb->data;
-	end = (void *)(long)skb->data_end;
-	if (data + ETH_HLEN + (p->v6 ? 40 : 20) + 20 > end && bpf_skb_pull_data(skb, p->payload))
-		return -DROP_NO_ROOM;
-	data = (void *)(long)skb->data;
-	end = (void *)(long)skb->data_end;
-	eth = data;
-	pseudo = swapped(old_src[3], src[3]) + swapped(old_dst[3], dst[3]);
-	if (!p->v6) {
-		struct iphdr *ip = data + ETH_HLEN;
-		__u64 sum;
-
-		th = (void *)(ip + 1);
-		if ((void *)(th + 1) > end)
-			return -DROP_NO_ROOM;
-		sum = (__u64)(__u16)~ip->check + (__u16)~bpf_htons(p->ttl << 8) + bpf_htons((p->ttl - 1) << 8);
-		sum += (__u64)(__u32)~old_src[3] + src[3] + (__u32)~old_dst[3] + dst[3];
-		ip->check = ~fold(sum);
-		ip->ttl = p->ttl - 1;
-		ip->saddr = src[3];
-		ip->daddr = dst[3];
-	} else {
-		struct ipv6hdr *ip = data + ETH_HLEN;
-
-		th = (void *)(ip + 1);
-		if ((void *)(th + 1) > end)
-			return -DROP_NO_ROOM;
-		ip->hop_limit = p->ttl - 1;
-		copy_addr(&ip->saddr, src);
-		copy_addr(&ip->daddr, dst);
-		pseudo += swapped(old_src[0], src[0]) + swapped(old_src[1], src[1]) + swapped(old_src[2], src[2]) +
-			  swapped(old_dst[0], dst[0]) + swapped(old_dst[1], dst[1]) + swapped(old_dst[2], dst[2]);
+	if (at > OPTION_BYTES - 10)
+		return;
+	if (t->keep_ts) {
+		put_be32(&o[at + 2], t->tsval);
+		put_be32(&o[at + 6], t->tsecr);
+		return;
 	}
-	seq = bpf_htonl(t->seq);
-	ack = bpf_htonl(t->ack);
-	window = bpf_htons(t->window);
-	rest += swapped(th->seq, seq) + swapped(th->ack_seq, ack);
-	rest += swapped(th->source, t->sport) + swapped(th->dest, t->dport) + swapped(th->window, window);
+	for (int i = 0; i < 10; i++)
+		o[at + i] = OPTION_NOP;
+}
+
+static __always_inline void rewrite_sack(__u8 *o, __u32 at, __u32 len, const struct translation *t)
+{
+	if (at > OPTION_BYTES - 10)
+		return;
+	for (__u32 i = 0; i < 4; i++) {
+		__u32 edge = at + 2 + 8 * i;
+
+		if (2 + 8 * i + 8 > len || edge > sizeof(struct options) - 8)
+			break;
+		if (t->keep_sack) {
+			shift_be32(&o[edge], t->ack_shift);
+			shift_be32(&o[edge + 4], t->ack_shift);
+		} else {
+			*(__u64 *)&o[edge] = (__u64)FOUR_NOPS << 32 | FOUR_NOPS;
+		}
+	}
+	if (!t->keep_sack)
+		o[at] = o[at + 1] = OPTION_NOP;
+}
+
+/* Timestamps and SACK edges among other options. Returns what the change adds to the checksum. */
+static __always_inline __u64 rewrite_options(struct __sk_buff *skb, const struct packet *p, const struct translation *t,
+					     struct option_bytes *o)
+{
+	__u32 len = p->options;
+
+	o->before = o->now;
+	rewrite_ts(o->now.bytes, p->ts_at, t);
+	rewrite_sack(o->now.bytes, p->sack_at, p->sack_len, t);
+	if (len < 1 || len > OPTION_BYTES || bpf_skb_store_bytes(skb, p->l4 + TCP_BYTES, o->now.bytes, len, 0))
+		return 0;
+	return (__u32)bpf_csum_diff((__be32 *)o->before.bytes, OPTION_BYTES, (__be32 *)o->now.bytes, OPTION_BYTES, 0);
+}
+
+/* The addresses, and a hop less to live. Returns what that adds to the sum of a pseudo header. */
+static __always_inline __u64 rewrite_ipv4(struct iphdr *ip, __u8 ttl, const struct translation *t)
+{
+	__be32 src = unmap_addr(t->src), dst = unmap_addr(t->dst);
+	__u64 pseudo = swapped(ip->saddr, src) + swapped(ip->daddr, dst), sum;
+
+	sum = (__u64)(__u16)~ip->check + (__u16)~bpf_htons(ttl << 8) + bpf_htons((ttl - 1) << 8);
+	ip->check = ~fold(sum + pseudo);
+	ip->ttl = ttl - 1;
+	ip->saddr = src;
+	ip->daddr = dst;
+	return pseudo;
+}
+
+static __always_inline __u64 rewrite_ipv6(struct ipv6hdr *ip, __u8 ttl, const struct translation *t)
+{
+	__u64 pseudo = swapped_addr(&ip->saddr, t->src) + swapped_addr(&ip->daddr, t->dst);
+
+	ip->hop_limit = ttl - 1;
+	copy_addr(&ip->saddr, t->src);
+	copy_addr(&ip->daddr, t->dst);
+	return pseudo;
+}
+
+/* Ports, numbers and the window. Returns what that adds to the checksum. */
+static __always_inline __u64 rewrite_tcp(struct tcphdr *th, const struct translation *t)
+{
+	__be32 seq = bpf_htonl(t->seq), ack = bpf_htonl(t->ack);
+	__be16 window = bpf_htons(t->window);
+	__u64 sum = swapped(th->seq, seq) + swapped(th->ack_seq, ack) + swapped(th->source, t->sport) +
+		    swapped(th->dest, t->dport) + swapped(th->window, window);
+
 	th->source = t->sport;
 	th->dest = t->dport;
 	th->seq = seq;
 	th->ack_seq = ack;
 	th->window = window;
+	return sum;
+}
+
+/* The options of a segment that has timestamps alone, where Linux puts them. Returns what that adds to the checksum. */
+static __always_inline __u64 rewrite_plain_ts(__be32 *opt, const struct translation *t)
+{
+	__be32 val = bpf_htonl(t->tsval), ecr = bpf_htonl(t->tsecr), none = bpf_htonl(FOUR_NOPS);
+	__u64 sum;
+
+	if (t->keep_ts) {
+		sum = swapped(opt[1], val) + swapped(opt[2], ecr);
+		opt[1] = val;
+		opt[2] = ecr;
+	} else {
+		sum = swapped(opt[0], none) + swapped(opt[1], none) + swapped(opt[2], none);
+		opt[0] = opt[1] = opt[2] = none;
+	}
+	return sum;
+}
+
+/*
+ * Of IPv6, with a device's sum of the whole packet (CHECKSUM_COMPLETE): the checksum helpers take the new addresses for those of
+ * an IPv4 header, whose own checksum makes up for them, and the hop limit has none either. Else no effect.
+ */
+static __always_inline void update_device_sum(struct __sk_buff *skb, const struct packet *p, __u64 pseudo)
+{
+	if (p->v6)
+		bpf_csum_update(skb, difference(pseudo + swapped(bpf_htons(p->ttl), bpf_htons(p->ttl - 1))));
+}
+
+/* The packet p as t says. o has its options, if they are not plain. Returns 0, or -verdict. */
+__noinline int rewrite(struct __sk_buff *skb, const struct packet *p, const struct translation *t,
+		       struct option_bytes *o)
+{
+	__u64 pseudo, rest = 0;
+	struct tcphdr *th;
+	struct ethhdr *eth;
+	void *data, *end;
+
+	if (!p || !t || !o)
+		return -DROP_NO_ROOM;
+	if (p->ttl <= 1)
+		return -DROP_TTL;
+	if (!p->plain)
+		rest = rewrite_options(skb, p, t, o);
+	data = (void *)(long)skb->data;
+	end = (void *)(long)skb->data_end;
+	if (data + ETH_HLEN + (p->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)) + TCP_BYTES > end &&
+	    bpf_skb_pull_data(skb, p->payload))
+		return -DROP_NO_ROOM;
+	data = (void *)(long)skb->data;
+	end = (void *)(long)skb->data_end;
+	eth = data;
+	if (p->v6) {
+		struct ipv6hdr *ip = (void *)(eth + 1);
+
+		th = (void *)(ip + 1);
+		if ((void *)(th + 1) > end)
+			return -DROP_NO_ROOM;
+		pseudo = rewrite_ipv6(ip, p->ttl, t);
+	} else {
+		struct iphdr *ip = (void *)(eth + 1);
+
+		th = (void *)(ip + 1);
+		if ((void *)(th + 1) > end)
+			return -DROP_NO_ROOM;
+		pseudo = rewrite_ipv4(ip, p->ttl, t);
+	}
+	rest += rewrite_tcp(th, t);
 	if (p->plain && p->options) {
 		__be32 *opt = (void *)(th + 1);
 
 		if ((void *)(opt + 3) > end)
 			return -DROP_NO_ROOM;
-		if (t->keep_ts) {
-			__be32 val = bpf_htonl(t->tsval), ecr = bpf_htonl(t->tsecr);
-
-			rest += swapped(opt[1], val) + swapped(opt[2], ecr);
-			opt[1] = val;
-			opt[2] = ecr;
-		} else {
-			rest += swapped(opt[0], 0x01010101) + swapped(opt[1], 0x01010101) + swapped(opt[2], 0x01010101);
-			opt[0] = opt[1] = opt[2] = 0x01010101;
-		}
+		rest += rewrite_plain_ts(opt, t);
 	}
 	if (t->hop.checked) {
 		__builtin_memcpy(eth->h_dest, t->hop.dmac, 6);
 		__builtin_memcpy(eth->h_source, t->hop.smac, 6);
 	}
-	if (bpf_l4_csum_replace(skb, p->l4 + 16, 0, difference(pseudo), BPF_F_PSEUDO_HDR) ||
-	    bpf_l4_csum_replace(skb, p->l4 + 16, 0, difference(rest), 0))
+	if (bpf_l4_csum_replace(skb, p->l4 + CHECKSUM_AT, 0, difference(pseudo), BPF_F_PSEUDO_HDR) ||
+	    bpf_l4_csum_replace(skb, p->l4 + CHECKSUM_AT, 0, difference(rest), 0))
 		return -DROP_NO_ROOM;
-	if (p->v6) {
-		/*
-		 * A device's sum of the whole packet (CHECKSUM_COMPLETE): the helper took the new addresses for those of an
-		 * IPv4 header, whose own checksum makes up for them, and the hop limit has none either. Else no effect.
-		 */
-		pseudo += swapped(bpf_htons(p->ttl), bpf_htons(p->ttl - 1));
-		bpf_csum_update(skb, difference(pseudo));
-	}
+	update_device_sum(skb, p, pseudo);
 	return 0;
 }
 
-/* Asks the kernel's routing table for the way to w->out.dst. True when w->out.hop can be used as it is. */
-__noinline int resolve(struct __sk_buff *skb, __u32 now)
+/* Asks the kernel's routing table for the way to t->dst, with room for the question. True when t->hop can be used as it is. */
+__noinline int resolve(struct __sk_buff *skb, struct translation *t, struct bpf_fib_lookup *fib, __u32 v6, __u32 now)
 {
-	struct work *w = work();
-	struct bpf_fib_lookup *fib;
-	struct translation *t;
 	long found;
 
-	if (!w)
+	if (!t || !fib)
 		return false;
-	t = &w->out;
-	fib = &w->fib;
 	__builtin_memset(fib, 0, sizeof(*fib));
 	fib->ifindex = skb->ifindex;
 	fib->l4_protocol = IPPROTO_TCP;
-	if (w->packet.v6) {
+	if (v6) {
 		fib->family = AF_INET6;
 		copy_addr(fib->ipv6_src, t->src);
 		copy_addr(fib->ipv6_dst, t->dst);
 	} else {
 		fib->family = AF_INET;
-		fib->ipv4_src = ((__u32 *)t->src)[3];
-		fib->ipv4_dst = ((__u32 *)t->dst)[3];
+		fib->ipv4_src = unmap_addr(t->src);
+		fib->ipv4_dst = unmap_addr(t->dst);
 	}
 	found = bpf_fib_lookup(skb, fib, sizeof(*fib), 0);
 	if (found == BPF_FIB_LKUP_RET_SUCCESS || found == BPF_FIB_LKUP_RET_NO_NEIGH)
@@ -200,13 +241,8 @@ static __always_inline bool hop_is_old(const struct next_hop *hop, __u32 now)
 	return !hop->checked || (__s32)(now - hop->checked) > NEXT_HOP_MS;
 }
 
-/* Sends the rewritten packet. */
-static __always_inline void leave(struct __sk_buff *skb, struct work *w)
+/* Sends the packet to the hop. Returns the program's action. */
+static __always_inline int leave(const struct next_hop *hop)
 {
-	struct next_hop *hop = &w->out.hop;
-
-	if (hop->checked)
-		w->action = bpf_redirect(hop->ifindex, 0);
-	else
-		w->action = bpf_redirect_neigh(hop->ifindex, NULL, 0, 0);
+	return hop->checked ? bpf_redirect(hop->ifindex, 0) : bpf_redirect_neigh(hop->ifindex, NULL, 0, 0);
 }

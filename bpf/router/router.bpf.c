@@ -3,11 +3,14 @@
  * The request router's data path, attached at the ingress of the interfaces that clients and surrogates are behind.
  * A packet's path: parse, look up the flow, translate, out. Without a flow, a packet to a VIP is a client to be answered.
  */
-#include "move.h"
-#include "server.h"
-#include "strip.h"
+#include "../wire/parse.h"
+#include "client.h"
 #include "command.h"
 #include "icmp.h"
+#include "move.h"
+#include "newclient.h"
+#include "server.h"
+#include "strip.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
@@ -17,10 +20,10 @@ static __always_inline int tcp_packet(struct __sk_buff *skb, struct work *w)
 	__u32 side, idx;
 	int verdict;
 
-	if (!flow && !to_vip(w))
+	if (!flow && !to_vip(&w->packet, &w->routing))
 		return PASS;
 	if (w->packet.urgent || skb->vlan_present) {
-		int err = strip(skb);
+		int err = strip(skb, &w->packet);
 
 		if (err)
 			return -err;
@@ -44,17 +47,31 @@ static __always_inline int tcp_packet(struct __sk_buff *skb, struct work *w)
 	return PASS;
 }
 
+/* The verdict on a packet to a VIP that cannot be translated. */
+static __always_inline int unreadable(int parsed)
+{
+	switch (parsed) {
+	case PARSED_FRAGMENT:
+		return DROP_FRAGMENT;
+	case PARSED_IP_OPTIONS:
+		return DROP_IP_OPTIONS;
+	case PARSED_IPV6_EXTENSION:
+		return DROP_IPV6_EXTENSION;
+	}
+	return DROP_TRUNCATED;
+}
+
 SEC("tc")
 int router_ingress(struct __sk_buff *skb)
 {
+	int verdict = PASS, parsed;
 	struct work *w = work();
-	int verdict;
 
 	if (!w)
 		return TC_ACT_UNSPEC;
 	w->action = TC_ACT_SHOT;
-	verdict = parse(skb, w);
-	switch (verdict) {
+	parsed = parse(skb, &w->packet);
+	switch (parsed) {
 	case PARSED_TCP:
 		verdict = tcp_packet(skb, w);
 		break;
@@ -62,21 +79,20 @@ int router_ingress(struct __sk_buff *skb)
 		verdict = icmp_error(skb);
 		break;
 	case PARSED_OTHER:
-		verdict = PASS;
 		break;
 	default:
-		verdict = vip_of(w, 0) ? -verdict : PASS;
+		verdict = vip_of(&w->packet, 0, &w->routing.generation) ? unreadable(parsed) : PASS;
 	}
 	count(verdict);
 	/* what is not ours is for the programs behind this one */
 	return verdict == PASS || verdict == PASS_LOCAL ? TC_ACT_UNSPEC : w->action;
 }
 
-/* Not attached: user space runs it on a struct command. */
+/* Not attached: user space runs it on a struct splice_command. */
 SEC("tc")
 int router_command(struct __sk_buff *skb)
 {
-	struct sweep sweep = {};
+	struct splice_sweep sweep = {};
 	struct work *w = work();
 
 	if (!w || bpf_skb_load_bytes(skb, 0, &w->command, sizeof(w->command)))
@@ -123,7 +139,7 @@ int router_replay(struct __sk_buff *skb)
 	struct splice *s;
 	struct flow *f;
 
-	if (!w || parse(skb, w) != PARSED_TCP)
+	if (!w || parse(skb, &w->packet) != PARSED_TCP)
 		return TC_ACT_SHOT;
 	c = bpf_map_lookup_elem(&clients, &w->packet.key);
 	if (c)
@@ -157,6 +173,6 @@ const enum reuse *reuse_type __attribute__((unused));
 const enum mode *mode_type __attribute__((unused));
 const enum vip_flag *vip_flag_type __attribute__((unused));
 const enum method *method_type __attribute__((unused));
-const struct event *event_type __attribute__((unused));
-const struct command *command_type __attribute__((unused));
+const struct leg_event *leg_event_type __attribute__((unused));
+const struct splice_command *splice_command_type __attribute__((unused));
 const struct ended *ended_type __attribute__((unused));

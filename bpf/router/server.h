@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../session/opening.h"
+#include "../session/server.h"
 #include "responses.h"
 #include "session.h"
 
@@ -10,16 +11,16 @@ static __always_inline int send_to_client(struct __sk_buff *skb, struct work *w,
 {
 	int err;
 
-	if (hop_is_old(&w->out.hop, now) && resolve(skb, now)) {
+	if (hop_is_old(&w->out.hop, now) && resolve(skb, &w->out, &w->fib, w->packet.v6, now)) {
 		bpf_spin_lock(&s->lock);
 		if (same_tuple(&s->server, &w->packet.key) && s->to_client.ifindex)
 			s->to_client = w->out.hop;
 		bpf_spin_unlock(&s->lock);
 	}
-	err = rewrite(skb);
+	err = rewrite(skb, &w->packet, &w->out, &w->option);
 	if (err)
 		return -err;
-	leave(skb, w);
+	w->action = leave(&w->out.hop);
 	return TO_CLIENT;
 }
 
@@ -37,9 +38,9 @@ __noinline int leg_up(struct __sk_buff *skb, __u32 idx)
 	in.packet = &w->packet;
 	in.clock = in.now + set->ts_offset;
 	w->packet.plain = 0;
-	if (w->packet.options && parse_options(skb) < 0)
+	if (w->packet.options && !read_options(skb, &w->packet, &w->option.now))
 		return DROP_BAD_OPTIONS;
-	if (!checksum_ok(skb))
+	if (!checksum_ok(skb, &w->packet, &w->sum))
 		return DROP_BAD_CHECKSUM;
 	bpf_spin_lock(&s->lock);
 	next = opening_event(s, &in, &w->reply);
@@ -73,13 +74,11 @@ static __always_inline void idle_leg_over(__u32 idx, struct splice *s, __u32 end
 }
 
 /* Whether a route to the leg's surrogate leads over the interface. */
-static __always_inline bool leads_to(struct work *w, const struct splice *s, __u32 ifindex)
+static __always_inline bool leads_to(const struct splice *s, __u32 ifindex)
 {
-	if (ifindex == s->to_server.ifindex)
-		return true;
-	w->path.surrogate = s->surrogate;
-	w->path.ifindex = ifindex;
-	return bpf_map_lookup_elem(&paths, &w->path);
+	struct path_key path = { .surrogate = s->surrogate, .ifindex = ifindex };
+
+	return ifindex == s->to_server.ifindex || bpf_map_lookup_elem(&paths, &path);
 }
 
 /* Reads what has to be read of the packet before its session is. Returns 0, or the verdict. */
@@ -90,15 +89,15 @@ static __always_inline int read_server_packet(struct __sk_buff *skb, struct work
 
 	if (p->ttl <= 1)
 		return DROP_TTL;
-	if (!p->plain && parse_options(skb) < 0)
+	if (!p->plain && !read_options(skb, &w->packet, &w->option.now))
 		return DROP_BAD_OPTIONS;
 	if (!(p->flags & (SYN | RST | ACK)))
 		return DROP_BAD_FLAGS;
-	if ((p->flags & (SYN | FIN | RST) || walk) && !checksum_ok(skb))
+	if ((p->flags & (SYN | FIN | RST) || walk) && !checksum_ok(skb, &w->packet, &w->sum))
 		return DROP_BAD_CHECKSUM;
 	w->walk.from = FRAMING_QUIET; /* of no walk */
 	if (walk)
-		walk_response(skb, idx);
+		walk_response(skb, p, idx, &w->walk, &w->reading);
 	return 0;
 }
 
@@ -161,7 +160,7 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 	in.packet = &w->packet;
 	in.walk = &w->walk;
 	in.clock = in.now + set->ts_offset;
-	if (!leads_to(w, s, skb->ifindex))
+	if (!leads_to(s, skb->ifindex))
 		return DROP_INTERFACE;
 	if (s->state == SPLICE_OPENING)
 		return leg_up(skb, idx);

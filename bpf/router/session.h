@@ -2,9 +2,14 @@
 /* What begins and ends a session: joining a client to a leg, giving the leg back, and the end of both. */
 #pragma once
 
-#include "ask.h"
+#include "../session/join.h"
 #include "decide.h"
 #include "hold.h"
+#include "legs.h"
+#include "promise.h"
+#include "sources.h"
+#include "walk.h"
+#include "work.h"
 
 /*
  * The session of a client is over. That is remembered for a while: a late copy of its first segment still matches the
@@ -13,15 +18,15 @@
 __noinline int linger(const struct tuple *client, __u32 side, __u32 exist, __u32 now)
 {
 	struct flow f = { .splice = now, .side = side };
-	struct work *w = work();
+	struct ended e;
 	__u32 key = 0;
 	__u64 *lost;
 
-	if (!w || !client || bpf_map_update_elem(&flows, client, &f, exist))
+	if (!client || bpf_map_update_elem(&flows, client, &f, exist))
 		return 0;
-	w->ended.client = *client;
-	w->ended.since = now;
-	if (!bpf_map_push_elem(&lingering, &w->ended, BPF_ANY))
+	e.client = *client;
+	e.since = now;
+	if (!bpf_map_push_elem(&lingering, &e, BPF_ANY))
 		return 0;
 	lost = bpf_map_lookup_elem(&lingering_lost, &key);
 	if (lost)
@@ -107,25 +112,22 @@ static __always_inline int send_to_server(struct __sk_buff *skb, struct work *w,
 {
 	int err;
 
-	if (hop_is_old(&w->out.hop, now) && resolve(skb, now)) {
+	if (hop_is_old(&w->out.hop, now) && resolve(skb, &w->out, &w->fib, w->packet.v6, now)) {
 		bpf_spin_lock(&s->lock);
 		if (same_tuple(&s->client, &w->packet.key))
 			s->to_server = w->out.hop;
 		bpf_spin_unlock(&s->lock);
 	}
-	err = rewrite(skb);
+	err = rewrite(skb, &w->packet, &w->out, &w->option);
 	if (err)
 		return -err;
-	leave(skb, w);
+	w->action = leave(&w->out.hop);
 	return verdict;
 }
 
 /* An ACK of ours, from and to where the translated packet goes, with its timestamps and window. */
-static __always_inline struct segment *ack_like_out(struct work *w)
+static __always_inline struct segment *ack_like(struct segment *r, const struct translation *t)
 {
-	struct translation *t = &w->out;
-	struct segment *r = &w->reply;
-
 	copy_addr(r->src, t->src);
 	copy_addr(r->dst, t->dst);
 	r->sport = t->sport;
@@ -152,22 +154,22 @@ static __always_inline void widen(struct __sk_buff *skb, struct work *w)
 	if (!t->hop.checked) /* its neighbour is asked for: that is for one packet only */
 		return;
 	bpf_clone_redirect(skb, t->hop.ifindex, 0);
-	r = ack_like_out(w);
-	r->with_ts = t->keep_ts && w->packet.ts_at != 0xff;
+	r = ack_like(&w->reply, t);
+	r->with_ts = t->keep_ts && has_ts(&w->packet);
 	r->with_sack = 0;
 	r->wscale = NO_SCALE;
 	r->mss = 0;
 	r->v6 = w->packet.v6;
 	w->action = TC_ACT_SHOT;
-	if (!write_reply(skb))
-		leave(skb, w);
+	if (write_segment(skb, r))
+		w->action = leave(&t->hop);
 }
 
 /* Legs that turn out closed, before a request gives up on the pool. */
 #define STALE_LEGS 8
 
 /* A leg that is taken out of its queue. */
-struct taken {
+struct taken_leg {
 	__u32 idx;
 	__u32 surrogate;
 	__u32 leg_class;
@@ -176,7 +178,7 @@ struct taken {
 };
 
 /* Again below its bound, as the verifier forgets. */
-static __always_inline __u32 class_of(const struct taken *t)
+static __always_inline __u32 class_of(const struct taken_leg *t)
 {
 	__u32 leg_class = t->leg_class;
 
@@ -184,19 +186,20 @@ static __always_inline __u32 class_of(const struct taken *t)
 	return leg_class & (LEG_CLASSES - 1);
 }
 
-static __always_inline void put_back(const struct taken *t)
+static __always_inline void put_back(const struct taken_leg *t)
 {
 	push_leg(t->surrogate, t->leg_class, t->band, t->idx);
 }
 
 /* An idle leg for the decided request, of t's surrogate. NULL: there is none. */
-static __always_inline struct splice *take_leg(struct work *w, const struct config *set, bool first, struct taken *t)
+static __always_inline struct splice *take_leg(struct work *w, const struct config *set, bool first,
+					       struct taken_leg *t)
 {
 	void *queue;
 
 	t->leg_class = class_for(set, &w->client) & (LEG_CLASSES - 1);
 	t->band = w->client.band & (LEG_BANDS - 1);
-	t->reuse = reuse_of(w, w->decision.pool);
+	t->reuse = reuse_of(w->routing.generation, w->decision.pool);
 	if (t->band >= BAND_FAR || t->reuse == REUSE_NEVER || (t->reuse == REUSE_SAFE && first))
 		t->band = BAND_NONE; /* whose legs have served nobody */
 	queue = queue_of(t->surrogate, t->leg_class, t->band);
@@ -226,9 +229,9 @@ static __always_inline __u32 first_flags(const struct work *w, bool first, __u32
 		flags |= SPLICE_CLIENT_SACK;
 	if (w->client.flags & CLIENT_WSCALE)
 		flags |= SPLICE_CLIENT_WSCALE;
-	if (!(w->vip.flags & VIP_ONE_POOL))
+	if (!(w->routing.vip.flags & VIP_ONE_POOL))
 		flags |= SPLICE_ROUTED;
-	if (w->vip.flags & VIP_HOLD)
+	if (w->routing.vip.flags & VIP_HOLD)
 		flags |= SPLICE_HOLD | SPLICE_ROUTED;
 	if (reuse == REUSE_NEVER)
 		flags |= SPLICE_SPOILT;
@@ -236,7 +239,7 @@ static __always_inline __u32 first_flags(const struct work *w, bool first, __u32
 }
 
 /* Joins the client to the leg, and its flow, which was that of moved_from, to the session. Returns 0, or the verdict. */
-__noinline int join_leg(struct __sk_buff *skb, const struct taken *t, __u32 moved_from, __u32 ts_client)
+__noinline int join_leg(struct __sk_buff *skb, const struct taken_leg *t, __u32 moved_from, __u32 ts_client)
 {
 	struct work *w = work();
 	struct config *set = config();
@@ -276,7 +279,7 @@ __noinline int join_leg(struct __sk_buff *skb, const struct taken *t, __u32 move
 	return DROP_RACE;
 }
 
-static __always_inline void count_handoff(struct surrogate *of, const struct taken *t, __u32 leg_band)
+static __always_inline void count_handoff(struct surrogate *of, const struct taken_leg *t, __u32 leg_band)
 {
 	__u32 leg_class = class_of(t);
 
@@ -293,7 +296,7 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 {
 	struct work *w = work();
 	struct config *set = config();
-	struct taken t = { .idx = NO_SPLICE };
+	struct taken_leg t = { .idx = NO_SPLICE };
 	__u32 now = clock_ms();
 	struct surrogate *of;
 	struct splice *s;
@@ -301,7 +304,9 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 
 	if (!w || !set)
 		return 0;
-	verdict = w->decision.surrogate == NO_SURROGATE ? choose(w->decision.pool) : w->decision.surrogate;
+	verdict = w->decision.surrogate == NO_SURROGATE
+			  ? choose(&w->packet, &w->reading.scan, w->routing.generation, w->decision.pool)
+			  : w->decision.surrogate;
 	if (verdict < 0 || verdict >= MAX_SURROGATES)
 		return 0;
 	t.surrogate = verdict;
@@ -314,8 +319,8 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 		return 0;
 	}
 	if (w->decision.chunked)
-		walk_first(skb);
-	if (!hold_first(skb, w)) {
+		walk_first(skb, &w->packet, &w->decision, &w->walk);
+	if (w->routing.vip.flags & VIP_HOLD && !hold_first(skb, &w->packet, &w->decision, &w->walk, &w->sum)) {
 		put_back(&t);
 		return DROP_EARLY;
 	}
@@ -331,14 +336,14 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 	return verdict;
 }
 
-/* The decision that user space took for the client at hand, into w->decision. */
-static __always_inline void adopt_decision(struct work *w, const struct client *c)
+/* The decision that user space took for a client. */
+static __always_inline void adopt_decision(struct decision *d, const struct client *c)
 {
-	w->decision.request = c->request;
-	w->decision.chunked = c->chunked;
-	w->decision.method = c->method;
-	w->decision.bound = !!(c->flags & CLIENT_BOUND);
-	w->decision.upgrade = !!(c->flags & CLIENT_UPGRADE);
-	w->decision.pool = c->pool;
-	w->decision.surrogate = c->surrogate;
+	d->request = c->request;
+	d->chunked = c->chunked;
+	d->method = c->method;
+	d->bound = !!(c->flags & CLIENT_BOUND);
+	d->upgrade = !!(c->flags & CLIENT_UPGRADE);
+	d->pool = c->pool;
+	d->surrogate = c->surrogate;
 }

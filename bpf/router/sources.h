@@ -2,7 +2,7 @@
 /* How many undecided clients each source has, so that none has all the room. Costs when a client is asked about, and then only. */
 #pragma once
 
-#include "work.h"
+#include "maps.h"
 
 /* No fewer sources than that fill the table, and no more is left to each of so many than LEAST_CLIENTS. */
 #define LEAST_SOURCES 4096
@@ -12,7 +12,7 @@
 static __always_inline __u32 source_of(const struct tuple *key, __u32 salt)
 {
 	const __u32 *addr = (const __u32 *)key->src;
-	bool v6 = addr[0] || addr[1] || addr[2] != bpf_htonl(0xffff);
+	bool v6 = !is_mapped(addr);
 	__u32 h = salt;
 
 	h = (h ^ (v6 ? addr[0] : addr[3])) * 0x9e3779b1;

@@ -2,25 +2,27 @@
 /* What is taken off every packet of ours before anything looks at it. */
 #pragma once
 
-#include "work.h"
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include "../wire/packet.h"
+#include "types.h"
 
 /*
  * The urgent pointer: a receiver takes the byte before it out of the stream (RFC 6093), and would count the session's bytes
  * otherwise than we do. And a priority tag: a tag of no VLAN. Offsets stay.
  */
-__noinline int strip(struct __sk_buff *skb)
+__noinline int strip(struct __sk_buff *skb, struct packet *p)
 {
-	struct work *w = work();
 	__be16 old[2], new[2];
 	__u32 l4;
 
-	if (!w)
+	if (!p)
 		return -DROP_NO_ROOM;
 	if (skb->vlan_present && bpf_skb_vlan_pop(skb))
 		return -DROP_NO_ROOM;
-	if (!w->packet.urgent)
+	if (!p->urgent)
 		return 0;
-	l4 = w->packet.l4;
+	l4 = p->l4;
 	if (bpf_skb_load_bytes(skb, l4 + 12, &old[0], 2) || bpf_skb_load_bytes(skb, l4 + 18, &old[1], 2))
 		return -DROP_NO_ROOM;
 	new[0] = old[0] & ~bpf_htons(URG);
@@ -29,6 +31,6 @@ __noinline int strip(struct __sk_buff *skb)
 	    bpf_l4_csum_replace(skb, l4 + 16, old[0], new[0], 2) ||
 	    bpf_l4_csum_replace(skb, l4 + 16, old[1], new[1], 2))
 		return -DROP_NO_ROOM;
-	w->packet.flags &= ~URG;
+	p->flags &= ~URG;
 	return 0;
 }

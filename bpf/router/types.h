@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "../session/splice.h"
+#include "../wire/fields.h"
 
 /* Bounds and constants of both sides. */
 enum bound {
@@ -171,8 +171,8 @@ struct pool {
 	__u16 member[POOL_MEMBERS]; /* surrogates that may be chosen */
 };
 
-/* Surrogate numbers by slot. Of policy nearest, table = zone. */
-struct table {
+/* A choice table: surrogate numbers by slot. Of policy nearest, table = zone. */
+struct choices {
 	__u32 slots;
 	__u16 surrogate[TABLE_SLOTS];
 	__u16 pad;
@@ -239,7 +239,7 @@ enum leg_end {
 	LEG_MALFORMED, /* ended here: the client's request is malformed, which it is told */
 };
 
-struct event {
+struct leg_event {
 	__u8 kind;
 	__u8 end; /* enum leg_end */
 	__u8 leg_class;
@@ -266,7 +266,7 @@ enum command_kind {
 };
 
 /* Runs in the kernel on behalf of user space (BPF_PROG_TEST_RUN); results come back in the same bytes. */
-struct command {
+struct splice_command {
 	__u8 ethernet[14]; /* BPF_PROG_TEST_RUN wants a frame */
 	__u16 kind;
 	__u32 surrogate;

@@ -2,8 +2,9 @@
 /* The bodies of requests whose length is not known ahead: chunked ones, behind a head that user space has read. */
 #pragma once
 
+#include "../session/walk.h"
 #include "chunks.h"
-#include "legs.h"
+#include "maps.h"
 
 /* From k->framing, k->left and k->chunk on, over the packet's bytes behind those that were there before. */
 static __always_inline void walk_on(struct __sk_buff *skb, const struct packet *p, struct walk *k)
@@ -33,31 +34,24 @@ static __always_inline void walk_on(struct __sk_buff *skb, const struct packet *
 	k->behind = c.behind;
 }
 
-/* The decided request at hand: its first packet. */
-__noinline int walk_first(struct __sk_buff *skb)
+/* The first packet of a decided request. */
+__noinline int walk_first(struct __sk_buff *skb, const struct packet *p, const struct decision *d, struct walk *k)
 {
-	struct work *w = work();
-	struct walk *k;
-
-	if (!w)
+	if (!p || !d || !k)
 		return 0;
-	k = &w->walk;
 	k->framing = FRAMING_HEAD;
-	k->left = w->decision.request;
+	k->left = d->request;
 	k->skip = 0;
-	walk_on(skb, &w->packet, k);
+	walk_on(skb, p, k);
 	return 0;
 }
 
 /* A packet of the client, while its request is of that kind. The lock is not held: client_event sees whether it holds. */
-__noinline int walk_request(struct __sk_buff *skb, __u32 idx)
+__noinline int walk_request(struct __sk_buff *skb, const struct packet *p, __u32 idx, struct walk *k)
 {
-	struct work *w = work();
 	struct splice *s = splice_at(idx);
 
-	if (!w || !s)
-		return 0;
-	if (begin_walk(s, &w->packet, &w->walk))
-		walk_on(skb, &w->packet, &w->walk);
+	if (s && p && k && begin_walk(s, p, k))
+		walk_on(skb, p, k);
 	return 0;
 }

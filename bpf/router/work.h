@@ -1,81 +1,55 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the steps of one packet hand to each other: too large for the stack, so one record a CPU. */
+/* The memory that a packet's steps need: too large for the stack, so one record a CPU. And how a packet of ours leaves. */
 #pragma once
 
-#include <stddef.h>
-#include <stdbool.h>
-#include <linux/in.h>
-#include <linux/ip.h>
-#include <linux/ipv6.h>
-#include <linux/pkt_cls.h>
-#include <linux/tcp.h>
-#include "../session/join.h"
-#include "../session/server.h"
+#include "../kernel/clock.h"
+#include "../session/state.h"
+#include "../wire/cookie.h"
+#include "../wire/options.h"
+#include "../wire/verify.h"
+#include "../wire/write.h"
 #include "maps.h"
+#include "rewrite.h"
+#include "scan.h"
 
-enum scan_end { SCAN_MORE, SCAN_OK, SCAN_SHORT, SCAN_BAD };
+#define WINDOW_TOLD 65535
 
-/* What is known of a message head. */
-struct scan {
-	__u32 off;
-	__u32 len;
-	__u32 carried; /* bytes at the start that came with an earlier packet */
-	__u32 start;   /* offset of the line being read */
-	__u32 line;    /* offset of the first line's end */
-	__u32 path;    /* offset of the request target */
-	__u32 host;    /* offset of the Host value */
-	__u32 flags;
-	__u32 end;    /* enum scan_end */
-	__u32 head;   /* bytes of the head */
-	__u32 status; /* of a response */
-	__u64 length; /* Content-Length, NO_LENGTH when absent */
+/* The quoted headers of an ICMP error, before and after. Zero behind what is quoted. */
+struct quoted {
+	__u8 old[64];
+	__u8 new[64];
 };
 
-/* A sum over the segment at hand: of the bytes before off. */
-struct sum_walk {
-	__u64 sum;
-	__u32 off;
-	__u32 end;
-	__u32 bad;
+/* A head that is being read, and what is kept of one that goes on in the next packet. */
+struct reading {
+	struct scan scan;
+	struct partial part;
 };
 
-/* A header as the cookie helpers want it. */
-struct cookie_headers {
-	union {
-		struct iphdr ip;
-		struct ipv6hdr ip6;
-	};
-	struct tcphdr th;
-};
-
+/* Each function says by its arguments what of this it reads and writes; those that attach points call have all of it. */
 struct work {
-	struct packet packet;
+	struct packet packet;       /* at hand */
+	struct option_bytes option; /* its options, if they are not plain */
 	struct translation out;
 	struct segment reply;
 	struct next_hop reply_hop;
-	struct scan scan;
-	struct decision decision;
 	struct walk walk;
-	struct sum_walk sum;
+	struct decision decision;
+	struct routing routing;
+	struct client client; /* at hand */
+	struct client known;  /* by know_client */
 	struct promise_key promise;
-	struct path_key path;
-	struct partial partial;
-	struct client client;
-	struct client known; /* by know_client */
 	struct cookie_headers cookie;
-	struct vip vip;
-	__u32 generation; /* config's, as to_vip has read it */
-	struct host_key host;
-	struct route_key route;
 	struct bpf_fib_lookup fib;
-	struct command command;
-	struct ended ended;
+	struct splice_command command;
 	struct left left;
 	struct joined joined;
 	__u32 action; /* TCX_* */
-	__u8 options[64];
-	__u8 old_options[64];
-	__u8 head[HEAD_BYTES + CARRY_BYTES + 64];
+	union {       /* one after the other */
+		struct reading reading;
+		struct sum_bytes sum;
+		struct quoted quoted;
+	};
 };
 
 struct {
@@ -92,26 +66,40 @@ static __always_inline struct work *work(void)
 	return bpf_map_lookup_elem(&works, &zero);
 }
 
-static __always_inline struct config *config(void)
+/* Sends the packet to user space, unacknowledged. */
+static __always_inline int to_user_space(struct work *w, const struct config *set)
 {
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&settings, &zero);
+	if (!set->tap)
+		return DROP_NO_TAP;
+	w->action = bpf_redirect(set->tap, 0);
+	return ASKED;
 }
 
-/* Milliseconds, coarse, from an arbitrary start. */
-static __always_inline __u32 clock_ms(void)
+/* The way back to the sender of the packet at hand. */
+static __always_inline struct segment *reply_to(struct segment *r, const struct packet *p, __u8 flags, __u32 seq,
+						__u32 ack)
 {
-	return bpf_ktime_get_coarse_ns() / 1000000;
+	answer(r, p, flags, seq, ack);
+	r->window = flags & RST ? 0 : WINDOW_TOLD >> TOLD_WSCALE;
+	return r;
 }
 
-/* Keeps the compiler from using what it knows of x, so that the verifier sees the check that follows. */
-#define hide(x) asm volatile("" : "+r"(x))
-
-static __always_inline void count(__u32 verdict)
+/* Writes w->reply and sends it back where the packet came from. Returns verdict, or the reason it could not. */
+static __always_inline int send_back(struct __sk_buff *skb, struct work *w, int verdict)
 {
-	__u64 *n = bpf_map_lookup_elem(&verdicts, &verdict);
+	if (!write_segment(skb, &w->reply))
+		return DROP_NO_ROOM;
+	w->action = bpf_redirect(skb->ifindex, 0);
+	return verdict;
+}
 
-	if (n)
-		(*n)++;
+/* An RST that the sender of the packet at hand accepts (RFC 9293, 3.10.7.1). */
+static __always_inline int reset_sender(struct __sk_buff *skb, struct work *w)
+{
+	if (w->packet.flags & RST)
+		return CONSUMED;
+	if (!checksum_ok(skb, &w->packet, &w->sum))
+		return DROP_BAD_CHECKSUM;
+	answer_reset(&w->reply, &w->packet);
+	return send_back(skb, w, RESET_SENT);
 }

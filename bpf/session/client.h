@@ -3,6 +3,9 @@
 #pragma once
 
 #include "requests.h"
+#include "timestamps.h"
+#include "translate.h"
+#include "window.h"
 
 /*
  * A packet that neither begins its session nor is the next, while the client has not acknowledged a byte: the session may

@@ -6,12 +6,6 @@
 
 #define UNREPORTED_MS 5000 /* a dead leg that user space has not freed: its event was lost */
 
-/* More than ms have gone by since then. Another CPU may have set since to a time after now. */
-static __always_inline bool past(__u32 since, __u32 ms, __u32 now)
-{
-	return (__s32)(now - since) > (__s32)ms;
-}
-
 /* Nothing has come for so long: idle of a session, closing of one with a FIN. */
 static __always_inline bool has_expired(const struct splice *s, __u32 idle, __u32 closing, __u32 now)
 {

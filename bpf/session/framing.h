@@ -6,6 +6,7 @@
 #pragma once
 
 #include "http.h"
+#include "splice.h"
 
 /* The session has left HTTP: all that comes passes. */
 static __always_inline void let_go(struct splice *s)
@@ -19,11 +20,6 @@ static __always_inline void give_up(struct splice *s)
 	s->response = FRAMING_OPAQUE;
 	if (!(s->flags & SPLICE_HOLD))
 		s->request = FRAMING_OPAQUE;
-}
-
-static __always_inline bool quiet(const struct splice *s)
-{
-	return s->request == FRAMING_QUIET && s->response == FRAMING_QUIET;
 }
 
 static __always_inline void settle(struct splice *s)

@@ -2,7 +2,7 @@
 /* What the readers of HTTP messages tell the session: a request that is decided, a final response head, where a packet's bytes lead. */
 #pragma once
 
-#include "splice.h"
+#include <linux/types.h>
 
 enum head_flag {
 	HEAD_CHUNKED = 1,
@@ -54,13 +54,3 @@ struct walk {
 };
 
 #define CHUNKS_LONG 2 /* walk.bad: more steps than a packet may take; it comes again in smaller ones */
-
-static __always_inline bool walked(__u8 framing)
-{
-	return framing == FRAMING_HEAD || framing == FRAMING_CHUNKED;
-}
-
-static __always_inline bool read_on(__u8 framing)
-{
-	return framing == FRAMING_HEAD || framing == FRAMING_PART || framing == FRAMING_CHUNKED;
-}

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "state.h"
-
-#define MSS_DEFAULT_V4 536 /* RFC 9293, 3.7.1 */
-#define MSS_DEFAULT_V6 1220
+#include "timestamps.h"
+#include "translate.h"
+#include "window.h"
 
 /* What becomes of a surrogate's answer to our SYN. */
 enum opening_next {
@@ -78,14 +78,5 @@ static __always_inline bool take_up_event(struct splice *s, __u32 surrogate, __u
 	enter(s, SPLICE_IDLE, now);
 	s->seen = s->opened = now;
 	s->ts_told = later(s->ts_told, clock);
-	return true;
-}
-
-/* An idle leg is given up. False: it is not idle any more. */
-static __always_inline bool retire_event(struct splice *s, __u32 now)
-{
-	if (s->state != SPLICE_IDLE)
-		return false;
-	enter(s, SPLICE_DEAD, now);
 	return true;
 }

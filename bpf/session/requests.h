@@ -2,7 +2,9 @@
 /* Bytes of a client: which request they are of, and what waits. Where each request is routed the client is held to one at a time. */
 #pragma once
 
+#include "framing.h"
 #include "state.h"
+#include "walk.h"
 
 /* What becomes of a client's packet. */
 enum client_next {
@@ -21,77 +23,6 @@ enum client_next {
 	NEXT_STALE, /* the session is not its own any more */
 	NEXT_RACE,  /* its client is being moved */
 };
-
-/*
- * Where in the request in front the packet's fresh bytes begin: the walk's start. False: there is nothing to walk. The packet
- * has not been judged, and the record may change before it is: track_request sees whether the walk still holds.
- */
-static __always_inline bool begin_walk(const struct splice *s, const struct packet *p, struct walk *k)
-{
-	__u32 seq = p->seq + s->to_server_seq, gap;
-
-	k->at = s->snd_nxt;
-	k->from = k->framing = s->request;
-	k->left = s->request_left;
-	k->chunk = s->request_chunk;
-	k->skip = k->hidden = 0;
-	k->behind = 0;
-	if (!walked(k->framing) || !before(k->at, seq + p->len))
-		return false;
-	if (before(k->at, seq)) {
-		gap = seq - k->at;
-		k->hidden = k->left < gap || (k->framing == FRAMING_CHUNKED && k->chunk != CHUNK_DATA);
-		k->left -= gap;
-		return !k->hidden;
-	}
-	k->skip = k->at - seq;
-	return true;
-}
-
-/* Bytes of the client's packet that lie behind the request in front; the packet's whole length if all of them do. */
-static __always_inline __u32 behind_request(const struct splice *s, const struct packet *p, const struct walk *k)
-{
-	__u32 end = p->seq + s->to_server_seq + p->len, limit = s->snd_nxt, over;
-
-	switch (s->request) {
-	case FRAMING_QUIET:
-	case FRAMING_DONE:
-		break;
-	case FRAMING_BODY:
-		if (!before(limit, end) || s->request_left >= end - limit)
-			return 0;
-		limit += s->request_left;
-		break;
-	case FRAMING_HEAD:
-	case FRAMING_CHUNKED:
-		return k->hidden ? 0 : k->behind;
-	default:
-		return 0;
-	}
-	if (!before(limit, end))
-		return 0;
-	over = end - limit;
-	return over < p->len ? over : p->len;
-}
-
-/* Bytes to be cut off the end of the client's packet, where requests are held. One behind all of the request is judged later. */
-static __always_inline __u32 cut_of_more(const struct splice *s, const struct packet *p, const struct walk *k)
-{
-	__u32 over;
-
-	if (p->flags & (SYN | RST) || (quiet(s) && p->seq + s->to_server_seq == s->snd_nxt))
-		return 0;
-	over = behind_request(s, p, k);
-	return over < p->len ? over : 0;
-}
-
-/* The same of the first packet of a decided request, of len bytes. */
-static __always_inline __u32 cut_of_first(const struct decision *d, const struct walk *k, __u32 len)
-{
-	if (d->chunked)
-		return k->behind;
-	return d->request < len ? len - d->request : 0;
-}
 
 #define HELD_MS 1000 /* nothing has moved for so long: nothing will end the wait */
 

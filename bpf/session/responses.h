@@ -2,6 +2,7 @@
 /* Bytes of a surrogate: where its response stands. */
 #pragma once
 
+#include "framing.h"
 #include "state.h"
 
 /* What becomes of a surrogate's packet. */
@@ -22,33 +23,6 @@ enum server_next {
 	SERVER_OUTSIDE, /* of the session's windows */
 	SERVER_STALE,   /* the leg is another's */
 };
-
-/*
- * Where in the response the packet's fresh bytes begin: the walk's start, and how many of its bytes were there before. False: there is
- * nothing to walk. The packet has not been judged, and the record may change before it is: track_response sees whether the walk
- * still holds.
- */
-static __always_inline bool begin_response_walk(const struct splice *s, const struct packet *p, struct walk *k)
-{
-	__u32 gap;
-
-	k->at = s->rcv_nxt;
-	k->from = k->framing = s->response;
-	k->left = s->response_left;
-	k->chunk = s->chunk;
-	k->hidden = 0;
-	k->skip = 0;
-	gap = p->seq - k->at;
-	if (before(k->at, p->seq)) {
-		k->hidden = k->from != FRAMING_CHUNKED || k->chunk != CHUNK_DATA || k->left < gap;
-		k->left -= gap;
-	} else if (before(k->at, p->seq + p->len)) {
-		k->skip = k->at - p->seq;
-	} else {
-		return false; /* seen before */
-	}
-	return !k->hidden;
-}
 
 /* The response goes on where the walk over its new bytes has led. */
 static __always_inline void follow_response(struct splice *s, const struct walk *k)

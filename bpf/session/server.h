@@ -3,6 +3,9 @@
 #pragma once
 
 #include "responses.h"
+#include "timestamps.h"
+#include "translate.h"
+#include "window.h"
 
 /*
  * A leg whose SYN-ACK user space has not acknowledged yet: the SYN-ACK again, which has its answer

@@ -9,7 +9,7 @@
 #pragma once
 
 #include <linux/bpf.h>
-#include "../wire/tuple.h"
+#include "../wire/fields.h"
 
 enum session_bound {
 	TOLD_WSCALE = 10,   /* window shift told on both legs: windows up to 64 MiB, in steps of 1 KiB */
@@ -152,3 +152,38 @@ struct splice {
 	struct next_hop to_server;
 	struct next_hop to_client;
 };
+
+/* What a packet becomes. In host byte order but for addresses and ports. */
+struct translation {
+	__u8 src[16];
+	__u8 dst[16];
+	__be16 sport;
+	__be16 dport;
+	__u32 seq; /* new values, not differences */
+	__u32 ack;
+	__u32 ack_shift; /* what was added to ack: SACK edges move with it */
+	__u32 tsval;
+	__u32 tsecr;
+	__u16 window; /* as it is sent */
+	__u8 keep_ts;
+	__u8 keep_sack;
+	struct next_hop hop;
+};
+
+/* Whether the bytes of a request in this state are read. */
+static __always_inline bool walked(__u8 framing)
+{
+	return framing == FRAMING_HEAD || framing == FRAMING_CHUNKED;
+}
+
+/* The same of a response. */
+static __always_inline bool read_on(__u8 framing)
+{
+	return framing == FRAMING_HEAD || framing == FRAMING_PART || framing == FRAMING_CHUNKED;
+}
+
+/* Between two messages. */
+static __always_inline bool quiet(const struct splice *s)
+{
+	return s->request == FRAMING_QUIET && s->response == FRAMING_QUIET;
+}

@@ -2,11 +2,8 @@
 /* What a session's record says of it, and the changes that its events have in common. */
 #pragma once
 
-#include "../wire/segment.h"
-#include "framing.h"
-#include "timestamps.h"
-#include "translate.h"
-#include "window.h"
+#include "../wire/packet.h"
+#include "splice.h"
 
 /* What an event comes with. */
 struct input {
@@ -25,6 +22,23 @@ struct left {
 	__u32 leg_class;
 	__u32 band;
 	bool worn; /* it is dead, not idle */
+};
+
+/* A client and its decided request, for a leg. */
+struct joining {
+	const struct decision *decision;
+	__u32 ts_client; /* the newest timestamp told to the client */
+	__u32 ifindex;   /* that it comes in by */
+	__u32 flags;     /* enum splice_flag, that the session begins with */
+	__u8 band;       /* enum band */
+	__u8 shift;      /* of its window */
+};
+
+/* Of a session that has begun. */
+struct joined {
+	__u32 leg_band; /* before its client */
+	__u32 behind;   /* sequence number behind the request */
+	bool widen;     /* the surrogate is to be told the client's window once more */
 };
 
 static __always_inline bool is_joined(const struct splice *s)
@@ -88,4 +102,13 @@ static __always_inline void part(struct splice *s, bool worn, __u32 now, struct 
 	left->worn = worn;
 	enter(s, worn ? SPLICE_DEAD : SPLICE_IDLE, now);
 	__builtin_memset(&s->client, 0, sizeof(s->client));
+}
+
+/* An idle leg is given up. False: it is not idle any more. */
+static __always_inline bool retire_event(struct splice *s, __u32 now)
+{
+	if (s->state != SPLICE_IDLE)
+		return false;
+	enter(s, SPLICE_DEAD, now);
+	return true;
 }

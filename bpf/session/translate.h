@@ -3,25 +3,7 @@
 #pragma once
 
 #include "../wire/packet.h"
-#include "../wire/scale.h"
 #include "splice.h"
-
-/* What a packet becomes. In host byte order but for addresses and ports. */
-struct translation {
-	__u8 src[16];
-	__u8 dst[16];
-	__be16 sport;
-	__be16 dport;
-	__u32 seq; /* new values, not differences */
-	__u32 ack;
-	__u32 ack_shift; /* what was added to ack: SACK edges move with it */
-	__u32 tsval;
-	__u32 tsecr;
-	__u16 window; /* as it is sent */
-	__u8 keep_ts;
-	__u8 keep_sack;
-	struct next_hop hop;
-};
 
 /*
  * The window that an idle leg's surrogate is told, as it is sent. As small as it may be, so that the first request's own is the

@@ -6,7 +6,6 @@
 #pragma once
 
 #include "../wire/packet.h"
-#include "../wire/scale.h"
 #include "splice.h"
 
 #define LEAST_SPAN \

@@ -2,9 +2,13 @@
 /* Internet checksums (RFC 1071, RFC 1624). Sums are of words in memory order, so no byte is swapped. */
 #pragma once
 
+#include <stddef.h>
 #include <linux/bpf.h>
+#include <linux/in.h>
 #include <bpf/bpf_helpers.h>
-#include <stdbool.h>
+#include "fields.h"
+
+#define CHECKSUM_AT 16 /* offset in a TCP header */
 
 static __always_inline __u16 fold(__u64 sum)
 {
@@ -28,6 +32,25 @@ static __always_inline __u64 swapped(__u32 from, __u32 to)
 	return (__u64)(__u32)~from + to;
 }
 
+/* What replacing one IPv6 address by another adds to a sum. */
+static __always_inline __u64 swapped_addr(const void *from, const void *to)
+{
+	const __u32 *f = from, *t = to;
+
+	return swapped(f[0], t[0]) + swapped(f[1], t[1]) + swapped(f[2], t[2]) + swapped(f[3], t[3]);
+}
+
+/* Of TCP, over len bytes of header and payload. */
+static __always_inline __u64 pseudo_header(const __u8 *src, const __u8 *dst, __u32 len, bool v6)
+{
+	const __u32 *s = (const __u32 *)src, *d = (const __u32 *)dst;
+	__u64 sum = (__u64)s[3] + d[3] + bpf_htonl(len) + bpf_htonl(IPPROTO_TCP);
+
+	if (v6)
+		sum += (__u64)s[0] + s[1] + s[2] + d[0] + d[1] + d[2];
+	return sum;
+}
+
 /*
  * Whether the packet's TCP checksum holds only the pseudo header's sum, left for a device to finish (CHECKSUM_PARTIAL).
  * No field tells; but then a difference outside of the pseudo header leaves the checksum alone.
@@ -36,11 +59,11 @@ static __always_inline bool partial_checksum(struct __sk_buff *skb, __u32 l4)
 {
 	__u16 then = 0, now = 0;
 
-	if (bpf_skb_load_bytes(skb, l4 + 16, &then, 2) || bpf_l4_csum_replace(skb, l4 + 16, 0, 1, 0) ||
-	    bpf_skb_load_bytes(skb, l4 + 16, &now, 2))
+	if (bpf_skb_load_bytes(skb, l4 + CHECKSUM_AT, &then, 2) ||
+	    bpf_l4_csum_replace(skb, l4 + CHECKSUM_AT, 0, 1, 0) || bpf_skb_load_bytes(skb, l4 + CHECKSUM_AT, &now, 2))
 		return false;
 	if (then == now)
 		return true;
-	bpf_skb_store_bytes(skb, l4 + 16, &then, 2, 0);
+	bpf_skb_store_bytes(skb, l4 + CHECKSUM_AT, &then, 2, 0);
 	return false;
 }

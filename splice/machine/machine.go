@@ -5,7 +5,7 @@ package machine
 /*
 #cgo CFLAGS: -I${SRCDIR}/../../bpf -O2 -Wall -Werror -Wno-unknown-pragmas -Wno-unused-function
 #include "session/client.h"
-#include "session/join.h"
+#include "session/move.h"
 #include "session/server.h"
 
 struct call {

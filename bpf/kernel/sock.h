@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Of the kernel's structures, what is looked at (CO-RE). */
+/* Of the kernel's structures, what the programs look at (CO-RE). */
 #pragma once
 
 #include <linux/types.h>
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+typedef struct {
+	int counter;
+} atomic_t;
+
 struct in6_addr___kernel {
 	union {
 		__u8 u6_addr8[16];
@@ -48,14 +52,21 @@ struct sock_cgroup_data {
 struct sock {
 	struct sock_common __sk_common;
 	struct sock_cgroup_data sk_cgrp_data;
+	__u32 sk_ack_backlog;
+	__u32 sk_max_ack_backlog;
 };
 
 struct inet_sock {
 	struct sock sk;
 };
 
+struct request_sock_queue {
+	atomic_t qlen;
+};
+
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
+	struct request_sock_queue icsk_accept_queue;
 	__u32 icsk_rto; /* jiffies */
 	__u8 icsk_retransmits;
 	struct {
@@ -73,6 +84,14 @@ struct tcp_sock {
 	__u32 packets_out;
 	__u32 rcv_tstamp; /* jiffies: of the last acknowledgement that came */
 	__u8 bpf_sock_ops_cb_flags;
+};
+
+struct inet_timewait_sock {
+	__u32 tw_mark;
+};
+
+struct tcp_timewait_sock {
+	struct inet_timewait_sock tw_sk;
 };
 
 struct bpf_iter_meta {

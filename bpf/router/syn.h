@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Answers SYNs to VIPs: with a cookie, and with as many of the client's options as we can keep. */
+#pragma once
+
+#include "band.h"
+#include "promise.h"
+#include "work.h"
+
+/* The options of the client that has sent the SYN. */
+static __always_inline void read_syn(const struct packet *p, __u8 vip_flags, struct client *c)
+{
+	c->state = CLIENT_SYN;
+	c->mss = p->mss ?: (p->v6 ? MSS_DEFAULT_V6 : MSS_DEFAULT_V4);
+	if (has_ts(p) && !(vip_flags & VIP_NO_TS))
+		c->flags |= CLIENT_TS;
+	if (p->sack_ok)
+		c->flags |= CLIENT_SACK;
+	if (p->wscale != NO_OPTION) {
+		c->flags |= CLIENT_WSCALE;
+		c->wscale = p->wscale;
+	}
+}
+
+/*
+ * Keeps the options that the echoed timestamp cannot carry, while there is room. Returns the verdict, and in bits what the timestamp
+ * says of the MSS.
+ */
+static __always_inline int promise_options(const struct packet *p, const struct config *set, struct client *c,
+					   struct promise_key *key, __u32 *bits)
+{
+	__u16 usual = usual_mss(p->v6);
+
+	if (c->flags & CLIENT_TS && mss_class(set, c->mss) == mss_class(set, usual))
+		return SYN_ANSWERED;
+	c->since = clock_ms();
+	*bits = TS_OTHER_MSS;
+	if (!bpf_map_update_elem(&promised, promise_to(key, p, p->seq + 1), c, BPF_ANY))
+		return SYN_ANSWERED;
+	if (!(c->flags & CLIENT_TS))
+		c->flags = 0; /* promise nothing that will be forgotten */
+	else if (c->mss > usual)
+		*bits = 0;
+	return SYN_COOKIE;
+}
+
+/* The SYN-ACK that tells a client's options back. bits: see promise_options. */
+static __always_inline void fill_syn_ack(struct segment *r, const struct packet *p, const struct config *set,
+					 const struct client *c, __u32 bits)
+{
+	if (c->flags & CLIENT_TS) {
+		bits |= c->flags & CLIENT_WSCALE ? c->wscale : TS_NO_WSCALE;
+		if (c->flags & CLIENT_SACK)
+			bits |= TS_SACK;
+		r->with_ts = 1;
+		r->tsval = ts_with_options(ts_clock(set), bits);
+		r->tsecr = p->tsval;
+	}
+	r->with_sack = !!(c->flags & CLIENT_SACK);
+	r->wscale = c->flags & CLIENT_WSCALE ? TOLD_WSCALE : NO_SCALE;
+}
+
+/* Answers the SYN at hand, which is for w->routing.vip. */
+__noinline int answer_syn(struct __sk_buff *skb)
+{
+	struct work *w = work();
+	struct config *set = config();
+	struct client c = { .ifindex = skb->ifindex };
+	struct packet *p;
+	struct segment *r;
+	__u32 bits = 0;
+	__s64 cookie;
+	int verdict;
+
+	if (!w || !set)
+		return DROP_NO_ROOM;
+	p = &w->packet;
+	if (p->flags & (ACK | RST | FIN))
+		return DROP_BAD_FLAGS;
+	if (set->closed || w->routing.vip.flags & VIP_CLOSED)
+		return reset_sender(skb, w);
+	p->plain = 0;
+	if (p->options && !read_options(skb, p, &w->option.now))
+		return DROP_BAD_OPTIONS;
+	if (!checksum_ok(skb, p, &w->sum))
+		return DROP_BAD_CHECKSUM;
+	cookie = make_cookie(&w->cookie, p);
+	if (cookie < 0)
+		return DROP_NO_ROOM;
+	read_syn(p, w->routing.vip.flags, &c);
+	verdict = promise_options(p, set, &c, &w->promise, &bits);
+	r = reply_to(&w->reply, p, SYN | ACK, (__u32)cookie, p->seq + 1);
+	r->window = WINDOW_TOLD;
+	r->mss = w->routing.vip.mss;
+	fill_syn_ack(r, p, set, &c, bits);
+	time_handshake((__u32)cookie);
+	return send_back(skb, w, verdict);
+}

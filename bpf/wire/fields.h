@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Fields of headers, and what is computed with them: sequence numbers, windows, addresses and ports. Pure.
+ *
+ * Addresses are 16 bytes in network byte order; IPv4 ones are IPv4-mapped (::ffff:a.b.c.d).
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <linux/types.h>
+#include <bpf/bpf_endian.h>
+
+/* linux/stddef.h has it without the attribute: the verifier wants what is under a lock to be in one piece. */
+#undef __always_inline
+#define __always_inline inline __attribute__((always_inline))
+
+/* Keeps the compiler from using what it knows of x, so that the verifier sees the check that follows. */
+#define hide(x) asm volatile("" : "+r"(x))
+
+/* Sequence numbers, timestamps and times of 32 bits are compared modulo 2^32: a before b. */
+static __always_inline bool before(__u32 a, __u32 b)
+{
+	return (__s32)(a - b) < 0;
+}
+
+static __always_inline __u32 later(__u32 a, __u32 b)
+{
+	return before(a, b) ? b : a;
+}
+
+#define MAX_SCALE 14 /* of a window (RFC 7323, 2.3) */
+
+/* Bytes of a window that was sent with a scale. */
+static __always_inline __u32 unscaled(__u16 window, __u32 shift)
+{
+	return (__u32)window << (shift & 15);
+}
+
+/* A window as it is sent, from one scale to another. */
+static __always_inline __u16 rescale(__u32 window, __u32 from, __u32 to)
+{
+	__u32 scaled = window << (from & 15) >> (to & 15);
+
+	if (window && !scaled)
+		return 1; /* a small window is not a closed one */
+	return scaled > 65535 ? 65535 : scaled;
+}
+
+/* In network byte order. */
+struct tuple {
+	__u8 src[16];
+	__u8 dst[16];
+	__be16 sport;
+	__be16 dport;
+} __attribute__((aligned(4)));
+
+static __always_inline void copy_addr(void *to, const void *from)
+{
+	((__u32 *)to)[0] = ((const __u32 *)from)[0];
+	((__u32 *)to)[1] = ((const __u32 *)from)[1];
+	((__u32 *)to)[2] = ((const __u32 *)from)[2];
+	((__u32 *)to)[3] = ((const __u32 *)from)[3];
+}
+
+/* The IPv4-mapped address. */
+static __always_inline void map_addr(void *to, __be32 from)
+{
+	((__u32 *)to)[0] = ((__u32 *)to)[1] = 0;
+	((__u32 *)to)[2] = bpf_htonl(0xffff);
+	((__u32 *)to)[3] = from;
+}
+
+/* Whether an address is an IPv4 one. */
+static __always_inline bool is_mapped(const void *addr)
+{
+	const __u32 *a = addr;
+
+	return !a[0] && !a[1] && a[2] == bpf_htonl(0xffff);
+}
+
+/* Of a mapped address, the IPv4 one. */
+static __always_inline __be32 unmap_addr(const void *addr)
+{
+	return ((const __u32 *)addr)[3];
+}
+
+static __always_inline bool same_addr(const void *a, const void *b)
+{
+	const __u32 *x = a, *y = b;
+
+	return !((x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]) | (x[3] ^ y[3]));
+}
+
+static __always_inline bool same_tuple(const struct tuple *a, const struct tuple *b)
+{
+	const __u32 *x = (const __u32 *)a, *y = (const __u32 *)b;
+	__u32 differ = 0;
+
+#pragma unroll
+	for (int i = 0; i < (int)(sizeof(*a) / 4); i++)
+		differ |= x[i] ^ y[i];
+	return !differ;
+}
+
+/* More than ms have gone by since then. Another CPU may have set since to a time after now. */
+static __always_inline bool past(__u32 since, __u32 ms, __u32 now)
+{
+	return (__s32)(now - since) > (__s32)ms;
+}

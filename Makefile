@@ -9,7 +9,7 @@ export GOTOOLCHAIN ?= auto
 export CC = clang-19
 
 .DEFAULT_GOAL := help
-.PHONY: help deps generate build demo test lint bench
+.PHONY: help deps generate build demo test check lint bench
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -30,6 +30,10 @@ test: ## dependencies, build, lint and all rings of tests (root for rings 3 and 
 	@packaging/deps.sh || [ "$$(id -u)" != 0 ]
 	@$(MAKE) --no-print-directory build lint
 	@GO=$(GO) $(GO) run ./packaging/rings
+
+check: ## what one runs while editing: build, lint, and the tests that need neither root nor a network
+	@$(MAKE) --no-print-directory build lint
+	@GO=$(GO) BATON_RINGS=check $(GO) run ./packaging/rings
 
 lint: ## gofmt, go vet, staticcheck, clang-format, length of files
 	@GO=$(GO) packaging/lint.sh

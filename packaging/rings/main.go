@@ -1,7 +1,8 @@
 // Command rings runs all tests of the module and says, ring by ring, what ran (docs: the five rings of tests). The
 // ring of a test follows from its file: *_long_test.go is ring 5, one that imports baton/lab ring 4, one of
 // datapath ring 3, a fuzz target ring 2, all others ring 1. A skipped test makes the run fail where CI=true or
-// BATON_RINGS=all. Ring 5 runs with BATON_RINGS=long only.
+// BATON_RINGS=all. Ring 5 runs with BATON_RINGS=long only; BATON_RINGS=check runs ring 1 and the seeds of ring 2, but for what has not
+// changed since it passed.
 package main
 
 import (
@@ -33,18 +34,16 @@ func run() error {
 	}
 	began := time.Now()
 	s := newSummary(tests)
-	// One package at a time: the lab's tests want the machine for themselves.
-	args := []string{"test", "-json", "-count=1", "-p=1", "-timeout=" + packageTimeout.String()}
-	if os.Getenv("BATON_RINGS") != "long" {
-		args = append(args, "-skip="+longPattern(tests))
+	switch os.Getenv("BATON_RINGS") {
+	case "long":
+		err = lane{packages: []string{"./..."}}.run(s, "$^")
+	case "check":
+		err = check(tests, s)
+	default:
+		err = runLanes(lanes(tests), s, pattern(tests, 5))
 	}
-	if err := s.goTest(append(args, "./...")); err != nil {
+	if err != nil {
 		return err
-	}
-	for _, t := range tests {
-		if t.fuzz {
-			s.fuzz(t)
-		}
 	}
 	fmt.Printf("\n%s", s.table())
 	fmt.Printf("%d packages, %.0f s\n", len(s.packages), time.Since(began).Seconds())

@@ -5,9 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -25,6 +26,7 @@ type summary struct {
 	packages []string
 	failures []string
 	output   map[[2]string][]string
+	lock     sync.Mutex // of all of it: two lanes report at once
 }
 
 func newSummary(tests []test) *summary {
@@ -42,9 +44,7 @@ type event struct {
 	Elapsed                       float64
 }
 
-func (s *summary) goTest(args []string) error {
-	cmd := goCommand(args...)
-	cmd.Stderr = os.Stderr
+func (s *summary) goTest(cmd *exec.Cmd) error {
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -66,6 +66,8 @@ func (s *summary) goTest(args []string) error {
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("read go test: %w", err)
 	}
+	s.lock.Lock()
+	defer s.lock.Unlock()
 	if failed != nil && len(s.failures) == 0 {
 		return fmt.Errorf("go test: %w", failed)
 	}
@@ -73,6 +75,8 @@ func (s *summary) goTest(args []string) error {
 }
 
 func (s *summary) take(e event) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
 	key := [2]string{e.Package, e.Test}
 	switch e.Action {
 	case "output", "build-output":
@@ -165,24 +169,16 @@ func reason(output []string) string {
 	return said
 }
 
-// fuzz runs one target for a short time; its seeds have run with the tests.
-func (s *summary) fuzz(t test) {
-	began := time.Now()
-	var out []byte
-	var err error
-	for range 3 {
-		cmd := goCommand("test", "-run=^$", "-fuzz=^"+t.name+"$", "-fuzztime="+fuzzTime.String(), "-fuzzminimizetime=1x", "-parallel=2", t.pkg)
-		if out, err = cmd.CombinedOutput(); err == nil || !ranOut(string(out)) {
-			break
-		}
-	}
+func (s *summary) fuzzEnds(t test, out []byte, err error, took time.Duration) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
 	if err != nil {
 		fmt.Printf("FAIL  %s %s\n%s", t.pkg, t.name, out)
 		s.tallies[2].failed++
 		s.failures = append(s.failures, t.pkg+" "+t.name+" (fuzzing)")
 		return
 	}
-	fmt.Printf("fuzz  %-28s %6.1f s  %s\n", t.pkg, time.Since(began).Seconds(), t.name)
+	fmt.Printf("fuzz  %-28s %6.1f s  %s\n", t.pkg, took.Seconds(), t.name)
 }
 
 // ranOut tells whether a target failed by nothing but the end of its time, which Go's fuzzer sometimes takes for a fault of the target when a

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// A lane runs packages one after another. Two run at once: tests that measure time in a network of the lab's want the machine for
+// themselves, but leave half of it idle, as they wait; what only computes has that half, at a priority that takes nothing from them.
+type lane struct {
+	packages []string
+	fuzz     []test
+	nice     int
+	cached   bool // what has passed and is unchanged counts as passed
+}
+
+// judgesByResult are packages with tests in the lab that judge what happens and not when, so that they may run beside others.
+var judgesByResult = []string{
+	"baton/cmd/baton",
+	"baton/experiments/conformance",
+}
+
+// lanes divides the packages that have tests.
+func lanes(tests []test) [2]lane {
+	timed, beside := lane{}, lane{nice: 15}
+	lab := map[string]bool{}
+	for _, t := range tests {
+		if t.ring == 4 && !slices.Contains(judgesByResult, t.pkg) {
+			lab[t.pkg] = true
+		}
+	}
+	for _, t := range tests {
+		to := &beside
+		if lab[t.pkg] {
+			to = &timed
+		}
+		if !slices.Contains(to.packages, t.pkg) {
+			to.packages = append(to.packages, t.pkg)
+		}
+		if t.fuzz {
+			beside.fuzz = append(beside.fuzz, t)
+		}
+	}
+	return [2]lane{timed, beside}
+}
+
+func (l lane) command(args ...string) *exec.Cmd {
+	cmd := goCommand(args...)
+	if l.nice > 0 {
+		cmd = exec.Command("nice", append([]string{"-n", strconv.Itoa(l.nice)}, cmd.Args...)...)
+	}
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+// run runs the lane's tests, then its fuzz targets.
+func (l lane) run(s *summary, skip string) error {
+	if len(l.packages) == 0 {
+		return nil
+	}
+	args := []string{"test", "-json", "-timeout=" + packageTimeout.String(), "-skip=" + skip}
+	if !l.cached {
+		args = append(args, "-count=1", "-p=1")
+	}
+	if err := s.goTest(l.command(append(args, l.packages...)...)); err != nil {
+		return err
+	}
+	for _, t := range l.fuzz {
+		began := time.Now()
+		out, err := l.fuzzTarget(t)
+		s.fuzzEnds(t, out, err, time.Since(began))
+	}
+	return nil
+}
+
+// fuzzTarget runs one target for a short time; its seeds have run with the tests. It tries again when nothing but the time ran out.
+func (l lane) fuzzTarget(t test) (out []byte, err error) {
+	for range 3 {
+		cmd := l.command("test", "-run=^$", "-fuzz=^"+t.name+"$", "-fuzztime="+fuzzTime.String(), "-fuzzminimizetime=1x", "-parallel=1", t.pkg)
+		cmd.Stderr = nil
+		if out, err = cmd.CombinedOutput(); err == nil || !ranOut(string(out)) {
+			return out, err
+		}
+	}
+	return out, err
+}
+
+// runLanes runs both at once and returns the first error.
+func runLanes(both [2]lane, s *summary, skip string) error {
+	var errs [2]error
+	var running sync.WaitGroup
+	for i, l := range both {
+		running.Go(func() { errs[i] = l.run(s, skip) })
+	}
+	running.Wait()
+	if errs[0] != nil {
+		return errs[0]
+	}
+	return errs[1]
+}
+
+// check runs the tests that need neither root nor a network: of packages that have others, those are skipped by name.
+func check(tests []test, s *summary) error {
+	mixed := map[string]bool{}
+	var others []test
+	for _, t := range tests {
+		if t.ring > 2 {
+			mixed[t.pkg] = true
+			others = append(others, t)
+		}
+	}
+	pure, rest := lane{cached: true}, lane{cached: true}
+	for _, t := range tests {
+		to := &pure
+		if mixed[t.pkg] {
+			to = &rest
+		}
+		if t.ring <= 2 && !slices.Contains(to.packages, t.pkg) {
+			to.packages = append(to.packages, t.pkg)
+		}
+	}
+	if err := pure.run(s, "$^"); err != nil {
+		return err
+	}
+	return rest.run(s, pattern(others, 3))
+}

@@ -1,0 +1,66 @@
+package machine
+
+/*
+#include "session/translate.h"
+
+struct numbers {
+	struct splice s;
+	struct packet p;
+	struct translation out;
+};
+
+static void call_to_server(struct numbers *n) { fill_to_server(&n->s, &n->p, &n->out); }
+static void call_to_client(struct numbers *n) { fill_to_client(&n->s, &n->p, &n->out); }
+*/
+import "C"
+
+// Differences are what a session's record adds to numbers, and the scales of its windows (struct splice). Scales count only where Flags
+// have ClientScale and ServerScale.
+type Differences struct {
+	ToServerSeq, ToServerAck uint32
+	TSToServer, TSToClient   uint32
+	Flags                    uint32
+	ClientShift, ServerShift uint8
+}
+
+// Flags of a record that say how a packet is translated.
+const (
+	ClientScale = C.SPLICE_CLIENT_WSCALE
+	ServerScale = C.SPLICE_SERVER_WSCALE
+	ToldShift   = C.TOLD_WSCALE // window shift that the router tells both ends
+)
+
+// Numbers are a packet's, in host byte order.
+type Numbers struct {
+	Seq, Ack, TSVal, TSEcr uint32
+	Window                 uint16
+	HasACK                 bool
+}
+
+// Translate returns the numbers of a packet on the other leg: of a client's packet towards the surrogate, or the other way round.
+// Without an ACK flag the number of that field means nothing and is kept, as is the echoed timestamp.
+func Translate(d Differences, n Numbers, toServer bool) Numbers {
+	var c C.struct_numbers
+	c.s.to_server_seq, c.s.to_server_ack = C.__u32(d.ToServerSeq), C.__u32(d.ToServerAck)
+	c.s.ts_to_server, c.s.ts_to_client = C.__u32(d.TSToServer), C.__u32(d.TSToClient)
+	c.s.flags, c.s.client_shift, c.s.server_shift = C.__u32(d.Flags), C.__u8(d.ClientShift), C.__u8(d.ServerShift)
+	c.p.seq, c.p.ack, c.p.tsval, c.p.tsecr = C.__u32(n.Seq), C.__u32(n.Ack), C.__u32(n.TSVal), C.__u32(n.TSEcr)
+	c.p.window = C.__u16(n.Window)
+	if n.HasACK {
+		c.p.flags = C.ACK
+	}
+	if toServer {
+		C.call_to_server(&c)
+	} else {
+		C.call_to_client(&c)
+	}
+	return Numbers{
+		Seq: uint32(c.out.seq), Ack: uint32(c.out.ack), TSVal: uint32(c.out.tsval), TSEcr: uint32(c.out.tsecr),
+		Window: uint16(c.out.window), HasACK: n.HasACK,
+	}
+}
+
+// Rescale returns a window as it is sent, from one scale to another.
+func Rescale(window uint32, from, to uint8) uint16 {
+	return uint16(C.rescale(C.__u32(window), C.__u32(from), C.__u32(to)))
+}

@@ -69,7 +69,7 @@ struct silence {
 	__u32 rcv;    /* what was expected of the client: data that comes in order is no acknowledgement */
 	__u32 began;  /* ms: when the timeout was set that has run out first, or when the client was heard of since */
 	__u32 count;  /* timeouts that have run out */
-	__u32 marked; /* the policy's id by which user space was told; 0: it was not */
+	__u32 marked; /* id of the policy that was reported to user space; 0: none was */
 	__u16 turn;   /* of this connection's silences */
 };
 

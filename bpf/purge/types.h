@@ -30,7 +30,7 @@ struct prefix_key {
 
 /* When a connection is dormant. Times are ms. */
 struct policy {
-	__u32 id;          /* user space's, told in marks; not 0 */
+	__u32 id;          /* user space's, reported in marks; not 0 */
 	__u32 max_retries; /* timeouts that may run out before the one that counts */
 	__u32 wait;        /* for an answer to what that one has sent again, percent of its own length; less LATE */
 	__u32 floor;       /* of silence */
@@ -44,7 +44,7 @@ struct expiry {
 	__u32 silent; /* since the silence began */
 };
 
-/* Why the kernel tells of a connection. */
+/* Why the kernel reports a connection. */
 enum mark_kind {
 	MARK_EXPIRED = 1, /* a timeout has run out */
 	MARK_FOUND,       /* it was there before the programs, and is retransmitting */
@@ -98,7 +98,7 @@ enum verdict {
 	NO_POLICY,    /* a timeout of one that is wanted no more */
 	EXEMPT,
 	SHUT,     /* the client's window is zero: it is there, and does not read */
-	CLOSING,  /* nobody is to be told: SYN_RECV, TIME_WAIT, CLOSE */
+	CLOSING,  /* nobody is to be informed: SYN_RECV, TIME_WAIT, CLOSE */
 	RETRYING, /* too early to say */
 	MARKED,
 	MARKED_BEFORE, /* in the same silence */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What is remembered of a connection's silence, and told of it. */
+/* What is remembered of a connection's silence, and reported of it. */
 #pragma once
 
 #include "../kernel/sock.h"
@@ -68,7 +68,7 @@ static __always_inline __u32 quiet_ms(const struct tcp_sock *tp)
 	return jiffies_ms(acked < sent ? acked : sent);
 }
 
-static __always_inline int tell(struct silence *s, const struct tcp_sock *tp, const struct mark *m)
+static __always_inline int report(struct silence *s, const struct tcp_sock *tp, const struct mark *m)
 {
 	if (bpf_ringbuf_output(&marks, (void *)m, sizeof(*m), 0))
 		return MARK_LOST;
@@ -114,8 +114,7 @@ static __always_inline int expired(struct silence *s, const struct tcp_sock *tp,
 	}
 	if (!found)
 		s->count++;
-	if (s->marked &&
-	    (!found || s->marked == p->id)) /* by another policy user space may have been told to spare it */
+	if (s->marked && (!found || s->marked == p->id)) /* another policy may have spared it */
 		return MARKED_BEFORE;
 	m->expiry = (struct expiry){ .count = s->count, .rto = rto, .silent = now - s->began };
 	m->policy = p->id;
@@ -124,5 +123,5 @@ static __always_inline int expired(struct silence *s, const struct tcp_sock *tp,
 	m->within = dormant_in(p, &m->expiry);
 	if (m->within == NEVER)
 		return RETRYING;
-	return tell(s, tp, m);
+	return report(s, tp, m);
 }

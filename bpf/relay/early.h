@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Early SYN: user space is told of a client's SYN, and begins the onward connection while the handshake goes on. The connections that
+ * Early SYN: a client's SYN is reported to user space, which begins the onward connection while the handshake goes on. The connections that
  * strangers can cause in this way are bounded by the table of SYNs, for each client and for all; whatever is above, or comes while
  * the listener is pressed, passes as if nothing were wanted.
  */
@@ -58,7 +58,7 @@ static __always_inline void unclaim_source(const struct tuple *t)
 		bpf_map_delete_elem(&sources, &s);
 }
 
-/* Forgets a SYN that was told of. False: someone else did. */
+/* Forgets a reported SYN. False: another CPU did. */
 static __always_inline bool settle(const struct tuple *t)
 {
 	if (bpf_map_delete_elem(&syns, t))
@@ -71,14 +71,14 @@ static __always_inline bool settle(const struct tuple *t)
 static __always_inline bool pressed(struct bpf_sock *listener)
 {
 	struct tcp_sock *tp = (void *)bpf_skc_to_tcp_sock(listener);
-	__u32 most, asking, waiting;
+	__u32 most, pending, waiting;
 
 	if (!tp)
 		return true;
 	most = tp->inet_conn.icsk_inet.sk.sk_max_ack_backlog;
 	waiting = tp->inet_conn.icsk_inet.sk.sk_ack_backlog;
-	asking = tp->inet_conn.icsk_accept_queue.qlen.counter;
-	return asking * 4 >= most * 3 || waiting * 4 >= most * 3;
+	pending = tp->inet_conn.icsk_accept_queue.qlen.counter;
+	return pending * 4 >= most * 3 || waiting * 4 >= most * 3;
 }
 
 static __always_inline void fill_event(struct syn_event *ev, __u32 kind, const struct tuple *t, const struct syn *s)
@@ -100,7 +100,7 @@ static __always_inline void *ring_of(const struct syn *s)
 	return bpf_map_lookup_elem(&events, &reader);
 }
 
-static __always_inline bool tell(__u32 kind, const struct tuple *t, const struct syn *s)
+static __always_inline bool report(__u32 kind, const struct tuple *t, const struct syn *s)
 {
 	void *ring = ring_of(s);
 	struct syn_event *ev;
@@ -116,7 +116,7 @@ static __always_inline bool tell(__u32 kind, const struct tuple *t, const struct
 }
 
 /* The same with the frame, of at most FRAME_BYTES. */
-static __always_inline bool tell_held(struct __sk_buff *skb, const struct tuple *t, const struct syn *s)
+static __always_inline bool report_held(struct __sk_buff *skb, const struct tuple *t, const struct syn *s)
 {
 	void *ring = ring_of(s);
 	struct held_event *held;
@@ -189,7 +189,7 @@ static __always_inline int early_syn(struct __sk_buff *skb, const struct packet 
 		unclaim_source(&p->key);
 		return SYN_FULL;
 	}
-	if (!(s.state == SYN_STATE_HELD ? tell_held(skb, &p->key, &s) : tell(EVENT_SYN, &p->key, &s))) {
+	if (!(s.state == SYN_STATE_HELD ? report_held(skb, &p->key, &s) : report(EVENT_SYN, &p->key, &s))) {
 		settle(&p->key);
 		return EVENT_LOST;
 	}
@@ -210,7 +210,7 @@ static __always_inline int cancel(const struct packet *p)
 	s = *known;
 	if (!settle(&p->key))
 		return 0;
-	if (!tell(EVENT_CANCELLED, &p->key, &s))
+	if (!report(EVENT_CANCELLED, &p->key, &s))
 		return EVENT_LOST;
 	return s.state == SYN_STATE_HELD ? CANCELLED_HELD : CANCELLED;
 }

@@ -12,7 +12,7 @@
 #define AF_INET 2
 
 const volatile __u32 steer_mark = 0;  /* of packets that are for a socket of ours; 0: nothing is steered */
-const volatile __u32 per_source = 64; /* SYNs of one client told and not settled */
+const volatile __u32 per_source = 64; /* SYNs of one client reported and not settled */
 const volatile __u32 readers = 1;     /* of events */
 const volatile __u64 own_netns = 0;   /* cookie of the network namespace whose sockets may be trunks */
 
@@ -45,8 +45,8 @@ struct {
 } entries SEC(".maps");
 
 /*
- * SYNs that user space was told of, until it settles them or they are swept. Its size is the bound of onward connections begun for
- * clients that may not exist. Full: SYNs pass untold.
+ * SYNs reported to user space, until it settles them or they are swept. Its size is the bound of onward connections begun for
+ * clients that may not exist. Full: SYNs pass unreported.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -76,7 +76,7 @@ struct {
 
 /*
  * struct syn_event or struct held_event: a ring for each reader, which has the events of packets whose hash modulo their number is its own.
- * Full: the SYN passes untold.
+ * Full: the SYN passes unreported.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);

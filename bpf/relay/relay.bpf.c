@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The relay's part of the kernel: packets of clients that are for its listeners though they are sent to others, SYNs that it wants to
- * know of early, and the way that connections between relays begin.
+ * know of early, and how connections between relays begin.
  */
 #include <linux/pkt_cls.h>
 #include "../wire/parse.h"

@@ -2,7 +2,7 @@
 /*
  * A client that uses a port again while this host still remembers its last connection (TIME_WAIT). The stack ends that only if it
  * finds the listener by itself; with a listener that rides on the packet it drops each SYN until the minute is over (Linux 6.10, where
- * a request must not be there twice). So it is told where to find the listener.
+ * a request must not be there twice). So the stack is given the listener.
  */
 #pragma once
 

@@ -33,7 +33,7 @@ struct entry {
 	__be16 port;
 	__u8 early;     /* enum early_kind */
 	__u8 intercept; /* packets to other hosts are for the listeners */
-	__u32 id;       /* user space's, told in events */
+	__u32 id;       /* user space's, reported in events */
 };
 
 enum syn_state {
@@ -42,7 +42,7 @@ enum syn_state {
 	SYN_STATE_RELEASED, /* was held */
 };
 
-/* A SYN that user space was told of and has not settled. */
+/* A SYN that was reported to user space, which has not settled it. */
 struct syn {
 	__u32 isn;
 	__u32 hash;  /* by which the listeners' group has chosen, or will */
@@ -84,7 +84,7 @@ struct syn_key {
 
 enum command_kind {
 	COMMAND_TAKEN = 1, /* of count keys behind the command: their clients were accepted, or gave up */
-	COMMAND_SWEEP,     /* SYNs that were told of more than expire ms ago */
+	COMMAND_SWEEP,     /* SYNs that were reported more than expire ms ago */
 };
 
 /* Runs in the kernel on behalf of user space (BPF_PROG_TEST_RUN); results come back in the same bytes. */
@@ -149,11 +149,11 @@ enum verdict {
 	SYN_TOLD,
 	SYN_AGAIN,
 	SYN_RELEASED,
-	SYN_SUSPENDED,   /* the listener's queues are nearly full: not told */
-	SYN_FULL,        /* as many are told and not settled as may be: not told */
-	SYN_SOURCE_FULL, /* of this client: not told */
-	SYN_TOO_LONG,    /* to be held, which it was not, as it does not fit into an event: told */
-	EVENT_LOST,      /* user space does not read them: not told */
+	SYN_SUSPENDED,   /* the listener's queues are nearly full: not reported */
+	SYN_FULL,        /* as many are reported and not settled as may be: not reported */
+	SYN_SOURCE_FULL, /* of this client: not reported */
+	SYN_TOO_LONG,    /* to be held, which it was not, as it does not fit into an event: reported */
+	EVENT_LOST,      /* user space does not read them: not reported */
 	CANCELLED,
 	STEER_FAILED, /* passed */
 	SYN_HELD,

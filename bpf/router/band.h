@@ -64,8 +64,8 @@ static __always_inline void end_handshake(__u32 cookie)
 			       HANDSHAKE_DONE | ((clock_us() - (__u32)(known >> 32)) & (HANDSHAKE_DONE - 1)));
 }
 
-/* Whether this was told as an initial sequence number, and no other since in its place. */
-static __always_inline bool was_told(__u32 cookie)
+/* Whether this was sent as an initial sequence number, and no other since in its place. */
+static __always_inline bool was_sent(__u32 cookie)
 {
 	__u64 *at = handshake_at(cookie);
 

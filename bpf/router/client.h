@@ -21,7 +21,7 @@ static __always_inline int end_client(struct __sk_buff *skb, struct work *w)
 	return RECYCLED;
 }
 
-/* The packet begins a connection, and the session is in its way. The client repeats the packet. */
+/* The packet begins a connection on a port that a session still has. Ends that session; the client repeats the packet. */
 static __always_inline int replace_session(struct __sk_buff *skb, struct work *w, __u32 idx, struct splice *s,
 					   __u32 now)
 {

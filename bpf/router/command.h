@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What user space asks the kernel to do to splices, under their locks. */
+/* Commands of user space about splices, carried out under their locks. */
 #pragma once
 
 #include "../session/expiry.h"
@@ -17,7 +17,7 @@ static __always_inline __u32 end_of(const struct splice *s, const struct splice_
 		return has_expired(s, c->idle, c->closing, now) ? LEG_EXPIRED : 0;
 	if (!waits_for(s, c->surrogate))
 		return 0;
-	return s->flags & SPLICE_FIRST ? LEG_ABANDONED : LEG_EXPIRED; /* a later request, no cookie tells again */
+	return s->flags & SPLICE_FIRST ? LEG_ABANDONED : LEG_EXPIRED; /* a later request: no cookie brings it back */
 }
 
 static long sweep_step(__u32 i, struct splice_sweep *sweep)
@@ -44,7 +44,7 @@ static long sweep_step(__u32 i, struct splice_sweep *sweep)
 	} else if (is_unreported(s, now)) {
 		s->since = now;
 		bpf_spin_unlock(&s->lock);
-		tell(EVENT_LEG_DOWN, LEG_EXPIRED, idx, s, now);
+		report(EVENT_LEG_DOWN, LEG_EXPIRED, idx, s, now);
 		return 0;
 	}
 	bpf_spin_unlock(&s->lock);
@@ -132,7 +132,7 @@ static __always_inline void take_up(struct splice_command *c)
 	bpf_spin_unlock(&s->lock);
 	if (!c->result)
 		return;
-	tell(EVENT_LEG_UP, 0, c->first, s, now);
+	report(EVENT_LEG_UP, 0, c->first, s, now);
 	leg_class &= LEG_CLASSES - 1;
 	count_idle(surrogate, leg_class, BAND_NONE, 1);
 	push_leg(surrogate, leg_class, BAND_NONE, c->first);

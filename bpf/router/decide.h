@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* From a request's bytes to a pool and a surrogate, as far as the kernel can; what it cannot, user space is asked. */
+/* From a request's bytes to a pool and a surrogate, as far as the kernel can decide. The rest is an upcall. */
 #pragma once
 
 #include "maps.h"
@@ -32,7 +32,7 @@ static __always_inline __u32 method_of(__u64 x, __u32 *path)
 
 /*
  * The host's number. Names are compared in lower case; a port is not part of one, nor is the dot of the root that it may end with.
- * 0: no route names it. -1: ask.
+ * 0: no route names it. -1: upcall.
  */
 static __always_inline int host_of(const struct scan *s, struct host_key *host, __u16 vip)
 {
@@ -117,7 +117,7 @@ static __always_inline bool plain_request(const struct scan *s)
 	return version == WORD('H', 'T', 'T', 'P', '/', '1', '.', '0');
 }
 
-/* The pool that the VIP's routes name. -1: ask user space. */
+/* The pool that the VIP's routes name. -1: upcall. */
 static __always_inline int route_of(const struct scan *s, struct routing *q, __u32 method)
 {
 	struct route *r;
@@ -139,7 +139,7 @@ static __always_inline int route_of(const struct scan *s, struct routing *q, __u
 	return !r || r->ask ? -1 : r->pool;
 }
 
-/* Reads the request at hand and decides where it goes. False: ask user space. */
+/* Reads the request at hand and decides where it goes. False: upcall. */
 __noinline int decide(struct __sk_buff *skb, const struct packet *p, struct scan *s, struct routing *q,
 		      struct decision *d)
 {
@@ -226,7 +226,7 @@ static __always_inline int least_sessions(__u32 place, struct pool *pool)
 	return l.chosen;
 }
 
-/* A surrogate of the pool for the request at hand, whose head s has read, or -1: ask user space. */
+/* A surrogate of the pool for the request at hand, whose head s has read, or -1: upcall. */
 __noinline int choose(const struct packet *p, const struct scan *s, __u32 generation, __u32 pool_id)
 {
 	struct path_hash h = { .scan = s, .hash = 0xcbf29ce484222325ULL };

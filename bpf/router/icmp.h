@@ -176,7 +176,7 @@ static __always_inline __u64 rewrite_quote(struct __sk_buff *skb, const struct p
 }
 
 /*
- * A surrogate takes the path's MTU for that of all clients, so it is told none that no path has: not less than Linux takes
+ * A surrogate takes the path's MTU for that of all clients, so no MTU is passed on that no path has: not less than Linux takes
  * itself (min_pmtu), and not less than IPv6 has (RFC 8200, 5). Returns what that adds to the checksum.
  */
 static __always_inline __u64 bound_mtu(struct __sk_buff *skb, const struct packet *p, __u32 l4, __u8 type)
@@ -190,7 +190,7 @@ static __always_inline __u64 bound_mtu(struct __sk_buff *skb, const struct packe
 		return 0;
 	other = p->v6 ? 0 : told & bpf_htonl(0xffff0000); /* RFC 4884 */
 	told ^= other;
-	if (!told || bpf_ntohl(told) >= bpf_ntohl(least)) /* 0: of a router that does not tell (RFC 1191, 5) */
+	if (!told || bpf_ntohl(told) >= bpf_ntohl(least)) /* 0: of a router that does not say (RFC 1191, 5) */
 		return 0;
 	told |= other;
 	least |= other;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The leg pools: queues of idle legs, and what user space is told of legs. */
+/* The leg pools: queues of idle legs, and events about legs for user space. */
 #pragma once
 
 #include "../kernel/clock.h"
@@ -44,7 +44,7 @@ static __always_inline void *queue_of(__u32 surrogate, __u32 leg_class, __u32 ba
 #define EVENTS_UNREAD (16 * (sizeof(struct leg_event) + BPF_RINGBUF_HDR_SZ))
 
 /* Not under the lock, but of a splice whose state keeps others away. */
-static __always_inline void tell(__u32 kind, __u32 end, __u32 idx, const struct splice *s, __u32 now)
+static __always_inline void report(__u32 kind, __u32 end, __u32 idx, const struct splice *s, __u32 now)
 {
 	struct leg_event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 
@@ -86,6 +86,6 @@ __noinline int push_leg(__u32 surrogate, __u32 leg_class, __u32 band, __u32 idx)
 	if (!retired)
 		return 0;
 	count_idle(surrogate, leg_class, band, -1);
-	tell(EVENT_LEG_DOWN, LEG_RETIRED, idx, s, now);
+	report(EVENT_LEG_DOWN, LEG_RETIRED, idx, s, now);
 	return 0;
 }

@@ -60,7 +60,7 @@ struct {
 /* The handshake of a client leg. */
 struct handshake {
 	__u32 cookie; /* our initial sequence number */
-	__u32 us;     /* when it was told; with HANDSHAKE_DONE, the round-trip time */
+	__u32 us;     /* when it was sent; with HANDSHAKE_DONE, the round-trip time */
 };
 #define HANDSHAKE_DONE (1U << 31)
 
@@ -72,7 +72,7 @@ struct {
 	__type(value, __u64); /* struct handshake, written at once */
 } handshakes SEC(".maps");
 
-/* Client legs before their (next) request is decided. Full: asking stops. Handshakes cannot fill it. */
+/* Client legs before their (next) request is decided. Full: upcalls stop. Handshakes cannot fill it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
@@ -218,7 +218,7 @@ struct {
 	__uint(max_entries, 1 << 20);
 } events SEC(".maps");
 
-/* The VIP that a request is for, and the keys by which its tables are asked: those of one generation. */
+/* The VIP that a request is for, and the keys that its tables are looked up by: those of one generation. */
 struct routing {
 	struct vip vip;
 	__u32 generation; /* config's, as to_vip has read it */

@@ -3,13 +3,13 @@
 #pragma once
 
 #include "../session/move.h"
-#include "ask.h"
+#include "upcall.h"
 #include "session.h"
 
 /* Sends the request at hand, translated, and the last ACK behind it. */
 static __always_inline void leave_twice(struct __sk_buff *skb, struct work *w)
 {
-	if (!w->out.hop.checked) /* its neighbour is asked for: that is for one packet only */
+	if (!w->out.hop.checked) /* its neighbour is resolved on the way out, which works for one packet only */
 		return;
 	bpf_clone_redirect(skb, w->out.hop.ifindex, 0);
 	w->out.hop = w->reply_hop;
@@ -67,7 +67,7 @@ static __always_inline int move_client(struct __sk_buff *skb, struct work *w, __
 	return verdict;
 }
 
-/* Finds out where the next request is to go: into w->decision and w->client. Returns 0, or the verdict: user space is asked. */
+/* Finds out where the next request is to go: into w->decision and w->client. Returns 0, or the verdict of an upcall. */
 static __always_inline int find_decision(struct __sk_buff *skb, struct work *w, const struct config *set,
 					 struct splice *s, bool known, __u32 now)
 {
@@ -84,7 +84,7 @@ static __always_inline int find_decision(struct __sk_buff *skb, struct work *w, 
 	bpf_spin_lock(&s->lock);
 	s->flags |= SPLICE_ASKED;
 	bpf_spin_unlock(&s->lock);
-	return ask(skb, w, set, now);
+	return upcall(skb, w, set, now);
 }
 
 /* The next request of a spliced session: it stays, or moves to a leg of another pool or surrogate. */
@@ -139,7 +139,7 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 	}
 	verdict = move_client(skb, w, idx, s, local, ts_client);
 	if (!verdict)
-		return ask(skb, w, set, in.now);
+		return upcall(skb, w, set, in.now);
 	if (verdict != MOVED && !local)
 		return verdict;
 	if (known && verdict != ASSIGNED)

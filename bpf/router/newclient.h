@@ -2,7 +2,7 @@
 /* Packets of clients that are not spliced: the end of the handshake, the first request, the last ACK of a session that has ended. */
 #pragma once
 
-#include "ask.h"
+#include "upcall.h"
 #include "session.h"
 #include "syn.h"
 
@@ -25,7 +25,7 @@ __noinline int first_request(struct __sk_buff *skb, bool known)
 	state = known ? w->known.state : CLIENT_SYN;
 	if (state != CLIENT_SYN && w->known.seq != w->packet.seq) {
 		if (cookie_ok(&w->cookie, &w->packet, w->packet.seq)) {
-			/* decided about an earlier session of the same port, or asked */
+			/* decided, or waiting for a decision, about an earlier session of the same port */
 			forget_undecided(&w->packet.key);
 			known = false;
 			state = CLIENT_SYN;
@@ -51,11 +51,11 @@ __noinline int first_request(struct __sk_buff *skb, bool known)
 		break;
 	default:
 		if (!decide(skb, &w->packet, &w->reading.scan, &w->routing, &w->decision))
-			return ask(skb, w, set, now);
+			return upcall(skb, w, set, now);
 	}
 	verdict = splice_client(skb, NO_SPLICE, w->packet.tsecr);
 	if (!verdict)
-		return ask(skb, w, set, now);
+		return upcall(skb, w, set, now);
 	if (verdict == DROP_RACE || verdict == DROP_FLOWS_FULL)
 		return verdict;
 	if (known)
@@ -70,7 +70,7 @@ static __always_inline int no_session(struct __sk_buff *skb, struct work *w, con
 	struct packet *p = &w->packet;
 
 	if (p->len <= 1 && !(p->flags & FIN) && cookie_ok(&w->cookie, p, p->seq + 1)) {
-		/* keepalive; the timestamp told last is told again, as the client's options ride in it */
+		/* keepalive; repeats the last timestamp, as the client's options ride in it */
 		struct segment *r = reply_to(&w->reply, p, ACK, p->ack, p->seq + 1);
 
 		if (!checksum_ok(skb, &w->packet, &w->sum))
@@ -80,14 +80,14 @@ static __always_inline int no_session(struct __sk_buff *skb, struct work *w, con
 		else
 			recall_client(p, promise_to(&w->promise, p, p->seq + 1), &w->client);
 		if (!(w->client.flags & CLIENT_WSCALE))
-			r->window = WINDOW_TOLD;
+			r->window = WINDOW_SENT;
 		r->with_ts = has_ts(p);
 		r->tsval = p->tsecr;
 		r->tsecr = p->tsval;
 		return send_back(skb, w, LEG_ACKED);
 	}
 	if ((p->len || p->flags & FIN) &&
-	    (known || was_told(p->ack - 1) || (has_ts(p) && ts_clock(set) - p->tsecr < COOKIE_MS)))
+	    (known || was_sent(p->ack - 1) || (has_ts(p) && ts_clock(set) - p->tsecr < COOKIE_MS)))
 		return DROP_EARLY; /* most likely behind a request whose start was lost or overtaken */
 	return reset_sender(skb, w);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What a client was promised in its handshake. Our initial sequence number is always a SYN cookie, so no state is needed until the
- * first request byte. Window shift and SACK ride in the low bits of the timestamp that we tell (as in Linux); a client whose
+ * first request byte. Window shift and SACK ride in the low bits of the timestamp that we send (as in Linux); a client whose
  * options they cannot carry (no timestamps, or an MSS that asks for legs of another class than the usual one does) gets
  * an entry in the table of promised options, while there is room.
  */
@@ -25,7 +25,7 @@ static __always_inline __u32 ts_clock(const struct config *set)
 	return clock_ms() + set->ts_offset;
 }
 
-/* The timestamp to tell in a SYN-ACK: not after now, so that later ones never go back (RFC 7323, 5). */
+/* The timestamp of a SYN-ACK: not after now, so that later ones never go back (RFC 7323, 5). */
 static __always_inline __u32 ts_with_options(__u32 now, __u32 bits)
 {
 	__u32 ts = (now & ~TS_OPTION_MASK) | bits;

@@ -204,7 +204,7 @@ __noinline int rewrite(struct __sk_buff *skb, const struct packet *p, const stru
 	return 0;
 }
 
-/* Asks the kernel's routing table for the way to t->dst, with room for the question. True when t->hop can be used as it is. */
+/* Looks up the route to t->dst in the kernel's routing table; fib is scratch. True when t->hop can be used as it is. */
 __noinline int resolve(struct __sk_buff *skb, struct translation *t, struct bpf_fib_lookup *fib, __u32 v6, __u32 now)
 {
 	long found;
@@ -227,7 +227,7 @@ __noinline int resolve(struct __sk_buff *skb, struct translation *t, struct bpf_
 	if (found == BPF_FIB_LKUP_RET_SUCCESS || found == BPF_FIB_LKUP_RET_NO_NEIGH)
 		t->hop.ifindex = fib->ifindex;
 	if (found != BPF_FIB_LKUP_RET_SUCCESS) {
-		t->hop.checked = 0; /* the neighbour is asked for on the way out */
+		t->hop.checked = 0; /* the neighbour is resolved on the way out */
 		return false;
 	}
 	__builtin_memcpy(t->hop.dmac, fib->dmac, 6);

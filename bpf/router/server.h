@@ -51,13 +51,13 @@ __noinline int leg_up(struct __sk_buff *skb, __u32 idx)
 	case OPENING_RESET:
 		return reset_sender(skb, w);
 	case OPENING_REFUSED:
-		tell(EVENT_LEG_DOWN, LEG_REFUSED, idx, s, in.now);
+		report(EVENT_LEG_DOWN, LEG_REFUSED, idx, s, in.now);
 		return CONSUMED;
 	case OPENING_ANSWERED:
-		tell(EVENT_LEG_ANSWERED, 0, idx, s, in.now);
+		report(EVENT_LEG_ANSWERED, 0, idx, s, in.now);
 		return LEG_ANSWERED;
 	case OPENING_UP:
-		tell(EVENT_LEG_UP, 0, idx, s, in.now);
+		report(EVENT_LEG_UP, 0, idx, s, in.now);
 		leg_class &= LEG_CLASSES - 1;
 		count_idle(surrogate, leg_class, BAND_NONE, 1);
 		push_leg(surrogate, leg_class, BAND_NONE, idx);
@@ -70,7 +70,7 @@ __noinline int leg_up(struct __sk_buff *skb, __u32 idx)
 static __always_inline void idle_leg_over(__u32 idx, struct splice *s, __u32 end, __u32 now)
 {
 	count_idle(s->surrogate, s->leg_class, s->band, -1);
-	tell(EVENT_LEG_DOWN, end, idx, s, now);
+	report(EVENT_LEG_DOWN, end, idx, s, now);
 }
 
 /* Whether a route to the leg's surrogate leads over the interface. */
@@ -131,7 +131,7 @@ static __always_inline int after_server(struct __sk_buff *skb, struct work *w, c
 		bury(idx, s, LEG_CUT, now);
 		return reset_sender(skb, w);
 	case SERVER_REFUSED:
-		tell(EVENT_LEG_DOWN, LEG_REFUSED, idx, s, now);
+		report(EVENT_LEG_DOWN, LEG_REFUSED, idx, s, now);
 		return CONSUMED;
 	case SERVER_IDLE_OVER:
 		idle_leg_over(idx, s, LEG_RESET_IDLE, now);

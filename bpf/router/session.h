@@ -34,7 +34,7 @@ __noinline int linger(const struct tuple *client, __u32 side, __u32 exist, __u32
 	return 0;
 }
 
-/* After the lock: the splice is dead. Forgets the client and tells user space. */
+/* After the lock: the splice is dead. Forgets the client and reports the end to user space. */
 static __always_inline void bury(__u32 idx, struct splice *s, __u32 end, __u32 now)
 {
 	struct flow *f = bpf_map_lookup_elem(&flows, &s->client);
@@ -60,7 +60,7 @@ static __always_inline void bury(__u32 idx, struct splice *s, __u32 end, __u32 n
 		if (end == LEG_FAILED)
 			__sync_fetch_and_add(&of->failed, 1);
 	}
-	tell(EVENT_LEG_DOWN, end, idx, s, now);
+	report(EVENT_LEG_DOWN, end, idx, s, now);
 }
 
 /* What a spliced client negotiated, as far as the choice of a leg needs it. */
@@ -93,7 +93,7 @@ static __always_inline void recycle(const struct left *left, __u32 idx, struct s
 	struct surrogate *of = surrogate_at(left->surrogate);
 
 	if (left->worn) {
-		tell(EVENT_LEG_DOWN, LEG_RETIRED, idx, s, now);
+		report(EVENT_LEG_DOWN, LEG_RETIRED, idx, s, now);
 	} else {
 		count_idle(left->surrogate, left->leg_class, left->band, 1);
 		push_leg(left->surrogate, left->leg_class, left->band, idx);
@@ -143,7 +143,7 @@ static __always_inline struct segment *ack_like(struct segment *r, const struct 
 }
 
 /*
- * Sends the request at hand, translated, and behind it an ACK that tells the client's window again. It begins after the
+ * Sends the request at hand, translated, and behind it an ACK that repeats the client's window. It begins after the
  * request, so that the surrogate takes it even when it is smaller than an earlier client's. w->reply.seq is set.
  */
 static __always_inline void widen(struct __sk_buff *skb, struct work *w)
@@ -151,7 +151,7 @@ static __always_inline void widen(struct __sk_buff *skb, struct work *w)
 	struct translation *t = &w->out;
 	struct segment *r;
 
-	if (!t->hop.checked) /* its neighbour is asked for: that is for one packet only */
+	if (!t->hop.checked) /* its neighbour is resolved on the way out, which works for one packet only */
 		return;
 	bpf_clone_redirect(skb, t->hop.ifindex, 0);
 	r = ack_like(&w->reply, t);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* How many undecided clients each source has, so that none has all the room. Costs when a client is asked about, and then only. */
+/* How many undecided clients each source has, so that none has all the room. Costs at an upcall, and only then. */
 #pragma once
 
 #include "maps.h"
@@ -8,7 +8,7 @@
 #define LEAST_SOURCES 4096
 #define LEAST_CLIENTS 16
 
-/* The counter of a client's source: its address, of IPv6 its /64, salted, so that nobody knows whose it shares. */
+/* The counter of a client's source: its address, of IPv6 its /64, salted, so that nobody can choose whose counter to share. */
 static __always_inline __u32 source_of(const struct tuple *key, __u32 salt)
 {
 	const __u32 *addr = (const __u32 *)key->src;

@@ -43,7 +43,7 @@ static __always_inline int promise_options(const struct packet *p, const struct 
 	return SYN_COOKIE;
 }
 
-/* The SYN-ACK that tells a client's options back. bits: see promise_options. */
+/* The SYN-ACK that confirms a client's options. bits: see promise_options. */
 static __always_inline void fill_syn_ack(struct segment *r, const struct packet *p, const struct config *set,
 					 const struct client *c, __u32 bits)
 {
@@ -89,7 +89,7 @@ __noinline int answer_syn(struct __sk_buff *skb)
 	read_syn(p, w->routing.vip.flags, &c);
 	verdict = promise_options(p, set, &c, &w->promise, &bits);
 	r = reply_to(&w->reply, p, SYN | ACK, (__u32)cookie, p->seq + 1);
-	r->window = WINDOW_TOLD;
+	r->window = WINDOW_SENT;
 	r->mss = w->routing.vip.mss;
 	fill_syn_ack(r, p, set, &c, bits);
 	time_handshake((__u32)cookie);

@@ -25,7 +25,7 @@ enum bound {
 	ROUTE_BYTES = 128,     /* of the request target, as far as the kernel's routes look */
 	HEAD_BYTES = 2048,     /* of a message's head, read at once; all of a request's that the kernel decides */
 	CARRY_BYTES = 128,     /* of a head's line that goes on in the next packet */
-	HASH_BYTES = 1024,     /* longest path that the kernel hashes; longer ones are asked */
+	HASH_BYTES = 1024,     /* longest path that the kernel hashes; longer ones are upcalls */
 	NO_SURROGATE = 0xffff, /* any of the pool */
 	LINGER_MS = 3000,      /* a late copy, a repeated FIN */
 	COOKIE_MS = 130000,    /* longer than the kernel accepts a cookie */
@@ -61,7 +61,7 @@ struct ended {
 };
 
 enum client_state {
-	CLIENT_SYN,    /* nothing asked; kept for options that a cookie cannot carry */
+	CLIENT_SYN,    /* no upcall yet; kept for options that a cookie cannot carry */
 	CLIENT_ASKED,  /* user space holds the first bytes */
 	CLIENT_SPLICE, /* user space chose a surrogate */
 	CLIENT_LOCAL,  /* user space wants it on an ordinary socket */
@@ -206,7 +206,7 @@ struct limit {
 
 struct config {
 	__u32 abi;
-	__u32 tap;              /* ifindex of the way to user space */
+	__u32 tap;              /* ifindex of the tap, which leads to user space */
 	__u32 ts_offset;        /* added to the clock in ms that timestamps are taken from */
 	__u16 mss[MSS_CLASSES]; /* ascending; 0: unused */
 	__u16 reqsk;            /* bpf_sk_assign_tcp_reqsk is there */
@@ -235,8 +235,8 @@ enum leg_end {
 	LEG_REPLACED,  /* the client came back on the same port */
 	LEG_FAILED,    /* reset or closed before a response byte */
 	LEG_ABANDONED, /* the surrogate went down before a response byte */
-	LEG_CUT,       /* ended here: what came cannot be told apart, or is not the client's */
-	LEG_MALFORMED, /* ended here: the client's request is malformed, which it is told */
+	LEG_CUT,       /* ended here: what came is ambiguous, or is not the client's */
+	LEG_MALFORMED, /* ended here: the client's request is malformed, and is answered so */
 };
 
 struct leg_event {
@@ -311,14 +311,14 @@ enum verdict {
 	DROP_STALE,     /* raced with the end of its session */
 	DROP_OLD_BYTES, /* the surrogate repeats bytes of an earlier client */
 	DROP_EARLY,     /* comes before what precedes it: the client repeats it */
-	DROP_GAP,       /* comes before what tells where its message ends: the surrogate repeats it */
+	DROP_GAP,       /* comes before the bytes that say where its message ends: the surrogate repeats it */
 	DROP_NO_TAP,    /* user space is away */
 	DROP_PENDING_FULL,
 	DROP_FLOWS_FULL,
 	DROP_CLOSED,      /* no new sessions */
 	DROP_NO_ROOM,     /* the packet could not be changed */
 	DROP_RACE,        /* another CPU was first */
-	DROP_MALFORMED,   /* ends its client's session: what it asks for cannot be told */
+	DROP_MALFORMED,   /* ends its client's session: the request is ambiguous */
 	DROP_WINDOW,      /* its numbers lie outside of the session's windows */
 	DROP_INTERFACE,   /* in a surrogate's name, from where no route to it leads */
 	DROP_SOURCE_FULL, /* its source has its share of undecided clients */

@@ -12,7 +12,7 @@
 #include "rewrite.h"
 #include "scan.h"
 
-#define WINDOW_TOLD 65535
+#define WINDOW_SENT 65535
 
 /* The quoted headers of an ICMP error, before and after. Zero behind what is quoted. */
 struct quoted {
@@ -80,7 +80,7 @@ static __always_inline struct segment *reply_to(struct segment *r, const struct 
 						__u32 ack)
 {
 	answer(r, p, flags, seq, ack);
-	r->window = flags & RST ? 0 : WINDOW_TOLD >> TOLD_WSCALE;
+	r->window = flags & RST ? 0 : WINDOW_SENT >> TOLD_WSCALE;
 	return r;
 }
 

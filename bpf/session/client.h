@@ -26,7 +26,7 @@ static __always_inline bool may_begin_request(const struct splice *s, const stru
 	       !(p->flags & (SYN | RST)) && !(s->flags & (SPLICE_ASKED | SPLICE_MOVING | SPLICE_SERVER_FIN));
 }
 
-/* The packet begins a connection: the session that is in its way ends. False: it is not in its way. */
+/* The packet begins a connection on the port of this session, which ends. False: the session is another's. */
 static __always_inline bool replaced_event(struct splice *s, const struct packet *p, __u32 now)
 {
 	if (!same_tuple(&s->client, &p->key) || !is_strange(s, p) || !is_joined(s))
@@ -36,7 +36,7 @@ static __always_inline bool replaced_event(struct splice *s, const struct packet
 }
 
 /*
- * The session as it stands, told to a client that may have forgotten it (RFC 5961). What the surrogate has not
+ * A challenge: reports where the session stands to a client that may have forgotten it (RFC 5961). What the surrogate has not
  * acknowledged, nor is here.
  */
 static __always_inline __u32 challenge(struct splice *s, const struct input *in, struct segment *reply)
@@ -84,7 +84,7 @@ static __always_inline __u32 client_segment(struct splice *s, const struct input
 		return NEXT_ASK; /* behind bytes that user space holds */
 	if (fin && before(s->snd_nxt, seq + p->len) && (quiet(s) || s->flags & SPLICE_HOLD))
 		return NEXT_EARLY; /* a request is missing */
-	note_told(s, p, in->clock);
+	note_sent_ts(s, p, in->clock);
 	s->snd_ahead = later(s->snd_ahead, seq);
 	note_ack(s, p);
 	note_client_window(s, p, ack);

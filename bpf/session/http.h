@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the readers of HTTP messages tell the session: a request that is decided, a final response head, where a packet's bytes lead. */
+/* What the readers of HTTP messages report to the session: a request that is decided, a final response head, where a packet's bytes lead. */
 #pragma once
 
 #include <linux/types.h>

@@ -36,13 +36,13 @@ static __always_inline __u32 request_event(struct splice *s, const struct input 
 	s->flags &= ~SPLICE_ASKED;
 	note_ack(s, p);
 	note_client_window(s, p, ack);
-	note_told(s, p, in->clock);
+	note_sent_ts(s, p, in->clock);
 	send_first(s, in, d);
 	fill_to_server(s, p, out);
 	return REQUEST_STAYS;
 }
 
-/* The client could not move: user space is asked, or the client comes again. */
+/* The client could not move: an upcall decides, or the client sends again. */
 static __always_inline void stay_event(struct splice *s, bool asked)
 {
 	s->flags &= ~SPLICE_MOVING;

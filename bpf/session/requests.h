@@ -18,7 +18,7 @@ enum client_next {
 	NEXT_ASK,
 	NEXT_EARLY,
 	NEXT_OUTSIDE, /* of the session's windows */
-	NEXT_CUT,     /* what comes cannot be told apart */
+	NEXT_CUT,     /* what comes is ambiguous */
 	NEXT_MALFORMED,
 	NEXT_STALE, /* the session is not its own any more */
 	NEXT_RACE,  /* its client is being moved */

@@ -32,7 +32,7 @@ static __always_inline __u32 on_idle(struct splice *s, const struct packet *p, _
 		return SERVER_ACK; /* our ACK was lost; keepalive; old bytes */
 	if (!p->len && !(p->flags & FIN))
 		return SERVER_NOTHING;
-	enter(s, SPLICE_DEAD, now); /* closed, or bytes that nobody asked for */
+	enter(s, SPLICE_DEAD, now); /* closed, or unsolicited bytes */
 	return SERVER_IDLE_CLOSED;
 }
 

@@ -12,8 +12,8 @@
 #include "../wire/fields.h"
 
 enum session_bound {
-	TOLD_WSCALE = 10,   /* window shift told on both legs: windows up to 64 MiB, in steps of 1 KiB */
-	IDLE_WINDOW = 4096, /* bytes: least that the surrogate of an idle leg is told */
+	TOLD_WSCALE = 10,   /* window shift advertised on both legs: windows up to 64 MiB, in steps of 1 KiB */
+	IDLE_WINDOW = 4096, /* bytes: least window advertised to the surrogate of an idle leg */
 };
 
 enum splice_state {
@@ -67,7 +67,7 @@ enum splice_flag {
 	SPLICE_MOVING = 1024,     /* its client is being given to another leg */
 	SPLICE_CLIENT_WSCALE = 2048,
 	SPLICE_SERVER_WSCALE = 4096,
-	SPLICE_SPOILT = 8192,    /* what happened on the leg may tell on the next client: not used again */
+	SPLICE_SPOILT = 8192,    /* what happened on the leg may affect the next client: not used again */
 	SPLICE_FIRST = 16384,    /* the first leg of its client: snd_base is where the client began */
 	SPLICE_ROUTED = 32768,   /* its VIP has several pools: where requests begin must stay known */
 	SPLICE_HOLD = 65536,     /* its VIP routes each request: no byte passes that is not of one */
@@ -104,14 +104,14 @@ struct splice {
 	struct bpf_spin_lock lock;
 	__u8 state; /* enum splice_state */
 	__u8 leg_class;
-	__u8 server_shift;   /* window shift that the surrogate told */
-	__u8 client_shift;   /* window shift that the client told */
+	__u8 server_shift;   /* window shift that the surrogate advertised */
+	__u8 client_shift;   /* window shift that the client advertised */
 	struct tuple server; /* packets from the surrogate */
 	struct tuple client; /* packets from the client */
 	__u32 snd_nxt;
 	__u32 snd_una;
 	__u32 snd_ahead; /* the furthest number that a packet of the client began with */
-	__u32 snd_edge;  /* right edge of the surrogate's window, the furthest told */
+	__u32 snd_edge;  /* right edge of the surrogate's window, the furthest advertised */
 	__u32 snd_span;  /* its largest window, in bytes */
 	__u32 rcv_nxt;
 	__u32 rcv_acked;
@@ -124,9 +124,9 @@ struct splice {
 	__u32 ts_to_server;  /* + to a client's TSval, - to a surrogate's TSecr */
 	__u32 ts_to_client;  /* + to a surrogate's TSval, - to a client's TSecr */
 	__u32 ts_server;     /* newest TSval seen from the surrogate */
-	__u32 ts_told;       /* newest TSval told to the surrogate */
+	__u32 ts_told;       /* newest TSval sent to the surrogate */
 	__u32 ts_heard;      /* newest of those that it has echoed */
-	__u32 ts_client;     /* newest TSval told to the client */
+	__u32 ts_client;     /* newest TSval sent to the client */
 	__u32 late; /* ms that the SYN-ACK waits for our ACK, or did, which user space sends then; 0: at once */
 	__u64 request_left;
 	__u64 response_left;
@@ -138,7 +138,7 @@ struct splice {
 	__u16 surrogate;
 	__u16 pool;
 	__u16 window_told; /* to the surrogate, as it was sent */
-	__u16 server_mss;  /* told by the surrogate */
+	__u16 server_mss;  /* advertised by the surrogate */
 	__u8 band;         /* enum band: of the clients that the leg has served */
 	__u8 client_band;
 	__u32 requests; /* on this server leg */

@@ -27,7 +27,7 @@ struct left {
 /* A client and its decided request, for a leg. */
 struct joining {
 	const struct decision *decision;
-	__u32 ts_client; /* the newest timestamp told to the client */
+	__u32 ts_client; /* the newest timestamp sent to the client */
 	__u32 ifindex;   /* that it comes in by */
 	__u32 flags;     /* enum splice_flag, that the session begins with */
 	__u8 band;       /* enum band */
@@ -38,7 +38,7 @@ struct joining {
 struct joined {
 	__u32 leg_band; /* before its client */
 	__u32 behind;   /* sequence number behind the request */
-	bool widen;     /* the surrogate is to be told the client's window once more */
+	bool widen;     /* the client's window is to be advertised to the surrogate once more */
 };
 
 static __always_inline bool is_joined(const struct splice *s)
@@ -60,7 +60,7 @@ static __always_inline bool both_over(const struct splice *s)
 }
 
 /*
- * The surrogate has all of the client, and its response ended. A packet that began ahead of all bytes would tell on the next client:
+ * The surrogate has all of the client, and its response ended. A packet that began ahead of all bytes would affect the next client:
  * windows of packets that begin before it are not taken (RFC 9293, 3.10.7.4: SND.WL1).
  */
 static __always_inline bool is_between(const struct splice *s)
@@ -68,7 +68,7 @@ static __always_inline bool is_between(const struct splice *s)
 	return quiet(s) && s->snd_una == s->snd_nxt && !before(s->snd_nxt, s->snd_ahead);
 }
 
-/* The surrogate stands between two messages, and nothing that happened tells on the next client. */
+/* The surrogate stands between two messages, and nothing that happened affects the next client. */
 static __always_inline bool clean(const struct splice *s)
 {
 	return is_between(s) && !(s->flags & (SPLICE_NO_REUSE | SPLICE_SPOILT | SPLICE_ASKED));

@@ -9,11 +9,11 @@
 #define TS_AHEAD (1U << 30)
 
 /*
- * The surrogate is told the client's timestamp, but it may discard the packet. What is told to its next client begins
+ * The surrogate gets the client's timestamp, but may discard the packet. What it gets of its next client begins
  * behind all that it may have taken, and behind our clock: so none of it may be further from our clock, or from what the surrogate
  * has echoed, than it would take for one of the future.
  */
-static __always_inline void note_told(struct splice *s, const struct packet *p, __u32 clock)
+static __always_inline void note_sent_ts(struct splice *s, const struct packet *p, __u32 clock)
 {
 	__u32 tsval = p->tsval + s->ts_to_server;
 
@@ -24,7 +24,7 @@ static __always_inline void note_told(struct splice *s, const struct packet *p, 
 		s->flags |= SPLICE_SPOILT;
 }
 
-/* The first packet of the surrogate behind a handoff sets what its clock lacks to the one that the client was told before. */
+/* The first packet of the surrogate behind a handoff sets the difference of its clock to the one that the client has seen before. */
 static __always_inline void anchor(struct splice *s, const struct packet *p, __u32 clock)
 {
 	if (!(s->flags & SPLICE_ANCHOR) || !has_ts(p))

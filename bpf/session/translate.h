@@ -6,7 +6,7 @@
 #include "splice.h"
 
 /*
- * The window that an idle leg's surrogate is told, as it is sent. As small as it may be, so that the first request's own is the
+ * The window advertised to an idle leg's surrogate, as it is sent. As small as it may be, so that the first request's own is the
  * larger: a surrogate takes a smaller one only with a new acknowledgement or from a later sequence number (Linux,
  * tcp_may_update_window), and a client's request carries neither. But Linux makes no segment larger than half of it
  * (tcp_bound_to_half_wnd), and BBR takes its first pace from that segment.

@@ -9,8 +9,8 @@
 #include "splice.h"
 
 #define LEAST_SPAN \
-	65536 /* bytes: what is late is no further behind than a window, and windows may have been larger than told */
-#define SYN_WINDOW   65535 /* told in our SYNs, unscaled */
+	65536 /* bytes: what is late is no further behind than a window, and windows may have been larger than advertised */
+#define SYN_WINDOW   65535 /* of our SYNs, unscaled */
 #define CHALLENGE_MS 500   /* least between two (RFC 5961, 7) */
 
 static __always_inline __u32 client_window(const struct splice *s, const struct packet *p)
@@ -43,7 +43,7 @@ static __always_inline bool client_fits(const struct splice *s, const struct pac
 	       ack_fits(ack, s->rcv_acked, s->rcv_nxt, s->rcv_span);
 }
 
-/* The surrogate of a small window is told one unit of it at least: so much it may go beyond (rescale). */
+/* Of a small window at least one unit is advertised to the surrogate: so much it may go beyond (rescale). */
 static __always_inline bool server_fits(const struct splice *s, const struct packet *p)
 {
 	if (!seq_fits(p->seq, p->seq + p->len, s->rcv_acked, s->rcv_edge + (1 << TOLD_WSCALE), s->rcv_span))
@@ -66,7 +66,7 @@ static __always_inline bool server_resets(const struct splice *s, __u32 seq)
 	return seq == s->rcv_nxt || seq == s->rcv_acked || (s->flags & SPLICE_SERVER_FIN && seq + 1 == s->rcv_nxt);
 }
 
-/* The client's window, as it tells it. */
+/* The client's window, as it advertises it. */
 static __always_inline void note_client_window(struct splice *s, const struct packet *p, __u32 ack)
 {
 	__u32 window = client_window(s, p);

@@ -65,7 +65,7 @@ static __always_inline int parse_ipv4(struct __sk_buff *skb, struct packet *p, c
 	__u32 total, held = skb->len - ETH_HLEN;
 
 	if ((const void *)(ip + 1) > end || ip->version != 4)
-		return PARSED_OTHER; /* whose it is cannot be told */
+		return PARSED_OTHER; /* its addresses cannot be read */
 	if (ip->protocol != IPPROTO_TCP && ip->protocol != IPPROTO_ICMP)
 		return PARSED_OTHER;
 	map_addr(p->key.src, ip->saddr);

@@ -53,7 +53,7 @@ static __always_inline __u64 pseudo_header(const __u8 *src, const __u8 *dst, __u
 
 /*
  * Whether the packet's TCP checksum holds only the pseudo header's sum, left for a device to finish (CHECKSUM_PARTIAL).
- * No field tells; but then a difference outside of the pseudo header leaves the checksum alone.
+ * No field says so; but then a difference outside of the pseudo header leaves the checksum alone.
  */
 static __always_inline bool partial_checksum(struct __sk_buff *skb, __u32 l4)
 {

@@ -31,7 +31,7 @@ extern int bpf_sk_assign_tcp_reqsk(struct __sk_buff *skb, struct sock *sk, struc
 				   int attrs__sz) __weak __ksym;
 
 /* The same with the first packet of a request. w->client is remembered until the decision. */
-static __always_inline int ask(struct __sk_buff *skb, struct work *w, const struct config *set, __u32 now)
+static __always_inline int upcall(struct __sk_buff *skb, struct work *w, const struct config *set, __u32 now)
 {
 	bool first;
 

@@ -40,4 +40,4 @@ lint: ## gofmt, go vet, staticcheck, clang-format, length of files
 
 bench: deps build ## Baton beside direct, HAProxy, nginx and a redirect, in one run (root)
 	bin/baton experiment run handoff
-	$(GO) test ./datapath -run '^$$' -bench 'Flows|Translate' -benchtime 20000x
+	$(GO) test ./datapath/router -run '^$$' -bench 'Flows|Translate' -benchtime 20000x

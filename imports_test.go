@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -40,6 +41,8 @@ func forbidden(file, imported string) string {
 		return "" // the root has tests only
 	case !slices.Contains(known, from):
 		return "the folder is not in the layout"
+	case from == "datapath" && to == "datapath":
+		return programs(file, local)
 	case from == to:
 		return ""
 	case to == "lab":
@@ -77,6 +80,25 @@ func forbidden(file, imported string) string {
 	return ""
 }
 
+// programs says why a file of datapath may not import one of its packages: what two programs share is in datapath itself.
+func programs(file, imported string) string {
+	if imported == "datapath" || imported == "datapath/kerneltest" {
+		return ""
+	}
+	if path.Dir(file) == "datapath" {
+		return "datapath itself knows no program"
+	}
+	return "programs never import each other"
+}
+
+// alias is the one name that a program's package of datapath has where it is imported, or "" for any other package.
+func alias(imported string) string {
+	if program, ok := strings.CutPrefix(imported, "baton/datapath/"); ok && program != "kerneltest" {
+		return "kernel"
+	}
+	return ""
+}
+
 func TestImportRule(t *testing.T) {
 	tests := []struct {
 		name, file, imported string
@@ -94,6 +116,15 @@ func TestImportRule(t *testing.T) {
 		{"datapath to pure", "datapath/a.go", "baton/splice", true},
 		{"datapath to a part", "datapath/a.go", "baton/router", false},
 		{"part to datapath", "router/a.go", "baton/datapath", true},
+		{"program to the core", "datapath/relay/a.go", "baton/datapath", true},
+		{"program to another", "datapath/relay/a.go", "baton/datapath/router", false},
+		{"program's tests to another", "datapath/relay/a_test.go", "baton/datapath/router", false},
+		{"program's tests to their kit", "datapath/relay/a_test.go", "baton/datapath/kerneltest", true},
+		{"core to a program", "datapath/a.go", "baton/datapath/router", false},
+		{"kit to the core", "datapath/kerneltest/a.go", "baton/datapath", true},
+		{"part to a program", "balance/a.go", "baton/datapath/forwarder", true},
+		{"pure to a program", "splice/a.go", "baton/datapath/router", false},
+		{"ebpf in a program", "datapath/router/a.go", "github.com/cilium/ebpf", true},
 		{"part to its own", "router/a.go", "baton/router/head", true},
 		{"part to part", "router/a.go", "baton/relay", false},
 		{"part to lab", "router/a.go", "baton/lab", false},
@@ -169,6 +200,13 @@ func checkFile(t *testing.T, path string) error {
 		imported := strings.Trim(i.Path.Value, `"`)
 		if why := forbidden(path, imported); why != "" {
 			t.Errorf("%s imports %s: %s", path, imported, why)
+		}
+		name := ""
+		if i.Name != nil {
+			name = i.Name.Name
+		}
+		if want := alias(imported); want != "" && name != want {
+			t.Errorf("%s imports %s as %q: everywhere it is %q", path, imported, name, want)
 		}
 	}
 	return nil

@@ -8,7 +8,7 @@ import (
 
 	"baton/balance/config"
 	"baton/balance/policy"
-	"baton/datapath"
+	kernel "baton/datapath/forwarder"
 	"baton/sockdiag"
 )
 
@@ -28,7 +28,7 @@ func (b *Balance) endLost(ends []policy.End) {
 	}
 	var failed error
 	var flows iter.Seq[policy.Flow] = func(yield func(policy.Flow) bool) {
-		failed = b.picks(func(p datapath.Pick) bool {
+		failed = b.picks(func(p kernel.Pick) bool {
 			return yield(policy.Flow{Protocol: p.Protocol, Inside: p.Inside, Remote: p.Remote, Port: p.Port, Closing: p.Closing})
 		})
 	}

@@ -16,7 +16,7 @@ import (
 	"baton/balance/policy"
 	"baton/balance/tables"
 	"baton/balance/weigh"
-	"baton/datapath"
+	kernel "baton/datapath/forwarder"
 )
 
 // countEvery is how often it is counted what the links carry.
@@ -29,8 +29,8 @@ type measuring struct {
 	weigher weigh.Weigher
 	meters  *policy.Meters // nil: no link has a cap
 	figures []measure.Figures
-	seats   []datapath.PickPort // by place; of Baton's data plane alone
-	carried []measure.Counters  // by place
+	seats   []kernel.PickPort  // by place; of Baton's data plane alone
+	carried []measure.Counters // by place
 }
 
 // openMeasuring begins to measure.
@@ -39,7 +39,7 @@ func (b *Balance) openMeasuring() (err error) {
 	var picks measure.Picks
 	if b.known.cfg.Datapath == config.Baton {
 		picks = func(visit func(uint8, netip.AddrPort, netip.AddrPort, uint32) bool) error {
-			return b.picks(func(p datapath.Pick) bool { return visit(p.Protocol, p.Inside, p.Remote, p.Port) })
+			return b.picks(func(p kernel.Pick) bool { return visit(p.Protocol, p.Inside, p.Remote, p.Port) })
 		}
 	}
 	b.measuring.reader, err = measure.NewReader(b.own(), picks)
@@ -47,9 +47,9 @@ func (b *Balance) openMeasuring() (err error) {
 }
 
 // picks visits what the switch remembers of flows. One that has just been started remembers nothing.
-func (b *Balance) picks(visit func(datapath.Pick) bool) error {
-	err := datapath.ReadPicks(b.o.Pins(b.known.cfg.Name), visit)
-	if errors.Is(err, datapath.ErrNoPicks) {
+func (b *Balance) picks(visit func(kernel.Pick) bool) error {
+	err := kernel.ReadPicks(b.o.Pins(b.known.cfg.Name), visit)
+	if errors.Is(err, kernel.ErrNoPicks) {
 		return nil
 	}
 	return err
@@ -80,7 +80,7 @@ func (m *measuring) grow(places int) {
 			next.Take(i, m.measure, i)
 		}
 		m.measure = next
-		m.seats = append(m.seats, make([]datapath.PickPort, places-have)...)
+		m.seats = append(m.seats, make([]kernel.PickPort, places-have)...)
 		m.carried = append(m.carried, make([]measure.Counters, places-have)...)
 		m.figures = next.Figures()
 	}
@@ -183,8 +183,8 @@ func (b *Balance) closeMeasuring() error {
 
 // readSeats reads what the switch knows of the links' flows.
 func (b *Balance) readSeats() error {
-	list, err := datapath.ReadPickPorts(b.o.Pins(b.known.cfg.Name))
-	if err != nil && !errors.Is(err, datapath.ErrNoPicks) {
+	list, err := kernel.ReadPickPorts(b.o.Pins(b.known.cfg.Name))
+	if err != nil && !errors.Is(err, kernel.ErrNoPicks) {
 		return err
 	}
 	for _, p := range list {

@@ -1,5 +1,3 @@
-// Package datapath is the only one that speaks to the kernel's BPF: it loads and attaches the programs of bpf/, keeps their
-// state pinned so that sessions outlive the process, and gives each map a typed face.
-//
-// The pure values (Config, VIP, Pool, ...) become kernel state only through a method of Router.
+// Package datapath is what the programs of bpf/ have in common in user space: to load, pin and attach them, and to find what the kernel can
+// do. Each program has a package of its own below; together they are the only ones that speak to the kernel's BPF.
 package datapath

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// Tap is the device that packets take to user space and back. Frames carry a virtio-net header in front, so that
-// segmentation offload and unfinished checksums survive the way.
+// Tap is a device whose frames user space reads and writes.
 type Tap struct {
 	file    *os.File
 	Ifindex int
@@ -21,7 +21,8 @@ type Tap struct {
 // VnetHeader is the length of the virtio-net header in front of each frame.
 const VnetHeader = 10
 
-// OpenTap makes a tap. It goes with the process.
+// OpenTap makes a tap, whose frames carry a virtio-net header in front, so that segmentation offload and unfinished checksums survive the
+// way. It goes with the process.
 func OpenTap(name string) (_ *Tap, err error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -44,19 +45,27 @@ func OpenTap(name string) (_ *Tap, err error) {
 	if err := unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, offloads); err != nil {
 		return nil, fmt.Errorf("open the tap %s: offloads: %w", name, err)
 	}
-	name = req.Name()
-	if err := setUp(name); err != nil {
-		return nil, fmt.Errorf("open the tap %s: %w", name, err)
+	t, err := NewTap(fd, req.Name())
+	if err != nil {
+		return nil, fmt.Errorf("open the tap %s: %w", req.Name(), err)
+	}
+	return t, nil
+}
+
+// NewTap brings up a device that was made with a descriptor (TUNSETIFF), which is the Tap's from now on unless it fails.
+func NewTap(fd int, name string) (*Tap, error) {
+	if err := SetUp(name); err != nil {
+		return nil, err
 	}
 	dev, err := net.InterfaceByName(name)
 	if err != nil {
-		return nil, fmt.Errorf("open the tap %s: %w", name, err)
+		return nil, err
 	}
 	return &Tap{file: os.NewFile(uintptr(fd), name), Ifindex: dev.Index, Name: name}, nil
 }
 
-// setUp brings an interface up. It gets no link-local address, as nobody is to be met there.
-func setUp(name string) error {
+// SetUp brings an interface up. It gets no link-local address, as nobody is to be met there.
+func SetUp(name string) error {
 	_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/addr_gen_mode", []byte("1"), 0o644) // a kernel without IPv6 has no such file
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -76,16 +85,19 @@ func setUp(name string) error {
 	return nil
 }
 
-// Read reads one frame with its header into b, which holds at least 64 KiB and the headers.
+// Read reads one frame, with the header in front that the device was made with, into b, which holds at least 64 KiB and the headers.
 func (t *Tap) Read(b []byte) (int, error) { return t.file.Read(b) }
 
-// Write gives a frame back, with the header that it came with.
+// Write has a frame come in by the device.
 func (t *Tap) Write(b []byte) error {
 	if _, err := t.file.Write(b); err != nil {
 		return fmt.Errorf("write to the tap: %w", err)
 	}
 	return nil
 }
+
+// SetReadDeadline bounds a Read that waits. The device must have been opened without blocking.
+func (t *Tap) SetReadDeadline(at time.Time) error { return t.file.SetReadDeadline(at) }
 
 // Close ends a Read that waits.
 func (t *Tap) Close() error {

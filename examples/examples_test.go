@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"baton/datapath"
+	kernel "baton/datapath/router"
 	"baton/router/config"
 )
 
@@ -82,7 +82,7 @@ func TestGuideNamesMetrics(t *testing.T) {
 		}
 	}
 	verdicts := 0
-	for v := datapath.Verdict(0); ; v++ {
+	for v := kernel.Verdict(0); ; v++ {
 		name := v.String()
 		if name == "verdicts" || strings.HasPrefix(name, "verdict_") {
 			break

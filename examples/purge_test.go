@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"baton/datapath"
+	kernel "baton/datapath/purge"
 	"baton/purge/config"
 )
 
@@ -48,7 +48,7 @@ func TestPurgeGuideNames(t *testing.T) {
 			t.Errorf("the guide lacks the key %s", key)
 		}
 	}
-	for _, verdict := range datapath.PurgeVerdicts() {
+	for _, verdict := range kernel.PurgeVerdicts() {
 		if !strings.Contains(text, "`"+verdict+"`") {
 			t.Errorf("the guide lacks the verdict %s", verdict)
 		}

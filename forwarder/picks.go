@@ -4,12 +4,12 @@ import (
 	"context"
 	"time"
 
-	"baton/datapath"
+	kernel "baton/datapath/forwarder"
 )
 
 // sweepPicks has the kernel forget remembered flows that are old, until ctx ends.
 func (f *Forwarder) sweepPicks(ctx context.Context) {
-	tick := time.NewTicker(datapath.SweepPicksEvery)
+	tick := time.NewTicker(kernel.SweepPicksEvery)
 	defer tick.Stop()
 	for {
 		select {

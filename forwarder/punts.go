@@ -4,7 +4,7 @@ import (
 	"errors"
 	"math/bits"
 
-	"baton/datapath"
+	kernel "baton/datapath/forwarder"
 	"baton/forwarder/frame"
 	"baton/openflow"
 	"baton/packet"
@@ -15,10 +15,10 @@ func swap(v uint32) uint32 { return bits.ReverseBytes32(v) }
 
 // readPunts hands the kernel's packets to the controllers until the kernel is closed.
 func (f *Forwarder) readPunts() {
-	var p datapath.Punted
+	var p kernel.Punted
 	for {
 		err := f.kernel.Punted(&p)
-		if errors.Is(err, datapath.ErrForwarderClosed) {
+		if errors.Is(err, kernel.ErrForwarderClosed) {
 			return
 		}
 		if err != nil {
@@ -29,7 +29,7 @@ func (f *Forwarder) readPunts() {
 	}
 }
 
-func (f *Forwarder) punted(p *datapath.Punted) {
+func (f *Forwarder) punted(p *kernel.Punted) {
 	h := p.Head
 	b := p.Frame
 	if h.TagType != 0 {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"baton/api"
-	"baton/datapath"
+	kernel "baton/datapath/forwarder"
 	"baton/forwarder/model"
 	"baton/openflow"
 )
@@ -20,8 +20,8 @@ func (f *Forwarder) picksStatus(interfaces map[openflow.PortNo]string) (*api.For
 		return nil, nil
 	}
 	s := &api.ForwarderPicks{Flows: api.Usage{Limit: f.cfg.Limits.Picks}, Ports: []api.ForwarderPickPort{}}
-	list, err := datapath.ReadPickPorts(StatePath(f.cfg.Name))
-	if err != nil && !errors.Is(err, datapath.ErrNoPicks) { // it comes a little later than the control socket
+	list, err := kernel.ReadPickPorts(StatePath(f.cfg.Name))
+	if err != nil && !errors.Is(err, kernel.ErrNoPicks) { // it comes a little later than the control socket
 		return nil, err
 	}
 	for _, p := range list {
@@ -47,7 +47,7 @@ func (f *Forwarder) remembered(frame []byte) (*model.Picks, error) {
 	}
 	m := model.NewPicks(limit)
 	m.Now = time.Duration(now.Nano())
-	err := datapath.ReadPicks(StatePath(f.cfg.Name), func(p datapath.Pick) bool {
+	err := kernel.ReadPicks(StatePath(f.cfg.Name), func(p kernel.Pick) bool {
 		if !bytes.Contains(frame, p.Remote.Addr().AsSlice()) {
 			m.Most-- // it has a place
 			return true
@@ -59,7 +59,7 @@ func (f *Forwarder) remembered(frame []byte) (*model.Picks, error) {
 		})
 		return true
 	})
-	if err != nil && !errors.Is(err, datapath.ErrNoPicks) {
+	if err != nil && !errors.Is(err, kernel.ErrNoPicks) {
 		return nil, err
 	}
 	return m, nil

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"baton/datapath"
+	kernel "baton/datapath/purge"
 	"baton/packet"
 	"baton/purge/reset"
 	"baton/sockdiag"
@@ -70,8 +70,8 @@ func (p *Purge) handOut(ctx context.Context, batches chan<- []*waiting) {
 }
 
 // endThese asks what has become of marked connections and ends those that are silent still.
-func (p *Purge) endThese(kernel *sockdiag.Conn, due []*waiting) {
-	sockets := make([]datapath.PurgeSocket, len(due))
+func (p *Purge) endThese(diag *sockdiag.Conn, due []*waiting) {
+	sockets := make([]kernel.PurgeSocket, len(due))
 	for i, w := range due {
 		sockets[i] = w.mark.PurgeSocket
 	}
@@ -85,16 +85,16 @@ func (p *Purge) endThese(kernel *sockdiag.Conn, due []*waiting) {
 	}
 	var (
 		ended   []*waiting
-		how     []datapath.PurgeCheck
+		how     []kernel.PurgeCheck
 		destroy []sockdiag.Socket
 	)
 	for i, w := range due {
 		c := rules[w.policy]
 		switch {
-		case checks[i].Answer == datapath.PurgeHeard:
+		case checks[i].Answer == kernel.PurgeHeard:
 			c.heard.Add(1)
 			p.tell(slog.LevelDebug, "heard of in time", w)
-		case checks[i].Answer == datapath.PurgeGone:
+		case checks[i].Answer == kernel.PurgeGone:
 			c.gone.Add(1)
 		case !c.inForce:
 			c.dropped.Add(1)
@@ -108,14 +108,14 @@ func (p *Purge) endThese(kernel *sockdiag.Conn, due []*waiting) {
 			})
 		}
 	}
-	results := kernel.Destroy(destroy)
+	results := diag.Destroy(destroy)
 	for i, w := range ended {
 		p.ended(w, rules[w.policy].counters, how[i], results[i])
 	}
 }
 
 // ended notes what the kernel has answered, and tells the client what the kernel does not.
-func (p *Purge) ended(w *waiting, c *counters, how datapath.PurgeCheck, result error) {
+func (p *Purge) ended(w *waiting, c *counters, how kernel.PurgeCheck, result error) {
 	switch {
 	case result == nil:
 		c.ended.Add(1)
@@ -145,7 +145,7 @@ func (p *Purge) failed(w *waiting, c *counters, err error) {
 
 // reset sends what the kernel does not. It has sent a reset with the next number, but in the states that tcp_need_reset() leaves out; see
 // package reset for the other number.
-func (p *Purge) reset(w *waiting, how datapath.PurgeCheck) {
+func (p *Purge) reset(w *waiting, how kernel.PurgeCheck) {
 	if p.resets == nil {
 		return
 	}

@@ -4,12 +4,12 @@ import (
 	"container/heap"
 	"time"
 
-	"baton/datapath"
+	kernel "baton/datapath/purge"
 )
 
 // waiting is a marked connection that may still be heard of.
 type waiting struct {
-	mark   datapath.PurgeMark
+	mark   kernel.PurgeMark
 	policy string // its name
 	due    time.Time
 	tries  int // to end it

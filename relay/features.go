@@ -23,7 +23,7 @@ func (r *Relay) look(cfg *config.Config) {
 		before = *p
 	}
 	for _, f := range features {
-		if !f.Used && !strings.HasPrefix(f.Name, "programs") && !slices.Contains(before, f) { // openKernel has said it
+		if !f.Used && !strings.HasPrefix(f.Name, "programs") && !slices.Contains(before, f) { // openPrograms has said it
 			r.log.Warn("not as configured", "what", f.Name, "why", f.Reason)
 		}
 	}

@@ -12,17 +12,17 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"baton/datapath"
+	kernel "baton/datapath/relay"
 	"baton/relay/config"
 	"baton/relay/worker"
 )
 
-// kernel is what the relay has in the kernel: it sees SYNs before the stack does, steers packets of others to the listeners, and opens
+// programs is what the relay has in the kernel: it sees SYNs before the stack does, steers packets of others to the listeners, and opens
 // the windows of trunks. The workers' descriptors are not its own: they hear of SYNs by shared memory, and leave what is to be settled here.
-type kernel struct {
+type programs struct {
 	log     *slog.Logger
-	dp      *datapath.Relay
-	events  []*datapath.RelayEvents // of the workers
+	dp      *kernel.Relay
+	events  []*kernel.RelayEvents // of the workers
 	turbo   *turbo
 	running errgroup.Group
 
@@ -38,7 +38,7 @@ type kernel struct {
 }
 
 type settlement struct {
-	event datapath.RelayEvent
+	event kernel.RelayEvent
 	what  worker.Settlement
 }
 
@@ -58,9 +58,9 @@ func needs(c *config.Config) string {
 	return ""
 }
 
-// wants is what a configuration cannot have in force for a reason that openKernel has told.
+// wants is what a configuration cannot have in force for a reason that openPrograms has told.
 func wants(c *config.Config, err error) string {
-	if !errors.Is(err, datapath.ErrRelayInUse) {
+	if !errors.Is(err, kernel.ErrRelayInUse) {
 		return needs(c)
 	}
 	for _, e := range c.Entries {
@@ -76,16 +76,16 @@ func steers(c *config.Config) bool {
 	return len(c.Return) > 0 || slices.ContainsFunc(c.Entries, func(e config.Entry) bool { return e.Intercept != nil })
 }
 
-// openKernel loads the programs, before the workers run: what they do is told to the kernel returned.
-func openKernel(c *config.Config, workers int, log *slog.Logger) (_ *kernel, err error) {
-	o := datapath.RelayOptions{
+// openPrograms loads the programs, before the workers run: what they do is told to the kernel returned.
+func openPrograms(c *config.Config, workers int, log *slog.Logger) (_ *programs, err error) {
+	o := kernel.RelayOptions{
 		Early: c.Limits.Early, PerSource: c.Limits.PerSource, Expire: c.Timeouts.Connect + c.Timeouts.Early, Readers: workers,
 	}
 	if steers(c) {
-		o.Mark, o.Table = datapath.RelayMark, datapath.RelayTable
+		o.Mark, o.Table = kernel.RelayMark, kernel.RelayTable
 	}
-	k := &kernel{log: log, names: make(map[uint32]string), wake: make(chan struct{}, 1), attached: make(map[string]int)}
-	if k.dp, err = datapath.LoadRelay(o); err != nil {
+	k := &programs{log: log, names: make(map[uint32]string), wake: make(chan struct{}, 1), attached: make(map[string]int)}
+	if k.dp, err = kernel.LoadRelay(o); err != nil {
 		return nil, err
 	}
 	for i := range workers {
@@ -106,13 +106,13 @@ func openKernel(c *config.Config, workers int, log *slog.Logger) (_ *kernel, err
 }
 
 // start has what the workers leave be done.
-func (k *kernel) start() {
+func (k *programs) start() {
 	k.running.Go(k.settleAll)
 	k.running.Go(k.turbo.run)
 }
 
 // close is called when the workers have ended.
-func (k *kernel) close() error {
+func (k *programs) close() error {
 	k.mu.Lock()
 	k.stopped = true
 	k.mu.Unlock()
@@ -121,7 +121,7 @@ func (k *kernel) close() error {
 	return errors.Join(k.closeEvents(), k.running.Wait(), k.dp.Close())
 }
 
-func (k *kernel) closeEvents() (err error) {
+func (k *programs) closeEvents() (err error) {
 	for _, e := range k.events {
 		err = errors.Join(err, e.Close())
 	}
@@ -129,8 +129,8 @@ func (k *kernel) closeEvents() (err error) {
 }
 
 // syns is where a worker hears of SYNs.
-func (k *kernel) syns(index int) *worker.SYNs {
-	events, heard := k.events[index], make([]datapath.RelayEvent, 64)
+func (k *programs) syns(index int) *worker.SYNs {
+	events, heard := k.events[index], make([]kernel.RelayEvent, 64)
 	return &worker.SYNs{FD: events.FD(), Take: func(each func(worker.SYN, bool)) error {
 		for {
 			n, err := events.Take(heard)
@@ -144,21 +144,21 @@ func (k *kernel) syns(index int) *worker.SYNs {
 	}}
 }
 
-func (k *kernel) syn(e datapath.RelayEvent) worker.SYN {
+func (k *programs) syn(e kernel.RelayEvent) worker.SYN {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return worker.SYN{Client: e.Client, Server: e.Server, ISN: e.ISN, Entry: k.names[e.Entry], Held: e.Frame != nil, Handle: e}
 }
 
 // Settle is the workers'.
-func (k *kernel) Settle(syn worker.SYN, what worker.Settlement) {
+func (k *programs) Settle(syn worker.SYN, what worker.Settlement) {
 	k.mu.Lock()
-	k.settle = append(k.settle, settlement{syn.Handle.(datapath.RelayEvent), what})
+	k.settle = append(k.settle, settlement{syn.Handle.(kernel.RelayEvent), what})
 	k.mu.Unlock()
 	k.nudge()
 }
 
-func (k *kernel) nudge() {
+func (k *programs) nudge() {
 	select {
 	case k.wake <- struct{}{}:
 	default:
@@ -166,7 +166,7 @@ func (k *kernel) nudge() {
 }
 
 // settleAll does what the workers have decided about SYNs, and settles those of which nobody speaks.
-func (k *kernel) settleAll() error {
+func (k *programs) settleAll() error {
 	sweep := time.NewTicker(time.Second)
 	defer sweep.Stop()
 	for {
@@ -184,7 +184,7 @@ func (k *kernel) settleAll() error {
 		if stopped {
 			return nil
 		}
-		var taken []datapath.RelaySYN
+		var taken []kernel.RelaySYN
 		for _, s := range all {
 			var err error
 			switch s.what {
@@ -197,7 +197,7 @@ func (k *kernel) settleAll() error {
 			case worker.Taken:
 				taken = append(taken, s.event.RelaySYN)
 			}
-			if err != nil && !errors.Is(err, datapath.ErrNotHeld) {
+			if err != nil && !errors.Is(err, kernel.ErrNotHeld) {
 				k.log.Error("a SYN is not settled: its client repeats it", "client", s.event.Client, "err", err)
 			}
 		}
@@ -210,8 +210,8 @@ func (k *kernel) settleAll() error {
 }
 
 // configure puts a configuration's entries and trunks in force.
-func (k *kernel) configure(c *config.Config) error {
-	var entries []datapath.RelayEntry
+func (k *programs) configure(c *config.Config) error {
+	var entries []kernel.RelayEntry
 	names := make(map[uint32]string)
 	interfaces := make(map[string]bool)
 	own, err := ownAddresses()
@@ -268,22 +268,22 @@ func (k *kernel) configure(c *config.Config) error {
 	return k.turbo.configure(c)
 }
 
-func kernelEntry(e *config.Entry, id uint32, own []netip.Prefix) datapath.RelayEntry {
-	out := datapath.RelayEntry{ID: id, Listen: e.Listen}
+func kernelEntry(e *config.Entry, id uint32, own []netip.Prefix) kernel.RelayEntry {
+	out := kernel.RelayEntry{ID: id, Listen: e.Listen}
 	switch e.EarlySYN {
 	case config.Optimistic:
-		out.Early = datapath.EarlyOptimistic
+		out.Early = kernel.EarlyOptimistic
 	case config.ConnectFirst:
-		out.Early = datapath.EarlyConnectFirst
+		out.Early = kernel.EarlyConnectFirst
 	}
 	if e.Intercept != nil {
 		out.Intercept, out.Destinations, out.Except = true, e.Intercept.Destinations, own
 		for _, p := range e.Intercept.Ports {
-			out.Ports = append(out.Ports, datapath.RelayPorts(p))
+			out.Ports = append(out.Ports, kernel.RelayPorts(p))
 		}
 		return out
 	}
-	out.Ports = []datapath.RelayPorts{{First: e.Listen.Port(), Last: e.Listen.Port()}}
+	out.Ports = []kernel.RelayPorts{{First: e.Listen.Port(), Last: e.Listen.Port()}}
 	if a := e.Listen.Addr(); !a.IsUnspecified() {
 		out.Destinations = []netip.Prefix{netip.PrefixFrom(a, a.BitLen())}
 		return out

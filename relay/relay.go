@@ -16,7 +16,7 @@ import (
 
 	"baton/api"
 	"baton/daemon"
-	"baton/datapath"
+	kernel "baton/datapath/relay"
 	"baton/relay/config"
 	"baton/relay/metrics"
 	"baton/relay/secure"
@@ -41,7 +41,7 @@ type Relay struct {
 	applied    atomic.Bool                   // the first one is in force, in the kernel too
 	workers    []*worker.Worker
 	identities secure.Identities // of TLS trunks
-	kernel     *kernel           // nil: it could not be had, and nothing needs it
+	kernel     *programs         // nil: it could not be had, and nothing needs it
 	without    error             // why
 
 	features         atomic.Pointer[[]api.Feature]
@@ -80,7 +80,7 @@ func New(o Options) (_ *Relay, err error) {
 	if count == 0 {
 		count = runtime.NumCPU()
 	}
-	k, err := openKernel(o.Config, count, o.Log)
+	k, err := openPrograms(o.Config, count, o.Log)
 	if err != nil {
 		if why := wants(o.Config, err); why != "" {
 			return nil, fmt.Errorf("%s: %s: %w", o.Config.File, why, err)
@@ -93,7 +93,7 @@ func New(o Options) (_ *Relay, err error) {
 	for i := range count {
 		options := worker.Options{Index: i, Of: count, Log: o.Log, Identities: &r.identities, Ways: r.choosing.ways}
 		if k != nil {
-			options.SYNs, options.Settle, options.Measured, options.Mark = k.syns(i), k.Settle, k.turbo.Measured, datapath.RelayMark
+			options.SYNs, options.Settle, options.Measured, options.Mark = k.syns(i), k.Settle, k.turbo.Measured, kernel.RelayMark
 			options.Outgrown = k.turbo.Outgrown
 		}
 		w, err := worker.New(options, o.Config)

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"baton/api"
-	"baton/datapath"
+	kernel "baton/datapath/relay"
 	"baton/relay/config"
 	"baton/relay/worker"
 )
@@ -156,7 +156,7 @@ func add(s *api.RelayPeer, w *worker.PeerStats) {
 	s.Replayed += w.Count.Replayed.Load()
 }
 
-var trunkKinds = map[datapath.TrunkKind]string{datapath.TrunkTo: "to", datapath.TrunkAt: "at", datapath.TrunkFrom: "from"}
+var trunkKinds = map[kernel.TrunkKind]string{kernel.TrunkTo: "to", kernel.TrunkAt: "at", kernel.TrunkFrom: "from"}
 
 // status tells how trunks begin, in the order of their addresses.
 func (t *turbo) status() []api.RelayStart {

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"baton/datapath"
+	kernel "baton/datapath/relay"
 	"baton/relay/config"
 	"baton/relay/start"
 	"baton/relay/worker"
@@ -16,14 +16,14 @@ import (
 // turbo opens the first windows of trunks: of those to a peer by its address, of those that are accepted by the address that they come
 // from, as each path is another.
 type turbo struct {
-	dp  *datapath.Relay
+	dp  *kernel.Relay
 	log *slog.Logger
 
 	mu    sync.Mutex
-	peers map[string]datapath.TrunkKey // records of peers, by name
-	at    *config.Tuning               // of trunks that are accepted; nil: none are
+	peers map[string]kernel.TrunkKey // records of peers, by name
+	at    *config.Tuning             // of trunks that are accepted; nil: none are
 	docks []netip.AddrPort
-	paths map[datapath.TrunkKey]*path
+	paths map[kernel.TrunkKey]*path
 	fresh bool // of some the kernel does not know
 	done  chan struct{}
 }
@@ -32,11 +32,11 @@ type turbo struct {
 type path struct {
 	tuning  config.Tuning
 	learner *start.Learner
-	counts  datapath.TrunkCounts // as of the last look
-	latest  start.Sample         // measured since
-	window  int                  // in force, segments; 0: the system's
-	base    int                  // what it has to be twice as large as for trunks that wait to be replaced
-	since   time.Time            // when it was; zero: never
+	counts  kernel.TrunkCounts // as of the last look
+	latest  start.Sample       // measured since
+	window  int                // in force, segments; 0: the system's
+	base    int                // what it has to be twice as large as for trunks that wait to be replaced
+	since   time.Time          // when it was; zero: never
 }
 
 const (
@@ -45,8 +45,8 @@ const (
 	mostPaths = 512
 )
 
-func newTurbo(dp *datapath.Relay, log *slog.Logger) *turbo {
-	return &turbo{dp: dp, log: log, paths: make(map[datapath.TrunkKey]*path), done: make(chan struct{})}
+func newTurbo(dp *kernel.Relay, log *slog.Logger) *turbo {
+	return &turbo{dp: dp, log: log, paths: make(map[kernel.TrunkKey]*path), done: make(chan struct{})}
 }
 
 func (t *turbo) stop() { close(t.done) }
@@ -55,8 +55,8 @@ func (t *turbo) stop() { close(t.done) }
 func (t *turbo) configure(c *config.Config) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	paths := make(map[datapath.TrunkKey]*path)
-	keep := func(key datapath.TrunkKey, tuning *config.Tuning) {
+	paths := make(map[kernel.TrunkKey]*path)
+	keep := func(key kernel.TrunkKey, tuning *config.Tuning) {
 		if p := t.paths[key]; p != nil && p.tuning.Start == tuning.Start {
 			p.tuning = *tuning
 			paths[key] = p
@@ -64,10 +64,10 @@ func (t *turbo) configure(c *config.Config) error {
 		}
 		paths[key] = newPath(tuning)
 	}
-	t.peers = make(map[string]datapath.TrunkKey)
+	t.peers = make(map[string]kernel.TrunkKey)
 	for i := range c.Peers {
 		p := &c.Peers[i]
-		key := datapath.TrunkKey{Kind: datapath.TrunkTo, Address: p.Address}
+		key := kernel.TrunkKey{Kind: kernel.TrunkTo, Address: p.Address}
 		t.peers[p.Name] = key
 		keep(key, &p.Tuning)
 	}
@@ -75,10 +75,10 @@ func (t *turbo) configure(c *config.Config) error {
 	if c.Trunks != nil {
 		t.at, t.docks = &c.Trunks.Tuning, c.Trunks.Listen
 		for _, at := range t.docks {
-			keep(datapath.TrunkKey{Kind: datapath.TrunkAt, Address: at}, t.at)
+			keep(kernel.TrunkKey{Kind: kernel.TrunkAt, Address: at}, t.at)
 		}
 		for key := range t.paths {
-			if key.Kind == datapath.TrunkFrom {
+			if key.Kind == kernel.TrunkFrom {
 				keep(key, t.at)
 			}
 		}
@@ -97,8 +97,8 @@ func newPath(tuning *config.Tuning) *path {
 	return p
 }
 
-func (p *path) start() datapath.TrunkStart {
-	s := datapath.TrunkStart{Window: p.window, Pace: uint64(p.tuning.Start.Rate), Congestion: p.tuning.Congestion}
+func (p *path) start() kernel.TrunkStart {
+	s := kernel.TrunkStart{Window: p.window, Pace: uint64(p.tuning.Start.Rate), Congestion: p.tuning.Congestion}
 	if p.window > 0 { // what a peer may send at first: as much as its buffer has room for
 		s.Receive = p.tuning.Start.Most
 	}
@@ -107,9 +107,9 @@ func (p *path) start() datapath.TrunkStart {
 
 // write tells the kernel of all records. Called with the lock.
 func (t *turbo) write() error {
-	all := make(map[datapath.TrunkKey]datapath.TrunkStart)
+	all := make(map[kernel.TrunkKey]kernel.TrunkStart)
 	for key, p := range t.paths {
-		if s := p.start(); s != (datapath.TrunkStart{}) {
+		if s := p.start(); s != (kernel.TrunkStart{}) {
 			all[key] = s
 		}
 	}
@@ -122,7 +122,7 @@ func (t *turbo) Measured(m worker.Measurement) {
 	defer t.mu.Unlock()
 	key, ok := t.peers[m.Peer]
 	if m.Peer == "" && t.at != nil {
-		key, ok = datapath.TrunkKey{Kind: datapath.TrunkFrom, Address: netip.AddrPortFrom(m.Remote.Addr(), 0)}, true
+		key, ok = kernel.TrunkKey{Kind: kernel.TrunkFrom, Address: netip.AddrPortFrom(m.Remote.Addr(), 0)}, true
 		if t.paths[key] == nil && len(t.paths) < mostPaths {
 			t.paths[key] = newPath(t.at)
 			t.fresh = true // the kernel is told at the next look: not by a worker, which has other descriptors
@@ -141,7 +141,7 @@ func (t *turbo) Measured(m worker.Measurement) {
 
 // Outgrown is the workers'.
 func (t *turbo) Outgrown(peer string, from netip.Addr) time.Time {
-	key := datapath.TrunkKey{Kind: datapath.TrunkFrom, Address: netip.AddrPortFrom(from, 0)}
+	key := kernel.TrunkKey{Kind: kernel.TrunkFrom, Address: netip.AddrPortFrom(from, 0)}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if peer != "" {
@@ -197,7 +197,7 @@ func (t *turbo) look(now time.Time) error {
 }
 
 // learn looks at one record. Called with the lock.
-func (t *turbo) learn(now time.Time, key datapath.TrunkKey, p *path) error {
+func (t *turbo) learn(now time.Time, key kernel.TrunkKey, p *path) error {
 	if p.learner == nil {
 		return nil
 	}

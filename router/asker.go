@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"baton/datapath"
+	kernel "baton/datapath/router"
 	"baton/packet"
 	"baton/router/config"
 	"baton/router/fallback"
@@ -275,7 +276,7 @@ func (a *asker) decideBy(ctx context.Context, s *state, p *pending, req head.Req
 		return true
 	}
 	pool := s.pools[match.Pool]
-	d := datapath.Decision{Pool: pool.id, Method: route.MethodID(req.Method), Bound: req.Bound, Upgrade: req.Upgrade}
+	d := kernel.Decision{Pool: pool.id, Method: route.MethodID(req.Method), Bound: req.Bound, Upgrade: req.Upgrade}
 	d.Chunked = req.ContentLength < 0
 	d.Request = uint64(headBytes) + uint64(max(req.ContentLength, 0))
 	client, err := a.r.dp.Pending(p.client, p.vip)
@@ -330,7 +331,7 @@ func (a *asker) local(p *pending, v *fallback.Verdict, outcome string) {
 		a.log.Debug("an old socket may be in the way", "err", err)
 	}
 	verdicts := a.r.verdicts(p.vip)
-	err := a.release(p, datapath.Decision{Local: true}, func() {
+	err := a.release(p, kernel.Decision{Local: true}, func() {
 		if v != nil {
 			verdicts.Put(p.client, *v)
 		} else {
@@ -346,12 +347,12 @@ func (a *asker) local(p *pending, v *fallback.Verdict, outcome string) {
 
 // release writes the decision down and gives the packets back, in order. first is done before, but only if the kernel still asks about
 // this request: the client's port may be another session's by now.
-func (a *asker) release(p *pending, d datapath.Decision, first func()) error {
+func (a *asker) release(p *pending, d kernel.Decision, first func()) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.drop(p)
 	if asked, err := a.r.dp.Pending(p.client, p.vip); err != nil || asked.Seq != p.base {
-		return cmp.Or(err, datapath.ErrNotAsked)
+		return cmp.Or(err, kernel.ErrNotAsked)
 	}
 	first()
 	if err := a.r.dp.Decide(p.client, p.vip, p.base, d); err != nil {

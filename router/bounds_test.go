@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"baton/datapath"
+	kernel "baton/datapath/router"
 	"baton/router/route"
 )
 
@@ -16,11 +16,11 @@ func TestBoundsAreTheKernels(t *testing.T) {
 		name         string
 		ours, kernel int
 	}{
-		{"host", route.MaxKernelHost, datapath.HostBytes - 1},
-		{"prefix", route.MaxKernelPrefix, datapath.RouteBytes},
-		{"members", route.KernelMembers, datapath.PoolMembers},
-		{"tables of pools", route.PoolTables, datapath.MaxPools},
-		{"tables", route.KernelTables, datapath.MaxTables},
+		{"host", route.MaxKernelHost, kernel.HostBytes - 1},
+		{"prefix", route.MaxKernelPrefix, kernel.RouteBytes},
+		{"members", route.KernelMembers, kernel.PoolMembers},
+		{"tables of pools", route.PoolTables, kernel.MaxPools},
+		{"tables", route.KernelTables, kernel.MaxTables},
 	} {
 		if tt.ours != tt.kernel {
 			t.Errorf("%s: the routes are compiled for %d, the kernel has %d", tt.name, tt.ours, tt.kernel)

@@ -3,7 +3,7 @@ package router
 import (
 	"fmt"
 
-	"baton/datapath"
+	kernel "baton/datapath/router"
 	"baton/router/config"
 )
 
@@ -15,21 +15,21 @@ func Check(cfg *config.Config) error {
 			Problem: fmt.Sprintf("is one of %d, and the data path holds %d", have, room), Right: "several routers",
 		}
 	}
-	if n := len(cfg.VIPs); n > datapath.MaxVIPs {
-		return refuse(cfg.VIPs[datapath.MaxVIPs].Line, fmt.Sprintf("vips[%d]", datapath.MaxVIPs), n, datapath.MaxVIPs)
+	if n := len(cfg.VIPs); n > kernel.MaxVIPs {
+		return refuse(cfg.VIPs[kernel.MaxVIPs].Line, fmt.Sprintf("vips[%d]", kernel.MaxVIPs), n, kernel.MaxVIPs)
 	}
-	if n := len(cfg.Pools); n > datapath.MaxPools {
-		p := cfg.Pools[datapath.MaxPools]
-		return refuse(p.Line, "pools."+p.Name, n, datapath.MaxPools)
+	if n := len(cfg.Pools); n > kernel.MaxPools {
+		p := cfg.Pools[kernel.MaxPools]
+		return refuse(p.Line, "pools."+p.Name, n, kernel.MaxPools)
 	}
 	all := 0
 	for _, p := range cfg.Pools {
 		all += len(p.Surrogates)
 	}
-	room := datapath.MaxSurrogates
+	room := kernel.MaxSurrogates
 	for _, p := range cfg.Pools {
 		if len(p.Surrogates) > room {
-			return refuse(p.Surrogates[room].Line, fmt.Sprintf("pools.%s.surrogates[%d]", p.Name, room), all, datapath.MaxSurrogates)
+			return refuse(p.Surrogates[room].Line, fmt.Sprintf("pools.%s.surrogates[%d]", p.Name, room), all, kernel.MaxSurrogates)
 		}
 		room -= len(p.Surrogates)
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"baton/datapath"
+	kernel "baton/datapath/router"
 	"baton/router/config"
 )
 
@@ -43,10 +43,10 @@ func TestCheck(t *testing.T) {
 	for _, tt := range []struct {
 		name, file, want string
 	}{
-		{"VIPs", sized(datapath.MaxVIPs, 1), ""},
-		{"one VIP more", sized(datapath.MaxVIPs+1, 1), "f:259: vips[256]: is one of 257, and the data path holds 256 (several routers)"},
-		{"pools", sized(1, ones(datapath.MaxPools)...), ""},
-		{"one pool more", sized(1, ones(datapath.MaxPools+1)...), "f:773: pools.p256: is one of 257, and the data path holds 256 (several routers)"},
+		{"VIPs", sized(kernel.MaxVIPs, 1), ""},
+		{"one VIP more", sized(kernel.MaxVIPs+1, 1), "f:259: vips[256]: is one of 257, and the data path holds 256 (several routers)"},
+		{"pools", sized(1, ones(kernel.MaxPools)...), ""},
+		{"one pool more", sized(1, ones(kernel.MaxPools+1)...), "f:773: pools.p256: is one of 257, and the data path holds 256 (several routers)"},
 		{"surrogates", sized(1, 500, 500, 24), ""},
 		{"one surrogate more", sized(1, 500, 500, 25), "f:1035: pools.p2.surrogates[24]: is one of 1025, and the data path holds 1024 (several routers)"},
 	} {

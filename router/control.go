@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"baton/api"
-	"baton/datapath"
+	kernel "baton/datapath/router"
 	"baton/router/config"
 	"baton/router/explain"
 	"baton/router/health"
@@ -35,7 +35,7 @@ var errStop = errors.New("enough")
 
 func (r *Router) eachSession(yield func(api.Session) bool) error {
 	s, now := r.current(), time.Now()
-	err := r.dp.EachSplice(func(sp datapath.Splice) error {
+	err := r.dp.EachSplice(func(sp kernel.Splice) error {
 		session := api.Session{
 			Client: sp.Client, VIP: sp.VIP, Surrogate: s.names[sp.Surrogate],
 			Leg:   api.Leg{Local: sp.Router, Remote: sp.Server},
@@ -43,9 +43,9 @@ func (r *Router) eachSession(yield func(api.Session) bool) error {
 			Received: sp.BytesToServer, Sent: sp.BytesToClient, Requests: uint64(sp.ClientRequests),
 		}
 		switch sp.State {
-		case datapath.Active:
+		case kernel.Active:
 			session.State = api.SessionSpliced
-		case datapath.Closing:
+		case kernel.Closing:
 			session.State = api.SessionClosing
 		default:
 			return nil
@@ -71,7 +71,7 @@ func (r *Router) Status() (api.Status, error) {
 		Loaded: time.Unix(0, r.loaded.Load()), Kernel: unix.ByteSliceToString(uts.Release[:]),
 		Limit: r.dp.Sessions(),
 	}
-	assign := api.Feature{Name: "bpf_sk_assign_tcp_reqsk", Used: datapath.CanAssign()}
+	assign := api.Feature{Name: "bpf_sk_assign_tcp_reqsk", Used: kernel.CanAssign()}
 	if !assign.Used {
 		assign.Reason = "needs Linux 6.9: what cannot be spliced is reset"
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
-	"baton/datapath"
+	kernel "baton/datapath/router"
 	"baton/router/config"
 )
 
@@ -30,11 +30,11 @@ type held struct {
 }
 
 // heldBy reads the splices.
-func heldBy(dp *datapath.Router) (held, error) {
+func heldBy(dp *kernel.Router) (held, error) {
 	h := held{pools: make(map[uint16]bool)}
 	seen := make(map[numberedSurrogate]bool)
-	err := dp.EachSplice(func(s datapath.Splice) error {
-		if s.State == datapath.Active || s.State == datapath.Closing {
+	err := dp.EachSplice(func(s kernel.Splice) error {
+		if s.State == kernel.Active || s.State == kernel.Closing {
 			h.pools[s.Pool] = true
 		}
 		if sg := (numberedSurrogate{address: s.Server, id: s.Surrogate}); !seen[sg] {
@@ -70,7 +70,7 @@ func (n *numbers) numberPools(pools []config.Pool) ([]uint16, error) {
 		return nil, err
 	}
 	next := func(but ...map[uint16]bool) (uint16, bool) {
-		return free(datapath.MaxPools, append(but, given, h.pools)...)
+		return free(kernel.MaxPools, append(but, given, h.pools)...)
 	}
 	for i, p := range pools {
 		if _, ok := n.pools[p.Name]; ok {
@@ -81,7 +81,7 @@ func (n *numbers) numberPools(pools []config.Pool) ([]uint16, error) {
 			id, ok = next(n.inForce)
 		}
 		if !ok {
-			return nil, fmt.Errorf("more than %d pools, with the pools of sessions that go on", datapath.MaxPools)
+			return nil, fmt.Errorf("more than %d pools, with the pools of sessions that go on", kernel.MaxPools)
 		}
 		out[i], given[id] = id, true
 	}
@@ -121,9 +121,9 @@ func (n *numbers) numberSurrogates(surrogates []config.Surrogate) (ids []uint16,
 		if done[i] {
 			continue
 		}
-		id, ok := free(datapath.MaxSurrogates, given, taken)
+		id, ok := free(kernel.MaxSurrogates, given, taken)
 		if !ok {
-			return nil, nil, fmt.Errorf("more than %d surrogates, with the surrogates that sessions still use", datapath.MaxSurrogates)
+			return nil, nil, fmt.Errorf("more than %d surrogates, with the surrogates that sessions still use", kernel.MaxSurrogates)
 		}
 		ids[i], given[id] = id, true
 		fresh = append(fresh, id)
@@ -158,7 +158,7 @@ next:
 }
 
 // numbers of what is in force before a reload.
-func (s *state) numbers(dp *datapath.Router) (*numbers, error) {
+func (s *state) numbers(dp *kernel.Router) (*numbers, error) {
 	names, err := dp.PoolNames()
 	if err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func (s *state) numbers(dp *datapath.Router) (*numbers, error) {
 }
 
 // keepNumbers has the data path remember whose numbers a state uses. No leg may have been opened under new ones yet.
-func (s *state) keepNumbers(dp *datapath.Router) error {
+func (s *state) keepNumbers(dp *kernel.Router) error {
 	names, err := dp.PoolNames()
 	if err != nil {
 		return err

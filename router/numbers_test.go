@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"baton/datapath"
+	kernel "baton/datapath/router"
 	"baton/router/config"
 )
 
@@ -56,10 +56,10 @@ func TestNumberPools(t *testing.T) {
 		{"numbers that sessions carry without a name", numbers{pools: abc, held: holds(held{pools: set(3, 4)})}, "a x", []uint16{0, 5}},
 		{
 			"all were given: not one in force, and not one that a session carries",
-			numbers{pools: upTo(datapath.MaxPools), inForce: set(0, 1), held: holds(held{pools: set(2, 4)})}, "old3 x y", []uint16{3, 5, 6},
+			numbers{pools: upTo(kernel.MaxPools), inForce: set(0, 1), held: holds(held{pools: set(2, 4)})}, "old3 x y", []uint16{3, 5, 6},
 		},
-		{"none is left", numbers{pools: upTo(datapath.MaxPools), inForce: set(0), held: holds(held{pools: upToSet(1, datapath.MaxPools)})}, "x", nil},
-		{"the one that is left", numbers{pools: upTo(datapath.MaxPools), held: holds(held{pools: upToSet(0, datapath.MaxPools-1)})}, "x", []uint16{uint16(datapath.MaxPools - 1)}},
+		{"none is left", numbers{pools: upTo(kernel.MaxPools), inForce: set(0), held: holds(held{pools: upToSet(1, kernel.MaxPools)})}, "x", nil},
+		{"the one that is left", numbers{pools: upTo(kernel.MaxPools), held: holds(held{pools: upToSet(0, kernel.MaxPools-1)})}, "x", []uint16{uint16(kernel.MaxPools - 1)}},
 	} {
 		got, err := tt.n.numberPools(poolsNamed(tt.pools))
 		if (err != nil) != (tt.want == nil) || !slices.Equal(got, tt.want) {

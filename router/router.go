@@ -16,6 +16,7 @@ import (
 
 	"baton/api"
 	"baton/datapath"
+	kernel "baton/datapath/router"
 	"baton/router/config"
 	"baton/router/fallback"
 	"baton/router/health"
@@ -38,7 +39,7 @@ type Router struct {
 	started time.Time
 	closing sync.Once
 
-	dp      *datapath.Router
+	dp      *kernel.Router
 	tap     *datapath.Tap
 	legs    *legs.Manager
 	health  *health.Checker
@@ -82,7 +83,7 @@ func New(o Options) (_ *Router, err error) {
 	if r.mtu, err = smallestMTU(cfg); err != nil {
 		return nil, err
 	}
-	r.dp, err = datapath.Open(datapath.Options{
+	r.dp, err = kernel.Open(kernel.Options{
 		State: cfg.Listen.State, Sessions: cfg.Limits.Sessions, Pending: cfg.Limits.Pending, Legs: r.queued,
 	})
 	if err != nil {
@@ -139,7 +140,7 @@ func (r *Router) clock() error {
 		return nil
 	}
 	r.mss, r.offset = mssClasses(r.mtu), legs.RandomOffset()
-	return r.dp.SetConfig(datapath.Config{MSS: r.mss, TSOffset: r.offset, Closed: true})
+	return r.dp.SetConfig(kernel.Config{MSS: r.mss, TSOffset: r.offset, Closed: true})
 }
 
 // queueSize is fixed at the start, hence with room for pools that a reload makes larger.
@@ -252,7 +253,7 @@ func (r *Router) start(ctx context.Context) error {
 
 // closeDoors leaves the data path so that running sessions go on and no new one begins.
 func (r *Router) closeDoors() {
-	if err := r.dp.SetConfig(datapath.Config{MSS: r.mss, TSOffset: r.offset, Closed: true}); err != nil {
+	if err := r.dp.SetConfig(kernel.Config{MSS: r.mss, TSOffset: r.offset, Closed: true}); err != nil {
 		r.log.Error("new sessions are not refused", "err", err)
 	}
 }
@@ -273,10 +274,10 @@ func (r *Router) open(s *state) error {
 			}
 		}
 	}
-	return r.dp.Put(datapath.Config{Tap: r.tap.Ifindex, MSS: r.mss, TSOffset: r.offset}, r.tables(s))
+	return r.dp.Put(kernel.Config{Tap: r.tap.Ifindex, MSS: r.mss, TSOffset: r.offset}, r.tables(s))
 }
 
-func (r *Router) tables(s *state) datapath.Tables {
+func (r *Router) tables(s *state) kernel.Tables {
 	return s.tables(r.mtu, r.legs.Facts, func(name string) bool { return r.local(s, name) })
 }
 
@@ -359,7 +360,7 @@ const refusedFirst = 5 * time.Second
 
 // sweep ends what has had its time.
 func (r *Router) sweep(ctx context.Context) error {
-	tick := time.NewTicker(datapath.SweepEvery)
+	tick := time.NewTicker(kernel.SweepEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -367,7 +368,7 @@ func (r *Router) sweep(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		t := datapath.Timeouts(r.current().cfg.Timeouts)
+		t := kernel.Timeouts(r.current().cfg.Timeouts)
 		if _, err := r.dp.Sweep(t); err != nil {
 			r.log.Error("sessions are not swept", "err", err)
 		}
@@ -408,8 +409,8 @@ func (r *Router) close() {
 // is worth keeping.
 func (r *Router) Live() (int, error) {
 	n := 0
-	err := r.dp.EachSplice(func(s datapath.Splice) error {
-		if s.State == datapath.Active || s.State == datapath.Closing {
+	err := r.dp.EachSplice(func(s kernel.Splice) error {
+		if s.State == kernel.Active || s.State == kernel.Closing {
 			n++
 		}
 		return nil

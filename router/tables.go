@@ -3,7 +3,7 @@ package router
 import (
 	"net/netip"
 
-	"baton/datapath"
+	kernel "baton/datapath/router"
 	"baton/router/config"
 	"baton/router/legs"
 )
@@ -61,13 +61,13 @@ func (s *state) eachSurrogate(vip int, f func(id uint16)) {
 }
 
 // tables are what the kernel decides by, with what may be chosen now.
-func (s *state) tables(mtu int, facts func(id uint16) legs.Facts, local func(surrogate string) bool) datapath.Tables {
-	t := datapath.Tables{VIPs: s.vips(mtu, facts), Pools: make(map[uint16]datapath.Pool)}
+func (s *state) tables(mtu int, facts func(id uint16) legs.Facts, local func(surrogate string) bool) kernel.Tables {
+	t := kernel.Tables{VIPs: s.vips(mtu, facts), Pools: make(map[uint16]kernel.Pool)}
 	for _, h := range s.kernel.Hosts {
-		t.Hosts = append(t.Hosts, datapath.Host{VIP: h.VIP, Name: h.Host, ID: h.ID})
+		t.Hosts = append(t.Hosts, kernel.Host{VIP: h.VIP, Name: h.Host, ID: h.ID})
 	}
 	for _, p := range s.kernel.Prefixes {
-		r := datapath.Route{VIP: p.VIP, Host: p.HostID, Method: p.Method, Prefix: p.Prefix, Ask: p.Ask}
+		r := kernel.Route{VIP: p.VIP, Host: p.HostID, Method: p.Method, Prefix: p.Prefix, Ask: p.Ask}
 		if !p.Ask {
 			r.Pool = s.pools[p.Pool].id
 		}
@@ -80,27 +80,27 @@ func (s *state) tables(mtu int, facts func(id uint16) legs.Facts, local func(sur
 			zones = nil
 		}
 		for _, z := range zones {
-			t.Zones = append(t.Zones, datapath.Zone{Pool: p.id, Prefix: z.Prefix, Table: p.numbersOf(z.Table)})
+			t.Zones = append(t.Zones, kernel.Zone{Pool: p.id, Prefix: z.Prefix, Table: p.numbersOf(z.Table)})
 		}
-		k := datapath.Pool{Table: p.numbersOf(c.table)}
+		k := kernel.Pool{Table: p.numbersOf(c.table)}
 		switch p.cfg.Policy {
 		case config.Hash:
-			k.Policy = datapath.Hash
+			k.Policy = kernel.Hash
 		case config.LeastSessions:
-			k.Policy, k.Members, k.Table = datapath.Least, k.Table, nil
+			k.Policy, k.Members, k.Table = kernel.Least, k.Table, nil
 		case config.Nearest:
-			k.Policy = datapath.Nearest
+			k.Policy = kernel.Nearest
 		default:
-			k.Policy = datapath.Turns
+			k.Policy = kernel.Turns
 		}
 		if s.routes.Unchosen(i, p.cfg, local) != "" {
-			k = datapath.Pool{Policy: datapath.Ask}
+			k = kernel.Pool{Policy: kernel.Ask}
 		}
 		switch p.cfg.Reuse {
 		case config.ReuseSafe:
-			k.Reuse = datapath.ReuseSafe
+			k.Reuse = kernel.ReuseSafe
 		case config.ReuseNever:
-			k.Reuse = datapath.ReuseNever
+			k.Reuse = kernel.ReuseNever
 		}
 		t.Pools[p.id] = k
 	}
@@ -116,14 +116,14 @@ func (p *poolState) numbersOf(table []uint16) []uint16 {
 	return out
 }
 
-func (s *state) vips(mtu int, facts func(id uint16) legs.Facts) map[netip.AddrPort]datapath.VIP {
+func (s *state) vips(mtu int, facts func(id uint16) legs.Facts) map[netip.AddrPort]kernel.VIP {
 	named := make(map[uint16]bool)
 	for _, h := range s.kernel.Hosts {
 		named[h.VIP] = true
 	}
-	vips := make(map[netip.AddrPort]datapath.VIP)
+	vips := make(map[netip.AddrPort]kernel.VIP)
 	for i, v := range s.cfg.VIPs {
-		k := datapath.VIP{ID: uint16(i), Local: v.Mode != config.Handoff, Hold: v.Pipelining == config.PipeliningHold}
+		k := kernel.VIP{ID: uint16(i), Local: v.Mode != config.Handoff, Hold: v.Pipelining == config.PipeliningHold}
 		k.MSS = s.offeredMSS(i, mtu, facts)
 		k.NoTS = !s.offersTS(i, facts)
 		k.NoHosts = !named[uint16(i)]

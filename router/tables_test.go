@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"baton/datapath"
+	kernel "baton/datapath/router"
 	"baton/router/config"
 	"baton/router/health"
 	"baton/router/legs"
@@ -30,7 +30,7 @@ pools:
 	}
 	s.choose(func(string) health.State { return health.State{Up: true} })
 	got := s.tables(1500, func(uint16) legs.Facts { return legs.Facts{} }, func(string) bool { return false })
-	for i, want := range []datapath.Reuse{datapath.ReuseAlways, datapath.ReuseSafe, datapath.ReuseNever} {
+	for i, want := range []kernel.Reuse{kernel.ReuseAlways, kernel.ReuseSafe, kernel.ReuseNever} {
 		if p := got.Pools[s.pools[i].id]; p.Reuse != want || len(p.Table) == 0 {
 			t.Errorf("pool %s: %+v, want reuse %d", cfg.Pools[i].Name, p, want)
 		}

@@ -5,7 +5,7 @@ import (
 	"io/fs"
 	"os"
 
-	"baton/datapath"
+	kernel "baton/datapath/router"
 	"baton/router/config"
 	"baton/router/legs"
 )
@@ -14,22 +14,22 @@ import (
 // there. It returns how many there were. Sessions of a version with another layout end without a word.
 func Unload(cfg *config.Config) (int, error) {
 	if _, err := os.Stat(cfg.Listen.State); errors.Is(err, fs.ErrNotExist) {
-		return 0, datapath.Remove(cfg.Listen.State)
+		return 0, kernel.Remove(cfg.Listen.State)
 	}
-	dp, err := datapath.Open(datapath.Options{
+	dp, err := kernel.Open(kernel.Options{
 		State: cfg.Listen.State, Sessions: cfg.Limits.Sessions, Pending: cfg.Limits.Pending, Legs: queueSize(cfg),
 	})
-	if errors.Is(err, datapath.ErrABI) {
-		return 0, datapath.Remove(cfg.Listen.State)
+	if errors.Is(err, kernel.ErrABI) {
+		return 0, kernel.Remove(cfg.Listen.State)
 	}
 	if err != nil {
 		return 0, err
 	}
 	sessions, err := end(dp)
-	return sessions, errors.Join(err, dp.Close(), datapath.Remove(cfg.Listen.State))
+	return sessions, errors.Join(err, dp.Close(), kernel.Remove(cfg.Listen.State))
 }
 
-func end(dp *datapath.Router) (int, error) {
+func end(dp *kernel.Router) (int, error) {
 	for _, ifindex := range dp.Attached() {
 		if err := dp.Detach(ifindex); err != nil {
 			return 0, err

@@ -51,7 +51,7 @@ func bridgeQoS(owner string) (id string, err error) {
 }
 
 // freeBridge refuses to take a bridge that is somebody else's.
-func (k *kernel) freeBridge(b Bridge) error {
+func (k *stack) freeBridge(b Bridge) error {
 	owner, there, err := bridgeOwner(b.Name)
 	if err != nil {
 		return fmt.Errorf("look for the bridge %s: %w", b.Name, err)
@@ -63,7 +63,7 @@ func (k *kernel) freeBridge(b Bridge) error {
 }
 
 // makeBridge makes the bridge and its ports in one transaction, or changes them.
-func (k *kernel) makeBridge(b Bridge) error {
+func (k *stack) makeBridge(b Bridge) error {
 	if was, made := k.bridges[b.Name]; made && same(was, b) {
 		return nil
 	}
@@ -132,7 +132,7 @@ func checkPorts(b Bridge) error {
 	return nil
 }
 
-func (k *kernel) undoBridge(b Bridge) (bool, error) {
+func (k *stack) undoBridge(b Bridge) (bool, error) {
 	delete(k.bridges, b.Name)
 	owner, there, err := bridgeOwner(b.Name)
 	if err != nil {

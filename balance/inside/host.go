@@ -19,7 +19,7 @@ type Host struct {
 
 	mu       sync.Mutex
 	journal  *journal
-	kernel   *kernel
+	kernel   *stack
 	plan     Plan
 	diverted bool
 	checked  bool // that nobody else has our tables and priorities
@@ -44,7 +44,7 @@ func Open(name string, o Options) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	k, err := openKernel()
+	k, err := openStack()
 	if err != nil {
 		return nil, errors.Join(err, j.close())
 	}

@@ -19,25 +19,25 @@ import (
 // protocol is what our routes and rules are of, as rt_protos has it for routing daemons: so they are told from others.
 const protocol = 66
 
-// kernel makes items and undoes them. Both can be done again.
-type kernel struct {
+// stack makes items and undoes them. Both can be done again.
+type stack struct {
 	nl      *netlink.Handle
 	bridges map[string]Bridge // as they were made by this process
 }
 
-func openKernel() (*kernel, error) {
+func openStack() (*stack, error) {
 	nl, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
-	return &kernel{nl: nl, bridges: map[string]Bridge{}}, nil
+	return &stack{nl: nl, bridges: map[string]Bridge{}}, nil
 }
 
-func (k *kernel) close() { k.nl.Close() }
+func (k *stack) close() { k.nl.Close() }
 
 // make makes an item in the place of what has its identity or, if it is only kept, mends it when it has gone: nobody is told of what is
 // there already.
-func (k *kernel) make(item Item, keep bool) error {
+func (k *stack) make(item Item, keep bool) error {
 	switch i := item.(type) {
 	case Device:
 		return k.makeDevice(i)
@@ -60,7 +60,7 @@ func (k *kernel) make(item Item, keep bool) error {
 }
 
 // undo says whether it was there.
-func (k *kernel) undo(item Item) (bool, error) {
+func (k *stack) undo(item Item) (bool, error) {
 	var err error
 	switch i := item.(type) {
 	case Device:
@@ -110,7 +110,7 @@ func gone(err error) bool {
 }
 
 // free refuses to put an item where somebody else's is.
-func (k *kernel) free(item Item) error {
+func (k *stack) free(item Item) error {
 	switch i := item.(type) {
 	case Device:
 		there, err := k.nl.LinkByName(i.Name)
@@ -132,7 +132,7 @@ func (k *kernel) free(item Item) error {
 }
 
 // freeAddress refuses one that another interface has, as a host has 192.0.0.2 that is an end of DS-Lite (RFC 6333).
-func (k *kernel) freeAddress(a Address) error {
+func (k *stack) freeAddress(a Address) error {
 	f := unix.AF_INET
 	if a.Prefix.Addr().Is6() {
 		f = unix.AF_INET6
@@ -154,7 +154,7 @@ func (k *kernel) freeAddress(a Address) error {
 }
 
 // ours says whether the device is there, and this balance's.
-func (k *kernel) ours(d Device) (bool, error) {
+func (k *stack) ours(d Device) (bool, error) {
 	there, err := k.nl.LinkByName(d.Name)
 	if gone(err) {
 		return false, nil
@@ -166,7 +166,7 @@ func (k *kernel) ours(d Device) (bool, error) {
 }
 
 // unused refuses tables that have routes, and priorities that have rules.
-func (k *kernel) unused(plan []Item) error {
+func (k *stack) unused(plan []Item) error {
 	tables, priorities := map[int]bool{}, map[int]bool{}
 	least, most := 0, 0
 	for _, item := range plan {
@@ -209,7 +209,7 @@ func (k *kernel) unused(plan []Item) error {
 }
 
 // rules counts those of our protocol.
-func (k *kernel) rules() (n int, err error) {
+func (k *stack) rules() (n int, err error) {
 	for _, f := range []int{unix.AF_INET, unix.AF_INET6} {
 		rules, err := k.nl.RuleList(f)
 		if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) && !errors.Is(err, unix.EOPNOTSUPP) {
@@ -226,7 +226,7 @@ func (k *kernel) rules() (n int, err error) {
 
 func (d Device) alias() string { return "baton balance " + d.Owner }
 
-func (k *kernel) makeDevice(d Device) error {
+func (k *stack) makeDevice(d Device) error {
 	there, err := k.nl.LinkByName(d.Name)
 	if gone(err) {
 		attrs := netlink.NewLinkAttrs()
@@ -251,7 +251,7 @@ func (k *kernel) makeDevice(d Device) error {
 
 func hardware(m links.MAC) net.HardwareAddr { return slices.Clone(m[:]) }
 
-func (k *kernel) undoDevice(d Device) (bool, error) {
+func (k *stack) undoDevice(d Device) (bool, error) {
 	there, err := k.nl.LinkByName(d.Name)
 	if gone(err) {
 		return false, nil
@@ -269,7 +269,7 @@ func (k *kernel) undoDevice(d Device) (bool, error) {
 }
 
 // settle sets what the device has of its own, and goes with it: no journal tells of it.
-func (k *kernel) settle(p Plan) error {
+func (k *stack) settle(p Plan) error {
 	for _, name := range []string{Peer(p.Device), p.Device} {
 		l, err := k.nl.LinkByName(name)
 		if err != nil {
@@ -327,7 +327,7 @@ func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-func (k *kernel) makeAddress(a Address, keep bool) error {
+func (k *stack) makeAddress(a Address, keep bool) error {
 	l, err := k.nl.LinkByName(a.Device)
 	if err != nil {
 		return err
@@ -342,7 +342,7 @@ func (k *kernel) makeAddress(a Address, keep bool) error {
 	return k.nl.AddrReplace(l, addr)
 }
 
-func (k *kernel) undoAddress(a Address) (bool, error) {
+func (k *stack) undoAddress(a Address) (bool, error) {
 	l, err := k.nl.LinkByName(a.Device)
 	if err == nil {
 		err = k.nl.AddrDel(l, &netlink.Addr{IPNet: ipNet(a.Prefix)})
@@ -353,7 +353,7 @@ func (k *kernel) undoAddress(a Address) (bool, error) {
 	return err == nil, err
 }
 
-func (k *kernel) makeNeighbour(n Neighbour, keep bool) error {
+func (k *stack) makeNeighbour(n Neighbour, keep bool) error {
 	neighbour, err := k.neighbour(n)
 	if err != nil {
 		return err
@@ -364,7 +364,7 @@ func (k *kernel) makeNeighbour(n Neighbour, keep bool) error {
 	return k.nl.NeighSet(neighbour)
 }
 
-func (k *kernel) neighbour(n Neighbour) (*netlink.Neigh, error) {
+func (k *stack) neighbour(n Neighbour) (*netlink.Neigh, error) {
 	l, err := k.nl.LinkByName(n.Device)
 	if err != nil {
 		return nil, err
@@ -374,7 +374,7 @@ func (k *kernel) neighbour(n Neighbour) (*netlink.Neigh, error) {
 	}, nil
 }
 
-func (k *kernel) makeRoute(r Route, keep bool) error {
+func (k *stack) makeRoute(r Route, keep bool) error {
 	route, err := k.route(r)
 	switch {
 	case err != nil:
@@ -389,7 +389,7 @@ func (k *kernel) makeRoute(r Route, keep bool) error {
 	return err
 }
 
-func (k *kernel) route(r Route) (*netlink.Route, error) {
+func (k *stack) route(r Route) (*netlink.Route, error) {
 	l, err := k.nl.LinkByName(r.Device)
 	if err != nil {
 		return nil, err

@@ -1,12 +1,10 @@
 package inside
 
-import (
-	"baton/datapath"
-)
+import kernel "baton/datapath/balance"
 
 // marks are the control groups whose sockets are marked. They go with the process.
 type marks struct {
-	applications *datapath.Applications // nil while there is none
+	applications *kernel.Applications // nil while there is none
 }
 
 // set says which there are; those that have not been made yet are attached to by refresh.
@@ -15,11 +13,11 @@ func (m *marks) set(groups []Group) error {
 		if len(groups) == 0 {
 			return nil
 		}
-		m.applications = &datapath.Applications{Mask: markMask, Least: mark(1)}
+		m.applications = &kernel.Applications{Mask: markMask, Least: mark(1)}
 	}
-	var all []datapath.Application
+	var all []kernel.Application
 	for _, g := range groups {
-		all = append(all, datapath.Application{Group: g.Path, Mark: g.Mark})
+		all = append(all, kernel.Application{Group: g.Path, Mark: g.Mark})
 	}
 	if err := m.applications.Set(all); err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 var received = []string{"rx-gro", "rx-lro", "rx-gro-hw", "rx-gro-list", "rx-udp-gro-forwarding"}
 
 // measured fills in which offloads of links are on; what was on before us is in the journal.
-func (k *kernel) measured(want []Item, journal []Item) ([]Item, error) {
+func (k *stack) measured(want []Item, journal []Item) ([]Item, error) {
 	var all []Item
 	for _, item := range want {
 		o, is := item.(Offload)
@@ -40,7 +40,7 @@ func (k *kernel) measured(want []Item, journal []Item) ([]Item, error) {
 }
 
 // active is which of the received are on, and can be switched.
-func (k *kernel) active(o Offload) ([]string, error) {
+func (k *stack) active(o Offload) ([]string, error) {
 	var on []string
 	err := k.features(o, func(e *ethtool.Ethtool) error {
 		states, err := e.FeaturesWithState(o.Interface)
@@ -55,7 +55,7 @@ func (k *kernel) active(o Offload) ([]string, error) {
 }
 
 // setOffloads switches those that were on.
-func (k *kernel) setOffloads(o Offload, on bool) error {
+func (k *stack) setOffloads(o Offload, on bool) error {
 	return k.features(o, func(e *ethtool.Ethtool) error {
 		set := map[string]bool{}
 		for _, name := range o.Off {
@@ -66,7 +66,7 @@ func (k *kernel) setOffloads(o Offload, on bool) error {
 }
 
 // features calls f, unless the interface has gone, or another one has its name.
-func (k *kernel) features(o Offload, f func(*ethtool.Ethtool) error) error {
+func (k *stack) features(o Offload, f func(*ethtool.Ethtool) error) error {
 	l, err := k.nl.LinkByName(o.Interface)
 	if gone(err) || err == nil && l.Attrs().Index != o.Index {
 		return nil

@@ -39,7 +39,7 @@ func throughTunnels(p Plan, all []mainDefault) []Item {
 }
 
 // mainDefaults are the default routes of the table main, without those that have several gateways.
-func (k *kernel) mainDefaults() ([]mainDefault, error) {
+func (k *stack) mainDefaults() ([]mainDefault, error) {
 	var all []mainDefault
 	for _, f := range []int{unix.AF_INET, unix.AF_INET6} {
 		var routes []netlink.Route

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"baton/datapath"
+	kernel "baton/datapath/router"
 	"baton/router"
 	"baton/router/config"
 )
@@ -95,7 +95,7 @@ func runRouter(ctx context.Context, e env, cfg *config.Config, file string, log 
 	r.Close()
 	if failed != nil {
 		if err == nil && live == 0 {
-			_ = datapath.Remove(cfg.Listen.State) // why the router has failed matters more
+			_ = kernel.Remove(cfg.Listen.State) // why the router has failed matters more
 		}
 		return failed
 	}
@@ -106,5 +106,5 @@ func runRouter(ctx context.Context, e env, cfg *config.Config, file string, log 
 		fmt.Fprintf(e.err, "baton: %d sessions go on in the kernel; a new start takes them over, `baton router --config %s --unload` ends them\n", live, file)
 		return nil
 	}
-	return datapath.Remove(cfg.Listen.State)
+	return kernel.Remove(cfg.Listen.State)
 }

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"baton/datapath"
+	kernel "baton/datapath/sockmap"
 )
 
 // sockmapName is what this program is called as a relay whose bytes a sockmap moves.
@@ -35,7 +35,7 @@ func sockmap() Contender {
 
 // joiner is one thread that opens and closes flows.
 type joiner struct {
-	sockmap   *datapath.Sockmap
+	sockmap   *kernel.Sockmap
 	epoll     int
 	listeners map[int32]*unix.SockaddrInet4 // to the servers behind them
 	ends      map[int32]*end
@@ -56,7 +56,7 @@ type end struct {
 // relayBySockmap returns when it cannot go on.
 func relayBySockmap(forwards []string) error {
 	runtime.LockOSThread()
-	m, err := datapath.LoadSockmap(1 << 15)
+	m, err := kernel.LoadSockmap(1 << 15)
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func (j *joiner) look(e *end, events uint32) {
 
 func (j *joiner) join(front, back *end) {
 	err := j.sockmap.Join(front.fd, back.fd)
-	if errors.Is(err, datapath.ErrNotEstablished) {
+	if errors.Is(err, kernel.ErrNotEstablished) {
 		j.forget(front)
 		_ = j.watch(unix.EPOLL_CTL_DEL, back.fd, 0, 0)
 		go carry(front.fd, back.fd)
@@ -200,7 +200,7 @@ func (j *joiner) join(front, back *end) {
 
 // pass tells the partner's peer of an end, once it is sent all that came before.
 func (j *joiner) pass(e *end) {
-	behind, err := datapath.SockmapBehind(e.fd, e.partner.fd)
+	behind, err := kernel.SockmapBehind(e.fd, e.partner.fd)
 	switch {
 	case err != nil || behind < 0:
 		j.abort(e)

@@ -8,7 +8,7 @@ import (
 	"math/bits"
 	"slices"
 
-	"baton/datapath"
+	kernel "baton/datapath/forwarder"
 	"baton/forwarder/match"
 	"baton/openflow"
 )
@@ -22,14 +22,14 @@ type Places struct {
 }
 
 // Actions compiles an action list: executed as it stands.
-func Actions(list []openflow.Action, at Places) ([]datapath.ForwarderOp, error) {
+func Actions(list []openflow.Action, at Places) ([]kernel.ForwarderOp, error) {
 	ops, err := each(list, at)
 	return fuse(ops), err
 }
 
 // each compiles actions one by one.
-func each(list []openflow.Action, at Places) ([]datapath.ForwarderOp, error) {
-	ops := make([]datapath.ForwarderOp, 0, len(list))
+func each(list []openflow.Action, at Places) ([]kernel.ForwarderOp, error) {
+	ops := make([]kernel.ForwarderOp, 0, len(list))
 	for _, a := range list {
 		op, err := action(a, at)
 		if err != nil {
@@ -42,121 +42,121 @@ func each(list []openflow.Action, at Places) ([]datapath.ForwarderOp, error) {
 
 // Set compiles an action set in its order of execution [5.10]. Of several actions for one slot the last counts, and a group
 // comes in the place of outputs.
-func Set(list []openflow.Action, at Places) ([]datapath.ForwarderOp, error) {
+func Set(list []openflow.Action, at Places) ([]kernel.ForwarderOp, error) {
 	all, err := each(list, at)
 	if err != nil {
 		return nil, err
 	}
-	var ops []datapath.ForwarderOp
-	group := slices.ContainsFunc(all, func(op datapath.ForwarderOp) bool { return op.Slot == datapath.SlotGroup })
+	var ops []kernel.ForwarderOp
+	group := slices.ContainsFunc(all, func(op kernel.ForwarderOp) bool { return op.Slot == kernel.SlotGroup })
 	for n, op := range all {
-		again := slices.ContainsFunc(all[n+1:], func(later datapath.ForwarderOp) bool { return later.Slot == op.Slot })
-		if again || group && op.Slot == datapath.SlotOutput {
+		again := slices.ContainsFunc(all[n+1:], func(later kernel.ForwarderOp) bool { return later.Slot == op.Slot })
+		if again || group && op.Slot == kernel.SlotOutput {
 			continue
 		}
 		ops = append(ops, op)
 	}
-	slices.SortStableFunc(ops, func(a, b datapath.ForwarderOp) int { return cmp.Compare(a.Slot, b.Slot) })
+	slices.SortStableFunc(ops, func(a, b kernel.ForwarderOp) int { return cmp.Compare(a.Slot, b.Slot) })
 	return fuse(ops), nil
 }
 
-func action(a openflow.Action, at Places) (datapath.ForwarderOp, error) {
-	op := func(kind, slot uint8, arg uint32) (datapath.ForwarderOp, error) {
-		return datapath.ForwarderOp{Kind: kind, Slot: slot, Arg: arg}, nil
+func action(a openflow.Action, at Places) (kernel.ForwarderOp, error) {
+	op := func(kind, slot uint8, arg uint32) (kernel.ForwarderOp, error) {
+		return kernel.ForwarderOp{Kind: kind, Slot: slot, Arg: arg}, nil
 	}
-	handoff := func(kind uint8, s openflow.HandoffSubtype, arg uint32) (datapath.ForwarderOp, error) {
-		return op(kind, datapath.SlotHandoff+uint8(s-openflow.HandoffIncSeq), arg)
+	handoff := func(kind uint8, s openflow.HandoffSubtype, arg uint32) (kernel.ForwarderOp, error) {
+		return op(kind, kernel.SlotHandoff+uint8(s-openflow.HandoffIncSeq), arg)
 	}
 	switch a := a.(type) {
 	case openflow.ActionOutput:
 		return output(a, at), nil
 	case openflow.ActionGroup:
-		return op(datapath.OpGroup, datapath.SlotGroup, at.Group(a.Group))
+		return op(kernel.OpGroup, kernel.SlotGroup, at.Group(a.Group))
 	case openflow.ActionPick:
 		return pick(a, at)
 	case openflow.ActionUnpick:
-		return op(datapath.OpUnpick, datapath.SlotGroup, at.Group(a.Group))
+		return op(kernel.OpUnpick, kernel.SlotGroup, at.Group(a.Group))
 	case openflow.ActionSetQueue:
-		return op(datapath.OpQueue, datapath.SlotQueue, a.Queue)
+		return op(kernel.OpQueue, kernel.SlotQueue, a.Queue)
 	case openflow.ActionSetMPLSTTL:
-		return op(datapath.OpMPLSTTL, datapath.SlotMPLSTTL, uint32(a.TTL))
+		return op(kernel.OpMPLSTTL, kernel.SlotMPLSTTL, uint32(a.TTL))
 	case openflow.ActionDecMPLSTTL:
-		return op(datapath.OpDecMPLSTTL, datapath.SlotDecMPLSTTL, 0)
+		return op(kernel.OpDecMPLSTTL, kernel.SlotDecMPLSTTL, 0)
 	case openflow.ActionSetNWTTL:
-		return op(datapath.OpNWTTL, datapath.SlotNWTTL, uint32(a.TTL))
+		return op(kernel.OpNWTTL, kernel.SlotNWTTL, uint32(a.TTL))
 	case openflow.ActionDecNWTTL:
-		return op(datapath.OpDecNWTTL, datapath.SlotDecNWTTL, 0)
+		return op(kernel.OpDecNWTTL, kernel.SlotDecNWTTL, 0)
 	case openflow.ActionCopyTTLOut:
-		return op(datapath.OpCopyTTLOut, datapath.SlotCopyTTLOut, 0)
+		return op(kernel.OpCopyTTLOut, kernel.SlotCopyTTLOut, 0)
 	case openflow.ActionCopyTTLIn:
-		return op(datapath.OpCopyTTLIn, datapath.SlotCopyTTLIn, 0)
+		return op(kernel.OpCopyTTLIn, kernel.SlotCopyTTLIn, 0)
 	case openflow.ActionPushVLAN:
-		return op(datapath.OpPushVLAN, datapath.SlotPushVLAN, uint32(a.EtherType))
+		return op(kernel.OpPushVLAN, kernel.SlotPushVLAN, uint32(a.EtherType))
 	case openflow.ActionPopVLAN:
-		return op(datapath.OpPopVLAN, datapath.SlotPopVLAN, 0)
+		return op(kernel.OpPopVLAN, kernel.SlotPopVLAN, 0)
 	case openflow.ActionPushMPLS:
-		return op(datapath.OpPushMPLS, datapath.SlotPushMPLS, uint32(a.EtherType))
+		return op(kernel.OpPushMPLS, kernel.SlotPushMPLS, uint32(a.EtherType))
 	case openflow.ActionPopMPLS:
-		return op(datapath.OpPopMPLS, datapath.SlotPopMPLS, uint32(a.EtherType))
+		return op(kernel.OpPopMPLS, kernel.SlotPopMPLS, uint32(a.EtherType))
 	case openflow.ActionPushPBB:
-		return op(datapath.OpPushPBB, datapath.SlotPushPBB, uint32(a.EtherType))
+		return op(kernel.OpPushPBB, kernel.SlotPushPBB, uint32(a.EtherType))
 	case openflow.ActionPopPBB:
-		return op(datapath.OpPopPBB, datapath.SlotPopPBB, 0)
+		return op(kernel.OpPopPBB, kernel.SlotPopPBB, 0)
 	case openflow.ActionSetField:
 		return setField(a.Field)
 	case openflow.ActionIncSeq:
-		return handoff(datapath.OpIncSeq, openflow.HandoffIncSeq, a.By)
+		return handoff(kernel.OpIncSeq, openflow.HandoffIncSeq, a.By)
 	case openflow.ActionIncAck:
-		return handoff(datapath.OpIncAck, openflow.HandoffIncAck, a.By)
+		return handoff(kernel.OpIncAck, openflow.HandoffIncAck, a.By)
 	case openflow.ActionIncSACK:
-		return handoff(datapath.OpIncSACK, openflow.HandoffIncSACK, a.By)
+		return handoff(kernel.OpIncSACK, openflow.HandoffIncSACK, a.By)
 	case openflow.ActionIncTSval:
-		return handoff(datapath.OpIncTSval, openflow.HandoffIncTSval, a.By)
+		return handoff(kernel.OpIncTSval, openflow.HandoffIncTSval, a.By)
 	case openflow.ActionIncTSecr:
-		return handoff(datapath.OpIncTSecr, openflow.HandoffIncTSecr, a.By)
+		return handoff(kernel.OpIncTSecr, openflow.HandoffIncTSecr, a.By)
 	case openflow.ActionRescaleWindow:
-		return handoff(datapath.OpRescaleWindow, openflow.HandoffRescaleWindow, uint32(a.Sender)|uint32(a.Told)<<8)
+		return handoff(kernel.OpRescaleWindow, openflow.HandoffRescaleWindow, uint32(a.Sender)|uint32(a.Told)<<8)
 	case openflow.ActionClampMSS:
-		return handoff(datapath.OpClampMSS, openflow.HandoffClampMSS, uint32(a.MSS))
+		return handoff(kernel.OpClampMSS, openflow.HandoffClampMSS, uint32(a.MSS))
 	case openflow.ActionStripOption:
-		return handoff(datapath.OpStripOption, openflow.HandoffStripOption, uint32(a.Kind))
+		return handoff(kernel.OpStripOption, openflow.HandoffStripOption, uint32(a.Kind))
 	}
-	return datapath.ForwarderOp{}, fmt.Errorf("compile an action: the kernel has none for %v", a.Type())
+	return kernel.ForwarderOp{}, fmt.Errorf("compile an action: the kernel has none for %v", a.Type())
 }
 
 // pickMethods are the kernel's words for how a bucket is chosen.
 var pickMethods = map[openflow.PickMethod]uint8{
-	openflow.PickTurns: datapath.PickTurns, openflow.PickLeast: datapath.PickLeast,
-	openflow.PickFastest: datapath.PickFastest, openflow.PickHash: datapath.PickHash, openflow.PickEven: datapath.PickEven,
+	openflow.PickTurns: kernel.PickTurns, openflow.PickLeast: kernel.PickLeast,
+	openflow.PickFastest: kernel.PickFastest, openflow.PickHash: kernel.PickHash, openflow.PickEven: kernel.PickEven,
 }
 
-func pick(a openflow.ActionPick, at Places) (datapath.ForwarderOp, error) {
+func pick(a openflow.ActionPick, at Places) (kernel.ForwarderOp, error) {
 	method, ok := pickMethods[a.Method]
 	if !ok {
-		return datapath.ForwarderOp{}, fmt.Errorf("compile a pick: the kernel has no method %v", a.Method)
+		return kernel.ForwarderOp{}, fmt.Errorf("compile a pick: the kernel has no method %v", a.Method)
 	}
-	op := datapath.ForwarderOp{Kind: datapath.OpPick, Slot: datapath.SlotGroup, At: method, Arg: at.Group(a.Group)}
+	op := kernel.ForwarderOp{Kind: kernel.OpPick, Slot: kernel.SlotGroup, At: method, Arg: at.Group(a.Group)}
 	binary.NativeEndian.PutUint32(op.Value[:], a.Together)
 	return op, nil
 }
 
-func output(a openflow.ActionOutput, at Places) datapath.ForwarderOp {
-	op := datapath.ForwarderOp{Slot: datapath.SlotOutput}
+func output(a openflow.ActionOutput, at Places) kernel.ForwarderOp {
+	op := kernel.ForwarderOp{Slot: kernel.SlotOutput}
 	switch a.Port {
 	case openflow.PortInPort:
-		op.Kind = datapath.OpInPort
+		op.Kind = kernel.OpInPort
 	case openflow.PortTable:
-		op.Kind = datapath.OpTable
+		op.Kind = kernel.OpTable
 	case openflow.PortNormal:
-		op.Kind = datapath.OpNormal
+		op.Kind = kernel.OpNormal
 	case openflow.PortFlood:
-		op.Kind = datapath.OpFlood
+		op.Kind = kernel.OpFlood
 	case openflow.PortAll:
-		op.Kind = datapath.OpAll
+		op.Kind = kernel.OpAll
 	case openflow.PortController:
-		op.Kind, op.Arg = datapath.OpController, uint32(a.MaxLen)
+		op.Kind, op.Arg = kernel.OpController, uint32(a.MaxLen)
 	default:
-		op.Kind, op.Arg = datapath.OpOutput, at.Port(a.Port)
+		op.Kind, op.Arg = kernel.OpOutput, at.Port(a.Port)
 	}
 	return op
 }
@@ -171,82 +171,82 @@ type where struct {
 }
 
 const (
-	ipAndPseudo = datapath.SumIP | datapath.SumPseudo
-	pseudo      = datapath.SumPseudo
-	l4          = datapath.SumL4
+	ipAndPseudo = kernel.SumIP | kernel.SumPseudo
+	pseudo      = kernel.SumPseudo
+	l4          = kernel.SumL4
 )
 
 var fields = map[openflow.Field]where{
-	openflow.FieldEthDst:       {base: datapath.BaseFrame, at: 0, len: 6},
-	openflow.FieldEthSrc:       {base: datapath.BaseFrame, at: 6, len: 6},
-	openflow.FieldEthType:      {base: datapath.BaseType, len: 2},
-	openflow.FieldIPv4Src:      {base: datapath.BaseIPv4, at: 12, len: 4, sums: ipAndPseudo},
-	openflow.FieldIPv4Dst:      {base: datapath.BaseIPv4, at: 16, len: 4, sums: ipAndPseudo},
-	openflow.FieldIPv6Src:      {base: datapath.BaseIPv6, at: 8, len: 16, sums: pseudo},
-	openflow.FieldIPv6Dst:      {base: datapath.BaseIPv6, at: 24, len: 16, sums: pseudo},
-	openflow.FieldIPv6Flabel:   {base: datapath.BaseIPv6, at: 0, len: 4, mask: 0x000fffff},
-	openflow.FieldTCPSrc:       {base: datapath.BaseTCP, at: 0, len: 2, sums: l4},
-	openflow.FieldTCPDst:       {base: datapath.BaseTCP, at: 2, len: 2, sums: l4},
-	openflow.FieldUDPSrc:       {base: datapath.BaseUDP, at: 0, len: 2, sums: l4},
-	openflow.FieldUDPDst:       {base: datapath.BaseUDP, at: 2, len: 2, sums: l4},
-	openflow.FieldSCTPSrc:      {base: datapath.BaseSCTP, at: 0, len: 2, sums: l4},
-	openflow.FieldSCTPDst:      {base: datapath.BaseSCTP, at: 2, len: 2, sums: l4},
-	openflow.FieldICMPv4Type:   {base: datapath.BaseICMP, at: 0, len: 2, sums: l4, mask: 0xff000000, shift: 24},
-	openflow.FieldICMPv4Code:   {base: datapath.BaseICMP, at: 0, len: 2, sums: l4, mask: 0x00ff0000, shift: 16},
-	openflow.FieldICMPv6Type:   {base: datapath.BaseICMPv6, at: 0, len: 2, sums: l4, mask: 0xff000000, shift: 24},
-	openflow.FieldICMPv6Code:   {base: datapath.BaseICMPv6, at: 0, len: 2, sums: l4, mask: 0x00ff0000, shift: 16},
-	openflow.FieldARPOp:        {base: datapath.BaseARP, at: 6, len: 2},
-	openflow.FieldARPSHA:       {base: datapath.BaseARP, at: 8, len: 6},
-	openflow.FieldARPSPA:       {base: datapath.BaseARP, at: 14, len: 4},
-	openflow.FieldARPTHA:       {base: datapath.BaseARP, at: 18, len: 6},
-	openflow.FieldARPTPA:       {base: datapath.BaseARP, at: 24, len: 4},
-	openflow.FieldIPv6NDTarget: {base: datapath.BaseNDTarget, len: 16, sums: l4},
-	openflow.FieldIPv6NDSLL:    {base: datapath.BaseNDSLL, len: 6, sums: l4},
-	openflow.FieldIPv6NDTLL:    {base: datapath.BaseNDTLL, len: 6, sums: l4},
-	openflow.FieldMPLSLabel:    {base: datapath.BaseLabel, len: 4, mask: 0xfffff000, shift: 12},
-	openflow.FieldMPLSTC:       {base: datapath.BaseLabel, len: 4, mask: 0x00000e00, shift: 9},
-	openflow.FieldMPLSBOS:      {base: datapath.BaseLabel, len: 4, mask: 0x00000100, shift: 8},
-	openflow.FieldPBBISID:      {base: datapath.BaseServiceTag, len: 4, mask: 0x00ffffff},
+	openflow.FieldEthDst:       {base: kernel.BaseFrame, at: 0, len: 6},
+	openflow.FieldEthSrc:       {base: kernel.BaseFrame, at: 6, len: 6},
+	openflow.FieldEthType:      {base: kernel.BaseType, len: 2},
+	openflow.FieldIPv4Src:      {base: kernel.BaseIPv4, at: 12, len: 4, sums: ipAndPseudo},
+	openflow.FieldIPv4Dst:      {base: kernel.BaseIPv4, at: 16, len: 4, sums: ipAndPseudo},
+	openflow.FieldIPv6Src:      {base: kernel.BaseIPv6, at: 8, len: 16, sums: pseudo},
+	openflow.FieldIPv6Dst:      {base: kernel.BaseIPv6, at: 24, len: 16, sums: pseudo},
+	openflow.FieldIPv6Flabel:   {base: kernel.BaseIPv6, at: 0, len: 4, mask: 0x000fffff},
+	openflow.FieldTCPSrc:       {base: kernel.BaseTCP, at: 0, len: 2, sums: l4},
+	openflow.FieldTCPDst:       {base: kernel.BaseTCP, at: 2, len: 2, sums: l4},
+	openflow.FieldUDPSrc:       {base: kernel.BaseUDP, at: 0, len: 2, sums: l4},
+	openflow.FieldUDPDst:       {base: kernel.BaseUDP, at: 2, len: 2, sums: l4},
+	openflow.FieldSCTPSrc:      {base: kernel.BaseSCTP, at: 0, len: 2, sums: l4},
+	openflow.FieldSCTPDst:      {base: kernel.BaseSCTP, at: 2, len: 2, sums: l4},
+	openflow.FieldICMPv4Type:   {base: kernel.BaseICMP, at: 0, len: 2, sums: l4, mask: 0xff000000, shift: 24},
+	openflow.FieldICMPv4Code:   {base: kernel.BaseICMP, at: 0, len: 2, sums: l4, mask: 0x00ff0000, shift: 16},
+	openflow.FieldICMPv6Type:   {base: kernel.BaseICMPv6, at: 0, len: 2, sums: l4, mask: 0xff000000, shift: 24},
+	openflow.FieldICMPv6Code:   {base: kernel.BaseICMPv6, at: 0, len: 2, sums: l4, mask: 0x00ff0000, shift: 16},
+	openflow.FieldARPOp:        {base: kernel.BaseARP, at: 6, len: 2},
+	openflow.FieldARPSHA:       {base: kernel.BaseARP, at: 8, len: 6},
+	openflow.FieldARPSPA:       {base: kernel.BaseARP, at: 14, len: 4},
+	openflow.FieldARPTHA:       {base: kernel.BaseARP, at: 18, len: 6},
+	openflow.FieldARPTPA:       {base: kernel.BaseARP, at: 24, len: 4},
+	openflow.FieldIPv6NDTarget: {base: kernel.BaseNDTarget, len: 16, sums: l4},
+	openflow.FieldIPv6NDSLL:    {base: kernel.BaseNDSLL, len: 6, sums: l4},
+	openflow.FieldIPv6NDTLL:    {base: kernel.BaseNDTLL, len: 6, sums: l4},
+	openflow.FieldMPLSLabel:    {base: kernel.BaseLabel, len: 4, mask: 0xfffff000, shift: 12},
+	openflow.FieldMPLSTC:       {base: kernel.BaseLabel, len: 4, mask: 0x00000e00, shift: 9},
+	openflow.FieldMPLSBOS:      {base: kernel.BaseLabel, len: 4, mask: 0x00000100, shift: 8},
+	openflow.FieldPBBISID:      {base: kernel.BaseServiceTag, len: 4, mask: 0x00ffffff},
 }
 
 // setField compiles a set-field action, which has one field.
-func setField(m openflow.Match) (datapath.ForwarderOp, error) {
+func setField(m openflow.Match) (kernel.ForwarderOp, error) {
 	for t, err := range m.All() {
 		if err != nil {
-			return datapath.ForwarderOp{}, fmt.Errorf("compile a set-field: %w", err)
+			return kernel.ForwarderOp{}, fmt.Errorf("compile a set-field: %w", err)
 		}
-		op := datapath.ForwarderOp{Slot: datapath.SlotField + t.Field.Number()}
+		op := kernel.ForwarderOp{Slot: kernel.SlotField + t.Field.Number()}
 		switch t.Field {
 		case openflow.FieldTunnelID:
-			op.Kind = datapath.OpTunnel
+			op.Kind = kernel.OpTunnel
 			copy(op.Value[:], t.Value)
 			return op, nil
 		case openflow.FieldVLANVID:
-			op.Kind = datapath.OpVLANVID
+			op.Kind = kernel.OpVLANVID
 		case openflow.FieldVLANPCP:
-			op.Kind = datapath.OpVLANPCP
+			op.Kind = kernel.OpVLANPCP
 		case openflow.FieldIPDSCP:
-			op.Kind = datapath.OpDSCP
+			op.Kind = kernel.OpDSCP
 		case openflow.FieldIPECN:
-			op.Kind = datapath.OpECN
+			op.Kind = kernel.OpECN
 		case openflow.FieldIPProto:
-			op.Kind = datapath.OpProto
+			op.Kind = kernel.OpProto
 		default:
 			return patch(op, t)
 		}
 		op.Arg = uint32(t.Uint())
 		return op, nil
 	}
-	return datapath.ForwarderOp{}, fmt.Errorf("compile a set-field: no field")
+	return kernel.ForwarderOp{}, fmt.Errorf("compile a set-field: no field")
 }
 
-func patch(op datapath.ForwarderOp, t openflow.TLV) (datapath.ForwarderOp, error) {
+func patch(op kernel.ForwarderOp, t openflow.TLV) (kernel.ForwarderOp, error) {
 	w, ok := fields[t.Field]
 	at, size, known := match.Place(t.Field)
 	if !ok || !known || len(t.Value) > len(op.Value) {
 		return op, fmt.Errorf("compile a set-field: the kernel cannot write %v", t.Field)
 	}
-	op.Kind = datapath.OpPatch
+	op.Kind = kernel.OpPatch
 	op.Base, op.At, op.Len, op.Sums = w.base, w.at, w.len, w.sums
 	op.FieldAt, op.FieldLen = uint8(at), uint8(size)
 	if w.mask == 0 {

@@ -4,19 +4,19 @@ import (
 	"fmt"
 	"time"
 
-	"baton/datapath"
+	kernel "baton/datapath/forwarder"
 	"baton/forwarder/pipeline"
 	"baton/openflow"
 )
 
 // Entry compiles the instructions of a flow entry. The record's Ops is the place of the first op, which the caller fills in: those of
 // apply-actions come first.
-func Entry(e *pipeline.Entry, at Places) (datapath.ForwarderEntry, []datapath.ForwarderOp, error) {
-	r := datapath.ForwarderEntry{Table: uint8(e.Table), Cookie: be64(e.Cookie)}
+func Entry(e *pipeline.Entry, at Places) (kernel.ForwarderEntry, []kernel.ForwarderOp, error) {
+	r := kernel.ForwarderEntry{Table: uint8(e.Table), Cookie: be64(e.Cookie)}
 	if e.TableMiss() {
-		r.Flags |= datapath.EntryMiss
+		r.Flags |= kernel.EntryMiss
 	}
-	var apply, write []datapath.ForwarderOp
+	var apply, write []kernel.ForwarderOp
 	var err error
 	for _, i := range e.Instructions {
 		switch i := i.(type) {
@@ -25,14 +25,14 @@ func Entry(e *pipeline.Entry, at Places) (datapath.ForwarderEntry, []datapath.Fo
 		case openflow.InstructionApplyActions:
 			apply, err = Actions(i.Actions, at)
 		case openflow.InstructionClearActions:
-			r.Flags |= datapath.EntryClear
+			r.Flags |= kernel.EntryClear
 		case openflow.InstructionWriteActions:
 			write, err = each(i.Actions, at) // each has its slot
 		case openflow.InstructionWriteMetadata:
-			r.Flags |= datapath.EntryMetadata
+			r.Flags |= kernel.EntryMetadata
 			r.Metadata, r.MetadataMask = be64(i.Metadata), be64(i.Mask)
 		case openflow.InstructionGotoTable:
-			r.Flags |= datapath.EntryGoto
+			r.Flags |= kernel.EntryGoto
 			r.Next = uint8(i.Table)
 		default:
 			err = fmt.Errorf("compile a flow entry: the kernel has no instruction %v", i.Type())
@@ -46,11 +46,11 @@ func Entry(e *pipeline.Entry, at Places) (datapath.ForwarderEntry, []datapath.Fo
 }
 
 // Bucket compiles the actions of a bucket, and says whether they are nothing but outputs.
-func Bucket(b openflow.Bucket, at Places) (ops []datapath.ForwarderOp, plain bool, err error) {
+func Bucket(b openflow.Bucket, at Places) (ops []kernel.ForwarderOp, plain bool, err error) {
 	ops, err = Set(b.Actions, at)
 	plain = true
 	for _, op := range ops {
-		plain = plain && op.Slot == datapath.SlotOutput
+		plain = plain && op.Slot == kernel.SlotOutput
 	}
 	return ops, plain, err
 }
@@ -59,8 +59,8 @@ func Bucket(b openflow.Bucket, at Places) (ops []datapath.ForwarderOp, plain boo
 const defaultBurst = 100 * time.Millisecond
 
 // Meter compiles a meter.
-func Meter(m *pipeline.Meter) (datapath.ForwarderMeter, error) {
-	r := datapath.ForwarderMeter{Bands: uint32(len(m.Bands))}
+func Meter(m *pipeline.Meter) (kernel.ForwarderMeter, error) {
+	r := kernel.ForwarderMeter{Bands: uint32(len(m.Bands))}
 	if len(m.Bands) > len(r.Band) {
 		return r, fmt.Errorf("compile a meter: %d bands, where the kernel has %d", len(m.Bands), len(r.Band))
 	}

@@ -1,12 +1,10 @@
 package compile
 
-import (
-	"baton/datapath"
-)
+import kernel "baton/datapath/forwarder"
 
 // fuse joins patches that write neighbouring bytes, in the packet and among its fields: both link addresses, both ports. They are
 // executed one after the other.
-func fuse(ops []datapath.ForwarderOp) []datapath.ForwarderOp {
+func fuse(ops []kernel.ForwarderOp) []kernel.ForwarderOp {
 	fused := ops[:0]
 	for _, op := range ops {
 		if len(fused) > 0 {
@@ -22,9 +20,9 @@ func fuse(ops []datapath.ForwarderOp) []datapath.ForwarderOp {
 }
 
 // join is one patch for two, in whichever order they stand.
-func join(a, b datapath.ForwarderOp) (datapath.ForwarderOp, bool) {
-	whole := func(op datapath.ForwarderOp) bool {
-		return op.Kind == datapath.OpPatch && op.Mask == 0 && op.FieldLen == op.Len
+func join(a, b kernel.ForwarderOp) (kernel.ForwarderOp, bool) {
+	whole := func(op kernel.ForwarderOp) bool {
+		return op.Kind == kernel.OpPatch && op.Mask == 0 && op.FieldLen == op.Len
 	}
 	if b.At < a.At {
 		a, b = b, a

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"baton/datapath"
+	kernel "baton/datapath/forwarder"
 	"baton/forwarder/pipeline"
 	"baton/openflow"
 	"baton/packet"
@@ -42,7 +42,7 @@ func TestFuse(t *testing.T) {
 			}
 			for i, want := range tt.want {
 				op := ops[i]
-				if (op.Kind == datapath.OpPatch) != (want != "") || !bytes.Equal(op.Value[:op.Len], []byte(want)) {
+				if (op.Kind == kernel.OpPatch) != (want != "") || !bytes.Equal(op.Value[:op.Len], []byte(want)) {
 					t.Errorf("%d: got %+v, want %x", i, op, want)
 				}
 			}

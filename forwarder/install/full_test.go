@@ -6,7 +6,7 @@ import (
 	"maps"
 	"testing"
 
-	"baton/datapath"
+	kernel "baton/datapath/forwarder"
 	"baton/forwarder/pipeline"
 	"baton/openflow"
 )
@@ -43,14 +43,14 @@ func (r *rig) wantRooms(want map[string]int) {
 
 // TestFullLeavesAllAsItWas: a flow entry or group that the kernel has no room for changes nothing, whichever room it is that is full.
 func TestFullLeavesAllAsItWas(t *testing.T) {
-	tests := map[string]func(o *datapath.ForwarderOptions){
-		"entries":   func(o *datapath.ForwarderOptions) { o.Entries = 12 },
-		"ops":       func(o *datapath.ForwarderOptions) { o.Ops = datapath.ForwarderOutOps + 24 },
-		"lists":     func(o *datapath.ForwarderOptions) { o.Lists = 20 },
-		"subtables": func(o *datapath.ForwarderOptions) { o.Subtables = 9 },
-		"buckets":   func(o *datapath.ForwarderOptions) { o.Buckets = 6 },
-		"slots":     func(o *datapath.ForwarderOptions) { o.Slots = 600 },
-		"groups":    func(o *datapath.ForwarderOptions) { o.Groups = 4 },
+	tests := map[string]func(o *kernel.ForwarderOptions){
+		"entries":   func(o *kernel.ForwarderOptions) { o.Entries = 12 },
+		"ops":       func(o *kernel.ForwarderOptions) { o.Ops = kernel.ForwarderOutOps + 24 },
+		"lists":     func(o *kernel.ForwarderOptions) { o.Lists = 20 },
+		"subtables": func(o *kernel.ForwarderOptions) { o.Subtables = 9 },
+		"buckets":   func(o *kernel.ForwarderOptions) { o.Buckets = 6 },
+		"slots":     func(o *kernel.ForwarderOptions) { o.Slots = 600 },
+		"groups":    func(o *kernel.ForwarderOptions) { o.Groups = 4 },
 	}
 	for name, limit := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -127,7 +127,7 @@ func (d *differ) try(m openflow.Message) error {
 }
 
 // large is room for many flow entries.
-var large = datapath.ForwarderOptions{
+var large = kernel.ForwarderOptions{
 	Entries: 1 << 17, Ops: 1 << 19, Lists: 1 << 16, Subtables: 1 << 12, Groups: 16, Buckets: 64, Slots: 4096, Meters: 8, Paths: 1024,
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"baton/datapath"
+	kernel "baton/datapath/forwarder"
 	"baton/forwarder/compile"
 	"baton/forwarder/pipeline"
 	"baton/openflow"
@@ -17,11 +17,11 @@ import (
 // Kernel is the state of the kernel's records. It is used from one goroutine at a time, but for the counters, which may be read
 // from any.
 type Kernel struct {
-	f *datapath.Forwarder
+	f *kernel.Forwarder
 
 	entries   map[uint64]*entry // by the pipeline's ID
-	tables    [datapath.ForwarderTables]table
-	used      datapath.ForwarderFields
+	tables    [kernel.ForwarderTables]table
+	used      kernel.ForwarderFields
 	groups    map[openflow.GroupID]*group
 	watching  map[openflow.GroupID]*group // those with a bucket that watches a group
 	meters    map[openflow.MeterID]*meter
@@ -34,7 +34,7 @@ type Kernel struct {
 }
 
 // New returns the state of a data path that is empty.
-func New(f *datapath.Forwarder) *Kernel {
+func New(f *kernel.Forwarder) *Kernel {
 	k := &Kernel{
 		f:        f,
 		entries:  make(map[uint64]*entry),
@@ -50,7 +50,7 @@ func New(f *datapath.Forwarder) *Kernel {
 	}
 	k.entryRoom = newRoom(0, len(f.Entries), settle)
 	k.countRoom = newRoom(0, len(f.EntryCounts), settle)
-	k.opRoom = newRoom(datapath.ForwarderOutOps, len(f.Ops), settle)
+	k.opRoom = newRoom(kernel.ForwarderOutOps, len(f.Ops), settle)
 	k.listRoom = newRoom(0, len(f.Lists), settle)
 	k.subtableRoom = newRoom(1, len(f.Subtables), settle) // 0 is of packets
 	k.groupRoom = newRoom(1, len(f.Groups), settle)       // 0 is no group, here and of heads
@@ -114,7 +114,7 @@ func (k *Kernel) places() compile.Places {
 }
 
 // Actions compiles a list that does not belong to an entry, for a packet-out.
-func (k *Kernel) Actions(list []openflow.Action) ([]datapath.ForwarderOp, error) {
+func (k *Kernel) Actions(list []openflow.Action) ([]kernel.ForwarderOp, error) {
 	return compile.Actions(list, k.places())
 }
 
@@ -159,6 +159,6 @@ func monotonic() int64 {
 	return t.Nano()
 }
 
-func read(c *datapath.ForwarderCounts) openflow.Counter {
+func read(c *kernel.ForwarderCounts) openflow.Counter {
 	return openflow.Counter{Packets: c.Packets, Octets: c.Bytes}
 }

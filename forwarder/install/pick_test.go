@@ -8,14 +8,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"baton/datapath"
+	kernel "baton/datapath/forwarder"
 	"baton/forwarder/model"
 	"baton/openflow"
 	"baton/packet"
 )
 
 // picking are a rig's sizes with a memory of flows.
-func picking() datapath.ForwarderOptions {
+func picking() kernel.ForwarderOptions {
 	o := small
 	o.Picks, o.NormalStack = 1024, true
 	return o
@@ -30,7 +30,7 @@ func (r *rig) turn(port openflow.PortNo) (inside int) {
 }
 
 // hand installs an entry of these ops, whose records nothing compiles from actions here.
-func (r *rig) hand(priority uint16, m openflow.Match, ops ...datapath.ForwarderOp) {
+func (r *rig) hand(priority uint16, m openflow.Match, ops ...kernel.ForwarderOp) {
 	r.t.Helper()
 	r.flow(0, priority, m, apply(slices.Repeat([]openflow.Action{out(nowhere)}, len(ops))...))
 	for _, e := range r.installed.entries {
@@ -152,7 +152,7 @@ func TestPickOverGroupMods(t *testing.T) {
 	r := newRig(t, picking())
 	host := r.turn(1)
 	r.links(openflow.GroupAdd, 2, 1, 3, 1)
-	r.hand(1, openflow.Match{}.Port(1), datapath.ForwarderOp{Kind: datapath.OpPick, At: datapath.PickTurns, Arg: r.installed.groups[16].head})
+	r.hand(1, openflow.Match{}.Port(1), kernel.ForwarderOp{Kind: kernel.OpPick, At: kernel.PickTurns, Arg: r.installed.groups[16].head})
 	goes := func(flow int) openflow.PortNo {
 		t.Helper()
 		r.hostSends(host, udp(uint16(flow), 53))
@@ -193,7 +193,7 @@ func TestPickOverGroupMods(t *testing.T) {
 		}
 	}
 	var listed int
-	r.must(datapath.ReadPicks("/sys/fs/bpf/baton/test", func(p datapath.Pick) bool {
+	r.must(kernel.ReadPicks("/sys/fs/bpf/baton/test", func(p kernel.Pick) bool {
 		if p.Port != 4 || p.Protocol != 17 || p.Inside.Addr().String() != "10.0.0.1" || p.Remote.String() != "10.0.0.2:53" {
 			t.Errorf("remembered: %+v", p)
 		}
@@ -220,8 +220,8 @@ func TestUnpickComesHome(t *testing.T) {
 	if !r.do(in) {
 		t.Fatal("refused")
 	}
-	r.hand(2, openflow.Match{}.Port(1), datapath.ForwarderOp{Kind: datapath.OpPick, At: datapath.PickLeast, Arg: r.installed.groups[16].head})
-	r.hand(1, nil, datapath.ForwarderOp{Kind: datapath.OpUnpick, Arg: r.installed.groups[1].head}, datapath.ForwarderOp{Kind: datapath.OpNormal})
+	r.hand(2, openflow.Match{}.Port(1), kernel.ForwarderOp{Kind: kernel.OpPick, At: kernel.PickLeast, Arg: r.installed.groups[16].head})
+	r.hand(1, nil, kernel.ForwarderOp{Kind: kernel.OpUnpick, Arg: r.installed.groups[1].head}, kernel.ForwarderOp{Kind: kernel.OpNormal})
 	before := r.verdicts()["to_stack"]
 	for flow := range 20 {
 		r.hostSends(host, udp(uint16(1000+flow), 53))

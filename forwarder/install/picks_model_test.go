@@ -13,7 +13,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"baton/datapath"
+	kernel "baton/datapath/forwarder"
 	"baton/forwarder/model"
 	"baton/forwarder/pipeline"
 	"baton/openflow"
@@ -186,7 +186,7 @@ func (p *picker) wantFlows() {
 	for _, f := range p.model.Picks.All() {
 		want = append(want, text(f.Protocol, f.Inside, f.Remote, uint32(f.Port), f.Closing))
 	}
-	p.must(datapath.ReadPicks(rigState, func(f datapath.Pick) bool {
+	p.must(kernel.ReadPicks(rigState, func(f kernel.Pick) bool {
 		got = append(got, text(f.Protocol, f.Inside, f.Remote, f.Port, f.Closing))
 		return true
 	}))
@@ -206,7 +206,7 @@ func (p *picker) wantActive() {
 			want[uint32(f.Port)]++
 		}
 	}
-	ports, err := datapath.ReadPickPorts(rigState)
+	ports, err := kernel.ReadPickPorts(rigState)
 	p.must(err)
 	for _, port := range ports {
 		if _, link := want[port.Port]; link {

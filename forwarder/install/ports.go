@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 
-	"baton/datapath"
+	kernel "baton/datapath/forwarder"
 	"baton/openflow"
 )
 
@@ -55,18 +55,18 @@ func (k *Kernel) SetPort(no openflow.PortNo, p Port) error {
 		return fmt.Errorf("install port %v: %w", no, errFull)
 	}
 	record := &k.f.Ports[at]
-	flags := uint32(p.Config) & (datapath.PortDown | datapath.PortNoRecv | datapath.PortNoFwd | datapath.PortNoPacketIn)
+	flags := uint32(p.Config) & (kernel.PortDown | kernel.PortNoRecv | kernel.PortNoFwd | kernel.PortNoPacketIn)
 	if p.NoFlood {
-		flags |= datapath.PortNoFlood
+		flags |= kernel.PortNoFlood
 	}
 	if p.Host {
-		flags |= datapath.PortHost
+		flags |= kernel.PortHost
 	}
 	if p.Live {
-		flags |= datapath.PortLive
+		flags |= kernel.PortLive
 	}
 	if p.Ifindex != 0 {
-		flags |= datapath.PortThere
+		flags |= kernel.PortThere
 	}
 	before := int(record.Ifindex)
 	record.Ifindex = uint32(p.Ifindex)

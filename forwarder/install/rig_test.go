@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"baton/datapath"
+	kernel "baton/datapath/forwarder"
 	"baton/forwarder/frame"
 	"baton/forwarder/model"
 	"baton/forwarder/pipeline"
@@ -28,7 +28,7 @@ var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // rig is a switch with ports that a test holds the other ends of.
 type rig struct {
 	t         testing.TB
-	kernel    *datapath.Forwarder
+	kernel    *kernel.Forwarder
 	installed *Kernel
 	pipeline  *pipeline.Pipeline
 	model     *model.Switch
@@ -43,7 +43,7 @@ type far struct {
 }
 
 // Sizes of the tests' data path, which are small so that all rooms are used more than once.
-var small = datapath.ForwarderOptions{
+var small = kernel.ForwarderOptions{
 	Entries: 64, Ops: 256 + 1024, Lists: 256, Subtables: 256, Groups: 16, Buckets: 64, Slots: 4096, Meters: 8, Paths: 1024,
 }
 
@@ -53,11 +53,11 @@ const rigPorts = 4
 const rigState = "/sys/fs/bpf/baton/test"
 
 // newRig makes a switch with four ports.
-func newRig(t testing.TB, o datapath.ForwarderOptions) *rig {
+func newRig(t testing.TB, o kernel.ForwarderOptions) *rig {
 	t.Helper()
 	needKernel(t)
 	o.State, o.Name = rigState, "loop-test"
-	f, err := datapath.OpenForwarder(o)
+	f, err := kernel.OpenForwarder(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func newRig(t testing.TB, o datapath.ForwarderOptions) *rig {
 	t.Cleanup(func() {
 		r.must(f.Close())
 		<-ended
-		r.must(datapath.RemoveForwarder(o.State, o.Name))
+		r.must(kernel.RemoveForwarder(o.State, o.Name))
 	})
 	go func() {
 		defer close(ended)
@@ -175,7 +175,7 @@ func out(port openflow.PortNo) openflow.Action {
 }
 
 func (r *rig) readPunts() {
-	var p datapath.Punted
+	var p kernel.Punted
 	for r.kernel.Punted(&p) == nil {
 		h := p.Head
 		b := bytes.Clone(p.Frame)

@@ -14,6 +14,7 @@ func TestRingOfATest(t *testing.T) {
 	}{
 		{"pure", "baton/packet", "a_test.go", `"testing"`, 1},
 		{"kernel", "baton/datapath", "a_test.go", `"testing"`, 3},
+		{"a program of the kernel", "baton/datapath/router", "a_test.go", `"testing"`, 3},
 		{"lab itself", "baton/lab", "a_test.go", `"testing"`, 4},
 		{"part in a lab", "baton/router", "lab_test.go", `"baton/lab/peers"`, 4},
 		{"kernel in a lab", "baton/datapath", "lab_test.go", `"baton/lab"`, 4},

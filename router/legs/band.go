@@ -3,7 +3,7 @@ package legs
 import (
 	"math/bits"
 
-	"baton/datapath"
+	kernel "baton/datapath/router"
 )
 
 // A leg that has served a client fits clients as far away as that one: each band of them has a queue, made when the kernel
@@ -28,7 +28,7 @@ func (m *Manager) look(p *pool, classID uint8, c *class) {
 		return
 	}
 	c.looked = true
-	for band := range datapath.BandFar {
+	for band := range kernel.BandFar {
 		if m.o.Datapath.HasQueue(p.id, classID, band) {
 			c.bands |= 1 << band
 		}
@@ -38,21 +38,21 @@ func (m *Manager) look(p *pool, classID uint8, c *class) {
 // queues are the bands that have one, the fresh legs last: they are the last to be given up.
 func (c *class) queues() []uint8 {
 	var all []uint8
-	for rest := c.bands &^ (1 << datapath.BandFresh); rest != 0; rest &= rest - 1 {
+	for rest := c.bands &^ (1 << kernel.BandFresh); rest != 0; rest &= rest - 1 {
 		all = append(all, uint8(bits.TrailingZeros32(rest)))
 	}
-	return append(all, datapath.BandFresh)
+	return append(all, kernel.BandFresh)
 }
 
 // takeIdle takes the longest idle leg out of a queue. False: there is none.
-func (m *Manager) takeIdle(p *pool, classID, band uint8) (datapath.Splice, bool, error) {
+func (m *Manager) takeIdle(p *pool, classID, band uint8) (kernel.Splice, bool, error) {
 	for {
 		number, ok, err := m.o.Datapath.TakeIdle(p.id, classID, band)
 		if err != nil || !ok {
-			return datapath.Splice{}, false, err
+			return kernel.Splice{}, false, err
 		}
 		s, err := m.o.Datapath.Splice(number)
-		if err == nil && s.State == datapath.Idle && s.Surrogate == p.id && s.Class == classID && s.Band == band {
+		if err == nil && s.State == kernel.Idle && s.Surrogate == p.id && s.Class == classID && s.Band == band {
 			return s, true, nil
 		} // else dead while it lay there
 	}
@@ -62,7 +62,7 @@ func (m *Manager) takeIdle(p *pool, classID, band uint8) (datapath.Splice, bool,
 func (m *Manager) makeRoom(p *pool) {
 	for id, c := range p.classes {
 		for _, band := range c.queues() {
-			if band == datapath.BandFresh {
+			if band == kernel.BandFresh {
 				break
 			}
 			if s, ok, err := m.takeIdle(p, id, band); err == nil && ok {

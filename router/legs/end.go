@@ -3,12 +3,12 @@ package legs
 import (
 	"errors"
 
-	"baton/datapath"
+	kernel "baton/datapath/router"
 )
 
 // End resets every session at both ends, and every idle leg at its surrogate. The data path must be detached, so that the
 // numbers are the last. It returns how many sessions there were.
-func End(dp *datapath.Router) (int, error) {
+func End(dp *kernel.Router) (int, error) {
 	w, err := openWire()
 	if err != nil {
 		return 0, err
@@ -16,13 +16,13 @@ func End(dp *datapath.Router) (int, error) {
 	defer w.close()
 	sessions := 0
 	var failed error // a session that is not told learns it from its own timers: the others are told all the same
-	err = dp.EachSplice(func(s datapath.Splice) error {
+	err = dp.EachSplice(func(s kernel.Splice) error {
 		switch s.State {
-		case datapath.Active, datapath.Closing:
+		case kernel.Active, kernel.Closing:
 			sessions++
 			failed = errors.Join(failed, w.reset(s.VIP, s.Client, s.RcvNxt-s.ToServerAck))
 			fallthrough
-		case datapath.Idle:
+		case kernel.Idle:
 			failed = errors.Join(failed, w.end(s))
 		}
 		return nil

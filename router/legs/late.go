@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"baton/datapath"
+	kernel "baton/datapath/router"
 )
 
 // A surrogate takes the time from its SYN-ACK to our ACK for the round trip to its peer. At once is some microseconds, and then
@@ -16,7 +17,7 @@ import (
 const mostHeld = openBatch
 
 // answered tells of a SYN-ACK.
-func (m *Manager) answered(e datapath.Event, now time.Time) {
+func (m *Manager) answered(e kernel.Event, now time.Time) {
 	p := m.owner[e.Splice]
 	if p == nil || p.id != e.Surrogate {
 		return
@@ -69,7 +70,7 @@ func (m *Manager) takeUpLate(p *pool, now time.Time) {
 func (m *Manager) takeUp(p *pool, o *opening) {
 	o.taken = true
 	s, err := m.o.Datapath.Splice(o.leg.Number)
-	if err != nil || s.State != datapath.Answered {
+	if err != nil || s.State != kernel.Answered {
 		return // it was reset, and its event is on the way
 	}
 	if err := m.wire.ack(s, datapath.Clock()+m.o.TSOffset); err != nil {

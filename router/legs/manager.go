@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"baton/datapath"
+	kernel "baton/datapath/router"
 	"baton/router/config"
 )
 
@@ -31,7 +32,7 @@ type Surrogate struct {
 
 // Options of a Manager. All functions are called from its own goroutines, without locks held.
 type Options struct {
-	Datapath *datapath.Router
+	Datapath *kernel.Router
 	MSS      []uint16 // of the leg classes, as in the data path's config
 	TSOffset uint32   // of the data path's clock
 	Log      *slog.Logger
@@ -85,12 +86,12 @@ func (m *Manager) Adopt() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	busy := make(map[uint32]bool)
-	var drop []datapath.Splice
-	err := m.o.Datapath.EachSplice(func(s datapath.Splice) error {
+	var drop []kernel.Splice
+	err := m.o.Datapath.EachSplice(func(s kernel.Splice) error {
 		busy[s.Number] = true
 		p := m.pools[s.Surrogate]
 		switch {
-		case p == nil || p.server != s.Server, s.State == datapath.Opening, s.State == datapath.Answered, s.State == datapath.Dead:
+		case p == nil || p.server != s.Server, s.State == kernel.Opening, s.State == kernel.Answered, s.State == kernel.Dead:
 			drop = append(drop, s)
 			return nil
 		}
@@ -108,7 +109,7 @@ func (m *Manager) Adopt() error {
 		}
 	}
 	for _, s := range drop {
-		if s.State == datapath.Active || s.State == datapath.Closing {
+		if s.State == kernel.Active || s.State == kernel.Closing {
 			// its surrogate has left the configuration: the session goes on, the splice is freed when it ends
 			continue
 		}
@@ -390,7 +391,7 @@ func (m *Manager) open(p *pool, classID uint8, now time.Time) error {
 	if len(m.free) == 0 {
 		return errors.New("limits.sessions is reached")
 	}
-	for _, band := range []uint8{datapath.BandFresh, datapath.BandNearest} {
+	for _, band := range []uint8{kernel.BandFresh, kernel.BandNearest} {
 		if err := m.makeQueue(p, classID, band); err != nil {
 			return err
 		}
@@ -399,7 +400,7 @@ func (m *Manager) open(p *pool, classID uint8, now time.Time) error {
 	if !ok {
 		return fmt.Errorf("every port to %s is in use", p.name)
 	}
-	leg := datapath.Leg{
+	leg := kernel.Leg{
 		Number: m.free[len(m.free)-1], Surrogate: p.id, Class: classID,
 		Server: p.server, Router: netip.AddrPortFrom(p.router, port),
 		Ifindex: p.ifindex, TSval: datapath.Clock() + m.o.TSOffset, Late: p.bounds.Handshake,
@@ -421,7 +422,7 @@ func (m *Manager) open(p *pool, classID uint8, now time.Time) error {
 }
 
 // initialSequence follows RFC 6528: a clock of 4 µs, offset by a secret hash of the addresses.
-func (m *Manager) initialSequence(l datapath.Leg) uint32 {
+func (m *Manager) initialSequence(l kernel.Leg) uint32 {
 	var h maphash.Hash
 	h.SetSeed(m.secret)
 	b, _ := l.Router.MarshalBinary()

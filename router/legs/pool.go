@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"time"
 
-	"baton/datapath"
+	kernel "baton/datapath/router"
 	"baton/router/config"
 )
 
@@ -40,7 +40,7 @@ type pool struct {
 }
 
 type opening struct {
-	leg   datapath.Leg
+	leg   kernel.Leg
 	sent  time.Time
 	tries int
 

@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"baton/datapath"
+	kernel "baton/datapath/router"
 	"baton/router/config"
 )
 
@@ -173,13 +174,13 @@ func (m *Manager) caughtUp(p *pool, number uint32, now time.Time) bool {
 	if err != nil {
 		return true // not known: better late than wrong
 	}
-	e := datapath.Event{Splice: number, Surrogate: p.id, Class: s.Class}
+	e := kernel.Event{Splice: number, Surrogate: p.id, Class: s.Class}
 	switch s.State {
-	case datapath.Opening:
+	case kernel.Opening:
 		return false
-	case datapath.Answered:
+	case kernel.Answered:
 		m.answered(e, now)
-	case datapath.Dead: // the kernel tells of it again
+	case kernel.Dead: // the kernel tells of it again
 	default:
 		m.up(e)
 	}
@@ -187,14 +188,14 @@ func (m *Manager) caughtUp(p *pool, number uint32, now time.Time) bool {
 }
 
 // tellClient tells the client of a leg that ended here, where it cannot know otherwise.
-func (m *Manager) tellClient(s datapath.Splice, end datapath.End) {
+func (m *Manager) tellClient(s kernel.Splice, end kernel.End) {
 	if s.Client.Port() == 0 {
 		return
 	}
 	switch {
-	case end == datapath.Malformed && s.Unanswered:
+	case end == kernel.Malformed && s.Unanswered:
 		_ = m.wire.refuse(s)
-	case end == datapath.Malformed, end == datapath.Expired, end == datapath.Cut, end == datapath.Abandoned && s.SndUna != s.SndBase:
+	case end == kernel.Malformed, end == kernel.Expired, end == kernel.Cut, end == kernel.Abandoned && s.SndUna != s.SndBase:
 		_ = m.wire.reset(s.VIP, s.Client, s.RcvNxt-s.ToServerAck)
 	}
 }
@@ -257,7 +258,7 @@ func (m *Manager) renewClass(p *pool, id uint8, idle, fresh int, now time.Time) 
 	c := p.classes[id]
 	for _, band := range c.queues() {
 		legs, surplus := idle-fresh, p.surplus(c, idle)
-		if band == datapath.BandFresh {
+		if band == kernel.BandFresh {
 			legs = fresh
 			if p.usable {
 				surplus = max(0, min(surplus, fresh-surplusAbove(c.fresh.want)))
@@ -313,7 +314,7 @@ func (m *Manager) renewQueue(p *pool, id, band uint8, legs, surplus int, now tim
 }
 
 // retire ends an idle leg that takeIdle gave.
-func (m *Manager) retire(p *pool, s datapath.Splice) {
+func (m *Manager) retire(p *pool, s kernel.Splice) {
 	was, err := m.o.Datapath.Retire(s.Number, p.id)
 	if err != nil || !was {
 		return // it died meanwhile, and its event is on the way
@@ -323,7 +324,7 @@ func (m *Manager) retire(p *pool, s datapath.Splice) {
 	m.o.Event(p.name, "retired")
 }
 
-func (m *Manager) readEvents(events *datapath.Events) {
+func (m *Manager) readEvents(events *kernel.Events) {
 	for {
 		e, err := events.Next()
 		if errors.Is(err, datapath.ErrClosed) {
@@ -346,13 +347,13 @@ func (m *Manager) readEvents(events *datapath.Events) {
 	}
 }
 
-func (m *Manager) up(e datapath.Event) {
+func (m *Manager) up(e kernel.Event) {
 	p := m.owner[e.Splice]
 	if p == nil {
 		return
 	}
 	s, err := m.o.Datapath.Splice(e.Splice)
-	if err != nil || p.id != e.Surrogate || s.Surrogate != e.Surrogate || s.State == datapath.Opening || s.State == datapath.Answered {
+	if err != nil || p.id != e.Surrogate || s.Surrogate != e.Surrogate || s.State == kernel.Opening || s.State == kernel.Answered {
 		return // of the leg that had this splice before: it was retired, and freed, before its event was read
 	}
 	o := p.opening[e.Splice]
@@ -369,7 +370,7 @@ func (m *Manager) up(e datapath.Event) {
 }
 
 // learn takes from an established leg what the surrogate told of itself.
-func (m *Manager) learn(p *pool, s datapath.Splice, asked uint8) {
+func (m *Manager) learn(p *pool, s kernel.Splice, asked uint8) {
 	p.serverMSS = s.ServerMSS
 	if asked&1 != 0 && s.Class&1 == 0 {
 		p.noTS = true
@@ -379,37 +380,37 @@ func (m *Manager) learn(p *pool, s datapath.Splice, asked uint8) {
 	go m.o.Changed()
 }
 
-func (m *Manager) down(e datapath.Event, now time.Time) {
+func (m *Manager) down(e kernel.Event, now time.Time) {
 	p := m.owner[e.Splice]
 	if p == nil {
 		m.freeOrphan(e)
 		return
 	}
 	s, err := m.o.Datapath.Splice(e.Splice)
-	if err != nil || s.State != datapath.Dead {
+	if err != nil || s.State != kernel.Dead {
 		return // freed already, and used again
 	}
 	m.o.Event(p.name, e.End.String())
 	switch e.End {
-	case datapath.Refused:
+	case kernel.Refused:
 		p.failed(now)
 		m.later(p.name, "refused")
-	case datapath.Failed:
+	case kernel.Failed:
 		m.o.Event(p.name, "failed handoff")
 		go m.o.Doubted(p.name)
-	case datapath.ClosedIdle, datapath.ResetIdle:
+	case kernel.ClosedIdle, kernel.ResetIdle:
 		if limit := p.idle(e.Requests); limit.closed(e.Idle, p.bounds.Idle, now) {
 			m.o.Log.Info("surrogate closes idle connections", "surrogate", p.name, "after", e.Idle, "served", e.Requests > 0,
 				"renewing after", limit.learnt)
 			p.renewAt = now
 		}
-	case datapath.ClientReset:
+	case kernel.ClientReset:
 		if s.SndUna != s.SndNxt { // the client's own reset is right for one of two states
 			_ = m.wire.end(s)
 		}
-	case datapath.Expired, datapath.Replaced, datapath.Abandoned, datapath.Retired, datapath.Cut,
-		datapath.Malformed:
-		if e.Band < datapath.BandFar { // perhaps for want of a queue
+	case kernel.Expired, kernel.Replaced, kernel.Abandoned, kernel.Retired, kernel.Cut,
+		kernel.Malformed:
+		if e.Band < kernel.BandFar { // perhaps for want of a queue
 			if err := m.makeQueue(p, e.Class, e.Band); err != nil {
 				m.o.Log.Error("legs are not used again", "surrogate", p.name, "err", err)
 			}
@@ -435,9 +436,9 @@ func (m *Manager) limitRequests(p *pool) {
 }
 
 // freeOrphan frees the splice of a surrogate that has left the configuration.
-func (m *Manager) freeOrphan(e datapath.Event) {
+func (m *Manager) freeOrphan(e kernel.Event) {
 	s, err := m.o.Datapath.Splice(e.Splice)
-	if err != nil || s.State != datapath.Dead {
+	if err != nil || s.State != kernel.Dead {
 		return
 	}
 	if err := m.o.Datapath.FreeLeg(e.Splice, s.Server, s.Router); err == nil {

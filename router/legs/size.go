@@ -3,7 +3,7 @@ package legs
 import (
 	"time"
 
-	"baton/datapath"
+	kernel "baton/datapath/router"
 	"baton/router/config"
 )
 
@@ -83,7 +83,7 @@ type usage struct {
 }
 
 // since takes what is new of the counters.
-func (c *class) since(counted datapath.Surrogate, id uint8) usage {
+func (c *class) since(counted kernel.Surrogate, id uint8) usage {
 	u := usage{
 		idle: counted.Idle[id], fresh: counted.Fresh[id], active: counted.Active,
 		taken: int(counted.Taken[id] - c.taken), takenFresh: int(counted.TakenFresh[id] - c.takenFresh),

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"baton/datapath"
+	kernel "baton/datapath/router"
 	"baton/packet"
 )
 
@@ -56,14 +56,14 @@ func (w *wire) send(s packet.Spec) error {
 // synWindow is told in our SYNs, unscaled: the most that a surrogate may send before the first client's own window is known.
 const synWindow = 65535
 
-func (w *wire) syn(l datapath.Leg, mss uint16) error {
+func (w *wire) syn(l kernel.Leg, mss uint16) error {
 	opts := packet.Options{}.AppendMSS(mss).AppendSACKPermitted()
 	if l.Class&1 != 0 {
 		opts = opts.AppendTimestamps(l.TSval, 0)
 	} else {
 		opts = opts.AppendNOP(2)
 	}
-	opts = opts.AppendNOP(1).AppendWindowScale(datapath.ToldWscale)
+	opts = opts.AppendNOP(1).AppendWindowScale(kernel.ToldWscale)
 	return w.send(packet.Spec{
 		Src: l.Router, Dst: l.Server,
 		Seq: packet.Seq(l.ISS), Flags: packet.SYN, Window: synWindow, Options: opts,
@@ -71,7 +71,7 @@ func (w *wire) syn(l datapath.Leg, mss uint16) error {
 }
 
 // ack completes the handshake of an answered leg.
-func (w *wire) ack(s datapath.Splice, tsval uint32) error {
+func (w *wire) ack(s kernel.Splice, tsval uint32) error {
 	var opts packet.Options
 	if s.Timestamps {
 		opts = opts.AppendNOP(2).AppendTimestamps(tsval, s.TSServer)
@@ -87,7 +87,7 @@ const badRequest = "HTTP/1.1 400 Bad Request\r\nServer: baton\r\nConnection: clo
 	"Content-Length: 40\r\n\r\n400 Bad Request: malformed chunked body\n"
 
 // refuse answers the request in front in place of the surrogate, and closes. What the client sends from then on draws a reset.
-func (w *wire) refuse(s datapath.Splice) error {
+func (w *wire) refuse(s kernel.Splice) error {
 	var opts packet.Options
 	if s.Timestamps {
 		opts = opts.AppendNOP(2).AppendTimestamps(s.TSClient, s.TSFromClient)
@@ -104,7 +104,7 @@ func (w *wire) reset(from, to netip.AddrPort, seq uint32) error {
 }
 
 // end resets a leg at its surrogate, whether that has taken all that was sent to it or nothing of what it has not acknowledged.
-func (w *wire) end(s datapath.Splice) error {
+func (w *wire) end(s kernel.Splice) error {
 	err := w.reset(s.Router, s.Server, s.SndNxt)
 	if s.SndUna != s.SndNxt {
 		err = errors.Join(err, w.reset(s.Router, s.Server, s.SndUna))

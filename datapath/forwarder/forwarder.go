@@ -1,0 +1,382 @@
+package forwarder
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
+
+	"baton/datapath"
+)
+
+// The records of the forwarder's maps, as bpf/forwarder/types.h describes them.
+type (
+	ForwarderEntry  = forwarderEntry
+	ForwarderOp     = forwarderOp
+	ForwarderGroup  = forwarderGroup
+	ForwarderBucket = forwarderBucket
+	ForwarderMeter  = forwarderMeter
+	ForwarderBand   = forwarderBand
+	ForwarderPort   = forwarderPort
+	ForwarderCounts = forwarderCounts
+	ForwarderListed = forwarderListed
+	ForwarderTable  = forwarderTable
+	ForwarderPunted = forwarderPunted
+)
+
+// ForwarderFields is a packet's fields, or a mask of them (struct fields).
+type ForwarderFields = [128]byte
+
+// Bounds of the forwarder.
+const (
+	ForwarderTables    = int(forwarderBoundMAX_TABLES)
+	ForwarderPorts     = int(forwarderBoundMAX_PORTS)
+	ForwarderBands     = int(forwarderBoundMAX_BANDS)
+	ForwarderOutOps    = int(forwarderBoundOUT_OPS)
+	ForwarderSubtables = int(forwarderBoundMAX_SUBTABLES)
+	ForwarderMostFrame = int(forwarderBoundMAX_FRAME)
+
+	// NoEntry is the place of no flow entry.
+	NoEntry = ^uint32(0)
+)
+
+// ErrForwarderInUse says that another process owns the state.
+var ErrForwarderInUse = errors.New("another forwarder of this name is running")
+
+// ForwarderOptions size the forwarder's data path.
+type ForwarderOptions struct {
+	State string // directory on a BPF file system, where the attachments to interfaces outlive the process
+	// Name is that of the loop device.
+	Name string
+	// Entries are those of all tables together; Lists the items of their lists of subtables, Subtables the sets of bits that they ask for.
+	Entries, Ops, Lists, Subtables        int
+	Groups, Buckets, Slots, Meters, Paths int  // Paths: a power of two, for each processor
+	Picks                                 int  // flows that pick remembers; 0: none, and it drops
+	NormalStack                           bool // NORMAL leaves packets to the host's stack
+}
+
+// Forwarder is the forwarder's data path in the kernel. The slices are the memory of its maps: what is written there is in force. See
+// bpf/forwarder/types.h for what may be written while packets pass.
+type Forwarder struct {
+	Tables       []ForwarderTable
+	Lists        []ForwarderListed
+	Subtables    []ForwarderFields
+	Entries      []ForwarderEntry
+	EntryCounts  []ForwarderCounts
+	Ops          []ForwarderOp
+	GroupHeads   []uint64 // versions; the upper half is OpenFlow's number
+	Groups       []ForwarderGroup
+	GroupCounts  []ForwarderCounts
+	Buckets      []ForwarderBucket
+	BucketCounts []ForwarderCounts
+	Slots        []uint64 // of buckets, relative to the group's first
+	Meters       []ForwarderMeter
+	MeterCounts  []ForwarderCounts
+	Ports        []ForwarderPort
+
+	options  ForwarderOptions
+	objects  forwarderObjects
+	whole    *forwarderPipeline
+	out      *forwarderPacketOut
+	memories [][]byte
+	loop     *datapath.Tap
+	links    map[string]link.Link // by the name of the pin
+	lock     *os.File
+	punts    *ringbuf.Reader
+}
+
+// OpenForwarder loads the programs with empty tables and makes the loop device, or takes over the one that an earlier process left.
+// Nothing is attached yet. The caller closes the Forwarder; what is attached goes on with what its tables hold then, until Remove.
+func OpenForwarder(o ForwarderOptions) (_ *Forwarder, err error) {
+	// Without it the verifier does not let a program compute where in a record it reads.
+	perfmon := datapath.Capability{Bit: unix.CAP_PERFMON, Name: "CAP_PERFMON", Why: "to load programs that index tables"}
+	if err := datapath.Require(append(slices.Clone(datapath.Needed), perfmon)); err != nil {
+		return nil, err
+	}
+	if err := datapath.EnsureBPFFS(filepath.Dir(o.State)); err != nil {
+		return nil, err
+	}
+	f := &Forwarder{options: o, links: make(map[string]link.Link)}
+	defer func() {
+		if err != nil {
+			f.Close()
+		}
+	}()
+	if err := os.MkdirAll(o.State, 0o700); err != nil {
+		return nil, fmt.Errorf("make the state: %w", err)
+	}
+	if f.lock, err = os.Open(o.State); err != nil {
+		return nil, fmt.Errorf("own the state: %w", err)
+	}
+	if err := unix.Flock(int(f.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, fmt.Errorf("%w: %s", ErrForwarderInUse, o.State)
+	}
+	if err := f.load(); err != nil {
+		return nil, err
+	}
+	if f.loop, err = openLoop(o.Name); err != nil {
+		return nil, err
+	}
+	f.whole.Loop = uint32(f.loop.Ifindex)
+	if f.punts, err = ringbuf.NewReader(f.objects.Punts); err != nil {
+		return nil, fmt.Errorf("read packets for the controllers: %w", err)
+	}
+	return f, f.attach(f.loop.Ifindex, false, f.objects.ForwarderLoop)
+}
+
+func (f *Forwarder) load() error {
+	spec, err := loadForwarder()
+	if err != nil {
+		return fmt.Errorf("read the program: %w", err)
+	}
+	processors, err := ebpf.PossibleCPU()
+	if err != nil {
+		return fmt.Errorf("count processors: %w", err)
+	}
+	o := f.options
+	for name, n := range map[string]int{
+		forwarderMapEntries: o.Entries, forwarderMapEntryCounts: o.Entries, forwarderMapWanted: o.Entries, forwarderMapOps: o.Ops,
+		forwarderMapLists: o.Lists, forwarderMapSubtables: o.Subtables,
+		forwarderMapGroups: o.Groups, forwarderMapGroupHeads: o.Groups, forwarderMapGroupCounts: o.Groups, forwarderMapBuckets: o.Buckets,
+		forwarderMapBucketCounts: o.Buckets, forwarderMapSlots: o.Slots, forwarderMapMeters: o.Meters, forwarderMapMeterCounts: o.Meters,
+		forwarderMapPaths: max(processors*o.Paths, 1), forwarderMapPuntRooms: processors,
+	} {
+		spec.Maps[name].MaxEntries = uint32(n)
+	}
+	memory, err := openPicks(spec, o)
+	if err != nil {
+		return err
+	}
+	defer closeAll(memory)
+	if err := spec.LoadAndAssign(&f.objects, &ebpf.CollectionOptions{MapReplacements: memory}); err != nil {
+		return fmt.Errorf("load the program: %w", err)
+	}
+	if err := f.keepPicks(); err != nil {
+		return err
+	}
+	m := &f.objects.forwarderMaps
+	f.Tables, err = share[ForwarderTable](f, m.Tables, err)
+	f.Lists, err = share[ForwarderListed](f, m.Lists, err)
+	f.Subtables, err = share[ForwarderFields](f, m.Subtables, err)
+	f.Entries, err = share[ForwarderEntry](f, m.Entries, err)
+	f.EntryCounts, err = share[ForwarderCounts](f, m.EntryCounts, err)
+	f.Ops, err = share[ForwarderOp](f, m.Ops, err)
+	f.GroupHeads, err = share[uint64](f, m.GroupHeads, err)
+	f.Groups, err = share[ForwarderGroup](f, m.Groups, err)
+	f.GroupCounts, err = share[ForwarderCounts](f, m.GroupCounts, err)
+	f.Buckets, err = share[ForwarderBucket](f, m.Buckets, err)
+	f.BucketCounts, err = share[ForwarderCounts](f, m.BucketCounts, err)
+	f.Slots, err = share[uint64](f, m.Slots, err)
+	f.Meters, err = share[ForwarderMeter](f, m.Meters, err)
+	f.MeterCounts, err = share[ForwarderCounts](f, m.MeterCounts, err)
+	f.Ports, err = share[ForwarderPort](f, m.Ports, err)
+	whole, err := share[forwarderPipeline](f, m.Pipelines, err)
+	outs, err := share[forwarderPacketOut](f, m.PacketOuts, err)
+	if err != nil {
+		return err
+	}
+	f.whole, f.out = &whole[0], &outs[0]
+	f.whole.Paths = uint32(o.Paths)
+	f.whole.Picks = uint32(o.Picks)
+	f.whole.Epoch = rand.Uint64() // what remembered flows have of an earlier process is of none of this one's
+	if o.NormalStack {
+		f.whole.Stack = 1
+	}
+	return fillCRC(m.CrcPowers)
+}
+
+// share maps an array's memory.
+func share[T any](f *Forwarder, m *ebpf.Map, before error) ([]T, error) {
+	if before != nil {
+		return nil, before
+	}
+	var v T
+	if size := int(unsafe.Sizeof(v)); size != (int(m.ValueSize())+7)&^7 {
+		return nil, fmt.Errorf("share %v: records of %d bytes, not %d", m, m.ValueSize(), size)
+	}
+	length := int(m.MaxEntries()) * int(unsafe.Sizeof(v))
+	page := os.Getpagesize()
+	b, err := unix.Mmap(m.FD(), 0, (length+page-1)/page*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("share %v: %w", m, err)
+	}
+	f.memories = append(f.memories, b)
+	return unsafe.Slice((*T)(unsafe.Pointer(&b[0])), m.MaxEntries()), nil
+}
+
+// fillCRC gives the program what 1, 2, 4... bytes of zeros make of each bit of a CRC-32C register.
+func fillCRC(m *ebpf.Map) error {
+	table := crc32.MakeTable(crc32.Castagnoli)
+	var power [32]uint32
+	for bit := range power {
+		v := uint32(1) << bit
+		power[bit] = v>>8 ^ table[v&0xff]
+	}
+	times := func(v uint32) (out uint32) {
+		for bit := range power {
+			if v>>bit&1 == 1 {
+				out ^= power[bit]
+			}
+		}
+		return out
+	}
+	for n := range m.MaxEntries() {
+		if err := m.Put(n, power); err != nil {
+			return fmt.Errorf("fill in the powers of CRC-32C: %w", err)
+		}
+		var square [32]uint32
+		for bit := range power {
+			square[bit] = times(power[bit])
+		}
+		power = square
+	}
+	return nil
+}
+
+// SetList switches a table to a list of subtables: count items of Lists from first on.
+func (f *Forwarder) SetList(table int, first, count uint32) {
+	word := uint64(count)<<32 | uint64(first)
+	atomic.StoreUint64((*uint64)(unsafe.Pointer(&f.Tables[table])), word)
+}
+
+// SetWanted says which entry wants packets whose fields, under the mask of a subtable, are these.
+func (f *Forwarder) SetWanted(fields *ForwarderFields, entry, priority uint32) error {
+	v := forwarderFound{Entry: entry, Priority: priority}
+	if err := f.objects.Wanted.Put(unsafe.Pointer(fields), unsafe.Pointer(&v)); err != nil {
+		return fmt.Errorf("write a flow entry: %w", err)
+	}
+	return nil
+}
+
+// RemoveWanted is the opposite.
+func (f *Forwarder) RemoveWanted(fields *ForwarderFields) error {
+	if err := f.objects.Wanted.Delete(unsafe.Pointer(fields)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("remove a flow entry: %w", err)
+	}
+	return nil
+}
+
+// Changed tells packets that come from now on that cached paths may be wrong.
+func (f *Forwarder) Changed() { atomic.AddUint64(&f.whole.Epoch, 1) }
+
+// SetUsed says which bits any entry asks for. Changed must follow.
+func (f *Forwarder) SetUsed(mask *ForwarderFields) {
+	*(*ForwarderFields)(unsafe.Pointer(&f.whole.Used)) = *mask
+}
+
+// SetPorts says below which place all ports are.
+func (f *Forwarder) SetPorts(n int) { atomic.StoreUint32(&f.whole.Ports, uint32(n)) }
+
+// SetFragments says whether IP fragments are dropped.
+func (f *Forwarder) SetFragments(drop bool) {
+	v := uint32(0)
+	if drop {
+		v = 1
+	}
+	atomic.StoreUint32(&f.whole.Fragments, v)
+}
+
+// SetPunt says how many bytes of a packet whose TTL has run out go to the controllers; 0: it is not sent there.
+func (f *Forwarder) SetPunt(bytes uint16) { atomic.StoreUint32(&f.whole.Punt, uint32(bytes)) }
+
+// Send has the pipeline put out a frame: in_port is where it is said to come from, ops what is done. One caller at a time.
+func (f *Forwarder) Send(frame []byte, inPort uint32, ops []ForwarderOp) error {
+	if len(ops) > ForwarderOutOps {
+		return fmt.Errorf("send a packet: %d actions, where there is room for %d", len(ops), ForwarderOutOps)
+	}
+	copy(f.Ops[:ForwarderOutOps], ops)
+	f.out.InPort, f.out.Ops = inPort, uint32(len(ops))
+	// The device hands the frame to the program before the write ends.
+	return f.loop.Write(frame)
+}
+
+// Punted waits for a packet for the controllers, and reads it into r, whose memory it uses again. It ends with ringbuf.ErrClosed after Close.
+func (f *Forwarder) Punted(r *Punted) error {
+	if err := f.punts.ReadInto(&r.record); err != nil {
+		return err
+	}
+	n := int(unsafe.Sizeof(ForwarderPunted{}))
+	if len(r.record.RawSample) < n {
+		return fmt.Errorf("packet for the controllers of %d bytes", len(r.record.RawSample))
+	}
+	r.Head = (*ForwarderPunted)(unsafe.Pointer(&r.record.RawSample[0]))
+	r.Frame = r.record.RawSample[n:]
+	return nil
+}
+
+// Punted is a packet for the controllers.
+type Punted struct {
+	Head   *ForwarderPunted
+	Frame  []byte
+	record ringbuf.Record
+}
+
+// ErrForwarderClosed ends Punted.
+var ErrForwarderClosed = ringbuf.ErrClosed
+
+// Verdicts counts what became of packets, by the name of the verdict.
+func (f *Forwarder) Verdicts() (map[string]uint64, error) {
+	all := make(map[string]uint64)
+	for v, name := range verdictNames {
+		var each []uint64
+		if err := f.objects.Verdicts.Lookup(uint32(v), &each); err != nil {
+			return nil, fmt.Errorf("read the verdicts: %w", err)
+		}
+		for _, n := range each {
+			all[name] += n
+		}
+	}
+	return all, nil
+}
+
+// Close lets go of the kernel's objects. What is attached goes on working.
+func (f *Forwarder) Close() error {
+	var errs []error
+	if f.punts != nil {
+		errs = append(errs, f.punts.Close())
+	}
+	for _, l := range f.links {
+		errs = append(errs, l.Close())
+	}
+	if f.loop != nil {
+		errs = append(errs, f.loop.Close())
+	}
+	for _, b := range f.memories {
+		errs = append(errs, unix.Munmap(b))
+	}
+	f.memories = nil
+	errs = append(errs, f.objects.Close())
+	if f.lock != nil {
+		errs = append(errs, f.lock.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// RemoveForwarder takes away all that a forwarder has left, which must not be running.
+func RemoveForwarder(state, name string) error {
+	dir, err := os.Open(state)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove %s: %w", state, err)
+	}
+	if err == nil {
+		defer dir.Close()
+		if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			return fmt.Errorf("%w: %s", ErrForwarderInUse, state)
+		}
+		if err := os.RemoveAll(state); err != nil {
+			return fmt.Errorf("remove %s: %w", state, err)
+		}
+	}
+	return removeLoop(name)
+}

@@ -1,0 +1,12 @@
+package purge
+
+import (
+	"testing"
+
+	"baton/datapath"
+	"baton/datapath/kerneltest"
+)
+
+func TestMain(m *testing.M) {
+	kerneltest.Main(m, func() error { return datapath.SetUp("lo") })
+}

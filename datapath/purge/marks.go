@@ -1,0 +1,202 @@
+package purge
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
+
+	"baton/datapath"
+)
+
+// PurgeSocket is a silent connection of a server of this host. The cookie tells it from an earlier or later one of the same addresses and ports.
+type PurgeSocket struct {
+	Client, Server netip.AddrPort
+	Ifindex        int // that the socket is bound to; 0: none
+	Cookie         uint64
+	Turn           uint16 // of the connection's silences: a mark is for one
+}
+
+// PurgeExpiry is a retransmission timeout that has run out. Durations are whole milliseconds.
+type PurgeExpiry struct {
+	Count  int           // of those in this silence, this one included
+	RTO    time.Duration // its length
+	Silent time.Duration // since the silence began: since the first of them was set
+}
+
+// PurgeMark is a connection that is dormant unless it is heard of.
+type PurgeMark struct {
+	PurgeSocket
+	Policy uint32 // its ID
+	PurgeExpiry
+	Within time.Duration // the time that is left to it
+	Found  bool          // it was silent before the programs were there: Count is that of retransmissions
+	State  string        // as ss(8) has it
+	SRTT   time.Duration
+}
+
+// markRecord is the room of a mark in the ring.
+const markRecord = int(unsafe.Sizeof(purgeMark{})) + ringbufHeader
+
+const ringbufHeader = 8
+
+// PurgeMarks reads the kernel's marks. The caller closes the reader.
+type PurgeMarks struct {
+	reader *ringbuf.Reader
+	record ringbuf.Record
+}
+
+// Marks starts reading. One reader has all marks.
+func (p *Purge) Marks() (*PurgeMarks, error) {
+	reader, err := ringbuf.NewReader(p.objects.Marks)
+	if err != nil {
+		return nil, fmt.Errorf("read marks: %w", err)
+	}
+	return &PurgeMarks{reader: reader}, nil
+}
+
+// Next waits for a mark, and puts it and those that are there, too, into to. It ends with ErrClosed after Close. One caller at a time.
+func (r *PurgeMarks) Next(to []PurgeMark) (n int, err error) {
+	for n < len(to) {
+		err := r.reader.ReadInto(&r.record)
+		if errors.Is(err, ringbuf.ErrClosed) {
+			return n, datapath.ErrClosed
+		}
+		if err != nil {
+			return n, fmt.Errorf("read marks: %w", err)
+		}
+		if to[n], err = parseMark(r.record.RawSample); err != nil {
+			return n, err
+		}
+		n++
+		if r.record.Remaining == 0 {
+			break
+		}
+	}
+	return n, nil
+}
+
+// Close ends a Next that waits.
+func (r *PurgeMarks) Close() error { return r.reader.Close() }
+
+func parseMark(b []byte) (PurgeMark, error) {
+	if len(b) < int(unsafe.Sizeof(purgeMark{})) {
+		return PurgeMark{}, fmt.Errorf("read marks: one of %d bytes", len(b))
+	}
+	k := (*purgeMark)(unsafe.Pointer(&b[0])) // a sample is aligned to 8 bytes
+	return PurgeMark{
+		PurgeSocket: PurgeSocket{
+			Client: datapath.AddrPort(k.Tuple.Src, k.Tuple.Sport), Server: datapath.AddrPort(k.Tuple.Dst, k.Tuple.Dport), Ifindex: int(k.Ifindex), Cookie: k.Cookie,
+			Turn: uint16(k.Turn),
+		},
+		Policy: k.Policy, PurgeExpiry: PurgeExpiry{Count: int(k.Expiry.Count), RTO: ms(k.Expiry.Rto), Silent: ms(k.Expiry.Silent)},
+		Within: ms(k.Within), Found: purgeMarkKind(k.Kind) == purgeMarkKindMARK_FOUND, State: stateName(k.State),
+		SRTT: time.Duration(k.Srtt) * time.Microsecond,
+	}, nil
+}
+
+func ms(n uint32) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// stateName is a TCP state's name, as ss(8) has it.
+func stateName(state uint32) string {
+	names := [...]string{
+		1: "ESTAB", 2: "SYN-SENT", 3: "SYN-RECV", 4: "FIN-WAIT-1", 5: "FIN-WAIT-2", 6: "TIME-WAIT", 7: "CLOSE", 8: "CLOSE-WAIT", 9: "LAST-ACK",
+		10: "LISTEN", 11: "CLOSING",
+	}
+	if int(state) >= len(names) || names[state] == "" {
+		return fmt.Sprintf("state %d", state)
+	}
+	return names[state]
+}
+
+// PurgeAnswer tells what has become of a marked connection.
+type PurgeAnswer int
+
+// The answers.
+const (
+	PurgeSilent = PurgeAnswer(purgeAnswerKindANSWER_SILENT) // nothing was heard since the mark
+	PurgeHeard  = PurgeAnswer(purgeAnswerKindANSWER_HEARD)
+	PurgeGone   = PurgeAnswer(purgeAnswerKindANSWER_GONE) // closed, or the addresses are another connection's
+)
+
+// PurgeCheck is the answer with what the server has sent. Sequence numbers are in host byte order.
+type PurgeCheck struct {
+	Answer PurgeAnswer
+	State  string
+	Una    uint32 // the first that is not acknowledged
+	Next   uint32 // that would be sent
+	Rcv    uint32 // that is expected of the client
+}
+
+// Check asks what has become of marked connections. The answers are in their order. It may be called by several goroutines.
+func (p *Purge) Check(sockets []PurgeSocket) ([]PurgeCheck, error) {
+	out := make([]PurgeCheck, len(sockets))
+	for i := 0; i < len(sockets); {
+		n := 1 // those of one interface
+		for n < int(purgeBoundQUESTIONS) && i+n < len(sockets) && sockets[i+n].Ifindex == sockets[i].Ifindex {
+			n++
+		}
+		err := p.ask(sockets[i:i+n], out[i:i+n])
+		switch {
+		case errors.Is(err, unix.ENODEV): // they are bound to an interface that is gone
+			for j := range n {
+				out[i+j].Answer = PurgeGone
+			}
+		case err != nil:
+			return nil, fmt.Errorf("check %d connections: %w", n, err)
+		}
+		i += n
+	}
+	return out, nil
+}
+
+// testSkb is the start of struct __sk_buff up to the interface that a packet came in by.
+type testSkb struct {
+	_       [10]uint32
+	Ifindex uint32
+}
+
+func (p *Purge) ask(sockets []PurgeSocket, out []PurgeCheck) error {
+	questions := make([]purgeQuestion, len(sockets))
+	for i, s := range sockets {
+		questions[i] = purgeQuestion{
+			Tuple: purgeTuple{
+				Src: s.Client.Addr().As16(), Dst: s.Server.Addr().As16(), Sport: datapath.BigEndian(s.Client.Port()), Dport: datapath.BigEndian(s.Server.Port()),
+			},
+			Cookie: s.Cookie, Turn: s.Turn,
+		}
+	}
+	const header = int(unsafe.Sizeof(purgeInquiry{}))
+	in, err := binary.Append(nil, binary.NativeEndian, purgeInquiry{Count: uint16(len(questions))})
+	if err != nil {
+		return err
+	}
+	in = append(in, bytesOf(questions)...)
+	after := make([]byte, len(in))
+	run := &ebpf.RunOptions{Data: in, DataOut: after}
+	if sockets[0].Ifindex != 0 {
+		run.Context = testSkb{Ifindex: uint32(sockets[0].Ifindex)}
+	}
+	if _, err := p.objects.PurgeCommand.Run(run); err != nil {
+		return err
+	}
+	copy(bytesOf(questions), after[header:])
+	for i, q := range questions {
+		if q.Answer == 0 {
+			return errors.New("the program has not answered")
+		}
+		out[i] = PurgeCheck{Answer: PurgeAnswer(q.Answer), State: stateName(q.State), Una: q.SndUna, Next: q.SndNxt, Rcv: q.RcvNxt}
+	}
+	return nil
+}
+
+// bytesOf is the questions' memory: encoding/binary takes longer than the kernel.
+func bytesOf(q []purgeQuestion) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(&q[0])), len(q)*int(unsafe.Sizeof(q[0])))
+}

@@ -1,0 +1,174 @@
+package purge
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"baton/datapath"
+)
+
+// PurgePorts is a range of port numbers.
+type PurgePorts struct{ First, Last uint16 }
+
+// PurgePolicy says which connections it is about, and when one of them is dormant. Durations are whole milliseconds.
+type PurgePolicy struct {
+	ID        uint32         // told in marks; not 0
+	Addresses []netip.Prefix // of servers of this host
+	Ports     []PurgePorts
+	Exempt    []netip.Prefix // clients that are spared
+
+	MaxRetries int           // timeouts that may run out before the one that counts
+	Wait       int           // for an answer to what that one has sent again, percent of its own length
+	Floor      time.Duration // a shorter silence is none
+	Ceiling    time.Duration // of a silence, even if less timeouts have run out; at least one has
+}
+
+const (
+	// MaxPurgePolicies is the most that SetPolicies takes.
+	MaxPurgePolicies = int(purgeBoundMAX_POLICIES)
+	// maxPurgePrefixes is the room of a generation, for servers' addresses and for exempt ones.
+	maxPurgePrefixes = 32768
+	// maxPurgeTime bounds what is added up in 32 bits of milliseconds, and maxPurgeWait the percentage.
+	maxPurgeTime = 24 * time.Hour
+	maxPurgeWait = 1000
+)
+
+// SetPolicies replaces all policies at once. The first that wants a connection has it. Connections that are marked stay so.
+func (p *Purge) SetPolicies(policies []PurgePolicy) error {
+	t, err := compilePolicies(policies)
+	if err == nil {
+		err = p.writeTables(t)
+	}
+	if err != nil {
+		return fmt.Errorf("set policies: %w", err)
+	}
+	return nil
+}
+
+// purgeTables is what policies become: bit i of a set is policy i.
+type purgeTables struct {
+	ports             []uint64 // by port
+	addresses, exempt map[netip.Prefix]uint64
+	policies          []purgePolicy
+}
+
+func compilePolicies(policies []PurgePolicy) (purgeTables, error) {
+	if len(policies) > MaxPurgePolicies {
+		return purgeTables{}, fmt.Errorf("%d policies, where there is room for %d", len(policies), MaxPurgePolicies)
+	}
+	t := purgeTables{ports: make([]uint64, 1<<16)}
+	var addresses, exempt []datapath.PrefixRule
+	for i, p := range policies {
+		bit := uint64(1) << i
+		k, err := p.kernel()
+		if err != nil {
+			return purgeTables{}, fmt.Errorf("policy %d: %w", p.ID, err)
+		}
+		t.policies = append(t.policies, k)
+		for _, r := range p.Ports {
+			for port := int(r.First); port <= int(r.Last); port++ {
+				t.ports[port] |= bit
+			}
+		}
+		for _, a := range p.Addresses {
+			addresses = append(addresses, datapath.PrefixRule{Prefix: a.Masked(), Member: bit})
+		}
+		for _, a := range p.Exempt {
+			exempt = append(exempt, datapath.PrefixRule{Prefix: a.Masked(), Member: bit})
+		}
+	}
+	t.addresses, t.exempt = datapath.PrefixSets(addresses), datapath.PrefixSets(exempt)
+	if n := max(len(t.addresses), len(t.exempt)); n > maxPurgePrefixes {
+		return purgeTables{}, fmt.Errorf("%d prefixes, where there is room for %d", n, maxPurgePrefixes)
+	}
+	return t, nil
+}
+
+// kernel is the policy as the kernel has it, or what is wrong with it.
+func (p *PurgePolicy) kernel() (purgePolicy, error) {
+	switch {
+	case p.ID == 0:
+		return purgePolicy{}, errors.New("no ID")
+	case len(p.Addresses) == 0 || len(p.Ports) == 0:
+		return purgePolicy{}, errors.New("no address or no port")
+	case p.MaxRetries < 0 || p.MaxRetries > 255:
+		return purgePolicy{}, fmt.Errorf("%d retries", p.MaxRetries)
+	case p.Wait < 0 || p.Wait > maxPurgeWait:
+		return purgePolicy{}, fmt.Errorf("wait for %d percent of a timeout", p.Wait)
+	case p.Floor < 0 || p.Floor > p.Ceiling || p.Ceiling > maxPurgeTime:
+		return purgePolicy{}, fmt.Errorf("a silence from %v to %v", p.Floor, p.Ceiling)
+	}
+	for _, r := range p.Ports {
+		if r.First > r.Last {
+			return purgePolicy{}, fmt.Errorf("ports %d-%d", r.First, r.Last)
+		}
+	}
+	for _, all := range [][]netip.Prefix{p.Addresses, p.Exempt} {
+		for _, a := range all {
+			if !a.IsValid() || a.Addr().Is4In6() {
+				return purgePolicy{}, fmt.Errorf("prefix %v", a)
+			}
+		}
+	}
+	return purgePolicy{
+		Id: p.ID, MaxRetries: uint32(p.MaxRetries), Wait: uint32(p.Wait),
+		Floor: uint32(p.Floor.Milliseconds()), Ceiling: uint32(p.Ceiling.Milliseconds()),
+	}, nil
+}
+
+// writeTables fills the generation that is not in force and puts it in force. The other is emptied the next time, when no timeout is about
+// that has begun with it.
+func (p *Purge) writeTables(t purgeTables) error {
+	next := 1 - p.generation
+	tables := []struct {
+		m           *ebpf.Map
+		want, stale map[netip.Prefix]uint64
+	}{
+		{p.objects.Addresses, t.addresses, p.stale.addresses},
+		{p.objects.Exempt, t.exempt, p.stale.exempt},
+	}
+	for _, to := range tables {
+		for prefix := range to.stale {
+			if err := to.m.Delete(purgeKey(next, prefix)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+				return fmt.Errorf("forget %v: %w", prefix, err)
+			}
+		}
+	}
+	p.stale = t
+	places := make([]uint32, len(t.ports))
+	for port := range places {
+		places[port] = next<<16 | uint32(port)
+	}
+	if _, err := p.objects.Ports.BatchUpdate(places, t.ports, nil); err != nil {
+		return fmt.Errorf("write the ports: %w", err)
+	}
+	for bit, k := range t.policies {
+		if err := p.objects.Policies.Put(next*uint32(MaxPurgePolicies)+uint32(bit), k); err != nil {
+			return fmt.Errorf("write a policy: %w", err)
+		}
+	}
+	for _, to := range tables {
+		for prefix, set := range to.want {
+			if err := to.m.Put(purgeKey(next, prefix), set); err != nil {
+				return fmt.Errorf("write %v: %w", prefix, err)
+			}
+		}
+	}
+	if err := p.objects.Generation.Set(next); err != nil {
+		return fmt.Errorf("switch over: %w", err)
+	}
+	p.generation, p.tables, p.stale = next, t, p.tables
+	return nil
+}
+
+func purgeKey(generation uint32, p netip.Prefix) purgePrefixKey {
+	bits := p.Bits()
+	if p.Addr().Is4() {
+		bits += 96
+	}
+	return purgePrefixKey{Prefixlen: uint32(32 + bits), Generation: generation, Addr: p.Addr().As16()}
+}

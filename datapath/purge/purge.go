@@ -1,0 +1,158 @@
+package purge
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/features"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"baton/datapath"
+)
+
+// Purge tells of connections that this host's servers retransmit on and hear nothing of. Nothing of it is pinned: it goes with the process.
+// On sockets stays a flag that nobody heeds.
+//
+// Its methods may be called at any time by any goroutine, but for SetPolicies and AttachCgroup, each by one at a time, and Close, which is
+// the last. All are of the network namespace in which LoadPurge was called.
+type Purge struct {
+	objects    purgeObjects
+	generation uint32
+	tables     purgeTables // in force
+	stale      purgeTables // of the other generation
+	groups     map[string]*purgeGroup
+	hierarchy  datapath.Hierarchy
+}
+
+// PurgeOptions make a Purge.
+type PurgeOptions struct {
+	Marks   int  // room for so many that nobody has read, as far as memory is given for that: 16 MiB
+	Orphans bool // connections are marked, too, that the application may have closed (FIN-WAIT-1, LAST-ACK, CLOSING)
+}
+
+// MaxPurgeCgroups is how many control groups a Purge may be attached to.
+const MaxPurgeCgroups = int(purgeBoundMAX_GROUPS)
+
+// ProbePurge refuses a kernel or a user that the purge cannot work with, and says what is missing.
+func ProbePurge() error {
+	err := datapath.Require([]datapath.Capability{
+		{Bit: unix.CAP_PERFMON, Name: "CAP_PERFMON", Why: "to load programs that look into sockets"},
+		{Bit: unix.CAP_NET_ADMIN, Name: "CAP_NET_ADMIN", Why: "to attach programs and to end connections"},
+		{Bit: unix.CAP_BPF, Name: "CAP_BPF", Why: "to load programs and maps"},
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := btf.LoadKernelSpec(); err != nil {
+		return fmt.Errorf("the kernel does not describe its structures (CONFIG_DEBUG_INFO_BTF): %w", err)
+	}
+	if err := features.HaveProgramType(ebpf.SockOps); err != nil {
+		return fmt.Errorf("the kernel has no programs for sockets of control groups (CONFIG_CGROUP_BPF): %w", err)
+	}
+	return nil
+}
+
+// LoadPurge loads the programs. Nothing is attached yet. The caller closes the Purge.
+func LoadPurge(o PurgeOptions) (*Purge, error) {
+	if o.Marks < 1 {
+		return nil, fmt.Errorf("load the purge: %d marks: at least one", o.Marks)
+	}
+	if err := ProbePurge(); err != nil {
+		return nil, err
+	}
+	spec, err := loadPurge()
+	if err != nil {
+		return nil, fmt.Errorf("read the program: %w", err)
+	}
+	netns, err := datapath.OwnNetns()
+	if err != nil {
+		return nil, err
+	}
+	hertz, err := jiffiesPerSecond()
+	if err != nil {
+		return nil, err
+	}
+	for name, v := range map[string]any{purgeVarOwnNetns: netns, purgeVarHertz: hertz, purgeVarOrphans: o.Orphans} {
+		if err := spec.Variables[name].Set(v); err != nil {
+			return nil, fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	spec.Maps[purgeMapMarks].MaxEntries = markRing(o.Marks)
+	p := &Purge{groups: make(map[string]*purgeGroup)}
+	if err := spec.LoadAndAssign(&p.objects, nil); err != nil {
+		return nil, fmt.Errorf("load the program: %w", err)
+	}
+	return p, nil
+}
+
+// markRing is a power of two that holds so many marks, within bounds.
+func markRing(marks int) uint32 {
+	const least, most = 64 << 10, 16 << 20
+	return uint32(1) << bits.Len(uint(min(max(marks*markRecord, least), most)-1))
+}
+
+// jiffiesPerSecond is the rate of the kernel's coarse clock (CONFIG_HZ).
+func jiffiesPerSecond() (uint32, error) {
+	var tick unix.Timespec
+	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &tick); err != nil {
+		return 0, fmt.Errorf("ask for the length of a jiffy: %w", err)
+	}
+	if tick.Nano() <= 0 || tick.Nano() > int64(time.Second) {
+		return 0, fmt.Errorf("ask for the length of a jiffy: %d ns", tick.Nano())
+	}
+	return uint32(int64(time.Second) / tick.Nano()), nil
+}
+
+// Arm has the connections of the control groups watched that were accepted before the programs or before the policies. It marks those that
+// are silent already.
+func (p *Purge) Arm() error {
+	if err := iterate(p.objects.PurgeArm); err != nil {
+		return fmt.Errorf("watch connections that are there: %w", err)
+	}
+	return nil
+}
+
+// iterate runs a program over all TCP sockets of the network namespace.
+func iterate(program *ebpf.Program) error {
+	l, err := link.AttachIter(link.IterOptions{Program: program})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	r, err := l.Open()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	_, err = io.Copy(io.Discard, r)
+	return err
+}
+
+// PurgeVerdicts are the names of what may become of a connection or a timeout in the kernel, in the order of enum verdict.
+func PurgeVerdicts() []string { return verdictNames[:purgeVerdictVERDICTS] }
+
+// Verdicts counts them, since LoadPurge.
+func (p *Purge) Verdicts() (map[string]uint64, error) {
+	all := make(map[string]uint64)
+	for v, name := range PurgeVerdicts() {
+		var each []uint64
+		if err := p.objects.Verdicts.Lookup(uint32(v), &each); err != nil {
+			return nil, fmt.Errorf("read the verdicts: %w", err)
+		}
+		for _, n := range each {
+			all[name] += n
+		}
+	}
+	return all, nil
+}
+
+// Close detaches everything.
+func (p *Purge) Close() error {
+	return errors.Join(p.detachGroups(), p.objects.Close())
+}

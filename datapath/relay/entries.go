@@ -1,0 +1,202 @@
+package relay
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"baton/datapath"
+)
+
+// RelayEarly says what becomes of a SYN to an entry.
+type RelayEarly uint8
+
+// The kinds of early SYN.
+const (
+	EarlyOff          = RelayEarly(relayEarlyKindEARLY_OFF)
+	EarlyOptimistic   = RelayEarly(relayEarlyKindEARLY_OPTIMISTIC)    // told of, and answered at once
+	EarlyConnectFirst = RelayEarly(relayEarlyKindEARLY_CONNECT_FIRST) // told of, and held until Release or Refuse
+)
+
+// RelayPorts is a range of port numbers.
+type RelayPorts struct{ First, Last uint16 }
+
+// RelayEntry says which packets are for some listeners.
+type RelayEntry struct {
+	ID     uint32         // told in events
+	Listen netip.AddrPort // where the listeners are found: 0.0.0.0 and ::, the latter for IPv4, too, are those of all addresses
+	// Destinations are the addresses that clients send to. An entry that does not intercept has this host's; it goes before those that do.
+	// Otherwise the first entry that wants an address and port has it.
+	Destinations []netip.Prefix
+	Except       []netip.Prefix // addresses that are not meant though Destinations have them, as this host's; of any family
+	Ports        []RelayPorts   // empty: all
+	// Intercept has packets to Destinations steered to the listeners (IP_TRANSPARENT, IPV6_TRANSPARENT) and to their connections. Those of
+	// connections that are not of this host go on their way.
+	Intercept bool
+	Early     RelayEarly
+}
+
+const (
+	// MaxRelayEntries is the most that SetEntries takes.
+	MaxRelayEntries = int(relayBoundMAX_ENTRIES)
+	// maxRelayPrefixes is the room of a generation.
+	maxRelayPrefixes = 32768
+)
+
+// SetEntries replaces all entries at once. What is told of SYNs stays.
+func (r *Relay) SetEntries(entries []RelayEntry) error {
+	tables, err := compileEntries(entries)
+	if err != nil {
+		return fmt.Errorf("set entries: %w", err)
+	}
+	if r.steering == nil && slices.ContainsFunc(entries, func(e RelayEntry) bool { return e.Intercept }) {
+		return errors.New("set entries: the relay was loaded without a mark: nothing can be intercepted")
+	}
+	if err := r.writeTables(tables); err != nil {
+		return fmt.Errorf("set entries: %w", err)
+	}
+	return nil
+}
+
+// writeTables fills the generation that is not in force and puts it in force. The other is emptied the next time, when no packet is about
+// that has begun with it.
+func (r *Relay) writeTables(t relayTables) error {
+	next := 1 - r.generation
+	if err := r.emptyTables(next, r.stale); err != nil {
+		return err
+	}
+	r.stale = t
+	places := make([]uint32, len(t.ports))
+	for port := range places {
+		places[port] = next<<16 | uint32(port)
+	}
+	if _, err := r.objects.Ports.BatchUpdate(places, t.ports[:], nil); err != nil {
+		return fmt.Errorf("write the ports: %w", err)
+	}
+	for bit, e := range t.entries {
+		place := next*uint32(MaxRelayEntries) + uint32(bit)
+		if err := r.objects.Listeners.Delete(place); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) && !errors.Is(err, unix.EINVAL) {
+			return fmt.Errorf("forget the listener of an earlier entry: %w", err)
+		}
+		if err := r.objects.Entries.Put(place, e); err != nil {
+			return fmt.Errorf("write an entry: %w", err)
+		}
+	}
+	for prefix, set := range t.destinations {
+		if err := r.objects.Destinations.Put(destinationKey(next, prefix), set); err != nil {
+			return fmt.Errorf("write %v: %w", prefix, err)
+		}
+	}
+	if err := r.objects.Generation.Set(next); err != nil {
+		return fmt.Errorf("switch over: %w", err)
+	}
+	r.generation, r.tables, r.stale = next, t, r.tables
+	return nil
+}
+
+func (r *Relay) emptyTables(generation uint32, t relayTables) error {
+	for prefix := range t.destinations {
+		err := r.objects.Destinations.Delete(destinationKey(generation, prefix))
+		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("forget %v: %w", prefix, err)
+		}
+	}
+	return nil
+}
+
+func destinationKey(generation uint32, p netip.Prefix) relayDestinationKey {
+	bits := p.Bits()
+	if p.Addr().Is4() {
+		bits += 96
+	}
+	return relayDestinationKey{Prefixlen: uint32(32 + bits), Generation: generation, Addr: p.Addr().As16()}
+}
+
+// relayTables is what entries become: bit i of a set is entry i.
+type relayTables struct {
+	ports        []uint64 // by port
+	destinations map[netip.Prefix]uint64
+	entries      []relayEntry
+}
+
+func compileEntries(entries []RelayEntry) (relayTables, error) {
+	if len(entries) > MaxRelayEntries {
+		return relayTables{}, fmt.Errorf("%d entries, where there is room for %d", len(entries), MaxRelayEntries)
+	}
+	entries = slices.Clone(entries)
+	slices.SortStableFunc(entries, func(a, b RelayEntry) int { return cmp.Compare(number(a.Intercept), number(b.Intercept)) })
+	t := relayTables{ports: make([]uint64, 1<<16)}
+	var rules []datapath.PrefixRule
+	for i, e := range entries {
+		bit := uint64(1) << i
+		more, err := prefixRules(e, bit)
+		if err != nil {
+			return relayTables{}, fmt.Errorf("entry %d: %w", e.ID, err)
+		}
+		rules = append(rules, more...)
+		for _, r := range portsOf(e) {
+			for port := int(r.First); port <= int(r.Last); port++ {
+				t.ports[port] |= bit
+			}
+		}
+		t.entries = append(t.entries, relayEntry{
+			Listen: e.Listen.Addr().As16(), Port: datapath.BigEndian(e.Listen.Port()), Early: uint8(e.Early), Intercept: uint8(number(e.Intercept)), Id: e.ID,
+		})
+	}
+	t.destinations = datapath.PrefixSets(rules)
+	if len(t.destinations) > maxRelayPrefixes {
+		return relayTables{}, fmt.Errorf("%d prefixes, where there is room for %d", len(t.destinations), maxRelayPrefixes)
+	}
+	return t, nil
+}
+
+func number(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func prefixRules(e RelayEntry, bit uint64) ([]datapath.PrefixRule, error) {
+	if !e.Listen.IsValid() || e.Listen.Port() == 0 || e.Listen.Addr().Is4In6() {
+		return nil, fmt.Errorf("listeners at %v", e.Listen)
+	}
+	if e.Early > EarlyConnectFirst {
+		return nil, fmt.Errorf("early SYN of kind %d", e.Early)
+	}
+	for _, r := range e.Ports {
+		if r.First > r.Last {
+			return nil, fmt.Errorf("ports %d-%d", r.First, r.Last)
+		}
+	}
+	both := e.Listen.Addr() == netip.IPv6Unspecified()
+	var all []datapath.PrefixRule
+	for _, p := range e.Destinations {
+		if !p.IsValid() || p.Addr().Is4In6() {
+			return nil, fmt.Errorf("destination %v", p)
+		}
+		if p.Addr().Is4() != e.Listen.Addr().Is4() && (!both || !p.Addr().Is4()) {
+			return nil, fmt.Errorf("destination %v is of another family than the listeners at %v", p, e.Listen)
+		}
+		all = append(all, datapath.PrefixRule{Prefix: p.Masked(), Member: bit})
+	}
+	for _, p := range e.Except {
+		if !p.IsValid() || p.Addr().Is4In6() {
+			return nil, fmt.Errorf("exception %v", p)
+		}
+		all = append(all, datapath.PrefixRule{Prefix: p.Masked(), Without: bit})
+	}
+	return all, nil
+}
+
+func portsOf(e RelayEntry) []RelayPorts {
+	if len(e.Ports) == 0 {
+		return []RelayPorts{{0, 65535}}
+	}
+	return e.Ports
+}

@@ -1,0 +1,105 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"baton/datapath"
+)
+
+func (r *Router) linkPath(ifindex int) string {
+	return filepath.Join(r.options.State, datapath.LinkPrefix+strconv.Itoa(ifindex))
+}
+
+// Attach puts the program at the ingress of an interface, where it stays until Detach or Remove.
+func (r *Router) Attach(ifindex int) error {
+	if r.links[ifindex] != nil {
+		return nil
+	}
+	l, err := link.AttachTCX(link.TCXOptions{
+		Interface: ifindex,
+		Program:   r.programs.RouterIngress,
+		Attach:    ebpf.AttachTCXIngress,
+	})
+	if err != nil {
+		return fmt.Errorf("attach to interface %d: %w", ifindex, err)
+	}
+	if err := l.Pin(r.linkPath(ifindex)); err != nil {
+		l.Close()
+		return fmt.Errorf("pin the attachment to interface %d: %w", ifindex, err)
+	}
+	r.links[ifindex] = l
+	return nil
+}
+
+// Detach takes the program off an interface.
+func (r *Router) Detach(ifindex int) error {
+	l := r.links[ifindex]
+	if l == nil {
+		return nil
+	}
+	delete(r.links, ifindex)
+	return errors.Join(l.Unpin(), l.Close())
+}
+
+// Attached lists the interfaces that the program is on.
+func (r *Router) Attached() []int {
+	var all []int
+	for ifindex := range r.links {
+		all = append(all, ifindex)
+	}
+	return all
+}
+
+// adoptLinks swaps the program on each interface for this version's. An interface that has gone takes its link along.
+func (r *Router) adoptLinks() error {
+	entries, err := os.ReadDir(r.options.State)
+	if err != nil {
+		return fmt.Errorf("adopt the attachments: %w", err)
+	}
+	for _, e := range entries {
+		number, ok := strings.CutPrefix(e.Name(), datapath.LinkPrefix)
+		if !ok {
+			continue
+		}
+		path := filepath.Join(r.options.State, e.Name())
+		ifindex, err := strconv.Atoi(number)
+		if err != nil {
+			return fmt.Errorf("adopt the attachment %s: not ours", path)
+		}
+		l, err := link.LoadPinnedLink(path, nil)
+		if err != nil {
+			return fmt.Errorf("adopt the attachment %s: %w", path, err)
+		}
+		if err := l.Update(r.programs.RouterIngress); err != nil {
+			l.Close()
+			if err := os.Remove(path); err != nil {
+				return fmt.Errorf("forget the attachment %s: %w", path, err)
+			}
+			continue
+		}
+		r.links[ifindex] = l
+	}
+	return nil
+}
+
+// AttachReplay puts the program that takes packets back on the tap. It goes with the process.
+func (r *Router) AttachReplay(ifindex int) error {
+	l, err := link.AttachTCX(link.TCXOptions{
+		Interface: ifindex,
+		Program:   r.programs.RouterReplay,
+		Attach:    ebpf.AttachTCXIngress,
+	})
+	if err != nil {
+		return fmt.Errorf("attach to the tap: %w", err)
+	}
+	r.replay = l
+	return nil
+}

@@ -1,0 +1,113 @@
+package router
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"baton/packet"
+	"baton/splice"
+)
+
+// hops is how often the kernel may repeat a packet that came with the largest TTL.
+const hops = 250
+
+// BenchmarkTranslate is the time of one translated packet in the kernel, without its way in and out. The ends are chosen
+// so that a packet is translated into itself: the kernel repeats it as it came out.
+func BenchmarkTranslate(b *testing.B) {
+	sack := packet.Options{}.AppendNOP(2).AppendTimestamps(1, 2).AppendNOP(2).AppendSACK(packet.SACKBlock{Left: 5, Right: 9})
+	for _, f := range families {
+		client, server := f.legs()
+		server.Peer, server.Local = client.Local, client.Peer
+		server.SndNxt, server.RcvNxt = client.RcvNxt, client.SndNxt
+		for _, c := range []struct {
+			name string
+			from splice.Leg
+			spec packet.Spec
+		}{
+			{"ACK", client, f.fromClient("")},
+			{"SACK", client, packet.Spec{Options: sack}},
+			{"segment", server, f.fromSurrogate(string(make([]byte, 1400)))},
+		} {
+			b.Run(f.name+"/"+c.name, func(b *testing.B) {
+				k := newRig(b)
+				s := spliceOf(client, server)
+				s.ClientRequests, s.TsToServer, s.TsToClient = 2, 0, 0
+				k.put(0, s)
+				c.spec.Src, c.spec.Dst, c.spec.TTL = c.from.Peer, c.from.Local, 255
+				c.spec.Seq, c.spec.Ack, c.spec.Flags = c.from.RcvNxt, c.from.SndNxt, packet.ACK
+				k.repeat(b, packet.Build(c.spec))
+			})
+		}
+	}
+}
+
+func (k *rig) repeat(b *testing.B, frame []byte) {
+	translated := func() uint64 {
+		counts := k.counts()
+		return counts[routerVerdictTO_SERVER] + counts[routerVerdictTO_CLIENT]
+	}
+	before := translated()
+	var ns float64
+	n := 0
+	for n < b.N {
+		_, each, err := k.programs.RouterIngress.Benchmark(frame, hops, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ns += float64(each.Nanoseconds()) * hops
+		n += hops
+	}
+	if got := translated() - before; got < uint64(n) { // a repetition may be interrupted and run anew
+		b.Fatalf("%d of %d packets were translated", got, n)
+	}
+	b.ReportMetric(ns/float64(n), "ns/packet")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkExchange is the time of a keep-alive request and of its response, each run alone, so that the caches are as
+// little filled with the program as between other work.
+func BenchmarkExchange(b *testing.B) {
+	const (
+		request  = "GET /128 HTTP/1.1\r\nHost: cdn.example.net\r\nUser-Agent: curl/8.14.1\r\nAccept: */*\r\n\r\n"
+		response = "HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nDate: Sat, 21 Nov 2026 12:00:00 GMT\r\nContent-Type: application/octet-stream\r\n" +
+			"Content-Length: 128\r\nLast-Modified: Sat, 21 Nov 2026 11:00:00 GMT\r\nConnection: keep-alive\r\nETag: \"6920474e-80\"\r\nAccept-Ranges: bytes\r\n\r\n"
+	)
+	k := newRig(b)
+	f := families[0]
+	k.vip(f)
+	k.count(1, func(s *routerSurrogate) { s.Active++ })
+	client, server := f.legs()
+	s := spliceOf(client, server)
+	s.Request, s.Response, s.Surrogate, s.Pool, s.ClientRequests = 0, 0, 1, 1, 2
+	k.put(0, s)
+	up, down := f.fromClient(request), f.fromSurrogate(response+string(make([]byte, 128)))
+	measure := func(p *packet.Spec, times *[]time.Duration) {
+		_, each, err := k.programs.RouterIngress.Benchmark(packet.Build(*p), 1, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		*times = append(*times, each)
+		p.Seq += packet.Seq(len(p.Payload))
+	}
+	var requests, responses []time.Duration
+	before := k.counts()
+	for range b.N {
+		measure(&up, &requests)
+		down.Ack = routerNext + up.Seq - clientNext
+		measure(&down, &responses)
+		up.Ack = vipNext + down.Seq - surrogateNext
+	}
+	after := k.counts()
+	if got := after[routerVerdictTO_SERVER] - before[routerVerdictTO_SERVER]; got < uint64(b.N) {
+		b.Fatalf("%d of %d requests were passed on", got, b.N)
+	}
+	if got := k.splice(0); got.ClientRequests != uint32(2+b.N) || routerFraming(got.Response) != routerFramingFRAMING_QUIET {
+		b.Fatalf("splice: %+v", got)
+	}
+	for name, times := range map[string][]time.Duration{"ns/request": requests, "ns/response": responses} {
+		slices.Sort(times)
+		b.ReportMetric(float64(times[len(times)/2].Nanoseconds()), name)
+	}
+	b.ReportMetric(0, "ns/op")
+}

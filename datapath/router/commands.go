@@ -1,0 +1,174 @@
+package router
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/cilium/ebpf"
+
+	"baton/packet"
+)
+
+// command runs one, with keys behind it.
+func (r *Router) command(c routerSpliceCommand, keys ...routerPromiseKey) (changed int, err error) {
+	in, err := binary.Append(nil, binary.NativeEndian, &c)
+	if err == nil && len(keys) > 0 {
+		in, err = binary.Append(in, binary.NativeEndian, keys)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("command %d: %w", c.Kind, err)
+	}
+	out := make([]byte, len(in))
+	if _, err := r.programs.RouterCommand.Run(&ebpf.RunOptions{Data: in, DataOut: out}); err != nil {
+		return 0, fmt.Errorf("command %d: %w", c.Kind, err)
+	}
+	if _, err := binary.Decode(out, binary.NativeEndian, &c); err != nil {
+		return 0, fmt.Errorf("command %d: %w", c.Kind, err)
+	}
+	return int(c.Result), nil
+}
+
+// TakeUp makes an answered leg idle, when its SYN-ACK has been acknowledged. False: it was not answered, or another surrogate's.
+func (r *Router) TakeUp(number uint32, surrogate uint16) (bool, error) {
+	n, err := r.command(routerSpliceCommand{
+		Kind: uint16(routerCommandKindCOMMAND_TAKE_UP), First: number, Surrogate: uint32(surrogate),
+	})
+	return n > 0, err
+}
+
+// Retire makes an idle leg dead, so that no client gets it. False: it was not idle, or another surrogate's.
+func (r *Router) Retire(number uint32, surrogate uint16) (bool, error) {
+	n, err := r.command(routerSpliceCommand{
+		Kind: uint16(routerCommandKindCOMMAND_RETIRE), First: number, Surrogate: uint32(surrogate),
+	})
+	return n > 0, err
+}
+
+// Pending is a client leg whose request user space decides.
+type Pending struct {
+	MSS        uint16
+	Timestamps bool
+	SACK       bool
+	WScale     int // -1: none
+	Ifindex    int
+	Seq        packet.Seq // where the request begins
+}
+
+func (p Pending) class(mss []uint16) uint8 {
+	var best uint8
+	for i, m := range mss {
+		if m <= p.MSS {
+			best = uint8(i)
+		}
+	}
+	class := best << 1
+	if p.Timestamps {
+		class |= 1
+	}
+	return class
+}
+
+// Class is the class of legs that fits the client, as the kernel picks it.
+func (p Pending) Class(mss []uint16) uint8 { return p.class(mss) }
+
+// Pending reads a client that was asked about.
+func (r *Router) Pending(client, vip netip.AddrPort) (Pending, error) {
+	var k routerClient
+	if err := r.maps.Clients.Lookup(tuple(client, vip), &k); err != nil {
+		return Pending{}, fmt.Errorf("read pending client %v: %w", client, err)
+	}
+	p := Pending{
+		MSS:        k.Mss,
+		Timestamps: k.Flags&uint8(routerClientFlagCLIENT_TS) != 0,
+		SACK:       k.Flags&uint8(routerClientFlagCLIENT_SACK) != 0,
+		WScale:     -1,
+		Ifindex:    int(k.Ifindex),
+		Seq:        packet.Seq(k.Seq),
+	}
+	if k.Flags&uint8(routerClientFlagCLIENT_WSCALE) != 0 {
+		p.WScale = int(k.Wscale)
+	}
+	return p, nil
+}
+
+// Decision is user space's answer for a client's request.
+type Decision struct {
+	Local     bool // an ordinary socket takes the connection
+	Surrogate uint16
+	Pool      uint16
+	Method    uint8
+	Request   uint64 // bytes of the request, head and body, or of the head of a chunked one
+	Chunked   bool
+	Bound     bool // it authenticates its connection
+	Upgrade   bool // it asks for another protocol
+}
+
+// ErrNotAsked is the error of Decide when the client does not wait for this decision any more: it has reset its session,
+// or has begun another one on the same port.
+var ErrNotAsked = errors.New("client does not wait for it")
+
+// Decide records the answer about the request that begins at seq. The request's packets, given back through the tap, then
+// find it.
+func (r *Router) Decide(client, vip netip.AddrPort, seq packet.Seq, d Decision) error {
+	key := tuple(client, vip)
+	var k routerClient
+	if err := r.maps.Clients.Lookup(key, &k); err != nil {
+		return fmt.Errorf("decide for %v: %w: %w", client, ErrNotAsked, err)
+	}
+	if routerClientState(k.State) != routerClientStateCLIENT_ASKED || k.Seq != uint32(seq) {
+		return fmt.Errorf("decide for %v: %w", client, ErrNotAsked)
+	}
+	k.State = uint8(routerClientStateCLIENT_SPLICE)
+	if d.Local {
+		k.State = uint8(routerClientStateCLIENT_LOCAL)
+	}
+	k.Surrogate, k.Pool, k.Method, k.Request, k.Chunked = d.Surrogate, d.Pool, d.Method, d.Request, 0
+	if d.Chunked {
+		k.Chunked = 1
+	}
+	k.Flags &^= uint8(routerClientFlagCLIENT_BOUND | routerClientFlagCLIENT_UPGRADE)
+	if d.Bound {
+		k.Flags |= uint8(routerClientFlagCLIENT_BOUND)
+	}
+	if d.Upgrade {
+		k.Flags |= uint8(routerClientFlagCLIENT_UPGRADE)
+	}
+	if err := r.maps.Clients.Update(key, &k, ebpf.UpdateExist); err != nil {
+		return fmt.Errorf("decide for %v: %w", client, err)
+	}
+	return nil
+}
+
+// ForgetClient drops what is known of a client that is not spliced: its pending request, or that a socket owned it.
+func (r *Router) ForgetClient(client, vip netip.AddrPort) {
+	key := tuple(client, vip)
+	_ = r.maps.Clients.Delete(key)
+	var f routerFlow
+	if r.maps.Flows.Lookup(key, &f) == nil && routerSide(f.Side) == routerSideSIDE_LOCAL {
+		_ = r.maps.Flows.Delete(key)
+	}
+}
+
+// ForgetLocal drops every connection that belonged to sockets of an earlier process.
+func (r *Router) ForgetLocal() error {
+	var (
+		key  routerTuple
+		f    routerFlow
+		gone []routerTuple
+	)
+	it := r.maps.Flows.Iterate()
+	for it.Next(&key, &f) {
+		if routerSide(f.Side) == routerSideSIDE_LOCAL {
+			gone = append(gone, key)
+		}
+	}
+	if err := it.Err(); err != nil {
+		return fmt.Errorf("forget local connections: %w", err)
+	}
+	for _, key := range gone {
+		_ = r.maps.Flows.Delete(key)
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package router
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
+
+	"baton/datapath"
+)
+
+// End is why a leg is no more.
+type End uint8
+
+// The ends of a leg.
+const (
+	Refused     = End(routerLegEndLEG_REFUSED)
+	ClosedIdle  = End(routerLegEndLEG_CLOSED_IDLE)
+	ResetIdle   = End(routerLegEndLEG_RESET_IDLE)
+	ClientReset = End(routerLegEndLEG_CLIENT_RESET)
+	ServerReset = End(routerLegEndLEG_SERVER_RESET)
+	Closed      = End(routerLegEndLEG_CLOSED)
+	Expired     = End(routerLegEndLEG_EXPIRED)
+	Retired     = End(routerLegEndLEG_RETIRED)
+	Replaced    = End(routerLegEndLEG_REPLACED)
+	Failed      = End(routerLegEndLEG_FAILED)
+	Abandoned   = End(routerLegEndLEG_ABANDONED)
+	Cut         = End(routerLegEndLEG_CUT)
+	Malformed   = End(routerLegEndLEG_MALFORMED)
+)
+
+func (e End) String() string {
+	names := [...]string{"", "refused", "closed idle", "reset idle", "client reset", "server reset", "closed", "expired",
+		"retired", "replaced", "failed", "abandoned", "cut", "malformed"}
+	if int(e) < len(names) {
+		return names[e]
+	}
+	return fmt.Sprintf("end %d", uint8(e))
+}
+
+// Event tells of a server leg.
+type Event struct {
+	Answered  bool // its SYN-ACK waits for TakeUp
+	Up        bool // established; otherwise it has ended
+	End       End
+	Band      uint8
+	Class     uint8
+	Surrogate uint16
+	Splice    uint32
+	Announced bool          // the surrogate had said that it would close
+	Requests  uint32        // served on the leg
+	Age       time.Duration // since it was established
+	Idle      time.Duration // since it was last used
+}
+
+// Events reads the kernel's events. The caller closes the reader.
+type Events struct{ reader *ringbuf.Reader }
+
+// Events starts reading.
+func (r *Router) Events() (*Events, error) {
+	reader, err := ringbuf.NewReader(r.maps.Events)
+	if err != nil {
+		return nil, fmt.Errorf("read events: %w", err)
+	}
+	return &Events{reader}, nil
+}
+
+// eventsEvery bounds how long the end of a leg stays unread: the kernel wakes the reader for legs that are up, and for many.
+const eventsEvery = 100 * time.Millisecond
+
+// Next waits for an event.
+func (e *Events) Next() (Event, error) {
+	for {
+		e.reader.SetDeadline(time.Now().Add(eventsEvery))
+		event, err := e.next()
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return event, err
+		}
+	}
+}
+
+func (e *Events) next() (Event, error) {
+	record, err := e.reader.Read()
+	if errors.Is(err, ringbuf.ErrClosed) {
+		return Event{}, datapath.ErrClosed
+	}
+	if err != nil {
+		return Event{}, fmt.Errorf("read events: %w", err)
+	}
+	var k routerLegEvent
+	if err := binary.Read(bytes.NewReader(record.RawSample), binary.NativeEndian, &k); err != nil {
+		return Event{}, fmt.Errorf("read events: %w", err)
+	}
+	return Event{
+		Answered: routerEventKind(k.Kind) == routerEventKindEVENT_LEG_ANSWERED,
+		Up:       routerEventKind(k.Kind) == routerEventKindEVENT_LEG_UP, End: End(k.End), Class: k.LegClass, Band: uint8(k.Band),
+		Surrogate: k.Surrogate, Splice: k.Splice, Requests: k.Requests, Announced: k.Announced != 0,
+		Age: time.Duration(k.Age) * time.Millisecond, Idle: time.Duration(k.Idle) * time.Millisecond,
+	}, nil
+}
+
+// Close ends a Next that waits.
+func (e *Events) Close() error { return e.reader.Close() }
+
+// Verdict names what became of a packet.
+type Verdict routerVerdict
+
+// String is the verdict's name in metrics and documents: its C name in lower case.
+func (v Verdict) String() string {
+	if int(v) < len(verdictNames) {
+		return verdictNames[v]
+	}
+	return fmt.Sprintf("verdict_%d", uint32(v))
+}
+
+// Drop reports whether the packet was dropped for a fault or for want of room.
+func (v Verdict) Drop() bool { return strings.HasPrefix(v.String(), "drop_") }
+
+// Verdicts counts packets by verdict, since the state was made.
+func (r *Router) Verdicts() (map[Verdict]uint64, error) {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, fmt.Errorf("read verdicts: %w", err)
+	}
+	counts := make(map[Verdict]uint64)
+	for v := range uint32(routerVerdictVERDICTS) {
+		each := make([]uint64, cpus)
+		if err := r.maps.Verdicts.Lookup(v, &each); err != nil {
+			return nil, fmt.Errorf("read verdicts: %w", err)
+		}
+		for _, n := range each {
+			counts[Verdict(v)] += n
+		}
+	}
+	return counts, nil
+}

@@ -1,0 +1,158 @@
+package router
+
+import (
+	"testing"
+	"time"
+
+	"baton/packet"
+	"baton/packet/packettest"
+)
+
+// answered is leg 3 of surrogate 1, whose SYN-ACK waits for user space; the SYN-ACK is returned.
+func (k *rig) answered(f family) (*surrogate, packet.Spec) {
+	k.t.Helper()
+	s := k.opening(f, f.class(), func(l *Leg) { l.Late = 100 * time.Millisecond })
+	events := k.events()
+	synack := s.packet(packet.SYN|packet.ACK, "")
+	synack.Options = packet.Options{}.AppendMSS(1460).AppendSACKPermitted().AppendTimestamps(s.tsval, s.tsecr).AppendNOP(1).AppendWindowScale(7)
+	s.ts = true
+	s.seq++
+	k.want(packet.Build(synack), routerVerdictLEG_ANSWERED, actShot)
+	events.want(Event{Answered: true, Class: f.class(), Surrogate: 1, Splice: 3})
+	k.stands(f, Answered)
+	return s, synack
+}
+
+// stands requires leg 3 in a state, and in its queue only when it is idle.
+func (k *rig) stands(f family, want State) {
+	k.t.Helper()
+	if got := State(k.splice(3).State); got != want {
+		k.t.Errorf("leg: got %v, want %v", got, want)
+	}
+	idle := 0
+	if want == Idle {
+		idle = 1
+	}
+	if n := k.surrogate(1); n.Idle[f.class()] != idle || n.Fresh[f.class()] != idle {
+		k.t.Errorf("counters: %+v", n)
+	}
+	if q := k.queued(1, f.class()); len(q) != idle {
+		k.t.Errorf("queue: %v", q)
+	}
+	if idle == 1 {
+		k.must(k.putIdle(1, f.class(), 3))
+	}
+}
+
+func TestLegIsTakenUpLate(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		k := newRig(t)
+		s, synack := k.answered(f)
+		sp, err := k.Splice(3)
+		if err != nil || sp.SndNxt != uint32(s.ack) || sp.RcvNxt != uint32(s.seq) || sp.TSServer != s.tsval || sp.ServerMSS != 1460 ||
+			!sp.Timestamps || !sp.WScale || sp.IdleWindow() != idleWindow>>ToldWscale {
+			t.Errorf("what user space acknowledges by: %+v, %v", sp, err)
+		}
+		k.want(packet.Build(synack), routerVerdictCONSUMED, actShot) // once more: its answer is on the way
+		k.stands(f, Answered)
+		if ok, err := k.TakeUp(3, 2); err != nil || ok {
+			t.Errorf("taken up for another surrogate: %t, %v", ok, err)
+		}
+
+		events := k.events()
+		if ok, err := k.TakeUp(3, 1); err != nil || !ok {
+			t.Fatalf("taken up: %t, %v", ok, err)
+		}
+		events.want(Event{Up: true, Class: f.class(), Surrogate: 1, Splice: 3})
+		k.stands(f, Idle)
+		if ok, err := k.TakeUp(3, 1); err != nil || ok {
+			t.Errorf("taken up again: %t, %v", ok, err)
+		}
+		// our ACK was lost
+		r := k.want(packet.Build(synack), routerVerdictLEG_ACKED, actRedirect)
+		packettest.Check(t, r.frame, packettest.Checksums(), packettest.TCP(packettest.Ack(s.seq), packettest.Window(idleWindow>>ToldWscale)))
+		k.vip(f)
+		c := newClient(k, f, f.usual())
+		c.connect(routerVerdictSYN_ANSWERED)
+		exchange(c, s, plainRequest, plainResponse, routerVerdictHANDOFF)
+	})
+}
+
+func TestAnsweredLegIsGivenUp(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		for _, tc := range []struct {
+			name   string
+			change func(*packet.Spec)
+			state  State
+		}{
+			{"RST", func(p *packet.Spec) { p.Flags = packet.RST }, Dead},
+			{"RST of another number", func(p *packet.Spec) { p.Flags = packet.RST; p.Seq++ }, Answered},
+			{"ACK", func(*packet.Spec) {}, Answered},
+			{"data", func(p *packet.Spec) { p.Payload = []byte("too early") }, Answered},
+			{"FIN", func(p *packet.Spec) { p.Flags |= packet.FIN }, Answered},
+		} {
+			t.Run(tc.name, func(t *testing.T) {
+				k := newRig(t)
+				s, _ := k.answered(f)
+				events := k.events()
+				p := s.packet(packet.ACK, "")
+				tc.change(&p)
+				k.want(packet.Build(p), routerVerdictCONSUMED, actShot)
+				k.stands(f, tc.state)
+				if tc.state != Dead {
+					events.none()
+					return
+				}
+				events.want(Event{End: Refused, Class: f.class(), Surrogate: 1, Splice: 3})
+				if ok, err := k.TakeUp(3, 1); err != nil || ok {
+					t.Errorf("taken up: %t, %v", ok, err)
+				}
+			})
+		}
+	})
+}
+
+// The SYN-ACK of a leg that was given up for lost meets nothing.
+func TestSYNACKAfterItsTime(t *testing.T) {
+	k, f := newRig(t), families[0]
+	s, synack := k.answered(f)
+	k.must(k.FreeLeg(3, f.surrogate, s.f.router))
+	k.want(packet.Build(synack), routerVerdictPASS, actPass)
+	if ok, err := k.TakeUp(3, 1); err != nil || ok {
+		t.Errorf("taken up: %t, %v", ok, err)
+	}
+}
+
+// A leg that was acknowledged before its time, as a client waited for it, is not used again by those who are further away than its
+// surrogate has measured.
+func TestLegTakenUpEarly(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		for _, tc := range []struct {
+			name      string
+			wait, rtt time.Duration
+			far       bool
+		}{
+			{"in time, client at 50 ms", 100 * time.Millisecond, 50 * time.Millisecond, false},
+			{"at once, client at 50 ms", 0, 50 * time.Millisecond, true},
+			{"after 60 ms, client at 50 ms", 60 * time.Millisecond, 50 * time.Millisecond, false},
+			{"at once, client at 2 ms", 0, 2 * time.Millisecond, false},
+		} {
+			t.Run(tc.name, func(t *testing.T) {
+				k := newRig(t)
+				s, _ := k.answered(f)
+				k.aged(3, tc.wait)
+				if ok, err := k.TakeUp(3, 1); err != nil || !ok {
+					t.Fatalf("taken up: %t, %v", ok, err)
+				}
+				k.vip(f)
+				c := newClient(k, f, f.usual())
+				c.rtt = tc.rtt
+				c.connect(routerVerdictSYN_ANSWERED)
+				s.takes(c.send(packet.ACK, plainRequest, routerVerdictHANDOFF, actRedirect))
+				if got := k.splice(3).Band == BandFar; got != tc.far {
+					t.Errorf("band %d", k.splice(3).Band)
+				}
+			})
+		}
+	})
+}

@@ -1,0 +1,119 @@
+package router
+
+import (
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"baton/datapath"
+	"baton/packet"
+)
+
+// reconnect is the same client with its next connection from the same port.
+func (c *client) reconnect(shift packet.Seq) *client {
+	next := newClient(c.k, c.f, c.options)
+	next.seq, next.tsval = c.seq+shift, c.tsval+1
+	next.connect(routerVerdictSYN_ANSWERED)
+	return next
+}
+
+// A packet of an earlier connection begins a session when the next connection's SYN has been answered already. That one's
+// request must not be taken for a part of the session, nor wait for its end.
+func TestLateRequestGivesWay(t *testing.T) {
+	for _, shift := range []packet.Seq{40_000, 1<<32 - 40_000} {
+		eachFamily(t, func(t *testing.T, f family) {
+			k := newRig(t)
+			k.vip(f)
+			events := k.events()
+			late := k.idle(1, f)
+			c := newClient(k, f, f.usual())
+			c.connect(routerVerdictSYN_ANSWERED)
+			next := c.reconnect(shift)
+			late.takes(c.send(packet.ACK, plainRequest, routerVerdictHANDOFF, actRedirect))
+
+			forged := next.packet(packet.ACK, plainRequest)
+			forged.Ack++
+			if int32(shift) > 0 { // without our cookie it proves nothing
+				k.want(packet.Build(forged), routerVerdictDROP_WINDOW, actShot)
+			} else { // like bytes of before the session
+				k.want(packet.Build(forged), routerVerdictTO_SERVER, actRedirect)
+			}
+
+			request := packet.Build(next.packet(packet.ACK, plainRequest))
+			k.want(request, routerVerdictDROP_RACE, actShot)
+			events.want(Event{End: Replaced, Class: f.class(), Surrogate: 1, Splice: 1, Requests: 1})
+			s := k.idle(2, f)
+			s.takes(k.want(request, routerVerdictHANDOFF, actRedirect)) // repeated
+		})
+	}
+}
+
+// The other way round: what is late is not the session, and does nothing to it.
+func TestLateRequestDoesNotEndSession(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		k := newRig(t)
+		k.vip(f)
+		s := k.idle(1, f)
+		c := newClient(k, f, f.usual())
+		c.connect(routerVerdictSYN_ANSWERED)
+		late := packet.Build(c.packet(packet.ACK, plainRequest))
+		next := c.reconnect(40_000)
+		exchange(next, s, plainRequest, plainResponse, routerVerdictHANDOFF)
+		next.send(packet.ACK, "", routerVerdictTO_SERVER, actRedirect)
+		k.want(late, routerVerdictTO_SERVER, actRedirect) // its surrogate refuses the numbers
+		if got := k.splice(1); State(got.State) != Active {
+			t.Errorf("splice: %+v", got)
+		}
+	})
+	eachFamily(t, func(t *testing.T, f family) {
+		k, c, _, two := twoPools(t, f)
+		first := c.packet(packet.ACK, plainRequest)
+		first.Seq, first.Ack = clientNext, c.ack-packet.Seq(len(plainResponse))
+		two.takes(c.send(packet.ACK, otherRequest, routerVerdictMOVED, actRedirect))
+		k.want(packet.Build(first), routerVerdictTO_SERVER, actRedirect) // its own, of the leg before
+		if got := k.splice(2); State(got.State) != Active {
+			t.Errorf("splice: %+v", got)
+		}
+	})
+}
+
+// A decision that comes when the client has ended its session, or begun another one, is not taken up.
+func TestDecisionDiesWithItsSession(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		const asked = "BREW / HTTP/1.1\r\nHost: a\r\n\r\n"
+		k, c, s := spliced(t, f)
+		k.tap()
+		c.send(packet.ACK, "", routerVerdictTO_SERVER, actRedirect)
+		k.want(packet.Build(c.packet(packet.ACK, asked)), routerVerdictASKED, actRedirect)
+		k.must(k.Decide(f.client, f.vip, c.seq, Decision{Surrogate: 1, Pool: 1, Request: uint64(len(asked))}))
+		s.takes(c.send(packet.RST, "", routerVerdictTO_SERVER, actRedirect))
+		if p, ok := k.pending(f.client, f.vip); ok {
+			t.Errorf("left behind: %+v", p)
+		}
+	})
+	eachFamily(t, func(t *testing.T, f family) {
+		k := newRig(t)
+		k.vip(f)
+		s := k.idle(1, f)
+		c := newClient(k, f, f.usual())
+		c.connect(routerVerdictSYN_ANSWERED)
+		for _, state := range []routerClientState{
+			routerClientStateCLIENT_ASKED, routerClientStateCLIENT_SPLICE, routerClientStateCLIENT_LOCAL,
+		} {
+			earlier := routerClient{State: uint8(state), Seq: uint32(c.seq) - 500, Since: datapath.Clock(), Surrogate: 7}
+			k.must(k.maps.Clients.Update(tuple(f.client, f.vip), &earlier, ebpf.UpdateAny))
+			c.seq += 10
+			k.want(packet.Build(c.packet(packet.ACK, plainRequest)), later(state), actShot)
+			c.seq -= 10
+		}
+		s.takes(c.send(packet.ACK, plainRequest, routerVerdictHANDOFF, actRedirect))
+	})
+}
+
+// later is what becomes of a packet that is not the first of its session.
+func later(pending routerClientState) routerVerdict {
+	if pending == routerClientStateCLIENT_ASKED {
+		return routerVerdictDROP_NO_TAP // it would be asked, too
+	}
+	return routerVerdictDROP_EARLY
+}

@@ -1,0 +1,313 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"baton/datapath"
+)
+
+// ABI is the layout of the pinned maps. State of another layout is never adopted.
+const ABI = uint32(routerBoundABI)
+
+// ErrABI says that the pinned state was left by a version with another layout.
+var ErrABI = errors.New("the sessions in the kernel belong to another version")
+
+// ErrInUse says that another process owns the state.
+var ErrInUse = errors.New("another router is running on this state")
+
+// mostLingering clients are found without a walk: 40 bytes each.
+const mostLingering = 262144
+
+// Options size the data path. They are fixed until the state is removed.
+type Options struct {
+	State    string // directory on a BPF file system
+	Sessions int    // splices: idle legs and sessions together
+	Pending  int    // clients whose request is not decided; and as many that were promised what no cookie carries
+	Legs     int    // idle legs of one surrogate and class
+}
+
+// Router is the request router's data path in the kernel.
+type Router struct {
+	options  Options
+	programs routerPrograms
+	maps     routerMaps
+	links    map[int]link.Link // pinned, by interface
+	replay   link.Link         // on the tap, gone with the process
+	lock     *os.File          // held on the state directory
+	adopted  bool
+	top      atomic.Uint32 // splices from this number on have never been used
+	sweeper  sweeper
+	queues   queues
+	tables   tables
+	salt     uint32
+}
+
+// Open adopts the state that an earlier process left in o.State, with its sessions, or makes a new one. The caller closes
+// the Router; the state stays until Remove.
+func Open(o Options) (_ *Router, err error) {
+	if err := Probe(); err != nil {
+		return nil, err
+	}
+	if err := datapath.EnsureBPFFS(filepath.Dir(o.State)); err != nil {
+		return nil, err
+	}
+	r := &Router{options: o, links: make(map[int]link.Link)}
+	defer func() {
+		if err != nil {
+			r.Close()
+		}
+	}()
+	if err := r.own(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	pinned, err := pinnedMaps(o.State)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		for _, m := range pinned {
+			m.Close()
+		}
+	}()
+	if err := r.load(pinned); err != nil {
+		return nil, err
+	}
+	r.adopted = len(pinned) > 0
+	if r.adopted {
+		// of clients that ended while there was no process, the queue may not know
+		r.sweeper.walkAt = time.Now().Add(lingerAtMost)
+		if err := r.pinMissing(pinned); err != nil {
+			return nil, err
+		}
+		if err := r.EachSplice(func(s Splice) error { r.used(s.Number); return nil }); err != nil {
+			return nil, err
+		}
+		return r, r.adoptLinks()
+	}
+	if err := r.pin(); err != nil {
+		return nil, err
+	}
+	return r, r.own()
+}
+
+// own keeps other processes off the state.
+func (r *Router) own() error {
+	dir, err := os.Open(r.options.State)
+	if err != nil {
+		return fmt.Errorf("own the state: %w", err)
+	}
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		dir.Close()
+		return fmt.Errorf("%w: %s", ErrInUse, r.options.State)
+	}
+	r.lock = dir
+	return nil
+}
+
+// used keeps the splice among those that are swept. The caller opens legs one at a time.
+func (r *Router) used(splice uint32) {
+	r.top.Store(max(r.top.Load(), splice+1))
+}
+
+// Adopted reports whether the state was there before.
+func (r *Router) Adopted() bool { return r.adopted }
+
+// Sessions is the number of splices that the state holds.
+func (r *Router) Sessions() int { return int(r.maps.Splices.MaxEntries()) }
+
+func (r *Router) load(pinned map[string]*ebpf.Map) error {
+	spec, err := loadRouter()
+	if err != nil {
+		return fmt.Errorf("read the program: %w", err)
+	}
+	spec.Maps[routerMapSplices].MaxEntries = uint32(r.options.Sessions)
+	spec.Maps[routerMapFlows].MaxEntries = uint32(2*r.options.Sessions + r.options.Pending)
+	spec.Maps[routerMapLingering].MaxEntries = uint32(min(r.options.Sessions+r.options.Pending, mostLingering))
+	spec.Maps[routerMapClients].MaxEntries = uint32(r.options.Pending)
+	spec.Maps[routerMapPromised].MaxEntries = uint32(r.options.Pending)
+	spec.Maps[routerMapIdleLegs].InnerMap.MaxEntries = uint32(r.options.Legs)
+
+	var objs routerObjects
+	opts := &ebpf.CollectionOptions{MapReplacements: make(map[string]*ebpf.Map)}
+	for name, m := range pinned {
+		if spec.Maps[name] == nil {
+			continue
+		}
+		spec.Maps[name].MaxEntries = m.MaxEntries()
+		opts.MapReplacements[name] = m
+	}
+	var c routerConfig
+	if len(pinned) > 0 {
+		if m := pinned[routerMapSettings]; m == nil {
+			return fmt.Errorf("adopt %s: %w", r.options.State, ErrABI)
+		} else if err := m.Lookup(uint32(0), &c); err != nil || c.Abi != ABI {
+			return fmt.Errorf("adopt %s: %w (layout %d, ours is %d): end them with `baton router --unload`", r.options.State, ErrABI, c.Abi, ABI)
+		}
+	}
+	if err := spec.LoadAndAssign(&objs, opts); err != nil {
+		return fmt.Errorf("load the program: %w", err)
+	}
+	r.programs, r.maps = objs.routerPrograms, objs.routerMaps
+	r.tables.generation, r.salt = c.Generation, c.Salt
+	for r.salt == 0 {
+		r.salt = rand.Uint32()
+	}
+	r.sweeper.clients.m, r.sweeper.promised.m, r.sweeper.flows.m = r.maps.Clients, r.maps.Promised, r.maps.Flows
+	return nil
+}
+
+// named pairs every map that outlives the process with its pin.
+func (r *Router) named() map[string]*ebpf.Map {
+	return map[string]*ebpf.Map{
+		routerMapClients:       r.maps.Clients,
+		routerMapEvents:        r.maps.Events,
+		routerMapFlows:         r.maps.Flows,
+		routerMapHosts:         r.maps.Hosts,
+		routerMapIdleLegs:      r.maps.IdleLegs,
+		routerMapLimits:        r.maps.Limits,
+		routerMapLingering:     r.maps.Lingering,
+		routerMapLingeringLost: r.maps.LingeringLost,
+		routerMapPaths:         r.maps.Paths,
+		routerMapPoolNames:     r.maps.PoolNames,
+		routerMapPools:         r.maps.Pools,
+		routerMapSources:       r.maps.Sources,
+		routerMapPromised:      r.maps.Promised,
+		routerMapRoutes:        r.maps.Routes,
+		routerMapSettings:      r.maps.Settings,
+		routerMapSplices:       r.maps.Splices,
+		routerMapSurrogates:    r.maps.Surrogates,
+		routerMapTables:        r.maps.Tables,
+		routerMapVerdicts:      r.maps.Verdicts,
+		routerMapVips:          r.maps.Vips,
+		routerMapZones:         r.maps.Zones,
+	}
+}
+
+// pin builds the state under another name and renames it, so that a half-made one never exists.
+func (r *Router) pin() error {
+	dir := r.options.State + "_new" + strconv.Itoa(os.Getpid())
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return fmt.Errorf("pin: %w", err)
+	}
+	undo := func(err error) error {
+		os.RemoveAll(dir)
+		return fmt.Errorf("pin: %w", err)
+	}
+	if err := r.maps.Settings.Update(uint32(0), routerConfig{Abi: ABI, Salt: r.salt}, ebpf.UpdateAny); err != nil {
+		return undo(err)
+	}
+	for name, m := range r.named() {
+		if err := m.Pin(filepath.Join(dir, name)); err != nil {
+			return undo(err)
+		}
+	}
+	if err := os.Rename(dir, r.options.State); err != nil {
+		return undo(err)
+	}
+	return nil
+}
+
+// pinMissing adds maps that the version which made the state did not have.
+func (r *Router) pinMissing(pinned map[string]*ebpf.Map) error {
+	for name, m := range r.named() {
+		if pinned[name] != nil {
+			continue
+		}
+		if err := m.Pin(filepath.Join(r.options.State, name)); err != nil {
+			return fmt.Errorf("pin: %w", err)
+		}
+	}
+	return nil
+}
+
+func pinnedMaps(dir string) (_ map[string]*ebpf.Map, err error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("adopt: %w", err)
+	}
+	maps := make(map[string]*ebpf.Map)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), datapath.LinkPrefix) {
+			continue
+		}
+		m, err := ebpf.LoadPinnedMap(filepath.Join(dir, e.Name()), nil)
+		if err != nil {
+			for _, m := range maps {
+				m.Close()
+			}
+			return nil, fmt.Errorf("adopt %s: %w", filepath.Join(dir, e.Name()), err)
+		}
+		maps[e.Name()] = m
+	}
+	return maps, nil
+}
+
+// Close lets go of the kernel's objects. What is pinned stays and goes on working.
+func (r *Router) Close() error {
+	var errs []error
+	for _, l := range r.links {
+		errs = append(errs, l.Close())
+	}
+	for _, q := range r.queues.open {
+		errs = append(errs, q.Close())
+	}
+	if r.replay != nil {
+		errs = append(errs, r.replay.Close())
+	}
+	errs = append(errs, r.programs.Close(), r.maps.Close(), r.tables.close())
+	if r.lock != nil {
+		errs = append(errs, r.lock.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Remove ends every session that is pinned in dir and leaves nothing behind. It refuses while a process owns the state.
+func Remove(dir string) error {
+	owner := &Router{options: Options{State: dir}}
+	if err := owner.own(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	} else if err == nil {
+		defer owner.lock.Close()
+	}
+	stale, _ := filepath.Glob(dir + "_new*")
+	for _, d := range append(stale, dir) {
+		entries, err := os.ReadDir(d)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("remove the pinned state: %w", err)
+		}
+		// links first: no packet meets half a program
+		for _, links := range []bool{true, false} {
+			for _, e := range entries {
+				if strings.HasPrefix(e.Name(), datapath.LinkPrefix) != links {
+					continue
+				}
+				if err := os.Remove(filepath.Join(d, e.Name())); err != nil {
+					return fmt.Errorf("remove the pinned state: %w", err)
+				}
+			}
+		}
+		if err := os.Remove(d); err != nil {
+			return fmt.Errorf("remove the pinned state: %w", err)
+		}
+	}
+	return nil
+}

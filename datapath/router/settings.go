@@ -1,0 +1,109 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf"
+)
+
+// Limits of the kernel's tables.
+const (
+	MaxVIPs       = int(routerBoundMAX_VIPS)
+	MaxPools      = int(routerBoundMAX_POOLS)
+	MaxTables     = int(routerBoundMAX_TABLES)
+	MaxZones      = MaxTables - MaxPools
+	MaxSurrogates = int(routerBoundMAX_SURROGATES)
+	LegClasses    = uint32(routerBoundLEG_CLASSES)
+	TableSlots    = int(routerBoundTABLE_SLOTS)
+	PoolMembers   = int(routerBoundPOOL_MEMBERS)
+	HostBytes     = int(routerBoundHOST_BYTES)
+	RouteBytes    = int(routerBoundROUTE_BYTES)
+	ToldWscale    = uint8(routerSessionBoundTOLD_WSCALE)
+	NoSurrogate   = uint16(routerBoundNO_SURROGATE)
+)
+
+// Config is what holds for the whole data path.
+type Config struct {
+	Tap      int      // ifindex of the way to user space, 0: none
+	TSOffset uint32   // added to the clock that timestamps are taken from
+	MSS      []uint16 // of the leg classes, ascending, at most 8
+	Closed   bool     // no new sessions
+}
+
+// SetConfig takes effect with the next packet.
+func (r *Router) SetConfig(c Config) error {
+	r.tables.Lock()
+	defer r.tables.Unlock()
+	k, err := c.kernel()
+	if err != nil {
+		return fmt.Errorf("set config: %w", err)
+	}
+	r.complete(&k, r.tables.generation)
+	if err := r.maps.Settings.Update(uint32(0), k, ebpf.UpdateAny); err != nil {
+		return fmt.Errorf("set config: %w", err)
+	}
+	return nil
+}
+
+// complete fills in what follows from the state.
+func (r *Router) complete(k *routerConfig, generation uint32) {
+	k.Generation, k.Salt, k.Pending = generation, r.salt, r.maps.Clients.MaxEntries()
+}
+
+func (c Config) kernel() (routerConfig, error) {
+	k := routerConfig{Abi: ABI, Tap: uint32(c.Tap), TsOffset: c.TSOffset}
+	if copy(k.Mss[:], c.MSS) < len(c.MSS) {
+		return k, fmt.Errorf("more than %d MSS classes", len(k.Mss))
+	}
+	if c.Closed {
+		k.Closed = 1
+	}
+	return k, nil
+}
+
+// Config reads back what SetConfig wrote, by this process or an earlier one.
+func (r *Router) Config() (Config, error) {
+	var k routerConfig
+	if err := r.maps.Settings.Lookup(uint32(0), &k); err != nil {
+		return Config{}, fmt.Errorf("read config: %w", err)
+	}
+	c := Config{Tap: int(k.Tap), TSOffset: k.TsOffset, Closed: k.Closed != 0}
+	for _, mss := range k.Mss {
+		if mss != 0 {
+			c.MSS = append(c.MSS, mss)
+		}
+	}
+	return c, nil
+}
+
+// SetPaths replaces the interfaces that routes to a surrogate lead over. Its packets are taken from no others, but from the one
+// that a leg's own next hop is on.
+func (r *Router) SetPaths(surrogate uint16, ifindexes []int) error {
+	for _, i := range ifindexes {
+		if err := r.maps.Paths.Update(routerPathKey{Surrogate: uint32(surrogate), Ifindex: uint32(i)}, uint8(1), ebpf.UpdateAny); err != nil {
+			return fmt.Errorf("set the paths of surrogate %d: %w", surrogate, err)
+		}
+	}
+	var (
+		k    routerPathKey
+		v    uint8
+		gone []routerPathKey
+	)
+	it := r.maps.Paths.Iterate()
+	for it.Next(&k, &v) {
+		if k.Surrogate == uint32(surrogate) && !slices.Contains(ifindexes, int(k.Ifindex)) {
+			gone = append(gone, k)
+		}
+	}
+	if err := it.Err(); err != nil {
+		return fmt.Errorf("set the paths of surrogate %d: %w", surrogate, err)
+	}
+	for _, k := range gone {
+		if err := r.maps.Paths.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("set the paths of surrogate %d: %w", surrogate, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,340 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"baton/datapath"
+)
+
+// State is where a splice stands.
+type State uint8
+
+// The states of a splice.
+const (
+	Free     = State(routerSpliceStateSPLICE_FREE)
+	Opening  = State(routerSpliceStateSPLICE_OPENING)
+	Answered = State(routerSpliceStateSPLICE_ANSWERED)
+	Idle     = State(routerSpliceStateSPLICE_IDLE)
+	Active   = State(routerSpliceStateSPLICE_ACTIVE)
+	Closing  = State(routerSpliceStateSPLICE_CLOSING)
+	Dead     = State(routerSpliceStateSPLICE_DEAD)
+)
+
+func (s State) String() string {
+	names := [...]string{"free", "opening", "answered", "idle", "active", "closing", "dead"}
+	if int(s) < len(names) {
+		return names[s]
+	}
+	return fmt.Sprintf("state %d", uint8(s))
+}
+
+// Splice is a copy of a splice: a server leg and, when it is active, the client on it.
+type Splice struct {
+	Number          uint32
+	State           State
+	Class           uint8 // bit 0: timestamps; above: index into Config.MSS
+	Band            uint8 // of the clients that the leg has served
+	Surrogate, Pool uint16
+	Server          netip.AddrPort // the surrogate
+	Router          netip.AddrPort // our end of the server leg
+	Client, VIP     netip.AddrPort
+	SndNxt, RcvNxt  uint32 // of the server leg, host order
+	SndUna          uint32 // what the surrogate has acknowledged
+	RcvBase         uint32 // RcvNxt when the client came
+	SndBase         uint32 // SndNxt when the client came: while SndUna is the same, the client still holds all it sent
+	ToServerSeq     uint32
+	ToServerAck     uint32
+	TSTold          uint32 // newest timestamp told to the surrogate
+	TSServer        uint32 // newest timestamp seen from it
+	TSClient        uint32 // newest timestamp told to the client
+	TSFromClient    uint32 // newest timestamp seen from it
+	Unanswered      bool   // a request is there, and nothing of its response
+	Timestamps      bool
+	WScale          bool   // the surrogate scales windows
+	Opaque          bool   // its messages are not followed
+	Requests        uint32 // served on the server leg
+	ClientRequests  uint32
+	ServerMSS       uint16
+	BytesToServer   uint64
+	BytesToClient   uint64
+	Age             time.Duration // in this state
+	Quiet           time.Duration // since the last packet
+}
+
+// IdleWindow is the window that the surrogate is told while no client is joined, as it is sent; the kernel program tells the same.
+func (s Splice) IdleWindow() uint16 {
+	window := max(uint32(routerSessionBoundIDLE_WINDOW), 2*uint32(s.ServerMSS))
+	if s.WScale {
+		return uint16((window + 1<<ToldWscale - 1) >> ToldWscale)
+	}
+	return uint16(min(window, 65535))
+}
+
+func tuple(src, dst netip.AddrPort) routerTuple {
+	return routerTuple{
+		Src:   src.Addr().As16(),
+		Dst:   dst.Addr().As16(),
+		Sport: datapath.BigEndian(src.Port()),
+		Dport: datapath.BigEndian(dst.Port()),
+	}
+}
+
+func (r *Router) splice(number uint32, k *routerSplice) Splice {
+	now := datapath.Clock()
+	s := Splice{
+		Number: number, State: State(k.State), Class: k.LegClass, Band: k.Band, Surrogate: k.Surrogate, Pool: k.Pool,
+		Server: datapath.AddrPort(k.Server.Src, k.Server.Sport), Router: datapath.AddrPort(k.Server.Dst, k.Server.Dport),
+		Client: datapath.AddrPort(k.Client.Src, k.Client.Sport), VIP: datapath.AddrPort(k.Client.Dst, k.Client.Dport),
+		SndNxt: k.SndNxt, RcvNxt: k.RcvNxt, SndUna: k.SndUna, RcvBase: k.RcvBase, SndBase: k.SndBase,
+		ToServerSeq: k.ToServerSeq, ToServerAck: k.ToServerAck,
+		TSTold: k.TsTold, TSServer: k.TsServer, TSClient: k.TsClient, TSFromClient: k.TsTold - k.TsToServer,
+		Unanswered: routerFraming(k.Response) == routerFramingFRAMING_HEAD,
+		Timestamps: k.Flags&uint32(routerSpliceFlagSPLICE_TS) != 0,
+		WScale:     k.Flags&uint32(routerSpliceFlagSPLICE_SERVER_WSCALE) != 0,
+		Opaque:     routerFraming(k.Request) == routerFramingFRAMING_OPAQUE,
+		Requests:   k.Requests, ClientRequests: k.ClientRequests, ServerMSS: k.ServerMss,
+		BytesToServer: k.BytesToServer, BytesToClient: k.BytesToClient,
+	}
+	s.Age = time.Duration(int32(now-k.Since)) * time.Millisecond
+	s.Quiet = time.Duration(int32(now-k.Seen)) * time.Millisecond
+	return s
+}
+
+// Splice reads one splice.
+func (r *Router) Splice(number uint32) (Splice, error) {
+	var k routerSplice
+	if err := r.maps.Splices.LookupWithFlags(number, &k, ebpf.LookupLock); err != nil {
+		return Splice{}, fmt.Errorf("read splice %d: %w", number, err)
+	}
+	return r.splice(number, &k), nil
+}
+
+// EachSplice calls f for every splice that is not free.
+func (r *Router) EachSplice(f func(Splice) error) error {
+	const batch = 1024
+	var (
+		cursor ebpf.MapBatchCursor
+		keys   = make([]uint32, batch)
+		values = make([]routerSplice, batch)
+	)
+	for {
+		n, err := r.maps.Splices.BatchLookup(&cursor, keys, values, &ebpf.BatchOptions{ElemFlags: uint64(ebpf.LookupLock)})
+		for i := range n {
+			if State(values[i].State) == Free {
+				continue
+			}
+			if err := f(r.splice(keys[i], &values[i])); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read splices: %w", err)
+		}
+	}
+}
+
+// Leg is a server leg that is about to be opened.
+type Leg struct {
+	Number    uint32 // of a free splice
+	Surrogate uint16
+	Class     uint8
+	Server    netip.AddrPort
+	Router    netip.AddrPort
+	ISS       uint32 // initial send sequence number
+	Ifindex   int    // towards the surrogate
+	TSval     uint32 // told in the SYN
+	// Late is how long the SYN-ACK waits for its acknowledgement, which the caller sends before TakeUp. 0: the kernel sends it at once.
+	Late time.Duration
+}
+
+// OpenLeg makes the kernel expect the answer to a SYN with these numbers. The caller owns the splice and sends the SYN
+// afterwards.
+func (r *Router) OpenLeg(l Leg) error {
+	k := routerSplice{
+		State: uint8(Opening), LegClass: l.Class, Surrogate: l.Surrogate,
+		Server: tuple(l.Server, l.Router),
+		SndNxt: l.ISS + 1, SndUna: l.ISS, TsTold: l.TSval, TsHeard: l.TSval,
+		Late:  millis(l.Late),
+		Since: datapath.Clock(), Seen: datapath.Clock(),
+	}
+	k.ToServer.Ifindex = uint32(l.Ifindex)
+	r.used(l.Number)
+	if err := r.maps.Splices.Update(l.Number, &k, ebpf.UpdateAny); err != nil {
+		return fmt.Errorf("open leg %d: %w", l.Number, err)
+	}
+	flow := routerFlow{Splice: l.Number, Side: uint32(routerSideSIDE_SERVER)}
+	if err := r.maps.Flows.Update(tuple(l.Server, l.Router), flow, ebpf.UpdateNoExist); err != nil {
+		k.State = uint8(Free)
+		_ = r.maps.Splices.Update(l.Number, &k, ebpf.UpdateAny)
+		return fmt.Errorf("open leg %d from %v to %v: %w", l.Number, l.Router, l.Server, err)
+	}
+	return nil
+}
+
+// FreeLeg forgets a splice that is dead, or whose SYN was never answered.
+func (r *Router) FreeLeg(number uint32, server, router netip.AddrPort) error {
+	if err := r.maps.Flows.Delete(tuple(server, router)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("free leg %d: %w", number, err)
+	}
+	if err := r.maps.Splices.Update(number, &routerSplice{}, ebpf.UpdateAny); err != nil {
+		return fmt.Errorf("free leg %d: %w", number, err)
+	}
+	return nil
+}
+
+// Bands of legs: what they have served decides whom they fit.
+const (
+	BandFresh   = uint8(routerBandBAND_NONE)    // nobody yet
+	BandNearest = uint8(routerBandBAND_NEAREST) // the first of those that have served
+	BandFar     = uint8(routerBandBAND_FAR)     // from here on, legs are not used again
+)
+
+func queueKey(surrogate uint16, class, band uint8) uint32 {
+	return (uint32(surrogate)*LegClasses+uint32(class))*uint32(routerBoundLEG_BANDS) + uint32(band)
+}
+
+// queue is that of a surrogate's idle legs of a class and band, or nil. The Router closes it.
+func (r *Router) queue(surrogate uint16, class, band uint8) (*ebpf.Map, error) {
+	key := queueKey(surrogate, class, band)
+	r.queues.Lock()
+	defer r.queues.Unlock()
+	if q := r.queues.open[key]; q != nil {
+		return q, nil
+	}
+	var q *ebpf.Map
+	if err := r.maps.IdleLegs.Lookup(key, &q); errors.Is(err, ebpf.ErrKeyNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	r.queues.keep(key, q)
+	return q, nil
+}
+
+// queues are those that were used: finding one anew takes the kernel longer than all that is done with it.
+type queues struct {
+	sync.Mutex
+	open map[uint32]*ebpf.Map
+}
+
+func (q *queues) keep(key uint32, m *ebpf.Map) {
+	if q.open == nil {
+		q.open = make(map[uint32]*ebpf.Map)
+	}
+	q.open[key] = m
+}
+
+// MakeQueue gives a surrogate a queue of idle legs of a class and band, when it has none.
+func (r *Router) MakeQueue(surrogate uint16, class, band uint8) error {
+	if q, err := r.queue(surrogate, class, band); err == nil && q != nil {
+		return nil
+	}
+	key := queueKey(surrogate, class, band)
+	q, err := ebpf.NewMap(&ebpf.MapSpec{Name: "leg_queue", Type: ebpf.Queue, ValueSize: 4, MaxEntries: uint32(r.options.Legs)})
+	if err != nil {
+		return fmt.Errorf("make a queue of idle legs: %w", err)
+	}
+	if err := r.maps.IdleLegs.Update(key, q, ebpf.UpdateAny); err != nil {
+		q.Close()
+		return fmt.Errorf("make a queue of idle legs: %w", err)
+	}
+	r.queues.Lock()
+	defer r.queues.Unlock()
+	r.queues.keep(key, q)
+	return nil
+}
+
+// HasQueue tells whether a surrogate has a queue of idle legs of a class and band.
+func (r *Router) HasQueue(surrogate uint16, class, band uint8) bool {
+	q, err := r.queue(surrogate, class, band)
+	return err == nil && q != nil
+}
+
+// TakeIdle removes the longest idle leg from a queue. False: it is empty. The leg may be dead; Retire tells.
+func (r *Router) TakeIdle(surrogate uint16, class, band uint8) (uint32, bool, error) {
+	q, err := r.queue(surrogate, class, band)
+	if err != nil {
+		return 0, false, fmt.Errorf("take an idle leg: %w", err)
+	}
+	if q == nil {
+		return 0, false, nil
+	}
+	var number uint32
+	if err := q.LookupAndDelete(nil, &number); errors.Is(err, ebpf.ErrKeyNotExist) {
+		return 0, false, nil
+	} else if err != nil {
+		return 0, false, fmt.Errorf("take an idle leg: %w", err)
+	}
+	return number, true, nil
+}
+
+// PutIdle returns a leg that TakeIdle gave.
+func (r *Router) PutIdle(surrogate uint16, class, band uint8, number uint32) error {
+	q, err := r.queue(surrogate, class, band)
+	if err == nil && q == nil {
+		err = ebpf.ErrKeyNotExist
+	}
+	if err == nil {
+		err = q.Update(nil, number, ebpf.UpdateAny)
+	}
+	if err != nil {
+		return fmt.Errorf("put back an idle leg: %w", err)
+	}
+	return nil
+}
+
+// Surrogate is what the kernel counted for a surrogate.
+type Surrogate struct {
+	Active     int                // sessions now
+	Idle       [LegClasses]int    // legs ready now
+	Fresh      [LegClasses]int    // those of them that have served nobody
+	Taken      [LegClasses]uint64 // legs taken from the queues
+	TakenFresh [LegClasses]uint64 // those of them that had served nobody
+	Missed     [LegClasses]uint64 // requests that found none
+	Recycled   uint64
+	Handoffs   uint64
+	Failed     uint64 // handoffs that met a close before a response byte
+	BytesIn    uint64 // to the surrogate, of sessions that have ended
+	BytesOut   uint64
+}
+
+// Surrogate reads a surrogate's counters.
+func (r *Router) Surrogate(id uint16) (Surrogate, error) {
+	var k routerSurrogate
+	if err := r.maps.Surrogates.Lookup(uint32(id), &k); err != nil {
+		return Surrogate{}, fmt.Errorf("read surrogate %d: %w", id, err)
+	}
+	s := Surrogate{
+		Active: int(k.Active), Taken: k.Taken, TakenFresh: k.TakenFresh, Missed: k.Missed,
+		Recycled: k.Recycled, Handoffs: k.Handoffs, Failed: k.Failed, BytesIn: k.BytesIn, BytesOut: k.BytesOut,
+	}
+	for i, n := range k.Idle {
+		s.Idle[i], s.Fresh[i] = int(n), int(k.Fresh[i])
+	}
+	return s, nil
+}
+
+// LimitRequests bounds what a surrogate's leg serves before it is retired; 0: no bound.
+func (r *Router) LimitRequests(id uint16, requests uint32) error {
+	if err := r.maps.Limits.Update(uint32(id), routerLimit{Requests: requests}, ebpf.UpdateAny); err != nil {
+		return fmt.Errorf("limit requests of surrogate %d: %w", id, err)
+	}
+	return nil
+}
+
+// ForgetSurrogate zeroes the counters of a number that is given to another surrogate.
+func (r *Router) ForgetSurrogate(id uint16) error {
+	if err := r.maps.Surrogates.Update(uint32(id), &routerSurrogate{}, ebpf.UpdateAny); err != nil {
+		return fmt.Errorf("forget surrogate %d: %w", id, err)
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package router
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"baton/datapath"
+	"baton/datapath/kerneltest"
+)
+
+func open(t *testing.T, o Options) *Router {
+	t.Helper()
+	r, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+// The state outlives the process that made it, with its sessions and attachments, and Remove leaves nothing of it.
+func TestStateIsAdopted(t *testing.T) {
+	kerneltest.Need(t)
+	o := Options{State: filepath.Join(datapath.BPFFS, "baton-test"), Sessions: testSessions, Pending: testPending, Legs: testLegs}
+	lo, err := net.InterfaceByName("lo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := families[0]
+	first := open(t, o)
+	if first.Adopted() {
+		t.Fatal("adopted what was never made")
+	}
+	leg := Leg{Number: 5, Surrogate: 1, Server: f.surrogate, Router: f.router, ISS: 1, Ifindex: 1}
+	for _, err := range []error{
+		first.Attach(lo.Index), first.SetConfig(Config{MSS: testMSS, TSOffset: 7}), first.OpenLeg(leg), first.MakeQueue(1, 3, BandFresh),
+		first.PutIdle(1, 3, BandFresh, 5), first.SetTables(numbered(f, false)), first.NamePool(7, "video"), first.maps.LingeringLost.Unpin(), first.Close(), // as an earlier version had no such map
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	o.Sessions *= 2 // another size is of no effect on a state that is there
+	second := open(t, o)
+	if !second.Adopted() || second.Sessions() != testSessions {
+		t.Errorf("adopted: %t, with %d sessions", second.Adopted(), second.Sessions())
+	}
+	if at := second.Attached(); len(at) != 1 || at[0] != lo.Index {
+		t.Errorf("attached to %v, want %d", at, lo.Index)
+	}
+	if s, err := second.Splice(5); err != nil || s.State != Opening || s.Server != f.surrogate {
+		t.Errorf("splice: %+v, %v", s, err)
+	}
+	if n, ok, err := second.TakeIdle(1, 3, BandFresh); err != nil || !ok || n != 5 {
+		t.Errorf("idle leg: %d, %t, %v", n, ok, err)
+	}
+	if c, err := second.Config(); err != nil || c.TSOffset != 7 {
+		t.Errorf("config: %+v, %v", c, err)
+	}
+	if names, err := second.PoolNames(); err != nil || len(names) != 1 || names["video"] != 7 {
+		t.Errorf("names of pools: %v, %v", names, err)
+	}
+	if second.tables.generation != 1 {
+		t.Error("the tables that are in force are not")
+	}
+	if err := second.SetTables(numbered(f, true)); err != nil || second.tables.generation != 0 {
+		t.Errorf("the next tables are not in force: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(o.State, routerMapLingeringLost)); err != nil {
+		t.Errorf("a map of this version is not pinned: %v", err)
+	}
+	if second.sweeper.walkAt.IsZero() {
+		t.Error("flows are not walked for what ended meanwhile")
+	}
+	if err := second.Detach(lo.Index); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.maps.Settings.Update(uint32(0), routerConfig{Abi: ABI + 1}, ebpf.UpdateAny); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := Open(o); !errors.Is(err, ErrABI) {
+		t.Errorf("state of another layout: got %v, %v, want %v", r, err, ErrABI)
+	}
+	if err := Remove(o.State); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(o.State + "*")
+	if err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}

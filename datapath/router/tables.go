@@ -1,0 +1,452 @@
+package router
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/cilium/ebpf"
+
+	"baton/datapath"
+)
+
+// Tables are all that requests are decided by.
+type Tables struct {
+	VIPs   map[netip.AddrPort]VIP
+	Hosts  []Host
+	Routes []Route
+	Pools  map[uint16]Pool
+	Zones  []Zone
+}
+
+// tables is which of the two generations is in force, and what it holds.
+type tables struct {
+	sync.Mutex
+	generation uint32
+	inForce    Tables // as this process wrote them
+	grace      *ebpf.Map
+	nothing    *ebpf.Map // its only value
+}
+
+// Put replaces the configuration and all tables at once: a packet is decided by the old ones or by the new ones.
+func (r *Router) Put(c Config, t Tables) error {
+	r.tables.Lock()
+	defer r.tables.Unlock()
+	k, err := c.kernel()
+	if err == nil {
+		err = r.setTables(t, k)
+	}
+	if err != nil {
+		return fmt.Errorf("put tables: %w", err)
+	}
+	return nil
+}
+
+// SetTables is Put with the configuration that is in force.
+func (r *Router) SetTables(t Tables) error {
+	c, err := r.Config()
+	if err != nil {
+		return err
+	}
+	return r.Put(c, t)
+}
+
+// setTables fills the generation that is not in force, puts it in force, and empties the other when no packet is about that has begun
+// with it.
+func (r *Router) setTables(t Tables, c routerConfig) error {
+	old, next := r.tables.generation, 1-r.tables.generation
+	for id := range uint16(MaxPools) {
+		p, ok := t.Pools[id]
+		if !ok {
+			p = Pool{Policy: Ask}
+		}
+		if err := r.writePool(next, id, p); err != nil {
+			return err
+		}
+	}
+	if err := r.writeZones(next, t.Zones); err != nil {
+		return err
+	}
+	if err := r.writeRoutes(next, t.Hosts, t.Routes); err != nil {
+		return err
+	}
+	if err := r.writeVIPs(next, t.VIPs); err != nil {
+		return err
+	}
+	if err := r.switchTo(next, c); err != nil {
+		return err
+	}
+	r.tables.inForce = t
+	return r.emptyTables(old)
+}
+
+func (r *Router) switchTo(generation uint32, c routerConfig) error {
+	r.complete(&c, generation)
+	if err := r.maps.Settings.Update(uint32(0), c, ebpf.UpdateAny); err != nil {
+		return fmt.Errorf("switch over: %w", err)
+	}
+	r.tables.generation = generation
+	return r.settle()
+}
+
+// emptyTables forgets a generation that is not in force. Pools and choice tables are written over.
+func (r *Router) emptyTables(generation uint32) error {
+	return errors.Join(
+		r.writeVIPs(generation, nil), r.writeRoutes(generation, nil, nil), r.writeZones(generation, nil),
+	)
+}
+
+// settle returns when no packet is about that has begun before: the kernel waits for running programs (RCU) when a map within a map is
+// replaced.
+func (r *Router) settle() (err error) {
+	t := &r.tables
+	if t.grace == nil {
+		inner := &ebpf.MapSpec{Name: "nothing", Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1}
+		if t.nothing, err = ebpf.NewMap(inner); err != nil {
+			return fmt.Errorf("wait for packets: %w", err)
+		}
+		t.grace, err = ebpf.NewMap(&ebpf.MapSpec{Name: "grace", Type: ebpf.ArrayOfMaps, KeySize: 4, MaxEntries: 1, InnerMap: inner})
+		if err != nil {
+			return fmt.Errorf("wait for packets: %w", err)
+		}
+	}
+	if err := t.grace.Update(uint32(0), t.nothing, ebpf.UpdateAny); err != nil {
+		return fmt.Errorf("wait for packets: %w", err)
+	}
+	return nil
+}
+
+func (t *tables) close() error { return errors.Join(t.grace.Close(), t.nothing.Close()) }
+
+// UpdateTables writes what has changed since SetTables with the same hosts and routes: what may be chosen of the pools changes in the
+// tables in force. Where more has changed, all tables are replaced.
+func (r *Router) UpdateTables(t Tables) error {
+	r.tables.Lock()
+	defer r.tables.Unlock()
+	had := r.tables.inForce
+	sameZone := func(a, b Zone) bool { return a.Pool == b.Pool && a.Prefix == b.Prefix }
+	if !maps.Equal(had.VIPs, t.VIPs) || !slices.EqualFunc(had.Zones, t.Zones, sameZone) {
+		var c routerConfig
+		err := r.maps.Settings.Lookup(uint32(0), &c)
+		if err == nil {
+			err = r.setTables(t, c)
+		}
+		if err != nil {
+			return fmt.Errorf("update tables: %w", err)
+		}
+		return nil
+	}
+	for i, z := range t.Zones {
+		if slices.Equal(z.Table, had.Zones[i].Table) {
+			continue
+		}
+		if err := r.writeTable(r.tables.generation, zoneTable(i), z.Table); err != nil {
+			return fmt.Errorf("update tables: %w", err)
+		}
+	}
+	for id, p := range t.Pools {
+		if h := had.Pools[id]; p.Policy == h.Policy && p.Reuse == h.Reuse && slices.Equal(p.Members, h.Members) && slices.Equal(p.Table, h.Table) {
+			continue
+		}
+		if err := r.writePool(r.tables.generation, id, p); err != nil {
+			return fmt.Errorf("update tables: %w", err)
+		}
+	}
+	r.tables.inForce = t
+	return nil
+}
+
+// VIP is how the kernel answers an address and port.
+type VIP struct {
+	ID      uint16 // below MaxVIPs
+	Local   bool   // packets pass to this host's sockets
+	MSS     uint16 // offered to clients
+	OnePool bool   // every request goes to Pool
+	Pool    uint16
+	NoHosts bool // no route names a host
+	NoTS    bool // timestamps are not offered
+	Closed  bool // no new sessions
+	Hold    bool // a request waits until the one before it has its response
+}
+
+// SetVIPs replaces all VIPs, one by one.
+func (r *Router) SetVIPs(vips map[netip.AddrPort]VIP) error {
+	r.tables.Lock()
+	defer r.tables.Unlock()
+	return r.writeVIPs(r.tables.generation, vips)
+}
+
+// vipID is how the keys of hosts and routes name a VIP, so that they are of its generation.
+func vipID(generation uint32, id uint16) uint16 { return uint16(generation)*uint16(MaxVIPs) + id }
+
+func (r *Router) writeVIPs(generation uint32, vips map[netip.AddrPort]VIP) error {
+	want := make(map[routerVipKey]routerVip)
+	for at, v := range vips {
+		if int(v.ID) >= MaxVIPs {
+			return fmt.Errorf("set VIPs: number %d", v.ID)
+		}
+		k := routerVip{Id: vipID(generation, v.ID), Mss: v.MSS, Pool: v.Pool}
+		if v.Local {
+			k.Mode = uint8(routerModeMODE_LOCAL)
+		}
+		for flag, on := range map[routerVipFlag]bool{
+			routerVipFlagVIP_ONE_POOL: v.OnePool,
+			routerVipFlagVIP_NO_HOSTS: v.NoHosts,
+			routerVipFlagVIP_NO_TS:    v.NoTS,
+			routerVipFlagVIP_CLOSED:   v.Closed,
+			routerVipFlagVIP_HOLD:     v.Hold,
+		} {
+			if on {
+				k.Flags |= uint8(flag)
+			}
+		}
+		addr := at.Addr().As16()
+		want[routerVipKey{Addr: addr, Port: datapath.BigEndian(at.Port()), Generation: uint16(generation)}] = k
+		if !v.Local {
+			want[routerVipKey{Addr: addr, Generation: uint16(generation)}] = routerVip{}
+		}
+	}
+	if err := replace(r.maps.Vips, want, func(k *routerVipKey) bool { return uint32(k.Generation) == generation }); err != nil {
+		return fmt.Errorf("set VIPs: %w", err)
+	}
+	return nil
+}
+
+// Host is a name that routes mention, with its number.
+type Host struct {
+	VIP  uint16
+	Name string // at most HostBytes
+	ID   uint16
+}
+
+// Route is the answer for requests whose target has that prefix and no longer one.
+type Route struct {
+	VIP, Host uint16
+	Method    uint8
+	Prefix    string // at most RouteBytes
+	Pool      uint16
+	Ask       bool
+}
+
+// SetRoutes replaces all hosts and routes, one by one.
+func (r *Router) SetRoutes(hosts []Host, routes []Route) error {
+	r.tables.Lock()
+	defer r.tables.Unlock()
+	return r.writeRoutes(r.tables.generation, hosts, routes)
+}
+
+func (r *Router) writeRoutes(generation uint32, hosts []Host, routes []Route) error {
+	names := make(map[routerHostKey]uint32)
+	for _, h := range hosts {
+		if len(h.Name) > HostBytes-1 {
+			return fmt.Errorf("set routes: host %q is longer than %d bytes", h.Name, HostBytes-1)
+		}
+		k := routerHostKey{Vip: vipID(generation, h.VIP)}
+		for i := range h.Name {
+			k.Name[i] = h.Name[i] | 0x20
+		}
+		names[k] = uint32(h.ID)
+	}
+	prefixes := make(map[routerRouteKey]routerRoute)
+	for _, p := range routes {
+		k := routerRouteKey{Prefixlen: uint32(8 * (5 + len(p.Prefix))), Vip: vipID(generation, p.VIP), Host: p.Host, Method: p.Method}
+		if copy(k.Target[:], p.Prefix) < len(p.Prefix) {
+			return fmt.Errorf("set routes: prefix %q is longer than %d bytes", p.Prefix, RouteBytes)
+		}
+		v := routerRoute{Pool: p.Pool}
+		if p.Ask {
+			v.Ask = 1
+		}
+		prefixes[k] = v
+	}
+	of := func(vip uint16) bool { return uint32(vip)/uint32(MaxVIPs) == generation }
+	if err := replace(r.maps.Routes, prefixes, func(k *routerRouteKey) bool { return of(k.Vip) }); err != nil {
+		return fmt.Errorf("set routes: %w", err)
+	}
+	if err := replace(r.maps.Hosts, names, func(k *routerHostKey) bool { return of(k.Vip) }); err != nil {
+		return fmt.Errorf("set hosts: %w", err)
+	}
+	return nil
+}
+
+// Policy is how the kernel picks a surrogate of a pool.
+type Policy uint16
+
+// The policies that the kernel knows.
+const (
+	Turns   = Policy(routerPolicyPOLICY_TURNS)
+	Hash    = Policy(routerPolicyPOLICY_HASH)
+	Nearest = Policy(routerPolicyPOLICY_NEAREST)
+	Least   = Policy(routerPolicyPOLICY_LEAST)
+	Ask     = Policy(routerPolicyPOLICY_ASK)
+)
+
+// Reuse says which of a pool's legs a request may take that have served another client.
+type Reuse uint16
+
+// The kinds of reuse.
+const (
+	ReuseAlways = Reuse(routerReuseREUSE_ALWAYS)
+	ReuseSafe   = Reuse(routerReuseREUSE_SAFE)
+	ReuseNever  = Reuse(routerReuseREUSE_NEVER)
+)
+
+// Pool is a pool with the surrogates that may be chosen now.
+type Pool struct {
+	Policy  Policy
+	Reuse   Reuse
+	Members []uint16 // for Least
+	Table   []uint16 // for the others
+}
+
+// SetPool replaces a pool.
+func (r *Router) SetPool(id uint16, p Pool) error {
+	r.tables.Lock()
+	defer r.tables.Unlock()
+	return r.writePool(r.tables.generation, id, p)
+}
+
+// writePool writes the table first, so that no request meets a policy without its table. Its turn goes on.
+func (r *Router) writePool(generation uint32, id uint16, p Pool) error {
+	if err := r.writeTable(generation, id, p.Table); err != nil {
+		return err
+	}
+	var k routerPool
+	if err := r.maps.Pools.Lookup(poolPlace(r.tables.generation, id), &k); err != nil {
+		return fmt.Errorf("set pool %d: %w", id, err)
+	}
+	k.Policy, k.Reuse = uint16(p.Policy), uint16(p.Reuse)
+	if len(p.Members) > PoolMembers && p.Policy == Least {
+		k.Policy = uint16(Ask)
+	}
+	k.Members = uint16(copy(k.Member[:], p.Members))
+	if err := r.maps.Pools.Update(poolPlace(generation, id), k, ebpf.UpdateAny); err != nil {
+		return fmt.Errorf("set pool %d: %w", id, err)
+	}
+	return nil
+}
+
+func poolPlace(generation uint32, id uint16) uint32 { return generation*uint32(MaxPools) + uint32(id) }
+
+func tablePlace(generation uint32, id uint16) uint32 {
+	return generation*uint32(MaxTables) + uint32(id)
+}
+
+// writeTable replaces a choice table: a pool's own has its number.
+func (r *Router) writeTable(generation uint32, id uint16, surrogates []uint16) error {
+	if int(id) >= MaxTables {
+		return fmt.Errorf("set table %d: there are %d", id, MaxTables)
+	}
+	var k routerChoices
+	if copy(k.Surrogate[:], surrogates) < len(surrogates) {
+		return fmt.Errorf("set table %d: more than %d slots", id, TableSlots)
+	}
+	k.Slots = uint32(len(surrogates))
+	if err := r.maps.Tables.Update(tablePlace(generation, id), k, ebpf.UpdateAny); err != nil {
+		return fmt.Errorf("set table %d: %w", id, err)
+	}
+	return nil
+}
+
+// Zone gives clients of a prefix a table of their own.
+type Zone struct {
+	Pool   uint16
+	Prefix netip.Prefix
+	Table  []uint16 // surrogates
+}
+
+// zoneTable is the number of a zone's table, behind those of the pools.
+func zoneTable(zone int) uint16 { return uint16(MaxPools + zone) }
+
+// SetZones replaces all zones, one by one.
+func (r *Router) SetZones(zones []Zone) error {
+	r.tables.Lock()
+	defer r.tables.Unlock()
+	return r.writeZones(r.tables.generation, zones)
+}
+
+func (r *Router) writeZones(generation uint32, zones []Zone) error {
+	if len(zones) > MaxZones {
+		return fmt.Errorf("set zones: %d, where there is room for %d", len(zones), MaxZones)
+	}
+	want := make(map[routerZoneKey]uint32)
+	for i, z := range zones {
+		if err := r.writeTable(generation, zoneTable(i), z.Table); err != nil {
+			return err
+		}
+		bits := z.Prefix.Bits()
+		if z.Prefix.Addr().Is4() {
+			bits += 96
+		}
+		k := routerZoneKey{Prefixlen: uint32(32 + bits), Pool: poolPlace(generation, z.Pool), Addr: z.Prefix.Masked().Addr().As16()}
+		want[k] = tablePlace(generation, zoneTable(i))
+	}
+	of := func(k *routerZoneKey) bool { return k.Pool/uint32(MaxPools) == generation }
+	if err := replace(r.maps.Zones, want, of); err != nil {
+		return fmt.Errorf("set zones: %w", err)
+	}
+	return nil
+}
+
+// replace makes a map hold just want of the entries that are ours: new and changed ones first, then the old ones go.
+func replace[K comparable, V any](m *ebpf.Map, want map[K]V, ours func(*K) bool) error {
+	for k, v := range want {
+		if err := m.Update(k, v, ebpf.UpdateAny); err != nil {
+			return err
+		}
+	}
+	var (
+		k    K
+		v    V
+		gone []K
+	)
+	it := m.Iterate()
+	for it.Next(&k, &v) {
+		if _, keep := want[k]; !keep && ours(&k) {
+			gone = append(gone, k)
+		}
+	}
+	if err := it.Err(); err != nil {
+		return err
+	}
+	for _, k := range gone {
+		if err := m.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// MaxPoolName bounds the name of a pool, in bytes.
+const MaxPoolName = int(routerBoundPOOL_NAME)
+
+// PoolNames are the names of the pools that have a number, or had it last.
+func (r *Router) PoolNames() (map[string]uint16, error) {
+	names := make(map[string]uint16)
+	for id := range uint32(MaxPools) {
+		var k routerPoolName
+		if err := r.maps.PoolNames.Lookup(id, &k); err != nil {
+			return nil, fmt.Errorf("read the names of pools: %w", err)
+		}
+		if name, _, _ := bytes.Cut(k.Name[:], []byte{0}); len(name) > 0 {
+			names[string(name)] = uint16(id)
+		}
+	}
+	return names, nil
+}
+
+// NamePool keeps a pool's number for its name, also after the process.
+func (r *Router) NamePool(id uint16, name string) error {
+	var k routerPoolName
+	if copy(k.Name[:], name) < len(name) {
+		return fmt.Errorf("name pool %d: %q is longer than %d bytes", id, name, MaxPoolName)
+	}
+	if err := r.maps.PoolNames.Update(uint32(id), k, ebpf.UpdateAny); err != nil {
+		return fmt.Errorf("name pool %d: %w", id, err)
+	}
+	return nil
+}

@@ -38,7 +38,7 @@ func TestForwarderGuideNames(t *testing.T) {
 	keys := found(t, "../forwarder/config/*.go", `\{Name: "([a-z_]+)", Decode: func\(`, 25)
 	metrics := append(found(t, "../forwarder/metrics.go", `n\.(?:Counter|GaugeInt|Gauge)\("([a-z_]+)"`, 10),
 		found(t, "../forwarder/metrics.go", `\{"([a-z_]+)",`, 9)...)
-	verdicts := slices.DeleteFunc(found(t, "../datapath/forwarder_verdict_names.go", `: +"([a-z_]+)"`, 15), func(name string) bool {
+	verdicts := slices.DeleteFunc(found(t, "../datapath/forwarder/verdict_names.go", `: +"([a-z_]+)"`, 15), func(name string) bool {
 		return name == "paths_hit" || name == "shortcuts_hit" || strings.HasSuffix(name, "_lost") // metrics of their own
 	})
 	for what, names := range map[string][]string{"key": keys, "metric": metrics, "verdict": verdicts} {

@@ -48,7 +48,7 @@ func TestPurgeGuideNames(t *testing.T) {
 			t.Errorf("the guide lacks the key %s", key)
 		}
 	}
-	for _, verdict := range kernel.PurgeVerdicts() {
+	for _, verdict := range kernel.Verdicts() {
 		if !strings.Contains(text, "`"+verdict+"`") {
 			t.Errorf("the guide lacks the verdict %s", verdict)
 		}

@@ -21,7 +21,7 @@ func TestRelayGuideNamesNumbers(t *testing.T) {
 		"metric":  found(t, "../relay/metrics/series.go", `n\.(?:Counter|Gauge|GaugeInt|Yes|Seconds)\("([a-z_]+)"`, 40),
 		"status":  found(t, "../relay/prologue/answer.go", `[A-Z][A-Za-z]+: "([a-z_]+)"`, 11)[1:], // but connected
 		"wait":    found(t, "../relay/worker/counters.go", `wait[A-Z][a-z]+: "([a-z_]+)"`, 5),
-		"verdict": found(t, "../datapath/relay_verdict_names.go", `relayVerdict[A-Z_]+: +"([a-z_]+)"`, 20),
+		"verdict": found(t, "../datapath/relay/verdict_names.go", `relayVerdict[A-Z_]+: +"([a-z_]+)"`, 20),
 	} {
 		for _, name := range names {
 			if name == "verdicts" { // how many there are
@@ -33,7 +33,7 @@ func TestRelayGuideNamesNumbers(t *testing.T) {
 		}
 	}
 	code := append(found(t, "../relay/metrics/*.go", `"([a-z_]+)"`, 40), found(t, "../relay/prologue/answer.go", `"([a-z_]+)"`, 11)...)
-	code = append(code, found(t, "../datapath/relay_verdict_names.go", `"([a-z_]+)"`, 20)...)
+	code = append(code, found(t, "../datapath/relay/verdict_names.go", `"([a-z_]+)"`, 20)...)
 	for _, m := range regexp.MustCompile("(?m)^\\| ((?:`[a-z_]+`(?:, )?)+) \\| [a-z, ]*\\|").FindAllStringSubmatch(numbersOf(t, text), -1) {
 		for _, name := range strings.Split(m[1], ", ") {
 			if name = strings.Trim(name, "`"); !slices.Contains(code, name) && name != "build_info" && name != "other" {

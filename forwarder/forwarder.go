@@ -103,9 +103,9 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 	limits := f.cfg.Limits
 	paths := 1 << bits.Len(uint(limits.Cache-1))
 	loop := chooseLoop(f.cfg.Name)
-	f.kernel, err = kernel.OpenForwarder(kernel.ForwarderOptions{
+	f.kernel, err = kernel.Open(kernel.Options{
 		State: StatePath(f.cfg.Name), Name: loop,
-		Entries: room(limits.Entries), Ops: kernel.ForwarderOutOps + opsEach*room(limits.Entries),
+		Entries: room(limits.Entries), Ops: kernel.OutOps + opsEach*room(limits.Entries),
 		Lists: 1 << 17, Subtables: 1 << 14,
 		Groups: room(limits.Groups), Buckets: 16 * room(limits.Groups), Slots: 64 * room(limits.Groups),
 		Meters: room(limits.Meters), Paths: paths, Picks: limits.Picks, NormalStack: f.cfg.NormalStack,
@@ -115,7 +115,7 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 	}
 	f.installed = install.New(f.kernel)
 	f.pipeline = pipeline.New(pipeline.Limits{
-		Tables: limits.Tables, Entries: limits.Entries, Groups: limits.Groups, Meters: limits.Meters, Bands: kernel.ForwarderBands,
+		Tables: limits.Tables, Entries: limits.Entries, Groups: limits.Groups, Meters: limits.Meters, Bands: kernel.MaxBands,
 		Picks: limits.Picks > 0,
 	})
 	if err := f.replay(); err != nil {

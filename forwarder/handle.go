@@ -125,7 +125,7 @@ func (f *Forwarder) packetOut(m *openflow.PacketOut) error {
 	if err != nil {
 		return err
 	}
-	if len(ops) > kernel.ForwarderOutOps {
+	if len(ops) > kernel.OutOps {
 		return &openflow.Fault{Code: openflow.BadActionTooMany, Section: "7.3.7", Text: fmt.Sprintf("%d actions", len(ops))}
 	}
 	return f.kernel.Send(m.Data, swap(uint32(m.InPort)), ops)

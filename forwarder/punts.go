@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/bits"
 
+	"baton/datapath"
 	kernel "baton/datapath/forwarder"
 	"baton/forwarder/frame"
 	"baton/openflow"
@@ -18,7 +19,7 @@ func (f *Forwarder) readPunts() {
 	var p kernel.Punted
 	for {
 		err := f.kernel.Punted(&p)
-		if errors.Is(err, kernel.ErrForwarderClosed) {
+		if errors.Is(err, datapath.ErrClosed) {
 			return
 		}
 		if err != nil {

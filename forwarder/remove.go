@@ -15,7 +15,7 @@ import (
 // Remove takes away what a forwarder that has ended has left: its attachments, and with them its flow entries, its devices, and that its
 // ports are promiscuous; they stay up. With a state folder in the configuration, the next Run has the flow entries again.
 func Remove(cfg *config.Config) error {
-	if err := kernel.RemoveForwarder(StatePath(cfg.Name), LoopDevices(cfg.Name)[0]); err != nil {
+	if err := kernel.Remove(StatePath(cfg.Name), LoopDevices(cfg.Name)[0]); err != nil {
 		return err
 	}
 	errs := []error{removeLoops(cfg.Name, "")}

@@ -71,9 +71,9 @@ func (p *Purge) handOut(ctx context.Context, batches chan<- []*waiting) {
 
 // endThese asks what has become of marked connections and ends those that are silent still.
 func (p *Purge) endThese(diag *sockdiag.Conn, due []*waiting) {
-	sockets := make([]kernel.PurgeSocket, len(due))
+	sockets := make([]kernel.Socket, len(due))
 	for i, w := range due {
-		sockets[i] = w.mark.PurgeSocket
+		sockets[i] = w.mark.Socket
 	}
 	rules := p.inForce()
 	checks, err := p.dp.Check(sockets)
@@ -85,16 +85,16 @@ func (p *Purge) endThese(diag *sockdiag.Conn, due []*waiting) {
 	}
 	var (
 		ended   []*waiting
-		how     []kernel.PurgeCheck
+		how     []kernel.Check
 		destroy []sockdiag.Socket
 	)
 	for i, w := range due {
 		c := rules[w.policy]
 		switch {
-		case checks[i].Answer == kernel.PurgeHeard:
+		case checks[i].Answer == kernel.Heard:
 			c.heard.Add(1)
 			p.tell(slog.LevelDebug, "heard of in time", w)
-		case checks[i].Answer == kernel.PurgeGone:
+		case checks[i].Answer == kernel.Gone:
 			c.gone.Add(1)
 		case !c.inForce:
 			c.dropped.Add(1)
@@ -115,7 +115,7 @@ func (p *Purge) endThese(diag *sockdiag.Conn, due []*waiting) {
 }
 
 // ended notes what the kernel has answered, and tells the client what the kernel does not.
-func (p *Purge) ended(w *waiting, c *counters, how kernel.PurgeCheck, result error) {
+func (p *Purge) ended(w *waiting, c *counters, how kernel.Check, result error) {
 	switch {
 	case result == nil:
 		c.ended.Add(1)
@@ -145,7 +145,7 @@ func (p *Purge) failed(w *waiting, c *counters, err error) {
 
 // reset sends what the kernel does not. It has sent a reset with the next number, but in the states that tcp_need_reset() leaves out; see
 // package reset for the other number.
-func (p *Purge) reset(w *waiting, how kernel.PurgeCheck) {
+func (p *Purge) reset(w *waiting, how kernel.Check) {
 	if p.resets == nil {
 		return
 	}

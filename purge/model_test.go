@@ -31,7 +31,7 @@ type rig struct {
 	dp             *kernel.Purge
 }
 
-func newRig(t *testing.T, o kernel.PurgeOptions) *rig {
+func newRig(t *testing.T, o kernel.Options) *rig {
 	t.Helper()
 	l := lab.New(t)
 	r := &rig{t: t, client: l.Host("client"), server: l.Host("server")}
@@ -65,7 +65,7 @@ func newRig(t *testing.T, o kernel.PurgeOptions) *rig {
 		t.Fatal(err)
 	}
 	err := r.server.Do(func() (err error) {
-		r.dp, err = kernel.LoadPurge(o)
+		r.dp, err = kernel.Load(o)
 		return err
 	})
 	if err != nil {
@@ -83,10 +83,10 @@ func newRig(t *testing.T, o kernel.PurgeOptions) *rig {
 func TestOrphansLeftAlone(t *testing.T) {
 	t.Parallel()
 	lab.NeedRoot(t)
-	r := newRig(t, kernel.PurgeOptions{Marks: 1})
+	r := newRig(t, kernel.Options{Marks: 1})
 	server := netip.AddrPortFrom(netip.MustParseAddr(modelServers[0]), 7100)
-	if err := r.dp.SetPolicies([]kernel.PurgePolicy{{
-		ID: 1, Addresses: []netip.Prefix{netip.PrefixFrom(server.Addr(), 32)}, Ports: []kernel.PurgePorts{{First: 7100, Last: 7100}}, Ceiling: time.Hour,
+	if err := r.dp.SetPolicies([]kernel.Policy{{
+		ID: 1, Addresses: []netip.Prefix{netip.PrefixFrom(server.Addr(), 32)}, Ports: []kernel.Ports{{First: 7100, Last: 7100}}, Ceiling: time.Hour,
 	}}); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestOrphansLeftAlone(t *testing.T) {
 }
 
 // randomPolicies are of ports and prefixes that overlap much.
-func randomPolicies(random *rand.Rand, n int) []kernel.PurgePolicy {
+func randomPolicies(random *rand.Rand, n int) []kernel.Policy {
 	prefixes := func(of []string, n int) (out []netip.Prefix) {
 		for range n {
 			a := netip.MustParseAddr(of[random.IntN(len(of))])
@@ -131,12 +131,12 @@ func randomPolicies(random *rand.Rand, n int) []kernel.PurgePolicy {
 		}
 		return out
 	}
-	var all []kernel.PurgePolicy
+	var all []kernel.Policy
 	for i := range n {
 		first := uint16(7000 + random.IntN(modelPorts))
-		p := kernel.PurgePolicy{
+		p := kernel.Policy{
 			ID: uint32(100 + i), Addresses: prefixes(modelServers, 1+random.IntN(3)), Exempt: prefixes(modelClients, random.IntN(2)),
-			Ports:      []kernel.PurgePorts{{First: first, Last: first + uint16(random.IntN(3))}},
+			Ports:      []kernel.Ports{{First: first, Last: first + uint16(random.IntN(3))}},
 			MaxRetries: random.IntN(3), Wait: random.IntN(200), Floor: time.Duration(random.IntN(1200)) * time.Millisecond,
 		}
 		p.Ceiling = p.Floor + time.Duration(random.IntN(2000))*time.Millisecond
@@ -146,13 +146,13 @@ func randomPolicies(random *rand.Rand, n int) []kernel.PurgePolicy {
 }
 
 // wanted is the policy of a connection, and whether that spares the client: the plain way.
-func wanted(policies []kernel.PurgePolicy, client, server netip.AddrPort) (p *kernel.PurgePolicy, spared bool) {
+func wanted(policies []kernel.Policy, client, server netip.AddrPort) (p *kernel.Policy, spared bool) {
 	holds := func(all []netip.Prefix, a netip.Addr) bool {
 		return slices.ContainsFunc(all, func(p netip.Prefix) bool { return p.Contains(a) })
 	}
 	for i := range policies {
 		p := &policies[i]
-		port := slices.ContainsFunc(p.Ports, func(r kernel.PurgePorts) bool { return r.First <= server.Port() && server.Port() <= r.Last })
+		port := slices.ContainsFunc(p.Ports, func(r kernel.Ports) bool { return r.First <= server.Port() && server.Port() <= r.Last })
 		if port && holds(p.Addresses, server.Addr()) {
 			return p, holds(p.Exempt, client.Addr())
 		}
@@ -161,7 +161,7 @@ func wanted(policies []kernel.PurgePolicy, client, server netip.AddrPort) (p *ke
 }
 
 // mixed tells whether policies want a quarter of all connections at least, and spare some, and do not want others.
-func mixed(policies []kernel.PurgePolicy) bool {
+func mixed(policies []kernel.Policy) bool {
 	all, due, spared := 0, 0, 0
 	for _, c := range modelClients {
 		for _, s := range modelServers {
@@ -189,7 +189,7 @@ func TestModel(t *testing.T) {
 	t.Parallel()
 	lab.NeedRoot(t)
 	random := kerneltest.Rand(t)
-	r := newRig(t, kernel.PurgeOptions{Marks: 10_000, Orphans: true})
+	r := newRig(t, kernel.Options{Marks: 10_000, Orphans: true})
 	policies := randomPolicies(random, 12)
 	for !mixed(policies) {
 		policies = randomPolicies(random, 12)
@@ -209,7 +209,7 @@ func TestModel(t *testing.T) {
 	}
 	defer marks.Close()
 
-	due := make(map[netip.AddrPort]*kernel.PurgePolicy) // by client
+	due := make(map[netip.AddrPort]*kernel.Policy) // by client
 	spared, unwanted := 0, 0
 	for range 150 {
 		client, server := r.connect(random)
@@ -227,7 +227,7 @@ func TestModel(t *testing.T) {
 	if len(due) < 20 || spared < 5 || unwanted < 5 {
 		t.Errorf("the policies are badly chosen")
 	}
-	some := make([]kernel.PurgeMark, 64)
+	some := make([]kernel.Mark, 64)
 	for len(due) > 0 {
 		n, err := marks.Next(some)
 		if err != nil {
@@ -252,7 +252,7 @@ func TestModel(t *testing.T) {
 }
 
 // checkMark holds a mark against the model, and the timeouts before it, as far as they are known: a timer is late rather than early.
-func checkMark(t *testing.T, p *kernel.PurgePolicy, m *kernel.PurgeMark) {
+func checkMark(t *testing.T, p *kernel.Policy, m *kernel.Mark) {
 	t.Helper()
 	model := policy.Policy{MaxRetries: p.MaxRetries, Wait: p.Wait, Floor: p.Floor, Ceiling: p.Ceiling}
 	if in, dormant := model.In(policy.Expiry{Count: m.Count, RTO: m.RTO, Silent: m.Silent}); !dormant || in != m.Within {

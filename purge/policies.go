@@ -28,7 +28,7 @@ type rule struct {
 func (p *Purge) setPolicies(cfg *config.Config) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var all []kernel.PurgePolicy
+	var all []kernel.Policy
 	names := make(map[uint32]string) // and of the policies before: there may be marks of them that nobody has read
 	for id, name := range p.names {
 		if id > p.lastID-p.lastCount {
@@ -39,11 +39,11 @@ func (p *Purge) setPolicies(cfg *config.Config) error {
 		c := &cfg.Policies[i]
 		id := p.lastID + uint32(i) + 1
 		names[id] = c.Name
-		k := kernel.PurgePolicy{
+		k := kernel.Policy{
 			ID: id, Addresses: c.Addresses, Exempt: c.Exempt, MaxRetries: c.MaxRetries, Wait: c.Wait, Floor: c.Floor, Ceiling: c.Ceiling,
 		}
 		for _, r := range c.Ports {
-			k.Ports = append(k.Ports, kernel.PurgePorts{First: r.First, Last: r.Last})
+			k.Ports = append(k.Ports, kernel.Ports{First: r.First, Last: r.Last})
 		}
 		all = append(all, k)
 	}

@@ -74,7 +74,7 @@ func New(o Options) (_ *Purge, err error) {
 			err = errors.Join(err, p.Close())
 		}
 	}()
-	if err := kernel.ProbePurge(); err != nil {
+	if err := kernel.Probe(); err != nil {
 		return nil, err
 	}
 	for range min(runtime.GOMAXPROCS(0), mostEnders) {
@@ -93,7 +93,7 @@ func New(o Options) (_ *Purge, err error) {
 	}
 	p.feature("resets", lacks)
 	orphans := p.feature("orphans", p.diags[0].ProbeOrphans())
-	if p.dp, err = kernel.LoadPurge(kernel.PurgeOptions{Marks: o.Config.Limits.Marks, Orphans: orphans}); err != nil {
+	if p.dp, err = kernel.Load(kernel.Options{Marks: o.Config.Limits.Marks, Orphans: orphans}); err != nil {
 		return nil, err
 	}
 	if p.listeners, err = daemon.Listen(o.Config.Control, o.Config.Metrics); err != nil {
@@ -176,8 +176,8 @@ func (p *Purge) arm() {
 }
 
 // read puts the kernel's marks into the queue. While that is full, marks wait in the kernel, and then are made again at the next timeout.
-func (p *Purge) read(marks *kernel.PurgeMarks) error {
-	some := make([]kernel.PurgeMark, 256)
+func (p *Purge) read(marks *kernel.Marks) error {
+	some := make([]kernel.Mark, 256)
 	for {
 		n, err := marks.Next(some)
 		p.put(some[:n], time.Now())
@@ -191,7 +191,7 @@ func (p *Purge) read(marks *kernel.PurgeMarks) error {
 }
 
 // put waits for room.
-func (p *Purge) put(marks []kernel.PurgeMark, now time.Time) {
+func (p *Purge) put(marks []kernel.Mark, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range marks {

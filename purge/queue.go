@@ -9,7 +9,7 @@ import (
 
 // waiting is a marked connection that may still be heard of.
 type waiting struct {
-	mark   kernel.PurgeMark
+	mark   kernel.Mark
 	policy string // its name
 	due    time.Time
 	tries  int // to end it

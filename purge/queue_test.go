@@ -19,7 +19,7 @@ func TestQueue(t *testing.T) {
 	replaced, taken := 0, 0
 	for range 20000 {
 		if random.IntN(3) > 0 {
-			w := &waiting{mark: kernel.PurgeMark{PurgeSocket: kernel.PurgeSocket{Cookie: random.Uint64N(200)}}}
+			w := &waiting{mark: kernel.Mark{Socket: kernel.Socket{Cookie: random.Uint64N(200)}}}
 			w.due = now.Add(time.Duration(random.IntN(500)))
 			q.add(w)
 			before := len(list)

@@ -22,7 +22,7 @@ import (
 type programs struct {
 	log     *slog.Logger
 	dp      *kernel.Relay
-	events  []*kernel.RelayEvents // of the workers
+	events  []*kernel.Events // of the workers
 	turbo   *turbo
 	running errgroup.Group
 
@@ -38,7 +38,7 @@ type programs struct {
 }
 
 type settlement struct {
-	event kernel.RelayEvent
+	event kernel.Event
 	what  worker.Settlement
 }
 
@@ -60,7 +60,7 @@ func needs(c *config.Config) string {
 
 // wants is what a configuration cannot have in force for a reason that openPrograms has told.
 func wants(c *config.Config, err error) string {
-	if !errors.Is(err, kernel.ErrRelayInUse) {
+	if !errors.Is(err, kernel.ErrInUse) {
 		return needs(c)
 	}
 	for _, e := range c.Entries {
@@ -78,14 +78,14 @@ func steers(c *config.Config) bool {
 
 // openPrograms loads the programs, before the workers run: what they do is told to the kernel returned.
 func openPrograms(c *config.Config, workers int, log *slog.Logger) (_ *programs, err error) {
-	o := kernel.RelayOptions{
+	o := kernel.Options{
 		Early: c.Limits.Early, PerSource: c.Limits.PerSource, Expire: c.Timeouts.Connect + c.Timeouts.Early, Readers: workers,
 	}
 	if steers(c) {
-		o.Mark, o.Table = kernel.RelayMark, kernel.RelayTable
+		o.Mark, o.Table = kernel.Mark, kernel.Table
 	}
 	k := &programs{log: log, names: make(map[uint32]string), wake: make(chan struct{}, 1), attached: make(map[string]int)}
-	if k.dp, err = kernel.LoadRelay(o); err != nil {
+	if k.dp, err = kernel.Load(o); err != nil {
 		return nil, err
 	}
 	for i := range workers {
@@ -130,7 +130,7 @@ func (k *programs) closeEvents() (err error) {
 
 // syns is where a worker hears of SYNs.
 func (k *programs) syns(index int) *worker.SYNs {
-	events, heard := k.events[index], make([]kernel.RelayEvent, 64)
+	events, heard := k.events[index], make([]kernel.Event, 64)
 	return &worker.SYNs{FD: events.FD(), Take: func(each func(worker.SYN, bool)) error {
 		for {
 			n, err := events.Take(heard)
@@ -144,7 +144,7 @@ func (k *programs) syns(index int) *worker.SYNs {
 	}}
 }
 
-func (k *programs) syn(e kernel.RelayEvent) worker.SYN {
+func (k *programs) syn(e kernel.Event) worker.SYN {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return worker.SYN{Client: e.Client, Server: e.Server, ISN: e.ISN, Entry: k.names[e.Entry], Held: e.Frame != nil, Handle: e}
@@ -153,7 +153,7 @@ func (k *programs) syn(e kernel.RelayEvent) worker.SYN {
 // Settle is the workers'.
 func (k *programs) Settle(syn worker.SYN, what worker.Settlement) {
 	k.mu.Lock()
-	k.settle = append(k.settle, settlement{syn.Handle.(kernel.RelayEvent), what})
+	k.settle = append(k.settle, settlement{syn.Handle.(kernel.Event), what})
 	k.mu.Unlock()
 	k.nudge()
 }
@@ -184,7 +184,7 @@ func (k *programs) settleAll() error {
 		if stopped {
 			return nil
 		}
-		var taken []kernel.RelaySYN
+		var taken []kernel.SYN
 		for _, s := range all {
 			var err error
 			switch s.what {
@@ -195,7 +195,7 @@ func (k *programs) settleAll() error {
 			case worker.Refuse:
 				err = k.dp.Refuse(s.event)
 			case worker.Taken:
-				taken = append(taken, s.event.RelaySYN)
+				taken = append(taken, s.event.SYN)
 			}
 			if err != nil && !errors.Is(err, kernel.ErrNotHeld) {
 				k.log.Error("a SYN is not settled: its client repeats it", "client", s.event.Client, "err", err)
@@ -211,7 +211,7 @@ func (k *programs) settleAll() error {
 
 // configure puts a configuration's entries and trunks in force.
 func (k *programs) configure(c *config.Config) error {
-	var entries []kernel.RelayEntry
+	var entries []kernel.Entry
 	names := make(map[uint32]string)
 	interfaces := make(map[string]bool)
 	own, err := ownAddresses()
@@ -268,8 +268,8 @@ func (k *programs) configure(c *config.Config) error {
 	return k.turbo.configure(c)
 }
 
-func kernelEntry(e *config.Entry, id uint32, own []netip.Prefix) kernel.RelayEntry {
-	out := kernel.RelayEntry{ID: id, Listen: e.Listen}
+func kernelEntry(e *config.Entry, id uint32, own []netip.Prefix) kernel.Entry {
+	out := kernel.Entry{ID: id, Listen: e.Listen}
 	switch e.EarlySYN {
 	case config.Optimistic:
 		out.Early = kernel.EarlyOptimistic
@@ -279,11 +279,11 @@ func kernelEntry(e *config.Entry, id uint32, own []netip.Prefix) kernel.RelayEnt
 	if e.Intercept != nil {
 		out.Intercept, out.Destinations, out.Except = true, e.Intercept.Destinations, own
 		for _, p := range e.Intercept.Ports {
-			out.Ports = append(out.Ports, kernel.RelayPorts(p))
+			out.Ports = append(out.Ports, kernel.Ports(p))
 		}
 		return out
 	}
-	out.Ports = []kernel.RelayPorts{{First: e.Listen.Port(), Last: e.Listen.Port()}}
+	out.Ports = []kernel.Ports{{First: e.Listen.Port(), Last: e.Listen.Port()}}
 	if a := e.Listen.Addr(); !a.IsUnspecified() {
 		out.Destinations = []netip.Prefix{netip.PrefixFrom(a, a.BitLen())}
 		return out

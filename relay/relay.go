@@ -93,7 +93,7 @@ func New(o Options) (_ *Relay, err error) {
 	for i := range count {
 		options := worker.Options{Index: i, Of: count, Log: o.Log, Identities: &r.identities, Ways: r.choosing.ways}
 		if k != nil {
-			options.SYNs, options.Settle, options.Measured, options.Mark = k.syns(i), k.Settle, k.turbo.Measured, kernel.RelayMark
+			options.SYNs, options.Settle, options.Measured, options.Mark = k.syns(i), k.Settle, k.turbo.Measured, kernel.Mark
 			options.Outgrown = k.turbo.Outgrown
 		}
 		w, err := worker.New(options, o.Config)

@@ -105,7 +105,7 @@ func (a *asker) take(ctx context.Context, b []byte) {
 	}
 	if p != nil && p.base != asked.Seq {
 		a.giveUp(key)
-		p = nil // of an earlier session on the same port: a decision about that finds nobody (datapath.ErrNotAsked)
+		p = nil // of an earlier session on the same port: a decision about that finds nobody (kernel.ErrNotAsked)
 	}
 	if p == nil {
 		if len(a.clients) >= a.r.current().cfg.Limits.Pending {

@@ -21,7 +21,7 @@ import (
 type Applications struct {
 	Mask      uint32 // bits of a socket's mark that are ours
 	Least     uint32 // mark that any application has
-	groups    []*applicationGroup
+	groups    []*group
 	hierarchy datapath.Hierarchy
 }
 
@@ -32,7 +32,7 @@ type Application struct {
 	Mark  uint32
 }
 
-type applicationGroup struct {
+type group struct {
 	Application
 	dir     string
 	id      uint64 // inode of dir
@@ -40,8 +40,8 @@ type applicationGroup struct {
 	link    link.Link
 }
 
-// ProbeApplications refuses a kernel or a user that cannot mark sockets, and says what is missing.
-func ProbeApplications() error {
+// Probe refuses a kernel or a user that cannot mark sockets, and says what is missing.
+func Probe() error {
 	err := datapath.RequireCapabilities([]datapath.Capability{
 		{Bit: unix.CAP_BPF, Name: "CAP_BPF", Why: "to load programs"},
 		{Bit: unix.CAP_NET_ADMIN, Name: "CAP_NET_ADMIN", Why: "to attach programs to control groups"},
@@ -57,9 +57,9 @@ func ProbeApplications() error {
 
 // Set says which control groups there are from now on. Those that are as they were stay attached.
 func (a *Applications) Set(all []Application) error {
-	var groups []*applicationGroup
+	var groups []*group
 	for _, want := range all {
-		at := slices.IndexFunc(a.groups, func(g *applicationGroup) bool { return g.Application == want })
+		at := slices.IndexFunc(a.groups, func(g *group) bool { return g.Application == want })
 		if at >= 0 {
 			groups = append(groups, a.groups[at])
 			continue
@@ -81,9 +81,9 @@ func (a *Applications) Set(all []Application) error {
 	return errors.Join(errs...)
 }
 
-func (a *Applications) load(want Application) (*applicationGroup, error) {
+func (a *Applications) load(want Application) (*group, error) {
 	if len(a.groups) == 0 {
-		if err := ProbeApplications(); err != nil {
+		if err := Probe(); err != nil {
 			return nil, err
 		}
 	}
@@ -111,7 +111,7 @@ func (a *Applications) load(want Application) (*applicationGroup, error) {
 	if err := spec.LoadAndAssign(&objects, nil); err != nil {
 		return nil, fmt.Errorf("load the program: %w", err)
 	}
-	return &applicationGroup{Application: want, dir: dir, program: objects.ApplicationMark}, nil
+	return &group{Application: want, dir: dir, program: objects.ApplicationMark}, nil
 }
 
 // Attach attaches to the control groups that are there and were not before: to be called again and again, as that of a service which is
@@ -129,7 +129,7 @@ func (a *Applications) Attach() (missing []string, err error) {
 	return missing, errors.Join(errs...)
 }
 
-func (g *applicationGroup) attach() error {
+func (g *group) attach() error {
 	fd, err := unix.Open(g.dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	var at unix.Stat_t
 	if err == nil {
@@ -151,7 +151,7 @@ func (g *applicationGroup) attach() error {
 	return nil
 }
 
-func (g *applicationGroup) close() error {
+func (g *group) close() error {
 	return errors.Join(datapath.Detach(g.link), g.program.Close())
 }
 

@@ -26,7 +26,7 @@ func TestForwarderChain(t *testing.T) {
 		{"host", PortHost, ebpf.AttachTCXEgress, "chain"},
 	} {
 		t.Run(side.name, func(t *testing.T) {
-			r := newForwarderRig(t)
+			r := newRig(t)
 			kerneltest.IP(t, "link", "add", "chain", "type", "veth", "peer", "name", "chainpeer")
 			t.Cleanup(func() { kerneltest.IP(t, "link", "del", "chain") })
 			for _, name := range []string{"chainpeer", "chain"} {
@@ -35,7 +35,7 @@ func TestForwarderChain(t *testing.T) {
 				}
 			}
 			near := interfaceNamed(t, "chain")
-			r.Ports[1] = ForwarderPort{Number: 1 << 24, Ifindex: uint32(near.Index), Flags: PortThere | PortLive | side.flags}
+			r.Ports[1] = Port{Number: 1 << 24, Ifindex: uint32(near.Index), Flags: PortThere | PortLive | side.flags}
 			if err := r.Attach(near.Index, 1); err != nil {
 				t.Fatal(err)
 			}
@@ -46,9 +46,9 @@ func TestForwarderChain(t *testing.T) {
 				set     func()
 				passes  bool
 			}{
-				{"to_stack", func() { r.does(ForwarderOp{Kind: OpNormal}) }, true},
+				{"to_stack", func() { r.does(Op{Kind: OpNormal}) }, true},
 				{"dropped", func() { r.does() }, false},
-				{"forwarded", func() { r.does(ForwarderOp{Kind: OpOutput, Arg: 2}) }, false},
+				{"forwarded", func() { r.does(Op{Kind: OpOutput, Arg: 2}) }, false},
 				{"not_a_port", func() {
 					if err := r.objects.PortOf.Delete(uint32(near.Index)); err != nil {
 						t.Fatal(err)
@@ -79,7 +79,7 @@ func TestForwarderChain(t *testing.T) {
 	}
 }
 
-func (r *forwarderRig) verdictCount(name string) uint64 {
+func (r *rig) verdictCount(name string) uint64 {
 	r.t.Helper()
 	counts, err := r.Verdicts()
 	if err != nil {

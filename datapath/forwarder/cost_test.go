@@ -7,12 +7,12 @@ import (
 	"baton/datapath/kerneltest"
 )
 
-var forwarderUpdate = flag.Bool("forwarderUpdate", false, "write what was measured to testdata")
+var update = flag.Bool("forwarderUpdate", false, "write what was measured to testdata")
 
-func TestForwarderVerifierCost(t *testing.T) {
+func TestVerifierCost(t *testing.T) {
 	spec, err := loadForwarder()
 	if err != nil {
 		t.Fatal(err)
 	}
-	kerneltest.VerifierCost(t, *forwarderUpdate, spec)
+	kerneltest.VerifierCost(t, *update, spec)
 }

@@ -22,40 +22,40 @@ import (
 
 // The records of the forwarder's maps, as bpf/forwarder/types.h describes them.
 type (
-	ForwarderEntry  = forwarderEntry
-	ForwarderOp     = forwarderOp
-	ForwarderGroup  = forwarderGroup
-	ForwarderBucket = forwarderBucket
-	ForwarderMeter  = forwarderMeter
-	ForwarderBand   = forwarderBand
-	ForwarderPort   = forwarderPort
-	ForwarderCounts = forwarderCounts
-	ForwarderListed = forwarderListed
-	ForwarderTable  = forwarderTable
-	ForwarderPunted = forwarderPunted
+	Entry      = forwarderEntry
+	Op         = forwarderOp
+	Group      = forwarderGroup
+	Bucket     = forwarderBucket
+	Meter      = forwarderMeter
+	Band       = forwarderBand
+	Port       = forwarderPort
+	Counts     = forwarderCounts
+	Listed     = forwarderListed
+	Table      = forwarderTable
+	PuntedHead = forwarderPunted
 )
 
-// ForwarderFields is a packet's fields, or a mask of them (struct fields).
-type ForwarderFields = [128]byte
+// Fields is a packet's fields, or a mask of them (struct fields).
+type Fields = [128]byte
 
 // Bounds of the forwarder.
 const (
-	ForwarderTables    = int(forwarderBoundMAX_TABLES)
-	ForwarderPorts     = int(forwarderBoundMAX_PORTS)
-	ForwarderBands     = int(forwarderBoundMAX_BANDS)
-	ForwarderOutOps    = int(forwarderBoundOUT_OPS)
-	ForwarderSubtables = int(forwarderBoundMAX_SUBTABLES)
-	ForwarderMostFrame = int(forwarderBoundMAX_FRAME)
+	MaxTables    = int(forwarderBoundMAX_TABLES)
+	MaxPorts     = int(forwarderBoundMAX_PORTS)
+	MaxBands     = int(forwarderBoundMAX_BANDS)
+	OutOps       = int(forwarderBoundOUT_OPS)
+	MaxSubtables = int(forwarderBoundMAX_SUBTABLES)
+	MaxFrame     = int(forwarderBoundMAX_FRAME)
 
 	// NoEntry is the place of no flow entry.
 	NoEntry = ^uint32(0)
 )
 
-// ErrForwarderInUse says that another process owns the state.
-var ErrForwarderInUse = errors.New("another forwarder of this name is running")
+// ErrInUse says that another process owns the state.
+var ErrInUse = errors.New("another forwarder of this name is running")
 
-// ForwarderOptions size the forwarder's data path.
-type ForwarderOptions struct {
+// Options size the forwarder's data path.
+type Options struct {
 	State string // directory on a BPF file system, where the attachments to interfaces outlive the process
 	// Name is that of the loop device.
 	Name string
@@ -69,23 +69,23 @@ type ForwarderOptions struct {
 // Forwarder is the forwarder's data path in the kernel. The slices are the memory of its maps: what is written there is in force. See
 // bpf/forwarder/types.h for what may be written while packets pass.
 type Forwarder struct {
-	Tables       []ForwarderTable
-	Lists        []ForwarderListed
-	Subtables    []ForwarderFields
-	Entries      []ForwarderEntry
-	EntryCounts  []ForwarderCounts
-	Ops          []ForwarderOp
+	Tables       []Table
+	Lists        []Listed
+	Subtables    []Fields
+	Entries      []Entry
+	EntryCounts  []Counts
+	Ops          []Op
 	GroupHeads   []uint64 // versions; the upper half is OpenFlow's number
-	Groups       []ForwarderGroup
-	GroupCounts  []ForwarderCounts
-	Buckets      []ForwarderBucket
-	BucketCounts []ForwarderCounts
+	Groups       []Group
+	GroupCounts  []Counts
+	Buckets      []Bucket
+	BucketCounts []Counts
 	Slots        []uint64 // of buckets, relative to the group's first
-	Meters       []ForwarderMeter
-	MeterCounts  []ForwarderCounts
-	Ports        []ForwarderPort
+	Meters       []Meter
+	MeterCounts  []Counts
+	Ports        []Port
 
-	options  ForwarderOptions
+	options  Options
 	objects  forwarderObjects
 	whole    *forwarderPipeline
 	out      *forwarderPacketOut
@@ -96,9 +96,9 @@ type Forwarder struct {
 	punts    *ringbuf.Reader
 }
 
-// OpenForwarder loads the programs with empty tables and makes the loop device, or takes over the one that an earlier process left.
+// Open loads the programs with empty tables and makes the loop device, or takes over the one that an earlier process left.
 // Nothing is attached yet. The caller closes the Forwarder; what is attached goes on with what its tables hold then, until Remove.
-func OpenForwarder(o ForwarderOptions) (_ *Forwarder, err error) {
+func Open(o Options) (_ *Forwarder, err error) {
 	// Without it the verifier does not let a program compute where in a record it reads.
 	perfmon := datapath.Capability{Bit: unix.CAP_PERFMON, Name: "CAP_PERFMON", Why: "to load programs that index tables"}
 	if err := datapath.Require(append(slices.Clone(datapath.Needed), perfmon)); err != nil {
@@ -120,7 +120,7 @@ func OpenForwarder(o ForwarderOptions) (_ *Forwarder, err error) {
 		return nil, fmt.Errorf("own the state: %w", err)
 	}
 	if err := unix.Flock(int(f.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, fmt.Errorf("%w: %s", ErrForwarderInUse, o.State)
+		return nil, fmt.Errorf("%w: %s", ErrInUse, o.State)
 	}
 	if err := f.load(); err != nil {
 		return nil, err
@@ -166,21 +166,21 @@ func (f *Forwarder) load() error {
 		return err
 	}
 	m := &f.objects.forwarderMaps
-	f.Tables, err = share[ForwarderTable](f, m.Tables, err)
-	f.Lists, err = share[ForwarderListed](f, m.Lists, err)
-	f.Subtables, err = share[ForwarderFields](f, m.Subtables, err)
-	f.Entries, err = share[ForwarderEntry](f, m.Entries, err)
-	f.EntryCounts, err = share[ForwarderCounts](f, m.EntryCounts, err)
-	f.Ops, err = share[ForwarderOp](f, m.Ops, err)
+	f.Tables, err = share[Table](f, m.Tables, err)
+	f.Lists, err = share[Listed](f, m.Lists, err)
+	f.Subtables, err = share[Fields](f, m.Subtables, err)
+	f.Entries, err = share[Entry](f, m.Entries, err)
+	f.EntryCounts, err = share[Counts](f, m.EntryCounts, err)
+	f.Ops, err = share[Op](f, m.Ops, err)
 	f.GroupHeads, err = share[uint64](f, m.GroupHeads, err)
-	f.Groups, err = share[ForwarderGroup](f, m.Groups, err)
-	f.GroupCounts, err = share[ForwarderCounts](f, m.GroupCounts, err)
-	f.Buckets, err = share[ForwarderBucket](f, m.Buckets, err)
-	f.BucketCounts, err = share[ForwarderCounts](f, m.BucketCounts, err)
+	f.Groups, err = share[Group](f, m.Groups, err)
+	f.GroupCounts, err = share[Counts](f, m.GroupCounts, err)
+	f.Buckets, err = share[Bucket](f, m.Buckets, err)
+	f.BucketCounts, err = share[Counts](f, m.BucketCounts, err)
 	f.Slots, err = share[uint64](f, m.Slots, err)
-	f.Meters, err = share[ForwarderMeter](f, m.Meters, err)
-	f.MeterCounts, err = share[ForwarderCounts](f, m.MeterCounts, err)
-	f.Ports, err = share[ForwarderPort](f, m.Ports, err)
+	f.Meters, err = share[Meter](f, m.Meters, err)
+	f.MeterCounts, err = share[Counts](f, m.MeterCounts, err)
+	f.Ports, err = share[Port](f, m.Ports, err)
 	whole, err := share[forwarderPipeline](f, m.Pipelines, err)
 	outs, err := share[forwarderPacketOut](f, m.PacketOuts, err)
 	if err != nil {
@@ -251,7 +251,7 @@ func (f *Forwarder) SetList(table int, first, count uint32) {
 }
 
 // SetWanted says which entry wants packets whose fields, under the mask of a subtable, are these.
-func (f *Forwarder) SetWanted(fields *ForwarderFields, entry, priority uint32) error {
+func (f *Forwarder) SetWanted(fields *Fields, entry, priority uint32) error {
 	v := forwarderFound{Entry: entry, Priority: priority}
 	if err := f.objects.Wanted.Put(unsafe.Pointer(fields), unsafe.Pointer(&v)); err != nil {
 		return fmt.Errorf("write a flow entry: %w", err)
@@ -260,7 +260,7 @@ func (f *Forwarder) SetWanted(fields *ForwarderFields, entry, priority uint32) e
 }
 
 // RemoveWanted is the opposite.
-func (f *Forwarder) RemoveWanted(fields *ForwarderFields) error {
+func (f *Forwarder) RemoveWanted(fields *Fields) error {
 	if err := f.objects.Wanted.Delete(unsafe.Pointer(fields)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("remove a flow entry: %w", err)
 	}
@@ -271,8 +271,8 @@ func (f *Forwarder) RemoveWanted(fields *ForwarderFields) error {
 func (f *Forwarder) Changed() { atomic.AddUint64(&f.whole.Epoch, 1) }
 
 // SetUsed says which bits any entry asks for. Changed must follow.
-func (f *Forwarder) SetUsed(mask *ForwarderFields) {
-	*(*ForwarderFields)(unsafe.Pointer(&f.whole.Used)) = *mask
+func (f *Forwarder) SetUsed(mask *Fields) {
+	*(*Fields)(unsafe.Pointer(&f.whole.Used)) = *mask
 }
 
 // SetPorts says below which place all ports are.
@@ -291,39 +291,36 @@ func (f *Forwarder) SetFragments(drop bool) {
 func (f *Forwarder) SetPunt(bytes uint16) { atomic.StoreUint32(&f.whole.Punt, uint32(bytes)) }
 
 // Send has the pipeline put out a frame: in_port is where it is said to come from, ops what is done. One caller at a time.
-func (f *Forwarder) Send(frame []byte, inPort uint32, ops []ForwarderOp) error {
-	if len(ops) > ForwarderOutOps {
-		return fmt.Errorf("send a packet: %d actions, where there is room for %d", len(ops), ForwarderOutOps)
+func (f *Forwarder) Send(frame []byte, inPort uint32, ops []Op) error {
+	if len(ops) > OutOps {
+		return fmt.Errorf("send a packet: %d actions, where there is room for %d", len(ops), OutOps)
 	}
-	copy(f.Ops[:ForwarderOutOps], ops)
+	copy(f.Ops[:OutOps], ops)
 	f.out.InPort, f.out.Ops = inPort, uint32(len(ops))
 	// The device hands the frame to the program before the write ends.
 	return f.loop.Write(frame)
 }
 
-// Punted waits for a packet for the controllers, and reads it into r, whose memory it uses again. It ends with ringbuf.ErrClosed after Close.
+// Punted waits for a packet for the controllers, and reads it into r, whose memory it uses again. It ends with datapath.ErrClosed after Close.
 func (f *Forwarder) Punted(r *Punted) error {
 	if err := f.punts.ReadInto(&r.record); err != nil {
 		return err
 	}
-	n := int(unsafe.Sizeof(ForwarderPunted{}))
+	n := int(unsafe.Sizeof(PuntedHead{}))
 	if len(r.record.RawSample) < n {
 		return fmt.Errorf("packet for the controllers of %d bytes", len(r.record.RawSample))
 	}
-	r.Head = (*ForwarderPunted)(unsafe.Pointer(&r.record.RawSample[0]))
+	r.Head = (*PuntedHead)(unsafe.Pointer(&r.record.RawSample[0]))
 	r.Frame = r.record.RawSample[n:]
 	return nil
 }
 
 // Punted is a packet for the controllers.
 type Punted struct {
-	Head   *ForwarderPunted
+	Head   *PuntedHead
 	Frame  []byte
 	record ringbuf.Record
 }
-
-// ErrForwarderClosed ends Punted.
-var ErrForwarderClosed = ringbuf.ErrClosed
 
 // Verdicts counts what became of packets, by the name of the verdict.
 func (f *Forwarder) Verdicts() (map[string]uint64, error) {
@@ -363,8 +360,8 @@ func (f *Forwarder) Close() error {
 	return errors.Join(errs...)
 }
 
-// RemoveForwarder takes away all that a forwarder has left, which must not be running.
-func RemoveForwarder(state, name string) error {
+// Remove takes away all that a forwarder has left, which must not be running.
+func Remove(state, name string) error {
 	dir, err := os.Open(state)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove %s: %w", state, err)
@@ -372,7 +369,7 @@ func RemoveForwarder(state, name string) error {
 	if err == nil {
 		defer dir.Close()
 		if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-			return fmt.Errorf("%w: %s", ErrForwarderInUse, state)
+			return fmt.Errorf("%w: %s", ErrInUse, state)
 		}
 		if err := os.RemoveAll(state); err != nil {
 			return fmt.Errorf("remove %s: %w", state, err)

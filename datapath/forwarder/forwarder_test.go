@@ -29,45 +29,45 @@ func TestForwarderVerdictNames(t *testing.T) {
 	}
 }
 
-// forwarderRig is the forwarder's data path with one flow entry, which takes every packet.
-type forwarderRig struct {
+// rig is the forwarder's data path with one flow entry, which takes every packet.
+type rig struct {
 	*Forwarder
 	t testing.TB
 }
 
 const (
-	rigOps   = ForwarderOutOps // of the entry
+	rigOps   = OutOps // of the entry
 	rigPorts = 2
 )
 
-func newForwarderRig(t testing.TB) *forwarderRig {
+func newRig(t testing.TB) *rig {
 	t.Helper()
 	kerneltest.Need(t)
-	o := ForwarderOptions{
-		State: datapath.BPFFS + "/baton/forwarder-test", Name: "loop-datapath", Entries: 8, Ops: ForwarderOutOps + 64, Lists: 8, Subtables: 8,
+	o := Options{
+		State: datapath.BPFFS + "/baton/forwarder-test", Name: "loop-datapath", Entries: 8, Ops: OutOps + 64, Lists: 8, Subtables: 8,
 		Groups: 8, Buckets: 8, Slots: 8, Meters: 8, Paths: 1,
 	}
-	f, err := OpenForwarder(o)
+	f, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(f.Close(), RemoveForwarder(o.State, o.Name)); err != nil {
+		if err := errors.Join(f.Close(), Remove(o.State, o.Name)); err != nil {
 			t.Error(err)
 		}
 	})
-	r := &forwarderRig{f, t}
+	r := &rig{f, t}
 	for place := uint32(1); place <= rigPorts; place++ {
 		// nobody is there, and the loop device takes what goes out
-		f.Ports[place] = ForwarderPort{Number: place << 24, Ifindex: uint32(f.loop.Ifindex), Flags: PortThere | PortLive}
+		f.Ports[place] = Port{Number: place << 24, Ifindex: uint32(f.loop.Ifindex), Flags: PortThere | PortLive}
 	}
 	f.SetPorts(rigPorts)
 	if err := f.objects.PortOf.Put(uint32(1), uint32(1)); err != nil { // lo
 		t.Fatal(err)
 	}
-	f.Lists[0] = ForwarderListed{Subtable: 1}
+	f.Lists[0] = Listed{Subtable: 1}
 	f.SetList(0, 0, 1)
-	var key ForwarderFields
+	var key Fields
 	*(*uint32)(unsafe.Pointer(&key[120])) = 1
 	if err := f.SetWanted(&key, 0, 1); err != nil {
 		t.Fatal(err)
@@ -76,14 +76,14 @@ func newForwarderRig(t testing.TB) *forwarderRig {
 }
 
 // does makes these ops the flow entry's.
-func (r *forwarderRig) does(ops ...ForwarderOp) {
+func (r *rig) does(ops ...Op) {
 	copy(r.Ops[rigOps:], ops)
-	r.Entries[0] = ForwarderEntry{Ops: uint32(rigOps), Apply: uint16(len(ops))}
+	r.Entries[0] = Entry{Ops: uint32(rigOps), Apply: uint16(len(ops))}
 	r.Changed()
 }
 
 // run runs a frame through the program and returns the verdict's name, the action and the frame.
-func (r *forwarderRig) run(b []byte) (verdict string, action uint32, after []byte) {
+func (r *rig) run(b []byte) (verdict string, action uint32, after []byte) {
 	r.t.Helper()
 	before, err := r.Verdicts()
 	if err != nil {
@@ -113,14 +113,14 @@ func (r *forwarderRig) run(b []byte) (verdict string, action uint32, after []byt
 // TestForwarderSurvivesAnything: whatever the bytes and the ops, each packet has one verdict. The kernel leaves tags in the bytes of a test
 // run, which it never does for packets that come by an interface.
 func TestForwarderSurvivesAnything(t *testing.T) {
-	r, rnd := newForwarderRig(t), kerneltest.Rand(t)
+	r, rnd := newRig(t), kerneltest.Rand(t)
 	seen := make(map[string]int)
 	for range 3000 {
-		var ops []ForwarderOp
+		var ops []Op
 		for range 1 + rnd.IntN(4) {
 			ops = append(ops, anyOp(rnd))
 		}
-		ops = append(ops, ForwarderOp{Kind: OpOutput, Arg: 2})
+		ops = append(ops, Op{Kind: OpOutput, Arg: 2})
 		r.does(ops...)
 		b := anyFrame(rnd)
 		verdict, action, _ := r.run(b)
@@ -136,11 +136,11 @@ func TestForwarderSurvivesAnything(t *testing.T) {
 }
 
 // anyOp is an op that no compiler would make, but for those that send copies.
-func anyOp(r *rand.Rand) ForwarderOp {
+func anyOp(r *rand.Rand) Op {
 	kinds := []uint8{OpPatch, OpPatch, OpPatch, OpTunnel, OpDSCP, OpECN, OpProto, OpVLANVID, OpVLANPCP, OpPushVLAN, OpPopVLAN, OpPushMPLS, OpPopMPLS,
 		OpPushPBB, OpPopPBB, OpMPLSTTL, OpDecMPLSTTL, OpNWTTL, OpDecNWTTL, OpCopyTTLOut, OpCopyTTLIn, OpIncSeq, OpIncAck, OpIncSACK, OpIncTSval,
 		OpIncTSecr, OpRescaleWindow, OpClampMSS, OpStripOption, OpQueue, OpGroup}
-	op := ForwarderOp{Kind: kinds[r.IntN(len(kinds))], Arg: r.Uint32(), Base: uint8(r.IntN(20)), At: uint8(r.IntN(40)), Len: uint8(r.IntN(20)),
+	op := Op{Kind: kinds[r.IntN(len(kinds))], Arg: r.Uint32(), Base: uint8(r.IntN(20)), At: uint8(r.IntN(40)), Len: uint8(r.IntN(20)),
 		FieldAt: uint8(r.Uint32()), FieldLen: uint8(r.Uint32()), Sums: uint8(r.IntN(8))}
 	if r.IntN(2) == 0 {
 		op.Arg = []uint32{0x8100, 0x88a8, 0x8847, 0x0800, 0x88e7, 0}[r.IntN(6)]
@@ -187,14 +187,14 @@ func anyFrame(r *rand.Rand) []byte {
 
 // TestForwarderInTheBytes: a tag that was left in the bytes is matched as any, and no action finds it.
 func TestForwarderInTheBytes(t *testing.T) {
-	r := newForwarderRig(t)
+	r := newRig(t)
 	b := slices.Concat(make([]byte, 12), []byte{0x81, 0, 0, 5, 0x88, 0xb5}, make([]byte, 44))
-	r.does(ForwarderOp{Kind: OpVLANPCP, Arg: 3}, ForwarderOp{Kind: OpOutput, Arg: 2})
+	r.does(Op{Kind: OpVLANPCP, Arg: 3}, Op{Kind: OpOutput, Arg: 2})
 	if verdict, _, _ := r.run(b); verdict != "drop_not_there" {
 		t.Errorf("written: %s", verdict)
 	}
-	for _, ops := range [][]ForwarderOp{{}, {{Kind: OpPopVLAN}}} {
-		r.does(append(ops, ForwarderOp{Kind: OpOutput, Arg: 2})...)
+	for _, ops := range [][]Op{{}, {{Kind: OpPopVLAN}}} {
+		r.does(append(ops, Op{Kind: OpOutput, Arg: 2})...)
 		if verdict, action, after := r.run(b); verdict != "forwarded" || action != kerneltest.ActRedirect || !slices.Equal(after, b) {
 			t.Errorf("%v: %s, action %d\n% x", ops, verdict, action, after)
 		}

@@ -46,7 +46,7 @@ var picksName = picksPrefix + strconv.Itoa(int(forwarderPickBoundPICK_ABI))
 var memoryMaps = [...]string{forwarderMapPicks, forwarderMapPickBacks, forwarderMapPickRemotes, forwarderMapPickings, forwarderMapPickSeats}
 
 // openPicks sizes the maps of pick, and opens those that an earlier process has left. They stay as large as they are.
-func openPicks(spec *ebpf.CollectionSpec, o ForwarderOptions) (_ map[string]*ebpf.Map, err error) {
+func openPicks(spec *ebpf.CollectionSpec, o Options) (_ map[string]*ebpf.Map, err error) {
 	// What a flow leaves behind when processors race is not in the way of another's replies.
 	backs := o.Picks + o.Picks/8
 	for name, n := range map[string]int{

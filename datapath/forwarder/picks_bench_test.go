@@ -11,9 +11,9 @@ import (
 func BenchmarkPick(b *testing.B) {
 	r := newPickRig(b, 1<<17)
 	r.group(pickHead, false, 1, 1, 1)
-	mac := ForwarderOp{Kind: OpPatch, Base: BaseFrame, Len: 12, FieldLen: 12, FieldAt: 24}
-	three := func(link uint32) []ForwarderOp { // both link addresses are one
-		return []ForwarderOp{mac, r.Ops[bucketOps+8*link], r.Ops[bucketOps+8*link+1]}
+	mac := Op{Kind: OpPatch, Base: BaseFrame, Len: 12, FieldLen: 12, FieldAt: 24}
+	three := func(link uint32) []Op { // both link addresses are one
+		return []Op{mac, r.Ops[bucketOps+8*link], r.Ops[bucketOps+8*link+1]}
 	}
 	for link := range uint32(3) {
 		// a repetition gets the packet as it came out: its source stays what it was
@@ -42,19 +42,19 @@ func BenchmarkPick(b *testing.B) {
 	}
 	b.Run("none", func(b *testing.B) {
 		copy(r.Ops[pickOps:], three(0))
-		r.Entries[0] = ForwarderEntry{Ops: pickOps, Apply: 3}
+		r.Entries[0] = Entry{Ops: pickOps, Apply: 3}
 		median(b, func(int) time.Duration { return run(b, 1, 1000) })
 	})
 	for name, method := range map[string]uint8{"turns": PickTurns, "least": PickLeast, "fastest": PickFastest, "hash": PickHash} {
 		r.Ops[pickOps] = pickOp(pickHead, method, 0)
 		b.Run("known/"+name, func(b *testing.B) {
 			r.Ops[pickOps] = pickOp(pickHead, method, 0)
-			r.Entries[0] = ForwarderEntry{Ops: pickOps, Apply: 1}
+			r.Entries[0] = Entry{Ops: pickOps, Apply: 1}
 			median(b, func(int) time.Duration { return run(b, 1, 1000) })
 		})
 		b.Run("new/"+name, func(b *testing.B) {
 			r.Ops[pickOps] = pickOp(pickHead, method, 0)
-			r.Entries[0] = ForwarderEntry{Ops: pickOps, Apply: 1}
+			r.Entries[0] = Entry{Ops: pickOps, Apply: 1}
 			median(b, func(i int) time.Duration { return run(b, 2+i, 1) })
 			b.StopTimer()
 			r.forgetAll()
@@ -91,7 +91,7 @@ func BenchmarkPicksMany(b *testing.B) {
 	r := newPickRig(b, 1<<17)
 	r.group(pickHead, false, 1, 1, 1)
 	r.Ops[pickOps] = pickOp(pickHead, PickLeast, 0)
-	r.Entries[0] = ForwarderEntry{Ops: pickOps, Apply: 1}
+	r.Entries[0] = Entry{Ops: pickOps, Apply: 1}
 	r.must(r.objects.PortOf.Put(uint32(1), uint32(insidePlace)))
 	for n := range flows {
 		if _, _, err := r.objects.ForwarderIngress.Benchmark(flowNumber(udpProtocol, n, false).frame(), 1, nil); err != nil {

@@ -206,7 +206,7 @@ func TestPickFragments(t *testing.T) {
 						back.offset = offset
 						b := back
 						b.dst = netip.AddrPortFrom(linkAddr(link, v6), back.dst.Port())
-						verdict, after := r.send(linkPlace+uint32(link), ForwarderOp{Kind: OpUnpick, Arg: replyHead}, b.frame())
+						verdict, after := r.send(linkPlace+uint32(link), Op{Kind: OpUnpick, Arg: replyHead}, b.frame())
 						if _, dst := addresses(after); verdict != "forwarded" || dst != p.src.Addr() {
 							t.Fatalf("the reply's fragment at %d: %s, to %v", offset, verdict, dst)
 						}
@@ -233,7 +233,7 @@ func TestPickFragments(t *testing.T) {
 }
 
 // fragment sends one from the inside, and returns the link.
-func (r *pickRig) fragment(place uint32, op ForwarderOp, p testPacket, _ netip.Addr) int {
+func (r *pickRig) fragment(place uint32, op Op, p testPacket, _ netip.Addr) int {
 	r.t.Helper()
 	verdict, after := r.send(place, op, p.frame())
 	if verdict != "forwarded" {
@@ -274,7 +274,7 @@ func TestUnpickErrors(t *testing.T) {
 					e := packet.ICMPSpec{
 						Src: router, Dst: linkAddr(link, v6), Type: kind, Code: 1, MTU: 1400, Quote: quoteOf(link, p, most),
 					}
-					verdict, after := r.send(linkPlace+uint32(link), ForwarderOp{Kind: OpUnpick, Arg: replyHead}, packet.BuildICMP(e))
+					verdict, after := r.send(linkPlace+uint32(link), Op{Kind: OpUnpick, Arg: replyHead}, packet.BuildICMP(e))
 					e.Dst, e.Quote = p.src.Addr(), p.frame()[packet.EthernetSize:]
 					e.Quote = e.Quote[:min(most, len(e.Quote))]
 					if want := packet.BuildICMP(e); verdict != "forwarded" || !slices.Equal(after, want) {
@@ -313,7 +313,7 @@ func (r *pickRig) foreignErrors(p testPacket, link int, router netip.Addr) {
 		}
 		e.Src = router
 		b := packet.BuildICMP(e)
-		verdict, after := r.send(linkPlace+uint32(at), ForwarderOp{Kind: OpUnpick, Arg: replyHead}, b)
+		verdict, after := r.send(linkPlace+uint32(at), Op{Kind: OpUnpick, Arg: replyHead}, b)
 		if verdict != "dropped" || !slices.Equal(after, b) {
 			r.t.Fatalf("%v: an error %s: %s\n%x\n%x", p, what, verdict, b, after)
 		}
@@ -328,7 +328,7 @@ func TestUnpickErrorOfNoChecksum(t *testing.T) {
 	r.out(pickOp(pickHead, PickTurns, 0), p)
 	quote := func(b []byte) []byte { binary.BigEndian.PutUint16(b[26:], 0); return b }
 	e := packet.ICMPSpec{Src: netip.MustParseAddr("192.0.2.77"), Dst: linkAddr(0, false), Type: 3, Code: 3, Quote: quote(quoteOf(0, p, 28))}
-	_, after := r.send(linkPlace, ForwarderOp{Kind: OpUnpick, Arg: replyHead}, packet.BuildICMP(e))
+	_, after := r.send(linkPlace, Op{Kind: OpUnpick, Arg: replyHead}, packet.BuildICMP(e))
 	e.Dst, e.Quote = p.src.Addr(), quote(p.frame()[packet.EthernetSize:][:28])
 	if want := packet.BuildICMP(e); !slices.Equal(after, want) {
 		t.Errorf("became\n%x, want\n%x", after, want)

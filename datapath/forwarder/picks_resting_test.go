@@ -17,7 +17,7 @@ type closing struct {
 
 // segment has a connection's next segment be any of those that come at its end, and returns how many more active flows its link has then, and
 // whether the connection is over.
-func (c *closing) segment(r *pickRig, op ForwarderOp, p testPacket, link int, rnd *rand.Rand) (change int, over bool) {
+func (c *closing) segment(r *pickRig, op Op, p testPacket, link int, rnd *rand.Rand) (change int, over bool) {
 	was, finned, out := c.active, c.sent || c.received, rnd.IntN(2) == 0
 	p.flags = []packet.Flags{packet.RST, packet.ACK, packet.FIN | packet.ACK, packet.FIN | packet.ACK}[rnd.IntN(4)]
 	p.size = 10 * rnd.IntN(2)

@@ -21,7 +21,7 @@ import (
 type pickRig struct {
 	*Forwarder
 	t       testing.TB
-	options ForwarderOptions
+	options Options
 	version uint32 // of groups
 	buckets uint32 // the next place
 	slots   uint32
@@ -37,15 +37,15 @@ const (
 
 	replyHead, pickHead, otherHead = 1, 2, 3 // of groups, whose numbers are ten times that
 
-	replyOps  = uint32(ForwarderOutOps) // [output inside]
-	pickOps   = uint32(ForwarderOutOps) + 8
-	unpickOps = uint32(ForwarderOutOps) + 16
-	bucketOps = uint32(ForwarderOutOps) + 32 // eight a link
+	replyOps  = uint32(OutOps) // [output inside]
+	pickOps   = uint32(OutOps) + 8
+	unpickOps = uint32(OutOps) + 16
+	bucketOps = uint32(OutOps) + 32 // eight a link
 )
 
-func pickOptions(picks int) ForwarderOptions {
-	return ForwarderOptions{
-		State: datapath.BPFFS + "/baton/picks-test", Name: "loop-picks", Entries: 8, Ops: ForwarderOutOps + 256, Lists: 8, Subtables: 8,
+func pickOptions(picks int) Options {
+	return Options{
+		State: datapath.BPFFS + "/baton/picks-test", Name: "loop-picks", Entries: 8, Ops: OutOps + 256, Lists: 8, Subtables: 8,
 		Groups: 256, Buckets: 4096, Slots: 1 << 14, Meters: 8, Paths: 1, Picks: picks,
 	}
 }
@@ -54,35 +54,35 @@ func newPickRig(t testing.TB, picks int) *pickRig {
 	t.Helper()
 	kerneltest.Need(t)
 	r := openPickRig(t, pickOptions(picks))
-	t.Cleanup(func() { r.must(RemoveForwarder(r.options.State, r.options.Name)) })
+	t.Cleanup(func() { r.must(Remove(r.options.State, r.options.Name)) })
 	t.Cleanup(func() { r.must(r.Close()) })
 	return r
 }
 
 // openPickRig is for a test that closes it.
-func openPickRig(t testing.TB, o ForwarderOptions) *pickRig {
+func openPickRig(t testing.TB, o Options) *pickRig {
 	t.Helper()
-	f, err := OpenForwarder(o)
+	f, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &pickRig{Forwarder: f, t: t, options: o, version: 16}
 	for place := uint32(1); place < linkPlace+rigLinks; place++ {
-		f.Ports[place] = ForwarderPort{Number: bits.ReverseBytes32(place), Ifindex: uint32(f.loop.Ifindex), Flags: PortThere | PortLive}
+		f.Ports[place] = Port{Number: bits.ReverseBytes32(place), Ifindex: uint32(f.loop.Ifindex), Flags: PortThere | PortLive}
 		if place >= linkPlace {
 			r.must(f.Seat(place))
 		}
 	}
 	f.SetPorts(linkPlace + rigLinks - 1)
-	f.Ops[replyOps] = ForwarderOp{Kind: OpOutput, Arg: insidePlace}
-	f.Groups[1] = ForwarderGroup{Kind: GroupAll, First: replyOps, Count: 1}
+	f.Ops[replyOps] = Op{Kind: OpOutput, Arg: insidePlace}
+	f.Groups[1] = Group{Kind: GroupAll, First: replyOps, Count: 1}
 	f.GroupHeads[replyHead] = 1
-	f.Lists[0] = ForwarderListed{Subtable: 1}
+	f.Lists[0] = Listed{Subtable: 1}
 	f.SetList(0, 0, 1)
-	var key ForwarderFields
+	var key Fields
 	*(*uint32)(unsafe.Pointer(&key[120])) = 1
 	r.must(f.SetWanted(&key, 0, 1))
-	f.Ops[unpickOps] = ForwarderOp{Kind: OpUnpick, Arg: replyHead}
+	f.Ops[unpickOps] = Op{Kind: OpUnpick, Arg: replyHead}
 	return r
 }
 
@@ -112,7 +112,7 @@ func linkAddr(link int, v6 bool) netip.Addr {
 func (r *pickRig) group(head uint32, v6 bool, weights ...int) {
 	r.t.Helper()
 	r.version++
-	g := ForwarderGroup{Kind: GroupSelect, First: r.buckets, Slots: r.slots}
+	g := Group{Kind: GroupSelect, First: r.buckets, Slots: r.slots}
 	var slots []uint32
 	for link, weight := range weights {
 		if weight < 0 {
@@ -123,13 +123,13 @@ func (r *pickRig) group(head uint32, v6 bool, weights ...int) {
 			ops += 4
 		}
 		addr := linkAddr(link, v6).AsSlice()
-		src := ForwarderOp{Kind: OpPatch, Base: BaseIPv4, At: 12, Len: 4, FieldAt: 56, FieldLen: 4, Sums: SumIP | SumPseudo}
+		src := Op{Kind: OpPatch, Base: BaseIPv4, At: 12, Len: 4, FieldAt: 56, FieldLen: 4, Sums: SumIP | SumPseudo}
 		if v6 {
 			src.Base, src.At, src.Len, src.FieldLen, src.Sums = BaseIPv6, 8, 16, 16, SumPseudo
 		}
 		copy(src.Value[:], addr)
-		r.Ops[ops], r.Ops[ops+1] = src, ForwarderOp{Kind: OpOutput, Arg: linkPlace + uint32(link)}
-		r.Buckets[r.buckets+g.Count] = ForwarderBucket{Ops: ops, Count: 2, Watch: linkPlace + uint32(link), Weight: uint32(weight)}
+		r.Ops[ops], r.Ops[ops+1] = src, Op{Kind: OpOutput, Arg: linkPlace + uint32(link)}
+		r.Buckets[r.buckets+g.Count] = Bucket{Ops: ops, Count: 2, Watch: linkPlace + uint32(link), Weight: uint32(weight)}
 		for range weight {
 			slots = append(slots, g.Count)
 		}
@@ -158,15 +158,15 @@ func (r *pickRig) live(link int, is bool) {
 }
 
 // pickOp is the action.
-func pickOp(head uint32, method uint8, together uint32) ForwarderOp {
-	op := ForwarderOp{Kind: OpPick, At: method, Arg: head}
+func pickOp(head uint32, method uint8, together uint32) Op {
+	op := Op{Kind: OpPick, At: method, Arg: head}
 	binary.NativeEndian.PutUint32(op.Value[:], together)
 	return op
 }
 
 // does makes an op the flow entry's.
-func (r *pickRig) does(op ForwarderOp) {
-	entry := ForwarderEntry{Ops: pickOps, Apply: 1}
+func (r *pickRig) does(op Op) {
+	entry := Entry{Ops: pickOps, Apply: 1}
 	if r.Ops[pickOps] == op && r.Entries[0] == entry {
 		return
 	}
@@ -175,7 +175,7 @@ func (r *pickRig) does(op ForwarderOp) {
 }
 
 // send runs a frame that comes by the port at a place through an entry with one op.
-func (r *pickRig) send(place uint32, op ForwarderOp, b []byte) (verdict string, after []byte) {
+func (r *pickRig) send(place uint32, op Op, b []byte) (verdict string, after []byte) {
 	r.t.Helper()
 	r.does(op)
 	if r.at != place {
@@ -222,7 +222,7 @@ func (r *pickRig) verdicts() []uint64 {
 }
 
 // out sends a packet of a flow from the inside, and returns the link that it went out of, -1 for none.
-func (r *pickRig) out(op ForwarderOp, p testPacket) (link int, verdict string) {
+func (r *pickRig) out(op Op, p testPacket) (link int, verdict string) {
 	r.t.Helper()
 	verdict, after := r.send(insidePlace, op, p.frame())
 	if verdict != "forwarded" {
@@ -256,7 +256,7 @@ func (r *pickRig) reply(link int, p testPacket, flags packet.Flags) (restored bo
 	b := p.answer(flags)
 	inside := b.dst
 	b.dst = netip.AddrPortFrom(linkAddr(link, inside.Addr().Is6()), inside.Port())
-	verdict, after := r.send(linkPlace+uint32(link), ForwarderOp{Kind: OpUnpick, Arg: replyHead}, b.frame())
+	verdict, after := r.send(linkPlace+uint32(link), Op{Kind: OpUnpick, Arg: replyHead}, b.frame())
 	if verdict == "dropped" { // no more actions
 		if !slices.Equal(after, b.frame()) {
 			r.t.Fatalf("what is no reply was changed:\n%x\n%x", b.frame(), after)

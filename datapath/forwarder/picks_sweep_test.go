@@ -114,7 +114,7 @@ func TestPicksAreTakenOver(t *testing.T) {
 	kerneltest.Need(t)
 	o := pickOptions(512)
 	t.Cleanup(func() {
-		if err := RemoveForwarder(o.State, o.Name); err != nil {
+		if err := Remove(o.State, o.Name); err != nil {
 			t.Error(err)
 		}
 	})
@@ -132,7 +132,7 @@ func TestPicksAreTakenOver(t *testing.T) {
 
 	o.Picks = 1024 // another size is of no effect on what is there
 	second := openPickRig(t, o)
-	place := func(at int) ForwarderPort { return second.Ports[at] }
+	place := func(at int) Port { return second.Ports[at] }
 	// links 0 and 2 have changed their places
 	a, b := place(linkPlace), place(linkPlace+2)
 	second.Ports[linkPlace], second.Ports[linkPlace+2] = b, a
@@ -184,7 +184,7 @@ func TestPickRace(t *testing.T) {
 		r := newPickRigNamed(t, method)
 		r.group(pickHead, false, 1, 1, 1)
 		r.Ops[pickOps] = pickOp(pickHead, method, 0)
-		r.Entries[0] = ForwarderEntry{Ops: pickOps, Apply: 1}
+		r.Entries[0] = Entry{Ops: pickOps, Apply: 1}
 		r.must(r.objects.PortOf.Put(uint32(1), uint32(insidePlace)))
 		const flows, workers = 1500, 4
 		var each [workers][flows]byte
@@ -237,7 +237,7 @@ func TestPickRace(t *testing.T) {
 		if backs := r.backs(); backs != flows {
 			t.Errorf("method %d: %d ways back of %d", method, backs, flows)
 		}
-		r.must(errors.Join(r.Close(), RemoveForwarder(r.options.State, r.options.Name)))
+		r.must(errors.Join(r.Close(), Remove(r.options.State, r.options.Name)))
 	}
 }
 

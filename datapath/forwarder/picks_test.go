@@ -100,7 +100,7 @@ func TestPickRemembers(t *testing.T) {
 }
 
 // keeps has flows of a protocol begin, and then go on while their group changes.
-func (r *pickRig) keeps(op ForwarderOp, protocol packet.Protocol, v6 bool) {
+func (r *pickRig) keeps(op Op, protocol packet.Protocol, v6 bool) {
 	r.t.Helper()
 	r.group(pickHead, v6, 1, 2, 1)
 	went := make(map[int]int)
@@ -387,7 +387,7 @@ func TestPickSurvivesAnything(t *testing.T) {
 	r.group(otherHead, true, 1, 2, 1)
 	seen := make(map[string]int)
 	for range 4000 {
-		op, place := ForwarderOp{Kind: OpUnpick, Arg: uint32(rnd.IntN(4))}, linkPlace+uint32(rnd.IntN(3))
+		op, place := Op{Kind: OpUnpick, Arg: uint32(rnd.IntN(4))}, linkPlace+uint32(rnd.IntN(3))
 		if rnd.IntN(2) == 0 {
 			op, place = pickOp(pickHead+uint32(rnd.IntN(2)), uint8(rnd.IntN(6)), uint32(rnd.IntN(2))), insidePlace
 		}

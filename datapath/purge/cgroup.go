@@ -11,8 +11,8 @@ import (
 	"baton/datapath"
 )
 
-// purgeGroup is a control group that the program is attached to, or that was looked for.
-type purgeGroup struct {
+// watched is a control group that the program is attached to, or that was looked for.
+type watched struct {
 	dir  string
 	id   uint64 // inode of dir
 	link link.Link
@@ -27,14 +27,14 @@ type purgeGroup struct {
 func (p *Purge) AttachCgroup(group string) (fresh bool, err error) {
 	g := p.groups[group]
 	if g == nil {
-		if len(p.groups) == MaxPurgeCgroups {
+		if len(p.groups) == MaxCgroups {
 			return false, fmt.Errorf("attach to the control group %s: there are %d already", group, len(p.groups))
 		}
 		dir, err := p.hierarchy.Dir(group)
 		if err != nil {
 			return false, err
 		}
-		g = &purgeGroup{dir: dir}
+		g = &watched{dir: dir}
 		p.groups[group] = g
 	}
 	if fresh, err = p.attach(g); err != nil {
@@ -44,7 +44,7 @@ func (p *Purge) AttachCgroup(group string) (fresh bool, err error) {
 }
 
 // attach has g be the group that there is now at its path.
-func (p *Purge) attach(g *purgeGroup) (fresh bool, err error) {
+func (p *Purge) attach(g *watched) (fresh bool, err error) {
 	fd, err := unix.Open(g.dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	var at unix.Stat_t
 	if err == nil {
@@ -69,7 +69,7 @@ func (p *Purge) attach(g *purgeGroup) (fresh bool, err error) {
 }
 
 // forget detaches from a group that is gone.
-func (p *Purge) forget(g *purgeGroup) error {
+func (p *Purge) forget(g *watched) error {
 	err := errors.Join(datapath.Detach(g.link), p.objects.Groups.Delete(g.id))
 	g.id, g.link = 0, nil
 	return err

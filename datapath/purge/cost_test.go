@@ -7,12 +7,12 @@ import (
 	"baton/datapath/kerneltest"
 )
 
-var purgeUpdate = flag.Bool("purgeUpdate", false, "write what was measured to testdata")
+var update = flag.Bool("purgeUpdate", false, "write what was measured to testdata")
 
-func TestPurgeVerifierCost(t *testing.T) {
+func TestVerifierCost(t *testing.T) {
 	spec, err := loadPurge()
 	if err != nil {
 		t.Fatal(err)
 	}
-	kerneltest.VerifierCost(t, *purgeUpdate, spec)
+	kerneltest.VerifierCost(t, *update, spec)
 }

@@ -15,26 +15,26 @@ import (
 	"baton/datapath"
 )
 
-// PurgeSocket is a silent connection of a server of this host. The cookie tells it from an earlier or later one of the same addresses and ports.
-type PurgeSocket struct {
+// Socket is a silent connection of a server of this host. The cookie tells it from an earlier or later one of the same addresses and ports.
+type Socket struct {
 	Client, Server netip.AddrPort
 	Ifindex        int // that the socket is bound to; 0: none
 	Cookie         uint64
 	Turn           uint16 // of the connection's silences: a mark is for one
 }
 
-// PurgeExpiry is a retransmission timeout that has run out. Durations are whole milliseconds.
-type PurgeExpiry struct {
+// Expiry is a retransmission timeout that has run out. Durations are whole milliseconds.
+type Expiry struct {
 	Count  int           // of those in this silence, this one included
 	RTO    time.Duration // its length
 	Silent time.Duration // since the silence began: since the first of them was set
 }
 
-// PurgeMark is a connection that is dormant unless it is heard of.
-type PurgeMark struct {
-	PurgeSocket
+// Mark is a connection that is dormant unless it is heard of.
+type Mark struct {
+	Socket
 	Policy uint32 // its ID
-	PurgeExpiry
+	Expiry
 	Within time.Duration // the time that is left to it
 	Found  bool          // it was silent before the programs were there: Count is that of retransmissions
 	State  string        // as ss(8) has it
@@ -46,23 +46,23 @@ const markRecord = int(unsafe.Sizeof(purgeMark{})) + ringbufHeader
 
 const ringbufHeader = 8
 
-// PurgeMarks reads the kernel's marks. The caller closes the reader.
-type PurgeMarks struct {
+// Marks reads the kernel's marks. The caller closes the reader.
+type Marks struct {
 	reader *ringbuf.Reader
 	record ringbuf.Record
 }
 
 // Marks starts reading. One reader has all marks.
-func (p *Purge) Marks() (*PurgeMarks, error) {
+func (p *Purge) Marks() (*Marks, error) {
 	reader, err := ringbuf.NewReader(p.objects.Marks)
 	if err != nil {
 		return nil, fmt.Errorf("read marks: %w", err)
 	}
-	return &PurgeMarks{reader: reader}, nil
+	return &Marks{reader: reader}, nil
 }
 
 // Next waits for a mark, and puts it and those that are there, too, into to. It ends with ErrClosed after Close. One caller at a time.
-func (r *PurgeMarks) Next(to []PurgeMark) (n int, err error) {
+func (r *Marks) Next(to []Mark) (n int, err error) {
 	for n < len(to) {
 		err := r.reader.ReadInto(&r.record)
 		if errors.Is(err, ringbuf.ErrClosed) {
@@ -83,19 +83,19 @@ func (r *PurgeMarks) Next(to []PurgeMark) (n int, err error) {
 }
 
 // Close ends a Next that waits.
-func (r *PurgeMarks) Close() error { return r.reader.Close() }
+func (r *Marks) Close() error { return r.reader.Close() }
 
-func parseMark(b []byte) (PurgeMark, error) {
+func parseMark(b []byte) (Mark, error) {
 	if len(b) < int(unsafe.Sizeof(purgeMark{})) {
-		return PurgeMark{}, fmt.Errorf("read marks: one of %d bytes", len(b))
+		return Mark{}, fmt.Errorf("read marks: one of %d bytes", len(b))
 	}
 	k := (*purgeMark)(unsafe.Pointer(&b[0])) // a sample is aligned to 8 bytes
-	return PurgeMark{
-		PurgeSocket: PurgeSocket{
+	return Mark{
+		Socket: Socket{
 			Client: datapath.AddrPort(k.Tuple.Src, k.Tuple.Sport), Server: datapath.AddrPort(k.Tuple.Dst, k.Tuple.Dport), Ifindex: int(k.Ifindex), Cookie: k.Cookie,
 			Turn: uint16(k.Turn),
 		},
-		Policy: k.Policy, PurgeExpiry: PurgeExpiry{Count: int(k.Expiry.Count), RTO: ms(k.Expiry.Rto), Silent: ms(k.Expiry.Silent)},
+		Policy: k.Policy, Expiry: Expiry{Count: int(k.Expiry.Count), RTO: ms(k.Expiry.Rto), Silent: ms(k.Expiry.Silent)},
 		Within: ms(k.Within), Found: purgeMarkKind(k.Kind) == purgeMarkKindMARK_FOUND, State: stateName(k.State),
 		SRTT: time.Duration(k.Srtt) * time.Microsecond,
 	}, nil
@@ -115,19 +115,19 @@ func stateName(state uint32) string {
 	return names[state]
 }
 
-// PurgeAnswer tells what has become of a marked connection.
-type PurgeAnswer int
+// Answer tells what has become of a marked connection.
+type Answer int
 
 // The answers.
 const (
-	PurgeSilent = PurgeAnswer(purgeAnswerKindANSWER_SILENT) // nothing was heard since the mark
-	PurgeHeard  = PurgeAnswer(purgeAnswerKindANSWER_HEARD)
-	PurgeGone   = PurgeAnswer(purgeAnswerKindANSWER_GONE) // closed, or the addresses are another connection's
+	Silent = Answer(purgeAnswerKindANSWER_SILENT) // nothing was heard since the mark
+	Heard  = Answer(purgeAnswerKindANSWER_HEARD)
+	Gone   = Answer(purgeAnswerKindANSWER_GONE) // closed, or the addresses are another connection's
 )
 
-// PurgeCheck is the answer with what the server has sent. Sequence numbers are in host byte order.
-type PurgeCheck struct {
-	Answer PurgeAnswer
+// Check is the answer with what the server has sent. Sequence numbers are in host byte order.
+type Check struct {
+	Answer Answer
 	State  string
 	Una    uint32 // the first that is not acknowledged
 	Next   uint32 // that would be sent
@@ -135,8 +135,8 @@ type PurgeCheck struct {
 }
 
 // Check asks what has become of marked connections. The answers are in their order. It may be called by several goroutines.
-func (p *Purge) Check(sockets []PurgeSocket) ([]PurgeCheck, error) {
-	out := make([]PurgeCheck, len(sockets))
+func (p *Purge) Check(sockets []Socket) ([]Check, error) {
+	out := make([]Check, len(sockets))
 	for i := 0; i < len(sockets); {
 		n := 1 // those of one interface
 		for n < int(purgeBoundQUESTIONS) && i+n < len(sockets) && sockets[i+n].Ifindex == sockets[i].Ifindex {
@@ -146,7 +146,7 @@ func (p *Purge) Check(sockets []PurgeSocket) ([]PurgeCheck, error) {
 		switch {
 		case errors.Is(err, unix.ENODEV): // they are bound to an interface that is gone
 			for j := range n {
-				out[i+j].Answer = PurgeGone
+				out[i+j].Answer = Gone
 			}
 		case err != nil:
 			return nil, fmt.Errorf("check %d connections: %w", n, err)
@@ -162,7 +162,7 @@ type testSkb struct {
 	Ifindex uint32
 }
 
-func (p *Purge) ask(sockets []PurgeSocket, out []PurgeCheck) error {
+func (p *Purge) ask(sockets []Socket, out []Check) error {
 	questions := make([]purgeQuestion, len(sockets))
 	for i, s := range sockets {
 		questions[i] = purgeQuestion{
@@ -191,7 +191,7 @@ func (p *Purge) ask(sockets []PurgeSocket, out []PurgeCheck) error {
 		if q.Answer == 0 {
 			return errors.New("the program has not answered")
 		}
-		out[i] = PurgeCheck{Answer: PurgeAnswer(q.Answer), State: stateName(q.State), Una: q.SndUna, Next: q.SndNxt, Rcv: q.RcvNxt}
+		out[i] = Check{Answer: Answer(q.Answer), State: stateName(q.State), Una: q.SndUna, Next: q.SndNxt, Rcv: q.RcvNxt}
 	}
 	return nil
 }

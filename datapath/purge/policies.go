@@ -11,14 +11,14 @@ import (
 	"baton/datapath"
 )
 
-// PurgePorts is a range of port numbers.
-type PurgePorts struct{ First, Last uint16 }
+// Ports is a range of port numbers.
+type Ports struct{ First, Last uint16 }
 
-// PurgePolicy says which connections it is about, and when one of them is dormant. Durations are whole milliseconds.
-type PurgePolicy struct {
+// Policy says which connections it is about, and when one of them is dormant. Durations are whole milliseconds.
+type Policy struct {
 	ID        uint32         // told in marks; not 0
 	Addresses []netip.Prefix // of servers of this host
-	Ports     []PurgePorts
+	Ports     []Ports
 	Exempt    []netip.Prefix // clients that are spared
 
 	MaxRetries int           // timeouts that may run out before the one that counts
@@ -28,17 +28,17 @@ type PurgePolicy struct {
 }
 
 const (
-	// MaxPurgePolicies is the most that SetPolicies takes.
-	MaxPurgePolicies = int(purgeBoundMAX_POLICIES)
-	// maxPurgePrefixes is the room of a generation, for servers' addresses and for exempt ones.
-	maxPurgePrefixes = 32768
-	// maxPurgeTime bounds what is added up in 32 bits of milliseconds, and maxPurgeWait the percentage.
-	maxPurgeTime = 24 * time.Hour
-	maxPurgeWait = 1000
+	// MaxPolicies is the most that SetPolicies takes.
+	MaxPolicies = int(purgeBoundMAX_POLICIES)
+	// maxPrefixes is the room of a generation, for servers' addresses and for exempt ones.
+	maxPrefixes = 32768
+	// maxTime bounds what is added up in 32 bits of milliseconds, and maxWait the percentage.
+	maxTime = 24 * time.Hour
+	maxWait = 1000
 )
 
 // SetPolicies replaces all policies at once. The first that wants a connection has it. Connections that are marked stay so.
-func (p *Purge) SetPolicies(policies []PurgePolicy) error {
+func (p *Purge) SetPolicies(policies []Policy) error {
 	t, err := compilePolicies(policies)
 	if err == nil {
 		err = p.writeTables(t)
@@ -49,24 +49,24 @@ func (p *Purge) SetPolicies(policies []PurgePolicy) error {
 	return nil
 }
 
-// purgeTables is what policies become: bit i of a set is policy i.
-type purgeTables struct {
+// tables is what policies become: bit i of a set is policy i.
+type tables struct {
 	ports             []uint64 // by port
 	addresses, exempt map[netip.Prefix]uint64
 	policies          []purgePolicy
 }
 
-func compilePolicies(policies []PurgePolicy) (purgeTables, error) {
-	if len(policies) > MaxPurgePolicies {
-		return purgeTables{}, fmt.Errorf("%d policies, where there is room for %d", len(policies), MaxPurgePolicies)
+func compilePolicies(policies []Policy) (tables, error) {
+	if len(policies) > MaxPolicies {
+		return tables{}, fmt.Errorf("%d policies, where there is room for %d", len(policies), MaxPolicies)
 	}
-	t := purgeTables{ports: make([]uint64, 1<<16)}
+	t := tables{ports: make([]uint64, 1<<16)}
 	var addresses, exempt []datapath.PrefixRule
 	for i, p := range policies {
 		bit := uint64(1) << i
 		k, err := p.kernel()
 		if err != nil {
-			return purgeTables{}, fmt.Errorf("policy %d: %w", p.ID, err)
+			return tables{}, fmt.Errorf("policy %d: %w", p.ID, err)
 		}
 		t.policies = append(t.policies, k)
 		for _, r := range p.Ports {
@@ -82,14 +82,14 @@ func compilePolicies(policies []PurgePolicy) (purgeTables, error) {
 		}
 	}
 	t.addresses, t.exempt = datapath.PrefixSets(addresses), datapath.PrefixSets(exempt)
-	if n := max(len(t.addresses), len(t.exempt)); n > maxPurgePrefixes {
-		return purgeTables{}, fmt.Errorf("%d prefixes, where there is room for %d", n, maxPurgePrefixes)
+	if n := max(len(t.addresses), len(t.exempt)); n > maxPrefixes {
+		return tables{}, fmt.Errorf("%d prefixes, where there is room for %d", n, maxPrefixes)
 	}
 	return t, nil
 }
 
 // kernel is the policy as the kernel has it, or what is wrong with it.
-func (p *PurgePolicy) kernel() (purgePolicy, error) {
+func (p *Policy) kernel() (purgePolicy, error) {
 	switch {
 	case p.ID == 0:
 		return purgePolicy{}, errors.New("no ID")
@@ -97,9 +97,9 @@ func (p *PurgePolicy) kernel() (purgePolicy, error) {
 		return purgePolicy{}, errors.New("no address or no port")
 	case p.MaxRetries < 0 || p.MaxRetries > 255:
 		return purgePolicy{}, fmt.Errorf("%d retries", p.MaxRetries)
-	case p.Wait < 0 || p.Wait > maxPurgeWait:
+	case p.Wait < 0 || p.Wait > maxWait:
 		return purgePolicy{}, fmt.Errorf("wait for %d percent of a timeout", p.Wait)
-	case p.Floor < 0 || p.Floor > p.Ceiling || p.Ceiling > maxPurgeTime:
+	case p.Floor < 0 || p.Floor > p.Ceiling || p.Ceiling > maxTime:
 		return purgePolicy{}, fmt.Errorf("a silence from %v to %v", p.Floor, p.Ceiling)
 	}
 	for _, r := range p.Ports {
@@ -122,7 +122,7 @@ func (p *PurgePolicy) kernel() (purgePolicy, error) {
 
 // writeTables fills the generation that is not in force and puts it in force. The other is emptied the next time, when no timeout is about
 // that has begun with it.
-func (p *Purge) writeTables(t purgeTables) error {
+func (p *Purge) writeTables(t tables) error {
 	next := 1 - p.generation
 	tables := []struct {
 		m           *ebpf.Map
@@ -133,7 +133,7 @@ func (p *Purge) writeTables(t purgeTables) error {
 	}
 	for _, to := range tables {
 		for prefix := range to.stale {
-			if err := to.m.Delete(purgeKey(next, prefix)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			if err := to.m.Delete(prefixKey(next, prefix)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 				return fmt.Errorf("forget %v: %w", prefix, err)
 			}
 		}
@@ -147,13 +147,13 @@ func (p *Purge) writeTables(t purgeTables) error {
 		return fmt.Errorf("write the ports: %w", err)
 	}
 	for bit, k := range t.policies {
-		if err := p.objects.Policies.Put(next*uint32(MaxPurgePolicies)+uint32(bit), k); err != nil {
+		if err := p.objects.Policies.Put(next*uint32(MaxPolicies)+uint32(bit), k); err != nil {
 			return fmt.Errorf("write a policy: %w", err)
 		}
 	}
 	for _, to := range tables {
 		for prefix, set := range to.want {
-			if err := to.m.Put(purgeKey(next, prefix), set); err != nil {
+			if err := to.m.Put(prefixKey(next, prefix), set); err != nil {
 				return fmt.Errorf("write %v: %w", prefix, err)
 			}
 		}
@@ -165,7 +165,7 @@ func (p *Purge) writeTables(t purgeTables) error {
 	return nil
 }
 
-func purgeKey(generation uint32, p netip.Prefix) purgePrefixKey {
+func prefixKey(generation uint32, p netip.Prefix) purgePrefixKey {
 	bits := p.Bits()
 	if p.Addr().Is4() {
 		bits += 96

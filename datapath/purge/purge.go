@@ -20,27 +20,27 @@ import (
 // On sockets stays a flag that nobody heeds.
 //
 // Its methods may be called at any time by any goroutine, but for SetPolicies and AttachCgroup, each by one at a time, and Close, which is
-// the last. All are of the network namespace in which LoadPurge was called.
+// the last. All are of the network namespace in which Load was called.
 type Purge struct {
 	objects    purgeObjects
 	generation uint32
-	tables     purgeTables // in force
-	stale      purgeTables // of the other generation
-	groups     map[string]*purgeGroup
+	tables     tables // in force
+	stale      tables // of the other generation
+	groups     map[string]*watched
 	hierarchy  datapath.Hierarchy
 }
 
-// PurgeOptions make a Purge.
-type PurgeOptions struct {
+// Options make a Purge.
+type Options struct {
 	Marks   int  // room for so many that nobody has read, as far as memory is given for that: 16 MiB
 	Orphans bool // connections are marked, too, that the application may have closed (FIN-WAIT-1, LAST-ACK, CLOSING)
 }
 
-// MaxPurgeCgroups is how many control groups a Purge may be attached to.
-const MaxPurgeCgroups = int(purgeBoundMAX_GROUPS)
+// MaxCgroups is how many control groups a Purge may be attached to.
+const MaxCgroups = int(purgeBoundMAX_GROUPS)
 
-// ProbePurge refuses a kernel or a user that the purge cannot work with, and says what is missing.
-func ProbePurge() error {
+// Probe refuses a kernel or a user that the purge cannot work with, and says what is missing.
+func Probe() error {
 	err := datapath.Require([]datapath.Capability{
 		{Bit: unix.CAP_PERFMON, Name: "CAP_PERFMON", Why: "to load programs that look into sockets"},
 		{Bit: unix.CAP_NET_ADMIN, Name: "CAP_NET_ADMIN", Why: "to attach programs and to end connections"},
@@ -58,12 +58,12 @@ func ProbePurge() error {
 	return nil
 }
 
-// LoadPurge loads the programs. Nothing is attached yet. The caller closes the Purge.
-func LoadPurge(o PurgeOptions) (*Purge, error) {
+// Load loads the programs. Nothing is attached yet. The caller closes the Purge.
+func Load(o Options) (*Purge, error) {
 	if o.Marks < 1 {
 		return nil, fmt.Errorf("load the purge: %d marks: at least one", o.Marks)
 	}
-	if err := ProbePurge(); err != nil {
+	if err := Probe(); err != nil {
 		return nil, err
 	}
 	spec, err := loadPurge()
@@ -84,7 +84,7 @@ func LoadPurge(o PurgeOptions) (*Purge, error) {
 		}
 	}
 	spec.Maps[purgeMapMarks].MaxEntries = markRing(o.Marks)
-	p := &Purge{groups: make(map[string]*purgeGroup)}
+	p := &Purge{groups: make(map[string]*watched)}
 	if err := spec.LoadAndAssign(&p.objects, nil); err != nil {
 		return nil, fmt.Errorf("load the program: %w", err)
 	}
@@ -134,13 +134,13 @@ func iterate(program *ebpf.Program) error {
 	return err
 }
 
-// PurgeVerdicts are the names of what may become of a connection or a timeout in the kernel, in the order of enum verdict.
-func PurgeVerdicts() []string { return verdictNames[:purgeVerdictVERDICTS] }
+// Verdicts are the names of what may become of a connection or a timeout in the kernel, in the order of enum verdict.
+func Verdicts() []string { return verdictNames[:purgeVerdictVERDICTS] }
 
-// Verdicts counts them, since LoadPurge.
+// Verdicts counts them, since Load.
 func (p *Purge) Verdicts() (map[string]uint64, error) {
 	all := make(map[string]uint64)
-	for v, name := range PurgeVerdicts() {
+	for v, name := range Verdicts() {
 		var each []uint64
 		if err := p.objects.Verdicts.Lookup(uint32(v), &each); err != nil {
 			return nil, fmt.Errorf("read the verdicts: %w", err)

@@ -14,7 +14,7 @@ import (
 // TestPurgeVerdictNames: each verdict has a name of its own.
 func TestPurgeVerdictNames(t *testing.T) {
 	seen := make(map[string]bool)
-	for v, name := range PurgeVerdicts() {
+	for v, name := range Verdicts() {
 		if name == "" || name != strings.ToLower(name) || seen[name] {
 			t.Errorf("verdict %d is called %q", v, name)
 		}
@@ -37,7 +37,7 @@ func TestMarkRing(t *testing.T) {
 func TestPurgeLeavesNothing(t *testing.T) {
 	kerneltest.Need(t)
 	before := kerneltest.Programs(t, "purge_watch")
-	p, err := LoadPurge(PurgeOptions{Marks: 1})
+	p, err := Load(Options{Marks: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

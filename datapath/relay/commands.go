@@ -15,7 +15,7 @@ import (
 // waited too long. Repeated, it is told of again.
 var ErrNotHeld = errors.New("the SYN is not held")
 
-// The methods here need no descriptor but a program's: a thread with a table of its own may call them if that was copied after LoadRelay.
+// The methods here need no descriptor but a program's: a thread with a table of its own may call them if that was copied after Load.
 
 // command runs one, with keys behind it.
 func (r *Relay) command(c relaySynCommand, keys []relaySynKey) (settled int, err error) {
@@ -38,7 +38,7 @@ func (r *Relay) command(c relaySynCommand, keys []relaySynKey) (settled int, err
 
 // Taken settles SYNs whose clients were accepted, or whose onward connections were given up: they do not count any more. It returns how
 // many there were.
-func (r *Relay) Taken(syns ...RelaySYN) (settled int, err error) {
+func (r *Relay) Taken(syns ...SYN) (settled int, err error) {
 	for len(syns) > 0 {
 		some := syns[:min(len(syns), int(relayBoundCOMMAND_KEYS))]
 		syns = syns[len(some):]
@@ -62,10 +62,10 @@ func (r *Relay) Sweep() (settled int, err error) {
 }
 
 // Release gives a SYN that is held to its listener. It counts until Taken or Sweep.
-func (r *Relay) Release(e RelayEvent) error { return r.replay(e, relayReplayKindREPLAY_RELEASE) }
+func (r *Relay) Release(e Event) error { return r.replay(e, relayReplayKindREPLAY_RELEASE) }
 
 // Refuse answers a SYN that is held with a reset, and its repetitions for some seconds. It does not count any more.
-func (r *Relay) Refuse(e RelayEvent) error { return r.replay(e, relayReplayKindREPLAY_REFUSE) }
+func (r *Relay) Refuse(e Event) error { return r.replay(e, relayReplayKindREPLAY_REFUSE) }
 
 // replaySkb is the start of struct __sk_buff up to where the command is.
 type replaySkb struct {
@@ -73,7 +73,7 @@ type replaySkb struct {
 	Kind uint32 // cb[0]
 }
 
-func (r *Relay) replay(e RelayEvent, kind relayReplayKind) error {
+func (r *Relay) replay(e Event, kind relayReplayKind) error {
 	frame, err := finished(e.Frame)
 	if err != nil {
 		return fmt.Errorf("give back the SYN of %v: %w", e.Client, err)

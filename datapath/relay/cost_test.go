@@ -7,12 +7,12 @@ import (
 	"baton/datapath/kerneltest"
 )
 
-var relayUpdate = flag.Bool("relayUpdate", false, "write what was measured to testdata")
+var update = flag.Bool("relayUpdate", false, "write what was measured to testdata")
 
-func TestRelayVerifierCost(t *testing.T) {
+func TestVerifierCost(t *testing.T) {
 	spec, err := loadRelay()
 	if err != nil {
 		t.Fatal(err)
 	}
-	kerneltest.VerifierCost(t, *relayUpdate, spec)
+	kerneltest.VerifierCost(t, *update, spec)
 }

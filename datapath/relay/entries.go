@@ -13,48 +13,48 @@ import (
 	"baton/datapath"
 )
 
-// RelayEarly says what becomes of a SYN to an entry.
-type RelayEarly uint8
+// Early says what becomes of a SYN to an entry.
+type Early uint8
 
 // The kinds of early SYN.
 const (
-	EarlyOff          = RelayEarly(relayEarlyKindEARLY_OFF)
-	EarlyOptimistic   = RelayEarly(relayEarlyKindEARLY_OPTIMISTIC)    // told of, and answered at once
-	EarlyConnectFirst = RelayEarly(relayEarlyKindEARLY_CONNECT_FIRST) // told of, and held until Release or Refuse
+	EarlyOff          = Early(relayEarlyKindEARLY_OFF)
+	EarlyOptimistic   = Early(relayEarlyKindEARLY_OPTIMISTIC)    // told of, and answered at once
+	EarlyConnectFirst = Early(relayEarlyKindEARLY_CONNECT_FIRST) // told of, and held until Release or Refuse
 )
 
-// RelayPorts is a range of port numbers.
-type RelayPorts struct{ First, Last uint16 }
+// Ports is a range of port numbers.
+type Ports struct{ First, Last uint16 }
 
-// RelayEntry says which packets are for some listeners.
-type RelayEntry struct {
+// Entry says which packets are for some listeners.
+type Entry struct {
 	ID     uint32         // told in events
 	Listen netip.AddrPort // where the listeners are found: 0.0.0.0 and ::, the latter for IPv4, too, are those of all addresses
 	// Destinations are the addresses that clients send to. An entry that does not intercept has this host's; it goes before those that do.
 	// Otherwise the first entry that wants an address and port has it.
 	Destinations []netip.Prefix
 	Except       []netip.Prefix // addresses that are not meant though Destinations have them, as this host's; of any family
-	Ports        []RelayPorts   // empty: all
+	Ports        []Ports        // empty: all
 	// Intercept has packets to Destinations steered to the listeners (IP_TRANSPARENT, IPV6_TRANSPARENT) and to their connections. Those of
 	// connections that are not of this host go on their way.
 	Intercept bool
-	Early     RelayEarly
+	Early     Early
 }
 
 const (
-	// MaxRelayEntries is the most that SetEntries takes.
-	MaxRelayEntries = int(relayBoundMAX_ENTRIES)
-	// maxRelayPrefixes is the room of a generation.
-	maxRelayPrefixes = 32768
+	// MaxEntries is the most that SetEntries takes.
+	MaxEntries = int(relayBoundMAX_ENTRIES)
+	// maxPrefixes is the room of a generation.
+	maxPrefixes = 32768
 )
 
 // SetEntries replaces all entries at once. What is told of SYNs stays.
-func (r *Relay) SetEntries(entries []RelayEntry) error {
+func (r *Relay) SetEntries(entries []Entry) error {
 	tables, err := compileEntries(entries)
 	if err != nil {
 		return fmt.Errorf("set entries: %w", err)
 	}
-	if r.steering == nil && slices.ContainsFunc(entries, func(e RelayEntry) bool { return e.Intercept }) {
+	if r.steering == nil && slices.ContainsFunc(entries, func(e Entry) bool { return e.Intercept }) {
 		return errors.New("set entries: the relay was loaded without a mark: nothing can be intercepted")
 	}
 	if err := r.writeTables(tables); err != nil {
@@ -65,7 +65,7 @@ func (r *Relay) SetEntries(entries []RelayEntry) error {
 
 // writeTables fills the generation that is not in force and puts it in force. The other is emptied the next time, when no packet is about
 // that has begun with it.
-func (r *Relay) writeTables(t relayTables) error {
+func (r *Relay) writeTables(t tables) error {
 	next := 1 - r.generation
 	if err := r.emptyTables(next, r.stale); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (r *Relay) writeTables(t relayTables) error {
 		return fmt.Errorf("write the ports: %w", err)
 	}
 	for bit, e := range t.entries {
-		place := next*uint32(MaxRelayEntries) + uint32(bit)
+		place := next*uint32(MaxEntries) + uint32(bit)
 		if err := r.objects.Listeners.Delete(place); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) && !errors.Is(err, unix.EINVAL) {
 			return fmt.Errorf("forget the listener of an earlier entry: %w", err)
 		}
@@ -99,7 +99,7 @@ func (r *Relay) writeTables(t relayTables) error {
 	return nil
 }
 
-func (r *Relay) emptyTables(generation uint32, t relayTables) error {
+func (r *Relay) emptyTables(generation uint32, t tables) error {
 	for prefix := range t.destinations {
 		err := r.objects.Destinations.Delete(destinationKey(generation, prefix))
 		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
@@ -117,26 +117,26 @@ func destinationKey(generation uint32, p netip.Prefix) relayDestinationKey {
 	return relayDestinationKey{Prefixlen: uint32(32 + bits), Generation: generation, Addr: p.Addr().As16()}
 }
 
-// relayTables is what entries become: bit i of a set is entry i.
-type relayTables struct {
+// tables is what entries become: bit i of a set is entry i.
+type tables struct {
 	ports        []uint64 // by port
 	destinations map[netip.Prefix]uint64
 	entries      []relayEntry
 }
 
-func compileEntries(entries []RelayEntry) (relayTables, error) {
-	if len(entries) > MaxRelayEntries {
-		return relayTables{}, fmt.Errorf("%d entries, where there is room for %d", len(entries), MaxRelayEntries)
+func compileEntries(entries []Entry) (tables, error) {
+	if len(entries) > MaxEntries {
+		return tables{}, fmt.Errorf("%d entries, where there is room for %d", len(entries), MaxEntries)
 	}
 	entries = slices.Clone(entries)
-	slices.SortStableFunc(entries, func(a, b RelayEntry) int { return cmp.Compare(number(a.Intercept), number(b.Intercept)) })
-	t := relayTables{ports: make([]uint64, 1<<16)}
+	slices.SortStableFunc(entries, func(a, b Entry) int { return cmp.Compare(number(a.Intercept), number(b.Intercept)) })
+	t := tables{ports: make([]uint64, 1<<16)}
 	var rules []datapath.PrefixRule
 	for i, e := range entries {
 		bit := uint64(1) << i
 		more, err := prefixRules(e, bit)
 		if err != nil {
-			return relayTables{}, fmt.Errorf("entry %d: %w", e.ID, err)
+			return tables{}, fmt.Errorf("entry %d: %w", e.ID, err)
 		}
 		rules = append(rules, more...)
 		for _, r := range portsOf(e) {
@@ -149,8 +149,8 @@ func compileEntries(entries []RelayEntry) (relayTables, error) {
 		})
 	}
 	t.destinations = datapath.PrefixSets(rules)
-	if len(t.destinations) > maxRelayPrefixes {
-		return relayTables{}, fmt.Errorf("%d prefixes, where there is room for %d", len(t.destinations), maxRelayPrefixes)
+	if len(t.destinations) > maxPrefixes {
+		return tables{}, fmt.Errorf("%d prefixes, where there is room for %d", len(t.destinations), maxPrefixes)
 	}
 	return t, nil
 }
@@ -162,7 +162,7 @@ func number(b bool) int {
 	return 0
 }
 
-func prefixRules(e RelayEntry, bit uint64) ([]datapath.PrefixRule, error) {
+func prefixRules(e Entry, bit uint64) ([]datapath.PrefixRule, error) {
 	if !e.Listen.IsValid() || e.Listen.Port() == 0 || e.Listen.Addr().Is4In6() {
 		return nil, fmt.Errorf("listeners at %v", e.Listen)
 	}
@@ -194,9 +194,9 @@ func prefixRules(e RelayEntry, bit uint64) ([]datapath.PrefixRule, error) {
 	return all, nil
 }
 
-func portsOf(e RelayEntry) []RelayPorts {
+func portsOf(e Entry) []Ports {
 	if len(e.Ports) == 0 {
-		return []RelayPorts{{0, 65535}}
+		return []Ports{{0, 65535}}
 	}
 	return e.Ports
 }

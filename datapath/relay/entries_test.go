@@ -20,7 +20,7 @@ func prefixes(all ...string) []netip.Prefix {
 }
 
 // wanted is the model: which entry a destination is for.
-func wanted(entries []RelayEntry, addr netip.Addr, port uint16) (RelayEntry, bool) {
+func wanted(entries []Entry, addr netip.Addr, port uint16) (Entry, bool) {
 	contains := func(all []netip.Prefix) bool {
 		for _, p := range all {
 			if p.Contains(addr) {
@@ -41,60 +41,60 @@ func wanted(entries []RelayEntry, addr netip.Addr, port uint16) (RelayEntry, boo
 			}
 		}
 	}
-	return RelayEntry{}, false
+	return Entry{}, false
 }
 
 func TestRelayEntriesRefused(t *testing.T) {
 	listen := netip.MustParseAddrPort("10.0.0.1:80")
-	good := RelayEntry{ID: 3, Listen: listen, Destinations: prefixes("10.0.0.0/8")}
+	good := Entry{ID: 3, Listen: listen, Destinations: prefixes("10.0.0.0/8")}
 	tests := []struct {
 		name string
-		edit func(e *RelayEntry)
+		edit func(e *Entry)
 		want string
 	}{
-		{"no listeners", func(e *RelayEntry) { e.Listen = netip.AddrPort{} }, "entry 3: listeners at invalid AddrPort"},
-		{"port 0", func(e *RelayEntry) { e.Listen = netip.MustParseAddrPort("10.0.0.1:0") }, "entry 3: listeners at 10.0.0.1:0"},
-		{"mapped", func(e *RelayEntry) { e.Listen = netip.MustParseAddrPort("[::ffff:10.0.0.1]:80") },
+		{"no listeners", func(e *Entry) { e.Listen = netip.AddrPort{} }, "entry 3: listeners at invalid AddrPort"},
+		{"port 0", func(e *Entry) { e.Listen = netip.MustParseAddrPort("10.0.0.1:0") }, "entry 3: listeners at 10.0.0.1:0"},
+		{"mapped", func(e *Entry) { e.Listen = netip.MustParseAddrPort("[::ffff:10.0.0.1]:80") },
 			"entry 3: listeners at [::ffff:10.0.0.1]:80"},
-		{"no prefix", func(e *RelayEntry) { e.Destinations = []netip.Prefix{{}} }, "entry 3: destination invalid Prefix"},
-		{"mapped prefix", func(e *RelayEntry) { e.Destinations = prefixes("::ffff:0:0/96") }, "entry 3: destination ::ffff:0.0.0.0/96"},
-		{"no exception", func(e *RelayEntry) { e.Except = []netip.Prefix{{}} }, "entry 3: exception invalid Prefix"},
-		{"other family", func(e *RelayEntry) { e.Destinations = prefixes("fd00::/8") },
+		{"no prefix", func(e *Entry) { e.Destinations = []netip.Prefix{{}} }, "entry 3: destination invalid Prefix"},
+		{"mapped prefix", func(e *Entry) { e.Destinations = prefixes("::ffff:0:0/96") }, "entry 3: destination ::ffff:0.0.0.0/96"},
+		{"no exception", func(e *Entry) { e.Except = []netip.Prefix{{}} }, "entry 3: exception invalid Prefix"},
+		{"other family", func(e *Entry) { e.Destinations = prefixes("fd00::/8") },
 			"entry 3: destination fd00::/8 is of another family than the listeners at 10.0.0.1:80"},
-		{"IPv4 to an IPv6 address", func(e *RelayEntry) { e.Listen = netip.MustParseAddrPort("[fd00::1]:80") },
+		{"IPv4 to an IPv6 address", func(e *Entry) { e.Listen = netip.MustParseAddrPort("[fd00::1]:80") },
 			"entry 3: destination 10.0.0.0/8 is of another family than the listeners at [fd00::1]:80"},
-		{"ports", func(e *RelayEntry) { e.Ports = []RelayPorts{{90, 80}} }, "entry 3: ports 90-80"},
-		{"early", func(e *RelayEntry) { e.Early = 3 }, "entry 3: early SYN of kind 3"},
+		{"ports", func(e *Entry) { e.Ports = []Ports{{90, 80}} }, "entry 3: ports 90-80"},
+		{"early", func(e *Entry) { e.Early = 3 }, "entry 3: early SYN of kind 3"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			e := good
 			tt.edit(&e)
-			if _, err := compileEntries([]RelayEntry{e}); err == nil || err.Error() != tt.want {
+			if _, err := compileEntries([]Entry{e}); err == nil || err.Error() != tt.want {
 				t.Errorf("got %v, want %s", err, tt.want)
 			}
 		})
 	}
-	if _, err := compileEntries(make([]RelayEntry, MaxRelayEntries+1)); err == nil || !strings.Contains(err.Error(), "65 entries") {
+	if _, err := compileEntries(make([]Entry, MaxEntries+1)); err == nil || !strings.Contains(err.Error(), "65 entries") {
 		t.Errorf("too many: %v", err)
 	}
 	many := good
 	many.Destinations = nil
-	for i := range maxRelayPrefixes {
+	for i := range maxPrefixes {
 		addr := netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0})
 		many.Destinations = append(many.Destinations, netip.PrefixFrom(addr, 24))
 	}
-	if _, err := compileEntries([]RelayEntry{many}); err == nil || !strings.Contains(err.Error(), "where there is room for 32768") {
+	if _, err := compileEntries([]Entry{many}); err == nil || !strings.Contains(err.Error(), "where there is room for 32768") {
 		t.Errorf("too many prefixes: %v", err) // as many, and those that stand for the families
 	}
 	good.Except = prefixes("10.0.0.1/32", "fd00::1/128") // all of a host's addresses
-	if _, err := compileEntries([]RelayEntry{good}); err != nil {
+	if _, err := compileEntries([]Entry{good}); err != nil {
 		t.Error(err)
 	}
 }
 
 // anyEntries are entries whose prefixes and ports meet, all with one listener.
-func anyEntries(r *rand.Rand, listen netip.AddrPort) []RelayEntry {
+func anyEntries(r *rand.Rand, listen netip.AddrPort) []Entry {
 	prefix := func() netip.Prefix {
 		if r.IntN(2) == 0 {
 			addr := netip.AddrFrom4([4]byte{203, 0, 113, byte(r.IntN(4))})
@@ -104,9 +104,9 @@ func anyEntries(r *rand.Rand, listen netip.AddrPort) []RelayEntry {
 		b[15] = byte(r.IntN(4))
 		return netip.PrefixFrom(netip.AddrFrom16(b), []int{0, 16, 64, 126, 127, 128}[r.IntN(6)]).Masked()
 	}
-	var all []RelayEntry
+	var all []Entry
 	for id := range 1 + r.IntN(5) {
-		e := RelayEntry{ID: uint32(100 + id), Listen: listen, Intercept: r.IntN(2) == 0, Early: EarlyOptimistic}
+		e := Entry{ID: uint32(100 + id), Listen: listen, Intercept: r.IntN(2) == 0, Early: EarlyOptimistic}
 		for range 1 + r.IntN(3) {
 			e.Destinations = append(e.Destinations, prefix())
 		}
@@ -115,7 +115,7 @@ func anyEntries(r *rand.Rand, listen netip.AddrPort) []RelayEntry {
 		}
 		for range r.IntN(3) {
 			first := uint16(80 + r.IntN(4))
-			e.Ports = append(e.Ports, RelayPorts{first, first + uint16(r.IntN(3))})
+			e.Ports = append(e.Ports, Ports{first, first + uint16(r.IntN(3))})
 		}
 		all = append(all, e)
 	}
@@ -124,7 +124,7 @@ func anyEntries(r *rand.Rand, listen netip.AddrPort) []RelayEntry {
 
 // TestRelayEntriesModel: the kernel finds the entry that the model finds, whatever was set before.
 func TestRelayEntriesModel(t *testing.T) {
-	k, r := newRelayRig(t), kerneltest.Rand(t)
+	k, r := newRig(t), kerneltest.Rand(t)
 	found := 0
 	for range 40 {
 		entries := anyEntries(r, k.listen)
@@ -133,7 +133,7 @@ func TestRelayEntriesModel(t *testing.T) {
 			t.Fatalf("%d destinations in the kernel, %d are set", n, want)
 		}
 		for range 30 {
-			f := relayFamilies[r.IntN(2)]
+			f := families[r.IntN(2)]
 			dst := f.farOne.AsSlice()
 			dst[len(dst)-1] = byte(r.IntN(5))
 			s := f.syn(netip.AddrPortFrom(f.client, uint16(1024+r.IntN(60000))), uint16(79+r.IntN(8)), packet.Seq(r.Uint32()))
@@ -142,7 +142,7 @@ func TestRelayEntriesModel(t *testing.T) {
 			e, ok := wanted(entries, addr, s.Dst.Port())
 			verdict, _, _ := k.run(packet.Build(s))
 			told := k.told()
-			if ok != (len(told) == 1) || ok && (told[0].Entry != e.ID || told[0].RelaySYN != (RelaySYN{s.Src, s.Dst, uint32(s.Seq)})) {
+			if ok != (len(told) == 1) || ok && (told[0].Entry != e.ID || told[0].SYN != (SYN{s.Src, s.Dst, uint32(s.Seq)})) {
 				t.Fatalf("%s to %v: %+v; the model: %v %+v\n%s", verdict, s.Dst, told, ok, e, listed(entries))
 			}
 			if ok {
@@ -156,7 +156,7 @@ func TestRelayEntriesModel(t *testing.T) {
 	}
 }
 
-func listed(entries []RelayEntry) string {
+func listed(entries []Entry) string {
 	var b strings.Builder
 	for _, e := range entries {
 		fmt.Fprintf(&b, "%+v\n", e)
@@ -166,10 +166,10 @@ func listed(entries []RelayEntry) string {
 
 // TestRelayEntriesCompiled: prefixes that change nothing are left out, so that a long list costs no more than it says.
 func TestRelayEntriesCompiled(t *testing.T) {
-	got, err := compileEntries([]RelayEntry{
+	got, err := compileEntries([]Entry{
 		{ID: 1, Intercept: true, Listen: netip.MustParseAddrPort("[::]:1"), Destinations: prefixes("10.0.0.0/8", "10.1.0.0/16", "2000::/3"),
 			Except: prefixes("10.2.3.4/32")},
-		{ID: 2, Listen: netip.MustParseAddrPort("10.2.3.4:5"), Destinations: prefixes("10.2.3.4/32"), Ports: []RelayPorts{{5, 5}}},
+		{ID: 2, Listen: netip.MustParseAddrPort("10.2.3.4:5"), Destinations: prefixes("10.2.3.4/32"), Ports: []Ports{{5, 5}}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -15,13 +15,13 @@ import (
 	"baton/datapath"
 )
 
-// RelaySYN names a SYN: two of the same addresses and ports are told apart by their initial sequence number.
-type RelaySYN struct {
+// SYN names a SYN: two of the same addresses and ports are told apart by their initial sequence number.
+type SYN struct {
 	Client, Server netip.AddrPort
 	ISN            uint32 // host byte order
 }
 
-func (s RelaySYN) key() relaySynKey {
+func (s SYN) key() relaySynKey {
 	return relaySynKey{
 		Tuple: relayTuple{
 			Src: s.Client.Addr().As16(), Dst: s.Server.Addr().As16(), Sport: datapath.BigEndian(s.Client.Port()), Dport: datapath.BigEndian(s.Server.Port()),
@@ -30,10 +30,10 @@ func (s RelaySYN) key() relaySynKey {
 	}
 }
 
-// RelayEvent tells of a SYN to an entry, or that its client has given it up. Another SYN of the same addresses and ports replaces the
+// Event tells of a SYN to an entry, or that its client has given it up. Another SYN of the same addresses and ports replaces the
 // earlier one.
-type RelayEvent struct {
-	RelaySYN
+type Event struct {
+	SYN
 	Cancelled bool
 	Entry     uint32 // its ID
 	Ifindex   int    // of the interface that it came in by
@@ -43,8 +43,8 @@ type RelayEvent struct {
 	Frame []byte
 }
 
-// RelayEvents reads the kernel's events for one reader. The caller closes it.
-type RelayEvents struct {
+// Events reads the kernel's events for one reader. The caller closes it.
+type Events struct {
 	ring   *ebpf.Map
 	reader *ringbuf.Reader
 	record ringbuf.Record
@@ -52,22 +52,22 @@ type RelayEvents struct {
 
 // Events starts reading as the one with a number, from 0 and below Readers: it has the events whose Hash modulo Readers is its number. There
 // is one for each at a time.
-func (r *Relay) Events(number int) (*RelayEvents, error) {
+func (r *Relay) Events(number int) (*Events, error) {
 	reader, err := ringbuf.NewReader(r.rings[number])
 	if err != nil {
 		return nil, fmt.Errorf("read events: %w", err)
 	}
 	reader.SetDeadline(time.Unix(1, 0)) // it never waits
-	return &RelayEvents{ring: r.rings[number], reader: reader}, nil
+	return &Events{ring: r.rings[number], reader: reader}, nil
 }
 
 // FD is readable (epoll) when there are events. The Relay owns it.
-func (e *RelayEvents) FD() int { return e.ring.FD() }
+func (e *Events) FD() int { return e.ring.FD() }
 
 // Take puts events that are there into to, in the order in which they came, and does not wait for others. When there are fewer than to
 // has room for, FD becomes readable with the next one. A thread with a table of descriptors of its own needs none but those of epoll
 // instances. One caller at a time, none after Close.
-func (e *RelayEvents) Take(to []RelayEvent) (n int, err error) {
+func (e *Events) Take(to []Event) (n int, err error) {
 	for n < len(to) && e.reader.AvailableBytes() > 0 {
 		err := e.reader.ReadInto(&e.record)
 		if errors.Is(err, os.ErrDeadlineExceeded) { // what there was had been discarded
@@ -76,7 +76,7 @@ func (e *RelayEvents) Take(to []RelayEvent) (n int, err error) {
 		if err != nil {
 			return n, fmt.Errorf("read events: %w", err)
 		}
-		if to[n], err = parseRelayEvent(e.record.RawSample); err != nil {
+		if to[n], err = parseEvent(e.record.RawSample); err != nil {
 			return n, err
 		}
 		n++
@@ -85,22 +85,22 @@ func (e *RelayEvents) Take(to []RelayEvent) (n int, err error) {
 }
 
 // Close ends reading.
-func (e *RelayEvents) Close() error { return e.reader.Close() }
+func (e *Events) Close() error { return e.reader.Close() }
 
-func parseRelayEvent(b []byte) (RelayEvent, error) {
+func parseEvent(b []byte) (Event, error) {
 	const size = int(unsafe.Sizeof(relaySynEvent{}))
 	if len(b) < size {
-		return RelayEvent{}, fmt.Errorf("read events: one of %d bytes", len(b))
+		return Event{}, fmt.Errorf("read events: one of %d bytes", len(b))
 	}
 	k := (*relaySynEvent)(unsafe.Pointer(&b[0])) // a sample is aligned to 8 bytes
-	ev := RelayEvent{
-		RelaySYN:  RelaySYN{Client: datapath.AddrPort(k.Tuple.Src, k.Tuple.Sport), Server: datapath.AddrPort(k.Tuple.Dst, k.Tuple.Dport), ISN: k.Isn},
+	ev := Event{
+		SYN:       SYN{Client: datapath.AddrPort(k.Tuple.Src, k.Tuple.Sport), Server: datapath.AddrPort(k.Tuple.Dst, k.Tuple.Dport), ISN: k.Isn},
 		Cancelled: relayEventKind(k.Kind) == relayEventKindEVENT_CANCELLED,
 		Entry:     k.Entry, Ifindex: int(k.Ifindex), Hash: k.Hash,
 	}
 	if k.Length > 0 {
 		if len(b)-size < int(k.Length) {
-			return RelayEvent{}, fmt.Errorf("read events: %d bytes of a frame of %d", len(b)-size, k.Length)
+			return Event{}, fmt.Errorf("read events: %d bytes of a frame of %d", len(b)-size, k.Length)
 		}
 		ev.Frame = slices.Clone(b[size : size+int(k.Length)])
 	}

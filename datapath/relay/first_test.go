@@ -35,7 +35,7 @@ func (l *liveRelay) dials() <-chan dialed {
 // A client is connected when the server has answered, and not before, by the SYN that was held; and by the worker that was told.
 func TestConnectFirstReleased(t *testing.T) {
 	const workers = liveReaders
-	eachRelayFamily(t, func(t *testing.T, f relayFamily) {
+	eachFamily(t, func(t *testing.T, f family) {
 		l := newLiveRelay(t, f)
 		events, conns := l.readers(), l.group(workers)
 		l.intercepts(f.far, EarlyConnectFirst)
@@ -57,7 +57,7 @@ func TestConnectFirstReleased(t *testing.T) {
 			}
 			go func() { _, _ = a.Write([]byte("hello")); a.Close() }()
 			says(t, hears{d}, "hello")
-			if n, err := l.Taken(e.RelaySYN); n != 1 || err != nil {
+			if n, err := l.Taken(e.SYN); n != 1 || err != nil {
 				t.Fatal(n, err)
 			}
 		}
@@ -73,7 +73,7 @@ func (h hears) Write(b []byte) (int, error) { return len(b), nil }
 
 // A client is refused when the server has refused.
 func TestConnectFirstRefused(t *testing.T) {
-	eachRelayFamily(t, func(t *testing.T, f relayFamily) {
+	eachFamily(t, func(t *testing.T, f family) {
 		l := newLiveRelay(t, f)
 		events := l.readers()
 		go echo(l.listener())
@@ -90,7 +90,7 @@ func TestConnectFirstRefused(t *testing.T) {
 
 // An entry that is listened at as usual: what is held is the host's own.
 func TestConnectFirstPlain(t *testing.T) {
-	eachRelayFamily(t, func(t *testing.T, f relayFamily) {
+	eachFamily(t, func(t *testing.T, f family) {
 		l := newLiveRelay(t, f)
 		events := l.readers()
 		at := netip.AddrPortFrom(f.relay, 8080)
@@ -99,8 +99,8 @@ func TestConnectFirstPlain(t *testing.T) {
 		defer made.Close()
 		go echo(made)
 		one := netip.PrefixFrom(f.relay, f.relay.BitLen())
-		l.must(l.SetEntries([]RelayEntry{{
-			ID: 1, Listen: at, Destinations: []netip.Prefix{one}, Ports: []RelayPorts{{8080, 8080}}, Early: EarlyConnectFirst,
+		l.must(l.SetEntries([]Entry{{
+			ID: 1, Listen: at, Destinations: []netip.Prefix{one}, Ports: []Ports{{8080, 8080}}, Early: EarlyConnectFirst,
 		}}))
 		l.must(l.Attach(l.north))
 		done := make(chan dialed, 1)
@@ -118,7 +118,7 @@ func TestConnectFirstPlain(t *testing.T) {
 // A SYN that meets full queues is not held, nor told of: the listener has enough to do.
 func TestPressedListener(t *testing.T) {
 	const backlog = 8
-	eachRelayFamily(t, func(t *testing.T, f relayFamily) {
+	eachFamily(t, func(t *testing.T, f family) {
 		l := newLiveRelay(t, f)
 		made := l.listener()
 		l.must(setBacklog(made, backlog))
@@ -187,18 +187,18 @@ func (h host) inject(name string, frame []byte) {
 
 // A SYN whose checksum a device was to finish is refused by a reset that a device is to finish; any other, by a whole one.
 func TestRefusedSYNWithPartialChecksum(t *testing.T) {
-	eachRelayFamily(t, func(t *testing.T, f relayFamily) {
+	eachFamily(t, func(t *testing.T, f family) {
 		l := newLiveRelay(t, f)
 		tap, err := datapath.OpenTap("syn%d")
 		l.must(err)
 		defer tap.Close()
 		l.listener()
-		l.must(l.SetEntries([]RelayEntry{{
+		l.must(l.SetEntries([]Entry{{
 			ID: 1, Listen: l.listen, Destinations: []netip.Prefix{f.far}, Intercept: true, Early: EarlyConnectFirst,
 		}}))
 		l.must(l.Attach(tap.Ifindex))
 		s := f.syn(f.clientAt(1, 4000), 80, 9)
-		l.must(l.objects.Refusals.Put(RelaySYN{s.Src, s.Dst, 9}.key().Tuple, relayRefused{Isn: 9, Since: datapath.Clock()}))
+		l.must(l.objects.Refusals.Put(SYN{s.Src, s.Dst, 9}.key().Tuple, relayRefused{Isn: 9, Since: datapath.Clock()}))
 		w := &kerneltest.Wires{T: t, In: tap, Out: tap}
 		for _, kind := range []packet.SumKind{packet.SumPartial, packet.SumComplete} {
 			s.Checksum = kind
@@ -222,7 +222,7 @@ func TestRefusedSYNWithPartialChecksum(t *testing.T) {
 
 // What is given back has a whole checksum, or the one that it came with.
 func TestFinished(t *testing.T) {
-	for _, f := range relayFamilies {
+	for _, f := range families {
 		s := f.syn(f.clientAt(1, 4000), 80, 9)
 		want := packet.Build(s)
 		for kind, want := range map[packet.SumKind][]byte{packet.SumComplete: want, packet.SumPartial: want} {

@@ -20,10 +20,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// relayNet is the network of the relay's tests: a client, the relay's host, which is the namespace of the tests, and a server.
+// network is the network of the relay's tests: a client, the relay's host, which is the namespace of the tests, and a server.
 //
 //	client c0 --- r0 relay r1 --- s0 server
-type relayNet struct {
+type network struct {
 	t              testing.TB
 	client, server host
 	north, south   int // interfaces of the relay towards them
@@ -35,14 +35,14 @@ type host struct {
 	ns netns.NsHandle
 }
 
-// relayFamily is what is different between IPv4 and IPv6.
-type relayFamily struct {
+// family is what is different between IPv4 and IPv6.
+type family struct {
 	name                          string
 	clientNet, serverNet, far     netip.Prefix // far: where nobody is
 	relay, client, server, farOne netip.Addr
 }
 
-var relayFamilies = []relayFamily{
+var families = []family{
 	{
 		"IPv4", netip.MustParsePrefix("10.77.1.0/24"), netip.MustParsePrefix("10.77.2.0/24"), netip.MustParsePrefix("203.0.113.0/24"),
 		netip.MustParseAddr("10.77.1.1"), netip.MustParseAddr("10.77.1.2"), netip.MustParseAddr("10.77.2.2"), netip.MustParseAddr("203.0.113.9"),
@@ -53,24 +53,24 @@ var relayFamilies = []relayFamily{
 	},
 }
 
-func eachRelayFamily(t *testing.T, run func(t *testing.T, f relayFamily)) {
-	for _, f := range relayFamilies {
+func eachFamily(t *testing.T, run func(t *testing.T, f family)) {
+	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) { run(t, f) })
 	}
 }
 
-func newRelayNet(t testing.TB) *relayNet {
+func newNetwork(t testing.TB) *network {
 	t.Helper()
 	kerneltest.Need(t)
 	kerneltest.Forward(t)
-	n := &relayNet{t: t, client: newHost(t), server: newHost(t)}
+	n := &network{t: t, client: newHost(t), server: newHost(t)}
 	n.north = n.join(n.client, "c0", "r0", 1)
 	n.south = n.join(n.server, "s0", "r1", 2)
 	return n
 }
 
 // join links a host to the relay's; net is the number of the network between them.
-func (n *relayNet) join(h host, theirs, ours string, net int) (ifindex int) {
+func (n *network) join(h host, theirs, ours string, net int) (ifindex int) {
 	n.t.Helper()
 	kerneltest.IP(n.t, "link", "add", ours, "type", "veth", "peer", "name", theirs)
 	n.t.Cleanup(func() { kerneltest.IP(n.t, "link", "del", ours) })

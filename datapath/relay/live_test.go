@@ -14,8 +14,8 @@ import (
 // liveRelay is a relay between a client and a server.
 type liveRelay struct {
 	*Relay
-	*relayNet
-	f      relayFamily
+	*network
+	f      family
 	listen netip.AddrPort // of its listeners
 }
 
@@ -24,11 +24,11 @@ const (
 	liveReaders = 4 // of events: one for each worker
 )
 
-func newLiveRelay(t *testing.T, f relayFamily) *liveRelay {
+func newLiveRelay(t *testing.T, f family) *liveRelay {
 	t.Helper()
-	n := newRelayNet(t)
-	r, err := LoadRelay(RelayOptions{
-		Mark: RelayMark, Table: RelayTable, Early: 256, PerSource: 256, Expire: time.Minute, Readers: liveReaders,
+	n := newNetwork(t)
+	r, err := Load(Options{
+		Mark: Mark, Table: Table, Early: 256, PerSource: 256, Expire: time.Minute, Readers: liveReaders,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func newLiveRelay(t *testing.T, f relayFamily) *liveRelay {
 	if !f.relay.Is4() {
 		any = netip.IPv6Unspecified()
 	}
-	return &liveRelay{Relay: r, relayNet: n, f: f, listen: netip.AddrPortFrom(any, listenPort)}
+	return &liveRelay{Relay: r, network: n, f: f, listen: netip.AddrPortFrom(any, listenPort)}
 }
 
 func (l *liveRelay) must(err error) {
@@ -53,10 +53,10 @@ func (l *liveRelay) must(err error) {
 }
 
 // intercepts has what clients send to port 80 of a prefix come to the relay's listeners.
-func (l *liveRelay) intercepts(p netip.Prefix, early RelayEarly) {
+func (l *liveRelay) intercepts(p netip.Prefix, early Early) {
 	l.t.Helper()
-	l.must(l.SetEntries([]RelayEntry{{
-		ID: 7, Listen: l.listen, Destinations: []netip.Prefix{p}, Ports: []RelayPorts{{80, 80}}, Intercept: true, Early: early,
+	l.must(l.SetEntries([]Entry{{
+		ID: 7, Listen: l.listen, Destinations: []netip.Prefix{p}, Ports: []Ports{{80, 80}}, Intercept: true, Early: early,
 	}}))
 	l.must(l.Attach(l.north))
 }
@@ -126,9 +126,9 @@ func (l *liveRelay) group(workers int) <-chan accepted {
 }
 
 // readers are those of all workers.
-func (l *liveRelay) readers() []*RelayEvents {
+func (l *liveRelay) readers() []*Events {
 	l.t.Helper()
-	var all []*RelayEvents
+	var all []*Events
 	for number := range liveReaders {
 		e, err := l.Events(number)
 		l.must(err)
@@ -139,7 +139,7 @@ func (l *liveRelay) readers() []*RelayEvents {
 }
 
 // next requires an event, within the time that tests have, and that the reader has it which its hash says.
-func (l *liveRelay) next(readers []*RelayEvents) RelayEvent {
+func (l *liveRelay) next(readers []*Events) Event {
 	l.t.Helper()
 	wake := make([]unix.PollFd, len(readers))
 	for i, r := range readers {
@@ -155,7 +155,7 @@ func (l *liveRelay) next(readers []*RelayEvents) RelayEvent {
 			l.t.Fatal("no event")
 		}
 		i := slices.IndexFunc(wake, func(p unix.PollFd) bool { return p.Revents != 0 })
-		var one [1]RelayEvent
+		var one [1]Event
 		if n, err = readers[i].Take(one[:]); n == 0 || err != nil {
 			l.t.Fatal(n, err)
 		}

@@ -17,8 +17,8 @@ import (
 	"baton/datapath"
 )
 
-// RelayOptions size the relay's data path. They are fixed until Close.
-type RelayOptions struct {
+// Options size the relay's data path. They are fixed until Close.
+type Options struct {
 	// Mark is that of packets which are for sockets of this host, though they are sent to other addresses. 0: nothing is steered.
 	Mark uint32
 	// Table has the routes that deliver those packets here, and nothing else. One for each relay of a network namespace.
@@ -33,22 +33,22 @@ type RelayOptions struct {
 
 // What a relay steers with, unless another one of the host does.
 const (
-	RelayMark  = uint32(0x62610000)
-	RelayTable = 25186
+	Mark  = uint32(0x62610000)
+	Table = 25186
 )
 
 // Relay is the relay's data path in the kernel. Nothing of it is pinned: it goes with the process, but for the rules and routes of
-// steering, which the next LoadRelay with the same table replaces.
+// steering, which the next Load with the same table replaces.
 //
 // Taken, Release, Refuse, Sweep, SetStart, TrunkCounts and Verdicts may be called at any time by any goroutine, the others by one. All are
-// of the network namespace in which LoadRelay was called.
+// of the network namespace in which Load was called.
 type Relay struct {
-	options    RelayOptions
+	options    Options
 	objects    relayObjects
 	rings      []*ebpf.Map // of events, by their readers' numbers
 	generation uint32
-	tables     relayTables // in force
-	stale      relayTables // of the other generation
+	tables     tables // in force
+	stale      tables // of the other generation
 	steering   *steering
 	attached   map[int]*attachment
 	trunks     trunkPlaces
@@ -62,8 +62,8 @@ type attachment struct {
 	ingress, returns link.Link
 }
 
-// ProbeRelay refuses a kernel or a user that the relay's data path cannot work with, and says what is missing.
-func ProbeRelay() error {
+// Probe refuses a kernel or a user that the relay's data path cannot work with, and says what is missing.
+func Probe() error {
 	// Without it the verifier does not let a program look into sockets.
 	perfmon := datapath.Capability{Bit: unix.CAP_PERFMON, Name: "CAP_PERFMON", Why: "to load programs that look into sockets"}
 	if err := datapath.Require(append([]datapath.Capability{perfmon}, datapath.Needed...)); err != nil {
@@ -78,13 +78,13 @@ func ProbeRelay() error {
 	return nil
 }
 
-// LoadRelay loads the programs. Nothing is attached yet. The caller closes the Relay. It fails with ErrRelayInUse when another process
+// Load loads the programs. Nothing is attached yet. The caller closes the Relay. It fails with ErrInUse when another process
 // steers with the table, or another thread of this one still has the descriptors of a Relay that was closed.
-func LoadRelay(o RelayOptions) (_ *Relay, err error) {
+func Load(o Options) (_ *Relay, err error) {
 	if o.Early < 1 || o.PerSource < 1 || o.Expire <= 0 {
 		return nil, fmt.Errorf("load the relay: %d early SYNs, %d of a client, for %v: at least one of each", o.Early, o.PerSource, o.Expire)
 	}
-	if err := ProbeRelay(); err != nil {
+	if err := Probe(); err != nil {
 		return nil, err
 	}
 	o.Readers = max(1, o.Readers)
@@ -244,13 +244,13 @@ func (r *Relay) Detach(ifindex int) error {
 	return err
 }
 
-// RelayVerdicts are the names of what may become of a packet, in the order of enum verdict.
-func RelayVerdicts() []string { return verdictNames[:relayVerdictVERDICTS] }
+// Verdicts are the names of what may become of a packet, in the order of enum verdict.
+func Verdicts() []string { return verdictNames[:relayVerdictVERDICTS] }
 
-// Verdicts counts packets by verdict, since LoadRelay.
+// Verdicts counts packets by verdict, since Load.
 func (r *Relay) Verdicts() (map[string]uint64, error) {
 	all := make(map[string]uint64)
-	for v, name := range RelayVerdicts() {
+	for v, name := range Verdicts() {
 		var each []uint64
 		if err := r.objects.Verdicts.Lookup(uint32(v), &each); err != nil {
 			return nil, fmt.Errorf("read the verdicts: %w", err)

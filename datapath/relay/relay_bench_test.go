@@ -17,8 +17,8 @@ import (
 // BenchmarkRelay is the time of one packet in the kernel, without its way in and out. A socket is found but not given to the packet, as a
 // test run cannot do that.
 func BenchmarkRelay(b *testing.B) {
-	for _, f := range relayFamilies {
-		k := newRelayRig(b)
+	for _, f := range families {
+		k := newRig(b)
 		loop := netip.MustParseAddr(map[bool]string{true: "127.0.0.1", false: "::1"}[f.relay.Is4()])
 		server, err := listenWith(netip.AddrPortFrom(loop, 0))
 		k.must(err)
@@ -27,11 +27,11 @@ func BenchmarkRelay(b *testing.B) {
 		k.must(err)
 		defer client.Close()
 		host := netip.PrefixFrom(loop, loop.BitLen())
-		entries := []RelayEntry{
+		entries := []Entry{
 			{ID: 1, Listen: k.listen, Destinations: append(someNetworks(f, 10_000), host), Intercept: true, Except: []netip.Prefix{f.clientNet}},
-			{ID: 2, Listen: k.listen, Destinations: []netip.Prefix{f.serverNet}, Ports: []RelayPorts{{80, 80}}, Early: EarlyOptimistic},
+			{ID: 2, Listen: k.listen, Destinations: []netip.Prefix{f.serverNet}, Ports: []Ports{{80, 80}}, Early: EarlyOptimistic},
 		}
-		far := []RelayEntry{{ID: 1, Listen: k.listen, Destinations: []netip.Prefix{f.far}, Intercept: true}}
+		far := []Entry{{ID: 1, Listen: k.listen, Destinations: []netip.Prefix{f.far}, Intercept: true}}
 		segment := packet.Spec{
 			Src: netip.AddrPortFrom(f.client, 4000), Dst: netip.AddrPortFrom(f.server, 80), Flags: packet.ACK, Payload: make([]byte, 1400),
 		}
@@ -42,7 +42,7 @@ func BenchmarkRelay(b *testing.B) {
 		syn.Dst = segment.Dst
 		for _, c := range []struct {
 			name    string
-			entries []RelayEntry
+			entries []Entry
 			program *ebpf.Program
 			spec    packet.Spec
 			verdict relayVerdict
@@ -72,7 +72,7 @@ func BenchmarkRelay(b *testing.B) {
 				k.must(err)
 				times = append(times, each)
 				k.only()
-				if n, err := k.Taken(RelaySYN{syn.Src, syn.Dst, uint32(syn.Seq)}); n != 1 {
+				if n, err := k.Taken(SYN{syn.Src, syn.Dst, uint32(syn.Seq)}); n != 1 {
 					b.Fatal(n, err)
 				}
 			}
@@ -83,7 +83,7 @@ func BenchmarkRelay(b *testing.B) {
 	}
 }
 
-func someNetworks(f relayFamily, n int) []netip.Prefix {
+func someNetworks(f family, n int) []netip.Prefix {
 	r := rand.New(rand.NewPCG(1, 2))
 	var all []netip.Prefix
 	for range n {
@@ -97,7 +97,7 @@ func someNetworks(f relayFamily, n int) []netip.Prefix {
 	return all
 }
 
-func (k *relayRig) repeat(b *testing.B, p *ebpf.Program, frame []byte, verdict relayVerdict) {
+func (k *rig) repeat(b *testing.B, p *ebpf.Program, frame []byte, verdict relayVerdict) {
 	count := func() uint64 {
 		all, err := k.Verdicts()
 		k.must(err)
@@ -115,12 +115,12 @@ func (k *relayRig) repeat(b *testing.B, p *ebpf.Program, frame []byte, verdict r
 
 // BenchmarkRelayCommands is the time of what user space asks for, with the system call.
 func BenchmarkRelayCommands(b *testing.B) {
-	k := newRelayRig(b)
-	var keys [64]RelaySYN
+	k := newRig(b)
+	var keys [64]SYN
 	for i := range keys {
-		keys[i].Client, keys[i].Server = netip.AddrPortFrom(relayFamilies[0].client, uint16(i)), netip.AddrPortFrom(relayFamilies[0].farOne, 80)
+		keys[i].Client, keys[i].Server = netip.AddrPortFrom(families[0].client, uint16(i)), netip.AddrPortFrom(families[0].farOne, 80)
 	}
-	for name, some := range map[string][]RelaySYN{"taken": keys[:1], "taken 64": keys[:]} {
+	for name, some := range map[string][]SYN{"taken": keys[:1], "taken 64": keys[:]} {
 		b.Run(name, func(b *testing.B) {
 			for range b.N {
 				_, err := k.Taken(some...)
@@ -129,11 +129,11 @@ func BenchmarkRelayCommands(b *testing.B) {
 		})
 	}
 	const many = 4096
-	full, err := LoadRelay(RelayOptions{Early: many, PerSource: many, Expire: time.Hour})
+	full, err := Load(Options{Early: many, PerSource: many, Expire: time.Hour})
 	k.must(err)
 	defer full.Close()
 	for i := range uint32(many) {
-		syn := RelaySYN{Client: netip.AddrPortFrom(relayFamilies[0].client, uint16(i)), Server: keys[0].Server}
+		syn := SYN{Client: netip.AddrPortFrom(families[0].client, uint16(i)), Server: keys[0].Server}
 		k.must(full.objects.Syns.Put(syn.key().Tuple, relaySyn{Since: datapath.Clock()}))
 	}
 	b.Run("sweep of 4096", func(b *testing.B) {
@@ -142,7 +142,7 @@ func BenchmarkRelayCommands(b *testing.B) {
 			k.must(err)
 		}
 	})
-	f := relayFamilies[0]
+	f := families[0]
 	k.early(EarlyConnectFirst)
 	s := f.syn(f.clientAt(1, 4000), 443, 9)
 	b.Run("refuse", func(b *testing.B) {

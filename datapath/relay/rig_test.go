@@ -14,32 +14,32 @@ import (
 	"baton/packet"
 )
 
-// relayRig is the loaded data path without interfaces: packets are run through it.
-type relayRig struct {
+// rig is the loaded data path without interfaces: packets are run through it.
+type rig struct {
 	*Relay
 	t      testing.TB
-	events *RelayEvents
+	events *Events
 	listen netip.AddrPort // of a listener that is there, for both families
 }
 
 // What the tests of the rig size it with.
-var rigOptions = RelayOptions{Mark: RelayMark, Table: RelayTable + 1, Early: 8, PerSource: 3, Expire: time.Minute}
+var rigOptions = Options{Mark: Mark, Table: Table + 1, Early: 8, PerSource: 3, Expire: time.Minute}
 
-var loadedRelay struct {
+var loaded struct {
 	sync.Once
 	*Relay
 	err error
 }
 
-// newRelayRig loads the programs once, and empties the maps for each test.
-func newRelayRig(t testing.TB) *relayRig {
+// newRig loads the programs once, and empties the maps for each test.
+func newRig(t testing.TB) *rig {
 	t.Helper()
 	kerneltest.Need(t)
-	loadedRelay.Do(func() { loadedRelay.Relay, loadedRelay.err = LoadRelay(rigOptions) })
-	if loadedRelay.err != nil {
-		t.Fatalf("%+v", loadedRelay.err)
+	loaded.Do(func() { loaded.Relay, loaded.err = Load(rigOptions) })
+	if loaded.err != nil {
+		t.Fatalf("%+v", loaded.err)
 	}
-	k := &relayRig{Relay: loadedRelay.Relay, t: t}
+	k := &rig{Relay: loaded.Relay, t: t}
 	k.must(k.SetEntries(nil))
 	k.settleAll()
 	kerneltest.Empty(k.t, k.objects.Refusals)
@@ -57,7 +57,7 @@ func listenerAddr(l net.Listener) netip.AddrPort {
 	return netip.AddrPortFrom(netip.IPv6Unspecified(), uint16(l.Addr().(*net.TCPAddr).Port))
 }
 
-func (k *relayRig) must(err error) {
+func (k *rig) must(err error) {
 	k.t.Helper()
 	if err != nil {
 		k.t.Fatal(err)
@@ -65,7 +65,7 @@ func (k *relayRig) must(err error) {
 }
 
 // listener has a backlog, for both families.
-func (k *relayRig) listener(backlog int) net.Listener {
+func (k *rig) listener(backlog int) net.Listener {
 	k.t.Helper()
 	l, err := listenWith(netip.AddrPortFrom(netip.IPv6Unspecified(), 0), transparent)
 	k.must(err)
@@ -75,32 +75,32 @@ func (k *relayRig) listener(backlog int) net.Listener {
 }
 
 // settleAll forgets all SYNs.
-func (k *relayRig) settleAll() {
+func (k *rig) settleAll() {
 	k.t.Helper()
 	was := k.options.Expire
 	k.options.Expire = -time.Hour
 	_, err := k.Sweep()
 	k.options.Expire = was
 	k.must(err)
-	if n := k.sizes(); n != (relaySizes{}) {
+	if n := k.sizes(); n != (sizes{}) {
 		k.t.Fatalf("left behind: %+v", n)
 	}
 }
 
-// relaySizes are how many entries tables have.
-type relaySizes struct{ syns, sources int }
+// sizes are how many entries tables have.
+type sizes struct{ syns, sources int }
 
-func (k *relayRig) sizes() relaySizes {
+func (k *rig) sizes() sizes {
 	k.t.Helper()
-	return relaySizes{kerneltest.Entries(k.t, k.objects.Syns), kerneltest.Entries(k.t, k.objects.Sources)}
+	return sizes{kerneltest.Entries(k.t, k.objects.Syns), kerneltest.Entries(k.t, k.objects.Sources)}
 }
 
 // told reads the events that are there.
-func (k *relayRig) told() []RelayEvent {
+func (k *rig) told() []Event {
 	k.t.Helper()
-	var all []RelayEvent
+	var all []Event
 	for {
-		some := make([]RelayEvent, 4)
+		some := make([]Event, 4)
 		n, err := k.events.Take(some)
 		k.must(err)
 		all = append(all, some[:n]...)
@@ -111,7 +111,7 @@ func (k *relayRig) told() []RelayEvent {
 }
 
 // only requires one event.
-func (k *relayRig) only() RelayEvent {
+func (k *rig) only() Event {
 	k.t.Helper()
 	told := k.told()
 	if len(told) != 1 {
@@ -121,12 +121,12 @@ func (k *relayRig) only() RelayEvent {
 }
 
 // run runs a frame through relay_ingress and returns its verdict, the action and what has become of it.
-func (k *relayRig) run(frame []byte) (verdict string, action int32, after []byte) {
+func (k *rig) run(frame []byte) (verdict string, action int32, after []byte) {
 	k.t.Helper()
 	return k.runProgram(k.objects.RelayIngress, frame)
 }
 
-func (k *relayRig) runProgram(p *ebpf.Program, frame []byte) (verdict string, action int32, after []byte) {
+func (k *rig) runProgram(p *ebpf.Program, frame []byte) (verdict string, action int32, after []byte) {
 	k.t.Helper()
 	before, err := k.Verdicts()
 	k.must(err)
@@ -156,7 +156,7 @@ func (k *relayRig) runProgram(p *ebpf.Program, frame []byte) (verdict string, ac
 const actNext = -1
 
 // want runs a packet and requires its verdict; the action follows from that.
-func (k *relayRig) want(s packet.Spec, verdict relayVerdict) (after []byte) {
+func (k *rig) want(s packet.Spec, verdict relayVerdict) (after []byte) {
 	k.t.Helper()
 	frame := packet.Build(s)
 	got, action, after := k.run(frame)
@@ -177,7 +177,7 @@ func (k *relayRig) want(s packet.Spec, verdict relayVerdict) (after []byte) {
 }
 
 // syn is a client's first packet.
-func (f relayFamily) syn(client netip.AddrPort, port uint16, isn packet.Seq) packet.Spec {
+func (f family) syn(client netip.AddrPort, port uint16, isn packet.Seq) packet.Spec {
 	return packet.Spec{
 		SrcMAC: packet.MAC{2, 0, 0, 0, 0, 1}, DstMAC: packet.MAC{2, 0, 0, 0, 0, 2}, Src: client, Dst: netip.AddrPortFrom(f.farOne, port),
 		Seq: isn, Flags: packet.SYN, Window: 64240,
@@ -188,7 +188,7 @@ func (f relayFamily) syn(client netip.AddrPort, port uint16, isn packet.Seq) pac
 // TestRelayVerdictNames: each verdict has a name of its own.
 func TestRelayVerdictNames(t *testing.T) {
 	seen := make(map[string]bool)
-	for v, name := range RelayVerdicts() {
+	for v, name := range Verdicts() {
 		if name == "" || name != strings.ToLower(name) || seen[name] {
 			t.Errorf("verdict %d is called %q", v, name)
 		}

@@ -55,10 +55,10 @@ func steered(t testing.TB, table int, ifindexes ...int) []string {
 }
 
 func TestRelayLeavesNothing(t *testing.T) {
-	n := newRelayNet(t)
-	o := RelayOptions{Mark: 7, Table: 7007, Early: 8, PerSource: 8, Expire: 1e9}
+	n := newNetwork(t)
+	o := Options{Mark: 7, Table: 7007, Early: 8, PerSource: 8, Expire: 1e9}
 	for range 2 { // the second finds nothing of the first
-		r, err := LoadRelay(o)
+		r, err := Load(o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +73,7 @@ func TestRelayLeavesNothing(t *testing.T) {
 		if got := steered(t, o.Table, n.north, n.south); len(got) != 2*(1+2)+3 {
 			t.Errorf("in force: %q", got)
 		}
-		if _, err := LoadRelay(o); !errors.Is(err, ErrRelayInUse) {
+		if _, err := Load(o); !errors.Is(err, ErrInUse) {
 			t.Errorf("a second one: %v", err)
 		}
 		if err := r.Detach(n.south); err != nil {
@@ -94,8 +94,8 @@ func TestRelayLeavesNothing(t *testing.T) {
 // An interface may go, and its name come again.
 func TestRelayInterfaceGoes(t *testing.T) {
 	kerneltest.Need(t)
-	o := RelayOptions{Mark: 7, Table: 7007, Early: 8, PerSource: 8, Expire: 1e9}
-	r, err := LoadRelay(o)
+	o := Options{Mark: 7, Table: 7007, Early: 8, PerSource: 8, Expire: 1e9}
+	r, err := Load(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestRelayInterfaceGoes(t *testing.T) {
 func TestRelayTable(t *testing.T) {
 	kerneltest.Need(t)
 	const table = "7008"
-	o := RelayOptions{Mark: 7, Table: 7008, Early: 8, PerSource: 8, Expire: 1e9}
+	o := Options{Mark: 7, Table: 7008, Early: 8, PerSource: 8, Expire: 1e9}
 	for _, family := range []string{"-4", "-6"} {
 		for _, left := range [][]string{
 			{"rule", "add", "pref", "98", "iif", "nosuch0", "fwmark", "0x9", "lookup", table, "protocol", "98"},
@@ -134,7 +134,7 @@ func TestRelayTable(t *testing.T) {
 			kerneltest.IP(t, append([]string{family}, left...)...)
 		}
 	}
-	r, err := LoadRelay(o)
+	r, err := Load(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestRelayTable(t *testing.T) {
 			},
 		} {
 			kerneltest.IP(t, others[0]...)
-			if _, err := LoadRelay(o); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), table) {
+			if _, err := Load(o); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), table) {
 				t.Errorf("%s %s: %v", family, want, err)
 			}
 			if got := steered(t, o.Table); len(got) != 1 {
@@ -165,7 +165,7 @@ func TestRelayTable(t *testing.T) {
 		}
 	}
 	o.Table = unix.RT_TABLE_MAIN
-	if _, err := LoadRelay(o); err == nil {
+	if _, err := Load(o); err == nil {
 		t.Error("the system's own table is taken")
 	}
 }
@@ -175,13 +175,13 @@ const killedEnv = "BATON_RELAY_KILLED"
 // A process that is killed leaves nothing but rules and routes, and those only until the next one comes.
 func TestRelayKilled(t *testing.T) {
 	kerneltest.Need(t)
-	o := RelayOptions{Mark: 7, Table: 7009, Early: 8, PerSource: 8, Expire: 1e9}
+	o := Options{Mark: 7, Table: 7009, Early: 8, PerSource: 8, Expire: 1e9}
 	if name := os.Getenv(killedEnv); name != "" { // the process to be killed
 		l, err := netlink.LinkByName(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := LoadRelay(o)
+		r, err := Load(o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,7 +191,7 @@ func TestRelayKilled(t *testing.T) {
 		os.Stdout.Close() // ready
 		select {}
 	}
-	n := newRelayNet(t)
+	n := newNetwork(t)
 	cmd := exec.Command("/proc/self/exe", "-test.run", "^TestRelayKilled$")
 	cmd.Env = append(os.Environ(), killedEnv+"=r0")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
@@ -216,7 +216,7 @@ func TestRelayKilled(t *testing.T) {
 	}
 	_ = cmd.Wait()
 	poll(t, "the programs to go", func() bool { return len(steered(t, o.Table, n.north)) == 2*(1+1) })
-	r, err := LoadRelay(o)
+	r, err := Load(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,17 +233,17 @@ func TestRelayKilled(t *testing.T) {
 
 func TestRelayRefusals(t *testing.T) {
 	kerneltest.Need(t)
-	for _, o := range []RelayOptions{{}, {Early: 1, PerSource: 1}, {Early: 1, Expire: 1e9}, {PerSource: 1, Expire: 1e9}} {
-		if _, err := LoadRelay(o); err == nil {
+	for _, o := range []Options{{}, {Early: 1, PerSource: 1}, {Early: 1, Expire: 1e9}, {PerSource: 1, Expire: 1e9}} {
+		if _, err := Load(o); err == nil {
 			t.Errorf("%+v is loaded", o)
 		}
 	}
-	r, err := LoadRelay(RelayOptions{Early: 1, PerSource: 1, Expire: 1e9})
+	r, err := Load(Options{Early: 1, PerSource: 1, Expire: 1e9})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if err := r.SetEntries([]RelayEntry{{ID: 1, Listen: netip.MustParseAddrPort("10.0.0.1:80"), Intercept: true}}); err == nil {
+	if err := r.SetEntries([]Entry{{ID: 1, Listen: netip.MustParseAddrPort("10.0.0.1:80"), Intercept: true}}); err == nil {
 		t.Error("intercepts without a mark")
 	}
 	if err := r.AttachReturn(1); err == nil {

@@ -13,7 +13,7 @@ import (
 // names.
 func TestInterceptedConnections(t *testing.T) {
 	const workers, connections = liveReaders, 32
-	eachRelayFamily(t, func(t *testing.T, f relayFamily) {
+	eachFamily(t, func(t *testing.T, f family) {
 		l := newLiveRelay(t, f)
 		events, conns := l.readers(), l.group(workers)
 		l.intercepts(f.far, EarlyOptimistic)
@@ -37,7 +37,7 @@ func TestInterceptedConnections(t *testing.T) {
 				a.Close()
 			}()
 			says(t, c, "a few words")
-			if n, err := l.Taken(e.RelaySYN); n != 1 || err != nil {
+			if n, err := l.Taken(e.SYN); n != 1 || err != nil {
 				t.Fatal(n, err)
 			}
 		}
@@ -51,7 +51,7 @@ func TestInterceptedConnections(t *testing.T) {
 
 // Entries are replaced at once: in between there is no moment without.
 func TestEntriesAreReplacedAtOnce(t *testing.T) {
-	l := newLiveRelay(t, relayFamilies[0])
+	l := newLiveRelay(t, families[0])
 	go echo(l.listener())
 	l.intercepts(l.f.far, EarlyOff)
 	stop, done := make(chan struct{}), make(chan error, 1)
@@ -64,9 +64,9 @@ func TestEntriesAreReplacedAtOnce(t *testing.T) {
 				return
 			default:
 			}
-			entries := []RelayEntry{{ID: 1, Listen: l.listen, Destinations: []netip.Prefix{l.f.far}, Intercept: true}}
+			entries := []Entry{{ID: 1, Listen: l.listen, Destinations: []netip.Prefix{l.f.far}, Intercept: true}}
 			if n%2 == 0 { // in another place
-				entries = append([]RelayEntry{{ID: 2, Listen: l.listen, Destinations: []netip.Prefix{l.f.serverNet}, Intercept: true}}, entries...)
+				entries = append([]Entry{{ID: 2, Listen: l.listen, Destinations: []netip.Prefix{l.f.serverNet}, Intercept: true}}, entries...)
 			}
 			err = l.SetEntries(entries)
 		}
@@ -83,7 +83,7 @@ func TestEntriesAreReplacedAtOnce(t *testing.T) {
 
 // A socket that rides on a packet does not make it one of this host: routes are looked up behind it, and they need the mark.
 func TestSteeringNeedsItsRule(t *testing.T) {
-	eachRelayFamily(t, func(t *testing.T, f relayFamily) {
+	eachFamily(t, func(t *testing.T, f family) {
 		l := newLiveRelay(t, f)
 		go echo(l.listener())
 		l.intercepts(f.far, EarlyOff)
@@ -98,7 +98,7 @@ func TestSteeringNeedsItsRule(t *testing.T) {
 
 // Neither checks of sources nor marks that sockets take from packets are in the way, whatever the host has set.
 func TestSteeringWithMarksEverywhere(t *testing.T) {
-	eachRelayFamily(t, func(t *testing.T, f relayFamily) {
+	eachFamily(t, func(t *testing.T, f family) {
 		l := newLiveRelay(t, f)
 		for name, value := range map[string]string{
 			"ipv4/conf/all/rp_filter": "1", "ipv4/conf/all/src_valid_mark": "1", "ipv4/tcp_fwmark_accept": "1", "ipv4/fwmark_reflect": "1",
@@ -115,7 +115,7 @@ func TestSteeringWithMarksEverywhere(t *testing.T) {
 // Connections that were there before the relay are forwarded as before, those that come later are its own, and when it goes, all are
 // forwarded.
 func TestStrangersConnectionsGoOn(t *testing.T) {
-	eachRelayFamily(t, func(t *testing.T, f relayFamily) {
+	eachFamily(t, func(t *testing.T, f family) {
 		l := newLiveRelay(t, f)
 		server := netip.AddrPortFrom(f.server, 80)
 		go echo(l.server.listen(server))
@@ -140,7 +140,7 @@ func TestStrangersConnectionsGoOn(t *testing.T) {
 
 // With SYN cookies there is no request for the last packet of a handshake to be steered to.
 func TestSteeringWithCookies(t *testing.T) {
-	eachRelayFamily(t, func(t *testing.T, f relayFamily) {
+	eachFamily(t, func(t *testing.T, f family) {
 		l := newLiveRelay(t, f)
 		setSysctl(t, "ipv4/tcp_syncookies", "2") // always; of IPv6, too
 		go echo(l.listener())
@@ -154,7 +154,7 @@ func TestSteeringWithCookies(t *testing.T) {
 // A client that uses a port again soon after the relay has closed its connection is served at once (its SYN is sent once), by the listener
 // that is its entry's now.
 func TestSteeringToAPortUsedAgain(t *testing.T) {
-	eachRelayFamily(t, func(t *testing.T, f relayFamily) {
+	eachFamily(t, func(t *testing.T, f family) {
 		l := newLiveRelay(t, f)
 		from := netip.AddrPortFrom(f.client, 5555)
 		syns := uint64(0)
@@ -201,12 +201,12 @@ func (l *liveRelay) leavesUnmarked(from, server netip.AddrPort) {
 
 // A connection with a client's address as its own hears from the server by way of the relay.
 func TestReturnedConnections(t *testing.T) {
-	eachRelayFamily(t, func(t *testing.T, f relayFamily) {
+	eachFamily(t, func(t *testing.T, f family) {
 		l := newLiveRelay(t, f)
 		server := netip.AddrPortFrom(f.server, 80)
 		made := l.server.listen(server)
 		from := netip.AddrPortFrom(f.client, 0)
-		marked := func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, int(RelayMark)) }
+		marked := func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, int(Mark)) }
 
 		l.must(l.AttachReturn(l.south))
 		l.leavesUnmarked(netip.AddrPortFrom(f.client, 7776), server)

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// relayProtocol is who made a rule or a route, as `ip rule` and `ip route` show it. The numbers up to 99 are in nobody's use
+	// routeProtocol is who made a rule or a route, as `ip rule` and `ip route` show it. The numbers up to 99 are in nobody's use
 	// (/etc/iproute2/rt_protos).
-	relayProtocol = 98
-	// relayPriority is behind the rule for the host's own addresses (0), and in front of those that administrators make.
-	relayPriority = 98
+	routeProtocol = 98
+	// rulePriority is behind the rule for the host's own addresses (0), and in front of those that administrators make.
+	rulePriority = 98
 )
 
-// ErrRelayInUse says that another process steers with the table.
-var ErrRelayInUse = errors.New("another relay steers with this table")
+// ErrInUse says that another process steers with the table.
+var ErrInUse = errors.New("another relay steers with this table")
 
 // steering has marked packets delivered here: a rule for each interface and family, and one route for each family. The rule is of the
 // interface, so that it is not of the host's own packets, nor of the check of sources (rp_filter), whatever the mark means to them.
@@ -50,7 +50,7 @@ func openSteering(mark uint32, table int) (_ *steering, err error) {
 	// an abstract name: of the network namespace, and gone with the process
 	err = unix.Bind(s.lock, &unix.SockaddrUnix{Name: fmt.Sprintf("@baton-relay-%d", table)})
 	if errors.Is(err, unix.EADDRINUSE) {
-		return nil, fmt.Errorf("%w: %d", ErrRelayInUse, table)
+		return nil, fmt.Errorf("%w: %d", ErrInUse, table)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("own table %d: %w", table, err)
@@ -72,7 +72,7 @@ func (s *steering) route(family int) *netlink.Route {
 		all = &net.IPNet{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}
 	}
 	return &netlink.Route{
-		Family: family, Table: s.table, Type: unix.RTN_LOCAL, Dst: all, LinkIndex: loopback, Scope: unix.RT_SCOPE_HOST, Protocol: relayProtocol,
+		Family: family, Table: s.table, Type: unix.RTN_LOCAL, Dst: all, LinkIndex: loopback, Scope: unix.RT_SCOPE_HOST, Protocol: routeProtocol,
 	}
 }
 
@@ -81,7 +81,7 @@ const loopback = 1
 
 func (s *steering) rule(family int, name string) *netlink.Rule {
 	r := netlink.NewRule()
-	r.Family, r.Table, r.Priority, r.Protocol = family, s.table, relayPriority, relayProtocol
+	r.Family, r.Table, r.Priority, r.Protocol = family, s.table, rulePriority, routeProtocol
 	r.Mark, r.IifName = s.mark, name
 	return r
 }
@@ -121,7 +121,7 @@ func (s *steering) removeAll() error {
 			if r.Table != s.table {
 				continue
 			}
-			if r.Protocol != relayProtocol {
+			if r.Protocol != routeProtocol {
 				return fmt.Errorf("steer with table %d: a rule of somebody else has it (%v): the relay needs one of its own", s.table, r)
 			}
 			if err := netlink.RuleDel(&r); err != nil && !errors.Is(err, unix.ENOENT) {
@@ -133,7 +133,7 @@ func (s *steering) removeAll() error {
 			return fmt.Errorf("list the routes of table %d: %w", s.table, err)
 		}
 		for _, r := range routes {
-			if r.Protocol != relayProtocol {
+			if r.Protocol != routeProtocol {
 				return fmt.Errorf("steer with table %d: a route of somebody else is in it (%v): the relay needs one of its own", s.table, r)
 			}
 			if err := netlink.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {

@@ -12,18 +12,18 @@ import (
 // synModel is what relay_ingress and the commands do to SYNs, in Go.
 type synModel struct {
 	first   bool // connect-first
-	syns    map[RelaySYN]relaySynState
-	refused map[RelaySYN]bool
+	syns    map[SYN]relaySynState
+	refused map[SYN]bool
 }
 
 // of finds the SYN that is known of a tuple.
-func (m *synModel) of(s RelaySYN) (RelaySYN, bool) {
+func (m *synModel) of(s SYN) (SYN, bool) {
 	for known := range m.syns {
 		if known.Client == s.Client && known.Server == s.Server {
 			return known, true
 		}
 	}
-	return RelaySYN{}, false
+	return SYN{}, false
 }
 
 // ofSource counts those of a client, or of its network.
@@ -41,7 +41,7 @@ func (m *synModel) ofSource(a netip.Addr) (n int) {
 }
 
 // syn returns what becomes of a SYN.
-func (m *synModel) syn(s RelaySYN) relayVerdict {
+func (m *synModel) syn(s SYN) relayVerdict {
 	if state, ok := m.syns[s]; ok {
 		return map[relaySynState]relayVerdict{
 			relaySynStateSYN_STATE_TOLD: relayVerdictSYN_AGAIN, relaySynStateSYN_STATE_HELD: relayVerdictSYN_HELD_AGAIN,
@@ -68,7 +68,7 @@ func (m *synModel) syn(s RelaySYN) relayVerdict {
 }
 
 // reset returns what becomes of a reset with the number behind that of a SYN.
-func (m *synModel) reset(s RelaySYN) relayVerdict {
+func (m *synModel) reset(s SYN) relayVerdict {
 	state, ok := m.syns[s]
 	delete(m.syns, s)
 	switch {
@@ -81,7 +81,7 @@ func (m *synModel) reset(s RelaySYN) relayVerdict {
 }
 
 // decide returns whether a decision about a SYN is taken.
-func (m *synModel) decide(s RelaySYN, release bool) bool {
+func (m *synModel) decide(s SYN, release bool) bool {
 	if state, ok := m.syns[s]; !ok || state != relaySynStateSYN_STATE_HELD {
 		return false
 	}
@@ -103,14 +103,14 @@ func (m *synModel) decide(s RelaySYN, release bool) bool {
 func TestEarlySYNModel(t *testing.T) {
 	r := kerneltest.Rand(t)
 	for _, first := range []bool{false, true} {
-		k := newRelayRig(t)
-		k.early(map[bool]RelayEarly{false: EarlyOptimistic, true: EarlyConnectFirst}[first])
-		m := &synModel{first: first, syns: make(map[RelaySYN]relaySynState), refused: make(map[RelaySYN]bool)}
+		k := newRig(t)
+		k.early(map[bool]Early{false: EarlyOptimistic, true: EarlyConnectFirst}[first])
+		m := &synModel{first: first, syns: make(map[SYN]relaySynState), refused: make(map[SYN]bool)}
 		met := make(map[relayVerdict]int)
 		for range 4000 {
-			f := relayFamilies[r.IntN(2)]
+			f := families[r.IntN(2)]
 			s := f.syn(f.clientAt(r.IntN(3), uint16(4000+r.IntN(4))), 443, packet.Seq(r.IntN(3)))
-			syn := RelaySYN{s.Src, s.Dst, uint32(s.Seq)}
+			syn := SYN{s.Src, s.Dst, uint32(s.Seq)}
 			switch op := r.IntN(10); {
 			case op < 5:
 				want := m.syn(syn)
@@ -118,7 +118,7 @@ func TestEarlySYNModel(t *testing.T) {
 				met[want]++
 				told := k.told()
 				if isTold := want == relayVerdictSYN_TOLD || want == relayVerdictSYN_HELD; isTold != (len(told) == 1) ||
-					isTold && (told[0].RelaySYN != syn || told[0].Cancelled) {
+					isTold && (told[0].SYN != syn || told[0].Cancelled) {
 					t.Fatalf("%v: %+v", verdictNames[want], told)
 				}
 			case op < 6:
@@ -137,8 +137,8 @@ func TestEarlySYNModel(t *testing.T) {
 				}
 			default:
 				release := op < 8
-				decide := map[bool]func(RelayEvent) error{false: k.Refuse, true: k.Release}[release]
-				err := decide(RelayEvent{RelaySYN: syn, Frame: packet.Build(s)})
+				decide := map[bool]func(Event) error{false: k.Refuse, true: k.Release}[release]
+				err := decide(Event{SYN: syn, Frame: packet.Build(s)})
 				if m.decide(syn, release) != (err == nil) || err != nil && !errors.Is(err, ErrNotHeld) {
 					t.Fatalf("release %v: %v", release, err)
 				}
@@ -148,7 +148,7 @@ func TestEarlySYNModel(t *testing.T) {
 				a := known.Client.Addr()
 				sources[a] = true // those of IPv6 have a network each
 			}
-			if n := k.sizes(); n != (relaySizes{len(m.syns), len(sources)}) {
+			if n := k.sizes(); n != (sizes{len(m.syns), len(sources)}) {
 				t.Fatalf("%+v in the kernel; the model has %d of %d clients", n, len(m.syns), len(sources))
 			}
 		}

@@ -12,15 +12,15 @@ import (
 )
 
 // early has one entry for everything that is far. It does not intercept: a test run cannot give a socket to a packet.
-func (k *relayRig) early(kind RelayEarly) {
+func (k *rig) early(kind Early) {
 	k.t.Helper()
-	k.must(k.SetEntries([]RelayEntry{{
-		ID: 7, Listen: k.listen, Destinations: []netip.Prefix{relayFamilies[0].far, relayFamilies[1].far}, Early: kind,
+	k.must(k.SetEntries([]Entry{{
+		ID: 7, Listen: k.listen, Destinations: []netip.Prefix{families[0].far, families[1].far}, Early: kind,
 	}}))
 }
 
 // clientAt is an address of a client by number; those of IPv6 are in networks of their own.
-func (f relayFamily) clientAt(n int, port uint16) netip.AddrPort {
+func (f family) clientAt(n int, port uint16) netip.AddrPort {
 	b := f.client.AsSlice()
 	if f.client.Is4() {
 		b[3] = byte(n)
@@ -32,13 +32,13 @@ func (f relayFamily) clientAt(n int, port uint16) netip.AddrPort {
 }
 
 func TestEarlySYNIsTold(t *testing.T) {
-	eachRelayFamily(t, func(t *testing.T, f relayFamily) {
-		k := newRelayRig(t)
+	eachFamily(t, func(t *testing.T, f family) {
+		k := newRig(t)
 		k.early(EarlyOptimistic)
 		s := f.syn(f.clientAt(1, 4000), 443, 1<<32-1)
 		k.want(s, relayVerdictSYN_TOLD)
 		e := k.only()
-		if e.Entry != 7 || e.Ifindex != 1 || e.Cancelled || e.Frame != nil || e.Hash == 0 || e.RelaySYN != (RelaySYN{s.Src, s.Dst, 1<<32 - 1}) {
+		if e.Entry != 7 || e.Ifindex != 1 || e.Cancelled || e.Frame != nil || e.Hash == 0 || e.SYN != (SYN{s.Src, s.Dst, 1<<32 - 1}) {
 			t.Errorf("event %+v", e)
 		}
 		k.want(s, relayVerdictSYN_AGAIN)
@@ -49,16 +49,16 @@ func TestEarlySYNIsTold(t *testing.T) {
 		if e := k.only(); e.ISN != 5 {
 			t.Errorf("event %+v", e)
 		}
-		if n := k.sizes(); n != (relaySizes{1, 1}) {
+		if n := k.sizes(); n != (sizes{1, 1}) {
 			t.Errorf("%+v", n)
 		}
-		if n, err := k.Taken(e.RelaySYN); n != 0 || err != nil {
+		if n, err := k.Taken(e.SYN); n != 0 || err != nil {
 			t.Errorf("the earlier one was settled: %d, %v", n, err)
 		}
-		if n, err := k.Taken(RelaySYN{s.Src, s.Dst, 5}); n != 1 || err != nil {
+		if n, err := k.Taken(SYN{s.Src, s.Dst, 5}); n != 1 || err != nil {
 			t.Errorf("settled %d, %v", n, err)
 		}
-		if n := k.sizes(); n != (relaySizes{}) {
+		if n := k.sizes(); n != (sizes{}) {
 			t.Errorf("left behind: %+v", n)
 		}
 	})
@@ -66,10 +66,10 @@ func TestEarlySYNIsTold(t *testing.T) {
 
 // What is no first packet of a connection is not told of.
 func TestEarlySYNOfOtherPackets(t *testing.T) {
-	eachRelayFamily(t, func(t *testing.T, f relayFamily) {
-		k := newRelayRig(t)
-		entry := RelayEntry{ID: 1, Listen: k.listen, Destinations: []netip.Prefix{f.far}, Intercept: true, Early: EarlyConnectFirst}
-		k.must(k.SetEntries([]RelayEntry{entry}))
+	eachFamily(t, func(t *testing.T, f family) {
+		k := newRig(t)
+		entry := Entry{ID: 1, Listen: k.listen, Destinations: []netip.Prefix{f.far}, Intercept: true, Early: EarlyConnectFirst}
+		k.must(k.SetEntries([]Entry{entry}))
 		for _, flags := range []packet.Flags{
 			packet.ACK, packet.SYN | packet.ACK, packet.SYN | packet.RST, packet.SYN | packet.FIN, packet.RST, packet.FIN, 0,
 		} {
@@ -95,7 +95,7 @@ func TestEarlySYNOfOtherPackets(t *testing.T) {
 			}
 		}
 		entry.Listen = netip.MustParseAddrPort("[::]:1")
-		k.must(k.SetEntries([]RelayEntry{entry}))
+		k.must(k.SetEntries([]Entry{entry}))
 		k.want(f.syn(f.clientAt(1, 4000), 443, 9), relayVerdictNO_LISTENER)
 		if told := k.told(); len(told) > 0 {
 			t.Errorf("told: %+v", told)
@@ -104,14 +104,14 @@ func TestEarlySYNOfOtherPackets(t *testing.T) {
 }
 
 func TestEarlySYNBoundOfAClient(t *testing.T) {
-	eachRelayFamily(t, func(t *testing.T, f relayFamily) {
-		k := newRelayRig(t)
+	eachFamily(t, func(t *testing.T, f family) {
+		k := newRig(t)
 		k.early(EarlyOptimistic)
-		var first RelaySYN
+		var first SYN
 		for i := range rigOptions.PerSource {
 			s := f.syn(f.clientAt(1, uint16(4000+i)), 443, 9)
 			k.want(s, relayVerdictSYN_TOLD)
-			first = RelaySYN{s.Src, s.Dst, 9}
+			first = SYN{s.Src, s.Dst, 9}
 		}
 		above := f.syn(f.clientAt(1, 5000), 443, 9)
 		if !f.client.Is4() { // another address of the same network
@@ -133,14 +133,14 @@ func TestEarlySYNBoundOfAClient(t *testing.T) {
 }
 
 func TestEarlySYNBoundOfAll(t *testing.T) {
-	eachRelayFamily(t, func(t *testing.T, f relayFamily) {
-		k := newRelayRig(t)
+	eachFamily(t, func(t *testing.T, f family) {
+		k := newRig(t)
 		k.early(EarlyConnectFirst)
 		for i := range rigOptions.Early {
 			k.want(f.syn(f.clientAt(i, 4000), 443, 9), relayVerdictSYN_HELD)
 		}
 		k.want(f.syn(f.clientAt(100, 4000), 443, 9), relayVerdictSYN_FULL)
-		if n := k.sizes(); n != (relaySizes{rigOptions.Early, rigOptions.Early}) {
+		if n := k.sizes(); n != (sizes{rigOptions.Early, rigOptions.Early}) {
 			t.Errorf("%+v", n)
 		}
 	})
@@ -148,21 +148,21 @@ func TestEarlySYNBoundOfAll(t *testing.T) {
 
 // A reader that has stopped costs nothing but its events.
 func TestEarlySYNUnread(t *testing.T) {
-	f := relayFamilies[0]
-	k := newRelayRig(t)
-	for _, kind := range []RelayEarly{EarlyOptimistic, EarlyConnectFirst} {
+	f := families[0]
+	k := newRig(t)
+	for _, kind := range []Early{EarlyOptimistic, EarlyConnectFirst} {
 		k.early(kind)
 		lost := false
 		for isn := packet.Seq(0); isn < 2000 && !lost; isn++ {
 			s := f.syn(f.clientAt(1, 4000), 443, isn)
 			verdict, _, _ := k.run(packet.Build(s))
 			lost = verdict == "event_lost"
-			n, err := k.Taken(RelaySYN{s.Src, s.Dst, uint32(isn)})
+			n, err := k.Taken(SYN{s.Src, s.Dst, uint32(isn)})
 			if k.must(err); (n == 0) != lost {
 				t.Fatalf("%s: %d settled", verdict, n)
 			}
 		}
-		if !lost || k.sizes() != (relaySizes{}) {
+		if !lost || k.sizes() != (sizes{}) {
 			t.Fatalf("lost %v, left behind %+v", lost, k.sizes())
 		}
 		k.told()
@@ -175,12 +175,12 @@ func TestEarlySYNUnread(t *testing.T) {
 }
 
 func TestEarlySYNCancelled(t *testing.T) {
-	eachRelayFamily(t, func(t *testing.T, f relayFamily) {
-		for kind, verdicts := range map[RelayEarly][2]relayVerdict{
+	eachFamily(t, func(t *testing.T, f family) {
+		for kind, verdicts := range map[Early][2]relayVerdict{
 			EarlyOptimistic:   {relayVerdictSYN_TOLD, relayVerdictCANCELLED},
 			EarlyConnectFirst: {relayVerdictSYN_HELD, relayVerdictCANCELLED_HELD},
 		} {
-			k := newRelayRig(t)
+			k := newRig(t)
 			k.early(kind)
 			s := f.syn(f.clientAt(1, 4000), 443, 9)
 			k.want(s, verdicts[0])
@@ -190,11 +190,11 @@ func TestEarlySYNCancelled(t *testing.T) {
 			k.want(reset, relayVerdictPASS) // of another connection: a stranger's guess
 			reset.Seq++
 			k.want(reset, verdicts[1])
-			if e := k.only(); !e.Cancelled || e.RelaySYN != (RelaySYN{s.Src, s.Dst, 9}) || e.Entry != 7 || e.Frame != nil {
+			if e := k.only(); !e.Cancelled || e.SYN != (SYN{s.Src, s.Dst, 9}) || e.Entry != 7 || e.Frame != nil {
 				t.Errorf("event %+v", e)
 			}
 			k.want(reset, relayVerdictPASS)
-			if n := k.sizes(); n != (relaySizes{}) {
+			if n := k.sizes(); n != (sizes{}) {
 				t.Errorf("left behind: %+v", n)
 			}
 		}
@@ -202,47 +202,47 @@ func TestEarlySYNCancelled(t *testing.T) {
 }
 
 func TestEarlySYNExpires(t *testing.T) {
-	k, f := newRelayRig(t), relayFamilies[0]
+	k, f := newRig(t), families[0]
 	k.early(EarlyOptimistic)
 	k.want(f.syn(f.clientAt(1, 4000), 443, 9), relayVerdictSYN_TOLD)
 	old := f.syn(f.clientAt(2, 4000), 443, 9)
 	k.want(old, relayVerdictSYN_TOLD)
 	var s relaySyn
-	key := RelaySYN{old.Src, old.Dst, 9}.key().Tuple
+	key := SYN{old.Src, old.Dst, 9}.key().Tuple
 	k.must(k.objects.Syns.Lookup(key, &s))
 	s.Since -= uint32(rigOptions.Expire/time.Millisecond) + 1
 	k.must(k.objects.Syns.Put(key, s))
 	if n, err := k.Sweep(); n != 1 || err != nil {
 		t.Errorf("swept %d, %v", n, err)
 	}
-	if n := k.sizes(); n != (relaySizes{1, 1}) {
+	if n := k.sizes(); n != (sizes{1, 1}) {
 		t.Errorf("%+v", n)
 	}
 }
 
 // Many keys are several commands, and keys of nothing are none.
 func TestEarlySYNTaken(t *testing.T) {
-	k, f := newRelayRig(t), relayFamilies[1]
+	k, f := newRig(t), families[1]
 	k.early(EarlyOptimistic)
-	var all []RelaySYN
+	var all []SYN
 	for i := range 200 {
 		s := f.syn(f.clientAt(i, 4000), 443, 9)
 		if i%40 == 0 || i == 199 {
 			k.want(s, relayVerdictSYN_TOLD)
 		}
-		all = append(all, RelaySYN{s.Src, s.Dst, 9})
+		all = append(all, SYN{s.Src, s.Dst, 9})
 	}
 	if n, err := k.Taken(all...); n != 6 || err != nil {
 		t.Errorf("settled %d, %v", n, err)
 	}
-	if n := k.sizes(); n != (relaySizes{}) {
+	if n := k.sizes(); n != (sizes{}) {
 		t.Errorf("left behind: %+v", n)
 	}
 }
 
 func TestHeldSYN(t *testing.T) {
-	eachRelayFamily(t, func(t *testing.T, f relayFamily) {
-		k := newRelayRig(t)
+	eachFamily(t, func(t *testing.T, f family) {
+		k := newRig(t)
 		k.early(EarlyConnectFirst)
 		s := f.syn(f.clientAt(1, 4000), 443, 9)
 		k.want(s, relayVerdictSYN_HELD)
@@ -253,15 +253,15 @@ func TestHeldSYN(t *testing.T) {
 		k.want(s, relayVerdictSYN_HELD_AGAIN)
 		k.must(k.Release(e))
 		k.want(s, relayVerdictSYN_RELEASED)
-		for _, decide := range []func(RelayEvent) error{k.Release, k.Refuse} {
+		for _, decide := range []func(Event) error{k.Release, k.Refuse} {
 			if err := decide(e); !errors.Is(err, ErrNotHeld) {
 				t.Errorf("once more: %v", err)
 			}
 		}
-		if n := k.sizes(); n != (relaySizes{1, 1}) {
+		if n := k.sizes(); n != (sizes{1, 1}) {
 			t.Errorf("%+v", n) // until it is accepted
 		}
-		if n, err := k.Taken(e.RelaySYN); n != 1 || err != nil {
+		if n, err := k.Taken(e.SYN); n != 1 || err != nil {
 			t.Errorf("settled %d, %v", n, err)
 		}
 		long := f.syn(f.clientAt(1, 4001), 443, 9)
@@ -274,15 +274,15 @@ func TestHeldSYN(t *testing.T) {
 }
 
 func TestRefusedSYN(t *testing.T) {
-	eachRelayFamily(t, func(t *testing.T, f relayFamily) {
-		k := newRelayRig(t)
+	eachFamily(t, func(t *testing.T, f family) {
+		k := newRig(t)
 		k.early(EarlyConnectFirst)
 		s := f.syn(f.clientAt(1, 4000), 443, 9)
 		s.Payload = []byte("early")
 		k.want(s, relayVerdictSYN_HELD)
 		e := k.only()
 		k.must(k.Refuse(e))
-		if n := k.sizes(); n != (relaySizes{}) {
+		if n := k.sizes(); n != (sizes{}) {
 			t.Errorf("left behind: %+v", n)
 		}
 		want := packet.Build(packet.Spec{
@@ -312,20 +312,20 @@ func TestRefusedSYN(t *testing.T) {
 
 // Packets of any kind have one verdict.
 func TestRelaySurvivesAnything(t *testing.T) {
-	k, r := newRelayRig(t), kerneltest.Rand(t)
+	k, r := newRig(t), kerneltest.Rand(t)
 	all := []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
 	seen := make(map[string]int)
 	for i := range 4000 {
 		if round := i / 500; i%500 == 0 {
-			k.must(k.SetEntries([]RelayEntry{{
-				ID: 1, Listen: k.listen, Destinations: all, Intercept: round%2 == 1, Early: RelayEarly(round % 3),
+			k.must(k.SetEntries([]Entry{{
+				ID: 1, Listen: k.listen, Destinations: all, Intercept: round%2 == 1, Early: Early(round % 3),
 			}}))
 		}
 		if i%20 == 0 {
 			k.settleAll()
 			k.told()
 		}
-		f := relayFamilies[r.IntN(2)]
+		f := families[r.IntN(2)]
 		s := f.syn(f.clientAt(r.IntN(4), uint16(r.IntN(3))), uint16(r.IntN(3)), packet.Seq(r.IntN(3)))
 		if r.IntN(3) == 0 {
 			s.Flags = packet.Flags(r.IntN(256))

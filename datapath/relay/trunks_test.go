@@ -79,7 +79,7 @@ func (l *liveRelay) wide(at netip.AddrPort) net.Listener {
 
 // Sockets that are trunks begin as they are told, on both ends; others, and those of other hosts, as ever.
 func TestTrunksBegin(t *testing.T) {
-	eachRelayFamily(t, func(t *testing.T, f relayFamily) {
+	eachFamily(t, func(t *testing.T, f family) {
 		l := newLiveRelay(t, f)
 		l.attachCgroup()
 		trunk, other := netip.AddrPortFrom(f.relay, 9000), netip.AddrPortFrom(f.relay, 9001)
@@ -121,7 +121,7 @@ func TestTrunksBegin(t *testing.T) {
 
 // A record may change at any time, may be of those that come from one address alone, and goes when it is not set any more.
 func TestTrunksChange(t *testing.T) {
-	eachRelayFamily(t, func(t *testing.T, f relayFamily) {
+	eachFamily(t, func(t *testing.T, f family) {
 		l := newLiveRelay(t, f)
 		l.attachCgroup()
 		trunk := netip.AddrPortFrom(f.relay, 9000)
@@ -162,7 +162,7 @@ func TestTrunksChange(t *testing.T) {
 // The window that an acceptor tells is as large as it is told to be, whatever its buffer was, but not in its SYN-ACK: that is not scaled
 // (RFC 7323, 2.2), so that an opener has 64 KiB until the acceptor has sent something.
 func TestTrunksAcceptorsReceiveWindow(t *testing.T) {
-	eachRelayFamily(t, func(t *testing.T, f relayFamily) {
+	eachFamily(t, func(t *testing.T, f family) {
 		l := newLiveRelay(t, f)
 		l.attachCgroup()
 		const segments = 1500
@@ -194,7 +194,7 @@ func TestTrunksAcceptorsReceiveWindow(t *testing.T) {
 
 // The window that an opener tells is no larger than it is told to be, and in force with the end of the handshake.
 func TestTrunksOpenersReceiveWindow(t *testing.T) {
-	eachRelayFamily(t, func(t *testing.T, f relayFamily) {
+	eachFamily(t, func(t *testing.T, f family) {
 		l := newLiveRelay(t, f)
 		l.attachCgroup()
 		const segments = 100
@@ -215,7 +215,7 @@ func TestTrunksOpenersReceiveWindow(t *testing.T) {
 
 // First flights are counted when they are acknowledged, or when their connection ends; with what was sent again.
 func TestTrunksFirstFlights(t *testing.T) {
-	eachRelayFamily(t, func(t *testing.T, f relayFamily) {
+	eachFamily(t, func(t *testing.T, f family) {
 		l := newLiveRelay(t, f)
 		l.attachCgroup()
 		trunk := netip.AddrPortFrom(f.relay, 9000)
@@ -278,7 +278,7 @@ func TestTrunksFirstFlights(t *testing.T) {
 }
 
 func TestTrunksRefused(t *testing.T) {
-	k := newRelayRig(t)
+	k := newRig(t)
 	good := TrunkKey{TrunkTo, netip.MustParseAddrPort("10.0.0.1:9")}
 	for name, trunks := range map[string]map[TrunkKey]TrunkStart{
 		"no address":     {{TrunkTo, netip.AddrPort{}}: {}},

@@ -21,8 +21,8 @@ type Sockmap struct {
 	objects sockmapObjects
 }
 
-// LoadSockmap loads the program, for so many pairs at one time. The caller closes the Sockmap.
-func LoadSockmap(pairs int) (*Sockmap, error) {
+// Load loads the program, for so many pairs at one time. The caller closes the Sockmap.
+func Load(pairs int) (*Sockmap, error) {
 	if pairs < 1 {
 		return nil, fmt.Errorf("load the sockmap: %d pairs: at least one", pairs)
 	}
@@ -60,7 +60,7 @@ var ErrNotEstablished = errors.New("not in the state ESTABLISHED")
 // a is the one whose peer speaks first, as a client does: its bytes wait until the way back is there too, as the answer to them may be the
 // end of b's peer.
 //
-// The sockets stay the caller's. An end of one (EPOLLRDHUP) and an error of one (EPOLLERR) are not passed on; see SockmapBehind. To close
+// The sockets stay the caller's. An end of one (EPOLLRDHUP) and an error of one (EPOLLERR) are not passed on; see Behind. To close
 // one is to discard what it has not been given to send yet.
 //
 // After an error that is not ErrNotEstablished bytes may have been moved, so that the connections are to be reset.
@@ -143,10 +143,10 @@ func kick(fd int) error {
 	return err
 }
 
-// SockmapBehind is how many bytes one socket has received, whose peer has sent its FIN, that the other has not been given to send. Nobody
+// Behind is how many bytes one socket has received, whose peer has sent its FIN, that the other has not been given to send. Nobody
 // else may have written to the other. At 0 the other may be shut down; before, that would cut off what is on its way
 // (TestSockmapShutdownOvertakes).
-func SockmapBehind(from, to int) (int64, error) {
+func Behind(from, to int) (int64, error) {
 	in, err := unix.GetsockoptTCPInfo(from, unix.SOL_TCP, unix.TCP_INFO)
 	if err != nil {
 		return 0, fmt.Errorf("ask what a socket has received: %w", err)

@@ -23,12 +23,12 @@ type joint struct {
 	front, back    *net.TCPConn // the relay's: to the client, to the server
 }
 
-var loadedSockmap = sync.OnceValues(func() (*Sockmap, error) { return LoadSockmap(64) })
+var loaded = sync.OnceValues(func() (*Sockmap, error) { return Load(64) })
 
 func newJoint(t testing.TB) *joint {
 	t.Helper()
 	kerneltest.Need(t)
-	m, err := loadedSockmap()
+	m, err := loaded()
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}
@@ -84,7 +84,7 @@ func (j *joint) join() error { return j.sockmap.Join(j.fd(j.front), j.fd(j.back)
 
 func (j *joint) behind(from, to *net.TCPConn) int64 {
 	j.t.Helper()
-	n, err := SockmapBehind(j.fd(from), j.fd(to))
+	n, err := Behind(j.fd(from), j.fd(to))
 	j.must(err)
 	return n
 }
@@ -250,7 +250,7 @@ func TestSockmapHoldsAll(t *testing.T) {
 	j.readEnd(j.server)
 }
 
-// TestSockmapShutdownOvertakes is why a relay asks for SockmapBehind: the kernel drops what a socket has not been given before it is shut
+// TestSockmapShutdownOvertakes is why a relay asks for Behind: the kernel drops what a socket has not been given before it is shut
 // down, and says nothing.
 func TestSockmapShutdownOvertakes(t *testing.T) {
 	const size = 16 << 20
@@ -355,7 +355,7 @@ func TestSockmapRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, err := LoadSockmap(0); err == nil {
+	if _, err := Load(0); err == nil {
 		t.Error("no pairs: want an error")
 	}
 }

@@ -40,7 +40,7 @@ var caveats = []string{
 		"in \"own\" of a relay, that of the relay's own receiving side is in the server's. \"Added\" has all that a relay adds, wherever it is booked.",
 	"`direct` is one connection, a relay makes two of it. Its segments are not touched by the host between, so that nothing that ends " +
 		"connections can come near it.",
-	"`sockmap` is no relay that strangers could be let use: what a peer does not take is held without a bound (see `datapath.Sockmap`). Most of its " +
+	"`sockmap` is no relay that strangers could be let use: what a peer does not take is held without a bound (see `datapath/sockmap`). Most of its " +
 		"work is booked on the kernel's own threads, so that \"own\" says little.",
 }
 

@@ -56,7 +56,7 @@ type end struct {
 // relayBySockmap returns when it cannot go on.
 func relayBySockmap(forwards []string) error {
 	runtime.LockOSThread()
-	m, err := kernel.LoadSockmap(1 << 15)
+	m, err := kernel.Load(1 << 15)
 	if err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func (j *joiner) join(front, back *end) {
 
 // pass tells the partner's peer of an end, once it is sent all that came before.
 func (j *joiner) pass(e *end) {
-	behind, err := kernel.SockmapBehind(e.fd, e.partner.fd)
+	behind, err := kernel.Behind(e.fd, e.partner.fd)
 	switch {
 	case err != nil || behind < 0:
 		j.abort(e)

@@ -22,14 +22,14 @@ type Places struct {
 }
 
 // Actions compiles an action list: executed as it stands.
-func Actions(list []openflow.Action, at Places) ([]kernel.ForwarderOp, error) {
+func Actions(list []openflow.Action, at Places) ([]kernel.Op, error) {
 	ops, err := each(list, at)
 	return fuse(ops), err
 }
 
 // each compiles actions one by one.
-func each(list []openflow.Action, at Places) ([]kernel.ForwarderOp, error) {
-	ops := make([]kernel.ForwarderOp, 0, len(list))
+func each(list []openflow.Action, at Places) ([]kernel.Op, error) {
+	ops := make([]kernel.Op, 0, len(list))
 	for _, a := range list {
 		op, err := action(a, at)
 		if err != nil {
@@ -42,29 +42,29 @@ func each(list []openflow.Action, at Places) ([]kernel.ForwarderOp, error) {
 
 // Set compiles an action set in its order of execution [5.10]. Of several actions for one slot the last counts, and a group
 // comes in the place of outputs.
-func Set(list []openflow.Action, at Places) ([]kernel.ForwarderOp, error) {
+func Set(list []openflow.Action, at Places) ([]kernel.Op, error) {
 	all, err := each(list, at)
 	if err != nil {
 		return nil, err
 	}
-	var ops []kernel.ForwarderOp
-	group := slices.ContainsFunc(all, func(op kernel.ForwarderOp) bool { return op.Slot == kernel.SlotGroup })
+	var ops []kernel.Op
+	group := slices.ContainsFunc(all, func(op kernel.Op) bool { return op.Slot == kernel.SlotGroup })
 	for n, op := range all {
-		again := slices.ContainsFunc(all[n+1:], func(later kernel.ForwarderOp) bool { return later.Slot == op.Slot })
+		again := slices.ContainsFunc(all[n+1:], func(later kernel.Op) bool { return later.Slot == op.Slot })
 		if again || group && op.Slot == kernel.SlotOutput {
 			continue
 		}
 		ops = append(ops, op)
 	}
-	slices.SortStableFunc(ops, func(a, b kernel.ForwarderOp) int { return cmp.Compare(a.Slot, b.Slot) })
+	slices.SortStableFunc(ops, func(a, b kernel.Op) int { return cmp.Compare(a.Slot, b.Slot) })
 	return fuse(ops), nil
 }
 
-func action(a openflow.Action, at Places) (kernel.ForwarderOp, error) {
-	op := func(kind, slot uint8, arg uint32) (kernel.ForwarderOp, error) {
-		return kernel.ForwarderOp{Kind: kind, Slot: slot, Arg: arg}, nil
+func action(a openflow.Action, at Places) (kernel.Op, error) {
+	op := func(kind, slot uint8, arg uint32) (kernel.Op, error) {
+		return kernel.Op{Kind: kind, Slot: slot, Arg: arg}, nil
 	}
-	handoff := func(kind uint8, s openflow.HandoffSubtype, arg uint32) (kernel.ForwarderOp, error) {
+	handoff := func(kind uint8, s openflow.HandoffSubtype, arg uint32) (kernel.Op, error) {
 		return op(kind, kernel.SlotHandoff+uint8(s-openflow.HandoffIncSeq), arg)
 	}
 	switch a := a.(type) {
@@ -121,7 +121,7 @@ func action(a openflow.Action, at Places) (kernel.ForwarderOp, error) {
 	case openflow.ActionStripOption:
 		return handoff(kernel.OpStripOption, openflow.HandoffStripOption, uint32(a.Kind))
 	}
-	return kernel.ForwarderOp{}, fmt.Errorf("compile an action: the kernel has none for %v", a.Type())
+	return kernel.Op{}, fmt.Errorf("compile an action: the kernel has none for %v", a.Type())
 }
 
 // pickMethods are the kernel's words for how a bucket is chosen.
@@ -130,18 +130,18 @@ var pickMethods = map[openflow.PickMethod]uint8{
 	openflow.PickFastest: kernel.PickFastest, openflow.PickHash: kernel.PickHash, openflow.PickEven: kernel.PickEven,
 }
 
-func pick(a openflow.ActionPick, at Places) (kernel.ForwarderOp, error) {
+func pick(a openflow.ActionPick, at Places) (kernel.Op, error) {
 	method, ok := pickMethods[a.Method]
 	if !ok {
-		return kernel.ForwarderOp{}, fmt.Errorf("compile a pick: the kernel has no method %v", a.Method)
+		return kernel.Op{}, fmt.Errorf("compile a pick: the kernel has no method %v", a.Method)
 	}
-	op := kernel.ForwarderOp{Kind: kernel.OpPick, Slot: kernel.SlotGroup, At: method, Arg: at.Group(a.Group)}
+	op := kernel.Op{Kind: kernel.OpPick, Slot: kernel.SlotGroup, At: method, Arg: at.Group(a.Group)}
 	binary.NativeEndian.PutUint32(op.Value[:], a.Together)
 	return op, nil
 }
 
-func output(a openflow.ActionOutput, at Places) kernel.ForwarderOp {
-	op := kernel.ForwarderOp{Slot: kernel.SlotOutput}
+func output(a openflow.ActionOutput, at Places) kernel.Op {
+	op := kernel.Op{Slot: kernel.SlotOutput}
 	switch a.Port {
 	case openflow.PortInPort:
 		op.Kind = kernel.OpInPort
@@ -210,12 +210,12 @@ var fields = map[openflow.Field]where{
 }
 
 // setField compiles a set-field action, which has one field.
-func setField(m openflow.Match) (kernel.ForwarderOp, error) {
+func setField(m openflow.Match) (kernel.Op, error) {
 	for t, err := range m.All() {
 		if err != nil {
-			return kernel.ForwarderOp{}, fmt.Errorf("compile a set-field: %w", err)
+			return kernel.Op{}, fmt.Errorf("compile a set-field: %w", err)
 		}
-		op := kernel.ForwarderOp{Slot: kernel.SlotField + t.Field.Number()}
+		op := kernel.Op{Slot: kernel.SlotField + t.Field.Number()}
 		switch t.Field {
 		case openflow.FieldTunnelID:
 			op.Kind = kernel.OpTunnel
@@ -237,10 +237,10 @@ func setField(m openflow.Match) (kernel.ForwarderOp, error) {
 		op.Arg = uint32(t.Uint())
 		return op, nil
 	}
-	return kernel.ForwarderOp{}, fmt.Errorf("compile a set-field: no field")
+	return kernel.Op{}, fmt.Errorf("compile a set-field: no field")
 }
 
-func patch(op kernel.ForwarderOp, t openflow.TLV) (kernel.ForwarderOp, error) {
+func patch(op kernel.Op, t openflow.TLV) (kernel.Op, error) {
 	w, ok := fields[t.Field]
 	at, size, known := match.Place(t.Field)
 	if !ok || !known || len(t.Value) > len(op.Value) {

@@ -11,12 +11,12 @@ import (
 
 // Entry compiles the instructions of a flow entry. The record's Ops is the place of the first op, which the caller fills in: those of
 // apply-actions come first.
-func Entry(e *pipeline.Entry, at Places) (kernel.ForwarderEntry, []kernel.ForwarderOp, error) {
-	r := kernel.ForwarderEntry{Table: uint8(e.Table), Cookie: be64(e.Cookie)}
+func Entry(e *pipeline.Entry, at Places) (kernel.Entry, []kernel.Op, error) {
+	r := kernel.Entry{Table: uint8(e.Table), Cookie: be64(e.Cookie)}
 	if e.TableMiss() {
 		r.Flags |= kernel.EntryMiss
 	}
-	var apply, write []kernel.ForwarderOp
+	var apply, write []kernel.Op
 	var err error
 	for _, i := range e.Instructions {
 		switch i := i.(type) {
@@ -46,7 +46,7 @@ func Entry(e *pipeline.Entry, at Places) (kernel.ForwarderEntry, []kernel.Forwar
 }
 
 // Bucket compiles the actions of a bucket, and says whether they are nothing but outputs.
-func Bucket(b openflow.Bucket, at Places) (ops []kernel.ForwarderOp, plain bool, err error) {
+func Bucket(b openflow.Bucket, at Places) (ops []kernel.Op, plain bool, err error) {
 	ops, err = Set(b.Actions, at)
 	plain = true
 	for _, op := range ops {
@@ -59,8 +59,8 @@ func Bucket(b openflow.Bucket, at Places) (ops []kernel.ForwarderOp, plain bool,
 const defaultBurst = 100 * time.Millisecond
 
 // Meter compiles a meter.
-func Meter(m *pipeline.Meter) (kernel.ForwarderMeter, error) {
-	r := kernel.ForwarderMeter{Bands: uint32(len(m.Bands))}
+func Meter(m *pipeline.Meter) (kernel.Meter, error) {
+	r := kernel.Meter{Bands: uint32(len(m.Bands))}
 	if len(m.Bands) > len(r.Band) {
 		return r, fmt.Errorf("compile a meter: %d bands, where the kernel has %d", len(m.Bands), len(r.Band))
 	}

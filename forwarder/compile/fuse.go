@@ -4,7 +4,7 @@ import kernel "baton/datapath/forwarder"
 
 // fuse joins patches that write neighbouring bytes, in the packet and among its fields: both link addresses, both ports. They are
 // executed one after the other.
-func fuse(ops []kernel.ForwarderOp) []kernel.ForwarderOp {
+func fuse(ops []kernel.Op) []kernel.Op {
 	fused := ops[:0]
 	for _, op := range ops {
 		if len(fused) > 0 {
@@ -20,8 +20,8 @@ func fuse(ops []kernel.ForwarderOp) []kernel.ForwarderOp {
 }
 
 // join is one patch for two, in whichever order they stand.
-func join(a, b kernel.ForwarderOp) (kernel.ForwarderOp, bool) {
-	whole := func(op kernel.ForwarderOp) bool {
+func join(a, b kernel.Op) (kernel.Op, bool) {
+	whole := func(op kernel.Op) bool {
 		return op.Kind == kernel.OpPatch && op.Mask == 0 && op.FieldLen == op.Len
 	}
 	if b.At < a.At {

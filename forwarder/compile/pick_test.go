@@ -24,7 +24,7 @@ func TestPick(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []kernel.ForwarderOp{
+		want := []kernel.Op{
 			{Kind: kernel.OpUnpick, Slot: kernel.SlotGroup, Arg: 101},
 			{Kind: kernel.OpPick, Slot: kernel.SlotGroup, At: number, Arg: 102},
 		}

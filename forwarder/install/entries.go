@@ -87,7 +87,7 @@ func (k *Kernel) setEntry(s pipeline.Set) (err error) {
 			return err
 		}
 		taken = append(taken, func() { k.countRoom.back(e.counts, 1) })
-		k.f.EntryCounts[e.counts] = kernel.ForwarderCounts{}
+		k.f.EntryCounts[e.counts] = kernel.Counts{}
 	}
 	record.Ops, record.Counts = e.ops, e.counts
 	k.f.Entries[e.place] = record
@@ -105,7 +105,7 @@ func (k *Kernel) setEntry(s pipeline.Set) (err error) {
 	return nil
 }
 
-func (k *Kernel) putOps(ops []kernel.ForwarderOp) (uint32, error) {
+func (k *Kernel) putOps(ops []kernel.Op) (uint32, error) {
 	if len(ops) == 0 {
 		return 0, nil
 	}
@@ -145,7 +145,7 @@ func (k *Kernel) subtable(number uint8, m *match.Match) (*subtable, error) {
 	if s := t.subtables[m.Mask]; s != nil {
 		return s, nil
 	}
-	if len(t.subtables) == kernel.ForwarderSubtables {
+	if len(t.subtables) == kernel.MaxSubtables {
 		return nil, fmt.Errorf("%w: table %d has entries with %d different masks", errFull, number, len(t.subtables))
 	}
 	place, err := k.subtableRoom.take(1)
@@ -281,8 +281,8 @@ func (s *subtable) rank(priority uint16, by int) {
 func (s *subtable) top() uint16 { return s.ranks[len(s.ranks)-1].priority }
 
 // probe is what the kernel looks a packet of those fields up with.
-func (s *subtable) probe(key *match.Key) *kernel.ForwarderFields {
-	fields := kernel.ForwarderFields(*key)
+func (s *subtable) probe(key *match.Key) *kernel.Fields {
+	fields := kernel.Fields(*key)
 	*(*uint32)(unsafe.Pointer(&fields[match.Size-8])) = s.place
 	return &fields
 }

@@ -43,14 +43,14 @@ func (r *rig) wantRooms(want map[string]int) {
 
 // TestFullLeavesAllAsItWas: a flow entry or group that the kernel has no room for changes nothing, whichever room it is that is full.
 func TestFullLeavesAllAsItWas(t *testing.T) {
-	tests := map[string]func(o *kernel.ForwarderOptions){
-		"entries":   func(o *kernel.ForwarderOptions) { o.Entries = 12 },
-		"ops":       func(o *kernel.ForwarderOptions) { o.Ops = kernel.ForwarderOutOps + 24 },
-		"lists":     func(o *kernel.ForwarderOptions) { o.Lists = 20 },
-		"subtables": func(o *kernel.ForwarderOptions) { o.Subtables = 9 },
-		"buckets":   func(o *kernel.ForwarderOptions) { o.Buckets = 6 },
-		"slots":     func(o *kernel.ForwarderOptions) { o.Slots = 600 },
-		"groups":    func(o *kernel.ForwarderOptions) { o.Groups = 4 },
+	tests := map[string]func(o *kernel.Options){
+		"entries":   func(o *kernel.Options) { o.Entries = 12 },
+		"ops":       func(o *kernel.Options) { o.Ops = kernel.OutOps + 24 },
+		"lists":     func(o *kernel.Options) { o.Lists = 20 },
+		"subtables": func(o *kernel.Options) { o.Subtables = 9 },
+		"buckets":   func(o *kernel.Options) { o.Buckets = 6 },
+		"slots":     func(o *kernel.Options) { o.Slots = 600 },
+		"groups":    func(o *kernel.Options) { o.Groups = 4 },
 	}
 	for name, limit := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -127,7 +127,7 @@ func (d *differ) try(m openflow.Message) error {
 }
 
 // large is room for many flow entries.
-var large = kernel.ForwarderOptions{
+var large = kernel.Options{
 	Entries: 1 << 17, Ops: 1 << 19, Lists: 1 << 16, Subtables: 1 << 12, Groups: 16, Buckets: 64, Slots: 4096, Meters: 8, Paths: 1024,
 }
 

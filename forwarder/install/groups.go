@@ -50,7 +50,7 @@ func (k *Kernel) setGroup(g *pipeline.Group) error {
 	}
 	k.f.Groups[n.version] = record
 	if old == nil { // else its counters go on [6.5]
-		k.f.GroupCounts[n.head] = kernel.ForwarderCounts{}
+		k.f.GroupCounts[n.head] = kernel.Counts{}
 	}
 	atomic.StoreUint64(&k.f.GroupHeads[n.head], uint64(g.ID)<<32|uint64(n.version))
 	k.groups[g.ID] = n
@@ -65,7 +65,7 @@ func (k *Kernel) setGroup(g *pipeline.Group) error {
 }
 
 // putGroup writes what a group's record leads to.
-func (k *Kernel) putGroup(n *group) (r kernel.ForwarderGroup, err error) {
+func (k *Kernel) putGroup(n *group) (r kernel.Group, err error) {
 	if n.version, err = k.groupRoom.take(1); err != nil {
 		return r, err
 	}
@@ -74,7 +74,7 @@ func (k *Kernel) putGroup(n *group) (r kernel.ForwarderGroup, err error) {
 		n.version = 0
 		return r, err
 	}
-	var each []kernel.ForwarderOp
+	var each []kernel.Op
 	for i, b := range n.Buckets {
 		ops, plain, err := compile.Bucket(b, k.places())
 		if err != nil {
@@ -86,13 +86,13 @@ func (k *Kernel) putGroup(n *group) (r kernel.ForwarderGroup, err error) {
 		}
 		n.ranges = append(n.ranges, opRange{at, len(ops)})
 		place := n.first + uint32(i)
-		record := kernel.ForwarderBucket{Ops: at, Count: uint16(len(ops)), Weight: uint32(b.Weight)}
+		record := kernel.Bucket{Ops: at, Count: uint16(len(ops)), Weight: uint32(b.Weight)}
 		if plain {
 			record.Flags |= kernel.BucketPlain
-			each = append(each, kernel.ForwarderOp{Kind: kernel.OpCount, Arg: place})
+			each = append(each, kernel.Op{Kind: kernel.OpCount, Arg: place})
 			each = append(each, ops...)
 		} else {
-			each = append(each, kernel.ForwarderOp{Kind: kernel.OpCopy, Arg: place})
+			each = append(each, kernel.Op{Kind: kernel.OpCopy, Arg: place})
 		}
 		if b.WatchPort != openflow.PortAny && (n.Kind == openflow.GroupTypeFF || n.Kind == openflow.GroupTypeSelect) {
 			record.Watch = k.portPlace(b.WatchPort)
@@ -109,20 +109,20 @@ func (k *Kernel) putGroup(n *group) (r kernel.ForwarderGroup, err error) {
 			}
 		}
 		k.f.Buckets[place] = record
-		k.f.BucketCounts[place] = kernel.ForwarderCounts{}
+		k.f.BucketCounts[place] = kernel.Counts{}
 	}
 	switch n.Kind {
 	case openflow.GroupTypeIndirect: // a choice of one: if nothing comes after it the packet itself goes, not a copy
-		return kernel.ForwarderGroup{Kind: kernel.GroupFailover, First: n.first, Count: uint32(len(n.Buckets))}, nil
+		return kernel.Group{Kind: kernel.GroupFailover, First: n.first, Count: uint32(len(n.Buckets))}, nil
 	case openflow.GroupTypeAll:
 		at, err := k.putOps(each)
 		if err != nil {
 			return r, err
 		}
 		n.ranges = append(n.ranges, opRange{at, len(each)})
-		return kernel.ForwarderGroup{Kind: kernel.GroupAll, First: at, Count: uint32(len(each))}, nil
+		return kernel.Group{Kind: kernel.GroupAll, First: at, Count: uint32(len(each))}, nil
 	case openflow.GroupTypeSelect:
-		r = kernel.ForwarderGroup{Kind: kernel.GroupSelect, First: n.first, Count: uint32(len(n.Buckets))}
+		r = kernel.Group{Kind: kernel.GroupSelect, First: n.first, Count: uint32(len(n.Buckets))}
 		chosen := compile.Slots(n.Buckets)
 		if len(chosen) == 0 {
 			return r, nil
@@ -137,7 +137,7 @@ func (k *Kernel) putGroup(n *group) (r kernel.ForwarderGroup, err error) {
 		r.Slots, r.SlotMask = n.slots, uint32(len(chosen)-1)
 		return r, nil
 	}
-	return kernel.ForwarderGroup{Kind: kernel.GroupFailover, First: n.first, Count: uint32(len(n.Buckets))}, nil
+	return kernel.Group{Kind: kernel.GroupFailover, First: n.first, Count: uint32(len(n.Buckets))}, nil
 }
 
 // restGroup gives back what a version of a group had.
@@ -256,7 +256,7 @@ func (k *Kernel) setMeter(m *pipeline.Meter) error {
 		}
 		at = &meter{place}
 		k.meters[m.ID] = at
-		k.f.MeterCounts[place] = kernel.ForwarderCounts{} // a changed one goes on counting [6.6]
+		k.f.MeterCounts[place] = kernel.Counts{} // a changed one goes on counting [6.6]
 	}
 	// A meter is changed where it is, with no band in force meanwhile.
 	bands := record.Bands

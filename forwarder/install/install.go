@@ -20,8 +20,8 @@ type Kernel struct {
 	f *kernel.Forwarder
 
 	entries   map[uint64]*entry // by the pipeline's ID
-	tables    [kernel.ForwarderTables]table
-	used      kernel.ForwarderFields
+	tables    [kernel.MaxTables]table
+	used      kernel.Fields
 	groups    map[openflow.GroupID]*group
 	watching  map[openflow.GroupID]*group // those with a bucket that watches a group
 	meters    map[openflow.MeterID]*meter
@@ -50,7 +50,7 @@ func New(f *kernel.Forwarder) *Kernel {
 	}
 	k.entryRoom = newRoom(0, len(f.Entries), settle)
 	k.countRoom = newRoom(0, len(f.EntryCounts), settle)
-	k.opRoom = newRoom(kernel.ForwarderOutOps, len(f.Ops), settle)
+	k.opRoom = newRoom(kernel.OutOps, len(f.Ops), settle)
 	k.listRoom = newRoom(0, len(f.Lists), settle)
 	k.subtableRoom = newRoom(1, len(f.Subtables), settle) // 0 is of packets
 	k.groupRoom = newRoom(1, len(f.Groups), settle)       // 0 is no group, here and of heads
@@ -114,7 +114,7 @@ func (k *Kernel) places() compile.Places {
 }
 
 // Actions compiles a list that does not belong to an entry, for a packet-out.
-func (k *Kernel) Actions(list []openflow.Action) ([]kernel.ForwarderOp, error) {
+func (k *Kernel) Actions(list []openflow.Action) ([]kernel.Op, error) {
 	return compile.Actions(list, k.places())
 }
 
@@ -159,6 +159,6 @@ func monotonic() int64 {
 	return t.Nano()
 }
 
-func read(c *kernel.ForwarderCounts) openflow.Counter {
+func read(c *kernel.Counts) openflow.Counter {
 	return openflow.Counter{Packets: c.Packets, Octets: c.Bytes}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // picking are a rig's sizes with a memory of flows.
-func picking() kernel.ForwarderOptions {
+func picking() kernel.Options {
 	o := small
 	o.Picks, o.NormalStack = 1024, true
 	return o
@@ -30,7 +30,7 @@ func (r *rig) turn(port openflow.PortNo) (inside int) {
 }
 
 // hand installs an entry of these ops, whose records nothing compiles from actions here.
-func (r *rig) hand(priority uint16, m openflow.Match, ops ...kernel.ForwarderOp) {
+func (r *rig) hand(priority uint16, m openflow.Match, ops ...kernel.Op) {
 	r.t.Helper()
 	r.flow(0, priority, m, apply(slices.Repeat([]openflow.Action{out(nowhere)}, len(ops))...))
 	for _, e := range r.installed.entries {
@@ -152,7 +152,7 @@ func TestPickOverGroupMods(t *testing.T) {
 	r := newRig(t, picking())
 	host := r.turn(1)
 	r.links(openflow.GroupAdd, 2, 1, 3, 1)
-	r.hand(1, openflow.Match{}.Port(1), kernel.ForwarderOp{Kind: kernel.OpPick, At: kernel.PickTurns, Arg: r.installed.groups[16].head})
+	r.hand(1, openflow.Match{}.Port(1), kernel.Op{Kind: kernel.OpPick, At: kernel.PickTurns, Arg: r.installed.groups[16].head})
 	goes := func(flow int) openflow.PortNo {
 		t.Helper()
 		r.hostSends(host, udp(uint16(flow), 53))
@@ -220,8 +220,8 @@ func TestUnpickComesHome(t *testing.T) {
 	if !r.do(in) {
 		t.Fatal("refused")
 	}
-	r.hand(2, openflow.Match{}.Port(1), kernel.ForwarderOp{Kind: kernel.OpPick, At: kernel.PickLeast, Arg: r.installed.groups[16].head})
-	r.hand(1, nil, kernel.ForwarderOp{Kind: kernel.OpUnpick, Arg: r.installed.groups[1].head}, kernel.ForwarderOp{Kind: kernel.OpNormal})
+	r.hand(2, openflow.Match{}.Port(1), kernel.Op{Kind: kernel.OpPick, At: kernel.PickLeast, Arg: r.installed.groups[16].head})
+	r.hand(1, nil, kernel.Op{Kind: kernel.OpUnpick, Arg: r.installed.groups[1].head}, kernel.Op{Kind: kernel.OpNormal})
 	before := r.verdicts()["to_stack"]
 	for flow := range 20 {
 		r.hostSends(host, udp(uint16(1000+flow), 53))

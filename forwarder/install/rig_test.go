@@ -43,7 +43,7 @@ type far struct {
 }
 
 // Sizes of the tests' data path, which are small so that all rooms are used more than once.
-var small = kernel.ForwarderOptions{
+var small = kernel.Options{
 	Entries: 64, Ops: 256 + 1024, Lists: 256, Subtables: 256, Groups: 16, Buckets: 64, Slots: 4096, Meters: 8, Paths: 1024,
 }
 
@@ -53,11 +53,11 @@ const rigPorts = 4
 const rigState = "/sys/fs/bpf/baton/test"
 
 // newRig makes a switch with four ports.
-func newRig(t testing.TB, o kernel.ForwarderOptions) *rig {
+func newRig(t testing.TB, o kernel.Options) *rig {
 	t.Helper()
 	needKernel(t)
 	o.State, o.Name = rigState, "loop-test"
-	f, err := kernel.OpenForwarder(o)
+	f, err := kernel.Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func newRig(t testing.TB, o kernel.ForwarderOptions) *rig {
 	t.Cleanup(func() {
 		r.must(f.Close())
 		<-ended
-		r.must(kernel.RemoveForwarder(o.State, o.Name))
+		r.must(kernel.Remove(o.State, o.Name))
 	})
 	go func() {
 		defer close(ended)

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/features"
 	"golang.org/x/sys/unix"
 )
 
@@ -74,6 +77,23 @@ func RequireCapabilities(needed []Capability) error {
 	}
 	if len(missing) > 0 {
 		return errors.New("missing capability: " + strings.Join(missing, ", ") + "; run as root")
+	}
+	return nil
+}
+
+// RequireSockets refuses a kernel without programs for the sockets of control groups, or one that does not describe its structures to programs
+// that look into sockets.
+func RequireSockets() error {
+	if _, err := btf.LoadKernelSpec(); err != nil {
+		return fmt.Errorf("the kernel does not describe its structures (CONFIG_DEBUG_INFO_BTF): %w", err)
+	}
+	return RequireCgroups(ebpf.SockOps)
+}
+
+// RequireCgroups refuses a kernel without a type of programs for control groups.
+func RequireCgroups(t ebpf.ProgramType) error {
+	if err := features.HaveProgramType(t); err != nil {
+		return fmt.Errorf("the kernel has no programs for sockets of control groups (CONFIG_CGROUP_BPF): %w", err)
 	}
 	return nil
 }

@@ -7,8 +7,6 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/features"
-	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"baton/datapath"
@@ -34,10 +32,8 @@ type Application struct {
 
 type group struct {
 	Application
-	dir     string
-	id      uint64 // inode of dir
+	at      datapath.Cgroup
 	program *ebpf.Program
-	link    link.Link
 }
 
 // Probe refuses a kernel or a user that cannot mark sockets, and says what is missing.
@@ -49,10 +45,7 @@ func Probe() error {
 	if err != nil {
 		return err
 	}
-	if err := features.HaveProgramType(ebpf.CGroupSock); err != nil {
-		return fmt.Errorf("the kernel has no programs for sockets of control groups (CONFIG_CGROUP_BPF): %w", err)
-	}
-	return nil
+	return datapath.RequireCgroups(ebpf.CGroupSock)
 }
 
 // Set says which control groups there are from now on. Those that are as they were stay attached.
@@ -99,19 +92,17 @@ func (a *Applications) load(want Application) (*group, error) {
 	if err != nil {
 		return nil, err
 	}
-	values := map[string]any{
+	err = datapath.SetConstants(spec, map[string]any{
 		applicationVarOwnNetns: netns, applicationVarMark: want.Mark, applicationVarMask: a.Mask, applicationVarLeastMark: a.Least,
-	}
-	for name, v := range values {
-		if err := spec.Variables[name].Set(v); err != nil {
-			return nil, fmt.Errorf("set %s: %w", name, err)
-		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	var objects applicationObjects
 	if err := spec.LoadAndAssign(&objects, nil); err != nil {
 		return nil, fmt.Errorf("load the program: %w", err)
 	}
-	return &group{Application: want, dir: dir, program: objects.ApplicationMark}, nil
+	return &group{Application: want, at: datapath.Cgroup{Dir: dir}, program: objects.ApplicationMark}, nil
 }
 
 // Attach attaches to the control groups that are there and were not before: to be called again and again, as that of a service which is
@@ -119,7 +110,7 @@ func (a *Applications) load(want Application) (*group, error) {
 func (a *Applications) Attach() (missing []string, err error) {
 	var errs []error
 	for _, g := range a.groups {
-		err := g.attach()
+		_, err := g.at.Attach(g.program, ebpf.AttachCGroupInetSockCreate)
 		if errors.Is(err, fs.ErrNotExist) {
 			missing = append(missing, g.Group)
 		} else if err != nil {
@@ -129,31 +120,7 @@ func (a *Applications) Attach() (missing []string, err error) {
 	return missing, errors.Join(errs...)
 }
 
-func (g *group) attach() error {
-	fd, err := unix.Open(g.dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	var at unix.Stat_t
-	if err == nil {
-		defer unix.Close(fd)
-		err = unix.Fstat(fd, &at)
-	}
-	if g.link != nil && (err != nil || at.Ino != g.id) {
-		err = errors.Join(err, datapath.Detach(g.link))
-		g.link = nil
-	}
-	if err != nil || g.link != nil {
-		return err
-	}
-	l, err := link.AttachRawLink(link.RawLinkOptions{Target: fd, Program: g.program, Attach: ebpf.AttachCGroupInetSockCreate})
-	if err != nil {
-		return err
-	}
-	g.id, g.link = at.Ino, l
-	return nil
-}
-
-func (g *group) close() error {
-	return errors.Join(datapath.Detach(g.link), g.program.Close())
-}
+func (g *group) close() error { return errors.Join(g.at.Detach(), g.program.Close()) }
 
 // Close detaches from all of them.
 func (a *Applications) Close() error {

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 
 	"baton/datapath"
 )
@@ -31,30 +30,20 @@ func pinName(ifindex int, host bool) string {
 func (f *Forwarder) attach(ifindex int, host bool, p *ebpf.Program) error {
 	name := pinName(ifindex, host)
 	path := filepath.Join(f.options.State, name)
-	l, err := link.LoadPinnedLink(path, nil)
-	if err == nil {
-		if err = l.Update(p); err == nil {
-			f.links[name] = l
-			return nil
-		}
-		l.Close() // of an interface that has gone, and whose number is another's now
-		if err := os.Remove(path); err != nil {
-			return fmt.Errorf("forget the attachment %s: %w", path, err)
-		}
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("adopt the attachment %s: %w", path, err)
+	l, err := datapath.AdoptPinned(path, p)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if l != nil {
+		f.links[name] = l
+		return nil
 	}
 	at := ebpf.AttachTCXIngress
 	if host {
 		at = ebpf.AttachTCXEgress
 	}
-	l, err = link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: p, Attach: at})
-	if err != nil {
-		return fmt.Errorf("attach to interface %d: %w", ifindex, err)
-	}
-	if err := l.Pin(path); err != nil {
-		l.Close()
-		return fmt.Errorf("pin the attachment to interface %d: %w", ifindex, err)
+	if l, err = datapath.AttachPinned(path, ifindex, p, at); err != nil {
+		return err
 	}
 	f.links[name] = l
 	return nil

@@ -324,17 +324,7 @@ type Punted struct {
 
 // Verdicts counts what became of packets, by the name of the verdict.
 func (f *Forwarder) Verdicts() (map[string]uint64, error) {
-	all := make(map[string]uint64)
-	for v, name := range verdictNames {
-		var each []uint64
-		if err := f.objects.Verdicts.Lookup(uint32(v), &each); err != nil {
-			return nil, fmt.Errorf("read the verdicts: %w", err)
-		}
-		for _, n := range each {
-			all[name] += n
-		}
-	}
-	return all, nil
+	return datapath.Verdicts(f.objects.Verdicts, verdictNames[:])
 }
 
 // Close lets go of the kernel's objects. What is attached goes on working.

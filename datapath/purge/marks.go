@@ -41,11 +41,6 @@ type Mark struct {
 	SRTT   time.Duration
 }
 
-// markRecord is the room of a mark in the ring.
-const markRecord = int(unsafe.Sizeof(purgeMark{})) + ringbufHeader
-
-const ringbufHeader = 8
-
 // Marks reads the kernel's marks. The caller closes the reader.
 type Marks struct {
 	reader *ringbuf.Reader

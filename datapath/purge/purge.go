@@ -4,12 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/bits"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
-	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
@@ -26,7 +24,7 @@ type Purge struct {
 	generation uint32
 	tables     tables // in force
 	stale      tables // of the other generation
-	groups     map[string]*watched
+	groups     map[string]*datapath.Cgroup
 	hierarchy  datapath.Hierarchy
 }
 
@@ -49,13 +47,7 @@ func Probe() error {
 	if err != nil {
 		return err
 	}
-	if _, err := btf.LoadKernelSpec(); err != nil {
-		return fmt.Errorf("the kernel does not describe its structures (CONFIG_DEBUG_INFO_BTF): %w", err)
-	}
-	if err := features.HaveProgramType(ebpf.SockOps); err != nil {
-		return fmt.Errorf("the kernel has no programs for sockets of control groups (CONFIG_CGROUP_BPF): %w", err)
-	}
-	return nil
+	return datapath.RequireSockets()
 }
 
 // Load loads the programs. Nothing is attached yet. The caller closes the Purge.
@@ -78,23 +70,16 @@ func Load(o Options) (*Purge, error) {
 	if err != nil {
 		return nil, err
 	}
-	for name, v := range map[string]any{purgeVarOwnNetns: netns, purgeVarHertz: hertz, purgeVarOrphans: o.Orphans} {
-		if err := spec.Variables[name].Set(v); err != nil {
-			return nil, fmt.Errorf("set %s: %w", name, err)
-		}
+	err = datapath.SetConstants(spec, map[string]any{purgeVarOwnNetns: netns, purgeVarHertz: hertz, purgeVarOrphans: o.Orphans})
+	if err != nil {
+		return nil, err
 	}
-	spec.Maps[purgeMapMarks].MaxEntries = markRing(o.Marks)
-	p := &Purge{groups: make(map[string]*watched)}
+	spec.Maps[purgeMapMarks].MaxEntries = datapath.RingSize(o.Marks, int(unsafe.Sizeof(purgeMark{})), 64<<10, 16<<20)
+	p := &Purge{groups: make(map[string]*datapath.Cgroup)}
 	if err := spec.LoadAndAssign(&p.objects, nil); err != nil {
 		return nil, fmt.Errorf("load the program: %w", err)
 	}
 	return p, nil
-}
-
-// markRing is a power of two that holds so many marks, within bounds.
-func markRing(marks int) uint32 {
-	const least, most = 64 << 10, 16 << 20
-	return uint32(1) << bits.Len(uint(min(max(marks*markRecord, least), most)-1))
 }
 
 // jiffiesPerSecond is the rate of the kernel's coarse clock (CONFIG_HZ).
@@ -139,17 +124,7 @@ func Verdicts() []string { return verdictNames[:purgeVerdictVERDICTS] }
 
 // Verdicts counts them, since Load.
 func (p *Purge) Verdicts() (map[string]uint64, error) {
-	all := make(map[string]uint64)
-	for v, name := range Verdicts() {
-		var each []uint64
-		if err := p.objects.Verdicts.Lookup(uint32(v), &each); err != nil {
-			return nil, fmt.Errorf("read the verdicts: %w", err)
-		}
-		for _, n := range each {
-			all[name] += n
-		}
-	}
-	return all, nil
+	return datapath.Verdicts(p.objects.Verdicts, Verdicts())
 }
 
 // Close detaches everything.

@@ -22,17 +22,6 @@ func TestPurgeVerdictNames(t *testing.T) {
 	}
 }
 
-func TestMarkRing(t *testing.T) {
-	for _, tt := range []struct {
-		marks int
-		want  uint32
-	}{{1, 64 << 10}, {2000, 256 << 10}, {1 << 22, 16 << 20}} {
-		if got := markRing(tt.marks); got != tt.want {
-			t.Errorf("%d marks: %d bytes, want %d", tt.marks, got, tt.want)
-		}
-	}
-}
-
 // TestPurgeLeavesNothing: when a Purge is closed, its programs are gone.
 func TestPurgeLeavesNothing(t *testing.T) {
 	kerneltest.Need(t)

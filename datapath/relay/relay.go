@@ -3,14 +3,11 @@ package relay
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"os"
 	"time"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
-	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
@@ -69,13 +66,7 @@ func Probe() error {
 	if err := datapath.Require(append([]datapath.Capability{perfmon}, datapath.Needed...)); err != nil {
 		return err
 	}
-	if _, err := btf.LoadKernelSpec(); err != nil {
-		return fmt.Errorf("the kernel does not describe its structures (CONFIG_DEBUG_INFO_BTF): %w", err)
-	}
-	if err := features.HaveProgramType(ebpf.SockOps); err != nil {
-		return fmt.Errorf("the kernel has no programs for sockets of control groups (CONFIG_CGROUP_BPF): %w", err)
-	}
-	return nil
+	return datapath.RequireSockets()
 }
 
 // Load loads the programs. Nothing is attached yet. The caller closes the Relay. It fails with ErrInUse when another process
@@ -118,13 +109,12 @@ func (r *Relay) load() error {
 	if err != nil {
 		return err
 	}
-	for name, v := range map[string]any{
+	err = datapath.SetConstants(spec, map[string]any{
 		relayVarSteerMark: r.options.Mark, relayVarPerSource: uint32(r.options.PerSource), relayVarOwnNetns: netns,
 		relayVarReaders: uint32(r.options.Readers),
-	} {
-		if err := spec.Variables[name].Set(v); err != nil {
-			return fmt.Errorf("set %s: %w", name, err)
-		}
+	})
+	if err != nil {
+		return err
 	}
 	spec.Maps[relayMapSyns].MaxEntries = uint32(r.options.Early)
 	spec.Maps[relayMapSources].MaxEntries = uint32(r.options.Early)
@@ -139,7 +129,8 @@ func (r *Relay) load() error {
 
 // openRings gives each reader the ring that its events come by.
 func (r *Relay) openRings(spec *ebpf.MapSpec) error {
-	spec.MaxEntries = ringSize(min(r.options.Early, 2*r.options.Early/r.options.Readers)) // hashes do not spread evenly
+	events := min(r.options.Early, 2*r.options.Early/r.options.Readers) // hashes do not spread evenly
+	spec.MaxEntries = datapath.RingSize(events, int(unsafe.Sizeof(relayHeldEvent{})), 64<<10, 8<<20)
 	for reader := range uint32(r.options.Readers) {
 		ring, err := ebpf.NewMap(spec)
 		if err != nil {
@@ -151,15 +142,6 @@ func (r *Relay) openRings(spec *ebpf.MapSpec) error {
 		}
 	}
 	return nil
-}
-
-const mostRing = 8 << 20
-
-// ringSize is a power of two that holds an event with its frame for each SYN that may be told of, within bounds.
-func ringSize(early int) uint32 {
-	const header = 8 // of a record
-	want := early * (int(unsafe.Sizeof(relayHeldEvent{})) + header)
-	return uint32(1) << bits.Len(uint(min(max(want, 64<<10), mostRing)-1))
 }
 
 // attachLookup has the stack of this network namespace ask for the listeners of steered packets.
@@ -249,17 +231,7 @@ func Verdicts() []string { return verdictNames[:relayVerdictVERDICTS] }
 
 // Verdicts counts packets by verdict, since Load.
 func (r *Relay) Verdicts() (map[string]uint64, error) {
-	all := make(map[string]uint64)
-	for v, name := range Verdicts() {
-		var each []uint64
-		if err := r.objects.Verdicts.Lookup(uint32(v), &each); err != nil {
-			return nil, fmt.Errorf("read the verdicts: %w", err)
-		}
-		for _, n := range each {
-			all[name] += n
-		}
-	}
-	return all, nil
+	return datapath.Verdicts(r.objects.Verdicts, Verdicts())
 }
 
 // Close detaches everything and leaves nothing behind.

@@ -23,17 +23,9 @@ func (r *Router) Attach(ifindex int) error {
 	if r.links[ifindex] != nil {
 		return nil
 	}
-	l, err := link.AttachTCX(link.TCXOptions{
-		Interface: ifindex,
-		Program:   r.programs.RouterIngress,
-		Attach:    ebpf.AttachTCXIngress,
-	})
+	l, err := datapath.AttachPinned(r.linkPath(ifindex), ifindex, r.programs.RouterIngress, ebpf.AttachTCXIngress)
 	if err != nil {
-		return fmt.Errorf("attach to interface %d: %w", ifindex, err)
-	}
-	if err := l.Pin(r.linkPath(ifindex)); err != nil {
-		l.Close()
-		return fmt.Errorf("pin the attachment to interface %d: %w", ifindex, err)
+		return err
 	}
 	r.links[ifindex] = l
 	return nil
@@ -74,15 +66,11 @@ func (r *Router) adoptLinks() error {
 		if err != nil {
 			return fmt.Errorf("adopt the attachment %s: not ours", path)
 		}
-		l, err := link.LoadPinnedLink(path, nil)
+		l, err := datapath.AdoptPinned(path, r.programs.RouterIngress)
 		if err != nil {
-			return fmt.Errorf("adopt the attachment %s: %w", path, err)
+			return err
 		}
-		if err := l.Update(r.programs.RouterIngress); err != nil {
-			l.Close()
-			if err := os.Remove(path); err != nil {
-				return fmt.Errorf("forget the attachment %s: %w", path, err)
-			}
+		if l == nil {
 			continue
 		}
 		r.links[ifindex] = l

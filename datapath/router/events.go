@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
 
 	"baton/datapath"
@@ -124,19 +123,13 @@ func (v Verdict) Drop() bool { return strings.HasPrefix(v.String(), "drop_") }
 
 // Verdicts counts packets by verdict, since the state was made.
 func (r *Router) Verdicts() (map[Verdict]uint64, error) {
-	cpus, err := ebpf.PossibleCPU()
+	sums, err := datapath.Sums(r.maps.Verdicts, int(routerVerdictVERDICTS))
 	if err != nil {
-		return nil, fmt.Errorf("read verdicts: %w", err)
+		return nil, err
 	}
 	counts := make(map[Verdict]uint64)
-	for v := range uint32(routerVerdictVERDICTS) {
-		each := make([]uint64, cpus)
-		if err := r.maps.Verdicts.Lookup(v, &each); err != nil {
-			return nil, fmt.Errorf("read verdicts: %w", err)
-		}
-		for _, n := range each {
-			counts[Verdict(v)] += n
-		}
+	for v, n := range sums {
+		counts[Verdict(v)] = n
 	}
 	return counts, nil
 }

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 
+	"baton/datapath"
 	kernel "baton/datapath/router"
 	"baton/router/config"
 	"baton/router/legs"
@@ -19,7 +20,7 @@ func Unload(cfg *config.Config) (int, error) {
 	dp, err := kernel.Open(kernel.Options{
 		State: cfg.Listen.State, Sessions: cfg.Limits.Sessions, Pending: cfg.Limits.Pending, Legs: queueSize(cfg),
 	})
-	if errors.Is(err, kernel.ErrABI) {
+	if errors.Is(err, datapath.ErrLayout) {
 		return 0, kernel.Remove(cfg.Listen.State)
 	}
 	if err != nil {

@@ -116,11 +116,11 @@ func Open(o Options) (_ *Forwarder, err error) {
 	if err := os.MkdirAll(o.State, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state: %w", err)
 	}
-	if f.lock, err = os.Open(o.State); err != nil {
-		return nil, fmt.Errorf("own the state: %w", err)
-	}
-	if err := unix.Flock(int(f.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if f.lock, err = datapath.Lock(o.State); errors.Is(err, datapath.ErrLocked) {
 		return nil, fmt.Errorf("%w: %s", ErrInUse, o.State)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if err := f.load(); err != nil {
 		return nil, err
@@ -154,15 +154,15 @@ func (f *Forwarder) load() error {
 	} {
 		spec.Maps[name].MaxEntries = uint32(n)
 	}
-	memory, err := openPicks(spec, o)
+	remembered, err := openPicks(spec, o)
 	if err != nil {
 		return err
 	}
-	defer closeAll(memory)
-	if err := spec.LoadAndAssign(&f.objects, &ebpf.CollectionOptions{MapReplacements: memory}); err != nil {
+	defer datapath.CloseMaps(remembered)
+	if err := spec.LoadAndAssign(&f.objects, &ebpf.CollectionOptions{MapReplacements: remembered}); err != nil {
 		return fmt.Errorf("load the program: %w", err)
 	}
-	if err := f.keepPicks(); err != nil {
+	if err := f.keepPicks(remembered); err != nil {
 		return err
 	}
 	m := &f.objects.forwarderMaps
@@ -352,18 +352,16 @@ func (f *Forwarder) Close() error {
 
 // Remove takes away all that a forwarder has left, which must not be running.
 func Remove(state, name string) error {
-	dir, err := os.Open(state)
+	lock, err := datapath.Lock(state)
+	switch {
+	case errors.Is(err, datapath.ErrLocked):
+		return fmt.Errorf("%w: %s", ErrInUse, state)
+	case err == nil:
+		defer lock.Close()
+		err = os.RemoveAll(state)
+	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove %s: %w", state, err)
-	}
-	if err == nil {
-		defer dir.Close()
-		if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-			return fmt.Errorf("%w: %s", ErrInUse, state)
-		}
-		if err := os.RemoveAll(state); err != nil {
-			return fmt.Errorf("remove %s: %w", state, err)
-		}
 	}
 	return removeLoop(name)
 }

@@ -8,9 +8,10 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
+	"sync"
 	"time"
+
+	"baton/datapath"
 
 	"github.com/cilium/ebpf"
 )
@@ -37,16 +38,26 @@ type PickPort struct {
 // ErrNoPicks says that a forwarder has no memory of flows: it is not there, or has none by its configuration.
 var ErrNoPicks = errors.New("no flows are remembered")
 
-// picksPrefix is that of the folder, in a forwarder's state, of the maps that remember flows. The number of their layout follows.
-const picksPrefix = "picks_"
+// picksName is that of the folder, in a forwarder's state, of the maps that remember flows.
+const picksName = "picks"
 
-var picksName = picksPrefix + strconv.Itoa(int(forwarderPickBoundPICK_ABI))
+// memory is what outlives the process.
+var memory = datapath.Stored{
+	Maps:  []string{forwarderMapPicks, forwarderMapPickBacks, forwarderMapPickRemotes, forwarderMapPickings, forwarderMapPickSeats},
+	Types: []string{"pick_state", "pick_flag", "pick_active"},
+}
 
-// memoryMaps are those that outlive the process.
-var memoryMaps = [...]string{forwarderMapPicks, forwarderMapPickBacks, forwarderMapPickRemotes, forwarderMapPickings, forwarderMapPickSeats}
+// memoryLayout is that of its maps.
+var memoryLayout = sync.OnceValues(func() (datapath.Layout, error) {
+	spec, err := loadForwarder()
+	if err != nil {
+		return nil, fmt.Errorf("read the program: %w", err)
+	}
+	return datapath.LayoutOf(spec, memory)
+})
 
 // openPicks sizes the maps of pick, and opens those that an earlier process has left. They stay as large as they are.
-func openPicks(spec *ebpf.CollectionSpec, o Options) (_ map[string]*ebpf.Map, err error) {
+func openPicks(spec *ebpf.CollectionSpec, o Options) (map[string]*ebpf.Map, error) {
 	// What a flow leaves behind when processors race is not in the way of another's replies.
 	backs := o.Picks + o.Picks/8
 	for name, n := range map[string]int{
@@ -56,63 +67,43 @@ func openPicks(spec *ebpf.CollectionSpec, o Options) (_ map[string]*ebpf.Map, er
 		spec.Maps[name].MaxEntries = uint32(max(n, 1))
 	}
 	spec.Maps[forwarderMapPickTurns].MaxEntries = uint32(o.Groups)
-	list, err := os.ReadDir(o.State)
-	if err != nil {
-		return nil, fmt.Errorf("take over remembered flows: %w", err)
-	}
-	found := false
-	for _, e := range list {
-		switch {
-		case e.Name() == picksName && o.Picks > 0:
-			found = true
-		case strings.HasPrefix(e.Name(), picksPrefix): // of another version, half made, or not wanted any more
-			if err := os.RemoveAll(filepath.Join(o.State, e.Name())); err != nil {
-				return nil, fmt.Errorf("forget remembered flows: %w", err)
-			}
+	dir := filepath.Join(o.State, picksName)
+	if o.Picks == 0 { // not wanted any more
+		if err := os.RemoveAll(dir); err != nil {
+			return nil, fmt.Errorf("forget remembered flows: %w", err)
 		}
-	}
-	if !found {
 		return nil, nil
 	}
-	maps := make(map[string]*ebpf.Map)
-	for _, name := range memoryMaps {
-		m, err := ebpf.LoadPinnedMap(filepath.Join(o.State, picksName, name), nil)
-		if err != nil {
-			closeAll(maps)
-			return nil, fmt.Errorf("take over remembered flows: %w", err)
-		}
-		maps[name] = m
+	layout, err := memoryLayout()
+	if err != nil {
+		return nil, err
+	}
+	maps, err := datapath.OpenMaps(dir, layout)
+	if errors.Is(err, datapath.ErrLayout) {
+		return nil, fmt.Errorf("%w; run the version that left it, or forget its flows with `baton forwarder cleanup` (of a host's links: `baton balance cleanup`)", err)
+	}
+	for name, m := range maps {
 		spec.Maps[name].MaxEntries = m.MaxEntries()
 	}
-	return maps, nil
+	return maps, err
 }
 
-func closeAll(maps map[string]*ebpf.Map) {
-	for _, m := range maps {
-		m.Close()
-	}
-}
-
-// keepPicks pins the maps that outlive the process, under another name first: there is never a part of them only.
-func (f *Forwarder) keepPicks() error {
-	final := filepath.Join(f.options.State, picksName)
-	if _, err := os.Stat(final); f.options.Picks == 0 || err == nil {
+// keepPicks pins the maps that outlive the process.
+func (f *Forwarder) keepPicks(opened map[string]*ebpf.Map) error {
+	if f.options.Picks == 0 || opened != nil {
 		return nil
 	}
-	half := filepath.Join(f.options.State, picksPrefix+"new")
-	if err := os.Mkdir(half, 0o700); err != nil {
-		return fmt.Errorf("keep remembered flows: %w", err)
+	layout, err := memoryLayout()
+	if err != nil {
+		return err
 	}
 	m := &f.objects.forwarderMaps
+	all := make(map[string]*ebpf.Map)
 	for i, m := range [...]*ebpf.Map{m.Picks, m.PickBacks, m.PickRemotes, m.Pickings, m.PickSeats} {
-		if err := m.Pin(filepath.Join(half, memoryMaps[i])); err != nil {
-			return fmt.Errorf("keep remembered flows: %w", err)
-		}
+		all[memory.Maps[i]] = m
 	}
-	if err := os.Rename(half, final); err != nil {
-		return fmt.Errorf("keep remembered flows: %w", err)
-	}
-	return nil
+	dir := filepath.Join(f.options.State, picksName)
+	return datapath.PinMaps(dir, dir+"_new", all, layout)
 }
 
 // Seat has flows be picked for the port at a place of Ports, whose number is written. There is no seat for more than a few ports, as many
@@ -186,7 +177,11 @@ func ReadPicks(state string, visit func(Pick) bool) error {
 }
 
 func openPickMap(state, name string) (*ebpf.Map, error) {
-	m, err := ebpf.LoadPinnedMap(filepath.Join(state, picksName, name), &ebpf.LoadPinOptions{ReadOnly: true})
+	layout, err := memoryLayout()
+	if err != nil {
+		return nil, err
+	}
+	m, err := datapath.OpenMap(filepath.Join(state, picksName), name, layout)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s", ErrNoPicks, state)
 	}

@@ -14,16 +14,9 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-	"golang.org/x/sys/unix"
 
 	"baton/datapath"
 )
-
-// ABI is the layout of the pinned maps. State of another layout is never adopted.
-const ABI = uint32(routerBoundABI)
-
-// ErrABI says that the pinned state was left by a version with another layout.
-var ErrABI = errors.New("the sessions in the kernel belong to another version")
 
 // ErrInUse says that another process owns the state.
 var ErrInUse = errors.New("another router is running on this state")
@@ -73,15 +66,18 @@ func Open(o Options) (_ *Router, err error) {
 	if err := r.own(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	pinned, err := pinnedMaps(o.State)
+	layout, err := layout()
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		for _, m := range pinned {
-			m.Close()
-		}
-	}()
+	pinned, err := datapath.OpenMaps(o.State, layout)
+	if errors.Is(err, datapath.ErrLayout) {
+		return nil, fmt.Errorf("%w; run the version that left it, or end its sessions with `baton router cleanup`", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer datapath.CloseMaps(pinned)
 	if err := r.load(pinned); err != nil {
 		return nil, err
 	}
@@ -89,7 +85,7 @@ func Open(o Options) (_ *Router, err error) {
 	if r.adopted {
 		// of clients that ended while there was no process, the queue may not know
 		r.sweeper.walkAt = time.Now().Add(lingerAtMost)
-		if err := r.pinMissing(pinned); err != nil {
+		if err := datapath.PinMissing(o.State, r.named(), pinned, layout); err != nil {
 			return nil, err
 		}
 		if err := r.EachSplice(func(s Splice) error { r.used(s.Number); return nil }); err != nil {
@@ -97,7 +93,7 @@ func Open(o Options) (_ *Router, err error) {
 		}
 		return r, r.adoptLinks()
 	}
-	if err := r.pin(); err != nil {
+	if err := r.pin(layout); err != nil {
 		return nil, err
 	}
 	return r, r.own()
@@ -105,16 +101,12 @@ func Open(o Options) (_ *Router, err error) {
 
 // own keeps other processes off the state.
 func (r *Router) own() error {
-	dir, err := os.Open(r.options.State)
-	if err != nil {
-		return fmt.Errorf("own the state: %w", err)
-	}
-	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		dir.Close()
+	lock, err := datapath.Lock(r.options.State)
+	if errors.Is(err, datapath.ErrLocked) {
 		return fmt.Errorf("%w: %s", ErrInUse, r.options.State)
 	}
-	r.lock = dir
-	return nil
+	r.lock = lock
+	return err
 }
 
 // used keeps the splice among those that are swept. The caller opens legs one at a time.
@@ -151,10 +143,12 @@ func (r *Router) load(pinned map[string]*ebpf.Map) error {
 	}
 	var c routerConfig
 	if len(pinned) > 0 {
-		if m := pinned[routerMapSettings]; m == nil {
-			return fmt.Errorf("adopt %s: %w", r.options.State, ErrABI)
-		} else if err := m.Lookup(uint32(0), &c); err != nil || c.Abi != ABI {
-			return fmt.Errorf("adopt %s: %w (layout %d, ours is %d): end them with `baton router --unload`", r.options.State, ErrABI, c.Abi, ABI)
+		m := pinned[routerMapSettings]
+		if m == nil {
+			return fmt.Errorf("take over %s: its settings are not there", r.options.State)
+		}
+		if err := m.Lookup(uint32(0), &c); err != nil {
+			return fmt.Errorf("take over %s: %w", r.options.State, err)
 		}
 	}
 	if err := spec.LoadAndAssign(&objs, opts); err != nil {
@@ -196,66 +190,12 @@ func (r *Router) named() map[string]*ebpf.Map {
 	}
 }
 
-// pin builds the state under another name and renames it, so that a half-made one never exists.
-func (r *Router) pin() error {
-	dir := r.options.State + "_new" + strconv.Itoa(os.Getpid())
-	if err := os.Mkdir(dir, 0o700); err != nil {
+// pin makes the state.
+func (r *Router) pin(layout datapath.Layout) error {
+	if err := r.maps.Settings.Update(uint32(0), routerConfig{Salt: r.salt}, ebpf.UpdateAny); err != nil {
 		return fmt.Errorf("pin: %w", err)
 	}
-	undo := func(err error) error {
-		os.RemoveAll(dir)
-		return fmt.Errorf("pin: %w", err)
-	}
-	if err := r.maps.Settings.Update(uint32(0), routerConfig{Abi: ABI, Salt: r.salt}, ebpf.UpdateAny); err != nil {
-		return undo(err)
-	}
-	for name, m := range r.named() {
-		if err := m.Pin(filepath.Join(dir, name)); err != nil {
-			return undo(err)
-		}
-	}
-	if err := os.Rename(dir, r.options.State); err != nil {
-		return undo(err)
-	}
-	return nil
-}
-
-// pinMissing adds maps that the version which made the state did not have.
-func (r *Router) pinMissing(pinned map[string]*ebpf.Map) error {
-	for name, m := range r.named() {
-		if pinned[name] != nil {
-			continue
-		}
-		if err := m.Pin(filepath.Join(r.options.State, name)); err != nil {
-			return fmt.Errorf("pin: %w", err)
-		}
-	}
-	return nil
-}
-
-func pinnedMaps(dir string) (_ map[string]*ebpf.Map, err error) {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("adopt: %w", err)
-	}
-	maps := make(map[string]*ebpf.Map)
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), datapath.LinkPrefix) {
-			continue
-		}
-		m, err := ebpf.LoadPinnedMap(filepath.Join(dir, e.Name()), nil)
-		if err != nil {
-			for _, m := range maps {
-				m.Close()
-			}
-			return nil, fmt.Errorf("adopt %s: %w", filepath.Join(dir, e.Name()), err)
-		}
-		maps[e.Name()] = m
-	}
-	return maps, nil
+	return datapath.PinMaps(r.options.State, r.options.State+"_new"+strconv.Itoa(os.Getpid()), r.named(), layout)
 }
 
 // Close lets go of the kernel's objects. What is pinned stays and goes on working.

@@ -53,7 +53,7 @@ func (r *Router) complete(k *routerConfig, generation uint32) {
 }
 
 func (c Config) kernel() (routerConfig, error) {
-	k := routerConfig{Abi: ABI, Tap: uint32(c.Tap), TsOffset: c.TSOffset}
+	k := routerConfig{Tap: uint32(c.Tap), TsOffset: c.TSOffset}
 	if copy(k.Mss[:], c.MSS) < len(c.MSS) {
 		return k, fmt.Errorf("more than %d MSS classes", len(k.Mss))
 	}

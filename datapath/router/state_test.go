@@ -5,9 +5,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
-	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 
 	"baton/datapath"
 	"baton/datapath/kerneltest"
@@ -81,14 +82,8 @@ func TestStateIsAdopted(t *testing.T) {
 	if err := second.Detach(lo.Index); err != nil {
 		t.Fatal(err)
 	}
-	if err := second.maps.Settings.Update(uint32(0), routerConfig{Abi: ABI + 1}, ebpf.UpdateAny); err != nil {
-		t.Fatal(err)
-	}
 	if err := second.Close(); err != nil {
 		t.Fatal(err)
-	}
-	if r, err := Open(o); !errors.Is(err, ErrABI) {
-		t.Errorf("state of another layout: got %v, %v, want %v", r, err, ErrABI)
 	}
 	if err := Remove(o.State); err != nil {
 		t.Fatal(err)
@@ -96,5 +91,43 @@ func TestStateIsAdopted(t *testing.T) {
 	left, err := filepath.Glob(o.State + "*")
 	if err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// A version whose session has a member more does not touch the sessions of the one before it, and says in a line what to do.
+func TestStateOfAnotherLayout(t *testing.T) {
+	kerneltest.Need(t)
+	o := Options{State: filepath.Join(datapath.BPFFS, "baton-layout-test"), Sessions: testSessions, Pending: testPending, Legs: testLegs}
+	spec, err := loadRouter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	earlier := spec.Maps[routerMapSplices].Value.(*btf.Struct)
+	last := &earlier.Members[len(earlier.Members)-1]
+	last.Name = "former_" + last.Name
+	before, err := layoutOf(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Router{options: o}
+	if err := r.load(nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(r.pin(before), r.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // nothing of it is changed
+		_, err := Open(o)
+		if !errors.Is(err, datapath.ErrLayout) || strings.Contains(err.Error(), "\n") {
+			t.Fatalf("state of another layout: %v", err)
+		}
+		for _, want := range []string{o.State, "struct " + earlier.Name, "was (" + last.Name, "`baton router cleanup`"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%v: does not say %q", err, want)
+			}
+		}
+	}
+	if err := Remove(o.State); err != nil {
+		t.Fatal(err)
 	}
 }

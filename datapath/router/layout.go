@@ -1,0 +1,31 @@
+package router
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cilium/ebpf"
+
+	"baton/datapath"
+)
+
+// layout is that of the pinned maps.
+func layout() (datapath.Layout, error) {
+	spec, err := loadRouter()
+	if err != nil {
+		return nil, fmt.Errorf("read the program: %w", err)
+	}
+	return layoutOf(spec)
+}
+
+func layoutOf(spec *ebpf.CollectionSpec) (datapath.Layout, error) {
+	return datapath.LayoutOf(spec, datapath.Stored{
+		Maps: slices.Collect(maps.Keys((&Router{}).named())),
+		Types: []string{
+			"ended", "event", "splice_state", "splice_flag", "framing", "side", "client_state", "client_flag", "band", "policy", "mode", "vip_flag",
+			"reuse", "method", "event_kind", "leg_end",
+		},
+		Constants: []string{"LEG_CLASSES", "LEG_BANDS", "MAX_POOLS", "MAX_TABLES", "SOURCES"},
+	})
+}

@@ -5,7 +5,6 @@
 #include <linux/types.h>
 
 enum pick_bound {
-	PICK_ABI = 2,    /* of the memory that outlives the process: the maps and what is in them */
 	PICK_SEATS = 32, /* ports that flows are picked for, and none: place 0 */
 };
 

@@ -11,7 +11,6 @@
 #include "pick_types.h"
 
 enum bound {
-	ABI = 1,
 	MAX_TABLES = 255,     /* 0 to 254 */
 	MAX_PORTS = 1024,     /* by place, not by number; place 0 is none */
 	MAX_BANDS = 8,        /* of a meter */

@@ -10,7 +10,6 @@
 
 /* Bounds and constants of both sides. */
 enum bound {
-	ABI = 6, /* of pinned maps; user space refuses to adopt another one */
 	MAX_VIPS = 256,
 	MAX_POOLS = 256,
 	MAX_TABLES = 1024, /* choice tables: one a pool, and one a zone of policy nearest */
@@ -205,7 +204,6 @@ struct limit {
 };
 
 struct config {
-	__u32 abi;
 	__u32 tap;              /* ifindex of the tap, which leads to user space */
 	__u32 ts_offset;        /* added to the clock in ms that timestamps are taken from */
 	__u16 mss[MSS_CLASSES]; /* ascending; 0: unused */

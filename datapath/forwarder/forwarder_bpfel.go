@@ -27,7 +27,6 @@ type forwarderBand struct {
 type forwarderBound uint32
 
 const (
-	forwarderBoundABI           forwarderBound = 1
 	forwarderBoundMAX_TABLES    forwarderBound = 255
 	forwarderBoundMAX_PORTS     forwarderBound = 1024
 	forwarderBoundMAX_BANDS     forwarderBound = 8
@@ -318,7 +317,6 @@ type forwarderPickBackKey struct {
 type forwarderPickBound uint32
 
 const (
-	forwarderPickBoundPICK_ABI   forwarderPickBound = 2
 	forwarderPickBoundPICK_SEATS forwarderPickBound = 32
 )
 

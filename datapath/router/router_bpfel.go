@@ -26,7 +26,6 @@ const (
 type routerBound uint32
 
 const (
-	routerBoundABI            routerBound = 6
 	routerBoundMAX_VIPS       routerBound = 256
 	routerBoundMAX_POOLS      routerBound = 256
 	routerBoundMAX_TABLES     routerBound = 1024
@@ -110,7 +109,6 @@ const (
 
 type routerConfig struct {
 	_          structs.HostLayout
-	Abi        uint32
 	Tap        uint32
 	TsOffset   uint32
 	Mss        [8]uint16

@@ -23,6 +23,7 @@ func (f *Forwarder) backend() api.Backend {
 	return api.Backend{
 		Forwarder: func(context.Context) (api.ForwarderStatus, error) { return f.status() },
 		Counters:  daemon.Counters(f.status, f.tally.series),
+		Reload:    func(context.Context) (api.ReloadResult, error) { return f.Reload() },
 		Trace:     func(_ context.Context, r api.TraceRequest) (api.Trace, error) { return f.trace(r) },
 	}
 }

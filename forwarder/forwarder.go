@@ -45,7 +45,8 @@ func LoopDevices(name string) [10]string {
 
 // Forwarder is a running switch. What follows mu is guarded by it but for the controllers' turn, which takes it.
 type Forwarder struct {
-	cfg     *config.Config
+	cfg     *config.Config // of the start: where controllers are may have changed since, see Reload
+	load    func() (*config.Config, error)
 	version string
 	log     *slog.Logger
 	tally   tally
@@ -57,6 +58,9 @@ type Forwarder struct {
 	listeners   daemon.Listeners
 	began       time.Time
 	ready       chan struct{} // closed when messages can be carried out, or will not be: then ended is set
+
+	reloading sync.Mutex     // holds inForce
+	inForce   *config.Config // the latest
 
 	sweeping sync.Mutex // holds swept
 	swept    bool       // the kernel is not asked to forget flows any more
@@ -72,25 +76,33 @@ type Forwarder struct {
 	dropFragments bool
 }
 
-// Options of Run. All are required.
+// Options of Run. Config, Version and Log are required.
 type Options struct {
 	Config  *config.Config
 	Version string // of the program, for who asks
 	Log     *slog.Logger
+	Load    func() (*config.Config, error) // for a reload; nil: there is none
+	Reload  <-chan struct{}                // each value is a request for one
 }
 
 // Run is a forwarder until ctx ends. Its flow entries go on in the kernel afterwards, until [Remove] or the next Run of that name.
 func Run(ctx context.Context, o Options) error {
 	cfg, log := o.Config, o.Log
-	f := &Forwarder{cfg: cfg, version: o.Version, log: log, began: time.Now(), ready: make(chan struct{}), latest: make(map[openflow.PortNo]ports.Event)}
+	f := &Forwarder{cfg: cfg, inForce: cfg, load: o.Load, version: o.Version, log: log, began: time.Now(), ready: make(chan struct{}), latest: make(map[openflow.PortNo]ports.Event)}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	if err := f.start(ctx); err != nil {
 		return errors.Join(err, f.close(false))
 	}
 	log.Info("forwarder is up", "name", cfg.Name, "datapath_id", fmt.Sprintf("%#x", f.datapathID()), "ports", len(cfg.Ports))
-	<-ctx.Done()
-	return f.close(true)
+	for {
+		select {
+		case <-ctx.Done():
+			return f.close(true)
+		case <-o.Reload:
+			_, _ = f.Reload() // which says what comes of it
+		}
+	}
 }
 
 // room is how much more the kernel has than the pipeline may hold, so that what is replaced can rest.

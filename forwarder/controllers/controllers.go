@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -32,12 +31,16 @@ type Handler struct {
 
 // Controllers are the channels of a forwarder.
 type Controllers struct {
-	cfg     *config.Config
-	h       Handler
-	log     *slog.Logger
-	stop    context.CancelFunc
-	tasks   sync.WaitGroup
-	origins []*origin // in the order of the configuration, controllers first
+	cfg   *config.Config // that it was opened with: where it listens and connects to may have changed since
+	h     Handler
+	log   *slog.Logger
+	begin func(*origin, net.Listener) // has an origin serve channels until it is stopped, or all are
+	ended func() bool                 // the forwarder itself ends
+	stop  context.CancelFunc
+	tasks sync.WaitGroup
+
+	configuring sync.RWMutex // guards origins
+	origins     []*origin    // in the order of the configuration, controllers first
 
 	// The turn: whoever has put a value in may handle a message. Those who wait get it in the order in which they came.
 	turn chan struct{}
@@ -55,6 +58,7 @@ type origin struct {
 	listens  bool
 	name     string // that the peer's certificate must be for
 	peers    config.Peers
+	stop     context.CancelFunc // ends its channels
 	counts   counts
 
 	mu          sync.Mutex
@@ -73,32 +77,20 @@ func Open(ctx context.Context, cfg *config.Config, h Handler, log *slog.Logger) 
 		}
 	}
 	ctx, stop := context.WithCancel(ctx)
-	c := &Controllers{cfg: cfg, h: h, log: log, stop: stop, turn: make(chan struct{}, 1)}
-	c.channels.Store(&[]*Channel{})
-	var listeners []net.Listener
-	for _, l := range cfg.Listen {
-		n, err := listen(l.Listen)
-		if err != nil {
-			for _, l := range listeners {
-				l.Close()
-			}
-			stop()
-			return nil, fmt.Errorf("listen at %s: %w", l.Listen, err)
-		}
-		listeners = append(listeners, n)
-	}
-	for _, k := range cfg.Controllers {
-		c.origins = append(c.origins, &origin{endpoint: k.Connect, name: k.Name, peers: k.Peers})
-	}
-	for _, l := range cfg.Listen {
-		c.origins = append(c.origins, &origin{endpoint: l.Listen, listens: true, peers: l.Peers})
-	}
-	for i, o := range c.origins {
+	c := &Controllers{cfg: cfg, h: h, log: log, stop: stop, turn: make(chan struct{}, 1), ended: func() bool { return ctx.Err() != nil }}
+	c.begin = func(o *origin, l net.Listener) {
+		var own context.Context
+		own, o.stop = context.WithCancel(ctx)
 		if o.listens {
-			c.tasks.Go(func() { c.accept(ctx, o, listeners[i-len(cfg.Controllers)]) })
+			c.tasks.Go(func() { c.accept(own, o, l) })
 		} else {
-			c.tasks.Go(func() { c.connect(ctx, o) })
+			c.tasks.Go(func() { c.connect(own, o) })
 		}
+	}
+	c.channels.Store(&[]*Channel{})
+	if err := c.Update(cfg); err != nil {
+		stop()
+		return nil, err
 	}
 	return c, nil
 }
@@ -139,7 +131,7 @@ func (c *Controllers) serve(ctx context.Context, o *origin, rw io.ReadWriteClose
 	}
 	c.log.Log(ctx, level, "channel is up", "channel", ch.String())
 	c.Do(func() { c.join(ch) })
-	defer c.Do(func() { c.leave(ctx, ch) })
+	defer c.Do(func() { c.leave(ch) })
 	for {
 		r, err := conn.Receive(ch.ctx)
 		if err != nil {
@@ -160,9 +152,9 @@ func (c *Controllers) join(ch *Channel) {
 }
 
 // leave undoes join. It is called in the turn.
-func (c *Controllers) leave(ctx context.Context, ch *Channel) {
+func (c *Controllers) leave(ch *Channel) {
 	rest := slices.DeleteFunc(slices.Clone(*c.channels.Load()), func(o *Channel) bool { return o == ch })
-	if c.change(rest) == 0 && !ch.origin.listens && c.h.OnChange != nil && ctx.Err() == nil {
+	if c.change(rest) == 0 && !ch.origin.listens && c.h.OnChange != nil && !c.ended() {
 		c.h.OnChange(false)
 	}
 }

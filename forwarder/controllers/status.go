@@ -54,6 +54,8 @@ func (o *origin) fail(err error) {
 
 // Status tells of each configured endpoint, in the order of the configuration, controllers first.
 func (c *Controllers) Status() []Status {
+	c.configuring.RLock()
+	defer c.configuring.RUnlock()
 	out := make([]Status, len(c.origins))
 	for i, o := range c.origins {
 		n := &o.counts

@@ -1,0 +1,81 @@
+package forwarder
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"baton/api"
+	"baton/forwarder/config"
+)
+
+// Reload reads the configuration again and puts its controllers and listeners in force. Flow entries stay, and so do channels that have not
+// changed. The error wraps api.ErrConflict when the old configuration stays in force: all else takes effect at a restart only, in which flow
+// entries go on, too.
+func (f *Forwarder) Reload() (api.ReloadResult, error) {
+	f.reloading.Lock()
+	defer f.reloading.Unlock()
+	result, err := f.reload()
+	if err != nil {
+		f.log.Error("reload: the old configuration stays in force", "err", err)
+		return result, fmt.Errorf("%w: %w", api.ErrConflict, err)
+	}
+	f.log.Info("reloaded", "changed", strings.Join(result.Changed, "; "))
+	return result, nil
+}
+
+// reload is Reload without its log. The caller holds reloading.
+func (f *Forwarder) reload() (api.ReloadResult, error) {
+	if f.load == nil {
+		return api.ReloadResult{}, errors.New("it has no configuration file of its own")
+	}
+	next, err := f.load()
+	if err != nil {
+		return api.ReloadResult{}, err
+	}
+	for _, w := range next.Warnings {
+		f.log.Warn(w)
+	}
+	if fixed := fixed(f.cfg, next); len(fixed) > 0 {
+		return api.ReloadResult{}, fmt.Errorf("%s: %s takes effect at a restart only", next.File, strings.Join(fixed, ", "))
+	}
+	if err := f.controllers.Update(next); err != nil {
+		return api.ReloadResult{}, fmt.Errorf("%s: %w", next.File, err)
+	}
+	changed := []string{}
+	if !reflect.DeepEqual(f.inForce.Controllers, next.Controllers) {
+		changed = append(changed, "controllers have changed")
+	}
+	if !reflect.DeepEqual(f.inForce.Listen, next.Listen) {
+		changed = append(changed, "listen has changed")
+	}
+	f.inForce = next
+	return api.ReloadResult{Config: next.File, Changed: changed}, nil
+}
+
+// fixed names the keys that cannot change while the forwarder runs.
+func fixed(old, next *config.Config) (keys []string) {
+	for _, k := range []struct {
+		key string
+		of  func(*config.Config) any
+	}{
+		{"name", func(c *config.Config) any { return c.Name }},
+		{"datapath_id", func(c *config.Config) any { return c.DatapathID }},
+		{"ports", func(c *config.Config) any { return c.Ports }},
+		{"local", func(c *config.Config) any { return c.Local }},
+		{"tls", func(c *config.Config) any { return c.TLS }},
+		{"fail_mode", func(c *config.Config) any { return c.FailMode }},
+		{"normal", func(c *config.Config) any { return c.NormalStack }},
+		{"retry", func(c *config.Config) any { return c.Retry }},
+		{"limits", func(c *config.Config) any { return c.Limits }},
+		{"metrics", func(c *config.Config) any { return c.Metrics }},
+		{"control", func(c *config.Config) any { return c.Control }},
+		{"state", func(c *config.Config) any { return c.State }},
+	} {
+		if !reflect.DeepEqual(k.of(old), k.of(next)) {
+			keys = append(keys, k.key)
+		}
+	}
+	return keys
+}

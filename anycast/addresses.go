@@ -3,6 +3,7 @@ package anycast
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -104,4 +105,36 @@ func (a *addresses) close() error {
 	}
 	a.own = nil
 	return errors.Join(errs...)
+}
+
+// Cleanup takes away what a process that was killed has left: the service's addresses, before their lifetime ends. Those that are there for
+// good are not the process's. It says what it has removed.
+func Cleanup(cfg *config.Config) (removed []string, err error) {
+	if cfg.Site == nil || cfg.Site.Addresses == nil {
+		return nil, nil
+	}
+	link, err := netlink.LinkByName(cfg.Site.Addresses.Interface)
+	if err != nil {
+		return nil, fmt.Errorf("find interface %s: %w", cfg.Site.Addresses.Interface, err)
+	}
+	there, err := netlink.AddrList(link, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, fmt.Errorf("list the addresses of %s: %w", link.Attrs().Name, err)
+	}
+	a := &addresses{link: link}
+	for _, p := range cfg.Site.Addresses.Addresses {
+		left, err := netlink.ParseAddr(p.String())
+		if err != nil {
+			return nil, fmt.Errorf("address %s: %w", p, err)
+		}
+		if has(there, left) && !forGood(there, left) {
+			a.own = append(a.own, *left)
+			removed = append(removed, fmt.Sprintf("address %s of %s", left.IPNet, link.Attrs().Name))
+		}
+	}
+	return removed, a.close()
+}
+
+func has(there []netlink.Addr, wanted *netlink.Addr) bool {
+	return slices.ContainsFunc(there, func(a netlink.Addr) bool { return a.IP.Equal(wanted.IP) })
 }

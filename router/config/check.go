@@ -103,15 +103,21 @@ func (d *decoder) checkSurrogates(cfg *Config, vips map[netip.AddrPort]string) {
 	}
 }
 
-// warnVIPs tells what a handoff VIP can only proxy.
+// https is the port at which clients speak TLS.
+const https = 443
+
+// warnVIPs tells what a handoff VIP can only proxy, or cannot do at all.
 func (d *decoder) warnVIPs(cfg *Config, pools map[string]*Pool) {
 	warned := make(map[string]bool) // surrogate and reason
 	for i, v := range cfg.VIPs {
 		if v.Mode != Handoff {
 			continue
 		}
+		at := fmt.Sprintf("vips[%d]", i)
+		if v.Address.Port() == https {
+			d.Warn(d.Place(at), at+".address", v.Address.String()+" is the port of HTTPS: TLS is not spliced, only HTTP without it; TLS clients are refused")
+		}
 		if v.Address.Addr().IsLoopback() {
-			at := fmt.Sprintf("vips[%d]", i)
 			d.Warn(d.Place(at), at+".address", v.Address.String()+" is on loopback: its clients are proxied, not handed off")
 			continue
 		}

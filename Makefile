@@ -8,6 +8,9 @@ export GOTOOLCHAIN ?= auto
 # splice/machine is C, for tests: the compiler of bpf/ compiles it.
 export CC = clang-19
 
+# Of bin/baton, in bytes. grpcnotrace leaves gRPC's pages of traces out: their templates would have the linker keep every method of every type.
+LARGEST = 30000000
+
 .DEFAULT_GOAL := help
 .PHONY: help deps generate build demo test check lint bench
 
@@ -20,11 +23,13 @@ deps: ## install what is missing, from Debian's archive (root)
 generate: ## compile bpf/ with clang-19, write the Go bindings in datapath/ and the tables of openflow/
 	$(GO) generate ./datapath/... ./openflow
 
-build: ## bin/baton (needs Go alone)
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/baton ./cmd/baton
+build: ## bin/baton and bin/baton-lab (needs Go alone)
+	CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -ldflags '-s -w' -o bin/ ./cmd/baton ./cmd/baton-lab
+	@size=$$(stat -c %s bin/baton); [ $$size -le $(LARGEST) ] || \
+		{ echo "bin/baton has $$size bytes, $(LARGEST) at most: go tool nm -size -sort size says what of" >&2; exit 1; }
 
 demo: deps build ## real clients and servers in namespaces: who answered, how fast, byte for byte (root)
-	bin/baton demo
+	bin/baton-lab demo
 
 test: ## dependencies, build, lint and all rings of tests (root for rings 3 and 4)
 	@packaging/deps.sh || [ "$$(id -u)" != 0 ]
@@ -39,5 +44,5 @@ lint: ## gofmt, go vet, staticcheck, clang-format, length of files
 	@GO=$(GO) packaging/lint.sh
 
 bench: deps build ## Baton beside direct, HAProxy, nginx and a redirect, in one run (root)
-	bin/baton experiment run handoff
+	bin/baton-lab experiment run handoff
 	$(GO) test ./datapath/router -run '^$$' -bench 'Flows|Translate' -benchtime 20000x

@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -46,13 +47,12 @@ func forbidden(file, imported string) string {
 	case from == to:
 		return ""
 	case to == "lab":
-		if isTest || from == "experiments" || strings.HasPrefix(file, "cmd/baton/demo") ||
-			strings.HasPrefix(file, "cmd/baton/experiment") || strings.HasPrefix(file, "cmd/baton/lab") {
+		if isTest || from == "experiments" || strings.HasPrefix(file, "cmd/baton-lab/") {
 			return ""
 		}
-		return "only tests, experiments and the commands demo, experiment and lab import lab"
+		return "only tests, experiments and baton-lab import lab"
 	case slices.Contains(outside, to):
-		if from == "cmd" && to == "experiments" {
+		if to == "experiments" && (strings.HasPrefix(file, "cmd/baton-lab/") || from == "cmd" && isTest) {
 			return ""
 		}
 		return "nothing imports what wires the parts together"
@@ -132,11 +132,12 @@ func TestImportRule(t *testing.T) {
 		{"test to another part", "router/a_test.go", "baton/relay", false},
 		{"command to part", "cmd/baton/a.go", "baton/router", true},
 		{"command to lab", "cmd/baton/a.go", "baton/lab", false},
-		{"demo to lab", "cmd/baton/demo.go", "baton/lab", true},
-		{"experiment command to lab", "cmd/baton/experiment.go", "baton/lab", true},
-		{"lab command to lab", "cmd/baton/lab_network.go", "baton/lab/keeper", true},
+		{"laboratory's command to lab", "cmd/baton-lab/lab_network.go", "baton/lab/keeper", true},
+		{"laboratory's command to experiment", "cmd/baton-lab/a.go", "baton/experiments/handoff", true},
+		{"command's tests to experiment", "cmd/baton/a_test.go", "baton/experiments/experimentstest", true},
+		{"command to what commands share", "cmd/baton/a.go", "baton/cmd/cli", true},
 		{"experiment to lab and part", "experiments/handoff/a.go", "baton/router", true},
-		{"command to experiment", "cmd/baton/a.go", "baton/experiments/handoff", true},
+		{"command to experiment", "cmd/baton/a.go", "baton/experiments/handoff", false},
 		{"part to command", "router/a.go", "baton/cmd/baton", false},
 		{"lab to part", "lab/a.go", "baton/packet", false},
 		{"sockdiag to a part", "sockdiag/a.go", "baton/purge", false},
@@ -187,6 +188,27 @@ func TestImports(t *testing.T) {
 	}
 	if files < 10 {
 		t.Errorf("only %d Go files were found: the test looks in the wrong place", files)
+	}
+}
+
+// TestNoLaboratoryInBaton: what users run has neither networks of namespaces nor experiments in it, nor what draws plots and pages, by whatever
+// way.
+func TestNoLaboratoryInBaton(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "baton/cmd/baton").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages := strings.Fields(string(out))
+	if !slices.Contains(packages, "baton/router") {
+		t.Fatalf("%d packages, and the router is not among them", len(packages))
+	}
+	for _, p := range packages {
+		for _, no := range []string{"baton/lab", "baton/experiments", "gonum.org/", "codeberg.org/go-pdf", "codeberg.org/go-fonts", "git.sr.ht/~sbinet",
+			"golang.org/x/image", "testing"} {
+			if p == no || strings.HasPrefix(p, strings.TrimSuffix(no, "/")+"/") {
+				t.Errorf("baton has %s in it", p)
+			}
+		}
 	}
 }
 

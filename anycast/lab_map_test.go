@@ -99,7 +99,7 @@ limits: {entries: 4096, groups: 64, meters: 16, cache: 1024}
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		f.t.Fatal(err)
 	}
-	f.forwarder, err = f.node.Start(lab.Program{Path: path, Args: []string{"forwarder", "--config", file}, Name: "forwarder"})
+	f.forwarder, err = f.node.Start(lab.Program{Path: path, Args: []string{"forwarder", "run", "-c", file}, Name: "forwarder"})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ limits: {entries: 4096, groups: 64, meters: 16, cache: 1024}
 		if err := f.forwarder.Stop(soon); err != nil {
 			f.t.Errorf("the forwarder ends: %v\n%s", err, f.forwarder.Log())
 		}
-		if out, err := f.node.Exec(context.Background(), path, "forwarder", "--config", file, "--unload"); err != nil {
+		if out, err := f.node.Exec(context.Background(), path, "forwarder", "cleanup", "-c", file); err != nil {
 			f.t.Errorf("unload: %v\n%s", err, out)
 		}
 	})

@@ -198,7 +198,7 @@ func (n *network) baton(h *lab.Host, name, file, config string) *lab.Process {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		n.t.Fatal(err)
 	}
-	p, err := h.Start(lab.Program{Path: path, Args: []string{"anycast", "--config", file}, Name: name})
+	p, err := h.Start(lab.Program{Path: path, Args: []string{"anycast", "run", "-c", file}, Name: name})
 	if err != nil {
 		n.t.Fatal(err)
 	}

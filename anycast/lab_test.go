@@ -100,6 +100,24 @@ func TestProcessesEnd(t *testing.T) {
 	if err := a.Stop(soon); err != nil {
 		t.Fatalf("a ends: %v\n%s", err, a.Log())
 	}
+	// Without a successor the command takes it away, once the process does not run.
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cleanup := func() (string, error) {
+		return a.host.Exec(t.Context(), path, "anycast", "cleanup", "-c", a.file("anycast.yaml"))
+	}
+	a.Process = n.baton(a.host, "anycast-a3", a.file("anycast.yaml"), a.config(""))
+	if out, err := cleanup(); lab.ExitCode(err) != 1 {
+		t.Errorf("cleanup beside a process that runs: %v\n%s", err, out)
+	}
+	if err := a.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := cleanup(); err != nil || out != fmt.Sprintf("removed address %s/32 of lo\nremoved control socket %s\n", service, a.file("control.sock")) {
+		t.Errorf("cleanup: %v\n%s", err, out)
+	}
 	for _, s := range n.sites {
 		out, err := s.host.Exec(t.Context(), "ip", "address", "show", "dev", "lo")
 		if err != nil || strings.Contains(out, service) {

@@ -62,15 +62,18 @@ func (k known) configure(cfg *config.Config) (known, error) {
 		return k, fmt.Errorf("%s: links: %d, with those that the process has had: a restart is needed for more than %d", cfg.File, len(next.places),
 			tables.MaxLinks)
 	}
-	for i, a := range cfg.Applications() {
-		if a.User == "" {
+	for i, r := range cfg.Rules {
+		if r.Application == nil || r.Application.User == "" {
 			continue
 		}
-		number, err := userNumber(a.User)
+		number, err := userNumber(r.Application.User)
 		if err != nil {
-			return k, fmt.Errorf("%s: rules: application %d: %w", cfg.File, i+1, err)
+			return k, &config.Error{
+				File: cfg.File, Line: r.Line, Key: fmt.Sprintf("rules[%d].application.user", i),
+				Problem: fmt.Sprintf("%q is not a user of this host", r.Application.User), Right: "a name that id prints, or a number",
+			}
 		}
-		next.users[a.User] = number
+		next.users[r.Application.User] = number
 	}
 	return next, nil
 }
@@ -85,7 +88,7 @@ func userNumber(name string) (uint32, error) {
 	if _, err := strconv.ParseUint(name, 10, 32); err != nil {
 		u, err := user.Lookup(name)
 		if err != nil {
-			return 0, fmt.Errorf("user %s: %w", name, err)
+			return 0, err
 		}
 		text = u.Uid
 	}

@@ -317,7 +317,7 @@ func (c *crowd) counted(b *running, flows int) {
 	began := time.Now()
 	var s api.BalanceStatus
 	lab.Eventually(c.n.t, soon, func() error { // the links' are as of the last count
-		out, err := c.n.baton("balance", "status", "--control", b.socket, "--json")
+		out, err := c.n.baton("balance", "status", "--control", b.socket, "-o", "json")
 		if err == nil {
 			err = json.Unmarshal([]byte(out), &s)
 		}

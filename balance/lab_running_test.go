@@ -84,7 +84,7 @@ func (n *network) begin(config string) *running {
 	r := &running{n: n, file: filepath.Join(dir, "balance.yaml"), socket: filepath.Join(dir, "balance.sock")}
 	r.configure(config)
 	if r.Process, err = n.host.Start(lab.Program{
-		Path: path, Args: []string{"balance", "--config", r.file, "--log", "debug"}, Name: "balance", Env: n.environment(),
+		Path: path, Args: []string{"balance", "run", "-c", r.file, "--log-level", "debug"}, Name: "balance", Env: n.environment(),
 	}); err != nil {
 		n.t.Fatal(err)
 	}
@@ -124,7 +124,11 @@ func (n *network) baton(args ...string) (string, error) {
 // restore undoes what a balance has left on the host.
 func (n *network) restore() {
 	n.t.Helper()
-	if out, err := n.baton("balance", "restore", "--name", n.name); err != nil {
+	file := filepath.Join(n.t.TempDir(), "restore.yaml")
+	if err := os.WriteFile(file, []byte("name: "+n.name+"\nlinks: [eth0]\n"), 0o600); err != nil {
+		n.t.Fatal(err)
+	}
+	if out, err := n.baton("balance", "cleanup", "-c", file); err != nil {
 		n.t.Errorf("restore: %v\n%s", err, out)
 	}
 }

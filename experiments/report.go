@@ -36,7 +36,7 @@ func (r *Results) Markdown(a About, plots []Drawn) string {
 		w.line("")
 	}
 	w.line("## Repeat it\n\n```sh\n%s\n```\n", r.Command())
-	w.line("All samples are in [%s](%s); `baton experiment report` draws this page and its plots again from them.\n", resultsFile, resultsFile)
+	w.line("All samples are in [%s](%s); `baton-lab experiment report` draws this page and its plots again from them.\n", resultsFile, resultsFile)
 	w.machine(r)
 	return w.String()
 }
@@ -114,7 +114,7 @@ func (r *Results) coverage() float64 {
 // Command is the line that repeats the run.
 func (r *Results) Command() string {
 	b := &strings.Builder{}
-	fmt.Fprintf(b, "baton experiment run %s", r.Experiment)
+	fmt.Fprintf(b, "baton-lab experiment run %s", r.Experiment)
 	if r.Asked.Quick {
 		b.WriteString(" --quick")
 	}

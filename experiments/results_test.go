@@ -182,7 +182,7 @@ func TestReportIsAsBefore(t *testing.T) {
 func TestCommand(t *testing.T) {
 	r := made([]Case{{}}, nil)
 	r.Asked = Asked{Rounds: 2, Duration: 0.5, Quick: true, IPv6: true, Cases: []string{"rtt 5 ms"}, Measures: []string{"rate"}}
-	want := "baton experiment run made --quick --rounds 2 --duration 500ms --ipv6 --case 'rtt 5 ms' --measure rate"
+	want := "baton-lab experiment run made --quick --rounds 2 --duration 500ms --ipv6 --case 'rtt 5 ms' --measure rate"
 	if got := r.Command(); got != want {
 		t.Errorf("command %q, want %q", got, want)
 	}

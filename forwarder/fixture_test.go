@@ -181,11 +181,14 @@ func (s *stage) run() {
 }
 
 // launch starts the forwarder and does not wait.
-func (s *stage) launch(args ...string) *lab.Process {
+func (s *stage) launch() *lab.Process { return s.command("run") }
+
+// command starts a command of the forwarder's.
+func (s *stage) command(verb string) *lab.Process {
 	s.t.Helper()
 	path, err := program()
 	s.must(err)
-	p, err := s.node.Start(lab.Program{Path: path, Args: append([]string{"forwarder", "--config", s.file}, args...), Name: "forwarder"})
+	p, err := s.node.Start(lab.Program{Path: path, Args: []string{"forwarder", verb, "-c", s.file}, Name: "forwarder"})
 	s.must(err)
 	return p
 }
@@ -199,12 +202,12 @@ func (s *stage) end() {
 	}
 }
 
-// unload takes away what a forwarder that has ended has left.
-func (s *stage) unload() {
+// cleanup takes away what a forwarder that has ended has left.
+func (s *stage) cleanup() {
 	s.t.Helper()
-	p := s.launch("--unload")
+	p := s.command("cleanup")
 	if err := p.Wait(s.within()); err != nil {
-		s.t.Fatalf("--unload: %v\n%s", err, p.Log())
+		s.t.Fatalf("cleanup: %v\n%s", err, p.Log())
 	}
 }
 

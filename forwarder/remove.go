@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 
 	"github.com/vishvananda/netlink"
 
@@ -12,11 +13,12 @@ import (
 	"baton/forwarder/ports"
 )
 
-// Remove takes away what a forwarder that has ended has left: its attachments, and with them its flow entries, its devices, and that its
-// ports are promiscuous; they stay up. With a state folder in the configuration, the next Run has the flow entries again.
-func Remove(cfg *config.Config) error {
+// Remove takes away what a forwarder that has ended has left, and says what that was: its attachments, and with them its flow entries, its
+// devices, and that its ports are promiscuous; they stay up. With a state folder in the configuration, the next Run has the flow entries again.
+func Remove(cfg *config.Config) ([]string, error) {
+	left := leftBy(cfg)
 	if err := kernel.Remove(StatePath(cfg.Name), LoopDevices(cfg.Name)[0]); err != nil {
-		return err
+		return nil, err
 	}
 	errs := []error{removeLoops(cfg.Name, "")}
 	for _, p := range cfg.Ports {
@@ -27,7 +29,31 @@ func Remove(cfg *config.Config) error {
 	if cfg.Local != "" {
 		errs = append(errs, ports.RemoveLocal(cfg.Local))
 	}
-	return errors.Join(errs...)
+	return left, errors.Join(errs...)
+}
+
+// leftBy says what there is of a forwarder.
+func leftBy(cfg *config.Config) (left []string) {
+	if state := StatePath(cfg.Name); isThere(state) {
+		left = append(left, "flow entries, programs and tables in "+state)
+	}
+	loops := LoopDevices(cfg.Name)
+	for _, name := range append(loops[:], cfg.Local) {
+		if link, err := find(name); name != "" && err == nil && link != nil {
+			left = append(left, "interface "+name)
+		}
+	}
+	for _, p := range cfg.Ports {
+		if link, err := find(p.Interface); !cfg.NormalStack && err == nil && link != nil && link.Attrs().Promisc != 0 {
+			left = append(left, "promiscuous mode of "+p.Interface)
+		}
+	}
+	return left
+}
+
+func isThere(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 // chooseLoop returns the name of the loop device to make: the first that none has, which a predecessor's tables might use.

@@ -147,7 +147,7 @@ func TestReplaced(t *testing.T) {
 }
 
 // TestUnload: nothing of a forwarder is left, whichever way it ended.
-func TestUnload(t *testing.T) {
+func TestCleanup(t *testing.T) {
 	for _, end := range []struct {
 		name string
 		end  func(*stage)
@@ -160,21 +160,21 @@ func TestUnload(t *testing.T) {
 			before := s.traces()
 			s.start("local: sw0")
 			s.crossing()
-			if p := s.launch("--unload"); p.Wait(s.within()) == nil || !strings.Contains(p.Log(), "another forwarder of this name is running") {
-				t.Errorf("--unload of a running forwarder:\n%s", p.Log())
+			if p := s.command("cleanup"); p.Wait(s.within()) == nil || !strings.Contains(p.Log(), "runs: stop it first") {
+				t.Errorf("cleanup of a running forwarder:\n%s", p.Log())
 			}
 			end.end(s)
 			if _, err := s.exec("ls", s.pins()); err != nil {
 				t.Errorf("an ended forwarder has left no pins: %v", err)
 			}
-			s.unload()
+			s.cleanup()
 			if after := s.traces(); !slices.Equal(before, after) {
 				t.Errorf("before\n%s\nafter\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
 			}
 			if out, err := s.exec("ls", s.pins()); err == nil {
 				t.Errorf("pins are left: %s", out)
 			}
-			s.unload() // of nothing
+			s.cleanup() // of nothing
 		})
 	}
 }
@@ -298,7 +298,7 @@ func TestFailedStart(t *testing.T) {
 				}
 			}
 			fails()
-			s.unload()
+			s.cleanup()
 			if after := s.traces(); !slices.Equal(before, after) {
 				t.Errorf("before\n%s\nafter\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
 			}

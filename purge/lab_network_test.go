@@ -140,7 +140,7 @@ func (n *network) purge(h *lab.Host, config string, wrapper ...string) *running 
 	}
 	r := &running{t: n.t, file: filepath.Join(n.t.TempDir(), "purge.yaml"), socket: filepath.Join(n.t.TempDir(), "purge.sock")}
 	r.configure(config)
-	command := append(wrapper, path, "purge", "--config", r.file, "--log", n.level)
+	command := append(wrapper, path, "purge", "run", "-c", r.file, "--log-level", n.level)
 	if r.Process, err = h.Start(lab.Program{Path: command[0], Args: command[1:], Name: "purge"}); err != nil {
 		n.t.Fatal(err)
 	}

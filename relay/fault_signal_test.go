@@ -209,4 +209,34 @@ func TestSignalsLeaveNothing(t *testing.T) {
 	if after, err := n.kernelState(); err != nil || after != clean {
 		t.Errorf("left behind SIGTERM: %v\n%s\nwant\n%s", err, after, clean)
 	}
+	n.cleansUp(change, clean)
+}
+
+// cleansUp has the command remove what a killed relay has left, which it refuses while the relay runs.
+func (n *network) cleansUp(change settings, clean string) {
+	n.t.Helper()
+	path, err := program()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	cleanup := func() (string, error) {
+		return n.first.Exec(n.t.Context(), path, "relay", "cleanup", "-c", n.near.file)
+	}
+	n.near = n.near.restart(n.nearConfig(change))
+	if out, err := cleanup(); lab.ExitCode(err) != 1 {
+		n.t.Errorf("cleanup beside a relay that runs: %v, %s", err, out)
+	}
+	if err := n.near.Kill(); err != nil {
+		n.t.Fatal(err)
+	}
+	out, err := cleanup()
+	if err != nil || !strings.Contains(out, "removed IPv4 rule 98: from "+n.toClient.B.Name) || !strings.Contains(out, "removed IPv4 route of table") {
+		n.t.Errorf("cleanup: %v, %s", err, out)
+	}
+	if after, err := n.kernelState(); err != nil || after != clean {
+		n.t.Errorf("left behind cleanup: %v\n%s\nwant\n%s", err, after, clean)
+	}
+	if out, err := cleanup(); err != nil || !strings.HasPrefix(out, "nothing is left of the relay") {
+		n.t.Errorf("cleanup of nothing: %v, %s", err, out)
+	}
 }

@@ -79,7 +79,7 @@ func (n *network) launch(h *lab.Host, name, config string) (*relay, error) {
 	if err := r.configure(config); err != nil {
 		return nil, err
 	}
-	r.Process, err = h.Start(lab.Program{Path: path, Args: []string{"relay", "--config", r.file}, Name: name})
+	r.Process, err = h.Start(lab.Program{Path: path, Args: []string{"relay", "run", "-c", r.file}, Name: name})
 	return r, err
 }
 

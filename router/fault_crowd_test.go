@@ -196,7 +196,7 @@ func (n *network) launch(config string) *running {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	if r.Process, err = n.router.Start(lab.Program{Path: path, Args: []string{"router", "--config", r.file}}); err != nil {
+	if r.Process, err = n.router.Start(lab.Program{Path: path, Args: []string{"router", "run", "-c", r.file}}); err != nil {
 		n.t.Fatal(err)
 	}
 	lab.Eventually(n.t, answersWithin, func() error {

@@ -257,7 +257,7 @@ func TestDrain(t *testing.T) {
 	}
 	baton := func(args ...string) {
 		t.Helper()
-		if out, err := n.baton(t.Context(), append(args, "--control", r.socket)...); err != nil {
+		if out, err := n.baton(t.Context(), append([]string{"router", "backend"}, append(args, "--control", r.socket)...)...); err != nil {
 			t.Fatalf("baton %v: %s%v", args, out, err)
 		}
 	}
@@ -287,7 +287,7 @@ func TestDrain(t *testing.T) {
 		}
 		return nil
 	})
-	baton("drain", "a", "--undo")
+	baton("undrain", "a")
 	lab.Eventually(t, answersWithin, func() error {
 		if a := r.surrogate("a"); a.Draining || a.IdleLegs == 0 {
 			return fmt.Errorf("%+v, want it back", a)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -100,7 +99,7 @@ func slowNetwork(t *testing.T) (*network, string) {
 
 // again starts the router on what an earlier one has left, from a program.
 func (r *running) again(path string) error {
-	p, err := r.n.router.Start(lab.Program{Path: path, Args: []string{"router", "--config", r.file}})
+	p, err := r.n.router.Start(lab.Program{Path: path, Args: []string{"router", "run", "-c", r.file}})
 	if err != nil {
 		return err
 	}
@@ -165,9 +164,9 @@ func TestSecondRouter(t *testing.T) {
 	n, config := slowNetwork(t)
 	r := n.start(config)
 	s := n.download(t, 3)
-	for _, args := range [][]string{{"router", "--config", r.file}, {"router", "--config", r.file, "--unload"}} {
+	for _, args := range [][]string{{"router", "run", "-c", r.file}, {"router", "cleanup", "-c", r.file}} {
 		_, err := n.baton(t.Context(), args...)
-		if lab.ExitCode(err) != 1 || strings.Count(err.Error(), "\n") > 0 || !strings.Contains(err.Error(), r.state) {
+		if lab.ExitCode(err) != 1 || strings.Count(err.Error(), "\n") > 0 || !strings.Contains(err.Error(), r.state) && !strings.Contains(err.Error(), r.file+" runs") {
 			t.Errorf("baton %s: %v, want exit status 1 and a line with %s", strings.Join(args, " "), err, r.state)
 		}
 	}
@@ -191,7 +190,7 @@ func TestUpgrade(t *testing.T) {
 	if err := r.end(); err != nil {
 		t.Fatal(err)
 	}
-	if want := fmt.Sprintf("%d sessions go on", downloads); !strings.Contains(r.Stderr(), want) {
+	if want := fmt.Sprintf("ends them\" sessions=%d\n", downloads); !strings.Contains(r.Stderr(), want) {
 		t.Errorf("says %q, want %q", r.Stderr(), want)
 	}
 	// Without a router no session begins, and that is told at once.
@@ -213,8 +212,8 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// TestUnload ends the sessions that a router has left.
-func TestUnload(t *testing.T) {
+// TestCleanup ends the sessions that a router has left.
+func TestCleanup(t *testing.T) {
 	n, config := slowNetwork(t)
 	r := n.start(config)
 	for _, killed := range []bool{false, true} {
@@ -223,13 +222,16 @@ func TestUnload(t *testing.T) {
 			if err := r.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			_ = os.Remove(r.socket) // which a killed process cannot
 		} else if err := r.end(); err != nil {
 			t.Fatal(err)
 		}
 		s.grows(t, 5*(32<<10))
-		if out, err := n.baton(t.Context(), "router", "--config", r.file, "--unload"); err != nil || out != "5 sessions ended\n" {
-			t.Fatalf("unload says %q, %v", out, err)
+		removed := "removed 5 sessions\nremoved programs and tables in " + r.state + "\n"
+		if killed {
+			removed += "removed control socket " + r.socket + "\n" // which a killed process cannot
+		}
+		if out, err := n.baton(t.Context(), "router", "cleanup", "-c", r.file); err != nil || out != removed {
+			t.Fatalf("cleanup says %q, %v", out, err)
 		}
 		if err := r.left(); err != nil {
 			t.Errorf("killed=%v: left behind: %v", killed, err)
@@ -240,8 +242,8 @@ func TestUnload(t *testing.T) {
 		} else if took := time.Since(cut); took > answersWithin {
 			t.Errorf("killed=%v: clients learn of it after %v: %v", killed, took, err)
 		}
-		if _, err := n.baton(t.Context(), "router", "--config", r.file, "--unload"); err != nil {
-			t.Errorf("killed=%v: unload of nothing: %v", killed, err)
+		if _, err := n.baton(t.Context(), "router", "cleanup", "-c", r.file); err != nil {
+			t.Errorf("killed=%v: cleanup of nothing: %v", killed, err)
 		}
 		path, err := program()
 		if err != nil {

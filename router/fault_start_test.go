@@ -54,11 +54,11 @@ func TestStartRefused(t *testing.T) {
 		{"no YAML", "vips: [\n", nil, nil, usage, `FILE:1:7: is not YAML`},
 		{"empty file", "\n", nil, nil, usage, `FILE:1:1: is empty`},
 		{"no file", "", nil, nil, usage, `FILE: no such file or directory`},
-		{"a folder", right, []string{"router", "--config", n.Dir()}, nil, usage, `is a directory`},
-		{"no configuration", right, []string{"router"}, nil, usage, `"config" not set`},
-		{"unknown flag", right, []string{"router", "--config", file, "--chekc"}, nil, usage, `--chekc`},
-		{"an argument", right, []string{"router", "--config", file, "please"}, nil, usage, `"please"`},
-		{"unknown level", right, []string{"router", "--config", file, "--log", "loud"}, nil, usage, `loud`},
+		{"a folder", right, []string{"router", "run", "-c", n.Dir()}, nil, usage, `is a directory`},
+		{"no configuration", right, []string{"router"}, nil, usage, `COMMAND is missing after "baton router": one of .*; for example: baton router run -c router\.yaml`},
+		{"unknown flag", right, []string{"router", "run", "-c", file, "--chekc"}, nil, usage, `--chekc`},
+		{"an argument", right, []string{"router", "run", "-c", file, "please"}, nil, usage, `"please"`},
+		{"unknown level", right, []string{"router", "run", "-c", file, "--log-level", "loud"}, nil, usage, `loud`},
 		{"unknown command", right, []string{"juggle"}, nil, usage, `"juggle"`},
 		{"no such interface", replaced(n.front.Name, "eth99"), nil, nil, failure, `FILE:3: vips\.interfaces: no interface "eth99" here`},
 		{"state elsewhere than on a BPF file system", replaced(state, n.Dir()+"/state"), nil, nil, failure, `BPF file system`},
@@ -79,7 +79,7 @@ func TestStartRefused(t *testing.T) {
 			}
 			command := append(append([]string(nil), tt.run...), path)
 			if tt.args == nil {
-				tt.args = []string{"router", "--config", file}
+				tt.args = []string{"router", "run", "-c", file}
 			}
 			command = append(command, tt.args...)
 			p, err := n.router.Start(lab.Program{Path: command[0], Args: command[1:]})

@@ -43,7 +43,7 @@ func (r *running) becomes(t *testing.T, name, phase string) {
 		}
 		return nil
 	})
-	out, err := r.n.baton(t.Context(), "status", "--control", r.socket)
+	out, err := r.n.baton(t.Context(), "router", "status", "--control", r.socket)
 	if err != nil {
 		t.Fatal(err)
 	}

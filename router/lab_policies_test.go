@@ -145,7 +145,7 @@ func TestPolicies(t *testing.T) {
 		expect(t, count(t, n.client, 8006, 20), map[string]int{"s1": 20}) // the zone's best
 		expect(t, count(t, far, 8006, 10), map[string]int{"s3": 10})
 		for _, drained := range []struct{ surrogate, next string }{{"s1", "s2"}, {"s2", ""}} {
-			if _, err := n.baton(deadline(t), "drain", "--control", r.socket, "nearest-"+drained.surrogate); err != nil {
+			if _, err := n.baton(deadline(t), "router", "backend", "drain", "--control", r.socket, "nearest-"+drained.surrogate); err != nil {
 				t.Fatal(err)
 			}
 			lab.Eventually(t, answersWithin, func() error {
@@ -199,7 +199,7 @@ func TestPolicies(t *testing.T) {
 				t.Errorf("%s has %d of %d paths", s.name, shares[s.name], paths)
 			}
 		}
-		if _, err := n.baton(deadline(t), "drain", "--control", r.socket, "hash-s2"); err != nil {
+		if _, err := n.baton(deadline(t), "router", "backend", "drain", "--control", r.socket, "hash-s2"); err != nil {
 			t.Fatal(err)
 		}
 		lab.Eventually(t, answersWithin, func() error {
@@ -212,7 +212,7 @@ func TestPolicies(t *testing.T) {
 			}
 			return nil
 		})
-		if _, err := n.baton(deadline(t), "drain", "--control", r.socket, "--undo", "hash-s2"); err != nil {
+		if _, err := n.baton(deadline(t), "router", "backend", "undrain", "--control", r.socket, "hash-s2"); err != nil {
 			t.Fatal(err)
 		}
 		lab.Eventually(t, answersWithin, func() error {
@@ -283,7 +283,7 @@ func explainAgrees(t *testing.T, n *network, r *running) {
 }
 
 func explainFile(ctx context.Context, n *network, file string, q api.Question) (api.Explanation, error) {
-	args := []string{"explain", "--json", "--config", file, "--method", q.Method, q.URL}
+	args := []string{"router", "explain", "--offline", "-o", "json", "-c", file, "--method", q.Method, q.URL}
 	for _, h := range q.Headers {
 		args = append(args, "--header", h.Name+": "+h.Value)
 	}

@@ -57,7 +57,7 @@ func (n *network) startWith(config string) (*running, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.Process, err = n.router.Start(lab.Program{Path: path, Args: []string{"router", "--config", r.file}}); err != nil {
+	if r.Process, err = n.router.Start(lab.Program{Path: path, Args: []string{"router", "run", "-c", r.file}}); err != nil {
 		return nil, err
 	}
 	return r, r.await()

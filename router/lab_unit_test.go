@@ -43,7 +43,7 @@ func (n *network) unprivileged(config string, capabilities []string) *running {
 		bounding += ",+" + c
 	}
 	r.Process, err = n.router.Start(lab.Program{
-		Path: "setpriv", Args: []string{bounding, "--inh-caps=-all", "--no-new-privs", path, "router", "--config", r.file},
+		Path: "setpriv", Args: []string{bounding, "--inh-caps=-all", "--no-new-privs", path, "router", "run", "-c", r.file},
 	})
 	if err != nil {
 		n.t.Fatal(err)

@@ -243,9 +243,6 @@ func (r *Router) start(ctx context.Context) error {
 	if err := r.serve(ctx, s); err != nil {
 		return err
 	}
-	for _, w := range s.cfg.Warnings {
-		r.log.Warn(w)
-	}
 	warnNotForwarding(s.cfg, r.log)
 	r.log.Info("ready", "vips", len(s.cfg.VIPs), "adopted", r.dp.Adopted())
 	return nil

@@ -211,7 +211,7 @@ func (n *network) startForwarder(text string) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		n.t.Fatal(err)
 	}
-	if _, err := n.host.Start(lab.Program{Path: path, Args: []string{"forwarder", "--config", file}, Name: "forwarder"}); err != nil {
+	if _, err := n.host.Start(lab.Program{Path: path, Args: []string{"forwarder", "run", "-c", file}, Name: "forwarder"}); err != nil {
 		n.t.Fatal(err)
 	}
 }

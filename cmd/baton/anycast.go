@@ -3,87 +3,103 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
+	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"baton/anycast"
 	"baton/anycast/config"
+	"baton/api"
+	"baton/cmd/cli"
 )
 
-func anycastCommand(e env) *cobra.Command {
-	var o struct {
-		config, log string
-		check, json bool
-	}
-	c := &cobra.Command{
-		Use:   "anycast --config FILE",
-		Short: "Announce a service from several sites, by health and load",
-		Long: `Announce a service's prefixes to the site's routers by BGP, as far as the site's health and load allow: an overloaded site becomes
-less attractive step by step, a dead one withdraws, and the last one known to be up goes on announcing. With a planner in the
-configuration, look at all sites, and wish levels of them or program a static map into OpenFlow forwarders.
-
-SIGHUP reads the configuration again; sessions and the level stay. SIGTERM drains for as long as site.stop says, withdraws, and ends
-the sessions; a planner leaves everything as it is.
-
-The exit code is 0, 1 when something went wrong, and 2 when what was typed or configured is wrong.`,
-		Example: `  baton anycast --config anycast.yaml --check   # only look at the configuration
-  baton anycast --config anycast.yaml
-  baton anycast status     # and drain, undrain, level, plan, reload, of the one that runs`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := config.Load(o.config)
+func anycastPart() *part {
+	return &part{
+		name: "anycast", noun: "site or planner", short: "Anycast: announces a service from several sites, by health and load",
+		long: `A site announces a service's prefixes to its routers by BGP, as far as its health and load allow: an overloaded site becomes less attractive
+step by step, a dead one withdraws, and the last one known to be up goes on announcing. A planner looks at all sites, and proposes levels to
+them or programs a static map into OpenFlow forwarders.`,
+		runs: `SIGHUP reads the configuration again; sessions and the level stay. SIGTERM drains for as long as site.stop says, withdraws, and ends
+the sessions; a planner leaves everything as it is.`,
+		reloads:  "BGP sessions that have not changed stay, and so does the level.",
+		cleans:   "Those are the service's addresses that it has put on an interface.",
+		shows:    "a running site or planner: level and why, health, load, sessions, other sites",
+		examples: "\n  baton anycast status -o json | jq .site.level",
+		sockets:  []string{"/run/baton/anycast.sock", "/run/baton-anycast/anycast.sock"},
+		control: func(file string, text []byte) (string, error) {
+			cfg, err := config.Parse(file, text)
 			if err != nil {
-				return usageError{err}
+				return "", err
 			}
-			for _, w := range cfg.Warnings {
-				fmt.Fprintln(e.err, "warning:", w)
-			}
-			if o.check {
-				fmt.Fprintf(e.out, "%s: %s: right\n", o.config, anycastSummary(cfg))
-				return nil
-			}
-			level := new(slog.LevelVar)
-			if err := level.UnmarshalText([]byte(o.log)); err != nil {
-				return usageError{fmt.Errorf("--log: %w", err)}
-			}
-			return runAnycast(cmd.Context(), cfg, o.config, newLog(e, level, o.json))
+			return cfg.Listen.Control, nil
 		},
+		check: checkAnycast, run: runAnycast, status: anycastStatus, cleanup: cleanAnycast,
+		more: []func(*part, cli.Env) *cobra.Command{anycastDrainCommand, anycastUndrainCommand, anycastLevelCommand, anycastPlanCommand},
 	}
-	f := c.Flags()
-	f.StringVar(&o.config, "config", "", "the configuration `file` (required)")
-	f.BoolVar(&o.check, "check", false, "check the configuration and exit")
-	f.StringVar(&o.log, "log", "info", "least `level` of messages: debug, info, warn or error")
-	f.BoolVar(&o.json, "json", false, "log in JSON")
-	_ = c.MarkFlagRequired("config")
-	c.AddCommand(anycastStatusCommand(e), anycastPlanCommand(e), anycastDrainCommand(e), anycastUndrainCommand(e), anycastLevelCommand(e),
-		anycastReloadCommand(e))
-	return c
+}
+
+func checkAnycast(file string) (checked, error) {
+	cfg, err := config.Load(file)
+	if err != nil {
+		return checked{}, err
+	}
+	return checked{Has: anycastSummary(cfg), Warnings: cfg.Warnings}, nil
 }
 
 // anycastSummary is what a configuration is for.
 func anycastSummary(cfg *config.Config) string {
 	out := ""
 	if s := cfg.Site; s != nil {
-		out = fmt.Sprintf("site %s, %d prefixes, %d routers", cfg.Name, len(s.Prefixes), len(s.BGP.Peers))
+		out = fmt.Sprintf("site %s, %s, %s", cfg.Name, count(len(s.Prefixes), "prefix"), count(len(s.BGP.Peers), "router"))
 	}
 	if p := cfg.Planner; p != nil {
 		if out != "" {
 			out += "; "
 		}
-		out += fmt.Sprintf("planner of %d sites", len(p.Sites))
+		out += "planner of " + count(len(p.Sites), "site")
 	}
 	return out
 }
 
-func runAnycast(ctx context.Context, cfg *config.Config, file string, log *slog.Logger) error {
+func runAnycast(ctx context.Context, d daemon) error {
+	cfg, err := config.Load(d.file)
+	if err != nil {
+		return cli.UsageError{Err: err}
+	}
 	a, err := anycast.New(anycast.Options{
-		Config: cfg, Version: version, Log: log,
-		Load: func() (*config.Config, error) { return config.Load(file) },
+		Config: cfg, Version: version, Log: d.log,
+		Load: func() (*config.Config, error) { return config.Load(d.file) },
 	})
 	if err != nil {
 		return err
 	}
 	defer onHangup(func() { _, _ = a.Reload() })()
 	return a.Run(ctx)
+}
+
+func cleanAnycast(file string) ([]string, error) {
+	cfg, err := config.Load(file)
+	if err != nil {
+		return nil, cli.UsageError{Err: err}
+	}
+	return anycast.Cleanup(cfg)
+}
+
+func anycastStatus(ctx context.Context, client *api.Client) (status, error) {
+	s, err := client.Anycast(ctx)
+	state := ""
+	if s.Site != nil {
+		state = "level " + s.Site.Level + ", health " + s.Site.Health
+	}
+	if s.Planner != nil {
+		if state != "" {
+			state += "; "
+		}
+		state += "planner of " + count(len(s.Planner.Sites), "site")
+	}
+	return status{
+		data: s, table: func(out io.Writer, wide bool) error { return printAnycast(out, &s, wide, time.Now()) },
+		brief: brief{Name: s.Name, PID: s.PID, Started: s.Started, Version: s.Version, Config: s.Config, State: state},
+	}, err
 }

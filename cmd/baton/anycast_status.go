@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -10,56 +8,14 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"baton/api"
 )
 
-func anycastStatusCommand(e env) *cobra.Command {
-	var o anycastControl
-	return o.show(e, &cobra.Command{
-		Use:   "status [--config FILE]",
-		Short: "Show a running site or planner: level and why, health, load, sessions, other sites",
-		Example: `  baton anycast status
-  baton anycast status --json | jq .site.level`,
-	}, printAnycast)
-}
-
-func anycastPlanCommand(e env) *cobra.Command {
-	var o anycastControl
-	return o.show(e, &cobra.Command{
-		Use:     "plan [--config FILE]",
-		Short:   "Show what a running planner wishes of sites, or its map, and what it does next",
-		Example: "  baton anycast plan",
-	}, func(out io.Writer, s *api.AnycastStatus, now time.Time) error {
-		if s.Planner == nil {
-			return usageError{errors.New(s.Name + " is no planner")}
-		}
-		return printPlanner(out, s.Planner, now)
-	})
-}
-
-// show makes a command that prints the status.
-func (o *anycastControl) show(e env, c *cobra.Command, show func(io.Writer, *api.AnycastStatus, time.Time) error) *cobra.Command {
-	c.Args = cobra.NoArgs
-	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		return o.ask(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-			s, err := client.Anycast(ctx)
-			if err != nil {
-				return err
-			}
-			if o.json {
-				return printJSON(e, s)
-			}
-			return show(e.out, &s, time.Now())
-		})
-	}
-	o.flags(c)
-	return c
-}
-
-func printAnycast(out io.Writer, s *api.AnycastStatus, now time.Time) error {
+func printAnycast(out io.Writer, s *api.AnycastStatus, wide bool, now time.Time) error {
 	fmt.Fprintf(out, "%s: baton %s, pid %d, up %s\n", s.Name, s.Version, s.PID, now.Sub(s.Started).Round(time.Second))
+	if wide {
+		fmt.Fprintf(out, "%s, read %s ago; %d reloads, %d refused\n", s.Config, age(now, s.Loaded), s.Reloads, s.ReloadsFailed)
+	}
 	if s.Site != nil {
 		if err := printSite(out, s.Site, now); err != nil {
 			return err
@@ -81,17 +37,17 @@ func printSite(out io.Writer, s *api.AnycastSite, now time.Time) error {
 		fmt.Fprintf(out, "wants level %s; %s holds it for %s more\n", s.Want, s.Held, s.HeldUntil.Sub(now).Round(time.Second))
 	}
 	if s.Fault != "" {
-		fmt.Fprintln(out, "the routers are not told:", s.Fault)
+		fmt.Fprintln(out, "the routers do not know:", s.Fault)
 	}
 	if s.Order.Order != "" {
-		fmt.Fprintf(out, "order %s%s, given %s ago\n", s.Order.Order, spaced(s.Order.Level), age(now, s.Order.At))
+		fmt.Fprintf(out, "instruction %s%s, given %s ago\n", s.Order.Order, spaced(s.Order.Level), age(now, s.Order.At))
 	}
 	if s.Wish != nil {
 		state := "stale"
 		if s.Wish.Fresh {
 			state = "fresh"
 		}
-		fmt.Fprintf(out, "planner %s wishes level %s, %s\n", s.Wish.Planner, s.Wish.Level, state)
+		fmt.Fprintf(out, "planner %s proposes level %s, %s\n", s.Wish.Planner, s.Wish.Level, state)
 	}
 	budget := "no budget"
 	if s.Budget > 0 {
@@ -132,7 +88,7 @@ func printSites(w io.Writer, sites []api.AnycastNeighbor, now time.Time) {
 	}
 	wishes, wish := slices.ContainsFunc(sites, func(n api.AnycastNeighbor) bool { return n.Wish != "" }), ""
 	if wishes {
-		wish = "WISHED\t"
+		wish = "PROPOSED\t"
 	}
 	fmt.Fprintln(w, "\nSITE\tUP\tLEVEL\t"+wish+"HEALTH\tLOAD\tREPORTED\tFAULT")
 	for _, n := range sites {

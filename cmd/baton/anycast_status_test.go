@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +10,8 @@ import (
 	"time"
 
 	"baton/api"
+
+	"baton/cmd/cli"
 )
 
 func TestPrintAnycast(t *testing.T) {
@@ -44,9 +45,9 @@ func TestPrintAnycast(t *testing.T) {
 	const want = `london: baton v1, pid 7, up 1h0m0s
 announces 192.0.2.0/24, 2001:db8:1::/48 at level med for 1m0s: load 91 % of the capacity
 wants level prepend-1; flap budget holds it for 1m30s more
-the routers are not told: announce: it is closed
-order level med, given 1m0s ago
-planner plan wishes level announce, fresh
+the routers do not know: announce: it is closed
+instruction level med, given 1m0s ago
+planner plan proposes level announce, fresh
 health up, load 50 %, flap penalty 956 of 1000
 
 LEVEL     MED  PREPEND  PREFERENCE  COMMUNITIES      ENTERED AT  LEFT BELOW  IN FORCE
@@ -72,9 +73,9 @@ paris  yes  announce  up      125 %  2s        -
 rome   no   -         -       -      -         refused
 planner: a step to less overload, distance or interruption; last change 1s ago
 
-SITE   UP   LEVEL  WISHED  HEALTH  LOAD  REPORTED  FAULT
-paris  yes  -      med     -       -     -         -
-rome   no   -      -       -       -     -         -
+SITE   UP   LEVEL  PROPOSED  HEALTH  LOAD  REPORTED  FAULT
+paris  yes  -      med       -       -     -         -
+rome   no   -      -         -       -     -         -
 
 INGRESS  SITE   TARGET  DEMAND
 west     paris  london  10.0 Mbit/s
@@ -85,7 +86,7 @@ STEP  INGRESS  FROM   TO
 2     east     -      paris
 `
 	var out bytes.Buffer
-	if err := printAnycast(&out, &s, now); err != nil {
+	if err := printAnycast(&out, &s, false, now); err != nil {
 		t.Fatal(err)
 	}
 	if out.String() != want {
@@ -106,7 +107,7 @@ func TestPrintAnycastOfAMap(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			if err := printAnycast(&out, &tt.s, now); err != nil {
+			if err := printAnycast(&out, &tt.s, false, now); err != nil {
 				t.Fatal(err)
 			}
 			if !strings.Contains(out.String(), tt.want) {
@@ -162,24 +163,24 @@ site:
 	}{
 		{"drain --control " + path, 0, "london: level drain: drained by order\n", api.AnycastOrder{Order: "drain"}},
 		{"drain london --withdraw --force --config " + file, 0, "london: level drain: drained by order\n", api.AnycastOrder{Order: "maintenance", Site: "london", Force: true}},
-		{"drain paris --control " + path, 0, "paris: the order stands\n", api.AnycastOrder{Order: "drain", Site: "paris"}},
-		{"undrain paris --control " + path, 0, "paris: the order stands\n", api.AnycastOrder{Order: "none", Site: "paris"}},
+		{"drain paris --control " + path, 0, "paris: the instruction stands\n", api.AnycastOrder{Order: "drain", Site: "paris"}},
+		{"undrain paris --control " + path, 0, "paris: the instruction stands\n", api.AnycastOrder{Order: "none", Site: "paris"}},
 		{"level med --control " + path, 0, "london: level drain: drained by order\n", api.AnycastOrder{Order: "level", Level: "med"}},
-		{"level paris med --control " + path, 0, "paris: the order stands\n", api.AnycastOrder{Order: "level", Site: "paris", Level: "med"}},
-		{"level nonsense --control " + path, exitUsage, "", api.AnycastOrder{Order: "level", Level: "nonsense"}},
+		{"level paris med --control " + path, 0, "paris: the instruction stands\n", api.AnycastOrder{Order: "level", Site: "paris", Level: "med"}},
+		{"level nonsense --control " + path, cli.Usage, "", api.AnycastOrder{Order: "level", Level: "nonsense"}},
 		{"status --control " + path, 0, "london: baton", api.AnycastOrder{}},
-		{"status --json --control " + path, 0, `"name": "london"`, api.AnycastOrder{}},
-		{"plan --control " + path, exitUsage, "", api.AnycastOrder{}},
-		{"status --control " + path + ".none", exitFailure, "", api.AnycastOrder{}},
-		{"level", exitUsage, "", api.AnycastOrder{}},
-		{"--config " + file + " --check", 0, file + ": site london, 1 prefixes, 1 routers: right\n", api.AnycastOrder{}},
-		{"--config " + file + ".none", exitUsage, "", api.AnycastOrder{}},
+		{"status -o json --control " + path, 0, `"name": "london"`, api.AnycastOrder{}},
+		{"plan --control " + path, cli.Usage, "", api.AnycastOrder{}},
+		{"status --control " + path + ".none", cli.Failure, "", api.AnycastOrder{}},
+		{"level", cli.Usage, "", api.AnycastOrder{}},
+		{"check --config " + file, 0, file + ": configuration OK: site london, 1 prefix, 1 router\n", api.AnycastOrder{}},
+		{"run --config " + file + ".none", cli.Usage, "", api.AnycastOrder{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {
 			heard = nil
 			var out, complaints bytes.Buffer
-			code := run(t.Context(), env{&out, &complaints}, append([]string{"anycast"}, strings.Fields(tt.args)...))
+			code := run(t.Context(), cli.Env{Out: &out, Err: &complaints}, append([]string{"anycast"}, strings.Fields(tt.args)...))
 			if code != tt.code || !strings.Contains(out.String(), tt.out) {
 				t.Errorf("exit code %d, want %d; printed %q, want %q; %s", code, tt.code, out.String(), tt.out, complaints.String())
 			}
@@ -190,25 +191,5 @@ site:
 				t.Errorf("complaints %q", complaints.String())
 			}
 		})
-	}
-}
-
-func TestFindAnycast(t *testing.T) {
-	dir := t.TempDir()
-	paths := []string{filepath.Join(dir, "a.sock"), filepath.Join(dir, "b.sock")}
-	var o anycastControl
-	if _, err := o.find(paths); err == nil || !strings.Contains(err.Error(), "nobody listens on") {
-		t.Errorf("none runs: %v", err)
-	}
-	for i, want := range []string{paths[0], ""} {
-		l, err := net.Listen("unix", paths[i])
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		got, err := o.find(paths)
-		if got != want || (err == nil) != (want != "") {
-			t.Errorf("%d run: %q, %v; want %q", i+1, got, err, want)
-		}
 	}
 }

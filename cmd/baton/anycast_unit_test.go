@@ -57,7 +57,7 @@ site:
 		}
 	}
 	p := startConfined(t, host, relayUser, unitSettingIn(t, anycastUnit, "AmbientCapabilities"), systemCalls(t, unitSettingIn(t, anycastUnit, "SystemCallFilter")),
-		tester, program, "anycast", "--config", config)
+		tester, program, "anycast", "run", "-c", config)
 	client := api.NewClient(filepath.Join(own, "anycast.sock"))
 	defer client.Close()
 	lab.Eventually(t, 30*time.Second, func() error {

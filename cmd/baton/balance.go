@@ -4,96 +4,103 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"time"
 
-	"github.com/spf13/cobra"
-
+	"baton/api"
 	"baton/balance"
 	"baton/balance/config"
 	"baton/balance/links"
+	"baton/cmd/cli"
 	"baton/forwarder"
 	switchconfig "baton/forwarder/config"
 )
 
-func balanceCommand(e env) *cobra.Command {
-	var o struct {
-		config, log string
-		check, json bool
-	}
-	c := &cobra.Command{
-		Use:   "balance --config FILE",
-		Short: "Use all links of this host at once",
-		Long: `Spread the flows of this host's applications over all of its links: each new flow has the link that suits it best, and stays there.
-Applications, routers and servers need know nothing of it.
-
-SIGHUP reads the configuration again. When the command ends, addresses, routes and rules are as they were before it. After a kill -9 flows
-go on, and the next start takes them over; ` + "`baton balance restore`" + ` takes away what is left instead.`,
-		Example: `  baton balance --config balance.yaml --check   # what would be done, and what is wrong
-  baton balance --config balance.yaml
-  baton balance status   # and reload, of the one that runs
-  baton balance restore --config balance.yaml   # of one that was killed`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := config.Load(o.config)
+func balancePart() *part {
+	return &part{
+		name: "balance", noun: "balance", short: "The balance: spreads this host's flows over all of its links",
+		long: `The balance spreads the flows of this host's applications over all of its links: each new flow gets the link that suits it best, and stays
+there. Applications, routers and servers need know nothing of it.`,
+		runs: `SIGHUP reads the configuration again. When the balance ends, addresses, routes and rules are as they were before it. After a kill -9
+flows go on, and the next start takes them over; ` + "`baton balance cleanup`" + ` removes what is left instead.`,
+		reloads:  "Flows stay where they are.",
+		cleans:   "Addresses, routes, rules and interfaces are then as they were before it.",
+		shows:    "a running balance: its links, and what goes over them",
+		examples: "\n  baton balance status -o json | jq '.links[] | {name, state, flows}'",
+		sockets:  []string{"/run/baton/balance-*.sock", "/run/baton-balance/balance-*.sock"},
+		control: func(file string, text []byte) (string, error) {
+			cfg, err := config.Parse(file, text)
 			if err != nil {
-				return usageError{err}
+				return "", err
 			}
-			for _, w := range cfg.Warnings {
-				fmt.Fprintln(e.err, "warning:", w)
-			}
-			if o.check {
-				return checkBalance(e, cfg)
-			}
-			level := new(slog.LevelVar)
-			if err := level.UnmarshalText([]byte(o.log)); err != nil {
-				return usageError{fmt.Errorf("--log: %w", err)}
-			}
-			return runBalance(cmd.Context(), cfg, o.config, newLog(e, level, o.json))
+			return cfg.Control, nil
 		},
+		check: checkBalance, fits: fitBalance, run: runBalance, status: balanceStatus, cleanup: cleanBalance,
 	}
-	f := c.Flags()
-	f.StringVar(&o.config, "config", "", "the configuration `file` (required)")
-	f.BoolVar(&o.check, "check", false, "tell what would be done and what is wrong, and exit")
-	f.StringVar(&o.log, "log", "info", "least `level` of messages: debug, info, warn or error")
-	f.BoolVar(&o.json, "json", false, "log in JSON")
-	_ = c.MarkFlagRequired("config")
-	c.AddCommand(balanceStatusCommand(e), balanceReloadCommand(e), balanceRestoreCommand(e))
-	return c
 }
 
-// checkBalance tells how a configuration fits this host, and what would be done. What cannot work is an error.
-func checkBalance(e env, cfg *config.Config) error {
+func checkBalance(file string) (checked, error) {
+	cfg, err := config.Load(file)
+	if err != nil {
+		return checked{}, err
+	}
+	return checked{
+		Has:      fmt.Sprintf("%s, %s by %s", count(len(cfg.Links), "link"), cfg.Method, cfg.Datapath),
+		Warnings: cfg.Warnings,
+	}, nil
+}
+
+// fitBalance says how a configuration fits this host, and what would be changed. What cannot work is an error.
+func fitBalance(file string, have *checked) error {
+	cfg, err := config.Load(file)
+	if err != nil {
+		return cli.UsageError{Err: err}
+	}
 	r, err := balance.Check(cfg)
 	if err != nil {
 		return err
 	}
-	wrong := 0
+	var wrong []error
 	for _, f := range r.Findings {
-		level := "info"
+		text := fmt.Sprintf("%s: %s", placeOf(cfg, f.Key), f)
 		switch f.Level {
-		case links.Warning:
-			level = "warning"
 		case links.Wrong:
-			level = "wrong"
-			wrong++
+			wrong = append(wrong, errors.New(text))
+		case links.Warning:
+			have.Warnings = append(have.Warnings, text)
+		default:
+			have.Notes = append(have.Notes, text)
 		}
-		fmt.Fprintf(e.out, "%s: %s: %s\n", cfg.File, level, f)
 	}
-	if wrong > 0 {
-		return usageError{fmt.Errorf("%s: does not fit this host", cfg.File)}
+	if len(wrong) > 0 {
+		return cli.UsageError{Err: errors.Join(wrong...)}
 	}
 	for _, what := range r.Changes {
-		fmt.Fprintln(e.out, "would make", what)
+		have.Notes = append(have.Notes, "would make "+what)
 	}
-	fmt.Fprintf(e.out, "%s: %d links, %s by %s: right\n", cfg.File, len(cfg.Links), cfg.Method, cfg.Datapath)
 	return nil
 }
 
-func runBalance(ctx context.Context, cfg *config.Config, file string, log *slog.Logger) error {
+// placeOf is where a configuration has a link, "FILE:LINE"; of other keys, which may be defaults, it is the file.
+func placeOf(cfg *config.Config, key string) string {
+	for i, l := range cfg.Links {
+		if key == fmt.Sprintf("links[%d]", i) {
+			return fmt.Sprintf("%s:%d", cfg.File, l.Line)
+		}
+	}
+	return cfg.File
+}
+
+func runBalance(ctx context.Context, d daemon) error {
+	cfg, err := config.Load(d.file)
+	if err != nil {
+		return cli.UsageError{Err: err}
+	}
 	b, err := balance.New(balance.Options{
-		Config: cfg, Version: version, Log: log,
-		Load:   func() (*config.Config, error) { return config.Load(file) },
-		Switch: func(ctx context.Context, s balance.Switch) error { return runSwitch(ctx, s, log) },
+		Config: cfg, Version: version, Log: d.log,
+		Load:   func() (*config.Config, error) { return config.Load(d.file) },
+		Switch: func(ctx context.Context, s balance.Switch) error { return runSwitch(ctx, s, d.log) },
 		Unload: unloadSwitch, Pins: forwarder.StatePath,
 	})
 	if err != nil {
@@ -101,6 +108,30 @@ func runBalance(ctx context.Context, cfg *config.Config, file string, log *slog.
 	}
 	defer onHangup(func() { _, _ = b.Reload() })()
 	return errors.Join(b.Run(ctx), b.Close())
+}
+
+func cleanBalance(file string) ([]string, error) {
+	cfg, err := config.Load(file)
+	if err != nil {
+		return nil, cli.UsageError{Err: err}
+	}
+	var switched []string
+	removed, err := balance.Restore(cfg.Name, func(name string) (err error) {
+		switched, err = removeSwitch(name)
+		return err
+	})
+	return append(removed, switched...), err
+}
+
+func balanceStatus(ctx context.Context, client *api.Client) (status, error) {
+	s, err := client.Balance(ctx)
+	return status{
+		data: s, table: func(out io.Writer, wide bool) error { return printBalance(out, &s, wide, time.Now()) },
+		brief: brief{
+			Name: s.Name, PID: s.PID, Started: s.Started, Version: s.Version, Config: s.Config,
+			State: fmt.Sprintf("%s, %s", count(len(s.Links), "link"), count(s.Flows.Used, "flow")),
+		},
+	}, err
 }
 
 // runSwitch is Baton's forwarder between the inside and the links. What it has in the kernel goes on when it ends.
@@ -112,8 +143,13 @@ func runSwitch(ctx context.Context, s balance.Switch, log *slog.Logger) error {
 	return forwarder.Run(ctx, forwarder.Options{Config: cfg, Version: version, Log: log.With("part", "forwarder")})
 }
 
-func unloadSwitch(name string) error {
+func removeSwitch(name string) ([]string, error) {
 	return forwarder.Remove(&switchconfig.Config{Name: name, NormalStack: true})
+}
+
+func unloadSwitch(name string) error {
+	_, err := removeSwitch(name)
+	return err
 }
 
 // switchOf is the configuration of a forwarder that nobody but the balance has a channel to, with the defaults of what a balance does not care
@@ -133,36 +169,4 @@ func switchOf(s balance.Switch) (*switchconfig.Config, error) {
 		return nil, fmt.Errorf("configure the forwarder: %w", err)
 	}
 	return cfg, nil
-}
-
-func balanceRestoreCommand(e env) *cobra.Command {
-	var o struct{ config, name string }
-	c := &cobra.Command{
-		Use:   "restore (--config FILE | --name NAME)",
-		Short: "Take away what a balance that was killed has left",
-		Long: `Take away what a balance that was killed has left: addresses, routes, rules and interfaces are then as they were before it. Where there is
-nothing to take away, nothing is done. It is refused while the balance runs.`,
-		Example: "  baton balance restore --config balance.yaml\n  baton balance restore --name home",
-		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			name := o.name
-			if o.config != "" {
-				cfg, err := config.Load(o.config)
-				if err != nil {
-					return usageError{err}
-				}
-				name = cfg.Name
-			}
-			undone, err := balance.Restore(name, unloadSwitch)
-			for _, what := range undone {
-				fmt.Fprintln(e.out, "removed", what)
-			}
-			return err
-		},
-	}
-	c.Flags().StringVar(&o.config, "config", "", "the balance's configuration `file`, which tells its name")
-	c.Flags().StringVar(&o.name, "name", "", "the balance's `name`")
-	c.MarkFlagsMutuallyExclusive("config", "name")
-	c.MarkFlagsOneRequired("config", "name")
-	return c
 }

@@ -50,7 +50,7 @@ func TestBalanceGuide(t *testing.T) {
 		configurations++
 		file := filepath.Join(dir, fmt.Sprintf("%d.yaml", configurations))
 		write(t, file, fmt.Sprintf("name: %s\ncontrol: %s/%d.sock\nstate: %s\n%s", name, dir, configurations, dir, m[1]))
-		run(m[1], "balance", "--config", file, "--check")
+		run(m[1], "balance", "check", "-c", file)
 	}
 	if configurations < 3 {
 		t.Fatalf("only %d configurations were found", configurations)
@@ -69,7 +69,7 @@ func TestBalanceGuide(t *testing.T) {
 		command, _, _ := strings.Cut(line, "#")
 		args := strings.Fields(command)[1:]
 		ran++
-		if strings.TrimSpace(command) == "baton balance --config balance.yaml" {
+		if strings.TrimSpace(command) == "baton balance run -c balance.yaml" {
 			var err error
 			running, err = host.Start(lab.Program{Path: experimentstest.Program(t), Args: args, Dir: dir, Name: "balance"})
 			if err != nil {

@@ -41,7 +41,7 @@ VERDICT  PACKETS
 output   20       
 `
 	var out strings.Builder
-	if err := printBalance(&out, &s, now); err != nil {
+	if err := printBalance(&out, &s, false, now); err != nil {
 		t.Fatal(err)
 	}
 	if out.String() != want {

@@ -38,16 +38,17 @@ func TestBalanceUnitsPrivileges(t *testing.T) {
 	file, program, tester := filepath.Join(l.Dir(), "balance.yaml"), experimentstest.Program(t), filepath.Join(l.Dir(), "tester")
 	copyProgram(t, "/proc/self/exe", tester)
 	write(t, file, fmt.Sprintf("name: %s\nmethod: turns\nlinks: [eth0, eth1]\ncontrol: %s/balance.sock\n", name, l.Dir()))
-	restore := func() (string, error) {
-		p, err := host.Start(lab.Program{Path: program, Args: []string{"balance", "restore", "--config", file}, Unlogged: true})
+	cleanup := func() (string, error) {
+		p, err := host.Start(lab.Program{Path: program, Args: []string{"balance", "cleanup", "-c", file}, Unlogged: true})
 		if err != nil {
 			return "", err
 		}
-		return p.Log(), p.Wait(context.WithoutCancel(t.Context()))
+		err = p.Wait(context.WithoutCancel(t.Context()))
+		return p.Log(), err
 	}
-	t.Cleanup(func() { _, _ = restore() })
+	t.Cleanup(func() { _, _ = cleanup() })
 	start := func(capabilities []string) *lab.Process {
-		return startConfined(t, host, 0, capabilities, calls, tester, program, "balance", "--config", file)
+		return startConfined(t, host, 0, capabilities, calls, tester, program, "balance", "run", "-c", file)
 	}
 
 	t.Run("a life", func(t *testing.T) {
@@ -78,7 +79,7 @@ func TestBalanceUnitsPrivileges(t *testing.T) {
 		if err := p.Stop(long); err != nil {
 			t.Errorf("%v:\n%s", err, p.Log())
 		}
-		if out, err := restore(); err != nil || out != "" {
+		if out, err := cleanup(); err != nil || !strings.HasPrefix(out, "nothing is left") {
 			t.Errorf("it has left something: %v\n%s", err, out)
 		}
 	})
@@ -94,7 +95,7 @@ func TestBalanceUnitsPrivileges(t *testing.T) {
 			if !strings.Contains(p.Log(), missing) {
 				t.Errorf("no %q in:\n%s", missing, p.Log())
 			}
-			if out, err := restore(); err != nil || out != "" {
+			if out, err := cleanup(); err != nil || !strings.HasPrefix(out, "nothing is left") {
 				t.Errorf("it has left something: %v\n%s", err, out)
 			}
 		})

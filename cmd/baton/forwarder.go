@@ -1,67 +1,93 @@
 package main
 
 import (
+	"context"
 	"fmt"
-	"log/slog"
+	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"baton/api"
+	"baton/cmd/cli"
 	"baton/forwarder"
 	"baton/forwarder/config"
 )
 
-func forwarderCommand(e env) *cobra.Command {
-	var o struct {
-		config, log   string
-		check, unload bool
-		json          bool
-	}
-	c := &cobra.Command{
-		Use:   "forwarder --config FILE",
-		Short: "Run the OpenFlow 1.3 switch",
-		Long: `Make interfaces of a Linux host the ports of an OpenFlow 1.3 switch.
-
-Flow entries go on in the kernel when the forwarder stops, is killed or upgraded; the next start takes their place without a gap, and has
-them again if the configuration names a state folder.`,
-		Example: `  baton forwarder --config forwarder.yaml --check   # only look at the configuration
-  baton forwarder --config forwarder.yaml
-  baton forwarder status
-  ovs-ofctl -O OpenFlow13 dump-flows tcp:127.0.0.1:6654   # where it listens
-  baton forwarder --config forwarder.yaml --unload  # take away what a stopped forwarder has left`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := config.Load(o.config)
+func forwarderPart() *part {
+	return &part{
+		name: "forwarder", noun: "forwarder", short: "The forwarder: an OpenFlow 1.3 switch whose tables run in the kernel",
+		long: `The forwarder makes interfaces of a Linux host the ports of an OpenFlow 1.3 switch. Controllers and ovs-ofctl fill its tables; the kernel
+forwards by them.`,
+		runs: `Flow entries go on in the kernel when the forwarder stops, is killed or upgraded; the next start takes their place without a gap, and has
+them again if the configuration names a state folder. SIGHUP reads the configuration again.`,
+		reloads: `Its controllers and listeners are put in force; flow entries stay, and so do channels that have not changed. All else takes effect at
+a restart only, in which flow entries go on, too.`,
+		cleans:   "Those are its programs, tables and flow entries, and its devices; a state folder stays.",
+		shows:    "a running forwarder: ports, channels, tables, what became of packets",
+		examples: "\n  ovs-ofctl -O OpenFlow13 dump-flows tcp:127.0.0.1:6654   # where it listens",
+		sockets:  []string{"/run/baton/forwarder-*.sock"},
+		control: func(file string, text []byte) (string, error) {
+			cfg, err := config.Parse(file, text)
 			if err != nil {
-				return usageError{err}
+				return "", err
 			}
-			for _, w := range cfg.Warnings {
-				fmt.Fprintln(e.err, "warning:", w)
-			}
-			if o.check {
-				fmt.Fprintf(e.out, "%s: %d ports, %d controllers: right\n", o.config, len(cfg.Ports), len(cfg.Controllers))
-				return nil
-			}
-			if o.unload {
-				return forwarder.Remove(cfg)
-			}
-			level := new(slog.LevelVar)
-			if err := level.UnmarshalText([]byte(o.log)); err != nil {
-				return usageError{fmt.Errorf("--log: %w", err)}
-			}
-			err = forwarder.Run(cmd.Context(), forwarder.Options{Config: cfg, Version: version, Log: newLog(e, level, o.json)})
-			if err == nil {
-				fmt.Fprintf(e.err, "baton: flow entries go on in the kernel; `baton forwarder --config %s --unload` takes them away\n", o.config)
-			}
-			return err
+			return cfg.Control, nil
 		},
+		check: checkForwarder, run: runForwarder, status: forwarderStatus, cleanup: cleanForwarder,
+		more: []func(*part, cli.Env) *cobra.Command{forwarderTraceCommand},
 	}
-	f := c.Flags()
-	f.StringVar(&o.config, "config", "", "the configuration `file` (required)")
-	f.BoolVar(&o.check, "check", false, "check the configuration and exit")
-	f.BoolVar(&o.unload, "unload", false, "take away what a stopped forwarder has left in the kernel")
-	f.StringVar(&o.log, "log", "info", "least `level` of messages: debug, info, warn or error")
-	f.BoolVar(&o.json, "json", false, "log in JSON")
-	_ = c.MarkFlagRequired("config")
-	c.AddCommand(forwarderStatusCommand(e), forwarderTraceCommand(e))
-	return c
+}
+
+func checkForwarder(file string) (checked, error) {
+	cfg, err := config.Load(file)
+	if err != nil {
+		return checked{}, err
+	}
+	return checked{
+		Has:      fmt.Sprintf("%s, %s", count(len(cfg.Ports), "port"), count(len(cfg.Controllers), "controller")),
+		Warnings: cfg.Warnings,
+	}, nil
+}
+
+func runForwarder(ctx context.Context, d daemon) error {
+	cfg, err := config.Load(d.file)
+	if err != nil {
+		return cli.UsageError{Err: err}
+	}
+	asked := make(chan struct{}, 1)
+	defer onHangup(func() {
+		select {
+		case asked <- struct{}{}:
+		default: // one is due anyway
+		}
+	})()
+	err = forwarder.Run(ctx, forwarder.Options{
+		Config: cfg, Version: version, Log: d.log,
+		Load:   func() (*config.Config, error) { return config.Load(d.file) },
+		Reload: asked,
+	})
+	if err == nil {
+		d.log.Info("flow entries go on in the kernel: a new start takes their place, baton forwarder cleanup -c " + d.file + " removes them")
+	}
+	return err
+}
+
+func cleanForwarder(file string) ([]string, error) {
+	cfg, err := config.Load(file)
+	if err != nil {
+		return nil, cli.UsageError{Err: err}
+	}
+	return forwarder.Remove(cfg)
+}
+
+func forwarderStatus(ctx context.Context, client *api.Client) (status, error) {
+	s, err := client.Forwarder(ctx)
+	return status{
+		data: s, table: func(out io.Writer, wide bool) error { return printForwarder(out, &s, wide, time.Now()) },
+		brief: brief{
+			Name: s.Name, PID: s.PID, Started: s.Started, Version: s.Version, Config: s.Config,
+			State: fmt.Sprintf("%s, %s", count(len(s.Ports), "port"), count(s.Entries.Used, "flow entry")),
+		},
+	}, err
 }

@@ -4,87 +4,22 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"baton/api"
-	"baton/forwarder/config"
 )
 
-// forwarderSockets are the control sockets of forwarders whose configuration names none.
-const forwarderSockets = "/run/baton/forwarder-*.sock"
-
-// forwarderControl are the flags of every command that asks a running forwarder.
-type forwarderControl struct {
-	config string
-	control
-}
-
-func (o *forwarderControl) flags(c *cobra.Command) {
-	c.Flags().StringVar(&o.config, "config", "", "the forwarder's configuration `file`")
-	c.Flags().StringVar(&o.socket, "control", "", "the forwarder's control `socket` (default: its configuration's, or the only one there is)")
-	c.Flags().BoolVar(&o.json, "json", false, "print JSON")
-	c.MarkFlagsMutuallyExclusive("config", "control")
-}
-
-// find returns the socket to ask at: the one that is named, or the only one that a forwarder listens on.
-func (o *forwarderControl) find(pattern string) (string, error) {
-	if o.socket != "" {
-		return o.socket, nil
-	}
-	if o.config != "" {
-		cfg, err := config.Load(o.config)
-		if err != nil {
-			return "", usageError{err}
-		}
-		return cfg.Control, nil
-	}
-	all, err := filepath.Glob(pattern)
-	if err != nil {
-		return "", fmt.Errorf("look for control sockets: %w", err)
-	}
-	return findSocket(all, pattern, "no forwarder", "forwarders are")
-}
-
-func forwarderStatusCommand(e env) *cobra.Command {
-	var o forwarderControl
-	c := &cobra.Command{
-		Use:   "status [--config FILE]",
-		Short: "Show a running forwarder: ports, channels, tables, what became of packets",
-		Example: `  baton forwarder status
-  baton forwarder status --config forwarder.yaml --json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			socket, err := o.find(forwarderSockets)
-			if err != nil {
-				return err
-			}
-			client := api.NewClient(socket)
-			defer client.Close()
-			s, err := client.Forwarder(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if o.json {
-				return printJSON(e, s)
-			}
-			return printForwarder(e.out, &s, time.Now())
-		},
-	}
-	o.flags(c)
-	return c
-}
-
-func printForwarder(out io.Writer, s *api.ForwarderStatus, now time.Time) error {
+func printForwarder(out io.Writer, s *api.ForwarderStatus, wide bool, now time.Time) error {
 	fmt.Fprintf(out, "%s, datapath %s, fail mode %s: baton %s, pid %d, up %s\n",
 		s.Name, s.DatapathID, s.FailMode, s.Version, s.PID, now.Sub(s.Started).Round(time.Second))
 	fmt.Fprintf(out, "%d of %d flow entries, %d of %d groups, %d of %d meters\n",
 		s.Entries.Used, s.Entries.Limit, s.Groups.Used, s.Groups.Limit, s.Meters.Used, s.Meters.Limit)
+	if wide {
+		fmt.Fprintf(out, "%s; Linux %s\n", s.Config, s.Kernel)
+	}
 	if s.Picks != nil {
 		fmt.Fprintf(out, "%d of %d flows whose link is remembered\n", s.Picks.Flows.Used, s.Picks.Flows.Limit)
 	}

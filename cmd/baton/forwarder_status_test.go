@@ -4,14 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"net"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"baton/api"
+	"baton/cmd/cli"
 	"baton/experiments/experimentstest"
 	"baton/lab"
 )
@@ -72,7 +71,7 @@ forwarded  10
 6 by cached paths, 7 by shortcuts; lost: 5 packet-ins, 8 copies
 `
 	var out bytes.Buffer
-	if err := printForwarder(&out, &s, now); err != nil {
+	if err := printForwarder(&out, &s, false, now); err != nil {
 		t.Fatal(err)
 	}
 	var got strings.Builder
@@ -81,48 +80,6 @@ forwarded  10
 	}
 	if got.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got.String(), want)
-	}
-}
-
-func TestFindForwarder(t *testing.T) {
-	dir := t.TempDir()
-	pattern := filepath.Join(dir, "forwarder-*.sock")
-	listen := func(name string) string {
-		path := filepath.Join(dir, name)
-		l, err := net.Listen("unix", path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { l.Close() })
-		return path
-	}
-	file := filepath.Join(dir, "f.yaml")
-	write(t, file, "ports: [eth1]\nlisten: [tcp:127.0.0.1:6654]\ncontrol: /tmp/other.sock\n")
-	check := func(name string, o forwarderControl, want, problem string) {
-		t.Helper()
-		got, err := o.find(pattern)
-		if got != want || (err == nil) != (problem == "") || (err != nil && !strings.Contains(err.Error(), problem)) {
-			t.Errorf("%s: %q, %v; want %q, %q", name, got, err, want, problem)
-		}
-	}
-	check("none", forwarderControl{}, "", "no forwarder listens")
-	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "forwarder-killed.sock"), Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stale.SetUnlinkOnClose(false)
-	stale.Close()
-	check("one that was killed", forwarderControl{}, "", "no forwarder listens")
-	a := listen("forwarder-a.sock")
-	check("one", forwarderControl{}, a, "")
-	listen("forwarder-b.sock")
-	check("two", forwarderControl{}, "", a+", ")
-	check("socket", forwarderControl{control: control{socket: "/x"}}, "/x", "")
-	check("configuration", forwarderControl{config: file}, "/tmp/other.sock", "")
-	check("wrong configuration", forwarderControl{config: pattern}, "", "read configuration")
-	var usage usageError
-	if _, err := (&forwarderControl{}).find(pattern); !errors.As(err, &usage) {
-		t.Errorf("two: %v, want one that the user mends", err)
 	}
 }
 
@@ -146,12 +103,12 @@ fail_mode: standalone
 metrics: 127.0.0.1:9410
 state: `+t.TempDir()+`
 control: `+socket+"\n")
-	p, err := host.Start(lab.Program{Path: program, Args: []string{"forwarder", "--config", file}, Name: "forwarder"})
+	p, err := host.Start(lab.Program{Path: program, Args: []string{"forwarder", "run", "-c", file}, Name: "forwarder"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if out, err := host.Exec(context.Background(), program, "forwarder", "--config", file, "--unload"); err != nil {
+		if out, err := host.Exec(context.Background(), program, "forwarder", "cleanup", "-c", file); err != nil {
 			t.Error(err, out)
 		}
 	})
@@ -165,7 +122,7 @@ control: `+socket+"\n")
 		_, err := a.Exec(t.Context(), "ping", "-c", "1", "-W", "1", "10.8.0.2")
 		return err
 	})
-	stdout, stderr, code := baton(t, t.TempDir(), "forwarder", "status", "--config", file, "--json")
+	stdout, stderr, code := baton(t, t.TempDir(), "forwarder", "status", "--config", file, "-o", "json")
 	if code != 0 {
 		t.Fatal(stderr)
 	}
@@ -195,7 +152,7 @@ control: `+socket+"\n")
 	if out := must(t, t.TempDir(), "forwarder", "trace", "--control", socket, "--in-port", "p1", "tcp_dst=80"); !strings.Contains(out, "output:NORMAL") {
 		t.Error(out)
 	}
-	if _, stderr, code := baton(t, t.TempDir(), "forwarder", "trace", "--control", socket, "--in-port", "9", "tcp_dst=80"); code != exitUsage ||
+	if _, stderr, code := baton(t, t.TempDir(), "forwarder", "trace", "--control", socket, "--in-port", "9", "tcp_dst=80"); code != cli.Usage ||
 		!strings.Contains(stderr, `there is no port "9"`) {
 		t.Errorf("a port that there is not: %d %s", code, stderr)
 	}
@@ -212,7 +169,7 @@ control: `+socket+"\n")
 	if err := p.Stop(long); err != nil {
 		t.Errorf("%v:\n%s", err, p.Log())
 	}
-	if _, stderr, code := baton(t, t.TempDir(), "forwarder", "status", "--config", file); code != exitFailure || !strings.Contains(stderr, "nobody listens") {
+	if _, stderr, code := baton(t, t.TempDir(), "forwarder", "status", "--config", file); code != cli.Failure || !strings.Contains(stderr, "no forwarder runs here") {
 		t.Errorf("after its end: %d %s", code, stderr)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -12,52 +13,38 @@ import (
 	"github.com/spf13/cobra"
 
 	"baton/api"
+	"baton/cmd/cli"
 	"baton/forwarder/trace"
 )
 
-func forwarderTraceCommand(e env) *cobra.Command {
-	var (
-		o            forwarderControl
-		inPort, pcap string
-	)
+func forwarderTraceCommand(p *part, e cli.Env) *cobra.Command {
+	var inPort, pcap string
 	c := &cobra.Command{
-		Use:   "trace --in-port PORT (PACKET | --pcap FILE)",
-		Short: "Tell why a packet goes where it goes, by the flow entries that there are now",
-		Long: `Tell why a packet goes where it goes: the tables that it passes, the flow entries that it meets, what they do, and where it leaves.
-The running forwarder is asked; nothing is sent and nothing is counted.
+		Use:   "trace [PACKET]",
+		Short: "Show why a packet goes where it goes, by the flow entries that there are now",
+		Long: `Show why a packet goes where it goes: the tables that it passes, the flow entries that it matches, what they do, and where it leaves.
+The running forwarder answers; nothing is sent and nothing is counted.
 
 PACKET is a frame in hexadecimal, or fields in OpenFlow's words with the rest filled in: eth_src, eth_dst, eth_type, vlan_vid, vlan_pcp,
 arp_*, ipv4_src, ipv4_dst, ipv6_src, ipv6_dst, ipv6_flabel, ip_proto, ip_dscp, ip_ecn, tcp_src, tcp_dst, tcp_flags, udp_src, udp_dst,
-icmpv4_type, icmpv4_code, icmpv6_type, icmpv6_code.`,
+icmpv4_type, icmpv4_code, icmpv6_type, icmpv6_code. With --pcap it is the first packet of a capture.`,
 		Example: `  baton forwarder trace --in-port 1 ipv4_dst=10.8.0.2,tcp_dst=80
-  baton forwarder trace --in-port eth1 --pcap one.pcap   # its first packet: tcpdump -i eth1 -c 1 -w one.pcap`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			frame, err := tracedFrame(args, pcap)
-			if err != nil {
-				return usageError{err}
-			}
-			socket, err := o.find(forwarderSockets)
-			if err != nil {
-				return err
-			}
-			client := api.NewClient(socket)
-			defer client.Close()
-			t, err := client.Trace(cmd.Context(), api.TraceRequest{InPort: inPort, Frame: frame})
-			if errors.Is(err, api.ErrInvalid) {
-				return usageError{err}
-			}
-			if err != nil {
-				return err
-			}
-			if o.json {
-				return printJSON(e, t)
-			}
-			printTrace(e.out, frame, &t)
-			return nil
-		},
+  baton forwarder trace --in-port eth1 --pcap one.pcap   # made by: tcpdump -i eth1 -c 1 -w one.pcap`,
 	}
-	o.flags(c)
+	p.ask(c, func(ctx context.Context, client *api.Client, format *cli.Format, args []string) error {
+		frame, err := tracedFrame(args, pcap)
+		if err != nil {
+			return cli.UsageError{Err: err}
+		}
+		t, err := client.Trace(ctx, api.TraceRequest{InPort: inPort, Frame: frame})
+		if err != nil {
+			return err
+		}
+		return format.Print(e.Out, t, func(out io.Writer, _ bool) error {
+			printTrace(out, frame, &t)
+			return nil
+		})
+	})
 	c.Flags().StringVar(&inPort, "in-port", "", "the `port` by which it comes: number, LOCAL or interface (required)")
 	c.Flags().StringVar(&pcap, "pcap", "", "take the first packet of this capture `file`")
 	_ = c.MarkFlagRequired("in-port")
@@ -66,7 +53,7 @@ icmpv4_type, icmpv4_code, icmpv6_type, icmpv6_code.`,
 
 func tracedFrame(args []string, pcap string) ([]byte, error) {
 	if (len(args) == 1) == (pcap != "") {
-		return nil, errors.New("give one packet: as an argument, or with --pcap")
+		return nil, errors.New("give one packet: PACKET, such as ipv4_dst=10.8.0.2,tcp_dst=80, or --pcap FILE")
 	}
 	if pcap == "" {
 		return trace.Frame(args[0])

@@ -48,7 +48,7 @@ func TestForwarderUnitsPrivileges(t *testing.T) {
 	write(t, file, "name: unit\nports: [p1, p2]\nlocal: lo7\nfail_mode: standalone\nmetrics: 127.0.0.1:9410\n"+
 		"listen: [tcp:127.0.0.1:6654]\nstate: "+filepath.Join(dir, "state")+"\ncontrol: "+socket+"\n")
 	unload := func() {
-		if out, err := host.Exec(context.Background(), program, "forwarder", "--config", file, "--unload"); err != nil {
+		if out, err := host.Exec(context.Background(), program, "forwarder", "cleanup", "-c", file); err != nil {
 			t.Error(err, out)
 		}
 	}
@@ -60,7 +60,7 @@ func TestForwarderUnitsPrivileges(t *testing.T) {
 			bounding += ",+" + c
 		}
 		p, err := host.Start(lab.Program{
-			Path: "setpriv", Args: []string{bounding, "--inh-caps=-all", "--no-new-privs", program, "forwarder", "--config", file},
+			Path: "setpriv", Args: []string{bounding, "--inh-caps=-all", "--no-new-privs", program, "forwarder", "run", "-c", file},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -7,29 +7,27 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"baton/cmd/cli"
 	"baton/resume"
-	"baton/resume/part"
+	filepart "baton/resume/part"
 	"baton/resume/state"
 )
 
 const getLong = `Download a file over HTTP, and go on after any break: when a connection is reset because the route to the server has moved, when a
 server stalls or dies, when this machine does. The bytes are those of one version of the file, in order, or there is an error.
 
-Several URLs are mirrors of one file, the preferred one first: where one fails, another goes on, if it says that it has the same
-file. Without -o or -O the file goes to standard output.
+Several URLs are several files, one after the other; --mirror names other URLs of one file: where one fails, another goes on, if it says that
+it has the same file. Without -o or -O a file goes to standard output.
 
 A download that breaks off is continued at once, from the byte that is missing, if the server names the file by a strong validator
 (RFC 9110, section 8.8.1); otherwise it begins again, or, with --overlap, reads some bytes again and compares them. Where no
 connection can be made the download ends, unless there is another mirror, or --retry-connrefused. While breaks are so frequent that
 new connections cannot become fast, others run beside, each at another part of the file; there is a second one before any break where a
 single one would cost more than half a percent of the time that is left (--connections 1: never).
-
-With --proxy nothing is downloaded: browsers, package managers and curl (http_proxy=http://127.0.0.1:8118/) get downloads over http
-that go on. What they ask for by https passes in a tunnel, in which nothing can be gone on with, unless they ask for http:// of a
-host that is named by --upgrade. With --audit servers are asked whether they would do, each address of a name by itself; status 1 is no.
 
 While FILE is not complete its bytes are in FILE.part, and what is known of them is in FILE.part.json; --continue goes on with them.
 FILE appears when it is whole.
@@ -38,7 +36,7 @@ Flags of curl's have their meaning in curl, but for what is said here. --retry c
 --retry-max-time counts from the last bytes. --speed-limit and --stall end a connection, not the download. Answers with an error
 are never written to FILE (-f is always on).
 
-Exit status (curl's, where curl has one):
+Exit status (curl's, where curl has one; that of the first file that failed):
   0 complete                                   35 no TLS connection
   1 another failure                            47 too many redirects
   2 wrong usage                                56 the connection broke, too often
@@ -51,51 +49,59 @@ Exit status (curl's, where curl has one):
 
 const getExample = `  baton get -O https://cdn.example.net/image.iso
   baton get --continue -O https://cdn.example.net/image.iso               # after a crash, or an interrupt
-  baton get -o image.iso https://a.example.net/image.iso https://b.example.net/image.iso
+  baton get -O https://cdn.example.net/a.iso https://cdn.example.net/b.iso   # two files
+  baton get -o image.iso https://a.example.net/image.iso --mirror https://b.example.net/image.iso
   baton get https://cdn.example.net/backup.tar | tar x                    # in order, whatever breaks
   baton get -O --checksum sha256:9f86d0818…f00a08 https://cdn.example.net/image.iso
   baton get -o f --resolve cdn.example.net:80:192.0.2.7 --limit-rate 2M http://cdn.example.net/f
-  baton get --audit https://cdn.example.net/f https://mirror.example.org/f
-  baton get --proxy 127.0.0.1:8118 --upgrade deb.debian.org               # then: http_proxy=http://127.0.0.1:8118/ apt-get update
+  baton get audit https://cdn.example.net/f https://mirror.example.org/f
+  baton get proxy --upgrade deb.debian.org                                # then: http_proxy=http://127.0.0.1:8118/ apt-get update
   baton get --json -o f https://cdn.example.net/f | jq -c 'select(.event == "broke")'`
 
-func getCommand(e env) *cobra.Command {
+func getCommand(e cli.Env) *cobra.Command {
 	var o getOptions
 	c := &cobra.Command{
-		Use:     "get [flags] URL [MIRROR...]",
-		Short:   "Download a file, through any number of broken connections",
+		Use:     "get URL...",
+		Short:   "Download files, through any number of broken connections",
 		Long:    getLong,
 		Example: getExample,
-		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			jobs, err := o.jobs(args)
+			if err != nil {
+				var exit cli.ExitError
+				if errors.As(err, &exit) {
+					return err
+				}
+				return cli.UsageError{Err: err}
+			}
 			// A reader that goes away is an error of write like any other, and not the end of the process.
 			pipe := make(chan os.Signal, 1)
 			signal.Notify(pipe, syscall.SIGPIPE)
 			defer signal.Stop(pipe)
-			switch {
-			case o.proxy != "":
-				return getProxy(cmd.Context(), e, &o, args)
-			case len(args) == 0:
-				return usageError{errors.New("there is no URL")}
-			case o.audit:
-				return getAudit(cmd.Context(), e, &o, args)
+			var errs []error
+			for _, job := range jobs {
+				if len(errs) == 0 || cmd.Context().Err() == nil {
+					errs = append(errs, getFile(cmd.Context(), e, &o, job))
+				}
 			}
-			return getFile(cmd.Context(), e, &o, args)
+			return errors.Join(errs...)
 		},
 	}
-	o.flags(c.Flags())
+	f := c.Flags()
+	f.SortFlags = false
+	o.downloadFlags(f)
+	o.requestFlags(f)
+	o.boundFlags(f)
+	o.networkFlags(f)
+	c.AddCommand(getAuditCommand(e), getProxyCommand(e))
 	return c
 }
 
 // getFile downloads one file.
-func getFile(ctx context.Context, e env, o *getOptions, urls []string) error {
-	job, err := o.job(urls)
-	if err != nil {
-		return usageError{err}
-	}
+func getFile(ctx context.Context, e cli.Env, o *getOptions, job *getJob) (err error) {
 	if o.maxTime > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, seconds(o.maxTime))
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(o.maxTime))
 		defer cancel()
 	}
 	report := newReport(e, o, job.file == "")
@@ -103,7 +109,7 @@ func getFile(ctx context.Context, e env, o *getOptions, urls []string) error {
 	var result resume.Result
 	switch {
 	case job.file == "":
-		result, err = resume.NewClient(job.options).Download(ctx, job.request, e.out, job.want, nil)
+		result, err = resume.NewClient(job.options).Download(ctx, job.request, e.Out, job.want, nil)
 	case special(job.file):
 		result, err = getToSpecial(ctx, job)
 	default:
@@ -128,14 +134,14 @@ func getToSpecial(ctx context.Context, job *getJob) (resume.Result, error) {
 	return result, errors.Join(err, f.Close())
 }
 
-func getToFile(ctx context.Context, e env, o *getOptions, job *getJob) (resume.Result, error) {
+func getToFile(ctx context.Context, e cli.Env, o *getOptions, job *getJob) (resume.Result, error) {
 	f, err := state.Open(job.file, state.Options{Continue: job.resume, Offset: job.offset, Wanted: job.request.Have, URL: job.request.URLs[0]})
 	if err != nil {
 		return resume.Result{}, err
 	}
 	have, known, ignored := f.Begun()
 	if ignored != nil && !o.silent {
-		fmt.Fprintf(e.err, "baton: begin again: %v\n", ignored)
+		fmt.Fprintf(e.Err, "baton: begin again: %v\n", ignored)
 	}
 	if known && have.Offset > have.From {
 		job.request.Have = have
@@ -165,5 +171,5 @@ type getJob struct {
 	file    string        // "": standard output
 	resume  bool
 	offset  int64 // of the file that is there, -1: all of it
-	want    part.Digests
+	want    filepart.Digests
 }

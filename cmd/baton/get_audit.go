@@ -4,21 +4,48 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"text/tabwriter"
 
+	"github.com/spf13/cobra"
+
+	"baton/cmd/cli"
 	"baton/resume/audit"
 )
 
 // errUnsafe ends an audit that found something.
-var errUnsafe = errors.New("it is not safe to go on with a download from one of these servers at another")
+var errUnsafe = errors.New("it is not safe to resume a download from one of these servers at another")
+
+func getAuditCommand(e cli.Env) *cobra.Command {
+	var (
+		o      getOptions
+		format cli.Format
+	)
+	c := &cobra.Command{
+		Use:   "audit URL...",
+		Short: "Check whether a download can be resumed from one server of these URLs at another",
+		Long: `Ask each server of each URL, and check whether a download that breaks off at one of them can be resumed at any other. Nothing is
+downloaded. Exit status 1 means that it is not safe.`,
+		Example: `  baton get audit https://cdn.example.net/f https://mirror.example.org/f
+  baton get audit https://cdn.example.net/f -o json | jq .safe`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return getAudit(cmd.Context(), e, &o, format, args)
+		},
+	}
+	c.Flags().SortFlags = false
+	o.requestFlags(c.Flags())
+	o.networkFlags(c.Flags())
+	format.Flag(c)
+	return c
+}
 
 // getAudit asks all servers of all URLs.
-func getAudit(ctx context.Context, e env, o *getOptions, urls []string) error {
-	j, err := o.job(urls)
+func getAudit(ctx context.Context, e cli.Env, o *getOptions, format cli.Format, urls []string) error {
+	j, err := o.job(urls, "")
 	if err != nil {
-		return usageError{err}
+		return cli.UsageError{Err: err}
 	}
 	var targets []audit.Target
 	if len(o.resolve) > 0 {
@@ -26,22 +53,18 @@ func getAudit(ctx context.Context, e env, o *getOptions, urls []string) error {
 			targets = append(targets, audit.Target{URL: u})
 		}
 	} else if targets, err = audit.Targets(ctx, net.DefaultResolver, urls); err != nil {
-		return exitError{err: err, status: 6}
+		return cli.ExitError{Err: err, Status: 6}
 	}
 	r := audit.Judge(audit.Ask(ctx, j.options.Base, j.request.Header, targets))
-	if o.json {
-		err = printJSON(e, r)
-	} else {
-		err = printAudit(e, &r)
-	}
+	err = format.Print(e.Out, r, func(out io.Writer, _ bool) error { return printAudit(out, &r) })
 	if err == nil && !r.Safe {
-		err = exitError{err: errUnsafe, status: exitFailure, silent: o.silent && !o.showError}
+		err = cli.ExitError{Err: errUnsafe, Status: cli.Failure, Silent: o.silent && !o.showError}
 	}
 	return err
 }
 
-func printAudit(e env, r *audit.Report) error {
-	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
+func printAudit(out io.Writer, r *audit.Report) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "SERVER\tSTATUS\tLENGTH\tVALIDATOR\tRANGES\tIF-RANGE\tSAFE\t")
 	for _, s := range r.Sites {
 		server := s.Address
@@ -55,17 +78,17 @@ func printAudit(e env, r *audit.Report) error {
 	}
 	for _, s := range r.Sites {
 		for _, p := range s.Problems {
-			fmt.Fprintf(e.out, "%s: %s\n", s.URL, strings.ReplaceAll(p, "\n", "; "))
+			fmt.Fprintf(out, "%s: %s\n", s.URL, strings.ReplaceAll(p, "\n", "; "))
 		}
 		for _, p := range s.Remarks {
-			fmt.Fprintf(e.out, "%s: remark: %s\n", s.URL, p)
+			fmt.Fprintf(out, "%s: remark: %s\n", s.URL, p)
 		}
 	}
 	for _, p := range r.Problems {
-		fmt.Fprintln(e.out, p)
+		fmt.Fprintln(out, p)
 	}
 	if r.Safe {
-		fmt.Fprintln(e.out, "A download from any of these can be gone on with at any other.")
+		fmt.Fprintln(out, "A download from any of these can be gone on with at any other.")
 	}
 	return nil
 }

@@ -4,19 +4,10 @@ import (
 	"context"
 	"errors"
 
+	"baton/cmd/cli"
 	"baton/resume"
 	"baton/resume/state"
 )
-
-// exitError is an error with a status of its own.
-type exitError struct {
-	err    error
-	status int
-	silent bool // is not printed
-}
-
-func (e exitError) Error() string { return e.err.Error() }
-func (e exitError) Unwrap() error { return e.err }
 
 // exitOf is the status for each kind of failure: curl's, where curl has one.
 var exitOf = map[resume.Kind]int{
@@ -30,7 +21,7 @@ func getFailure(err error, o *getOptions) error {
 	if err == nil {
 		return nil
 	}
-	status := exitFailure
+	status := cli.Failure
 	var fault *resume.Error
 	switch {
 	case errors.Is(err, state.ErrLocked):
@@ -44,5 +35,5 @@ func getFailure(err error, o *getOptions) error {
 	default:
 		status = 23 // of the file
 	}
-	return exitError{err, status, o.silent && !o.showError}
+	return cli.ExitError{Err: err, Status: status, Silent: o.silent && !o.showError}
 }

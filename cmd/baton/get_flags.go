@@ -8,14 +8,16 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"baton/cmd/cli"
 	"baton/resume"
-	"baton/resume/part"
+	filepart "baton/resume/part"
 	"baton/resume/retry"
 )
 
@@ -25,8 +27,9 @@ const defaultOverlap = 64 << 10
 // getOptions are the flags as they were typed.
 type getOptions struct {
 	// What, and where to.
-	output, continueAt, rng, checksum string
-	remoteName, resume                bool
+	outputs, mirrors          []string
+	continueAt, rng, checksum string
+	remoteName, resume        bool
 
 	// What is sent.
 	headers                      []string
@@ -37,7 +40,7 @@ type getOptions struct {
 	// Bounds.
 	limitRate, overlap                                string
 	retry, connections, restarts                      int
-	retryTime, maxTime, connectTime, speedTime, stall float64
+	retryTime, maxTime, connectTime, speedTime, stall seconds
 	speedLimit                                        int64
 	refused                                           bool
 
@@ -48,21 +51,27 @@ type getOptions struct {
 
 	// What is told.
 	silent, showError, verbose, progress, json, fail bool
-
-	// What is done in place of a download.
-	audit          bool
-	proxy          string
-	allow, upgrade []string
 }
 
-func (o *getOptions) flags(f *pflag.FlagSet) {
-	f.SortFlags = false
-	f.StringVarP(&o.output, "output", "o", "", "write to `file`, - is standard output")
-	f.BoolVarP(&o.remoteName, "remote-name", "O", false, "write to a file that has the name of the URL's last part")
+// downloadFlags are those of a download alone.
+func (o *getOptions) downloadFlags(f *pflag.FlagSet) {
+	f.StringArrayVarP(&o.outputs, "output", "o", nil, "write to `file`, - is standard output; once for each URL")
+	f.BoolVarP(&o.remoteName, "remote-name", "O", false, "write each URL to a file that has the name of its last part")
+	f.StringArrayVar(&o.mirrors, "mirror", nil, "another `URL` of the same file, for when the first one fails; may be repeated")
 	f.BoolVar(&o.resume, "continue", false, "go on with what there is of the file, as -C -")
 	f.StringVarP(&o.continueAt, "continue-at", "C", "", "go on at `offset`: - is the end of what there is")
 	f.StringVarP(&o.rng, "range", "r", "", "`range` of bytes that is wanted: 0-499, 500- or -500")
 	f.StringVar(&o.checksum, "checksum", "", "`algorithm:hex` that the file must have: sha256 or sha512")
+	f.VarP(&o.maxTime, "max-time", "m", "a file may take so many `seconds` at most, 0: as long as it takes")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "print a line for each answer and each break")
+	f.BoolVar(&o.progress, "progress", false, "draw the progress bar even where standard error is no terminal")
+	f.BoolVar(&o.json, "json", false, "print what happens as a JSON value a line; to standard error if the file goes to standard output")
+	f.BoolVarP(&o.fail, "fail", "f", true, "write no answers with errors; always so")
+	f.BoolVar(&o.compressed, "compressed", false, "is refused: parts of coded answers seldom fit together")
+}
+
+// requestFlags are those of what is sent to servers.
+func (o *getOptions) requestFlags(f *pflag.FlagSet) {
 	f.StringArrayVarP(&o.headers, "header", "H", nil, "send `Name: value`; may be repeated")
 	f.StringVarP(&o.agent, "user-agent", "A", "baton/"+version, "send this User-Agent `name`")
 	f.StringVarP(&o.referer, "referer", "e", "", "send this Referer `URL`")
@@ -70,19 +79,27 @@ func (o *getOptions) flags(f *pflag.FlagSet) {
 	f.BoolVarP(&o.location, "location", "L", false, "follow redirects")
 	f.IntVar(&o.redirects, "max-redirs", 50, "follow this `number` of redirects at most")
 	f.BoolVar(&o.sticky, "sticky", false, "go on where redirects led, not at the URL that was given")
+}
+
+// boundFlags are those of how long and how often it is tried.
+func (o *getOptions) boundFlags(f *pflag.FlagSet) {
+	o.connectTime, o.stall, o.speedTime = seconds(30*time.Second), seconds(15*time.Second), seconds(30*time.Second)
 	f.StringVar(&o.limitRate, "limit-rate", "", "so many `bytes` a second at most; k, M, G for 1024 and its powers")
 	f.IntVar(&o.retry, "retry", 10, "give up after this `number` of tries in a row that bring nothing")
-	f.Float64Var(&o.retryTime, "retry-max-time", 0, "give up when nothing has come for so many `seconds`, 0: never")
+	f.Var(&o.retryTime, "retry-max-time", "give up when nothing has come for so many `seconds`, 0: never")
 	f.BoolVar(&o.refused, "retry-connrefused", false, "try again, too, when no connection can be made")
-	f.Float64VarP(&o.maxTime, "max-time", "m", 0, "take so many `seconds` at most")
-	f.Float64Var(&o.connectTime, "connect-timeout", 30, "a handshake may take so many `seconds`")
-	f.Float64Var(&o.stall, "stall", 15, "a connection without a byte for so many `seconds` is broken")
+	f.Var(&o.stall, "stall", "a connection without a byte for so many `seconds` is broken")
 	f.Int64VarP(&o.speedLimit, "speed-limit", "Y", 0, "a connection with fewer `bytes` a second is broken")
-	f.Float64VarP(&o.speedTime, "speed-time", "y", 30, "if that lasts for so many `seconds`")
+	f.VarP(&o.speedTime, "speed-time", "y", "if that lasts for so many `seconds`")
 	f.IntVar(&o.connections, "connections", 16, "`number` at a time at most, when breaks are frequent; 1: never more")
 	f.IntVar(&o.restarts, "restarts", 3, "begin again this `number` of times when the file changes")
 	f.StringVar(&o.overlap, "overlap", "", "without a strong validator, read so many `bytes` again and compare them")
 	f.Lookup("overlap").NoOptDefVal = strconv.Itoa(defaultOverlap)
+}
+
+// networkFlags are those of how connections are made.
+func (o *getOptions) networkFlags(f *pflag.FlagSet) {
+	f.Var(&o.connectTime, "connect-timeout", "a handshake may take so many `seconds`")
 	f.StringVar(&o.cacert, "cacert", "", "trust the certificates in `file` alone")
 	f.BoolVarP(&o.insecure, "insecure", "k", false, "trust every certificate")
 	f.StringArrayVar(&o.resolve, "resolve", nil, "`host:port:address[,address...]` to use in place of the host's; may be repeated")
@@ -92,26 +109,73 @@ func (o *getOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.serverHeader, "server-header", "", "`name` of the field by which servers with the same address are told apart")
 	f.BoolVarP(&o.silent, "silent", "s", false, "print nothing, not even errors")
 	f.BoolVarP(&o.showError, "show-error", "S", false, "print errors even with -s")
-	f.BoolVarP(&o.verbose, "verbose", "v", false, "print a line for each answer and each break")
-	f.BoolVar(&o.progress, "progress", false, "draw the progress bar even where standard error is no terminal")
-	f.BoolVar(&o.json, "json", false, "print what happens as a JSON value a line; to standard error if the file goes to standard output")
-	f.BoolVarP(&o.fail, "fail", "f", true, "write no answers with errors; always so")
-	f.BoolVar(&o.audit, "audit", false, "download nothing, and tell whether it is safe to go on from one server of these URLs to another")
-	f.StringVar(&o.proxy, "proxy", "", "serve as a proxy on `address:port`, whose clients' downloads over http go on after breaks")
-	f.StringArrayVar(&o.allow, "allow", nil, "let clients from this `prefix` use the proxy, too; may be repeated")
-	f.StringArrayVar(&o.upgrade, "upgrade", nil, "ask this `host` by https when a client of the proxy asks by http; may be repeated")
-	f.BoolVar(&o.compressed, "compressed", false, "is refused: parts of coded answers seldom fit together")
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+// seconds is the value of a flag that is a number of seconds, as in curl, or a time with its unit.
+type seconds time.Duration
 
-// job checks the flags and turns them into what is to be done.
-func (o *getOptions) job(urls []string) (*getJob, error) {
-	j := &getJob{request: resume.Request{URLs: urls, Have: part.Fresh()}, offset: -1}
+func (s *seconds) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if n, plain := strconv.ParseFloat(text, 64); plain == nil {
+		d, err = time.Duration(min(n, 1e9)*float64(time.Second)), nil
+	}
+	if err != nil || d < 0 || d.Seconds() > 1e9 {
+		return fmt.Errorf("%q is not a time: seconds such as 1.5, or with a unit, such as 500ms or 2m", text)
+	}
+	*s = seconds(d)
+	return nil
+}
+
+func (s *seconds) String() string {
+	return strconv.FormatFloat(time.Duration(*s).Seconds(), 'g', -1, 64)
+}
+
+// Type is for the help.
+func (s *seconds) Type() string { return "seconds" }
+
+// jobs checks the flags and turns them into what is to be done, a file after the other.
+func (o *getOptions) jobs(urls []string) ([]*getJob, error) {
+	if len(urls) > 1 {
+		switch {
+		case len(o.mirrors) > 0:
+			return nil, fmt.Errorf("--mirror is for one URL: %d are %d files", len(urls), len(urls))
+		case o.checksum != "" || o.rng != "" || o.continueAt != "" && o.continueAt != "-":
+			return nil, errors.New("--checksum, --range and an offset are for one URL")
+		}
+	}
+	if len(o.outputs) > len(urls) {
+		return nil, fmt.Errorf("there are more -o (%d) than URLs (%d)", len(o.outputs), len(urls))
+	}
+	var all []*getJob
+	for i, u := range urls {
+		output := ""
+		if i < len(o.outputs) {
+			output = o.outputs[i]
+		}
+		j, err := o.job(append([]string{u}, o.mirrors...), output)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, j)
+	}
+	return all, nil
+}
+
+// job is for one file that some URLs name.
+func (o *getOptions) job(urls []string, output string) (*getJob, error) {
+	j := &getJob{request: resume.Request{URLs: urls, Have: filepart.Fresh()}, offset: -1}
 	if o.compressed {
 		return nil, errors.New("--compressed: parts of coded answers seldom fit together; -H 'Accept-Encoding: gzip' stores coded bytes as they are")
 	}
-	for _, step := range []func(*getJob) error{o.where, o.which, o.fields, o.bounds, o.network} {
+	for _, u := range urls {
+		if !strings.Contains(u, "://") {
+			return nil, fmt.Errorf("%q has no scheme: did you mean https://%s?", u, u)
+		}
+	}
+	if err := o.where(j, output); err != nil {
+		return nil, err
+	}
+	for _, step := range []func(*getJob) error{o.which, o.fields, o.bounds, o.network} {
 		if err := step(j); err != nil {
 			return nil, err
 		}
@@ -120,9 +184,9 @@ func (o *getOptions) job(urls []string) (*getJob, error) {
 }
 
 // where finds the file that is written to.
-func (o *getOptions) where(j *getJob) error {
+func (o *getOptions) where(j *getJob, output string) error {
 	switch {
-	case o.output != "" && o.remoteName:
+	case output != "" && o.remoteName:
 		return errors.New("-o and -O contradict each other")
 	case o.remoteName:
 		u, err := url.Parse(j.request.URLs[0])
@@ -133,8 +197,11 @@ func (o *getOptions) where(j *getJob) error {
 		if strings.HasSuffix(u.Path, "/") || j.file == "." || j.file == "/" || j.file == ".." || strings.ContainsAny(j.file, "/\\\x00") {
 			return fmt.Errorf("-O: %s has no file name", j.request.URLs[0])
 		}
-	case o.output != "-":
-		j.file = o.output
+	case output != "-":
+		j.file = output
+	}
+	if dir := filepath.Dir(j.file); j.file != "" && !exists(dir) {
+		return cli.ExitError{Err: fmt.Errorf("directory %s does not exist", dir), Status: exitOf[resume.Output]}
 	}
 	switch {
 	case o.continueAt == "":
@@ -176,13 +243,13 @@ func (o *getOptions) which(j *getJob) error {
 	if name == "" || err != nil || len(sum) != size {
 		return fmt.Errorf("--checksum: %q is not sha256: and 64 hexadecimal digits, or sha512: and 128", o.checksum)
 	}
-	j.want = part.Digests{name: sum}
+	j.want = filepart.Digests{name: sum}
 	return nil
 }
 
 // wantedRange reads a single range as in a Range field.
-func wantedRange(s string) (part.Have, error) {
-	h := part.Fresh()
+func wantedRange(s string) (filepart.Have, error) {
+	h := filepart.Fresh()
 	first, last, ok := strings.Cut(s, "-")
 	wrong := fmt.Errorf("-r: %q is not one range: 0-499, 500- or -500", s)
 	if !ok {
@@ -255,17 +322,16 @@ func (o *getOptions) fields(j *getJob) error {
 
 // bounds are those of time, tries and bytes.
 func (o *getOptions) bounds(j *getJob) error {
-	for name, v := range map[string]float64{"--retry": float64(o.retry), "--retry-max-time": o.retryTime, "--max-time": o.maxTime, "--connect-timeout": o.connectTime,
-		"--stall": o.stall, "--speed-limit": float64(o.speedLimit), "--speed-time": o.speedTime, "--connections": float64(o.connections),
-		"--restarts": float64(o.restarts), "--max-redirs": float64(o.redirects)} {
+	for name, v := range map[string]int64{"--retry": int64(o.retry), "--speed-limit": o.speedLimit, "--connections": int64(o.connections),
+		"--restarts": int64(o.restarts), "--max-redirs": int64(o.redirects)} {
 		if v < 0 || v > 1e9 {
-			return fmt.Errorf("%s: %v is out of range", name, v)
+			return fmt.Errorf("%s: %v is out of range: from 0 to 1000000000", name, v)
 		}
 	}
 	p := retry.Default()
-	p.Tries, p.Time, p.Outages = o.retry, seconds(o.retryTime), o.refused
+	p.Tries, p.Time, p.Outages = o.retry, time.Duration(o.retryTime), o.refused
 	j.options = resume.Options{
-		Retry: p, Lanes: max(1, o.connections), Stall: seconds(o.stall), SpeedLimit: o.speedLimit, SpeedTime: seconds(o.speedTime),
+		Retry: p, Lanes: max(1, o.connections), Stall: time.Duration(o.stall), SpeedLimit: o.speedLimit, SpeedTime: time.Duration(o.speedTime),
 		Restarts: o.restarts, Final: o.sticky, ServerHeader: o.serverHeader,
 	}
 	if o.restarts == 0 {

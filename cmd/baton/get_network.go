@@ -11,13 +11,14 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"baton/resume"
 )
 
 // network says how connections are made.
 func (o *getOptions) network(j *getJob) error {
-	d := resume.Dialer{Timeout: seconds(o.connectTime), Fixed: make(map[string][]netip.Addr)}
+	d := resume.Dialer{Timeout: time.Duration(o.connectTime), Fixed: make(map[string][]netip.Addr)}
 	switch {
 	case o.ipv4 && o.ipv6:
 		return errors.New("-4 and -6 contradict each other")

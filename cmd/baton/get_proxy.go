@@ -3,49 +3,81 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 
+	"github.com/spf13/cobra"
+
+	"baton/cmd/cli"
 	"baton/resume/forward"
 )
 
-// getProxy runs the proxy of this host.
-func getProxy(ctx context.Context, e env, o *getOptions, args []string) error {
-	if len(args) > 0 {
-		return usageError{fmt.Errorf("--proxy takes no URLs: %s", args[0])}
+// proxyOptions are the flags of the proxy's own.
+type proxyOptions struct {
+	listen         string
+	allow, upgrade []string
+	log            cli.Log
+}
+
+func getProxyCommand(e cli.Env) *cobra.Command {
+	var (
+		o getOptions
+		p proxyOptions
+	)
+	c := &cobra.Command{
+		Use:   "proxy",
+		Short: "Run a proxy for programs of this host whose downloads are to survive broken connections",
+		Long: `Run a proxy. Browsers, package managers and curl (http_proxy=http://127.0.0.1:8118/) get downloads over http that are resumed after any break.
+What they ask for by https passes in a tunnel, in which nothing can be resumed, unless they ask for http:// of a host that is named
+by --upgrade.`,
+		Example: `  baton get proxy --upgrade deb.debian.org   # then: http_proxy=http://127.0.0.1:8118/ apt-get update
+  baton get proxy --listen 192.0.2.1:8118 --allow 192.0.2.0/24`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return getProxy(cmd.Context(), e, &o, &p) },
 	}
-	listen, err := netip.ParseAddrPort(o.proxy)
+	f := c.Flags()
+	f.SortFlags = false
+	f.StringVar(&p.listen, "listen", "127.0.0.1:8118", "listen on this `address:port`")
+	f.StringArrayVar(&p.allow, "allow", nil, "let clients from this `prefix` use the proxy, too; may be repeated")
+	f.StringArrayVar(&p.upgrade, "upgrade", nil, "ask this `host` by https when a client asks by http; may be repeated")
+	o.boundFlags(f)
+	o.networkFlags(f)
+	p.log.Flags(c)
+	return c
+}
+
+// getProxy runs the proxy of this host.
+func getProxy(ctx context.Context, e cli.Env, o *getOptions, own *proxyOptions) error {
+	listen, err := netip.ParseAddrPort(own.listen)
 	if err != nil {
-		return usageError{fmt.Errorf("--proxy: %q is not an address with its port, such as 127.0.0.1:8118", o.proxy)}
+		return cli.Usagef("--listen: %q is not an address with its port, such as 127.0.0.1:8118", own.listen)
 	}
 	j := new(getJob)
 	for _, step := range []func(*getJob) error{o.bounds, o.network} {
 		if err := step(j); err != nil {
-			return usageError{err}
+			return cli.UsageError{Err: err}
 		}
 	}
-	p := forward.Options{Client: j.options, Dialer: j.dialer, Upgrade: o.upgrade, Log: slog.New(slog.NewTextHandler(e.err, nil))}
+	p := forward.Options{Client: j.options, Dialer: j.dialer, Upgrade: own.upgrade, Log: own.log.Logger(e.Err)}
 	p.Client.Lanes = 1 // what a request may keep in memory is bounded by that
 	if o.silent {
 		p.Log = nil
 	}
-	for _, text := range o.allow {
+	for _, text := range own.allow {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
-			return usageError{fmt.Errorf("--allow: %q is not a prefix, such as 192.0.2.0/24", text)}
+			return cli.Usagef("--allow: %q is not a prefix, such as 192.0.2.0/24", text)
 		}
 		p.Allow = append(p.Allow, prefix)
 	}
 	if err := p.Check(listen); err != nil {
-		return usageError{fmt.Errorf("--proxy: %w: --allow", err)}
+		return cli.Usagef("--listen: %w: --allow", err)
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", listen.String())
 	if err != nil {
-		return fmt.Errorf("--proxy: %w", err)
+		return fmt.Errorf("--listen: %w", err)
 	}
 	if !o.silent {
-		fmt.Fprintf(e.err, "proxy on http://%s\n", l.Addr())
+		fmt.Fprintf(e.Err, "proxy on http://%s\n", l.Addr())
 	}
 	return forward.New(p).Serve(ctx, l)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 	"golang.org/x/term"
 
+	"baton/cmd/cli"
 	"baton/resume"
 )
 
@@ -24,14 +25,14 @@ type report struct {
 	last  time.Time // of progress that was told
 }
 
-func newReport(e env, o *getOptions, toOutput bool) *report {
+func newReport(e cli.Env, o *getOptions, toOutput bool) *report {
 	r := &report{all: o.verbose}
-	terminal := isTerminal(e.err)
+	terminal := isTerminal(e.Err)
 	switch {
 	case o.json:
-		out := e.out
+		out := e.Out
 		if toOutput {
-			out = e.err
+			out = e.Err
 		}
 		r.json = json.NewEncoder(out)
 		r.json.SetEscapeHTML(false)
@@ -39,10 +40,10 @@ func newReport(e env, o *getOptions, toOutput bool) *report {
 	case o.silent:
 		return r
 	case terminal || o.verbose || o.progress:
-		r.lines = e.err
+		r.lines = e.Err
 	}
 	if terminal || o.progress {
-		r.draw = mpb.New(mpb.WithOutput(e.err), mpb.WithAutoRefresh(), mpb.WithWidth(64), mpb.WithRefreshRate(200*time.Millisecond))
+		r.draw = mpb.New(mpb.WithOutput(e.Err), mpb.WithAutoRefresh(), mpb.WithWidth(64), mpb.WithRefreshRate(200*time.Millisecond))
 		r.lines = r.draw
 	}
 	return r

@@ -156,7 +156,7 @@ func TestGetSurrogates(t *testing.T) {
 		{"nginx, and Varnish in front of it", []int{1, 5}, true, "can be gone on with"},
 		{"nginx and Apache", []int{1, 3}, false, "different validators"},
 	} {
-		args, status := []string{"--audit"}, 1
+		args, status := []string{"audit"}, 1
 		for _, n := range tt.all {
 			args = append(args, url(n))
 		}
@@ -170,7 +170,7 @@ func TestGetSurrogates(t *testing.T) {
 
 	// A name with two addresses, of which the one that answers dies while a file is on its way.
 	s.client.Hosts(map[string][]netip.Addr{"cdn.example.net": {netip.MustParseAddr("10.2.1.2"), netip.MustParseAddr("10.2.2.2")}})
-	if text := s.end(s.begin("--audit", "http://cdn.example.net/file"), 0); !strings.Contains(text, "10.2.1.2:80") || !strings.Contains(text, "10.2.2.2:80") {
+	if text := s.end(s.begin("audit", "http://cdn.example.net/file"), 0); !strings.Contains(text, "10.2.1.2:80") || !strings.Contains(text, "10.2.2.2:80") {
 		t.Errorf("both addresses of a name:\n%s", text)
 	}
 	file := filepath.Join(t.TempDir(), "file")

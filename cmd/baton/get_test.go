@@ -23,6 +23,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"baton/cmd/cli"
 	"baton/lab"
 )
 
@@ -94,7 +95,7 @@ func newSite(t *testing.T) (*site, *httptest.Server) {
 func get(t *testing.T, args ...string) (status int, out, errs string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	status = run(t.Context(), env{&stdout, &stderr}, append([]string{"get"}, args...))
+	status = run(t.Context(), cli.Env{Out: &stdout, Err: &stderr}, append([]string{"get"}, args...))
 	return status, stdout.String(), stderr.String()
 }
 
@@ -116,12 +117,22 @@ func TestGet(t *testing.T) {
 		{"a range", []string{"-r", "1000-399999", url}, 0, whole[1000:400_000], ""},
 		{"the last bytes", []string{"-r", "-300000", url}, 0, whole[200_000:], ""},
 		{"a redirect", []string{"-L", server.URL + "/elsewhere"}, 0, whole, ""},
-		{"mirrors", []string{server.URL + "/missing", url}, 0, whole, ""},
+		{"mirrors", []string{server.URL + "/missing", "--mirror", url}, 0, whole, ""},
+		{"several files", []string{url, url}, 0, whole + whole, ""},
+		{"several, one of which fails", []string{url, server.URL + "/missing", url}, 22, whole + whole, "404"},
+		{"mirrors of several files", []string{url, url, "--mirror", url}, 2, "", "--mirror is for one URL"},
+		{"more names than files", []string{"-o", "-", "-o", "-", url}, 2, "", "more -o (2) than URLs (1)"},
+		{"no scheme", []string{"example.com"}, 2, "", `"example.com" has no scheme: did you mean https://example.com?`},
+		{"no such directory", []string{"-o", "/nonexistent/x", url}, 23, "", "directory /nonexistent does not exist"},
+		{"a time that is none", []string{"-m", "soon", url}, 2, "", `--max-time: "soon" is not a time: seconds such as 1.5, or with a unit`},
+		{"a time below zero", []string{"-m", "-1", url}, 2, "", "is not a time"},
+		{"a time with its unit", []string{"-m", "1m", url}, 0, whole, ""},
+		{"a number that is none", []string{"--retry", "x", url}, 2, "", `--retry: "x" is not a whole number`},
 		{"the right digest", []string{"--checksum", sum, url}, 0, whole, ""},
 		{"lines", []string{"-v", url}, 0, whole, "answers from byte 120000 on"},
 		{"a bar", []string{"--progress", url}, 0, whole, "100"},
 		{"resolve", []string{"--resolve", "cdn.example.net:80:" + strings.TrimPrefix(server.URL, "http://127.0.0.1:"), url}, 2, "", "is not host:port:address"},
-		{"no URL", nil, 2, "", "there is no URL"},
+		{"no URL", nil, 2, "", "URL is missing; for example: baton get -O https://"},
 		{"no such scheme", []string{"ftp://127.0.0.1/file"}, 2, "", "ftp"},
 		{"an unknown flag", []string{"--nonsense", url}, 2, "", "nonsense"},
 		{"two names", []string{"-O", "-o", "x", url}, 2, "", "contradict"},
@@ -299,7 +310,7 @@ func TestGetInterrupted(t *testing.T) {
 		cancel()
 	}()
 	var stderr bytes.Buffer
-	if status := run(ctx, env{io.Discard, &stderr}, []string{"get", "-o", "f", server.URL + "/slow"}); status != 130 {
+	if status := run(ctx, cli.Env{Out: io.Discard, Err: &stderr}, []string{"get", "-o", "f", server.URL + "/slow"}); status != 130 {
 		t.Errorf("status %d: %s", status, stderr.String())
 	}
 	if b, err := os.ReadFile("f.part"); err != nil || len(b) != 10 || !begun() {
@@ -311,13 +322,13 @@ func TestGetAudit(t *testing.T) {
 	_, a := newSite(t)
 	other, b := newSite(t)
 	other.file = append([]byte("x"), other.file[1:]...)
-	if status, out, errs := get(t, "--audit", a.URL+"/file"); status != 0 || !strings.Contains(out, "can be gone on with") {
+	if status, out, errs := get(t, "audit", a.URL+"/file"); status != 0 || !strings.Contains(out, "can be gone on with") {
 		t.Errorf("one: status %d, %s%s", status, out, errs)
 	}
-	if status, out, errs := get(t, "--audit", a.URL+"/file", b.URL+"/file"); status != 1 || !strings.Contains(out, "DANGER") || !strings.Contains(errs, "not safe") {
+	if status, out, errs := get(t, "audit", a.URL+"/file", b.URL+"/file"); status != 1 || !strings.Contains(out, "DANGER") || !strings.Contains(errs, "not safe") {
 		t.Errorf("two: status %d, %s%s", status, out, errs)
 	}
-	status, out, _ := get(t, "--audit", "--json", a.URL+"/missing")
+	status, out, _ := get(t, "audit", "-o", "json", a.URL+"/missing")
 	var report struct {
 		Safe  bool
 		Sites []struct{ Problems []string }
@@ -331,8 +342,8 @@ func TestGetAudit(t *testing.T) {
 func TestGetProxy(t *testing.T) {
 	s, server := newSite(t)
 	s.breaks.Store(200_000)
-	for _, args := range [][]string{{"--proxy", "0.0.0.0:0"}, {"--proxy", "8118"}, {"--proxy", "127.0.0.1:0", server.URL}, {"--proxy", "127.0.0.1:0", "--allow", "x"}} {
-		if status, _, errs := get(t, args...); status != 2 {
+	for _, args := range [][]string{{"--listen", "0.0.0.0:0"}, {"--listen", "8118"}, {"--listen", "127.0.0.1:0", server.URL}, {"--listen", "127.0.0.1:0", "--allow", "x"}} {
+		if status, _, errs := get(t, append([]string{"proxy"}, args...)...); status != 2 {
 			t.Errorf("%v: status %d: %s", args, status, errs)
 		}
 	}
@@ -340,7 +351,10 @@ func TestGetProxy(t *testing.T) {
 	defer cancel()
 	lines, w := io.Pipe()
 	ended := make(chan int, 1)
-	go func() { ended <- run(ctx, env{io.Discard, w}, []string{"get", "--proxy", "127.0.0.1:0"}); w.Close() }()
+	go func() {
+		ended <- run(ctx, cli.Env{Out: io.Discard, Err: w}, []string{"get", "proxy", "--listen", "127.0.0.1:0"})
+		w.Close()
+	}()
 	line, err := bufio.NewReader(lines).ReadString('\n')
 	at, parsed := url.Parse(strings.TrimSpace(strings.TrimPrefix(line, "proxy on ")))
 	if err != nil || parsed != nil {
@@ -379,7 +393,7 @@ func TestGetOutputFails(t *testing.T) {
 	r.Close()
 	defer w.Close()
 	var stderr bytes.Buffer
-	if status := run(t.Context(), env{w, &stderr}, []string{"get", url}); status != 23 || !strings.Contains(stderr.String(), "broken pipe") {
+	if status := run(t.Context(), cli.Env{Out: w, Err: &stderr}, []string{"get", url}); status != 23 || !strings.Contains(stderr.String(), "broken pipe") {
 		t.Errorf("a pipe: status %d: %s", status, stderr.String())
 	}
 	t.Run("a disk", func(t *testing.T) {

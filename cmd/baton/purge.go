@@ -4,69 +4,74 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"io"
 	"time"
 
-	"github.com/spf13/cobra"
-
+	"baton/api"
+	"baton/cmd/cli"
 	"baton/purge"
 	"baton/purge/config"
 )
 
-func purgeCommand(e env) *cobra.Command {
-	var o struct {
-		config, log string
-		check, json bool
-	}
-	c := &cobra.Command{
-		Use:   "purge --config FILE",
-		Short: "End connections whose client has moved away, and tell the client",
-		Long: `End the connections of this host's servers whose client has moved away, and tell the client by a reset. The servers need
-know nothing of it. A connection is ended that retransmits and hears nothing; idle ones, and clients that do not read, are left alone.
-
-SIGHUP reads the configuration again. When the command ends, connections are as if it had never been there.`,
-		Example: `  baton purge --config purge.yaml --check   # only look at the configuration
-  baton purge --config purge.yaml
-  baton purge status   # and reload, of the one that runs`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := config.Load(o.config)
+func purgePart() *part {
+	return &part{
+		name: "purge", noun: "purge", short: "The purge: reaps dormant connections, and sends their clients a reset",
+		long: `The purge ends the connections of this host's servers whose client has moved away or vanished, and sends the client a reset. The servers need
+know nothing of it. A connection is ended that retransmits and gets no answer; idle ones, and clients that do not read, are left alone.`,
+		runs:     "SIGHUP reads the configuration again. When the purge ends, connections are as if it had never been there.",
+		reloads:  "Connections that wait for their end keep the policy that they were marked by.",
+		cleans:   "Of the purge nothing is left in the kernel, however it ends.",
+		shows:    "a running purge: its policies, and what became of unresponsive connections",
+		examples: "\n  baton purge status -o json | jq '.policies[] | {name, ended}'",
+		sockets:  []string{"/run/baton/purge.sock", "/run/baton-purge/purge.sock"},
+		control: func(file string, text []byte) (string, error) {
+			cfg, err := config.Parse(file, text)
 			if err != nil {
-				return usageError{err}
+				return "", err
 			}
-			if o.check {
-				fmt.Fprintf(e.out, "%s: %d policies: right\n", o.config, len(cfg.Policies))
-				for _, p := range cfg.Policies {
-					fmt.Fprintf(e.out, "%s: with a retransmission timeout of 200ms gone after %v, of 1s after %v\n", p.Name,
-						p.Lifetime(200*time.Millisecond), p.Lifetime(time.Second))
-				}
-				return nil
-			}
-			level := new(slog.LevelVar)
-			if err := level.UnmarshalText([]byte(o.log)); err != nil {
-				return usageError{fmt.Errorf("--log: %w", err)}
-			}
-			return runPurge(cmd.Context(), cfg, o.config, newLog(e, level, o.json))
+			return cfg.Control, nil
 		},
+		check: checkPurge, run: runPurge, status: purgeStatus,
+		cleanup: func(string) ([]string, error) { return nil, nil }, // nothing of it is pinned
 	}
-	f := c.Flags()
-	f.StringVar(&o.config, "config", "", "the configuration `file` (required)")
-	f.BoolVar(&o.check, "check", false, "check the configuration and exit")
-	f.StringVar(&o.log, "log", "info", "least `level` of messages: debug (each connection), info, warn or error")
-	f.BoolVar(&o.json, "json", false, "log in JSON")
-	_ = c.MarkFlagRequired("config")
-	c.AddCommand(purgeStatusCommand(e), purgeReloadCommand(e))
-	return c
 }
 
-func runPurge(ctx context.Context, cfg *config.Config, file string, log *slog.Logger) error {
+func checkPurge(file string) (checked, error) {
+	cfg, err := config.Load(file)
+	if err != nil {
+		return checked{}, err
+	}
+	have := checked{Has: count(len(cfg.Policies), "policy")}
+	for _, p := range cfg.Policies {
+		have.Notes = append(have.Notes, fmt.Sprintf("%s: with a retransmission timeout of 200ms gone after %v, of 1s after %v", p.Name,
+			p.Lifetime(200*time.Millisecond), p.Lifetime(time.Second)))
+	}
+	return have, nil
+}
+
+func runPurge(ctx context.Context, d daemon) error {
+	cfg, err := config.Load(d.file)
+	if err != nil {
+		return cli.UsageError{Err: err}
+	}
 	p, err := purge.New(purge.Options{
-		Config: cfg, Version: version, Log: log,
-		Load: func() (*config.Config, error) { return config.Load(file) },
+		Config: cfg, Version: version, Log: d.log,
+		Load: func() (*config.Config, error) { return config.Load(d.file) },
 	})
 	if err != nil {
 		return err
 	}
 	defer onHangup(func() { _, _ = p.Reload() })()
 	return errors.Join(p.Run(ctx), p.Close())
+}
+
+func purgeStatus(ctx context.Context, client *api.Client) (status, error) {
+	s, err := client.Purge(ctx)
+	return status{
+		data: s, table: func(out io.Writer, wide bool) error { return printPurge(out, &s, wide, time.Now()) },
+		brief: brief{
+			PID: s.PID, Started: s.Started, Version: s.Version, Config: s.Config,
+			State: fmt.Sprintf("%s, %s waiting", count(len(s.Policies), "policy"), count(s.Waiting.Used, "connection")),
+		},
+	}, err
 }

@@ -3,75 +3,19 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"baton/api"
-	"baton/purge/config"
 )
 
-// purgeControl are the flags of every command that asks a running purge.
-type purgeControl struct {
-	config string
-	control
-}
-
-func (o *purgeControl) flags(c *cobra.Command) {
-	c.Flags().StringVar(&o.config, "config", "", "the purge's configuration `file`, which tells the control socket")
-	c.Flags().StringVar(&o.socket, "control", "/run/baton/purge.sock", "the purge's control `socket`")
-	c.Flags().BoolVar(&o.json, "json", false, "print JSON")
-	c.MarkFlagsMutuallyExclusive("config", "control")
-}
-
-func (o *purgeControl) client() (*api.Client, error) {
-	if o.config == "" {
-		return api.NewClient(o.socket), nil
-	}
-	text, err := os.ReadFile(o.config)
-	if err != nil {
-		return nil, usageError{fmt.Errorf("--config: %w", err)}
-	}
-	cfg, err := config.Parse(o.config, text)
-	if err != nil {
-		return nil, usageError{err}
-	}
-	return api.NewClient(cfg.Control), nil
-}
-
-func purgeStatusCommand(e env) *cobra.Command {
-	var o purgeControl
-	c := &cobra.Command{
-		Use:     "status [--config FILE]",
-		Short:   "Show a running purge: its policies, and what became of silent connections",
-		Example: "  baton purge status\n  baton purge status --json",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := o.client()
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			s, err := client.Purge(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if o.json {
-				return printJSON(e, s)
-			}
-			return printPurge(e.out, &s, time.Now())
-		},
-	}
-	o.flags(c)
-	return c
-}
-
-func printPurge(out io.Writer, s *api.PurgeStatus, now time.Time) error {
+func printPurge(out io.Writer, s *api.PurgeStatus, wide bool, now time.Time) error {
 	fmt.Fprintf(out, "baton %s, pid %d, up %s, %d of %d connections wait, %d resets beside the kernel's\n",
 		s.Version, s.PID, now.Sub(s.Started).Round(time.Second), s.Waiting.Used, s.Waiting.Limit, s.Resets)
+	if wide {
+		fmt.Fprintf(out, "%s, read %s ago; Linux %s; control groups %s\n", s.Config, age(now, s.Loaded), s.Kernel, strings.Join(s.Cgroups, ", "))
+	}
 	for _, f := range s.Features {
 		if !f.Used {
 			fmt.Fprintf(out, "without %s: %s\n", f.Name, f.Reason)
@@ -98,34 +42,4 @@ func policyState(p *api.PurgePolicy) string {
 		return "dry run"
 	}
 	return "in force"
-}
-
-func purgeReloadCommand(e env) *cobra.Command {
-	var o purgeControl
-	c := &cobra.Command{
-		Use:   "reload [--config FILE]",
-		Short: "Have a running purge read its configuration again",
-		Long: `Have a running purge read its configuration again, as SIGHUP does. A configuration that cannot be put in force changes
-nothing.`,
-		Example: "  baton purge reload",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := o.client()
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			result, err := client.Reload(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if o.json {
-				return printJSON(e, result)
-			}
-			fmt.Fprintf(e.out, "%s is in force\n", result.Config)
-			return nil
-		},
-	}
-	o.flags(c)
-	return c
 }

@@ -89,7 +89,7 @@ func TestPurgeUnitsPrivileges(t *testing.T) {
 		p, err := server.Start(lab.Program{
 			Path: "sh", Env: []string{confined + "=" + string(text)}, Name: "purge",
 			Args: []string{
-				"-c", script, "sh", filepath.Join(dir, "tester"), filepath.Join(dir, "baton"), "purge", "--config", filepath.Join(dir, "purge.yaml"),
+				"-c", script, "sh", filepath.Join(dir, "tester"), filepath.Join(dir, "baton"), "purge", "run", "-c", filepath.Join(dir, "purge.yaml"),
 			},
 		})
 		if err != nil {
@@ -223,7 +223,7 @@ marked   10
 watched  20     
 `
 	var out strings.Builder
-	if err := printPurge(&out, &s, now); err != nil {
+	if err := printPurge(&out, &s, false, now); err != nil {
 		t.Fatal(err)
 	}
 	if out.String() != want {

@@ -3,70 +3,79 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
+	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"baton/api"
+	"baton/cmd/cli"
 	"baton/relay"
 	"baton/relay/config"
 )
 
-func relayCommand(e env) *cobra.Command {
-	var o struct {
-		config, log string
-		check, json bool
-	}
-	c := &cobra.Command{
-		Use:   "relay --config FILE",
-		Short: "Run a relay",
-		Long: `Run a relay: TCP flows come in, pass other relays over connections that are ready, and go on to their servers.
-
-SIGHUP reads the configuration again; flows go on. SIGTERM takes no new flows and waits for those that are left, as long as
-timeouts.stop says. Both can be asked for by commands, too.
-
-The exit code is 0, 1 when something went wrong, and 2 when what was typed or configured is wrong.`,
-		Example: `  baton relay --config relay.yaml --check   # only look at the configuration
-  baton relay --config relay.yaml
-  baton relay status   # and flows, reload, drain, plan, of the one that runs`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := config.Load(o.config)
+func relayPart() *part {
+	return &part{
+		name: "relay", noun: "relay", short: "A relay: speeds up TCP over long-distance paths, in pairs",
+		long: `A relay ends clients' TCP connections near them, passes their bytes over connections to another relay that are open already, and that one
+passes them on to the servers.`,
+		runs: `SIGHUP reads the configuration again; flows go on. SIGTERM accepts no new flows and waits for those that are left, as long as timeouts.stop
+says; so does ` + "`baton relay stop --graceful`.",
+		reloads:  "Flows go on.",
+		cleans:   "Those are the rules and routes of intercepted packets; programs and flows end with the process.",
+		shows:    "a running relay: entries, peers and trunks, what became of flows",
+		examples: "\n  baton relay status -o json | jq '.peers[] | select(.down) | .name'",
+		sockets:  []string{"/run/baton/relay.sock", "/run/baton-relay/relay.sock"},
+		control: func(file string, text []byte) (string, error) {
+			cfg, err := config.Parse(file, text)
 			if err != nil {
-				return usageError{err}
+				return "", err
 			}
-			for _, w := range cfg.Warnings {
-				fmt.Fprintln(e.err, "warning:", w)
-			}
-			if o.check {
-				fmt.Fprintf(e.out, "%s: %d entries, %d peers: right\n", o.config, len(cfg.Entries), len(cfg.Peers))
-				return nil
-			}
-			level := new(slog.LevelVar)
-			if err := level.UnmarshalText([]byte(o.log)); err != nil {
-				return usageError{fmt.Errorf("--log: %w", err)}
-			}
-			return runRelay(cmd.Context(), cfg, o.config, newLog(e, level, o.json))
+			return cfg.Listen.Control, nil
+		},
+		check: checkRelay, run: runRelay, status: relayStatus,
+		cleanup: func(string) ([]string, error) { return relay.Cleanup() },
+		more: []func(*part, cli.Env) *cobra.Command{
+			relayFlowsCommand, relayRoutesCommand, relayPlanCommand, relayDistancesCommand, relayStopCommand,
 		},
 	}
-	f := c.Flags()
-	f.StringVar(&o.config, "config", "", "the configuration `file` (required)")
-	f.BoolVar(&o.check, "check", false, "check the configuration and exit")
-	f.StringVar(&o.log, "log", "info", "least `level` of messages: debug, info, warn or error")
-	f.BoolVar(&o.json, "json", false, "log in JSON")
-	_ = c.MarkFlagRequired("config")
-	c.AddCommand(relayStatusCommand(e), relayFlowsCommand(e), relayDrainCommand(e), relayReloadCommand(e),
-		relayPlanCommand(e), relayDistancesCommand(e))
-	return c
 }
 
-func runRelay(ctx context.Context, cfg *config.Config, file string, log *slog.Logger) error {
+func checkRelay(file string) (checked, error) {
+	cfg, err := config.Load(file)
+	if err != nil {
+		return checked{}, err
+	}
+	return checked{
+		Has:      fmt.Sprintf("%s, %s", count(len(cfg.Entries), "entry"), count(len(cfg.Peers), "peer")),
+		Warnings: cfg.Warnings,
+	}, nil
+}
+
+func runRelay(ctx context.Context, d daemon) error {
+	cfg, err := config.Load(d.file)
+	if err != nil {
+		return cli.UsageError{Err: err}
+	}
 	r, err := relay.New(relay.Options{
-		Config: cfg, Version: version, Log: log,
-		Load: func() (*config.Config, error) { return config.Load(file) },
+		Config: cfg, Version: version, Log: d.log,
+		Load: func() (*config.Config, error) { return config.Load(d.file) },
 	})
 	if err != nil {
 		return err
 	}
 	defer onHangup(func() { _, _ = r.Reload() })()
 	return r.Run(ctx)
+}
+
+func relayStatus(ctx context.Context, client *api.Client) (status, error) {
+	s, err := client.Relay(ctx)
+	state := fmt.Sprintf("%s, %s, %s", count(len(s.Entries), "entry"), count(len(s.Peers), "peer"), count(s.Flows.Used, "flow"))
+	if s.Stopping {
+		state = "stopping, " + state
+	}
+	return status{
+		data: s, table: func(out io.Writer, wide bool) error { return printRelay(out, &s, wide, time.Now()) },
+		brief: brief{Name: s.Name, PID: s.PID, Started: s.Started, Version: s.Version, Config: s.Config, State: state},
+	}, err
 }

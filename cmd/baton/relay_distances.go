@@ -11,27 +11,45 @@ import (
 	"github.com/spf13/cobra"
 
 	"baton/api"
+	"baton/cmd/cli"
 )
 
-func relayDistancesCommand(e env) *cobra.Command {
-	var o relayControl
-	return askRelay(&cobra.Command{
-		Use:   "distances [--config FILE]",
-		Short: "Tell how far peers and servers are from a running relay, and whether they answer",
-		Long: `Tell how far peers and servers are from a running relay, by round-trip times of TCP handshakes, and whether they answer.
+func relayDistancesCommand(p *part, e cli.Env) *cobra.Command {
+	return p.show(e, &cobra.Command{
+		Use:   "distances",
+		Short: "Show how far peers and servers are from a running relay, and whether they answer",
+		Long: `Show how far peers and servers are from a running relay, by round-trip times of TCP handshakes, and whether they answer.
 Servers are those that entries with "via: auto" name, and those that flows of such entries have asked for lately. Nothing is measured for
 the answer: it is what the relay knows, for name servers and routers to go by.`,
 		Example: `  baton relay distances
-  baton relay distances --json | jq -r '.destinations | sort_by(.rtt_ns)[] | select(.up) | .server'`,
-	}, &o, func(ctx context.Context, client *api.Client) error {
+  baton relay distances -o json | jq -r '.destinations | sort_by(.rtt_ns)[] | select(.up) | .server'`,
+	}, func(ctx context.Context, client *api.Client, format *cli.Format) error {
 		d, err := client.Distances(ctx)
 		if err != nil {
 			return err
 		}
-		if o.json {
-			return printJSON(e, d)
+		return format.Print(e.Out, d, func(out io.Writer, _ bool) error { return printDistances(out, &d, time.Now()) })
+	})
+}
+
+func relayRoutesCommand(p *part, e cli.Env) *cobra.Command {
+	return p.show(e, &cobra.Command{
+		Use:   "routes",
+		Short: "Show the routes that a running relay has chosen for entries with \"via: auto\", and why",
+		Long: `Show the routes that a running relay has chosen for entries with "via: auto", and why. With -o wide also those that are taken when a
+route fails.`,
+		Example: `  baton relay routes
+  baton relay routes -o json | jq -r '.[] | [.server, (.via // ["directly"] | join(","))] | @tsv'`,
+	}, func(ctx context.Context, client *api.Client, format *cli.Format) error {
+		d, err := client.Distances(ctx)
+		if err != nil {
+			return err
 		}
-		return printDistances(e.out, &d, time.Now())
+		return format.Print(e.Out, d.Destinations, func(out io.Writer, wide bool) error {
+			w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+			printRoutes(w, d.Destinations, wide, time.Now())
+			return w.Flush()
+		})
 	})
 }
 
@@ -41,10 +59,10 @@ func printDistances(out io.Writer, d *api.Distances, now time.Time) error {
 	for _, p := range d.Peers {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", p.Name, p.Address, roundTrip(p.RTT), upState(p.Up))
 	}
-	fmt.Fprintln(w, "\nDESTINATION\tMEASURED AT\tRTT\tFROM PEERS\tSTATE\tMEASURED\tWAY")
+	fmt.Fprintln(w, "\nDESTINATION\tMEASURED AT\tRTT\tFROM PEERS\tSTATE\tMEASURED\tROUTE")
 	for i := range d.Destinations {
 		x := &d.Destinations[i]
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", x.Destination, x.Server, roundTrip(x.RTT), fromPeers(x), upState(x.Up), ago(x.Measured, now), wayTo(x))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", x.Destination, x.Server, roundTrip(x.RTT), fromPeers(x), upState(x.Up), ago(x.Measured, now), routeTo(x))
 	}
 	return w.Flush()
 }
@@ -69,7 +87,7 @@ func fromPeers(d *api.RelayDestination) string {
 	return dash(strings.Join(out, ", "))
 }
 
-func wayTo(d *api.RelayDestination) string {
+func routeTo(d *api.RelayDestination) string {
 	switch {
 	case !d.Chosen:
 		return "not chosen yet"
@@ -79,16 +97,33 @@ func wayTo(d *api.RelayDestination) string {
 	return "via " + strings.Join(d.Via, ", ")
 }
 
-// printChoice tells of the ways that a relay has chosen.
+// printChoice shows the routes that were asked for last.
 func printChoice(w io.Writer, c *api.RelayChoice, now time.Time) {
-	fmt.Fprintln(w, "\nDESTINATION\tWAY\tRTT\t1 MB TAKE\tSINCE\tASKED FOR\tWHY")
-	for i := range c.Latest {
-		d := &c.Latest[i]
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", d.Destination, wayTo(d), roundTrip(d.RTT), lasting(d.Takes), ago(d.Since, now),
-			ago(d.Asked, now), dash(d.Why))
-	}
+	fmt.Fprintln(w)
+	printRoutes(w, c.Latest, false, now)
 	if more := c.Destinations - len(c.Latest); more > 0 {
-		fmt.Fprintf(w, "and %d more: baton relay distances\n", more)
+		fmt.Fprintf(w, "and %d more: baton relay routes\n", more)
+	}
+}
+
+func printRoutes(w io.Writer, all []api.RelayDestination, wide bool, now time.Time) {
+	more := ""
+	if wide {
+		more = "\tINSTEAD"
+	}
+	fmt.Fprintln(w, "DESTINATION\tROUTE\tRTT\t1 MB TAKE\tSINCE\tASKED FOR\tWHY"+more)
+	for i := range all {
+		d := &all[i]
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s", d.Destination, routeTo(d), roundTrip(d.RTT), lasting(d.Takes), ago(d.Since, now),
+			ago(d.Asked, now), dash(d.Why))
+		if wide {
+			var instead []string
+			for _, via := range d.Instead {
+				instead = append(instead, strings.Join(via, " "))
+			}
+			fmt.Fprintf(w, "\t%s", dash(strings.Join(instead, ", ")))
+		}
+		fmt.Fprintln(w)
 	}
 }
 

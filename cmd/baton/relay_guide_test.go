@@ -17,6 +17,9 @@ import (
 	"baton/lab"
 )
 
+// block is a configuration or some commands of a guide.
+var block = regexp.MustCompile("(?s)```(yaml|sh)\n(.*?)```")
+
 const relayGuideFile = "../../docs/relay.md"
 
 // relayGuide is the network of the relay's guide, in which its commands run: each machine has an interface, eth0, and the way between them
@@ -59,9 +62,9 @@ func TestRelayGuide(t *testing.T) {
 			case strings.Contains(m[2], "systemctl restart"):
 				g.stop(name)
 				g.launch(name)
-			case strings.Contains(m[2], "drain --wait"):
+			case strings.Contains(m[2], "stop --graceful --wait"):
 				if err := g.running[name].Wait(t.Context()); err != nil {
-					t.Errorf("a relay that was drained: %v", err)
+					t.Errorf("a relay that was to stop: %v", err)
 				}
 				g.launch(name)
 			}
@@ -310,7 +313,7 @@ func (g *relayGuide) stop(name string) {
 
 func (g *relayGuide) status(name string) (s api.RelayStatus) {
 	g.Helper()
-	if err := json.Unmarshal([]byte(g.must(g.relays[name], "baton relay status --json")), &s); err != nil {
+	if err := json.Unmarshal([]byte(g.must(g.relays[name], "baton relay status -o json")), &s); err != nil {
 		g.Fatal(err)
 	}
 	return s
@@ -323,7 +326,7 @@ func (g *relayGuide) await() {
 		return
 	}
 	lab.Eventually(g, long, func() error {
-		out, err := g.run(g.relays["frankfurt"], "baton relay status --json")
+		out, err := g.run(g.relays["frankfurt"], "baton relay status -o json")
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -11,35 +10,14 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"baton/api"
 )
 
-func relayStatusCommand(e env) *cobra.Command {
-	var o relayControl
-	return askRelay(&cobra.Command{
-		Use:   "status [--config FILE]",
-		Short: "Show a running relay: entries, peers and trunks, what became of flows",
-		Example: `  baton relay status
-  baton relay status --config relay.yaml --json`,
-	}, &o, func(ctx context.Context, client *api.Client) error {
-		s, err := client.Relay(ctx)
-		if err != nil {
-			return err
-		}
-		if o.json {
-			return printJSON(e, s)
-		}
-		return printRelay(e.out, &s, time.Now())
-	})
-}
-
-func printRelay(out io.Writer, s *api.RelayStatus, now time.Time) error {
+func printRelay(out io.Writer, s *api.RelayStatus, wide bool, now time.Time) error {
 	fmt.Fprintf(out, "%s: baton %s, pid %d, up %s, %d of %d flows\n",
 		s.Name, s.Version, s.PID, now.Sub(s.Started).Round(time.Second), s.Flows.Used, s.Flows.Limit)
 	if s.Stopping {
-		fmt.Fprintln(out, "stopping: no new flows are taken")
+		fmt.Fprintln(out, "stopping: no new flows are accepted")
 	}
 	for _, f := range s.Features {
 		if !f.Used {
@@ -76,15 +54,21 @@ func printRelay(out io.Writer, s *api.RelayStatus, now time.Time) error {
 				b.Retransmitted, b.Refused)
 		}
 	}
-	fmt.Fprintln(w, "\nWORKER\tFLOWS\tBEGUN\tBY A SYN\tPROBES\tCOPIED\tSPLICED\tPIPES\tNO PIPE\tFULL\tBAD PREFACES\tBAD HEADERS\tBAD HANDSHAKES\t")
-	for _, x := range s.Workers {
-		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", x.Worker, x.Live, x.Flows, x.Early, x.Probes, x.Copied, x.Spliced,
-			x.Pipes, x.WithoutPipe, x.Full, x.BadPrefaces, x.BadHeaders, x.BadHandshakes)
+	if wide {
+		printWorkers(w, s.Workers)
 	}
 	counted(w, "REFUSED", "FLOWS", sum(s.Workers, func(x *api.RelayWorker) map[string]uint64 { return x.Refused }))
 	counted(w, "TOO SLOW", "TIMES", sum(s.Workers, func(x *api.RelayWorker) map[string]uint64 { return x.Expired }))
 	counted(w, "VERDICT", "PACKETS", s.Packets)
 	return w.Flush()
+}
+
+func printWorkers(w io.Writer, workers []api.RelayWorker) {
+	fmt.Fprintln(w, "\nWORKER\tFLOWS\tBEGUN\tBY A SYN\tPROBES\tCOPIED\tSPLICED\tPIPES\tNO PIPE\tFULL\tBAD PREFACES\tBAD HEADERS\tBAD HANDSHAKES\t")
+	for _, x := range workers {
+		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", x.Worker, x.Live, x.Flows, x.Early, x.Probes, x.Copied, x.Spliced,
+			x.Pipes, x.WithoutPipe, x.Full, x.BadPrefaces, x.BadHeaders, x.BadHandshakes)
+	}
 }
 
 // counted prints what has been at all.

@@ -2,10 +2,7 @@ package main
 
 import (
 	"bytes"
-	"errors"
-	"net"
 	"net/netip"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -52,7 +49,7 @@ func TestPrintRelay(t *testing.T) {
 		Packets: map[string]uint64{"steered": 11, "pass": 0},
 	}
 	const want = `frankfurt: baton v1, pid 7, up 1m0s, 3 of 65536 flows
-stopping: no new flows are taken
+stopping: no new flows are accepted
 without congestion bbr: the kernel does not have it
 
 ENTRY  LISTENS AT      MODE         TO                           EARLY SYN   FLOWS  BEGUN  STATE
@@ -69,10 +66,10 @@ mumbai  203.0.113.7:7000   215.3 ms  8      1032    1020   4       3      2     
 dubai   203.0.113.9:7000   -         0      0       0      0       0      2       0       0         down (2s ago: connection refused)
 new     203.0.113.10:7000  -         0      0       0      0       0      0       0       0         not reached yet
 
-DESTINATION          WAY                RTT     1 MB TAKE  SINCE       ASKED FOR  WHY
+DESTINATION          ROUTE              RTT     1 MB TAKE  SINCE       ASKED FOR  WHY
 198.51.100.0/24:443  via dubai, mumbai  300 ms  1.235s     1h0m0s ago  1s ago     it is measured
 203.0.113.5:80       not chosen yet     -       -          -           2s ago     -
-and 7 more: baton relay distances
+and 7 more: baton relay routes
 
 TRUNKS  ADDRESS           FIRST WINDOW  BEGUN  SEGMENTS  SENT AGAIN  REFUSED
 from    192.0.2.1         40            0      0         0           0
@@ -93,7 +90,7 @@ VERDICT  PACKETS
 steered  11
 `
 	var out bytes.Buffer
-	if err := printRelay(&out, &s, now); err != nil {
+	if err := printRelay(&out, &s, true, now); err != nil {
 		t.Fatal(err)
 	}
 	var got strings.Builder
@@ -103,39 +100,4 @@ steered  11
 	if got.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got.String(), want)
 	}
-}
-
-func TestFindRelay(t *testing.T) {
-	dir := t.TempDir()
-	usual := []string{filepath.Join(dir, "a.sock"), filepath.Join(dir, "b.sock")}
-	file := filepath.Join(dir, "r.yaml")
-	write(t, file, "name: r\nlisten: {control: /tmp/other.sock}\nentries: [{listen: \"127.0.0.1:1\", destination: \"127.0.0.1:2\"}]\n")
-	var usage usageError
-	check := func(name string, o relayControl, want, problem string, users bool) {
-		t.Helper()
-		got, err := o.find(usual)
-		if got != want || (err == nil) != (problem == "") || (err != nil && !strings.Contains(err.Error(), problem)) {
-			t.Errorf("%s: %q, %v; want %q, %q", name, got, err, want, problem)
-		}
-		if errors.As(err, &usage) != users {
-			t.Errorf("%s: %v: the user's to mend? %v", name, err, users)
-		}
-	}
-	check("none", relayControl{}, "", "no relay listens on "+usual[0]+" or "+usual[1], false)
-	for i, path := range usual {
-		l, err := net.Listen("unix", path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		if i == 0 {
-			check("one", relayControl{}, path, "", false)
-		}
-	}
-	check("two", relayControl{}, "", strings.Join(usual, ", "), true)
-	check("socket", relayControl{control: control{socket: "/x"}}, "/x", "", false)
-	check("configuration", relayControl{config: file}, "/tmp/other.sock", "", false)
-	check("no configuration", relayControl{config: usual[0] + "x"}, "", "--config", true)
-	write(t, file, "name: 1\n")
-	check("wrong configuration", relayControl{config: file}, "", "r.yaml:1", true)
 }

@@ -58,7 +58,7 @@ type relayBox struct {
 
 func (b *relayBox) start(capabilities []string) *lab.Process {
 	b.Helper()
-	return startConfined(b.T, b.host, relayUser, capabilities, b.calls, b.tester(), b.program, "relay", "--config", b.config)
+	return startConfined(b.T, b.host, relayUser, capabilities, b.calls, b.tester(), b.program, "relay", "run", "-c", b.config)
 }
 
 // startConfined starts a program as the unit does. tester is a copy of this test's binary.
@@ -182,7 +182,7 @@ func newRelayBox(t *testing.T) *relayBox {
 	write(t, filepath.Join(b.dir, "far.yaml"), fmt.Sprintf("name: far\nlisten: {control: %q}\n"+
 		"credentials: {security: plaintext, secret_file: %q}\ntrunks: {listen: [\"10.9.0.2:7000\"]}\nallow: [{prefix: 10.9.0.2/32}]\n",
 		filepath.Join(b.lab.Dir(), "far.sock"), theirs))
-	if _, err := far.Start(lab.Program{Path: b.program, Args: []string{"relay", "--config", filepath.Join(b.dir, "far.yaml")}, Name: "far"}); err != nil {
+	if _, err := far.Start(lab.Program{Path: b.program, Args: []string{"relay", "run", "-c", filepath.Join(b.dir, "far.yaml")}, Name: "far"}); err != nil {
 		t.Fatal(err)
 	}
 	b.config = filepath.Join(b.dir, "relay.yaml")

@@ -3,86 +3,85 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
+	"io"
+	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"baton/api"
+	"baton/cmd/cli"
 	kernel "baton/datapath/router"
 	"baton/router"
 	"baton/router/config"
 )
 
-func routerCommand(e env) *cobra.Command {
-	var o struct {
-		config, log   string
-		check, unload bool
-		json          bool
-	}
-	c := &cobra.Command{
-		Use:   "router --config FILE",
-		Short: "Run the request router",
-		Long: `Run the request router on a Linux host between clients and surrogates.
-
-Sessions that are spliced go on in the kernel when the router stops, is killed or upgraded; the next start takes them
-over. When it stops and none is left, everything is removed. SIGHUP reads the configuration again.`,
-		Example: `  baton router --config router.yaml --check   # only look at the configuration
-  baton router --config router.yaml
-  baton router --config router.yaml --unload  # end the sessions that a stopped router has left`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := config.Load(o.config)
+func routerPart() *part {
+	return &part{
+		name: "router", noun: "router", short: "The request router: hands clients' sessions to surrogates (backends)",
+		long: `The request router runs on a Linux host between clients and surrogates (backends). It reads each request, chooses the surrogate, and has the kernel
+splice the client's session onto a connection to it.`,
+		runs: `Sessions that are spliced go on in the kernel when the router stops, is killed or upgraded; the next start takes them over. When it stops
+and none is left, everything is removed. SIGHUP reads the configuration again.`,
+		reloads:  "Sessions go on.",
+		cleans:   "Sessions that it has left end: both ends of each get a reset.",
+		shows:    "a running router: VIPs, pools and surrogates",
+		examples: "\n  baton router status -o json | jq '.pools[].surrogates[] | select(.up | not) | .name'",
+		sockets:  []string{"/run/baton/router.sock"},
+		control: func(file string, text []byte) (string, error) {
+			cfg, err := config.Parse(file, text)
 			if err != nil {
-				return usageError{err}
+				return "", err
 			}
-			if err := router.Check(cfg); err != nil {
-				return usageError{err}
-			}
-			if o.check {
-				if err := router.Lacks(cfg); err != nil {
-					fmt.Fprintln(e.err, "warning:", err)
-				}
-				for _, w := range cfg.Warnings {
-					fmt.Fprintln(e.err, "warning:", w)
-				}
-				fmt.Fprintf(e.out, "%s: %d VIPs, %d pools: right\n", o.config, len(cfg.VIPs), len(cfg.Pools))
-				return nil
-			}
-			if o.unload {
-				n, err := router.Unload(cfg)
-				if n > 0 {
-					fmt.Fprintf(e.out, "%d sessions ended\n", n)
-				}
-				return err
-			}
-			level := new(slog.LevelVar)
-			if err := level.UnmarshalText([]byte(o.log)); err != nil {
-				return usageError{fmt.Errorf("--log: %w", err)}
-			}
-			return runRouter(cmd.Context(), e, cfg, o.config, newLog(e, level, o.json))
+			return cfg.Listen.Control, nil
 		},
+		check: checkRouter, fits: fitRouter, run: runRouter, status: routerStatus, cleanup: cleanRouter,
+		more: []func(*part, cli.Env) *cobra.Command{routerSessionsCommand, routerExplainCommand, routerBackendCommand},
 	}
-	f := c.Flags()
-	f.StringVar(&o.config, "config", "", "the configuration `file` (required)")
-	f.BoolVar(&o.check, "check", false, "check the configuration and exit")
-	f.BoolVar(&o.unload, "unload", false, "end the sessions that a stopped router has left in the kernel")
-	f.StringVar(&o.log, "log", "info", "least `level` of messages: debug, info, warn or error")
-	f.BoolVar(&o.json, "json", false, "log in JSON")
-	_ = c.MarkFlagRequired("config")
-	return c
 }
 
-func newLog(e env, level slog.Leveler, json bool) *slog.Logger {
-	o := &slog.HandlerOptions{Level: level}
-	if json {
-		return slog.New(slog.NewJSONHandler(e.err, o))
+func loadRouter(file string) (*config.Config, error) {
+	cfg, err := config.Load(file)
+	if err != nil {
+		return nil, err
 	}
-	return slog.New(slog.NewTextHandler(e.err, o))
+	return cfg, router.Check(cfg)
 }
 
-func runRouter(ctx context.Context, e env, cfg *config.Config, file string, log *slog.Logger) error {
+func checkRouter(file string) (checked, error) {
+	cfg, err := loadRouter(file)
+	if err != nil {
+		return checked{}, err
+	}
+	surrogates := 0
+	for _, p := range cfg.Pools {
+		surrogates += len(p.Surrogates)
+	}
+	return checked{
+		Has:      fmt.Sprintf("%s, %s, %s", count(len(cfg.VIPs), "VIP"), count(len(cfg.Pools), "pool"), count(surrogates, "surrogate")),
+		Warnings: cfg.Warnings,
+	}, nil
+}
+
+func fitRouter(file string, have *checked) error {
+	cfg, err := config.Load(file)
+	if err != nil {
+		return cli.UsageError{Err: err}
+	}
+	if err := router.Lacks(cfg); err != nil {
+		have.Warnings = append(have.Warnings, err.Error())
+	}
+	return nil
+}
+
+func runRouter(ctx context.Context, d daemon) error {
+	cfg, err := loadRouter(d.file)
+	if err != nil {
+		return cli.UsageError{Err: err}
+	}
 	r, err := router.New(router.Options{
-		Config: cfg, Version: version, Log: log,
-		Load: func() (*config.Config, error) { return config.Load(file) },
+		Config: cfg, Version: version, Log: d.log,
+		Load: func() (*config.Config, error) { return config.Load(d.file) },
 	})
 	if err != nil {
 		return err
@@ -103,8 +102,82 @@ func runRouter(ctx context.Context, e env, cfg *config.Config, file string, log 
 		return err
 	}
 	if live > 0 {
-		fmt.Fprintf(e.err, "baton: %d sessions go on in the kernel; a new start takes them over, `baton router --config %s --unload` ends them\n", live, file)
+		d.log.Info("spliced sessions go on: a new start takes them over, baton router cleanup -c "+d.file+" ends them", "sessions", live)
 		return nil
 	}
 	return kernel.Remove(cfg.Listen.State)
+}
+
+func cleanRouter(file string) ([]string, error) {
+	cfg, err := config.Load(file)
+	if err != nil {
+		return nil, cli.UsageError{Err: err}
+	}
+	there := exists(cfg.Listen.State)
+	sessions, err := router.Unload(cfg)
+	if err != nil || !there {
+		return nil, err
+	}
+	return []string{count(sessions, "session"), "programs and tables in " + cfg.Listen.State}, nil
+}
+
+func routerStatus(ctx context.Context, client *api.Client) (status, error) {
+	s, err := client.Status(ctx)
+	return status{
+		data: s, table: func(out io.Writer, wide bool) error { return printRouter(out, &s, wide, time.Now()) },
+		brief: brief{
+			PID: s.PID, Started: s.Started, Version: s.Version, Config: s.Config,
+			State: fmt.Sprintf("%s, %s", count(len(s.VIPs), "VIP"), count(s.Sessions, "session")),
+		},
+	}, err
+}
+
+func printRouter(out io.Writer, s *api.Status, wide bool, now time.Time) error {
+	fmt.Fprintf(out, "baton %s, pid %d, up %s, %d of %d sessions in use\n", s.Version, s.PID, age(now, s.Started), s.Sessions, s.Limit)
+	if wide {
+		fmt.Fprintf(out, "%s, read %s ago; Linux %s\n", s.Config, age(now, s.Loaded), s.Kernel)
+	}
+	for _, f := range s.Features {
+		if !f.Used {
+			fmt.Fprintf(out, "without %s: %s\n", f.Name, f.Reason)
+		}
+	}
+	for _, v := range s.VIPs {
+		fmt.Fprintf(out, "VIP %s, %s, %d routes\n", v.Address, v.Mode, v.Routes)
+	}
+	return printBackends(out, s, wide, now)
+}
+
+// printBackends prints a line for each surrogate.
+func printBackends(out io.Writer, s *api.Status, wide bool, now time.Time) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	more := ""
+	if wide {
+		more = "FOR\tWEIGHT\tPOLICY\tLAST ERROR\t"
+	}
+	fmt.Fprintln(w, "POOL\tSURROGATE\tADDRESS\tSTATE\tSESSIONS\tIDLE LEGS\t"+more)
+	for _, p := range s.Pools {
+		for _, sg := range p.Surrogates {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t", p.Name, sg.Name, sg.Address, surrogateState(&sg), sg.Sessions, sg.IdleLegs)
+			if wide {
+				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t", age(now, sg.Since), sg.Weight, p.Policy, dash(sg.LastError))
+			}
+			fmt.Fprintln(w)
+		}
+	}
+	return w.Flush()
+}
+
+func surrogateState(sg *api.Surrogate) string {
+	state := sg.Phase
+	if sg.Draining {
+		state += ", draining"
+	}
+	if sg.Proxied != "" {
+		state += ", proxied: " + sg.Proxied
+	}
+	if !sg.Up && sg.LastError != "" {
+		state += ": " + sg.LastError
+	}
+	return state
 }

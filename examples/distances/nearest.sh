@@ -5,7 +5,7 @@
 #
 # @NEAREST@ in the template becomes the list of zones. The file of surrogates
 # has lines "name address:port", as in the pool. DISTANCES is what the relay
-# where clients of the prefix are has answered to `baton relay distances --json`.
+# where clients of the prefix are has answered to `baton relay distances -o json`.
 # Each zone has all surrogates: the nearest first, those that the relay has not
 # measured, or that do not answer it, last. Needs jq.
 set -eu

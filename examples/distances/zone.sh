@@ -1,7 +1,7 @@
 #!/bin/sh
 # Writes a zone file in which a name leads to the servers that answer a relay, and among them to the nearest.
 #
-#   baton relay distances --json | zone.sh ZONE NAMESERVER NAME PORT > zone.new
+#   baton relay distances -o json | zone.sh ZONE NAMESERVER NAME PORT > zone.new
 #
 # ZONE, NAMESERVER and NAME end with a dot or are relative to the zone. Those
 # servers of that port are taken that are at most a fifth further away than the

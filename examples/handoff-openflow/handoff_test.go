@@ -76,7 +76,7 @@ func newScene(t *testing.T, shape emulator.Shape) *scene {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	start(t, core, "forwarder is up", build(t, "baton/cmd/baton"), "forwarder", "--config", config)
+	start(t, core, "forwarder is up", build(t, "baton/cmd/baton"), "forwarder", "run", "-c", config)
 	s.router = start(t, s.at["router"].Host, "ready", build(t, "baton/examples/handoff-openflow"), "-core", "unix:"+socket,
 		"-access", "unix:"+filepath.Join(ovs.Dir, ovs.Bridge+".mgmt"))
 	return s

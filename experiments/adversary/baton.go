@@ -55,7 +55,7 @@ func startBaton(n *network, program, config string) (subject, error) {
 		return nil, fmt.Errorf("configure the router: %w", err)
 	}
 	var err error
-	if r.Process, err = n.router.Start(lab.Program{Path: program, Args: []string{"router", "--config", r.file}}); err != nil {
+	if r.Process, err = n.router.Start(lab.Program{Path: program, Args: []string{"router", "run", "-c", r.file}}); err != nil {
 		return nil, err
 	}
 	if err := lab.Poll(20*time.Second, r.ready); err != nil {
@@ -350,7 +350,7 @@ func (r *router) stop() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	_, err := r.n.router.Exec(ctx, r.program, "router", "--config", r.file, "--unload")
+	_, err := r.n.router.Exec(ctx, r.program, "router", "cleanup", "-c", r.file)
 	return err
 }
 

@@ -36,7 +36,7 @@ site:
 		return err
 	}
 	var err error
-	s.process, err = s.Start(lab.Program{Path: s.program, Args: []string{"anycast", "--config", file}, Name: "anycast"})
+	s.process, err = s.Start(lab.Program{Path: s.program, Args: []string{"anycast", "run", "-c", file}, Name: "anycast"})
 	if err != nil {
 		return err
 	}

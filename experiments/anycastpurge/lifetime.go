@@ -143,7 +143,7 @@ func purging(keys string) func(context.Context, *anycastTurn) error {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			return fmt.Errorf("configure the purge: %w", err)
 		}
-		p, err := t.Topology.a.Start(lab.Program{Path: t.Options.Program, Args: []string{"purge", "--config", file}})
+		p, err := t.Topology.a.Start(lab.Program{Path: t.Options.Program, Args: []string{"purge", "run", "-c", file}})
 		if err != nil {
 			return err
 		}

@@ -89,7 +89,7 @@ func (t *Topology) start(j judge) (*lab.Process, error) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, fmt.Errorf("configure %s: %w", j.name, err)
 	}
-	p, err := t.link.B.Host.Start(lab.Program{Path: t.options.Program, Args: []string{"purge", "--config", file, "--json"}, Name: name})
+	p, err := t.link.B.Host.Start(lab.Program{Path: t.options.Program, Args: []string{"purge", "run", "-c", file, "--log-format", "json"}, Name: name})
 	if err != nil {
 		return nil, err
 	}

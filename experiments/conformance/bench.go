@@ -134,6 +134,6 @@ control: %s.sock
 	if err != nil {
 		return nil, "", err
 	}
-	p, err := b.host.Start(lab.Program{Path: b.program, Args: []string{"forwarder", "--config", file}, Name: "forwarder"})
+	p, err := b.host.Start(lab.Program{Path: b.program, Args: []string{"forwarder", "run", "-c", file}, Name: "forwarder"})
 	return p, strings.Replace(strings.TrimSpace(version), " version ", "/", 1), err
 }

@@ -62,7 +62,7 @@ func (e *edge) startForwarder(t *testing.T, program string) {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.host.Start(lab.Program{Path: program, Args: []string{"forwarder", "--config", file}, Name: "forwarder"}); err != nil {
+	if _, err := e.host.Start(lab.Program{Path: program, Args: []string{"forwarder", "run", "-c", file}, Name: "forwarder"}); err != nil {
 		t.Fatal(err)
 	}
 	e.address = "tcp:127.0.0.1:6654"

@@ -9,7 +9,7 @@ import (
 )
 
 // brief are the cases that send single packets, and one of a group and one of a meter under load, which have half a minute each:
-// the other 49 have the machine to themselves for so long, and are put by `baton conformance`.
+// the other 49 have the machine to themselves for so long, and are put by `baton-lab conformance`.
 func (s *Suite) brief() []Case {
 	var chosen []Case
 	for _, c := range s.Cases {

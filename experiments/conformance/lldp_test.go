@@ -41,7 +41,7 @@ func TestLLDP(t *testing.T) {
 				file := filepath.Join(l.Dir(), "near.yaml")
 				config := fmt.Sprintf("ports: [near]\ndatapath_id: 1\ncontrollers: [%q]\ncontrol: %s/near.sock\n", o.Controller, l.Dir())
 				if err = os.WriteFile(file, []byte(config), 0o644); err == nil {
-					_, err = h.Start(lab.Program{Path: program, Args: []string{"forwarder", "--config", file}, Name: "forwarder"})
+					_, err = h.Start(lab.Program{Path: program, Args: []string{"forwarder", "run", "-c", file}, Name: "forwarder"})
 				}
 			}
 			if err != nil {

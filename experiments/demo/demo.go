@@ -167,7 +167,7 @@ func (d *demo) startRouter(ctx context.Context) (err error) {
 	if err := os.WriteFile(d.config, []byte(d.t.routerConfig()), 0o644); err != nil {
 		return err
 	}
-	d.router, err = d.t.router.Start(lab.Program{Path: d.o.Program, Args: []string{"router", "--config", d.config}})
+	d.router, err = d.t.router.Start(lab.Program{Path: d.o.Program, Args: []string{"router", "run", "-c", d.config}})
 	if err != nil {
 		return err
 	}
@@ -217,11 +217,11 @@ func (d *demo) commands() []Command {
 		{curl("-D - -o /dev/null ", "/video/1m"), "s1 and s2 answer by turns: see X-Surrogate"},
 		{curl("-D - -o /dev/null ", "/128"), "s3 answers"},
 		{curl("--limit-rate 1m -o /dev/null ", "/1g") + " &", "a long session, for the next two"},
-		{baton("sessions"), "the live sessions"},
-		{baton("drain s1"), "s1 gets nothing new; --undo takes it back"},
-		{baton("status"), "the router at a glance"},
-		{baton("explain http://" + site + "/clips/1m.mp4"), "who would answer, and why"},
+		{baton("router sessions"), "the live sessions"},
+		{baton("router backend drain s1"), "s1 gets nothing new; undrain takes it back"},
+		{baton("router status"), "the router at a glance"},
+		{baton("router explain http://" + site + "/clips/1m.mp4"), "who would answer, and why"},
 		{fmt.Sprintf("kill -9 %d", d.router.Pid()), "sessions go on without the router"},
-		{fmt.Sprintf("ip netns exec %s %s router --config %s", d.t.router.Netns(), d.o.Program, d.config), "and a new one takes them over; end it before the demo"},
+		{fmt.Sprintf("ip netns exec %s %s router run -c %s", d.t.router.Netns(), d.o.Program, d.config), "and a new one takes them over; end it before the demo"},
 	}
 }

@@ -78,7 +78,7 @@ func (t *Topology) startBalance(ctx context.Context, turn *Turn, o settings) (p 
 		environment = []string{"OVS_RUNDIR=" + s.Dir}
 	}
 	program := turn.Options.Program
-	p, err = t.Host.Start(lab.Program{Path: program, Args: []string{"balance", "--config", file}, Env: environment, Name: "balance"})
+	p, err = t.Host.Start(lab.Program{Path: program, Args: []string{"balance", "run", "-c", file}, Env: environment, Name: "balance"})
 	if err != nil {
 		return nil, "", err
 	}

@@ -75,7 +75,7 @@ control: %s
 	}
 	program := turn.Options.Program
 	return t.controlled(ctx, turn, func() (*lab.Process, string, error) {
-		p, err := t.Switch.Start(lab.Program{Path: program, Args: []string{"forwarder", "--config", file}, Name: "forwarder"})
+		p, err := t.Switch.Start(lab.Program{Path: program, Args: []string{"forwarder", "run", "-c", file}, Name: "forwarder"})
 		if err != nil {
 			return nil, "", err
 		}
@@ -83,7 +83,7 @@ control: %s
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			stopped := p.Stop(patience)
-			_, err := t.Switch.Exec(ctx, program, "forwarder", "--config", file, "--unload")
+			_, err := t.Switch.Exec(ctx, program, "forwarder", "cleanup", "-c", file)
 			return errors.Join(stopped, err)
 		})
 		return p, "", nil

@@ -29,7 +29,7 @@ func (t *Topology) StartRouter(turn *Turn, config string) error {
 		return fmt.Errorf("configure the router: %w", err)
 	}
 	program := turn.Options.Program
-	p, err := t.Router.Start(lab.Program{Path: program, Args: []string{"router", "--config", file}})
+	p, err := t.Router.Start(lab.Program{Path: program, Args: []string{"router", "run", "-c", file}})
 	if err != nil {
 		return err
 	}
@@ -89,6 +89,6 @@ func (t *Topology) stopRouter(p *lab.Process, program, file string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	_, err := t.Router.Exec(ctx, program, "router", "--config", file, "--unload") // clients of the load may have left sessions
+	_, err := t.Router.Exec(ctx, program, "router", "cleanup", "-c", file) // clients of the load may have left sessions
 	return err
 }

@@ -22,7 +22,7 @@ func Start[T any](t *experiments.Turn[T], h *lab.Host, config string) (*lab.Proc
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		return nil, fmt.Errorf("configure the relay: %w", err)
 	}
-	p, err := h.Start(lab.Program{Path: t.Options.Program, Args: []string{"relay", "--config", file}, Name: "relay"})
+	p, err := h.Start(lab.Program{Path: t.Options.Program, Args: []string{"relay", "run", "-c", file}, Name: "relay"})
 	if err != nil {
 		return nil, err
 	}

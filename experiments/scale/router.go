@@ -36,7 +36,7 @@ func (g *stage) startRouter(t *handoff.Turn) error {
 	if err := os.WriteFile(file, []byte(g.config(sessions(t))), 0o600); err != nil {
 		return fmt.Errorf("configure the router: %w", err)
 	}
-	p, err := host.Start(lab.Program{Path: program, Args: []string{"router", "--config", file}})
+	p, err := host.Start(lab.Program{Path: program, Args: []string{"router", "run", "-c", file}})
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (g *stage) startRouter(t *handoff.Turn) error {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), parting)
 		defer cancel()
-		_, err := host.Exec(ctx, program, "router", "--config", file, "--unload")
+		_, err := host.Exec(ctx, program, "router", "cleanup", "-c", file)
 		return err
 	})
 	g.process = &process{p.Pid()}

@@ -78,7 +78,7 @@ const (
 type InUseError struct{ Name string }
 
 func (e *InUseError) Error() string {
-	return fmt.Sprintf("a lab %s is up: baton lab down %s takes it down, --name gives this one another name", e.Name, e.Name)
+	return fmt.Sprintf("a lab %s is up: baton-lab lab down %s takes it down, --name gives this one another name", e.Name, e.Name)
 }
 
 // Keep builds the topology, keeps it up until the context ends, and takes it down. It returns the context's error when that
@@ -193,11 +193,11 @@ func (e *NotRunningError) Error() string {
 	case e.Name != "" && len(e.Running) > 0:
 		return fmt.Sprintf("no lab %s is up; there are %v", e.Name, e.Running)
 	case e.Name != "":
-		return fmt.Sprintf("no lab %s is up: baton lab up FILE starts one", e.Name)
+		return fmt.Sprintf("no lab %s is up: baton-lab lab up FILE starts one", e.Name)
 	case len(e.Running) > 0:
 		return fmt.Sprintf("several labs are up, %v: choose one with --lab", e.Running)
 	}
-	return "no lab is up: baton lab up FILE starts one"
+	return "no lab is up: baton-lab lab up FILE starts one"
 }
 
 // Find gives the lab of that name, or without a name the only one. The error is a *NotRunningError.

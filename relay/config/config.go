@@ -36,7 +36,7 @@ type Config struct {
 // Listen says where the relay itself can be talked to.
 type Listen struct {
 	Metrics string // host:port of the Prometheus listener, "" for none
-	Control string // path of the unix socket for baton relay status, drain, ...
+	Control string // path of the unix socket for baton relay status, flows, ...
 }
 
 // Limits bound what the relay holds.

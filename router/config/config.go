@@ -67,7 +67,7 @@ type Config struct {
 // Listen says where the router itself can be talked to.
 type Listen struct {
 	Metrics string // host:port of the Prometheus listener, "" for none
-	Control string // path of the unix socket for baton sessions, drain, ...
+	Control string // path of the unix socket for baton router status, sessions, ...
 	State   string // directory on a BPF file system that keeps sessions across restarts
 }
 
@@ -98,7 +98,7 @@ type VIP struct {
 type Route struct {
 	Match Match
 	Pool  string
-	Line  int // in the file, for baton explain
+	Line  int // in the file, for baton router explain
 }
 
 // Match holds when each condition that is set holds. The zero value matches every request.

@@ -1,4 +1,4 @@
-package datapath
+package relay
 
 import (
 	"fmt"
@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RemoveRelay removes the rules and routes by which a relay that was killed has steered with a table, and says what they were. It fails with
-// ErrRelayInUse while a relay steers with it.
-func RemoveRelay(table int) (removed []string, err error) {
+// Remove removes the rules and routes by which a relay that was killed has steered with a table, and says what they were. It fails with
+// ErrInUse while a relay steers with it.
+func Remove(table int) (removed []string, err error) {
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		name := map[int]string{unix.AF_INET: "IPv4", unix.AF_INET6: "IPv6"}[family]
 		rules, err := netlink.RuleList(family)
@@ -17,7 +17,7 @@ func RemoveRelay(table int) (removed []string, err error) {
 			return nil, fmt.Errorf("list the rules: %w", err)
 		}
 		for _, r := range rules {
-			if r.Table == table && r.Protocol == relayProtocol {
+			if r.Table == table && r.Protocol == routeProtocol {
 				removed = append(removed, fmt.Sprintf("%s rule %d: from %s lookup %d", name, r.Priority, r.IifName, table))
 			}
 		}
@@ -26,7 +26,7 @@ func RemoveRelay(table int) (removed []string, err error) {
 			return nil, fmt.Errorf("list the routes of table %d: %w", table, err)
 		}
 		for _, r := range routes {
-			if r.Protocol == relayProtocol {
+			if r.Protocol == routeProtocol {
 				removed = append(removed, fmt.Sprintf("%s route of table %d", name, table))
 			}
 		}
@@ -34,7 +34,7 @@ func RemoveRelay(table int) (removed []string, err error) {
 	if len(removed) == 0 {
 		return nil, nil
 	}
-	s, err := openSteering(RelayMark, table) // whoever takes the table over and gives it up leaves nothing in it
+	s, err := openSteering(Mark, table) // whoever takes the table over and gives it up leaves nothing in it
 	if err != nil {
 		return nil, err
 	}

@@ -16,12 +16,13 @@ import (
 	"testing"
 	"time"
 
+	"baton/cmd/cli"
 	"baton/lab"
 	"baton/lab/keeper"
 )
 
-// asBaton in the environment makes the test's binary be baton.
-const asBaton = "BATON_TEST_IS_BATON"
+// asBaton in the environment makes the test's binary be baton-lab.
+const asBaton = "BATON_TEST_IS_BATON_LAB"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asBaton) != "" {
@@ -32,8 +33,8 @@ func TestMain(m *testing.M) {
 
 const long = 20 * time.Second // for what takes a moment on an idle machine
 
-// baton runs the command to its end, in a folder of the test's own.
-func baton(t *testing.T, dir string, args ...string) (stdout, stderr string, code int) {
+// batonLab runs the command to its end, in a folder of the test's own.
+func batonLab(t *testing.T, dir string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*long)
 	defer cancel()
@@ -42,7 +43,7 @@ func baton(t *testing.T, dir string, args ...string) (stdout, stderr string, cod
 	cmd.Stdout, cmd.Stderr = &out, &errors
 	err := cmd.Run()
 	if ctx.Err() != nil {
-		t.Fatalf("baton %v does not end: %s", args, errors.String())
+		t.Fatalf("baton-lab %v does not end: %s", args, errors.String())
 	}
 	return out.String(), errors.String(), lab.ExitCode(err)
 }
@@ -57,9 +58,9 @@ func command(ctx context.Context, dir string, args ...string) *exec.Cmd {
 // must runs a command that has to succeed.
 func must(t *testing.T, dir string, args ...string) string {
 	t.Helper()
-	out, stderr, code := baton(t, dir, args...)
+	out, stderr, code := batonLab(t, dir, args...)
 	if code != 0 {
-		t.Fatalf("baton %v: exit code %d: %s", args, code, stderr)
+		t.Fatalf("baton-lab %v: exit code %d: %s", args, code, stderr)
 	}
 	return out
 }
@@ -147,7 +148,7 @@ func TestLabUpExecSetDown(t *testing.T) {
 	}
 	for _, tt := range refused {
 		args := slices.Insert(append([]string{"lab"}, tt.args...), 2, "--lab", name)
-		if _, stderr, code := baton(t, dir, args...); stderr != "baton: "+tt.want+"\n" || code != exitUsage {
+		if _, stderr, code := batonLab(t, dir, args...); stderr != "baton-lab: "+tt.want+"\n" || code != cli.Usage {
 			t.Errorf("%v: exit code %d, %q, want %q", tt.args, code, stderr, tt.want)
 		}
 	}
@@ -197,7 +198,7 @@ func TestLabUpExecSetDown(t *testing.T) {
 		t.Errorf("the guest has ended with %v", state)
 	}
 	traces.gone(t)
-	if _, stderr, code := baton(t, dir, "lab", "down", name); code != exitFailure || !strings.Contains(stderr, "no lab "+name) {
+	if _, stderr, code := batonLab(t, dir, "lab", "down", name); code != cli.Failure || !strings.Contains(stderr, "no lab "+name) {
 		t.Errorf("down again: exit code %d, %q", code, stderr)
 	}
 }
@@ -233,8 +234,8 @@ func TestLabCapture(t *testing.T) {
 
 func TestLabNamesAreOnce(t *testing.T) {
 	dir, name := upLab(t, "hosts: {a: }\n")
-	_, stderr, code := baton(t, dir, "lab", "up", "t.yaml", "--name", name)
-	if want := "baton: a lab " + name + " is up: baton lab down " + name + " takes it down, --name gives this one another name\n"; stderr != want || code != exitFailure {
+	_, stderr, code := batonLab(t, dir, "lab", "up", "t.yaml", "--name", name)
+	if want := "baton-lab: a lab " + name + " is up: baton-lab lab down " + name + " takes it down, --name gives this one another name\n"; stderr != want || code != cli.Failure {
 		t.Errorf("exit code %d, %q, want %q", code, stderr, want)
 	}
 	if _, err := keeper.Find(name); err != nil {
@@ -249,21 +250,21 @@ func TestLabUpRefuses(t *testing.T) {
 		name, topology, want string
 		code                 int
 	}{
-		{"bad input", "hosts: {a: }\nlinks: [{a: a, b: b}]\n", `t.yaml:2:19: links[0].b: there is no host "b"`, exitUsage},
-		{"no program", "hosts: {a: {processes: {p: [/no/such/program]}}}\n", "process p: start /no/such/program on a: ", exitFailure},
+		{"bad input", "hosts: {a: }\nlinks: [{a: a, b: b}]\n", `t.yaml:2:19: links[0].b: there is no host "b"`, cli.Usage},
+		{"no program", "hosts: {a: {processes: {p: [/no/such/program]}}}\n", "process p: start /no/such/program on a: ", cli.Failure},
 		{"server that ends", "hosts: {a: {processes: {p: {command: echo too bad >&2; exit 3, listens: 80}}}}\n",
-			"process p on a has ended before it listened on port 80: too bad\n", exitFailure},
-		{"no such setting", "hosts: {a: {sysctls: {net.ipv4.no_such_setting: 1}}}\n", "lab: host a: sysctl net.ipv4.no_such_setting=1: ", exitFailure},
+			"process p on a has ended before it listened on port 80: too bad\n", cli.Failure},
+		{"no such setting", "hosts: {a: {sysctls: {net.ipv4.no_such_setting: 1}}}\n", "lab: host a: sysctl net.ipv4.no_such_setting=1: ", cli.Failure},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if tt.code != exitUsage {
+			if tt.code != cli.Usage {
 				lab.NeedRoot(t)
 			}
 			write(t, filepath.Join(dir, "t.yaml"), tt.topology)
 			name := fmt.Sprintf("test-%d", os.Getpid())
-			_, stderr, code := baton(t, dir, "lab", "up", "t.yaml", "--name", name)
-			if !strings.HasPrefix(stderr, "baton: "+tt.want) || strings.Count(stderr, "\n") != 1 || code != tt.code {
+			_, stderr, code := batonLab(t, dir, "lab", "up", "t.yaml", "--name", name)
+			if !strings.HasPrefix(stderr, "baton-lab: "+tt.want) || strings.Count(stderr, "\n") != 1 || code != tt.code {
 				t.Errorf("exit code %d, %q, want %q", code, stderr, tt.want)
 			}
 			if r, err := keeper.Find(name); err == nil {
@@ -271,7 +272,7 @@ func TestLabUpRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, stderr, code := baton(t, dir, "lab", "up", "none.yaml"); stderr != "baton: read topology: open none.yaml: no such file or directory\n" || code != exitUsage {
+	if _, stderr, code := batonLab(t, dir, "lab", "up", "none.yaml"); stderr != "baton-lab: read topology: open none.yaml: no such file or directory\n" || code != cli.Usage {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
 }
@@ -296,7 +297,7 @@ func TestLabNeedsRoot(t *testing.T) {
 		cmd.Env, cmd.Dir = append(os.Environ(), asBaton+"=1"), dir
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 		out, err := cmd.CombinedOutput()
-		if want := "baton: network namespaces need root (CAP_SYS_ADMIN, CAP_NET_ADMIN): try sudo\n"; string(out) != want || lab.ExitCode(err) != exitFailure {
+		if want := "baton-lab: network namespaces need root (CAP_SYS_ADMIN, CAP_NET_ADMIN): try sudo\n"; string(out) != want || lab.ExitCode(err) != cli.Failure {
 			t.Errorf("%v: %v, %q", args, err, out)
 		}
 	}
@@ -455,7 +456,7 @@ func TestLabUpIsInterrupted(t *testing.T) {
 	if err := up.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	if err := up.Wait(); stderr.String() != "baton: interrupted\n" || lab.ExitCode(err) != exitFailure {
+	if err := up.Wait(); stderr.String() != "baton-lab: interrupted\n" || lab.ExitCode(err) != cli.Failure {
 		t.Errorf("%v, %q", err, stderr.String())
 	}
 	x.gone(t)

@@ -12,12 +12,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"baton/cmd/cli"
 	"baton/lab"
 	"baton/lab/keeper"
 	"baton/lab/topology"
 )
 
-func labCommand(e env) *cobra.Command {
+func labCommand(e cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "lab",
 		Short: "Build networks of namespaces on this machine: hosts, links with delay and loss, bridges, switches",
@@ -25,11 +26,11 @@ func labCommand(e env) *cobra.Command {
 
 A topology is a YAML file; docs/lab.md explains it from ten lines on. A process in the background keeps its network up, and
 takes all of it down when it ends.`,
-		Example: `  baton lab up topology.yaml
-  baton lab exec client ping -c 3 server
-  baton lab set client-router --delay 40ms --loss 1%
-  baton lab graph --out lab.svg
-  baton lab down`,
+		Example: `  baton-lab lab up topology.yaml
+  baton-lab lab exec client ping -c 3 server
+  baton-lab lab set client-router --delay 40ms --loss 1%
+  baton-lab lab graph --out lab.svg
+  baton-lab lab down`,
 	}
 	c.AddCommand(labUpCommand(e), labKeepCommand(e), labDownCommand(e), labListCommand(e), labShowCommand(e), labExecCommand(e),
 		labLogsCommand(e), labSetCommand(e), labLinkCommand(e), labCaptureCommand(e), labGraphCommand(e),
@@ -43,7 +44,7 @@ func labError(err error) error {
 	var invalid *keeper.InvalidError
 	switch {
 	case errors.As(err, &problem), errors.As(err, &invalid):
-		return usageError{err}
+		return cli.UsageError{Err: err}
 	case errors.Is(err, context.Canceled):
 		return errors.New("interrupted")
 	}
@@ -65,7 +66,7 @@ func labFlag(c *cobra.Command) *string {
 	return c.Flags().String("lab", "", "the `name` of the lab (default: the only one)")
 }
 
-func labUpCommand(e env) *cobra.Command {
+func labUpCommand(e cli.Env) *cobra.Command {
 	var (
 		name       string
 		check      bool
@@ -74,17 +75,16 @@ func labUpCommand(e env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "up FILE",
 		Short: "Build the network of a topology and keep it up",
-		Example: `  baton lab up topology.yaml
-  baton lab up topology.yaml --check        # only look at the file
-  baton lab up topology.yaml --foreground   # until Ctrl-C`,
-		Args: cobra.ExactArgs(1),
+		Example: `  baton-lab lab up topology.yaml
+  baton-lab lab up topology.yaml --check        # only look at the file
+  baton-lab lab up topology.yaml --foreground   # until Ctrl-C`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, t, err := readTopology(args[0], name)
 			if err != nil {
 				return err
 			}
 			if check {
-				fmt.Fprintf(e.out, "%s: %s: right\n", args[0], size(t))
+				fmt.Fprintf(e.Out, "%s: topology OK: %s\n", args[0], size(t))
 				return nil
 			}
 			return rooted(func(*cobra.Command, []string) error {
@@ -93,7 +93,7 @@ func labUpCommand(e env) *cobra.Command {
 				}
 				r, err := keeper.Start(cmd.Context(), []string{"lab", "keep", args[0], "--name", t.Name}, text)
 				if err == nil {
-					fmt.Fprintf(e.out, "lab %s is up: %s\n", r.Name, size(t))
+					fmt.Fprintf(e.Out, "lab %s is up: %s\n", r.Name, size(t))
 				}
 				return err
 			})(cmd, args)
@@ -110,14 +110,14 @@ func labUpCommand(e env) *cobra.Command {
 func readTopology(file, name string) ([]byte, *topology.Topology, error) {
 	text, err := topology.Read(file)
 	if err != nil {
-		return nil, nil, usageError{err}
+		return nil, nil, cli.UsageError{Err: err}
 	}
 	t, err := topology.Parse(file, text)
 	if err == nil && name != "" {
 		err = t.Rename(name)
 	}
 	if err != nil {
-		return nil, nil, usageError{err}
+		return nil, nil, cli.UsageError{Err: err}
 	}
 	return text, t, nil
 }
@@ -142,23 +142,22 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-func keepInForeground(cmd *cobra.Command, e env, t *topology.Topology, file string) error {
+func keepInForeground(cmd *cobra.Command, e cli.Env, t *topology.Topology, file string) error {
 	return keeper.Keep(cmd.Context(), t, file, keeper.Options{
-		Log: e.err,
+		Log: e.Err,
 		Ready: func(r keeper.Record) error {
-			fmt.Fprintf(e.out, "lab %s is up: %s; Ctrl-C takes it down\n", r.Name, size(t))
+			fmt.Fprintf(e.Out, "lab %s is up: %s; Ctrl-C takes it down\n", r.Name, size(t))
 			return nil
 		},
 	})
 }
 
 // labKeepCommand is what `lab up` executes in the background, with the topology on its standard input.
-func labKeepCommand(e env) *cobra.Command {
+func labKeepCommand(e cli.Env) *cobra.Command {
 	var name string
 	c := &cobra.Command{
 		Use:    "keep FILE",
 		Hidden: true,
-		Args:   cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := io.ReadAll(os.Stdin)
 			if err != nil {
@@ -169,7 +168,7 @@ func labKeepCommand(e env) *cobra.Command {
 				err = t.Rename(name)
 			}
 			if err != nil {
-				return usageError{err}
+				return cli.UsageError{Err: err}
 			}
 			return keeper.RunInBackground(cmd.Context(), t, args[0])
 		},
@@ -178,7 +177,7 @@ func labKeepCommand(e env) *cobra.Command {
 	return c
 }
 
-func labDownCommand(e env) *cobra.Command {
+func labDownCommand(e cli.Env) *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use:   "down [NAME]",
@@ -187,12 +186,11 @@ func labDownCommand(e env) *cobra.Command {
 
 With --all every lab that lab up has started is taken down, and what killed labs, tests and experiments have left is removed:
 processes, namespaces, mounts and folders. Labs of tests and experiments that run are left alone.`,
-		Example: "  baton lab down\n  baton lab down demo\n  baton lab down --all",
-		Args:    cobra.MaximumNArgs(1),
+		Example: "  baton-lab lab down\n  baton-lab lab down demo\n  baton-lab lab down --all",
 		RunE: rooted(func(cmd *cobra.Command, args []string) error {
 			if all {
 				if len(args) > 0 {
-					return usageError{errors.New("a NAME and --all do not go together")}
+					return cli.UsageError{Err: errors.New("a NAME and --all do not go together")}
 				}
 				return takeAllDown(e)
 			}
@@ -203,7 +201,7 @@ processes, namespaces, mounts and folders. Labs of tests and experiments that ru
 			if err := keeper.Stop(r); err != nil {
 				return err
 			}
-			fmt.Fprintf(e.out, "lab %s is down\n", r.Name)
+			fmt.Fprintf(e.Out, "lab %s is down\n", r.Name)
 			return nil
 		}),
 	}
@@ -211,35 +209,34 @@ processes, namespaces, mounts and folders. Labs of tests and experiments that ru
 	return c
 }
 
-func takeAllDown(e env) error {
+func takeAllDown(e cli.Env) error {
 	var errs []error
 	for _, r := range keeper.Running() {
 		if err := keeper.Stop(r); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		fmt.Fprintf(e.out, "lab %s is down\n", r.Name)
+		fmt.Fprintf(e.Out, "lab %s is down\n", r.Name)
 	}
 	removed, err := lab.Sweep()
 	for _, what := range removed {
-		fmt.Fprintf(e.out, "removed %s\n", what)
+		fmt.Fprintf(e.Out, "removed %s\n", what)
 	}
 	return errors.Join(append(errs, err)...)
 }
 
-func labListCommand(e env) *cobra.Command {
+func labListCommand(e cli.Env) *cobra.Command {
 	var json bool
 	c := &cobra.Command{
 		Use:     "list",
 		Short:   "List the labs that are up",
-		Example: "  baton lab list\n  baton lab list --json",
-		Args:    cobra.NoArgs,
+		Example: "  baton-lab lab list\n  baton-lab lab list --json",
 		RunE: rooted(func(*cobra.Command, []string) error {
 			running := keeper.Running()
 			if json {
-				return printJSON(e, append([]keeper.Record{}, running...))
+				return cli.PrintJSON(e.Out, append([]keeper.Record{}, running...))
 			}
-			w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
+			w := tabwriter.NewWriter(e.Out, 0, 0, 2, ' ', 0)
 			fmt.Fprintln(w, "NAME\tSTATE\tHOSTS\tLINKS\tUP FOR\tKEEPER\tTOPOLOGY\t")
 			for _, r := range running {
 				fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%d\t%s\t\n", r.Name, r.State, len(r.Hosts), r.Links,

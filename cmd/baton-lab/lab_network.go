@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"baton/cmd/cli"
 	"baton/lab/emulator"
 	"baton/lab/keeper"
 	"baton/lab/topology"
@@ -29,13 +30,12 @@ func asking(name string, f func(c *keeper.Client) error) error {
 	return f(c)
 }
 
-func labShowCommand(e env) *cobra.Command {
+func labShowCommand(e cli.Env) *cobra.Command {
 	var json bool
 	c := &cobra.Command{
 		Use:     "show",
 		Short:   "Show a lab: hosts, links and what they did to packets, processes",
-		Example: "  baton lab show\n  baton lab show --json | jq '.link_status[] | select(.name == \"client-router\")'",
-		Args:    cobra.NoArgs,
+		Example: "  baton-lab lab show\n  baton-lab lab show --json | jq '.link_status[] | select(.name == \"client-router\")'",
 	}
 	name := labFlag(c)
 	c.Flags().BoolVar(&json, "json", false, "print JSON")
@@ -46,9 +46,9 @@ func labShowCommand(e env) *cobra.Command {
 				return err
 			}
 			if json {
-				return printJSON(e, s)
+				return cli.PrintJSON(e.Out, s)
 			}
-			return showLab(e.out, s)
+			return showLab(e.Out, s)
 		})
 	})
 	return c
@@ -146,16 +146,15 @@ func others(c *emulator.Counts) string {
 	return strings.Join(words, " ")
 }
 
-func labExecCommand(e env) *cobra.Command {
+func labExecCommand(e cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "exec HOST COMMAND [ARGUMENT]...",
 		Short: "Run a command on a host of a lab",
 		Long: `Run a command on a host of a lab: in its network, with its name, /etc/hosts and /etc/resolv.conf. Terminal, signals and exit
 code are the command's own. Flags of exec come before HOST.`,
-		Example: `  baton lab exec client ping -c 3 server
-  baton lab exec client bash
-  baton lab exec --lab demo server ss -tnp`,
-		Args: cobra.MinimumNArgs(2),
+		Example: `  baton-lab lab exec client ping -c 3 server
+  baton-lab lab exec client bash
+  baton-lab lab exec --lab demo server ss -tnp`,
 	}
 	c.Flags().SetInterspersed(false)
 	name := labFlag(c)
@@ -169,13 +168,12 @@ code are the command's own. Flags of exec come before HOST.`,
 	return c
 }
 
-func labLogsCommand(e env) *cobra.Command {
+func labLogsCommand(e cli.Env) *cobra.Command {
 	var follow bool
 	c := &cobra.Command{
 		Use:     "logs HOST [PROCESS]",
 		Short:   "Print what the processes of a host have written",
-		Example: "  baton lab logs server\n  baton lab logs server web --follow",
-		Args:    cobra.RangeArgs(1, 2),
+		Example: "  baton-lab lab logs server\n  baton-lab lab logs server web --follow",
 	}
 	name := labFlag(c)
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on as the log grows, until Ctrl-C")
@@ -189,16 +187,16 @@ func labLogsCommand(e env) *cobra.Command {
 			return err
 		}
 		if follow && len(logs) != 1 {
-			return usageError{fmt.Errorf("host %s has %d processes: name the one to follow", args[0], len(logs))}
+			return cli.Usagef("host %s has %d processes: name the one to follow", args[0], len(logs))
 		}
 		for _, p := range logs {
 			if follow {
-				return keeper.FollowLog(cmd.Context(), e.out, r, p)
+				return keeper.FollowLog(cmd.Context(), e.Out, r, p)
 			}
 			if len(logs) > 1 {
-				fmt.Fprintf(e.out, "==> %s <==\n", p.Name)
+				fmt.Fprintf(e.Out, "==> %s <==\n", p.Name)
 			}
-			if err := keeper.CopyLog(e.out, p); err != nil {
+			if err := keeper.CopyLog(e.Out, p); err != nil {
 				return err
 			}
 		}
@@ -207,17 +205,16 @@ func labLogsCommand(e env) *cobra.Command {
 	return c
 }
 
-func labSetCommand(e env) *cobra.Command {
+func labSetCommand(e cli.Env) *cobra.Command {
 	var from string
 	c := &cobra.Command{
-		Use:   "set LINK --SETTING VALUE...",
+		Use:   "set LINK",
 		Short: "Change what a link does to packets, while it runs",
 		Long: `Change what a link does to packets, while it runs. What is not given stays as it is; 0 switches a setting off. Without --from
 both directions change. Links that have a shape in the topology, or emulated: true, can be changed.`,
-		Example: `  baton lab set client-router --delay 40ms --loss 1%
-  baton lab set client-router --from router --rate 2mbit --queue-packets 50
-  baton lab set client-router --loss 0`,
-		Args: cobra.ExactArgs(1),
+		Example: `  baton-lab lab set client-router --delay 40ms --loss 1%
+  baton-lab lab set client-router --from router --rate 2mbit --queue-packets 50
+  baton-lab lab set client-router --loss 0`,
 	}
 	name := labFlag(c)
 	f := c.Flags()
@@ -232,12 +229,12 @@ both directions change. Links that have a shape in the topology, or emulated: tr
 			if flag := strings.ReplaceAll(k.Name, ".", "-"); f.Changed(flag) {
 				change.Settings[k.Name] = *values[k.Name]
 				if err := topology.SetShape(&emulator.Shape{}, k.Name, *values[k.Name]); err != nil {
-					return usageError{fmt.Errorf("--%s", strings.Replace(err.Error(), k.Name, flag, 1))}
+					return cli.Usagef("--%s", strings.Replace(err.Error(), k.Name, flag, 1))
 				}
 			}
 		}
 		if len(change.Settings) == 0 {
-			return usageError{errors.New("nothing to set: give --delay, --loss, --rate, …")}
+			return cli.UsageError{Err: errors.New("nothing to set: give --delay, --loss, --rate, …")}
 		}
 		return asking(*name, func(k *keeper.Client) error {
 			link, err := k.Set(cmd.Context(), change)
@@ -252,7 +249,7 @@ both directions change. Links that have a shape in the topology, or emulated: tr
 				if does == "" {
 					does = "no limit, delay or loss"
 				}
-				fmt.Fprintf(e.out, "%s to %s: %s\n", d.from, d.to, does)
+				fmt.Fprintf(e.Out, "%s to %s: %s\n", d.from, d.to, does)
 			}
 			return nil
 		})
@@ -260,32 +257,31 @@ both directions change. Links that have a shape in the topology, or emulated: tr
 	return c
 }
 
-func labLinkCommand(e env) *cobra.Command {
+func labLinkCommand(e cli.Env) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "link LINK down|up",
+		Use:   "link LINK STATE",
 		Short: "Pull the cable of a link, or plug it in again",
 		Long: `Pull the cable of a link, or plug it in again: both ends lose their carrier, and what is on the way is lost. Addresses and
 routes stay. Links that have a shape in the topology, or emulated: true, have such a cable.`,
-		Example: "  baton lab link client-router down\n  baton lab link client-router up",
-		Args:    cobra.ExactArgs(2),
+		Example: "  baton-lab lab link client-router down\n  baton-lab lab link client-router up",
 	}
 	name := labFlag(c)
 	c.RunE = rooted(func(cmd *cobra.Command, args []string) error {
 		if !slices.Contains([]string{"up", "down"}, args[1]) {
-			return usageError{fmt.Errorf("a link goes up or down, not %q", args[1])}
+			return cli.Usagef("a link goes up or down, not %q", args[1])
 		}
 		return asking(*name, func(k *keeper.Client) error {
 			if err := k.Carrier(cmd.Context(), args[0], args[1] == "up"); err != nil {
 				return err
 			}
-			fmt.Fprintf(e.out, "link %s is %s\n", args[0], args[1])
+			fmt.Fprintf(e.Out, "link %s is %s\n", args[0], args[1])
 			return nil
 		})
 	})
 	return c
 }
 
-func labCaptureCommand(e env) *cobra.Command {
+func labCaptureCommand(e cli.Env) *cobra.Command {
 	var (
 		file    string
 		packets int
@@ -296,10 +292,9 @@ func labCaptureCommand(e env) *cobra.Command {
 		Short: "Write what an interface carries to a capture file",
 		Long: `Write what an interface of a host, bridge or switch carries to a capture file, until Ctrl-C. INTERFACE may be left out where
 there is only one.`,
-		Example: `  baton lab capture client --write client.pcap
-  baton lab capture router eth1 --write - | tcpdump -n -r -
-  baton lab capture client --write client.pcap --for 10s --count 1000`,
-		Args: cobra.RangeArgs(1, 2),
+		Example: `  baton-lab lab capture client --write client.pcap
+  baton-lab lab capture router eth1 --write - | tcpdump -n -r -
+  baton-lab lab capture client --write client.pcap --for 10s --count 1000`,
 	}
 	name := labFlag(c)
 	f := c.Flags()
@@ -315,7 +310,7 @@ there is only one.`,
 			defer cancel()
 		}
 		return asking(*name, func(k *keeper.Client) error {
-			to := &captureFile{name: file, out: e.out}
+			to := &captureFile{name: file, out: e.Out}
 			err := k.Capture(ctx, to, args[0], strings.Join(args[1:], ""), packets)
 			return errors.Join(err, to.close())
 		})
@@ -349,7 +344,7 @@ func (c *captureFile) close() error {
 	return c.file.Close()
 }
 
-func labGraphCommand(e env) *cobra.Command {
+func labGraphCommand(e cli.Env) *cobra.Command {
 	var (
 		out string
 		dot bool
@@ -359,10 +354,9 @@ func labGraphCommand(e env) *cobra.Command {
 		Short: "Draw a topology, or the lab that is up as it is now",
 		Long: `Draw a topology, or the lab that is up as it is now, as SVG; as PNG or PDF when --out ends so. Drawing needs Graphviz; --dot,
 which prints what it would be given, does not.`,
-		Example: `  baton lab graph topology.yaml > topology.svg
-  baton lab graph --out lab.png
-  baton lab graph topology.yaml --dot`,
-		Args: cobra.MaximumNArgs(1),
+		Example: `  baton-lab lab graph topology.yaml > topology.svg
+  baton-lab lab graph --out lab.png
+  baton-lab lab graph topology.yaml --dot`,
 	}
 	name := labFlag(c)
 	c.Flags().StringVarP(&out, "out", "o", "", "write the picture to this `file`, .svg, .png or .pdf")
@@ -372,7 +366,7 @@ which prints what it would be given, does not.`,
 		if _, suffix, ok := strings.Cut(out[max(0, len(out)-4):], "."); ok && slices.Contains([]string{"svg", "png", "pdf"}, suffix) {
 			format = suffix
 		} else if out != "" && !dot {
-			return usageError{fmt.Errorf("--out %s: ends in none of .svg, .png, .pdf", out)}
+			return cli.Usagef("--out %s: ends in none of .svg, .png, .pdf", out)
 		}
 		source, err := pictureSource(cmd, args, *name)
 		if err != nil {
@@ -385,7 +379,7 @@ which prints what it would be given, does not.`,
 			}
 		}
 		if out == "" {
-			_, err = e.out.Write(picture)
+			_, err = e.Out.Write(picture)
 			return err
 		}
 		return os.WriteFile(out, picture, 0o644)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"baton/cmd/cli"
 	"baton/lab"
 	"baton/lab/keeper"
 	"baton/lab/topology"
@@ -35,7 +36,7 @@ func TestLabGuide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(bin, "baton"), []byte("#!/bin/sh\n"+asBaton+"=1 exec "+self+" \"$@\"\n"), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(bin, "baton-lab"), []byte("#!/bin/sh\n"+asBaton+"=1 exec "+self+" \"$@\"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { // of a block that fails
@@ -104,7 +105,7 @@ func TestLabExamples(t *testing.T) {
 				}
 			}
 			lab.Eventually(t, long, func() error {
-				if _, stderr, code := baton(t, dir, "lab", "exec", "--lab", name, way[0], "ping", "-4", "-c", "1", "-W", "1", way[1]); code != 0 {
+				if _, stderr, code := batonLab(t, dir, "lab", "exec", "--lab", name, way[0], "ping", "-4", "-c", "1", "-W", "1", way[1]); code != 0 {
 					return fmt.Errorf("ping from %s to %s: exit code %d %s", way[0], way[1], code, stderr)
 				}
 				return nil
@@ -146,8 +147,8 @@ func TestLabGuideHasEveryKey(t *testing.T) {
 			t.Errorf("full.yaml lacks the key %s", key)
 		}
 	}
-	for _, c := range labCommand(env{}).Commands() {
-		if !c.Hidden && !strings.Contains(string(text), "`baton lab "+c.Name()) {
+	for _, c := range labCommand(cli.Env{}).Commands() {
+		if !c.Hidden && !strings.Contains(string(text), "`baton-lab lab "+c.Name()) {
 			t.Errorf("the guide lacks the command %s", c.Name())
 		}
 	}

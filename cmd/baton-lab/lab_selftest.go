@@ -5,10 +5,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"baton/cmd/cli"
 	"baton/lab/selftest"
 )
 
-func labSelftestCommand(e env) *cobra.Command {
+func labSelftestCommand(e cli.Env) *cobra.Command {
 	var quick, asJSON bool
 	c := &cobra.Command{
 		Use:   "selftest",
@@ -16,18 +17,17 @@ func labSelftestCommand(e env) *cobra.Command {
 		Long: `Measure whether emulated links do on this machine what they promise: throughput, packet rate, delay, rate, losses, order,
 and the round trips of TCP's slow start over them. It takes half a minute of a machine that does nothing else. The exit
 status is 1 when something is out of bounds: results of experiments over emulated links are then marked.`,
-		Example: "  baton lab selftest\n  baton lab selftest --json | jq -r '.checks[] | [.name, .value, .unit] | @tsv'",
-		Args:    cobra.NoArgs,
+		Example: "  baton-lab lab selftest\n  baton-lab lab selftest --json | jq -r '.checks[] | [.name, .value, .unit] | @tsv'",
 	}
 	c.RunE = rooted(func(cmd *cobra.Command, _ []string) error {
-		r, err := selftest.Run(cmd.Context(), e.err, quick)
+		r, err := selftest.Run(cmd.Context(), e.Err, quick)
 		if err != nil {
 			return err
 		}
 		if asJSON {
-			err = printJSON(e, r)
+			err = cli.PrintJSON(e.Out, r)
 		} else {
-			err = r.Write(e.out)
+			err = r.Write(e.Out)
 		}
 		if err != nil {
 			return err

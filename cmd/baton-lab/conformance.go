@@ -3,15 +3,15 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"baton/cmd/cli"
 	"baton/experiments/conformance"
 )
 
-func conformanceCommand(e env) *cobra.Command {
+func conformanceCommand(e cli.Env) *cobra.Command {
 	var (
 		o            conformance.Options
 		cases, dirs  []string
@@ -24,15 +24,14 @@ func conformanceCommand(e env) *cobra.Command {
 		Long: `Put the OpenFlow 1.3 cases of os-ken's switch tester to Open vSwitch and to the forwarder, in namespaces on this machine,
 and write which pass. The exit status is 1 when a case fails that is not in the list of those expected to fail, or when one in
 the list passes. All 991 cases take about ten minutes for each target.`,
-		Example: `  baton conformance
-  baton conformance --target baton --dir match
-  baton conformance --target baton --case 'push_mpls|pop_mpls'
-  baton conformance --list --case table-miss --json | jq -r '.[].Name'`,
-		Args: cobra.NoArgs,
+		Example: `  baton-lab conformance
+  baton-lab conformance --target baton --dir match
+  baton-lab conformance --target baton --case 'push_mpls|pop_mpls'
+  baton-lab conformance --list --case table-miss --json | jq -r '.[].Name'`,
 	}
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := o.Check(); err != nil {
-			return usageError{err}
+			return cli.UsageError{Err: err}
 		}
 		path, err := conformance.FindPython(python)
 		if err != nil {
@@ -44,16 +43,16 @@ the list passes. All 991 cases take about ten minutes for each target.`,
 		}
 		chosen, err := suite.Select(dirs, cases)
 		if err != nil {
-			return usageError{err}
+			return cli.UsageError{Err: err}
 		}
 		if list {
 			return listCases(e, chosen, asJSON)
 		}
 		return rooted(func(cmd *cobra.Command, _ []string) error {
-			if o.Program, err = os.Executable(); err != nil {
+			if o.Program, err = program(); err != nil {
 				return err
 			}
-			o.Progress = e.err
+			o.Progress = e.Err
 			results, failed := conformance.Run(cmd.Context(), suite, chosen, o)
 			if results == nil {
 				return failed
@@ -74,28 +73,28 @@ the list passes. All 991 cases take about ten minutes for each target.`,
 	return c
 }
 
-func listCases(e env, cases []conformance.Case, asJSON bool) error {
+func listCases(e cli.Env, cases []conformance.Case, asJSON bool) error {
 	if asJSON {
-		return printJSON(e, cases)
+		return cli.PrintJSON(e.Out, cases)
 	}
 	for _, c := range cases {
-		fmt.Fprintln(e.out, c)
+		fmt.Fprintln(e.Out, c)
 	}
 	return nil
 }
 
 // tellConformance writes and prints results, and fails when they are not the expected ones.
-func tellConformance(e env, r *conformance.Results, out string, asJSON bool) error {
+func tellConformance(e cli.Env, r *conformance.Results, out string, asJSON bool) error {
 	files, err := r.Write(out)
 	if err != nil {
 		return err
 	}
 	if asJSON {
-		err = printJSON(e, r)
+		err = cli.PrintJSON(e.Out, r)
 	} else {
 		var text string
 		text, err = r.Text()
-		fmt.Fprintf(e.out, "%s\n%s\n", text, strings.Join(files, "\n"))
+		fmt.Fprintf(e.Out, "%s\n%s\n", text, strings.Join(files, "\n"))
 	}
 	if err != nil {
 		return err

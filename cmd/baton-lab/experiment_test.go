@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"baton/cmd/cli"
 	"baton/experiments"
 )
 
@@ -18,14 +19,14 @@ func TestExperimentRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ args, want string }{
-		{"run", "accepts 1 arg(s)"},
+		{"run", "NAME is missing; for example: baton-lab experiment run handoff"}, {"foo", `unknown command "foo" for "baton-lab experiment"`},
 		{"run nothing", `experiment "nothing": want one of handoff`},
 		{"run handoff --measure speed", `--measure "speed": want one of bulk, keep-alive`},
 		{"run handoff --contender direct,batton", `--contender "batton": want one of direct, baton`},
 		{"run window-scale --case far", `--case "far": want one of rtt 2 ms`},
 		{"run window-scale --ipv6", "--ipv6: window-scale runs over IPv4 only"},
 		{"run handoff --rounds -3", "--rounds -3: want 1 or more"},
-		{"run handoff --rounds many", "invalid argument"},
+		{"run handoff --rounds many", `--rounds: "many" is not a whole number`},
 		{"report", "there are no results in the folder results"},
 		{"report nowhere", "nowhere/results.json does not exist"},
 		{"report handoff", "results/handoff/results.json does not exist"},
@@ -33,9 +34,9 @@ func TestExperimentRefuses(t *testing.T) {
 	} {
 		t.Run(tt.args, func(t *testing.T) {
 			var out, errs bytes.Buffer
-			code := run(t.Context(), env{out: &out, err: &errs}, append([]string{"experiment"}, strings.Fields(tt.args)...))
-			if code != exitUsage || !strings.Contains(errs.String(), tt.want) || strings.Count(errs.String(), "\n") != 1 || out.Len() > 0 {
-				t.Errorf("exit code %d, output %q, errors %q; want %d and a line with %q", code, out.String(), errs.String(), exitUsage, tt.want)
+			code := run(t.Context(), cli.Env{Out: &out, Err: &errs}, append([]string{"experiment"}, strings.Fields(tt.args)...))
+			if code != cli.Usage || !strings.Contains(errs.String(), tt.want) || strings.Count(errs.String(), "\n") != 1 || out.Len() > 0 {
+				t.Errorf("exit code %d, output %q, errors %q; want %d and a line with %q", code, out.String(), errs.String(), cli.Usage, tt.want)
 			}
 		})
 	}
@@ -46,7 +47,7 @@ func TestExperimentRefuses(t *testing.T) {
 
 func TestExperimentList(t *testing.T) {
 	var out, errs bytes.Buffer
-	if code := run(t.Context(), env{out: &out, err: &errs}, []string{"experiment", "list", "--json"}); code != 0 {
+	if code := run(t.Context(), cli.Env{Out: &out, Err: &errs}, []string{"experiment", "list", "--json"}); code != 0 {
 		t.Fatalf("exit code %d: %s", code, errs.String())
 	}
 	var list []experiments.About
@@ -61,7 +62,7 @@ func TestExperimentList(t *testing.T) {
 		seen[a.Name] = true
 	}
 	out.Reset()
-	if code := run(t.Context(), env{out: &out, err: &errs}, []string{"experiment", "list"}); code != 0 || strings.Count(out.String(), "\n") != len(list) {
+	if code := run(t.Context(), cli.Env{Out: &out, Err: &errs}, []string{"experiment", "list"}); code != 0 || strings.Count(out.String(), "\n") != len(list) {
 		t.Errorf("exit code %d:\n%s", code, out.String())
 	}
 }
@@ -76,7 +77,7 @@ func TestExperimentReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, errs bytes.Buffer
-	if code := run(t.Context(), env{out: &out, err: &errs}, []string{"experiment", "report", dir}); code != 0 {
+	if code := run(t.Context(), cli.Env{Out: &out, Err: &errs}, []string{"experiment", "report", dir}); code != 0 {
 		t.Fatalf("exit code %d: %s", code, errs.String())
 	}
 	for _, name := range []string{"README.md", "speed.svg", "speed.png"} {

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"baton/cmd/cli"
 	"baton/experiments"
 	"baton/experiments/adversary"
 	"baton/experiments/anycastflashcrowd"
@@ -61,31 +61,33 @@ func allExperiments() []experiments.Runnable {
 	}
 }
 
-func experimentCommand(e env) *cobra.Command {
+func experimentCommand(e cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "experiment",
 		Short: "Measure Baton beside its peers, in namespaces on this machine",
+		Example: `  baton-lab experiment run handoff
+  baton-lab experiment list
+  baton-lab experiment report docs/results/handoff`,
 	}
 	c.AddCommand(listExperiments(e), runExperiment(e), reportExperiment(e))
 	return c
 }
 
-func listExperiments(e env) *cobra.Command {
+func listExperiments(e cli.Env) *cobra.Command {
 	var json bool
 	c := &cobra.Command{
 		Use:     "list",
 		Short:   "List the experiments",
-		Example: "  baton experiment list\n  baton experiment list --json | jq -r '.[].cases[].name'",
-		Args:    cobra.NoArgs,
+		Example: "  baton-lab experiment list\n  baton-lab experiment list --json | jq -r '.[].cases[].name'",
 		RunE: func(*cobra.Command, []string) error {
 			var list []experiments.About
 			for _, x := range allExperiments() {
 				list = append(list, x.About())
 			}
 			if json {
-				return printJSON(e, list)
+				return cli.PrintJSON(e.Out, list)
 			}
-			w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
+			w := tabwriter.NewWriter(e.Out, 0, 0, 2, ' ', 0)
 			for _, a := range list {
 				fmt.Fprintf(w, "%s\t%s\n", a.Name, a.Question)
 			}
@@ -96,7 +98,7 @@ func listExperiments(e env) *cobra.Command {
 	return c
 }
 
-func runExperiment(e env) *cobra.Command {
+func runExperiment(e cli.Env) *cobra.Command {
 	var (
 		o   experiments.Options
 		out string
@@ -106,9 +108,8 @@ func runExperiment(e env) *cobra.Command {
 		Short: "Run an experiment; write its results, plots and report",
 		Long: `Run an experiment; write its results, plots and report. The contenders take turns in every round. Ctrl-C ends the run, takes
 its network away and keeps the samples so far, marked as interrupted. Nothing else should run on the machine meanwhile.`,
-		Example: "  baton experiment run handoff\n  baton experiment run handoff --quick\n" +
-			"  baton experiment run handoff --measure keep-alive --contender direct,baton --rounds 20 --out /tmp/keep-alive",
-		Args: cobra.ExactArgs(1),
+		Example: "  baton-lab experiment run handoff\n  baton-lab experiment run handoff --quick\n" +
+			"  baton-lab experiment run handoff --measure keep-alive --contender direct,baton --rounds 20 --out /tmp/keep-alive",
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return experimentNames(), cobra.ShellCompDirectiveNoFileComp
 		},
@@ -117,13 +118,13 @@ its network away and keeps the samples so far, marked as interrupted. Nothing el
 			if err != nil {
 				return err
 			}
-			if o.Program, err = os.Executable(); err != nil {
+			if err := x.Check(o); err != nil {
+				return cli.UsageError{Err: err}
+			}
+			if o.Program, err = program(); err != nil {
 				return err
 			}
-			o.Progress = e.err
-			if err := x.Check(o); err != nil {
-				return usageError{err}
-			}
+			o.Progress = e.Err
 			if out == "" {
 				out = filepath.Join("results", args[0])
 			}
@@ -147,22 +148,21 @@ its network away and keeps the samples so far, marked as interrupted. Nothing el
 	return c
 }
 
-func reportExperiment(e env) *cobra.Command {
+func reportExperiment(e cli.Env) *cobra.Command {
 	return &cobra.Command{
-		Use:   "report [NAME | FOLDER]",
+		Use:   "report [NAME|FOLDER]",
 		Short: "Draw the plots and write the report of a run again, from its results.json",
-		Example: "  baton experiment report handoff           # results/handoff\n" +
-			"  baton experiment report docs/results/handoff\n  baton experiment report                   # all in results",
-		Args: cobra.MaximumNArgs(1),
+		Example: "  baton-lab experiment report handoff           # results/handoff\n" +
+			"  baton-lab experiment report docs/results/handoff\n  baton-lab experiment report                   # all in results",
 		RunE: func(_ *cobra.Command, args []string) error {
 			folders, err := resultFolders(args)
 			if err != nil {
-				return usageError{err}
+				return cli.UsageError{Err: err}
 			}
 			for _, dir := range folders {
 				results, err := experiments.Read(dir)
 				if err != nil {
-					return usageError{err}
+					return cli.UsageError{Err: err}
 				}
 				about := experiments.About{Name: results.Experiment} // one that is gone has a report still
 				if x, err := findExperiment(results.Experiment); err == nil {
@@ -195,13 +195,13 @@ func resultFolders(args []string) ([]string, error) {
 	return found, err
 }
 
-func writeReport(e env, dir string, results *experiments.Results, about experiments.About) error {
+func writeReport(e cli.Env, dir string, results *experiments.Results, about experiments.About) error {
 	files, err := results.Report(dir, about)
 	if err != nil {
 		return err
 	}
-	results.Text(e.out, about)
-	fmt.Fprintf(e.out, "\n%s\n", strings.Join(files, "\n"))
+	results.Text(e.Out, about)
+	fmt.Fprintf(e.Out, "\n%s\n", strings.Join(files, "\n"))
 	return nil
 }
 
@@ -219,5 +219,5 @@ func findExperiment(name string) (experiments.Runnable, error) {
 			return x, nil
 		}
 	}
-	return nil, usageError{fmt.Errorf("experiment %q: want one of %s", name, strings.Join(experimentNames(), ", "))}
+	return nil, cli.Usagef("experiment %q: want one of %s", name, strings.Join(experimentNames(), ", "))
 }

@@ -4,14 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
+	"baton/cmd/cli"
 	"baton/experiments/demo"
 )
 
-func demoCommand(e env) *cobra.Command {
+func demoCommand(e cli.Env) *cobra.Command {
 	var (
 		o          demo.Options
 		keep, json bool
@@ -21,24 +21,23 @@ func demoCommand(e env) *cobra.Command {
 		Short: "Show real clients and servers with the router between them, in namespaces on this machine",
 		Long: `Show real clients and servers with the router between them, in namespaces on this machine: who answered, how fast,
 byte for byte; beside going direct, a 302 and HAProxy. Nothing is left behind. The exit code is 1 when a check fails.`,
-		Example: "  baton demo\n  baton demo --json > demo.json\n  baton demo --keep",
-		Args:    cobra.NoArgs,
+		Example: "  baton-lab demo\n  baton-lab demo --json > demo.json\n  baton-lab demo --keep",
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if o.Program, err = os.Executable(); err != nil {
+			if o.Program, err = program(); err != nil {
 				return err
 			}
-			o.Progress = e.err
+			o.Progress = e.Err
 			show := func(r *demo.Report) error {
 				if json {
-					return printJSON(e, r)
+					return cli.PrintJSON(e.Out, r)
 				}
-				r.Text(e.out)
+				r.Text(e.Out)
 				return nil
 			}
 			if keep {
 				o.Keep = func(r *demo.Report, commands []demo.Command) {
 					err = show(r)
-					listCommands(e.err, commands)
+					listCommands(e.Err, commands)
 					<-cmd.Context().Done()
 				}
 			}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"baton/api"
+	"baton/cmd/cli"
+)
+
+// asked is the running daemon of a part that a command asks: the flags --config and --control.
+type asked struct {
+	part    *part
+	config  string
+	control string
+	chosen  bool // --config was given
+}
+
+func (a *asked) flags(c *cobra.Command) {
+	a.part.configFlag(c, &a.config)
+	c.Flags().StringVar(&a.control, "control", "", "the control `socket` (default: the configuration's, or the only one there is)")
+	_ = c.MarkFlagFilename("control", "sock")
+}
+
+// choose notes which of the flags were given.
+func (a *asked) choose(c *cobra.Command) error {
+	if a.chosen = c.Flags().Changed("config"); a.chosen && a.control != "" {
+		return cli.Usagef("--config and --control both say whom to ask: give one of them")
+	}
+	return nil
+}
+
+// ask asks the daemon. An answer that what was asked is wrong is the user's to mend.
+func (a *asked) ask(ctx context.Context, question func(context.Context, *api.Client) error) error {
+	socket, err := a.socket(a.part.usual())
+	if err != nil {
+		return err
+	}
+	client := api.NewClient(socket)
+	defer client.Close()
+	err = question(ctx, client)
+	var none *api.NotRunningError
+	switch {
+	case errors.As(err, &none):
+		return a.notRunning(none.Path)
+	case errors.Is(err, api.ErrInvalid), errors.Is(err, api.ErrNotFound), errors.Is(err, api.ErrConflict):
+		return cli.UsageError{Err: err}
+	}
+	return err
+}
+
+// socket is the one to ask at: the one that is named, the configuration's, or the only one of some usual ones that a daemon listens on.
+func (a *asked) socket(usual []string) (string, error) {
+	if a.control != "" {
+		return a.control, nil
+	}
+	if a.chosen {
+		return a.part.socketOf(a.config)
+	}
+	places := a.part.sockets
+	if its, err := a.part.socketOf(a.config); err == nil {
+		if listens(its) {
+			return its, nil
+		}
+		places = append([]string{its}, slices.DeleteFunc(slices.Clone(places), func(usual string) bool { return usual == its })...)
+	}
+	live := slices.DeleteFunc(slices.Clone(usual), func(path string) bool { return !listens(path) })
+	switch len(live) {
+	case 0:
+		return "", a.notRunning(strings.Join(places, " or "))
+	case 1:
+		return live[0], nil
+	}
+	return "", cli.Usagef("%d of them run here: choose one by -c FILE, or by --control with one of %s", len(live), strings.Join(live, ", "))
+}
+
+func (a *asked) notRunning(where string) error {
+	return fmt.Errorf("no %s runs here (nobody listens on %s); to start it: systemctl start baton-%[3]s, or baton %[3]s run -c %[4]s",
+		a.part.noun, where, a.part.name, a.config)
+}
+
+// socketOf is the control socket in a configuration file.
+func (p *part) socketOf(file string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", cli.Usagef("--config: %w", err)
+	}
+	socket, err := p.control(file, text)
+	if err != nil {
+		return "", cli.UsageError{Err: err}
+	}
+	return socket, nil
+}
+
+// usual are the control sockets that there are at the usual places.
+func (p *part) usual() []string {
+	var all []string
+	for _, pattern := range p.sockets {
+		found, _ := filepath.Glob(pattern) // the pattern is right
+		all = append(all, found...)
+	}
+	return all
+}
+
+// listens tells whether a daemon listens on a socket, be it for others than this user alone.
+func listens(path string) bool {
+	c, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		c.Close()
+		return true
+	}
+	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.ENOTSOCK)
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"baton/api"
+	"baton/cmd/cli"
+)
+
+// part is what the commands of a part are made of. All parts have the same verbs, flags and files, as the same code makes them (verbs.go): a
+// part has a file with this table, and no spelling of its own.
+type part struct {
+	name     string // of its command, its unit baton-NAME.service and its file /etc/baton/NAME.yaml
+	noun     string // in sentences: "router", "site or planner"
+	short    string
+	long     string
+	runs     string   // what `run --help` says of signals and of what stays behind
+	reloads  string   // what `reload --help` says of what goes on
+	cleans   string   // what `cleanup --help` says of what is removed
+	shows    string   // what `status` shows
+	examples string   // of status: more than the usual ones
+	sockets  []string // patterns of control sockets: without a configuration, and of the systemd unit
+
+	// control reads where a configuration file has its control socket; passwords and keys that it names are not read.
+	control func(file string, text []byte) (string, error)
+	// check reads and checks a configuration file, as run does. The error is the user's to mend.
+	check func(file string) (checked, error)
+	// fits adds how a configuration that is right fits this host, for check alone: a daemon waits for what is not there yet. Nil: no matter.
+	fits func(file string, have *checked) error
+	// run is the daemon, until the context ends.
+	run func(ctx context.Context, d daemon) error
+	// status asks a running daemon.
+	status func(ctx context.Context, client *api.Client) (status, error)
+	// cleanup removes what a daemon that does not run any more has left, and says what that was.
+	cleanup func(file string) (removed []string, err error)
+	// more are the commands that no other part has.
+	more []func(p *part, e cli.Env) *cobra.Command
+}
+
+// file is the configuration of a part where none is named.
+func (p *part) file() string { return "/etc/baton/" + p.name + ".yaml" }
+
+// daemon is what a part's run gets.
+type daemon struct {
+	file string
+	log  *slog.Logger
+	err  io.Writer
+}
+
+// checked is what there is to say of a right configuration.
+type checked struct {
+	Config   string   `json:"config"`
+	Has      string   `json:"has"` // what is configured: "1 VIP, 2 pools"
+	Warnings []string `json:"warnings"`
+	Notes    []string `json:"notes,omitempty"` // what it would do
+}
+
+// status is an answer of a running daemon.
+type status struct {
+	data  any // for JSON
+	table func(out io.Writer, wide bool) error
+	brief brief
+}
+
+// brief is a daemon in a line of `baton status`.
+type brief struct {
+	Part    string    `json:"part"`
+	Name    string    `json:"name,omitempty"`
+	PID     int       `json:"pid"`
+	Started time.Time `json:"started"`
+	Version string    `json:"version"`
+	Config  string    `json:"config"`
+	State   string    `json:"state"` // at a glance
+	Control string    `json:"control"`
+}
+
+// count is a number of things, "1 pool", "2 pools", "2 entries", "2 prefixes".
+func count(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	if stem, ok := strings.CutSuffix(one, "y"); ok {
+		return fmt.Sprintf("%d %sies", n, stem)
+	}
+	if strings.HasSuffix(one, "x") {
+		one += "e"
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}
+
+// onHangup has a running daemon reload at each SIGHUP, until stop is called. What comes of it the daemon logs itself.
+func onHangup(reload func()) (stop func()) {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	go func() {
+		for range hangup {
+			reload()
+		}
+	}()
+	return func() { signal.Stop(hangup) }
+}
+
+// exists tells whether there is something under a path.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"baton/api"
+	"baton/cmd/cli"
+)
+
+func relayFlowsCommand(p *part, e cli.Env) *cobra.Command {
+	return p.show(e, &cobra.Command{
+		Use:   "flows",
+		Short: "List the flows of a running relay",
+		Long: `List the flows of a running relay. In JSON there is one on each line, with an id that is the same on all relays of the
+flow's route.`,
+		Example: `  baton relay flows
+  baton relay flows -o json | jq -c 'select(.entry == "web" and .idle_ns > 60e9)'`,
+	}, func(ctx context.Context, client *api.Client, format *cli.Format) error {
+		w := tabwriter.NewWriter(e.Out, 0, 0, 2, ' ', 0)
+		if format.Text() {
+			fmt.Fprintln(w, "CLIENT\tSERVER\tCAME BY\tGOES BY\tSTAGE\tAGE\tIDLE\tFROM CLIENT\tFROM SERVER\t")
+		}
+		for f, err := range client.Flows(ctx) {
+			if err == nil && !format.Text() {
+				err = format.Item(e.Out, f)
+			} else if err == nil {
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t\n", endpoint(f.Client.IsValid(), f.Client), endpoint(f.Server.IsValid(), f.Server),
+					cameBy(&f), goesBy(f.Via), stage(&f), time.Since(f.Since).Round(time.Millisecond), f.IdleFor.Round(time.Millisecond),
+					f.FromClient, f.FromServer)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return w.Flush()
+	})
+}
+
+func endpoint(known bool, address fmt.Stringer) string {
+	if !known {
+		return "-"
+	}
+	return address.String()
+}
+
+func cameBy(f *api.Flow) string {
+	if f.Entry != "" {
+		return f.Entry
+	}
+	return strings.Join(f.Passed, " ") + " (trunk)"
+}
+
+func goesBy(via []string) string {
+	if len(via) == 0 {
+		return "-"
+	}
+	return strings.Join(via, " ")
+}
+
+func stage(f *api.Flow) string {
+	if f.Probe {
+		return f.Stage + " (probe)"
+	}
+	return f.Stage
+}
+
+func relayStopCommand(p *part, e cli.Env) *cobra.Command {
+	var graceful, wait bool
+	c := &cobra.Command{
+		Use:   "stop --graceful",
+		Short: "Have a running relay accept no new flows, and end with the last one",
+		Long: `Have a running relay accept no new flows, and end with the last one, as SIGTERM does: what is left after timeouts.stop is reset.
+There is no way back but another start.`,
+		Example: `  baton relay stop --graceful
+  baton relay stop --graceful --wait   # returns when the relay has ended`,
+	}
+	p.ask(c, func(ctx context.Context, client *api.Client, format *cli.Format, _ []string) error {
+		if !graceful {
+			return cli.Usagef("--graceful is missing: a relay ends with its last flow; for example: baton relay stop --graceful")
+		}
+		d, err := client.RelayDrain(ctx)
+		if err != nil {
+			return err
+		}
+		err = format.Print(e.Out, d, func(out io.Writer, _ bool) error {
+			_, err := fmt.Fprintf(out, "no new flows are accepted; %d are left, and reset in %s\n", d.Flows, d.AtMost)
+			return err
+		})
+		if err != nil || !wait {
+			return err
+		}
+		return relayEnded(ctx, client)
+	})
+	c.Flags().BoolVar(&graceful, "graceful", false, "let flows end first, for as long as timeouts.stop says (required)")
+	c.Flags().BoolVar(&wait, "wait", false, "return when the relay has ended")
+	return c
+}
+
+// relayEnded returns when nobody listens on the control socket any more.
+func relayEnded(ctx context.Context, client *api.Client) error {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var ended *api.NotRunningError
+		if _, err := client.Relay(ctx); errors.As(err, &ended) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+func relayPlanCommand(p *part, e cli.Env) *cobra.Command {
+	var (
+		client, server string
+		q              api.PlanRequest
+	)
+	c := &cobra.Command{
+		Use:   "plan",
+		Short: "Find the relays that flows from a client to a server should pass, and why",
+		Long: `Find the relays that flows from a client to a server should pass, and why. The running relay and its peers measure how far they
+are from both and from each other, by the round-trip times of handshakes, which takes some seconds; a port that refuses serves as well
+as an open one. A peer measures only what its configuration allows flows to go to, and its own peers. What could not be measured is said.
+
+ADDRESS is an IP address, with or without a port (443).`,
+		Example: `  baton relay plan --client 192.0.2.7 --server 198.51.100.5:443
+  baton relay plan --client 192.0.2.7 --server 198.51.100.5 --direct 265ms --size 10000000   # is it worth it?`,
+	}
+	p.show(e, c, func(ctx context.Context, asked *api.Client, format *cli.Format) error {
+		plan, err := asked.Plan(ctx, q)
+		if err != nil {
+			return err
+		}
+		return format.Print(e.Out, plan, func(out io.Writer, _ bool) error {
+			_, err := fmt.Fprint(out, lines(plan.Text))
+			return err
+		})
+	})
+	c.PreRunE = func(*cobra.Command, []string) (err error) {
+		if q.Client, err = withPort(client); err != nil {
+			return cli.Usagef("--client: %w", err)
+		}
+		if q.Server, err = withPort(server); err != nil {
+			return cli.Usagef("--server: %w", err)
+		}
+		return nil
+	}
+	f := c.Flags()
+	f.StringVar(&client, "client", "", "the client's `address` (required)")
+	f.StringVar(&server, "server", "", "the server's `address` (required)")
+	f.DurationVar(&q.Direct, "direct", 0, "round-trip `time` between them without relays, if you know it")
+	f.Int64Var(&q.Size, "size", 0, "`bytes` from the server that routes are compared by (default 1 MB)")
+	f.StringVar(&q.Clouds, "clouds", "", "whether relays of several clouds may be mixed: prefer (only if it is clearly faster), any or one")
+	f.IntVar(&q.Most, "most", 0, "relays that a route has at most (default 3)")
+	_ = c.MarkFlagRequired("client")
+	_ = c.MarkFlagRequired("server")
+	return c
+}
+
+// withPort reads an address; without a port it is that of HTTPS.
+func withPort(text string) (netip.AddrPort, error) {
+	if a, err := netip.ParseAddr(text); err == nil {
+		return netip.AddrPortFrom(a, 443), nil
+	}
+	at, err := netip.ParseAddrPort(text)
+	if err != nil || at.Port() == 0 {
+		return netip.AddrPort{}, fmt.Errorf("%q is not an IP address, with or without a port", text)
+	}
+	return at, nil
+}

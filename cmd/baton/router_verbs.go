@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"baton/api"
+	"baton/cmd/cli"
+	"baton/router"
+	"baton/router/explain"
+)
+
+func routerSessionsCommand(p *part, e cli.Env) *cobra.Command {
+	return p.show(e, &cobra.Command{
+		Use:   "sessions",
+		Short: "List the live sessions",
+		Long:  "List the live sessions. In JSON there is one on each line.",
+		Example: `  baton router sessions
+  baton router sessions -o json | jq 'select(.surrogate == "s1")'`,
+	}, func(ctx context.Context, client *api.Client, format *cli.Format) error {
+		w := tabwriter.NewWriter(e.Out, 0, 0, 2, ' ', 0)
+		if format.Text() {
+			fmt.Fprintln(w, "CLIENT\tVIP\tSURROGATE\tSERVER LEG\tSTATE\tAGE\tIDLE\tIN\tOUT\tREQUESTS\t")
+		}
+		for s, err := range client.Sessions(ctx) {
+			if err == nil && !format.Text() {
+				err = format.Item(e.Out, s)
+			} else if err == nil {
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s > %s\t%s\t%s\t%s\t%d\t%d\t%d\t\n", s.Client, s.VIP, s.Surrogate, s.Leg.Local, s.Leg.Remote,
+					s.State, time.Since(s.Since).Round(time.Millisecond), s.IdleFor.Round(time.Millisecond), s.Received, s.Sent, s.Requests)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return w.Flush()
+	})
+}
+
+func routerBackendCommand(p *part, e cli.Env) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "backend",
+		Short: "List surrogates (backends), and take them out of service and back in",
+		Example: `  baton router backend list
+  baton router backend drain s1
+  baton router backend undrain s1`,
+	}
+	c.AddCommand(
+		p.show(e, &cobra.Command{
+			Use:     "list",
+			Short:   "List the surrogates with their state, sessions and idle legs (connections)",
+			Example: "  baton router backend list\n  baton router backend list -w",
+		}, func(ctx context.Context, client *api.Client, format *cli.Format) error {
+			s, err := client.Status(ctx)
+			if err != nil {
+				return err
+			}
+			return format.Print(e.Out, s.Pools, func(out io.Writer, wide bool) error { return printBackends(out, &s, wide, time.Now()) })
+		}),
+		p.drainCommand(e, &cobra.Command{
+			Use:     "drain SURROGATE",
+			Short:   "Send a surrogate no new sessions; those that it has go on",
+			Example: "  baton router backend drain s1",
+		}, false),
+		p.drainCommand(e, &cobra.Command{
+			Use:     "undrain SURROGATE",
+			Short:   "Send a surrogate new sessions again",
+			Example: "  baton router backend undrain s1",
+		}, true))
+	return c
+}
+
+func (p *part) drainCommand(e cli.Env, c *cobra.Command, undo bool) *cobra.Command {
+	return p.ask(c, func(ctx context.Context, client *api.Client, format *cli.Format, args []string) error {
+		d, err := client.Drain(ctx, api.DrainRequest{Surrogate: args[0], Undo: undo})
+		if err != nil {
+			return err
+		}
+		return format.Print(e.Out, d, func(out io.Writer, _ bool) error {
+			state := "gets new sessions again"
+			if d.Draining {
+				state = "gets no new sessions"
+			}
+			_, err := fmt.Fprintf(out, "%s %s; it has %d\n", d.Surrogate, state, d.Sessions)
+			return err
+		})
+	})
+}
+
+// request is what explain is asked about, as it was typed.
+type request struct {
+	client, method string
+	headers        []string
+	offline        bool
+}
+
+func routerExplainCommand(p *part, e cli.Env) *cobra.Command {
+	var (
+		at     = asked{part: p}
+		format cli.Format
+		r      request
+	)
+	c := &cobra.Command{
+		Use:   "explain URL",
+		Short: "Explain which surrogate a request would get: rule, pool, and why others were not chosen",
+		Long: `Explain which surrogate a request would get: the rule, the pool, the surrogates that could not be chosen.
+
+The running router answers, by the health that it sees. With --offline the configuration file is asked, as if every surrogate were up.`,
+		Example: `  baton router explain http://cdn.example.net/video/1.mp4
+  baton router explain http://10.9.9.9/x --client 192.0.2.7 --header 'Host: cdn.example.net'
+  baton router explain --offline -c router.yaml http://cdn.example.net/video/1.mp4`,
+	}
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		q, err := r.question(args[0])
+		if err != nil {
+			return err
+		}
+		if err := at.choose(cmd); err != nil {
+			return err
+		}
+		a, err := r.explain(cmd.Context(), &at, q)
+		if err != nil {
+			return err
+		}
+		return format.Print(e.Out, a, func(out io.Writer, _ bool) error {
+			_, err := fmt.Fprint(out, lines(a.Steps))
+			return err
+		})
+	}
+	at.flags(c)
+	format.Flag(c)
+	f := c.Flags()
+	f.BoolVar(&r.offline, "offline", false, "ask the configuration file, not the running router")
+	f.StringVar(&r.client, "client", "", "the client's `address`")
+	f.StringVar(&r.method, "method", "", "the request's `method` (default GET)")
+	f.StringArrayVar(&r.headers, "header", nil, "a `Name: value` of the request; may be repeated")
+	return c
+}
+
+func (r *request) question(url string) (api.Question, error) {
+	q := api.Question{URL: url, Method: r.method}
+	if r.client != "" {
+		a, err := netip.ParseAddr(r.client)
+		if err != nil {
+			return q, cli.Usagef("--client: %q is not an IP address, such as 192.0.2.7", r.client)
+		}
+		q.Client = a
+	}
+	for _, h := range r.headers {
+		name, value, ok := strings.Cut(h, ":")
+		if !ok {
+			return q, cli.Usagef("--header: %q is not NAME: VALUE, such as 'Host: cdn.example.net'", h)
+		}
+		q.Headers = append(q.Headers, api.Header{Name: name, Value: strings.TrimSpace(value)})
+	}
+	return q, nil
+}
+
+func (r *request) explain(ctx context.Context, at *asked, q api.Question) (a api.Explanation, err error) {
+	if !r.offline {
+		err = at.ask(ctx, func(ctx context.Context, client *api.Client) error {
+			a, err = client.Explain(ctx, q)
+			return err
+		})
+		return a, err
+	}
+	cfg, err := loadRouter(at.config)
+	if err != nil {
+		return a, cli.UsageError{Err: err}
+	}
+	x, err := explain.Explain(cfg, explain.Question{Method: q.Method, URL: q.URL, Client: q.Client, Headers: r.headers}, explain.AllUp)
+	if err != nil {
+		return a, cli.UsageError{Err: err}
+	}
+	return router.Explained(x), nil
+}

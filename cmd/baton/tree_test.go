@@ -1,0 +1,216 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/spf13/cobra"
+
+	"baton/cmd/cli"
+)
+
+// said runs a command inside of the test.
+func said(t *testing.T, args ...string) (status int, out, errs string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	status = run(t.Context(), cli.Env{Out: &stdout, Err: &stderr}, args)
+	return status, stdout.String(), stderr.String()
+}
+
+// TestTree: every part has the same verbs with the same flags and files; what only some have is in this list.
+func TestTree(t *testing.T) {
+	root := tree(cli.Env{})
+	own := map[string][]string{
+		"router": {"backend", "explain", "sessions"}, "relay": {"distances", "flows", "plan", "routes", "stop"},
+		"anycast": {"drain", "level", "plan", "undrain"}, "forwarder": {"trace"}, "balance": nil, "purge": nil,
+	}
+	verbs := map[string][]string{ // and their flags
+		"run": {"config", "log-format", "log-level"}, "check": {"config", "output"}, "status": {"config", "control", "output", "watch"},
+		"reload": {"config", "control", "output"}, "cleanup": {"config", "output"},
+	}
+	shorts := map[string]string{"config": "c", "output": "o", "watch": "w", "control": "", "log-format": "", "log-level": ""}
+	if len(parts()) != len(own) {
+		t.Errorf("%d parts, want %d", len(parts()), len(own))
+	}
+	for _, p := range parts() {
+		c := find(t, root, p.name)
+		var names []string
+		for _, sub := range c.Commands() {
+			names = append(names, sub.Name())
+			for _, flag := range []string{"config", "output", "watch"} {
+				if f := sub.Flags().Lookup(flag); f != nil && f.Shorthand != shorts[flag] {
+					t.Errorf("%s: --%s has the short form %q", sub.CommandPath(), flag, f.Shorthand)
+				}
+			}
+			if f := sub.Flags().Lookup("config"); f != nil && f.DefValue != "/etc/baton/"+p.name+".yaml" {
+				t.Errorf("%s: the default of --config is %s", sub.CommandPath(), f.DefValue)
+			}
+		}
+		want := append([]string{"check", "cleanup", "reload", "run", "status"}, own[p.name]...)
+		slices.Sort(names)
+		if slices.Sort(want); !slices.Equal(names, want) {
+			t.Errorf("%s has %v, want %v", p.name, names, want)
+		}
+		for verb, flags := range verbs {
+			var have []string
+			for flag := range shorts {
+				if find(t, c, verb).Flags().Lookup(flag) != nil {
+					have = append(have, flag)
+				}
+			}
+			if slices.Sort(have); !slices.Equal(have, flags) {
+				t.Errorf("baton %s %s has the flags %v, want %v", p.name, verb, have, flags)
+			}
+		}
+		for _, text := range []string{p.short, p.long, p.runs, p.reloads, p.cleans, p.shows} {
+			if text == "" {
+				t.Errorf("%s lacks a text of its help", p.name)
+			}
+		}
+	}
+}
+
+func find(t *testing.T, c *cobra.Command, name string) *cobra.Command {
+	t.Helper()
+	i := slices.IndexFunc(c.Commands(), func(sub *cobra.Command) bool { return sub.Name() == name })
+	if i < 0 {
+		t.Fatalf("%s has no command %s", c.CommandPath(), name)
+	}
+	return c.Commands()[i]
+}
+
+// TestHelp: every command says in a line what it does, has an example, and examples are commands that there are.
+func TestHelp(t *testing.T) {
+	root := tree(cli.Env{})
+	command := regexp.MustCompile(`(?m)^  (baton [^|#;\n]*)`)
+	var each func(*cobra.Command)
+	each = func(c *cobra.Command) {
+		if c.Short == "" || strings.HasSuffix(c.Short, ".") || !strings.HasPrefix(c.Example, "  ") {
+			t.Errorf("%s: short %q, example %q", c.CommandPath(), c.Short, c.Example)
+		}
+		for _, m := range command.FindAllStringSubmatch(c.Example, -1) {
+			words := strings.Fields(m[1])[1:]
+			found, rest, err := root.Find(words)
+			if err != nil || found.HasSubCommands() && found.Name() != "get" {
+				t.Errorf("%s: the example %q is no command: %v", c.CommandPath(), m[1], err)
+				continue
+			}
+			for _, word := range rest {
+				name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
+				switch {
+				case strings.HasPrefix(word, "--") && found.Flags().Lookup(name) == nil,
+					!strings.HasPrefix(word, "--") && len(name) == 1 && word != name && found.Flags().ShorthandLookup(name) == nil:
+					t.Errorf("%s: the example %q has a flag that there is not: %s", c.CommandPath(), m[1], word)
+				}
+			}
+		}
+		for _, sub := range c.Commands() {
+			each(sub)
+		}
+	}
+	each(root)
+	for _, args := range [][]string{{"--help"}, {"router", "--help"}, {"router", "run", "--help"}, {"help", "anycast", "level"}, {"get", "--help"}} {
+		if status, out, errs := said(t, args...); status != 0 || errs != "" || !strings.Contains(out, "Examples:") {
+			t.Errorf("%v: status %d, %s%s", args, status, out, errs)
+		}
+	}
+}
+
+// TestMistakes: what is typed wrong is said in one line, with what would be right, and makes exit status 2.
+func TestMistakes(t *testing.T) {
+	none := t.TempDir() + "/none.yaml"
+	for _, tt := range []struct{ args, want string }{
+		{"", `COMMAND is missing after "baton": one of anycast, balance, `},
+		{"router", `COMMAND is missing after "baton router": one of backend, check, cleanup, explain, reload, run, sessions, status; for example: baton router run`},
+		{"router -c r.yaml", `COMMAND is missing after "baton router"`},
+		{"router --help foo", `unknown command "foo" for "baton router": one of backend, `},
+		{"router foo --help", `unknown command "foo" for "baton router"`},
+		{"rooter", `unknown command "rooter" for "baton": did you mean "baton router"?`},
+		{"router statsu", `did you mean "baton router status"?`},
+		{"router backend dran", `did you mean "baton router backend drain"?`},
+		{"relay drain", `unknown command "drain" for "baton relay": did you mean `},
+		{"sessions", `did you mean "baton router sessions"?`},
+		{"demo", `unknown command "demo" for "baton": it is "baton-lab demo"`},
+		{"lab up", `it is "baton-lab lab"`},
+		{"help foo", `there is no command "foo"`},
+		{"router explain", "URL is missing; for example: baton router explain http://cdn.example.net/video/1.mp4"},
+		{"router backend drain", "SURROGATE is missing; for example: baton router backend drain s1"},
+		{"anycast level", "LEVEL is missing; for example: baton anycast level prepend-1"},
+		{"anycast level a b c", `unexpected argument "c"; for example: baton anycast level prepend-1`},
+		{"relay plan", "--client ADDRESS and --server ADDRESS are missing; for example: baton relay plan --client 192.0.2.7 "},
+		{"relay plan --client foo --server 192.0.2.1", `--client: "foo" is not an IP address, with or without a port`},
+		{"forwarder trace", "--in-port PORT is missing; for example: baton forwarder trace --in-port 1 "},
+		{"router explain http://x --client foo", `--client: "foo" is not an IP address, such as 192.0.2.7`},
+		{"router explain http://x --header foo", `--header: "foo" is not NAME: VALUE`},
+		{"router status now", `unexpected argument "now": "baton router status" takes none`},
+		{"router status --confg x", "unknown flag --confg: did you mean --config?"},
+		{"router status -o xml", `--output: "xml" is not one of table, wide, json, yaml`},
+		{"router status --watch=often", `--watch: "often" is not a time with its unit, such as 500ms, 10s or 2m`},
+		{"router status -c x --control y", "--config and --control both say whom to ask"},
+		{"router run --log-level loud", `--log-level: "loud" is not one of debug, info, warn, error`},
+		{"router run --log-format xml", `--log-format: "xml" is not one of text, json`},
+		{"router run -c " + none, none + ": no such file"},
+		{"balance cleanup -c " + none, none + ": no such file"},
+	} {
+		t.Run(tt.args, func(t *testing.T) {
+			status, out, errs := said(t, strings.Fields(tt.args)...)
+			if status != cli.Usage || !strings.Contains(errs, tt.want) || strings.Count(errs, "\n") != 1 || out != "" {
+				t.Errorf("status %d, output %q, errors %q; want %d and a line with %q", status, out, errs, cli.Usage, tt.want)
+			}
+		})
+	}
+}
+
+// TestNotRunning: a daemon that does not run is named, with how to start it, and that is a failure.
+func TestNotRunning(t *testing.T) {
+	for _, p := range parts() {
+		for _, verb := range []string{"status", "reload"} {
+			socket := t.TempDir() + "/none.sock"
+			status, out, errs := said(t, p.name, verb, "--control", socket)
+			want := "baton: no " + p.noun + " runs here (nobody listens on " + socket + "); to start it: systemctl start baton-" + p.name + ", or baton " + p.name + " run -c "
+			if status != cli.Failure || !strings.HasPrefix(errs, want) || out != "" {
+				t.Errorf("%s %s: status %d, %s%s; want %s", p.name, verb, status, out, errs, want)
+			}
+		}
+	}
+}
+
+// TestCheck: a right configuration is OK in all formats, with what it has and its warnings.
+func TestCheck(t *testing.T) {
+	file := t.TempDir() + "/router.yaml"
+	write(t, file, `vips: [{address: "10.9.9.9:443", interfaces: [lo], routes: [{pool: p}]}]
+pools:
+  p: {surrogates: [{name: s1, address: "10.2.1.2:80"}, {name: s2, address: "10.2.2.2:80"}]}
+`)
+	const warning = "TLS is not spliced"
+	status, out, errs := said(t, "router", "check", "-c", file)
+	if want := file + ": configuration OK: 1 VIP, 1 pool, 2 surrogates\n"; status != 0 || out != want || !strings.Contains(errs, "warning: "+file+":1:9: ") ||
+		!strings.Contains(errs, warning) {
+		t.Errorf("status %d, %q, want %q; %s", status, out, want, errs)
+	}
+	for format, parse := range map[string]func([]byte, any) error{"json": json.Unmarshal, "yaml": func(b []byte, to any) error { return yaml.Unmarshal(b, to) }} {
+		var have struct {
+			Config, Has string
+			Warnings    []string
+		}
+		_, out, _ := said(t, "router", "check", "-c", file, "-o", format)
+		if err := parse([]byte(out), &have); err != nil || have.Config != file || !strings.Contains(have.Has, "1 VIP") || len(have.Warnings) == 0 {
+			t.Errorf("%s: %v: %+v of %s", format, err, have, out)
+		}
+	}
+}
+
+// TestCheckTellsThePlace: what is wrong only on this host is wrong at a place of the file, too.
+func TestCheckTellsThePlace(t *testing.T) {
+	file := t.TempDir() + "/balance.yaml"
+	write(t, file, "links: [eth0]\nrules:\n  - {name: r, application: {user: nosuchuser}}\n")
+	status, _, errs := said(t, "balance", "check", "-c", file)
+	if want := "baton: " + file + `:3: rules[0].application.user: "nosuchuser" is not a user of this host (`; status != cli.Usage || !strings.HasPrefix(errs, want) {
+		t.Errorf("status %d, %q, want %q", status, errs, want)
+	}
+}

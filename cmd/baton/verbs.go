@@ -1,0 +1,267 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"baton/api"
+	"baton/cmd/cli"
+	"baton/document"
+)
+
+// command is a part's command with all its verbs.
+func (p *part) command(e cli.Env) *cobra.Command {
+	c := &cobra.Command{
+		Use: p.name, Short: p.short, Long: p.long,
+		Example: fmt.Sprintf("  baton %[1]s run -c %[1]s.yaml\n  baton %[1]s check -c %[1]s.yaml\n  baton %[1]s status", p.name),
+	}
+	c.AddCommand(p.runCommand(e), p.checkCommand(e), p.statusCommand(e), p.reloadCommand(e), p.cleanupCommand(e))
+	for _, more := range p.more {
+		c.AddCommand(more(p, e))
+	}
+	return c
+}
+
+// configFlag adds -c, --config.
+func (p *part) configFlag(c *cobra.Command, file *string) {
+	c.Flags().StringVarP(file, "config", "c", p.file(), "the configuration `file`")
+	_ = c.MarkFlagFilename("config", "yaml", "yml")
+}
+
+// there refuses a part's own file that is not there: most likely it is elsewhere.
+func (p *part) there(verb, file string) error {
+	if file == p.file() && !exists(file) {
+		return cli.Usagef("there is no %s: write it, or name another file: baton %[2]s %[3]s -c %[2]s.yaml", file, p.name, verb)
+	}
+	return nil
+}
+
+// checked reads and checks a configuration. What is wrong with it the user mends.
+func (p *part) checked(verb, file string) (checked, error) {
+	if err := p.there(verb, file); err != nil {
+		return checked{}, err
+	}
+	have, err := p.check(file)
+	if err != nil {
+		return checked{}, cli.UsageError{Err: err}
+	}
+	have.Config = file
+	return have, nil
+}
+
+func (p *part) runCommand(e cli.Env) *cobra.Command {
+	var (
+		file string
+		log  cli.Log
+	)
+	c := &cobra.Command{
+		Use:   "run",
+		Short: "Run the " + p.noun + " until SIGTERM or Ctrl-C",
+		Long:  "Run the " + p.noun + " until SIGTERM or Ctrl-C.\n\n" + p.runs,
+		Example: fmt.Sprintf(`  baton %[1]s run
+  baton %[1]s run -c %[1]s.yaml --log-level debug
+  baton %[1]s run --log-format json`, p.name),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			have, err := p.checked("run", file)
+			if err != nil {
+				return err
+			}
+			d := daemon{file: file, log: log.Logger(e.Err), err: e.Err}
+			for _, w := range have.Warnings {
+				d.log.Warn(w)
+			}
+			return mended(p.run(cmd.Context(), d))
+		},
+	}
+	p.configFlag(c, &file)
+	log.Flags(c)
+	return c
+}
+
+// mended has an error about a configuration be the user's to mend: some are found only when a configuration meets the host.
+func mended(err error) error {
+	var wrong *document.Error
+	if errors.As(err, &wrong) {
+		return cli.UsageError{Err: err}
+	}
+	return err
+}
+
+func (p *part) checkCommand(e cli.Env) *cobra.Command {
+	var (
+		file   string
+		format cli.Format
+	)
+	c := &cobra.Command{
+		Use:   "check",
+		Short: "Check a configuration: what is wrong with it, and what to be wary of",
+		Long: `Check a configuration file as run and reload do, and change nothing. What is wrong is printed with its line and column and makes
+exit status 2; warnings leave it at 0.`,
+		Example: fmt.Sprintf("  baton %[1]s check -c %[1]s.yaml\n  baton %[1]s check -o json", p.name),
+		RunE: func(*cobra.Command, []string) error {
+			have, err := p.checked("check", file)
+			if err == nil && p.fits != nil {
+				err = p.fits(file, &have)
+			}
+			if err != nil {
+				return mended(err)
+			}
+			for _, w := range have.Warnings {
+				fmt.Fprintln(e.Err, "warning:", w)
+			}
+			return format.Print(e.Out, have, func(out io.Writer, _ bool) error {
+				for _, note := range have.Notes {
+					fmt.Fprintln(out, note)
+				}
+				_, err := fmt.Fprintf(out, "%s: configuration OK: %s\n", file, have.Has)
+				return err
+			})
+		},
+	}
+	p.configFlag(c, &file)
+	format.Flag(c)
+	return c
+}
+
+func (p *part) statusCommand(e cli.Env) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Show " + p.shows,
+		Example: fmt.Sprintf("  baton %[1]s status\n  baton %[1]s status -o wide -w\n  baton %[1]s status -o json | jq .version", p.name) +
+			p.examples,
+	}
+	return p.show(e, c, func(ctx context.Context, client *api.Client, format *cli.Format) error {
+		s, err := p.status(ctx, client)
+		if err != nil {
+			return err
+		}
+		return format.Print(e.Out, s.data, s.table)
+	})
+}
+
+// show makes a command that asks a running daemon and prints the answer, again and again with -w.
+func (p *part) show(e cli.Env, c *cobra.Command, show func(context.Context, *api.Client, *cli.Format) error) *cobra.Command {
+	var watch cli.Watch
+	p.ask(c, func(ctx context.Context, client *api.Client, format *cli.Format, _ []string) error {
+		return watch.Run(ctx, e.Out, func(ctx context.Context) error { return show(ctx, client, format) })
+	})
+	watch.Flag(c)
+	return c
+}
+
+// ask makes a command that asks a running daemon.
+func (p *part) ask(c *cobra.Command, ask func(ctx context.Context, client *api.Client, format *cli.Format, args []string) error) *cobra.Command {
+	var (
+		at     = asked{part: p}
+		format cli.Format
+	)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := at.choose(cmd); err != nil {
+			return err
+		}
+		return at.ask(cmd.Context(), func(ctx context.Context, client *api.Client) error { return ask(ctx, client, &format, args) })
+	}
+	at.flags(c)
+	format.Flag(c)
+	return c
+}
+
+func (p *part) reloadCommand(e cli.Env) *cobra.Command {
+	return p.ask(&cobra.Command{
+		Use:   "reload",
+		Short: "Have the running " + p.noun + " read its configuration again",
+		Long: `Have the running ` + p.noun + ` read its configuration again, as SIGHUP does, and say what has changed. A configuration that is refused changes
+nothing, and makes exit status 2. ` + p.reloads,
+		Example: fmt.Sprintf("  baton %[1]s reload\n  baton %[1]s reload -c %[1]s.yaml -o json", p.name),
+	}, func(ctx context.Context, client *api.Client, format *cli.Format, _ []string) error {
+		result, err := client.Reload(ctx)
+		if errors.Is(err, api.ErrConflict) || errors.Is(err, api.ErrInvalid) {
+			why := err.Error()
+			for _, kind := range []error{api.ErrConflict, api.ErrInvalid} { // which says nothing more
+				why = strings.TrimPrefix(why, kind.Error()+": ")
+			}
+			return cli.Usagef("the new configuration was refused, the old one stays in force: %s", why)
+		}
+		if err != nil {
+			return err
+		}
+		return format.Print(e.Out, result, func(out io.Writer, _ bool) error {
+			_, err := fmt.Fprintf(out, "%s is in force\n%s", result.Config, lines(result.Changed))
+			return err
+		})
+	})
+}
+
+func lines(all []string) string {
+	if len(all) == 0 {
+		return ""
+	}
+	return strings.Join(all, "\n") + "\n"
+}
+
+func (p *part) cleanupCommand(e cli.Env) *cobra.Command {
+	var (
+		file   string
+		format cli.Format
+	)
+	c := &cobra.Command{
+		Use:   "cleanup",
+		Short: "Remove what a " + p.noun + " that no longer runs has left in the kernel",
+		Long: "Remove what a " + p.noun + " that no longer runs has left in the kernel, and its stale control socket. " + p.cleans +
+			"\nIt is refused while the " + p.noun + " runs, and does nothing where nothing is left.",
+		Example: fmt.Sprintf("  baton %[1]s cleanup\n  baton %[1]s cleanup -c %[1]s.yaml", p.name),
+		RunE: func(*cobra.Command, []string) error {
+			removed, err := p.clean(file)
+			if err != nil && len(removed) == 0 {
+				return err
+			}
+			data := struct {
+				Removed []string `json:"removed"`
+			}{append([]string{}, removed...)}
+			return errors.Join(err, format.Print(e.Out, data, func(out io.Writer, _ bool) error {
+				if len(removed) == 0 {
+					_, err := fmt.Fprintf(out, "nothing is left of the %s of %s\n", p.noun, file)
+					return err
+				}
+				for _, what := range removed {
+					fmt.Fprintln(out, "removed", what)
+				}
+				return nil
+			}))
+		},
+	}
+	p.configFlag(c, &file)
+	format.Flag(c)
+	return c
+}
+
+// clean removes what is left of the daemon that a configuration is of.
+func (p *part) clean(file string) ([]string, error) {
+	if err := p.there("cleanup", file); err != nil {
+		return nil, err
+	}
+	socket, err := p.socketOf(file)
+	if err != nil {
+		return nil, err
+	}
+	if listens(socket) {
+		return nil, fmt.Errorf("the %s of %s runs: stop it first: systemctl stop baton-%s", p.noun, file, p.name)
+	}
+	removed, err := p.cleanup(file)
+	if err != nil {
+		return removed, err
+	}
+	if err := os.Remove(socket); err == nil {
+		removed = append(removed, "control socket "+socket)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return removed, err
+	}
+	return removed, nil
+}

@@ -7,6 +7,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 #include "../kernel/counters.h"
+#include "../kernel/selectors.h"
 #include "types.h"
 
 #define AF_INET  2
@@ -16,34 +17,11 @@ const volatile __u64 own_netns = 0; /* cookie of the network namespace whose con
 const volatile __u32 hertz = 250;   /* jiffies of a second */
 const volatile bool orphans = true; /* whether connections are looked at that the application may have closed */
 
-/* Which generation of ports, addresses, exempt and policies is in force: 0 or 1. User space writes the other, then this. */
-volatile __u32 generation;
+/* By the server's address: the policies that want it. Written by user space. */
+SETS_BY_PREFIX(addresses);
 
-/* By generation << 16 | port: the policies that want it. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 2 << 16);
-	__type(key, __u32);
-	__type(value, __u64);
-} ports SEC(".maps");
-
-/* By the server's address: the policies that want it. Written by user space. A miss is no policy's. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(max_entries, 65536);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct prefix_key);
-	__type(value, __u64);
-} addresses SEC(".maps");
-
-/* By the client's address: the policies that spare it. Written by user space. A miss is spared by none. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(max_entries, 65536);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct prefix_key);
-	__type(value, __u64);
-} exempt SEC(".maps");
+/* By the client's address: the policies that spare it. Written by user space. */
+SETS_BY_PREFIX(exempt);
 
 /* By place: generation * MAX_POLICIES + bit. */
 struct {

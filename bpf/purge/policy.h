@@ -4,29 +4,18 @@
 
 #include "maps.h"
 
-static __always_inline __u64 set_of(void *prefixes, __u32 of, const __u8 *addr)
-{
-	struct prefix_key key = { .prefixlen = 32 + 128, .generation = of };
-	__u64 *set;
-
-	copy_addr(key.addr, addr);
-	set = bpf_map_lookup_elem(prefixes, &key);
-	return set ? *set : 0;
-}
-
 /* The first policy that wants the connection's server. spared: this policy spares the client. */
 static __always_inline struct policy *policy_of(const struct tuple *t, bool *spared)
 {
-	__u32 now = generation & 1, place = now << 16 | bpf_ntohs(t->dport);
-	__u64 *set = bpf_map_lookup_elem(&ports, &place), wanted;
+	__u32 now = generation & 1, place;
+	__u64 wanted = set_by_port(now, t->dport);
 
-	if (!set || !*set)
-		return NULL;
-	wanted = *set & set_of(&addresses, now, t->dst);
+	if (wanted)
+		wanted &= set_by_prefix(&addresses, now, t->dst);
 	if (!wanted)
 		return NULL;
 	wanted &= -wanted;
-	*spared = set_of(&exempt, now, t->src) & wanted;
+	*spared = set_by_prefix(&exempt, now, t->src) & wanted;
 	place = now * MAX_POLICIES;
 	for (__u32 bit = 32; bit; bit >>= 1)
 		if (wanted >> bit) {

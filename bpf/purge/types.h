@@ -21,13 +21,6 @@ enum bound {
 	LATE = 40,
 };
 
-/* The longest prefix of these has the set of policies that want, or spare, the address. Of two generations one is in force. */
-struct prefix_key {
-	__u32 prefixlen; /* bits from generation on */
-	__u32 generation;
-	__u8 addr[16];
-};
-
 /* When a connection is dormant. Times are ms. */
 struct policy {
 	__u32 id;          /* user space's, reported in marks; not 0 */

@@ -7,6 +7,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 #include "../kernel/counters.h"
+#include "../kernel/selectors.h"
 #include "types.h"
 
 #define AF_INET 2
@@ -16,25 +17,8 @@ const volatile __u32 per_source = 64; /* SYNs of one client reported and not set
 const volatile __u32 readers = 1;     /* of events */
 const volatile __u64 own_netns = 0;   /* cookie of the network namespace whose sockets may be trunks */
 
-/* Which generation of ports, destinations and entries is in force: 0 or 1. User space writes the other, then this. */
-volatile __u32 generation;
-
-/* By generation << 16 | port: the entries that want it. Looked up first, as most packets end here. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 2 << 16);
-	__type(key, __u32);
-	__type(value, __u64);
-} ports SEC(".maps");
-
-/* Written by user space. A miss is no entry's. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(max_entries, 65536);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct destination_key);
-	__type(value, __u64);
-} destinations SEC(".maps");
+/* The entries that want it. Written by user space. */
+SETS_BY_PREFIX(destinations);
 
 /* By place: generation * MAX_ENTRIES + bit. */
 struct {

@@ -18,13 +18,6 @@ enum bound {
 	REFUSED_MS = 5000, /* for which repetitions of a refused SYN are answered */
 };
 
-/* The longest prefix of these has the set of entries that want the address. Of two generations one is in force. */
-struct destination_key {
-	__u32 prefixlen; /* bits from generation on */
-	__u32 generation;
-	__u8 addr[16];
-};
-
 enum early_kind { EARLY_OFF, EARLY_OPTIMISTIC, EARLY_CONNECT_FIRST };
 
 /* Where flows come in. */

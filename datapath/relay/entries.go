@@ -109,12 +109,12 @@ func (r *Relay) emptyTables(generation uint32, t tables) error {
 	return nil
 }
 
-func destinationKey(generation uint32, p netip.Prefix) relayDestinationKey {
+func destinationKey(generation uint32, p netip.Prefix) relayPrefixKey {
 	bits := p.Bits()
 	if p.Addr().Is4() {
 		bits += 96
 	}
-	return relayDestinationKey{Prefixlen: uint32(32 + bits), Generation: generation, Addr: p.Addr().As16()}
+	return relayPrefixKey{Prefixlen: uint32(32 + bits), Generation: generation, Addr: p.Addr().As16()}
 }
 
 // tables is what entries become: bit i of a set is entry i.

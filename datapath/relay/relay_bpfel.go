@@ -31,13 +31,6 @@ const (
 	relayCommandKindCOMMAND_SWEEP relayCommandKind = 2
 )
 
-type relayDestinationKey struct {
-	_          structs.HostLayout
-	Prefixlen  uint32
-	Generation uint32
-	Addr       [16]uint8
-}
-
 type relayEarlyKind uint32
 
 const (
@@ -66,6 +59,13 @@ type relayHeldEvent struct {
 	_     structs.HostLayout
 	Event relaySynEvent
 	Frame [256]uint8
+}
+
+type relayPrefixKey struct {
+	_          structs.HostLayout
+	Prefixlen  uint32
+	Generation uint32
+	Addr       [16]uint8
 }
 
 type relayRefused struct {

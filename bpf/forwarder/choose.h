@@ -23,20 +23,20 @@ static __always_inline struct port *pickable(struct bucket *b)
  * What a flow takes by a port: what all flows take is divided by the weight. A port that was never measured is tried first, but not by all at
  * once: while it has a flow, it is as good as the fastest.
  */
-static __always_inline __u32 time_of(struct work *w, const struct pick_seat *s)
+static __always_inline __u32 time_of(struct traversal *t, const struct pick_seat *s)
 {
 	__u64 time = s->peak / 1000 + 1;
 
-	if (w->flow.method == PICK_LEAST || w->flow.method == PICK_EVEN)
+	if (t->flow.method == PICK_LEAST || t->flow.method == PICK_EVEN)
 		return 1;
-	if (w->flow.method != PICK_FASTEST)
+	if (t->flow.method != PICK_FASTEST)
 		return 0;
 	if (!s->peak)
 		return active_flows(s) ? UNMEASURED : 0;
 	if (time > MOST_TIME)
 		time = MOST_TIME;
-	if (time < w->flow.fastest)
-		w->flow.fastest = time;
+	if (time < t->flow.fastest)
+		t->flow.fastest = time;
 	return time;
 }
 
@@ -52,43 +52,44 @@ static __always_inline void keep(struct candidate *c, struct bucket *b, struct p
 static long list_candidate(__u32 i, void *unused)
 {
 	struct picking *all = the_picking();
-	struct work *w = work();
+	struct traversal *t = traversal();
 	struct candidate *c;
 	struct bucket *b;
 	struct port *p;
 	__u32 place, n;
 
-	if (!w || !all)
+	if (!t || !all)
 		return 1;
-	place = w->flow.first + i;
+	place = t->flow.first + i;
 	b = bpf_map_lookup_elem(&buckets, &place);
 	if (!b)
 		return 1;
 	p = pickable(b);
-	if (!p || w->flow.excluded >> (p->seat & (PICK_SEATS - 1)) & 1)
+	if (!p || t->flow.excluded >> (p->seat & (PICK_SEATS - 1)) & 1)
 		return 0;
 	if (!b->weight) {
-		if (!w->flow.standby.port)
-			keep(&w->flow.standby, b, p, i, place);
+		if (!t->flow.standby.port)
+			keep(&t->flow.standby, b, p, i, place);
 		return 0;
 	}
-	n = w->flow.candidates;
+	n = t->flow.candidates;
 	if (n >= PICK_SEATS)
 		return 1;
-	c = &w->flow.candidate[n & (PICK_SEATS - 1)];
+	c = &t->flow.candidate[n & (PICK_SEATS - 1)];
 	keep(c, b, p, i, place);
-	c->time = time_of(w, seat_of(all, p->seat));
-	w->flow.candidates = n + 1;
+	c->time = time_of(t, seat_of(all, p->seat));
+	t->flow.candidates = n + 1;
 	return 0;
 }
 
 /* Finds the least cost. */
-static __always_inline void bid(struct picking *all, struct candidate *c, volatile struct bidding *b, struct work *w)
+static __always_inline void bid(struct picking *all, struct candidate *c, volatile struct bidding *b,
+				struct traversal *t)
 {
 	__u64 cost = c->time;
 
 	if (cost == UNMEASURED)
-		cost = w->flow.fastest;
+		cost = t->flow.fastest;
 	cost *= active_flows(seat_of(all, c->seat)) + 1;
 	c->cost = cost;
 	b->total += c->weight;
@@ -164,32 +165,32 @@ static __always_inline void convert(struct pick_turns *turns, volatile struct bi
 __noinline int choose_candidate(void)
 {
 	struct picking *all = the_picking();
-	struct work *w = work();
+	struct traversal *t = traversal();
 	struct pick_turns *turns;
 	struct bidding *b;
 	__u32 n, best, method;
 
-	if (!w || !all)
+	if (!t || !all)
 		return PICK_SEATS;
-	turns = bpf_map_lookup_elem(&pick_turns, &w->flow.head);
+	turns = bpf_map_lookup_elem(&pick_turns, &t->flow.head);
 	if (!turns)
 		return PICK_SEATS;
-	b = &w->flow.bidding;
+	b = &t->flow.bidding;
 	__builtin_memset(b, 0, sizeof(*b));
 	b->best = PICK_SEATS;
-	n = w->flow.candidates;
-	method = w->flow.method;
+	n = t->flow.candidates;
+	method = t->flow.method;
 	bpf_spin_lock(&all->lock);
 	for (__u32 i = 0; i < PICK_SEATS && i < n; i++)
-		bid(all, &w->flow.candidate[i], b, w);
+		bid(all, &t->flow.candidate[i], b, t);
 	convert(turns, b);
 	for (__u32 i = 0; i < PICK_SEATS && i < n; i++)
-		judge(&w->flow.candidate[i], b, method);
+		judge(&t->flow.candidate[i], b, method);
 	for (__u32 i = 0; i < PICK_SEATS && i < n; i++)
-		earn(turns, &w->flow.candidate[i], b, i, method);
+		earn(turns, &t->flow.candidate[i], b, i, method);
 	best = *(volatile __u32 *)&b->best;
 	if (best < PICK_SEATS) {
-		__u32 seat = w->flow.candidate[best].seat & (PICK_SEATS - 1);
+		__u32 seat = t->flow.candidate[best].seat & (PICK_SEATS - 1);
 
 		turns->earned[seat] -= b->among;
 		__sync_fetch_and_add(&all->seat[seat].active, ONE_CHANGE + 1);
@@ -199,11 +200,11 @@ __noinline int choose_candidate(void)
 }
 
 /* Takes a candidate otherwise than by choose_candidate. */
-static __always_inline void take(struct work *w, const struct candidate *c)
+static __always_inline void take(struct traversal *t, const struct candidate *c)
 {
 	struct picking *all = the_picking();
 
-	w->flow.chosen = *c;
+	t->flow.chosen = *c;
 	if (all)
 		__sync_fetch_and_add(&seat_of(all, c->seat)->active, ONE_CHANGE + 1);
 }
@@ -217,96 +218,96 @@ struct wanted_candidate {
 
 static long find_candidate(__u32 i, struct wanted_candidate *want)
 {
-	struct work *w = work();
+	struct traversal *t = traversal();
 	struct candidate *c;
 
-	if (!w || i >= PICK_SEATS)
+	if (!t || i >= PICK_SEATS)
 		return 1;
-	c = &w->flow.candidate[i];
+	c = &t->flow.candidate[i];
 	if (want->port ? c->port != want->port : c->bucket != want->bucket)
 		return 0;
 	want->found = i;
 	return 1;
 }
 
-static __always_inline bool take_wanted(struct work *w, struct wanted_candidate *want)
+static __always_inline bool take_wanted(struct traversal *t, struct wanted_candidate *want)
 {
 	want->found = PICK_SEATS;
-	bpf_loop(w->flow.candidates & (2 * PICK_SEATS - 1), find_candidate, want, 0);
+	bpf_loop(t->flow.candidates & (2 * PICK_SEATS - 1), find_candidate, want, 0);
 	if (want->found >= PICK_SEATS)
 		return false;
-	take(w, &w->flow.candidate[want->found & (PICK_SEATS - 1)]);
+	take(t, &t->flow.candidate[want->found & (PICK_SEATS - 1)]);
 	return true;
 }
 
-static __always_inline void remote_of(struct work *w)
+static __always_inline void remote_of(struct traversal *t)
 {
-	w->flow.remote.group = w->flow.id;
-	w->flow.remote.family = w->flow.key.family;
-	__builtin_memcpy(w->flow.remote.remote, w->flow.key.remote, 16);
+	t->flow.remote.group = t->flow.id;
+	t->flow.remote.family = t->flow.key.family;
+	__builtin_memcpy(t->flow.remote.remote, t->flow.key.remote, 16);
 }
 
 /* The port of another flow to the same address. */
-static __always_inline __be32 companion(struct work *w)
+static __always_inline __be32 companion(struct traversal *t)
 {
 	struct pick_remote *r;
 
-	remote_of(w);
-	r = bpf_map_lookup_elem(&pick_remotes, &w->flow.remote);
-	if (!r || w->now - r->used > w->flow.together * NS)
+	remote_of(t);
+	r = bpf_map_lookup_elem(&pick_remotes, &t->flow.remote);
+	if (!r || t->now - r->used > t->flow.together * NS)
 		return 0;
 	return r->port;
 }
 
 /* Notes that a flow to its address uses a port. */
-static __always_inline void note_remote(struct work *w, __be32 port)
+static __always_inline void note_remote(struct traversal *t, __be32 port)
 {
-	remote_of(w);
-	w->flow.last.port = port;
-	w->flow.last.reserved = 0;
-	w->flow.last.used = w->now;
-	bpf_map_update_elem(&pick_remotes, &w->flow.remote, &w->flow.last, BPF_ANY);
+	remote_of(t);
+	t->flow.last.port = port;
+	t->flow.last.reserved = 0;
+	t->flow.last.used = t->now;
+	bpf_map_update_elem(&pick_remotes, &t->flow.remote, &t->flow.last, BPF_ANY);
 }
 
-/* Chooses into w->flow.chosen, among what is not excluded, and counts the flow as active. Returns -1 when nothing lives. */
+/* Chooses into t->flow.chosen, among what is not excluded, and counts the flow as active. Returns -1 when nothing lives. */
 __noinline int choose(void)
 {
 	struct wanted_candidate want = {};
-	struct work *w = work();
+	struct traversal *t = traversal();
 	struct choice c = {};
 	__u32 best;
 
-	if (!w)
+	if (!t)
 		return -1;
-	w->flow.candidates = 0;
-	w->flow.fastest = MOST_TIME;
-	w->flow.standby.port = 0;
-	bpf_loop(w->flow.count < 4096 ? w->flow.count : 4096, list_candidate, NULL, 0);
-	if (!w->flow.candidates) {
-		if (!w->flow.standby.port)
+	t->flow.candidates = 0;
+	t->flow.fastest = MOST_TIME;
+	t->flow.standby.port = 0;
+	bpf_loop(t->flow.count < 4096 ? t->flow.count : 4096, list_candidate, NULL, 0);
+	if (!t->flow.candidates) {
+		if (!t->flow.standby.port)
 			return -1;
-		take(w, &w->flow.standby);
+		take(t, &t->flow.standby);
 		return 0;
 	}
-	if (w->flow.together) {
-		want.port = companion(w);
-		if (want.port && take_wanted(w, &want))
+	if (t->flow.together) {
+		want.port = companion(t);
+		if (want.port && take_wanted(t, &want))
 			return 0;
 	}
-	if (w->flow.method == PICK_HASH) {
-		c.first = w->flow.first;
-		c.slots = w->flow.slots;
-		c.mask = w->flow.slot_mask;
-		c.slot = hash_flow(w);
+	if (t->flow.method == PICK_HASH) {
+		c.first = t->flow.first;
+		c.slots = t->flow.slots;
+		c.mask = t->flow.slot_mask;
+		c.slot = hash_flow(t);
 		bpf_loop(64, choose_slot, &c, 0);
 		want.port = 0;
 		want.bucket = c.chosen;
-		if (c.found && take_wanted(w, &want))
+		if (c.found && take_wanted(t, &want))
 			return 0;
 	}
 	best = choose_candidate();
 	if (best >= PICK_SEATS)
 		return -1;
-	w->flow.chosen = w->flow.candidate[best & (PICK_SEATS - 1)];
+	t->flow.chosen = t->flow.candidate[best & (PICK_SEATS - 1)];
 	return 0;
 }

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "work.h"
+#include "traversal.h"
 
 #define CRC_POWERS 17
 

@@ -207,62 +207,62 @@ static __always_inline __u64 patience(__u8 protocol, const struct pick *p)
 	return UDP_NS;
 }
 
-/* The packet's ports, or what stands for them, into w->flow.ports. Returns -1 for a fragment whose first one was not seen. */
+/* The packet's ports, or what stands for them, into t->flow.ports. Returns -1 for a fragment whose first one was not seen. */
 __noinline int read_ports(struct __sk_buff *skb)
 {
-	struct work *w = work();
+	struct traversal *t = traversal();
 	struct pick_fragment_key *whole;
 	struct pick_fragment *known;
 	__u32 type;
 	__be16 id;
 
-	if (!w)
+	if (!t)
 		return -1;
-	w->flow.ports.src_port = w->flow.ports.dst_port = 0;
-	if (w->fragment) {
-		whole = &w->flow.whole;
-		__builtin_memcpy(whole->src, w->fields.ip_src, 16);
-		__builtin_memcpy(whole->dst, w->fields.ip_dst, 16);
-		whole->protocol = bpf_ntohs(w->fields.ip_proto);
+	t->flow.ports.src_port = t->flow.ports.dst_port = 0;
+	if (t->fragment) {
+		whole = &t->flow.whole;
+		__builtin_memcpy(whole->src, t->fields.ip_src, 16);
+		__builtin_memcpy(whole->dst, t->fields.ip_dst, 16);
+		whole->protocol = bpf_ntohs(t->fields.ip_proto);
 		whole->id = 0;
 		whole->zero = 0;
-		if (w->kind3 == L3_IPV4) {
+		if (t->kind3 == L3_IPV4) {
 			whole->family = 4;
-			if (bpf_skb_load_bytes(skb, w->l3 + 4, &whole->id, 2))
+			if (bpf_skb_load_bytes(skb, t->l3 + 4, &whole->id, 2))
 				return -1;
 		} else {
 			whole->family = 6;
-			if (bpf_skb_load_bytes(skb, w->fragment_header + 4, &whole->id, 4))
+			if (bpf_skb_load_bytes(skb, t->fragment_header + 4, &whole->id, 4))
 				return -1;
 		}
-		if (w->later) {
+		if (t->later) {
 			known = bpf_map_lookup_elem(&pick_fragments, whole);
 			if (!known)
 				return -1;
-			w->flow.ports = *known;
+			t->flow.ports = *known;
 			return 0;
 		}
 	}
-	switch (w->kind4) {
+	switch (t->kind4) {
 	case L4_TCP:
 	case L4_UDP:
 	case L4_SCTP:
-		w->flow.ports.src_port = w->fields.l4_src;
-		w->flow.ports.dst_port = w->fields.l4_dst;
+		t->flow.ports.src_port = t->fields.l4_src;
+		t->flow.ports.dst_port = t->fields.l4_dst;
 		break;
 	case L4_ICMP:
 	case L4_ICMPV6:
-		type = bpf_ntohs(w->fields.l4_src);
-		if (bpf_skb_load_bytes(skb, w->l4 + 4, &id, 2))
+		type = bpf_ntohs(t->fields.l4_src);
+		if (bpf_skb_load_bytes(skb, t->l4 + 4, &id, 2))
 			break;
-		if (type == (w->kind4 == L4_ICMP ? 8 : 128)) /* the one who asks has it as its port */
-			w->flow.ports.src_port = id;
-		else if (type == (w->kind4 == L4_ICMP ? 0 : 129))
-			w->flow.ports.dst_port = id;
+		if (type == (t->kind4 == L4_ICMP ? 8 : 128)) /* the one who asks has it as its port */
+			t->flow.ports.src_port = id;
+		else if (type == (t->kind4 == L4_ICMP ? 0 : 129))
+			t->flow.ports.dst_port = id;
 		break;
 	}
-	if (w->fragment)
-		bpf_map_update_elem(&pick_fragments, &w->flow.whole, &w->flow.ports, BPF_ANY);
+	if (t->fragment)
+		bpf_map_update_elem(&pick_fragments, &t->flow.whole, &t->flow.ports, BPF_ANY);
 	return 0;
 }
 
@@ -283,20 +283,20 @@ static __always_inline void finned(struct pick *p, __u32 flag)
 /* Whether a packet of TCP has payload, by its headers: a frame may be padded. */
 __noinline int has_payload(struct __sk_buff *skb)
 {
-	struct work *w = work();
+	struct traversal *t = traversal();
 	__u32 headers;
 	__be16 len;
 	__u8 words;
 
-	if (!w)
+	if (!t)
 		return 0;
-	if (w->kind4 != L4_TCP)
-		return w->later;
-	if (bpf_skb_load_bytes(skb, w->kind3 == L3_IPV4 ? w->l3 + 2 : w->l3 + 4, &len, 2) ||
-	    bpf_skb_load_bytes(skb, w->l4 + 12, &words, 1))
+	if (t->kind4 != L4_TCP)
+		return t->later;
+	if (bpf_skb_load_bytes(skb, t->kind3 == L3_IPV4 ? t->l3 + 2 : t->l3 + 4, &len, 2) ||
+	    bpf_skb_load_bytes(skb, t->l4 + 12, &words, 1))
 		return 0;
-	headers = w->l4 - w->l3 + (words >> 4) * 4;
-	if (w->kind3 == L3_IPV6) /* its length is that of what follows its first header */
+	headers = t->l4 - t->l3 + (words >> 4) * 4;
+	if (t->kind3 == L3_IPV6) /* its length is that of what follows its first header */
 		headers -= sizeof(struct ipv6hdr);
 	/* 0: a frame that is too large for the field (RFC 2675; Linux in IPv4, too) */
 	return !len || bpf_ntohs(len) > headers;

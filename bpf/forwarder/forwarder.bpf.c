@@ -25,33 +25,33 @@ enum reason { REASON_NO_MATCH, REASON_ACTION, REASON_INVALID_TTL };
 /* The packet enters a table. Returns 1 when it ends there. */
 __noinline int enter(struct __sk_buff *skb, __u32 number)
 {
-	struct work *w = work();
-	struct entry *e;
-	struct table *t;
+	struct traversal *t = traversal();
+	struct flow_entry *e;
+	struct table *from;
 	__u32 place;
 	int verdict;
 
-	if (!w)
+	if (!t)
 		return 1;
-	w->table = number;
-	w->phase = PHASE_ENTRY;
-	w->entry = place = meet(w);
+	t->table = number;
+	t->phase = PHASE_ENTRY;
+	t->entry = place = meet(t);
 	e = bpf_map_lookup_elem(&entries, &place);
 	if (!e) {
-		t = bpf_map_lookup_elem(&tables, &number);
-		if (t)
-			__sync_fetch_and_add(&t->missed, w->packets);
-		return stop(w, DROP_MISS);
+		from = bpf_map_lookup_elem(&tables, &number);
+		if (from)
+			__sync_fetch_and_add(&from->missed, t->packets);
+		return stop(t, DROP_MISS);
 	}
-	account(&entry_counts, e->counts, w);
-	w->cookie = e->cookie;
+	account(&entry_counts, e->counts, t);
+	t->cookie = e->cookie;
 	if (e->meter) {
 		verdict = run_meter(skb, e->meter);
 		if (verdict)
-			return stop(w, verdict);
+			return stop(t, verdict);
 	}
-	w->list.next = e->ops;
-	w->list.end = e->ops + e->apply;
+	t->list.next = e->ops;
+	t->list.end = e->ops + e->apply;
 	return 0;
 }
 
@@ -61,105 +61,105 @@ struct write {
 
 static long write_one(__u32 i, struct write *write)
 {
-	struct work *w = work();
+	struct traversal *t = traversal();
 	__u32 place = write->next++;
 	struct op *op = bpf_map_lookup_elem(&ops, &place);
 
-	if (!w || !op)
+	if (!t || !op)
 		return 1;
-	w->set[op->slot & 63] = place;
-	w->in_set |= 1ULL << (op->slot & 63);
+	t->set[op->slot & 63] = place;
+	t->in_set |= 1ULL << (op->slot & 63);
 	return 0;
 }
 
 /* What comes after an entry's apply-actions. */
-static __always_inline int rest_of_entry(struct __sk_buff *skb, struct work *w)
+static __always_inline int rest_of_entry(struct __sk_buff *skb, struct traversal *t)
 {
-	__u32 place = w->entry;
-	struct entry *e = bpf_map_lookup_elem(&entries, &place);
+	__u32 place = t->entry;
+	struct flow_entry *e = bpf_map_lookup_elem(&entries, &place);
 	struct write write;
 
 	if (!e)
-		return stop(w, DROP_MISS);
+		return stop(t, DROP_MISS);
 	if (e->flags & ENTRY_CLEAR)
-		w->in_set = 0;
+		t->in_set = 0;
 	if (e->write) {
 		write.next = e->ops + e->apply;
 		bpf_loop(e->write, write_one, &write, 0);
 	}
 	if (e->flags & ENTRY_METADATA)
-		w->fields.metadata = (w->fields.metadata & ~e->metadata_mask) | (e->metadata & e->metadata_mask);
+		t->fields.metadata = (t->fields.metadata & ~e->metadata_mask) | (e->metadata & e->metadata_mask);
 	if (e->flags & ENTRY_GOTO)
 		return enter(skb, e->next);
-	if (!w->in_set)
+	if (!t->in_set)
 		return 1;
-	w->phase = PHASE_SET;
-	w->slot = 0;
+	t->phase = PHASE_SET;
+	t->slot = 0;
 	return 0;
 }
 
-struct scan {
+struct next_slot {
 	__u32 slot;
 };
 
-static long next_slot(__u32 i, struct scan *scan)
+static long next_in_set(__u32 i, struct next_slot *next)
 {
-	struct work *w = work();
+	struct traversal *t = traversal();
 
-	if (!w || scan->slot >= 64 || w->in_set >> (scan->slot & 63) & 1)
+	if (!t || next->slot >= 64 || t->in_set >> (next->slot & 63) & 1)
 		return 1;
-	scan->slot++;
+	next->slot++;
 	return 0;
 }
 
 /* The next action of the set. An output does nothing where there is a group [5.10]. */
-static __always_inline int rest_of_set(struct work *w)
+static __always_inline int rest_of_set(struct traversal *t)
 {
-	struct scan scan = { .slot = w->slot };
+	struct next_slot next = { .slot = t->slot };
 	__u32 place;
 
-	if (w->in_set == 1ULL << SLOT_OUTPUT && !w->slot)
-		scan.slot = SLOT_OUTPUT;
+	if (t->in_set == 1ULL << SLOT_OUTPUT && !t->slot)
+		next.slot = SLOT_OUTPUT;
 	else
-		bpf_loop(64, next_slot, &scan, 0);
-	if (scan.slot >= 64 || (scan.slot == SLOT_OUTPUT && w->in_set >> SLOT_GROUP & 1))
+		bpf_loop(64, next_in_set, &next, 0);
+	if (next.slot >= 64 || (next.slot == SLOT_OUTPUT && t->in_set >> SLOT_GROUP & 1))
 		return 1;
-	place = w->set[scan.slot & 63];
-	w->list.next = place;
-	w->list.end = place + 1;
-	w->slot = scan.slot + 1;
+	place = t->set[next.slot & 63];
+	t->list.next = place;
+	t->list.end = place + 1;
+	t->slot = next.slot + 1;
 	return 0;
 }
 
 /* The list of ops has ended. Returns 1 when there is nothing more to do. */
 __noinline int advance(struct __sk_buff *skb)
 {
-	struct work *w = work();
+	struct traversal *t = traversal();
 
-	if (!w)
+	if (!t)
 		return 1;
-	if (w->depth) {
-		w->depth--;
-		w->list = w->outer[w->depth & (MAX_NESTED - 1)];
+	if (t->depth) {
+		t->depth--;
+		t->list = t->outer[t->depth & (MAX_NESTED - 1)];
 		return 0;
 	}
-	switch (w->phase) {
+	switch (t->phase) {
 	case PHASE_ENTRY:
-		return rest_of_entry(skb, w);
+		return rest_of_entry(skb, t);
 	case PHASE_SET:
-		return rest_of_set(w);
+		return rest_of_set(t);
 	}
 	return 1;
 }
 
-static __always_inline int change(struct __sk_buff *skb, struct work *w)
+static __always_inline int change(struct __sk_buff *skb, struct traversal *t)
 {
 	int verdict;
 
-	switch (w->op.kind) {
+	switch (t->op.kind) {
 	case OP_PATCH:
 		verdict = patch(skb);
-		if (!verdict && (w->op.base == BASE_TYPE || (w->op.base == BASE_ICMPV6 && !w->op.at)))
+		if (!verdict && (t->op.base == BASE_TYPE || (t->op.base == BASE_ICMPV6 && !t->op.at)))
 			return retype(skb);
 		return verdict;
 	case OP_DSCP:
@@ -203,23 +203,23 @@ static __always_inline int change(struct __sk_buff *skb, struct work *w)
 	return 0;
 }
 
-/* Executes w->op. Returns 1 when the packet ends. */
+/* Executes t->op. Returns 1 when the packet ends. */
 __noinline int perform(struct __sk_buff *skb)
 {
 	struct pipeline *st = the_pipeline();
-	struct work *w = work();
+	struct traversal *t = traversal();
 	__u32 reason, place;
-	struct entry *e;
+	struct flow_entry *e;
 	int verdict;
 
-	if (!w || !st)
+	if (!t || !st)
 		return 1;
-	switch (w->op.kind) {
+	switch (t->op.kind) {
 	case OP_OUTPUT:
-		output(skb, w, w->op.arg);
+		output(skb, t, t->op.arg);
 		return 0;
 	case OP_IN_PORT:
-		output_back(skb, w);
+		output_back(skb, t);
 		return 0;
 	case OP_ALL:
 		return output_all(skb, 0);
@@ -230,38 +230,38 @@ __noinline int perform(struct __sk_buff *skb)
 	case OP_TABLE:
 		return copy_to(skb, NO_ENTRY);
 	case OP_CONTROLLER:
-		e = w->phase == PHASE_ENTRY ? bpf_map_lookup_elem(&entries, &w->entry) : NULL;
+		e = t->phase == PHASE_ENTRY ? bpf_map_lookup_elem(&entries, &t->entry) : NULL;
 		reason = REASON_ACTION;
-		place = w->list.next - 1; /* of a group, it is not among the entry's own */
+		place = t->list.next - 1; /* of a group, it is not among the entry's own */
 		if (e && e->flags & ENTRY_MISS && place >= e->ops && place < e->ops + e->apply)
 			reason = REASON_NO_MATCH;
-		return punt(skb, w->op.arg, reason);
+		return punt(skb, t->op.arg, reason);
 	case OP_GROUP:
-		return run_group(skb, w->op.arg);
+		return run_group(skb, t->op.arg);
 	case OP_PICK:
 		return run_pick(skb);
 	case OP_UNPICK:
 		return run_unpick(skb);
 	case OP_COUNT:
-		account(&bucket_counts, w->op.arg, w);
+		account(&bucket_counts, t->op.arg, t);
 		return 0;
 	case OP_COPY:
-		return copy_to(skb, w->op.arg);
+		return copy_to(skb, t->op.arg);
 	case OP_TUNNEL:
-		__builtin_memcpy(&w->fields.tunnel_id, w->op.value, 8);
+		__builtin_memcpy(&t->fields.tunnel_id, t->op.value, 8);
 		return 0;
 	case OP_QUEUE:
-		skb->priority = w->op.arg;
+		skb->priority = t->op.arg;
 		return 0;
 	}
-	if (w->out)
+	if (t->out)
 		flush(skb);
-	verdict = change(skb, w);
+	verdict = change(skb, t);
 	if (!verdict)
 		return 0;
 	if (verdict == DROP_INVALID_TTL && st->punt)
 		punt(skb, st->punt, REASON_INVALID_TTL);
-	return stop(w, verdict);
+	return stop(t, verdict);
 }
 
 struct run {
@@ -270,78 +270,78 @@ struct run {
 
 static long step(__u32 i, struct run *run)
 {
-	struct work *w = work();
+	struct traversal *t = traversal();
 	struct op *op;
 	__u32 place;
 	int ends;
 
-	if (!w)
+	if (!t)
 		return 1;
-	if (w->list.next >= w->list.end) {
+	if (t->list.next >= t->list.end) {
 		ends = advance(run->skb);
 	} else {
-		place = w->list.next++;
+		place = t->list.next++;
 		op = bpf_map_lookup_elem(&ops, &place);
 		if (!op)
 			return 1;
-		w->op = *op;
+		t->op = *op;
 		ends = perform(run->skb);
 	}
 	barrier_var(ends); /* the verifier does not know what the compiler knows of the functions above */
 	return ends ? 1 : 0;
 }
 
-static __always_inline void measure(struct __sk_buff *skb, struct work *w)
+static __always_inline void measure(struct __sk_buff *skb, struct traversal *t)
 {
-	__u32 header = w->l4 + 8;
+	__u32 header = t->l4 + 8;
 	__u8 doff;
 
-	w->now = bpf_ktime_get_ns();
-	if (skb->gso_size && w->kind4 == L4_TCP && !bpf_skb_load_bytes(skb, w->l4 + 12, &doff, 1))
-		header = w->l4 + (doff >> 4) * 4;
-	weigh(skb, header, &w->packets, &w->bytes);
+	t->now = bpf_ktime_get_ns();
+	if (skb->gso_size && t->kind4 == L4_TCP && !bpf_skb_load_bytes(skb, t->l4 + 12, &doff, 1))
+		header = t->l4 + (doff >> 4) * 4;
+	weigh(skb, header, &t->packets, &t->bytes);
 }
 
-static __always_inline void begin(struct work *w)
+static __always_inline void begin(struct traversal *t)
 {
-	w->depth = w->out = w->sent = w->stack = w->learning = w->at = w->cached = 0;
-	w->path.count = 0;
-	w->in_set = 0;
-	w->list.next = w->list.end = 0;
-	w->entry = NO_ENTRY;
-	w->table = 0;
-	w->in = 0;
-	w->verdict = DROPPED;
+	t->depth = t->out = t->sent = t->stack = t->learning = t->at = t->cached = 0;
+	t->path.count = 0;
+	t->in_set = 0;
+	t->list.next = t->list.end = 0;
+	t->entry = NO_ENTRY;
+	t->table = 0;
+	t->in = 0;
+	t->verdict = DROPPED;
 }
 
 /*
  * Goes through the steps from here, and sends the packet on its way. The host's stack takes what has come by a port (from_port), not what is on
  * its way through the loop device.
  */
-static __always_inline int finish(struct __sk_buff *skb, struct work *w, bool from_port)
+static __always_inline int finish(struct __sk_buff *skb, struct traversal *t, bool from_port)
 {
 	struct run run = { .skb = skb };
 	struct port *p = NULL;
 
 	if (bpf_loop(MAX_STEPS, step, &run, 0) >= MAX_STEPS)
-		stop(w, DROP_TOO_LONG);
-	if (w->learning)
+		stop(t, DROP_TOO_LONG);
+	if (t->learning)
 		remember();
-	if (w->stack && from_port) {
+	if (t->stack && from_port) {
 		flush(skb);
-		count(w->sent ? FORWARDED : TO_STACK);
+		count(t->sent ? FORWARDED : TO_STACK);
 		return LEAVE;
 	}
-	if (w->out) {
-		p = usable(w->out);
+	if (t->out) {
+		p = usable(t->out);
 		if (p)
-			w->sent++;
-		else if (w->verdict == DROPPED)
-			w->verdict = DROP_NO_PORT;
+			t->sent++;
+		else if (t->verdict == DROPPED)
+			t->verdict = DROP_NO_PORT;
 	}
-	if (w->sent)
-		w->verdict = FORWARDED;
-	count(w->verdict);
+	if (t->sent)
+		t->verdict = FORWARDED;
+	count(t->verdict);
 	return p ? bpf_redirect(p->ifindex, way_out(p)) : TC_ACT_SHOT;
 }
 
@@ -350,11 +350,11 @@ int forwarder_ingress(struct __sk_buff *skb)
 {
 	__u32 ifindex = skb->ifindex, *place = bpf_map_lookup_elem(&port_of, &ifindex);
 	struct pipeline *st = the_pipeline();
-	struct work *w = work();
+	struct traversal *t = traversal();
 	struct port *p;
 	int action;
 
-	if (!w || !st || !place) {
+	if (!t || !st || !place) {
 		count(NOT_A_PORT);
 		return LEAVE;
 	}
@@ -368,27 +368,27 @@ int forwarder_ingress(struct __sk_buff *skb)
 		if (action >= 0)
 			return action;
 	}
-	begin(w);
-	w->fields.metadata = w->fields.tunnel_id = 0;
-	w->fields.in_port = p->number;
-	w->in = *place;
+	begin(t);
+	t->fields.metadata = t->fields.tunnel_id = 0;
+	t->fields.in_port = p->number;
+	t->in = *place;
 	if (parse(skb)) {
 		count(DROP_SHORT);
 		return TC_ACT_SHOT;
 	}
-	if (st->fragments && w->fragment) {
+	if (st->fragments && t->fragment) {
 		count(DROP_FRAG);
 		return TC_ACT_SHOT;
 	}
-	measure(skb, w);
+	measure(skb, t);
 	recall();
 	if (enter(skb, 0)) {
-		if (w->learning)
+		if (t->learning)
 			remember();
-		count(w->verdict);
+		count(t->verdict);
 		return TC_ACT_SHOT;
 	}
-	return finish(skb, w, true);
+	return finish(skb, t, true);
 }
 
 /* A copy comes back for its bucket or for the tables, or user space sends a packet of its own. */
@@ -398,18 +398,18 @@ int forwarder_loop(struct __sk_buff *skb)
 	__u32 zero = 0, place = skb->mark & (COPIES - 1), mark = skb->mark;
 	struct packet_out *out = bpf_map_lookup_elem(&packet_outs, &zero);
 	struct copy *c = bpf_map_lookup_elem(&copies, &place);
-	struct work *w = work();
+	struct traversal *t = traversal();
 	struct bucket *b;
 	struct copy was;
 
-	if (!w || !out || !c)
+	if (!t || !out || !c)
 		return TC_ACT_SHOT;
-	begin(w);
-	w->cookie = ~0ULL;
-	w->fields.metadata = w->fields.tunnel_id = 0;
-	w->fields.in_port = out->in_port;
-	w->phase = PHASE_LIST;
-	w->list.end = out->ops;
+	begin(t);
+	t->cookie = ~0ULL;
+	t->fields.metadata = t->fields.tunnel_id = 0;
+	t->fields.in_port = out->in_port;
+	t->phase = PHASE_LIST;
+	t->list.end = out->ops;
 	if (mark) {
 		was = *c;
 		if (was.turn != mark) {
@@ -417,33 +417,33 @@ int forwarder_loop(struct __sk_buff *skb)
 			return TC_ACT_SHOT;
 		}
 		skb->mark = 0;
-		w->fields.metadata = was.metadata;
-		w->fields.tunnel_id = was.tunnel_id;
-		w->fields.in_port = was.in_port;
-		w->cookie = was.cookie;
-		w->table = was.table;
-		w->list.end = 0;
+		t->fields.metadata = was.metadata;
+		t->fields.tunnel_id = was.tunnel_id;
+		t->fields.in_port = was.in_port;
+		t->cookie = was.cookie;
+		t->table = was.table;
+		t->list.end = 0;
 	}
 	if (parse(skb)) {
 		count(DROP_SHORT);
 		return TC_ACT_SHOT;
 	}
-	measure(skb, w);
+	measure(skb, t);
 	if (mark && was.bucket == NO_ENTRY) {
 		recall();
 		if (enter(skb, 0)) {
-			count(w->verdict);
+			count(t->verdict);
 			return TC_ACT_SHOT;
 		}
 	} else if (mark) {
 		b = bpf_map_lookup_elem(&buckets, &was.bucket);
 		if (!b)
 			return TC_ACT_SHOT;
-		account(&bucket_counts, was.bucket, w);
-		w->list.next = b->ops;
-		w->list.end = b->ops + b->count;
+		account(&bucket_counts, was.bucket, t);
+		t->list.next = b->ops;
+		t->list.end = b->ops + b->count;
 	}
-	return finish(skb, w, false);
+	return finish(skb, t, false);
 }
 
 /* Keeps types in the object that the Go side is generated from. */

@@ -18,29 +18,29 @@ static __always_inline bool live(struct bucket *b)
 }
 
 /* Whether nothing comes after the op at hand. */
-static __always_inline bool last(struct work *w)
+static __always_inline bool last(struct traversal *t)
 {
-	struct entry *e;
+	struct flow_entry *e;
 
-	if (w->list.next < w->list.end || w->depth)
+	if (t->list.next < t->list.end || t->depth)
 		return false;
-	if (w->phase == PHASE_SET || w->phase == PHASE_LIST)
+	if (t->phase == PHASE_SET || t->phase == PHASE_LIST)
 		return true; /* a group is the last of an action set, but for outputs, which it replaces */
-	e = bpf_map_lookup_elem(&entries, &w->entry);
-	return e && !(e->flags & ENTRY_GOTO) && !e->write && (!w->in_set || e->flags & ENTRY_CLEAR);
+	e = bpf_map_lookup_elem(&entries, &t->entry);
+	return e && !(e->flags & ENTRY_GOTO) && !e->write && (!t->in_set || e->flags & ENTRY_CLEAR);
 }
 
 /* Has the ops [first, first + n) executed next, and what follows the op at hand after them. */
-static __always_inline int nest(struct work *w, __u32 first, __u32 n)
+static __always_inline int nest(struct traversal *t, __u32 first, __u32 n)
 {
-	if (w->list.next < w->list.end) {
-		if (w->depth >= MAX_NESTED)
-			return stop(w, DROP_TOO_LONG);
-		w->outer[w->depth & (MAX_NESTED - 1)] = w->list;
-		w->depth++;
+	if (t->list.next < t->list.end) {
+		if (t->depth >= MAX_NESTED)
+			return stop(t, DROP_TOO_LONG);
+		t->outer[t->depth & (MAX_NESTED - 1)] = t->list;
+		t->depth++;
 	}
-	w->list.next = first;
-	w->list.end = first + n;
+	t->list.next = first;
+	t->list.end = first + n;
 	return 0;
 }
 
@@ -49,23 +49,23 @@ static __always_inline int nest(struct work *w, __u32 first, __u32 n)
  * congestion, extension headers; the flow label, which Linux changes when a connection is in trouble, unless there is nothing better; and
  * what is behind a network header, if a fragment may be without it.
  */
-static __always_inline __u32 hash_flow(struct work *w)
+static __always_inline __u32 hash_flow(struct traversal *t)
 {
-	struct fields *f = &w->probe;
+	struct fields *f = &t->probe;
 
-	__builtin_memcpy(f, &w->fields, sizeof(*f));
+	__builtin_memcpy(f, &t->fields, sizeof(*f));
 	f->metadata = f->tunnel_id = 0;
 	f->vlan_pcp = f->mpls_tc = 0;
 	f->ip_ecn = f->ip_dscp = 0;
 	f->ipv6_exthdr = f->tcp_flags = 0;
-	if (w->fragment) {
+	if (t->fragment) {
 		f->l4_src = f->l4_dst = 0;
-		if (w->kind3 == L3_IPV6) {
+		if (t->kind3 == L3_IPV6) {
 			f->ip_proto = 0;
 			__builtin_memset(f->link_src, 0,
 					 offsetof(struct fields, subtable) - offsetof(struct fields, link_src));
 		}
-	} else if (w->kind4) {
+	} else if (t->kind4) {
 		f->flow_label = 0;
 	}
 	return hash_fields(f);
@@ -124,14 +124,14 @@ static long choose_first(__u32 i, struct choice *c)
 }
 
 /* Has a bucket's actions executed next. */
-static __always_inline int run_bucket(struct __sk_buff *skb, struct work *w, struct bucket *b, __u32 place)
+static __always_inline int run_bucket(struct __sk_buff *skb, struct traversal *t, struct bucket *b, __u32 place)
 {
-	if (!(b->flags & BUCKET_PLAIN) && !last(w)) {
+	if (!(b->flags & BUCKET_PLAIN) && !last(t)) {
 		flush(skb);
 		return copy_to(skb, place);
 	}
-	account(&bucket_counts, place, w);
-	return nest(w, b->ops, b->count);
+	account(&bucket_counts, place, t);
+	return nest(t, b->ops, b->count);
 }
 
 /* OP_GROUP. Returns 0, or 1 when the packet has ended. */
@@ -139,40 +139,40 @@ __noinline int run_group(struct __sk_buff *skb, __u32 place)
 {
 	struct group_head *head = bpf_map_lookup_elem(&group_heads, &place);
 	struct choice c = {};
-	struct work *w = work();
+	struct traversal *t = traversal();
 	struct group *g = NULL;
 	struct bucket *b;
 	__u32 version;
 
-	if (!w)
+	if (!t)
 		return 1;
 	if (head) {
 		version = *(volatile __u32 *)&head->version;
 		g = bpf_map_lookup_elem(&groups, &version);
 	}
 	if (!g || !g->kind) {
-		if (w->verdict == DROPPED)
-			w->verdict = DROP_GROUP;
+		if (t->verdict == DROPPED)
+			t->verdict = DROP_GROUP;
 		return 0;
 	}
-	account(&group_counts, place, w);
+	account(&group_counts, place, t);
 	if (g->kind == GROUP_ALL)
-		return nest(w, g->first, g->count);
+		return nest(t, g->first, g->count);
 	c.first = g->first;
 	c.count = g->count;
 	c.slots = g->slots;
 	c.mask = g->slot_mask;
 	if (g->kind == GROUP_SELECT) {
-		c.slot = hash_flow(w);
+		c.slot = hash_flow(t);
 		bpf_loop(c.count ? 64 : 0, choose_slot, &c, 0);
 	}
 	if (!c.found)
 		bpf_loop(c.count < 4096 ? c.count : 4096, choose_first, &c, 0);
 	b = c.found ? bpf_map_lookup_elem(&buckets, &c.chosen) : NULL;
 	if (!b) {
-		if (w->verdict == DROPPED)
-			w->verdict = DROP_GROUP;
+		if (t->verdict == DROPPED)
+			t->verdict = DROP_GROUP;
 		return 0;
 	}
-	return run_bucket(skb, w, b, c.chosen);
+	return run_bucket(skb, t, b, c.chosen);
 }

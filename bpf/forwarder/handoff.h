@@ -40,19 +40,19 @@ static __always_inline void add_be32(__u8 *at, __u32 by)
 
 static long change_option(__u32 i, void *unused)
 {
-	struct work *w = work();
+	struct traversal *t = traversal();
 	struct tcp_walk *walk;
 	__u32 off, size, by;
 	__u8 *o;
 
-	if (!w)
+	if (!t)
 		return 1;
-	walk = &w->tcp;
+	walk = &t->tcp;
 	off = walk->off;
 	by = walk->arg;
 	if (off >= walk->len || off >= TCP_OPTIONS)
 		return 1;
-	o = &w->fresh[TCP_HEADER + off];
+	o = &t->fresh[TCP_HEADER + off];
 	if (o[0] == KIND_END)
 		return 1;
 	if (o[0] == KIND_NOP) {
@@ -71,8 +71,8 @@ static long change_option(__u32 i, void *unused)
 
 			if (10 + 8 * j > size || edge > TCP_OPTIONS - 8)
 				break;
-			add_be32(&w->fresh[TCP_HEADER + edge], by);
-			add_be32(&w->fresh[TCP_HEADER + edge + 4], by);
+			add_be32(&t->fresh[TCP_HEADER + edge], by);
+			add_be32(&t->fresh[TCP_HEADER + edge + 4], by);
 		}
 		break;
 	case OP_INC_TSVAL:
@@ -94,7 +94,7 @@ static long change_option(__u32 i, void *unused)
 			for (__u32 j = 0; j < TCP_OPTIONS; j++) {
 				if (j >= size || off + j >= TCP_OPTIONS)
 					break;
-				w->fresh[TCP_HEADER + off + j] = KIND_NOP;
+				t->fresh[TCP_HEADER + off + j] = KIND_NOP;
 			}
 		}
 		break;
@@ -105,21 +105,21 @@ static long change_option(__u32 i, void *unused)
 
 __noinline int walk_options(__u32 kind, __u32 arg)
 {
-	struct work *w = work();
+	struct traversal *t = traversal();
 
-	if (!w)
+	if (!t)
 		return 0;
-	w->tcp.off = 0;
-	w->tcp.kind = kind;
-	w->tcp.arg = arg;
+	t->tcp.off = 0;
+	t->tcp.kind = kind;
+	t->tcp.arg = arg;
 	bpf_loop(TCP_OPTIONS, change_option, NULL, 0);
 	return 0;
 }
 
-static __always_inline void change_options(struct work *w)
+static __always_inline void change_options(struct traversal *t)
 {
-	struct tcp_walk *walk = &w->tcp;
-	__u32 kind = w->op.kind, by = w->op.arg;
+	struct tcp_walk *walk = &t->tcp;
+	__u32 kind = t->op.kind, by = t->op.arg;
 
 	if (!walk->len || (kind == OP_CLAMP_MSS && !(walk->flags & TCP_SYN)) ||
 	    (kind == OP_INC_TSECR && !(walk->flags & TCP_ACK)))
@@ -128,109 +128,109 @@ static __always_inline void change_options(struct work *w)
 		walk->usual = 0;
 		walk_options(kind, by);
 	} else if (kind == OP_INC_TSVAL) {
-		add_be32(&w->fresh[TCP_HEADER + 4], by);
+		add_be32(&t->fresh[TCP_HEADER + 4], by);
 	} else if (kind == OP_INC_TSECR) {
-		add_be32(&w->fresh[TCP_HEADER + 8], by);
+		add_be32(&t->fresh[TCP_HEADER + 8], by);
 	}
 }
 
-static __always_inline void rescale_window(struct work *w)
+static __always_inline void rescale_window(struct traversal *t)
 {
-	__u32 window = w->fresh[14] << 8 | w->fresh[15];
-	__u32 shifted = window << (w->op.arg & 15) >> (w->op.arg >> 8 & 15);
+	__u32 window = t->fresh[14] << 8 | t->fresh[15];
+	__u32 shifted = window << (t->op.arg & 15) >> (t->op.arg >> 8 & 15);
 
 	if (window && !shifted)
 		shifted = 1; /* a small window is not a closed one */
 	if (shifted > 65535)
 		shifted = 65535;
-	w->fresh[14] = shifted >> 8;
-	w->fresh[15] = shifted;
+	t->fresh[14] = shifted >> 8;
+	t->fresh[15] = shifted;
 }
 
-/* Does w->op, and has w->op be the next of the list if that is of TCP, too. */
+/* Does t->op, and has t->op be the next of the list if that is of TCP, too. */
 static long change_header(__u32 i, void *unused)
 {
-	struct work *w = work();
+	struct traversal *t = traversal();
 	struct op *next;
 	__u32 place;
 
-	if (!w)
+	if (!t)
 		return 1;
-	switch (w->op.kind) {
+	switch (t->op.kind) {
 	case OP_INC_SEQ:
-		add_be32(&w->fresh[4], w->op.arg);
+		add_be32(&t->fresh[4], t->op.arg);
 		break;
 	case OP_INC_ACK:
-		if (w->tcp.flags & TCP_ACK)
-			add_be32(&w->fresh[8], w->op.arg);
+		if (t->tcp.flags & TCP_ACK)
+			add_be32(&t->fresh[8], t->op.arg);
 		break;
 	case OP_RESCALE_WINDOW:
-		if (!(w->tcp.flags & TCP_SYN))
-			rescale_window(w);
+		if (!(t->tcp.flags & TCP_SYN))
+			rescale_window(t);
 		break;
 	default:
-		change_options(w);
+		change_options(t);
 	}
-	place = w->list.next;
-	if (place >= w->list.end)
+	place = t->list.next;
+	if (place >= t->list.end)
 		return 1;
 	next = bpf_map_lookup_elem(&ops, &place);
 	if (!next || next->kind < OP_TCP_FIRST || next->kind > OP_TCP_LAST)
 		return 1;
-	w->op = *next;
-	w->list.next = place + 1;
+	t->op = *next;
+	t->list.next = place + 1;
 	return 0;
 }
 
 /* Reads the TCP header. Of a packet whose options cannot be walked it leaves the rest alone. */
-static __always_inline int read_header(struct __sk_buff *skb, struct work *w)
+static __always_inline int read_header(struct __sk_buff *skb, struct traversal *t)
 {
-	struct tcp_walk *walk = &w->tcp;
+	struct tcp_walk *walk = &t->tcp;
 	__u32 len;
 
-	if (bpf_skb_load_bytes(skb, w->l4, w->fresh, TCP_HEADER))
+	if (bpf_skb_load_bytes(skb, t->l4, t->fresh, TCP_HEADER))
 		return 1;
-	__builtin_memset(&w->fresh[TCP_HEADER], 0, TCP_OPTIONS);
+	__builtin_memset(&t->fresh[TCP_HEADER], 0, TCP_OPTIONS);
 	walk->len = walk->bad = walk->usual = 0;
-	walk->flags = w->fresh[TCP_FLAGS_AT];
-	len = (w->fresh[12] >> 4) * 4;
+	walk->flags = t->fresh[TCP_FLAGS_AT];
+	len = (t->fresh[12] >> 4) * 4;
 	if (len > TCP_HEADER) {
 		len -= TCP_HEADER;
 		if (len >= 1 && len <= TCP_OPTIONS &&
-		    !bpf_skb_load_bytes(skb, w->l4 + TCP_HEADER, &w->fresh[TCP_HEADER], len))
+		    !bpf_skb_load_bytes(skb, t->l4 + TCP_HEADER, &t->fresh[TCP_HEADER], len))
 			walk->len = len;
 	}
-	if (walk->len == 12 && load_be32(&w->fresh[TCP_HEADER]) == USUAL_OPTIONS) {
+	if (walk->len == 12 && load_be32(&t->fresh[TCP_HEADER]) == USUAL_OPTIONS) {
 		walk->usual = 1;
 	} else if (walk->len) {
 		walk_options(NO_ACTION, 0);
 		if (walk->bad)
 			walk->len = 0;
 	}
-	__builtin_memcpy(w->old, w->fresh, TCP_HEADER + TCP_OPTIONS);
+	__builtin_memcpy(t->old, t->fresh, TCP_HEADER + TCP_OPTIONS);
 	return 0;
 }
 
 /*
- * Does w->op and those behind it that are of TCP, too: the header is read and written once for all of them. Returns 0, or the
+ * Does t->op and those behind it that are of TCP, too: the header is read and written once for all of them. Returns 0, or the
  * verdict.
  */
 __noinline int change_tcp(struct __sk_buff *skb)
 {
-	struct work *w = work();
+	struct traversal *t = traversal();
 	__u32 len, difference;
 
-	if (!w)
+	if (!t)
 		return DROP_CHANGE;
-	if (w->kind4 != L4_TCP || read_header(skb, w))
+	if (t->kind4 != L4_TCP || read_header(skb, t))
 		return 0;
 	bpf_loop(MAX_STEPS, change_header, NULL, 0);
-	difference = (__u32)bpf_csum_diff((__be32 *)w->old, TCP_HEADER + TCP_OPTIONS, (__be32 *)w->fresh,
+	difference = (__u32)bpf_csum_diff((__be32 *)t->old, TCP_HEADER + TCP_OPTIONS, (__be32 *)t->fresh,
 					  TCP_HEADER + TCP_OPTIONS, 0);
-	len = TCP_HEADER + w->tcp.len;
+	len = TCP_HEADER + t->tcp.len;
 	if (len < TCP_HEADER || len > TCP_HEADER + TCP_OPTIONS)
 		return DROP_CHANGE;
-	if (bpf_skb_store_bytes(skb, w->l4, w->fresh, len, 0) || bpf_l4_csum_replace(skb, w->l4 + 16, 0, difference, 0))
+	if (bpf_skb_store_bytes(skb, t->l4, t->fresh, len, 0) || bpf_l4_csum_replace(skb, t->l4 + 16, 0, difference, 0))
 		return DROP_CHANGE;
 	return 0;
 }

@@ -5,6 +5,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
+#include "../kernel/counters.h"
 #include "types.h"
 
 struct {
@@ -53,7 +54,7 @@ struct {
 	__uint(max_entries, 131072);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
-	__type(value, struct entry);
+	__type(value, struct flow_entry);
 } entries SEC(".maps");
 
 /* Of entries, by their counts. */
@@ -218,9 +219,9 @@ struct {
 	__type(value, __u32);
 } stations SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, SHORTCUTS_HIT + 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} verdicts SEC(".maps");
+COUNTERS(verdicts, SHORTCUTS_HIT + 1);
+
+static __always_inline void count(__u32 verdict)
+{
+	count_up(&verdicts, verdict);
+}

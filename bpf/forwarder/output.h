@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Where packets go. The last port that a packet goes out of gets the packet itself, others get copies: which is the last is not known
- * before the next action, so that each port waits in w->out for it.
+ * before the next action, so that each port waits in t->out for it.
  */
 #pragma once
 
@@ -25,35 +25,35 @@ static __always_inline __u32 way_out(const struct port *p)
 /* Sends a copy of the packet as it is out of the port that waits. */
 __noinline int flush(struct __sk_buff *skb)
 {
-	struct work *w = work();
+	struct traversal *t = traversal();
 	struct port *p;
 
-	if (!w || !w->out)
+	if (!t || !t->out)
 		return 0;
-	p = usable(w->out);
-	w->out = 0;
+	p = usable(t->out);
+	t->out = 0;
 	if (!p)
 		return 0;
 	if (bpf_clone_redirect(skb, p->ifindex, way_out(p)))
 		count(COPY_LOST);
 	else
-		w->sent++;
+		t->sent++;
 	return 0;
 }
 
-static __always_inline void output(struct __sk_buff *skb, struct work *w, __u32 place)
+static __always_inline void output(struct __sk_buff *skb, struct traversal *t, __u32 place)
 {
 	struct port *p = usable(place);
 
 	/* a port does not get back what it sent, but by IN_PORT [7.2.5] */
-	if (!p || p->number == w->fields.in_port) {
-		if (w->verdict == DROPPED && !p)
-			w->verdict = DROP_NO_PORT;
+	if (!p || p->number == t->fields.in_port) {
+		if (t->verdict == DROPPED && !p)
+			t->verdict = DROP_NO_PORT;
 		return;
 	}
-	if (w->out)
+	if (t->out)
 		flush(skb);
-	w->out = place;
+	t->out = place;
 }
 
 struct every {
@@ -63,14 +63,14 @@ struct every {
 
 static long output_each(__u32 i, struct every *e)
 {
-	struct work *w = work();
+	struct traversal *t = traversal();
 	__u32 place = i + 1;
 	struct port *p = bpf_map_lookup_elem(&ports, &place);
 
-	if (!w || !p)
+	if (!t || !p)
 		return 1;
 	if (p->flags & PORT_THERE && !(p->flags & e->without) && p->number != bpf_htonl(0xfffffffe))
-		output(e->skb, w, place);
+		output(e->skb, t, place);
 	return 0;
 }
 
@@ -108,47 +108,47 @@ static long find_one(__u32 i, struct find_port *f)
 __noinline __u32 in_place(void)
 {
 	struct pipeline *st = the_pipeline();
-	struct work *w = work();
+	struct traversal *t = traversal();
 	struct find_port f = {};
 
-	if (!w || !st)
+	if (!t || !st)
 		return 0;
-	if (!w->in) {
-		f.number = w->fields.in_port;
+	if (!t->in) {
+		f.number = t->fields.in_port;
 		bpf_loop(st->ports < MAX_PORTS ? st->ports : MAX_PORTS, find_one, &f, 0);
-		w->in = f.place;
+		t->in = f.place;
 	}
-	return w->in;
+	return t->in;
 }
 
 /* OFPP_IN_PORT */
-static __always_inline void output_back(struct __sk_buff *skb, struct work *w)
+static __always_inline void output_back(struct __sk_buff *skb, struct traversal *t)
 {
 	__u32 place = in_place();
 
-	if (w->out)
+	if (t->out)
 		flush(skb);
 	if (usable(place))
-		w->out = place;
+		t->out = place;
 }
 
 /* OFPP_NORMAL: a learning bridge, or the host's stack. */
 __noinline int output_normal(struct __sk_buff *skb)
 {
 	struct pipeline *st = the_pipeline();
-	struct work *w = work();
+	struct traversal *t = traversal();
 	struct station from = {}, to = {};
 	__u32 *place, in;
 
-	if (!w || !st)
+	if (!t || !st)
 		return 0;
 	if (st->stack) {
-		w->stack = 1;
+		t->stack = 1;
 		return 0;
 	}
-	__builtin_memcpy(from.mac, w->fields.eth_src, 6);
-	__builtin_memcpy(to.mac, w->fields.eth_dst, 6);
-	from.vlan = to.vlan = w->fields.vlan_vid;
+	__builtin_memcpy(from.mac, t->fields.eth_src, 6);
+	__builtin_memcpy(to.mac, t->fields.eth_dst, 6);
+	from.vlan = to.vlan = t->fields.vlan_vid;
 	in = in_place();
 	if (in && !(from.mac[0] & 1)) {
 		place = bpf_map_lookup_elem(&stations, &from);
@@ -160,7 +160,7 @@ __noinline int output_normal(struct __sk_buff *skb)
 		return 0;
 	place = to.mac[0] & 1 ? NULL : bpf_map_lookup_elem(&stations, &to);
 	if (place && usable(*place)) {
-		output(skb, w, *place);
+		output(skb, t, *place);
 		return 0;
 	}
 	return output_all(skb, PORT_NO_FLOOD);
@@ -171,26 +171,26 @@ __noinline int punt(struct __sk_buff *skb, __u32 most, __u32 reason)
 {
 	__u32 cpu = bpf_get_smp_processor_id(), place, len;
 	struct punt_room *room = bpf_map_lookup_elem(&punt_rooms, &cpu);
-	struct work *w = work();
+	struct traversal *t = traversal();
 	struct port *in;
 
-	if (!w || !room)
+	if (!t || !room)
 		return 0;
 	place = in_place();
 	in = bpf_map_lookup_elem(&ports, &place);
 	if (in && in->flags & PORT_NO_PACKET_IN)
 		return 0;
-	room->head.metadata = w->fields.metadata;
-	room->head.tunnel_id = w->fields.tunnel_id;
-	room->head.cookie = w->cookie;
-	room->head.in_port = w->fields.in_port;
+	room->head.metadata = t->fields.metadata;
+	room->head.tunnel_id = t->fields.tunnel_id;
+	room->head.cookie = t->cookie;
+	room->head.in_port = t->fields.in_port;
 	room->head.length = len = skb->len;
 	room->head.most = most;
 	room->head.segment = skb->gso_size;
 	room->head.tag = skb->vlan_tci;
 	room->head.tag_type = skb->vlan_present ? bpf_ntohs(skb->vlan_proto) : 0;
 	room->head.reason = reason;
-	room->head.table = w->table;
+	room->head.table = t->table;
 	if (len > MAX_FRAME)
 		len = MAX_FRAME;
 	if (len < 1 || bpf_skb_load_bytes(skb, 0, room->frame, len) ||
@@ -198,8 +198,8 @@ __noinline int punt(struct __sk_buff *skb, __u32 most, __u32 reason)
 		count(PUNT_LOST);
 		return 0;
 	}
-	if (!w->sent && w->verdict == DROPPED)
-		w->verdict = PUNTED;
+	if (!t->sent && t->verdict == DROPPED)
+		t->verdict = PUNTED;
 	return 0;
 }
 
@@ -207,12 +207,12 @@ __noinline int punt(struct __sk_buff *skb, __u32 most, __u32 reason)
 __noinline int copy_to(struct __sk_buff *skb, __u32 bucket)
 {
 	struct pipeline *st = the_pipeline();
-	struct work *w = work();
+	struct traversal *t = traversal();
 	__u32 zero = 0, *last, turn, place, mark = skb->mark;
 	struct copy *c;
 
 	last = bpf_map_lookup_elem(&turns, &zero);
-	if (!w || !st || !last)
+	if (!t || !st || !last)
 		return 0;
 	turn = __sync_fetch_and_add(last, 1) | 1U << 31; /* never 0 */
 	place = turn & (COPIES - 1);
@@ -221,16 +221,16 @@ __noinline int copy_to(struct __sk_buff *skb, __u32 bucket)
 		return 0;
 	c->turn = turn;
 	c->bucket = bucket;
-	c->in_port = w->fields.in_port;
-	c->table = w->table;
-	c->metadata = w->fields.metadata;
-	c->tunnel_id = w->fields.tunnel_id;
-	c->cookie = w->cookie;
+	c->in_port = t->fields.in_port;
+	c->table = t->table;
+	c->metadata = t->fields.metadata;
+	c->tunnel_id = t->fields.tunnel_id;
+	c->cookie = t->cookie;
 	skb->mark = turn;
 	if (bpf_clone_redirect(skb, st->loop, BPF_F_INGRESS))
 		count(COPY_LOST);
 	else
-		w->sent++;
+		t->sent++;
 	skb->mark = mark;
 	return 0;
 }

@@ -64,10 +64,10 @@ static __always_inline bool steady(const struct pick *p)
 }
 
 /* Whether a shortcut may be learnt from a packet: all of its flow have the same headers, but for what SYNs, FINs and RSTs change of it. */
-static __always_inline bool teaches(struct work *w)
+static __always_inline bool teaches(struct traversal *t)
 {
-	return !w->fragment && w->l3 == ETH_HLEN && !w->fields.vlan_vid &&
-	       w->l4 - w->l3 == (w->kind3 == L3_IPV4 ? 20 : 40) && (w->kind4 == L4_TCP || w->kind4 == L4_UDP);
+	return !t->fragment && t->l3 == ETH_HLEN && !t->fields.vlan_vid &&
+	       t->l4 - t->l3 == (t->kind3 == L3_IPV4 ? 20 : 40) && (t->kind4 == L4_TCP || t->kind4 == L4_UDP);
 }
 
 /* Learning: what the ops at hand come to. */
@@ -124,17 +124,17 @@ static long learn_op(__u32 i, struct lesson *l)
 }
 
 /* What the packet has met, if none of it but the last op has done anything. */
-static __always_inline bool learn_entries(struct work *w, struct shortcut *s)
+static __always_inline bool learn_entries(struct traversal *t, struct shortcut *s)
 {
-	__u32 n = w->at;
+	__u32 n = t->at;
 
-	if (!n || n > SHORTCUT_TABLES || w->phase != PHASE_ENTRY || w->depth || w->path.entry[n - 1] != w->entry)
+	if (!n || n > SHORTCUT_TABLES || t->phase != PHASE_ENTRY || t->depth || t->path.entry[n - 1] != t->entry)
 		return false;
 	for (__u32 i = 0; i < SHORTCUT_TABLES && i < n; i++) {
-		__u32 place = w->path.entry[i];
-		struct entry *e = bpf_map_lookup_elem(&entries, &place);
+		__u32 place = t->path.entry[i];
+		struct flow_entry *e = bpf_map_lookup_elem(&entries, &place);
 
-		if (!e || e->meter || (i + 1 < n ? e->apply : e->ops != w->list.next - 1))
+		if (!e || e->meter || (i + 1 < n ? e->apply : e->ops != t->list.next - 1))
 			return false;
 		s->counts[i] = e->counts;
 		s->id = mix(s->id, place);
@@ -151,41 +151,41 @@ __noinline int learn(__u32 group, __u32 bucket, __u32 back)
 	struct bucket *b = bpf_map_lookup_elem(&buckets, &bucket);
 	struct pipeline *st = the_pipeline();
 	struct lesson l = {};
-	struct work *w = work();
+	struct traversal *t = traversal();
 	struct shortcut *s;
 	struct port *out;
 	struct pick *p;
 
-	if (!w || !st || !b || b->count > SHORTCUT_OPS || !w->in || !teaches(w))
+	if (!t || !st || !b || b->count > SHORTCUT_OPS || !t->in || !teaches(t))
 		return 0;
 	/* what may differ from one packet of a flow to the next */
 	if (st->used.tcp_flags || st->used.ip_dscp || st->used.ip_ecn || st->used.flow_label)
 		return 0;
-	l.s.epoch = w->path.epoch;
-	l.s.id = mix(mix(mix(l.s.epoch, (__u64)w->in << 32 | w->kind3 << 1 | !!back), group), bucket);
-	if (!learn_entries(w, &l.s) || !l.s.id)
+	l.s.epoch = t->path.epoch;
+	l.s.id = mix(mix(mix(l.s.epoch, (__u64)t->in << 32 | t->kind3 << 1 | !!back), group), bucket);
+	if (!learn_entries(t, &l.s) || !l.s.id)
 		return 0;
-	__builtin_memcpy(l.s.came.eth.h_dest, w->fields.eth_dst, 2 * ETH_ALEN);
-	l.s.came.eth.h_proto = w->fields.eth_type;
+	__builtin_memcpy(l.s.came.eth.h_dest, t->fields.eth_dst, 2 * ETH_ALEN);
+	l.s.came.eth.h_proto = t->fields.eth_type;
 	s = shortcut_of(l.s.id);
-	p = bpf_map_lookup_elem(&picks, &w->flow.key);
+	p = bpf_map_lookup_elem(&picks, &t->flow.key);
 	if (!s || !p)
 		return 0;
 	if (s->id != l.s.id || !same_header(&s->came, &l.s.came) ||
-	    (back && !same_address(s->address, w->fields.ip_dst))) {
-		l.s.in = w->in;
+	    (back && !same_address(s->address, t->fields.ip_dst))) {
+		l.s.in = t->in;
 		l.s.group = group;
 		l.s.bucket = bucket;
-		l.s.together = back ? 0 : w->flow.together;
-		__builtin_memcpy(l.s.leaves, w->fields.eth_dst, 2 * ETH_ALEN);
-		__builtin_memcpy(l.s.address, w->fields.ip_dst, 16);
+		l.s.together = back ? 0 : t->flow.together;
+		__builtin_memcpy(l.s.leaves, t->fields.eth_dst, 2 * ETH_ALEN);
+		__builtin_memcpy(l.s.address, t->fields.ip_dst, 16);
 		l.first = b->ops;
 		l.count = b->count;
-		l.kind3 = w->kind3;
+		l.kind3 = t->kind3;
 		l.back = back;
 		bpf_loop(l.count, learn_op, &l, 0);
 		out = l.learnt ? usable(l.s.out) : NULL;
-		if (!out || l.s.out == w->in || (!back && !l.addressed))
+		if (!out || l.s.out == t->in || (!back && !l.addressed))
 			return 0;
 		*s = l.s;
 	}

@@ -38,7 +38,7 @@ static long sweep_one(struct bpf_map *map, struct pick_key *key, struct pick *p,
 	return 0;
 }
 
-/* Not attached: user space runs it. Packets may interrupt it, so it has no struct work. Returns how many flows it has forgotten. */
+/* Not attached: user space runs it. Packets may interrupt it, so it has no struct traversal. Returns how many flows it has forgotten. */
 SEC("syscall")
 int forwarder_sweep(void *unused)
 {

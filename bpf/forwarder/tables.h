@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "work.h"
+#include "traversal.h"
 
 static __always_inline __u64 mix(__u64 h, __u64 word)
 {
@@ -34,7 +34,7 @@ struct search {
 
 static long look_up_one(__u32 i, struct search *s)
 {
-	struct work *w = work();
+	struct traversal *t = traversal();
 	__u32 place = s->first + i;
 	const __u64 *mask, *have;
 	struct subtable *sub;
@@ -43,7 +43,7 @@ static long look_up_one(__u32 i, struct search *s)
 	__u64 *word, *probe;
 
 	word = bpf_map_lookup_elem(&lists, &place);
-	if (!w || !word)
+	if (!t || !word)
 		return 1;
 	*(__u64 *)&item = *(volatile __u64 *)word;
 	if (s->entry != NO_ENTRY && s->priority >= item.best)
@@ -52,14 +52,14 @@ static long look_up_one(__u32 i, struct search *s)
 	if (!sub)
 		return 1;
 	mask = (const __u64 *)&sub->mask;
-	have = (const __u64 *)&w->fields;
-	probe = (__u64 *)&w->probe;
+	have = (const __u64 *)&t->fields;
+	probe = (__u64 *)&t->probe;
 #pragma unroll
 	for (int j = 0; j < FIELD_WORDS; j++)
 		probe[j] = have[j] & mask[j];
-	w->probe.subtable = item.subtable;
-	w->probe.unused = 0;
-	hit = bpf_map_lookup_elem(&wanted, &w->probe);
+	t->probe.subtable = item.subtable;
+	t->probe.unused = 0;
+	hit = bpf_map_lookup_elem(&wanted, &t->probe);
 	if (hit) {
 		struct found f;
 
@@ -75,13 +75,13 @@ static long look_up_one(__u32 i, struct search *s)
 /* Returns the entry's place, or NO_ENTRY. */
 __noinline __u32 classify(__u32 number)
 {
-	struct table *t = bpf_map_lookup_elem(&tables, &number);
+	struct table *from = bpf_map_lookup_elem(&tables, &number);
 	struct search s = { .entry = NO_ENTRY };
 	__u64 list;
 
-	if (!t)
+	if (!from)
 		return NO_ENTRY;
-	list = *(volatile __u64 *)t;
+	list = *(volatile __u64 *)from;
 	s.first = (__u32)list;
 	s.count = list >> 32;
 	if (s.count > MAX_SUBTABLES)
@@ -118,36 +118,36 @@ static __always_inline bool is_path(const struct path *p, const struct path *wan
 __noinline int recall(void)
 {
 	struct pipeline *st = the_pipeline();
-	struct work *w = work();
+	struct traversal *t = traversal();
 	const __u64 *have, *mask;
 	struct path *p;
 	__u64 *want;
 
-	if (!w || !st)
+	if (!t || !st)
 		return 0;
-	have = (const __u64 *)&w->fields;
+	have = (const __u64 *)&t->fields;
 	mask = (const __u64 *)&st->used;
-	want = (__u64 *)&w->path.fields;
-	w->path.epoch = *(volatile __u64 *)&st->epoch;
+	want = (__u64 *)&t->path.fields;
+	t->path.epoch = *(volatile __u64 *)&st->epoch;
 	asm volatile("" ::: "memory"); /* used is of that epoch or a later one */
 #pragma unroll
 	for (int i = 0; i < FIELD_WORDS; i++)
 		want[i] = have[i] & mask[i];
-	w->path.hash = hash_fields(&w->path.fields);
-	w->at = w->cached = 0;
-	w->path.count = 0;
-	w->learning = 1;
-	p = path_place(st, w->path.hash, 0);
+	t->path.hash = hash_fields(&t->path.fields);
+	t->at = t->cached = 0;
+	t->path.count = 0;
+	t->learning = 1;
+	p = path_place(st, t->path.hash, 0);
 	if (!p)
 		return 0;
-	if (!is_path(p, &w->path)) {
-		p = path_place(st, w->path.hash, 1);
-		if (!p || !is_path(p, &w->path))
+	if (!is_path(p, &t->path)) {
+		p = path_place(st, t->path.hash, 1);
+		if (!p || !is_path(p, &t->path))
 			return 0;
 	}
-	__builtin_memcpy(w->path.entry, p->entry, sizeof(w->path.entry));
-	w->cached = p->count;
-	w->learning = 0;
+	__builtin_memcpy(t->path.entry, p->entry, sizeof(t->path.entry));
+	t->cached = p->count;
+	t->learning = 0;
 	count(PATHS_HIT);
 	return 0;
 }
@@ -156,46 +156,46 @@ __noinline int recall(void)
 __noinline int remember(void)
 {
 	struct pipeline *st = the_pipeline();
-	struct work *w = work();
+	struct traversal *t = traversal();
 	struct path *p, *other;
 
-	if (!w || !st || !w->path.count)
+	if (!t || !st || !t->path.count)
 		return 0;
-	p = path_place(st, w->path.hash, 0);
+	p = path_place(st, t->path.hash, 0);
 	if (!p)
 		return 0;
-	if (p->epoch == w->path.epoch) {
-		other = path_place(st, w->path.hash, 1);
-		if (other && (other->epoch != w->path.epoch || bpf_get_prandom_u32() & 1))
+	if (p->epoch == t->path.epoch) {
+		other = path_place(st, t->path.hash, 1);
+		if (other && (other->epoch != t->path.epoch || bpf_get_prandom_u32() & 1))
 			p = other;
 	}
-	__builtin_memcpy(p, &w->path, sizeof(*p));
+	__builtin_memcpy(p, &t->path, sizeof(*p));
 	return 0;
 }
 
 /* What comes now does not follow from the fields that the packet came with. */
-static __always_inline void astray(struct work *w)
+static __always_inline void astray(struct traversal *t)
 {
-	if (w->learning) {
+	if (t->learning) {
 		remember();
-		w->learning = 0;
+		t->learning = 0;
 	}
-	w->cached = w->at;
+	t->cached = t->at;
 }
 
-/* Returns the place of the entry that the packet meets in w->table. */
-static __always_inline __u32 meet(struct work *w)
+/* Returns the place of the entry that the packet meets in t->table. */
+static __always_inline __u32 meet(struct traversal *t)
 {
-	__u32 at = w->at, entry;
+	__u32 at = t->at, entry;
 
-	if (at < w->cached && at < PATH_TABLES) {
-		w->at = at + 1;
-		return w->path.entry[at];
+	if (at < t->cached && at < PATH_TABLES) {
+		t->at = at + 1;
+		return t->path.entry[at];
 	}
-	entry = classify(w->table);
-	if (w->learning && at < PATH_TABLES) {
-		w->path.entry[at] = entry;
-		w->path.count = w->at = at + 1;
+	entry = classify(t->table);
+	if (t->learning && at < PATH_TABLES) {
+		t->path.entry[at] = entry;
+		t->path.count = t->at = at + 1;
 	}
 	return entry;
 }

@@ -9,8 +9,8 @@
 #include "change.h"
 #include "tables.h"
 
-#define SCRATCH  128                                      /* bytes of headers that are moved at once */
-#define MAX_LINK (ETH_HLEN + 3 * 4 + sizeof(struct snap)) /* bytes of a link header: three tags may be in it */
+#define HEAD_BYTES 128                                      /* bytes of headers that are moved at once */
+#define MAX_LINK   (ETH_HLEN + 3 * 4 + sizeof(struct snap)) /* bytes of a link header: three tags may be in it */
 
 /* Makes the kernel's idea of the protocol that of the frame's bytes, and takes a VLAN tag out of them, unless one is out. */
 static __always_inline int resync(struct __sk_buff *skb)
@@ -38,13 +38,13 @@ static __always_inline int follow(struct __sk_buff *skb)
 	return skb->vlan_present ? resync(skb) : resync_untagged(skb);
 }
 
-/* Replaces the first len bytes (at most SCRATCH), which are in w->fresh. */
-static __always_inline int store_head(struct __sk_buff *skb, struct work *w, __u32 len)
+/* Replaces the first len bytes (at most HEAD_BYTES), which are in t->fresh. */
+static __always_inline int store_head(struct __sk_buff *skb, struct traversal *t, __u32 len)
 {
 	barrier_var(len); /* the bounds are for the verifier, in the register that it looks at */
-	if (len < 1 || len > SCRATCH)
+	if (len < 1 || len > HEAD_BYTES)
 		return -1;
-	return bpf_skb_store_bytes(skb, 0, w->fresh, len, 0);
+	return bpf_skb_store_bytes(skb, 0, t->fresh, len, 0);
 }
 
 struct sk_buff {
@@ -68,7 +68,7 @@ static __always_inline __u32 link_header(struct __sk_buff *skb)
  * Takes the bytes [from, from + len) out of the frame. What the kernel takes out is behind what it believes to be the link header: the bytes
  * between the two places are put back where they belong.
  */
-static __always_inline int cut(struct __sk_buff *skb, struct work *w, __u32 from, __u32 len)
+static __always_inline int cut(struct __sk_buff *skb, struct traversal *t, __u32 from, __u32 len)
 {
 	__u32 at, low, between, least, want = skb->len - len;
 	__be16 ip = bpf_htons(ETH_P_IP), type;
@@ -84,13 +84,13 @@ static __always_inline int cut(struct __sk_buff *skb, struct work *w, __u32 from
 	if (skb->len < least && bpf_skb_change_tail(skb, least, 0))
 		return -1;
 	barrier_var(between); /* as in store_head */
-	if (between > SCRATCH)
+	if (between > HEAD_BYTES)
 		return -1;
-	if (between && bpf_skb_load_bytes(skb, at < from ? at : from + len, w->fresh, between))
+	if (between && bpf_skb_load_bytes(skb, at < from ? at : from + len, t->fresh, between))
 		return -1;
 	if (bpf_skb_adjust_room(skb, -(__s32)len, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO))
 		return -1;
-	if (between && bpf_skb_store_bytes(skb, low, w->fresh, between, 0))
+	if (between && bpf_skb_store_bytes(skb, low, t->fresh, between, 0))
 		return -1;
 	/* what was long enough for a wire stays so */
 	if (want + len >= SHORTEST_FRAME && want < SHORTEST_FRAME)
@@ -109,25 +109,25 @@ static __always_inline int grow(struct __sk_buff *skb, __u32 len)
 /* After a push or pop: the packet is another. */
 static __always_inline int changed(struct __sk_buff *skb, bool uncovered)
 {
-	struct work *w = work();
+	struct traversal *t = traversal();
 
-	if (!w)
+	if (!t)
 		return DROP_CHANGE;
 	if (uncovered)
-		astray(w);
+		astray(t);
 	return parse(skb) ? DROP_CHANGE : 0;
 }
 
 __noinline int push_vlan(struct __sk_buff *skb)
 {
-	struct work *w = work();
+	struct traversal *t = traversal();
 	__u16 tci = 0;
 
-	if (!w)
+	if (!t)
 		return DROP_CHANGE;
 	if (skb->vlan_present)
 		tci = skb->vlan_tci;
-	if (bpf_skb_vlan_push(skb, bpf_htons(w->op.arg), tci))
+	if (bpf_skb_vlan_push(skb, bpf_htons(t->op.arg), tci))
 		return DROP_CHANGE;
 	return changed(skb, false);
 }
@@ -151,52 +151,52 @@ __noinline int retype(struct __sk_buff *skb)
 /* OP_VLAN_VID, OP_VLAN_PCP */
 __noinline int set_tag(struct __sk_buff *skb)
 {
-	struct work *w = work();
+	struct traversal *t = traversal();
 	__u16 tci, type;
 
-	if (!w)
+	if (!t)
 		return DROP_CHANGE;
 	if (!skb->vlan_present)
 		return DROP_NOT_THERE;
 	tci = skb->vlan_tci;
 	type = skb->vlan_proto;
-	if (w->op.kind == OP_VLAN_VID)
-		tci = (tci & 0xf000) | (w->op.arg & 0xfff);
+	if (t->op.kind == OP_VLAN_VID)
+		tci = (tci & 0xf000) | (t->op.arg & 0xfff);
 	else
-		tci = (tci & 0x1fff) | (w->op.arg & 7) << 13;
-	put_tag(&w->fields, tci);
+		tci = (tci & 0x1fff) | (t->op.arg & 7) << 13;
+	put_tag(&t->fields, tci);
 	if (bpf_skb_vlan_pop(skb) || bpf_skb_vlan_push(skb, type, tci))
 		return DROP_CHANGE;
 	return 0;
 }
 
 /* What a frame says of its length, if it says so in front of a SNAP header, changes with what is behind that. Returns -1 if it cannot. */
-static __always_inline int lengthen(struct __sk_buff *skb, struct work *w, __s32 by)
+static __always_inline int lengthen(struct __sk_buff *skb, struct traversal *t, __s32 by)
 {
 	__be16 length;
 	__s32 n;
 
-	if (!w->length)
+	if (!t->length)
 		return 0;
-	if (bpf_skb_load_bytes(skb, w->length, &length, 2))
+	if (bpf_skb_load_bytes(skb, t->length, &length, 2))
 		return -1;
 	n = bpf_ntohs(length) + by;
 	length = bpf_htons(n);
-	return n < 0 || n >= LEAST_TYPE ? -1 : bpf_skb_store_bytes(skb, w->length, &length, 2, 0);
+	return n < 0 || n >= LEAST_TYPE ? -1 : bpf_skb_store_bytes(skb, t->length, &length, 2, 0);
 }
 
 /* A label goes between the tags and what they hold. */
 __noinline int push_mpls(struct __sk_buff *skb)
 {
-	struct work *w = work();
+	struct traversal *t = traversal();
 	__u32 l3, label = 1 << 8; /* bottom of stack */
 	__be32 word;
 	__u8 ttl = 0;
 
-	if (!w)
+	if (!t)
 		return DROP_CHANGE;
-	l3 = w->l3;
-	switch (w->kind3) {
+	l3 = t->l3;
+	switch (t->kind3) {
 	case L3_MPLS:
 		if (bpf_skb_load_bytes(skb, l3, &word, 4))
 			return DROP_NOT_THERE;
@@ -210,30 +210,30 @@ __noinline int push_mpls(struct __sk_buff *skb)
 		break;
 	}
 	label |= ttl;
-	if (l3 < ETH_HLEN || l3 > MAX_LINK || lengthen(skb, w, 4) || bpf_skb_load_bytes(skb, 0, w->fresh, l3) ||
+	if (l3 < ETH_HLEN || l3 > MAX_LINK || lengthen(skb, t, 4) || bpf_skb_load_bytes(skb, 0, t->fresh, l3) ||
 	    grow(skb, 4))
 		return DROP_CHANGE;
-	*(__be16 *)&w->fresh[(l3 - 2) & 63] = bpf_htons(w->op.arg);
+	*(__be16 *)&t->fresh[(l3 - 2) & 63] = bpf_htons(t->op.arg);
 	word = bpf_htonl(label);
-	__builtin_memcpy(&w->fresh[l3 & 63], &word, 4);
-	if (store_head(skb, w, l3 + 4))
+	__builtin_memcpy(&t->fresh[l3 & 63], &word, 4);
+	if (store_head(skb, t, l3 + 4))
 		return DROP_CHANGE;
 	return changed(skb, false);
 }
 
 __noinline int pop_mpls(struct __sk_buff *skb)
 {
-	struct work *w = work();
+	struct traversal *t = traversal();
 	__be16 type;
 	__u32 l3;
 
-	if (!w)
+	if (!t)
 		return DROP_CHANGE;
-	if (w->kind3 != L3_MPLS)
+	if (t->kind3 != L3_MPLS)
 		return DROP_NOT_THERE;
-	l3 = w->l3;
-	type = bpf_htons(w->op.arg);
-	if (lengthen(skb, w, -4) || cut(skb, w, l3, 4) || bpf_skb_store_bytes(skb, l3 - 2, &type, 2, 0) || follow(skb))
+	l3 = t->l3;
+	type = bpf_htons(t->op.arg);
+	if (lengthen(skb, t, -4) || cut(skb, t, l3, 4) || bpf_skb_store_bytes(skb, l3 - 2, &type, 2, 0) || follow(skb))
 		return DROP_CHANGE;
 	return changed(skb, true);
 }
@@ -248,17 +248,17 @@ struct pbb_head { /* IEEE 802.1Q, 9.7: the I-TAG's control information behind ba
 /* The frame gets a backbone header with its own addresses; its tag goes into its bytes. */
 __noinline int push_pbb(struct __sk_buff *skb)
 {
-	struct work *w = work();
+	struct traversal *t = traversal();
 	__be16 tag[2] = {}, empty[2] = { bpf_htons(ETH_P_8021Q), 0 };
 	__u32 len = sizeof(struct pbb_head) + 12, more = 0;
 	struct pbb_head *h;
 	__be32 info = 0;
 
-	if (!w)
+	if (!t)
 		return DROP_CHANGE;
-	if (w->kind3 == L3_PBB)
-		info = w->fields.label;
-	if (bpf_skb_load_bytes(skb, 0, &w->fresh[sizeof(*h)], 12))
+	if (t->kind3 == L3_PBB)
+		info = t->fields.label;
+	if (bpf_skb_load_bytes(skb, 0, &t->fresh[sizeof(*h)], 12))
 		return DROP_CHANGE;
 	if (skb->vlan_present) {
 		tag[0] = skb->vlan_proto;
@@ -274,16 +274,16 @@ __noinline int push_pbb(struct __sk_buff *skb)
 	}
 	if (grow(skb, len - 12 + more))
 		return DROP_CHANGE;
-	h = (struct pbb_head *)w->fresh;
-	__builtin_memcpy(h, &w->fresh[sizeof(*h)], 12);
-	h->type = bpf_htons(w->op.arg);
+	h = (struct pbb_head *)t->fresh;
+	__builtin_memcpy(h, &t->fresh[sizeof(*h)], 12);
+	h->type = bpf_htons(t->op.arg);
 	h->info = info;
-	__builtin_memcpy(&w->fresh[sizeof(*h) + 12], tag, 4);
-	if (bpf_skb_store_bytes(skb, more, w->fresh, len, 0))
+	__builtin_memcpy(&t->fresh[sizeof(*h) + 12], tag, 4);
+	if (bpf_skb_store_bytes(skb, more, t->fresh, len, 0))
 		return DROP_CHANGE;
 	/* the empty tag that is out makes room for one in front, which then goes, too */
 	if (more &&
-	    (bpf_skb_store_bytes(skb, 0, w->fresh, 12, 0) || bpf_skb_store_bytes(skb, 12, empty, sizeof(empty), 0) ||
+	    (bpf_skb_store_bytes(skb, 0, t->fresh, 12, 0) || bpf_skb_store_bytes(skb, 12, empty, sizeof(empty), 0) ||
 	     bpf_skb_vlan_pop(skb) || bpf_skb_vlan_pop(skb)))
 		return DROP_CHANGE;
 	/* what is divided later is divided as the IP packet that it was */
@@ -294,13 +294,13 @@ __noinline int push_pbb(struct __sk_buff *skb)
 
 __noinline int pop_pbb(struct __sk_buff *skb)
 {
-	struct work *w = work();
+	struct traversal *t = traversal();
 
-	if (!w)
+	if (!t)
 		return DROP_CHANGE;
-	if (w->kind3 != L3_PBB || w->l3 != ETH_HLEN)
+	if (t->kind3 != L3_PBB || t->l3 != ETH_HLEN)
 		return DROP_NOT_THERE;
-	if (cut(skb, w, 0, sizeof(struct pbb_head)))
+	if (cut(skb, t, 0, sizeof(struct pbb_head)))
 		return DROP_CHANGE;
 	return changed(skb, true);
 }

@@ -94,7 +94,7 @@ enum entry_flag {
 };
 
 /* The instructions of a flow entry, executed in this order: meter, apply, clear, write, metadata, goto. */
-struct entry {
+struct flow_entry {
 	__u32 ops;   /* place in ops of apply-actions; write-actions are behind them */
 	__u16 apply; /* how many */
 	__u16 write;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../kernel/clock.h"
+#include "../kernel/scratch.h"
 #include "../session/state.h"
 #include "../wire/cookie.h"
 #include "../wire/options.h"
@@ -52,19 +53,7 @@ struct work {
 	};
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct work);
-} works SEC(".maps");
-
-static __always_inline struct work *work(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&works, &zero);
-}
+SCRATCH(work);
 
 /* Sends the packet to user space, unacknowledged. */
 static __always_inline int to_user_space(struct work *w, const struct config *set)

@@ -22,7 +22,7 @@ import (
 
 // The records of the forwarder's maps, as bpf/forwarder/types.h describes them.
 type (
-	Entry      = forwarderEntry
+	Entry      = forwarderFlowEntry
 	Op         = forwarderOp
 	Group      = forwarderGroup
 	Bucket     = forwarderBucket

@@ -63,23 +63,6 @@ type forwarderCounts struct {
 	Used    uint64
 }
 
-type forwarderEntry struct {
-	_            structs.HostLayout
-	Ops          uint32
-	Apply        uint16
-	Write        uint16
-	Meter        uint32
-	Next         uint8
-	Flags        uint8
-	Table        uint8
-	Reserved     uint8
-	Metadata     uint64
-	MetadataMask uint64
-	Cookie       uint64
-	Counts       uint32
-	Spare        uint32
-}
-
 type forwarderEntryFlag uint32
 
 const (
@@ -118,6 +101,23 @@ type forwarderFields struct {
 	NdTarget   [16]uint8
 	Subtable   uint32
 	Unused     uint32
+}
+
+type forwarderFlowEntry struct {
+	_            structs.HostLayout
+	Ops          uint32
+	Apply        uint16
+	Write        uint16
+	Meter        uint32
+	Next         uint8
+	Flags        uint8
+	Table        uint8
+	Reserved     uint8
+	Metadata     uint64
+	MetadataMask uint64
+	Cookie       uint64
+	Counts       uint32
+	Spare        uint32
 }
 
 type forwarderFound struct {
@@ -548,10 +548,10 @@ const (
 	forwarderMapStations          = "stations"
 	forwarderMapSubtables         = "subtables"
 	forwarderMapTables            = "tables"
+	forwarderMapTraversalScratch  = "traversal_scratch"
 	forwarderMapTurns             = "turns"
 	forwarderMapVerdicts          = "verdicts"
 	forwarderMapWanted            = "wanted"
-	forwarderMapWorks             = "works"
 	forwarderProgForwarderIngress = "forwarder_ingress"
 	forwarderProgForwarderLoop    = "forwarder_loop"
 	forwarderProgForwarderSweep   = "forwarder_sweep"
@@ -632,42 +632,42 @@ type forwarderProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type forwarderMapSpecs struct {
-	BucketCounts  *ebpf.MapSpec `ebpf:"bucket_counts"`
-	Buckets       *ebpf.MapSpec `ebpf:"buckets"`
-	Copies        *ebpf.MapSpec `ebpf:"copies"`
-	CrcPowers     *ebpf.MapSpec `ebpf:"crc_powers"`
-	Entries       *ebpf.MapSpec `ebpf:"entries"`
-	EntryCounts   *ebpf.MapSpec `ebpf:"entry_counts"`
-	GroupCounts   *ebpf.MapSpec `ebpf:"group_counts"`
-	GroupHeads    *ebpf.MapSpec `ebpf:"group_heads"`
-	Groups        *ebpf.MapSpec `ebpf:"groups"`
-	Lists         *ebpf.MapSpec `ebpf:"lists"`
-	MeterCounts   *ebpf.MapSpec `ebpf:"meter_counts"`
-	Meters        *ebpf.MapSpec `ebpf:"meters"`
-	Ops           *ebpf.MapSpec `ebpf:"ops"`
-	PacketOuts    *ebpf.MapSpec `ebpf:"packet_outs"`
-	Paths         *ebpf.MapSpec `ebpf:"paths"`
-	PickBacks     *ebpf.MapSpec `ebpf:"pick_backs"`
-	PickFragments *ebpf.MapSpec `ebpf:"pick_fragments"`
-	PickRemotes   *ebpf.MapSpec `ebpf:"pick_remotes"`
-	PickSeats     *ebpf.MapSpec `ebpf:"pick_seats"`
-	PickTurns     *ebpf.MapSpec `ebpf:"pick_turns"`
-	Pickings      *ebpf.MapSpec `ebpf:"pickings"`
-	Picks         *ebpf.MapSpec `ebpf:"picks"`
-	Pipelines     *ebpf.MapSpec `ebpf:"pipelines"`
-	PortOf        *ebpf.MapSpec `ebpf:"port_of"`
-	Ports         *ebpf.MapSpec `ebpf:"ports"`
-	PuntRooms     *ebpf.MapSpec `ebpf:"punt_rooms"`
-	Punts         *ebpf.MapSpec `ebpf:"punts"`
-	Shortcuts     *ebpf.MapSpec `ebpf:"shortcuts"`
-	Slots         *ebpf.MapSpec `ebpf:"slots"`
-	Stations      *ebpf.MapSpec `ebpf:"stations"`
-	Subtables     *ebpf.MapSpec `ebpf:"subtables"`
-	Tables        *ebpf.MapSpec `ebpf:"tables"`
-	Turns         *ebpf.MapSpec `ebpf:"turns"`
-	Verdicts      *ebpf.MapSpec `ebpf:"verdicts"`
-	Wanted        *ebpf.MapSpec `ebpf:"wanted"`
-	Works         *ebpf.MapSpec `ebpf:"works"`
+	BucketCounts     *ebpf.MapSpec `ebpf:"bucket_counts"`
+	Buckets          *ebpf.MapSpec `ebpf:"buckets"`
+	Copies           *ebpf.MapSpec `ebpf:"copies"`
+	CrcPowers        *ebpf.MapSpec `ebpf:"crc_powers"`
+	Entries          *ebpf.MapSpec `ebpf:"entries"`
+	EntryCounts      *ebpf.MapSpec `ebpf:"entry_counts"`
+	GroupCounts      *ebpf.MapSpec `ebpf:"group_counts"`
+	GroupHeads       *ebpf.MapSpec `ebpf:"group_heads"`
+	Groups           *ebpf.MapSpec `ebpf:"groups"`
+	Lists            *ebpf.MapSpec `ebpf:"lists"`
+	MeterCounts      *ebpf.MapSpec `ebpf:"meter_counts"`
+	Meters           *ebpf.MapSpec `ebpf:"meters"`
+	Ops              *ebpf.MapSpec `ebpf:"ops"`
+	PacketOuts       *ebpf.MapSpec `ebpf:"packet_outs"`
+	Paths            *ebpf.MapSpec `ebpf:"paths"`
+	PickBacks        *ebpf.MapSpec `ebpf:"pick_backs"`
+	PickFragments    *ebpf.MapSpec `ebpf:"pick_fragments"`
+	PickRemotes      *ebpf.MapSpec `ebpf:"pick_remotes"`
+	PickSeats        *ebpf.MapSpec `ebpf:"pick_seats"`
+	PickTurns        *ebpf.MapSpec `ebpf:"pick_turns"`
+	Pickings         *ebpf.MapSpec `ebpf:"pickings"`
+	Picks            *ebpf.MapSpec `ebpf:"picks"`
+	Pipelines        *ebpf.MapSpec `ebpf:"pipelines"`
+	PortOf           *ebpf.MapSpec `ebpf:"port_of"`
+	Ports            *ebpf.MapSpec `ebpf:"ports"`
+	PuntRooms        *ebpf.MapSpec `ebpf:"punt_rooms"`
+	Punts            *ebpf.MapSpec `ebpf:"punts"`
+	Shortcuts        *ebpf.MapSpec `ebpf:"shortcuts"`
+	Slots            *ebpf.MapSpec `ebpf:"slots"`
+	Stations         *ebpf.MapSpec `ebpf:"stations"`
+	Subtables        *ebpf.MapSpec `ebpf:"subtables"`
+	Tables           *ebpf.MapSpec `ebpf:"tables"`
+	TraversalScratch *ebpf.MapSpec `ebpf:"traversal_scratch"`
+	Turns            *ebpf.MapSpec `ebpf:"turns"`
+	Verdicts         *ebpf.MapSpec `ebpf:"verdicts"`
+	Wanted           *ebpf.MapSpec `ebpf:"wanted"`
 }
 
 // forwarderVariableSpecs contains global variables before they are loaded into the kernel.
@@ -720,42 +720,42 @@ func (o *forwarderObjects) Close() error {
 //
 // It can be passed to loadForwarderObjects or ebpf.CollectionSpec.LoadAndAssign.
 type forwarderMaps struct {
-	BucketCounts  *ebpf.Map `ebpf:"bucket_counts"`
-	Buckets       *ebpf.Map `ebpf:"buckets"`
-	Copies        *ebpf.Map `ebpf:"copies"`
-	CrcPowers     *ebpf.Map `ebpf:"crc_powers"`
-	Entries       *ebpf.Map `ebpf:"entries"`
-	EntryCounts   *ebpf.Map `ebpf:"entry_counts"`
-	GroupCounts   *ebpf.Map `ebpf:"group_counts"`
-	GroupHeads    *ebpf.Map `ebpf:"group_heads"`
-	Groups        *ebpf.Map `ebpf:"groups"`
-	Lists         *ebpf.Map `ebpf:"lists"`
-	MeterCounts   *ebpf.Map `ebpf:"meter_counts"`
-	Meters        *ebpf.Map `ebpf:"meters"`
-	Ops           *ebpf.Map `ebpf:"ops"`
-	PacketOuts    *ebpf.Map `ebpf:"packet_outs"`
-	Paths         *ebpf.Map `ebpf:"paths"`
-	PickBacks     *ebpf.Map `ebpf:"pick_backs"`
-	PickFragments *ebpf.Map `ebpf:"pick_fragments"`
-	PickRemotes   *ebpf.Map `ebpf:"pick_remotes"`
-	PickSeats     *ebpf.Map `ebpf:"pick_seats"`
-	PickTurns     *ebpf.Map `ebpf:"pick_turns"`
-	Pickings      *ebpf.Map `ebpf:"pickings"`
-	Picks         *ebpf.Map `ebpf:"picks"`
-	Pipelines     *ebpf.Map `ebpf:"pipelines"`
-	PortOf        *ebpf.Map `ebpf:"port_of"`
-	Ports         *ebpf.Map `ebpf:"ports"`
-	PuntRooms     *ebpf.Map `ebpf:"punt_rooms"`
-	Punts         *ebpf.Map `ebpf:"punts"`
-	Shortcuts     *ebpf.Map `ebpf:"shortcuts"`
-	Slots         *ebpf.Map `ebpf:"slots"`
-	Stations      *ebpf.Map `ebpf:"stations"`
-	Subtables     *ebpf.Map `ebpf:"subtables"`
-	Tables        *ebpf.Map `ebpf:"tables"`
-	Turns         *ebpf.Map `ebpf:"turns"`
-	Verdicts      *ebpf.Map `ebpf:"verdicts"`
-	Wanted        *ebpf.Map `ebpf:"wanted"`
-	Works         *ebpf.Map `ebpf:"works"`
+	BucketCounts     *ebpf.Map `ebpf:"bucket_counts"`
+	Buckets          *ebpf.Map `ebpf:"buckets"`
+	Copies           *ebpf.Map `ebpf:"copies"`
+	CrcPowers        *ebpf.Map `ebpf:"crc_powers"`
+	Entries          *ebpf.Map `ebpf:"entries"`
+	EntryCounts      *ebpf.Map `ebpf:"entry_counts"`
+	GroupCounts      *ebpf.Map `ebpf:"group_counts"`
+	GroupHeads       *ebpf.Map `ebpf:"group_heads"`
+	Groups           *ebpf.Map `ebpf:"groups"`
+	Lists            *ebpf.Map `ebpf:"lists"`
+	MeterCounts      *ebpf.Map `ebpf:"meter_counts"`
+	Meters           *ebpf.Map `ebpf:"meters"`
+	Ops              *ebpf.Map `ebpf:"ops"`
+	PacketOuts       *ebpf.Map `ebpf:"packet_outs"`
+	Paths            *ebpf.Map `ebpf:"paths"`
+	PickBacks        *ebpf.Map `ebpf:"pick_backs"`
+	PickFragments    *ebpf.Map `ebpf:"pick_fragments"`
+	PickRemotes      *ebpf.Map `ebpf:"pick_remotes"`
+	PickSeats        *ebpf.Map `ebpf:"pick_seats"`
+	PickTurns        *ebpf.Map `ebpf:"pick_turns"`
+	Pickings         *ebpf.Map `ebpf:"pickings"`
+	Picks            *ebpf.Map `ebpf:"picks"`
+	Pipelines        *ebpf.Map `ebpf:"pipelines"`
+	PortOf           *ebpf.Map `ebpf:"port_of"`
+	Ports            *ebpf.Map `ebpf:"ports"`
+	PuntRooms        *ebpf.Map `ebpf:"punt_rooms"`
+	Punts            *ebpf.Map `ebpf:"punts"`
+	Shortcuts        *ebpf.Map `ebpf:"shortcuts"`
+	Slots            *ebpf.Map `ebpf:"slots"`
+	Stations         *ebpf.Map `ebpf:"stations"`
+	Subtables        *ebpf.Map `ebpf:"subtables"`
+	Tables           *ebpf.Map `ebpf:"tables"`
+	TraversalScratch *ebpf.Map `ebpf:"traversal_scratch"`
+	Turns            *ebpf.Map `ebpf:"turns"`
+	Verdicts         *ebpf.Map `ebpf:"verdicts"`
+	Wanted           *ebpf.Map `ebpf:"wanted"`
 }
 
 func (m *forwarderMaps) Close() error {
@@ -792,10 +792,10 @@ func (m *forwarderMaps) Close() error {
 		m.Stations,
 		m.Subtables,
 		m.Tables,
+		m.TraversalScratch,
 		m.Turns,
 		m.Verdicts,
 		m.Wanted,
-		m.Works,
 	)
 }
 

@@ -542,7 +542,7 @@ const (
 	routerMapTables            = "tables"
 	routerMapVerdicts          = "verdicts"
 	routerMapVips              = "vips"
-	routerMapWorks             = "works"
+	routerMapWorkScratch       = "work_scratch"
 	routerMapZones             = "zones"
 	routerProgRouterCommand    = "router_command"
 	routerProgRouterIngress    = "router_ingress"
@@ -643,7 +643,7 @@ type routerMapSpecs struct {
 	Tables        *ebpf.MapSpec `ebpf:"tables"`
 	Verdicts      *ebpf.MapSpec `ebpf:"verdicts"`
 	Vips          *ebpf.MapSpec `ebpf:"vips"`
-	Works         *ebpf.MapSpec `ebpf:"works"`
+	WorkScratch   *ebpf.MapSpec `ebpf:"work_scratch"`
 	Zones         *ebpf.MapSpec `ebpf:"zones"`
 }
 
@@ -716,7 +716,7 @@ type routerMaps struct {
 	Tables        *ebpf.Map `ebpf:"tables"`
 	Verdicts      *ebpf.Map `ebpf:"verdicts"`
 	Vips          *ebpf.Map `ebpf:"vips"`
-	Works         *ebpf.Map `ebpf:"works"`
+	WorkScratch   *ebpf.Map `ebpf:"work_scratch"`
 	Zones         *ebpf.Map `ebpf:"zones"`
 }
 
@@ -744,7 +744,7 @@ func (m *routerMaps) Close() error {
 		m.Tables,
 		m.Verdicts,
 		m.Vips,
-		m.Works,
+		m.WorkScratch,
 		m.Zones,
 	)
 }

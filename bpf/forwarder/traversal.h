@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <linux/if_ether.h>
 #include <linux/pkt_cls.h>
+#include "../kernel/scratch.h"
 #include "maps.h"
 
 /* What the list of ops at hand belongs to. */
@@ -96,7 +97,7 @@ struct flow_work {
 	__u32 quoted_l4;
 };
 
-struct work {
+struct traversal {
 	struct fields fields;
 	struct fields probe;
 	struct path path;
@@ -145,33 +146,13 @@ struct work {
 	__u8 fresh[128];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct work);
-} works SEC(".maps");
-
-static __always_inline struct work *work(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&works, &zero);
-}
+SCRATCH(traversal);
 
 static __always_inline struct pipeline *the_pipeline(void)
 {
 	__u32 zero = 0;
 
 	return bpf_map_lookup_elem(&pipelines, &zero);
-}
-
-static __always_inline void count(__u32 verdict)
-{
-	__u64 *n = bpf_map_lookup_elem(&verdicts, &verdict);
-
-	if (n)
-		(*n)++;
 }
 
 /*
@@ -201,16 +182,16 @@ static __always_inline void add(void *map, __u32 place, __u32 packets, __u32 byt
 	c->used = now;
 }
 
-static __always_inline void account(void *map, __u32 place, struct work *w)
+static __always_inline void account(void *map, __u32 place, struct traversal *t)
 {
-	add(map, place, w->packets, w->bytes, w->now);
+	add(map, place, t->packets, t->bytes, t->now);
 }
 
 /* Nothing more is done with the packet. What it was put out of before stays so. */
-static __always_inline int stop(struct work *w, __u32 verdict)
+static __always_inline int stop(struct traversal *t, __u32 verdict)
 {
-	if (w->verdict == DROPPED)
-		w->verdict = verdict;
-	w->list.next = w->list.end = 0;
+	if (t->verdict == DROPPED)
+		t->verdict = verdict;
+	t->list.next = t->list.end = 0;
 	return 1;
 }

@@ -2,6 +2,7 @@
 /* Which of a group's buckets a new flow is picked for. */
 #pragma once
 
+#include "buckets.h"
 #include "flows.h"
 
 /* The port that a bucket puts out by what it watches, if it may be picked. */
@@ -23,20 +24,20 @@ static __always_inline struct port *pickable(struct bucket *b)
  * What a flow takes by a port: what all flows take is divided by the weight. A port that was never measured is tried first, but not by all at
  * once: while it has a flow, it is as good as the fastest.
  */
-static __always_inline __u32 time_of(struct traversal *t, const struct pick_seat *s)
+static __always_inline __u32 time_of(struct selection *s, const struct pick_seat *seat)
 {
-	__u64 time = s->peak / 1000 + 1;
+	__u64 time = seat->peak / 1000 + 1;
 
-	if (t->flow.method == PICK_LEAST || t->flow.method == PICK_EVEN)
+	if (s->method == PICK_LEAST || s->method == PICK_EVEN)
 		return 1;
-	if (t->flow.method != PICK_FASTEST)
+	if (s->method != PICK_FASTEST)
 		return 0;
-	if (!s->peak)
-		return active_flows(s) ? UNMEASURED : 0;
+	if (!seat->peak)
+		return active_flows(seat) ? UNMEASURED : 0;
 	if (time > MOST_TIME)
 		time = MOST_TIME;
-	if (time < t->flow.fastest)
-		t->flow.fastest = time;
+	if (time < s->fastest)
+		s->fastest = time;
 	return time;
 }
 
@@ -49,47 +50,50 @@ static __always_inline void keep(struct candidate *c, struct bucket *b, struct p
 	c->port = p->number;
 }
 
-static long list_candidate(__u32 i, void *unused)
+struct listing {
+	struct selection *selection;
+};
+
+static long list_candidate(__u32 i, struct listing *l)
 {
 	struct picking *all = the_picking();
-	struct traversal *t = traversal();
+	struct selection *s = l->selection;
 	struct candidate *c;
 	struct bucket *b;
 	struct port *p;
 	__u32 place, n;
 
-	if (!t || !all)
+	if (!all)
 		return 1;
-	place = t->flow.first + i;
+	place = s->first + i;
 	b = bpf_map_lookup_elem(&buckets, &place);
 	if (!b)
 		return 1;
 	p = pickable(b);
-	if (!p || t->flow.excluded >> (p->seat & (PICK_SEATS - 1)) & 1)
+	if (!p || s->excluded >> (p->seat & (PICK_SEATS - 1)) & 1)
 		return 0;
 	if (!b->weight) {
-		if (!t->flow.standby.port)
-			keep(&t->flow.standby, b, p, i, place);
+		if (!s->standby.port)
+			keep(&s->standby, b, p, i, place);
 		return 0;
 	}
-	n = t->flow.candidates;
+	n = s->candidates;
 	if (n >= PICK_SEATS)
 		return 1;
-	c = &t->flow.candidate[n & (PICK_SEATS - 1)];
+	c = &s->candidate[n & (PICK_SEATS - 1)];
 	keep(c, b, p, i, place);
-	c->time = time_of(t, seat_of(all, p->seat));
-	t->flow.candidates = n + 1;
+	c->time = time_of(s, seat_of(all, p->seat));
+	s->candidates = n + 1;
 	return 0;
 }
 
 /* Finds the least cost. */
-static __always_inline void bid(struct picking *all, struct candidate *c, volatile struct bidding *b,
-				struct traversal *t)
+static __always_inline void bid(struct picking *all, struct candidate *c, volatile struct bidding *b, __u64 fastest)
 {
 	__u64 cost = c->time;
 
 	if (cost == UNMEASURED)
-		cost = t->flow.fastest;
+		cost = fastest;
 	cost *= active_flows(seat_of(all, c->seat)) + 1;
 	c->cost = cost;
 	b->total += c->weight;
@@ -162,35 +166,34 @@ static __always_inline void convert(struct pick_turns *turns, volatile struct bi
  * The candidate that costs least for its weight; among equals by turns: each earns its weight, and the richest pays what all have earned. Its
  * flow is active from here on. Returns which one it is. What is compared is kept in memory, where the verifier does not follow it.
  */
-__noinline int choose_candidate(void)
+__noinline int choose_candidate(struct selection *s)
 {
 	struct picking *all = the_picking();
-	struct traversal *t = traversal();
 	struct pick_turns *turns;
 	struct bidding *b;
 	__u32 n, best, method;
 
-	if (!t || !all)
+	if (!s || !all)
 		return PICK_SEATS;
-	turns = bpf_map_lookup_elem(&pick_turns, &t->flow.head);
+	turns = bpf_map_lookup_elem(&pick_turns, &s->head);
 	if (!turns)
 		return PICK_SEATS;
-	b = &t->flow.bidding;
+	b = &s->bidding;
 	__builtin_memset(b, 0, sizeof(*b));
 	b->best = PICK_SEATS;
-	n = t->flow.candidates;
-	method = t->flow.method;
+	n = s->candidates;
+	method = s->method;
 	bpf_spin_lock(&all->lock);
 	for (__u32 i = 0; i < PICK_SEATS && i < n; i++)
-		bid(all, &t->flow.candidate[i], b, t);
+		bid(all, &s->candidate[i], b, s->fastest);
 	convert(turns, b);
 	for (__u32 i = 0; i < PICK_SEATS && i < n; i++)
-		judge(&t->flow.candidate[i], b, method);
+		judge(&s->candidate[i], b, method);
 	for (__u32 i = 0; i < PICK_SEATS && i < n; i++)
-		earn(turns, &t->flow.candidate[i], b, i, method);
+		earn(turns, &s->candidate[i], b, i, method);
 	best = *(volatile __u32 *)&b->best;
 	if (best < PICK_SEATS) {
-		__u32 seat = t->flow.candidate[best].seat & (PICK_SEATS - 1);
+		__u32 seat = s->candidate[best].seat & (PICK_SEATS - 1);
 
 		turns->earned[seat] -= b->among;
 		__sync_fetch_and_add(&all->seat[seat].active, ONE_CHANGE + 1);
@@ -200,17 +203,18 @@ __noinline int choose_candidate(void)
 }
 
 /* Takes a candidate otherwise than by choose_candidate. */
-static __always_inline void take(struct traversal *t, const struct candidate *c)
+static __always_inline void take(struct selection *s, const struct candidate *c)
 {
 	struct picking *all = the_picking();
 
-	t->flow.chosen = *c;
+	s->chosen = *c;
 	if (all)
 		__sync_fetch_and_add(&seat_of(all, c->seat)->active, ONE_CHANGE + 1);
 }
 
 /* Which candidate has a port or, if that is 0, a bucket. */
 struct wanted_candidate {
+	const struct selection *selection;
 	__be32 port;
 	__u32 bucket;
 	__u32 found; /* PICK_SEATS: none */
@@ -218,96 +222,97 @@ struct wanted_candidate {
 
 static long find_candidate(__u32 i, struct wanted_candidate *want)
 {
-	struct traversal *t = traversal();
-	struct candidate *c;
+	const struct candidate *c;
 
-	if (!t || i >= PICK_SEATS)
+	if (i >= PICK_SEATS)
 		return 1;
-	c = &t->flow.candidate[i];
+	c = &want->selection->candidate[i];
 	if (want->port ? c->port != want->port : c->bucket != want->bucket)
 		return 0;
 	want->found = i;
 	return 1;
 }
 
-static __always_inline bool take_wanted(struct traversal *t, struct wanted_candidate *want)
+static __always_inline bool take_wanted(struct selection *s, struct wanted_candidate *want)
 {
+	want->selection = s;
 	want->found = PICK_SEATS;
-	bpf_loop(t->flow.candidates & (2 * PICK_SEATS - 1), find_candidate, want, 0);
+	bpf_loop(s->candidates & (2 * PICK_SEATS - 1), find_candidate, want, 0);
 	if (want->found >= PICK_SEATS)
 		return false;
-	take(t, &t->flow.candidate[want->found & (PICK_SEATS - 1)]);
+	take(s, &s->candidate[want->found & (PICK_SEATS - 1)]);
 	return true;
 }
 
-static __always_inline void remote_of(struct traversal *t)
+static __always_inline void remote_of(struct flow_at_hand *f, __u32 group)
 {
-	t->flow.remote.group = t->flow.id;
-	t->flow.remote.family = t->flow.key.family;
-	__builtin_memcpy(t->flow.remote.remote, t->flow.key.remote, 16);
+	f->remote.group = group;
+	f->remote.family = f->key.family;
+	__builtin_memcpy(f->remote.remote, f->key.remote, 16);
 }
 
 /* The port of another flow to the same address. */
-static __always_inline __be32 companion(struct traversal *t)
+static __always_inline __be32 companion(struct flow_at_hand *f, const struct selection *s, __u64 now)
 {
 	struct pick_remote *r;
 
-	remote_of(t);
-	r = bpf_map_lookup_elem(&pick_remotes, &t->flow.remote);
-	if (!r || t->now - r->used > t->flow.together * NS)
+	remote_of(f, s->id);
+	r = bpf_map_lookup_elem(&pick_remotes, &f->remote);
+	if (!r || now - r->used > s->together * NS)
 		return 0;
 	return r->port;
 }
 
 /* Notes that a flow to its address uses a port. */
-static __always_inline void note_remote(struct traversal *t, __be32 port)
+static __always_inline void note_remote(struct flow_at_hand *f, __u32 group, __be32 port, __u64 now)
 {
-	remote_of(t);
-	t->flow.last.port = port;
-	t->flow.last.reserved = 0;
-	t->flow.last.used = t->now;
-	bpf_map_update_elem(&pick_remotes, &t->flow.remote, &t->flow.last, BPF_ANY);
+	remote_of(f, group);
+	f->last.port = port;
+	f->last.reserved = 0;
+	f->last.used = now;
+	bpf_map_update_elem(&pick_remotes, &f->remote, &f->last, BPF_ANY);
 }
 
-/* Chooses into t->flow.chosen, among what is not excluded, and counts the flow as active. Returns -1 when nothing lives. */
-__noinline int choose(void)
+/* Chooses into s->chosen, among what is not excluded, and counts the flow as active. probe: room. Returns -1 when nothing lives. */
+__noinline int choose(struct selection *s, struct flow_at_hand *f, const struct frame *frame, struct fields *probe,
+		      __u64 now)
 {
 	struct wanted_candidate want = {};
-	struct traversal *t = traversal();
+	struct listing l = { .selection = s };
 	struct choice c = {};
 	__u32 best;
 
-	if (!t)
+	if (!s || !f || !frame || !probe)
 		return -1;
-	t->flow.candidates = 0;
-	t->flow.fastest = MOST_TIME;
-	t->flow.standby.port = 0;
-	bpf_loop(t->flow.count < 4096 ? t->flow.count : 4096, list_candidate, NULL, 0);
-	if (!t->flow.candidates) {
-		if (!t->flow.standby.port)
+	s->candidates = 0;
+	s->fastest = MOST_TIME;
+	s->standby.port = 0;
+	bpf_loop(s->count < 4096 ? s->count : 4096, list_candidate, &l, 0);
+	if (!s->candidates) {
+		if (!s->standby.port)
 			return -1;
-		take(t, &t->flow.standby);
+		take(s, &s->standby);
 		return 0;
 	}
-	if (t->flow.together) {
-		want.port = companion(t);
-		if (want.port && take_wanted(t, &want))
+	if (s->together) {
+		want.port = companion(f, s, now);
+		if (want.port && take_wanted(s, &want))
 			return 0;
 	}
-	if (t->flow.method == PICK_HASH) {
-		c.first = t->flow.first;
-		c.slots = t->flow.slots;
-		c.mask = t->flow.slot_mask;
-		c.slot = hash_flow(t);
+	if (s->method == PICK_HASH) {
+		c.first = s->first;
+		c.slots = s->slots;
+		c.mask = s->slot_mask;
+		c.slot = hash_flow(frame, probe);
 		bpf_loop(64, choose_slot, &c, 0);
 		want.port = 0;
 		want.bucket = c.chosen;
-		if (c.found && take_wanted(t, &want))
+		if (c.found && take_wanted(s, &want))
 			return 0;
 	}
-	best = choose_candidate();
+	best = choose_candidate(s);
 	if (best >= PICK_SEATS)
 		return -1;
-	t->flow.chosen = t->flow.candidate[best & (PICK_SEATS - 1)];
+	s->chosen = s->candidate[best & (PICK_SEATS - 1)];
 	return 0;
 }

@@ -5,7 +5,9 @@
  */
 #pragma once
 
-#include "traversal.h"
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include "../wire/fields.h"
 
 #define CRC_POWERS 17
 

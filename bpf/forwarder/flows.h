@@ -8,7 +8,11 @@
  */
 #pragma once
 
-#include "group.h"
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include "../wire/packet.h"
+#include "flow.h"
+#include "frame.h"
 
 #define NS         1000000000ULL
 #define ACTIVE_NS  (2 * NS)
@@ -17,11 +21,6 @@
 #define TCP_NS     (7440 * NS) /* 2 h 4 min: the same */
 #define UDP_NS     (300 * NS)  /* RFC 4787, REQ-5 */
 #define ICMP_NS    (60 * NS)   /* RFC 5508, REQ-1 */
-
-#define FLAG_FIN   0x01
-#define FLAG_SYN   0x02
-#define FLAG_RST   0x04
-#define FLAG_ACK   0x10
 
 /* Full: the packet is dropped. */
 struct {
@@ -131,13 +130,6 @@ static __always_inline void rest(struct pick *p, __u64 change)
 		__sync_fetch_and_add(&seat_of(all, p->seat)->active, change - 1);
 }
 
-static __always_inline bool same_address(const __u8 *a, const __u8 *b)
-{
-	const __u32 *x = (const __u32 *)a, *y = (const __u32 *)b;
-
-	return x[0] == y[0] && x[1] == y[1] && x[2] == y[2] && x[3] == y[3];
-}
-
 static __always_inline void back_of(struct pick_back_key *back, const struct pick_key *key, __be32 port)
 {
 	__builtin_memcpy(back, key, 8);
@@ -181,7 +173,7 @@ static __always_inline bool forget(const struct pick_key *key, struct pick_back_
 	/* first the way back: a packet that still finds the flow does not miss it for long, as the flow goes next */
 	back_of(back, key, p->port);
 	owner = bpf_map_lookup_elem(&pick_backs, back);
-	if (owner && same_address(owner->inside, key->inside))
+	if (owner && same_addr(owner->inside, key->inside))
 		bpf_map_delete_elem(&pick_backs, back);
 	bpf_map_delete_elem(&picks, key);
 	return true;
@@ -207,63 +199,67 @@ static __always_inline __u64 patience(__u8 protocol, const struct pick *p)
 	return UDP_NS;
 }
 
-/* The packet's ports, or what stands for them, into t->flow.ports. Returns -1 for a fragment whose first one was not seen. */
-__noinline int read_ports(struct __sk_buff *skb)
+/* Which packet a fragment is of. False: it cannot be read. */
+static __always_inline bool whole_of(struct __sk_buff *skb, const struct frame *frame, struct pick_fragment_key *whole)
 {
-	struct traversal *t = traversal();
-	struct pick_fragment_key *whole;
+	bool v4 = frame->kind3 == L3_IPV4;
+
+	__builtin_memcpy(whole->src, frame->fields.ip_src, 16);
+	__builtin_memcpy(whole->dst, frame->fields.ip_dst, 16);
+	whole->protocol = bpf_ntohs(frame->fields.ip_proto);
+	whole->family = v4 ? 4 : 6;
+	whole->id = 0;
+	whole->zero = 0;
+	return v4 ? !bpf_skb_load_bytes(skb, frame->l3 + 4, &whole->id, 2)
+		  : !bpf_skb_load_bytes(skb, frame->fragment_header + 4, &whole->id, 4);
+}
+
+/* The packet's ports, or what stands for them, into f->ports. Returns -1 for a fragment whose first one was not seen. */
+__noinline int read_ports(struct __sk_buff *skb, const struct frame *frame, struct flow_at_hand *f)
+{
 	struct pick_fragment *known;
 	__u32 type;
 	__be16 id;
 
-	if (!t)
+	if (!frame || !f)
 		return -1;
-	t->flow.ports.src_port = t->flow.ports.dst_port = 0;
-	if (t->fragment) {
-		whole = &t->flow.whole;
-		__builtin_memcpy(whole->src, t->fields.ip_src, 16);
-		__builtin_memcpy(whole->dst, t->fields.ip_dst, 16);
-		whole->protocol = bpf_ntohs(t->fields.ip_proto);
-		whole->id = 0;
-		whole->zero = 0;
-		if (t->kind3 == L3_IPV4) {
-			whole->family = 4;
-			if (bpf_skb_load_bytes(skb, t->l3 + 4, &whole->id, 2))
-				return -1;
-		} else {
-			whole->family = 6;
-			if (bpf_skb_load_bytes(skb, t->fragment_header + 4, &whole->id, 4))
-				return -1;
-		}
-		if (t->later) {
-			known = bpf_map_lookup_elem(&pick_fragments, whole);
-			if (!known)
-				return -1;
-			t->flow.ports = *known;
-			return 0;
-		}
+	f->ports.src_port = f->ports.dst_port = 0;
+	if (frame->fragment && !whole_of(skb, frame, &f->whole))
+		return -1;
+	if (frame->later) {
+		known = bpf_map_lookup_elem(&pick_fragments, &f->whole);
+		if (!known)
+			return -1;
+		f->ports = *known;
+		return 0;
 	}
-	switch (t->kind4) {
+	switch (frame->kind4) {
 	case L4_TCP:
 	case L4_UDP:
 	case L4_SCTP:
-		t->flow.ports.src_port = t->fields.l4_src;
-		t->flow.ports.dst_port = t->fields.l4_dst;
+		f->ports.src_port = frame->fields.l4_src;
+		f->ports.dst_port = frame->fields.l4_dst;
 		break;
 	case L4_ICMP:
 	case L4_ICMPV6:
-		type = bpf_ntohs(t->fields.l4_src);
-		if (bpf_skb_load_bytes(skb, t->l4 + 4, &id, 2))
+		type = bpf_ntohs(frame->fields.l4_src);
+		if (bpf_skb_load_bytes(skb, frame->l4 + 4, &id, 2))
 			break;
-		if (type == (t->kind4 == L4_ICMP ? 8 : 128)) /* the one who asks has it as its port */
-			t->flow.ports.src_port = id;
-		else if (type == (t->kind4 == L4_ICMP ? 0 : 129))
-			t->flow.ports.dst_port = id;
+		if (type == (frame->kind4 == L4_ICMP ? 8 : 128)) /* the one who asks has it as its port */
+			f->ports.src_port = id;
+		else if (type == (frame->kind4 == L4_ICMP ? 0 : 129))
+			f->ports.dst_port = id;
 		break;
 	}
-	if (t->fragment)
-		bpf_map_update_elem(&pick_fragments, &t->flow.whole, &t->flow.ports, BPF_ANY);
+	if (frame->fragment)
+		bpf_map_update_elem(&pick_fragments, &f->whole, &f->ports, BPF_ANY);
 	return 0;
+}
+
+/* Flags of the packet at hand, of TCP; else 0. */
+static __always_inline __u32 tcp_flags(const struct frame *frame)
+{
+	return frame->kind4 == L4_TCP ? bpf_ntohs(frame->fields.tcp_flags) : 0;
 }
 
 #define BOTH_FINS (PICK_FIN_SENT | PICK_FIN_RECEIVED)
@@ -281,29 +277,28 @@ static __always_inline void finned(struct pick *p, __u32 flag)
 }
 
 /* Whether a packet of TCP has payload, by its headers: a frame may be padded. */
-__noinline int has_payload(struct __sk_buff *skb)
+__noinline int has_payload(struct __sk_buff *skb, const struct frame *frame)
 {
-	struct traversal *t = traversal();
 	__u32 headers;
 	__be16 len;
 	__u8 words;
 
-	if (!t)
+	if (!frame)
 		return 0;
-	if (t->kind4 != L4_TCP)
-		return t->later;
-	if (bpf_skb_load_bytes(skb, t->kind3 == L3_IPV4 ? t->l3 + 2 : t->l3 + 4, &len, 2) ||
-	    bpf_skb_load_bytes(skb, t->l4 + 12, &words, 1))
+	if (frame->kind4 != L4_TCP)
+		return frame->later;
+	if (bpf_skb_load_bytes(skb, frame->kind3 == L3_IPV4 ? frame->l3 + 2 : frame->l3 + 4, &len, 2) ||
+	    bpf_skb_load_bytes(skb, frame->l4 + 12, &words, 1))
 		return 0;
-	headers = t->l4 - t->l3 + (words >> 4) * 4;
-	if (t->kind3 == L3_IPV6) /* its length is that of what follows its first header */
+	headers = frame->l4 - frame->l3 + (words >> 4) * 4;
+	if (frame->kind3 == L3_IPV6) /* its length is that of what follows its first header */
 		headers -= sizeof(struct ipv6hdr);
 	/* 0: a frame that is too large for the field (RFC 2675; Linux in IPv4, too) */
 	return !len || bpf_ntohs(len) > headers;
 }
 
 /* After a FIN a flow is active again with payload alone. */
-static __always_inline bool rouses(struct __sk_buff *skb, const struct pick *p)
+static __always_inline bool rouses(struct __sk_buff *skb, const struct frame *frame, const struct pick *p)
 {
-	return !(p->flags & BOTH_FINS) || has_payload(skb);
+	return !(p->flags & BOTH_FINS) || has_payload(skb, frame);
 }

@@ -4,11 +4,20 @@
  * the egress of those whose other side is the host. A packet's path:
  * parse, a flow entry in each table, its instructions, at last the action set.
  */
+#include <linux/pkt_cls.h>
+#include "change.h"
 #include "group.h"
 #include "handoff.h"
+#include "maps.h"
 #include "meter.h"
+#include "output.h"
+#include "parse.h"
 #include "pick.h"
+#include "shortcut.h"
 #include "sweep.h"
+#include "tables.h"
+#include "tags.h"
+#include "traversal.h"
 #include "unpick.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
@@ -23,9 +32,8 @@ enum reason { REASON_NO_MATCH, REASON_ACTION, REASON_INVALID_TTL };
 #define OFPP_CONTROLLER 0xfffffffd
 
 /* The packet enters a table. Returns 1 when it ends there. */
-__noinline int enter(struct __sk_buff *skb, __u32 number)
+__noinline int enter(struct __sk_buff *skb, struct traversal *t, __u32 number)
 {
-	struct traversal *t = traversal();
 	struct flow_entry *e;
 	struct table *from;
 	__u32 place;
@@ -35,18 +43,18 @@ __noinline int enter(struct __sk_buff *skb, __u32 number)
 		return 1;
 	t->table = number;
 	t->phase = PHASE_ENTRY;
-	t->entry = place = meet(t);
+	t->entry = place = meet(&t->trail, &t->frame.fields, &t->probe, number);
 	e = bpf_map_lookup_elem(&entries, &place);
 	if (!e) {
 		from = bpf_map_lookup_elem(&tables, &number);
 		if (from)
-			__sync_fetch_and_add(&from->missed, t->packets);
+			__sync_fetch_and_add(&from->missed, t->weight.packets);
 		return stop(t, DROP_MISS);
 	}
-	account(&entry_counts, e->counts, t);
+	account(&entry_counts, e->counts, &t->weight);
 	t->cookie = e->cookie;
 	if (e->meter) {
-		verdict = run_meter(skb, e->meter);
+		verdict = run_meter(skb, t, e->meter);
 		if (verdict)
 			return stop(t, verdict);
 	}
@@ -56,16 +64,17 @@ __noinline int enter(struct __sk_buff *skb, __u32 number)
 }
 
 struct write {
+	struct traversal *traversal;
 	__u32 next;
 };
 
 static long write_one(__u32 i, struct write *write)
 {
-	struct traversal *t = traversal();
+	struct traversal *t = write->traversal;
 	__u32 place = write->next++;
 	struct op *op = bpf_map_lookup_elem(&ops, &place);
 
-	if (!t || !op)
+	if (!op)
 		return 1;
 	t->set[op->slot & 63] = place;
 	t->in_set |= 1ULL << (op->slot & 63);
@@ -77,7 +86,7 @@ static __always_inline int rest_of_entry(struct __sk_buff *skb, struct traversal
 {
 	__u32 place = t->entry;
 	struct flow_entry *e = bpf_map_lookup_elem(&entries, &place);
-	struct write write;
+	struct write write = { .traversal = t };
 
 	if (!e)
 		return stop(t, DROP_MISS);
@@ -88,9 +97,10 @@ static __always_inline int rest_of_entry(struct __sk_buff *skb, struct traversal
 		bpf_loop(e->write, write_one, &write, 0);
 	}
 	if (e->flags & ENTRY_METADATA)
-		t->fields.metadata = (t->fields.metadata & ~e->metadata_mask) | (e->metadata & e->metadata_mask);
+		t->frame.fields.metadata =
+			(t->frame.fields.metadata & ~e->metadata_mask) | (e->metadata & e->metadata_mask);
 	if (e->flags & ENTRY_GOTO)
-		return enter(skb, e->next);
+		return enter(skb, t, e->next);
 	if (!t->in_set)
 		return 1;
 	t->phase = PHASE_SET;
@@ -99,14 +109,13 @@ static __always_inline int rest_of_entry(struct __sk_buff *skb, struct traversal
 }
 
 struct next_slot {
+	__u64 in_set;
 	__u32 slot;
 };
 
 static long next_in_set(__u32 i, struct next_slot *next)
 {
-	struct traversal *t = traversal();
-
-	if (!t || next->slot >= 64 || t->in_set >> (next->slot & 63) & 1)
+	if (next->slot >= 64 || next->in_set >> (next->slot & 63) & 1)
 		return 1;
 	next->slot++;
 	return 0;
@@ -115,7 +124,7 @@ static long next_in_set(__u32 i, struct next_slot *next)
 /* The next action of the set. An output does nothing where there is a group [5.10]. */
 static __always_inline int rest_of_set(struct traversal *t)
 {
-	struct next_slot next = { .slot = t->slot };
+	struct next_slot next = { .in_set = t->in_set, .slot = t->slot };
 	__u32 place;
 
 	if (t->in_set == 1ULL << SLOT_OUTPUT && !t->slot)
@@ -132,10 +141,8 @@ static __always_inline int rest_of_set(struct traversal *t)
 }
 
 /* The list of ops has ended. Returns 1 when there is nothing more to do. */
-__noinline int advance(struct __sk_buff *skb)
+__noinline int advance(struct __sk_buff *skb, struct traversal *t)
 {
-	struct traversal *t = traversal();
-
 	if (!t)
 		return 1;
 	if (t->depth) {
@@ -152,44 +159,64 @@ __noinline int advance(struct __sk_buff *skb)
 	return 1;
 }
 
+/* What comes now does not follow from the fields that the packet came with, if the action was done. Returns its verdict. */
+static __always_inline int uncovered(struct traversal *t, int verdict)
+{
+	if (!verdict)
+		astray(&t->trail);
+	return verdict;
+}
+
+/* OP_PATCH, OP_PROTO: a packet of another type is another. */
+static __always_inline int change_field(struct __sk_buff *skb, struct traversal *t)
+{
+	bool patched = t->op.kind == OP_PATCH;
+	int verdict = patched ? patch(skb, &t->frame, &t->op) : set_ip(skb, &t->frame, &t->op);
+
+	if (verdict)
+		return verdict;
+	if (!patched)
+		return uncovered(t, changed(skb, &t->frame));
+	if (t->op.base == BASE_TYPE || (t->op.base == BASE_ICMPV6 && !t->op.at))
+		return uncovered(t, retype(skb, &t->frame));
+	return 0;
+}
+
+/* Changes the packet. Returns 0, or the verdict. */
 static __always_inline int change(struct __sk_buff *skb, struct traversal *t)
 {
-	int verdict;
+	struct frame *frame = &t->frame;
+	struct op *op = &t->op;
 
-	switch (t->op.kind) {
+	switch (op->kind) {
 	case OP_PATCH:
-		verdict = patch(skb);
-		if (!verdict && (t->op.base == BASE_TYPE || (t->op.base == BASE_ICMPV6 && !t->op.at)))
-			return retype(skb);
-		return verdict;
+	case OP_PROTO:
+		return change_field(skb, t);
 	case OP_DSCP:
 	case OP_ECN:
-		return set_ip(skb);
-	case OP_PROTO:
-		verdict = set_ip(skb);
-		return verdict ? verdict : changed(skb, true);
+		return set_ip(skb, frame, op);
 	case OP_VLAN_VID:
 	case OP_VLAN_PCP:
-		return set_tag(skb);
+		return set_tag(skb, frame, op);
 	case OP_PUSH_VLAN:
-		return push_vlan(skb);
-	case OP_POP_VLAN:
-		return pop_vlan(skb);
+		return push_vlan(skb, frame, op->arg);
+	case OP_POP_VLAN: /* without a tag the packet is already what it is to become: it goes on, as in Open vSwitch */
+		return skb->vlan_present ? uncovered(t, pop_vlan(skb, frame)) : 0;
 	case OP_PUSH_MPLS:
-		return push_mpls(skb);
+		return push_mpls(skb, frame, op->arg, &t->head);
 	case OP_POP_MPLS:
-		return pop_mpls(skb);
+		return uncovered(t, pop_mpls(skb, frame, op->arg, &t->head));
 	case OP_PUSH_PBB:
-		return push_pbb(skb);
+		return push_pbb(skb, frame, op->arg, &t->head);
 	case OP_POP_PBB:
-		return pop_pbb(skb);
+		return uncovered(t, pop_pbb(skb, frame, &t->head));
 	case OP_MPLS_TTL:
 	case OP_DEC_MPLS_TTL:
 	case OP_NW_TTL:
 	case OP_DEC_NW_TTL:
 	case OP_COPY_TTL_OUT:
 	case OP_COPY_TTL_IN:
-		return change_ttl(skb);
+		return change_ttl(skb, frame, op);
 	case OP_INC_SEQ:
 	case OP_INC_ACK:
 	case OP_INC_SACK:
@@ -198,16 +225,15 @@ static __always_inline int change(struct __sk_buff *skb, struct traversal *t)
 	case OP_RESCALE_WINDOW:
 	case OP_CLAMP_MSS:
 	case OP_STRIP_OPTION:
-		return change_tcp(skb);
+		return change_tcp(skb, frame, op, &t->list, &t->tcp);
 	}
 	return 0;
 }
 
 /* Executes t->op. Returns 1 when the packet ends. */
-__noinline int perform(struct __sk_buff *skb)
+__noinline int perform(struct __sk_buff *skb, struct traversal *t)
 {
 	struct pipeline *st = the_pipeline();
-	struct traversal *t = traversal();
 	__u32 reason, place;
 	struct flow_entry *e;
 	int verdict;
@@ -216,102 +242,101 @@ __noinline int perform(struct __sk_buff *skb)
 		return 1;
 	switch (t->op.kind) {
 	case OP_OUTPUT:
-		output(skb, t, t->op.arg);
+		output(skb, &t->outcome, t->frame.fields.in_port, t->op.arg);
 		return 0;
 	case OP_IN_PORT:
-		output_back(skb, t);
+		output_back(skb, &t->outcome, t->frame.fields.in_port);
 		return 0;
 	case OP_ALL:
-		return output_all(skb, 0);
+		return output_all(skb, &t->outcome, t->frame.fields.in_port, 0);
 	case OP_FLOOD:
-		return output_all(skb, PORT_NO_FLOOD);
+		return output_all(skb, &t->outcome, t->frame.fields.in_port, PORT_NO_FLOOD);
 	case OP_NORMAL:
-		return output_normal(skb);
+		return output_normal(skb, &t->outcome, &t->frame.fields);
 	case OP_TABLE:
-		return copy_to(skb, NO_ENTRY);
+		return copy_to(skb, t, NO_ENTRY);
 	case OP_CONTROLLER:
 		e = t->phase == PHASE_ENTRY ? bpf_map_lookup_elem(&entries, &t->entry) : NULL;
 		reason = REASON_ACTION;
 		place = t->list.next - 1; /* of a group, it is not among the entry's own */
 		if (e && e->flags & ENTRY_MISS && place >= e->ops && place < e->ops + e->apply)
 			reason = REASON_NO_MATCH;
-		return punt(skb, t->op.arg, reason);
+		return punt(skb, t, t->op.arg, reason);
 	case OP_GROUP:
-		return run_group(skb, t->op.arg);
+		return run_group(skb, t, t->op.arg);
 	case OP_PICK:
-		return run_pick(skb);
+		return run_pick(skb, t);
 	case OP_UNPICK:
-		return run_unpick(skb);
+		return run_unpick(skb, t);
 	case OP_COUNT:
-		account(&bucket_counts, t->op.arg, t);
+		account(&bucket_counts, t->op.arg, &t->weight);
 		return 0;
 	case OP_COPY:
-		return copy_to(skb, t->op.arg);
+		return copy_to(skb, t, t->op.arg);
 	case OP_TUNNEL:
-		__builtin_memcpy(&t->fields.tunnel_id, t->op.value, 8);
+		__builtin_memcpy(&t->frame.fields.tunnel_id, t->op.value, 8);
 		return 0;
 	case OP_QUEUE:
 		skb->priority = t->op.arg;
 		return 0;
 	}
-	if (t->out)
-		flush(skb);
+	if (t->outcome.out)
+		flush(skb, &t->outcome);
 	verdict = change(skb, t);
 	if (!verdict)
 		return 0;
 	if (verdict == DROP_INVALID_TTL && st->punt)
-		punt(skb, st->punt, REASON_INVALID_TTL);
+		punt(skb, t, st->punt, REASON_INVALID_TTL);
 	return stop(t, verdict);
 }
 
 struct run {
 	struct __sk_buff *skb;
+	struct traversal *traversal;
 };
 
 static long step(__u32 i, struct run *run)
 {
-	struct traversal *t = traversal();
+	struct traversal *t = run->traversal;
 	struct op *op;
 	__u32 place;
 	int ends;
 
-	if (!t)
-		return 1;
 	if (t->list.next >= t->list.end) {
-		ends = advance(run->skb);
+		ends = advance(run->skb, t);
 	} else {
 		place = t->list.next++;
 		op = bpf_map_lookup_elem(&ops, &place);
 		if (!op)
 			return 1;
 		t->op = *op;
-		ends = perform(run->skb);
+		ends = perform(run->skb, t);
 	}
 	barrier_var(ends); /* the verifier does not know what the compiler knows of the functions above */
 	return ends ? 1 : 0;
 }
 
-static __always_inline void measure(struct __sk_buff *skb, struct traversal *t)
+static __always_inline void measure(struct __sk_buff *skb, const struct frame *frame, struct weight *w)
 {
-	__u32 header = t->l4 + 8;
+	__u32 header = frame->l4 + 8;
 	__u8 doff;
 
-	t->now = bpf_ktime_get_ns();
-	if (skb->gso_size && t->kind4 == L4_TCP && !bpf_skb_load_bytes(skb, t->l4 + 12, &doff, 1))
-		header = t->l4 + (doff >> 4) * 4;
-	weigh(skb, header, &t->packets, &t->bytes);
+	w->now = bpf_ktime_get_ns();
+	if (skb->gso_size && frame->kind4 == L4_TCP && !bpf_skb_load_bytes(skb, frame->l4 + 12, &doff, 1))
+		header = frame->l4 + (doff >> 4) * 4;
+	weigh(skb, header, w);
 }
 
 static __always_inline void begin(struct traversal *t)
 {
-	t->depth = t->out = t->sent = t->stack = t->learning = t->at = t->cached = 0;
-	t->path.count = 0;
+	t->outcome = (struct outcome){ .verdict = DROPPED };
+	t->trail.learning = t->trail.at = t->trail.cached = 0;
+	t->trail.path.count = 0;
+	t->depth = 0;
 	t->in_set = 0;
 	t->list.next = t->list.end = 0;
 	t->entry = NO_ENTRY;
 	t->table = 0;
-	t->in = 0;
-	t->verdict = DROPPED;
 }
 
 /*
@@ -320,28 +345,28 @@ static __always_inline void begin(struct traversal *t)
  */
 static __always_inline int finish(struct __sk_buff *skb, struct traversal *t, bool from_port)
 {
-	struct run run = { .skb = skb };
+	struct run run = { .skb = skb, .traversal = t };
 	struct port *p = NULL;
 
 	if (bpf_loop(MAX_STEPS, step, &run, 0) >= MAX_STEPS)
 		stop(t, DROP_TOO_LONG);
-	if (t->learning)
-		remember();
-	if (t->stack && from_port) {
-		flush(skb);
-		count(t->sent ? FORWARDED : TO_STACK);
+	if (t->trail.learning)
+		remember(&t->trail);
+	if (t->outcome.stack && from_port) {
+		flush(skb, &t->outcome);
+		count(t->outcome.sent ? FORWARDED : TO_STACK);
 		return LEAVE;
 	}
-	if (t->out) {
-		p = usable(t->out);
+	if (t->outcome.out) {
+		p = usable(t->outcome.out);
 		if (p)
-			t->sent++;
-		else if (t->verdict == DROPPED)
-			t->verdict = DROP_NO_PORT;
+			t->outcome.sent++;
+		else if (t->outcome.verdict == DROPPED)
+			t->outcome.verdict = DROP_NO_PORT;
 	}
-	if (t->sent)
-		t->verdict = FORWARDED;
-	count(t->verdict);
+	if (t->outcome.sent)
+		t->outcome.verdict = FORWARDED;
+	count(t->outcome.verdict);
 	return p ? bpf_redirect(p->ifindex, way_out(p)) : TC_ACT_SHOT;
 }
 
@@ -369,23 +394,23 @@ int forwarder_ingress(struct __sk_buff *skb)
 			return action;
 	}
 	begin(t);
-	t->fields.metadata = t->fields.tunnel_id = 0;
-	t->fields.in_port = p->number;
-	t->in = *place;
-	if (parse(skb)) {
+	t->frame.fields.metadata = t->frame.fields.tunnel_id = 0;
+	t->frame.fields.in_port = p->number;
+	t->outcome.in = *place;
+	if (parse(skb, &t->frame)) {
 		count(DROP_SHORT);
 		return TC_ACT_SHOT;
 	}
-	if (st->fragments && t->fragment) {
+	if (st->fragments && t->frame.fragment) {
 		count(DROP_FRAG);
 		return TC_ACT_SHOT;
 	}
-	measure(skb, t);
-	recall();
-	if (enter(skb, 0)) {
-		if (t->learning)
-			remember();
-		count(t->verdict);
+	measure(skb, &t->frame, &t->weight);
+	recall(&t->trail, &t->frame.fields);
+	if (enter(skb, t, 0)) {
+		if (t->trail.learning)
+			remember(&t->trail);
+		count(t->outcome.verdict);
 		return TC_ACT_SHOT;
 	}
 	return finish(skb, t, true);
@@ -406,8 +431,8 @@ int forwarder_loop(struct __sk_buff *skb)
 		return TC_ACT_SHOT;
 	begin(t);
 	t->cookie = ~0ULL;
-	t->fields.metadata = t->fields.tunnel_id = 0;
-	t->fields.in_port = out->in_port;
+	t->frame.fields.metadata = t->frame.fields.tunnel_id = 0;
+	t->frame.fields.in_port = out->in_port;
 	t->phase = PHASE_LIST;
 	t->list.end = out->ops;
 	if (mark) {
@@ -417,29 +442,29 @@ int forwarder_loop(struct __sk_buff *skb)
 			return TC_ACT_SHOT;
 		}
 		skb->mark = 0;
-		t->fields.metadata = was.metadata;
-		t->fields.tunnel_id = was.tunnel_id;
-		t->fields.in_port = was.in_port;
+		t->frame.fields.metadata = was.metadata;
+		t->frame.fields.tunnel_id = was.tunnel_id;
+		t->frame.fields.in_port = was.in_port;
 		t->cookie = was.cookie;
 		t->table = was.table;
 		t->list.end = 0;
 	}
-	if (parse(skb)) {
+	if (parse(skb, &t->frame)) {
 		count(DROP_SHORT);
 		return TC_ACT_SHOT;
 	}
-	measure(skb, t);
+	measure(skb, &t->frame, &t->weight);
 	if (mark && was.bucket == NO_ENTRY) {
-		recall();
-		if (enter(skb, 0)) {
-			count(t->verdict);
+		recall(&t->trail, &t->frame.fields);
+		if (enter(skb, t, 0)) {
+			count(t->outcome.verdict);
 			return TC_ACT_SHOT;
 		}
 	} else if (mark) {
 		b = bpf_map_lookup_elem(&buckets, &was.bucket);
 		if (!b)
 			return TC_ACT_SHOT;
-		account(&bucket_counts, was.bucket, t);
+		account(&bucket_counts, was.bucket, &t->weight);
 		t->list.next = b->ops;
 		t->list.end = b->ops + b->count;
 	}

@@ -225,3 +225,10 @@ static __always_inline void count(__u32 verdict)
 {
 	count_up(&verdicts, verdict);
 }
+
+static __always_inline struct pipeline *the_pipeline(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&pipelines, &zero);
+}

@@ -2,24 +2,26 @@
 /* Meters [5.7], as virtual schedules: each band keeps when the packets so far would be through at its rate. */
 #pragma once
 
+#include "change.h"
 #include "output.h"
+#include "tables.h"
 
 /* The drop precedence of an assured-forwarding class goes up (RFC 2597). Other code points stay. */
 static __always_inline int remark(struct __sk_buff *skb, struct traversal *t, __u32 by)
 {
-	__u32 dscp = t->fields.ip_dscp, precedence = dscp >> 1 & 3, class = dscp >> 3;
+	__u32 dscp = t->frame.fields.ip_dscp, precedence = dscp >> 1 & 3, class = dscp >> 3;
 
-	if ((t->kind3 != L3_IPV4 && t->kind3 != L3_IPV6) || class < 1 || class > 4 || !precedence || dscp & 1)
+	if (!is_ip(&t->frame) || class < 1 || class > 4 || !precedence || dscp & 1)
 		return 0;
 	precedence += by;
 	if (precedence > 3)
 		precedence = 3;
 	dscp = class << 3 | precedence << 1;
-	if (t->out)
-		flush(skb);
-	astray(t); /* the entries of later tables depend on the rate, too */
-	t->fields.ip_dscp = dscp;
-	return set_traffic_class(skb, t, 0xfc, dscp << 2);
+	if (t->outcome.out)
+		flush(skb, &t->outcome);
+	astray(&t->trail); /* the entries of later tables depend on the rate, too */
+	t->frame.fields.ip_dscp = dscp;
+	return set_traffic_class(skb, &t->frame, 0xfc, dscp << 2);
 }
 
 /* Reports whether the packet is beyond the band's rate; if not, it is taken into account. */
@@ -39,29 +41,28 @@ static __always_inline bool exceeds(struct band *b, __u64 now, __u64 units)
 }
 
 /* Returns 0, or the verdict. */
-__noinline int run_meter(struct __sk_buff *skb, __u32 place)
+__noinline int run_meter(struct __sk_buff *skb, struct traversal *t, __u32 place)
 {
 	struct meter *m = bpf_map_lookup_elem(&meters, &place);
-	struct traversal *t = traversal();
 	struct band *worst = NULL;
 	__u64 units;
 
 	if (!m || !t)
 		return 0;
-	account(&meter_counts, place, t);
-	units = m->by_packet ? t->packets : t->bytes * 8ULL;
+	account(&meter_counts, place, &t->weight);
+	units = m->by_packet ? t->weight.packets : t->weight.bytes * 8ULL;
 	for (__u32 i = 0; i < MAX_BANDS; i++) {
 		struct band *b = &m->band[i];
 
 		if (i >= m->bands)
 			break;
-		if (exceeds(b, t->now, units) && (!worst || b->rate > worst->rate))
+		if (exceeds(b, t->weight.now, units) && (!worst || b->rate > worst->rate))
 			worst = b;
 	}
 	if (!worst)
 		return 0;
-	__sync_fetch_and_add(&worst->packets, t->packets);
-	__sync_fetch_and_add(&worst->bytes, t->bytes);
+	__sync_fetch_and_add(&worst->packets, t->weight.packets);
+	__sync_fetch_and_add(&worst->bytes, t->weight.bytes);
 	if (!worst->remark)
 		return DROP_METER;
 	return remark(skb, t, worst->remark);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Where packets go. The last port that a packet goes out of gets the packet itself, others get copies: which is the last is not known
- * before the next action, so that each port waits in t->out for it.
+ * before the next action, so that each port waits in the outcome for it.
  */
 #pragma once
 
-#include "tags.h"
+#include "maps.h"
+#include "traversal.h"
 
 static __always_inline struct port *usable(__u32 place)
 {
@@ -23,64 +24,64 @@ static __always_inline __u32 way_out(const struct port *p)
 }
 
 /* Sends a copy of the packet as it is out of the port that waits. */
-__noinline int flush(struct __sk_buff *skb)
+__noinline int flush(struct __sk_buff *skb, struct outcome *o)
 {
-	struct traversal *t = traversal();
 	struct port *p;
 
-	if (!t || !t->out)
+	if (!o || !o->out)
 		return 0;
-	p = usable(t->out);
-	t->out = 0;
+	p = usable(o->out);
+	o->out = 0;
 	if (!p)
 		return 0;
 	if (bpf_clone_redirect(skb, p->ifindex, way_out(p)))
 		count(COPY_LOST);
 	else
-		t->sent++;
+		o->sent++;
 	return 0;
 }
 
-static __always_inline void output(struct __sk_buff *skb, struct traversal *t, __u32 place)
+static __always_inline void output(struct __sk_buff *skb, struct outcome *o, __be32 in_port, __u32 place)
 {
 	struct port *p = usable(place);
 
 	/* a port does not get back what it sent, but by IN_PORT [7.2.5] */
-	if (!p || p->number == t->fields.in_port) {
-		if (t->verdict == DROPPED && !p)
-			t->verdict = DROP_NO_PORT;
+	if (!p || p->number == in_port) {
+		if (o->verdict == DROPPED && !p)
+			o->verdict = DROP_NO_PORT;
 		return;
 	}
-	if (t->out)
-		flush(skb);
-	t->out = place;
+	if (o->out)
+		flush(skb, o);
+	o->out = place;
 }
 
 struct every {
 	struct __sk_buff *skb;
+	struct outcome *outcome;
+	__be32 in_port;
 	__u32 without; /* ports with any of these flags */
 };
 
 static long output_each(__u32 i, struct every *e)
 {
-	struct traversal *t = traversal();
 	__u32 place = i + 1;
 	struct port *p = bpf_map_lookup_elem(&ports, &place);
 
-	if (!t || !p)
+	if (!p)
 		return 1;
 	if (p->flags & PORT_THERE && !(p->flags & e->without) && p->number != bpf_htonl(0xfffffffe))
-		output(e->skb, t, place);
+		output(e->skb, e->outcome, e->in_port, place);
 	return 0;
 }
 
 /* ALL and FLOOD */
-__noinline int output_all(struct __sk_buff *skb, __u32 without)
+__noinline int output_all(struct __sk_buff *skb, struct outcome *o, __be32 in_port, __u32 without)
 {
 	struct pipeline *st = the_pipeline();
-	struct every e = { .skb = skb, .without = without };
+	struct every e = { .skb = skb, .outcome = o, .in_port = in_port, .without = without };
 
-	if (st)
+	if (st && o)
 		bpf_loop(st->ports < MAX_PORTS ? st->ports : MAX_PORTS, output_each, &e, 0);
 	return 0;
 }
@@ -105,51 +106,49 @@ static long find_one(__u32 i, struct find_port *f)
 }
 
 /* Returns the place of the port that the packet came by, 0 if it is none. */
-__noinline __u32 in_place(void)
+__noinline __u32 in_place(struct outcome *o, __be32 in_port)
 {
 	struct pipeline *st = the_pipeline();
-	struct traversal *t = traversal();
 	struct find_port f = {};
 
-	if (!t || !st)
+	if (!o || !st)
 		return 0;
-	if (!t->in) {
-		f.number = t->fields.in_port;
+	if (!o->in) {
+		f.number = in_port;
 		bpf_loop(st->ports < MAX_PORTS ? st->ports : MAX_PORTS, find_one, &f, 0);
-		t->in = f.place;
+		o->in = f.place;
 	}
-	return t->in;
+	return o->in;
 }
 
 /* OFPP_IN_PORT */
-static __always_inline void output_back(struct __sk_buff *skb, struct traversal *t)
+static __always_inline void output_back(struct __sk_buff *skb, struct outcome *o, __be32 in_port)
 {
-	__u32 place = in_place();
+	__u32 place = in_place(o, in_port);
 
-	if (t->out)
-		flush(skb);
+	if (o->out)
+		flush(skb, o);
 	if (usable(place))
-		t->out = place;
+		o->out = place;
 }
 
 /* OFPP_NORMAL: a learning bridge, or the host's stack. */
-__noinline int output_normal(struct __sk_buff *skb)
+__noinline int output_normal(struct __sk_buff *skb, struct outcome *o, const struct fields *f)
 {
 	struct pipeline *st = the_pipeline();
-	struct traversal *t = traversal();
 	struct station from = {}, to = {};
 	__u32 *place, in;
 
-	if (!t || !st)
+	if (!o || !f || !st)
 		return 0;
 	if (st->stack) {
-		t->stack = 1;
+		o->stack = 1;
 		return 0;
 	}
-	__builtin_memcpy(from.mac, t->fields.eth_src, 6);
-	__builtin_memcpy(to.mac, t->fields.eth_dst, 6);
-	from.vlan = to.vlan = t->fields.vlan_vid;
-	in = in_place();
+	__builtin_memcpy(from.mac, f->eth_src, 6);
+	__builtin_memcpy(to.mac, f->eth_dst, 6);
+	from.vlan = to.vlan = f->vlan_vid;
+	in = in_place(o, f->in_port);
 	if (in && !(from.mac[0] & 1)) {
 		place = bpf_map_lookup_elem(&stations, &from);
 		if (!place || *place != in)
@@ -160,30 +159,29 @@ __noinline int output_normal(struct __sk_buff *skb)
 		return 0;
 	place = to.mac[0] & 1 ? NULL : bpf_map_lookup_elem(&stations, &to);
 	if (place && usable(*place)) {
-		output(skb, t, *place);
+		output(skb, o, f->in_port, *place);
 		return 0;
 	}
-	return output_all(skb, PORT_NO_FLOOD);
+	return output_all(skb, o, f->in_port, PORT_NO_FLOOD);
 }
 
 /* Gives the packet as it is to the controllers. */
-__noinline int punt(struct __sk_buff *skb, __u32 most, __u32 reason)
+__noinline int punt(struct __sk_buff *skb, struct traversal *t, __u32 most, __u32 reason)
 {
 	__u32 cpu = bpf_get_smp_processor_id(), place, len;
 	struct punt_room *room = bpf_map_lookup_elem(&punt_rooms, &cpu);
-	struct traversal *t = traversal();
 	struct port *in;
 
 	if (!t || !room)
 		return 0;
-	place = in_place();
+	place = in_place(&t->outcome, t->frame.fields.in_port);
 	in = bpf_map_lookup_elem(&ports, &place);
 	if (in && in->flags & PORT_NO_PACKET_IN)
 		return 0;
-	room->head.metadata = t->fields.metadata;
-	room->head.tunnel_id = t->fields.tunnel_id;
+	room->head.metadata = t->frame.fields.metadata;
+	room->head.tunnel_id = t->frame.fields.tunnel_id;
 	room->head.cookie = t->cookie;
-	room->head.in_port = t->fields.in_port;
+	room->head.in_port = t->frame.fields.in_port;
 	room->head.length = len = skb->len;
 	room->head.most = most;
 	room->head.segment = skb->gso_size;
@@ -198,16 +196,15 @@ __noinline int punt(struct __sk_buff *skb, __u32 most, __u32 reason)
 		count(PUNT_LOST);
 		return 0;
 	}
-	if (!t->sent && t->verdict == DROPPED)
-		t->verdict = PUNTED;
+	if (!t->outcome.sent && t->outcome.verdict == DROPPED)
+		t->outcome.verdict = PUNTED;
 	return 0;
 }
 
 /* Sends a copy of the packet through the loop device, to a bucket, or, with NO_ENTRY, to the tables. */
-__noinline int copy_to(struct __sk_buff *skb, __u32 bucket)
+__noinline int copy_to(struct __sk_buff *skb, struct traversal *t, __u32 bucket)
 {
 	struct pipeline *st = the_pipeline();
-	struct traversal *t = traversal();
 	__u32 zero = 0, *last, turn, place, mark = skb->mark;
 	struct copy *c;
 
@@ -221,16 +218,16 @@ __noinline int copy_to(struct __sk_buff *skb, __u32 bucket)
 		return 0;
 	c->turn = turn;
 	c->bucket = bucket;
-	c->in_port = t->fields.in_port;
+	c->in_port = t->frame.fields.in_port;
 	c->table = t->table;
-	c->metadata = t->fields.metadata;
-	c->tunnel_id = t->fields.tunnel_id;
+	c->metadata = t->frame.fields.metadata;
+	c->tunnel_id = t->frame.fields.tunnel_id;
 	c->cookie = t->cookie;
 	skb->mark = turn;
 	if (bpf_clone_redirect(skb, st->loop, BPF_F_INGRESS))
 		count(COPY_LOST);
 	else
-		t->sent++;
+		t->outcome.sent++;
 	skb->mark = mark;
 	return 0;
 }

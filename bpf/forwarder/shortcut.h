@@ -6,8 +6,12 @@
  */
 #pragma once
 
+#include <linux/pkt_cls.h>
+#include <linux/tcp.h>
 #include "../wire/sum.h"
 #include "flows.h"
+#include "hash.h"
+#include "output.h"
 
 #define SHORTCUT_TABLES 6
 #define SHORTCUT_OPS    8
@@ -64,10 +68,11 @@ static __always_inline bool steady(const struct pick *p)
 }
 
 /* Whether a shortcut may be learnt from a packet: all of its flow have the same headers, but for what SYNs, FINs and RSTs change of it. */
-static __always_inline bool teaches(struct traversal *t)
+static __always_inline bool teaches(const struct frame *frame)
 {
-	return !t->fragment && t->l3 == ETH_HLEN && !t->fields.vlan_vid &&
-	       t->l4 - t->l3 == (t->kind3 == L3_IPV4 ? 20 : 40) && (t->kind4 == L4_TCP || t->kind4 == L4_UDP);
+	return !frame->fragment && frame->l3 == ETH_HLEN && !frame->fields.vlan_vid &&
+	       frame->l4 - frame->l3 == (frame->kind3 == L3_IPV4 ? 20 : 40) &&
+	       (frame->kind4 == L4_TCP || frame->kind4 == L4_UDP);
 }
 
 /* Learning: what the ops at hand come to. */
@@ -124,14 +129,14 @@ static long learn_op(__u32 i, struct lesson *l)
 }
 
 /* What the packet has met, if none of it but the last op has done anything. */
-static __always_inline bool learn_entries(struct traversal *t, struct shortcut *s)
+static __always_inline bool learn_entries(const struct traversal *t, struct shortcut *s)
 {
-	__u32 n = t->at;
+	__u32 n = t->trail.at;
 
-	if (!n || n > SHORTCUT_TABLES || t->phase != PHASE_ENTRY || t->depth || t->path.entry[n - 1] != t->entry)
+	if (!n || n > SHORTCUT_TABLES || t->phase != PHASE_ENTRY || t->depth || t->trail.path.entry[n - 1] != t->entry)
 		return false;
 	for (__u32 i = 0; i < SHORTCUT_TABLES && i < n; i++) {
-		__u32 place = t->path.entry[i];
+		__u32 place = t->trail.path.entry[i];
 		struct flow_entry *e = bpf_map_lookup_elem(&entries, &place);
 
 		if (!e || e->meter || (i + 1 < n ? e->apply : e->ops != t->list.next - 1))
@@ -146,46 +151,45 @@ static __always_inline bool learn_entries(struct traversal *t, struct shortcut *
 /*
  * Has the next packets of a flow go the way that this one, which is as it came, goes: by a bucket of a group. back: it has come by a link.
  */
-__noinline int learn(__u32 group, __u32 bucket, __u32 back)
+__noinline int learn(struct traversal *t, __u32 group, __u32 bucket, __u32 back)
 {
 	struct bucket *b = bpf_map_lookup_elem(&buckets, &bucket);
 	struct pipeline *st = the_pipeline();
 	struct lesson l = {};
-	struct traversal *t = traversal();
 	struct shortcut *s;
 	struct port *out;
 	struct pick *p;
 
-	if (!t || !st || !b || b->count > SHORTCUT_OPS || !t->in || !teaches(t))
+	if (!t || !st || !b || b->count > SHORTCUT_OPS || !t->outcome.in || !teaches(&t->frame))
 		return 0;
 	/* what may differ from one packet of a flow to the next */
 	if (st->used.tcp_flags || st->used.ip_dscp || st->used.ip_ecn || st->used.flow_label)
 		return 0;
-	l.s.epoch = t->path.epoch;
-	l.s.id = mix(mix(mix(l.s.epoch, (__u64)t->in << 32 | t->kind3 << 1 | !!back), group), bucket);
+	l.s.epoch = t->trail.path.epoch;
+	l.s.id = mix(mix(mix(l.s.epoch, (__u64)t->outcome.in << 32 | t->frame.kind3 << 1 | !!back), group), bucket);
 	if (!learn_entries(t, &l.s) || !l.s.id)
 		return 0;
-	__builtin_memcpy(l.s.came.eth.h_dest, t->fields.eth_dst, 2 * ETH_ALEN);
-	l.s.came.eth.h_proto = t->fields.eth_type;
+	__builtin_memcpy(l.s.came.eth.h_dest, t->frame.fields.eth_dst, 2 * ETH_ALEN);
+	l.s.came.eth.h_proto = t->frame.fields.eth_type;
 	s = shortcut_of(l.s.id);
 	p = bpf_map_lookup_elem(&picks, &t->flow.key);
 	if (!s || !p)
 		return 0;
 	if (s->id != l.s.id || !same_header(&s->came, &l.s.came) ||
-	    (back && !same_address(s->address, t->fields.ip_dst))) {
-		l.s.in = t->in;
+	    (back && !same_addr(s->address, t->frame.fields.ip_dst))) {
+		l.s.in = t->outcome.in;
 		l.s.group = group;
 		l.s.bucket = bucket;
-		l.s.together = back ? 0 : t->flow.together;
-		__builtin_memcpy(l.s.leaves, t->fields.eth_dst, 2 * ETH_ALEN);
-		__builtin_memcpy(l.s.address, t->fields.ip_dst, 16);
+		l.s.together = back ? 0 : t->selection.together;
+		__builtin_memcpy(l.s.leaves, t->frame.fields.eth_dst, 2 * ETH_ALEN);
+		__builtin_memcpy(l.s.address, t->frame.fields.ip_dst, 16);
 		l.first = b->ops;
 		l.count = b->count;
-		l.kind3 = t->kind3;
+		l.kind3 = t->frame.kind3;
 		l.back = back;
 		bpf_loop(l.count, learn_op, &l, 0);
 		out = l.learnt ? usable(l.s.out) : NULL;
-		if (!out || l.s.out == t->in || (!back && !l.addressed))
+		if (!out || l.s.out == t->outcome.in || (!back && !l.addressed))
 			return 0;
 		*s = l.s;
 	}
@@ -199,9 +203,7 @@ struct traveller {
 	struct link_header came;
 	struct iphdr ip; /* right behind the link's */
 	__u32 l4;
-	__u32 packets;
-	__u32 bytes;
-	__u64 now;
+	struct weight weight;
 	__u8 from[16]; /* the address that is replaced */
 	__u8 to[16];
 };
@@ -223,7 +225,7 @@ static __always_inline bool read_traveller(struct __sk_buff *skb, struct travell
 	t->key.zero = 0;
 	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
 		ip = data + sizeof(*eth);
-		if (*(__u8 *)ip != 0x45 || ip->frag_off & bpf_htons(0x3fff))
+		if (*(__u8 *)ip != 0x45 || ip->frag_off & bpf_htons(FRAGMENTED))
 			return false;
 		t->key.family = 4;
 		t->key.protocol = ip->protocol;
@@ -255,7 +257,7 @@ static __always_inline bool read_traveller(struct __sk_buff *skb, struct travell
 	} else if (t->key.protocol != IPPROTO_UDP) {
 		return false;
 	}
-	weigh(skb, header, &t->packets, &t->bytes);
+	weigh(skb, header, &t->weight);
 	return true;
 }
 
@@ -289,7 +291,7 @@ static __always_inline struct shortcut *shortcut_for(struct traveller *t, const 
 	if (!s || s->id != id || s->epoch != *(volatile __u64 *)&st->epoch || s->in != place ||
 	    !same_header(&s->came, &t->came))
 		return NULL;
-	if (back ? !same_address(s->address, t->from) : s->together && t->now - p->refreshed > NS)
+	if (back ? !same_addr(s->address, t->from) : s->together && t->weight.now - p->refreshed > NS)
 		return NULL;
 	return s;
 }
@@ -297,7 +299,7 @@ static __always_inline struct shortcut *shortcut_for(struct traveller *t, const 
 /* Returns 0, or -1 when the kernel refuses. */
 static __always_inline int readdress(struct __sk_buff *skb, struct traveller *t, struct shortcut *s, bool back)
 {
-	__u32 at = t->l4 + 16, difference;
+	__u32 at = t->l4 + CHECKSUM_AT, difference;
 	__u64 flags = BPF_F_PSEUDO_HDR;
 
 	if (t->key.protocol == IPPROTO_UDP) {
@@ -322,12 +324,12 @@ static __always_inline int readdress(struct __sk_buff *skb, struct traveller *t,
 	return bpf_skb_store_bytes(skb, 0, &t->came.eth, ETH_HLEN + sizeof(t->ip), 0) ? -1 : 0;
 }
 
-static __always_inline void account_shortcut(struct shortcut *s, struct traveller *t)
+static __always_inline void account_shortcut(const struct shortcut *s, const struct weight *w)
 {
 	for (__u32 i = 0; i < SHORTCUT_TABLES && i < s->entries; i++)
-		add(&entry_counts, s->counts[i], t->packets, t->bytes, t->now);
-	add(&group_counts, s->group, t->packets, t->bytes, t->now);
-	add(&bucket_counts, s->bucket, t->packets, t->bytes, t->now);
+		account(&entry_counts, s->counts[i], w);
+	account(&group_counts, s->group, w);
+	account(&bucket_counts, s->bucket, w);
 }
 
 /* Sends a packet that has come by the port at a place the way of its flow. Returns what the kernel is to do, or -1: the long way. */
@@ -349,7 +351,7 @@ __noinline int take_shortcut(struct __sk_buff *skb, __u32 place)
 	p = back ? flow_back(&t, in->number) : bpf_map_lookup_elem(&picks, &t.key);
 	if (!p)
 		return -1;
-	t.now = bpf_ktime_get_coarse_ns();
+	t.weight.now = bpf_ktime_get_coarse_ns();
 	s = shortcut_for(&t, p, place, back);
 	out = s ? usable(s->out) : NULL;
 	if (!out || (!back && !(out->flags & PORT_LIVE)))
@@ -360,10 +362,10 @@ __noinline int take_shortcut(struct __sk_buff *skb, __u32 place)
 		count(DROP_CHANGE);
 		return TC_ACT_SHOT;
 	}
-	p->used = t.now;
-	__sync_fetch_and_add(back ? &p->received : &p->sent, t.bytes);
+	p->used = t.weight.now;
+	__sync_fetch_and_add(back ? &p->received : &p->sent, t.weight.bytes);
 	wake(p);
-	account_shortcut(s, &t);
+	account_shortcut(s, &t.weight);
 	count(SHORTCUTS_HIT);
 	count(FORWARDED);
 	return bpf_redirect(ifindex, way);

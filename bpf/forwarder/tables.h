@@ -5,27 +5,13 @@
  */
 #pragma once
 
+#include "hash.h"
+#include "maps.h"
 #include "traversal.h"
 
-static __always_inline __u64 mix(__u64 h, __u64 word)
-{
-	h = (h ^ word) * 0x9fb21c651e98df25ULL;
-	return h ^ h >> 32;
-}
-
-static __always_inline __u32 hash_fields(const struct fields *f)
-{
-	const __u64 *words = (const __u64 *)f;
-	__u64 h = 0x243f6a8885a308d3ULL;
-
-#pragma unroll
-	for (int i = 0; i < FIELD_WORDS; i++)
-		h = mix(h, words[i]);
-	h *= 0x9fb21c651e98df25ULL;
-	return h >> 32;
-}
-
 struct search {
+	const struct fields *have;
+	struct fields *probe;
 	__u32 first;
 	__u32 count;
 	__u32 entry;
@@ -34,16 +20,15 @@ struct search {
 
 static long look_up_one(__u32 i, struct search *s)
 {
-	struct traversal *t = traversal();
+	const __u64 *mask, *have = (const __u64 *)s->have;
+	__u64 *word, *probe = (__u64 *)s->probe;
 	__u32 place = s->first + i;
-	const __u64 *mask, *have;
 	struct subtable *sub;
 	struct listed item;
 	struct found *hit;
-	__u64 *word, *probe;
 
 	word = bpf_map_lookup_elem(&lists, &place);
-	if (!t || !word)
+	if (!word)
 		return 1;
 	*(__u64 *)&item = *(volatile __u64 *)word;
 	if (s->entry != NO_ENTRY && s->priority >= item.best)
@@ -52,14 +37,12 @@ static long look_up_one(__u32 i, struct search *s)
 	if (!sub)
 		return 1;
 	mask = (const __u64 *)&sub->mask;
-	have = (const __u64 *)&t->fields;
-	probe = (__u64 *)&t->probe;
 #pragma unroll
 	for (int j = 0; j < FIELD_WORDS; j++)
 		probe[j] = have[j] & mask[j];
-	t->probe.subtable = item.subtable;
-	t->probe.unused = 0;
-	hit = bpf_map_lookup_elem(&wanted, &t->probe);
+	s->probe->subtable = item.subtable;
+	s->probe->unused = 0;
+	hit = bpf_map_lookup_elem(&wanted, s->probe);
 	if (hit) {
 		struct found f;
 
@@ -73,13 +56,13 @@ static long look_up_one(__u32 i, struct search *s)
 }
 
 /* Returns the entry's place, or NO_ENTRY. */
-__noinline __u32 classify(__u32 number)
+__noinline __u32 classify(const struct fields *have, struct fields *probe, __u32 number)
 {
 	struct table *from = bpf_map_lookup_elem(&tables, &number);
-	struct search s = { .entry = NO_ENTRY };
+	struct search s = { .have = have, .probe = probe, .entry = NO_ENTRY };
 	__u64 list;
 
-	if (!from)
+	if (!from || !have || !probe)
 		return NO_ENTRY;
 	list = *(volatile __u64 *)from;
 	s.first = (__u32)list;
@@ -115,87 +98,85 @@ static __always_inline bool is_path(const struct path *p, const struct path *wan
 }
 
 /* Looks for the packet's path among the cached ones. The fields are those that it came with. */
-__noinline int recall(void)
+__noinline int recall(struct trail *trail, const struct fields *fields)
 {
 	struct pipeline *st = the_pipeline();
-	struct traversal *t = traversal();
 	const __u64 *have, *mask;
 	struct path *p;
 	__u64 *want;
 
-	if (!t || !st)
+	if (!trail || !fields || !st)
 		return 0;
-	have = (const __u64 *)&t->fields;
+	have = (const __u64 *)fields;
 	mask = (const __u64 *)&st->used;
-	want = (__u64 *)&t->path.fields;
-	t->path.epoch = *(volatile __u64 *)&st->epoch;
+	want = (__u64 *)&trail->path.fields;
+	trail->path.epoch = *(volatile __u64 *)&st->epoch;
 	asm volatile("" ::: "memory"); /* used is of that epoch or a later one */
 #pragma unroll
 	for (int i = 0; i < FIELD_WORDS; i++)
 		want[i] = have[i] & mask[i];
-	t->path.hash = hash_fields(&t->path.fields);
-	t->at = t->cached = 0;
-	t->path.count = 0;
-	t->learning = 1;
-	p = path_place(st, t->path.hash, 0);
+	trail->path.hash = hash_fields(&trail->path.fields);
+	trail->at = trail->cached = 0;
+	trail->path.count = 0;
+	trail->learning = 1;
+	p = path_place(st, trail->path.hash, 0);
 	if (!p)
 		return 0;
-	if (!is_path(p, &t->path)) {
-		p = path_place(st, t->path.hash, 1);
-		if (!p || !is_path(p, &t->path))
+	if (!is_path(p, &trail->path)) {
+		p = path_place(st, trail->path.hash, 1);
+		if (!p || !is_path(p, &trail->path))
 			return 0;
 	}
-	__builtin_memcpy(t->path.entry, p->entry, sizeof(t->path.entry));
-	t->cached = p->count;
-	t->learning = 0;
+	__builtin_memcpy(trail->path.entry, p->entry, sizeof(trail->path.entry));
+	trail->cached = p->count;
+	trail->learning = 0;
 	count(PATHS_HIT);
 	return 0;
 }
 
 /* Keeps the path that the packet took, in the place of one that is of no use any more if there is one. */
-__noinline int remember(void)
+__noinline int remember(struct trail *trail)
 {
 	struct pipeline *st = the_pipeline();
-	struct traversal *t = traversal();
 	struct path *p, *other;
 
-	if (!t || !st || !t->path.count)
+	if (!trail || !st || !trail->path.count)
 		return 0;
-	p = path_place(st, t->path.hash, 0);
+	p = path_place(st, trail->path.hash, 0);
 	if (!p)
 		return 0;
-	if (p->epoch == t->path.epoch) {
-		other = path_place(st, t->path.hash, 1);
-		if (other && (other->epoch != t->path.epoch || bpf_get_prandom_u32() & 1))
+	if (p->epoch == trail->path.epoch) {
+		other = path_place(st, trail->path.hash, 1);
+		if (other && (other->epoch != trail->path.epoch || bpf_get_prandom_u32() & 1))
 			p = other;
 	}
-	__builtin_memcpy(p, &t->path, sizeof(*p));
+	__builtin_memcpy(p, &trail->path, sizeof(*p));
 	return 0;
 }
 
 /* What comes now does not follow from the fields that the packet came with. */
-static __always_inline void astray(struct traversal *t)
+static __always_inline void astray(struct trail *trail)
 {
-	if (t->learning) {
-		remember();
-		t->learning = 0;
+	if (trail->learning) {
+		remember(trail);
+		trail->learning = 0;
 	}
-	t->cached = t->at;
+	trail->cached = trail->at;
 }
 
-/* Returns the place of the entry that the packet meets in t->table. */
-static __always_inline __u32 meet(struct traversal *t)
+/* Returns the place of the entry that the packet meets in a table. */
+static __always_inline __u32 meet(struct trail *trail, const struct fields *have, struct fields *probe, __u32 table)
 {
-	__u32 at = t->at, entry;
+	__u32 at = trail->at, entry;
 
-	if (at < t->cached && at < PATH_TABLES) {
-		t->at = at + 1;
-		return t->path.entry[at];
+	if (at < trail->cached && at < PATH_TABLES) {
+		trail->at = at + 1;
+		return trail->path.entry[at];
 	}
-	entry = classify(t->table);
-	if (t->learning && at < PATH_TABLES) {
-		t->path.entry[at] = entry;
-		t->path.count = t->at = at + 1;
+	entry = classify(have, probe, table);
+	if (trail->learning && at < PATH_TABLES) {
+		trail->path.entry[at] = entry;
+		trail->path.count = trail->at = at + 1;
 	}
 	return entry;
 }

@@ -6,11 +6,9 @@
  */
 #pragma once
 
-#include "change.h"
-#include "tables.h"
+#include "parse.h"
 
-#define HEAD_BYTES 128                                      /* bytes of headers that are moved at once */
-#define MAX_LINK   (ETH_HLEN + 3 * 4 + sizeof(struct snap)) /* bytes of a link header: three tags may be in it */
+#define MAX_LINK (ETH_HLEN + 3 * 4 + sizeof(struct snap)) /* bytes of a link header: three tags may be in it */
 
 /* Makes the kernel's idea of the protocol that of the frame's bytes, and takes a VLAN tag out of them, unless one is out. */
 static __always_inline int resync(struct __sk_buff *skb)
@@ -38,13 +36,13 @@ static __always_inline int follow(struct __sk_buff *skb)
 	return skb->vlan_present ? resync(skb) : resync_untagged(skb);
 }
 
-/* Replaces the first len bytes (at most HEAD_BYTES), which are in t->fresh. */
-static __always_inline int store_head(struct __sk_buff *skb, struct traversal *t, __u32 len)
+/* Replaces the first len bytes (at most HEAD_BYTES), which are in head->bytes. */
+static __always_inline int store_head(struct __sk_buff *skb, const struct head_bytes *head, __u32 len)
 {
 	barrier_var(len); /* the bounds are for the verifier, in the register that it looks at */
 	if (len < 1 || len > HEAD_BYTES)
 		return -1;
-	return bpf_skb_store_bytes(skb, 0, t->fresh, len, 0);
+	return bpf_skb_store_bytes(skb, 0, head->bytes, len, 0);
 }
 
 struct sk_buff {
@@ -68,7 +66,7 @@ static __always_inline __u32 link_header(struct __sk_buff *skb)
  * Takes the bytes [from, from + len) out of the frame. What the kernel takes out is behind what it believes to be the link header: the bytes
  * between the two places are put back where they belong.
  */
-static __always_inline int cut(struct __sk_buff *skb, struct traversal *t, __u32 from, __u32 len)
+static __always_inline int cut(struct __sk_buff *skb, struct head_bytes *head, __u32 from, __u32 len)
 {
 	__u32 at, low, between, least, want = skb->len - len;
 	__be16 ip = bpf_htons(ETH_P_IP), type;
@@ -86,11 +84,11 @@ static __always_inline int cut(struct __sk_buff *skb, struct traversal *t, __u32
 	barrier_var(between); /* as in store_head */
 	if (between > HEAD_BYTES)
 		return -1;
-	if (between && bpf_skb_load_bytes(skb, at < from ? at : from + len, t->fresh, between))
+	if (between && bpf_skb_load_bytes(skb, at < from ? at : from + len, head->bytes, between))
 		return -1;
 	if (bpf_skb_adjust_room(skb, -(__s32)len, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO))
 		return -1;
-	if (between && bpf_skb_store_bytes(skb, low, t->fresh, between, 0))
+	if (between && bpf_skb_store_bytes(skb, low, head->bytes, between, 0))
 		return -1;
 	/* what was long enough for a wire stays so */
 	if (want + len >= SHORTEST_FRAME && want < SHORTEST_FRAME)
@@ -107,96 +105,84 @@ static __always_inline int grow(struct __sk_buff *skb, __u32 len)
 }
 
 /* After a push or pop: the packet is another. */
-static __always_inline int changed(struct __sk_buff *skb, bool uncovered)
+static __always_inline int changed(struct __sk_buff *skb, struct frame *frame)
 {
-	struct traversal *t = traversal();
-
-	if (!t)
-		return DROP_CHANGE;
-	if (uncovered)
-		astray(t);
-	return parse(skb) ? DROP_CHANGE : 0;
+	return parse(skb, frame) ? DROP_CHANGE : 0;
 }
 
-__noinline int push_vlan(struct __sk_buff *skb)
+__noinline int push_vlan(struct __sk_buff *skb, struct frame *frame, __u32 type)
 {
-	struct traversal *t = traversal();
 	__u16 tci = 0;
 
-	if (!t)
+	if (!frame)
 		return DROP_CHANGE;
 	if (skb->vlan_present)
 		tci = skb->vlan_tci;
-	if (bpf_skb_vlan_push(skb, bpf_htons(t->op.arg), tci))
+	if (bpf_skb_vlan_push(skb, bpf_htons(type), tci))
 		return DROP_CHANGE;
-	return changed(skb, false);
+	return changed(skb, frame);
 }
 
-/* Without a tag the packet is already what it is to become: it goes on, as in Open vSwitch. */
-__noinline int pop_vlan(struct __sk_buff *skb)
+__noinline int pop_vlan(struct __sk_buff *skb, struct frame *frame)
 {
-	if (!skb->vlan_present)
-		return 0;
 	if (bpf_skb_vlan_pop(skb))
 		return DROP_CHANGE;
-	return changed(skb, true);
+	return changed(skb, frame);
 }
 
 /* After an action that made the packet one of another type. */
-__noinline int retype(struct __sk_buff *skb)
+__noinline int retype(struct __sk_buff *skb, struct frame *frame)
 {
-	return follow(skb) ? DROP_CHANGE : changed(skb, true);
+	return follow(skb) ? DROP_CHANGE : changed(skb, frame);
 }
 
 /* OP_VLAN_VID, OP_VLAN_PCP */
-__noinline int set_tag(struct __sk_buff *skb)
+__noinline int set_tag(struct __sk_buff *skb, struct frame *frame, const struct op *op)
 {
-	struct traversal *t = traversal();
 	__u16 tci, type;
 
-	if (!t)
+	if (!frame || !op)
 		return DROP_CHANGE;
 	if (!skb->vlan_present)
 		return DROP_NOT_THERE;
 	tci = skb->vlan_tci;
 	type = skb->vlan_proto;
-	if (t->op.kind == OP_VLAN_VID)
-		tci = (tci & 0xf000) | (t->op.arg & 0xfff);
+	if (op->kind == OP_VLAN_VID)
+		tci = (tci & 0xf000) | (op->arg & 0xfff);
 	else
-		tci = (tci & 0x1fff) | (t->op.arg & 7) << 13;
-	put_tag(&t->fields, tci);
+		tci = (tci & 0x1fff) | (op->arg & 7) << 13;
+	put_tag(&frame->fields, tci);
 	if (bpf_skb_vlan_pop(skb) || bpf_skb_vlan_push(skb, type, tci))
 		return DROP_CHANGE;
 	return 0;
 }
 
 /* What a frame says of its length, if it says so in front of a SNAP header, changes with what is behind that. Returns -1 if it cannot. */
-static __always_inline int lengthen(struct __sk_buff *skb, struct traversal *t, __s32 by)
+static __always_inline int lengthen(struct __sk_buff *skb, const struct frame *frame, __s32 by)
 {
 	__be16 length;
 	__s32 n;
 
-	if (!t->length)
+	if (!frame->length)
 		return 0;
-	if (bpf_skb_load_bytes(skb, t->length, &length, 2))
+	if (bpf_skb_load_bytes(skb, frame->length, &length, 2))
 		return -1;
 	n = bpf_ntohs(length) + by;
 	length = bpf_htons(n);
-	return n < 0 || n >= LEAST_TYPE ? -1 : bpf_skb_store_bytes(skb, t->length, &length, 2, 0);
+	return n < 0 || n >= LEAST_TYPE ? -1 : bpf_skb_store_bytes(skb, frame->length, &length, 2, 0);
 }
 
 /* A label goes between the tags and what they hold. */
-__noinline int push_mpls(struct __sk_buff *skb)
+__noinline int push_mpls(struct __sk_buff *skb, struct frame *frame, __u32 type, struct head_bytes *head)
 {
-	struct traversal *t = traversal();
 	__u32 l3, label = 1 << 8; /* bottom of stack */
 	__be32 word;
 	__u8 ttl = 0;
 
-	if (!t)
+	if (!frame || !head)
 		return DROP_CHANGE;
-	l3 = t->l3;
-	switch (t->kind3) {
+	l3 = frame->l3;
+	switch (frame->kind3) {
 	case L3_MPLS:
 		if (bpf_skb_load_bytes(skb, l3, &word, 4))
 			return DROP_NOT_THERE;
@@ -210,32 +196,32 @@ __noinline int push_mpls(struct __sk_buff *skb)
 		break;
 	}
 	label |= ttl;
-	if (l3 < ETH_HLEN || l3 > MAX_LINK || lengthen(skb, t, 4) || bpf_skb_load_bytes(skb, 0, t->fresh, l3) ||
+	if (l3 < ETH_HLEN || l3 > MAX_LINK || lengthen(skb, frame, 4) || bpf_skb_load_bytes(skb, 0, head->bytes, l3) ||
 	    grow(skb, 4))
 		return DROP_CHANGE;
-	*(__be16 *)&t->fresh[(l3 - 2) & 63] = bpf_htons(t->op.arg);
+	*(__be16 *)&head->bytes[(l3 - 2) & 63] = bpf_htons(type);
 	word = bpf_htonl(label);
-	__builtin_memcpy(&t->fresh[l3 & 63], &word, 4);
-	if (store_head(skb, t, l3 + 4))
+	__builtin_memcpy(&head->bytes[l3 & 63], &word, 4);
+	if (store_head(skb, head, l3 + 4))
 		return DROP_CHANGE;
-	return changed(skb, false);
+	return changed(skb, frame);
 }
 
-__noinline int pop_mpls(struct __sk_buff *skb)
+__noinline int pop_mpls(struct __sk_buff *skb, struct frame *frame, __u32 inside, struct head_bytes *head)
 {
-	struct traversal *t = traversal();
 	__be16 type;
 	__u32 l3;
 
-	if (!t)
+	if (!frame || !head)
 		return DROP_CHANGE;
-	if (t->kind3 != L3_MPLS)
+	if (frame->kind3 != L3_MPLS)
 		return DROP_NOT_THERE;
-	l3 = t->l3;
-	type = bpf_htons(t->op.arg);
-	if (lengthen(skb, t, -4) || cut(skb, t, l3, 4) || bpf_skb_store_bytes(skb, l3 - 2, &type, 2, 0) || follow(skb))
+	l3 = frame->l3;
+	type = bpf_htons(inside);
+	if (lengthen(skb, frame, -4) || cut(skb, head, l3, 4) || bpf_skb_store_bytes(skb, l3 - 2, &type, 2, 0) ||
+	    follow(skb))
 		return DROP_CHANGE;
-	return changed(skb, true);
+	return changed(skb, frame);
 }
 
 struct pbb_head { /* IEEE 802.1Q, 9.7: the I-TAG's control information behind backbone addresses and EtherType */
@@ -246,19 +232,18 @@ struct pbb_head { /* IEEE 802.1Q, 9.7: the I-TAG's control information behind ba
 } __attribute__((packed));
 
 /* The frame gets a backbone header with its own addresses; its tag goes into its bytes. */
-__noinline int push_pbb(struct __sk_buff *skb)
+__noinline int push_pbb(struct __sk_buff *skb, struct frame *frame, __u32 type, struct head_bytes *head)
 {
-	struct traversal *t = traversal();
 	__be16 tag[2] = {}, empty[2] = { bpf_htons(ETH_P_8021Q), 0 };
 	__u32 len = sizeof(struct pbb_head) + 12, more = 0;
 	struct pbb_head *h;
 	__be32 info = 0;
 
-	if (!t)
+	if (!frame || !head)
 		return DROP_CHANGE;
-	if (t->kind3 == L3_PBB)
-		info = t->fields.label;
-	if (bpf_skb_load_bytes(skb, 0, &t->fresh[sizeof(*h)], 12))
+	if (frame->kind3 == L3_PBB)
+		info = frame->fields.label;
+	if (bpf_skb_load_bytes(skb, 0, &head->bytes[sizeof(*h)], 12))
 		return DROP_CHANGE;
 	if (skb->vlan_present) {
 		tag[0] = skb->vlan_proto;
@@ -274,33 +259,31 @@ __noinline int push_pbb(struct __sk_buff *skb)
 	}
 	if (grow(skb, len - 12 + more))
 		return DROP_CHANGE;
-	h = (struct pbb_head *)t->fresh;
-	__builtin_memcpy(h, &t->fresh[sizeof(*h)], 12);
-	h->type = bpf_htons(t->op.arg);
+	h = (struct pbb_head *)head->bytes;
+	__builtin_memcpy(h, &head->bytes[sizeof(*h)], 12);
+	h->type = bpf_htons(type);
 	h->info = info;
-	__builtin_memcpy(&t->fresh[sizeof(*h) + 12], tag, 4);
-	if (bpf_skb_store_bytes(skb, more, t->fresh, len, 0))
+	__builtin_memcpy(&head->bytes[sizeof(*h) + 12], tag, 4);
+	if (bpf_skb_store_bytes(skb, more, head->bytes, len, 0))
 		return DROP_CHANGE;
 	/* the empty tag that is out makes room for one in front, which then goes, too */
 	if (more &&
-	    (bpf_skb_store_bytes(skb, 0, t->fresh, 12, 0) || bpf_skb_store_bytes(skb, 12, empty, sizeof(empty), 0) ||
+	    (bpf_skb_store_bytes(skb, 0, head->bytes, 12, 0) || bpf_skb_store_bytes(skb, 12, empty, sizeof(empty), 0) ||
 	     bpf_skb_vlan_pop(skb) || bpf_skb_vlan_pop(skb)))
 		return DROP_CHANGE;
 	/* what is divided later is divided as the IP packet that it was */
 	if (!skb->gso_size && follow(skb))
 		return DROP_CHANGE;
-	return changed(skb, false);
+	return changed(skb, frame);
 }
 
-__noinline int pop_pbb(struct __sk_buff *skb)
+__noinline int pop_pbb(struct __sk_buff *skb, struct frame *frame, struct head_bytes *head)
 {
-	struct traversal *t = traversal();
-
-	if (!t)
+	if (!frame || !head)
 		return DROP_CHANGE;
-	if (t->kind3 != L3_PBB || t->l3 != ETH_HLEN)
+	if (frame->kind3 != L3_PBB || frame->l3 != ETH_HLEN)
 		return DROP_NOT_THERE;
-	if (cut(skb, t, 0, sizeof(struct pbb_head)))
+	if (cut(skb, head, 0, sizeof(struct pbb_head)))
 		return DROP_CHANGE;
-	return changed(skb, true);
+	return changed(skb, frame);
 }

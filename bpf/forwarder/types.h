@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the forwarder's kernel programs and user space both use. The only source of the generated Go types.
+ * What the forwarder's kernel programs and user space both use; what it remembers of flows is in pick_types.h. The only sources of the
+ * generated Go types.
  *
  * User space compiles the flow entries, groups and meters of OpenFlow into these records and writes them straight into the
  * maps' memory. A record that packets may be looking at is never changed but in one aligned word of 8 bytes: what is new goes
@@ -8,7 +9,7 @@
  */
 #pragma once
 
-#include "pick_types.h"
+#include <linux/types.h>
 
 enum bound {
 	MAX_TABLES = 255,     /* 0 to 254 */

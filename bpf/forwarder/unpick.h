@@ -2,11 +2,14 @@
 /* OP_UNPICK: a reply to a flow that was picked goes back to where the flow comes from (docs/openflow-pick.md). */
 #pragma once
 
+#include "change.h"
 #include "errors.h"
-#include "pick.h"
+#include "flows.h"
+#include "group.h"
+#include "shortcut.h"
 
 /* A handshake has taken as long. */
-static __always_inline void measured(struct traversal *t, struct pick *p)
+static __always_inline void measured(struct pick *p, __u64 now)
 {
 	struct picking *all = the_picking();
 	struct pick_seat *s;
@@ -15,20 +18,18 @@ static __always_inline void measured(struct traversal *t, struct pick *p)
 	if (!all || p->flags & PICK_SYN_REPEATED) /* which one was answered cannot be told (RFC 6298, 3) */
 		return;
 	s = seat_of(all, p->seat);
-	sample = t->now - p->began;
-	s->measured = t->now;
+	sample = now - p->began;
+	s->measured = now;
 	s->rtt = s->rtt ? s->rtt - s->rtt / 8 + sample / 8 : sample;
 	s->peak = sample > s->peak ? sample : s->peak - s->peak / 8 + sample / 8;
 }
 
 /* A packet of a known flow has come in. rousing: it may make the flow active. */
-static __always_inline void track_in(struct traversal *t, struct pick *p, bool rousing)
+static __always_inline void track_in(struct pick *p, const struct weight *w, __u32 flags, bool rousing)
 {
-	__u32 flags = tcp_flags(t);
-
-	p->used = t->now;
-	__sync_fetch_and_add(&p->received, t->bytes);
-	if (flags & FLAG_RST) {
+	p->used = w->now;
+	__sync_fetch_and_add(&p->received, w->bytes);
+	if (flags & RST) {
 		if (p->state != PICK_CLOSING) {
 			__sync_fetch_and_or(&p->flags, PICK_RST_RECEIVED);
 			p->state = PICK_CLOSING;
@@ -36,34 +37,35 @@ static __always_inline void track_in(struct traversal *t, struct pick *p, bool r
 		rest(p, ONE_CHANGE);
 		return;
 	}
-	if (p->state == PICK_OPENING && flags & FLAG_ACK &&
-	    __sync_val_compare_and_swap(&p->state, PICK_OPENING, PICK_OPEN) == PICK_OPENING && flags & FLAG_SYN)
-		measured(t, p);
+	if (p->state == PICK_OPENING && flags & ACK &&
+	    __sync_val_compare_and_swap(&p->state, PICK_OPENING, PICK_OPEN) == PICK_OPENING && flags & SYN)
+		measured(p, w->now);
 	if (rousing)
 		wake(p);
-	if (flags & FLAG_FIN)
+	if (flags & FIN)
 		finned(p, PICK_FIN_RECEIVED);
 }
 
-/* Has the packet be for the address in t->fresh. */
-static __always_inline int restore_destination(struct __sk_buff *skb, struct traversal *t)
+/* Has the packet be for an address, of 16 bytes. Returns 0, or the verdict. */
+static __always_inline int restore_destination(struct __sk_buff *skb, struct frame *frame, const __u8 *address)
 {
+	__u8 *was = frame->fields.ip_dst;
+	bool v4 = frame->kind3 == L3_IPV4;
 	__u32 difference;
 
-	__builtin_memcpy(t->old, t->fields.ip_dst, 16);
-	difference = (__u32)bpf_csum_diff((__be32 *)t->old, 16, (__be32 *)t->fresh, 16, 0);
-	if (t->kind3 == L3_IPV4 && bpf_l3_csum_replace(skb, t->l3 + 10, 0, difference, 0))
+	difference = (__u32)bpf_csum_diff((__be32 *)was, 16, (__be32 *)address, 16, 0);
+	if (v4 && bpf_l3_csum_replace(skb, frame->l3 + 10, 0, difference, 0))
 		return DROP_CHANGE;
-	if (t->kind4 != L4_SCTP && mend_l4(skb, t, difference, true))
+	if (frame->kind4 != L4_SCTP && mend_l4(skb, frame, difference, true))
 		return DROP_CHANGE;
-	__builtin_memcpy(t->fields.ip_dst, t->fresh, 16);
-	if (t->kind3 == L3_IPV4)
-		return bpf_skb_store_bytes(skb, t->l3 + 16, t->fresh, 4, 0) ? DROP_CHANGE : 0;
-	return bpf_skb_store_bytes(skb, t->l3 + 24, t->fresh, 16, BPF_F_RECOMPUTE_CSUM) ? DROP_CHANGE : 0;
+	__builtin_memcpy(was, address, 16);
+	if (v4)
+		return bpf_skb_store_bytes(skb, frame->l3 + 16, address, 4, 0) ? DROP_CHANGE : 0;
+	return bpf_skb_store_bytes(skb, frame->l3 + 24, address, 16, BPF_F_RECOMPUTE_CSUM) ? DROP_CHANGE : 0;
 }
 
 /* Has the next packets of the flow go to a group's bucket at once, if that has nothing to choose. */
-static __always_inline void learn_group(__u32 place)
+static __always_inline void learn_group(struct traversal *t, __u32 place)
 {
 	struct group_head *head = bpf_map_lookup_elem(&group_heads, &place);
 	struct bucket *b;
@@ -79,64 +81,76 @@ static __always_inline void learn_group(__u32 place)
 	bucket = g->first;
 	b = bpf_map_lookup_elem(&buckets, &bucket);
 	if (b && !b->watch && !(b->flags & BUCKET_WATCHES))
-		learn(place, bucket, 1);
+		learn(t, place, bucket, 1);
+}
+
+/* The flow of a reply, or of what an error quotes, into f: its key. NULL: there is none that is remembered. */
+static __always_inline struct pick *flow_of_reply(struct flow_at_hand *f)
+{
+	struct pick_back *owner = bpf_map_lookup_elem(&pick_backs, &f->back);
+	struct pick *p;
+
+	if (!owner)
+		return NULL;
+	__builtin_memcpy(&f->key, &f->back, 8);
+	__builtin_memcpy(f->key.inside, owner->inside, 16);
+	__builtin_memcpy(f->key.remote, f->back.remote, 16);
+	p = bpf_map_lookup_elem(&picks, &f->key);
+	return p && p->port == f->back.port && p->active != PICK_ENDED ? p : NULL;
+}
+
+/* The packet as a reply, into f->back. Returns -1 if it cannot be told. */
+static __always_inline int read_reply(struct __sk_buff *skb, const struct frame *frame, struct flow_at_hand *f)
+{
+	struct pick_back_key *back = &f->back;
+
+	if (read_ports(skb, frame, f))
+		return -1;
+	back->protocol = bpf_ntohs(frame->fields.ip_proto);
+	back->family = frame->kind3 == L3_IPV4 ? 4 : 6;
+	back->inside_port = f->ports.dst_port;
+	back->remote_port = f->ports.src_port;
+	back->zero = 0;
+	back->port = frame->fields.in_port;
+	__builtin_memcpy(back->remote, frame->fields.ip_src, 16);
+	return 0;
 }
 
 /* Returns 0, also for the group's actions or, when it is no reply, for the next one; or 1 when the packet has ended. */
-__noinline int run_unpick(struct __sk_buff *skb)
+__noinline int run_unpick(struct __sk_buff *skb, struct traversal *t)
 {
-	struct pick_back_key *back;
-	struct traversal *t = traversal();
-	struct pick_back *owner;
-	struct pick_key *key;
+	struct flow_at_hand *f;
+	struct frame *frame;
+	int verdict = 0;
 	struct pick *p;
 	__u32 group;
 	bool error;
-	int verdict;
 
 	if (!t)
 		return 1;
-	if (t->kind3 != L3_IPV4 && t->kind3 != L3_IPV6)
+	if (!is_ip(&t->frame))
 		return 0;
-	back = &t->flow.back;
-	key = &t->flow.key;
-	error = !t->later && is_error(t);
-	if (error) {
-		if (read_quote(skb))
-			return 0;
-	} else {
-		if (read_ports(skb))
-			return 0;
-		back->protocol = bpf_ntohs(t->fields.ip_proto);
-		back->family = t->kind3 == L3_IPV4 ? 4 : 6;
-		back->inside_port = t->flow.ports.dst_port;
-		back->remote_port = t->flow.ports.src_port;
-		back->zero = 0;
-		back->port = t->fields.in_port;
-		__builtin_memcpy(back->remote, t->fields.ip_src, 16);
-	}
-	owner = bpf_map_lookup_elem(&pick_backs, back);
-	if (!owner)
-		return 0;
-	__builtin_memcpy(key, back, 8);
-	__builtin_memcpy(key->inside, owner->inside, 16);
-	__builtin_memcpy(key->remote, back->remote, 16);
-	p = bpf_map_lookup_elem(&picks, key);
-	if (!p || p->port != back->port || p->active == PICK_ENDED)
-		return 0;
+	frame = &t->frame;
+	f = &t->flow;
 	group = t->op.arg;
-	if (t->out)
-		flush(skb);
-	__builtin_memcpy(t->fresh, key->inside, 16);
-	if (!error) {
-		track_in(t, p, rouses(skb, p));
-		learn_group(group);
+	error = !frame->later && is_error(frame);
+	if (error ? read_error(skb, frame, &t->complaint, &f->back) : read_reply(skb, frame, f))
+		return 0;
+	p = flow_of_reply(f);
+	if (!p)
+		return 0;
+	if (t->outcome.out)
+		flush(skb, &t->outcome);
+	if (error) {
+		verdict = restore_quote(skb, frame, &t->complaint, &f->key);
+	} else {
+		track_in(p, &t->weight, tcp_flags(frame), rouses(skb, frame, p));
+		learn_group(t, group);
 	}
-	verdict = error ? restore_quote(skb) : 0;
 	if (!verdict)
-		verdict = restore_destination(skb, t);
+		verdict = restore_destination(skb, frame, f->key.inside);
 	if (verdict)
 		return stop(t, verdict);
 	end_here(t);
-	return run_group(skb, group);
+	return run_group(skb, t, group);
 }

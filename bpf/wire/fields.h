@@ -28,7 +28,11 @@ static __always_inline __u32 later(__u32 a, __u32 b)
 	return before(a, b) ? b : a;
 }
 
-#define MAX_SCALE 14 /* of a window (RFC 7323, 2.3) */
+/* Of an IPv4 header's fragment field. */
+#define FRAGMENTED     0x3fff /* more to come, or an offset */
+#define LATER_FRAGMENT 0x1fff /* an offset */
+
+#define MAX_SCALE      14 /* of a window (RFC 7323, 2.3) */
 
 /* Bytes of a window that was sent with a scale. */
 static __always_inline __u32 unscaled(__u16 window, __u32 shift)

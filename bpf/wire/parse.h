@@ -11,8 +11,7 @@
 #include <bpf/bpf_helpers.h>
 #include "packet.h"
 
-#define VLAN_ID    0x0fff /* of a tag; 0: priority alone */
-#define FRAGMENTED 0x3fff /* of an IPv4 header's fragment field: more to come, or an offset */
+#define VLAN_ID 0x0fff /* of a tag; 0: priority alone */
 
 /* What parse() found. From PARSED_TRUNCATED on: a packet of TCP or ICMP that cannot be translated; its addresses are read, its ports are not. */
 enum parsed {

@@ -19,9 +19,8 @@
 #define ICMPV6_TIME_EXCEEDED 3
 #define ICMPV6_PARAMETER     4
 
-#define LATER_FRAGMENT       0x1fff /* of an IPv4 header's fragment field: an offset */
-#define ICMP_BYTES           8      /* of the message's own header */
-#define QUOTED_BYTES         8      /* of the transport header are quoted at least */
+#define ICMP_BYTES           8 /* of the message's own header */
+#define QUOTED_BYTES         8 /* of the transport header are quoted at least */
 
 /* The network header of the quoted packet. */
 struct quote {

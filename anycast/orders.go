@@ -143,7 +143,7 @@ func (p *planning) order(ctx context.Context, o api.AnycastOrder) error {
 	_, err := client.Order(ctx, exchange.Order{Order: o.Order, Level: o.Level, Force: o.Force})
 	var refused *exchange.RefusedError
 	if errors.As(err, &refused) {
-		return fmt.Errorf("%w: %w", api.ErrConflict, err)
+		return api.Refused(err)
 	}
 	return err
 }

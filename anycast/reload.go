@@ -37,14 +37,14 @@ func (a *Anycast) reload() (api.ReloadResult, error) {
 	old := a.current()
 	next, err := a.o.Load()
 	if err != nil {
-		return api.ReloadResult{}, fmt.Errorf("%w: %w", api.ErrConflict, err)
+		return api.ReloadResult{}, api.Refused(err)
 	}
 	if fixed := fixed(old, next); len(fixed) > 0 {
-		return api.ReloadResult{}, fmt.Errorf("%w: %s: %s takes effect at a restart only", api.ErrConflict, next.File, strings.Join(fixed, ", "))
+		return api.ReloadResult{}, api.Refused(fmt.Errorf("%s: %s takes effect at a restart only", next.File, strings.Join(fixed, ", ")))
 	}
 	if next.Identity != (config.Identity{}) {
 		if err := a.identity.Load(next.Identity); err != nil {
-			return api.ReloadResult{}, fmt.Errorf("%w: %s: identity: %w", api.ErrConflict, next.File, err)
+			return api.ReloadResult{}, api.Refused(fmt.Errorf("%s: identity: %w", next.File, err))
 		}
 	}
 	a.cfg.Store(next)

@@ -3,7 +3,6 @@ package anycast
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"baton/anycast/assign"
@@ -16,20 +15,21 @@ import (
 // backend is what the control socket serves.
 func (a *Anycast) backend() api.Backend {
 	return api.Backend{
-		Anycast:      func(context.Context) (api.AnycastStatus, error) { return a.Status() },
-		AnycastOrder: a.Order,
-		Reload:       func(context.Context) (api.ReloadResult, error) { return a.Reload() },
-		Counters:     daemon.Counters(a.Status, metrics.Series),
+		Part: api.AnycastBackend{
+			Status: func(context.Context) (api.AnycastStatus, error) { return a.Status() },
+			Order:  a.Order,
+		},
+		Reload:   func(context.Context) (api.ReloadResult, error) { return a.Reload() },
+		Counters: daemon.Counters(a.Status, metrics.Series),
 	}
 }
 
 // Status is the process at a glance.
 func (a *Anycast) Status() (api.AnycastStatus, error) {
 	cfg := a.current()
-	s := api.AnycastStatus{
-		Version: a.o.Version, PID: os.Getpid(), Started: a.started, Config: cfg.File, Loaded: time.Unix(0, a.loaded.Load()), Name: cfg.Name,
-		Reloads: a.reloads.Load(), ReloadsFailed: a.refused.Load(),
-	}
+	s := api.AnycastStatus{Process: daemon.Process("anycast", a.o.Version, a.started)}
+	s.Name, s.Config, s.Loaded = cfg.Name, cfg.File, time.Unix(0, a.loaded.Load())
+	s.Reloads, s.ReloadsFailed = a.reloads.Load(), a.refused.Load()
 	if a.site != nil {
 		s.Site = a.site.status(time.Now())
 	}

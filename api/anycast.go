@@ -8,18 +8,10 @@ import (
 
 // AnycastStatus is a process of baton anycast at a glance: a site's, a planner's or both.
 type AnycastStatus struct {
-	Version string    `json:"version"`
-	PID     int       `json:"pid"`
-	Started time.Time `json:"started"`
-	Config  string    `json:"config"` // file
-	Loaded  time.Time `json:"loaded"` // when the configuration in force was read
-	Name    string    `json:"name"`
+	Process
 
 	Site    *AnycastSite    `json:"site,omitempty"`
 	Planner *AnycastPlanner `json:"planner,omitempty"`
-
-	Reloads       uint64 `json:"reloads"` // that were put in force
-	ReloadsFailed uint64 `json:"reloads_failed"`
 }
 
 // AnycastSite is what a site announces, and why.
@@ -142,6 +134,23 @@ type AnycastOrder struct {
 	Level string    `json:"level,omitempty"` // of the order level
 	Force bool      `json:"force,omitempty"` // for the last site known to be up, too
 	At    time.Time `json:"at,omitzero"`     // when it was given
+}
+
+// AnycastBackend is what a site or a planner answers.
+type AnycastBackend struct {
+	Status func(ctx context.Context) (AnycastStatus, error)
+	// Order is an operator's.
+	Order func(ctx context.Context, o AnycastOrder) (AnycastStatus, error)
+}
+
+func (AnycastBackend) name() string { return "anycast" }
+
+func (b AnycastBackend) handle(mux *http.ServeMux) {
+	handleStatus(mux, b.name(), b.Status)
+	mux.HandleFunc("POST /v1/anycast/order", func(w http.ResponseWriter, r *http.Request) {
+		o, err := parseBody[AnycastOrder](w, r)
+		serveOne(w, r, with(b.Order, o, err))
+	})
 }
 
 // Anycast asks how the process is.

@@ -15,7 +15,7 @@ func TestAnycastArrives(t *testing.T) {
 	preference := uint32(90)
 	at := time.Unix(1700000000, 0).UTC()
 	status := AnycastStatus{
-		Version: "v1", PID: 7, Started: at, Config: "anycast.yaml", Loaded: at, Name: "london", Reloads: 1, ReloadsFailed: 2,
+		Process: Process{Version: "v1", PID: 7, Started: at, Config: "anycast.yaml", Loaded: at, Name: "london", Reloads: 1, ReloadsFailed: 2},
 		Site: &AnycastSite{
 			Prefixes: []string{"192.0.2.0/24"}, Levels: []AnycastLevel{{"drain", false, 100, 3, &preference, []string{"65535:0"}, 0.9, 0.8}}, Level: "drain",
 			Since: at, Reason: "drained by order", Want: "announce", Held: "dwell", HeldUntil: at, Changes: 3, Penalty: 500, Budget: 1000, Fault: "none",
@@ -29,16 +29,16 @@ func TestAnycastArrives(t *testing.T) {
 		},
 	}
 	var heard AnycastOrder
-	c := daemon(t, Backend{
-		Anycast: func(context.Context) (AnycastStatus, error) { return status, nil },
-		AnycastOrder: func(_ context.Context, o AnycastOrder) (AnycastStatus, error) {
+	c := daemon(t, Backend{Part: AnycastBackend{
+		Status: func(context.Context) (AnycastStatus, error) { return status, nil },
+		Order: func(_ context.Context, o AnycastOrder) (AnycastStatus, error) {
 			heard = o
 			if o.Site == "rome" {
 				return AnycastStatus{}, fmt.Errorf("site rome: %w", ErrNotFound)
 			}
 			return status, nil
 		},
-	})
+	}})
 	got, err := c.Anycast(t.Context())
 	if diff := cmp.Diff(status, got); err != nil || diff != "" {
 		t.Errorf("Anycast: %v (-want +got):\n%s", err, diff)

@@ -48,77 +48,52 @@ func daemon(t *testing.T, b Backend) *Client {
 	return c
 }
 
-func session(i int) Session {
-	return Session{
+func session(i int) RouterSession {
+	return RouterSession{
 		Client: netip.AddrPortFrom(netip.MustParseAddr("192.0.2.7"), uint16(i)), VIP: netip.MustParseAddrPort("10.9.9.9:80"),
-		Surrogate: "s1", Leg: Leg{netip.MustParseAddrPort("10.2.1.1:40000"), netip.MustParseAddrPort("10.2.1.2:80")},
-		State: SessionSpliced, Since: time.Unix(1700000000, 5).UTC(), IdleFor: 3 * time.Millisecond,
+		Surrogate: "s1", Leg: RouterLeg{netip.MustParseAddrPort("10.2.1.1:40000"), netip.MustParseAddrPort("10.2.1.2:80")},
+		State: RouterSessionSpliced, Since: time.Unix(1700000000, 5).UTC(), IdleFor: 3 * time.Millisecond,
 		Received: 1 << 40, Sent: uint64(i), Requests: 2,
 	}
 }
 
 func TestEverythingArrives(t *testing.T) {
-	status := Status{
-		Version: "v1", PID: 7, Started: time.Unix(1, 0).UTC(), Config: "router.yaml", Loaded: time.Unix(2, 0).UTC(), Kernel: "6.18.0",
+	status := RouterStatus{
+		Process:    Process{Version: "v1", PID: 7, Started: time.Unix(1, 0).UTC(), Config: "router.yaml", Loaded: time.Unix(2, 0).UTC(), Kernel: "6.18.0"},
 		Features:   []Feature{{"bpf_sk_assign_tcp_reqsk", false, "needs Linux 6.9"}},
-		Interfaces: []Interface{{"eth0", true, ""}},
-		VIPs:       []VIP{{netip.MustParseAddrPort("[2001:db8::9]:443"), "handoff", 2, "hold"}},
-		Pools: []Pool{{"video", "hash", "safe", []Surrogate{{
+		Interfaces: []RouterInterface{{"eth0", true, ""}},
+		VIPs:       []RouterVIP{{netip.MustParseAddrPort("[2001:db8::9]:443"), "handoff", 2, "hold"}},
+		Pools: []RouterPool{{"video", "hash", "safe", []RouterSurrogate{{
 			Name: "s1", Address: netip.MustParseAddrPort("10.2.1.2:80"), Weight: 3, Phase: "up", Up: true, Draining: true,
 			Since: time.Unix(3, 0).UTC(), LastError: "status 500", Proxied: "on 127.0.0.1", Sessions: 4, IdleLegs: 16,
+			OpeningLegs: 5, Handoffs: 6, Recycled: 7, Failed: 8, BytesTo: 9, BytesFrom: 10,
 		}}}},
-		Sessions: 5, Limit: 100,
-	}
-	forwarder := ForwarderStatus{
-		Version: "v1", PID: 7, Started: time.Unix(1, 0).UTC(), Config: "f.yaml", Kernel: "6.18.0", Name: "edge",
-		DatapathID: "000000000000002a", FailMode: "secure",
-		Ports: []ForwarderPort{
-			{"1", "eth1", true, true, []string{"no_recv"}, "02:00:00:00:00:01", &PortCounters{1, 2, 3, 4, 5, 1<<64 - 1}},
-			{Number: "LOCAL", Interface: "sw0", Config: []string{}},
-		},
-		Endpoints: []ForwarderEndpoint{{
-			"tcp:192.0.2.7:6653", true, []ForwarderChannel{{"192.0.2.8:5", "slave", time.Unix(2, 0).UTC()}}, "refused", time.Unix(3, 0).UTC(),
-			1, 2, 3, 4, 5, 6, 7,
-		}},
-		Tables:  []ForwarderTable{{3, 4, 5, 6}},
-		Entries: Usage{1, 2}, Groups: Usage{3, 4}, Meters: Usage{5, 6}, Journal: &ForwarderJournal{7, 8},
-		Picks:   &ForwarderPicks{Usage{7, 8}, []ForwarderPickPort{{"2", "eth2", 1, 2, 3, 4, 5, 6, 7}}},
-		Packets: map[string]uint64{"forwarded": 9}, PathsHit: 10, ShortcutsHit: 13, PuntsLost: 11, CopiesLost: 12,
-	}
-	traced := Trace{
-		Steps:  []TraceStep{{1, "output:2"}},
-		Sent:   []TraceSent{{"2", "eth2", []byte{1, 2}, true}},
-		Punted: []TracePunted{{"no_match", 3, 4, []byte{5}, false}}, Bridged: true, Stack: []byte{6},
+		Sessions: 5, Limit: 100, Packets: map[string]uint64{"forwarded": 3},
 	}
 	counters := []Counter{{"drops", "Drops.", map[string]string{"reason": "no_flow"}, 1<<64 - 1}}
-	question := Question{
+	question := RouterQuestion{
 		URL: "http://cdn.example.net/video/a?b=c&d=%20", Method: "HEAD", Client: netip.MustParseAddr("2001:db8::1"),
-		Headers: []Header{{"X-A", "1: 2"}, {"X-A", "é & ="}},
+		Headers: []RouterHeader{{"X-A", "1: 2"}, {"X-A", "é & ="}},
 	}
-	explanation := Explanation{
+	explanation := RouterExplanation{
 		VIP: netip.MustParseAddrPort("10.9.9.9:80"), Mode: "handoff", Line: 12, Pool: "video", Policy: "hash", Surrogate: "s1",
 		Address: netip.MustParseAddrPort("10.2.1.2:80"), Where: "kernel", Steps: []string{"host matches"},
-		Candidates: []Candidate{{"s1", true, ""}, {"s2", false, "down: status 500"}},
+		Candidates: []RouterCandidate{{"s1", true, ""}, {"s2", false, "down: status 500"}},
 	}
 	c := daemon(t, Backend{
-		Status:   func(context.Context) (Status, error) { return status, nil },
+		Part: RouterBackend{
+			Status: func(context.Context) (RouterStatus, error) { return status, nil },
+			Explain: func(_ context.Context, q RouterQuestion) (RouterExplanation, error) {
+				if diff := cmp.Diff(question, q, sameAddrs); diff != "" {
+					return RouterExplanation{}, errors.New(diff)
+				}
+				return explanation, nil
+			},
+			Drain: func(_ context.Context, r RouterDrainRequest) (RouterDrainResult, error) {
+				return RouterDrainResult{r.Surrogate, !r.Undo, 9}, nil
+			},
+		},
 		Counters: func(context.Context) ([]Counter, error) { return counters, nil },
-		Explain: func(_ context.Context, q Question) (Explanation, error) {
-			if diff := cmp.Diff(question, q, sameAddrs); diff != "" {
-				return Explanation{}, errors.New(diff)
-			}
-			return explanation, nil
-		},
-		Drain: func(_ context.Context, r DrainRequest) (DrainResult, error) {
-			return DrainResult{r.Surrogate, !r.Undo, 9}, nil
-		},
-		Forwarder: func(context.Context) (ForwarderStatus, error) { return forwarder, nil },
-		Trace: func(_ context.Context, r TraceRequest) (Trace, error) {
-			if diff := cmp.Diff(TraceRequest{"1", []byte{6}}, r); diff != "" {
-				return Trace{}, errors.New(diff)
-			}
-			return traced, nil
-		},
 		Reload: func(context.Context) (ReloadResult, error) {
 			return ReloadResult{"router.yaml", []string{"pool video: s3 is new"}}, nil
 		},
@@ -132,23 +107,21 @@ func TestEverythingArrives(t *testing.T) {
 		}
 	}
 	ctx := t.Context()
-	gotStatus, err := c.Status(ctx)
-	check("status", status, gotStatus, err)
+	gotStatus, err := c.Router(ctx)
+	check("router", status, gotStatus, err)
+	gotProcess, err := c.Status(ctx)
+	check("status", status.Process, gotProcess, err)
 	gotCounters, err := c.Counters(ctx)
 	check("counters", counters, gotCounters, err)
-	gotExplanation, err := c.Explain(ctx, question)
+	gotExplanation, err := c.RouterExplain(ctx, question)
 	check("explain", explanation, gotExplanation, err)
-	drained, err := c.Drain(ctx, DrainRequest{Surrogate: "s1"})
-	check("drain", DrainResult{"s1", true, 9}, drained, err)
-	drained, err = c.Drain(ctx, DrainRequest{Surrogate: "s1", Undo: true})
-	check("undo", DrainResult{"s1", false, 9}, drained, err)
+	drained, err := c.RouterDrain(ctx, RouterDrainRequest{Surrogate: "s1"})
+	check("drain", RouterDrainResult{"s1", true, 9}, drained, err)
+	drained, err = c.RouterDrain(ctx, RouterDrainRequest{Surrogate: "s1", Undo: true})
+	check("undo", RouterDrainResult{"s1", false, 9}, drained, err)
 	reloaded, err := c.Reload(ctx)
 	check("reload", ReloadResult{"router.yaml", []string{"pool video: s3 is new"}}, reloaded, err)
-	gotForwarder, err := c.Forwarder(ctx)
-	check("forwarder", forwarder, gotForwarder, err)
-	gotTrace, err := c.Trace(ctx, TraceRequest{"1", []byte{6}})
-	check("trace", traced, gotTrace, err)
-	_, err = c.Explain(ctx, Question{URL: "http://h/"})
+	_, err = c.RouterExplain(ctx, RouterQuestion{URL: "http://h/"})
 	if err == nil || !strings.Contains(err.Error(), "cdn.example.net") {
 		t.Errorf("another question: %v, want the difference: this test must be able to fail", err)
 	}
@@ -169,17 +142,17 @@ func TestSessions(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c := daemon(t, Backend{Sessions: func(_ context.Context, yield func(Session) bool) error {
+			c := daemon(t, Backend{Part: RouterBackend{Sessions: func(_ context.Context, yield func(RouterSession) bool) error {
 				for i := range tt.n {
 					if !yield(session(i)) {
 						return nil
 					}
 				}
 				return tt.err
-			}})
+			}}})
 			n := 0
 			var last error
-			for s, err := range c.Sessions(t.Context()) {
+			for s, err := range c.RouterSessions(t.Context()) {
 				if err != nil {
 					last = err
 					continue
@@ -202,13 +175,13 @@ func TestSessions(t *testing.T) {
 // TestSessionsStop: a reader that has seen enough stops the walk through the table.
 func TestSessionsStop(t *testing.T) {
 	stopped := make(chan struct{})
-	c := daemon(t, Backend{Sessions: func(_ context.Context, yield func(Session) bool) error {
+	c := daemon(t, Backend{Part: RouterBackend{Sessions: func(_ context.Context, yield func(RouterSession) bool) error {
 		defer close(stopped)
 		for i := 0; yield(session(i)); i++ {
 		}
 		return nil
-	}})
-	for _, err := range c.Sessions(t.Context()) {
+	}}})
+	for _, err := range c.RouterSessions(t.Context()) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -223,14 +196,14 @@ func TestSessionsStop(t *testing.T) {
 
 // TestSessionsCutOff: a daemon that dies on the way must not look like the end of the list.
 func TestSessionsCutOff(t *testing.T) {
-	c := daemon(t, Backend{Sessions: func(_ context.Context, yield func(Session) bool) error {
+	c := daemon(t, Backend{Part: RouterBackend{Sessions: func(_ context.Context, yield func(RouterSession) bool) error {
 		for i := range 200 {
 			yield(session(i))
 		}
 		panic(http.ErrAbortHandler)
-	}})
+	}}})
 	var last error
-	for _, err := range c.Sessions(t.Context()) {
+	for _, err := range c.RouterSessions(t.Context()) {
 		last = err
 	}
 	if last == nil {
@@ -240,14 +213,16 @@ func TestSessionsCutOff(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	c := daemon(t, Backend{
-		Status: func(context.Context) (Status, error) { return Status{}, errors.New("no map") },
-		Drain: func(_ context.Context, r DrainRequest) (DrainResult, error) {
-			return DrainResult{}, fmt.Errorf("drain %q: %w", r.Surrogate, ErrNotFound)
+		Part: RouterBackend{
+			Status: func(context.Context) (RouterStatus, error) { return RouterStatus{}, errors.New("no map") },
+			Drain: func(_ context.Context, r RouterDrainRequest) (RouterDrainResult, error) {
+				return RouterDrainResult{}, fmt.Errorf("drain %q: %w", r.Surrogate, ErrNotFound)
+			},
+			Explain: func(context.Context, RouterQuestion) (RouterExplanation, error) { return RouterExplanation{}, nil },
 		},
 		Reload: func(context.Context) (ReloadResult, error) {
-			return ReloadResult{}, fmt.Errorf("router.yaml:3: vips[0].mode: unknown mode \"magic\": %w", ErrConflict)
+			return ReloadResult{}, Refused(errors.New(`router.yaml:3: vips[0].mode: unknown mode "magic"`))
 		},
-		Explain: func(context.Context, Question) (Explanation, error) { return Explanation{}, nil },
 	})
 	ctx := t.Context()
 	tests := []struct {
@@ -257,31 +232,33 @@ func TestErrors(t *testing.T) {
 		is     error
 		text   string
 	}{
-		{"backend fails", func() error { _, err := c.Status(ctx); return err }, 500, nil, "no map"},
-		{"unknown surrogate", func() error { _, err := c.Drain(ctx, DrainRequest{Surrogate: "s9"}); return err }, 404, ErrNotFound, `drain "s9"`},
-		{"no surrogate", func() error { _, err := c.Drain(ctx, DrainRequest{}); return err }, 400, ErrInvalid, "surrogate is missing"},
+		{"backend fails", func() error { _, err := c.Router(ctx); return err }, 500, nil, "no map"},
+		{"what all parts have fails", func() error { _, err := c.Status(ctx); return err }, 500, nil, "no map"},
+		{"unknown surrogate", func() error { _, err := c.RouterDrain(ctx, RouterDrainRequest{Surrogate: "s9"}); return err }, 404, ErrNotFound, `drain "s9"`},
+		{"no surrogate", func() error { _, err := c.RouterDrain(ctx, RouterDrainRequest{}); return err }, 400, ErrInvalid, "surrogate is missing"},
 		{"bad configuration", func() error { _, err := c.Reload(ctx); return err }, 409, ErrConflict, "router.yaml:3"},
-		{"no url", func() error { _, err := c.Explain(ctx, Question{}); return err }, 400, ErrInvalid, "url is missing"},
+		{"no url", func() error { _, err := c.RouterExplain(ctx, RouterQuestion{}); return err }, 400, ErrInvalid, "url is missing"},
 		{"bad header", func() error {
-			_, err := c.Explain(ctx, Question{URL: "http://h/", Headers: []Header{{"", "x"}}})
+			_, err := c.RouterExplain(ctx, RouterQuestion{URL: "http://h/", Headers: []RouterHeader{{"", "x"}}})
 			return err
 		}, 400, ErrInvalid, "header"},
 		{"not supplied", func() error { _, err := c.Counters(ctx); return err }, 501, nil, "not supported"},
+		{"another part's", func() error { _, err := c.Relay(ctx); return err }, 404, ErrNotFound, "this is baton router"},
 		{"sessions not supplied", func() error {
-			for _, err := range c.Sessions(ctx) {
+			for _, err := range c.RouterSessions(ctx) {
 				return err
 			}
 			return nil
 		}, 501, nil, "not supported"},
 		{"unknown path", func() error { _, err := c.do(ctx, "GET", "/v2/x", nil); return err }, 404, ErrNotFound, "/v2/x"},
-		{"wrong method", func() error { _, err := c.do(ctx, "GET", "/v1/drain", nil); return err }, 404, ErrNotFound, "/v1/drain"},
+		{"wrong method", func() error { _, err := c.do(ctx, "GET", "/v1/router/drain", nil); return err }, 404, ErrNotFound, "/v1/router/drain"},
 		{"misspelt field", func() error {
-			_, err := c.do(ctx, "POST", "/v1/drain", map[string]any{"surrogate": "s1", "und": true})
+			_, err := c.do(ctx, "POST", "/v1/router/drain", map[string]any{"surrogate": "s1", "und": true})
 			return err
 		}, 400, ErrInvalid, "und"},
-		{"bad client", func() error { _, err := c.do(ctx, "GET", "/v1/explain?url=x&client=nobody", nil); return err }, 400, ErrInvalid, "nobody"},
+		{"bad client", func() error { _, err := c.do(ctx, "GET", "/v1/router/explain?url=x&client=nobody", nil); return err }, 400, ErrInvalid, "nobody"},
 		{"huge body", func() error {
-			_, err := c.do(ctx, "POST", "/v1/drain", map[string]any{"surrogate": strings.Repeat("x", 1<<20)})
+			_, err := c.do(ctx, "POST", "/v1/router/drain", map[string]any{"surrogate": strings.Repeat("x", 1<<20)})
 			return err
 		}, 400, ErrInvalid, "too large"},
 	}
@@ -470,18 +447,18 @@ func TestServeEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- Serve(ctx, l, Backend{Sessions: func(ctx context.Context, yield func(Session) bool) error {
+		done <- Serve(ctx, l, Backend{Part: RouterBackend{Sessions: func(ctx context.Context, yield func(RouterSession) bool) error {
 			for i := 0; yield(session(i)); i++ {
 			}
 			return nil
-		}})
+		}}})
 	}()
 	c, err := net.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	io.WriteString(c, "GET /v1/sessions HTTP/1.1\r\nHost: baton\r\n\r\n")
+	io.WriteString(c, "GET /v1/router/sessions HTTP/1.1\r\nHost: baton\r\n\r\n")
 	if _, err := io.ReadFull(c, make([]byte, 100)); err != nil {
 		t.Fatal(err)
 	}

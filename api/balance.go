@@ -9,22 +9,16 @@ import (
 
 // BalanceStatus is a balance at a glance. Counters are since its start.
 type BalanceStatus struct {
-	Version  string        `json:"version"`
-	PID      int           `json:"pid"`
-	Started  time.Time     `json:"started"`
-	Name     string        `json:"name"`
-	Config   string        `json:"config"` // file
-	Loaded   time.Time     `json:"loaded"` // when the configuration in force was read
+	Process
+
 	Datapath string        `json:"datapath"`
 	Method   string        `json:"method"`
 	Inside   string        `json:"inside"` // interface
 	Links    []BalanceLink `json:"links"`
 
-	Flows         Usage             `json:"flows"`          // that are remembered
-	Verdicts      map[string]uint64 `json:"verdicts"`       // packets, by what the switch made of them
-	Resets        uint64            `json:"resets"`         // connections ended because their link had gone
-	Reloads       uint64            `json:"reloads"`        // that were put in force
-	ReloadsFailed uint64            `json:"reloads_failed"` // that were refused
+	Flows    Usage             `json:"flows"`    // that are remembered
+	Verdicts map[string]uint64 `json:"verdicts"` // packets, by what the switch made of them
+	Resets   uint64            `json:"resets"`   // connections ended because their link had gone
 }
 
 // BalanceLink is a link and what goes over it.
@@ -69,6 +63,17 @@ type BalanceCap struct {
 	Used  uint64    `json:"used"` // bytes
 	Bytes uint64    `json:"bytes"`
 	Until time.Time `json:"until"`
+}
+
+// BalanceBackend is what a balance answers.
+type BalanceBackend struct {
+	Status func(ctx context.Context) (BalanceStatus, error)
+}
+
+func (BalanceBackend) name() string { return "balance" }
+
+func (b BalanceBackend) handle(mux *http.ServeMux) {
+	handleStatus(mux, b.name(), b.Status)
 }
 
 // Balance asks how the balance is.

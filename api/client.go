@@ -10,7 +10,6 @@ import (
 	"iter"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"syscall"
 	"time"
@@ -40,19 +39,9 @@ func NewClient(path string) *Client {
 // Close ends idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Status asks how the router is.
-func (c *Client) Status(ctx context.Context) (Status, error) {
-	return ask[Status](ctx, c, http.MethodGet, "/v1/status", nil)
-}
-
-// Forwarder asks how the OpenFlow switch is.
-func (c *Client) Forwarder(ctx context.Context) (ForwarderStatus, error) {
-	return ask[ForwarderStatus](ctx, c, http.MethodGet, "/v1/forwarder", nil)
-}
-
-// Trace asks why a packet goes where it goes. The error is ErrInvalid for a packet or port that there is not.
-func (c *Client) Trace(ctx context.Context, r TraceRequest) (Trace, error) {
-	return ask[Trace](ctx, c, http.MethodPost, "/v1/trace", r)
+// Status asks how the process is, whichever part it is.
+func (c *Client) Status(ctx context.Context) (Process, error) {
+	return ask[Process](ctx, c, http.MethodGet, "/v1/status", nil)
 }
 
 // Counters asks for every counter.
@@ -60,61 +49,10 @@ func (c *Client) Counters(ctx context.Context) ([]Counter, error) {
 	return ask[[]Counter](ctx, c, http.MethodGet, "/v1/counters", nil)
 }
 
-// Drain takes a surrogate out, or back in. The error is ErrNotFound for an unknown one.
-func (c *Client) Drain(ctx context.Context, r DrainRequest) (DrainResult, error) {
-	return ask[DrainResult](ctx, c, http.MethodPost, "/v1/drain", r)
-}
-
-// Reload reads the configuration anew. The error is ErrConflict when it cannot be loaded, and names file, line and key;
-// the old one then stays in force.
+// Reload has the process read its configuration anew. The error is ErrConflict when it cannot be put in force, and names file, line and
+// key; the old one then stays in force.
 func (c *Client) Reload(ctx context.Context) (ReloadResult, error) {
 	return ask[ReloadResult](ctx, c, http.MethodPost, "/v1/reload", nil)
-}
-
-// Explain asks which surrogate a request would go to, and why.
-func (c *Client) Explain(ctx context.Context, q Question) (Explanation, error) {
-	query := url.Values{"url": {q.URL}}
-	if q.Method != "" {
-		query.Set("method", q.Method)
-	}
-	if q.Client.IsValid() {
-		query.Set("client", q.Client.String())
-	}
-	for _, h := range q.Headers {
-		query.Add("header", h.Name+": "+h.Value)
-	}
-	return ask[Explanation](ctx, c, http.MethodGet, "/v1/explain?"+query.Encode(), nil)
-}
-
-// Relay asks how the relay is.
-func (c *Client) Relay(ctx context.Context) (RelayStatus, error) {
-	return ask[RelayStatus](ctx, c, http.MethodGet, "/v1/relay", nil)
-}
-
-// RelayDrain has the relay take no new flows, and end with the last of those that it has.
-func (c *Client) RelayDrain(ctx context.Context) (RelayDrainResult, error) {
-	return ask[RelayDrainResult](ctx, c, http.MethodPost, "/v1/relay/drain", nil)
-}
-
-// Plan asks which relays flows should pass. The error is ErrInvalid for a question that has no answer.
-func (c *Client) Plan(ctx context.Context, r PlanRequest) (Plan, error) {
-	return ask[Plan](ctx, c, http.MethodPost, "/v1/plan", r)
-}
-
-// Distances asks how far peers and servers are from the relay.
-func (c *Client) Distances(ctx context.Context) (Distances, error) {
-	return ask[Distances](ctx, c, http.MethodGet, "/v1/distances", nil)
-}
-
-// Sessions yields the sessions as the daemon finds them. An error is the last thing yielded; a list that was cut off
-// ends with one.
-func (c *Client) Sessions(ctx context.Context) iter.Seq2[Session, error] {
-	return lines[Session](ctx, c, "/v1/sessions")
-}
-
-// Flows yields the flows of a relay in the same way.
-func (c *Client) Flows(ctx context.Context) iter.Seq2[Flow, error] {
-	return lines[Flow](ctx, c, "/v1/flows")
 }
 
 func lines[T any](ctx context.Context, c *Client, target string) iter.Seq2[T, error] {

@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// What a Backend's error may wrap, and what the Client's error then is.
+// What an error of a Backend may wrap, and what the Client's error then is.
 var (
 	ErrNotFound = errors.New("not found")       // 404
 	ErrInvalid  = errors.New("invalid request") // 400
@@ -53,3 +53,10 @@ type NotRunningError struct{ Path string }
 func (e *NotRunningError) Error() string {
 	return fmt.Sprintf("nobody listens on %s: is it running?", e.Path)
 }
+
+// Refused marks the error of a reload that has left the old configuration in force: ErrConflict, in err's own words.
+func Refused(err error) error { return refused{err} }
+
+type refused struct{ error }
+
+func (r refused) Unwrap() []error { return []error{r.error, ErrConflict} }

@@ -1,17 +1,17 @@
 package api
 
-import "time"
+import (
+	"context"
+	"net/http"
+	"time"
+)
 
 // ForwarderStatus is an OpenFlow switch at a glance.
 type ForwarderStatus struct {
-	Version    string    `json:"version"`
-	PID        int       `json:"pid"`
-	Started    time.Time `json:"started"`
-	Config     string    `json:"config"` // file
-	Kernel     string    `json:"kernel"`
-	Name       string    `json:"name"`
-	DatapathID string    `json:"datapath_id"` // 16 hexadecimal digits
-	FailMode   string    `json:"fail_mode"`
+	Process
+
+	DatapathID string `json:"datapath_id"` // 16 hexadecimal digits
+	FailMode   string `json:"fail_mode"`
 
 	Ports     []ForwarderPort     `json:"ports"`
 	Endpoints []ForwarderEndpoint `json:"endpoints"` // in the order of the configuration, controllers first
@@ -27,12 +27,6 @@ type ForwarderStatus struct {
 	ShortcutsHit uint64            `json:"shortcuts_hit"` // packets of flows that were picked for, which needed no tables
 	PuntsLost    uint64            `json:"punts_lost"`    // packets for controllers that user space was too slow for
 	CopiesLost   uint64            `json:"copies_lost"`   // that the kernel could not make
-}
-
-// Usage is how much of something is used.
-type Usage struct {
-	Used  int `json:"used"`
-	Limit int `json:"limit"`
 }
 
 // ForwarderPicks is what an OpenFlow switch remembers of flows whose link it has picked.
@@ -56,17 +50,17 @@ type ForwarderPickPort struct {
 
 // ForwarderPort is a port of an OpenFlow switch.
 type ForwarderPort struct {
-	Number    string        `json:"number"` // or LOCAL
-	Interface string        `json:"interface"`
-	Present   bool          `json:"present"` // the interface is there
-	Up        bool          `json:"up"`      // and frames can be sent
-	Config    []string      `json:"config"`  // of port mods, as in port_down, no_recv
-	MAC       string        `json:"mac,omitempty"`
-	Counters  *PortCounters `json:"counters,omitempty"` // of the interface, since it is there
+	Number    string                 `json:"number"` // or LOCAL
+	Interface string                 `json:"interface"`
+	Present   bool                   `json:"present"` // the interface is there
+	Up        bool                   `json:"up"`      // and frames can be sent
+	Config    []string               `json:"config"`  // of port mods, as in port_down, no_recv
+	MAC       string                 `json:"mac,omitempty"`
+	Counters  *ForwarderPortCounters `json:"counters,omitempty"` // of the interface, since it is there
 }
 
-// PortCounters are those of an interface.
-type PortCounters struct {
+// ForwarderPortCounters are those of an interface.
+type ForwarderPortCounters struct {
 	RxPackets uint64 `json:"rx_packets"`
 	RxBytes   uint64 `json:"rx_bytes"`
 	RxDropped uint64 `json:"rx_dropped"`
@@ -111,4 +105,30 @@ type ForwarderTable struct {
 type ForwarderJournal struct {
 	Records int   `json:"records"`
 	Bytes   int64 `json:"bytes"`
+}
+
+// ForwarderBackend is what an OpenFlow switch answers.
+type ForwarderBackend struct {
+	Status func(ctx context.Context) (ForwarderStatus, error)
+	Trace  func(ctx context.Context, r ForwarderTraceRequest) (ForwarderTrace, error)
+}
+
+func (ForwarderBackend) name() string { return "forwarder" }
+
+func (b ForwarderBackend) handle(mux *http.ServeMux) {
+	handleStatus(mux, b.name(), b.Status)
+	mux.HandleFunc("POST /v1/forwarder/trace", func(w http.ResponseWriter, r *http.Request) {
+		q, err := parseBody[ForwarderTraceRequest](w, r)
+		serveOne(w, r, with(b.Trace, q, err))
+	})
+}
+
+// Forwarder asks how the OpenFlow switch is.
+func (c *Client) Forwarder(ctx context.Context) (ForwarderStatus, error) {
+	return ask[ForwarderStatus](ctx, c, http.MethodGet, "/v1/forwarder", nil)
+}
+
+// ForwarderTrace asks why a packet goes where it goes. The error is ErrInvalid for a packet or port that there is not.
+func (c *Client) ForwarderTrace(ctx context.Context, r ForwarderTraceRequest) (ForwarderTrace, error) {
+	return ask[ForwarderTrace](ctx, c, http.MethodPost, "/v1/forwarder/trace", r)
 }

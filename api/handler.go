@@ -8,8 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
-	"strings"
 	"time"
 )
 
@@ -19,94 +17,50 @@ const maxRequestBody = 64 << 10
 // Backend is what a daemon supplies. A nil function is answered 501. An error may wrap ErrNotFound, ErrInvalid or
 // ErrConflict; its text goes to the user.
 type Backend struct {
-	Status   func(ctx context.Context) (Status, error)
+	Part     Part
 	Counters func(ctx context.Context) ([]Counter, error)
-	Explain  func(ctx context.Context, q Question) (Explanation, error)
-	Drain    func(ctx context.Context, r DrainRequest) (DrainResult, error)
-	Reload   func(ctx context.Context) (ReloadResult, error)
-	// Forwarder is the status of an OpenFlow switch.
-	Forwarder func(ctx context.Context) (ForwarderStatus, error)
-	Trace     func(ctx context.Context, r TraceRequest) (Trace, error)
-	// Relay is the status of a relay; RelayDrain has it stop.
-	Relay      func(ctx context.Context) (RelayStatus, error)
-	RelayDrain func(ctx context.Context) (RelayDrainResult, error)
-	Plan       func(ctx context.Context, r PlanRequest) (Plan, error)
-	Distances  func(ctx context.Context) (Distances, error)
-	// Purge is the status of a purge.
-	Purge func(ctx context.Context) (PurgeStatus, error)
-	// Balance is the status of a balance.
-	Balance func(ctx context.Context) (BalanceStatus, error)
-	// Anycast is the status of a site or a planner; AnycastOrder is an operator's.
-	Anycast      func(ctx context.Context) (AnycastStatus, error)
-	AnycastOrder func(ctx context.Context, o AnycastOrder) (AnycastStatus, error)
-	// Sessions and Flows call yield for each, and stop when yield returns false: the client has gone.
-	Sessions func(ctx context.Context, yield func(Session) bool) error
-	Flows    func(ctx context.Context, yield func(Flow) bool) error
+	// Reload reads the configuration anew. Its error wraps ErrConflict when the old one stays in force.
+	Reload func(ctx context.Context) (ReloadResult, error)
+}
+
+// Part is what one part alone answers: a RouterBackend, ForwarderBackend, RelayBackend, BalanceBackend, AnycastBackend or
+// PurgeBackend.
+type Part interface {
+	name() string
+	handle(mux *http.ServeMux)
 }
 
 // Handler serves a Backend.
 func Handler(b Backend) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, r *http.Request) {
-		serveOne(w, r, b.Status)
-	})
+	b.Part.handle(mux)
 	mux.HandleFunc("GET /v1/counters", func(w http.ResponseWriter, r *http.Request) {
 		serveOne(w, r, b.Counters)
-	})
-	mux.HandleFunc("GET /v1/forwarder", func(w http.ResponseWriter, r *http.Request) {
-		serveOne(w, r, b.Forwarder)
-	})
-	mux.HandleFunc("POST /v1/trace", func(w http.ResponseWriter, r *http.Request) {
-		q, err := parseBody[TraceRequest](w, r)
-		serveOne(w, r, with(b.Trace, q, err))
 	})
 	mux.HandleFunc("POST /v1/reload", func(w http.ResponseWriter, r *http.Request) {
 		serveOne(w, r, b.Reload)
 	})
-	mux.HandleFunc("GET /v1/explain", func(w http.ResponseWriter, r *http.Request) {
-		q, err := parseQuestion(r)
-		serveOne(w, r, with(b.Explain, q, err))
-	})
-	mux.HandleFunc("POST /v1/drain", func(w http.ResponseWriter, r *http.Request) {
-		d, err := parseDrain(w, r)
-		serveOne(w, r, with(b.Drain, d, err))
-	})
-	mux.HandleFunc("GET /v1/relay", func(w http.ResponseWriter, r *http.Request) {
-		serveOne(w, r, b.Relay)
-	})
-	mux.HandleFunc("POST /v1/relay/drain", func(w http.ResponseWriter, r *http.Request) {
-		serveOne(w, r, b.RelayDrain)
-	})
-	mux.HandleFunc("GET /v1/purge", func(w http.ResponseWriter, r *http.Request) {
-		serveOne(w, r, b.Purge)
-	})
-	mux.HandleFunc("GET /v1/balance", func(w http.ResponseWriter, r *http.Request) {
-		serveOne(w, r, b.Balance)
-	})
-	mux.HandleFunc("POST /v1/plan", func(w http.ResponseWriter, r *http.Request) {
-		q, err := parsePlan(w, r)
-		serveOne(w, r, with(b.Plan, q, err))
-	})
-	mux.HandleFunc("GET /v1/distances", func(w http.ResponseWriter, r *http.Request) {
-		serveOne(w, r, b.Distances)
-	})
-	mux.HandleFunc("GET /v1/anycast", func(w http.ResponseWriter, r *http.Request) {
-		serveOne(w, r, b.Anycast)
-	})
-	mux.HandleFunc("POST /v1/anycast/order", func(w http.ResponseWriter, r *http.Request) {
-		o, err := parseBody[AnycastOrder](w, r)
-		serveOne(w, r, with(b.AnycastOrder, o, err))
-	})
-	mux.HandleFunc("GET /v1/sessions", func(w http.ResponseWriter, r *http.Request) {
-		serveLines(w, r, b.Sessions)
-	})
-	mux.HandleFunc("GET /v1/flows", func(w http.ResponseWriter, r *http.Request) {
-		serveLines(w, r, b.Flows)
-	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		fail(w, fmt.Errorf("%s %s: %w", r.Method, r.URL.Path, ErrNotFound))
+		fail(w, fmt.Errorf("%s %s: %w: this is baton %s", r.Method, r.URL.Path, ErrNotFound, b.Part.name()))
 	})
 	return mux
+}
+
+// handleStatus serves a part's status under the part's name, and what all parts have in common as the daemon's.
+func handleStatus[S interface{ process() Process }](mux *http.ServeMux, part string, status func(context.Context) (S, error)) {
+	mux.HandleFunc("GET /v1/"+part, func(w http.ResponseWriter, r *http.Request) {
+		serveOne(w, r, status)
+	})
+	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, r *http.Request) {
+		if status == nil {
+			unsupported(w, r)
+			return
+		}
+		serveOne(w, r, func(ctx context.Context) (Process, error) {
+			s, err := status(ctx)
+			return s.process(), err
+		})
+	})
 }
 
 // with binds a parsed argument, or the error in parsing it.
@@ -172,29 +126,6 @@ func serveLines[T any](w http.ResponseWriter, r *http.Request, f func(context.Co
 	}
 }
 
-func parseQuestion(r *http.Request) (Question, error) {
-	query := r.URL.Query()
-	q := Question{URL: query.Get("url"), Method: query.Get("method")}
-	if q.URL == "" {
-		return q, fmt.Errorf("%w: url is missing", ErrInvalid)
-	}
-	if c := query.Get("client"); c != "" {
-		addr, err := netip.ParseAddr(c)
-		if err != nil {
-			return q, fmt.Errorf("%w: client %q is not an IP address", ErrInvalid, c)
-		}
-		q.Client = addr
-	}
-	for _, line := range query["header"] {
-		name, value, ok := strings.Cut(line, ":")
-		if !ok || name == "" {
-			return q, fmt.Errorf("%w: header %q is not \"Name: value\"", ErrInvalid, line)
-		}
-		q.Headers = append(q.Headers, Header{name, strings.TrimSpace(value)})
-	}
-	return q, nil
-}
-
 func parseBody[T any](w http.ResponseWriter, r *http.Request) (T, error) {
 	var v T
 	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequestBody))
@@ -206,24 +137,6 @@ func parseBody[T any](w http.ResponseWriter, r *http.Request) (T, error) {
 		return v, fmt.Errorf("%w: body: more than one value", ErrInvalid)
 	}
 	return v, nil
-}
-
-func parseDrain(w http.ResponseWriter, r *http.Request) (DrainRequest, error) {
-	d, err := parseBody[DrainRequest](w, r)
-	if err == nil && d.Surrogate == "" {
-		err = fmt.Errorf("%w: surrogate is missing", ErrInvalid)
-	}
-	return d, err
-}
-
-func parsePlan(w http.ResponseWriter, r *http.Request) (PlanRequest, error) {
-	q, err := parseBody[PlanRequest](w, r)
-	switch {
-	case err != nil:
-	case !q.Client.IsValid() || !q.Server.IsValid():
-		err = fmt.Errorf("%w: client and server are needed", ErrInvalid)
-	}
-	return q, err
 }
 
 type errorBody struct {

@@ -9,12 +9,8 @@ import (
 
 // PurgeStatus is a purge at a glance. Counters are since its start.
 type PurgeStatus struct {
-	Version  string    `json:"version"`
-	PID      int       `json:"pid"`
-	Started  time.Time `json:"started"`
-	Config   string    `json:"config"` // file
-	Loaded   time.Time `json:"loaded"` // when the configuration in force was read
-	Kernel   string    `json:"kernel"`
+	Process
+
 	Features []Feature `json:"features"`
 	Cgroups  []string  `json:"cgroups"` // control groups whose processes' connections are watched
 
@@ -23,11 +19,9 @@ type PurgeStatus struct {
 	Waiting  Usage         `json:"waiting"`  // connections that are dormant unless they are heard of
 	Policies []PurgePolicy `json:"policies"` // in the order of the configuration; then those that are gone
 
-	Verdicts      map[string]uint64 `json:"verdicts"`      // connections and timeouts, by what the kernel made of them
-	Resets        uint64            `json:"resets"`        // that were sent besides the kernel's
-	ResetsFailed  uint64            `json:"resets_failed"` // that could not be sent
-	Reloads       uint64            `json:"reloads"`       // that were put in force
-	ReloadsFailed uint64            `json:"reloads_failed"`
+	Verdicts     map[string]uint64 `json:"verdicts"`      // connections and timeouts, by what the kernel made of them
+	Resets       uint64            `json:"resets"`        // that were sent besides the kernel's
+	ResetsFailed uint64            `json:"resets_failed"` // that could not be sent
 }
 
 // PurgePolicy is when connections of some servers are dormant, and what became of those that were marked.
@@ -51,6 +45,17 @@ type PurgePolicy struct {
 	Gone    uint64 `json:"gone"`              // that ended by themselves in time
 	Dropped uint64 `json:"dropped,omitempty"` // whose policy had gone
 	Failed  uint64 `json:"failed,omitempty"`  // that the kernel did not end
+}
+
+// PurgeBackend is what a purge answers.
+type PurgeBackend struct {
+	Status func(ctx context.Context) (PurgeStatus, error)
+}
+
+func (PurgeBackend) name() string { return "purge" }
+
+func (b PurgeBackend) handle(mux *http.ServeMux) {
+	handleStatus(mux, b.name(), b.Status)
 }
 
 // Purge asks how the purge is.

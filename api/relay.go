@@ -1,20 +1,19 @@
 package api
 
 import (
+	"context"
+	"fmt"
+	"iter"
+	"net/http"
 	"net/netip"
 	"time"
 )
 
 // RelayStatus is a relay at a glance. Counters are since its start.
 type RelayStatus struct {
-	Version  string    `json:"version"`
-	PID      int       `json:"pid"`
-	Started  time.Time `json:"started"`
-	Config   string    `json:"config"` // file
-	Loaded   time.Time `json:"loaded"` // when the configuration in force was read
-	Kernel   string    `json:"kernel"`
+	Process
+
 	Features []Feature `json:"features"`
-	Name     string    `json:"name"`
 	Cloud    string    `json:"cloud,omitempty"`
 	Stopping bool      `json:"stopping,omitempty"` // it takes no new flows, and ends with the last one
 
@@ -27,9 +26,6 @@ type RelayStatus struct {
 
 	Packets map[string]uint64 `json:"packets,omitempty"` // at the entries' interfaces, by verdict; empty without programs in the kernel
 	Starts  []RelayStart      `json:"starts,omitempty"`  // how trunks begin; empty likewise
-
-	Reloads       uint64 `json:"reloads"` // that were put in force
-	ReloadsFailed uint64 `json:"reloads_failed"`
 }
 
 // RelayWorker is an event loop of a relay.
@@ -112,8 +108,8 @@ type RelayStart struct {
 	Refused       uint64         `json:"refused"`          // settings that the kernel did not take
 }
 
-// Flow is one that a relay has.
-type Flow struct {
+// RelayFlow is one that a relay has.
+type RelayFlow struct {
 	Client     netip.AddrPort `json:"client"`           // who has opened it, however far away
 	Server     netip.AddrPort `json:"server,omitzero"`  // who is to answer it; none: it is not known yet
 	ID         string         `json:"id,omitempty"`     // 32 hexadecimal digits, the same on all relays of its way; "": there is one relay
@@ -129,8 +125,73 @@ type Flow struct {
 	FromServer uint64         `json:"from_server"` // bytes
 }
 
-// RelayDrainResult is how things are when a relay has begun to stop.
-type RelayDrainResult struct {
+// RelayStopResult is how things are when a relay has begun to stop.
+type RelayStopResult struct {
 	Flows  int           `json:"flows"`      // that are left
 	AtMost time.Duration `json:"at_most_ns"` // what is left of them then is reset
+}
+
+// RelayBackend is what a relay answers.
+type RelayBackend struct {
+	Status    func(ctx context.Context) (RelayStatus, error)
+	Plan      func(ctx context.Context, r RelayPlanRequest) (RelayPlan, error)
+	Distances func(ctx context.Context) (RelayDistances, error)
+	// Stop has the relay end when its flows have.
+	Stop func(ctx context.Context) (RelayStopResult, error)
+	// Flows calls yield for each, and stops when yield returns false: the client has gone.
+	Flows func(ctx context.Context, yield func(RelayFlow) bool) error
+}
+
+func (RelayBackend) name() string { return "relay" }
+
+func (b RelayBackend) handle(mux *http.ServeMux) {
+	handleStatus(mux, b.name(), b.Status)
+	mux.HandleFunc("GET /v1/relay/flows", func(w http.ResponseWriter, r *http.Request) {
+		serveLines(w, r, b.Flows)
+	})
+	mux.HandleFunc("POST /v1/relay/plan", func(w http.ResponseWriter, r *http.Request) {
+		q, err := parsePlan(w, r)
+		serveOne(w, r, with(b.Plan, q, err))
+	})
+	mux.HandleFunc("GET /v1/relay/distances", func(w http.ResponseWriter, r *http.Request) {
+		serveOne(w, r, b.Distances)
+	})
+	mux.HandleFunc("POST /v1/relay/stop", func(w http.ResponseWriter, r *http.Request) {
+		serveOne(w, r, b.Stop)
+	})
+}
+
+func parsePlan(w http.ResponseWriter, r *http.Request) (RelayPlanRequest, error) {
+	q, err := parseBody[RelayPlanRequest](w, r)
+	switch {
+	case err != nil:
+	case !q.Client.IsValid() || !q.Server.IsValid():
+		err = fmt.Errorf("%w: client and server are needed", ErrInvalid)
+	}
+	return q, err
+}
+
+// Relay asks how the relay is.
+func (c *Client) Relay(ctx context.Context) (RelayStatus, error) {
+	return ask[RelayStatus](ctx, c, http.MethodGet, "/v1/relay", nil)
+}
+
+// RelayFlows yields the flows of a relay as it finds them, and errors as [Client.RouterSessions] does.
+func (c *Client) RelayFlows(ctx context.Context) iter.Seq2[RelayFlow, error] {
+	return lines[RelayFlow](ctx, c, "/v1/relay/flows")
+}
+
+// RelayPlan asks which relays flows should pass. The error is ErrInvalid for a question that has no answer.
+func (c *Client) RelayPlan(ctx context.Context, r RelayPlanRequest) (RelayPlan, error) {
+	return ask[RelayPlan](ctx, c, http.MethodPost, "/v1/relay/plan", r)
+}
+
+// RelayDistances asks how far peers and servers are from the relay.
+func (c *Client) RelayDistances(ctx context.Context) (RelayDistances, error) {
+	return ask[RelayDistances](ctx, c, http.MethodGet, "/v1/relay/distances", nil)
+}
+
+// RelayStop has the relay take no new flows, and end with the last of those that it has.
+func (c *Client) RelayStop(ctx context.Context) (RelayStopResult, error) {
+	return ask[RelayStopResult](ctx, c, http.MethodPost, "/v1/relay/stop", nil)
 }

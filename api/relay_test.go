@@ -14,8 +14,8 @@ import (
 func relayStatus() RelayStatus {
 	at := netip.MustParseAddrPort
 	return RelayStatus{
-		Version: "v1", PID: 7, Started: time.Unix(1, 0).UTC(), Config: "relay.yaml", Loaded: time.Unix(2, 0).UTC(), Kernel: "6.18.0",
-		Features: []Feature{{"bbr", false, "not there"}}, Name: "frankfurt", Cloud: "rhine", Stopping: true,
+		Process:  Process{Part: "relay", Version: "v1", PID: 7, Started: time.Unix(1, 0).UTC(), Config: "relay.yaml", Loaded: time.Unix(2, 0).UTC(), Kernel: "6.18.0", Name: "frankfurt", Reloads: 1, ReloadsFailed: 2},
+		Features: []Feature{{"bbr", false, "not there"}}, Cloud: "rhine", Stopping: true,
 		Flows: Usage{1, 2},
 		Workers: []RelayWorker{{
 			Worker: 1, Live: 2, Flows: 3, Early: 4, Probes: 5, Rerouted: 17, Refused: map[string]uint64{"no_trunk": 6}, Expired: map[string]uint64{"header": 7},
@@ -36,7 +36,6 @@ func relayStatus() RelayStatus {
 		Choice:  &RelayChoice{Destinations: 1, Chosen: 2, Changes: 3, Probes: 4, Latest: []RelayDestination{relayDestination()}},
 		Packets: map[string]uint64{"steered": 11},
 		Starts:  []RelayStart{{Trunks: "to", Address: at("203.0.113.7:7000"), Window: 2000, Established: 1, Flights: 2, Sent: 3, Retransmitted: 4, Refused: 5}},
-		Reloads: 1, ReloadsFailed: 2,
 	}
 }
 
@@ -49,8 +48,8 @@ func relayDestination() RelayDestination {
 	}
 }
 
-func relayFlow(i int) Flow {
-	return Flow{
+func relayFlow(i int) RelayFlow {
+	return RelayFlow{
 		Client: netip.AddrPortFrom(netip.MustParseAddr("192.0.2.7"), uint16(i)), Server: netip.MustParseAddrPort("[2001:db8::5]:443"),
 		ID: "000102030405060708090a0b0c0d0e0f", Entry: "web", Passed: []string{"a"}, Via: []string{"b", "c"}, Probe: true, Stage: "moving",
 		Worker: 1, Since: time.Unix(5, 0).UTC(), IdleFor: time.Second, FromClient: 6, FromServer: 1 << 40,
@@ -71,6 +70,7 @@ func filled(t *testing.T, v any) {
 func TestRelayArrives(t *testing.T) {
 	status := relayStatus()
 	filled(t, status)
+	filled(t, status.Process)
 	filled(t, status.Workers[0])
 	filled(t, status.Entries[0])
 	filled(t, *status.Trunks)
@@ -80,41 +80,41 @@ func TestRelayArrives(t *testing.T) {
 	filled(t, status.Choice.Latest[0])
 	filled(t, status.Choice.Latest[0].Relays[0])
 	filled(t, relayFlow(1))
-	asked := PlanRequest{
+	asked := RelayPlanRequest{
 		Client: netip.MustParseAddrPort("192.0.2.7:443"), Server: netip.MustParseAddrPort("198.51.100.5:443"), Direct: 3,
 		Size: 1, Clouds: "any", Most: 2,
 	}
 	filled(t, asked)
-	times := PlanTimes{1, 2, 3, []time.Duration{4, 5}}
-	route := PlanRoute{[]string{"a"}, []string{""}, []PlanLeg{{"client", "a", 6}, {"a", "server", 7}}, 8, times, "near"}
-	plan := Plan{
+	times := RelayPlanTimes{1, 2, 3, []time.Duration{4, 5}}
+	route := RelayPlanRoute{[]string{"a"}, []string{""}, []RelayPlanLeg{{"client", "a", 6}, {"a", "server", 7}}, 8, times, "near"}
+	plan := RelayPlan{
 		Client: "client", Server: "server", Use: "relays", Why: "faster", Route: &route, Direct: &times,
-		Others: []PlanCandidate{{route, "slower"}}, Missing: []PlanMissing{{"b", "c", "unknown"}}, Size: 1, Sizes: []int64{1, 2}, Text: []string{"x"},
+		Others: []RelayPlanCandidate{{route, "slower"}}, Missing: []RelayPlanMissing{{"b", "c", "unknown"}}, Size: 1, Sizes: []int64{1, 2}, Text: []string{"x"},
 	}
 	filled(t, plan)
-	distances := Distances{
+	distances := RelayDistances{
 		Relay: "frankfurt", Cloud: "rhine", Destinations: []RelayDestination{relayDestination()},
-		Peers: []PeerDistance{{"mumbai", netip.MustParseAddrPort("203.0.113.7:7000"), "india", true, 8}},
+		Peers: []RelayPeerDistance{{"mumbai", netip.MustParseAddrPort("203.0.113.7:7000"), "india", true, 8}},
 	}
 	filled(t, distances)
 	filled(t, distances.Peers[0])
-	c := daemon(t, Backend{
-		Relay:      func(context.Context) (RelayStatus, error) { return status, nil },
-		RelayDrain: func(context.Context) (RelayDrainResult, error) { return RelayDrainResult{3, time.Minute}, nil },
-		Distances:  func(context.Context) (Distances, error) { return distances, nil },
-		Plan: func(_ context.Context, r PlanRequest) (Plan, error) {
+	c := daemon(t, Backend{Part: RelayBackend{
+		Status:    func(context.Context) (RelayStatus, error) { return status, nil },
+		Stop:      func(context.Context) (RelayStopResult, error) { return RelayStopResult{3, time.Minute}, nil },
+		Distances: func(context.Context) (RelayDistances, error) { return distances, nil },
+		Plan: func(_ context.Context, r RelayPlanRequest) (RelayPlan, error) {
 			if diff := cmp.Diff(asked, r, sameAddrs); diff != "" {
-				return Plan{}, errors.New(diff)
+				return RelayPlan{}, errors.New(diff)
 			}
 			return plan, nil
 		},
-		Flows: func(_ context.Context, yield func(Flow) bool) error {
+		Flows: func(_ context.Context, yield func(RelayFlow) bool) error {
 			for i := range 3 {
 				yield(relayFlow(i + 1))
 			}
 			return errors.New("the worker has ended")
 		},
-	})
+	}})
 	check := func(name string, want, got any, err error) {
 		t.Helper()
 		if err != nil {
@@ -125,15 +125,15 @@ func TestRelayArrives(t *testing.T) {
 	}
 	gotStatus, err := c.Relay(t.Context())
 	check("relay", status, gotStatus, err)
-	drained, err := c.RelayDrain(t.Context())
-	check("drain", RelayDrainResult{3, time.Minute}, drained, err)
-	gotPlan, err := c.Plan(t.Context(), asked)
+	drained, err := c.RelayStop(t.Context())
+	check("drain", RelayStopResult{3, time.Minute}, drained, err)
+	gotPlan, err := c.RelayPlan(t.Context(), asked)
 	check("plan", plan, gotPlan, err)
-	gotDistances, err := c.Distances(t.Context())
+	gotDistances, err := c.RelayDistances(t.Context())
 	check("distances", distances, gotDistances, err)
 	n := 0
 	var last error
-	for f, err := range c.Flows(t.Context()) {
+	for f, err := range c.RelayFlows(t.Context()) {
 		if last = err; err == nil {
 			n++
 			check("flow", relayFlow(n), f, nil)
@@ -145,18 +145,18 @@ func TestRelayArrives(t *testing.T) {
 }
 
 func TestPlanRequests(t *testing.T) {
-	c := daemon(t, Backend{Plan: func(context.Context, PlanRequest) (Plan, error) { return Plan{}, nil }})
+	c := daemon(t, Backend{Part: RelayBackend{Plan: func(context.Context, RelayPlanRequest) (RelayPlan, error) { return RelayPlan{}, nil }}})
 	for name, body := range map[string]any{
-		"no addresses": PlanRequest{},
-		"no server":    PlanRequest{Client: netip.MustParseAddrPort("192.0.2.7:443")},
+		"no addresses": RelayPlanRequest{},
+		"no server":    RelayPlanRequest{Client: netip.MustParseAddrPort("192.0.2.7:443")},
 		"no port":      map[string]any{"client": "192.0.2.7", "server": "192.0.2.8:1"},
 		"misspelt":     map[string]any{"client": "192.0.2.7:1", "server": "192.0.2.8:1", "sise": 1},
 	} {
-		if _, err := c.do(t.Context(), "POST", "/v1/plan", body); !errors.Is(err, ErrInvalid) {
+		if _, err := c.do(t.Context(), "POST", "/v1/relay/plan", body); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %v, want an invalid request", name, err)
 		}
 	}
 	if _, err := c.Relay(t.Context()); err == nil || err.Error() != "GET /v1/relay is not supported by this daemon" {
-		t.Errorf("a daemon that is no relay: %v", err)
+		t.Errorf("a relay without a status: %v", err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 // backend is what the control socket serves.
 func (b *Balance) backend() api.Backend {
 	return api.Backend{
-		Balance:  func(context.Context) (api.BalanceStatus, error) { return b.Status() },
+		Part:     api.BalanceBackend{Status: func(context.Context) (api.BalanceStatus, error) { return b.Status() }},
 		Reload:   func(context.Context) (api.ReloadResult, error) { return b.Reload() },
 		Counters: daemon.Counters(b.Status, metrics.Series),
 	}

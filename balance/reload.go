@@ -19,7 +19,7 @@ func (b *Balance) Reload() (api.ReloadResult, error) {
 	if err != nil {
 		b.reloadsFailed.Add(1)
 		b.log.Error("reload", "err", err)
-		return result, fmt.Errorf("%w: %w", api.ErrConflict, err)
+		return result, api.Refused(err)
 	}
 	b.reloads.Add(1)
 	b.log.Info("reloaded", "config", result.Config)

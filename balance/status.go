@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"net/netip"
-	"os"
 	"time"
 
 	"baton/api"
@@ -13,6 +12,7 @@ import (
 	"baton/balance/measure"
 	"baton/balance/policy"
 	"baton/balance/tables"
+	"baton/daemon"
 )
 
 // askWithin bounds how long the switch may take to answer.
@@ -52,10 +52,11 @@ func (b *Balance) Status() (api.BalanceStatus, error) {
 func (b *Balance) publish() {
 	cfg := b.known.cfg
 	s := api.BalanceStatus{
-		Version: b.o.Version, PID: os.Getpid(), Started: b.started, Name: cfg.Name, Config: cfg.File, Loaded: b.loaded,
+		Process:  daemon.Process("balance", b.o.Version, b.started),
 		Datapath: string(cfg.Datapath), Method: string(cfg.Method), Inside: cfg.Inside.Interface,
 		Flows: api.Usage{Limit: cfg.Limits.Flows},
 	}
+	s.Name, s.Config, s.Loaded = cfg.Name, cfg.File, b.loaded
 	b.measuring.grow(len(b.known.places))
 	decisions := b.known.decide()
 	for i := range b.known.places {

@@ -8,7 +8,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"baton/api"
 	"baton/exporter"
@@ -35,7 +39,7 @@ func Listen(control, metrics string) (l Listeners, err error) {
 	return l, nil
 }
 
-// Close is for who does not serve, and does nothing after Serve.
+// Close releases the listeners if Serve was never called, and does nothing after it.
 func (l Listeners) Close() error {
 	var errs []error
 	for _, one := range []net.Listener{l.control, l.metrics} {
@@ -66,6 +70,13 @@ func (l Listeners) Serve(ctx context.Context, b api.Backend, metrics http.Handle
 			log.Error("metrics are not served any more", "err", err)
 		}
 	})
+}
+
+// Process is what a part's status begins with. What the configuration says of it the caller adds.
+func Process(part, version string, started time.Time) api.Process {
+	var uts unix.Utsname
+	_ = unix.Uname(&uts) // cannot fail
+	return api.Process{Part: part, Version: version, PID: os.Getpid(), Started: started, Kernel: unix.ByteSliceToString(uts.Release[:])}
 }
 
 // Counters are a backend's: those of a status' numbers that never fall.

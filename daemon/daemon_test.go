@@ -31,7 +31,7 @@ func vacant(t *testing.T) string {
 }
 
 func backend() api.Backend {
-	return api.Backend{Counters: func(context.Context) ([]api.Counter, error) { return []api.Counter{{Name: "n", Value: 1}}, nil }}
+	return api.Backend{Part: api.PurgeBackend{}, Counters: func(context.Context) ([]api.Counter, error) { return []api.Counter{{Name: "n", Value: 1}}, nil }}
 }
 
 // TestServe: both are answered, one alone too, and nothing is left when the context has ended.

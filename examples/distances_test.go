@@ -20,7 +20,7 @@ import (
 // measured is what a relay tells, of servers in the order mumbai, dubai, paris, and one of IPv6; 0: it does not answer.
 func measured(t *testing.T, rtts ...time.Duration) string {
 	t.Helper()
-	d := api.Distances{Relay: "here", Peers: []api.PeerDistance{}}
+	d := api.RelayDistances{Relay: "here", Peers: []api.RelayPeerDistance{}}
 	servers := []string{"198.51.100.5:80", "198.51.100.69:80", "203.0.113.5:80", "[2001:db8::5]:80"}
 	for i, rtt := range rtts {
 		d.Destinations = append(d.Destinations, api.RelayDestination{

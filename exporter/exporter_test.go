@@ -1,11 +1,17 @@
 package exporter_test
 
 import (
+	"context"
 	"errors"
+	"io"
+	"net"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"baton/exporter"
 )
@@ -66,12 +72,55 @@ func TestHealth(t *testing.T) {
 		code int
 		body string
 	}{
-		{"well", process(status{}, nil), 200, `{"ready":true,"reasons":null}`},
+		{"well", process(status{}, nil), 200, `{"ready":true,"reasons":[]}`},
 		{"sick", process(status{"it coughs"}, nil), 503, `{"ready":false,"reasons":["it coughs"]}`},
 		{"unknown", process(status{}, errors.New("lost")), 503, `{"ready":false,"reasons":["lost"]}`},
 	} {
 		if rec := get(tt.p, "/healthz"); rec.Code != tt.code || strings.TrimSpace(rec.Body.String()) != tt.body {
 			t.Errorf("%s: %d %s", tt.name, rec.Code, rec.Body)
 		}
+	}
+}
+
+func TestServeEndsWithItsContext(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- exporter.Serve(ctx, l, process(status{"it coughs"}, nil).Handler()) }()
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+	for path, want := range map[string]int{"/metrics": 200, "/healthz": 503, "/": 404} {
+		res, err := client.Get("http://" + l.Addr().String() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.Copy(io.Discard, res.Body)
+		res.Body.Close()
+		if res.StatusCode != want {
+			t.Errorf("GET %s = %d, want %d", path, res.StatusCode, want)
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("Serve = %v, want nil", err)
+	}
+	if c, err := net.Dial("tcp4", l.Addr().String()); err == nil {
+		c.Close()
+		t.Error("the listener is still open")
+	}
+}
+
+// TestCollectors: what no status tells is there as well.
+func TestCollectors(t *testing.T) {
+	p := process(status{}, nil)
+	took := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "p", Name: "took_seconds", Help: "How long."})
+	took.Observe(1)
+	p.Collectors = []prometheus.Collector{took}
+	if text := get(p, "/metrics").Body.String(); !strings.Contains(text, "p_took_seconds_count 1\n") {
+		t.Errorf("without the histogram:\n%s", text)
 	}
 }

@@ -23,6 +23,8 @@ type Process[Status any] struct {
 	Status    func() (Status, error)
 	Series    func(*Status) []Number
 	Unready   func(*Status) []string // why it is not fit for its work
+
+	Collectors []prometheus.Collector // of what no status tells, such as how long things take
 }
 
 // collector asks the process at each scrape. It is unchecked: which series there are, the status decides.
@@ -68,6 +70,7 @@ func (p Process[Status]) Handler() http.Handler {
 		Namespace: p.Namespace, Name: "build_info", Help: "1, labelled by the version.", ConstLabels: prometheus.Labels{"version": p.Version},
 	})
 	build.Set(1)
+	registry.MustRegister(p.Collectors...)
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build,
 		&collector[Status]{p})
 	mux := http.NewServeMux()
@@ -85,7 +88,7 @@ func (p Process[Status]) Handler() http.Handler {
 		if len(reasons) > 0 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		json.NewEncoder(w).Encode(health{len(reasons) == 0, reasons}) // fails only when the client has gone
+		json.NewEncoder(w).Encode(health{len(reasons) == 0, append([]string{}, reasons...)}) // fails only when the client has gone
 	})
 	return mux
 }

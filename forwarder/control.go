@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"baton/api"
 	"baton/daemon"
@@ -21,10 +18,12 @@ import (
 // backend is what the control socket serves.
 func (f *Forwarder) backend() api.Backend {
 	return api.Backend{
-		Forwarder: func(context.Context) (api.ForwarderStatus, error) { return f.status() },
-		Counters:  daemon.Counters(f.status, f.tally.series),
-		Reload:    func(context.Context) (api.ReloadResult, error) { return f.Reload() },
-		Trace:     func(_ context.Context, r api.TraceRequest) (api.Trace, error) { return f.trace(r) },
+		Part: api.ForwarderBackend{
+			Status: func(context.Context) (api.ForwarderStatus, error) { return f.status() },
+			Trace:  func(_ context.Context, r api.ForwarderTraceRequest) (api.ForwarderTrace, error) { return f.trace(r) },
+		},
+		Reload:   func(context.Context) (api.ReloadResult, error) { return f.Reload() },
+		Counters: daemon.Counters(f.status, f.tally.series),
 	}
 }
 
@@ -32,12 +31,12 @@ var errEnding = errors.New("the forwarder is ending")
 
 // status is the forwarder at a glance. The time that it holds the forwarder up grows with the flow entries, about 0.1 ms a thousand.
 func (f *Forwarder) status() (api.ForwarderStatus, error) {
-	var uts unix.Utsname
-	_ = unix.Uname(&uts) // cannot fail
 	s := api.ForwarderStatus{
-		Version: f.version, PID: os.Getpid(), Started: f.began, Config: f.cfg.File, Kernel: unix.ByteSliceToString(uts.Release[:]),
-		Name: f.cfg.Name, DatapathID: fmt.Sprintf("%016x", f.datapathID()), FailMode: string(f.cfg.FailMode),
+		Process:    daemon.Process("forwarder", f.version, f.began),
+		DatapathID: fmt.Sprintf("%016x", f.datapathID()), FailMode: string(f.cfg.FailMode),
 	}
+	s.Name, s.Config, s.Loaded = f.cfg.Name, f.cfg.File, f.began
+	s.Reloads, s.ReloadsFailed = f.reloads.Load(), f.reloadsFailed.Load()
 	verdicts, err := f.kernel.Verdicts()
 	if err != nil {
 		return s, err
@@ -99,7 +98,7 @@ func portStatus(p openflow.Port, c openflow.PortStats, e ports.Event) api.Forwar
 		out.Config = strings.Split(strings.ToLower(p.Config.String()), "|")
 	}
 	if c.RxPackets != ^uint64(0) { // all ones: not counted [7.3.5]
-		out.Counters = &api.PortCounters{
+		out.Counters = &api.ForwarderPortCounters{
 			RxPackets: c.RxPackets, RxBytes: c.RxOctets, RxDropped: c.RxDropped,
 			TxPackets: c.TxPackets, TxBytes: c.TxOctets, TxDropped: c.TxDropped,
 		}
@@ -124,13 +123,13 @@ func (f *Forwarder) endpoints() []api.ForwarderEndpoint {
 }
 
 // trace says what would become of a packet.
-func (f *Forwarder) trace(r api.TraceRequest) (api.Trace, error) {
+func (f *Forwarder) trace(r api.ForwarderTraceRequest) (api.ForwarderTrace, error) {
 	if len(r.Frame) < packet.EthernetSize {
-		return api.Trace{}, fmt.Errorf("%w: packet of %d bytes: no Ethernet header", api.ErrInvalid, len(r.Frame))
+		return api.ForwarderTrace{}, fmt.Errorf("%w: packet of %d bytes: no Ethernet header", api.ErrInvalid, len(r.Frame))
 	}
 	picks, err := f.remembered(r.Frame)
 	if err != nil {
-		return api.Trace{}, err
+		return api.ForwarderTrace{}, err
 	}
 	o := trace.Options{Pipeline: f.pipeline, NormalStack: f.cfg.NormalStack, Picks: picks}
 	in := openflow.PortAny
@@ -147,7 +146,7 @@ func (f *Forwarder) trace(r api.TraceRequest) (api.Trace, error) {
 		}
 	}
 	if in == openflow.PortAny {
-		return api.Trace{}, fmt.Errorf("%w: there is no port %q", api.ErrInvalid, r.InPort)
+		return api.ForwarderTrace{}, fmt.Errorf("%w: there is no port %q", api.ErrInvalid, r.InPort)
 	}
 	o.DropFragments = f.dropFragments
 	return trace.Run(o, in, r.Frame), nil

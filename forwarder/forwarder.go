@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"baton/daemon"
@@ -43,13 +44,15 @@ func LoopDevices(name string) [10]string {
 	return list
 }
 
-// Forwarder is a running switch. What follows mu is guarded by it but for the controllers' turn, which takes it.
+// Forwarder is a switch. What follows mu is guarded by it but for the controllers' turn, which takes it.
 type Forwarder struct {
 	cfg     *config.Config // of the start: where controllers are may have changed since, see Reload
-	load    func() (*config.Config, error)
 	version string
 	log     *slog.Logger
+	load    func() (*config.Config, error)
 	tally   tally
+
+	reloads, reloadsFailed atomic.Uint64
 
 	kernel      *kernel.Forwarder
 	controllers *controllers.Controllers
@@ -76,33 +79,34 @@ type Forwarder struct {
 	dropFragments bool
 }
 
-// Options of Run. Config, Version and Log are required.
+// Options make a Forwarder.
 type Options struct {
 	Config  *config.Config
-	Version string // of the program, for who asks
+	Version string // of the program
 	Log     *slog.Logger
 	Load    func() (*config.Config, error) // for a reload; nil: there is none
-	Reload  <-chan struct{}                // each value is a request for one
 }
 
-// Run is a forwarder until ctx ends. Its flow entries go on in the kernel afterwards, until [Remove] or the next Run of that name.
-func Run(ctx context.Context, o Options) error {
-	cfg, log := o.Config, o.Log
-	f := &Forwarder{cfg: cfg, inForce: cfg, load: o.Load, version: o.Version, log: log, began: time.Now(), ready: make(chan struct{}), latest: make(map[openflow.PortNo]ports.Event)}
+// New makes a forwarder that Run has to start.
+func New(o Options) *Forwarder {
+	return &Forwarder{
+		cfg: o.Config, inForce: o.Config, version: o.Version, log: o.Log, load: o.Load, began: time.Now(), ready: make(chan struct{}),
+		latest: make(map[openflow.PortNo]ports.Event),
+	}
+}
+
+// Run forwards until ctx ends, and may be called once. The flow entries go on in the kernel afterwards, until [Remove] or the next forwarder
+// of that name.
+func (f *Forwarder) Run(ctx context.Context) error {
+	cfg, log := f.cfg, f.log
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	if err := f.start(ctx); err != nil {
 		return errors.Join(err, f.close(false))
 	}
 	log.Info("forwarder is up", "name", cfg.Name, "datapath_id", fmt.Sprintf("%#x", f.datapathID()), "ports", len(cfg.Ports))
-	for {
-		select {
-		case <-ctx.Done():
-			return f.close(true)
-		case <-o.Reload:
-			_, _ = f.Reload() // which says what comes of it
-		}
-	}
+	<-ctx.Done()
+	return f.close(true)
 }
 
 // room is how much more the kernel has than the pipeline may hold, so that what is replaced can rest.

@@ -18,9 +18,11 @@ func (f *Forwarder) Reload() (api.ReloadResult, error) {
 	defer f.reloading.Unlock()
 	result, err := f.reload()
 	if err != nil {
+		f.reloadsFailed.Add(1)
 		f.log.Error("reload: the old configuration stays in force", "err", err)
-		return result, fmt.Errorf("%w: %w", api.ErrConflict, err)
+		return result, api.Refused(err)
 	}
+	f.reloads.Add(1)
 	f.log.Info("reloaded", "changed", strings.Join(result.Changed, "; "))
 	return result, nil
 }

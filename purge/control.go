@@ -11,7 +11,7 @@ import (
 // backend is what the control socket serves.
 func (p *Purge) backend() api.Backend {
 	return api.Backend{
-		Purge:    func(context.Context) (api.PurgeStatus, error) { return p.Status() },
+		Part:     api.PurgeBackend{Status: func(context.Context) (api.PurgeStatus, error) { return p.Status() }},
 		Reload:   func(context.Context) (api.ReloadResult, error) { return p.Reload() },
 		Counters: daemon.Counters(p.Status, metrics.Series),
 	}

@@ -80,7 +80,7 @@ func (p *Purge) Reload() (api.ReloadResult, error) {
 	if err != nil {
 		p.reloadsFailed.Add(1)
 		p.log.Error("reload", "err", err)
-		return result, fmt.Errorf("%w: %w", api.ErrConflict, err)
+		return result, api.Refused(err)
 	}
 	p.reloads.Add(1)
 	p.log.Info("reloaded", "config", result.Config)

@@ -3,12 +3,10 @@ package purge
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"baton/api"
+	"baton/daemon"
 	"baton/purge/config"
 )
 
@@ -18,17 +16,15 @@ func (p *Purge) Status() (api.PurgeStatus, error) {
 	if err != nil {
 		return api.PurgeStatus{}, err
 	}
-	var uts unix.Utsname
-	_ = unix.Uname(&uts) // cannot fail
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := api.PurgeStatus{
-		Version: p.o.Version, PID: os.Getpid(), Started: p.started, Config: p.cfg.File, Loaded: p.loaded,
-		Kernel: unix.ByteSliceToString(uts.Release[:]), Features: p.features, Cgroups: p.cfg.Cgroups, CgroupsMissing: p.missing,
+		Process: daemon.Process("purge", p.o.Version, p.started), Features: p.features, Cgroups: p.cfg.Cgroups, CgroupsMissing: p.missing,
 		Waiting:  api.Usage{Used: p.queue.len(), Limit: p.cfg.Limits.Marks},
 		Verdicts: verdicts, Resets: p.resetsSent.Load(), ResetsFailed: p.resetsFailed.Load(),
-		Reloads: p.reloads.Load(), ReloadsFailed: p.reloadsFailed.Load(),
 	}
+	s.Config, s.Loaded = p.cfg.File, p.loaded
+	s.Reloads, s.ReloadsFailed = p.reloads.Load(), p.reloadsFailed.Load()
 	left := maps.Clone(p.rules)
 	for i := range p.cfg.Policies {
 		c := &p.cfg.Policies[i]

@@ -29,9 +29,9 @@ func auto(t *testing.T, entries string) (near, far *running, server net.Listener
 	return near, far, server, at
 }
 
-func (r *running) distances() api.Distances {
+func (r *running) distances() api.RelayDistances {
 	r.t.Helper()
-	d, err := r.client.Distances(r.t.Context())
+	d, err := r.client.RelayDistances(r.t.Context())
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func (r *running) distances() api.Distances {
 func TestChoosing(t *testing.T) {
 	near, _, server, dock := auto(t, fmt.Sprintf("  - {name: web, listen: %q, destination: \"SERVER\", via: auto}\n", unused(t)))
 	at := netip.MustParseAddrPort(server.Addr().String())
-	var d api.Distances
+	var d api.RelayDistances
 	eventually(t, func() error {
 		if d = near.distances(); len(d.Destinations) != 1 || !d.Destinations[0].Chosen || d.Peers[0].RTT == 0 {
 			return fmt.Errorf("%+v", d)

@@ -14,23 +14,25 @@ import (
 // backend is what the control socket serves.
 func (r *Relay) backend() api.Backend {
 	return api.Backend{
-		Relay:      func(context.Context) (api.RelayStatus, error) { return r.Status() },
-		RelayDrain: func(context.Context) (api.RelayDrainResult, error) { return r.Drain(), nil },
-		Reload:     func(context.Context) (api.ReloadResult, error) { return r.Reload() },
-		Counters:   daemon.Counters(r.Status, metrics.Series),
-		Plan:       r.Plan,
-		Distances:  func(context.Context) (api.Distances, error) { return r.distances() },
-		Flows:      func(_ context.Context, yield func(api.Flow) bool) error { return r.eachFlow(yield) },
+		Part: api.RelayBackend{
+			Status:    func(context.Context) (api.RelayStatus, error) { return r.Status() },
+			Plan:      r.Plan,
+			Distances: func(context.Context) (api.RelayDistances, error) { return r.distances() },
+			Stop:      func(context.Context) (api.RelayStopResult, error) { return r.Stop(), nil },
+			Flows:     func(_ context.Context, yield func(api.RelayFlow) bool) error { return r.eachFlow(yield) },
+		},
+		Reload:   func(context.Context) (api.ReloadResult, error) { return r.Reload() },
+		Counters: daemon.Counters(r.Status, metrics.Series),
 	}
 }
 
-// Drain has the relay take no new flows; Run returns with the last one, or after timeouts.stop.
-func (r *Relay) Drain() api.RelayDrainResult {
-	r.draining.Do(func() { close(r.drained) })
-	return api.RelayDrainResult{Flows: r.Live(), AtMost: r.current().Timeouts.Stop}
+// Stop has the relay take no new flows; Run returns with the last one, or after timeouts.stop.
+func (r *Relay) Stop() api.RelayStopResult {
+	r.ending.Do(func() { close(r.ended) })
+	return api.RelayStopResult{Flows: r.Live(), AtMost: r.current().Timeouts.Stop}
 }
 
-func (r *Relay) eachFlow(yield func(api.Flow) bool) error {
+func (r *Relay) eachFlow(yield func(api.RelayFlow) bool) error {
 	for i, w := range r.workers {
 		enough := false
 		err := w.EachFlow(func(f worker.Flow) bool {
@@ -44,8 +46,8 @@ func (r *Relay) eachFlow(yield func(api.Flow) bool) error {
 	return nil
 }
 
-func toldFlow(worker int, f *worker.Flow) api.Flow {
-	out := api.Flow{
+func toldFlow(worker int, f *worker.Flow) api.RelayFlow {
+	out := api.RelayFlow{
 		Client: f.Client, Server: f.Server, Entry: f.Entry, Passed: names(f.Passed), Via: names(f.Via), Probe: f.Probe, Stage: f.Stage,
 		Worker: worker, Since: f.Begun, IdleFor: f.Idle, FromClient: f.FromClient, FromServer: f.FromServer,
 	}

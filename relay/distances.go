@@ -11,18 +11,18 @@ import (
 const mostLatest = 16
 
 // distances tells how far peers and servers are.
-func (r *Relay) distances() (api.Distances, error) {
+func (r *Relay) distances() (api.RelayDistances, error) {
 	s, err := r.Status()
 	if err != nil {
-		return api.Distances{}, err
+		return api.RelayDistances{}, err
 	}
-	out := api.Distances{Relay: s.Name, Cloud: s.Cloud, Peers: []api.PeerDistance{}, Destinations: []api.RelayDestination{}}
+	out := api.RelayDistances{Relay: s.Name, Cloud: s.Cloud, Peers: []api.RelayPeerDistance{}, Destinations: []api.RelayDestination{}}
 	c := r.choosing
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	measured := c.chooser.Distances()
 	for _, p := range s.Peers {
-		d := api.PeerDistance{Name: p.Name, Address: p.Address, Cloud: p.Cloud, Up: !p.Down, RTT: p.RTT}
+		d := api.RelayPeerDistance{Name: p.Name, Address: p.Address, Cloud: p.Cloud, Up: !p.Down, RTT: p.RTT}
 		if i := slices.IndexFunc(measured, func(m choice.Distance) bool { return m.Relay == p.Name }); i >= 0 && measured[i].RTT > 0 {
 			d.RTT = measured[i].RTT
 		}

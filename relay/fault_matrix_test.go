@@ -192,7 +192,7 @@ func (r *relay) idles() (held, error) {
 
 // someFlow tells of one.
 func (r *relay) someFlow() string {
-	for f, err := range r.control.Flows(r.n.t.Context()) {
+	for f, err := range r.control.RelayFlows(r.n.t.Context()) {
 		return fmt.Sprintf("%+v, %v", f, err)
 	}
 	return "none"

@@ -129,7 +129,7 @@ func (x *crossroads) by(address string) error {
 }
 
 func (x *crossroads) chosen() (api.RelayDestination, error) {
-	d, err := x.near.control.Distances(x.t.Context())
+	d, err := x.near.control.RelayDistances(x.t.Context())
 	if err != nil {
 		return api.RelayDestination{}, err
 	}

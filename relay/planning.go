@@ -33,9 +33,9 @@ const (
 
 // Plan says which relays flows from a client to a server should pass: this one and its peers are looked at. The error wraps
 // api.ErrInvalid for a question that has no answer, and api.ErrConflict while another one is being answered.
-func (r *Relay) Plan(ctx context.Context, q api.PlanRequest) (api.Plan, error) {
+func (r *Relay) Plan(ctx context.Context, q api.RelayPlanRequest) (api.RelayPlan, error) {
 	if !r.planning.TryLock() {
-		return api.Plan{}, fmt.Errorf("%w: another plan is being made", api.ErrConflict)
+		return api.RelayPlan{}, fmt.Errorf("%w: another plan is being made", api.ErrConflict)
 	}
 	defer r.planning.Unlock()
 	cfg := r.current()
@@ -51,7 +51,7 @@ func (r *Relay) Plan(ctx context.Context, q api.PlanRequest) (api.Plan, error) {
 		question.RTTs.Set(question.Client, question.Server, q.Direct)
 	}
 	if _, err := plan.Choose(question); err != nil { // before anything is measured
-		return api.Plan{}, fmt.Errorf("%w: %w", api.ErrInvalid, err)
+		return api.RelayPlan{}, fmt.Errorf("%w: %w", api.ErrInvalid, err)
 	}
 	s := survey{r: r, rtts: question.RTTs, why: make(map[plan.Pair]string)}
 	ctx, cancel := context.WithTimeout(ctx, planTime)
@@ -59,7 +59,7 @@ func (r *Relay) Plan(ctx context.Context, q api.PlanRequest) (api.Plan, error) {
 	s.measure(ctx, cfg, peers, q.Client, q.Server)
 	p, err := plan.Choose(question)
 	if err != nil {
-		return api.Plan{}, err
+		return api.RelayPlan{}, err
 	}
 	for i := range p.Missing {
 		m := &p.Missing[i]
@@ -220,8 +220,8 @@ func (r *Relay) askPeer(ctx context.Context, peer string, address netip.AddrPort
 	return w.Probe(one, []string{peer}, address)
 }
 
-func planned(p *plan.Plan) api.Plan {
-	out := api.Plan{
+func planned(p *plan.Plan) api.RelayPlan {
+	out := api.RelayPlan{
 		Client: p.Client, Server: p.Server, Use: string(p.Use), Why: p.Why, Size: p.Size, Sizes: p.Sizes,
 		Text: strings.Split(strings.TrimRight(p.String(), "\n"), "\n"),
 	}
@@ -234,24 +234,24 @@ func planned(p *plan.Plan) api.Plan {
 		out.Direct = &direct
 	}
 	for _, c := range p.Others {
-		out.Others = append(out.Others, api.PlanCandidate{PlanRoute: plannedRoute(&c.Route), Not: c.Not})
+		out.Others = append(out.Others, api.RelayPlanCandidate{RelayPlanRoute: plannedRoute(&c.Route), Not: c.Not})
 	}
 	for _, m := range p.Missing {
-		out.Missing = append(out.Missing, api.PlanMissing(m))
+		out.Missing = append(out.Missing, api.RelayPlanMissing(m))
 	}
 	return out
 }
 
-func plannedRoute(r *plan.Route) api.PlanRoute {
-	out := api.PlanRoute{Relays: r.Relays, Clouds: r.Clouds, Longest: time.Duration(r.Longest), Times: plannedTimes(&r.Times), Why: r.Why}
+func plannedRoute(r *plan.Route) api.RelayPlanRoute {
+	out := api.RelayPlanRoute{Relays: r.Relays, Clouds: r.Clouds, Longest: time.Duration(r.Longest), Times: plannedTimes(&r.Times), Why: r.Why}
 	for _, l := range r.Legs {
-		out.Legs = append(out.Legs, api.PlanLeg{From: l.From, To: l.To, RTT: time.Duration(l.RTT)})
+		out.Legs = append(out.Legs, api.RelayPlanLeg{From: l.From, To: l.To, RTT: time.Duration(l.RTT)})
 	}
 	return out
 }
 
-func plannedTimes(t *plan.Times) api.PlanTimes {
-	out := api.PlanTimes{RTT: time.Duration(t.RTT), New: time.Duration(t.New), Warm: time.Duration(t.Warm)}
+func plannedTimes(t *plan.Times) api.RelayPlanTimes {
+	out := api.RelayPlanTimes{RTT: time.Duration(t.RTT), New: time.Duration(t.New), Warm: time.Duration(t.Warm)}
 	for _, s := range t.Sizes {
 		out.Sizes = append(out.Sizes, time.Duration(s))
 	}

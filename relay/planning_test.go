@@ -26,9 +26,9 @@ func TestPlan(t *testing.T) {
 	near := launch(t, credentials+fmt.Sprintf("peers: [{name: far, address: %q, cloud: sky}, {name: gone, address: %q}]\n", at, unused(t))+
 		"entries:\n"+entry("web", unused(t), server))
 
-	ask := func(client string) api.Plan {
+	ask := func(client string) api.RelayPlan {
 		t.Helper()
-		p, err := near.client.Plan(t.Context(), api.PlanRequest{
+		p, err := near.client.RelayPlan(t.Context(), api.RelayPlanRequest{
 			Client: netip.MustParseAddrPort(client), Server: netip.MustParseAddrPort(server.Addr().String()), Direct: time.Minute, Clouds: "any",
 		})
 		if err != nil {
@@ -36,7 +36,7 @@ func TestPlan(t *testing.T) {
 		}
 		return p
 	}
-	missing := func(p api.Plan) map[string]string {
+	missing := func(p api.RelayPlan) map[string]string {
 		out := make(map[string]string)
 		for _, m := range p.Missing {
 			out[m.From+" to "+m.To] = m.Why
@@ -69,15 +69,15 @@ func TestPlan(t *testing.T) {
 		t.Errorf("missing: %v", why)
 	}
 
-	request := api.PlanRequest{Client: netip.MustParseAddrPort(client), Server: netip.MustParseAddrPort("127.0.0.1:1")}
+	request := api.RelayPlanRequest{Client: netip.MustParseAddrPort(client), Server: netip.MustParseAddrPort("127.0.0.1:1")}
 	same := request
 	same.Server = same.Client
-	if _, err := near.client.Plan(t.Context(), same); !errors.Is(err, api.ErrInvalid) {
+	if _, err := near.client.RelayPlan(t.Context(), same); !errors.Is(err, api.ErrInvalid) {
 		t.Errorf("from a host to itself: %v", err)
 	}
 	near.relay.planning.Lock()
 	defer near.relay.planning.Unlock()
-	if _, err := near.client.Plan(t.Context(), request); !errors.Is(err, api.ErrConflict) {
+	if _, err := near.client.RelayPlan(t.Context(), request); !errors.Is(err, api.ErrConflict) {
 		t.Errorf("a second one at the same time: %v", err)
 	}
 }

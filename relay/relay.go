@@ -55,13 +55,13 @@ type Relay struct {
 	planning sync.Mutex    // held while a plan is made
 	asking   atomic.Uint64 // probes of peers
 	choosing *choosing
-	draining sync.Once
-	drained  chan struct{} // closed when it is to stop
+	ending   sync.Once
+	ended    chan struct{} // closed when it is to stop
 }
 
 // New prepares a relay. Run starts it, and must be called. The error wraps api.ErrInUse when another daemon has the control socket.
 func New(o Options) (_ *Relay, err error) {
-	r := &Relay{o: o, log: o.Log, started: time.Now(), drained: make(chan struct{})}
+	r := &Relay{o: o, log: o.Log, started: time.Now(), ended: make(chan struct{})}
 	r.cfg.Store(o.Config)
 	r.loaded.Store(time.Now().UnixNano())
 	if err := r.identities.Load(o.Config); err != nil {
@@ -114,7 +114,7 @@ func (r *Relay) abandon() error {
 	return err
 }
 
-// Run relays until the context is done or it is drained, and then for as long as flows are left and timeouts.stop allows.
+// Run relays until the context is done or Stop is called, and then for as long as flows are left and timeouts.stop allows.
 func (r *Relay) Run(ctx context.Context) error {
 	runtime.GOMAXPROCS(len(r.workers) + 2) // workers keep a thread each
 	var running, serving errgroup.Group
@@ -145,10 +145,10 @@ func (r *Relay) Run(ctx context.Context) error {
 		r.log.Info("ready", "name", r.current().Name, "entries", len(r.current().Entries), "peers", len(r.current().Peers), "workers", len(r.workers))
 		select {
 		case <-ctx.Done():
-			r.Drain()
-			r.stop()
-		case <-r.drained:
-			r.stop()
+			r.Stop()
+			r.finish()
+		case <-r.ended:
+			r.finish()
 		case err = <-failed:
 		}
 	}
@@ -174,8 +174,8 @@ func (r *Relay) Live() (n int) {
 	return n
 }
 
-// stop takes no new flows, and waits for those that are left.
-func (r *Relay) stop() {
+// finish takes no new flows, and waits for those that are left.
+func (r *Relay) finish() {
 	cfg := r.current()
 	r.changing.Lock()
 	r.stopping = true

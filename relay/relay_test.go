@@ -223,7 +223,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("%d bytes copied in %d flows: 2 in 1", copied, flows)
 	}
 	n := 0
-	for f, err := range r.client.Flows(t.Context()) {
+	for f, err := range r.client.RelayFlows(t.Context()) {
 		n++
 		if err != nil || f.Client.String() != client.LocalAddr().String() || f.Entry != "web" || f.FromClient != 1 || f.FromServer != 1 || f.ID != "" {
 			t.Errorf("%+v, %v", f, err)
@@ -247,7 +247,7 @@ func TestDrain(t *testing.T) {
 	r := launch(t, "entries:\n"+entry("web", at, server))
 	client, accepted := flowTo(t, at, server)
 	for range 2 { // the second changes nothing
-		d, err := r.client.RelayDrain(t.Context())
+		d, err := r.client.RelayStop(t.Context())
 		if err != nil || d.Flows != 1 || d.AtMost != 30*time.Second {
 			t.Errorf("%+v, %v", d, err)
 		}
@@ -277,7 +277,7 @@ func TestStopInTime(t *testing.T) {
 	at := unused(t)
 	r := launch(t, "timeouts: {stop: 100ms}\nentries:\n"+entry("web", at, server))
 	client, _ := flowTo(t, at, server)
-	if _, err := r.client.RelayDrain(t.Context()); err != nil {
+	if _, err := r.client.RelayStop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	r.end()

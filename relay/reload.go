@@ -38,11 +38,11 @@ func (r *Relay) reload() (api.ReloadResult, error) {
 	old := r.current()
 	next, err := r.readAgain(old)
 	if err != nil {
-		return api.ReloadResult{}, fmt.Errorf("%w: %w", api.ErrConflict, err)
+		return api.ReloadResult{}, api.Refused(err)
 	}
 	if r.kernel != nil {
 		if err := r.kernel.turbo.configure(next); err != nil { // before the workers open trunks
-			return api.ReloadResult{}, fmt.Errorf("%w: %w", api.ErrConflict, err)
+			return api.ReloadResult{}, api.Refused(err)
 		}
 	}
 	if err := each(r.workers, func(w *worker.Worker) error { return w.Configure(next) }); err != nil {

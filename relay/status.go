@@ -2,13 +2,11 @@ package relay
 
 import (
 	"cmp"
-	"os"
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"baton/api"
+	"baton/daemon"
 	kernel "baton/datapath/relay"
 	"baton/relay/config"
 	"baton/relay/worker"
@@ -17,19 +15,17 @@ import (
 // Status is the relay at a glance. The error is that of a worker that has ended, or of the kernel's maps.
 func (r *Relay) Status() (api.RelayStatus, error) {
 	cfg := r.current()
-	var uts unix.Utsname
-	_ = unix.Uname(&uts) // cannot fail
 	s := api.RelayStatus{
-		Version: r.o.Version, PID: os.Getpid(), Started: r.started, Config: cfg.File, Loaded: time.Unix(0, r.loaded.Load()),
-		Kernel: unix.ByteSliceToString(uts.Release[:]), Name: cfg.Name, Cloud: cfg.Cloud, Features: []api.Feature{},
-		Flows:   api.Usage{Used: r.Live(), Limit: cfg.Limits.Flows},
-		Reloads: r.reloads.Load(), ReloadsFailed: r.refused.Load(),
+		Process: daemon.Process("relay", r.o.Version, r.started), Cloud: cfg.Cloud, Features: []api.Feature{},
+		Flows: api.Usage{Used: r.Live(), Limit: cfg.Limits.Flows},
 	}
+	s.Name, s.Config, s.Loaded = cfg.Name, cfg.File, time.Unix(0, r.loaded.Load())
+	s.Reloads, s.ReloadsFailed = r.reloads.Load(), r.refused.Load()
 	if f := r.features.Load(); f != nil {
 		s.Features = *f
 	}
 	select {
-	case <-r.drained:
+	case <-r.ended:
 		s.Stopping = true
 	default:
 	}

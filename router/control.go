@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"baton/api"
+	"baton/daemon"
 	kernel "baton/datapath/router"
 	"baton/router/config"
 	"baton/router/explain"
@@ -22,31 +20,33 @@ import (
 // backend is what the control socket serves.
 func (r *Router) backend() api.Backend {
 	return api.Backend{
-		Status:   func(context.Context) (api.Status, error) { return r.Status() },
-		Counters: func(context.Context) ([]api.Counter, error) { return r.counters() },
-		Explain:  func(_ context.Context, q api.Question) (api.Explanation, error) { return r.explain(q) },
-		Drain:    func(_ context.Context, d api.DrainRequest) (api.DrainResult, error) { return r.drain(d) },
+		Part: api.RouterBackend{
+			Status:   func(context.Context) (api.RouterStatus, error) { return r.Status() },
+			Explain:  func(_ context.Context, q api.RouterQuestion) (api.RouterExplanation, error) { return r.explain(q) },
+			Drain:    func(_ context.Context, d api.RouterDrainRequest) (api.RouterDrainResult, error) { return r.drain(d) },
+			Sessions: func(_ context.Context, yield func(api.RouterSession) bool) error { return r.eachSession(yield) },
+		},
+		Counters: daemon.Counters(r.Status, metrics.Series),
 		Reload:   func(context.Context) (api.ReloadResult, error) { return r.Reload() },
-		Sessions: func(_ context.Context, yield func(api.Session) bool) error { return r.eachSession(yield) },
 	}
 }
 
 var errStop = errors.New("enough")
 
-func (r *Router) eachSession(yield func(api.Session) bool) error {
+func (r *Router) eachSession(yield func(api.RouterSession) bool) error {
 	s, now := r.current(), time.Now()
 	err := r.dp.EachSplice(func(sp kernel.Splice) error {
-		session := api.Session{
+		session := api.RouterSession{
 			Client: sp.Client, VIP: sp.VIP, Surrogate: s.names[sp.Surrogate],
-			Leg:   api.Leg{Local: sp.Router, Remote: sp.Server},
+			Leg:   api.RouterLeg{Local: sp.Router, Remote: sp.Server},
 			Since: now.Add(-sp.Age), IdleFor: sp.Quiet,
 			Received: sp.BytesToServer, Sent: sp.BytesToClient, Requests: uint64(sp.ClientRequests),
 		}
 		switch sp.State {
 		case kernel.Active:
-			session.State = api.SessionSpliced
+			session.State = api.RouterSessionSpliced
 		case kernel.Closing:
-			session.State = api.SessionClosing
+			session.State = api.RouterSessionClosing
 		default:
 			return nil
 		}
@@ -61,21 +61,55 @@ func (r *Router) eachSession(yield func(api.Session) bool) error {
 	return err
 }
 
-// Status is the router at a glance.
-func (r *Router) Status() (api.Status, error) {
+// Status is the router at a glance. The error is that of the kernel's maps.
+func (r *Router) Status() (api.RouterStatus, error) {
 	s := r.current()
-	var uts unix.Utsname
-	_ = unix.Uname(&uts)
-	st := api.Status{
-		Version: r.o.Version, PID: os.Getpid(), Started: r.started, Config: s.cfg.File,
-		Loaded: time.Unix(0, r.loaded.Load()), Kernel: unix.ByteSliceToString(uts.Release[:]),
-		Limit: r.dp.Sessions(),
+	st := api.RouterStatus{
+		Process: daemon.Process("router", r.o.Version, r.started), Features: []api.Feature{assigns()}, Interfaces: r.interfaces(),
+		Limit: r.dp.Sessions(), Packets: make(map[string]uint64),
 	}
-	assign := api.Feature{Name: "bpf_sk_assign_tcp_reqsk", Used: kernel.CanAssign()}
-	if !assign.Used {
-		assign.Reason = "needs Linux 6.9: what cannot be spliced is reset"
+	st.Config, st.Loaded = s.cfg.File, time.Unix(0, r.loaded.Load())
+	st.Reloads, st.ReloadsFailed = r.reloads.Load(), r.reloadsFailed.Load()
+	verdicts, err := r.dp.Verdicts()
+	if err != nil {
+		return st, err
 	}
-	st.Features = append(st.Features, assign)
+	for v, n := range verdicts {
+		st.Packets[v.String()] = n
+	}
+	for _, v := range s.cfg.VIPs {
+		vip := api.RouterVIP{Address: v.Address, Mode: string(v.Mode), Routes: len(v.Routes)}
+		if v.Mode == config.Handoff {
+			vip.Pipelining = string(v.Pipelining)
+		}
+		st.VIPs = append(st.VIPs, vip)
+	}
+	for _, p := range s.pools {
+		pool := api.RouterPool{Name: p.cfg.Name, Policy: string(p.cfg.Policy), Reuse: string(p.cfg.Reuse)}
+		for i := range p.cfg.Surrogates {
+			one, err := r.surrogateStatus(s, &p.cfg.Surrogates[i], p.ids[i])
+			if err != nil {
+				return st, err
+			}
+			st.Sessions += one.Sessions
+			pool.Surrogates = append(pool.Surrogates, one)
+		}
+		st.Pools = append(st.Pools, pool)
+	}
+	return st, nil
+}
+
+func assigns() api.Feature {
+	f := api.Feature{Name: "bpf_sk_assign_tcp_reqsk", Used: kernel.CanAssign()}
+	if !f.Used {
+		f.Reason = "needs Linux 6.9: what cannot be spliced is reset"
+	}
+	return f
+}
+
+// interfaces are those that the data path is on.
+func (r *Router) interfaces() []api.RouterInterface {
+	out := []api.RouterInterface{}
 	attached := r.dp.Attached()
 	slices.Sort(attached)
 	for _, ifindex := range attached {
@@ -83,132 +117,45 @@ func (r *Router) Status() (api.Status, error) {
 		if dev, err := net.InterfaceByIndex(ifindex); err == nil {
 			name = dev.Name
 		}
-		st.Interfaces = append(st.Interfaces, api.Interface{Name: name, Attached: true})
-	}
-	for _, v := range s.cfg.VIPs {
-		vip := api.VIP{Address: v.Address, Mode: string(v.Mode), Routes: len(v.Routes)}
-		if v.Mode == config.Handoff {
-			vip.Pipelining = string(v.Pipelining)
-		}
-		st.VIPs = append(st.VIPs, vip)
-	}
-	for _, p := range s.pools {
-		pool := api.Pool{Name: p.cfg.Name, Policy: string(p.cfg.Policy), Reuse: string(p.cfg.Reuse)}
-		for i, sg := range p.cfg.Surrogates {
-			h := r.health.State(sg.Name)
-			counted, err := r.legs.Count(p.ids[i])
-			if err != nil {
-				return st, err
-			}
-			a := api.Surrogate{
-				Name: sg.Name, Address: sg.Address, Weight: sg.Weight, Phase: string(h.Phase), Up: h.Up, Draining: h.Draining,
-				Since: h.Since, LastError: h.LastError, Sessions: counted.Active, IdleLegs: counted.Idle,
-			}
-			if sg.Address.Addr().IsLoopback() || r.local(s, sg.Name) {
-				a.Proxied = "it is on this host"
-			}
-			st.Sessions += counted.Active
-			pool.Surrogates = append(pool.Surrogates, a)
-		}
-		st.Pools = append(st.Pools, pool)
-	}
-	return st, nil
-}
-
-func (r *Router) kernelCounters() []metrics.Counter {
-	counts, err := r.dp.Verdicts()
-	if err != nil {
-		r.log.Error("kernel counters are not read", "err", err)
-		return nil
-	}
-	var out []metrics.Counter
-	for v, n := range counts {
-		out = append(out, metrics.Counter{
-			Name: "packets_total", Help: "Packets by what became of them.", Labels: map[string]string{"verdict": v.String()}, Value: n,
-		})
-	}
-	s := r.current()
-	for name, id := range s.ids {
-		k, err := r.dp.Surrogate(id)
-		if err != nil {
-			continue
-		}
-		for _, c := range []metrics.Counter{
-			{Name: "kernel_handoffs_total", Help: "Sessions spliced or moved to a surrogate.", Value: k.Handoffs},
-			{Name: "legs_recycled_total", Help: "Server legs taken back into their pool.", Value: k.Recycled},
-			{Name: "handoffs_failed_total", Help: "Handoffs that met a close before a response byte.", Value: k.Failed},
-			{Name: "bytes_to_surrogate_total", Help: "TCP payload of ended sessions, to the surrogate.", Value: k.BytesIn},
-			{Name: "bytes_from_surrogate_total", Help: "TCP payload of ended sessions, from the surrogate.", Value: k.BytesOut},
-		} {
-			c.Labels = map[string]string{"surrogate": name}
-			out = append(out, c)
-		}
+		out = append(out, api.RouterInterface{Name: name, Attached: true})
 	}
 	return out
 }
 
-func (r *Router) counters() ([]api.Counter, error) {
-	var out []api.Counter
-	for _, c := range r.kernelCounters() {
-		out = append(out, api.Counter{Name: c.Name, Help: c.Help, Labels: c.Labels, Value: c.Value})
+func (r *Router) surrogateStatus(s *state, sg *config.Surrogate, id uint16) (api.RouterSurrogate, error) {
+	h := r.health.State(sg.Name)
+	legs, err := r.legs.Count(id)
+	if err != nil {
+		return api.RouterSurrogate{}, err
+	}
+	counted, err := r.dp.Surrogate(id)
+	if err != nil {
+		return api.RouterSurrogate{}, err
+	}
+	out := api.RouterSurrogate{
+		Name: sg.Name, Address: sg.Address, Weight: sg.Weight, Phase: string(h.Phase), Up: h.Up, Draining: h.Draining,
+		Since: h.Since, LastError: h.LastError, Sessions: legs.Active, IdleLegs: legs.Idle, OpeningLegs: legs.Opening,
+		Handoffs: counted.Handoffs, Recycled: counted.Recycled, Failed: counted.Failed, BytesTo: counted.BytesIn, BytesFrom: counted.BytesOut,
+	}
+	if sg.Address.Addr().IsLoopback() || r.local(s, sg.Name) {
+		out.Proxied = "it is on this host"
 	}
 	return out, nil
 }
 
-func (r *Router) legCounts() []metrics.Legs {
-	var out []metrics.Legs
-	for _, p := range r.current().pools {
-		for i, sg := range p.cfg.Surrogates {
-			if c, err := r.legs.Count(p.ids[i]); err == nil {
-				out = append(out, metrics.Legs{Pool: p.cfg.Name, Surrogate: sg.Name, Idle: c.Idle, Spliced: c.Active, Opening: c.Opening})
-			}
-		}
-	}
-	return out
-}
-
-func (r *Router) surrogateStates() []metrics.SurrogateState {
-	var out []metrics.SurrogateState
-	for _, p := range r.current().pools {
-		for _, sg := range p.cfg.Surrogates {
-			out = append(out, metrics.SurrogateState{Pool: p.cfg.Name, Surrogate: sg.Name, State: r.health.State(sg.Name)})
-		}
-	}
-	return out
-}
-
-func (r *Router) readiness() metrics.Readiness {
-	ready := metrics.Readiness{Attached: len(r.dp.Attached()) > 0}
-	handoff := false
-	for _, p := range r.current().pools {
-		up := 0
-		for _, sg := range p.cfg.Surrogates {
-			if r.health.State(sg.Name).Usable() {
-				up++
-			}
-		}
-		ready.Pools = append(ready.Pools, metrics.PoolReadiness{Name: p.cfg.Name, Up: up, Total: len(p.cfg.Surrogates)})
-	}
-	for _, v := range r.current().cfg.VIPs {
-		handoff = handoff || v.Mode == "handoff"
-	}
-	ready.Attached = ready.Attached || !handoff
-	return ready
-}
-
-func (r *Router) drain(d api.DrainRequest) (api.DrainResult, error) {
+func (r *Router) drain(d api.RouterDrainRequest) (api.RouterDrainResult, error) {
 	if err := r.health.Drain(d.Surrogate, !d.Undo); err != nil {
 		if errors.Is(err, health.ErrUnknown) {
-			return api.DrainResult{}, fmt.Errorf("surrogate %q: %w", d.Surrogate, api.ErrNotFound)
+			return api.RouterDrainResult{}, fmt.Errorf("surrogate %q: %w", d.Surrogate, api.ErrNotFound)
 		}
-		return api.DrainResult{}, err
+		return api.RouterDrainResult{}, err
 	}
 	id := r.current().ids[d.Surrogate]
 	counted, err := r.legs.Count(id)
-	return api.DrainResult{Surrogate: d.Surrogate, Draining: !d.Undo, Sessions: counted.Active}, err
+	return api.RouterDrainResult{Surrogate: d.Surrogate, Draining: !d.Undo, Sessions: counted.Active}, err
 }
 
-func (r *Router) explain(q api.Question) (api.Explanation, error) {
+func (r *Router) explain(q api.RouterQuestion) (api.RouterExplanation, error) {
 	s := r.current()
 	var headers []string
 	for _, h := range q.Headers {
@@ -222,7 +169,7 @@ func (r *Router) explain(q api.Question) (api.Explanation, error) {
 			}
 		})
 	if err != nil {
-		return api.Explanation{}, fmt.Errorf("%w: %w", api.ErrInvalid, err)
+		return api.RouterExplanation{}, fmt.Errorf("%w: %w", api.ErrInvalid, err)
 	}
 	return Explained(e), nil
 }

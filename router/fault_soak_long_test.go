@@ -183,7 +183,7 @@ func (s *soak) drain() {
 	client := api.NewClient(s.r.socket)
 	defer client.Close()
 	for _, undo := range []bool{false, true} {
-		if _, err := client.Drain(context.Background(), api.DrainRequest{Surrogate: "a", Undo: undo}); err != nil {
+		if _, err := client.RouterDrain(context.Background(), api.RouterDrainRequest{Surrogate: "a", Undo: undo}); err != nil {
 			s.t.Fatal(err)
 		}
 		time.Sleep(time.Duration(s.random.IntN(500)) * time.Millisecond)

@@ -21,7 +21,7 @@ import (
 const checked = "health: {path: /healthz, interval: 500ms, timeout: 500ms, rise: 1, fall: 3}, legs: {min: 4, max: 100}"
 
 // surrogate is what the router knows of one.
-func (r *running) surrogate(name string) api.Surrogate {
+func (r *running) surrogate(name string) api.RouterSurrogate {
 	r.n.t.Helper()
 	for _, p := range r.status().Pools {
 		for _, s := range p.Surrogates {
@@ -31,7 +31,7 @@ func (r *running) surrogate(name string) api.Surrogate {
 		}
 	}
 	r.n.t.Fatalf("no surrogate %s", name)
-	return api.Surrogate{}
+	return api.RouterSurrogate{}
 }
 
 // becomes waits until a surrogate is in a phase, and the command line tells it.

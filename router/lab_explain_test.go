@@ -96,13 +96,13 @@ pools:
 		{"no route", vip4, "GET", "a.test", "/x", "", 1, false, "", 0, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			q := api.Question{URL: "http://" + tt.vip + tt.path, Method: tt.method, Headers: []api.Header{{Name: "Host", Value: tt.host}}}
+			q := api.RouterQuestion{URL: "http://" + tt.vip + tt.path, Method: tt.method, Headers: []api.RouterHeader{{Name: "Host", Value: tt.host}}}
 			request := tt.method + " " + tt.path + " HTTP/1.1\r\nHost: " + tt.host + "\r\n"
 			if name, value, ok := strings.Cut(tt.headers, ": "); ok {
-				q.Headers = append(q.Headers, api.Header{Name: name, Value: value})
+				q.Headers = append(q.Headers, api.RouterHeader{Name: name, Value: value})
 				request += tt.headers + "\r\n"
 			}
-			told, err := client.Explain(context.Background(), q)
+			told, err := client.RouterExplain(context.Background(), q)
 			if err != nil {
 				t.Fatal(err)
 			}

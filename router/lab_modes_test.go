@@ -156,7 +156,7 @@ pools:
 			t.Error("connected")
 		}
 	})
-	if status := r.status(); !slices.ContainsFunc(status.Pools, func(p api.Pool) bool {
+	if status := r.status(); !slices.ContainsFunc(status.Pools, func(p api.RouterPool) bool {
 		return p.Name == "local" && p.Surrogates[0].Proxied != ""
 	}) {
 		t.Errorf("status does not say that the surrogate on loopback is proxied: %+v", status.Pools)

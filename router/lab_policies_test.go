@@ -238,15 +238,15 @@ func explainAgrees(t *testing.T, n *network, r *running) {
 		path := pick("/v/x", "/v", "/a", "/a/b", "/a/b/c", "/x.jpg", "/x.png?q=.jpg", "/x?y.png", "/", "/z") + pick("", "/1", "/2?id=7", "?id=9&part=2", "?id=9")
 		host := pick("a.wild.test", "wild.test", "B.A.WILD.TEST", "only.test", "other.test", "only.test:8100")
 		method := pick("GET", "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS")
-		headers := []api.Header{{Name: "Host", Value: host}}
+		headers := []api.RouterHeader{{Name: "Host", Value: host}}
 		fields := "Host: " + host + "\r\n"
 		if random.IntN(3) == 0 {
 			value := pick("1", "2", " 1")
-			headers = append(headers, api.Header{Name: "X-A", Value: value})
+			headers = append(headers, api.RouterHeader{Name: "X-A", Value: value})
 			fields += "X-A: " + value + "\r\n"
 		}
 		if method == "POST" || method == "PUT" {
-			headers = append(headers, api.Header{Name: "Content-Length", Value: "0"})
+			headers = append(headers, api.RouterHeader{Name: "Content-Length", Value: "0"})
 			fields += "Content-Length: 0\r\n"
 		}
 		request := method + " " + path + " HTTP/1.1\r\n" + fields + "\r\n"
@@ -260,8 +260,8 @@ func explainAgrees(t *testing.T, n *network, r *running) {
 		if err != nil {
 			t.Fatalf("%q: %v", request, err)
 		}
-		question := api.Question{URL: "http://10.9.9.9:8100" + path, Method: method, Headers: headers}
-		said, err := client.Explain(context.Background(), question)
+		question := api.RouterQuestion{URL: "http://10.9.9.9:8100" + path, Method: method, Headers: headers}
+		said, err := client.RouterExplain(context.Background(), question)
 		if err != nil {
 			t.Fatalf("%q: %v", request, err)
 		}
@@ -282,12 +282,12 @@ func explainAgrees(t *testing.T, n *network, r *running) {
 	}
 }
 
-func explainFile(ctx context.Context, n *network, file string, q api.Question) (api.Explanation, error) {
+func explainFile(ctx context.Context, n *network, file string, q api.RouterQuestion) (api.RouterExplanation, error) {
 	args := []string{"router", "explain", "--offline", "-o", "json", "-c", file, "--method", q.Method, q.URL}
 	for _, h := range q.Headers {
 		args = append(args, "--header", h.Name+": "+h.Value)
 	}
-	var e api.Explanation
+	var e api.RouterExplanation
 	out, err := n.baton(ctx, args...)
 	if err != nil {
 		return e, err

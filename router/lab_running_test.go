@@ -100,11 +100,11 @@ func (r *running) await() error {
 		if !strings.Contains(r.Log(), "msg=ready") {
 			return fmt.Errorf("router is not ready:\n%s", r.Log())
 		}
-		status, err := client.Status(context.Background())
+		status, err := client.Router(context.Background())
 		if err != nil {
 			return err
 		}
-		handoff := slices.ContainsFunc(status.VIPs, func(v api.VIP) bool { return v.Mode == "handoff" })
+		handoff := slices.ContainsFunc(status.VIPs, func(v api.RouterVIP) bool { return v.Mode == "handoff" })
 		for _, p := range status.Pools {
 			for _, s := range p.Surrogates {
 				if !s.Up {
@@ -121,7 +121,7 @@ func (r *running) await() error {
 }
 
 // spliced tells whether the log does not say that the surrogate's sessions are proxied.
-func (r *running) spliced(s api.Surrogate) bool {
+func (r *running) spliced(s api.RouterSurrogate) bool {
 	return !strings.Contains(r.Log(), s.Address.String()+" is of another address family")
 }
 
@@ -137,7 +137,7 @@ func (r *running) stop() {
 	client := api.NewClient(r.socket)
 	defer client.Close()
 	err := lab.Poll(answersWithin, func() error {
-		for s, err := range client.Sessions(context.Background()) {
+		for s, err := range client.RouterSessions(context.Background()) {
 			if err != nil {
 				return err
 			}
@@ -301,11 +301,11 @@ func (r *running) fallbacks(vip string) float64 {
 	return sum
 }
 
-func (r *running) status() api.Status {
+func (r *running) status() api.RouterStatus {
 	r.n.t.Helper()
 	client := api.NewClient(r.socket)
 	defer client.Close()
-	status, err := client.Status(context.Background())
+	status, err := client.Router(context.Background())
 	if err != nil {
 		r.n.t.Fatal(err)
 	}

@@ -13,41 +13,43 @@ import (
 	"baton/router/explain"
 )
 
-// Reload reads the configuration again and puts it in force, when it is right. Sessions are kept.
+// Reload reads the configuration again and puts it in force, when it is valid. Sessions are kept. The error wraps api.ErrConflict when the
+// old configuration stays in force.
 func (r *Router) Reload() (api.ReloadResult, error) {
 	r.reloading.Lock()
 	defer r.reloading.Unlock()
 	result, err := r.reload()
-	r.metrics.Reloaded(time.Now(), err)
 	if err != nil {
+		r.reloadsFailed.Add(1)
 		r.log.Error("reload: the old configuration stays in force", "err", err)
-	} else {
-		r.log.Info("reloaded", "changed", strings.Join(result.Changed, "; "))
+		return result, api.Refused(err)
 	}
-	return result, err
+	r.reloads.Add(1)
+	r.log.Info("reloaded", "changed", strings.Join(result.Changed, "; "))
+	return result, nil
 }
 
 func (r *Router) reload() (api.ReloadResult, error) {
 	old := r.current()
 	cfg, err := r.o.Load()
 	if err != nil {
-		return api.ReloadResult{}, fmt.Errorf("%w: %w", api.ErrInvalid, err)
+		return api.ReloadResult{}, err
 	}
 	if fixed := fixedAtStart(old.cfg, cfg); fixed != "" {
-		return api.ReloadResult{}, fmt.Errorf("%w: %s: %s takes effect at a restart only", api.ErrInvalid, cfg.File, fixed)
+		return api.ReloadResult{}, fmt.Errorf("%s: %s takes effect at a restart only", cfg.File, fixed)
 	}
 	if err := Check(cfg); err != nil {
-		return api.ReloadResult{}, fmt.Errorf("%w: %w", api.ErrInvalid, err)
+		return api.ReloadResult{}, err
 	}
 	for _, p := range cfg.Pools {
 		if 2*p.Legs.Max > r.queued {
-			return api.ReloadResult{}, fmt.Errorf("%w: %s:%d: pools.%s.legs.max: more than %d takes effect at a restart only",
-				api.ErrInvalid, cfg.File, p.Line, p.Name, r.queued/2)
+			return api.ReloadResult{}, fmt.Errorf("%s:%d: pools.%s.legs.max: more than %d takes effect at a restart only",
+				cfg.File, p.Line, p.Name, r.queued/2)
 		}
 	}
 	mtu, err := smallestMTU(cfg)
 	if err != nil {
-		return api.ReloadResult{}, fmt.Errorf("%w: %w", api.ErrInvalid, err)
+		return api.ReloadResult{}, err
 	}
 	n, err := old.numbers(r.dp)
 	if err != nil {
@@ -147,8 +149,8 @@ func differences(old, next *config.Config) []string {
 }
 
 // Explained gives an explanation in the form that the control socket speaks.
-func Explained(e *explain.Explanation) api.Explanation {
-	a := api.Explanation{
+func Explained(e *explain.Explanation) api.RouterExplanation {
+	a := api.RouterExplanation{
 		Mode: string(e.Mode), Pool: e.Pool, Policy: string(e.Policy), Status: e.Status, Where: e.Decides,
 		Steps: strings.Split(strings.TrimRight(e.String(), "\n"), "\n"),
 	}
@@ -160,7 +162,7 @@ func Explained(e *explain.Explanation) api.Explanation {
 		a.Surrogate = e.Chosen[0]
 	}
 	for _, c := range e.Candidates {
-		a.Candidates = append(a.Candidates, api.Candidate{Surrogate: c.Name, Usable: c.Excluded == "", Reason: c.Excluded})
+		a.Candidates = append(a.Candidates, api.RouterCandidate{Surrogate: c.Name, Usable: c.Excluded == "", Reason: c.Excluded})
 		if c.Name == a.Surrogate {
 			a.Address, _ = netip.ParseAddrPort(c.Address)
 		}

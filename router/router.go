@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"baton/api"
+	"baton/daemon"
 	"baton/datapath"
 	kernel "baton/datapath/router"
 	"baton/router/config"
@@ -50,15 +50,16 @@ type Router struct {
 	queued  int    // idle legs of a surrogate and class that there is room for
 	mtu     int    // smallest of the clients' interfaces; guarded by reloading once it runs
 
-	state     atomic.Pointer[state]
-	loaded    atomic.Int64 // unix nanoseconds
-	reloading sync.Mutex   // one at a time
-	changed   chan struct{}
+	state                  atomic.Pointer[state]
+	loaded                 atomic.Int64 // unix nanoseconds
+	reloading              sync.Mutex   // one at a time
+	reloads, reloadsFailed atomic.Uint64
+	changed                chan struct{}
 
-	mu        sync.Mutex
-	listeners map[netip.AddrPort]*vipServer
-	group     *errgroup.Group
-	ctx       context.Context
+	mu      sync.Mutex
+	servers map[netip.AddrPort]*vipServer
+	group   *errgroup.Group
+	ctx     context.Context
 
 	addresses addresses
 }
@@ -67,8 +68,9 @@ type Router struct {
 func New(o Options) (_ *Router, err error) {
 	r := &Router{
 		o: o, log: o.Log, started: time.Now(),
-		listeners: make(map[netip.AddrPort]*vipServer),
-		changed:   make(chan struct{}, 1),
+		servers: make(map[netip.AddrPort]*vipServer),
+		changed: make(chan struct{}, 1),
+		metrics: metrics.New(),
 	}
 	defer func() {
 		if err != nil {
@@ -102,9 +104,6 @@ func New(o Options) (_ *Router, err error) {
 	if err != nil {
 		return nil, err
 	}
-	r.metrics = metrics.New(metrics.Options{
-		Version: o.Version, Kernel: r.kernelCounters, Legs: r.legCounts, Surrogates: r.surrogateStates, Ready: r.readiness,
-	})
 	n, err := (&state{}).numbers(r.dp) // nothing of ours is in force: what is known, sessions carry
 	if err != nil {
 		return nil, err
@@ -240,9 +239,14 @@ func (r *Router) start(ctx context.Context) error {
 	}
 	r.group.Go(func() error { return r.sweep(ctx) })
 	r.group.Go(func() error { return r.follow(ctx) })
-	if err := r.serve(ctx, s); err != nil {
-		return err
+	listeners, err := daemon.Listen(s.cfg.Listen.Control, s.cfg.Listen.Metrics)
+	if err != nil {
+		return fmt.Errorf("%s: listen.%w", s.cfg.File, err)
 	}
+	r.group.Go(func() error {
+		listeners.Serve(ctx, r.backend(), r.metrics.Handler(r.o.Version, r.Status), r.log)
+		return nil
+	})
 	warnNotForwarding(s.cfg, r.log)
 	r.log.Info("ready", "vips", len(s.cfg.VIPs), "adopted", r.dp.Adopted())
 	return nil
@@ -422,27 +426,8 @@ func (r *Router) Live() (int, error) {
 func (r *Router) verdicts(vip netip.AddrPort) *fallback.Verdicts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if l := r.listeners[vip]; l != nil {
+	if l := r.servers[vip]; l != nil {
 		return l.verdicts
 	}
 	return fallback.NewVerdicts(1, time.Second)
-}
-
-// serve opens the control socket and the metrics listener.
-func (r *Router) serve(ctx context.Context, s *state) error {
-	if path := s.cfg.Listen.Control; path != "" {
-		l, err := api.Listen(path)
-		if err != nil {
-			return err
-		}
-		r.group.Go(func() error { return api.Serve(ctx, l, r.backend()) })
-	}
-	if at := s.cfg.Listen.Metrics; at != "" {
-		l, err := net.Listen("tcp", at)
-		if err != nil {
-			return fmt.Errorf("%s: listen.metrics: %w", s.cfg.File, err)
-		}
-		r.group.Go(func() error { return r.metrics.Serve(ctx, l) })
-	}
-	return nil
 }

@@ -41,10 +41,10 @@ func (r *Router) listen(s *state) error {
 	}
 	r.mu.Lock()
 	var old []*vipServer
-	for at, l := range r.listeners {
+	for at, l := range r.servers {
 		if mode, keep := want[at]; !keep || mode != l.mode {
 			old = append(old, l)
-			delete(r.listeners, at)
+			delete(r.servers, at)
 		}
 	}
 	r.mu.Unlock()
@@ -53,7 +53,7 @@ func (r *Router) listen(s *state) error {
 	}
 	for at, mode := range want {
 		r.mu.Lock()
-		have := r.listeners[at] != nil
+		have := r.servers[at] != nil
 		r.mu.Unlock()
 		if have {
 			continue
@@ -63,7 +63,7 @@ func (r *Router) listen(s *state) error {
 			return err
 		}
 		r.mu.Lock()
-		r.listeners[at] = l
+		r.servers[at] = l
 		r.mu.Unlock()
 	}
 	return nil
@@ -121,8 +121,8 @@ func (r *Router) stop(v *vipServer) {
 
 func (r *Router) stopListeners() {
 	r.mu.Lock()
-	all := r.listeners
-	r.listeners = make(map[netip.AddrPort]*vipServer)
+	all := r.servers
+	r.servers = make(map[netip.AddrPort]*vipServer)
 	r.mu.Unlock()
 	for _, l := range all {
 		r.stop(l)

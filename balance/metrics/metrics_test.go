@@ -17,7 +17,7 @@ import (
 // full has at least one series of each name.
 func full() api.BalanceStatus {
 	return api.BalanceStatus{
-		Loaded: time.Unix(1700000000, 0), Flows: api.Usage{Used: 3, Limit: 100}, Resets: 5, Reloads: 1, ReloadsFailed: 2,
+		Process: api.Process{Loaded: time.Unix(1700000000, 0), Reloads: 1, ReloadsFailed: 2}, Flows: api.Usage{Used: 3, Limit: 100}, Resets: 5,
 		Links: []api.BalanceLink{
 			{
 				Name: "fibre", State: api.BalanceUsed, Weight: 100, Active: 6, Flows: 7, Connections: 12, Sent: 8, Received: 9, RTT: 250 * time.Millisecond, Loss: 0.25,

@@ -19,7 +19,7 @@ func TestPrintAnycast(t *testing.T) {
 	load, over := 0.5, 1.25
 	preference := uint32(90)
 	s := api.AnycastStatus{
-		Version: "v1", PID: 7, Started: now.Add(-time.Hour), Name: "london",
+		Process: api.Process{Version: "v1", PID: 7, Started: now.Add(-time.Hour), Name: "london"},
 		Site: &api.AnycastSite{
 			Prefixes: []string{"192.0.2.0/24", "2001:db8:1::/48"}, Level: "med", Since: now.Add(-time.Minute), Reason: "load 91 % of the capacity", Want: "prepend-1",
 			Held: "flap budget", HeldUntil: now.Add(90 * time.Second), Penalty: 956.4, Budget: 1000, Health: "up", Load: &load, Fault: "announce: it is closed",
@@ -128,16 +128,18 @@ func TestAnycastCommands(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- api.Serve(ctx, l, api.Backend{
-			Anycast: func(context.Context) (api.AnycastStatus, error) { return api.AnycastStatus{Name: "london"}, nil },
-			AnycastOrder: func(_ context.Context, o api.AnycastOrder) (api.AnycastStatus, error) {
+		done <- api.Serve(ctx, l, api.Backend{Part: api.AnycastBackend{
+			Status: func(context.Context) (api.AnycastStatus, error) {
+				return api.AnycastStatus{Process: api.Process{Name: "london"}}, nil
+			},
+			Order: func(_ context.Context, o api.AnycastOrder) (api.AnycastStatus, error) {
 				heard = append(heard, o)
 				if o.Level == "nonsense" {
 					return api.AnycastStatus{}, api.ErrInvalid
 				}
-				return api.AnycastStatus{Name: "london", Site: &api.AnycastSite{Level: "drain", Reason: "drained by order"}}, nil
+				return api.AnycastStatus{Process: api.Process{Name: "london"}, Site: &api.AnycastSite{Level: "drain", Reason: "drained by order"}}, nil
 			},
-		})
+		}})
 	}()
 	defer func() {
 		cancel()

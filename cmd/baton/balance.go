@@ -140,7 +140,9 @@ func runSwitch(ctx context.Context, s balance.Switch, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	return forwarder.Run(ctx, forwarder.Options{Config: cfg, Version: version, Log: log.With("part", "forwarder")})
+	return forwarder.New(forwarder.Options{
+		Config: cfg, Version: version, Log: log.With("part", "forwarder"), Load: func() (*switchconfig.Config, error) { return switchOf(s) },
+	}).Run(ctx)
 }
 
 func removeSwitch(name string) ([]string, error) {

@@ -12,7 +12,7 @@ import (
 func TestPrintBalance(t *testing.T) {
 	now := time.Unix(1700000000, 0).UTC()
 	s := api.BalanceStatus{
-		Version: "v1", PID: 7, Started: now.Add(-time.Minute), Datapath: "baton", Method: "turns", Flows: api.Usage{Used: 3, Limit: 131072}, Resets: 5,
+		Process: api.Process{Version: "v1", PID: 7, Started: now.Add(-time.Minute)}, Datapath: "baton", Method: "turns", Flows: api.Usage{Used: 3, Limit: 131072}, Resets: 5,
 		Links: []api.BalanceLink{
 			{
 				Name: "fibre", Interface: "eth0", State: "used", Since: now.Add(-30 * time.Second), Tier: 1, Weight: 93, Measured: true,

@@ -55,18 +55,12 @@ func runForwarder(ctx context.Context, d daemon) error {
 	if err != nil {
 		return cli.UsageError{Err: err}
 	}
-	asked := make(chan struct{}, 1)
-	defer onHangup(func() {
-		select {
-		case asked <- struct{}{}:
-		default: // one is due anyway
-		}
-	})()
-	err = forwarder.Run(ctx, forwarder.Options{
+	f := forwarder.New(forwarder.Options{
 		Config: cfg, Version: version, Log: d.log,
-		Load:   func() (*config.Config, error) { return config.Load(d.file) },
-		Reload: asked,
+		Load: func() (*config.Config, error) { return config.Load(d.file) },
 	})
+	defer onHangup(func() { _, _ = f.Reload() })() // which says what comes of it
+	err = f.Run(ctx)
 	if err == nil {
 		d.log.Info("flow entries go on in the kernel: a new start takes their place, baton forwarder cleanup -c " + d.file + " removes them")
 	}

@@ -18,7 +18,7 @@ import (
 func TestPrintForwarder(t *testing.T) {
 	now := time.Unix(1700000000, 0)
 	s := api.ForwarderStatus{
-		Name: "edge", DatapathID: "000000000000002a", FailMode: "secure", Version: "v1", PID: 7, Started: now.Add(-time.Minute),
+		Process: api.Process{Name: "edge", Version: "v1", PID: 7, Started: now.Add(-time.Minute)}, DatapathID: "000000000000002a", FailMode: "secure",
 		Entries: api.Usage{Used: 3, Limit: 100}, Groups: api.Usage{Used: 1, Limit: 10}, Meters: api.Usage{Limit: 5},
 		Journal: &api.ForwarderJournal{Records: 4, Bytes: 512},
 		Picks: &api.ForwarderPicks{Flows: api.Usage{Used: 9, Limit: 4096}, Ports: []api.ForwarderPickPort{
@@ -26,7 +26,7 @@ func TestPrintForwarder(t *testing.T) {
 			{Port: "3", Interface: "eth3", Flows: 1},
 		}},
 		Ports: []api.ForwarderPort{
-			{Number: "1", Interface: "eth1", Present: true, Up: true, Counters: &api.PortCounters{RxPackets: 1, RxBytes: 60, TxPackets: 2, TxBytes: 120}},
+			{Number: "1", Interface: "eth1", Present: true, Up: true, Counters: &api.ForwarderPortCounters{RxPackets: 1, RxBytes: 60, TxPackets: 2, TxBytes: 120}},
 			{Number: "2", Interface: "eth2", Present: true, Config: []string{"port_down", "no_recv"}},
 			{Number: "LOCAL", Interface: "sw0"},
 		},

@@ -36,7 +36,7 @@ icmpv4_type, icmpv4_code, icmpv6_type, icmpv6_code. With --pcap it is the first 
 		if err != nil {
 			return cli.UsageError{Err: err}
 		}
-		t, err := client.Trace(ctx, api.TraceRequest{InPort: inPort, Frame: frame})
+		t, err := client.ForwarderTrace(ctx, api.ForwarderTraceRequest{InPort: inPort, Frame: frame})
 		if err != nil {
 			return err
 		}
@@ -110,7 +110,7 @@ func firstFrame(r io.Reader) ([]byte, error) {
 	return frame, nil
 }
 
-func printTrace(out io.Writer, frame []byte, t *api.Trace) {
+func printTrace(out io.Writer, frame []byte, t *api.ForwarderTrace) {
 	for _, s := range t.Steps {
 		fmt.Fprintf(out, "%s%s\n", strings.Repeat("  ", s.Depth), s.Text)
 	}

@@ -84,16 +84,16 @@ func TestTracedFrame(t *testing.T) {
 func TestPrintTrace(t *testing.T) {
 	var out bytes.Buffer
 	frame := []byte{1, 2}
-	printTrace(&out, frame, &api.Trace{
-		Steps: []api.TraceStep{{Depth: 0, Text: "table 0"}, {Depth: 2, Text: "out"}},
-		Sent:  []api.TraceSent{{Port: "2", Interface: "eth2", Frame: frame}, {Port: "3", Interface: "eth3", Frame: []byte{3}, Maybe: true}},
-		Punted: []api.TracePunted{
+	printTrace(&out, frame, &api.ForwarderTrace{
+		Steps: []api.ForwarderTraceStep{{Depth: 0, Text: "table 0"}, {Depth: 2, Text: "out"}},
+		Sent:  []api.ForwarderTraceSent{{Port: "2", Interface: "eth2", Frame: frame}, {Port: "3", Interface: "eth3", Frame: []byte{3}, Maybe: true}},
+		Punted: []api.ForwarderTracePunted{
 			{Reason: "no_match", Table: 7, Bytes: 2, Frame: frame}, {Reason: "action", Bytes: 1, Frame: []byte{4}, Maybe: true},
 		},
 	})
-	printTrace(&out, frame, &api.Trace{})
-	printTrace(&out, frame, &api.Trace{Bridged: true})
-	printTrace(&out, frame, &api.Trace{Stack: frame})
+	printTrace(&out, frame, &api.ForwarderTrace{})
+	printTrace(&out, frame, &api.ForwarderTrace{Bridged: true})
+	printTrace(&out, frame, &api.ForwarderTrace{Stack: frame})
 	const want = `table 0
     out
 

@@ -198,7 +198,7 @@ func TestPurgeUnitIsValid(t *testing.T) {
 func TestPrintPurge(t *testing.T) {
 	now := time.Unix(1700000000, 0)
 	s := api.PurgeStatus{
-		Version: "v1", PID: 7, Started: now.Add(-time.Minute), Waiting: api.Usage{Used: 3, Limit: 262144}, Resets: 5,
+		Process: api.Process{Version: "v1", PID: 7, Started: now.Add(-time.Minute)}, Waiting: api.Usage{Used: 3, Limit: 262144}, Resets: 5,
 		Cgroups: []string{"/a", "/b"}, CgroupsMissing: []string{"/b"},
 		Features: []api.Feature{{Name: "resets", Reason: "no CAP_NET_RAW"}, {Name: "other", Used: true}},
 		Policies: []api.PurgePolicy{

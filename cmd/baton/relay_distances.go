@@ -24,7 +24,7 @@ the answer: it is what the relay knows, for name servers and routers to go by.`,
 		Example: `  baton relay distances
   baton relay distances -o json | jq -r '.destinations | sort_by(.rtt_ns)[] | select(.up) | .server'`,
 	}, func(ctx context.Context, client *api.Client, format *cli.Format) error {
-		d, err := client.Distances(ctx)
+		d, err := client.RelayDistances(ctx)
 		if err != nil {
 			return err
 		}
@@ -41,7 +41,7 @@ route fails.`,
 		Example: `  baton relay routes
   baton relay routes -o json | jq -r '.[] | [.server, (.via // ["directly"] | join(","))] | @tsv'`,
 	}, func(ctx context.Context, client *api.Client, format *cli.Format) error {
-		d, err := client.Distances(ctx)
+		d, err := client.RelayDistances(ctx)
 		if err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ route fails.`,
 	})
 }
 
-func printDistances(out io.Writer, d *api.Distances, now time.Time) error {
+func printDistances(out io.Writer, d *api.RelayDistances, now time.Time) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "PEER\tADDRESS\tRTT\tSTATE")
 	for _, p := range d.Peers {

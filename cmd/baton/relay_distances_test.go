@@ -13,8 +13,8 @@ import (
 func TestPrintDistances(t *testing.T) {
 	now := time.Unix(1700000000, 0)
 	at := netip.MustParseAddrPort
-	d := api.Distances{
-		Peers: []api.PeerDistance{
+	d := api.RelayDistances{
+		Peers: []api.RelayPeerDistance{
 			{Name: "mumbai", Address: at("203.0.113.7:7000"), Up: true, RTT: 215300 * time.Microsecond}, {Name: "dubai", Address: at("203.0.113.9:7000")},
 		},
 		Destinations: []api.RelayDestination{

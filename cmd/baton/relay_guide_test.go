@@ -396,7 +396,7 @@ func (g *relayGuide) sameFlow(script string) {
 		if !strings.Contains(out, "192.0.2.20:") || !strings.Contains(out, "198.51.100.5:80") {
 			g.Errorf("%s does not show the flow:\n%s", name, out)
 		}
-		var f api.Flow
+		var f api.RelayFlow
 		if err := json.Unmarshal([]byte(out[strings.LastIndexByte(strings.TrimSpace(out), '\n')+1:]), &f); err != nil {
 			g.Fatalf("%v in\n%s", err, out)
 		}

@@ -14,7 +14,7 @@ func TestPrintRelay(t *testing.T) {
 	now := time.Unix(1700000000, 0)
 	at := netip.MustParseAddrPort
 	s := api.RelayStatus{
-		Name: "frankfurt", Version: "v1", PID: 7, Started: now.Add(-time.Minute), Stopping: true, Flows: api.Usage{Used: 3, Limit: 65536},
+		Process: api.Process{Name: "frankfurt", Version: "v1", PID: 7, Started: now.Add(-time.Minute)}, Stopping: true, Flows: api.Usage{Used: 3, Limit: 65536},
 		Features: []api.Feature{{Name: "programs", Used: true}, {Name: "congestion bbr", Reason: "the kernel does not have it"}},
 		Entries: []api.RelayEntry{
 			{Name: "web", Open: true, Listen: at("0.0.0.0:8443"), Mode: "plain", Destination: at("198.51.100.5:443"), Via: []string{"mumbai"},

@@ -29,7 +29,7 @@ flow's route.`,
 		if format.Text() {
 			fmt.Fprintln(w, "CLIENT\tSERVER\tCAME BY\tGOES BY\tSTAGE\tAGE\tIDLE\tFROM CLIENT\tFROM SERVER\t")
 		}
-		for f, err := range client.Flows(ctx) {
+		for f, err := range client.RelayFlows(ctx) {
 			if err == nil && !format.Text() {
 				err = format.Item(e.Out, f)
 			} else if err == nil {
@@ -52,7 +52,7 @@ func endpoint(known bool, address fmt.Stringer) string {
 	return address.String()
 }
 
-func cameBy(f *api.Flow) string {
+func cameBy(f *api.RelayFlow) string {
 	if f.Entry != "" {
 		return f.Entry
 	}
@@ -66,7 +66,7 @@ func goesBy(via []string) string {
 	return strings.Join(via, " ")
 }
 
-func stage(f *api.Flow) string {
+func stage(f *api.RelayFlow) string {
 	if f.Probe {
 		return f.Stage + " (probe)"
 	}
@@ -87,7 +87,7 @@ There is no way back but another start.`,
 		if !graceful {
 			return cli.Usagef("--graceful is missing: a relay ends with its last flow; for example: baton relay stop --graceful")
 		}
-		d, err := client.RelayDrain(ctx)
+		d, err := client.RelayStop(ctx)
 		if err != nil {
 			return err
 		}
@@ -125,7 +125,7 @@ func relayEnded(ctx context.Context, client *api.Client) error {
 func relayPlanCommand(p *part, e cli.Env) *cobra.Command {
 	var (
 		client, server string
-		q              api.PlanRequest
+		q              api.RelayPlanRequest
 	)
 	c := &cobra.Command{
 		Use:   "plan",
@@ -139,7 +139,7 @@ ADDRESS is an IP address, with or without a port (443).`,
   baton relay plan --client 192.0.2.7 --server 198.51.100.5 --direct 265ms --size 10000000   # is it worth it?`,
 	}
 	p.show(e, c, func(ctx context.Context, asked *api.Client, format *cli.Format) error {
-		plan, err := asked.Plan(ctx, q)
+		plan, err := asked.RelayPlan(ctx, q)
 		if err != nil {
 			return err
 		}

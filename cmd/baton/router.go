@@ -122,7 +122,7 @@ func cleanRouter(file string) ([]string, error) {
 }
 
 func routerStatus(ctx context.Context, client *api.Client) (status, error) {
-	s, err := client.Status(ctx)
+	s, err := client.Router(ctx)
 	return status{
 		data: s, table: func(out io.Writer, wide bool) error { return printRouter(out, &s, wide, time.Now()) },
 		brief: brief{
@@ -132,7 +132,7 @@ func routerStatus(ctx context.Context, client *api.Client) (status, error) {
 	}, err
 }
 
-func printRouter(out io.Writer, s *api.Status, wide bool, now time.Time) error {
+func printRouter(out io.Writer, s *api.RouterStatus, wide bool, now time.Time) error {
 	fmt.Fprintf(out, "baton %s, pid %d, up %s, %d of %d sessions in use\n", s.Version, s.PID, age(now, s.Started), s.Sessions, s.Limit)
 	if wide {
 		fmt.Fprintf(out, "%s, read %s ago; Linux %s\n", s.Config, age(now, s.Loaded), s.Kernel)
@@ -149,7 +149,7 @@ func printRouter(out io.Writer, s *api.Status, wide bool, now time.Time) error {
 }
 
 // printBackends prints a line for each surrogate.
-func printBackends(out io.Writer, s *api.Status, wide bool, now time.Time) error {
+func printBackends(out io.Writer, s *api.RouterStatus, wide bool, now time.Time) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	more := ""
 	if wide {
@@ -168,7 +168,7 @@ func printBackends(out io.Writer, s *api.Status, wide bool, now time.Time) error
 	return w.Flush()
 }
 
-func surrogateState(sg *api.Surrogate) string {
+func surrogateState(sg *api.RouterSurrogate) string {
 	state := sg.Phase
 	if sg.Draining {
 		state += ", draining"

@@ -29,7 +29,7 @@ func routerSessionsCommand(p *part, e cli.Env) *cobra.Command {
 		if format.Text() {
 			fmt.Fprintln(w, "CLIENT\tVIP\tSURROGATE\tSERVER LEG\tSTATE\tAGE\tIDLE\tIN\tOUT\tREQUESTS\t")
 		}
-		for s, err := range client.Sessions(ctx) {
+		for s, err := range client.RouterSessions(ctx) {
 			if err == nil && !format.Text() {
 				err = format.Item(e.Out, s)
 			} else if err == nil {
@@ -58,7 +58,7 @@ func routerBackendCommand(p *part, e cli.Env) *cobra.Command {
 			Short:   "List the surrogates with their state, sessions and idle legs (connections)",
 			Example: "  baton router backend list\n  baton router backend list -w",
 		}, func(ctx context.Context, client *api.Client, format *cli.Format) error {
-			s, err := client.Status(ctx)
+			s, err := client.Router(ctx)
 			if err != nil {
 				return err
 			}
@@ -79,7 +79,7 @@ func routerBackendCommand(p *part, e cli.Env) *cobra.Command {
 
 func (p *part) drainCommand(e cli.Env, c *cobra.Command, undo bool) *cobra.Command {
 	return p.ask(c, func(ctx context.Context, client *api.Client, format *cli.Format, args []string) error {
-		d, err := client.Drain(ctx, api.DrainRequest{Surrogate: args[0], Undo: undo})
+		d, err := client.RouterDrain(ctx, api.RouterDrainRequest{Surrogate: args[0], Undo: undo})
 		if err != nil {
 			return err
 		}
@@ -144,8 +144,8 @@ The running router answers, by the health that it sees. With --offline the confi
 	return c
 }
 
-func (r *request) question(url string) (api.Question, error) {
-	q := api.Question{URL: url, Method: r.method}
+func (r *request) question(url string) (api.RouterQuestion, error) {
+	q := api.RouterQuestion{URL: url, Method: r.method}
 	if r.client != "" {
 		a, err := netip.ParseAddr(r.client)
 		if err != nil {
@@ -158,15 +158,15 @@ func (r *request) question(url string) (api.Question, error) {
 		if !ok {
 			return q, cli.Usagef("--header: %q is not NAME: VALUE, such as 'Host: cdn.example.net'", h)
 		}
-		q.Headers = append(q.Headers, api.Header{Name: name, Value: strings.TrimSpace(value)})
+		q.Headers = append(q.Headers, api.RouterHeader{Name: name, Value: strings.TrimSpace(value)})
 	}
 	return q, nil
 }
 
-func (r *request) explain(ctx context.Context, at *asked, q api.Question) (a api.Explanation, err error) {
+func (r *request) explain(ctx context.Context, at *asked, q api.RouterQuestion) (a api.RouterExplanation, err error) {
 	if !r.offline {
 		err = at.ask(ctx, func(ctx context.Context, client *api.Client) error {
-			a, err = client.Explain(ctx, q)
+			a, err = client.RouterExplain(ctx, q)
 			return err
 		})
 		return a, err

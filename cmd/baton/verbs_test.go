@@ -37,49 +37,61 @@ func serve(t *testing.T, b api.Backend) (socket string) {
 	return socket
 }
 
-// statuses answers for all parts.
-func statuses(pid int) api.Backend {
-	began := time.Now().Add(-time.Hour)
-	return api.Backend{
-		Status: func(context.Context) (api.Status, error) {
-			return api.Status{Version: "v1", PID: pid, Started: began, Pools: []api.Pool{{Name: "p", Surrogates: []api.Surrogate{{Name: "s1", Up: true}}}}}, nil
+// daemons answer for each part.
+func daemons(pid int) map[string]api.Backend {
+	process := func(name string) api.Process {
+		return api.Process{Version: "v1", PID: pid, Started: time.Now().Add(-time.Hour), Name: name}
+	}
+	all := map[string]api.Backend{}
+	for name, part := range map[string]api.Part{
+		"router": routerDaemon(process("")),
+		"relay": api.RelayBackend{
+			Status: func(context.Context) (api.RelayStatus, error) { return api.RelayStatus{Process: process("r")}, nil },
+			Distances: func(context.Context) (api.RelayDistances, error) {
+				return api.RelayDistances{Destinations: []api.RelayDestination{{Destination: "d", Chosen: true, Via: []string{"x"}, Instead: [][]string{{"y", "z"}}}}}, nil
+			},
 		},
-		Relay: func(context.Context) (api.RelayStatus, error) {
-			return api.RelayStatus{Version: "v1", PID: pid, Started: began, Name: "r"}, nil
+		"anycast": api.AnycastBackend{Status: func(context.Context) (api.AnycastStatus, error) {
+			return api.AnycastStatus{Process: process("a"), Site: &api.AnycastSite{Level: "med", Health: "up"}}, nil
+		}},
+		"forwarder": api.ForwarderBackend{Status: func(context.Context) (api.ForwarderStatus, error) {
+			return api.ForwarderStatus{Process: process("f")}, nil
+		}},
+		"balance": api.BalanceBackend{Status: func(context.Context) (api.BalanceStatus, error) {
+			return api.BalanceStatus{Process: process("b")}, nil
+		}},
+		"purge": api.PurgeBackend{Status: func(context.Context) (api.PurgeStatus, error) {
+			return api.PurgeStatus{Process: process(""), Policies: []api.PurgePolicy{{Name: "web"}}}, nil
+		}},
+	} {
+		all[name] = api.Backend{Part: part}
+	}
+	return all
+}
+
+func routerDaemon(process api.Process) api.RouterBackend {
+	return api.RouterBackend{
+		Status: func(context.Context) (api.RouterStatus, error) {
+			return api.RouterStatus{Process: process, Pools: []api.RouterPool{{Name: "p", Surrogates: []api.RouterSurrogate{{Name: "s1", Up: true}}}}}, nil
 		},
-		Anycast: func(context.Context) (api.AnycastStatus, error) {
-			return api.AnycastStatus{Version: "v1", PID: pid, Started: began, Name: "a", Site: &api.AnycastSite{Level: "med", Health: "up"}}, nil
-		},
-		Forwarder: func(context.Context) (api.ForwarderStatus, error) {
-			return api.ForwarderStatus{Version: "v1", PID: pid, Started: began, Name: "f"}, nil
-		},
-		Balance: func(context.Context) (api.BalanceStatus, error) {
-			return api.BalanceStatus{Version: "v1", PID: pid, Started: began, Name: "b"}, nil
-		},
-		Purge: func(context.Context) (api.PurgeStatus, error) {
-			return api.PurgeStatus{Version: "v1", PID: pid, Started: began, Policies: []api.PurgePolicy{{Name: "web"}}}, nil
-		},
-		Distances: func(context.Context) (api.Distances, error) {
-			return api.Distances{Destinations: []api.RelayDestination{{Destination: "d", Chosen: true, Via: []string{"x"}, Instead: [][]string{{"y", "z"}}}}}, nil
-		},
-		Sessions: func(_ context.Context, yield func(api.Session) bool) error {
-			_ = yield(api.Session{Surrogate: "s1"}) && yield(api.Session{Surrogate: "s2"})
+		Sessions: func(_ context.Context, yield func(api.RouterSession) bool) error {
+			_ = yield(api.RouterSession{Surrogate: "s1"}) && yield(api.RouterSession{Surrogate: "s2"})
 			return nil
 		},
-		Drain: func(_ context.Context, r api.DrainRequest) (api.DrainResult, error) {
+		Drain: func(_ context.Context, r api.RouterDrainRequest) (api.RouterDrainResult, error) {
 			if r.Surrogate != "s1" {
-				return api.DrainResult{}, fmt.Errorf("surrogate %q: %w", r.Surrogate, api.ErrNotFound)
+				return api.RouterDrainResult{}, fmt.Errorf("surrogate %q: %w", r.Surrogate, api.ErrNotFound)
 			}
-			return api.DrainResult{Surrogate: r.Surrogate, Draining: !r.Undo, Sessions: 2}, nil
+			return api.RouterDrainResult{Surrogate: r.Surrogate, Draining: !r.Undo, Sessions: 2}, nil
 		},
 	}
 }
 
 // TestFormatsOfStatus: each part's status parses in the formats of programs, and has the same in all.
 func TestFormatsOfStatus(t *testing.T) {
-	socket := serve(t, statuses(4711))
 	for _, p := range parts() {
 		t.Run(p.name, func(t *testing.T) {
+			socket := serve(t, daemons(4711)[p.name])
 			for format, parse := range map[string]func([]byte, any) error{
 				"json": json.Unmarshal, "yaml": func(b []byte, to any) error { return yaml.Unmarshal(b, to) },
 			} {
@@ -100,7 +112,10 @@ func TestFormatsOfStatus(t *testing.T) {
 
 // TestVerbsOfParts asks a daemon by the commands that only one part has.
 func TestVerbsOfParts(t *testing.T) {
-	socket := serve(t, statuses(1))
+	sockets := map[string]string{}
+	for name, b := range daemons(1) {
+		sockets[name] = serve(t, b)
+	}
 	for _, tt := range []struct {
 		args string
 		code int
@@ -119,7 +134,8 @@ func TestVerbsOfParts(t *testing.T) {
 		{"anycast plan", cli.Usage, "a is no planner"},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
-			status, out, errs := said(t, append(strings.Fields(tt.args), "--control", socket)...)
+			args := strings.Fields(tt.args)
+			status, out, errs := said(t, append(args, "--control", sockets[args[0]])...)
 			if status != tt.code || !strings.Contains(out+errs, tt.want) || (status == 0) != (errs == "") {
 				t.Errorf("status %d, %q, %q; want %d, %q", status, out, errs, tt.code, tt.want)
 			}
@@ -130,7 +146,7 @@ func TestVerbsOfParts(t *testing.T) {
 // TestReload: the command says whether the new configuration was taken, what has changed, and why it was refused.
 func TestReload(t *testing.T) {
 	var answer error
-	socket := serve(t, api.Backend{Reload: func(context.Context) (api.ReloadResult, error) {
+	socket := serve(t, api.Backend{Part: api.PurgeBackend{}, Reload: func(context.Context) (api.ReloadResult, error) {
 		return api.ReloadResult{Config: "/etc/x.yaml", Changed: []string{"pool p is new"}}, answer
 	}})
 	for _, p := range parts() {
@@ -158,7 +174,7 @@ func TestHostStatus(t *testing.T) {
 	dir := t.TempDir()
 	var all []*part
 	for i, p := range parts() {
-		usual := serve(t, statuses(100+i))
+		usual := serve(t, daemons(100 + i)[p.name])
 		p.sockets = []string{usual, filepath.Dir(usual) + "/*.sock", dir + "/none.sock"}
 		if p.name == "balance" {
 			p.sockets = nil

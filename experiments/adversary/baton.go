@@ -125,7 +125,7 @@ func (r *router) ready() error {
 		return errors.New("it has ended")
 	default:
 	}
-	status, err := r.client.Status(context.Background())
+	status, err := r.client.Router(context.Background())
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (r *router) check(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	status, err := r.client.Status(ctx)
+	status, err := r.client.Router(ctx)
 	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return
 	}
@@ -204,7 +204,7 @@ func (r *router) settle(ctx context.Context, b Batch) {
 // settled says what is left of sessions, and where the router's legs are not those that the surrogates have. A surrogate that forges segments of
 // its own kernel's connections has connections that it has ended itself.
 func (r *router) settled(ctx context.Context, forged bool) error {
-	status, err := r.client.Status(ctx)
+	status, err := r.client.Router(ctx)
 	if err != nil {
 		return err
 	}
@@ -313,7 +313,7 @@ func (r *router) metrics() (map[string]float64, error) {
 func (r *router) sessions(ctx context.Context) string {
 	var b strings.Builder
 	count := 0
-	for s, err := range r.client.Sessions(ctx) {
+	for s, err := range r.client.RouterSessions(ctx) {
 		if err != nil {
 			return err.Error()
 		}

@@ -205,7 +205,7 @@ func (c *crowd) forget() {
 }
 
 // connections counts the legs that a surrogate has.
-func (n *network) connections(s api.Surrogate) (count int, err error) {
+func (n *network) connections(s api.RouterSurrogate) (count int, err error) {
 	for _, at := range n.sites {
 		if at.address.Addr() != s.Address.Addr() {
 			continue

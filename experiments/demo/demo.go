@@ -181,7 +181,7 @@ func (d *demo) startRouter(ctx context.Context) (err error) {
 			return nil
 		default:
 		}
-		s, err := d.control.Status(ctx)
+		s, err := d.control.Router(ctx)
 		if err != nil {
 			return err
 		}

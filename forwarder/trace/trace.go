@@ -30,8 +30,8 @@ type Options struct {
 }
 
 // Run says what becomes of a frame that comes in by a port, which is one of the options'. Meters let it pass.
-func Run(o Options, in openflow.PortNo, frame []byte) api.Trace {
-	t := tracer{o: o, in: in, maybe: never, out: api.Trace{Sent: []api.TraceSent{}, Punted: []api.TracePunted{}}}
+func Run(o Options, in openflow.PortNo, frame []byte) api.ForwarderTrace {
+	t := tracer{o: o, in: in, maybe: never, out: api.ForwarderTrace{Sent: []api.ForwarderTraceSent{}, Punted: []api.ForwarderTracePunted{}}}
 	s := model.Switch{
 		Pipeline: o.Pipeline, DropFragments: o.DropFragments, NormalStack: o.NormalStack, Picks: o.Picks, Find: o.Pipeline.Lookup, EveryBucket: true, Tell: t.tell,
 	}
@@ -43,7 +43,7 @@ func Run(o Options, in openflow.PortNo, frame []byte) api.Trace {
 		t.line(0, "port %v takes nothing: %s", in, t.refusal())
 	}
 	for i, sent := range r.Sent {
-		t.out.Sent = append(t.out.Sent, api.TraceSent{
+		t.out.Sent = append(t.out.Sent, api.ForwarderTraceSent{
 			Port: sent.Port.String(), Interface: t.port(sent.Port).Interface, Frame: sent.Frame, Maybe: t.sent[i],
 		})
 	}
@@ -52,7 +52,7 @@ func Run(o Options, in openflow.PortNo, frame []byte) api.Trace {
 		if int(p.MaxLen) < n && p.MaxLen != wholePacket {
 			n = int(p.MaxLen)
 		}
-		t.out.Punted = append(t.out.Punted, api.TracePunted{
+		t.out.Punted = append(t.out.Punted, api.ForwarderTracePunted{
 			Reason: strings.ToLower(p.Reason.String()), Table: int(p.Table), Bytes: n, Frame: p.Frame, Maybe: t.punted[i],
 		})
 	}
@@ -71,7 +71,7 @@ const (
 type tracer struct {
 	o      Options
 	in     openflow.PortNo
-	out    api.Trace
+	out    api.ForwarderTrace
 	fields []openflow.TLV
 	// maybe is the depth from which on everything depends on the choice of a select group.
 	maybe        int
@@ -79,7 +79,7 @@ type tracer struct {
 }
 
 func (t *tracer) line(depth int, format string, args ...any) {
-	t.out.Steps = append(t.out.Steps, api.TraceStep{Depth: depth, Text: fmt.Sprintf(format, args...)})
+	t.out.Steps = append(t.out.Steps, api.ForwarderTraceStep{Depth: depth, Text: fmt.Sprintf(format, args...)})
 }
 
 // port is the zero Port for one that the switch has not.

@@ -170,7 +170,7 @@ func ports() []Port {
 }
 
 // text leaves the fields out that the packet comes with.
-func text(r *api.Trace, came []byte) string {
+func text(r *api.ForwarderTrace, came []byte) string {
 	var lines []string
 	for _, s := range r.Steps[1:] {
 		lines = append(lines, strings.Repeat("  ", s.Depth)+s.Text)

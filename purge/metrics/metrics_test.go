@@ -20,7 +20,7 @@ import (
 // full has at least one series of each name.
 func full() api.PurgeStatus {
 	return api.PurgeStatus{
-		Loaded: time.Unix(1700000000, 0), Waiting: api.Usage{Used: 3, Limit: 100}, Resets: 5, ResetsFailed: 6, Reloads: 1, ReloadsFailed: 2,
+		Process: api.Process{Loaded: time.Unix(1700000000, 0), Reloads: 1, ReloadsFailed: 2}, Waiting: api.Usage{Used: 3, Limit: 100}, Resets: 5, ResetsFailed: 6,
 		Features: []api.Feature{{Name: "resets", Used: true}, {Name: "orphans"}},
 		Cgroups:  []string{"/a", "/b"}, CgroupsMissing: []string{"/b"},
 		Policies: []api.PurgePolicy{

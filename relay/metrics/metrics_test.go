@@ -23,7 +23,7 @@ import (
 func full() api.RelayStatus {
 	at := netip.MustParseAddrPort
 	return api.RelayStatus{
-		Loaded: time.Unix(1700000000, 0), Flows: api.Usage{Used: 5, Limit: 100},
+		Process: api.Process{Loaded: time.Unix(1700000000, 0), Reloads: 1, ReloadsFailed: 2}, Flows: api.Usage{Used: 5, Limit: 100},
 		Workers: []api.RelayWorker{
 			{Worker: 0, Live: 3, Flows: 7, Refused: map[string]uint64{"no_trunk": 2, "refused": 0}, Expired: map[string]uint64{"header": 1}, Spliced: 1 << 40},
 			{Worker: 1, Early: 4, Probes: 5, Rerouted: 13, Refused: map[string]uint64{"no_trunk": 3}, Copied: 6, Pipes: 7, WithoutPipe: 8, Full: 9, BadPrefaces: 10,
@@ -40,7 +40,6 @@ func full() api.RelayStatus {
 		Packets: map[string]uint64{"steered": 9, "pass": 0},
 		Starts: []api.RelayStart{{Trunks: "to", Address: at("203.0.113.7:7000"), Window: 40, Established: 1, Flights: 2, Sent: 3, Retransmitted: 4,
 			Refused: 5}},
-		Reloads: 1, ReloadsFailed: 2,
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package metrics is what the router tells Prometheus, and /healthz. It knows nothing of eBPF: the kernel's counters
-// come from a function. Every name begins with baton_router_; the words are those of docs/architecture.md.
+// Package metrics is what the router tells Prometheus, and /healthz: its status in numbers, and what happens meanwhile. Every name begins
+// with baton_router_; the words are those of docs/architecture.md.
 package metrics
 
 import (
@@ -9,8 +9,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"baton/api"
+	"baton/exporter"
 	"baton/router/fallback"
 	"baton/router/health"
 )
@@ -26,40 +27,14 @@ var DecisionBuckets = []float64{
 // requestBuckets suit whole proxied requests, in seconds.
 var requestBuckets = []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300}
 
-// Options make a Metrics. The functions are called at each scrape, perhaps from several goroutines, and may be nil.
-type Options struct {
-	Version    string
-	Kernel     func() []Counter        // the data path's counters
-	Legs       func() []Legs           // per surrogate
-	Surrogates func() []SurrogateState // health.Checker's states with their pools
-	Ready      func() Readiness        // for /healthz; nil: never ready
-}
-
-// Legs is the state of a surrogate's leg pool.
-type Legs struct {
-	Pool, Surrogate        string
-	Idle, Spliced, Opening int
-}
-
-// SurrogateState is one surrogate of one pool.
-type SurrogateState struct {
-	Pool, Surrogate string
-	State           health.State
-}
-
-// Metrics holds the router's collectors. Its methods may be called from any goroutine.
+// Metrics counts what a status does not tell: what happens, as it happens. Its methods may be called from any goroutine.
 type Metrics struct {
-	registry *prometheus.Registry
-	ready    func() Readiness
-
 	decisions   *prometheus.HistogramVec
 	handoffs    *prometheus.CounterVec
 	legEvents   *prometheus.CounterVec
 	transitions *prometheus.CounterVec
 	checks      *prometheus.HistogramVec
 	checkFails  *prometheus.CounterVec
-	reloads     *prometheus.CounterVec
-	reloaded    prometheus.Gauge
 
 	requests    *prometheus.CounterVec
 	durations   *prometheus.HistogramVec
@@ -70,8 +45,8 @@ type Metrics struct {
 	connections *prometheus.GaugeVec
 }
 
-// New makes a Metrics with a registry of its own.
-func New(o Options) *Metrics {
+// New makes a Metrics.
+func New() *Metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
 	}
@@ -81,17 +56,13 @@ func New(o Options) *Metrics {
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels)
 	}
-	m := &Metrics{
-		registry:    prometheus.NewRegistry(),
-		ready:       o.Ready,
+	return &Metrics{
 		decisions:   histogram("decision_duration_seconds", "Time in user space from a request's first octet to its release, a verdict or the fallback.", DecisionBuckets, "vip", "outcome"),
 		handoffs:    counter("handoffs_total", "Handoffs that user space made, by surrogate.", "vip", "surrogate"),
 		legEvents:   counter("leg_events_total", "What happened to server legs: opened, refused, closed by the surrogate, renewed.", "surrogate", "event"),
 		transitions: counter("surrogate_transitions_total", "Changes of a surrogate's phase.", "surrogate", "phase"),
 		checks:      histogram("health_check_duration_seconds", "Time of active health checks.", prometheus.DefBuckets, "surrogate"),
 		checkFails:  counter("health_check_failures_total", "Active health checks that failed.", "surrogate"),
-		reloads:     counter("config_reloads_total", "Reloads of the configuration, by result.", "result"),
-		reloaded:    prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "config_loaded_timestamp_seconds", Help: "When the configuration in force was loaded."}),
 		requests:    counter("fallback_requests_total", "Requests that user space answered, proxied or redirected, by status class; 0xx: the client had gone.", "vip", "code"),
 		durations:   histogram("fallback_request_duration_seconds", "Time of requests that user space answered, proxied or redirected.", requestBuckets, "vip"),
 		sent:        counter("fallback_sent_bytes_total", "Octets of response bodies sent by user space.", "vip"),
@@ -100,17 +71,6 @@ func New(o Options) *Metrics {
 		refused:     counter("fallback_refused_total", "Requests refused for their form or by a verdict, by status.", "vip", "code"),
 		connections: gauge("fallback_connections", "Client connections that user space holds.", "vip"),
 	}
-	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "build_info", Help: "1, labelled by the version.", ConstLabels: prometheus.Labels{"version": o.Version},
-	})
-	build.Set(1)
-	m.registry.MustRegister(
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build,
-		m.decisions, m.handoffs, m.legEvents, m.transitions, m.checks, m.checkFails, m.reloads, m.reloaded,
-		m.requests, m.durations, m.sent, m.retries, m.failures, m.refused, m.connections,
-		&kernelCollector{read: o.Kernel}, newStateCollector(o.Legs, o.Surrogates),
-	)
-	return m
 }
 
 // Decision outcomes.
@@ -151,16 +111,6 @@ func (m *Metrics) Checked(surrogate string, took time.Duration, err error) {
 	}
 }
 
-// Reloaded counts a reload of the configuration, and the first load.
-func (m *Metrics) Reloaded(at time.Time, err error) {
-	if err != nil {
-		m.reloads.WithLabelValues("failed").Inc()
-		return
-	}
-	m.reloads.WithLabelValues("ok").Inc()
-	m.reloaded.Set(float64(at.UnixNano()) / 1e9)
-}
-
 // Fallback returns the hooks of one VIP's server. The caller may put more behind Failure.
 func (m *Metrics) Fallback(vip netip.AddrPort) fallback.Hooks {
 	label := vip.String()
@@ -190,10 +140,13 @@ func (m *Metrics) Forget(surrogate string) {
 	}
 }
 
-// Handler serves /metrics and /healthz.
-func (m *Metrics) Handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", m.exposition())
-	mux.HandleFunc("GET /healthz", m.healthz)
-	return mux
+// Handler serves /metrics and /healthz. status is called at each request, perhaps from several goroutines.
+func (m *Metrics) Handler(version string, status func() (api.RouterStatus, error)) http.Handler {
+	return exporter.Process[api.RouterStatus]{
+		Namespace: namespace, Version: version, Status: status, Series: Series, Unready: Unready,
+		Collectors: []prometheus.Collector{
+			m.decisions, m.handoffs, m.legEvents, m.transitions, m.checks, m.checkFails,
+			m.requests, m.durations, m.sent, m.retries, m.failures, m.refused, m.connections,
+		},
+	}.Handler()
 }

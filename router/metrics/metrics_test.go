@@ -1,11 +1,8 @@
 package metrics
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -16,30 +13,30 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"baton/api"
 	"baton/router/fallback"
 	"baton/router/health"
 )
 
 var vip = netip.MustParseAddrPort("10.9.9.9:80")
 
-// exercised has at least one series in each family.
+// status has at least one series of each name.
+func status() api.RouterStatus {
+	return api.RouterStatus{
+		Process: api.Process{Loaded: time.Unix(1700000000, 0), Reloads: 1, ReloadsFailed: 2},
+		Packets: map[string]uint64{"forwarded": 1 << 40, "drop_nomem": 0},
+		Pools: []api.RouterPool{{Name: "video", Surrogates: []api.RouterSurrogate{
+			{
+				Name: "s1", Up: true, IdleLegs: 16, Sessions: 3, OpeningLegs: 1, Handoffs: 4, Recycled: 5, Failed: 6, BytesTo: 7, BytesFrom: 8,
+			},
+			{Name: "s2", Draining: true},
+		}}},
+	}
+}
+
+// exercised has at least one series in each family of what happens.
 func exercised() *Metrics {
-	m := New(Options{
-		Version: "v1",
-		Kernel: func() []Counter {
-			return []Counter{
-				{Name: "dropped_packets", Help: "Packets dropped, by reason.", Labels: map[string]string{"reason": "bad_checksum", "vip": "a"}, Value: 3},
-				{Name: "dropped_packets", Help: "Packets dropped, by reason.", Labels: map[string]string{"vip": "a", "reason": "no_flow"}, Value: 1 << 40},
-				{Name: "spliced_bytes_total", Help: "Octets through splices.", Value: 7},
-				{Name: "splices", Help: "Splices held.", Value: 5, Gauge: true},
-			}
-		},
-		Legs: func() []Legs { return []Legs{{"video", "s1", 16, 3, 1}} },
-		Surrogates: func() []SurrogateState {
-			return []SurrogateState{{"video", "s1", health.State{Up: true}}, {"video", "s2", health.State{Draining: true}}}
-		},
-		Ready: func() Readiness { return Readiness{} },
-	})
+	m := New()
 	m.Decided(vip, OutcomeHandoff, 30*time.Microsecond)
 	m.HandedOff(vip, "s1")
 	m.LegEvent("s1", "opened")
@@ -47,8 +44,6 @@ func exercised() *Metrics {
 	m.SurrogateChanged(health.Transition{Surrogate: "s1", From: health.State{Phase: health.Up}, To: health.State{Phase: health.Up, Draining: true}})
 	m.Checked("s1", time.Millisecond, nil)
 	m.Checked("s1", time.Second, errors.New("status 500"))
-	m.Reloaded(time.Unix(1700000000, 0), nil)
-	m.Reloaded(time.Unix(1800000000, 0), errors.New("line 3"))
 	h := m.Fallback(vip)
 	h.Connection(1)
 	h.Connection(1)
@@ -60,10 +55,15 @@ func exercised() *Metrics {
 	return m
 }
 
+func get(m *Metrics, path string, s api.RouterStatus) *httptest.ResponseRecorder {
+	rec := httptest.NewRecorder()
+	m.Handler("v1", func() (api.RouterStatus, error) { return s, nil }).ServeHTTP(rec, httptest.NewRequest("GET", path, nil))
+	return rec
+}
+
 func scrape(t *testing.T, m *Metrics) string {
 	t.Helper()
-	rec := httptest.NewRecorder()
-	m.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	rec := get(m, "/metrics", status())
 	if rec.Code != http.StatusOK {
 		t.Fatalf("GET /metrics = %d %s", rec.Code, rec.Body)
 	}
@@ -74,11 +74,13 @@ func TestSeries(t *testing.T) {
 	got := strings.Split(scrape(t, exercised()), "\n")
 	for _, want := range []string{
 		`baton_router_build_info{version="v1"} 1`,
-		`baton_router_dropped_packets_total{reason="bad_checksum",vip="a"} 3`,
-		`baton_router_dropped_packets_total{reason="no_flow",vip="a"} 1.099511627776e+12`,
-		`baton_router_spliced_bytes_total 7`,
-		`# TYPE baton_router_splices gauge`,
-		`baton_router_splices 5`,
+		`baton_router_packets_total{verdict="forwarded"} 1.099511627776e+12`,
+		`baton_router_packets_total{verdict="drop_nomem"} 0`,
+		`baton_router_kernel_handoffs_total{surrogate="s1"} 4`,
+		`baton_router_legs_recycled_total{surrogate="s1"} 5`,
+		`baton_router_handoffs_failed_total{surrogate="s1"} 6`,
+		`baton_router_bytes_to_surrogate_total{surrogate="s1"} 7`,
+		`baton_router_bytes_from_surrogate_total{surrogate="s1"} 8`,
 		`baton_router_legs{pool="video",state="idle",surrogate="s1"} 16`,
 		`baton_router_legs{pool="video",state="spliced",surrogate="s1"} 3`,
 		`baton_router_legs{pool="video",state="opening",surrogate="s1"} 1`,
@@ -93,7 +95,7 @@ func TestSeries(t *testing.T) {
 		`baton_router_health_check_duration_seconds_count{surrogate="s1"} 2`,
 		`baton_router_health_check_failures_total{surrogate="s1"} 1`,
 		`baton_router_config_reloads_total{result="ok"} 1`,
-		`baton_router_config_reloads_total{result="failed"} 1`,
+		`baton_router_config_reloads_total{result="failed"} 2`,
 		`baton_router_config_loaded_timestamp_seconds 1.7e+09`,
 		`baton_router_fallback_connections{vip="10.9.9.9:80"} 1`,
 		`baton_router_fallback_requests_total{code="2xx",vip="10.9.9.9:80"} 1`,
@@ -129,102 +131,47 @@ func TestNamesAreClean(t *testing.T) {
 	}
 }
 
-// TestBadCounterKeepsTheRest: one name that Prometheus does not take must not blind the operator.
-func TestBadCounterKeepsTheRest(t *testing.T) {
-	m := New(Options{Kernel: func() []Counter {
-		return []Counter{
-			{Name: "good", Help: "Good."}, {Name: "twice", Help: "Twice.", Value: 1}, {Name: "twice", Help: "Twice.", Value: 2},
-			{Name: "label", Help: "Label.", Labels: map[string]string{"not a label\xff": "x"}},
-		}
-	}})
-	text := scrape(t, m)
-	for _, want := range []string{"baton_router_good_total 0\n", "baton_router_twice_total 1\n", "go_goroutines "} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %q in the scrape", want)
-		}
-	}
-	if strings.Contains(text, "baton_router_label") {
-		t.Error("a counter with an impossible label is shown")
-	}
-}
-
 func TestForget(t *testing.T) {
+	inStatus := strings.Split(scrape(t, New()), "\n")
 	m := exercised()
 	m.Forget("s1")
 	for line := range strings.Lines(scrape(t, m)) {
-		if strings.Contains(line, `surrogate="s1"`) && !strings.Contains(line, "_up{") && !strings.Contains(line, "_draining{") && !strings.Contains(line, "_legs{") {
+		if strings.Contains(line, `surrogate="s1"`) && !slices.Contains(inStatus, strings.TrimSuffix(line, "\n")) {
 			t.Errorf("still there: %s", line)
 		}
 	}
 }
 
 func TestHealthz(t *testing.T) {
-	up, down := PoolReadiness{"default", 2, 2}, PoolReadiness{"video", 0, 3}
+	up := api.RouterPool{Name: "default", Surrogates: []api.RouterSurrogate{{Up: true}, {}}}
+	down := api.RouterPool{Name: "video", Surrogates: []api.RouterSurrogate{{}, {Up: true, Draining: true}, {}}}
+	attached := []api.RouterInterface{{Name: "eth0", Attached: true}}
+	handoff, proxy := []api.RouterVIP{{Mode: "handoff"}}, []api.RouterVIP{{Mode: "proxy"}}
 	tests := []struct {
 		name    string
-		ready   func() Readiness
-		status  int
+		status  api.RouterStatus
+		code    int
 		reasons []string
 	}{
-		{"ready", func() Readiness { return Readiness{Attached: true, Pools: []PoolReadiness{up}} }, 200, nil},
-		{"nobody says", nil, 503, []string{"the data path is not attached"}},
-		{"not attached", func() Readiness {
-			return Readiness{Reasons: []string{"eth0: no such device"}, Pools: []PoolReadiness{up}}
-		}, 503,
-			[]string{"eth0: no such device", "the data path is not attached"}},
-		{"a pool is down", func() Readiness { return Readiness{Attached: true, Pools: []PoolReadiness{up, down}} }, 503,
+		{"ready", api.RouterStatus{Interfaces: attached, VIPs: handoff, Pools: []api.RouterPool{up}}, 200, nil},
+		{"nothing to attach", api.RouterStatus{VIPs: proxy, Pools: []api.RouterPool{up}}, 200, nil},
+		{"not attached", api.RouterStatus{VIPs: handoff, Pools: []api.RouterPool{up}}, 503, []string{"the data path is not attached"}},
+		{"a pool is down", api.RouterStatus{Interfaces: attached, Pools: []api.RouterPool{up, down}}, 503,
 			[]string{"no surrogate of pool video is up (of 3)"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			rec := httptest.NewRecorder()
-			New(Options{Ready: tt.ready}).Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/healthz", nil))
+			rec := get(New(), "/healthz", tt.status)
 			var got struct {
 				Ready   bool
 				Reasons []string
-				Pools   []PoolReadiness
 			}
 			if err := json.Unmarshal(rec.Body.Bytes(), &got); err != nil {
 				t.Fatalf("%v in %s", err, rec.Body)
 			}
-			if rec.Code != tt.status || got.Ready != (tt.status == 200) || !slices.Equal(got.Reasons, tt.reasons) {
-				t.Errorf("GET /healthz = %d %+v, want %d %q", rec.Code, got, tt.status, tt.reasons)
-			}
-			if strings.Contains(rec.Body.String(), "null") {
-				t.Errorf("null in %s, want empty lists", rec.Body)
+			if rec.Code != tt.code || got.Ready != (tt.code == 200) || !slices.Equal(got.Reasons, tt.reasons) {
+				t.Errorf("GET /healthz = %d %+v, want %d %q", rec.Code, got, tt.code, tt.reasons)
 			}
 		})
-	}
-}
-
-func TestServeEndsWithItsContext(t *testing.T) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- exercised().Serve(ctx, l) }()
-	tr := &http.Transport{}
-	defer tr.CloseIdleConnections()
-	client := &http.Client{Transport: tr, Timeout: 10 * time.Second}
-	for path, want := range map[string]int{"/metrics": 200, "/healthz": 503, "/": 404} {
-		res, err := client.Get("http://" + l.Addr().String() + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		io.Copy(io.Discard, res.Body)
-		res.Body.Close()
-		if res.StatusCode != want {
-			t.Errorf("GET %s = %d, want %d", path, res.StatusCode, want)
-		}
-	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Errorf("Serve = %v, want nil", err)
-	}
-	if c, err := net.Dial("tcp4", l.Addr().String()); err == nil {
-		c.Close()
-		t.Error("the listener is still open")
 	}
 }

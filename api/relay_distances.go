@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Distances are what a relay knows of how far its peers and servers are. Servers are those that entries with `via: auto` name, and those
+// RelayDistances are what a relay knows of how far its peers and servers are. Servers are those that entries with `via: auto` name, and those
 // that flows of such entries have asked for lately.
-type Distances struct {
-	Relay        string             `json:"relay"`
-	Cloud        string             `json:"cloud,omitempty"`
-	Peers        []PeerDistance     `json:"peers"`        // in the order of the configuration
-	Destinations []RelayDestination `json:"destinations"` // in the order of their addresses
+type RelayDistances struct {
+	Relay        string              `json:"relay"`
+	Cloud        string              `json:"cloud,omitempty"`
+	Peers        []RelayPeerDistance `json:"peers"`        // in the order of the configuration
+	Destinations []RelayDestination  `json:"destinations"` // in the order of their addresses
 }
 
-// PeerDistance is how far a peer is from the relay.
-type PeerDistance struct {
+// RelayPeerDistance is how far a peer is from the relay.
+type RelayPeerDistance struct {
 	Name    string         `json:"name"`
 	Address netip.AddrPort `json:"address"`
 	Cloud   string         `json:"cloud,omitempty"`

@@ -1,0 +1,238 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// RouterSessionState is where a session is in its life.
+type RouterSessionState string
+
+// The states of a session.
+const (
+	RouterSessionPending RouterSessionState = "pending" // the client's request is not decided yet
+	RouterSessionSpliced RouterSessionState = "spliced"
+	RouterSessionClosing RouterSessionState = "closing" // FIN seen from one or both ends
+)
+
+// RouterSession is a client's TCP session with a VIP.
+type RouterSession struct {
+	Client    netip.AddrPort     `json:"client"`
+	VIP       netip.AddrPort     `json:"vip"`
+	Surrogate string             `json:"surrogate,omitempty"` // "" while pending
+	Leg       RouterLeg          `json:"leg,omitzero"`
+	State     RouterSessionState `json:"state"`
+	Since     time.Time          `json:"since"`    // the client's SYN
+	IdleFor   time.Duration      `json:"idle_ns"`  // since the last packet, either way
+	Received  uint64             `json:"received"` // octets of TCP payload from the client, retransmissions included
+	Sent      uint64             `json:"sent"`     // octets of TCP payload to the client, retransmissions included
+	Requests  uint64             `json:"requests"` // decided on this session
+}
+
+// RouterLeg is the server leg that a session is spliced onto.
+type RouterLeg struct {
+	Local  netip.AddrPort `json:"local"`  // the router's end
+	Remote netip.AddrPort `json:"remote"` // the surrogate
+}
+
+// RouterStatus is the router at a glance.
+type RouterStatus struct {
+	Process
+
+	Features   []Feature         `json:"features"`
+	Interfaces []RouterInterface `json:"interfaces"`
+	VIPs       []RouterVIP       `json:"vips"`
+	Pools      []RouterPool      `json:"pools"`
+	Sessions   int               `json:"sessions"` // spliced or pending
+	Limit      int               `json:"limit"`    // of sessions and idle legs together
+
+	Packets map[string]uint64 `json:"packets"` // by verdict
+}
+
+// RouterInterface is one that the data path is on.
+type RouterInterface struct {
+	Name     string `json:"name"`
+	Attached bool   `json:"attached"`
+	Reason   string `json:"reason,omitempty"` // why not
+}
+
+// RouterVIP is an address that clients connect to.
+type RouterVIP struct {
+	Address    netip.AddrPort `json:"address"`
+	Mode       string         `json:"mode"` // handoff, redirect or proxy
+	Routes     int            `json:"routes"`
+	Pipelining string         `json:"pipelining,omitempty"` // in mode handoff: hold or pass
+}
+
+// RouterPool is a set of surrogates.
+type RouterPool struct {
+	Name       string            `json:"name"`
+	Policy     string            `json:"policy"`
+	Reuse      string            `json:"reuse"` // of legs: always, safe or never
+	Surrogates []RouterSurrogate `json:"surrogates"`
+}
+
+// RouterSurrogate is a server with what the router knows of it.
+type RouterSurrogate struct {
+	Name      string         `json:"name"`
+	Address   netip.AddrPort `json:"address"`
+	Weight    int            `json:"weight"`
+	Phase     string         `json:"phase"` // checking, up or down
+	Up        bool           `json:"up"`
+	Draining  bool           `json:"draining"`
+	Since     time.Time      `json:"since"` // of the phase
+	LastError string         `json:"last_error,omitempty"`
+	Proxied   string         `json:"proxied,omitempty"` // why it cannot be spliced, "" when it can
+	Sessions  int            `json:"sessions"`
+	IdleLegs  int            `json:"idle_legs"`
+
+	OpeningLegs int    `json:"opening_legs"`
+	Handoffs    uint64 `json:"handoffs"`   // sessions spliced or moved to it by the kernel
+	Recycled    uint64 `json:"recycled"`   // server legs taken back into their pool
+	Failed      uint64 `json:"failed"`     // handoffs that met a close before a response byte
+	BytesTo     uint64 `json:"bytes_to"`   // TCP payload of ended sessions, to the surrogate
+	BytesFrom   uint64 `json:"bytes_from"` // and from it
+}
+
+// RouterDrainRequest takes a surrogate out, or back in.
+type RouterDrainRequest struct {
+	Surrogate string `json:"surrogate"`
+	Undo      bool   `json:"undo,omitempty"`
+}
+
+// RouterDrainResult is how things are after a RouterDrainRequest.
+type RouterDrainResult struct {
+	Surrogate string `json:"surrogate"`
+	Draining  bool   `json:"draining"`
+	Sessions  int    `json:"sessions"` // that it still serves
+}
+
+// RouterQuestion is a request whose decision is to be explained.
+type RouterQuestion struct {
+	URL     string     // http://host[:port]/path; the VIP is found by Host, or is named by an address
+	Method  string     // "" for GET
+	Client  netip.Addr // the zero Addr for none
+	Headers []RouterHeader
+}
+
+// RouterHeader is a field of a RouterQuestion's request.
+type RouterHeader struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// RouterExplanation is a decision with its reasons.
+type RouterExplanation struct {
+	VIP        netip.AddrPort    `json:"vip"`
+	Mode       string            `json:"mode"`
+	Line       int               `json:"line,omitempty"` // of the route in the configuration file
+	Pool       string            `json:"pool,omitempty"`
+	Policy     string            `json:"policy,omitempty"`
+	Surrogate  string            `json:"surrogate,omitempty"`
+	Address    netip.AddrPort    `json:"address,omitzero"`
+	Where      string            `json:"where,omitempty"`  // kernel, router or proxy: who decides
+	Status     int               `json:"status,omitempty"` // when the router itself answers
+	Steps      []string          `json:"steps"`            // a line for each thing that was looked at, in order
+	Candidates []RouterCandidate `json:"candidates,omitempty"`
+}
+
+// RouterCandidate is a surrogate of the pool that a RouterExplanation chose from.
+type RouterCandidate struct {
+	Surrogate string `json:"surrogate"`
+	Usable    bool   `json:"usable"`
+	Reason    string `json:"reason,omitempty"` // why not, or why it was preferred
+}
+
+// RouterBackend is what a router answers.
+type RouterBackend struct {
+	Status  func(ctx context.Context) (RouterStatus, error)
+	Explain func(ctx context.Context, q RouterQuestion) (RouterExplanation, error)
+	Drain   func(ctx context.Context, r RouterDrainRequest) (RouterDrainResult, error)
+	// Sessions calls yield for each, and stops when yield returns false: the client has gone.
+	Sessions func(ctx context.Context, yield func(RouterSession) bool) error
+}
+
+func (RouterBackend) name() string { return "router" }
+
+func (b RouterBackend) handle(mux *http.ServeMux) {
+	handleStatus(mux, b.name(), b.Status)
+	mux.HandleFunc("GET /v1/router/sessions", func(w http.ResponseWriter, r *http.Request) {
+		serveLines(w, r, b.Sessions)
+	})
+	mux.HandleFunc("GET /v1/router/explain", func(w http.ResponseWriter, r *http.Request) {
+		q, err := parseQuestion(r)
+		serveOne(w, r, with(b.Explain, q, err))
+	})
+	mux.HandleFunc("POST /v1/router/drain", func(w http.ResponseWriter, r *http.Request) {
+		d, err := parseDrain(w, r)
+		serveOne(w, r, with(b.Drain, d, err))
+	})
+}
+
+func parseQuestion(r *http.Request) (RouterQuestion, error) {
+	query := r.URL.Query()
+	q := RouterQuestion{URL: query.Get("url"), Method: query.Get("method")}
+	if q.URL == "" {
+		return q, fmt.Errorf("%w: url is missing", ErrInvalid)
+	}
+	if c := query.Get("client"); c != "" {
+		addr, err := netip.ParseAddr(c)
+		if err != nil {
+			return q, fmt.Errorf("%w: client %q is not an IP address", ErrInvalid, c)
+		}
+		q.Client = addr
+	}
+	for _, line := range query["header"] {
+		name, value, ok := strings.Cut(line, ":")
+		if !ok || name == "" {
+			return q, fmt.Errorf("%w: header %q is not \"Name: value\"", ErrInvalid, line)
+		}
+		q.Headers = append(q.Headers, RouterHeader{name, strings.TrimSpace(value)})
+	}
+	return q, nil
+}
+
+func parseDrain(w http.ResponseWriter, r *http.Request) (RouterDrainRequest, error) {
+	d, err := parseBody[RouterDrainRequest](w, r)
+	if err == nil && d.Surrogate == "" {
+		err = fmt.Errorf("%w: surrogate is missing", ErrInvalid)
+	}
+	return d, err
+}
+
+// Router asks how the router is.
+func (c *Client) Router(ctx context.Context) (RouterStatus, error) {
+	return ask[RouterStatus](ctx, c, http.MethodGet, "/v1/router", nil)
+}
+
+// RouterSessions yields the sessions as the router finds them. An error is the last thing yielded; a list that was cut off
+// ends with one.
+func (c *Client) RouterSessions(ctx context.Context) iter.Seq2[RouterSession, error] {
+	return lines[RouterSession](ctx, c, "/v1/router/sessions")
+}
+
+// RouterExplain asks which surrogate a request would go to, and why.
+func (c *Client) RouterExplain(ctx context.Context, q RouterQuestion) (RouterExplanation, error) {
+	query := url.Values{"url": {q.URL}}
+	if q.Method != "" {
+		query.Set("method", q.Method)
+	}
+	if q.Client.IsValid() {
+		query.Set("client", q.Client.String())
+	}
+	for _, h := range q.Headers {
+		query.Add("header", h.Name+": "+h.Value)
+	}
+	return ask[RouterExplanation](ctx, c, http.MethodGet, "/v1/router/explain?"+query.Encode(), nil)
+}
+
+// RouterDrain takes a surrogate out, or back in. The error is ErrNotFound for an unknown one.
+func (c *Client) RouterDrain(ctx context.Context, r RouterDrainRequest) (RouterDrainResult, error) {
+	return ask[RouterDrainResult](ctx, c, http.MethodPost, "/v1/router/drain", r)
+}

@@ -1,0 +1,61 @@
+package metrics
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"baton/api"
+	"baton/exporter"
+)
+
+// Series are the numbers of a router's status.
+func Series(s *api.RouterStatus) []exporter.Number {
+	var n exporter.Numbers
+	for _, verdict := range slices.Sorted(maps.Keys(s.Packets)) {
+		n.Counter("packets_total", "Packets by what became of them.", s.Packets[verdict], "verdict", verdict)
+	}
+	for _, p := range s.Pools {
+		for i := range p.Surrogates {
+			ofSurrogate(&n, p.Name, &p.Surrogates[i])
+		}
+	}
+	n.Counter("config_reloads_total", "Reloads of the configuration, by result.", s.Reloads, "result", "ok")
+	n.Counter("config_reloads_total", "Reloads of the configuration, by result.", s.ReloadsFailed, "result", "failed")
+	n.Gauge("config_loaded_timestamp_seconds", "When the configuration in force was loaded.", float64(s.Loaded.UnixNano())/1e9)
+	return n
+}
+
+func ofSurrogate(n *exporter.Numbers, pool string, s *api.RouterSurrogate) {
+	in := []string{"pool", pool, "surrogate", s.Name}
+	for _, legs := range []struct {
+		state string
+		n     int
+	}{{"idle", s.IdleLegs}, {"spliced", s.Sessions}, {"opening", s.OpeningLegs}} {
+		n.GaugeInt("legs", "Server legs of a surrogate, by state: idle, spliced, opening.", legs.n, append(in, "state", legs.state)...)
+	}
+	n.Yes("surrogate_up", "1 when new sessions may go to the surrogate, draining aside.", s.Up, in...)
+	n.Yes("surrogate_draining", "1 when the operator takes the surrogate out.", s.Draining, in...)
+	of := []string{"surrogate", s.Name}
+	n.Counter("kernel_handoffs_total", "Sessions spliced or moved to a surrogate.", s.Handoffs, of...)
+	n.Counter("legs_recycled_total", "Server legs taken back into their pool.", s.Recycled, of...)
+	n.Counter("handoffs_failed_total", "Handoffs that met a close before a response byte.", s.Failed, of...)
+	n.Counter("bytes_to_surrogate_total", "TCP payload of ended sessions, to the surrogate.", s.BytesTo, of...)
+	n.Counter("bytes_from_surrogate_total", "TCP payload of ended sessions, from the surrogate.", s.BytesFrom, of...)
+}
+
+// Unready says why a router is not fit for its work: it is when the data path is attached and each pool has a usable surrogate.
+func Unready(s *api.RouterStatus) []string {
+	reasons := []string{}
+	handoff := func(v api.RouterVIP) bool { return v.Mode == "handoff" }
+	if len(s.Interfaces) == 0 && slices.ContainsFunc(s.VIPs, handoff) {
+		reasons = append(reasons, "the data path is not attached")
+	}
+	usable := func(sg api.RouterSurrogate) bool { return sg.Up && !sg.Draining }
+	for _, p := range s.Pools {
+		if !slices.ContainsFunc(p.Surrogates, usable) {
+			reasons = append(reasons, fmt.Sprintf("no surrogate of pool %s is up (of %d)", p.Name, len(p.Surrogates)))
+		}
+	}
+	return reasons
+}

@@ -116,18 +116,22 @@ func (c *Conn) exchange(sockets []Socket, out []error) error {
 	return nil
 }
 
-// appendRequest writes a netlink message with a struct inet_diag_req_v2. ack: an answer is wanted, whatever it is.
+// appendRequest writes a netlink message that asks for a socket's end. ack: an answer is wanted, whatever it is.
 func appendRequest(b []byte, sequence uint32, s Socket, ack bool) []byte {
 	flags := uint16(unix.NLM_F_REQUEST)
 	if ack {
 		flags |= unix.NLM_F_ACK
 	}
+	return appendSocket(appendHeader(b, requestSize, sockDestroy, flags, sequence), s)
+}
+
+// appendSocket writes a struct inet_diag_req_v2 that names one TCP socket, in whatever state.
+func appendSocket(b []byte, s Socket) []byte {
 	family := uint8(unix.AF_INET)
 	if s.Local.Addr().Is6() {
 		family = unix.AF_INET6
 	}
 	order := binary.NativeEndian
-	b = appendHeader(b, requestSize, sockDestroy, flags, sequence)
 	b = append(b, family, unix.IPPROTO_TCP, 0, 0)
 	b = order.AppendUint32(b, allStates)
 	b = binary.BigEndian.AppendUint16(b, s.Local.Port())

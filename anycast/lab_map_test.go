@@ -180,7 +180,7 @@ planner:
   interval: 200ms
   stale: 2s
   settle: 1s
-  step: 1
+  step: 100%%
   sites:
     - {name: a, url: "https://10.9.0.2:%[5]d", capacity: 100mbit, ports: [{forwarder: 0x2a, port: 3, mac: "%[6]s"}]}
     - {name: b, url: "https://10.9.1.2:%[5]d", capacity: 100mbit, ports: [{forwarder: 0x2a, port: 4, mac: "%[7]s"}]}

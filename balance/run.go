@@ -124,7 +124,7 @@ func (b *Balance) fits() error {
 	var errs []error
 	for _, f := range r.Findings {
 		if f.Level == links.Wrong {
-			errs = append(errs, fmt.Errorf("%s: %s", b.known.cfg.File, f))
+			errs = append(errs, errors.New(f.In(b.known.cfg.File)))
 		}
 	}
 	return errors.Join(errs...)

@@ -7,26 +7,43 @@ import (
 	"time"
 )
 
-// Decoder turns a tree into what it means. The first error stays; after it every method gives a zero value, so that callers
-// need not look after each key. Each value has a key path, "pools.video.surrogates[2]", which messages name.
+// Decoder turns a tree into what it means. Of one value the first mistake counts: after it every method gives a zero value, so that
+// callers need not look after each key. The keys of a mapping and the entries of a list are values of their own, so that the mistakes of
+// all of them are told. Each value has a key path, "pools.video.surrogates[2]", which messages name.
 type Decoder struct {
 	file     string
-	err      *Error
+	err      *Error           // the first mistake of the value that is being decoded
+	mistakes []*Error         // all of them
+	across   bool             // the whole document is decoded: what is refused now does not follow from another mistake
 	places   map[string]Place // of every value that was decoded, by its key path
+	meant    map[string]bool  // key paths that misspelt keys were most likely meant to be
 	warnings []string
 }
 
 // NewDecoder decodes one tree; name stands for its file in messages.
 func NewDecoder(name string) *Decoder {
-	return &Decoder{file: name, places: make(map[string]Place)}
+	return &Decoder{file: name, places: make(map[string]Place), meant: make(map[string]bool)}
 }
 
-// Err is the first thing that was wrong, an *Error, or nil.
+// File is the name that stands for the file in messages.
+func (d *Decoder) File() string { return d.file }
+
+// Err is what was wrong with the value that is being decoded or, after that, with the document: nil, or an *Error with all mistakes.
 func (d *Decoder) Err() error {
 	if d.err == nil {
 		return nil
 	}
-	return d.err
+	return together(d.mistakes)
+}
+
+// each decodes a value within another one. The mistakes of one do not keep the next from being decoded.
+func (d *Decoder) each(decode func()) {
+	before := d.err
+	d.err = nil
+	decode()
+	if before != nil {
+		d.err = before
+	}
 }
 
 // Wrong refuses a value; right is what would be right, "" when the problem says it.
@@ -50,9 +67,14 @@ func (d *Decoder) Between(path string, n *Node, least, most time.Duration) time.
 
 // WrongAt refuses what stands, or is missing, at a place.
 func (d *Decoder) WrongAt(p Place, path, problem, right string) {
+	if d.err != nil && !d.across {
+		return
+	}
+	e := p.wrong(path, problem, right)
+	e.File = d.file
+	d.mistakes = append(d.mistakes, e)
 	if d.err == nil {
-		d.err = p.wrong(path, problem, right)
-		d.err.File = d.file
+		d.err = e
 	}
 }
 
@@ -112,28 +134,35 @@ func (d *Decoder) Fields(path string, n *Node, keys []Key) {
 		return
 	}
 	for _, f := range n.Fields {
-		at := Join(path, f.Key)
-		i := slices.IndexFunc(keys, func(k Key) bool { return k.Name == f.Key })
-		if i < 0 {
-			d.WrongAt(f.Place, at, "is not a key", suggest(f.Key, keys))
-			return
-		}
-		if f.Value.Kind == Null {
-			d.WrongAt(f.Place, at, "has no value", "leave the key out for the default")
-			return
-		}
+		d.each(func() { d.field(path, f, keys) })
+	}
+}
+
+func (d *Decoder) field(path string, f Field, keys []Key) {
+	at := Join(path, f.Key)
+	i := slices.IndexFunc(keys, func(k Key) bool { return k.Name == f.Key })
+	switch {
+	case i < 0:
+		d.WrongAt(f.Place, at, "is not a key", Meant(f.Key, names(keys)))
+		d.meant[Join(path, Nearest(f.Key, names(keys)))] = true
+	case f.Value.Kind == Null:
+		d.WrongAt(f.Place, at, "has no value", "leave the key out for the default")
+		d.meant[at] = true
+	default:
 		d.places[at] = f.Value.Place
-		if keys[i].Decode(at, f.Value); d.err != nil {
-			return
-		}
+		keys[i].Decode(at, f.Value)
 	}
 }
 
 // Require refuses a mapping that lacks a key that has no default.
 func (d *Decoder) Require(path string, n *Node, names ...string) {
+	if n.Kind != Mapping && (n.Kind != Null || d.err != nil) {
+		return // which was refused
+	}
 	for _, name := range names {
-		if !slices.ContainsFunc(n.Fields, func(f Field) bool { return f.Key == name }) {
-			d.Wrong(n, Join(path, name), "is missing", "")
+		at := Join(path, name)
+		if !d.meant[at] && !slices.ContainsFunc(n.Fields, func(f Field) bool { return f.Key == name }) {
+			d.each(func() { d.Wrong(n, at, "is missing", "") })
 		}
 	}
 }
@@ -147,27 +176,31 @@ func (d *Decoder) Entries(path string, n *Node, entry func(path, name string, n 
 	for _, f := range n.Fields {
 		at := Join(path, f.Key)
 		d.places[at] = f.Place
-		if entry(at, f.Key, f.Value); d.err != nil {
-			return
-		}
+		d.each(func() { entry(at, f.Key, f.Value) })
 	}
 }
 
 // List decodes each entry of a list, which may be empty.
 func (d *Decoder) List(path string, n *Node, entry func(path string, n *Node)) {
-	if n.Kind != Sequence {
+	switch {
+	case n.Kind == Scalar:
+		d.Wrong(n, path, "must be a list: ["+Clip(n.Text)+"]", "")
+	case n.Kind != Sequence:
 		d.Wrong(n, path, "is "+n.Kind.String(), "a list")
+	}
+	if d.err != nil {
+		return
 	}
 	for i, e := range n.List {
 		at := Index(path, i)
-		if e.Kind == Null {
-			d.Wrong(e, at, "has no value", "")
-		}
-		if d.err != nil {
-			return
-		}
-		d.places[at] = e.Place
-		entry(at, e)
+		d.each(func() {
+			if e.Kind == Null {
+				d.Wrong(e, at, "has no value", "")
+				return
+			}
+			d.places[at] = e.Place
+			entry(at, e)
+		})
 	}
 }
 

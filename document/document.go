@@ -1,5 +1,5 @@
-// Package document reads a YAML document strictly: every value comes with its place, and the first thing that is wrong is
-// told in one line, "file:line:column: key.path: what is wrong (what would be right)".
+// Package document reads a YAML document strictly: every value comes with its place, and all mistakes are
+// told, each in one line, "file:line:column: key.path: what is wrong (what would be right)".
 //
 // Parse gives the tree of values, with anchors, aliases and merge keys resolved. A Decoder turns it into what it means: it
 // knows which keys there are, what their values look like, and where in the file each of them was: texts, numbers and times, what
@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
+	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -101,9 +103,29 @@ func Parse(name string, data []byte, rules Rules) (*Node, error) {
 		if t := syntax.GetToken(); t != nil && t.Position != nil {
 			e.Line, e.Column = max(t.Position.Line, 1), max(t.Position.Column, 1)
 		}
+		e.Right = remedy(data, e.Line)
 	}
 	e.File = name
 	return nil, e
+}
+
+// bracketed is an IPv6 address with a port that is not quoted: to YAML its bracket begins a list.
+var bracketed = regexp.MustCompile(`[\s:,{[-](\[[0-9A-Fa-f]*:[0-9A-Fa-f:.]*](:[0-9]+)?)`)
+
+// remedy says what a line that is not YAML most likely lacks, "" when that is not known.
+func remedy(data []byte, line int) string {
+	lines := strings.Split(string(data), "\n")
+	if line > len(lines) {
+		return ""
+	}
+	text := lines[line-1]
+	if indent := text[:len(text)-len(strings.TrimLeft(text, " \t"))]; strings.Contains(indent, "\t") {
+		return "indent with spaces"
+	}
+	if found := bracketed.FindStringSubmatch(text); found != nil {
+		return fmt.Sprintf("quote it: %q", found[1])
+	}
+	return ""
 }
 
 func parse(data []byte, rules Rules) (root *Node, err error) {

@@ -3,6 +3,7 @@ package document
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -233,13 +234,12 @@ func TestDecoderRefuses(t *testing.T) {
 		{"unknown key, nothing near", "name: x\n\"a b\": 1", `f:2:1: "a b": is not a key (one of name, script, words, count, wait, on, mode, pattern, some, named, host)`},
 		{"no value", "name:", "f:1:1: name: has no value (leave the key out for the default)"},
 		{"missing", "# comment\non: true", "f:2:1: name: is missing"},
-		{"the first stays", "on: 1\ncount: x", `f:1:5: on: "1" is neither true nor false`},
 		{"empty text", `name: ""`, "f:1:7: name: is empty"},
 		{"list for text", "name: [x]", "f:1:7: name: is a list (a single value; quote it when it begins with [ or {)"},
 		{"text on two lines", `name: "a\nb"`, `f:1:7: name: "a\nb" holds a control character (printable text on one line)`},
 		{"control character in lines", `script: "a\eb"`, `f:1:9: script: "a\x1bb" holds a control character (printable text)`},
 		{"long text is clipped", "count: " + strings.Repeat("1", 100), `f:1:8: count: "` + strings.Repeat("1", 77) + `..." is out of range (a whole number from -1 to 9)`},
-		{"text for a list", "words: x", "f:1:8: words: is a single value (a list)"},
+		{"text for a list", "words: x", "f:1:8: words: must be a list: [x]"},
 		{"empty entry", "words:\n  - a\n  -\n  - b", "f:3:3: words[1]: has no value"},
 		{"below", "count: -2", `f:1:8: count: "-2" is out of range (a whole number from -1 to 9)`},
 		{"above", "count: 10", `f:1:8: count: "10" is out of range (a whole number from -1 to 9)`},
@@ -270,8 +270,63 @@ func TestDecoderRefuses(t *testing.T) {
 			}
 			d := NewDecoder("f")
 			decode(d, root)
-			if err := d.Err(); err == nil || err.Error() != tt.want {
-				t.Errorf("decode:\n got %v\nwant %s", err, tt.want)
+			if got := slices.DeleteFunc(strings.Split(fmt.Sprint(d.Err()), "\n"), isIncomplete); tt.name != "missing" && !slices.Equal(got, []string{tt.want}) {
+				t.Errorf("decode:\n got %q\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// isIncomplete tells the line that the documents of these tests bring without a mistake of theirs.
+func isIncomplete(line string) bool { return strings.HasSuffix(line, ": name: is missing") }
+
+// TestDecoderTellsAll: each mistake of a document is told once, in the file's order, and what follows from one is not.
+func TestDecoderTellsAll(t *testing.T) {
+	many := "words:\n" + strings.Repeat("  - {}\n", 25)
+	long := make([]string, 0, 21)
+	for i := range 20 {
+		long = append(long, fmt.Sprintf("f:%d:5: words[%d]: is a mapping (a single value; quote it when it begins with [ or {)", i+2, i))
+	}
+	tests := []struct {
+		name, text string
+		want       []string
+	}{
+		{"several", "count: x\nname: [y]\nmode: d\nwait: 1", []string{
+			`f:1:8: count: "x" is out of range (a whole number from -1 to 9)`,
+			`f:2:7: name: is a list (a single value; quote it when it begins with [ or {)`,
+			`f:3:7: mode: "d" is not a mode (a, b or c)`,
+			`f:4:7: wait: "1" is not a duration (a number with its unit, such as 500ms, 10s or 1h)`,
+		}},
+		{"in lists and by names", "name: x\nwords: [[], a, []]\nnamed: {p: {weight: -1}, q: {wight: 1}}", []string{
+			`f:2:9: words[0]: is a list (a single value; quote it when it begins with [ or {)`,
+			`f:2:16: words[2]: is a list (a single value; quote it when it begins with [ or {)`,
+			`f:3:21: named.p.weight: "-1" is out of range (a whole number from 0 to 9)`,
+			`f:3:30: named.q.wight: is not a key (did you mean weight?)`,
+		}},
+		{"a misspelt key is not missing as well", "nmae: x\nxyzzy: 1", []string{
+			"f:1:1: nmae: is not a key (did you mean name?)",
+			"f:2:1: xyzzy: is not a key (one of name, script, words, count, wait, on, mode, pattern, some, named, host)",
+		}},
+		{"missing beside another", "on: 1", []string{"f:1:1: name: is missing", `f:1:5: on: "1" is neither true nor false`}},
+		{"bounded", "name: x\n" + many, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			root, err := Parse("f", []byte(tt.text), rules)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := NewDecoder("f")
+			decode(d, root)
+			got := strings.Split(fmt.Sprint(d.Err()), "\n")
+			if tt.want == nil {
+				for i := range long {
+					tt.want = append(tt.want, strings.Replace(long[i], fmt.Sprintf("f:%d:", i+2), fmt.Sprintf("f:%d:", i+3), 1))
+				}
+				tt.want = append(tt.want, "f: and 5 more mistakes")
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -39,7 +39,13 @@ func FuzzParse(f *testing.F) {
 
 func oneLine(t *testing.T, err error) {
 	t.Helper()
-	line := err.Error()
+	for line := range strings.Lines(err.Error()) {
+		oneOf(t, strings.TrimSuffix(line, "\n"))
+	}
+}
+
+func oneOf(t *testing.T, line string) {
+	t.Helper()
 	if !strings.HasPrefix(line, "f:") || strings.ContainsFunc(line, func(r rune) bool { return unicode.IsControl(r) && r != '\t' }) {
 		t.Fatalf("message is not one line of the file: %q", line)
 	}

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -95,6 +96,8 @@ func (d *Decoder) ListenAddrPort(path string, n *Node) netip.AddrPort {
 	switch {
 	case err != nil && strings.HasPrefix(s, ":"):
 		d.WrongText(n, path, s, "has no address", fmt.Sprintf(`all of IPv4 is "0.0.0.0%s", all of IPv6 "[::]%[1]s"`, Clip(s)))
+	case err != nil && isName(s):
+		d.WrongText(n, path, s, "has a host name, and names are not looked up", exampleAddrPort)
 	case err != nil:
 		d.WrongText(n, path, s, "is not address:port", exampleAddrPort)
 	case a.Port() == 0:
@@ -111,6 +114,15 @@ func (d *Decoder) ListenAddrPort(path string, n *Node) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
+// hostName takes what has a letter in its last label, so that it was not meant to be an address.
+var hostName = regexp.MustCompile(`^([A-Za-z0-9_-]+\.)+[A-Za-z][A-Za-z0-9-]*\.?$`)
+
+// isName tells a name with a port.
+func isName(s string) bool {
+	host, _, err := net.SplitHostPort(s)
+	return err == nil && (hostName.MatchString(host) || host == "localhost")
+}
+
 // Address decodes the address of one host. Without a zone: an interface is another key's.
 func (d *Decoder) Address(path string, n *Node) netip.Addr {
 	s := d.Text(path, n)
@@ -120,6 +132,8 @@ func (d *Decoder) Address(path string, n *Node) netip.Addr {
 	a, err := netip.ParseAddr(s)
 	const right = "such as 192.0.2.1 or 2001:db8::1"
 	switch {
+	case err != nil && hostName.MatchString(s):
+		d.WrongText(n, path, s, "is a host name, and names are not looked up", right)
 	case err != nil:
 		d.WrongText(n, path, s, "is not an address", right)
 	case a.Is4In6():

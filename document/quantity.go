@@ -41,6 +41,27 @@ func (d *Decoder) Rate(path string, n *Node, least, most float64) float64 {
 	return v
 }
 
+// Percent decodes a share, written in percent with the sign, within bounds in percent, both of them included. It gives 0.1 for 10%.
+func (d *Decoder) Percent(path string, n *Node, least, most float64) float64 {
+	s := d.Text(path, n)
+	if d.err != nil {
+		return 0
+	}
+	count, is := strings.CutSuffix(s, "%")
+	v, err := strconv.ParseFloat(strings.TrimSpace(count), 64)
+	switch {
+	case err != nil:
+		d.WrongText(n, path, s, "is not a share", fmt.Sprintf("from %g%% to %g%%", least, most))
+	case !is:
+		d.WrongText(n, path, s, "has no percent sign", fmt.Sprintf("from %g%% to %g%%", least, most))
+	case !(v >= least && v <= most): // which a NaN is not
+		d.WrongText(n, path, s, "is out of range", fmt.Sprintf("from %g%% to %g%%", least, most))
+	default:
+		return v / 100
+	}
+	return 0
+}
+
 // quantity gives a number in what its unit counts. False: it is not a number with one of the units.
 func (d *Decoder) quantity(path string, n *Node, s string, units []unit, least, most float64) (v float64, ok bool) {
 	for _, u := range units {

@@ -15,19 +15,25 @@ func names(keys []Key) []string {
 
 func keyNames(keys []Key) string { return strings.Join(names(keys), ", ") }
 
-// suggest names the key that was most likely meant, or all that there are.
-func suggest(got string, keys []Key) string {
-	if best := Nearest(got, names(keys)); best != "" {
+// Meant says which of the names was most likely meant, or else which there are.
+func Meant(got string, names []string) string {
+	if best := Nearest(got, names); best != "" {
 		return fmt.Sprintf("did you mean %s?", best)
 	}
-	return "one of " + keyNames(keys)
+	if len(names) > mostNames {
+		return fmt.Sprintf("one of %s and %d more", strings.Join(names[:mostNames], ", "), len(names)-mostNames)
+	}
+	return "one of " + strings.Join(names, ", ")
 }
 
-// Nearest is the name that was most likely meant, at most two edits away, or "".
+// mostNames is how many names a message lists.
+const mostNames = 20
+
+// Nearest is the name that was most likely meant, at most two edits away and no more than half of its letters, or "".
 func Nearest(got string, names []string) string {
 	best, distance := "", 3
 	for _, name := range names {
-		if d := editDistance(strings.ToLower(got), name); d < distance && d < len(name) {
+		if d := editDistance(strings.ToLower(got), strings.ToLower(name)); d < distance && 2*d <= len(name) {
 			best, distance = name, d
 		}
 	}

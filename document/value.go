@@ -95,7 +95,9 @@ func (d *Decoder) Choice(path string, n *Node, problem string, words ...string) 
 	}
 	last := len(words) - 1
 	right := words[last]
-	if last > 0 {
+	if best := Nearest(s, words); best != "" {
+		right = "did you mean " + best + "?"
+	} else if last > 0 {
 		right = strings.Join(words[:last], ", ") + " or " + right
 	}
 	d.Wrong(n, path, fmt.Sprintf("%q %s", Clip(s), problem), right)

@@ -50,7 +50,7 @@ func TestStartRefused(t *testing.T) {
 		{"impossible value", replaced("pools:", "timeouts: {idle: -1s}\npools:"), nil, nil, usage, `FILE:6:18: timeouts\.idle: "-1s" is not above zero`},
 		{"VIP twice", replaced("pools:", fmt.Sprintf("  - {address: %q, interfaces: [%s], routes: [{pool: p}]}\npools:", vip4, n.front.Name)), nil, nil, usage,
 			`FILE:6:6: vips\[1\]\.address: 10\.9\.9\.9:80 is the address of vips\[0\] already`},
-		{"unknown pool", replaced("pool: p", "pool: q"), nil, nil, usage, `FILE:5:15: vips\[0\]\.routes\[0\]\.pool: "q" is not a pool`},
+		{"unknown pool", replaced("pool: p", "pool: q"), nil, nil, usage, `FILE:5:21: vips\[0\]\.routes\[0\]\.pool: "q" is not a pool`},
 		{"no YAML", "vips: [\n", nil, nil, usage, `FILE:1:7: is not YAML`},
 		{"empty file", "\n", nil, nil, usage, `FILE:1:1: is empty`},
 		{"no file", "", nil, nil, usage, `FILE: no such file or directory`},

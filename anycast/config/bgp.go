@@ -1,7 +1,9 @@
 package config
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,7 +24,7 @@ const maxAS = 1<<32 - 2 // RFC 7300
 func (d *decoder) bgp(path string, n *node) BGP {
 	var b BGP
 	d.Fields(path, n, []key{
-		{Name: "as", Decode: func(path string, n *node) { b.AS = uint32(d.Integer(path, n, 1, maxAS)) }},
+		{Name: "as", Decode: func(path string, n *node) { b.AS = d.as(path, n) }},
 		{Name: "router_id", Decode: func(path string, n *node) { b.RouterID = d.family(path, n, false) }},
 		{Name: "communities", Decode: func(path string, n *node) { b.Communities = d.communities(path, n) }},
 		{Name: "next_hop", Decode: func(path string, n *node) {
@@ -47,7 +49,7 @@ func (d *decoder) peer(path string, n *node) Peer {
 		{Name: "address", Decode: func(path string, n *node) { p.Address = d.Address(path, n) }},
 		{Name: "port", Decode: func(path string, n *node) { p.Port = uint16(d.Integer(path, n, 1, 65535)) }},
 		{Name: "local", Decode: func(path string, n *node) { p.Local = d.Address(path, n) }},
-		{Name: "as", Decode: func(path string, n *node) { p.AS = uint32(d.Integer(path, n, 1, maxAS)) }},
+		{Name: "as", Decode: func(path string, n *node) { p.AS = d.as(path, n) }},
 		{Name: "families", Decode: func(path string, n *node) {
 			d.NonEmptyList(path, n, func(at string, n *node) {
 				if d.Choice(at, n, "is not a family", "ipv4", "ipv6") == "ipv6" {
@@ -137,4 +139,14 @@ func (d *decoder) checkTwice(path string, i int, same func(j int) bool, key, val
 			return
 		}
 	}
+}
+
+// as decodes the number of an autonomous system, with the letters in front of it or without.
+func (d *decoder) as(path string, n *node) uint32 {
+	s := d.Text(path, n)
+	v, err := strconv.ParseUint(strings.TrimPrefix(strings.ToUpper(s), "AS"), 10, 32)
+	if d.Err() == nil && (err != nil || v < 1 || v > maxAS) {
+		d.WrongText(n, path, s, "is not the number of an autonomous system", fmt.Sprintf("from 1 to %d", uint32(maxAS)))
+	}
+	return uint32(v)
 }

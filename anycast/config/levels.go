@@ -66,8 +66,8 @@ func (d *decoder) level(path string, n *node) level.Level {
 			l.Announcement.LocalPreference = &v
 		}},
 		{Name: "communities", Decode: func(path string, n *node) { l.Announcement.Communities = d.communities(path, n) }},
-		{Name: "enter", Decode: func(path string, n *node) { l.Enter = d.number(path, n, 0.01, 100) }},
-		{Name: "leave", Decode: func(path string, n *node) { l.Leave = d.number(path, n, 0.01, 100) }},
+		{Name: "enter", Decode: func(path string, n *node) { l.Enter = d.Percent(path, n, 1, 10000) }},
+		{Name: "leave", Decode: func(path string, n *node) { l.Leave = d.Percent(path, n, 1, 10000) }},
 	})
 	d.Require(path, n, "name")
 	if d.Err() == nil && l.Name == withdrawn {
@@ -77,7 +77,7 @@ func (d *decoder) level(path string, n *node) level.Level {
 		d.Wrong(n, path, "has one of enter and leave", "both, or neither for a level that load does not lead to")
 	}
 	if l.Enter > 0 && l.Leave >= l.Enter {
-		d.Refuse(document.Join(path, "leave"), fmt.Sprintf("%g is not below enter, %g: the level would swing", l.Leave, l.Enter), "")
+		d.Refuse(document.Join(path, "leave"), fmt.Sprintf("%g%% is not below enter, %g%%: the level would swing", 100*l.Leave, 100*l.Enter), "")
 	}
 	return l
 }
@@ -97,7 +97,7 @@ func (d *decoder) checkLadder(path string, all []level.Level) {
 			d.Refuse(document.Join(at, "enter"), "the first level is where a site is without load", "enter and leave at those after it")
 		}
 		if l.Enter < enter {
-			d.Refuse(document.Join(at, "enter"), fmt.Sprintf("%g is below that of a level before it, %g", l.Enter, enter), "loads that grow")
+			d.Refuse(document.Join(at, "enter"), fmt.Sprintf("%g%% is below that of a level before it, %g%%", 100*l.Enter, 100*enter), "loads that grow")
 		}
 		enter = l.Enter
 	}

@@ -49,10 +49,10 @@ site:
     - {name: uplink, interface: eth0, capacity: 10gbit}
   levels:
     - {name: plain}
-    - {name: far, med: 50, prepend: 2, enter: 0.9, leave: 0.6}
+    - {name: far, med: 50, prepend: 2, enter: 90%, leave: 60%}
     - {name: empty, prepend: 4, communities: [graceful_shutdown]}
   dwell: 1m
-  flaps: {suppress: 3000, half_life: 10m, share: 0.6}
+  flaps: {suppress: 3000, half_life: 10m, share: 60%}
   planner: plan
   others:
     - {name: paris, url: "https://paris.example.net:8443"}
@@ -69,7 +69,7 @@ planner:
   interval: 5s
   stale: 20s
   settle: 1m
-  step: 0.2
+  step: 20%
   interruption: 0.5
   sites:
     - name: london
@@ -177,7 +177,7 @@ func TestPlanner(t *testing.T) {
 func TestWarnings(t *testing.T) {
 	tests := []struct{ name, old, new, want string }{
 		{"graceful restart", "", "", "anycast.yaml:13:76: site.bgp.peers[0].graceful_restart: when this host dies, r1 goes on sending clients here for 30s"},
-		{"no budget", "{suppress: 3000, half_life: 10m, share: 0.6}", "none", "site.flaps: is off"},
+		{"no budget", "{suppress: 3000, half_life: 10m, share: 60%}", "none", "site.flaps: is off"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

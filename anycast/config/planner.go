@@ -2,8 +2,10 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,7 +34,7 @@ func (d *decoder) planner(path string, n *node) *Planner {
 		{Name: "interval", Decode: func(path string, n *node) { p.Interval = d.Between(path, n, 100*time.Millisecond, time.Hour) }},
 		{Name: "stale", Decode: func(path string, n *node) { p.Stale = d.Between(path, n, 200*time.Millisecond, maxTime) }},
 		{Name: "settle", Decode: func(path string, n *node) { p.Settle = d.Between(path, n, 100*time.Millisecond, maxTime) }},
-		{Name: "step", Decode: func(path string, n *node) { p.Step = d.number(path, n, 0.001, 1) }},
+		{Name: "step", Decode: func(path string, n *node) { p.Step = d.Percent(path, n, 0.1, 100) }},
 		{Name: "interruption", Decode: func(path string, n *node) { p.Move = d.number(path, n, 0, 1e9) }},
 		{Name: "sites", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxSites)
@@ -186,7 +188,7 @@ func (d *decoder) checkPlanner(p *Planner) {
 		}
 		for name := range in.Cost {
 			if !sites[name] {
-				d.Refuse(document.Join(path+".costs", name), fmt.Sprintf("%q is not a site", name), "one of planner.sites")
+				d.Refuse(document.Join(path+".costs", name), fmt.Sprintf("%q is not a site", name), document.Meant(name, slices.Sorted(maps.Keys(sites))))
 			}
 		}
 		for k := range p.Sites {

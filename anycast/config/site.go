@@ -128,11 +128,11 @@ func (d *decoder) flaps(path string, n *node) level.Flaps {
 	d.Fields(path, n, []key{
 		{Name: "suppress", Decode: func(path string, n *node) { f.Suppress = float64(d.Integer(path, n, 1500, 20000)) }},
 		{Name: "half_life", Decode: func(path string, n *node) { f.HalfLife = d.Between(path, n, time.Second, maxTime) }},
-		{Name: "share", Decode: func(path string, n *node) { f.Share = d.number(path, n, 0.01, 0.95) }},
+		{Name: "share", Decode: func(path string, n *node) { f.Share = d.Percent(path, n, 1, 95) }},
 	})
 	if most := defaultShare(f.Suppress); d.Err() == nil && f.Share > most {
 		d.Refuse(document.Join(path, "share"), fmt.Sprintf("leaves less than a withdrawal's 1000 of %g", f.Suppress),
-			fmt.Sprintf("at most %.2f", most))
+			fmt.Sprintf("at most %.0f%%", 100*most))
 	}
 	if f.Share > 0 && f.Share*f.Suppress < 500 {
 		d.Refuse(document.Join(path, "share"), "allows no change at all: one counts 500", fmt.Sprintf("at least %.2f", 500/f.Suppress))

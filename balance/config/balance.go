@@ -143,8 +143,8 @@ func (d *decoder) together(path string, n *node) time.Duration {
 func (d *decoder) weights(path string, n *node, w *Weights) {
 	d.Fields(path, n, []key{
 		{Name: "every", Decode: func(path string, n *node) { w.Every = d.Between(path, n, 100*time.Millisecond, time.Hour) }},
-		{Name: "least", Decode: func(path string, n *node) { w.Least = d.percent(path, n, 1, 100) }},
-		{Name: "most", Decode: func(path string, n *node) { w.Most = d.percent(path, n, 100, 100*100) }},
+		{Name: "least", Decode: func(path string, n *node) { w.Least = int(100*d.Percent(path, n, 1, 100) + 0.5) }},
+		{Name: "most", Decode: func(path string, n *node) { w.Most = int(100*d.Percent(path, n, 100, 100*100) + 0.5) }},
 	})
 }
 

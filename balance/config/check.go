@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
-	"strings"
 
 	"baton/document"
 )
@@ -62,11 +61,7 @@ func (d *decoder) checkRules(cfg *Config) {
 			if slices.Contains(known, name) {
 				continue
 			}
-			right := "one of " + strings.Join(known, ", ")
-			if best := document.Nearest(name, known); best != "" {
-				right = "did you mean " + best + "?"
-			}
-			d.Refuse(document.Index(path+".links", j), fmt.Sprintf("%q is not a link", document.Clip(name)), right)
+			d.Refuse(document.Index(path+".links", j), fmt.Sprintf("%q is not a link", document.Clip(name)), document.Meant(name, known))
 		}
 	}
 }

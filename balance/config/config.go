@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"baton/document"
 )
 
 // Datapath is what forwards the packets.
@@ -50,6 +52,8 @@ type Config struct {
 	Metrics  string // host:port for Prometheus; "": none
 	State    string // folder of what outlives a restart of the host: the bytes that count against caps
 	Warnings []string
+
+	places func(key string) document.Place
 }
 
 // Link is an uplink.

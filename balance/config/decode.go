@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
-	"strconv"
-	"strings"
 
 	"baton/document"
 )
@@ -80,14 +78,4 @@ func (d *decoder) insidePrefix(path string, n *node, v6 bool) netip.Prefix {
 		d.WrongText(n, path, s, "is the address of the network or of all its hosts", right)
 	}
 	return p
-}
-
-// percent decodes a share in percent, with its sign or without.
-func (d *decoder) percent(path string, n *node, least, most int) int {
-	s := d.Text(path, n)
-	v, err := strconv.Atoi(strings.TrimSuffix(s, "%"))
-	if d.Err() == nil && (err != nil || v < least || v > most) {
-		d.WrongText(n, path, s, "is out of range", fmt.Sprintf("from %d%% to %d%% of the mean", least, most))
-	}
-	return v
 }

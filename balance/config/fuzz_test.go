@@ -18,7 +18,9 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("Parse = %v, %v, want one of them", cfg, err)
 		}
 		if err != nil {
-			oneLine(t, err.Error())
+			for line := range strings.SplitSeq(err.Error(), "\n") {
+				oneLine(t, line)
+			}
 			return
 		}
 		for _, w := range cfg.Warnings {

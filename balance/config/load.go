@@ -1,6 +1,11 @@
 package config
 
 import (
+	"errors"
+	"fmt"
+	"os/user"
+	"strconv"
+
 	"baton/document"
 )
 
@@ -8,37 +13,57 @@ const neededKeys = "links"
 
 var rules = document.Rules{Bytes: 1 << 20, Nodes: 1 << 18, Empty: neededKeys + " are needed", Root: "a mapping with " + neededKeys}
 
-// Error is the one thing that is wrong with a configuration: the first, in the order of checking.
+// Error is what is wrong with a configuration.
 type Error = document.Error
 
-// Load reads and checks the file. An error about its content is an *Error; one about reading it wraps the cause. The caller owns the
-// result.
+// Load reads and checks the file. An error about the content is an *Error with all
+// mistakes; one about reading the file wraps the cause. The caller owns the result.
 func Load(path string) (*Config, error) {
-	data, err := rules.Read(path)
-	if err != nil {
-		return nil, err
-	}
-	return Parse(path, data)
+	return document.Load(path, rules, decode, check, readUsers)
 }
 
-// Parse checks the content of a configuration file and fills in the defaults; name stands for the file in messages, and for the
-// configuration's name where it has none. It returns a configuration or an *Error, never both.
+// Parse is Load of a content that is there already; name stands for the file in messages, and for the configuration's name where it
+// has none. Users are not looked up. It returns a configuration or an
+// *Error, never both.
 func Parse(name string, data []byte) (*Config, error) {
-	root, err := document.Parse(name, data, rules)
-	if err != nil {
-		return nil, err
-	}
-	d := &decoder{document.NewDecoder(name)}
-	cfg := d.config(root, name)
+	return document.ParseAs(name, data, rules, decode, check)
+}
+
+func decode(d *document.Decoder, root *node) *Config { return (&decoder{d}).config(root, d.File()) }
+
+func check(d *document.Decoder, cfg *Config) {
+	all := &decoder{d}
+	all.check(cfg)
 	if d.Err() == nil {
-		d.check(cfg)
+		all.warn(cfg)
 	}
-	if d.Err() != nil {
-		return nil, d.Err()
-	}
-	d.warn(cfg)
 	cfg.Warnings = d.Warnings()
-	return cfg, nil
+	cfg.places = d.Place
+}
+
+// At is where the value of a key stands in the file, or else what holds it.
+func (c *Config) At(key string) document.Place {
+	if c.places == nil {
+		return document.Place{Line: 1, Column: 1} // it was not read from a file
+	}
+	return c.places(key)
+}
+
+// readUsers refuses users that this host does not have.
+func readUsers(d *document.Decoder, cfg *Config) {
+	for i, r := range cfg.Rules {
+		if r.Application == nil || r.Application.User == "" {
+			continue
+		}
+		name := r.Application.User
+		if _, err := strconv.ParseUint(name, 10, 32); err == nil {
+			continue
+		}
+		var unknown user.UnknownUserError
+		if _, err := user.Lookup(name); errors.As(err, &unknown) {
+			d.Refuse(document.Index("rules", i)+".application.user", fmt.Sprintf("%q is not a user of this host", name), "a user's name or number: see getent passwd")
+		}
+	}
 }
 
 // Changed names the keys that differ and that a running balance cannot change, in the file's order.

@@ -43,7 +43,7 @@ rules:
   - application: {cgroup: /system.slice/x.service}
     together: 2m
 together: 1m
-weights: {every: 1s, least: 10%, most: 200}
+weights: {every: 1s, least: 10%, most: 200%}
 inside: {interface: in0, ipv4: 10.99.0.1/24, ipv6: fd00::1/64, priority: 100, table: 1000}
 probe: {url: "http://other.example/", every: 20s, dead: 50s}
 limits: {flows: 1024}
@@ -117,7 +117,7 @@ func TestParse(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got := parse(t, tt.text)
-			if diff := cmp.Diff(tt.want, got, samePrefix, sameAddr, cmpopts.IgnoreFields(Config{}, "Warnings")); diff != "" {
+			if diff := cmp.Diff(tt.want, got, samePrefix, sameAddr, cmpopts.IgnoreFields(Config{}, "Warnings"), cmpopts.IgnoreUnexported(Config{})); diff != "" {
 				t.Errorf("Parse (-want +got):\n%s", diff)
 			}
 		})

@@ -5,6 +5,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"baton/document/documenttest"
 )
 
 // TestParseRefuses holds each kind of fault against the whole line that a user reads.
@@ -19,7 +21,7 @@ func TestParseRefuses(t *testing.T) {
 		{"no value", "links: [a]\nprobe:\n", `f:2:1: probe: has no value (leave the key out for the default)`},
 		{"name", "name: My_Home\n" + minimal, `f:1:7: name: "My_Home" is no name here (at most 10 of a-z, 0-9 and, inside, -)`},
 		{"long name", "name: eleven-long\n" + minimal, `f:1:7: name: "eleven-long" is no name here (at most 10 of a-z, 0-9 and, inside, -)`},
-		{"datapath", "datapath: ovn\n" + minimal, `f:1:11: datapath: "ovn" is not a datapath (baton or ovs)`},
+		{"datapath", "datapath: ovn\n" + minimal, `f:1:11: datapath: "ovn" is not a datapath (did you mean ovs?)`},
 		{"method", "method: random\n" + minimal, `f:1:9: method: "random" is not a method (even, turns, least, fastest, hash or controller)`},
 		{"interface form", "links: [eth0/1]", `f:1:9: links[0]: "eth0/1" is not the name of an interface (such as eth0)`},
 		{"interface too long", "links: [abcdefghijklmnop]", `f:1:9: links[0]: "abcdefghijklmnop" is not the name of an interface (such as eth0)`},
@@ -108,8 +110,8 @@ func TestParseRefuses(t *testing.T) {
 			`f:2:11: together: needs a memory of flows, which a select group by hash has not (method: controller, or datapath: baton)`},
 		{"together of a rule on ovs by hash", "datapath: ovs\n" + minimal + "rules: [{together: 1m}]",
 			`f:3:20: rules[0].together: needs a memory of flows, which a select group by hash has not (method: controller, or datapath: baton)`},
-		{"weights", "weights: {least: 0}\n" + minimal, `f:1:18: weights.least: "0" is out of range (from 1% to 100% of the mean)`},
-		{"weights in disorder", "weights: {least: 100, most: 90}\n" + minimal, `f:1:29: weights.most: "90" is out of range (from 100% to 10000% of the mean)`},
+		{"weights", "weights: {least: 0%}\n" + minimal, `f:1:18: weights.least: "0%" is out of range (from 1% to 100%)`},
+		{"weights in disorder", "weights: {least: 100%, most: 90%}\n" + minimal, `f:1:30: weights.most: "90%" is out of range (from 100% to 10000%)`},
 		{"weights too often", "weights: {every: 1ms}\n" + minimal, `f:1:18: weights.every: "1ms" is out of range (from 100ms to 1h0m0s)`},
 		{"inside interface", "inside: {interface: a b}\n" + minimal, `f:1:21: inside.interface: "a b" is not the name of an interface (such as eth0)`},
 		{"inside interface too long", "inside: {interface: abcdefghijklmno}\n" + minimal,
@@ -159,7 +161,7 @@ func TestParseRefuses(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := Parse("f", []byte(tt.text))
-			if err == nil || err.Error() != tt.want {
+			if !documenttest.Told(err, tt.want) {
 				t.Errorf("got\n%v\nwant\n%s", err, tt.want)
 			}
 		})

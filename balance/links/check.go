@@ -36,18 +36,21 @@ const (
 // Finding is something that one should know of how a configuration fits a host.
 type Finding struct {
 	Level Level
-	Key   string // in the configuration
-	Text  string
+	document.Place
+	Key  string // in the configuration
+	Text string
 }
 
-// String is one line.
-func (f Finding) String() string { return f.Key + ": " + f.Text }
+// In is one line, of the form of a configuration's own warnings.
+func (f Finding) In(file string) string {
+	return fmt.Sprintf("%s:%d:%d: %s: %s", file, f.Line, f.Column, f.Key, f.Text)
+}
 
 // Check says how the configuration fits the host, in the order of the configuration.
 func Check(c *config.Config, h Host) []Finding {
 	var out []Finding
 	tell := func(level Level, key, format string, args ...any) {
-		out = append(out, Finding{level, key, fmt.Sprintf(format, args...)})
+		out = append(out, Finding{level, c.At(key), key, fmt.Sprintf(format, args...)})
 	}
 	there := 0
 	for i, l := range h.Links {

@@ -63,7 +63,7 @@ func fitBalance(file string, have *checked) error {
 	}
 	var wrong []error
 	for _, f := range r.Findings {
-		text := fmt.Sprintf("%s: %s", placeOf(cfg, f.Key), f)
+		text := f.In(cfg.File)
 		switch f.Level {
 		case links.Wrong:
 			wrong = append(wrong, errors.New(text))
@@ -80,16 +80,6 @@ func fitBalance(file string, have *checked) error {
 		have.Notes = append(have.Notes, "would make "+what)
 	}
 	return nil
-}
-
-// placeOf is where a configuration has a link, "FILE:LINE"; of other keys, which may be defaults, it is the file.
-func placeOf(cfg *config.Config, key string) string {
-	for i, l := range cfg.Links {
-		if key == fmt.Sprintf("links[%d]", i) {
-			return fmt.Sprintf("%s:%d", cfg.File, l.Line)
-		}
-	}
-	return cfg.File
 }
 
 func runBalance(ctx context.Context, d daemon) error {

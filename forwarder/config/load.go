@@ -9,50 +9,30 @@ import (
 
 var rules = document.Rules{Bytes: 1 << 20, Nodes: 1 << 18, Empty: "at least ports", Root: "a mapping with ports"}
 
-// Error is the one thing that is wrong with a configuration: the first, in the order of checking.
+// Error is what is wrong with a configuration.
 type Error = document.Error
 
-// Load reads and checks the file, and the certificates that it names. An error about the content is an *Error; one about
-// reading the file wraps the cause. The caller owns the result.
+// Load reads and checks the file, and the certificates that it names. An error about the content is an *Error with all
+// mistakes; one about reading the file wraps the cause. The caller owns the result.
 func Load(path string) (*Config, error) {
-	data, err := rules.Read(path)
-	if err != nil {
-		return nil, err
-	}
-	cfg, d, err := parse(path, data)
-	if err != nil {
-		return nil, err
-	}
-	if cfg.TLS != nil {
-		d.checkFiles(cfg.TLS)
-	}
-	if d.Err() != nil {
-		return nil, d.Err()
-	}
-	return cfg, nil
+	return document.Load(path, rules, decode, check, readFiles)
 }
 
-// Parse checks the content of a configuration file and fills in the defaults; name stands for the file in messages, and for
-// the forwarder where it has no name. It reads no other file. It returns a configuration or an *Error, never both.
+// Parse is Load of a content that is there already; name stands for the file in messages, and for the forwarder where it has
+// no name. It reads no other file. It returns a configuration or an
+// *Error, never both.
 func Parse(name string, data []byte) (*Config, error) {
-	cfg, _, err := parse(name, data)
-	return cfg, err
+	return document.ParseAs(name, data, rules, decode, check)
 }
 
-func parse(name string, data []byte) (*Config, *decoder, error) {
-	root, err := document.Parse(name, data, rules)
-	if err != nil {
-		return nil, nil, err
+func decode(d *document.Decoder, root *node) *Config { return (&decoder{d}).config(root, d.File()) }
+
+func check(d *document.Decoder, cfg *Config) { (&decoder{d}).crossCheck(cfg) }
+
+func readFiles(d *document.Decoder, cfg *Config) {
+	if cfg.TLS != nil {
+		(&decoder{d}).checkFiles(cfg.TLS)
 	}
-	d := &decoder{document.NewDecoder(name)}
-	cfg := d.config(root, name)
-	if d.Err() == nil {
-		d.crossCheck(cfg)
-	}
-	if d.Err() != nil {
-		return nil, nil, d.Err()
-	}
-	return cfg, d, nil
 }
 
 // Read reads the files anew: a certificate that has been replaced is used from the next channel on.

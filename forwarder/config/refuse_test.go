@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"baton/document/documenttest"
 )
 
 // TestParseRefuses holds each kind of fault against the whole line that a user reads.
@@ -74,7 +76,7 @@ func TestParseRefuses(t *testing.T) {
 		{"listener is the control socket", listener, "unix:/run/baton/forwarder-edge.sock", `f:5:10: listen[0]: "/run/baton/forwarder-edge.sock" is the control socket already (a path of its own)`},
 		{"controller without connect", controller, "{role: any}", `f:4:6: controllers[0].connect: is missing`},
 		{"listener without at", listener, "{role: any}", `f:5:11: listen[0].at: is missing`},
-		{"controllers as a value", "\n  - " + controller, " " + controller, `f:3:14: controllers: is a single value (a list)`},
+		{"controllers as a value", "\n  - " + controller, " " + controller, `f:3:14: controllers: must be a list: [tcp:127.0.0.1:6653]`},
 		{"role", controller, "{connect: unix:/x, role: master}", `f:4:30: controllers[0].role: "master" is not a role here (any or slave)`},
 		{"idle of nothing", controller, "{connect: unix:/x, idle: 1ms}", `f:4:30: controllers[0].idle: "1ms" is out of range (from 100ms to 1h0m0s)`},
 		{"dead before idle", controller, "{connect: unix:/x, idle: 5s, dead: 5s}", `f:4:40: controllers[0].dead: 5s is not above idle, which is 5s (time for an answer to the echo)`},
@@ -109,8 +111,8 @@ func TestParseRefuses(t *testing.T) {
 			if !errors.As(err, &e) {
 				t.Errorf("error is a %T, want *Error", err)
 			}
-			if got := err.Error(); got != tt.want {
-				t.Errorf("Parse:\n got %s\nwant %s", got, tt.want)
+			if !documenttest.Told(err, tt.want) {
+				t.Errorf("Parse:\n got %s\nwant %s", err, tt.want)
 			}
 		})
 	}

@@ -3,6 +3,8 @@ package topology
 import (
 	"strings"
 	"testing"
+
+	"baton/document/documenttest"
 )
 
 // TestParseRefuses holds each kind of fault against the whole line that a user reads.
@@ -117,7 +119,7 @@ func TestParseRefuses(t *testing.T) {
 			if err == nil {
 				t.Fatalf("accepted as %+v", got)
 			}
-			if err.Error() != tt.want {
+			if !documenttest.Told(err, tt.want) {
 				t.Errorf("got\n%s\nwant\n%s", err, tt.want)
 			}
 		})

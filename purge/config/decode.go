@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
-	"strconv"
 	"strings"
 	"time"
 
@@ -44,7 +43,7 @@ type (
 )
 
 func (d *decoder) config(root *node) *Config {
-	cfg := &Config{Control: defaultControl, Limits: Limits{Marks: defaultMarks}}
+	cfg := &Config{File: d.File(), Control: defaultControl, Limits: Limits{Marks: defaultMarks}}
 	dry := false
 	d.Fields("", root, []key{
 		{Name: "control", Decode: func(path string, n *node) { cfg.Control = d.SocketPath(path, n) }},
@@ -107,7 +106,7 @@ func (d *decoder) policy(path string, n *node) Policy {
 		{Name: "addresses", Decode: func(path string, n *node) { p.Addresses = d.prefixes(path, n, true) }},
 		{Name: "ports", Decode: func(path string, n *node) { p.Ports = d.PortsList(path, n, maxPorts) }},
 		{Name: "max_retries", Decode: func(path string, n *node) { p.MaxRetries = d.Integer(path, n, 0, maxRetries) }},
-		{Name: "wait", Decode: func(path string, n *node) { p.Wait = d.percent(path, n) }},
+		{Name: "wait", Decode: func(path string, n *node) { p.Wait = int(100*d.Percent(path, n, 0, maxWait) + 0.5) }},
 		{Name: "floor", Decode: func(path string, n *node) { p.Floor = d.time(path, n) }},
 		{Name: "ceiling", Decode: func(path string, n *node) { p.Ceiling = d.time(path, n) }},
 		{Name: "exempt", Decode: func(path string, n *node) { p.Exempt = d.prefixes(path, n, false) }},
@@ -133,17 +132,6 @@ func (d *decoder) prefixes(path string, n *node, some bool) []netip.Prefix {
 	}
 	list(path, n, func(at string, n *node) { out = append(out, d.AddressOrPrefix(at, n)) })
 	return out
-}
-
-// percent decodes a share of a timeout.
-func (d *decoder) percent(path string, n *node) int {
-	s := d.Text(path, n)
-	digits, is := strings.CutSuffix(s, "%")
-	v, err := strconv.Atoi(digits)
-	if d.Err() == nil && (!is || err != nil || v < 0 || v > maxWait) {
-		d.WrongText(n, path, s, "is no share of a timeout", fmt.Sprintf("from 0%% to %d%%, such as 100%%", maxWait))
-	}
-	return v
 }
 
 // time decodes a duration in whole milliseconds.

@@ -2,8 +2,6 @@ package config
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"baton/document"
@@ -32,23 +30,9 @@ func (d *decoder) choose(path string, n *node, out *Choose) {
 		}},
 		{Name: "most", Decode: func(path string, n *node) { out.Most = d.Integer(path, n, 1, prologue.MaxHops) }},
 		{Name: "refresh", Decode: func(path string, n *node) { out.Refresh = d.Between(path, n, 10*time.Second, maxTimeout) }},
-		{Name: "margin", Decode: func(path string, n *node) { out.Margin = d.percent(path, n, 1, 1000) }},
+		{Name: "margin", Decode: func(path string, n *node) { out.Margin = d.Percent(path, n, 1, 1000) }},
 		{Name: "dwell", Decode: func(path string, n *node) { out.Dwell = d.Between(path, n, time.Second, time.Hour) }},
 	})
-}
-
-// percent decodes a share, and gives 0.1 for 10 %.
-func (d *decoder) percent(path string, n *node, least, most float64) float64 {
-	s := d.Text(path, n)
-	count, is := strings.CutSuffix(s, "%")
-	v, err := strconv.ParseFloat(strings.TrimSpace(count), 64)
-	switch {
-	case !is || err != nil:
-		d.WrongText(n, path, s, "is not a share", "such as 10%")
-	case !(v >= least && v <= most):
-		d.WrongText(n, path, s, "is out of range", fmt.Sprintf("from %g%% to %g%%", least, most))
-	}
-	return v / 100
 }
 
 // auto is the word in the place of a list of relays.

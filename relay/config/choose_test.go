@@ -10,6 +10,8 @@ import (
 
 	"baton/relay/choice"
 	"baton/relay/plan"
+
+	"baton/document/documenttest"
 )
 
 func TestChoose(t *testing.T) {
@@ -56,7 +58,7 @@ func TestChooseRefuses(t *testing.T) {
 		{"clouds", name, choose("clouds: two"), `f:2:18: choose.clouds: "two" is not what clouds may be mixed by (prefer, any or one)`},
 		{"no relay", name, choose("most: 0"), `f:2:16: choose.most: "0" is out of range (a whole number from 1 to 8)`},
 		{"refreshed all the time", name, choose("refresh: 1s"), `f:2:19: choose.refresh: "1s" is out of range (from 10s to 24h0m0s)`},
-		{"a margin without its sign", name, choose("margin: 0.1"), `f:2:18: choose.margin: "0.1" is not a share (such as 10%)`},
+		{"a margin without its sign", name, choose("margin: 0.1"), `f:2:18: choose.margin: "0.1" has no percent sign (from 1% to 1000%)`},
 		{"no margin", name, choose("margin: 0%"), `f:2:18: choose.margin: "0%" is out of range (from 1% to 1000%)`},
 		{"a margin that is no number", name, choose("margin: nan%"), `f:2:18: choose.margin: "nan%" is out of range (from 1% to 1000%)`},
 		{"no dwell", name, choose("dwell: 0s"), `f:2:17: choose.dwell: "0s" is not above zero (such as 500ms, 10s or 1h)`},
@@ -67,7 +69,7 @@ func TestChooseRefuses(t *testing.T) {
 				t.Fatalf("%q is not in the file", tt.old)
 			}
 			_, err := Parse("f", []byte(strings.Replace(minimal, tt.old, tt.new, 1)))
-			if err == nil || err.Error() != tt.want {
+			if !documenttest.Told(err, tt.want) {
 				t.Errorf("got  %v\nwant %s", err, tt.want)
 			}
 		})

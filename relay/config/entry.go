@@ -29,7 +29,7 @@ func (d *decoder) entry(path string, n *node) Entry {
 			e.Interfaces = document.Distinct(d.Decoder, path, n, d.Device)
 		}},
 		{Name: "early_syn", Decode: func(path string, n *node) {
-			e.EarlySYN = EarlySYN(d.Choice(path, n, "is no early SYN", string(EarlyOff), string(Optimistic), string(ConnectFirst)))
+			e.EarlySYN = EarlySYN(d.Choice(path, n, "is not a way to treat a SYN early", string(EarlyOff), string(Optimistic), string(ConnectFirst)))
 		}},
 		{Name: "via", Decode: func(path string, n *node) { d.via(path, n, &e) }},
 		{Name: "client_address", Decode: func(path string, n *node) {

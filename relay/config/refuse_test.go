@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"baton/document/documenttest"
 )
 
 // TestParseRefuses holds each kind of fault against the whole line that a user reads.
@@ -115,11 +117,11 @@ func TestParseRefuses(t *testing.T) {
 		{"trunks that listen nowhere", trunks, "trunks: {listen: []}",
 			`f:3:18: trunks.listen: is an empty list (at least one entry)`},
 		{"listener that is no list", trunks, `trunks: {listen: "192.0.2.1:7000"}`,
-			`f:3:18: trunks.listen: is a single value (a list)`},
+			`f:3:18: trunks.listen: must be a list: [192.0.2.1:7000]`},
 		{"listener without address", "192.0.2.1:7000", ":7000",
 			`f:3:19: trunks.listen[0]: ":7000" has no address (all of IPv4 is "0.0.0.0:7000", all of IPv6 "[::]:7000")`},
 		{"listener at a name", "192.0.2.1:7000", "localhost:7000",
-			`f:3:19: trunks.listen[0]: "localhost:7000" is not address:port (such as "192.0.2.7:443" or "[2001:db8::7]:443")`},
+			`f:3:19: trunks.listen[0]: "localhost:7000" has a host name, and names are not looked up (such as "192.0.2.7:443" or "[2001:db8::7]:443")`},
 		{"listener on port 0", "192.0.2.1:7000", "192.0.2.1:0",
 			`f:3:19: trunks.listen[0]: "192.0.2.1:0" has port 0 (a port from 1 to 65535)`},
 		{"listener with a zone", "192.0.2.1:7000", "[fe80::1%eth0]:7000",
@@ -147,7 +149,8 @@ func TestParseRefuses(t *testing.T) {
   - {name: elsewhere, address: "198.51.100.7:7000"}`,
 			`f:6:32: peers[1].address: 198.51.100.7:7000 is the address of peers[0] already (an address and port of its own)`},
 		{"peer by this relay's name", "name: there", "name: here",
-			`f:5:12: peers[0].name: "here" is this relay's own name (another relay's)`},
+			`f:5:12: peers[0].name: "here" is this relay's own name (another relay's)` + "\n" +
+				`f:7:69: entries[0].via[0]: "there" is not a peer (did you mean here?)`},
 		{"peer at this relay's address", "198.51.100.7:7000", "192.0.2.1:7000",
 			`f:5:28: peers[0].address: 192.0.2.1:7000 is trunks.listen[0] of this relay itself (another relay's address)`},
 		{"more ready than at most", peer, inPeer("ready: {min: 300}"),
@@ -187,7 +190,7 @@ func TestParseRefuses(t *testing.T) {
 		{"entry without destination", entry, inEntry("via: [there]"),
 			`f:7:6: entries[0].destination: is missing`},
 		{"entry in an odd mode", entry, inEntry("mode: tproxy"),
-			`f:7:37: entries[0].mode: "tproxy" is not a mode (plain, transparent, proxy, socks5 or connect)`},
+			`f:7:37: entries[0].mode: "tproxy" is not a mode (did you mean proxy?)`},
 		{"name twice", entry, entry + `
   - {listen: "192.0.2.2:443", destination: "203.0.113.5:443", via: [there]}`,
 			`f:8:6: entries[1].name: "plain-443" is the name of entries[0] already (a name of its own)`},
@@ -197,7 +200,7 @@ func TestParseRefuses(t *testing.T) {
 		{"listener of trunks", `"192.0.2.1:443"`, `"192.0.2.1:7000"`,
 			`f:7:14: entries[0].listen: 192.0.2.1:7000 is trunks.listen[0] already (an address or a port of its own)`},
 		{"destination at a name", "203.0.113.5:443", "example.net:443",
-			`f:7:44: entries[0].destination: "example.net:443" is not address:port (such as "192.0.2.7:443" or "[2001:db8::7]:443")`},
+			`f:7:44: entries[0].destination: "example.net:443" has a host name, and names are not looked up (such as "192.0.2.7:443" or "[2001:db8::7]:443")`},
 		{"destination of mode transparent", entry, inEntry(`mode: transparent, destination: "203.0.113.5:443"`),
 			`f:7:63: entries[0].destination: is for mode plain alone (mode: plain)`},
 		{"destination is the listener", entry, inEntry(`destination: "192.0.2.1:443", via: [there]`),
@@ -250,7 +253,7 @@ func TestParseRefuses(t *testing.T) {
 		{"ports without end", "ports: [443]", "ports: [8000-]",
 			`f:8:42: allow[0].ports[0]: "8000-" is not a port (such as 443 or 8000-8100, from 1 to 65535)`},
 		{"port that is no list", "ports: [443]", "ports: 443",
-			`f:8:41: allow[0].ports: is a single value (a list)`},
+			`f:8:41: allow[0].ports: must be a list: [443]`},
 		{"no ports", "ports: [443]", "ports: []",
 			`f:8:41: allow[0].ports: is an empty list (at least one entry)`},
 		{"more ports than can be told apart", "ports: [443]", "ports: [" + strings.Repeat("1, ", 16) + "1]",
@@ -270,7 +273,7 @@ func TestParseRefuses(t *testing.T) {
 		{"early SYN without interfaces", entry, inEntry(`destination: "203.0.113.5:443", early_syn: optimistic, via: [there]`),
 			`f:7:6: entries[0].interfaces: is missing (where clients come in: needed for intercept and early_syn)`},
 		{"early SYN in words", entry, inEntry("early_syn: true"),
-			`f:7:42: entries[0].early_syn: "true" is no early SYN (off, optimistic or connect-first)`},
+			`f:7:42: entries[0].early_syn: "true" is not a way to treat a SYN early (off, optimistic or connect-first)`},
 		{"via nobody", entry, inEntry(`destination: "203.0.113.5:443", via: []`),
 			`f:7:68: entries[0].via: is an empty list (at least one entry)`},
 		{"via that is no list", "via: [there]", "via: there",
@@ -312,8 +315,8 @@ func TestParseRefuses(t *testing.T) {
 			if !errors.As(err, &e) {
 				t.Errorf("error is a %T, want *Error", err)
 			}
-			if got := err.Error(); got != tt.want {
-				t.Errorf("Parse:\n got %s\nwant %s", got, tt.want)
+			if !documenttest.Told(err, tt.want) {
+				t.Errorf("Parse:\n got %s\nwant %s", err, tt.want)
 			}
 		})
 	}

@@ -48,6 +48,7 @@ const (
 
 func (d *decoder) config(root *node) *Config {
 	cfg := &Config{
+		File:   d.File(),
 		Listen: Listen{Control: defaultControl},
 		Limits: Limits{Flows: defaultFlows, Early: defaultEarly, PerSource: defaultPerSource, Pipe: defaultPipe},
 		Timeouts: Timeouts{

@@ -38,14 +38,11 @@ func (d *decoder) checkVIPs(cfg *Config, pools map[string]*Pool) map[netip.AddrP
 				"an address and port of its own")
 		}
 		vips[v.Address] = path
-		if d.Err() != nil {
-			return nil
-		}
 		for j, r := range v.Routes {
 			at := fmt.Sprintf("%s.routes[%d]", path, j)
 			if pools[r.Pool] == nil {
-				d.WrongAt(d.Place(at), at+".pool", fmt.Sprintf("%q is not a pool", document.Clip(r.Pool)),
-					document.Clip("one of "+strings.Join(names, ", ")))
+				d.Refuse(at+".pool", fmt.Sprintf("%q is not a pool", document.Clip(r.Pool)),
+					document.Meant(r.Pool, names))
 			}
 			if k := slices.IndexFunc(v.Routes[:j], func(earlier Route) bool { return covers(earlier.Match, r.Match) }); k >= 0 {
 				d.WrongAt(d.Place(at), at, fmt.Sprintf("is never reached: the route on line %d matches all that this one does", v.Routes[k].Line),

@@ -115,19 +115,19 @@ func (d *decoder) zones(path string, n *node, p *Pool) {
 		seen[z.Prefix] = true
 		for _, name := range z.Surrogates {
 			if !slices.ContainsFunc(p.Surrogates, func(s Surrogate) bool { return s.Name == name }) {
-				d.Wrong(n, at+".surrogates", fmt.Sprintf("%q is not a surrogate of this pool", document.Clip(name)), surrogateNames(p))
+				d.Wrong(n, at+".surrogates", fmt.Sprintf("%q is not a surrogate of this pool", document.Clip(name)), surrogateMeant(name, p))
 			}
 		}
 	}
 	slices.SortStableFunc(p.Nearest, func(a, b Zone) int { return b.Prefix.Bits() - a.Prefix.Bits() })
 }
 
-func surrogateNames(p *Pool) string {
+func surrogateMeant(name string, p *Pool) string {
 	names := make([]string, len(p.Surrogates))
 	for i, s := range p.Surrogates {
 		names[i] = s.Name
 	}
-	return document.Clip("one of " + strings.Join(names, ", "))
+	return document.Meant(name, names)
 }
 
 func (d *decoder) legs(path string, n *node, out *Legs) {

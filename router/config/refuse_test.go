@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"baton/document/documenttest"
 )
 
 // TestParseRefuses holds each kind of fault against the whole line that a user reads.
@@ -23,7 +25,7 @@ func TestParseRefuses(t *testing.T) {
 		{"two documents", minimal, "a: 1\n---\nb: 2\n", `f:3:1: a second document begins here (one document in a file)`},
 		{"a list", minimal, "- a\n", `f:1:1: is a list (a mapping with vips and pools)`},
 		{"not YAML", minimal, "vips: [\n", `f:1:7: is not YAML: sequence end token ']' not found`},
-		{"tab", "  - address", "\t- address", `f:2:1: is not YAML: found character '	' that cannot start any token`},
+		{"tab", "  - address", "\t- address", `f:2:1: is not YAML: found character '	' that cannot start any token (indent with spaces)`},
 		{"key twice", "pools:", "vips: []\npools:", `f:6:1: vips: is given twice, first on line 1`},
 		{"alias without anchor", pool, "- *none", `f:5:9: vips[0].routes[0]: no anchor &none before this alias`},
 		{"alias of itself", eth, "interfaces: &i [*i]", `f:3:21: vips[0].interfaces[0]: no anchor &i before this alias`},
@@ -70,7 +72,7 @@ func TestParseRefuses(t *testing.T) {
 		{"no address", "address: \"10.9.9.9:80\"\n    ", "", `f:2:5: vips[0].address: is missing`},
 		{"no interfaces for handoff", "    " + eth + "\n", "", `f:2:5: vips[0].interfaces: is missing`},
 		{"address without port", "10.9.9.9:80", "10.9.9.9", `f:2:14: vips[0].address: "10.9.9.9" is not address:port (such as "192.0.2.7:443" or "[2001:db8::7]:443")`},
-		{"address with a name", "10.9.9.9:80", "localhost:80", `f:2:14: vips[0].address: "localhost:80" is not address:port (such as "192.0.2.7:443" or "[2001:db8::7]:443")`},
+		{"address with a name", "10.9.9.9:80", "localhost:80", `f:2:14: vips[0].address: "localhost:80" has a host name, and names are not looked up (such as "192.0.2.7:443" or "[2001:db8::7]:443")`},
 		{"address unquoted", `"10.9.9.9:80"`, "[2001:db8::9]", `f:2:14: vips[0].address: is a list (a single value; quote it when it begins with [ or {)`},
 		{"port 0", "10.9.9.9:80", "10.9.9.9:0", `f:2:14: vips[0].address: "10.9.9.9:0" has port 0 (a port from 1 to 65535)`},
 		{"port too high", "10.9.9.9:80", "10.9.9.9:65536", `f:2:14: vips[0].address: "10.9.9.9:65536" is not address:port (such as "192.0.2.7:443" or "[2001:db8::7]:443")`},
@@ -81,13 +83,13 @@ func TestParseRefuses(t *testing.T) {
 		{"mode", eth, "mode: nat", `f:3:11: vips[0].mode: "nat" is not a mode (handoff, redirect or proxy)`},
 		{"interface name", eth, "interfaces: [averyveryverylongname]", `f:3:18: vips[0].interfaces[0]: "averyveryverylongname" is not the name of an interface (such as eth0)`},
 		{"interface twice", eth, "interfaces: [eth0, eth0]", `f:3:24: vips[0].interfaces[1]: "eth0" is there twice`},
-		{"interfaces as one value", eth, "interfaces: eth0", `f:3:17: vips[0].interfaces: is a single value (a list)`},
+		{"interfaces as one value", eth, "interfaces: eth0", `f:3:17: vips[0].interfaces: must be a list: [eth0]`},
 		{"VIP twice", "pools:", "  - address: \"10.9.9.9:80\"\n    interfaces: [eth1]\n    routes: [{pool: default}]\npools:",
 			`f:6:5: vips[1].address: 10.9.9.9:80 is the address of vips[0] already (an address and port of its own)`},
 
 		// Routes.
 		{"route without pool", pool, "- match: {host: a}", `f:5:9: vips[0].routes[0].pool: is missing`},
-		{"unknown pool", pool, "- pool: defualt", `f:5:9: vips[0].routes[0].pool: "defualt" is not a pool (one of default)`},
+		{"unknown pool", pool, "- pool: defualt", `f:5:15: vips[0].routes[0].pool: "defualt" is not a pool (did you mean default?)`},
 		{"after a catch-all", pool, "- pool: default\n      - match: {host: a}\n        pool: default",
 			`f:6:9: vips[0].routes[1]: is never reached: the route on line 5 matches all that this one does (the more special route first)`},
 		{"after a wider prefix", pool, "- {match: {path_prefix: /a}, pool: default}\n      - {match: {path_prefix: /a/b, methods: [GET]}, pool: default}",
@@ -126,7 +128,7 @@ func TestParseRefuses(t *testing.T) {
 		{"nearest without zones", "    surrogates:", inPool("    policy: nearest"), `f:8:5: pools.default.nearest: is missing (policy nearest needs its list of {prefix, surrogates})`},
 		{"prefix with host bits", "    surrogates:", inPool("    policy: nearest\n    nearest: [{prefix: 10.1.2.3/8, surrogates: [s1]}]"), `f:9:24: pools.default.nearest[0].prefix: "10.1.2.3/8" has bits set after its length (10.0.0.0/8)`},
 		{"prefix without length", "    surrogates:", inPool("    policy: nearest\n    nearest: [{prefix: 10.1.2.3, surrogates: [s1]}]"), `f:9:24: pools.default.nearest[0].prefix: "10.1.2.3" has no length (10.1.2.3/32)`},
-		{"zone of a stranger", "    surrogates:", inPool("    policy: nearest\n    nearest: [{prefix: 10.0.0.0/8, surrogates: [s2]}]"), `f:8:5: pools.default.nearest[0].surrogates: "s2" is not a surrogate of this pool (one of s1)`},
+		{"zone of a stranger", "    surrogates:", inPool("    policy: nearest\n    nearest: [{prefix: 10.0.0.0/8, surrogates: [s2]}]"), `f:8:5: pools.default.nearest[0].surrogates: "s2" is not a surrogate of this pool (did you mean s1?)`},
 		{"zone twice", "    surrogates:", inPool("    policy: nearest\n    nearest: [{prefix: 10.0.0.0/8, surrogates: [s1]}, {prefix: 10.0.0.0/8, surrogates: [s1]}]"), `f:8:5: pools.default.nearest[1].prefix: 10.0.0.0/8 is there twice`},
 		{"min above max", "    surrogates:", inPool("    legs: {min: 9, max: 8}"), `f:8:12: pools.default.legs.min: 9 is above max, which is 8 (min at most max)`},
 		{"no legs", "    surrogates:", inPool("    legs: {max: 0}"), `f:8:17: pools.default.legs.max: "0" is out of range (a whole number from 1 to 60000)`},
@@ -165,8 +167,8 @@ func TestParseRefuses(t *testing.T) {
 			if !errors.As(err, &e) {
 				t.Errorf("error is a %T, want *Error", err)
 			}
-			if got := err.Error(); got != tt.want {
-				t.Errorf("Parse:\n got %s\nwant %s", got, tt.want)
+			if !documenttest.Told(err, tt.want) {
+				t.Errorf("Parse:\n got %s\nwant %s", err, tt.want)
 			}
 		})
 	}

@@ -82,6 +82,9 @@ func (d *decoder) match(path string, n *node) Match {
 		{Name: "path_regex", Decode: func(path string, n *node) { m.PathRegex = d.Regexp(path, n) }},
 		{Name: "methods", Decode: func(path string, n *node) { m.Methods = d.methods(path, n) }},
 		{Name: "headers", Decode: func(path string, n *node) {
+			if n.Kind == document.Mapping {
+				d.Wrong(n, path, "is a mapping, and must be a list", "such as [{name: X-Device, value: phone}]")
+			}
 			d.NonEmptyList(path, n, func(at string, n *node) { m.Headers = append(m.Headers, d.header(at, n)) })
 		}},
 	})

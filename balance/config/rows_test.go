@@ -1,0 +1,38 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"baton/document/documenttest"
+)
+
+// TestWhatToWrite holds messages that say what to write instead.
+func TestWhatToWrite(t *testing.T) {
+	for text, want := range map[string]string{
+		"links: eth0\n":                 "f:1:8: links: must be a list: [eth0]",
+		"links: [eth0]\nmethod: turn\n": `f:2:9: method: "turn" is not a method (did you mean turns?)`,
+		"links: [eth0, wlan0]\nrules: [{links: [wlan1], to: [192.0.2.1]}]\n": `f:2:18: rules[0].links[0]: "wlan1" is not a link (did you mean wlan0?)`,
+	} {
+		if _, err := Parse("f", []byte(text)); !documenttest.Told(err, want) {
+			t.Errorf("%s: got\n%v\nwant\n%s", text, err, want)
+		}
+	}
+}
+
+// TestUnknownUser: a user that this host does not have is told with its place, as a mistake of the file.
+func TestUnknownUser(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "f")
+	text := "links: [eth0]\nrules:\n  - {application: {user: root}, links: [eth0]}\n  - {application: {user: 4242}, links: [eth0]}\n  - {application: {user: nosuchuser}, links: [eth0]}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Load(file)
+	want := file + `:5:26: rules[2].application.user: "nosuchuser" is not a user of this host (a user's name or number: see getent passwd)`
+	var mistake *Error
+	if !errors.As(err, &mistake) || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+}

@@ -1,0 +1,42 @@
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"baton/document/documenttest"
+)
+
+// TestWhatToWrite holds messages that say what to write instead.
+func TestWhatToWrite(t *testing.T) {
+	const pools = "pools:\n  video: {surrogates: [{name: s1, address: \"10.2.1.2:80\"}]}\n"
+	vip := func(route string) string {
+		return "vips:\n  - address: \"10.9.9.9:80\"\n    interfaces: [eth0]\n    routes:\n      - " + route + "\n"
+	}
+	for name, tt := range map[string]struct{ text, want string }{
+		"a single interface": {"vips: [{address: \"10.9.9.9:80\", interfaces: eth0, routes: [{pool: video}]}]\n" + pools,
+			"f:1:45: vips[0].interfaces: must be a list: [eth0]"},
+		"headers as a mapping": {vip("{match: {headers: {X-Device: phone}}, pool: video}") + pools,
+			"f:5:28: vips[0].routes[0].match.headers: is a mapping, and must be a list (such as [{name: X-Device, value: phone}])"},
+		"IPv6 without quotes": {"vips:\n  - address: [2001:db8::9]:80\n    interfaces: [eth0]\n    routes: [{pool: video}]\n" + pools,
+			`f:2:27: is not YAML: value is not allowed in this context (quote it: "[2001:db8::9]:80")`},
+		"a tab": {"vips:\n\t- address: \"10.9.9.9:80\"\n" + pools,
+			"f:2:1: is not YAML: found character '\t' that cannot start any token (indent with spaces)"},
+		"a surrogate's name": {vip("{pool: video}") + "pools:\n  video: {surrogates: [{name: s1, address: \"web1.example.net:80\"}]}\n",
+			`f:7:44: pools.video.surrogates[0].address: "web1.example.net:80" has a host name, and names are not looked up (such as "192.0.2.7:443" or "[2001:db8::7]:443")`},
+		"a misspelt pool": {vip("{pool: vdeo}") + pools, `f:5:16: vips[0].routes[0].pool: "vdeo" is not a pool (did you mean video?)`},
+		"a misspelt policy": {vip("{pool: video}") + "pools:\n  video: {policy: roundrobin, surrogates: [{name: s1, address: \"10.2.1.2:80\"}]}\n",
+			`f:7:19: pools.video.policy: "roundrobin" is not a policy (did you mean round-robin?)`},
+		"three mistakes": {"limits: {sessions: many}\n" + vip("{pool: video, poool: x}") + "pools:\n  video: {surrogates: [{name: s1, address: x}]}\n", strings.Join([]string{
+			`f:1:20: limits.sessions: "many" is out of range (a whole number from 1 to 16777216)`,
+			"f:6:23: vips[0].routes[0].poool: is not a key (did you mean pool?)",
+			`f:8:44: pools.video.surrogates[0].address: "x" is not address:port (such as "192.0.2.7:443" or "[2001:db8::7]:443")`,
+		}, "\n")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := Parse("f", []byte(tt.text)); !documenttest.Told(err, tt.want) {
+				t.Errorf("got\n%v\nwant\n%s", err, tt.want)
+			}
+		})
+	}
+}

@@ -10,6 +10,8 @@ import (
 
 	"baton/anycast/level"
 	"baton/api"
+
+	"github.com/google/renameio/v2"
 )
 
 // kept is what outlives a process: without it a site that is drained would announce again after a crash, and one that crashes again and
@@ -82,25 +84,12 @@ func (s *site) save(now time.Time) {
 }
 
 // writeState replaces the file as a whole, or not at all.
-func writeState(path string, k kept) (err error) {
+func writeState(path string, k kept) error {
 	text, err := json.Marshal(k)
 	if err != nil {
 		return fmt.Errorf("write the state: %w", err)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".anycast-")
-	if err != nil {
-		return fmt.Errorf("write the state: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(append(text, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("write the state: %w", err)
-	}
-	if err = os.Rename(f.Name(), path); err != nil {
+	if err := renameio.WriteFile(path, append(text, '\n'), 0o600, renameio.WithTempDir(filepath.Dir(path))); err != nil {
 		return fmt.Errorf("write the state: %w", err)
 	}
 	return nil

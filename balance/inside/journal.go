@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/google/renameio/v2"
 )
 
 // Folder is where journals are. What they tell of does not outlive a restart of the host, and neither do they.
@@ -124,11 +126,7 @@ func (j *journal) write() error {
 	if err != nil {
 		return fmt.Errorf("write the journal: %w", err)
 	}
-	next := j.path + ".new"
-	if err := os.WriteFile(next, text, 0o644); err != nil {
-		return fmt.Errorf("write the journal: %w", err)
-	}
-	if err := os.Rename(next, j.path); err != nil {
+	if err := renameio.WriteFile(j.path, text, 0o644, renameio.WithTempDir(filepath.Dir(j.path))); err != nil {
 		return fmt.Errorf("write the journal: %w", err)
 	}
 	return nil
@@ -166,7 +164,6 @@ func (j *journal) drop(gone ...Item) error {
 
 // close gives the lock up.
 func (j *journal) close() error {
-	_ = os.Remove(j.path + ".new") // of a process that was killed
 	err := os.Remove(j.lock.Name())
 	return errors.Join(err, j.lock.Close())
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"baton/balance/config"
+
+	"github.com/google/renameio/v2"
 )
 
 // Meters count what links with a cap have carried. They are kept in a file, so that neither a restart nor a crash of the host gives a link
@@ -200,20 +202,9 @@ func (m *Meters) Save(now time.Time, last bool) error {
 }
 
 // replace writes a file at once: it is the old or the new one at any time, also when the host loses its power.
-func replace(file string, data []byte) (err error) {
-	f, err := os.OpenFile(file+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
+func replace(file string, data []byte) error {
+	if err := renameio.WriteFile(file, data, 0o600, renameio.WithTempDir(filepath.Dir(file))); err != nil {
 		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
 	}
 	d, err := os.Open(filepath.Dir(file))
 	if err != nil {

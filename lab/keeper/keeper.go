@@ -23,6 +23,8 @@ import (
 
 	"baton/lab"
 	"baton/lab/topology"
+
+	"github.com/google/renameio/v2"
 )
 
 // Options say where a keeper tells what.
@@ -153,10 +155,7 @@ func (r Record) write() error {
 		return fmt.Errorf("write the lab's record: %w", err)
 	}
 	path := filepath.Join(r.Dir, recordFile)
-	if err := os.WriteFile(path+".new", b, 0o600); err != nil {
-		return fmt.Errorf("write the lab's record: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := renameio.WriteFile(path, b, 0o600, renameio.WithTempDir(r.Dir)); err != nil {
 		return fmt.Errorf("write the lab's record: %w", err)
 	}
 	return nil

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 
 	"baton/resume/part"
+
+	"github.com/google/renameio/v2"
 )
 
 // version of Saved. Others are not believed.
@@ -57,24 +59,12 @@ func Parse(b []byte) (Saved, error) {
 }
 
 // save replaces the file at once: it is the old or the new one at any time.
-func save(path string, s Saved) (err error) {
+func save(path string, s Saved) error {
 	b, err := json.Marshal(s)
 	if err != nil {
 		return fmt.Errorf("save the state: %w", err)
 	}
-	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o666)
-	if err != nil {
-		return fmt.Errorf("save the state: %w", err)
-	}
-	_, err = f.Write(append(b, '\n'))
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
+	if err := renameio.WriteFile(path, append(b, '\n'), 0o666, renameio.WithTempDir(filepath.Dir(path))); err != nil {
 		return fmt.Errorf("save the state: %w", err)
 	}
 	return syncFolder(path)

@@ -85,7 +85,7 @@ func New(o Options) (_ *Anycast, err error) {
 func (a *Anycast) listen() (err error) {
 	cfg := a.o.Config
 	if a.listeners, err = daemon.Listen(cfg.Listen.Control, cfg.Listen.Metrics); err != nil {
-		return fmt.Errorf("%s: listen.%w", cfg.File, err)
+		return fmt.Errorf("%s: %w", cfg.File, err)
 	}
 	if cfg.Listen.Sites == "" {
 		return nil

@@ -118,6 +118,7 @@ func (d *Decoder) Given(path string) bool {
 // Key says how one key of a mapping is decoded.
 type Key struct {
 	Name   string
+	Old    bool                       // it is still read, but named nowhere
 	Decode func(path string, n *Node) // called with a value that is not Null
 }
 

@@ -6,9 +6,11 @@ import (
 )
 
 func names(keys []Key) []string {
-	out := make([]string, len(keys))
-	for i, k := range keys {
-		out[i] = k.Name
+	var out []string
+	for _, k := range keys {
+		if !k.Old {
+			out = append(out, k.Name)
+		}
 	}
 	return out
 }

@@ -49,9 +49,9 @@ func TestTwice(t *testing.T) {
 			t.Errorf("the first one, after %q: %v", want, err)
 		}
 	}
-	second(n.nearConfig(plain), "listen.control: ")
+	second(n.nearConfig(plain), "control: ")
 	second(alone(n.nearConfig(plain)), "listen at "+entryAt(openPort))
-	second(n.nearConfig(intercepting), "listen.control: ")
+	second(n.nearConfig(intercepting), "control: ")
 	if err := allComplete(pairs); err != nil {
 		t.Error(err)
 	}
@@ -61,7 +61,7 @@ func TestTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second(n.nearConfig(intercepting), "listen.control: ")
+	second(n.nearConfig(intercepting), "control: ")
 	second(alone(n.nearConfig(intercepting)), "second.yaml: entry transparent-9000: intercept: another relay")
 	second(alone(n.nearConfig(plain)), "listen at "+entryAt(openPort))
 	if after, err := n.kernelState(); err != nil || after != busy {

@@ -69,7 +69,7 @@ func New(o Options) (_ *Relay, err error) {
 	}
 	// Before anything is put into the kernel: another relay may run.
 	if r.listeners, err = daemon.Listen(o.Config.Listen.Control, o.Config.Listen.Metrics); err != nil {
-		return nil, fmt.Errorf("%s: listen.%w", o.Config.File, err)
+		return nil, fmt.Errorf("%s: %w", o.Config.File, err)
 	}
 	defer func() {
 		if err != nil {

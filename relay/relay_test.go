@@ -296,7 +296,7 @@ func TestSecondRelay(t *testing.T) {
 		want      []string
 	}{
 		"control socket": {first.dir, "entries:\n" + entry("web", unused(t), server),
-			[]string{"relay.yaml: listen.control: ", "relay.sock: another daemon listens there"}},
+			[]string{"relay.yaml: control: ", "relay.sock: another daemon listens there"}},
 		"entry": {t.TempDir(), "entries:\n" + entry("web", at, server), []string{"relay.yaml:4: entry web: listen at " + at, "in use"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -62,7 +62,7 @@ func TestStartRefused(t *testing.T) {
 		{"unknown command", right, []string{"juggle"}, nil, usage, `"juggle"`},
 		{"no such interface", replaced(n.front.Name, "eth99"), nil, nil, failure, `FILE:3: vips\.interfaces: no interface "eth99" here`},
 		{"state elsewhere than on a BPF file system", replaced(state, n.Dir()+"/state"), nil, nil, failure, `BPF file system`},
-		{"metrics port taken", replaced("9464", "9465"), nil, nil, failure, `listen\.metrics.*address already in use`},
+		{"metrics port taken", replaced("9464", "9465"), nil, nil, failure, `metrics: .*address already in use`},
 		{"VIP's port taken", replaced(vip4, "10.9.9.9:81"), nil, nil, failure, `10\.9\.9\.9:81.*address already in use`},
 		{"not permitted", right, nil, []string{"setpriv", "--bounding-set", "-net_admin,-bpf"}, failure, `missing capability: CAP_NET_ADMIN .*CAP_BPF .*`},
 	} {

@@ -93,7 +93,7 @@ func (r *Router) enforce(s *state, mtu int) error {
 func fixedAtStart(old, next *config.Config) string {
 	switch {
 	case old.Listen != next.Listen:
-		return "listen"
+		return "control, metrics or state"
 	case old.Limits != next.Limits:
 		return "limits"
 	}

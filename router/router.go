@@ -241,7 +241,7 @@ func (r *Router) start(ctx context.Context) error {
 	r.group.Go(func() error { return r.follow(ctx) })
 	listeners, err := daemon.Listen(s.cfg.Listen.Control, s.cfg.Listen.Metrics)
 	if err != nil {
-		return fmt.Errorf("%s: listen.%w", s.cfg.File, err)
+		return fmt.Errorf("%s: %w", s.cfg.File, err)
 	}
 	r.group.Go(func() error {
 		listeners.Serve(ctx, r.backend(), r.metrics.Handler(r.o.Version, r.Status), r.log)

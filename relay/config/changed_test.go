@@ -18,7 +18,7 @@ func TestChanged(t *testing.T) {
 		{"lines alone", "name:", "\n\nname:", nil},
 		{"name", "name: r1", "name: r2", []string{"name"}},
 		{"workers", "workers: 3\n", "", []string{"workers"}},
-		{"all of listen", listen + "\n", "", []string{"listen.metrics", "listen.control"}},
+		{"all of listen", listen + "\n", "", []string{"metrics", "control"}},
 		{"limits", "{flows: 1000, early: 100, per_source: 10, pipe: 256KiB}", "{flows: 1001, early: 101, per_source: 11, pipe: 512KiB}",
 			[]string{"limits.flows", "limits.early", "limits.per_source", "limits.pipe"}},
 		{"cloud", "cloud: east", "cloud: south", nil},

@@ -59,7 +59,11 @@ func (d *decoder) checkListeners(cfg *Config) []listening {
 			d.Refuse(l.path, fmt.Sprintf("%s is %s already", l.at, own[j].path), "an address or a port of its own")
 		}
 		if meetsMetrics(cfg.Listen.Metrics, l.at) {
-			d.Refuse("listen.metrics", fmt.Sprintf("%q is %s, %s, already", cfg.Listen.Metrics, l.path, l.at), "a port of its own")
+			at := "metrics"
+			if !d.Given(at) {
+				at = "listen.metrics"
+			}
+			d.Refuse(at, fmt.Sprintf("%q is %s, %s, already", cfg.Listen.Metrics, l.path, l.at), "a port of its own")
 		}
 	}
 	return own

@@ -31,7 +31,7 @@ func TestParseRefuses(t *testing.T) {
 		{"unknown key", "entries:", "entires:",
 			`f:6:1: entires: is not a key (did you mean entries?)`},
 		{"unknown key, nothing near", "name: here", "name: here\nbackends: 1",
-			`f:2:1: backends: is not a key (one of name, cloud, workers, listen, limits, timeouts, credentials, trunks, peers, entries, choose, return_interfaces, allow)`},
+			`f:2:1: backends: is not a key (one of name, cloud, workers, control, metrics, limits, timeouts, credentials, trunks, peers, entries, choose, return_interfaces, allow)`},
 		{"no name", "name: here\n", "",
 			`f:1:1: name: is missing`},
 		{"name in capitals", "here", "Here",

@@ -58,11 +58,17 @@ func (d *decoder) config(root *node) *Config {
 		Choose: defaultChoose(),
 	}
 	var credentials Credentials
+	control := func(path string, n *node) { cfg.Listen.Control = d.SocketPath(path, n) }
+	metrics := func(path string, n *node) { cfg.Listen.Metrics = d.HostPort(path, n, "127.0.0.1:9465") }
 	d.Fields("", root, []key{
 		{Name: "name", Decode: func(path string, n *node) { cfg.Name = d.Label(path, n) }},
 		{Name: "cloud", Decode: func(path string, n *node) { cfg.Cloud = d.Label(path, n) }},
 		{Name: "workers", Decode: func(path string, n *node) { cfg.Workers = d.Integer(path, n, 1, maxWorkers) }},
-		{Name: "listen", Decode: func(path string, n *node) { d.listen(path, n, &cfg.Listen) }},
+		{Name: "control", Decode: control},
+		{Name: "metrics", Decode: metrics},
+		{Name: "listen", Old: true, Decode: func(path string, n *node) {
+			d.Fields(path, n, []key{{Name: "control", Decode: control}, {Name: "metrics", Decode: metrics}})
+		}},
 		{Name: "limits", Decode: func(path string, n *node) { d.limits(path, n, &cfg.Limits) }},
 		{Name: "timeouts", Decode: func(path string, n *node) { d.timeouts(path, n, &cfg.Timeouts) }},
 		{Name: "credentials", Decode: func(path string, n *node) {
@@ -96,13 +102,6 @@ func (d *decoder) config(root *node) *Config {
 		d.inherit(fmt.Sprintf("peers[%d]", i), &cfg.Peers[i].Credentials, &credentials)
 	}
 	return cfg
-}
-
-func (d *decoder) listen(path string, n *node, out *Listen) {
-	d.Fields(path, n, []key{
-		{Name: "metrics", Decode: func(path string, n *node) { out.Metrics = d.HostPort(path, n, "127.0.0.1:9465") }},
-		{Name: "control", Decode: func(path string, n *node) { out.Control = d.SocketPath(path, n) }},
-	})
 }
 
 func (d *decoder) limits(path string, n *node, out *Limits) {

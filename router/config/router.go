@@ -28,8 +28,18 @@ func (d *decoder) config(root *node) *Config {
 		Limits:   Limits{Sessions: defaultSessions, Pending: defaultPending},
 		Timeouts: Timeouts{Handshake: defaultHandshake, Idle: defaultIdle, Closing: defaultClosing},
 	}
+	control := func(path string, n *node) { cfg.Listen.Control = d.SocketPath(path, n) }
+	metrics := func(path string, n *node) { cfg.Listen.Metrics = d.HostPort(path, n, "127.0.0.1:9464") }
+	state := func(path string, n *node) { cfg.Listen.State = d.FilePath(path, n) }
 	d.Fields("", root, []key{
-		{Name: "listen", Decode: func(path string, n *node) { d.listen(path, n, &cfg.Listen) }},
+		{Name: "control", Decode: control},
+		{Name: "metrics", Decode: metrics},
+		{Name: "state", Decode: state},
+		{Name: "listen", Old: true, Decode: func(path string, n *node) {
+			d.Fields(path, n, []key{
+				{Name: "control", Decode: control}, {Name: "metrics", Decode: metrics}, {Name: "state", Decode: state},
+			})
+		}},
 		{Name: "limits", Decode: func(path string, n *node) { d.limits(path, n, &cfg.Limits) }},
 		{Name: "timeouts", Decode: func(path string, n *node) { d.timeouts(path, n, &cfg.Timeouts) }},
 		{Name: "vips", Decode: func(path string, n *node) {
@@ -40,14 +50,6 @@ func (d *decoder) config(root *node) *Config {
 	})
 	d.Require("", root, "vips", "pools")
 	return cfg
-}
-
-func (d *decoder) listen(path string, n *node, out *Listen) {
-	d.Fields(path, n, []key{
-		{Name: "metrics", Decode: func(path string, n *node) { out.Metrics = d.HostPort(path, n, "127.0.0.1:9464") }},
-		{Name: "control", Decode: func(path string, n *node) { out.Control = d.SocketPath(path, n) }},
-		{Name: "state", Decode: func(path string, n *node) { out.State = d.FilePath(path, n) }},
-	})
 }
 
 func (d *decoder) limits(path string, n *node, out *Limits) {

@@ -40,3 +40,16 @@ func TestWhatToWrite(t *testing.T) {
 		})
 	}
 }
+
+// TestOneSetOfNames: where a process can be asked has the same keys in all configurations; those of before are read, and named nowhere.
+func TestOneSetOfNames(t *testing.T) {
+	for _, text := range []string{"control: /a\nmetrics: \"127.0.0.1:1\"\n", "listen: {control: /a, metrics: \"127.0.0.1:1\"}\n"} {
+		cfg, err := Parse("f", []byte(text+minimal))
+		if err != nil || cfg.Listen.Control != "/a" || cfg.Listen.Metrics != "127.0.0.1:1" {
+			t.Errorf("%s: %+v, %v", text, cfg, err)
+		}
+	}
+	if _, err := Parse("f", []byte("lisen: {}\n"+minimal)); err == nil || strings.Contains(err.Error(), "listen") {
+		t.Errorf("a key of before is named: %v", err)
+	}
+}

@@ -160,7 +160,7 @@ func badRequests() []badRequest {
 // TestBadRequests sends each request of the table in one piece, in bytes, and in pieces, as the first of its connection
 // and behind a good one. Each is refused as the table says, or comes to one surrogate as it was sent; what follows on any
 // server leg is the next client's, whole.
-// Trap T21: HTTP/2 and TLS are told from HTTP/1 by their first bytes.
+// HTTP/2 and TLS are told from HTTP/1 by their first bytes.
 func TestBadRequests(t *testing.T) {
 	n := newNetwork(t)
 	l := &ledger{t: t}

@@ -23,7 +23,6 @@ import (
 // TestReusedPorts is the proof that old splices and reused ports cannot deliver one client's bytes to another, nor to a
 // surrogate what is not for it: clients come again and again from the same few ports, without TIME_WAIT, and leave in every
 // way there is, while each byte that either side receives is known in advance.
-// Trap T17: tuples that come again.
 func TestReusedPorts(t *testing.T) {
 	for _, tt := range []struct {
 		name        string

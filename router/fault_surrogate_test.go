@@ -283,8 +283,7 @@ func TestEarlyAnswer(t *testing.T) {
 }
 
 // TestSurrogateClosesEarly has nginx end each connection after a second without a request, or after three requests.
-// Clients do not notice.
-// Trap T15: legs that a surrogate closes when it likes.
+// Clients do not notice that a surrogate closes legs when it likes.
 func TestSurrogateClosesEarly(t *testing.T) {
 	t.Parallel() // it waits for most of its time
 	n := newNetwork(t)

@@ -17,7 +17,7 @@ import (
 	"baton/lab/peers"
 )
 
-// TestKeepAlive sends what HTTP/1.1 allows on one connection (trap T13), and each request must be answered by the
+// TestKeepAlive sends what HTTP/1.1 allows on one connection, and each request must be answered by the
 // server that its rule names, by the byte. The pools hold an nginx and origins of ours.
 func TestKeepAlive(t *testing.T) {
 	n := newNetwork(t)

@@ -15,7 +15,7 @@ import (
 var lossy = emulator.Shape{Loss: 0.02, Reorder: 0.043, Behind: 3, Duplicate: 0.005}
 
 // TestLossAndReordering has several clients download and upload at once where packets are lost, overtaken and repeated
-// on both legs: every byte must arrive once, and in time, which it only does with T2 (SACK) and T1 (timestamps) right.
+// on both legs: every byte must arrive once, and in time, which it only does with SACK and timestamps right.
 func TestLossAndReordering(t *testing.T) {
 	const (
 		size   = 16 << 20

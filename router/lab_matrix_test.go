@@ -90,8 +90,8 @@ func (o tcpOptions) use(t *testing.T, h *lab.Host, n *lab.Interface, prefixes, g
 	}
 }
 
-// TestMatrix puts each variant of a client's options before each of a surrogate's: T1 timestamps, T2 SACK, T3 window
-// scale, T4 MSS. The two families take turns. Then one connection of each client visits every surrogate.
+// TestMatrix puts each variant of a client's options before each of a surrogate's: timestamps, SACK, window
+// scale, MSS. The two families take turns. Then one connection of each client visits every surrogate.
 func TestMatrix(t *testing.T) {
 	const size = 1 << 20
 	n := newNetwork(t)

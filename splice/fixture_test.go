@@ -27,7 +27,7 @@ type family struct {
 	tooBig, tooBigCode, timeExpired uint8
 }
 
-// T22: every test of the translation runs over both.
+// Every test of the translation runs over both.
 var families = []family{
 	{
 		"IPv4",

@@ -3,7 +3,7 @@ package splice
 import "baton/packet"
 
 // TranslateICMP turns an ICMP error about a packet of the other direction into one that the direction's receiver, who
-// sent that packet, can match with its own session (T5), in place: errors that come from the surrogate's side about a
+// sent that packet, can match with its own session, in place: errors that come from the surrogate's side about a
 // packet of ToServer are ToClient's. Translated are destination unreachable (with "fragmentation needed"), packet too
 // big, and time exceeded.
 //

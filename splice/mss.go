@@ -7,7 +7,7 @@ import (
 )
 
 // ClampMSS lowers the MSS option of a SYN or SYN-ACK to limit bytes, in place, so that the segments that its receiver
-// will send fit the other leg too (T4). An MSS that is no larger stays, and so does a SYN without the option, which
+// will send fit the other leg too. An MSS that is no larger stays, and so does a SYN without the option, which
 // allows 536 bytes over IPv4 and 1220 over IPv6 (RFC 9293 section 3.7.1). It returns [Translated] for every SYN whose
 // options can be read, [NotSYN] for a TCP packet that is none; otherwise the reasons of Translate but TTL.
 func ClampMSS(frame []byte, limit uint16) Reason {

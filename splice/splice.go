@@ -39,7 +39,7 @@ type Shifts struct {
 	Sender, Told uint8
 }
 
-// Apply returns the window field that stands for no more bytes than window does, as near as its shift allows (T3). A window that
+// Apply returns the window field that stands for no more bytes than window does, as near as its shift allows. A window that
 // is open stays so: it is one unit at least.
 func (s Shifts) Apply(window uint16) uint16 {
 	scaled := uint32(window) << s.Sender >> s.Told
@@ -63,7 +63,7 @@ type Direction struct {
 	Timestamps             Policy
 	DeltaTSval, DeltaTSecr uint32
 
-	// SACK's edges are shifted by DeltaAck: they are numbers of the data that flows the other way (T2).
+	// SACK's edges are shifted by DeltaAck: they are numbers of the data that flows the other way.
 	SACK Policy
 
 	Window Shifts
@@ -89,7 +89,7 @@ func New(client, server Leg) Splice {
 		DstMAC:   server.PeerMAC,
 		DeltaSeq: server.SndNxt.Sub(client.RcvNxt), // equation 1: Sinc_cs = (Srs - Scr) + (Rrs - Rcr)
 		Window:   Shifts{Sender: client.offeredShift(), Told: server.toldShift()},
-		// The clock that the surrogate knows as the router's, less the client's clock (T1).
+		// The clock that the surrogate knows as the router's, less the client's clock.
 		DeltaTSval: server.TSvalTold - client.TSvalSeen,
 	}
 	toClient := Direction{

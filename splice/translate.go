@@ -10,7 +10,7 @@ import (
 // not look at the tuple: the caller found the direction by it. Unless it returns [Translated] no byte has changed.
 func (d Direction) Translate(frame []byte) Reason { return d.translate(frame, false) }
 
-// TranslatePartial is Translate for a packet with CHECKSUM_PARTIAL (T8), whose checksum field holds the sum of the
+// TranslatePartial is Translate for a packet with CHECKSUM_PARTIAL, whose checksum field holds the sum of the
 // pseudo header only: ports, numbers and options are not in it.
 func (d Direction) TranslatePartial(frame []byte) Reason { return d.translate(frame, true) }
 

@@ -9,10 +9,9 @@ import (
 	check "baton/packet/packettest"
 )
 
-// One test for each known trap of spliced sessions that is a matter of arithmetic; the numbers are those of the project's
-// list of traps. T22 (IPv6) is eachFamily, which all of them use.
+// One test for each known trap of spliced sessions that is a matter of arithmetic, over both families of addresses (eachFamily).
 
-// T1: PAWS (RFC 7323 section 5) drops a segment whose TSval is before the last that was accepted. A receiver must see one
+// PAWS (RFC 7323 section 5) drops a segment whose TSval is before the last that was accepted. A receiver must see one
 // clock that never steps back, through the splice's beginning too.
 func TestTrapT1TimestampsPassPAWS(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
@@ -51,7 +50,7 @@ func TestTrapT1TimestampsPassPAWS(t *testing.T) {
 	})
 }
 
-// T2: SACK blocks are sequence numbers of the other direction's data. What the client reports as received must be what
+// SACK blocks are sequence numbers of the other direction's data. What the client reports as received must be what
 // the surrogate sent: shift a data segment one way and its SACK block the other, and they must meet.
 func TestTrapT2SACKNamesTheSendersBytes(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
@@ -69,7 +68,7 @@ func TestTrapT2SACKNamesTheSendersBytes(t *testing.T) {
 	})
 }
 
-// T3: a window must never promise more than its sender has, or it is overrun, and is smaller by less than one unit of
+// A window must never promise more than its sender has, or it is overrun, and is smaller by less than one unit of
 // the receiver's shift unless the field is full. But one that is open is one unit: closed, it would stay so for ever.
 func TestTrapT3WindowIsNeverOverstated(t *testing.T) {
 	for sender := uint8(0); sender <= MaxShift; sender++ {
@@ -94,7 +93,7 @@ func TestTrapT3WindowIsNeverOverstated(t *testing.T) {
 	}
 }
 
-// T4: legs that agreed on segment sizes that do not go through the other leg do not fit, in either direction, and a
+// Legs that agreed on segment sizes that do not go through the other leg do not fit, in either direction, and a
 // clamped SYN makes them fit. The limit is a number of bytes that the caller gives for its family: none is built in.
 func TestTrapT4MSS(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
@@ -117,7 +116,7 @@ func TestTrapT4MSS(t *testing.T) {
 	})
 }
 
-// T5: an ICMP error quotes the translated header. Unless ports and seq are taken back, the client's stack finds no
+// An ICMP error quotes the translated header. Unless ports and seq are taken back, the client's stack finds no
 // session for it and path MTU discovery hangs.
 func TestTrapT5ICMPErrorsReachTheSession(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
@@ -145,7 +144,7 @@ func TestTrapT5ICMPErrorsReachTheSession(t *testing.T) {
 	})
 }
 
-// T7: congestion marks and their echoes go through unchanged, and legs of which only one negotiated ECN do not fit.
+// Congestion marks and their echoes go through unchanged, and legs of which only one negotiated ECN do not fit.
 func TestTrapT7ECN(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		const ce = 3
@@ -164,7 +163,7 @@ func TestTrapT7ECN(t *testing.T) {
 	})
 }
 
-// T8: a packet with CHECKSUM_PARTIAL and its GSO segments must come out as the segments, each translated by itself.
+// A packet with CHECKSUM_PARTIAL and its GSO segments must come out as the segments, each translated by itself.
 func TestTrapT8PartialChecksumAndGSO(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		large := f.fromSurrogate()
@@ -197,7 +196,7 @@ func TestTrapT8PartialChecksumAndGSO(t *testing.T) {
 	})
 }
 
-// T22: nothing of one family is ever read as the other.
+// Nothing of one family is ever read as the other.
 func TestTrapT22FamiliesAreNotMixed(t *testing.T) {
 	four, six := families[0], families[1]
 	refused(t, four.splice().ToServer.Translate, packet.Build(six.fromClient()), WrongFamily)

@@ -23,7 +23,7 @@ func (k *rig) aged(n uint32, by time.Duration, change ...func(*routerSplice)) {
 	k.must(k.maps.Splices.Update(n, s, ebpf.UpdateAny))
 }
 
-// Trap T23: no socket keeps an idle session.
+// No socket keeps an idle session.
 func TestSweep(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, tc := range []struct {

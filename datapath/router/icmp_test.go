@@ -168,7 +168,7 @@ func TestOtherICMPPasses(t *testing.T) {
 	})
 }
 
-// Path MTU discovery (trap T5): the surrogate learns the MTU of the client's path, about the very bytes that it sent.
+// Path MTU discovery: the surrogate learns the MTU of the client's path, about the very bytes that it sent.
 func TestPacketTooBigReachesTheSurrogate(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, s := spliced(t, f)

@@ -98,7 +98,7 @@ func TestMoveAcknowledgesWhatItLeavesBehind(t *testing.T) {
 }
 
 // A request whose client has not acknowledged the last response yet, or whose surrogate the last request, stays.
-// Traps T10 (segments in flight during the switch) and T14 (pipelining).
+// Segments in flight during the switch, and pipelining.
 func TestRequestInFlightStays(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, one, _ := twoPools(t, f)

@@ -51,7 +51,7 @@ func partial(f family, frame []byte, mss int) kerneltest.Vnet {
 }
 
 // A packet whose checksum a device was to finish, and one that stands for up to 64 KiB of segments, leave as the model
-// translates them, and stay what they are (trap T8).
+// translates them, and stay what they are.
 func TestOffloadedPacketsAreTranslated(t *testing.T) {
 	r := kerneltest.Rand(t)
 	eachFamily(t, func(t *testing.T, f family) {

@@ -34,7 +34,7 @@ func TestSYNOnALiveSession(t *testing.T) {
 }
 
 // An RST ends a session only when its number is the next one. A client's other one is challenged if it lies in the window, else
-// dropped (RFC 5961, 3.2); a surrogate's is its client's to judge. Trap T16.
+// dropped (RFC 5961, 3.2); a surrogate's is its client's to judge.
 func TestRST(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, tc := range []struct {

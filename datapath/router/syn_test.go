@@ -126,7 +126,7 @@ func TestSYNIsNotAnswered(t *testing.T) {
 	})
 }
 
-// Data on a SYN is not acknowledged: the client sends it again (trap T6).
+// Data on a SYN is not acknowledged: the client sends it again.
 func TestSYNWithData(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)

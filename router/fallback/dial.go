@@ -15,7 +15,7 @@ import (
 func newTransport(dial func(ctx context.Context, network, address string) (net.Conn, error), t Timeouts, shared bool) *http.Transport {
 	if dial == nil {
 		d := &net.Dialer{}
-		d.SetMultipathTCP(false) // trap T12
+		d.SetMultipathTCP(false) // which refuses TCP_REPAIR and TCP_ULP
 		dial = d.DialContext
 	}
 	return &http.Transport{

@@ -109,7 +109,7 @@ func FuzzChunksAgreeWithNetHTTP(f *testing.F) {
 	})
 }
 
-// TestListenIsPlainTCP is trap T12: Go's listeners speak MPTCP unless told otherwise.
+// TestListenIsPlainTCP: Go's listeners speak MPTCP unless told otherwise.
 func TestListenIsPlainTCP(t *testing.T) {
 	l, err := Listen(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"))
 	if err != nil {

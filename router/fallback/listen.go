@@ -12,7 +12,7 @@ import (
 
 // Listen opens a TCP listener on a VIP's address, which need not be an address of this host (IP_FREEBIND), and whose
 // port may hold connections of an earlier router (SO_REUSEADDR, which net sets). MPTCP is off: Go turns it on for
-// listeners, and an MPTCP client's connection would refuse TCP_REPAIR and TCP_ULP (trap T12). The caller owns the
+// listeners, and an MPTCP client's connection would refuse TCP_REPAIR and TCP_ULP. The caller owns the
 // listener; Serve closes it.
 func Listen(ctx context.Context, addr netip.AddrPort) (*net.TCPListener, error) {
 	network, level, option := "tcp6", unix.SOL_IPV6, unix.IPV6_FREEBIND

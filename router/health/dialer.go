@@ -14,7 +14,7 @@ const ipLocalPortRange = 51
 // PortRange says which local ports a connection may use, both ends included; 0, 0 leaves it to the kernel.
 type PortRange func() (low, high uint16)
 
-// Dialer makes connections without MPTCP (trap T12) whose local ports come from ports, which may be nil. The range
+// Dialer makes connections without MPTCP, whose options a surrogate's middleboxes may drop, and whose local ports come from ports, which may be nil. The range
 // keeps them off the ports that the leg pools own. The kernel heeds only the part of it that lies within
 // net.ipv4.ip_local_port_range, and ignores it when there is none. The range is asked for at each connection.
 func Dialer(ports PortRange) *net.Dialer {

@@ -106,21 +106,6 @@ func Fields() []Field {
 	return all
 }
 
-// FieldByName returns the field that String calls so.
-func FieldByName(name string) (Field, bool) {
-	for n := range basicFields {
-		if basicFields[n].name == name {
-			return NewField(0, ClassBasic, uint8(n)), true
-		}
-	}
-	for f, i := range extensionFields {
-		if i.name == name {
-			return f, true
-		}
-	}
-	return 0, false
-}
-
 func (f Field) String() string {
 	if i := f.info(); i != nil {
 		return i.name

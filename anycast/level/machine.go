@@ -29,8 +29,6 @@ const (
 	Pin               // Input.Pin
 )
 
-func (o Order) String() string { return [...]string{"none", "drain", "maintenance", "pin"}[o] }
-
 // NoWish stands for no wish of a planner, or one that is stale.
 const NoWish = -1
 

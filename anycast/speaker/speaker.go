@@ -35,7 +35,6 @@ type Speaker struct {
 	bgp      config.BGP
 	prefixes []netip.Prefix
 	now      level.Announcement // in force
-	changes  int
 	sessions map[netip.Addr]*session
 	closed   bool
 }
@@ -203,13 +202,6 @@ func (s *Speaker) Sessions() []Session {
 	return out
 }
 
-// Announcement is what is in force, and how often it has changed.
-func (s *Speaker) Announcement() (level.Announcement, int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.now, s.changes
-}
-
 // Announce has every router told of all prefixes, in one change each. It does nothing when that is what they know.
 func (s *Speaker) Announce(a level.Announcement) error {
 	s.mu.Lock()
@@ -224,7 +216,6 @@ func (s *Speaker) Announce(a level.Announcement) error {
 		return err
 	}
 	s.now = a
-	s.changes++
 	return nil
 }
 

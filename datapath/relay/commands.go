@@ -1,13 +1,13 @@
 package relay
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/cilium/ebpf"
 
+	"baton/datapath"
 	"baton/packet"
 )
 
@@ -19,18 +19,7 @@ var ErrNotHeld = errors.New("the SYN is not held")
 
 // command runs one, with keys behind it.
 func (r *Relay) command(c relaySynCommand, keys []relaySynKey) (settled int, err error) {
-	in, err := binary.Append(nil, binary.NativeEndian, &c)
-	if err == nil && len(keys) > 0 {
-		in, err = binary.Append(in, binary.NativeEndian, keys)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("command %d: %w", c.Kind, err)
-	}
-	out := make([]byte, len(in))
-	if _, err := r.objects.RelayCommand.Run(&ebpf.RunOptions{Data: in, DataOut: out}); err != nil {
-		return 0, fmt.Errorf("command %d: %w", c.Kind, err)
-	}
-	if _, err := binary.Decode(out, binary.NativeEndian, &c); err != nil {
+	if err := datapath.Command(r.objects.RelayCommand, &c, keys); err != nil {
 		return 0, fmt.Errorf("command %d: %w", c.Kind, err)
 	}
 	return int(c.Result), nil

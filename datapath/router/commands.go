@@ -1,30 +1,19 @@
 package router
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
 
 	"github.com/cilium/ebpf"
 
+	"baton/datapath"
 	"baton/packet"
 )
 
 // command runs one, with keys behind it.
 func (r *Router) command(c routerSpliceCommand, keys ...routerPromiseKey) (changed int, err error) {
-	in, err := binary.Append(nil, binary.NativeEndian, &c)
-	if err == nil && len(keys) > 0 {
-		in, err = binary.Append(in, binary.NativeEndian, keys)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("command %d: %w", c.Kind, err)
-	}
-	out := make([]byte, len(in))
-	if _, err := r.programs.RouterCommand.Run(&ebpf.RunOptions{Data: in, DataOut: out}); err != nil {
-		return 0, fmt.Errorf("command %d: %w", c.Kind, err)
-	}
-	if _, err := binary.Decode(out, binary.NativeEndian, &c); err != nil {
+	if err := datapath.Command(r.programs.RouterCommand, &c, keys); err != nil {
 		return 0, fmt.Errorf("command %d: %w", c.Kind, err)
 	}
 	return int(c.Result), nil

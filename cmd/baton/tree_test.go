@@ -210,7 +210,7 @@ func TestCheckTellsThePlace(t *testing.T) {
 	file := t.TempDir() + "/balance.yaml"
 	write(t, file, "links: [eth0]\nrules:\n  - {name: r, application: {user: nosuchuser}}\n")
 	status, _, errs := said(t, "balance", "check", "-c", file)
-	if want := "baton: " + file + `:3: rules[0].application.user: "nosuchuser" is not a user of this host (`; status != cli.Usage || !strings.HasPrefix(errs, want) {
+	if want := "baton: " + file + `:3:35: rules[0].application.user: "nosuchuser" is not a user of this host (`; status != cli.Usage || !strings.HasPrefix(errs, want) {
 		t.Errorf("status %d, %q, want %q", status, errs, want)
 	}
 }

@@ -42,6 +42,7 @@ type Router struct {
 	dp      *kernel.Router
 	tap     *datapath.Tap
 	legs    *legs.Manager
+	wire    *legs.RawWire
 	health  *health.Checker
 	metrics *metrics.Metrics
 	asker   *asker
@@ -94,16 +95,21 @@ func New(o Options) (_ *Router, err error) {
 	if err := r.clock(); err != nil {
 		return nil, err
 	}
-	r.legs, err = legs.New(legs.Options{
-		Datapath: r.dp, MSS: r.mss, TSOffset: r.offset, Log: o.Log,
+	free, err := legs.FreePorts()
+	if err != nil {
+		return nil, err
+	}
+	if r.wire, err = legs.OpenWire(); err != nil {
+		return nil, err
+	}
+	r.legs = legs.New(legs.Options{
+		Kernel: r.dp, Wire: r.wire, Routes: legs.Netlink{}, Ports: free,
+		Now: time.Now, Timestamp: func() uint32 { return datapath.Clock() + r.offset }, MSS: r.mss, Log: o.Log,
 		Failed:  func(surrogate, kind string) { r.health.ReportFailure(surrogate, kind) },
 		Doubted: func(surrogate string) { r.health.Suspect(surrogate) },
 		Changed: r.notify,
 		Event:   func(surrogate, event string) { r.metrics.LegEvent(surrogate, event) },
 	})
-	if err != nil {
-		return nil, err
-	}
 	n, err := (&state{}).numbers(r.dp) // nothing of ours is in force: what is known, sessions carry
 	if err != nil {
 		return nil, err
@@ -233,7 +239,14 @@ func (r *Router) start(ctx context.Context) error {
 		return err
 	}
 	r.applyHealth(s)
-	r.group.Go(func() error { return r.legs.Run(ctx) })
+	events, err := r.dp.Events()
+	if err != nil {
+		return err
+	}
+	r.group.Go(func() error {
+		r.legs.Run(ctx, events)
+		return nil
+	})
 	if err := r.open(s); err != nil {
 		return err
 	}
@@ -396,8 +409,8 @@ func (r *Router) close() {
 	if r.health != nil {
 		r.health.Close()
 	}
-	if r.legs != nil {
-		r.legs.Close()
+	if r.wire != nil {
+		r.wire.Close()
 	}
 	if r.dp != nil {
 		if err := r.dp.Close(); err != nil {

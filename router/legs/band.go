@@ -15,7 +15,7 @@ func (m *Manager) makeQueue(p *pool, classID, band uint8) error {
 	if c.bands&(1<<band) != 0 {
 		return nil
 	}
-	if err := m.o.Datapath.MakeQueue(p.id, classID, band); err != nil {
+	if err := m.o.Kernel.MakeQueue(p.id, classID, band); err != nil {
 		return err
 	}
 	c.bands |= 1 << band
@@ -29,7 +29,7 @@ func (m *Manager) look(p *pool, classID uint8, c *class) {
 	}
 	c.looked = true
 	for band := range kernel.BandFar {
-		if m.o.Datapath.HasQueue(p.id, classID, band) {
+		if m.o.Kernel.HasQueue(p.id, classID, band) {
 			c.bands |= 1 << band
 		}
 	}
@@ -47,11 +47,11 @@ func (c *class) queues() []uint8 {
 // takeIdle takes the longest idle leg out of a queue. False: there is none.
 func (m *Manager) takeIdle(p *pool, classID, band uint8) (kernel.Splice, bool, error) {
 	for {
-		number, ok, err := m.o.Datapath.TakeIdle(p.id, classID, band)
+		number, ok, err := m.o.Kernel.TakeIdle(p.id, classID, band)
 		if err != nil || !ok {
 			return kernel.Splice{}, false, err
 		}
-		s, err := m.o.Datapath.Splice(number)
+		s, err := m.o.Kernel.Splice(number)
 		if err == nil && s.State == kernel.Idle && s.Surrogate == p.id && s.Class == classID && s.Band == band {
 			return s, true, nil
 		} // else dead while it lay there

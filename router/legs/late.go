@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"baton/datapath"
 	kernel "baton/datapath/router"
 )
 
@@ -69,14 +68,14 @@ func (m *Manager) takeUpLate(p *pool, now time.Time) {
 // takeUp acknowledges a SYN-ACK, and has the leg idle.
 func (m *Manager) takeUp(p *pool, o *opening) {
 	o.taken = true
-	s, err := m.o.Datapath.Splice(o.leg.Number)
+	s, err := m.o.Kernel.Splice(o.leg.Number)
 	if err != nil || s.State != kernel.Answered {
 		return // it was reset, and its event is on the way
 	}
-	if err := m.wire.ack(s, datapath.Clock()+m.o.TSOffset); err != nil {
+	if err := m.o.Wire.ACK(s, m.o.Timestamp()); err != nil {
 		m.o.Log.Debug("leg is not acknowledged", "surrogate", p.name, "err", err) // the surrogate repeats its SYN-ACK
 	}
-	if _, err := m.o.Datapath.TakeUp(s.Number, p.id); err != nil {
+	if _, err := m.o.Kernel.TakeUp(s.Number, p.id); err != nil {
 		m.o.Log.Error("leg is not taken up", "surrogate", p.name, "err", err)
 	}
 }

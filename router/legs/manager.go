@@ -13,10 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
-
-	"baton/datapath"
 	kernel "baton/datapath/router"
 	"baton/router/config"
 )
@@ -32,10 +28,15 @@ type Surrogate struct {
 
 // Options of a Manager. All functions are called from its own goroutines, without locks held.
 type Options struct {
-	Datapath *kernel.Router
-	MSS      []uint16 // of the leg classes, as in the data path's config
-	TSOffset uint32   // of the data path's clock
-	Log      *slog.Logger
+	Kernel Kernel
+	Wire   Wire
+	Routes Routes
+	Ports  PortRange
+	// Now is the time, Timestamp what the data path's clock for TCP timestamps says at it.
+	Now       func() time.Time
+	Timestamp func() uint32
+	MSS       []uint16 // of the leg classes, as in the data path's config
+	Log       *slog.Logger
 	// Failed is told of a surrogate that refuses a leg, or does not answer: no client can cause that.
 	Failed func(surrogate, kind string)
 	// Doubted is told of a surrogate that has ended a session before a response byte, which its client may have caused.
@@ -46,12 +47,10 @@ type Options struct {
 	Event func(surrogate, event string)
 }
 
-// Manager keeps the leg pools. Its clients are the data path (which takes legs by itself) and Want.
+// Manager keeps the leg pools. Its clients are the data path (which takes legs by itself) and Want. What it decides follows from the events,
+// the time and the answers of what its options name alone, so that a script can stand in their place.
 type Manager struct {
 	o      Options
-	wire   *wire
-	low    uint16
-	high   uint16
 	secret maphash.Seed
 
 	mu    sync.Mutex
@@ -59,27 +58,17 @@ type Manager struct {
 	owner map[uint32]*pool          // by splice, of those that are not free
 	ports map[netip.AddrPort]*ports // by surrogate's address: two pools may name the same server
 	free  []uint32
+
+	renewed, routed time.Time // when the pools were last
 }
 
 // New starts from what the data path holds: legs of an earlier process are kept. Run does the work.
-func New(o Options) (*Manager, error) {
-	low, high, err := portRange()
-	if err != nil {
-		return nil, err
-	}
-	w, err := openWire()
-	if err != nil {
-		return nil, err
-	}
-	m := &Manager{
-		o: o, wire: w, low: low, high: high, secret: maphash.MakeSeed(),
+func New(o Options) *Manager {
+	return &Manager{
+		o: o, secret: maphash.MakeSeed(),
 		pools: make(map[uint16]*pool), owner: make(map[uint32]*pool), ports: make(map[netip.AddrPort]*ports),
 	}
-	return m, nil
 }
-
-// Close lets go of the sockets. Legs stay.
-func (m *Manager) Close() { m.wire.close() }
 
 // Adopt takes over the legs in the data path. The surrogates' numbers must be those that the legs were opened under.
 func (m *Manager) Adopt() error {
@@ -87,7 +76,7 @@ func (m *Manager) Adopt() error {
 	defer m.mu.Unlock()
 	busy := make(map[uint32]bool)
 	var drop []kernel.Splice
-	err := m.o.Datapath.EachSplice(func(s kernel.Splice) error {
+	err := m.o.Kernel.EachSplice(func(s kernel.Splice) error {
 		busy[s.Number] = true
 		p := m.pools[s.Surrogate]
 		switch {
@@ -103,7 +92,7 @@ func (m *Manager) Adopt() error {
 	if err != nil {
 		return err
 	}
-	for i := m.o.Datapath.Sessions() - 1; i >= 0; i-- {
+	for i := m.o.Kernel.Sessions() - 1; i >= 0; i-- {
 		if !busy[uint32(i)] {
 			m.free = append(m.free, uint32(i))
 		}
@@ -113,8 +102,8 @@ func (m *Manager) Adopt() error {
 			// its surrogate has left the configuration: the session goes on, the splice is freed when it ends
 			continue
 		}
-		_ = m.wire.end(s)
-		if err := m.o.Datapath.FreeLeg(s.Number, s.Server, s.Router); err != nil {
+		_ = m.o.Wire.End(s)
+		if err := m.o.Kernel.FreeLeg(s.Number, s.Server, s.Router); err != nil {
 			return err
 		}
 		m.free = append(m.free, s.Number)
@@ -163,7 +152,7 @@ func (m *Manager) Update(surrogates []Surrogate) error {
 		}
 		p.name, p.bounds, p.reuse, p.renewAt = s.Name, s.Legs, s.Reuse, time.Time{}
 		p.requests.configured = uint32(s.Legs.Requests)
-		if err := m.o.Datapath.LimitRequests(p.id, p.requests.limit()); err != nil {
+		if err := m.o.Kernel.LimitRequests(p.id, p.requests.limit()); err != nil {
 			return err
 		}
 		if err := m.route(p); err != nil {
@@ -205,23 +194,15 @@ func (m *Manager) SetUsable(id uint16, usable bool) {
 	}
 }
 
-// route asks the routing table how the surrogate is reached.
+// route finds how the surrogate is reached.
 func (m *Manager) route(p *pool) error {
-	routes, err := netlink.RouteGet(p.server.Addr().AsSlice())
+	r, err := m.o.Routes.To(p.server.Addr())
 	if err != nil {
-		return fmt.Errorf("find the route to %v: %w", p.server.Addr(), err)
+		return err
 	}
-	if len(routes) == 0 {
-		return fmt.Errorf("find the route to %v: none", p.server.Addr())
-	}
-	r := routes[0]
-	src, ok := netip.AddrFromSlice(r.Src)
-	if !ok {
-		return fmt.Errorf("find the route to %v: no source address", p.server.Addr())
-	}
-	if local := r.Type == unix.RTN_LOCAL; local != p.local {
-		p.local = local
-		if local {
+	if r.Local != p.local {
+		p.local = r.Local
+		if p.local {
 			m.o.Log.Warn("surrogate is on this host and cannot be spliced: its sessions are proxied", "surrogate", p.name, "address", p.server)
 		}
 		go m.o.Changed()
@@ -229,38 +210,17 @@ func (m *Manager) route(p *pool) error {
 	if p.local {
 		return nil
 	}
-	p.router, p.ifindex = src.Unmap(), r.LinkIndex
-	paths, err := pathsTo(p.server.Addr(), r.LinkIndex)
-	if err != nil {
-		return err
-	}
-	for _, ifindex := range paths {
-		if err := m.o.Datapath.Attach(ifindex); err != nil {
+	p.router, p.ifindex = r.Source, r.Ifindex
+	for _, ifindex := range r.Paths {
+		if err := m.o.Kernel.Attach(ifindex); err != nil {
 			return err
 		}
 	}
-	if slices.Equal(paths, p.paths) {
+	if slices.Equal(r.Paths, p.paths) {
 		return nil
 	}
-	p.paths = paths
-	return m.o.Datapath.SetPaths(p.id, paths)
-}
-
-// pathsTo lists the interfaces that the route to a surrogate leads over: the one that is taken now, and where the route has several
-// next hops the others.
-func pathsTo(surrogate netip.Addr, now int) ([]int, error) {
-	routes, err := netlink.RouteGetWithOptions(surrogate.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
-	if err != nil {
-		return nil, fmt.Errorf("find the paths to %v: %w", surrogate, err)
-	}
-	paths := []int{now}
-	for _, r := range routes {
-		for _, hop := range r.MultiPath {
-			paths = append(paths, hop.LinkIndex)
-		}
-	}
-	slices.Sort(paths)
-	return slices.Compact(paths), nil
+	p.paths = r.Paths
+	return m.o.Kernel.SetPaths(p.id, r.Paths)
 }
 
 // Local reports whether a surrogate is on this host, where packets cannot be spliced to it.
@@ -304,8 +264,9 @@ func (m *Manager) Want(ctx context.Context, id uint16, classID uint8) error {
 		return fmt.Errorf("%w: the surrogate refuses timestamps", ErrNoLeg)
 	}
 	c := p.class(classID)
-	c.wanted = time.Now()
-	counted, err := m.o.Datapath.Surrogate(id)
+	now := m.o.Now()
+	c.wanted = now
+	counted, err := m.o.Kernel.Surrogate(id)
 	if err != nil {
 		m.mu.Unlock()
 		return err
@@ -326,7 +287,7 @@ func (m *Manager) Want(ctx context.Context, id uint16, classID uint8) error {
 		if p.legs >= p.bounds.Max {
 			m.makeRoom(p)
 		}
-		err = m.open(p, classID, time.Now())
+		err = m.open(p, classID, now)
 	}
 	m.mu.Unlock()
 	if err != nil {
@@ -373,7 +334,7 @@ func (p *pool) openingOf(classID uint8) int {
 
 func (m *Manager) portsTo(server netip.AddrPort) *ports {
 	if m.ports[server] == nil {
-		m.ports[server] = newPorts(m.low, m.high)
+		m.ports[server] = newPorts(m.o.Ports)
 	}
 	return m.ports[server]
 }
@@ -403,10 +364,10 @@ func (m *Manager) open(p *pool, classID uint8, now time.Time) error {
 	leg := kernel.Leg{
 		Number: m.free[len(m.free)-1], Surrogate: p.id, Class: classID,
 		Server: p.server, Router: netip.AddrPortFrom(p.router, port),
-		Ifindex: p.ifindex, TSval: datapath.Clock() + m.o.TSOffset, Late: p.bounds.Handshake,
+		Ifindex: p.ifindex, TSval: m.o.Timestamp(), Late: p.bounds.Handshake,
 	}
-	leg.ISS = m.initialSequence(leg)
-	if err := m.o.Datapath.OpenLeg(leg); err != nil {
+	leg.ISS = m.initialSequence(leg, now)
+	if err := m.o.Kernel.OpenLeg(leg); err != nil {
 		p.ports.release(port)
 		return err
 	}
@@ -414,7 +375,7 @@ func (m *Manager) open(p *pool, classID uint8, now time.Time) error {
 	m.owner[leg.Number] = p
 	p.legs++
 	p.opening[leg.Number] = &opening{leg: leg, sent: now, tries: 1}
-	if err := m.wire.syn(leg, m.o.MSS[classID>>1]); err != nil {
+	if err := m.o.Wire.SYN(leg, m.o.MSS[classID>>1]); err != nil {
 		m.release(p, leg.Number, leg.Server, leg.Router)
 		return err
 	}
@@ -422,14 +383,14 @@ func (m *Manager) open(p *pool, classID uint8, now time.Time) error {
 }
 
 // initialSequence follows RFC 6528: a clock of 4 µs, offset by a secret hash of the addresses.
-func (m *Manager) initialSequence(l kernel.Leg) uint32 {
+func (m *Manager) initialSequence(l kernel.Leg, now time.Time) uint32 {
 	var h maphash.Hash
 	h.SetSeed(m.secret)
 	b, _ := l.Router.MarshalBinary()
 	h.Write(b)
 	b, _ = l.Server.MarshalBinary()
 	h.Write(b)
-	return uint32(h.Sum64()) + uint32(time.Now().UnixMicro()/4)
+	return uint32(h.Sum64()) + uint32(now.UnixMicro()/4)
 }
 
 // RandomOffset is a fresh offset for the data path's clock, so that timestamps do not tell how long the host is up.
@@ -441,7 +402,7 @@ func RandomOffset() uint32 {
 
 // release frees a splice. Called with the lock.
 func (m *Manager) release(p *pool, number uint32, server, router netip.AddrPort) {
-	if err := m.o.Datapath.FreeLeg(number, server, router); err != nil {
+	if err := m.o.Kernel.FreeLeg(number, server, router); err != nil {
 		m.o.Log.Error("splice is lost", "splice", number, "err", err)
 		return
 	}

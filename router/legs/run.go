@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/vishvananda/netlink"
-
 	"baton/datapath"
 	kernel "baton/datapath/router"
 	"baton/router/config"
@@ -24,67 +22,73 @@ const (
 
 const renewBatch = 128 // legs of a pool and class that are looked at at once
 
-// Run keeps the pools until ctx is done.
-func (m *Manager) Run(ctx context.Context) error {
-	events, err := m.o.Datapath.Events()
-	if err != nil {
-		return err
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() { m.readEvents(events) })
-	defer wg.Wait()
+// Run keeps the pools until ctx is done. It closes the events.
+func (m *Manager) Run(ctx context.Context, events *kernel.Events) {
+	var reading sync.WaitGroup
+	reading.Go(func() { m.readEvents(events) })
+	defer reading.Wait()
 	defer events.Close()
 
-	changes := make(chan netlink.RouteUpdate, 64)
-	if err := netlink.RouteSubscribe(changes, ctx.Done()); err != nil {
+	routes, err := changes(ctx)
+	if err != nil {
 		m.o.Log.Warn("changed routes are noticed late", "after", routeEvery, "err", err)
 	}
 	timer := time.NewTimer(tickEvery)
 	defer timer.Stop()
-	var renewed, routed time.Time
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
-		case _, open := <-changes:
+			return
+		case _, open := <-routes:
 			if !open {
-				changes = nil
+				routes = nil
 			}
-			routed = time.Time{}
-		case now := <-timer.C:
-			m.mu.Lock()
-			next := now.Add(restEvery)
-			for _, p := range m.pools {
-				if !now.Before(p.due) {
-					m.tick(p, now)
-				}
-				if p.due.Before(next) {
-					next = p.due
-				}
-			}
-			if now.Sub(renewed) >= renewEvery {
-				renewed = now
-				for _, p := range m.pools {
-					m.renew(p, now)
-				}
-			}
-			if now.Sub(routed) >= routeEvery {
-				routed = now
-				for _, p := range m.pools {
-					if err := m.route(p); err != nil {
-						m.o.Log.Debug("surrogate is not reachable now", "surrogate", p.name, "err", err)
-					}
-				}
-			}
-			m.mu.Unlock()
-			timer.Reset(max(tickEvery, time.Until(next)))
+			m.RoutesChanged()
+		case <-timer.C:
+			timer.Reset(max(tickEvery, m.Tick().Sub(m.o.Now())))
 		}
 	}
 }
 
+// RoutesChanged has the next tick find the routes again.
+func (m *Manager) RoutesChanged() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.routed = time.Time{}
+}
+
+// Tick does what is due, and returns when the next may be.
+func (m *Manager) Tick() (next time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.o.Now()
+	next = now.Add(restEvery)
+	for _, p := range m.pools {
+		if !now.Before(p.due) {
+			m.tick(p, now)
+		}
+		next = earlier(next, p.due)
+	}
+	if now.Sub(m.renewed) >= renewEvery {
+		m.renewed = now
+		for _, p := range m.pools {
+			m.renew(p, now)
+		}
+	}
+	if now.Sub(m.routed) >= routeEvery {
+		m.routed = now
+		for _, p := range m.pools {
+			if err := m.route(p); err != nil {
+				m.o.Log.Debug("surrogate is not reachable now", "surrogate", p.name, "err", err)
+			}
+		}
+	}
+	return next
+}
+
 // tick opens what is missing and repeats what was not answered.
 func (m *Manager) tick(p *pool, now time.Time) {
-	counted, err := m.o.Datapath.Surrogate(p.id)
+	counted, err := m.o.Kernel.Surrogate(p.id)
 	if err != nil {
 		m.o.Log.Error("leg pool is not kept", "surrogate", p.name, "err", err)
 		return
@@ -158,7 +162,7 @@ func (m *Manager) repeatSYNs(p *pool, now time.Time) {
 		if o.tries < synTries {
 			o.tries++
 			o.sent = now
-			_ = m.wire.syn(o.leg, m.o.MSS[o.leg.Class>>1])
+			_ = m.o.Wire.SYN(o.leg, m.o.MSS[o.leg.Class>>1])
 			continue
 		}
 		m.release(p, number, o.leg.Server, o.leg.Router)
@@ -170,7 +174,7 @@ func (m *Manager) repeatSYNs(p *pool, now time.Time) {
 // caughtUp reports whether a leg that seems unanswered is further than its events that were read: many may wait, and some may
 // have found no room. The splice knows; and one that serves a client by now must not be taken for an empty one.
 func (m *Manager) caughtUp(p *pool, number uint32, now time.Time) bool {
-	s, err := m.o.Datapath.Splice(number)
+	s, err := m.o.Kernel.Splice(number)
 	if err != nil {
 		return true // not known: better late than wrong
 	}
@@ -194,9 +198,9 @@ func (m *Manager) tellClient(s kernel.Splice, end kernel.End) {
 	}
 	switch {
 	case end == kernel.Malformed && s.Unanswered:
-		_ = m.wire.refuse(s)
+		_ = m.o.Wire.Refuse(s)
 	case end == kernel.Malformed, end == kernel.Expired, end == kernel.Cut, end == kernel.Abandoned && s.SndUna != s.SndBase:
-		_ = m.wire.reset(s.VIP, s.Client, s.RcvNxt-s.ToServerAck)
+		_ = m.o.Wire.Reset(s.VIP, s.Client, s.RcvNxt-s.ToServerAck)
 	}
 }
 
@@ -208,7 +212,7 @@ func (m *Manager) later(surrogate, kind string) {
 
 // renew retires legs that have been idle for long, that are surplus, or whose surrogate is not to be used.
 func (m *Manager) renew(p *pool, now time.Time) {
-	counted, err := m.o.Datapath.Surrogate(p.id)
+	counted, err := m.o.Kernel.Surrogate(p.id)
 	if err != nil {
 		return
 	}
@@ -292,7 +296,7 @@ func (m *Manager) renewQueue(p *pool, id, band uint8, legs, surplus int, now tim
 			m.o.Log.Info("surrogate keeps idle connections again", "surrogate", p.name, "served", s.Requests > 0, "renewing after", p.bounds.Idle)
 		}
 		if keep && retired >= surplus {
-			if err := m.o.Datapath.PutIdle(p.id, id, band, s.Number); err != nil {
+			if err := m.o.Kernel.PutIdle(p.id, id, band, s.Number); err != nil {
 				m.retire(p, s)
 			}
 			if again {
@@ -315,11 +319,11 @@ func (m *Manager) renewQueue(p *pool, id, band uint8, legs, surplus int, now tim
 
 // retire ends an idle leg that takeIdle gave.
 func (m *Manager) retire(p *pool, s kernel.Splice) {
-	was, err := m.o.Datapath.Retire(s.Number, p.id)
+	was, err := m.o.Kernel.Retire(s.Number, p.id)
 	if err != nil || !was {
 		return // it died meanwhile, and its event is on the way
 	}
-	_ = m.wire.end(s)
+	_ = m.o.Wire.End(s)
 	m.release(p, s.Number, s.Server, s.Router)
 	m.o.Event(p.name, "retired")
 }
@@ -334,16 +338,21 @@ func (m *Manager) readEvents(events *kernel.Events) {
 			m.o.Log.Error("event is lost", "err", err)
 			continue
 		}
-		m.mu.Lock()
-		switch {
-		case e.Answered:
-			m.answered(e, time.Now())
-		case e.Up:
-			m.up(e)
-		default:
-			m.down(e, time.Now())
-		}
-		m.mu.Unlock()
+		m.Take(e)
+	}
+}
+
+// Take learns of an event of the data path.
+func (m *Manager) Take(e kernel.Event) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case e.Answered:
+		m.answered(e, m.o.Now())
+	case e.Up:
+		m.up(e)
+	default:
+		m.down(e, m.o.Now())
 	}
 }
 
@@ -352,7 +361,7 @@ func (m *Manager) up(e kernel.Event) {
 	if p == nil {
 		return
 	}
-	s, err := m.o.Datapath.Splice(e.Splice)
+	s, err := m.o.Kernel.Splice(e.Splice)
 	if err != nil || p.id != e.Surrogate || s.Surrogate != e.Surrogate || s.State == kernel.Opening || s.State == kernel.Answered {
 		return // of the leg that had this splice before: it was retired, and freed, before its event was read
 	}
@@ -386,7 +395,7 @@ func (m *Manager) down(e kernel.Event, now time.Time) {
 		m.freeOrphan(e)
 		return
 	}
-	s, err := m.o.Datapath.Splice(e.Splice)
+	s, err := m.o.Kernel.Splice(e.Splice)
 	if err != nil || s.State != kernel.Dead {
 		return // freed already, and used again
 	}
@@ -406,7 +415,7 @@ func (m *Manager) down(e kernel.Event, now time.Time) {
 		}
 	case kernel.ClientReset:
 		if s.SndUna != s.SndNxt { // the client's own reset is right for one of two states
-			_ = m.wire.end(s)
+			_ = m.o.Wire.End(s)
 		}
 	case kernel.Expired, kernel.Replaced, kernel.Abandoned, kernel.Retired, kernel.Cut,
 		kernel.Malformed:
@@ -415,7 +424,7 @@ func (m *Manager) down(e kernel.Event, now time.Time) {
 				m.o.Log.Error("legs are not used again", "surrogate", p.name, "err", err)
 			}
 		}
-		_ = m.wire.end(s)
+		_ = m.o.Wire.End(s)
 		m.tellClient(s, e.End)
 	}
 	learnt := p.requests.learnt
@@ -430,18 +439,18 @@ func (m *Manager) down(e kernel.Event, now time.Time) {
 
 // limitRequests puts what was learnt of a surrogate's limit into the kernel.
 func (m *Manager) limitRequests(p *pool) {
-	if err := m.o.Datapath.LimitRequests(p.id, p.requests.limit()); err != nil {
+	if err := m.o.Kernel.LimitRequests(p.id, p.requests.limit()); err != nil {
 		m.o.Log.Error("limit is not set", "surrogate", p.name, "err", err)
 	}
 }
 
 // freeOrphan frees the splice of a surrogate that has left the configuration.
 func (m *Manager) freeOrphan(e kernel.Event) {
-	s, err := m.o.Datapath.Splice(e.Splice)
+	s, err := m.o.Kernel.Splice(e.Splice)
 	if err != nil || s.State != kernel.Dead {
 		return
 	}
-	if err := m.o.Datapath.FreeLeg(e.Splice, s.Server, s.Router); err == nil {
+	if err := m.o.Kernel.FreeLeg(e.Splice, s.Server, s.Router); err == nil {
 		m.free = append(m.free, e.Splice)
 	}
 }
@@ -451,7 +460,7 @@ type Count struct{ Idle, Active, Opening int }
 
 // Count reads a surrogate's legs.
 func (m *Manager) Count(id uint16) (Count, error) {
-	counted, err := m.o.Datapath.Surrogate(id)
+	counted, err := m.o.Kernel.Surrogate(id)
 	if err != nil {
 		return Count{}, err
 	}

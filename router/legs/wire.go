@@ -11,17 +11,18 @@ import (
 	"baton/packet"
 )
 
-// wire sends segments that no socket of this host knows of.
-type wire struct{ v4, v6 int }
+// RawWire sends by raw sockets.
+type RawWire struct{ v4, v6 int }
 
-func openWire() (_ *wire, err error) {
-	w := &wire{v4: -1, v6: -1}
+// OpenWire opens the sockets, which takes CAP_NET_RAW. The caller closes them.
+func OpenWire() (_ *RawWire, err error) {
+	w := &RawWire{v4: -1, v6: -1}
 	if w.v4, err = unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_RAW); err != nil {
 		return nil, fmt.Errorf("open a raw socket: %w", err)
 	}
 	if w.v6, err = unix.Socket(unix.AF_INET6, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_RAW); err != nil {
 		if err != unix.EAFNOSUPPORT { // a kernel without IPv6 has no IPv6 surrogates
-			w.close()
+			w.Close()
 			return nil, fmt.Errorf("open a raw IPv6 socket: %w", err)
 		}
 		w.v6 = -1
@@ -29,7 +30,8 @@ func openWire() (_ *wire, err error) {
 	return w, nil
 }
 
-func (w *wire) close() {
+// Close lets go of the sockets. Legs stay.
+func (w *RawWire) Close() {
 	for _, fd := range []int{w.v4, w.v6} {
 		if fd >= 0 {
 			unix.Close(fd)
@@ -38,7 +40,7 @@ func (w *wire) close() {
 }
 
 // send routes the segment like any packet of this host.
-func (w *wire) send(s packet.Spec) error {
+func (w *RawWire) send(s packet.Spec) error {
 	s.DontFragment = true
 	datagram := packet.Build(s)[packet.EthernetSize:]
 	var err error
@@ -56,7 +58,8 @@ func (w *wire) send(s packet.Spec) error {
 // synWindow is told in our SYNs, unscaled: the most that a surrogate may send before the first client's own window is known.
 const synWindow = 65535
 
-func (w *wire) syn(l kernel.Leg, mss uint16) error {
+// SYN opens a leg with the options of its class.
+func (w *RawWire) SYN(l kernel.Leg, mss uint16) error {
 	opts := packet.Options{}.AppendMSS(mss).AppendSACKPermitted()
 	if l.Class&1 != 0 {
 		opts = opts.AppendTimestamps(l.TSval, 0)
@@ -70,8 +73,8 @@ func (w *wire) syn(l kernel.Leg, mss uint16) error {
 	})
 }
 
-// ack completes the handshake of an answered leg.
-func (w *wire) ack(s kernel.Splice, tsval uint32) error {
+// ACK completes the handshake of an answered leg.
+func (w *RawWire) ACK(s kernel.Splice, tsval uint32) error {
 	var opts packet.Options
 	if s.Timestamps {
 		opts = opts.AppendNOP(2).AppendTimestamps(tsval, s.TSServer)
@@ -86,8 +89,8 @@ func (w *wire) ack(s kernel.Splice, tsval uint32) error {
 const badRequest = "HTTP/1.1 400 Bad Request\r\nServer: baton\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n" +
 	"Content-Length: 40\r\n\r\n400 Bad Request: malformed chunked body\n"
 
-// refuse answers the request in front in place of the surrogate, and closes. What the client sends from then on draws a reset.
-func (w *wire) refuse(s kernel.Splice) error {
+// Refuse answers the request in front in place of the surrogate, and closes. What the client sends from then on draws a reset.
+func (w *RawWire) Refuse(s kernel.Splice) error {
 	var opts packet.Options
 	if s.Timestamps {
 		opts = opts.AppendNOP(2).AppendTimestamps(s.TSClient, s.TSFromClient)
@@ -98,16 +101,16 @@ func (w *wire) refuse(s kernel.Splice) error {
 	})
 }
 
-// reset ends a leg at the surrogate. Its number is exactly the next, as any other would only be challenged (RFC 5961, 3).
-func (w *wire) reset(from, to netip.AddrPort, seq uint32) error {
+// Reset ends a connection at its other end. Its number is exactly the next, as any other would only be challenged (RFC 5961, 3).
+func (w *RawWire) Reset(from, to netip.AddrPort, seq uint32) error {
 	return w.send(packet.Spec{Src: from, Dst: to, Seq: packet.Seq(seq), Flags: packet.RST})
 }
 
-// end resets a leg at its surrogate, whether that has taken all that was sent to it or nothing of what it has not acknowledged.
-func (w *wire) end(s kernel.Splice) error {
-	err := w.reset(s.Router, s.Server, s.SndNxt)
+// End resets a leg at its surrogate, whether that has taken all that was sent to it or nothing of what it has not acknowledged.
+func (w *RawWire) End(s kernel.Splice) error {
+	err := w.Reset(s.Router, s.Server, s.SndNxt)
 	if s.SndUna != s.SndNxt {
-		err = errors.Join(err, w.reset(s.Router, s.Server, s.SndUna))
+		err = errors.Join(err, w.Reset(s.Router, s.Server, s.SndUna))
 	}
 	return err
 }

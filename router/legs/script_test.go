@@ -1,0 +1,480 @@
+package legs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	kernel "baton/datapath/router"
+	"baton/router/config"
+)
+
+// world stands in for the kernel, the wire, the routes and the clock, and notes what the manager does.
+type world struct {
+	t       *testing.T
+	m       *Manager
+	now     time.Time
+	began   time.Time
+	splices map[uint32]*kernel.Splice
+	queues  map[string][]uint32
+	counted kernel.Surrogate
+	route   Route
+	did     []string
+}
+
+const (
+	surrogateID = 7
+	usual       = 0<<1 | 1 // timestamps, the only MSS
+	plain       = 0 << 1
+)
+
+var (
+	server = netip.MustParseAddrPort("192.0.2.1:80")
+	ours   = netip.MustParseAddr("192.0.2.254")
+)
+
+func newWorld(t *testing.T, legs config.Legs, reuse config.Reuse) *world {
+	w := &world{
+		t: t, now: time.Unix(1000, 0), splices: map[uint32]*kernel.Splice{}, queues: map[string][]uint32{},
+		route: Route{Source: ours, Ifindex: 3, Paths: []int{3}},
+	}
+	w.began = w.now
+	w.m = New(Options{
+		Kernel: w, Wire: w, Routes: w, Ports: PortRange{2048, 4095}, Now: func() time.Time { return w.now }, Timestamp: func() uint32 { return 1 },
+		MSS: []uint16{1460}, Log: slog.New(slog.DiscardHandler),
+		Failed: func(string, string) {}, Doubted: func(string) {}, Changed: func() {}, Event: func(_, event string) { w.note("%s", event) },
+	})
+	if err := w.m.Adopt(); err != nil {
+		t.Fatal(err)
+	}
+	w.update(legs, reuse)
+	w.m.SetUsable(surrogateID, true)
+	return w
+}
+
+func (w *world) update(legs config.Legs, reuse config.Reuse) {
+	w.t.Helper()
+	if err := w.m.Update([]Surrogate{{ID: surrogateID, Name: "s", Address: server, Legs: legs, Reuse: reuse}}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) note(format string, args ...any) { w.did = append(w.did, fmt.Sprintf(format, args...)) }
+
+// step is something that happens at a time, and what the manager does then: each action once, sorted, with how often it is done.
+type step struct {
+	at   time.Duration
+	do   func(w *world)
+	want string
+}
+
+func (w *world) play(steps []step) {
+	w.t.Helper()
+	for _, s := range steps {
+		w.now = w.began.Add(s.at)
+		w.did = nil
+		s.do(w)
+		if got := w.said(); got != s.want {
+			w.t.Fatalf("at %v: did %q, want %q", s.at, got, s.want)
+		}
+	}
+}
+
+func (w *world) said() string {
+	slices.Sort(w.did)
+	var out []string
+	for i := 0; i < len(w.did); {
+		n := 1
+		for i+n < len(w.did) && w.did[i+n] == w.did[i] {
+			n++
+		}
+		if n > 1 {
+			out = append(out, fmt.Sprintf("%d %s", n, w.did[i]))
+		} else {
+			out = append(out, w.did[i])
+		}
+		i += n
+	}
+	return strings.Join(out, ", ")
+}
+
+func tick(w *world) { w.m.Tick() }
+
+func queueName(class, band uint8) string { return fmt.Sprintf("%d/%d", class, band) }
+
+// opened makes every leg that waits for its SYN-ACK idle, as the kernel does where nothing is to be waited for.
+func opened(w *world) {
+	for n := range uint32(w.Sessions()) {
+		if s := w.splices[n]; s != nil && s.State == kernel.Opening {
+			w.idle(s, kernel.BandFresh)
+			w.m.Take(kernel.Event{Up: true, Splice: n, Surrogate: surrogateID, Class: s.Class})
+		}
+	}
+}
+
+// answered has each SYN-ACK wait for the manager.
+func answered(w *world) {
+	for n, s := range w.splices {
+		if s.State == kernel.Opening {
+			s.State = kernel.Answered
+			w.m.Take(kernel.Event{Answered: true, Splice: n, Surrogate: surrogateID, Class: s.Class})
+		}
+	}
+}
+
+// idle puts a leg into its queue.
+func (w *world) idle(s *kernel.Splice, band uint8) {
+	s.State, s.Band = kernel.Idle, band
+	q := queueName(s.Class, band)
+	w.queues[q] = append(w.queues[q], s.Number)
+	w.counted.Idle[s.Class]++
+	if band == kernel.BandFresh {
+		w.counted.Fresh[s.Class]++
+	}
+}
+
+// dies ends an idle leg, as the kernel tells of it.
+func dies(number uint32, end kernel.End, idle time.Duration) func(*world) {
+	return func(w *world) {
+		s := w.splices[number]
+		w.leavesIdle(s)
+		s.State = kernel.Dead
+		w.m.Take(kernel.Event{End: end, Splice: number, Surrogate: surrogateID, Class: s.Class, Requests: s.Requests, Idle: idle})
+	}
+}
+
+func (w *world) leavesIdle(s *kernel.Splice) {
+	w.counted.Idle[s.Class]--
+	if s.Band == kernel.BandFresh {
+		w.counted.Fresh[s.Class]--
+	}
+}
+
+// refused has the surrogate answer every SYN with a reset.
+func refused(w *world) {
+	for n, s := range w.splices {
+		if s.State == kernel.Opening {
+			s.State = kernel.Dead
+			w.m.Take(kernel.Event{End: kernel.Refused, Splice: n, Surrogate: surrogateID, Class: s.Class})
+		}
+	}
+}
+
+func (w *world) Sessions() int { return 8 }
+
+func (w *world) EachSplice(f func(kernel.Splice) error) error {
+	for n := range uint32(w.Sessions()) {
+		if s := w.splices[n]; s != nil {
+			if err := f(*s); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (w *world) Splice(number uint32) (kernel.Splice, error) {
+	if s := w.splices[number]; s != nil {
+		return *s, nil
+	}
+	return kernel.Splice{}, errors.New("free")
+}
+
+func (w *world) Surrogate(uint16) (kernel.Surrogate, error) { return w.counted, nil }
+
+func (w *world) OpenLeg(l kernel.Leg) error {
+	w.note("open class %d", l.Class)
+	w.splices[l.Number] = &kernel.Splice{Number: l.Number, State: kernel.Opening, Class: l.Class, Surrogate: l.Surrogate, Server: l.Server, Router: l.Router}
+	return nil
+}
+
+func (w *world) FreeLeg(number uint32, _, _ netip.AddrPort) error {
+	delete(w.splices, number)
+	w.note("free")
+	return nil
+}
+
+func (w *world) TakeUp(number uint32, _ uint16) (bool, error) {
+	w.idle(w.splices[number], kernel.BandFresh)
+	return true, nil
+}
+
+func (w *world) Retire(number uint32, _ uint16) (bool, error) {
+	s := w.splices[number]
+	if s.State != kernel.Idle {
+		return false, nil
+	}
+	w.leavesIdle(s)
+	s.State = kernel.Dead
+	return true, nil
+}
+
+func (w *world) LimitRequests(_ uint16, requests uint32) error {
+	w.note("limit %d", requests)
+	return nil
+}
+
+func (w *world) MakeQueue(_ uint16, class, band uint8) error {
+	w.queues[queueName(class, band)] = nil
+	return nil
+}
+
+func (w *world) HasQueue(_ uint16, class, band uint8) bool {
+	_, ok := w.queues[queueName(class, band)]
+	return ok
+}
+
+func (w *world) TakeIdle(_ uint16, class, band uint8) (uint32, bool, error) {
+	q := queueName(class, band)
+	if len(w.queues[q]) == 0 {
+		return 0, false, nil
+	}
+	first := w.queues[q][0]
+	w.queues[q] = w.queues[q][1:]
+	return first, true, nil
+}
+
+func (w *world) PutIdle(_ uint16, class, band uint8, number uint32) error {
+	q := queueName(class, band)
+	w.queues[q] = append(w.queues[q], number)
+	return nil
+}
+
+func (w *world) Attach(ifindex int) error {
+	w.note("attach %d", ifindex)
+	return nil
+}
+
+func (w *world) SetPaths(_ uint16, ifindexes []int) error {
+	w.note("paths %v", ifindexes)
+	return nil
+}
+
+func (w *world) To(netip.Addr) (Route, error) { return w.route, nil }
+
+func (w *world) SYN(kernel.Leg, uint16) error { w.note("SYN"); return nil }
+
+func (w *world) ACK(kernel.Splice, uint32) error { w.note("ACK"); return nil }
+
+func (w *world) Refuse(kernel.Splice) error { w.note("400"); return nil }
+
+func (w *world) Reset(netip.AddrPort, netip.AddrPort, uint32) error {
+	w.note("RST to client")
+	return nil
+}
+
+func (w *world) End(kernel.Splice) error { w.note("RST"); return nil }
+
+var usualLegs = config.Legs{Min: 2, Max: 6, Idle: 50 * time.Second}
+
+func TestPoolIsFilledAndKept(t *testing.T) {
+	w := newWorld(t, usualLegs, config.ReuseAlways)
+	w.play([]step{
+		{0, tick, "2 SYN, attach 3, 2 open class 1"},
+		{time.Millisecond, opened, "2 opened"},
+		{200 * time.Millisecond, tick, ""},
+		{400 * time.Millisecond, dies(0, kernel.ResetIdle, 0), "free, reset idle"},
+		{500 * time.Millisecond, tick, "SYN, open class 1"},
+	})
+}
+
+func TestSYNsAreRepeatedAndGivenUp(t *testing.T) {
+	w := newWorld(t, config.Legs{Min: 1, Max: 6, Idle: 50 * time.Second}, config.ReuseAlways)
+	w.play([]step{
+		{0, tick, "SYN, attach 3, open class 1"},
+		{900 * time.Millisecond, tick, ""},
+		{time.Second, tick, "SYN"},
+		{2900 * time.Millisecond, tick, ""},
+		{3 * time.Second, tick, "SYN"},
+		{7 * time.Second, tick, "attach 3, free, timeout"},
+		{7*time.Second + firstBackoff - time.Millisecond, tick, ""}, // not before the backoff ends
+		{7*time.Second + 2*firstBackoff, tick, "SYN, open class 1"},
+	})
+}
+
+func TestRefusedLegsBackOff(t *testing.T) {
+	w := newWorld(t, config.Legs{Min: 1, Max: 6, Idle: 50 * time.Second}, config.ReuseAlways)
+	w.play([]step{
+		{0, tick, "SYN, attach 3, open class 1"},
+		{0, refused, "free, 2 refused"},
+		{firstBackoff / 2, tick, ""},
+		{2 * firstBackoff, tick, "SYN, open class 1"},
+		{2 * firstBackoff, refused, "free, 2 refused"},
+		{2*firstBackoff + firstBackoff, tick, ""}, // twice as long now
+		{2*firstBackoff + 2*firstBackoff + restEvery, tick, "SYN, open class 1"},
+	})
+}
+
+func TestAcknowledgesLate(t *testing.T) {
+	legs := config.Legs{Min: 1, Max: 6, Idle: 50 * time.Second, Handshake: 40 * time.Millisecond}
+	w := newWorld(t, legs, config.ReuseAlways)
+	w.play([]step{
+		{0, tick, "SYN, attach 3, open class 1"},
+		{time.Millisecond, answered, ""},
+		{30 * time.Millisecond, tick, ""},
+		{41 * time.Millisecond, tick, "ACK"},
+	})
+}
+
+func TestAcknowledgesAtOnceForAClientThatWaits(t *testing.T) {
+	legs := config.Legs{Min: 0, Max: 6, Idle: 50 * time.Second, Handshake: 40 * time.Millisecond}
+	w := newWorld(t, legs, config.ReuseAlways)
+	got := make(chan error, 1)
+	w.play([]step{
+		{0, func(w *world) {
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			got <- w.m.Want(ctx, surrogateID, usual)
+		}, "SYN, open class 1"},
+	})
+	if err := <-got; !errors.Is(err, ErrNoLeg) {
+		t.Fatalf("Want without time: %v", err)
+	}
+	// as Want does, until it waits
+	w.m.pools[surrogateID].class(usual).waiters = []chan error{got}
+	w.play([]step{{time.Millisecond, answered, "ACK"}})
+	w.m.Take(kernel.Event{Up: true, Splice: 0, Surrogate: surrogateID, Class: usual})
+	if err := <-got; err != nil {
+		t.Errorf("the client that waits is told %v", err)
+	}
+}
+
+func TestLearnsThatTimestampsAreRefused(t *testing.T) {
+	w := newWorld(t, config.Legs{Min: 1, Max: 6, Idle: 50 * time.Second}, config.ReuseAlways)
+	w.play([]step{
+		{0, tick, "SYN, attach 3, open class 1"},
+		{time.Millisecond, func(w *world) {
+			w.splices[0].Class, w.splices[0].ServerMSS = plain, 1200
+			opened(w)
+		}, "opened"},
+		{200 * time.Millisecond, tick, ""}, // its one leg is of the class that is kept now
+		{300 * time.Millisecond, dies(0, kernel.ResetIdle, 0), "free, reset idle"},
+		{400 * time.Millisecond, tick, "SYN, open class 0"},
+	})
+	if f := w.m.Facts(surrogateID); !f.NoTS || f.MSS != 1200 {
+		t.Errorf("facts %+v", f)
+	}
+	if err := w.m.Want(t.Context(), surrogateID, usual); !errors.Is(err, ErrNoLeg) {
+		t.Errorf("a client with timestamps may wait: %v", err)
+	}
+}
+
+func TestRenewsBeforeTheSurrogateCloses(t *testing.T) {
+	w := newWorld(t, config.Legs{Min: 1, Max: 6, Idle: 50 * time.Second}, config.ReuseAlways)
+	quiet := func(age time.Duration) func(*world) {
+		return func(w *world) {
+			for _, s := range w.splices {
+				s.Quiet = age
+			}
+			tick(w)
+		}
+	}
+	w.play([]step{
+		{0, tick, "SYN, attach 3, open class 1"},
+		{0, opened, "opened"},
+		{10 * time.Second, dies(0, kernel.ClosedIdle, 10*time.Second), "closed idle, free"},
+		{10100 * time.Millisecond, tick, "SYN, attach 3, open class 1"},
+		{10100 * time.Millisecond, opened, "opened"},
+		{17 * time.Second, quiet(6900 * time.Millisecond), "attach 3"},
+		{19 * time.Second, quiet(8900 * time.Millisecond), "RST, free, retired"}, // 0.8 of what the surrogate bears
+	})
+}
+
+func TestRoutesAreFollowed(t *testing.T) {
+	w := newWorld(t, config.Legs{Min: 1, Max: 6, Idle: 50 * time.Second}, config.ReuseAlways)
+	w.play([]step{
+		{0, tick, "SYN, attach 3, open class 1"},
+		{time.Second / 2, func(w *world) {
+			w.route = Route{Source: ours, Ifindex: 4, Paths: []int{3, 4}}
+			w.m.RoutesChanged()
+			tick(w)
+		}, "attach 3, attach 4, paths [3 4]"},
+		{time.Second, func(w *world) {
+			w.route = Route{Local: true}
+			w.m.RoutesChanged()
+			tick(w)
+		}, "SYN"},
+	})
+	if !w.m.Local(surrogateID) {
+		t.Error("not known to be local")
+	}
+	if err := w.m.Want(t.Context(), surrogateID, usual); !errors.Is(err, ErrNoLeg) {
+		t.Errorf("a leg to this host: %v", err)
+	}
+}
+
+// An event may be read when its splice has another leg by then.
+func TestEventsOfAnEarlierLegChangeNothing(t *testing.T) {
+	w := newWorld(t, config.Legs{Min: 1, Max: 6, Idle: 50 * time.Second}, config.ReuseAlways)
+	w.play([]step{
+		{0, tick, "SYN, attach 3, open class 1"},
+		{0, func(w *world) {
+			w.m.Take(kernel.Event{Up: true, Splice: 0, Surrogate: surrogateID + 1, Class: usual})
+			w.m.Take(kernel.Event{Up: true, Splice: 0, Surrogate: surrogateID, Class: usual}) // it is opening still
+			w.m.Take(kernel.Event{End: kernel.ClosedIdle, Splice: 0, Surrogate: surrogateID})
+			w.m.Take(kernel.Event{End: kernel.ClosedIdle, Splice: 5, Surrogate: surrogateID})
+		}, ""},
+		{time.Second, tick, "SYN"},
+	})
+}
+
+// A leg that is further than its events that were read is not given up.
+func TestUnreadEventsAreCaughtUp(t *testing.T) {
+	w := newWorld(t, config.Legs{Min: 1, Max: 6, Idle: 50 * time.Second}, config.ReuseAlways)
+	w.play([]step{
+		{0, tick, "SYN, attach 3, open class 1"},
+		{time.Second, func(w *world) {
+			w.idle(w.splices[0], kernel.BandFresh)
+			tick(w)
+		}, "opened"},
+		{9 * time.Second, tick, "attach 3"},
+	})
+}
+
+// With reuse safe new clients can use fresh legs alone: where the pool is full of others, those make room.
+func TestFullPoolMakesRoomForFreshLegs(t *testing.T) {
+	w := newWorld(t, config.Legs{Min: 1, Max: 2, Idle: 50 * time.Second}, config.ReuseSafe)
+	w.play([]step{
+		{0, tick, "SYN, attach 3, open class 1"},
+		{0, opened, "opened"},
+		{100 * time.Millisecond, func(w *world) { // it has served a client
+			s := w.splices[0]
+			w.leavesIdle(s)
+			w.queues = map[string][]uint32{queueName(usual, kernel.BandNearest): nil, queueName(usual, kernel.BandFresh): nil}
+			w.idle(s, kernel.BandNearest)
+			tick(w)
+		}, "SYN, open class 1"},
+		{100 * time.Millisecond, opened, "opened"},
+		{200 * time.Millisecond, func(w *world) { // and so has the other
+			s := w.splices[1]
+			w.leavesIdle(s)
+			w.queues[queueName(usual, kernel.BandFresh)] = nil
+			w.idle(s, kernel.BandNearest)
+			tick(w)
+		}, "RST, SYN, free, open class 1, retired"},
+	})
+}
+
+func TestRemovedSurrogatesLegsEnd(t *testing.T) {
+	w := newWorld(t, usualLegs, config.ReuseAlways)
+	w.play([]step{
+		{0, tick, "2 SYN, attach 3, 2 open class 1"},
+		{0, opened, "2 opened"},
+		{time.Second, func(w *world) {
+			if err := w.m.Update(nil); err != nil {
+				t.Fatal(err)
+			}
+			tick(w)
+		}, "2 RST, 2 free, 2 retired"},
+		{2 * time.Second, tick, ""},
+	})
+	if len(w.m.pools) != 0 || len(w.m.free) != w.Sessions() {
+		t.Errorf("%d pools, %d free splices", len(w.m.pools), len(w.m.free))
+	}
+}

@@ -167,7 +167,8 @@ func (m *Manager) repeatSYNs(p *pool, now time.Time) {
 		}
 		m.release(p, number, o.leg.Server, o.leg.Router)
 		p.failed(now)
-		m.later(p.name, "timeout")
+		m.o.Event(p.name, "timeout")
+		go m.o.Failed(p.name, "timeout") // outside of the lock
 	}
 }
 
@@ -202,12 +203,6 @@ func (m *Manager) tellClient(s kernel.Splice, end kernel.End) {
 	case end == kernel.Malformed, end == kernel.Expired, end == kernel.Cut, end == kernel.Abandoned && s.SndUna != s.SndBase:
 		_ = m.o.Wire.Reset(s.VIP, s.Client, s.RcvNxt-s.ToServerAck)
 	}
-}
-
-// later reports a failure outside of the lock.
-func (m *Manager) later(surrogate, kind string) {
-	m.o.Event(surrogate, kind)
-	go m.o.Failed(surrogate, kind)
 }
 
 // renew retires legs that have been idle for long, that are surplus, or whose surrogate is not to be used.
@@ -403,7 +398,7 @@ func (m *Manager) down(e kernel.Event, now time.Time) {
 	switch e.End {
 	case kernel.Refused:
 		p.failed(now)
-		m.later(p.name, "refused")
+		go m.o.Failed(p.name, "refused")
 	case kernel.Failed:
 		m.o.Event(p.name, "failed handoff")
 		go m.o.Doubted(p.name)

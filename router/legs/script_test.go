@@ -302,10 +302,10 @@ func TestRefusedLegsBackOff(t *testing.T) {
 	w := newWorld(t, config.Legs{Min: 1, Max: 6, Idle: 50 * time.Second}, config.ReuseAlways)
 	w.play([]step{
 		{0, tick, "SYN, attach 3, open class 1"},
-		{0, refused, "free, 2 refused"},
+		{0, refused, "free, refused"},
 		{firstBackoff / 2, tick, ""},
 		{2 * firstBackoff, tick, "SYN, open class 1"},
-		{2 * firstBackoff, refused, "free, 2 refused"},
+		{2 * firstBackoff, refused, "free, refused"},
 		{2*firstBackoff + firstBackoff, tick, ""}, // twice as long now
 		{2*firstBackoff + 2*firstBackoff + restEvery, tick, "SYN, open class 1"},
 	})

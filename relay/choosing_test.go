@@ -15,7 +15,7 @@ import (
 )
 
 // auto are two relays of which the first leaves the ways of its entries to itself.
-func auto(t *testing.T, entries string) (near, far *running, server net.Listener, dock string) {
+func auto(t *testing.T, entries string) (near, far *running, server net.Listener, trunkListener string) {
 	t.Helper()
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte(strings.Repeat("0f", 32)), 0o600); err != nil {
@@ -40,7 +40,7 @@ func (r *running) distances() api.RelayDistances {
 
 // Ways are measured and chosen, what is known of them is told, and a reload keeps it.
 func TestChoosing(t *testing.T) {
-	near, _, server, dock := auto(t, fmt.Sprintf("  - {name: web, listen: %q, destination: \"SERVER\", via: auto}\n", unused(t)))
+	near, _, server, trunkListener := auto(t, fmt.Sprintf("  - {name: web, listen: %q, destination: \"SERVER\", via: auto}\n", unused(t)))
 	at := netip.MustParseAddrPort(server.Addr().String())
 	var d api.RelayDistances
 	eventually(t, func() error {
@@ -55,7 +55,7 @@ func TestChoosing(t *testing.T) {
 		x.Relays[1].RTT <= 0 {
 		t.Errorf("%+v", x)
 	}
-	if p := d.Peers[0]; d.Relay != "here" || p.Name != "far" || p.Address.String() != dock || p.Cloud != "sky" || !p.Up || p.RTT > time.Second {
+	if p := d.Peers[0]; d.Relay != "here" || p.Name != "far" || p.Address.String() != trunkListener || p.Cloud != "sky" || !p.Up || p.RTT > time.Second {
 		t.Errorf("%+v", d)
 	}
 	s := near.status()

@@ -22,15 +22,15 @@ import (
 	"baton/relay/prologue"
 )
 
-// rogue is somebody who comes to a dock and is no relay.
+// rogue is somebody who comes to a trunk listener and is no relay.
 type rogue struct {
 	net.Conn
 	hello prologue.Hello
 }
 
-// approach comes to the far relay's dock and hears its hello.
+// approach comes to the far relay's trunk listener and hears its hello.
 func (n *network) approach() (*rogue, error) {
-	c, err := n.first.Dial(n.t.Context(), "tcp", dockAddress)
+	c, err := n.first.Dial(n.t.Context(), "tcp", trunkListenerAddress)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ var rogueSays = []struct {
 	}, prologue.NotAllowed},
 }
 
-// TestRogues has strangers come to the dock, who are told one thing and leave nothing, while flows go on.
+// TestRogues has strangers come to the trunk listener, who are told one thing and leave nothing, while flows go on.
 func TestRogues(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t, config.Plaintext)
@@ -163,13 +163,13 @@ func TestRogues(t *testing.T) {
 	}
 }
 
-// TestSlowRogues has many strangers at the dock who say nothing, or little and slowly: they hold no more than trunks.waiting says, those
+// TestSlowRogues has many strangers at the trunk listener who say nothing, or little and slowly: they hold no more than trunks.waiting says, those
 // who have begun to speak go when timeouts.header is over, and other relays' trunks find room.
 func TestSlowRogues(t *testing.T) {
 	t.Parallel()
 	const waiting, many = 100, 1000
 	n := newNetwork(t, config.Plaintext)
-	n.relays(nil, settings{"trunks": fmt.Sprintf("{listen: [%q], window: 128KiB, start: system, waiting: %d}", dockAddress, waiting)})
+	n.relays(nil, settings{"trunks": fmt.Sprintf("{listen: [%q], window: 128KiB, start: system, waiting: %d}", trunkListenerAddress, waiting)})
 	open := n.listen(openPort)
 	before := n.far.memory()
 	var all errgroup.Group
@@ -177,7 +177,7 @@ func TestSlowRogues(t *testing.T) {
 	rogues := make([]net.Conn, many)
 	for i := range rogues {
 		all.Go(func() error {
-			c, err := n.first.Dial(t.Context(), "tcp", dockAddress)
+			c, err := n.first.Dial(t.Context(), "tcp", trunkListenerAddress)
 			if errors.Is(err, syscall.ECONNRESET) {
 				return nil // turned away at once
 			}

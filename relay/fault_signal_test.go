@@ -13,7 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// TestReloadUnderLoad changes entries, peers and docks again and again: flows go on, and clients who come and go notice nothing.
+// TestReloadUnderLoad changes entries, peers and trunk listeners again and again: flows go on, and clients who come and go notice nothing.
 func TestReloadUnderLoad(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t, config.TLS)
@@ -23,7 +23,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	go hostServer(open)
 	c := n.crowd(4)
 	peers := func(more string) string {
-		return fmt.Sprintf("[{name: far, address: %q, window: 256KiB, start: system, ready: {probe: 1s%s}}]", dockAddress, more)
+		return fmt.Sprintf("[{name: far, address: %q, window: 256KiB, start: system, ready: {probe: 1s%s}}]", trunkListenerAddress, more)
 	}
 	entry := func(listen string) string {
 		return fmt.Sprintf("{listen: %q, destination: \"%s:%d\", via: [far]}", listen, serverAddress, openPort)

@@ -18,11 +18,11 @@ import (
 
 // Addresses of the tests' network. The server's silent port answers no SYN until it is told to.
 const (
-	serverAddress  = "10.3.0.2"
-	dockAddress    = "10.2.0.2:7000"
-	metricsAddress = "127.0.0.1:9464"
-	openPort       = 80
-	silentPort     = 81
+	serverAddress        = "10.3.0.2"
+	trunkListenerAddress = "10.2.0.2:7000"
+	metricsAddress       = "127.0.0.1:9464"
+	openPort             = 80
+	silentPort           = 81
 )
 
 // entryAt is where flows to a port of the server come in.
@@ -141,14 +141,14 @@ func (n *network) nearConfig(s settings) string {
 		fmt.Fprintf(&entries, "\n  - {listen: %q, destination: %q, via: [far]%s}", entryAt(port), fmt.Sprintf("%s:%d", serverAddress, port), s["entry"])
 	}
 	return n.common("near", s) + s.line("trunks", "") + s.line("allow", "") +
-		s.line("peers", fmt.Sprintf("[{name: far, address: %q, window: 128KiB, start: system, ready: {probe: 1s%s}}]", dockAddress, s["ready"])) +
+		s.line("peers", fmt.Sprintf("[{name: far, address: %q, window: 128KiB, start: system, ready: {probe: 1s%s}}]", trunkListenerAddress, s["ready"])) +
 		s.line("entries", entries.String())
 }
 
 // farConfig is that of the relay near the server.
 func (n *network) farConfig(s settings) string {
 	return n.common("far", s) + s.line("peers", "") + s.line("entries", "") +
-		s.line("trunks", fmt.Sprintf("{listen: [%q], window: 128KiB, start: system}", dockAddress)) + s.line("allow", "[{prefix: 10.3.0.0/24}]")
+		s.line("trunks", fmt.Sprintf("{listen: [%q], window: 128KiB, start: system}", trunkListenerAddress)) + s.line("allow", "[{prefix: 10.3.0.0/24}]")
 }
 
 // relays starts both, and returns when trunks are ready.

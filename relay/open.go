@@ -35,12 +35,12 @@ func (o *open) change(workers []*worker.Worker, next *config.Config) error {
 		}
 	}
 	if o.trunks != nil && !reflect.DeepEqual(o.trunks, next.Trunks) {
-		errs = append(errs, undock(workers, o.trunks))
+		errs = append(errs, unlistenTrunks(workers, o.trunks))
 		o.trunks = nil
 	}
 	if o.trunks == nil && next.Trunks != nil {
-		if err := dock(workers, next.Trunks); err != nil {
-			errs = append(errs, err, undock(workers, next.Trunks))
+		if err := listenTrunks(workers, next.Trunks); err != nil {
+			errs = append(errs, err, unlistenTrunks(workers, next.Trunks))
 		} else {
 			o.trunks = next.Trunks
 		}
@@ -62,19 +62,19 @@ func (o *open) change(workers []*worker.Worker, next *config.Config) error {
 	return errors.Join(errs...)
 }
 
-func dock(workers []*worker.Worker, t *config.Trunks) error {
+func listenTrunks(workers []*worker.Worker, t *config.Trunks) error {
 	for _, at := range t.Listen {
-		if err := each(workers, func(w *worker.Worker) error { return w.Dock(at, t) }); err != nil {
+		if err := each(workers, func(w *worker.Worker) error { return w.ListenTrunks(at, t) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func undock(workers []*worker.Worker, t *config.Trunks) error {
+func unlistenTrunks(workers []*worker.Worker, t *config.Trunks) error {
 	var errs []error
 	for _, at := range t.Listen {
-		errs = append(errs, each(workers, func(w *worker.Worker) error { return w.Undock(at) }))
+		errs = append(errs, each(workers, func(w *worker.Worker) error { return w.UnlistenTrunks(at) }))
 	}
 	return errors.Join(errs...)
 }

@@ -19,13 +19,13 @@ type turbo struct {
 	dp  *kernel.Relay
 	log *slog.Logger
 
-	mu    sync.Mutex
-	peers map[string]kernel.TrunkKey // records of peers, by name
-	at    *config.Tuning             // of trunks that are accepted; nil: none are
-	docks []netip.AddrPort
-	paths map[kernel.TrunkKey]*path
-	fresh bool // of some the kernel does not know
-	done  chan struct{}
+	mu             sync.Mutex
+	peers          map[string]kernel.TrunkKey // records of peers, by name
+	at             *config.Tuning             // of trunks that are accepted; nil: none are
+	trunkListeners []netip.AddrPort
+	paths          map[kernel.TrunkKey]*path
+	fresh          bool // of some the kernel does not know
+	done           chan struct{}
 }
 
 // path is what is known of trunks with one record.
@@ -71,10 +71,10 @@ func (t *turbo) configure(c *config.Config) error {
 		t.peers[p.Name] = key
 		keep(key, &p.Tuning)
 	}
-	t.at, t.docks = nil, nil
+	t.at, t.trunkListeners = nil, nil
 	if c.Trunks != nil {
-		t.at, t.docks = &c.Trunks.Tuning, c.Trunks.Listen
-		for _, at := range t.docks {
+		t.at, t.trunkListeners = &c.Trunks.Tuning, c.Trunks.Listen
+		for _, at := range t.trunkListeners {
 			keep(kernel.TrunkKey{Kind: kernel.TrunkAt, Address: at}, t.at)
 		}
 		for key := range t.paths {

@@ -22,10 +22,10 @@ func TestConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	tests := []struct {
-		name                  string
-		o                     settings
-		chosen                []int
-		entries, peers, docks []int // of each relay
+		name                           string
+		o                              settings
+		chosen                         []int
+		entries, peers, trunkListeners []int // of each relay
 	}{
 		{"split", split, []int{0, 2}, []int{1, 1}, []int{0, 0}, []int{0, 0}},
 		{"early", early, []int{0, 2}, []int{1, 1}, []int{0, 0}, []int{0, 0}},
@@ -45,13 +45,13 @@ func TestConfig(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%v\n%s", err, text)
 				}
-				docks := 0
+				trunkListeners := 0
 				if c.Trunks != nil {
-					docks = len(c.Trunks.Listen)
+					trunkListeners = len(c.Trunks.Listen)
 				}
-				if len(c.Entries) != tt.entries[at] || len(c.Peers) != tt.peers[at] || docks != tt.docks[at] {
-					t.Errorf("%d entries, %d peers, %d listeners for trunks; want %d, %d, %d\n%s", len(c.Entries), len(c.Peers), docks,
-						tt.entries[at], tt.peers[at], tt.docks[at], text)
+				if len(c.Entries) != tt.entries[at] || len(c.Peers) != tt.peers[at] || trunkListeners != tt.trunkListeners[at] {
+					t.Errorf("%d entries, %d peers, %d listeners for trunks; want %d, %d, %d\n%s", len(c.Entries), len(c.Peers), trunkListeners,
+						tt.entries[at], tt.peers[at], tt.trunkListeners[at], text)
 				}
 				for _, e := range c.Entries {
 					if got := e.EarlySYN == config.Optimistic; got != tt.o.early {

@@ -122,7 +122,7 @@ func run(t testing.TB, count int, cfg *config.Config) (workers []*Worker) {
 			}
 			for slot, s := range w.slots {
 				switch s.source.(type) {
-				case nil, *inbox, *SYNs, *entry, *dock:
+				case nil, *inbox, *SYNs, *entry, *trunkListener:
 				default:
 					t.Errorf("worker %d: slot %d is left: %T", i, slot, s.source)
 				}
@@ -158,7 +158,7 @@ func (r *relay) settled() {
 		err := w.ask(func(w *Worker) error {
 			for slot, s := range w.slots {
 				switch s.source.(type) {
-				case nil, *inbox, *SYNs, *entry, *dock, *arrival, *trunk:
+				case nil, *inbox, *SYNs, *entry, *trunkListener, *arrival, *trunk:
 				default:
 					open = append(open, fmt.Sprintf("slot %d: %T", slot, s.source))
 				}

@@ -16,8 +16,8 @@ import (
 	"baton/relay/secure"
 )
 
-// dock is a listener for other relays' trunks.
-type dock struct {
+// trunkListener is a listener for other relays' trunks.
+type trunkListener struct {
 	fd       int32
 	slot     uint32
 	at       netip.AddrPort
@@ -25,9 +25,9 @@ type dock struct {
 	identity *secure.Identity // of TLS
 }
 
-// Dock opens this worker's listener for trunks; see Listen for the order of the workers.
-func (w *Worker) Dock(at netip.AddrPort, c *config.Trunks) error {
-	d := &dock{at: at}
+// ListenTrunks opens this worker's listener for trunks; see Listen for the order of the workers.
+func (w *Worker) ListenTrunks(at netip.AddrPort, c *config.Trunks) error {
+	d := &trunkListener{at: at}
 	if c.Credentials.Security == config.Plaintext {
 		d.sealer = prologue.NewSealer(c.Credentials.Secret)
 	} else {
@@ -51,13 +51,13 @@ func (w *Worker) Dock(at netip.AddrPort, c *config.Trunks) error {
 			return fmt.Errorf("trunks: epoll_ctl: %w", errno)
 		}
 		d.fd, d.slot = fd, slot
-		w.docks = append(w.docks, d)
+		w.trunkListeners = append(w.trunkListeners, d)
 		return nil
 	})
 }
 
 // ready accepts trunks.
-func (d *dock) ready(w *Worker, _ uint32) {
+func (d *trunkListener) ready(w *Worker, _ uint32) {
 	for {
 		fd, from, errno := accept(d.fd)
 		switch {
@@ -76,19 +76,19 @@ func (d *dock) ready(w *Worker, _ uint32) {
 // arrival is a trunk of another relay that has not said for what it is.
 type arrival struct {
 	line
-	dock   *dock
-	from   netip.AddrPort
-	slot   uint32
-	hello  prologue.Hello
-	header []byte // as far as it is here
-	hangup bool   // a FIN or an error is due behind what can be read
-	waiter waiter
-	born   time.Duration // on the worker's clock
+	listener *trunkListener
+	from     netip.AddrPort
+	slot     uint32
+	hello    prologue.Hello
+	header   []byte // as far as it is here
+	hangup   bool   // a FIN or an error is due behind what can be read
+	waiter   waiter
+	born     time.Duration // on the worker's clock
 }
 
 // greet says hello at once, or as soon as it can be said in secret: the opener's window opens with it.
-func (w *Worker) greet(d *dock, fd int32, from netip.AddrPort) {
-	a := &arrival{line: line{fd: fd}, dock: d, from: from, born: w.now}
+func (w *Worker) greet(d *trunkListener, fd int32, from netip.AddrPort) {
+	a := &arrival{line: line{fd: fd}, listener: d, from: from, born: w.now}
 	a.waiter.of = a
 	if d.identity == nil && !w.sayHello(a) {
 		closeFD(fd)
@@ -146,7 +146,7 @@ func (a *arrival) ready(w *Worker, events uint32) {
 			a.header = append(a.header, b...)
 			b = a.header
 		}
-		h, size, err := prologue.ParseHeader(b, &a.hello, a.dock.sealer)
+		h, size, err := prologue.ParseHeader(b, &a.hello, a.listener.sealer)
 		if err != nil {
 			w.count.BadHeaders.Add(1)
 			w.o.Log.Debug("trunk refused", "err", err)

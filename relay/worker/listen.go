@@ -230,10 +230,10 @@ func (w *Worker) close() {
 		closeFD(e.fd)
 	}
 	w.entries = nil
-	for _, d := range w.docks {
+	for _, d := range w.trunkListeners {
 		closeFD(d.fd)
 	}
-	w.docks = nil
+	w.trunkListeners = nil
 	for a := range w.guests {
 		w.sendAway(a, false)
 	}

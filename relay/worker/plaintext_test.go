@@ -15,7 +15,7 @@ import (
 // hello opens a connection to the last relay's listener for trunks in the clear, and hears what it says.
 func (c *chain) hello() (*net.TCPConn, prologue.Hello) {
 	c.t.Helper()
-	conn := c.dialDock()
+	conn := c.dialTrunkListener()
 	b := make([]byte, prologue.HelloSize)
 	if _, err := io.ReadFull(conn, b); err != nil {
 		c.t.Fatal(err)

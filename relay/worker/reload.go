@@ -7,7 +7,7 @@ import (
 	"baton/relay/config"
 )
 
-// Configure puts another configuration in force, but for listeners: see Listen, Dock, Unlisten and Undock. Flows are kept, and so are the
+// Configure puts another configuration in force, but for listeners: see Listen, ListenTrunks, Unlisten and UnlistenTrunks. Flows are kept, and so are the
 // trunks that are ready, unless what their peer's trunks are made of has changed.
 func (w *Worker) Configure(cfg *config.Config) error {
 	if w.own {
@@ -95,16 +95,16 @@ func (w *Worker) Unlisten(name string) error {
 	})
 }
 
-// Undock closes a listener for trunks, and those that wait for a header.
-func (w *Worker) Undock(at netip.AddrPort) error {
+// UnlistenTrunks closes a listener for trunks, and those that wait for a header.
+func (w *Worker) UnlistenTrunks(at netip.AddrPort) error {
 	return w.ask(func(w *Worker) error {
-		w.docks = slices.DeleteFunc(w.docks, func(d *dock) bool {
+		w.trunkListeners = slices.DeleteFunc(w.trunkListeners, func(d *trunkListener) bool {
 			if d.at != at {
 				return false
 			}
 			d.ready(w, 0)
 			for a := range w.guests {
-				if a.dock == d {
+				if a.listener == d {
 					w.sendAway(a, false)
 				}
 			}

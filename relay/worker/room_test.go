@@ -20,7 +20,7 @@ func TestRoom(t *testing.T) {
 	cfg.Name, cfg.Timeouts.Header = "r1", soon
 	cfg.Trunks = &config.Trunks{Listen: []netip.AddrPort{at}, Credentials: secret, Waiting: 4}
 	w := run(t, 1, cfg)[0]
-	if err := w.Dock(at, cfg.Trunks); err != nil {
+	if err := w.ListenTrunks(at, cfg.Trunks); err != nil {
 		t.Fatal(err)
 	}
 	comes := func(from string, welcome bool) net.Conn {

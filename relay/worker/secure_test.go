@@ -39,10 +39,10 @@ func (c *chain) tlsConfig(name string, change func(*tls.Config)) *tls.Config {
 	return cfg
 }
 
-// dialDock opens a connection to the last relay's listener for trunks.
-func (c *chain) dialDock() *net.TCPConn {
+// dialTrunkListener opens a connection to the last relay's listener for trunks.
+func (c *chain) dialTrunkListener() *net.TCPConn {
 	c.t.Helper()
-	conn, err := new(net.Dialer).DialContext(c.t.Context(), "tcp", c.docks[len(c.docks)-1].String())
+	conn, err := new(net.Dialer).DialContext(c.t.Context(), "tcp", c.trunkListeners[len(c.trunkListeners)-1].String())
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func (c *chain) dialDock() *net.TCPConn {
 // openTrunk opens a trunk as a relay of that name, up to its header.
 func (c *chain) openTrunk(cfg *tls.Config, name string) (*tls.Conn, *net.TCPConn) {
 	c.t.Helper()
-	raw := c.dialDock()
+	raw := c.dialTrunkListener()
 	conn := tls.Client(raw, cfg)
 	hello := make([]byte, prologue.HelloSize)
 	if _, err := io.ReadFull(conn, hello); err != nil {
@@ -135,7 +135,7 @@ func TestOpenersOfTrunks(t *testing.T) {
 		{"no protocol", func(c *tls.Config) { c.NextProtos = nil }, "bad certificate"},
 	} {
 		before := c.handshakes()
-		conn := tls.Client(c.dialDock(), c.tlsConfig("r7", tt.change))
+		conn := tls.Client(c.dialTrunkListener(), c.tlsConfig("r7", tt.change))
 		_, err := conn.Read(make([]byte, 1))
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want %q", tt.name, err, tt.want)
@@ -143,7 +143,7 @@ func TestOpenersOfTrunks(t *testing.T) {
 		eventually(t, "it is counted", func() bool { return c.handshakes() == before+1 })
 	}
 	before := c.handshakes()
-	raw := c.dialDock()
+	raw := c.dialTrunkListener()
 	say(t, raw, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	if b, err := io.ReadAll(raw); err == nil && len(b) > 7 {
 		t.Errorf("got %q", b)
@@ -260,7 +260,7 @@ func waiting(t *testing.T, c *net.TCPConn, size int) {
 func TestKeyUpdate(t *testing.T) {
 	c := newChainOf(t, config.TLS, 1, nil)
 	var log bytes.Buffer
-	raw := c.dialDock()
+	raw := c.dialTrunkListener()
 	conn := tls.Client(raw, c.tlsConfig("r7", func(cfg *tls.Config) { cfg.KeyLogWriter = &log }))
 	hello := make([]byte, prologue.HelloSize)
 	if _, err := io.ReadFull(conn, hello); err != nil {

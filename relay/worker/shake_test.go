@@ -23,7 +23,7 @@ func TestStalledHandshakes(t *testing.T) {
 	before := runtime.NumGoroutine()
 	const stalled = 2 * (mostHandshakes + 50) // of two workers
 	for i := range stalled {
-		conn := c.dialDock()
+		conn := c.dialTrunkListener()
 		if i%10 > 0 { // some say nothing at all
 			say(t, conn, "\x16\x03\x01\x02\x00\x01\x00")
 		}
@@ -74,7 +74,7 @@ func TestTrunksLeaveNothing(t *testing.T) {
 		var hellos atomic.Int64
 		for i := range 2000 {
 			opening.Go(func() error {
-				raw, err := net.Dial("tcp", c.docks[0].String())
+				raw, err := net.Dial("tcp", c.trunkListeners[0].String())
 				if err != nil {
 					return err
 				}

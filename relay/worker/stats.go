@@ -41,7 +41,7 @@ type PeerStats struct {
 func (w *Worker) Stats() (s Stats, err error) {
 	err = w.ask(func(w *Worker) error {
 		s.Pipes = w.pipes.open
-		s.Trunked = EntryStats{Open: len(w.docks) > 0, Flows: w.trunked.begun, Live: w.trunked.live}
+		s.Trunked = EntryStats{Open: len(w.trunkListeners) > 0, Flows: w.trunked.begun, Live: w.trunked.live}
 		for name, t := range w.tallies {
 			open := slices.ContainsFunc(w.entries, func(e *entry) bool { return e.Name == name })
 			s.Entries = append(s.Entries, EntryStats{Name: name, Open: open, Flows: t.begun, Live: t.live})

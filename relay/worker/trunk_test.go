@@ -24,9 +24,9 @@ var secret = config.Credentials{Security: config.Plaintext, Secret: []byte("0123
 // chain is relays in a row: an entry at the first, the last one next to the server.
 type chain struct {
 	relay
-	hops      [][]*Worker
-	docks     []netip.AddrPort      // of the hops
-	authority *securetest.Authority // of TLS
+	hops           [][]*Worker
+	trunkListeners []netip.AddrPort      // of the hops
+	authority      *securetest.Authority // of TLS
 }
 
 // securely runs a test with each kind of trunks.
@@ -44,7 +44,7 @@ func newChain(t *testing.T, hops int, change func(hop int, cfg *config.Config)) 
 // newChainOf makes relays r1, r2, ... with trunks from each to the next.
 func newChainOf(t testing.TB, security config.Security, hops int, change func(hop int, cfg *config.Config)) *chain {
 	t.Helper()
-	c := &chain{relay: relay{t: t, server: listenTCP(t)}, hops: make([][]*Worker, hops), docks: make([]netip.AddrPort, hops)}
+	c := &chain{relay: relay{t: t, server: listenTCP(t)}, hops: make([][]*Worker, hops), trunkListeners: make([]netip.AddrPort, hops)}
 	credentials := func(string) config.Credentials { return secret }
 	if security == config.TLS {
 		c.authority = securetest.NewAuthority(t)
@@ -73,10 +73,10 @@ func newChainOf(t testing.TB, security config.Security, hops int, change func(ho
 			c.entry.Via = append([]string{p.Name}, c.entry.Via...)
 		}
 		workers := run(t, 2, cfg)
-		c.hops[hop-1], c.docks[hop-1] = workers, at
+		c.hops[hop-1], c.trunkListeners[hop-1] = workers, at
 		c.workers = append(c.workers, workers...)
 		for _, w := range workers {
-			if err := w.Dock(at, cfg.Trunks); err != nil {
+			if err := w.ListenTrunks(at, cfg.Trunks); err != nil {
 				t.Fatal(err)
 			}
 		}

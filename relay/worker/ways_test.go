@@ -18,17 +18,17 @@ import (
 // star is a relay with an entry that leaves its way to it, and the peers b and c, which know nothing of each other.
 type star struct {
 	relay
-	security  config.Security
-	authority *securetest.Authority
-	docks     map[string]netip.AddrPort
-	far       map[string][]*Worker
-	allow     map[string]string // prefixes, by the relay's name
+	security       config.Security
+	authority      *securetest.Authority
+	trunkListeners map[string]netip.AddrPort
+	far            map[string][]*Worker
+	allow          map[string]string // prefixes, by the relay's name
 }
 
 func newStar(t *testing.T, security config.Security, change func(s *star)) *star {
 	t.Helper()
 	s := &star{
-		relay: relay{t: t, server: listenTCP(t)}, security: security, docks: make(map[string]netip.AddrPort), far: make(map[string][]*Worker),
+		relay: relay{t: t, server: listenTCP(t)}, security: security, trunkListeners: make(map[string]netip.AddrPort), far: make(map[string][]*Worker),
 		allow: map[string]string{"b": "127.0.0.0/8", "c": "127.0.0.0/8"},
 	}
 	if security == config.TLS {
@@ -42,10 +42,10 @@ func newStar(t *testing.T, security config.Security, change func(s *star)) *star
 	cfg.Name = "self"
 	own := s.credentials("self")
 	for _, name := range []string{"b", "c"} {
-		s.docks[name] = unusedPort(t)
+		s.trunkListeners[name] = unusedPort(t)
 		s.start(name)
 		cfg.Peers = append(cfg.Peers, config.Peer{
-			Name: name, Address: s.docks[name], Credentials: own, Ready: config.Ready{Min: 2, Max: 64, Age: time.Minute, Probe: 15 * time.Second},
+			Name: name, Address: s.trunkListeners[name], Credentials: own, Ready: config.Ready{Min: 2, Max: 64, Age: time.Minute, Probe: 15 * time.Second},
 		})
 	}
 	cfg.Timeouts.Header = soon
@@ -71,9 +71,9 @@ func (s *star) start(name string) {
 	cfg.Name = name
 	cfg.Timeouts.Header = soon
 	cfg.Allow = []config.Allow{{Prefix: netip.MustParsePrefix(s.allow[name])}}
-	cfg.Trunks = &config.Trunks{Listen: []netip.AddrPort{s.docks[name]}, Credentials: s.credentials(name), Waiting: 1000}
+	cfg.Trunks = &config.Trunks{Listen: []netip.AddrPort{s.trunkListeners[name]}, Credentials: s.credentials(name), Waiting: 1000}
 	s.far[name] = run(s.t, 1, cfg)
-	if err := s.far[name][0].Dock(s.docks[name], cfg.Trunks); err != nil {
+	if err := s.far[name][0].ListenTrunks(s.trunkListeners[name], cfg.Trunks); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -90,7 +90,7 @@ func (s *star) send(server netip.AddrPort, allowed bool, rtts map[string]time.Du
 	c, now := choice.New(func() float64 { return 0 }), time.Now()
 	o := choice.Options{
 		Self: "self", Learn: true, Allowed: func(netip.AddrPort) bool { return allowed }, Clouds: plan.AnyCloud, Most: 3, Margin: 0.1, Refresh: time.Hour,
-		Peers: []choice.Peer{{Name: "b", Address: s.docks["b"]}, {Name: "c", Address: s.docks["c"]}},
+		Peers: []choice.Peer{{Name: "b", Address: s.trunkListeners["b"]}, {Name: "c", Address: s.trunkListeners["c"]}},
 	}
 	if s.entry.Mode == config.Plain {
 		o.Fixed = []netip.AddrPort{server}

@@ -35,40 +35,40 @@ type Options struct {
 
 // Worker is an event loop with its flows.
 type Worker struct {
-	o        Options
-	cfg      *config.Config // in force; replaced by a reload
-	epoll    int32
-	inbox    inbox
-	slots    []slot
-	unused   []uint32 // numbers of free slots
-	now      time.Duration
-	start    time.Time // of the clock that now is on
-	entries  []*entry
-	tallies  map[string]*tally // of entries, by name
-	trunked  tally             // of flows that came by trunks
-	docks    []*dock
-	guests   map[*arrival]struct{} // trunks of other relays that have no flow yet
-	crowds   map[netip.Prefix]int  // how many of them a network has
-	pools    map[string]*pool      // by the peer's name
-	short    []*pool               // of which flows have taken trunks in this turn
-	early    map[synKey]*split     // flows whose clients were not accepted yet
-	looked   time.Duration         // at the pools
-	renewed  time.Duration         // the guests
-	flows    map[*split]struct{}
-	runnable []*split // have more to move than their share of a turn
-	waits    [waitKinds]deadlines
-	aborting []*split // with an end whose bytes in front of an RST are not acknowledged
-	pipes    pipes
-	buffers  secure.Buffers
-	gate     secure.Gate
-	own      bool       // the identities are
-	shaking  []*arrival // whose TLS handshakes go on, in the order in which they began to
-	scratch  []byte
-	sealed   []byte        // what has come for TLS, until it is read
-	events   int           // of the last turn
-	full     bool          // no more flows are accepted for now
-	ended    chan struct{} // closed when Run has returned
-	count    Counters
+	o              Options
+	cfg            *config.Config // in force; replaced by a reload
+	epoll          int32
+	inbox          inbox
+	slots          []slot
+	unused         []uint32 // numbers of free slots
+	now            time.Duration
+	start          time.Time // of the clock that now is on
+	entries        []*entry
+	tallies        map[string]*tally // of entries, by name
+	trunked        tally             // of flows that came by trunks
+	trunkListeners []*trunkListener
+	guests         map[*arrival]struct{} // trunks of other relays that have no flow yet
+	crowds         map[netip.Prefix]int  // how many of them a network has
+	pools          map[string]*pool      // by the peer's name
+	short          []*pool               // of which flows have taken trunks in this turn
+	early          map[synKey]*split     // flows whose clients were not accepted yet
+	looked         time.Duration         // at the pools
+	renewed        time.Duration         // the guests
+	flows          map[*split]struct{}
+	runnable       []*split // have more to move than their share of a turn
+	waits          [waitKinds]deadlines
+	aborting       []*split // with an end whose bytes in front of an RST are not acknowledged
+	pipes          pipes
+	buffers        secure.Buffers
+	gate           secure.Gate
+	own            bool       // the identities are
+	shaking        []*arrival // whose TLS handshakes go on, in the order in which they began to
+	scratch        []byte
+	sealed         []byte        // what has come for TLS, until it is read
+	events         int           // of the last turn
+	full           bool          // no more flows are accepted for now
+	ended          chan struct{} // closed when Run has returned
+	count          Counters
 }
 
 const (

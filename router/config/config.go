@@ -172,7 +172,7 @@ func Unspliced(v *VIP, s *Surrogate) string {
 
 // Surrogate is an unmodified HTTP server.
 type Surrogate struct {
-	Name    string // unique in the file: it is what baton drain takes
+	Name    string // unique in the file: what baton router backend drain takes
 	Address netip.AddrPort
 	Weight  int    // 0 to 256; 0: chosen for nothing new, whatever the policy
 	Public  string // mode redirect: scheme://host[:port] that clients are sent to; "" for http://Address

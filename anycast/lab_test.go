@@ -251,7 +251,7 @@ planner:
 %s`, n.file("plan.sock"), identity.Certificate, identity.Key, identity.CA, sites)
 }
 
-// TestPlanner has a planner wish that a full site sheds; when the planner is gone, the site announces plainly.
+// TestPlanner has the planner propose that a full site sheds; when the planner is gone, the site announces plainly.
 func TestPlanner(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t, 2)
@@ -273,7 +273,7 @@ func TestPlanner(t *testing.T) {
 	a.write("load", "0.95")
 	a.at("med")
 	n.answers("b")
-	a.is("there by a wish", func(st *api.AnycastSite) bool { return st.Reason == "wish of the planner" && st.Wish.Fresh })
+	a.is("there by a proposal", func(st *api.AnycastSite) bool { return st.Reason == "proposed by the planner" && st.Wish.Fresh })
 
 	if s, err := control.Anycast(t.Context()); err != nil || s.Planner.Sites[0].Wish != "med" || s.Planner.Sites[1].Wish != "announce" {
 		t.Errorf("the planner says %+v, %v", s.Planner, err)
@@ -291,7 +291,7 @@ func TestPlanner(t *testing.T) {
 	}
 	<-plan.Done()
 	a.is("on its own", func(st *api.AnycastSite) bool {
-		return st.Level == "announce" && strings.Contains(st.Reason, "no fresh wish") && !st.Wish.Fresh
+		return st.Level == "announce" && strings.Contains(st.Reason, "no fresh proposal") && !st.Wish.Fresh
 	})
 	n.baton(n.router, "planner2", n.file("plan.yaml"), n.plannerConfig())
 	a.at("med")

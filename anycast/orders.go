@@ -60,25 +60,25 @@ func (s *site) answers() exchange.Site {
 			defer s.mu.Unlock()
 			return s.cfg.Planner
 		},
-		Report: s.report,
-		Wish:   s.hear,
+		Report:  s.report,
+		Propose: s.propose,
 		Order: func(o exchange.Order) error {
 			return s.give(api.AnycastOrder{Order: o.Order, Level: o.Level, Force: o.Force})
 		},
 	}
 }
 
-// hear takes a wish of the planner. It is bounded by the ladder, and takes no site out.
-func (s *site) hear(w exchange.Wish) error {
+// propose stores the planner's proposal. A proposal is a level of the ladder, and never withdraws the site.
+func (s *site) propose(p exchange.Proposal) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if w.Level < 0 || w.Level > s.cfg.Control.Drain() {
-		return fmt.Errorf("there is no level %d to wish for, from 0 to %d", w.Level, s.cfg.Control.Drain())
+	if p.Level < 0 || p.Level > s.cfg.Control.Drain() {
+		return fmt.Errorf("level %d is out of range (from 0 to %d)", p.Level, s.cfg.Control.Drain())
 	}
-	if w.Level != s.wish.level || s.wish.at.IsZero() {
-		s.log.Info("wish of the planner", "level", s.cfg.Control.Ladder[w.Level].Name)
+	if p.Level != s.proposal.level || s.proposal.at.IsZero() {
+		s.log.Info("planner proposes a level", "level", s.cfg.Control.Ladder[p.Level].Name)
 	}
-	s.wish = wish{w.Level, time.Now()}
+	s.proposal = proposal{p.Level, time.Now()}
 	s.stir()
 	return nil
 }

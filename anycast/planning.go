@@ -109,12 +109,12 @@ func (p *planning) run(ctx context.Context) error {
 	}
 }
 
-// look has all sites report, at the same time, and tells them what is wished of them.
+// look polls all sites in parallel and sends each one its proposal.
 func (p *planning) look(ctx context.Context) {
 	p.mu.Lock()
-	sites, every, wishes := slices.Clone(p.sites), p.cfg.Interval, make([]int, len(p.sites))
+	sites, every, proposals := slices.Clone(p.sites), p.cfg.Interval, make([]int, len(p.sites))
 	for i := range sites {
-		wishes[i] = p.levels.Wish(sites[i].name)
+		proposals[i] = p.levels.Proposal(sites[i].name)
 	}
 	maps := p.cfg.Map != nil
 	p.mu.Unlock()
@@ -129,10 +129,10 @@ func (p *planning) look(ctx context.Context) {
 			s := &sites[i]
 			var report exchange.Report
 			var err error
-			if maps || s.at.IsZero() { // a wish before the first report would undo what an earlier planner has wished
+			if maps || s.at.IsZero() { // a proposal before the first report would overwrite an earlier planner's
 				report, err = s.client.Report(bounded)
 			} else {
-				report, err = s.client.Wish(bounded, exchange.Wish{Level: wishes[i]})
+				report, err = s.client.Propose(bounded, exchange.Proposal{Level: proposals[i]})
 			}
 			p.heard(s.name, report, err, time.Now())
 		})
@@ -193,9 +193,9 @@ func (p *planning) decide(ctx context.Context, now time.Time) {
 		p.changed = now
 		args := []any{"because", p.why}
 		for i := range views {
-			args = append(args, views[i].Name, p.levels.Wish(views[i].Name))
+			args = append(args, views[i].Name, p.levels.Proposal(views[i].Name))
 		}
-		p.log.Info("wishes", args...) // each site hears its own with the next look
+		p.log.Info("proposals", args...) // sent to each site with the next poll
 	}
 }
 

@@ -39,12 +39,12 @@ type site struct {
 	changes   uint64
 	fault     string // why the routers are not told
 	order     api.AnycastOrder
-	wish      wish
+	proposal  proposal
 	leaving   bool // the process ends
 }
 
-// wish is what the planner has asked for last.
-type wish struct {
+// proposal is the planner's last one.
+type proposal struct {
 	level int
 	at    time.Time // zero: never
 }
@@ -82,7 +82,7 @@ func (s *site) stir() {
 	}
 }
 
-// run follows health, load, orders and wishes until ctx is done, and then leaves.
+// run follows health, load, orders and proposals until ctx is done, and then leaves.
 func (s *site) run(ctx context.Context) error {
 	beat := time.NewTicker(tick)
 	defer beat.Stop()
@@ -141,7 +141,7 @@ func (s *site) input(now time.Time) level.Input {
 	load, _ := s.checker.Load(now)
 	in := level.Input{
 		Health: health.Health, Cause: health.Cause, Load: load, Order: level.NoOrder, DrainFor: s.cfg.Drain, Force: s.order.Force,
-		Planned: s.cfg.Planner != "", Wish: level.NoWish,
+		Planned: s.cfg.Planner != "", Proposal: level.NoProposal,
 	}
 	switch s.order.Order {
 	case orderDrain:
@@ -154,15 +154,15 @@ func (s *site) input(now time.Time) level.Input {
 		}
 	}
 	if s.fresh(now) {
-		in.Wish = s.wish.level
+		in.Proposal = s.proposal.level
 	}
 	in.Others, in.Alive, in.Room = s.others.state(now)
 	return in
 }
 
-// fresh tells whether the planner's wish is believed. s.mu is held.
+// fresh reports whether the planner's proposal is still valid. s.mu is held.
 func (s *site) fresh(now time.Time) bool {
-	return !s.wish.at.IsZero() && now.Sub(s.wish.at) < s.cfg.Stale
+	return !s.proposal.at.IsZero() && now.Sub(s.proposal.at) < s.cfg.Stale
 }
 
 // leave drains for site.stop, and withdraws; a service that dies meanwhile is withdrawn at once. Other sites are told that it is not

@@ -67,9 +67,9 @@ func (s *site) status(now time.Time) *api.AnycastSite {
 	for _, m := range samples {
 		out.Loads = append(out.Loads, api.AnycastLoad{Name: m.Name, Share: known(m.Share), At: m.At, Error: m.Error})
 	}
-	if s.cfg.Planner != "" && !s.wish.at.IsZero() {
-		wished := c.Ladder[min(s.wish.level, c.Drain())].Name
-		out.Wish = &api.AnycastWish{Planner: s.cfg.Planner, Level: wished, At: s.wish.at, Fresh: s.fresh(now)}
+	if s.cfg.Planner != "" && !s.proposal.at.IsZero() {
+		proposed := c.Ladder[min(s.proposal.level, c.Drain())].Name
+		out.Wish = &api.AnycastWish{Planner: s.cfg.Planner, Level: proposed, At: s.proposal.at, Fresh: s.fresh(now)}
 	}
 	for _, p := range s.sessions() {
 		out.Peers = append(out.Peers, api.AnycastPeer{
@@ -119,8 +119,8 @@ func (p *planning) status(now time.Time) *api.AnycastPlanner {
 	for i := range p.sites {
 		s := &p.sites[i]
 		n := s.told(views[i].Fresh && views[i].Up)
-		if wish := p.levels.Wish(s.name); p.steering == nil && wish < len(s.report.Levels) {
-			n.Wish = s.report.Levels[wish]
+		if proposal := p.levels.Proposal(s.name); p.steering == nil && proposal < len(s.report.Levels) {
+			n.Wish = s.report.Levels[proposal]
 		}
 		out.Sites = append(out.Sites, n)
 	}

@@ -21,7 +21,7 @@ func (d *decoder) crossCheck(cfg *Config) {
 			d.Refuse("site", "neither announces by bgp nor reports to anybody", "bgp, or listen: {sites: ...}")
 		}
 		if cfg.Site.Planner != "" && cfg.Listen.Sites == "" {
-			d.Refuse("site.planner", "has no way to tell its wishes", "listen: {sites: ...}")
+			d.Refuse("site.planner", "cannot send its proposals", "listen: {sites: ...}")
 		}
 	} else if cfg.Listen.Sites != "" {
 		d.Refuse("listen.sites", "is for a site's report, and this is none", "site")

@@ -46,9 +46,9 @@ type Site struct {
 	Checks    []Check
 	Loads     []Measure
 	Control   level.Rules // ladder, dwell, flap budget
-	Planner   string      // name of the planner whose wishes are heard, "" for none
+	Planner   string      // name of the planner whose proposals are accepted, "" for none
 	Others    []Other     // sites that announce the same prefixes
-	// Bounds of what a site believes. A report, a measurement or a wish that is older counts as none.
+	// Limits on what a site accepts. A report, a measurement or a proposal older than Stale is ignored.
 	Stale time.Duration
 	Poll  time.Duration // of Others
 	Drain time.Duration // how long the drain level stays before withdrawal, for maintenance

@@ -58,7 +58,7 @@ func TestRefuse(t *testing.T) {
 		{"others in the clear", least, "  checks:", "  others: [{name: p, url: \"http://p\"}]\n  checks:", `"http://p" is not https`},
 		{"itself among others", everything, "{name: paris,", "{name: london,", `site.others[0].name: "london" is this site's own name`},
 		{"others asked too rarely", everything, "poll: 5s", "poll: 20s", "no other site would be known to be up"},
-		{"planner that cannot be heard", strings.Replace(everything, `, sites: "10.0.0.2:8443"`, "", 1), "name: london", "name: london", "site.planner: has no way to tell its wishes"},
+		{"planner that cannot reach the site", strings.Replace(everything, `, sites: "10.0.0.2:8443"`, "", 1), "name: london", "name: london", "site.planner: cannot send its proposals"},
 		{"address of another service", everything, "192.0.2.1/32", "198.51.100.1/32", "198.51.100.1 is in none of the prefixes"},
 		{"a check that takes too long", everything, "interval: 2s, timeout: 1s", "interval: 10ms, timeout: 11s", "a death would be seen late"},
 

@@ -43,9 +43,9 @@ func (c *Client) Report(ctx context.Context) (Report, error) {
 	return c.ask(ctx, http.MethodGet, "/v1/report", nil)
 }
 
-// Wish asks the site for a level.
-func (c *Client) Wish(ctx context.Context, w Wish) (Report, error) {
-	return c.ask(ctx, http.MethodPut, "/v1/wish", w)
+// Propose sends the site a proposal.
+func (c *Client) Propose(ctx context.Context, p Proposal) (Report, error) {
+	return c.ask(ctx, http.MethodPut, "/v1/proposal", p)
 }
 
 // Order gives the site an operator's order.

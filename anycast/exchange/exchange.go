@@ -1,9 +1,9 @@
 // Package exchange is what sites and the planner say to each other: HTTP with JSON over TLS 1.3, both ends with certificates. A site
-// reports how it is to whoever is of the same authorities; what a planner wishes or orders, it hears from the planner that its
-// configuration names.
+// reports its state to any peer with a certificate of the same authority; it accepts
+// proposals and orders only from the planner that its configuration names.
 //
 //	GET  /v1/report   Report
-//	PUT  /v1/wish     Wish → Report
+//	PUT  /v1/proposal  Proposal → Report
 //	POST /v1/order    Order → Report
 package exchange
 
@@ -38,8 +38,8 @@ func (r *Report) Serves() bool {
 // Alive tells whether the site can serve clients, and is announced.
 func (r *Report) Alive() bool { return r.Serves() && r.Announces }
 
-// Wish is a level that a planner asks for. It is to be said again before it is stale.
-type Wish struct {
+// Proposal is the level that a planner proposes for a site. The planner repeats it before it becomes stale.
+type Proposal struct {
 	Level int `json:"level"`
 }
 

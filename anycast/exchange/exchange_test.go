@@ -27,9 +27,9 @@ func identity(t *testing.T, a *exchangetest.Authority, name string) *Identity {
 
 // london is a site that reports, and remembers what it hears.
 type london struct {
-	report Report
-	wishes []Wish
-	orders []Order
+	report    Report
+	proposals []Proposal
+	orders    []Order
 }
 
 func serve(t *testing.T, own *Identity, s *london) *url.URL {
@@ -44,11 +44,11 @@ func serve(t *testing.T, own *Identity, s *london) *url.URL {
 		done <- Serve(ctx, l, own, Site{
 			Planner: func() string { return "plan" },
 			Report:  func() Report { return s.report },
-			Wish: func(w Wish) error {
+			Propose: func(w Proposal) error {
 				if w.Level > s.report.Drain {
 					return errors.New("there is no such level")
 				}
-				s.wishes = append(s.wishes, w)
+				s.proposals = append(s.proposals, w)
 				return nil
 			},
 			Order: func(o Order) error { s.orders = append(s.orders, o); return nil },
@@ -74,15 +74,15 @@ func TestExchange(t *testing.T) {
 	if diff := cmp.Diff(site.report, got); err != nil || diff != "" {
 		t.Errorf("Report: %v (-want +got):\n%s", err, diff)
 	}
-	if got, err = planner.Wish(t.Context(), Wish{2}); err != nil || len(site.wishes) != 1 || site.wishes[0].Level != 2 || got.Site != "london" {
-		t.Errorf("Wish: %+v, %v; the site has heard %v", got, err, site.wishes)
+	if got, err = planner.Propose(t.Context(), Proposal{2}); err != nil || len(site.proposals) != 1 || site.proposals[0].Level != 2 || got.Site != "london" {
+		t.Errorf("Propose: %+v, %v; the site has received %v", got, err, site.proposals)
 	}
 	if _, err = planner.Order(t.Context(), Order{Order: "drain", Force: true}); err != nil || len(site.orders) != 1 || !site.orders[0].Force {
-		t.Errorf("Order: %v; the site has heard %v", err, site.orders)
+		t.Errorf("Order: %v; the site has received %v", err, site.orders)
 	}
 	var refused *RefusedError
-	if _, err = planner.Wish(t.Context(), Wish{9}); !errors.As(err, &refused) || refused.Status != http.StatusConflict || refused.Message != "there is no such level" {
-		t.Errorf("a wish that is refused: %v", err)
+	if _, err = planner.Propose(t.Context(), Proposal{9}); !errors.As(err, &refused) || refused.Status != http.StatusConflict || refused.Message != "there is no such level" {
+		t.Errorf("a proposal that is refused: %v", err)
 	}
 
 	paris := NewClient(identity(t, a, "paris"), "london", at)
@@ -90,14 +90,14 @@ func TestExchange(t *testing.T) {
 	if _, err := paris.Report(t.Context()); err != nil {
 		t.Errorf("another site asks for the report: %v", err)
 	}
-	if _, err := paris.Wish(t.Context(), Wish{1}); !errors.As(err, &refused) || refused.Status != http.StatusForbidden {
-		t.Errorf("another site wishes something: %v", err)
+	if _, err := paris.Propose(t.Context(), Proposal{1}); !errors.As(err, &refused) || refused.Status != http.StatusForbidden {
+		t.Errorf("another site proposes a level: %v", err)
 	}
 	if _, err := paris.Order(t.Context(), Order{Order: "drain"}); !errors.As(err, &refused) || refused.Status != http.StatusForbidden {
 		t.Errorf("another site orders something: %v", err)
 	}
-	if len(site.wishes) != 1 || len(site.orders) != 1 {
-		t.Errorf("the site has heard %v, %v", site.wishes, site.orders)
+	if len(site.proposals) != 1 || len(site.orders) != 1 {
+		t.Errorf("the site has received %v, %v", site.proposals, site.orders)
 	}
 }
 

@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// Site is what answers for a site. Errors of Wish and Order go to who has asked, as conflicts.
+// Site is what answers for a site. Errors of Propose and Order are sent to the caller as conflicts.
 type Site struct {
-	Planner func() string // whose wishes and orders are heard; "": nobody's
+	Planner func() string // the planner whose proposals and orders are accepted; "": none
 	Report  func() Report
-	Wish    func(w Wish) error
+	Propose func(p Proposal) error
 	Order   func(o Order) error
 }
 
@@ -55,7 +55,7 @@ func Serve(ctx context.Context, l net.Listener, own *Identity, s Site) error {
 func (s Site) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/report", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.Report()) })
-	mux.HandleFunc("PUT /v1/wish", func(w http.ResponseWriter, r *http.Request) { hear(s, w, r, s.Wish) })
+	mux.HandleFunc("PUT /v1/proposal", func(w http.ResponseWriter, r *http.Request) { hear(s, w, r, s.Propose) })
 	mux.HandleFunc("POST /v1/order", func(w http.ResponseWriter, r *http.Request) { hear(s, w, r, s.Order) })
 	return mux
 }

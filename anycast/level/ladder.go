@@ -1,5 +1,5 @@
 // Package level decides how attractive a site's announcement is: a step of a ladder from a plain announcement to none at all. It is
-// pure: health, load, orders and wishes go in with the time, and a level comes out with the reason.
+// pure: health, load, orders and proposals go in with the time, and a level comes out with the reason.
 package level
 
 import "time"
@@ -31,7 +31,7 @@ type Level struct {
 // Rules are how a site moves on its ladder.
 type Rules struct {
 	Ladder []Level       // from a plain announcement to the strongest that still is one, then withdrawal
-	Dwell  time.Duration // least time on a level before load or a wish, or health that returns, changes it
+	Dwell  time.Duration // least time on a level before load or a proposal, or health that returns, changes it
 	Flaps  Flaps
 }
 

@@ -29,8 +29,8 @@ const (
 	Pin               // Input.Pin
 )
 
-// NoWish stands for no wish of a planner, or one that is stale.
-const NoWish = -1
+// NoProposal means that the planner has proposed nothing, or that its proposal is stale.
+const NoProposal = -1
 
 // Input is what a site knows at a time.
 type Input struct {
@@ -42,9 +42,9 @@ type Input struct {
 	DrainFor time.Duration
 	Force    bool // the order holds for the last site, too
 
-	Planned bool    // there is a planner: one's own load leads nowhere
-	Wish    int     // its wish, or NoWish
-	Load    float64 // share of the capacity; negative when it is not known
+	Planned  bool    // there is a planner: the site does not act on its own load
+	Proposal int     // the planner's, or NoProposal
+	Load     float64 // share of the capacity; negative when it is not known
 
 	Others bool // other sites are looked at
 	Alive  int  // of them, known to be up and to announce
@@ -216,10 +216,10 @@ func (m *Machine) want(at time.Duration, in *Input) (int, string, urgency) {
 		how = hurry
 	}
 	switch {
-	case in.Planned && in.Wish >= 0:
-		return min(in.Wish, r.Drain()), "wish of the planner", how // it takes no site out
+	case in.Planned && in.Proposal >= 0:
+		return min(in.Proposal, r.Drain()), "proposed by the planner", how // it takes no site out
 	case in.Planned:
-		return 0, "healthy; there is no fresh wish of the planner", how
+		return 0, "healthy; no fresh proposal from the planner", how
 	}
 	level, why := m.byLoad(at, in)
 	return level, why, how

@@ -25,7 +25,7 @@ func rules() Rules {
 
 // up is a site that is well, half full, and has two others with room.
 func up() Input {
-	return Input{Health: Up, Cause: "no answer", Wish: NoWish, Load: 0.5, DrainFor: time.Minute, Others: true, Alive: 2, Room: true}
+	return Input{Health: Up, Cause: "no answer", Proposal: NoProposal, Load: 0.5, DrainFor: time.Minute, Others: true, Alive: 2, Room: true}
 }
 
 func TestMachine(t *testing.T) {
@@ -42,7 +42,7 @@ func TestMachine(t *testing.T) {
 	loneDown := with(func(in *Input) { in.Health, in.Others, in.Alive = Down, false, 0 })
 	drained := with(func(in *Input) { in.Order = Drain })
 	maintained := with(func(in *Input) { in.Order = Maintenance })
-	wish := func(w int) Input { return with(func(in *Input) { in.Planned, in.Wish, in.Load = true, w, 2 }) }
+	proposal := func(w int) Input { return with(func(in *Input) { in.Planned, in.Proposal, in.Load = true, w, 2 }) }
 
 	type step struct {
 		at     time.Duration
@@ -142,9 +142,9 @@ func TestMachine(t *testing.T) {
 			{2 * s, with(func(in *Input) { in.Order, in.Pin = Pin, 5 }), "withdraw", "", "by order"},
 			{3 * s, with(func(in *Input) { in.Order, in.Pin, in.Alive = Pin, 5, 0 }), "drain", "", "no other site"},
 		}},
-		{"a wish, not further than drain, and a stale one", []step{
-			{0, wish(0), "announce", "", "planner"}, {2 * m, wish(2), "prepend-1", "", "wish of the planner"},
-			{20 * m, wish(9), "drain", "", ""}, {40 * m, wish(NoWish), "announce", "", "no fresh wish"},
+		{"a proposal, no further than drain, and a stale one", []step{
+			{0, proposal(0), "announce", "", "planner"}, {2 * m, proposal(2), "prepend-1", "", "proposed by the planner"},
+			{20 * m, proposal(9), "drain", "", ""}, {40 * m, proposal(NoProposal), "announce", "", "no fresh proposal"},
 		}},
 		{"a clock that goes back stands still", []step{
 			{5 * m, up(), "announce", "", ""}, {8 * m, load(2), "med", "", ""}, {0, load(0.5), "med", "dwell", ""}, {9 * m, load(0.5), "med", "dwell", ""},

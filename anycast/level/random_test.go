@@ -65,8 +65,8 @@ func TestRandom(t *testing.T) {
 				t.Fatalf("seed %d: at %v a healthy site is withdrawn", seed, at)
 			case d.Changed && !dead && at-changed < r.Dwell && !(before == r.Withdrawn() && in.Alive == 0):
 				t.Fatalf("seed %d: at %v a change after %v", seed, at, at-changed)
-			case !dead && in.Planned && in.Wish < 0 && d.Want != 0:
-				t.Fatalf("seed %d: at %v nobody wishes anything, and the site wants level %d", seed, at, d.Want)
+			case !dead && in.Planned && in.Proposal < 0 && d.Want != 0:
+				t.Fatalf("seed %d: at %v nobody proposes a level, and the site wants level %d", seed, at, d.Want)
 			}
 			resort = dead && d.Level == r.Drain()
 			if d.Changed {
@@ -105,7 +105,7 @@ func vary(random *rand.Rand, in *Input) {
 	case 8:
 		in.Room = !in.Room
 	case 9, 10, 11:
-		in.Wish = random.IntN(8) - 1
+		in.Proposal = random.IntN(8) - 1
 	case 12:
 		in.Load = -1
 	}

@@ -67,7 +67,7 @@ func (n *numbers) ofSite(s *api.AnycastSite) {
 		n.Yes("other_alive", "1 when another site is known to be up and to announce.", o.Alive, "site", o.Name)
 	}
 	if s.Wish != nil {
-		n.Yes("wish_fresh", "1 when the planner's wish is believed.", s.Wish.Fresh)
+		n.Yes("proposal_fresh", "1 when the planner's proposal is fresh enough to be used.", s.Wish.Fresh)
 	}
 }
 

@@ -21,30 +21,30 @@ type Levels struct {
 	moved  time.Duration
 	begun  bool // something was moved
 	why    string
-	sites  map[string]*wished
+	sites  map[string]*proposal
 }
 
-// wished is what is wished of a site.
-type wished struct {
+// proposal is the level proposed for a site, and what each level was seen to shed.
+type proposal struct {
 	level int
 	since time.Duration
 	shed  map[int]*level.Shed
 }
 
-func (w *wished) worth(l int) *level.Shed {
+func (w *proposal) worth(l int) *level.Shed {
 	if w.shed[l] == nil {
 		w.shed[l] = &level.Shed{}
 	}
 	return w.shed[l]
 }
 
-// NewLevels wishes nothing yet. settle is the least time between two changes.
+// NewLevels starts without proposals. settle is the minimum time between two changes.
 func NewLevels(settle time.Duration) *Levels {
-	return &Levels{settle: settle, sites: make(map[string]*wished)}
+	return &Levels{settle: settle, sites: make(map[string]*proposal)}
 }
 
-// Wish is the level for a site, 0 for one that is not known.
-func (l *Levels) Wish(site string) int {
+// Proposal returns the level proposed for a site, 0 for an unknown site.
+func (l *Levels) Proposal(site string) int {
 	if w := l.sites[site]; w != nil {
 		return w.level
 	}
@@ -54,7 +54,7 @@ func (l *Levels) Wish(site string) int {
 // Why says what the last Step has made of things.
 func (l *Levels) Why() string { return l.why }
 
-// Step looks at all sites, and tells whether a wish has changed.
+// Step evaluates all sites and reports whether a proposal has changed.
 func (l *Levels) Step(at time.Duration, views []View) (changed bool) {
 	l.know(at, views)
 	for i := range views {
@@ -90,7 +90,7 @@ func (l *Levels) set(at time.Duration, v *View, to int, why string) {
 }
 
 // know takes over the level that a site has when it is seen for the first time, so that a new planner goes on where another has ended,
-// and forgets what was wished of a site that does not report: by itself it goes back to a plain announcement.
+// and drops the proposal of a site that stopped reporting: that site falls back to a plain announcement by itself.
 func (l *Levels) know(at time.Duration, views []View) {
 	seen := make(map[string]bool)
 	for i := range views {
@@ -100,7 +100,7 @@ func (l *Levels) know(at time.Duration, views []View) {
 		}
 		seen[v.Name] = true
 		if l.sites[v.Name] == nil {
-			w := &wished{since: at, shed: make(map[int]*level.Shed)}
+			w := &proposal{since: at, shed: make(map[int]*level.Shed)}
 			for _, s := range v.Steps {
 				if s == v.Level && v.Up && !v.Ordered {
 					w.level = s
@@ -122,7 +122,7 @@ func (l *Levels) shedding(views []View) (*View, int, string) {
 	var fullest *View
 	for i := range views {
 		v := &views[i]
-		if v.alive() && v.Load >= high && !v.Ordered && v.Level == l.Wish(v.Name) && (fullest == nil || v.Load > fullest.Load) {
+		if v.alive() && v.Load >= high && !v.Ordered && v.Level == l.Proposal(v.Name) && (fullest == nil || v.Load > fullest.Load) {
 			if _, more := v.deeper(v.Level); more {
 				fullest = v
 			}
@@ -137,7 +137,7 @@ func (l *Levels) shedding(views []View) (*View, int, string) {
 		if v == fullest || !v.alive() || v.Ordered {
 			continue
 		}
-		plain = plain || l.Wish(v.Name) == 0
+		plain = plain || l.Proposal(v.Name) == 0
 		if v.Load >= 0 {
 			room += max(0, full-v.Load) * v.Capacity
 		}
@@ -171,5 +171,5 @@ func (l *Levels) returning(at time.Duration, views []View) (*View, int, string) 
 		return nil, 0, ""
 	}
 	why := fmt.Sprintf("site %s would be %.0f %% full a level higher", emptiest.Name, 100*least)
-	return emptiest, emptiest.higher(l.Wish(emptiest.Name)), why
+	return emptiest, emptiest.higher(l.Proposal(emptiest.Name)), why
 }

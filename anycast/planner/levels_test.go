@@ -24,7 +24,7 @@ func TestLevels(t *testing.T) {
 	type step struct {
 		at     time.Duration
 		views  []View
-		want   string // wishes
+		want   string // proposals
 		reason string
 	}
 	with := func(views []View, change func(v []View)) []View {
@@ -69,7 +69,7 @@ func TestLevels(t *testing.T) {
 		{"a new planner goes on where another has ended", []step{
 			{0, at(2, three(0.5, 0.5)), "10", "site s0 would be 50 % full a level higher"},
 		}},
-		{"and leaves what no planner has wished", []step{
+		{"and leaves what no planner has proposed", []step{
 			{0, at(4, three(0.5, 0.5)), "00", "no site is full"},
 		}},
 		{"a site that does not report is forgotten", []step{
@@ -81,11 +81,11 @@ func TestLevels(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			l := NewLevels(settle)
 			for i, step := range tt.steps {
-				before := wishes(l, step.views)
+				before := proposals(l, step.views)
 				changed := l.Step(step.at, step.views)
-				got := wishes(l, step.views)
+				got := proposals(l, step.views)
 				if got != step.want || !strings.Contains(l.Why(), step.reason) {
-					t.Fatalf("step %d: wishes %s because %q; want %s, %q", i, got, l.Why(), step.want, step.reason)
+					t.Fatalf("step %d: proposals %s because %q; want %s, %q", i, got, l.Why(), step.want, step.reason)
 				}
 				if changed && before == got && i > 0 {
 					t.Errorf("step %d: a change is told, and there is none", i)
@@ -95,9 +95,9 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-func wishes(l *Levels, views []View) (out string) {
+func proposals(l *Levels, views []View) (out string) {
 	for _, v := range views {
-		out += fmt.Sprint(l.Wish(v.Name))
+		out += fmt.Sprint(l.Proposal(v.Name))
 	}
 	return out
 }
@@ -126,15 +126,15 @@ func TestLevelsRandom(t *testing.T) {
 				case 2:
 					v.Ordered = !v.Ordered
 				case 3, 4, 5, 6, 7, 8, 9:
-					v.Level = l.Wish(v.Name) // it follows
+					v.Level = l.Proposal(v.Name) // it follows
 				}
 			}
 			alive, plain := 0, 0
 			changed := l.Step(at, views)
 			for i := range views {
-				w := l.Wish(views[i].Name)
+				w := l.Proposal(views[i].Name)
 				if w < 0 || w > 3 {
-					t.Fatalf("seed %d: wish %d", seed, w)
+					t.Fatalf("seed %d: proposal %d", seed, w)
 				}
 				if views[i].alive() && !views[i].Ordered {
 					alive++
@@ -152,7 +152,7 @@ func TestLevelsRandom(t *testing.T) {
 			}
 			last = at
 			if shed := strings.HasSuffix(l.Why(), "full"); shed && plain == 0 && alive > 0 {
-				t.Fatalf("seed %d: wishes %s: no site that is up announces plainly", seed, wishes(l, views))
+				t.Fatalf("seed %d: proposals %s: no site that is up announces plainly", seed, proposals(l, views))
 			}
 		}
 	}

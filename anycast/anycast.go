@@ -1,5 +1,5 @@
 // Package anycast announces a service's addresses from several sites, and moves load between them step by step: each site follows its
-// own health and load, an operator's orders and a planner's proposals; a planner sees all sites. See docs/anycast.md.
+// own health and load, an operator's instructions and a planner's proposals; a planner sees all sites. See docs/anycast.md.
 package anycast
 
 import (

@@ -87,16 +87,16 @@ func TestFRR(t *testing.T) {
 	for _, s := range n.sites {
 		s.is("aware of the other", func(st *api.AnycastSite) bool { return st.Others[0].Alive })
 	}
-	a.mustOrder("drain")
+	a.mustInstruct("drain")
 	chosen(b, a, b)
 	all, _, err := frrPaths(f)
 	if p := all[a.address]; err != nil || p.AS.String != "64512 64512 64512 64512" || !strings.Contains(p.Community.String, "graceful-shutdown") {
 		t.Errorf("what drains is told as %+v, %v", p, err)
 	}
-	b.mustOrder("drain")
-	a.mustOrder("none")
+	b.mustInstruct("drain")
+	a.mustInstruct("none")
 	chosen(a, a, b)
-	b.mustOrder("none")
+	b.mustInstruct("none")
 
 	// The host is lost with its process: only the hold time tells.
 	n.router.Interface("toa").Lose(1)

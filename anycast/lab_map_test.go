@@ -274,5 +274,5 @@ func TestMap(t *testing.T) {
 		}
 		return err
 	})
-	b.is("ordered", func(st *api.AnycastSite) bool { return st.Order.Order == "drain" })
+	b.is("instructed", func(st *api.AnycastSite) bool { return st.Order.Order == "drain" })
 }

@@ -303,16 +303,16 @@ func (s *site) at(level string) {
 	s.is("at level "+level, func(st *api.AnycastSite) bool { return st.Level == level })
 }
 
-// order gives an order at the site itself.
-func (s *site) order(o api.AnycastOrder) error {
+// instruct gives an instruction at the site itself.
+func (s *site) instruct(o api.AnycastOrder) error {
 	s.n.t.Helper()
 	_, err := s.control.AnycastOrder(s.n.t.Context(), o)
 	return err
 }
 
-func (s *site) mustOrder(order string) {
+func (s *site) mustInstruct(kind string) {
 	s.n.t.Helper()
-	if err := s.order(api.AnycastOrder{Order: order}); err != nil {
+	if err := s.instruct(api.AnycastOrder{Order: kind}); err != nil {
 		s.n.t.Fatal(err)
 	}
 }

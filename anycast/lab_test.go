@@ -33,21 +33,21 @@ func two(t *testing.T) (*network, *site, *site) {
 func TestDrainMovesTheRoute(t *testing.T) {
 	t.Parallel()
 	n, a, b := two(t)
-	a.mustOrder("drain")
+	a.mustInstruct("drain")
 	n.shown(a, "(65535,0)")
 	n.answers("b")
-	a.mustOrder("none")
+	a.mustInstruct("none")
 	n.shown(a, "BGP.as_path: 64512\n")
-	b.mustOrder("drain")
+	b.mustInstruct("drain")
 	n.answers("a")
-	if err := b.order(api.AnycastOrder{Order: "level", Level: "nonsense"}); !errors.Is(err, api.ErrInvalid) {
+	if err := b.instruct(api.AnycastOrder{Order: "level", Level: "nonsense"}); !errors.Is(err, api.ErrInvalid) {
 		t.Errorf("an unknown level: %v", err)
 	}
-	if err := b.order(api.AnycastOrder{Order: "drain", Site: "paris"}); !errors.Is(err, api.ErrNotFound) {
+	if err := b.instruct(api.AnycastOrder{Order: "drain", Site: "paris"}); !errors.Is(err, api.ErrNotFound) {
 		t.Errorf("an unknown site: %v", err)
 	}
-	b.mustOrder("none")
-	if err := b.order(api.AnycastOrder{Order: "level", Level: "prepend-3"}); err != nil {
+	b.mustInstruct("none")
+	if err := b.instruct(api.AnycastOrder{Order: "level", Level: "prepend-3"}); err != nil {
 		t.Fatal(err)
 	}
 	n.shown(b, "BGP.as_path: 64512 64512 64512 64512\n")
@@ -69,7 +69,7 @@ func TestDeath(t *testing.T) {
 		t.Errorf("%q answers, %v", got, err)
 	}
 	b.is("the last", func(st *api.AnycastSite) bool { return strings.Contains(st.Reason, "the last site known to be up") })
-	if err := b.order(api.AnycastOrder{Order: "maintenance"}); !errors.Is(err, api.ErrConflict) {
+	if err := b.instruct(api.AnycastOrder{Order: "maintenance"}); !errors.Is(err, api.ErrConflict) {
 		t.Errorf("maintenance of the last site: %v", err)
 	}
 	a.touch("alive", true)
@@ -140,7 +140,7 @@ func TestLoadSheds(t *testing.T) {
 	a.is("without a load", func(st *api.AnycastSite) bool { return st.Load == nil && st.Level == "announce" })
 }
 
-// TestMaintenance empties a site, withdraws it, and keeps the order over a restart.
+// TestMaintenance empties a site, withdraws it, and keeps the instruction over a restart.
 func TestMaintenance(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t, 2)
@@ -151,7 +151,7 @@ func TestMaintenance(t *testing.T) {
 	b.start("")
 	b.at("announce")
 	a.is("aware of the other", func(st *api.AnycastSite) bool { return st.Others[0].Alive })
-	a.mustOrder("maintenance")
+	a.mustInstruct("maintenance")
 	n.shown(a, "")
 	n.answers("b")
 	if err := a.Stop(soon); err != nil {
@@ -161,11 +161,11 @@ func TestMaintenance(t *testing.T) {
 	a.is("in maintenance still", func(st *api.AnycastSite) bool {
 		return st.Health == "up" && st.Order.Order == "maintenance" && st.Peers[0].State == "established" && st.Level != "announce"
 	})
-	a.mustOrder("none")
+	a.mustInstruct("none")
 	a.at("announce")
 }
 
-// TestStopDrains has a site end slowly: it announces behind all others first, and takes no orders.
+// TestStopDrains has a site end slowly: it announces behind all others first, and takes no instructions.
 func TestStopDrains(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t, 2)
@@ -181,8 +181,8 @@ func TestStopDrains(t *testing.T) {
 	n.shown(a, "(65535,0)")
 	n.answers("b")
 	b.is("told that the other goes", func(st *api.AnycastSite) bool { return !st.Others[0].Alive })
-	if err := a.order(api.AnycastOrder{Order: "none"}); !errors.Is(err, api.ErrConflict) {
-		t.Errorf("an order while it stops: %v", err)
+	if err := a.instruct(api.AnycastOrder{Order: "none"}); !errors.Is(err, api.ErrConflict) {
+		t.Errorf("an instruction while it stops: %v", err)
 	}
 	n.shown(a, "")
 	if err := a.Wait(t.Context()); err != nil {

@@ -91,7 +91,7 @@ func (o *others) state(now time.Time) (any bool, alive int, room bool) {
 		k := &o.known[i]
 		if o.alive(k, now) {
 			alive++
-			room = room || k.report.Load < roomBelow && k.report.Order == ""
+			room = room || k.report.Load < roomBelow && k.report.Instruction == ""
 		}
 	}
 	return len(o.known) > 0, alive, room

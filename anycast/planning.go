@@ -171,7 +171,7 @@ func (p *planning) views(now time.Time) []planner.View {
 			r := &s.report
 			v.Fresh = !s.at.IsZero() && now.Sub(s.at) < p.cfg.Stale
 			v.Up = r.Serves() && (r.Announces || p.cfg.Map != nil)
-			v.Load, v.Level, v.Steps, v.Ordered = r.Load, r.Level, r.Steps, r.Order != ""
+			v.Load, v.Level, v.Steps, v.Instructed = r.Load, r.Level, r.Steps, r.Instruction != ""
 		}
 		out[i] = v
 	}

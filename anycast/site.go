@@ -27,20 +27,20 @@ type site struct {
 	speaker  *speaker.Speaker // nil: nobody is told
 	wake     chan struct{}    // capacity 1: something has changed
 
-	mu        sync.Mutex
-	name      string
-	cfg       *config.Site
-	checker   *check.Checker
-	others    *others
-	addresses *addresses // nil: none of its own
-	machine   *level.Machine
-	decision  level.Decision
-	since     time.Time // of the level
-	changes   uint64
-	fault     string // why the routers are not told
-	order     api.AnycastOrder
-	proposal  proposal
-	leaving   bool // the process ends
+	mu          sync.Mutex
+	name        string
+	cfg         *config.Site
+	checker     *check.Checker
+	others      *others
+	addresses   *addresses // nil: none of its own
+	machine     *level.Machine
+	decision    level.Decision
+	since       time.Time // of the level
+	changes     uint64
+	fault       string // why the routers are not told
+	instruction api.AnycastOrder
+	proposal    proposal
+	leaving     bool // the process ends
 }
 
 // proposal is the planner's last one.
@@ -82,7 +82,7 @@ func (s *site) stir() {
 	}
 }
 
-// run follows health, load, orders and proposals until ctx is done, and then leaves.
+// run follows health, load, instructions and proposals until ctx is done, then leaves.
 func (s *site) run(ctx context.Context) error {
 	beat := time.NewTicker(tick)
 	defer beat.Stop()
@@ -140,17 +140,17 @@ func (s *site) input(now time.Time) level.Input {
 	health := s.checker.Health()
 	load, _ := s.checker.Load(now)
 	in := level.Input{
-		Health: health.Health, Cause: health.Cause, Load: load, Order: level.NoOrder, DrainFor: s.cfg.Drain, Force: s.order.Force,
+		Health: health.Health, Cause: health.Cause, Load: load, Instruction: level.NoInstruction, DrainFor: s.cfg.Drain, Force: s.instruction.Force,
 		Planned: s.cfg.Planner != "", Proposal: level.NoProposal,
 	}
-	switch s.order.Order {
-	case orderDrain:
-		in.Order = level.Drain
-	case orderMaintenance:
-		in.Order = level.Maintenance
-	case orderLevel:
-		if i := s.cfg.Control.Find(s.order.Level); i >= 0 { // a reload may have taken it away
-			in.Order, in.Pin = level.Pin, i
+	switch s.instruction.Order {
+	case instructionDrain:
+		in.Instruction = level.Drain
+	case instructionMaintenance:
+		in.Instruction = level.Maintenance
+	case instructionLevel:
+		if i := s.cfg.Control.Find(s.instruction.Level); i >= 0 { // a reload may have taken it away
+			in.Instruction, in.Pin = level.Pin, i
 		}
 	}
 	if s.fresh(now) {

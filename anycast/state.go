@@ -17,10 +17,10 @@ import (
 // kept is what outlives a process: without it a site that is drained would announce again after a crash, and one that crashes again and
 // again would flap without end.
 type kept struct {
-	Order   api.AnycastOrder `json:"order,omitzero"`
-	Penalty float64          `json:"penalty"`
-	At      time.Time        `json:"at"`        // of the penalty
-	Told    bool             `json:"announced"` // so that the process's end, whichever it is, is a withdrawal more
+	Instruction api.AnycastOrder `json:"instruction,omitzero"`
+	Penalty     float64          `json:"penalty"`
+	At          time.Time        `json:"at"`        // of the penalty
+	Announced   bool             `json:"announced"` // so that the process's end, whichever it is, is a withdrawal more
 }
 
 // maxState is how long the file may be, in bytes.
@@ -33,23 +33,23 @@ func (s *site) remember() {
 	}
 	k, err := readState(s.cfg.State)
 	if err != nil {
-		s.log.Warn("what an earlier process has left cannot be read: orders and the flap budget begin anew", "err", err)
+		s.log.Warn("the saved state cannot be read: starting without an instruction and with a fresh flap budget", "err", err)
 		return
 	}
-	switch k.Order.Order {
-	case orderDrain, orderMaintenance, orderLevel:
-		s.order = k.Order
+	switch k.Instruction.Order {
+	case instructionDrain, instructionMaintenance, instructionLevel:
+		s.instruction = k.Instruction
 	}
 	// The only use of the clock that people set: a jump makes the penalty too great or too small, within what a new process may owe.
 	passed := max(0, time.Since(k.At))
-	if k.Told {
+	if k.Announced {
 		k.Penalty += level.WithdrawPenalty
 	}
 	if f := s.cfg.Control.Flaps; f.Suppress > 0 && k.Penalty > 0 {
 		s.machine.Owe(min(k.Penalty, f.Suppress), passed)
 	}
-	if s.order.Order != "" {
-		s.log.Info("an order still stands", "order", s.order.Order, "level", s.order.Level, "since", s.order.At)
+	if s.instruction.Order != "" {
+		s.log.Info("an earlier instruction is still in force", "instruction", s.instruction.Order, "level", s.instruction.Level, "since", s.instruction.At)
 	}
 }
 
@@ -76,10 +76,10 @@ func (s *site) save(now time.Time) {
 		return
 	}
 	err := writeState(s.cfg.State, kept{
-		Order: s.order, Penalty: s.decision.Penalty, At: now, Told: s.decision.Level != s.cfg.Control.Withdrawn(),
+		Instruction: s.instruction, Penalty: s.decision.Penalty, At: now, Announced: s.decision.Level != s.cfg.Control.Withdrawn(),
 	})
 	if err != nil {
-		s.log.Error("what is to outlive this process is not kept", "err", err)
+		s.log.Error("the state cannot be saved", "err", err)
 	}
 }
 

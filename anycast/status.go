@@ -17,7 +17,7 @@ func (a *Anycast) backend() api.Backend {
 	return api.Backend{
 		Part: api.AnycastBackend{
 			Status: func(context.Context) (api.AnycastStatus, error) { return a.Status() },
-			Order:  a.Order,
+			Order:  a.Instruct,
 		},
 		Reload:   func(context.Context) (api.ReloadResult, error) { return a.Reload() },
 		Counters: daemon.Counters(a.Status, metrics.Series),
@@ -49,7 +49,7 @@ func (s *site) status(now time.Time) *api.AnycastSite {
 	out := &api.AnycastSite{
 		Level: c.Ladder[d.Level].Name, Since: s.since, Reason: d.Reason, Held: d.Held, Changes: s.changes, Penalty: d.Penalty,
 		Budget: c.Flaps.Suppress * c.Flaps.Share, Fault: s.fault, Health: health.Health.String(), Cause: health.Cause, Load: known(load),
-		Order:    s.order,
+		Order:    s.instruction,
 		Prefixes: []string{}, Checks: []api.AnycastCheck{}, Loads: []api.AnycastLoad{}, Peers: []api.AnycastPeer{},
 	}
 	if d.Held != "" {

@@ -52,7 +52,7 @@ type Site struct {
 	Stale time.Duration
 	Poll  time.Duration // of Others
 	Drain time.Duration // how long the drain level stays before withdrawal, for maintenance
-	State string        // file where an order and the flap budget outlive the process, "" for none
+	State string        // file that keeps an instruction and the flap budget over a restart, "" for none
 	Stop  time.Duration // how long the drain level stays at a clean end of the process; 0: withdrawn at once
 }
 

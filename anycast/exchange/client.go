@@ -48,9 +48,9 @@ func (c *Client) Propose(ctx context.Context, p Proposal) (Report, error) {
 	return c.ask(ctx, http.MethodPut, "/v1/proposal", p)
 }
 
-// Order gives the site an operator's order.
-func (c *Client) Order(ctx context.Context, o Order) (Report, error) {
-	return c.ask(ctx, http.MethodPost, "/v1/order", o)
+// Instruct forwards an operator's instruction to the site.
+func (c *Client) Instruct(ctx context.Context, i Instruction) (Report, error) {
+	return c.ask(ctx, http.MethodPost, "/v1/instruction", i)
 }
 
 // RefusedError is what a site answered instead of its report.

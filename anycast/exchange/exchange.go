@@ -1,10 +1,10 @@
 // Package exchange is what sites and the planner say to each other: HTTP with JSON over TLS 1.3, both ends with certificates. A site
 // reports its state to any peer with a certificate of the same authority; it accepts
-// proposals and orders only from the planner that its configuration names.
+// proposals and instructions only from the planner that its configuration names.
 //
-//	GET  /v1/report   Report
-//	PUT  /v1/proposal  Proposal → Report
-//	POST /v1/order    Order → Report
+//	GET  /v1/report       Report
+//	PUT  /v1/proposal     Proposal → Report
+//	POST /v1/instruction  Instruction → Report
 package exchange
 
 import (
@@ -16,17 +16,17 @@ import (
 
 // Report is how a site is.
 type Report struct {
-	Site      string   `json:"site"`
-	Health    string   `json:"health"`           // up, down or unknown
-	Announces bool     `json:"announces"`        // some router at least is told of the service
-	Level     int      `json:"level"`            // of its ladder; 0: plain
-	Drain     int      `json:"drain"`            // the last level that is an announcement
-	Steps     []int    `json:"steps,omitempty"`  // levels that load leads to
-	Name      string   `json:"name"`             // of the level
-	Levels    []string `json:"levels,omitempty"` // names of the ladder's
-	Held      string   `json:"held,omitempty"`   // why the level is not another
-	Load      float64  `json:"load"`             // share of the capacity; negative: it is not known
-	Order     string   `json:"order,omitempty"`
+	Site        string   `json:"site"`
+	Health      string   `json:"health"`                // up, down or unknown
+	Announces   bool     `json:"announces"`             // some router at least is told of the service
+	Level       int      `json:"level"`                 // of its ladder; 0: plain
+	Drain       int      `json:"drain"`                 // the last level that is an announcement
+	Steps       []int    `json:"steps,omitempty"`       // levels that load leads to
+	Name        string   `json:"name"`                  // of the level
+	Levels      []string `json:"levels,omitempty"`      // names of the ladder's
+	Held        string   `json:"held,omitempty"`        // why the level is not another
+	Load        float64  `json:"load"`                  // share of the capacity; negative: it is not known
+	Instruction string   `json:"instruction,omitempty"` // of an operator, or "stop" while the process ends
 }
 
 // Serves tells whether the site can serve clients. One whose health is not known serves while it is on a level that announces: its checks
@@ -43,9 +43,9 @@ type Proposal struct {
 	Level int `json:"level"`
 }
 
-// Order is an operator's, given at the planner.
-type Order struct {
-	Order string `json:"order"`
+// Instruction is an operator's, given at the planner.
+type Instruction struct {
+	Kind  string `json:"kind"` // drain, maintenance, level or none
 	Level string `json:"level,omitempty"`
 	Force bool   `json:"force,omitempty"`
 }
@@ -71,7 +71,7 @@ func (r *Report) check(site string) error {
 	case math.IsNaN(r.Load) || r.Load > mostLoad:
 		return fmt.Errorf("load %v: %w", r.Load, errBounds)
 	}
-	for _, s := range append([]string{r.Name, r.Held, r.Order}, r.Levels...) {
+	for _, s := range append([]string{r.Name, r.Held, r.Instruction}, r.Levels...) {
 		if !plain(s) {
 			return fmt.Errorf("%.64q is no name: %w", s, errBounds)
 		}

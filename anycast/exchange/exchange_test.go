@@ -27,9 +27,9 @@ func identity(t *testing.T, a *exchangetest.Authority, name string) *Identity {
 
 // london is a site that reports, and remembers what it hears.
 type london struct {
-	report    Report
-	proposals []Proposal
-	orders    []Order
+	report       Report
+	proposals    []Proposal
+	instructions []Instruction
 }
 
 func serve(t *testing.T, own *Identity, s *london) *url.URL {
@@ -51,7 +51,7 @@ func serve(t *testing.T, own *Identity, s *london) *url.URL {
 				s.proposals = append(s.proposals, w)
 				return nil
 			},
-			Order: func(o Order) error { s.orders = append(s.orders, o); return nil },
+			Instruct: func(i Instruction) error { s.instructions = append(s.instructions, i); return nil },
 		})
 	}()
 	t.Cleanup(func() {
@@ -77,8 +77,8 @@ func TestExchange(t *testing.T) {
 	if got, err = planner.Propose(t.Context(), Proposal{2}); err != nil || len(site.proposals) != 1 || site.proposals[0].Level != 2 || got.Site != "london" {
 		t.Errorf("Propose: %+v, %v; the site has received %v", got, err, site.proposals)
 	}
-	if _, err = planner.Order(t.Context(), Order{Order: "drain", Force: true}); err != nil || len(site.orders) != 1 || !site.orders[0].Force {
-		t.Errorf("Order: %v; the site has received %v", err, site.orders)
+	if _, err = planner.Instruct(t.Context(), Instruction{Kind: "drain", Force: true}); err != nil || len(site.instructions) != 1 || !site.instructions[0].Force {
+		t.Errorf("Instruct: %v; the site has received %v", err, site.instructions)
 	}
 	var refused *RefusedError
 	if _, err = planner.Propose(t.Context(), Proposal{9}); !errors.As(err, &refused) || refused.Status != http.StatusConflict || refused.Message != "there is no such level" {
@@ -93,11 +93,11 @@ func TestExchange(t *testing.T) {
 	if _, err := paris.Propose(t.Context(), Proposal{1}); !errors.As(err, &refused) || refused.Status != http.StatusForbidden {
 		t.Errorf("another site proposes a level: %v", err)
 	}
-	if _, err := paris.Order(t.Context(), Order{Order: "drain"}); !errors.As(err, &refused) || refused.Status != http.StatusForbidden {
-		t.Errorf("another site orders something: %v", err)
+	if _, err := paris.Instruct(t.Context(), Instruction{Kind: "drain"}); !errors.As(err, &refused) || refused.Status != http.StatusForbidden {
+		t.Errorf("another site instructs: %v", err)
 	}
-	if len(site.proposals) != 1 || len(site.orders) != 1 {
-		t.Errorf("the site has received %v, %v", site.proposals, site.orders)
+	if len(site.proposals) != 1 || len(site.instructions) != 1 {
+		t.Errorf("the site has received %v, %v", site.proposals, site.instructions)
 	}
 }
 

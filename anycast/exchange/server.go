@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// Site is what answers for a site. Errors of Propose and Order are sent to the caller as conflicts.
+// Site is what answers for a site. Errors of Propose and Instruct are sent to the caller as conflicts.
 type Site struct {
-	Planner func() string // the planner whose proposals and orders are accepted; "": none
-	Report  func() Report
-	Propose func(p Proposal) error
-	Order   func(o Order) error
+	Planner  func() string // the planner whose proposals and instructions are accepted; "": none
+	Report   func() Report
+	Propose  func(p Proposal) error
+	Instruct func(i Instruction) error
 }
 
 // maxBody is how much is read of a request or an answer, in bytes.
@@ -56,7 +56,7 @@ func (s Site) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/report", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.Report()) })
 	mux.HandleFunc("PUT /v1/proposal", func(w http.ResponseWriter, r *http.Request) { hear(s, w, r, s.Propose) })
-	mux.HandleFunc("POST /v1/order", func(w http.ResponseWriter, r *http.Request) { hear(s, w, r, s.Order) })
+	mux.HandleFunc("POST /v1/instruction", func(w http.ResponseWriter, r *http.Request) { hear(s, w, r, s.Instruct) })
 	return mux
 }
 

@@ -1,5 +1,5 @@
 // Package level decides how attractive a site's announcement is: a step of a ladder from a plain announcement to none at all. It is
-// pure: health, load, orders and proposals go in with the time, and a level comes out with the reason.
+// pure: health, load, instructions, proposals and the time are its input, a level and its reason the output.
 package level
 
 import "time"

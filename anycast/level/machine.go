@@ -18,15 +18,15 @@ const (
 
 func (h Health) String() string { return [...]string{"unknown", "up", "down"}[h] }
 
-// Order is what an operator has asked for; it stands until it is lifted.
-type Order int
+// Instruction is an operator's. It stays in force until the operator revokes it.
+type Instruction int
 
-// The orders.
+// The instructions of an operator.
 const (
-	NoOrder     Order = iota
-	Drain             // the level before withdrawal
-	Maintenance       // the same, and withdrawal after Input.DrainFor
-	Pin               // Input.Pin
+	NoInstruction Instruction = iota
+	Drain                     // the level before withdrawal
+	Maintenance               // the same, and withdrawal after Input.DrainFor
+	Pin                       // Input.Pin
 )
 
 // NoProposal means that the planner has proposed nothing, or that its proposal is stale.
@@ -37,10 +37,10 @@ type Input struct {
 	Health Health
 	Cause  string // what the checks say
 
-	Order    Order
-	Pin      int
-	DrainFor time.Duration
-	Force    bool // the order holds for the last site, too
+	Instruction Instruction
+	Pin         int
+	DrainFor    time.Duration
+	Force       bool // the instruction applies even if this is the last site
 
 	Planned  bool    // there is a planner: the site does not act on its own load
 	Proposal int     // the planner's, or NoProposal
@@ -64,18 +64,18 @@ type Decision struct {
 
 // Machine walks the ladder. The zero Machine is of no use: see New. It is not for several goroutines.
 type Machine struct {
-	rules   Rules
-	level   int
-	since   time.Duration // of the level
-	reason  string
-	fresh   bool // nothing was announced yet: nothing is owed
-	ordered bool // the level is an order's
-	resort  bool // the level is that of a dead site that was the last one
-	drained time.Duration
-	drains  bool // Maintenance since drained
-	last    time.Duration
-	budget  budget
-	shed    []Shed // by level
+	rules      Rules
+	level      int
+	since      time.Duration // of the level
+	reason     string
+	fresh      bool // nothing was announced yet: nothing is owed
+	instructed bool // the level is the operator's
+	resort     bool // the level is that of a dead site that was the last one
+	drained    time.Duration
+	drains     bool // Maintenance since drained
+	last       time.Duration
+	budget     budget
+	shed       []Shed // by level
 }
 
 // New gives a site that announces nothing.
@@ -124,7 +124,7 @@ const (
 func (m *Machine) Step(at time.Duration, in Input) Decision {
 	at = max(at, m.last)
 	m.last = at
-	if in.Order != Maintenance || in.Health == Down {
+	if in.Instruction != Maintenance || in.Health == Down {
 		m.drains = false
 	} else if !m.drains {
 		m.drains, m.drained = true, at
@@ -143,7 +143,7 @@ func (m *Machine) Step(at time.Duration, in Input) Decision {
 		m.reason = why
 	}
 	if d.Changed || want == m.level {
-		m.ordered = how == command && in.Order != NoOrder
+		m.instructed = how == command && in.Instruction != NoInstruction
 	}
 	m.resort = in.Health == Down && m.level == m.rules.Drain() && (m.resort || want == m.level)
 	d.Level, d.Reason, d.Penalty = m.level, m.reason, m.budget.now(at)
@@ -196,18 +196,18 @@ func (m *Machine) want(at time.Duration, in *Input) (int, string, urgency) {
 		return m.level, "health is not known yet", choice
 	case in.Health == Down:
 		return m.dead(in)
-	case in.Order == Drain:
-		return r.Drain(), "drained by order", command
-	case in.Order == Maintenance:
+	case in.Instruction == Drain:
+		return r.Drain(), "drained by the operator", command
+	case in.Instruction == Maintenance:
 		return m.maintained(at, in)
-	case in.Order == Pin && in.Pin == r.Withdrawn() && m.alone(in):
-		return r.Drain(), "withdrawn by order, but no other site is known to be up", command
-	case in.Order == Pin:
-		return min(max(in.Pin, 0), r.Withdrawn()), "by order", command
+	case in.Instruction == Pin && in.Pin == r.Withdrawn() && m.alone(in):
+		return r.Drain(), "withdrawal instructed, but no other site is known to be up", command
+	case in.Instruction == Pin:
+		return min(max(in.Pin, 0), r.Withdrawn()), "set by the operator", command
 	}
 	how := choice
 	switch {
-	case m.ordered: // what an operator has lifted, nobody waits for
+	case m.instructed: // no delay after an operator revokes an instruction
 		how = command
 	case m.level != r.Withdrawn() || in.Alive > 0: // a healthy site is kept back where others serve
 	case in.Others:

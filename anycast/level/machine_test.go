@@ -40,8 +40,8 @@ func TestMachine(t *testing.T) {
 	lastDown := with(func(in *Input) { in.Health, in.Alive = Down, 0 })
 	lone := with(func(in *Input) { in.Others, in.Alive = false, 0 })
 	loneDown := with(func(in *Input) { in.Health, in.Others, in.Alive = Down, false, 0 })
-	drained := with(func(in *Input) { in.Order = Drain })
-	maintained := with(func(in *Input) { in.Order = Maintenance })
+	drained := with(func(in *Input) { in.Instruction = Drain })
+	maintained := with(func(in *Input) { in.Instruction = Maintenance })
 	proposal := func(w int) Input { return with(func(in *Input) { in.Planned, in.Proposal, in.Load = true, w, 2 }) }
 
 	type step struct {
@@ -102,7 +102,7 @@ func TestMachine(t *testing.T) {
 			{30 * m, alone, "announce", "", "healthy"},
 		}},
 		{"death withdraws a drained site at once", []step{
-			{0, up(), "announce", "", ""}, {1 * s, drained, "drain", "", "by order"}, {2 * s, down, "withdraw", "", "no answer"},
+			{0, up(), "announce", "", ""}, {1 * s, drained, "drain", "", "by the operator"}, {2 * s, down, "withdraw", "", "no answer"},
 		}},
 		{"nobody knows of others: death withdraws", []step{
 			{0, up(), "announce", "", ""},
@@ -119,28 +119,28 @@ func TestMachine(t *testing.T) {
 			{3 * s, loneDown, "withdraw", "", ""}, {4 * s, lone, "withdraw", "flap budget", ""},
 		}},
 		{"drained and back, at once", []step{
-			{0, up(), "announce", "", ""}, {1 * s, drained, "drain", "", "by order"}, {2 * s, up(), "announce", "", "healthy"},
+			{0, up(), "announce", "", ""}, {1 * s, drained, "drain", "", "by the operator"}, {2 * s, up(), "announce", "", "healthy"},
 		}},
 		{"maintenance", []step{
 			{0, up(), "announce", "", ""}, {1 * s, maintained, "drain", "", "withdrawn in 1m0s"}, {60 * s, maintained, "drain", "", "withdrawn in 1s"},
 			{61 * s, maintained, "withdraw", "", "maintenance"}, {62 * s, up(), "announce", "", "healthy"},
 		}},
 		{"maintenance that an earlier process was given", []step{
-			{0, with(func(in *Input) { in.Health, in.Order = Unknown, Maintenance }), "withdraw", "", "not known yet"},
+			{0, with(func(in *Input) { in.Health, in.Instruction = Unknown, Maintenance }), "withdraw", "", "not known yet"},
 			{3 * s, maintained, "withdraw", "", "maintenance"},
-			{4 * s, with(func(in *Input) { in.Order, in.Alive = Maintenance, 0 }), "drain", "", ""}, // it is needed
+			{4 * s, with(func(in *Input) { in.Instruction, in.Alive = Maintenance, 0 }), "drain", "", ""}, // it is needed
 		}},
 		{"maintenance of the last one", []step{
 			{0, alone, "announce", "", ""},
-			{5 * s, with(func(in *Input) { in.Order, in.Alive = Maintenance, 0 }), "drain", "", ""},
-			{2 * m, with(func(in *Input) { in.Order, in.Alive = Maintenance, 0 }), "drain", "", "no other site is known to be up"},
-			{2*m + s, with(func(in *Input) { in.Order, in.Alive, in.Force = Maintenance, 0, true }), "withdraw", "", "maintenance"},
+			{5 * s, with(func(in *Input) { in.Instruction, in.Alive = Maintenance, 0 }), "drain", "", ""},
+			{2 * m, with(func(in *Input) { in.Instruction, in.Alive = Maintenance, 0 }), "drain", "", "no other site is known to be up"},
+			{2*m + s, with(func(in *Input) { in.Instruction, in.Alive, in.Force = Maintenance, 0, true }), "withdraw", "", "maintenance"},
 		}},
 		{"pinned", []step{
 			{0, up(), "announce", "", ""},
-			{1 * s, with(func(in *Input) { in.Order, in.Pin = Pin, 2 }), "prepend-1", "", "by order"},
-			{2 * s, with(func(in *Input) { in.Order, in.Pin = Pin, 5 }), "withdraw", "", "by order"},
-			{3 * s, with(func(in *Input) { in.Order, in.Pin, in.Alive = Pin, 5, 0 }), "drain", "", "no other site"},
+			{1 * s, with(func(in *Input) { in.Instruction, in.Pin = Pin, 2 }), "prepend-1", "", "by the operator"},
+			{2 * s, with(func(in *Input) { in.Instruction, in.Pin = Pin, 5 }), "withdraw", "", "by the operator"},
+			{3 * s, with(func(in *Input) { in.Instruction, in.Pin, in.Alive = Pin, 5, 0 }), "drain", "", "no other site"},
 		}},
 		{"a proposal, no further than drain, and a stale one", []step{
 			{0, proposal(0), "announce", "", "planner"}, {2 * m, proposal(2), "prepend-1", "", "proposed by the planner"},

@@ -20,7 +20,7 @@ func (h history) penalty(at, halfLife time.Duration) (sum float64) {
 	return sum
 }
 
-// TestRandom holds what must be so whatever comes, orders apart, which are the operator's affair.
+// TestRandom holds what must be so whatever comes; instructions are left out, as an operator may override everything.
 func TestRandom(t *testing.T) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))

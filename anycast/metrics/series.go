@@ -58,7 +58,7 @@ func (n *numbers) ofSite(s *api.AnycastSite) {
 		}
 		n.Yes("measurement_failed", "1 when the last attempt to measure has failed.", l.Error != "", "load", l.Name)
 	}
-	n.Yes("ordered", "1 when an operator's order stands.", s.Order.Order != "")
+	n.Yes("instruction_active", "1 while an operator's instruction is in force.", s.Order.Order != "")
 	for _, p := range s.Peers {
 		n.Yes("session_up", "1 when routes are exchanged with the router.", p.State == "established", "peer", p.Name)
 		n.Counter("session_ups_total", "Times that the session was established.", uint64(p.Ups), "peer", p.Name)

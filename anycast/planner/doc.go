@@ -7,12 +7,12 @@ import "slices"
 
 // View is a site as a planner sees it.
 type View struct {
-	Name     string
-	Fresh    bool // it has reported lately
-	Up       bool
-	Load     float64 // share of the capacity; negative: it is not known
-	Capacity float64 // bytes per second
-	Ordered  bool    // an operator has it drain or stay: it is to be left alone, and to be given nothing
+	Name       string
+	Fresh      bool // it has reported lately
+	Up         bool
+	Load       float64 // share of the capacity; negative: it is not known
+	Capacity   float64 // bytes per second
+	Instructed bool    // an operator holds its level: it is not changed, and gets no more load
 
 	Level int   // of its ladder
 	Steps []int // levels that load leads to

@@ -102,7 +102,7 @@ func (l *Levels) know(at time.Duration, views []View) {
 		if l.sites[v.Name] == nil {
 			w := &proposal{since: at, shed: make(map[int]*level.Shed)}
 			for _, s := range v.Steps {
-				if s == v.Level && v.Up && !v.Ordered {
+				if s == v.Level && v.Up && !v.Instructed {
 					w.level = s
 				}
 			}
@@ -122,7 +122,7 @@ func (l *Levels) shedding(views []View) (*View, int, string) {
 	var fullest *View
 	for i := range views {
 		v := &views[i]
-		if v.alive() && v.Load >= high && !v.Ordered && v.Level == l.Proposal(v.Name) && (fullest == nil || v.Load > fullest.Load) {
+		if v.alive() && v.Load >= high && !v.Instructed && v.Level == l.Proposal(v.Name) && (fullest == nil || v.Load > fullest.Load) {
 			if _, more := v.deeper(v.Level); more {
 				fullest = v
 			}
@@ -134,7 +134,7 @@ func (l *Levels) shedding(views []View) (*View, int, string) {
 	room, plain := 0.0, false
 	for i := range views {
 		v := &views[i]
-		if v == fullest || !v.alive() || v.Ordered {
+		if v == fullest || !v.alive() || v.Instructed {
 			continue
 		}
 		plain = plain || l.Proposal(v.Name) == 0
@@ -160,7 +160,7 @@ func (l *Levels) returning(at time.Duration, views []View) (*View, int, string) 
 	for i := range views {
 		v := &views[i]
 		w := l.sites[v.Name]
-		if !v.alive() || v.Ordered || w == nil || w.level == 0 || v.Load < 0 {
+		if !v.alive() || v.Instructed || w == nil || w.level == 0 || v.Load < 0 {
 			continue
 		}
 		if back := w.worth(w.level).Regained(at-w.since, v.Load, l.settle); back < least {

@@ -58,9 +58,9 @@ func TestLevels(t *testing.T) {
 		{"a site that has not followed yet is not pushed further", []step{
 			{0, three(1, 0.1), "10", ""}, {3 * m, three(1, 0.1), "10", "no site is full"},
 		}},
-		{"a site that an operator has ordered is left alone", []step{
-			{0, with(three(1, 0.1), func(v []View) { v[0].Ordered = true }), "00", "no site is full"},
-			{0, with(three(1, 0.1), func(v []View) { v[1].Ordered = true }), "00", "no other has room"},
+		{"a site that an operator has instructed is left alone", []step{
+			{0, with(three(1, 0.1), func(v []View) { v[0].Instructed = true }), "00", "no site is full"},
+			{0, with(three(1, 0.1), func(v []View) { v[1].Instructed = true }), "00", "no other has room"},
 		}},
 		{"a site that is down is no room", []step{
 			{0, with(three(1, 0.1), func(v []View) { v[1].Up = false }), "00", "no other has room"},
@@ -124,7 +124,7 @@ func TestLevelsRandom(t *testing.T) {
 				case 1:
 					v.Up = !v.Up
 				case 2:
-					v.Ordered = !v.Ordered
+					v.Instructed = !v.Instructed
 				case 3, 4, 5, 6, 7, 8, 9:
 					v.Level = l.Proposal(v.Name) // it follows
 				}
@@ -136,7 +136,7 @@ func TestLevelsRandom(t *testing.T) {
 				if w < 0 || w > 3 {
 					t.Fatalf("seed %d: proposal %d", seed, w)
 				}
-				if views[i].alive() && !views[i].Ordered {
+				if views[i].alive() && !views[i].Instructed {
 					alive++
 					if w == 0 {
 						plain++

@@ -69,7 +69,7 @@ func (m *Mapper) Step(at time.Duration, views []View, ingresses []Ingress) Plan 
 	for i := range views {
 		v := &views[i]
 		s := assign.Site{Name: v.Name, Capacity: v.Capacity, Up: v.alive()}
-		if v.Ordered {
+		if v.Instructed {
 			s.Capacity = 0
 		}
 		p.Sites = append(p.Sites, s)

@@ -122,7 +122,7 @@ func TestMapper(t *testing.T) {
 		{"a site that does not report, the other does", func(w *world) { w.views[0].Fresh = false }, []int{1, 1, 1, 1}, "what is at no site that is up"},
 		{"no site reports", func(w *world) { w.views[0].Fresh, w.views[1].Fresh = false, false }, []int{0, 0, 0, 0}, "0 of 2 sites report"},
 		{"all are down", func(w *world) { w.views[0].Up, w.views[1].Up = false, false }, []int{0, 0, 0, 0}, "nothing is better"},
-		{"a site that is drained", func(w *world) { w.views[0].Ordered = true }, []int{1, 0, 0, 0}, "a step"},
+		{"a site that is drained", func(w *world) { w.views[0].Instructed = true }, []int{1, 0, 0, 0}, "a step"},
 		{"more than all have room for", func(w *world) {
 			w.views[0].Capacity, w.views[1].Capacity = 5, 0
 		}, []int{0, 0, 0, 0}, "more comes than all sites have room for"},

@@ -10,43 +10,43 @@ import (
 	"baton/api"
 )
 
-// The orders of an operator.
+// The instructions of an operator.
 const (
-	orderNone        = "none"
-	orderDrain       = "drain"
-	orderMaintenance = "maintenance"
-	orderLevel       = "level"
+	instructionNone        = "none"
+	instructionDrain       = "drain"
+	instructionMaintenance = "maintenance"
+	instructionLevel       = "level"
 )
 
-// give has an order stand at the site.
-func (s *site) give(o api.AnycastOrder) error {
+// instruct puts an operator's instruction in force.
+func (s *site) instruct(o api.AnycastOrder) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.leaving {
 		return fmt.Errorf("%w: the site is stopping", api.ErrConflict)
 	}
 	switch o.Order {
-	case orderNone, orderDrain, orderMaintenance:
+	case instructionNone, instructionDrain, instructionMaintenance:
 		if o.Level != "" {
-			return fmt.Errorf("%w: the order %s has no level", api.ErrInvalid, o.Order)
+			return fmt.Errorf("%w: instruction %s takes no level", api.ErrInvalid, o.Order)
 		}
-	case orderLevel:
+	case instructionLevel:
 		if s.cfg.Control.Find(o.Level) < 0 {
 			return fmt.Errorf("%w: level %q is not on this site's ladder", api.ErrInvalid, o.Level)
 		}
 	default:
-		return fmt.Errorf("%w: %q is not an order: drain, maintenance, level or none", api.ErrInvalid, o.Order)
+		return fmt.Errorf("%w: %q is not an instruction: drain, maintenance, level or none", api.ErrInvalid, o.Order)
 	}
-	withdraws := o.Order == orderMaintenance || o.Order == orderLevel && s.cfg.Control.Find(o.Level) == s.cfg.Control.Withdrawn()
+	withdraws := o.Order == instructionMaintenance || o.Order == instructionLevel && s.cfg.Control.Find(o.Level) == s.cfg.Control.Withdrawn()
 	if any, alive, _ := s.others.state(time.Now()); withdraws && any && alive == 0 && !o.Force {
 		return fmt.Errorf("%w: no other site is known to be up; --force withdraws this one nevertheless", api.ErrConflict)
 	}
 	o.Site, o.At = "", time.Now()
-	if o.Order == orderNone {
+	if o.Order == instructionNone {
 		o = api.AnycastOrder{}
 	}
-	s.order = o
-	s.log.Info("order", "order", o.Order, "level", o.Level, "force", o.Force)
+	s.instruction = o
+	s.log.Info("instruction", "instruction", o.Order, "level", o.Level, "force", o.Force)
 	s.save(time.Now())
 	s.stir()
 	return nil
@@ -62,8 +62,8 @@ func (s *site) answers() exchange.Site {
 		},
 		Report:  s.report,
 		Propose: s.propose,
-		Order: func(o exchange.Order) error {
-			return s.give(api.AnycastOrder{Order: o.Order, Level: o.Level, Force: o.Force})
+		Instruct: func(i exchange.Instruction) error {
+			return s.instruct(api.AnycastOrder{Order: i.Kind, Level: i.Level, Force: i.Force})
 		},
 	}
 }
@@ -92,7 +92,7 @@ func (s *site) report() exchange.Report {
 	load, _ := s.checker.Load(now)
 	r := exchange.Report{
 		Site: s.name, Health: s.checker.Health().Health.String(), Level: s.decision.Level, Drain: c.Drain(),
-		Name: c.Ladder[s.decision.Level].Name, Held: s.decision.Held, Load: load, Order: s.order.Order,
+		Name: c.Ladder[s.decision.Level].Name, Held: s.decision.Held, Load: load, Instruction: s.instruction.Order,
 	}
 	for i := range c.Ladder {
 		r.Levels = append(r.Levels, c.Ladder[i].Name)
@@ -101,7 +101,7 @@ func (s *site) report() exchange.Report {
 		}
 	}
 	if s.leaving {
-		r.Order = "stop"
+		r.Instruction = "stop"
 		return r
 	}
 	if !c.Ladder[s.decision.Level].Announcement.Withdrawn {
@@ -113,16 +113,16 @@ func (s *site) report() exchange.Report {
 	return r
 }
 
-// Order gives an operator's order to this site, or from a planner to another.
-func (a *Anycast) Order(ctx context.Context, o api.AnycastOrder) (api.AnycastStatus, error) {
+// Instruct applies an operator's instruction to this site, or forwards it from a planner to another site.
+func (a *Anycast) Instruct(ctx context.Context, o api.AnycastOrder) (api.AnycastStatus, error) {
 	var err error
 	switch own := a.site != nil && (o.Site == "" || o.Site == a.current().Name); {
 	case own:
-		if err = a.site.give(o); err == nil {
+		if err = a.site.instruct(o); err == nil {
 			a.site.step(time.Now()) // so that the answer shows it
 		}
 	case a.planning != nil && o.Site != "":
-		err = a.planning.order(ctx, o)
+		err = a.planning.instruct(ctx, o)
 	case a.planning != nil:
 		err = fmt.Errorf("%w: which site?", api.ErrInvalid)
 	default:
@@ -134,13 +134,13 @@ func (a *Anycast) Order(ctx context.Context, o api.AnycastOrder) (api.AnycastSta
 	return a.Status()
 }
 
-// order passes an order on.
-func (p *planning) order(ctx context.Context, o api.AnycastOrder) error {
+// instruct forwards an instruction to a site.
+func (p *planning) instruct(ctx context.Context, o api.AnycastOrder) error {
 	client := p.client(o.Site)
 	if client == nil {
 		return fmt.Errorf("site %q: %w", o.Site, api.ErrNotFound)
 	}
-	_, err := client.Order(ctx, exchange.Order{Order: o.Order, Level: o.Level, Force: o.Force})
+	_, err := client.Instruct(ctx, exchange.Instruction{Kind: o.Order, Level: o.Level, Force: o.Force})
 	var refused *exchange.RefusedError
 	if errors.As(err, &refused) {
 		return api.Refused(err)

@@ -55,7 +55,7 @@ func addAddresses(cfg *config.Addresses) (_ *addresses, err error) {
 	return a, nil
 }
 
-// forGood tells whether an address is there without an end to its lifetime.
+// forGood reports whether an address is there without an end to its lifetime.
 func forGood(there []netlink.Addr, wanted *netlink.Addr) bool {
 	for i := range there {
 		if there[i].IP.Equal(wanted.IP) {

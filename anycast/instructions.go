@@ -52,7 +52,7 @@ func (s *site) instruct(o api.AnycastOrder) error {
 	return nil
 }
 
-// answers is what other sites and the planner are told.
+// answers serves other sites and the planner.
 func (s *site) answers() exchange.Site {
 	return exchange.Site{
 		Planner: func() string {

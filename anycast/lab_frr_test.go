@@ -14,7 +14,7 @@ import (
 	"baton/lab/peers"
 )
 
-// frrPath is what bgpd of FRRouting tells of a path.
+// frrPath is a path as FRRouting's bgpd prints it.
 type frrPath struct {
 	AS struct {
 		String string `json:"string"`
@@ -91,14 +91,14 @@ func TestFRR(t *testing.T) {
 	chosen(b, a, b)
 	all, _, err := frrPaths(f)
 	if p := all[a.address]; err != nil || p.AS.String != "64512 64512 64512 64512" || !strings.Contains(p.Community.String, "graceful-shutdown") {
-		t.Errorf("what drains is told as %+v, %v", p, err)
+		t.Errorf("a draining site is announced as %+v, %v", p, err)
 	}
 	b.mustInstruct("drain")
 	a.mustInstruct("none")
 	chosen(a, a, b)
 	b.mustInstruct("none")
 
-	// The host is lost with its process: only the hold time tells.
+	// The host is lost with its process: only the hold timer detects that.
 	n.router.Interface("toa").Lose(1)
 	if err := a.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)

@@ -220,7 +220,7 @@ func (f *fabric) ask(port int) (string, error) {
 	return string(got), err
 }
 
-// TestMap has forwarders lead each ingress to the nearest site that has room and is up, and keep the map when the planner is gone.
+// TestMap has forwarders lead each ingress to the nearest site that is up and has headroom, and keep the map when the planner is gone.
 func TestMap(t *testing.T) {
 	t.Parallel()
 	f := newFabric(t)

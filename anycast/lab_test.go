@@ -180,7 +180,7 @@ func TestStopDrains(t *testing.T) {
 	}
 	n.shown(a, "(65535,0)")
 	n.answers("b")
-	b.is("told that the other goes", func(st *api.AnycastSite) bool { return !st.Others[0].Alive })
+	b.is("sees the other site leave", func(st *api.AnycastSite) bool { return !st.Others[0].Alive })
 	if err := a.instruct(api.AnycastOrder{Order: "none"}); !errors.Is(err, api.ErrConflict) {
 		t.Errorf("an instruction while it stops: %v", err)
 	}

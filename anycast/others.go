@@ -79,22 +79,22 @@ func (o *others) alive(k *other, now time.Time) bool {
 	return !k.at.IsZero() && now.Sub(k.at) < o.stale && k.report.Alive()
 }
 
-// roomBelow is the load, as a share of the capacity, up to which a site is thought to have room for what another sheds.
-const roomBelow = 0.8
+// headroomBelow is the load, as a share of the capacity, below which a site can take over what another one sheds.
+const headroomBelow = 0.8
 
-// state tells whether there are others at all, how many of them are known to be up and to announce, and whether one has room: one whose
-// load is not known is thought to have.
-func (o *others) state(now time.Time) (any bool, alive int, room bool) {
+// state reports whether other sites are configured, how many of them are known to be up and announcing, and whether one has headroom. An
+// unknown load counts as headroom.
+func (o *others) state(now time.Time) (any bool, alive int, headroom bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i := range o.known {
 		k := &o.known[i]
 		if o.alive(k, now) {
 			alive++
-			room = room || k.report.Load < roomBelow && k.report.Instruction == ""
+			headroom = headroom || k.report.Load < headroomBelow && k.report.Instruction == ""
 		}
 	}
-	return len(o.known) > 0, alive, room
+	return len(o.known) > 0, alive, headroom
 }
 
 // all are what is known of each.

@@ -83,7 +83,7 @@ func fixed(old, next *config.Config) []string {
 	return out
 }
 
-// sameSites tells whether sites of a map are the same, wherever in the file.
+// sameSites reports whether sites of a map are the same, wherever in the file.
 func sameSites(a, b []config.Served) bool {
 	return slices.EqualFunc(a, b, func(x, y config.Served) bool {
 		x.Line, y.Line = 0, 0
@@ -115,13 +115,13 @@ func (s *site) reload(cfg *config.Site) error {
 	return err
 }
 
-// sameLook tells whether the site is looked at in the same way.
+// sameLook reports whether the site is looked at in the same way.
 func sameLook(a, b *config.Site) bool {
 	return reflect.DeepEqual(a.Checks, b.Checks) && reflect.DeepEqual(a.Loads, b.Loads) && reflect.DeepEqual(a.Others, b.Others) &&
 		a.Stale == b.Stale && a.Poll == b.Poll
 }
 
-// differences tells in a line each what a reload has changed.
+// differences lists what a reload has changed, one line each.
 func differences(old, next *config.Config) []string {
 	out := []string{}
 	note := func(what string, before, after any) {

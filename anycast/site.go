@@ -24,7 +24,7 @@ type site struct {
 	log      *slog.Logger
 	identity *exchange.Identity
 	began    time.Time        // of the clock of the machine, which nobody sets
-	speaker  *speaker.Speaker // nil: nobody is told
+	speaker  *speaker.Speaker // nil: no BGP
 	wake     chan struct{}    // capacity 1: something has changed
 
 	mu          sync.Mutex
@@ -37,7 +37,7 @@ type site struct {
 	decision    level.Decision
 	since       time.Time // of the level
 	changes     uint64
-	fault       string // why the routers are not told
+	fault       string // why the routers could not be updated
 	instruction api.AnycastOrder
 	proposal    proposal
 	leaving     bool // the process ends
@@ -97,7 +97,7 @@ func (s *site) run(ctx context.Context) error {
 	}
 }
 
-// step has the machine decide, and the routers told.
+// step runs the machine and advertises its decision.
 func (s *site) step(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,11 +109,11 @@ func (s *site) step(now time.Time) {
 	}
 	before := s.decision
 	s.decision = s.machine.Step(now.Sub(s.began), s.input(now))
-	s.tell(now, before)
+	s.advertise(now, before)
 }
 
-// tell makes the decision known. s.mu is held.
-func (s *site) tell(now time.Time, before level.Decision) {
+// advertise logs a decision and announces its level to the routers. s.mu is held.
+func (s *site) advertise(now time.Time, before level.Decision) {
 	d, ladder := s.decision, s.cfg.Control.Ladder
 	if d.Changed {
 		s.since = now
@@ -130,7 +130,7 @@ func (s *site) tell(now time.Time, before level.Decision) {
 		fault = err.Error()
 	}
 	if fault != s.fault && fault != "" {
-		s.log.Error("the routers are not told", "err", fault)
+		s.log.Error("routers not updated", "err", fault)
 	}
 	s.fault = fault
 }
@@ -156,7 +156,7 @@ func (s *site) input(now time.Time) level.Input {
 	if s.fresh(now) {
 		in.Proposal = s.proposal.level
 	}
-	in.Others, in.Alive, in.Room = s.others.state(now)
+	in.Others, in.Alive, in.Headroom = s.others.state(now)
 	return in
 }
 
@@ -165,8 +165,8 @@ func (s *site) fresh(now time.Time) bool {
 	return !s.proposal.at.IsZero() && now.Sub(s.proposal.at) < s.cfg.Stale
 }
 
-// leave drains for site.stop, and withdraws; a service that dies meanwhile is withdrawn at once. Other sites are told that it is not
-// there any more.
+// leave drains for site.stop, and withdraws; a service that dies meanwhile is withdrawn at once. Other sites see in the report that it is
+// stopping.
 func (s *site) leave() error {
 	s.mu.Lock()
 	cfg, now := s.cfg, s.decision.Level
@@ -175,7 +175,7 @@ func (s *site) leave() error {
 	if cfg.Stop > 0 && now < cfg.Control.Drain() {
 		s.log.Info("stopping: draining", "for", cfg.Stop)
 		if err := s.announce(cfg.Control.Ladder[cfg.Control.Drain()].Announcement); err != nil {
-			s.log.Error("the routers are not told", "err", err)
+			s.log.Error("routers not updated", "err", err)
 		}
 		s.linger(time.Now().Add(cfg.Stop))
 	}

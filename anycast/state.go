@@ -26,7 +26,7 @@ type kept struct {
 // maxState is how long the file may be, in bytes.
 const maxState = 64 << 10
 
-// remember takes over what an earlier process has left. What cannot be read is told, and is as if it were not there.
+// remember loads the saved state. A file that cannot be read is logged and ignored.
 func (s *site) remember() {
 	if s.cfg.State == "" {
 		return

@@ -39,7 +39,7 @@ func (a *Anycast) Status() (api.AnycastStatus, error) {
 	return s, nil
 }
 
-// status tells of the site.
+// status is the state of the site.
 func (s *site) status(now time.Time) *api.AnycastSite {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +59,7 @@ func (s *site) status(now time.Time) *api.AnycastSite {
 		out.Prefixes = append(out.Prefixes, p.String())
 	}
 	for i := range c.Ladder {
-		out.Levels = append(out.Levels, told(&c.Ladder[i]))
+		out.Levels = append(out.Levels, reportLevel(&c.Ladder[i]))
 	}
 	for _, k := range health.Checks {
 		out.Checks = append(out.Checks, api.AnycastCheck{Name: k.Name, Health: k.Health.String(), Last: k.Last, At: k.At})
@@ -78,7 +78,7 @@ func (s *site) status(now time.Time) *api.AnycastSite {
 	}
 	out.Others = []api.AnycastNeighbor{}
 	for _, o := range s.others.all() {
-		out.Others = append(out.Others, o.told(s.others.alive(&o, now)))
+		out.Others = append(out.Others, o.neighbor(s.others.alive(&o, now)))
 	}
 	return out
 }
@@ -91,7 +91,7 @@ func known(load float64) *float64 {
 	return &load
 }
 
-func told(l *level.Level) api.AnycastLevel {
+func reportLevel(l *level.Level) api.AnycastLevel {
 	a := &l.Announcement
 	out := api.AnycastLevel{
 		Name: l.Name, Withdrawn: a.Withdrawn, MED: a.MED, Prepend: a.Prepend, LocalPreference: a.LocalPreference, Enter: l.Enter, Leave: l.Leave,
@@ -102,7 +102,7 @@ func told(l *level.Level) api.AnycastLevel {
 	return out
 }
 
-func (o *other) told(alive bool) api.AnycastNeighbor {
+func (o *other) neighbor(alive bool) api.AnycastNeighbor {
 	n := api.AnycastNeighbor{Name: o.name, Alive: alive, At: o.at, Error: o.err}
 	if !o.at.IsZero() {
 		n.Level, n.Health, n.Load = o.report.Name, o.report.Health, known(o.report.Load)
@@ -110,7 +110,7 @@ func (o *other) told(alive bool) api.AnycastNeighbor {
 	return n
 }
 
-// status tells of the planner.
+// status is the state of the planner.
 func (p *planning) status(now time.Time) *api.AnycastPlanner {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,7 +118,7 @@ func (p *planning) status(now time.Time) *api.AnycastPlanner {
 	views := p.views(now)
 	for i := range p.sites {
 		s := &p.sites[i]
-		n := s.told(views[i].Fresh && views[i].Up)
+		n := s.neighbor(views[i].Fresh && views[i].Up)
 		if proposal := p.levels.Proposal(s.name); p.steering == nil && proposal < len(s.report.Levels) {
 			n.Wish = s.report.Levels[proposal]
 		}

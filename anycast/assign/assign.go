@@ -88,7 +88,7 @@ func Judge(p *Problem, sites []int) Value {
 	return v
 }
 
-// interrupts tells whether a site other than the present one breaks what is under way: at one that is down, it is broken already.
+// interrupts reports whether a site other than the present one breaks what is under way: at one that is down, it is broken already.
 func (p *Problem) interrupts(i, j int) bool {
 	at := p.Ingresses[i].Site
 	return at != j && at != Nowhere && p.Sites[at].Up
@@ -103,7 +103,7 @@ func (p *Problem) cost(i, j int) float64 {
 	return c
 }
 
-// tolerance is the share of a value below which sums of floating point numbers tell nothing.
+// tolerance is the share of a value below which differences of floating point sums are noise.
 const tolerance = 1e-9
 
 func less(a, b, scale float64) int {
@@ -159,7 +159,7 @@ func newSearch(p *Problem) *search {
 	return s
 }
 
-// compare tells which of two values is better; negative: a.
+// compare is negative if a is better than b, positive if b is.
 func (s *search) compare(a, b Value) int {
 	if c := less(a.Overload, b.Overload, s.scale.Overload); c != 0 {
 		return c

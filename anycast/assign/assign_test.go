@@ -38,7 +38,7 @@ func TestSolve(t *testing.T) {
 		{"overload goes first, least bytes with it", problem([]float64{10, 10}, []float64{7, 5, 4}, []int{0, 1, 0}), nil, []int{0, 1, 1}, 0},
 		{"a site down", problem([]float64{10, 10}, []float64{3, 3}, []int{0, 1}), []int{1}, []int{0, 0}, 0},
 		{"all down: all stays", problem([]float64{10, 10}, []float64{3, 3}, []int{1, -1}), []int{0, 1}, []int{1, -1}, 0},
-		{"more than there is room", problem([]float64{4, 4}, []float64{5, 5}, []int{0, 1}), nil, []int{0, 1}, 2},
+		{"more than the capacity", problem([]float64{4, 4}, []float64{5, 5}, []int{0, 1}), nil, []int{0, 1}, 2},
 		{"one exchange", problem([]float64{5, 6}, []float64{6, 5}, []int{0, 1}), nil, []int{1, 0}, 0},
 		{"a site without capacity", problem([]float64{0, 6}, []float64{3}, []int{0}), nil, []int{1}, 0},
 	}
@@ -165,7 +165,7 @@ func TestSolveMany(t *testing.T) {
 	}
 	// With demands as small as here there is a map that wastes next to nothing of the capacity.
 	if m.Value.Overload > max(0, demand-free)+demand/100 {
-		t.Errorf("overload %.1f, of %.1f that come and %.1f that there is room for", m.Value.Overload, demand, free)
+		t.Errorf("overload %.1f, of %.1f that come and %.1f of capacity", m.Value.Overload, demand, free)
 	}
 }
 
@@ -215,8 +215,8 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// TestScheduleMakesRoomFirst has a site take over only what there is room for by then.
-func TestScheduleMakesRoomFirst(t *testing.T) {
+// TestScheduleFreesCapacityFirst checks that a site takes over only what fits at that step.
+func TestScheduleFreesCapacityFirst(t *testing.T) {
 	p := problem([]float64{10, 10, 10}, []float64{8, 7, 1}, []int{0, 1, 2})
 	steps := Schedule(p, []int{1, 2, 2}, 1)
 	want := [][]Move{{{1, 1, 2}}, {{0, 0, 1}}}

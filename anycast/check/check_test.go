@@ -206,7 +206,7 @@ func TestProbe(t *testing.T) {
 	poll(t, "the command's child is gone", func() bool { return !runs(child) })
 }
 
-// runs tells whether a process is there, and no zombie.
+// runs reports whether a process is there, and no zombie.
 func runs(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -293,12 +293,12 @@ func TestChecker(t *testing.T) {
 	broken.Store(false)
 	poll(t, "the site is up again", func() bool { return c.Health().Health == level.Up && c.Health().Cause == "" })
 	if n := changes.Load(); n != 3 {
-		t.Errorf("%d changes were told, want 3", n)
+		t.Errorf("%d changes were reported, want 3", n)
 	}
 	value.Store(1 << 40)
 	poll(t, "the load is believed up to a bound", func() bool { l, _ := c.Load(time.Now()); return l == mostShare })
 	silent.Store(true)
-	poll(t, "the loss is told", func() bool { _, s := c.Load(time.Now()); return s[0].Error == "status 503" })
+	poll(t, "the failure is reported", func() bool { _, s := c.Load(time.Now()); return s[0].Error == "status 503" })
 	if l, _ := c.Load(time.Now().Add(2 * time.Hour)); l >= 0 {
 		t.Errorf("load %v of two hours ago", l)
 	}

@@ -19,7 +19,7 @@ type Options struct {
 	Checks   []config.Check
 	Measures []config.Measure
 	Stale    time.Duration // a measurement that is older counts as none
-	Changed  func()        // called, from any goroutine, when the health has changed; nil: nobody is told
+	Changed  func()        // called, from any goroutine, when the health has changed; may be nil
 }
 
 // Checker looks at a site. Its methods may be called from any goroutine.

@@ -110,8 +110,8 @@ func run(ctx context.Context, command []string) (string, error) {
 type head struct{ bytes.Buffer }
 
 func (h *head) Write(p []byte) (int, error) {
-	if room := maxOutput - h.Len(); room > 0 {
-		h.Buffer.Write(p[:min(len(p), room)])
+	if free := maxOutput - h.Len(); free > 0 {
+		h.Buffer.Write(p[:min(len(p), free)])
 	}
 	return len(p), nil
 }

@@ -12,7 +12,7 @@ type rate struct {
 	at    time.Time
 }
 
-// take is told the counter's value. The first tells nothing yet; one that has fallen was set anew, and is another first.
+// take adds a sample of the counter. The first sample gives no rate; after a counter reset the next one is the first again.
 func (r *rate) take(value float64, at time.Time) (perSecond float64, ready bool, err error) {
 	if err := plausible(value); err != nil {
 		return 0, false, err

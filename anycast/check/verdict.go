@@ -19,7 +19,7 @@ type verdict struct {
 
 func newVerdict(rise, fall int) verdict { return verdict{rise: rise, fall: fall} }
 
-// take has an answer counted, and tells whether the health has changed by it.
+// take counts a result and reports whether the health has changed.
 func (v *verdict) take(err error, at time.Time) (changed bool) {
 	seen, needed := level.Up, v.rise
 	v.at, v.last = at, ""

@@ -102,16 +102,16 @@ func (d *decoder) checkPeers(s *Site) {
 		d.checkTwice(path, i, func(j int) bool { return b.Peers[j].Name == p.Name }, "name", p.Name, "site.bgp.peers")
 		d.checkTwice(path, i, func(j int) bool { return b.Peers[j].Address == p.Address }, "address", p.Address.String(), "site.bgp.peers")
 		if p.IPv6 && v6 && p.Address.Is4() && !b.NextHop6.IsValid() {
-			d.Refuse("site.bgp.next_hop", "has no ipv6, and "+p.Name+" is told of IPv6 prefixes over IPv4", "next_hop: {ipv6: ...}")
+			d.Refuse("site.bgp.next_hop", "has no ipv6, and "+p.Name+" receives IPv6 prefixes over IPv4", "next_hop: {ipv6: ...}")
 		}
 		if p.IPv4 && v4 && p.Address.Is6() && !b.NextHop4.IsValid() {
-			d.Refuse("site.bgp.next_hop", "has no ipv4, and "+p.Name+" is told of IPv4 prefixes over IPv6", "next_hop: {ipv4: ...}")
+			d.Refuse("site.bgp.next_hop", "has no ipv4, and "+p.Name+" receives IPv4 prefixes over IPv6", "next_hop: {ipv4: ...}")
 		}
 		if p.Internal(b) && (p.Multihop > 0) {
 			d.Refuse(path+".multihop", "is for peers of another AS", "")
 		}
 		if !(p.IPv4 && v4) && !(p.IPv6 && v6) {
-			d.Refuse(path, "is told of none of the prefixes: they are of another family", "families: [...]")
+			d.Refuse(path, "gets none of the prefixes: they are of another address family", "families: [...]")
 		}
 	}
 	d.checkInternal(s)

@@ -92,33 +92,33 @@ func (d *decoder) checkSite(cfg *Config) {
 	}
 }
 
-// warn tells of what works, but not as one might expect.
+// warn collects warnings about settings that are valid but may surprise.
 func (d *decoder) warn(cfg *Config, talks bool) {
-	tell := func(path, text string) { d.Warn(d.Place(path), path, text) }
+	warn := func(path, text string) { d.Warn(d.Place(path), path, text) }
 	if cfg.Identity != (Identity{}) && !talks {
-		tell("identity", "is used by nobody: there is no listen.sites, and no other site is asked")
+		warn("identity", "is used by nobody: there is no listen.sites, and no other site is asked")
 	}
 	s := cfg.Site
 	if s == nil {
 		return
 	}
 	if len(s.Others) == 0 && s.BGP.AS != 0 {
-		tell("site", "knows of no others: the last site that dies takes the service with it")
+		warn("site", "knows of no others: the last site that dies takes the service with it")
 	}
 	loads := false
 	for _, l := range s.Control.Ladder {
 		loads = loads || l.Enter > 0
 	}
 	if loads && len(s.Loads) == 0 && d.Given("site.levels") && s.Planner == "" {
-		tell("site.levels", "have loads, and nothing measures one: see loads")
+		warn("site.levels", "have loads, and nothing measures one: see loads")
 	}
 	for i := range s.BGP.Peers {
 		p, path := &s.BGP.Peers[i], document.Index("site.bgp.peers", i)
 		if p.Restart > 0 {
-			tell(path+".graceful_restart", "when this host dies, "+p.Name+" goes on sending clients here for "+p.Restart.String())
+			warn(path+".graceful_restart", "when this host dies, "+p.Name+" goes on sending clients here for "+p.Restart.String())
 		}
 	}
 	if f := s.Control.Flaps; f.Suppress == 0 {
-		tell("site.flaps", "is off: where a router damps routes, a site that changes often is suppressed for an hour")
+		warn("site.flaps", "is off: where a router damps routes, a site that changes often is suppressed for an hour")
 	}
 }

@@ -2,7 +2,7 @@
 // anycast.yaml, checked and with its defaults filled in. The names are a contract; they are added to, never renamed.
 //
 // Load and Parse refuse what cannot work with one line, "file:line:column: key.path: what is wrong (what would be right)". What
-// works but not as one might expect is told in Config.Warnings.
+// works but may surprise is listed in Config.Warnings.
 package config
 
 import (
@@ -18,13 +18,13 @@ type Config struct {
 	File     string // where it was read, for messages
 	Name     string // of this site, or of the planner where it is no site's
 	Listen   Listen
-	Identity Identity // of sites and the planner for each other; zero: they do not talk
+	Identity Identity // of sites and the planner for each other; zero: no exchange
 	Site     *Site    // nil: a planner alone
 	Planner  *Planner // nil: a site alone
 	Warnings []string
 }
 
-// Listen says where the process can be talked to.
+// Listen says the listeners.
 type Listen struct {
 	Metrics string // host:port of the Prometheus listener, "" for none
 	Control string // path of the unix socket for baton anycast status, drain, ...
@@ -41,7 +41,7 @@ type Identity struct {
 // Site is where service addresses are announced from.
 type Site struct {
 	Prefixes  []netip.Prefix // of the service, in the file's order; none without BGP
-	BGP       BGP            // AS 0: nobody is told, as in a static map
+	BGP       BGP            // AS 0: no BGP, as in a static map
 	Addresses *Addresses     // nil: the service's addresses are on the host already
 	Checks    []Check
 	Loads     []Measure
@@ -56,7 +56,7 @@ type Site struct {
 	Stop  time.Duration // how long the drain level stays at a clean end of the process; 0: withdrawn at once
 }
 
-// BGP is how the routers are talked to.
+// BGP is the sessions with the routers.
 type BGP struct {
 	AS          uint32
 	RouterID    netip.Addr // IPv4
@@ -83,7 +83,7 @@ type Peer struct {
 	Restart         time.Duration // RFC 4724: how long routes stay when this end vanishes; 0: they go at once
 }
 
-// Internal tells whether the peer is of the site's own AS.
+// Internal reports whether the peer is of the site's own AS.
 func (p *Peer) Internal(b *BGP) bool { return p.AS == b.AS }
 
 // Addresses are put on an interface while the process runs.

@@ -140,5 +140,5 @@ func (d *decoder) flaps(path string, n *node) level.Flaps {
 	return f
 }
 
-// defaultShare leaves room for one withdrawal.
+// defaultShare reserves the penalty of one withdrawal.
 func defaultShare(suppress float64) float64 { return 1 - 1000/suppress }

@@ -18,7 +18,7 @@ import (
 type Report struct {
 	Site        string   `json:"site"`
 	Health      string   `json:"health"`                // up, down or unknown
-	Announces   bool     `json:"announces"`             // some router at least is told of the service
+	Announces   bool     `json:"announces"`             // at least one router has the announcement
 	Level       int      `json:"level"`                 // of its ladder; 0: plain
 	Drain       int      `json:"drain"`                 // the last level that is an announcement
 	Steps       []int    `json:"steps,omitempty"`       // levels that load leads to
@@ -29,13 +29,13 @@ type Report struct {
 	Instruction string   `json:"instruction,omitempty"` // of an operator, or "stop" while the process ends
 }
 
-// Serves tells whether the site can serve clients. One whose health is not known serves while it is on a level that announces: its checks
+// Serves reports whether the site can serve clients. One whose health is not known serves while it is on a level that announces: its checks
 // have changed, and it was up before.
 func (r *Report) Serves() bool {
 	return r.Health == "up" || r.Health == "unknown" && r.Level <= r.Drain
 }
 
-// Alive tells whether the site can serve clients, and is announced.
+// Alive reports whether the site can serve clients, and is announced.
 func (r *Report) Alive() bool { return r.Serves() && r.Announces }
 
 // Proposal is the level that a planner proposes for a site. The planner repeats it before it becomes stale.
@@ -84,7 +84,7 @@ func (r *Report) check(site string) error {
 	return nil
 }
 
-// plain tells whether a text can be shown to people as it is.
+// plain reports whether a text can be shown to people as it is.
 func plain(s string) bool {
 	return len(s) <= mostText && !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' })
 }

@@ -128,7 +128,7 @@ func TestStrangers(t *testing.T) {
 		defer client.CloseIdleConnections()
 		if r, err := client.Get(at.String() + "/v1/report"); err == nil {
 			r.Body.Close()
-			t.Error("the report is told to whoever asks")
+			t.Error("the report is served to any client")
 		}
 	})
 }
@@ -166,7 +166,7 @@ func TestServes(t *testing.T) {
 		serves, alive bool
 	}{
 		{"up", Report{Health: "up", Announces: true, Drain: 4}, true, true},
-		{"up, and no router is told", Report{Health: "up", Level: 5, Drain: 4}, true, false},
+		{"up, but announced to no router", Report{Health: "up", Level: 5, Drain: 4}, true, false},
 		{"down, the last one", Report{Health: "down", Announces: true, Level: 4, Drain: 4}, false, false},
 		{"begun", Report{Health: "unknown", Level: 5, Drain: 4}, false, false},
 		{"checks have changed", Report{Health: "unknown", Announces: true, Level: 1, Drain: 4}, true, true},

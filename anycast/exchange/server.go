@@ -24,7 +24,7 @@ type Site struct {
 // maxBody is how much is read of a request or an answer, in bytes.
 const maxBody = 64 << 10
 
-// maxConnections bounds those who ask at a time.
+// maxConnections limits concurrent connections of peers.
 const maxConnections = 256
 
 // Serve answers on l, which it closes, until ctx is done.
@@ -89,25 +89,25 @@ func answer(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v) // fails only when who has asked has gone
 }
 
-// limited accepts no more connections than there is room for.
+// limited accepts at most cap(slots) connections at a time.
 type limited struct {
 	net.Listener
-	room chan struct{}
+	slots chan struct{}
 }
 
 func limit(l net.Listener, n int) net.Listener { return &limited{l, make(chan struct{}, n)} }
 
 func (l *limited) Accept() (net.Conn, error) {
-	l.room <- struct{}{}
+	l.slots <- struct{}{}
 	c, err := l.Listener.Accept()
 	if err != nil {
-		<-l.room
+		<-l.slots
 		return nil, err
 	}
-	return &counted{Conn: c, leave: func() { <-l.room }}, nil
+	return &counted{Conn: c, leave: func() { <-l.slots }}, nil
 }
 
-// counted gives its place back when it is closed first.
+// counted frees its slot on the first Close.
 type counted struct {
 	net.Conn
 	once  sync.Once

@@ -4,7 +4,7 @@ package level
 
 import "time"
 
-// Announcement is what routers are told.
+// Announcement is what the routers receive.
 type Announcement struct {
 	Withdrawn       bool
 	MED             uint32   // 0: none

@@ -46,9 +46,9 @@ type Input struct {
 	Proposal int     // the planner's, or NoProposal
 	Load     float64 // share of the capacity; negative when it is not known
 
-	Others bool // other sites are looked at
-	Alive  int  // of them, known to be up and to announce
-	Room   bool // one of them has room, as far as known
+	Others   bool // other sites are looked at
+	Alive    int  // of them, known to be up and to announce
+	Headroom bool // at least one of them reports spare capacity
 }
 
 // Decision is the level that a site is to have.
@@ -169,7 +169,7 @@ func (m *Machine) cost(to int) float64 {
 	return AttributePenalty
 }
 
-// held tells why a change has to wait, and until when.
+// held returns why a change has to wait, and until when.
 func (m *Machine) held(at time.Duration, to int, how urgency) (string, time.Duration) {
 	if how != choice && how != hurry {
 		return "", 0
@@ -238,7 +238,7 @@ func (m *Machine) dead(in *Input) (int, string, urgency) {
 	return r.Drain(), "the last site known to be up: " + in.Cause, death
 }
 
-// alone tells whether withdrawing would take the service from its clients, as far as the site knows.
+// alone reports whether withdrawing would take the service from its clients, as far as the site knows.
 func (m *Machine) alone(in *Input) bool { return in.Others && in.Alive == 0 && !in.Force }
 
 func (m *Machine) maintained(at time.Duration, in *Input) (int, string, urgency) {
@@ -268,8 +268,8 @@ func (m *Machine) byLoad(at time.Duration, in *Input) (int, string) {
 		if ladder[i].Enter == 0 || in.Load < ladder[i].Enter {
 			continue
 		}
-		if in.Others && !in.Room {
-			return m.level, load + "; no other site has room"
+		if in.Others && !in.Headroom {
+			return m.level, load + "; no other site has headroom"
 		}
 		return i, load
 	}

@@ -23,9 +23,9 @@ func rules() Rules {
 	return Rules{Ladder: ladder(), Dwell: 2 * time.Minute, Flaps: Flaps{Suppress: 2000, HalfLife: 15 * time.Minute, Share: 0.5}}
 }
 
-// up is a site that is well, half full, and has two others with room.
+// up is a site that is well, half full, and has two others with headroom.
 func up() Input {
-	return Input{Health: Up, Cause: "no answer", Proposal: NoProposal, Load: 0.5, DrainFor: time.Minute, Others: true, Alive: 2, Room: true}
+	return Input{Health: Up, Cause: "no answer", Proposal: NoProposal, Load: 0.5, DrainFor: time.Minute, Others: true, Alive: 2, Headroom: true}
 }
 
 func TestMachine(t *testing.T) {
@@ -80,10 +80,10 @@ func TestMachine(t *testing.T) {
 			{0, up(), "announce", "", ""}, {3 * m, load(2), "med", "", ""},
 			{6 * m, load(-1), "announce", "", "not known"},
 		}},
-		{"nobody else has room: the level stays", []step{
+		{"nobody else has headroom: the level stays", []step{
 			{0, up(), "announce", "", ""},
-			{3 * m, with(func(in *Input) { in.Load, in.Room = 3, false }), "announce", "", "no other site has room"},
-			{6 * m, with(func(in *Input) { in.Load, in.Room, in.Others = 3, false, false }), "med", "", "300 %"}, // nobody knows
+			{3 * m, with(func(in *Input) { in.Load, in.Headroom = 3, false }), "announce", "", "no other site has headroom"},
+			{6 * m, with(func(in *Input) { in.Load, in.Headroom, in.Others = 3, false, false }), "med", "", "300 %"}, // nobody knows
 		}},
 		{"death waits for nothing", []step{
 			{0, up(), "announce", "", ""}, {1 * s, down, "withdraw", "", "no answer"},

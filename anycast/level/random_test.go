@@ -103,7 +103,7 @@ func vary(random *rand.Rand, in *Input) {
 	case 6, 7:
 		in.Alive = random.IntN(3)
 	case 8:
-		in.Room = !in.Room
+		in.Headroom = !in.Headroom
 	case 9, 10, 11:
 		in.Proposal = random.IntN(8) - 1
 	case 12:
@@ -180,7 +180,7 @@ func TestNoFlapAtASteadyLoad(t *testing.T) {
 			}
 			ia, ib := up(), up()
 			ia.Load, ib.Load = loadA, loadB
-			ia.Room, ib.Room = loadB < 0.7, loadA < 0.7
+			ia.Headroom, ib.Headroom = loadB < 0.7, loadA < 0.7
 			da, db := a.Step(at, ia), b.Step(at, ib)
 			if da.Changed || db.Changed {
 				changes++

@@ -25,7 +25,7 @@ func (s *Shed) Enter(at time.Duration, load float64, dwell time.Duration) {
 // Leave has it end.
 func (s *Shed) Leave(at time.Duration) { s.left = at }
 
-// Settle is told of the load from time to time; passed is how long the level has been in force.
+// Settle records the load once the dwell is over; passed is how long the level has been in force.
 func (s *Shed) Settle(passed time.Duration, load float64, dwell time.Duration) {
 	if s.after == 0 && passed >= dwell {
 		s.after = load

@@ -61,7 +61,7 @@ func TestHandler(t *testing.T) {
 		}
 	}
 	if strings.Contains(text, `measured_load{load="lost"}`) {
-		t.Error("a measurement that never was is told")
+		t.Error("a measurement that never succeeded is exported")
 	}
 	if code, text := get("/healthz"); code != http.StatusOK || !strings.Contains(text, `"ready":true`) {
 		t.Errorf("/healthz: %d %s", code, text)
@@ -82,7 +82,7 @@ func TestUnready(t *testing.T) {
 		{"down", func(s *api.AnycastStatus) { s.Site.Health, s.Site.Cause = "down", "check web: status 503" }, "health is down: check web: status 503"},
 		{"no session", func(s *api.AnycastStatus) { s.Site.Peers[0].State = "active" }, "there is no session with any router"},
 		{"no router", func(s *api.AnycastStatus) { s.Site.Peers = nil }, ""},
-		{"routers that are not told", func(s *api.AnycastStatus) { s.Site.Fault = "announce: it is closed" }, "announce: it is closed"},
+		{"routers that could not be updated", func(s *api.AnycastStatus) { s.Site.Fault = "announce: it is closed" }, "announce: it is closed"},
 		{"a site that does not report", func(s *api.AnycastStatus) { s.Planner.Sites[0].Alive = false }, "site paris is not known to be up: "},
 	}
 	for _, tt := range tests {

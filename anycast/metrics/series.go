@@ -1,4 +1,4 @@
-// Package metrics is what a site or a planner tells Prometheus, and /healthz: its status in numbers. Every name begins with
+// Package metrics exports the status of a site or a planner to Prometheus and /healthz. Every name begins with
 // baton_anycast_.
 package metrics
 

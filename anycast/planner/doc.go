@@ -1,6 +1,6 @@
 // Package planner decides for all sites together. It is pure: what is known goes in with the time, and what is to be done comes out.
 // Levels gives sites levels of their ladders, one change at a time, where routers decide which ingress goes where; Mapper maps
-// ingress points to sites, where forwarders do as they are told.
+// ingress points to sites, by programming forwarders.
 package planner
 
 import "slices"

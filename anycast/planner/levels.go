@@ -131,7 +131,7 @@ func (l *Levels) shedding(views []View) (*View, int, string) {
 	if fullest == nil {
 		return nil, 0, ""
 	}
-	room, plain := 0.0, false
+	headroom, plain := 0.0, false
 	for i := range views {
 		v := &views[i]
 		if v == fullest || !v.alive() || v.Instructed {
@@ -139,12 +139,12 @@ func (l *Levels) shedding(views []View) (*View, int, string) {
 		}
 		plain = plain || l.Proposal(v.Name) == 0
 		if v.Load >= 0 {
-			room += max(0, full-v.Load) * v.Capacity
+			headroom += max(0, full-v.Load) * v.Capacity
 		}
 	}
 	says := fmt.Sprintf("site %s is %.0f %% full", fullest.Name, 100*fullest.Load)
-	if excess := (fullest.Load - high) * fullest.Capacity; room == 0 || room < excess {
-		return nil, 0, says + ", and no other has room"
+	if excess := (fullest.Load - high) * fullest.Capacity; headroom == 0 || headroom < excess {
+		return nil, 0, says + ", and no other has headroom"
 	}
 	if !plain {
 		return nil, 0, says + ", and no other has a plain announcement"

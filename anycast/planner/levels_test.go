@@ -44,8 +44,8 @@ func TestLevels(t *testing.T) {
 			{2 * m, with(three(0.95, 0.85, 0.1), func(v []View) { v[1].Level = 1 }), "110", "site s0 is 95 % full"},
 			{4 * m, with(three(0.7, 0.92, 0.1), func(v []View) { v[0].Level, v[1].Level = 1, 1 }), "120", "site s1 is 92 % full"},
 		}},
-		{"nobody has room", []step{{0, three(1.2, 0.85, 0.8), "000", "no other has room"}}},
-		{"too little room", []step{{0, three(1.5, 0.75), "00", "no other has room"}}},
+		{"no site has headroom", []step{{0, three(1.2, 0.85, 0.8), "000", "no other has headroom"}}},
+		{"too little headroom", []step{{0, three(1.5, 0.75), "00", "no other has headroom"}}},
 		{"never all of them", []step{
 			{0, three(0.95, 0.2), "10", "site s0 is 95 % full"},
 			{3 * m, at(1, three(0.2, 0.95)), "10", "no other has a plain announcement"},
@@ -60,12 +60,12 @@ func TestLevels(t *testing.T) {
 		}},
 		{"a site that an operator has instructed is left alone", []step{
 			{0, with(three(1, 0.1), func(v []View) { v[0].Instructed = true }), "00", "no site is full"},
-			{0, with(three(1, 0.1), func(v []View) { v[1].Instructed = true }), "00", "no other has room"},
+			{0, with(three(1, 0.1), func(v []View) { v[1].Instructed = true }), "00", "no other has headroom"},
 		}},
-		{"a site that is down is no room", []step{
-			{0, with(three(1, 0.1), func(v []View) { v[1].Up = false }), "00", "no other has room"},
+		{"a site that is down adds no headroom", []step{
+			{0, with(three(1, 0.1), func(v []View) { v[1].Up = false }), "00", "no other has headroom"},
 		}},
-		{"what is not known is neither full nor room", []step{{0, three(-1, -1), "00", "no site is full"}}},
+		{"what is not known is neither full nor headroom", []step{{0, three(-1, -1), "00", "no site is full"}}},
 		{"a new planner goes on where another has ended", []step{
 			{0, at(2, three(0.5, 0.5)), "10", "site s0 would be 50 % full a level higher"},
 		}},
@@ -88,7 +88,7 @@ func TestLevels(t *testing.T) {
 					t.Fatalf("step %d: proposals %s because %q; want %s, %q", i, got, l.Why(), step.want, step.reason)
 				}
 				if changed && before == got && i > 0 {
-					t.Errorf("step %d: a change is told, and there is none", i)
+					t.Errorf("step %d: a change is reported although there is none", i)
 				}
 			}
 		})

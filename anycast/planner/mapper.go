@@ -116,7 +116,7 @@ func (m *Mapper) choose(at time.Duration, p *assign.Problem, steps [][]assign.Mo
 	if len(steps) == 0 {
 		plan.Why = "nothing is better"
 		if plan.Value.Overload > 0 {
-			plan.Why = "more comes than all sites have room for"
+			plan.Why = "demand exceeds the capacity of all sites"
 		}
 		return
 	}

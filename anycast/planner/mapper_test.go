@@ -11,7 +11,7 @@ import (
 	"baton/anycast/assign"
 )
 
-// world is what a planner has before it: sites that are what it says, and forwarders that do as they are told.
+// world is what a planner has before it: sites that are what it says, and forwarders that obey.
 type world struct {
 	views     []View
 	ingresses []Ingress
@@ -123,9 +123,9 @@ func TestMapper(t *testing.T) {
 		{"no site reports", func(w *world) { w.views[0].Fresh, w.views[1].Fresh = false, false }, []int{0, 0, 0, 0}, "0 of 2 sites report"},
 		{"all are down", func(w *world) { w.views[0].Up, w.views[1].Up = false, false }, []int{0, 0, 0, 0}, "nothing is better"},
 		{"a site that is drained", func(w *world) { w.views[0].Instructed = true }, []int{1, 0, 0, 0}, "a step"},
-		{"more than all have room for", func(w *world) {
+		{"more than all can serve", func(w *world) {
 			w.views[0].Capacity, w.views[1].Capacity = 5, 0
-		}, []int{0, 0, 0, 0}, "more comes than all sites have room for"},
+		}, []int{0, 0, 0, 0}, "demand exceeds the capacity of all sites"},
 		{"forwarders that are not connected", func(w *world) {
 			for i := range w.ingresses {
 				w.ingresses[i].Known = false

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 )
 
-// atLeast passes on what is at a level or above: GoBGP tells of every session, and so does the Speaker, in this project's words.
+// atLeast drops records below a level: GoBGP logs every session change, and the Speaker logs them itself.
 type atLeast struct {
 	slog.Handler
 	level slog.Level

@@ -48,7 +48,7 @@ func neighbour(p *config.Peer) *api.Peer {
 	return n
 }
 
-// path is what routers are told of a prefix. Peers of another AS find the site's AS once more in front of what is prepended.
+// path is the BGP path of a prefix. GoBGP itself adds the AS once more towards external peers.
 func path(b *config.BGP, prefix netip.Prefix, a level.Announcement) (*apiutil.Path, error) {
 	nlri, err := bgp.NewIPAddrPrefix(prefix)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package speaker tells routers by BGP (RFC 4271) where the service's prefixes are to be had, with GoBGP as a library. It takes no
-// routes from them and installs none: what it is told is refused, so that nothing passes from one router to another.
+// Package speaker announces the service's prefixes to routers by BGP (RFC 4271), with GoBGP as a library. It accepts no
+// routes from them and installs none: received routes are rejected, so nothing is re-advertised between routers.
 //
 // Sessions are opened by this end alone. There is no listener, and no privilege is needed but for MD5 keys of sockets, which need
 // none either.
@@ -39,7 +39,7 @@ type Speaker struct {
 	closed   bool
 }
 
-// session is what has become of the session with a router.
+// session is the state of the session with a router.
 type session struct {
 	state   string
 	since   time.Time
@@ -47,7 +47,7 @@ type session struct {
 	failure string
 }
 
-// Session tells of the session with a router.
+// Session is the state of a BGP session.
 type Session struct {
 	Peer  config.Peer
 	State string    // RFC 4271, section 8.2.2: "established" and five others
@@ -56,7 +56,7 @@ type Session struct {
 	Last  string    // why it ended last, "" when it never has
 }
 
-// Established tells whether routes are exchanged.
+// Established reports whether routes are exchanged.
 func (s *Session) Established() bool { return s.State == established }
 
 const established = "established"
@@ -202,7 +202,7 @@ func (s *Speaker) Sessions() []Session {
 	return out
 }
 
-// Announce has every router told of all prefixes, in one change each. It does nothing when that is what they know.
+// Announce advertises all prefixes to every router, with one UPDATE per change. It does nothing if the announcement is unchanged.
 func (s *Speaker) Announce(a level.Announcement) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -219,7 +219,7 @@ func (s *Speaker) Announce(a level.Announcement) error {
 	return nil
 }
 
-// put tells the routers of some prefixes. s.mu is held.
+// put advertises or withdraws some prefixes. s.mu is held.
 func (s *Speaker) put(a level.Announcement, prefixes []netip.Prefix) error {
 	if len(prefixes) == 0 {
 		return nil

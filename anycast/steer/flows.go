@@ -130,7 +130,7 @@ func (p *place) find(forwarder uint64, s *openflow.FlowStats) (int, bool) {
 	return 0, false
 }
 
-// same compares matches field by field: a switch may tell them in another order.
+// same compares matches field by field: a switch may list its fields in another order.
 func same(a, b openflow.Match) bool {
 	if len(a) != len(b) {
 		return false

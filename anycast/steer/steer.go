@@ -74,12 +74,12 @@ func (s *Steering) Serve(ctx context.Context, l net.Listener) error {
 			return fmt.Errorf("accept forwarders: %w", err)
 		}
 		s.mu.Lock()
-		room := s.connected < maxForwarders
-		if room {
+		accepted := s.connected < maxForwarders
+		if accepted {
 			s.connected++
 		}
 		s.mu.Unlock()
-		if !room {
+		if !accepted {
 			c.Close()
 			continue
 		}
@@ -178,7 +178,7 @@ func (s *Steering) stats(ctx context.Context, f *forwarder) ([]openflow.FlowStat
 	return out, nil
 }
 
-// Look asks all forwarders, and tells of each ingress. A forwarder that does not answer is not known.
+// Look reads the rules of all forwarders and returns the state of each ingress, not Known if its forwarder does not answer.
 func (s *Steering) Look(ctx context.Context) []State {
 	out := make([]State, len(s.m.Ingresses))
 	for i := range out {
@@ -188,7 +188,7 @@ func (s *Steering) Look(ctx context.Context) []State {
 	for _, f := range s.all() {
 		asked.Go(func() {
 			if err := s.look(ctx, f, out); err != nil {
-				s.log.Warn("forwarder does not tell its rules", "datapath", name(f.id), "err", err)
+				s.log.Warn("cannot read the forwarder's rules", "datapath", name(f.id), "err", err)
 			}
 		})
 	}

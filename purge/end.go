@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// atOnce is how many connections are asked about before they are ended. The fewer they are, the less time there is in which one may be
-	// heard of unnoticed: 32 take about 0.15 ms.
+	// atOnce is the size of a batch: its connections are checked, then ended. A small batch shortens the window in which one may answer
+	// unnoticed: 32 take about 0.15 ms.
 	atOnce = 32
 	// A connection that the kernel does not end is tried again.
 	mostTries = 3
 	tryAgain  = time.Second
 )
 
-// end has ended what is due, until the context is done.
+// end ends due connections until the context is done.
 func (p *Purge) end(ctx context.Context) error {
 	batches := make(chan []*waiting)
 	var enders errgroup.Group
@@ -40,16 +40,16 @@ func (p *Purge) end(ctx context.Context) error {
 	return enders.Wait()
 }
 
-// handOut hands out what is due.
+// handOut passes due connections to the workers in batches.
 func (p *Purge) handOut(ctx context.Context, batches chan<- []*waiting) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		p.mu.Lock()
-		due := p.queue.take(time.Now(), atOnce)
+		due := p.queue.pop(time.Now(), atOnce)
 		next, some := p.queue.next()
 		if len(due) > 0 {
-			p.room.Signal()
+			p.notFull.Signal()
 		}
 		p.mu.Unlock()
 		if len(due) > 0 {
@@ -69,7 +69,7 @@ func (p *Purge) handOut(ctx context.Context, batches chan<- []*waiting) {
 	}
 }
 
-// endThese asks what has become of marked connections and ends those that are silent still.
+// endThese checks marked connections and ends those that are still unresponsive.
 func (p *Purge) endThese(diag *sockdiag.Conn, due []*waiting) {
 	sockets := make([]kernel.Socket, len(due))
 	for i, w := range due {
@@ -93,14 +93,14 @@ func (p *Purge) endThese(diag *sockdiag.Conn, due []*waiting) {
 		switch {
 		case checks[i].Answer == kernel.Heard:
 			c.heard.Add(1)
-			p.tell(slog.LevelDebug, "heard of in time", w)
+			p.logConnection(slog.LevelDebug, "answered in time", w)
 		case checks[i].Answer == kernel.Gone:
 			c.gone.Add(1)
 		case !c.inForce:
 			c.dropped.Add(1)
 		case c.dry:
 			c.spared.Add(1)
-			p.tell(slog.LevelInfo, "dormant; not ended as dry_run is set", w)
+			p.logConnection(slog.LevelInfo, "dormant; not ended as dry_run is set", w)
 		default:
 			ended, how = append(ended, w), append(how, checks[i])
 			destroy = append(destroy, sockdiag.Socket{
@@ -114,12 +114,12 @@ func (p *Purge) endThese(diag *sockdiag.Conn, due []*waiting) {
 	}
 }
 
-// ended notes what the kernel has answered, and tells the client what the kernel does not.
+// ended counts the kernel's result, and sends the resets that the kernel does not.
 func (p *Purge) ended(w *waiting, c *counters, how kernel.Check, result error) {
 	switch {
 	case result == nil:
 		c.ended.Add(1)
-		p.tell(slog.LevelDebug, "ended", w)
+		p.logConnection(slog.LevelDebug, "ended", w)
 		p.reset(w, how)
 	case errors.Is(result, sockdiag.ErrGone):
 		c.gone.Add(1)
@@ -128,7 +128,7 @@ func (p *Purge) ended(w *waiting, c *counters, how kernel.Check, result error) {
 	}
 }
 
-// failed has a connection tried again, or gives it up: until the next silence.
+// failed queues a connection again, or gives it up until it is marked again.
 func (p *Purge) failed(w *waiting, c *counters, err error) {
 	w.tries++
 	if w.tries < mostTries {
@@ -143,8 +143,9 @@ func (p *Purge) failed(w *waiting, c *counters, err error) {
 	p.failure.Store(&err)
 }
 
-// reset sends what the kernel does not. It has sent a reset with the next number, but in the states that tcp_need_reset() leaves out; see
-// package reset for the other number.
+// reset sends the resets that the kernel does not. The kernel has sent one with the next sequence number, except in the states that
+// tcp_need_reset() leaves out; see
+// package reset for the other sequence number.
 func (p *Purge) reset(w *waiting, how kernel.Check) {
 	if p.resets == nil {
 		return
@@ -161,18 +162,18 @@ func (p *Purge) reset(w *waiting, how kernel.Check) {
 		r.Seq = packet.Seq(n)
 		if err := p.resets.Send(r); err != nil {
 			p.resetsFailed.Add(1)
-			p.log.Debug("a client is not told", "err", err)
+			p.log.Debug("cannot send a reset to the client", "err", err)
 			continue
 		}
 		p.resetsSent.Add(1)
 	}
 }
 
-func (p *Purge) tell(level slog.Level, what string, w *waiting) {
+func (p *Purge) logConnection(level slog.Level, what string, w *waiting) {
 	if !p.log.Enabled(context.Background(), level) {
 		return
 	}
 	m := &w.mark
 	p.log.Log(context.Background(), level, what, "policy", w.policy, "client", m.Client, "server", m.Server, "state", m.State,
-		"timeouts", m.Count, "silent", m.Silent+m.Within, "rtt", m.SRTT)
+		"timeouts", m.Count, "unresponsive", m.Silent+m.Within, "rtt", m.SRTT)
 }

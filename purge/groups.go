@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// lookForGroups is how often it is looked whether control groups were made, or made anew: systemd does that when a service is started.
+// lookForGroups is how often to look for new or recreated control groups: systemd creates one when it starts a service.
 const lookForGroups = time.Second
 
-// follow attaches to control groups that were made since, until the context is done.
+// follow attaches to control groups created later, until the context is done.
 func (p *Purge) follow(ctx context.Context) {
 	tick := time.NewTicker(lookForGroups)
 	defer tick.Stop()
-	told := ""
+	logged := ""
 	for {
 		select {
 		case <-ctx.Done():
@@ -30,15 +30,15 @@ func (p *Purge) follow(ctx context.Context) {
 		if err != nil {
 			text = err.Error()
 		}
-		if text != told && text != "" {
+		if text != logged && text != "" {
 			p.log.Error("a control group is not watched", "err", err)
 		}
-		told = text
+		logged = text
 	}
 }
 
-// attach attaches to all control groups that there are. fresh: to one at least that it was not attached to. The error is of others than those
-// that there are not. One caller at a time.
+// attach attaches to all existing control groups. fresh: at least one is new. A missing group is not an error. One caller at
+// a time.
 func (p *Purge) attach() (fresh bool, err error) {
 	var missing []string
 	for _, group := range p.o.Config.Cgroups {
@@ -58,12 +58,12 @@ func (p *Purge) attach() (fresh bool, err error) {
 	p.mu.Unlock()
 	for _, group := range missing {
 		if !slices.Contains(before, group) {
-			p.log.Warn("there is no such control group now", "cgroup", group)
+			p.log.Warn("control group does not exist; waiting for it", "cgroup", group)
 		}
 	}
 	for _, group := range before {
 		if !slices.Contains(missing, group) {
-			p.log.Info("the control group is there", "cgroup", group)
+			p.log.Info("control group exists now", "cgroup", group)
 		}
 	}
 	return fresh, err

@@ -163,7 +163,7 @@ func groupAnew(t *testing.T, g *groups, name string) {
 	}
 }
 
-// groupLater: a purge may begin before the service whose control group it is told.
+// groupLater: a purge may begin before the service, whose control group is created later.
 func groupLater(t *testing.T, g *groups, name string) {
 	n := newNetwork(t)
 	p := n.purge(n.a, fmt.Sprintf("cgroups: [/%s]\npolicies: [{name: web, ports: [7001]}]\n", name))

@@ -155,7 +155,7 @@ func TestOrphans(t *testing.T) {
 					t.Fatal(err)
 				}
 				p.untilEnded(1)
-				d.told()
+				d.gotReset()
 				n.gonePort(n.a, 7777)
 				if !strings.Contains(p.Log(), "state="+tt.state) {
 					t.Errorf("it was in another state:\n%s", p.Log())
@@ -210,7 +210,7 @@ func TestReused(t *testing.T) {
 	}
 }
 
-// vanish has a client forget its connection and tell nobody.
+// vanish has a client drop its connection without sending anything.
 func (n *network) vanish(d *download) {
 	n.t.Helper()
 	raw, err := d.conn.(*net.TCPConn).SyscallConn()

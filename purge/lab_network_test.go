@@ -260,16 +260,16 @@ func (d *download) drain() *reading {
 	return r
 }
 
-// told requires that the client gets a reset.
-func (r *reading) told() {
+// gotReset requires that the client gets a reset.
+func (r *reading) gotReset() {
 	r.t.Helper()
 	select {
 	case err := <-r.ended:
 		if !errors.Is(err, syscall.ECONNRESET) {
-			r.t.Errorf("the client is not told: %v after %d bytes", err, r.bytes.Load())
+			r.t.Errorf("no reset: %v after %d bytes", err, r.bytes.Load())
 		}
 	case <-time.After(soon):
-		r.t.Errorf("the client is not told after %d bytes", r.bytes.Load())
+		r.t.Errorf("no reset after %d bytes", r.bytes.Load())
 	}
 }
 
@@ -290,24 +290,24 @@ func (d *download) goesOn(r *reading) {
 	})
 }
 
-// told requires that the client gets a reset, and returns how long that took.
-func (d *download) told() time.Duration {
+// gotReset requires that the client gets a reset, and returns how long that took.
+func (d *download) gotReset() time.Duration {
 	d.t.Helper()
 	begun := time.Now()
 	d.conn.SetReadDeadline(begun.Add(soon))
 	n, err := io.Copy(io.Discard, d.in)
 	if !errors.Is(err, syscall.ECONNRESET) {
-		d.t.Errorf("the client is not told: %v after %d bytes", err, n)
+		d.t.Errorf("no reset: %v after %d bytes", err, n)
 	}
 	return time.Since(begun)
 }
 
-// untold requires that the client has heard of nothing until now.
-func (d *download) untold() {
+// gotNothing requires that the client has received nothing yet.
+func (d *download) gotNothing() {
 	d.t.Helper()
 	d.conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
 	if _, err := io.Copy(io.Discard, d.in); !errors.Is(err, os.ErrDeadlineExceeded) {
-		d.t.Errorf("the client is told: %v", err)
+		d.t.Errorf("the client got something: %v", err)
 	}
 }
 

@@ -16,13 +16,13 @@ import (
 	"baton/lab/peers"
 )
 
-// TestCut: one way or both are lost for good, and nobody else has the address. The connection is gone; a client that hears anything is told.
+// TestCut: one direction or both are lost for good, and no other host has the address. The connection is purged; a client that still receives packets gets a reset.
 func TestCut(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name        string
 		toA, toUser bool
-		told        bool
+		reset       bool
 	}{
 		{"acknowledgements", true, false, true},
 		{"data, and resets with them", false, true, false},
@@ -45,13 +45,13 @@ func TestCut(t *testing.T) {
 				}
 				p.untilEnded(1)
 				n.gone(n.a, d)
-				if tt.told {
-					r.told()
+				if tt.reset {
+					r.gotReset()
 					return
 				}
 				select {
 				case err := <-r.ended:
-					t.Errorf("the client is told: %v", err)
+					t.Errorf("the client got something: %v", err)
 				default:
 				}
 			})
@@ -94,7 +94,7 @@ func TestSends(t *testing.T) {
 	})
 	n.drop(n.toClient, "meta l4proto tcp meta length > 500")
 	s.write(1000)
-	p.until("heard", func(p *api.PurgePolicy) uint64 { return min(p.Heard, 2) }, 2)
+	p.until("answered", func(p *api.PurgePolicy) uint64 { return min(p.Heard, 2) }, 2)
 	n.drop(n.toClient, "")
 	d.read(1000)
 	cancel()
@@ -107,8 +107,8 @@ func TestSends(t *testing.T) {
 	}
 }
 
-// TestNoRoom: more connections are dormant at once than may be waited for.
-func TestNoRoom(t *testing.T) {
+// TestQueueFull: more connections are dormant at once than the queue holds.
+func TestQueueFull(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t)
 	s := n.writer(n.a, 7777)
@@ -179,7 +179,7 @@ func TestBound(t *testing.T) {
 			n.drop(n.toClient, notReset)
 			s.write(10_000)
 			p.untilEnded(1)
-			d.told()
+			d.gotReset()
 			n.gonePort(n.a, 7777)
 			if s := p.status(); s.Resets != 1 || s.ResetsFailed != 0 {
 				t.Errorf("%d resets, %d failed", s.Resets, s.ResetsFailed)

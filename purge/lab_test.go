@@ -18,7 +18,7 @@ const notReset = "meta l4proto tcp tcp flags & rst == 0"
 // withoutRaw runs a program that may not open raw sockets.
 var withoutRaw = []string{"setpriv", "--bounding-set", "-net_raw", "--inh-caps", "-net_raw"}
 
-// TestMoved: the route is moved while a download goes on. The client is told by its new server, and nothing is left at the one of before.
+// TestMoved: the route is moved while a download goes on. The new server resets the client, and the old server keeps no state.
 func TestMoved(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -64,12 +64,12 @@ func TestMoved(t *testing.T) {
 				d.goesOn(r) // or its window is shut, and nothing of it may be ended
 				begun := time.Now()
 				n.move(3)
-				r.told()
+				r.gotReset()
 				took := time.Since(begun)
 				p.untilEnded(1)
 				n.gone(n.a, d)
-				t.Logf("told after %v", took)
-				// the way back: a resumed download, and nothing of the old connection in its way
+				t.Logf("reset after %v", took)
+				// back to the old server: a resumed download, unhindered by the old connection
 				n.move(2)
 				n.get(tt.vip, "/1g").conn.Close()
 			})
@@ -78,8 +78,8 @@ func TestMoved(t *testing.T) {
 	running.Wait()
 }
 
-// TestTold: what tells a client that hears nothing but resets, and whose acknowledgements the server of before does not get.
-func TestTold(t *testing.T) {
+// TestResetReachesClient: which reset ends a client that receives only resets, and whose acknowledgements no longer reach the old server.
+func TestResetReachesClient(t *testing.T) {
 	t.Parallel()
 	const (
 		all    = iota // the client has all that was sent, and acknowledges it to nobody
@@ -97,7 +97,7 @@ func TestTold(t *testing.T) {
 		moved   bool
 		prepare func(n *network)
 		raw     bool // the purge sends resets of its own
-		told    bool
+		reset   bool
 	}{
 		{"has all", all, true, invalid, false, true},
 		{"lacks all: its challenge goes to the new server", none, true, stays, false, true},
@@ -153,7 +153,7 @@ func TestTold(t *testing.T) {
 					n.drop(n.toA, "")
 					n.drop(n.toClient, notReset)
 				}
-				n.counted(p, tt.told, d)
+				n.counted(p, tt.reset, d)
 				n.gonePort(n.a, 7777)
 			})
 		})
@@ -161,15 +161,15 @@ func TestTold(t *testing.T) {
 	running.Wait()
 }
 
-// counted waits for the end of the connection, and for the client to be told or not.
-func (n *network) counted(p *running, told bool, d *download) {
+// counted waits for the end of the connection, and checks whether the client got a reset.
+func (n *network) counted(p *running, reset bool, d *download) {
 	n.t.Helper()
 	p.untilEnded(1)
-	if told {
-		n.t.Logf("told %v after the end", d.told())
+	if reset {
+		n.t.Logf("reset %v after the end", d.gotReset())
 		return
 	}
-	d.untold()
+	d.gotNothing()
 }
 
 // TestUntouched: connections that only look dormant.

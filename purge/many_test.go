@@ -20,7 +20,7 @@ func TestMany(t *testing.T) {
 	many(t, 2000, 100)
 }
 
-// many has dormant connections beside idle ones, all due at once, and tells how long it takes to end them.
+// many has dormant connections beside idle ones, all due at once, and returns how long it takes to end them.
 func many(t *testing.T, dormant, idle int) (took time.Duration) {
 	t.Helper()
 	const ports = 6

@@ -145,7 +145,7 @@ func randomPolicies(random *rand.Rand, n int) []kernel.Policy {
 	return all
 }
 
-// wanted is the policy of a connection, and whether that spares the client: the plain way.
+// wanted is the policy of a connection, and whether that spares the client, computed naively.
 func wanted(policies []kernel.Policy, client, server netip.AddrPort) (p *kernel.Policy, spared bool) {
 	holds := func(all []netip.Prefix, a netip.Addr) bool {
 		return slices.ContainsFunc(all, func(p netip.Prefix) bool { return p.Contains(a) })
@@ -160,7 +160,7 @@ func wanted(policies []kernel.Policy, client, server netip.AddrPort) (p *kernel.
 	return nil, false
 }
 
-// mixed tells whether policies want a quarter of all connections at least, and spare some, and do not want others.
+// mixed reports whether policies want a quarter of all connections at least, and spare some, and do not want others.
 func mixed(policies []kernel.Policy) bool {
 	all, due, spared := 0, 0, 0
 	for _, c := range modelClients {
@@ -183,7 +183,7 @@ func mixed(policies []kernel.Policy) bool {
 	return 4*due > all && 6*spared > all && 6*(all-due-spared) > all
 }
 
-// TestModel has random policies and silent connections decided by the kernel, and holds that against package policy: each mark is right, none
+// TestModel has random policies and unresponsive connections decided by the kernel, and compares the result with package policy: each mark is correct, none
 // came later than it should, and nobody else is marked.
 func TestModel(t *testing.T) {
 	t.Parallel()
@@ -255,13 +255,13 @@ func TestModel(t *testing.T) {
 func checkMark(t *testing.T, p *kernel.Policy, m *kernel.Mark) {
 	t.Helper()
 	model := policy.Policy{MaxRetries: p.MaxRetries, Wait: p.Wait, Floor: p.Floor, Ceiling: p.Ceiling}
-	if in, dormant := model.In(policy.Expiry{Count: m.Count, RTO: m.RTO, Silent: m.Silent}); !dormant || in != m.Within {
+	if in, dormant := model.In(policy.Expiry{Count: m.Count, RTO: m.RTO, Unresponsive: m.Silent}); !dormant || in != m.Within {
 		t.Errorf("%+v: %+v: in %v, %v", model, m, in, dormant)
 	}
 	const early = 20 * time.Millisecond // of clocks that count in jiffies
 	e := policy.Expiry{Count: 1, RTO: m.RTO >> (m.Count - 1)}
-	for e.Silent = e.RTO; e.Count < m.Count; e.Silent += e.RTO {
-		if _, dormant := model.In(policy.Expiry{Count: e.Count, RTO: e.RTO - early, Silent: e.Silent - early}); dormant {
+	for e.Unresponsive = e.RTO; e.Count < m.Count; e.Unresponsive += e.RTO {
+		if _, dormant := model.In(policy.Expiry{Count: e.Count, RTO: e.RTO - early, Unresponsive: e.Unresponsive - early}); dormant {
 			t.Errorf("%+v: %+v: not marked at timeout %d", model, m, e.Count)
 		}
 		e.Count++

@@ -12,24 +12,24 @@ import (
 	"baton/purge/config"
 )
 
-// counters are of a policy by its name, whatever reloads change of it.
+// counters belong to a policy name and survive reloads.
 type counters struct {
 	marked, found, ended, spared, heard, gone, dropped, failed atomic.Uint64
 }
 
-// rule is what is to be done with the marks of a policy.
+// rule says how to handle the marks of a policy.
 type rule struct {
 	*counters
 	dry     bool
 	inForce bool
 }
 
-// setPolicies puts a configuration's policies in force.
+// setPolicies activates a configuration's policies.
 func (p *Purge) setPolicies(cfg *config.Config) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var all []kernel.Policy
-	names := make(map[uint32]string) // and of the policies before: there may be marks of them that nobody has read
+	names := make(map[uint32]string) // also of the previous policies: their marks may still be unread
 	for id, name := range p.names {
 		if id > p.lastID-p.lastCount {
 			names[id] = name
@@ -67,14 +67,14 @@ func (p *Purge) setPolicies(cfg *config.Config) error {
 	return nil
 }
 
-// inForce are the rules by the policies' names. Nobody changes what is returned.
+// inForce returns the active rules by policy name. The map is read-only.
 func (p *Purge) inForce() map[string]rule {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.rules
 }
 
-// Reload reads the configuration again and puts its policies in force. An error changes nothing.
+// Reload rereads the configuration and activates its policies. An error changes nothing.
 func (p *Purge) Reload() (api.ReloadResult, error) {
 	result, err := p.reload()
 	if err != nil {
@@ -93,7 +93,7 @@ func (p *Purge) reload() (api.ReloadResult, error) {
 		return api.ReloadResult{}, err
 	}
 	if changed := config.Changed(p.current(), next); len(changed) > 0 {
-		return api.ReloadResult{}, fmt.Errorf("%s: %s can change at a restart alone", next.File, strings.Join(changed, ", "))
+		return api.ReloadResult{}, fmt.Errorf("%s: %s can be changed only by a restart", next.File, strings.Join(changed, ", "))
 	}
 	if err := p.setPolicies(next); err != nil {
 		return api.ReloadResult{}, err
@@ -102,7 +102,7 @@ func (p *Purge) reload() (api.ReloadResult, error) {
 	return api.ReloadResult{Config: next.File}, nil
 }
 
-// report tells once a second what was ended, and what was not.
+// report logs once a second how many connections were ended, and how many could not be.
 func (p *Purge) report(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -115,7 +115,7 @@ func (p *Purge) report(ctx context.Context) {
 			}
 			if n := r.failed.Load(); n > failed[name] {
 				if err := p.failure.Load(); err != nil {
-					p.log.Error("the kernel does not end connections", "policy", name, "connections", n-failed[name], "err", *err)
+					p.log.Error("the kernel refuses to end connections", "policy", name, "connections", n-failed[name], "err", *err)
 				}
 				failed[name] = n
 			}

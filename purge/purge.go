@@ -1,4 +1,4 @@
-// Package purge ends the connections of a server's host whose client has moved away, and tells the client: the server side of
+// Package purge ends connections of a server whose client has moved away, and resets the client: the server side of
 // anycast-aware transport (Al-Qudah et al., WWW 2009, sections 3.1.2 and 3.1.3). See docs/purge.md.
 package purge
 
@@ -39,17 +39,17 @@ type Purge struct {
 	started   time.Time
 	dp        *kernel.Purge
 	diags     []*sockdiag.Conn // one for each goroutine that ends connections
-	resets    *reset.Sender    // nil: it could not be had
+	resets    *reset.Sender    // nil: no CAP_NET_RAW
 	listeners daemon.Listeners
 
 	features                 []api.Feature
 	reloads, reloadsFailed   atomic.Uint64
 	resetsSent, resetsFailed atomic.Uint64
 	failure                  atomic.Pointer[error] // the last one of ending a connection
-	wake                     chan struct{}         // the earliest of the queue may be another one
+	wake                     chan struct{}         // the head of the queue may have changed
 
 	mu                sync.Mutex // guards what is below
-	room              *sync.Cond // in the queue
+	notFull           *sync.Cond // the queue
 	queue             *queue
 	closed            bool
 	cfg               *config.Config // in force
@@ -57,7 +57,7 @@ type Purge struct {
 	lastID, lastCount uint32            // of policies
 	names             map[uint32]string // of policies, by the ID that the kernel knows
 	rules             map[string]rule   // by the policies' names; replaced, never changed
-	missing           []string          // control groups that there are not; replaced, never changed
+	missing           []string          // control groups that do not exist; replaced, never changed
 }
 
 // mostEnders bounds how many goroutines end connections, so that servers have processors left.
@@ -68,7 +68,7 @@ func New(o Options) (_ *Purge, err error) {
 	p := &Purge{
 		o: o, log: o.Log, started: time.Now(), wake: make(chan struct{}, 1), queue: newQueue(), names: make(map[uint32]string),
 	}
-	p.room = sync.NewCond(&p.mu)
+	p.notFull = sync.NewCond(&p.mu)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close())
@@ -89,7 +89,7 @@ func New(o Options) (_ *Purge, err error) {
 	}
 	var lacks error
 	if p.resets, lacks = reset.Open(); lacks != nil {
-		lacks = fmt.Errorf("a client that lacks what was sent last is told by whoever gets its challenge ACK alone: %w", lacks)
+		lacks = fmt.Errorf("a client that misses the last bytes sent is reset only by the host that gets its challenge ACK: %w", lacks)
 	}
 	p.feature("resets", lacks)
 	orphans := p.feature("orphans", p.diags[0].ProbeOrphans())
@@ -108,7 +108,7 @@ func New(o Options) (_ *Purge, err error) {
 	return p, nil
 }
 
-// feature notes whether something can be used. lacks is nil, or why not.
+// feature records whether an optional feature is available. lacks is nil, or why not.
 func (p *Purge) feature(name string, lacks error) bool {
 	f := api.Feature{Name: name, Used: lacks == nil}
 	if lacks != nil {
@@ -152,7 +152,7 @@ func (p *Purge) Run(ctx context.Context) error {
 		<-ctx.Done()
 		p.mu.Lock()
 		p.closed = true
-		p.room.Broadcast()
+		p.notFull.Broadcast()
 		p.mu.Unlock()
 		return marks.Close()
 	})
@@ -168,14 +168,14 @@ func (p *Purge) current() *config.Config {
 	return p.cfg
 }
 
-// arm has connections watched that are there already. Without that all others are.
+// arm watches existing connections. New ones are watched in any case.
 func (p *Purge) arm() {
 	if err := p.dp.Arm(); err != nil {
-		p.log.Error("connections of before are not watched", "err", err)
+		p.log.Error("existing connections are not watched", "err", err)
 	}
 }
 
-// read puts the kernel's marks into the queue. While that is full, marks wait in the kernel, and then are made again at the next timeout.
+// read queues the kernel's marks. While the queue is full they wait in the kernel; those dropped there are made again at the next timeout.
 func (p *Purge) read(marks *kernel.Marks) error {
 	some := make([]kernel.Mark, 256)
 	for {
@@ -190,20 +190,20 @@ func (p *Purge) read(marks *kernel.Marks) error {
 	}
 }
 
-// put waits for room.
+// put queues marks, and waits while the queue is full.
 func (p *Purge) put(marks []kernel.Mark, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range marks {
 		m := &marks[i]
 		for p.queue.len() >= p.o.Config.Limits.Marks && !p.closed {
-			p.awake() // what has been put may be due before all else
-			p.room.Wait()
+			p.awake() // a new entry may be due first
+			p.notFull.Wait()
 		}
 		name := p.names[m.Policy]
 		c := p.rules[name]
 		if c.counters == nil {
-			continue // of two reloads ago
+			continue // its policy was removed two reloads ago
 		}
 		c.marked.Add(1)
 		if m.Found {
@@ -214,7 +214,7 @@ func (p *Purge) put(marks []kernel.Mark, now time.Time) {
 	p.awake()
 }
 
-// awake has end look at the queue.
+// awake wakes end, which then checks the queue.
 func (p *Purge) awake() {
 	select {
 	case p.wake <- struct{}{}:

@@ -7,7 +7,7 @@ import (
 	kernel "baton/datapath/purge"
 )
 
-// waiting is a marked connection that may still be heard of.
+// waiting is a marked connection that may still answer.
 type waiting struct {
 	mark   kernel.Mark
 	policy string // its name
@@ -16,7 +16,7 @@ type waiting struct {
 	place  int // in the heap
 }
 
-// queue has each connection once, the earliest first. It is no goroutine's own.
+// queue holds each connection once, the earliest first. Callers synchronize access.
 type queue struct {
 	heap     dueHeap
 	byCookie map[uint64]*waiting
@@ -26,7 +26,7 @@ func newQueue() *queue { return &queue{byCookie: make(map[uint64]*waiting)} }
 
 func (q *queue) len() int { return len(q.heap) }
 
-// add puts a connection in. A mark of an earlier silence of it is forgotten.
+// add puts a connection in. It replaces an earlier mark of the same connection.
 func (q *queue) add(w *waiting) {
 	if old := q.byCookie[w.mark.Cookie]; old != nil {
 		heap.Remove(&q.heap, old.place)
@@ -35,7 +35,7 @@ func (q *queue) add(w *waiting) {
 	heap.Push(&q.heap, w)
 }
 
-// next is when the earliest is due; false: there is none.
+// next returns when the earliest is due; false: the queue is empty.
 func (q *queue) next() (time.Time, bool) {
 	if len(q.heap) == 0 {
 		return time.Time{}, false
@@ -43,8 +43,8 @@ func (q *queue) next() (time.Time, bool) {
 	return q.heap[0].due, true
 }
 
-// take removes up to n that are due.
-func (q *queue) take(now time.Time, n int) []*waiting {
+// pop removes up to n that are due.
+func (q *queue) pop(now time.Time, n int) []*waiting {
 	var out []*waiting
 	for len(out) < n && len(q.heap) > 0 && !q.heap[0].due.After(now) {
 		w := heap.Pop(&q.heap).(*waiting)

@@ -29,7 +29,7 @@ func TestQueue(t *testing.T) {
 		} else {
 			now = now.Add(time.Duration(random.IntN(100)))
 			n := 1 + random.IntN(8)
-			got := q.take(now, n)
+			got := q.pop(now, n)
 			taken += len(got)
 			due := slices.DeleteFunc(slices.Clone(list), func(w *waiting) bool { return w.due.After(now) })
 			if len(got) != min(n, len(due)) {

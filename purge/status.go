@@ -10,7 +10,7 @@ import (
 	"baton/purge/config"
 )
 
-// Status is the purge at a glance. The error is that of the kernel's maps.
+// Status returns the current state. The error is from reading the kernel's maps.
 func (p *Purge) Status() (api.PurgeStatus, error) {
 	verdicts, err := p.dp.Verdicts()
 	if err != nil {

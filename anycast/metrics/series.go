@@ -88,7 +88,7 @@ func (n *numbers) ofPlanner(p *api.AnycastPlanner) {
 	}
 }
 
-// Unready says why a process cannot do what it is there for; nothing: it can.
+// Unready lists why a process is not working; empty when it is.
 func Unready(s *api.AnycastStatus) []string {
 	reasons := []string{}
 	if site := s.Site; site != nil {

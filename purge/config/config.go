@@ -1,7 +1,7 @@
-// Package config is the purge's configuration: what the user writes in purge.yaml, checked and with its defaults filled in. The names
-// are a contract; they are added to, never renamed.
+// Package config is the purge's configuration: what the user writes in purge.yaml, checked and with its defaults filled in. The keys
+// are a contract: keys are added, never renamed.
 //
-// Load and Parse refuse what cannot work with one line, "file:line:column: key.path: what is wrong (what would be right)".
+// Load and Parse refuse what cannot work with one line, "file:line:column: key.path: what is wrong (what to write instead)".
 package config
 
 import (
@@ -18,21 +18,21 @@ type Config struct {
 	Metrics  string   // host:port for Prometheus; "": none
 	Cgroups  []string // control groups whose processes' connections are watched, as paths in their hierarchy; "/" is the whole host
 	Limits   Limits
-	Policies []Policy // in the file's order: the first that wants a connection has it
+	Policies []Policy // in the file's order: the first that matches a connection applies
 }
 
-// Limits bound what is held.
+// Limits bound memory.
 type Limits struct {
-	Marks int // connections that may be waited for at one time
+	Marks int // connections that may be marked at one time
 }
 
-// Policy says which connections it is about, and when one of them is dormant.
+// Policy selects connections and defines when they are dormant.
 type Policy struct {
 	Name      string
-	Addresses []netip.Prefix // of servers of this host
+	Addresses []netip.Prefix // of this host's servers
 	Ports     []document.Ports
-	Exempt    []netip.Prefix // clients that are spared
-	DryRun    bool           // nothing is ended, only counted and told
+	Exempt    []netip.Prefix // clients whose connections are never ended
+	DryRun    bool           // nothing is ended, only counted and logged
 	policy.Policy
 	Line int // in the file
 }

@@ -11,17 +11,17 @@ import (
 	"baton/purge/policy"
 )
 
-// Defaults of what a file leaves out.
+// Defaults of optional keys.
 const (
 	defaultControl = "/run/baton/purge.sock"
 	defaultCgroup  = "/" // the whole host
 	defaultMarks   = 1 << 18
 )
 
-// defaultPolicy ends what is silent for two timeouts: one runs out, and what it has sent again stays without an answer for as long again.
+// defaultPolicy ends a connection that is unresponsive for two timeouts: one expires, and its retransmission gets no answer for as long again.
 var defaultPolicy = policy.Policy{MaxRetries: 0, Wait: 100, Floor: 360 * time.Millisecond, Ceiling: 30 * time.Second}
 
-// Upper bounds, so that a slip of the finger is found.
+// Upper bounds, which catch typing errors.
 const (
 	maxPolicies = 64 // the bits of a set in the kernel
 	maxPrefixes = 8192

@@ -10,7 +10,7 @@ const neededKeys = "policies"
 
 var rules = document.Rules{Bytes: 1 << 20, Nodes: 1 << 18, Empty: neededKeys + " are needed", Root: "a mapping with " + neededKeys}
 
-// Error is what is wrong with a configuration.
+// Error holds all mistakes of a configuration.
 type Error = document.Error
 
 // Load reads and checks the file. An error about the content is an *Error with all
@@ -27,7 +27,7 @@ func Parse(name string, data []byte) (*Config, error) {
 
 func decode(d *document.Decoder, root *node) *Config { return (&decoder{d}).config(root) }
 
-// Changed names the keys that differ and that a running purge cannot change, in the file's order.
+// Changed lists the changed keys that need a restart, in the file's order.
 func Changed(old, next *Config) []string {
 	var out []string
 	for _, k := range []struct {

@@ -85,7 +85,7 @@ func TestHealth(t *testing.T) {
 		want    string
 	}{
 		{"ready", whole, nil, http.StatusOK, `{"ready":true,"reasons":[]}`},
-		{"a group is missing", full(), nil, http.StatusServiceUnavailable, `{"ready":false,"reasons":["there is no control group /b"]}`},
+		{"a group is missing", full(), nil, http.StatusServiceUnavailable, `{"ready":false,"reasons":["control group /b does not exist"]}`},
 		{"broken", whole, errors.New("no maps"), http.StatusServiceUnavailable, `{"ready":false,"reasons":["no maps"]}`},
 	}
 	for _, tt := range tests {

@@ -1,7 +1,7 @@
-// Package reset tells clients of connections that are gone. The reset that the kernel sends when a connection is ended has the number of
-// the next byte that it would send. A client that lacks some bytes before that does not take it, but asks by a challenge ACK (RFC 5961,
-// section 3.2), and is told only if whoever gets that answers. So those that lack all that was not acknowledged are told here, by a reset
-// with the number of the first of these bytes.
+// Package reset sends the resets that the kernel does not. When a connection is destroyed, the kernel sends a RST with the next sequence
+// number to send. A client that misses earlier bytes does not accept it, but sends a challenge ACK (RFC 5961, section 3.2), and learns
+// of the end only if the host that gets the challenge answers. So clients that miss all unacknowledged bytes get another RST from here,
+// with the sequence number of the first of these bytes.
 package reset
 
 import (
@@ -14,12 +14,12 @@ import (
 	"baton/packet"
 )
 
-// Reset is one that a server's host sends to a client.
+// Reset is a RST from a server's host to a client.
 type Reset struct {
 	Server, Client netip.AddrPort
-	Ifindex        int        // of the interface that it has to leave by; 0: as it is routed
-	Seq            packet.Seq // that the client expects next
-	Ack            packet.Seq // that the server expects next
+	Ifindex        int        // of the outgoing interface; 0: by the routing table
+	Seq            packet.Seq // next one the client expects
+	Ack            packet.Seq // next one the server expects
 }
 
 // Sender sends resets from the network namespace in which it was opened. It may be used by several goroutines.
@@ -38,7 +38,7 @@ func Open() (*Sender, error) {
 	}
 	if err != nil {
 		unix.Close(fd4)
-		return nil, fmt.Errorf("open a raw socket of IPv6: %w", err)
+		return nil, fmt.Errorf("open a raw IPv6 socket: %w", err)
 	}
 	return &Sender{fd4, fd6}, nil
 }
@@ -52,7 +52,7 @@ func (s *Sender) Close() error {
 	return err
 }
 
-// Send sends one. It does not wait for room in the interface's queue.
+// Send sends a reset. It does not block when the interface's queue is full.
 func (s *Sender) Send(r Reset) error {
 	var err error
 	if r.Client.Addr().Is4() {

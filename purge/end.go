@@ -144,8 +144,7 @@ func (p *Purge) failed(w *waiting, c *counters, err error) {
 }
 
 // reset sends the resets that the kernel does not. The kernel has sent one with the next sequence number, except in the states that
-// tcp_need_reset() leaves out; see
-// package reset for the other sequence number.
+// tcp_need_reset() leaves out. Package reset explains the other sequence number.
 func (p *Purge) reset(w *waiting, how kernel.Check) {
 	if p.resets == nil {
 		return

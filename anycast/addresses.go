@@ -11,21 +11,21 @@ import (
 	"baton/anycast/config"
 )
 
-// The service's addresses are on the interface for a time only, which is renewed: those of a process that was killed go by themselves.
-// Meanwhile its successor finds them, and knows by their lifetime that they are to be renewed.
+// The service's addresses have a limited lifetime, which is renewed: after a kill they expire by themselves. A successor recognizes them by
+// the lifetime and renews them.
 const (
 	addressLifetime = 10 * time.Minute
 	addressRenewal  = time.Minute
 )
 
-// addresses are those of the service that this process has put on an interface. A nil *addresses has none.
+// addresses are the service addresses that this process has added to an interface. A nil *addresses has none.
 type addresses struct {
 	link    netlink.Link
 	own     []netlink.Addr
 	renewed time.Time
 }
 
-// addAddresses puts addresses on an interface, but for those that are there for good: they are left as they are.
+// addAddresses adds addresses to an interface. Permanent ones that are already there are left alone.
 func addAddresses(cfg *config.Addresses) (_ *addresses, err error) {
 	if cfg == nil {
 		return nil, nil
@@ -55,7 +55,7 @@ func addAddresses(cfg *config.Addresses) (_ *addresses, err error) {
 	return a, nil
 }
 
-// forGood reports whether an address is there without an end to its lifetime.
+// forGood reports whether an address exists without a limited lifetime.
 func forGood(there []netlink.Addr, wanted *netlink.Addr) bool {
 	for i := range there {
 		if there[i].IP.Equal(wanted.IP) {
@@ -65,14 +65,14 @@ func forGood(there []netlink.Addr, wanted *netlink.Addr) bool {
 	return false
 }
 
-// put puts the addresses there, or renews them.
+// put adds the addresses, or renews them.
 func (a *addresses) put(now time.Time) error {
 	a.renewed = now
 	for i := range a.own {
 		address := a.own[i]
 		address.ValidLft, address.PreferedLft = int(addressLifetime.Seconds()), int(addressLifetime.Seconds())
 		if address.IP.To4() == nil {
-			address.Flags |= flagNoDAD // an anycast address is elsewhere, too
+			address.Flags |= flagNoDAD // other sites have an anycast address, too
 		}
 		if err := netlink.AddrReplace(a.link, &address); err != nil {
 			return fmt.Errorf("put %s on %s: %w", address.IPNet, a.link.Attrs().Name, err)
@@ -84,7 +84,7 @@ func (a *addresses) put(now time.Time) error {
 // flagNoDAD is IFA_F_NODAD of rtnetlink(7).
 const flagNoDAD = 0x02
 
-// renew prolongs the lifetimes when it is time. What fails is tried again the next time.
+// renew extends the lifetimes when due. Failures are retried the next time.
 func (a *addresses) renew(now time.Time) error {
 	if a == nil || now.Sub(a.renewed) < addressRenewal {
 		return nil
@@ -92,7 +92,7 @@ func (a *addresses) renew(now time.Time) error {
 	return a.put(now)
 }
 
-// close takes the addresses away.
+// close removes the addresses.
 func (a *addresses) close() error {
 	if a == nil {
 		return nil

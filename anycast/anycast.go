@@ -1,5 +1,5 @@
-// Package anycast announces a service's addresses from several sites, and moves load between them step by step: each site follows its
-// own health and load, an operator's instructions and a planner's proposals; a planner sees all sites. See docs/anycast.md.
+// Package anycast announces a service's addresses from several sites, and moves load between them step by step: each site follows its own
+// health and load, an operator's instructions and a planner's proposals; a planner sees all sites. See docs/anycast.md.
 package anycast
 
 import (
@@ -40,14 +40,14 @@ type Anycast struct {
 	planning *planning // nil: there is none
 
 	listeners daemon.Listeners
-	asked     net.Listener // nil without listen.sites
+	reports   net.Listener // nil without listen.sites
 
-	changing         sync.Mutex // held while a configuration is put in force
+	changing         sync.Mutex // held during a reload
 	reloads, refused atomic.Uint64
 }
 
-// New prepares a site or planner: it looks at its health, and has sessions opened, but announces nothing before Run. Run must be
-// called. The error wraps api.ErrInUse when another daemon has the control socket.
+// New prepares a site or planner: it starts the checks and the BGP sessions, but announces nothing before Run. Run must be called. The error
+// wraps api.ErrInUse when another daemon has the control socket.
 func New(o Options) (_ *Anycast, err error) {
 	a := &Anycast{o: o, log: o.Log, started: time.Now()}
 	a.cfg.Store(o.Config)
@@ -81,7 +81,7 @@ func New(o Options) (_ *Anycast, err error) {
 	return a, nil
 }
 
-// listen opens what others come to.
+// listen opens the listeners.
 func (a *Anycast) listen() (err error) {
 	cfg := a.o.Config
 	if a.listeners, err = daemon.Listen(cfg.Listen.Control, cfg.Listen.Metrics); err != nil {
@@ -90,23 +90,23 @@ func (a *Anycast) listen() (err error) {
 	if cfg.Listen.Sites == "" {
 		return nil
 	}
-	if a.asked, err = net.Listen("tcp", cfg.Listen.Sites); err != nil {
+	if a.reports, err = net.Listen("tcp", cfg.Listen.Sites); err != nil {
 		return errors.Join(fmt.Errorf("%s: listen.sites: %w", cfg.File, err), a.listeners.Close())
 	}
 	return nil
 }
 
-// unlisten is the opposite, for a start that has failed: who serves closes what it serves.
+// unlisten closes the listeners after a failed start; otherwise the servers close them.
 func (a *Anycast) unlisten() error {
 	err := a.listeners.Close()
-	if a.asked != nil {
-		err = errors.Join(err, a.asked.Close())
+	if a.reports != nil {
+		err = errors.Join(err, a.reports.Close())
 	}
 	return err
 }
 
-// Run announces, and plans, until the context is done. Then the site drains for as long as site.stop says, withdraws, and ends its
-// sessions; a planner leaves everything as it is.
+// Run announces and plans until the context is done. Then the site drains for site.stop, withdraws and closes its sessions; a planner leaves
+// everything as it is.
 func (a *Anycast) Run(ctx context.Context) error {
 	serving, done := context.WithCancel(context.Background())
 	defer done()
@@ -122,20 +122,20 @@ func (a *Anycast) Run(ctx context.Context) error {
 	a.log.Info("ready", "name", cfg.Name, "site", cfg.Site != nil, "planner", cfg.Planner != nil)
 	err := working.Wait()
 	done()
-	_ = answering.Wait() // has said what was wrong
+	_ = answering.Wait() // the servers have logged their errors
 	return err
 }
 
-// serve answers those who come to what listen has opened, until ctx ends.
+// serve runs the servers on the listeners until ctx ends.
 func (a *Anycast) serve(ctx context.Context, answering *errgroup.Group) {
 	answering.Go(func() error {
 		a.listeners.Serve(ctx, a.backend(), metrics.Handler(a.o.Version, a.Status), a.log)
 		return nil
 	})
-	if a.asked != nil {
+	if a.reports != nil {
 		answering.Go(func() error {
-			if err := exchange.Serve(ctx, a.asked, &a.identity, a.site.answers()); err != nil {
-				a.log.Error("other sites and the planner cannot ask any more", "err", err)
+			if err := exchange.Serve(ctx, a.reports, &a.identity, a.site.handlers()); err != nil {
+				a.log.Error("other sites and the planner cannot connect any more", "err", err)
 			}
 			return nil
 		})

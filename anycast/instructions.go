@@ -52,8 +52,8 @@ func (s *site) instruct(o api.AnycastOrder) error {
 	return nil
 }
 
-// answers serves other sites and the planner.
-func (s *site) answers() exchange.Site {
+// handlers serves other sites and the planner.
+func (s *site) handlers() exchange.Site {
 	return exchange.Site{
 		Planner: func() string {
 			s.mu.Lock()
@@ -105,7 +105,7 @@ func (s *site) report() exchange.Report {
 		return r
 	}
 	if !c.Ladder[s.decision.Level].Announcement.Withdrawn {
-		r.Announces = s.speaker == nil // a map's forwarders lead here
+		r.Announces = s.speaker == nil // in a map, forwarders lead here
 		for _, session := range s.sessions() {
 			r.Announces = r.Announces || session.Established()
 		}
@@ -119,12 +119,12 @@ func (a *Anycast) Instruct(ctx context.Context, o api.AnycastOrder) (api.Anycast
 	switch own := a.site != nil && (o.Site == "" || o.Site == a.current().Name); {
 	case own:
 		if err = a.site.instruct(o); err == nil {
-			a.site.step(time.Now()) // so that the answer shows it
+			a.site.step(time.Now()) // so that the response shows it
 		}
 	case a.planning != nil && o.Site != "":
 		err = a.planning.instruct(ctx, o)
 	case a.planning != nil:
-		err = fmt.Errorf("%w: which site?", api.ErrInvalid)
+		err = fmt.Errorf("%w: name a site", api.ErrInvalid)
 	default:
 		err = fmt.Errorf("site %q: %w: this process is site %s, and no planner", o.Site, api.ErrNotFound, a.current().Name)
 	}

@@ -9,7 +9,7 @@ import (
 	"baton/anycast/exchange"
 )
 
-// others is what a site knows of the sites that announce the same prefixes.
+// others is the state of the sites that announce the same prefixes.
 type others struct {
 	stale  time.Duration
 	cancel context.CancelFunc
@@ -20,26 +20,26 @@ type others struct {
 	known []other
 }
 
-// other is what is known of one of them.
+// other is the state of one of them.
 type other struct {
 	name   string
 	report exchange.Report
 	at     time.Time // of the report; zero: there was none
-	err    string    // why there is no later one
+	err    string    // of the last poll, "" if it succeeded
 }
 
-// watchOthers begins to ask. stir is called when a site comes or goes. The caller closes it.
+// watchOthers starts polling. stir is called when a site comes up or goes down. The caller closes it.
 func watchOthers(cfg *config.Site, identity *exchange.Identity, stir func()) *others {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &others{stale: cfg.Stale, cancel: cancel, stir: stir, known: make([]other, len(cfg.Others))}
 	for i, s := range cfg.Others {
 		o.known[i].name = s.Name
-		o.wg.Go(func() { o.ask(ctx, i, exchange.NewClient(identity, s.Name, s.URL), cfg.Poll) })
+		o.wg.Go(func() { o.poll(ctx, i, exchange.NewClient(identity, s.Name, s.URL), cfg.Poll) })
 	}
 	return o
 }
 
-func (o *others) ask(ctx context.Context, i int, client *exchange.Client, every time.Duration) {
+func (o *others) poll(ctx context.Context, i int, client *exchange.Client, every time.Duration) {
 	defer client.Close()
 	beat := time.NewTicker(every)
 	defer beat.Stop()
@@ -50,7 +50,7 @@ func (o *others) ask(ctx context.Context, i int, client *exchange.Client, every 
 		if ctx.Err() != nil {
 			return
 		}
-		o.take(i, report, err, time.Now())
+		o.record(i, report, err, time.Now())
 		select {
 		case <-ctx.Done():
 			return
@@ -59,7 +59,7 @@ func (o *others) ask(ctx context.Context, i int, client *exchange.Client, every 
 	}
 }
 
-func (o *others) take(i int, report exchange.Report, err error, at time.Time) {
+func (o *others) record(i int, report exchange.Report, err error, at time.Time) {
 	o.mu.Lock()
 	k := &o.known[i]
 	before := o.alive(k, at)
@@ -97,7 +97,7 @@ func (o *others) state(now time.Time) (any bool, alive int, headroom bool) {
 	return len(o.known) > 0, alive, headroom
 }
 
-// all are what is known of each.
+// all returns the state of each.
 func (o *others) all() []other {
 	o.mu.Lock()
 	defer o.mu.Unlock()

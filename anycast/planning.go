@@ -16,12 +16,12 @@ import (
 	"baton/anycast/steer"
 )
 
-// planning is the part of the process that looks at all sites. It keeps nothing that the sites and forwarders do not know: when it ends,
-// they keep what they have, and another goes on from there.
+// planning runs the planner. It keeps no state that the sites and forwarders do not have: when it ends they keep theirs, and another planner
+// continues from there.
 type planning struct {
 	log      *slog.Logger
 	identity *exchange.Identity
-	began    time.Time // of the clock of the machine, which nobody sets
+	began    time.Time // on the monotonic clock
 
 	mu       sync.Mutex
 	cfg      *config.Planner
@@ -36,10 +36,10 @@ type planning struct {
 	steered  net.Listener
 }
 
-// served is what is known of a site.
+// served is the state of a site.
 type served struct {
 	other
-	client *exchange.Client // nil: it is taken for up
+	client *exchange.Client // nil: the site always counts as up
 }
 
 func newPlanning(cfg *config.Config, identity *exchange.Identity, log *slog.Logger) (*planning, error) {
@@ -60,7 +60,7 @@ func newPlanning(cfg *config.Config, identity *exchange.Identity, log *slog.Logg
 	return p, nil
 }
 
-// configure begins to know the sites of a configuration. p.mu is held, or nobody else has p.
+// configure starts with the sites of a configuration. p.mu is held, or no other goroutine has p.
 func (p *planning) configure(cfg *config.Planner) {
 	p.cfg = cfg
 	p.levels = planner.NewLevels(cfg.Settle)
@@ -80,7 +80,7 @@ func (p *planning) configure(cfg *config.Planner) {
 	}
 }
 
-// run looks at the sites, and does what follows, until ctx is done.
+// run polls the sites and acts until ctx is done.
 func (p *planning) run(ctx context.Context) error {
 	var steering sync.WaitGroup
 	defer steering.Wait()
@@ -118,12 +118,12 @@ func (p *planning) look(ctx context.Context) {
 	}
 	maps := p.cfg.Map != nil
 	p.mu.Unlock()
-	var asked sync.WaitGroup
+	var polls sync.WaitGroup
 	for i := range sites {
 		if sites[i].client == nil {
 			continue
 		}
-		asked.Go(func() {
+		polls.Go(func() {
 			bounded, cancel := context.WithTimeout(ctx, every)
 			defer cancel()
 			s := &sites[i]
@@ -134,17 +134,17 @@ func (p *planning) look(ctx context.Context) {
 			} else {
 				report, err = s.client.Propose(bounded, exchange.Proposal{Level: proposals[i]})
 			}
-			p.heard(s.name, report, err, time.Now())
+			p.record(s.name, report, err, time.Now())
 		})
 	}
-	asked.Wait()
+	polls.Wait()
 }
 
-func (p *planning) heard(site string, report exchange.Report, err error, at time.Time) {
+func (p *planning) record(site string, report exchange.Report, err error, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := slices.IndexFunc(p.sites, func(s served) bool { return s.name == site })
-	if i < 0 { // a reload has taken it away
+	if i < 0 { // removed by a reload
 		return
 	}
 	s := &p.sites[i]
@@ -161,7 +161,7 @@ func (p *planning) heard(site string, report exchange.Report, err error, at time
 	s.err = err.Error()
 }
 
-// views are the sites as the planner sees them. p.mu is held.
+// views returns the planner's view of the sites. p.mu is held.
 func (p *planning) views(now time.Time) []planner.View {
 	out := make([]planner.View, len(p.sites))
 	for i := range p.sites {
@@ -178,7 +178,7 @@ func (p *planning) views(now time.Time) []planner.View {
 	return out
 }
 
-// decide does what follows from what is known.
+// decide makes new proposals, or remaps.
 func (p *planning) decide(ctx context.Context, now time.Time) {
 	if p.steering != nil {
 		p.remap(ctx, now)
@@ -199,7 +199,7 @@ func (p *planning) decide(ctx context.Context, now time.Time) {
 	}
 }
 
-// remap looks at the forwarders, and makes the step that is due.
+// remap reads the forwarders' state and makes the step that is due.
 func (p *planning) remap(ctx context.Context, now time.Time) {
 	states := p.steering.Look(ctx)
 	p.mu.Lock()
@@ -220,7 +220,7 @@ func (p *planning) remap(ctx context.Context, now time.Time) {
 	p.changed = now
 	if err != nil {
 		p.why = err.Error()
-		p.log.Error("the map is not as it should be", "err", err) // what is in force is seen with the next look
+		p.log.Error("the move failed", "err", err) // the next look reads what is in force
 		return
 	}
 	for _, m := range plan.Moves {
@@ -228,7 +228,7 @@ func (p *planning) remap(ctx context.Context, now time.Time) {
 	}
 }
 
-// ingresses are those of the configuration, as the forwarders have them. p.mu is held.
+// ingresses returns the configured ingresses in the forwarders' state. p.mu is held.
 func (p *planning) ingresses(states []steer.State) []planner.Ingress {
 	out := make([]planner.Ingress, len(states))
 	for i := range states {
@@ -248,7 +248,7 @@ func (p *planning) siteName(i int) string {
 	return p.cfg.Sites[i].Name // of a map, whose sites change at a restart only
 }
 
-// client asks a site, nil for one that is not known or has no report.
+// client returns the client of a site, nil if the site is unknown or has no report.
 func (p *planning) client(site string) *exchange.Client {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -260,7 +260,7 @@ func (p *planning) client(site string) *exchange.Client {
 	return nil
 }
 
-// reload puts another configuration in force. A map, with its sites, changes at a restart only.
+// reload activates another configuration. A map, with its sites, changes only at a restart.
 func (p *planning) reload(cfg *config.Planner) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"baton/api"
 )
 
-// Reload reads the configuration again and puts it in force, when it is right: sessions that have not changed stay, and so does the
-// level. The error wraps api.ErrConflict when the old configuration stays in force.
+// Reload rereads the configuration and activates it if it is valid: unchanged sessions stay up, and so does the level. The error wraps
+// api.ErrConflict when the old configuration stays in force.
 func (a *Anycast) Reload() (api.ReloadResult, error) {
 	result, err := a.reload()
 	if err == nil {
@@ -58,7 +58,7 @@ func (a *Anycast) reload() (api.ReloadResult, error) {
 	return api.ReloadResult{Config: next.File, Changed: differences(old, next)}, err
 }
 
-// fixed names what cannot change while the process runs.
+// fixed lists the changed keys that need a restart.
 func fixed(old, next *config.Config) []string {
 	var out []string
 	add := func(key string, changed bool) {
@@ -83,7 +83,7 @@ func fixed(old, next *config.Config) []string {
 	return out
 }
 
-// sameSites reports whether sites of a map are the same, wherever in the file.
+// sameSites reports whether the sites of a map are the same, wherever they are in the file.
 func sameSites(a, b []config.Served) bool {
 	return slices.EqualFunc(a, b, func(x, y config.Served) bool {
 		x.Line, y.Line = 0, 0
@@ -91,7 +91,7 @@ func sameSites(a, b []config.Served) bool {
 	})
 }
 
-// reload has the site follow another configuration.
+// reload activates another configuration of the site.
 func (s *site) reload(cfg *config.Site) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +106,7 @@ func (s *site) reload(cfg *config.Site) error {
 		err = s.speaker.Update(cfg.BGP, cfg.Prefixes)
 	}
 	if !sameLook(old, cfg) {
-		// The new checks know nothing yet. Until they do, the level stays: see level.Unknown.
+		// The new checks have no result yet. Until they do, the level stays: see level.Unknown.
 		s.checker.Close()
 		s.others.close()
 		s.look(cfg)
@@ -115,7 +115,7 @@ func (s *site) reload(cfg *config.Site) error {
 	return err
 }
 
-// sameLook reports whether the site is looked at in the same way.
+// sameLook reports whether checks, measurements and polling are unchanged.
 func sameLook(a, b *config.Site) bool {
 	return reflect.DeepEqual(a.Checks, b.Checks) && reflect.DeepEqual(a.Loads, b.Loads) && reflect.DeepEqual(a.Others, b.Others) &&
 		a.Stale == b.Stale && a.Poll == b.Poll

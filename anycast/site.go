@@ -16,14 +16,14 @@ import (
 	"baton/api"
 )
 
-// tick is how often a site looks at itself when nothing happens.
+// tick is how often a site runs without an event.
 const tick = time.Second
 
-// site is the part of the process that announces.
+// site announces the service.
 type site struct {
 	log      *slog.Logger
 	identity *exchange.Identity
-	began    time.Time        // of the clock of the machine, which nobody sets
+	began    time.Time        // on the monotonic clock
 	speaker  *speaker.Speaker // nil: no BGP
 	wake     chan struct{}    // capacity 1: something has changed
 
@@ -68,13 +68,13 @@ func newSite(cfg *config.Config, identity *exchange.Identity, log *slog.Logger) 
 	return s, nil
 }
 
-// look begins to look at the health, the load and the other sites.
+// look starts the checks, the measurements and the polling of the other sites.
 func (s *site) look(cfg *config.Site) {
 	s.checker = check.New(check.Options{Checks: cfg.Checks, Measures: cfg.Loads, Stale: cfg.Stale, Changed: s.stir})
 	s.others = watchOthers(cfg, s.identity, s.stir)
 }
 
-// stir has the site look at itself soon.
+// stir wakes the site.
 func (s *site) stir() {
 	select {
 	case s.wake <- struct{}{}:
@@ -101,11 +101,11 @@ func (s *site) run(ctx context.Context) error {
 func (s *site) step(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.leaving { // what is announced is the end's affair
+	if s.leaving { // leave controls the announcement now
 		return
 	}
 	if err := s.addresses.renew(now); err != nil {
-		s.log.Error("the service's addresses go before long", "err", err)
+		s.log.Error("cannot renew the service's addresses", "err", err)
 	}
 	before := s.decision
 	s.decision = s.machine.Step(now.Sub(s.began), s.input(now))
@@ -135,7 +135,7 @@ func (s *site) advertise(now time.Time, before level.Decision) {
 	s.fault = fault
 }
 
-// input is what is known now. s.mu is held.
+// input collects the input of the machine. s.mu is held.
 func (s *site) input(now time.Time) level.Input {
 	health := s.checker.Health()
 	load, _ := s.checker.Load(now)
@@ -149,7 +149,7 @@ func (s *site) input(now time.Time) level.Input {
 	case instructionMaintenance:
 		in.Instruction = level.Maintenance
 	case instructionLevel:
-		if i := s.cfg.Control.Find(s.instruction.Level); i >= 0 { // a reload may have taken it away
+		if i := s.cfg.Control.Find(s.instruction.Level); i >= 0 { // a reload may have removed it
 			in.Instruction, in.Pin = level.Pin, i
 		}
 	}
@@ -165,7 +165,7 @@ func (s *site) fresh(now time.Time) bool {
 	return !s.proposal.at.IsZero() && now.Sub(s.proposal.at) < s.cfg.Stale
 }
 
-// leave drains for site.stop, and withdraws; a service that dies meanwhile is withdrawn at once. Other sites see in the report that it is
+// leave drains for site.stop and withdraws; if the service dies meanwhile, it withdraws at once. Reports say from now on that the site is
 // stopping.
 func (s *site) leave() error {
 	s.mu.Lock()
@@ -183,7 +183,7 @@ func (s *site) leave() error {
 	return s.announce(level.Announcement{Withdrawn: true})
 }
 
-// linger waits until a time, or until the service is dead, and keeps the service's addresses until then.
+// linger waits until a deadline, or until the service is dead, and renews the service's addresses meanwhile.
 func (s *site) linger(until time.Time) {
 	beat := time.NewTicker(tick)
 	defer beat.Stop()
@@ -192,7 +192,7 @@ func (s *site) linger(until time.Time) {
 		s.mu.Lock()
 		dead := s.checker.Health().Health == level.Down
 		if err := s.addresses.renew(now); err != nil {
-			s.log.Error("the service's addresses go before long", "err", err)
+			s.log.Error("cannot renew the service's addresses", "err", err)
 		}
 		s.mu.Unlock()
 		if left := until.Sub(now); dead || left <= 0 {
@@ -222,7 +222,7 @@ func (s *site) sessions() []speaker.Session {
 	return s.speaker.Sessions()
 }
 
-// close gives back what newSite has taken.
+// close releases everything that newSite has acquired.
 func (s *site) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

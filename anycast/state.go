@@ -14,16 +14,16 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// kept is what outlives a process: without it a site that is drained would announce again after a crash, and one that crashes again and
-// again would flap without end.
+// kept is the state that survives a restart. Without it a drained site would announce again after a crash, and a site that crashes
+// repeatedly would flap without limit.
 type kept struct {
 	Instruction api.AnycastOrder `json:"instruction,omitzero"`
 	Penalty     float64          `json:"penalty"`
 	At          time.Time        `json:"at"`        // of the penalty
-	Announced   bool             `json:"announced"` // so that the process's end, whichever it is, is a withdrawal more
+	Announced   bool             `json:"announced"` // so that any exit of the process counts as one more withdrawal
 }
 
-// maxState is how long the file may be, in bytes.
+// maxState limits the size of the file, in bytes.
 const maxState = 64 << 10
 
 // remember loads the saved state. A file that cannot be read is logged and ignored.
@@ -40,7 +40,7 @@ func (s *site) remember() {
 	case instructionDrain, instructionMaintenance, instructionLevel:
 		s.instruction = k.Instruction
 	}
-	// The only use of the clock that people set: a jump makes the penalty too great or too small, within what a new process may owe.
+	// The only use of the wall clock: a jump makes the penalty too large or too small, within a new process's limit.
 	passed := max(0, time.Since(k.At))
 	if k.Announced {
 		k.Penalty += level.WithdrawPenalty
@@ -70,7 +70,7 @@ func readState(path string) (kept, error) {
 	return k, nil
 }
 
-// save writes what is to outlive the process. s.mu is held.
+// save writes the state. s.mu is held.
 func (s *site) save(now time.Time) {
 	if s.cfg.State == "" {
 		return
@@ -83,7 +83,7 @@ func (s *site) save(now time.Time) {
 	}
 }
 
-// writeState replaces the file as a whole, or not at all.
+// writeState replaces the file atomically.
 func writeState(path string, k kept) error {
 	text, err := json.Marshal(k)
 	if err != nil {

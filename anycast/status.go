@@ -24,7 +24,7 @@ func (a *Anycast) backend() api.Backend {
 	}
 }
 
-// Status is the process at a glance.
+// Status returns the state of the process.
 func (a *Anycast) Status() (api.AnycastStatus, error) {
 	cfg := a.current()
 	s := api.AnycastStatus{Process: daemon.Process("anycast", a.o.Version, a.started)}

@@ -1,6 +1,5 @@
-// Package assign maps ingress points to sites: a generalised assignment problem (Alzoubi et al., "Anycast CDNs revisited", 2008), solved
-// for the least overload, and then for the least distance and the fewest bytes interrupted. It is pure, and the same question has the
-// same answer always.
+// Package assign maps ingress points to sites: a generalised assignment problem (Alzoubi et al., "Anycast CDNs revisited", 2008), solved for
+// the least overload, then for the least distance and the fewest interrupted bytes. It is pure and deterministic.
 package assign
 
 import (
@@ -11,11 +10,11 @@ import (
 // Nowhere is the site of an ingress that has none.
 const Nowhere = -1
 
-// Ingress is a point where clients' packets come in; all that comes in at it goes to one site.
+// Ingress is a port where clients' packets enter; all of its traffic goes to one site.
 type Ingress struct {
 	Name   string
 	Demand float64 // bytes per second
-	Live   float64 // bytes of downloads that are under way, which a move interrupts
+	Live   float64 // bytes of running downloads, which a move interrupts
 	Cost   []float64
 	Site   int // at present, or Nowhere
 }
@@ -27,32 +26,32 @@ type Site struct {
 	Up       bool
 }
 
-// Problem is a question. Cost of an Ingress has an entry for each site: what a byte per second costs there.
+// Problem is an assignment problem. Cost of an Ingress has an entry for each site: the cost of a byte per second there.
 type Problem struct {
 	Ingresses []Ingress
 	Sites     []Site
-	Move      float64 // cost of a byte that a move interrupts
+	Move      float64 // cost of an interrupted byte
 }
 
-// Value is how good a map is: less is better, and the overload counts before all else.
+// Value rates a map: less is better, and overload is compared first.
 type Value struct {
 	Overload    float64 // bytes per second above the sites' capacities
-	Cost        float64 // distance, and what is interrupted
+	Cost        float64 // distance and interruptions
 	Interrupted float64 // bytes
 }
 
-// Map is an answer.
+// Map is a solution.
 type Map struct {
 	Sites []int // by ingress
 	Value Value
-	Exact bool // there is no better one
+	Exact bool // proven optimal
 }
 
-// searchNodes bounds the search, and so its time: about 0.1 s. It is exact for some ten ingresses and four sites.
+// searchNodes limits the search to about 0.1 s. It is exact for some ten ingresses and four sites.
 const searchNodes = 400_000
 
-// Solve gives a map to sites that are up. When none is, everything stays where it is: a planner that sees no site is likelier to be
-// wrong than all sites are to be down.
+// Solve returns a map to sites that are up. If none is up, nothing is moved: a planner that sees no site is more likely to be wrong than all
+// sites are to be down.
 func Solve(p *Problem) Map {
 	s := newSearch(p)
 	if len(s.open) == 0 {
@@ -67,7 +66,7 @@ func Solve(p *Problem) Map {
 	return Map{Sites: s.best, Value: Judge(p, s.best), Exact: s.left > 0}
 }
 
-// Judge values a map.
+// Judge rates a map.
 func Judge(p *Problem, sites []int) Value {
 	var v Value
 	load := make([]float64, len(p.Sites))
@@ -88,7 +87,7 @@ func Judge(p *Problem, sites []int) Value {
 	return v
 }
 
-// interrupts reports whether a site other than the present one breaks what is under way: at one that is down, it is broken already.
+// interrupts reports whether a move to another site breaks running downloads: those at a site that is down are broken already.
 func (p *Problem) interrupts(i, j int) bool {
 	at := p.Ingresses[i].Site
 	return at != j && at != Nowhere && p.Sites[at].Up
@@ -103,7 +102,7 @@ func (p *Problem) cost(i, j int) float64 {
 	return c
 }
 
-// tolerance is the share of a value below which differences of floating point sums are noise.
+// tolerance is the relative difference below which floating point sums are equal.
 const tolerance = 1e-9
 
 func less(a, b, scale float64) int {
@@ -120,7 +119,7 @@ type search struct {
 	p     *Problem
 	open  []int // sites that are up
 	order []int // ingresses, the greatest demand first
-	// From a place in order to the end: what is to come, and what it costs at least.
+	// From an index in order to the end: the remaining demand, and a lower bound of its cost.
 	demand, floor []float64
 	scale         Value // of the sums, for tolerance
 
@@ -167,7 +166,7 @@ func (s *search) compare(a, b Value) int {
 	return less(a.Cost, b.Cost, s.scale.Cost)
 }
 
-// local is the better of what greedy and the present map lead to.
+// local returns the better of the local optima reached from the greedy and from the present map.
 func (s *search) local() ([]int, Value) {
 	a, b := s.descend(s.greedy()), s.descend(s.present())
 	va, vb := Judge(s.p, a), Judge(s.p, b)
@@ -177,7 +176,7 @@ func (s *search) local() ([]int, Value) {
 	return a, va
 }
 
-// present is the map there is, where it leads to sites that are up.
+// present returns the present map, without sites that are down.
 func (s *search) present() []int {
 	out := s.greedy()
 	for i := range out {
@@ -188,7 +187,7 @@ func (s *search) present() []int {
 	return out
 }
 
-// greedy places the greatest demands first, where they add least.
+// greedy places the greatest demands first, each where it adds least.
 func (s *search) greedy() []int {
 	out := make([]int, len(s.sites))
 	load := make([]float64, len(s.load))
@@ -205,13 +204,13 @@ func (s *search) greedy() []int {
 	return out
 }
 
-// added is what an ingress adds at a site that has some load.
+// added is what an ingress adds to a site with some load.
 func (s *search) added(load []float64, i, j int) Value {
 	d, c := s.p.Ingresses[i].Demand, s.p.Sites[j].Capacity
 	return Value{Overload: max(0, load[j]+d-c) - max(0, load[j]-c), Cost: s.p.cost(i, j)}
 }
 
-// descend moves single ingresses, and swaps two, for as long as that is better. Each round takes the best change there is.
+// descend moves single ingresses and swaps pairs while that improves the map. Each round takes the best change.
 func (s *search) descend(sites []int) []int {
 	value := Judge(s.p, sites)
 	for range 4 * (len(sites) + 1) {
@@ -245,10 +244,10 @@ func (s *search) descend(sites []int) []int {
 	return sites
 }
 
-// swapLimit is of how many ingresses all pairs are tried: the time grows with the cube of them.
+// swapLimit is the number of ingresses up to which pairs are tried: the time grows with its cube.
 const swapLimit = 64
 
-// branch tries all sites for the ingress at a place in order, the rest having a value so far, and leaves what cannot become better.
+// branch tries all sites for the ingress at index k of order, given the value so far, and prunes what cannot improve.
 func (s *search) branch(k int, so Value) {
 	if s.left == 0 {
 		return

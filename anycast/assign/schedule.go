@@ -2,15 +2,15 @@ package assign
 
 import "slices"
 
-// Move takes an ingress from a site to another.
+// Move moves an ingress from one site to another.
 type Move struct {
 	Ingress  int
 	From, To int
 }
 
-// Schedule orders the moves from the present map to another in steps, each of which moves no more demand than that, or one ingress.
-// What is at no site, or at one that is down, comes first and all at once: it has nothing to lose. After that, each move is the one
-// that leaves the least overload behind.
+// Schedule splits the change from the present map to another into steps, each of which moves at most the demand most, or one ingress.
+// Ingresses without a live site come first and all at once: they have nothing to lose. After that, each move is the one that leaves the
+// least overload.
 func Schedule(p *Problem, sites []int, most float64) [][]Move {
 	var steps [][]Move
 	var rescue []Move
@@ -60,7 +60,7 @@ func Schedule(p *Problem, sites []int, most float64) [][]Move {
 	return steps
 }
 
-// next gives the place of the move that leaves the least overload; of those that leave the same, the first.
+// next returns the index of the move that leaves the least overload; among equals, the first.
 func (p *Problem) next(load []float64, moves []Move) int {
 	best, at := 0.0, -1
 	for k, m := range moves {

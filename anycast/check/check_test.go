@@ -41,7 +41,7 @@ func TestVerdict(t *testing.T) {
 					err = errors.New("no answer")
 				}
 				before := v.health
-				if changed := v.take(err, time.Unix(int64(i), 0)); changed != (before != v.health) {
+				if changed := v.record(err, time.Unix(int64(i), 0)); changed != (before != v.health) {
 					t.Errorf("answer %d: changed is %v, from %v to %v", i, changed, before, v.health)
 				}
 				got += map[level.Health]string{level.Unknown: "?", level.Up: "u", level.Down: "d"}[v.health]
@@ -63,13 +63,13 @@ func TestRate(t *testing.T) {
 	}{
 		{100, at(0), -1}, {150, at(10), 5}, {150, at(20), 0}, {20, at(30), -1}, {40, at(34), 5}, {50, at(34), -1}, {60, at(35), 10},
 	} {
-		got, ready, err := r.take(step.value, step.at)
+		got, ready, err := r.add(step.value, step.at)
 		if err != nil || ready != (step.want >= 0) || ready && got != step.want {
 			t.Errorf("step %d: %v, %v, %v; want %v", i, got, ready, err, step.want)
 		}
 	}
 	for _, bad := range []float64{-1, math.NaN(), math.Inf(1)} {
-		if _, _, err := r.take(bad, at(40)); err == nil {
+		if _, _, err := r.add(bad, at(40)); err == nil {
 			t.Errorf("%v is taken for a load", bad)
 		}
 	}

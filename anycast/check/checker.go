@@ -1,5 +1,5 @@
-// Package check knows how a site is: whether the service works, and how full the site is. What is asked of the network, of programs and
-// of the kernel is in probe.go and measure.go; what is made of the answers is pure (verdict.go, rate.go).
+// Package check measures the health and the load of a site. Probing the network, programs and the kernel is in probe.go and measure.go;
+// evaluating the results is pure (verdict.go, rate.go).
 package check
 
 import (
@@ -18,11 +18,11 @@ import (
 type Options struct {
 	Checks   []config.Check
 	Measures []config.Measure
-	Stale    time.Duration // a measurement that is older counts as none
+	Stale    time.Duration // older measurements are ignored
 	Changed  func()        // called, from any goroutine, when the health has changed; may be nil
 }
 
-// Checker looks at a site. Its methods may be called from any goroutine.
+// Checker checks a site. Its methods may be called from any goroutine.
 type Checker struct {
 	o      Options
 	cancel context.CancelFunc
@@ -33,14 +33,14 @@ type Checker struct {
 	samples  []Sample
 }
 
-// State is what is known of the health.
+// State is the health of a site.
 type State struct {
 	Health level.Health
 	Cause  string // of a health that is not Up: "check web: connection refused"
 	Checks []Result
 }
 
-// Result is what is known by one check.
+// Result is the result of one check.
 type Result struct {
 	Name   string
 	Health level.Health
@@ -48,15 +48,15 @@ type Result struct {
 	At     time.Time
 }
 
-// Sample is the last of a measurement.
+// Sample is the latest value of a measurement.
 type Sample struct {
 	Name  string
 	Share float64 // of the capacity; negative before there is any
 	At    time.Time
-	Error string // why there is no later one
+	Error string // of the last attempt, "" if it succeeded
 }
 
-// New begins to look. The caller closes the Checker.
+// New starts the checks. The caller closes the Checker.
 func New(o Options) *Checker {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &Checker{o: o, cancel: cancel}
@@ -75,14 +75,13 @@ func New(o Options) *Checker {
 	return c
 }
 
-// Close ends the checks. No goroutine and no program of theirs is left when it returns.
+// Close stops the checks. When it returns, none of their goroutines and programs runs.
 func (c *Checker) Close() {
 	c.cancel()
 	c.wg.Wait()
 }
 
-// every calls f at once, and then an interval ± 10 % after it was called last, so that sites which were started together do not ask
-// together.
+// every calls f at once, and then at the interval ± 10 %, so that sites started together do not probe together.
 func every(ctx context.Context, interval time.Duration, f func()) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -100,16 +99,16 @@ func every(ctx context.Context, interval time.Duration, f func()) {
 
 func (c *Checker) check(ctx context.Context, i int) {
 	k := &c.o.Checks[i]
-	ask := newProbe(k)
+	probe := newProbe(k)
 	every(ctx, k.Interval, func() {
 		bounded, cancel := context.WithTimeout(ctx, k.Timeout)
-		err := ask(bounded)
+		err := probe(bounded)
 		cancel()
 		if ctx.Err() != nil {
 			return
 		}
 		c.mu.Lock()
-		changed := c.verdicts[i].take(err, time.Now())
+		changed := c.verdicts[i].record(err, time.Now())
 		c.mu.Unlock()
 		if changed && c.o.Changed != nil {
 			c.o.Changed()
@@ -130,7 +129,7 @@ func (c *Checker) measure(ctx context.Context, i int) {
 		}
 		at, ready := time.Now(), true
 		if err == nil && (m.Rate || m.Device != "") {
-			value, ready, err = last.take(value, at)
+			value, ready, err = last.add(value, at)
 		}
 		if err == nil && ready {
 			err = plausible(value)
@@ -147,10 +146,10 @@ func (c *Checker) measure(ctx context.Context, i int) {
 	})
 }
 
-// mostShare bounds what a site is believed to be loaded with: beyond it nothing differs but the digits.
+// mostShare limits the load of a site; beyond it larger values make no difference.
 const mostShare = 1000
 
-// Health is what all checks say together: down when one of them is, and unknown until all have come to an end.
+// Health combines all checks: down if one of them is down, unknown until all have a result.
 func (c *Checker) Health() State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,7 +171,7 @@ func (c *Checker) Health() State {
 	return s
 }
 
-// Load is the greatest of the measurements that are fresh, or a negative number when none is.
+// Load returns the greatest fresh measurement, or a negative number without any.
 func (c *Checker) Load(now time.Time) (float64, []Sample) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,10 +19,10 @@ import (
 	"baton/anycast/config"
 )
 
-// maxMetrics is how long an exposition may be, in bytes.
+// maxMetrics limits the size of a Prometheus response, in bytes.
 const maxMetrics = 16 << 20
 
-// newMeasure makes the function that measures once.
+// newMeasure returns a function that takes one measurement.
 func newMeasure(m *config.Measure) func(ctx context.Context) (float64, error) {
 	switch {
 	case m.Metrics != nil:
@@ -67,7 +67,7 @@ func measureMetrics(m *config.Measure) func(ctx context.Context) (float64, error
 	}
 }
 
-// sum adds up the series of a metric that have the labels.
+// sum adds up the series of a metric that have the given labels.
 func sum(exposition io.Reader, metric string, labels map[string]string) (float64, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(exposition)
@@ -98,7 +98,7 @@ func sum(exposition io.Reader, metric string, labels map[string]string) (float64
 func has(series *dto.Metric, labels map[string]string) bool {
 	missing := maps.Clone(labels)
 	for _, l := range series.GetLabel() {
-		if want, asked := missing[l.GetName()]; asked && want == l.GetValue() {
+		if want, required := missing[l.GetName()]; required && want == l.GetValue() {
 			delete(missing, l.GetName())
 		}
 	}
@@ -117,7 +117,7 @@ func value(series *dto.Metric) (float64, error) {
 	return 0, errors.New("is a histogram or a summary")
 }
 
-// sent is how many bytes an interface has sent.
+// sent returns the bytes that an interface has sent.
 func sent(device string) (float64, error) {
 	text, err := os.ReadFile(filepath.Join("/sys/class/net", device, "statistics/tx_bytes"))
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 	"baton/anycast/config"
 )
 
-// maxBody is how much of a check's response is read, in bytes, so that a good connection ends without an RST.
+// maxBody is how much of a response is read, in bytes, so that a healthy connection is closed without a RST.
 const maxBody = 64 << 10
 
-// newProbe makes the function that looks once, for as long as its context allows.
+// newProbe returns a function that probes once.
 func newProbe(c *config.Check) func(ctx context.Context) error {
 	switch {
 	case c.HTTP != nil:
@@ -34,8 +34,8 @@ func newProbe(c *config.Check) func(ctx context.Context) error {
 	}
 }
 
-// probeHTTP takes a status from 200 to 399 for a success. A redirect is not followed: it may lead elsewhere. Each check has a connection
-// of its own, so that it tests accepting too.
+// probeHTTP accepts a status from 200 to 399. It does not follow redirects, which may lead elsewhere. Each check opens a new connection, to
+// test accepting, too.
 func probeHTTP(c *config.Check) func(ctx context.Context) error {
 	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10}
 	if c.Host != "" {
@@ -72,7 +72,7 @@ func probeTCP(ctx context.Context, address string) error {
 	return conn.Close()
 }
 
-// late says of what has not come to an end that it took too long.
+// late replaces an error after the deadline by a plain message.
 func late(ctx context.Context, err error) error {
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return errors.New("no answer in time")
@@ -83,15 +83,14 @@ func late(ctx context.Context, err error) error {
 // maxOutput is how much of a program's output is kept, in bytes.
 const maxOutput = 4 << 10
 
-// run runs a program, and returns what it has printed. When its time is over, it is killed with all that it has started in its process
-// group.
+// run runs a program and returns its output. After the timeout it kills the program's process group.
 func run(ctx context.Context, command []string) (string, error) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	var out, complaints head
 	cmd.Stdout, cmd.Stderr = &out, &complaints
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second // for a pipe that a child has taken elsewhere
+	cmd.WaitDelay = time.Second // a child process may still hold the pipe
 	err := cmd.Run()
 	if err == nil {
 		return out.String(), nil
@@ -106,7 +105,7 @@ func run(ctx context.Context, command []string) (string, error) {
 	return "", err
 }
 
-// head keeps the beginning of what is written to it.
+// head keeps the first bytes written to it.
 type head struct{ bytes.Buffer }
 
 func (h *head) Write(p []byte) (int, error) {

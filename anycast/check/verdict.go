@@ -6,21 +6,21 @@ import (
 	"baton/anycast/level"
 )
 
-// verdict believes what it sees only when it has seen it several times in a row.
+// verdict changes the health only after several equal results in a row.
 type verdict struct {
 	rise, fall int
 	health     level.Health
 	seen       level.Health // last
 	row        int          // how often in a row
 	last       string
-	fault      string // that has made it Down
+	fault      string // failure that made it Down
 	at         time.Time
 }
 
 func newVerdict(rise, fall int) verdict { return verdict{rise: rise, fall: fall} }
 
-// take counts a result and reports whether the health has changed.
-func (v *verdict) take(err error, at time.Time) (changed bool) {
+// record counts a result and reports whether the health has changed.
+func (v *verdict) record(err error, at time.Time) (changed bool) {
 	seen, needed := level.Up, v.rise
 	v.at, v.last = at, ""
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"baton/document"
 )
 
-// Defaults of a session. Hold is a third of the least that routers have by default: a site that dies takes its announcement with it
-// soon. Its packets are few.
+// Defaults of a session. Hold is a third of the smallest common default of routers, so that the routes of a dead site vanish soon.
+// Keepalives are small.
 const (
 	defaultKeepalive = 3 * time.Second
 	defaultHold      = 9 * time.Second
@@ -90,7 +90,7 @@ func (d *decoder) peer(path string, n *node) Peer {
 	return p
 }
 
-// checkPeers looks at each session in the light of the others and of the prefixes.
+// checkPeers checks each session against the others and the prefixes.
 func (d *decoder) checkPeers(s *Site) {
 	b := &s.BGP
 	v4, v6 := false, false
@@ -117,7 +117,7 @@ func (d *decoder) checkPeers(s *Site) {
 	d.checkInternal(s)
 }
 
-// checkInternal refuses levels that peers of one's own AS would take for a loop, and those that peers of another AS do not see.
+// checkInternal refuses prepending, which internal peers would reject as a loop, and local preferences, which external peers do not see.
 func (d *decoder) checkInternal(s *Site) {
 	internal := slices.IndexFunc(s.BGP.Peers, func(p Peer) bool { return p.Internal(&s.BGP) })
 	for i, l := range s.Control.Ladder {
@@ -131,7 +131,7 @@ func (d *decoder) checkInternal(s *Site) {
 	}
 }
 
-// checkTwice refuses what an entry before has already.
+// checkTwice refuses duplicates.
 func (d *decoder) checkTwice(path string, i int, same func(j int) bool, key, value, list string) {
 	for j := range i {
 		if same(j) {

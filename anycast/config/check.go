@@ -7,7 +7,7 @@ import (
 	"baton/document"
 )
 
-// crossCheck refuses what is wrong only in the light of another part of the file, and collects the warnings.
+// crossCheck checks settings that depend on each other, and collects the warnings.
 func (d *decoder) crossCheck(cfg *Config) {
 	if cfg.Site == nil && cfg.Planner == nil {
 		d.Refuse("", "has neither site nor planner: there is nothing to do", "one of them, or both")
@@ -96,29 +96,29 @@ func (d *decoder) checkSite(cfg *Config) {
 func (d *decoder) warn(cfg *Config, talks bool) {
 	warn := func(path, text string) { d.Warn(d.Place(path), path, text) }
 	if cfg.Identity != (Identity{}) && !talks {
-		warn("identity", "is used by nobody: there is no listen.sites, and no other site is asked")
+		warn("identity", "is unused: there is no listen.sites, and no other site is polled")
 	}
 	s := cfg.Site
 	if s == nil {
 		return
 	}
 	if len(s.Others) == 0 && s.BGP.AS != 0 {
-		warn("site", "knows of no others: the last site that dies takes the service with it")
+		warn("site", "lists no other sites: the service ends with the last site that dies")
 	}
 	loads := false
 	for _, l := range s.Control.Ladder {
 		loads = loads || l.Enter > 0
 	}
 	if loads && len(s.Loads) == 0 && d.Given("site.levels") && s.Planner == "" {
-		warn("site.levels", "have loads, and nothing measures one: see loads")
+		warn("site.levels", "have load thresholds, but nothing measures the load: see loads")
 	}
 	for i := range s.BGP.Peers {
 		p, path := &s.BGP.Peers[i], document.Index("site.bgp.peers", i)
 		if p.Restart > 0 {
-			warn(path+".graceful_restart", "when this host dies, "+p.Name+" goes on sending clients here for "+p.Restart.String())
+			warn(path+".graceful_restart", "when this host dies, "+p.Name+" keeps sending clients here for "+p.Restart.String())
 		}
 	}
 	if f := s.Control.Flaps; f.Suppress == 0 {
-		warn("site.flaps", "is off: where a router damps routes, a site that changes often is suppressed for an hour")
+		warn("site.flaps", "is off: a router with route flap damping suppresses a site that changes often for an hour")
 	}
 }

@@ -1,8 +1,8 @@
-// Package config is the configuration of a site's announcements and of the planner that maps traffic to sites: what the user writes in
-// anycast.yaml, checked and with its defaults filled in. The names are a contract; they are added to, never renamed.
+// Package config is the configuration of a site and of the planner that maps traffic to sites: anycast.yaml, checked and with its defaults
+// filled in. The keys are a contract: keys are added, never renamed.
 //
-// Load and Parse refuse what cannot work with one line, "file:line:column: key.path: what is wrong (what would be right)". What
-// works but may surprise is listed in Config.Warnings.
+// Load and Parse report an error on one line, "file:line:column: key.path: what is wrong (what to write instead)". A setting that works but
+// may surprise is listed in Config.Warnings.
 package config
 
 import (
@@ -16,29 +16,29 @@ import (
 // Config is a validated anycast.yaml. It is never changed after Load has returned it. It is a site's, a planner's or both.
 type Config struct {
 	File     string // where it was read, for messages
-	Name     string // of this site, or of the planner where it is no site's
+	Name     string // of this site, or of a planner that is no site
 	Listen   Listen
-	Identity Identity // of sites and the planner for each other; zero: no exchange
+	Identity Identity // for connections between sites and the planner; zero: no exchange
 	Site     *Site    // nil: a planner alone
 	Planner  *Planner // nil: a site alone
 	Warnings []string
 }
 
-// Listen says the listeners.
+// Listen has the addresses of the listeners.
 type Listen struct {
 	Metrics string // host:port of the Prometheus listener, "" for none
 	Control string // path of the unix socket for baton anycast status, drain, ...
-	Sites   string // host:port where the planner and other sites ask for this site's report, "" for none
+	Sites   string // host:port where the planner and other sites fetch this site's report, "" for none
 }
 
-// Identity is what sites and the planner know each other by: TLS 1.3, certificates of both ends.
+// Identity authenticates sites and the planner to each other: TLS 1.3 with certificates on both ends.
 type Identity struct {
 	Certificate string // PEM files
 	Key         string
-	CA          string // whose certificates the others have
+	CA          string // authority that signed the peers' certificates
 }
 
-// Site is where service addresses are announced from.
+// Site announces service addresses.
 type Site struct {
 	Prefixes  []netip.Prefix // of the service, in the file's order; none without BGP
 	BGP       BGP            // AS 0: no BGP, as in a static map
@@ -51,12 +51,12 @@ type Site struct {
 	// Limits on what a site accepts. A report, a measurement or a proposal older than Stale is ignored.
 	Stale time.Duration
 	Poll  time.Duration // of Others
-	Drain time.Duration // how long the drain level stays before withdrawal, for maintenance
+	Drain time.Duration // how long to drain for maintenance before the withdrawal
 	State string        // file that keeps an instruction and the flap budget over a restart, "" for none
-	Stop  time.Duration // how long the drain level stays at a clean end of the process; 0: withdrawn at once
+	Stop  time.Duration // how long to drain at a clean exit; 0: withdraw at once
 }
 
-// BGP is the sessions with the routers.
+// BGP configures the sessions with the routers.
 type BGP struct {
 	AS          uint32
 	RouterID    netip.Addr // IPv4
@@ -71,41 +71,41 @@ type Peer struct {
 	Name            string
 	Address         netip.Addr
 	Port            uint16
-	Local           netip.Addr // invalid: as the routes have it
+	Local           netip.Addr // by the routing table
 	AS              uint32
 	IPv4, IPv6      bool // families
 	PasswordFile    string
 	Password        string        // RFC 2385, of Load; "" for none
-	GTSM            bool          // RFC 5082: packets of one hop alone
+	GTSM            bool          // only packets from one hop away
 	Multihop        int           // TTL of an external session that is not directly connected; 0: 1
 	Keepalive, Hold time.Duration // whole seconds
 	Retry           time.Duration // between attempts to connect
-	Restart         time.Duration // RFC 4724: how long routes stay when this end vanishes; 0: they go at once
+	Restart         time.Duration // how long routers keep the routes after this end disappears; 0: not at all
 }
 
-// Internal reports whether the peer is of the site's own AS.
+// Internal reports whether the peer is in the site's own AS.
 func (p *Peer) Internal(b *BGP) bool { return p.AS == b.AS }
 
-// Addresses are put on an interface while the process runs.
+// Addresses are added to an interface while the process runs.
 type Addresses struct {
 	Interface string
 	Addresses []netip.Prefix
 }
 
-// Check is one look at the service, and what it takes to believe it. Exactly one of HTTP, TCP and Command is set.
+// Check is a health check of the service. Exactly one of HTTP, TCP and Command is set.
 type Check struct {
 	Name     string
-	HTTP     *url.URL // 2xx and 3xx are well
+	HTTP     *url.URL // 2xx and 3xx pass
 	Host     string   // of the request, "" for that of the URL
 	TCP      string   // host:port
-	Command  []string // exit code 0 is well
+	Command  []string // exit status 0 passes
 	Interval time.Duration
 	Timeout  time.Duration
-	Rise     int // successes in a row until it is well
-	Fall     int // failures in a row until it is not
+	Rise     int // successes in a row until it is up
+	Fall     int // failures in a row until it is down
 }
 
-// Measure is one measurement of how full the site is. The site's load is the greatest of them, as a share of the capacity.
+// Measure is a load measurement. The site's load is the greatest of them, as a share of the capacity.
 type Measure struct {
 	Name     string
 	Metrics  *url.URL // a Prometheus exposition, or
@@ -127,47 +127,47 @@ type Other struct {
 
 // Planner maps traffic to sites.
 type Planner struct {
-	Interval time.Duration // between looks at sites
+	Interval time.Duration // polling interval
 	Stale    time.Duration // a report that is older counts as none
 	Settle   time.Duration // after a step, before the next
-	Step     float64       // share of all demand that one step moves at most
-	Move     float64       // bytes of cost for each byte in flight that a move interrupts
+	Step     float64       // maximum share of the total demand that a step moves
+	Move     float64       // cost of interrupting a byte in flight
 	Sites    []Served
-	Map      *Map // nil: sites are given levels, and routers decide
+	Map      *Map // the planner proposes levels, and routers choose the site
 }
 
 // Served is a site as the planner sees it.
 type Served struct {
 	Name     string
-	URL      *url.URL // of its report; nil in a map, for one that is always up
+	URL      *url.URL // of its report; nil: a site of a map that always counts as up
 	Capacity float64  // bytes per second
 	Ports    []Exit   // of Map
 	Line     int
 }
 
-// Exit is where a forwarder reaches a site.
+// Exit is the port of a forwarder that leads to a site.
 type Exit struct {
 	Forwarder uint64 // datapath identifier
 	Port      uint32
-	MAC       [6]byte // of the next hop; zero: the frame's stays
+	MAC       [6]byte // of the next hop; zero: unchanged
 }
 
-// Map is the static map: forwarders send what comes in at an ingress port to the site that is chosen for it.
+// Map is the static map: forwarders send the packets of an ingress port to the site chosen for it.
 type Map struct {
 	Listen    string // host:port for OpenFlow 1.3 switches
-	TLS       bool   // they show certificates, as sites do
+	TLS       bool   // forwarders must present certificates, as sites do
 	Addresses []netip.Prefix
 	Table     uint8
 	Priority  uint16
 	Ingresses []Ingress
 }
 
-// Ingress is a point where clients' packets come in.
+// Ingress is a port where clients' packets enter.
 type Ingress struct {
 	Name      string
 	Forwarder uint64 // datapath identifier
 	Port      uint32
-	Live      time.Duration      // how long a download lasts: so many seconds of its demand are under way
-	Cost      map[string]float64 // by site: of a byte; 0 where nothing is said
+	Live      time.Duration      // duration of a download: so many seconds of the demand are in flight
+	Cost      map[string]float64 // cost per byte, by site; 0 if absent
 	Line      int
 }

@@ -21,7 +21,7 @@ type (
 
 func (d *decoder) hostPort(path string, n *node) string { return d.HostPort(path, n, "127.0.0.1:9466") }
 
-// orNone is between, and 0 for the word none.
+// orNone decodes a duration, or 0 for the word none.
 func (d *decoder) orNone(path string, n *node, least, most time.Duration) time.Duration {
 	if n.Text == "none" {
 		return 0
@@ -38,7 +38,7 @@ func (d *decoder) seconds(path string, n *node, least, most time.Duration) time.
 	return v
 }
 
-// number decodes a number within bounds, both of them included.
+// number decodes a number within inclusive bounds.
 func (d *decoder) number(path string, n *node, least, most float64) float64 {
 	s := d.Text(path, n)
 	v, err := strconv.ParseFloat(s, 64)
@@ -72,7 +72,7 @@ func (d *decoder) interfaceAddress(path string, n *node) netip.Prefix {
 	return p
 }
 
-// https decodes where another process of Baton is asked.
+// https decodes the URL of another Baton process.
 func (d *decoder) https(path string, n *node) *url.URL {
 	u := d.URL(path, n, "https")
 	if d.Err() == nil && (u.Path != "" || u.RawQuery != "") {

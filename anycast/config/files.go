@@ -12,13 +12,13 @@ import (
 
 const maxPassword = 80 // bytes, TCP_MD5SIG_MAXKEYLEN
 
-// Read reads the files anew: a certificate that has been replaced is used from the next connection on. It gives the process's own
-// certificate, and those that must have signed the others'.
+// Read rereads the files: a replaced certificate is used for new connections. It returns the own certificate and the authorities of the
+// peers.
 func (i Identity) Read() (tls.Certificate, *x509.CertPool, error) {
 	return document.ReadIdentity(i.Certificate, i.Key, i.CA)
 }
 
-// readFiles checks certificates and fills in passwords, each fault at its key.
+// readFiles checks certificates and reads passwords; an error names its key.
 func (d *decoder) readFiles(cfg *Config, now time.Time) {
 	if cfg.Identity != (Identity{}) {
 		d.checkIdentity(cfg, now)
@@ -53,7 +53,7 @@ func (d *decoder) checkIdentity(cfg *Config, now time.Time) {
 	d.WarnTime("identity.certificate", pair.Leaf, now)
 }
 
-// password reads what a site and a router have in common; nobody else may read it. No message quotes it.
+// password reads the shared secret of a BGP session, which only its owner may read. No message quotes it.
 func (d *decoder) password(path, file string) string {
 	data, mode, err := document.ReadFile(file, maxPassword+1)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"baton/document"
 )
 
-// defaultLadder goes by what a router compares last to what it compares first (RFC 4271, section 9.1.2): MED, then the length of the
-// path, or between routers of one AS the local preference, then RFC 8326.
+// defaultLadder starts with what a router compares last (RFC 4271, section 9.1.2): MED, then the AS-path length, or with internal peers the
+// local preference, then RFC 8326.
 func defaultLadder(internal bool) []level.Level {
 	steps := []level.Level{
 		{Name: "announce"},
@@ -33,7 +33,7 @@ func defaultLadder(internal bool) []level.Level {
 	return steps
 }
 
-// ladder decodes all levels but the last, which is withdrawal always.
+// ladder decodes all levels but the last, which is always the withdrawal.
 func (d *decoder) ladder(path string, n *node) []level.Level {
 	d.AtMost(path, n, maxLevels)
 	var out []level.Level

@@ -10,7 +10,7 @@ const neededKeys = "a name, and site or planner"
 
 var rules = document.Rules{Bytes: 1 << 20, Nodes: 1 << 18, Empty: neededKeys + " are needed", Root: "a mapping with " + neededKeys}
 
-// Error is what is wrong with a configuration.
+// Error holds all mistakes of a configuration.
 type Error = document.Error
 
 // Load reads and checks the file, the certificates that it names, and the passwords, which it fills in. An error about the content is an *Error with all
@@ -38,7 +38,7 @@ func readFiles(d *document.Decoder, cfg *Config) {
 	cfg.Warnings = d.Warnings()
 }
 
-// Defaults of what a file leaves out.
+// Defaults of optional keys.
 const (
 	defaultControl = "/run/baton/anycast.sock"
 

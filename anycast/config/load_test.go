@@ -106,7 +106,7 @@ func TestDefaults(t *testing.T) {
 			},
 			Stale: 15 * time.Second, Poll: 2 * time.Second, Drain: 5 * time.Minute,
 		},
-		Warnings: []string{"anycast.yaml:3:3: site: knows of no others: the last site that dies takes the service with it"},
+		Warnings: []string{"anycast.yaml:3:3: site: lists no other sites: the service ends with the last site that dies"},
 	}
 	if diff := cmp.Diff(want, cfg, compare); diff != "" {
 		t.Errorf("Parse (-want +got):\n%s", diff)
@@ -176,7 +176,7 @@ func TestPlanner(t *testing.T) {
 
 func TestWarnings(t *testing.T) {
 	tests := []struct{ name, old, new, want string }{
-		{"graceful restart", "", "", "anycast.yaml:13:76: site.bgp.peers[0].graceful_restart: when this host dies, r1 goes on sending clients here for 30s"},
+		{"graceful restart", "", "", "anycast.yaml:13:76: site.bgp.peers[0].graceful_restart: when this host dies, r1 keeps sending clients here for 30s"},
 		{"no budget", "{suppress: 3000, half_life: 10m, share: 60%}", "none", "site.flaps: is off"},
 	}
 	for _, tt := range tests {

@@ -61,7 +61,7 @@ func (d *decoder) served(path string, n *node) Served {
 	return s
 }
 
-// exit decodes where a forwarder reaches a site.
+// exit decodes the port of a forwarder that leads to a site.
 func (d *decoder) exit(path string, n *node) Exit {
 	var e Exit
 	d.Fields(path, n, []key{
@@ -120,7 +120,7 @@ func (d *decoder) ingress(path string, n *node) Ingress {
 	return in
 }
 
-// datapath decodes the identifier of a forwarder, as its own configuration has it, 0x2a, or with all of its 16 digits.
+// datapath decodes a forwarder's datapath id, as 0x2a or with all 16 digits.
 func (d *decoder) datapath(path string, n *node) uint64 {
 	s := d.Text(path, n)
 	digits, prefixed := strings.CutPrefix(s, "0x")
@@ -146,7 +146,7 @@ func (d *decoder) mac(path string, n *node) (out [6]byte) {
 	return out
 }
 
-// checkPlanner looks at the planner's parts in the light of each other.
+// checkPlanner checks the planner's settings against each other.
 func (d *decoder) checkPlanner(p *Planner) {
 	sites := make(map[string]bool)
 	for i := range p.Sites {
@@ -172,7 +172,7 @@ func (d *decoder) checkPlanner(p *Planner) {
 		for j, e := range p.Sites[i].Ports {
 			at := fmt.Sprintf("planner.sites[%d].ports[%d]", i, j)
 			if id := fmt.Sprint(p.Sites[i].Name, e.Forwarder); exits[id] {
-				d.Refuse(at, "is the second way to this site from one forwarder", "one")
+				d.Refuse(at, "is the second port to this site on one forwarder", "one")
 			} else {
 				exits[id] = true
 			}
@@ -193,7 +193,7 @@ func (d *decoder) checkPlanner(p *Planner) {
 		}
 		for k := range p.Sites {
 			if !exits[fmt.Sprint(p.Sites[k].Name, in.Forwarder)] {
-				d.Refuse(document.Index("planner.sites", k), fmt.Sprintf("has no port of forwarder %016x, where %s comes in", in.Forwarder, in.Name),
+				d.Refuse(document.Index("planner.sites", k), fmt.Sprintf("has no port on forwarder %016x, where ingress %s is", in.Forwarder, in.Name),
 					"ports: [{forwarder: ..., port: ...}]")
 			}
 		}

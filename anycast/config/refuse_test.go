@@ -62,8 +62,8 @@ func TestRefuse(t *testing.T) {
 		{"address of another service", everything, "192.0.2.1/32", "198.51.100.1/32", "198.51.100.1 is in none of the prefixes"},
 		{"a check that takes too long", everything, "interval: 2s, timeout: 1s", "interval: 10ms, timeout: 11s", "a death would be seen late"},
 
-		{"site without a way", plans, `, ports: [{forwarder: 0x1, port: 3}]`, "", "planner.sites[1]: has no port of forwarder 0000000000000001, where west comes in"},
-		{"two ways", plans, `[{forwarder: 0x1, port: 3}]`, `[{forwarder: 0x1, port: 3}, {forwarder: 0x1, port: 4}]`, "is the second way to this site"},
+		{"site without a port", plans, `, ports: [{forwarder: 0x1, port: 3}]`, "", "planner.sites[1]: has no port on forwarder 0000000000000001, where ingress west is"},
+		{"two ports on one forwarder", plans, `[{forwarder: 0x1, port: 3}]`, `[{forwarder: 0x1, port: 3}, {forwarder: 0x1, port: 4}]`, "is the second port to this site"},
 		{"cost of a site that is not", plans, "paris: 2.5", "rome: 2.5", `planner.map.ingresses[0].costs.rome: "rome" is not a site`},
 		{"datapath", plans, `forwarder: "0000000000000001", port: 1`, `forwarder: "1", port: 1`, `"1" is not a datapath id`},
 		{"MAC of many", plans, "02:00:00:00:00:01", "03:00:00:00:00:01", "is not the address of one interface"},

@@ -16,12 +16,12 @@ const (
 	defaultDrain = 5 * time.Minute
 	defaultDwell = 2 * time.Minute // how often connections are remapped in Alzoubi et al. (WWW 2009, section 4.1)
 
-	// What Cisco's routers have as defaults. Juniper's suppress at 3000, and RFC 7196 asks for 6000 at least.
+	// Cisco's defaults. Juniper suppresses at 3000, and RFC 7196 requires at least 6000.
 	defaultSuppress = 2000
 	defaultHalfLife = 15 * time.Minute
 )
 
-// Upper bounds, so that a slip of the finger does not fill the memory.
+// Upper bounds, which protect memory from typing errors.
 const (
 	maxPrefixes = 1024
 	maxPeers    = 64

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// Client asks one site. Its methods may be called from any goroutine.
+// Client is a client of one site. Its methods may be called from any goroutine.
 type Client struct {
 	name string
 	base *url.URL
 	http *http.Client
 }
 
-// NewClient makes a client of the site that has the name, in its certificate too. It connects when it asks. Close it.
+// NewClient makes a client of the site with a name, which its certificate must have. It connects on the first request. Close it.
 func NewClient(own *Identity, name string, base *url.URL) *Client {
 	dialer := &net.Dialer{Timeout: 5 * time.Second}
 	return &Client{name: name, base: base, http: &http.Client{
@@ -38,22 +38,22 @@ func NewClient(own *Identity, name string, base *url.URL) *Client {
 // Close ends idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Report asks how the site is.
+// Report fetches the site's report.
 func (c *Client) Report(ctx context.Context) (Report, error) {
-	return c.ask(ctx, http.MethodGet, "/v1/report", nil)
+	return c.do(ctx, http.MethodGet, "/v1/report", nil)
 }
 
 // Propose sends the site a proposal.
 func (c *Client) Propose(ctx context.Context, p Proposal) (Report, error) {
-	return c.ask(ctx, http.MethodPut, "/v1/proposal", p)
+	return c.do(ctx, http.MethodPut, "/v1/proposal", p)
 }
 
 // Instruct forwards an operator's instruction to the site.
 func (c *Client) Instruct(ctx context.Context, i Instruction) (Report, error) {
-	return c.ask(ctx, http.MethodPost, "/v1/instruction", i)
+	return c.do(ctx, http.MethodPost, "/v1/instruction", i)
 }
 
-// RefusedError is what a site answered instead of its report.
+// RefusedError is an error response of a site.
 type RefusedError struct {
 	Site    string
 	Status  int // HTTP
@@ -64,22 +64,22 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("site %s refuses with status %d: %.200s", e.Site, e.Status, e.Message)
 }
 
-func (c *Client) ask(ctx context.Context, method, path string, say any) (Report, error) {
-	var body io.Reader
-	if say != nil {
-		text, err := json.Marshal(say)
+func (c *Client) do(ctx context.Context, method, path string, body any) (Report, error) {
+	var payload io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
 		if err != nil {
-			return Report{}, fmt.Errorf("encode what is said to site %s: %w", c.name, err)
+			return Report{}, fmt.Errorf("encode the request to site %s: %w", c.name, err)
 		}
-		body = bytes.NewReader(text)
+		payload = bytes.NewReader(text)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, c.base.JoinPath(path).String(), body)
+	request, err := http.NewRequestWithContext(ctx, method, c.base.JoinPath(path).String(), payload)
 	if err != nil {
-		return Report{}, fmt.Errorf("ask site %s: %w", c.name, err)
+		return Report{}, fmt.Errorf("request to site %s: %w", c.name, err)
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return Report{}, fmt.Errorf("ask site %s: %w", c.name, err)
+		return Report{}, fmt.Errorf("request to site %s: %w", c.name, err)
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxBody))
@@ -88,13 +88,13 @@ func (c *Client) ask(ctx context.Context, method, path string, say any) (Report,
 	}
 	if response.StatusCode != http.StatusOK {
 		var r refusal
-		_ = json.Unmarshal(text, &r) // somebody else's answer has no Error
+		_ = json.Unmarshal(text, &r) // a response from another server has no Error
 		return Report{}, &RefusedError{c.name, response.StatusCode, r.Error}
 	}
 	return parse(text, c.name)
 }
 
-// parse reads a report that is to be of a site.
+// parse reads a site's report.
 func parse(text []byte, site string) (Report, error) {
 	var r Report
 	if err := json.Unmarshal(text, &r); err != nil {

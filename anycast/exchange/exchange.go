@@ -14,14 +14,14 @@ import (
 	"strings"
 )
 
-// Report is how a site is.
+// Report is the state of a site.
 type Report struct {
 	Site        string   `json:"site"`
 	Health      string   `json:"health"`                // up, down or unknown
 	Announces   bool     `json:"announces"`             // at least one router has the announcement
-	Level       int      `json:"level"`                 // of its ladder; 0: plain
+	Level       int      `json:"level"`                 // on its ladder; 0: a plain announcement
 	Drain       int      `json:"drain"`                 // the last level that is an announcement
-	Steps       []int    `json:"steps,omitempty"`       // levels that load leads to
+	Steps       []int    `json:"steps,omitempty"`       // levels entered by load
 	Name        string   `json:"name"`                  // of the level
 	Levels      []string `json:"levels,omitempty"`      // names of the ladder's
 	Held        string   `json:"held,omitempty"`        // why the level is not another
@@ -29,13 +29,13 @@ type Report struct {
 	Instruction string   `json:"instruction,omitempty"` // of an operator, or "stop" while the process ends
 }
 
-// Serves reports whether the site can serve clients. One whose health is not known serves while it is on a level that announces: its checks
-// have changed, and it was up before.
+// Serves reports whether the site can serve clients. A site with unknown health serves while its level announces: it was up before, and its
+// checks have just changed.
 func (r *Report) Serves() bool {
 	return r.Health == "up" || r.Health == "unknown" && r.Level <= r.Drain
 }
 
-// Alive reports whether the site can serve clients, and is announced.
+// Alive reports whether the site can serve clients and is announced.
 func (r *Report) Alive() bool { return r.Serves() && r.Announces }
 
 // Proposal is the level that a planner proposes for a site. The planner repeats it before it becomes stale.
@@ -50,7 +50,7 @@ type Instruction struct {
 	Force bool   `json:"force,omitempty"`
 }
 
-// Bounds of what is believed of a site.
+// Limits on what a report may contain.
 const (
 	mostLevels = 32
 	mostLoad   = 1000
@@ -59,7 +59,7 @@ const (
 
 var errBounds = errors.New("it is out of bounds")
 
-// check refuses what no site of this name reports.
+// check rejects invalid reports.
 func (r *Report) check(site string) error {
 	switch {
 	case r.Site != site:
@@ -84,7 +84,7 @@ func (r *Report) check(site string) error {
 	return nil
 }
 
-// plain reports whether a text can be shown to people as it is.
+// plain reports whether a text can be displayed safely.
 func plain(s string) bool {
 	return len(s) <= mostText && !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' })
 }

@@ -8,12 +8,12 @@ import (
 	"baton/anycast/config"
 )
 
-// Identity is what a process is known by to the others. The files are read again by Load, for connections that begin after it.
+// Identity authenticates this process to its peers. Load rereads the files for new connections.
 type Identity struct {
 	now atomic.Pointer[tls.Config]
 }
 
-// Load reads the files. What was loaded before stays when it fails.
+// Load reads the files. If it fails, the previous ones stay in use.
 func (i *Identity) Load(c config.Identity) error {
 	pair, authorities, err := c.Read()
 	if err != nil {
@@ -26,7 +26,7 @@ func (i *Identity) Load(c config.Identity) error {
 	return nil
 }
 
-// Listener has those who connect show certificates of the same authorities.
+// Listener requires clients to present a certificate of the same authorities.
 func (i *Identity) Listener(l net.Listener) net.Listener { return tls.NewListener(l, i.server()) }
 
 func (i *Identity) server() *tls.Config {
@@ -36,7 +36,7 @@ func (i *Identity) server() *tls.Config {
 	}
 }
 
-// client is for connections to a process of a name.
+// client returns the TLS configuration for connections to the process with a name.
 func (i *Identity) client(name string) *tls.Config {
 	c := i.now.Load().Clone()
 	c.ServerName = name

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Site is what answers for a site. Errors of Propose and Instruct are sent to the caller as conflicts.
+// Site handles the requests to a site. Errors of Propose and Instruct are sent to the caller as conflicts.
 type Site struct {
 	Planner  func() string // the planner whose proposals and instructions are accepted; "": none
 	Report   func() Report
@@ -21,17 +21,17 @@ type Site struct {
 	Instruct func(i Instruction) error
 }
 
-// maxBody is how much is read of a request or an answer, in bytes.
+// maxBody limits requests and responses, in bytes.
 const maxBody = 64 << 10
 
 // maxConnections limits concurrent connections of peers.
 const maxConnections = 256
 
-// Serve answers on l, which it closes, until ctx is done.
+// Serve handles requests on l, which it closes, until ctx is done.
 func Serve(ctx context.Context, l net.Listener, own *Identity, s Site) error {
 	server := &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: log.New(io.Discard, "", 0), // strangers are nobody's concern
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: log.New(io.Discard, "", 0), // failed handshakes of unknown clients are not logged
 	}
 	down := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -55,16 +55,16 @@ func Serve(ctx context.Context, l net.Listener, own *Identity, s Site) error {
 func (s Site) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/report", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.Report()) })
-	mux.HandleFunc("PUT /v1/proposal", func(w http.ResponseWriter, r *http.Request) { hear(s, w, r, s.Propose) })
-	mux.HandleFunc("POST /v1/instruction", func(w http.ResponseWriter, r *http.Request) { hear(s, w, r, s.Instruct) })
+	mux.HandleFunc("PUT /v1/proposal", func(w http.ResponseWriter, r *http.Request) { accept(s, w, r, s.Propose) })
+	mux.HandleFunc("POST /v1/instruction", func(w http.ResponseWriter, r *http.Request) { accept(s, w, r, s.Instruct) })
 	return mux
 }
 
-// hear gives what the planner says to the site.
-func hear[T any](s Site, w http.ResponseWriter, r *http.Request, say func(T) error) {
+// accept passes a request of the planner to the site.
+func accept[T any](s Site, w http.ResponseWriter, r *http.Request, apply func(T) error) {
 	planner := s.Planner()
 	if planner == "" || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 || r.TLS.PeerCertificates[0].VerifyHostname(planner) != nil {
-		answer(w, http.StatusForbidden, refusal{"this is not the planner that the site hears"})
+		answer(w, http.StatusForbidden, refusal{"only the planner that the site is configured for may do this"})
 		return
 	}
 	var v T
@@ -72,7 +72,7 @@ func hear[T any](s Site, w http.ResponseWriter, r *http.Request, say func(T) err
 		answer(w, http.StatusBadRequest, refusal{"body: " + err.Error()})
 		return
 	}
-	if err := say(v); err != nil {
+	if err := apply(v); err != nil {
 		answer(w, http.StatusConflict, refusal{err.Error()})
 		return
 	}
@@ -86,7 +86,7 @@ type refusal struct {
 func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // fails only when who has asked has gone
+	_ = json.NewEncoder(w).Encode(v) // fails only if the caller has disconnected
 }
 
 // limited accepts at most cap(slots) connections at a time.

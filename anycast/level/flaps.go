@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// What route flap damping counts (RFC 2439, section 4.4.3; the numbers are those that routers have as defaults).
+// The penalties of route flap damping (RFC 2439, section 4.4.3), with the routers' default values.
 const (
 	WithdrawPenalty  = 1000
 	AttributePenalty = 500
 )
 
-// Flaps bound how often a site changes what it announces. Routers that damp routes (RFC 2439) suppress one whose penalty is above a
-// threshold, for long; the budget keeps below it whatever happens.
+// Flaps limit how often a site changes its announcement. Routers with route flap damping (RFC 2439) suppress a route for a long time once
+// its penalty exceeds a threshold; the budget stays below it.
 type Flaps struct {
-	Suppress float64       // the routers' threshold; 0: nobody damps, and nothing is bounded
-	HalfLife time.Duration // in which a penalty halves
-	// Share of Suppress that changes of one's own choice may use. What is left is for a death, which cannot wait.
+	Suppress float64       // no router damps, no limit
+	HalfLife time.Duration // half-life of a penalty
+	// Share is the part of Suppress that voluntary changes may use. The rest is reserved for a death, which cannot wait.
 	Share float64
 }
 
-// budget is the penalty that routers have for the site, as far as the site knows.
+// budget estimates the penalty that routers have counted for the site.
 type budget struct {
 	Flaps
 	penalty float64
@@ -41,7 +41,7 @@ func (b *budget) spend(at time.Duration, cost float64) {
 	b.penalty, b.at = b.now(at)+cost, max(at, b.at)
 }
 
-// until is when the penalty will have fallen to a bound.
+// until returns when the penalty will have decayed to a limit.
 func (b *budget) until(at time.Duration, bound float64) time.Duration {
 	p := b.now(at)
 	if b.Suppress == 0 || p <= bound {

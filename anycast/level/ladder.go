@@ -8,9 +8,9 @@ import "time"
 type Announcement struct {
 	Withdrawn       bool
 	MED             uint32   // 0: none
-	Prepend         int      // times that the site's own AS is in front once more
+	Prepend         int      // how often the site's AS is prepended
 	LocalPreference *uint32  // for internal peers; nil: BGP's default, 100
-	Communities     []uint32 // besides those of every announcement
+	Communities     []uint32 // in addition to those of every announcement
 }
 
 // Communities with a meaning of their own.
@@ -23,19 +23,19 @@ const (
 type Level struct {
 	Name         string
 	Announcement Announcement
-	// Enter and Leave are loads, as shares of the capacity: with Enter or more the level is entered, below Leave it is left. Enter is 0
-	// for a level that load does not lead to.
+	// Enter and Leave are loads as shares of the capacity: the level is entered at Enter or more, and left below Leave. Enter is 0 for a
+	// level that load does not lead to.
 	Enter, Leave float64
 }
 
-// Rules are how a site moves on its ladder.
+// Rules define how a site moves on its ladder.
 type Rules struct {
-	Ladder []Level       // from a plain announcement to the strongest that still is one, then withdrawal
-	Dwell  time.Duration // least time on a level before load or a proposal, or health that returns, changes it
+	Ladder []Level       // from a plain announcement to the least attractive one, then withdrawal
+	Dwell  time.Duration // minimum time on a level before load, a proposal or recovered health changes it
 	Flaps  Flaps
 }
 
-// Drain is the index of the level that sites drain at, and that the last one stays at when it is dead: the last that announces.
+// Drain is the index of the level at which sites drain, and at which the last site stays when it is dead: the last level that announces.
 func (r *Rules) Drain() int { return len(r.Ladder) - 2 }
 
 // Withdrawn is the index of the last level.

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Health is what the checks of a site say.
+// Health is the result of a site's checks.
 type Health int
 
 // The states of health.
 const (
-	Unknown Health = iota // no check has come to an end yet
+	Unknown Health = iota // no check has a result yet
 	Up
 	Down
 )
@@ -24,18 +24,18 @@ type Instruction int
 // The instructions of an operator.
 const (
 	NoInstruction Instruction = iota
-	Drain                     // the level before withdrawal
-	Maintenance               // the same, and withdrawal after Input.DrainFor
+	Drain                     // the last level before withdrawal
+	Maintenance               // the same, then withdrawal after Input.DrainFor
 	Pin                       // Input.Pin
 )
 
 // NoProposal means that the planner has proposed nothing, or that its proposal is stale.
 const NoProposal = -1
 
-// Input is what a site knows at a time.
+// Input is the site's knowledge at a point in time.
 type Input struct {
 	Health Health
-	Cause  string // what the checks say
+	Cause  string // the failed checks
 
 	Instruction Instruction
 	Pin         int
@@ -46,29 +46,29 @@ type Input struct {
 	Proposal int     // the planner's, or NoProposal
 	Load     float64 // share of the capacity; negative when it is not known
 
-	Others   bool // other sites are looked at
+	Others   bool // other sites are configured
 	Alive    int  // of them, known to be up and to announce
 	Headroom bool // at least one of them reports spare capacity
 }
 
-// Decision is the level that a site is to have.
+// Decision is the level that a site should have.
 type Decision struct {
 	Level   int
 	Changed bool
 	Reason  string        // of the level
-	Want    int           // what the level would be without Held
-	Held    string        // why it is not yet, "" when it is
+	Want    int           // the desired level, which Held delays
+	Held    string        // why the change waits, "" if it does not
 	Until   time.Duration // when Held ends, if nothing else changes
-	Penalty float64       // what routers that damp have counted
+	Penalty float64       // estimated damping penalty
 }
 
-// Machine walks the ladder. The zero Machine is of no use: see New. It is not for several goroutines.
+// Machine decides the level. Create it with New. It is not safe for concurrent use.
 type Machine struct {
 	rules      Rules
 	level      int
 	since      time.Duration // of the level
 	reason     string
-	fresh      bool // nothing was announced yet: nothing is owed
+	fresh      bool // nothing was announced yet, so there is no dwell
 	instructed bool // the level is the operator's
 	resort     bool // the level is that of a dead site that was the last one
 	drained    time.Duration
@@ -78,7 +78,7 @@ type Machine struct {
 	shed       []Shed // by level
 }
 
-// New gives a site that announces nothing.
+// New returns a machine whose site announces nothing.
 func New(r Rules) *Machine {
 	return &Machine{
 		rules: r, level: r.Withdrawn(), fresh: true, reason: "health is not known yet", budget: budget{Flaps: r.Flaps},
@@ -89,13 +89,13 @@ func New(r Rules) *Machine {
 // Level is the index of the level in force.
 func (m *Machine) Level() int { return m.level }
 
-// Owe has the machine begin with a penalty that routers had of an earlier process some time ago.
+// Owe starts the machine with the penalty that an earlier process had some time ago.
 func (m *Machine) Owe(penalty float64, ago time.Duration) {
 	m.budget.spend(m.last, penalty*math.Exp2(-float64(ago)/float64(m.rules.Flaps.HalfLife)))
 }
 
-// Configure puts other rules in force. The level stays that of the same name, or else becomes the nearest that there is; which of two
-// ladders' announcements is in force, the caller sees in the next Decision.
+// Configure activates other rules. The level keeps its name if the new ladder has it, otherwise it becomes the nearest one. The caller sees
+// in the next Decision which announcement is in force.
 func (m *Machine) Configure(r Rules) {
 	name, withdrawn := m.rules.Ladder[m.level].Name, m.level == m.rules.Withdrawn()
 	m.rules, m.budget.Flaps, m.shed = r, r.Flaps, make([]Shed, len(r.Ladder))
@@ -113,14 +113,14 @@ func (m *Machine) Configure(r Rules) {
 type urgency int
 
 const (
-	choice  urgency = iota // dwell and budget
-	command                // an operator's: nothing
+	choice  urgency = iota // waits for dwell and budget
+	command                // an operator's: waits for nothing
 	death                  // nothing
-	need                   // nobody serves, as far as the site knows: nothing
-	hurry                  // nobody may serve, and the site knows of no others: the budget
+	need                   // no site serves, as far as known: waits for nothing
+	hurry                  // possibly no site serves, and no others are configured: waits for the budget
 )
 
-// Step decides what to be at a time of a clock that nobody sets. Times before the last count as the last.
+// Step decides the level at a time of the monotonic clock. A time before the last one counts as the last one.
 func (m *Machine) Step(at time.Duration, in Input) Decision {
 	at = max(at, m.last)
 	m.last = at
@@ -157,7 +157,7 @@ func (m *Machine) change(at time.Duration, to int, why string) {
 	m.level, m.since, m.reason, m.fresh = to, at, why, false
 }
 
-// cost is what routers that damp count for a change. The announcement after a withdrawal is half of a flap whose other half has been
+// cost is the damping penalty of a change. An announcement after a withdrawal is the second half of a flap, whose first half was already
 // counted.
 func (m *Machine) cost(to int) float64 {
 	switch {
@@ -177,7 +177,7 @@ func (m *Machine) held(at time.Duration, to int, how urgency) (string, time.Dura
 	if end := m.since + m.rules.Dwell; how == choice && at < end && !m.fresh {
 		return "dwell", end
 	}
-	// Of what the routers tolerate, a withdrawal is kept back: with it a death that comes next is no reason for them to suppress the site.
+	// The penalty of one withdrawal is held in reserve, so that routers do not suppress the site if it dies next.
 	bound := m.budget.Suppress - WithdrawPenalty
 	if m.level != m.rules.Withdrawn() && to != m.rules.Withdrawn() {
 		bound = m.budget.Suppress*m.budget.Share - m.cost(to)
@@ -188,7 +188,7 @@ func (m *Machine) held(at time.Duration, to int, how urgency) (string, time.Dura
 	return "", 0
 }
 
-// want is the level that the site would have if changes cost nothing.
+// want is the level that the site would take if changes were free.
 func (m *Machine) want(at time.Duration, in *Input) (int, string, urgency) {
 	r := &m.rules
 	switch {
@@ -209,15 +209,15 @@ func (m *Machine) want(at time.Duration, in *Input) (int, string, urgency) {
 	switch {
 	case m.instructed: // no delay after an operator revokes an instruction
 		how = command
-	case m.level != r.Withdrawn() || in.Alive > 0: // a healthy site is kept back where others serve
+	case m.level != r.Withdrawn() || in.Alive > 0: // a healthy site may wait while others serve
 	case in.Others:
-		how = need // its death would not withdraw it: this cannot flap
+		how = need // a dead last site drains instead of withdrawing: this cannot flap
 	default:
 		how = hurry
 	}
 	switch {
 	case in.Planned && in.Proposal >= 0:
-		return min(in.Proposal, r.Drain()), "proposed by the planner", how // it takes no site out
+		return min(in.Proposal, r.Drain()), "proposed by the planner", how // never withdraws
 	case in.Planned:
 		return 0, "healthy; no fresh proposal from the planner", how
 	}
@@ -225,12 +225,11 @@ func (m *Machine) want(at time.Duration, in *Input) (int, string, urgency) {
 	return level, why, how
 }
 
-// dead is where a site goes that does not work. The last one known to be up goes on announcing, behind all others that there may be
-// without its knowledge.
+// dead is the level of a dead site. The last one known to be up keeps announcing, less preferred than any others that may exist.
 func (m *Machine) dead(in *Input) (int, string, urgency) {
 	r := &m.rules
 	if !m.alone(in) {
-		if m.resort { // others are preferred already
+		if m.resort { // routers already prefer the others
 			return r.Withdrawn(), in.Cause, choice
 		}
 		return r.Withdrawn(), in.Cause, death
@@ -238,13 +237,13 @@ func (m *Machine) dead(in *Input) (int, string, urgency) {
 	return r.Drain(), "the last site known to be up: " + in.Cause, death
 }
 
-// alone reports whether withdrawing would take the service from its clients, as far as the site knows.
+// alone reports whether a withdrawal would leave clients without any site, as far as known.
 func (m *Machine) alone(in *Input) bool { return in.Others && in.Alive == 0 && !in.Force }
 
 func (m *Machine) maintained(at time.Duration, in *Input) (int, string, urgency) {
 	r := &m.rules
 	switch {
-	case m.level == r.Withdrawn() && !m.alone(in): // there is nothing to drain, as after a restart
+	case m.level == r.Withdrawn() && !m.alone(in): // already withdrawn, as after a restart
 		return r.Withdrawn(), "maintenance", command
 	case at-m.drained < in.DrainFor:
 		return r.Drain(), fmt.Sprintf("drained for maintenance, withdrawn in %s", (in.DrainFor - (at - m.drained)).Round(time.Second)), command
@@ -274,7 +273,7 @@ func (m *Machine) byLoad(at time.Duration, in *Input) (int, string) {
 		return i, load
 	}
 	if m.level > 0 && in.Load < ladder[m.level].Leave {
-		// Sites that come back for what they have given away have to give it away again.
+		// A site that takes back too much would have to shed it again.
 		if back := m.shed[m.level].Regained(at-m.since, in.Load, m.rules.Dwell); back >= ladder[m.level].Enter {
 			return m.level, fmt.Sprintf("%s; it would be %.0f %% again", load, 100*back)
 		}

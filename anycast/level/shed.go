@@ -2,18 +2,18 @@ package level
 
 import "time"
 
-// patience is for how many dwells a site believes what it has seen a level to be worth, before it tries whether that is still so.
+// patience is how many dwells a site relies on what a level was seen to shed, before it tries whether that still holds.
 const patience = 10
 
-// Shed is what a level was seen to be worth: the load when it was entered, and what it had become when its dwell was over. Whoever
-// comes back for all that was given away has to give it away again, and again.
+// Shed records how much load a level has shed: the load when the level was entered, and when its dwell was over. A site that takes
+// everything back would have to shed it again and again.
 type Shed struct {
 	before, after float64
 	left          time.Duration
-	tries         int // that ended where they had begun
+	tries         int // failed attempts to leave the level
 }
 
-// Enter has the level begin.
+// Enter starts a level.
 func (s *Shed) Enter(at time.Duration, load float64, dwell time.Duration) {
 	tries := 0
 	if s.left > 0 && at-s.left < 3*dwell {
@@ -22,7 +22,7 @@ func (s *Shed) Enter(at time.Duration, load float64, dwell time.Duration) {
 	*s = Shed{before: load, tries: tries}
 }
 
-// Leave has it end.
+// Leave ends it.
 func (s *Shed) Leave(at time.Duration) { s.left = at }
 
 // Settle records the load once the dwell is over; passed is how long the level has been in force.
@@ -32,7 +32,7 @@ func (s *Shed) Settle(passed time.Duration, load float64, dwell time.Duration) {
 	}
 }
 
-// Regained is what the load would be without the level.
+// Regained estimates the load without the level.
 func (s *Shed) Regained(passed time.Duration, load float64, dwell time.Duration) float64 {
 	if s.before <= s.after || s.after <= 0 || passed > dwell*patience<<s.tries {
 		return load

@@ -19,7 +19,7 @@ func Handler(version string, status func() (api.AnycastStatus, error)) http.Hand
 	return exporter.Process[api.AnycastStatus]{Namespace: namespace, Version: version, Status: status, Series: Series, Unready: Unready}.Handler()
 }
 
-// Series are the numbers of a process.
+// Series are the metrics of a process.
 func Series(s *api.AnycastStatus) []exporter.Number {
 	var n numbers
 	if s.Site != nil {

@@ -1,6 +1,5 @@
-// Package planner decides for all sites together. It is pure: what is known goes in with the time, and what is to be done comes out.
-// Levels gives sites levels of their ladders, one change at a time, where routers decide which ingress goes where; Mapper maps
-// ingress points to sites, by programming forwarders.
+// Package planner decides for all sites. It is pure: the known state and the time go in, and actions come out. Levels proposes levels to
+// sites, one change at a time, where routers choose the site; Mapper maps ingress points to sites by programming forwarders.
 package planner
 
 import "slices"
@@ -8,19 +7,19 @@ import "slices"
 // View is a site as a planner sees it.
 type View struct {
 	Name       string
-	Fresh      bool // it has reported lately
+	Fresh      bool // its report is not stale
 	Up         bool
 	Load       float64 // share of the capacity; negative: it is not known
 	Capacity   float64 // bytes per second
 	Instructed bool    // an operator holds its level: it is not changed, and gets no more load
 
 	Level int   // of its ladder
-	Steps []int // levels that load leads to
+	Steps []int // levels entered by load
 }
 
 func (v *View) alive() bool { return v.Fresh && v.Up }
 
-// deeper is the level after one, and whether there is one.
+// deeper returns the next level down, and whether there is one.
 func (v *View) deeper(level int) (int, bool) {
 	i := slices.IndexFunc(v.Steps, func(s int) bool { return s > level })
 	if i < 0 {
@@ -29,7 +28,7 @@ func (v *View) deeper(level int) (int, bool) {
 	return v.Steps[i], true
 }
 
-// higher is the level before one.
+// higher returns the next level up.
 func (v *View) higher(level int) int {
 	for _, s := range slices.Backward(v.Steps) {
 		if s < level {

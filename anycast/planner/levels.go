@@ -7,19 +7,19 @@ import (
 	"baton/anycast/level"
 )
 
-// Loads, as shares of the capacity, that a planner goes by: a site above high sheds, as long as others stay below full with it; one
-// comes back as long as it stays below full itself.
+// Load thresholds of a planner, as shares of the capacity: a site above high sheds if the others stay below full with the additional load; a
+// site takes load back if it stays below full itself.
 const (
 	high = 0.9
 	full = 0.8
 )
 
-// Levels has sites shed, and come back, one at a time and not before the last change has settled. It never has all sites step down:
-// their levels against each other are what routers see.
+// Levels moves sites down and up, one at a time, and not before the last change has settled. At least one site keeps a plain announcement:
+// routers only compare the sites' levels with each other.
 type Levels struct {
 	settle time.Duration
 	moved  time.Duration
-	begun  bool // something was moved
+	begun  bool // a change was made
 	why    string
 	sites  map[string]*proposal
 }
@@ -51,7 +51,7 @@ func (l *Levels) Proposal(site string) int {
 	return 0
 }
 
-// Why says what the last Step has made of things.
+// Why explains the last Step.
 func (l *Levels) Why() string { return l.why }
 
 // Step evaluates all sites and reports whether a proposal has changed.
@@ -89,8 +89,8 @@ func (l *Levels) set(at time.Duration, v *View, to int, why string) {
 	w.level, w.since, l.moved, l.begun, l.why = to, at, at, true, why
 }
 
-// know takes over the level that a site has when it is seen for the first time, so that a new planner goes on where another has ended,
-// and drops the proposal of a site that stopped reporting: that site falls back to a plain announcement by itself.
+// know adopts the level that a site has when it is first seen, so that a new planner continues where another stopped, and drops the proposal
+// of a site that stopped reporting: that site falls back to a plain announcement by itself.
 func (l *Levels) know(at time.Duration, views []View) {
 	seen := make(map[string]bool)
 	for i := range views {
@@ -116,7 +116,7 @@ func (l *Levels) know(at time.Duration, views []View) {
 	}
 }
 
-// shedding is the fullest site, when there is somewhere to go for what it sheds. A reason without a site says that one is full, and
+// shedding returns the fullest site, if the others can take over what it sheds. A reason without a site means that a site is full and
 // nothing can be done.
 func (l *Levels) shedding(views []View) (*View, int, string) {
 	var fullest *View
@@ -153,7 +153,7 @@ func (l *Levels) shedding(views []View) (*View, int, string) {
 	return fullest, to, says
 }
 
-// returning is the emptiest site that has shed, when what it would get back fits.
+// returning returns the least loaded site that has shed, if it has the capacity for what it would get back.
 func (l *Levels) returning(at time.Duration, views []View) (*View, int, string) {
 	var emptiest *View
 	least := full

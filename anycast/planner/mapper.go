@@ -8,53 +8,53 @@ import (
 	"baton/anycast/assign"
 )
 
-// Ingress is an ingress point as a planner sees it.
+// Ingress is an ingress point as the planner sees it.
 type Ingress struct {
 	Name string
 	Live time.Duration // how long a download lasts
 	Cost []float64     // of a byte, by site
-	// Site is where it goes to, assign.Nowhere without a rule for it. Known is false while its forwarder is not connected: then nothing is
-	// known of it, and nothing can be done.
+	// Site is the site that the ingress leads to, assign.Nowhere without a rule. Known is false while its forwarder is not connected: then
+	// its state is unknown, and it cannot be moved.
 	Site  int
 	Known bool
-	Bytes float64 // per second that have come in there since the last look; negative when that is not known
+	Bytes float64 // received per second since the last look; negative if unknown
 }
 
-// Plan is what is to be done now, and where it leads.
+// Plan is the step to make now, and the target.
 type Plan struct {
-	Moves  []assign.Move // now, one step; ingresses by their place
+	Moves  []assign.Move // one step; ingresses by index
 	Next   [][]assign.Move
 	Target []int
-	Demand []float64 // bytes per second that the ingress asks of its site
+	Demand []float64 // bytes per second that the ingress causes at its site
 	Value  assign.Value
 	Exact  bool
 	Why    string
 }
 
-// Mapper moves ingresses to sites: a step, then nothing until that has settled. What no site serves is moved at once.
+// Mapper moves ingresses to sites: one step, then nothing until it has settled. Ingresses without a live site are moved at once.
 type Mapper struct {
 	settle time.Duration
 	step   float64 // share of all demand that one step moves at most
-	move   float64 // cost of a byte that is interrupted
+	move   float64 // cost of an interrupted byte
 
 	looked, moved time.Duration
 	begun         bool
 	known         map[string]estimate
 }
 
-// estimate is what an ingress asks of its site, as far as is known.
+// estimate is the demand of an ingress.
 type estimate struct {
 	rate float64 // bytes per second
 	by   source
 }
 
-// source is what an estimate is made of, the better the later.
+// source is the basis of an estimate; later ones are better.
 type source int
 
 const (
 	byNothing source = iota
-	byBytes          // that came in: what clients send
-	byLoad           // that a site has said: what they are sent
+	byBytes          // received bytes: what clients send
+	byLoad           // the site's reported load: what clients are sent
 )
 
 // NewMapper makes a Mapper that has moved nothing.
@@ -62,7 +62,7 @@ func NewMapper(settle time.Duration, step, move float64) *Mapper {
 	return &Mapper{settle: settle, step: step, move: move, known: make(map[string]estimate)}
 }
 
-// Step looks at everything anew; what an earlier step meant to do next is of no account.
+// Step evaluates everything again; it does not follow earlier plans.
 func (m *Mapper) Step(at time.Duration, views []View, ingresses []Ingress) Plan {
 	demand := m.smooth(at, m.share(views, ingresses), ingresses)
 	p := &assign.Problem{Move: m.move}
@@ -111,7 +111,7 @@ func (m *Mapper) Step(at time.Duration, views []View, ingresses []Ingress) Plan 
 	return plan
 }
 
-// choose takes the first step, if it is time for it.
+// choose takes the first step if it is due.
 func (m *Mapper) choose(at time.Duration, p *assign.Problem, steps [][]assign.Move, plan *Plan) {
 	if len(steps) == 0 {
 		plan.Why = "nothing is better"
@@ -135,7 +135,7 @@ func (m *Mapper) choose(at time.Duration, p *assign.Problem, steps [][]assign.Mo
 	m.moved, m.begun = at, true
 }
 
-// occupy takes what cannot be moved off its site's capacity.
+// occupy subtracts the demand of an ingress that cannot be moved from its site's capacity.
 func (m *Mapper) occupy(p *assign.Problem, in *Ingress, demand float64) {
 	if in.Site >= 0 {
 		s := &p.Sites[in.Site]
@@ -143,8 +143,8 @@ func (m *Mapper) occupy(p *assign.Problem, in *Ingress, demand float64) {
 	}
 }
 
-// isolated says that a planner sees too little to move anything: when fewer than half of the sites report, it is likelier to be cut off
-// than they are to be down.
+// isolated explains why nothing is moved: when fewer than half of the sites report, the planner is more likely to be cut off than they are
+// to be down.
 func isolated(views []View) string {
 	fresh := 0
 	for i := range views {
@@ -158,8 +158,8 @@ func isolated(views []View) string {
 	return ""
 }
 
-// share makes demands of what has come in. What clients send is not what they are sent: a site's load is shared out to its ingresses
-// by what has come in there, and where it is not known, bytes count as they are.
+// share estimates demands from received bytes. Clients send less than they receive, so a site's load is divided among its ingresses in
+// proportion to their received bytes. If the load is unknown, the bytes count as they are.
 func (m *Mapper) share(views []View, ingresses []Ingress) []estimate {
 	in := make([]float64, len(views))
 	for i := range ingresses {
@@ -187,11 +187,11 @@ func (m *Mapper) share(views []View, ingresses []Ingress) []estimate {
 	return out
 }
 
-// mostLoad is how much a site is believed to be loaded with: one that lies must not take all other sites for itself.
+// mostLoad limits the load that a site can claim, so that a wrong report cannot take over all other sites.
 const mostLoad = 4
 
-// smooth has a demand follow what is measured with half of the settling time. A site whose load is not known any more has not become
-// empty: while anything comes in, what was known by its load stays.
+// smooth lets the demand follow the measurement with half of the settling time. A site with an unknown load is not empty: while anything is
+// received, the demand from its last known load is kept.
 func (m *Mapper) smooth(at time.Duration, measured []estimate, ingresses []Ingress) []float64 {
 	weight := 1 - math.Exp2(-2*float64(at-m.looked)/float64(m.settle))
 	m.looked = at

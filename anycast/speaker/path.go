@@ -12,7 +12,7 @@ import (
 	"baton/anycast/level"
 )
 
-// neighbour is GoBGP's view of a router.
+// neighbour converts a router's configuration for GoBGP.
 func neighbour(p *config.Peer) *api.Peer {
 	n := &api.Peer{
 		Conf: &api.PeerConf{NeighborAddress: p.Address.String(), PeerAsn: p.AS, AuthPassword: p.Password},
@@ -61,7 +61,7 @@ func path(b *config.BGP, prefix netip.Prefix, a level.Announcement) (*apiutil.Pa
 		hop, unspecified = b.NextHop6, netip.IPv6Unspecified()
 	}
 	if !hop.IsValid() {
-		hop = unspecified // GoBGP puts this end of the session in its place
+		hop = unspecified // GoBGP replaces it by the session's local address
 	}
 	reach, err := nextHop(p.Family, nlri, hop)
 	if err != nil {

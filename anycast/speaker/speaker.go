@@ -1,8 +1,7 @@
 // Package speaker announces the service's prefixes to routers by BGP (RFC 4271), with GoBGP as a library. It accepts no
 // routes from them and installs none: received routes are rejected, so nothing is re-advertised between routers.
 //
-// Sessions are opened by this end alone. There is no listener, and no privilege is needed but for MD5 keys of sockets, which need
-// none either.
+// Only this end opens sessions: there is no listener, and no privilege is needed; TCP MD5 keys need none either.
 package speaker
 
 import (
@@ -25,7 +24,7 @@ import (
 	"baton/anycast/level"
 )
 
-// Speaker has a session with each router. Its methods may be called from any goroutine.
+// Speaker maintains the BGP sessions with the routers. Its methods may be called from any goroutine.
 type Speaker struct {
 	log    *slog.Logger
 	server *server.BgpServer
@@ -52,8 +51,8 @@ type Session struct {
 	Peer  config.Peer
 	State string    // RFC 4271, section 8.2.2: "established" and five others
 	Since time.Time // of State
-	Ups   int       // times that it was established
-	Last  string    // why it ended last, "" when it never has
+	Ups   int       // how often it was established
+	Last  string    // reason of the last disconnect, "" without any
 }
 
 // Established reports whether routes are exchanged.
@@ -61,7 +60,7 @@ func (s *Session) Established() bool { return s.State == established }
 
 const established = "established"
 
-// New opens the sessions; nothing is announced yet. The caller closes the Speaker.
+// New opens the sessions without announcing anything. The caller closes the Speaker.
 func New(b config.BGP, prefixes []netip.Prefix, log *slog.Logger) (_ *Speaker, err error) {
 	s := &Speaker{
 		log: log, bgp: b, prefixes: slices.Clone(prefixes), now: level.Announcement{Withdrawn: true}, sessions: make(map[netip.Addr]*session),
@@ -98,7 +97,7 @@ func New(b config.BGP, prefixes []netip.Prefix, log *slog.Logger) (_ *Speaker, e
 	return s, nil
 }
 
-// refuseRoutes has what peers announce go nowhere: this host is no router. GoBGP asks the import policy about own paths, too.
+// refuseRoutes rejects the routes of peers: this host is no router. GoBGP applies the import policy to its own paths, too.
 func (s *Speaker) refuseRoutes(ctx context.Context) error {
 	own := &api.Policy{Name: "own", Statements: []*api.Statement{{
 		Name:       "own",
@@ -244,7 +243,7 @@ func (s *Speaker) put(a level.Announcement, prefixes []netip.Prefix) error {
 	return nil
 }
 
-// Fixed names what of the configuration cannot change while sessions are up.
+// Fixed lists the changed keys that need new sessions, and so a restart.
 func Fixed(old, next *config.BGP) []string {
 	var out []string
 	if old.AS != next.AS {
@@ -256,7 +255,7 @@ func Fixed(old, next *config.BGP) []string {
 	return out
 }
 
-// Update puts another configuration in force: sessions that have not changed stay, and prefixes that are gone are withdrawn.
+// Update activates another configuration: unchanged sessions stay up, and removed prefixes are withdrawn.
 func (s *Speaker) Update(b config.BGP, prefixes []netip.Prefix) error {
 	s.mu.Lock()
 	old, gone := s.bgp, without(s.prefixes, prefixes)
@@ -288,8 +287,8 @@ func without(all, some []netip.Prefix) []netip.Prefix {
 	return slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool { return slices.Contains(some, p) })
 }
 
-// Close withdraws what is announced, and ends the sessions with a Cease (RFC 4486), on which routers drop the routes at once, those
-// with graceful restart too (RFC 4724, section 4.1).
+// Close withdraws the announcement and closes the sessions with a Cease (RFC 4486), on which routers drop the routes at once, even with
+// graceful restart (RFC 4724, section 4.1).
 func (s *Speaker) Close() error {
 	err := s.Announce(level.Announcement{Withdrawn: true})
 	s.mu.Lock()

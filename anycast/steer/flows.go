@@ -1,5 +1,5 @@
-// Package steer has OpenFlow 1.3 forwarders send what comes in at an ingress port to the site that is chosen for it. The forwarders
-// keep the map: the rules have no timeouts, and whoever programs them next reads it from them.
+// Package steer programs OpenFlow 1.3 forwarders to send the packets of an ingress port to the site chosen for it. The forwarders keep the
+// map: the rules have no timeouts, and the next controller reads it from them.
 package steer
 
 import (
@@ -11,16 +11,16 @@ import (
 	"baton/packet"
 )
 
-// cookie marks the rules that are ours: "BATONANY".
+// cookie marks Baton's rules: "BATONANY".
 const cookie = 0x4241544f4e414e59
 
-// place is where an ingress is in the configuration.
+// place finds ingresses in the configuration.
 type place struct {
 	m     *config.Map
 	sites []config.Served
 }
 
-// exit is where the ingress's forwarder reaches a site.
+// exit returns the port that leads from an ingress's forwarder to a site.
 func (p *place) exit(ingress, site int) (config.Exit, bool) {
 	for _, e := range p.sites[site].Ports {
 		if e.Forwarder == p.m.Ingresses[ingress].Forwarder {
@@ -30,7 +30,7 @@ func (p *place) exit(ingress, site int) (config.Exit, bool) {
 	return config.Exit{}, false
 }
 
-// match is that of the rule of an ingress for an address of the service.
+// match returns the match of an ingress's rule for a service address.
 func (p *place) match(ingress int, service netip.Prefix) openflow.Match {
 	m := openflow.Match{}.Port(openflow.PortNo(p.m.Ingresses[ingress].Port))
 	if service.Addr().Is4() {
@@ -39,10 +39,10 @@ func (p *place) match(ingress int, service netip.Prefix) openflow.Match {
 	return m.Uint(openflow.FieldEthType, 0x86dd).Prefix(openflow.FieldIPv6Dst, service)
 }
 
-// rules are all of an ingress, for a site.
+// rules returns all rules that send an ingress to a site.
 func (p *place) rules(command openflow.FlowModCommand, ingress, site int) []openflow.Message {
 	e, ok := p.exit(ingress, site)
-	if !ok { // which the configuration has been checked for
+	if !ok { // excluded by the configuration check
 		return nil
 	}
 	var actions []openflow.Action
@@ -61,21 +61,21 @@ func (p *place) rules(command openflow.FlowModCommand, ingress, site int) []open
 	return out
 }
 
-// query asks for the rules that are ours.
+// query requests Baton's rules.
 func (p *place) query() openflow.FlowStatsRequest {
 	q := openflow.NewFlowQuery()
 	q.Table, q.Cookie, q.CookieMask = openflow.TableID(p.m.Table), cookie, ^uint64(0)
 	return openflow.FlowStatsRequest{FlowQuery: q}
 }
 
-// found is what a forwarder has for an ingress.
+// found is the state of an ingress in a forwarder.
 type found struct {
 	site  int // assign.Nowhere when its rules are missing, or contradict each other
 	bytes uint64
 	rules int
 }
 
-// read makes of a forwarder's rules what it does with each ingress of its own, and the rules that are of no use.
+// read converts a forwarder's rules into the state of its ingresses, and returns deletions of stale rules.
 func (p *place) read(forwarder uint64, stats []openflow.FlowStats) (map[int]found, []openflow.Message) {
 	all := make(map[int]found)
 	for i := range p.m.Ingresses {
@@ -86,7 +86,7 @@ func (p *place) read(forwarder uint64, stats []openflow.FlowStats) (map[int]foun
 	var stray []openflow.Message
 	for i := range stats {
 		s := &stats[i]
-		if s.Cookie != cookie { // some switches do not look at the query's
+		if s.Cookie != cookie { // some switches ignore the cookie of the query
 			continue
 		}
 		ingress, wanted := p.find(forwarder, s)
@@ -105,14 +105,14 @@ func (p *place) read(forwarder uint64, stats []openflow.FlowStats) (map[int]foun
 	}
 	for i, g := range all {
 		if g.rules != len(p.m.Addresses) {
-			g.site = assign.Nowhere // half of a change
+			g.site = assign.Nowhere // an incomplete change
 			all[i] = g
 		}
 	}
 	return all, stray
 }
 
-// find gives the ingress whose rule this is.
+// find returns the ingress of a rule.
 func (p *place) find(forwarder uint64, s *openflow.FlowStats) (int, bool) {
 	if s.Priority != p.m.Priority || s.Table != openflow.TableID(p.m.Table) {
 		return 0, false
@@ -147,7 +147,7 @@ func same(a, b openflow.Match) bool {
 	return true
 }
 
-// leads gives the site that a rule leads to.
+// leads returns the site that a rule leads to.
 func (p *place) leads(ingress int, s *openflow.FlowStats) int {
 	for _, instruction := range s.Instructions {
 		apply, ok := instruction.(openflow.InstructionApplyActions)

@@ -17,10 +17,10 @@ import (
 	"baton/openflow/channel"
 )
 
-// answerTime is how long a forwarder may take for an answer.
+// answerTime limits how long a forwarder may take to reply.
 const answerTime = 5 * time.Second
 
-// maxForwarders bounds connections of switches, those of strangers included.
+// maxForwarders limits connections of switches, including unknown ones.
 const maxForwarders = 256
 
 // Steering is the OpenFlow controller of a map. Its methods may be called from any goroutine.
@@ -33,19 +33,19 @@ type Steering struct {
 	connected  int
 }
 
-// forwarder is a switch that is connected.
+// forwarder is a connected switch.
 type forwarder struct {
 	id     uint64
 	conn   *channel.Conn
 	remote net.Addr
 
-	mu    sync.Mutex // held while it is asked or changed
+	mu    sync.Mutex // held during a request
 	now   map[int]found
 	bytes map[int]uint64 // at the last look
 	at    time.Time
 }
 
-// State is what is known of an ingress.
+// State is the state of an ingress.
 type State struct {
 	Known bool    // its forwarder is connected
 	Site  int     // assign.Nowhere without a rule for it
@@ -57,7 +57,7 @@ func New(m *config.Map, sites []config.Served, log *slog.Logger) *Steering {
 	return &Steering{place: place{m, sites}, log: log, forwarders: make(map[uint64]*forwarder)}
 }
 
-// Serve takes connections of forwarders from l, which it closes, until ctx is done. The rules stay when it returns.
+// Serve accepts connections of forwarders on l, which it closes, until ctx is done. The rules stay when it returns.
 func (s *Steering) Serve(ctx context.Context, l net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
@@ -92,24 +92,24 @@ func (s *Steering) Serve(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// handle has a forwarder until it goes.
+// handle serves a forwarder until it disconnects.
 func (s *Steering) handle(ctx context.Context, c net.Conn) {
 	f := &forwarder{conn: channel.Start(c, channel.Options{}), remote: c.RemoteAddr(), bytes: make(map[int]uint64)}
 	defer f.conn.Close()
-	if err := s.meet(ctx, f); err != nil {
-		s.log.Warn("a switch is refused", "from", f.remote, "err", err)
+	if err := s.identify(ctx, f); err != nil {
+		s.log.Warn("switch rejected", "from", f.remote, "err", err)
 		return
 	}
 	s.mu.Lock()
 	old := s.forwarders[f.id]
 	s.forwarders[f.id] = f
 	s.mu.Unlock()
-	if old != nil { // it has come again before its old connection was seen to end
+	if old != nil { // it reconnected before its old connection timed out
 		old.conn.Close()
 	}
-	s.log.Info("forwarder is connected", "datapath", name(f.id), "from", f.remote)
+	s.log.Info("forwarder connected", "datapath", name(f.id), "from", f.remote)
 	var err error
-	for err == nil { // what it says by itself is of no interest
+	for err == nil { // unsolicited messages are ignored
 		_, err = f.conn.Receive(ctx)
 	}
 	s.mu.Lock()
@@ -118,20 +118,20 @@ func (s *Steering) handle(ctx context.Context, c net.Conn) {
 	}
 	s.mu.Unlock()
 	if ctx.Err() == nil {
-		s.log.Warn("forwarder is gone; it keeps the map", "datapath", name(f.id), "err", err)
+		s.log.Warn("forwarder disconnected; it keeps the map", "datapath", name(f.id), "err", err)
 	}
 }
 
-// meet learns who a forwarder is and what it does.
-func (s *Steering) meet(ctx context.Context, f *forwarder) error {
+// identify performs the handshake and reads the forwarder's identity and rules.
+func (s *Steering) identify(ctx context.Context, f *forwarder) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	if err := f.conn.Up(ctx); err != nil {
-		return fmt.Errorf("say hello: %w", err)
+		return fmt.Errorf("OpenFlow hello: %w", err)
 	}
 	reply, err := f.conn.Request(ctx, &openflow.FeaturesRequest{})
 	if err != nil {
-		return fmt.Errorf("ask for its features: %w", err)
+		return fmt.Errorf("request its features: %w", err)
 	}
 	features, ok := reply.(*openflow.FeaturesReply)
 	if !ok || features.Auxiliary != 0 {
@@ -139,12 +139,12 @@ func (s *Steering) meet(ctx context.Context, f *forwarder) error {
 	}
 	f.id = features.DatapathID
 	if !slices.ContainsFunc(s.m.Ingresses, func(in config.Ingress) bool { return in.Forwarder == f.id }) {
-		return fmt.Errorf("no ingress is of its datapath %s", name(f.id))
+		return fmt.Errorf("no ingress uses its datapath %s", name(f.id))
 	}
 	return s.adopt(ctx, f)
 }
 
-// adopt takes over the map that a forwarder has, and takes away what is of no use in it.
+// adopt reads the map that a forwarder has, and deletes stale rules.
 func (s *Steering) adopt(ctx context.Context, f *forwarder) error {
 	stats, err := s.stats(ctx, f)
 	if err != nil {
@@ -153,9 +153,9 @@ func (s *Steering) adopt(ctx context.Context, f *forwarder) error {
 	now, stray := s.read(f.id, stats)
 	if len(stray) > 0 {
 		if err := f.conn.Commit(ctx, stray...); err != nil {
-			return fmt.Errorf("take old rules away: %w", err)
+			return fmt.Errorf("delete stale rules: %w", err)
 		}
-		s.log.Info("old rules are gone", "datapath", name(f.id), "rules", len(stray))
+		s.log.Info("deleted stale rules", "datapath", name(f.id), "rules", len(stray))
 	}
 	f.now, f.at = now, time.Now()
 	for i, g := range now {
@@ -167,7 +167,7 @@ func (s *Steering) adopt(ctx context.Context, f *forwarder) error {
 func (s *Steering) stats(ctx context.Context, f *forwarder) ([]openflow.FlowStats, error) {
 	parts, err := f.conn.Multipart(ctx, s.query())
 	if err != nil {
-		return nil, fmt.Errorf("ask for its rules: %w", err)
+		return nil, fmt.Errorf("request its rules: %w", err)
 	}
 	var out []openflow.FlowStats
 	for _, p := range parts {
@@ -184,19 +184,19 @@ func (s *Steering) Look(ctx context.Context) []State {
 	for i := range out {
 		out[i] = State{Site: assign.Nowhere, Bytes: -1}
 	}
-	var asked sync.WaitGroup
+	var reads sync.WaitGroup
 	for _, f := range s.all() {
-		asked.Go(func() {
+		reads.Go(func() {
 			if err := s.look(ctx, f, out); err != nil {
 				s.log.Warn("cannot read the forwarder's rules", "datapath", name(f.id), "err", err)
 			}
 		})
 	}
-	asked.Wait()
+	reads.Wait()
 	return out
 }
 
-// look writes the states of a forwarder's ingresses, which nobody else writes.
+// look writes the states of a forwarder's ingresses, which no other goroutine writes.
 func (s *Steering) look(ctx context.Context, f *forwarder, out []State) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -220,7 +220,7 @@ func (s *Steering) look(ctx context.Context, f *forwarder, out []State) error {
 	return nil
 }
 
-// Apply makes moves, forwarder by forwarder, each behind a barrier. When it returns without an error all of them are in force.
+// Apply makes moves, forwarder by forwarder, each followed by a barrier. When it returns nil, all of them are in force.
 func (s *Steering) Apply(ctx context.Context, moves []assign.Move) error {
 	var errs []error
 	for _, f := range s.all() {
@@ -229,7 +229,7 @@ func (s *Steering) Apply(ctx context.Context, moves []assign.Move) error {
 			if s.m.Ingresses[m.Ingress].Forwarder != f.id {
 				continue
 			}
-			command := openflow.FlowModifyStrict // which keeps the counters
+			command := openflow.FlowModifyStrict // keeps the counters
 			if m.From == assign.Nowhere {
 				command = openflow.FlowAdd
 			}
@@ -253,7 +253,7 @@ func (s *Steering) commit(ctx context.Context, f *forwarder, messages []openflow
 	return f.conn.Commit(ctx, messages...)
 }
 
-// all are the forwarders that are connected, in the order of their identifiers.
+// all returns the connected forwarders, sorted by datapath id.
 func (s *Steering) all() []*forwarder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -265,7 +265,7 @@ func (s *Steering) all() []*forwarder {
 	return out
 }
 
-// Forwarders are the datapath identifiers of those that are connected.
+// Forwarders returns the datapath ids of the connected forwarders.
 func (s *Steering) Forwarders() []string {
 	out := []string{}
 	for _, f := range s.all() {

@@ -23,7 +23,7 @@ type ledger struct {
 	events  func(Event)
 }
 
-func (g *ledger) tell(e Event) {
+func (g *ledger) emit(e Event) {
 	if g.events != nil {
 		g.events(e)
 	}
@@ -60,7 +60,7 @@ func (g *ledger) answered(t *try, e Answered, lanes int) {
 	if i >= 0 {
 		a.Servers[i].Answers++
 	}
-	g.tell(e)
+	g.emit(e)
 }
 
 func (g *ledger) came(t *try, name string, bytes int64) {
@@ -135,7 +135,7 @@ func (g *ledger) add(change func(a *Account)) {
 func (g *ledger) event(e Event) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.tell(e)
+	g.emit(e)
 }
 
 func (g *ledger) copy() Account {

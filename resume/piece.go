@@ -93,10 +93,10 @@ func (q *pieces) choose(d *demand) (p *piece, wait bool) {
 	if q.next < q.end && d.lanes < 2 {
 		return nil, false
 	}
-	room := q.at + q.window - q.next
-	if q.next < q.end && room >= leastPiece {
-		size := min(q.size(d), room)
-		if q.end-q.next-size < leastPiece && q.end-q.next <= room {
+	ahead := q.at + q.window - q.next
+	if q.next < q.end && ahead >= leastPiece {
+		size := min(q.size(d), ahead)
+		if q.end-q.next-size < leastPiece && q.end-q.next <= ahead {
 			size = q.end - q.next
 		}
 		size = min(size, q.end-q.next)

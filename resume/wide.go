@@ -389,7 +389,7 @@ func (w *wide) receive(l *lane, c *content, p *piece) (got int64, fault *Error) 
 func (w *wide) fill(c *content, p *piece) *Error {
 	b := make([]byte, block)
 	for {
-		if !w.room(p) {
+		if !w.waitWindow(p) {
 			return nil
 		}
 		n, err := c.Read(b)
@@ -416,9 +416,9 @@ func (w *wide) fill(c *content, p *piece) *Error {
 	}
 }
 
-// room waits until what a piece gets next may be kept. It is false if the lane is to leave the piece: what it waits for is for nobody else
-// to get, or the download is over.
-func (w *wide) room(p *piece) bool {
+// waitWindow waits until the window covers the next byte of a piece. It is false if the lane must give up the piece: no lane fetches the byte
+// that the window waits for, or the download is over.
+func (w *wide) waitWindow(p *piece) bool {
 	for {
 		w.mu.Lock()
 		early, hole := w.pieces.early(p)
@@ -443,7 +443,7 @@ func (w *wide) read(p []byte) (int, error) {
 	for {
 		w.mu.Lock()
 		if n := w.pieces.copy(p); n > 0 && w.fatal == nil {
-			w.note() // there is room
+			w.note() // the window has moved
 			w.mu.Unlock()
 			return n, nil
 		}

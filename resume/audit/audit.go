@@ -1,7 +1,7 @@
-// Package audit asks servers whether a download from one of them can be gone on with at another: whether they tell one version of a
-// file from another, the same way, and whether they honour ranges and conditions as RFC 9110 has them.
+// Package audit checks whether a download from one server can be resumed from another: whether the servers distinguish versions of a
+// file consistently, and whether they handle ranges and conditions as RFC 9110 requires.
 //
-// What servers answer is gathered by Ask; what it means is decided by Judge, which is pure.
+// Ask collects the responses; Judge evaluates them and is pure.
 package audit
 
 import (
@@ -19,7 +19,7 @@ type Site struct {
 	Address   string         `json:"address"`
 	Server    string         `json:"server,omitempty"` // its Server field
 	Status    int            `json:"status"`
-	Length    int64          `json:"length"` // -1: not told
+	Length    int64          `json:"length"` // -1: unknown
 	Validator part.Validator `json:"validator"`
 	Digests   part.Digests   `json:"digests,omitempty"`
 
@@ -33,11 +33,11 @@ type Site struct {
 
 	Samples map[int64][]byte `json:"-"` // bytes, by their offset
 
-	Problems []string `json:"problems,omitempty"` // for which it is not safe to go on here
+	Problems []string `json:"problems,omitempty"` // that make it unsafe to resume here
 	Remarks  []string `json:"remarks,omitempty"`
 }
 
-// Report is what is to be thought of all of them together.
+// Report is the verdict on all sites.
 type Report struct {
 	Safe     bool     `json:"safe"`
 	Problems []string `json:"problems,omitempty"` // between sites
@@ -82,40 +82,40 @@ func (s *Site) judge() {
 	switch {
 	case s.Validator.Strong():
 		if s.Validator.Tag == "" {
-			remark("it has no ETag: a date tells versions of the same second not apart")
+			remark("it has no ETag: a date cannot distinguish versions of the same second")
 		}
 	case s.Validator.Tag != "":
-		problem("its ETag is weak: versions that differ may have the same (gzip on the way weakens it)")
+		problem("its ETag is weak: different versions may share it (gzip in a proxy weakens it)")
 	default:
 		problem("it has no strong validator: configure an ETag")
 	}
 	if !s.Ranges {
-		problem("it ignores ranges, or answers them wrongly: a download goes on by reading all of it again")
+		problem("it ignores ranges, or answers them wrongly: a resumed download rereads everything")
 	}
 	if s.Ranges && s.Validator.Strong() && !s.Kept {
-		problem("it does not honour If-Range with its own validator: a download begins again")
+		problem("it does not honour If-Range with its own validator: a resumed download starts over")
 	}
 	if s.Ranges && s.Validator.Strong() && !s.Dropped {
-		problem("it ignores If-Range: a part of another version is given without a word")
+		problem("it ignores If-Range: a part of another version is sent unnoticed")
 	}
 	if s.Shared {
-		problem("coded and plain bytes have the same strong ETag: parts of both would be mixed")
+		problem("encoded and plain bytes have the same strong ETag: parts of both would be mixed")
 	}
 	if s.Length < 0 {
-		remark("it does not tell the length: a cut may look like the end")
+		remark("it does not send the length: a truncated response may look complete")
 	}
 	if !s.Head {
-		remark("HEAD has not the validator and length that GET has")
+		remark("HEAD returns another validator or length than GET")
 	}
 	if s.Ranges && !s.Beyond {
-		remark("a range behind the end is not answered by 416 with the length")
+		remark("a range beyond the end is not answered by 416 with the length")
 	}
 }
 
-// differ says why what two sites have is not the same file, or does not look so.
+// differ says why the files of two sites differ, or seem to.
 func differ(a, b *Site) string {
 	if a.Status != 200 || b.Status != 200 {
-		return "" // told of each
+		return "" // reported for each of them
 	}
 	sameBytes, compared := true, 0
 	for at, sample := range a.Samples {
@@ -144,12 +144,12 @@ func differ(a, b *Site) string {
 	return text + hint(a.Validator.Tag, b.Validator.Tag)
 }
 
-// hint explains tags that are made of a file's time and size, as nginx's and Apache's are.
+// hint explains a difference between tags built from a file's time and size, as nginx and Apache do.
 func hint(a, b string) string {
 	x, y := fieldsOf(a), fieldsOf(b)
 	switch {
 	case len(x) != len(y) && len(x) >= 2 && len(y) >= 2 && len(x) <= 3 && len(y) <= 3:
-		return ": they are made in different ways; Apache's may have an inode (FileETag MTime Size)"
+		return ": they are built differently; Apache's may have an inode (FileETag MTime Size)"
 	case len(x) != 2 || len(y) != 2:
 		return ""
 	case x[1].Cmp(y[1]) == 0 && x[0].Cmp(y[0]) != 0 && x[0].IsInt64() && y[0].IsInt64():

@@ -19,34 +19,34 @@ const (
 )
 
 // instruct puts an operator's instruction in force.
-func (s *site) instruct(o api.AnycastOrder) error {
+func (s *site) instruct(o api.AnycastInstruction) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.leaving {
 		return fmt.Errorf("%w: the site is stopping", api.ErrConflict)
 	}
-	switch o.Order {
+	switch o.Kind {
 	case instructionNone, instructionDrain, instructionMaintenance:
 		if o.Level != "" {
-			return fmt.Errorf("%w: instruction %s takes no level", api.ErrInvalid, o.Order)
+			return fmt.Errorf("%w: instruction %s takes no level", api.ErrInvalid, o.Kind)
 		}
 	case instructionLevel:
 		if s.cfg.Control.Find(o.Level) < 0 {
 			return fmt.Errorf("%w: level %q is not on this site's ladder", api.ErrInvalid, o.Level)
 		}
 	default:
-		return fmt.Errorf("%w: %q is not an instruction: drain, maintenance, level or none", api.ErrInvalid, o.Order)
+		return fmt.Errorf("%w: %q is not an instruction: drain, maintenance, level or none", api.ErrInvalid, o.Kind)
 	}
-	withdraws := o.Order == instructionMaintenance || o.Order == instructionLevel && s.cfg.Control.Find(o.Level) == s.cfg.Control.Withdrawn()
+	withdraws := o.Kind == instructionMaintenance || o.Kind == instructionLevel && s.cfg.Control.Find(o.Level) == s.cfg.Control.Withdrawn()
 	if any, alive, _ := s.others.state(time.Now()); withdraws && any && alive == 0 && !o.Force {
 		return fmt.Errorf("%w: no other site is known to be up; --force withdraws this one nevertheless", api.ErrConflict)
 	}
 	o.Site, o.At = "", time.Now()
-	if o.Order == instructionNone {
-		o = api.AnycastOrder{}
+	if o.Kind == instructionNone {
+		o = api.AnycastInstruction{}
 	}
 	s.instruction = o
-	s.log.Info("instruction", "instruction", o.Order, "level", o.Level, "force", o.Force)
+	s.log.Info("instruction", "instruction", o.Kind, "level", o.Level, "force", o.Force)
 	s.save(time.Now())
 	s.stir()
 	return nil
@@ -63,7 +63,7 @@ func (s *site) handlers() exchange.Site {
 		Report:  s.report,
 		Propose: s.propose,
 		Instruct: func(i exchange.Instruction) error {
-			return s.instruct(api.AnycastOrder{Order: i.Kind, Level: i.Level, Force: i.Force})
+			return s.instruct(api.AnycastInstruction{Kind: i.Kind, Level: i.Level, Force: i.Force})
 		},
 	}
 }
@@ -92,7 +92,7 @@ func (s *site) report() exchange.Report {
 	load, _ := s.checker.Load(now)
 	r := exchange.Report{
 		Site: s.name, Health: s.checker.Health().Health.String(), Level: s.decision.Level, Drain: c.Drain(),
-		Name: c.Ladder[s.decision.Level].Name, Held: s.decision.Held, Load: load, Instruction: s.instruction.Order,
+		Name: c.Ladder[s.decision.Level].Name, Held: s.decision.Held, Load: load, Instruction: s.instruction.Kind,
 	}
 	for i := range c.Ladder {
 		r.Levels = append(r.Levels, c.Ladder[i].Name)
@@ -114,7 +114,7 @@ func (s *site) report() exchange.Report {
 }
 
 // Instruct applies an operator's instruction to this site, or forwards it from a planner to another site.
-func (a *Anycast) Instruct(ctx context.Context, o api.AnycastOrder) (api.AnycastStatus, error) {
+func (a *Anycast) Instruct(ctx context.Context, o api.AnycastInstruction) (api.AnycastStatus, error) {
 	var err error
 	switch own := a.site != nil && (o.Site == "" || o.Site == a.current().Name); {
 	case own:
@@ -135,12 +135,12 @@ func (a *Anycast) Instruct(ctx context.Context, o api.AnycastOrder) (api.Anycast
 }
 
 // instruct forwards an instruction to a site.
-func (p *planning) instruct(ctx context.Context, o api.AnycastOrder) error {
+func (p *planning) instruct(ctx context.Context, o api.AnycastInstruction) error {
 	client := p.client(o.Site)
 	if client == nil {
 		return fmt.Errorf("site %q: %w", o.Site, api.ErrNotFound)
 	}
-	_, err := client.Instruct(ctx, exchange.Instruction{Kind: o.Order, Level: o.Level, Force: o.Force})
+	_, err := client.Instruct(ctx, exchange.Instruction{Kind: o.Kind, Level: o.Level, Force: o.Force})
 	var refused *exchange.RefusedError
 	if errors.As(err, &refused) {
 		return api.Refused(err)

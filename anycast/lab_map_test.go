@@ -236,7 +236,7 @@ func TestMap(t *testing.T) {
 	f.answered(1, "a")
 
 	// An operator drains b at the planner.
-	if _, err := f.control.AnycastOrder(t.Context(), api.AnycastOrder{Order: "drain", Site: "b"}); err != nil {
+	if _, err := f.control.AnycastInstruct(t.Context(), api.AnycastInstruction{Kind: "drain", Site: "b"}); err != nil {
 		t.Fatal(err)
 	}
 	lab.Eventually(t, soon, func() error {
@@ -274,5 +274,5 @@ func TestMap(t *testing.T) {
 		}
 		return err
 	})
-	b.is("instructed", func(st *api.AnycastSite) bool { return st.Order.Order == "drain" })
+	b.is("instructed", func(st *api.AnycastSite) bool { return st.Instruction.Kind == "drain" })
 }

@@ -304,15 +304,15 @@ func (s *site) at(level string) {
 }
 
 // instruct gives an instruction at the site itself.
-func (s *site) instruct(o api.AnycastOrder) error {
+func (s *site) instruct(o api.AnycastInstruction) error {
 	s.n.t.Helper()
-	_, err := s.control.AnycastOrder(s.n.t.Context(), o)
+	_, err := s.control.AnycastInstruct(s.n.t.Context(), o)
 	return err
 }
 
 func (s *site) mustInstruct(kind string) {
 	s.n.t.Helper()
-	if err := s.instruct(api.AnycastOrder{Order: kind}); err != nil {
+	if err := s.instruct(api.AnycastInstruction{Kind: kind}); err != nil {
 		s.n.t.Fatal(err)
 	}
 }

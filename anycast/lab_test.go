@@ -40,14 +40,14 @@ func TestDrainMovesTheRoute(t *testing.T) {
 	n.shown(a, "BGP.as_path: 64512\n")
 	b.mustInstruct("drain")
 	n.answers("a")
-	if err := b.instruct(api.AnycastOrder{Order: "level", Level: "nonsense"}); !errors.Is(err, api.ErrInvalid) {
+	if err := b.instruct(api.AnycastInstruction{Kind: "level", Level: "nonsense"}); !errors.Is(err, api.ErrInvalid) {
 		t.Errorf("an unknown level: %v", err)
 	}
-	if err := b.instruct(api.AnycastOrder{Order: "drain", Site: "paris"}); !errors.Is(err, api.ErrNotFound) {
+	if err := b.instruct(api.AnycastInstruction{Kind: "drain", Site: "paris"}); !errors.Is(err, api.ErrNotFound) {
 		t.Errorf("an unknown site: %v", err)
 	}
 	b.mustInstruct("none")
-	if err := b.instruct(api.AnycastOrder{Order: "level", Level: "prepend-3"}); err != nil {
+	if err := b.instruct(api.AnycastInstruction{Kind: "level", Level: "prepend-3"}); err != nil {
 		t.Fatal(err)
 	}
 	n.shown(b, "BGP.as_path: 64512 64512 64512 64512\n")
@@ -69,7 +69,7 @@ func TestDeath(t *testing.T) {
 		t.Errorf("%q answers, %v", got, err)
 	}
 	b.is("the last", func(st *api.AnycastSite) bool { return strings.Contains(st.Reason, "the last site known to be up") })
-	if err := b.instruct(api.AnycastOrder{Order: "maintenance"}); !errors.Is(err, api.ErrConflict) {
+	if err := b.instruct(api.AnycastInstruction{Kind: "maintenance"}); !errors.Is(err, api.ErrConflict) {
 		t.Errorf("maintenance of the last site: %v", err)
 	}
 	a.touch("alive", true)
@@ -159,7 +159,7 @@ func TestMaintenance(t *testing.T) {
 	}
 	a.Process = n.baton(a.host, "anycast-a2", a.file("anycast.yaml"), a.config(more))
 	a.is("in maintenance still", func(st *api.AnycastSite) bool {
-		return st.Health == "up" && st.Order.Order == "maintenance" && st.Peers[0].State == "established" && st.Level != "announce"
+		return st.Health == "up" && st.Instruction.Kind == "maintenance" && st.Peers[0].State == "established" && st.Level != "announce"
 	})
 	a.mustInstruct("none")
 	a.at("announce")
@@ -181,7 +181,7 @@ func TestStopDrains(t *testing.T) {
 	n.shown(a, "(65535,0)")
 	n.answers("b")
 	b.is("sees the other site leave", func(st *api.AnycastSite) bool { return !st.Others[0].Alive })
-	if err := a.instruct(api.AnycastOrder{Order: "none"}); !errors.Is(err, api.ErrConflict) {
+	if err := a.instruct(api.AnycastInstruction{Kind: "none"}); !errors.Is(err, api.ErrConflict) {
 		t.Errorf("an instruction while it stops: %v", err)
 	}
 	n.shown(a, "")
@@ -273,15 +273,15 @@ func TestPlanner(t *testing.T) {
 	a.write("load", "0.95")
 	a.at("med")
 	n.answers("b")
-	a.is("there by a proposal", func(st *api.AnycastSite) bool { return st.Reason == "proposed by the planner" && st.Wish.Fresh })
+	a.is("there by a proposal", func(st *api.AnycastSite) bool { return st.Reason == "proposed by the planner" && st.Proposal.Fresh })
 
-	if s, err := control.Anycast(t.Context()); err != nil || s.Planner.Sites[0].Wish != "med" || s.Planner.Sites[1].Wish != "announce" {
+	if s, err := control.Anycast(t.Context()); err != nil || s.Planner.Sites[0].Proposal != "med" || s.Planner.Sites[1].Proposal != "announce" {
 		t.Errorf("the planner says %+v, %v", s.Planner, err)
 	}
 
 	// A planner that is cut off is as good as none, until it is back.
 	n.cut()
-	a.is("on its own", func(st *api.AnycastSite) bool { return st.Level == "announce" && !st.Wish.Fresh })
+	a.is("on its own", func(st *api.AnycastSite) bool { return st.Level == "announce" && !st.Proposal.Fresh })
 	n.mend()
 	a.at("med")
 
@@ -291,19 +291,19 @@ func TestPlanner(t *testing.T) {
 	}
 	<-plan.Done()
 	a.is("on its own", func(st *api.AnycastSite) bool {
-		return st.Level == "announce" && strings.Contains(st.Reason, "no fresh proposal") && !st.Wish.Fresh
+		return st.Level == "announce" && strings.Contains(st.Reason, "no fresh proposal") && !st.Proposal.Fresh
 	})
 	n.baton(n.router, "planner2", n.file("plan.yaml"), n.plannerConfig())
 	a.at("med")
 
-	if _, err := control.AnycastOrder(t.Context(), api.AnycastOrder{Order: "drain", Site: "b"}); err != nil {
+	if _, err := control.AnycastInstruct(t.Context(), api.AnycastInstruction{Kind: "drain", Site: "b"}); err != nil {
 		t.Fatal(err)
 	}
 	b.at("drain")
-	if _, err := control.AnycastOrder(t.Context(), api.AnycastOrder{Order: "drain", Site: "nowhere"}); !errors.Is(err, api.ErrNotFound) {
+	if _, err := control.AnycastInstruct(t.Context(), api.AnycastInstruction{Kind: "drain", Site: "nowhere"}); !errors.Is(err, api.ErrNotFound) {
 		t.Errorf("an unknown site: %v", err)
 	}
-	if _, err := control.AnycastOrder(t.Context(), api.AnycastOrder{Order: "level", Site: "b", Level: "nonsense"}); !errors.Is(err, api.ErrConflict) {
+	if _, err := control.AnycastInstruct(t.Context(), api.AnycastInstruction{Kind: "level", Site: "b", Level: "nonsense"}); !errors.Is(err, api.ErrConflict) {
 		t.Errorf("an unknown level: %v", err)
 	}
 }

@@ -38,7 +38,7 @@ type site struct {
 	since       time.Time // of the level
 	changes     uint64
 	fault       string // why the routers could not be updated
-	instruction api.AnycastOrder
+	instruction api.AnycastInstruction
 	proposal    proposal
 	leaving     bool // the process ends
 }
@@ -143,7 +143,7 @@ func (s *site) input(now time.Time) level.Input {
 		Health: health.Health, Cause: health.Cause, Load: load, Instruction: level.NoInstruction, DrainFor: s.cfg.Drain, Force: s.instruction.Force,
 		Planned: s.cfg.Planner != "", Proposal: level.NoProposal,
 	}
-	switch s.instruction.Order {
+	switch s.instruction.Kind {
 	case instructionDrain:
 		in.Instruction = level.Drain
 	case instructionMaintenance:

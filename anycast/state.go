@@ -17,10 +17,10 @@ import (
 // kept is the state that survives a restart. Without it a drained site would announce again after a crash, and a site that crashes
 // repeatedly would flap without limit.
 type kept struct {
-	Instruction api.AnycastOrder `json:"instruction,omitzero"`
-	Penalty     float64          `json:"penalty"`
-	At          time.Time        `json:"at"`        // of the penalty
-	Announced   bool             `json:"announced"` // so that any exit of the process counts as one more withdrawal
+	Instruction api.AnycastInstruction `json:"instruction,omitzero"`
+	Penalty     float64                `json:"penalty"`
+	At          time.Time              `json:"at"`        // of the penalty
+	Announced   bool                   `json:"announced"` // so that any exit of the process counts as one more withdrawal
 }
 
 // maxState limits the size of the file, in bytes.
@@ -36,7 +36,7 @@ func (s *site) remember() {
 		s.log.Warn("the saved state cannot be read: starting without an instruction and with a fresh flap budget", "err", err)
 		return
 	}
-	switch k.Instruction.Order {
+	switch k.Instruction.Kind {
 	case instructionDrain, instructionMaintenance, instructionLevel:
 		s.instruction = k.Instruction
 	}
@@ -48,8 +48,8 @@ func (s *site) remember() {
 	if f := s.cfg.Control.Flaps; f.Suppress > 0 && k.Penalty > 0 {
 		s.machine.Owe(min(k.Penalty, f.Suppress), passed)
 	}
-	if s.instruction.Order != "" {
-		s.log.Info("an earlier instruction is still in force", "instruction", s.instruction.Order, "level", s.instruction.Level, "since", s.instruction.At)
+	if s.instruction.Kind != "" {
+		s.log.Info("an earlier instruction is still in force", "instruction", s.instruction.Kind, "level", s.instruction.Level, "since", s.instruction.At)
 	}
 }
 

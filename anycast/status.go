@@ -16,8 +16,8 @@ import (
 func (a *Anycast) backend() api.Backend {
 	return api.Backend{
 		Part: api.AnycastBackend{
-			Status: func(context.Context) (api.AnycastStatus, error) { return a.Status() },
-			Order:  a.Instruct,
+			Status:   func(context.Context) (api.AnycastStatus, error) { return a.Status() },
+			Instruct: a.Instruct,
 		},
 		Reload:   func(context.Context) (api.ReloadResult, error) { return a.Reload() },
 		Counters: daemon.Counters(a.Status, metrics.Series),
@@ -49,8 +49,8 @@ func (s *site) status(now time.Time) *api.AnycastSite {
 	out := &api.AnycastSite{
 		Level: c.Ladder[d.Level].Name, Since: s.since, Reason: d.Reason, Held: d.Held, Changes: s.changes, Penalty: d.Penalty,
 		Budget: c.Flaps.Suppress * c.Flaps.Share, Fault: s.fault, Health: health.Health.String(), Cause: health.Cause, Load: known(load),
-		Order:    s.instruction,
-		Prefixes: []string{}, Checks: []api.AnycastCheck{}, Loads: []api.AnycastLoad{}, Peers: []api.AnycastPeer{},
+		Instruction: s.instruction,
+		Prefixes:    []string{}, Checks: []api.AnycastCheck{}, Loads: []api.AnycastLoad{}, Peers: []api.AnycastPeer{},
 	}
 	if d.Held != "" {
 		out.Want, out.HeldUntil = c.Ladder[min(d.Want, c.Withdrawn())].Name, s.began.Add(d.Until)
@@ -69,7 +69,7 @@ func (s *site) status(now time.Time) *api.AnycastSite {
 	}
 	if s.cfg.Planner != "" && !s.proposal.at.IsZero() {
 		proposed := c.Ladder[min(s.proposal.level, c.Drain())].Name
-		out.Wish = &api.AnycastWish{Planner: s.cfg.Planner, Level: proposed, At: s.proposal.at, Fresh: s.fresh(now)}
+		out.Proposal = &api.AnycastProposal{Planner: s.cfg.Planner, Level: proposed, At: s.proposal.at, Fresh: s.fresh(now)}
 	}
 	for _, p := range s.sessions() {
 		out.Peers = append(out.Peers, api.AnycastPeer{
@@ -120,7 +120,7 @@ func (p *planning) status(now time.Time) *api.AnycastPlanner {
 		s := &p.sites[i]
 		n := s.neighbor(views[i].Fresh && views[i].Up)
 		if proposal := p.levels.Proposal(s.name); p.steering == nil && proposal < len(s.report.Levels) {
-			n.Wish = s.report.Levels[proposal]
+			n.Proposal = s.report.Levels[proposal]
 		}
 		out.Sites = append(out.Sites, n)
 	}

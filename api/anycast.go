@@ -29,15 +29,15 @@ type AnycastSite struct {
 	Budget    float64        `json:"budget"`          // what the site's own choices may bring it to; 0: no bound
 	Fault     string         `json:"fault,omitempty"` // why the routers are not told
 
-	Health string            `json:"health"` // up, down or unknown
-	Cause  string            `json:"cause,omitempty"`
-	Checks []AnycastCheck    `json:"checks"`
-	Load   *float64          `json:"load,omitempty"` // share of the capacity; nil: it is not known
-	Loads  []AnycastLoad     `json:"loads"`
-	Order  AnycastOrder      `json:"order,omitzero"`
-	Wish   *AnycastWish      `json:"wish,omitempty"` // nil: there is no planner, or it has never said anything
-	Peers  []AnycastPeer     `json:"peers"`
-	Others []AnycastNeighbor `json:"others"`
+	Health      string             `json:"health"` // up, down or unknown
+	Cause       string             `json:"cause,omitempty"`
+	Checks      []AnycastCheck     `json:"checks"`
+	Load        *float64           `json:"load,omitempty"` // share of the capacity; nil: it is not known
+	Loads       []AnycastLoad      `json:"loads"`
+	Instruction AnycastInstruction `json:"instruction,omitzero"`
+	Proposal    *AnycastProposal   `json:"proposal,omitempty"` // nil: there is no planner, or it has never proposed anything
+	Peers       []AnycastPeer      `json:"peers"`
+	Others      []AnycastNeighbor  `json:"others"`
 }
 
 // AnycastLevel is a step of a ladder.
@@ -68,12 +68,12 @@ type AnycastLoad struct {
 	Error string    `json:"error,omitempty"` // why there is none that is later
 }
 
-// AnycastWish is what a planner has asked of a site last.
-type AnycastWish struct {
+// AnycastProposal is the last proposal that a site has from its planner.
+type AnycastProposal struct {
 	Planner string    `json:"planner"`
 	Level   string    `json:"level"`
 	At      time.Time `json:"at"`
-	Fresh   bool      `json:"fresh"` // it is believed
+	Fresh   bool      `json:"fresh"` // not stale: the site uses it
 }
 
 // AnycastPeer is the session with a router.
@@ -89,14 +89,14 @@ type AnycastPeer struct {
 
 // AnycastNeighbor is what a process knows of another site.
 type AnycastNeighbor struct {
-	Name   string    `json:"name"`
-	Alive  bool      `json:"alive"` // known to be up and to announce
-	Level  string    `json:"level,omitempty"`
-	Health string    `json:"health,omitempty"`
-	Load   *float64  `json:"load,omitempty"`
-	At     time.Time `json:"at,omitzero"`     // of its last report
-	Error  string    `json:"error,omitempty"` // why there is no later one
-	Wish   string    `json:"wish,omitempty"`  // level that the planner wishes of it
+	Name     string    `json:"name"`
+	Alive    bool      `json:"alive"` // known to be up and to announce
+	Level    string    `json:"level,omitempty"`
+	Health   string    `json:"health,omitempty"`
+	Load     *float64  `json:"load,omitempty"`
+	At       time.Time `json:"at,omitzero"`        // of its last report
+	Error    string    `json:"error,omitempty"`    // why there is no later one
+	Proposal string    `json:"proposal,omitempty"` // level that the planner proposes to it
 }
 
 // AnycastPlanner is what a planner does.
@@ -127,11 +127,11 @@ type AnycastMove struct {
 	To      string `json:"to"`
 }
 
-// AnycastOrder is an operator's, which stands until it is lifted by the order none.
-type AnycastOrder struct {
-	Order string    `json:"order"`           // drain, maintenance, level or none
+// AnycastInstruction is an operator's. It stays in force until the instruction none revokes it.
+type AnycastInstruction struct {
+	Kind  string    `json:"instruction"`     // drain, maintenance, level or none
 	Site  string    `json:"site,omitempty"`  // "": the process's own
-	Level string    `json:"level,omitempty"` // of the order level
+	Level string    `json:"level,omitempty"` // of the instruction level
 	Force bool      `json:"force,omitempty"` // for the last site known to be up, too
 	At    time.Time `json:"at,omitzero"`     // when it was given
 }
@@ -139,17 +139,17 @@ type AnycastOrder struct {
 // AnycastBackend is what a site or a planner answers.
 type AnycastBackend struct {
 	Status func(ctx context.Context) (AnycastStatus, error)
-	// Order is an operator's.
-	Order func(ctx context.Context, o AnycastOrder) (AnycastStatus, error)
+	// Instruct carries out an operator's instruction.
+	Instruct func(ctx context.Context, o AnycastInstruction) (AnycastStatus, error)
 }
 
 func (AnycastBackend) name() string { return "anycast" }
 
 func (b AnycastBackend) handle(mux *http.ServeMux) {
 	handleStatus(mux, b.name(), b.Status)
-	mux.HandleFunc("POST /v1/anycast/order", func(w http.ResponseWriter, r *http.Request) {
-		o, err := parseBody[AnycastOrder](w, r)
-		serveOne(w, r, with(b.Order, o, err))
+	mux.HandleFunc("POST /v1/anycast/instruction", func(w http.ResponseWriter, r *http.Request) {
+		o, err := parseBody[AnycastInstruction](w, r)
+		serveOne(w, r, with(b.Instruct, o, err))
 	})
 }
 
@@ -158,8 +158,8 @@ func (c *Client) Anycast(ctx context.Context) (AnycastStatus, error) {
 	return ask[AnycastStatus](ctx, c, http.MethodGet, "/v1/anycast", nil)
 }
 
-// AnycastOrder gives a site an order, and returns how the process is then. The error is ErrNotFound for an unknown site, ErrInvalid for
-// an unknown level or order, ErrConflict for what the site refuses.
-func (c *Client) AnycastOrder(ctx context.Context, o AnycastOrder) (AnycastStatus, error) {
-	return ask[AnycastStatus](ctx, c, http.MethodPost, "/v1/anycast/order", o)
+// AnycastInstruct gives a site an instruction, and returns the state of the process after it. The error is ErrNotFound for an unknown site, ErrInvalid for
+// an unknown level or instruction, ErrConflict for what the site refuses.
+func (c *Client) AnycastInstruct(ctx context.Context, o AnycastInstruction) (AnycastStatus, error) {
+	return ask[AnycastStatus](ctx, c, http.MethodPost, "/v1/anycast/instruction", o)
 }

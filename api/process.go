@@ -22,7 +22,7 @@
 //	POST /v1/relay/stop        RelayStopResult
 //	GET  /v1/balance           BalanceStatus
 //	GET  /v1/anycast           AnycastStatus
-//	POST /v1/anycast/order     AnycastOrder → AnycastStatus
+//	POST /v1/anycast/instruction     AnycastInstruction → AnycastStatus
 //	GET  /v1/purge             PurgeStatus
 //
 // An error is answered with its HTTP status and {"error": "…"}. Names are added to, never renamed; a reader ignores what

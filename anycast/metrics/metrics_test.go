@@ -18,7 +18,7 @@ func status() api.AnycastStatus {
 			Levels: []api.AnycastLevel{{Name: "announce"}, {Name: "med"}, {Name: "withdraw"}}, Level: "med", Health: "up", Load: &load, Penalty: 500, Budget: 1000,
 			Changes: 3, Held: "dwell", Checks: []api.AnycastCheck{{Name: "web", Health: "up"}}, Loads: []api.AnycastLoad{{Name: "uplink", Share: &load}, {Name: "lost", Error: "late"}},
 			Peers: []api.AnycastPeer{{Name: "r1", State: "established", Ups: 2}, {Name: "r2", State: "active"}}, Others: []api.AnycastNeighbor{{Name: "paris", Alive: true}},
-			Wish: &api.AnycastWish{},
+			Proposal: &api.AnycastProposal{},
 		},
 		Planner: &api.AnycastPlanner{
 			Sites: []api.AnycastNeighbor{{Name: "paris", Alive: true, Load: &load}}, Forwarders: []string{"000000000000002a"}, Overload: 7,

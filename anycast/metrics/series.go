@@ -58,7 +58,7 @@ func (n *numbers) ofSite(s *api.AnycastSite) {
 		}
 		n.Yes("measurement_failed", "1 when the last attempt to measure has failed.", l.Error != "", "load", l.Name)
 	}
-	n.Yes("instruction_active", "1 while an operator's instruction is in force.", s.Order.Order != "")
+	n.Yes("instruction_active", "1 while an operator's instruction is in force.", s.Instruction.Kind != "")
 	for _, p := range s.Peers {
 		n.Yes("session_up", "1 when routes are exchanged with the router.", p.State == "established", "peer", p.Name)
 		n.Counter("session_ups_total", "Times that the session was established.", uint64(p.Ups), "peer", p.Name)
@@ -66,8 +66,8 @@ func (n *numbers) ofSite(s *api.AnycastSite) {
 	for _, o := range s.Others {
 		n.Yes("other_alive", "1 when another site is known to be up and to announce.", o.Alive, "site", o.Name)
 	}
-	if s.Wish != nil {
-		n.Yes("proposal_fresh", "1 when the planner's proposal is fresh enough to be used.", s.Wish.Fresh)
+	if s.Proposal != nil {
+		n.Yes("proposal_fresh", "1 when the planner's proposal is fresh enough to be used.", s.Proposal.Fresh)
 	}
 }
 

@@ -39,15 +39,15 @@ func printSite(out io.Writer, s *api.AnycastSite, now time.Time) error {
 	if s.Fault != "" {
 		fmt.Fprintln(out, "the routers do not know:", s.Fault)
 	}
-	if s.Order.Order != "" {
-		fmt.Fprintf(out, "instruction %s%s, given %s ago\n", s.Order.Order, spaced(s.Order.Level), age(now, s.Order.At))
+	if s.Instruction.Kind != "" {
+		fmt.Fprintf(out, "instruction %s%s, given %s ago\n", s.Instruction.Kind, spaced(s.Instruction.Level), age(now, s.Instruction.At))
 	}
-	if s.Wish != nil {
+	if s.Proposal != nil {
 		state := "stale"
-		if s.Wish.Fresh {
+		if s.Proposal.Fresh {
 			state = "fresh"
 		}
-		fmt.Fprintf(out, "planner %s proposes level %s, %s\n", s.Wish.Planner, s.Wish.Level, state)
+		fmt.Fprintf(out, "planner %s proposes level %s, %s\n", s.Proposal.Planner, s.Proposal.Level, state)
 	}
 	budget := "no budget"
 	if s.Budget > 0 {
@@ -86,20 +86,20 @@ func printSites(w io.Writer, sites []api.AnycastNeighbor, now time.Time) {
 	if len(sites) == 0 {
 		return
 	}
-	wishes, wish := slices.ContainsFunc(sites, func(n api.AnycastNeighbor) bool { return n.Wish != "" }), ""
-	if wishes {
-		wish = "PROPOSED\t"
+	proposals, proposal := slices.ContainsFunc(sites, func(n api.AnycastNeighbor) bool { return n.Proposal != "" }), ""
+	if proposals {
+		proposal = "PROPOSED\t"
 	}
-	fmt.Fprintln(w, "\nSITE\tUP\tLEVEL\t"+wish+"HEALTH\tLOAD\tREPORTED\tFAULT")
+	fmt.Fprintln(w, "\nSITE\tUP\tLEVEL\t"+proposal+"HEALTH\tLOAD\tREPORTED\tFAULT")
 	for _, n := range sites {
 		up := "no"
 		if n.Alive {
 			up = "yes"
 		}
-		if wishes {
-			wish = dash(n.Wish) + "\t"
+		if proposals {
+			proposal = dash(n.Proposal) + "\t"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s%s\t%s\t%s\t%s\n", n.Name, up, dash(n.Level), wish, dash(n.Health), percent(n.Load), age(now, n.At), dash(n.Error))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s%s\t%s\t%s\t%s\n", n.Name, up, dash(n.Level), proposal, dash(n.Health), percent(n.Load), age(now, n.At), dash(n.Error))
 	}
 }
 

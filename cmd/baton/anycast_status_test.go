@@ -23,7 +23,7 @@ func TestPrintAnycast(t *testing.T) {
 		Site: &api.AnycastSite{
 			Prefixes: []string{"192.0.2.0/24", "2001:db8:1::/48"}, Level: "med", Since: now.Add(-time.Minute), Reason: "load 91 % of the capacity", Want: "prepend-1",
 			Held: "flap budget", HeldUntil: now.Add(90 * time.Second), Penalty: 956.4, Budget: 1000, Health: "up", Load: &load, Fault: "announce: it is closed",
-			Order: api.AnycastOrder{Order: "level", Level: "med", At: now.Add(-time.Minute)}, Wish: &api.AnycastWish{Planner: "plan", Level: "announce", Fresh: true},
+			Instruction: api.AnycastInstruction{Kind: "level", Level: "med", At: now.Add(-time.Minute)}, Proposal: &api.AnycastProposal{Planner: "plan", Level: "announce", Fresh: true},
 			Levels: []api.AnycastLevel{
 				{Name: "announce"}, {Name: "med", MED: 100, Enter: 0.85, Leave: 0.7},
 				{Name: "drain", Prepend: 3, LocalPreference: &preference, Communities: []string{"65535:0", "64512:7"}}, {Name: "withdraw", Withdrawn: true},
@@ -37,7 +37,7 @@ func TestPrintAnycast(t *testing.T) {
 			Others: []api.AnycastNeighbor{{Name: "paris", Alive: true, Level: "announce", Health: "up", Load: &over, At: now.Add(-2 * time.Second)}, {Name: "rome", Error: "refused"}},
 		},
 		Planner: &api.AnycastPlanner{
-			Because: "a step to less overload, distance or interruption", Moved: now.Add(-time.Second), Sites: []api.AnycastNeighbor{{Name: "paris", Alive: true, Wish: "med"}, {Name: "rome"}},
+			Because: "a step to less overload, distance or interruption", Moved: now.Add(-time.Second), Sites: []api.AnycastNeighbor{{Name: "paris", Alive: true, Proposal: "med"}, {Name: "rome"}},
 			Map:  []api.AnycastIngress{{Name: "west", Site: "paris", Target: "london", Demand: 1.25e6}, {Name: "east", Target: "paris"}},
 			Next: []api.AnycastMove{{Step: 1, Ingress: "west", From: "paris", To: "london"}, {Step: 2, Ingress: "east", To: "paris"}},
 		},
@@ -124,7 +124,7 @@ func TestAnycastCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var heard []api.AnycastOrder
+	var heard []api.AnycastInstruction
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
@@ -132,12 +132,12 @@ func TestAnycastCommands(t *testing.T) {
 			Status: func(context.Context) (api.AnycastStatus, error) {
 				return api.AnycastStatus{Process: api.Process{Name: "london"}}, nil
 			},
-			Order: func(_ context.Context, o api.AnycastOrder) (api.AnycastStatus, error) {
+			Instruct: func(_ context.Context, o api.AnycastInstruction) (api.AnycastStatus, error) {
 				heard = append(heard, o)
 				if o.Level == "nonsense" {
 					return api.AnycastStatus{}, api.ErrInvalid
 				}
-				return api.AnycastStatus{Process: api.Process{Name: "london"}, Site: &api.AnycastSite{Level: "drain", Reason: "drained by order"}}, nil
+				return api.AnycastStatus{Process: api.Process{Name: "london"}, Site: &api.AnycastSite{Level: "drain", Reason: "drained by instruction"}}, nil
 			},
 		}})
 	}()
@@ -161,22 +161,22 @@ site:
 		args string
 		code int
 		out  string
-		want api.AnycastOrder
+		want api.AnycastInstruction
 	}{
-		{"drain --control " + path, 0, "london: level drain: drained by order\n", api.AnycastOrder{Order: "drain"}},
-		{"drain london --withdraw --force --config " + file, 0, "london: level drain: drained by order\n", api.AnycastOrder{Order: "maintenance", Site: "london", Force: true}},
-		{"drain paris --control " + path, 0, "paris: the instruction stands\n", api.AnycastOrder{Order: "drain", Site: "paris"}},
-		{"undrain paris --control " + path, 0, "paris: the instruction stands\n", api.AnycastOrder{Order: "none", Site: "paris"}},
-		{"level med --control " + path, 0, "london: level drain: drained by order\n", api.AnycastOrder{Order: "level", Level: "med"}},
-		{"level paris med --control " + path, 0, "paris: the instruction stands\n", api.AnycastOrder{Order: "level", Site: "paris", Level: "med"}},
-		{"level nonsense --control " + path, cli.Usage, "", api.AnycastOrder{Order: "level", Level: "nonsense"}},
-		{"status --control " + path, 0, "london: baton", api.AnycastOrder{}},
-		{"status -o json --control " + path, 0, `"name": "london"`, api.AnycastOrder{}},
-		{"plan --control " + path, cli.Usage, "", api.AnycastOrder{}},
-		{"status --control " + path + ".none", cli.Failure, "", api.AnycastOrder{}},
-		{"level", cli.Usage, "", api.AnycastOrder{}},
-		{"check --config " + file, 0, file + ": configuration OK: site london, 1 prefix, 1 router\n", api.AnycastOrder{}},
-		{"run --config " + file + ".none", cli.Usage, "", api.AnycastOrder{}},
+		{"drain --control " + path, 0, "london: level drain: drained by instruction\n", api.AnycastInstruction{Kind: "drain"}},
+		{"drain london --withdraw --force --config " + file, 0, "london: level drain: drained by instruction\n", api.AnycastInstruction{Kind: "maintenance", Site: "london", Force: true}},
+		{"drain paris --control " + path, 0, "paris: the instruction is in force\n", api.AnycastInstruction{Kind: "drain", Site: "paris"}},
+		{"undrain paris --control " + path, 0, "paris: the instruction is in force\n", api.AnycastInstruction{Kind: "none", Site: "paris"}},
+		{"level med --control " + path, 0, "london: level drain: drained by instruction\n", api.AnycastInstruction{Kind: "level", Level: "med"}},
+		{"level paris med --control " + path, 0, "paris: the instruction is in force\n", api.AnycastInstruction{Kind: "level", Site: "paris", Level: "med"}},
+		{"level nonsense --control " + path, cli.Usage, "", api.AnycastInstruction{Kind: "level", Level: "nonsense"}},
+		{"status --control " + path, 0, "london: baton", api.AnycastInstruction{}},
+		{"status -o json --control " + path, 0, `"name": "london"`, api.AnycastInstruction{}},
+		{"plan --control " + path, cli.Usage, "", api.AnycastInstruction{}},
+		{"status --control " + path + ".none", cli.Failure, "", api.AnycastInstruction{}},
+		{"level", cli.Usage, "", api.AnycastInstruction{}},
+		{"check --config " + file, 0, file + ": configuration OK: site london, 1 prefix, 1 router\n", api.AnycastInstruction{}},
+		{"run --config " + file + ".none", cli.Usage, "", api.AnycastInstruction{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {
@@ -186,7 +186,7 @@ site:
 			if code != tt.code || !strings.Contains(out.String(), tt.out) {
 				t.Errorf("exit code %d, want %d; printed %q, want %q; %s", code, tt.code, out.String(), tt.out, complaints.String())
 			}
-			if tt.want != (api.AnycastOrder{}) && (len(heard) != 1 || heard[0] != tt.want) {
+			if tt.want != (api.AnycastInstruction{}) && (len(heard) != 1 || heard[0] != tt.want) {
 				t.Errorf("heard %+v, want %+v", heard, tt.want)
 			}
 			if code != 0 && strings.Count(complaints.String(), "\n") != strings.Count(complaints.String(), "baton:")+strings.Count(complaints.String(), "warning:") {

@@ -81,7 +81,7 @@ site:
 	if out := addresses(); !strings.Contains(out, "192.0.2.1/32") || !strings.Contains(out, "2001:db8::1/128") {
 		t.Errorf("the service's addresses are not there:\n%s", out)
 	}
-	if _, err := client.AnycastOrder(t.Context(), api.AnycastOrder{Order: "drain"}); err != nil {
+	if _, err := client.AnycastInstruct(t.Context(), api.AnycastInstruction{Kind: "drain"}); err != nil {
 		t.Error(err)
 	}
 	if _, err := client.Reload(t.Context()); err != nil {
@@ -93,7 +93,7 @@ site:
 	if out := addresses(); strings.Contains(out, "192.0.2.1") || strings.Contains(out, "2001:db8::1") {
 		t.Errorf("the service's addresses are left:\n%s", out)
 	}
-	if text, err := os.ReadFile(filepath.Join(own, "state.json")); err != nil || !strings.Contains(string(text), `"order":"drain"`) {
+	if text, err := os.ReadFile(filepath.Join(own, "state.json")); err != nil || !strings.Contains(string(text), `"instruction":"drain"`) {
 		t.Errorf("the state is %s, %v", text, err)
 	}
 }

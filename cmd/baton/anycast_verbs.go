@@ -30,11 +30,11 @@ func anycastPlanCommand(p *part, e cli.Env) *cobra.Command {
 	})
 }
 
-// order makes a command that gives an instruction. Its first argument is the site, which may be left out when the process is one.
-func (p *part) order(e cli.Env, c *cobra.Command, order func(args []string) api.AnycastOrder) *cobra.Command {
+// instruct makes a command that gives an instruction. Its first argument is the site, which may be left out when the process is one.
+func (p *part) instruct(e cli.Env, c *cobra.Command, instruction func(args []string) api.AnycastInstruction) *cobra.Command {
 	return p.ask(c, func(ctx context.Context, client *api.Client, format *cli.Format, args []string) error {
-		given := order(args)
-		s, err := client.AnycastOrder(ctx, given)
+		given := instruction(args)
+		s, err := client.AnycastInstruct(ctx, given)
 		if err != nil {
 			return err
 		}
@@ -43,7 +43,7 @@ func (p *part) order(e cli.Env, c *cobra.Command, order func(args []string) api.
 				_, err = fmt.Fprintf(out, "%s: level %s: %s\n", s.Name, s.Site.Level, s.Site.Reason)
 				return err
 			}
-			_, err = fmt.Fprintf(out, "%s: the instruction stands\n", given.Site)
+			_, err = fmt.Fprintf(out, "%s: the instruction is in force\n", given.Site)
 			return err
 		})
 	})
@@ -58,19 +58,19 @@ func siteOf(args []string) string {
 
 func anycastDrainCommand(p *part, e cli.Env) *cobra.Command {
 	var withdraw, force bool
-	c := p.order(e, &cobra.Command{
+	c := p.instruct(e, &cobra.Command{
 		Use:   "drain [SITE]",
 		Short: "Have a site announce behind all others, until it is undrained",
 		Long: `Have a site announce behind all others (the last level of its ladder before withdrawal), until it is undrained. With
 --withdraw it is withdrawn once site.drain has passed, for maintenance. The instruction outlives the process where site.state names a file.`,
 		Example: `  baton anycast drain
   baton anycast drain london --withdraw   # at the planner`,
-	}, func(args []string) api.AnycastOrder {
-		order := api.AnycastOrder{Order: "drain", Site: siteOf(args), Force: force}
+	}, func(args []string) api.AnycastInstruction {
+		o := api.AnycastInstruction{Kind: "drain", Site: siteOf(args), Force: force}
 		if withdraw {
-			order.Order = "maintenance"
+			o.Kind = "maintenance"
 		}
-		return order
+		return o
 	})
 	c.Flags().BoolVar(&withdraw, "withdraw", false, "withdraw it when it has drained")
 	c.Flags().BoolVar(&force, "force", false, "also when no other site is known to be up")
@@ -78,24 +78,26 @@ func anycastDrainCommand(p *part, e cli.Env) *cobra.Command {
 }
 
 func anycastUndrainCommand(p *part, e cli.Env) *cobra.Command {
-	return p.order(e, &cobra.Command{
+	return p.instruct(e, &cobra.Command{
 		Use:     "undrain [SITE]",
 		Short:   "Lift the instruction that a site has, whichever it is",
 		Example: "  baton anycast undrain",
-	}, func(args []string) api.AnycastOrder { return api.AnycastOrder{Order: "none", Site: siteOf(args)} })
+	}, func(args []string) api.AnycastInstruction {
+		return api.AnycastInstruction{Kind: "none", Site: siteOf(args)}
+	})
 }
 
 func anycastLevelCommand(p *part, e cli.Env) *cobra.Command {
 	var force bool
-	c := p.order(e, &cobra.Command{
+	c := p.instruct(e, &cobra.Command{
 		Use:   "level [SITE] LEVEL",
 		Short: "Keep a site at a level of its ladder, whatever its load, until it is undrained",
 		Long: `Keep a site at a level of its ladder, whatever its load and the planner's proposal, until it is undrained. A site that dies withdraws
 nevertheless.`,
 		Example: `  baton anycast level prepend-1
   baton anycast level london med   # at the planner`,
-	}, func(args []string) api.AnycastOrder {
-		return api.AnycastOrder{Order: "level", Site: siteOf(args[:len(args)-1]), Level: args[len(args)-1], Force: force}
+	}, func(args []string) api.AnycastInstruction {
+		return api.AnycastInstruction{Kind: "level", Site: siteOf(args[:len(args)-1]), Level: args[len(args)-1], Force: force}
 	})
 	c.Flags().BoolVar(&force, "force", false, "also when no other site is known to be up")
 	return c

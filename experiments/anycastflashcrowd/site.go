@@ -67,7 +67,7 @@ func (s *Site) drain(ctx context.Context) error { return s.order(ctx, "drain") }
 func (s *Site) undrain(ctx context.Context) error { return s.order(ctx, "none") }
 
 func (s *Site) order(ctx context.Context, order string) error {
-	if _, err := s.control.AnycastOrder(ctx, api.AnycastOrder{Order: order}); err != nil {
+	if _, err := s.control.AnycastInstruct(ctx, api.AnycastInstruction{Kind: order}); err != nil {
 		return fmt.Errorf("order %s at site %s: %w", order, s.Name, err)
 	}
 	return nil

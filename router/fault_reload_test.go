@@ -221,8 +221,8 @@ func TestReloadWhileARequestWaits(t *testing.T) {
 		waiting = append(waiting, c)
 	}
 	lab.Eventually(t, answersWithin, func() error {
-		if asked := r.verdicts()["asked"]; asked < float64(len(waiting)) {
-			return fmt.Errorf("%v requests are asked about", asked)
+		if upcalls := r.verdicts()["upcall"]; upcalls < float64(len(waiting)) {
+			return fmt.Errorf("%v requests are upcalls", upcalls)
 		}
 		return nil
 	})

@@ -9,7 +9,7 @@ import (
 	"baton/packet"
 )
 
-// TestHoldingStaysBounded has many sources begin requests of any size that are never whole, as the asker takes them: what is held stays
+// TestHoldingStaysBounded has many sources begin requests of any size that are never whole, as the upcalls takes them: what is held stays
 // below the limit, the source that holds most makes room, and one that holds little is left alone.
 func TestHoldingStaysBounded(t *testing.T) {
 	const limit = 8 << 20

@@ -45,7 +45,7 @@ type Router struct {
 	wire    *legs.RawWire
 	health  *health.Checker
 	metrics *metrics.Metrics
-	asker   *asker
+	upcalls *upcalls
 	mss     []uint16
 	offset  uint32 // of the data path's clock
 	queued  int    // idle legs of a surrogate and class that there is room for
@@ -226,11 +226,11 @@ func (r *Router) start(ctx context.Context) error {
 	if err := r.dp.ForgetLocal(); err != nil {
 		return err
 	}
-	r.asker = &asker{
+	r.upcalls = &upcalls{
 		r: r, tap: r.tap, log: r.log,
 		clients: make(map[clientKey]*pending), holding: newHolding(heldBytes), leaving: make(chan leaving, mostLeaving),
 	}
-	r.group.Go(func() error { return r.asker.run(ctx) })
+	r.group.Go(func() error { return r.upcalls.run(ctx) })
 
 	if err := r.legs.Update(r.surrogates(s)); err != nil {
 		return err

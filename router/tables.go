@@ -67,8 +67,8 @@ func (s *state) tables(mtu int, facts func(id uint16) legs.Facts, local func(sur
 		t.Hosts = append(t.Hosts, kernel.Host{VIP: h.VIP, Name: h.Host, ID: h.ID})
 	}
 	for _, p := range s.kernel.Prefixes {
-		r := kernel.Route{VIP: p.VIP, Host: p.HostID, Method: p.Method, Prefix: p.Prefix, Ask: p.Ask}
-		if !p.Ask {
+		r := kernel.Route{VIP: p.VIP, Host: p.HostID, Method: p.Method, Prefix: p.Prefix, Upcall: p.Upcall}
+		if !p.Upcall {
 			r.Pool = s.pools[p.Pool].id
 		}
 		t.Routes = append(t.Routes, r)
@@ -91,10 +91,10 @@ func (s *state) tables(mtu int, facts func(id uint16) legs.Facts, local func(sur
 		case config.Nearest:
 			k.Policy = kernel.Nearest
 		default:
-			k.Policy = kernel.Turns
+			k.Policy = kernel.RoundRobin
 		}
 		if s.routes.Unchosen(i, p.cfg, local) != "" {
-			k = kernel.Pool{Policy: kernel.Ask}
+			k = kernel.Pool{Policy: kernel.Upcall}
 		}
 		switch p.cfg.Reuse {
 		case config.ReuseSafe:

@@ -197,7 +197,7 @@ func (r *Router) decideProxied(vip netip.AddrPort, req *http.Request, client net
 		return fallback.Decision{Status: http.StatusNotFound, Reason: "no route matches the request"}
 	}
 	p := s.pools[match.Pool]
-	at, ok := p.usable(r.asker.proxied.take(clientKey{client, vip}))
+	at, ok := p.usable(r.upcalls.proxied.take(clientKey{client, vip}))
 	if !ok {
 		at, ok = p.pick(&h, client.Addr(), exclude, r.sessions)
 	}

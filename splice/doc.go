@@ -21,7 +21,7 @@
 //	ports        replaced
 //	seq          + DeltaSeq
 //	ack          + DeltaAck if the ACK flag is set, else kept
-//	window       (window << Sender) >> Told, at most 65535, rounded down
+//	window       (window << Sender) >> Receiver, at most 65535, rounded down
 //	timestamps   TSval + DeltaTSval; TSecr + DeltaTSecr if the ACK flag is set; or the option becomes NOPs
 //	SACK         both edges of every block + DeltaAck; or the option becomes NOPs
 //	TCP sum      updated by the difference, so that a wrong one stays wrong; CHECKSUM_PARTIAL: addresses only

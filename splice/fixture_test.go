@@ -62,13 +62,13 @@ const (
 func (f family) legs() (client, server Leg) {
 	client = Leg{
 		Peer: f.client, Local: f.vip, PeerMAC: clientMAC, LocalMAC: routerMAC, SndNxt: vipNext, RcvNxt: clientNext,
-		WindowScaling: true, ShiftTold: 7, ShiftOffered: 6, Timestamps: true, TSvalTold: 0x10, TSvalSeen: 0xfffffff0,
-		SACK: true, MSSTold: 1400, MSSOffered: 1460,
+		WindowScaling: true, ShiftSent: 7, ShiftOffered: 6, Timestamps: true, TSvalSent: 0x10, TSvalSeen: 0xfffffff0,
+		SACK: true, MSSSent: 1400, MSSOffered: 1460,
 	}
 	server = Leg{
 		Peer: f.surrogate, Local: f.router, PeerMAC: surrogateMAC, LocalMAC: routerBackMAC, SndNxt: routerNext,
-		RcvNxt: surrogateNext, WindowScaling: true, ShiftTold: 9, ShiftOffered: 5, Timestamps: true,
-		TSvalTold: 0x50, TSvalSeen: 0x7fffffff, SACK: true, MSSTold: 1400, MSSOffered: 1460,
+		RcvNxt: surrogateNext, WindowScaling: true, ShiftSent: 9, ShiftOffered: 5, Timestamps: true,
+		TSvalSent: 0x50, TSvalSeen: 0x7fffffff, SACK: true, MSSSent: 1400, MSSOffered: 1460,
 	}
 	return client, server
 }

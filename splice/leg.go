@@ -24,20 +24,20 @@ type Leg struct {
 	SndNxt, RcvNxt packet.Seq
 
 	// WindowScaling is set when both ends sent the option; otherwise both shifts count as 0. The router's windows were
-	// shifted by ShiftTold, the peer's are by ShiftOffered.
+	// shifted by ShiftSent, the peer's are by ShiftOffered.
 	WindowScaling           bool
-	ShiftTold, ShiftOffered uint8
+	ShiftSent, ShiftOffered uint8
 
-	// Timestamps is set when both ends sent the option. TSvalTold is the last TSval that the router sent, TSvalSeen the
+	// Timestamps is set when both ends sent the option. TSvalSent is the last TSval that the router sent, TSvalSeen the
 	// last that it saw from the peer.
 	Timestamps           bool
-	TSvalTold, TSvalSeen uint32
+	TSvalSent, TSvalSeen uint32
 
 	// SACK is set when both ends sent SACK-permitted, ECN when RFC 3168 was negotiated.
 	SACK, ECN bool
 
-	// MSSTold and MSSOffered are those of the two SYNs in bytes, with the default where one had none.
-	MSSTold, MSSOffered uint16
+	// MSSSent and MSSOffered are those of the two SYNs in bytes, with the default where one had none.
+	MSSSent, MSSOffered uint16
 }
 
 // The reasons for which two legs do not fit each other.
@@ -59,11 +59,11 @@ func Fit(client, server Leg) error {
 	if a, b := client.Peer.Addr().Unmap(), server.Peer.Addr().Unmap(); a.Is4() != b.Is4() {
 		return fmt.Errorf("fit legs: %w: %v and %v", ErrFamily, a, b)
 	}
-	if server.MSSTold > client.MSSOffered {
-		return fmt.Errorf("fit legs: %w: the surrogate may send %d bytes, the client takes %d", ErrMSS, server.MSSTold, client.MSSOffered)
+	if server.MSSSent > client.MSSOffered {
+		return fmt.Errorf("fit legs: %w: the surrogate may send %d bytes, the client takes %d", ErrMSS, server.MSSSent, client.MSSOffered)
 	}
-	if client.MSSTold > server.MSSOffered {
-		return fmt.Errorf("fit legs: %w: the client may send %d bytes, the surrogate takes %d", ErrMSS, client.MSSTold, server.MSSOffered)
+	if client.MSSSent > server.MSSOffered {
+		return fmt.Errorf("fit legs: %w: the client may send %d bytes, the surrogate takes %d", ErrMSS, client.MSSSent, server.MSSOffered)
 	}
 	if client.ECN != server.ECN {
 		return fmt.Errorf("fit legs: %w: client %v, surrogate %v", ErrECN, client.ECN, server.ECN)
@@ -71,12 +71,12 @@ func Fit(client, server Leg) error {
 	return nil
 }
 
-// toldShift and offeredShift return the shifts in force on the leg.
-func (l Leg) toldShift() uint8 {
+// sentShift and offeredShift return the shifts in force on the leg.
+func (l Leg) sentShift() uint8 {
 	if !l.WindowScaling {
 		return 0
 	}
-	return min(l.ShiftTold, MaxShift)
+	return min(l.ShiftSent, MaxShift)
 }
 
 func (l Leg) offeredShift() uint8 {

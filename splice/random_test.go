@@ -28,8 +28,8 @@ func randomSplice(r *rand.Rand, f family) (Splice, Leg, Leg) {
 	leg := func() Leg {
 		return Leg{
 			Peer: end(), Local: end(), PeerMAC: mac(), LocalMAC: mac(), SndNxt: packet.Seq(edge(r)), RcvNxt: packet.Seq(edge(r)),
-			WindowScaling: r.IntN(4) > 0, ShiftTold: uint8(r.IntN(16)), ShiftOffered: uint8(r.IntN(16)),
-			Timestamps: r.IntN(4) > 0, TSvalTold: edge(r), TSvalSeen: edge(r), SACK: r.IntN(4) > 0,
+			WindowScaling: r.IntN(4) > 0, ShiftSent: uint8(r.IntN(16)), ShiftOffered: uint8(r.IntN(16)),
+			Timestamps: r.IntN(4) > 0, TSvalSent: edge(r), TSvalSeen: edge(r), SACK: r.IntN(4) > 0,
 		}
 	}
 	client, server := leg(), leg()
@@ -86,7 +86,7 @@ func randomPassage(r *rand.Rand, from, to Leg) passage {
 		bytesOpen *= 1 << min(from.ShiftOffered, 14)
 	}
 	if to.WindowScaling {
-		bytesOpen /= 1 << min(to.ShiftTold, 14)
+		bytesOpen /= 1 << min(to.ShiftSent, 14)
 	}
 	if sent.Window > 0 {
 		bytesOpen = max(bytesOpen, 1)
@@ -103,9 +103,9 @@ func randomPassage(r *rand.Rand, from, to Leg) passage {
 				want.Options = want.Options.AppendNOP(packet.TimestampsSize)
 				continue
 			}
-			val = to.TSvalTold + (val - from.TSvalSeen)
+			val = to.TSvalSent + (val - from.TSvalSeen)
 			if hasAck {
-				ecr = to.TSvalSeen + (ecr - from.TSvalTold)
+				ecr = to.TSvalSeen + (ecr - from.TSvalSent)
 			}
 			want.Options = want.Options.AppendTimestamps(val, ecr)
 		case kind == 1 && room >= 2+packet.SACKBlockSize:
@@ -202,7 +202,7 @@ func TestTranslateThenInverseIsIdentityButForTTL(t *testing.T) {
 		for range passages {
 			_, client, server := randomSplice(r, f)
 			client.SACK, server.SACK, client.Timestamps, server.Timestamps = true, true, true, true
-			server.WindowScaling, server.ShiftTold = client.WindowScaling, client.ShiftOffered
+			server.WindowScaling, server.ShiftSent = client.WindowScaling, client.ShiftOffered
 			d, p := New(client, server).ToServer, randomPassage(r, client, server)
 			p.sent.TTL = uint8(3 + r.IntN(253))
 			frame := translated(t, d, p.sent)
@@ -225,7 +225,7 @@ func TestTranslateICMPUndoesTheOtherDirection(t *testing.T) {
 		for range passages / 4 {
 			_, client, server := randomSplice(r, f)
 			client.SACK, server.SACK, client.Timestamps, server.Timestamps = true, true, true, true
-			server.WindowScaling, server.ShiftTold = client.WindowScaling, client.ShiftOffered
+			server.WindowScaling, server.ShiftSent = client.WindowScaling, client.ShiftOffered
 			s, p := New(client, server), randomPassage(r, client, server)
 			p.sent.Padding = 0
 			sent := translated(t, s.ToServer, p.sent)

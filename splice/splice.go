@@ -36,13 +36,13 @@ func (p Policy) String() string {
 type Shifts struct {
 	// Sender is the shift that the sender of the window offered on its leg, Told the shift that the receiver was told by
 	// the router on the other.
-	Sender, Told uint8
+	Sender, Receiver uint8
 }
 
 // Apply returns the window field that stands for no more bytes than window does, as near as its shift allows. A window that
 // is open stays so: it is one unit at least.
 func (s Shifts) Apply(window uint16) uint16 {
-	scaled := uint32(window) << s.Sender >> s.Told
+	scaled := uint32(window) << s.Sender >> s.Receiver
 	if window != 0 && scaled == 0 {
 		return 1
 	}
@@ -88,9 +88,9 @@ func New(client, server Leg) Splice {
 		SrcMAC:   server.LocalMAC,
 		DstMAC:   server.PeerMAC,
 		DeltaSeq: server.SndNxt.Sub(client.RcvNxt), // equation 1: Sinc_cs = (Srs - Scr) + (Rrs - Rcr)
-		Window:   Shifts{Sender: client.offeredShift(), Told: server.toldShift()},
+		Window:   Shifts{Sender: client.offeredShift(), Receiver: server.sentShift()},
 		// The clock that the surrogate knows as the router's, less the client's clock.
-		DeltaTSval: server.TSvalTold - client.TSvalSeen,
+		DeltaTSval: server.TSvalSent - client.TSvalSeen,
 	}
 	toClient := Direction{
 		Match:    Tuple{server.Peer, server.Local},
@@ -98,9 +98,9 @@ func New(client, server Leg) Splice {
 		SrcMAC:   client.LocalMAC,
 		DstMAC:   client.PeerMAC,
 		DeltaSeq: client.SndNxt.Sub(server.RcvNxt), // equation 3: Sinc_sc = Src - Ssr
-		Window:   Shifts{Sender: server.offeredShift(), Told: client.toldShift()},
+		Window:   Shifts{Sender: server.offeredShift(), Receiver: client.sentShift()},
 		// The clock that the client knows as the router's, less the surrogate's clock.
-		DeltaTSval: client.TSvalTold - server.TSvalSeen,
+		DeltaTSval: client.TSvalSent - server.TSvalSeen,
 	}
 	toClient.DeltaAck = -toServer.DeltaSeq // equation 2: Ainc_sc = -Sinc_cs
 	toServer.DeltaAck = -toClient.DeltaSeq // equation 4: Ainc_cs = -Sinc_sc
@@ -122,7 +122,7 @@ func (l Leg) unmapped() Leg {
 	return l
 }
 
-func (s Shifts) inverse() Shifts { return Shifts{Sender: s.Told, Told: s.Sender} }
+func (s Shifts) inverse() Shifts { return Shifts{Sender: s.Receiver, Receiver: s.Sender} }
 
 func policy(negotiated bool) Policy {
 	if negotiated {

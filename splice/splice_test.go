@@ -132,7 +132,7 @@ func TestNewShifts(t *testing.T) {
 			Shifts{6, 0}, Shifts{0, 7}, Shifts{0, 6}, Shifts{7, 0},
 		},
 		{
-			"RFC 7323: above 14 counts as 14", func(client, server *Leg) { client.ShiftOffered, server.ShiftTold = 15, 255 },
+			"RFC 7323: above 14 counts as 14", func(client, server *Leg) { client.ShiftOffered, server.ShiftSent = 15, 255 },
 			Shifts{14, 14}, Shifts{5, 7}, Shifts{14, 14}, Shifts{7, 5},
 		},
 	}

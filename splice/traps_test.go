@@ -21,16 +21,16 @@ func TestTrapT1TimestampsPassPAWS(t *testing.T) {
 			name        string
 			d           Direction
 			spec        packet.Spec
-			seen, told  uint32 // the sender's clock and what its receiver knows the router's to be
+			seen, sent  uint32 // the sender's clock and what its receiver knows the router's to be
 			echoed      uint32 // the receiver's clock
 			echoedAsOwn uint32 // what its peer, the sender, takes it for
 		}{
-			{"to the surrogate", s.ToServer, f.fromClient(), client.TSvalSeen, server.TSvalTold, client.TSvalTold, server.TSvalSeen},
-			{"to the client", s.ToClient, f.fromSurrogate(), server.TSvalSeen, client.TSvalTold, server.TSvalTold, client.TSvalSeen},
+			{"to the surrogate", s.ToServer, f.fromClient(), client.TSvalSeen, server.TSvalSent, client.TSvalSent, server.TSvalSeen},
+			{"to the client", s.ToClient, f.fromSurrogate(), server.TSvalSeen, client.TSvalSent, server.TSvalSent, client.TSvalSeen},
 		}
 		for _, end := range ends {
 			t.Run(end.name, func(t *testing.T) {
-				last := end.told
+				last := end.sent
 				for _, ticks := range []uint32{0, 1, 1000, 0x7ffffff0 - 1000} {
 					p := end.spec
 					p.Options = timestamps(end.seen+ticks, end.echoed+ticks)
@@ -40,8 +40,8 @@ func TestTrapT1TimestampsPassPAWS(t *testing.T) {
 					if !ok || int32(val-last) < 0 {
 						t.Errorf("after %d ticks: TSval %#x is before %#x", ticks, val, last)
 					}
-					if val != end.told+ticks || ecr != end.echoedAsOwn+ticks {
-						t.Errorf("after %d ticks: got %#x, %#x, want %#x, %#x", ticks, val, ecr, end.told+ticks, end.echoedAsOwn+ticks)
+					if val != end.sent+ticks || ecr != end.echoedAsOwn+ticks {
+						t.Errorf("after %d ticks: got %#x, %#x, want %#x, %#x", ticks, val, ecr, end.sent+ticks, end.echoedAsOwn+ticks)
 					}
 					last = val
 				}
@@ -68,25 +68,25 @@ func TestTrapT2SACKNamesTheSendersBytes(t *testing.T) {
 	})
 }
 
-// A window must never promise more than its sender has, or it is overrun, and is smaller by less than one unit of
+// A window must never advertise more than its sender has, or it is overrun, and is smaller by less than one unit of
 // the receiver's shift unless the field is full. But one that is open is one unit: closed, it would stay so for ever.
 func TestTrapT3WindowIsNeverOverstated(t *testing.T) {
 	for sender := uint8(0); sender <= MaxShift; sender++ {
-		for told := uint8(0); told <= MaxShift; told++ {
+		for receiver := uint8(0); receiver <= MaxShift; receiver++ {
 			for window := 0; window <= 0xffff; window += 1 + window/37 {
-				got := Shifts{sender, told}.Apply(uint16(window))
-				has, promised := uint32(window)<<sender, uint32(got)<<told
-				if has > 0 && has < 1<<told {
+				got := Shifts{sender, receiver}.Apply(uint16(window))
+				has, advertised := uint32(window)<<sender, uint32(got)<<receiver
+				if has > 0 && has < 1<<receiver {
 					if got != 1 {
-						t.Fatalf("shifts %d, %d: window of %d bytes became %d units", sender, told, has, got)
+						t.Fatalf("shifts %d, %d: window of %d bytes became %d units", sender, receiver, has, got)
 					}
 					continue
 				}
-				if promised > has {
-					t.Fatalf("shifts %d, %d: window of %d bytes became %d", sender, told, has, promised)
+				if advertised > has {
+					t.Fatalf("shifts %d, %d: window of %d bytes became %d", sender, receiver, has, advertised)
 				}
-				if got != 0xffff && has-promised >= 1<<told {
-					t.Fatalf("shifts %d, %d: window of %d bytes became only %d", sender, told, has, promised)
+				if got != 0xffff && has-advertised >= 1<<receiver {
+					t.Fatalf("shifts %d, %d: window of %d bytes became only %d", sender, receiver, has, advertised)
 				}
 			}
 		}
@@ -109,9 +109,9 @@ func TestTrapT4MSS(t *testing.T) {
 			t.Fatal(got)
 		}
 		parsed, _ := packet.Parse(frame)
-		server.MSSTold, _ = parsed.TCP().Options().MSS()
+		server.MSSSent, _ = parsed.TCP().Options().MSS()
 		if err := Fit(client, server); err != nil {
-			t.Errorf("clamped to %d: %v", server.MSSTold, err)
+			t.Errorf("clamped to %d: %v", server.MSSSent, err)
 		}
 	})
 }

@@ -12,12 +12,12 @@
 static __always_inline int end_client(struct __sk_buff *skb, struct work *w)
 {
 	if (!write_segment(skb, &w->reply))
-		return DROP_NO_ROOM;
+		return DROP_NOMEM;
 	bpf_clone_redirect(skb, skb->ifindex, 0);
 	ack_like(&w->reply, &w->out)->seq = w->out.seq;
 	if (!write_segment(skb, &w->reply))
-		return DROP_NO_ROOM;
-	w->action = leave(&w->out.hop);
+		return DROP_NOMEM;
+	w->action = redirect(&w->out.hop);
 	return RECYCLED;
 }
 
@@ -90,7 +90,7 @@ static __always_inline int after_client(struct __sk_buff *skb, struct work *w, c
 		return DROP_RACE;
 	case NEXT_REQUEST:
 		return BEGINS_REQUEST;
-	case NEXT_ASK:
+	case NEXT_UPCALL:
 		return to_user_space(w, set);
 	case NEXT_EARLY:
 		return DROP_EARLY;
@@ -130,7 +130,7 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 	int verdict;
 
 	if (!w || !s || !set)
-		return DROP_NO_ROOM;
+		return DROP_NOMEM;
 	in.packet = &w->packet;
 	in.walk = &w->walk;
 	in.clock = in.now + set->ts_offset;
@@ -142,7 +142,7 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 		return replace_session(skb, w, idx, s, in.now);
 	if (may_begin_request(s, &w->packet)) /* most requests: next_request sees under the lock whether it is one */
 		return BEGINS_REQUEST;
-	if (s->flags & SPLICE_HOLD && w->packet.len && !(s->flags & SPLICE_ASKED)) {
+	if (s->flags & SPLICE_HOLD && w->packet.len && !(s->flags & SPLICE_UPCALL)) {
 		verdict = hold_more(skb, &w->packet, &w->walk, s, &w->sum);
 		if (verdict)
 			return verdict;

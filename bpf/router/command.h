@@ -85,18 +85,18 @@ static __always_inline bool forget_client(const struct tuple *key, __u32 handsha
 	return c && past(c->since, c->state == CLIENT_SYN ? COOKIE_MS : handshake, now) && !forget_undecided(key);
 }
 
-static __always_inline bool forget_promised(const struct promise_key *key, __u32 now)
+static __always_inline bool forget_syn_options(const struct syn_key *key, __u32 now)
 {
-	struct client *c = bpf_map_lookup_elem(&promised, key);
+	struct client *c = bpf_map_lookup_elem(&syn_options, key);
 
-	return c && past(c->since, COOKIE_MS, now) && !bpf_map_delete_elem(&promised, key);
+	return c && past(c->since, COOKIE_MS, now) && !bpf_map_delete_elem(&syn_options, key);
 }
 
 /* User space has found them, and they may have changed since. */
 static __always_inline void forget_keys(struct __sk_buff *skb, const struct splice_command *c,
 					struct splice_sweep *sweep)
 {
-	struct promise_key key;
+	struct syn_key key;
 
 	for (__u32 i = 0; i < COMMAND_KEYS; i++) {
 		__u32 now = clock_ms();
@@ -110,14 +110,14 @@ static __always_inline void forget_keys(struct __sk_buff *skb, const struct spli
 		case COMMAND_FORGET_CLIENTS:
 			sweep->changed += forget_client(&key.client, c->handshake, now);
 			break;
-		case COMMAND_FORGET_PROMISED:
-			sweep->changed += forget_promised(&key, now);
+		case COMMAND_FORGET_SYN_OPTIONS:
+			sweep->changed += forget_syn_options(&key, now);
 			break;
 		}
 	}
 }
 
-static __always_inline void take_up(struct splice_command *c)
+static __always_inline void complete_leg(struct splice_command *c)
 {
 	struct splice *s = splice_at(c->first);
 	struct config *set = config();
@@ -128,7 +128,7 @@ static __always_inline void take_up(struct splice_command *c)
 	bpf_spin_lock(&s->lock);
 	surrogate = s->surrogate;
 	leg_class = s->leg_class;
-	c->result = take_up_event(s, c->surrogate, now, now + set->ts_offset);
+	c->result = complete_event(s, c->surrogate, now, now + set->ts_offset);
 	bpf_spin_unlock(&s->lock);
 	if (!c->result)
 		return;

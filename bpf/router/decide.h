@@ -136,7 +136,7 @@ static __always_inline int route_of(const struct scan *s, struct routing *q, __u
 		return -1;
 	__builtin_memcpy(q->route.target, &s->bytes[s->path], ROUTE_BYTES);
 	r = bpf_map_lookup_elem(&routes, &q->route);
-	return !r || r->ask ? -1 : r->pool;
+	return !r || r->upcall ? -1 : r->pool;
 }
 
 /* Reads the request at hand and decides where it goes. False: upcall. */
@@ -190,8 +190,8 @@ static long hash_step(__u32 i, struct path_hash *h)
 }
 
 struct least {
-	__u32 pool; /* place */
-	__u32 turn;
+	__u32 pool;  /* place */
+	__u32 start; /* member to begin with */
 	__u32 active;
 	int chosen;
 };
@@ -204,7 +204,7 @@ static long least_step(__u32 i, struct least *l)
 
 	if (!pool || i >= pool->members)
 		return 1;
-	at = (l->turn + i) % pool->members;
+	at = (l->start + i) % pool->members;
 	hide(at);
 	if (at >= POOL_MEMBERS)
 		return 1;
@@ -221,7 +221,7 @@ static __always_inline int least_sessions(__u32 place, struct pool *pool)
 {
 	struct least l = { .pool = place, .active = ~0U, .chosen = -1 };
 
-	l.turn = __sync_fetch_and_add(&pool->turn, 1);
+	l.start = __sync_fetch_and_add(&pool->next, 1);
 	bpf_loop(POOL_MEMBERS, least_step, &l, 0);
 	return l.chosen;
 }
@@ -230,7 +230,7 @@ static __always_inline int least_sessions(__u32 place, struct pool *pool)
 __noinline int choose(const struct packet *p, const struct scan *s, __u32 generation, __u32 pool_id)
 {
 	struct path_hash h = { .scan = s, .hash = 0xcbf29ce484222325ULL };
-	__u32 place, table_at, turn, *zone;
+	__u32 place, table_at, slot, *zone;
 	struct zone_key z = { .prefixlen = 160 };
 	struct pool *pool;
 	struct choices *t;
@@ -245,15 +245,15 @@ __noinline int choose(const struct packet *p, const struct scan *s, __u32 genera
 	switch (pool->policy) {
 	case POLICY_LEAST:
 		return least_sessions(place, pool);
-	case POLICY_TURNS:
-		turn = __sync_fetch_and_add(&pool->turn, 1);
+	case POLICY_ROUND_ROBIN:
+		slot = __sync_fetch_and_add(&pool->next, 1);
 		break;
 	case POLICY_HASH:
 		h.off = s->path;
 		bpf_loop(HASH_BYTES, hash_step, &h, 0);
 		if (!h.done)
 			return -1;
-		turn = h.hash ^ h.hash >> 32;
+		slot = h.hash ^ h.hash >> 32;
 		break;
 	case POLICY_NEAREST:
 		z.pool = place;
@@ -261,7 +261,7 @@ __noinline int choose(const struct packet *p, const struct scan *s, __u32 genera
 		zone = bpf_map_lookup_elem(&zones, &z);
 		if (zone)
 			table_at = *zone;
-		turn = __sync_fetch_and_add(&pool->turn, 1);
+		slot = __sync_fetch_and_add(&pool->next, 1);
 		break;
 	default:
 		return -1;
@@ -269,7 +269,7 @@ __noinline int choose(const struct packet *p, const struct scan *s, __u32 genera
 	t = bpf_map_lookup_elem(&tables, &table_at);
 	if (!t || !t->slots)
 		return -1;
-	turn %= t->slots;
-	hide(turn);
-	return turn < TABLE_SLOTS ? t->surrogate[turn] : -1;
+	slot %= t->slots;
+	hide(slot);
+	return slot < TABLE_SLOTS ? t->surrogate[slot] : -1;
 }

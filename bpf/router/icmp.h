@@ -91,7 +91,7 @@ static __always_inline void unfill_to_client(const struct splice *s, const struc
 	t->ack_shift = s->to_server_seq;
 	t->tsval = p->tsval - s->ts_to_client;
 	t->tsecr = p->flags & ACK ? p->tsecr + s->ts_to_server : p->tsecr;
-	t->window = rescale(p->window, s->flags & SPLICE_CLIENT_WSCALE ? TOLD_WSCALE : 0,
+	t->window = rescale(p->window, s->flags & SPLICE_CLIENT_WSCALE ? OUR_WSCALE : 0,
 			    s->flags & SPLICE_SERVER_WSCALE ? s->server_shift : 0);
 	t->hop = s->to_server;
 }
@@ -106,7 +106,7 @@ static __always_inline void unfill_to_server(const struct splice *s, const struc
 	t->ack_shift = -s->to_server_ack;
 	t->tsval = p->tsval - s->ts_to_server;
 	t->tsecr = p->flags & ACK ? p->tsecr + s->ts_to_client : p->tsecr;
-	t->window = rescale(p->window, s->flags & SPLICE_SERVER_WSCALE ? TOLD_WSCALE : 0,
+	t->window = rescale(p->window, s->flags & SPLICE_SERVER_WSCALE ? OUR_WSCALE : 0,
 			    s->flags & SPLICE_CLIENT_WSCALE ? s->client_shift : 0);
 	t->hop = s->to_client;
 }
@@ -181,20 +181,20 @@ static __always_inline __u64 rewrite_quote(struct __sk_buff *skb, const struct p
  */
 static __always_inline __u64 bound_mtu(struct __sk_buff *skb, const struct packet *p, __u32 l4, __u8 type)
 {
-	__be32 least = bpf_htonl(p->v6 ? LEAST_MTU_V6 : LEAST_MTU_V4), other, told;
+	__be32 least = bpf_htonl(p->v6 ? LEAST_MTU_V6 : LEAST_MTU_V4), other, mtu;
 	__u8 code;
 
-	if (bpf_skb_load_bytes(skb, l4 + 1, &code, 1) || bpf_skb_load_bytes(skb, l4 + 4, &told, 4))
+	if (bpf_skb_load_bytes(skb, l4 + 1, &code, 1) || bpf_skb_load_bytes(skb, l4 + 4, &mtu, 4))
 		return 0;
 	if (p->v6 ? type != ICMPV6_TOO_BIG : type != ICMP_UNREACHABLE || code != ICMP_FRAG_NEEDED)
 		return 0;
-	other = p->v6 ? 0 : told & bpf_htonl(0xffff0000); /* RFC 4884 */
-	told ^= other;
-	if (!told || bpf_ntohl(told) >= bpf_ntohl(least)) /* 0: of a router that does not say (RFC 1191, 5) */
+	other = p->v6 ? 0 : mtu & bpf_htonl(0xffff0000); /* RFC 4884 */
+	mtu ^= other;
+	if (!mtu || bpf_ntohl(mtu) >= bpf_ntohl(least)) /* 0: of a router that does not say (RFC 1191, 5) */
 		return 0;
-	told |= other;
+	mtu |= other;
 	least |= other;
-	return bpf_skb_store_bytes(skb, l4 + 4, &least, 4, 0) ? 0 : swapped(told, least);
+	return bpf_skb_store_bytes(skb, l4 + 4, &least, 4, 0) ? 0 : swapped(mtu, least);
 }
 
 /* The error's own headers, and its checksum, to which its bytes have added change. Returns 0, or -verdict. */
@@ -206,7 +206,7 @@ static __always_inline int rewrite_error(struct __sk_buff *skb, const struct pac
 	__u64 pseudo = 0;
 
 	if (bpf_skb_pull_data(skb, l4 + ICMP_BYTES))
-		return -DROP_NO_ROOM;
+		return -DROP_NOMEM;
 	data = (void *)(long)skb->data;
 	end = (void *)(long)skb->data_end;
 	eth = data;
@@ -214,13 +214,13 @@ static __always_inline int rewrite_error(struct __sk_buff *skb, const struct pac
 		struct ipv6hdr *ip = (void *)(eth + 1);
 
 		if ((void *)(ip + 1) > end)
-			return -DROP_NO_ROOM;
+			return -DROP_NOMEM;
 		pseudo = rewrite_ipv6(ip, p->ttl, t);
 	} else {
 		struct iphdr *ip = (void *)(eth + 1);
 
 		if ((void *)(ip + 1) > end)
-			return -DROP_NO_ROOM;
+			return -DROP_NOMEM;
 		rewrite_ipv4(ip, p->ttl, t);
 	}
 	if (t->hop.checked) {
@@ -228,11 +228,11 @@ static __always_inline int rewrite_error(struct __sk_buff *skb, const struct pac
 		__builtin_memcpy(eth->h_source, t->hop.smac, 6);
 	}
 	if (bpf_l4_csum_replace(skb, l4 + 2, 0, difference(change), 0))
-		return -DROP_NO_ROOM;
+		return -DROP_NOMEM;
 	if (!p->v6)
 		return 0; /* an ICMP message of IPv4 sums no pseudo header */
 	if (bpf_l4_csum_replace(skb, l4 + 2, 0, difference(pseudo), BPF_F_PSEUDO_HDR))
-		return -DROP_NO_ROOM;
+		return -DROP_NOMEM;
 	update_device_sum(skb, p, pseudo);
 	return 0;
 }
@@ -301,6 +301,6 @@ __noinline int icmp_error(struct __sk_buff *skb)
 	err = rewrite_error(skb, p, &w->out, l4, change);
 	if (err)
 		return -err;
-	w->action = leave(&w->out.hop);
+	w->action = redirect(&w->out.hop);
 	return ICMP_TRANSLATED;
 }

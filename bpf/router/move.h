@@ -7,7 +7,7 @@
 #include "session.h"
 
 /* Sends the request at hand, translated, and the last ACK behind it. */
-static __always_inline void leave_twice(struct __sk_buff *skb, struct work *w)
+static __always_inline void send_both(struct __sk_buff *skb, struct work *w)
 {
 	if (!w->out.hop.checked) /* its neighbour is resolved on the way out, which works for one packet only */
 		return;
@@ -15,7 +15,7 @@ static __always_inline void leave_twice(struct __sk_buff *skb, struct work *w)
 	w->out.hop = w->reply_hop;
 	w->action = TC_ACT_SHOT;
 	if (write_segment(skb, &w->reply))
-		w->action = leave(&w->out.hop);
+		w->action = redirect(&w->out.hop);
 }
 
 /* The client at hand has moved elsewhere: its leg is idle again. */
@@ -42,7 +42,7 @@ __noinline int leave_leg(struct __sk_buff *skb, __u32 idx, int verdict)
 	else
 		recycle(&w->left, idx, s, in.now);
 	if (owed)
-		leave_twice(skb, w);
+		send_both(skb, w);
 	return 0;
 }
 
@@ -71,7 +71,7 @@ static __always_inline int move_client(struct __sk_buff *skb, struct work *w, __
 static __always_inline int find_decision(struct __sk_buff *skb, struct work *w, const struct config *set,
 					 struct splice *s, bool known, __u32 now)
 {
-	if (known && w->known.state == CLIENT_ASKED)
+	if (known && w->known.state == CLIENT_UPCALL)
 		return to_user_space(w, set);
 	if (known) {
 		adopt_decision(&w->decision, &w->known);
@@ -82,7 +82,7 @@ static __always_inline int find_decision(struct __sk_buff *skb, struct work *w, 
 	if (decide(skb, &w->packet, &w->reading.scan, &w->routing, &w->decision))
 		return 0;
 	bpf_spin_lock(&s->lock);
-	s->flags |= SPLICE_ASKED;
+	s->flags |= SPLICE_UPCALL;
 	bpf_spin_unlock(&s->lock);
 	return upcall(skb, w, set, now);
 }
@@ -94,13 +94,13 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 	struct config *set = config();
 	struct splice *s = splice_at(idx);
 	struct input in = { .now = clock_ms() };
-	int verdict, known = KNOWN_NOT;
+	int verdict, known = NOT_KNOWN;
 	bool local, here;
 	__u32 next, ts_client;
 	struct packet *p;
 
 	if (!w || !s || !set)
-		return DROP_NO_ROOM;
+		return DROP_NOMEM;
 	p = &w->packet;
 	if (!to_vip(&w->packet, &w->routing))
 		return DROP_CLOSED; /* the VIP has gone from the configuration */
@@ -110,9 +110,9 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 	/* without the lock: what the client acknowledges was counted before it left */
 	if (!client_fits(s, p, p->seq + s->to_server_seq, p->ack + s->to_server_ack))
 		return DROP_WINDOW;
-	if (s->flags & SPLICE_ASKED) /* unless the question was forgotten meanwhile */
-		known = know_client(&p->key, &w->known);
-	if (known == KNOWN_CHANGES)
+	if (s->flags & SPLICE_UPCALL) /* unless the question was forgotten meanwhile */
+		known = lookup_client(&p->key, &w->known);
+	if (known == KNOWN_CHANGING)
 		return DROP_RACE;
 	if (!checksum_ok(skb, &w->packet, &w->sum))
 		return DROP_BAD_CHECKSUM;

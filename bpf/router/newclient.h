@@ -6,10 +6,10 @@
 #include "session.h"
 #include "syn.h"
 
-static __always_inline void forget_promise(const struct packet *p, struct promise_key *key)
+static __always_inline void drop_options(const struct packet *p, struct syn_key *key)
 {
-	if (may_be_promised(p))
-		bpf_map_delete_elem(&promised, promise_to(key, p, p->seq));
+	if (may_be_kept(p))
+		bpf_map_delete_elem(&syn_options, syn_key_of(key, p, p->seq));
 }
 
 /* The first bytes of a client whose handshake is done. known: w->known is about it; if not, its cookie fits. */
@@ -21,7 +21,7 @@ __noinline int first_request(struct __sk_buff *skb, bool known)
 	int verdict;
 
 	if (!w || !set)
-		return DROP_NO_ROOM;
+		return DROP_NOMEM;
 	state = known ? w->known.state : CLIENT_SYN;
 	if (state != CLIENT_SYN && w->known.seq != w->packet.seq) {
 		if (cookie_ok(&w->cookie, &w->packet, w->packet.seq)) {
@@ -29,7 +29,7 @@ __noinline int first_request(struct __sk_buff *skb, bool known)
 			forget_undecided(&w->packet.key);
 			known = false;
 			state = CLIENT_SYN;
-		} else if (state != CLIENT_ASKED) {
+		} else if (state != CLIENT_UPCALL) {
 			return DROP_EARLY; /* overtakes what user space gives back */
 		}
 	}
@@ -38,13 +38,13 @@ __noinline int first_request(struct __sk_buff *skb, bool known)
 	if (known)
 		w->client = w->known;
 	else
-		recall_client(&w->packet, promise_to(&w->promise, &w->packet, w->packet.seq), &w->client);
+		recall_client(&w->packet, syn_key_of(&w->syn_key, &w->packet, w->packet.seq), &w->client);
 	if (w->client.band == BAND_NONE)
 		w->client.band = band_of_client(w->packet.ack - 1);
 	switch (state) {
 	case CLIENT_LOCAL:
 		return assign_local(skb);
-	case CLIENT_ASKED:
+	case CLIENT_UPCALL:
 		return to_user_space(w, set);
 	case CLIENT_SPLICE:
 		adopt_decision(&w->decision, &w->known);
@@ -60,7 +60,7 @@ __noinline int first_request(struct __sk_buff *skb, bool known)
 		return verdict;
 	if (known)
 		forget_undecided(&w->packet.key);
-	forget_promise(&w->packet, &w->promise);
+	drop_options(&w->packet, &w->syn_key);
 	return verdict;
 }
 
@@ -78,7 +78,7 @@ static __always_inline int no_session(struct __sk_buff *skb, struct work *w, con
 		if (known && w->known.seq == p->seq + 1)
 			w->client = w->known;
 		else
-			recall_client(p, promise_to(&w->promise, p, p->seq + 1), &w->client);
+			recall_client(p, syn_key_of(&w->syn_key, p, p->seq + 1), &w->client);
 		if (!(w->client.flags & CLIENT_WSCALE))
 			r->window = WINDOW_SENT;
 		r->with_ts = has_ts(p);
@@ -113,7 +113,7 @@ __noinline int new_client(struct __sk_buff *skb)
 	int known;
 
 	if (!w || !set)
-		return DROP_NO_ROOM;
+		return DROP_NOMEM;
 	p = &w->packet;
 	if (p->flags & SYN)
 		return answer_syn(skb);
@@ -123,12 +123,12 @@ __noinline int new_client(struct __sk_buff *skb)
 		return DROP_BAD_FLAGS;
 	if (!p->plain && !read_options(skb, &w->packet, &w->option.now))
 		return DROP_BAD_OPTIONS;
-	known = know_client(&p->key, &w->known);
-	if (known == KNOWN_CHANGES)
+	known = lookup_client(&p->key, &w->known);
+	if (known == KNOWN_CHANGING)
 		return DROP_RACE;
 	if (known && w->known.state == CLIENT_SYN && w->known.seq != p->seq)
 		known = p->seq + 1 == w->known.seq ? KNOWN
-						   : KNOWN_NOT; /* a keepalive before it, or an earlier session */
+						   : NOT_KNOWN; /* a keepalive before it, or an earlier session */
 	if (known && w->known.state != CLIENT_SYN) {
 		if (!p->len) /* a FIN must not acknowledge what user space holds */
 			return p->flags & FIN ? DROP_EARLY : HANDSHAKE_ACK;
@@ -144,7 +144,7 @@ __noinline int new_client(struct __sk_buff *skb)
 	if (!checksum_ok(skb, &w->packet, &w->sum))
 		return DROP_BAD_CHECKSUM;
 	forget_undecided(&p->key);
-	forget_promise(&w->packet, &w->promise);
+	drop_options(&w->packet, &w->syn_key);
 	linger(&p->key, SIDE_LINGER, BPF_ANY, clock_ms());
 	return answer_fin(skb, w);
 }
@@ -170,7 +170,7 @@ __noinline int syn_on_local(struct __sk_buff *skb)
 	bool lives;
 
 	if (!w)
-		return DROP_NO_ROOM;
+		return DROP_NOMEM;
 	skc = socket_of(skb, &w->packet);
 	lives = skc && skc->state != BPF_TCP_LISTEN && skc->state != BPF_TCP_TIME_WAIT;
 	if (skc)

@@ -157,7 +157,7 @@ __noinline int rewrite(struct __sk_buff *skb, const struct packet *p, const stru
 	void *data, *end;
 
 	if (!p || !t || !o)
-		return -DROP_NO_ROOM;
+		return -DROP_NOMEM;
 	if (p->ttl <= 1)
 		return -DROP_TTL;
 	if (!p->plain)
@@ -166,7 +166,7 @@ __noinline int rewrite(struct __sk_buff *skb, const struct packet *p, const stru
 	end = (void *)(long)skb->data_end;
 	if (data + ETH_HLEN + (p->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)) + TCP_BYTES > end &&
 	    bpf_skb_pull_data(skb, p->payload))
-		return -DROP_NO_ROOM;
+		return -DROP_NOMEM;
 	data = (void *)(long)skb->data;
 	end = (void *)(long)skb->data_end;
 	eth = data;
@@ -175,14 +175,14 @@ __noinline int rewrite(struct __sk_buff *skb, const struct packet *p, const stru
 
 		th = (void *)(ip + 1);
 		if ((void *)(th + 1) > end)
-			return -DROP_NO_ROOM;
+			return -DROP_NOMEM;
 		pseudo = rewrite_ipv6(ip, p->ttl, t);
 	} else {
 		struct iphdr *ip = (void *)(eth + 1);
 
 		th = (void *)(ip + 1);
 		if ((void *)(th + 1) > end)
-			return -DROP_NO_ROOM;
+			return -DROP_NOMEM;
 		pseudo = rewrite_ipv4(ip, p->ttl, t);
 	}
 	rest += rewrite_tcp(th, t);
@@ -190,7 +190,7 @@ __noinline int rewrite(struct __sk_buff *skb, const struct packet *p, const stru
 		__be32 *opt = (void *)(th + 1);
 
 		if ((void *)(opt + 3) > end)
-			return -DROP_NO_ROOM;
+			return -DROP_NOMEM;
 		rest += rewrite_plain_ts(opt, t);
 	}
 	if (t->hop.checked) {
@@ -199,7 +199,7 @@ __noinline int rewrite(struct __sk_buff *skb, const struct packet *p, const stru
 	}
 	if (bpf_l4_csum_replace(skb, p->l4 + CHECKSUM_AT, 0, difference(pseudo), BPF_F_PSEUDO_HDR) ||
 	    bpf_l4_csum_replace(skb, p->l4 + CHECKSUM_AT, 0, difference(rest), 0))
-		return -DROP_NO_ROOM;
+		return -DROP_NOMEM;
 	update_device_sum(skb, p, pseudo);
 	return 0;
 }
@@ -242,7 +242,7 @@ static __always_inline bool hop_is_old(const struct next_hop *hop, __u32 now)
 }
 
 /* Sends the packet to the hop. Returns the program's action. */
-static __always_inline int leave(const struct next_hop *hop)
+static __always_inline int redirect(const struct next_hop *hop)
 {
 	return hop->checked ? bpf_redirect(hop->ifindex, 0) : bpf_redirect_neigh(hop->ifindex, NULL, 0, 0);
 }

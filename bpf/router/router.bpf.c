@@ -107,11 +107,11 @@ int router_command(struct __sk_buff *skb)
 		break;
 	case COMMAND_FORGET_FLOWS:
 	case COMMAND_FORGET_CLIENTS:
-	case COMMAND_FORGET_PROMISED:
+	case COMMAND_FORGET_SYN_OPTIONS:
 		forget_keys(skb, &w->command, &sweep);
 		break;
-	case COMMAND_TAKE_UP:
-		take_up(&w->command);
+	case COMMAND_COMPLETE:
+		complete_leg(&w->command);
 		sweep.changed = w->command.result;
 		break;
 	case COMMAND_COUNT_SOURCE:

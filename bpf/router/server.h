@@ -20,7 +20,7 @@ static __always_inline int send_to_client(struct __sk_buff *skb, struct work *w,
 	err = rewrite(skb, &w->packet, &w->out, &w->option);
 	if (err)
 		return -err;
-	w->action = leave(&w->out.hop);
+	w->action = redirect(&w->out.hop);
 	return TO_CLIENT;
 }
 
@@ -34,7 +34,7 @@ __noinline int leg_up(struct __sk_buff *skb, __u32 idx)
 	__u32 next, surrogate, leg_class;
 
 	if (!w || !s || !set)
-		return DROP_NO_ROOM;
+		return DROP_NOMEM;
 	in.packet = &w->packet;
 	in.clock = in.now + set->ts_offset;
 	w->packet.plain = 0;
@@ -127,7 +127,7 @@ static __always_inline int after_server(struct __sk_buff *skb, struct work *w, c
 		remember_client(s, set, now);
 		bury(idx, s, LEG_FAILED, now);
 		return reset_sender(skb, w);
-	case SERVER_UNASKED:
+	case SERVER_UNSOLICITED:
 		bury(idx, s, LEG_CUT, now);
 		return reset_sender(skb, w);
 	case SERVER_REFUSED:
@@ -156,7 +156,7 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 	int verdict;
 
 	if (!w || !s || !set)
-		return DROP_NO_ROOM;
+		return DROP_NOMEM;
 	in.packet = &w->packet;
 	in.walk = &w->walk;
 	in.clock = in.now + set->ts_offset;

@@ -6,7 +6,7 @@
 #include "decide.h"
 #include "hold.h"
 #include "legs.h"
-#include "promise.h"
+#include "syn_options.h"
 #include "sources.h"
 #include "walk.h"
 #include "work.h"
@@ -41,7 +41,7 @@ static __always_inline void bury(__u32 idx, struct splice *s, __u32 end, __u32 n
 	struct surrogate *of = surrogate_at(s->surrogate);
 
 	/* a decision about its next request would find the next session of the same port */
-	if (s->flags & SPLICE_ASKED)
+	if (s->flags & SPLICE_UPCALL)
 		forget_undecided(&s->client);
 	if (f && f->splice == idx && f->side == SIDE_CLIENT) {
 		/* the client's repeated request is decided anew */
@@ -121,7 +121,7 @@ static __always_inline int send_to_server(struct __sk_buff *skb, struct work *w,
 	err = rewrite(skb, &w->packet, &w->out, &w->option);
 	if (err)
 		return -err;
-	w->action = leave(&w->out.hop);
+	w->action = redirect(&w->out.hop);
 	return verdict;
 }
 
@@ -162,14 +162,14 @@ static __always_inline void widen(struct __sk_buff *skb, struct work *w)
 	r->v6 = w->packet.v6;
 	w->action = TC_ACT_SHOT;
 	if (write_segment(skb, r))
-		w->action = leave(&t->hop);
+		w->action = redirect(&t->hop);
 }
 
 /* Legs that turn out closed, before a request gives up on the pool. */
 #define STALE_LEGS 8
 
 /* A leg that is taken out of its queue. */
-struct taken_leg {
+struct popped_leg {
 	__u32 idx;
 	__u32 surrogate;
 	__u32 leg_class;
@@ -178,7 +178,7 @@ struct taken_leg {
 };
 
 /* Again below its bound, as the verifier forgets. */
-static __always_inline __u32 class_of(const struct taken_leg *t)
+static __always_inline __u32 class_of(const struct popped_leg *t)
 {
 	__u32 leg_class = t->leg_class;
 
@@ -186,14 +186,14 @@ static __always_inline __u32 class_of(const struct taken_leg *t)
 	return leg_class & (LEG_CLASSES - 1);
 }
 
-static __always_inline void put_back(const struct taken_leg *t)
+static __always_inline void return_leg(const struct popped_leg *t)
 {
 	push_leg(t->surrogate, t->leg_class, t->band, t->idx);
 }
 
 /* An idle leg for the decided request, of t's surrogate. NULL: there is none. */
-static __always_inline struct splice *take_leg(struct work *w, const struct config *set, bool first,
-					       struct taken_leg *t)
+static __always_inline struct splice *pop_leg(struct work *w, const struct config *set, bool first,
+					      struct popped_leg *t)
 {
 	void *queue;
 
@@ -239,7 +239,7 @@ static __always_inline __u32 first_flags(const struct work *w, bool first, __u32
 }
 
 /* Joins the client to the leg, and its flow, which was that of moved_from, to the session. Returns 0, or the verdict. */
-__noinline int join_leg(struct __sk_buff *skb, const struct taken_leg *t, __u32 moved_from, __u32 ts_client)
+__noinline int join_leg(struct __sk_buff *skb, const struct popped_leg *t, __u32 moved_from, __u32 ts_client)
 {
 	struct work *w = work();
 	struct config *set = config();
@@ -250,10 +250,10 @@ __noinline int join_leg(struct __sk_buff *skb, const struct taken_leg *t, __u32 
 	struct splice *s;
 
 	if (!w || !set || !t)
-		return DROP_NO_ROOM;
+		return DROP_NOMEM;
 	s = splice_at(t->idx);
 	if (!s)
-		return DROP_NO_ROOM;
+		return DROP_NOMEM;
 	in.packet = &w->packet;
 	in.walk = &w->walk;
 	in.clock = in.now + set->ts_offset;
@@ -263,7 +263,7 @@ __noinline int join_leg(struct __sk_buff *skb, const struct taken_leg *t, __u32 
 	j.shift = w->client.wscale;
 	f.splice = t->idx;
 	if (bpf_map_update_elem(&flows, &w->packet.key, &f, first ? BPF_NOEXIST : BPF_EXIST)) {
-		put_back(t);
+		return_leg(t);
 		return bpf_map_lookup_elem(&flows, &w->packet.key) ? DROP_RACE : DROP_FLOWS_FULL;
 	}
 	bpf_spin_lock(&s->lock);
@@ -279,14 +279,14 @@ __noinline int join_leg(struct __sk_buff *skb, const struct taken_leg *t, __u32 
 	return DROP_RACE;
 }
 
-static __always_inline void count_handoff(struct surrogate *of, const struct taken_leg *t, __u32 leg_band)
+static __always_inline void count_handoff(struct surrogate *of, const struct popped_leg *t, __u32 leg_band)
 {
 	__u32 leg_class = class_of(t);
 
 	count_idle(t->surrogate, leg_class, leg_band, -1);
-	__sync_fetch_and_add(&of->taken[leg_class], 1);
+	__sync_fetch_and_add(&of->popped[leg_class], 1);
 	if (leg_band == BAND_NONE)
-		__sync_fetch_and_add(&of->taken_fresh[leg_class], 1);
+		__sync_fetch_and_add(&of->popped_fresh[leg_class], 1);
 	__sync_fetch_and_add(&of->active, 1);
 	__sync_fetch_and_add(&of->handoffs, 1);
 }
@@ -296,7 +296,7 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 {
 	struct work *w = work();
 	struct config *set = config();
-	struct taken_leg t = { .idx = NO_SPLICE };
+	struct popped_leg t = { .idx = NO_SPLICE };
 	__u32 now = clock_ms();
 	struct surrogate *of;
 	struct splice *s;
@@ -313,7 +313,7 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 	of = surrogate_at(t.surrogate);
 	if (!of)
 		return 0;
-	s = take_leg(w, set, moved_from == NO_SPLICE, &t);
+	s = pop_leg(w, set, moved_from == NO_SPLICE, &t);
 	if (!s) {
 		__sync_fetch_and_add(&of->missed[class_of(&t)], 1);
 		return 0;
@@ -321,7 +321,7 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 	if (w->decision.chunked)
 		walk_first(skb, &w->packet, &w->decision, &w->walk);
 	if (w->routing.vip.flags & VIP_HOLD && !hold_first(skb, &w->packet, &w->decision, &w->walk, &w->sum)) {
-		put_back(&t);
+		return_leg(&t);
 		return DROP_EARLY;
 	}
 	verdict = join_leg(skb, &t, moved_from, ts_client);

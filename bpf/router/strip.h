@@ -17,20 +17,20 @@ __noinline int strip(struct __sk_buff *skb, struct packet *p)
 	__u32 l4;
 
 	if (!p)
-		return -DROP_NO_ROOM;
+		return -DROP_NOMEM;
 	if (skb->vlan_present && bpf_skb_vlan_pop(skb))
-		return -DROP_NO_ROOM;
+		return -DROP_NOMEM;
 	if (!p->urgent)
 		return 0;
 	l4 = p->l4;
 	if (bpf_skb_load_bytes(skb, l4 + 12, &old[0], 2) || bpf_skb_load_bytes(skb, l4 + 18, &old[1], 2))
-		return -DROP_NO_ROOM;
+		return -DROP_NOMEM;
 	new[0] = old[0] & ~bpf_htons(URG);
 	new[1] = 0;
 	if (bpf_skb_store_bytes(skb, l4 + 12, &new[0], 2, 0) || bpf_skb_store_bytes(skb, l4 + 18, &new[1], 2, 0) ||
 	    bpf_l4_csum_replace(skb, l4 + 16, old[0], new[0], 2) ||
 	    bpf_l4_csum_replace(skb, l4 + 16, old[1], new[1], 2))
-		return -DROP_NO_ROOM;
+		return -DROP_NOMEM;
 	p->flags &= ~URG;
 	return 0;
 }

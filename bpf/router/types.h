@@ -61,7 +61,7 @@ struct ended {
 
 enum client_state {
 	CLIENT_SYN,    /* no upcall yet; kept for options that a cookie cannot carry */
-	CLIENT_ASKED,  /* user space holds the first bytes */
+	CLIENT_UPCALL, /* user space holds the first bytes */
 	CLIENT_SPLICE, /* user space chose a surrogate */
 	CLIENT_LOCAL,  /* user space wants it on an ordinary socket */
 };
@@ -92,7 +92,7 @@ struct client {
 };
 
 /* Of a client that was promised what no cookie carries: whoever sends SYNs in its name without its number makes other ones. */
-struct promise_key {
+struct syn_key {
 	struct tuple client;
 	__u32 seq; /* of its first byte */
 };
@@ -149,10 +149,10 @@ struct route_key {
 
 struct route {
 	__u16 pool;
-	__u16 ask; /* user space decides */
+	__u16 upcall; /* user space decides */
 };
 
-enum policy { POLICY_TURNS, POLICY_HASH, POLICY_NEAREST, POLICY_LEAST, POLICY_ASK };
+enum policy { POLICY_ROUND_ROBIN, POLICY_HASH, POLICY_NEAREST, POLICY_LEAST, POLICY_UPCALL };
 
 /* Which of a pool's legs a request may take that have served another client. */
 enum reuse {
@@ -162,7 +162,7 @@ enum reuse {
 };
 
 struct pool {
-	__u32 turn; /* next slot of policy turns */
+	__u32 next; /* slot of policy round-robin */
 	__u16 policy;
 	__u16 reuse; /* enum reuse */
 	__u16 members;
@@ -185,12 +185,12 @@ struct zone_key {
 
 /* Written by the kernel, read by user space; reset by neither. */
 struct surrogate {
-	__u32 active;                   /* spliced sessions now */
-	__s32 idle[LEG_CLASSES];        /* legs ready now */
-	__s32 fresh[LEG_CLASSES];       /* those of them that have served nobody */
-	__u64 taken[LEG_CLASSES];       /* legs popped */
-	__u64 taken_fresh[LEG_CLASSES]; /* those of them that had served nobody */
-	__u64 missed[LEG_CLASSES];      /* requests that found no leg */
+	__u32 active;                    /* spliced sessions now */
+	__s32 idle[LEG_CLASSES];         /* legs ready now */
+	__s32 fresh[LEG_CLASSES];        /* those of them that have served nobody */
+	__u64 popped[LEG_CLASSES];       /* legs popped */
+	__u64 popped_fresh[LEG_CLASSES]; /* those of them that had served nobody */
+	__u64 missed[LEG_CLASSES];       /* requests that found no leg */
 	__u64 recycled;
 	__u64 handoffs;
 	__u64 failed; /* handoffs that met a reset or a close before a response byte */
@@ -252,15 +252,15 @@ struct leg_event {
 
 /* One runs with its CPU's softirqs off: how much it does is bounded by count, which user space keeps small. */
 enum command_kind {
-	COMMAND_SWEEP = 1,       /* splices first..first+count whose time is over */
-	COMMAND_SWEEP_ENDED,     /* up to count of the ended clients, of those that have lingered; result: as many */
-	COMMAND_FORGET_FLOWS,    /* of count struct promise_key behind the command: clients that have lingered */
-	COMMAND_FORGET_CLIENTS,  /* of the same: undecided clients whose time is over */
-	COMMAND_FORGET_PROMISED, /* of the same: clients that were promised what no cookie carries, too long ago */
-	COMMAND_RETIRE,          /* idle leg first */
-	COMMAND_TAKE_UP,         /* answered leg first, whose SYN-ACK has been acknowledged */
-	COMMAND_ABANDON,         /* sessions in first..first+count that wait for the first byte of surrogate */
-	COMMAND_COUNT_SOURCE,    /* count (signed) more clients of source first */
+	COMMAND_SWEEP = 1,          /* splices first..first+count whose time is over */
+	COMMAND_SWEEP_ENDED,        /* up to count of the ended clients, of those that have lingered; result: as many */
+	COMMAND_FORGET_FLOWS,       /* of count struct syn_key behind the command: clients that have lingered */
+	COMMAND_FORGET_CLIENTS,     /* of the same: undecided clients whose time is over */
+	COMMAND_FORGET_SYN_OPTIONS, /* of the same: clients that were promised what no cookie carries, too long ago */
+	COMMAND_RETIRE,             /* idle leg first */
+	COMMAND_COMPLETE,           /* answered leg first, whose SYN-ACK has been acknowledged */
+	COMMAND_ABANDON,            /* sessions in first..first+count that wait for the first byte of surrogate */
+	COMMAND_COUNT_SOURCE,       /* count (signed) more clients of source first */
 };
 
 /* Runs in the kernel on behalf of user space (BPF_PROG_TEST_RUN); results come back in the same bytes. */
@@ -287,7 +287,7 @@ enum verdict {
 	HANDOFF,
 	MOVED, /* request of a spliced session given to another surrogate */
 	RECYCLED,
-	ASKED,    /* to user space */
+	UPCALL,   /* to user space */
 	ASSIGNED, /* to an ordinary listening socket */
 	FIN_ANSWERED,
 	LEG_UP,
@@ -314,7 +314,7 @@ enum verdict {
 	DROP_PENDING_FULL,
 	DROP_FLOWS_FULL,
 	DROP_CLOSED,      /* no new sessions */
-	DROP_NO_ROOM,     /* the packet could not be changed */
+	DROP_NOMEM,       /* the packet could not be changed */
 	DROP_RACE,        /* another CPU was first */
 	DROP_MALFORMED,   /* ends its client's session: the request is ambiguous */
 	DROP_WINDOW,      /* its numbers lie outside of the session's windows */

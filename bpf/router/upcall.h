@@ -4,7 +4,7 @@
 
 #include "../kernel/sock.h"
 #include "../kernel/sockets.h"
-#include "promise.h"
+#include "syn_options.h"
 #include "sources.h"
 #include "work.h"
 
@@ -37,7 +37,7 @@ static __always_inline int upcall(struct __sk_buff *skb, struct work *w, const s
 
 	if (!set->tap)
 		return DROP_NO_TAP;
-	w->client.state = CLIENT_ASKED;
+	w->client.state = CLIENT_UPCALL;
 	w->client.ifindex = skb->ifindex;
 	w->client.since = now;
 	w->client.seq = w->packet.seq;
@@ -64,11 +64,11 @@ __noinline int assign_local(struct __sk_buff *skb)
 	struct packet *p;
 	struct client *c;
 	struct bpf_sock *skc;
-	int verdict = DROP_NO_ROOM;
+	int verdict = DROP_NOMEM;
 	struct sock *sk;
 
 	if (!w)
-		return DROP_NO_ROOM;
+		return DROP_NOMEM;
 	p = &w->packet;
 	c = &w->client;
 	if (!bpf_ksym_exists(bpf_sk_assign_tcp_reqsk))
@@ -80,7 +80,7 @@ __noinline int assign_local(struct __sk_buff *skb)
 	if (c->flags & CLIENT_WSCALE) {
 		attrs.wscale_ok = 1;
 		attrs.snd_wscale = c->wscale;
-		attrs.rcv_wscale = TOLD_WSCALE;
+		attrs.rcv_wscale = OUR_WSCALE;
 	}
 	attrs.sack_ok = !!(c->flags & CLIENT_SACK);
 	if (c->flags & CLIENT_TS) {
@@ -116,7 +116,7 @@ static __always_inline int undecided_reset(struct __sk_buff *skb, struct work *w
 
 	if (!checksum_ok(skb, p, &w->sum))
 		return DROP_BAD_CHECKSUM;
-	if (know_client(&w->packet.key, &w->known) != KNOWN)
+	if (lookup_client(&w->packet.key, &w->known) != KNOWN)
 		return CONSUMED;
 	if (p->seq - w->known.seq > UNDECIDED_SPAN)
 		return DROP_WINDOW;
@@ -137,10 +137,10 @@ __noinline int local_packet(struct __sk_buff *skb)
 	int known;
 
 	if (!w)
-		return DROP_NO_ROOM;
+		return DROP_NOMEM;
 	p = &w->packet;
-	known = know_client(&w->packet.key, &w->known);
-	if (known == KNOWN_CHANGES)
+	known = lookup_client(&w->packet.key, &w->known);
+	if (known == KNOWN_CHANGING)
 		return DROP_RACE;
 	if (!known || w->known.state != CLIENT_LOCAL)
 		return PASS_LOCAL;

@@ -38,8 +38,8 @@ struct work {
 	struct decision decision;
 	struct routing routing;
 	struct client client; /* at hand */
-	struct client known;  /* by know_client */
-	struct promise_key promise;
+	struct client known;  /* by lookup_client */
+	struct syn_key syn_key;
 	struct cookie_headers cookie;
 	struct bpf_fib_lookup fib;
 	struct splice_command command;
@@ -61,7 +61,7 @@ static __always_inline int to_user_space(struct work *w, const struct config *se
 	if (!set->tap)
 		return DROP_NO_TAP;
 	w->action = bpf_redirect(set->tap, 0);
-	return ASKED;
+	return UPCALL;
 }
 
 /* The way back to the sender of the packet at hand. */
@@ -69,7 +69,7 @@ static __always_inline struct segment *reply_to(struct segment *r, const struct 
 						__u32 ack)
 {
 	answer(r, p, flags, seq, ack);
-	r->window = flags & RST ? 0 : WINDOW_SENT >> TOLD_WSCALE;
+	r->window = flags & RST ? 0 : WINDOW_SENT >> OUR_WSCALE;
 	return r;
 }
 
@@ -77,7 +77,7 @@ static __always_inline struct segment *reply_to(struct segment *r, const struct 
 static __always_inline int send_back(struct __sk_buff *skb, struct work *w, int verdict)
 {
 	if (!write_segment(skb, &w->reply))
-		return DROP_NO_ROOM;
+		return DROP_NOMEM;
 	w->action = bpf_redirect(skb->ifindex, 0);
 	return verdict;
 }

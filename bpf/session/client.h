@@ -23,7 +23,7 @@ static __always_inline bool is_strange(const struct splice *s, const struct pack
 static __always_inline bool may_begin_request(const struct splice *s, const struct packet *p)
 {
 	return p->len && quiet(s) && p->seq + s->to_server_seq == s->snd_nxt && s->state == SPLICE_ACTIVE &&
-	       !(p->flags & (SYN | RST)) && !(s->flags & (SPLICE_ASKED | SPLICE_MOVING | SPLICE_SERVER_FIN));
+	       !(p->flags & (SYN | RST)) && !(s->flags & (SPLICE_UPCALL | SPLICE_MOVING | SPLICE_SERVER_FIN));
 }
 
 /* The packet begins a connection on the port of this session, which ends. False: the session is another's. */
@@ -44,7 +44,7 @@ static __always_inline __u32 challenge(struct splice *s, const struct input *in,
 	const struct packet *p = in->packet;
 
 	answer(reply, p, ACK, s->rcv_nxt - s->to_server_ack, s->snd_una - s->to_server_seq);
-	reply->window = rescale(s->snd_edge - s->snd_una, 0, s->flags & SPLICE_CLIENT_WSCALE ? TOLD_WSCALE : 0);
+	reply->window = rescale(s->snd_edge - s->snd_una, 0, s->flags & SPLICE_CLIENT_WSCALE ? OUR_WSCALE : 0);
 	reply->tsval = s->ts_client; /* not the clock: the surrogate's may be slower (RFC 7323, 5) */
 	reply->tsecr = p->tsval;
 	reply->with_ts = !!(s->flags & SPLICE_TS);
@@ -80,8 +80,8 @@ static __always_inline __u32 client_segment(struct splice *s, const struct input
 	fresh = before(s->rcv_acked, ack);
 	if (fresh)
 		doubt_band(s, p, in->clock);
-	if (fin && s->flags & SPLICE_ASKED)
-		return NEXT_ASK; /* behind bytes that user space holds */
+	if (fin && s->flags & SPLICE_UPCALL)
+		return NEXT_UPCALL; /* behind bytes that user space holds */
 	if (fin && before(s->snd_nxt, seq + p->len) && (quiet(s) || s->flags & SPLICE_HOLD))
 		return NEXT_EARLY; /* a request is missing */
 	note_sent_ts(s, p, in->clock);
@@ -149,7 +149,7 @@ static __always_inline __u32 client_event(struct splice *s, const struct input *
 		enter(s, SPLICE_DEAD, in->now);
 		return next;
 	case NEXT_REQUEST:
-	case NEXT_ASK:
+	case NEXT_UPCALL:
 	case NEXT_EARLY:
 		return next;
 	}

@@ -30,7 +30,7 @@ static __always_inline void join_numbers(struct splice *s, const struct input *i
 	s->to_server_ack = s->rcv_nxt - p->ack;
 	s->rcv_base = s->rcv_acked = s->rcv_nxt;
 	s->snd_base = s->snd_ahead = s->snd_nxt;
-	s->ts_to_server = later(in->clock, s->ts_told) - p->tsval;
+	s->ts_to_server = later(in->clock, s->ts_sent) - p->tsval;
 	note_sent_ts(s, p, in->clock);
 	s->ts_client = ts_client;
 	s->rcv_edge = later(s->rcv_edge, s->rcv_nxt + window);

@@ -33,7 +33,7 @@ static __always_inline __u32 request_event(struct splice *s, const struct input 
 		s->flags |= SPLICE_MOVING;
 		return REQUEST_MOVES;
 	}
-	s->flags &= ~SPLICE_ASKED;
+	s->flags &= ~SPLICE_UPCALL;
 	note_ack(s, p);
 	note_client_window(s, p, ack);
 	note_sent_ts(s, p, in->clock);
@@ -43,11 +43,11 @@ static __always_inline __u32 request_event(struct splice *s, const struct input 
 }
 
 /* The client could not move: an upcall decides, or the client sends again. */
-static __always_inline void stay_event(struct splice *s, bool asked)
+static __always_inline void stay_event(struct splice *s, bool upcall)
 {
 	s->flags &= ~SPLICE_MOVING;
-	if (asked)
-		s->flags |= SPLICE_ASKED;
+	if (upcall)
+		s->flags |= SPLICE_UPCALL;
 }
 
 /* The last ACK that a leg's surrogate is owed by a client that leaves, or it repeats what the client has, and takes its path for congested. */
@@ -62,7 +62,7 @@ static __always_inline void last_ack(struct splice *s, struct segment *reply)
 	reply->seq = s->snd_nxt;
 	reply->ack = s->rcv_nxt;
 	reply->with_ts = !!(s->flags & SPLICE_TS);
-	reply->tsval = s->ts_told;
+	reply->tsval = s->ts_sent;
 	reply->tsecr = s->ts_server;
 	reply->window = idle_window(s);
 	reply->with_sack = 0;
@@ -89,7 +89,7 @@ static __always_inline __u32 leave_event(struct splice *s, const struct input *i
 
 	if (!same_tuple(&s->client, &in->packet->key) || s->state != SPLICE_ACTIVE)
 		return LEAVE_NOT;
-	s->flags &= ~(SPLICE_ASKED | SPLICE_MOVING);
+	s->flags &= ~(SPLICE_UPCALL | SPLICE_MOVING);
 	worn = is_worn(s, in->limit) || s->flags & SPLICE_SPOILT || !is_between(s);
 	*owed = *owed && s->rcv_acked != s->rcv_nxt;
 	if (s->rcv_acked != s->rcv_nxt)

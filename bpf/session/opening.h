@@ -29,8 +29,8 @@ static __always_inline void note_syn_ack(struct splice *s, const struct packet *
 	if (has_ts(p) && s->leg_class & 1) {
 		s->flags |= SPLICE_TS;
 		s->ts_server = p->tsval;
-		s->ts_heard = s->ts_told; /* of our SYN */
-		s->ts_told = later(s->ts_told, clock);
+		s->ts_echoed = s->ts_sent; /* of our SYN */
+		s->ts_sent = later(s->ts_sent, clock);
 	} else {
 		s->leg_class &= ~1;
 	}
@@ -62,14 +62,14 @@ static __always_inline __u32 opening_event(struct splice *s, const struct input 
 	enter(s, s->late ? SPLICE_ANSWERED : SPLICE_IDLE, in->now);
 	answer(reply, p, ACK, s->snd_nxt, s->rcv_nxt);
 	reply->with_ts = !!(s->flags & SPLICE_TS);
-	reply->tsval = s->ts_told;
+	reply->tsval = s->ts_sent;
 	reply->tsecr = p->tsval;
 	reply->window = idle_window(s);
 	return s->late ? OPENING_ANSWERED : OPENING_UP;
 }
 
 /* User space has acknowledged an answered leg's SYN-ACK. False: it is not answered any more. */
-static __always_inline bool take_up_event(struct splice *s, __u32 surrogate, __u32 now, __u32 clock)
+static __always_inline bool complete_event(struct splice *s, __u32 surrogate, __u32 now, __u32 clock)
 {
 	if (s->state != SPLICE_ANSWERED || s->surrogate != surrogate)
 		return false;
@@ -77,6 +77,6 @@ static __always_inline bool take_up_event(struct splice *s, __u32 surrogate, __u
 		s->late = now - s->since ?: 1; /* a client waits for it */
 	enter(s, SPLICE_IDLE, now);
 	s->seen = s->opened = now;
-	s->ts_told = later(s->ts_told, clock);
+	s->ts_sent = later(s->ts_sent, clock);
 	return true;
 }

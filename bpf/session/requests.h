@@ -15,7 +15,7 @@ enum client_next {
 	NEXT_RECYCLE_RESET,
 	NEXT_CHALLENGE,
 	NEXT_OVER,
-	NEXT_ASK,
+	NEXT_UPCALL,
 	NEXT_EARLY,
 	NEXT_OUTSIDE, /* of the session's windows */
 	NEXT_CUT,     /* what comes is ambiguous */
@@ -73,10 +73,10 @@ static __always_inline __u32 track_request(struct splice *s, const struct input 
 	if (s->flags & SPLICE_SERVER_FIN && !(s->flags & SPLICE_HOLD)) {
 		/* nothing left to decide: the surrogate refuses it */
 		give_up(s);
-		s->flags &= ~SPLICE_ASKED;
+		s->flags &= ~SPLICE_UPCALL;
 	}
-	if (s->flags & SPLICE_ASKED && seq != s->snd_nxt)
-		return NEXT_ASK; /* behind bytes that user space holds */
+	if (s->flags & SPLICE_UPCALL && seq != s->snd_nxt)
+		return NEXT_UPCALL; /* behind bytes that user space holds */
 	if (quiet(s) && seq == s->snd_nxt && !(s->flags & SPLICE_SERVER_FIN))
 		return NEXT_REQUEST;
 	if (s->flags & SPLICE_HOLD) {

@@ -12,13 +12,13 @@ enum server_next {
 	SERVER_RESET,
 	SERVER_NOTHING,
 	SERVER_GAP,
-	SERVER_RACE,      /* the client is leaving */
-	SERVER_OVER,      /* reset by the surrogate */
-	SERVER_CLOSED,    /* both ends have said FIN */
-	SERVER_FAILED,    /* closed or reset before a byte of the response */
-	SERVER_UNASKED,   /* said what is not this client's */
-	SERVER_REFUSED,   /* a leg, reset before our ACK */
-	SERVER_IDLE_OVER, /* an idle leg, reset */
+	SERVER_RACE,        /* the client is leaving */
+	SERVER_OVER,        /* reset by the surrogate */
+	SERVER_CLOSED,      /* both ends have said FIN */
+	SERVER_FAILED,      /* closed or reset before a byte of the response */
+	SERVER_UNSOLICITED, /* said what is not this client's */
+	SERVER_REFUSED,     /* a leg, reset before our ACK */
+	SERVER_IDLE_OVER,   /* an idle leg, reset */
 	SERVER_IDLE_CLOSED,
 	SERVER_OUTSIDE, /* of the session's windows */
 	SERVER_STALE,   /* the leg is another's */

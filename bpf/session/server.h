@@ -42,14 +42,14 @@ static __always_inline __u32 on_idle(struct splice *s, const struct packet *p, _
  */
 static __always_inline __u32 before_answer(const struct splice *s, const struct packet *p)
 {
-	bool unasked = p->len && !(p->flags & RST) && !before(s->snd_base, p->ack);
+	bool unsolicited = p->len && !(p->flags & RST) && !before(s->snd_base, p->ack);
 
 	/* the client still holds its request, and is known by its cookie when it repeats it */
 	if (s->rcv_nxt == s->rcv_base && s->client_requests == 1 && s->flags & SPLICE_FIRST &&
 	    s->snd_una == s->snd_base && p->seq == s->rcv_base && (p->flags & (RST | FIN) || p->len) &&
 	    !(s->flags & SPLICE_CLIENT_FIN))
 		return SERVER_FAILED;
-	return unasked ? SERVER_UNASKED : SERVER_SEND;
+	return unsolicited ? SERVER_UNSOLICITED : SERVER_SEND;
 }
 
 /* The packet may be of the response. */
@@ -103,11 +103,11 @@ static __always_inline void acknowledge(struct splice *s, const struct input *in
 	bool idle = s->state == SPLICE_IDLE;
 
 	if (idle)
-		s->ts_told = later(s->ts_told, in->clock); /* with a client, whose clock may be slower, its own */
+		s->ts_sent = later(s->ts_sent, in->clock); /* with a client, whose clock may be slower, its own */
 	answer(reply, p, ACK, s->snd_nxt, idle ? s->rcv_nxt : s->rcv_base);
-	reply->window = idle ? idle_window(s) : s->window_told;
+	reply->window = idle ? idle_window(s) : s->window_sent;
 	reply->with_ts = s->flags & SPLICE_TS && has_ts(p);
-	reply->tsval = s->ts_told;
+	reply->tsval = s->ts_sent;
 	reply->tsecr = p->tsval;
 }
 

@@ -12,7 +12,7 @@
 #include "../wire/fields.h"
 
 enum session_bound {
-	TOLD_WSCALE = 10,   /* window shift advertised on both legs: windows up to 64 MiB, in steps of 1 KiB */
+	OUR_WSCALE = 10,    /* window shift advertised on both legs: windows up to 64 MiB, in steps of 1 KiB */
 	IDLE_WINDOW = 4096, /* bytes: least window advertised to the surrogate of an idle leg */
 };
 
@@ -61,7 +61,7 @@ enum splice_flag {
 	SPLICE_CLIENT_FIN = 16,
 	SPLICE_SERVER_FIN = 32,
 	SPLICE_NO_REUSE = 64,     /* the surrogate announced that it will close */
-	SPLICE_ASKED = 128,       /* the request in front is with user space */
+	SPLICE_UPCALL = 128,      /* the request in front is with user space */
 	SPLICE_WIDE = 256,        /* idle: the surrogate may still hold the window of an earlier client */
 	SPLICE_HEAD_METHOD = 512, /* the request was HEAD: the response has no body */
 	SPLICE_MOVING = 1024,     /* its client is being given to another leg */
@@ -124,8 +124,8 @@ struct splice {
 	__u32 ts_to_server;  /* + to a client's TSval, - to a surrogate's TSecr */
 	__u32 ts_to_client;  /* + to a surrogate's TSval, - to a client's TSecr */
 	__u32 ts_server;     /* newest TSval seen from the surrogate */
-	__u32 ts_told;       /* newest TSval sent to the surrogate */
-	__u32 ts_heard;      /* newest of those that it has echoed */
+	__u32 ts_sent;       /* newest TSval sent to the surrogate */
+	__u32 ts_echoed;     /* newest of those that it has echoed */
 	__u32 ts_client;     /* newest TSval sent to the client */
 	__u32 late; /* ms that the SYN-ACK waits for our ACK, or did, which user space sends then; 0: at once */
 	__u64 request_left;
@@ -137,7 +137,7 @@ struct splice {
 	__u32 flags; /* enum splice_flag */
 	__u16 surrogate;
 	__u16 pool;
-	__u16 window_told; /* to the surrogate, as it was sent */
+	__u16 window_sent; /* to the surrogate, as it was sent */
 	__u16 server_mss;  /* advertised by the surrogate */
 	__u8 band;         /* enum band: of the clients that the leg has served */
 	__u8 client_band;

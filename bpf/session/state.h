@@ -71,7 +71,7 @@ static __always_inline bool is_between(const struct splice *s)
 /* The surrogate stands between two messages, and nothing that happened affects the next client. */
 static __always_inline bool clean(const struct splice *s)
 {
-	return is_between(s) && !(s->flags & (SPLICE_NO_REUSE | SPLICE_SPOILT | SPLICE_ASKED));
+	return is_between(s) && !(s->flags & (SPLICE_NO_REUSE | SPLICE_SPOILT | SPLICE_UPCALL));
 }
 
 /* What the surrogate is about to learn that the client has. */

@@ -19,8 +19,8 @@ static __always_inline void note_sent_ts(struct splice *s, const struct packet *
 
 	if (!has_ts(p) || !(s->flags & SPLICE_TS))
 		return;
-	s->ts_told = later(s->ts_told, tsval);
-	if (s->ts_told - s->ts_heard > TS_AHEAD || tsval - clock + TS_AHEAD > 2 * TS_AHEAD)
+	s->ts_sent = later(s->ts_sent, tsval);
+	if (s->ts_sent - s->ts_echoed > TS_AHEAD || tsval - clock + TS_AHEAD > 2 * TS_AHEAD)
 		s->flags |= SPLICE_SPOILT;
 }
 

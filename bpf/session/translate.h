@@ -16,7 +16,7 @@ static __always_inline __u16 idle_window(const struct splice *s)
 	__u32 window = s->server_mss > IDLE_WINDOW / 2 ? 2 * s->server_mss : IDLE_WINDOW;
 
 	if (s->flags & SPLICE_SERVER_WSCALE)
-		return (window + (1 << TOLD_WSCALE) - 1) >> TOLD_WSCALE;
+		return (window + (1 << OUR_WSCALE) - 1) >> OUR_WSCALE;
 	return window > 65535 ? 65535 : window;
 }
 
@@ -38,8 +38,8 @@ static __always_inline void fill_to_server(struct splice *s, const struct packet
 	if (!(p->flags & ACK))
 		t->tsecr = p->tsecr;
 	t->window = rescale(p->window, s->flags & SPLICE_CLIENT_WSCALE ? s->client_shift : 0,
-			    s->flags & SPLICE_SERVER_WSCALE ? TOLD_WSCALE : 0);
-	s->window_told = t->window;
+			    s->flags & SPLICE_SERVER_WSCALE ? OUR_WSCALE : 0);
+	s->window_sent = t->window;
 	t->hop = s->to_server;
 }
 
@@ -58,7 +58,7 @@ static __always_inline void fill_to_client(struct splice *s, const struct packet
 	t->tsval = p->tsval + s->ts_to_client;
 	t->tsecr = p->flags & ACK ? p->tsecr - s->ts_to_server : p->tsecr;
 	t->window = rescale(p->window, s->flags & SPLICE_SERVER_WSCALE ? s->server_shift : 0,
-			    s->flags & SPLICE_CLIENT_WSCALE ? TOLD_WSCALE : 0);
+			    s->flags & SPLICE_CLIENT_WSCALE ? OUR_WSCALE : 0);
 	t->hop = s->to_client;
 	if (has_ts(p) && s->flags & SPLICE_TS) {
 		s->ts_client = later(s->ts_client, t->tsval);

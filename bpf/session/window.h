@@ -46,7 +46,7 @@ static __always_inline bool client_fits(const struct splice *s, const struct pac
 /* Of a small window at least one unit is advertised to the surrogate: so much it may go beyond (rescale). */
 static __always_inline bool server_fits(const struct splice *s, const struct packet *p)
 {
-	if (!seq_fits(p->seq, p->seq + p->len, s->rcv_acked, s->rcv_edge + (1 << TOLD_WSCALE), s->rcv_span))
+	if (!seq_fits(p->seq, p->seq + p->len, s->rcv_acked, s->rcv_edge + (1 << OUR_WSCALE), s->rcv_span))
 		return false;
 	return p->flags & RST || ack_fits(p->ack, s->snd_una, s->snd_nxt, s->snd_span);
 }
@@ -88,8 +88,8 @@ static __always_inline void note_server(struct splice *s, const struct packet *p
 		s->snd_span = window;
 	if (before(s->snd_una, p->ack))
 		s->snd_una = p->ack;
-	if (has_ts(p) && before(s->ts_heard, p->tsecr) && !before(s->ts_told, p->tsecr))
-		s->ts_heard = p->tsecr;
+	if (has_ts(p) && before(s->ts_echoed, p->tsecr) && !before(s->ts_sent, p->tsecr))
+		s->ts_echoed = p->tsecr;
 }
 
 /* Whether the client may be challenged once more. */

@@ -30,7 +30,7 @@ func TestBandOfTheFirstClient(t *testing.T) {
 			if got := k.splice(1); got.Band != tc.band || got.ClientBand != tc.band {
 				t.Errorf("band: got %d, the client's %d; want %d", got.Band, got.ClientBand, tc.band)
 			}
-			if n := k.surrogate(1); n.Fresh[f.class()] != 0 || n.TakenFresh[f.class()] != 1 {
+			if n := k.surrogate(1); n.Fresh[f.class()] != 0 || n.PoppedFresh[f.class()] != 1 {
 				t.Errorf("counters: %+v", n)
 			}
 		})
@@ -90,7 +90,7 @@ func TestLegOfTheBand(t *testing.T) {
 	}{
 		{"of its own", []uint8{BandFresh, BandNearest, far, farther}, 3, routerVerdictHANDOFF},
 		{"fresh", []uint8{BandNearest, BandFresh, farther}, 2, routerVerdictHANDOFF},
-		{"none that fits", []uint8{BandNearest, farther}, 0, routerVerdictASKED},
+		{"none that fits", []uint8{BandNearest, farther}, 0, routerVerdictUPCALL},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			k, f := newRig(t), families[0]
@@ -100,7 +100,7 @@ func TestLegOfTheBand(t *testing.T) {
 			for i, band := range tc.bands {
 				k.must(k.MakeQueue(1, f.class(), band))
 				legs = append(legs, k.idle(uint32(i+1), f, func(s *routerSplice) { s.Band = band }))
-				t.Cleanup(func() { _, _, _ = k.TakeIdle(1, f.class(), band) })
+				t.Cleanup(func() { _, _, _ = k.PopIdle(1, f.class(), band) })
 			}
 			c := newClient(k, f, f.usual())
 			c.rtt = 50 * time.Millisecond
@@ -156,7 +156,7 @@ func TestLegOfAFarClient(t *testing.T) {
 			tc.change(k, s)
 			c.tsecr -= uint32(tc.after.Milliseconds())
 			c.send(packet.ACK|packet.FIN, "", routerVerdictRECYCLED, actRedirect)
-			n, ok, err := k.TakeIdle(1, f.class(), band)
+			n, ok, err := k.PopIdle(1, f.class(), band)
 			if err != nil || ok != tc.recycle || ok && n != 1 {
 				t.Errorf("queue of band %d: got leg %d, %t, %v; want 1: %t", band, n, ok, err, tc.recycle)
 			}

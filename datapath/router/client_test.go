@@ -119,8 +119,8 @@ func (k *rig) idle(n uint32, f family, change ...func(*routerSplice)) *surrogate
 	s.Client = routerTuple{}
 	s.Flags &^= uint32(routerSpliceFlagSPLICE_CLIENT_SACK | routerSpliceFlagSPLICE_CLIENT_WSCALE)
 	s.Request, s.Response, s.Requests, s.ClientRequests = 0, 0, 0, 0
-	s.TsTold = datapath.Clock() + 0x7fff0000 - 5
-	s.TsHeard = s.TsTold
+	s.TsSent = datapath.Clock() + 0x7fff0000 - 5
+	s.TsEchoed = s.TsSent
 	s.ToServerSeq, s.ToServerAck, s.TsToServer, s.TsToClient, s.TsClient, s.ClientShift = 0, 0, 0, 0, 0, 0
 	for _, c := range change {
 		c(&s)
@@ -128,7 +128,7 @@ func (k *rig) idle(n uint32, f family, change ...func(*routerSplice)) *surrogate
 	k.put(n, s)
 	return &surrogate{
 		k: k, f: f, number: n, seq: packet.Seq(s.RcvNxt), ack: packet.Seq(s.SndNxt),
-		ts: s.Flags&uint32(routerSpliceFlagSPLICE_TS) != 0, tsval: s.TsServer, tsecr: s.TsTold,
+		ts: s.Flags&uint32(routerSpliceFlagSPLICE_TS) != 0, tsval: s.TsServer, tsecr: s.TsSent,
 	}
 }
 

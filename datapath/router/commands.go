@@ -12,17 +12,17 @@ import (
 )
 
 // command runs one, with keys behind it.
-func (r *Router) command(c routerSpliceCommand, keys ...routerPromiseKey) (changed int, err error) {
+func (r *Router) command(c routerSpliceCommand, keys ...routerSynKey) (changed int, err error) {
 	if err := datapath.Command(r.programs.RouterCommand, &c, keys); err != nil {
 		return 0, fmt.Errorf("command %d: %w", c.Kind, err)
 	}
 	return int(c.Result), nil
 }
 
-// TakeUp makes an answered leg idle, when its SYN-ACK has been acknowledged. False: it was not answered, or another surrogate's.
-func (r *Router) TakeUp(number uint32, surrogate uint16) (bool, error) {
+// CompleteLeg makes an answered leg idle, when its SYN-ACK has been acknowledged. False: it was not answered, or another surrogate's.
+func (r *Router) CompleteLeg(number uint32, surrogate uint16) (bool, error) {
 	n, err := r.command(routerSpliceCommand{
-		Kind: uint16(routerCommandKindCOMMAND_TAKE_UP), First: number, Surrogate: uint32(surrogate),
+		Kind: uint16(routerCommandKindCOMMAND_COMPLETE), First: number, Surrogate: uint32(surrogate),
 	})
 	return n > 0, err
 }
@@ -94,9 +94,9 @@ type Decision struct {
 	Upgrade   bool // it asks for another protocol
 }
 
-// ErrNotAsked is the error of Decide when the client does not wait for this decision any more: it has reset its session,
+// ErrNoUpcall is the error of Decide when the client does not wait for this decision any more: it has reset its session,
 // or has begun another one on the same port.
-var ErrNotAsked = errors.New("client does not wait for it")
+var ErrNoUpcall = errors.New("client does not wait for it")
 
 // Decide records the answer about the request that begins at seq. The request's packets, given back through the tap, then
 // find it.
@@ -104,10 +104,10 @@ func (r *Router) Decide(client, vip netip.AddrPort, seq packet.Seq, d Decision) 
 	key := tuple(client, vip)
 	var k routerClient
 	if err := r.maps.Clients.Lookup(key, &k); err != nil {
-		return fmt.Errorf("decide for %v: %w: %w", client, ErrNotAsked, err)
+		return fmt.Errorf("decide for %v: %w: %w", client, ErrNoUpcall, err)
 	}
-	if routerClientState(k.State) != routerClientStateCLIENT_ASKED || k.Seq != uint32(seq) {
-		return fmt.Errorf("decide for %v: %w", client, ErrNotAsked)
+	if routerClientState(k.State) != routerClientStateCLIENT_UPCALL || k.Seq != uint32(seq) {
+		return fmt.Errorf("decide for %v: %w", client, ErrNoUpcall)
 	}
 	k.State = uint8(routerClientStateCLIENT_SPLICE)
 	if d.Local {

@@ -45,7 +45,7 @@ func (e End) String() string {
 
 // Event tells of a server leg.
 type Event struct {
-	Answered  bool // its SYN-ACK waits for TakeUp
+	Answered  bool // its SYN-ACK waits for CompleteLeg
 	Up        bool // established; otherwise it has ended
 	End       End
 	Band      uint8

@@ -207,7 +207,7 @@ func TestChunkedRequest(t *testing.T) {
 			State: uint8(routerClientStateCLIENT_SPLICE), Seq: uint32(st.c.Seq), Surrogate: 1, Pool: 1, Request: uint64(len(postChunked)), Chunked: 1,
 		}, ebpf.UpdateAny))
 		s := k.splice(0)
-		s.Flags |= uint32(routerSpliceFlagSPLICE_ASKED | routerSpliceFlagSPLICE_ROUTED)
+		s.Flags |= uint32(routerSpliceFlagSPLICE_UPCALL | routerSpliceFlagSPLICE_ROUTED)
 		k.must(k.maps.Splices.Update(uint32(0), s, ebpf.UpdateAny))
 		st.client(first)
 		return st

@@ -148,7 +148,7 @@ func TestFraming(t *testing.T) {
 		{"HTTP/2", []string{">" + get, "<HTTP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n"}, opaque},
 		{"status of letters", []string{">" + get, "<HTTP/1.1 2x4 OK\r\n\r\n"}, opaque},
 		{"status of two digits", []string{">" + get, "<HTTP/1.1 20 OK\r\n\r\n"}, opaque},
-		{"unasked response", []string{"<" + ok + "Content-Length: 0\r\n\r\n"}, opaque},
+		{"unsolicited response", []string{"<" + ok + "Content-Length: 0\r\n\r\n"}, opaque},
 		{"second response", []string{">" + get, "<" + ok + "Content-Length: 0\r\n\r\n", "<" + ok + "Content-Length: 0\r\n\r\n"}, opaque},
 		{"pipelined together", []string{">" + get + get}, opaque},
 		{"pipelined behind", []string{">" + get, ">" + get}, opaque},

@@ -51,7 +51,7 @@ func TestPipelinedRequestWaits(t *testing.T) {
 				k, c, one, two := held(t, f)
 				k.tap()
 				first := strings.Replace(plainRequest, "/a", "/a"+odd, 1)
-				k.want(packet.Build(c.packet(flags, first+otherRequest)), routerVerdictASKED, actRedirect)
+				k.want(packet.Build(c.packet(flags, first+otherRequest)), routerVerdictUPCALL, actRedirect)
 				k.must(k.Decide(f.client, f.vip, c.seq, Decision{Surrogate: 1, Pool: 1, Request: uint64(len(first))}))
 				c.goesAsFar(one, c.packet(flags, first+otherRequest), first, routerVerdictTO_SERVER)
 				k.unchanged(packet.Build(c.packet(flags, otherRequest)), routerVerdictDROP_EARLY, actShot) // too soon
@@ -73,7 +73,7 @@ func TestPipelinedFirstRequestWaits(t *testing.T) {
 		s := k.idle(3, f)
 		c := newClient(k, f.nth(9), f.usual())
 		c.connect(routerVerdictSYN_ANSWERED)
-		k.want(packet.Build(c.packet(packet.ACK|packet.PSH, plainRequest+otherRequest)), routerVerdictASKED, actRedirect)
+		k.want(packet.Build(c.packet(packet.ACK|packet.PSH, plainRequest+otherRequest)), routerVerdictUPCALL, actRedirect)
 		k.must(k.Decide(c.f.client, f.vip, c.seq, Decision{Surrogate: 1, Pool: 1, Request: uint64(len(plainRequest))}))
 		c.goesAsFar(s, c.packet(packet.ACK|packet.PSH, plainRequest+otherRequest), plainRequest, routerVerdictHANDOFF)
 		if got := k.splice(3); routerFraming(got.Request) != routerFramingFRAMING_DONE || got.SndNxt != uint32(s.ack) {
@@ -136,7 +136,7 @@ func TestRequestBehindChunksWaits(t *testing.T) {
 			k, c, one, two := held(t, f)
 			k.tap()
 			post := "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-			k.want(packet.Build(c.packet(packet.ACK, post)), routerVerdictASKED, actRedirect)
+			k.want(packet.Build(c.packet(packet.ACK, post)), routerVerdictUPCALL, actRedirect)
 			k.must(k.Decide(f.client, f.vip, c.seq, Decision{Surrogate: 1, Pool: 1, Request: uint64(len(post)), Chunked: true}))
 			return k, c, one, two, post
 		}
@@ -179,7 +179,7 @@ func TestHeldBytesWithAWrongChecksum(t *testing.T) {
 		k, c, one, _ = held(t, f)
 		k.tap()
 		post := "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-		k.want(packet.Build(c.packet(packet.ACK, post)), routerVerdictASKED, actRedirect)
+		k.want(packet.Build(c.packet(packet.ACK, post)), routerVerdictUPCALL, actRedirect)
 		k.must(k.Decide(f.client, f.vip, c.seq, Decision{Surrogate: 1, Pool: 1, Request: uint64(len(post)), Chunked: true}))
 		one.takes(c.send(packet.ACK, post, routerVerdictTO_SERVER, actRedirect))
 		wrong = c.packet(packet.ACK, "0\r\n\r\n")
@@ -196,7 +196,7 @@ func TestUpgrade(t *testing.T) {
 		start := func() (*rig, *client, *surrogate, *surrogate) {
 			k, c, one, two := held(t, f)
 			k.tap()
-			k.want(packet.Build(c.packet(packet.ACK, upgrade)), routerVerdictASKED, actRedirect)
+			k.want(packet.Build(c.packet(packet.ACK, upgrade)), routerVerdictUPCALL, actRedirect)
 			k.must(k.Decide(f.client, f.vip, c.seq, Decision{Surrogate: 1, Pool: 1, Request: uint64(len(upgrade)), Upgrade: true}))
 			one.takes(c.send(packet.ACK, upgrade, routerVerdictTO_SERVER, actRedirect))
 			k.unchanged(packet.Build(c.packet(packet.ACK, otherRequest)), routerVerdictDROP_EARLY, actShot) // not before it is known

@@ -76,7 +76,7 @@ func TestFullQueue(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, s := spliced(t, f)
 		for n := uint32(20); n < 20+testLegs; n++ {
-			k.must(k.PutIdle(1, f.class(), BandNearest, n))
+			k.must(k.PushIdle(1, f.class(), BandNearest, n))
 		}
 		events := k.events()
 		s.takes(c.send(packet.ACK|packet.FIN, "", routerVerdictRECYCLED, actRedirect))
@@ -112,7 +112,7 @@ func TestDeadLegsInTheQueue(t *testing.T) {
 		c := newClient(k, f, f.usual())
 		c.connect(routerVerdictSYN_ANSWERED)
 		exchange(c, s, plainRequest, plainResponse, routerVerdictHANDOFF)
-		if n := k.surrogate(1); n.Active != 1 || n.Idle[f.class()] != 0 || n.Taken[f.class()] != 1 {
+		if n := k.surrogate(1); n.Active != 1 || n.Idle[f.class()] != 0 || n.Popped[f.class()] != 1 {
 			t.Errorf("counters: %+v", n)
 		}
 	})

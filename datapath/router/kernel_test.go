@@ -84,7 +84,7 @@ func (k *rig) empty() {
 	k.sweeper.splice, k.sweeper.lost, k.sweeper.walkAt, k.sweeper.walking = 0, 0, time.Time{}, false
 	k.must(replace(k.maps.Clients, map[routerTuple]routerClient{}, all))
 	k.emptySources()
-	k.must(replace(k.maps.Promised, map[routerPromiseKey]routerClient{}, all))
+	k.must(replace(k.maps.SynOptions, map[routerSynKey]routerClient{}, all))
 	k.must(replace(k.maps.Vips, map[routerVipKey]routerVip{}, all))
 	k.must(replace(k.maps.Hosts, map[routerHostKey]uint32{}, all))
 	k.must(replace(k.maps.Routes, map[routerRouteKey]routerRoute{}, all))
@@ -230,7 +230,7 @@ func (k *rig) queued(surrogate uint16, class uint8) []uint32 {
 	var all []uint32
 	for _, band := range testBands {
 		for {
-			n, ok, err := k.TakeIdle(surrogate, class, band)
+			n, ok, err := k.PopIdle(surrogate, class, band)
 			k.must(err)
 			if !ok {
 				break
@@ -254,7 +254,7 @@ func (k *rig) makeQueue(surrogate uint16, class uint8) error {
 
 // putIdle puts a leg into the queue of its band.
 func (k *rig) putIdle(surrogate uint16, class uint8, n uint32) error {
-	return k.PutIdle(surrogate, class, k.splice(n).Band, n)
+	return k.PushIdle(surrogate, class, k.splice(n).Band, n)
 }
 
 // endedClients empties the queue of clients that linger and returns what was in it.

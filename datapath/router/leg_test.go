@@ -52,7 +52,7 @@ func TestLegIsEstablished(t *testing.T) {
 				r := k.want(packet.Build(synack), routerVerdictLEG_UP, actRedirect)
 				window := uint16(idleWindow)
 				if wscale {
-					window >>= ToldWscale
+					window >>= OurWscale
 				}
 				packettest.Check(t, r.frame, packettest.MACs(routerBackMAC, surrogateMAC), packettest.Checksums(),
 					packettest.TCP(packettest.Flags(packet.ACK), packettest.Ack(s.seq), packettest.Window(window)))
@@ -156,7 +156,7 @@ func TestLegOfAClassWithoutAQueue(t *testing.T) {
 	f := families[0]
 	const class = 2<<1 | 1
 	k.must(k.OpenLeg(Leg{Number: 3, Surrogate: 7, Class: class, Server: f.surrogate, Router: f.router, ISS: 1, Ifindex: 1}))
-	if _, ok, err := k.TakeIdle(7, class&^1, BandFresh); err != nil || ok {
+	if _, ok, err := k.PopIdle(7, class&^1, BandFresh); err != nil || ok {
 		t.Fatal(ok, err)
 	}
 	s := &surrogate{k: k, f: f, seq: 1, ack: 2}

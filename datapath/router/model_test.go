@@ -33,8 +33,8 @@ func randomLegs(r *rand.Rand, f family) (client, server splice.Leg) {
 	leg := func() splice.Leg {
 		return splice.Leg{
 			Peer: end(), Local: end(), PeerMAC: mac(), LocalMAC: mac(), SndNxt: packet.Seq(edge(r)), RcvNxt: packet.Seq(edge(r)),
-			WindowScaling: r.IntN(4) > 0, ShiftTold: ToldWscale, ShiftOffered: uint8(r.IntN(16)),
-			Timestamps: r.IntN(4) > 0, TSvalTold: edge(r), TSvalSeen: edge(r), SACK: r.IntN(4) > 0,
+			WindowScaling: r.IntN(4) > 0, ShiftSent: OurWscale, ShiftOffered: uint8(r.IntN(16)),
+			Timestamps: r.IntN(4) > 0, TSvalSent: edge(r), TSvalSeen: edge(r), SACK: r.IntN(4) > 0,
 		}
 	}
 	return leg(), leg()

@@ -15,13 +15,13 @@ func twoPools(t *testing.T, f family) (k *rig, c *client, one, two *surrogate) {
 	t.Helper()
 	k = newRig(t)
 	k.vip(f, func(v *VIP) { v.OnePool = false })
-	k.must(k.SetPool(2, Pool{Policy: Turns, Table: []uint16{2}}))
+	k.must(k.SetPool(2, Pool{Policy: RoundRobin, Table: []uint16{2}}))
 	get := uint8(routerMethodMETHOD_GET)
 	k.must(k.SetRoutes(nil, []Route{{VIP: 3, Method: get, Prefix: "/", Pool: 1}, {VIP: 3, Method: get, Prefix: "/b", Pool: 2}}))
 	one = k.idle(1, f)
 	two = k.idle(2, f, func(s *routerSplice) {
 		s.Surrogate, s.SndNxt, s.SndUna, s.RcvNxt, s.RcvAcked = 2, 5000, 5000, 0x7ffffff0, 0x7ffffff0
-		s.TsServer, s.TsTold = 0x12345678, datapath.Clock()+0x7fff0000-1
+		s.TsServer, s.TsSent = 0x12345678, datapath.Clock()+0x7fff0000-1
 	})
 	c = newClient(k, f, f.usual())
 	c.connect(routerVerdictSYN_ANSWERED)
@@ -162,21 +162,21 @@ func TestMoveFromAWornLeg(t *testing.T) {
 }
 
 // A later request that the kernel does not decide waits with user space, and the session with it.
-func TestLaterRequestIsAsked(t *testing.T) {
+func TestLaterRequestIsAnUpcall(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, one, two := twoPools(t, f)
 		k.tap()
 		const part, rest = "GET /b HTTP/1.1\r\nHo", "st: a\r\n\r\n"
 		first := packet.Build(c.packet(packet.ACK, part))
-		k.want(first, routerVerdictASKED, actRedirect)
+		k.want(first, routerVerdictUPCALL, actRedirect)
 		p, err := k.Pending(f.client, f.vip)
 		if want := (Pending{MSS: f.mss, Timestamps: true, SACK: true, WScale: 6, Ifindex: 1, Seq: c.seq}); err != nil || p != want {
 			t.Errorf("pending: got %+v, %v, want %+v", p, err, want)
 		}
-		k.want(first, routerVerdictASKED, actRedirect)
+		k.want(first, routerVerdictUPCALL, actRedirect)
 		c.seq += packet.Seq(len(part))
 		second := packet.Build(c.packet(packet.ACK, rest))
-		k.want(second, routerVerdictASKED, actRedirect)
+		k.want(second, routerVerdictUPCALL, actRedirect)
 		if got := k.splice(1); got.SndNxt != uint32(one.ack) || State(got.State) != Active {
 			t.Errorf("splice: %+v", got)
 		}
@@ -200,7 +200,7 @@ func TestLaterRequestIsDecidedToStay(t *testing.T) {
 		k.tap()
 		request := "BREW / HTTP/1.1\r\nHost: a\r\n\r\n"
 		frame := packet.Build(c.packet(packet.ACK, request))
-		k.want(frame, routerVerdictASKED, actRedirect)
+		k.want(frame, routerVerdictUPCALL, actRedirect)
 		k.must(k.Decide(f.client, f.vip, c.seq, Decision{Surrogate: 1, Pool: 1, Request: uint64(len(request))}))
 		one.takes(k.want(frame, routerVerdictTO_SERVER, actRedirect))
 		c.seq += packet.Seq(len(request))
@@ -216,7 +216,7 @@ func TestRequestBehindTheSurrogatesClose(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		request string
-		asked   bool // before the close
+		upcall  bool // before the close
 	}{
 		{"for the same pool", plainRequest, false},
 		{"for another pool", otherRequest, false},
@@ -228,8 +228,8 @@ func TestRequestBehindTheSurrogatesClose(t *testing.T) {
 				k, c, one, _ := twoPools(t, f)
 				k.tap()
 				frame := packet.Build(c.packet(packet.ACK, tt.request))
-				if tt.asked {
-					k.want(frame, routerVerdictASKED, actRedirect)
+				if tt.upcall {
+					k.want(frame, routerVerdictUPCALL, actRedirect)
 				}
 				c.takes(one.send(packet.ACK|packet.FIN, "", routerVerdictTO_CLIENT, actRedirect))
 				one.takes(k.want(frame, routerVerdictTO_SERVER, actRedirect))
@@ -247,9 +247,9 @@ func TestMoveWithoutALeg(t *testing.T) {
 		request := packet.Build(c.packet(packet.ACK, otherRequest))
 		k.want(request, routerVerdictDROP_NO_TAP, actShot)
 		k.tap()
-		k.want(request, routerVerdictASKED, actRedirect)
+		k.want(request, routerVerdictUPCALL, actRedirect)
 		k.ForgetClient(f.client, f.vip)
-		k.want(request, routerVerdictASKED, actRedirect)
+		k.want(request, routerVerdictUPCALL, actRedirect)
 		if _, ok := k.pending(f.client, f.vip); !ok {
 			t.Error("user space is asked about a client that it cannot look up")
 		}

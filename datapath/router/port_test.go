@@ -80,12 +80,12 @@ func TestLateRequestDoesNotEndSession(t *testing.T) {
 // A decision that comes when the client has ended its session, or begun another one, is not taken up.
 func TestDecisionDiesWithItsSession(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
-		const asked = "BREW / HTTP/1.1\r\nHost: a\r\n\r\n"
+		const request = "BREW / HTTP/1.1\r\nHost: a\r\n\r\n"
 		k, c, s := spliced(t, f)
 		k.tap()
 		c.send(packet.ACK, "", routerVerdictTO_SERVER, actRedirect)
-		k.want(packet.Build(c.packet(packet.ACK, asked)), routerVerdictASKED, actRedirect)
-		k.must(k.Decide(f.client, f.vip, c.seq, Decision{Surrogate: 1, Pool: 1, Request: uint64(len(asked))}))
+		k.want(packet.Build(c.packet(packet.ACK, request)), routerVerdictUPCALL, actRedirect)
+		k.must(k.Decide(f.client, f.vip, c.seq, Decision{Surrogate: 1, Pool: 1, Request: uint64(len(request))}))
 		s.takes(c.send(packet.RST, "", routerVerdictTO_SERVER, actRedirect))
 		if p, ok := k.pending(f.client, f.vip); ok {
 			t.Errorf("left behind: %+v", p)
@@ -98,7 +98,7 @@ func TestDecisionDiesWithItsSession(t *testing.T) {
 		c := newClient(k, f, f.usual())
 		c.connect(routerVerdictSYN_ANSWERED)
 		for _, state := range []routerClientState{
-			routerClientStateCLIENT_ASKED, routerClientStateCLIENT_SPLICE, routerClientStateCLIENT_LOCAL,
+			routerClientStateCLIENT_UPCALL, routerClientStateCLIENT_SPLICE, routerClientStateCLIENT_LOCAL,
 		} {
 			earlier := routerClient{State: uint8(state), Seq: uint32(c.seq) - 500, Since: datapath.Clock(), Surrogate: 7}
 			k.must(k.maps.Clients.Update(tuple(f.client, f.vip), &earlier, ebpf.UpdateAny))
@@ -112,7 +112,7 @@ func TestDecisionDiesWithItsSession(t *testing.T) {
 
 // later is what becomes of a packet that is not the first of its session.
 func later(pending routerClientState) routerVerdict {
-	if pending == routerClientStateCLIENT_ASKED {
+	if pending == routerClientStateCLIENT_UPCALL {
 		return routerVerdictDROP_NO_TAP // it would be asked, too
 	}
 	return routerVerdictDROP_EARLY

@@ -188,9 +188,9 @@ func TestNotRecycled(t *testing.T) {
 			request(c, s, plainRequest)
 			response(c, s, "HTTP/1.1 200 OK\r\n\r\nok")
 		}, nil},
-		{"asked", func(c *client, s *surrogate) {
+		{"upcall", func(c *client, s *surrogate) {
 			c.k.tap()
-			c.k.want(packet.Build(c.packet(packet.ACK, "BREW / HTTP/1.1\r\nHost: a\r\n\r\n")), routerVerdictASKED, actRedirect)
+			c.k.want(packet.Build(c.packet(packet.ACK, "BREW / HTTP/1.1\r\nHost: a\r\n\r\n")), routerVerdictUPCALL, actRedirect)
 		}, nil},
 		{"surrogate closed first", func(c *client, s *surrogate) {
 			c.takes(s.send(packet.ACK|packet.FIN, "", routerVerdictTO_CLIENT, actRedirect))
@@ -213,8 +213,8 @@ func TestNotRecycled(t *testing.T) {
 					}
 					verdict, action := routerVerdictTO_SERVER, uint32(actRedirect)
 					switch {
-					case tc.name == "asked" && flags == fin:
-						verdict = routerVerdictASKED // behind the request
+					case tc.name == "upcall" && flags == fin:
+						verdict = routerVerdictUPCALL // behind the request
 					case tc.name == "ack of what was never sent":
 						verdict, action = routerVerdictDROP_WINDOW, actShot
 					case tc.name == "FIN without ACK":

@@ -129,7 +129,7 @@ func (r *Router) load(pinned map[string]*ebpf.Map) error {
 	spec.Maps[routerMapFlows].MaxEntries = uint32(2*r.options.Sessions + r.options.Pending)
 	spec.Maps[routerMapLingering].MaxEntries = uint32(min(r.options.Sessions+r.options.Pending, mostLingering))
 	spec.Maps[routerMapClients].MaxEntries = uint32(r.options.Pending)
-	spec.Maps[routerMapPromised].MaxEntries = uint32(r.options.Pending)
+	spec.Maps[routerMapSynOptions].MaxEntries = uint32(r.options.Pending)
 	spec.Maps[routerMapIdleLegs].InnerMap.MaxEntries = uint32(r.options.Legs)
 
 	var objs routerObjects
@@ -159,7 +159,7 @@ func (r *Router) load(pinned map[string]*ebpf.Map) error {
 	for r.salt == 0 {
 		r.salt = rand.Uint32()
 	}
-	r.sweeper.clients.m, r.sweeper.promised.m, r.sweeper.flows.m = r.maps.Clients, r.maps.Promised, r.maps.Flows
+	r.sweeper.clients.m, r.sweeper.synOptions.m, r.sweeper.flows.m = r.maps.Clients, r.maps.SynOptions, r.maps.Flows
 	return nil
 }
 
@@ -178,7 +178,7 @@ func (r *Router) named() map[string]*ebpf.Map {
 		routerMapPoolNames:     r.maps.PoolNames,
 		routerMapPools:         r.maps.Pools,
 		routerMapSources:       r.maps.Sources,
-		routerMapPromised:      r.maps.Promised,
+		routerMapSynOptions:    r.maps.SynOptions,
 		routerMapRoutes:        r.maps.Routes,
 		routerMapSettings:      r.maps.Settings,
 		routerMapSplices:       r.maps.Splices,

@@ -60,9 +60,9 @@ func TestRuleAckFloor(t *testing.T) {
 		s.takes(c.send(packet.ACK|packet.FIN, "", routerVerdictRECYCLED, actRedirect))
 		next := newClient(k, f, f.usual())
 		next.connect(routerVerdictSYN_ANSWERED)
-		unasked := s.packet(packet.ACK|packet.PSH, "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
+		unsolicited := s.packet(packet.ACK|packet.PSH, "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
 		next.send(packet.ACK|packet.PSH, plainRequest, routerVerdictHANDOFF, actRedirect)
-		k.want(packet.Build(unasked), routerVerdictRESET_SENT, actRedirect)
+		k.want(packet.Build(unsolicited), routerVerdictRESET_SENT, actRedirect)
 		if got := State(k.splice(1).State); got != Dead {
 			t.Errorf("state: got %v, want %v", got, Dead)
 		}

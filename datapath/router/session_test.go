@@ -60,13 +60,13 @@ const (
 func (f family) legs() (client, server splice.Leg) {
 	client = splice.Leg{
 		Peer: f.client, Local: f.vip, PeerMAC: clientMAC, LocalMAC: routerMAC, SndNxt: vipNext, RcvNxt: clientNext,
-		WindowScaling: true, ShiftTold: ToldWscale, ShiftOffered: 6, Timestamps: true, TSvalTold: 0x10,
+		WindowScaling: true, ShiftSent: OurWscale, ShiftOffered: 6, Timestamps: true, TSvalSent: 0x10,
 		TSvalSeen: 0xfffffff0, SACK: true,
 	}
 	server = splice.Leg{
 		Peer: f.surrogate, Local: f.router, PeerMAC: surrogateMAC, LocalMAC: routerBackMAC, SndNxt: routerNext,
-		RcvNxt: surrogateNext, WindowScaling: true, ShiftTold: ToldWscale, ShiftOffered: 5, Timestamps: true,
-		TSvalTold: 0x50, TSvalSeen: 0x7fffffff, SACK: true,
+		RcvNxt: surrogateNext, WindowScaling: true, ShiftSent: OurWscale, ShiftOffered: 5, Timestamps: true,
+		TSvalSent: 0x50, TSvalSeen: 0x7fffffff, SACK: true,
 	}
 	return client, server
 }
@@ -84,8 +84,8 @@ func spliceOf(client, server splice.Leg) routerSplice {
 		SndNxt: uint32(server.SndNxt), SndUna: uint32(server.SndNxt),
 		RcvNxt: uint32(server.RcvNxt), RcvAcked: uint32(server.RcvNxt), RcvBase: uint32(server.RcvNxt),
 		ToServerSeq: server.SndNxt.Sub(client.RcvNxt), ToServerAck: server.RcvNxt.Sub(client.SndNxt),
-		TsToServer: server.TSvalTold - client.TSvalSeen, TsToClient: client.TSvalTold - server.TSvalSeen,
-		TsServer: server.TSvalSeen, TsTold: server.TSvalTold, TsHeard: server.TSvalTold, TsClient: client.TSvalTold,
+		TsToServer: server.TSvalSent - client.TSvalSeen, TsToClient: client.TSvalSent - server.TSvalSeen,
+		TsServer: server.TSvalSeen, TsSent: server.TSvalSent, TsEchoed: server.TSvalSent, TsClient: client.TSvalSent,
 		SndBase: uint32(server.SndNxt) - 1, SndAhead: uint32(server.SndNxt), SndEdge: uint32(server.SndNxt) + testWindow, SndSpan: testWindow,
 		RcvEdge: uint32(server.RcvNxt) + testWindow, RcvSpan: testWindow,
 		Request: uint8(routerFramingFRAMING_OPAQUE), Response: uint8(routerFramingFRAMING_OPAQUE),
@@ -146,7 +146,7 @@ func (k *rig) vip(f family, change ...func(*VIP)) {
 		c(&v)
 	}
 	k.must(k.SetVIPs(map[netip.AddrPort]VIP{f.vip: v}))
-	k.must(k.SetPool(1, Pool{Policy: Turns, Table: []uint16{1}}))
+	k.must(k.SetPool(1, Pool{Policy: RoundRobin, Table: []uint16{1}}))
 }
 
 // fromClient is a packet as the client sends it next, fromSurrogate one as the surrogate does.

@@ -20,7 +20,7 @@ const (
 	PoolMembers   = int(routerBoundPOOL_MEMBERS)
 	HostBytes     = int(routerBoundHOST_BYTES)
 	RouteBytes    = int(routerBoundROUTE_BYTES)
-	ToldWscale    = uint8(routerSessionBoundTOLD_WSCALE)
+	OurWscale     = uint8(routerSessionBoundOUR_WSCALE)
 	NoSurrogate   = uint16(routerBoundNO_SURROGATE)
 )
 

@@ -33,19 +33,19 @@ func (k *rig) held(client netip.AddrPort) (source, all int32) {
 	return source, all
 }
 
-const askedRequest = "GET /asked HTTP/1.1\r\nHo"
+const partialRequest = "GET /upcall HTTP/1.1\r\nHo"
 
-// asks sends half a head from an address and port.
-func (k *rig) asks(f family, client netip.AddrPort, want routerVerdict) *client {
+// sendPartial sends half a head from an address and port.
+func (k *rig) sendPartial(f family, client netip.AddrPort, want routerVerdict) *client {
 	k.t.Helper()
 	f.client = client
 	c := newClient(k, f, f.usual())
 	c.connect(routerVerdictSYN_ANSWERED)
 	action := uint32(actRedirect)
-	if want != routerVerdictASKED {
+	if want != routerVerdictUPCALL {
 		action = actShot
 	}
-	k.want(packet.Build(c.packet(packet.ACK|packet.PSH, askedRequest)), want, action)
+	k.want(packet.Build(c.packet(packet.ACK|packet.PSH, partialRequest)), want, action)
 	return c
 }
 
@@ -58,25 +58,25 @@ func TestShareOfASource(t *testing.T) {
 		greedy, other := f.client, otherSource(f)
 		var clients []*client
 		for n := range testPending / 9 { // each has an eighth of what is free then
-			clients = append(clients, k.asks(f, f.nth(n).client, routerVerdictASKED))
+			clients = append(clients, k.sendPartial(f, f.nth(n).client, routerVerdictUPCALL))
 		}
 		if source, all := k.held(greedy); int(source) != len(clients) || int(all) != len(clients) {
 			t.Fatalf("%d of %d are counted, want %d", source, all, len(clients))
 		}
-		k.asks(f, f.nth(1000).client, routerVerdictDROP_SOURCE_FULL)
-		k.want(packet.Build(clients[0].packet(packet.ACK|packet.PSH, askedRequest)), routerVerdictASKED, actRedirect) // one that is there
-		honest := k.asks(f, other, routerVerdictASKED)
+		k.sendPartial(f, f.nth(1000).client, routerVerdictDROP_SOURCE_FULL)
+		k.want(packet.Build(clients[0].packet(packet.ACK|packet.PSH, partialRequest)), routerVerdictUPCALL, actRedirect) // one that is there
+		honest := k.sendPartial(f, other, routerVerdictUPCALL)
 		if source, _ := k.held(other); source != 1 {
 			t.Errorf("%d of the honest source are counted", source)
 		}
 
 		k.want(packet.Build(clients[0].packet(packet.RST, "")), routerVerdictCONSUMED, actShot)
-		clients[0] = k.asks(f, f.nth(1001).client, routerVerdictASKED)
+		clients[0] = k.sendPartial(f, f.nth(1001).client, routerVerdictUPCALL)
 
 		// the honest one is decided, and its session begins
 		k.idle(1, f, func(s *routerSplice) { s.Surrogate = 1 })
-		k.must(k.Decide(other, f.vip, honest.seq, Decision{Surrogate: 1, Pool: 1, Method: uint8(routerMethodMETHOD_GET), Request: uint64(len(askedRequest))}))
-		k.want(packet.Build(honest.packet(packet.ACK|packet.PSH, askedRequest)), routerVerdictHANDOFF, actRedirect)
+		k.must(k.Decide(other, f.vip, honest.seq, Decision{Surrogate: 1, Pool: 1, Method: uint8(routerMethodMETHOD_GET), Request: uint64(len(partialRequest))}))
+		k.want(packet.Build(honest.packet(packet.ACK|packet.PSH, partialRequest)), routerVerdictHANDOFF, actRedirect)
 		if source, all := k.held(other); source != 0 || int(all) != len(clients) {
 			t.Errorf("%d of the honest source are counted, and %d of all", source, all)
 		}
@@ -90,7 +90,7 @@ func TestSourcesAreCountedAnew(t *testing.T) {
 	k.tap()
 	k.vip(f)
 	for n := range 4 {
-		k.asks(f, f.nth(n).client, routerVerdictASKED)
+		k.sendPartial(f, f.nth(n).client, routerVerdictUPCALL)
 	}
 	k.ForgetClient(f.nth(0).client, f.vip)
 	key := tuple(otherSource(f), f.vip)

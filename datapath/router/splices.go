@@ -50,7 +50,7 @@ type Splice struct {
 	SndBase         uint32 // SndNxt when the client came: while SndUna is the same, the client still holds all it sent
 	ToServerSeq     uint32
 	ToServerAck     uint32
-	TSTold          uint32 // newest timestamp told to the surrogate
+	TSSent          uint32 // newest timestamp told to the surrogate
 	TSServer        uint32 // newest timestamp seen from it
 	TSClient        uint32 // newest timestamp told to the client
 	TSFromClient    uint32 // newest timestamp seen from it
@@ -71,7 +71,7 @@ type Splice struct {
 func (s Splice) IdleWindow() uint16 {
 	window := max(uint32(routerSessionBoundIDLE_WINDOW), 2*uint32(s.ServerMSS))
 	if s.WScale {
-		return uint16((window + 1<<ToldWscale - 1) >> ToldWscale)
+		return uint16((window + 1<<OurWscale - 1) >> OurWscale)
 	}
 	return uint16(min(window, 65535))
 }
@@ -93,7 +93,7 @@ func (r *Router) splice(number uint32, k *routerSplice) Splice {
 		Client: datapath.AddrPort(k.Client.Src, k.Client.Sport), VIP: datapath.AddrPort(k.Client.Dst, k.Client.Dport),
 		SndNxt: k.SndNxt, RcvNxt: k.RcvNxt, SndUna: k.SndUna, RcvBase: k.RcvBase, SndBase: k.SndBase,
 		ToServerSeq: k.ToServerSeq, ToServerAck: k.ToServerAck,
-		TSTold: k.TsTold, TSServer: k.TsServer, TSClient: k.TsClient, TSFromClient: k.TsTold - k.TsToServer,
+		TSSent: k.TsSent, TSServer: k.TsServer, TSClient: k.TsClient, TSFromClient: k.TsSent - k.TsToServer,
 		Unanswered: routerFraming(k.Response) == routerFramingFRAMING_HEAD,
 		Timestamps: k.Flags&uint32(routerSpliceFlagSPLICE_TS) != 0,
 		WScale:     k.Flags&uint32(routerSpliceFlagSPLICE_SERVER_WSCALE) != 0,
@@ -152,7 +152,7 @@ type Leg struct {
 	ISS       uint32 // initial send sequence number
 	Ifindex   int    // towards the surrogate
 	TSval     uint32 // told in the SYN
-	// Late is how long the SYN-ACK waits for its acknowledgement, which the caller sends before TakeUp. 0: the kernel sends it at once.
+	// Late is how long the SYN-ACK waits for its acknowledgement, which the caller sends before CompleteLeg. 0: the kernel sends it at once.
 	Late time.Duration
 }
 
@@ -162,7 +162,7 @@ func (r *Router) OpenLeg(l Leg) error {
 	k := routerSplice{
 		State: uint8(Opening), LegClass: l.Class, Surrogate: l.Surrogate,
 		Server: tuple(l.Server, l.Router),
-		SndNxt: l.ISS + 1, SndUna: l.ISS, TsTold: l.TSval, TsHeard: l.TSval,
+		SndNxt: l.ISS + 1, SndUna: l.ISS, TsSent: l.TSval, TsEchoed: l.TSval,
 		Late:  millis(l.Late),
 		Since: datapath.Clock(), Seen: datapath.Clock(),
 	}
@@ -259,8 +259,8 @@ func (r *Router) HasQueue(surrogate uint16, class, band uint8) bool {
 	return err == nil && q != nil
 }
 
-// TakeIdle removes the longest idle leg from a queue. False: it is empty. The leg may be dead; Retire tells.
-func (r *Router) TakeIdle(surrogate uint16, class, band uint8) (uint32, bool, error) {
+// PopIdle removes the longest idle leg from a queue. False: it is empty. The leg may be dead; Retire tells.
+func (r *Router) PopIdle(surrogate uint16, class, band uint8) (uint32, bool, error) {
 	q, err := r.queue(surrogate, class, band)
 	if err != nil {
 		return 0, false, fmt.Errorf("take an idle leg: %w", err)
@@ -277,8 +277,8 @@ func (r *Router) TakeIdle(surrogate uint16, class, band uint8) (uint32, bool, er
 	return number, true, nil
 }
 
-// PutIdle returns a leg that TakeIdle gave.
-func (r *Router) PutIdle(surrogate uint16, class, band uint8, number uint32) error {
+// PushIdle returns a leg that PopIdle gave.
+func (r *Router) PushIdle(surrogate uint16, class, band uint8, number uint32) error {
 	q, err := r.queue(surrogate, class, band)
 	if err == nil && q == nil {
 		err = ebpf.ErrKeyNotExist
@@ -294,17 +294,17 @@ func (r *Router) PutIdle(surrogate uint16, class, band uint8, number uint32) err
 
 // Surrogate is what the kernel counted for a surrogate.
 type Surrogate struct {
-	Active     int                // sessions now
-	Idle       [LegClasses]int    // legs ready now
-	Fresh      [LegClasses]int    // those of them that have served nobody
-	Taken      [LegClasses]uint64 // legs taken from the queues
-	TakenFresh [LegClasses]uint64 // those of them that had served nobody
-	Missed     [LegClasses]uint64 // requests that found none
-	Recycled   uint64
-	Handoffs   uint64
-	Failed     uint64 // handoffs that met a close before a response byte
-	BytesIn    uint64 // to the surrogate, of sessions that have ended
-	BytesOut   uint64
+	Active      int                // sessions now
+	Idle        [LegClasses]int    // legs ready now
+	Fresh       [LegClasses]int    // those of them that have served nobody
+	Popped      [LegClasses]uint64 // legs taken from the queues
+	PoppedFresh [LegClasses]uint64 // those of them that had served nobody
+	Missed      [LegClasses]uint64 // requests that found none
+	Recycled    uint64
+	Handoffs    uint64
+	Failed      uint64 // handoffs that met a close before a response byte
+	BytesIn     uint64 // to the surrogate, of sessions that have ended
+	BytesOut    uint64
 }
 
 // Surrogate reads a surrogate's counters.
@@ -314,7 +314,7 @@ func (r *Router) Surrogate(id uint16) (Surrogate, error) {
 		return Surrogate{}, fmt.Errorf("read surrogate %d: %w", id, err)
 	}
 	s := Surrogate{
-		Active: int(k.Active), Taken: k.Taken, TakenFresh: k.TakenFresh, Missed: k.Missed,
+		Active: int(k.Active), Popped: k.Popped, PoppedFresh: k.PoppedFresh, Missed: k.Missed,
 		Recycled: k.Recycled, Handoffs: k.Handoffs, Failed: k.Failed, BytesIn: k.BytesIn, BytesOut: k.BytesOut,
 	}
 	for i, n := range k.Idle {

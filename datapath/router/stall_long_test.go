@@ -107,8 +107,8 @@ func TestSweepsOfAMillionSessions(t *testing.T) {
 	measureSweeps(t, "and swept", func() { end(each)(); sweep() })
 	for i := range pending {
 		key := tuple(client(n+i), vip)
-		k.must(k.maps.Clients.Update(key, &routerClient{State: uint8(routerClientStateCLIENT_ASKED), Since: datapath.Clock()}, ebpf.UpdateAny))
-		k.must(k.maps.Promised.Update(routerPromiseKey{Client: key}, &routerClient{Since: datapath.Clock()}, ebpf.UpdateAny))
+		k.must(k.maps.Clients.Update(key, &routerClient{State: uint8(routerClientStateCLIENT_UPCALL), Since: datapath.Clock()}, ebpf.UpdateAny))
+		k.must(k.maps.SynOptions.Update(routerSynKey{Client: key}, &routerClient{Since: datapath.Clock()}, ebpf.UpdateAny))
 	}
 	k.measureRuns("run of splices", routerCommandKindCOMMAND_SWEEP, spliceRun)
 	for range 4 {

@@ -40,7 +40,7 @@ func TestStateIsAdopted(t *testing.T) {
 	leg := Leg{Number: 5, Surrogate: 1, Server: f.surrogate, Router: f.router, ISS: 1, Ifindex: 1}
 	for _, err := range []error{
 		first.Attach(lo.Index), first.SetConfig(Config{MSS: testMSS, TSOffset: 7}), first.OpenLeg(leg), first.MakeQueue(1, 3, BandFresh),
-		first.PutIdle(1, 3, BandFresh, 5), first.SetTables(numbered(f, false)), first.NamePool(7, "video"), first.maps.LingeringLost.Unpin(), first.Close(), // as an earlier version had no such map
+		first.PushIdle(1, 3, BandFresh, 5), first.SetTables(numbered(f, false)), first.NamePool(7, "video"), first.maps.LingeringLost.Unpin(), first.Close(), // as an earlier version had no such map
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -58,7 +58,7 @@ func TestStateIsAdopted(t *testing.T) {
 	if s, err := second.Splice(5); err != nil || s.State != Opening || s.Server != f.surrogate {
 		t.Errorf("splice: %+v, %v", s, err)
 	}
-	if n, ok, err := second.TakeIdle(1, 3, BandFresh); err != nil || !ok || n != 5 {
+	if n, ok, err := second.PopIdle(1, 3, BandFresh); err != nil || !ok || n != 5 {
 		t.Errorf("idle leg: %d, %t, %v", n, ok, err)
 	}
 	if c, err := second.Config(); err != nil || c.TSOffset != 7 {

@@ -126,7 +126,7 @@ func TestWithinTheWindow(t *testing.T) {
 		}
 		k.tap()
 		k.aged(1, 0, func(s *routerSplice) { s.SndEdge = s.SndNxt })
-		c.send(packet.ACK, plainRequest[:1], routerVerdictASKED, actRedirect) // a probe of a window that is closed
+		c.send(packet.ACK, plainRequest[:1], routerVerdictUPCALL, actRedirect) // a probe of a window that is closed
 	})
 }
 
@@ -145,7 +145,7 @@ func TestChallengeAcknowledgesWhatIsThere(t *testing.T) {
 	})
 }
 
-// Rule TimeHeard: a timestamp that is far ahead may be one that the surrogate has discarded, and may be not.
+// Rule TimeEchoed: a timestamp that is far ahead may be one that the surrogate has discarded, and may be not.
 func TestTimestampFarAhead(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, tc := range []struct {
@@ -185,7 +185,7 @@ func TestTimestampFarAhead(t *testing.T) {
 
 // Rule WindowLast: a surrogate takes no window from a packet that begins before the one whose window it took last. A client that has
 // told one ahead of its bytes leaves a leg on which the next client's windows count for nothing.
-func TestWindowToldAhead(t *testing.T) {
+func TestWindowSentAhead(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, flags := range []packet.Flags{packet.ACK | packet.FIN, packet.RST} {
 			k, c, s := spliced(t, f)
@@ -220,7 +220,7 @@ func TestBlindTimestamp(t *testing.T) {
 }
 
 // What a client without timestamps was promised, nobody else overwrites or takes away.
-func TestPromiseIsTheClients(t *testing.T) {
+func TestSynOptionsBelongToTheClient(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		promised := packet.Options{}.AppendMSS(f.mss).AppendNOP(1).AppendWindowScale(9)
 		for name, blind := range map[string]func(c *client) packet.Spec{
@@ -245,14 +245,14 @@ func TestPromiseIsTheClients(t *testing.T) {
 }
 
 // A client that is being asked about is forgotten by its own RST only.
-func TestBlindRSTWhileAsked(t *testing.T) {
+func TestBlindRSTDuringAnUpcall(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
 		k.vip(f)
 		k.tap()
 		c := newClient(k, f, f.usual())
 		c.connect(routerVerdictSYN_ANSWERED)
-		c.send(packet.ACK, "BREW / HTTP/1.1\r\n", routerVerdictASKED, actRedirect)
+		c.send(packet.ACK, "BREW / HTTP/1.1\r\n", routerVerdictUPCALL, actRedirect)
 		p := c.packet(packet.RST, "")
 		p.Seq += 1 << 20
 		k.want(packet.Build(p), routerVerdictDROP_WINDOW, actShot)
@@ -428,14 +428,14 @@ func TestSurrogatesInterface(t *testing.T) {
 	})
 }
 
-// What a surrogate said unasked is not the answer to the request of a client that has moved there: its session ends.
-func TestUnaskedOfAMovedClient(t *testing.T) {
+// What a surrogate said unsolicited is not the answer to the request of a client that has moved there: its session ends.
+func TestUnsolicitedResponseToAMovedClient(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, _, two := twoPools(t, f)
 		events := k.events()
-		unasked := two.packet(packet.ACK, plainResponse)
+		unsolicited := two.packet(packet.ACK, plainResponse)
 		two.takes(c.send(packet.ACK, otherRequest, routerVerdictMOVED, actRedirect))
-		k.want(packet.Build(unasked), routerVerdictRESET_SENT, actRedirect)
+		k.want(packet.Build(unsolicited), routerVerdictRESET_SENT, actRedirect)
 		events.want(Event{End: Cut, Class: f.class(), Surrogate: 2, Splice: 2, Requests: 1})
 		if got := State(k.splice(2).State); got != Dead {
 			t.Errorf("state: got %v, want %v", got, Dead)

@@ -37,15 +37,15 @@ func millis(d time.Duration) uint32 { return uint32(min(d.Milliseconds(), 1<<31-
 
 // sweeper is where the sweeps stand. One goroutine at a time uses it.
 type sweeper struct {
-	splice   uint32 // is next
-	clients  walk[routerTuple, routerClient]
-	sources  sources // of the clients, as far as the walk has come
-	promised walk[routerPromiseKey, routerClient]
-	second   bool // of the two was the last
-	flows    walk[routerTuple, routerFlow]
-	lost     uint64    // clients that lingered and found no room in the queue, so far
-	walkAt   time.Time // all of those have lingered long enough; zero: there are none
-	walking  bool
+	splice     uint32 // is next
+	clients    walk[routerTuple, routerClient]
+	sources    sources // of the clients, as far as the walk has come
+	synOptions walk[routerSynKey, routerClient]
+	second     bool // of the two was the last
+	flows      walk[routerTuple, routerFlow]
+	lost       uint64    // clients that lingered and found no room in the queue, so far
+	walkAt     time.Time // all of those have lingered long enough; zero: there are none
+	walking    bool
 }
 
 // Sweep ends sessions that have had their time, of the next share. The ends come as events.
@@ -99,8 +99,8 @@ func (r *Router) SweepClients(t Timeouts) error {
 		return past(c.Since, handshake, now)
 	}
 	if s.second {
-		_, err := s.promised.on(clientShare, func(_ *routerPromiseKey, c *routerClient) bool { return old(c) }, func(keys []routerPromiseKey) error {
-			return r.forget(routerSpliceCommand{Kind: uint16(routerCommandKindCOMMAND_FORGET_PROMISED)}, keys)
+		_, err := s.synOptions.on(clientShare, func(_ *routerSynKey, c *routerClient) bool { return old(c) }, func(keys []routerSynKey) error {
+			return r.forget(routerSpliceCommand{Kind: uint16(routerCommandKindCOMMAND_FORGET_SYN_OPTIONS)}, keys)
 		})
 		return err
 	}
@@ -163,7 +163,7 @@ func (r *Router) sweepLingering(now time.Time) error {
 }
 
 // forget has the kernel look again at entries that were found, and delete them if they are still what they were.
-func (r *Router) forget(c routerSpliceCommand, keys []routerPromiseKey) error {
+func (r *Router) forget(c routerSpliceCommand, keys []routerSynKey) error {
 	for len(keys) > 0 {
 		n := min(len(keys), int(routerBoundCOMMAND_KEYS))
 		c.Count = uint32(n)
@@ -176,8 +176,8 @@ func (r *Router) forget(c routerSpliceCommand, keys []routerPromiseKey) error {
 }
 
 // unnumbered are the keys as a command has them, of tables that know a client by its tuple alone.
-func unnumbered(clients []routerTuple) []routerPromiseKey {
-	keys := make([]routerPromiseKey, len(clients))
+func unnumbered(clients []routerTuple) []routerSynKey {
+	keys := make([]routerSynKey, len(clients))
 	for i, c := range clients {
 		keys[i].Client = c
 	}

@@ -141,8 +141,8 @@ func TestSweepLingeringAtOnce(t *testing.T) {
 
 // keyOf is the client's key in a table of clients.
 func keyOf(k *rig, m *ebpf.Map, client routerTuple) any {
-	if m == k.maps.Promised {
-		return routerPromiseKey{Client: client}
+	if m == k.maps.SynOptions {
+		return routerSynKey{Client: client}
 	}
 	return client
 }
@@ -200,12 +200,12 @@ func TestSweepClients(t *testing.T) {
 	}{
 		{k.maps.Clients, routerClientStateCLIENT_SYN, 129 * time.Second, true},
 		{k.maps.Clients, routerClientStateCLIENT_SYN, 131 * time.Second, false},
-		{k.maps.Clients, routerClientStateCLIENT_ASKED, 4 * time.Second, true},
-		{k.maps.Clients, routerClientStateCLIENT_ASKED, 6 * time.Second, false},
+		{k.maps.Clients, routerClientStateCLIENT_UPCALL, 4 * time.Second, true},
+		{k.maps.Clients, routerClientStateCLIENT_UPCALL, 6 * time.Second, false},
 		{k.maps.Clients, routerClientStateCLIENT_LOCAL, 6 * time.Second, false},
-		{k.maps.Clients, routerClientStateCLIENT_ASKED, -100 * time.Millisecond, true}, // by another processor meanwhile
-		{k.maps.Promised, routerClientStateCLIENT_SYN, 129 * time.Second, true},
-		{k.maps.Promised, routerClientStateCLIENT_SYN, 131 * time.Second, false},
+		{k.maps.Clients, routerClientStateCLIENT_UPCALL, -100 * time.Millisecond, true}, // by another processor meanwhile
+		{k.maps.SynOptions, routerClientStateCLIENT_SYN, 129 * time.Second, true},
+		{k.maps.SynOptions, routerClientStateCLIENT_SYN, 131 * time.Second, false},
 	} {
 		key := keyOf(k, c.m, tuple(f.nth(n).client, f.vip))
 		k.must(c.m.Update(key, &routerClient{State: uint8(c.state), Since: since(c.age)}, ebpf.UpdateAny))
@@ -234,7 +234,7 @@ func TestForgetLooksAgain(t *testing.T) {
 		{routerCommandKindCOMMAND_FORGET_FLOWS, k.maps.Flows, routerFlow{Splice: datapath.Clock(), Side: uint32(routerSideSIDE_LINGER)},
 			routerFlow{Splice: since(time.Hour), Side: uint32(routerSideSIDE_RESET)}},
 		{routerCommandKindCOMMAND_FORGET_CLIENTS, k.maps.Clients, &routerClient{Since: datapath.Clock()}, &routerClient{Since: since(time.Hour)}},
-		{routerCommandKindCOMMAND_FORGET_PROMISED, k.maps.Promised, &routerClient{Since: datapath.Clock()}, &routerClient{Since: since(time.Hour)}},
+		{routerCommandKindCOMMAND_FORGET_SYN_OPTIONS, k.maps.SynOptions, &routerClient{Since: datapath.Clock()}, &routerClient{Since: since(time.Hour)}},
 	} {
 		for stays, value := range map[bool]any{true: tc.now, false: tc.old} {
 			k.must(tc.m.Update(keyOf(k, tc.m, key), value, ebpf.UpdateAny))
@@ -267,7 +267,7 @@ func TestSweepsGoRound(t *testing.T) {
 			t.Errorf("pass %d: %d sessions ended, want 3", pass, ended)
 		}
 	}
-	for _, m := range []*ebpf.Map{k.maps.Clients, k.maps.Promised} {
+	for _, m := range []*ebpf.Map{k.maps.Clients, k.maps.SynOptions} {
 		for i := range n {
 			age := time.Duration(i%2) * time.Hour
 			k.must(m.Update(keyOf(k, m, tuple(client(i), families[0].vip)), &routerClient{Since: since(age)}, ebpf.UpdateAny))
@@ -276,7 +276,7 @@ func TestSweepsGoRound(t *testing.T) {
 	for range 2 * ((n + clientShare - 1) / clientShare) {
 		k.must(k.SweepClients(testTimeouts))
 	}
-	for name, m := range map[string]*ebpf.Map{"clients": k.maps.Clients, "promised": k.maps.Promised} {
+	for name, m := range map[string]*ebpf.Map{"clients": k.maps.Clients, "syn_options": k.maps.SynOptions} {
 		if got := count(k, m); got != n/2 {
 			t.Errorf("%s: %d are left, want %d", name, got, n/2)
 		}

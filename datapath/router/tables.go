@@ -62,7 +62,7 @@ func (r *Router) setTables(t Tables, c routerConfig) error {
 	for id := range uint16(MaxPools) {
 		p, ok := t.Pools[id]
 		if !ok {
-			p = Pool{Policy: Ask}
+			p = Pool{Policy: Upcall}
 		}
 		if err := r.writePool(next, id, p); err != nil {
 			return err
@@ -229,7 +229,7 @@ type Route struct {
 	Method    uint8
 	Prefix    string // at most RouteBytes
 	Pool      uint16
-	Ask       bool
+	Upcall    bool
 }
 
 // SetRoutes replaces all hosts and routes, one by one.
@@ -258,8 +258,8 @@ func (r *Router) writeRoutes(generation uint32, hosts []Host, routes []Route) er
 			return fmt.Errorf("set routes: prefix %q is longer than %d bytes", p.Prefix, RouteBytes)
 		}
 		v := routerRoute{Pool: p.Pool}
-		if p.Ask {
-			v.Ask = 1
+		if p.Upcall {
+			v.Upcall = 1
 		}
 		prefixes[k] = v
 	}
@@ -278,11 +278,11 @@ type Policy uint16
 
 // The policies that the kernel knows.
 const (
-	Turns   = Policy(routerPolicyPOLICY_TURNS)
-	Hash    = Policy(routerPolicyPOLICY_HASH)
-	Nearest = Policy(routerPolicyPOLICY_NEAREST)
-	Least   = Policy(routerPolicyPOLICY_LEAST)
-	Ask     = Policy(routerPolicyPOLICY_ASK)
+	RoundRobin = Policy(routerPolicyPOLICY_ROUND_ROBIN)
+	Hash       = Policy(routerPolicyPOLICY_HASH)
+	Nearest    = Policy(routerPolicyPOLICY_NEAREST)
+	Least      = Policy(routerPolicyPOLICY_LEAST)
+	Upcall     = Policy(routerPolicyPOLICY_UPCALL)
 )
 
 // Reuse says which of a pool's legs a request may take that have served another client.
@@ -321,7 +321,7 @@ func (r *Router) writePool(generation uint32, id uint16, p Pool) error {
 	}
 	k.Policy, k.Reuse = uint16(p.Policy), uint16(p.Reuse)
 	if len(p.Members) > PoolMembers && p.Policy == Least {
-		k.Policy = uint16(Ask)
+		k.Policy = uint16(Upcall)
 	}
 	k.Members = uint16(copy(k.Member[:], p.Members))
 	if err := r.maps.Pools.Update(poolPlace(generation, id), k, ebpf.UpdateAny); err != nil {

@@ -25,7 +25,7 @@ func TestWindowOfTheNextClient(t *testing.T) {
 			}
 			r := c.send(packet.ACK|packet.FIN, "", routerVerdictRECYCLED, actRedirect)
 			s.takes(r)
-			packettest.Check(t, r.frame, packettest.TCP(packettest.Window(idleWindow>>ToldWscale)))
+			packettest.Check(t, r.frame, packettest.TCP(packettest.Window(idleWindow>>OurWscale)))
 
 			k.ifindex = k.link(fmt.Sprintf("window%t", acked))
 			w := k.capture(k.ifindex)
@@ -38,7 +38,7 @@ func TestWindowOfTheNextClient(t *testing.T) {
 			p := next.packet(packet.ACK, plainRequest)
 			p.Window = 100
 			r = k.want(packet.Build(p), routerVerdictHANDOFF, actRedirect)
-			told := k.splice(1).WindowTold
+			told := k.splice(1).WindowSent
 			if told == 0 {
 				t.Fatal("no window was told")
 			}

@@ -272,20 +272,20 @@ func (r *router) lostLegs(now map[string]float64) {
 
 // sums holds the verdicts against the packets of the interfaces: each packet has one, or two when it came by way of user space.
 func (r *router) sums(now map[string]float64) {
-	verdicts, asked := 0.0, 0.0
+	verdicts, upcalls := 0.0, 0.0
 	for name, value := range now {
 		if !strings.HasPrefix(name, "baton_router_packets_total{") {
 			continue
 		}
 		verdicts += value - r.before[name]
-		if strings.Contains(name, `"asked"`) || strings.Contains(name, `"upcall"`) {
-			asked += value - r.before[name]
+		if strings.Contains(name, `"upcall"`) {
+			upcalls += value - r.before[name]
 		}
 	}
 	packets := float64(r.n.packets() - r.packets)
 	const slack = 200 // packets of the moment, of ARP and of IPv6
-	if verdicts < packets-slack || verdicts > packets+2*asked+slack {
-		r.n.ledger.add(Process, "%v packets have come and %v verdicts were given, %v of them to ask user space", packets, verdicts, asked)
+	if verdicts < packets-slack || verdicts > packets+2*upcalls+slack {
+		r.n.ledger.add(Process, "%v packets have come and %v verdicts were given, %v of them upcalls", packets, verdicts, upcalls)
 	}
 }
 

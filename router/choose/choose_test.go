@@ -306,7 +306,7 @@ func TestHashQuery(t *testing.T) {
 	}
 }
 
-func TestPickTakesTurns(t *testing.T) {
+func TestPickIsRoundRobin(t *testing.T) {
 	table := []uint16{4, 7, 9}
 	for turn, want := range []uint16{4, 7, 9, 4} {
 		if got, ok := Pick(table, uint64(turn)); !ok || got != want {

@@ -128,7 +128,7 @@ func Explain(cfg *config.Config, q Question, health func(surrogate string) Healt
 		return e, nil
 	}
 	e.Route = &Route{Index: matched.Route, Line: matched.Line, Match: matched.Reason}
-	e.decider(&asked{cfg: cfg, table: table, vip: vip, req: &req, size: size, pool: matched.Pool, health: health})
+	e.decider(&routed{cfg: cfg, table: table, vip: vip, req: &req, size: size, pool: matched.Pool, health: health})
 	e.choose(&cfg.VIPs[vip], &cfg.Pools[matched.Pool], &req, q.Client, health)
 	return e, nil
 }
@@ -144,8 +144,8 @@ func (e *Explanation) end(status int, reason, because string) {
 	e.Action = fmt.Sprintf("the router answers %d", status)
 }
 
-// asked is a request whose route is known.
-type asked struct {
+// routed is a request whose route is known.
+type routed struct {
 	cfg    *config.Config
 	table  *route.Table
 	vip    int
@@ -156,7 +156,7 @@ type asked struct {
 }
 
 // decider tells who decides. The rules are those that the kernel's tables are made by.
-func (e *Explanation) decider(a *asked) {
+func (e *Explanation) decider(a *routed) {
 	vip, pool := &a.cfg.VIPs[a.vip], &a.cfg.Pools[a.pool]
 	kernel := a.table.Kernel()
 	entry := kernel.Lookup(a.vip, a.req)

@@ -44,10 +44,10 @@ func (c *class) queues() []uint8 {
 	return append(all, kernel.BandFresh)
 }
 
-// takeIdle takes the longest idle leg out of a queue. False: there is none.
-func (m *Manager) takeIdle(p *pool, classID, band uint8) (kernel.Splice, bool, error) {
+// popIdle takes the longest idle leg out of a queue. False: there is none.
+func (m *Manager) popIdle(p *pool, classID, band uint8) (kernel.Splice, bool, error) {
 	for {
-		number, ok, err := m.o.Kernel.TakeIdle(p.id, classID, band)
+		number, ok, err := m.o.Kernel.PopIdle(p.id, classID, band)
 		if err != nil || !ok {
 			return kernel.Splice{}, false, err
 		}
@@ -58,14 +58,14 @@ func (m *Manager) takeIdle(p *pool, classID, band uint8) (kernel.Splice, bool, e
 	}
 }
 
-// makeRoom retires an idle leg that not every client can use.
-func (m *Manager) makeRoom(p *pool) {
+// evict retires an idle leg that not every client can use.
+func (m *Manager) evict(p *pool) {
 	for id, c := range p.classes {
 		for _, band := range c.queues() {
 			if band == kernel.BandFresh {
 				break
 			}
-			if s, ok, err := m.takeIdle(p, id, band); err == nil && ok {
+			if s, ok, err := m.popIdle(p, id, band); err == nil && ok {
 				m.retire(p, s)
 				return
 			}

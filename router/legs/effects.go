@@ -15,14 +15,14 @@ type Kernel interface {
 
 	OpenLeg(l kernel.Leg) error
 	FreeLeg(number uint32, server, router netip.AddrPort) error
-	TakeUp(number uint32, surrogate uint16) (bool, error)
+	CompleteLeg(number uint32, surrogate uint16) (bool, error)
 	Retire(number uint32, surrogate uint16) (bool, error)
 	LimitRequests(id uint16, requests uint32) error
 
 	MakeQueue(surrogate uint16, class, band uint8) error
 	HasQueue(surrogate uint16, class, band uint8) bool
-	TakeIdle(surrogate uint16, class, band uint8) (number uint32, ok bool, err error)
-	PutIdle(surrogate uint16, class, band uint8, number uint32) error
+	PopIdle(surrogate uint16, class, band uint8) (number uint32, ok bool, err error)
+	PushIdle(surrogate uint16, class, band uint8, number uint32) error
 
 	Attach(ifindex int) error
 	SetPaths(surrogate uint16, ifindexes []int) error

@@ -25,9 +25,9 @@ func (m *Manager) answered(e kernel.Event, now time.Time) {
 	if o == nil {
 		return // of the leg that had this splice before
 	}
-	o.answered, o.taken = now, false
+	o.answered, o.completed = now, false
 	if c := p.classes[e.Class]; c != nil && len(c.waiters) > 0 {
-		m.takeUp(p, o)
+		m.complete(p, o)
 		return
 	}
 	p.due = earlier(p.due, now.Add(p.bounds.Handshake))
@@ -44,7 +44,7 @@ func earlier(a, b time.Time) time.Time {
 func (p *pool) held() []*opening {
 	var held []*opening
 	for _, o := range p.opening {
-		if !o.answered.IsZero() && !o.taken {
+		if !o.answered.IsZero() && !o.completed {
 			held = append(held, o)
 		}
 	}
@@ -52,8 +52,8 @@ func (p *pool) held() []*opening {
 	return held
 }
 
-// takeUpLate takes up the legs whose time has come.
-func (m *Manager) takeUpLate(p *pool, now time.Time) {
+// completeDue takes up the legs whose time has come.
+func (m *Manager) completeDue(p *pool, now time.Time) {
 	held := p.held()
 	for i, o := range held {
 		due := o.answered.Add(p.bounds.Handshake)
@@ -61,13 +61,13 @@ func (m *Manager) takeUpLate(p *pool, now time.Time) {
 			p.due = earlier(p.due, due)
 			return
 		}
-		m.takeUp(p, o)
+		m.complete(p, o)
 	}
 }
 
-// takeUp acknowledges a SYN-ACK, and has the leg idle.
-func (m *Manager) takeUp(p *pool, o *opening) {
-	o.taken = true
+// complete acknowledges a SYN-ACK, and has the leg idle.
+func (m *Manager) complete(p *pool, o *opening) {
+	o.completed = true
 	s, err := m.o.Kernel.Splice(o.leg.Number)
 	if err != nil || s.State != kernel.Answered {
 		return // it was reset, and its event is on the way
@@ -75,7 +75,7 @@ func (m *Manager) takeUp(p *pool, o *opening) {
 	if err := m.o.Wire.ACK(s, m.o.Timestamp()); err != nil {
 		m.o.Log.Debug("leg is not acknowledged", "surrogate", p.name, "err", err) // the surrogate repeats its SYN-ACK
 	}
-	if _, err := m.o.Kernel.TakeUp(s.Number, p.id); err != nil {
+	if _, err := m.o.Kernel.CompleteLeg(s.Number, p.id); err != nil {
 		m.o.Log.Error("leg is not taken up", "surrogate", p.name, "err", err)
 	}
 }

@@ -47,7 +47,7 @@ type Options struct {
 	Event func(surrogate, event string)
 }
 
-// Manager keeps the leg pools. Its clients are the data path (which takes legs by itself) and Want. What it decides follows from the events,
+// Manager keeps the leg pools. Its clients are the data path (which takes legs by itself) and WaitIdle. What it decides follows from the events,
 // the time and the answers of what its options name alone, so that a script can stand in their place.
 type Manager struct {
 	o      Options
@@ -120,7 +120,7 @@ func (m *Manager) Retire() {
 			m.look(p, id, c)
 			for _, band := range c.queues() {
 				for {
-					s, ok, err := m.takeIdle(p, id, band)
+					s, ok, err := m.popIdle(p, id, band)
 					if err != nil || !ok {
 						break
 					}
@@ -141,7 +141,7 @@ func (m *Manager) Update(surrogates []Surrogate) error {
 		p := m.pools[s.ID]
 		if p == nil || p.server != s.Address {
 			if p != nil {
-				p.turnAway()
+				p.failWaiters()
 			}
 			p = &pool{
 				id: s.ID, server: s.Address,
@@ -163,7 +163,7 @@ func (m *Manager) Update(surrogates []Surrogate) error {
 		if !keep[id] {
 			p.usable = false
 			p.bounds.Min = 0
-			p.turnAway()
+			p.failWaiters()
 		}
 	}
 	return nil
@@ -247,12 +247,12 @@ func (m *Manager) Facts(id uint16) Facts {
 	return Facts{}
 }
 
-// ErrNoLeg says why Want gave up.
+// ErrNoLeg says why WaitIdle gave up.
 var ErrNoLeg = errors.New("no server leg to be had")
 
-// Want returns when the surrogate has an idle leg of the class, opening one when there is none. Another request may be quicker
+// WaitIdle returns when the surrogate has an idle leg of the class, opening one when there is none. Another request may be quicker
 // to take it.
-func (m *Manager) Want(ctx context.Context, id uint16, classID uint8) error {
+func (m *Manager) WaitIdle(ctx context.Context, id uint16, classID uint8) error {
 	m.mu.Lock()
 	p := m.pools[id]
 	if p == nil || !p.usable || p.local {
@@ -265,7 +265,7 @@ func (m *Manager) Want(ctx context.Context, id uint16, classID uint8) error {
 	}
 	c := p.class(classID)
 	now := m.o.Now()
-	c.wanted = now
+	c.lastUsed = now
 	counted, err := m.o.Kernel.Surrogate(id)
 	if err != nil {
 		m.mu.Unlock()
@@ -279,32 +279,32 @@ func (m *Manager) Want(ctx context.Context, id uint16, classID uint8) error {
 	c.waiters = append(c.waiters, up)
 	for _, o := range p.held() {
 		if o.leg.Class == classID {
-			m.takeUp(p, o)
+			m.complete(p, o)
 			break
 		}
 	}
 	if p.openingOf(classID) < len(c.waiters) {
 		if p.legs >= p.bounds.Max {
-			m.makeRoom(p)
+			m.evict(p)
 		}
 		err = m.open(p, classID, now)
 	}
 	m.mu.Unlock()
 	if err != nil {
-		m.forsake(p, classID, up)
+		m.stopWaiting(p, classID, up)
 		return fmt.Errorf("%w: %w", ErrNoLeg, err)
 	}
 	select {
 	case err := <-up:
 		return err
 	case <-ctx.Done():
-		m.forsake(p, classID, up)
+		m.stopWaiting(p, classID, up)
 		return fmt.Errorf("%w in time", ErrNoLeg)
 	}
 }
 
-// forsake waits no longer. The pool may have left the configuration meanwhile, and its class be forgotten.
-func (m *Manager) forsake(p *pool, classID uint8, up chan error) {
+// stopWaiting waits no longer. The pool may have left the configuration meanwhile, and its class be forgotten.
+func (m *Manager) stopWaiting(p *pool, classID uint8, up chan error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if c := p.classes[classID]; c != nil {
@@ -312,8 +312,8 @@ func (m *Manager) forsake(p *pool, classID uint8, up chan error) {
 	}
 }
 
-// turnAway tells those who wait for a leg that there will be none. Called with the lock.
-func (p *pool) turnAway() {
+// failWaiters tells those who wait for a leg that there will be none. Called with the lock.
+func (p *pool) failWaiters() {
 	for _, c := range p.classes {
 		for _, w := range c.waiters {
 			w <- ErrNoLeg
@@ -357,7 +357,7 @@ func (m *Manager) open(p *pool, classID uint8, now time.Time) error {
 			return err
 		}
 	}
-	port, ok := p.ports.take()
+	port, ok := p.ports.alloc()
 	if !ok {
 		return fmt.Errorf("every port to %s is in use", p.name)
 	}
@@ -368,7 +368,7 @@ func (m *Manager) open(p *pool, classID uint8, now time.Time) error {
 	}
 	leg.ISS = m.initialSequence(leg, now)
 	if err := m.o.Kernel.OpenLeg(leg); err != nil {
-		p.ports.release(port)
+		p.ports.free(port)
 		return err
 	}
 	m.free = m.free[:len(m.free)-1]
@@ -408,7 +408,7 @@ func (m *Manager) release(p *pool, number uint32, server, router netip.AddrPort)
 	}
 	delete(p.opening, number)
 	delete(m.owner, number)
-	p.ports.release(router.Port())
+	p.ports.free(router.Port())
 	p.legs--
 	m.free = append(m.free, number)
 }

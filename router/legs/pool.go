@@ -44,22 +44,22 @@ type opening struct {
 	sent  time.Time
 	tries int
 
-	answered time.Time // zero: not yet
-	taken    bool      // and acknowledged
+	answered  time.Time // zero: not yet
+	completed bool      // and acknowledged
 }
 
 // class is the idle legs with one set of options.
 type class struct {
-	floor         int   // idle legs without demand
-	sizer         sizer // of all idle legs; where new clients take fresh ones alone, of the others
-	fresh         sizer // of those that have served nobody: they fit every client
-	taken, missed uint64
-	takenFresh    uint64
-	recycled      uint64
-	waiters       []chan error // each for one answer: nil, there is a leg
-	wanted        time.Time    // a request last needed it
-	bands         uint32       // that have a queue, but for the fresh: bit n is band n
-	looked        bool         // for queues of an earlier process
+	floor          int   // idle legs without demand
+	sizer          sizer // of all idle legs; where new clients take fresh ones alone, of the others
+	fresh          sizer // of those that have served nobody: they fit every client
+	popped, missed uint64
+	poppedFresh    uint64
+	recycled       uint64
+	waiters        []chan error // each for one answer: nil, there is a leg
+	lastUsed       time.Time    // a request last needed it
+	bands          uint32       // that have a queue, but for the fresh: bit n is band n
+	looked         bool         // for queues of an earlier process
 }
 
 // Limits of trying to open a leg.

@@ -48,8 +48,8 @@ func newPorts(r PortRange) *ports {
 	return &ports{PortRange: r, next: r.Low + uint16(rand.N(int(r.High-r.Low)+1)), used: make(map[uint16]struct{})}
 }
 
-// take gives the port whose last use is longest ago. False: all are in use.
-func (p *ports) take() (uint16, bool) {
+// alloc returns the port whose last use is longest ago. False: all are in use.
+func (p *ports) alloc() (uint16, bool) {
 	for range int(p.High) - int(p.Low) + 1 {
 		port := p.next
 		if p.next == p.High {
@@ -67,4 +67,4 @@ func (p *ports) take() (uint16, bool) {
 
 func (p *ports) claim(port uint16) { p.used[port] = struct{}{} }
 
-func (p *ports) release(port uint16) { delete(p.used, port) }
+func (p *ports) free(port uint16) { delete(p.used, port) }

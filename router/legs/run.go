@@ -95,7 +95,7 @@ func (m *Manager) tick(p *pool, now time.Time) {
 	}
 	p.due = now.Add(restEvery)
 	m.repeatSYNs(p, now)
-	m.takeUpLate(p, now)
+	m.completeDue(p, now)
 	if !p.usable || p.local {
 		return
 	}
@@ -107,7 +107,7 @@ func (m *Manager) tick(p *pool, now time.Time) {
 	for id, c := range p.classes {
 		u := c.since(counted, id)
 		if u.missed > 0 {
-			c.wanted = now
+			c.lastUsed = now
 		}
 		short, busy := c.size(now, u, p.floor(id, m.defaultClass(p.server.Addr()), now), p.bounds.Max, p.reuse)
 		if busy {
@@ -121,11 +121,11 @@ func (m *Manager) tick(p *pool, now time.Time) {
 		}
 		for i := range min(short-p.openingOf(id), openBatch) {
 			if p.legs >= p.bounds.Max && p.reuse == config.ReuseSafe {
-				m.makeRoom(p) // new clients can use none of those
+				m.evict(p) // new clients can use none of those
 			}
 			if err := m.open(p, id, now); err != nil {
 				m.o.Log.Debug("leg is not opened", "surrogate", p.name, "err", err)
-				if i == 0 && u.taken == 0 && u.missed == 0 {
+				if i == 0 && u.popped == 0 && u.missed == 0 {
 					p.due = now.Add(restEvery) // nothing has changed, nor has that
 				}
 				break
@@ -142,7 +142,7 @@ func (p *pool) floor(id, usual uint8, now time.Time) int {
 	switch {
 	case id == usual:
 		return p.bounds.Min
-	case now.Sub(p.classes[id].wanted) < rareClassLife:
+	case now.Sub(p.classes[id].lastUsed) < rareClassLife:
 		return min(p.bounds.Min, 1+p.bounds.Min/4)
 	}
 	return 0
@@ -151,9 +151,9 @@ func (p *pool) floor(id, usual uint8, now time.Time) int {
 // repeatSYNs asks again for what has not been answered, and gives it up in the end.
 func (m *Manager) repeatSYNs(p *pool, now time.Time) {
 	for number, o := range p.opening {
-		held := !o.answered.IsZero() && !o.taken
+		held := !o.answered.IsZero() && !o.completed
 		since := o.sent
-		if o.taken {
+		if o.completed {
 			since = o.answered.Add(p.bounds.Handshake)
 		}
 		if held || now.Sub(since) < synTimeout<<(o.tries-1) || m.caughtUp(p, number, now) {
@@ -192,8 +192,8 @@ func (m *Manager) caughtUp(p *pool, number uint32, now time.Time) bool {
 	return true
 }
 
-// tellClient tells the client of a leg that ended here, where it cannot know otherwise.
-func (m *Manager) tellClient(s kernel.Splice, end kernel.End) {
+// notifyClient tells the client of a leg that ended here, where it cannot know otherwise.
+func (m *Manager) notifyClient(s kernel.Splice, end kernel.End) {
 	if s.Client.Port() == 0 {
 		return
 	}
@@ -229,7 +229,7 @@ func (m *Manager) renew(p *pool, now time.Time) {
 		if due {
 			m.renewClass(p, id, counted.Idle[id], counted.Fresh[id], now)
 		}
-		if c.floor == 0 && counted.Idle[id] == 0 && len(c.waiters) == 0 && now.Sub(c.wanted) > rareClassLife {
+		if c.floor == 0 && counted.Idle[id] == 0 && len(c.waiters) == 0 && now.Sub(c.lastUsed) > rareClassLife {
 			delete(p.classes, id)
 		}
 	}
@@ -247,9 +247,9 @@ func (p *pool) surplus(c *class, idle int) int {
 		return idle
 	}
 	if p.reuse == config.ReuseAlways {
-		return max(0, idle-surplusAbove(max(c.sizer.want, c.fresh.want)))
+		return max(0, idle-surplusAbove(max(c.sizer.target, c.fresh.target)))
 	}
-	return max(0, idle-surplusAbove(c.sizer.want)-surplusAbove(c.fresh.want)) // none stands in for the other
+	return max(0, idle-surplusAbove(c.sizer.target)-surplusAbove(c.fresh.target)) // none stands in for the other
 }
 
 // renewClass looks at the legs that have been idle for longest.
@@ -260,7 +260,7 @@ func (m *Manager) renewClass(p *pool, id uint8, idle, fresh int, now time.Time) 
 		if band == kernel.BandFresh {
 			legs = fresh
 			if p.usable {
-				surplus = max(0, min(surplus, fresh-surplusAbove(c.fresh.want)))
+				surplus = max(0, min(surplus, fresh-surplusAbove(c.fresh.target)))
 			}
 		}
 		idle -= m.renewQueue(p, id, band, legs, surplus, now)
@@ -275,7 +275,7 @@ func (m *Manager) renewQueue(p *pool, id, band uint8, legs, surplus int, now tim
 	}
 	first, kept := uint32(0), 0
 	for range min(legs, renewBatch) {
-		s, ok, err := m.takeIdle(p, id, band)
+		s, ok, err := m.popIdle(p, id, band)
 		if err != nil && !p.unread {
 			p.unread = true
 			m.o.Log.Error("idle legs are not renewed", "surrogate", p.name, "err", err)
@@ -291,7 +291,7 @@ func (m *Manager) renewQueue(p *pool, id, band uint8, legs, surplus int, now tim
 			m.o.Log.Info("surrogate keeps idle connections again", "surrogate", p.name, "served", s.Requests > 0, "renewing after", p.bounds.Idle)
 		}
 		if keep && retired >= surplus {
-			if err := m.o.Kernel.PutIdle(p.id, id, band, s.Number); err != nil {
+			if err := m.o.Kernel.PushIdle(p.id, id, band, s.Number); err != nil {
 				m.retire(p, s)
 			}
 			if again {
@@ -312,7 +312,7 @@ func (m *Manager) renewQueue(p *pool, id, band uint8, legs, surplus int, now tim
 	return retired
 }
 
-// retire ends an idle leg that takeIdle gave.
+// retire ends an idle leg that popIdle gave.
 func (m *Manager) retire(p *pool, s kernel.Splice) {
 	was, err := m.o.Kernel.Retire(s.Number, p.id)
 	if err != nil || !was {
@@ -333,12 +333,12 @@ func (m *Manager) readEvents(events *kernel.Events) {
 			m.o.Log.Error("event is lost", "err", err)
 			continue
 		}
-		m.Take(e)
+		m.Handle(e)
 	}
 }
 
-// Take learns of an event of the data path.
-func (m *Manager) Take(e kernel.Event) {
+// Handle learns of an event of the data path.
+func (m *Manager) Handle(e kernel.Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
@@ -374,11 +374,11 @@ func (m *Manager) up(e kernel.Event) {
 }
 
 // learn takes from an established leg what the surrogate told of itself.
-func (m *Manager) learn(p *pool, s kernel.Splice, asked uint8) {
+func (m *Manager) learn(p *pool, s kernel.Splice, class uint8) {
 	p.serverMSS = s.ServerMSS
-	if asked&1 != 0 && s.Class&1 == 0 {
+	if class&1 != 0 && s.Class&1 == 0 {
 		p.noTS = true
-		delete(p.classes, asked)
+		delete(p.classes, class)
 		p.class(s.Class)
 	}
 	go m.o.Changed()
@@ -420,7 +420,7 @@ func (m *Manager) down(e kernel.Event, now time.Time) {
 			}
 		}
 		_ = m.o.Wire.End(s)
-		m.tellClient(s, e.End)
+		m.notifyClient(s, e.End)
 	}
 	learnt := p.requests.learnt
 	if p.requests.ended(e.Requests, e.Announced, now) {

@@ -66,7 +66,7 @@ func (w *RawWire) SYN(l kernel.Leg, mss uint16) error {
 	} else {
 		opts = opts.AppendNOP(2)
 	}
-	opts = opts.AppendNOP(1).AppendWindowScale(kernel.ToldWscale)
+	opts = opts.AppendNOP(1).AppendWindowScale(kernel.OurWscale)
 	return w.send(packet.Spec{
 		Src: l.Router, Dst: l.Server,
 		Seq: packet.Seq(l.ISS), Flags: packet.SYN, Window: synWindow, Options: opts,

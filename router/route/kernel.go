@@ -21,9 +21,9 @@ const (
 // Kernel is what the program in the kernel looks a request up in, in two steps:
 //
 //  1. host id = Hosts[VIP, host], the host in lower case and without its port; 0 when it is not there, or the request has none.
-//     A host that is longer than MaxKernelHost, or in brackets, means Ask where the VIP has hosts at all;
+//     A host that is longer than MaxKernelHost, or in brackets, means Upcall where the VIP has hosts at all;
 //  2. the entry of Prefixes with the longest Prefix that the target begins with, of the first MaxKernelPrefix bytes, among
-//     those of the same VIP, host id and method. No entry means Ask.
+//     those of the same VIP, host id and method. No entry means Upcall.
 //
 // The program looks up only requests that head.Parse would accept and of which Unread says nothing; it asks user space about
 // all others. The target includes the query: no prefix holds a "?", so that a prefix of the target is always a prefix of the
@@ -47,8 +47,8 @@ type PrefixEntry struct {
 	HostID uint16 // 0: a host that is not in the host table
 	Method uint8  // see MethodID
 	Prefix string // at most MaxKernelPrefix bytes; "" for every target
-	Pool   uint16 // index in Config.Pools, when Ask is false
-	Ask    bool   // user space decides
+	Pool   uint16 // index in Config.Pools, when Upcall is false
+	Upcall bool   // user space decides
 	Why    string // why it does, for people; not for the kernel
 }
 
@@ -105,14 +105,14 @@ func (k *Kernel) addVIP(vip uint16, routes []rule) {
 type candidate struct {
 	prefix string
 	pool   int
-	ask    string // why user space must decide when this is the first; "" when the kernel knows that it holds
+	upcall string // why user space must decide when this is the first; "" when the kernel knows that it holds
 }
 
 // candidate tells what a route means for requests of that host and method; host "" stands for all hosts that are not
 // known. It is not ok when the route cannot match any of them.
 func (r *rule) candidate(host string, known map[string]bool, method string) (candidate, bool) {
 	m := &r.match
-	c := candidate{prefix: m.PathPrefix, pool: r.pool, ask: r.unaided}
+	c := candidate{prefix: m.PathPrefix, pool: r.pool, upcall: r.unaided}
 	if !methodHolds(m.Methods, []byte(method)) || strings.Contains(m.PathPrefix, "?") {
 		return c, false
 	}
@@ -124,13 +124,13 @@ func (r *rule) candidate(host string, known map[string]bool, method string) (can
 	case known[m.Host]:
 		return c, false
 	case m.Host != "":
-		c.ask = fmt.Sprintf("the route on line %d matches host %s", r.line, m.Host)
+		c.upcall = fmt.Sprintf("the route on line %d matches host %s", r.line, m.Host)
 	}
 	if len(m.Headers) > 0 {
-		c.ask = fmt.Sprintf("the route on line %d matches headers", r.line)
+		c.upcall = fmt.Sprintf("the route on line %d matches headers", r.line)
 	}
 	if m.PathRegex != nil {
-		c.ask = fmt.Sprintf("the route on line %d matches by path_regex", r.line)
+		c.upcall = fmt.Sprintf("the route on line %d matches by path_regex", r.line)
 		literal := anchoredLiteral(m.PathRegex.String())
 		switch {
 		case strings.HasPrefix(literal, c.prefix):
@@ -141,7 +141,7 @@ func (r *rule) candidate(host string, known map[string]bool, method string) (can
 	}
 	if len(c.prefix) > MaxKernelPrefix {
 		c.prefix = c.prefix[:MaxKernelPrefix]
-		c.ask = fmt.Sprintf("the route on line %d matches more than %d bytes of the path", r.line, MaxKernelPrefix)
+		c.upcall = fmt.Sprintf("the route on line %d matches more than %d bytes of the path", r.line, MaxKernelPrefix)
 	}
 	return c, true
 }
@@ -190,7 +190,7 @@ func (k *Kernel) addGroup(key PrefixEntry, routes []candidate) {
 		answer PrefixEntry
 	}
 	none := key
-	none.Ask, none.Why = true, "no route matches for certain"
+	none.Upcall, none.Why = true, "no route matches for certain"
 	root := ancestor{route: len(routes), answer: none}
 	way := []ancestor{root}
 	var entries []PrefixEntry
@@ -201,14 +201,14 @@ func (k *Kernel) addGroup(key PrefixEntry, routes []candidate) {
 		above := way[len(way)-1]
 		here := ancestor{prefix: prefix, route: min(first[prefix], above.route)}
 		here.answer = key
-		if c := routes[here.route]; c.ask != "" {
-			here.answer.Ask, here.answer.Why = true, c.ask
+		if c := routes[here.route]; c.upcall != "" {
+			here.answer.Upcall, here.answer.Why = true, c.upcall
 		} else {
 			here.answer.Pool = uint16(c.pool)
 		}
-		same := here.answer.Ask == above.answer.Ask && here.answer.Pool == above.answer.Pool
+		same := here.answer.Upcall == above.answer.Upcall && here.answer.Pool == above.answer.Pool
 		here.answer.Prefix = prefix
-		// An Ask at the top is what a miss means anyway, but its reason is worth an entry.
+		// An Upcall at the top is what a miss means anyway, but its reason is worth an entry.
 		if !same || len(way) == 1 {
 			entries = append(entries, here.answer)
 		}
@@ -231,7 +231,7 @@ func (k *Kernel) OnePool(vip uint16) (pool uint16, ok bool) {
 		if p.VIP != vip {
 			continue
 		}
-		if p.Ask || len(methods) > 0 && p.Pool != pool {
+		if p.Upcall || len(methods) > 0 && p.Pool != pool {
 			return 0, false
 		}
 		if p.Prefix == "" && p.HostID == 0 {
@@ -243,11 +243,11 @@ func (k *Kernel) OnePool(vip uint16) (pool uint16, ok bool) {
 }
 
 // Lookup does what the program in the kernel does, on the tables as they are; it is the model for tests and for people
-// who ask why. It gives the entry that answers, or one that says Ask and why.
+// who ask why. It gives the entry that answers, or one that says Upcall and why.
 func (k *Kernel) Lookup(vip int, req *head.Request) PrefixEntry {
-	ask := func(why string) PrefixEntry { return PrefixEntry{VIP: uint16(vip), Ask: true, Why: why} }
+	upcall := func(why string) PrefixEntry { return PrefixEntry{VIP: uint16(vip), Upcall: true, Why: why} }
 	if why := Unread(req, 0); why != "" {
-		return ask(why)
+		return upcall(why)
 	}
 	if pool, ok := k.OnePool(uint16(vip)); ok {
 		return PrefixEntry{VIP: uint16(vip), Method: MethodID(req.Method), Pool: pool}
@@ -265,9 +265,9 @@ func (k *Kernel) Lookup(vip int, req *head.Request) PrefixEntry {
 	}
 	switch {
 	case named && len(req.Host) > MaxKernelHost:
-		return ask(fmt.Sprintf("the host has more than %d bytes", MaxKernelHost))
+		return upcall(fmt.Sprintf("the host has more than %d bytes", MaxKernelHost))
 	case named && len(req.Host) > 0 && req.Host[0] == '[':
-		return ask("the host is an address in brackets")
+		return upcall("the host is an address in brackets")
 	}
 	target := req.Target[:min(len(req.Target), MaxKernelPrefix)]
 	best := -1
@@ -279,7 +279,7 @@ func (k *Kernel) Lookup(vip int, req *head.Request) PrefixEntry {
 		}
 	}
 	if best < 0 {
-		return ask("no route matches for certain")
+		return upcall("no route matches for certain")
 	}
 	return k.Prefixes[best]
 }

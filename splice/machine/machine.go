@@ -119,19 +119,19 @@ const (
 
 // What becomes of a surrogate's (enum server_next).
 const (
-	ServerSend       = C.SERVER_SEND
-	ServerACK        = C.SERVER_ACK
-	ServerReset      = C.SERVER_RESET
-	ServerNothing    = C.SERVER_NOTHING
-	ServerGap        = C.SERVER_GAP
-	ServerRace       = C.SERVER_RACE
-	ServerOver       = C.SERVER_OVER
-	ServerClosed     = C.SERVER_CLOSED
-	ServerFailed     = C.SERVER_FAILED
-	ServerUnasked    = C.SERVER_UNASKED
-	ServerIdleOver   = C.SERVER_IDLE_OVER
-	ServerIdleClosed = C.SERVER_IDLE_CLOSED
-	ServerOutside    = C.SERVER_OUTSIDE
+	ServerSend        = C.SERVER_SEND
+	ServerACK         = C.SERVER_ACK
+	ServerReset       = C.SERVER_RESET
+	ServerNothing     = C.SERVER_NOTHING
+	ServerGap         = C.SERVER_GAP
+	ServerRace        = C.SERVER_RACE
+	ServerOver        = C.SERVER_OVER
+	ServerClosed      = C.SERVER_CLOSED
+	ServerFailed      = C.SERVER_FAILED
+	ServerUnsolicited = C.SERVER_UNSOLICITED
+	ServerIdleOver    = C.SERVER_IDLE_OVER
+	ServerIdleClosed  = C.SERVER_IDLE_CLOSED
+	ServerOutside     = C.SERVER_OUTSIDE
 )
 
 // What becomes of a session's next request (enum request_next), and of the leg that its client leaves (enum leave_next).
@@ -162,7 +162,7 @@ type Session struct {
 	RcvNxt, RcvAcked, RcvEdge, RcvSpan uint32
 	RcvBase, SndBase                   uint32
 	ToServerSeq, ToServerAck           uint32
-	TSToServer, TSTold, TSHeard        uint32
+	TSToServer, TSSent, TSEchoed       uint32
 	Request, Response                  uint8
 	RequestLeft, ResponseLeft          uint64
 	ClientRequests                     uint32
@@ -212,7 +212,7 @@ func (s *Session) put(c *C.struct_call) {
 	r.rcv_nxt, r.rcv_acked, r.rcv_edge, r.rcv_span = C.__u32(s.RcvNxt), C.__u32(s.RcvAcked), C.__u32(s.RcvEdge), C.__u32(s.RcvSpan)
 	r.rcv_base, r.snd_base, r.snd_ahead = C.__u32(s.RcvBase), C.__u32(s.SndBase), C.__u32(s.SndNxt)
 	r.to_server_seq, r.to_server_ack = C.__u32(s.ToServerSeq), C.__u32(s.ToServerAck)
-	r.ts_to_server, r.ts_told, r.ts_heard = C.__u32(s.TSToServer), C.__u32(s.TSTold), C.__u32(s.TSHeard)
+	r.ts_to_server, r.ts_sent, r.ts_echoed = C.__u32(s.TSToServer), C.__u32(s.TSSent), C.__u32(s.TSEchoed)
 	r.request, r.response = C.__u8(s.Request), C.__u8(s.Response)
 	r.request_left, r.response_left = C.__u64(s.RequestLeft), C.__u64(s.ResponseLeft)
 	r.client_requests, r.surrogate, r.pool = C.__u32(s.ClientRequests), C.__u16(s.Surrogate), C.__u16(s.Surrogate)
@@ -225,7 +225,7 @@ func (s *Session) take(c *C.struct_call) {
 	s.SndNxt, s.SndUna, s.RcvNxt, s.RcvAcked = uint32(r.snd_nxt), uint32(r.snd_una), uint32(r.rcv_nxt), uint32(r.rcv_acked)
 	s.RcvBase, s.SndBase = uint32(r.rcv_base), uint32(r.snd_base)
 	s.ToServerSeq, s.ToServerAck = uint32(r.to_server_seq), uint32(r.to_server_ack)
-	s.TSToServer, s.TSTold, s.TSHeard = uint32(r.ts_to_server), uint32(r.ts_told), uint32(r.ts_heard)
+	s.TSToServer, s.TSSent, s.TSEchoed = uint32(r.ts_to_server), uint32(r.ts_sent), uint32(r.ts_echoed)
 	s.Request, s.Response = uint8(r.request), uint8(r.response)
 	s.RequestLeft, s.ResponseLeft = uint64(r.request_left), uint64(r.response_left)
 	s.ClientRequests = uint32(r.client_requests)

@@ -27,7 +27,7 @@ type Differences struct {
 const (
 	ClientScale = C.SPLICE_CLIENT_WSCALE
 	ServerScale = C.SPLICE_SERVER_WSCALE
-	ToldShift   = C.TOLD_WSCALE // window shift that the router tells both ends
+	OurShift    = C.OUR_WSCALE // window shift that the router tells both ends
 )
 
 // Numbers are a packet's, in host byte order.

@@ -49,7 +49,7 @@ func (r router) record(index int, l *Leg) machine.Session {
 		s.ResponseLeft = uint64(l.responseLeft)
 	}
 	if r.scenario.Times {
-		s.TSToServer, s.TSTold, s.TSHeard = uint32(l.tsToServer)*tsPlace, ts(l.tsTold), ts(l.tsHeard)
+		s.TSToServer, s.TSSent, s.TSEchoed = uint32(l.tsToServer)*tsPlace, ts(l.tsSent), ts(l.tsEchoed)
 	}
 	moving := r.move.step != 0 && int(r.move.leg) == index && l.client == r.move.packet.Who && l.state == Active
 	for flag, on := range map[uint32]bool{
@@ -143,7 +143,7 @@ func (r router) sameRecord(index int, l *Leg, got machine.Session) error {
 		got.ResponseLeft = 0
 	}
 	if !r.scenario.Times {
-		got.TSToServer, got.TSTold, got.TSHeard = 0, 0, 0
+		got.TSToServer, got.TSSent, got.TSEchoed = 0, 0, 0
 	}
 	if l.state == Dead || l.state == Idle {
 		got.Flags, want.Flags = 0, 0 // of nobody: the next client's begin anew
@@ -204,7 +204,7 @@ func (b *beside) server(r router, index int, before, after *Leg, p *Packet, next
 	}
 	s := r.record(index, before)
 	got, reply := s.OnServer(ofServer(p), walk(before, p), r.moment())
-	s.TSTold = ts(after.tsTold) // what an acknowledgement tells is noted when the model sends it
+	s.TSSent = ts(after.tsSent) // what an acknowledgement tells is noted when the model sends it
 	err := r.sameRecord(index, after, s)
 	if got == machine.ServerACK && err == nil && reply.Seq != after.sndNxt {
 		err = fmt.Errorf("it answers with %+v", reply)

@@ -13,7 +13,7 @@
 // Handshakes are done before the first step; sequence numbers start just below their wrap.
 //
 // The network keeps a bag of packets: any of them is delivered next, repeated or lost, within a budget. Ends retransmit when
-// they like. Surrogates answer when they like, close, and (where a scenario says so) speak unasked. Clients follow a script
+// they like. Surrogates answer when they like, close, and (where a scenario says so) send an unsolicited response. Clients follow a script
 // of segments; a liar sends a segment twice with different contents, of which the surrogate discards the first one (bad
 // checksum, TTL, old timestamp) and the router does not, marks units as urgent, or has a clock that jumps. A stranger, who sees
 // no session, sends in the name of clients and surrogates, with numbers of which one at most is right.

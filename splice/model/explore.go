@@ -10,14 +10,14 @@ import (
 type Budget struct {
 	Losses, Repeats, Retransmissions int
 	Closes                           int // by surrogates, unannounced
-	Unasked                          int // units that surrogates say before they have a request
+	Unsolicited                      int // units that surrogates say before they have a request
 	Stale                            int // packets that looked their flow up before it changed
 	Strangers                        int // packets of somebody who sees no session
 	Lies                             int // of client A's clock
 }
 
 func (b Budget) budget() budget {
-	return budget{uint8(b.Losses), uint8(b.Repeats), uint8(b.Retransmissions), uint8(b.Closes), uint8(b.Unasked), uint8(b.Stale),
+	return budget{uint8(b.Losses), uint8(b.Repeats), uint8(b.Retransmissions), uint8(b.Closes), uint8(b.Unsolicited), uint8(b.Stale),
 		uint8(b.Strangers), uint8(b.Lies)}
 }
 
@@ -28,7 +28,7 @@ type Scenario struct {
 	Budget  Budget
 	Early   bool    // surrogates may answer before they have the whole request
 	Small   bool    // surrogates send units one by one as well
-	Silent  [2]bool // surrogates that say nothing unasked
+	Silent  [2]bool // surrogates that say nothing unsolicited
 	Routed  bool    // the VIP has several pools
 	Hold    bool    // and each request is routed
 	Times   bool    // packets have timestamps
@@ -162,10 +162,10 @@ func (s *Scenario) serverSteps(st *State, leg int, try func(step, func(*State)))
 				n.surrogates[leg].write(newUnit(Nobody, Fin, 0, 0, 0, 0, 0))
 			})
 		}
-		if st.left.unasked > 0 && !s.Silent[leg] && e.written == 0 && e.rcvNxt == legIss[leg] {
-			try(step{what: "speak unasked on leg", n: leg}, func(n *State) {
-				n.left.unasked--
-				if n.surrogates[leg].write(newUnit(Nobody, Unasked, 0, 0, 0, 0, 0)) {
+		if st.left.unsolicited > 0 && !s.Silent[leg] && e.written == 0 && e.rcvNxt == legIss[leg] {
+			try(step{what: "send an unsolicited response on leg", n: leg}, func(n *State) {
+				n.left.unsolicited--
+				if n.surrogates[leg].write(newUnit(Nobody, Unsolicited, 0, 0, 0, 0, 0)) {
 					n.serverSends(leg, e.sent, mostUnits)
 				}
 			})

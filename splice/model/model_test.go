@@ -16,7 +16,7 @@ const mostStates = 60_000
 
 func (b Budget) plus(more Budget) Budget {
 	b.Closes += more.Closes
-	b.Unasked += more.Unasked
+	b.Unsolicited += more.Unsolicited
 	b.Repeats += more.Repeats
 	b.Losses += more.Losses
 	b.Retransmissions += more.Retransmissions
@@ -140,12 +140,12 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		{"Unheard", func(r *Rules) { r.Unheard = false }, "move of a request in two segments", Budget{Closes: 1}, found{ShutOut}},
 		{"FinAhead", func(r *Rules) { r.FinAhead = false }, "move, and the FIN close behind the request", Budget{}, found{UncleanIdle}},
 		{"SentOnce", func(r *Rules) { r.SentOnce = false }, "two versions of one segment", Budget{}, found{UncleanIdle}},
-		{"AckFloor", func(r *Rules) { r.AckFloor = false }, visits, Budget{Unasked: 1}, found{UnaskedResponse}},
-		{"AckFloor where a client moves to", func(r *Rules) { r.AckFloor = false }, "move, and the next surrogate speaks unasked", Budget{}, found{UnaskedResponse}},
+		{"AckFloor", func(r *Rules) { r.AckFloor = false }, visits, Budget{Unsolicited: 1}, found{UnsolicitedResponse}},
+		{"AckFloor where a client moves to", func(r *Rules) { r.AckFloor = false }, "move, and the next surrogate sends an unsolicited response", Budget{}, found{UnsolicitedResponse}},
 		{"Linger", func(r *Rules) { r.Linger = false }, visits, Budget{Repeats: 1}, found{Replayed}},
 		{"Window", func(r *Rules) { r.Window = false }, visits, Budget{Strangers: 1}, found{Bent, ForeignResponse}},
 		{"NoUrgent", func(r *Rules) { r.NoUrgent = false }, urgentName, Budget{}, found{UncleanIdle, ForeignRequest}},
-		{"TimeHeard", func(r *Rules) { r.TimeHeard, r.TimeNear = false, false }, clock, Budget{}, found{Stuck}}, // TimeNear has the same effect
+		{"TimeEchoed", func(r *Rules) { r.TimeEchoed, r.TimeNear = false, false }, clock, Budget{}, found{Stuck}}, // TimeNear has the same effect
 		{"TimeNear", func(r *Rules) { r.TimeNear = false }, clock, Budget{}, found{Stuck}},
 		{"Hold", func(r *Rules) { r.Hold = false }, "held, in two packets", Budget{}, found{Misrouted}},
 	}

@@ -92,7 +92,7 @@ func (r router) toClient(p Packet) {
 		switch u.Owner() {
 		case int(p.Who):
 		case Nobody:
-			r.breaks(UnaskedResponse)
+			r.breaks(UnsolicitedResponse)
 		default:
 			r.breaks(ForeignResponse)
 		}
@@ -134,9 +134,9 @@ func (r router) joinEvent(leg int, p Packet, first bool) {
 	l.toServerAck = l.rcvNxt - p.Ack
 	l.rcvBase, l.rcvAcked, l.sndBase = l.rcvNxt, l.rcvNxt, l.sndNxt
 	if p.Time != 0 {
-		l.tsToServer = later(r.clock(), l.tsTold).ahead(p.Time)
+		l.tsToServer = later(r.clock(), l.tsSent).ahead(p.Time)
 	}
-	r.noteTold(l, p.Time.shift(l.tsToServer))
+	r.noteSent(l, p.Time.shift(l.tsToServer))
 	l.clientRequests = 0
 	l.beginRequest(r.rules, p.Data[0], p.Len())
 	l.sndNxt += p.Len()
@@ -233,7 +233,7 @@ func (r router) clientFin(l *Leg, p *Packet, end, ack uint32) uint32 {
 		return machine.NextEarly // a request is missing
 	}
 	noteAck(l, ack)
-	r.noteTold(l, p.Time.shift(l.tsToServer)) // before it is decided whether the leg is used again
+	r.noteSent(l, p.Time.shift(l.tsToServer)) // before it is decided whether the leg is used again
 	if finAhead {
 		l.giveUp()
 		l.clientFin = true
@@ -347,7 +347,7 @@ func (r router) requestEvent(leg int, p Packet) uint32 {
 		return machine.RequestMoves
 	}
 	noteAck(l, p.Ack+l.toServerAck)
-	r.noteTold(l, p.Time.shift(l.tsToServer))
+	r.noteSent(l, p.Time.shift(l.tsToServer))
 	l.beginRequest(r.rules, p.Data[0], p.Len())
 	l.sndNxt += p.Len()
 	if p.Fin != 0 {

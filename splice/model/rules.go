@@ -30,7 +30,7 @@ type Rules struct {
 	// may have discarded the first version, and the second may be another.
 	SentOnce bool
 	// AckFloor: what acknowledges nothing of the client's request does not answer it: a first one is repeated, the session of
-	// one that has moved is cut. It does not catch what a surrogate said unasked and repeats when it has the request.
+	// one that has moved is cut. It does not catch what a surrogate said unsolicited and repeats when it has the request.
 	AckFloor bool
 	// LeftQuiet: a leg that its client has left is used again only if it is still quiet, and all acknowledged.
 	LeftQuiet bool
@@ -42,8 +42,8 @@ type Rules struct {
 	Window bool
 	// NoUrgent: no packet carries urgent data, which its receiver takes out of the stream.
 	NoUrgent bool
-	// TimeHeard: a leg whose surrogate was told a timestamp too far beyond what it has echoed is not used again.
-	TimeHeard bool
+	// TimeEchoed: a leg whose surrogate was told a timestamp too far beyond what it has echoed is not used again.
+	TimeEchoed bool
 	// TimeNear: nor is one whose surrogate was told a timestamp too far from the router's clock: a liar leads a surrogate around
 	// the ring, where what is late is of the future.
 	TimeNear bool
@@ -57,7 +57,7 @@ func All() Rules {
 		TupleCheck: true, RcvBase: true, AllAckedByClient: true, AllAckedByServer: true, QuietFraming: true, FinExact: true,
 		StartMissing: true, PipelinedIsOpaque: true,
 		Marked: true, Unheard: true, FinAhead: true, SentOnce: true, AckFloor: true, LeftQuiet: true, Linger: true,
-		Window: true, NoUrgent: true, TimeHeard: true, TimeNear: true, Hold: true,
+		Window: true, NoUrgent: true, TimeEchoed: true, TimeNear: true, Hold: true,
 	}
 }
 

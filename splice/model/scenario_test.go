@@ -162,15 +162,15 @@ var moves = []Scenario{
 	},
 }
 
-// spokenTo is a client that moves to a leg whose surrogate speaks unasked. None of that is lost: repeated, it would acknowledge the
+// spokenTo is a client that moves to a leg whose surrogate sends an unsolicited response. None of that is lost: repeated, it would acknowledge the
 // request (AckFloor).
 var spokenTo = Scenario{
-	Name: "move, and the next surrogate speaks unasked",
+	Name: "move, and the next surrogate sends an unsolicited response",
 	Scripts: [2][]Segment{
 		{{Data: get(1, 0, 0)}, {Data: get(1, 1, 1), After: 2}, {Fin: true, After: 4}},
 		next,
 	},
-	Budget: Budget{Unasked: 1},
+	Budget: Budget{Unsolicited: 1},
 	Silent: [2]bool{true, false},
 	Routed: true,
 }

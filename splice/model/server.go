@@ -16,7 +16,7 @@ func (r router) serverPacket(leg int, p Packet) {
 		r.acknowledge(leg, ack)
 	case machine.ServerFailed:
 		r.forget(l.client, leg) // the client will ask again
-	case machine.ServerUnasked:
+	case machine.ServerUnsolicited:
 		r.over(l.client, leg, sideReset)
 	case machine.ServerOver:
 		r.over(l.client, leg, sideReset)
@@ -83,7 +83,7 @@ func (r router) beforeAnswer(l *Leg, p *Packet) uint32 {
 		return machine.ServerFailed
 	}
 	if speaks && !p.Rst && !before(l.sndBase, p.Ack) {
-		return machine.ServerUnasked
+		return machine.ServerUnsolicited
 	}
 	return machine.ServerSend
 }
@@ -111,10 +111,10 @@ func (r router) acknowledge(leg int, ack uint32) {
 		r.breaks(LostResponse)
 	}
 	l := &r.legs[leg]
-	if l.state == Idle && l.tsTold != 0 {
-		l.tsTold = later(r.clock(), l.tsTold)
+	if l.state == Idle && l.tsSent != 0 {
+		l.tsSent = later(r.clock(), l.tsSent)
 	}
-	r.put(Packet{Hop: ToServer, Who: uint8(leg), Seq: l.sndNxt, Ack: ack, Time: l.tsTold})
+	r.put(Packet{Hop: ToServer, Who: uint8(leg), Seq: l.sndNxt, Ack: ack, Time: l.tsSent})
 }
 
 // trackResponse takes account of new units. False: they come behind a gap, and are dropped.

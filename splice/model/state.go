@@ -31,7 +31,7 @@ type Leg struct {
 	first                    bool // the first leg of its client
 	routed                   bool // what comes behind a gap in a response's head or chunks is dropped
 	hold                     bool // requests behind the one in front wait
-	tsTold, tsHeard          Time // newest that the surrogate was told; newest of those that it has echoed
+	tsSent, tsEchoed         Time // newest that the surrogate was told; newest of those that it has echoed
 	tsToServer               uint8
 }
 
@@ -92,7 +92,7 @@ type moving struct {
 const bagSize = 4
 
 // budget is what the adversary may still do.
-type budget struct{ losses, repeats, retransmissions, closes, unasked, stale, strangers, lies uint8 }
+type budget struct{ losses, repeats, retransmissions, closes, unsolicited, stale, strangers, lies uint8 }
 
 // State is everything. It is compared and copied as a value.
 type State struct {
@@ -114,23 +114,23 @@ type Violation uint8
 
 // The violations.
 const (
-	None            Violation = iota
-	ForeignResponse           // a unit written for one client is sent to the other
-	UnaskedResponse           // what a surrogate said before it had the client's request is sent to that client
-	ForeignRequest            // a surrogate takes one client's units or FIN for a part of the other's request
-	WrongResponse             // a client takes a unit that is not the next one of its own responses
-	UncleanIdle               // a leg is idle and one end is not between messages
-	FalseAck                  // a client's unit is acknowledged that no surrogate has
-	LostResponse              // a unit is acknowledged to its surrogate that its client does not have
-	Replayed                  // a surrogate gets a request a second time
-	Bent                      // a stranger's packet changed a session
-	Stuck                     // a surrogate takes the next client's packets for some of the past
-	Misrouted                 // a surrogate takes a request that is meant for the other one
-	ShutOut                   // the window refuses what acknowledges no more than its sender was sent
+	None                Violation = iota
+	ForeignResponse               // a unit written for one client is sent to the other
+	UnsolicitedResponse           // what a surrogate said before it had the client's request is sent to that client
+	ForeignRequest                // a surrogate takes one client's units or FIN for a part of the other's request
+	WrongResponse                 // a client takes a unit that is not the next one of its own responses
+	UncleanIdle                   // a leg is idle and one end is not between messages
+	FalseAck                      // a client's unit is acknowledged that no surrogate has
+	LostResponse                  // a unit is acknowledged to its surrogate that its client does not have
+	Replayed                      // a surrogate gets a request a second time
+	Bent                          // a stranger's packet changed a session
+	Stuck                         // a surrogate takes the next client's packets for some of the past
+	Misrouted                     // a surrogate takes a request that is meant for the other one
+	ShutOut                       // the window refuses what acknowledges no more than its sender was sent
 )
 
 func (v Violation) String() string {
-	return [...]string{"none", "foreign response", "unasked response", "foreign request", "wrong response", "unclean idle leg",
+	return [...]string{"none", "foreign response", "unsolicited response", "foreign request", "wrong response", "unclean idle leg",
 		"false acknowledgement", "lost response", "replayed request", "bent session", "stuck client", "misrouted request", "shut out"}[v]
 }
 
@@ -150,7 +150,7 @@ func (s *Scenario) start() State {
 		l.rcvNxt, l.rcvAcked, l.rcvBase = serverIss[i], serverIss[i], serverIss[i]
 		st.surrogates[i].rcvNxt = legIss[i]
 		if s.Times {
-			l.tsTold, l.tsHeard, st.surrogates[i].recent = at(0), at(0), at(0)
+			l.tsSent, l.tsEchoed, st.surrogates[i].recent = at(0), at(0), at(0)
 		}
 	}
 	if s.Times {
@@ -223,7 +223,7 @@ func (s *State) check() {
 		clean := e.rcvNxt == l.sndNxt && e.early == [window]Unit{} && e.waiting[0] == 0 && e.need == 0 && !e.fin
 		for n := l.rcvNxt; before(n, serverIss[i]+uint32(e.written)); n++ {
 			u := e.out[n-serverIss[i]]
-			clean = clean && u.Owner() == Nobody // closing, or speaking unasked
+			clean = clean && u.Owner() == Nobody // closing, or sending an unsolicited response
 		}
 		if !clean {
 			s.breaks(UncleanIdle)

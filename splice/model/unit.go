@@ -16,7 +16,7 @@ const (
 	ResponseBody
 	LastChunk
 	Fin
-	Unasked // what a surrogate says without a request
+	Unsolicited // what a surrogate says without a request
 )
 
 // Coding is how a response tells where it ends.
@@ -69,7 +69,7 @@ func (u Unit) String() string {
 		return "-"
 	}
 	who := [...]string{"nobody", "A", "B", "stranger"}[u.Owner()]
-	what := [...]string{"?", "request", "request-body", "response", "response-body", "last-chunk", "FIN", "unasked"}[u.Kind()]
+	what := [...]string{"?", "request", "request-body", "response", "response-body", "last-chunk", "FIN", "unsolicited"}[u.Kind()]
 	if u&Urgent != 0 {
 		what += "(urgent)"
 	}

@@ -55,22 +55,22 @@ func (r router) noteServer(l *Leg, p *Packet) {
 	if before(l.sndUna, p.Ack) && !before(l.sndNxt, p.Ack) {
 		l.sndUna = p.Ack
 	}
-	if p.Time != 0 && l.tsHeard.before(p.Time) && !l.tsTold.before(p.Time) {
-		l.tsHeard = p.Time
+	if p.Time != 0 && l.tsEchoed.before(p.Time) && !l.tsSent.before(p.Time) {
+		l.tsEchoed = p.Time
 	}
 }
 
 // clock is the router's.
 func (r router) clock() Time { return at(r.scenario.Clock) }
 
-// noteTold: the surrogate is told a timestamp, but it may discard the packet: note_told of bpf/session/timestamps.h. What its next client is
+// noteSent: the surrogate is told a timestamp, but it may discard the packet: note_sent_ts of bpf/session/timestamps.h. What its next client is
 // told begins behind all that it may have taken.
-func (r router) noteTold(l *Leg, t Time) {
+func (r router) noteSent(l *Leg, t Time) {
 	if t == 0 {
 		return
 	}
-	l.tsTold = later(l.tsTold, t)
-	if r.rules.TimeHeard && l.tsTold.ahead(l.tsHeard) > quarter {
+	l.tsSent = later(l.tsSent, t)
+	if r.rules.TimeEchoed && l.tsSent.ahead(l.tsEchoed) > quarter {
 		l.spoilt = true
 	}
 	if by := t.ahead(r.clock()); r.rules.TimeNear && by > quarter && by < ring-quarter {

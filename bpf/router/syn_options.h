@@ -57,7 +57,7 @@ static __always_inline __u32 class_for(const struct config *set, const struct cl
 }
 
 /* Of the packet's client, whose first byte has this number. Returns key. */
-static __always_inline struct promise_key *promise_to(struct promise_key *key, const struct packet *p, __u32 seq)
+static __always_inline struct syn_key *syn_key_of(struct syn_key *key, const struct packet *p, __u32 seq)
 {
 	key->client = p->key;
 	key->seq = seq;
@@ -65,38 +65,38 @@ static __always_inline struct promise_key *promise_to(struct promise_key *key, c
 }
 
 /* Whether the options of the client at hand may be among those promised. */
-static __always_inline bool may_be_promised(const struct packet *p)
+static __always_inline bool may_be_kept(const struct packet *p)
 {
 	return !has_ts(p) || p->tsecr & TS_OTHER_MSS;
 }
 
-enum known { KNOWN_NOT, KNOWN, KNOWN_CHANGES };
+enum known { NOT_KNOWN, KNOWN, KNOWN_CHANGING };
 
 /*
  * Copies what is known of a client. User space changes it meanwhile, and memory that the map gives up is at once another client's: only
  * a copy of what is still in its place is whole.
  */
-static __always_inline int know_client(const struct tuple *key, struct client *known)
+static __always_inline int lookup_client(const struct tuple *key, struct client *known)
 {
 	struct client *c = bpf_map_lookup_elem(&clients, key);
 
 	if (!c)
-		return KNOWN_NOT;
+		return NOT_KNOWN;
 	*known = *c;
 	barrier();
-	return bpf_map_lookup_elem(&clients, key) == c ? KNOWN : KNOWN_CHANGES;
+	return bpf_map_lookup_elem(&clients, key) == c ? KNOWN : KNOWN_CHANGING;
 }
 
 /* The options of the packet's client, whose first byte has the key's number: as promised, or as it echoes them. */
-static __always_inline void recall_client(const struct packet *p, const struct promise_key *key, struct client *c)
+static __always_inline void recall_client(const struct packet *p, const struct syn_key *key, struct client *c)
 {
 	__u32 bits = p->tsecr & TS_OPTION_MASK;
-	struct client *promise = NULL;
+	struct client *kept = NULL;
 
-	if (may_be_promised(p))
-		promise = bpf_map_lookup_elem(&promised, key);
-	if (promise) {
-		*c = *promise;
+	if (may_be_kept(p))
+		kept = bpf_map_lookup_elem(&syn_options, key);
+	if (kept) {
+		*c = *kept;
 		return;
 	}
 	__builtin_memset(c, 0, sizeof(*c));

@@ -20,8 +20,8 @@ import (
 	"baton/router/route"
 )
 
-// asker answers the kernel's questions: packets of clients whose request the kernel did not decide.
-type asker struct {
+// upcalls answers the kernel's questions: packets of clients whose request the kernel did not decide.
+type upcalls struct {
 	r   *Router
 	tap *datapath.Tap
 	log *slog.Logger
@@ -57,18 +57,18 @@ const (
 	mostLeaving = 4096
 )
 
-func (a *asker) run(ctx context.Context) error {
-	defer a.old.close()
-	a.wg.Go(func() { a.expire(ctx) })
+func (u *upcalls) run(ctx context.Context) error {
+	defer u.old.close()
+	u.wg.Go(func() { u.expire(ctx) })
 	for range leavers {
-		a.wg.Go(func() { a.leave(ctx) })
+		u.wg.Go(func() { u.leave(ctx) })
 	}
-	defer a.wg.Wait()
-	stop := context.AfterFunc(ctx, func() { a.tap.Close() })
+	defer u.wg.Wait()
+	stop := context.AfterFunc(ctx, func() { u.tap.Close() })
 	defer stop()
 	buf := make([]byte, 65536+datapath.VnetHeader+packet.EthernetSize)
 	for {
-		n, err := a.tap.Read(buf)
+		n, err := u.tap.Read(buf)
 		if ctx.Err() != nil || errors.Is(err, os.ErrClosed) {
 			return nil
 		}
@@ -76,111 +76,111 @@ func (a *asker) run(ctx context.Context) error {
 			return err
 		}
 		if n > datapath.VnetHeader {
-			a.take(ctx, buf[:n])
+			u.take(ctx, buf[:n])
 		}
 	}
 }
 
-func (a *asker) take(ctx context.Context, b []byte) {
+func (u *upcalls) take(ctx context.Context, b []byte) {
 	frame, err := packet.Parse(b[datapath.VnetHeader:])
 	if err != nil || frame.Protocol != packet.ProtocolTCP {
 		return // a neighbour's broadcast
 	}
 	key := clientKey{frame.Src, frame.Dst}
 	tcp := frame.TCP()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	p := a.clients[key]
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	p := u.clients[key]
 	bare := len(frame.Payload()) == 0
 	if tcp.Flags()&packet.RST != 0 || bare && p == nil {
 		// the client has given up; what it may still be told, its own retransmission asks for
-		a.giveUp(key)
-		a.r.dp.ForgetClient(key.client, key.vip)
+		u.giveUp(key)
+		u.r.dp.ForgetClient(key.client, key.vip)
 		return
 	}
-	asked, err := a.r.dp.Pending(key.client, key.vip)
+	client, err := u.r.dp.Pending(key.client, key.vip)
 	if err != nil {
-		a.giveUp(key)
-		return // it has reset its session; if not, it is asked about again
+		u.giveUp(key)
+		return // it has reset its session; if not, there is another upcall
 	}
-	if p != nil && p.base != asked.Seq {
-		a.giveUp(key)
-		p = nil // of an earlier session on the same port: a decision about that finds nobody (kernel.ErrNotAsked)
+	if p != nil && p.base != client.Seq {
+		u.giveUp(key)
+		p = nil // of an earlier session on the same port: a decision about that finds nobody (kernel.ErrNoUpcall)
 	}
 	if p == nil {
-		if len(a.clients) >= a.r.current().cfg.Limits.Pending {
+		if len(u.clients) >= u.r.current().cfg.Limits.Pending {
 			return
 		}
-		p = &pending{client: key.client, vip: key.vip, base: asked.Seq, first: time.Now()}
-		a.clients[key] = p
-		a.holding.begin(p)
+		p = &pending{client: key.client, vip: key.vip, base: client.Seq, first: time.Now()}
+		u.clients[key] = p
+		u.holding.begin(p)
 	}
 	came := segment{seq: tcp.Seq(), data: frame.Payload()}
 	ends := func() bool { return tcp.Flags().Has(packet.FIN) && p.ends(came) }
 	switch keep, fits := p.wants(came.seq, len(came.data)); {
 	case !fits && !p.decided:
-		a.refuse(p, &head.Error{Status: http.StatusRequestHeaderFieldsTooLarge, Reason: "head is too long"})
+		u.refuse(p, &head.Error{Status: http.StatusRequestHeaderFieldsTooLarge, Reason: "head is too long"})
 		return
 	case !keep:
 		if !p.decided && ends() { // the end comes with bytes that are there already
-			a.read(ctx, p, true)
+			u.read(ctx, p, true)
 		}
 		return
-	case !a.room(p, len(b)):
+	case !u.room(p, len(b)):
 		return
 	}
 	own := append([]byte(nil), b...)
 	s := segment{frame: own, seq: tcp.Seq(), data: own[len(own)-len(b[datapath.VnetHeader:])+frame.Data:][:len(frame.Payload())]}
-	a.holding.charge(p, cap(own))
+	u.holding.charge(p, cap(own))
 	p.add(s)
 	if !p.decided {
-		a.read(ctx, p, ends())
+		u.read(ctx, p, ends())
 	}
 }
 
 // read has the request decided when its head is whole. ends: its client sends no more. Called with the lock.
-func (a *asker) read(ctx context.Context, p *pending, ends bool) {
+func (u *upcalls) read(ctx context.Context, p *pending, ends bool) {
 	req, n, err := head.Parse(p.contiguous())
 	var bad *head.Error
 	switch {
 	case err == nil:
 		behind, malformed := bodyIn(&req, p.contiguous()[n:])
 		if malformed {
-			a.refuse(p, &head.Error{Status: http.StatusBadRequest, Reason: "malformed chunked body"})
+			u.refuse(p, &head.Error{Status: http.StatusBadRequest, Reason: "malformed chunked body"})
 			return
 		}
 		p.decided = true
-		a.holding.decided(p)
-		a.deciding++
-		a.wg.Go(func() {
-			if behind && a.r.current().holds(p.vip) {
-				a.local(p, nil, "pipelined")
+		u.holding.decided(p)
+		u.deciding++
+		u.wg.Go(func() {
+			if behind && u.r.current().holds(p.vip) {
+				u.local(p, nil, "pipelined")
 			} else {
-				a.decide(ctx, p, req, n)
+				u.decide(ctx, p, req, n)
 			}
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			a.deciding--
+			u.mu.Lock()
+			defer u.mu.Unlock()
+			u.deciding--
 		})
 	case errors.As(err, &bad):
-		a.refuse(p, bad)
+		u.refuse(p, bad)
 	case ends:
-		a.refuse(p, &head.Error{Status: http.StatusBadRequest, Reason: "request ends within its head"})
+		u.refuse(p, &head.Error{Status: http.StatusBadRequest, Reason: "request ends within its head"})
 	}
 }
 
 // room makes room for so many bytes of a client. False: there is none; the client repeats them. Called with the lock.
-func (a *asker) room(p *pending, bytes int) bool {
-	if !p.decided && a.deciding >= mostDeciding {
+func (u *upcalls) room(p *pending, bytes int) bool {
+	if !p.decided && u.deciding >= mostDeciding {
 		return false
 	}
 	for {
-		victim, ok := a.holding.victim(bytes)
+		victim, ok := u.holding.victim(bytes)
 		if victim == nil {
 			return ok
 		}
-		a.drop(victim)
-		a.r.dp.ForgetClient(victim.client, victim.vip) // it may begin anew
+		u.drop(victim)
+		u.r.dp.ForgetClient(victim.client, victim.vip) // it may begin anew
 		if victim == p {
 			return false
 		}
@@ -192,7 +192,7 @@ func (a *asker) room(p *pending, bytes int) bool {
 const stalledHead = 2 << 10
 
 // expire refuses heads that trickle in (408), and leaves to the proxy those that a socket must acknowledge to see the rest.
-func (a *asker) expire(ctx context.Context) {
+func (u *upcalls) expire(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -200,50 +200,50 @@ func (a *asker) expire(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			wait := a.r.current().cfg.Timeouts.Handshake
-			a.mu.Lock()
-			for _, p := range a.clients {
+			wait := u.r.current().cfg.Timeouts.Handshake
+			u.mu.Lock()
+			for _, p := range u.clients {
 				switch {
 				case p.decided:
 				case p.bad != nil:
-					a.refuse(p, p.bad)
+					u.refuse(p, p.bad)
 				case now.Sub(p.first) > wait:
-					a.refuse(p, &head.Error{Status: http.StatusRequestTimeout, Reason: "request did not arrive in time"})
+					u.refuse(p, &head.Error{Status: http.StatusRequestTimeout, Reason: "request did not arrive in time"})
 				case p.bytes > stalledHead && p.bytes == p.looked:
-					a.letGo(leaving{p, nil, "proxied"})
+					u.letGo(leaving{p, nil, "proxied"})
 				}
 				p.looked = p.bytes
 			}
-			a.mu.Unlock()
-			a.proxied.expire(now)
+			u.mu.Unlock()
+			u.proxied.expire(now)
 		}
 	}
 }
 
 // refuse has the router's own server answer. Called with the lock.
-func (a *asker) refuse(p *pending, why *head.Error) {
+func (u *upcalls) refuse(p *pending, why *head.Error) {
 	p.bad = why
-	a.letGo(leaving{p, &fallback.Verdict{Status: why.Status, Reason: why.Reason}, "refused"})
+	u.letGo(leaving{p, &fallback.Verdict{Status: why.Status, Reason: why.Reason}, "refused"})
 }
 
 // letGo has a client given to its listener. When too many wait for that, it is tried again in a second. Called with the lock.
-func (a *asker) letGo(l leaving) {
+func (u *upcalls) letGo(l leaving) {
 	select {
-	case a.leaving <- l:
+	case u.leaving <- l:
 		l.p.decided = true
-		a.holding.decided(l.p)
+		u.holding.decided(l.p)
 	default:
 	}
 }
 
 // leave gives clients to their listeners.
-func (a *asker) leave(ctx context.Context) {
+func (u *upcalls) leave(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case l := <-a.leaving:
-			a.local(l.p, l.verdict, l.outcome)
+		case l := <-u.leaving:
+			u.local(l.p, l.verdict, l.outcome)
 		}
 	}
 }
@@ -258,80 +258,80 @@ func bodyIn(req *head.Request, b []byte) (behind, malformed bool) {
 }
 
 // decide finds a surrogate and has the client spliced to it, or leaves it to the proxy.
-func (a *asker) decide(ctx context.Context, p *pending, req head.Request, headBytes int) {
-	for !a.decideBy(ctx, a.r.current(), p, req, headBytes) {
+func (u *upcalls) decide(ctx context.Context, p *pending, req head.Request, headBytes int) {
+	for !u.decideBy(ctx, u.r.current(), p, req, headBytes) {
 	}
 }
 
 // decideBy is decide by one state. False: another is in force by now.
-func (a *asker) decideBy(ctx context.Context, s *state, p *pending, req head.Request, headBytes int) bool {
+func (u *upcalls) decideBy(ctx context.Context, s *state, p *pending, req head.Request, headBytes int) bool {
 	vip, ok := s.byAddr[p.vip]
 	if !ok {
-		a.forget(p)
+		u.forget(p)
 		return true
 	}
 	match, ok := s.routes.Match(vip, &req)
 	if !ok {
-		a.local(p, &fallback.Verdict{Status: http.StatusNotFound, Reason: "no route matches the request"}, "no route")
+		u.local(p, &fallback.Verdict{Status: http.StatusNotFound, Reason: "no route matches the request"}, "no route")
 		return true
 	}
 	pool := s.pools[match.Pool]
 	d := kernel.Decision{Pool: pool.id, Method: route.MethodID(req.Method), Bound: req.Bound, Upgrade: req.Upgrade}
 	d.Chunked = req.ContentLength < 0
 	d.Request = uint64(headBytes) + uint64(max(req.ContentLength, 0))
-	client, err := a.r.dp.Pending(p.client, p.vip)
+	client, err := u.r.dp.Pending(p.client, p.vip)
 	if err != nil { // it expired, or a repeated SYN took its place
-		a.forget(p)
+		u.forget(p)
 		return true
 	}
-	a.proxied.take(clientKey{p.client, p.vip}) // of an earlier session on the same port, which did not come for it
-	class := client.Class(a.r.mss)
+	u.proxied.take(clientKey{p.client, p.vip}) // of an earlier session on the same port, which did not come for it
+	class := client.Class(u.r.mss)
 	var tried []string
 	for range 3 {
-		at, ok := pool.pick(&req, p.client.Addr(), tried, a.r.sessions)
+		at, ok := pool.pick(&req, p.client.Addr(), tried, u.r.sessions)
 		if !ok {
 			break
 		}
 		name := pool.cfg.Surrogates[at].Name
 		tried = append(tried, name)
-		if sg := &pool.cfg.Surrogates[at]; config.Unspliced(&s.cfg.VIPs[vip], sg) != "" || a.r.legs.Local(pool.ids[at]) {
-			a.proxied.put(clientKey{p.client, p.vip}, name, time.Now())
+		if sg := &pool.cfg.Surrogates[at]; config.Unspliced(&s.cfg.VIPs[vip], sg) != "" || u.r.legs.Local(pool.ids[at]) {
+			u.proxied.put(clientKey{p.client, p.vip}, name, time.Now())
 			break
 		}
 		wait, cancel := context.WithTimeout(ctx, legWait)
-		err := a.r.legs.Want(wait, pool.ids[at], class)
+		err := u.r.legs.WaitIdle(wait, pool.ids[at], class)
 		cancel()
-		if a.r.current() != s {
+		if u.r.current() != s {
 			return false
 		}
 		if err != nil {
-			a.log.Debug("no leg", "surrogate", name, "class", class, "err", err)
+			u.log.Debug("no leg", "surrogate", name, "class", class, "err", err)
 			continue
 		}
 		d.Surrogate = pool.ids[at]
-		if err := a.release(p, d, func() {}); err != nil {
-			a.log.Debug("request is not released", "client", p.client, "err", err)
+		if err := u.release(p, d, func() {}); err != nil {
+			u.log.Debug("request is not released", "client", p.client, "err", err)
 			return true
 		}
-		a.r.metrics.Decided(p.vip, "spliced", time.Since(p.first))
-		a.r.metrics.HandedOff(p.vip, name)
+		u.r.metrics.Decided(p.vip, "spliced", time.Since(p.first))
+		u.r.metrics.HandedOff(p.vip, name)
 		return true
 	}
 	if len(tried) == 0 {
-		a.local(p, &fallback.Verdict{Status: http.StatusServiceUnavailable, Reason: "no surrogate is up"}, "no surrogate")
+		u.local(p, &fallback.Verdict{Status: http.StatusServiceUnavailable, Reason: "no surrogate is up"}, "no surrogate")
 		return true
 	}
-	a.local(p, nil, "proxied")
+	u.local(p, nil, "proxied")
 	return true
 }
 
 // local gives the connection to the VIP's own listener, which answers with the verdict, or proxies.
-func (a *asker) local(p *pending, v *fallback.Verdict, outcome string) {
-	if err := a.old.end(p.vip, p.client); err != nil {
-		a.log.Debug("an old socket may be in the way", "err", err)
+func (u *upcalls) local(p *pending, v *fallback.Verdict, outcome string) {
+	if err := u.old.end(p.vip, p.client); err != nil {
+		u.log.Debug("an old socket may be in the way", "err", err)
 	}
-	verdicts := a.r.verdicts(p.vip)
-	err := a.release(p, kernel.Decision{Local: true}, func() {
+	verdicts := u.r.verdicts(p.vip)
+	err := u.release(p, kernel.Decision{Local: true}, func() {
 		if v != nil {
 			verdicts.Put(p.client, *v)
 		} else {
@@ -339,53 +339,53 @@ func (a *asker) local(p *pending, v *fallback.Verdict, outcome string) {
 		}
 	})
 	if err != nil {
-		a.log.Debug("client is not given to the proxy", "client", p.client, "err", err)
+		u.log.Debug("client is not given to the proxy", "client", p.client, "err", err)
 		return
 	}
-	a.r.metrics.Decided(p.vip, outcome, time.Since(p.first))
+	u.r.metrics.Decided(p.vip, outcome, time.Since(p.first))
 }
 
 // release writes the decision down and gives the packets back, in order. first is done before, but only if the kernel still asks about
 // this request: the client's port may be another session's by now.
-func (a *asker) release(p *pending, d kernel.Decision, first func()) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.drop(p)
-	if asked, err := a.r.dp.Pending(p.client, p.vip); err != nil || asked.Seq != p.base {
-		return cmp.Or(err, kernel.ErrNotAsked)
+func (u *upcalls) release(p *pending, d kernel.Decision, first func()) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.drop(p)
+	if client, err := u.r.dp.Pending(p.client, p.vip); err != nil || client.Seq != p.base {
+		return cmp.Or(err, kernel.ErrNoUpcall)
 	}
 	first()
-	if err := a.r.dp.Decide(p.client, p.vip, p.base, d); err != nil {
+	if err := u.r.dp.Decide(p.client, p.vip, p.base, d); err != nil {
 		return err
 	}
 	for _, s := range p.segments {
-		if err := a.tap.Write(s.frame); err != nil {
+		if err := u.tap.Write(s.frame); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a *asker) forget(p *pending) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.drop(p)
+func (u *upcalls) forget(p *pending) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.drop(p)
 }
 
 // giveUp forgets a client; what is being decided about it finds nobody. Called with the lock.
-func (a *asker) giveUp(key clientKey) {
-	if p := a.clients[key]; p != nil {
-		delete(a.clients, key)
+func (u *upcalls) giveUp(key clientKey) {
+	if p := u.clients[key]; p != nil {
+		delete(u.clients, key)
 		if !p.decided {
-			a.holding.end(p) // else when that has ended
+			u.holding.end(p) // else when that has ended
 		}
 	}
 }
 
 // drop is forget, called with the lock.
-func (a *asker) drop(p *pending) {
-	a.holding.end(p)
-	if key := (clientKey{p.client, p.vip}); a.clients[key] == p {
-		delete(a.clients, key)
+func (u *upcalls) drop(p *pending) {
+	u.holding.end(p)
+	if key := (clientKey{p.client, p.vip}); u.clients[key] == p {
+		delete(u.clients, key)
 	}
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What is taken off every packet of ours before anything looks at it. */
+/* Normalizes our packets before anything else looks at them. */
 #pragma once
 
 #include <linux/bpf.h>
@@ -8,8 +8,8 @@
 #include "types.h"
 
 /*
- * The urgent pointer: a receiver takes the byte before it out of the stream (RFC 6093), and would count the session's bytes
- * otherwise than we do. And a priority tag: a tag of no VLAN. Offsets stay.
+ * Clears the urgent pointer: a receiver would remove the urgent byte from the stream (RFC 6093) and count differently
+ * than we do. Removes a priority tag (VLAN 0). Offsets stay.
  */
 __noinline int strip(struct __sk_buff *skb, struct packet *p)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Answers SYNs to VIPs: with a cookie, and with as many of the client's options as we can keep. */
+/* Answers SYNs to VIPs with a cookie, and with all of the client's options that can be remembered. */
 #pragma once
 
 #include "band.h"
 #include "syn_options.h"
 #include "work.h"
 
-/* The options of the client that has sent the SYN. */
+/* Reads the options of the SYN. */
 static __always_inline void read_syn(const struct packet *p, __u8 vip_flags, struct client *c)
 {
 	c->state = CLIENT_SYN;
@@ -22,8 +22,8 @@ static __always_inline void read_syn(const struct packet *p, __u8 vip_flags, str
 }
 
 /*
- * Keeps the options that the echoed timestamp cannot carry, while there is room. Returns the verdict, and in bits what the timestamp
- * says of the MSS.
+ * Stores options that the echoed timestamp cannot carry, if there is space. Returns the verdict, and in bits the MSS
+ * part of the timestamp.
  */
 static __always_inline int keep_options(const struct packet *p, const struct config *set, struct client *c,
 					struct syn_key *key, __u32 *bits)
@@ -37,13 +37,13 @@ static __always_inline int keep_options(const struct packet *p, const struct con
 	if (!bpf_map_update_elem(&syn_options, syn_key_of(key, p, p->seq + 1), c, BPF_ANY))
 		return SYN_ANSWERED;
 	if (!(c->flags & CLIENT_TS))
-		c->flags = 0; /* promise nothing that will be forgotten */
+		c->flags = 0; /* offer nothing that would be forgotten */
 	else if (c->mss > usual)
 		*bits = 0;
 	return SYN_COOKIE;
 }
 
-/* The SYN-ACK that confirms a client's options. bits: see keep_options. */
+/* Confirms the client's options in the SYN-ACK. bits: see keep_options. */
 static __always_inline void fill_syn_ack(struct segment *r, const struct packet *p, const struct config *set,
 					 const struct client *c, __u32 bits)
 {
@@ -59,7 +59,7 @@ static __always_inline void fill_syn_ack(struct segment *r, const struct packet 
 	r->wscale = c->flags & CLIENT_WSCALE ? OUR_WSCALE : NO_SCALE;
 }
 
-/* Answers the SYN at hand, which is for w->routing.vip. */
+/* Answers the current SYN, which is for w->routing.vip. */
 __noinline int answer_syn(struct __sk_buff *skb)
 {
 	struct work *w = work();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What a client was promised in its handshake. Our initial sequence number is always a SYN cookie, so no state is needed until the
- * first request byte. Window shift and SACK ride in the low bits of the timestamp that we send (as in Linux); a client whose
- * options they cannot carry (no timestamps, or an MSS that asks for legs of another class than the usual one does) gets
- * an entry in the table of promised options, while there is room.
+ * Options of the handshake with a client. Our initial sequence number is always a SYN cookie, so no state is needed
+ * before the first request byte. Window scale and SACK are encoded in the low bits of our TSval, as Linux does. A
+ * client whose options do not fit there (no timestamps, or an MSS that needs another leg class than the usual one) gets
+ * an entry in syn_options, if there is space.
  */
 #pragma once
 
@@ -15,17 +15,17 @@
 #define TS_OPTION_MASK ((1 << TS_OPTION_BITS) - 1)
 #define TS_NO_WSCALE   15
 #define TS_SACK        16
-#define TS_OTHER_MSS   32 /* promised; if there was no room to remember it, below the usual one */
+#define TS_OTHER_MSS   32 /* see syn_options; without an entry: below the usual MSS */
 #define MSS_USUAL_V4   1460
 #define MSS_USUAL_V6   1440
 
-/* Our clock for timestamps, in ms. */
+/* Our timestamp clock, in ms. */
 static __always_inline __u32 ts_clock(const struct config *set)
 {
 	return clock_ms() + set->ts_offset;
 }
 
-/* The timestamp of a SYN-ACK: not after now, so that later ones never go back (RFC 7323, 5). */
+/* The timestamp of a SYN-ACK: never later than now, so that timestamps do not go back (RFC 7323, 5). */
 static __always_inline __u32 ts_with_options(__u32 now, __u32 bits)
 {
 	__u32 ts = (now & ~TS_OPTION_MASK) | bits;
@@ -38,7 +38,7 @@ static __always_inline __u16 usual_mss(bool v6)
 	return v6 ? MSS_USUAL_V6 : MSS_USUAL_V4;
 }
 
-/* The largest MSS class that is not above mss. */
+/* The largest MSS class that is at most mss. */
 static __always_inline __u32 mss_class(const struct config *set, __u16 mss)
 {
 	__u32 best = 0;
@@ -50,13 +50,13 @@ static __always_inline __u32 mss_class(const struct config *set, __u16 mss)
 	return best;
 }
 
-/* The class of legs that fits a client: its timestamps, and its MSS. */
+/* The leg class that fits a client: its timestamps and MSS. */
 static __always_inline __u32 class_for(const struct config *set, const struct client *c)
 {
 	return mss_class(set, c->mss) << 1 | !!(c->flags & CLIENT_TS);
 }
 
-/* Of the packet's client, whose first byte has this number. Returns key. */
+/* The key of the packet's client, whose first byte has number seq. Returns key. */
 static __always_inline struct syn_key *syn_key_of(struct syn_key *key, const struct packet *p, __u32 seq)
 {
 	key->client = p->key;
@@ -64,7 +64,7 @@ static __always_inline struct syn_key *syn_key_of(struct syn_key *key, const str
 	return key;
 }
 
-/* Whether the options of the client at hand may be among those promised. */
+/* Whether the current client may have an entry in syn_options. */
 static __always_inline bool may_be_kept(const struct packet *p)
 {
 	return !has_ts(p) || p->tsecr & TS_OTHER_MSS;
@@ -73,8 +73,8 @@ static __always_inline bool may_be_kept(const struct packet *p)
 enum known { NOT_KNOWN, KNOWN, KNOWN_CHANGING };
 
 /*
- * Copies what is known of a client. User space changes it meanwhile, and memory that the map gives up is at once another client's: only
- * a copy of what is still in its place is whole.
+ * Copies a client's entry. User space changes it concurrently, and the map may reuse its memory at once for another
+ * client: the copy is valid only if the entry is still in place.
  */
 static __always_inline int lookup_client(const struct tuple *key, struct client *known)
 {
@@ -87,7 +87,10 @@ static __always_inline int lookup_client(const struct tuple *key, struct client 
 	return bpf_map_lookup_elem(&clients, key) == c ? KNOWN : KNOWN_CHANGING;
 }
 
-/* The options of the packet's client, whose first byte has the key's number: as promised, or as it echoes them. */
+/*
+ * The options of the packet's client, whose first byte has the key's number: from syn_options, or from the echoed
+ * timestamp.
+ */
 static __always_inline void recall_client(const struct packet *p, const struct syn_key *key, struct client *c)
 {
 	__u32 bits = p->tsecr & TS_OPTION_MASK;

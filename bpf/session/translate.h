@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The translation of a packet from one leg to the other, in numbers (paper, equations 1 to 4). */
+/* Translates the numbers of a packet from one leg to the other (paper, equations 1 to 4). */
 #pragma once
 
 #include "../wire/packet.h"
 #include "splice.h"
 
 /*
- * The window advertised to an idle leg's surrogate, as it is sent. As small as it may be, so that the first request's own is the
- * larger: a surrogate takes a smaller one only with a new acknowledgement or from a later sequence number (Linux,
- * tcp_may_update_window), and a client's request carries neither. But Linux makes no segment larger than half of it
- * (tcp_bound_to_half_wnd), and BBR takes its first pace from that segment.
+ * The scaled window advertised on an idle leg. It is as small as possible, so that the first request carries a larger
+ * one: a receiver accepts a smaller window only with a new acknowledgement or a later sequence number (Linux,
+ * tcp_may_update_window), and a request has neither. But Linux limits segments to half the largest window seen
+ * (tcp_bound_to_half_wnd), and BBR takes its initial pacing rate from the first segment.
  */
 static __always_inline __u16 idle_window(const struct splice *s)
 {
@@ -20,7 +20,7 @@ static __always_inline __u16 idle_window(const struct splice *s)
 	return window > 65535 ? 65535 : window;
 }
 
-/* The client's packet, towards the surrogate. */
+/* Translates a client's packet for the surrogate. */
 static __always_inline void fill_to_server(struct splice *s, const struct packet *p, struct translation *t)
 {
 	copy_addr(t->src, s->server.dst);

@@ -7,12 +7,12 @@ import (
 	"baton/router/config"
 )
 
-// Check refuses a configuration that the data path has no room for, as a start and a reload do. The error is a *config.Error.
+// Check reports a configuration that exceeds the data path's tables, at start and at reload. The error is a *config.Error.
 func Check(cfg *config.Config) error {
 	refuse := func(line int, key string, have, room int) error {
 		return &config.Error{
 			File: cfg.File, Line: line, Key: key,
-			Problem: fmt.Sprintf("is one of %d, and the data path holds %d", have, room), Right: "several routers",
+			Problem: fmt.Sprintf("is one of %d; the data path holds %d", have, room), Right: "several routers",
 		}
 	}
 	if n := len(cfg.VIPs); n > kernel.MaxVIPs {
@@ -36,8 +36,8 @@ func Check(cfg *config.Config) error {
 	return nil
 }
 
-// Lacks tells what a start on this host would miss.
-func Lacks(cfg *config.Config) error {
+// CheckHost reports what a start on this host would lack.
+func CheckHost(cfg *config.Config) error {
 	_, err := smallestMTU(cfg)
 	return err
 }

@@ -17,7 +17,7 @@ import (
 	"baton/router/metrics"
 )
 
-// backend is what the control socket serves.
+// backend serves the control socket.
 func (r *Router) backend() api.Backend {
 	return api.Backend{
 		Part: api.RouterBackend{
@@ -61,7 +61,7 @@ func (r *Router) eachSession(yield func(api.RouterSession) bool) error {
 	return err
 }
 
-// Status is the router at a glance. The error is that of the kernel's maps.
+// Status returns the router's status. The error is that of the kernel's maps.
 func (r *Router) Status() (api.RouterStatus, error) {
 	s := r.current()
 	st := api.RouterStatus{
@@ -107,7 +107,7 @@ func assigns() api.Feature {
 	return f
 }
 
-// interfaces are those that the data path is on.
+// interfaces lists those that the data path is attached to.
 func (r *Router) interfaces() []api.RouterInterface {
 	out := []api.RouterInterface{}
 	attached := r.dp.Attached()

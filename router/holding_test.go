@@ -122,7 +122,7 @@ func TestPendingWants(t *testing.T) {
 		{100, 10, false, true}, {100, 5, false, true}, {100, 20, true, true}, {110, 10, true, true}, {120, 10, false, true},
 		{130, 1, true, true}, {110, maxPendingBytes, false, false}, {100 + 2*maxPendingBytes, 1, false, true},
 	} {
-		if keep, fits := p.wants(tt.seq, tt.size); keep != tt.keep || fits != tt.fits {
+		if keep, fits := p.accepts(tt.seq, tt.size); keep != tt.keep || fits != tt.fits {
 			t.Errorf("%d bytes at %d: kept %v, fits %v", tt.size, tt.seq, keep, fits)
 		}
 	}

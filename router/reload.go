@@ -13,8 +13,8 @@ import (
 	"baton/router/explain"
 )
 
-// Reload reads the configuration again and puts it in force, when it is valid. Sessions are kept. The error wraps api.ErrConflict when the
-// old configuration stays in force.
+// Reload rereads the configuration and applies it if it is valid. Sessions continue. The error wraps api.ErrConflict when the old
+// configuration stays in force.
 func (r *Router) Reload() (api.ReloadResult, error) {
 	r.reloading.Lock()
 	defer r.reloading.Unlock()
@@ -36,14 +36,14 @@ func (r *Router) reload() (api.ReloadResult, error) {
 		return api.ReloadResult{}, err
 	}
 	if fixed := fixedAtStart(old.cfg, cfg); fixed != "" {
-		return api.ReloadResult{}, fmt.Errorf("%s: %s takes effect at a restart only", cfg.File, fixed)
+		return api.ReloadResult{}, fmt.Errorf("%s: %s takes effect only at a restart", cfg.File, fixed)
 	}
 	if err := Check(cfg); err != nil {
 		return api.ReloadResult{}, err
 	}
 	for _, p := range cfg.Pools {
 		if 2*p.Legs.Max > r.queued {
-			return api.ReloadResult{}, fmt.Errorf("%s:%d: pools.%s.legs.max: more than %d takes effect at a restart only",
+			return api.ReloadResult{}, fmt.Errorf("%s:%d: pools.%s.legs.max: more than %d takes effect only at a restart",
 				cfg.File, p.Line, p.Name, r.queued/2)
 		}
 	}
@@ -72,7 +72,7 @@ func (r *Router) reload() (api.ReloadResult, error) {
 	return api.ReloadResult{Config: cfg.File, Changed: differences(old.cfg, cfg)}, nil
 }
 
-// enforce puts a state in force.
+// enforce applies a state.
 func (r *Router) enforce(s *state, mtu int) error {
 	if err := s.keepNumbers(r.dp); err != nil {
 		return err
@@ -100,7 +100,7 @@ func fixedAtStart(old, next *config.Config) string {
 	return ""
 }
 
-// differences tells in a line each what a reload has changed.
+// differences lists what a reload has changed.
 func differences(old, next *config.Config) []string {
 	var out []string
 	describe := func(what string, before, after map[string]string) {
@@ -148,7 +148,7 @@ func differences(old, next *config.Config) []string {
 	return out
 }
 
-// Explained gives an explanation in the form that the control socket speaks.
+// Explained converts an explanation for the control socket.
 func Explained(e *explain.Explanation) api.RouterExplanation {
 	a := api.RouterExplanation{
 		Mode: string(e.Mode), Pool: e.Pool, Policy: string(e.Policy), Status: e.Status, Where: e.Decides,

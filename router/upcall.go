@@ -20,7 +20,7 @@ import (
 	"baton/router/route"
 )
 
-// upcalls answers the kernel's questions: packets of clients whose request the kernel did not decide.
+// upcalls handles upcalls: packets of clients whose request the kernel did not decide.
 type upcalls struct {
 	r   *Router
 	tap *datapath.Tap
@@ -40,21 +40,21 @@ type upcalls struct {
 
 type clientKey struct{ client, vip netip.AddrPort }
 
-// leaving is a client that is to be given to the VIP's own listener.
+// leaving is a client to be assigned to the VIP's listener.
 type leaving struct {
 	p       *pending
-	verdict *fallback.Verdict // nil: it is proxied
+	verdict *fallback.Verdict // nil: proxy
 	outcome string
 }
 
 const (
-	// legWait bounds the time that a request waits for a leg of one surrogate.
+	// legWait is how long a request waits for a leg of one surrogate.
 	legWait = 2 * time.Second
-	// mostDeciding requests are being decided at one time; most of them wait for a leg. Others' clients repeat them.
-	mostDeciding = 4096
-	// leavers give clients to listeners; as many clients wait for one.
-	leavers     = 4
-	mostLeaving = 4096
+	// maxDeciding bounds the requests being decided, most of which wait for a leg. Other clients retransmit.
+	maxDeciding = 4096
+	// leavers is the number of goroutines that assign clients to listeners, maxLeaving the length of their queue.
+	leavers    = 4
+	maxLeaving = 4096
 )
 
 func (u *upcalls) run(ctx context.Context) error {
@@ -76,15 +76,15 @@ func (u *upcalls) run(ctx context.Context) error {
 			return err
 		}
 		if n > datapath.VnetHeader {
-			u.take(ctx, buf[:n])
+			u.handle(ctx, buf[:n])
 		}
 	}
 }
 
-func (u *upcalls) take(ctx context.Context, b []byte) {
+func (u *upcalls) handle(ctx context.Context, b []byte) {
 	frame, err := packet.Parse(b[datapath.VnetHeader:])
 	if err != nil || frame.Protocol != packet.ProtocolTCP {
-		return // a neighbour's broadcast
+		return // broadcasts of neighbours
 	}
 	key := clientKey{frame.Src, frame.Dst}
 	tcp := frame.TCP()
@@ -93,19 +93,19 @@ func (u *upcalls) take(ctx context.Context, b []byte) {
 	p := u.clients[key]
 	bare := len(frame.Payload()) == 0
 	if tcp.Flags()&packet.RST != 0 || bare && p == nil {
-		// the client has given up; what it may still be told, its own retransmission asks for
-		u.giveUp(key)
+		// the client has given up; if it still wants an answer, it retransmits
+		u.abandon(key)
 		u.r.dp.ForgetClient(key.client, key.vip)
 		return
 	}
 	client, err := u.r.dp.Pending(key.client, key.vip)
 	if err != nil {
-		u.giveUp(key)
-		return // it has reset its session; if not, there is another upcall
+		u.abandon(key)
+		return // it has reset its session; or there is another upcall
 	}
 	if p != nil && p.base != client.Seq {
-		u.giveUp(key)
-		p = nil // of an earlier session on the same port: a decision about that finds nobody (kernel.ErrNoUpcall)
+		u.abandon(key)
+		p = nil // of an earlier session on the same port: its decision fails (kernel.ErrNoUpcall)
 	}
 	if p == nil {
 		if len(u.clients) >= u.r.current().cfg.Limits.Pending {
@@ -117,16 +117,16 @@ func (u *upcalls) take(ctx context.Context, b []byte) {
 	}
 	came := segment{seq: tcp.Seq(), data: frame.Payload()}
 	ends := func() bool { return tcp.Flags().Has(packet.FIN) && p.ends(came) }
-	switch keep, fits := p.wants(came.seq, len(came.data)); {
+	switch keep, fits := p.accepts(came.seq, len(came.data)); {
 	case !fits && !p.decided:
 		u.refuse(p, &head.Error{Status: http.StatusRequestHeaderFieldsTooLarge, Reason: "head is too long"})
 		return
 	case !keep:
-		if !p.decided && ends() { // the end comes with bytes that are there already
+		if !p.decided && ends() { // a FIN on a retransmission
 			u.read(ctx, p, true)
 		}
 		return
-	case !u.room(p, len(b)):
+	case !u.reserve(p, len(b)):
 		return
 	}
 	own := append([]byte(nil), b...)
@@ -138,7 +138,7 @@ func (u *upcalls) take(ctx context.Context, b []byte) {
 	}
 }
 
-// read has the request decided when its head is whole. ends: its client sends no more. Called with the lock.
+// read starts the decision once the request's head is complete. ends: the client has sent FIN. Called with the lock.
 func (u *upcalls) read(ctx context.Context, p *pending, ends bool) {
 	req, n, err := head.Parse(p.contiguous())
 	var bad *head.Error
@@ -169,9 +169,9 @@ func (u *upcalls) read(ctx context.Context, p *pending, ends bool) {
 	}
 }
 
-// room makes room for so many bytes of a client. False: there is none; the client repeats them. Called with the lock.
-func (u *upcalls) room(p *pending, bytes int) bool {
-	if !p.decided && u.deciding >= mostDeciding {
+// reserve makes room for so many bytes of a client. False: there is none; the client retransmits. Called with the lock.
+func (u *upcalls) reserve(p *pending, bytes int) bool {
+	if !p.decided && u.deciding >= maxDeciding {
 		return false
 	}
 	for {
@@ -180,18 +180,18 @@ func (u *upcalls) room(p *pending, bytes int) bool {
 			return ok
 		}
 		u.drop(victim)
-		u.r.dp.ForgetClient(victim.client, victim.vip) // it may begin anew
+		u.r.dp.ForgetClient(victim.client, victim.vip) // it may start again
 		if victim == p {
 			return false
 		}
 	}
 }
 
-// stalledHead is how much of a head must be there, in bytes, for the client to be thought at the end of its initial window:
-// nothing is acknowledged before the decision, so that it can send no more.
+// stalledHead is the length of a partial head, in bytes, from which the client is assumed to have exhausted its initial window:
+// nothing is acknowledged before the decision.
 const stalledHead = 2 << 10
 
-// expire refuses heads that trickle in (408), and leaves to the proxy those that a socket must acknowledge to see the rest.
+// expire refuses heads that trickle in (408), and hands those that are stalled over to the proxy, whose socket acknowledges them.
 func (u *upcalls) expire(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -210,7 +210,7 @@ func (u *upcalls) expire(ctx context.Context) {
 				case now.Sub(p.first) > wait:
 					u.refuse(p, &head.Error{Status: http.StatusRequestTimeout, Reason: "request did not arrive in time"})
 				case p.bytes > stalledHead && p.bytes == p.looked:
-					u.letGo(leaving{p, nil, "proxied"})
+					u.handOver(leaving{p, nil, "proxied"})
 				}
 				p.looked = p.bytes
 			}
@@ -220,14 +220,14 @@ func (u *upcalls) expire(ctx context.Context) {
 	}
 }
 
-// refuse has the router's own server answer. Called with the lock.
+// refuse lets the router's own server answer. Called with the lock.
 func (u *upcalls) refuse(p *pending, why *head.Error) {
 	p.bad = why
-	u.letGo(leaving{p, &fallback.Verdict{Status: why.Status, Reason: why.Reason}, "refused"})
+	u.handOver(leaving{p, &fallback.Verdict{Status: why.Status, Reason: why.Reason}, "refused"})
 }
 
-// letGo has a client given to its listener. When too many wait for that, it is tried again in a second. Called with the lock.
-func (u *upcalls) letGo(l leaving) {
+// handOver queues a client for its listener. If the queue is full, it is retried after a second. Called with the lock.
+func (u *upcalls) handOver(l leaving) {
 	select {
 	case u.leaving <- l:
 		l.p.decided = true
@@ -236,7 +236,7 @@ func (u *upcalls) letGo(l leaving) {
 	}
 }
 
-// leave gives clients to their listeners.
+// leave assigns clients to their listeners.
 func (u *upcalls) leave(ctx context.Context) {
 	for {
 		select {
@@ -248,7 +248,7 @@ func (u *upcalls) leave(ctx context.Context) {
 	}
 }
 
-// bodyIn tells whether the bytes behind a request's head hold more than its body, and whether that is malformed.
+// bodyIn reports whether the bytes after a request's head extend beyond its body, and whether the body is malformed.
 func bodyIn(req *head.Request, b []byte) (behind, malformed bool) {
 	if req.ContentLength < 0 {
 		n, bad := fallback.ChunkedEnd(b)
@@ -257,13 +257,13 @@ func bodyIn(req *head.Request, b []byte) (behind, malformed bool) {
 	return int64(len(b)) > req.ContentLength, false
 }
 
-// decide finds a surrogate and has the client spliced to it, or leaves it to the proxy.
+// decide chooses a surrogate and splices the client to it, or leaves it to the proxy.
 func (u *upcalls) decide(ctx context.Context, p *pending, req head.Request, headBytes int) {
 	for !u.decideBy(ctx, u.r.current(), p, req, headBytes) {
 	}
 }
 
-// decideBy is decide by one state. False: another is in force by now.
+// decideBy decides by one state. False: another is in force now.
 func (u *upcalls) decideBy(ctx context.Context, s *state, p *pending, req head.Request, headBytes int) bool {
 	vip, ok := s.byAddr[p.vip]
 	if !ok {
@@ -280,11 +280,11 @@ func (u *upcalls) decideBy(ctx context.Context, s *state, p *pending, req head.R
 	d.Chunked = req.ContentLength < 0
 	d.Request = uint64(headBytes) + uint64(max(req.ContentLength, 0))
 	client, err := u.r.dp.Pending(p.client, p.vip)
-	if err != nil { // it expired, or a repeated SYN took its place
+	if err != nil { // it expired, or a repeated SYN replaced it
 		u.forget(p)
 		return true
 	}
-	u.proxied.take(clientKey{p.client, p.vip}) // of an earlier session on the same port, which did not come for it
+	u.proxied.pop(clientKey{p.client, p.vip}) // left by an earlier session on the same port
 	class := client.Class(u.r.mss)
 	var tried []string
 	for range 3 {
@@ -295,7 +295,7 @@ func (u *upcalls) decideBy(ctx context.Context, s *state, p *pending, req head.R
 		name := pool.cfg.Surrogates[at].Name
 		tried = append(tried, name)
 		if sg := &pool.cfg.Surrogates[at]; config.Unspliced(&s.cfg.VIPs[vip], sg) != "" || u.r.legs.Local(pool.ids[at]) {
-			u.proxied.put(clientKey{p.client, p.vip}, name, time.Now())
+			u.proxied.add(clientKey{p.client, p.vip}, name, time.Now())
 			break
 		}
 		wait, cancel := context.WithTimeout(ctx, legWait)
@@ -310,7 +310,7 @@ func (u *upcalls) decideBy(ctx context.Context, s *state, p *pending, req head.R
 		}
 		d.Surrogate = pool.ids[at]
 		if err := u.release(p, d, func() {}); err != nil {
-			u.log.Debug("request is not released", "client", p.client, "err", err)
+			u.log.Debug("cannot replay request", "client", p.client, "err", err)
 			return true
 		}
 		u.r.metrics.Decided(p.vip, "spliced", time.Since(p.first))
@@ -325,28 +325,28 @@ func (u *upcalls) decideBy(ctx context.Context, s *state, p *pending, req head.R
 	return true
 }
 
-// local gives the connection to the VIP's own listener, which answers with the verdict, or proxies.
+// local assigns the connection to the VIP's listener, which answers with the verdict, or proxies.
 func (u *upcalls) local(p *pending, v *fallback.Verdict, outcome string) {
 	if err := u.old.end(p.vip, p.client); err != nil {
-		u.log.Debug("an old socket may be in the way", "err", err)
+		u.log.Debug("cannot remove old socket", "err", err)
 	}
 	verdicts := u.r.verdicts(p.vip)
 	err := u.release(p, kernel.Decision{Local: true}, func() {
 		if v != nil {
 			verdicts.Put(p.client, *v)
 		} else {
-			verdicts.Take(p.client) // of an earlier session on the same port, which did not come for it
+			verdicts.Take(p.client) // left by an earlier session on the same port
 		}
 	})
 	if err != nil {
-		u.log.Debug("client is not given to the proxy", "client", p.client, "err", err)
+		u.log.Debug("cannot hand client over to the proxy", "client", p.client, "err", err)
 		return
 	}
 	u.r.metrics.Decided(p.vip, outcome, time.Since(p.first))
 }
 
-// release writes the decision down and gives the packets back, in order. first is done before, but only if the kernel still asks about
-// this request: the client's port may be another session's by now.
+// release records the decision and replays the packets in order. It calls first before that, but only if the kernel still waits
+// for this decision: another session may use the client's port by now.
 func (u *upcalls) release(p *pending, d kernel.Decision, first func()) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -372,12 +372,12 @@ func (u *upcalls) forget(p *pending) {
 	u.drop(p)
 }
 
-// giveUp forgets a client; what is being decided about it finds nobody. Called with the lock.
-func (u *upcalls) giveUp(key clientKey) {
+// abandon forgets a client; its pending decision will fail. Called with the lock.
+func (u *upcalls) abandon(key clientKey) {
 	if p := u.clients[key]; p != nil {
 		delete(u.clients, key)
 		if !p.decided {
-			u.holding.end(p) // else when that has ended
+			u.holding.end(p) // else after the decision
 		}
 	}
 }

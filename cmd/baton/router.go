@@ -68,7 +68,7 @@ func fitRouter(file string, have *checked) error {
 	if err != nil {
 		return cli.UsageError{Err: err}
 	}
-	if err := router.Lacks(cfg); err != nil {
+	if err := router.CheckHost(cfg); err != nil {
 		have.Warnings = append(have.Warnings, err.Error())
 	}
 	return nil
@@ -102,7 +102,7 @@ func runRouter(ctx context.Context, d daemon) error {
 		return err
 	}
 	if live > 0 {
-		d.log.Info("spliced sessions go on: a new start takes them over, baton router cleanup -c "+d.file+" ends them", "sessions", live)
+		d.log.Info("spliced sessions continue: the next start adopts them, baton router cleanup -c "+d.file+" ends them", "sessions", live)
 		return nil
 	}
 	return kernel.Remove(cfg.Listen.State)

@@ -59,7 +59,7 @@ func New() *Metrics {
 	return &Metrics{
 		decisions:   histogram("decision_duration_seconds", "Time in user space from a request's first octet to its release, a verdict or the fallback.", DecisionBuckets, "vip", "outcome"),
 		handoffs:    counter("handoffs_total", "Handoffs that user space made, by surrogate.", "vip", "surrogate"),
-		legEvents:   counter("leg_events_total", "What happened to server legs: opened, refused, closed by the surrogate, renewed.", "surrogate", "event"),
+		legEvents:   counter("leg_events_total", "Events of server legs: opened, refused, closed by the surrogate, renewed.", "surrogate", "event"),
 		transitions: counter("surrogate_transitions_total", "Changes of a surrogate's phase.", "surrogate", "phase"),
 		checks:      histogram("health_check_duration_seconds", "Time of active health checks.", prometheus.DefBuckets, "surrogate"),
 		checkFails:  counter("health_check_failures_total", "Active health checks that failed.", "surrogate"),

@@ -13,7 +13,7 @@ import (
 func Series(s *api.RouterStatus) []exporter.Number {
 	var n exporter.Numbers
 	for _, verdict := range slices.Sorted(maps.Keys(s.Packets)) {
-		n.Counter("packets_total", "Packets by what became of them.", s.Packets[verdict], "verdict", verdict)
+		n.Counter("packets_total", "Packets by verdict.", s.Packets[verdict], "verdict", verdict)
 	}
 	for _, p := range s.Pools {
 		for i := range p.Surrogates {
@@ -35,11 +35,11 @@ func ofSurrogate(n *exporter.Numbers, pool string, s *api.RouterSurrogate) {
 		n.GaugeInt("legs", "Server legs of a surrogate, by state: idle, spliced, opening.", legs.n, append(in, "state", legs.state)...)
 	}
 	n.Yes("surrogate_up", "1 when new sessions may go to the surrogate, draining aside.", s.Up, in...)
-	n.Yes("surrogate_draining", "1 when the operator takes the surrogate out.", s.Draining, in...)
+	n.Yes("surrogate_draining", "1 while the operator drains the surrogate.", s.Draining, in...)
 	of := []string{"surrogate", s.Name}
 	n.Counter("kernel_handoffs_total", "Sessions spliced or moved to a surrogate.", s.Handoffs, of...)
-	n.Counter("legs_recycled_total", "Server legs taken back into their pool.", s.Recycled, of...)
-	n.Counter("handoffs_failed_total", "Handoffs that met a close before a response byte.", s.Failed, of...)
+	n.Counter("legs_recycled_total", "Server legs returned to their pool.", s.Recycled, of...)
+	n.Counter("handoffs_failed_total", "Handoffs that ended before the first response byte.", s.Failed, of...)
 	n.Counter("bytes_to_surrogate_total", "TCP payload of ended sessions, to the surrogate.", s.BytesTo, of...)
 	n.Counter("bytes_from_surrogate_total", "TCP payload of ended sessions, from the surrogate.", s.BytesFrom, of...)
 }

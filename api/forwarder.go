@@ -19,24 +19,24 @@ type ForwarderStatus struct {
 	Entries   Usage               `json:"entries"`
 	Groups    Usage               `json:"groups"`
 	Meters    Usage               `json:"meters"`
-	Picks     *ForwarderPicks     `json:"picks,omitempty"`   // nil: no flows are remembered
-	Journal   *ForwarderJournal   `json:"journal,omitempty"` // nil: nothing is kept on disk
+	Bindings  *ForwarderBindings  `json:"bindings,omitempty"` // nil: no flows are remembered
+	Journal   *ForwarderJournal   `json:"journal,omitempty"`  // nil: nothing is kept on disk
 
-	Packets      map[string]uint64 `json:"packets"`       // by verdict
-	PathsHit     uint64            `json:"paths_hit"`     // packets whose path through the tables was cached
-	ShortcutsHit uint64            `json:"shortcuts_hit"` // packets of flows that were picked for, which needed no tables
-	PuntsLost    uint64            `json:"punts_lost"`    // packets for controllers that user space was too slow for
-	CopiesLost   uint64            `json:"copies_lost"`   // that the kernel could not make
+	Packets       map[string]uint64 `json:"packets"`        // by verdict
+	MegaflowsHit  uint64            `json:"megaflows_hit"`  // packets whose path through the tables was cached
+	MicroflowsHit uint64            `json:"microflows_hit"` // packets of flows that were bound for, which needed no tables
+	UpcallsLost   uint64            `json:"upcalls_lost"`   // packets for controllers that user space was too slow for
+	CopiesLost    uint64            `json:"copies_lost"`    // that the kernel could not make
 }
 
-// ForwarderPicks is what an OpenFlow switch remembers of flows whose link it has picked.
-type ForwarderPicks struct {
-	Flows Usage               `json:"flows"`
-	Ports []ForwarderPickPort `json:"ports"`
+// ForwarderBindings is what an OpenFlow switch remembers of flows whose link it has bound.
+type ForwarderBindings struct {
+	Flows Usage                  `json:"flows"`
+	Ports []ForwarderBindingPort `json:"ports"`
 }
 
-// ForwarderPickPort is a port that flows are picked for.
-type ForwarderPickPort struct {
+// ForwarderBindingPort is a port that flows are bound for.
+type ForwarderBindingPort struct {
 	Port       string        `json:"port"`
 	Interface  string        `json:"interface"`
 	Flows      uint64        `json:"flows"`  // that are remembered

@@ -10,7 +10,7 @@ type ForwarderTraceRequest struct {
 type ForwarderTrace struct {
 	Steps  []ForwarderTraceStep   `json:"steps"` // in order
 	Sent   []ForwarderTraceSent   `json:"sent"`
-	Punted []ForwarderTracePunted `json:"punted"` // to the controllers
+	Upcall []ForwarderTraceUpcall `json:"upcall"` // to the controllers
 	// Bridged: it also goes where a learning bridge sends it (port NORMAL), which is not looked at.
 	Bridged bool `json:"bridged,omitempty"`
 	// Stack is what the host's stack has (port NORMAL, where the forwarder leaves it that), if anything.
@@ -31,8 +31,8 @@ type ForwarderTraceSent struct {
 	Maybe     bool   `json:"maybe,omitempty"` // if a select group chooses this bucket for the flow
 }
 
-// ForwarderTracePunted is a frame that goes to the controllers.
-type ForwarderTracePunted struct {
+// ForwarderTraceUpcall is a frame that goes to the controllers.
+type ForwarderTraceUpcall struct {
 	Reason string `json:"reason"`
 	Table  int    `json:"table"`
 	Bytes  int    `json:"bytes"` // of it that they get

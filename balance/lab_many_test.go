@@ -73,12 +73,12 @@ func TestManyFlows(t *testing.T) {
 	c.speak("new flows after it", every(manyFlows, manyFlows+manyRoom, 1))
 	c.spread("three links", every(manyFlows, manyFlows+manyRoom, 1), 2, 1, 1)
 	c.counted(b, manyFlows+manyStreams+manyRoom)
-	refused := b.status().Verdicts["drop_picks_full"]
+	refused := b.status().Verdicts["drop_bindings_full"]
 	if c.answered(manyFlows + manyRoom) {
 		t.Error("a flow more than the limit is answered")
 	}
-	if now := b.status().Verdicts["drop_picks_full"]; now == refused {
-		t.Errorf("no packet more was dropped as drop_picks_full than %d", refused)
+	if now := b.status().Verdicts["drop_bindings_full"]; now == refused {
+		t.Errorf("no packet more was dropped as drop_bindings_full than %d", refused)
 	}
 	c.speak("at the limit", every(0, manyFlows+manyRoom, 7))
 	works(streams)

@@ -41,8 +41,8 @@ func (f *Forwarder) status() (api.ForwarderStatus, error) {
 	if err != nil {
 		return s, err
 	}
-	s.PathsHit, s.ShortcutsHit = take(verdicts, "paths_hit"), take(verdicts, "shortcuts_hit")
-	s.PuntsLost, s.CopiesLost = take(verdicts, "punt_lost"), take(verdicts, "copy_lost")
+	s.MegaflowsHit, s.MicroflowsHit = take(verdicts, "megaflows_hit"), take(verdicts, "microflows_hit")
+	s.UpcallsLost, s.CopiesLost = take(verdicts, "upcall_lost"), take(verdicts, "copy_lost")
 	s.Packets = verdicts
 	s.Endpoints = f.endpoints()
 	list := f.ports.List()
@@ -50,7 +50,7 @@ func (f *Forwarder) status() (api.ForwarderStatus, error) {
 	for _, p := range list {
 		interfaces[p.No] = p.Name
 	}
-	if s.Picks, err = f.picksStatus(interfaces); err != nil {
+	if s.Bindings, err = f.bindingsStatus(interfaces); err != nil {
 		return s, err
 	}
 	counted, fault := f.ports.Stats(openflow.PortAny)
@@ -127,11 +127,11 @@ func (f *Forwarder) trace(r api.ForwarderTraceRequest) (api.ForwarderTrace, erro
 	if len(r.Frame) < packet.EthernetSize {
 		return api.ForwarderTrace{}, fmt.Errorf("%w: packet of %d bytes: no Ethernet header", api.ErrInvalid, len(r.Frame))
 	}
-	picks, err := f.remembered(r.Frame)
+	bindings, err := f.remembered(r.Frame)
 	if err != nil {
 		return api.ForwarderTrace{}, err
 	}
-	o := trace.Options{Pipeline: f.pipeline, NormalStack: f.cfg.NormalStack, Picks: picks}
+	o := trace.Options{Pipeline: f.pipeline, NormalStack: f.cfg.NormalStack, Bindings: bindings}
 	in := openflow.PortAny
 	list := f.ports.List()
 	f.mu.Lock()

@@ -124,7 +124,7 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 		Entries: room(limits.Entries), Ops: kernel.OutOps + opsEach*room(limits.Entries),
 		Lists: 1 << 17, Subtables: 1 << 14,
 		Groups: room(limits.Groups), Buckets: 16 * room(limits.Groups), Slots: 64 * room(limits.Groups),
-		Meters: room(limits.Meters), Paths: paths, Picks: limits.Picks, NormalStack: f.cfg.NormalStack,
+		Meters: room(limits.Meters), Megaflows: paths, Bindings: limits.Bindings, NormalStack: f.cfg.NormalStack,
 	})
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 	f.installed = install.New(f.kernel)
 	f.pipeline = pipeline.New(pipeline.Limits{
 		Tables: limits.Tables, Entries: limits.Entries, Groups: limits.Groups, Meters: limits.Meters, Bands: kernel.MaxBands,
-		Picks: limits.Picks > 0,
+		Bindings: limits.Bindings > 0,
 	})
 	if err := f.replay(); err != nil {
 		return err
@@ -147,7 +147,7 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 	if f.listeners, err = daemon.Listen(f.cfg.Control, f.cfg.Metrics); err != nil {
 		return fmt.Errorf("%s: %w", f.cfg.File, err)
 	}
-	f.ports, err = ports.Open(ctx, ports.Options{Ports: f.portList(), Own: f.cfg.NormalStack, Tell: f.portChanged, Log: f.log})
+	f.ports, err = ports.Open(ctx, ports.Options{Ports: f.portList(), Own: f.cfg.NormalStack, Report: f.portChanged, Log: f.log})
 	if err != nil {
 		return err
 	}
@@ -165,10 +165,10 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 	f.connected(false)
 	close(f.ready)
 	f.tasks.Go(func() { f.listeners.Serve(ctx, f.backend(), metricsHandler(f.version, f.status, &f.tally), f.log) })
-	f.tasks.Go(f.readPunts)
+	f.tasks.Go(f.readUpcalls)
 	f.tasks.Go(func() { f.expire(ctx) })
-	if limits.Picks > 0 {
-		f.tasks.Go(func() { f.sweepPicks(ctx) })
+	if limits.Bindings > 0 {
+		f.tasks.Go(func() { f.sweepBindings(ctx) })
 	}
 	return nil
 }
@@ -318,7 +318,7 @@ func (f *Forwarder) expire(ctx context.Context) {
 func (f *Forwarder) apply(now time.Time, c pipeline.Change) error {
 	return f.installed.Apply(c, func(r *pipeline.Removed, n openflow.Counter) {
 		f.tally.gone(r.Reason)
-		if r.Tell && f.controllers != nil {
+		if r.Report && f.controllers != nil {
 			f.controllers.FlowRemoved(r.FlowRemoved(now, n))
 		}
 	})

@@ -62,9 +62,9 @@ func (t *tally) series(s *api.ForwarderStatus) []exporter.Number {
 	for _, verdict := range slices.Sorted(maps.Keys(s.Packets)) {
 		n.Counter("packets_total", "Packets by what became of them.", s.Packets[verdict], "verdict", verdict)
 	}
-	n.Counter("path_hits_total", "Packets whose path through the tables was cached.", s.PathsHit)
-	n.Counter("shortcut_hits_total", "Packets of flows that were picked for, which needed no tables.", s.ShortcutsHit)
-	n.Counter("punts_lost_total", "Packets for controllers that user space was too slow for.", s.PuntsLost)
+	n.Counter("megaflow_hits_total", "Packets whose path through the tables was cached.", s.MegaflowsHit)
+	n.Counter("microflow_hits_total", "Packets of flows that were bound for, which needed no tables.", s.MicroflowsHit)
+	n.Counter("upcalls_lost_total", "Packets for controllers that user space was too slow for.", s.UpcallsLost)
 	n.Counter("copies_lost_total", "Copies of packets that the kernel could not make.", s.CopiesLost)
 	for _, table := range s.Tables {
 		id := strconv.Itoa(table.Table)
@@ -77,16 +77,16 @@ func (t *tally) series(s *api.ForwarderStatus) []exporter.Number {
 		api.Usage
 	}
 	held := []usage{{"entries", "Flow entries", s.Entries}, {"groups", "Groups", s.Groups}, {"meters", "Meters", s.Meters}}
-	if s.Picks != nil {
-		held = append(held, usage{"picks", "Flows whose link is remembered", s.Picks.Flows})
-		for _, p := range s.Picks.Ports {
+	if s.Bindings != nil {
+		held = append(held, usage{"bindings", "Flows whose link is remembered", s.Bindings.Flows})
+		for _, p := range s.Bindings.Ports {
 			labels := append([]string(nil), "port", p.Port, "interface", p.Interface)
-			n.GaugeInt("pick_flows", "Flows whose remembered link is the port.", int(p.Flows), labels...)
-			n.GaugeInt("pick_flows_active", "Those of them that had a packet a moment ago.", int(p.Active), labels...)
-			n.Counter("pick_syns_total", "Handshakes that began by the port.", p.SYNs, labels...)
-			n.Counter("pick_syn_repeats_total", "SYNs that were sent again by the port.", p.SYNRepeats, labels...)
-			n.Counter("pick_sent_bytes_total", "Bytes that flows have sent by the port.", p.Sent, labels...)
-			n.Counter("pick_received_bytes_total", "Bytes that flows have received by the port.", p.Received, labels...)
+			n.GaugeInt("binding_flows", "Flows whose remembered link is the port.", int(p.Flows), labels...)
+			n.GaugeInt("binding_flows_active", "Those of them that had a packet a moment ago.", int(p.Active), labels...)
+			n.Counter("binding_syns_total", "Handshakes that began by the port.", p.SYNs, labels...)
+			n.Counter("binding_syn_repeats_total", "SYNs that were sent again by the port.", p.SYNRepeats, labels...)
+			n.Counter("binding_sent_bytes_total", "Bytes that flows have sent by the port.", p.Sent, labels...)
+			n.Counter("binding_received_bytes_total", "Bytes that flows have received by the port.", p.Received, labels...)
 		}
 	}
 	for _, u := range held {

@@ -14,20 +14,20 @@ import (
 	"baton/openflow"
 )
 
-// picksStatus is how much of the memory of flows is used, and by which ports; nil: there is none.
-func (f *Forwarder) picksStatus(interfaces map[openflow.PortNo]string) (*api.ForwarderPicks, error) {
-	if f.cfg.Limits.Picks == 0 {
+// bindingsStatus is how much of the memory of flows is used, and by which ports; nil: there is none.
+func (f *Forwarder) bindingsStatus(interfaces map[openflow.PortNo]string) (*api.ForwarderBindings, error) {
+	if f.cfg.Limits.Bindings == 0 {
 		return nil, nil
 	}
-	s := &api.ForwarderPicks{Flows: api.Usage{Limit: f.cfg.Limits.Picks}, Ports: []api.ForwarderPickPort{}}
-	list, err := kernel.ReadPickPorts(StatePath(f.cfg.Name))
-	if err != nil && !errors.Is(err, kernel.ErrNoPicks) { // it comes a little later than the control socket
+	s := &api.ForwarderBindings{Flows: api.Usage{Limit: f.cfg.Limits.Bindings}, Ports: []api.ForwarderBindingPort{}}
+	list, err := kernel.ReadBindingPorts(StatePath(f.cfg.Name))
+	if err != nil && !errors.Is(err, kernel.ErrNoBindings) { // it comes a little later than the control socket
 		return nil, err
 	}
 	for _, p := range list {
 		no := openflow.PortNo(p.Port)
 		s.Flows.Used += int(p.Flows)
-		s.Ports = append(s.Ports, api.ForwarderPickPort{
+		s.Ports = append(s.Ports, api.ForwarderBindingPort{
 			Port: no.String(), Interface: interfaces[no], Flows: p.Flows, Active: p.Active, RTT: p.RTT,
 			SYNs: p.SYNs, SYNRepeats: p.SYNRepeats, Sent: p.Sent, Received: p.Received,
 		})
@@ -36,8 +36,8 @@ func (f *Forwarder) picksStatus(interfaces map[openflow.PortNo]string) (*api.For
 }
 
 // remembered is the memory of flows as far as it concerns a frame: those with a remote address that is somewhere in it. It is nil if there is none.
-func (f *Forwarder) remembered(frame []byte) (*model.Picks, error) {
-	limit := f.cfg.Limits.Picks
+func (f *Forwarder) remembered(frame []byte) (*model.Bindings, error) {
+	limit := f.cfg.Limits.Bindings
 	if limit == 0 {
 		return nil, nil
 	}
@@ -45,21 +45,21 @@ func (f *Forwarder) remembered(frame []byte) (*model.Picks, error) {
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		return nil, fmt.Errorf("look at remembered flows: %w", err)
 	}
-	m := model.NewPicks(limit)
+	m := model.NewBindings(limit)
 	m.Now = time.Duration(now.Nano())
-	err := kernel.ReadPicks(StatePath(f.cfg.Name), func(p kernel.Pick) bool {
+	err := kernel.ReadBindings(StatePath(f.cfg.Name), func(p kernel.Binding) bool {
 		if !bytes.Contains(frame, p.Remote.Addr().AsSlice()) {
 			m.Most-- // it has a place
 			return true
 		}
 		const tcp = 6
 		m.Add(model.Flow{
-			Protocol: p.Protocol, Inside: p.Inside, Remote: p.Remote, Port: openflow.PortNo(p.Port), Used: p.Used, Closing: p.Closing,
+			Protocol: p.Protocol, Internal: p.Internal, Remote: p.Remote, Port: openflow.PortNo(p.Port), Used: p.Used, Closing: p.Closing,
 			Opening: p.Protocol == tcp && p.Received == 0 && !p.Closing,
 		})
 		return true
 	})
-	if err != nil && !errors.Is(err, kernel.ErrNoPicks) {
+	if err != nil && !errors.Is(err, kernel.ErrNoBindings) {
 		return nil, err
 	}
 	return m, nil

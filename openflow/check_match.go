@@ -33,7 +33,7 @@ func (m Match) check() *Fault {
 		if twice {
 			return fault(BadMatchDupField, "7.2.3.4", "%v twice", t.Field)
 		}
-		if !m[:before].meets(info) {
+		if !m[:before].hasPrerequisite(info) {
 			return fault(BadMatchBadPrereq, "7.2.3.6", "%v without what it needs before it", t.Field)
 		}
 		before += t.size()
@@ -65,14 +65,14 @@ func (i *fieldInfo) exceeded(value []byte) bool {
 	return i.bits < 8*i.bytes && number(value)>>i.bits != 0
 }
 
-// Meets reports whether m has what the field needs before it (7.2.3.6): of the alternatives, one. A field that is not known
+// HasPrerequisite reports whether m has what the field needs before it (7.2.3.6): of the alternatives, one. A field that is not known
 // needs nothing.
-func (m Match) Meets(f Field) bool {
+func (m Match) HasPrerequisite(f Field) bool {
 	info := f.info()
-	return info == nil || m.meets(info)
+	return info == nil || m.hasPrerequisite(info)
 }
 
-func (m Match) meets(info *fieldInfo) bool {
+func (m Match) hasPrerequisite(info *fieldInfo) bool {
 	for _, n := range info.needs {
 		t, ok := m.Get(n.field)
 		if ok && (n.present && t.Uint() != 0 || !n.present && !t.Masked && t.Uint() == n.value) {

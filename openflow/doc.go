@@ -12,7 +12,7 @@
 // unknown. Who reuses the buffer decodes a copy.
 //
 // Numbers of sections are those of the OpenFlow Switch Specification 1.3.5. The protocol's own numbers are generated from
-// spec/openflow13.yaml. Baton's own actions are specified in docs/openflow-handoff.md and docs/openflow-pick.md.
+// spec/openflow13.yaml. Baton's own actions are specified in docs/openflow-handoff.md and docs/openflow-bind.md.
 package openflow
 
 //go:generate go run ./spec

@@ -4,7 +4,7 @@ package openflow
 // it. 42-54-4e has the bit set that IEEE keeps for local use, so that no vendor's id is the same.
 const BatonExperimenter uint32 = 0x0042544e
 
-// handoffSize is the length of each of Baton's own actions but pick and the plain ones, in bytes.
+// handoffSize is the length of each of Baton's own actions but bind and the plain ones, in bytes.
 const handoffSize = 16
 
 // ActionIncSeq adds By to the TCP sequence number, modulo 2^32.
@@ -29,8 +29,8 @@ type ActionIncTSval struct{ By uint32 }
 // ActionIncTSecr adds By to TSecr, modulo 2^32, if the ACK flag is set.
 type ActionIncTSecr struct{ By uint32 }
 
-// ActionRescaleWindow replaces the window by window << Sender >> Told, 65,535 at most, except in a SYN.
-type ActionRescaleWindow struct{ Sender, Told uint8 }
+// ActionRescaleWindow replaces the window by window << Sender >> Advertised, 65,535 at most, except in a SYN.
+type ActionRescaleWindow struct{ Sender, Advertised uint8 }
 
 // ActionClampMSS lowers the MSS option of a SYN to MSS, if it is larger.
 type ActionClampMSS struct{ MSS uint16 }
@@ -87,7 +87,7 @@ func (a ActionIncTSval) appendTo(b []byte) []byte { return appendHandoff(b, Hand
 func (a ActionIncTSecr) appendTo(b []byte) []byte { return appendHandoff(b, HandoffIncTSecr, a.By) }
 
 func (a ActionRescaleWindow) appendTo(b []byte) []byte {
-	return appendHandoff(b, HandoffRescaleWindow, uint32(a.Sender)<<24|uint32(a.Told)<<16)
+	return appendHandoff(b, HandoffRescaleWindow, uint32(a.Sender)<<24|uint32(a.Advertised)<<16)
 }
 
 func (a ActionClampMSS) appendTo(b []byte) []byte {
@@ -109,7 +109,7 @@ func decodeExperimenterAction(b []byte) (Action, error) {
 		return nil, badActionLen(ActionTypeExperimenter, len(b))
 	}
 	subtype := wire.Uint16(b[8:])
-	if a, err := decodePick(PickSubtype(subtype), b); a != nil || err != nil {
+	if a, err := decodeBind(BindSubtype(subtype), b); a != nil || err != nil {
 		return a, err
 	}
 	a := decodeHandoff(HandoffSubtype(subtype), b[12:])

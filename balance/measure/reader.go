@@ -13,8 +13,8 @@ import (
 	"baton/sockdiag"
 )
 
-// Picks visits the flows that a switch remembers, with the OpenFlow number of each one's port, until visit returns false.
-type Picks func(visit func(protocol uint8, inside, remote netip.AddrPort, port uint32) bool) error
+// Bindings visits the flows that a switch remembers, with the OpenFlow number of each one's port, until visit returns false.
+type Bindings func(visit func(protocol uint8, inside, remote netip.AddrPort, port uint32) bool) error
 
 const (
 	// listEvery is how often connections are listed, if that is cheap: not more than one part in listShare of a processor's time goes into
@@ -25,25 +25,25 @@ const (
 
 // Reader reads the connections of the inside addresses, and which link each has. It is for one goroutine at a time.
 type Reader struct {
-	inside []netip.Prefix
-	picks  Picks
-	conn   *sockdiag.Conn
-	due    time.Duration
-	flows  []Flow         // of the last listing, to be used again
-	places map[uint64]int // of connections, by their cookie: a flow never changes its link; nowhere: it has none
-	spare  map[uint64]int
+	inside   []netip.Prefix
+	bindings Bindings
+	conn     *sockdiag.Conn
+	due      time.Duration
+	flows    []Flow         // of the last listing, to be used again
+	places   map[uint64]int // of connections, by their cookie: a flow never changes its link; nowhere: it has none
+	spare    map[uint64]int
 }
 
 const nowhere = -1
 
-// NewReader makes a Reader in the caller's network namespace, for connections of these addresses. picks may be nil: then it is known of no
+// NewReader makes a Reader in the caller's network namespace, for connections of these addresses. bindings may be nil: then it is known of no
 // connection which link it has, and none is listed. The caller closes it.
-func NewReader(inside []netip.Prefix, picks Picks) (*Reader, error) {
+func NewReader(inside []netip.Prefix, bindings Bindings) (*Reader, error) {
 	c, err := sockdiag.Open()
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{inside: inside, picks: picks, conn: c, places: map[uint64]int{}, spare: map[uint64]int{}}, nil
+	return &Reader{inside: inside, bindings: bindings, conn: c, places: map[uint64]int{}, spare: map[uint64]int{}}, nil
 }
 
 // Close closes the Reader.
@@ -55,7 +55,7 @@ func (r *Reader) Flows(now time.Duration) (_ []Flow, listed bool, err error) {
 	if now < r.due {
 		return nil, false, nil
 	}
-	if r.picks == nil || len(r.inside) == 0 {
+	if r.bindings == nil || len(r.inside) == 0 {
 		r.due = now + listEvery
 		return nil, true, nil
 	}
@@ -93,7 +93,7 @@ type tuple struct{ local, remote netip.AddrPort }
 
 // find asks the switch for the links of flows.
 func (r *Reader) find(unknown map[tuple]int, flows []Flow) error {
-	return r.picks(func(protocol uint8, inside, remote netip.AddrPort, port uint32) bool {
+	return r.bindings(func(protocol uint8, inside, remote netip.AddrPort, port uint32) bool {
 		if protocol != unix.IPPROTO_TCP || port < tables.FirstLink {
 			return true
 		}

@@ -18,18 +18,18 @@ static __always_inline bool is_error(const struct frame *frame)
 }
 
 /* The ports of the quoted packet, which stand behind its network header. */
-static __always_inline int quoted_ports(struct __sk_buff *skb, __u32 l4, struct pick_back_key *back)
+static __always_inline int quoted_ports(struct __sk_buff *skb, __u32 l4, struct binding_reply_key *back)
 {
 	__u8 head[8];
 
-	back->inside_port = back->remote_port = 0;
+	back->internal_port = back->remote_port = 0;
 	switch (back->protocol) {
 	case IPPROTO_TCP:
 	case IPPROTO_UDP:
 	case IPPROTO_SCTP:
 		if (bpf_skb_load_bytes(skb, l4, head, 4))
 			return -1;
-		back->inside_port = *(__be16 *)&head[0];
+		back->internal_port = *(__be16 *)&head[0];
 		back->remote_port = *(__be16 *)&head[2];
 		break;
 	case IPPROTO_ICMP:
@@ -37,7 +37,7 @@ static __always_inline int quoted_ports(struct __sk_buff *skb, __u32 l4, struct 
 		if (bpf_skb_load_bytes(skb, l4, head, 8))
 			return -1;
 		if (head[0] == (back->protocol == IPPROTO_ICMP ? 8 : 128))
-			back->inside_port = *(__be16 *)&head[4];
+			back->internal_port = *(__be16 *)&head[4];
 		break;
 	}
 	return 0;
@@ -45,7 +45,7 @@ static __always_inline int quoted_ports(struct __sk_buff *skb, __u32 l4, struct 
 
 /* Reads an error, and the key of the flow that has sent what it quotes. Returns -1 if that cannot be told. */
 __noinline int read_error(struct __sk_buff *skb, const struct frame *frame, struct complaint *c,
-			  struct pick_back_key *back)
+			  struct binding_reply_key *back)
 {
 	struct quote q;
 	bool v4;
@@ -108,7 +108,7 @@ static __always_inline __u32 sum_of(__u8 protocol)
 
 /* Has the quoted packet come from the inside address of its flow, which has the key. Returns 0, or the verdict. */
 __noinline int restore_quote(struct __sk_buff *skb, const struct frame *frame, const struct complaint *c,
-			     const struct pick_key *key)
+			     const struct binding_key *key)
 {
 	__u32 difference, message, at;
 	int verdict;
@@ -118,8 +118,8 @@ __noinline int restore_quote(struct __sk_buff *skb, const struct frame *frame, c
 		return DROP_CHANGE;
 	v4 = frame->kind4 == L4_ICMP;
 	message = frame->l4 + 2;
-	difference = (__u32)bpf_csum_diff((__be32 *)c->from, 16, (__be32 *)key->inside, 16, 0);
-	if (bpf_skb_store_bytes(skb, c->at + (v4 ? 12 : 8), key->inside, v4 ? 4 : 16, 0) ||
+	difference = (__u32)bpf_csum_diff((__be32 *)c->from, 16, (__be32 *)key->internal, 16, 0);
+	if (bpf_skb_store_bytes(skb, c->at + (v4 ? 12 : 8), key->internal, v4 ? 4 : 16, 0) ||
 	    bpf_l4_csum_replace(skb, message, 0, difference, 0))
 		return DROP_CHANGE;
 	if (v4) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What is known of a packet's flow while it is picked for, or found again: data alone. */
+/* What is known of a packet's flow while it is bound for, or found again: data alone. */
 #pragma once
 
-#include "pick_types.h"
+#include "binding_types.h"
 
-/* A bucket that a flow may be picked for. */
+/* A bucket that a flow may be bound for. */
 struct candidate {
 	__u64 cost;
 	__u32 bucket; /* place */
@@ -13,7 +13,7 @@ struct candidate {
 	__u32 weight;
 	__be32 port;
 	__u32 time; /* that a flow takes there, as far as the method goes by it; UNMEASURED */
-	__u32 turn; /* it has one */
+	__u32 due;  /* it has one */
 	__u32 reserved;
 };
 
@@ -25,12 +25,12 @@ struct bidding {
 	__u64 weight;
 	__s32 total;   /* of all weights */
 	__s32 among;   /* of those that cost the least */
-	__s32 richest; /* what the best has earned */
-	__u32 best;    /* PICK_SEATS: none */
+	__s32 highest; /* what the best has credit */
+	__u32 best;    /* BIND_SEATS: none */
 	__u32 idle;    /* one has no active flow */
 };
 
-/* A group to pick from as the op says, which is read once; then who may be picked, and who is. */
+/* A group to bind from as the op says, which is read once; then who may be bound, and who is. */
 struct selection {
 	__u32 head; /* place of the group */
 	__u32 id;   /* OpenFlow's number of it */
@@ -39,12 +39,12 @@ struct selection {
 	__u32 slots;
 	__u32 slot_mask;
 	__u32 method;
-	__u32 together; /* s */
+	__u32 affinity; /* s */
 
 	__u64 fastest;  /* of the candidates; ns */
 	__u32 excluded; /* seats, a bit each */
 	__u32 candidates;
-	struct candidate candidate[PICK_SEATS];
+	struct candidate candidate[BIND_SEATS];
 	struct bidding bidding;
 	struct candidate standby;
 	struct candidate chosen;
@@ -52,15 +52,15 @@ struct selection {
 
 /* The keys of a flow, and what is written under them. */
 struct flow_at_hand {
-	struct pick_key key;
-	struct pick_key other; /* of the flow that has the same replies */
-	struct pick_back_key back;
-	struct pick_back owner;
-	struct pick fresh;
-	struct pick_remote_key remote;
-	struct pick_remote last;
-	struct pick_fragment_key whole;
-	struct pick_fragment ports; /* of the packet */
+	struct binding_key key;
+	struct binding_key other; /* of the flow that has the same replies */
+	struct binding_reply_key back;
+	struct binding_reply owner;
+	struct binding fresh;
+	struct binding_remote_key remote;
+	struct binding_remote last;
+	struct binding_fragment_key whole;
+	struct binding_fragment ports; /* of the packet */
 };
 
 /* An ICMP error, and who is said to have sent what it quotes. */

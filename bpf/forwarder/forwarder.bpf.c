@@ -12,13 +12,13 @@
 #include "meter.h"
 #include "output.h"
 #include "parse.h"
-#include "pick.h"
-#include "shortcut.h"
+#include "bind.h"
+#include "microflow.h"
 #include "sweep.h"
 #include "tables.h"
 #include "tags.h"
 #include "traversal.h"
-#include "unpick.h"
+#include "unbind.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
@@ -43,7 +43,7 @@ __noinline int enter(struct __sk_buff *skb, struct traversal *t, __u32 number)
 		return 1;
 	t->table = number;
 	t->phase = PHASE_ENTRY;
-	t->entry = place = meet(&t->trail, &t->frame.fields, &t->probe, number);
+	t->entry = place = match_entry(&t->trail, &t->frame.fields, &t->probe, number);
 	e = bpf_map_lookup_elem(&entries, &place);
 	if (!e) {
 		from = bpf_map_lookup_elem(&tables, &number);
@@ -261,13 +261,13 @@ __noinline int perform(struct __sk_buff *skb, struct traversal *t)
 		place = t->list.next - 1; /* of a group, it is not among the entry's own */
 		if (e && e->flags & ENTRY_MISS && place >= e->ops && place < e->ops + e->apply)
 			reason = REASON_NO_MATCH;
-		return punt(skb, t, t->op.arg, reason);
+		return send_upcall(skb, t, t->op.arg, reason);
 	case OP_GROUP:
 		return run_group(skb, t, t->op.arg);
-	case OP_PICK:
-		return run_pick(skb, t);
-	case OP_UNPICK:
-		return run_unpick(skb, t);
+	case OP_BIND:
+		return run_bind(skb, t);
+	case OP_UNBIND:
+		return run_unbind(skb, t);
 	case OP_COUNT:
 		account(&bucket_counts, t->op.arg, &t->weight);
 		return 0;
@@ -285,8 +285,8 @@ __noinline int perform(struct __sk_buff *skb, struct traversal *t)
 	verdict = change(skb, t);
 	if (!verdict)
 		return 0;
-	if (verdict == DROP_INVALID_TTL && st->punt)
-		punt(skb, t, st->punt, REASON_INVALID_TTL);
+	if (verdict == DROP_INVALID_TTL && st->ttl_upcall)
+		send_upcall(skb, t, st->ttl_upcall, REASON_INVALID_TTL);
 	return stop(t, verdict);
 }
 
@@ -331,7 +331,7 @@ static __always_inline void begin(struct traversal *t)
 {
 	t->outcome = (struct outcome){ .verdict = DROPPED };
 	t->trail.learning = t->trail.at = t->trail.cached = 0;
-	t->trail.path.count = 0;
+	t->trail.megaflow.count = 0;
 	t->depth = 0;
 	t->in_set = 0;
 	t->list.next = t->list.end = 0;
@@ -367,7 +367,7 @@ static __always_inline int finish(struct __sk_buff *skb, struct traversal *t, bo
 	if (t->outcome.sent)
 		t->outcome.verdict = FORWARDED;
 	count(t->outcome.verdict);
-	return p ? bpf_redirect(p->ifindex, way_out(p)) : TC_ACT_SHOT;
+	return p ? bpf_redirect(p->ifindex, redirect_flags(p)) : TC_ACT_SHOT;
 }
 
 SEC("tc")
@@ -388,8 +388,8 @@ int forwarder_ingress(struct __sk_buff *skb)
 		count(DROP_PORT_RECV);
 		return TC_ACT_SHOT;
 	}
-	if (st->picks) {
-		action = take_shortcut(skb, *place);
+	if (st->bindings) {
+		action = forward_microflow(skb, *place);
 		if (action >= 0)
 			return action;
 	}
@@ -437,7 +437,7 @@ int forwarder_loop(struct __sk_buff *skb)
 	t->list.end = out->ops;
 	if (mark) {
 		was = *c;
-		if (was.turn != mark) {
+		if (was.seq != mark) {
 			count(DROP_COPY);
 			return TC_ACT_SHOT;
 		}
@@ -482,17 +482,17 @@ const enum slot *slot_type __attribute__((unused));
 const enum group_kind *group_kind_type __attribute__((unused));
 const enum bucket_flag *bucket_flag_type __attribute__((unused));
 const enum port_flag *port_flag_type __attribute__((unused));
-const struct punted *punted_type __attribute__((unused));
-const enum pick_bound *pick_bound_type __attribute__((unused));
-const enum pick_method *pick_method_type __attribute__((unused));
-const enum pick_state *pick_state_type __attribute__((unused));
-const enum pick_flag *pick_flag_type __attribute__((unused));
-const enum pick_active *pick_active_type __attribute__((unused));
-const struct pick_key *pick_key_type __attribute__((unused));
-const struct pick_back_key *pick_back_key_type __attribute__((unused));
-const struct pick_back *pick_back_type __attribute__((unused));
-const struct pick *pick_type __attribute__((unused));
-const struct pick_remote_key *pick_remote_key_type __attribute__((unused));
-const struct pick_remote *pick_remote_type __attribute__((unused));
-const struct picking *picking_type __attribute__((unused));
-const struct pick_seat *pick_seat_type __attribute__((unused));
+const struct upcall *punted_type __attribute__((unused));
+const enum bind_limit *bind_limit_type __attribute__((unused));
+const enum bind_method *bind_method_type __attribute__((unused));
+const enum binding_state *binding_state_type __attribute__((unused));
+const enum binding_flag *binding_flag_type __attribute__((unused));
+const enum binding_active *binding_active_type __attribute__((unused));
+const struct binding_key *binding_key_type __attribute__((unused));
+const struct binding_reply_key *binding_reply_key_type __attribute__((unused));
+const struct binding_reply *binding_reply_type __attribute__((unused));
+const struct binding *binding_type __attribute__((unused));
+const struct binding_remote_key *binding_remote_key_type __attribute__((unused));
+const struct binding_remote *binding_remote_type __attribute__((unused));
+const struct binder *binder_type __attribute__((unused));
+const struct bind_seat *bind_seat_type __attribute__((unused));

@@ -46,8 +46,8 @@ struct {
 	__uint(max_entries, 131072);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct fields);
-	__type(value, struct found);
-} wanted SEC(".maps");
+	__type(value, struct rule);
+} rules SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -156,13 +156,13 @@ struct {
 	__type(value, __u32);
 } port_of SEC(".maps");
 
-/* The exact-match stage: state.paths for each processor, one processor's behind the other's. */
+/* The exact-match stage: pipeline.megaflows for each processor, one processor's behind the other's. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct path);
-} paths SEC(".maps");
+	__type(value, struct megaflow);
+} megaflows SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -185,17 +185,17 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, __u32);
-} turns SEC(".maps");
+} copy_seqs SEC(".maps");
 
 /* To the controllers. Full: the packet is not sent there, and counted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4194304);
-} punts SEC(".maps");
+} upcalls SEC(".maps");
 
 /* A packet for the controllers is put together here; one a processor. */
-struct punt_room {
-	struct punted head;
+struct upcall_buffer {
+	struct upcall head;
 	__u8 frame[MAX_FRAME];
 };
 
@@ -203,8 +203,8 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct punt_room);
-} punt_rooms SEC(".maps");
+	__type(value, struct upcall_buffer);
+} upcall_buffers SEC(".maps");
 
 /* What NORMAL has learnt: behind which port an address is. The longest unused one goes first. */
 struct station {
@@ -219,7 +219,7 @@ struct {
 	__type(value, __u32);
 } stations SEC(".maps");
 
-COUNTERS(verdicts, SHORTCUTS_HIT + 1);
+COUNTERS(verdicts, MICROFLOWS_HIT + 1);
 
 static __always_inline void count(__u32 verdict)
 {

@@ -18,7 +18,7 @@ static __always_inline struct port *usable(__u32 place)
 }
 
 /* The host's side of a device gets what the device would have received. */
-static __always_inline __u32 way_out(const struct port *p)
+static __always_inline __u32 redirect_flags(const struct port *p)
 {
 	return p->flags & PORT_HOST ? BPF_F_INGRESS : 0;
 }
@@ -34,7 +34,7 @@ __noinline int flush(struct __sk_buff *skb, struct outcome *o)
 	o->out = 0;
 	if (!p)
 		return 0;
-	if (bpf_clone_redirect(skb, p->ifindex, way_out(p)))
+	if (bpf_clone_redirect(skb, p->ifindex, redirect_flags(p)))
 		count(COPY_LOST);
 	else
 		o->sent++;
@@ -166,10 +166,10 @@ __noinline int output_normal(struct __sk_buff *skb, struct outcome *o, const str
 }
 
 /* Gives the packet as it is to the controllers. */
-__noinline int punt(struct __sk_buff *skb, struct traversal *t, __u32 most, __u32 reason)
+__noinline int send_upcall(struct __sk_buff *skb, struct traversal *t, __u32 most, __u32 reason)
 {
 	__u32 cpu = bpf_get_smp_processor_id(), place, len;
-	struct punt_room *room = bpf_map_lookup_elem(&punt_rooms, &cpu);
+	struct upcall_buffer *room = bpf_map_lookup_elem(&upcall_buffers, &cpu);
 	struct port *in;
 
 	if (!t || !room)
@@ -192,12 +192,12 @@ __noinline int punt(struct __sk_buff *skb, struct traversal *t, __u32 most, __u3
 	if (len > MAX_FRAME)
 		len = MAX_FRAME;
 	if (len < 1 || bpf_skb_load_bytes(skb, 0, room->frame, len) ||
-	    bpf_ringbuf_output(&punts, room, sizeof(room->head) + len, 0)) {
-		count(PUNT_LOST);
+	    bpf_ringbuf_output(&upcalls, room, sizeof(room->head) + len, 0)) {
+		count(UPCALL_LOST);
 		return 0;
 	}
 	if (!t->outcome.sent && t->outcome.verdict == DROPPED)
-		t->outcome.verdict = PUNTED;
+		t->outcome.verdict = UPCALL;
 	return 0;
 }
 
@@ -205,25 +205,25 @@ __noinline int punt(struct __sk_buff *skb, struct traversal *t, __u32 most, __u3
 __noinline int copy_to(struct __sk_buff *skb, struct traversal *t, __u32 bucket)
 {
 	struct pipeline *st = the_pipeline();
-	__u32 zero = 0, *last, turn, place, mark = skb->mark;
+	__u32 zero = 0, *last, seq, place, mark = skb->mark;
 	struct copy *c;
 
-	last = bpf_map_lookup_elem(&turns, &zero);
+	last = bpf_map_lookup_elem(&copy_seqs, &zero);
 	if (!t || !st || !last)
 		return 0;
-	turn = __sync_fetch_and_add(last, 1) | 1U << 31; /* never 0 */
-	place = turn & (COPIES - 1);
+	seq = __sync_fetch_and_add(last, 1) | 1U << 31; /* never 0 */
+	place = seq & (COPIES - 1);
 	c = bpf_map_lookup_elem(&copies, &place);
 	if (!c)
 		return 0;
-	c->turn = turn;
+	c->seq = seq;
 	c->bucket = bucket;
 	c->in_port = t->frame.fields.in_port;
 	c->table = t->table;
 	c->metadata = t->frame.fields.metadata;
 	c->tunnel_id = t->frame.fields.tunnel_id;
 	c->cookie = t->cookie;
-	skb->mark = turn;
+	skb->mark = seq;
 	if (bpf_clone_redirect(skb, st->loop, BPF_F_INGRESS))
 		count(COPY_LOST);
 	else

@@ -2,7 +2,7 @@
 /* What user space has done once a second: flows that are old are forgotten, those that rest are not counted as active. */
 #pragma once
 
-#include "flows.h"
+#include "bindings.h"
 
 struct bpf_map;
 
@@ -12,12 +12,12 @@ struct sweeping {
 	__u32 reserved;
 };
 
-static long sweep_one(struct bpf_map *map, struct pick_key *key, struct pick *p, struct sweeping *sweep)
+static long sweep_one(struct bpf_map *map, struct binding_key *key, struct binding *p, struct sweeping *sweep)
 {
-	struct picking *all = the_picking();
-	struct pick_back_key back;
-	struct pick_key copy;
-	struct pick_seat *s;
+	struct binder *all = the_binder();
+	struct binding_reply_key back;
+	struct binding_key copy;
+	struct bind_seat *s;
 	__s64 silent;
 
 	if (!all)
@@ -32,8 +32,8 @@ static long sweep_one(struct bpf_map *map, struct pick_key *key, struct pick *p,
 	if (silent > (__s64)ACTIVE_NS)
 		rest(p, 0);
 	s = seat_of(all, p->seat);
-	tell_bytes(p, s);
-	if (p->active == PICK_ACTIVE)
+	report_bytes(p, s);
+	if (p->active == BINDING_ACTIVE)
 		s->tally++;
 	return 0;
 }
@@ -43,18 +43,18 @@ SEC("syscall")
 int forwarder_sweep(void *unused)
 {
 	struct sweeping sweep = { .now = bpf_ktime_get_ns() };
-	struct picking *all = the_picking();
-	struct pick_seat *s;
+	struct binder *all = the_binder();
+	struct bind_seat *s;
 	__u64 is;
 
 	if (!all)
 		return 0;
-	for (int i = 0; i < PICK_SEATS; i++) {
+	for (int i = 0; i < BIND_SEATS; i++) {
 		all->seat[i].was = all->seat[i].active;
 		all->seat[i].tally = 0;
 	}
-	bpf_for_each_map_elem(&picks, sweep_one, &sweep, 0);
-	for (int i = 0; i < PICK_SEATS; i++) {
+	bpf_for_each_map_elem(&bindings, sweep_one, &sweep, 0);
+	for (int i = 0; i < BIND_SEATS; i++) {
 		s = &all->seat[i];
 		is = s->active;
 		/* nothing has changed since but by this: what was counted is right */

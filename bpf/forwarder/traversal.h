@@ -23,7 +23,7 @@ struct range {
 
 /* The path through the tables, which is recorded or followed. */
 struct trail {
-	struct path path;
+	struct megaflow megaflow;
 	__u32 at;       /* in path: the next table's entry */
 	__u32 cached;   /* entries of path that may be used */
 	__u32 learning; /* the path is being recorded */
@@ -58,7 +58,7 @@ struct traversal {
 	struct weight weight;   /* from the start */
 	struct outcome outcome; /* output.h's; whoever drops the packet says why */
 
-	/* the pipeline's own state: where it is (forwarder.bpf.c), moved by groups and picks, too */
+	/* the pipeline's own state: where it is (forwarder.bpf.c), moved by groups, bind and unbind, too */
 	struct op op;
 	struct range list;
 	struct range outer[MAX_NESTED];
@@ -76,7 +76,7 @@ struct traversal {
 	struct handoff tcp;     /* handoff.h's */
 	struct head_bytes head; /* tags.h's */
 
-	/* pick.h's and unpick.h's */
+	/* bind.h's and unbind.h's */
 	struct selection selection;
 	struct flow_at_hand flow;
 	struct complaint complaint;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the forwarder's kernel programs and user space both use; what it remembers of flows is in pick_types.h. The only sources of the
+ * What the forwarder's kernel programs and user space both use; what it remembers of flows is in binding_types.h. The only sources of the
  * generated Go types.
  *
  * User space compiles the flow entries, groups and meters of OpenFlow into these records and writes them straight into the
@@ -17,7 +17,7 @@ enum bound {
 	MAX_BANDS = 8,        /* of a meter */
 	MAX_STEPS = 4096,     /* of one packet: instructions and actions; more is a loop and is dropped */
 	MAX_NESTED = 8,       /* groups within groups that are not the last thing to do */
-	PATH_TABLES = 14,     /* tables of a cached path */
+	MEGAFLOW_TABLES = 14, /* tables of a cached path */
 	COPIES = 4096,        /* packets on the way through the loop device; a power of two */
 	OUT_OPS = 256,        /* room at the start of ops for a packet-out */
 	MAX_FRAME = 65536,    /* bytes of a packet that a controller gets */
@@ -82,7 +82,7 @@ struct table {
 };
 
 /* The best of the entries of one subtable whose masked fields are the same. */
-struct found {
+struct rule {
 	__u32 entry;
 	__u32 priority;
 };
@@ -159,8 +159,8 @@ enum op_kind {
 	OP_CLAMP_MSS,
 	OP_STRIP_OPTION,
 	OP_TCP_LAST = OP_STRIP_OPTION,
-	OP_PICK, /* arg: place in group_heads; at: enum pick_method; value: seconds that flows to one address stay together, a __u32 */
-	OP_UNPICK, /* arg: place in group_heads */
+	OP_BIND, /* arg: place in group_heads; at: enum bind_method; value: seconds that flows to one address stay together, a __u32 */
+	OP_UNBIND, /* arg: place in group_heads */
 };
 
 /* What a patch is relative to. A packet without that header is dropped. */
@@ -298,7 +298,7 @@ struct port {
 	__u32 ifindex;
 	__u32 flags;
 	__be32 number;
-	__u32 seat; /* in picking; 0: no flow is picked for it */
+	__u32 seat; /* in struct binder; 0: none */
 };
 
 /* Of the whole switch. */
@@ -308,19 +308,19 @@ struct pipeline {
 	__u32 ports;        /* places in use are below */
 	__u32 loop;         /* ifindex of the loop device */
 	__u32 fragments;    /* not zero: they are dropped */
-	__u32 paths;        /* cached ones a processor, a power of two; 0: none */
-	__u32 punt;         /* bytes of a packet-in for an invalid TTL; 0: none is sent */
+	__u32 megaflows;    /* cached ones a processor, a power of two; 0: none */
+	__u32 ttl_upcall;   /* bytes of a packet-in for an invalid TTL; 0: none is sent */
 	__u32 stack;        /* not zero: NORMAL leaves a packet to the host's stack */
-	__u32 picks;        /* flows that are remembered at most; 0: none */
+	__u32 bindings;     /* flows that are remembered at most; 0: none */
 	__u32 reserved;
 };
 
 /* How the tables treat packets with the same fields: which entry in the first, which in the next. */
-struct path {
+struct megaflow {
 	struct fields fields; /* as far as any entry asks for them */
 	__u64 epoch;
 	__u32 count;
-	__u32 entry[PATH_TABLES]; /* NO_ENTRY: it missed there */
+	__u32 entry[MEGAFLOW_TABLES]; /* NO_ENTRY: it missed there */
 	__u32 hash;
 };
 
@@ -330,9 +330,9 @@ struct packet_out {
 	__u32 ops;
 };
 
-/* A packet on its way through the loop device; its mark is its place here, and its turn. */
+/* A packet on its way through the loop device; its mark is its place here, and its seq. */
 struct copy {
-	__u32 turn;
+	__u32 seq;
 	__u32 bucket;
 	__be32 in_port;
 	__u32 table;
@@ -342,7 +342,7 @@ struct copy {
 };
 
 /* In front of a packet for the controllers. */
-struct punted {
+struct upcall {
 	__be64 metadata;
 	__be64 tunnel_id;
 	__be64 cookie;
@@ -359,7 +359,7 @@ struct punted {
 /* What became of a packet. Every drop has a name. */
 enum verdict {
 	FORWARDED,      /* at least one copy went out */
-	PUNTED,         /* to the controllers alone */
+	UPCALL,         /* to the controllers alone */
 	NOT_A_PORT,     /* left to the host: came by an interface that is none */
 	DROPPED,        /* an entry said so: no output */
 	DROP_MISS,      /* no entry in a table */
@@ -368,19 +368,19 @@ enum verdict {
 	DROP_FRAG,      /* fragments are to be dropped */
 	DROP_NO_PORT,   /* out of a port that is not there, is down, or forwards nothing */
 	DROP_INVALID_TTL,
-	DROP_NOT_THERE,  /* an action on a header that the packet has not */
-	DROP_CHANGE,     /* the kernel refused to change the packet */
-	DROP_GROUP,      /* no group, or no live bucket */
-	DROP_TOO_LONG,   /* too many steps, or groups within groups */
-	DROP_COPY,       /* a copy that was overtaken by 4,096 others */
-	DROP_SHORT,      /* no Ethernet header */
-	TO_STACK,        /* left to the host by NORMAL */
-	DROP_PICK_NONE,  /* no bucket lives that a flow could be picked for */
-	DROP_PICK_GONE,  /* the flow's port is no more, and the flow cannot have another */
-	DROP_PICK_CLASH, /* by every port a flow of another inside address has the same replies */
-	DROP_PICKS_FULL, /* no more flows can be remembered */
-	PUNT_LOST,       /* user space reads too slowly; counted beside the verdict, as are those below */
-	COPY_LOST,       /* the kernel could not copy the packet */
-	PATHS_HIT,       /* the path was cached */
-	SHORTCUTS_HIT,   /* the packet was of a known flow, and needed no tables */
+	DROP_NOT_THERE,     /* an action on a header that the packet has not */
+	DROP_CHANGE,        /* the kernel refused to change the packet */
+	DROP_GROUP,         /* no group, or no live bucket */
+	DROP_TOO_LONG,      /* too many steps, or groups within groups */
+	DROP_COPY,          /* a copy that was overtaken by 4,096 others */
+	DROP_SHORT,         /* no Ethernet header */
+	TO_STACK,           /* left to the host by NORMAL */
+	DROP_BIND_NONE,     /* no bucket lives that a flow could be bound for */
+	DROP_BIND_GONE,     /* the flow's port is no more, and the flow cannot have another */
+	DROP_BIND_CLASH,    /* by every port a flow of another inside address has the same replies */
+	DROP_BINDINGS_FULL, /* no more flows can be remembered */
+	UPCALL_LOST,        /* user space reads too slowly; counted beside the verdict, as are those below */
+	COPY_LOST,          /* the kernel could not copy the packet */
+	MEGAFLOWS_HIT,      /* the path was cached */
+	MICROFLOWS_HIT,     /* the packet was of a known flow, and needed no tables */
 };

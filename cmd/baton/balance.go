@@ -147,7 +147,7 @@ func unloadSwitch(name string) error {
 // switchOf is the configuration of a forwarder that nobody but the balance has a channel to, with the defaults of what a balance does not care
 // about.
 func switchOf(s balance.Switch) (*switchconfig.Config, error) {
-	text := fmt.Sprintf("name: %q\nnormal: stack\nfail_mode: secure\ncontrollers: [{connect: %q}]\ncontrol: %q\nlimits: {picks: %d}\nports:\n",
+	text := fmt.Sprintf("name: %q\nnormal: stack\nfail_mode: secure\ncontrollers: [{connect: %q}]\ncontrol: %q\nlimits: {bindings: %d}\nports:\n",
 		s.Name, "unix:"+s.Channel, s.Control, s.Flows)
 	for _, p := range s.Ports {
 		side := "network"

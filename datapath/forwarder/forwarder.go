@@ -32,7 +32,7 @@ type (
 	Counts     = forwarderCounts
 	Listed     = forwarderListed
 	Table      = forwarderTable
-	PuntedHead = forwarderPunted
+	UpcallHead = forwarderUpcall
 )
 
 // Fields is a packet's fields, or a mask of them (struct fields).
@@ -60,10 +60,10 @@ type Options struct {
 	// Name is that of the loop device.
 	Name string
 	// Entries are those of all tables together; Lists the items of their lists of subtables, Subtables the sets of bits that they ask for.
-	Entries, Ops, Lists, Subtables        int
-	Groups, Buckets, Slots, Meters, Paths int  // Paths: a power of two, for each processor
-	Picks                                 int  // flows that pick remembers; 0: none, and it drops
-	NormalStack                           bool // NORMAL leaves packets to the host's stack
+	Entries, Ops, Lists, Subtables            int
+	Groups, Buckets, Slots, Meters, Megaflows int  // Megaflows: a power of two, for each processor
+	Bindings                                  int  // flows that bind remembers; 0: none, and it drops
+	NormalStack                               bool // NORMAL leaves packets to the host's stack
 }
 
 // Forwarder is the forwarder's data path in the kernel. The slices are the memory of its maps: what is written there is in force. See
@@ -93,7 +93,7 @@ type Forwarder struct {
 	loop     *datapath.Tap
 	links    map[string]link.Link // by the name of the pin
 	lock     *os.File
-	punts    *ringbuf.Reader
+	upcalls  *ringbuf.Reader
 }
 
 // Open loads the programs with empty tables and makes the loop device, or takes over the one that an earlier process left.
@@ -129,7 +129,7 @@ func Open(o Options) (_ *Forwarder, err error) {
 		return nil, err
 	}
 	f.whole.Loop = uint32(f.loop.Ifindex)
-	if f.punts, err = ringbuf.NewReader(f.objects.Punts); err != nil {
+	if f.upcalls, err = ringbuf.NewReader(f.objects.Upcalls); err != nil {
 		return nil, fmt.Errorf("read packets for the controllers: %w", err)
 	}
 	return f, f.attach(f.loop.Ifindex, false, f.objects.ForwarderLoop)
@@ -146,15 +146,15 @@ func (f *Forwarder) load() error {
 	}
 	o := f.options
 	for name, n := range map[string]int{
-		forwarderMapEntries: o.Entries, forwarderMapEntryCounts: o.Entries, forwarderMapWanted: o.Entries, forwarderMapOps: o.Ops,
+		forwarderMapEntries: o.Entries, forwarderMapEntryCounts: o.Entries, forwarderMapRules: o.Entries, forwarderMapOps: o.Ops,
 		forwarderMapLists: o.Lists, forwarderMapSubtables: o.Subtables,
 		forwarderMapGroups: o.Groups, forwarderMapGroupHeads: o.Groups, forwarderMapGroupCounts: o.Groups, forwarderMapBuckets: o.Buckets,
 		forwarderMapBucketCounts: o.Buckets, forwarderMapSlots: o.Slots, forwarderMapMeters: o.Meters, forwarderMapMeterCounts: o.Meters,
-		forwarderMapPaths: max(processors*o.Paths, 1), forwarderMapPuntRooms: processors,
+		forwarderMapMegaflows: max(processors*o.Megaflows, 1), forwarderMapUpcallBuffers: processors,
 	} {
 		spec.Maps[name].MaxEntries = uint32(n)
 	}
-	remembered, err := openPicks(spec, o)
+	remembered, err := openBindings(spec, o)
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (f *Forwarder) load() error {
 	if err := spec.LoadAndAssign(&f.objects, &ebpf.CollectionOptions{MapReplacements: remembered}); err != nil {
 		return fmt.Errorf("load the program: %w", err)
 	}
-	if err := f.keepPicks(remembered); err != nil {
+	if err := f.keepBindings(remembered); err != nil {
 		return err
 	}
 	m := &f.objects.forwarderMaps
@@ -187,8 +187,8 @@ func (f *Forwarder) load() error {
 		return err
 	}
 	f.whole, f.out = &whole[0], &outs[0]
-	f.whole.Paths = uint32(o.Paths)
-	f.whole.Picks = uint32(o.Picks)
+	f.whole.Megaflows = uint32(o.Megaflows)
+	f.whole.Bindings = uint32(o.Bindings)
 	f.whole.Epoch = rand.Uint64() // what remembered flows have of an earlier process is of none of this one's
 	if o.NormalStack {
 		f.whole.Stack = 1
@@ -250,18 +250,18 @@ func (f *Forwarder) SetList(table int, first, count uint32) {
 	atomic.StoreUint64((*uint64)(unsafe.Pointer(&f.Tables[table])), word)
 }
 
-// SetWanted says which entry wants packets whose fields, under the mask of a subtable, are these.
-func (f *Forwarder) SetWanted(fields *Fields, entry, priority uint32) error {
-	v := forwarderFound{Entry: entry, Priority: priority}
-	if err := f.objects.Wanted.Put(unsafe.Pointer(fields), unsafe.Pointer(&v)); err != nil {
+// SetRule says which entry wants packets whose fields, under the mask of a subtable, are these.
+func (f *Forwarder) SetRule(fields *Fields, entry, priority uint32) error {
+	v := forwarderRule{Entry: entry, Priority: priority}
+	if err := f.objects.Rules.Put(unsafe.Pointer(fields), unsafe.Pointer(&v)); err != nil {
 		return fmt.Errorf("write a flow entry: %w", err)
 	}
 	return nil
 }
 
-// RemoveWanted is the opposite.
-func (f *Forwarder) RemoveWanted(fields *Fields) error {
-	if err := f.objects.Wanted.Delete(unsafe.Pointer(fields)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+// RemoveRule is the opposite.
+func (f *Forwarder) RemoveRule(fields *Fields) error {
+	if err := f.objects.Rules.Delete(unsafe.Pointer(fields)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("remove a flow entry: %w", err)
 	}
 	return nil
@@ -287,8 +287,8 @@ func (f *Forwarder) SetFragments(drop bool) {
 	atomic.StoreUint32(&f.whole.Fragments, v)
 }
 
-// SetPunt says how many bytes of a packet whose TTL has run out go to the controllers; 0: it is not sent there.
-func (f *Forwarder) SetPunt(bytes uint16) { atomic.StoreUint32(&f.whole.Punt, uint32(bytes)) }
+// SetTTLUpcall says how many bytes of a packet whose TTL has run out go to the controllers; 0: it is not sent there.
+func (f *Forwarder) SetTTLUpcall(bytes uint16) { atomic.StoreUint32(&f.whole.TtlUpcall, uint32(bytes)) }
 
 // Send has the pipeline put out a frame: in_port is where it is said to come from, ops what is done. One caller at a time.
 func (f *Forwarder) Send(frame []byte, inPort uint32, ops []Op) error {
@@ -301,23 +301,23 @@ func (f *Forwarder) Send(frame []byte, inPort uint32, ops []Op) error {
 	return f.loop.Write(frame)
 }
 
-// Punted waits for a packet for the controllers, and reads it into r, whose memory it uses again. It ends with datapath.ErrClosed after Close.
-func (f *Forwarder) Punted(r *Punted) error {
-	if err := f.punts.ReadInto(&r.record); err != nil {
+// Upcall waits for a packet for the controllers, and reads it into r, whose memory it uses again. It ends with datapath.ErrClosed after Close.
+func (f *Forwarder) Upcall(r *Upcall) error {
+	if err := f.upcalls.ReadInto(&r.record); err != nil {
 		return err
 	}
-	n := int(unsafe.Sizeof(PuntedHead{}))
+	n := int(unsafe.Sizeof(UpcallHead{}))
 	if len(r.record.RawSample) < n {
 		return fmt.Errorf("packet for the controllers of %d bytes", len(r.record.RawSample))
 	}
-	r.Head = (*PuntedHead)(unsafe.Pointer(&r.record.RawSample[0]))
+	r.Head = (*UpcallHead)(unsafe.Pointer(&r.record.RawSample[0]))
 	r.Frame = r.record.RawSample[n:]
 	return nil
 }
 
-// Punted is a packet for the controllers.
-type Punted struct {
-	Head   *PuntedHead
+// Upcall is a packet for the controllers.
+type Upcall struct {
+	Head   *UpcallHead
 	Frame  []byte
 	record ringbuf.Record
 }
@@ -330,8 +330,8 @@ func (f *Forwarder) Verdicts() (map[string]uint64, error) {
 // Close lets go of the kernel's objects. What is attached goes on working.
 func (f *Forwarder) Close() error {
 	var errs []error
-	if f.punts != nil {
-		errs = append(errs, f.punts.Close())
+	if f.upcalls != nil {
+		errs = append(errs, f.upcalls.Close())
 	}
 	for _, l := range f.links {
 		errs = append(errs, l.Close())

@@ -72,10 +72,10 @@ func action(a openflow.Action, at Places) (kernel.Op, error) {
 		return output(a, at), nil
 	case openflow.ActionGroup:
 		return op(kernel.OpGroup, kernel.SlotGroup, at.Group(a.Group))
-	case openflow.ActionPick:
-		return pick(a, at)
-	case openflow.ActionUnpick:
-		return op(kernel.OpUnpick, kernel.SlotGroup, at.Group(a.Group))
+	case openflow.ActionBind:
+		return bind(a, at)
+	case openflow.ActionUnbind:
+		return op(kernel.OpUnbind, kernel.SlotGroup, at.Group(a.Group))
 	case openflow.ActionSetQueue:
 		return op(kernel.OpQueue, kernel.SlotQueue, a.Queue)
 	case openflow.ActionSetMPLSTTL:
@@ -115,7 +115,7 @@ func action(a openflow.Action, at Places) (kernel.Op, error) {
 	case openflow.ActionIncTSecr:
 		return handoff(kernel.OpIncTSecr, openflow.HandoffIncTSecr, a.By)
 	case openflow.ActionRescaleWindow:
-		return handoff(kernel.OpRescaleWindow, openflow.HandoffRescaleWindow, uint32(a.Sender)|uint32(a.Told)<<8)
+		return handoff(kernel.OpRescaleWindow, openflow.HandoffRescaleWindow, uint32(a.Sender)|uint32(a.Advertised)<<8)
 	case openflow.ActionClampMSS:
 		return handoff(kernel.OpClampMSS, openflow.HandoffClampMSS, uint32(a.MSS))
 	case openflow.ActionStripOption:
@@ -124,19 +124,19 @@ func action(a openflow.Action, at Places) (kernel.Op, error) {
 	return kernel.Op{}, fmt.Errorf("compile an action: the kernel has none for %v", a.Type())
 }
 
-// pickMethods are the kernel's words for how a bucket is chosen.
-var pickMethods = map[openflow.PickMethod]uint8{
-	openflow.PickTurns: kernel.PickTurns, openflow.PickLeast: kernel.PickLeast,
-	openflow.PickFastest: kernel.PickFastest, openflow.PickHash: kernel.PickHash, openflow.PickEven: kernel.PickEven,
+// bindMethods are the kernel's words for how a bucket is chosen.
+var bindMethods = map[openflow.BindMethod]uint8{
+	openflow.BindRoundRobin: kernel.BindRoundRobin, openflow.BindLeast: kernel.BindLeast,
+	openflow.BindFastest: kernel.BindFastest, openflow.BindHash: kernel.BindHash, openflow.BindEven: kernel.BindEven,
 }
 
-func pick(a openflow.ActionPick, at Places) (kernel.Op, error) {
-	method, ok := pickMethods[a.Method]
+func bind(a openflow.ActionBind, at Places) (kernel.Op, error) {
+	method, ok := bindMethods[a.Method]
 	if !ok {
-		return kernel.Op{}, fmt.Errorf("compile a pick: the kernel has no method %v", a.Method)
+		return kernel.Op{}, fmt.Errorf("compile a bind: the kernel has no method %v", a.Method)
 	}
-	op := kernel.Op{Kind: kernel.OpPick, Slot: kernel.SlotGroup, At: method, Arg: at.Group(a.Group)}
-	binary.NativeEndian.PutUint32(op.Value[:], a.Together)
+	op := kernel.Op{Kind: kernel.OpBind, Slot: kernel.SlotGroup, At: method, Arg: at.Group(a.Group)}
+	binary.NativeEndian.PutUint32(op.Value[:], a.Affinity)
 	return op, nil
 }
 

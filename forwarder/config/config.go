@@ -96,5 +96,5 @@ type Limits struct {
 	Meters   int
 	Cache    int // exact flows that each processor remembers
 	Channels int // that others open at each endpoint, at once
-	Picks    int // flows whose link the kernel remembers; 0: none, and the action pick is refused
+	Bindings int // flows whose link the kernel remembers; 0: none, and the action bind is refused
 }

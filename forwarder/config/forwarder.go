@@ -29,7 +29,7 @@ const (
 	maxMeters   = 1 << 16
 	maxCache    = 1 << 22
 	maxChannels = 1024
-	maxPicks    = 1 << 22
+	maxBindings = 1 << 22
 )
 
 // deadIdles is how many times Idle a controller is silent until its channel ends, where the file does not say it.
@@ -121,6 +121,6 @@ func (d *decoder) limits(path string, n *node, out *Limits) {
 		{Name: "meters", Decode: func(path string, n *node) { out.Meters = d.Integer(path, n, 1, maxMeters) }},
 		{Name: "cache", Decode: func(path string, n *node) { out.Cache = d.Integer(path, n, 1, maxCache) }},
 		{Name: "channels", Decode: func(path string, n *node) { out.Channels = d.Integer(path, n, 1, maxChannels) }},
-		{Name: "picks", Decode: func(path string, n *node) { out.Picks = d.Integer(path, n, 0, maxPicks) }},
+		{Name: "bindings", Decode: func(path string, n *node) { out.Bindings = d.Integer(path, n, 0, maxBindings) }},
 	})
 }

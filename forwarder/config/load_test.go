@@ -54,7 +54,7 @@ tls: {certificate: /c.pem, key: /k.pem, authority: /a.pem}
 fail_mode: standalone
 normal: stack
 retry: {least: 1s, most: 2s}
-limits: {tables: 2, entries: 3, groups: 4, meters: 5, cache: 6, channels: 7, picks: 8}
+limits: {tables: 2, entries: 3, groups: 4, meters: 5, cache: 6, channels: 7, bindings: 8}
 metrics: "[::1]:9410"
 control: /run/c.sock
 state: /var/lib/x
@@ -82,7 +82,7 @@ func TestParseEveryKey(t *testing.T) {
 			{Listen: Endpoint{"unix", "/run/baton/core.openflow"}, Peers: Peers{ReadOnly: true, Idle: 5 * time.Second, Dead: 15 * time.Second}},
 		},
 		TLS: &TLS{"/c.pem", "/k.pem", "/a.pem"}, FailMode: Standalone, NormalStack: true, Retry: Retry{time.Second, 2 * time.Second},
-		Limits:  Limits{Tables: 2, Entries: 3, Groups: 4, Meters: 5, Cache: 6, Channels: 7, Picks: 8},
+		Limits:  Limits{Tables: 2, Entries: 3, Groups: 4, Meters: 5, Cache: 6, Channels: 7, Bindings: 8},
 		Metrics: "[::1]:9410", Control: "/run/c.sock", State: "/var/lib/x",
 		Warnings: []string{"f:10:5: listen[0]: whoever reaches tcp::6654 controls the forwarder: tls asks for a certificate"},
 	}
@@ -109,7 +109,7 @@ func TestParseForms(t *testing.T) {
 		{"port as a mapping without a side", "{1: eth1, 2: eth2}", "{7: {interface: eth7}}", func(c *Config) any { return c.Ports[0] },
 			Port{No: 7, Interface: "eth7"}},
 		{"normal as it is", "name:", "normal: bridge\nname:", func(c *Config) any { return c.NormalStack }, false},
-		{"no memory of flows", "name:", "limits: {picks: 0}\nname:", func(c *Config) any { return c.Limits.Picks }, 0},
+		{"no memory of flows", "name:", "limits: {bindings: 0}\nname:", func(c *Config) any { return c.Limits.Bindings }, 0},
 		{"no controllers", "  - tcp:127.0.0.1:6653", "  []", func(c *Config) any { return len(c.Controllers) }, 0},
 		{"host name", "127.0.0.1", "localhost", func(c *Config) any { return c.Controllers[0].Connect.String() }, "tcp:localhost:6653"},
 	}

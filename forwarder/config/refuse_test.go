@@ -93,8 +93,8 @@ func TestParseRefuses(t *testing.T) {
 		{"retry without unit", "name:", top("retry: {least: 1}"), `f:1:16: retry.least: "1" is not a duration (a number with its unit, such as 500ms, 10s or 1h)`},
 		{"no tables", "name:", top("limits: {tables: 0}"), `f:1:18: limits.tables: "0" is out of range (a whole number from 1 to 255)`},
 		{"too many entries", "name:", top("limits: {entries: 4194305}"), `f:1:19: limits.entries: "4194305" is out of range (a whole number from 1 to 4194304)`},
-		{"less than no picks", "name:", top("limits: {picks: -1}"), `f:1:17: limits.picks: "-1" is out of range (a whole number from 0 to 4194304)`},
-		{"too many picks", "name:", top("limits: {picks: 4194305}"), `f:1:17: limits.picks: "4194305" is out of range (a whole number from 0 to 4194304)`},
+		{"less than no bindings", "name:", top("limits: {bindings: -1}"), `f:1:20: limits.bindings: "-1" is out of range (a whole number from 0 to 4194304)`},
+		{"too many bindings", "name:", top("limits: {bindings: 4194305}"), `f:1:20: limits.bindings: "4194305" is out of range (a whole number from 0 to 4194304)`},
 		{"no channels", "name:", top("limits: {channels: 0}"), `f:1:20: limits.channels: "0" is out of range (a whole number from 1 to 1024)`},
 	}
 	for _, tt := range tests {

@@ -75,18 +75,18 @@ func (k *Kernel) setEntry(s pipeline.Set) (err error) {
 	if e.ops, err = k.putOps(ops); err != nil {
 		return err
 	}
-	taken = append(taken, func() { k.backOps(e.ops, e.opCount) })
-	if e.place, err = k.entryRoom.take(1); err != nil {
+	taken = append(taken, func() { k.freeOps(e.ops, e.opCount) })
+	if e.place, err = k.entryAlloc.alloc(1); err != nil {
 		return err
 	}
-	taken = append(taken, func() { k.entryRoom.back(e.place, 1) })
+	taken = append(taken, func() { k.entryAlloc.free(e.place, 1) })
 	if keep {
 		e.counts = old.counts
 	} else {
-		if e.counts, err = k.countRoom.take(1); err != nil {
+		if e.counts, err = k.countAlloc.alloc(1); err != nil {
 			return err
 		}
-		taken = append(taken, func() { k.countRoom.back(e.counts, 1) })
+		taken = append(taken, func() { k.countAlloc.free(e.counts, 1) })
 		k.f.EntryCounts[e.counts] = kernel.Counts{}
 	}
 	record.Ops, record.Counts = e.ops, e.counts
@@ -100,7 +100,7 @@ func (k *Kernel) setEntry(s pipeline.Set) (err error) {
 	}
 	k.entries[s.Entry.ID] = e
 	if old != nil {
-		k.rest(old, !keep)
+		k.release(old, !keep)
 	}
 	return nil
 }
@@ -109,7 +109,7 @@ func (k *Kernel) putOps(ops []kernel.Op) (uint32, error) {
 	if len(ops) == 0 {
 		return 0, nil
 	}
-	at, err := k.opRoom.take(len(ops))
+	at, err := k.opAlloc.alloc(len(ops))
 	if err != nil {
 		return 0, err
 	}
@@ -117,22 +117,22 @@ func (k *Kernel) putOps(ops []kernel.Op) (uint32, error) {
 	return at, nil
 }
 
-// backOps gives back ops that no packet has been led to.
-func (k *Kernel) backOps(at uint32, n int) {
+// freeOps gives back ops that no packet has been led to.
+func (k *Kernel) freeOps(at uint32, n int) {
 	if n > 0 {
-		k.opRoom.back(at, n)
+		k.opAlloc.free(at, n)
 	}
 }
 
 // rest gives back what an entry had.
-func (k *Kernel) rest(e *entry, counts bool) {
+func (k *Kernel) release(e *entry, counts bool) {
 	if e.opCount > 0 {
-		k.opRoom.put(e.ops, e.opCount)
+		k.opAlloc.deferFree(e.ops, e.opCount)
 	}
-	k.entryRoom.put(e.place, 1)
+	k.entryAlloc.deferFree(e.place, 1)
 	if counts {
 		k.tables[e.table].departed += k.f.EntryCounts[e.counts].Packets
-		k.countRoom.put(e.counts, 1)
+		k.countAlloc.deferFree(e.counts, 1)
 	}
 }
 
@@ -148,7 +148,7 @@ func (k *Kernel) subtable(number uint8, m *match.Match) (*subtable, error) {
 	if len(t.subtables) == kernel.MaxSubtables {
 		return nil, fmt.Errorf("%w: table %d has entries with %d different masks", errFull, number, len(t.subtables))
 	}
-	place, err := k.subtableRoom.take(1)
+	place, err := k.subtableAlloc.alloc(1)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func (k *Kernel) subtable(number uint8, m *match.Match) (*subtable, error) {
 func (k *Kernel) prune(number uint8, s *subtable) {
 	if len(s.ranks) == 0 && !s.listed {
 		delete(k.tables[number].subtables, s.mask)
-		k.subtableRoom.back(s.place, 1)
+		k.subtableAlloc.free(s.place, 1)
 	}
 }
 
@@ -235,7 +235,7 @@ func (k *Kernel) enter(e, old *entry) error {
 		return fmt.Errorf("two entries of priority %d want the same packets", e.priority)
 	}
 	if first == nil || first.priority <= e.priority {
-		if err := k.f.SetWanted(s.probe(&e.key), e.place, uint32(e.priority)); err != nil {
+		if err := k.f.SetRule(s.probe(&e.key), e.place, uint32(e.priority)); err != nil {
 			return fmt.Errorf("%w: %w", errFull, err)
 		}
 	}
@@ -249,7 +249,7 @@ func (k *Kernel) enter(e, old *entry) error {
 	if !s.listed || e.priority > s.best {
 		if err := k.list(e.table); err != nil {
 			s.rank(e.priority, -1)
-			return errors.Join(err, k.want(e))
+			return errors.Join(err, k.setRule(e))
 		}
 	}
 	s.chain(e)
@@ -257,12 +257,12 @@ func (k *Kernel) enter(e, old *entry) error {
 }
 
 // want has packets that an entry is, or was, for meet the first of theirs.
-func (k *Kernel) want(e *entry) error {
+func (k *Kernel) setRule(e *entry) error {
 	probe := e.sub.probe(&e.key)
 	if first := e.sub.first(e); first != nil {
-		return k.f.SetWanted(probe, first.place, uint32(first.priority))
+		return k.f.SetRule(probe, first.place, uint32(first.priority))
 	}
-	return k.f.RemoveWanted(probe)
+	return k.f.RemoveRule(probe)
 }
 
 // rank counts one entry more, or with -1 one less, of a priority.
@@ -298,7 +298,7 @@ func (k *Kernel) removeEntry(id uint64) (openflow.Counter, error) {
 	s.unchain(e)
 	var err error
 	if met {
-		err = k.want(e)
+		err = k.setRule(e)
 	}
 	s.rank(e.priority, -1)
 	if len(s.ranks) == 0 || s.top() < s.best {
@@ -306,7 +306,7 @@ func (k *Kernel) removeEntry(id uint64) (openflow.Counter, error) {
 		_ = k.list(e.table)
 	}
 	n := read(&k.f.EntryCounts[e.counts])
-	k.rest(e, true)
+	k.release(e, true)
 	return n, err
 }
 
@@ -327,7 +327,7 @@ func (k *Kernel) list(number uint8) error {
 		first = 0
 		if len(subs) > 0 {
 			var err error
-			if first, err = k.listRoom.take(len(subs)); err != nil {
+			if first, err = k.listAlloc.alloc(len(subs)); err != nil {
 				return err
 			}
 		}
@@ -342,12 +342,12 @@ func (k *Kernel) list(number uint8) error {
 	}
 	k.f.SetList(int(number), first, uint32(len(subs)))
 	if len(t.listed) > 0 {
-		k.listRoom.put(t.first, len(t.listed))
+		k.listAlloc.deferFree(t.first, len(t.listed))
 	}
 	for _, s := range t.listed {
 		if len(s.ranks) == 0 {
 			delete(t.subtables, s.mask)
-			k.subtableRoom.put(s.place, 1)
+			k.subtableAlloc.deferFree(s.place, 1)
 		}
 	}
 	t.first, t.listed = first, subs

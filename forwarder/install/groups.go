@@ -34,7 +34,7 @@ func (k *Kernel) setGroup(g *pipeline.Group) error {
 	if old != nil {
 		n.head = old.head
 	} else {
-		head, err := k.headRoom.take(1)
+		head, err := k.headAlloc.alloc(1)
 		if err != nil {
 			return fmt.Errorf("install group %d: %w", g.ID, err)
 		}
@@ -44,7 +44,7 @@ func (k *Kernel) setGroup(g *pipeline.Group) error {
 	if err != nil {
 		k.restGroup(n)
 		if old == nil {
-			k.headRoom.back(n.head, 1)
+			k.headAlloc.free(n.head, 1)
 		}
 		return fmt.Errorf("install group %d: %w", g.ID, err)
 	}
@@ -66,11 +66,11 @@ func (k *Kernel) setGroup(g *pipeline.Group) error {
 
 // putGroup writes what a group's record leads to.
 func (k *Kernel) putGroup(n *group) (r kernel.Group, err error) {
-	if n.version, err = k.groupRoom.take(1); err != nil {
+	if n.version, err = k.groupAlloc.alloc(1); err != nil {
 		return r, err
 	}
-	if n.first, err = k.bucketRoom.take(len(n.Buckets)); err != nil {
-		k.groupRoom.put(n.version, 1)
+	if n.first, err = k.bucketAlloc.alloc(len(n.Buckets)); err != nil {
+		k.groupAlloc.deferFree(n.version, 1)
 		n.version = 0
 		return r, err
 	}
@@ -127,7 +127,7 @@ func (k *Kernel) putGroup(n *group) (r kernel.Group, err error) {
 		if len(chosen) == 0 {
 			return r, nil
 		}
-		if n.slots, err = k.slotRoom.take(len(chosen)); err != nil {
+		if n.slots, err = k.slotAlloc.alloc(len(chosen)); err != nil {
 			return r, err
 		}
 		n.slotCount = len(chosen)
@@ -147,14 +147,14 @@ func (k *Kernel) restGroup(n *group) {
 	}
 	for _, r := range n.ranges {
 		if r.n > 0 {
-			k.opRoom.put(r.at, r.n)
+			k.opAlloc.deferFree(r.at, r.n)
 		}
 	}
 	if n.slotCount > 0 {
-		k.slotRoom.put(n.slots, n.slotCount)
+		k.slotAlloc.deferFree(n.slots, n.slotCount)
 	}
-	k.bucketRoom.put(n.first, len(n.Buckets))
-	k.groupRoom.put(n.version, 1)
+	k.bucketAlloc.deferFree(n.first, len(n.Buckets))
+	k.groupAlloc.deferFree(n.version, 1)
 }
 
 func (k *Kernel) removeGroup(id openflow.GroupID) {
@@ -166,7 +166,7 @@ func (k *Kernel) removeGroup(id openflow.GroupID) {
 	delete(k.watching, id)
 	atomic.StoreUint64(&k.f.GroupHeads[n.head], 0)
 	k.restGroup(n)
-	k.headRoom.put(n.head, 1)
+	k.headAlloc.deferFree(n.head, 1)
 }
 
 // Group returns the counters of a group and its buckets.
@@ -250,7 +250,7 @@ func (k *Kernel) setMeter(m *pipeline.Meter) error {
 	}
 	at := k.meters[m.ID]
 	if at == nil {
-		place, err := k.meterRoom.take(1)
+		place, err := k.meterAlloc.alloc(1)
 		if err != nil {
 			return fmt.Errorf("install meter %d: %w", m.ID, err)
 		}
@@ -269,7 +269,7 @@ func (k *Kernel) setMeter(m *pipeline.Meter) error {
 func (k *Kernel) removeMeter(id openflow.MeterID) {
 	if m := k.meters[id]; m != nil {
 		delete(k.meters, id)
-		k.meterRoom.put(m.place, 1)
+		k.meterAlloc.deferFree(m.place, 1)
 	}
 }
 

@@ -42,7 +42,7 @@ func translation(d splice.Direction) []openflow.Action {
 		set(openflow.Match{}.Addr(src, from.Addr())), set(openflow.Match{}.Addr(dst, to.Addr())),
 		set(openflow.Match{}.Uint(openflow.FieldTCPSrc, uint64(from.Port()))), set(openflow.Match{}.Uint(openflow.FieldTCPDst, uint64(to.Port()))),
 		openflow.ActionIncSeq{By: d.DeltaSeq}, openflow.ActionIncAck{By: d.DeltaAck},
-		openflow.ActionRescaleWindow{Sender: d.Window.Sender, Told: d.Window.Receiver},
+		openflow.ActionRescaleWindow{Sender: d.Window.Sender, Advertised: d.Window.Receiver},
 	}
 	if d.SACK == splice.Keep {
 		list = append(list, openflow.ActionIncSACK{By: d.DeltaAck})

@@ -29,8 +29,8 @@ type Kernel struct {
 	lastPlace uint32 // of a port
 	begun     bool   // ports take packets
 
-	entryRoom, countRoom, opRoom, listRoom, subtableRoom *room
-	groupRoom, headRoom, bucketRoom, slotRoom, meterRoom *room
+	entryAlloc, countAlloc, opAlloc, listAlloc, subtableAlloc *allocator
+	groupAlloc, headAlloc, bucketAlloc, slotAlloc, meterAlloc *allocator
 }
 
 // New returns the state of a data path that is empty.
@@ -48,16 +48,16 @@ func New(f *kernel.Forwarder) *Kernel {
 		f.Changed()
 		return grace()
 	}
-	k.entryRoom = newRoom(0, len(f.Entries), settle)
-	k.countRoom = newRoom(0, len(f.EntryCounts), settle)
-	k.opRoom = newRoom(kernel.OutOps, len(f.Ops), settle)
-	k.listRoom = newRoom(0, len(f.Lists), settle)
-	k.subtableRoom = newRoom(1, len(f.Subtables), settle) // 0 is of packets
-	k.groupRoom = newRoom(1, len(f.Groups), settle)       // 0 is no group, here and of heads
-	k.headRoom = newRoom(1, len(f.GroupHeads), settle)
-	k.bucketRoom = newRoom(0, len(f.Buckets), settle)
-	k.slotRoom = newRoom(0, len(f.Slots), settle)
-	k.meterRoom = newRoom(1, len(f.Meters), settle) // 0 is no meter
+	k.entryAlloc = newAllocator(0, len(f.Entries), settle)
+	k.countAlloc = newAllocator(0, len(f.EntryCounts), settle)
+	k.opAlloc = newAllocator(kernel.OutOps, len(f.Ops), settle)
+	k.listAlloc = newAllocator(0, len(f.Lists), settle)
+	k.subtableAlloc = newAllocator(1, len(f.Subtables), settle) // 0 is of packets
+	k.groupAlloc = newAllocator(1, len(f.Groups), settle)       // 0 is no group, here and of heads
+	k.headAlloc = newAllocator(1, len(f.GroupHeads), settle)
+	k.bucketAlloc = newAllocator(0, len(f.Buckets), settle)
+	k.slotAlloc = newAllocator(0, len(f.Slots), settle)
+	k.meterAlloc = newAllocator(1, len(f.Meters), settle) // 0 is no meter
 	return k
 }
 

@@ -39,7 +39,7 @@ type fragmentKey struct {
 }
 
 // ends reads a packet; ok is false if it is not IP.
-func (m *Picks) ends(b []byte) (e ends, ok bool) {
+func (m *Bindings) ends(b []byte) (e ends, ok bool) {
 	v := look(b)
 	if !v.ipv4 && !v.ipv6 {
 		return ends{}, false

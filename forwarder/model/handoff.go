@@ -27,7 +27,7 @@ func (p *state) handoff(a openflow.Action) {
 			}
 		case openflow.ActionRescaleWindow:
 			if !syn {
-				tcp.SetWindow(splice.Shifts{Sender: a.Sender, Receiver: a.Told}.Apply(tcp.Window()))
+				tcp.SetWindow(splice.Shifts{Sender: a.Sender, Receiver: a.Advertised}.Apply(tcp.Window()))
 			}
 		case openflow.ActionIncSACK:
 			changeOptions(header, func(kind byte, data []byte) {

@@ -23,7 +23,7 @@ func (r *run) output(p *state, a openflow.ActionOutput) {
 		if p.miss {
 			reason = openflow.ReasonNoMatch
 		}
-		r.punt(p, reason, a.MaxLen)
+		r.upcall(p, reason, a.MaxLen)
 	case openflow.PortTable:
 		c := p.clone()
 		c.set = nil
@@ -34,7 +34,7 @@ func (r *run) output(p *state, a openflow.ActionOutput) {
 		if a.Port != p.in {
 			r.send(p, a.Port)
 		} else {
-			r.tell(p, Step{Kind: StepUnsent, Port: a.Port})
+			r.report(p, Step{Kind: StepUnsent, Port: a.Port})
 		}
 	}
 }
@@ -46,34 +46,34 @@ func (r *run) normal(p *state) {
 		return
 	}
 	r.Stack = slices.Clone(p.frame)
-	r.tell(p, Step{Kind: StepStack})
+	r.report(p, Step{Kind: StepStack})
 }
 
 func (r *run) send(p *state, no openflow.PortNo) {
 	port := r.port(no)
 	if port != nil && port.There && port.Config&(openflow.PortConfigPortDown|openflow.PortConfigNoFwd) == 0 {
 		r.Sent = append(r.Sent, Sent{no, slices.Clone(p.frame)})
-		r.tell(p, Step{Kind: StepSent, Port: no})
+		r.report(p, Step{Kind: StepSent, Port: no})
 	} else {
-		r.tell(p, Step{Kind: StepUnsent, Port: no})
+		r.report(p, Step{Kind: StepUnsent, Port: no})
 	}
 }
 
-func (r *run) punt(p *state, why openflow.PacketInReason, most uint16) {
+func (r *run) upcall(p *state, why openflow.PacketInReason, most uint16) {
 	if in := r.port(p.in); in != nil && in.Config&openflow.PortConfigNoPacketIn != 0 {
 		return
 	}
-	r.Punted = append(r.Punted, Punted{
+	r.Upcall = append(r.Upcall, Upcall{
 		Reason: why, Table: p.table, Cookie: p.cookie, Metadata: p.metadata, Tunnel: p.tunnel, InPort: p.in, MaxLen: most,
 		Frame: slices.Clone(p.frame),
 	})
-	r.tell(p, Step{Kind: StepPunted})
+	r.report(p, Step{Kind: StepUpcall})
 }
 
 // group gives copies of the packet to buckets [5.6.1]. What they do to them the packet itself does not see.
 func (r *run) group(p *state, g *pipeline.Group) {
 	if g == nil {
-		r.tell(p, Step{Kind: StepDead})
+		r.report(p, Step{Kind: StepDead})
 		return
 	}
 	var live []int
@@ -95,12 +95,12 @@ func (r *run) group(p *state, g *pipeline.Group) {
 		live = live[:min(len(live), 1)]
 	}
 	if len(live) == 0 {
-		r.tell(p, Step{Kind: StepDead, Group: g})
+		r.report(p, Step{Kind: StepDead, Group: g})
 	}
 	for _, i := range live {
 		c := p.clone()
 		c.set = nil
-		r.tell(c, Step{Kind: StepBucket, Group: g, Bucket: i, Of: len(live)})
+		r.report(c, Step{Kind: StepBucket, Group: g, Bucket: i, Of: len(live)})
 		r.list(c, inOrder(g.Buckets[i].Actions))
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"baton/openflow"
 )
 
-// Step is something that happens to a packet on its way, for [Switch.Tell].
+// Step is something that happens to a packet on its way, for [Switch.Report].
 type Step struct {
 	Kind StepKind
 	// Depth counts how often the packet is a copy of a copy.
@@ -21,7 +21,7 @@ type Step struct {
 	Of     int // buckets that have a copy
 	Port   openflow.PortNo
 	Flow   *Flow
-	Loss   PickLoss
+	Loss   BindLoss
 	Fields []openflow.TLV // what the packet has now, but for zeros
 }
 
@@ -38,17 +38,17 @@ const (
 	StepDead                     // no bucket of Group lives; nil: there is no such group
 	StepSent                     // out of Port
 	StepUnsent                   // not out of Port: the packet came by it, or it is not there, is down, or forwards nothing
-	StepPunted                   // to the controllers
+	StepUpcall                   // to the controllers
 	StepStack                    // left to the host's stack
 	StepKnown                    // the packet is of Flow, whose Port a bucket of Group watches
-	StepNew                      // the packet begins Flow: Action picks one of Of buckets of Group, if there is a choice
-	StepPickLost                 // no bucket has the packet, because of Loss; Flow is remembered, if not nil
+	StepNew                      // the packet begins Flow: Action selects one of Of buckets of Group, if there is a choice
+	StepBindLost                 // no bucket has the packet, because of Loss; Flow is remembered, if not nil
 	StepAnswer                   // the packet answers Flow, and gets its inside address
 	StepNoAnswer                 // the packet answers no flow: the next action is carried out
 )
 
-func (r *run) tell(p *state, s Step) {
-	if r.Tell == nil {
+func (r *run) report(p *state, s Step) {
+	if r.Report == nil {
 		return
 	}
 	s.Depth = p.depth
@@ -57,7 +57,7 @@ func (r *run) tell(p *state, s Step) {
 			s.Fields = append(s.Fields, openflow.TLV{Field: f, Value: v})
 		}
 	}
-	r.Tell(s)
+	r.Report(s)
 }
 
 // fields are those that a packet can be matched on, each under one name.

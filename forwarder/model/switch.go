@@ -13,7 +13,7 @@ import (
 type Switch struct {
 	Pipeline *pipeline.Pipeline
 	Ports    []Port
-	// Choose picks one of the buckets of a select group; nil takes the first. The list has those that live.
+	// Choose selects one of the buckets of a select group; nil takes the first. The list has those that live.
 	Choose func(g *pipeline.Group, live []int) int
 	// InvalidTTL asks for packets whose TTL runs out.
 	InvalidTTL bool
@@ -21,14 +21,14 @@ type Switch struct {
 	DropFragments bool
 	// NormalStack has the port NORMAL leave packets to the host's stack.
 	NormalStack bool
-	// Picks is the memory of flows; nil: each one is new.
-	Picks *Picks
+	// Bindings is the memory of flows; nil: each one is new.
+	Bindings *Bindings
 	// Find looks a packet up in a table, where there are too many flow entries to compare each; nil compares each.
 	Find func(t openflow.TableID, packet *match.Key) *pipeline.Entry
-	// EveryBucket has select groups give a copy to each bucket that lives, and so has it pick for a new flow, which is not remembered.
+	// EveryBucket has select groups give a copy to each bucket that lives, and so has it bind for a new flow, which is not remembered.
 	EveryBucket bool
-	// Tell is called with each step, nil if nobody wants to know.
-	Tell func(Step)
+	// Report is called with each step, nil if nobody wants to know.
+	Report func(Step)
 }
 
 // Port is a port as packets meet it.
@@ -43,7 +43,7 @@ type Port struct {
 // Result is what became of a packet, in the order in which it was done.
 type Result struct {
 	Sent   []Sent
-	Punted []Punted
+	Upcall []Upcall
 	Met    []uint64 // the IDs of flow entries
 	Stack  []byte   // what the host's stack has, nil: nothing
 }
@@ -54,8 +54,8 @@ type Sent struct {
 	Frame []byte
 }
 
-// Punted is a frame for the controllers.
-type Punted struct {
+// Upcall is a frame for the controllers.
+type Upcall struct {
 	Reason           openflow.PacketInReason
 	Table            openflow.TableID
 	Cookie           uint64
@@ -128,7 +128,7 @@ func (s *Switch) port(no openflow.PortNo) *Port {
 func (r *run) tables(p *state) {
 	for table, more := openflow.TableID(0), true; more; {
 		e := r.lookup(p, table)
-		r.tell(p, Step{Kind: StepTable, Table: table, Entry: e})
+		r.report(p, Step{Kind: StepTable, Table: table, Entry: e})
 		if e == nil {
 			return
 		}
@@ -162,7 +162,7 @@ func (r *run) tables(p *state) {
 		}
 	}
 	if len(p.set) > 0 {
-		r.tell(p, Step{Kind: StepSet})
+		r.report(p, Step{Kind: StepSet})
 	}
 	r.list(p, inOrder(p.set))
 }
@@ -184,27 +184,27 @@ func (r *run) lookup(p *state, table openflow.TableID) *pipeline.Entry {
 // list carries out actions as they stand, and reports whether the packet is still there.
 func (r *run) list(p *state, list []openflow.Action) bool {
 	for _, a := range list {
-		r.tell(p, Step{Kind: StepAction, Action: a})
+		r.report(p, Step{Kind: StepAction, Action: a})
 		switch a := a.(type) {
 		case openflow.ActionOutput:
 			r.output(p, a)
 		case openflow.ActionGroup:
 			r.group(p, r.Pipeline.Group(a.Group))
-		case openflow.ActionPick:
-			r.pick(p, a)
+		case openflow.ActionBind:
+			r.bind(p, a)
 			return false
-		case openflow.ActionUnpick:
-			if r.unpick(p, a) {
+		case openflow.ActionUnbind:
+			if r.unbind(p, a) {
 				return false
 			}
 		case openflow.ActionDecNWTTL, openflow.ActionDecMPLSTTL:
 			if !r.decrement(p, a) {
-				r.tell(p, Step{Kind: StepEnded, Action: a})
+				r.report(p, Step{Kind: StepEnded, Action: a})
 				return false
 			}
 		default:
 			if !p.change(a) {
-				r.tell(p, Step{Kind: StepEnded, Action: a})
+				r.report(p, Step{Kind: StepEnded, Action: a})
 				return false
 			}
 		}
@@ -217,7 +217,7 @@ func (r *run) decrement(p *state, a openflow.Action) bool {
 	_, label := a.(openflow.ActionDecMPLSTTL)
 	ttl, ok := p.ttl(label)
 	if ok && ttl <= 1 && r.InvalidTTL {
-		r.punt(p, openflow.ReasonInvalidTTL, 0xffff)
+		r.upcall(p, openflow.ReasonInvalidTTL, 0xffff)
 	}
 	if !ok || ttl <= 1 {
 		return false

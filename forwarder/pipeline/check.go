@@ -79,12 +79,12 @@ func (p *Pipeline) checkActions(list []openflow.Action) *openflow.Fault {
 			if p.groups[a.Group] == nil {
 				return refuse(openflow.BadActionBadOutGroup, "6.4", "group %d is not there", a.Group)
 			}
-		case openflow.ActionPick:
-			if f := p.checkPick(a.Group); f != nil {
+		case openflow.ActionBind:
+			if f := p.checkBind(a.Group); f != nil {
 				return f
 			}
-		case openflow.ActionUnpick:
-			if f := p.checkUnpick(a.Group); f != nil {
+		case openflow.ActionUnbind:
+			if f := p.checkUnbind(a.Group); f != nil {
 				return f
 			}
 		case openflow.ActionSetField:

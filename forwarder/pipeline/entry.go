@@ -99,9 +99,9 @@ func (e *Entry) groups(f func(openflow.GroupID)) {
 			switch a := a.(type) {
 			case openflow.ActionGroup:
 				f(a.Group)
-			case openflow.ActionPick:
+			case openflow.ActionBind:
 				f(a.Group)
-			case openflow.ActionUnpick:
+			case openflow.ActionUnbind:
 				f(a.Group)
 			}
 		}

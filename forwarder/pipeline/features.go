@@ -25,7 +25,7 @@ var (
 		openflow.ActionRescaleWindow{}, openflow.ActionClampMSS{}, openflow.ActionStripOption{},
 	)
 	// applyIDs are those of apply-actions where flows are remembered.
-	applyIDs    = append(slices.Clone(actionIDs), idsOf(openflow.ActionPick{}, openflow.ActionUnpick{})...)
+	applyIDs    = append(slices.Clone(actionIDs), idsOf(openflow.ActionBind{}, openflow.ActionUnbind{})...)
 	matchIDs    = fieldIDs(match.Known, true)
 	wildcardIDs = fieldIDs(match.Known, false)
 	setIDs      = fieldIDs(Settable, false)
@@ -86,7 +86,7 @@ func (p *Pipeline) TableFeatures() openflow.TableFeaturesBody {
 
 // applied names the actions of apply-actions.
 func (p *Pipeline) applied() []openflow.TypeID {
-	if p.limits.Picks {
+	if p.limits.Bindings {
 		return applyIDs
 	}
 	return actionIDs
@@ -137,7 +137,7 @@ func (p *Pipeline) ConfigureTables(b openflow.TableFeaturesBody) (Change, error)
 	}
 	for _, s := range gone {
 		p.removeEntry(&c, s, openflow.RemovedDelete)
-		c.Removed[len(c.Removed)-1].Tell = false
+		c.Removed[len(c.Removed)-1].Report = false
 	}
 	return c, nil
 }

@@ -157,7 +157,7 @@ func TestLeftOut(t *testing.T) {
 	var gone []uint64
 	for _, r := range c.Removed {
 		gone = append(gone, r.Entry.Cookie)
-		if r.Tell {
+		if r.Report {
 			t.Errorf("told of %+v", r.Entry)
 		}
 	}

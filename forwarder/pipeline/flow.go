@@ -56,7 +56,7 @@ func (p *Pipeline) addEntry(now time.Time, m *openflow.FlowMod) (Change, *openfl
 	if old != nil {
 		more -= countActions(old.entry.Instructions)
 	}
-	if f := p.roomFor(more, openflow.FlowModFailedTableFull); f != nil {
+	if f := p.limitActions(more, openflow.FlowModFailedTableFull); f != nil {
 		return Change{}, f
 	}
 	e := &Entry{
@@ -136,7 +136,7 @@ func (p *Pipeline) modifyEntries(found []*slot, m *openflow.FlowMod) (Change, *o
 	for _, s := range found {
 		more -= countActions(s.entry.Instructions)
 	}
-	if f := p.roomFor(more, openflow.FlowModFailedTableFull); f != nil {
+	if f := p.limitActions(more, openflow.FlowModFailedTableFull); f != nil {
 		return Change{}, f
 	}
 	instructions := ownInstructions(m.Instructions)
@@ -150,8 +150,8 @@ func (p *Pipeline) modifyEntries(found []*slot, m *openflow.FlowMod) (Change, *o
 	return c, nil
 }
 
-// roomFor refuses actions beyond those that the pipeline holds.
-func (p *Pipeline) roomFor(more int, code openflow.Code) *openflow.Fault {
+// limitActions refuses actions beyond those that the pipeline holds.
+func (p *Pipeline) limitActions(more int, code openflow.Code) *openflow.Fault {
 	if more > 0 && p.actions+more > p.limits.Actions {
 		return refuse(code, "6.4", "%d actions more than %d, where %d fit", more, p.actions, p.limits.Actions)
 	}
@@ -176,7 +176,7 @@ func (p *Pipeline) removeEntry(c *Change, s *slot, why openflow.FlowRemovedReaso
 func (p *Pipeline) refer(s *slot) {
 	p.actions += countActions(s.entry.Instructions)
 	s.entry.groups(func(g openflow.GroupID) { p.groups[g].flows[s] = struct{}{} })
-	p.countPicks(s.entry, 1)
+	p.countBindings(s.entry, 1)
 	if m, ok := s.entry.meter(); ok {
 		p.meters[m].flows[s] = struct{}{}
 	}
@@ -185,7 +185,7 @@ func (p *Pipeline) refer(s *slot) {
 func (p *Pipeline) release(s *slot) {
 	p.actions -= countActions(s.entry.Instructions)
 	s.entry.groups(func(g openflow.GroupID) { delete(p.groups[g].flows, s) })
-	p.countPicks(s.entry, -1)
+	p.countBindings(s.entry, -1)
 	if m, ok := s.entry.meter(); ok {
 		delete(p.meters[m].flows, s)
 	}

@@ -125,7 +125,7 @@ func TestChoice(t *testing.T) {
 			}
 			for _, r := range c.Removed {
 				got = append(got, r.Entry.Cookie)
-				if r.Reason != openflow.RemovedDelete || r.Tell {
+				if r.Reason != openflow.RemovedDelete || r.Report {
 					t.Errorf("removed: %+v", r)
 				}
 			}
@@ -144,8 +144,8 @@ func TestTell(t *testing.T) {
 	b.must(flow(add, cookie(1, 0), priority(1)))
 	b.must(flow(add, cookie(2, 0), priority(2), flags(openflow.FlowSendFlowRem)))
 	for _, r := range b.must(flow(deletes, flags(openflow.FlowSendFlowRem))).Removed {
-		if r.Tell != (r.Entry.Cookie == 2) {
-			t.Errorf("entry %d: told %v", r.Entry.Cookie, r.Tell)
+		if r.Report != (r.Entry.Cookie == 2) {
+			t.Errorf("entry %d: told %v", r.Entry.Cookie, r.Report)
 		}
 	}
 }

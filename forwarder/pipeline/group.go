@@ -22,8 +22,8 @@ type groupSlot struct {
 	flows map[*slot]struct{}
 	// chained is how many groups use it, in however many buckets.
 	chained int
-	// picked is how many actions of flow entries pick from it, unpicked how many unpick to it.
-	picked, unpicked int
+	// bound is how many actions of flow entries bind from it, unbound how many unbind to it.
+	bound, unbound int
 }
 
 // uses calls f for each group that a bucket sends packets to or watches, the same one as often as it is named.
@@ -70,7 +70,7 @@ func (p *Pipeline) GroupMod(now time.Time, m *openflow.GroupMod) (Change, error)
 	if s := p.groups[m.Group]; s != nil {
 		more -= bucketActions(s.group.Buckets)
 	}
-	if f := p.roomFor(more, openflow.GroupModFailedOutOfBuckets); f != nil {
+	if f := p.limitActions(more, openflow.GroupModFailedOutOfBuckets); f != nil {
 		return result(Change{}, f)
 	}
 	g := &Group{ID: m.Group, Kind: m.Kind, Buckets: slices.Clone(m.Buckets), Created: now}
@@ -173,7 +173,7 @@ func (p *Pipeline) checkGroupMod(m *openflow.GroupMod) *openflow.Fault {
 	case len(m.Buckets) > p.limits.Buckets:
 		return refuse(openflow.GroupModFailedOutOfBuckets, "6.5", "%d buckets, where %d fit", len(m.Buckets), p.limits.Buckets)
 	}
-	if f := p.groups[m.Group].checkPicked(m); f != nil {
+	if f := p.groups[m.Group].checkBound(m); f != nil {
 		return f
 	}
 	weight := uint32(0)

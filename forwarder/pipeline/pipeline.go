@@ -19,8 +19,8 @@ type Limits struct {
 	Bands   int // of a meter: 8
 	// Actions of all flow entries and buckets together, which bounds the memory that controllers can fill: 1,048,576.
 	Actions int
-	// Picks tells that there is a memory of flows: without it pick and unpick are refused.
-	Picks bool
+	// Bindings tells that there is a memory of flows: without it bind and unbind are refused.
+	Bindings bool
 }
 
 // maxTables is how many numbers there are for tables: from 0 to [openflow.TableMax] [7.3.4.1]. The default is one fewer, which is
@@ -145,8 +145,8 @@ type Set struct {
 type Removed struct {
 	Entry  *Entry
 	Reason openflow.FlowRemovedReason
-	// Tell asks for a flow-removed message: the entry has the flag for it [5.5].
-	Tell bool
+	// Report asks for a flow-removed message: the entry has the flag for it [5.5].
+	Report bool
 }
 
 // Empty reports whether nothing has changed.

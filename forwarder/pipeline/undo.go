@@ -31,7 +31,7 @@ func (p *Pipeline) Undo(c Change) Change {
 		slot := p.tables[s.Entry.Table].find(s.Entry.Priority, &s.Entry.Match)
 		if s.Old == nil {
 			p.removeEntry(&back, slot, openflow.RemovedDelete)
-			back.Removed[len(back.Removed)-1].Tell = false
+			back.Removed[len(back.Removed)-1].Report = false
 			continue
 		}
 		p.replaceEntry(slot, s.Old)

@@ -113,8 +113,8 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// TestUndoRoom: what is taken back takes no room, and is in time where it was.
-func TestUndoRoom(t *testing.T) {
+// TestUndoFrees: what is taken back takes no room, and is in time where it was.
+func TestUndoFrees(t *testing.T) {
 	b := newBench(t, pipeline.Limits{Actions: 2})
 	b.must(flow(add, timeouts(0, 10), to(out(1))))
 	b.now = at(5)

@@ -55,13 +55,13 @@ func (f *fixture) tell(e Event) {
 }
 
 func (f *fixture) options(ports ...Port) Options {
-	return Options{Ports: ports, Tell: f.tell, Log: slog.New(slog.DiscardHandler)}
+	return Options{Ports: ports, Report: f.tell, Log: slog.New(slog.DiscardHandler)}
 }
 
 // held makes what is told wait, once a port has changed, until release is called.
 func (f *fixture) held(o Options) (_ Options, release func()) {
 	wait := make(chan struct{})
-	o.Tell = func(e Event) {
+	o.Report = func(e Event) {
 		f.tell(e)
 		if e.Reason == of.PortModify {
 			<-wait

@@ -17,7 +17,7 @@ func refuse(c openflow.Code, section, format string, args ...any) *openflow.Faul
 	return &openflow.Fault{Code: c, Section: section, Text: fmt.Sprintf(format, args...)}
 }
 
-// PortMod changes a port (7.3.4.3) and returns it as it is then; Tell does not hear of that. Abilities that are advertised cannot be
+// PortMod changes a port (7.3.4.3) and returns it as it is then; Report does not hear of that. Abilities that are advertised cannot be
 // changed: the fault is BAD_ADVERTISE unless they are as they were.
 func (p *Ports) PortMod(m *openflow.PortMod) (Event, *openflow.Fault) {
 	p.mu.Lock()

@@ -48,10 +48,10 @@ type Options struct {
 	Ports []Port
 	// Own: what is for others is of no concern, and the interfaces are left without it: they are not made promiscuous.
 	Own bool
-	// Tell is called with every port before Open returns (openflow.PortAdd) and then, from one goroutine, with every one that has
+	// Report is called with every port before Open returns (openflow.PortAdd) and then, from one goroutine, with every one that has
 	// changed (openflow.PortModify). No lock is held: it may wait for a goroutine that calls PortMod. It must not call Close.
-	Tell func(Event)
-	Log  *slog.Logger
+	Report func(Event)
+	Log    *slog.Logger
 }
 
 // Ports are the ports of a switch.
@@ -118,7 +118,7 @@ func Open(ctx context.Context, o Options) (_ *Ports, err error) {
 	for _, pt := range p.ports {
 		e := pt.seen
 		e.Reason = openflow.PortAdd
-		o.Tell(e)
+		o.Report(e)
 	}
 	context.AfterFunc(ctx, p.changes.Close)
 	go p.watch(ctx)
@@ -156,7 +156,7 @@ func (p *Ports) add(c Port) error {
 }
 
 // Close lets go of the interfaces and gives those that are left the flags that they had. A local interface goes. The calling
-// goroutine must not be one that Tell waits for. Later calls return the same.
+// goroutine must not be one that Report waits for. Later calls return the same.
 func (p *Ports) Close() error {
 	p.once.Do(func() { p.closed = p.end(true) })
 	return p.closed

@@ -84,6 +84,6 @@ func (p *Ports) update(which func(*port) (touched, gone bool)) {
 	}
 	p.mu.Unlock()
 	for _, e := range events {
-		p.o.Tell(e)
+		p.o.Report(e)
 	}
 }

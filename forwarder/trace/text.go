@@ -63,10 +63,10 @@ func actionText(a openflow.Action) string {
 		return fmt.Sprintf("output:%v", a.Port)
 	case openflow.ActionGroup:
 		return fmt.Sprintf("group:%d", a.Group)
-	case openflow.ActionPick:
-		return pickText(a, strings.ToLower(a.Method.String()))
-	case openflow.ActionUnpick:
-		return fmt.Sprintf("unpick:%d", a.Group)
+	case openflow.ActionBind:
+		return bindText(a, strings.ToLower(strings.ReplaceAll(a.Method.String(), "_", "-")))
+	case openflow.ActionUnbind:
+		return fmt.Sprintf("unbind:%d", a.Group)
 	case openflow.ActionSetQueue:
 		return fmt.Sprintf("set_queue:%d", a.Queue)
 	case openflow.ActionSetField:
@@ -94,7 +94,7 @@ func actionText(a openflow.Action) string {
 	case openflow.ActionIncTSecr:
 		return fmt.Sprintf("inc_tsecr:%d", a.By)
 	case openflow.ActionRescaleWindow:
-		return fmt.Sprintf("rescale_window:%d:%d", a.Sender, a.Told)
+		return fmt.Sprintf("rescale_window:%d:%d", a.Sender, a.Advertised)
 	case openflow.ActionClampMSS:
 		return fmt.Sprintf("clamp_mss:%d", a.MSS)
 	case openflow.ActionStripOption:

@@ -1,4 +1,4 @@
-// Package trace tells why a packet goes where it goes: which flow entries it meets, what they do to it, and where it leaves. It asks the
+// Package trace tells why a packet goes where it goes: which flow entries it hasPrerequisite, what they do to it, and where it leaves. It asks the
 // model of a switch (forwarder/model), not the kernel, so that nothing is sent and nothing is counted.
 package trace
 
@@ -25,15 +25,15 @@ type Options struct {
 	Pipeline      *pipeline.Pipeline // not changed meanwhile
 	Ports         []Port
 	DropFragments bool
-	NormalStack   bool         // NORMAL leaves packets to the host's stack
-	Picks         *model.Picks // flows that are remembered; it is changed. nil: none
+	NormalStack   bool            // NORMAL leaves packets to the host's stack
+	Bindings      *model.Bindings // flows that are remembered; it is changed. nil: none
 }
 
 // Run says what becomes of a frame that comes in by a port, which is one of the options'. Meters let it pass.
 func Run(o Options, in openflow.PortNo, frame []byte) api.ForwarderTrace {
-	t := tracer{o: o, in: in, maybe: never, out: api.ForwarderTrace{Sent: []api.ForwarderTraceSent{}, Punted: []api.ForwarderTracePunted{}}}
+	t := tracer{o: o, in: in, maybe: never, out: api.ForwarderTrace{Sent: []api.ForwarderTraceSent{}, Upcall: []api.ForwarderTraceUpcall{}}}
 	s := model.Switch{
-		Pipeline: o.Pipeline, DropFragments: o.DropFragments, NormalStack: o.NormalStack, Picks: o.Picks, Find: o.Pipeline.Lookup, EveryBucket: true, Tell: t.tell,
+		Pipeline: o.Pipeline, DropFragments: o.DropFragments, NormalStack: o.NormalStack, Bindings: o.Bindings, Find: o.Pipeline.Lookup, EveryBucket: true, Report: t.report,
 	}
 	for _, p := range o.Ports {
 		s.Ports = append(s.Ports, p.Port)
@@ -47,13 +47,13 @@ func Run(o Options, in openflow.PortNo, frame []byte) api.ForwarderTrace {
 			Port: sent.Port.String(), Interface: t.port(sent.Port).Interface, Frame: sent.Frame, Maybe: t.sent[i],
 		})
 	}
-	for i, p := range r.Punted {
+	for i, p := range r.Upcall {
 		n := len(p.Frame)
 		if int(p.MaxLen) < n && p.MaxLen != wholePacket {
 			n = int(p.MaxLen)
 		}
-		t.out.Punted = append(t.out.Punted, api.ForwarderTracePunted{
-			Reason: strings.ToLower(p.Reason.String()), Table: int(p.Table), Bytes: n, Frame: p.Frame, Maybe: t.punted[i],
+		t.out.Upcall = append(t.out.Upcall, api.ForwarderTraceUpcall{
+			Reason: strings.ToLower(p.Reason.String()), Table: int(p.Table), Bytes: n, Frame: p.Frame, Maybe: t.upcall[i],
 		})
 	}
 	t.out.Stack = r.Stack
@@ -75,7 +75,7 @@ type tracer struct {
 	fields []openflow.TLV
 	// maybe is the depth from which on everything depends on the choice of a select group.
 	maybe        int
-	sent, punted []bool // of each in order: it depends on such a choice
+	sent, upcall []bool // of each in order: it depends on such a choice
 }
 
 func (t *tracer) line(depth int, format string, args ...any) {
@@ -104,7 +104,7 @@ func (t *tracer) refusal() string {
 }
 
 // In a packet's own depth, tables stand at the margin, actions one step and what comes of them two steps to the right.
-func (t *tracer) tell(s model.Step) {
+func (t *tracer) report(s model.Step) {
 	depth := 2 * s.Depth
 	if s.Depth < t.maybe {
 		t.maybe = never
@@ -120,11 +120,11 @@ func (t *tracer) tell(s model.Step) {
 	case model.StepEnded:
 		t.line(depth+2, "the packet ends here: it has no such header, or no TTL left")
 	case model.StepDead:
-		why := "no bucket lives"
+		why := "no bucket is live"
 		if s.Group == nil {
 			why = "there is no such group"
 		}
-		t.line(depth+2, "goes nowhere: %s", why)
+		t.line(depth+2, "dropped: %s", why)
 	case model.StepBucket:
 		choice := ""
 		if s.Group.Kind == openflow.GroupTypeSelect && s.Of > 1 {
@@ -142,21 +142,21 @@ func (t *tracer) tell(s model.Step) {
 	case model.StepUnsent:
 		t.out.Bridged = t.out.Bridged || s.Port == openflow.PortNormal
 		t.line(depth+2, "%s", t.unsent(s.Port))
-	case model.StepPunted:
-		t.punted = append(t.punted, t.maybe != never)
+	case model.StepUpcall:
+		t.upcall = append(t.upcall, t.maybe != never)
 		t.line(depth+2, "to the controllers")
 	case model.StepStack:
 		t.line(depth+2, "left to the host's stack")
 	case model.StepKnown:
-		t.line(depth+2, "the flow has port %s already", t.named(s.Port))
+		t.line(depth+2, "the flow is bound to port %s", t.named(s.Port))
 	case model.StepNew:
 		t.line(depth+2, "%s", newFlow(s))
-	case model.StepPickLost:
+	case model.StepBindLost:
 		t.line(depth+2, "%s", t.lost(s))
 	case model.StepAnswer:
-		t.line(depth+2, "answers the flow from %v to %v: is for %v", s.Flow.Inside, s.Flow.Remote, s.Flow.Inside.Addr())
+		t.line(depth+2, "a reply to the flow from %v to %v: goes to %v", s.Flow.Internal, s.Flow.Remote, s.Flow.Internal.Addr())
 	case model.StepNoAnswer:
-		t.line(depth+2, "answers no flow")
+		t.line(depth+2, "a reply to no bound flow")
 	}
 }
 

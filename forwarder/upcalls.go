@@ -51,6 +51,6 @@ func (f *Forwarder) upcall(p *kernel.Upcall) {
 	for one := range frame.Segments(b, int(h.Segment)) {
 		m.TotalLen = uint16(min(len(one), 0xffff))
 		m.Data = one
-		f.controllers.PacketIn(m, uint16(min(h.Most, 0xffff)))
+		f.controllers.PacketIn(m, uint16(min(h.MaxLen, 0xffff)))
 	}
 }

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* OP_BIND: a packet from the inside goes the way of its flow (docs/openflow-bind.md). */
+/* OP_BIND: a packet from the host leaves by the port that its flow is bound to; a new flow is bound to one first (docs/openflow-bind.md). */
 #pragma once
 
 #include "choose.h"
 #include "group.h"
 #include "microflow.h"
 
-/* Wants a connection. */
+/* A connection request. */
 static __always_inline bool bare_syn(__u32 flags)
 {
 	return (flags & (SYN | ACK | RST | FIN)) == SYN;
 }
 
-/* Whether a SYN with the numbers of a flow that is known is another flow's. */
-static __always_inline bool over(const struct binding *p, __u64 now)
+/* Whether a SYN with a bound flow's addresses and ports starts a new flow. */
+static __always_inline bool reusable(const struct binding *p, __u64 now)
 {
 	return p->state == BINDING_CLOSING || (p->state == BINDING_OPEN && now - p->used > ACTIVE_NS);
 }
 
-struct seek {
+struct bucket_search {
 	__u32 first;
 	__be32 port;
 	__u32 relative;
-	__u32 found; /* place; NO_ENTRY: none */
+	__u32 found; /* index; NO_ENTRY: none */
 };
 
-static long seek_bucket(__u32 i, struct seek *k)
+static long search_bucket(__u32 i, struct bucket_search *k)
 {
 	__u32 place = k->first + i;
 	struct bucket *b = bpf_map_lookup_elem(&buckets, &place);
@@ -41,23 +41,23 @@ static long seek_bucket(__u32 i, struct seek *k)
 	return 1;
 }
 
-/* Returns the place of the live bucket of the flow's port, or NO_ENTRY. */
+/* Returns the index of the live bucket of the flow's port, or NO_ENTRY. */
 static __always_inline __u32 bucket_of(const struct selection *s, struct binding *p)
 {
-	struct seek k = { .first = s->first, .port = p->port, .found = NO_ENTRY };
+	struct bucket_search k = { .first = s->first, .port = p->port, .found = NO_ENTRY };
 
 	if (p->bucket < s->count)
-		seek_bucket(p->bucket, &k);
+		search_bucket(p->bucket, &k);
 	if (k.found != NO_ENTRY)
 		return s->first + p->bucket;
-	bpf_loop(s->count < 4096 ? s->count : 4096, seek_bucket, &k, 0);
+	bpf_loop(s->count < 4096 ? s->count : 4096, search_bucket, &k, 0);
 	if (k.found != NO_ENTRY)
 		p->bucket = k.relative;
 	return k.found;
 }
 
-/* A SYN that was not answered says that handshakes take as long, at least. */
-static __always_inline void repeated(struct binding *p, __u64 now)
+/* A SYN was not answered in time: handshakes take at least that long. */
+static __always_inline void syn_repeated(struct binding *p, __u64 now)
 {
 	struct binder *all = the_binder();
 	struct bind_seat *s;
@@ -73,8 +73,8 @@ static __always_inline void repeated(struct binding *p, __u64 now)
 	}
 }
 
-/* A packet of a known flow goes out. rousing: it may make the flow active. */
-static __always_inline void track_out(struct traversal *t, struct binding *p, bool rousing)
+/* Tracks a packet sent by a bound flow. activates: it may make the flow active. */
+static __always_inline void track_out(struct traversal *t, struct binding *p, bool activates)
 {
 	__u32 flags = tcp_flags(&t->frame);
 
@@ -83,26 +83,26 @@ static __always_inline void track_out(struct traversal *t, struct binding *p, bo
 	if (flags & RST) {
 		p->flags &= ~BINDING_RST_RECEIVED;
 		p->state = BINDING_CLOSING;
-		rest(p, ONE_CHANGE);
+		set_inactive(p, ONE_CHANGE);
 		return;
 	}
 	if (p->state == BINDING_OPENING && bare_syn(flags)) {
-		repeated(p, t->weight.now);
+		syn_repeated(p, t->weight.now);
 	} else if (p->state == BINDING_CLOSING && p->flags & BINDING_RST_RECEIVED && !(flags & (SYN | FIN))) {
-		p->flags &= ~BINDING_RST_RECEIVED; /* the RST was not the peer's (RFC 5961, 3.2) */
+		p->flags &= ~BINDING_RST_RECEIVED; /* the RST was spoofed or rejected (RFC 5961, 3.2) */
 		p->state = BINDING_OPEN;
 	}
-	if (rousing)
-		wake(p);
+	if (activates)
+		set_active(p);
 	if (flags & FIN)
-		finned(p, BINDING_FIN_SENT);
+		track_fin(p, BINDING_FIN_SENT);
 	if (t->selection.affinity && t->weight.now - p->refreshed > NS) {
 		p->refreshed = t->weight.now;
-		note_remote(&t->flow, t->selection.id, p->port, t->weight.now);
+		update_remote(&t->flow, t->selection.id, p->port, t->weight.now);
 	}
 }
 
-/* Takes back that a flow is active, which has not come about or is not so. */
+/* Reverts the active count that assign or choose_candidate added for a flow. */
 static __always_inline void unassign(const struct candidate *c)
 {
 	struct binder *all = the_binder();
@@ -113,17 +113,17 @@ static __always_inline void unassign(const struct candidate *c)
 
 enum claim { CLAIMED, CLAIM_CLASH, CLAIM_FULL };
 
-/* Makes replies by the chosen port the flow's. */
+/* Maps replies on the chosen port to the flow. */
 static __always_inline enum claim claim_replies(struct flow_at_hand *f, __be32 port)
 {
 	struct binding_reply *other;
 	struct binding *p;
 
-	back_of(&f->back, &f->key, port);
+	reply_key(&f->reply, &f->key, port);
 	__builtin_memcpy(f->owner.internal, f->key.internal, 16);
-	if (!bpf_map_update_elem(&binding_replies, &f->back, &f->owner, BPF_NOEXIST))
+	if (!bpf_map_update_elem(&binding_replies, &f->reply, &f->owner, BPF_NOEXIST))
 		return CLAIMED;
-	other = bpf_map_lookup_elem(&binding_replies, &f->back);
+	other = bpf_map_lookup_elem(&binding_replies, &f->reply);
 	if (!other)
 		return CLAIM_FULL;
 	if (same_addr(other->internal, f->key.internal))
@@ -133,10 +133,10 @@ static __always_inline enum claim claim_replies(struct flow_at_hand *f, __be32 p
 	p = bpf_map_lookup_elem(&bindings, &f->other);
 	if (p && p->port == port && p->active != BINDING_ENDED)
 		return CLAIM_CLASH;
-	return bpf_map_update_elem(&binding_replies, &f->back, &f->owner, BPF_ANY) ? CLAIM_FULL : CLAIMED;
+	return bpf_map_update_elem(&binding_replies, &f->reply, &f->owner, BPF_ANY) ? CLAIM_FULL : CLAIMED;
 }
 
-static __always_inline void begin_flow(struct traversal *t)
+static __always_inline void init_binding(struct traversal *t)
 {
 	struct binding *p = &t->flow.fresh;
 	__u32 flags = tcp_flags(&t->frame);
@@ -156,8 +156,8 @@ static __always_inline void begin_flow(struct traversal *t)
 	}
 }
 
-/* Remembers what was chosen. Returns 0, a verdict, or DROP_BIND_CLASH when another port may do. */
-__noinline int remember_flow(struct traversal *t)
+/* Stores the binding. Returns 0, a verdict, or DROP_BIND_CLASH if another port may do. */
+__noinline int add_binding(struct traversal *t)
 {
 	struct binder *all = the_binder();
 	enum claim claim;
@@ -172,19 +172,19 @@ __noinline int remember_flow(struct traversal *t)
 		unassign(&t->selection.chosen);
 		return claim == CLAIM_CLASH ? DROP_BIND_CLASH : DROP_BINDINGS_FULL;
 	}
-	begin_flow(t);
+	init_binding(t);
 	if (bpf_map_update_elem(&bindings, &t->flow.key, &t->flow.fresh, BPF_NOEXIST)) {
 		unassign(&t->selection.chosen);
 		p = bpf_map_lookup_elem(&bindings, &t->flow.key);
 		if (!p || p->port != t->selection.chosen.port)
-			bpf_map_delete_elem(&binding_replies, &t->flow.back);
+			bpf_map_delete_elem(&binding_replies, &t->flow.reply);
 		if (!p)
 			return DROP_BINDINGS_FULL;
 		/* another processor was first */
 		place = p->active == BINDING_ENDED ? NO_ENTRY : bucket_of(&t->selection, p);
 		if (place == NO_ENTRY)
 			return DROP_BIND_GONE;
-		track_out(t, p, !(p->flags & BOTH_FINS)); /* it has only just begun: payload is not looked for */
+		track_out(t, p, !(p->flags & BOTH_FINS)); /* the flow is new: payload does not matter yet */
 		t->selection.chosen.bucket = place;
 		return 0;
 	}
@@ -195,7 +195,7 @@ __noinline int remember_flow(struct traversal *t)
 	if (t->flow.fresh.state == BINDING_OPENING)
 		__sync_fetch_and_add(&s->syns, 1);
 	if (t->selection.affinity)
-		note_remote(&t->flow, t->selection.id, t->selection.chosen.port, t->weight.now);
+		update_remote(&t->flow, t->selection.id, t->selection.chosen.port, t->weight.now);
 	return 0;
 }
 
@@ -213,14 +213,14 @@ static long bind_once(__u32 i, struct bind_run *run)
 		run->verdict = s->excluded ? DROP_BIND_CLASH : DROP_BIND_NONE;
 		return 1;
 	}
-	run->verdict = remember_flow(t);
+	run->verdict = add_binding(t);
 	if (run->verdict != DROP_BIND_CLASH)
 		return 1;
 	s->excluded |= 1U << (s->chosen.seat & (BIND_SEATS - 1));
 	return 0;
 }
 
-/* The flow, as the inside sees it. Returns a verdict if it cannot be told. */
+/* Reads the flow's key. Returns a verdict if it cannot be determined. */
 static __always_inline __u32 read_flow(struct __sk_buff *skb, struct traversal *t)
 {
 	struct binding_key *key = &t->flow.key;
@@ -239,7 +239,7 @@ static __always_inline __u32 read_flow(struct __sk_buff *skb, struct traversal *
 	return 0;
 }
 
-/* The group that the op is of, as it is now. Returns a verdict if there is none to bind from. */
+/* Reads the current version of the op's group. Returns a verdict if it is not a select group. */
 static __always_inline __u32 read_group(const struct op *op, struct selection *s)
 {
 	struct group_head *head;
@@ -266,8 +266,8 @@ static __always_inline __u32 read_group(const struct op *op, struct selection *s
 	return 0;
 }
 
-/* Bindings a bucket for a flow that is new, or is to have another. */
-static __always_inline __u32 bind_anew(struct traversal *t)
+/* Selects a bucket for a flow that is new or must be bound anew, and binds it. */
+static __always_inline __u32 bind_new(struct traversal *t)
 {
 	struct bind_run run = { .traversal = t, .verdict = DROP_BIND_CLASH };
 
@@ -276,24 +276,24 @@ static __always_inline __u32 bind_anew(struct traversal *t)
 	return run.verdict;
 }
 
-/* Finds the flow's bucket, or selects one. Returns 0, or the verdict. */
+/* Finds the bucket that the flow is bound to, or binds it to one. Returns 0, or the verdict. */
 static __always_inline __u32 find_bucket(struct __sk_buff *skb, struct traversal *t, __u32 *bucket)
 {
 	struct binding *p = bpf_map_lookup_elem(&bindings, &t->flow.key);
 	__u32 verdict, flags = tcp_flags(&t->frame);
 
-	if (p && p->active != BINDING_ENDED && !(bare_syn(flags) && over(p, t->weight.now))) {
+	if (p && p->active != BINDING_ENDED && !(bare_syn(flags) && reusable(p, t->weight.now))) {
 		*bucket = bucket_of(&t->selection, p);
 		if (*bucket != NO_ENTRY) {
-			track_out(t, p, rouses(skb, &t->frame, p));
+			track_out(t, p, activates(skb, &t->frame, p));
 			return 0;
 		}
 		if (t->flow.key.protocol == IPPROTO_TCP && !bare_syn(flags))
 			return DROP_BIND_GONE;
 	}
 	if (p)
-		forget(&t->flow.key, &t->flow.back, p, ONE_CHANGE);
-	verdict = bind_anew(t);
+		remove_binding(&t->flow.key, &t->flow.reply, p, ONE_CHANGE);
+	verdict = bind_new(t);
 	*bucket = t->selection.chosen.bucket;
 	return verdict;
 }
@@ -321,7 +321,7 @@ __noinline int run_bind(struct __sk_buff *skb, struct traversal *t)
 	b = bpf_map_lookup_elem(&buckets, &bucket);
 	if (!b)
 		return stop(t, DROP_BIND_GONE);
-	learn(t, t->selection.head, bucket, 0);
+	cache_microflow(t, t->selection.head, bucket, 0);
 	end_here(t);
 	return run_bucket(skb, t, b, bucket);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The memory of bind: which port each flow was bound for, whose a reply is, and what is counted of the ports. The maps but for those of
- * fragments and turns outlive the process.
+ * The binding table of bind and unbind, and the statistics of their ports. All maps but those of fragments and credits outlive the
+ * process.
  *
- * Whether a flow is active is one word, and who changes it counts it in the port's seat, so that seats are exact whoever hasPrerequisite whom. Whoever
- * sets BINDING_ENDED forgets the flow.
+ * Whether a flow is active is one word, changed by compare-and-swap; whoever changes it updates the port's seat, so the seat's count is
+ * exact under concurrency. The caller that sets BINDING_ENDED removes the flow.
  */
 #pragma once
 
@@ -18,11 +18,11 @@
 #define ACTIVE_NS  (2 * NS)
 #define CLOSING_NS (10 * NS)
 #define OPENING_NS (240 * NS)  /* RFC 5382, REQ-5 */
-#define TCP_NS     (7440 * NS) /* 2 h 4 min: the same */
+#define TCP_NS     (7440 * NS) /* 2 h 4 min (RFC 5382, REQ-5) */
 #define UDP_NS     (300 * NS)  /* RFC 4787, REQ-5 */
 #define ICMP_NS    (60 * NS)   /* RFC 5508, REQ-1 */
 
-/* Full: the packet is dropped. */
+/* If full, the packet is dropped. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 131072);
@@ -30,7 +30,7 @@ struct {
 	__type(value, struct binding);
 } bindings SEC(".maps");
 
-/* A reply leads to its flow only while that has its port: what is left behind does no harm. */
+/* A reply matches only while its flow is bound to that port, so a stale entry is harmless. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 131072);
@@ -38,7 +38,7 @@ struct {
 	__type(value, struct binding_reply);
 } binding_replies SEC(".maps");
 
-/* For flows that stay together. The longest unused address goes first. */
+/* For affinity. LRU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 65536);
@@ -47,7 +47,7 @@ struct {
 } binding_remotes SEC(".maps");
 
 struct binder {
-	struct bpf_spin_lock lock; /* of credits, too: one selection at a time */
+	struct bpf_spin_lock lock; /* serializes selections; guards bind_credits, too */
 	__u32 reserved;
 	struct bind_seat seat[BIND_SEATS];
 };
@@ -59,7 +59,7 @@ struct {
 	__type(value, struct binder);
 } binders SEC(".maps");
 
-/* Whose the seats are: OpenFlow's number; user space's. */
+/* OpenFlow's number of the port of each seat; written by user space. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, BIND_SEATS);
@@ -67,9 +67,9 @@ struct {
 	__type(value, __u32);
 } bind_seats SEC(".maps");
 
-/* Smooth weighted round robin: what each seat has earned, by the group. */
+/* Smooth weighted round-robin: the credit of each seat, per group. */
 struct bind_credits {
-	__s32 total; /* of the weights that it was credit by */
+	__s32 total; /* sum of the weights that the credits were computed with */
 	__s32 credit[BIND_SEATS];
 };
 
@@ -80,7 +80,7 @@ struct {
 	__type(value, struct bind_credits);
 } bind_credits SEC(".maps");
 
-/* The longest unused one goes first: its later fragments are dropped then. */
+/* LRU; later fragments of an evicted packet are dropped. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
@@ -102,7 +102,7 @@ static __always_inline struct bind_seat *seat_of(struct binder *all, __u32 seat)
 
 #define ONE_CHANGE (1ULL << 32)
 
-/* Of a seat, how many flows are active: its lower half, which is never seen below none. */
+/* Active flows of a seat: the lower half. A transiently negative count reads as 0. */
 static __always_inline __u32 active_flows(const struct bind_seat *s)
 {
 	__s32 n = (__s32)s->active;
@@ -110,7 +110,7 @@ static __always_inline __u32 active_flows(const struct bind_seat *s)
 	return n & ~(n >> 31);
 }
 
-static __always_inline void wake(struct binding *p)
+static __always_inline void set_active(struct binding *p)
 {
 	struct binder *all;
 
@@ -121,8 +121,8 @@ static __always_inline void wake(struct binding *p)
 		__sync_fetch_and_add(&seat_of(all, p->seat)->active, ONE_CHANGE + 1);
 }
 
-/* change: ONE_CHANGE, or 0 for the sweep. */
-static __always_inline void rest(struct binding *p, __u64 change)
+/* change: ONE_CHANGE, or 0 from the sweep. */
+static __always_inline void set_inactive(struct binding *p, __u64 change)
 {
 	struct binder *all = the_binder();
 
@@ -130,14 +130,14 @@ static __always_inline void rest(struct binding *p, __u64 change)
 		__sync_fetch_and_add(&seat_of(all, p->seat)->active, change - 1);
 }
 
-static __always_inline void back_of(struct binding_reply_key *back, const struct binding_key *key, __be32 port)
+static __always_inline void reply_key(struct binding_reply_key *reply, const struct binding_key *key, __be32 port)
 {
-	__builtin_memcpy(back, key, 8);
-	back->port = port;
-	__builtin_memcpy(back->remote, key->remote, 16);
+	__builtin_memcpy(reply, key, 8);
+	reply->port = port;
+	__builtin_memcpy(reply->remote, key->remote, 16);
 }
 
-/* Counts in the seat what a flow has sent and received since it was last counted there. */
+/* Adds the bytes since the last call to the port's seat. */
 static __always_inline void report_bytes(struct binding *p, struct bind_seat *s)
 {
 	__u64 sent = p->sent - p->sent_reported, received = p->received - p->received_reported;
@@ -152,9 +152,9 @@ static __always_inline void report_bytes(struct binding *p, struct bind_seat *s)
 	}
 }
 
-/* Forgets a flow, unless somebody else is at it. key is a copy: the flow's own goes with it. */
-static __always_inline bool forget(const struct binding_key *key, struct binding_reply_key *back, struct binding *p,
-				   __u64 change)
+/* Removes a flow, unless another processor is doing so. key is a copy, because the map's own key goes with the entry. */
+static __always_inline bool remove_binding(const struct binding_key *key, struct binding_reply_key *reply,
+					   struct binding *p, __u64 change)
 {
 	struct binder *all = the_binder();
 	struct binding_reply *owner;
@@ -171,17 +171,17 @@ static __always_inline bool forget(const struct binding_key *key, struct binding
 		__sync_fetch_and_add(&s->active, change - 1);
 	__sync_fetch_and_add(&s->flows, -1);
 	report_bytes(p, s);
-	/* first the way back: a packet that still finds the flow does not miss it for long, as the flow goes next */
-	back_of(back, key, p->port);
-	owner = bpf_map_lookup_elem(&binding_replies, back);
+	/* the reply entry first: until the flow itself is deleted, packets may still find it */
+	reply_key(reply, key, p->port);
+	owner = bpf_map_lookup_elem(&binding_replies, reply);
 	if (owner && same_addr(owner->internal, key->internal))
-		bpf_map_delete_elem(&binding_replies, back);
+		bpf_map_delete_elem(&binding_replies, reply);
 	bpf_map_delete_elem(&bindings, key);
 	return true;
 }
 
-/* How long a flow of that protocol is remembered without a packet. */
-static __always_inline __u64 patience(__u8 protocol, const struct binding *p)
+/* How long an idle flow of that protocol stays bound. */
+static __always_inline __u64 idle_timeout(__u8 protocol, const struct binding *p)
 {
 	switch (p->state) {
 	case BINDING_CLOSING:
@@ -200,7 +200,7 @@ static __always_inline __u64 patience(__u8 protocol, const struct binding *p)
 	return UDP_NS;
 }
 
-/* Which packet a fragment is of. False: it cannot be read. */
+/* The key of the packet that a fragment belongs to. False if it cannot be read. */
 static __always_inline bool whole_of(struct __sk_buff *skb, const struct frame *frame,
 				     struct binding_fragment_key *whole)
 {
@@ -216,7 +216,7 @@ static __always_inline bool whole_of(struct __sk_buff *skb, const struct frame *
 		  : !bpf_skb_load_bytes(skb, frame->fragment_header + 4, &whole->id, 4);
 }
 
-/* The packet's ports, or what stands for them, into f->ports. Returns -1 for a fragment whose first one was not seen. */
+/* Reads the packet's ports, or their substitutes, into f->ports. Returns -1 for a fragment whose first fragment was not seen. */
 __noinline int read_ports(struct __sk_buff *skb, const struct frame *frame, struct flow_at_hand *f)
 {
 	struct binding_fragment *known;
@@ -247,7 +247,7 @@ __noinline int read_ports(struct __sk_buff *skb, const struct frame *frame, stru
 		type = bpf_ntohs(frame->fields.l4_src);
 		if (bpf_skb_load_bytes(skb, frame->l4 + 4, &id, 2))
 			break;
-		if (type == (frame->kind4 == L4_ICMP ? 8 : 128)) /* the one who asks has it as its port */
+		if (type == (frame->kind4 == L4_ICMP ? 8 : 128)) /* a request: the identifier is the sender's port */
 			f->ports.src_port = id;
 		else if (type == (frame->kind4 == L4_ICMP ? 0 : 129))
 			f->ports.dst_port = id;
@@ -258,7 +258,7 @@ __noinline int read_ports(struct __sk_buff *skb, const struct frame *frame, stru
 	return 0;
 }
 
-/* Flags of the packet at hand, of TCP; else 0. */
+/* The TCP flags, or 0 for other protocols. */
 static __always_inline __u32 tcp_flags(const struct frame *frame)
 {
 	return frame->kind4 == L4_TCP ? bpf_ntohs(frame->fields.tcp_flags) : 0;
@@ -266,8 +266,8 @@ static __always_inline __u32 tcp_flags(const struct frame *frame)
 
 #define BOTH_FINS (BINDING_FIN_SENT | BINDING_FIN_RECEIVED)
 
-/* TCP: a FIN, whichever way it goes. From the first one on the flow rests. */
-static __always_inline void finned(struct binding *p, __u32 flag)
+/* TCP: a FIN in either direction. The first one makes the flow inactive. */
+static __always_inline void track_fin(struct binding *p, __u32 flag)
 {
 	__u32 was = __sync_fetch_and_or(&p->flags, flag) & BOTH_FINS;
 
@@ -275,10 +275,10 @@ static __always_inline void finned(struct binding *p, __u32 flag)
 		p->state = BINDING_CLOSING;
 	else if (was)
 		return;
-	rest(p, ONE_CHANGE);
+	set_inactive(p, ONE_CHANGE);
 }
 
-/* Whether a packet of TCP has payload, by its headers: a frame may be padded. */
+/* Whether a TCP packet has payload, by its headers, because short frames are padded. */
 __noinline int has_payload(struct __sk_buff *skb, const struct frame *frame)
 {
 	__u32 headers;
@@ -293,14 +293,14 @@ __noinline int has_payload(struct __sk_buff *skb, const struct frame *frame)
 	    bpf_skb_load_bytes(skb, frame->l4 + 12, &words, 1))
 		return 0;
 	headers = frame->l4 - frame->l3 + (words >> 4) * 4;
-	if (frame->kind3 == L3_IPV6) /* its length is that of what follows its first header */
+	if (frame->kind3 == L3_IPV6) /* IPv6's length excludes the fixed header */
 		headers -= sizeof(struct ipv6hdr);
-	/* 0: a frame that is too large for the field (RFC 2675; Linux in IPv4, too) */
+	/* 0: larger than the field can say (RFC 2675; Linux does so in IPv4, too) */
 	return !len || bpf_ntohs(len) > headers;
 }
 
-/* After a FIN a flow is active again with payload alone. */
-static __always_inline bool rouses(struct __sk_buff *skb, const struct frame *frame, const struct binding *p)
+/* Whether the packet may make the flow active: after a FIN, only if it has payload. */
+static __always_inline bool activates(struct __sk_buff *skb, const struct frame *frame, const struct binding *p)
 {
 	return !(p->flags & BOTH_FINS) || has_payload(skb, frame);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Which flow entry of a table a packet hasPrerequisite. The exact-match stage remembers whole paths through the tables; behind it the masked
- * stage looks the packet up once for each set of bits that entries of the table ask for (tuple space search).
+ * Table lookup. The second level of the flow cache holds the entries of a packet's whole walk through the tables; behind it each table is
+ * looked up once per subtable (tuple space search).
  */
 #pragma once
 
@@ -32,7 +32,7 @@ static long look_up_one(__u32 i, struct search *s)
 		return 1;
 	*(__u64 *)&item = *(volatile __u64 *)word;
 	if (s->entry != NO_ENTRY && s->priority >= item.best)
-		return 1; /* the rest has nothing better */
+		return 1; /* no better priority follows */
 	sub = bpf_map_lookup_elem(&subtables, &item.subtable);
 	if (!sub)
 		return 1;
@@ -55,7 +55,7 @@ static long look_up_one(__u32 i, struct search *s)
 	return 0;
 }
 
-/* Returns the entry's place, or NO_ENTRY. */
+/* Returns the entry's index, or NO_ENTRY. */
 __noinline __u32 classify(const struct fields *have, struct fields *probe, __u32 number)
 {
 	struct table *from = bpf_map_lookup_elem(&tables, &number);
@@ -73,7 +73,7 @@ __noinline __u32 classify(const struct fields *have, struct fields *probe, __u32
 	return s.entry;
 }
 
-/* A path has two places: the one that its hash says, and the next. */
+/* The cache is 2-way set-associative: the slot of the hash, and its neighbour. */
 static __always_inline struct megaflow *megaflow_slot(struct pipeline *st, __u32 hash, __u32 way)
 {
 	__u32 place;
@@ -97,8 +97,8 @@ static __always_inline bool same_megaflow(const struct megaflow *p, const struct
 	return !differs;
 }
 
-/* Looks for the packet's path among the cached ones. The fields are those that it came with. */
-__noinline int recall(struct trail *trail, const struct fields *fields)
+/* Looks up the packet's megaflow. fields are those that it came in with. */
+__noinline int lookup_megaflow(struct trail *trail, const struct fields *fields)
 {
 	struct pipeline *st = the_pipeline();
 	const __u64 *have, *mask;
@@ -134,8 +134,8 @@ __noinline int recall(struct trail *trail, const struct fields *fields)
 	return 0;
 }
 
-/* Keeps the path that the packet took, in the place of one that is of no use any more if there is one. */
-__noinline int remember(struct trail *trail)
+/* Caches the packet's walk; prefers a stale slot. */
+__noinline int store_megaflow(struct trail *trail)
 {
 	struct pipeline *st = the_pipeline();
 	struct megaflow *p, *other;
@@ -154,17 +154,17 @@ __noinline int remember(struct trail *trail)
 	return 0;
 }
 
-/* What comes now does not follow from the fields that the packet came with. */
-static __always_inline void astray(struct trail *trail)
+/* Stops using or recording the megaflow: later lookups do not depend on the incoming fields only. */
+static __always_inline void leave_megaflow(struct trail *trail)
 {
 	if (trail->learning) {
-		remember(trail);
+		store_megaflow(trail);
 		trail->learning = 0;
 	}
 	trail->cached = trail->at;
 }
 
-/* Returns the place of the entry that the packet hasPrerequisite in a table. */
+/* Returns the index of the entry that the packet matches in a table. */
 static __always_inline __u32 match_entry(struct trail *trail, const struct fields *have, struct fields *probe,
 					 __u32 table)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* OP_UNBIND: a reply to a flow that was bound goes back to where the flow comes from (docs/openflow-bind.md). */
+/* OP_UNBIND: a reply to a bound flow goes back to the flow's internal address (docs/openflow-bind.md). */
 #pragma once
 
 #include "change.h"
@@ -8,14 +8,14 @@
 #include "group.h"
 #include "microflow.h"
 
-/* A handshake has taken as long. */
-static __always_inline void measured(struct binding *p, __u64 now)
+/* Measures a handshake. */
+static __always_inline void note_handshake(struct binding *p, __u64 now)
 {
 	struct binder *all = the_binder();
 	struct bind_seat *s;
 	__u64 sample;
 
-	if (!all || p->flags & BINDING_SYN_REPEATED) /* which one was answered cannot be told (RFC 6298, 3) */
+	if (!all || p->flags & BINDING_SYN_REPEATED) /* ambiguous which SYN was answered (RFC 6298, 3) */
 		return;
 	s = seat_of(all, p->seat);
 	sample = now - p->began;
@@ -24,8 +24,8 @@ static __always_inline void measured(struct binding *p, __u64 now)
 	s->peak = sample > s->peak ? sample : s->peak - s->peak / 8 + sample / 8;
 }
 
-/* A packet of a known flow has come in. rousing: it may make the flow active. */
-static __always_inline void track_in(struct binding *p, const struct weight *w, __u32 flags, bool rousing)
+/* Tracks a packet received by a bound flow. activates: it may make the flow active. */
+static __always_inline void track_in(struct binding *p, const struct weight *w, __u32 flags, bool activates)
 {
 	p->used = w->now;
 	__sync_fetch_and_add(&p->received, w->bytes);
@@ -34,19 +34,19 @@ static __always_inline void track_in(struct binding *p, const struct weight *w, 
 			__sync_fetch_and_or(&p->flags, BINDING_RST_RECEIVED);
 			p->state = BINDING_CLOSING;
 		}
-		rest(p, ONE_CHANGE);
+		set_inactive(p, ONE_CHANGE);
 		return;
 	}
 	if (p->state == BINDING_OPENING && flags & ACK &&
 	    __sync_val_compare_and_swap(&p->state, BINDING_OPENING, BINDING_OPEN) == BINDING_OPENING && flags & SYN)
-		measured(p, w->now);
-	if (rousing)
-		wake(p);
+		note_handshake(p, w->now);
+	if (activates)
+		set_active(p);
 	if (flags & FIN)
-		finned(p, BINDING_FIN_RECEIVED);
+		track_fin(p, BINDING_FIN_RECEIVED);
 }
 
-/* Has the packet be for an address, of 16 bytes. Returns 0, or the verdict. */
+/* Rewrites the destination address, 16 bytes. Returns 0, or the verdict. */
 static __always_inline int restore_destination(struct __sk_buff *skb, struct frame *frame, const __u8 *address)
 {
 	__u8 *was = frame->fields.ip_dst;
@@ -64,8 +64,8 @@ static __always_inline int restore_destination(struct __sk_buff *skb, struct fra
 	return bpf_skb_store_bytes(skb, frame->l3 + 24, address, 16, BPF_F_RECOMPUTE_CSUM) ? DROP_CHANGE : 0;
 }
 
-/* Has the next packets of the flow go to a group's bucket at once, if that has nothing to choose. */
-static __always_inline void learn_group(struct traversal *t, __u32 place)
+/* Caches the microflow of replies, if the group has only one possible bucket. */
+static __always_inline void cache_group(struct traversal *t, __u32 place)
 {
 	struct group_head *head = bpf_map_lookup_elem(&group_heads, &place);
 	struct bucket *b;
@@ -81,42 +81,42 @@ static __always_inline void learn_group(struct traversal *t, __u32 place)
 	bucket = g->first;
 	b = bpf_map_lookup_elem(&buckets, &bucket);
 	if (b && !b->watch && !(b->flags & BUCKET_WATCHES))
-		learn(t, place, bucket, 1);
+		cache_microflow(t, place, bucket, 1);
 }
 
-/* The flow of a reply, or of what an error quotes, into f: its key. NULL: there is none that is remembered. */
+/* Looks up the flow of f->reply, and fills in f->key. NULL if none is bound. */
 static __always_inline struct binding *flow_of_reply(struct flow_at_hand *f)
 {
-	struct binding_reply *owner = bpf_map_lookup_elem(&binding_replies, &f->back);
+	struct binding_reply *owner = bpf_map_lookup_elem(&binding_replies, &f->reply);
 	struct binding *p;
 
 	if (!owner)
 		return NULL;
-	__builtin_memcpy(&f->key, &f->back, 8);
+	__builtin_memcpy(&f->key, &f->reply, 8);
 	__builtin_memcpy(f->key.internal, owner->internal, 16);
-	__builtin_memcpy(f->key.remote, f->back.remote, 16);
+	__builtin_memcpy(f->key.remote, f->reply.remote, 16);
 	p = bpf_map_lookup_elem(&bindings, &f->key);
-	return p && p->port == f->back.port && p->active != BINDING_ENDED ? p : NULL;
+	return p && p->port == f->reply.port && p->active != BINDING_ENDED ? p : NULL;
 }
 
-/* The packet as a reply, into f->back. Returns -1 if it cannot be told. */
+/* Reads the packet into f->reply. Returns -1 if it cannot be a reply. */
 static __always_inline int read_reply(struct __sk_buff *skb, const struct frame *frame, struct flow_at_hand *f)
 {
-	struct binding_reply_key *back = &f->back;
+	struct binding_reply_key *reply = &f->reply;
 
 	if (read_ports(skb, frame, f))
 		return -1;
-	back->protocol = bpf_ntohs(frame->fields.ip_proto);
-	back->family = frame->kind3 == L3_IPV4 ? 4 : 6;
-	back->internal_port = f->ports.dst_port;
-	back->remote_port = f->ports.src_port;
-	back->zero = 0;
-	back->port = frame->fields.in_port;
-	__builtin_memcpy(back->remote, frame->fields.ip_src, 16);
+	reply->protocol = bpf_ntohs(frame->fields.ip_proto);
+	reply->family = frame->kind3 == L3_IPV4 ? 4 : 6;
+	reply->internal_port = f->ports.dst_port;
+	reply->remote_port = f->ports.src_port;
+	reply->zero = 0;
+	reply->port = frame->fields.in_port;
+	__builtin_memcpy(reply->remote, frame->fields.ip_src, 16);
 	return 0;
 }
 
-/* Returns 0, also for the group's actions or, when it is no reply, for the next one; or 1 when the packet has ended. */
+/* Returns 0, for the group's actions or, if the packet is no reply, for the next action; 1 when the packet has ended. */
 __noinline int run_unbind(struct __sk_buff *skb, struct traversal *t)
 {
 	struct flow_at_hand *f;
@@ -134,7 +134,7 @@ __noinline int run_unbind(struct __sk_buff *skb, struct traversal *t)
 	f = &t->flow;
 	group = t->op.arg;
 	error = !frame->later && is_error(frame);
-	if (error ? read_error(skb, frame, &t->complaint, &f->back) : read_reply(skb, frame, f))
+	if (error ? read_error(skb, frame, &t->icmp_error, &f->reply) : read_reply(skb, frame, f))
 		return 0;
 	p = flow_of_reply(f);
 	if (!p)
@@ -142,10 +142,10 @@ __noinline int run_unbind(struct __sk_buff *skb, struct traversal *t)
 	if (t->outcome.out)
 		flush(skb, &t->outcome);
 	if (error) {
-		verdict = restore_quote(skb, frame, &t->complaint, &f->key);
+		verdict = restore_quote(skb, frame, &t->icmp_error, &f->key);
 	} else {
-		track_in(p, &t->weight, tcp_flags(frame), rouses(skb, frame, p));
-		learn_group(t, group);
+		track_in(p, &t->weight, tcp_flags(frame), activates(skb, frame, p));
+		cache_group(t, group);
 	}
 	if (!verdict)
 		verdict = restore_destination(skb, frame, f->key.internal);

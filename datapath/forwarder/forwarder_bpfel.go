@@ -82,8 +82,8 @@ type forwarderBinding struct {
 	Seat             uint32
 	Bucket           uint32
 	Reserved         uint32
-	Forth            uint64
-	Back             uint64
+	MicroflowOut     uint64
+	MicroflowIn      uint64
 }
 
 type forwarderBindingActive uint32
@@ -473,7 +473,7 @@ type forwarderUpcall struct {
 	Cookie   uint64
 	InPort   uint32
 	Length   uint32
-	Most     uint32
+	MaxLen   uint32
 	Segment  uint16
 	Tag      uint16
 	TagType  uint16
@@ -576,8 +576,8 @@ const (
 	forwarderVarOpKindType           = "op_kind_type"
 	forwarderVarOpSumType            = "op_sum_type"
 	forwarderVarPortFlagType         = "port_flag_type"
-	forwarderVarPuntedType           = "punted_type"
 	forwarderVarSlotType             = "slot_type"
+	forwarderVarUpcallType           = "upcall_type"
 	forwarderVarVerdictType          = "verdict_type"
 )
 
@@ -695,8 +695,8 @@ type forwarderVariableSpecs struct {
 	OpKindType           *ebpf.VariableSpec `ebpf:"op_kind_type"`
 	OpSumType            *ebpf.VariableSpec `ebpf:"op_sum_type"`
 	PortFlagType         *ebpf.VariableSpec `ebpf:"port_flag_type"`
-	PuntedType           *ebpf.VariableSpec `ebpf:"punted_type"`
 	SlotType             *ebpf.VariableSpec `ebpf:"slot_type"`
+	UpcallType           *ebpf.VariableSpec `ebpf:"upcall_type"`
 	VerdictType          *ebpf.VariableSpec `ebpf:"verdict_type"`
 }
 
@@ -824,8 +824,8 @@ type forwarderVariables struct {
 	OpKindType           *ebpf.Variable `ebpf:"op_kind_type"`
 	OpSumType            *ebpf.Variable `ebpf:"op_sum_type"`
 	PortFlagType         *ebpf.Variable `ebpf:"port_flag_type"`
-	PuntedType           *ebpf.Variable `ebpf:"punted_type"`
 	SlotType             *ebpf.Variable `ebpf:"slot_type"`
+	UpcallType           *ebpf.Variable `ebpf:"upcall_type"`
 	VerdictType          *ebpf.Variable `ebpf:"verdict_type"`
 }
 

@@ -185,7 +185,7 @@ func (r *rig) readUpcalls() {
 		r.upcalls <- model.Upcall{
 			Reason: openflow.PacketInReason(h.Reason), Table: openflow.TableID(h.Table), Cookie: bits.ReverseBytes64(h.Cookie),
 			Metadata: bits.ReverseBytes64(h.Metadata), Tunnel: bits.ReverseBytes64(h.TunnelId),
-			InPort: openflow.PortNo(bits.ReverseBytes32(h.InPort)), MaxLen: uint16(h.Most), Frame: b,
+			InPort: openflow.PortNo(bits.ReverseBytes32(h.InPort)), MaxLen: uint16(h.MaxLen), Frame: b,
 		}
 	}
 }

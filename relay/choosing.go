@@ -12,7 +12,7 @@ import (
 	"baton/relay/choice"
 	"baton/relay/config"
 	"baton/relay/probe"
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 	"baton/relay/worker"
 )
 
@@ -263,20 +263,20 @@ func (c *choosing) measure(ctx context.Context, t choice.Task) choice.Outcome {
 }
 
 // outcome tells what the answer to a probe means: nothing of its target, unless the peer has tried to reach it.
-func outcome(a prologue.Answer, err error) choice.Outcome {
+func outcome(a trunkproto.Answer, err error) choice.Outcome {
 	o := choice.Outcome{Why: a.Status.String()}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		o.Why = "no answer"
 	case err != nil:
 		o.Why, o.Unasked = err.Error(), true
-	case a.Status == prologue.Connected && a.RTT > 0:
+	case a.Status == trunkproto.Connected && a.RTT > 0:
 		return choice.Outcome{RTT: a.RTT}
-	case a.Status == prologue.Connected:
+	case a.Status == trunkproto.Connected:
 		o.Why, o.Unasked = "the peer does not tell", true
-	case a.Status == prologue.NotAllowed:
+	case a.Status == trunkproto.NotAllowed:
 		o.Never = true
-	case a.Status != prologue.Refused && a.Status != prologue.Unreachable && a.Status != prologue.TimedOut:
+	case a.Status != trunkproto.Refused && a.Status != trunkproto.Unreachable && a.Status != trunkproto.TimedOut:
 		o.Unasked = true
 	}
 	return o

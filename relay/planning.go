@@ -17,7 +17,7 @@ import (
 	"baton/relay/config"
 	"baton/relay/plan"
 	"baton/relay/probe"
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 // Bounds of what is measured for a plan.
@@ -204,7 +204,7 @@ func (s *survey) ask(ctx context.Context, peer string, address netip.AddrPort) (
 		return 0, "no answer"
 	case err != nil:
 		return 0, err.Error()
-	case a.Status != prologue.Connected:
+	case a.Status != trunkproto.Connected:
 		return 0, a.Status.String()
 	case a.RTT == 0:
 		return 0, "the peer does not tell"
@@ -213,7 +213,7 @@ func (s *survey) ask(ctx context.Context, peer string, address netip.AddrPort) (
 }
 
 // askPeer has a peer measure by one SYN. The workers take turns.
-func (r *Relay) askPeer(ctx context.Context, peer string, address netip.AddrPort) (prologue.Answer, error) {
+func (r *Relay) askPeer(ctx context.Context, peer string, address netip.AddrPort) (trunkproto.Answer, error) {
 	w := r.workers[r.asking.Add(1)%uint64(len(r.workers))]
 	one, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()

@@ -262,7 +262,7 @@ func TestRelayUnitsPrivileges(t *testing.T) {
 				t.Errorf("without %s: %s", f.Name, f.Reason)
 			}
 		}
-		if s.Packets["steered"] == 0 || s.Packets["returned"] == 0 || s.Packets["syn_told"] == 0 {
+		if s.Packets["steered"] == 0 || s.Packets["returned"] == 0 || s.Packets["syn_reported"] == 0 {
 			t.Errorf("packets %v", s.Packets)
 		}
 		if i := slices.IndexFunc(s.Starts, func(x api.RelayStart) bool { return x.Trunks == "to" }); i < 0 || s.Starts[i].Established == 0 ||

@@ -35,7 +35,7 @@ func (r *Relay) Taken(syns ...SYN) (settled int, err error) {
 		for i, s := range some {
 			keys[i] = s.key()
 		}
-		n, err := r.command(relaySynCommand{Kind: uint16(relayCommandKindCOMMAND_TAKEN), Count: uint32(len(keys))}, keys)
+		n, err := r.command(relaySynCommand{Kind: uint16(relayCommandKindCOMMAND_SETTLE), Count: uint32(len(keys))}, keys)
 		settled += n
 		if err != nil {
 			return settled, err

@@ -127,7 +127,7 @@ func TestPressedListener(t *testing.T) {
 		for range backlog*3/4 + 1 {
 			l.client.connect(l.farOne())
 		}
-		l.wantCount(relayVerdictSYN_TOLD, backlog*3/4)
+		l.wantCount(relayVerdictSYN_REPORTED, backlog*3/4)
 		l.wantCount(relayVerdictSYN_SUSPENDED, 1)
 		for range backlog*3/4 + 1 {
 			c, err := made.Accept()
@@ -139,11 +139,11 @@ func TestPressedListener(t *testing.T) {
 		for i := range backlog*3/4 + 1 {
 			s := f.syn(netip.AddrPortFrom(f.client.Next(), uint16(6000+i)), 80, 1)
 			s.SrcMAC, s.DstMAC = mac, macOf(t, "r0")
-			before := l.count(relayVerdictSYN_TOLD) + l.count(relayVerdictSYN_SUSPENDED)
+			before := l.count(relayVerdictSYN_REPORTED) + l.count(relayVerdictSYN_SUSPENDED)
 			l.client.inject("c0", packet.Build(s))
-			poll(t, "the SYN", func() bool { return l.count(relayVerdictSYN_TOLD)+l.count(relayVerdictSYN_SUSPENDED) > before })
+			poll(t, "the SYN", func() bool { return l.count(relayVerdictSYN_REPORTED)+l.count(relayVerdictSYN_SUSPENDED) > before })
 		}
-		l.wantCount(relayVerdictSYN_TOLD, 2*backlog*3/4)
+		l.wantCount(relayVerdictSYN_REPORTED, 2*backlog*3/4)
 		l.wantCount(relayVerdictSYN_SUSPENDED, 2)
 	})
 }

@@ -44,7 +44,7 @@ func TestInterceptedConnections(t *testing.T) {
 		if len(used) != workers {
 			t.Errorf("only the workers %v", used)
 		}
-		l.wantCount(relayVerdictSYN_TOLD, connections)
+		l.wantCount(relayVerdictSYN_REPORTED, connections)
 		l.wantCount(relayVerdictSTEER_FAILED, 0)
 	})
 }

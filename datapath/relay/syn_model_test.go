@@ -44,7 +44,7 @@ func (m *synModel) ofSource(a netip.Addr) (n int) {
 func (m *synModel) syn(s SYN) relayVerdict {
 	if state, ok := m.syns[s]; ok {
 		return map[relaySynState]relayVerdict{
-			relaySynStateSYN_STATE_TOLD: relayVerdictSYN_AGAIN, relaySynStateSYN_STATE_HELD: relayVerdictSYN_HELD_AGAIN,
+			relaySynStateSYN_STATE_REPORTED: relayVerdictSYN_AGAIN, relaySynStateSYN_STATE_HELD: relayVerdictSYN_HELD_AGAIN,
 			relaySynStateSYN_STATE_RELEASED: relayVerdictSYN_RELEASED,
 		}[state]
 	}
@@ -63,8 +63,8 @@ func (m *synModel) syn(s SYN) relayVerdict {
 		m.syns[s] = relaySynStateSYN_STATE_HELD
 		return relayVerdictSYN_HELD
 	}
-	m.syns[s] = relaySynStateSYN_STATE_TOLD
-	return relayVerdictSYN_TOLD
+	m.syns[s] = relaySynStateSYN_STATE_REPORTED
+	return relayVerdictSYN_REPORTED
 }
 
 // reset returns what becomes of a reset with the number behind that of a SYN.
@@ -117,7 +117,7 @@ func TestEarlySYNModel(t *testing.T) {
 				k.want(s, want)
 				met[want]++
 				told := k.told()
-				if isTold := want == relayVerdictSYN_TOLD || want == relayVerdictSYN_HELD; isTold != (len(told) == 1) ||
+				if isTold := want == relayVerdictSYN_REPORTED || want == relayVerdictSYN_HELD; isTold != (len(told) == 1) ||
 					isTold && (told[0].SYN != syn || told[0].Cancelled) {
 					t.Fatalf("%v: %+v", verdictNames[want], told)
 				}

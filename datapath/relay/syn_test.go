@@ -36,7 +36,7 @@ func TestEarlySYNIsTold(t *testing.T) {
 		k := newRig(t)
 		k.early(EarlyOptimistic)
 		s := f.syn(f.clientAt(1, 4000), 443, 1<<32-1)
-		k.want(s, relayVerdictSYN_TOLD)
+		k.want(s, relayVerdictSYN_REPORTED)
 		e := k.only()
 		if e.Entry != 7 || e.Ifindex != 1 || e.Cancelled || e.Frame != nil || e.Hash == 0 || e.SYN != (SYN{s.Src, s.Dst, 1<<32 - 1}) {
 			t.Errorf("event %+v", e)
@@ -45,7 +45,7 @@ func TestEarlySYNIsTold(t *testing.T) {
 
 		anew := s
 		anew.Seq = 5
-		k.want(anew, relayVerdictSYN_TOLD) // the same ports, another connection
+		k.want(anew, relayVerdictSYN_REPORTED) // the same ports, another connection
 		if e := k.only(); e.ISN != 5 {
 			t.Errorf("event %+v", e)
 		}
@@ -110,7 +110,7 @@ func TestEarlySYNBoundOfAClient(t *testing.T) {
 		var first SYN
 		for i := range rigOptions.PerSource {
 			s := f.syn(f.clientAt(1, uint16(4000+i)), 443, 9)
-			k.want(s, relayVerdictSYN_TOLD)
+			k.want(s, relayVerdictSYN_REPORTED)
 			first = SYN{s.Src, s.Dst, 9}
 		}
 		above := f.syn(f.clientAt(1, 5000), 443, 9)
@@ -120,14 +120,14 @@ func TestEarlySYNBoundOfAClient(t *testing.T) {
 			above.Src = netip.AddrPortFrom(netip.AddrFrom16(b), 5000)
 		}
 		k.want(above, relayVerdictSYN_SOURCE_FULL)
-		k.want(f.syn(f.clientAt(2, 4000), 443, 9), relayVerdictSYN_TOLD)
+		k.want(f.syn(f.clientAt(2, 4000), 443, 9), relayVerdictSYN_REPORTED)
 		if told := k.told(); len(told) != rigOptions.PerSource+1 {
 			t.Errorf("%d events", len(told))
 		}
 		if n, err := k.Taken(first); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
-		k.want(above, relayVerdictSYN_TOLD)
+		k.want(above, relayVerdictSYN_REPORTED)
 		k.want(f.syn(f.clientAt(1, 5001), 443, 9), relayVerdictSYN_SOURCE_FULL)
 	})
 }
@@ -166,7 +166,7 @@ func TestEarlySYNUnread(t *testing.T) {
 			t.Fatalf("lost %v, left behind %+v", lost, k.sizes())
 		}
 		k.told()
-		if verdict, _, _ := k.run(packet.Build(f.syn(f.clientAt(1, 4000), 443, 1))); verdict != "syn_told" && verdict != "syn_held" {
+		if verdict, _, _ := k.run(packet.Build(f.syn(f.clientAt(1, 4000), 443, 1))); verdict != "syn_reported" && verdict != "syn_held" {
 			t.Errorf("read again: %s", verdict)
 		}
 		k.settleAll()
@@ -177,7 +177,7 @@ func TestEarlySYNUnread(t *testing.T) {
 func TestEarlySYNCancelled(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for kind, verdicts := range map[Early][2]relayVerdict{
-			EarlyOptimistic:   {relayVerdictSYN_TOLD, relayVerdictCANCELLED},
+			EarlyOptimistic:   {relayVerdictSYN_REPORTED, relayVerdictCANCELLED},
 			EarlyConnectFirst: {relayVerdictSYN_HELD, relayVerdictCANCELLED_HELD},
 		} {
 			k := newRig(t)
@@ -204,9 +204,9 @@ func TestEarlySYNCancelled(t *testing.T) {
 func TestEarlySYNExpires(t *testing.T) {
 	k, f := newRig(t), families[0]
 	k.early(EarlyOptimistic)
-	k.want(f.syn(f.clientAt(1, 4000), 443, 9), relayVerdictSYN_TOLD)
+	k.want(f.syn(f.clientAt(1, 4000), 443, 9), relayVerdictSYN_REPORTED)
 	old := f.syn(f.clientAt(2, 4000), 443, 9)
-	k.want(old, relayVerdictSYN_TOLD)
+	k.want(old, relayVerdictSYN_REPORTED)
 	var s relaySyn
 	key := SYN{old.Src, old.Dst, 9}.key().Tuple
 	k.must(k.objects.Syns.Lookup(key, &s))
@@ -228,7 +228,7 @@ func TestEarlySYNTaken(t *testing.T) {
 	for i := range 200 {
 		s := f.syn(f.clientAt(i, 4000), 443, 9)
 		if i%40 == 0 || i == 199 {
-			k.want(s, relayVerdictSYN_TOLD)
+			k.want(s, relayVerdictSYN_REPORTED)
 		}
 		all = append(all, SYN{s.Src, s.Dst, 9})
 	}
@@ -345,7 +345,7 @@ func TestRelaySurvivesAnything(t *testing.T) {
 		k.runProgram(k.objects.RelayReturn, b)
 	}
 	t.Log(seen)
-	for _, verdict := range []string{"pass", "pass_unknown", "syn_told", "syn_held"} {
+	for _, verdict := range []string{"pass", "pass_unknown", "syn_reported", "syn_held"} {
 		if seen[verdict] == 0 {
 			t.Errorf("%s was never met", verdict)
 		}

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 // Way is the names of relays behind this one, joined by commas; "": the server is connected to from here.
@@ -25,11 +25,11 @@ func (w Way) Relays() []string {
 }
 
 // names are as a header has them, nil for none.
-func (w Way) names() prologue.Names {
+func (w Way) names() trunkproto.Names {
 	if w == Direct {
 		return nil
 	}
-	return prologue.Names(w)
+	return trunkproto.Names(w)
 }
 
 // first is the relay that this one opens trunks to; "" for none.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 func TestDestinations(t *testing.T) {
@@ -24,7 +24,7 @@ func TestDestinations(t *testing.T) {
 	}
 }
 
-func told(ways []prologue.Names) string {
+func told(ways []trunkproto.Names) string {
 	var out []string
 	for _, w := range ways {
 		out = append(out, Way(w).String())
@@ -89,7 +89,7 @@ func TestNeighbour(t *testing.T) {
 		for range random.IntN(20) {
 			d := Of(server())
 			if !slices.ContainsFunc(table.near, func(n neighbour) bool { return n.of == d }) {
-				table.near = append(table.near, neighbour{d, []prologue.Names{prologue.Names(d.String())}})
+				table.near = append(table.near, neighbour{d, []trunkproto.Names{trunkproto.Names(d.String())}})
 			}
 		}
 		slices.SortFunc(table.near, func(a, b neighbour) int { return a.of.compare(b.of) })

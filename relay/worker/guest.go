@@ -11,23 +11,23 @@ import (
 
 	"baton/relay/config"
 	"baton/relay/flow"
-	"baton/relay/preface"
-	"baton/relay/prologue"
+	"baton/relay/proxyheader"
+	"baton/relay/trunkproto"
 )
 
 // guest is a client end that says where its flow is to go, and is told what became of that: a trunk of another relay, or a client
 // that speaks one of the entries' prefaces.
 type guest struct {
-	from  netip.AddrPort         // of a trunk
-	probe bool                   // nobody's flow: a distance is measured
-	asked chan<- prologue.Answer // of a probe of this relay's own, which has no client end; nil: none, or it was told
-	since time.Time              // when what a probe measures began
-	words *preface.Parser        // nil: a trunk
-	text  []byte                 // of the preface, as far as it is here and was not taken
+	from  netip.AddrPort           // of a trunk
+	probe bool                     // nobody's flow: a distance is measured
+	asked chan<- trunkproto.Answer // of a probe of this relay's own, which has no client end; nil: none, or it was told
+	since time.Time                // when what a probe measures began
+	words *proxyheader.Parser      // nil: a trunk
+	text  []byte                   // of the preface, as far as it is here and was not taken
 }
 
 // granted is what it is told when the server is there.
-func (g *guest) granted(a prologue.Answer) []byte {
+func (g *guest) granted(a trunkproto.Answer) []byte {
 	if g.words != nil {
 		return g.words.AppendGranted(nil, netip.AddrPort{})
 	}
@@ -35,7 +35,7 @@ func (g *guest) granted(a prologue.Answer) []byte {
 }
 
 // refused is what it is told when the server is not; nothing: it is reset.
-func (g *guest) refused(a prologue.Answer) []byte {
+func (g *guest) refused(a trunkproto.Answer) []byte {
 	if g.words != nil {
 		return g.words.AppendRefused(nil, a.Status)
 	}
@@ -51,7 +51,7 @@ func hasPreface(m config.Mode) bool {
 func (w *Worker) hear(s *split) {
 	client, g := &s.ends[flow.Client], s.guest
 	for client.readable {
-		n, errno := read(client.fd, w.scratch[:preface.Max])
+		n, errno := read(client.fd, w.scratch[:proxyheader.Max])
 		if errno == unix.EAGAIN {
 			client.readable = false
 			return
@@ -120,7 +120,7 @@ func (w *Worker) resolve(s *split, host string, port uint16, within time.Duratio
 		}
 		if err != nil {
 			w.o.Log.Debug("name not resolved", "name", host, "err", err)
-			w.turnAway(s, s.own(prologue.Unreachable))
+			w.turnAway(s, s.own(trunkproto.Unreachable))
 			return
 		}
 		s.server = netip.AddrPortFrom(addrs[0].Unmap(), port)

@@ -12,8 +12,8 @@ import (
 
 	"baton/relay/config"
 	"baton/relay/flow"
-	"baton/relay/prologue"
 	"baton/relay/secure"
+	"baton/relay/trunkproto"
 )
 
 // trunkListener is a listener for other relays' trunks.
@@ -21,15 +21,15 @@ type trunkListener struct {
 	fd       int32
 	slot     uint32
 	at       netip.AddrPort
-	sealer   *prologue.Sealer // nil: TLS
-	identity *secure.Identity // of TLS
+	sealer   *trunkproto.Sealer // nil: TLS
+	identity *secure.Identity   // of TLS
 }
 
 // ListenTrunks opens this worker's listener for trunks; see Listen for the order of the workers.
 func (w *Worker) ListenTrunks(at netip.AddrPort, c *config.Trunks) error {
 	d := &trunkListener{at: at}
 	if c.Credentials.Security == config.Plaintext {
-		d.sealer = prologue.NewSealer(c.Credentials.Secret)
+		d.sealer = trunkproto.NewSealer(c.Credentials.Secret)
 	} else {
 		var err error
 		if d.identity, err = w.o.Identities.Of(&c.Credentials); err != nil {
@@ -79,7 +79,7 @@ type arrival struct {
 	listener *trunkListener
 	from     netip.AddrPort
 	slot     uint32
-	hello    prologue.Hello
+	hello    trunkproto.Hello
 	header   []byte // as far as it is here
 	hangup   bool   // a FIN or an error is due behind what can be read
 	waiter   waiter
@@ -109,9 +109,9 @@ func (w *Worker) greet(d *trunkListener, fd int32, from netip.AddrPort) {
 
 // sayHello tells whether the hello could be said.
 func (w *Worker) sayHello(a *arrival) bool {
-	var nonce [prologue.NonceSize]byte
+	var nonce [trunkproto.NonceSize]byte
 	_, _ = rand.Read(nonce[:]) // never fails
-	a.hello = prologue.NewHello(nonce)
+	a.hello = trunkproto.NewHello(nonce)
 	n, errno := w.write(&a.line, a.hello[:])
 	return errno == 0 && n == len(a.hello)
 }
@@ -146,11 +146,11 @@ func (a *arrival) ready(w *Worker, events uint32) {
 			a.header = append(a.header, b...)
 			b = a.header
 		}
-		h, size, err := prologue.ParseHeader(b, &a.hello, a.listener.sealer)
+		h, size, err := trunkproto.ParseHeader(b, &a.hello, a.listener.sealer)
 		if err != nil {
 			w.count.BadHeaders.Add(1)
 			w.o.Log.Debug("trunk refused", "err", err)
-			w.carry(a, prologue.Header{}, nil, err)
+			w.carry(a, trunkproto.Header{}, nil, err)
 			return
 		}
 		if size > 0 {
@@ -172,18 +172,18 @@ func (a *arrival) expired(w *Worker, _ wait) {
 }
 
 // isFrom refuses a header of a relay that is none of those whose certificate the trunk has.
-func (a *arrival) isFrom(h *prologue.Header) error {
+func (a *arrival) isFrom(h *trunkproto.Header) error {
 	if a.tls == nil {
 		return nil // the seal says it
 	}
 	if err := a.tls.Names(string(h.Passed.Last())); err != nil {
-		return &prologue.Malformed{What: "header", Reason: err.Error()}
+		return &trunkproto.Malformed{What: "header", Reason: err.Error()}
 	}
 	return nil
 }
 
 // carry makes a flow of a trunk whose header is here, or is wrong. first is what came behind the header.
-func (w *Worker) carry(a *arrival, h prologue.Header, first []byte, wrong error) {
+func (w *Worker) carry(a *arrival, h trunkproto.Header, first []byte, wrong error) {
 	w.dismiss(a)
 	s := w.newSplit(nil, h.Client)
 	s.guest = &guest{probe: h.Probe, from: a.from}
@@ -199,11 +199,11 @@ func (w *Worker) carry(a *arrival, h prologue.Header, first []byte, wrong error)
 	w.adopt(s, flow.Client, a.line, a.slot)
 	s.ends[flow.Client].hangup = a.hangup
 	if wrong != nil {
-		w.turnAway(s, s.own(prologue.StatusOf(wrong)))
+		w.turnAway(s, s.own(trunkproto.StatusOf(wrong)))
 		return
 	}
 	if w.count.Live.Load() > int64(w.most()) {
-		w.turnAway(s, s.own(prologue.Overloaded))
+		w.turnAway(s, s.own(trunkproto.Overloaded))
 		return
 	}
 	if len(first) > 0 {

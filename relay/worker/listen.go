@@ -10,8 +10,8 @@ import (
 
 	"baton/relay/config"
 	"baton/relay/flow"
-	"baton/relay/preface"
-	"baton/relay/prologue"
+	"baton/relay/proxyheader"
+	"baton/relay/trunkproto"
 )
 
 // entry is a listener for flows.
@@ -23,8 +23,8 @@ type entry struct {
 	tally *tally
 }
 
-var shown = map[config.ClientAddress]prologue.ClientAddress{
-	config.Hidden: prologue.Hidden, config.Spoofed: prologue.Spoofed, config.ProxyHeader: prologue.ProxyHeader,
+var shown = map[config.ClientAddress]trunkproto.ClientAddress{
+	config.Hidden: trunkproto.Hidden, config.Spoofed: trunkproto.Spoofed, config.ProxyHeader: trunkproto.ProxyHeader,
 }
 
 const backlog = 1 << 16 // the kernel has net.core.somaxconn at most
@@ -35,7 +35,7 @@ func (w *Worker) Listen(c *config.Entry) error {
 	return w.ask(func(w *Worker) error {
 		e := &entry{Entry: c, tally: w.tallyOf(c.Name)}
 		if len(c.Via) > 0 {
-			via, err := prologue.JoinNames(c.Via...)
+			via, err := trunkproto.JoinNames(c.Via...)
 			if err != nil {
 				return fmt.Errorf("entry %s: %w", c.Name, err)
 			}
@@ -193,7 +193,7 @@ func (w *Worker) begin(e *entry, fd int32, peer netip.AddrPort) {
 		return
 	}
 	if hasPreface(e.Mode) {
-		words := preface.New(e.Mode)
+		words := proxyheader.New(e.Mode)
 		s.guest = &guest{words: &words}
 		w.await(&s.waiter, waitHeader)
 		return // its bytes come with an event

@@ -8,7 +8,7 @@ import (
 
 	"baton/relay/config"
 	"baton/relay/flow"
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 // onward begins the way to a flow's server.
@@ -30,7 +30,7 @@ func (w *Worker) goOn(s *split) {
 	case first == nil:
 		w.dial(s)
 	case w.pools[string(first)] == nil:
-		w.turnAway(s, s.own(prologue.NoSuchRelay))
+		w.turnAway(s, s.own(trunkproto.NoSuchRelay))
 	default:
 		s.trunk = &onTrunk{pool: w.pools[string(first)]}
 		if s.state.Connected() { // by another way before
@@ -42,37 +42,37 @@ func (w *Worker) goOn(s *split) {
 
 // way is how a flow goes on from here.
 type way struct {
-	via        prologue.Names // relays still to pass, the next first
-	passed     prologue.Names // relays passed, without this one
-	tried      uint8          // of the flow's ways, of those that can be chosen among
-	id         [prologue.IDSize]byte
-	shown      prologue.ClientAddress
+	via        trunkproto.Names // relays still to pass, the next first
+	passed     trunkproto.Names // relays passed, without this one
+	tried      uint8            // of the flow's ways, of those that can be chosen among
+	id         [trunkproto.IDSize]byte
+	shown      trunkproto.ClientAddress
 	congestion string
 }
 
 // own is an answer of this relay.
-func (s *split) own(status prologue.Status) prologue.Answer {
-	return prologue.Answer{Status: status, Hop: uint8(s.way.passed.Len())}
+func (s *split) own(status trunkproto.Status) trunkproto.Answer {
+	return trunkproto.Answer{Status: status, Hop: uint8(s.way.passed.Len())}
 }
 
 // dial begins the connection to a flow's server.
 func (w *Worker) dial(s *split) {
 	if !w.allowed(s) {
-		w.turnAway(s, s.own(prologue.NotAllowed))
+		w.turnAway(s, s.own(trunkproto.NotAllowed))
 		return
 	}
-	if s.way.shown == prologue.Spoofed && len(w.cfg.Return) == 0 {
-		w.turnAway(s, s.own(prologue.NotAllowed)) // what the server says would not come back here
+	if s.way.shown == trunkproto.Spoofed && len(w.cfg.Return) == 0 {
+		w.turnAway(s, s.own(trunkproto.NotAllowed)) // what the server says would not come back here
 		return
 	}
 	fd, errno := w.connect(s)
 	if errno != 0 {
-		w.turnAway(s, s.own(prologue.StatusOf(errno)))
+		w.turnAway(s, s.own(trunkproto.StatusOf(errno)))
 		return
 	}
 	if errno := w.attach(s, flow.Server, fd); errno != 0 {
 		closeFD(fd)
-		w.turnAway(s, s.own(prologue.StatusOf(errno)))
+		w.turnAway(s, s.own(trunkproto.StatusOf(errno)))
 	}
 }
 
@@ -86,7 +86,7 @@ func (w *Worker) connect(s *split) (fd int32, errno unix.Errno) {
 	if s.way.congestion != "" {
 		errno = setText(fd, unix.SOL_TCP, unix.TCP_CONGESTION, s.way.congestion)
 	}
-	if errno == 0 && s.way.shown == prologue.Spoofed {
+	if errno == 0 && s.way.shown == trunkproto.Spoofed {
 		errno = bindTo(fd, s.client, w.o.Mark)
 	}
 	if errno == 0 {
@@ -131,7 +131,7 @@ func (w *Worker) connecting(s *split) {
 				w.sounded(s, time.Since(s.guest.since))
 				return
 			}
-			w.turnAway(s, s.own(prologue.StatusOf(unix.Errno(errno))))
+			w.turnAway(s, s.own(trunkproto.StatusOf(unix.Errno(errno))))
 			return
 		}
 	}
@@ -139,10 +139,10 @@ func (w *Worker) connecting(s *split) {
 		w.sounded(s, roundTrip(server.fd))
 		return
 	}
-	if s.way.shown == prologue.ProxyHeader {
-		w.say(s, flow.Client, prologue.AppendProxy(nil, s.client, s.server))
+	if s.way.shown == trunkproto.ProxyHeader {
+		w.say(s, flow.Client, trunkproto.AppendProxy(nil, s.client, s.server))
 	}
-	a := s.own(prologue.Connected)
+	a := s.own(trunkproto.Connected)
 	if s.guest != nil {
 		a.RTT = roundTrip(server.fd)
 	}
@@ -165,7 +165,7 @@ func (w *Worker) begins(s *split) {
 }
 
 // grant tells the client that its server is there, if it is to be told.
-func (w *Worker) grant(s *split, a prologue.Answer) {
+func (w *Worker) grant(s *split, a trunkproto.Answer) {
 	s.answered = true
 	if s.early != nil {
 		w.heardEarly(s)
@@ -187,7 +187,7 @@ func (w *Worker) grant(s *split, a prologue.Answer) {
 }
 
 // turnAway ends a flow whose server cannot be had: who asked for it in words is told so, any other client reset.
-func (w *Worker) turnAway(s *split, a prologue.Answer) {
+func (w *Worker) turnAway(s *split, a trunkproto.Answer) {
 	if s.isProbe() {
 		w.found(s, a)
 		return

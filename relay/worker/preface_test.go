@@ -10,7 +10,7 @@ import (
 
 	"baton/document"
 	"baton/relay/config"
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 // entryOf is a relay whose entry has another mode.
@@ -102,9 +102,9 @@ func TestPrefacesRefused(t *testing.T) {
 	}
 	r.settled()
 	n := &r.workers[0].count
-	if n.Refused[prologue.NotAllowed].Load() != 1 || n.Refused[prologue.Refused].Load() != 1 || n.BadPrefaces.Load() != 1 {
+	if n.Refused[trunkproto.NotAllowed].Load() != 1 || n.Refused[trunkproto.Refused].Load() != 1 || n.BadPrefaces.Load() != 1 {
 		t.Errorf("counted: %d not allowed, %d refused, %d bad prefaces, want 1 each",
-			n.Refused[prologue.NotAllowed].Load(), n.Refused[prologue.Refused].Load(), n.BadPrefaces.Load())
+			n.Refused[trunkproto.NotAllowed].Load(), n.Refused[trunkproto.Refused].Load(), n.BadPrefaces.Load())
 	}
 	proxy := entryOf(t, config.Proxy, nil)
 	client := proxy.dial()
@@ -126,7 +126,7 @@ func TestProxyHeader(t *testing.T) {
 	say(t, client, "ask")
 	server := c.accept()
 	from := client.LocalAddr().(*net.TCPAddr).AddrPort()
-	hear(t, server, string(prologue.AppendProxy(nil, from, addrOf(c.server)))+"ask")
+	hear(t, server, string(trunkproto.AppendProxy(nil, from, addrOf(c.server)))+"ask")
 	client.Close()
 	server.Close()
 	c.settled()

@@ -11,7 +11,7 @@ import (
 
 	"baton/relay/config"
 	"baton/relay/flow"
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 // Probe has the last of the relays via measure how far an address is from it, by one SYN. The way to that relay is a trunk from each to
@@ -20,15 +20,15 @@ import (
 // A status of Connected says that the address has answered, if only by refusing, and the answer's RTT is that of its handshake. The last
 // relay refuses what it may not connect to, but for addresses of its peers. Any other status is an answer as well; the error is of the
 // context, of a way that cannot be, or of a worker that has ended.
-func (w *Worker) Probe(ctx context.Context, via []string, target netip.AddrPort) (prologue.Answer, error) {
+func (w *Worker) Probe(ctx context.Context, via []string, target netip.AddrPort) (trunkproto.Answer, error) {
 	if len(via) == 0 {
-		return prologue.Answer{}, errors.New("probe: no relay is asked")
+		return trunkproto.Answer{}, errors.New("probe: no relay is asked")
 	}
-	names, err := prologue.JoinNames(via...)
+	names, err := trunkproto.JoinNames(via...)
 	if err != nil {
-		return prologue.Answer{}, fmt.Errorf("probe: %w", err)
+		return trunkproto.Answer{}, fmt.Errorf("probe: %w", err)
 	}
-	asked := make(chan prologue.Answer, 1)
+	asked := make(chan trunkproto.Answer, 1)
 	var s *split
 	err = w.ask(func(w *Worker) error {
 		if w.inbox.closed {
@@ -42,7 +42,7 @@ func (w *Worker) Probe(ctx context.Context, via []string, target netip.AddrPort)
 		return nil
 	})
 	if err != nil {
-		return prologue.Answer{}, fmt.Errorf("probe: %w", err)
+		return trunkproto.Answer{}, fmt.Errorf("probe: %w", err)
 	}
 	select {
 	case a, told := <-asked:
@@ -56,7 +56,7 @@ func (w *Worker) Probe(ctx context.Context, via []string, target netip.AddrPort)
 				w.drop(s)
 			}
 		})
-		return prologue.Answer{}, fmt.Errorf("probe: %w", context.Cause(ctx))
+		return trunkproto.Answer{}, fmt.Errorf("probe: %w", context.Cause(ctx))
 	}
 }
 
@@ -69,23 +69,23 @@ func (w *Worker) isPeer(address netip.AddrPort) bool {
 // sound begins to measure what a probe has asked this relay for.
 func (w *Worker) sound(s *split) {
 	if !s.server.IsValid() {
-		w.found(s, s.own(prologue.Connected))
+		w.found(s, s.own(trunkproto.Connected))
 		return
 	}
-	s.way.shown = prologue.Hidden // nobody's flow has a client that could be shown
+	s.way.shown = trunkproto.Hidden // nobody's flow has a client that could be shown
 	s.guest.since = time.Now()
 	w.dial(s)
 }
 
 // sounded is called when the address has answered.
 func (w *Worker) sounded(s *split, rtt time.Duration) {
-	a := s.own(prologue.Connected)
+	a := s.own(trunkproto.Connected)
 	a.RTT = rtt
 	w.found(s, a)
 }
 
 // found tells who has asked, and ends the probe. What was connected to is reset: nothing of it stays there.
-func (w *Worker) found(s *split, a prologue.Answer) {
+func (w *Worker) found(s *split, a trunkproto.Answer) {
 	if server := &s.ends[flow.Server]; server.fd >= 0 {
 		w.hangUp(server, true)
 	}

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"baton/relay/config"
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 // Whoever has taken all places for trunks that wait gives them to others until they have as many; nobody gets more than that.
@@ -35,8 +35,8 @@ func TestRoom(t *testing.T) {
 		}
 		t.Cleanup(func() { c.Close() })
 		_ = c.SetDeadline(time.Now().Add(soon))
-		n, err := io.ReadFull(c, make([]byte, prologue.HelloSize))
-		if got := n == prologue.HelloSize; got != welcome {
+		n, err := io.ReadFull(c, make([]byte, trunkproto.HelloSize))
+		if got := n == trunkproto.HelloSize; got != welcome {
 			t.Fatalf("from %s: welcome: %t, want %t (%v)", from, got, welcome, err)
 		}
 		return c

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"baton/relay/config"
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 // Handshakes that stall end by their deadline; however many there are, a relay that means it gets its trunk.
@@ -29,7 +29,7 @@ func TestStalledHandshakes(t *testing.T) {
 		}
 		if i%50 == 0 {
 			conn, _ := c.openTrunk(c.tlsConfig("r7", nil), "r7")
-			if a := c.answer(conn); a.Status != prologue.Connected {
+			if a := c.answer(conn); a.Status != trunkproto.Connected {
 				t.Fatalf("got %v", a.Status)
 			}
 			c.accept().Close()
@@ -97,7 +97,7 @@ func TestTrunksLeaveNothing(t *testing.T) {
 				if err := conn.Handshake(); err != nil || stage == 0 {
 					return err
 				}
-				if _, err := io.ReadFull(conn, make([]byte, prologue.HelloSize)); err != nil {
+				if _, err := io.ReadFull(conn, make([]byte, trunkproto.HelloSize)); err != nil {
 					return err
 				}
 				hellos.Add(1)
@@ -220,7 +220,7 @@ func forsake(raw net.Conn, cfg *tls.Config, stage int) {
 	case 4:
 		_, _ = conn.Write([]byte("220 mail.example ESMTP\r\n"))
 	case 5:
-		hello := prologue.NewHello([prologue.NonceSize]byte{1})
+		hello := trunkproto.NewHello([trunkproto.NonceSize]byte{1})
 		_, _ = conn.Write(hello[:])
 		_ = conn.CloseWrite()
 	}

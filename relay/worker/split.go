@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"baton/relay/flow"
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 // stage is how far a flow has come.
@@ -37,11 +37,11 @@ type split struct {
 	server   netip.AddrPort // who is to answer it, however far away
 	trunk    *onTrunk       // the server end is one; nil: it is the server's own connection
 	way      way
-	ways     []prologue.Names // that are chosen among, the best first; nil: the entry has one
-	early    *early           // the client was not accepted yet
-	guest    *guest           // the client end is a trunk, or asked for the server in words; nil: it is the client's own connection
-	begun    time.Duration    // on the worker's clock, as the next
-	moved    time.Duration    // when bytes last did
+	ways     []trunkproto.Names // that are chosen among, the best first; nil: the entry has one
+	early    *early             // the client was not accepted yet
+	guest    *guest             // the client end is a trunk, or asked for the server in words; nil: it is the client's own connection
+	begun    time.Duration      // on the worker's clock, as the next
+	moved    time.Duration      // when bytes last did
 }
 
 // end is one of a flow's connections.
@@ -236,7 +236,7 @@ func (s *split) expired(w *Worker, for_ wait) {
 	}
 	w.count.Expired[for_].Add(1)
 	if for_ == waitConnect {
-		w.turnAway(s, s.own(prologue.TimedOut))
+		w.turnAway(s, s.own(trunkproto.TimedOut))
 	} else {
 		w.drop(s)
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"baton/relay/flow"
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 // Stats are what a worker has at one moment, besides its Counters.
@@ -69,11 +69,11 @@ func (p *pool) stats(w *Worker, name string) PeerStats {
 
 // Flow is what a worker knows of one that is live.
 type Flow struct {
-	Client, Server netip.AddrPort        // however far away. A server that is asked for by name is not valid before it is resolved
-	Entry          string                // where it came in; "": by a trunk
-	ID             [prologue.IDSize]byte // the same on all relays of its way; zero if that has one relay alone
-	Passed, Via    string                // names of the relays before and behind this one, joined by commas
-	Probe          bool                  // nobody's flow: a distance is measured
+	Client, Server netip.AddrPort          // however far away. A server that is asked for by name is not valid before it is resolved
+	Entry          string                  // where it came in; "": by a trunk
+	ID             [trunkproto.IDSize]byte // the same on all relays of its way; zero if that has one relay alone
+	Passed, Via    string                  // names of the relays before and behind this one, joined by commas
+	Probe          bool                    // nobody's flow: a distance is measured
 	Stage          string
 	Begun          time.Time
 	Idle           time.Duration // since bytes have moved

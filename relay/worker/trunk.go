@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"baton/relay/flow"
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 // trunk is a connection to a peer that has no flow yet.
@@ -14,9 +14,9 @@ type trunk struct {
 	line
 	pool    *pool
 	slot    uint32
-	got     [prologue.HelloSize]byte
+	got     [trunkproto.HelloSize]byte
 	n       int // bytes of it that are here
-	hello   prologue.Hello
+	hello   trunkproto.Hello
 	greeted bool
 	waiter  waiter
 	begun   time.Duration // on the worker's clock
@@ -75,7 +75,7 @@ func (t *trunk) hear(w *Worker) {
 			return
 		}
 		t.n += n
-		hello, size, err := prologue.ParseHello(t.got[:t.n])
+		hello, size, err := trunkproto.ParseHello(t.got[:t.n])
 		if err != nil {
 			w.loseTrunk(t, err)
 			return
@@ -105,7 +105,7 @@ func (w *Worker) loseTrunk(t *trunk, why error) {
 // onTrunk is the part of a flow's state that is about the trunk which its server end is.
 type onTrunk struct {
 	pool   *pool
-	answer [prologue.AnswerSize]byte
+	answer [trunkproto.AnswerSize]byte
 	n      int    // bytes of it that are here
 	sent   []byte // the client's first bytes, as long as they could be sent again
 	spoilt bool   // they are not all here any more
@@ -138,14 +138,14 @@ func (w *Worker) takeTrunk(s *split) {
 
 // onto puts a flow on a trunk.
 func (w *Worker) onto(s *split, t *trunk) {
-	h := prologue.Header{
+	h := trunkproto.Header{
 		Probe: s.guest != nil && s.guest.probe, Client: s.client, Server: s.server, ID: s.way.id,
 		Via: s.way.via, Passed: s.way.passed, ClientAddress: s.way.shown, Congestion: s.way.congestion,
 	}
 	header, err := h.Append(make([]byte, 0, 256), w.cfg.Name, &t.hello, t.pool.sealer)
 	if err != nil {
 		w.loseTrunk(t, errUnused)
-		w.turnAway(s, s.own(prologue.StatusOf(err)))
+		w.turnAway(s, s.own(trunkproto.StatusOf(err)))
 		return
 	}
 	w.adopt(s, flow.Server, t.line, t.slot)
@@ -183,12 +183,12 @@ func (w *Worker) readAnswer(s *split) bool {
 		return true
 	}
 	o.n += n
-	a, size, err := prologue.ParseAnswer(o.answer[:o.n])
+	a, size, err := trunkproto.ParseAnswer(o.answer[:o.n])
 	switch {
 	case err != nil:
 		o.forgo() // who knows what the peer has done
-		w.turnAway(s, s.own(prologue.NoTrunk))
-	case size > 0 && a.Status == prologue.Connected:
+		w.turnAway(s, s.own(trunkproto.NoTrunk))
+	case size > 0 && a.Status == trunkproto.Connected:
 		o.forgo()
 		w.grant(s, a)
 	case size > 0:
@@ -205,7 +205,7 @@ func (w *Worker) trunkBroke(s *split) {
 		o.forgo()
 	}
 	if o.spoilt || o.tries >= tries {
-		w.turnAway(s, s.own(prologue.NoTrunk))
+		w.turnAway(s, s.own(trunkproto.NoTrunk))
 		return
 	}
 	o.pool.count.Replayed.Add(1)

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"baton/relay/config"
-	"baton/relay/prologue"
 	"baton/relay/secure/securetest"
+	"baton/relay/trunkproto"
 )
 
 var secret = config.Credentials{Security: config.Plaintext, Secret: []byte("0123456789abcdef0123456789abcdef")}
@@ -144,7 +144,7 @@ func testChains(t *testing.T, security config.Security) {
 			c.settled()
 
 			refusals := func() uint64 {
-				return c.sum(func(w *Worker) uint64 { return w.count.Refused[prologue.Refused].Load() })
+				return c.sum(func(w *Worker) uint64 { return w.count.Refused[trunkproto.Refused].Load() })
 			}
 			before := refusals() // a server that resets at once may look so
 			c.server.Close()
@@ -212,13 +212,13 @@ func testTurnedAway(t *testing.T, security config.Security) {
 	for _, tt := range []struct {
 		name   string
 		change func(hop int, cfg *config.Config)
-		want   prologue.Status
+		want   trunkproto.Status
 	}{
 		{"not on the last relay's list", func(hop int, cfg *config.Config) {
 			if hop == 2 {
 				cfg.Allow = []config.Allow{{Prefix: netip.MustParsePrefix("192.0.2.0/24")}}
 			}
-		}, prologue.NotAllowed},
+		}, trunkproto.NotAllowed},
 		{"wrong secret or certificate", func(hop int, cfg *config.Config) {
 			if hop == 2 && security == config.Plaintext {
 				cfg.Trunks.Credentials.Secret = []byte("another secret, of 32 bytes too!")
@@ -226,7 +226,7 @@ func testTurnedAway(t *testing.T, security config.Security) {
 			if hop == 2 && security == config.TLS {
 				cfg.Trunks.Credentials = others
 			}
-		}, map[config.Security]prologue.Status{config.Plaintext: prologue.BadHeader, config.TLS: prologue.NoTrunk}[security]},
+		}, map[config.Security]trunkproto.Status{config.Plaintext: trunkproto.BadHeader, config.TLS: trunkproto.NoTrunk}[security]},
 		{"another name", func(hop int, cfg *config.Config) {
 			if hop == 2 {
 				cfg.Name = "someone-else"
@@ -234,22 +234,22 @@ func testTurnedAway(t *testing.T, security config.Security) {
 			if hop == 1 {
 				cfg.Peers[0].Name = "r2"
 			}
-		}, prologue.NoSuchRelay},
+		}, trunkproto.NoSuchRelay},
 		{"a peer by a wrong name", func(hop int, cfg *config.Config) {
 			if hop == 1 {
 				cfg.Peers[0].Name = "r3"
 			}
-		}, map[config.Security]prologue.Status{config.Plaintext: prologue.NoSuchRelay, config.TLS: prologue.NoTrunk}[security]},
+		}, map[config.Security]trunkproto.Status{config.Plaintext: trunkproto.NoSuchRelay, config.TLS: trunkproto.NoTrunk}[security]},
 		{"nobody there", func(hop int, cfg *config.Config) {
 			if hop == 1 {
 				cfg.Peers[0].Address = netip.MustParseAddrPort("127.0.0.1:1")
 			}
-		}, prologue.NoTrunk},
+		}, trunkproto.NoTrunk},
 		{"no relay there", func(hop int, cfg *config.Config) {
 			if hop == 1 {
 				cfg.Peers[0].Address = stranger
 			}
-		}, prologue.NoTrunk},
+		}, trunkproto.NoTrunk},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := listenTCP(t)
@@ -352,7 +352,7 @@ func TestTrunkThatEndsWithItsHello(t *testing.T) {
 			if err != nil {
 				return
 			}
-			hello := prologue.NewHello([prologue.NonceSize]byte{1})
+			hello := trunkproto.NewHello([trunkproto.NonceSize]byte{1})
 			_, _ = c.Write(hello[:])
 			c.Close()
 			peer <- struct{}{}

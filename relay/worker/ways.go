@@ -11,7 +11,7 @@ import (
 	"baton/relay/config"
 	"baton/relay/flow"
 	"baton/relay/plan"
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 // Ways are what flows of entries that leave their way to the relay are sent by, the same for all workers. Its methods may be called from
@@ -83,7 +83,7 @@ func (w *Worker) nextWay(s *split, desperate bool) bool {
 		}
 		s.way.tried++
 		s.way.via = via
-		if len(via) > 0 && s.way.id == ([prologue.IDSize]byte{}) {
+		if len(via) > 0 && s.way.id == ([trunkproto.IDSize]byte{}) {
 			_, _ = rand.Read(s.way.id[:]) // never fails
 		}
 		return true
@@ -92,16 +92,16 @@ func (w *Worker) nextWay(s *split, desperate bool) bool {
 }
 
 // unreached are the answers that say nothing of the server: relays did not get so far as to ask it.
-const unreached = 1<<prologue.Unreachable | 1<<prologue.NotAllowed | 1<<prologue.Loop | 1<<prologue.Overloaded | 1<<prologue.BadHeader |
-	1<<prologue.NoSuchRelay | 1<<prologue.NoTrunk | 1<<prologue.Stopping
+const unreached = 1<<trunkproto.Unreachable | 1<<trunkproto.NotAllowed | 1<<trunkproto.Loop | 1<<trunkproto.Overloaded | 1<<trunkproto.BadHeader |
+	1<<trunkproto.NoSuchRelay | 1<<trunkproto.NoTrunk | 1<<trunkproto.Stopping
 
 // reroute sends a flow by the next of its ways, when relays have turned it away, or the next one is silent, and what its client has said
 // can be said again.
-func (w *Worker) reroute(s *split, a prologue.Answer) bool {
+func (w *Worker) reroute(s *split, a trunkproto.Answer) bool {
 	if s.entry == nil || !s.entry.Auto || s.answered || s.stage > stageMoving {
 		return false
 	}
-	silent := a.Status == prologue.TimedOut && s.isUnheard()
+	silent := a.Status == trunkproto.TimedOut && s.isUnheard()
 	if !silent && unreached>>a.Status&1 == 0 {
 		return false
 	}
@@ -143,8 +143,8 @@ func (s *split) isUnheard() bool {
 }
 
 // tellBroken tells of the relay that could not pass the flow on to the next.
-func (w *Worker) tellBroken(s *split, a prologue.Answer) {
-	if a.Status != prologue.NoTrunk && a.Status != prologue.NoSuchRelay || a.Hop == 0 {
+func (w *Worker) tellBroken(s *split, a trunkproto.Answer) {
+	if a.Status != trunkproto.NoTrunk && a.Status != trunkproto.NoSuchRelay || a.Hop == 0 {
 		return
 	}
 	rest, hop := s.way.via, a.Hop

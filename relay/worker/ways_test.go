@@ -11,8 +11,8 @@ import (
 	"baton/relay/choice"
 	"baton/relay/config"
 	"baton/relay/plan"
-	"baton/relay/prologue"
 	"baton/relay/secure/securetest"
+	"baton/relay/trunkproto"
 )
 
 // star is a relay with an entry that leaves its way to it, and the peers b and c, which know nothing of each other.
@@ -174,7 +174,7 @@ func testWayDies(t *testing.T, security config.Security) {
 	}
 	s.kill("c")
 	s.through()
-	if n := s.workers[0].count.Refused[prologue.NoTrunk].Load(); n != 0 {
+	if n := s.workers[0].count.Refused[trunkproto.NoTrunk].Load(); n != 0 {
 		t.Errorf("%d flows were turned away", n)
 	}
 	s.start("b")
@@ -260,7 +260,7 @@ func TestLearntWays(t *testing.T) {
 	ask := func() {
 		t.Helper()
 		client := s.dial()
-		say(t, client, string(prologue.AppendProxy(nil, netip.MustParseAddrPort("192.0.2.1:1"), addrOf(s.server)))+"ask")
+		say(t, client, string(trunkproto.AppendProxy(nil, netip.MustParseAddrPort("192.0.2.1:1"), addrOf(s.server)))+"ask")
 		server := s.accept()
 		hear(t, server, "ask")
 		reset(t, client)

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 func TestEnds(t *testing.T) {
@@ -111,7 +111,7 @@ func TestRefused(t *testing.T) {
 	r.server.Close()
 	r.refused()
 	r.settled()
-	if n := r.workers[0].count.Refused[prologue.Refused].Load(); n != 1 {
+	if n := r.workers[0].count.Refused[trunkproto.Refused].Load(); n != 1 {
 		t.Errorf("%d are counted as refused, want 1", n)
 	}
 }

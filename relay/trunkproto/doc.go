@@ -1,4 +1,4 @@
-// Package prologue is the protocol of trunks: what two relays say to each other before the bytes of a flow, as typed values and
+// Package trunkproto is the protocol of trunks: what two relays say to each other before the bytes of a flow, as typed values and
 // as bytes. It opens no sockets, starts no goroutines and asks no clock: parsers take the bytes that have come so far, and say
 // how many of them are theirs, 0 while more are needed.
 //
@@ -81,4 +81,4 @@
 //	4   4  microseconds that the handshake with the server, or with the probe's address, took; 0 if that is not known
 //
 // A relay in the middle passes the answer of the next one on as it is, and makes one of its own only if that cannot be had.
-package prologue
+package trunkproto

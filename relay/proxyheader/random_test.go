@@ -1,4 +1,4 @@
-package preface
+package proxyheader
 
 import (
 	"math/rand/v2"

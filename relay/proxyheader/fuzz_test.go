@@ -1,4 +1,4 @@
-package preface
+package proxyheader
 
 import (
 	"bufio"
@@ -19,7 +19,7 @@ import (
 	"github.com/pires/go-proxyproto"
 
 	"baton/relay/config"
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 // FuzzFeed: see check.
@@ -140,7 +140,7 @@ func refused(t *testing.T, err error) {
 // accepted holds a target against what another reader makes of the same bytes: a library, or of SOCKS the few lines below.
 func accepted(t *testing.T, mode config.Mode, b []byte, got Target) {
 	t.Helper()
-	if got.Host != "" && (got.Server.IsValid() || got.Port == 0 || !isName(got.Host)) || got.Host == "" && !prologue.Connectable(got.Server) {
+	if got.Host != "" && (got.Server.IsValid() || got.Port == 0 || !isName(got.Host)) || got.Host == "" && !trunkproto.Connectable(got.Server) {
 		t.Fatalf("impossible target %+v", got)
 	}
 	if got.Client.IsValid() != (mode == config.Proxy) {

@@ -1,4 +1,4 @@
-package preface
+package proxyheader
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 // connect reads the head of a CONNECT request.
@@ -135,21 +135,21 @@ var (
 )
 
 // tunnels are the answers for flows that do not come about, with the error types of RFC 9209, section 2.3.
-var tunnels = map[prologue.Status][]byte{
-	prologue.Refused:     tunnel(http.StatusBadGateway, "connection_refused", "The server refused the connection."),
-	prologue.Unreachable: tunnel(http.StatusBadGateway, "destination_ip_unroutable", "The server cannot be reached."),
-	prologue.TimedOut:    tunnel(http.StatusGatewayTimeout, "connection_timeout", "The server did not answer."),
-	prologue.NotAllowed:  tunnel(http.StatusForbidden, "destination_ip_prohibited", "Connections to the server are not allowed."),
-	prologue.Loop:        tunnel(http.StatusBadGateway, "proxy_loop_detected", "The way to the server passes a relay twice."),
-	prologue.Overloaded:  tunnel(http.StatusServiceUnavailable, "connection_limit_reached", "A relay is overloaded."),
-	prologue.NoTrunk:     tunnel(http.StatusBadGateway, "destination_unavailable", "The next relay cannot be reached."),
-	prologue.NoSuchRelay: tunnel(http.StatusBadGateway, "proxy_configuration_error", "The way to the server is unknown to a relay."),
-	prologue.Stopping:    tunnel(http.StatusServiceUnavailable, "destination_unavailable", "A relay is stopping."),
+var tunnels = map[trunkproto.Status][]byte{
+	trunkproto.Refused:     tunnel(http.StatusBadGateway, "connection_refused", "The server refused the connection."),
+	trunkproto.Unreachable: tunnel(http.StatusBadGateway, "destination_ip_unroutable", "The server cannot be reached."),
+	trunkproto.TimedOut:    tunnel(http.StatusGatewayTimeout, "connection_timeout", "The server did not answer."),
+	trunkproto.NotAllowed:  tunnel(http.StatusForbidden, "destination_ip_prohibited", "Connections to the server are not allowed."),
+	trunkproto.Loop:        tunnel(http.StatusBadGateway, "proxy_loop_detected", "The way to the server passes a relay twice."),
+	trunkproto.Overloaded:  tunnel(http.StatusServiceUnavailable, "connection_limit_reached", "A relay is overloaded."),
+	trunkproto.NoTrunk:     tunnel(http.StatusBadGateway, "destination_unavailable", "The next relay cannot be reached."),
+	trunkproto.NoSuchRelay: tunnel(http.StatusBadGateway, "proxy_configuration_error", "The way to the server is unknown to a relay."),
+	trunkproto.Stopping:    tunnel(http.StatusServiceUnavailable, "destination_unavailable", "A relay is stopping."),
 }
 
 var failed = tunnel(http.StatusBadGateway, "proxy_internal_error", "The relays do not understand each other.")
 
-func connectReply(status prologue.Status) []byte {
+func connectReply(status trunkproto.Status) []byte {
 	if reply, ok := tunnels[status]; ok {
 		return reply
 	}

@@ -1,4 +1,4 @@
-package preface
+package proxyheader
 
 import (
 	"bufio"
@@ -12,7 +12,7 @@ import (
 	"github.com/pires/go-proxyproto"
 
 	"baton/relay/config"
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 var modes = []config.Mode{config.Proxy, config.SOCKS5, config.Connect}
@@ -95,7 +95,7 @@ func TestDecisionStands(t *testing.T) {
 func TestConnectReplies(t *testing.T) {
 	request := &http.Request{Method: http.MethodConnect}
 	p := New(config.Connect)
-	for s := prologue.Connected + 1; s <= prologue.Stopping+1; s++ {
+	for s := trunkproto.Connected + 1; s <= trunkproto.Stopping+1; s++ {
 		r := bufio.NewReader(bytes.NewReader(p.AppendRefused(nil, s)))
 		response, err := http.ReadResponse(r, request)
 		if err != nil {

@@ -1,4 +1,4 @@
-package prologue
+package trunkproto
 
 import (
 	"crypto/hmac"

@@ -1,4 +1,4 @@
-package preface
+package proxyheader
 
 import (
 	"bufio"
@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"baton/relay/config"
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 // flow is a client that talks to a parser.
@@ -142,9 +142,9 @@ func unquote(t *testing.T, where, text string) []byte {
 	return []byte(s)
 }
 
-func status(t *testing.T, where, name string) prologue.Status {
+func status(t *testing.T, where, name string) trunkproto.Status {
 	t.Helper()
-	for s := prologue.Connected; s <= prologue.Stopping; s++ {
+	for s := trunkproto.Connected; s <= trunkproto.Stopping; s++ {
 		if s.String() == name {
 			return s
 		}

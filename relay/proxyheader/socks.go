@@ -1,4 +1,4 @@
-package preface
+package proxyheader
 
 import (
 	"bytes"
@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 // The numbers of RFC 1928, sections 3 to 6.
@@ -108,19 +108,19 @@ func (t *Target) setSOCKS(b []byte) (n int, code byte, err error) {
 
 // socksCode is what the client is told of a flow. That nobody answers has no number of its own; that the way ends underway is the
 // nearest, and what Tor says.
-func socksCode(status prologue.Status) byte {
+func socksCode(status trunkproto.Status) byte {
 	switch status {
-	case prologue.Connected:
+	case trunkproto.Connected:
 		return socksSucceeded
-	case prologue.Refused:
+	case trunkproto.Refused:
 		return socksRefused
-	case prologue.Unreachable:
+	case trunkproto.Unreachable:
 		return socksNoHost
-	case prologue.TimedOut:
+	case trunkproto.TimedOut:
 		return socksExpired
-	case prologue.NotAllowed:
+	case trunkproto.NotAllowed:
 		return socksNotAllowed
-	case prologue.NoTrunk, prologue.NoSuchRelay:
+	case trunkproto.NoTrunk, trunkproto.NoSuchRelay:
 		return socksNoNetwork
 	}
 	return socksFailed

@@ -1,10 +1,10 @@
-// Package preface reads how an entry learns where a flow is to go: what a client, or a proxy in front of it, says before the
+// Package proxyheader reads how an entry learns where a flow is to go: what a client, or a proxy in front of it, says before the
 // flow's own bytes. It opens no sockets, starts no goroutines, asks no clock and resolves no names.
 //
 // Three modes have a preface: a PROXY protocol header of either version, SOCKS5 (RFC 1928) and HTTP's CONNECT (RFC 9110, section
 // 9.3.6). Nobody is authenticated by any of them: who may connect to an entry, and what it may connect to, is the
 // configuration's business, and so is whether the client that a PROXY header names is to be believed.
-package preface
+package proxyheader
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"baton/relay/config"
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 // Max is the number of bytes that a preface, or the part of it that is answered by itself, has at most: Feed takes or refuses
@@ -94,7 +94,7 @@ func (p *Parser) AppendGranted(b []byte, local netip.AddrPort) []byte {
 }
 
 // AppendRefused writes what the client is told when there is no way to the server: the last of the connection.
-func (p *Parser) AppendRefused(b []byte, status prologue.Status) []byte {
+func (p *Parser) AppendRefused(b []byte, status trunkproto.Status) []byte {
 	switch p.mode {
 	case config.SOCKS5:
 		return appendSOCKS(b, socksCode(status), netip.AddrPort{})
@@ -108,7 +108,7 @@ func (p *Parser) AppendRefused(b []byte, status prologue.Status) []byte {
 // otherwise it would pass by rules for IPv4.
 func (t *Target) setServer(server netip.AddrPort) error {
 	server = netip.AddrPortFrom(server.Addr().Unmap(), server.Port())
-	if !prologue.Connectable(server) {
+	if !trunkproto.Connectable(server) {
 		return fmt.Errorf("%w: no connection to %v can be asked for", ErrDestination, server)
 	}
 	t.Server = server

@@ -321,7 +321,7 @@ func TestStrangeRelays(t *testing.T) {
 			}
 			var headers, handshakes uint64
 			for _, w := range far.Workers {
-				headers, handshakes = headers+w.BadHeaders, handshakes+w.BadHandshakes
+				headers, handshakes = headers+w.BadTrunkHeaders, handshakes+w.BadHandshakes
 			}
 			if !tt.far(headers, handshakes) {
 				t.Errorf("far: %d bad headers, %d bad handshakes", headers, handshakes)

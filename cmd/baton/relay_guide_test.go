@@ -109,7 +109,7 @@ func TestRelayGuideSecret(t *testing.T) {
 		}
 	}
 	for _, w := range g.status("mumbai").Workers {
-		if w.BadHeaders > 0 || w.BadHandshakes > 0 {
+		if w.BadTrunkHeaders > 0 || w.BadHandshakes > 0 {
 			t.Errorf("mumbai: %+v", w)
 		}
 	}

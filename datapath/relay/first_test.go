@@ -56,8 +56,8 @@ func TestConnectFirstReleased(t *testing.T) {
 				t.Fatalf("worker %d has %v to %v; event %+v", a.worker, a.client(), a.server(), e)
 			}
 			go func() { _, _ = a.Write([]byte("hello")); a.Close() }()
-			says(t, hears{d}, "hello")
-			if n, err := l.Taken(e.SYN); n != 1 || err != nil {
+			says(t, reader{d}, "hello")
+			if n, err := l.Settle(e.SYN); n != 1 || err != nil {
 				t.Fatal(n, err)
 			}
 		}
@@ -66,10 +66,10 @@ func TestConnectFirstReleased(t *testing.T) {
 	})
 }
 
-// hears is an end that only listens.
-type hears struct{ net.Conn }
+// reader is an end that only listens.
+type reader struct{ net.Conn }
 
-func (h hears) Write(b []byte) (int, error) { return len(b), nil }
+func (h reader) Write(b []byte) (int, error) { return len(b), nil }
 
 // A client is refused when the server has refused.
 func TestConnectFirstRefused(t *testing.T) {

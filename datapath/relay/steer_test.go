@@ -37,7 +37,7 @@ func TestInterceptedConnections(t *testing.T) {
 				a.Close()
 			}()
 			says(t, c, "a few words")
-			if n, err := l.Taken(e.SYN); n != 1 || err != nil {
+			if n, err := l.Settle(e.SYN); n != 1 || err != nil {
 				t.Fatal(n, err)
 			}
 		}

@@ -116,23 +116,23 @@ func TestEarlySYNModel(t *testing.T) {
 				want := m.syn(syn)
 				k.want(s, want)
 				met[want]++
-				told := k.told()
-				if isTold := want == relayVerdictSYN_REPORTED || want == relayVerdictSYN_HELD; isTold != (len(told) == 1) ||
-					isTold && (told[0].SYN != syn || told[0].Cancelled) {
-					t.Fatalf("%v: %+v", verdictNames[want], told)
+				reported := k.takeEvents()
+				if isReported := want == relayVerdictSYN_REPORTED || want == relayVerdictSYN_HELD; isReported != (len(reported) == 1) ||
+					isReported && (reported[0].SYN != syn || reported[0].Cancelled) {
+					t.Fatalf("%v: %+v", verdictNames[want], reported)
 				}
 			case op < 6:
 				s.Flags, s.Seq = packet.RST, s.Seq+1
 				want := m.reset(syn)
 				k.want(s, want)
 				met[want]++
-				if told := k.told(); (want != relayVerdictPASS) != (len(told) == 1) {
-					t.Fatalf("%v: %+v", verdictNames[want], told)
+				if reported := k.takeEvents(); (want != relayVerdictPASS) != (len(reported) == 1) {
+					t.Fatalf("%v: %+v", verdictNames[want], reported)
 				}
 			case op < 7:
 				_, known := m.syns[syn]
 				delete(m.syns, syn)
-				if n, err := k.Taken(syn); err != nil || (n == 1) != known {
+				if n, err := k.Settle(syn); err != nil || (n == 1) != known {
 					t.Fatalf("%d settled, %v; known %v", n, err, known)
 				}
 			default:

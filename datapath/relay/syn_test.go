@@ -31,7 +31,7 @@ func (f family) clientAt(n int, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(addr, port)
 }
 
-func TestEarlySYNIsTold(t *testing.T) {
+func TestEarlySYNReported(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
 		k.early(EarlyOptimistic)
@@ -52,10 +52,10 @@ func TestEarlySYNIsTold(t *testing.T) {
 		if n := k.sizes(); n != (sizes{1, 1}) {
 			t.Errorf("%+v", n)
 		}
-		if n, err := k.Taken(e.SYN); n != 0 || err != nil {
+		if n, err := k.Settle(e.SYN); n != 0 || err != nil {
 			t.Errorf("the earlier one was settled: %d, %v", n, err)
 		}
-		if n, err := k.Taken(SYN{s.Src, s.Dst, 5}); n != 1 || err != nil {
+		if n, err := k.Settle(SYN{s.Src, s.Dst, 5}); n != 1 || err != nil {
 			t.Errorf("settled %d, %v", n, err)
 		}
 		if n := k.sizes(); n != (sizes{}) {
@@ -97,8 +97,8 @@ func TestEarlySYNOfOtherPackets(t *testing.T) {
 		entry.Listen = netip.MustParseAddrPort("[::]:1")
 		k.must(k.SetEntries([]Entry{entry}))
 		k.want(f.syn(f.clientAt(1, 4000), 443, 9), relayVerdictNO_LISTENER)
-		if told := k.told(); len(told) > 0 {
-			t.Errorf("told: %+v", told)
+		if reported := k.takeEvents(); len(reported) > 0 {
+			t.Errorf("told: %+v", reported)
 		}
 	})
 }
@@ -121,10 +121,10 @@ func TestEarlySYNBoundOfAClient(t *testing.T) {
 		}
 		k.want(above, relayVerdictSYN_SOURCE_FULL)
 		k.want(f.syn(f.clientAt(2, 4000), 443, 9), relayVerdictSYN_REPORTED)
-		if told := k.told(); len(told) != rigOptions.PerSource+1 {
-			t.Errorf("%d events", len(told))
+		if reported := k.takeEvents(); len(reported) != rigOptions.PerSource+1 {
+			t.Errorf("%d events", len(reported))
 		}
-		if n, err := k.Taken(first); n != 1 || err != nil {
+		if n, err := k.Settle(first); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
 		k.want(above, relayVerdictSYN_REPORTED)
@@ -157,7 +157,7 @@ func TestEarlySYNUnread(t *testing.T) {
 			s := f.syn(f.clientAt(1, 4000), 443, isn)
 			verdict, _, _ := k.run(packet.Build(s))
 			lost = verdict == "event_lost"
-			n, err := k.Taken(SYN{s.Src, s.Dst, uint32(isn)})
+			n, err := k.Settle(SYN{s.Src, s.Dst, uint32(isn)})
 			if k.must(err); (n == 0) != lost {
 				t.Fatalf("%s: %d settled", verdict, n)
 			}
@@ -165,12 +165,12 @@ func TestEarlySYNUnread(t *testing.T) {
 		if !lost || k.sizes() != (sizes{}) {
 			t.Fatalf("lost %v, left behind %+v", lost, k.sizes())
 		}
-		k.told()
+		k.takeEvents()
 		if verdict, _, _ := k.run(packet.Build(f.syn(f.clientAt(1, 4000), 443, 1))); verdict != "syn_reported" && verdict != "syn_held" {
 			t.Errorf("read again: %s", verdict)
 		}
 		k.settleAll()
-		k.told()
+		k.takeEvents()
 	}
 }
 
@@ -221,7 +221,7 @@ func TestEarlySYNExpires(t *testing.T) {
 }
 
 // Many keys are several commands, and keys of nothing are none.
-func TestEarlySYNTaken(t *testing.T) {
+func TestEarlySYNSettled(t *testing.T) {
 	k, f := newRig(t), families[1]
 	k.early(EarlyOptimistic)
 	var all []SYN
@@ -232,7 +232,7 @@ func TestEarlySYNTaken(t *testing.T) {
 		}
 		all = append(all, SYN{s.Src, s.Dst, 9})
 	}
-	if n, err := k.Taken(all...); n != 6 || err != nil {
+	if n, err := k.Settle(all...); n != 6 || err != nil {
 		t.Errorf("settled %d, %v", n, err)
 	}
 	if n := k.sizes(); n != (sizes{}) {
@@ -261,7 +261,7 @@ func TestHeldSYN(t *testing.T) {
 		if n := k.sizes(); n != (sizes{1, 1}) {
 			t.Errorf("%+v", n) // until it is accepted
 		}
-		if n, err := k.Taken(e.SYN); n != 1 || err != nil {
+		if n, err := k.Settle(e.SYN); n != 1 || err != nil {
 			t.Errorf("settled %d, %v", n, err)
 		}
 		long := f.syn(f.clientAt(1, 4001), 443, 9)
@@ -323,7 +323,7 @@ func TestRelaySurvivesAnything(t *testing.T) {
 		}
 		if i%20 == 0 {
 			k.settleAll()
-			k.told()
+			k.takeEvents()
 		}
 		f := families[r.IntN(2)]
 		s := f.syn(f.clientAt(r.IntN(4), uint16(r.IntN(3))), uint16(r.IntN(3)), packet.Seq(r.IntN(3)))

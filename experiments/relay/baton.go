@@ -228,7 +228,7 @@ func (p *Path) teach(sender *lab.Host) error {
 		most = 24
 	)
 	lesson := fileOf(10 << 20)
-	if p.slow || p.way.legs[0].rate < fastAccess*1e6 {
+	if p.slow || p.route.legs[0].rate < fastAccess*1e6 {
 		lesson = fileOf(1 << 20)
 	}
 	window, times := 0, 0

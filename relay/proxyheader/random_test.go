@@ -85,8 +85,8 @@ func (p pieces) proxy2() string {
 	return proxyV2 + command + length + addresses + "\x00\x01" + p.mostly("\x00\x50", "\x00\x00") + tlvs + "data"
 }
 
-// TestRandomPrefaces is FuzzFeed on random pieces.
-func TestRandomPrefaces(t *testing.T) {
+// TestRandomHeaders is FuzzFeed on random pieces.
+func TestRandomHeaders(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	p := pieces{rand.New(rand.NewPCG(seed, 0))}

@@ -52,7 +52,7 @@ func StatusOf(err error) Status {
 		return Connected
 	case errors.Is(err, ErrLoop), errors.Is(err, ErrHops):
 		return Loop
-	case errors.Is(err, ErrWay):
+	case errors.Is(err, ErrRoute):
 		return NoSuchRelay
 	case errors.As(err, &malformed), errors.Is(err, ErrSeal), errors.Is(err, ErrTooLong), errors.Is(err, ErrVersion):
 		return BadHeader

@@ -34,7 +34,7 @@ func TestStatusOf(t *testing.T) {
 		{nil, Connected},
 		{ErrLoop, Loop},
 		{fmt.Errorf("read the header: %w", ErrHops), Loop},
-		{ErrWay, NoSuchRelay},
+		{ErrRoute, NoSuchRelay},
 		{ErrSeal, BadHeader},
 		{ErrVersion, BadHeader},
 		{ErrTooLong, BadHeader},

@@ -28,7 +28,7 @@ func BenchmarkParseSealed(b *testing.B) {
 	for b.Loop() {
 		h, n, err := ParseHeader(header, &goldenHello, s)
 		if err == nil {
-			err = h.Arrive("oregon")
+			err = h.Advance("oregon")
 		}
 		if n != len(header) || err != nil {
 			b.Fatal(n, err)
@@ -82,7 +82,7 @@ func TestNoAllocation(t *testing.T) {
 		}
 		read, _, err := ParseHeader(header, &goldenHello, s)
 		if err == nil {
-			err = read.Arrive("oregon")
+			err = read.Advance("oregon")
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -22,8 +22,8 @@ var (
 	ErrHops = errors.New("the way has too many relays")
 	// ErrLoop: the way passes a relay twice.
 	ErrLoop = errors.New("the way passes a relay twice")
-	// ErrWay: the way does not lead over this relay.
-	ErrWay = errors.New("the way does not lead over this relay")
+	// ErrRoute: the way does not lead over this relay.
+	ErrRoute = errors.New("the way does not lead over this relay")
 )
 
 // ClientAddress is what the server is to see as its client.
@@ -59,12 +59,12 @@ func Connectable(server netip.AddrPort) bool {
 	return a.IsValid() && a.Zone() == "" && !a.IsUnspecified() && !a.IsMulticast() && server.Port() != 0
 }
 
-// Arrive takes a relay's own name off the way, when a header has come to it. The error wraps [ErrWay] if the name is not the first
+// Advance takes a relay's own name off the way, when a header has come to it. The error wraps [ErrWay] if the name is not the first
 // of Via, and [ErrLoop] if it is anywhere else, too. If Via is empty then, this relay is the last.
-func (h *Header) Arrive(self string) error {
+func (h *Header) Advance(self string) error {
 	first, rest := h.Via.Cut()
 	if string(first) != self {
-		return fmt.Errorf("%w: it leads to %s", ErrWay, first)
+		return fmt.Errorf("%w: it leads to %s", ErrRoute, first)
 	}
 	if rest.Has(self) || h.Passed.Has(self) {
 		return ErrLoop

@@ -55,7 +55,7 @@ func TestOpenersOfPlaintextTrunks(t *testing.T) {
 		if a := c.answer(conn); a.Status != trunkproto.BadHeader {
 			t.Errorf("%s: got %v", name, a.Status)
 		}
-		hearEnd(t, conn, io.EOF)
+		expectEnd(t, conn, io.EOF)
 		conn.Close()
 	}
 	replay := func(*trunkproto.Hello) []byte { return good }
@@ -68,7 +68,7 @@ func TestOpenersOfPlaintextTrunks(t *testing.T) {
 	refused("a name on the way changed", func(h *trunkproto.Hello) []byte {
 		return bytes.Replace(c.header(h, sealer), []byte("r7"), []byte("r8"), 1)
 	})
-	if n := c.sum(func(w *Worker) uint64 { return w.count.BadHeaders.Load() }); n != 5 {
+	if n := c.sum(func(w *Worker) uint64 { return w.count.BadTrunkHeaders.Load() }); n != 5 {
 		t.Errorf("%d headers are counted as bad, want 5", n)
 	}
 
@@ -79,14 +79,14 @@ func TestOpenersOfPlaintextTrunks(t *testing.T) {
 		t.Fatalf("got %v", a.Status)
 	}
 	server := c.accept()
-	hear(t, server, "x")
+	expectRead(t, server, "x")
 	refused("a header that was used", replay)
 	if _, err := first.Write(good); err != nil { // on its own trunk it is the flow's bytes
 		t.Fatal(err)
 	}
-	hear(t, server, string(good))
+	expectRead(t, server, string(good))
 	first.Close()
-	hearEnd(t, server, io.EOF)
+	expectEnd(t, server, io.EOF)
 	server.Close()
 	c.settled()
 	if n := c.sum(func(w *Worker) uint64 { return w.count.Flows.Load() }); n != 7 {
@@ -106,7 +106,7 @@ func TestCutHeaders(t *testing.T) {
 			continue
 		}
 		_ = conn.CloseWrite()
-		hearEnd(t, conn, io.EOF)
+		expectEnd(t, conn, io.EOF)
 	}
 	c.noneWaits()
 	c.settled()
@@ -120,7 +120,7 @@ func TestStalledHeaders(t *testing.T) {
 		conn, hello := c.hello()
 		header := c.header(&hello, trunkproto.NewSealer(secret.Secret))
 		say(t, conn, string(header[:1+i]))
-		defer hearEnd(t, conn, unix.ECONNRESET)
+		defer expectEnd(t, conn, unix.ECONNRESET)
 	}
 	c.noneWaits()
 	if n := c.sum(func(w *Worker) uint64 { return w.count.Expired[waitHeader].Load() }); n != stalled {

@@ -130,7 +130,7 @@ func (p *pool) open(w *Worker) error {
 	if p.identity != nil {
 		t.tls = p.identity.Open(p.peer.Name, &w.buffers)
 	}
-	w.await(&t.waiter, waitConnect)
+	w.startWait(&t.waiter, waitConnect)
 	p.opening++
 	return nil
 }
@@ -151,8 +151,8 @@ func tuneTrunk(fd int32, t *config.Tuning) {
 	}
 }
 
-// greeted is called when a trunk's hello is here.
-func (p *pool) greeted(w *Worker, t *trunk) {
+// trunkReady is called when a trunk's hello is here.
+func (p *pool) trunkReady(w *Worker, t *trunk) {
 	p.opening--
 	p.size.Opened(w.now, w.now-t.begun)
 	p.down = false
@@ -177,7 +177,7 @@ func (p *pool) greeted(w *Worker, t *trunk) {
 
 // lost is called when a trunk without a flow is no more.
 func (p *pool) lost(w *Worker, t *trunk, why error) {
-	if !t.greeted {
+	if !t.hasHello {
 		p.opening--
 		p.failure(w, why)
 		return
@@ -209,7 +209,7 @@ func (p *pool) failure(w *Worker, why error) {
 	p.waiting = nil
 	for _, s := range waiting {
 		if s.stage == stageConnecting {
-			w.turnAway(s, s.own(trunkproto.NoTrunk))
+			w.reject(s, s.answer(trunkproto.NoTrunk))
 		}
 	}
 }

@@ -28,25 +28,25 @@ func (w *Worker) Probe(ctx context.Context, via []string, target netip.AddrPort)
 	if err != nil {
 		return trunkproto.Answer{}, fmt.Errorf("probe: %w", err)
 	}
-	asked := make(chan trunkproto.Answer, 1)
+	answers := make(chan trunkproto.Answer, 1)
 	var s *split
 	err = w.ask(func(w *Worker) error {
 		if w.inbox.closed {
 			return ErrClosed
 		}
 		s = w.newSplit(nil, netip.AddrPort{})
-		s.guest = &guest{probe: true, asked: asked}
-		s.server, s.way.via = target, names
-		_, _ = rand.Read(s.way.id[:]) // never fails
-		w.onward(s)
+		s.request = &request{probe: true, answers: answers}
+		s.server, s.route.via = target, names
+		_, _ = rand.Read(s.route.id[:]) // never fails
+		w.startOnward(s)
 		return nil
 	})
 	if err != nil {
 		return trunkproto.Answer{}, fmt.Errorf("probe: %w", err)
 	}
 	select {
-	case a, told := <-asked:
-		if !told {
+	case a, answered := <-answers:
+		if !answered {
 			return a, fmt.Errorf("probe: %w", ErrClosed)
 		}
 		return a, nil
@@ -60,43 +60,43 @@ func (w *Worker) Probe(ctx context.Context, via []string, target netip.AddrPort)
 	}
 }
 
-func (s *split) isProbe() bool { return s.guest != nil && s.guest.probe }
+func (s *split) isProbe() bool { return s.request != nil && s.request.probe }
 
 func (w *Worker) isPeer(address netip.AddrPort) bool {
 	return slices.ContainsFunc(w.cfg.Peers, func(p config.Peer) bool { return p.Address == address })
 }
 
-// sound begins to measure what a probe has asked this relay for.
-func (w *Worker) sound(s *split) {
+// startProbe begins to measure what a probe has asked this relay for.
+func (w *Worker) startProbe(s *split) {
 	if !s.server.IsValid() {
-		w.found(s, s.own(trunkproto.Connected))
+		w.finishProbe(s, s.answer(trunkproto.Connected))
 		return
 	}
-	s.way.shown = trunkproto.Hidden // nobody's flow has a client that could be shown
-	s.guest.since = time.Now()
+	s.route.shown = trunkproto.Hidden // nobody's flow has a client that could be shown
+	s.request.since = time.Now()
 	w.dial(s)
 }
 
-// sounded is called when the address has answered.
-func (w *Worker) sounded(s *split, rtt time.Duration) {
-	a := s.own(trunkproto.Connected)
+// probeMeasured is called when the address has answered.
+func (w *Worker) probeMeasured(s *split, rtt time.Duration) {
+	a := s.answer(trunkproto.Connected)
 	a.RTT = rtt
-	w.found(s, a)
+	w.finishProbe(s, a)
 }
 
-// found tells who has asked, and ends the probe. What was connected to is reset: nothing of it stays there.
-func (w *Worker) found(s *split, a trunkproto.Answer) {
+// finishProbe tells who has asked, and ends the probe. What was connected to is reset: nothing of it stays there.
+func (w *Worker) finishProbe(s *split, a trunkproto.Answer) {
 	if server := &s.ends[flow.Server]; server.fd >= 0 {
 		w.hangUp(server, true)
 	}
 	switch {
-	case s.guest.asked != nil:
-		s.guest.asked <- a // has room for one
-		s.guest.asked = nil
+	case s.request.answers != nil:
+		s.request.answers <- a // has room for one
+		s.request.answers = nil
 		w.drop(s)
 	case s.answered || s.ends[flow.Client].fd < 0: // passed on before
 		w.drop(s)
 	default:
-		w.conclude(s, s.guest.refused(a))
+		w.sendRefusal(s, s.request.refusedReply(a))
 	}
 }

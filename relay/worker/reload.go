@@ -32,7 +32,7 @@ func (w *Worker) configure(cfg *config.Config) error {
 	if t.Idle > 0 {
 		w.waits[waitLook].after = min(w.waits[waitLook].after, t.Idle/2)
 	}
-	w.waits[waitYoung].after = min(youth, w.waits[waitLook].after)
+	w.waits[waitYoung].after = min(youngAge, w.waits[waitLook].after)
 	w.waits[waitEnd].after = t.Reset
 	w.pipes.size = cfg.Limits.Pipe
 	w.forgetEntries(cfg)
@@ -103,9 +103,9 @@ func (w *Worker) UnlistenTrunks(at netip.AddrPort) error {
 				return false
 			}
 			d.ready(w, 0)
-			for a := range w.guests {
+			for a := range w.idle {
 				if a.listener == d {
-					w.sendAway(a, false)
+					w.abortHandshake(a, false)
 				}
 			}
 			w.forget(d.slot)

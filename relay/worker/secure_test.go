@@ -166,12 +166,12 @@ func TestTruncation(t *testing.T) {
 			if _, err := conn.Write([]byte("a request")); err != nil {
 				t.Fatal(err)
 			}
-			hear(t, server, "a request")
+			expectRead(t, server, "a request")
 			if whole {
 				_ = conn.CloseWrite()
 			}
 			_ = raw.CloseWrite()
-			hearEnd(t, server, want)
+			expectEnd(t, server, want)
 			server.Close()
 			c.settled()
 		})
@@ -187,8 +187,8 @@ func TestTruncation(t *testing.T) {
 			accepting.Go(func() error { return acceptTrunks(far, cfg, whole) })
 			client := c.dial()
 			say(t, client, "a request")
-			hear(t, client, "an answer")
-			hearEnd(t, client, want)
+			expectRead(t, client, "an answer")
+			expectEnd(t, client, want)
 			client.Close()
 			c.settled()
 			far.Close()
@@ -291,7 +291,7 @@ func TestKeyUpdate(t *testing.T) {
 	for round := range 5 {
 		tell(rogue.Say([]byte("ask")))
 		tell(rogue.KeyUpdate(round%2 == 0))
-		hear(t, server, "ask")
+		expectRead(t, server, "ask")
 		say(t, server, "answer")
 		got := make([]byte, 6)
 		if _, err := io.ReadFull(conn, got); err != nil || string(got) != "answer" {
@@ -299,7 +299,7 @@ func TestKeyUpdate(t *testing.T) {
 		}
 	}
 	tell(rogue.End())
-	hearEnd(t, server, io.EOF)
+	expectEnd(t, server, io.EOF)
 	server.Close()
 	if n, err := conn.Read(make([]byte, 1)); n != 0 || err != io.EOF {
 		t.Errorf("at the end: %d, %v", n, err)
@@ -308,17 +308,17 @@ func TestKeyUpdate(t *testing.T) {
 }
 
 // What the peer has acknowledged of a trunk's handshake is nothing of the flow's.
-func TestHeardBehindTheHandshake(t *testing.T) {
+func TestReadAfterHandshake(t *testing.T) {
 	c := newChainOf(t, config.TLS, 2, nil)
 	c.ready()
 	for _, w := range c.hops[0] {
 		err := w.ask(func(w *Worker) error {
 			ready := w.pools["r2"].ready[0]
-			said := ready.tls.Said()
-			if heard(ready.fd, said) {
+			said := ready.tls.TotalOutput()
+			if acknowledged(ready.fd, said) {
 				t.Errorf("something was heard behind the %d bytes of the handshake", said)
 			}
-			if !heard(ready.fd, 0) || !heard(ready.fd, said-1) {
+			if !acknowledged(ready.fd, 0) || !acknowledged(ready.fd, said-1) {
 				t.Error("the handshake was not heard")
 			}
 			return nil
@@ -361,7 +361,7 @@ func TestLastWordsWait(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	hearEnd(t, server, io.EOF)
+	expectEnd(t, server, io.EOF)
 	got, err := io.ReadAll(raw)
 	const closeNotify = 24 // bytes of a record
 	if err != nil || len(got) != filled+closeNotify {

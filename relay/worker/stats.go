@@ -82,7 +82,7 @@ type Flow struct {
 }
 
 var stageNames = [...]string{
-	stagePreface: "preface", stageConnecting: "connecting", stageMoving: "moving", stageEnding: "ending", stageRefused: "refused", stageOver: "over",
+	stageHeader: "header", stageConnecting: "connecting", stageMoving: "moving", stageEnding: "ending", stageRefused: "refused", stageOver: "over",
 }
 
 // chunk is how many slots are looked at for each command: the worker's flows wait meanwhile, for some tens of microseconds.
@@ -126,8 +126,8 @@ func (s *split) first() *end {
 
 func (w *Worker) flow(s *split) Flow {
 	f := Flow{
-		Client: s.client, Server: s.server, ID: s.way.id, Passed: s.way.passed.String(), Via: s.way.via.String(),
-		Probe: s.guest != nil && s.guest.probe, Stage: stageNames[s.stage], Begun: w.start.Add(s.begun), Idle: w.now - s.moved,
+		Client: s.client, Server: s.server, ID: s.route.id, Passed: s.route.passed.String(), Via: s.route.via.String(),
+		Probe: s.request != nil && s.request.probe, Stage: stageNames[s.stage], Begun: w.start.Add(s.begun), Idle: w.now - s.moved,
 		FromClient: s.dirs[flow.Client].total, FromServer: s.dirs[flow.Server].total,
 	}
 	if s.entry != nil {

@@ -121,26 +121,26 @@ func testChains(t *testing.T, security config.Security) {
 			}
 			client, server := c.pair()
 			say(t, client, "ask")
-			hear(t, server, "ask")
+			expectRead(t, server, "ask")
 			say(t, server, "answer")
-			hear(t, client, "answer")
+			expectRead(t, client, "answer")
 			_ = client.CloseWrite()
-			hearEnd(t, server, io.EOF)
+			expectEnd(t, server, io.EOF)
 			say(t, server, "late answer")
-			hear(t, client, "late answer")
+			expectRead(t, client, "late answer")
 			server.Close()
-			hearEnd(t, client, io.EOF)
+			expectEnd(t, client, io.EOF)
 			client.Close()
 			c.settled()
 
 			client, server = c.pair()
 			reset(t, server)
-			hearEnd(t, client, unix.ECONNRESET)
+			expectEnd(t, client, unix.ECONNRESET)
 			client, server = c.pair()
 			say(t, client, "x")
-			hear(t, server, "x")
+			expectRead(t, server, "x")
 			reset(t, client)
-			hearEnd(t, server, unix.ECONNRESET)
+			expectEnd(t, server, unix.ECONNRESET)
 			c.settled()
 
 			refusals := func() uint64 {
@@ -205,9 +205,9 @@ func (c *chain) echoes(clients, times int) {
 }
 
 // What a relay may not do it says: the client is reset.
-func TestTurnedAway(t *testing.T) { securely(t, testTurnedAway) }
+func TestRejected(t *testing.T) { securely(t, testRejected) }
 
-func testTurnedAway(t *testing.T, security config.Security) {
+func testRejected(t *testing.T, security config.Security) {
 	others := securetest.NewAuthority(t).Issue(t, securetest.Certificate{Names: []string{"r1", "r2"}})
 	for _, tt := range []struct {
 		name   string
@@ -325,9 +325,9 @@ func testStaleTrunks(t *testing.T, security config.Security) {
 		client, server := c.pair()
 		text := bytes.Repeat([]byte{byte('a' + round)}, 1000)
 		say(t, client, string(text))
-		hear(t, server, string(text))
+		expectRead(t, server, string(text))
 		client.Close()
-		hearEnd(t, server, io.EOF)
+		expectEnd(t, server, io.EOF)
 		server.Close()
 	}
 	c.settled()

@@ -21,7 +21,7 @@ import (
 func TestStalledHandshakes(t *testing.T) {
 	c := newChainOf(t, config.TLS, 1, func(_ int, cfg *config.Config) { cfg.Timeouts.Header = soon / 8 })
 	before := runtime.NumGoroutine()
-	const stalled = 2 * (mostHandshakes + 50) // of two workers
+	const stalled = 2 * (mostTLSHandshakes + 50) // of two workers
 	for i := range stalled {
 		conn := c.dialTrunkListener()
 		if i%10 > 0 { // some say nothing at all
@@ -39,7 +39,7 @@ func TestStalledHandshakes(t *testing.T) {
 	if c.handshakes() == 0 {
 		t.Error("no handshake had to end for another: nothing was tested")
 	}
-	if n := runtime.NumGoroutine() - before; n > 2*mostHandshakes+20 {
+	if n := runtime.NumGoroutine() - before; n > 2*mostTLSHandshakes+20 {
 		t.Errorf("%d goroutines for %d handshakes", n, stalled)
 	}
 	c.noneWaits()

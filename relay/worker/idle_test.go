@@ -15,7 +15,7 @@ import (
 )
 
 // Whoever has taken all places for trunks that wait gives them to others until they have as many; nobody gets more than that.
-func TestRoom(t *testing.T) {
+func TestAdmitTrunk(t *testing.T) {
 	cfg, at := defaults(), unusedPort(t)
 	cfg.Name, cfg.Timeouts.Header = "r1", soon
 	cfg.Trunks = &config.Trunks{Listen: []netip.AddrPort{at}, Credentials: secret, Waiting: 4}
@@ -69,7 +69,7 @@ func TestNetwork(t *testing.T) {
 	for a, want := range map[string]string{
 		"192.0.2.1": "192.0.2.1/32", "::ffff:192.0.2.1": "192.0.2.1/32", "2001:db8:0:1:2::3": "2001:db8:0:1::/64",
 	} {
-		if got := network(netip.MustParseAddr(a)); got.String() != want {
+		if got := sourcePrefix(netip.MustParseAddr(a)); got.String() != want {
 			t.Errorf("%s: got %v, want %s", a, got, want)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 // What an end receives wakes nobody while the other end takes nothing, and is passed on as soon as that does again: what came meanwhile,
 // what comes later, and the end.
-func TestQuiet(t *testing.T) {
+func TestReadEvents(t *testing.T) {
 	for _, which := range []flow.End{flow.Client, flow.Server} {
 		t.Run(which.String(), func(t *testing.T) {
 			r := newRelay(t, 1, defaults())
@@ -21,7 +21,7 @@ func TestQuiet(t *testing.T) {
 			quiet := func() (is bool) {
 				err := r.workers[0].ask(func(w *Worker) error {
 					for s := range w.flows {
-						is = s.ends[which].quiet
+						is = s.ends[which].muted
 					}
 					return nil
 				})
@@ -48,7 +48,7 @@ func TestQuiet(t *testing.T) {
 				eventually(t, "the end is heard", func() bool { return !quiet() })
 				for range 3 {
 					say(t, from, "more")
-					hear(t, to, "more")
+					expectRead(t, to, "more")
 				}
 			}
 			written := make(chan error, 1)

@@ -17,14 +17,14 @@ import (
 	"baton/lab"
 )
 
-// crowdProgram is what this program is called as the clients of idle flows: a process for some of them, as each has files of its own.
-const crowdProgram = "idle-clients"
+// idleProgram is what this program is called as the clients of idle flows: a process for some of them, as each has files of its own.
+const idleProgram = "idle-clients"
 
 // ofOneProcess is how many idle clients share a process.
 const ofOneProcess = 8000
 
 func init() {
-	if len(os.Args) == 3 && filepath.Base(os.Args[0]) == crowdProgram {
+	if len(os.Args) == 3 && filepath.Base(os.Args[0]) == idleProgram {
 		if err := beIdle(os.Args[1], os.Args[2]); err != nil {
 			fmt.Println("error", err)
 			os.Exit(1)
@@ -43,7 +43,7 @@ func beIdle(to, count string) error {
 	var open []net.Conn
 	var failed error
 	for range n {
-		c, err := net.DialTimeout("tcp", to, askTime)
+		c, err := net.DialTimeout("tcp", to, requestTime)
 		if err == nil {
 			err = ask(c)
 		}
@@ -78,11 +78,11 @@ func words(err error) string {
 	return err.Error()
 }
 
-// askTime is how long an answer may take.
-const askTime = 5 * time.Second
+// requestTime is how long an answer may take.
+const requestTime = 5 * time.Second
 
 func ask(c net.Conn) error {
-	if err := c.SetDeadline(time.Now().Add(askTime)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(requestTime)); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(c, "GET /128 HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
@@ -98,23 +98,23 @@ func ask(c net.Conn) error {
 	return nil
 }
 
-// crowd are clients that are idle.
-type crowd struct {
+// idleClients are clients that are idle.
+type idleClients struct {
 	processes []*lab.Process
 	controls  []*os.File
 }
 
-// gather starts the clients and returns when all that can have their flow do. The error is of the start: too few flows are none.
-func gather(h *lab.Host, to netip.AddrPort, n int) (c *crowd, held int, why string, err error) {
+// startIdle starts the clients and returns when all that can have their flow do. The error is of the start: too few flows are none.
+func startIdle(h *lab.Host, to netip.AddrPort, n int) (c *idleClients, held int, why string, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, 0, "", fmt.Errorf("idle clients: %w", err)
 	}
-	path := filepath.Join(h.Lab().Dir(), crowdProgram)
+	path := filepath.Join(h.Lab().Dir(), idleProgram)
 	if err := os.Symlink(self, path); err != nil && !os.IsExist(err) {
 		return nil, 0, "", fmt.Errorf("idle clients: %w", err)
 	}
-	c = &crowd{}
+	c = &idleClients{}
 	for left := n; left > 0; left -= ofOneProcess {
 		r, w, err := os.Pipe()
 		if err != nil {
@@ -127,7 +127,7 @@ func gather(h *lab.Host, to netip.AddrPort, n int) (c *crowd, held int, why stri
 			return c, held, why, err
 		}
 		c.processes = append(c.processes, p)
-		got, reason, err := hear(p, "held")
+		got, reason, err := readReport(p, "held")
 		r.Close()
 		held += got
 		if err != nil || reason != "" {
@@ -138,12 +138,12 @@ func gather(h *lab.Host, to netip.AddrPort, n int) (c *crowd, held int, why stri
 }
 
 // again has the clients ask again on their flows.
-func (c *crowd) again() (held int, why string, err error) {
+func (c *idleClients) again() (held int, why string, err error) {
 	for i, p := range c.processes {
 		if _, err := c.controls[i].WriteString("again\n"); err != nil {
 			return held, why, fmt.Errorf("idle clients: %w", err)
 		}
-		n, reason, err := hear(p, "again")
+		n, reason, err := readReport(p, "again")
 		if err != nil {
 			return held, why, err
 		}
@@ -154,8 +154,8 @@ func (c *crowd) again() (held int, why string, err error) {
 	return held, why, nil
 }
 
-// hear waits for what a process says: a word, a number, and why it is not more.
-func hear(p *lab.Process, word string) (n int, why string, err error) {
+// readReport waits for what a process says: a word, a number, and why it is not more.
+func readReport(p *lab.Process, word string) (n int, why string, err error) {
 	err = lab.Poll(5*time.Minute, func() error {
 		for line := range strings.Lines(p.Stdout()) {
 			if rest, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), word+" "); ok {
@@ -181,7 +181,7 @@ func hear(p *lab.Process, word string) (n int, why string, err error) {
 	return n, why, nil
 }
 
-func (c *crowd) disperse() error {
+func (c *idleClients) stop() error {
 	var errs []error
 	for _, w := range c.controls {
 		errs = append(errs, w.Close())

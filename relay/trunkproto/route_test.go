@@ -50,7 +50,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestArrive(t *testing.T) {
+func TestAdvance(t *testing.T) {
 	tests := []struct {
 		name        string
 		via, passed string
@@ -59,17 +59,17 @@ func TestArrive(t *testing.T) {
 	}{
 		{"last", "me", "you", nil, ""},
 		{"in the middle", "me,b,c", "a", nil, "b,c"},
-		{"another's", "b", "a", ErrWay, "b"},
-		{"another's first", "b,me", "a", ErrWay, "b,me"},
-		{"only like it", "mee", "a", ErrWay, "mee"},
-		{"nobody's", "", "a", ErrWay, ""},
+		{"another's", "b", "a", ErrRoute, "b"},
+		{"another's first", "b,me", "a", ErrRoute, "b,me"},
+		{"only like it", "mee", "a", ErrRoute, "mee"},
+		{"nobody's", "", "a", ErrRoute, ""},
 		{"comes back", "me,b,me", "a", ErrLoop, "me,b,me"},
 		{"has come back", "me", "me,b", ErrLoop, "me"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			h := Header{Via: Names(tt.via), Passed: Names(tt.passed)}
-			if err := h.Arrive("me"); !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
+			if err := h.Advance("me"); !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
 				t.Errorf("Arrive = %v, want %v", err, tt.want)
 			}
 			if h.Via.String() != tt.left || h.Passed.String() != tt.passed {
@@ -79,8 +79,8 @@ func TestArrive(t *testing.T) {
 	}
 }
 
-// TestRandomWays sends flows and probes over random ways, and holds what becomes of them against a model: the list of relays.
-func TestRandomWays(t *testing.T) {
+// TestRandomRoutes sends flows and probes over random ways, and holds what becomes of them against a model: the list of relays.
+func TestRandomRoutes(t *testing.T) {
 	random := randomSource(t)
 	address := func() netip.Addr {
 		if random.IntN(2) == 0 {
@@ -90,9 +90,9 @@ func TestRandomWays(t *testing.T) {
 	}
 	outcomes := make(map[string]int)
 	for range 3000 {
-		way := make([]string, 2+random.IntN(MaxHops))
-		for i := range way {
-			way[i] = fmt.Sprintf("r%d", random.IntN(25))
+		route := make([]string, 2+random.IntN(MaxHops))
+		for i := range route {
+			route[i] = fmt.Sprintf("r%d", random.IntN(25))
 		}
 		sent := Header{Probe: random.IntN(3) == 0, Server: netip.AddrPortFrom(address(), uint16(1+random.IntN(65535))),
 			ClientAddress: ClientAddress(random.IntN(3)), Congestion: []string{"", "bbr", "cubic"}[random.IntN(3)]}
@@ -102,13 +102,13 @@ func TestRandomWays(t *testing.T) {
 		for i := range sent.ID {
 			sent.ID[i] = byte(random.Uint32())
 		}
-		twice := len(slices.Compact(slices.Sorted(slices.Values(way)))) < len(way)
-		reached, h, err := walk(t, sent, way)
+		twice := len(slices.Compact(slices.Sorted(slices.Values(route)))) < len(route)
+		reached, h, err := walk(t, sent, route)
 		switch {
 		case err == nil:
-			outcomes["arrived"]++
-			if twice || len(way) > MaxHops || reached != len(way)-1 {
-				t.Fatalf("%v: the header has come to the end", way)
+			outcomes["delivered"]++
+			if twice || len(route) > MaxHops || reached != len(route)-1 {
+				t.Fatalf("%v: the header has come to the end", route)
 			}
 			h.Via, h.Passed = nil, nil
 			if fmt.Sprint(h) != fmt.Sprint(sent) {
@@ -119,27 +119,27 @@ func TestRandomWays(t *testing.T) {
 			if StatusOf(err) != Loop {
 				t.Fatalf("status %v", StatusOf(err))
 			}
-		case errors.Is(err, ErrHops) && len(way) > MaxHops:
+		case errors.Is(err, ErrHops) && len(route) > MaxHops:
 			outcomes["hops"]++
 			if reached != 0 {
-				t.Fatalf("%v: found at relay %d only", way, reached)
+				t.Fatalf("%v: found at relay %d only", route, reached)
 			}
 		default:
-			t.Fatalf("%v: at relay %d: %v", way, reached, err)
+			t.Fatalf("%v: at relay %d: %v", route, reached, err)
 		}
 	}
 	t.Log(outcomes)
-	if outcomes["arrived"] < 100 || outcomes["loop"] < 100 || outcomes["hops"] < 20 {
+	if outcomes["delivered"] < 100 || outcomes["loop"] < 100 || outcomes["hops"] < 20 {
 		t.Errorf("too few of one kind: %v", outcomes)
 	}
 }
 
-// walk takes a header from the first relay of a way to the last. It returns the relay that was reached, and the header there.
-func walk(t *testing.T, h Header, way []string) (int, Header, error) {
+// walk takes a header from the first relay of a route to the last. It returns the relay that was reached, and the header there.
+func walk(t *testing.T, h Header, route []string) (int, Header, error) {
 	t.Helper()
 	sealer := NewSealer(secret)
-	h.Via = Names(strings.Join(way[1:], ","))
-	for i, self := range way[:len(way)-1] {
+	h.Via = Names(strings.Join(route[1:], ","))
+	for i, self := range route[:len(route)-1] {
 		hello := NewHello(counting(byte(i)))
 		s := sealer
 		if i%3 == 2 {
@@ -152,14 +152,14 @@ func walk(t *testing.T, h Header, way []string) (int, Header, error) {
 		var n int
 		h, n, err = ParseHeader(append(b, "data"...), &hello, s)
 		if n != len(b) || err != nil {
-			t.Fatalf("%v: at relay %d: %d of %d bytes, %v", way, i+1, n, len(b), err)
+			t.Fatalf("%v: at relay %d: %d of %d bytes, %v", route, i+1, n, len(b), err)
 		}
-		if got := h.Passed.String(); got != strings.Join(way[:i+1], ",") || string(h.Passed.Last()) != self {
-			t.Fatalf("%v: at relay %d: passed %s", way, i+1, got)
+		if got := h.Passed.String(); got != strings.Join(route[:i+1], ",") || string(h.Passed.Last()) != self {
+			t.Fatalf("%v: at relay %d: passed %s", route, i+1, got)
 		}
-		if err := h.Arrive(way[i+1]); err != nil {
+		if err := h.Advance(route[i+1]); err != nil {
 			return i + 1, h, err
 		}
 	}
-	return len(way) - 1, h, nil
+	return len(route) - 1, h, nil
 }

@@ -39,7 +39,7 @@ func (w *Worker) ListenTrunks(at netip.AddrPort, c *config.Trunks) error {
 	return w.ask(func(w *Worker) error {
 		fd, err := w.listen(at, false, func(fd int32) error {
 			tuneTrunk(fd, &c.Tuning)
-			keepAlive(fd, w.silence())
+			keepAlive(fd, w.keepaliveIdle())
 			return nil
 		})
 		if err != nil {
@@ -65,16 +65,16 @@ func (d *trunkListener) ready(w *Worker, _ uint32) {
 			continue
 		case errno != 0:
 			return // what waits comes with the next event
-		case !w.room(from.Addr()):
+		case !w.admitTrunk(from.Addr()):
 			closeFD(fd)
 			continue
 		}
-		w.greet(d, fd, from)
+		w.startHandshake(d, fd, from)
 	}
 }
 
-// arrival is a trunk of another relay that has not said for what it is.
-type arrival struct {
+// handshake is a trunk of another relay that has not said for what it is.
+type handshake struct {
 	line
 	listener *trunkListener
 	from     netip.AddrPort
@@ -86,11 +86,11 @@ type arrival struct {
 	born     time.Duration // on the worker's clock
 }
 
-// greet says hello at once, or as soon as it can be said in secret: the opener's window opens with it.
-func (w *Worker) greet(d *trunkListener, fd int32, from netip.AddrPort) {
-	a := &arrival{line: line{fd: fd}, listener: d, from: from, born: w.now}
+// startHandshake says hello at once, or as soon as it can be said in secret: the opener's window opens with it.
+func (w *Worker) startHandshake(d *trunkListener, fd int32, from netip.AddrPort) {
+	a := &handshake{line: line{fd: fd}, listener: d, from: from, born: w.now}
 	a.waiter.of = a
-	if d.identity == nil && !w.sayHello(a) {
+	if d.identity == nil && !w.sendHello(a) {
 		closeFD(fd)
 		return
 	}
@@ -100,15 +100,15 @@ func (w *Worker) greet(d *trunkListener, fd int32, from netip.AddrPort) {
 		return
 	}
 	a.slot = slot
-	w.enlist(a)
+	w.addIdle(a)
 	if d.identity != nil {
 		a.tls = d.identity.Accept(&w.buffers)
-		w.await(&a.waiter, waitHeader)
+		w.startWait(&a.waiter, waitHeader)
 	}
 }
 
-// sayHello tells whether the hello could be said.
-func (w *Worker) sayHello(a *arrival) bool {
+// sendHello tells whether the hello could be said.
+func (w *Worker) sendHello(a *handshake) bool {
 	var nonce [trunkproto.NonceSize]byte
 	_, _ = rand.Read(nonce[:]) // never fails
 	a.hello = trunkproto.NewHello(nonce)
@@ -117,10 +117,10 @@ func (w *Worker) sayHello(a *arrival) bool {
 }
 
 // ready reads the header.
-func (a *arrival) ready(w *Worker, events uint32) {
+func (a *handshake) ready(w *Worker, events uint32) {
 	a.hangup = a.hangup || events&over != 0
 	if a.tls != nil && a.tls.Handshaking() {
-		a.shake(w)
+		a.continueTLS(w)
 		return
 	}
 	if a.pending() > 0 {
@@ -135,11 +135,11 @@ func (a *arrival) ready(w *Worker, events uint32) {
 			return
 		}
 		if errno != 0 || n == 0 {
-			w.sendAway(a, false)
+			w.abortHandshake(a, false)
 			return
 		}
 		if len(a.header) == 0 {
-			w.await(&a.waiter, waitHeader)
+			w.startWait(&a.waiter, waitHeader)
 		}
 		b := w.scratch[:n]
 		if len(a.header) > 0 {
@@ -148,16 +148,16 @@ func (a *arrival) ready(w *Worker, events uint32) {
 		}
 		h, size, err := trunkproto.ParseHeader(b, &a.hello, a.listener.sealer)
 		if err != nil {
-			w.count.BadHeaders.Add(1)
+			w.count.BadTrunkHeaders.Add(1)
 			w.o.Log.Debug("trunk refused", "err", err)
-			w.carry(a, trunkproto.Header{}, nil, err)
+			w.startFlow(a, trunkproto.Header{}, nil, err)
 			return
 		}
 		if size > 0 {
-			if err = a.isFrom(&h); err == nil {
-				err = h.Arrive(w.cfg.Name)
+			if err = a.checkOpener(&h); err == nil {
+				err = h.Advance(w.cfg.Name)
 			}
-			w.carry(a, h, b[size:], err)
+			w.startFlow(a, h, b[size:], err)
 			return
 		}
 		if len(a.header) == 0 {
@@ -166,13 +166,13 @@ func (a *arrival) ready(w *Worker, events uint32) {
 	}
 }
 
-func (a *arrival) expired(w *Worker, _ wait) {
+func (a *handshake) expired(w *Worker, _ wait) {
 	w.count.Expired[waitHeader].Add(1)
-	w.sendAway(a, true)
+	w.abortHandshake(a, true)
 }
 
-// isFrom refuses a header of a relay that is none of those whose certificate the trunk has.
-func (a *arrival) isFrom(h *trunkproto.Header) error {
+// checkOpener refuses a header of a relay that is none of those whose certificate the trunk has.
+func (a *handshake) checkOpener(h *trunkproto.Header) error {
 	if a.tls == nil {
 		return nil // the seal says it
 	}
@@ -182,47 +182,47 @@ func (a *arrival) isFrom(h *trunkproto.Header) error {
 	return nil
 }
 
-// carry makes a flow of a trunk whose header is here, or is wrong. first is what came behind the header.
-func (w *Worker) carry(a *arrival, h trunkproto.Header, first []byte, wrong error) {
-	w.dismiss(a)
+// startFlow makes a flow of a trunk whose header is here, or is wrong. first is what came behind the header.
+func (w *Worker) startFlow(a *handshake, h trunkproto.Header, first []byte, wrong error) {
+	w.endHandshake(a)
 	s := w.newSplit(nil, h.Client)
-	s.guest = &guest{probe: h.Probe, from: a.from}
+	s.request = &request{probe: h.Probe, from: a.from}
 	if h.Probe {
 		w.count.Probes.Add(1)
 	} else {
 		w.enter(s, &w.trunked)
 	}
 	s.server = h.Server
-	s.way = way{
+	s.route = route{
 		via: slices.Clone(h.Via), passed: slices.Clone(h.Passed), id: h.ID, shown: h.ClientAddress, congestion: strings.Clone(h.Congestion),
 	}
 	w.adopt(s, flow.Client, a.line, a.slot)
 	s.ends[flow.Client].hangup = a.hangup
 	if wrong != nil {
-		w.turnAway(s, s.own(trunkproto.StatusOf(wrong)))
+		w.reject(s, s.answer(trunkproto.StatusOf(wrong)))
 		return
 	}
 	if w.count.Live.Load() > int64(w.most()) {
-		w.turnAway(s, s.own(trunkproto.Overloaded))
+		w.reject(s, s.answer(trunkproto.Overloaded))
 		return
 	}
 	if len(first) > 0 {
-		w.say(s, flow.Client, slices.Clone(first))
-		w.came(s, len(first))
+		w.prepend(s, flow.Client, slices.Clone(first))
+		w.countClientBytes(s, len(first))
 	}
-	w.onward(s)
+	w.startOnward(s)
 }
 
-// sendAway closes an arrival.
-func (w *Worker) sendAway(a *arrival, reset bool) {
-	w.dismiss(a)
+// abortHandshake closes an arrival.
+func (w *Worker) abortHandshake(a *handshake, reset bool) {
+	w.endHandshake(a)
 	w.forget(a.slot)
 	a.end(reset)
 }
 
-// dismiss ends an arrival as such. Its connection and slot stay.
-func (w *Worker) dismiss(a *arrival) {
-	w.ease(&a.waiter)
-	w.unlist(a)
-	w.strike(a)
+// endHandshake ends an arrival as such. Its connection and slot stay.
+func (w *Worker) endHandshake(a *handshake) {
+	w.stopWait(&a.waiter)
+	w.removeTLS(a)
+	w.removeIdle(a)
 }

@@ -96,7 +96,7 @@ func (s *star) send(server netip.AddrPort, allowed bool, rtts map[string]time.Du
 		o.Fixed = []netip.AddrPort{server}
 	}
 	c.Configure(now, o)
-	c.Ask(now, server)
+	c.Track(now, server)
 	for {
 		task, due := c.Next(now)
 		if !due {
@@ -113,7 +113,7 @@ func (s *star) send(server netip.AddrPort, allowed bool, rtts map[string]time.Du
 	}
 	c.Decide(now, 100)
 	table, _ := c.Table()
-	s.workers[0].o.Ways.Set(table)
+	s.workers[0].o.Routes.Set(table)
 }
 
 // viaB is a world in which b is the best, c next, and the direct way the last.
@@ -126,13 +126,13 @@ func (s *star) through() {
 	s.t.Helper()
 	client, server := s.pair()
 	say(s.t, client, "ask")
-	hear(s.t, server, "ask")
+	expectRead(s.t, server, "ask")
 	say(s.t, server, "answer")
-	hear(s.t, client, "answer")
+	expectRead(s.t, client, "answer")
 	_ = client.CloseWrite()
-	hearEnd(s.t, server, io.EOF)
+	expectEnd(s.t, server, io.EOF)
 	server.Close()
-	hearEnd(s.t, client, io.EOF)
+	expectEnd(s.t, client, io.EOF)
 }
 
 // went holds how many flows went by b and c, and how many at last by another way.
@@ -143,9 +143,9 @@ func (s *star) went(what string, b, c, rerouted uint64) {
 	}
 }
 
-func TestWays(t *testing.T) { securely(t, testWays) }
+func TestRoutes(t *testing.T) { securely(t, testRoutes) }
 
-func testWays(t *testing.T, security config.Security) {
+func testRoutes(t *testing.T, security config.Security) {
 	s := newStar(t, security, nil)
 	s.through()
 	s.went("nothing is known", 0, 0, 0)
@@ -159,9 +159,9 @@ func testWays(t *testing.T, security config.Security) {
 }
 
 // Peers that die: flows go by the next way, as long as it takes, and none fails.
-func TestWayDies(t *testing.T) { securely(t, testWayDies) }
+func TestRouteDies(t *testing.T) { securely(t, testRouteDies) }
 
-func testWayDies(t *testing.T, security config.Security) {
+func testRouteDies(t *testing.T, security config.Security) {
 	s := newStar(t, security, nil)
 	s.send(s.entry.Destination, true, viaB)
 	s.through()
@@ -191,20 +191,20 @@ func testWayDies(t *testing.T, security config.Security) {
 }
 
 // Relays that do not let a flow through are passed over, and the server hears what the client has said once.
-func TestWayRefuses(t *testing.T) { securely(t, testWayRefuses) }
+func TestRouteRefuses(t *testing.T) { securely(t, testRouteRefuses) }
 
-func testWayRefuses(t *testing.T, security config.Security) {
+func testRouteRefuses(t *testing.T, security config.Security) {
 	s := newStar(t, security, func(s *star) { s.allow["b"] = "192.0.2.0/24" })
 	s.send(s.entry.Destination, true, viaB)
 	client := s.dial()
 	say(t, client, "ask") // may be under way to b before that has refused
 	server := s.accept()
-	hear(t, server, "ask")
+	expectRead(t, server, "ask")
 	say(t, server, "answer")
-	hear(t, client, "answer")
+	expectRead(t, client, "answer")
 	s.went("b refuses", 1, 1, 1)
 	reset(t, client)
-	hearEnd(t, server, unix.ECONNRESET)
+	expectEnd(t, server, unix.ECONNRESET)
 
 	s.kill("c")
 	eventually(t, "c is gone", func() bool {
@@ -217,10 +217,10 @@ func testWayRefuses(t *testing.T, security config.Security) {
 		say(t, client, "ask")
 		_ = client.CloseWrite()
 		server = s.accept()
-		hear(t, server, "ask")
-		hearEnd(t, server, io.EOF)
+		expectRead(t, server, "ask")
+		expectEnd(t, server, io.EOF)
 		server.Close()
-		hearEnd(t, client, io.EOF)
+		expectEnd(t, client, io.EOF)
 	}
 	s.settled()
 }
@@ -236,7 +236,7 @@ func TestServerRefuses(t *testing.T) {
 }
 
 // A relay in the middle that does not reach the next one is told of.
-func TestWayIsBroken(t *testing.T) {
+func TestRouteIsBroken(t *testing.T) {
 	s := newStar(t, config.Plaintext, nil)
 	s.send(s.entry.Destination, true, map[string]time.Duration{
 		"self": 320 * time.Millisecond, "b": 5 * time.Millisecond, "selfb": 300 * time.Millisecond, "selfc": 150 * time.Millisecond, "cb": 150 * time.Millisecond,
@@ -244,7 +244,7 @@ func TestWayIsBroken(t *testing.T) {
 	s.through()
 	s.went("c does not know b", 1, 1, 1)
 	select {
-	case got := <-s.workers[0].o.Ways.Broken():
+	case got := <-s.workers[0].o.Routes.Broken():
 		if want := (plan.Pair{From: "c", To: "b"}); got != want {
 			t.Errorf("%v, want %v", got, want)
 		}
@@ -255,23 +255,23 @@ func TestWayIsBroken(t *testing.T) {
 }
 
 // Clients say where to: the server is asked for, and allow counts.
-func TestLearntWays(t *testing.T) {
+func TestLearntRoutes(t *testing.T) {
 	s := newStar(t, config.Plaintext, func(s *star) { s.entry.Mode, s.entry.Destination = config.Proxy, netip.AddrPort{} })
 	ask := func() {
 		t.Helper()
 		client := s.dial()
 		say(t, client, string(trunkproto.AppendProxy(nil, netip.MustParseAddrPort("192.0.2.1:1"), addrOf(s.server)))+"ask")
 		server := s.accept()
-		hear(t, server, "ask")
+		expectRead(t, server, "ask")
 		reset(t, client)
-		hearEnd(t, server, unix.ECONNRESET)
+		expectEnd(t, server, unix.ECONNRESET)
 	}
 	s.send(netip.MustParseAddrPort("203.0.113.1:1"), false, viaB)
 	ask()
 	if s.by("b")+s.by("c") != 1 {
 		t.Error("nothing is known, and the relay may not go there itself: a peer is to be asked")
 	}
-	if got := <-s.workers[0].o.Ways.Asked(); got != addrOf(s.server) {
+	if got := <-s.workers[0].o.Routes.Unknown(); got != addrOf(s.server) {
 		t.Errorf("%v was asked for, want %v", got, addrOf(s.server))
 	}
 	before := s.by("b")
@@ -281,7 +281,7 @@ func TestLearntWays(t *testing.T) {
 		t.Errorf("%d flows by b, want %d", n, before+1)
 	}
 	select {
-	case got := <-s.workers[0].o.Ways.Asked():
+	case got := <-s.workers[0].o.Routes.Unknown():
 		t.Errorf("%v was asked for and is known", got)
 	default:
 	}
@@ -295,11 +295,11 @@ func TestChoosingIsCheap(t *testing.T) {
 	err := s.workers[0].ask(func(w *Worker) error {
 		flow := &split{entry: w.entries[0], server: s.entry.Destination}
 		n := testing.AllocsPerRun(100, func() {
-			flow.way.tried = 0
-			w.choose(flow)
+			flow.route.tried = 0
+			w.chooseRoutes(flow)
 		})
-		if n != 0 || flow.way.via.String() != "b" {
-			t.Errorf("%v allocations, via %q", n, flow.way.via)
+		if n != 0 || flow.route.via.String() != "b" {
+			t.Errorf("%v allocations, via %q", n, flow.route.via)
 		}
 		return nil
 	})

@@ -29,7 +29,7 @@ func entryOf(t *testing.T, mode config.Mode, change func(*config.Config)) *relay
 	return r
 }
 
-func TestPrefaces(t *testing.T) {
+func TestProxyHeaders(t *testing.T) {
 	for _, tt := range []struct {
 		mode         config.Mode
 		ask, granted func(server netip.AddrPort) string
@@ -67,11 +67,11 @@ func TestPrefaces(t *testing.T) {
 					say(t, client, text)
 				}
 				server := r.accept()
-				hear(t, server, "first bytes")
+				expectRead(t, server, "first bytes")
 				say(t, server, "answer")
-				hear(t, client, tt.granted(addrOf(r.server))+"answer")
+				expectRead(t, client, tt.granted(addrOf(r.server))+"answer")
 				client.Close()
-				hearEnd(t, server, io.EOF)
+				expectEnd(t, server, io.EOF)
 				server.Close()
 				r.settled()
 			})
@@ -80,7 +80,7 @@ func TestPrefaces(t *testing.T) {
 }
 
 // Who asks in words is told in words.
-func TestPrefacesRefused(t *testing.T) {
+func TestProxyHeadersRefused(t *testing.T) {
 	r := entryOf(t, config.Connect, func(cfg *config.Config) {
 		cfg.Allow = []config.Allow{{Prefix: netip.MustParsePrefix("127.0.0.0/8"), Ports: []document.Ports{{First: 1, Last: 1}}}}
 	})
@@ -102,9 +102,9 @@ func TestPrefacesRefused(t *testing.T) {
 	}
 	r.settled()
 	n := &r.workers[0].count
-	if n.Refused[trunkproto.NotAllowed].Load() != 1 || n.Refused[trunkproto.Refused].Load() != 1 || n.BadPrefaces.Load() != 1 {
+	if n.Refused[trunkproto.NotAllowed].Load() != 1 || n.Refused[trunkproto.Refused].Load() != 1 || n.BadClientHeaders.Load() != 1 {
 		t.Errorf("counted: %d not allowed, %d refused, %d bad prefaces, want 1 each",
-			n.Refused[trunkproto.NotAllowed].Load(), n.Refused[trunkproto.Refused].Load(), n.BadPrefaces.Load())
+			n.Refused[trunkproto.NotAllowed].Load(), n.Refused[trunkproto.Refused].Load(), n.BadClientHeaders.Load())
 	}
 	proxy := entryOf(t, config.Proxy, nil)
 	client := proxy.dial()
@@ -126,7 +126,7 @@ func TestProxyHeader(t *testing.T) {
 	say(t, client, "ask")
 	server := c.accept()
 	from := client.LocalAddr().(*net.TCPAddr).AddrPort()
-	hear(t, server, string(trunkproto.AppendProxy(nil, from, addrOf(c.server)))+"ask")
+	expectRead(t, server, string(trunkproto.AppendProxy(nil, from, addrOf(c.server)))+"ask")
 	client.Close()
 	server.Close()
 	c.settled()

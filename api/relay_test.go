@@ -82,7 +82,7 @@ func TestRelayArrives(t *testing.T) {
 	filled(t, relayFlow(1))
 	asked := RelayPlanRequest{
 		Client: netip.MustParseAddrPort("192.0.2.7:443"), Server: netip.MustParseAddrPort("198.51.100.5:443"), Direct: 3,
-		Size: 1, Clouds: "any", Most: 2,
+		Size: 1, Clouds: "any", MaxRelays: 2,
 	}
 	filled(t, asked)
 	times := RelayPlanTimes{1, 2, 3, []time.Duration{4, 5}}

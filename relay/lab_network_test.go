@@ -79,7 +79,7 @@ func (n *network) trust(trunks config.Security) {
 		ca := securetest.NewAuthority(n.t)
 		for _, name := range []string{"near", "far"} {
 			c := ca.Issue(n.t, securetest.Certificate{Names: []string{name}})
-			n.credentials[name] = fmt.Sprintf("{certificate: %q, key: %q, ca: %q}", c.Certificate, c.Key, c.CA)
+			n.credentials[name] = fmt.Sprintf("tls: {certificate: %q, key: %q, authority: %q}", c.Certificate, c.Key, c.Authority)
 		}
 		return
 	}
@@ -93,7 +93,7 @@ func (n *network) secret(name, text string) string {
 	if err := os.WriteFile(n.file(name), fmt.Appendf(nil, "%x\n", text), 0o600); err != nil {
 		n.t.Fatal(err)
 	}
-	return fmt.Sprintf("{security: plaintext, secret_file: %q}", n.file(name))
+	return fmt.Sprintf("plaintext: {secret_file: %q}", n.file(name))
 }
 
 func (n *network) link(a *lab.Host, at string, b *lab.Host, bt string) *lab.Link {
@@ -127,11 +127,11 @@ func (s settings) line(key, ordinary string) string {
 }
 
 func (n *network) common(name string, s settings) string {
-	return fmt.Sprintf("name: %s\nworkers: 2\nlisten: {control: %q, metrics: %q}\n", name, n.file(name+".sock"), metricsAddress) +
+	return fmt.Sprintf("name: %s\nworkers: 2\ncontrol: %q\nmetrics: %q\n", name, n.file(name+".sock"), metricsAddress) +
 		s.line("limits", "{flows: 20000, pipe: 64KiB}") +
 		s.line("timeouts", fmt.Sprintf("{unacked: %v, connect: %v, reset: %v, header: %v, stop: %v}",
 			unackedTimeout, connectTimeout, resetTimeout, headerTimeout, stopTimeout)) +
-		s.line("credentials", n.credentials[name])
+		n.credentials[name] + "\n"
 }
 
 // nearConfig is that of the relay near the clients, with an entry for each of the server's ports.

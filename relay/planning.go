@@ -41,7 +41,7 @@ func (r *Relay) Plan(ctx context.Context, q api.RelayPlanRequest) (api.RelayPlan
 	cfg := r.current()
 	peers, far := nearest(cfg.Peers, r.peerRTTs())
 	question := plan.Question{
-		Client: q.Client.String(), Server: q.Server.String(), RTTs: make(plan.Matrix), Clouds: plan.Clouds(q.Clouds), Most: q.Most, Size: q.Size,
+		Client: q.Client.String(), Server: q.Server.String(), RTTs: make(plan.Matrix), Clouds: plan.Clouds(q.Clouds), Most: q.MaxRelays, Size: q.Size,
 		Relays: []plan.Relay{{Name: cfg.Name, Cloud: cfg.Cloud}}, Start: r.startBytes(),
 	}
 	for _, p := range peers {

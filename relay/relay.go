@@ -68,7 +68,7 @@ func New(o Options) (_ *Relay, err error) {
 		return nil, err
 	}
 	// Before anything is put into the kernel: another relay may run.
-	if r.listeners, err = daemon.Listen(o.Config.Listen.Control, o.Config.Listen.Metrics); err != nil {
+	if r.listeners, err = daemon.Listen(o.Config.Control, o.Config.Metrics); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Config.File, err)
 	}
 	defer func() {

@@ -18,7 +18,7 @@ import (
 func TestStartRefused(t *testing.T) {
 	n := newNetwork(t)
 	file, state, socket := filepath.Join(n.Dir(), "router.yaml"), filepath.Join(n.BPFFS(), "router"), filepath.Join(n.Dir(), "router.sock")
-	right := fmt.Sprintf("listen: {metrics: \"127.0.0.1:9464\", control: %q, state: %q}\nvips:\n  - address: %q\n    interfaces: [%s]\n    routes: [{pool: p}]\n"+
+	right := fmt.Sprintf("metrics: \"127.0.0.1:9464\"\ncontrol: %q\nstate: %q\nvips:\n  - address: %q\n    interfaces: [%s]\n    routes: [{pool: p}]\n"+
 		"pools:\n  p: {surrogates: [{name: s, address: \"10.2.1.2:80\"}]}\n", socket, state, vip4, n.front.Name)
 	path, err := program()
 	if err != nil {

@@ -163,7 +163,9 @@ ADDRESS is an IP address, with or without a port (443).`,
 	f.DurationVar(&q.Direct, "direct", 0, "round-trip `time` between them without relays, if you know it")
 	f.Int64Var(&q.Size, "size", 0, "`bytes` from the server that routes are compared by (default 1 MB)")
 	f.StringVar(&q.Clouds, "clouds", "", "whether relays of several clouds may be mixed: prefer (only if it is clearly faster), any or one")
-	f.IntVar(&q.Most, "most", 0, "relays that a route has at most (default 3)")
+	f.IntVar(&q.MaxRelays, "max-relays", 0, "relays on a route at most (default 3)")
+	f.IntVar(&q.MaxRelays, "most", 0, "")
+	_ = f.MarkHidden("most") // the old name of max-relays
 	_ = c.MarkFlagRequired("client")
 	_ = c.MarkFlagRequired("server")
 	return c

@@ -74,7 +74,7 @@ func startBaton(n *network, program, config string) (subject, error) {
 // routerConfig has timeouts that are short but for timeouts.idle, which nothing may have to wait for.
 func (n *network) routerConfig(reuse, odd string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "listen: {control: %q, metrics: %q, state: %q}\n", filepath.Join(n.Dir(), "router.sock"), metricsAddress, filepath.Join(n.BPFFS(), "router"))
+	fmt.Fprintf(&b, "control: %q\nmetrics: %q\nstate: %q\n", filepath.Join(n.Dir(), "router.sock"), metricsAddress, filepath.Join(n.BPFFS(), "router"))
 	b.WriteString("timeouts: {handshake: 3s, idle: 1h, closing: 1s}\nlimits: {pending: 250}\nvips:\n")
 	for _, v := range []struct{ address, mode string }{{handoffVIP.String(), "handoff"}, {proxyVIP.String(), "proxy"}} {
 		fmt.Fprintf(&b, "  - address: %q\n    mode: %s\n    interfaces: [%s]\n    routes:\n", v.address, v.mode, n.front.Name)

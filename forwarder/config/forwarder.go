@@ -99,17 +99,19 @@ func (d *decoder) tls(path string, n *node) *TLS {
 
 func (d *decoder) retry(path string, n *node, out *Retry) {
 	d.Fields(path, n, []key{
-		{Name: "least", Decode: func(path string, n *node) { out.Least = d.Between(path, n, 10*time.Millisecond, time.Hour) }},
-		{Name: "most", Decode: func(path string, n *node) { out.Most = d.Between(path, n, 10*time.Millisecond, time.Hour) }},
+		{Name: "least", Now: "min"},
+		{Name: "most", Now: "max"},
+		{Name: "min", Decode: func(path string, n *node) { out.Least = d.Between(path, n, 10*time.Millisecond, time.Hour) }},
+		{Name: "max", Decode: func(path string, n *node) { out.Most = d.Between(path, n, 10*time.Millisecond, time.Hour) }},
 	})
-	if d.Err() == nil && !d.Given(path+".most") {
+	if d.Err() == nil && !d.Given(path+".max") {
 		out.Most = max(out.Most, out.Least)
 	}
-	if d.Err() == nil && !d.Given(path+".least") {
+	if d.Err() == nil && !d.Given(path+".min") {
 		out.Least = min(out.Least, out.Most)
 	}
 	if out.Most < out.Least {
-		d.Refuse(path+".most", fmt.Sprintf("%v is below least, which is %v", out.Most, out.Least), "least at most most")
+		d.Refuse(path+".max", fmt.Sprintf("%v is below min, which is %v", out.Most, out.Least), "min at most max")
 	}
 }
 

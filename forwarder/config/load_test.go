@@ -53,7 +53,7 @@ listen:
 tls: {certificate: /c.pem, key: /k.pem, authority: /a.pem}
 fail_mode: standalone
 normal: stack
-retry: {least: 1s, most: 2s}
+retry: {min: 1s, max: 2s}
 limits: {tables: 2, entries: 3, groups: 4, meters: 5, cache: 6, channels: 7, bindings: 8}
 metrics: "[::1]:9410"
 control: /run/c.sock
@@ -100,9 +100,9 @@ func TestParseForms(t *testing.T) {
 		{"decimal datapath id", "name:", "datapath_id: 42\nname:", func(c *Config) any { return c.DatapathID }, uint64(42)},
 		{"longest datapath id", "name:", "datapath_id: 0xffffffffffffffff\nname:", func(c *Config) any { return c.DatapathID }, ^uint64(0)},
 		{"name of one character", "edge", "e", func(c *Config) any { return c.Name }, "e"},
-		{"least above the default of most", "name:", "retry: {least: 9s}\nname:", func(c *Config) any { return c.Retry },
+		{"min above the default of max", "name:", "retry: {min: 9s}\nname:", func(c *Config) any { return c.Retry },
 			Retry{9 * time.Second, 9 * time.Second}},
-		{"most below the default of least", "name:", "retry: {most: 50ms}\nname:", func(c *Config) any { return c.Retry },
+		{"max below the default of min", "name:", "retry: {max: 50ms}\nname:", func(c *Config) any { return c.Retry },
 			Retry{50 * time.Millisecond, 50 * time.Millisecond}},
 		{"ports in a list of both forms", "{1: eth1, 2: eth2}", "[eth1, {interface: bal0, side: host}]", func(c *Config) any { return c.Ports[1] },
 			Port{No: 2, Interface: "bal0", HostSide: true}},
@@ -137,7 +137,7 @@ func TestParseWarns(t *testing.T) {
 		{"loopback", "unix:/run/edge.mgmt", "\"tcp:[::1]:6654\"", nil},
 		{"nobody to listen to", "  - tcp:127.0.0.1:6653\nlisten: [unix:/run/edge.mgmt]", "  []",
 			[]string{"f:1:1: controllers: nobody can tell the forwarder what to do: it drops every packet"}},
-		{"retry without controllers", "  - tcp:127.0.0.1:6653", "  []\nretry: {most: 1s}",
+		{"retry without controllers", "  - tcp:127.0.0.1:6653", "  []\nretry: {max: 1s}",
 			[]string{"f:5:9: retry: is for controllers, and there are none"}},
 		{"certificates without use", "name:", "tls: {certificate: /c, key: /k, authority: /a}\nname:",
 			[]string{"f:1:7: tls: no controller and no listener uses it"}},

@@ -58,12 +58,8 @@ func (d *decoder) checkListeners(cfg *Config) []listening {
 		if j := slices.IndexFunc(own[:i], func(o listening) bool { return o.at == l.at }); j >= 0 {
 			d.Refuse(l.path, fmt.Sprintf("%s is %s already", l.at, own[j].path), "an address or a port of its own")
 		}
-		if conflictsWithMetrics(cfg.Listen.Metrics, l.at) {
-			at := "metrics"
-			if !d.Given(at) {
-				at = "listen.metrics"
-			}
-			d.Refuse(at, fmt.Sprintf("%q is %s, %s, already", cfg.Listen.Metrics, l.path, l.at), "a port of its own")
+		if conflictsWithMetrics(cfg.Metrics, l.at) {
+			d.Refuse("metrics", fmt.Sprintf("%q is %s, %s, already", cfg.Metrics, l.path, l.at), "a port of its own")
 		}
 	}
 	return own

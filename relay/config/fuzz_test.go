@@ -15,7 +15,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(everything))
 	f.Add([]byte(""))
 	f.Add([]byte("a: &a {b: *a}\n<<: *a\n"))
-	f.Add([]byte("name: a\ntrunks: &t {listen: [\"[::]:1\"], secret_file: /s, security: plaintext}\npeers: [{<<: *t, name: b}]\n"))
+	f.Add([]byte("name: a\ntrunks: &t {listen: [\"[::]:1\"], plaintext: {secret_file: /s}}\npeers: [{<<: *t, name: b}]\n"))
 	f.Add([]byte("name: a\nentries: [{listen: \"[::]:1\", mode: transparent, intercept: {destinations: [\"::/0\"], ports: [1-2]}, interfaces: [e]}]\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		cfg, err := Parse("f", data)
@@ -63,8 +63,8 @@ func usable(a netip.AddrPort) bool {
 }
 
 func checkCredentials(t *testing.T, c Credentials) {
-	pem := c.Certificate != "" && c.Key != "" && c.CA != ""
-	if !(c.Security == TLS && pem && c.SecretFile == "" || c.Security == Plaintext && c.SecretFile != "" && c.Certificate+c.Key+c.CA == "") {
+	pem := c.Certificate != "" && c.Key != "" && c.Authority != ""
+	if !(c.Security == TLS && pem && c.SecretFile == "" || c.Security == Plaintext && c.SecretFile != "" && c.Certificate+c.Key+c.Authority == "") {
 		t.Fatalf("accepted impossible credentials: %+v", c)
 	}
 }

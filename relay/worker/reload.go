@@ -75,7 +75,7 @@ func (w *Worker) poolsOf(cfg *config.Config) (map[string]*pool, error) {
 // alike tells whether trunks to a peer are the same as those to another.
 func alike(a, b *config.Peer) bool {
 	return a.Address == b.Address && a.Tuning == b.Tuning && a.Credentials.Security == b.Credentials.Security &&
-		a.Credentials.Certificate == b.Credentials.Certificate && a.Credentials.Key == b.Credentials.Key && a.Credentials.CA == b.Credentials.CA &&
+		a.Credentials.Certificate == b.Credentials.Certificate && a.Credentials.Key == b.Credentials.Key && a.Credentials.Authority == b.Credentials.Authority &&
 		slices.Equal(a.Credentials.Secret, b.Credentials.Secret)
 }
 

@@ -11,7 +11,7 @@ import (
 // TestParseRefuses holds each kind of fault against the whole line that a user reads.
 func TestParseRefuses(t *testing.T) {
 	const eth, pool, surrogate = "interfaces: [eth0]", "- pool: default", `{name: s1, address: "10.2.1.2:80"}`
-	listen := func(s string) string { return "listen: " + s + "\nvips:" }
+	top := func(s string) string { return s + "\nvips:" }
 	limits := func(s string) string { return "limits: " + s + "\nvips:" }
 	timeouts := func(s string) string { return "timeouts: " + s + "\nvips:" }
 	match := func(s string) string { return "- match: " + s + "\n        pool: default" }
@@ -51,15 +51,15 @@ func TestParseRefuses(t *testing.T) {
 		{"pipelining of a proxy", eth, eth + "\n    mode: proxy\n    pipelining: hold", `f:2:5: vips[0].pipelining: is for mode handoff alone (no pipelining: the proxy routes each request)`},
 		{"reuse that is none", "    surrogates:", inPool("    reuse: often"), `f:8:12: pools.default.reuse: "often" is not a kind of reuse (always, safe or never)`},
 
-		// listen, limits, timeouts.
-		{"listen is a value", "vips:", listen("x"), `f:1:9: listen: is a single value (a mapping with control, metrics, state)`},
-		{"metrics without port", "vips:", listen("{metrics: 127.0.0.1}"), `f:1:19: listen.metrics: "127.0.0.1" is not host:port (such as "127.0.0.1:9464")`},
-		{"metrics on port 0", "vips:", listen(`{metrics: ":0"}`), `f:1:19: listen.metrics: ":0" has no port from 1 to 65535 (such as "127.0.0.1:9464")`},
-		{"metrics on port 65536", "vips:", listen(`{metrics: ":65536"}`), `f:1:19: listen.metrics: ":65536" has no port from 1 to 65535 (such as "127.0.0.1:9464")`},
-		{"relative control", "vips:", listen("{control: x.sock}"), `f:1:19: listen.control: "x.sock" is not usable as a path (an absolute path of at most 107 bytes)`},
-		{"control longer than sun_path", "vips:", listen("{control: /" + strings.Repeat("x", 107) + "}"),
-			`f:1:19: listen.control: "/` + strings.Repeat("x", 76) + `..." is not usable as a path (an absolute path of at most 107 bytes)`},
-		{"relative state", "vips:", listen("{state: x}"), `f:1:17: listen.state: "x" is not usable as a path (an absolute path of at most 4095 bytes)`},
+		// control, metrics, state, limits, timeouts.
+		{"keys of before", "vips:", top("listen: {control: /a}"), `f:1:1: listen: is not a key (did you mean control, metrics or state?)`},
+		{"metrics without port", "vips:", top("metrics: 127.0.0.1"), `f:1:10: metrics: "127.0.0.1" is not host:port (such as "127.0.0.1:9464")`},
+		{"metrics on port 0", "vips:", top(`metrics: ":0"`), `f:1:10: metrics: ":0" has no port from 1 to 65535 (such as "127.0.0.1:9464")`},
+		{"metrics on port 65536", "vips:", top(`metrics: ":65536"`), `f:1:10: metrics: ":65536" has no port from 1 to 65535 (such as "127.0.0.1:9464")`},
+		{"relative control", "vips:", top("control: x.sock"), `f:1:10: control: "x.sock" is not usable as a path (an absolute path of at most 107 bytes)`},
+		{"control longer than sun_path", "vips:", top("control: /" + strings.Repeat("x", 107)),
+			`f:1:10: control: "/` + strings.Repeat("x", 76) + `..." is not usable as a path (an absolute path of at most 107 bytes)`},
+		{"relative state", "vips:", top("state: x"), `f:1:8: state: "x" is not usable as a path (an absolute path of at most 4095 bytes)`},
 		{"no sessions", "vips:", limits("{sessions: 0}"), `f:1:20: limits.sessions: "0" is out of range (a whole number from 1 to 16777216)`},
 		{"sessions in words", "vips:", limits("{sessions: many}"), `f:1:20: limits.sessions: "many" is out of range (a whole number from 1 to 16777216)`},
 		{"negative pending", "vips:", limits("{pending: -1}"), `f:1:19: limits.pending: "-1" is out of range (a whole number from 1 to 4194304)`},

@@ -28,18 +28,11 @@ func (d *decoder) config(root *node) *Config {
 		Limits:   Limits{Sessions: defaultSessions, Pending: defaultPending},
 		Timeouts: Timeouts{Handshake: defaultHandshake, Idle: defaultIdle, Closing: defaultClosing},
 	}
-	control := func(path string, n *node) { cfg.Listen.Control = d.SocketPath(path, n) }
-	metrics := func(path string, n *node) { cfg.Listen.Metrics = d.HostPort(path, n, "127.0.0.1:9464") }
-	state := func(path string, n *node) { cfg.Listen.State = d.FilePath(path, n) }
 	d.Fields("", root, []key{
-		{Name: "control", Decode: control},
-		{Name: "metrics", Decode: metrics},
-		{Name: "state", Decode: state},
-		{Name: "listen", Old: true, Decode: func(path string, n *node) {
-			d.Fields(path, n, []key{
-				{Name: "control", Decode: control}, {Name: "metrics", Decode: metrics}, {Name: "state", Decode: state},
-			})
-		}},
+		{Name: "control", Decode: func(path string, n *node) { cfg.Listen.Control = d.SocketPath(path, n) }},
+		{Name: "metrics", Decode: func(path string, n *node) { cfg.Listen.Metrics = d.HostPort(path, n, "127.0.0.1:9464") }},
+		{Name: "state", Decode: func(path string, n *node) { cfg.Listen.State = d.FilePath(path, n) }},
+		{Name: "listen", Now: "control, metrics or state"},
 		{Name: "limits", Decode: func(path string, n *node) { d.limits(path, n, &cfg.Limits) }},
 		{Name: "timeouts", Decode: func(path string, n *node) { d.timeouts(path, n, &cfg.Timeouts) }},
 		{Name: "vips", Decode: func(path string, n *node) {

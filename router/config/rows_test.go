@@ -41,15 +41,13 @@ func TestWhatToWrite(t *testing.T) {
 	}
 }
 
-// TestOneSetOfNames: where a process can be asked has the same keys in all configurations; those of before are read, and named nowhere.
-func TestOneSetOfNames(t *testing.T) {
-	for _, text := range []string{"control: /a\nmetrics: \"127.0.0.1:1\"\n", "listen: {control: /a, metrics: \"127.0.0.1:1\"}\n"} {
-		cfg, err := Parse("f", []byte(text+minimal))
-		if err != nil || cfg.Listen.Control != "/a" || cfg.Listen.Metrics != "127.0.0.1:1" {
-			t.Errorf("%s: %+v, %v", text, cfg, err)
-		}
+// TestOldKeys: a renamed key is refused with its new name, and is not suggested for another.
+func TestOldKeys(t *testing.T) {
+	const want = "f:1:1: listen: is not a key (did you mean control, metrics or state?)"
+	if _, err := Parse("f", []byte("listen: {control: /a}\n"+minimal)); err == nil || err.Error() != want {
+		t.Errorf("got %v\nwant %s", err, want)
 	}
 	if _, err := Parse("f", []byte("lisen: {}\n"+minimal)); err == nil || strings.Contains(err.Error(), "listen") {
-		t.Errorf("a key of before is named: %v", err)
+		t.Errorf("the old key is suggested: %v", err)
 	}
 }

@@ -14,6 +14,7 @@ type Decoder struct {
 	file     string
 	err      *Error           // the first mistake of the value that is being decoded
 	mistakes []*Error         // all of them
+	dangling int              // how many of the mistakes are names that Refer has refused
 	across   bool             // the whole document is decoded: what is refused now does not follow from another mistake
 	places   map[string]Place // of every value that was decoded, by its key path
 	meant    map[string]bool  // key paths that misspelt keys were most likely meant to be
@@ -75,6 +76,20 @@ func (d *Decoder) WrongAt(p Place, path, problem, right string) {
 	d.mistakes = append(d.mistakes, e)
 	if d.err == nil {
 		d.err = e
+	}
+}
+
+// Refer refuses a name at path that is none of the known ones, which the document gives at the key path from. Where none of them is near, right is
+// what would be right, "" for one of them. It is for the end of decoding: such a mistake is told beside all others, unless one of those leaves
+// open which names there are.
+func (d *Decoder) Refer(path, name, problem, right, from string, known []string) {
+	open := d.meant[from] || slices.Contains(known, "") || slices.ContainsFunc(d.mistakes, func(e *Error) bool { return e.Key == from })
+	if name != "" && !open && !slices.Contains(known, name) {
+		if right == "" || Nearest(name, known) != "" {
+			right = Meant(name, known)
+		}
+		d.each(func() { d.Refuse(path, fmt.Sprintf("%q %s", Clip(name), problem), right) })
+		d.dangling++
 	}
 }
 
@@ -189,6 +204,8 @@ func (d *Decoder) List(path string, n *Node, entry func(path string, n *Node)) {
 	switch {
 	case n.Kind == Scalar:
 		d.Wrong(n, path, "must be a list: ["+Clip(n.Text)+"]", "")
+	case n.Kind == Mapping && len(n.Fields) > 0:
+		d.Wrong(n, path, "is a mapping, and must be a list", fmt.Sprintf("with a dash before each entry: - %s: ...", Clip(n.Fields[0].Key)))
 	case n.Kind != Sequence:
 		d.Wrong(n, path, "is "+n.Kind.String(), "a list")
 	}

@@ -15,7 +15,8 @@ func Load[C any](path string, rules Rules, decode Decode[C], checks ...func(*Dec
 
 // ParseAs is Load of a content that is there already; name stands for the file in messages. It returns a C or an *Error, never both.
 //
-// Each check looks at a C that everything before has found valid, and refuses at the decoder what is wrong across the document.
+// Each check looks at a C that was decoded without a mistake but names that Refer has refused, and refuses at the decoder what is wrong across
+// the document, or with the files that it names.
 func ParseAs[C any](name string, data []byte, rules Rules, decode Decode[C], checks ...func(*Decoder, *C)) (*C, error) {
 	root, err := Parse(name, data, rules)
 	if err != nil {
@@ -23,12 +24,11 @@ func ParseAs[C any](name string, data []byte, rules Rules, decode Decode[C], che
 	}
 	d := NewDecoder(name)
 	c := decode(d, root)
-	for _, check := range checks {
-		if d.Err() != nil {
-			break
-		}
+	if len(d.mistakes) == d.dangling {
 		d.across = true
-		check(d, c)
+		for _, check := range checks {
+			check(d, c)
+		}
 	}
 	if err := d.Err(); err != nil {
 		return nil, err

@@ -22,6 +22,9 @@ func Meant(got string, names []string) string {
 	if best := Nearest(got, names); best != "" {
 		return fmt.Sprintf("did you mean %s?", best)
 	}
+	if len(names) == 0 {
+		return "there are none"
+	}
 	if len(names) > mostNames {
 		return fmt.Sprintf("one of %s and %d more", strings.Join(names[:mostNames], ", "), len(names)-mostNames)
 	}
@@ -42,26 +45,29 @@ func Nearest(got string, names []string) string {
 	return best
 }
 
-// editDistance is Levenshtein's, on bytes; a long a is far from every name and is not worth the time.
+// editDistance counts letters that are inserted, left out or replaced, and neighbours that are swapped, on bytes. A long a is far from every name
+// and is not worth the time.
 func editDistance(a, b string) int {
 	if len(a) > 64 {
 		return len(a)
 	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		for j := range rows[i] {
+			switch {
+			case i == 0 || j == 0:
+				rows[i][j] = i + j
+				continue
+			case a[i-1] == b[j-1]:
+				rows[i][j] = rows[i-1][j-1]
+			default:
+				rows[i][j] = 1 + min(rows[i-1][j-1], rows[i-1][j], rows[i][j-1])
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j+1]+1, row[j]+1)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], 1+rows[i-2][j-2])
+			}
 		}
 	}
-	return row[len(b)]
+	return rows[len(a)][len(b)]
 }

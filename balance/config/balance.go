@@ -83,6 +83,7 @@ func (d *decoder) config(root *node, file string) *Config {
 	})
 	d.Require("", root, "links")
 	d.inherit(cfg)
+	d.checkReferences(cfg)
 	return cfg
 }
 

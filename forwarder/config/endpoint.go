@@ -98,7 +98,9 @@ func (d *decoder) endpoint(path string, n *node, listen bool) Endpoint {
 		}
 	default:
 		right := asOVS[method]
-		if right == "" {
+		if near := document.Nearest(method, []string{"tcp", "tls", "unix"}); right == "" && near != "" {
+			right = document.Meant(method, []string{near})
+		} else if right == "" {
 			right = "tcp:HOST:PORT, tls:HOST:PORT or unix:PATH"
 		}
 		d.WrongText(n, path, s, "is not an endpoint", right)

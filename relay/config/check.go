@@ -113,24 +113,23 @@ func (d *decoder) checkPeers(cfg *Config, own []listening) {
 }
 
 func (d *decoder) checkVia(cfg *Config, path string, e *Entry) {
+	for i, name := range e.Via {
+		if name == cfg.Name {
+			d.Refuse(fmt.Sprintf("%s.via[%d]", path, i), fmt.Sprintf("%q is this relay itself", name), "the relays after it")
+		}
+	}
+}
+
+// checkReferences refuses a first relay that is not a peer. Those behind it are peers of the relay before them, which knows them.
+func (d *decoder) checkReferences(cfg *Config) {
 	peers := make([]string, len(cfg.Peers))
 	for i, p := range cfg.Peers {
 		peers[i] = p.Name
 	}
-	for i, name := range e.Via {
-		at := fmt.Sprintf("%s.via[%d]", path, i)
-		if name == cfg.Name {
-			d.Refuse(at, fmt.Sprintf("%q is this relay itself", name), "the relays after it")
+	for i, e := range cfg.Entries {
+		if len(e.Via) > 0 && e.Via[0] != cfg.Name {
+			d.Refer(fmt.Sprintf("entries[%d].via[0]", i), e.Via[0], "is not a peer", "peers: [{name: "+e.Via[0]+", address: ...}]", "peers", peers)
 		}
-		// Those behind the first are peers of the relay before them, which knows them.
-		if i > 0 || slices.Contains(peers, name) {
-			continue
-		}
-		right := "peers: [{name: " + name + ", address: ...}]"
-		if near := document.Nearest(name, peers); near != "" {
-			right = fmt.Sprintf("did you mean %s?", near)
-		}
-		d.Refuse(at, fmt.Sprintf("%q is not a peer", name), right)
 	}
 }
 

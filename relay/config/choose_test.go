@@ -51,7 +51,7 @@ func TestChooseRefuses(t *testing.T) {
 	choose := func(text string) string { return name + "choose: {" + text + "}\n" }
 	tests := []struct{ name, old, new, want string }{
 		{"one relay that is no list", via, "via: there", `f:7:68: entries[0].via: "there" is not a list of relays ([there], or auto)`},
-		{"a mapping", via, "via: {auto: 1}", `f:7:69: entries[0].via: is a mapping (a list)`},
+		{"a mapping", via, "via: {auto: 1}", `f:7:69: entries[0].via: is a mapping, and must be a list (with a dash before each entry: - auto: ...)`},
 		{"clients' addresses", via, "via: auto, client_address: transparent",
 			`f:7:90: entries[0].client_address: needs servers' way back to lead over the last relay, and via: auto takes now this one and now that ` +
 				`(via: [...], or another client_address)`},

@@ -96,6 +96,7 @@ func (d *decoder) config(root *node) *Config {
 	for i := range cfg.Peers {
 		d.inherit(fmt.Sprintf("peers[%d]", i), &cfg.Peers[i].Credentials, &credentials)
 	}
+	d.checkReferences(cfg)
 	return cfg
 }
 

@@ -1,6 +1,9 @@
 package config
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -36,5 +39,30 @@ f:5:67: peers[0].start.most: is not a key (did you mean max?)`,
 		if _, err := Parse("f", []byte(text)); err == nil || err.Error() != want {
 			t.Errorf("%s: got\n%v\nwant\n%s", text, err, want)
 		}
+	}
+}
+
+// TestAllAtOnce: misspelt names, what contradicts itself, and files that are not there are told together.
+func TestAllAtOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "f")
+	text := `name: frankfurt
+credentials: {security: plaintext, secret_file: /nonexistent/secret}
+peers: [{name: mumbai, address: "203.0.113.7:7000"}]
+entries:
+  - {mode: socks5, listen: "127.0.0.1:1080", via: [mumbay]}
+  - {mode: plain, listen: "127.0.0.1:1080", destination: "198.51.100.5:80", via: [tokyo]}
+`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Load(file)
+	want := strings.Join([]string{
+		file + `:2:49: credentials.secret_file: "/nonexistent/secret": no such file or directory`,
+		file + `:5:52: entries[0].via[0]: "mumbay" is not a peer (did you mean mumbai?)`,
+		file + `:6:27: entries[1].listen: 127.0.0.1:1080 is entries[0].listen already (an address or a port of its own)`,
+		file + `:6:83: entries[1].via[0]: "tokyo" is not a peer (peers: [{name: tokyo, address: ...}])`,
+	}, "\n")
+	if fmt.Sprint(err) != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}
 }

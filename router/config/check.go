@@ -15,7 +15,7 @@ func (d *decoder) crossCheck(cfg *Config) {
 	for i := range cfg.Pools {
 		pools[cfg.Pools[i].Name] = &cfg.Pools[i]
 	}
-	vips := d.checkVIPs(cfg, pools)
+	vips := d.checkVIPs(cfg)
 	d.checkSurrogates(cfg, vips)
 	if d.Err() != nil {
 		return
@@ -25,11 +25,20 @@ func (d *decoder) crossCheck(cfg *Config) {
 	cfg.Warnings = d.Warnings()
 }
 
-func (d *decoder) checkVIPs(cfg *Config, pools map[string]*Pool) map[netip.AddrPort]string {
+// checkPools refuses routes to pools that there are not.
+func (d *decoder) checkPools(cfg *Config) {
 	names := make([]string, len(cfg.Pools))
 	for i, p := range cfg.Pools {
 		names[i] = p.Name
 	}
+	for i, v := range cfg.VIPs {
+		for j, r := range v.Routes {
+			d.Refer(fmt.Sprintf("vips[%d].routes[%d].pool", i, j), r.Pool, "is not a pool", "", "pools", names)
+		}
+	}
+}
+
+func (d *decoder) checkVIPs(cfg *Config) map[netip.AddrPort]string {
 	vips := make(map[netip.AddrPort]string, len(cfg.VIPs))
 	for i, v := range cfg.VIPs {
 		path := fmt.Sprintf("vips[%d]", i)
@@ -40,10 +49,6 @@ func (d *decoder) checkVIPs(cfg *Config, pools map[string]*Pool) map[netip.AddrP
 		vips[v.Address] = path
 		for j, r := range v.Routes {
 			at := fmt.Sprintf("%s.routes[%d]", path, j)
-			if pools[r.Pool] == nil {
-				d.Refuse(at+".pool", fmt.Sprintf("%q is not a pool", document.Clip(r.Pool)),
-					document.Meant(r.Pool, names))
-			}
 			if k := slices.IndexFunc(v.Routes[:j], func(earlier Route) bool { return covers(earlier.Match, r.Match) }); k >= 0 {
 				d.WrongAt(d.Place(at), at, fmt.Sprintf("is never reached: the route on line %d matches all that this one does", v.Routes[k].Line),
 					"the more special route first")

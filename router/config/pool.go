@@ -106,6 +106,10 @@ func (d *decoder) zone(path string, n *node) Zone {
 
 // zones checks the zones against the pool's surrogates and puts the longest prefixes first.
 func (d *decoder) zones(path string, n *node, p *Pool) {
+	names := make([]string, len(p.Surrogates))
+	for i, s := range p.Surrogates {
+		names[i] = s.Name
+	}
 	seen := make(map[netip.Prefix]bool, len(p.Nearest))
 	for i, z := range p.Nearest {
 		at := fmt.Sprintf("%s.nearest[%d]", path, i)
@@ -113,21 +117,11 @@ func (d *decoder) zones(path string, n *node, p *Pool) {
 			d.Wrong(n, at+".prefix", z.Prefix.String()+" is there twice", "")
 		}
 		seen[z.Prefix] = true
-		for _, name := range z.Surrogates {
-			if !slices.ContainsFunc(p.Surrogates, func(s Surrogate) bool { return s.Name == name }) {
-				d.Wrong(n, at+".surrogates", fmt.Sprintf("%q is not a surrogate of this pool", document.Clip(name)), surrogateMeant(name, p))
-			}
+		for j, name := range z.Surrogates {
+			d.Refer(fmt.Sprintf("%s.surrogates[%d]", at, j), name, "is not a surrogate of this pool", "", path+".surrogates", names)
 		}
 	}
 	slices.SortStableFunc(p.Nearest, func(a, b Zone) int { return b.Prefix.Bits() - a.Prefix.Bits() })
-}
-
-func surrogateMeant(name string, p *Pool) string {
-	names := make([]string, len(p.Surrogates))
-	for i, s := range p.Surrogates {
-		names[i] = s.Name
-	}
-	return document.Meant(name, names)
 }
 
 func (d *decoder) legs(path string, n *node, out *Legs) {

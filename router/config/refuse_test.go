@@ -71,7 +71,7 @@ func TestParseRefuses(t *testing.T) {
 		// VIPs.
 		{"no address", "address: \"10.9.9.9:80\"\n    ", "", `f:2:5: vips[0].address: is missing`},
 		{"no interfaces for handoff", "    " + eth + "\n", "", `f:2:5: vips[0].interfaces: is missing`},
-		{"address without port", "10.9.9.9:80", "10.9.9.9", `f:2:14: vips[0].address: "10.9.9.9" is not address:port (such as "192.0.2.7:443" or "[2001:db8::7]:443")`},
+		{"address without port", "10.9.9.9:80", "10.9.9.9", `f:2:14: vips[0].address: "10.9.9.9" has no port (such as "10.9.9.9:443")`},
 		{"address with a name", "10.9.9.9:80", "localhost:80", `f:2:14: vips[0].address: "localhost:80" has a host name, and names are not looked up (such as "192.0.2.7:443" or "[2001:db8::7]:443")`},
 		{"address unquoted", `"10.9.9.9:80"`, "[2001:db8::9]", `f:2:14: vips[0].address: is a list (a single value; quote it when it begins with [ or {)`},
 		{"port 0", "10.9.9.9:80", "10.9.9.9:0", `f:2:14: vips[0].address: "10.9.9.9:0" has port 0 (a port from 1 to 65535)`},
@@ -128,7 +128,7 @@ func TestParseRefuses(t *testing.T) {
 		{"nearest without zones", "    surrogates:", inPool("    policy: nearest"), `f:8:5: pools.default.nearest: is missing (policy nearest needs its list of {prefix, surrogates})`},
 		{"prefix with host bits", "    surrogates:", inPool("    policy: nearest\n    nearest: [{prefix: 10.1.2.3/8, surrogates: [s1]}]"), `f:9:24: pools.default.nearest[0].prefix: "10.1.2.3/8" has bits set after its length (10.0.0.0/8)`},
 		{"prefix without length", "    surrogates:", inPool("    policy: nearest\n    nearest: [{prefix: 10.1.2.3, surrogates: [s1]}]"), `f:9:24: pools.default.nearest[0].prefix: "10.1.2.3" has no length (10.1.2.3/32)`},
-		{"zone of a stranger", "    surrogates:", inPool("    policy: nearest\n    nearest: [{prefix: 10.0.0.0/8, surrogates: [s2]}]"), `f:8:5: pools.default.nearest[0].surrogates: "s2" is not a surrogate of this pool (did you mean s1?)`},
+		{"zone of a stranger", "    surrogates:", inPool("    policy: nearest\n    nearest: [{prefix: 10.0.0.0/8, surrogates: [s2]}]"), `f:9:49: pools.default.nearest[0].surrogates[0]: "s2" is not a surrogate of this pool (did you mean s1?)`},
 		{"zone twice", "    surrogates:", inPool("    policy: nearest\n    nearest: [{prefix: 10.0.0.0/8, surrogates: [s1]}, {prefix: 10.0.0.0/8, surrogates: [s1]}]"), `f:8:5: pools.default.nearest[1].prefix: 10.0.0.0/8 is there twice`},
 		{"min above max", "    surrogates:", inPool("    legs: {min: 9, max: 8}"), `f:8:12: pools.default.legs.min: 9 is above max, which is 8 (min at most max)`},
 		{"no legs", "    surrogates:", inPool("    legs: {max: 0}"), `f:8:17: pools.default.legs.max: "0" is out of range (a whole number from 1 to 60000)`},

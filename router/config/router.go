@@ -42,6 +42,7 @@ func (d *decoder) config(root *node) *Config {
 		{Name: "pools", Decode: func(path string, n *node) { cfg.Pools = d.pools(path, n) }},
 	})
 	d.Require("", root, "vips", "pools")
+	d.checkPools(cfg)
 	return cfg
 }
 

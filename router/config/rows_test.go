@@ -27,6 +27,17 @@ func TestWhatToWrite(t *testing.T) {
 		"a misspelt pool": {vip("{pool: vdeo}") + pools, `f:5:16: vips[0].routes[0].pool: "vdeo" is not a pool (did you mean video?)`},
 		"a misspelt policy": {vip("{pool: video}") + "pools:\n  video: {policy: roundrobin, surrogates: [{name: s1, address: \"10.2.1.2:80\"}]}\n",
 			`f:7:19: pools.video.policy: "roundrobin" is not a policy (did you mean round-robin?)`},
+		"IPv6 without brackets": {vip("{pool: video}") + "pools:\n  video: {surrogates: [{name: s1, address: \"2001:db8::1:80\"}]}\n",
+			`f:7:44: pools.video.surrogates[0].address: "2001:db8::1:80" is an IPv6 address without brackets (with a port it is written "[2001:db8::7]:443")`},
+		"a mapping for a list": {"vips: {address: \"10.9.9.9:80\", interfaces: [eth0], routes: [{pool: video}]}\n" + pools,
+			"f:1:8: vips: is a mapping, and must be a list (with a dash before each entry: - address: ...)"},
+		"misspelt names beside others": {"limits: {sessions: many}\n" + vip("{pool: vdeo}") +
+			"pools:\n  video:\n    policy: nearest\n    nearest: [{prefix: 10.0.0.0/8, surrogates: [s2]}]\n    surrogates: [{name: s1, address: \"10.2.1.2:80\", weight: -1}]\n", strings.Join([]string{
+			`f:1:20: limits.sessions: "many" is out of range (a whole number from 1 to 16777216)`,
+			`f:6:16: vips[0].routes[0].pool: "vdeo" is not a pool (did you mean video?)`,
+			`f:10:49: pools.video.nearest[0].surrogates[0]: "s2" is not a surrogate of this pool (did you mean s1?)`,
+			`f:11:61: pools.video.surrogates[0].weight: "-1" is out of range (a whole number from 0 to 256)`,
+		}, "\n")},
 		"three mistakes": {"limits: {sessions: many}\n" + vip("{pool: video, poool: x}") + "pools:\n  video: {surrogates: [{name: s1, address: x}]}\n", strings.Join([]string{
 			`f:1:20: limits.sessions: "many" is out of range (a whole number from 1 to 16777216)`,
 			"f:6:23: vips[0].routes[0].poool: is not a key (did you mean pool?)",

@@ -236,6 +236,11 @@ func TestMap(t *testing.T) {
 	a.touch("alive", true)
 	f.answered(1, "a")
 
+	_, err := f.control.AnycastInstruct(t.Context(), api.AnycastInstruction{Kind: "drain", Site: "c"})
+	if want := `site "c": not found (one of a, b)`; err == nil || err.Error() != want {
+		t.Errorf("drain of a site that there is not: %v, want %s", err, want)
+	}
+
 	// An operator drains b at the planner.
 	if _, err := f.control.AnycastInstruct(t.Context(), api.AnycastInstruction{Kind: "drain", Site: "b"}); err != nil {
 		t.Fatal(err)

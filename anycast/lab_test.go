@@ -40,7 +40,7 @@ func TestDrainMovesTheRoute(t *testing.T) {
 	n.shown(a, "BGP.as_path: 64512\n")
 	b.mustInstruct("drain")
 	n.answers("a")
-	if err := b.instruct(api.AnycastInstruction{Kind: "level", Level: "nonsense"}); !errors.Is(err, api.ErrInvalid) {
+	if err := b.instruct(api.AnycastInstruction{Kind: "level", Level: "dran"}); !errors.Is(err, api.ErrInvalid) || !strings.Contains(err.Error(), "(did you mean drain?)") {
 		t.Errorf("an unknown level: %v", err)
 	}
 	if err := b.instruct(api.AnycastInstruction{Kind: "drain", Site: "paris"}); !errors.Is(err, api.ErrNotFound) {

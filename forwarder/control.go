@@ -8,6 +8,7 @@ import (
 
 	"baton/api"
 	"baton/daemon"
+	"baton/document"
 	"baton/forwarder/model"
 	"baton/forwarder/ports"
 	"baton/forwarder/trace"
@@ -122,6 +123,18 @@ func (f *Forwarder) endpoints() []api.ForwarderEndpoint {
 	return out
 }
 
+// portNames are how ports are named in a request: by interface, or LOCAL.
+func portNames(list []openflow.Port) []string {
+	names := make([]string, len(list))
+	for i, p := range list {
+		names[i] = p.Name
+		if p.No == openflow.PortLocal {
+			names[i] = p.No.String()
+		}
+	}
+	return names
+}
+
 // trace says what would become of a packet.
 func (f *Forwarder) trace(r api.ForwarderTraceRequest) (api.ForwarderTrace, error) {
 	if len(r.Frame) < packet.EthernetSize {
@@ -146,7 +159,7 @@ func (f *Forwarder) trace(r api.ForwarderTraceRequest) (api.ForwarderTrace, erro
 		}
 	}
 	if in == openflow.PortAny {
-		return api.ForwarderTrace{}, fmt.Errorf("%w: there is no port %q", api.ErrInvalid, r.InPort)
+		return api.ForwarderTrace{}, fmt.Errorf("%w: there is no port %q (%s)", api.ErrInvalid, r.InPort, document.Meant(r.InPort, portNames(list)))
 	}
 	o.DropFragments = f.dropFragments
 	return trace.Run(o, in, r.Frame), nil

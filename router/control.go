@@ -11,6 +11,7 @@ import (
 	"baton/api"
 	"baton/daemon"
 	kernel "baton/datapath/router"
+	"baton/document"
 	"baton/router/config"
 	"baton/router/explain"
 	"baton/router/health"
@@ -146,13 +147,23 @@ func (r *Router) surrogateStatus(s *state, sg *config.Surrogate, id uint16) (api
 func (r *Router) drain(d api.RouterDrainRequest) (api.RouterDrainResult, error) {
 	if err := r.health.Drain(d.Surrogate, !d.Undo); err != nil {
 		if errors.Is(err, health.ErrUnknown) {
-			return api.RouterDrainResult{}, fmt.Errorf("surrogate %q: %w", d.Surrogate, api.ErrNotFound)
+			return api.RouterDrainResult{}, fmt.Errorf("surrogate %q: %w (%s)", d.Surrogate, api.ErrNotFound, document.Meant(d.Surrogate, surrogateNames(r.current().cfg)))
 		}
 		return api.RouterDrainResult{}, err
 	}
 	id := r.current().ids[d.Surrogate]
 	counted, err := r.legs.Count(id)
 	return api.RouterDrainResult{Surrogate: d.Surrogate, Draining: !d.Undo, Sessions: counted.Active}, err
+}
+
+func surrogateNames(cfg *config.Config) []string {
+	var names []string
+	for _, p := range cfg.Pools {
+		for _, s := range p.Surrogates {
+			names = append(names, s.Name)
+		}
+	}
+	return names
 }
 
 func (r *Router) explain(q api.RouterQuestion) (api.RouterExplanation, error) {

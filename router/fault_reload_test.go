@@ -261,6 +261,10 @@ func TestDrain(t *testing.T) {
 			t.Fatalf("baton %v: %s%v", args, out, err)
 		}
 	}
+	out, err := n.baton(t.Context(), "router", "backend", "drain", "c", "--control", r.socket)
+	if err == nil || !strings.Contains(out+err.Error(), `surrogate "c": not found (one of a, b)`) {
+		t.Errorf("drain of a surrogate that there is not: %s%v", out, err)
+	}
 	baton("drain", "a")
 	if a := r.surrogate("a"); !a.Draining || !a.Up || a.Sessions == 0 {
 		t.Errorf("status: %+v, want it draining, up, with sessions", a)

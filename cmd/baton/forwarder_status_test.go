@@ -153,7 +153,7 @@ control: `+socket+"\n")
 		t.Error(out)
 	}
 	if _, stderr, code := baton(t, t.TempDir(), "forwarder", "trace", "--control", socket, "--in-port", "9", "tcp_dst=80"); code != cli.Usage ||
-		!strings.Contains(stderr, `there is no port "9"`) {
+		stderr != "baton: there is no port \"9\" (one of p1, p2, none, LOCAL)\n" {
 		t.Errorf("a port that there is not: %d %s", code, stderr)
 	}
 	if s, err = client.Forwarder(t.Context()); err != nil || s.Packets["forwarded"] < before {

@@ -187,11 +187,7 @@ nothing, and makes exit status 2. ` + p.reloads,
 	}, func(ctx context.Context, client *api.Client, format *cli.Format, _ []string) error {
 		result, err := client.Reload(ctx)
 		if errors.Is(err, api.ErrConflict) || errors.Is(err, api.ErrInvalid) {
-			why := err.Error()
-			for _, kind := range []error{api.ErrConflict, api.ErrInvalid} { // which says nothing more
-				why = strings.TrimPrefix(why, kind.Error()+": ")
-			}
-			return cli.Usagef("the new configuration was refused, the old one stays in force: %s", why)
+			return cli.Usagef("the new configuration was refused, the old one stays in force: %s", reason(err))
 		}
 		if err != nil {
 			return err

@@ -68,10 +68,8 @@ func (k known) configure(cfg *config.Config) (known, error) {
 		}
 		number, err := userNumber(r.Application.User)
 		if err != nil {
-			return k, &config.Error{
-				File: cfg.File, Line: r.Line, Key: fmt.Sprintf("rules[%d].application.user", i),
-				Problem: fmt.Sprintf("%q is not a user of this host", r.Application.User), Right: "a name that id prints, or a number",
-			}
+			return k, cfg.Places.Wrong(fmt.Sprintf("rules[%d].application.user", i), fmt.Sprintf("%q is not a user of this host", r.Application.User),
+				"a user's name or number: see getent passwd")
 		}
 		next.users[r.Application.User] = number
 	}

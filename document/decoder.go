@@ -124,6 +124,29 @@ func (d *Decoder) Place(path string) Place {
 	}
 }
 
+// Places are where the values of a document stand, for whoever has a configuration and no decoder. The zero value is of no document.
+type Places struct{ of *Decoder }
+
+// Places gives those of the document.
+func (d *Decoder) Places() Places { return Places{d} }
+
+// Wrong is a mistake at the value of a key path, or at what holds it.
+func (p Places) Wrong(path, problem, right string) *Error {
+	e := p.At(path).wrong(path, problem, right)
+	if p.of != nil {
+		e.File = p.of.file
+	}
+	return e
+}
+
+// At is where the value of a key path stands, or else what holds it.
+func (p Places) At(path string) Place {
+	if p.of == nil {
+		return Place{1, 1}
+	}
+	return p.of.Place(path)
+}
+
 // Given tells whether the document has a value at the key path.
 func (d *Decoder) Given(path string) bool {
 	_, given := d.places[path]

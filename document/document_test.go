@@ -365,3 +365,24 @@ func TestChecksTellAll(t *testing.T) {
 		}
 	}
 }
+
+// TestPlaces: mistakes that are found when a configuration is used are at their places, too.
+func TestPlaces(t *testing.T) {
+	root, err := Parse("f", []byte("words: [a, b]\n"), rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := NewDecoder("f")
+	decode(d, root)
+	p := d.Places()
+	got := JoinErrors([]*Error{p.Wrong("words[1]", "is odd", "even"), p.Wrong("words[0].x", "is late", "")})
+	if want := "f:1:9: words[0].x: is late\nf:1:12: words[1]: is odd (even)"; fmt.Sprint(got) != want {
+		t.Errorf("got\n%v\nwant\n%s", got, want)
+	}
+	if err := JoinErrors(nil); err != nil {
+		t.Errorf("an error of no mistakes: %v", err)
+	}
+	if got := (Places{}).Wrong("a", "is odd", "").Error(); got != ":1:1: a: is odd" {
+		t.Errorf("of no document: %s", got)
+	}
+}

@@ -24,6 +24,14 @@ type Error struct {
 // mostMistakes is how many are told of one document: those of the next lines may follow from them.
 const mostMistakes = 20
 
+// JoinErrors makes one error of mistakes, nil of none.
+func JoinErrors(mistakes []*Error) error {
+	if len(mistakes) == 0 {
+		return nil
+	}
+	return together(mistakes)
+}
+
 // together makes one error of the mistakes of a document, of which there is one at least.
 func together(mistakes []*Error) *Error {
 	sorted := slices.Clone(mistakes)

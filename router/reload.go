@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"baton/api"
+	"baton/document"
 	"baton/router/config"
 	"baton/router/explain"
 )
@@ -36,15 +37,14 @@ func (r *Router) reload() (api.ReloadResult, error) {
 		return api.ReloadResult{}, err
 	}
 	if fixed := fixedAtStart(old.cfg, cfg); fixed != "" {
-		return api.ReloadResult{}, fmt.Errorf("%s: %s takes effect only at a restart", cfg.File, fixed)
+		return api.ReloadResult{}, cfg.Places.Wrong(fixed, "takes effect at a restart only", "")
 	}
 	if err := Check(cfg); err != nil {
 		return api.ReloadResult{}, err
 	}
 	for _, p := range cfg.Pools {
 		if 2*p.Legs.Max > r.queued {
-			return api.ReloadResult{}, fmt.Errorf("%s:%d: pools.%s.legs.max: more than %d takes effect only at a restart",
-				cfg.File, p.Line, p.Name, r.queued/2)
+			return api.ReloadResult{}, cfg.Places.Wrong(document.Join("pools", p.Name)+".legs.max", fmt.Sprintf("more than %d takes effect at a restart only", r.queued/2), "")
 		}
 	}
 	mtu, err := smallestMTU(cfg)
@@ -92,8 +92,12 @@ func (r *Router) enforce(s *state, mtu int) error {
 // fixedAtStart names a setting that a running router cannot change.
 func fixedAtStart(old, next *config.Config) string {
 	switch {
-	case old.Listen != next.Listen:
-		return "control, metrics or state"
+	case old.Listen.Control != next.Listen.Control:
+		return "control"
+	case old.Listen.Metrics != next.Listen.Metrics:
+		return "metrics"
+	case old.Listen.State != next.Listen.State:
+		return "state"
 	case old.Limits != next.Limits:
 		return "limits"
 	}

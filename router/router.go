@@ -157,23 +157,6 @@ func queueSize(cfg *config.Config) int {
 	return 2 * most // dead entries stay in the queues for a while
 }
 
-func smallestMTU(cfg *config.Config) (int, error) {
-	mtu := 65535
-	for _, v := range cfg.VIPs {
-		for _, name := range v.Interfaces {
-			dev, err := net.InterfaceByName(name)
-			if err != nil {
-				return 0, fmt.Errorf("%s:%d: vips.interfaces: no interface %q on this host", cfg.File, v.Line, name)
-			}
-			mtu = min(mtu, dev.MTU)
-		}
-	}
-	if mtu == 65535 {
-		mtu = 1500
-	}
-	return mtu, nil
-}
-
 func targets(cfg *config.Config) []health.Target {
 	var out []health.Target
 	for i := range cfg.Pools {

@@ -53,7 +53,7 @@ type Config struct {
 	State    string // folder of what outlives a restart of the host: the bytes that count against caps
 	Warnings []string
 
-	places func(key string) document.Place
+	Places document.Places
 }
 
 // Link is an uplink.

@@ -38,15 +38,7 @@ func check(d *document.Decoder, cfg *Config) {
 		all.warn(cfg)
 	}
 	cfg.Warnings = d.Warnings()
-	cfg.places = d.Place
-}
-
-// At is where the value of a key stands in the file, or else what holds it.
-func (c *Config) At(key string) document.Place {
-	if c.places == nil {
-		return document.Place{Line: 1, Column: 1} // it was not read from a file
-	}
-	return c.places(key)
+	cfg.Places = d.Places()
 }
 
 // readUsers refuses users that this host does not have.

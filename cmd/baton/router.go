@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -69,7 +70,7 @@ func fitRouter(file string, have *checked) error {
 		return cli.UsageError{Err: err}
 	}
 	if err := router.CheckHost(cfg); err != nil {
-		have.Warnings = append(have.Warnings, err.Error())
+		have.Warnings = append(have.Warnings, strings.Split(err.Error(), "\n")...)
 	}
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"regexp"
 	"time"
+
+	"baton/document"
 )
 
 // Mode is how a VIP answers.
@@ -60,8 +62,9 @@ type Config struct {
 	Limits   Limits
 	Timeouts Timeouts
 	VIPs     []VIP
-	Pools    []Pool   // in the file's order
-	Warnings []string // one line each, of the same form as an error
+	Pools    []Pool          // in the file's order
+	Warnings []string        // one line each, of the same form as an error
+	Places   document.Places // of the values that messages name
 }
 
 // Listen says where the router itself can be talked to.

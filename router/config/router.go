@@ -24,6 +24,7 @@ const (
 func (d *decoder) config(root *node) *Config {
 	cfg := &Config{
 		File:     d.File(),
+		Places:   d.Places(),
 		Listen:   Listen{Control: defaultControl, State: defaultState},
 		Limits:   Limits{Sessions: defaultSessions, Pending: defaultPending},
 		Timeouts: Timeouts{Handshake: defaultHandshake, Idle: defaultIdle, Closing: defaultClosing},

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 
@@ -32,7 +33,9 @@ What they ask for by https passes in a tunnel, in which nothing can be resumed, 
 by --upgrade.`,
 		Example: `  baton get proxy --upgrade deb.debian.org   # then: http_proxy=http://127.0.0.1:8118/ apt-get update
   baton get proxy --listen 192.0.2.1:8118 --allow 192.0.2.0/24`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return getProxy(cmd.Context(), e, &o, &p) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.log.Failed(p.log.Logger(e.Err), getProxy(cmd.Context(), e, &o, &p))
+		},
 	}
 	f := c.Flags()
 	f.SortFlags = false
@@ -57,11 +60,12 @@ func getProxy(ctx context.Context, e cli.Env, o *getOptions, own *proxyOptions) 
 			return cli.UsageError{Err: err}
 		}
 	}
-	p := forward.Options{Client: j.options, Dialer: j.dialer, Upgrade: own.upgrade, Log: own.log.Logger(e.Err)}
-	p.Client.Lanes = 1 // what a request may keep in memory is bounded by that
+	log := own.log.Logger(e.Err)
 	if o.silent {
-		p.Log = nil
+		log = slog.New(slog.DiscardHandler)
 	}
+	p := forward.Options{Client: j.options, Dialer: j.dialer, Upgrade: own.upgrade, Log: log}
+	p.Client.Lanes = 1 // what a request may keep in memory is bounded by that
 	for _, text := range own.allow {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
@@ -76,8 +80,6 @@ func getProxy(ctx context.Context, e cli.Env, o *getOptions, own *proxyOptions) 
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	if !o.silent {
-		fmt.Fprintf(e.Err, "proxy on http://%s\n", l.Addr())
-	}
+	log.Info("ready", "proxy", "http://"+l.Addr().String())
 	return forward.New(p).Serve(ctx, l)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"baton/cmd/cli"
+	"baton/cmd/cli/clitest"
 )
 
 // said runs a command inside of the test.
@@ -86,34 +86,7 @@ func find(t *testing.T, c *cobra.Command, name string) *cobra.Command {
 
 // TestHelp: every command says in a line what it does, has an example, and examples are commands that there are.
 func TestHelp(t *testing.T) {
-	root := tree(cli.Env{})
-	command := regexp.MustCompile(`(?m)^  (baton [^|#;\n]*)`)
-	var each func(*cobra.Command)
-	each = func(c *cobra.Command) {
-		if c.Short == "" || strings.HasSuffix(c.Short, ".") || !strings.HasPrefix(c.Example, "  ") {
-			t.Errorf("%s: short %q, example %q", c.CommandPath(), c.Short, c.Example)
-		}
-		for _, m := range command.FindAllStringSubmatch(c.Example, -1) {
-			words := strings.Fields(m[1])[1:]
-			found, rest, err := root.Find(words)
-			if err != nil || found.HasSubCommands() && found.Name() != "get" {
-				t.Errorf("%s: the example %q is no command: %v", c.CommandPath(), m[1], err)
-				continue
-			}
-			for _, word := range rest {
-				name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
-				switch {
-				case strings.HasPrefix(word, "--") && found.Flags().Lookup(name) == nil,
-					!strings.HasPrefix(word, "--") && len(name) == 1 && word != name && found.Flags().ShorthandLookup(name) == nil:
-					t.Errorf("%s: the example %q has a flag that there is not: %s", c.CommandPath(), m[1], word)
-				}
-			}
-		}
-		for _, sub := range c.Commands() {
-			each(sub)
-		}
-	}
-	each(root)
+	clitest.Help(t, tree(cli.Env{}))
 	for _, args := range [][]string{{"--help"}, {"router", "--help"}, {"router", "run", "--help"}, {"help", "anycast", "level"}, {"get", "--help"}} {
 		if status, out, errs := said(t, args...); status != 0 || errs != "" || !strings.Contains(out, "Examples:") {
 			t.Errorf("%v: status %d, %s%s", args, status, out, errs)

@@ -203,6 +203,12 @@ func TestHostStatus(t *testing.T) {
 	if found, err := running(t.Context(), nil); err != nil || len(found) != 0 {
 		t.Errorf("%v, %v", found, err)
 	}
+	if here, err := running(t.Context(), parts()); err == nil && len(here) == 0 {
+		status, _, errs := said(t, "status")
+		if want := "baton: no part of Baton runs here; to start one: systemctl start baton-router, or "; status != cli.Failure || !strings.HasPrefix(errs, want) {
+			t.Errorf("status %d, %q, want %q", status, errs, want)
+		}
+	}
 }
 
 // TestCleanup: it is refused while the daemon runs; a stale socket goes; where nothing is left that is said.

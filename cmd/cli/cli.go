@@ -53,7 +53,7 @@ func Run(ctx context.Context, e Env, root *cobra.Command, args []string) int {
 	root.SetArgs(args)
 	root.SetOut(e.Out)
 	root.SetErr(e.Err)
-	root.SetHelpCommand(helpCommand())
+	root.SetHelpCommand(helpCommand(root))
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd(args...)
 	prepare(root)

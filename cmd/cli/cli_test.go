@@ -73,6 +73,7 @@ func TestCompletion(t *testing.T) {
 		want string
 	}{
 		{[]string{"completion", "bash"}, "# bash completion"},
+		{[]string{"completion", "zsh", "--help"}, `prog completion zsh > "${fpath[1]}/_prog"`},
 		{[]string{cobra.ShellCompRequestCmd, "group", ""}, "do\n"},
 		{[]string{cobra.ShellCompRequestCmd, "group", "do", "-o", ""}, "table\nwide\njson\nyaml\n"},
 	} {

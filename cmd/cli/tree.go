@@ -23,9 +23,15 @@ func prepare(c *cobra.Command) {
 	if isGroup(c) {
 		c.Args = cobra.ArbitraryArgs // see misled
 	}
-	if c.Name() == "completion" {
-		c.Example = "  " + c.CommandPath() + " bash > /etc/bash_completion.d/" + c.Root().Name()
+	if shell, ok := completions[c.Name()]; ok && c.Example == "" {
+		c.Example = "  " + c.Root().Name() + " completion " + strings.ReplaceAll(shell, "NAME", c.Root().Name())
 	}
+}
+
+// completions are examples of cobra's commands, by their names.
+var completions = map[string]string{
+	"completion": "bash > /etc/bash_completion.d/NAME", "bash": "bash > /etc/bash_completion.d/NAME", "zsh": `zsh > "${fpath[1]}/_NAME"`,
+	"fish": "fish > ~/.config/fish/completions/NAME.fish", "powershell": "powershell | Out-String | Invoke-Expression",
 }
 
 // isGroup tells whether a command only holds others.
@@ -141,11 +147,11 @@ func either(all []string) string {
 }
 
 // helpCommand is cobra's, but that it refuses what it does not know.
-func helpCommand() *cobra.Command {
+func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND]...",
 		Short:   "Show the help of a command",
-		Example: "  baton help router run",
+		Example: "  " + root.Name() + " help " + names(root)[0],
 		RunE: func(c *cobra.Command, args []string) error {
 			of, rest, err := c.Root().Find(args)
 			if err != nil || of == nil {

@@ -27,9 +27,9 @@ func TestForwarderArrives(t *testing.T) {
 		Packets:  map[string]uint64{"forwarded": 9}, MegaflowsHit: 10, MicroflowsHit: 13, UpcallsLost: 11, CopiesLost: 12,
 	}
 	traced := ForwarderTrace{
-		Steps:  []ForwarderTraceStep{{1, "output:2"}},
-		Sent:   []ForwarderTraceSent{{"2", "eth2", []byte{1, 2}, true}},
-		Upcall: []ForwarderTraceUpcall{{"no_match", 3, 4, []byte{5}, false}}, Bridged: true, Stack: []byte{6},
+		Steps:   []ForwarderTraceStep{{1, "output:2"}},
+		Sent:    []ForwarderTraceSent{{"2", "eth2", []byte{1, 2}, true}},
+		Upcalls: []ForwarderTraceUpcall{{"no_match", 3, 4, []byte{5}, false}}, Bridged: true, Stack: []byte{6},
 	}
 	c := daemon(t, Backend{Part: ForwarderBackend{
 		Status: func(context.Context) (ForwarderStatus, error) { return forwarder, nil },

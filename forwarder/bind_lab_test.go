@@ -25,7 +25,7 @@ type family struct {
 	name, bits             string
 	etherType              uint64
 	src, dst               of.Field
-	inside, gateway        string
+	internal, gateway      string
 	host, router, far, out [2]string // by link: the host's address, its gateway's, the server's on that side, the router's there
 	server                 string
 	group                  of.GroupID
@@ -33,12 +33,12 @@ type family struct {
 
 var families = [2]family{
 	{
-		name: "ipv4", bits: "/32", etherType: 0x0800, src: of.FieldIPv4Src, dst: of.FieldIPv4Dst, inside: "192.0.0.2", gateway: "192.0.0.1",
+		name: "ipv4", bits: "/32", etherType: 0x0800, src: of.FieldIPv4Src, dst: of.FieldIPv4Dst, internal: "192.0.0.2", gateway: "192.0.0.1",
 		host: [2]string{"198.51.100.2", "203.0.113.2"}, router: [2]string{"198.51.100.1", "203.0.113.1"},
 		far: [2]string{"10.1.0.2", "10.2.0.2"}, out: [2]string{"10.1.0.1", "10.2.0.1"}, server: "192.0.2.80", group: 16,
 	},
 	{
-		name: "ipv6", bits: "/128", etherType: 0x86dd, src: of.FieldIPv6Src, dst: of.FieldIPv6Dst, inside: "64:ff9b:1::2", gateway: "64:ff9b:1::1",
+		name: "ipv6", bits: "/128", etherType: 0x86dd, src: of.FieldIPv6Src, dst: of.FieldIPv6Dst, internal: "64:ff9b:1::2", gateway: "64:ff9b:1::1",
 		host: [2]string{"2001:db8:1::2", "2001:db8:2::2"}, router: [2]string{"2001:db8:1::1", "2001:db8:2::1"},
 		far: [2]string{"fd00:1::2", "fd00:2::2"}, out: [2]string{"fd00:1::1", "fd00:2::1"}, server: "2001:db8:80::80", group: 17,
 	},
@@ -50,16 +50,16 @@ var gatewayMAC = packet.MAC{0x02, 0x42, 0x74}
 // narrow is the MTU of the way to the server behind the routers, which the host does not know.
 const narrow = 1300
 
-// linked is a host with two links, by which a server is reached, and with an inside: a veth pair that its default route goes to.
+// linked is a host with two links, by which a server is reached, and with an internal port: a veth pair that its default route goes to.
 //
 //	bal0 (192.0.0.2) ─ bal0p     eth0 ── isp0 ──┐
 //	      host                   eth1 ── isp1 ──┴── server (192.0.2.80)
 type linked struct {
 	*stage
-	server *lab.Host
-	inside *lab.Interface
-	links  [2]*lab.Link
-	isps   [2]*lab.Host
+	server   *lab.Host
+	internal *lab.Interface
+	links    [2]*lab.Link
+	isps     [2]*lab.Host
 }
 
 func newLinked(t *testing.T) *linked {
@@ -89,10 +89,10 @@ func newLinked(t *testing.T) *linked {
 	for _, f := range families {
 		l.server.Interface("lo").Address(f.server + f.bits)
 	}
-	l.inside = l.Link(lab.End{Host: l.node, Name: "bal0", Addrs: l.both(func(f *family) string { return mask(f.inside) })},
+	l.internal = l.Link(lab.End{Host: l.node, Name: "bal0", Addrs: l.both(func(f *family) string { return mask(f.internal) })},
 		lab.End{Host: l.node, Name: "bal0p"}, lab.LinkOptions{}).A
 	for _, f := range families {
-		l.node.Neighbour(l.inside, f.gateway, gatewayMAC[:])
+		l.node.Neighbour(l.internal, f.gateway, gatewayMAC[:])
 		l.node.Route("default", f.gateway)
 	}
 	return l
@@ -133,7 +133,7 @@ func (l *linked) tables() []of.Message {
 	list := []of.Message{
 		&of.GroupMod{Command: of.GroupAdd, Kind: of.GroupTypeIndirect, Group: 1, Buckets: []of.Bucket{{
 			WatchPort: of.PortAny, WatchGroup: of.GroupAny, Actions: []of.Action{
-				set(of.Match{}.MAC(of.FieldEthSrc, gatewayMAC)), set(of.Match{}.MAC(of.FieldEthDst, packet.MAC(l.inside.MAC))), output(1),
+				set(of.Match{}.MAC(of.FieldEthSrc, gatewayMAC)), set(of.Match{}.MAC(of.FieldEthDst, packet.MAC(l.internal.MAC))), output(1),
 			},
 		}}},
 		entry(0, 2, of.Match{}.Port(1).MAC(of.FieldEthDst, gatewayMAC), goTo(1)),
@@ -206,7 +206,7 @@ func (l *linked) dial(network string, f *family, port string) net.Conn {
 	l.must(err)
 	l.t.Cleanup(func() { c.Close() })
 	l.must(c.SetDeadline(time.Now().Add(patience)))
-	if from := netip.MustParseAddrPort(c.LocalAddr().String()).Addr().String(); from != f.inside {
+	if from := netip.MustParseAddrPort(c.LocalAddr().String()).Addr().String(); from != f.internal {
 		l.t.Fatalf("the socket is at %s", from)
 	}
 	return c
@@ -281,7 +281,7 @@ func TestBoundLinks(t *testing.T) {
 						t.Errorf("%s: a flow went from link %d to %d", network, links[i], got)
 					}
 				}
-				l.told(network, f, conns[:2], links)
+				l.traced(network, f, conns[:2], links)
 			}
 			l.refused(f)
 			for range 2 {
@@ -330,8 +330,8 @@ func (l *linked) shout(network string, c net.Conn, f *family) (link int) {
 	return link
 }
 
-// told: trace knows the flows of the host, and what answers them.
-func (l *linked) told(network string, f *family, conns []net.Conn, links []int) {
+// traced checks that trace knows the bound flows and their replies.
+func (l *linked) traced(network string, f *family, conns []net.Conn, links []int) {
 	l.t.Helper()
 	flags := ""
 	if network == "tcp" {
@@ -340,7 +340,7 @@ func (l *linked) told(network string, f *family, conns []net.Conn, links []int) 
 	for i, c := range conns {
 		own := netip.MustParseAddrPort(c.LocalAddr().String())
 		port, device := 2+links[i], fmt.Sprintf("eth%d", links[i])
-		known := l.trace("1", fmt.Sprintf("eth_dst=02:42:74:00:00:00,%s_src=%s,%s_dst=%s,%s_src=%d,%s_dst=7%s", f.name, f.inside, f.name, f.server,
+		known := l.trace("1", fmt.Sprintf("eth_dst=02:42:74:00:00:00,%s_src=%s,%s_dst=%s,%s_src=%d,%s_dst=7%s", f.name, f.internal, f.name, f.server,
 			network, own.Port(), network, flags))
 		answers := l.trace(device, fmt.Sprintf("%s_src=%s,%s_dst=%s,%s_src=7,%s_dst=%d%s", f.name, f.server, f.name, f.host[links[i]],
 			network, network, own.Port(), flags))
@@ -348,7 +348,7 @@ func (l *linked) told(network string, f *family, conns []net.Conn, links []int) 
 			network, network, own.Port(), flags))
 		for text, want := range map[string]string{
 			known:   fmt.Sprintf("the flow is bound to port %d (%s)", port, device),
-			answers: fmt.Sprintf("a reply to the flow from %v to %v: goes to %s", own, netip.AddrPortFrom(netip.MustParseAddr(f.server), 7), f.inside),
+			answers: fmt.Sprintf("a reply to the flow from %v to %v: goes to %s", own, netip.AddrPortFrom(netip.MustParseAddr(f.server), 7), f.internal),
 			other:   "a reply to no bound flow\n",
 		} {
 			if !strings.Contains(text, want) {
@@ -359,7 +359,7 @@ func (l *linked) told(network string, f *family, conns []net.Conn, links []int) 
 			l.t.Errorf("trace of an answer, and of what is none:\n%s\n%s", answers, other)
 		}
 	}
-	fresh := l.trace("1", fmt.Sprintf("eth_dst=02:42:74:00:00:00,%s_src=%s,%s_dst=%s,%s_src=9,%s_dst=9", f.name, f.inside, f.name, f.server, network, network))
+	fresh := l.trace("1", fmt.Sprintf("eth_dst=02:42:74:00:00:00,%s_src=%s,%s_dst=%s,%s_src=9,%s_dst=9", f.name, f.internal, f.name, f.server, network, network))
 	if !strings.Contains(fresh, "a new flow is bound to one of 2 buckets, round-robin\n") {
 		l.t.Errorf("trace of a new flow:\n%s", fresh)
 	}
@@ -380,7 +380,7 @@ func (l *linked) refused(f *family) {
 	}
 }
 
-// own: what the host has with its links' networks does not go by the inside.
+// own: what the host has with its links' networks does not go by the host.
 func (l *linked) own(f *family) {
 	l.t.Helper()
 	for i, router := range f.router {
@@ -462,5 +462,5 @@ func TestBindingsSurvive(t *testing.T) {
 	goOn("killed")
 	l.run()
 	goOn("taken over")
-	l.told("tcp", f, conns, links)
+	l.traced("tcp", f, conns, links)
 }

@@ -7,7 +7,7 @@ import (
 	kernel "baton/datapath/forwarder"
 )
 
-// sweepBindings has the kernel forget remembered flows that are old, until ctx ends.
+// sweepBindings has the kernel remove expired flows from the binding table, until ctx ends.
 func (f *Forwarder) sweepBindings(ctx context.Context) {
 	tick := time.NewTicker(kernel.SweepBindingsEvery)
 	defer tick.Stop()
@@ -23,7 +23,7 @@ func (f *Forwarder) sweepBindings(ctx context.Context) {
 	}
 }
 
-// sweepOnce reports whether there may be another one. It holds nobody up who carries out messages.
+// sweepOnce reports whether to continue. It does not delay the handling of messages.
 func (f *Forwarder) sweepOnce() bool {
 	f.sweeping.Lock()
 	defer f.sweeping.Unlock()
@@ -36,7 +36,7 @@ func (f *Forwarder) sweepOnce() bool {
 	return true
 }
 
-// endSweeps returns when the kernel is not asked any more.
+// endSweeps returns when no sweep is running and none will start.
 func (f *Forwarder) endSweeps() {
 	f.sweeping.Lock()
 	defer f.sweeping.Unlock()

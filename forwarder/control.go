@@ -30,7 +30,7 @@ func (f *Forwarder) backend() api.Backend {
 
 var errEnding = errors.New("the forwarder is ending")
 
-// status is the forwarder at a glance. The time that it holds the forwarder up grows with the flow entries, about 0.1 ms a thousand.
+// status takes about 0.1 ms per thousand flow entries, during which no message is handled.
 func (f *Forwarder) status() (api.ForwarderStatus, error) {
 	s := api.ForwarderStatus{
 		Process:    daemon.Process("forwarder", f.version, f.began),
@@ -84,7 +84,7 @@ func (f *Forwarder) status() (api.ForwarderStatus, error) {
 	return s, nil
 }
 
-// take removes what is counted beside the verdict: a packet has one verdict.
+// take removes a counter that is not a verdict, but counted in addition to one.
 func take(verdicts map[string]uint64, name string) uint64 {
 	n := verdicts[name]
 	delete(verdicts, name)
@@ -123,7 +123,7 @@ func (f *Forwarder) endpoints() []api.ForwarderEndpoint {
 	return out
 }
 
-// portNames are how ports are named in a request: by interface, or LOCAL.
+// portNames are the names of ports in a request: interfaces, or LOCAL.
 func portNames(list []openflow.Port) []string {
 	names := make([]string, len(list))
 	for i, p := range list {
@@ -135,12 +135,12 @@ func portNames(list []openflow.Port) []string {
 	return names
 }
 
-// trace says what would become of a packet.
+// trace traces a packet.
 func (f *Forwarder) trace(r api.ForwarderTraceRequest) (api.ForwarderTrace, error) {
 	if len(r.Frame) < packet.EthernetSize {
 		return api.ForwarderTrace{}, fmt.Errorf("%w: packet of %d bytes: no Ethernet header", api.ErrInvalid, len(r.Frame))
 	}
-	bindings, err := f.remembered(r.Frame)
+	bindings, err := f.modelBindings(r.Frame)
 	if err != nil {
 		return api.ForwarderTrace{}, err
 	}

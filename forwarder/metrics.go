@@ -15,28 +15,28 @@ import (
 	"baton/openflow"
 )
 
-// namespace begins the name of every metric.
+// namespace prefixes every metric.
 const namespace = "baton_forwarder"
 
-// tally counts what nothing else does. Its methods may be called from any goroutine.
+// tally counts messages and removed entries. Its methods may be called from any goroutine.
 type tally struct {
 	messages [32][outcomes]atomic.Uint64 // by openflow.Type
 	removed  [4]atomic.Uint64            // flow entries, by openflow.FlowRemovedReason
 }
 
-// outcome is what became of a controller's message.
+// outcome is the result of a controller's message.
 type outcome int
 
 const (
 	done    outcome = iota
-	refused         // against the specification, or what it asks for is not there
-	failed          // the kernel did not take it
+	refused         // invalid, or refers to something that does not exist
+	failed          // the kernel refused it
 	outcomes
 )
 
 func (o outcome) String() string { return [...]string{"done", "refused", "failed"}[o] }
 
-// message counts a message that has been carried out, or not.
+// message counts a handled message.
 func (t *tally) message(kind openflow.Type, err error) {
 	o := done
 	var fault *openflow.Fault
@@ -51,12 +51,12 @@ func (t *tally) message(kind openflow.Type, err error) {
 
 func (t *tally) gone(why openflow.FlowRemovedReason) { t.removed[int(why)%len(t.removed)].Add(1) }
 
-// metricsHandler serves /metrics and /healthz. status is called at each request, perhaps from several goroutines.
+// metricsHandler serves /metrics and /healthz. status is called for each request, possibly concurrently.
 func metricsHandler(version string, status func() (api.ForwarderStatus, error), t *tally) http.Handler {
 	return exporter.Process[api.ForwarderStatus]{Namespace: namespace, Version: version, Status: status, Series: t.series, Unready: unready}.Handler()
 }
 
-// series are the forwarder's numbers. A table without an entry that no packet has come to has none.
+// series are the forwarder's metrics. A table without entries and packets has none.
 func (t *tally) series(s *api.ForwarderStatus) []exporter.Number {
 	var n exporter.Numbers
 	for _, verdict := range slices.Sorted(maps.Keys(s.Packets)) {
@@ -138,8 +138,8 @@ func (t *tally) series(s *api.ForwarderStatus) []exporter.Number {
 	return n
 }
 
-// unready says why the forwarder cannot do what it is there for: no port to send by, or nobody to tell it what to do. Without a
-// controller its flow entries forward all the same.
+// unready returns why the forwarder is not ready: no port can send, or no controller is connected. Its flow entries forward packets without a
+// controller, too.
 func unready(s *api.ForwarderStatus) []string {
 	reasons := []string{}
 	if !slices.ContainsFunc(s.Ports, func(p api.ForwarderPort) bool { return p.Up }) {

@@ -11,10 +11,10 @@ import (
 	"baton/packet"
 )
 
-// swap changes between the byte order of the network and that of this machine, as the kernel's records have numbers of packets.
+// swap converts between network byte order, which the kernel's records use for packet fields, and this machine's.
 func swap(v uint32) uint32 { return bits.ReverseBytes32(v) }
 
-// readUpcalls hands the kernel's packets to the controllers until the kernel is closed.
+// readUpcalls passes upcalls to the controllers until the kernel's side is closed.
 func (f *Forwarder) readUpcalls() {
 	var p kernel.Upcall
 	for {

@@ -1,19 +1,19 @@
 package openflow
 
-// bindSize is the length of a bind on the wire, in bytes. An unbind has [handoffSize].
+// bindSize is the length of a bind action, in bytes. Unbind has [handoffSize].
 const bindSize = 24
 
-// ActionBind gives the packet to the bucket of a select group that the packet's flow has had before, or to one that is chosen for a
-// new flow and remembered (docs/openflow-bind.md). The packet's way ends with it.
+// ActionBind is a flow-sticky select: it sends the packet to the bucket of a select group that the packet's flow is bound to, or binds a new
+// flow to one (docs/openflow-bind.md). It is the packet's last action.
 type ActionBind struct {
 	Method BindMethod
 	Group  GroupID
-	// Affinity is how many seconds after the last packet to a remote address new flows to that address go where it went; 0: they need not.
+	// Affinity is how many seconds after a packet to a remote address new flows to that address are bound to the same port; 0: off.
 	Affinity uint32
 }
 
-// ActionUnbind gives a packet that answers a flow of [ActionBind] to an indirect group, addressed to whom the flow began from. Any other
-// packet it leaves to the next action.
+// ActionUnbind sends a reply to a flow of [ActionBind] to an indirect group, addressed to the flow's internal address. Other packets continue
+// with the next action.
 type ActionUnbind struct{ Group GroupID }
 
 // Type implements [Action], as the method below does.
@@ -32,8 +32,7 @@ func (a ActionUnbind) appendTo(b []byte) []byte {
 	return appendBaton(b, uint16(SubtypeUnbind), uint32(a.Group))
 }
 
-// decodeBind reads an action of Baton's own on links. It returns nil for a subtype that is not one of them, and an error for a length that is
-// not its.
+// decodeBind reads bind and unbind. It returns nil for other subtypes, and an error for a wrong length.
 func decodeBind(s BindSubtype, b []byte) (Action, error) {
 	switch {
 	case s == SubtypeBind && len(b) == bindSize:
@@ -46,7 +45,7 @@ func decodeBind(s BindSubtype, b []byte) (Action, error) {
 	return nil, nil
 }
 
-// checkBind judges a bind where it stands in a list of actions.
+// checkBind checks a bind action and its position in a list of actions.
 func checkBind(a ActionBind, in actionList, last bool) *Fault {
 	switch {
 	case in != applyList:
@@ -71,7 +70,7 @@ func checkUnbind(a ActionUnbind, in actionList) *Fault {
 	return nil
 }
 
-// checkEnd refuses instructions behind a bind, with which a packet's way ends.
+// checkEnd refuses instructions after a bind, which ends the packet's processing.
 func checkEnd(list []Instruction) *Fault {
 	bindings, more := false, false
 	for _, i := range list {

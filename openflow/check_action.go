@@ -3,7 +3,7 @@ package openflow
 // maxShift is the largest window shift (RFC 7323 section 2.3).
 const maxShift = 14
 
-// actionList is what a list of actions belongs to.
+// actionList is the context of a list of actions.
 type actionList uint8
 
 const (

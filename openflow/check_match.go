@@ -1,8 +1,7 @@
 package openflow
 
-// Check returns the [*Fault] that every 1.3 switch answers the match with: a field that is not known, is there twice, has bits
-// outside of its mask or beyond its range, has a mask that the specification does not allow, or stands without its
-// prerequisite before it (7.2.3).
+// Check returns the [*Fault] that every 1.3 switch answers the match with: for an unknown or duplicate field, bits outside of its mask or its
+// range, a mask that the specification does not allow, or a missing prerequisite (7.2.3).
 func (m Match) Check() error {
 	if f := m.check(); f != nil {
 		return f

@@ -186,7 +186,7 @@ var goldens = []struct {
 		ffff 0010 0042544e 0022 0000 00000002 # inc_sack
 		ffff 0010 0042544e 0023 0000 00000003 # inc_tsval
 		ffff 0010 0042544e 0024 0000 00000004 # inc_tsecr
-		ffff 0010 0042544e 0025 0000 07 09 0000 # rescale_window: sender, told
+		ffff 0010 0042544e 0025 0000 07 09 0000 # rescale_window: sender, advertised
 		ffff 0010 0042544e 0026 0000 0578 0000  # clamp_mss
 		ffff 0010 0042544e 0027 0000 08 000000  # strip_option
 		0020 0008 00000005    # inc_seq of the paper

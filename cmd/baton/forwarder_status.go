@@ -58,7 +58,7 @@ func printForwarder(out io.Writer, s *api.ForwarderStatus, wide bool, now time.T
 	return err
 }
 
-// printBindings tells of the ports that flows are bound for, if there are any.
+// printBindings prints the ports of the binding table, if there is one.
 func printBindings(w io.Writer, bindings *api.ForwarderBindings) {
 	if bindings == nil || len(bindings.Ports) == 0 {
 		return
@@ -84,7 +84,7 @@ func linkState(p *api.ForwarderPort) string {
 	return "no interface"
 }
 
-// endpointState tells of an endpoint's channels, and why there is none.
+// endpointState describes an endpoint's channels, or why there is none.
 func endpointState(c *api.ForwarderEndpoint, now time.Time) string {
 	if len(c.Channels) == 0 {
 		state := "not connected"

@@ -16,38 +16,38 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Binding is a flow that the forwarder's action bind remembers. An ICMP echo's identifier is the inside's port.
+// Binding is an entry of the binding table: a flow that the action bind keeps on a port. For ICMP echo the internal port is the identifier.
 type Binding struct {
 	Protocol         uint8
 	Internal, Remote netip.AddrPort
 	Port             uint32 // OpenFlow's number
 	Closing          bool
 	Began, Used      time.Duration // CLOCK_MONOTONIC
-	Sent, Received   uint64        // bytes of the wire
+	Sent, Received   uint64        // bytes on the wire
 }
 
-// BindingPort is a port that flows are bound for.
+// BindingPort is a port that flows are bound to.
 type BindingPort struct {
 	Port             uint32        // OpenFlow's number
-	Active, Flows    uint64        // Active: with a packet in the last two seconds or three; TCP: and no FIN, or payload after it
-	RTT              time.Duration // of TCP's handshakes, a mean in which the last one is an eighth; 0: none yet
+	Active, Flows    uint64        // Active: with a packet in the last 2 to 3 seconds; TCP: and without a FIN, unless payload followed it
+	RTT              time.Duration // of TCP handshakes, a moving average with weight 1/8; 0: none yet
 	SYNs, SYNRepeats uint64
-	Sent, Received   uint64 // bytes of the wire, of flows that go on as of the last sweep
+	Sent, Received   uint64 // bytes on the wire; of live flows, as of the last sweep
 }
 
-// ErrNoBindings says that a forwarder has no memory of flows: it is not there, or has none by its configuration.
+// ErrNoBindings reports that a forwarder has no binding table: it is not running, or limits.bindings is 0.
 var ErrNoBindings = errors.New("no flows are remembered")
 
-// bindingsName is that of the folder, in a forwarder's state, of the maps that remember flows.
+// bindingsName is the folder of the pinned maps in a forwarder's state.
 const bindingsName = "bindings"
 
-// memory is what outlives the process.
+// memory lists the maps and types that outlive the process.
 var memory = datapath.Stored{
 	Maps:  []string{forwarderMapBindings, forwarderMapBindingReplies, forwarderMapBindingRemotes, forwarderMapBinders, forwarderMapBindSeats},
 	Types: []string{"binding_state", "binding_flag", "binding_active"},
 }
 
-// memoryLayout is that of its maps.
+// memoryLayout is the layout of these maps.
 var memoryLayout = sync.OnceValues(func() (datapath.Layout, error) {
 	spec, err := loadForwarder()
 	if err != nil {
@@ -56,9 +56,9 @@ var memoryLayout = sync.OnceValues(func() (datapath.Layout, error) {
 	return datapath.LayoutOf(spec, memory)
 })
 
-// openBindings sizes the maps of bind, and opens those that an earlier process has left. They stay as large as they are.
+// openBindings sizes the maps of bind, and opens those that an earlier process has pinned, whose size is kept.
 func openBindings(spec *ebpf.CollectionSpec, o Options) (map[string]*ebpf.Map, error) {
-	// What a flow leaves behind when processors race is not in the way of another's replies.
+	// spare entries, as racing processors may leave stale ones behind
 	backs := o.Bindings + o.Bindings/8
 	for name, n := range map[string]int{
 		forwarderMapBindings: o.Bindings, forwarderMapBindingReplies: backs, forwarderMapBindingRemotes: o.Bindings / 2,
@@ -68,7 +68,7 @@ func openBindings(spec *ebpf.CollectionSpec, o Options) (map[string]*ebpf.Map, e
 	}
 	spec.Maps[forwarderMapBindCredits].MaxEntries = uint32(o.Groups)
 	dir := filepath.Join(o.State, bindingsName)
-	if o.Bindings == 0 { // not wanted any more
+	if o.Bindings == 0 { // switched off
 		if err := os.RemoveAll(dir); err != nil {
 			return nil, fmt.Errorf("forget remembered flows: %w", err)
 		}
@@ -106,8 +106,8 @@ func (f *Forwarder) keepBindings(opened map[string]*ebpf.Map) error {
 	return datapath.PinMaps(dir, dir+"_new", all, layout)
 }
 
-// Seat has flows be bound for the port at a place of Ports, whose number is written. There is no seat for more than a few ports, as many
-// as a host has links: for others no flow is bound.
+// Seat lets flows be bound to the port at an index of Ports, whose number must have been written. There are BIND_SEATS - 1 seats, enough for
+// the links of a host; flows are never bound to other ports.
 func (f *Forwarder) Seat(place uint32) error {
 	port := &f.Ports[place]
 	if port.Seat != 0 || f.options.Bindings == 0 {
@@ -132,10 +132,10 @@ func (f *Forwarder) Seat(place uint32) error {
 	return nil
 }
 
-// SweepBindingsEvery is how often SweepBindings is to be called.
+// SweepBindingsEvery is the interval between calls of SweepBindings.
 const SweepBindingsEvery = time.Second
 
-// SweepBindings forgets flows that are old, and counts those that are active. It returns how many were forgotten.
+// SweepBindings removes expired flows, and corrects the counts of active ones. It returns how many flows were removed.
 func (f *Forwarder) SweepBindings() (ended int, err error) {
 	if f.options.Bindings == 0 {
 		return 0, nil
@@ -147,10 +147,11 @@ func (f *Forwarder) SweepBindings() (ended int, err error) {
 	return int(n), nil
 }
 
-// bindingsAtOnce is how many flows are read by one call of the kernel.
+// bindingsAtOnce is the batch size of ReadBindings.
 const bindingsAtOnce = 4096
 
-// ReadBindings calls visit with each flow that the forwarder of a state remembers, until that returns false. The forwarder need not be running.
+// ReadBindings calls visit with each bound flow of the forwarder with that state, until visit returns false. The forwarder need not be
+// running.
 func ReadBindings(state string, visit func(Binding) bool) error {
 	m, err := openBindingMap(state, forwarderMapBindings)
 	if err != nil {
@@ -206,7 +207,7 @@ func bind(k *forwarderBindingKey, p *forwarderBinding) Binding {
 	}
 }
 
-// ReadBindingPorts returns the ports that the forwarder of a state binds flows to, in the order in which they came to be.
+// ReadBindingPorts returns the ports that the forwarder with that state binds flows to, oldest first.
 func ReadBindingPorts(state string) ([]BindingPort, error) {
 	seats, err := openBindingMap(state, forwarderMapBindSeats)
 	if err != nil {

@@ -113,7 +113,7 @@ func TestBindRepeatedSYN(t *testing.T) {
 	t.Error("the slow link is never tried again")
 }
 
-// TestBindReset: a RST ends a connection, unless the inside goes on with it: then it was not the peer's.
+// TestBindReset: a RST ends a connection, unless the host goes on with it: then it was not the peer's.
 func TestBindReset(t *testing.T) {
 	r := newBindRig(t, 256)
 	r.group(bindHead, false, 1, 1)
@@ -128,14 +128,14 @@ func TestBindReset(t *testing.T) {
 	p.flags = packet.ACK
 	r.out(op, p)
 	if _, v, _ := r.remembered(p); forwarderBindingState(v.State) != forwarderBindingStateBINDING_OPEN || r.port(link).Active != 1 {
-		t.Errorf("the inside goes on: state %d", v.State)
+		t.Errorf("the host goes on: state %d", v.State)
 	}
 	p.flags = packet.RST | packet.ACK
 	r.out(op, p)
 	p.flags = packet.ACK
 	r.out(op, p)
 	if _, v, _ := r.remembered(p); forwarderBindingState(v.State) != forwarderBindingStateBINDING_CLOSING || r.port(link).Active != 0 {
-		t.Errorf("the inside has ended it: state %d", v.State)
+		t.Errorf("the host has ended it: state %d", v.State)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestUnbindOthers(t *testing.T) {
 		link, _ := r.out(op, p)
 		for what, q := range map[string]testPacket{
 			"another port of the remote":  {protocol: udpProtocol, src: p.src, dst: netip.AddrPortFrom(p.dst.Addr(), 444)},
-			"another port of the inside":  {protocol: udpProtocol, src: netip.AddrPortFrom(p.src.Addr(), 9), dst: p.dst},
+			"another port of the host":    {protocol: udpProtocol, src: netip.AddrPortFrom(p.src.Addr(), 9), dst: p.dst},
 			"another protocol":            {protocol: packet.ProtocolTCP, src: p.src, dst: p.dst},
 			"another remote":              {protocol: udpProtocol, src: p.src, dst: netip.AddrPortFrom(p.dst.Addr().Next(), 443)},
 			"an echo that nobody asked":   flowNumber(echoOf(v6), 3, v6),
@@ -232,7 +232,7 @@ func TestBindFragments(t *testing.T) {
 	}
 }
 
-// fragment sends one from the inside, and returns the link.
+// fragment sends one from the host, and returns the link.
 func (r *bindRig) fragment(place uint32, op Op, p testPacket, _ netip.Addr) int {
 	r.t.Helper()
 	verdict, after := r.send(place, op, p.frame())
@@ -250,7 +250,7 @@ func quoteOf(link int, p testPacket, most int) []byte {
 	return b[:min(most, len(b))]
 }
 
-// TestUnbindErrors: an ICMP error about a packet of a flow tells the inside of its own packet, with all checksums right; one about anything
+// TestUnbindErrors: an ICMP error about a packet of a flow tells the host of its own packet, with all checksums right; one about anything
 // else is left alone.
 func TestUnbindErrors(t *testing.T) {
 	r := newBindRig(t, 256)

@@ -52,7 +52,7 @@ func TestBindResting(t *testing.T) {
 		name     string
 		segments []segment
 	}{
-		{"the inside closes first", []segment{{out, ack, 100, 1}, {in, ack, 0, 1}, {out, fin, 0, 0}, {in, ack, 0, 0}, {in, fin, 0, 0}, {out, ack, 0, 0}}},
+		{"the host closes first", []segment{{out, ack, 100, 1}, {in, ack, 0, 1}, {out, fin, 0, 0}, {in, ack, 0, 0}, {in, fin, 0, 0}, {out, ack, 0, 0}}},
 		{"the other side closes first", []segment{{in, ack, 100, 1}, {in, fin, 0, 0}, {out, ack, 0, 0}, {out, fin, 0, 0}, {in, ack, 0, 0}}},
 		{"a download goes on", []segment{{out, fin, 0, 0}, {in, ack, 0, 0}, {in, ack, 1000, 1}, {out, ack, 0, 1}, {in, ack, 1, 1}, {in, fin, 0, 0}, {out, ack, 0, 0}}},
 		{"an upload goes on", []segment{{in, fin, 0, 0}, {out, ack, 0, 0}, {out, ack, 1000, 1}, {in, ack, 0, 1}, {out, fin, 10, 0}}},

@@ -17,7 +17,7 @@ import (
 	"baton/packet"
 )
 
-// bindRig is the forwarder's data path with an inside, some links, a group to bind from and one to give replies to.
+// bindRig is the forwarder's data path with an internal port, some links, a group to bind from and one to give replies to.
 type bindRig struct {
 	*Forwarder
 	t       testing.TB
@@ -37,7 +37,7 @@ const (
 
 	replyHead, bindHead, otherHead = 1, 2, 3 // of groups, whose numbers are ten times that
 
-	replyOps  = uint32(OutOps) // [output inside]
+	replyOps  = uint32(OutOps) // [output internal]
 	bindOps   = uint32(OutOps) + 8
 	unbindOps = uint32(OutOps) + 16
 	bucketOps = uint32(OutOps) + 32 // eight a link
@@ -221,7 +221,7 @@ func (r *bindRig) verdicts() []uint64 {
 	return counts
 }
 
-// out sends a packet of a flow from the inside, and returns the link that it went out of, -1 for none.
+// out sends a packet of a flow from the host, and returns the link that it went out of, -1 for none.
 func (r *bindRig) out(op Op, p testPacket) (link int, verdict string) {
 	r.t.Helper()
 	verdict, after := r.send(internalPlace, op, p.frame())
@@ -250,12 +250,12 @@ func (r *bindRig) out(op Op, p testPacket) (link int, verdict string) {
 // equalFrames compares frames but for the two forms of a UDP checksum of zero, which do not come up in the tests' packets.
 func equalFrames(a, b []byte) bool { return slices.Equal(a, b) }
 
-// reply has the answer to a packet come in by a link, and reports whether it went to the inside as it should.
+// reply has the answer to a packet come in by a link, and reports whether it went to the host as it should.
 func (r *bindRig) reply(link int, p testPacket, flags packet.Flags) (restored bool) {
 	r.t.Helper()
 	b := p.answer(flags)
-	inside := b.dst
-	b.dst = netip.AddrPortFrom(linkAddr(link, inside.Addr().Is6()), inside.Port())
+	internal := b.dst
+	b.dst = netip.AddrPortFrom(linkAddr(link, internal.Addr().Is6()), internal.Port())
 	verdict, after := r.send(linkPlace+uint32(link), Op{Kind: OpUnbind, Arg: replyHead}, b.frame())
 	if verdict == "dropped" { // no more actions
 		if !slices.Equal(after, b.frame()) {
@@ -267,7 +267,7 @@ func (r *bindRig) reply(link int, p testPacket, flags packet.Flags) (restored bo
 		r.t.Fatalf("reply: %s", verdict)
 	}
 	r.must(sums(after))
-	b.dst = inside
+	b.dst = internal
 	if !slices.Equal(after, b.frame()) {
 		r.t.Fatalf("reply became\n%x, want\n%x", after, b.frame())
 	}

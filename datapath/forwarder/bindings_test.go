@@ -278,7 +278,7 @@ func TestBindAffinity(t *testing.T) {
 	}
 }
 
-// TestBindClash: replies cannot be told apart by one link, so the flow of another inside address gets another link, or none.
+// TestBindClash: replies cannot be told apart by one link, so the flow of another internal address gets another link, or none.
 func TestBindClash(t *testing.T) {
 	r := newBindRig(t, 256)
 	r.group(bindHead, false, 1, 1, 1)
@@ -300,11 +300,11 @@ func TestBindClash(t *testing.T) {
 			}
 			used[link] = p.src.Addr()
 		}
-		for link, inside := range used {
+		for link, internal := range used {
 			q := p
-			q.src = netip.AddrPortFrom(inside, p.src.Port())
+			q.src = netip.AddrPortFrom(internal, p.src.Port())
 			if !r.reply(link, q, 0) {
-				t.Errorf("method %d: no reply to %v by link %d", method, inside, link)
+				t.Errorf("method %d: no reply to %v by link %d", method, internal, link)
 			}
 		}
 	}

@@ -1,6 +1,6 @@
 package forwarder
 
-// The constants of the forwarder's records, as bpf/forwarder/types.h describes them.
+// Constants of the forwarder's records, described in bpf/forwarder/types.h.
 const (
 	OpOutput        = uint8(forwarderOpKindOP_OUTPUT)
 	OpInPort        = uint8(forwarderOpKindOP_IN_PORT)

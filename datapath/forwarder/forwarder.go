@@ -20,7 +20,7 @@ import (
 	"baton/datapath"
 )
 
-// The records of the forwarder's maps, as bpf/forwarder/types.h describes them.
+// Records of the forwarder's maps, described in bpf/forwarder/types.h.
 type (
 	Entry      = forwarderFlowEntry
 	Op         = forwarderOp
@@ -38,7 +38,7 @@ type (
 // Fields is a packet's fields, or a mask of them (struct fields).
 type Fields = [128]byte
 
-// Bounds of the forwarder.
+// Limits of the forwarder.
 const (
 	MaxTables    = int(forwarderBoundMAX_TABLES)
 	MaxPorts     = int(forwarderBoundMAX_PORTS)
@@ -47,26 +47,26 @@ const (
 	MaxSubtables = int(forwarderBoundMAX_SUBTABLES)
 	MaxFrame     = int(forwarderBoundMAX_FRAME)
 
-	// NoEntry is the place of no flow entry.
+	// NoEntry is the index of no flow entry.
 	NoEntry = ^uint32(0)
 )
 
-// ErrInUse says that another process owns the state.
+// ErrInUse reports that another process owns the state.
 var ErrInUse = errors.New("another forwarder of this name is running")
 
 // Options size the forwarder's data path.
 type Options struct {
-	State string // directory on a BPF file system, where the attachments to interfaces outlive the process
-	// Name is that of the loop device.
+	State string // folder on a BPF file system, where attachments outlive the process
+	// Name names the loop device.
 	Name string
-	// Entries are those of all tables together; Lists the items of their lists of subtables, Subtables the sets of bits that they ask for.
+	// Entries counts those of all tables together, Lists the items of their lists of subtables, Subtables the different masks.
 	Entries, Ops, Lists, Subtables            int
-	Groups, Buckets, Slots, Meters, Megaflows int  // Megaflows: a power of two, for each processor
-	Bindings                                  int  // flows that bind remembers; 0: none, and it drops
-	NormalStack                               bool // NORMAL leaves packets to the host's stack
+	Groups, Buckets, Slots, Meters, Megaflows int  // Megaflows: per processor, a power of two
+	Bindings                                  int  // size of the binding table; 0: none, and bind drops
+	NormalStack                               bool // NORMAL passes packets to the host's stack
 }
 
-// Forwarder is the forwarder's data path in the kernel. The slices are the memory of its maps: what is written there is in force. See
+// Forwarder is the forwarder's data path in the kernel. The slices are its maps' memory: what is written there takes effect at once. See
 // bpf/forwarder/types.h for what may be written while packets pass.
 type Forwarder struct {
 	Tables       []Table
@@ -80,7 +80,7 @@ type Forwarder struct {
 	GroupCounts  []Counts
 	Buckets      []Bucket
 	BucketCounts []Counts
-	Slots        []uint64 // of buckets, relative to the group's first
+	Slots        []uint64 // buckets, relative to the group's first
 	Meters       []Meter
 	MeterCounts  []Counts
 	Ports        []Port
@@ -91,15 +91,15 @@ type Forwarder struct {
 	out      *forwarderPacketOut
 	memories [][]byte
 	loop     *datapath.Tap
-	links    map[string]link.Link // by the name of the pin
+	links    map[string]link.Link // by pin name
 	lock     *os.File
 	upcalls  *ringbuf.Reader
 }
 
-// Open loads the programs with empty tables and makes the loop device, or takes over the one that an earlier process left.
-// Nothing is attached yet. The caller closes the Forwarder; what is attached goes on with what its tables hold then, until Remove.
+// Open loads the programs with empty tables, and makes the loop device or takes over an earlier process's. Nothing is attached yet. The caller
+// closes the Forwarder; attached programs keep running with their tables until Remove.
 func Open(o Options) (_ *Forwarder, err error) {
-	// Without it the verifier does not let a program compute where in a record it reads.
+	// Without it the verifier rejects variable offsets into records.
 	perfmon := datapath.Capability{Bit: unix.CAP_PERFMON, Name: "CAP_PERFMON", Why: "to load programs that index tables"}
 	if err := datapath.Require(append(slices.Clone(datapath.Needed), perfmon)); err != nil {
 		return nil, err
@@ -189,7 +189,7 @@ func (f *Forwarder) load() error {
 	f.whole, f.out = &whole[0], &outs[0]
 	f.whole.Megaflows = uint32(o.Megaflows)
 	f.whole.Bindings = uint32(o.Bindings)
-	f.whole.Epoch = rand.Uint64() // what remembered flows have of an earlier process is of none of this one's
+	f.whole.Epoch = rand.Uint64() // invalidates an earlier process's microflow ids in the binding table
 	if o.NormalStack {
 		f.whole.Stack = 1
 	}
@@ -215,7 +215,7 @@ func share[T any](f *Forwarder, m *ebpf.Map, before error) ([]T, error) {
 	return unsafe.Slice((*T)(unsafe.Pointer(&b[0])), m.MaxEntries()), nil
 }
 
-// fillCRC gives the program what 1, 2, 4... bytes of zeros make of each bit of a CRC-32C register.
+// fillCRC fills in the images of each bit of a CRC-32C register under 1, 2, 4... zero bytes.
 func fillCRC(m *ebpf.Map) error {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	var power [32]uint32
@@ -244,13 +244,13 @@ func fillCRC(m *ebpf.Map) error {
 	return nil
 }
 
-// SetList switches a table to a list of subtables: count items of Lists from first on.
+// SetList switches a table to the list of subtables Lists[first : first+count].
 func (f *Forwarder) SetList(table int, first, count uint32) {
 	word := uint64(count)<<32 | uint64(first)
 	atomic.StoreUint64((*uint64)(unsafe.Pointer(&f.Tables[table])), word)
 }
 
-// SetRule says which entry wants packets whose fields, under the mask of a subtable, are these.
+// SetRule sets the entry that packets with these masked fields match in a subtable.
 func (f *Forwarder) SetRule(fields *Fields, entry, priority uint32) error {
 	v := forwarderRule{Entry: entry, Priority: priority}
 	if err := f.objects.Rules.Put(unsafe.Pointer(fields), unsafe.Pointer(&v)); err != nil {
@@ -259,7 +259,7 @@ func (f *Forwarder) SetRule(fields *Fields, entry, priority uint32) error {
 	return nil
 }
 
-// RemoveRule is the opposite.
+// RemoveRule removes such a rule.
 func (f *Forwarder) RemoveRule(fields *Fields) error {
 	if err := f.objects.Rules.Delete(unsafe.Pointer(fields)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("remove a flow entry: %w", err)
@@ -267,15 +267,15 @@ func (f *Forwarder) RemoveRule(fields *Fields) error {
 	return nil
 }
 
-// Changed tells packets that come from now on that cached paths may be wrong.
+// Changed starts a new epoch: packets no longer use flows cached before.
 func (f *Forwarder) Changed() { atomic.AddUint64(&f.whole.Epoch, 1) }
 
-// SetUsed says which bits any entry asks for. Changed must follow.
+// SetUsed sets the union of all entries' masks. Changed must follow.
 func (f *Forwarder) SetUsed(mask *Fields) {
 	*(*Fields)(unsafe.Pointer(&f.whole.Used)) = *mask
 }
 
-// SetPorts says below which place all ports are.
+// SetPorts sets the number of port indices in use.
 func (f *Forwarder) SetPorts(n int) { atomic.StoreUint32(&f.whole.Ports, uint32(n)) }
 
 // SetFragments says whether IP fragments are dropped.
@@ -287,21 +287,21 @@ func (f *Forwarder) SetFragments(drop bool) {
 	atomic.StoreUint32(&f.whole.Fragments, v)
 }
 
-// SetTTLUpcall says how many bytes of a packet whose TTL has run out go to the controllers; 0: it is not sent there.
+// SetTTLUpcall sets how many bytes of a packet with an expired TTL go to the controllers; 0: none.
 func (f *Forwarder) SetTTLUpcall(bytes uint16) { atomic.StoreUint32(&f.whole.TtlUpcall, uint32(bytes)) }
 
-// Send has the pipeline put out a frame: in_port is where it is said to come from, ops what is done. One caller at a time.
+// Send executes ops on a frame as if it had come in by in_port. One caller at a time.
 func (f *Forwarder) Send(frame []byte, inPort uint32, ops []Op) error {
 	if len(ops) > OutOps {
 		return fmt.Errorf("send a packet: %d actions, where there is room for %d", len(ops), OutOps)
 	}
 	copy(f.Ops[:OutOps], ops)
 	f.out.InPort, f.out.Ops = inPort, uint32(len(ops))
-	// The device hands the frame to the program before the write ends.
+	// The program has run when the write returns.
 	return f.loop.Write(frame)
 }
 
-// Upcall waits for a packet for the controllers, and reads it into r, whose memory it uses again. It ends with datapath.ErrClosed after Close.
+// Upcall waits for a packet for the controllers, and reads it into r, reusing its memory. It returns datapath.ErrClosed after Close.
 func (f *Forwarder) Upcall(r *Upcall) error {
 	if err := f.upcalls.ReadInto(&r.record); err != nil {
 		return err
@@ -322,12 +322,12 @@ type Upcall struct {
 	record ringbuf.Record
 }
 
-// Verdicts counts what became of packets, by the name of the verdict.
+// Verdicts returns the packet counters by name of the verdict.
 func (f *Forwarder) Verdicts() (map[string]uint64, error) {
 	return datapath.Verdicts(f.objects.Verdicts, verdictNames[:])
 }
 
-// Close lets go of the kernel's objects. What is attached goes on working.
+// Close releases the kernel's objects. Attached programs keep running.
 func (f *Forwarder) Close() error {
 	var errs []error
 	if f.upcalls != nil {
@@ -350,7 +350,7 @@ func (f *Forwarder) Close() error {
 	return errors.Join(errs...)
 }
 
-// Remove takes away all that a forwarder has left, which must not be running.
+// Remove removes all that a forwarder has left in the kernel. It must not be running.
 func Remove(state, name string) error {
 	lock, err := datapath.Lock(state)
 	switch {

@@ -7,7 +7,7 @@ import (
 	"baton/document"
 )
 
-// Defaults of what a file leaves out.
+// Defaults.
 const (
 	defaultLeast = 100 * time.Millisecond
 	defaultMost  = 8 * time.Second
@@ -21,7 +21,7 @@ const (
 	defaultChannels = 64
 )
 
-// Upper bounds on what is held, so that a slip of the finger is not a kernel map of many gigabytes.
+// Upper limits, so that a typo does not allocate gigabytes in the kernel.
 const (
 	maxTables   = 255 // 0 to TableMax
 	maxEntries  = 1 << 22
@@ -32,10 +32,10 @@ const (
 	maxBindings = 1 << 22
 )
 
-// deadIdles is how many times Idle a controller is silent until its channel ends, where the file does not say it.
+// deadIdles is the default of Dead in multiples of Idle.
 const deadIdles = 3
 
-// The values of the key normal.
+// Values of the key normal.
 const (
 	normalBridge = "bridge"
 	normalStack  = "stack"
@@ -83,7 +83,7 @@ func (d *decoder) config(root *node, file string) *Config {
 	return cfg
 }
 
-// longestName leaves room in the 15 bytes of an interface's name for what the forwarder adds to its own.
+// longestName leaves space for suffixes in the 15 bytes of an interface's name.
 const longestName = 10
 
 func (d *decoder) tls(path string, n *node) *TLS {

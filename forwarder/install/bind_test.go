@@ -22,7 +22,7 @@ func binding() kernel.Options {
 }
 
 // turn makes a port the host's side of its interface.
-func (r *rig) turn(port openflow.PortNo) (inside int) {
+func (r *rig) turn(port openflow.PortNo) (internal int) {
 	r.t.Helper()
 	r.must(r.installed.SetPort(port, Port{}))
 	r.must(r.installed.SetPort(port, Port{Ifindex: r.far[port].low, Live: true, Host: true}))
@@ -92,7 +92,7 @@ func TestHostSide(t *testing.T) {
 	if port, b := r.leaves(); port != 3 || !bytes.Equal(b, back) {
 		t.Errorf("the copy leaves by port %d: %x", port, b)
 	}
-	// what comes by the wire of the host's side hasPrerequisite no entry
+	// what comes in by the wire of the host's side matches no entry
 	before := r.verdicts()
 	wire := udp(7, 7)
 	r.send(1, wire)

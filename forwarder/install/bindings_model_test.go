@@ -47,12 +47,12 @@ func TestBindingsAreTheModel(t *testing.T) {
 	}
 }
 
-// binder compares what becomes of flows. Port 1 is the inside, the others are links.
+// binder compares what becomes of flows. Port 1 is the host's, the others are links.
 type binder struct {
 	*rig
 	*rand.Rand
 	sent  []leftFrame // that have left by a link, of late
-	begun []byte      // by the inside: the last frame that left
+	begun []byte      // by the host: the last frame that left
 }
 
 type leftFrame struct {
@@ -179,8 +179,8 @@ func (p *binder) again(before []byte) []byte {
 // wantFlows compares what is remembered.
 func (p *binder) wantFlows() {
 	p.t.Helper()
-	text := func(protocol uint8, inside, remote netip.AddrPort, port uint32, closing bool) string {
-		return fmt.Sprint(protocol, " ", inside, " ", remote, " ", port, " ", closing)
+	text := func(protocol uint8, internal, remote netip.AddrPort, port uint32, closing bool) string {
+		return fmt.Sprint(protocol, " ", internal, " ", remote, " ", port, " ", closing)
 	}
 	var want, got []string
 	for _, f := range p.model.Bindings.All() {
@@ -221,11 +221,11 @@ func (p *binder) wantActive() {
 // ends are few, so that flows meet.
 func (p *binder) ends(six bool) (src, dst netip.AddrPort) {
 	port := func() uint16 { return uint16(1 + p.IntN(3)) }
-	inside, remote := netip.AddrFrom4([4]byte{192, 0, 0, byte(2 + p.IntN(3))}), netip.AddrFrom4([4]byte{203, 0, 113, byte(p.IntN(4))})
+	internal, remote := netip.AddrFrom4([4]byte{192, 0, 0, byte(2 + p.IntN(3))}), netip.AddrFrom4([4]byte{203, 0, 113, byte(p.IntN(4))})
 	if six {
-		inside, remote = netip.AddrFrom16([16]byte{0: 0xfd, 15: byte(2 + p.IntN(3))}), netip.AddrFrom16([16]byte{0: 0xfd, 7: 1, 15: byte(p.IntN(4))})
+		internal, remote = netip.AddrFrom16([16]byte{0: 0xfd, 15: byte(2 + p.IntN(3))}), netip.AddrFrom16([16]byte{0: 0xfd, 7: 1, 15: byte(p.IntN(4))})
 	}
-	return netip.AddrPortFrom(inside, port()), netip.AddrPortFrom(remote, port())
+	return netip.AddrPortFrom(internal, port()), netip.AddrPortFrom(remote, port())
 }
 
 // flags are those of the segments that TCP sends.
@@ -235,7 +235,7 @@ func (p *binder) flags() packet.Flags {
 	}[min(p.IntN(17), 6)]
 }
 
-// fresh is a packet of any flow, as the inside sends it.
+// fresh is a packet of any flow, as the host sends it.
 func (p *binder) fresh() []byte {
 	six := p.IntN(2) == 0
 	src, dst := p.ends(six)

@@ -15,7 +15,7 @@ import (
 	"baton/packet"
 )
 
-// microflows has a flow of TCP that is open. Port 1 is the inside, its links are 2 and 3. What becomes of its packets is compared with the model.
+// microflows has a flow of TCP that is open. Port 1 is the host's, its links are 2 and 3. What becomes of its packets is compared with the model.
 type microflows struct {
 	binder
 	six  bool
@@ -50,7 +50,7 @@ func newMicroflows(t *testing.T, six bool) *microflows {
 	return s
 }
 
-// home is the group that takes packets to the inside; what it does differs by mark.
+// home is the group that takes packets to the host; what it does differs by mark.
 func (s *microflows) home(c openflow.GroupCommand, mark byte) *openflow.GroupMod {
 	return &openflow.GroupMod{Command: c, Kind: openflow.GroupTypeIndirect, Group: 1, Buckets: []openflow.Bucket{{
 		WatchPort: openflow.PortAny, WatchGroup: openflow.GroupAny, Actions: append(rewritten(mark), out(1)),
@@ -78,7 +78,7 @@ func (s *microflows) away(c openflow.GroupCommand, mark byte, ports ...openflow.
 	return m
 }
 
-func (s *microflows) ends() (inside, remote netip.AddrPort) {
+func (s *microflows) ends() (internal, remote netip.AddrPort) {
 	if s.six {
 		return netip.MustParseAddrPort("[fd00::2]:1000"), netip.MustParseAddrPort("[fd01::9]:80")
 	}
@@ -86,8 +86,8 @@ func (s *microflows) ends() (inside, remote netip.AddrPort) {
 }
 
 func (s *microflows) segment(flags packet.Flags) packet.Spec {
-	inside, remote := s.ends()
-	return packet.Spec{SrcMAC: packet.MAC{2, 9}, DstMAC: packet.MAC{2, 8}, Src: inside, Dst: remote, Flags: flags, Payload: []byte("of a flow")}
+	internal, remote := s.ends()
+	return packet.Spec{SrcMAC: packet.MAC{2, 9}, DstMAC: packet.MAC{2, 8}, Src: internal, Dst: remote, Flags: flags, Payload: []byte("of a flow")}
 }
 
 func (s *microflows) out(flags packet.Flags) { s.compare(1, packet.Build(s.segment(flags))) }
@@ -119,7 +119,7 @@ func TestMicroflows(t *testing.T) {
 	}{
 		{name: "nothing", change: func(*microflows) {}},
 		{name: "the links' group", change: func(s *microflows) { s.want(s.away(openflow.GroupModify, 2, 3, 2)) }},
-		{name: "the inside's group", change: func(s *microflows) { s.want(s.home(openflow.GroupModify, 2)) }},
+		{name: "the host's group", change: func(s *microflows) { s.want(s.home(openflow.GroupModify, 2)) }},
 		{name: "an entry in front", change: func(s *microflows) {
 			s.flow(0, 2, nil, openflow.InstructionGotoTable{Table: 3})
 		}, ends: true},

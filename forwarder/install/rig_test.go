@@ -234,7 +234,7 @@ func (r *rig) gather(got *model.Result) {
 	for {
 		select {
 		case p := <-r.upcalls:
-			got.Upcall = append(got.Upcall, p)
+			got.Upcalls = append(got.Upcalls, p)
 			continue
 		default:
 		}
@@ -277,7 +277,7 @@ func (r *rig) becomes(want []model.Result) (model.Result, bool, model.Result) {
 	r.t.Helper()
 	var got model.Result
 	if len(want) > 1 { // what has come so far may be one of them and not be all
-		got.Upcall = r.untilMark()
+		got.Upcalls = r.untilMark()
 	}
 	for until := time.Now().Add(settled); ; {
 		r.gather(&got)
@@ -325,13 +325,13 @@ func (r *rig) waits() []unix.PollFd {
 
 // same compares what became of a packet, without regard for the order.
 func same(a, b model.Result) bool {
-	if len(a.Sent) != len(b.Sent) || len(a.Upcall) != len(b.Upcall) {
+	if len(a.Sent) != len(b.Sent) || len(a.Upcalls) != len(b.Upcalls) {
 		return false
 	}
 	sortResult(&a)
 	sortResult(&b)
 	return slices.EqualFunc(a.Sent, b.Sent, func(a, b model.Sent) bool { return a.Port == b.Port && alike(a.Frame, b.Frame) }) &&
-		slices.EqualFunc(a.Upcall, b.Upcall, func(a, b model.Upcall) bool {
+		slices.EqualFunc(a.Upcalls, b.Upcalls, func(a, b model.Upcall) bool {
 			alike := alike(a.Frame, b.Frame)
 			a.Frame, b.Frame = nil, nil
 			return alike && compareUpcall(a, b) == 0
@@ -356,11 +356,11 @@ func alike(a, b []byte) bool {
 }
 
 func sortResult(r *model.Result) {
-	r.Sent, r.Upcall = slices.Clone(r.Sent), slices.Clone(r.Upcall)
+	r.Sent, r.Upcalls = slices.Clone(r.Sent), slices.Clone(r.Upcalls)
 	slices.SortFunc(r.Sent, func(a, b model.Sent) int {
 		return cmp.Or(cmp.Compare(a.Port, b.Port), bytes.Compare(a.Frame, b.Frame))
 	})
-	slices.SortFunc(r.Upcall, compareUpcall)
+	slices.SortFunc(r.Upcalls, compareUpcall)
 }
 
 func compareUpcall(a, b model.Upcall) int {
@@ -375,7 +375,7 @@ func describe(r model.Result) string {
 	for _, s := range r.Sent {
 		fmt.Fprintf(&b, "  port %d: %x\n", s.Port, s.Frame)
 	}
-	for _, p := range r.Upcall {
+	for _, p := range r.Upcalls {
 		fmt.Fprintf(&b, "  controller (%v, table %v, cookie %x, metadata %x, tunnel %x, in %v, %d): %x\n",
 			p.Reason, p.Table, p.Cookie, p.Metadata, p.Tunnel, p.InPort, p.MaxLen, p.Frame)
 	}

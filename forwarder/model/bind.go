@@ -8,18 +8,18 @@ import (
 	"baton/packet"
 )
 
-// BindLoss is why a packet ends at a bind.
+// BindLoss is why bind drops a packet.
 type BindLoss int
 
 // The reasons.
 const (
-	BindNone     BindLoss = iota // no bucket lives
-	BindGone                     // the flow's port does not live, or it is not known which flow a fragment is of
-	BindClash                    // by every port that lives, another inside address has a flow with the same answers
-	BindingsFull                 // no more flows can be remembered
+	BindNone     BindLoss = iota // no live bucket
+	BindGone                     // the flow's port is not live, or a later fragment's first fragment was not seen
+	BindClash                    // on every live port, a flow of another internal address has the same replies
+	BindingsFull                 // the binding table is full
 )
 
-// memory is that of the switch; one that forgets at once if it has none.
+// memory is the switch's binding table, or an empty one.
 func (r *run) memory() *Bindings {
 	if r.Bindings != nil {
 		return r.Bindings
@@ -27,7 +27,7 @@ func (r *run) memory() *Bindings {
 	return NewBindings(1)
 }
 
-// bind gives the packet to the bucket of its flow (docs/openflow-bind.md).
+// bind sends the packet to the bucket that its flow is bound to (docs/openflow-bind.md).
 func (r *run) bind(p *state, a openflow.ActionBind) {
 	g, m := r.Pipeline.Group(a.Group), r.memory()
 	if g == nil {
@@ -63,7 +63,7 @@ func (r *run) bind(p *state, a openflow.ActionBind) {
 	r.begin(p, a, g, f, e.flags)
 }
 
-// begin selects a bucket for a new flow.
+// begin binds a new flow to a bucket.
 func (r *run) begin(p *state, a openflow.ActionBind, g *pipeline.Group, f *Flow, flags packet.Flags) {
 	m := r.memory()
 	f.finSent = flags.Has(packet.FIN)
@@ -88,7 +88,7 @@ func (r *run) begin(p *state, a openflow.ActionBind, g *pipeline.Group, f *Flow,
 		}
 	default:
 		i := r.choose(a, g, all, f)
-		for passed := map[int]bool{}; clashes(i); i = r.choose(a, g, all, f) { // it has had its turn
+		for passed := map[int]bool{}; clashes(i); i = r.choose(a, g, all, f) { // it has used its turn
 			passed[i] = true
 			if all = r.candidates(g, func(i int) bool { return passed[i] }); len(all) == 0 {
 				lost(BindClash)
@@ -123,18 +123,18 @@ func (r *run) choose(a openflow.ActionBind, g *pipeline.Group, list []int, f *Fl
 	return m.choose(a, g, list)
 }
 
-// bound reports whether a bucket's port lives.
+// bound reports whether the port that a bucket watches is live.
 func (r *run) bound(b *openflow.Bucket) bool {
 	port := r.port(b.WatchPort)
 	return port != nil && port.There && port.Live
 }
 
-// bucketOf is the bucket of a port, -1 if there is none or the port does not live.
+// bucketOf is the bucket that watches a port, -1 if there is none or the port is not live.
 func (r *run) bucketOf(g *pipeline.Group, port openflow.PortNo) int {
 	return slices.IndexFunc(g.Buckets, func(b openflow.Bucket) bool { return b.WatchPort == port && r.bound(&b) })
 }
 
-// candidates are the live buckets that have a weight, but for those that without says; if there are none, the first such standby.
+// candidates are the live buckets with a weight, except those that without excludes; if there are none, the first such standby.
 func (r *run) candidates(g *pipeline.Group, without func(int) bool) []int {
 	var list, standby []int
 	for i := range g.Buckets {
@@ -153,7 +153,7 @@ func (r *run) candidates(g *pipeline.Group, without func(int) bool) []int {
 	return list
 }
 
-// bucket carries out what a bucket does with the packet, which one of so many others would do.
+// bucket executes a bucket's actions, which is one of so many candidates.
 func (r *run) bucket(p *state, g *pipeline.Group, i, of int) {
 	c := p.clone()
 	c.set = nil
@@ -161,7 +161,7 @@ func (r *run) bucket(p *state, g *pipeline.Group, i, of int) {
 	r.list(c, inOrder(g.Buckets[i].Actions))
 }
 
-// unbind gives a packet that answers a flow to the group, and reports whether it was one.
+// unbind sends a reply to a flow to the group, and reports whether the packet was one.
 func (r *run) unbind(p *state, a openflow.ActionUnbind) (answered bool) {
 	g, m := r.Pipeline.Group(a.Group), r.memory()
 	e, ok := m.ends(p.frame)
@@ -188,7 +188,7 @@ func (r *run) unbind(p *state, a openflow.ActionUnbind) (answered bool) {
 		r.report(p, Step{Kind: StepDead})
 		return true
 	}
-	for i := range g.Buckets { // one
+	for i := range g.Buckets { // exactly one
 		r.bucket(p, g, i, 1)
 	}
 	return true

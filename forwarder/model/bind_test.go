@@ -13,13 +13,13 @@ import (
 	"baton/packet"
 )
 
-// The host of these tests: port 1 is the inside, ports 2 to 4 are links with addresses of their own.
+// The host of these tests: port 1 is the host, ports 2 to 4 are links with addresses of their own.
 var (
-	inside = [2]netip.Addr{netip.MustParseAddr("192.0.0.2"), netip.MustParseAddr("64:ff9b:1::2")}
-	server = [2]netip.Addr{netip.MustParseAddr("203.0.113.5"), netip.MustParseAddr("2001:db8:5::5")}
-	linkOf = func(six int, no openflow.PortNo) netip.Addr { return []netip.Addr{v4(no), v6(no)}[six] }
-	v4     = func(no openflow.PortNo) netip.Addr { return netip.AddrFrom4([4]byte{198, 51, 100, byte(no)}) }
-	v6     = func(no openflow.PortNo) netip.Addr {
+	internal = [2]netip.Addr{netip.MustParseAddr("192.0.0.2"), netip.MustParseAddr("64:ff9b:1::2")}
+	server   = [2]netip.Addr{netip.MustParseAddr("203.0.113.5"), netip.MustParseAddr("2001:db8:5::5")}
+	linkOf   = func(six int, no openflow.PortNo) netip.Addr { return []netip.Addr{v4(no), v6(no)}[six] }
+	v4       = func(no openflow.PortNo) netip.Addr { return netip.AddrFrom4([4]byte{198, 51, 100, byte(no)}) }
+	v6       = func(no openflow.PortNo) netip.Addr {
 		return netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 15: byte(no)})
 	}
 	gatewayMAC = packet.MAC{2, 0x42, 0x74}
@@ -82,7 +82,7 @@ func (h *host) links(c openflow.GroupCommand, six int, weights ...uint16) {
 	h.do(m)
 }
 
-// out sends a frame from the inside and returns the port of the link that it took, 0 for none.
+// out sends a frame from the host and returns the port of the link that it took, 0 for none.
 func (h *host) out(frame []byte) openflow.PortNo {
 	h.t.Helper()
 	before := bytes.Clone(frame)
@@ -100,7 +100,7 @@ func (h *host) out(frame []byte) openflow.PortNo {
 	return r.Sent[0].Port
 }
 
-// in receives a frame by a link and returns what the inside gets of it, nil if the host's stack has it.
+// in receives a frame by a link and returns what the host gets of it, nil if the host's stack has it.
 func (h *host) in(no openflow.PortNo, frame []byte) []byte {
 	h.t.Helper()
 	r := h.Receive(no, frame)
@@ -191,18 +191,18 @@ func TestBindTurns(t *testing.T) {
 		h := newHost(t, openflow.ActionBind{Method: openflow.BindRoundRobin}, 2, 1)
 		var first []openflow.PortNo
 		for n := range uint16(9) {
-			first = append(first, h.out(tcp(at(inside[six], 40000+n), at(server[six], 443), packet.SYN)))
+			first = append(first, h.out(tcp(at(internal[six], 40000+n), at(server[six], 443), packet.SYN)))
 		}
 		if want := []openflow.PortNo{2, 3, 2, 2, 3, 2, 2, 3, 2}; !slices.Equal(first, want) {
 			t.Errorf("got %v, want %v", first, want)
 		}
 		h.links(openflow.GroupModify, six, 0, 1)
 		for n := range uint16(9) {
-			if got := h.out(tcp(at(inside[six], 40000+n), at(server[six], 443), packet.ACK)); got != first[n] {
+			if got := h.out(tcp(at(internal[six], 40000+n), at(server[six], 443), packet.ACK)); got != first[n] {
 				t.Errorf("flow %d: by port %v, then %v", n, first[n], got)
 			}
 		}
-		if got := h.out(udp(at(inside[six], 40000), at(server[six], 443))); got != 3 {
+		if got := h.out(udp(at(internal[six], 40000), at(server[six], 443))); got != 3 {
 			t.Errorf("a new flow by port %v", got)
 		}
 	}
@@ -244,7 +244,7 @@ func TestBindMethods(t *testing.T) {
 			h.Choose = func(_ *pipeline.Group, live []int) int { return live[len(live)-1] }
 			for n, f := range tt.flows {
 				of := func(n int, flags packet.Flags) []byte {
-					return tcp(at(inside[0], 40000), at(server[0], uint16(n+1)), flags)
+					return tcp(at(internal[0], 40000), at(server[0], uint16(n+1)), flags)
 				}
 				if f.end >= 0 {
 					h.out(of(f.end, packet.RST))
@@ -264,10 +264,10 @@ func TestBindWithoutPort(t *testing.T) {
 		first, later []byte
 		want         openflow.PortNo
 	}{
-		{"TCP", tcp(at(inside[0], 1), at(server[0], 2), packet.SYN), tcp(at(inside[0], 1), at(server[0], 2), packet.ACK), 0},
-		{"TCP, a SYN", tcp(at(inside[0], 1), at(server[0], 2), packet.SYN), tcp(at(inside[0], 1), at(server[0], 2), packet.SYN), 3},
-		{"UDP", udp(at(inside[0], 1), at(server[0], 2)), udp(at(inside[0], 1), at(server[0], 2)), 3},
-		{"echo", echo(inside[0], server[0], false, 7), echo(inside[0], server[0], false, 7), 3},
+		{"TCP", tcp(at(internal[0], 1), at(server[0], 2), packet.SYN), tcp(at(internal[0], 1), at(server[0], 2), packet.ACK), 0},
+		{"TCP, a SYN", tcp(at(internal[0], 1), at(server[0], 2), packet.SYN), tcp(at(internal[0], 1), at(server[0], 2), packet.SYN), 3},
+		{"UDP", udp(at(internal[0], 1), at(server[0], 2)), udp(at(internal[0], 1), at(server[0], 2)), 3},
+		{"echo", echo(internal[0], server[0], false, 7), echo(internal[0], server[0], false, 7), 3},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := newHost(t, openflow.ActionBind{Method: openflow.BindRoundRobin}, 1, 0, 0)
@@ -291,7 +291,7 @@ func TestBindWithoutPort(t *testing.T) {
 				t.Errorf("without a bucket by port %v", got)
 			}
 			h.Ports[1].Live, h.Ports[2].Live, h.Ports[3].Live = false, false, false
-			if got := h.out(udp(at(inside[0], 9), at(server[0], 9))); got != 0 {
+			if got := h.out(udp(at(internal[0], 9), at(server[0], 9))); got != 0 {
 				t.Errorf("without a link by port %v", got)
 			}
 		})
@@ -301,7 +301,7 @@ func TestBindWithoutPort(t *testing.T) {
 // TestBindAffinity: for as many seconds as were asked for, flows to an address go where one went, but not where nothing lives.
 func TestBindAffinity(t *testing.T) {
 	h := newHost(t, openflow.ActionBind{Method: openflow.BindRoundRobin, Affinity: 60}, 1, 1)
-	flow := func(n uint16, to netip.Addr) openflow.PortNo { return h.out(udp(at(inside[0], n), at(to, n))) }
+	flow := func(n uint16, to netip.Addr) openflow.PortNo { return h.out(udp(at(internal[0], n), at(to, n))) }
 	other := netip.MustParseAddr("203.0.113.6")
 	if a, b, c := flow(1, server[0]), flow(2, other), flow(3, server[0]); a != 2 || b != 3 || c != 2 {
 		t.Fatalf("by ports %v, %v, %v", a, b, c)
@@ -321,7 +321,7 @@ func TestBindAffinity(t *testing.T) {
 	}
 }
 
-// TestBindClashes: two inside addresses whose answers could not be told apart are given different links, as long as there are some.
+// TestBindClashes: two internal addresses whose answers could not be told apart are given different links, as long as there are some.
 func TestBindClashes(t *testing.T) {
 	h := newHost(t, openflow.ActionBind{Method: openflow.BindRoundRobin}, 1, 1)
 	var got []openflow.PortNo
@@ -341,19 +341,19 @@ func TestBindingsFull(t *testing.T) {
 	h := newHost(t, openflow.ActionBind{Method: openflow.BindRoundRobin}, 1)
 	h.Bindings.Most = 2
 	for n, want := range []openflow.PortNo{2, 2, 0} {
-		if got := h.out(udp(at(inside[0], uint16(n)), at(server[0], 53))); got != want {
+		if got := h.out(udp(at(internal[0], uint16(n)), at(server[0], 53))); got != want {
 			t.Errorf("flow %d by port %v, want %v", n, got, want)
 		}
 	}
 	h.Bindings.Now += keepOther + 1
-	if got := h.out(udp(at(inside[0], 9), at(server[0], 53))); got != 2 {
+	if got := h.out(udp(at(internal[0], 9), at(server[0], 53))); got != 2 {
 		t.Errorf("later by port %v", got)
 	}
 }
 
 // TestBindAges: how long each flow is remembered, told by which link its next packet takes once the first link is a standby.
 func TestBindAges(t *testing.T) {
-	a, b := at(inside[0], 40000), at(server[0], 443)
+	a, b := at(internal[0], 40000), at(server[0], 443)
 	out := func(flags packet.Flags) func(*host) { return func(h *host) { h.out(tcp(a, b, flags)) } }
 	in := func(flags packet.Flags) func(*host) {
 		return func(h *host) { h.in(2, tcp(b, at(linkOf(0, 2), 40000), flags)) }
@@ -414,7 +414,7 @@ func TestBindFragments(t *testing.T) {
 		binary.BigEndian.PutUint16(b[24:], packet.Checksum(b[14:34], 0))
 		return b
 	}
-	us, them := at(inside[0], 1), at(server[0], 2)
+	us, them := at(internal[0], 1), at(server[0], 2)
 	if got := h.out(part(us, them, 7, false)); got != 0 {
 		t.Errorf("a later fragment alone by port %v", got)
 	}

@@ -9,9 +9,9 @@ import (
 	"baton/packet"
 )
 
-// How long a flow is remembered from its last packet (docs/openflow-bind.md), and how long it is active.
+// Idle timeouts of bound flows (docs/openflow-bind.md), and how long a flow is active.
 const (
-	keepTCP     = 2*time.Hour + 4*time.Minute // RFC 5382, REQ-5, as the next; SCTP, too
+	keepTCP     = 2*time.Hour + 4*time.Minute // RFC 5382, REQ-5, like keepOpening; for SCTP, too
 	keepOpening = 240 * time.Second
 	keepClosing = 10 * time.Second
 	keepICMP    = 60 * time.Second // RFC 5508, REQ-1
@@ -19,18 +19,18 @@ const (
 	keepActive  = 2 * time.Second
 )
 
-// Flow is a flow that is remembered. Where its protocol has no ports, they are 0; of ICMP echo the one who asks has the identifier.
+// Flow is a bound flow. Ports are 0 where its protocol has none; for ICMP echo the requester's port is the identifier.
 type Flow struct {
 	Protocol         uint8
 	Internal, Remote netip.AddrPort
 	Port             openflow.PortNo
 	Used             time.Duration // by the clock of [Bindings]
-	Opening          bool          // TCP: a bare SYN was sent, and no ACK has come back
-	Closing          bool          // TCP: FIN both ways, or a RST
+	Opening          bool          // TCP: SYN sent, no ACK received
+	Closing          bool          // TCP: FIN both ways, or RST
 
 	finSent, finReceived, rstReceived bool
-	resting                           bool          // not active, however lately it was used: after a FIN nothing with payload has come
-	noted                             time.Duration // when last for flows that stay together
+	resting                           bool          // not active regardless of Used: no payload since the FIN
+	noted                             time.Duration // when its remote address was last recorded for affinity
 }
 
 func (f *Flow) keep() time.Duration {
@@ -47,14 +47,14 @@ func (f *Flow) keep() time.Duration {
 	return keepOther
 }
 
-// Active reports whether the flow counts as active at a time.
+// Active reports whether the flow counts as active.
 func (f *Flow) Active(now time.Duration) bool {
 	return !f.Closing && !f.resting && now-f.Used <= keepActive
 }
 
 func (f *Flow) finned() bool { return f.finSent || f.finReceived }
 
-// use notes a packet, which has had its effect on all else; finned says whether there was a FIN before it.
+// use updates the activity of a flow after a packet; finned: there was a FIN before it.
 func (f *Flow) use(now time.Duration, e *ends, finned bool) {
 	switch {
 	case f.Closing:
@@ -69,18 +69,18 @@ func (f *Flow) use(now time.Duration, e *ends, finned bool) {
 	f.Used = now
 }
 
-// over reports whether a bare SYN begins another flow.
+// over reports whether a bare SYN starts a new flow.
 func (f *Flow) over(now time.Duration) bool {
 	return f.Closing || !f.Opening && now-f.Used > keepActive
 }
 
-// Bindings is the memory of flows that bind and unbind have.
+// Bindings is the binding table.
 type Bindings struct {
-	// Most is how many flows there may be.
+	// Most is its capacity.
 	Most int
-	// Now is the time, of a clock that goes forward alone.
+	// Now is the current time, of a monotonic clock.
 	Now time.Duration
-	// Handshakes is how long they take by a port, which the method fastest goes by. One that is not in it was not measured.
+	// Handshakes is the handshake time of each port, for the method fastest. Unmeasured ports are missing.
 	Handshakes map[openflow.PortNo]time.Duration
 
 	flows     map[flowKey]*Flow
@@ -88,10 +88,10 @@ type Bindings struct {
 	remotes   map[remoteKey]remote
 	fragments map[fragmentKey][2]uint16
 	earned    map[turnKey]int64
-	totals    map[openflow.GroupID]int64 // of the weights, when there was a turn last
+	totals    map[openflow.GroupID]int64 // sum of the weights at the last selection
 }
 
-// NewBindings returns a memory without a flow.
+// NewBindings returns an empty table.
 func NewBindings(most int) *Bindings {
 	return &Bindings{
 		Most: most, Handshakes: map[openflow.PortNo]time.Duration{}, flows: map[flowKey]*Flow{}, answers: map[answerKey]*Flow{},
@@ -101,19 +101,19 @@ func NewBindings(most int) *Bindings {
 }
 
 type flowKey struct {
-	protocol       uint8
-	inside, remote netip.AddrPort
+	protocol         uint8
+	internal, remote netip.AddrPort
 }
 
-// answerKey is what is known of a flow by the packets that come back.
+// answerKey identifies the flow of a reply.
 type answerKey struct {
 	port     openflow.PortNo
 	protocol uint8
 	remote   netip.AddrPort
-	inside   uint16
+	internal uint16
 }
 
-// remoteKey is what flows stay together by.
+// remoteKey is the scope of affinity.
 type remoteKey struct {
 	group  openflow.GroupID
 	remote netip.Addr
@@ -135,7 +135,7 @@ func (f *Flow) answer() answerKey {
 	return answerKey{f.Port, f.Protocol, f.Remote, f.Internal.Port()}
 }
 
-// Add remembers a flow, in place of the same one.
+// Add adds a flow, or replaces it.
 func (m *Bindings) Add(f Flow) {
 	if old := m.flows[f.key()]; old != nil {
 		m.forget(old)
@@ -143,7 +143,7 @@ func (m *Bindings) Add(f Flow) {
 	m.flows[f.key()], m.answers[f.answer()] = &f, &f
 }
 
-// All returns the flows that are remembered, in no order.
+// All returns all flows, in no particular order.
 func (m *Bindings) All() []Flow {
 	var list []Flow
 	for _, f := range m.flows {
@@ -159,7 +159,7 @@ func (m *Bindings) forget(f *Flow) {
 	delete(m.answers, f.answer())
 }
 
-// expire forgets a flow whose time is over, and returns the one that is left.
+// expire removes a flow whose timeout is over; then it returns nil.
 func (m *Bindings) expire(f *Flow) *Flow {
 	if f != nil && m.Now-f.Used > f.keep() {
 		m.forget(f)
@@ -168,13 +168,13 @@ func (m *Bindings) expire(f *Flow) *Flow {
 	return f
 }
 
-// clashes reports whether the answers to a flow could not be told from those to another inside address.
+// clashes reports whether a flow of another internal address has the same replies.
 func (m *Bindings) clashes(f *Flow) bool {
 	other := m.expire(m.answers[f.answer()])
 	return other != nil && other.Internal != f.Internal
 }
 
-// sent notes a packet of a flow that goes to the remote address, by an entry with that action.
+// sent tracks a packet that a flow has sent, by an entry with that action.
 func (m *Bindings) sent(f *Flow, e *ends, a openflow.ActionBind) {
 	reset, finned := e.flags.Has(packet.RST), f.finned()
 	switch {
@@ -192,7 +192,7 @@ func (m *Bindings) sent(f *Flow, e *ends, a openflow.ActionBind) {
 	}
 }
 
-// note notes where a flow to an address goes, for those that stay together.
+// note records the port of a flow to a remote address, for affinity.
 func (m *Bindings) note(f *Flow, a openflow.ActionBind) {
 	if a.Affinity == 0 {
 		return
@@ -201,7 +201,7 @@ func (m *Bindings) note(f *Flow, a openflow.ActionBind) {
 	m.remotes[remoteKey{a.Group, f.Remote.Addr()}] = remote{f.Port, m.Now}
 }
 
-// received notes a packet that answers a flow.
+// received tracks a packet that a flow has received.
 func (m *Bindings) received(f *Flow, e *ends) {
 	finned := f.finned()
 	if e.flags.Has(packet.RST) {
@@ -217,7 +217,7 @@ func (m *Bindings) received(f *Flow, e *ends) {
 	f.use(m.Now, e, finned)
 }
 
-// together returns the bucket in list whose port a flow to the same address has used within the time of the action.
+// affinity returns the bucket in list whose port a flow to the same address has used recently enough.
 func (m *Bindings) affinity(a openflow.ActionBind, g *pipeline.Group, list []int, to netip.Addr) (bucket int, ok bool) {
 	last, ok := m.remotes[remoteKey{g.ID, to}]
 	if !ok || m.Now-last.used > time.Duration(a.Affinity)*time.Second || a.Affinity == 0 {
@@ -231,7 +231,7 @@ func (m *Bindings) affinity(a openflow.ActionBind, g *pipeline.Group, list []int
 	return 0, false
 }
 
-// choose takes one of a group's buckets for a new flow, of those in list.
+// choose selects one of a group's buckets in list for a new flow.
 func (m *Bindings) choose(a openflow.ActionBind, g *pipeline.Group, list []int) int {
 	active := map[openflow.PortNo]int64{}
 	for _, f := range m.flows {
@@ -261,10 +261,10 @@ func (m *Bindings) choose(a openflow.ActionBind, g *pipeline.Group, list []int) 
 	return m.turn(g, list, cheap, cheap)
 }
 
-// longest bounds the time of a handshake, so that costs fit into 64 bits.
+// longest bounds handshake times, so that costs fit into 64 bits.
 const longest = (1 << 22) * time.Microsecond
 
-// shortest is the time of the quickest handshakes by the ports of buckets that were measured.
+// shortest is the least measured handshake time among the ports of the buckets.
 func (m *Bindings) shortest(g *pipeline.Group, list []int) time.Duration {
 	least := time.Duration(0)
 	for _, i := range list {
@@ -275,7 +275,7 @@ func (m *Bindings) shortest(g *pipeline.Group, list []int) time.Duration {
 	return least
 }
 
-// cheapest returns those buckets of which cost / weight is the least.
+// cheapest returns the buckets with the least cost per weight.
 func cheapest(g *pipeline.Group, list []int, cost func(openflow.PortNo) int64) []int {
 	var found []int
 	var least, weight int64
@@ -291,10 +291,10 @@ func cheapest(g *pipeline.Group, list []int, cost func(openflow.PortNo) int64) [
 	return found
 }
 
-// evenBound is how many times the flows for its weight one may have that another has.
+// evenBound is how many times the flows per weight of the least loaded port another may have.
 const evenBound = 2
 
-// even returns those buckets without an active flow; if there are none, those that have not much more than their share.
+// even returns the buckets without an active flow; if there are none, those within evenBound.
 func even(g *pipeline.Group, list []int, active map[openflow.PortNo]int64) []int {
 	cost := func(i int) int64 { return active[g.Buckets[i].WatchPort] + 1 }
 	var idle, found []int
@@ -318,8 +318,8 @@ func even(g *pipeline.Group, list []int, active map[openflow.PortNo]int64) []int
 	return found
 }
 
-// turn is smooth weighted round robin among some of the buckets in list: each of earning earns its weight, and the richest of among pays for all. Nobody has more, or owes
-// more, than all weights in list. What was earned when these were others counts as many turns.
+// turn is smooth weighted round-robin: each bucket in earning gets its weight as credit; the one of among with the most credit wins, and pays
+// the sum. Credits are limited to the sum of all weights in list, and rescaled when that changes.
 func (m *Bindings) turn(g *pipeline.Group, list, earning, among []int) int {
 	key := func(i int) turnKey { return turnKey{g.ID, g.Buckets[i].WatchPort} }
 	all, pays := int64(0), int64(0)

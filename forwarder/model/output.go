@@ -7,7 +7,7 @@ import (
 	"baton/openflow"
 )
 
-// output puts the packet out as it is [7.2.5].
+// output sends the packet out of a port [7.2.5].
 func (r *run) output(p *state, a openflow.ActionOutput) {
 	switch a.Port {
 	case openflow.PortInPort:
@@ -39,7 +39,7 @@ func (r *run) output(p *state, a openflow.ActionOutput) {
 	}
 }
 
-// normal leaves the packet to the host's stack. What a learning bridge does with it is not known here.
+// normal passes the packet to the host's stack. A learning bridge is not modelled.
 func (r *run) normal(p *state) {
 	if !r.NormalStack {
 		r.send(p, openflow.PortNormal)
@@ -63,14 +63,14 @@ func (r *run) upcall(p *state, why openflow.PacketInReason, most uint16) {
 	if in := r.port(p.in); in != nil && in.Config&openflow.PortConfigNoPacketIn != 0 {
 		return
 	}
-	r.Upcall = append(r.Upcall, Upcall{
+	r.Upcalls = append(r.Upcalls, Upcall{
 		Reason: why, Table: p.table, Cookie: p.cookie, Metadata: p.metadata, Tunnel: p.tunnel, InPort: p.in, MaxLen: most,
 		Frame: slices.Clone(p.frame),
 	})
 	r.report(p, Step{Kind: StepUpcall})
 }
 
-// group gives copies of the packet to buckets [5.6.1]. What they do to them the packet itself does not see.
+// group sends copies of the packet to buckets [5.6.1], whose changes do not affect the packet itself.
 func (r *run) group(p *state, g *pipeline.Group) {
 	if g == nil {
 		r.report(p, Step{Kind: StepDead})
@@ -105,7 +105,7 @@ func (r *run) group(p *state, g *pipeline.Group) {
 	}
 }
 
-// lives reports whether a bucket does: it watches nothing, or something that lives. Those of all and indirect groups watch nothing.
+// lives reports whether a bucket is live: it watches nothing, or something live. Buckets of all and indirect groups watch nothing.
 func (r *run) lives(b *openflow.Bucket, kind openflow.GroupType, depth int) bool {
 	if kind == openflow.GroupTypeAll || kind == openflow.GroupTypeIndirect || b.WatchPort == openflow.PortAny && b.WatchGroup == openflow.GroupAny {
 		return true

@@ -30,7 +30,7 @@ func TestBindResting(t *testing.T) {
 	} {
 		for six := range 2 {
 			h := newHost(t, openflow.ActionBind{Method: openflow.BindRoundRobin}, 1)
-			us, here, them := at(inside[six], 40000), at(linkOf(six, 2), 40000), at(server[six], 443)
+			us, here, them := at(internal[six], 40000), at(linkOf(six, 2), 40000), at(server[six], 443)
 			h.out(tcp(us, them, packet.SYN))
 			h.in(2, tcp(them, here, packet.SYN|packet.ACK))
 			for i, s := range tt.segments {
@@ -52,9 +52,9 @@ func TestBindResting(t *testing.T) {
 // TestBindConnectsAnew: the link that a connection is about to leave counts as left, unless there is payload on it yet; silence ends that.
 func TestBindConnectsAnew(t *testing.T) {
 	h := newHost(t, openflow.ActionBind{Method: openflow.BindLeast}, 1, 1)
-	us := func(n int) []byte { return tcp(at(inside[0], uint16(n)), at(server[0], 443), packet.SYN) }
+	us := func(n int) []byte { return tcp(at(internal[0], uint16(n)), at(server[0], 443), packet.SYN) }
 	segment := func(n int, flags packet.Flags, bytes int) {
-		h.out(packet.Build(packet.Spec{Src: at(inside[0], uint16(n)), Dst: at(server[0], 443), Flags: flags, Payload: make([]byte, bytes)}))
+		h.out(packet.Build(packet.Spec{Src: at(internal[0], uint16(n)), Dst: at(server[0], 443), Flags: flags, Payload: make([]byte, bytes)}))
 	}
 	got := []openflow.PortNo{h.out(us(1)), h.out(us(2))}
 	segment(2, packet.FIN|packet.ACK, 0)

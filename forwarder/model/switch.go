@@ -9,46 +9,46 @@ import (
 	"baton/openflow"
 )
 
-// Switch is what a packet comes to.
+// Switch is the switch that packets are run through.
 type Switch struct {
 	Pipeline *pipeline.Pipeline
 	Ports    []Port
-	// Choose selects one of the buckets of a select group; nil takes the first. The list has those that live.
+	// Choose selects one of the live buckets of a select group; nil selects the first.
 	Choose func(g *pipeline.Group, live []int) int
-	// InvalidTTL asks for packets whose TTL runs out.
+	// InvalidTTL sends packets with an expired TTL to the controllers.
 	InvalidTTL bool
-	// DropFragments has IP fragments dropped as they come.
+	// DropFragments drops IP fragments on input.
 	DropFragments bool
-	// NormalStack has the port NORMAL leave packets to the host's stack.
+	// NormalStack makes port NORMAL pass packets to the host's stack.
 	NormalStack bool
-	// Bindings is the memory of flows; nil: each one is new.
+	// Bindings is the binding table; nil: each flow is new.
 	Bindings *Bindings
-	// Find looks a packet up in a table, where there are too many flow entries to compare each; nil compares each.
+	// Find looks up a packet in a table with many flow entries; nil compares each.
 	Find func(t openflow.TableID, packet *match.Key) *pipeline.Entry
-	// EveryBucket has select groups give a copy to each bucket that lives, and so has it bind for a new flow, which is not remembered.
+	// EveryBucket makes select groups send a copy to each live bucket. bind does so for new flows, which it then does not add to Bindings.
 	EveryBucket bool
-	// Report is called with each step, nil if nobody wants to know.
+	// Report is called with each step, if not nil.
 	Report func(Step)
 }
 
-// Port is a port as packets meet it.
+// Port is a port of the switch.
 type Port struct {
 	No      openflow.PortNo
 	Config  openflow.PortConfig
-	There   bool // its interface is
+	There   bool // its interface exists
 	Live    bool
 	NoFlood bool
 }
 
-// Result is what became of a packet, in the order in which it was done.
+// Result is the fate of a packet; lists are in order of execution.
 type Result struct {
-	Sent   []Sent
-	Upcall []Upcall
-	Met    []uint64 // the IDs of flow entries
-	Stack  []byte   // what the host's stack has, nil: nothing
+	Sent    []Sent
+	Upcalls []Upcall
+	Met     []uint64 // IDs of the matched flow entries
+	Stack   []byte   // passed to the host's stack; nil: nothing
 }
 
-// Sent is a frame that left by a port.
+// Sent is a frame sent by a port.
 type Sent struct {
 	Port  openflow.PortNo
 	Frame []byte
@@ -65,10 +65,10 @@ type Upcall struct {
 	Frame            []byte
 }
 
-// noCookie is that of a packet that came from a controller [7.4.1].
+// noCookie is the cookie of a controller's packet [7.4.1].
 const noCookie = ^uint64(0)
 
-// state is a packet on its way.
+// state is a packet in processing.
 type state struct {
 	frame    []byte
 	in       openflow.PortNo
@@ -77,8 +77,8 @@ type state struct {
 	set      []openflow.Action // the action set
 	cookie   uint64
 	table    openflow.TableID
-	miss     bool // the actions at hand are those that a table-miss entry applies
-	depth    int  // of copies
+	miss     bool // the current actions belong to a table-miss entry
+	depth    int  // copies of copies
 }
 
 func (p *state) clone() *state {
@@ -88,13 +88,13 @@ func (p *state) clone() *state {
 	return &c
 }
 
-// run is one packet that came and the ones that were made of it.
+// run is the processing of one packet and its copies.
 type run struct {
 	*Switch
 	Result
 }
 
-// Receive says what becomes of a frame that comes in by a port.
+// Receive processes a frame that comes in by a port.
 func (s *Switch) Receive(in openflow.PortNo, frame []byte) Result {
 	r := &run{Switch: s}
 	port := s.port(in)
@@ -108,7 +108,7 @@ func (s *Switch) Receive(in openflow.PortNo, frame []byte) Result {
 	return r.Result
 }
 
-// PacketOut says what becomes of a controller's frame.
+// PacketOut processes a controller's frame.
 func (s *Switch) PacketOut(in openflow.PortNo, frame []byte, actions []openflow.Action) Result {
 	r := &run{Switch: s}
 	r.list(&state{frame: slices.Clone(frame), in: in, cookie: noCookie}, actions)
@@ -124,7 +124,7 @@ func (s *Switch) port(no openflow.PortNo) *Port {
 	return nil
 }
 
-// tables takes the packet through the tables from the first [5.1].
+// tables looks the packet up in the tables, from the first [5.1].
 func (r *run) tables(p *state) {
 	for table, more := openflow.TableID(0), true; more; {
 		e := r.lookup(p, table)
@@ -167,7 +167,7 @@ func (r *run) tables(p *state) {
 	r.list(p, inOrder(p.set))
 }
 
-// lookup finds the entry of the highest priority that the packet matches.
+// lookup finds the matching entry with the highest priority.
 func (r *run) lookup(p *state, table openflow.TableID) *pipeline.Entry {
 	if r.Find != nil {
 		return r.Find(table, p.key())
@@ -181,7 +181,7 @@ func (r *run) lookup(p *state, table openflow.TableID) *pipeline.Entry {
 	return best
 }
 
-// list carries out actions as they stand, and reports whether the packet is still there.
+// list executes an action list, and reports whether the packet still exists.
 func (r *run) list(p *state, list []openflow.Action) bool {
 	for _, a := range list {
 		r.report(p, Step{Kind: StepAction, Action: a})
@@ -212,7 +212,7 @@ func (r *run) list(p *state, list []openflow.Action) bool {
 	return true
 }
 
-// decrement counts a TTL down. A packet whose TTL runs out ends.
+// decrement decrements a TTL. An expired packet ends.
 func (r *run) decrement(p *state, a openflow.Action) bool {
 	_, label := a.(openflow.ActionDecMPLSTTL)
 	ttl, ok := p.ttl(label)
@@ -229,13 +229,13 @@ func (r *run) decrement(p *state, a openflow.Action) bool {
 	return p.networkTTL(v.l3, v.ipv4, v.ipv6, ttl-1)
 }
 
-// write puts an action into the set, in the place of another of its kind [5.10].
+// write writes an action to the set, replacing another of its kind [5.10].
 func (p *state) write(a openflow.Action) {
 	p.set = slices.DeleteFunc(slices.Clone(p.set), func(old openflow.Action) bool { return rank(old) == rank(a) })
 	p.set = append(p.set, a)
 }
 
-// inOrder is an action set in the order of its execution. A group takes the place of an output.
+// inOrder returns an action set in execution order. A group replaces an output.
 func inOrder(set []openflow.Action) []openflow.Action {
 	kept := (&state{})
 	for _, a := range set {
@@ -250,14 +250,14 @@ func inOrder(set []openflow.Action) []openflow.Action {
 }
 
 const (
-	rankField   = 100 // and the field's number
-	rankHandoff = 200 // and which
+	rankField   = 100 // plus the field's number
+	rankHandoff = 200 // plus the subtype
 	rankGroup   = 300
 	rankOutput  = 301
 )
 
-// rank is when an action of a set is carried out [5.10]. Two of the same rank are of the same kind. Where the specification leaves the
-// order open, tags come before labels before service tags, and fields in the order of their numbers.
+// rank is the position of an action in the execution of a set [5.10]; actions with equal rank replace each other. Where the specification
+// leaves the order open, tags precede labels, labels service tags, and fields are in the order of their numbers.
 func rank(a openflow.Action) int {
 	switch a := a.(type) {
 	case openflow.ActionCopyTTLIn:

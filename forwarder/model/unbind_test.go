@@ -10,11 +10,11 @@ import (
 	"baton/packet"
 )
 
-// TestUnbind: what answers a flow gets the inside's address, and what does not is the host's.
+// TestUnbind: what answers a flow gets the host's address, and what does not is the host's.
 func TestUnbind(t *testing.T) {
 	for six := range 2 {
 		h := newHost(t, openflow.ActionBind{Method: openflow.BindRoundRobin}, 1, 0)
-		us, them, here := inside[six], server[six], linkOf(six, 2)
+		us, them, here := internal[six], server[six], linkOf(six, 2)
 		gre := func(src, dst netip.Addr) []byte { return ip(src, dst, 47, []byte{0, 0, 8, 0}) }
 		flows := []struct{ out, in, other []byte }{
 			{tcp(at(us, 1), at(them, 2), packet.SYN), tcp(at(them, 2), at(here, 1), packet.ACK), tcp(at(them, 2), at(here, 3), packet.ACK)},
@@ -52,10 +52,10 @@ func TestUnbind(t *testing.T) {
 	}
 }
 
-// TestUnbindErrors: an ICMP error about a packet of a flow is told the inside in the inside's own addresses, with right checksums.
+// TestUnbindErrors: an ICMP error about a packet of a flow is told the host in the host's own addresses, with right checksums.
 func TestUnbindErrors(t *testing.T) {
 	for six := range 2 {
-		us, them := inside[six], server[six]
+		us, them := internal[six], server[six]
 		router := netip.MustParseAddr([]string{"198.18.0.1", "2001:db8:18::1"}[six])
 		kinds := [][]byte{{3, 11, 12}, {1, 2, 3, 4}}[six]
 		noSum := udp(at(us, 3), at(them, 4))

@@ -2,7 +2,7 @@ package pipeline
 
 import "baton/openflow"
 
-// checkBind refuses a bind from what is no select group of ports (docs/openflow-bind.md).
+// checkBind refuses a bind whose group is not a select group of ports (docs/openflow-bind.md).
 func (p *Pipeline) checkBind(id openflow.GroupID) *openflow.Fault {
 	s := p.groups[id]
 	switch {
@@ -18,7 +18,7 @@ func (p *Pipeline) checkBind(id openflow.GroupID) *openflow.Fault {
 	return nil
 }
 
-// checkUnbind refuses an unbind to what is no indirect group.
+// checkUnbind refuses an unbind whose group is not indirect.
 func (p *Pipeline) checkUnbind(id openflow.GroupID) *openflow.Fault {
 	s := p.groups[id]
 	switch {
@@ -32,12 +32,12 @@ func (p *Pipeline) checkUnbind(id openflow.GroupID) *openflow.Fault {
 	return nil
 }
 
-// noBindings says that the switch does not know the actions, as it has no memory for flows.
+// noBindings is the answer of a switch without binding table: it does not know the actions.
 func noBindings() *openflow.Fault {
 	return refuse(openflow.BadActionBadExpType, "7.2.5", "the switch remembers no flows")
 }
 
-// watchesPorts reports whether each bucket watches a port, no two the same one, and nothing else.
+// watchesPorts reports whether each bucket watches a port of its own, and nothing else.
 func watchesPorts(list []openflow.Bucket) bool {
 	seen := make(map[openflow.PortNo]bool, len(list))
 	for i := range list {
@@ -50,7 +50,7 @@ func watchesPorts(list []openflow.Bucket) bool {
 	return true
 }
 
-// checkBound refuses to make of a group that flow entries bind from, or unbind to, one that they could not.
+// checkBound refuses to change a group used by bind or unbind into one that cannot be.
 func (s *groupSlot) checkBound(m *openflow.GroupMod) *openflow.Fault {
 	switch {
 	case s == nil:
@@ -63,7 +63,7 @@ func (s *groupSlot) checkBound(m *openflow.GroupMod) *openflow.Fault {
 	return nil
 }
 
-// countBindings adds by for each bind and unbind of an entry.
+// countBindings adds by to the counts of bind and unbind actions for each one of an entry.
 func (p *Pipeline) countBindings(e *Entry, by int) {
 	actionsOf(e.Instructions, func(list []openflow.Action) bool {
 		for _, a := range list {

@@ -16,7 +16,7 @@ const (
 )
 
 // TestAddIdentical: an addition replaces the entry of the same priority and match; its duration restarts, its counters go on
-// unless they are reset, and nobody is told of a removal [6.4].
+// unless they are reset, and no removal is reported [6.4].
 func TestAddIdentical(t *testing.T) {
 	b := newBench(t, pipeline.Limits{})
 	first := b.must(flow(add, flags(openflow.FlowSendFlowRem), cookie(1, 0), to(out(1)))).Set[0].Entry
@@ -145,7 +145,7 @@ func TestTell(t *testing.T) {
 	b.must(flow(add, cookie(2, 0), priority(2), flags(openflow.FlowSendFlowRem)))
 	for _, r := range b.must(flow(deletes, flags(openflow.FlowSendFlowRem))).Removed {
 		if r.Report != (r.Entry.Cookie == 2) {
-			t.Errorf("entry %d: told %v", r.Entry.Cookie, r.Report)
+			t.Errorf("entry %d: reported %v", r.Entry.Cookie, r.Report)
 		}
 	}
 }

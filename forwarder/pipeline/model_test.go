@@ -354,16 +354,16 @@ func runModel(t *testing.T, r source) {
 		if r.IntN(2) == 0 {
 			was := k.clone()
 			do()
-			k.tell(t, c)
+			k.apply(t, c)
 			k.want(t, b.Pipeline)
-			k.tell(t, b.Undo(c))
+			k.apply(t, b.Undo(c))
 			k.want(t, b.Pipeline)
 			if !k.equal(was) {
 				t.Errorf("undone: %+v\nhad been: %+v", k, was)
 			}
 		}
 		do()
-		k.tell(t, c)
+		k.apply(t, c)
 		k.want(t, b.Pipeline)
 		wantCode(t, err, want)
 		var set, gone []*pipeline.Entry

@@ -23,8 +23,8 @@ func (k kernel) equal(o kernel) bool {
 	return maps.Equal(k.entries, o.entries) && maps.Equal(k.groups, o.groups) && maps.Equal(k.meters, o.meters)
 }
 
-// tell does what a change says, in the order of its doc.
-func (k kernel) tell(t *testing.T, c pipeline.Change) {
+// apply applies a change in the documented order.
+func (k kernel) apply(t *testing.T, c pipeline.Change) {
 	t.Helper()
 	for _, m := range c.SetMeters {
 		k.meters[m.ID] = m
@@ -66,7 +66,7 @@ func (k kernel) want(t *testing.T, p *pipeline.Pipeline) {
 		is.meters[m.ID] = m
 	}
 	if !k.equal(is) {
-		t.Errorf("told: %+v\nheld: %+v", k, is)
+		t.Errorf("applied: %+v\nheld: %+v", k, is)
 	}
 }
 

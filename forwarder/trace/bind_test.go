@@ -13,8 +13,8 @@ import (
 // TestBind: what users read of flows that are bound for, and of what answers them. Port 1 is the host's, ports 2, 6 and 7 are links, of which the
 // last is a standby.
 func TestBind(t *testing.T) {
-	inside, remote := netip.MustParseAddrPort("192.0.0.2:40000"), netip.MustParseAddrPort("203.0.113.5:443")
-	flow := model.Flow{Protocol: 6, Internal: inside, Remote: remote, Port: 6}
+	internal, remote := netip.MustParseAddrPort("192.0.0.2:40000"), netip.MustParseAddrPort("203.0.113.5:443")
+	flow := model.Flow{Protocol: 6, Internal: internal, Remote: remote, Port: 6}
 	link := func(no of.PortNo, weight uint16) of.Bucket {
 		b := watching(no, out(no))
 		b.Weight = weight
@@ -80,7 +80,7 @@ table 0: priority=1,in_port=1
 table 0: priority=1,in_port=1
   bind:round-robin:16:affinity:60s
     dropped: the binding table is full`},
-		{"another inside address", of.BindRoundRobin, 1, "ipv4_src=192.0.0.3,ipv4_dst=203.0.113.5,tcp_src=40000,tcp_dst=443", flow, []of.PortNo{2, 7}, 10, `
+		{"another internal address", of.BindRoundRobin, 1, "ipv4_src=192.0.0.3,ipv4_dst=203.0.113.5,tcp_src=40000,tcp_dst=443", flow, []of.PortNo{2, 7}, 10, `
 table 0: priority=1,in_port=1
   bind:round-robin:16:affinity:60s
     dropped: on every port a flow of another internal address has the same replies`},
@@ -146,5 +146,5 @@ stack`},
 	}
 }
 
-// answered is the answer as the inside has it: to 192.0.0.2.
+// answered is the answer as the host has it: to 192.0.0.2.
 const answered = "0200000000020200000000010800450000280000400040063ec8cb007105c000000201bb9c4000000000000000005010ffff15d10000"

@@ -8,7 +8,7 @@ import (
 	"baton/openflow"
 )
 
-// entryText is a flow entry but for the actions that it applies, which are told one by one.
+// entryText describes a flow entry without its apply-actions, which are traced one by one.
 func entryText(e *pipeline.Entry) string {
 	if e == nil {
 		return "no flow entry: the packet is dropped"
@@ -53,7 +53,7 @@ func actionsText(list []openflow.Action) string {
 	return strings.Join(parts, ",")
 }
 
-// actionText is an action in the words of ovs-ofctl, where it has one.
+// actionText is an action in ovs-ofctl's syntax, where that has one.
 func actionText(a openflow.Action) string {
 	switch a := a.(type) {
 	case openflow.ActionOutput:
@@ -100,5 +100,5 @@ func actionText(a openflow.Action) string {
 	case openflow.ActionStripOption:
 		return fmt.Sprintf("strip_option:%d", a.Kind)
 	}
-	return strings.ToLower(a.Type().String()) // those without an argument
+	return strings.ToLower(a.Type().String()) // actions without an argument
 }

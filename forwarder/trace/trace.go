@@ -1,5 +1,5 @@
-// Package trace tells why a packet goes where it goes: which flow entries it hasPrerequisite, what they do to it, and where it leaves. It asks the
-// model of a switch (forwarder/model), not the kernel, so that nothing is sent and nothing is counted.
+// Package trace explains a packet's path: which flow entries it matches, what they do to it, and where it leaves. It runs the model of a
+// switch (forwarder/model), not the kernel's programs: nothing is sent or counted.
 package trace
 
 import (
@@ -13,25 +13,25 @@ import (
 	"baton/openflow"
 )
 
-// Port is a port of the switch with the interface behind it.
+// Port is a port of the switch and its interface.
 type Port struct {
 	model.Port
 	Interface string
-	HostSide  bool // what is put out of it the host receives by the interface
+	HostSide  bool // output is received by the host
 }
 
 // Options of Run.
 type Options struct {
-	Pipeline      *pipeline.Pipeline // not changed meanwhile
+	Pipeline      *pipeline.Pipeline // must not change during Run
 	Ports         []Port
 	DropFragments bool
-	NormalStack   bool            // NORMAL leaves packets to the host's stack
-	Bindings      *model.Bindings // flows that are remembered; it is changed. nil: none
+	NormalStack   bool            // NORMAL passes packets to the host's stack
+	Bindings      *model.Bindings // a copy of the binding table, which Run changes; nil: none
 }
 
-// Run says what becomes of a frame that comes in by a port, which is one of the options'. Meters let it pass.
+// Run traces a frame that comes in by a port of the options. Meters let it pass.
 func Run(o Options, in openflow.PortNo, frame []byte) api.ForwarderTrace {
-	t := tracer{o: o, in: in, maybe: never, out: api.ForwarderTrace{Sent: []api.ForwarderTraceSent{}, Upcall: []api.ForwarderTraceUpcall{}}}
+	t := tracer{o: o, in: in, maybe: never, out: api.ForwarderTrace{Sent: []api.ForwarderTraceSent{}, Upcalls: []api.ForwarderTraceUpcall{}}}
 	s := model.Switch{
 		Pipeline: o.Pipeline, DropFragments: o.DropFragments, NormalStack: o.NormalStack, Bindings: o.Bindings, Find: o.Pipeline.Lookup, EveryBucket: true, Report: t.report,
 	}
@@ -47,13 +47,13 @@ func Run(o Options, in openflow.PortNo, frame []byte) api.ForwarderTrace {
 			Port: sent.Port.String(), Interface: t.port(sent.Port).Interface, Frame: sent.Frame, Maybe: t.sent[i],
 		})
 	}
-	for i, p := range r.Upcall {
+	for i, p := range r.Upcalls {
 		n := len(p.Frame)
 		if int(p.MaxLen) < n && p.MaxLen != wholePacket {
 			n = int(p.MaxLen)
 		}
-		t.out.Upcall = append(t.out.Upcall, api.ForwarderTraceUpcall{
-			Reason: strings.ToLower(p.Reason.String()), Table: int(p.Table), Bytes: n, Frame: p.Frame, Maybe: t.upcall[i],
+		t.out.Upcalls = append(t.out.Upcalls, api.ForwarderTraceUpcall{
+			Reason: strings.ToLower(p.Reason.String()), Table: int(p.Table), Bytes: n, Frame: p.Frame, Maybe: t.upcalls[i],
 		})
 	}
 	t.out.Stack = r.Stack
@@ -63,26 +63,26 @@ func Run(o Options, in openflow.PortNo, frame []byte) api.ForwarderTrace {
 const (
 	// wholePacket is OFPCML_NO_BUFFER [7.2.5].
 	wholePacket = 0xffff
-	// never is a depth that no copy reaches.
+	// never is a depth beyond any copy's.
 	never = 1 << 30
 )
 
-// tracer makes lines of steps.
+// tracer turns steps into lines.
 type tracer struct {
 	o      Options
 	in     openflow.PortNo
 	out    api.ForwarderTrace
 	fields []openflow.TLV
 	// maybe is the depth from which on everything depends on the choice of a select group.
-	maybe        int
-	sent, upcall []bool // of each in order: it depends on such a choice
+	maybe         int
+	sent, upcalls []bool // parallel to the model's results: depends on such a choice
 }
 
 func (t *tracer) line(depth int, format string, args ...any) {
 	t.out.Steps = append(t.out.Steps, api.ForwarderTraceStep{Depth: depth, Text: fmt.Sprintf(format, args...)})
 }
 
-// port is the zero Port for one that the switch has not.
+// port returns the zero Port if there is none with that number.
 func (t *tracer) port(no openflow.PortNo) Port {
 	if i := slices.IndexFunc(t.o.Ports, func(p Port) bool { return p.No == no }); i >= 0 {
 		return t.o.Ports[i]
@@ -90,7 +90,7 @@ func (t *tracer) port(no openflow.PortNo) Port {
 	return Port{}
 }
 
-// refusal is why the packet does not come to the first table.
+// refusal is why the packet is not looked up in table 0.
 func (t *tracer) refusal() string {
 	switch p := t.port(t.in); {
 	case !p.There:
@@ -103,7 +103,7 @@ func (t *tracer) refusal() string {
 	return "fragments are dropped, as a controller has asked"
 }
 
-// In a packet's own depth, tables stand at the margin, actions one step and what comes of them two steps to the right.
+// Relative to the packet's depth, tables are not indented, actions by one level, and their effects by two.
 func (t *tracer) report(s model.Step) {
 	depth := 2 * s.Depth
 	if s.Depth < t.maybe {
@@ -143,7 +143,7 @@ func (t *tracer) report(s model.Step) {
 		t.out.Bridged = t.out.Bridged || s.Port == openflow.PortNormal
 		t.line(depth+2, "%s", t.unsent(s.Port))
 	case model.StepUpcall:
-		t.upcall = append(t.upcall, t.maybe != never)
+		t.upcalls = append(t.upcalls, t.maybe != never)
 		t.line(depth+2, "to the controllers")
 	case model.StepStack:
 		t.line(depth+2, "left to the host's stack")
@@ -160,7 +160,7 @@ func (t *tracer) report(s model.Step) {
 	}
 }
 
-// changes tells how the packet's fields differ from what was last told.
+// changes prints the fields that differ from those last printed.
 func (t *tracer) changes(depth int, now []openflow.TLV) {
 	var parts []string
 	for _, f := range now {

@@ -183,7 +183,7 @@ func text(r *api.ForwarderTrace, came []byte) string {
 		}
 		lines = append(lines, s.Port+maybe[s.Maybe]+": "+frame)
 	}
-	for _, p := range r.Upcall {
+	for _, p := range r.Upcalls {
 		lines = append(lines, "controllers"+maybe[p.Maybe]+": "+p.Reason+" "+of.TableID(p.Table).String())
 	}
 	if r.Bridged {

@@ -273,7 +273,7 @@ func (l *line) copy(frame []byte, p packets, from, to int) []byte {
 	return p.cut(l.pool.get(p.length(from, to)), frame, from, to)
 }
 
-// flyChanged puts one packet that hasPrerequisite something other than loss in the air.
+// flyChanged puts one packet that meets something other than loss in the air.
 func (l *line) flyChanged(frame []byte, p packets, i int, due int64, f fate) {
 	one := l.copy(frame, p, i, i+1)
 	if f.corrupt && len(one) > vnetLen+ethernetLen {

@@ -14,14 +14,14 @@ import (
 	"baton/openflow"
 )
 
-// bindingsStatus is how much of the memory of flows is used, and by which ports; nil: there is none.
+// bindingsStatus returns the usage of the binding table and its ports; nil if there is none.
 func (f *Forwarder) bindingsStatus(interfaces map[openflow.PortNo]string) (*api.ForwarderBindings, error) {
 	if f.cfg.Limits.Bindings == 0 {
 		return nil, nil
 	}
 	s := &api.ForwarderBindings{Flows: api.Usage{Limit: f.cfg.Limits.Bindings}, Ports: []api.ForwarderBindingPort{}}
 	list, err := kernel.ReadBindingPorts(StatePath(f.cfg.Name))
-	if err != nil && !errors.Is(err, kernel.ErrNoBindings) { // it comes a little later than the control socket
+	if err != nil && !errors.Is(err, kernel.ErrNoBindings) { // the maps are pinned shortly after the control socket is there
 		return nil, err
 	}
 	for _, p := range list {
@@ -35,8 +35,9 @@ func (f *Forwarder) bindingsStatus(interfaces map[openflow.PortNo]string) (*api.
 	return s, nil
 }
 
-// remembered is the memory of flows as far as it concerns a frame: those with a remote address that is somewhere in it. It is nil if there is none.
-func (f *Forwarder) remembered(frame []byte) (*model.Bindings, error) {
+// modelBindings returns the part of the binding table that matters for a frame: flows whose remote address occurs anywhere in it. nil if there
+// is no binding table.
+func (f *Forwarder) modelBindings(frame []byte) (*model.Bindings, error) {
 	limit := f.cfg.Limits.Bindings
 	if limit == 0 {
 		return nil, nil
@@ -49,7 +50,7 @@ func (f *Forwarder) remembered(frame []byte) (*model.Bindings, error) {
 	m.Now = time.Duration(now.Nano())
 	err := kernel.ReadBindings(StatePath(f.cfg.Name), func(p kernel.Binding) bool {
 		if !bytes.Contains(frame, p.Remote.Addr().AsSlice()) {
-			m.Most-- // it has a place
+			m.Most-- // it takes up space
 			return true
 		}
 		const tcp = 6

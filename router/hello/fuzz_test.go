@@ -24,7 +24,7 @@ func FuzzRead(f *testing.F) {
 		f.Add(test.stream)
 	}
 	f.Fuzz(func(t *testing.T, stream []byte) {
-		_, err := readAll(t, stream)
+		_, err := readEach(t, stream, 1+len(stream)/100)
 		var e *Error
 		if err != nil && !errors.Is(err, ErrIncomplete) && !errors.As(err, &e) {
 			t.Fatalf("Read = %v, want ErrIncomplete or an *Error", err)
@@ -50,7 +50,7 @@ func FuzzMessage(f *testing.F) {
 		whole := message(clientHello, content)
 		stream := records(whole, 1+int(size)%maxRecord)
 		agree(t, stream)
-		h, err := readAll(t, stream)
+		h, err := readEach(t, stream, 1+len(stream)/100)
 		without, withoutErr := ReadMessage(whole)
 		if err != withoutErr {
 			t.Fatalf("Read = %v, ReadMessage = %v", err, withoutErr)

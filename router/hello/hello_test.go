@@ -82,6 +82,12 @@ func protocols(h Hello) []string {
 // the stream with more behind it.
 func readAll(t *testing.T, stream []byte) (Hello, error) {
 	t.Helper()
+	return readEach(t, stream, 1)
+}
+
+// readEach is readAll for each step-th of the beginnings.
+func readEach(t *testing.T, stream []byte, step int) (Hello, error) {
+	t.Helper()
 	before := bytes.Clone(stream)
 	h, err := Read(stream)
 	end := len(stream)
@@ -94,7 +100,7 @@ func readAll(t *testing.T, stream []byte) (Hello, error) {
 	if end > len(stream) {
 		t.Fatalf("a length of %d of %d bytes", end, len(stream))
 	}
-	for n := range end {
+	for n := 0; n < end; n += step {
 		early, earlyErr := Read(stream[:n:n])
 		if err == nil && !errors.Is(earlyErr, ErrIncomplete) {
 			t.Fatalf("%d of %d bytes: %+v, %v, want incomplete", n, end, early, earlyErr)

@@ -53,9 +53,8 @@ func (c *Client) Seal(first byte, number uint32, frames []byte, size int) []byte
 	}
 	header := c.header(first)
 	header = append(append(header, Varint(uint64(len(c.Token)))...), c.Token...)
-	for pad := size - len(header) - 2 - numberLength - len(frames) - 16; pad > 0; pad-- {
-		frames = append(frames[:len(frames):len(frames)], byte(quic.Padding))
-	}
+	padding := max(0, size-len(header)-2-numberLength-len(frames)-16)
+	frames = append(frames[:len(frames):len(frames)], make([]byte, padding)...)
 	length := numberLength + len(frames) + 16
 	header = binary.BigEndian.AppendUint16(header, uint16(length)|1<<14)
 	at := len(header)

@@ -17,6 +17,7 @@ func (d *decoder) crossCheck(cfg *Config) {
 	}
 	vips := d.checkVIPs(cfg)
 	d.checkSurrogates(cfg, vips)
+	d.checkAccessLogs(cfg)
 	if d.Err() != nil {
 		return
 	}

@@ -61,6 +61,7 @@ type Config struct {
 	Listen   Listen
 	Limits   Limits
 	Timeouts Timeouts
+	Access   []AccessLog // where requests are logged; none: nowhere
 	VIPs     []VIP
 	Pools    []Pool          // in the file's order
 	Warnings []string        // one line each, of the same form as an error
@@ -94,6 +95,7 @@ type VIP struct {
 	Interfaces []string // where clients come in
 	Pipelining Pipelining
 	Routes     []Route // first match wins; at most one, the last, matches everything
+	Unlogged   bool    // its requests are in no access log
 	Line       int     // in the file
 }
 

@@ -36,6 +36,7 @@ func (d *decoder) config(root *node) *Config {
 		{Name: "listen", Now: "control, metrics or state"},
 		{Name: "limits", Decode: func(path string, n *node) { d.limits(path, n, &cfg.Limits) }},
 		{Name: "timeouts", Decode: func(path string, n *node) { d.timeouts(path, n, &cfg.Timeouts) }},
+		{Name: "log", Decode: func(path string, n *node) { cfg.Access = d.accessLogs(path, n) }},
 		{Name: "vips", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxVIPs)
 			d.NonEmptyList(path, n, func(at string, n *node) { cfg.VIPs = append(cfg.VIPs, d.vip(at, n)) })

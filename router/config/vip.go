@@ -27,6 +27,7 @@ func (d *decoder) vip(path string, n *node) VIP {
 		{Name: "pipelining", Decode: func(path string, n *node) {
 			v.Pipelining = Pipelining(d.Choice(path, n, "is not a kind of pipelining", string(PipeliningHold), string(PipeliningPass)))
 		}},
+		{Name: "log", Decode: func(path string, n *node) { v.Unlogged = !d.Boolean(path, n) }},
 		{Name: "routes", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxRoutes)
 			d.NonEmptyList(path, n, func(at string, n *node) { v.Routes = append(v.Routes, d.route(at, n)) })

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strconv"
 	"time"
 
@@ -50,7 +49,7 @@ func newCollector(l *config.AccessLog, version string) (*collector, error) {
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool}
 	}
 	c := &collector{
-		endpoint: l.Endpoint.String(), header: make(http.Header), resource: resource(hostname(), hostname()+":"+strconv.Itoa(os.Getpid()), version),
+		endpoint: l.Endpoint.String(), header: make(http.Header), resource: resource(self(), version),
 		client: &http.Client{
 			Transport: transport, Timeout: exportTimeout,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -1,6 +1,7 @@
 package accesslog
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 	"unicode/utf16"
@@ -112,16 +113,17 @@ func appendDigits(dst []byte, v uint32, digits int) []byte {
 	return dst
 }
 
-// stamp writes times in UTC and remembers the last second, which most records share.
+// stamp writes times and remembers the last second, which most records share.
 type stamp struct {
 	layout string
+	zone   *time.Location // nil: UTC
 	second int64
 	text   []byte
 }
 
 func (s *stamp) append(dst []byte, t time.Time) []byte {
 	if now := t.Unix(); now != s.second || s.text == nil {
-		s.second, s.text = now, t.UTC().AppendFormat(s.text[:0], s.layout)
+		s.second, s.text = now, t.In(cmp.Or(s.zone, time.UTC)).AppendFormat(s.text[:0], s.layout)
 	}
 	return append(dst, s.text...)
 }

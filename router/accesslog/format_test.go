@@ -39,9 +39,11 @@ func TestGoldenLines(t *testing.T) {
 		{"combined, TLS", `2001:db8::7 - - [25/Nov/2026:13:55:37 +0000] "-" - - "-" "-"`, newFormat(config.LogCombined), tls},
 		{"common, nothing known", `- - - [01/Jan/1970:00:00:00 +0000] "-" - -`, newFormat(config.LogCommon), empty},
 		{"syslog", `<190>1 2026-11-25T13:55:37.000000Z h baton-router 7 access - 2001:db8::7 - - [25/Nov/2026:13:55:37 +0000] "-" - -`,
-			newSyslogLine(newFormat(config.LogCommon), 23, false, " h baton-router 7 access - "), tls},
+			newMessage(newFormat(config.LogCommon), 23, overUDP, sender{"h", 7}), tls},
 		{"syslog, on a stream", `113 <134>1 2026-11-25T13:55:37.000000Z h baton-router 7 access - 2001:db8::7 - - [25/Nov/2026:13:55:37 +0000] "-" - -`,
-			newSyslogLine(newFormat(config.LogCommon), 16, true, " h baton-router 7 access - "), tls},
+			newMessage(newFormat(config.LogCommon), 16, overTCP, sender{"h", 7}), tls},
+		{"syslog, local", "<190>" + tls.Time.Local().Format(time.Stamp) + ` baton-router[7]: 2001:db8::7 - - [25/Nov/2026:13:55:37 +0000] "-" - -`,
+			newMessage(newFormat(config.LogCommon), 23, overUnix, sender{"h", 7}), tls},
 	} {
 		if got := formatted(tt.f, tt.r); got != tt.want {
 			t.Errorf("%s:\n got %s\nwant %s", tt.name, got, tt.want)
@@ -82,7 +84,7 @@ func TestLongFields(t *testing.T) {
 	long := bytes.Repeat([]byte{1}, 1<<20)
 	r := Record{Host: long, Method: long, Path: long, UserAgent: long, Referer: long}
 	for _, f := range []config.LogFormat{config.LogJSON, config.LogCombined} {
-		got := formatted(newSyslogLine(newFormat(f), 23, false, origin()), r)
+		got := formatted(newMessage(newFormat(f), 23, overUDP, self()), r)
 		if len(got) > 65507-40 { // UDP over IPv6, RFC 768
 			t.Errorf("%s: a line of %d bytes does not fit into a datagram", f, len(got))
 		}

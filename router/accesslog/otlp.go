@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math"
 	"net/netip"
+	"strconv"
 	"time"
 	"unicode/utf8"
 
@@ -287,9 +288,9 @@ func appendTime(m []byte, field protowire.Number, t time.Time) []byte {
 }
 
 // resource says who logs: a Resource message.
-func resource(host, instance, version string) (m []byte) {
+func resource(from sender, version string) (m []byte) {
 	for _, a := range [][2]string{
-		{"service.name", "baton-router"}, {"service.version", version}, {"service.instance.id", instance}, {"host.name", host},
+		{"service.name", "baton-router"}, {"service.version", version}, {"service.instance.id", from.host + ":" + strconv.Itoa(from.pid)}, {"host.name", from.host},
 	} {
 		m = appendString(m, fieldResourceAttribute, newKey(a[0]), a[1])
 	}

@@ -22,7 +22,7 @@ func exported(signal config.Signal, records ...Record) []byte {
 	for i := range records {
 		data = o.append(data, &records[i])
 	}
-	return appendRequest(nil, resource("h", "h:7", "1.2.3"), data)
+	return appendRequest(nil, resource(sender{"h", 7}, "1.2.3"), data)
 }
 
 // attributes of a message by their keys, as Go has them.

@@ -15,25 +15,26 @@ const dialTimeout = 5 * time.Second
 
 // syslog sends messages over a Unix datagram socket, UDP or TCP.
 type syslog struct {
-	network, address string
-	conn             net.Conn
+	over    transport
+	address string
+	conn    net.Conn
 	stream
 }
 
 func newSyslog(u *url.URL) *syslog {
 	if u.Scheme == "unix" {
-		return &syslog{network: "unixgram", address: u.Path}
+		return &syslog{over: overUnix, address: u.Path}
 	}
-	return &syslog{network: u.Scheme, address: u.Host}
+	return &syslog{over: transport(u.Scheme), address: u.Host}
 }
 
 func (s *syslog) deliver(ctx context.Context, b *batch) error {
-	if s.conn != nil && s.network == "tcp" && hasEnded(s.conn) {
+	if s.conn != nil && s.over == overTCP && hasEnded(s.conn) {
 		s.drop()
 	}
 	if s.conn == nil {
 		dialer := net.Dialer{Timeout: dialTimeout}
-		conn, err := dialer.DialContext(ctx, s.network, s.address)
+		conn, err := dialer.DialContext(ctx, string(s.over), s.address)
 		if err != nil {
 			return err
 		}
@@ -47,7 +48,7 @@ func (s *syslog) deliver(ctx context.Context, b *batch) error {
 }
 
 func (s *syslog) send(ctx context.Context, b *batch) error {
-	if s.network == "tcp" {
+	if s.over == overTCP {
 		if err := s.conn.SetWriteDeadline(time.Now().Add(stall)); err != nil {
 			return err
 		}

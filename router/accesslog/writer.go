@@ -95,8 +95,8 @@ func (w *Writer) open(l config.AccessLog) (*output, error) {
 		}
 		return newOutput(l, line{f}, s, w.log), nil
 	case config.LogToSyslog:
-		stream := l.Address.Scheme == "tcp"
-		return newOutput(l, newSyslogLine(f, l.Facility, stream, origin()), newSyslog(l.Address), w.log), nil
+		s := newSyslog(l.Address)
+		return newOutput(l, newMessage(f, l.Facility, s.over, self()), s, w.log), nil
 	case config.LogToOTLP:
 		s, err := newCollector(&l, w.version)
 		if err != nil {

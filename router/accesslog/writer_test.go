@@ -385,23 +385,3 @@ func TestManyProducers(t *testing.T) {
 		t.Errorf("%d lines, want %d", len(got), len(want))
 	}
 }
-
-// BenchmarkWrite is the whole way of a record into a file, both goroutines, in batches of a hundred.
-func BenchmarkWrite(b *testing.B) {
-	cfg := &config.Config{Access: []config.AccessLog{{To: config.LogToFile, Path: b.TempDir() + "/access.log", Format: config.LogJSON, Sample: 1, Queue: 1 << 30}}}
-	w, err := Open(cfg, "test", slog.New(slog.NewTextHandler(io.Discard, nil)))
-	if err != nil {
-		b.Fatal(err)
-	}
-	records := make([]Record, 100)
-	for i := range records {
-		records[i] = sample()
-	}
-	b.ReportAllocs()
-	for n := 0; b.Loop(); n++ {
-		if n%len(records) == 0 {
-			w.Write(records)
-		}
-	}
-	w.Close()
-}

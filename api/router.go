@@ -53,6 +53,18 @@ type RouterStatus struct {
 	Limit      int               `json:"limit"`    // of sessions and idle legs together
 
 	Packets map[string]uint64 `json:"packets"` // by verdict
+
+	AccessLogs []RouterAccessLog `json:"access_logs,omitempty"`
+}
+
+// RouterAccessLog is one output of the access log, in records.
+type RouterAccessLog struct {
+	Output  string            `json:"output"` // "file /var/log/baton/access.log"
+	Written uint64            `json:"written"`
+	Skipped uint64            `json:"skipped"`         // not in the sample
+	Lost    map[string]uint64 `json:"lost"`            // by reason: queue, size, rejected, closing
+	Waiting int               `json:"waiting"`         // bytes
+	Error   string            `json:"error,omitempty"` // why nothing is written now
 }
 
 // RouterInterface is one that the data path is on.

@@ -97,6 +97,7 @@ func (r *Router) Status() (api.RouterStatus, error) {
 		}
 		st.Pools = append(st.Pools, pool)
 	}
+	st.AccessLogs = r.accessLogs()
 	return st, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,9 +60,12 @@ func (r *Router) reload() (api.ReloadResult, error) {
 	if err != nil {
 		return api.ReloadResult{}, err
 	}
+	if err := r.access.Update(cfg); err != nil {
+		return api.ReloadResult{}, err
+	}
 	before := r.mtu
 	if err := r.enforce(s, mtu); err != nil {
-		return api.ReloadResult{}, errors.Join(err, r.enforce(old, before))
+		return api.ReloadResult{}, errors.Join(err, r.enforce(old, before), r.access.Update(old.cfg))
 	}
 	for name := range old.ids {
 		if _, kept := s.ids[name]; !kept {
@@ -149,6 +153,9 @@ func differences(old, next *config.Config) []string {
 	p2, s2 := pools(next)
 	describe("pool", p1, p2)
 	describe("surrogate", s1, s2)
+	if !slices.EqualFunc(old.Access, next.Access, config.AccessLog.Same) {
+		out = append(out, "log.access has changed")
+	}
 	return out
 }
 

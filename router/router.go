@@ -17,6 +17,7 @@ import (
 	"baton/daemon"
 	"baton/datapath"
 	kernel "baton/datapath/router"
+	"baton/router/accesslog"
 	"baton/router/config"
 	"baton/router/fallback"
 	"baton/router/health"
@@ -45,6 +46,7 @@ type Router struct {
 	wire    *legs.RawWire
 	health  *health.Checker
 	metrics *metrics.Metrics
+	access  *accesslog.Writer
 	upcalls *upcalls
 	mss     []uint16
 	offset  uint32 // of the timestamp clock
@@ -80,6 +82,9 @@ func New(o Options) (_ *Router, err error) {
 	}()
 	cfg := o.Config
 	if err := Check(cfg); err != nil { // before touching the state
+		return nil, err
+	}
+	if r.access, err = accesslog.Open(cfg, o.Version, o.Log); err != nil {
 		return nil, err
 	}
 	r.queued = queueSize(cfg)
@@ -389,6 +394,9 @@ func (r *Router) sessions(id uint16) uint64 {
 func (r *Router) Close() { r.closing.Do(r.close) }
 
 func (r *Router) close() {
+	if r.access != nil {
+		r.access.Close()
+	}
 	if r.health != nil {
 		r.health.Close()
 	}

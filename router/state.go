@@ -3,6 +3,7 @@ package router
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 
 	"baton/router/choose"
@@ -148,4 +149,14 @@ func (p *poolState) pick(req *head.Request, client netip.Addr, exclude []string,
 		at, ok = choose.Pick(table, p.turn.Add(1)-1)
 	}
 	return int(at), ok
+}
+
+// poolOf is the name of the pool that a surrogate is in; "" for a surrogate that there is not.
+func (s *state) poolOf(surrogate string) string {
+	for _, p := range s.cfg.Pools {
+		if slices.ContainsFunc(p.Surrogates, func(sg config.Surrogate) bool { return sg.Name == surrogate }) {
+			return p.Name
+		}
+	}
+	return ""
 }

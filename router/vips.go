@@ -89,6 +89,11 @@ func (r *Router) newVIPServer(at netip.AddrPort, mode config.Mode) (_ *vipServer
 			r.health.Suspect(surrogate)
 		}
 	}
+	measure := hooks.Request
+	hooks.Request = func(x fallback.Exchange) {
+		measure(x)
+		r.logProxied(at, mode, &x)
+	}
 	v.server, err = fallback.New(fallback.Options{
 		VIP: at, Mode: mode, Decide: r.decideProxied, Verdicts: v.verdicts,
 		Dial: health.Dialer(nil).DialContext, Hooks: hooks, Log: r.log,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -23,7 +24,7 @@ func routerPart() *part {
 		long: `The request router runs on a Linux host between clients and surrogates (backends). It reads each request, chooses the surrogate, and has the kernel
 splice the client's session onto a connection to it.`,
 		runs: `Sessions that are spliced go on in the kernel when the router stops, is killed or upgraded; the next start takes them over. When it stops
-and none is left, everything is removed. SIGHUP reads the configuration again.`,
+and none is left, everything is removed. SIGHUP reads the configuration again, SIGUSR1 opens access logs again.`,
 		reloads:  "Sessions go on.",
 		cleans:   "Sessions that it has left end: both ends of each get a reset.",
 		shows:    "a running router: VIPs, pools and surrogates",
@@ -89,6 +90,7 @@ func runRouter(ctx context.Context, d daemon) error {
 	}
 	defer r.Close()
 	defer onHangup(func() { _, _ = r.Reload() })()
+	defer onSignal(syscall.SIGUSR1, r.ReopenLogs)()
 
 	failed := r.Run(ctx)
 	live, err := r.Live()

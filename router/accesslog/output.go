@@ -88,7 +88,7 @@ func nameOf(cfg *config.AccessLog) string {
 	case config.LogToSyslog:
 		return "syslog " + cfg.Address.String()
 	case config.LogToOTLP:
-		return "otlp " + cfg.Endpoint.Redacted()
+		return "otlp " + cfg.Endpoint.Scheme + "://" + cfg.Endpoint.Host + cfg.Endpoint.Path // a query may hold a key
 	}
 	return string(cfg.To)
 }

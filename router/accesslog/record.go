@@ -30,7 +30,7 @@ type Record struct {
 	SurrogateAddress netip.AddrPort
 	Pool             string
 
-	FromClient    uint64 // bytes of TCP payload, 0 included
+	FromClient    uint64 // bytes of TCP payload, or of bodies where it was proxied; 0 included
 	FromSurrogate uint64
 	WholeSession  bool // both are of the session, as they are not known for the request
 
@@ -87,9 +87,9 @@ type End uint8
 const (
 	Complete  End = iota // the response was complete
 	ClientFIN            // the client closed first, the end of the response is not known
-	ClientRST            // the client reset before the response was complete
+	ClientRST            // the client broke it off before the response was complete
 	ServerFIN            // the surrogate closed first, the end of the response is not known
-	ServerRST            // the surrogate reset before the response was complete
+	ServerRST            // the surrogate broke it off before the response was complete
 	Timeout              // one of the router's timeouts
 	Moved                // the session went on at another surrogate
 	Replaced             // the client opened a new session from the same port

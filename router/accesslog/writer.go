@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -55,7 +54,7 @@ func (w *Writer) Update(cfg *config.Config) error {
 	}
 	var opened []*output
 	for i, l := range cfg.Access {
-		if j := slices.IndexFunc(before, func(o *output) bool { return same(o.cfg, l) }); j >= 0 {
+		if j := slices.IndexFunc(before, func(o *output) bool { return o.cfg.Same(l) }); j >= 0 {
 			next.all = append(next.all, before[j])
 			before = slices.Delete(before, j, j+1)
 			continue
@@ -71,12 +70,6 @@ func (w *Writer) Update(cfg *config.Config) error {
 	w.now.Store(next)
 	shut(before)
 	return nil
-}
-
-// same tells whether two outputs do the same, wherever they stand in the file.
-func same(a, b config.AccessLog) bool {
-	a.Line, b.Line = 0, 0
-	return reflect.DeepEqual(a, b)
 }
 
 func (w *Writer) open(l config.AccessLog) (*output, error) {
@@ -139,10 +132,17 @@ func (w *Writer) Reopen() {
 
 // Stats says what has become of the records of each output, in the configuration's order.
 func (w *Writer) Stats() (all []Stats) {
-	if now := w.now.Load(); now != nil {
-		for _, o := range now.all {
-			all = append(all, o.stats())
+	now := w.now.Load()
+	if now == nil {
+		return nil
+	}
+	seen := make(map[string]int)
+	for _, o := range now.all {
+		s := o.stats()
+		if seen[s.Output]++; seen[o.name] > 1 {
+			s.Output += fmt.Sprintf(" (%d)", seen[o.name])
 		}
+		all = append(all, s)
 	}
 	return all
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 
@@ -57,6 +58,12 @@ type AccessLog struct {
 	Errors   bool        // errors are logged whatever the share
 	Queue    int         // bytes that wait to be written; what comes then is lost
 	Line     int         // in the configuration
+}
+
+// Same tells whether two outputs do the same, wherever they stand in a file.
+func (l AccessLog) Same(as AccessLog) bool {
+	l.Line, as.Line = 0, 0
+	return reflect.DeepEqual(l, as)
 }
 
 const (

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/netip"
 	"net/url"
 	"slices"
 	"sync"
@@ -40,7 +41,9 @@ type passage struct {
 	in        *http.Request
 	guard     *guard
 	decision  Decision
+	refused   bool   // for its form: in stands for it
 	surrogate string // that answered
+	address   netip.AddrPort
 	retries   int
 	bodyErr   error // reading the client's body failed
 	lastKind  FailureKind
@@ -60,7 +63,7 @@ func (s *Server) RoundTrip(req *http.Request) (*http.Response, error) {
 	for {
 		res, a, err := s.attempt(p, req, d)
 		if err == nil {
-			p.surrogate = d.Surrogate
+			p.surrogate, p.address = d.Surrogate, d.Address
 			return res, nil
 		}
 		if a.body != nil && a.body.err() != nil {

@@ -25,28 +25,48 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	g := guardOf(r.Context())
 	rec := &recorder{ResponseWriter: w, guard: g}
 	p := &passage{in: r, guard: g}
-	defer func() {
-		s.hooks.Request(Exchange{
-			Surrogate: p.surrogate, Status: rec.status, Sent: rec.sent, Retries: p.retries, Duration: time.Since(started),
-		})
-	}()
+	complete := false // else a panic of net/http's, or of the proxy, breaks the response off
+	defer func() { s.hooks.Request(p.exchange(rec, started, complete)) }()
+	s.serve(rec, r, p)
+	complete = true
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, p *passage) {
+	g := p.guard
 	if v, refused := g.refusal(); refused {
+		p.refused = true
 		s.hooks.Refused(v.Status, v.Reason)
 		w.Header().Set("Connection", "close")
-		answer(rec, v.Status, v.Reason)
+		answer(w, v.Status, v.Reason)
 		return
 	}
 	p.decision = s.decide(s.vip, r, g.client, nil)
 	switch d := p.decision; {
 	case d.Status != 0:
-		answer(rec, d.Status, d.Reason)
+		answer(w, d.Status, d.Reason)
 	case !d.Address.IsValid():
-		answer(rec, http.StatusServiceUnavailable, "no surrogate is up")
+		answer(w, http.StatusServiceUnavailable, "no surrogate is up")
 	case s.mode == config.Redirect:
-		redirect(rec, r, d)
+		redirect(w, r, d)
 	default:
-		s.pass(rec, r, p)
+		s.pass(w, r, p)
 	}
+}
+
+// exchange is what there is to say of a request that is over.
+func (p *passage) exchange(rec *recorder, started time.Time, complete bool) Exchange {
+	x := Exchange{
+		Surrogate: p.surrogate, Status: rec.status, Sent: rec.sent, Retries: p.retries, Duration: time.Since(started),
+		Started: started, Client: p.guard.client, Address: p.address, Request: p.in,
+		Failed: p.surrogate == "" && p.lastKind != "", Broken: !complete, Gone: p.in.Context().Err() != nil,
+	}
+	if !rec.began.IsZero() {
+		x.FirstByte = rec.began.Sub(started)
+	}
+	if p.refused {
+		x.Request = nil // the one at hand stands for what could not be read
+	}
+	return x
 }
 
 func (s *Server) pass(w http.ResponseWriter, r *http.Request, p *passage) {
@@ -166,11 +186,12 @@ type recorder struct {
 	guard  *guard
 	status int
 	sent   int64
+	began  time.Time // of the final response
 }
 
 func (r *recorder) WriteHeader(status int) {
 	if status >= 200 || status == http.StatusSwitchingProtocols {
-		r.status = status
+		r.status, r.began = status, time.Now()
 	}
 	r.ResponseWriter.WriteHeader(status)
 }

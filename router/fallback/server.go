@@ -72,6 +72,15 @@ type Exchange struct {
 	Sent      int64  // octets of response body, upgraded connections excluded
 	Retries   int    // surrogates that failed before
 	Duration  time.Duration
+
+	Started   time.Time
+	FirstByte time.Duration // of the response, after Started; 0: there was none
+	Client    netip.AddrPort
+	Address   netip.AddrPort // of the surrogate
+	Request   *http.Request  // nil: it was refused for its form
+	Failed    bool           // no surrogate that was asked has answered
+	Broken    bool           // the response is not complete
+	Gone      bool           // the client has gone before it was
 }
 
 // Server answers the requests to one VIP.

@@ -20,6 +20,15 @@ func Series(s *api.RouterStatus) []exporter.Number {
 			ofSurrogate(&n, p.Name, &p.Surrogates[i])
 		}
 	}
+	for _, l := range s.AccessLogs {
+		const help = "Records of requests, by output of the access log and what became of them."
+		n.Counter("access_log_records_total", help, l.Written, "output", l.Output, "result", "written")
+		n.Counter("access_log_records_total", help, l.Skipped, "output", l.Output, "result", "skipped")
+		for _, reason := range slices.Sorted(maps.Keys(l.Lost)) {
+			n.Counter("access_log_records_total", help, l.Lost[reason], "output", l.Output, "result", "lost_"+reason)
+		}
+		n.Yes("access_log_up", "1 while an output of the access log takes records.", l.Error == "", "output", l.Output)
+	}
 	n.Counter("config_reloads_total", "Reloads of the configuration, by result.", s.Reloads, "result", "ok")
 	n.Counter("config_reloads_total", "Reloads of the configuration, by result.", s.ReloadsFailed, "result", "failed")
 	n.Gauge("config_loaded_timestamp_seconds", "When the configuration in force was loaded.", float64(s.Loaded.UnixNano())/1e9)

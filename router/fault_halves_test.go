@@ -16,7 +16,7 @@ import (
 	"baton/lab"
 )
 
-// addresses gives a client's host that many more, and returns them. number is that of its link.
+// addresses returns a client's host that many more, and returns them. number is that of its link.
 func addresses(t *testing.T, h *lab.Host, number, count int) (out []netip.Addr) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), answersWithin)

@@ -120,7 +120,7 @@ func (r *running) await() error {
 	return errors.Join(err, ended)
 }
 
-// spliced tells whether the log does not say that the surrogate's sessions are proxied.
+// spliced reports whether the log does not say that the surrogate's sessions are proxied.
 func (r *running) spliced(s api.RouterSurrogate) bool {
 	return !strings.Contains(r.Log(), s.Address.String()+" is of another address family")
 }

@@ -28,7 +28,7 @@ func (c *proxied) add(of clientKey, surrogate string, now time.Time) {
 	}
 }
 
-// pop returns the surrogate and forgets it; "" when there is none.
+// pop returns the surrogate and forgets it; "" if there is none.
 func (c *proxied) pop(of clientKey) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -97,7 +97,7 @@ func runRouter(ctx context.Context, d daemon) error {
 	r.Close()
 	if failed != nil {
 		if err == nil && live == 0 {
-			_ = kernel.Remove(cfg.Listen.State) // why the router has failed matters more
+			_ = kernel.Remove(cfg.Listen.State) // the first error matters more
 		}
 		return failed
 	}

@@ -94,7 +94,7 @@ func (p *part) drainCommand(e cli.Env, c *cobra.Command, undo bool) *cobra.Comma
 	})
 }
 
-// request is what explain is asked about, as it was typed.
+// request is the request to explain, as typed.
 type request struct {
 	client, method string
 	headers        []string

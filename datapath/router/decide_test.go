@@ -35,7 +35,7 @@ func (f family) nth(n int) family {
 	return f
 }
 
-// legsOf gives each surrogate up to n a few legs.
+// legsOf returns each surrogate up to n a few legs.
 func (k *rig) legsOf(f family, surrogates uint16, each uint32) {
 	for id := range surrogates {
 		for i := range each {

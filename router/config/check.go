@@ -9,7 +9,7 @@ import (
 	"baton/document"
 )
 
-// crossCheck refuses what is wrong only in the light of another part of the file, and collects the warnings.
+// crossCheck finds errors that involve several parts of the file, and collects the warnings.
 func (d *decoder) crossCheck(cfg *Config) {
 	pools := make(map[string]*Pool, len(cfg.Pools))
 	for i := range cfg.Pools {
@@ -59,8 +59,8 @@ func (d *decoder) checkVIPs(cfg *Config) map[netip.AddrPort]string {
 	return vips
 }
 
-// covers tells whether every request that b matches is matched by a. It may say no where the answer is yes: expressions
-// and headers are not compared.
+// covers reports whether a matches every request that b matches. It may report false where that is true: regular expressions and
+// headers are not compared.
 func covers(a, b Match) bool {
 	if a.PathRegex != nil || len(a.Headers) > 0 || !strings.HasPrefix(b.PathPrefix, a.PathPrefix) {
 		return false
@@ -106,10 +106,10 @@ func (d *decoder) checkSurrogates(cfg *Config, vips map[netip.AddrPort]string) {
 	}
 }
 
-// https is the port at which clients speak TLS.
+// https is the port on which clients use TLS.
 const https = 443
 
-// warnVIPs tells what a handoff VIP can only proxy, or cannot do at all.
+// warnVIPs warns of what a handoff VIP can only proxy, or cannot do at all.
 func (d *decoder) warnVIPs(cfg *Config, pools map[string]*Pool) {
 	warned := make(map[string]bool) // surrogate and reason
 	for i, v := range cfg.VIPs {

@@ -2,7 +2,7 @@ package config
 
 import "time"
 
-// Defaults of what a file leaves out.
+// Defaults.
 const (
 	defaultControl = "/run/baton/router.sock"
 	defaultState   = "/sys/fs/bpf/baton"
@@ -15,7 +15,7 @@ const (
 	defaultClosing   = 60 * time.Second
 )
 
-// Upper bounds on what is held, so that a slip of the finger is not a kernel map of many gigabytes.
+// Upper bounds, so that a typo does not allocate gigabytes of kernel memory.
 const (
 	maxSessions = 1 << 24
 	maxPending  = 1 << 22

@@ -9,7 +9,7 @@ import (
 	"baton/exporter"
 )
 
-// Series are the numbers of a router's status.
+// Series exports a router's status.
 func Series(s *api.RouterStatus) []exporter.Number {
 	var n exporter.Numbers
 	for _, verdict := range slices.Sorted(maps.Keys(s.Packets)) {
@@ -53,7 +53,7 @@ func ofSurrogate(n *exporter.Numbers, pool string, s *api.RouterSurrogate) {
 	n.Counter("bytes_from_surrogate_total", "TCP payload of ended sessions, from the surrogate.", s.BytesFrom, of...)
 }
 
-// Unready says why a router is not fit for its work: it is when the data path is attached and each pool has a usable surrogate.
+// Unready lists why a router is not ready: it is ready if the data path is attached and each pool has a usable surrogate.
 func Unready(s *api.RouterStatus) []string {
 	reasons := []string{}
 	handoff := func(v api.RouterVIP) bool { return v.Mode == "handoff" }

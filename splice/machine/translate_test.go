@@ -9,7 +9,7 @@ import (
 	"baton/splice/machine"
 )
 
-// The C that the kernel runs and package splice, which is the specification, compute the same numbers.
+// The kernel's C and package splice, the specification, compute the same numbers.
 func TestTranslateAgreesWithSplice(t *testing.T) {
 	r := rand.New(rand.NewPCG(33, 1))
 	for range 200_000 {
@@ -42,7 +42,7 @@ func TestTranslateAgreesWithSplice(t *testing.T) {
 	}
 }
 
-// numbers is what splice's equations make of a packet.
+// numbers applies splice's equations to a packet.
 func numbers(s splice.Splice, n machine.Numbers, toServer bool) machine.Numbers {
 	d := s.ToClient
 	if toServer {

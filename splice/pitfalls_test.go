@@ -9,11 +9,11 @@ import (
 	check "baton/packet/packettest"
 )
 
-// One test for each known trap of spliced sessions that is a matter of arithmetic, over both families of addresses (eachFamily).
+// One test for each known arithmetic pitfall of spliced sessions, over both address families (eachFamily).
 
-// PAWS (RFC 7323 section 5) drops a segment whose TSval is before the last that was accepted. A receiver must see one
-// clock that never steps back, through the splice's beginning too.
-func TestTrapT1TimestampsPassPAWS(t *testing.T) {
+// PAWS (RFC 7323 section 5) drops a segment whose TSval is before the last accepted one. A receiver must see one clock that never
+// steps back, also across the start of the splice.
+func TestTimestampsPassPAWS(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		client, server := f.legs()
 		s := New(client, server)
@@ -21,9 +21,9 @@ func TestTrapT1TimestampsPassPAWS(t *testing.T) {
 			name        string
 			d           Direction
 			spec        packet.Spec
-			seen, sent  uint32 // the sender's clock and what its receiver knows the router's to be
+			seen, sent  uint32 // the sender's clock, and the router's as the receiver knows it
 			echoed      uint32 // the receiver's clock
-			echoedAsOwn uint32 // what its peer, the sender, takes it for
+			echoedAsOwn uint32 // the same as the sender knows it
 		}{
 			{"to the surrogate", s.ToServer, f.fromClient(), client.TSvalSeen, server.TSvalSent, client.TSvalSent, server.TSvalSeen},
 			{"to the client", s.ToClient, f.fromSurrogate(), server.TSvalSeen, client.TSvalSent, server.TSvalSent, client.TSvalSeen},
@@ -50,9 +50,9 @@ func TestTrapT1TimestampsPassPAWS(t *testing.T) {
 	})
 }
 
-// SACK blocks are sequence numbers of the other direction's data. What the client reports as received must be what
-// the surrogate sent: shift a data segment one way and its SACK block the other, and they must meet.
-func TestTrapT2SACKNamesTheSendersBytes(t *testing.T) {
+// SACK blocks are sequence numbers of the other direction's data. What the client reports as received must be what the surrogate
+// sent: translating a data segment and its SACK block must agree.
+func TestSACKNamesTheSendersBytes(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, ahead := range []uint32{0, 1, 7, 1448, 0x10000, 0x7fffffff} {
 			data := f.fromSurrogate()
@@ -68,9 +68,9 @@ func TestTrapT2SACKNamesTheSendersBytes(t *testing.T) {
 	})
 }
 
-// A window must never advertise more than its sender has, or it is overrun, and is smaller by less than one unit of
-// the receiver's shift unless the field is full. But one that is open is one unit: closed, it would stay so for ever.
-func TestTrapT3WindowIsNeverOverstated(t *testing.T) {
+// A window must never advertise more than its sender has, or it is overrun, and less only by rounding to the receiver's shift, or
+// if the field is full. But an open window must stay at least one unit: closed, it would stay so.
+func TestWindowIsNeverOverstated(t *testing.T) {
 	for sender := uint8(0); sender <= MaxShift; sender++ {
 		for receiver := uint8(0); receiver <= MaxShift; receiver++ {
 			for window := 0; window <= 0xffff; window += 1 + window/37 {
@@ -93,9 +93,9 @@ func TestTrapT3WindowIsNeverOverstated(t *testing.T) {
 	}
 }
 
-// Legs that agreed on segment sizes that do not go through the other leg do not fit, in either direction, and a
-// clamped SYN makes them fit. The limit is a number of bytes that the caller gives for its family: none is built in.
-func TestTrapT4MSS(t *testing.T) {
+// Legs with incompatible segment sizes do not fit, in either direction, and clamping a SYN makes them fit. The caller gives the
+// limit in bytes for its family: none is built in.
+func TestMSSOfBothLegsFits(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		client, server := f.legs()
 		client.MSSOffered = 1220
@@ -116,9 +116,9 @@ func TestTrapT4MSS(t *testing.T) {
 	})
 }
 
-// An ICMP error quotes the translated header. Unless ports and seq are taken back, the client's stack finds no
-// session for it and path MTU discovery hangs.
-func TestTrapT5ICMPErrorsReachTheSession(t *testing.T) {
+// An ICMP error quotes the translated header. Unless ports and seq are translated back, the client's stack finds no session for
+// it and path MTU discovery hangs.
+func TestICMPErrorsReachTheSession(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		request := f.fromClient()
 		request.Payload = make([]byte, 1400)
@@ -144,8 +144,8 @@ func TestTrapT5ICMPErrorsReachTheSession(t *testing.T) {
 	})
 }
 
-// Congestion marks and their echoes go through unchanged, and legs of which only one negotiated ECN do not fit.
-func TestTrapT7ECN(t *testing.T) {
+// Congestion marks and their echoes pass unchanged, and legs of which only one negotiated ECN do not fit.
+func TestECNPassesUnchanged(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		const ce = 3
 		s := f.fromSurrogate()
@@ -163,8 +163,8 @@ func TestTrapT7ECN(t *testing.T) {
 	})
 }
 
-// A packet with CHECKSUM_PARTIAL and its GSO segments must come out as the segments, each translated by itself.
-func TestTrapT8PartialChecksumAndGSO(t *testing.T) {
+// A GSO packet with CHECKSUM_PARTIAL must yield the same segments as translating each separately.
+func TestPartialChecksumAndGSO(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		large := f.fromSurrogate()
 		large.Payload = bytes.Repeat([]byte("segment "), 8000)
@@ -196,8 +196,8 @@ func TestTrapT8PartialChecksumAndGSO(t *testing.T) {
 	})
 }
 
-// Nothing of one family is ever read as the other.
-func TestTrapT22FamiliesAreNotMixed(t *testing.T) {
+// No packet of one family is ever taken for the other.
+func TestFamiliesAreNotMixed(t *testing.T) {
 	four, six := families[0], families[1]
 	refused(t, four.splice().ToServer.Translate, packet.Build(six.fromClient()), WrongFamily)
 	refused(t, six.splice().ToServer.Translate, packet.Build(four.fromClient()), WrongFamily)

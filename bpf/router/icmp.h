@@ -19,15 +19,15 @@ static __always_inline bool is_transport_error(__u8 type, bool v6)
 	return type == ICMP_UNREACHABLE || type == ICMP_TIME_EXCEEDED;
 }
 
-/* Reads the quoted TCP header, of which room bytes are present. whole: all of it is. False: unreadable. */
-static __always_inline bool read_quoted_tcp(struct __sk_buff *skb, struct packet *p, struct tcphdr *th, __u32 room,
+/* Reads the quoted TCP header, of which avail bytes are present. whole: all of it is. False: unreadable. */
+static __always_inline bool read_quoted_tcp(struct __sk_buff *skb, struct packet *p, struct tcphdr *th, __u32 avail,
 					    bool *whole)
 {
 	*whole = false;
-	if (room >= sizeof(*th)) {
+	if (avail >= sizeof(*th)) {
 		if (bpf_skb_load_bytes(skb, p->l4, th, sizeof(*th)) || th->doff < 5)
 			return false;
-		*whole = th->doff * 4 <= (int)room;
+		*whole = th->doff * 4 <= (int)avail;
 	}
 	if (!*whole) {
 		__builtin_memset(th, 0, sizeof(*th));
@@ -51,13 +51,13 @@ static __always_inline bool read_quoted_tcp(struct __sk_buff *skb, struct packet
  */
 static __always_inline bool read_quoted(struct __sk_buff *skb, struct packet *p, struct quoted *q, bool *whole)
 {
-	__u32 at = p->l4 + ICMP_BYTES, room = p->len - ICMP_BYTES, size = p->v6 ? 40 : 20;
+	__u32 at = p->l4 + ICMP_BYTES, avail = p->len - ICMP_BYTES, size = p->v6 ? 40 : 20;
 	struct quote quote;
 	__u8 outer[16];
 
 	copy_addr(outer, p->key.dst);
 	__builtin_memset(q, 0, sizeof(*q));
-	if (room < size + QUOTED_BYTES || !read_quote(skb, at, p->v6, &quote) || quote.protocol != IPPROTO_TCP ||
+	if (avail < size + QUOTED_BYTES || !read_quote(skb, at, p->v6, &quote) || quote.protocol != IPPROTO_TCP ||
 	    quote.l4 != at + size)
 		return false;
 	if (p->v6) {
@@ -71,12 +71,12 @@ static __always_inline bool read_quoted(struct __sk_buff *skb, struct packet *p,
 	}
 	if (!same_addr(outer, p->key.dst))
 		return false;   /* not addressed to the sender of the quoted packet */
-	if (quote.total < room) /* followed by extensions (RFC 4884) */
-		room = quote.total;
-	if (room < size + QUOTED_BYTES)
+	if (quote.total < avail) /* followed by extensions (RFC 4884) */
+		avail = quote.total;
+	if (avail < size + QUOTED_BYTES)
 		return false;
 	p->l4 = quote.l4;
-	return read_quoted_tcp(skb, p, (struct tcphdr *)(p->v6 ? &q->old[40] : &q->old[20]), room - size, whole);
+	return read_quoted_tcp(skb, p, (struct tcphdr *)(p->v6 ? &q->old[40] : &q->old[20]), avail - size, whole);
 }
 
 /* Under the lock: undoes the translation towards the client; the quoted packet was the surrogate's. */

@@ -9,7 +9,7 @@ import (
 	"baton/packet"
 )
 
-// A leg is of the band of the first client that it serves, and that of the client's handshake.
+// A leg gets the band of its first client, which is that of the client's handshake.
 func TestBandOfTheFirstClient(t *testing.T) {
 	for _, tc := range []struct {
 		rtt  time.Duration
@@ -37,7 +37,7 @@ func TestBandOfTheFirstClient(t *testing.T) {
 	}
 }
 
-// The handshake ends with its first ACK, however long the request takes to come.
+// The handshake ends with its first ACK, no matter when the request comes.
 func TestHandshakeIsTimed(t *testing.T) {
 	k, f := newRig(t), families[0]
 	k.vip(f)
@@ -64,7 +64,7 @@ func TestHandshakeIsTimed(t *testing.T) {
 	}
 }
 
-// A client whose handshake another one's has overwritten may be anywhere: it takes a fresh leg, which then is for the nearest.
+// A client whose handshake record was overwritten may be anywhere: it gets a fresh leg, which then counts as nearest.
 func TestClientOfUnknownBand(t *testing.T) {
 	k, f := newRig(t), families[0]
 	k.vip(f)
@@ -79,7 +79,7 @@ func TestClientOfUnknownBand(t *testing.T) {
 	}
 }
 
-// A client gets a leg of its own band, else a fresh one, and never one that others have used.
+// A client gets a leg of its own band, else a fresh one, but never one of another band.
 func TestLegOfTheBand(t *testing.T) {
 	const far, farther = 17, 18
 	for _, tc := range []struct {
@@ -124,7 +124,7 @@ func TestLegOfTheBand(t *testing.T) {
 	}
 }
 
-// What a surrogate has learnt of a far client's path must hold for the next; of a near one's it soon puts right.
+// What a surrogate has learnt of a far client's path would affect the next client; a near one's is soon corrected.
 func TestLegOfAFarClient(t *testing.T) {
 	const rtt = 50 * time.Millisecond
 	for _, tc := range []struct {
@@ -171,14 +171,14 @@ func TestLegOfAFarClient(t *testing.T) {
 	}
 }
 
-// carried has leg 1 have carried much to its client.
+// carried makes leg 1 have sent much to its client.
 func carried(k *rig, _ *surrogate) {
 	s := k.splice(1)
 	s.BytesToClient = 1 << 20
 	k.must(k.maps.Splices.Update(uint32(1), s, ebpf.UpdateAny))
 }
 
-// repeated has the surrogate send its last bytes once more.
+// repeated makes the surrogate retransmit its last bytes.
 func repeated(k *rig, s *surrogate) {
 	s.seq -= 2
 	s.send(packet.ACK, "ok", routerVerdictTO_CLIENT, actRedirect)

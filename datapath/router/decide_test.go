@@ -10,7 +10,7 @@ import (
 	"baton/packet"
 )
 
-// handedTo sends a request of a new client and returns the surrogate that got it; -1: user space is asked.
+// handedTo sends a request of a new client and returns the surrogate that got it; -1: upcall.
 func (k *rig) handedTo(c *client, request string) int {
 	k.t.Helper()
 	c.connect(routerVerdictSYN_ANSWERED)
@@ -151,7 +151,7 @@ func TestNoRoute(t *testing.T) {
 	}
 }
 
-// A VIP whose routes name no host does not look at it.
+// The host is ignored for a VIP whose routes name none.
 func TestNoHosts(t *testing.T) {
 	k := newRig(t)
 	f := families[0]
@@ -179,7 +179,7 @@ func TestPolicyRoundRobin(t *testing.T) {
 	})
 }
 
-// The table's slot is that of the path's hash, FNV-1a folded, without the query.
+// The slot is chosen by the path's hash, FNV-1a folded, without the query.
 func TestPolicyHash(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
@@ -234,7 +234,7 @@ func TestPolicyNearest(t *testing.T) {
 	})
 }
 
-// The member with the fewest sessions; ties take turns.
+// The member with the fewest sessions; ties are broken by round-robin.
 func TestPolicyLeast(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)

@@ -9,7 +9,7 @@ import (
 	"baton/packet/packettest"
 )
 
-// On an idle leg: what keeps it alive is answered, what ends it is told.
+// On an idle leg keepalives are answered, and what ends it is reported.
 func TestIdleLeg(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, tc := range []struct {
@@ -71,7 +71,7 @@ func TestIdleLegWithoutWindowScale(t *testing.T) {
 	})
 }
 
-// A leg that finds its queue full is not left without an owner.
+// A leg whose queue is full is not leaked.
 func TestFullQueue(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, s := spliced(t, f)
@@ -93,7 +93,7 @@ func TestFullQueue(t *testing.T) {
 	})
 }
 
-// Legs that died while they lay in the queue are passed over.
+// Legs that have died in the queue are skipped.
 func TestDeadLegsInTheQueue(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)

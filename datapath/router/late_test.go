@@ -8,7 +8,7 @@ import (
 	"baton/packet/packettest"
 )
 
-// answered is leg 3 of surrogate 1, whose SYN-ACK waits for user space; the SYN-ACK is returned.
+// answered returns leg 3 of surrogate 1, whose SYN-ACK waits for user space, and the SYN-ACK.
 func (k *rig) answered(f family) (*surrogate, packet.Spec) {
 	k.t.Helper()
 	s := k.opening(f, f.class(), func(l *Leg) { l.Late = 100 * time.Millisecond })
@@ -23,7 +23,7 @@ func (k *rig) answered(f family) (*surrogate, packet.Spec) {
 	return s, synack
 }
 
-// stands requires leg 3 in a state, and in its queue only when it is idle.
+// stands requires leg 3 to be in a state, and in its queue only if it is idle.
 func (k *rig) stands(f family, want State) {
 	k.t.Helper()
 	if got := State(k.splice(3).State); got != want {
@@ -53,7 +53,7 @@ func TestLegIsCompletedLate(t *testing.T) {
 			!sp.Timestamps || !sp.WScale || sp.IdleWindow() != idleWindow>>OurWscale {
 			t.Errorf("what user space acknowledges by: %+v, %v", sp, err)
 		}
-		k.want(packet.Build(synack), routerVerdictCONSUMED, actShot) // once more: its answer is on the way
+		k.want(packet.Build(synack), routerVerdictCONSUMED, actShot) // retransmitted: the ACK will follow
 		k.stands(f, Answered)
 		if ok, err := k.CompleteLeg(3, 2); err != nil || ok {
 			t.Errorf("taken up for another surrogate: %t, %v", ok, err)
@@ -112,7 +112,7 @@ func TestAnsweredLegIsGivenUp(t *testing.T) {
 	})
 }
 
-// The SYN-ACK of a leg that was given up for lost meets nothing.
+// The SYN-ACK of a leg that was given up is ignored.
 func TestSYNACKAfterItsTime(t *testing.T) {
 	k, f := newRig(t), families[0]
 	s, synack := k.answered(f)
@@ -123,8 +123,8 @@ func TestSYNACKAfterItsTime(t *testing.T) {
 	}
 }
 
-// A leg that was acknowledged before its time, as a client waited for it, is not used again by those who are further away than its
-// surrogate has measured.
+// A leg acknowledged early because a client waited is not reused for clients that are further away than its surrogate has
+// measured.
 func TestLegCompletedEarly(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, tc := range []struct {

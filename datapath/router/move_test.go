@@ -10,7 +10,7 @@ import (
 
 const otherRequest = "GET /b HTTP/1.1\r\nHost: a\r\n\r\n"
 
-// twoPools is a session on surrogate 1 whose requests for /b belong to surrogate 2, with a leg of each.
+// twoPools returns a session on surrogate 1 whose requests for /b go to surrogate 2, with a leg of each.
 func twoPools(t *testing.T, f family) (k *rig, c *client, one, two *surrogate) {
 	t.Helper()
 	k = newRig(t)
@@ -29,8 +29,7 @@ func twoPools(t *testing.T, f family) (k *rig, c *client, one, two *surrogate) {
 	return k, c, one, two
 }
 
-// Requests of one session go to and fro between two surrogates. To the client it is one session, and for each surrogate its
-// leg goes on where it was.
+// Requests of one session alternate between two surrogates. To the client it is one session, and each leg continues where it was.
 func TestMove(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, one, two := twoPools(t, f)
@@ -52,7 +51,7 @@ func TestMove(t *testing.T) {
 			if s := k.surrogate(ids[to]); s.Active != 1 || s.Idle[f.class()] != 0 {
 				t.Fatalf("move %d: counters of the surrogate moved to: %+v", n, s)
 			}
-			// what the surrogate left behind repeats does not reach the client
+			// retransmissions of the old surrogate do not reach the client
 			late := from.packet(packet.ACK, plainResponse)
 			late.Seq -= packet.Seq(len(plainResponse))
 			from.takesACK(k.want(packet.Build(late), routerVerdictDROP_OLD_BYTES, actRedirect))
@@ -63,7 +62,7 @@ func TestMove(t *testing.T) {
 	})
 }
 
-// takesACK is takes for a segment of our own in answer to old bytes.
+// takesACK is takes for our own segment in response to old bytes.
 func (s *surrogate) takesACK(r result) {
 	s.k.t.Helper()
 	packettest.Check(s.k.t, r.frame, packettest.Checksums(), packettest.Payload(nil),
@@ -71,7 +70,7 @@ func (s *surrogate) takesACK(r result) {
 	s.takes(r)
 }
 
-// The client's ACK of a response often comes with its next request: the surrogate that is left behind must get it.
+// The client's ACK of a response often comes with its next request: the old surrogate must get it.
 func TestMoveAcknowledgesWhatItLeavesBehind(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, one, two := twoPools(t, f)
@@ -97,13 +96,13 @@ func TestMoveAcknowledgesWhatItLeavesBehind(t *testing.T) {
 	})
 }
 
-// A request whose client has not acknowledged the last response yet, or whose surrogate the last request, stays.
-// Segments in flight during the switch, and pipelining.
+// A request whose client has not acknowledged the last response, or whose surrogate the last request, stays: segments in flight
+// during the switch, and pipelining.
 func TestRequestInFlightStays(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, one, _ := twoPools(t, f)
 		one.takes(c.send(packet.ACK, plainRequest, routerVerdictTO_SERVER, actRedirect))
-		one.send(packet.ACK, plainResponse, routerVerdictTO_CLIENT, actRedirect) // on its way
+		one.send(packet.ACK, plainResponse, routerVerdictTO_CLIENT, actRedirect) // in flight
 		one.takes(c.send(packet.ACK, otherRequest, routerVerdictTO_SERVER, actRedirect))
 		if got := k.splice(1); routerFraming(got.Request) != routerFramingFRAMING_DONE || got.ClientRequests != 3 {
 			t.Errorf("splice: %+v", got)
@@ -111,7 +110,7 @@ func TestRequestInFlightStays(t *testing.T) {
 	})
 }
 
-// What the old surrogate says while its client is on the way to another: the client would take it for the new one's.
+// Bytes from the old surrogate while its client is moving must not pass: the client would take them for the new one's.
 func TestClientOnTheMoveHearsNothing(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, _, one, _ := twoPools(t, f)
@@ -161,7 +160,7 @@ func TestMoveFromAWornLeg(t *testing.T) {
 	})
 }
 
-// A later request that the kernel does not decide waits with user space, and the session with it.
+// A later request that the kernel does not decide is an upcall, and the session waits.
 func TestLaterRequestIsAnUpcall(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, one, two := twoPools(t, f)
@@ -210,8 +209,8 @@ func TestLaterRequestIsDecidedToStay(t *testing.T) {
 	})
 }
 
-// The surrogate has closed, and its FIN is on the way to the client or there: a request that comes now goes to it, to be
-// refused. Neither is it held for a decision, nor dropped for ever.
+// The surrogate has closed, and its FIN is in flight or acknowledged: a new request goes to it, to be refused. It is neither held
+// for a decision, nor dropped forever.
 func TestRequestBehindTheSurrogatesClose(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -239,7 +238,8 @@ func TestRequestBehindTheSurrogatesClose(t *testing.T) {
 	}
 }
 
-// No leg of the other pool: user space is asked. It forgets: the client's repetition asks again, and then finds a leg.
+// No leg of the other pool: upcall. If user space forgets it, the client's retransmission is another upcall, and then finds a
+// leg.
 func TestMoveWithoutALeg(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, _, two := twoPools(t, f)
@@ -262,7 +262,7 @@ func TestMoveWithoutALeg(t *testing.T) {
 	})
 }
 
-// A VIP that has gone from the configuration serves no new request; bytes in flight still pass.
+// A removed VIP serves no new requests; bytes in flight still pass.
 func TestRemovedVIP(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, s := spliced(t, f)
@@ -276,8 +276,8 @@ func TestRemovedVIP(t *testing.T) {
 	})
 }
 
-// A later request that has moved to a leg that its surrogate has closed cannot be decided anew, as no cookie tells who repeats it: the client learns of
-// the end, and when that is lost, its repetition is reset.
+// A later request that has moved to a leg closed by its surrogate cannot be retried, as no cookie identifies its client: the
+// client is reset, and again if the RST is lost.
 func TestMovedRequestOnAClosedLeg(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, flags := range []packet.Flags{packet.RST, packet.RST | packet.ACK, packet.FIN | packet.ACK} {

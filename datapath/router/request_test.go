@@ -15,7 +15,7 @@ import (
 	"baton/splice"
 )
 
-// SYN, SYN-ACK, request: the request goes out on an idle leg with that leg's numbers, not acknowledged by us.
+// SYN, SYN-ACK, request: the request is sent on an idle leg with its numbers, and not acknowledged by us.
 func TestRequestIsHandedOff(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
@@ -57,7 +57,7 @@ func TestRequestIsHandedOff(t *testing.T) {
 		if n := k.surrogate(1); n.Active != 1 || n.Idle[f.class()] != 0 || n.Popped[f.class()] != 1 || n.Handoffs != 1 {
 			t.Errorf("counters: %+v", n)
 		}
-		// repeated, it goes to the same place
+		// a retransmission goes the same way
 		again := k.want(packet.Build(sent), routerVerdictTO_SERVER, actRedirect)
 		packettest.Check(t, again.frame, packettest.TCP(packettest.Seq(routerNext)), packettest.Payload([]byte(plainRequest)))
 		if n := k.splice(1).SndNxt; n != uint32(s.ack) {
@@ -66,7 +66,7 @@ func TestRequestIsHandedOff(t *testing.T) {
 	})
 }
 
-// What cannot be a part of a session is dropped when it is for a VIP, by name, and nobody else's packets are touched.
+// What cannot be part of a session is dropped if it is for a VIP, with its own verdict; other packets are not touched.
 func TestMalformedPacketsOfVIPs(t *testing.T) {
 	v4, v6 := families[0], families[1]
 	cut := func(n int) func([]byte) []byte { return func(b []byte) []byte { return b[:n] } }
@@ -185,7 +185,7 @@ func TestFINBeforeTheFirstRequest(t *testing.T) {
 	})
 }
 
-// A later segment of the first request overtakes it: the client is not reset, and its own repetition brings it again.
+// A later segment of the first request overtakes it: the client is not reset, and retransmits it.
 func TestSegmentsOutOfOrderBeforeTheHandoff(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, options := range []packet.Options{f.usual(), bareOptions} {
@@ -236,13 +236,13 @@ func TestRequestWithoutALegIsAnUpcall(t *testing.T) {
 	})
 }
 
-// tap makes a way to user space.
+// tap creates a tap to user space.
 func (k *rig) tap() {
 	k.t.Helper()
 	k.must(k.SetConfig(Config{MSS: testMSS, TSOffset: 0x7fff0000, Tap: 1}))
 }
 
-// What the kernel does not understand at once, it leaves to user space.
+// What the kernel cannot decide is an upcall.
 func TestRequestsThatAreUpcalls(t *testing.T) {
 	long := strings.Repeat("x", int(routerBoundHEAD_BYTES))
 	for _, c := range []struct{ name, request string }{
@@ -305,7 +305,7 @@ func TestRequestsThatAreUpcalls(t *testing.T) {
 	}
 }
 
-// upcallOf is a client whose first segment is with user space.
+// upcallOf returns a client whose first segment is with user space.
 func upcallOf(t *testing.T, f family) (*rig, *client, *surrogate, []byte) {
 	t.Helper()
 	k := newRig(t)
@@ -320,7 +320,7 @@ func upcallOf(t *testing.T, f family) (*rig, *client, *surrogate, []byte) {
 	return k, c, s, frame
 }
 
-// The head of a request comes in two segments, user space decides, and gives them back in order.
+// The head of a request arrives in two segments; user space decides, and replays them in order.
 func TestDecisionOfUserSpace(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, s, first := upcallOf(t, f)
@@ -332,7 +332,7 @@ func TestDecisionOfUserSpace(t *testing.T) {
 			t.Errorf("decision about an earlier session's request: %v, want %v", err, ErrNoUpcall)
 		}
 		k.must(k.Decide(f.client, f.vip, begins, decision))
-		// the second segment is repeated before the first is given back
+		// the second segment is retransmitted before the first is replayed
 		k.want(second, routerVerdictDROP_EARLY, actShot)
 		s.takes(k.want(first, routerVerdictHANDOFF, actRedirect))
 		s.takes(k.want(second, routerVerdictTO_SERVER, actRedirect))
@@ -346,7 +346,7 @@ func TestDecisionOfUserSpace(t *testing.T) {
 	})
 }
 
-// What user space holds is not acknowledged by answering a FIN behind it.
+// A FIN after bytes that user space holds is not answered, as that would acknowledge them.
 func TestFINBehindWhatUserSpaceHolds(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, _, _ := upcallOf(t, f)
@@ -357,7 +357,7 @@ func TestFINBehindWhatUserSpaceHolds(t *testing.T) {
 	})
 }
 
-// A segment that comes while user space is deciding does not undo the decision.
+// A segment that arrives during an upcall does not undo the decision.
 func TestRepeatedUpcallKeepsTheClient(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, _, _, first := upcallOf(t, f)
@@ -372,7 +372,7 @@ func TestRepeatedUpcallKeepsTheClient(t *testing.T) {
 	})
 }
 
-// A request that is not the very next byte is not taken for the first one: bytes would be missing or doubled.
+// Bytes that are not the next ones are not taken for the first request: bytes would be missing or doubled.
 func TestFirstRequestStartsAtTheFirstByte(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)

@@ -7,7 +7,7 @@ import (
 	"baton/packet"
 )
 
-// Who a request is from may hold for its connection: the next client would be taken for that one.
+// Authentication may apply to the connection: the next client would be taken for this one.
 func TestBoundLegsAreNotUsedAgain(t *testing.T) {
 	with := func(line string) string { return strings.Replace(plainRequest, "\r\n\r\n", "\r\n"+line+"\r\n\r\n", 1) }
 	said := func(line string) string {
@@ -47,7 +47,7 @@ func TestBoundLegsAreNotUsedAgain(t *testing.T) {
 	}
 }
 
-// User space has read such a request: it says so.
+// The same if user space has parsed the request.
 func TestBoundRequestByUpcall(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, s := spliced(t, f)
@@ -68,7 +68,7 @@ func TestReuse(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, tc := range []struct {
 			reuse           Reuse
-			first, recycled bool // a client's first request takes a used leg; its leg is used again
+			first, recycled bool // a client's first request gets a used leg; its leg is reused
 		}{{ReuseAlways, true, true}, {ReuseSafe, false, true}, {ReuseNever, false, false}} {
 			k := newRig(t)
 			k.tap()
@@ -95,7 +95,7 @@ func TestReuse(t *testing.T) {
 	})
 }
 
-// A request that moves its client takes a used leg with safe, and none with never.
+// A request that moves its client gets a used leg with safe, and none with never.
 func TestReuseOfMovedClients(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for reuse, moves := range map[Reuse]bool{ReuseAlways: true, ReuseSafe: true, ReuseNever: false} {

@@ -11,10 +11,10 @@ import (
 	"baton/packet"
 )
 
-// since is the kernel's time so long ago.
+// since is the kernel's time d ago.
 func since(age time.Duration) uint32 { return datapath.Clock() - uint32(age.Milliseconds()) }
 
-// sized is a rig of its own, of another size than the tests' usual one.
+// sized is a separate rig with maps of another size.
 func sized(t testing.TB, o Options) *rig {
 	t.Helper()
 	kerneltest.Need(t)
@@ -25,7 +25,7 @@ func sized(t testing.TB, o Options) *rig {
 	return k
 }
 
-// lingering makes the flow of a client that ended so long ago, and no entry of the queue.
+// lingering creates the flow of a client that ended so long ago, without a queue entry.
 func (k *rig) lingering(f family, side routerSide, age time.Duration) routerEnded {
 	k.t.Helper()
 	e := routerEnded{Client: tuple(f.client, f.vip), Since: since(age)}
@@ -33,7 +33,7 @@ func (k *rig) lingering(f family, side routerSide, age time.Duration) routerEnde
 	return e
 }
 
-// Each way in which a session ends and lingers has the queue know of it.
+// Every way to end a session puts its client into the lingering queue.
 func TestEndedClientsAreQueued(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, tc := range []struct {
@@ -87,7 +87,7 @@ func (k *rig) knows(f family, side routerSide) {
 	}
 }
 
-// What is in the queue may be out of date: the flow decides.
+// Queue entries may be stale: the flow decides.
 func TestSweepLingering(t *testing.T) {
 	k := newRig(t)
 	f := families[0]
@@ -126,7 +126,7 @@ func TestSweepLingering(t *testing.T) {
 	}
 }
 
-// More than a run has ended: all of it goes in one call.
+// More than one run of clients have ended: one call forgets all.
 func TestSweepLingeringAtOnce(t *testing.T) {
 	const n = 3*endedRun + 1
 	k := sized(t, Options{Sessions: n, Pending: 1, Legs: 1})
@@ -157,7 +157,7 @@ func count(k *rig, m *ebpf.Map) (n int) {
 	return n
 }
 
-// A queue that is full loses nothing: the flows are walked when all of that has lingered.
+// A full queue loses nothing: the flows are walked once all have lingered.
 func TestFullQueueOfLingering(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, s := spliced(t, f)
@@ -203,7 +203,7 @@ func TestSweepClients(t *testing.T) {
 		{k.maps.Clients, routerClientStateCLIENT_UPCALL, 4 * time.Second, true},
 		{k.maps.Clients, routerClientStateCLIENT_UPCALL, 6 * time.Second, false},
 		{k.maps.Clients, routerClientStateCLIENT_LOCAL, 6 * time.Second, false},
-		{k.maps.Clients, routerClientStateCLIENT_UPCALL, -100 * time.Millisecond, true}, // by another processor meanwhile
+		{k.maps.Clients, routerClientStateCLIENT_UPCALL, -100 * time.Millisecond, true}, // changed by another CPU
 		{k.maps.SynOptions, routerClientStateCLIENT_SYN, 129 * time.Second, true},
 		{k.maps.SynOptions, routerClientStateCLIENT_SYN, 131 * time.Second, false},
 	} {
@@ -219,7 +219,7 @@ func TestSweepClients(t *testing.T) {
 	}
 }
 
-// User space finds what is old in a copy: what has changed since then stays.
+// User space works on a copy: entries changed since then stay.
 func TestForgetLooksAgain(t *testing.T) {
 	k := newRig(t)
 	f := families[0]
@@ -247,7 +247,7 @@ func TestForgetLooksAgain(t *testing.T) {
 	}
 }
 
-// Where there is more than a share, each call takes the next one, and the pass comes to all.
+// With more than a share, each call does the next one, and a pass covers everything.
 func TestSweepsGoRound(t *testing.T) {
 	const n = 2*spliceShare + 100 // and of clientShare
 	k := sized(t, Options{Sessions: n, Pending: n, Legs: 1})
@@ -283,7 +283,7 @@ func TestSweepsGoRound(t *testing.T) {
 	}
 }
 
-// A run of the fallback has no more keys than fit.
+// A run of the fallback does not exceed the keys per command.
 func TestForgetManyKeys(t *testing.T) {
 	const n = 2*int(routerBoundCOMMAND_KEYS) + 1
 	k := sized(t, Options{Sessions: n, Pending: 1, Legs: 1})

@@ -12,8 +12,7 @@ import (
 	"baton/packet/packettest"
 )
 
-// Every combination of options is answered with what both ends can do, and what was agreed is known when the first
-// request comes.
+// Every combination of options is answered with the common ones, which are known at the first request.
 func TestSYNIsAnsweredAndItsOptionsAreRemembered(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for bits := range 16 {
@@ -126,7 +125,7 @@ func TestSYNIsNotAnswered(t *testing.T) {
 	})
 }
 
-// Data on a SYN is not acknowledged: the client sends it again.
+// Data on a SYN is not acknowledged: the client retransmits it.
 func TestSYNWithData(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
@@ -149,7 +148,7 @@ func TestClosedVIPRefuses(t *testing.T) {
 	})
 }
 
-// fillSynOptions leaves no room in the table of promised options.
+// fillSynOptions fills the table of SYN options.
 func (k *rig) fillSynOptions() {
 	k.t.Helper()
 	for i := range uint16(testPending) {
@@ -158,7 +157,7 @@ func (k *rig) fillSynOptions() {
 	}
 }
 
-// Handshakes do not take the room of clients that are asked about.
+// Handshakes do not use up the space for upcalls.
 func TestHandshakesLeaveRoomForUpcalls(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
@@ -176,7 +175,7 @@ func TestHandshakesLeaveRoomForUpcalls(t *testing.T) {
 	})
 }
 
-// When the table is full, a client gets what a cookie can carry, and is believed no more than that.
+// When the table is full, a client gets the options that fit into a cookie.
 func TestFullTableAnswersWithBareCookies(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, c := range []struct {
@@ -216,7 +215,7 @@ func TestFullTableAnswersWithBareCookies(t *testing.T) {
 	})
 }
 
-// A new SYN wipes out whatever an earlier session of the same ports left undecided.
+// A new SYN drops undecided state of an earlier session on the same ports.
 func TestSYNReplacesAPendingClient(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)

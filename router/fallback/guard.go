@@ -55,7 +55,7 @@ type guard struct {
 	left    int64  // inBody: bytes left
 	chunks  chunks
 	frame   framing
-	asked   bool  // looked up an early verdict
+	looked  bool  // looked up an early verdict
 	fault   error // of the body; repeated by later Reads
 
 	headSince time.Time // time of the first byte of the current head
@@ -73,10 +73,10 @@ type guard struct {
 	progress atomic.Int64 // ns since the epoch, last byte in either direction
 	writeArm atomic.Int64 // ns since the epoch, when the write deadline was set
 
-	mu     sync.Mutex
-	asks   time.Time // net/http's read deadline
-	own    time.Time // the guard's
-	closed bool
+	mu       sync.Mutex
+	deadline time.Time // net/http's read deadline
+	own      time.Time // the guard's
+	closed   bool
 }
 
 func newGuard(c net.Conn, s *Server) *guard {
@@ -138,8 +138,8 @@ func (g *guard) Read(p []byte) (int, error) {
 
 // readHead takes one step towards releasing a head.
 func (g *guard) readHead() error {
-	if !g.asked {
-		g.asked = true
+	if !g.looked {
+		g.looked = true
 		if g.earlyVerdict() {
 			return nil
 		}
@@ -359,8 +359,8 @@ func (g *guard) Write(p []byte) (int, error) {
 func (g *guard) SetReadDeadline(t time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.asks = t
-	return g.Conn.SetReadDeadline(earlier(g.asks, g.own))
+	g.deadline = t
+	return g.Conn.SetReadDeadline(earlier(g.deadline, g.own))
 }
 
 func (g *guard) SetDeadline(t time.Time) error {
@@ -386,14 +386,14 @@ func (g *guard) arm(limit time.Time) {
 		return // avoids a new timer for each read of a body
 	}
 	g.own = limit
-	g.Conn.SetReadDeadline(earlier(g.asks, g.own)) // fails only on a closed connection, as will the read
+	g.Conn.SetReadDeadline(earlier(g.deadline, g.own)) // fails only on a closed connection, as will the read
 }
 
 // aborted reports whether net/http has interrupted the Read, as opposed to a timeout.
 func (g *guard) aborted() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !g.asks.IsZero() && g.asks.Before(g.since)
+	return !g.deadline.IsZero() && g.deadline.Before(g.since)
 }
 
 func earlier(a, b time.Time) time.Time {

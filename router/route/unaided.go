@@ -80,7 +80,7 @@ func Unread(req *head.Request, size int) string {
 	case req.ContentLength < 0:
 		return "the body comes in chunks"
 	case req.Upgrade:
-		return "it asks for another protocol"
+		return "it requests an upgrade"
 	}
 	for name, value := range req.Fields.All() {
 		if bytes.EqualFold(name, []byte("connection")) &&

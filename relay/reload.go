@@ -13,8 +13,8 @@ import (
 	"baton/relay/worker"
 )
 
-// Reload reads the configuration again and puts it in force, when it is right. Flows are kept. The error wraps api.ErrConflict when the
-// old configuration stays in force.
+// Reload reads the configuration again and applies it if it is valid. Flows are kept. The error wraps api.ErrConflict if the old
+// configuration stays in force.
 func (r *Relay) Reload() (api.ReloadResult, error) {
 	result, err := r.reload()
 	if err == nil {
@@ -59,7 +59,7 @@ func (r *Relay) reload() (api.ReloadResult, error) {
 	return api.ReloadResult{Config: next.File, Changed: differences(old, next)}, err
 }
 
-// readAgain returns a configuration that can take the place of the old one.
+// readAgain returns a configuration that can replace the old one.
 func (r *Relay) readAgain(old *config.Config) (*config.Config, error) {
 	if r.stopping {
 		return nil, errors.New("the relay is stopping")
@@ -86,7 +86,7 @@ func (r *Relay) readAgain(old *config.Config) (*config.Config, error) {
 	return next, nil
 }
 
-// apply puts the first configuration in force.
+// apply applies the initial configuration.
 func (r *Relay) apply(cfg *config.Config) error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
@@ -100,7 +100,7 @@ func (r *Relay) apply(cfg *config.Config) error {
 	return r.kernel.configure(cfg)
 }
 
-// differences tells in a line each what a reload has changed.
+// differences lists what a reload changed, one line each.
 func differences(old, next *config.Config) []string {
 	out := []string{}
 	describe := func(what string, before, after map[string]any) {

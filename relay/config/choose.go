@@ -10,7 +10,7 @@ import (
 	"baton/relay/trunkproto"
 )
 
-// Defaults of how ways are chosen.
+// Defaults for choosing routes.
 const (
 	defaultRelays  = 3
 	defaultRefresh = 5 * time.Minute
@@ -36,7 +36,7 @@ func (d *decoder) choose(path string, n *node, out *Choose) {
 	})
 }
 
-// auto is the word in the place of a list of relays.
+// auto replaces the list of relays.
 const auto = "auto"
 
 func (d *decoder) via(path string, n *node, e *Entry) {
@@ -51,7 +51,7 @@ func (d *decoder) via(path string, n *node, e *Entry) {
 	e.Via = document.Distinct(d.Decoder, path, n, d.Label)
 }
 
-// checkAuto refuses an entry that leaves its ways to the relay when there is nothing to choose, or when they must not change.
+// checkAuto refuses via: auto without peers, or with a setting that needs a fixed route.
 func (d *decoder) checkAuto(cfg *Config, path string, e *Entry) {
 	if !e.Auto {
 		return

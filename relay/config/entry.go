@@ -10,7 +10,7 @@ import (
 const (
 	maxInterfaces   = 64
 	maxDestinations = 1024
-	maxVia          = trunkproto.MaxHops - 1 // behind this one
+	maxVia          = trunkproto.MaxHops - 1 // after this one
 )
 
 func (d *decoder) entry(path string, n *node) Entry {
@@ -46,7 +46,7 @@ func (d *decoder) entry(path string, n *node) Entry {
 	return e
 }
 
-// checkMode refuses keys that an entry's mode has no use for, and asks for those that it needs.
+// checkMode refuses keys that do not apply to the entry's mode, and requires those that do.
 func (d *decoder) checkMode(path string, n *node, e *Entry) {
 	if e.Mode == Plain {
 		d.Require(path, n, "destination")

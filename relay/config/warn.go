@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// warn tells of what works, but not as one might expect.
+// warn collects warnings about settings that are valid but may surprise.
 func (d *decoder) warn(cfg *Config) {
 	warn := func(path, text string) { d.Warn(d.Place(path), path, text) }
 	for i := range cfg.Entries {

@@ -1,4 +1,4 @@
-// Package metrics is what a relay tells Prometheus, and /healthz: the relay's status in numbers. Every name begins with baton_relay_.
+// Package metrics turns a relay's status into Prometheus metrics, and serves /healthz. Every name begins with baton_relay_.
 package metrics
 
 import (
@@ -16,12 +16,12 @@ const namespace = "baton_relay"
 
 type numbers struct{ exporter.Numbers }
 
-// Handler serves /metrics and /healthz. status is called at each request, perhaps from several goroutines.
+// Handler serves /metrics and /healthz. It calls status for each request, possibly concurrently.
 func Handler(version string, status func() (api.RelayStatus, error)) http.Handler {
 	return exporter.Process[api.RelayStatus]{Namespace: namespace, Version: version, Status: status, Series: Series, Unready: Unready}.Handler()
 }
 
-// Series are a relay's numbers.
+// Series are a relay's metrics.
 func Series(s *api.RelayStatus) []exporter.Number {
 	var n numbers
 	n.ofFlows(s)
@@ -120,7 +120,7 @@ func (n *numbers) ofPeer(p *api.RelayPeer) {
 	n.Counter("flows_replayed_total", "Flows that were put on another trunk then.", p.Replayed, "peer", p.Name)
 }
 
-// Unready says why a relay cannot do what it is there for; nothing: it can.
+// Unready returns why a relay is not healthy; none if it is.
 func Unready(s *api.RelayStatus) []string {
 	reasons := []string{}
 	if s.Stopping {

@@ -6,10 +6,10 @@ import (
 	"net/netip"
 )
 
-// ParseHeader reads a header from the bytes that have come on a trunk on which this relay has said hello. n is how many of them
-// it takes, 0 while more are needed; those behind it are the flow's. s is nil on trunks of TLS; otherwise it belongs to the
-// trunk's secret. The error is a [*Malformed], or wraps [ErrSeal], [ErrTooLong], [ErrHops] or [ErrVersion]; what is wrong with the
-// first 16 bytes is told without waiting for the rest. The names of the header alias b.
+// ParseHeader parses a header from the bytes received on a trunk with that hello. n is its length, 0 while more bytes are needed; those
+// after it are the flow's. s is nil for TLS trunks; otherwise it is for the trunk's secret. The error is a [*Malformed], or wraps
+// [ErrSeal], [ErrTooLong], [ErrHops] or [ErrVersion]; errors in the first 16 bytes are returned without waiting for the rest. The header's
+// names alias b.
 func ParseHeader(b []byte, hello *Hello, s *Sealer) (h Header, n int, err error) {
 	n, err = headerSize(b)
 	if n == 0 || err != nil {
@@ -28,7 +28,7 @@ func ParseHeader(b []byte, hello *Hello, s *Sealer) (h Header, n int, err error)
 	return h, n, nil
 }
 
-// headerSize is the whole length of the header that b begins with, 0 until it is there.
+// headerSize is the length of the header at the start of b, 0 until it is complete.
 func headerSize(b []byte) (int, error) {
 	if m := min(len(b), len(signature)); string(b[:m]) != signature[:m] {
 		return 0, malformed("no header of the PROXY protocol, version 2")
@@ -63,7 +63,7 @@ func malformed(format string, args ...any) error {
 	return &Malformed{"header", fmt.Sprintf(format, args...)}
 }
 
-// read reads a header, which headerSize has measured, without its seal.
+// read parses a header, checked by headerSize, without its seal.
 func (h *Header) read(b []byte) error {
 	family, rest := b[13], b[prefixSize:]
 	switch family {
@@ -96,7 +96,7 @@ func (h *Header) read(b []byte) error {
 	return nil
 }
 
-// seen are the types of TLVs that a header had, a bit each: typeID is bit 16, others count from typeVersion.
+// seen is a set of TLV types: typeID is bit 16, others count from typeVersion.
 type seen uint32
 
 func (s *seen) add(kind byte) (twice bool) {
@@ -139,7 +139,7 @@ func (h *Header) readTLVs(b []byte) error {
 	return nil
 }
 
-// readTLV reads one whose type is typeID or in the range for applications.
+// readTLV parses a TLV with typeID or a type in the range for applications.
 func (h *Header) readTLV(kind byte, value []byte) error {
 	switch kind {
 	case typeVersion:

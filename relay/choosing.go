@@ -85,9 +85,9 @@ func (c *choosing) publish() {
 	}
 	for _, x := range c.chooser.Changes() {
 		if x.First {
-			c.r.log.Info("way chosen", "destination", x.Destination, "way", x.To, "why", x.Why)
+			c.r.log.Info("route chosen", "destination", x.Destination, "route", x.To, "why", x.Why)
 		} else {
-			c.r.log.Info("way changed", "destination", x.Destination, "from", x.From, "to", x.To, "why", x.Why)
+			c.r.log.Info("route changed", "destination", x.Destination, "from", x.From, "to", x.To, "why", x.Why)
 		}
 	}
 }
@@ -273,7 +273,7 @@ func outcome(a trunkproto.Answer, err error) choice.Outcome {
 	case a.Status == trunkproto.Connected && a.RTT > 0:
 		return choice.Outcome{RTT: a.RTT}
 	case a.Status == trunkproto.Connected:
-		o.Why, o.Unreached = "the peer does not tell", true
+		o.Why, o.Unreached = "the peer does not report it", true
 	case a.Status == trunkproto.NotAllowed:
 		o.Never = true
 	case a.Status != trunkproto.Refused && a.Status != trunkproto.Unreachable && a.Status != trunkproto.TimedOut:

@@ -24,7 +24,7 @@ func (r *Relay) checkFeatures(cfg *config.Config) {
 	}
 	for _, f := range features {
 		if !f.Used && !strings.HasPrefix(f.Name, "programs") && !slices.Contains(before, f) { // openPrograms has logged it
-			r.log.Warn("not as configured", "what", f.Name, "why", f.Reason)
+			r.log.Warn("feature unavailable", "feature", f.Name, "reason", f.Reason)
 		}
 	}
 	r.features.Store(&features)
@@ -84,9 +84,9 @@ func tryCongestion(fd int, name string) error {
 	err := unix.SetsockoptString(fd, unix.SOL_TCP, unix.TCP_CONGESTION, name)
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return fmt.Errorf("the kernel does not have it (modprobe tcp_%s): sockets have the system's", name)
+		return fmt.Errorf("the kernel lacks it (modprobe tcp_%s): using the system's", name)
 	case errors.Is(err, unix.EPERM):
-		return errors.New("it is not in net.ipv4.tcp_allowed_congestion_control, and CAP_NET_ADMIN is missing: sockets have the system's")
+		return errors.New("it is not in net.ipv4.tcp_allowed_congestion_control, and CAP_NET_ADMIN is missing: using the system's")
 	}
 	return err
 }
@@ -103,7 +103,7 @@ func tryWindow(fd, window int) error {
 		return fmt.Errorf("SO_RCVBUF: %w", err)
 	}
 	if have/2 < window { // the kernel doubles it for its own bookkeeping: socket(7)
-		return fmt.Errorf("CAP_NET_ADMIN is missing: no more than net.core.rmem_max, %d bytes of %d", have/2, window)
+		return fmt.Errorf("CAP_NET_ADMIN is missing: limited by net.core.rmem_max to %d bytes of %d", have/2, window)
 	}
 	return nil
 }
@@ -135,9 +135,9 @@ func pipesLack(size, most, soft int, resource, admin bool) error {
 	case resource:
 		return nil
 	case size > most:
-		return fmt.Errorf("CAP_SYS_RESOURCE is missing: no larger than fs.pipe-max-size, %d bytes of %d", most, size)
+		return fmt.Errorf("CAP_SYS_RESOURCE is missing: limited by fs.pipe-max-size to %d bytes of %d", most, size)
 	case soft > 0 && !admin:
-		return fmt.Errorf("CAP_SYS_RESOURCE is missing: all but %d have two pages (fs.pipe-user-pages-soft)", soft/size)
+		return fmt.Errorf("CAP_SYS_RESOURCE is missing: all but %d are limited to two pages (fs.pipe-user-pages-soft)", soft/size)
 	}
 	return nil
 }

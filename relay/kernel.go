@@ -97,7 +97,7 @@ func openPrograms(c *config.Config, workers int, log *slog.Logger) (_ *programs,
 		k.events = append(k.events, events)
 	}
 	if k.trunksErr = k.dp.AttachOwnCgroup(); k.trunksErr != nil {
-		log.Warn("trunks begin as the system has it", "err", k.trunksErr)
+		log.Warn("trunks use the system's initial window", "err", k.trunksErr)
 	}
 	k.turbo = newTurbo(k.dp, log)
 	if err := k.turbo.configure(c); err != nil { // before the workers open trunks
@@ -175,7 +175,7 @@ func (k *programs) settleAll() error {
 		case <-k.wake:
 		case <-sweep.C:
 			if _, err := k.dp.Sweep(); err != nil {
-				k.log.Error("old SYNs are not forgotten", "err", err)
+				k.log.Error("sweep SYNs", "err", err)
 			}
 		}
 		k.mu.Lock()
@@ -199,12 +199,12 @@ func (k *programs) settleAll() error {
 				taken = append(taken, s.event.SYN)
 			}
 			if err != nil && !errors.Is(err, kernel.ErrNotHeld) {
-				k.log.Error("a SYN is not settled: its client repeats it", "client", s.event.Client, "err", err)
+				k.log.Error("settle a SYN: its client will resend it", "client", s.event.Client, "err", err)
 			}
 		}
 		if len(taken) > 0 {
 			if _, err := k.dp.Settle(taken...); err != nil {
-				k.log.Error("SYNs are not settled", "err", err)
+				k.log.Error("settle SYNs", "err", err)
 			}
 		}
 	}

@@ -102,7 +102,7 @@ func lockOpening(log *slog.Logger) (unlock func()) {
 	const atMost = 2 * time.Second
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		log.Warn("listeners are opened without regard to other relays", "err", err)
+		log.Warn("cannot lock against other relays that open listeners", "err", err)
 		return func() {}
 	}
 	// an abstract name: per network namespace, released with the process
@@ -113,7 +113,7 @@ func lockOpening(log *slog.Logger) (unlock func()) {
 		}
 	}
 	if err != nil {
-		log.Warn("listeners are opened without regard to other relays", "err", err)
+		log.Warn("cannot lock against other relays that open listeners", "err", err)
 	}
 	return func() { unix.Close(fd) }
 }

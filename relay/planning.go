@@ -35,7 +35,7 @@ const (
 // for an invalid question, and api.ErrConflict while another plan is made.
 func (r *Relay) Plan(ctx context.Context, q api.RelayPlanRequest) (api.RelayPlan, error) {
 	if !r.planning.TryLock() {
-		return api.RelayPlan{}, fmt.Errorf("%w: another plan is being made", api.ErrConflict)
+		return api.RelayPlan{}, fmt.Errorf("%w: another plan is in progress", api.ErrConflict)
 	}
 	defer r.planning.Unlock()
 	cfg := r.current()
@@ -68,7 +68,7 @@ func (r *Relay) Plan(ctx context.Context, q api.RelayPlanRequest) (api.RelayPlan
 		}
 	}
 	for _, name := range far {
-		p.Missing = append(p.Missing, plan.Missing{From: cfg.Name, To: name, Why: fmt.Sprintf("it is not among the nearest %d peers", mostPeers)})
+		p.Missing = append(p.Missing, plan.Missing{From: cfg.Name, To: name, Why: fmt.Sprintf("not among the nearest %d peers", mostPeers)})
 	}
 	return planned(p), nil
 }
@@ -207,7 +207,7 @@ func (s *survey) probeFrom(ctx context.Context, peer string, address netip.AddrP
 	case a.Status != trunkproto.Connected:
 		return 0, a.Status.String()
 	case a.RTT == 0:
-		return 0, "the peer does not tell"
+		return 0, "the peer does not report it"
 	}
 	return a.RTT, ""
 }

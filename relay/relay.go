@@ -85,7 +85,7 @@ func New(o Options) (_ *Relay, err error) {
 		if why := unmet(o.Config, err); why != "" {
 			return nil, fmt.Errorf("%s: %s: %w", o.Config.File, why, err)
 		}
-		o.Log.Warn("trunks begin as the system has it, and SYNs are not seen", "err", err)
+		o.Log.Warn("no kernel programs: trunks use the system's initial window, and early SYN is off", "err", err)
 	}
 	r.kernel, r.kernelErr = k, err
 	r.choosing = newChoosing(r)

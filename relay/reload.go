@@ -24,9 +24,9 @@ func (r *Relay) Reload() (api.ReloadResult, error) {
 	}
 	r.refused.Add(1)
 	if errors.Is(err, api.ErrConflict) {
-		r.log.Error("reload: the old configuration stays in force", "err", err)
+		r.log.Error("reload failed: the old configuration stays in force", "err", err)
 	} else {
-		r.log.Error("reload: the new configuration is in force but for this", "err", err)
+		r.log.Error("reload: parts of the new configuration could not be applied", "err", err)
 	}
 	return result, err
 }
@@ -69,13 +69,13 @@ func (r *Relay) readAgain(old *config.Config) (*config.Config, error) {
 		return nil, err
 	}
 	if fixed := config.Changed(old, next); len(fixed) > 0 {
-		return nil, fmt.Errorf("%s: %s takes effect at a restart only", next.File, strings.Join(fixed, ", "))
+		return nil, fmt.Errorf("%s: %s needs a restart", next.File, strings.Join(fixed, ", "))
 	}
 	if why := needs(next); r.kernel == nil && why != "" {
 		return nil, fmt.Errorf("%s: %s: %w", next.File, why, r.kernelErr)
 	}
 	if steers(next) && !steers(r.o.Config) {
-		return nil, fmt.Errorf("%s: intercept and return_interfaces take effect at a restart only, when there was neither at the start", next.File)
+		return nil, fmt.Errorf("%s: intercept and return_interfaces need a restart if there was neither at the start", next.File)
 	}
 	if err := r.open.vacant(next); err != nil {
 		return nil, err

@@ -172,7 +172,7 @@ func (t *turbo) run() error {
 			return nil
 		case now := <-tick.C:
 			if err := t.update(now); err != nil {
-				t.log.Error("start windows are not learnt", "err", err)
+				t.log.Error("learn initial windows", "err", err)
 			}
 		}
 	}
@@ -210,10 +210,10 @@ func (t *turbo) learn(now time.Time, key kernel.TrunkKey, p *path) error {
 	p.counts, p.latest = counts, start.Sample{}
 	p.learner.Observe(now, s)
 	if w := p.learner.Window(now); w != p.window {
-		t.log.Debug("start window", "peer", key.Address, "segments", w, "before", p.window)
+		t.log.Debug("initial window", "peer", key.Address, "segments", w, "before", p.window)
 		p.window = w
 		if err := t.dp.SetStart(key, p.start()); err != nil {
-			return fmt.Errorf("set the start window: %w", err)
+			return fmt.Errorf("set the initial window: %w", err)
 		}
 		p.adopted(time.Now())
 	}

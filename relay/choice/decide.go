@@ -59,11 +59,11 @@ func (c *Chooser) decide(now time.Time, p *record) {
 		have, is := c.estimate(p, p.chosen)
 		switch {
 		case first:
-			p.chosen, why = chosen, "it is measured"
+			p.chosen, why = chosen, "first measurement"
 		case !is || !c.isValid(p, p.chosen, measured):
-			p.chosen, why = chosen, "the other is no way any more"
+			p.chosen, why = chosen, "the old route is no longer valid"
 		case chosen != p.chosen && float64(takes)*(1+c.o.Margin) <= float64(have):
-			why = fmt.Sprintf("1 MB take %s there and %s %s", short(takes), short(have), p.chosen)
+			why = fmt.Sprintf("1 MB takes %s, and %s %s", short(takes), short(have), p.chosen)
 			p.chosen = chosen
 		}
 	}
@@ -101,7 +101,7 @@ func (c *Chooser) complete(p *record) bool {
 func (c *Chooser) use(p *record, first bool, why string) {
 	if c.isValid(p, p.chosen, settled) {
 		if why == "" {
-			why = "it can be reached again"
+			why = "it is reachable again"
 		}
 		p.set(p.chosen, why)
 		return
@@ -121,10 +121,10 @@ func (c *Chooser) use(p *record, first bool, why string) {
 		if is && float64(takes)*(1+c.o.Margin) > float64(have) {
 			return
 		}
-		p.set(best, fmt.Sprintf("1 MB take %s there and %s %s", short(takes), short(have), p.used))
+		p.set(best, fmt.Sprintf("1 MB takes %s, and %s %s", short(takes), short(have), p.used))
 		return
 	}
-	p.set(best, fmt.Sprintf("%s cannot be had", p.chosen))
+	p.set(best, fmt.Sprintf("%s is unreachable", p.chosen))
 }
 
 func (p *record) set(w Route, why string) {

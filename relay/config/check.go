@@ -12,12 +12,12 @@ import (
 // crossCheck refuses values that contradict another part of the file, and collects the warnings.
 func (d *decoder) crossCheck(cfg *Config) {
 	if len(cfg.Entries) == 0 && cfg.Trunks == nil {
-		d.Refuse("entries", "is missing, and trunks too: no flow can come in", "one of them, or both")
+		d.Refuse("entries", "and trunks are missing: no flow can come in", "one of them, or both")
 	}
 	own := d.checkListeners(cfg)
 	d.checkPeers(cfg, own)
 	if cfg.Trunks != nil && len(cfg.Allow) == 0 && len(cfg.Peers) == 0 {
-		d.Refuse("trunks", "bring flows that may go nowhere: no server is in allow, and there are no peers", "allow: [{prefix: ...}]")
+		d.Refuse("trunks", "accept flows that have no destination: allow is empty, and there are no peers", "allow: [{prefix: ...}]")
 	}
 	names := make(map[string]string)
 	for i := range cfg.Entries {
@@ -106,7 +106,7 @@ func (d *decoder) checkPeers(cfg *Config, own []listening) {
 			d.Refuse(path+".address", fmt.Sprintf("%s is the address of %s already", p.Address, first), "an address and port of its own")
 		}
 		if key := ownListener(own, p.Address); key != "" {
-			d.Refuse(path+".address", fmt.Sprintf("%s is %s of this relay itself", p.Address, key), "another relay's address")
+			d.Refuse(path+".address", fmt.Sprintf("%s is %s of this relay", p.Address, key), "another relay's address")
 		}
 		names[p.Name], addresses[p.Address] = path, path
 	}
@@ -139,10 +139,10 @@ func (d *decoder) checkDestination(cfg *Config, path string, e *Entry, own []lis
 	if e.Mode == Plain {
 		at := path + ".destination"
 		if key := ownListener(own, to); key != "" {
-			d.Refuse(at, fmt.Sprintf("%s is %s of this relay itself", to, key), "the server's address")
+			d.Refuse(at, fmt.Sprintf("%s is %s of this relay", to, key), "the server's address")
 		}
 		if e.ClientAddress == Spoofed && to.Addr().Is4() != e.Listen.Addr().Is4() {
-			d.Refuse(at, fmt.Sprintf("%s is %s, and clients, whose addresses it is to see, are %s", to, family(to.Addr()), family(e.Listen.Addr())),
+			d.Refuse(at, fmt.Sprintf("%s is %s, but its clients are %s and it sees their addresses", to, family(to.Addr()), family(e.Listen.Addr())),
 				"a destination and a listener of one family, or another client_address")
 		}
 	}
@@ -150,7 +150,7 @@ func (d *decoder) checkDestination(cfg *Config, path string, e *Entry, own []lis
 		return
 	}
 	if len(cfg.Allow) == 0 {
-		d.Refuse(path, "has no via, and from here nothing may be reached", "via: [...], or allow: [{prefix: ...}]")
+		d.Refuse(path, "has no via, and allow is empty", "via: [...], or allow: [{prefix: ...}]")
 	}
 	if e.Intercept == nil {
 		return
@@ -178,20 +178,20 @@ func (d *decoder) checkIntercept(cfg *Config, path string, e *Entry, own []liste
 	for i, p := range e.Intercept.Destinations {
 		at := fmt.Sprintf("%s.intercept.destinations[%d]", path, i)
 		if p.Addr().Is4() != e.Listen.Addr().Is4() {
-			d.Refuse(at, fmt.Sprintf("%s is %s, and the entry listens to %s", p, family(p.Addr()), family(e.Listen.Addr())),
+			d.Refuse(at, fmt.Sprintf("%s is %s, but the entry listens on %s", p, family(p.Addr()), family(e.Listen.Addr())),
 				"an entry for each family")
 		}
 		for _, l := range own {
 			// The host's addresses are not known here, but 0.0.0.0/0 and ::/0 contain them.
 			holds := p.Contains(l.at.Addr()) && (!l.at.Addr().IsUnspecified() || p.Bits() == 0)
 			if holds && holdPort(e.Intercept.Ports, l.at.Port()) {
-				d.Refuse(at, fmt.Sprintf("%s holds %s, which is %s of this relay itself: a loop", p, l.at, l.path),
+				d.Refuse(at, fmt.Sprintf("%s contains %s, which is %s of this relay: a loop", p, l.at, l.path),
 					"a port for it that is not intercepted")
 			}
 		}
 		for _, peer := range cfg.Peers {
 			if p.Contains(peer.Address.Addr()) && holdPort(e.Intercept.Ports, peer.Address.Port()) {
-				d.Refuse(at, fmt.Sprintf("%s holds %s, the address of peer %s: its trunks could come in here, a loop", p, peer.Address, peer.Name),
+				d.Refuse(at, fmt.Sprintf("%s contains %s, the address of peer %s: its trunks would loop", p, peer.Address, peer.Name),
 					"a port for it that is not intercepted")
 			}
 		}

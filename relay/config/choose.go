@@ -25,7 +25,7 @@ func defaultChoose() Choose {
 func (d *decoder) choose(path string, n *node, out *Choose) {
 	d.Fields(path, n, []key{
 		{Name: "clouds", Decode: func(path string, n *node) {
-			out.Clouds = plan.Clouds(d.Choice(path, n, "is not what clouds may be mixed by",
+			out.Clouds = plan.Clouds(d.Choice(path, n, "is not a policy for clouds",
 				string(plan.PreferOne), string(plan.AnyCloud), string(plan.OneCloud)))
 		}},
 		{Name: "most", Now: "max_relays"},
@@ -57,10 +57,10 @@ func (d *decoder) checkAuto(cfg *Config, path string, e *Entry) {
 		return
 	}
 	if len(cfg.Peers) == 0 {
-		d.Refuse(path+".via", "leaves the way to the relay, and there are no peers", "peers: [{name: ..., address: ...}]")
+		d.Refuse(path+".via", "lets the relay choose, but there are no peers", "peers: [{name: ..., address: ...}]")
 	}
 	if e.ClientAddress == Spoofed {
-		d.Refuse(path+".client_address", "needs servers' way back to lead over the last relay, and via: auto takes now this one and now that",
+		d.Refuse(path+".client_address", "needs the servers' return route through a fixed last relay, which via: auto does not have",
 			"via: [...], or another client_address")
 	}
 }
@@ -72,8 +72,8 @@ func (d *decoder) warnChoose(cfg *Config) {
 	}
 	switch {
 	case !any && d.Given("choose"):
-		d.Warn(d.Place("choose"), "choose", "is used by no entry: none has via: auto")
+		d.Warn(d.Place("choose"), "choose", "is unused: no entry has via: auto")
 	case any && len(cfg.Peers) > choice.MostPeers:
-		d.Warn(d.Place("peers"), "peers", fmt.Sprintf("are chosen among by via: auto: the first %d alone", choice.MostPeers))
+		d.Warn(d.Place("peers"), "peers", fmt.Sprintf("are too many for via: auto: it uses the first %d", choice.MostPeers))
 	}
 }

@@ -62,10 +62,10 @@ func (d *decoder) checkCertificates(s *section, c *Credentials, name string, now
 		return len(usages)+len(pair.Leaf.UnknownExtKeyUsage) == 0 || slices.Contains(usages, u) || slices.Contains(usages, x509.ExtKeyUsageAny)
 	}
 	if s.opens && !may(x509.ExtKeyUsageClientAuth) {
-		d.Refuse(at, "is not for clients, which this relay is where it opens trunks", "an extended key usage of clientAuth, too")
+		d.Refuse(at, "is not valid for TLS clients, but this relay opens trunks", "add the extended key usage clientAuth")
 	}
 	if s.accepts && !may(x509.ExtKeyUsageServerAuth) {
-		d.Refuse(at, "is not for servers, which this relay is where it accepts trunks", "an extended key usage of serverAuth, too")
+		d.Refuse(at, "is not valid for TLS servers, but this relay accepts trunks", "add the extended key usage serverAuth")
 	}
 	d.WarnTime(at, pair.Leaf, now)
 	authorities, err := document.ReadCertificates(c.Authority)
@@ -87,7 +87,7 @@ func (d *decoder) secret(path, file string) []byte {
 		return nil
 	}
 	if mode&0o077 != 0 {
-		d.Refuse(path, fmt.Sprintf("%q can be used by others than its owner: its mode is %#o", document.Clip(file), mode), "chmod 600")
+		d.Refuse(path, fmt.Sprintf("%q is accessible to others than its owner: its mode is %#o", document.Clip(file), mode), "chmod 600")
 		return nil
 	}
 	secret, ok := decodeSecret(strings.TrimSpace(string(data)))

@@ -13,8 +13,8 @@ import (
 // TestWhatToWrite holds messages that say what to write instead.
 func TestWhatToWrite(t *testing.T) {
 	for text, want := range map[string]string{
-		"entries: [{early_syn: true}]":      `f:1:23: entries[0].early_syn: "true" is not a way to treat a SYN early (off, optimistic or connect-first)`,
-		"entries: [{early_syn: optimstic}]": `f:1:23: entries[0].early_syn: "optimstic" is not a way to treat a SYN early (did you mean optimistic?)`,
+		"entries: [{early_syn: true}]":      `f:1:23: entries[0].early_syn: "true" is not a kind of early SYN (off, optimistic or connect-first)`,
+		"entries: [{early_syn: optimstic}]": `f:1:23: entries[0].early_syn: "optimstic" is not a kind of early SYN (did you mean optimistic?)`,
 		"choose: {margin: 10}":              `f:1:18: choose.margin: "10" has no percent sign (from 1% to 1000%)`,
 	} {
 		if _, err := Parse("f", []byte(text)); !documenttest.Told(err, want) {

@@ -31,7 +31,7 @@ func Choose(question Question) (*Plan, error) {
 		t := q.times([]hop{q.hop(q.Client, q.Server, rtt)})
 		p.Direct = &t
 	} else {
-		p.Missing = append(p.Missing, Missing{q.Client, q.Server, "whether relays are faster than none"})
+		p.Missing = append(p.Missing, Missing{q.Client, q.Server, "whether relays are faster than the direct path"})
 	}
 	p.compare()
 	return p, nil
@@ -74,7 +74,7 @@ func (p *Plan) look(g *group) {
 		wanted := math.Pow(g.q.Gain, float64(len(r.Relays)-len(best.Relays)))
 		switch slower := r.Times.size - best.Times.size; {
 		case gain < wanted:
-			p.offer(r, fmt.Sprintf("it divides the longest trunk by %.2f, wanted is %.2f", gain, wanted))
+			p.offer(r, fmt.Sprintf("it divides the longest trunk by %.2f, but %.2f is required", gain, wanted))
 		case slower > 0:
 			p.offer(r, fmt.Sprintf("with shorter trunks it takes %s more for %s", text(slower), bytes(g.q.Size)))
 		default:
@@ -161,7 +161,7 @@ func (q *Question) unchosen(c *Candidate, all []Candidate, best int) string {
 	case c.mixed() && q.Clouds == OneCloud:
 		return "it mixes clouds"
 	case c.mixed() && c.Times.size < all[best].Times.size:
-		return fmt.Sprintf("it mixes clouds and is faster by %s, wanted is %.0f %%", percent(all[best].Times.size, c.Times.size), 100*q.Margin)
+		return fmt.Sprintf("it mixes clouds and is only faster by %s, but %.0f %% is required", percent(all[best].Times.size, c.Times.size), 100*q.Margin)
 	}
 	return fmt.Sprintf("it takes %s more for %s", text(c.Times.size-all[best].Times.size), bytes(q.Size))
 }
@@ -170,18 +170,18 @@ func (q *Question) unchosen(c *Candidate, all []Candidate, best int) string {
 func (p *Plan) compare() {
 	switch {
 	case p.Route == nil && p.Direct == nil:
-		p.Use, p.Why = UseNone, "no way is measured from one end to the other"
+		p.Use, p.Why = UseNone, "no path from one end to the other is measured"
 	case p.Route == nil:
-		p.Use, p.Why = UseDirect, "no route over relays is measured from one end to the other"
+		p.Use, p.Why = UseDirect, "no route over relays is measured"
 	case p.Direct == nil:
-		p.Use, p.Why = UseRelays, "the direct way is not measured"
+		p.Use, p.Why = UseRelays, "the direct path is not measured"
 	default:
 		relays, direct := p.Route.Times.size, p.Direct.size
 		p.Use = UseRelays
 		if direct <= relays {
 			p.Use = UseDirect
 		}
-		p.Why = fmt.Sprintf("%s take %s over the relays, %s directly", bytes(p.Size), text(relays), text(direct))
+		p.Why = fmt.Sprintf("%s takes %s over the relays, %s directly", bytes(p.Size), text(relays), text(direct))
 		p.Why += p.otherwise()
 	}
 }

@@ -37,7 +37,7 @@ const longestRTT = time.Minute
 func (m Matrix) check() error {
 	for _, p := range sorted(m) {
 		if rtt := m[p]; rtt <= 0 || rtt > longestRTT {
-			return fmt.Errorf("round-trip time %s: %s is none (more than 0, at most %s)", p, rtt, longestRTT)
+			return fmt.Errorf("round-trip time %s: %s is invalid (more than 0, at most %s)", p, rtt, longestRTT)
 		}
 	}
 	return nil

@@ -107,7 +107,7 @@ func (q *Question) check() error {
 	}
 	for _, p := range sorted(q.Rates) {
 		if rate := q.Rates[p]; !(rate > 0) || math.IsInf(rate, 0) {
-			return fmt.Errorf("rate %s: %g bytes per second is none", p, rate)
+			return fmt.Errorf("rate %s: %g bytes per second is invalid", p, rate)
 		}
 	}
 	if err := q.RTTs.check(); err != nil {

@@ -52,7 +52,7 @@ func (p *Parser) headSize(b []byte) (int, error) {
 	}
 	p.searched = len(head)
 	if len(head) == Max {
-		return 0, fmt.Errorf("%w: no end of the head in %d bytes", ErrTooLong, Max)
+		return 0, fmt.Errorf("%w: the head does not end within %d bytes", ErrTooLong, Max)
 	}
 	return 0, nil
 }
@@ -66,7 +66,7 @@ func checkMethod(b []byte) error {
 		case c == ' ' && i > 0:
 			return nil
 		case c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 || i == maxMethod:
-			return fmt.Errorf("%w: it does not begin with a method", ErrMalformed) // a token: RFC 9110, section 5.6.2
+			return fmt.Errorf("%w: it does not start with a method", ErrMalformed) // a token: RFC 9110, section 5.6.2
 		}
 	}
 	return nil
@@ -98,7 +98,7 @@ func (t *Target) setConnect(head []byte) error {
 func (t *Target) setAuthority(authority string) error {
 	host, text, err := net.SplitHostPort(authority)
 	if err != nil {
-		return fmt.Errorf("%w: %.80q is no host and port", ErrMalformed, authority)
+		return fmt.Errorf("%w: %.80q is not host:port", ErrMalformed, authority)
 	}
 	port, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
@@ -109,7 +109,7 @@ func (t *Target) setAuthority(authority string) error {
 	}
 	address, err := netip.ParseAddr(host)
 	if err != nil {
-		return fmt.Errorf("%w: %.80q is no IPv6 address", ErrMalformed, authority)
+		return fmt.Errorf("%w: %.80q is not an IPv6 address", ErrMalformed, authority)
 	}
 	return t.setServer(netip.AddrPortFrom(address, uint16(port)))
 }
@@ -140,14 +140,14 @@ var tunnels = map[trunkproto.Status][]byte{
 	trunkproto.Unreachable: tunnel(http.StatusBadGateway, "destination_ip_unroutable", "The server cannot be reached."),
 	trunkproto.TimedOut:    tunnel(http.StatusGatewayTimeout, "connection_timeout", "The server did not answer."),
 	trunkproto.NotAllowed:  tunnel(http.StatusForbidden, "destination_ip_prohibited", "Connections to the server are not allowed."),
-	trunkproto.Loop:        tunnel(http.StatusBadGateway, "proxy_loop_detected", "The way to the server passes a relay twice."),
+	trunkproto.Loop:        tunnel(http.StatusBadGateway, "proxy_loop_detected", "The route to the server passes a relay twice."),
 	trunkproto.Overloaded:  tunnel(http.StatusServiceUnavailable, "connection_limit_reached", "A relay is overloaded."),
 	trunkproto.NoTrunk:     tunnel(http.StatusBadGateway, "destination_unavailable", "The next relay cannot be reached."),
-	trunkproto.NoSuchRelay: tunnel(http.StatusBadGateway, "proxy_configuration_error", "The way to the server is unknown to a relay."),
+	trunkproto.NoSuchRelay: tunnel(http.StatusBadGateway, "proxy_configuration_error", "A relay does not know the route to the server."),
 	trunkproto.Stopping:    tunnel(http.StatusServiceUnavailable, "destination_unavailable", "A relay is stopping."),
 }
 
-var failed = tunnel(http.StatusBadGateway, "proxy_internal_error", "The relays do not understand each other.")
+var failed = tunnel(http.StatusBadGateway, "proxy_internal_error", "The relays are incompatible.")
 
 func connectReply(status trunkproto.Status) []byte {
 	if reply, ok := tunnels[status]; ok {

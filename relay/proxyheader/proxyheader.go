@@ -109,7 +109,7 @@ func (p *Parser) AppendRefused(b []byte, status trunkproto.Status) []byte {
 func (t *Target) setServer(server netip.AddrPort) error {
 	server = netip.AddrPortFrom(server.Addr().Unmap(), server.Port())
 	if !trunkproto.Connectable(server) {
-		return fmt.Errorf("%w: no connection to %v can be asked for", ErrDestination, server)
+		return fmt.Errorf("%w: %v cannot be connected to", ErrDestination, server)
 	}
 	t.Server = server
 	return nil
@@ -121,7 +121,7 @@ func (t *Target) setHost(host string, port uint16) error {
 	if !isName(name) {
 		address, err := netip.ParseAddr(host)
 		if err != nil || !address.Is4() {
-			return fmt.Errorf("%w: %.80q is no name of a host", ErrMalformed, host)
+			return fmt.Errorf("%w: %.80q is not a valid host name", ErrMalformed, host)
 		}
 		return t.setServer(netip.AddrPortFrom(address, port))
 	}

@@ -48,7 +48,7 @@ func proxySize(b []byte) (int, error) {
 	case startsLike(b, proxyV1):
 		end := bytes.IndexByte(b[:min(len(b), maxProxyLine)], '\n') + 1
 		if end == 0 && len(b) >= maxProxyLine {
-			return 0, fmt.Errorf("%w: no end of the line in %d bytes", ErrTooLong, maxProxyLine)
+			return 0, fmt.Errorf("%w: the line does not end within %d bytes", ErrTooLong, maxProxyLine)
 		}
 		return end, nil
 	case !startsLike(b, proxyV2):
@@ -79,7 +79,7 @@ func (t *Target) setProxy(b []byte) error {
 		return fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	if h.Command.IsLocal() {
-		return fmt.Errorf("%w: it is LOCAL or UNKNOWN, which the proxy sends for itself", ErrDestination)
+		return fmt.Errorf("%w: it is LOCAL or UNKNOWN, from the proxy itself", ErrDestination)
 	}
 	client, server, ok := h.TCPAddrs()
 	if !ok {

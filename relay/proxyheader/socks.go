@@ -61,7 +61,7 @@ func socksMethods(b []byte) (n int, reply []byte, err error) {
 	}
 	n = 2 + int(b[1])
 	if bytes.IndexByte(b[2:n], 0) < 0 {
-		return 0, socksUnchosen, fmt.Errorf("read the SOCKS methods: %w: the client wants authentication", ErrUnsupported)
+		return 0, socksUnchosen, fmt.Errorf("read the SOCKS methods: %w: the client requires authentication", ErrUnsupported)
 	}
 	return n, socksChosen, nil
 }

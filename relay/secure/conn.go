@@ -25,7 +25,7 @@ func newConn(b *Buffers) *Conn {
 }
 
 // ErrNotReading means that the peer requests data, such as key updates, and does not read it.
-var ErrNotReading = errors.New("TLS: the peer does not take what it asks for")
+var ErrNotReading = errors.New("TLS: the peer requests data and does not read it")
 
 // mostPending limits the pending bytes after a read: the output of a Write, and as much of crypto/tls itself.
 const mostPending = 2 * BufferSize

@@ -62,7 +62,7 @@ func newConfigs(c *config.Credentials) (*configs, error) {
 // speaksProtocol is needed because ALPN accepts a peer that names no protocol.
 func speaksProtocol(s tls.ConnectionState) error {
 	if s.NegotiatedProtocol != Protocol {
-		return errors.New("the peer does not ask for " + Protocol)
+		return errors.New("the peer does not offer ALPN " + Protocol)
 	}
 	return nil
 }

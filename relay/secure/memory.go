@@ -19,7 +19,7 @@ type memory struct {
 // wouldBlock is returned by a Read without data: crypto/tls does not take it for the end of the connection.
 type wouldBlock struct{}
 
-func (wouldBlock) Error() string   { return "nothing has come" }
+func (wouldBlock) Error() string   { return "no data yet" }
 func (wouldBlock) Timeout() bool   { return true }
 func (wouldBlock) Temporary() bool { return true }
 

@@ -85,23 +85,23 @@ func (h *Header) Append(b []byte, self string, hello *Hello, s *Sealer) ([]byte,
 func (h *Header) check(self string) error {
 	switch {
 	case !ValidName(self):
-		return fmt.Errorf("%q is no name of a relay", self)
+		return fmt.Errorf("%q is not a valid relay name", self)
 	case !h.Via.valid():
-		return fmt.Errorf("the way %q is none", h.Via)
+		return fmt.Errorf("invalid route %q", h.Via)
 	case len(h.Passed) > 0 && !h.Passed.valid():
-		return fmt.Errorf("the relays passed %q are none", h.Passed)
+		return fmt.Errorf("invalid relays passed %q", h.Passed)
 	case h.Passed.Len()+1+h.Via.Len() > MaxHops:
 		return ErrHops
 	case h.Via.Has(self) || h.Passed.Has(self):
 		return ErrLoop
 	case !h.Probe && !(h.Client.IsValid() && h.Client.Addr().Zone() == ""):
-		return fmt.Errorf("the client %v is none", h.Client)
+		return fmt.Errorf("invalid client %v", h.Client)
 	case (!h.Probe || h.Server.IsValid()) && !Connectable(h.Server):
-		return fmt.Errorf("no connection to %v can be asked for", h.Server)
+		return fmt.Errorf("%v cannot be connected to", h.Server)
 	case h.ClientAddress > ProxyHeader:
-		return errors.New("the server is to see an unknown client")
+		return errors.New("unknown client address")
 	case h.Congestion != "" && !validCongestion(h.Congestion):
-		return fmt.Errorf("%q is no name of a congestion control", h.Congestion)
+		return fmt.Errorf("%q is not a valid name of a congestion control", h.Congestion)
 	}
 	return nil
 }

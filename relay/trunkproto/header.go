@@ -15,15 +15,15 @@ const (
 // Reasons to refuse a header, besides [Malformed] and [ErrVersion].
 var (
 	// ErrSeal means that the header was made with another secret or for another trunk, or has an unexpected seal.
-	ErrSeal = errors.New("the seal does not fit")
+	ErrSeal = errors.New("the seal does not match")
 	// ErrTooLong means that it is longer than [MaxHeader].
 	ErrTooLong = errors.New("the header is too long")
 	// ErrHops means that the route has more than [MaxHops] relays.
-	ErrHops = errors.New("the way has too many relays")
+	ErrHops = errors.New("the route has too many relays")
 	// ErrLoop means that the route passes a relay twice.
-	ErrLoop = errors.New("the way passes a relay twice")
+	ErrLoop = errors.New("the route passes a relay twice")
 	// ErrRoute means that the route does not lead through this relay.
-	ErrRoute = errors.New("the way does not lead over this relay")
+	ErrRoute = errors.New("the route does not lead through this relay")
 )
 
 // ClientAddress is the client address that the server sees.

@@ -46,13 +46,13 @@ func NewHello(nonce [NonceSize]byte) Hello {
 // [*Malformed], as soon as it is certain.
 func ParseHello(b []byte) (h Hello, n int, err error) {
 	if m := min(len(b), len(helloMagic)); string(b[:m]) != helloMagic[:m] {
-		return Hello{}, 0, &Malformed{"hello", "what answers is no relay"}
+		return Hello{}, 0, &Malformed{"hello", "the peer is not a relay"}
 	}
 	if len(b) < HelloSize {
 		return Hello{}, 0, nil
 	}
 	if newest, oldest := b[4], b[5]; newest < Version || oldest > Version {
-		return Hello{}, 0, fmt.Errorf("read the hello: %w: the acceptor speaks %d to %d, this relay %d", ErrVersion, oldest, newest, Version)
+		return Hello{}, 0, fmt.Errorf("read the hello: %w: the acceptor supports %d to %d, this relay %d", ErrVersion, oldest, newest, Version)
 	}
 	return Hello(b), HelloSize, nil
 }

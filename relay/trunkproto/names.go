@@ -31,7 +31,7 @@ func validName[T string | []byte](name T) bool {
 func JoinNames(names ...string) (Names, error) {
 	for _, name := range names {
 		if !ValidName(name) {
-			return nil, fmt.Errorf("join names: %q is no name of a relay", name)
+			return nil, fmt.Errorf("join names: %q is not a valid relay name", name)
 		}
 	}
 	return Names(strings.Join(names, ",")), nil

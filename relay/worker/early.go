@@ -51,7 +51,7 @@ func (w *Worker) readSYNs() {
 		return
 	}
 	if err := w.o.SYNs.Take(w.handleSYN); err != nil {
-		w.o.Log.Error("SYNs are not heard of any more", "err", err)
+		w.o.Log.Error("read SYNs: early SYN is off until a restart", "err", err)
 		w.o.SYNs = nil
 	}
 }

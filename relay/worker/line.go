@@ -36,7 +36,7 @@ func (w *Worker) read(l *line, b []byte) (int, unix.Errno) {
 			case err == io.EOF:
 				return 0, 0
 			case err != nil:
-				w.o.Log.Debug("trunk is broken", "err", err)
+				w.o.Log.Debug("trunk broke", "err", err)
 				return 0, unix.EPROTO
 			case n > 0:
 				l.short = short && !l.tls.More()
@@ -66,7 +66,7 @@ func (w *Worker) write(l *line, b []byte) (int, unix.Errno) {
 	}
 	n := min(len(b), secure.Most)
 	if err := l.tls.Write(b[:n]); err != nil {
-		w.o.Log.Debug("trunk is broken", "err", err)
+		w.o.Log.Debug("trunk broke", "err", err)
 		return 0, unix.EPROTO
 	}
 	if errno := w.push(l); errno != 0 && errno != unix.EAGAIN {

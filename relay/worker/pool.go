@@ -36,8 +36,8 @@ type pool struct {
 
 var (
 	errStale  = errors.New("the peer has closed the trunk")
-	errUnused = errors.New("no flow could be put on it")
-	errOld    = errors.New("it has waited long enough")
+	errUnused = errors.New("it was not needed")
+	errOld    = errors.New("it was replaced")
 )
 
 // newPool creates a worker's pool of trunks to a peer.

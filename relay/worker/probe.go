@@ -22,7 +22,7 @@ import (
 // route, or a worker that has ended.
 func (w *Worker) Probe(ctx context.Context, via []string, target netip.AddrPort) (trunkproto.Answer, error) {
 	if len(via) == 0 {
-		return trunkproto.Answer{}, errors.New("probe: no relay is asked")
+		return trunkproto.Answer{}, errors.New("probe: no relay is given")
 	}
 	names, err := trunkproto.JoinNames(via...)
 	if err != nil {

@@ -68,7 +68,7 @@ func (w *Worker) readProxyHeader(s *split) {
 			}
 			if err != nil {
 				w.count.BadClientHeaders.Add(1)
-				w.o.Log.Debug("preface refused", "entry", s.entry.Name, "client", s.client, "err", err)
+				w.o.Log.Debug("header refused", "entry", s.entry.Name, "client", s.client, "err", err)
 				w.closeRefused(s, len(reply) > 0)
 				return
 			}

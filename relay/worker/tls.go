@@ -12,7 +12,7 @@ const mostTLSHandshakes = 256
 
 var (
 	errEnded             = errors.New("the connection ended")
-	errTooManyHandshakes = errors.New("too many handshakes go on")
+	errTooManyHandshakes = errors.New("too many TLS handshakes")
 )
 
 // tlsHandshaker is a trunk, opened or incoming, during its TLS handshake.

@@ -86,7 +86,7 @@ static __always_inline bool forget_client(const struct tuple *key, __u32 handsha
 	return c && past(c->since, c->state == CLIENT_SYN ? COOKIE_MS : handshake, now) && !forget_undecided(key);
 }
 
-static __always_inline bool forget_syn_options(const struct syn_key *key, __u32 now)
+static __always_inline bool forget_syn_options(const struct syn_options_key *key, __u32 now)
 {
 	struct client *c = bpf_map_lookup_elem(&syn_options, key);
 
@@ -97,7 +97,7 @@ static __always_inline bool forget_syn_options(const struct syn_key *key, __u32 
 static __always_inline void forget_keys(struct __sk_buff *skb, const struct splice_command *c,
 					struct splice_sweep *sweep)
 {
-	struct syn_key key;
+	struct syn_options_key key;
 
 	for (__u32 i = 0; i < COMMAND_KEYS; i++) {
 		__u32 now = clock_ms();

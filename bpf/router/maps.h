@@ -52,7 +52,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct syn_key);
+	__type(key, struct syn_options_key);
 	__type(value, struct client);
 } syn_options SEC(".maps");
 

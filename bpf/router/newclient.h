@@ -8,7 +8,7 @@
 #include "session.h"
 #include "syn.h"
 
-static __always_inline void drop_options(const struct packet *p, struct syn_key *key)
+static __always_inline void drop_options(const struct packet *p, struct syn_options_key *key)
 {
 	if (may_be_kept(p))
 		bpf_map_delete_elem(&syn_options, syn_key_of(key, p, p->seq));

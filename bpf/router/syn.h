@@ -26,7 +26,7 @@ static __always_inline void read_syn(const struct packet *p, __u8 vip_flags, str
  * part of the timestamp.
  */
 static __always_inline int keep_options(const struct packet *p, const struct config *set, struct client *c,
-					struct syn_key *key, __u32 *bits)
+					struct syn_options_key *key, __u32 *bits)
 {
 	__u16 usual = usual_mss(p->v6);
 

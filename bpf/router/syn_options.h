@@ -57,7 +57,8 @@ static __always_inline __u32 class_for(const struct config *set, const struct cl
 }
 
 /* The key of the packet's client, whose first byte has number seq. Returns key. */
-static __always_inline struct syn_key *syn_key_of(struct syn_key *key, const struct packet *p, __u32 seq)
+static __always_inline struct syn_options_key *syn_key_of(struct syn_options_key *key, const struct packet *p,
+							  __u32 seq)
 {
 	key->client = p->key;
 	key->seq = seq;
@@ -91,7 +92,7 @@ static __always_inline int lookup_client(const struct tuple *key, struct client 
  * The options of the packet's client, whose first byte has the key's number: from syn_options, or from the echoed
  * timestamp.
  */
-static __always_inline void recall_client(const struct packet *p, const struct syn_key *key, struct client *c)
+static __always_inline void recall_client(const struct packet *p, const struct syn_options_key *key, struct client *c)
 {
 	__u32 bits = p->tsecr & TS_OPTION_MASK;
 	struct client *kept = NULL;

@@ -94,7 +94,7 @@ struct client {
 /*
  * Key of the options that a SYN cookie cannot carry. A spoofed SYN has another sequence number, and so another entry.
  */
-struct syn_key {
+struct syn_options_key {
 	struct tuple client;
 	__u32 seq; /* of its first byte */
 };
@@ -256,10 +256,10 @@ struct leg_event {
 
 /* A command runs with softirqs disabled on its CPU, so user space keeps count small. */
 enum command_kind {
-	COMMAND_SWEEP = 1,          /* end the splices in first..first+count that have timed out */
-	COMMAND_SWEEP_ENDED,        /* forget up to count clients that have lingered; result: how many */
-	COMMAND_FORGET_FLOWS,       /* forget those of count struct syn_key behind the command that have lingered */
-	COMMAND_FORGET_CLIENTS,     /* the same for undecided clients that have timed out */
+	COMMAND_SWEEP = 1,      /* end the splices in first..first+count that have timed out */
+	COMMAND_SWEEP_ENDED,    /* forget up to count clients that have lingered; result: how many */
+	COMMAND_FORGET_FLOWS,   /* forget those of count struct syn_options_key behind the command that have lingered */
+	COMMAND_FORGET_CLIENTS, /* the same for undecided clients that have timed out */
 	COMMAND_FORGET_SYN_OPTIONS, /* the same for expired SYN options */
 	COMMAND_RETIRE,             /* retire idle leg first */
 	COMMAND_COMPLETE,           /* make answered leg first idle: its SYN-ACK has been acknowledged */

@@ -39,7 +39,7 @@ struct work {
 	struct routing routing;
 	struct client client; /* current */
 	struct client known;  /* by lookup_client */
-	struct syn_key syn_key;
+	struct syn_options_key syn_key;
 	struct cookie_headers cookie;
 	struct bpf_fib_lookup fib;
 	struct splice_command command;

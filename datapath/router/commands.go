@@ -12,7 +12,7 @@ import (
 )
 
 // command runs c, followed by keys.
-func (r *Router) command(c routerSpliceCommand, keys ...routerSynKey) (changed int, err error) {
+func (r *Router) command(c routerSpliceCommand, keys ...routerSynOptionsKey) (changed int, err error) {
 	if err := datapath.Command(r.programs.RouterCommand, &c, keys); err != nil {
 		return 0, fmt.Errorf("command %d: %w", c.Kind, err)
 	}

@@ -84,7 +84,7 @@ func (k *rig) empty() {
 	k.sweeper.splice, k.sweeper.lost, k.sweeper.walkAt, k.sweeper.walking = 0, 0, time.Time{}, false
 	k.must(replace(k.maps.Clients, map[routerTuple]routerClient{}, all))
 	k.emptySources()
-	k.must(replace(k.maps.SynOptions, map[routerSynKey]routerClient{}, all))
+	k.must(replace(k.maps.SynOptions, map[routerSynOptionsKey]routerClient{}, all))
 	k.must(replace(k.maps.Vips, map[routerVipKey]routerVip{}, all))
 	k.must(replace(k.maps.Hosts, map[routerHostKey]uint32{}, all))
 	k.must(replace(k.maps.Routes, map[routerRouteKey]routerRoute{}, all))

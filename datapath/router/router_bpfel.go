@@ -421,7 +421,7 @@ type routerSurrogate struct {
 	BytesOut    uint64
 }
 
-type routerSynKey struct {
+type routerSynOptionsKey struct {
 	_      structs.HostLayout
 	Client routerTuple
 	Seq    uint32

@@ -108,7 +108,7 @@ func TestSweepsOfAMillionSessions(t *testing.T) {
 	for i := range pending {
 		key := tuple(client(n+i), vip)
 		k.must(k.maps.Clients.Update(key, &routerClient{State: uint8(routerClientStateCLIENT_UPCALL), Since: datapath.Clock()}, ebpf.UpdateAny))
-		k.must(k.maps.SynOptions.Update(routerSynKey{Client: key}, &routerClient{Since: datapath.Clock()}, ebpf.UpdateAny))
+		k.must(k.maps.SynOptions.Update(routerSynOptionsKey{Client: key}, &routerClient{Since: datapath.Clock()}, ebpf.UpdateAny))
 	}
 	k.measureRuns("run of splices", routerCommandKindCOMMAND_SWEEP, spliceRun)
 	for range 4 {

@@ -40,7 +40,7 @@ type sweeper struct {
 	splice     uint32 // next to sweep
 	clients    walk[routerTuple, routerClient]
 	sources    sources // counted by the walk over clients
-	synOptions walk[routerSynKey, routerClient]
+	synOptions walk[routerSynOptionsKey, routerClient]
 	second     bool // the last walk was over synOptions
 	flows      walk[routerTuple, routerFlow]
 	lost       uint64    // lingering clients that did not fit into the queue, so far
@@ -99,7 +99,7 @@ func (r *Router) SweepClients(t Timeouts) error {
 		return past(c.Since, handshake, now)
 	}
 	if s.second {
-		_, err := s.synOptions.on(clientShare, func(_ *routerSynKey, c *routerClient) bool { return old(c) }, func(keys []routerSynKey) error {
+		_, err := s.synOptions.on(clientShare, func(_ *routerSynOptionsKey, c *routerClient) bool { return old(c) }, func(keys []routerSynOptionsKey) error {
 			return r.forget(routerSpliceCommand{Kind: uint16(routerCommandKindCOMMAND_FORGET_SYN_OPTIONS)}, keys)
 		})
 		return err
@@ -163,7 +163,7 @@ func (r *Router) sweepLingering(now time.Time) error {
 }
 
 // forget makes the kernel check the entries again, and delete those that are still expired.
-func (r *Router) forget(c routerSpliceCommand, keys []routerSynKey) error {
+func (r *Router) forget(c routerSpliceCommand, keys []routerSynOptionsKey) error {
 	for len(keys) > 0 {
 		n := min(len(keys), int(routerBoundCOMMAND_KEYS))
 		c.Count = uint32(n)
@@ -176,8 +176,8 @@ func (r *Router) forget(c routerSpliceCommand, keys []routerSynKey) error {
 }
 
 // unnumbered are the keys of a command for tables that are keyed by tuple alone.
-func unnumbered(clients []routerTuple) []routerSynKey {
-	keys := make([]routerSynKey, len(clients))
+func unnumbered(clients []routerTuple) []routerSynOptionsKey {
+	keys := make([]routerSynOptionsKey, len(clients))
 	for i, c := range clients {
 		keys[i].Client = c
 	}

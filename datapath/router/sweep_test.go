@@ -142,7 +142,7 @@ func TestSweepLingeringAtOnce(t *testing.T) {
 // keyOf is the client's key in a table of clients.
 func keyOf(k *rig, m *ebpf.Map, client routerTuple) any {
 	if m == k.maps.SynOptions {
-		return routerSynKey{Client: client}
+		return routerSynOptionsKey{Client: client}
 	}
 	return client
 }

@@ -153,7 +153,7 @@ func (k *rig) fillSynOptions() {
 	k.t.Helper()
 	for i := range uint16(testPending) {
 		key := tuple(netip.AddrPortFrom(netip.MustParseAddr("192.0.2.200"), i), netip.MustParseAddrPort("192.0.2.201:80"))
-		k.must(k.maps.SynOptions.Update(routerSynKey{Client: key}, &routerClient{Since: datapath.Clock()}, ebpf.UpdateNoExist))
+		k.must(k.maps.SynOptions.Update(routerSynOptionsKey{Client: key}, &routerClient{Since: datapath.Clock()}, ebpf.UpdateNoExist))
 	}
 }
 

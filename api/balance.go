@@ -13,7 +13,7 @@ type BalanceStatus struct {
 
 	Datapath string        `json:"datapath"`
 	Method   string        `json:"method"`
-	Inside   string        `json:"inside"` // interface
+	Internal string        `json:"internal"` // interface
 	Links    []BalanceLink `json:"links"`
 
 	Flows    Usage             `json:"flows"`    // that are remembered

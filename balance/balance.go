@@ -24,7 +24,7 @@ import (
 	"baton/balance/alive"
 	"baton/balance/config"
 	"baton/balance/controller"
-	"baton/balance/inside"
+	"baton/balance/host"
 	"baton/balance/links"
 	"baton/balance/policy"
 	"baton/balance/tables"
@@ -69,7 +69,7 @@ type Balance struct {
 	started     time.Time
 	listeners   daemon.Listeners
 	channel     net.Listener // that Baton's forwarder connects to; nil with Open vSwitch
-	host        *inside.Host
+	host        *host.Host
 	sockets     *sockdiag.Conn
 	controller  *controller.Controller
 	watcher     *links.Watcher
@@ -84,15 +84,15 @@ type Balance struct {
 	inbox inbox
 
 	// Of the loop.
-	known      known
+	state      state
 	inForce    tables.State
-	plan       inside.Plan
+	plan       host.Plan
 	measuring  measuring
 	lost       policy.Watch
 	suspects   suspects
 	looked     int
 	missing    []string          // control groups
-	told       map[string]string // what has failed and was told
+	reported   map[string]string // what has failed and was told
 	loaded     time.Time         // when the configuration in force was
 	accepting  errgroup.Group
 	stopSwitch func() // waits for its end; nil: there is none
@@ -108,18 +108,18 @@ func New(o Options) (_ *Balance, err error) {
 	now := time.Now()
 	b := &Balance{
 		o: o, log: o.Log, started: now, loaded: now, inbox: newInbox(), ended: make(chan struct{}), switchEnded: make(chan error),
-		told: make(map[string]string), lost: policy.Watch{Grace: policy.Grace},
+		reported: make(map[string]string), lost: policy.Watch{Grace: policy.Grace},
 	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.Close())
 		}
 	}()
-	if b.known, err = (known{}).configure(o.Config); err != nil {
+	if b.state, err = (state{}).configure(o.Config); err != nil {
 		return nil, err
 	}
-	if b.host, err = inside.Open(o.Config.Name, inside.Options{}); err != nil {
-		if errors.Is(err, inside.ErrRunning) {
+	if b.host, err = host.Open(o.Config.Name, host.Options{}); err != nil {
+		if errors.Is(err, host.ErrRunning) {
 			return nil, fmt.Errorf("balance %s runs already: %w", o.Config.Name, err)
 		}
 		return nil, err
@@ -136,7 +136,7 @@ func New(o Options) (_ *Balance, err error) {
 		return nil, fmt.Errorf("%s: %w", o.Config.File, err)
 	}
 	if o.Config.Datapath == config.Baton {
-		if b.channel, err = api.Listen(b.switchWanted().Channel); err != nil {
+		if b.channel, err = api.Listen(b.switchConfig().Channel); err != nil {
 			return nil, err
 		}
 	}
@@ -163,24 +163,24 @@ func (b *Balance) Close() error {
 
 // Restore takes away what a balance that was killed has left, and tells what that was. unload takes away a switch of that name.
 func Restore(name string, unload func(name string) error) (undone []string, err error) {
-	undone, err = inside.Restore(name, inside.Options{})
-	if errors.Is(err, inside.ErrRunning) {
+	undone, err = host.Restore(name, host.Options{})
+	if errors.Is(err, host.ErrRunning) {
 		return nil, fmt.Errorf("balance %s is running: stop it instead: %w", name, err)
 	}
 	return undone, errors.Join(err, unload(name))
 }
 
 // switchWanted is Baton's forwarder for what is known.
-func (b *Balance) switchWanted() Switch {
-	cfg := b.known.cfg
+func (b *Balance) switchConfig() Switch {
+	cfg := b.state.cfg
 	folder := filepath.Dir(cfg.Control)
 	s := Switch{
 		Name: cfg.Name, Flows: cfg.Limits.Flows,
 		Channel: filepath.Join(folder, "balance-"+cfg.Name+".of"), Control: filepath.Join(folder, "forwarder-"+cfg.Name+".sock"),
-		Ports: []SwitchPort{{Number: tables.InsidePort, Interface: cfg.Inside.Interface, Host: true}},
+		Ports: []SwitchPort{{Number: tables.InsidePort, Interface: cfg.Internal.Interface, Host: true}},
 	}
-	for i := range b.known.places {
-		if p := &b.known.places[i]; !p.gone {
+	for i := range b.state.places {
+		if p := &b.state.places[i]; !p.gone {
 			s.Ports = append(s.Ports, SwitchPort{Number: uint32(tables.FirstLink + i), Interface: p.cfg.Interface})
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"baton/balance/config"
-	"baton/balance/inside"
+	"baton/balance/host"
 	"baton/balance/links"
 )
 
@@ -33,28 +33,28 @@ func Check(cfg *config.Config) (Report, error) {
 func check(cfg *config.Config, own bool) (r Report, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	w, err := links.Open(ctx, links.Options{Links: cfg.Links, Tell: func([]links.Link) {}, Log: slog.New(slog.DiscardHandler)})
+	w, err := links.Open(ctx, links.Options{Links: cfg.Links, Report: func([]links.Link) {}, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return r, err
 	}
 	r.Links = w.List()
 	w.Close()
-	host, err := links.ReadHost(r.Links)
+	h, err := links.ReadHost(r.Links)
 	if err != nil {
 		return r, err
 	}
-	r.Findings = links.Check(cfg, host)
+	r.Findings = links.Check(cfg, h)
 	if own {
-		r.Findings = slices.DeleteFunc(r.Findings, func(f links.Finding) bool { return strings.HasPrefix(f.Key, "inside.") })
+		r.Findings = slices.DeleteFunc(r.Findings, func(f links.Finding) bool { return strings.HasPrefix(f.Key, "internal.") })
 	}
-	k, err := known{}.configure(cfg)
+	k, err := state{}.configure(cfg)
 	if err != nil {
 		return r, err
 	}
 	for i := range k.places {
 		k.places[i].now = r.Links[i]
 	}
-	plan := inside.Make(k.inside())
+	plan := host.Make(k.internal())
 	for _, item := range slices.Concat(plan.Items, plan.Divert) {
 		r.Changes = append(r.Changes, fmt.Sprint(item))
 	}
@@ -63,8 +63,8 @@ func check(cfg *config.Config, own bool) (r Report, err error) {
 
 // isOwn says whether the host has something of a balance of that name.
 func isOwn(name string) (bool, error) {
-	h, err := inside.Open(name, inside.Options{})
-	if errors.Is(err, inside.ErrRunning) {
+	h, err := host.Open(name, host.Options{})
+	if errors.Is(err, host.ErrRunning) {
 		return true, nil
 	}
 	if err != nil {

@@ -14,22 +14,22 @@ import (
 
 // own are the inside addresses.
 func (b *Balance) own() []netip.Prefix {
-	in := b.known.cfg.Inside
-	return []netip.Prefix{host(in.IPv4.Addr()), host(in.IPv6.Addr())}
+	in := b.state.cfg.Internal
+	return []netip.Prefix{hostPrefix(in.IPv4.Addr()), hostPrefix(in.IPv6.Addr())}
 }
 
-func host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+func hostPrefix(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
 // endLost ends the connections of links that these cannot go on by, so that applications connect again at once.
 func (b *Balance) endLost(ends []policy.End) {
-	if b.known.cfg.Datapath != config.Baton {
+	if b.state.cfg.Datapath != config.Baton {
 		b.suspect()
 		return
 	}
 	var failed error
 	var flows iter.Seq[policy.Flow] = func(yield func(policy.Flow) bool) {
 		failed = b.picks(func(p kernel.Pick) bool {
-			return yield(policy.Flow{Protocol: p.Protocol, Inside: p.Inside, Remote: p.Remote, Port: p.Port, Closing: p.Closing})
+			return yield(policy.Flow{Protocol: p.Protocol, Internal: p.Inside, Remote: p.Remote, Port: p.Port, Closing: p.Closing})
 		})
 	}
 	list := policy.Select(ends, flows)

@@ -35,9 +35,9 @@ type measuring struct {
 
 // openMeasuring begins to measure.
 func (b *Balance) openMeasuring() (err error) {
-	b.measuring.weigher.Config = b.known.cfg.Weights
+	b.measuring.weigher.Config = b.state.cfg.Weights
 	var picks measure.Picks
-	if b.known.cfg.Datapath == config.Baton {
+	if b.state.cfg.Datapath == config.Baton {
 		picks = func(visit func(uint8, netip.AddrPort, netip.AddrPort, uint32) bool) error {
 			return b.picks(func(p kernel.Pick) bool { return visit(p.Protocol, p.Inside, p.Remote, p.Port) })
 		}
@@ -48,7 +48,7 @@ func (b *Balance) openMeasuring() (err error) {
 
 // picks visits what the switch remembers of flows. One that has just been started remembers nothing.
 func (b *Balance) picks(visit func(kernel.Pick) bool) error {
-	err := kernel.ReadPicks(b.o.Pins(b.known.cfg.Name), visit)
+	err := kernel.ReadPicks(b.o.Pins(b.state.cfg.Name), visit)
 	if errors.Is(err, kernel.ErrNoPicks) {
 		return nil
 	}
@@ -57,7 +57,7 @@ func (b *Balance) picks(visit func(kernel.Pick) bool) error {
 
 // metered has bytes counted if a link has a cap.
 func (b *Balance) metered() error {
-	cfg := b.known.cfg
+	cfg := b.state.cfg
 	if b.measuring.meters != nil || !slices.ContainsFunc(cfg.Links, func(l config.Link) bool { return l.Cap != nil }) {
 		return nil
 	}
@@ -96,26 +96,26 @@ func (m *measuring) forget(place int) {
 // count looks at what the links carry, and weighs them by that.
 func (b *Balance) count() {
 	m, now := &b.measuring, monotonic()
-	m.grow(len(b.known.places))
-	b.tell("what the links carry is not known", b.sample(now))
+	m.grow(len(b.state.places))
+	b.report("what the links carry is not known", b.sample(now))
 	m.figures = m.measure.Figures()
 	b.noteHeard()
-	list := make([]weigh.Link, len(b.known.places))
+	list := make([]weigh.Link, len(b.state.places))
 	for i := range list {
-		list[i] = weigh.Link{Fixed: b.known.places[i].cfg.Weight, Figures: m.figures[i]}
+		list[i] = weigh.Link{Fixed: b.state.places[i].cfg.Weight, Figures: m.figures[i]}
 	}
 	weights, _ := m.weigher.Weigh(now, list)
-	for i := range b.known.places {
-		b.known.places[i].weight = weights[i]
+	for i := range b.state.places {
+		b.state.places[i].weight = weights[i]
 	}
 }
 
 // noteHeard has probers know of what has come by links.
 func (b *Balance) noteHeard() {
 	heard := make(map[string]time.Time)
-	for i := range b.known.places {
-		if at := b.measuring.figures[i].Heard; at > 0 && !b.known.places[i].gone {
-			heard[b.known.places[i].cfg.Name] = time.Now().Add(at - monotonic())
+	for i := range b.state.places {
+		if at := b.measuring.figures[i].Heard; at > 0 && !b.state.places[i].gone {
+			heard[b.state.places[i].cfg.Name] = time.Now().Add(at - monotonic())
 		}
 	}
 	b.mu.Lock()
@@ -142,11 +142,11 @@ func (b *Balance) sample(now time.Duration) error {
 	m := &b.measuring
 	s := measure.Sample{At: now}
 	var errs []error
-	if b.known.cfg.Datapath == config.Baton {
+	if b.state.cfg.Datapath == config.Baton {
 		errs = append(errs, b.readSeats())
 	}
-	for i := range b.known.places {
-		p, c := &b.known.places[i], &m.carried[i]
+	for i := range b.state.places {
+		p, c := &b.state.places[i], &m.carried[i]
 		if index := p.now.Index; index != 0 {
 			counters, err := measure.ReadCounters(index)
 			if err == nil {
@@ -183,7 +183,7 @@ func (b *Balance) closeMeasuring() error {
 
 // readSeats reads what the switch knows of the links' flows.
 func (b *Balance) readSeats() error {
-	list, err := kernel.ReadPickPorts(b.o.Pins(b.known.cfg.Name))
+	list, err := kernel.ReadPickPorts(b.o.Pins(b.state.cfg.Name))
 	if err != nil && !errors.Is(err, kernel.ErrNoPicks) {
 		return err
 	}

@@ -58,23 +58,23 @@ func (b *Balance) reload() (api.ReloadResult, error) {
 
 // take puts a configuration in force. It is the loop's.
 func (b *Balance) take(next *config.Config) error {
-	if changed := config.Changed(b.known.cfg, next); len(changed) > 0 {
+	if changed := config.Changed(b.state.cfg, next); len(changed) > 0 {
 		return fmt.Errorf("%s: %s can change at a restart alone", next.File, strings.Join(changed, ", "))
 	}
-	before := b.switchWanted()
-	k, err := b.known.configure(next)
+	before := b.switchConfig()
+	k, err := b.state.configure(next)
 	if err != nil {
 		return err
 	}
-	was := b.known
-	b.known, b.loaded = k, time.Now()
+	was := b.state
+	b.state, b.loaded = k, time.Now()
 	if err := b.metered(); err != nil {
-		b.known = was
+		b.state = was
 		return err
 	}
 	b.measuring.weigher = weigh.Weigher{Config: next.Weights}
 	b.watcher.Follow(next.Links)
-	if after := b.switchWanted(); next.Datapath == config.Baton && !slices.Equal(before.Ports, after.Ports) {
+	if after := b.switchConfig(); next.Datapath == config.Baton && !slices.Equal(before.Ports, after.Ports) {
 		b.stopSwitch() // its packets go on meanwhile, and the next one takes its place
 		b.startSwitch()
 	}

@@ -15,7 +15,7 @@ import (
 	"baton/balance/alive"
 	"baton/balance/config"
 	"baton/balance/controller"
-	"baton/balance/inside"
+	"baton/balance/host"
 	"baton/balance/links"
 	"baton/balance/metrics"
 )
@@ -49,7 +49,7 @@ func (b *Balance) live(ctx context.Context) error {
 	b.ctx = work
 	err := b.start(ctx)
 	if err == nil {
-		b.log.Info("ready", "name", b.known.cfg.Name, "datapath", b.known.cfg.Datapath, "method", b.known.cfg.Method, "links", len(b.known.cfg.Links))
+		b.log.Info("ready", "name", b.state.cfg.Name, "datapath", b.state.cfg.Datapath, "method", b.state.cfg.Method, "links", len(b.state.cfg.Links))
 		b.up.Store(true)
 		err = b.loop(ctx)
 	}
@@ -72,7 +72,7 @@ func (b *Balance) start(ctx context.Context) (err error) {
 	}
 	b.hear()
 	b.count()
-	b.plan = inside.Make(b.known.inside())
+	b.plan = host.Make(b.state.internal())
 	switch err := b.host.Prepare(b.plan); {
 	case errors.Is(err, unix.EPERM):
 		return fmt.Errorf("missing capability: CAP_NET_ADMIN: %w", err)
@@ -85,9 +85,9 @@ func (b *Balance) start(ctx context.Context) (err error) {
 	b.startSwitch()
 	limited, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
-	decisions := b.known.decide()
+	decisions := b.state.decide()
 	b.lost.Step(monotonic(), decisions)
-	b.inForce = b.known.tables(decisions, b.plan.MTU, b.plan.IPv6)
+	b.inForce = b.state.tables(decisions, b.plan.MTU, b.plan.IPv6)
 	if err := b.controller.Set(limited, b.inForce); err != nil && !errors.Is(err, controller.ErrNoSwitch) {
 		return err
 	}
@@ -117,14 +117,14 @@ func (b *Balance) untilReady(ctx context.Context) error {
 
 // fits refuses a configuration that cannot work on this host.
 func (b *Balance) fits() error {
-	r, err := check(b.known.cfg, b.host.Left())
+	r, err := check(b.state.cfg, b.host.Left())
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, f := range r.Findings {
 		if f.Level == links.Wrong {
-			errs = append(errs, errors.New(f.In(b.known.cfg.File)))
+			errs = append(errs, errors.New(f.In(b.state.cfg.File)))
 		}
 	}
 	return errors.Join(errs...)
@@ -148,8 +148,8 @@ func (b *Balance) stop(end func()) error {
 	if b.stopSwitch != nil {
 		b.stopSwitch()
 	}
-	if b.known.cfg.Datapath == config.Baton {
-		errs = append(errs, b.o.Unload(b.known.cfg.Name))
+	if b.state.cfg.Datapath == config.Baton {
+		errs = append(errs, b.o.Unload(b.state.cfg.Name))
 	}
 	end()
 	if err := b.accepting.Wait(); err != nil && !errors.Is(err, context.Canceled) {
@@ -188,7 +188,7 @@ func (b *Balance) watch() (err error) {
 	opened := make(chan struct{})
 	defer close(opened)
 	b.prober = alive.New(b.ctx, alive.Options{
-		Log: b.log.With("part", "alive"), Tell: func(list []alive.Verdict) { b.inbox.put(func() { b.answered(list) }) },
+		Log: b.log.With("part", "alive"), Report: func(list []alive.Verdict) { b.inbox.put(func() { b.answered(list) }) },
 		Ask: func(link string) {
 			<-opened
 			b.watcher.Probe(link)
@@ -196,22 +196,22 @@ func (b *Balance) watch() (err error) {
 		Heard: b.heardOf,
 	})
 	b.watcher, err = links.Open(b.ctx, links.Options{
-		Links: b.known.cfg.Links, Log: b.log.With("part", "links"), Answered: b.prober.Answered,
-		Tell: func(list []links.Link) { b.inbox.put(func() { b.changed(list) }) },
+		Links: b.state.cfg.Links, Log: b.log.With("part", "links"), Answered: b.prober.Answered,
+		Report: func(list []links.Link) { b.inbox.put(func() { b.changed(list) }) },
 	})
 	return err
 }
 
 // changed notes the links as they are now.
 func (b *Balance) changed(list []links.Link) {
-	cfg := b.known.cfg
+	cfg := b.state.cfg
 	same := func(l links.Link, c config.Link) bool { return l.Name == c.Name && l.Interface == c.Interface }
 	if !slices.EqualFunc(list, cfg.Links, same) {
 		return // of the configuration before; the next list follows
 	}
 	for _, l := range list {
-		i := b.known.placeOf(l.Interface)
-		p := &b.known.places[i]
+		i := b.state.placeOf(l.Interface)
+		p := &b.state.places[i]
 		if elsewhere(p.now.V4, l.V4) || elsewhere(p.now.V6, l.V6) {
 			b.measuring.forget(i)
 		}
@@ -227,11 +227,11 @@ func elsewhere(before, now links.Family) bool {
 
 // answered notes what probes say, by the order of the configuration.
 func (b *Balance) answered(list []alive.Verdict) {
-	if len(list) != len(b.known.cfg.Links) {
+	if len(list) != len(b.state.cfg.Links) {
 		return // of the configuration before
 	}
 	for i, v := range list {
-		p := &b.known.places[b.known.placeOf(b.known.cfg.Links[i].Interface)]
+		p := &b.state.places[b.state.placeOf(b.state.cfg.Links[i].Interface)]
 		if v.State == alive.Portal && p.verdict.State != alive.Portal {
 			b.log.Warn("a captive portal: sign in by this link", "link", p.cfg.Name, "url", v.URL)
 		}
@@ -247,7 +247,7 @@ func (b *Balance) look() {
 		return
 	}
 	missing, err := b.host.Refresh()
-	b.tell("sockets of a control group are not marked", err)
+	b.report("sockets of a control group are not marked", err)
 	if !slices.Equal(missing, b.missing) {
 		b.log.Info("control groups of applications that there are not now", "groups", missing)
 		b.missing = missing
@@ -256,10 +256,10 @@ func (b *Balance) look() {
 
 // carryOut makes the switch and the host be as what is known asks for. What fails is tried again at the next event, or tick.
 func (b *Balance) carryOut() {
-	wanted := b.known.inside()
+	wanted := b.state.internal()
 	wanted.KeepIPv6 = b.plan.IPv6
-	plan, decisions := inside.Make(wanted), b.known.decide()
-	next := b.known.tables(decisions, plan.MTU, plan.IPv6)
+	plan, decisions := host.Make(wanted), b.state.decide()
+	next := b.state.tables(decisions, plan.MTU, plan.IPv6)
 	if !reflect.DeepEqual(next, b.inForce) {
 		limited, cancel := context.WithTimeout(b.ctx, setWithin)
 		err := b.controller.Set(limited, next)
@@ -267,7 +267,7 @@ func (b *Balance) carryOut() {
 		if errors.Is(err, controller.ErrNoSwitch) {
 			err = nil // it gets them when it comes
 		}
-		b.tell("the switch's tables are not as they should be", err)
+		b.report("the switch's tables are not as they should be", err)
 		if err == nil {
 			b.inForce = next
 		}
@@ -277,7 +277,7 @@ func (b *Balance) carryOut() {
 	}
 	if !reflect.DeepEqual(plan, b.plan) {
 		err := b.host.Prepare(plan)
-		b.tell("the host's side is not as it should be", err)
+		b.report("the host's side is not as it should be", err)
 		if err == nil {
 			b.plan = plan
 		}
@@ -285,26 +285,26 @@ func (b *Balance) carryOut() {
 }
 
 // tell logs what has failed, once until it fails in another way, or does not.
-func (b *Balance) tell(what string, err error) {
+func (b *Balance) report(what string, err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
-	if text != "" && text != b.told[what] {
+	if text != "" && text != b.reported[what] {
 		b.log.Error(what, "err", err)
 	}
-	b.told[what] = text
+	b.reported[what] = text
 }
 
 // startSwitch has a controller's channel to the switch, until the function that it leaves is called.
 func (b *Balance) startSwitch() {
 	ctx, cancel := context.WithCancel(b.ctx)
 	var switches errgroup.Group
-	if b.known.cfg.Datapath == config.Baton {
-		wanted := b.switchWanted()
+	if b.state.cfg.Datapath == config.Baton {
+		wanted := b.switchConfig()
 		switches.Go(func() error { return b.runSwitch(ctx, wanted) })
 	} else {
-		path := management(inside.BridgeName(b.known.cfg.Inside.Interface))
+		path := management(host.BridgeName(b.state.cfg.Internal.Interface))
 		switches.Go(func() error {
 			return b.controller.Connect(ctx, func(ctx context.Context) (net.Conn, error) {
 				var d net.Dialer

@@ -50,22 +50,22 @@ func (b *Balance) Status() (api.BalanceStatus, error) {
 
 // publish makes the status of what the loop knows.
 func (b *Balance) publish() {
-	cfg := b.known.cfg
+	cfg := b.state.cfg
 	s := api.BalanceStatus{
 		Process:  daemon.Process("balance", b.o.Version, b.started),
-		Datapath: string(cfg.Datapath), Method: string(cfg.Method), Inside: cfg.Inside.Interface,
+		Datapath: string(cfg.Datapath), Method: string(cfg.Method), Internal: cfg.Internal.Interface,
 		Flows: api.Usage{Limit: cfg.Limits.Flows},
 	}
 	s.Name, s.Config, s.Loaded = cfg.Name, cfg.File, b.loaded
-	b.measuring.grow(len(b.known.places))
-	decisions := b.known.decide()
-	for i := range b.known.places {
-		p := &b.known.places[i]
-		if b.watcher != nil && p.told != decisions[i].State {
-			if p.told != "" {
-				b.log.Info("link", "name", p.cfg.Name, "state", decisions[i].State, "before", p.told)
+	b.measuring.grow(len(b.state.places))
+	decisions := b.state.decide()
+	for i := range b.state.places {
+		p := &b.state.places[i]
+		if b.watcher != nil && p.reported != decisions[i].State {
+			if p.reported != "" {
+				b.log.Info("link", "name", p.cfg.Name, "state", decisions[i].State, "before", p.reported)
 			}
-			p.told, p.since = decisions[i].State, time.Now()
+			p.reported, p.since = decisions[i].State, time.Now()
 		}
 		if !p.gone {
 			s.Links = append(s.Links, b.linkStatus(i, decisions[i]))
@@ -74,13 +74,13 @@ func (b *Balance) publish() {
 	b.mu.Lock()
 	b.status = s
 	if cfg.Datapath == config.Baton {
-		b.switchControl = b.switchWanted().Control
+		b.switchControl = b.switchConfig().Control
 	}
 	b.mu.Unlock()
 }
 
 func (b *Balance) linkStatus(i int, d policy.Decision) api.BalanceLink {
-	p, seat, f := &b.known.places[i], &b.measuring.seats[i], &b.measuring.figures[i]
+	p, seat, f := &b.state.places[i], &b.measuring.seats[i], &b.measuring.figures[i]
 	l := api.BalanceLink{
 		Name: p.cfg.Name, Interface: p.cfg.Interface, Port: uint32(tables.FirstLink + i), State: d.State, Since: later(p.since, b.started), Tier: d.Tier,
 		Weight: int(d.Weight), Measured: p.cfg.Weight == 0, Resolvers: p.now.Resolvers, MTU: p.now.MTU,

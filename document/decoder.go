@@ -118,7 +118,8 @@ func (d *Decoder) Given(path string) bool {
 // Key says how one key of a mapping is decoded.
 type Key struct {
 	Name   string
-	Old    bool                       // it is still read, but named nowhere
+	Old    bool                       // still read, but not listed in messages
+	Now    string                     // the key that replaced this one, which is refused; "": none did
 	Decode func(path string, n *Node) // called with a value that is not Null
 }
 
@@ -146,6 +147,9 @@ func (d *Decoder) field(path string, f Field, keys []Key) {
 	case i < 0:
 		d.WrongAt(f.Place, at, "is not a key", Meant(f.Key, names(keys)))
 		d.meant[Join(path, Nearest(f.Key, names(keys)))] = true
+	case keys[i].Now != "":
+		d.WrongAt(f.Place, at, "is not a key", "it is now called "+keys[i].Now)
+		d.meant[Join(path, keys[i].Now)] = true
 	case f.Value.Kind == Null:
 		d.WrongAt(f.Place, at, "has no value", "leave the key out for the default")
 		d.meant[at] = true

@@ -8,7 +8,7 @@ import (
 func names(keys []Key) []string {
 	var out []string
 	for _, k := range keys {
-		if !k.Old {
+		if !k.Old && k.Now == "" {
 			out = append(out, k.Name)
 		}
 	}

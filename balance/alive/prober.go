@@ -25,8 +25,8 @@ type Options struct {
 	Heard func(link string) time.Time
 	// Tell is called, from one goroutine, with the verdicts on all links, in the order of Update, whenever one differs. It must not call
 	// Close.
-	Tell func([]Verdict)
-	Log  *slog.Logger
+	Report func([]Verdict)
+	Log    *slog.Logger
 }
 
 // Prober probes links.
@@ -36,9 +36,9 @@ type Prober struct {
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
 
-	mu     sync.Mutex
-	probed []*probed // in the order of Update
-	told   []Verdict
+	mu       sync.Mutex
+	probed   []*probed // in the order of Update
+	reported []Verdict
 }
 
 // probed is a link with what is known of it. Prober.mu guards it.
@@ -184,11 +184,11 @@ func (p *Prober) step(ctx context.Context) time.Duration {
 		pause = min(pause, max(q.machine.Next(now).Sub(now), time.Millisecond))
 	}
 	verdicts := p.verdicts()
-	tell := !slices.Equal(verdicts, p.told)
-	p.told = verdicts
+	report := !slices.Equal(verdicts, p.reported)
+	p.reported = verdicts
 	p.mu.Unlock()
-	if tell {
-		p.o.Tell(slices.Clone(verdicts))
+	if report {
+		p.o.Report(slices.Clone(verdicts))
 	}
 	for _, link := range gateways {
 		p.o.Ask(link)

@@ -9,7 +9,7 @@ import (
 
 // Defaults of what a file leaves out.
 var (
-	defaultInside = Inside{
+	defaultInternal = Internal{
 		Interface: "bal0",
 		IPv4:      netip.MustParsePrefix("192.0.0.2/29"),    // RFC 7335: for what a host translates by itself
 		IPv6:      netip.MustParsePrefix("64:ff9b:1::2/64"), // RFC 8215: the like, with the label and scope of a global address
@@ -39,7 +39,7 @@ const (
 	mostCap     = 1e18
 	leastFlows  = 1024
 	maxFlows    = 1 << 22
-	maxTogether = 24 * time.Hour
+	maxAffinity = 24 * time.Hour
 	// maxApplications is how many the marks of control groups tell apart.
 	maxApplications = 63
 	// lastPriority is right before the main table's, and behind those of VPNs, which their packets must not pass by.
@@ -51,7 +51,7 @@ const (
 
 func (d *decoder) config(root *node, file string) *Config {
 	cfg := &Config{
-		File: file, Name: document.NameOf(file, longestName, "balance"), Datapath: Baton, Weights: defaultWeights, Inside: defaultInside, Probe: defaultProbe,
+		File: file, Name: document.NameOf(file, longestName, "balance"), Datapath: Baton, Weights: defaultWeights, Internal: defaultInternal, Probe: defaultProbe,
 		Limits: Limits{Flows: defaultFlows},
 	}
 	d.Fields("", root, []key{
@@ -68,9 +68,11 @@ func (d *decoder) config(root *node, file string) *Config {
 			d.AtMost(path, n, maxRules)
 			d.List(path, n, func(at string, n *node) { cfg.Rules = append(cfg.Rules, d.rule(at, n, len(cfg.Rules))) })
 		}},
-		{Name: "together", Decode: func(path string, n *node) { cfg.Together = d.together(path, n) }},
+		{Name: "together", Now: "affinity"},
+		{Name: "affinity", Decode: func(path string, n *node) { cfg.Affinity = d.affinity(path, n) }},
 		{Name: "weights", Decode: func(path string, n *node) { d.weights(path, n, &cfg.Weights) }},
-		{Name: "inside", Decode: func(path string, n *node) { d.inside(path, n, &cfg.Inside) }},
+		{Name: "inside", Now: "internal"},
+		{Name: "internal", Decode: func(path string, n *node) { d.internal(path, n, &cfg.Internal) }},
 		{Name: "probe", Decode: func(path string, n *node) { d.probe(path, n, &cfg.Probe) }},
 		{Name: "limits", Decode: func(path string, n *node) {
 			d.Fields(path, n, []key{
@@ -101,8 +103,8 @@ func (d *decoder) inherit(cfg *Config) {
 		cfg.State = persistentState + "/balance-" + cfg.Name
 	}
 	for i := range cfg.Rules {
-		if !d.Given(document.Index("rules", i) + ".together") {
-			cfg.Rules[i].Together = cfg.Together
+		if !d.Given(document.Index("rules", i) + ".affinity") {
+			cfg.Rules[i].Affinity = cfg.Affinity
 		}
 	}
 	for i := range cfg.Links {
@@ -125,15 +127,19 @@ func (d *decoder) inherit(cfg *Config) {
 const longestName = 10
 
 func (d *decoder) method(path string, n *node) Method {
-	return Method(d.Choice(path, n, "is not a method", string(Even), string(Turns), string(Least), string(Fastest), string(Hash), string(Controller)))
+	if n.Text == "turns" {
+		d.WrongText(n, path, n.Text, "is not a method", "it is now called "+string(RoundRobin))
+		return ""
+	}
+	return Method(d.Choice(path, n, "is not a method", string(Even), string(RoundRobin), string(Least), string(Fastest), string(Hash), string(Controller)))
 }
 
 // together decodes a time, or none.
-func (d *decoder) together(path string, n *node) time.Duration {
+func (d *decoder) affinity(path string, n *node) time.Duration {
 	if n.Text == "none" {
 		return 0
 	}
-	v := d.Between(path, n, time.Second, maxTogether)
+	v := d.Between(path, n, time.Second, maxAffinity)
 	if d.Err() == nil && v%time.Second != 0 { // an experimenter action has whole seconds
 		d.WrongText(n, path, n.Text, "is not a whole number of seconds", "")
 	}
@@ -148,11 +154,11 @@ func (d *decoder) weights(path string, n *node, w *Weights) {
 	})
 }
 
-func (d *decoder) inside(path string, n *node, i *Inside) {
+func (d *decoder) internal(path string, n *node, i *Internal) {
 	d.Fields(path, n, []key{
 		{Name: "interface", Decode: func(path string, n *node) { i.Interface = d.ownDevice(path, n) }},
-		{Name: "ipv4", Decode: func(path string, n *node) { i.IPv4 = d.insidePrefix(path, n, false) }},
-		{Name: "ipv6", Decode: func(path string, n *node) { i.IPv6 = d.insidePrefix(path, n, true) }},
+		{Name: "ipv4", Decode: func(path string, n *node) { i.IPv4 = d.internalPrefix(path, n, false) }},
+		{Name: "ipv6", Decode: func(path string, n *node) { i.IPv6 = d.internalPrefix(path, n, true) }},
 		{Name: "priority", Decode: func(path string, n *node) { i.Priority = d.Integer(path, n, 1, lastPriority) }},
 		{Name: "table", Decode: func(path string, n *node) { i.Table = d.Integer(path, n, leastTable, lastTable) }},
 	})

@@ -27,12 +27,12 @@ type Method string
 
 // The methods. The kernel's own are those of Baton's datapath alone.
 const (
-	Even       Method = "even"       // the kernel: weighted round robin among those that have not much more than their share, and none is left idle
-	Turns      Method = "turns"      // the kernel: weighted round robin
-	Least      Method = "least"      // the kernel: fewest flows for the weight
-	Fastest    Method = "fastest"    // the kernel: shortest handshakes for the flows that there are (peak EWMA)
-	Hash       Method = "hash"       // a select group: by a hash of the flow, weighted
-	Controller Method = "controller" // the paper's algorithm 1: a packet-in for each flow, weighted round robin
+	Even       Method = "even"        // the kernel: weighted round robin among those that have not much more than their share, and none is left idle
+	RoundRobin Method = "round-robin" // the kernel: weighted round robin
+	Least      Method = "least"       // the kernel: fewest flows for the weight
+	Fastest    Method = "fastest"     // the kernel: shortest handshakes for the flows that there are (peak EWMA)
+	Hash       Method = "hash"        // a select group: by a hash of the flow, weighted
+	Controller Method = "controller"  // the paper's algorithm 1: a packet-in for each flow, weighted round robin
 )
 
 // Config is a validated balance.yaml. It is never changed after Load has returned it.
@@ -43,9 +43,9 @@ type Config struct {
 	Method   Method
 	Links    []Link        // in the file's order: their OpenFlow ports are 2, 3, …
 	Rules    []Rule        // in the file's order: the first that wants a flow has it
-	Together time.Duration // a new flow to a server goes where one went in this time; 0: it need not
+	Affinity time.Duration // a new flow to a server goes where one went in this time; 0: it need not
 	Weights  Weights
-	Inside   Inside
+	Internal Internal
 	Probe    Probe
 	Limits   Limits
 	Control  string // path of the unix socket for baton balance status
@@ -96,7 +96,7 @@ type Rule struct {
 	Links       []string       // by name, no others; none: all
 	Otherwise   Otherwise      // when none of Links is usable
 	Method      Method         // "": the configuration's
-	Together    time.Duration
+	Affinity    time.Duration
 	Line        int // in the file
 }
 
@@ -128,7 +128,7 @@ type Weights struct {
 }
 
 // Inside is the host's own side.
-type Inside struct {
+type Internal struct {
 	Interface  string
 	IPv4, IPv6 netip.Prefix // the host's address, and its network; the gateways' addresses are in it
 	Priority   int          // of the first routing rule
@@ -160,13 +160,13 @@ func (c *Config) Applications() []Application {
 
 // Gateway4 is the IPv4 address of a class's gateway: of those of the inside network that a host may have, in their order and without
 // our own, the one at that place. It is not valid when the network has no room for it.
-func (i Inside) Gateway4(class int) netip.Addr {
+func (i Internal) Gateway4(class int) netip.Addr {
 	last := lastAddress(i.IPv4)
 	return gateway(i.IPv4, class, func(a netip.Addr) bool { return a != last }) // which is the broadcast address
 }
 
 // Gateway6 is Gateway4 for IPv6.
-func (i Inside) Gateway6(class int) netip.Addr {
+func (i Internal) Gateway6(class int) netip.Addr {
 	return gateway(i.IPv6, class, func(netip.Addr) bool { return true })
 }
 

@@ -55,27 +55,27 @@ func (d *decoder) linkAddress(path string, n *node) netip.Addr {
 }
 
 // insidePrefix decodes the host's own address on the inside, with the length of its network.
-func (d *decoder) insidePrefix(path string, n *node, v6 bool) netip.Prefix {
+func (d *decoder) internalPrefix(path string, n *node, v6 bool) netip.Prefix {
 	s := d.Text(path, n)
 	if d.Err() != nil {
 		return netip.Prefix{}
 	}
 	p, err := netip.ParsePrefix(s)
-	right, least, most := "such as "+defaultInside.IPv4.String(), 8, 30
+	valid, least, most := "such as "+defaultInternal.IPv4.String(), 8, 30
 	if v6 {
-		right, least, most = "such as "+defaultInside.IPv6.String(), 32, 126
+		valid, least, most = "such as "+defaultInternal.IPv6.String(), 32, 126
 	}
 	switch a := p.Addr(); {
 	case err != nil:
-		d.WrongText(n, path, s, "is not address/length", right)
+		d.WrongText(n, path, s, "is not address/length", valid)
 	case a.Is4() == v6 || a.Is4In6():
-		d.WrongText(n, path, s, "is of the other IP version", right)
+		d.WrongText(n, path, s, "is of the other IP version", valid)
 	case a.IsLoopback(), a.IsUnspecified(), a.IsMulticast(), a.IsLinkLocalUnicast():
-		d.WrongText(n, path, s, "is not an address that applications send from to others", right)
+		d.WrongText(n, path, s, "is not an address that applications send from to others", valid)
 	case p.Bits() < least || p.Bits() > most:
 		d.WrongText(n, path, s, "has a length out of range", fmt.Sprintf("from %d to %d", least, most))
 	case a == p.Masked().Addr(), !v6 && a == lastAddress(p):
-		d.WrongText(n, path, s, "is the address of the network or of all its hosts", right)
+		d.WrongText(n, path, s, "is the address of the network or of all its hosts", valid)
 	}
 	return p
 }

@@ -75,7 +75,7 @@ func Changed(old, next *Config) []string {
 	}{
 		{"name", old.Name != next.Name},
 		{"datapath", old.Datapath != next.Datapath},
-		{"inside", old.Inside != next.Inside},
+		{"internal", old.Internal != next.Internal},
 		{"limits.flows", old.Limits.Flows != next.Limits.Flows},
 		{"control", old.Control != next.Control},
 		{"metrics", old.Metrics != next.Metrics},

@@ -12,8 +12,12 @@ import (
 // TestWhatToWrite holds messages that say what to write instead.
 func TestWhatToWrite(t *testing.T) {
 	for text, want := range map[string]string{
-		"links: eth0\n":                 "f:1:8: links: must be a list: [eth0]",
-		"links: [eth0]\nmethod: turn\n": `f:2:9: method: "turn" is not a method (did you mean turns?)`,
+		"links: eth0\n":                                                      "f:1:8: links: must be a list: [eth0]",
+		"links: [eth0]\nmethod: leas\n":                                      `f:2:9: method: "leas" is not a method (did you mean least?)`,
+		"links: [eth0]\nmethod: turns\n":                                     `f:2:9: method: "turns" is not a method (it is now called round-robin)`,
+		"links: [eth0]\ntogether: 1m\n":                                      `f:2:1: together: is not a key (it is now called affinity)`,
+		"links: [eth0]\nrules: [{together: 1m}]\n":                           `f:2:10: rules[0].together: is not a key (it is now called affinity)`,
+		"inside: {table: 300}\nlinks: [eth0]\n":                              `f:1:1: inside: is not a key (it is now called internal)`,
 		"links: [eth0, wlan0]\nrules: [{links: [wlan1], to: [192.0.2.1]}]\n": `f:2:18: rules[0].links[0]: "wlan1" is not a link (did you mean wlan0?)`,
 	} {
 		if _, err := Parse("f", []byte(text)); !documenttest.Told(err, want) {

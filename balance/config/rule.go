@@ -31,7 +31,8 @@ func (d *decoder) rule(at string, n *node, place int) Rule {
 			r.Otherwise = Otherwise(d.Choice(path, n, "is not what happens otherwise", string(Any), string(Drop)))
 		}},
 		{Name: "method", Decode: func(path string, n *node) { r.Method = d.method(path, n) }},
-		{Name: "together", Decode: func(path string, n *node) { r.Together = d.together(path, n) }},
+		{Name: "together", Now: "affinity"},
+		{Name: "affinity", Decode: func(path string, n *node) { r.Affinity = d.affinity(path, n) }},
 	})
 	return r
 }
@@ -49,9 +50,9 @@ func (d *decoder) service(path string, n *node) Service {
 	case v.Protocol == 0:
 		d.WrongText(n, path, s, "is not a service", "such as tcp/443, udp/8000-8100 or tcp")
 	case some:
-		p, problem, right := document.ParsePorts(ports)
+		p, problem, valid := document.ParsePorts(ports)
 		if problem != "" {
-			d.WrongText(n, path, ports, problem, right)
+			d.WrongText(n, path, ports, problem, valid)
 		}
 		v.First, v.Last = p.First, p.Last
 	}

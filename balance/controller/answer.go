@@ -24,26 +24,26 @@ const (
 )
 
 // answer returns what the gateways of the host's inside answer to a frame, nil if it is not for them.
-func answer(inside tables.Inside, b []byte) []byte {
+func answer(internal tables.Internal, b []byte) []byte {
 	if len(b) < packet.EthernetSize {
 		return nil
 	}
 	if packet.Ethernet(b).Type() == etherTypeARP {
-		return answerARP(inside, b)
+		return answerARP(internal, b)
 	}
 	f, err := packet.Parse(b)
 	if err != nil || !isICMP(f) {
 		return nil
 	}
 	if f.Family == packet.FamilyIPv6 && f.ICMP().Type() == solicitation {
-		return answerSolicitation(inside, f)
+		return answerSolicitation(internal, f)
 	}
-	return answerEcho(inside, f)
+	return answerEcho(internal, f)
 }
 
 // gateway returns the MAC of the gateway with an address.
-func gateway(inside tables.Inside, a netip.Addr) (links.MAC, bool) {
-	for class, g := range inside.Gateways {
+func gateway(internal tables.Internal, a netip.Addr) (links.MAC, bool) {
+	for class, g := range internal.Gateways {
 		if a.IsValid() && (a == g.IPv4 || a == g.IPv6) {
 			return tables.GatewayMAC(class), true
 		}
@@ -51,13 +51,13 @@ func gateway(inside tables.Inside, a netip.Addr) (links.MAC, bool) {
 	return links.MAC{}, false
 }
 
-func answerARP(inside tables.Inside, b []byte) []byte {
+func answerARP(internal tables.Internal, b []byte) []byte {
 	arp := b[packet.EthernetSize:]
 	if len(arp) < arpSize || binary.BigEndian.Uint64(arp)>>16 != arpFixed || binary.BigEndian.Uint16(arp[6:]) != arpRequest {
 		return nil
 	}
 	asked := netip.AddrFrom4([4]byte(arp[arpTargetIP:]))
-	mac, ok := gateway(inside, asked)
+	mac, ok := gateway(internal, asked)
 	if !ok {
 		return nil
 	}
@@ -82,13 +82,13 @@ const (
 	flagOverride  = 1 << 29
 )
 
-func answerSolicitation(inside tables.Inside, f packet.Frame) []byte {
+func answerSolicitation(internal tables.Internal, f packet.Frame) []byte {
 	m := f.ICMP()
 	if len(m) < packet.ICMPSize+16 || m.Code() != 0 || f.TTL() != neighbourHops {
 		return nil
 	}
 	target := netip.AddrFrom16([16]byte(m[packet.ICMPSize:]))
-	mac, ok := gateway(inside, target)
+	mac, ok := gateway(internal, target)
 	if !ok {
 		return nil
 	}
@@ -102,12 +102,12 @@ func answerSolicitation(inside tables.Inside, f packet.Frame) []byte {
 	})
 }
 
-func answerEcho(inside tables.Inside, f packet.Frame) []byte {
+func answerEcho(internal tables.Internal, f packet.Frame) []byte {
 	m, reply := f.ICMP(), uint8(echoReply)
 	if f.Family == packet.FamilyIPv6 {
 		reply = echoReply6
 	}
-	mac, ok := gateway(inside, f.Dst.Addr())
+	mac, ok := gateway(internal, f.Dst.Addr())
 	if !isPing(f) || m.Code() != 0 || !ok {
 		return nil
 	}

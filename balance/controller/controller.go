@@ -43,9 +43,9 @@ type Controller struct {
 	session *session      // nil: none
 	ready   chan struct{} // closed when the session's switch has its tables
 
-	status sync.Mutex // is held for moments: the status can be asked for while a switch does not answer
-	told   Status
-	queue  *queue // of the session
+	status   sync.Mutex // is held for moments: the status can be asked for while a switch does not answer
+	reported Status
+	queue    *queue // of the session
 }
 
 // Status is what can be told of a controller.
@@ -75,7 +75,7 @@ func New(o Options) *Controller {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Controller{o: o, log: o.Log, began: time.Now(), machine: newMachine(o.Flows), ready: make(chan struct{}),
-		told: Status{Packets: map[Verdict]uint64{}}}
+		reported: Status{Packets: map[Verdict]uint64{}}}
 }
 
 // Serve drives the switch at the other end of a connection until that or ctx ends, and returns why. The connection is closed then. A switch that
@@ -299,7 +299,7 @@ func (c *Controller) handle(s *session, m channel.Received) {
 func (c *Controller) note(f func(*Status)) {
 	c.status.Lock()
 	defer c.status.Unlock()
-	f(&c.told)
+	f(&c.reported)
 }
 
 // noteFlows notes what is known of flows. The caller holds mu.
@@ -311,7 +311,7 @@ func (c *Controller) noteFlows() {
 func (c *Controller) Status() Status {
 	c.status.Lock()
 	defer c.status.Unlock()
-	t := c.told
+	t := c.reported
 	t.Packets, t.Given = maps.Clone(t.Packets), slices.Clone(t.Given)
 	if c.queue != nil {
 		t.Packets[DropQueue] += c.queue.dropped()

@@ -11,12 +11,12 @@ import (
 
 // machine is what becomes of packets and entries that the switch tells of. It knows no clock but the time that it is told.
 type machine struct {
-	state  tables.State
-	limit  int // flows
-	flows  map[tables.Flow]*flow
-	turns  map[tables.Set]turns
-	recent map[server]visit
-	given  []uint64 // flows by the place of the link that they were given to
+	state      tables.State
+	limit      int // flows
+	flows      map[tables.Flow]*flow
+	roundRobin map[tables.Set]roundRobin
+	recent     map[server]visit
+	given      []uint64 // flows by the place of the link that they were given to
 }
 
 // flow is a flow that has a link.
@@ -64,7 +64,7 @@ const (
 )
 
 func newMachine(limit int) *machine {
-	return &machine{limit: limit, flows: map[tables.Flow]*flow{}, turns: map[tables.Set]turns{}, recent: map[server]visit{}}
+	return &machine{limit: limit, flows: map[tables.Flow]*flow{}, roundRobin: map[tables.Set]roundRobin{}, recent: map[server]visit{}}
 }
 
 // Verdict is what became of a packet that the switch gave to the controller.
@@ -105,7 +105,7 @@ func (m *machine) packetIn(now time.Duration, p *openflow.PacketIn) result {
 		return result{verdict: Ignored}
 	}
 	if c.Kind() == tables.Fixed {
-		reply := answer(m.state.Inside, p.Data)
+		reply := answer(m.state.Internal, p.Data)
 		if reply == nil {
 			return result{verdict: Ignored}
 		}
@@ -121,7 +121,7 @@ func (m *machine) choose(now time.Duration, c tables.Cookie, data []byte) result
 	if err != nil {
 		return result{verdict: DropShort}
 	}
-	if f.Inside.Addr() != m.state.Inside.Address(f.V6()) {
+	if f.Internal.Addr() != m.state.Internal.Address(f.V6()) {
 		return result{verdict: DropOther}
 	}
 	first := f.Protocol != packet.ProtocolTCP || flags&(packet.SYN|packet.ACK|packet.RST|packet.FIN) == packet.SYN
@@ -143,35 +143,35 @@ func (m *machine) choose(now time.Duration, c tables.Cookie, data []byte) result
 	if len(m.flows) >= m.limit {
 		return result{verdict: DropFull}
 	}
-	chosen := &flow{place: m.link(now, server{set, f.Remote.Addr()}, rule.Together, options)}
+	chosen := &flow{place: m.link(now, server{set, f.Remote.Addr()}, rule.Affinity, options)}
 	m.flows[f] = chosen
 	m.given[chosen.place]++
 	return m.out(now, Given, f, chosen, true, data)
 }
 
 // link chooses the link of a new flow.
-func (m *machine) link(now time.Duration, to server, together time.Duration, options []tables.Option) int {
-	if together > 0 {
-		if v, ok := m.recent[to]; ok && now-v.at <= together && usable(options, v.place) {
+func (m *machine) link(now time.Duration, to server, affinity time.Duration, options []tables.Option) int {
+	if affinity > 0 {
+		if v, ok := m.recent[to]; ok && now-v.at <= affinity && usable(options, v.place) {
 			m.recent[to] = visit{v.place, now}
 			return v.place
 		}
 	}
-	if m.turns[to.set] == nil {
-		m.turns[to.set] = turns{}
+	if m.roundRobin[to.set] == nil {
+		m.roundRobin[to.set] = roundRobin{}
 	}
-	place := m.turns[to.set].next(options)
-	if together > 0 {
-		m.remember(now, to, place, together)
+	place := m.roundRobin[to.set].next(options)
+	if affinity > 0 {
+		m.remember(now, to, place, affinity)
 	}
 	return place
 }
 
 // remember notes where a server's flows go. There is room for as many servers as flows; those of long ago make it first.
-func (m *machine) remember(now time.Duration, to server, place int, together time.Duration) {
+func (m *machine) remember(now time.Duration, to server, place int, affinity time.Duration) {
 	if len(m.recent) >= m.limit {
 		for s, v := range m.recent {
-			if now-v.at > together {
+			if now-v.at > affinity {
 				delete(m.recent, s)
 			}
 		}
@@ -237,7 +237,7 @@ func (m *machine) end(now time.Duration, port openflow.PortNo, data []byte) resu
 	side := uint8(host)
 	if port != tables.InsidePort {
 		side = remote
-		f.Inside, f.Remote = netip.AddrPortFrom(m.state.Inside.Address(f.V6()), f.Remote.Port()), f.Inside
+		f.Internal, f.Remote = netip.AddrPortFrom(m.state.Internal.Address(f.V6()), f.Remote.Port()), f.Internal
 	}
 	known := m.flows[f]
 	if known == nil || side == remote && port != tables.PortOf(known.place) {
@@ -304,7 +304,7 @@ func (m *machine) set(s tables.State) []openflow.Message {
 				continue
 			}
 			stays := place < len(s.Links) && s.Links[place].Usable && s.Links[place].Family(v6).Complete() &&
-				s.Links[place].Family(v6).Address == was.Address && old.Inside.Address(v6) == s.Inside.Address(v6)
+				s.Links[place].Family(v6).Address == was.Address && old.Internal.Address(v6) == s.Internal.Address(v6)
 			if !stays {
 				gone[[2]int{place, version}] = true
 				send = append(send, tables.FlowsOf(place, v6))

@@ -41,11 +41,11 @@ func readFlow(b []byte) (tables.Flow, packet.Flags, error) {
 	if f.Family == packet.FamilyIPv4 && binary.BigEndian.Uint16(b[f.L3+ipv4FragmentAt:])&ipv4Offset != 0 {
 		return tables.Flow{}, 0, errLater
 	}
-	flow := tables.Flow{Protocol: f.Protocol, Inside: f.Src, Remote: f.Dst}
+	flow := tables.Flow{Protocol: f.Protocol, Internal: f.Src, Remote: f.Dst}
 	switch {
 	case f.Protocol == packet.ProtocolTCP:
 		h := packet.TCP(b[f.L4:])
-		flow.Inside = netip.AddrPortFrom(f.Src.Addr(), h.SrcPort())
+		flow.Internal = netip.AddrPortFrom(f.Src.Addr(), h.SrcPort())
 		flow.Remote = netip.AddrPortFrom(f.Dst.Addr(), h.DstPort())
 		return flow, h.Flags(), nil
 	case isICMP(f):
@@ -58,7 +58,7 @@ func readFlow(b []byte) (tables.Flow, packet.Flags, error) {
 		if f.End-f.L4 < udpSize {
 			return flow, 0, packet.ErrTruncated
 		}
-		flow.Inside = netip.AddrPortFrom(f.Src.Addr(), binary.BigEndian.Uint16(b[f.L4:]))
+		flow.Internal = netip.AddrPortFrom(f.Src.Addr(), binary.BigEndian.Uint16(b[f.L4:]))
 		flow.Remote = netip.AddrPortFrom(f.Dst.Addr(), binary.BigEndian.Uint16(b[f.L4+2:]))
 	}
 	return flow, 0, nil

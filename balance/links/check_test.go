@@ -13,7 +13,7 @@ import (
 
 func TestCheck(t *testing.T) {
 	prefix, addr := netip.MustParsePrefix, netip.MustParseAddr
-	c := &config.Config{Inside: config.Inside{Interface: "bal0", IPv4: prefix("192.0.0.2/29"), IPv6: prefix("64:ff9b:1::2/64")}}
+	c := &config.Config{Internal: config.Internal{Interface: "bal0", IPv4: prefix("192.0.0.2/29"), IPv6: prefix("64:ff9b:1::2/64")}}
 	family := func(p, gateway string) Family {
 		f := Family{Address: prefix(p).Addr(), Prefix: prefix(p).Masked()}
 		if gateway != "" {
@@ -56,12 +56,12 @@ func TestCheck(t *testing.T) {
 		{"overlapping subnets", Host{Links: []Link{eth0, link("wlan0", family("10.0.0.6/16", "10.0.0.1"), wlan0.V6)}}, []Finding{
 			{Warning, document.Place{Line: 1, Column: 1}, "links[1]", "10.0.0.0/16 of wlan0 and 10.0.0.0/24 of eth0, which is links[0], overlap. Flows by the gateways are balanced; hosts of " +
 				"these networks are reached by one of the interfaces, as the main routing table says"}}},
-		{"inside's name is taken", Host{Links: []Link{eth0}, Interfaces: []string{"eth0", "bal0p"}}, []Finding{
-			{Wrong, document.Place{Line: 1, Column: 1}, "inside.interface", "there is an interface bal0 or bal0p already, which is not ours: give the inside another name"}}},
-		{"inside's networks are taken", Host{Links: []Link{eth0},
+		{"internal interface's name is taken", Host{Links: []Link{eth0}, Interfaces: []string{"eth0", "bal0p"}}, []Finding{
+			{Wrong, document.Place{Line: 1, Column: 1}, "internal.interface", "there is an interface bal0 or bal0p already, which is not ours: give the internal interface another name"}}},
+		{"internal networks are taken", Host{Links: []Link{eth0},
 			Networks: []Network{{"clat", prefix("192.0.0.4/32")}, {"nat64", prefix("64:ff9b:1::/48")}}}, []Finding{
-			{Wrong, document.Place{Line: 1, Column: 1}, "inside.ipv4", "192.0.0.0/29 is used by clat, which has 192.0.0.4/32: give the inside another network"},
-			{Wrong, document.Place{Line: 1, Column: 1}, "inside.ipv6", "64:ff9b:1::/64 is used by nat64, which has 64:ff9b:1::/48: give the inside another network"}}},
+			{Wrong, document.Place{Line: 1, Column: 1}, "internal.ipv4", "192.0.0.0/29 is used by clat, which has 192.0.0.4/32: give the internal interface another network"},
+			{Wrong, document.Place{Line: 1, Column: 1}, "internal.ipv6", "64:ff9b:1::/64 is used by nat64, which has 64:ff9b:1::/48: give the internal interface another network"}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -62,10 +62,10 @@ type Reach int
 
 // The states, as far as they matter.
 const (
-	Asked  Reach = iota // no answer yet, or nobody has asked
-	Known               // an answer is remembered
-	Fixed               // somebody has told it, and it is not asked
-	Failed              // no answer came
+	Unresolved Reach = iota // no answer yet, or nobody has asked
+	Known                   // an answer is remembered
+	Fixed                   // somebody has told it, and it is not asked
+	Failed                  // no answer came
 )
 
 // Derive says what a link is. resolvers are those that the host's services tell; last is what the link was before: a gateway's MAC is
@@ -99,14 +99,14 @@ func family(c config.Link, k Kernel, index int, v6 bool, last Family) Family {
 	if !f.Gateway.IsValid() {
 		return f
 	}
-	reach := Asked
+	reach := Unresolved
 	for _, n := range k.Neighbours {
 		if n.Index == index && n.Address == f.Gateway {
 			f.GatewayMAC, reach = n.MAC, n.State
 		}
 	}
 	switch reach {
-	case Asked:
+	case Unresolved:
 		f.GatewayMAC = MAC{}
 		if last.Gateway == f.Gateway {
 			f.GatewayMAC = last.GatewayMAC

@@ -179,7 +179,7 @@ func reach(state int) Reach {
 	case state&netlink.NUD_FAILED != 0:
 		return Failed
 	}
-	return Asked
+	return Unresolved
 }
 
 func macOf(a net.HardwareAddr) (m MAC) {

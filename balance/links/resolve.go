@@ -80,7 +80,7 @@ func reachOf(k Kernel, index int, gateway netip.Addr) Reach {
 			return n.State
 		}
 	}
-	return Asked
+	return Unresolved
 }
 
 // askFor makes the kernel ask. The entry is an ordinary one, which ends by itself.

@@ -37,7 +37,7 @@ type Options struct {
 	Links []config.Link
 	// Tell is called with all links, in the order of the configuration: before Open returns, and then from one goroutine whenever
 	// something of a link differs. It must not call Close.
-	Tell func([]Link)
+	Report func([]Link)
 	// Answered is called when the kernel has heard from a link's gateway (true), or has given it up (false). It is called from the
 	// goroutine of Tell. nil: nobody wants to know.
 	Answered func(link string, answers bool)
@@ -60,10 +60,10 @@ type Watcher struct {
 	list   []Link
 
 	// Of the goroutine that follows.
-	links  []config.Link
-	kernel Kernel
-	failed part                 // what could not be read
-	told   map[int][]netip.Addr // resolvers that the host's services tell, by interface
+	links    []config.Link
+	kernel   Kernel
+	failed   part                 // what could not be read
+	reported map[int][]netip.Addr // resolvers that the host's services tell, by interface
 }
 
 // hints are what the kernel has said that was not looked at yet.
@@ -110,10 +110,10 @@ func Open(ctx context.Context, o Options) (_ *Watcher, err error) {
 	if err := w.read(everything); err != nil {
 		return nil, err
 	}
-	w.told = w.resolvers.ask(ctx, w.indexes())
+	w.reported = w.resolvers.ask(ctx, w.indexes())
 	w.resolvers.want(w.indexes())
 	w.derive()
-	w.o.Tell(w.List())
+	w.o.Report(w.List())
 	w.solicit(true)
 	context.AfterFunc(ctx, w.changes.Close)
 	w.ended.Go(func() { w.listen(ctx) })
@@ -177,8 +177,8 @@ func (w *Watcher) run(ctx context.Context) {
 			if time.Now().After(until) {
 				swift.Stop()
 			}
-		case told := <-w.resolvers.found:
-			w.told = told
+		case reported := <-w.resolvers.found:
+			w.reported = reported
 			w.update()
 		case <-ticker.C:
 			if n%lookEvery == 0 {
@@ -251,7 +251,7 @@ func (w *Watcher) answered(list []heard) {
 // update derives the links and tells of them if something differs.
 func (w *Watcher) update() {
 	if w.derive() {
-		w.o.Tell(w.List())
+		w.o.Report(w.List())
 	}
 }
 
@@ -273,7 +273,7 @@ func (w *Watcher) derive() bool {
 		if j := slices.IndexFunc(w.list, func(l Link) bool { return l.Interface == c.Interface }); j >= 0 {
 			last = w.list[j]
 		}
-		list[i] = Derive(c, w.kernel, w.told[indexOf(w.kernel, c.Interface)], last)
+		list[i] = Derive(c, w.kernel, w.reported[indexOf(w.kernel, c.Interface)], last)
 	}
 	if slices.EqualFunc(list, w.list, Link.Equal) {
 		return false

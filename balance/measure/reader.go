@@ -14,7 +14,7 @@ import (
 )
 
 // Picks visits the flows that a switch remembers, with the OpenFlow number of each one's port, until visit returns false.
-type Picks func(visit func(protocol uint8, inside, remote netip.AddrPort, port uint32) bool) error
+type Picks func(visit func(protocol uint8, internal, remote netip.AddrPort, port uint32) bool) error
 
 const (
 	// listEvery is how often connections are listed, if that is cheap: not more than one part in listShare of a processor's time goes into
@@ -25,25 +25,25 @@ const (
 
 // Reader reads the connections of the inside addresses, and which link each has. It is for one goroutine at a time.
 type Reader struct {
-	inside []netip.Prefix
-	picks  Picks
-	conn   *sockdiag.Conn
-	due    time.Duration
-	flows  []Flow         // of the last listing, to be used again
-	places map[uint64]int // of connections, by their cookie: a flow never changes its link; nowhere: it has none
-	spare  map[uint64]int
+	internal []netip.Prefix
+	picks    Picks
+	conn     *sockdiag.Conn
+	due      time.Duration
+	flows    []Flow         // of the last listing, to be used again
+	places   map[uint64]int // of connections, by their cookie: a flow never changes its link; nowhere: it has none
+	spare    map[uint64]int
 }
 
 const nowhere = -1
 
 // NewReader makes a Reader in the caller's network namespace, for connections of these addresses. picks may be nil: then it is known of no
 // connection which link it has, and none is listed. The caller closes it.
-func NewReader(inside []netip.Prefix, picks Picks) (*Reader, error) {
+func NewReader(internal []netip.Prefix, picks Picks) (*Reader, error) {
 	c, err := sockdiag.Open()
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{inside: inside, picks: picks, conn: c, places: map[uint64]int{}, spare: map[uint64]int{}}, nil
+	return &Reader{internal: internal, picks: picks, conn: c, places: map[uint64]int{}, spare: map[uint64]int{}}, nil
 }
 
 // Close closes the Reader.
@@ -55,7 +55,7 @@ func (r *Reader) Flows(now time.Duration) (_ []Flow, listed bool, err error) {
 	if now < r.due {
 		return nil, false, nil
 	}
-	if r.picks == nil || len(r.inside) == 0 {
+	if r.picks == nil || len(r.internal) == 0 {
 		r.due = now + listEvery
 		return nil, true, nil
 	}
@@ -64,7 +64,7 @@ func (r *Reader) Flows(now time.Duration) (_ []Flow, listed bool, err error) {
 	clear(r.spare)
 	flows := r.flows[:0]
 	unknown := map[tuple]int{} // places in flows
-	err = r.conn.ListTCP(sockdiag.Filter{Local: r.inside}, func(s *sockdiag.TCP) {
+	err = r.conn.ListTCP(sockdiag.Filter{Local: r.internal}, func(s *sockdiag.TCP) {
 		place, known := r.places[s.Cookie]
 		if !known {
 			place = nowhere
@@ -93,11 +93,11 @@ type tuple struct{ local, remote netip.AddrPort }
 
 // find asks the switch for the links of flows.
 func (r *Reader) find(unknown map[tuple]int, flows []Flow) error {
-	return r.picks(func(protocol uint8, inside, remote netip.AddrPort, port uint32) bool {
+	return r.picks(func(protocol uint8, internal, remote netip.AddrPort, port uint32) bool {
 		if protocol != unix.IPPROTO_TCP || port < tables.FirstLink {
 			return true
 		}
-		t := tuple{inside, remote}
+		t := tuple{internal, remote}
 		if at, is := unknown[t]; is {
 			flows[at].Link = int(port - tables.FirstLink)
 			delete(unknown, t)

@@ -143,9 +143,9 @@ func (m *Meters) Count(now time.Time, l config.Link, counter uint64) Usage {
 	if counter < a.Counter || a.Boot != m.boot {
 		since = counter
 	}
-	turned := a.turn(now, *l.Cap)
+	rolled := a.roll(now, *l.Cap)
 	wasOver := a.Used >= l.Cap.Bytes
-	m.dirty = m.dirty || turned || since > 0
+	m.dirty = m.dirty || rolled || since > 0
 	a.Boot, a.Counter, a.Used = m.boot, counter, a.Used+min(since, math.MaxUint64-a.Used)
 	u := Usage{Used: a.Used, Bytes: l.Cap.Bytes, Until: a.Until, Over: a.Used >= l.Cap.Bytes}
 	m.urgent = m.urgent || u.Over && !wasOver
@@ -157,7 +157,7 @@ func (m *Meters) Count(now time.Time, l config.Link, counter uint64) Usage {
 // Clocks jump. Ahead: another period begins; the one before is remembered, and goes on when the clock is set back. Back, to no period that
 // is known: what was used counts in that one, as a cap that is believed to be used is cheaper than one that is not. A clock that is not set
 // at all turns nothing.
-func (a *account) turn(now time.Time, c config.Cap) bool {
+func (a *account) roll(now time.Time, c config.Cap) bool {
 	begin, end := Period(now, c)
 	switch {
 	case a.Begin.IsZero():

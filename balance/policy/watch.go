@@ -108,10 +108,10 @@ func family(d Decision, version int) links.Family {
 
 // Flow is a flow that is remembered.
 type Flow struct {
-	Protocol       uint8
-	Inside, Remote netip.AddrPort
-	Port           uint32 // OpenFlow
-	Closing        bool
+	Protocol         uint8
+	Internal, Remote netip.AddrPort
+	Port             uint32 // OpenFlow
+	Closing          bool
 }
 
 // Select are the TCP connections of flows that must be ended, for sockdiag to end. Others need no end: they get another link with their
@@ -124,9 +124,9 @@ func Select(ends []End, flows iter.Seq[Flow]) []sockdiag.Socket {
 	var out []sockdiag.Socket
 	for f := range flows {
 		e, is := by[f.Port]
-		v4 := f.Inside.Addr().Is4()
+		v4 := f.Internal.Addr().Is4()
 		if is && f.Protocol == unix.IPPROTO_TCP && !f.Closing && (v4 && e.V4 || !v4 && e.V6) {
-			out = append(out, sockdiag.Socket{Local: f.Inside, Remote: f.Remote, Cookie: sockdiag.AnyCookie})
+			out = append(out, sockdiag.Socket{Local: f.Internal, Remote: f.Remote, Cookie: sockdiag.AnyCookie})
 		}
 	}
 	return out

@@ -10,8 +10,8 @@ import (
 // Flow is a flow of the host that the controller has chosen a link for. Protocols other than TCP and UDP have ports 0; of ICMP it is the
 // echoes to a host.
 type Flow struct {
-	Protocol       packet.Protocol
-	Inside, Remote netip.AddrPort
+	Protocol         packet.Protocol
+	Internal, Remote netip.AddrPort
 }
 
 // V6 says whether it is IPv6.
@@ -40,9 +40,9 @@ func (s State) FlowEntries(f Flow, place int, idle uint16) (out, back *openflow.
 		}
 		return e
 	}
-	link := netip.AddrPortFrom(s.Links[place].Family(ip.v6).Address, f.Inside.Port())
-	out = entry(Rules, begin(nil, f.Inside, f.Remote, ip.echo), openflow.ActionGroup{Group: LinkGroup(place, ip.v6)})
-	back = entry(Back, begin(from(PortOf(place)), f.Remote, link, ip.echoReply), setAddr(ip.dest, f.Inside.Addr()),
+	link := netip.AddrPortFrom(s.Links[place].Family(ip.v6).Address, f.Internal.Port())
+	out = entry(Rules, begin(nil, f.Internal, f.Remote, ip.echo), openflow.ActionGroup{Group: LinkGroup(place, ip.v6)})
+	back = entry(Back, begin(from(PortOf(place)), f.Remote, link, ip.echoReply), setAddr(ip.dest, f.Internal.Addr()),
 		openflow.ActionGroup{Group: GroupIn})
 	back.Flags = openflow.FlowSendFlowRem
 	return out, back
@@ -57,7 +57,7 @@ func (s State) ReadFlow(e *openflow.FlowMod) (f Flow, place int, ok bool) {
 	protocol, hasProtocol := e.Match.Get(openflow.FieldIPProto)
 	c := Cookie(e.Cookie)
 	place = (c.Number() - int(firstLinks)) / 2
-	if e.Table != Back || !c.Ours() || c.Kind() != FlowOf || place < 0 || place >= len(s.Links) || !hasRemote || !hasProtocol || !ip.inside.IsValid() {
+	if e.Table != Back || !c.Ours() || c.Kind() != FlowOf || place < 0 || place >= len(s.Links) || !hasRemote || !hasProtocol || !ip.internal.IsValid() {
 		return Flow{}, 0, false
 	}
 	f = Flow{Protocol: packet.Protocol(protocol.Uint())}
@@ -66,7 +66,7 @@ func (s State) ReadFlow(e *openflow.FlowMod) (f Flow, place int, ok bool) {
 		server, _ = e.Match.Get(source)
 		client, _ = e.Match.Get(dest)
 	}
-	f.Inside = netip.AddrPortFrom(ip.inside, uint16(client.Uint()))
+	f.Internal = netip.AddrPortFrom(ip.internal, uint16(client.Uint()))
 	f.Remote = netip.AddrPortFrom(remote.Addr(), uint16(server.Uint()))
 	return f, place, true
 }
@@ -75,10 +75,10 @@ func (s State) ReadFlow(e *openflow.FlowMod) (f Flow, place int, ok bool) {
 // the link is not usable or has another address, or so has the host's side.
 func (s State) Adopt(entries []*openflow.FlowMod) (kept map[Flow]int, stale []*openflow.FlowMod) {
 	kept = map[Flow]int{}
-	ways := map[place]*openflow.FlowMod{} // out, of the flows that are kept
-	for _, e := range entries {           // the later table first, which is that of answers
+	outgoing := map[place]*openflow.FlowMod{} // out, of the flows that are kept
+	for _, e := range entries {               // the later table first, which is that of answers
 		if e.Table != Back {
-			if !sameBut(ways[placeOf(e)], e) {
+			if !sameBut(outgoing[placeOf(e)], e) {
 				stale = append(stale, command(e, openflow.FlowDeleteStrict))
 			}
 			continue
@@ -93,7 +93,7 @@ func (s State) Adopt(entries []*openflow.FlowMod) (kept map[Flow]int, stale []*o
 			stale = append(stale, command(e, openflow.FlowDeleteStrict))
 			continue
 		}
-		kept[f], ways[placeOf(out)] = place, out
+		kept[f], outgoing[placeOf(out)] = place, out
 	}
 	return kept, stale
 }

@@ -28,11 +28,11 @@ const (
 
 // Priorities. Those of rules count down from firstRule.
 const (
-	matchAll   = 0
-	insideElse = 1
-	known      = 100 // by its address
-	special    = 200
-	neighbours = 300
+	matchAll     = 0
+	internalElse = 1
+	known        = 100 // by its address
+	special      = 200
+	neighbours   = 300
 
 	firstRule = 30000
 	resolvers = 40000
@@ -48,14 +48,14 @@ type family struct {
 	icmp            packet.Protocol
 	icmpType        openflow.Field
 	echo, echoReply uint8
-	inside          netip.Addr
+	internal        netip.Addr
 	headers         int // of IP and TCP, in bytes
 }
 
 func (s State) families() []family {
 	var list []family
 	for _, v6 := range []bool{false, true} {
-		if f := s.familyOf(v6); f.inside.IsValid() {
+		if f := s.familyOf(v6); f.internal.IsValid() {
 			list = append(list, f)
 		}
 	}
@@ -65,10 +65,10 @@ func (s State) families() []family {
 func (s State) familyOf(v6 bool) family {
 	if v6 {
 		return family{true, packet.EtherTypeIPv6, openflow.FieldIPv6Src, openflow.FieldIPv6Dst, packet.ProtocolICMPv6, openflow.FieldICMPv6Type,
-			128, 129, s.Inside.IPv6, packet.IPv6Size + packet.TCPSize}
+			128, 129, s.Internal.IPv6, packet.IPv6Size + packet.TCPSize}
 	}
 	return family{false, packet.EtherTypeIPv4, openflow.FieldIPv4Src, openflow.FieldIPv4Dst, packet.ProtocolICMP, openflow.FieldICMPv4Type,
-		8, 0, s.Inside.IPv4, packet.IPv4Size + packet.TCPSize}
+		8, 0, s.Internal.IPv4, packet.IPv4Size + packet.TCPSize}
 }
 
 // Family is the link's of an IP version.
@@ -80,7 +80,7 @@ func (l Link) Family(v6 bool) links.Family {
 }
 
 // Address is the host's address of an IP version, not valid if it has none.
-func (i Inside) Address(v6 bool) netip.Addr {
+func (i Internal) Address(v6 bool) netip.Addr {
 	if v6 {
 		return i.IPv6
 	}
@@ -116,11 +116,11 @@ func Make(s State) Tables {
 
 // maker collects what a state's tables hold.
 type maker struct {
-	state   State
-	entries []*openflow.FlowMod
-	groups  map[openflow.GroupID]*openflow.GroupMod
-	asks    bool // the controller chooses links for some
-	shares  bool // the switch does for some, and remembers nothing
+	state        State
+	entries      []*openflow.FlowMod
+	groups       map[openflow.GroupID]*openflow.GroupMod
+	byController bool // the controller chooses links for some
+	stateless    bool // the switch does for some, and remembers nothing
 }
 
 func (m *maker) add(t openflow.TableID, priority uint16, c Cookie, match openflow.Match, do ...openflow.Instruction) {
@@ -164,22 +164,22 @@ const (
 // first makes the first table.
 func (m *maker) first() {
 	s, fixed := m.state, NewCookie(Fixed, 0)
-	inside := func() openflow.Match { return from(InsidePort) }
-	if s.Inside.IPv4.IsValid() {
-		m.add(First, neighbours, fixed, ofType(inside(), etherTypeARP), toController(openflow.MaxLenNoBuffer))
+	internal := func() openflow.Match { return from(InsidePort) }
+	if s.Internal.IPv4.IsValid() {
+		m.add(First, neighbours, fixed, ofType(internal(), etherTypeARP), toController(openflow.MaxLenNoBuffer))
 	}
-	if s.Inside.IPv6.IsValid() {
-		m.add(First, neighbours, fixed, ofNeighbours(inside(), solicitation), toController(openflow.MaxLenNoBuffer))
+	if s.Internal.IPv6.IsValid() {
+		m.add(First, neighbours, fixed, ofNeighbours(internal(), solicitation), toController(openflow.MaxLenNoBuffer))
 	}
-	for class := range s.Inside.Gateways {
+	for class := range s.Internal.Gateways {
 		var do []openflow.Instruction
 		if class > 0 {
 			do = append(do, openflow.InstructionWriteMetadata{Metadata: uint64(class), Mask: ^uint64(0)})
 		}
-		m.add(First, known, fixed, inside().MAC(openflow.FieldEthDst, packet.MAC(GatewayMAC(class))),
+		m.add(First, known, fixed, internal().MAC(openflow.FieldEthDst, packet.MAC(GatewayMAC(class))),
 			append(do, openflow.InstructionGotoTable{Table: Rules})...)
 	}
-	m.add(First, insideElse, fixed, inside())
+	m.add(First, internalElse, fixed, internal())
 	for place, l := range s.Links {
 		for _, f := range s.families() {
 			if a := l.Family(f.v6).Address; a.IsValid() {
@@ -201,7 +201,7 @@ func (m *maker) first() {
 // gateways has pings to the gateways answered, and drops what else is for them.
 func (m *maker) gateways(f family) {
 	fixed := NewCookie(Fixed, 0)
-	for _, g := range m.state.Inside.Gateways {
+	for _, g := range m.state.Internal.Gateways {
 		if a := f.gateway(g); a.IsValid() {
 			ping := ofProtocol(ofType(nil, f.etherType), f.icmp).Uint(f.icmpType, uint64(f.echo)).Addr(f.dest, a)
 			m.add(Rules, gateways+1, fixed, ping, toController(openflow.MaxLenNoBuffer))
@@ -218,11 +218,11 @@ func (m *maker) back(f family) {
 			openflow.ActionOutput{Port: openflow.PortNormal}))
 		return
 	}
-	if !m.shares {
+	if !m.stateless {
 		return
 	}
 	// A select group remembers nothing: every packet may be for the host's inside, whose own stack knows.
-	m.add(Back, matchAll, fixed, ofType(nil, f.etherType), apply(setAddr(f.dest, f.inside), openflow.ActionGroup{Group: GroupIn}))
+	m.add(Back, matchAll, fixed, ofType(nil, f.etherType), apply(setAddr(f.dest, f.internal), openflow.ActionGroup{Group: GroupIn}))
 }
 
 // The TCP flags that ends are told by, as a match field has them.
@@ -236,7 +236,7 @@ const headerBytes = 14 + 40 + 60
 // ends makes the table that the controller's flows end in: it is told of a FIN or RST, and of the SYN of a connection that follows one with the
 // same ports. A packet then does as the entry of its flow has written. A switch that does not know TCP flags, which are an extension of OpenFlow 1.3, refuses these: its flows end when they are idle.
 func (m *maker) ends(families []family) {
-	if !m.asks {
+	if !m.byController {
 		return
 	}
 	cookie := NewCookie(EndOf, 0)

@@ -13,7 +13,7 @@ import (
 // in makes the group that takes packets to the host.
 func (m *maker) in() {
 	m.groups[GroupIn] = indirect(GroupIn, []openflow.Action{
-		setMAC(openflow.FieldEthSrc, GatewayMAC(0)), setMAC(openflow.FieldEthDst, m.state.Inside.MAC), openflow.ActionOutput{Port: InsidePort},
+		setMAC(openflow.FieldEthSrc, GatewayMAC(0)), setMAC(openflow.FieldEthDst, m.state.Internal.MAC), openflow.ActionOutput{Port: InsidePort},
 	})
 }
 
@@ -24,12 +24,12 @@ func indirect(id openflow.GroupID, do []openflow.Action) *openflow.GroupMod {
 
 // out is what takes a packet out by a link.
 func (m *maker) out(place int, f family) []openflow.Action {
-	l, inside := m.state.Links[place], m.state.Inside
+	l, internal := m.state.Links[place], m.state.Internal
 	ip := l.Family(f.v6)
 	do := []openflow.Action{
 		setMAC(openflow.FieldEthSrc, l.MAC), setMAC(openflow.FieldEthDst, ip.GatewayMAC), setAddr(f.source, ip.Address),
 	}
-	if m.state.Datapath == config.Baton && l.MTU > f.headers && l.MTU < inside.MTU {
+	if m.state.Datapath == config.Baton && l.MTU > f.headers && l.MTU < internal.MTU {
 		do = append(do, openflow.ActionClampMSS{MSS: uint16(l.MTU - f.headers)})
 	}
 	return append(do, openflow.ActionOutput{Port: PortOf(place)})
@@ -111,24 +111,24 @@ func (m *maker) use(f family, set Set, r Rule) []openflow.Instruction {
 		return nil
 	}
 	if r.Method == config.Controller {
-		m.asks = true
+		m.byController = true
 		for _, o := range options {
 			id := LinkGroup(o.Place, f.v6)
 			m.groups[id] = indirect(id, m.out(o.Place, f))
 		}
 		return []openflow.Instruction{toController(openflow.MaxLenNoBuffer)}
 	}
-	m.shares = true
+	m.stateless = true
 	id := set.Group(f.v6)
 	m.groups[id] = m.choice(id, f, options)
 	if m.state.Datapath != config.Baton {
 		return []openflow.Instruction{apply(openflow.ActionGroup{Group: id})}
 	}
-	return []openflow.Instruction{apply(openflow.ActionPick{Method: pickMethods[r.Method], Group: id, Together: uint32(math.Ceil(r.Together.Seconds()))})}
+	return []openflow.Instruction{apply(openflow.ActionPick{Method: pickMethods[r.Method], Group: id, Together: uint32(math.Ceil(r.Affinity.Seconds()))})}
 }
 
 var pickMethods = map[config.Method]openflow.PickMethod{
-	config.Turns: openflow.PickTurns, config.Least: openflow.PickLeast, config.Fastest: openflow.PickFastest, config.Hash: openflow.PickHash,
+	config.RoundRobin: openflow.PickTurns, config.Least: openflow.PickLeast, config.Fastest: openflow.PickFastest, config.Hash: openflow.PickHash,
 	config.Even: openflow.PickEven,
 }
 

@@ -20,13 +20,13 @@ const MaxLinks = 16
 // State is all that the tables depend on.
 type State struct {
 	Datapath config.Datapath
-	Inside   Inside
+	Internal Internal
 	Links    []Link // by their place in the configuration, MaxLinks at most; the zero Link at one that is free
 	Rules    []Rule // the configuration's, in order; the last one is the default, which has no conditions
 }
 
 // Inside is the host's own side of the switch.
-type Inside struct {
+type Internal struct {
 	MAC        links.MAC
 	MTU        int        // bytes; 0: not known, and no MSS is clamped
 	IPv4, IPv6 netip.Addr // not valid: none
@@ -54,5 +54,5 @@ type Rule struct {
 	Links     []int // places in State.Links; none: all
 	Otherwise config.Otherwise
 	Method    config.Method // never ""
-	Together  time.Duration
+	Affinity  time.Duration
 }

@@ -21,14 +21,14 @@ func contenders() []Contender {
 	byTurns.Skips = func(c Case, _ string) bool { return !weighted(c) }
 	return []Contender{
 		oneLink(), ideal(), oracle(),
-		balance("ovs-controller", "`baton balance` with Open vSwitch, a packet-in for each flow, links by weighted turns: the paper's controller",
+		balance("ovs-controller", "`baton balance` with Open vSwitch, a packet-in for each flow, links by weighted round-robin: the paper's controller",
 			settings{datapath: "ovs", method: "controller"}),
 		byTurns,
 		balance("ovs-hash", "`baton balance` with Open vSwitch, a weighted select group: the paper's switch-based method", settings{datapath: "ovs", method: "hash"}),
 		balance("controller", "as ovs-controller, with Baton's forwarder", settings{method: "controller"}),
 		balance("hash", "as ovs-hash, with Baton's forwarder, which remembers the choice", settings{method: "hash"}),
-		balance("even", "`baton balance`, weighted turns among those with not much more than their share, in the kernel", settings{method: "even"}),
-		balance("turns", "`baton balance`, weighted turns, in the kernel", settings{method: "turns"}),
+		balance("even", "`baton balance`, weighted round-robin among those with not much more than their share, in the kernel", settings{method: "even"}),
+		balance("round-robin", "`baton balance`, weighted round-robin, in the kernel", settings{method: "round-robin"}),
 		balance("least", "`baton balance`, fewest flows for the weight, in the kernel", settings{method: "least"}),
 		balance("fastest", "`baton balance`, shortest handshakes for the flows that there are, in the kernel", settings{method: "fastest"}),
 		ecmp(), multipath(),

@@ -54,12 +54,12 @@ func plugged(u *uplink) {
 
 var courses = []course{
 	{name: "capacity changes", second: 10e6, takes: 1, steps: []step{{1. / 3, becomes(2.5e6)}, {2. / 3, becomes(20e6)}},
-		asked: []string{"oracle", "even", "turns", "turns-measured", "least", "fastest", "default"}},
+		asked: []string{"oracle", "even", "round-robin", "round-robin-measured", "least", "fastest", "default"}},
 	{name: "carrier lost", second: 10e6, takes: 0.7, steps: []step{{1. / 3, pulled}, {2. / 3, plugged}}, fails: true,
-		asked: []string{"oracle", "ovs-controller", "ovs-hash", "even", "turns", "least", "fastest", "ecmp"}},
+		asked: []string{"oracle", "ovs-controller", "ovs-hash", "even", "round-robin", "least", "fastest", "ecmp"}},
 	{name: "silence", second: 10e6, takes: 0.7, steps: []step{{1. / 3, becomes(0)}, {2. / 3, becomes(first)}}, fails: true,
 		asked: []string{"oracle", "even", "least", "mptcp"}},
-	{name: "mixed sizes", second: 20e6, takes: 0.7, mixed: true, asked: []string{"oracle", "even", "turns", "least"}},
+	{name: "mixed sizes", second: 20e6, takes: 0.7, mixed: true, asked: []string{"oracle", "even", "round-robin", "least"}},
 }
 
 func courseOf(c Case) course {
@@ -87,11 +87,11 @@ func Change() experiments.Experiment[*Topology] {
 	}
 	contenders := []Contender{
 		oracle(),
-		of("ovs-controller", "`baton balance` with Open vSwitch, a packet-in for each flow, weighted turns", settings{datapath: "ovs", method: "controller"}),
+		of("ovs-controller", "`baton balance` with Open vSwitch, a packet-in for each flow, weighted round-robin", settings{datapath: "ovs", method: "controller"}),
 		of("ovs-hash", "`baton balance` with Open vSwitch, a weighted select group", settings{datapath: "ovs", method: "hash"}),
-		of("even", "`baton balance`, weighted turns among those with not much more than their share; weights are the rates of the begin", settings{method: "even"}),
-		of("turns", "`baton balance`, weighted turns; weights are the rates of the begin", settings{method: "turns"}),
-		of("turns-measured", "`baton balance`, weighted turns; weights are measured", settings{method: "turns", measured: true}),
+		of("even", "`baton balance`, weighted round-robin among those with not much more than their share; weights are the rates of the begin", settings{method: "even"}),
+		of("round-robin", "`baton balance`, weighted round-robin; weights are the rates of the begin", settings{method: "round-robin"}),
+		of("round-robin-measured", "`baton balance`, weighted round-robin; weights are measured", settings{method: "round-robin", measured: true}),
 		of("least", "`baton balance`, fewest flows for the weight; weights are the rates of the begin", settings{method: "least"}),
 		of("fastest", "`baton balance`, shortest handshakes for the flows that there are", settings{method: "fastest"}),
 		of("default", "`baton balance` as it comes: as even; weights are measured", settings{measured: true}),

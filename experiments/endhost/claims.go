@@ -11,7 +11,7 @@ import (
 const near = 0.5
 
 // choices are the kernel's own methods, on Baton's data plane.
-var choices = []string{"even", "turns", "least", "fastest"}
+var choices = []string{"even", "round-robin", "least", "fastest"}
 
 // beside is the goal of a contender in a case: how much longer it takes than the oracle.
 func beside(kase, what, contender string, goal float64) experiments.Claim {

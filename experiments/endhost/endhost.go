@@ -67,7 +67,7 @@ func Concurrency() experiments.Experiment[*Topology] {
 	several := func(c Case, _ string) bool { return concurrencyOf(c) > 1 }
 	ends := func(c Case, _ string) bool { return concurrencyOf(c) == linksOf(c) || concurrencyOf(c) == 20 }
 	e.Contenders = parts{"one-link": always, "ideal": always, "oracle": several, "even": always, "ovs-controller": asPaper, "ovs-hash": asPaper,
-		"turns": ends, "least": ends, "fastest": ends}.of(contenders())
+		"round-robin": ends, "least": ends, "fastest": ends}.of(contenders())
 	e.Claims = append(concurrencyClaims(), goals(e, e.Cases)...)
 	e.Plots = plots("Time of 100 downloads of 100 kB, by how many are under way at a time (the paper's figure 7)", fetchName)
 	return e
@@ -91,7 +91,7 @@ func Links() experiments.Experiment[*Topology] {
 	twenty := func(c Case, _ string) bool { return c.At["concurrency"] != oneEach }
 	few := func(c Case, _ string) bool { return c.At["concurrency"] == oneEach }
 	e.Contenders = parts{"one-link": always, "ideal": always, "oracle": several, "ovs-controller": twenty, "ovs-hash": many, "even": always,
-		"turns": few, "least": few, "fastest": few, "ecmp": many}.of(contenders())
+		"round-robin": few, "least": few, "fastest": few, "ecmp": many}.of(contenders())
 	e.Claims = append(linksClaims(), goals(e, e.Cases)...)
 	e.Plots = plots("Time of 100 downloads of 100 kB, by the number of links (the paper's figure 8)", fetchName)
 	return e

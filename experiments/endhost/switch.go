@@ -45,7 +45,7 @@ func Switch() experiments.Experiment[*Topology] {
 			t.Topology.front = front{}
 			return t.Topology.passes(ctx, t.Topology.used)
 		}},
-		balance("baton", "`baton balance` with one link, by turns, in the kernel", settings{method: "turns"}),
+		balance("baton", "`baton balance` with one link, by turns, in the kernel", settings{method: "round-robin"}),
 		perFlow(balance("baton-controller", "`baton balance` with one link, a packet-in for each flow", settings{method: "controller"})),
 		openVSwitch(balance("ovs", "`baton balance` with one link, Open vSwitch (userspace datapath), a select group",
 			settings{datapath: "ovs", method: "hash"})),

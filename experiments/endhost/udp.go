@@ -46,7 +46,7 @@ func Datagrams() experiments.Experiment[*Topology] {
 	}
 	some := func(c Case, _ string) bool { return c.At["datagrams"] == 8 }
 	e.Contenders = parts{"one-link": always, "ideal": always, "oracle": always, "ovs-controller": upTo(8), "ovs-hash": some, "controller": upTo(8), "hash": some,
-		"even": always, "turns": some, "least": always, "fastest": some, "ecmp": some}.of(contenders())
+		"even": always, "round-robin": some, "least": always, "fastest": some, "ecmp": some}.of(contenders())
 	e.Measures = []Measure{{Name: fetchName, Title: "Time of 400 exchanges by UDP, each a flow of its own", Unit: "s", Less: true,
 		Warm: aligned, Take: timed(fetchName, exchanges)}}
 	e.Build = func(_ context.Context, s *experiments.Setup) (*Topology, error) {

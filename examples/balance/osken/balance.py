@@ -19,13 +19,13 @@ from os_ken.controller.handler import CONFIG_DISPATCHER, MAIN_DISPATCHER, set_ev
 from os_ken.lib.packet import arp, ethernet, in_proto, ipv4, packet, tcp, udp
 from os_ken.ofproto import ether, ofproto_v1_3
 
-INSIDE, FIRST_LINK = 1, 2  # ports
+INTERNAL, FIRST_LINK = 1, 2  # ports
 WHENCE, CHOOSE, BACK = 0, 1, 2  # tables
 GROUP = 1
 IDLE = 300  # seconds that an entry of a flow stays without a packet
 
 
-class Turns:
+class RoundRobin:
     """Smooth weighted round robin: with equal weights it is flowCounter mod N (algorithm 1, lines 4 and 5)."""
 
     def __init__(self, weights):
@@ -73,9 +73,9 @@ class Balance(OSKenApp):
         super().__init__(*args, **more)
         with open(os.environ.get("BALANCE", "balance.json")) as f:
             config = json.load(f)
-        self.method, self.inside, self.links = config["method"], config["inside"], config["links"]
+        self.method, self.internal, self.links = config["method"], config["internal"], config["links"]
         self.weights = [1 if self.method == "rr" else link.get("weight", 1) for link in self.links]
-        self.turns = Turns(self.weights)
+        self.round_robin = RoundRobin(self.weights)
         self.flows = {}  # those that have a link: a SYN that is sent again stays with its own
 
     @set_ev_cls(ofp_event.EventOFPSwitchFeatures, CONFIG_DISPATCHER)
@@ -87,8 +87,8 @@ class Balance(OSKenApp):
         switch.send("OFPGroupMod", switch.ofp.OFPGC_DELETE, 0, switch.ofp.OFPG_ALL)
         self.flows.clear()
         to_controller = [switch.output(switch.ofp.OFPP_CONTROLLER)]
-        switch.entry(WHENCE, 20, {"in_port": INSIDE, "eth_type": ether.ETH_TYPE_ARP}, to_controller)
-        switch.entry(WHENCE, 10, {"in_port": INSIDE, "eth_dst": self.inside["gateway_mac"]}, goto=CHOOSE)
+        switch.entry(WHENCE, 20, {"in_port": INTERNAL, "eth_type": ether.ETH_TYPE_ARP}, to_controller)
+        switch.entry(WHENCE, 10, {"in_port": INTERNAL, "eth_dst": self.internal["gateway_mac"]}, goto=CHOOSE)
         for port, link in enumerate(self.links, FIRST_LINK):
             match = {"in_port": port, "eth_type": ether.ETH_TYPE_IP, "ipv4_dst": link["ip"]}
             switch.entry(WHENCE, 10, match, goto=BACK)
@@ -109,13 +109,13 @@ class Balance(OSKenApp):
 
     def back(self, switch):
         """The reverse of it."""
-        inside = self.inside
-        return switch.set(ipv4_dst=inside["ip"], eth_src=inside["gateway_mac"], eth_dst=inside["mac"]) + [switch.output(INSIDE)]
+        internal = self.internal
+        return switch.set(ipv4_dst=internal["ip"], eth_src=internal["gateway_mac"], eth_dst=internal["mac"]) + [switch.output(INTERNAL)]
 
     @set_ev_cls(ofp_event.EventOFPPacketIn, MAIN_DISPATCHER)
     def seen(self, event):
         switch, message = Switch(event.msg.datapath), event.msg
-        if message.match["in_port"] != INSIDE:
+        if message.match["in_port"] != INTERNAL:
             return
         frame = packet.Packet(message.data)
         asked = frame.get_protocol(arp.arp)
@@ -126,27 +126,27 @@ class Balance(OSKenApp):
 
     def answer(self, switch, asked):
         """Proxy ARP: whoever the host looks for on the inside is the gateway."""
-        if asked.opcode != arp.ARP_REQUEST or asked.dst_ip == self.inside["ip"]:
+        if asked.opcode != arp.ARP_REQUEST or asked.dst_ip == self.internal["ip"]:
             return
-        mac = self.inside["gateway_mac"]
+        mac = self.internal["gateway_mac"]
         reply = packet.Packet()
         reply.add_protocol(ethernet.ethernet(asked.src_mac, mac, ether.ETH_TYPE_ARP))
         reply.add_protocol(arp.arp(opcode=arp.ARP_REPLY, src_mac=mac, src_ip=asked.dst_ip, dst_mac=asked.src_mac, dst_ip=asked.src_ip))
         reply.serialize()
-        switch.packet(reply.data, [switch.output(INSIDE)], switch.ofp.OFPP_CONTROLLER)
+        switch.packet(reply.data, [switch.output(INTERNAL)], switch.ofp.OFPP_CONTROLLER)
 
     def choose(self, switch, frame, data):
         """Algorithm 1, for TCP and UDP."""
         ip, segment, datagram = frame.get_protocol(ipv4.ipv4), frame.get_protocol(tcp.tcp), frame.get_protocol(udp.udp)
         l4, name = (segment, "tcp") if segment else (datagram, "udp")
-        if l4 is None or ip.src != self.inside["ip"]:
+        if l4 is None or ip.src != self.internal["ip"]:
             return
         flow = (name, l4.src_port, ip.dst, l4.dst_port)
         first = not segment or segment.bits & (tcp.TCP_SYN | tcp.TCP_ACK) == tcp.TCP_SYN  # line 3
         if flow not in self.flows and not first:
             return
         if flow not in self.flows:
-            self.flows[flow] = self.turns.next()  # lines 4 and 5
+            self.flows[flow] = self.round_robin.next()  # lines 4 and 5
         i = self.flows[flow]
         proto = {"tcp": in_proto.IPPROTO_TCP, "udp": in_proto.IPPROTO_UDP}[name]
         there = {"eth_type": ether.ETH_TYPE_IP, "ip_proto": proto, "ipv4_dst": ip.dst,  # lines 6 to 8
@@ -155,7 +155,7 @@ class Balance(OSKenApp):
                 name + "_src": l4.dst_port, name + "_dst": l4.src_port}
         switch.entry(BACK, 10, here, self.back(switch), idle_timeout=IDLE)
         switch.entry(CHOOSE, 10, there, self.out(switch, i), idle_timeout=IDLE, flags=switch.ofp.OFPFF_SEND_FLOW_REM)  # line 13
-        switch.packet(data, [switch.output(switch.ofp.OFPP_TABLE)], INSIDE)
+        switch.packet(data, [switch.output(switch.ofp.OFPP_TABLE)], INTERNAL)
 
     @set_ev_cls(ofp_event.EventOFPFlowRemoved, MAIN_DISPATCHER)
     def removed(self, event):

@@ -1,4 +1,4 @@
-package inside
+package host
 
 import (
 	"errors"
@@ -87,13 +87,13 @@ func replaceHush(h Hush, there, conntrack bool) error {
 	add := func(at *nftables.Chain, parts ...[]expr.Any) { rule(at, expr.VerdictDrop, parts...) }
 	// Nobody opens connections to the inside.
 	if conntrack {
-		add(in, comesBy(h.Inside), state(expr.CtStateBitNEW|expr.CtStateBitINVALID))
+		add(in, comesBy(h.Internal), state(expr.CtStateBitNEW|expr.CtStateBitINVALID))
 	} else {
-		add(in, comesBy(h.Inside), transport(unix.IPPROTO_TCP), flags(tcpSYN|tcpACK, tcpSYN))
+		add(in, comesBy(h.Internal), transport(unix.IPPROTO_TCP), flags(tcpSYN|tcpACK, tcpSYN))
 	}
 	// A reset without ACK answers a segment that no socket is there for, or, of a connection that the host opens, one that is not its peer's: a server may
 	// still have what it closed a moment ago. Without conntrack the latter cannot be told apart, and waits until the server has forgotten.
-	for _, device := range append([]string{h.Inside}, h.Links...) {
+	for _, device := range append([]string{h.Internal}, h.Links...) {
 		if conntrack {
 			rule(out, expr.VerdictAccept, goesBy(device), transport(unix.IPPROTO_TCP), flags(tcpRST|tcpACK, tcpRST), original())
 		}

@@ -1,4 +1,4 @@
-package inside
+package host
 
 import (
 	"encoding/json"
@@ -24,7 +24,7 @@ var ErrRunning = errors.New("it is running")
 // ErrNewer is that the journal is of a version that this one cannot read.
 var ErrNewer = errors.New("the journal is of another version")
 
-const journalVersion = 1
+const journalVersion = 2
 
 // journal is what may be there of our making: never less than what is. It belongs to the process that holds its lock.
 type journal struct {

@@ -4,10 +4,10 @@ import "baton/balance/tables"
 
 // turns is smooth weighted round robin: each turn every link gets its weight, the one that then has most is chosen and pays for all. With equal
 // weights it is the paper's: flowCounter mod N.
-type turns map[int]int // what a link has, by its place
+type roundRobin map[int]int // what a link has, by its place
 
 // next chooses among the links that have a weight. There is one at least.
-func (t turns) next(options []tables.Option) int {
+func (t roundRobin) next(options []tables.Option) int {
 	best, sum := -1, 0
 	weighted := make(map[int]bool, len(options))
 	for _, o := range options {

@@ -1,4 +1,4 @@
-package inside
+package host
 
 import (
 	"errors"
@@ -121,7 +121,7 @@ func (k *stack) free(item Item) error {
 			return fmt.Errorf("look for the interface %s: %w", i.Name, err)
 		}
 		if there.Attrs().Alias != i.alias() {
-			return fmt.Errorf("there is an interface %s, which is not ours (inside.interface has another)", i.Name)
+			return fmt.Errorf("there is an interface %s, which is not ours (internal.interface has another)", i.Name)
 		}
 	case Address:
 		return k.freeAddress(i)
@@ -147,7 +147,7 @@ func (k *stack) freeAddress(a Address) error {
 		}
 		l, err := k.nl.LinkByIndex(other.LinkIndex)
 		if err == nil && l.Attrs().Name != a.Device {
-			return fmt.Errorf("%s is an address of %s (inside.ipv4 and inside.ipv6 have others)", a.Prefix.Addr(), l.Attrs().Name)
+			return fmt.Errorf("%s is an address of %s (internal.ipv4 and internal.ipv6 have others)", a.Prefix.Addr(), l.Attrs().Name)
 		}
 	}
 	return nil
@@ -187,7 +187,7 @@ func (k *stack) unused(plan []Item) error {
 		}
 		for _, r := range rules {
 			if r.Priority >= least && r.Priority <= most {
-				return fmt.Errorf("there is a rule of priority %d, which is not ours (inside.priority has rules from %d to %d)", r.Priority, least, most)
+				return fmt.Errorf("there is a rule of priority %d, which is not ours (internal.priority has rules from %d to %d)", r.Priority, least, most)
 			}
 		}
 		taken := 0
@@ -202,7 +202,7 @@ func (k *stack) unused(plan []Item) error {
 			return fmt.Errorf("look for others' routes: %w", err)
 		}
 		if taken != 0 {
-			return fmt.Errorf("table %d has routes, which are not ours (inside.table is the first of ours)", taken)
+			return fmt.Errorf("table %d has routes, which are not ours (internal.table is the first of ours)", taken)
 		}
 	}
 	return nil

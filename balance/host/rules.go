@@ -1,4 +1,4 @@
-package inside
+package host
 
 import (
 	"net/netip"
@@ -29,7 +29,7 @@ const Behind = 40000
 const (
 	special      = 0   // multicast and link-local: as if there were no balance. The jump's target, so it is always there
 	ofClasses    = 100 // flows of the inside go on there, whatever main learns meanwhile
-	ofInside     = 400
+	ofInternal   = 400
 	ofOverlap    = 500  // where two links are in the same network: each by itself
 	ofMain       = 600  // LAN, VPNs, containers: what main knows better than by a default
 	fromLinks    = 700  // sockets bound to a link's address, and all connections from before
@@ -50,7 +50,7 @@ func mark(class int) uint32 { return uint32(0x40+class) << 24 }
 const markMask = 0xff000000
 
 // way is one IP version of a link that has an address.
-type way struct {
+type path struct {
 	place     int // of the link
 	device    string
 	index     int
@@ -62,21 +62,21 @@ type way struct {
 
 // family is one IP version.
 type family struct {
-	v6     bool
-	inside netip.Prefix
-	links  []links.Link
-	ways   []way
+	v6       bool
+	internal netip.Prefix
+	links    []links.Link
+	paths    []path
 }
 
-func ways(s State, f family) []way {
-	var all []way
+func paths(s State, f family) []path {
+	var all []path
 	for i, l := range s.Links {
 		of := l.V4
 		if f.v6 {
 			of = l.V6
 		}
 		if l.Index != 0 && of.Address.IsValid() {
-			all = append(all, way{i, l.Interface, l.Index, of.Address, of.Prefix.Masked(), of.Gateway, l.Carrier && of.Gateway.IsValid()})
+			all = append(all, path{i, l.Interface, l.Index, of.Address, of.Prefix.Masked(), of.Gateway, l.Carrier && of.Gateway.IsValid()})
 		}
 	}
 	return all
@@ -89,19 +89,19 @@ func (f family) gateway(c Class) netip.Addr {
 	return c.IPv4
 }
 
-func host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+func hostPrefix(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
 // routes are those of the tables of our own. While no link has a gateway there are none to the inside, and connecting fails at once.
 func (f family) routes(s State) []Item {
 	var items []Item
 	leads := false
-	for _, w := range f.ways {
+	for _, w := range f.paths {
 		if w.reachable {
 			leads = true
-			items = append(items, Route{Table: s.Inside.Table + firstLinkTable + w.place, IPv6: f.v6, Device: w.device, Gateway: w.gateway})
+			items = append(items, Route{Table: s.Internal.Table + firstLinkTable + w.place, IPv6: f.v6, Device: w.device, Gateway: w.gateway})
 		}
 		if w.reachable && f.overlaps(w) {
-			items = append(items, Route{Table: s.Inside.Table + firstLinkTable + w.place, IPv6: f.v6, Device: w.device, To: w.network})
+			items = append(items, Route{Table: s.Internal.Table + firstLinkTable + w.place, IPv6: f.v6, Device: w.device, To: w.network})
 		}
 	}
 	if !leads {
@@ -111,7 +111,7 @@ func (f family) routes(s State) []Item {
 		if !f.gateway(c).IsValid() {
 			continue
 		}
-		r := Route{Table: s.Inside.Table, IPv6: f.v6, Device: s.Inside.Interface, Gateway: f.gateway(c), Source: f.inside.Addr()}
+		r := Route{Table: s.Internal.Table, IPv6: f.v6, Device: s.Internal.Interface, Gateway: f.gateway(c), Source: f.internal.Addr()}
 		if k > 0 {
 			r.Table += firstClassTable + k
 		}
@@ -121,8 +121,8 @@ func (f family) routes(s State) []Item {
 }
 
 // overlaps says whether another link is in a network that w's has addresses of.
-func (f family) overlaps(w way) bool {
-	for _, o := range f.ways {
+func (f family) overlaps(w path) bool {
+	for _, o := range f.paths {
 		if o.place != w.place && o.network.Overlaps(w.network) {
 			return true
 		}
@@ -134,12 +134,12 @@ func (f family) overlaps(w way) bool {
 const loopback = "lo"
 
 func (f family) jump(s State) Rule {
-	return Rule{IPv6: f.v6, Priority: s.Inside.Priority, Incoming: loopback, Goto: s.Inside.Priority + Behind + special}
+	return Rule{IPv6: f.v6, Priority: s.Internal.Priority, Incoming: loopback, Goto: s.Internal.Priority + Behind + special}
 }
 
 // rules are what the jump leads to.
 func (f family) rules(s State) []Item {
-	base := s.Inside.Priority + Behind
+	base := s.Internal.Priority + Behind
 	var items []Item
 	add := func(place int, r Rule) {
 		r.IPv6, r.Priority = f.v6, base+place
@@ -154,15 +154,15 @@ func (f family) rules(s State) []Item {
 	for _, p := range f.special() {
 		away(special, Rule{To: p})
 	}
-	inside := host(f.inside.Addr())
-	add(ofInside, Rule{From: inside, Table: s.Inside.Table})
+	internal := hostPrefix(f.internal.Addr())
+	add(ofInternal, Rule{From: internal, Table: s.Internal.Table})
 	add(ofMain, Rule{Table: mainTable, Suppress: true})
-	for _, w := range f.ways {
-		own := s.Inside.Table + firstLinkTable + w.place
+	for _, w := range f.paths {
+		own := s.Internal.Table + firstLinkTable + w.place
 		if f.overlaps(w) {
-			add(ofOverlap, Rule{From: host(w.address), To: w.network, Table: own})
+			add(ofOverlap, Rule{From: hostPrefix(w.address), To: w.network, Table: own})
 		}
-		add(fromLinks, Rule{From: host(w.address), Table: own})
+		add(fromLinks, Rule{From: hostPrefix(w.address), Table: own})
 		add(toLinks, Rule{Outgoing: w.device, Table: own})
 	}
 	if f.v6 { // a rule that has a source does not fit a packet that has none, so that it cannot be said by its contrary
@@ -171,12 +171,12 @@ func (f family) rules(s State) []Item {
 	} else {
 		away(bound, Rule{From: netip.MustParsePrefix("0.0.0.0/32"), Not: true})
 	}
-	add(ofTunnels, Rule{Table: s.Inside.Table + tunnelTable})
+	add(ofTunnels, Rule{Table: s.Internal.Table + tunnelTable})
 	for k, c := range s.Classes {
 		if k == 0 || !f.gateway(c).IsValid() {
 			continue
 		}
-		r := Rule{Table: s.Inside.Table + firstClassTable + k}
+		r := Rule{Table: s.Internal.Table + firstClassTable + k}
 		if c.Users != nil {
 			r.Users = *c.Users
 			r.OfUsers = true
@@ -184,10 +184,10 @@ func (f family) rules(s State) []Item {
 			r.Mark, r.Mask = mark(k), markMask
 		}
 		add(newOfClasses+k, r)
-		r.From = inside
+		r.From = internal
 		add(ofClasses+k, r)
 	}
-	add(newFlows, Rule{Table: s.Inside.Table})
+	add(newFlows, Rule{Table: s.Internal.Table})
 	return items
 }
 

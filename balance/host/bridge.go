@@ -1,4 +1,4 @@
-package inside
+package host
 
 import (
 	"bytes"
@@ -57,7 +57,7 @@ func (k *stack) freeBridge(b Bridge) error {
 		return fmt.Errorf("look for the bridge %s: %w", b.Name, err)
 	}
 	if there && owner != b.Owner {
-		return fmt.Errorf("there is an Open vSwitch bridge %s, which is not ours (inside.interface has another)", b.Name)
+		return fmt.Errorf("there is an Open vSwitch bridge %s, which is not ours (internal.interface has another)", b.Name)
 	}
 	return nil
 }
@@ -120,14 +120,14 @@ func bridgeCommand(b Bridge, there []string, qos string) []string {
 
 // checkPorts refuses a bridge that could not take the inside's port, or gave it another number. Links may come later.
 func checkPorts(b Bridge) error {
-	inside := b.Ports[0]
-	out, err := vsctl("--columns=ofport,error", "--format=csv", "--data=bare", "--no-headings", "find", "interface", "name="+inside.Interface)
+	internal := b.Ports[0]
+	out, err := vsctl("--columns=ofport,error", "--format=csv", "--data=bare", "--no-headings", "find", "interface", "name="+internal.Interface)
 	if err != nil {
 		return err
 	}
 	number, fault, _ := strings.Cut(out, ",")
-	if number != strconv.Itoa(inside.Number) {
-		return fmt.Errorf("port %s is number %s instead of %d: %s", inside.Interface, number, inside.Number, fault)
+	if number != strconv.Itoa(internal.Number) {
+		return fmt.Errorf("port %s is number %s instead of %d: %s", internal.Interface, number, internal.Number, fault)
 	}
 	return nil
 }

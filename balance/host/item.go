@@ -1,4 +1,4 @@
-package inside
+package host
 
 import (
 	"encoding/json"
@@ -73,9 +73,9 @@ type Offload struct {
 
 // Hush is a table of nftables that keeps the host's stack from answering what Open vSwitch gets, too.
 type Hush struct {
-	Table  string
-	Inside string
-	Links  []string
+	Table    string
+	Internal string
+	Links    []string
 }
 
 // Bridge is one of Open vSwitch.

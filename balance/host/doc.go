@@ -4,4 +4,4 @@
 // The routing table main is not touched. All that is made stands behind one rule for each IP version, which jumps there; see [Make]. What
 // is to be is a [Plan], which is data; a [Host] makes the host be so. Each change is told to a journal before it is made, so that
 // [Restore] takes away what a process left that was killed, at whatever step.
-package inside
+package host

@@ -1,4 +1,4 @@
-package inside
+package host
 
 import (
 	"net/netip"
@@ -10,7 +10,7 @@ import (
 // State is all that a plan depends on.
 type State struct {
 	Name     string // of the balance
-	Inside   config.Inside
+	Internal config.Internal
 	Datapath config.Datapath
 	Links    []links.Link // by their place, which is that of a port of the switch; an empty place has no interface
 	Classes  []Class      // of applications; the first one is that of all others, and has a gateway alone
@@ -40,10 +40,10 @@ var (
 )
 
 // Peer is the other end of the inside interface, which a switch has that is not at the host's end.
-func Peer(inside string) string { return inside + "p" }
+func Peer(internal string) string { return internal + "p" }
 
 // Bridge is the name of Open vSwitch's bridge.
-func BridgeName(inside string) string { return inside + "br" }
+func BridgeName(internal string) string { return internal + "br" }
 
 // Plan is what there should be. It is pure data; the items stand in the order in which they are made, and are undone in the reverse order.
 type Plan struct {
@@ -76,20 +76,20 @@ func Make(s State) Plan {
 	for _, l := range s.Links {
 		v6 = v6 || l.V6.Address.IsValid()
 	}
-	p := Plan{Device: s.Inside.Interface, IPv6: v6, MTU: mtu(s.Links, v6), TunnelTable: s.Inside.Table + tunnelTable}
+	p := Plan{Device: s.Internal.Interface, IPv6: v6, MTU: mtu(s.Links, v6), TunnelTable: s.Internal.Table + tunnelTable}
 	for _, l := range s.Links {
 		p.Links = append(p.Links, l.Interface)
 	}
 	p.Items = append(p.Items, Device{Name: p.Device, Peer: Peer(p.Device), MAC: HostMAC, PeerMAC: peerMAC, Owner: s.Name})
-	families := []family{{v6: false, inside: s.Inside.IPv4}}
+	families := []family{{v6: false, internal: s.Internal.IPv4}}
 	if v6 {
-		families = append(families, family{v6: true, inside: s.Inside.IPv6})
+		families = append(families, family{v6: true, internal: s.Internal.IPv6})
 	}
 	for i := range families {
-		families[i].links, families[i].ways = s.Links, ways(s, families[i])
+		families[i].links, families[i].paths = s.Links, paths(s, families[i])
 	}
 	for _, f := range families {
-		p.Items = append(p.Items, Address{Device: p.Device, Prefix: f.inside})
+		p.Items = append(p.Items, Address{Device: p.Device, Prefix: f.internal})
 		for _, c := range s.Classes {
 			if !f.gateway(c).IsValid() {
 				continue
@@ -142,9 +142,9 @@ func mtu(all []links.Link, v6 bool) int {
 // openVSwitch is what its datapath in user space needs. It sees the links' packets beside the host's stack, not instead of it.
 func openVSwitch(s State) []Item {
 	var items []Item
-	bridge := Bridge{Name: BridgeName(s.Inside.Interface), Owner: s.Name, Controller: s.Controller}
-	hush := Hush{Table: "baton-balance-" + s.Name, Inside: s.Inside.Interface}
-	bridge.Ports = append(bridge.Ports, Port{Interface: Peer(s.Inside.Interface), Number: insidePort})
+	bridge := Bridge{Name: BridgeName(s.Internal.Interface), Owner: s.Name, Controller: s.Controller}
+	hush := Hush{Table: "baton-balance-" + s.Name, Internal: s.Internal.Interface}
+	bridge.Ports = append(bridge.Ports, Port{Interface: Peer(s.Internal.Interface), Number: internalPort})
 	for i, l := range s.Links {
 		if l.Interface == "" {
 			continue
@@ -160,6 +160,6 @@ func openVSwitch(s State) []Item {
 
 // The switch's ports, which package tables numbers.
 const (
-	insidePort = 1
-	firstLink  = 2
+	internalPort = 1
+	firstLink    = 2
 )

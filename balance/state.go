@@ -70,7 +70,7 @@ func (k state) configure(cfg *config.Config) (state, error) {
 		if err != nil {
 			return k, &config.Error{
 				File: cfg.File, Line: r.Line, Key: fmt.Sprintf("rules[%d].application.user", i),
-				Problem: fmt.Sprintf("%q is not a user of this host", r.Application.User), Right: "a name that id prints, or a number",
+				Problem: fmt.Sprintf("%q is not a user of this host", r.Application.User), Valid: "a name that id prints, or a number",
 			}
 		}
 		next.users[r.Application.User] = number

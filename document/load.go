@@ -1,10 +1,10 @@
 package document
 
-// A Decode turns the tree of a file into a C. What it refuses, it refuses at the decoder.
+// A Decode turns the tree of a file into a C, and refuses mistakes at the decoder.
 type Decode[C any] func(d *Decoder, root *Node) *C
 
-// Load reads a configuration file, and decodes and checks it. An error about its content is an *Error with all mistakes that were found;
-// one about reading it wraps the cause. The caller owns the result.
+// Load reads, decodes and checks a configuration file. An error in its content is an *Error with all mistakes; an error while reading
+// it wraps the cause. The caller owns the result.
 func Load[C any](path string, rules Rules, decode Decode[C], checks ...func(*Decoder, *C)) (*C, error) {
 	data, err := rules.Read(path)
 	if err != nil {
@@ -13,9 +13,9 @@ func Load[C any](path string, rules Rules, decode Decode[C], checks ...func(*Dec
 	return ParseAs(path, data, rules, decode, checks...)
 }
 
-// ParseAs is Load of a content that is there already; name stands for the file in messages. It returns a C or an *Error, never both.
+// ParseAs is Load for content in memory; messages call the file by name. It returns a C or an *Error, never both.
 //
-// Each check looks at a C that everything before has found valid, and refuses at the decoder what is wrong across the document.
+// Each check gets a C that has passed everything before, and refuses mistakes across the document at the decoder.
 func ParseAs[C any](name string, data []byte, rules Rules, decode Decode[C], checks ...func(*Decoder, *C)) (*C, error) {
 	root, err := Parse(name, data, rules)
 	if err != nil {

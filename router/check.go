@@ -12,7 +12,7 @@ func Check(cfg *config.Config) error {
 	refuse := func(line int, key string, have, room int) error {
 		return &config.Error{
 			File: cfg.File, Line: line, Key: key,
-			Problem: fmt.Sprintf("is one of %d, and the data path holds %d", have, room), Right: "several routers",
+			Problem: fmt.Sprintf("is one of %d, and the data path holds %d", have, room), Valid: "several routers",
 		}
 	}
 	if n := len(cfg.VIPs); n > kernel.MaxVIPs {

@@ -55,14 +55,14 @@ func (n Namespaces) Enter() error {
 
 // AdmitGuests says that processes which the lab did not start may run on its hosts (Namespaces). Close then kills them,
 // and does not report them as leaks.
-func (l *Lab) AdmitGuests() {
+func (l *Lab) AdmitForeign() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.guests = true
+	l.foreign = true
 }
 
 // killGuests kills what runs in a host's network, or sees its mounts from another network.
-func killGuests(hosts []*Host) error {
+func killForeign(hosts []*Host) error {
 	networks, mounts := map[uint64]bool{}, map[uint64]bool{}
 	for _, h := range hosts {
 		networks[h.inode] = true
@@ -70,7 +70,7 @@ func killGuests(hosts []*Host) error {
 			mounts[ns] = true
 		}
 	}
-	_, err := killInside(func(pid int) bool {
+	_, err := killMatching(func(pid int) bool {
 		net, err1 := inode(fmt.Sprintf("/proc/%d/ns/net", pid))
 		mnt, err2 := inode(fmt.Sprintf("/proc/%d/ns/mnt", pid))
 		return err1 == nil && networks[net] || err2 == nil && mounts[mnt]

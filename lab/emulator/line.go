@@ -154,33 +154,33 @@ func (l *line) enqueue(now int64, frame []byte, p packets) {
 			piece = 1 // CoDel judges packets
 		}
 	}
-	room := l.room(frame, p)
-	l.counts.Dropped += int64(p.count - room)
-	if room == p.count && piece >= p.count {
+	fits := l.fits(frame, p)
+	l.counts.Dropped += int64(p.count - fits)
+	if fits == p.count && piece >= p.count {
 		l.push(waiting{frame, p, now})
 		return
 	}
-	for from := 0; from < room; from += piece {
-		part := l.copy(frame, p, from, min(from+piece, room))
+	for from := 0; from < fits; from += piece {
+		part := l.copy(frame, p, from, min(from+piece, fits))
 		l.push(waiting{part, divide(part), now})
 	}
 	l.pool.put(frame)
 }
 
 // room is how many of a frame's packets the queue takes.
-func (l *line) room(frame []byte, p packets) int {
-	room, q := p.count, l.shape.Queue
+func (l *line) fits(frame []byte, p packets) int {
+	fits, q := p.count, l.shape.Queue
 	if q.Packets > 0 {
-		room = min(room, q.Packets-l.queued)
+		fits = min(fits, q.Packets-l.queued)
 	}
 	if wire := p.wire(frame); q.Bytes > 0 && l.queueBytes+wire > q.Bytes {
 		left := q.Bytes - l.queueBytes
 		if p.count == 1 || left < 0 {
 			return 0
 		}
-		room = min(room, left/(p.headers+p.size))
+		fits = min(fits, left/(p.headers+p.size))
 	}
-	return max(room, 0)
+	return max(fits, 0)
 }
 
 func (l *line) push(w waiting) {

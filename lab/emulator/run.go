@@ -55,7 +55,7 @@ func (d *direction) run() {
 	precise()
 	poll := []unix.PollFd{{Fd: int32(d.from), Events: unix.POLLIN}, {Fd: int32(d.wake), Events: unix.POLLIN}}
 	for arrived := now(); ; {
-		next := d.turn(arrived)
+		next := d.step(arrived)
 		arrived = now()
 		if next <= arrived+d.wakeup {
 			continue // there is more to do, or will be as soon as the thread would be awake again
@@ -85,7 +85,7 @@ const never = math.MaxInt64
 
 // turn takes what has come since that time and delivers what is due. It returns when something will be due: at once, if more may
 // have come than it took.
-func (d *direction) turn(arrived int64) (next int64) {
+func (d *direction) step(arrived int64) (next int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	taken := d.take(arrived)

@@ -95,7 +95,7 @@ func Keep(ctx context.Context, t *topology.Topology, file string, o Options) err
 	}
 	defer name.Close()
 	return lab.Run(o.Log, func(l *lab.Lab) error {
-		l.AdmitGuests()
+		l.AdmitForeign()
 		k := &keeper{
 			lab: l, topology: t, down: make(map[string]bool),
 			record: Record{

@@ -148,7 +148,7 @@ func (f flow) send(fd int) (sent int, err error) {
 }
 
 // silence is how long nothing must come after the last was sent for the receiver to end.
-const silence = 300 * time.Millisecond
+const quietPeriod = 300 * time.Millisecond
 
 func receive(fd, size int, got *seen, done <-chan struct{}) error {
 	b, control := make([]byte, size+1), make([]byte, 128)
@@ -164,7 +164,7 @@ func receive(fd, size int, got *seen, done <-chan struct{}) error {
 			if quiet.IsZero() {
 				quiet = time.Now()
 			}
-			if time.Since(quiet) > silence {
+			if time.Since(quiet) > quietPeriod {
 				return nil
 			}
 			continue

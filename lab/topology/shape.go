@@ -113,8 +113,8 @@ func (d *decoder) shapeKeys(shapes ...*emulator.Shape) []key {
 			text := d.Text(path, n)
 			for _, s := range shapes {
 				if err := k.set(s, text); err != nil {
-					quoted, right, _ := strings.Cut(withoutKind(err), ": want ")
-					d.Wrong(n, path, quoted+" is not possible", right)
+					quoted, valid, _ := strings.Cut(withoutKind(err), ": want ")
+					d.Wrong(n, path, quoted+" is not possible", valid)
 				}
 			}
 		}

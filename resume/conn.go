@@ -143,7 +143,7 @@ func (d Dialer) Transport() *http.Transport {
 type lane struct {
 	id        int
 	base      *http.Transport
-	turns     *turns
+	rotation  *rotation
 	transport *http.Transport
 	idle      bool         // there is nothing for it to do for now. This and the next three are the wide part's
 	at        *piece       // that it had last
@@ -158,8 +158,8 @@ type lane struct {
 // errRenewed is for a connection that is there too late.
 var errRenewed = errors.New("the connection is not wanted any more")
 
-func newLane(base *http.Transport, t *turns, id int) *lane {
-	l := &lane{id: id, base: base, turns: t, open: make(map[*conn]struct{})}
+func newLane(base *http.Transport, t *rotation, id int) *lane {
+	l := &lane{id: id, base: base, rotation: t, open: make(map[*conn]struct{})}
 	l.renew()
 	return l
 }
@@ -224,7 +224,7 @@ func (l *lane) renew() (unread int64) {
 	renewals := l.renewals
 	l.mu.Unlock()
 	l.transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-		ctx = context.WithValue(ctx, turnsKey{}, l.turns)
+		ctx = context.WithValue(ctx, rotationKey{}, l.rotation)
 		l.mu.Lock()
 		l.dialed = time.Now()
 		l.mu.Unlock()

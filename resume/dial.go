@@ -46,9 +46,9 @@ func (d *Dialer) DialContext(ctx context.Context, _, address string) (net.Conn, 
 	if err != nil {
 		return nil, &net.OpError{Op: "dial", Net: d.network(), Err: err}
 	}
-	turn, _ := ctx.Value(turnsKey{}).(*turns)
-	turn.order(all)
-	return d.race(ctx, all, turn)
+	rotation, _ := ctx.Value(rotationKey{}).(*rotation)
+	rotation.order(all)
+	return d.race(ctx, all, rotation)
 }
 
 func (d *Dialer) network() string {
@@ -93,7 +93,7 @@ func (d *Dialer) addresses(ctx context.Context, address string) ([]netip.AddrPor
 }
 
 // race connects to the first address that answers. The next one is tried as soon as one has failed, or is slow.
-func (d *Dialer) race(ctx context.Context, all []netip.AddrPort, turn *turns) (net.Conn, error) {
+func (d *Dialer) race(ctx context.Context, all []netip.AddrPort, rotation *rotation) (net.Conn, error) {
 	type result struct {
 		c   net.Conn
 		err error
@@ -133,7 +133,7 @@ func (d *Dialer) race(ctx context.Context, all []netip.AddrPort, turn *turns) (n
 				}(begun - ended)
 				return r.c, nil
 			}
-			turn.blame(r.at.String())
+			rotation.blame(r.at.String())
 			if errs = append(errs, r.err); ended == len(all) {
 				return nil, errors.Join(errs...)
 			}
@@ -142,20 +142,20 @@ func (d *Dialer) race(ctx context.Context, all []netip.AddrPort, turn *turns) (n
 }
 
 // turns is the order in which addresses have let downloads down. A nil one remembers nothing.
-type turns struct {
+type rotation struct {
 	mu    sync.Mutex
 	count int
 	when  map[netip.AddrPort]int
 }
 
 // turnsKey is of contexts for dialing.
-type turnsKey struct{}
+type rotationKey struct{}
 
 // remembered is how many addresses are remembered at most.
 const remembered = 1000
 
 // blame notes that a connection to an address has broken, or that what it gave was of no use.
-func (t *turns) blame(address string) {
+func (t *rotation) blame(address string) {
 	at, err := netip.ParseAddrPort(address)
 	if t == nil || err != nil {
 		return
@@ -170,7 +170,7 @@ func (t *turns) blame(address string) {
 }
 
 // order sorts addresses: those that nothing is held against as they were, then the one that was blamed longest ago.
-func (t *turns) order(all []netip.AddrPort) {
+func (t *rotation) order(all []netip.AddrPort) {
 	if t == nil {
 		return
 	}

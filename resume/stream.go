@@ -70,7 +70,7 @@ func (c *Client) prepare(ctx context.Context, r Request) (*Stream, error) {
 	s := &Stream{
 		options: &c.options, fields: r.Header, sources: sources, given: append([]*url.URL(nil), sources...), have: have,
 		tail: tail{keep: have.Overlap}, schedule: retry.New(c.options.Retry, len(sources), rand.Float64),
-		lane: newLane(c.options.Base, new(turns), 0),
+		lane: newLane(c.options.Base, new(rotation), 0),
 	}
 	s.ledger.events = c.options.Events
 	s.tail.add(r.Tail)
@@ -180,7 +180,7 @@ func (s *Stream) ended() error {
 func (s *Stream) broke(fault *Error) error {
 	c := s.content
 	s.leave(fault.broke())
-	s.lane.turns.blame(fault.Server)
+	s.lane.rotation.blame(fault.Server)
 	s.lane.renew()
 	switch {
 	case fault.Kind == Canceled:
@@ -233,7 +233,7 @@ func (s *Stream) open() error {
 		case fault.Kind == Output:
 			return fault
 		}
-		s.lane.turns.blame(fault.Server)
+		s.lane.rotation.blame(fault.Server)
 		s.lane.renew() // another of its addresses may do better
 		s.ledger.add(func(a *Account) { a.Failures++ })
 		s.ledger.event(Broke{Error: fault, Why: fault.Err.Error(), Kind: fault.Kind, Server: fault.Server, Offset: s.have.Offset})

@@ -19,10 +19,10 @@ import (
 // Redirects are the http.Client's, and answers in a content coding are passed on as they are: unless the request has an Accept-Encoding
 // none is asked for.
 type Transport struct {
-	options Options
-	turns   turns
-	mu      sync.Mutex
-	idle    []place // the one that was used last at the end
+	options  Options
+	rotation rotation
+	mu       sync.Mutex
+	idle     []place // the one that was used last at the end
 }
 
 // place is a lane whose last request was for a host.
@@ -129,7 +129,7 @@ func (t *Transport) lane(u *url.URL) *lane {
 			return p.lane
 		}
 	}
-	return newLane(t.options.Base, &t.turns, 0)
+	return newLane(t.options.Base, &t.rotation, 0)
 }
 
 func (t *Transport) leave(l *lane, u *url.URL) {

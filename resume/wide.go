@@ -140,7 +140,7 @@ func (w *wide) tend() {
 		path := w.s.ledger.path()
 		w.mu.Lock()
 		if w.short(&path) && w.spacing.Free(time.Now(), path.Gap(w.wanted(&path))) {
-			w.add(newLane(w.s.options.Base, w.s.lane.turns, w.ids), nil, nil)
+			w.add(newLane(w.s.options.Base, w.s.lane.rotation, w.ids), nil, nil)
 			w.ids++
 		}
 		w.balance(&path)
@@ -357,7 +357,7 @@ func (w *wide) ask(l *lane, p *piece) (*content, *Error) {
 }
 
 func (w *wide) failed(l *lane, fault *Error, offset int64) *Error {
-	l.turns.blame(fault.Server)
+	l.rotation.blame(fault.Server)
 	w.s.ledger.add(func(a *Account) { a.Failures++ })
 	w.s.ledger.event(Broke{Error: fault, Why: fault.Err.Error(), Kind: fault.Kind, Server: fault.Server, Lane: l.id, Offset: offset})
 	return fault
@@ -373,7 +373,7 @@ func (w *wide) receive(l *lane, c *content, p *piece) (got int64, fault *Error) 
 	c.close()
 	switch {
 	case fault != nil:
-		l.turns.blame(fault.Server)
+		l.rotation.blame(fault.Server)
 		l.renew()
 		w.mu.Lock()
 		missing := p.missing()

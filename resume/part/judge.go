@@ -38,7 +38,7 @@ const (
 	Gap          Reason = "it begins behind the first missing byte"
 	Behind       Reason = "it ends before the first missing byte"
 	BadRange     Reason = "its Content-Range is missing, invalid or there twice"
-	Unasked      Reason = "it has parts where none was asked for"
+	Unrequested  Reason = "it has parts where none was asked for"
 	Multipart    Reason = "it has several parts"
 	Misframed    Reason = "its Content-Length is not that of its Content-Range"
 	Unsatisfied  Reason = "the range is refused"
@@ -185,7 +185,7 @@ func (h Have) begins(old *Have, r ContentRange) Verdict {
 		h.From, h.Until = max(0, r.Length-old.Suffix), -1
 		h.Offset = h.From
 	case old.first() == 0 && old.Until < 0:
-		return Verdict{Reason: Unasked}
+		return Verdict{Reason: Unrequested}
 	}
 	if r.First > h.Offset {
 		return Verdict{Reason: Gap}

@@ -310,8 +310,8 @@ func (a *axis) settle(factor float64) {
 // foot says where the figures are from.
 func (r *Results) foot() []string {
 	text := "Single samples"
-	if r.Asked.Rounds > 1 {
-		text = fmt.Sprintf("Medians of %d rounds; whiskers are their %s intervals", r.Asked.Rounds, percent(r.coverage()))
+	if r.Options.Rounds > 1 {
+		text = fmt.Sprintf("Medians of %d rounds; whiskers are their %s intervals", r.Options.Rounds, percent(r.coverage()))
 	}
 	return []string{fmt.Sprintf("%s. Linux %s, %d processors, all parts on one machine. Baton %s, %s.", text, r.Machine.Kernel,
 		r.Machine.Processors, r.Source, r.Began.Format("2 January 2006"))}

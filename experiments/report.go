@@ -50,7 +50,7 @@ func (r *Results) marks() []string {
 	case Failed:
 		marks = append(marks, "Failed: these are the samples until then.")
 	}
-	if r.Asked.Quick {
+	if r.Options.Quick {
 		marks = append(marks, "A quick run: it shows that all works, not how fast.")
 	}
 	if r.Machine.Busy > tooBusy {
@@ -77,7 +77,7 @@ func (r *Results) briefMarks() []string {
 const tooBusy = 0.05
 
 func (r *Results) procedure() string {
-	text := fmt.Sprintf("Figures are medians over %d %s", r.Asked.Rounds, plural(r.Asked.Rounds, "round", "rounds"))
+	text := fmt.Sprintf("Figures are medians over %d %s", r.Options.Rounds, plural(r.Options.Rounds, "round", "rounds"))
 	if len(r.Contenders) > 1 {
 		text += fmt.Sprintf(", in which the contenders take turns; ratios are medians of each round's ratio to %s", r.Contenders[0].Name)
 	}
@@ -102,7 +102,7 @@ func (r *Results) coverage() float64 {
 	for _, s := range r.Samples {
 		rounds[[3]string{s.Case, s.Contender, s.Measure}]++
 	}
-	least := r.Asked.Rounds
+	least := r.Options.Rounds
 	for _, n := range rounds {
 		if n > 1 {
 			least = min(least, n)
@@ -115,22 +115,22 @@ func (r *Results) coverage() float64 {
 func (r *Results) Command() string {
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "baton-lab experiment run %s", r.Experiment)
-	if r.Asked.Quick {
+	if r.Options.Quick {
 		b.WriteString(" --quick")
 	}
-	if !r.Asked.Defaults {
-		fmt.Fprintf(b, " --rounds %d --duration %v", r.Asked.Rounds, time.Duration(r.Asked.Duration*float64(time.Second)))
+	if !r.Options.Defaults {
+		fmt.Fprintf(b, " --rounds %d --duration %v", r.Options.Rounds, time.Duration(r.Options.Duration*float64(time.Second)))
 	}
-	if r.Asked.IPv6 {
+	if r.Options.IPv6 {
 		b.WriteString(" --ipv6")
 	}
-	if r.Asked.Seed != 0 {
-		fmt.Fprintf(b, " --seed %d", r.Asked.Seed)
+	if r.Options.Seed != 0 {
+		fmt.Fprintf(b, " --seed %d", r.Options.Seed)
 	}
 	for _, f := range []struct {
 		flag   string
 		values []string
-	}{{"case", r.Asked.Cases}, {"contender", r.Asked.Contenders}, {"measure", r.Asked.Measures}} {
+	}{{"case", r.Options.Cases}, {"contender", r.Options.Contenders}, {"measure", r.Options.Measures}} {
 		for _, v := range f.values {
 			if strings.Contains(v, " ") {
 				v = "'" + v + "'"

@@ -27,7 +27,7 @@ type Results struct {
 	Took       float64         `json:"took_seconds"`
 	Ended      Ending          `json:"ended"`
 	Failure    string          `json:"failure,omitempty"` // why it Failed
-	Asked      Asked           `json:"options"`
+	Options    RunOptions      `json:"options"`
 	Parameters []Parameter     `json:"parameters,omitempty"`
 	Cases      []Case          `json:"cases"`
 	Contenders []ContenderInfo `json:"contenders"`
@@ -49,8 +49,8 @@ const (
 	Failed      Ending = "failed"
 )
 
-// Asked is what was asked of the run: how to repeat it.
-type Asked struct {
+// RunOptions are the options of a run, which repeat it.
+type RunOptions struct {
 	Rounds     int      `json:"rounds"`
 	Duration   float64  `json:"duration_seconds"`
 	Quick      bool     `json:"quick"`

@@ -121,7 +121,7 @@ func (e Experiment[T]) prepare(o Options) (*run[T], error) {
 	r.results = &Results{
 		Schema: schema, Experiment: e.Name, Question: e.Question, Parameters: e.Parameters, Cases: r.kept,
 		Versions: map[string]string{},
-		Asked: Asked{Rounds: r.o.Rounds, Duration: r.o.Duration.Seconds(), Defaults: o.Rounds == 0 && o.Duration == 0,
+		Options: RunOptions{Rounds: r.o.Rounds, Duration: r.o.Duration.Seconds(), Defaults: o.Rounds == 0 && o.Duration == 0,
 			Quick: o.Quick, IPv6: o.IPv6, Seed: o.Seed, Cases: o.Cases, Contenders: o.Contenders, Measures: o.Measures},
 	}
 	chosen := r.About()
@@ -133,7 +133,7 @@ func (e Experiment[T]) prepare(o Options) (*run[T], error) {
 			rounds = 1
 		}
 		for _, k := range r.Contenders {
-			steps += rounds * len(k.asked(c, r.Measures))
+			steps += rounds * len(k.measures(c, r.Measures))
 		}
 	}
 	r.progress = newProgress(r.o.Progress, steps)
@@ -241,8 +241,8 @@ func (r *run[T]) all(ctx context.Context, l *lab.Lab) error {
 	return nil
 }
 
-// asked are the measures that a contender takes in a case.
-func (c Contender[T]) asked(in Case, all []Measure[T]) []Measure[T] {
+// measures returns the measures that a contender takes in a case.
+func (c Contender[T]) measures(in Case, all []Measure[T]) []Measure[T] {
 	if c.Skips == nil {
 		return all
 	}
@@ -254,7 +254,7 @@ func (r *run[T]) turn(ctx context.Context, t *Turn[T], c Contender[T], round int
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	measures := c.asked(t.Case, r.Measures)
+	measures := c.measures(t.Case, r.Measures)
 	if len(measures) == 0 {
 		return nil
 	}

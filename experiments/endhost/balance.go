@@ -16,14 +16,14 @@ import (
 
 // contenders are those of figures 6 to 9.
 func contenders() []Contender {
-	byTurns := balance("ovs-controller-rr", "ovs-controller, all links with the same weight: algorithm 1 as the paper prints it",
+	plainRoundRobin := balance("ovs-controller-rr", "ovs-controller, all links with the same weight: algorithm 1 as the paper prints it",
 		settings{datapath: "ovs", method: "controller", alike: true})
-	byTurns.Skips = func(c Case, _ string) bool { return !weighted(c) }
+	plainRoundRobin.Skips = func(c Case, _ string) bool { return !weighted(c) }
 	return []Contender{
 		oneLink(), ideal(), oracle(),
 		balance("ovs-controller", "`baton balance` with Open vSwitch, a packet-in for each flow, links by weighted round-robin: the paper's controller",
 			settings{datapath: "ovs", method: "controller"}),
-		byTurns,
+		plainRoundRobin,
 		balance("ovs-hash", "`baton balance` with Open vSwitch, a weighted select group: the paper's switch-based method", settings{datapath: "ovs", method: "hash"}),
 		balance("controller", "as ovs-controller, with Baton's forwarder", settings{method: "controller"}),
 		balance("hash", "as ovs-hash, with Baton's forwarder, which remembers the choice", settings{method: "hash"}),

@@ -30,13 +30,13 @@ type step struct {
 
 // course is what happens in a case.
 type course struct {
-	name   string
-	second int64 // bits a second of the second link, first
-	steps  []step
-	takes  float64  // of the duration of a sample: measured weights are looked at every 5 s, so that a change of capacity takes all of it
-	fails  bool     // from the first step to the second one
-	mixed  bool     // files differ in size
-	asked  []string // contenders, the oracle first
+	name       string
+	second     int64 // bits a second of the second link, first
+	steps      []step
+	takes      float64  // of the duration of a sample: measured weights are looked at every 5 s, so that a change of capacity takes all of it
+	fails      bool     // from the first step to the second one
+	mixed      bool     // files differ in size
+	contenders []string // contenders, the oracle first
 }
 
 // becomes is a change of the rate; 0: nothing passes any more, and nobody is told.
@@ -54,12 +54,12 @@ func plugged(u *uplink) {
 
 var courses = []course{
 	{name: "capacity changes", second: 10e6, takes: 1, steps: []step{{1. / 3, becomes(2.5e6)}, {2. / 3, becomes(20e6)}},
-		asked: []string{"oracle", "even", "round-robin", "round-robin-measured", "least", "fastest", "default"}},
+		contenders: []string{"oracle", "even", "round-robin", "round-robin-measured", "least", "fastest", "default"}},
 	{name: "carrier lost", second: 10e6, takes: 0.7, steps: []step{{1. / 3, pulled}, {2. / 3, plugged}}, fails: true,
-		asked: []string{"oracle", "ovs-controller", "ovs-hash", "even", "round-robin", "least", "fastest", "ecmp"}},
-	{name: "silence", second: 10e6, takes: 0.7, steps: []step{{1. / 3, becomes(0)}, {2. / 3, becomes(first)}}, fails: true,
-		asked: []string{"oracle", "even", "least", "mptcp"}},
-	{name: "mixed sizes", second: 20e6, takes: 0.7, mixed: true, asked: []string{"oracle", "even", "round-robin", "least"}},
+		contenders: []string{"oracle", "ovs-controller", "ovs-hash", "even", "round-robin", "least", "fastest", "ecmp"}},
+	{name: "blackhole", second: 10e6, takes: 0.7, steps: []step{{1. / 3, becomes(0)}, {2. / 3, becomes(first)}}, fails: true,
+		contenders: []string{"oracle", "even", "least", "mptcp"}},
+	{name: "mixed sizes", second: 20e6, takes: 0.7, mixed: true, contenders: []string{"oracle", "even", "round-robin", "least"}},
 }
 
 func courseOf(c Case) course {
@@ -101,7 +101,7 @@ func Change() experiments.Experiment[*Topology] {
 		name := contenders[i].Name
 		contenders[i].Skips = func(c Case, measure string) bool {
 			k := courseOf(c)
-			return !slices.Contains(k.asked, name) || measure == movedName && !k.fails
+			return !slices.Contains(k.contenders, name) || measure == movedName && !k.fails
 		}
 	}
 	e := experiments.Experiment[*Topology]{
@@ -109,7 +109,7 @@ func Change() experiments.Experiment[*Topology] {
 		Question: "What becomes of downloads over two links that change, fail and come back?",
 		Method: fmt.Sprintf("The topology of `endhost`, with two links. %d downloads are under way at a time, each on a connection of its own, "+
 			"of 100 kB, for 15 s where the capacity changes and 10.5 s elsewhere (mixed sizes: two in three of 10 kB, one in twelve of 1 MB). `capacity changes`: the second link has 10 Mbit/s, after a third of the time 2.5, after two thirds 20. `carrier lost`: its cable is "+
-			"pulled after a third of the time and plugged in after two. `silence`: nothing passes in that time, and the carrier stays. Beside the downloads %d "+
+			"pulled after a third of the time and plugged in after two. `blackhole`: nothing passes in that time, and the carrier stays. Beside the downloads %d "+
 			"flows a second are begun that ask for next to nothing. `moved` is from the failure to the last begin of one of these that was not connected before Linux sends a "+
 			"SYN again (1 s), before all of them were for 200 ms. A download is lost when nothing comes for %v, or its connection ends before its time. `baton balance` has `probe: %s`.",
 			downloads, looks, givenUp, changeProbe),
@@ -345,7 +345,7 @@ func changeClaims() (list []experiments.Claim) {
 			Ours: experiments.ValueOf("carrier lost", movedName, c)})
 	}
 	for _, k := range courses {
-		for _, c := range k.asked[1:] {
+		for _, c := range k.contenders[1:] {
 			list = append(list, experiments.Claim{What: fmt.Sprintf("%s: goodput of %s beside oracle", k.name, c), Unit: "×",
 				Ours: experiments.RatioOf(k.name, goodputName, c, "oracle")})
 		}

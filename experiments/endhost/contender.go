@@ -20,7 +20,7 @@ func always(Case, string) bool { return true }
 type parts map[string]where
 
 // of are those of the list that take part, in its order. A name that the list has not is a mistake in the program.
-func (p parts) of(list []Contender) (asked []Contender) {
+func (p parts) of(list []Contender) (contenders []Contender) {
 	for _, c := range list {
 		in, ok := p[c.Name]
 		if !ok {
@@ -28,12 +28,12 @@ func (p parts) of(list []Contender) (asked []Contender) {
 		}
 		skips := c.Skips
 		c.Skips = func(c Case, measure string) bool { return !in(c, measure) || skips != nil && skips(c, measure) }
-		asked = append(asked, c)
+		contenders = append(contenders, c)
 	}
-	if len(asked) != len(p) {
-		panic(fmt.Sprintf("endhost: %d contenders take part, %d are known", len(p), len(asked)))
+	if len(contenders) != len(p) {
+		panic(fmt.Sprintf("endhost: %d contenders take part, %d are known", len(p), len(contenders)))
 	}
-	return asked
+	return contenders
 }
 
 // oneLink is the host as it is: its default route is the first link's.
@@ -200,10 +200,10 @@ func (t *Topology) passes(ctx context.Context, over []*uplink) error {
 		after, err := t.received()
 		for i := range after {
 			got := after[i] - before[i]
-			switch wanted := i < len(over); {
-			case wanted && got < uint64(len(f.body)):
+			switch complete := i < len(over); {
+			case complete && got < uint64(len(f.body)):
 				return fmt.Errorf("%s is not used", t.used[i].name())
-			case !wanted && got > less:
+			case !complete && got > less:
 				return fmt.Errorf("%s is used", t.used[i].name())
 			}
 		}

@@ -149,7 +149,7 @@ func transfer(name, title string, down bool) Measure {
 func requestRate(_ context.Context, t *Turn) (experiments.Sample, error) {
 	f := kilobytes(1)
 	var targets []netip.AddrPort
-	for _, a := range crowd() {
+	for _, a := range serverAddresses() {
 		targets = append(targets, netip.AddrPortFrom(a, httpPort))
 	}
 	r, err := t.Topology.ask(load.Options{Targets: targets, Path: f.path, Body: f.body, Connections: 16, Duration: t.Options.Duration})

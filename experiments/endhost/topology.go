@@ -78,7 +78,7 @@ var serverAddress = netip.AddrFrom4([4]byte{10, 22, 0, 2})
 
 // crowd are more addresses of the server. A port of the host is free for each of them again: with one, the ports of connections that have just
 // ended (TIME_WAIT) are used up after 28,000, and looking for a free one takes longer than a request.
-func crowd() (list []netip.Addr) {
+func serverAddresses() (list []netip.Addr) {
 	for i := range byte(64) {
 		list = append(list, netip.AddrFrom4([4]byte{10, 23, 0, i + 1}))
 	}
@@ -96,7 +96,7 @@ func build(s *experiments.Setup, links int, shaped func(i int) lab.LinkOptions) 
 	t.Router.Forward()
 	l.Link(lab.End{Host: t.Router, Addrs: []string{"10.22.0.1/24"}}, lab.End{Host: t.Server, Addrs: []string{serverAddress.String() + "/24"}}, lab.LinkOptions{})
 	t.Server.Route("default", "10.22.0.1")
-	for _, a := range crowd() {
+	for _, a := range serverAddresses() {
 		t.Server.Interface("lo").Address(a.String() + "/32")
 	}
 	t.Router.Route("10.23.0.0/24", serverAddress.String())

@@ -13,14 +13,14 @@ import (
 	"baton/balance/links"
 )
 
-// Report is how a configuration fits a host, and what a balance would make of the host now.
+// Report says how a configuration fits a host, and what a balance would change there now.
 type Report struct {
 	Links    []links.Link
 	Findings []links.Finding
-	Changes  []string // in their order
+	Changes  []string // in order
 }
 
-// Check looks at the host without changing anything. What there is of the balance itself, running or left, is not in the way.
+// Check examines the host without changing anything. It ignores traces of the balance itself, running or left behind.
 func Check(cfg *config.Config) (Report, error) {
 	own, err := isOwn(cfg.Name)
 	if err != nil {
@@ -29,7 +29,7 @@ func Check(cfg *config.Config) (Report, error) {
 	return check(cfg, own)
 }
 
-// check looks at a host that has something of the balance, or nothing.
+// check examines a host; own says whether the host has traces of this balance.
 func check(cfg *config.Config, own bool) (r Report, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -61,7 +61,7 @@ func check(cfg *config.Config, own bool) (r Report, err error) {
 	return r, nil
 }
 
-// isOwn says whether the host has something of a balance of that name.
+// isOwn reports whether the host has traces of a balance with that name.
 func isOwn(name string) (bool, error) {
 	h, err := host.Open(name, host.Options{})
 	if errors.Is(err, host.ErrRunning) {

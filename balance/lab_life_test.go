@@ -176,7 +176,7 @@ func TestRefused(t *testing.T) {
 		code                              int
 	}{
 		{
-			"the interface is another's", "ip link add bal0 type veth peer name other0", "ip link del bal0", n.linksText(), "internal.interface: there is an interface bal0", 1,
+			"the interface is another's", "ip link add bal0 type veth peer name other0", "ip link del bal0", n.linksText(), "internal.interface: bal0", 1,
 		},
 		{
 			"the network is another's", "ip addr add 192.0.0.3/29 dev eth1", "ip addr del 192.0.0.3/29 dev eth1", n.linksText(), "internal.ipv4: 192.0.0.0/29 is used by eth1", 1,

@@ -21,17 +21,17 @@ import (
 )
 
 const (
-	// startWithin bounds how long the switch may take until the tables are in it.
+	// startWithin bounds how long the switch may take to start and to get its tables.
 	startWithin = 30 * time.Second
-	// setWithin bounds a change of the tables of a switch that is there. One that is not gets them when it has come.
+	// setWithin bounds a change of a connected switch's tables. One that is not connected gets them when it connects.
 	setWithin = 5 * time.Second
-	// refreshEvery is how many counts go by until it is looked for control groups that were made anew: a second.
+	// refreshEvery is how many counts pass until new control groups are looked for: one second.
 	refreshEvery = 5
-	// again is how soon a switch that has gone is looked for.
+	// again is how soon to restart a switch that has ended.
 	again = 500 * time.Millisecond
 )
 
-// Run balances until ctx ends, and leaves the host as it was before. An error at the start does so, too.
+// Run balances until ctx ends, and restores the host, also if the start fails.
 func (b *Balance) Run(ctx context.Context) error {
 	running, ctx := errgroup.WithContext(ctx)
 	b.publish()
@@ -43,7 +43,7 @@ func (b *Balance) Run(ctx context.Context) error {
 	return running.Wait()
 }
 
-// live has the switch outlive ctx, until nothing is led to it any more.
+// live keeps the switch running after ctx, until nothing is routed to it any more.
 func (b *Balance) live(ctx context.Context) error {
 	work, end := context.WithCancel(context.WithoutCancel(ctx))
 	b.ctx = work
@@ -56,10 +56,10 @@ func (b *Balance) live(ctx context.Context) error {
 	return errors.Join(err, b.stop(end))
 }
 
-// start comes from the links to the host's side, which is inert, to the switch, and then has new connections led there.
+// start sets up the links, then the host's side, which has no effect yet, then the switch, and finally diverts new connections.
 func (b *Balance) start(ctx context.Context) (err error) {
 	if b.host.Left() {
-		b.log.Info("what a process before has left is taken over")
+		b.log.Info("taking over from a previous process")
 	}
 	if err := b.fits(); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (b *Balance) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// untilReady waits for a switch with its tables. One that cannot begin at all is not waited for.
+// untilReady waits for a switch that has its tables, or for an error of one that cannot start.
 func (b *Balance) untilReady(ctx context.Context) error {
 	ready := make(chan error, 1)
 	ctx, cancel := context.WithCancel(ctx)
@@ -130,7 +130,7 @@ func (b *Balance) fits() error {
 	return errors.Join(errs...)
 }
 
-// stop goes the way of start back.
+// stop undoes start in reverse order.
 func (b *Balance) stop(end func()) error {
 	var errs []error
 	if b.watcher != nil {
@@ -143,7 +143,7 @@ func (b *Balance) stop(end func()) error {
 	errs = append(errs, b.host.Close())
 	b.host = nil
 	if b.watcher != nil {
-		b.endAll() // those that were opened again meanwhile
+		b.endAll() // connections that were opened meanwhile
 	}
 	if b.stopSwitch != nil {
 		b.stopSwitch()
@@ -158,7 +158,7 @@ func (b *Balance) stop(end func()) error {
 	return errors.Join(errs...)
 }
 
-// loop is the goroutine that owns what is known.
+// loop is the goroutine that owns the state.
 func (b *Balance) loop(ctx context.Context) error {
 	tick := time.NewTicker(countEvery)
 	defer tick.Stop()
@@ -176,14 +176,14 @@ func (b *Balance) loop(ctx context.Context) error {
 	}
 }
 
-// hear notes what has happened.
+// hear handles queued events.
 func (b *Balance) hear() {
 	for _, happened := range b.inbox.take() {
 		happened()
 	}
 }
 
-// watch follows the links and probes them.
+// watch follows and probes the links.
 func (b *Balance) watch() (err error) {
 	opened := make(chan struct{})
 	defer close(opened)
@@ -202,12 +202,12 @@ func (b *Balance) watch() (err error) {
 	return err
 }
 
-// changed notes the links as they are now.
+// changed records the current links.
 func (b *Balance) changed(list []links.Link) {
 	cfg := b.state.cfg
 	same := func(l links.Link, c config.Link) bool { return l.Name == c.Name && l.Interface == c.Interface }
 	if !slices.EqualFunc(list, cfg.Links, same) {
-		return // of the configuration before; the next list follows
+		return // of the previous configuration; the next list follows
 	}
 	for _, l := range list {
 		i := b.state.placeOf(l.Interface)
@@ -220,26 +220,26 @@ func (b *Balance) changed(list []links.Link) {
 	b.prober.Update(cfg, list)
 }
 
-// elsewhere says whether a link leads to another network than before.
+// elsewhere reports whether a link leads to another network than before.
 func elsewhere(before, now links.Family) bool {
 	return before.Gateway.IsValid() && now.Gateway.IsValid() && before.Gateway != now.Gateway
 }
 
-// answered notes what probes say, by the order of the configuration.
+// answered records the results of probes, in the configuration's order.
 func (b *Balance) answered(list []alive.Verdict) {
 	if len(list) != len(b.state.cfg.Links) {
-		return // of the configuration before
+		return // of the previous configuration
 	}
 	for i, v := range list {
 		p := &b.state.places[b.state.placeOf(b.state.cfg.Links[i].Interface)]
 		if v.State == alive.Portal && p.verdict.State != alive.Portal {
-			b.log.Warn("a captive portal: sign in by this link", "link", p.cfg.Name, "url", v.URL)
+			b.log.Warn("captive portal: sign in over this link", "link", p.cfg.Name, "url", v.URL)
 		}
 		p.verdict = v
 	}
 }
 
-// look is done once in a while, whatever happens.
+// look does the periodic work.
 func (b *Balance) look() {
 	b.count()
 	b.endStalled()
@@ -247,14 +247,14 @@ func (b *Balance) look() {
 		return
 	}
 	missing, err := b.host.Refresh()
-	b.report("sockets of a control group are not marked", err)
+	b.report("cannot mark the sockets of a control group", err)
 	if !slices.Equal(missing, b.missing) {
-		b.log.Info("control groups of applications that there are not now", "groups", missing)
+		b.log.Info("control groups of applications do not exist", "groups", missing)
 		b.missing = missing
 	}
 }
 
-// carryOut makes the switch and the host be as what is known asks for. What fails is tried again at the next event, or tick.
+// carryOut applies the state to the switch and the host. Failures are retried at the next event or tick.
 func (b *Balance) carryOut() {
 	wanted := b.state.internal()
 	wanted.KeepIPv6 = b.plan.IPv6
@@ -265,9 +265,9 @@ func (b *Balance) carryOut() {
 		err := b.controller.Set(limited, next)
 		cancel()
 		if errors.Is(err, controller.ErrNoSwitch) {
-			err = nil // it gets them when it comes
+			err = nil // it gets them when it connects
 		}
-		b.report("the switch's tables are not as they should be", err)
+		b.report("cannot update the switch's tables", err)
 		if err == nil {
 			b.inForce = next
 		}
@@ -277,14 +277,14 @@ func (b *Balance) carryOut() {
 	}
 	if !reflect.DeepEqual(plan, b.plan) {
 		err := b.host.Prepare(plan)
-		b.report("the host's side is not as it should be", err)
+		b.report("cannot update the host's side", err)
 		if err == nil {
 			b.plan = plan
 		}
 	}
 }
 
-// tell logs what has failed, once until it fails in another way, or does not.
+// report logs a failure once, until it changes or is over.
 func (b *Balance) report(what string, err error) {
 	text := ""
 	if err != nil {
@@ -296,7 +296,7 @@ func (b *Balance) report(what string, err error) {
 	b.reported[what] = text
 }
 
-// startSwitch has a controller's channel to the switch, until the function that it leaves is called.
+// startSwitch keeps a controller channel to the switch, until stopSwitch is called.
 func (b *Balance) startSwitch() {
 	ctx, cancel := context.WithCancel(b.ctx)
 	var switches errgroup.Group
@@ -320,7 +320,7 @@ func (b *Balance) startSwitch() {
 	}
 }
 
-// runSwitch has Baton's forwarder run, and begin again if it ends by itself.
+// runSwitch runs Baton's forwarder, and restarts it if it ends by itself.
 func (b *Balance) runSwitch(ctx context.Context, s Switch) error {
 	for {
 		err := b.o.Switch(ctx, s)
@@ -328,18 +328,18 @@ func (b *Balance) runSwitch(ctx context.Context, s Switch) error {
 			return err
 		}
 		select {
-		case b.switchEnded <- err: // who starts wants to know
+		case b.switchEnded <- err: // start may be waiting for it
 			return nil
 		default:
 		}
-		b.log.Error("the switch has ended and is started again", "err", err)
+		b.log.Error("the switch has ended and is restarted", "err", err)
 		if !pause(ctx, again) {
 			return nil
 		}
 	}
 }
 
-// pause says whether ctx goes on after it.
+// pause waits, and reports false if ctx ends meanwhile.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

@@ -16,29 +16,28 @@ import (
 	"baton/balance/tables"
 )
 
-// known is all that it depends on what there is to be. It is data: the loop notes in it what happens, and asks it for the tables and for the
-// host's side.
+// state is everything that the tables and the host's side depend on. It is data: the loop records events in it and derives both from it.
 type state struct {
 	cfg    *config.Config
-	users  map[string]uint32 // the numbers of the users that rules name
-	places []place           // by the links' OpenFlow ports from tables.FirstLink on
+	users  map[string]uint32 // user ids, by the names in rules
+	places []place           // by OpenFlow port, from tables.FirstLink on
 }
 
-// place is that of a link. A link keeps its place for as long as the process runs, as flows are known by it; one that a reload has taken out
-// leaves an empty one.
+// place belongs to a link. A link keeps its place as long as the process runs, because flows refer to it; a link that a reload removes
+// leaves an empty place.
 type place struct {
-	cfg     config.Link // of the last configuration that had the link
-	gone    bool        // the configuration in force has it not
+	cfg     config.Link // from the last configuration that had the link
+	gone    bool        // not in the current configuration
 	now     links.Link
 	verdict alive.Verdict // of its probes
 	usage   policy.Usage  // of its cap
-	weight  uint16        // as weighed
+	weight  uint16        // computed from measurements
 
-	reported string // the state that was told last, and since when it is so
+	reported string // the state that was last reported, and since when
 	since    time.Time
 }
 
-// configure puts a configuration in force. Places of links stay. The error is of one that there is no room for, or that names what there is not.
+// configure activates a configuration. Links keep their places. It fails if there are too many links or a user is unknown.
 func (k state) configure(cfg *config.Config) (state, error) {
 	next := state{cfg: cfg, users: make(map[string]uint32), places: slices.Clone(k.places)}
 	for i := range next.places {
@@ -59,7 +58,7 @@ func (k state) configure(cfg *config.Config) (state, error) {
 		}
 	}
 	if len(next.places) > tables.MaxLinks {
-		return k, fmt.Errorf("%s: links: %d, with those that the process has had: a restart is needed for more than %d", cfg.File, len(next.places),
+		return k, fmt.Errorf("%s: links: %d, including those since the start: more than %d need a restart", cfg.File, len(next.places),
 			tables.MaxLinks)
 	}
 	for i, r := range cfg.Rules {
@@ -78,7 +77,7 @@ func (k state) configure(cfg *config.Config) (state, error) {
 	return next, nil
 }
 
-// placeOf is the place of a link that the configuration has.
+// placeOf returns the place of a configured link.
 func (k *state) placeOf(device string) int {
 	return slices.IndexFunc(k.places, func(p place) bool { return p.cfg.Interface == device })
 }
@@ -96,10 +95,10 @@ func userNumber(name string) (uint32, error) {
 	return uint32(number), err
 }
 
-// decide says how the links are used, by their places.
+// decide says how the links are used, by place.
 //
-// Probes count as long as they let one link be used: if none of them answers, their server may be what is dead, and a portal is signed in
-// at by the link that has it.
+// Probes are ignored if no link would be usable: then the probed server itself may be down, and users sign in to a portal over the link
+// that has it.
 func (k *state) decide() []policy.Decision {
 	in := make([]policy.Input, len(k.places))
 	answers := slices.ContainsFunc(k.places, func(p place) bool { return p.now.Usable() && verdictOf(p.verdict) == policy.Alive })
@@ -120,10 +119,10 @@ func verdictOf(v alive.Verdict) policy.Verdict {
 	case alive.Portal:
 		return policy.Portal
 	}
-	return policy.Alive // also one that has not been asked for long enough
+	return policy.Alive // also before the first result
 }
 
-// tables is what the switch's tables depend on. The MTU is the inside's, and v6 says whether that has IPv6.
+// tables returns the state for the switch's tables. The MTU is that of the internal interface; v6: it has IPv6.
 func (k *state) tables(decisions []policy.Decision, mtu int, v6 bool) tables.State {
 	s := tables.State{
 		Datapath: k.cfg.Datapath,
@@ -159,7 +158,7 @@ func (k *state) tables(decisions []policy.Decision, mtu int, v6 bool) tables.Sta
 	return s
 }
 
-// placesOf returns the places of links by their names; of all that are configured when there are no names.
+// placesOf returns the places of links by name; without names, of all configured ones.
 func (k *state) placesOf(names []string) []int {
 	var list []int
 	for i := range k.places {
@@ -170,7 +169,7 @@ func (k *state) placesOf(names []string) []int {
 	return list
 }
 
-// inside is what the host's side depends on.
+// internal returns the state for the host's side.
 func (k *state) internal() host.State {
 	s := host.State{Name: k.cfg.Name, Internal: k.cfg.Internal, Datapath: k.cfg.Datapath}
 	for i := range k.places {

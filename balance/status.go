@@ -18,7 +18,7 @@ import (
 // askWithin bounds how long the switch may take to answer.
 const askWithin = time.Second
 
-// Status is the balance at a glance: of links as it was a second ago at most, of the switch as it is now.
+// Status returns the status of the balance. Links are at most a second old, the switch's numbers are current.
 func (b *Balance) Status() (api.BalanceStatus, error) {
 	b.mu.Lock()
 	s, control := b.status, b.switchControl
@@ -37,8 +37,8 @@ func (b *Balance) Status() (api.BalanceStatus, error) {
 	client := api.NewClient(control)
 	defer client.Close()
 	f, err := client.Forwarder(ctx)
-	if err != nil { // it is being started
-		b.log.Debug("the switch does not tell its status", "err", err)
+	if err != nil { // it is starting
+		b.log.Debug("the switch does not report its status", "err", err)
 		return s, nil
 	}
 	maps.Copy(s.Verdicts, f.Packets)
@@ -48,7 +48,7 @@ func (b *Balance) Status() (api.BalanceStatus, error) {
 	return s, nil
 }
 
-// publish makes the status of what the loop knows.
+// publish updates the status from the loop's state.
 func (b *Balance) publish() {
 	cfg := b.state.cfg
 	s := api.BalanceStatus{
@@ -115,7 +115,7 @@ func appendValid(list []netip.Addr, a netip.Addr) []netip.Addr {
 	return append(list, a)
 }
 
-// capacity is that of the direction that can carry more; what is only known to be exceeded is not told.
+// capacity returns that of the faster direction; lower bounds are not reported.
 func capacity(f *measure.Figures) (rate float64) {
 	for _, c := range []measure.Capacity{f.Down, f.Up} {
 		if c.Known() {

@@ -9,7 +9,7 @@ import (
 	"baton/document"
 )
 
-// check refuses what is wrong between keys.
+// check refuses contradictions between keys.
 func (d *decoder) check(cfg *Config) {
 	d.checkLinks(cfg)
 	d.checkRules(cfg)
@@ -29,7 +29,7 @@ func (d *decoder) checkLinks(cfg *Config) {
 	for i, l := range cfg.Links {
 		path := document.Index("links", i)
 		device := path
-		if d.Given(path + ".interface") { // else the link is its name alone
+		if d.Given(path + ".interface") { // otherwise the entry is just the name
 			device += ".interface"
 		}
 		if first, twice := interfaces[l.Interface]; twice {
@@ -40,7 +40,7 @@ func (d *decoder) checkLinks(cfg *Config) {
 		}
 		interfaces[l.Interface], names[l.Name] = path, path
 		if internal := cfg.Internal.Interface; l.Interface == internal || l.Interface == internal+"p" {
-			d.Refuse(device, fmt.Sprintf("%q is the internal interface, or its other end", l.Interface), "another one, or another internal.interface")
+			d.Refuse(device, fmt.Sprintf("%q is the internal interface or its peer", l.Interface), "another one, or another internal.interface")
 		}
 	}
 }
@@ -66,19 +66,19 @@ func (d *decoder) checkRules(cfg *Config) {
 	}
 }
 
-// Bounds on the flow entries of a rule: OpenFlow 1.3 matches a port at a time.
+// Bounds on the flow entries of a rule: OpenFlow 1.3 needs one for each port.
 const (
 	mostRulePorts   = 1024
 	mostRuleEntries = 4096
 )
 
-// checkSizes refuses rules that would take too many flow entries.
+// checkSizes refuses rules that need too many flow entries.
 func (d *decoder) checkSizes(cfg *Config) {
 	for i, r := range cfg.Rules {
 		path, ports := document.Index("rules", i), 0
 		for _, s := range r.Services {
 			if s.First <= 1 && s.Last == 65535 {
-				ports++ // the protocol as a whole
+				ports++ // the whole protocol
 				continue
 			}
 			ports += int(s.Last-s.First) + 1
@@ -93,7 +93,7 @@ func (d *decoder) checkSizes(cfg *Config) {
 	}
 }
 
-// kernels are the methods of which Baton's datapath alone knows.
+// kernels are the methods that only Baton's datapath has.
 var kernels = []Method{Even, RoundRobin, Least, Fastest}
 
 func (d *decoder) checkMethods(cfg *Config) {
@@ -105,7 +105,7 @@ func (d *decoder) checkMethods(cfg *Config) {
 			d.Refuse(path, fmt.Sprintf("%q needs Baton's own datapath", m), fmt.Sprintf("%s or %s, or datapath: %s", Hash, Controller, Baton))
 		}
 		if m == Hash && kept {
-			d.Refuse(affinity, "needs a memory of flows, which a select group by hash has not", fmt.Sprintf("method: %s, or datapath: %s", Controller, Baton))
+			d.Refuse(affinity, "needs a binding table, which a select group does not have", fmt.Sprintf("method: %s, or datapath: %s", Controller, Baton))
 		}
 	}
 	check("method", cfg.Method, "affinity", cfg.Affinity > 0)
@@ -118,7 +118,7 @@ func (d *decoder) checkMethods(cfg *Config) {
 	}
 }
 
-// checkInside refuses inside networks without room for the gateways, and those that hold what is outside.
+// checkInternal refuses internal networks that are too small for the gateways, or that contain external addresses.
 func (d *decoder) checkInternal(cfg *Config) {
 	in, classes := cfg.Internal, len(cfg.Applications())
 	if classes > maxApplications {
@@ -134,7 +134,7 @@ func (d *decoder) checkInternal(cfg *Config) {
 			for in.gatewayOf(f.prefix, available+1).IsValid() {
 				available++
 			}
-			d.Refuse(f.path, fmt.Sprintf("%v has gateways for %d of the %d applications that rules name", f.prefix, available, classes), "a shorter length")
+			d.Refuse(f.path, fmt.Sprintf("%v has addresses for the gateways of %d of the %d applications in rules", f.prefix, available, classes), "a shorter length")
 		}
 		for i, l := range cfg.Links {
 			for j, a := range l.Gateways {
@@ -166,11 +166,11 @@ func (d *decoder) checkProbe(path string, p Probe) {
 	}
 }
 
-// warn tells of what works otherwise than one might expect.
+// warn reports what works, but not as one might expect.
 func (d *decoder) warn(cfg *Config) {
 	report := func(path, text string) { d.Warn(d.Place(path), path, text) }
 	if len(cfg.Links) == 1 {
-		report("links", "there is one link only: nothing to balance until there are two")
+		report("links", "only one link: there is nothing to balance")
 	}
 	d.warnWeights(cfg, report)
 	hard := 0
@@ -183,7 +183,7 @@ func (d *decoder) warn(cfg *Config) {
 		}
 	}
 	if hard == len(cfg.Links) {
-		report("links", "all links have hard caps: the host is not connected when they are used up")
+		report("links", "all links have hard caps: the host is offline when they are used up")
 	}
 	warnProbe("probe", cfg.Probe, report)
 	d.warnRules(cfg, report)
@@ -198,9 +198,9 @@ func (d *decoder) warnWeights(cfg *Config, report func(path, text string)) {
 	}
 	switch {
 	case fixed == len(cfg.Links) && d.Given("weights"):
-		report("weights", "has no effect: every link has a weight of its own")
+		report("weights", "has no effect: every link has a weight")
 	case fixed > 0 && fixed < len(cfg.Links):
-		report("links", "some links have a weight and others are measured: give all of them one, or none, unless you know the measured ones")
+		report("links", "some weights are set and others are measured: set all or none")
 	}
 }
 
@@ -209,10 +209,10 @@ func warnProbe(path string, p Probe, report func(path, text string)) {
 		return
 	}
 	if p.Dead < 2*p.Every {
-		report(path+".dead", fmt.Sprintf("a single answer that is lost makes a link dead: twice every is %v", 2*p.Every))
+		report(path+".dead", fmt.Sprintf("one lost answer makes a link dead: at least twice every is %v", 2*p.Every))
 	}
 	if u, err := url.Parse(p.URL); err == nil && u.Scheme == "https" {
-		report(path+".url", "by https a captive portal looks like a dead link; by http it is recognised")
+		report(path+".url", "with https a captive portal looks like a dead link; with http it is recognised")
 	}
 }
 
@@ -223,10 +223,10 @@ func (d *decoder) warnRules(cfg *Config, report func(path, text string)) {
 			report(path+".otherwise", "has no effect: the rule may use all links")
 		}
 		if len(r.Links) == 0 && r.Method == "" && r.Affinity == cfg.Affinity {
-			report(path, "changes nothing: its flows go where they would go without it, unless a later rule wants them")
+			report(path, "changes nothing: it only matters if it keeps flows from a later rule")
 		}
 		if len(r.To) == 0 && len(r.Services) == 0 && r.Application == nil && i+1 < len(cfg.Rules) {
-			report(path, "wants every flow: the rules behind it have none")
+			report(path, "matches every flow: the rules after it have no effect")
 			return
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"baton/document"
 )
 
-// rule decodes the rule at a place of the list.
+// rule decodes a rule; place is its index.
 func (d *decoder) rule(at string, n *node, place int) Rule {
 	r := Rule{Name: fmt.Sprintf("rule-%d", place+1), Otherwise: Any, Line: n.Line}
 	d.Fields(at, n, []key{
@@ -28,7 +28,7 @@ func (d *decoder) rule(at string, n *node, place int) Rule {
 			r.Links = document.Distinct(d.Decoder, path, n, d.Text)
 		}},
 		{Name: "otherwise", Decode: func(path string, n *node) {
-			r.Otherwise = Otherwise(d.Choice(path, n, "is not what happens otherwise", string(Any), string(Drop)))
+			r.Otherwise = Otherwise(d.Choice(path, n, "is not a valid choice", string(Any), string(Drop)))
 		}},
 		{Name: "method", Decode: func(path string, n *node) { r.Method = d.method(path, n) }},
 		{Name: "together", Now: "affinity"},
@@ -37,10 +37,10 @@ func (d *decoder) rule(at string, n *node, place int) Rule {
 	return r
 }
 
-// The transport protocols that services are of, by their numbers at IANA.
+// The transport protocols of services, by IANA number.
 var protocols = map[string]uint8{"tcp": 6, "udp": 17}
 
-// service decodes a protocol, with a port or a range of them or without: "tcp/443", "udp/8000-8100", "tcp".
+// service decodes a protocol with or without a port or range: "tcp/443", "udp/8000-8100", "tcp".
 func (d *decoder) service(path string, n *node) Service {
 	s := d.Text(path, n)
 	name, ports, some := strings.Cut(s, "/")
@@ -59,7 +59,7 @@ func (d *decoder) service(path string, n *node) Service {
 	return v
 }
 
-// userForm is what useradd(8) takes, in the widest of its forms, or a number.
+// userForm matches the widest form of names that useradd(8) accepts, or a number.
 var userForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@-]{0,30}[$]?$`)
 
 const groupPath = 4000 // bytes; the kernel's buffer for a path is a page

@@ -12,44 +12,43 @@ const (
 	defaultTable = 253
 )
 
-// Routing tables, from Inside.Table on: that of the inside's default, one for each link, one for VPNs, and
-// one for each class from 1.
+// Routing tables, from Internal.Table on: the internal default route, one for each link, one for VPNs, and one for each class from 1.
 const (
 	firstLinkTable  = 1
 	tunnelTable     = 99
 	firstClassTable = 100
 )
 
-// Behind is where the rules stand that the jump leads to: so far behind Inside.Priority. Priorities from 32768 on are behind the rules of
-// the tables main and default, where nothing comes to that a default route is for, but by the jump.
+// Behind is the distance from Internal.Priority to the rules that the jump leads to. Priorities from 32768 on come after the rules of main
+// and default, so packets that match a default route get there only by the jump.
 const Behind = 40000
 
-// Places of the rules from Inside.Priority+Behind on. Rules of one place select different packets; those of classes have a place each, as
-// the first one that wants a socket has it.
+// Priorities of the rules, from Internal.Priority+Behind on. Rules with the same priority match different packets; classes have a priority
+// each, because the first one that matches a socket applies.
 const (
-	special      = 0   // multicast and link-local: as if there were no balance. The jump's target, so it is always there
-	ofClasses    = 100 // flows of the inside go on there, whatever main learns meanwhile
+	special      = 0   // multicast and link-local: as without a balance. Always present, as the jump's target
+	ofClasses    = 100 // flows of the internal address go on there, whatever routes main learns meanwhile
 	ofInternal   = 400
-	ofOverlap    = 500  // where two links are in the same network: each by itself
-	ofMain       = 600  // LAN, VPNs, containers: what main knows better than by a default
-	fromLinks    = 700  // sockets bound to a link's address, and all connections from before
-	toLinks      = 800  // sockets bound to a link's device
-	bound        = 900  // to another address of the host, as that of a VPN: as if there were no balance
+	ofOverlap    = 500  // two links in the same network: each by its own interface
+	ofMain       = 600  // LAN, VPNs, containers: routes of main other than defaults
+	fromLinks    = 700  // sockets bound to a link's address, and all older connections
+	toLinks      = 800  // sockets bound to a link's interface
+	bound        = 900  // to another address of the host, such as a VPN's: as without a balance
 	ofTunnels    = 950  // a VPN whose default route main prefers
-	newOfClasses = 1000 // what is not bound yet is new, and gets an inside address
+	newOfClasses = 1000 // an unbound socket is new, and gets an internal address
 	newFlows     = 2000
-	tail         = 3000 // as if there were no balance
+	tail         = 3000 // as without a balance
 )
 
 const lastPlace = tail + 1
 
-// mark is that of the sockets of a class from 1 that is a control group, under markMask. The 24 bits below are for others: firewalls,
-// wg-quick, Tailscale and container networks have theirs there. The highest byte is 0x40 and the class, of which there are 63 at most.
+// mark returns the mark, under markMask, of sockets of a class that is a control group. The lower 24 bits are left to others: firewalls,
+// wg-quick, Tailscale and container networks. The highest byte is 0x40 plus the class, at most 63.
 func mark(class int) uint32 { return uint32(0x40+class) << 24 }
 
 const markMask = 0xff000000
 
-// way is one IP version of a link that has an address.
+// path is one IP version of a link that has an address.
 type path struct {
 	place     int // of the link
 	device    string
@@ -91,7 +90,8 @@ func (f family) gateway(c Class) netip.Addr {
 
 func hostPrefix(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
-// routes are those of the tables of our own. While no link has a gateway there are none to the inside, and connecting fails at once.
+// routes returns the routes of our own tables. While no link has a gateway there is no route to the internal interface, so connecting fails
+// at once.
 func (f family) routes(s State) []Item {
 	var items []Item
 	leads := false
@@ -120,7 +120,7 @@ func (f family) routes(s State) []Item {
 	return items
 }
 
-// overlaps says whether another link is in a network that w's has addresses of.
+// overlaps reports whether another link shares addresses with w's network.
 func (f family) overlaps(w path) bool {
 	for _, o := range f.paths {
 		if o.place != w.place && o.network.Overlaps(w.network) {
@@ -130,14 +130,14 @@ func (f family) overlaps(w path) bool {
 	return false
 }
 
-// loopback is where routing rules have the host's own packets come in by.
+// loopback is the incoming interface of the host's own packets in routing rules.
 const loopback = "lo"
 
 func (f family) jump(s State) Rule {
 	return Rule{IPv6: f.v6, Priority: s.Internal.Priority, Incoming: loopback, Goto: s.Internal.Priority + Behind + special}
 }
 
-// rules are what the jump leads to.
+// rules returns the rules that the jump leads to.
 func (f family) rules(s State) []Item {
 	base := s.Internal.Priority + Behind
 	var items []Item
@@ -165,7 +165,7 @@ func (f family) rules(s State) []Item {
 		add(fromLinks, Rule{From: hostPrefix(w.address), Table: own})
 		add(toLinks, Rule{Outgoing: w.device, Table: own})
 	}
-	if f.v6 { // a rule that has a source does not fit a packet that has none, so that it cannot be said by its contrary
+	if f.v6 { // a rule with a source never matches a packet without one, so its inverse cannot express "has a source"
 		away(bound, Rule{From: netip.MustParsePrefix("::/1")})
 		away(bound, Rule{From: netip.MustParsePrefix("8000::/1")})
 	} else {
@@ -195,6 +195,6 @@ func (f family) special() []netip.Prefix {
 	if f.v6 {
 		return []netip.Prefix{netip.MustParsePrefix("ff00::/8"), netip.MustParsePrefix("fe80::/10")}
 	}
-	// Multicast and what is above it, limited broadcast too.
+	// Multicast and everything above, including limited broadcast.
 	return []netip.Prefix{netip.MustParsePrefix("224.0.0.0/3"), netip.MustParsePrefix("169.254.0.0/16")}
 }

@@ -7,18 +7,17 @@ import (
 	"baton/packet"
 )
 
-// Flow is a flow of the host that the controller has chosen a link for. Protocols other than TCP and UDP have ports 0; of ICMP it is the
-// echoes to a host.
+// Flow is a flow whose link the controller has chosen. Protocols other than TCP and UDP have ports 0; ICMP means the echoes to a host.
 type Flow struct {
 	Protocol         packet.Protocol
 	Internal, Remote netip.AddrPort
 }
 
-// V6 says whether it is IPv6.
+// V6 reports whether it is IPv6.
 func (f Flow) V6() bool { return f.Remote.Addr().Is6() }
 
-// FlowEntries returns the entries that take a flow out by a link and its answers back in. They end when no packet has used them for idle
-// seconds; of the second's end the controller is told.
+// FlowEntries returns the entries that take a flow out over a link and its replies back in. They expire after idle seconds without a
+// packet; the controller is notified of the second's end.
 func (s State) FlowEntries(f Flow, place int, idle uint16) (out, back *openflow.FlowMod) {
 	ip := s.familyOf(f.V6())
 	begin := func(m openflow.Match, src, dst netip.AddrPort, icmp uint8) openflow.Match {
@@ -35,7 +34,7 @@ func (s State) FlowEntries(f Flow, place int, idle uint16) (out, back *openflow.
 		e := openflow.NewFlowMod(openflow.FlowAdd)
 		e.Table, e.Priority, e.Cookie, e.Match, e.Idle = t, flows, uint64(flowCookie(place, ip.v6)), canonical(m), idle
 		e.Instructions = []openflow.Instruction{apply(do...)}
-		if f.Protocol == packet.ProtocolTCP { // what is written is done when the last table has been met, with no copy of the packet
+		if f.Protocol == packet.ProtocolTCP { // written actions run after the last table, without copying the packet
 			e.Instructions = []openflow.Instruction{openflow.InstructionWriteActions{Actions: do}, openflow.InstructionGotoTable{Table: Ends}}
 		}
 		return e
@@ -48,8 +47,8 @@ func (s State) FlowEntries(f Flow, place int, idle uint16) (out, back *openflow.
 	return out, back
 }
 
-// ReadFlow returns the flow whose answers an entry takes back in, and its link. It looks at the entry's table, cookie and match alone, which is
-// what a switch tells of an entry that is gone.
+// ReadFlow returns the flow and the link of an entry for replies. It uses only the entry's table, cookie and match, which a switch reports
+// for a removed entry.
 func (s State) ReadFlow(e *openflow.FlowMod) (f Flow, place int, ok bool) {
 	kind, _ := e.Match.Get(openflow.FieldEthType)
 	ip := s.familyOf(kind.Uint() == uint64(packet.EtherTypeIPv6))
@@ -71,12 +70,12 @@ func (s State) ReadFlow(e *openflow.FlowMod) (f Flow, place int, ok bool) {
 	return f, place, true
 }
 
-// Adopt sorts the controller's entries that a switch has into those of flows that can go on, by their links, and those that are of no more use:
-// the link is not usable or has another address, or so has the host's side.
+// Adopt sorts a switch's controller entries into flows that can continue, by link, and stale entries: the link is not usable or has another
+// address, or so has the host's side.
 func (s State) Adopt(entries []*openflow.FlowMod) (kept map[Flow]int, stale []*openflow.FlowMod) {
 	kept = map[Flow]int{}
-	outgoing := map[place]*openflow.FlowMod{} // out, of the flows that are kept
-	for _, e := range entries {               // the later table first, which is that of answers
+	outgoing := map[place]*openflow.FlowMod{} // entries out, of the flows that are kept
+	for _, e := range entries {               // the later table, for replies, comes first
 		if e.Table != Back {
 			if !sameBut(outgoing[placeOf(e)], e) {
 				stale = append(stale, command(e, openflow.FlowDeleteStrict))

@@ -9,12 +9,12 @@ import (
 	"baton/packet"
 )
 
-// etherTypeARP, and ARP's packet for Ethernet and IPv4 (RFC 826): its length, and where its fields are, in bytes.
+// etherTypeARP, and ARP for Ethernet and IPv4 (RFC 826): packet length and field offsets, in bytes.
 const (
 	etherTypeARP packet.EtherType = 0x0806
 
 	arpSize     = 28
-	arpFixed    = 0x0001_0800_0604 // hardware, protocol and their lengths
+	arpFixed    = 0x0001_0800_0604 // hardware and protocol types with their lengths
 	arpRequest  = 1
 	arpReply    = 2
 	arpSender   = 8
@@ -23,7 +23,7 @@ const (
 	arpTargetIP = 24
 )
 
-// answer returns what the gateways of the host's inside answer to a frame, nil if it is not for them.
+// answer returns the internal gateways' reply to a frame, nil if it is not for them.
 func answer(internal tables.Internal, b []byte) []byte {
 	if len(b) < packet.EthernetSize {
 		return nil
@@ -71,7 +71,7 @@ func answerARP(internal tables.Internal, b []byte) []byte {
 	binary.BigEndian.PutUint16(to[6:], arpReply)
 	copy(to[arpSender:], mac[:])
 	copy(to[arpSenderIP:], arp[arpTargetIP:arpTargetIP+4])
-	copy(to[arpTarget:], arp[arpSender:arpTarget]) // both addresses of who asks
+	copy(to[arpTarget:], arp[arpSender:arpTarget]) // both addresses of the sender
 	return reply
 }
 
@@ -93,7 +93,7 @@ func answerSolicitation(internal tables.Internal, f packet.Frame) []byte {
 		return nil
 	}
 	to, flags := f.Src.Addr(), uint32(flagRouter|flagSolicited|flagOverride)
-	if to.IsUnspecified() { // asks whether the address is free (RFC 4862, 5.4.3)
+	if to.IsUnspecified() { // duplicate address detection (RFC 4862, 5.4.3)
 		to, flags = netip.IPv6LinkLocalAllNodes(), flagRouter|flagOverride
 	}
 	return packet.BuildICMP(packet.ICMPSpec{
@@ -113,6 +113,6 @@ func answerEcho(internal tables.Internal, f packet.Frame) []byte {
 	}
 	return packet.BuildICMP(packet.ICMPSpec{
 		SrcMAC: packet.MAC(mac), DstMAC: f.Ethernet().Src(), Src: f.Dst.Addr(), Dst: f.Src.Addr(), Type: reply,
-		MTU: binary.BigEndian.Uint32(m[4:]), Quote: m[packet.ICMPSize:], // identifier, number and data come back as they were
+		MTU: binary.BigEndian.Uint32(m[4:]), Quote: m[packet.ICMPSize:], // identifier, number and data are returned unchanged
 	})
 }

@@ -2,11 +2,11 @@ package controller
 
 import "baton/balance/tables"
 
-// turns is smooth weighted round robin: each turn every link gets its weight, the one that then has most is chosen and pays for all. With equal
-// weights it is the paper's: flowCounter mod N.
-type roundRobin map[int]int // what a link has, by its place
+// roundRobin is smooth weighted round-robin: each time, every link gets its weight; the link with the most is chosen and pays the sum. With
+// equal weights it is the paper's: flowCounter mod N.
+type roundRobin map[int]int // credit, by place of the link
 
-// next chooses among the links that have a weight. There is one at least.
+// next chooses among the weighted links. There is at least one.
 func (t roundRobin) next(options []tables.Option) int {
 	best, sum := -1, 0
 	weighted := make(map[int]bool, len(options))
@@ -22,7 +22,7 @@ func (t roundRobin) next(options []tables.Option) int {
 		}
 	}
 	for place := range t {
-		if !weighted[place] { // it begins anew when it is back
+		if !weighted[place] { // it starts over when it is back
 			delete(t, place)
 		}
 	}

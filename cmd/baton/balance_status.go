@@ -79,7 +79,7 @@ func bitRate(bits float64) string {
 
 func byteCount(n uint64) string { return scaled(float64(n), 1000, "B", "kB", "MB", "GB", "TB") }
 
-// scaled writes a number with three digits and the unit that suits it, of some that are each step times the one before.
+// scaled formats a number with three digits and the best unit; each unit is step times the previous one.
 func scaled(v, step float64, units ...string) string {
 	i := 0
 	for ; v >= step-0.5 && i < len(units)-1; i++ {

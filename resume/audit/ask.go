@@ -15,28 +15,28 @@ import (
 	"baton/resume/part"
 )
 
-// Target is a URL, at one of the addresses that its host has.
+// Target is a URL at one address of its host.
 type Target struct {
 	URL     string
 	Address string // host:port to connect to; "": the URL's
 }
 
-// sample is how many bytes are compared at a place.
+// sample is how many bytes are compared at a position.
 const sample = 4 << 10
 
-// patience is for one request.
+// patience bounds a request.
 const patience = 20 * time.Second
 
-// Targets are the URLs at every address of their hosts, so that each server behind a name is asked.
+// Targets returns the URLs at every address of their hosts, so that each server behind a name is queried.
 func Targets(ctx context.Context, resolver *net.Resolver, urls []string) ([]Target, error) {
 	var all []Target
 	for _, text := range urls {
 		u, err := url.Parse(text)
 		if err != nil {
-			return nil, fmt.Errorf("read the URL: %w", err)
+			return nil, fmt.Errorf("parse the URL: %w", err)
 		}
 		if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return nil, fmt.Errorf("read the URL: %q is not one of http or https", text)
+			return nil, fmt.Errorf("parse the URL: %q is neither http nor https", text)
 		}
 		port := u.Port()
 		if port == "" {
@@ -44,7 +44,7 @@ func Targets(ctx context.Context, resolver *net.Resolver, urls []string) ([]Targ
 		}
 		addresses, err := resolver.LookupHost(ctx, u.Hostname())
 		if err != nil {
-			return nil, fmt.Errorf("find the addresses: %w", err)
+			return nil, fmt.Errorf("resolve the host: %w", err)
 		}
 		for _, a := range addresses {
 			all = append(all, Target{text, net.JoinHostPort(a, port)})
@@ -53,7 +53,7 @@ func Targets(ctx context.Context, resolver *net.Resolver, urls []string) ([]Targ
 	return all, nil
 }
 
-// Ask asks all targets at once. The transport is cloned for each; fields are sent with each request.
+// Ask queries all targets at once. The transport is cloned for each; fields are sent with each request.
 func Ask(ctx context.Context, base *http.Transport, fields http.Header, targets []Target) []Site {
 	sites := make([]Site, len(targets))
 	var all sync.WaitGroup
@@ -98,7 +98,7 @@ func ask(ctx context.Context, base *http.Transport, fields http.Header, t Target
 	return s
 }
 
-// do sends a request and returns the head of the answer with up to so many bytes of its content.
+// do sends a request, and returns the head of the response with at most most bytes of its content.
 func (a *prober) do(method string, most int64, fields ...string) (*http.Response, []byte, error) {
 	ctx, cancel := context.WithTimeout(a.ctx, patience)
 	defer cancel()
@@ -151,7 +151,7 @@ func (a *prober) head() error {
 	return nil
 }
 
-// span asks for bytes [first, end) and tells whether they came as they should.
+// span requests bytes [first, end), and reports whether the response is correct.
 func (a *prober) span(first, end int64, fields ...string) (bool, []byte, error) {
 	r, b, err := a.do(http.MethodGet, end-first+1, append(fields, "Range", fmt.Sprintf("bytes=%d-%d", first, end-1))...)
 	if err != nil || r.StatusCode != http.StatusPartialContent {

@@ -24,7 +24,7 @@ const stateName = "baton-lab"
 
 func stateRoot() string { return filepath.Join(os.TempDir(), stateName) }
 
-// owner is a process, told from a later one with the same pid by its start time (clock ticks after boot).
+// owner is a process, distinguished from a later one with the same pid by its start time (clock ticks after boot).
 type owner struct {
 	pid   int
 	start uint64
@@ -219,8 +219,7 @@ func mountsUnder(dir string) []string {
 	return found
 }
 
-// killInside kills the processes of which inside is true, also those that they start meanwhile, and returns what they
-// were. It returns when they have ended.
+// killMatching kills the processes that match, also those that they start meanwhile, and returns them. It returns when they have ended.
 func killMatching(match func(pid int) bool) (killed []string, err error) {
 	names := map[int]string{}
 	err = Poll(10*time.Second, func() error {

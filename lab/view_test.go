@@ -151,7 +151,7 @@ func TestLogsAreInFiles(t *testing.T) {
 
 const foreignVariable = "LAB_TEST_FOREIGN"
 
-// guest executes a shell on a host that another process has made. What it says on its standard output is its shell's.
+// foreignProcess runs a shell on a host that another process has made. Its standard output is the shell's.
 func foreignProcess(t *testing.T, h *lab.Host, script string) *exec.Cmd {
 	t.Helper()
 	where, err := json.Marshal(h.Namespaces())

@@ -243,7 +243,7 @@ func TestLabNamesAreOnce(t *testing.T) {
 	}
 }
 
-// What cannot be built, and what a build meets on its way, leaves nothing.
+// What cannot be built, or fails while it is built, leaves nothing.
 func TestLabUpRefuses(t *testing.T) {
 	dir := t.TempDir()
 	tests := []struct {

@@ -63,7 +63,7 @@ type Counts struct {
 	Corrupted  int64         `json:"corrupted"`
 	Held       int64         `json:"held"`     // back, to be overtaken
 	Cut        int64         `json:"cut"`      // came while the link was down
-	Overrun    int64         `json:"overrun"`  // frames that the emulator or a host had no room for: results are void
+	Overrun    int64         `json:"overrun"`  // frames that the emulator or a host had to drop: results are void
 	Late       int64         `json:"late"`     // delivered a millisecond or more after their time
 	MaxLate    time.Duration `json:"max_late"` // longest delay after a packet's time
 }
@@ -75,7 +75,7 @@ const (
 	// evener they arrive, and the more of them there are.
 	pieceTime = int64(200 * time.Microsecond)
 
-	// maxFlight bounds what is on the way in one direction (bytes): 10 Gbit/s for most of a second.
+	// maxFlight bounds what is in flight in one direction (bytes): 10 Gbit/s for most of a second.
 	maxFlight = 1 << 30
 
 	lateness = int64(time.Millisecond)
@@ -144,7 +144,7 @@ func (l *line) arrive(now int64, frame []byte) {
 	}
 }
 
-// enqueue puts a frame into the queue in pieces that do not keep the link for long, as far as there is room.
+// enqueue puts a frame into the queue in pieces that do not keep the link busy for long, as far as the queue can take them.
 func (l *line) enqueue(now int64, frame []byte, p packets) {
 	piece := p.count
 	if p.count > 1 && l.shape.Rate > 0 {
@@ -167,7 +167,7 @@ func (l *line) enqueue(now int64, frame []byte, p packets) {
 	l.pool.put(frame)
 }
 
-// room is how many of a frame's packets the queue takes.
+// fits returns how many of a frame's packets the queue can take.
 func (l *line) fits(frame []byte, p packets) int {
 	fits, q := p.count, l.shape.Queue
 	if q.Packets > 0 {

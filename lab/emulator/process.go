@@ -34,7 +34,7 @@ func serve() int {
 	// threads keeps the world stopped, and every packet waiting. The limit is for a day that nobody has thought of.
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(memoryLimit)
-	_ = os.WriteFile("/proc/self/comm", []byte("link-emulator"), 0) // for those who look for it in ps
+	_ = os.WriteFile("/proc/self/comm", []byte("link-emulator"), 0) // so that ps shows it
 	f := os.NewFile(controlFile, "control")
 	conn, err := net.FileConn(f)
 	if err != nil {
@@ -202,7 +202,7 @@ func Command() (*exec.Cmd, *Emulator, error) {
 	return cmd, &Emulator{client: rpc.NewClient(conn), far: far}, nil
 }
 
-// Started tells that the process has been started, or could not be.
+// Started reports that the process has been started, or could not be.
 func (e *Emulator) Started() { e.far.Close() }
 
 // Close ends the process and with it all its links.
@@ -231,7 +231,7 @@ func (e *Emulator) Add(ports [2]Port, shapes [2]Shape) (number int, err error) {
 	return number, err
 }
 
-// Set changes the shapes of a link, which are valid. What is on the way arrives as it would have.
+// Set changes the shapes of a link, which are valid. Packets in flight are not affected.
 func (e *Emulator) Set(number int, shapes [2]Shape) error {
 	return e.call("Set", SetRequest{number, shapes}, &Nothing{})
 }

@@ -79,7 +79,7 @@ func setCarrier(fd int, on bool) error {
 	return nil
 }
 
-// inside runs f on a thread in a network namespace.
+// inNetns runs f on a thread in a network namespace.
 func inNetns(path string, f func() error) error {
 	ns, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

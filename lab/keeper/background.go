@@ -18,7 +18,7 @@ import (
 	"baton/lab/topology"
 )
 
-// reportFile is the descriptor on which a keeper in the background tells how its start ended.
+// reportFile is the descriptor on which a background keeper reports the result of its start.
 const reportFile = 3
 
 type report struct {

@@ -27,7 +27,7 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// Options say where a keeper tells what.
+// Options say where a keeper reports to.
 type Options struct {
 	Log   io.Writer          // progress, and what goes wrong
 	Begun func(dir string)   // the keeper's folder is there; may be nil

@@ -188,7 +188,7 @@ func losses(_ context.Context, p *pair) ([]Check, error) {
 		if err != nil {
 			return nil, err
 		}
-		// What found no room was not lost by chance.
+		// What the queue dropped was not lost by chance.
 		sent -= p.overrun()
 		deviation := math.Sqrt(float64(sent) * float64(share) * float64(1-share))
 		checks = append(checks, Check{

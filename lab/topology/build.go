@@ -81,7 +81,7 @@ func Build(ctx context.Context, l *lab.Lab, t *Topology) (*Network, error) {
 	return n, n.start(ctx, t)
 }
 
-// silence keeps a bridge's host from speaking IPv6: only what is sent through it is to be seen on its links.
+// disableIPv6 keeps a bridge's host from sending IPv6 itself: only forwarded packets should appear on its links.
 func disableIPv6(h *lab.Host) {
 	h.Sysctl("net.ipv6.conf.all.disable_ipv6", "1")
 	h.Sysctl("net.ipv6.conf.default.disable_ipv6", "1")

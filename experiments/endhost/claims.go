@@ -24,7 +24,7 @@ func longer(kase, measure, contender, base string) experiments.Figure {
 	return experiments.FigureOf(kase, measure, []string{contender, base}, func(s []experiments.Sample) float64 { return (s[0].Value/s[1].Value - 1) * 100 })
 }
 
-// told is a figure that the paper tells, beside ours by ab.
+// published is a figure of the paper, next to ours by ab.
 func published(kase, what, contender, unit, theirs, where string) experiments.Claim {
 	return experiments.Claim{What: what + ", " + contender, Unit: unit, Paper: theirs, Where: paper + ", section VI, " + where,
 		Ours: experiments.ValueOf(kase, benchName, contender)}

@@ -185,7 +185,7 @@ func weighted(c Case) bool { return linksOf(c) > 1 && secondOf(c) != first }
 var caveats = []string{
 	"`ideal` divides the time of one link by what all links take. 100 requests are not divisible by three, and a connection's handshake and slow start take time in " +
 		"which its link has nothing to send, unless other connections have: that no balancing can change. `oracle` has both, and the goals are beside it.",
-	"Turns begin with the first one, as those of the paper's controller. In the midst of them a link with a third of the rates has 34 of 100 requests as often as 33, " +
+	"Round-robin starts with its first link, as in the paper's controller. In the middle of a period a link with a third of the rates has 34 of 100 requests as often as 33, " +
 		"which takes 2 % longer.",
 	"`one-link` is asked once a round for as many requests of a size at a time, as its time has nothing to do with the other links: cases that differ in those alone " +
 		"share the sample.",

@@ -52,9 +52,9 @@ func New(o Options) (_ *Anycast, err error) {
 	a := &Anycast{o: o, log: o.Log, started: time.Now()}
 	a.cfg.Store(o.Config)
 	a.loaded.Store(time.Now().UnixNano())
-	if o.Config.Identity != (config.Identity{}) {
-		if err := a.identity.Load(o.Config.Identity); err != nil {
-			return nil, fmt.Errorf("%s: identity: %w", o.Config.File, err)
+	if o.Config.TLS != (config.TLS{}) {
+		if err := a.identity.Load(o.Config.TLS); err != nil {
+			return nil, fmt.Errorf("%s: tls: %w", o.Config.File, err)
 		}
 	}
 	if err := a.listen(); err != nil {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"baton/anycast/exchange"
 	"baton/api"
+	"baton/document"
 )
 
 // The instructions of an operator.
@@ -32,7 +34,7 @@ func (s *site) instruct(o api.AnycastInstruction) error {
 		}
 	case instructionLevel:
 		if s.cfg.Control.Find(o.Level) < 0 {
-			return fmt.Errorf("%w: level %q is not on this site's ladder", api.ErrInvalid, o.Level)
+			return fmt.Errorf("%w: level %q is not on this site's ladder (%s)", api.ErrInvalid, o.Level, document.Meant(o.Level, s.cfg.Control.Names()))
 		}
 	default:
 		return fmt.Errorf("%w: %q is not an instruction: drain, maintenance, level or none", api.ErrInvalid, o.Kind)
@@ -124,7 +126,7 @@ func (a *Anycast) Instruct(ctx context.Context, o api.AnycastInstruction) (api.A
 	case a.planning != nil && o.Site != "":
 		err = a.planning.instruct(ctx, o)
 	case a.planning != nil:
-		err = fmt.Errorf("%w: name a site", api.ErrInvalid)
+		err = fmt.Errorf("%w: name a site (one of %s)", api.ErrInvalid, strings.Join(a.planning.siteNames(), ", "))
 	default:
 		err = fmt.Errorf("site %q: %w: this process is site %s, and no planner", o.Site, api.ErrNotFound, a.current().Name)
 	}
@@ -138,7 +140,7 @@ func (a *Anycast) Instruct(ctx context.Context, o api.AnycastInstruction) (api.A
 func (p *planning) instruct(ctx context.Context, o api.AnycastInstruction) error {
 	client := p.client(o.Site)
 	if client == nil {
-		return fmt.Errorf("site %q: %w", o.Site, api.ErrNotFound)
+		return fmt.Errorf("site %q: %w (%s)", o.Site, api.ErrNotFound, document.Meant(o.Site, p.siteNames()))
 	}
 	_, err := client.Instruct(ctx, exchange.Instruction{Kind: o.Kind, Level: o.Level, Force: o.Force})
 	var refused *exchange.RefusedError

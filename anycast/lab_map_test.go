@@ -92,7 +92,7 @@ control: %s
 ports: {1: p1, 2: p2, 3: p3, 4: p4}
 datapath_id: 0x2a
 controllers: [{connect: "tcp:127.0.0.1:6653", idle: 500ms}]
-retry: {least: 50ms, most: 200ms}
+retry: {min: 50ms, max: 200ms}
 listen: ["tcp:127.0.0.1:6654"]
 limits: {entries: 4096, groups: 64, meters: 16, cache: 1024}
 `, time.Now().UnixNano()&0xffffffff, f.network.file("forwarder.sock"))
@@ -140,15 +140,16 @@ func (f *fabric) startSite(i int, name string) {
 	s.touch("alive", true)
 	identity := f.authority.Identity(f.t, name)
 	s.Process = f.network.baton(h, "anycast-"+name, s.file("anycast.yaml"), fmt.Sprintf(`name: %s
-listen: {control: %s, sites: "%s:%d"}
-identity: {certificate: %s, key: %s, ca: %s}
+control: %s
+listen: {sites: "%s:%d"}
+tls: {certificate: %s, key: %s, authority: %s}
 site:
   addresses: {interface: lo, addresses: [%s/32]}
   checks: [{name: file, command: [/usr/bin/test, -e, %s], interval: 100ms, timeout: 5s, rise: 2, fall: 2}]
   loads: [{name: file, command: [/bin/cat, %s], capacity: 1, interval: 200ms, timeout: 5s}]
   planner: plan
   stale: 3s
-`, name, s.file("control.sock"), address, sitePort, identity.Certificate, identity.Key, identity.CA, service, s.file("alive"), s.file("load")))
+`, name, s.file("control.sock"), address, sitePort, identity.Certificate, identity.Key, identity.Authority, service, s.file("alive"), s.file("load")))
 	l, err := h.Listen("tcp", "0.0.0.0:80")
 	if err != nil {
 		f.t.Fatal(err)
@@ -174,8 +175,8 @@ func (f *fabric) plan(macA, macB string) {
 	f.t.Helper()
 	identity := f.authority.Identity(f.t, "plan")
 	f.planner = f.network.baton(f.node, "planner", f.network.file("plan.yaml"), fmt.Sprintf(`name: plan
-listen: {control: %s}
-identity: {certificate: %s, key: %s, ca: %s}
+control: %s
+tls: {certificate: %s, key: %s, authority: %s}
 planner:
   interval: 200ms
   stale: 2s
@@ -190,7 +191,7 @@ planner:
     ingresses:
       - {name: west, forwarder: 0x2a, port: 1, costs: {a: 1, b: 2}}
       - {name: east, forwarder: 0x2a, port: 2, costs: {a: 2, b: 1}}
-`, f.network.file("plan.sock"), identity.Certificate, identity.Key, identity.CA, sitePort, macA, macB, service))
+`, f.network.file("plan.sock"), identity.Certificate, identity.Key, identity.Authority, sitePort, macA, macB, service))
 	f.control = api.NewClient(f.network.file("plan.sock"))
 	f.t.Cleanup(f.control.Close)
 }
@@ -234,6 +235,11 @@ func TestMap(t *testing.T) {
 	f.answered(2, "b")
 	a.touch("alive", true)
 	f.answered(1, "a")
+
+	_, err := f.control.AnycastInstruct(t.Context(), api.AnycastInstruction{Kind: "drain", Site: "c"})
+	if want := `site "c": not found (one of a, b)`; err == nil || err.Error() != want {
+		t.Errorf("drain of a site that there is not: %v, want %s", err, want)
+	}
 
 	// An operator drains b at the planner.
 	if _, err := f.control.AnycastInstruct(t.Context(), api.AnycastInstruction{Kind: "drain", Site: "b"}); err != nil {

@@ -146,8 +146,10 @@ func (s *site) config(more string) string {
 		others = "  others:\n" + others
 	}
 	return fmt.Sprintf(`name: %s
-listen: {control: %s, metrics: "127.0.0.1:%d", sites: "%s:%d"}
-identity: {certificate: %s, key: %s, ca: %s}
+control: %s
+metrics: "127.0.0.1:%d"
+listen: {sites: "%s:%d"}
+tls: {certificate: %s, key: %s, authority: %s}
 site:
   prefixes: [192.0.2.0/24]
   bgp:
@@ -161,7 +163,7 @@ site:
   flaps: none
   stale: 3s
   poll: 300ms
-%s%s`, s.name, s.file("control.sock"), metricsPort, s.address, sitePort, identity.Certificate, identity.Key, identity.CA, s.address,
+%s%s`, s.name, s.file("control.sock"), metricsPort, s.address, sitePort, identity.Certificate, identity.Key, identity.Authority, s.address,
 		s.near, service, s.file("alive"), s.file("load"), others, more)
 }
 

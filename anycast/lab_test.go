@@ -40,7 +40,7 @@ func TestDrainMovesTheRoute(t *testing.T) {
 	n.shown(a, "BGP.as_path: 64512\n")
 	b.mustInstruct("drain")
 	n.answers("a")
-	if err := b.instruct(api.AnycastInstruction{Kind: "level", Level: "nonsense"}); !errors.Is(err, api.ErrInvalid) {
+	if err := b.instruct(api.AnycastInstruction{Kind: "level", Level: "dran"}); !errors.Is(err, api.ErrInvalid) || !strings.Contains(err.Error(), "(did you mean drain?)") {
 		t.Errorf("an unknown level: %v", err)
 	}
 	if err := b.instruct(api.AnycastInstruction{Kind: "drain", Site: "paris"}); !errors.Is(err, api.ErrNotFound) {
@@ -241,14 +241,14 @@ func (n *network) plannerConfig() string {
 		sites += fmt.Sprintf("    - {name: %s, url: \"https://%s:%d\", capacity: 1gbit}\n", s.name, s.address, sitePort)
 	}
 	return fmt.Sprintf(`name: plan
-listen: {control: %s}
-identity: {certificate: %s, key: %s, ca: %s}
+control: %s
+tls: {certificate: %s, key: %s, authority: %s}
 planner:
   interval: 300ms
   stale: 2s
   settle: 2s
   sites:
-%s`, n.file("plan.sock"), identity.Certificate, identity.Key, identity.CA, sites)
+%s`, n.file("plan.sock"), identity.Certificate, identity.Key, identity.Authority, sites)
 }
 
 // TestPlanner has the planner propose that a full site sheds; when the planner is gone, the site announces plainly.

@@ -260,6 +260,16 @@ func (p *planning) client(site string) *exchange.Client {
 	return nil
 }
 
+func (p *planning) siteNames() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	names := make([]string, len(p.sites))
+	for i := range p.sites {
+		names[i] = p.sites[i].name
+	}
+	return names
+}
+
 // reload activates another configuration. A map, with its sites, changes only at a restart.
 func (p *planning) reload(cfg *config.Planner) {
 	p.mu.Lock()

@@ -42,9 +42,9 @@ func (a *Anycast) reload() (api.ReloadResult, error) {
 	if fixed := fixed(old, next); len(fixed) > 0 {
 		return api.ReloadResult{}, api.Refused(fmt.Errorf("%s: %s takes effect at a restart only", next.File, strings.Join(fixed, ", ")))
 	}
-	if next.Identity != (config.Identity{}) {
-		if err := a.identity.Load(next.Identity); err != nil {
-			return api.ReloadResult{}, api.Refused(fmt.Errorf("%s: identity: %w", next.File, err))
+	if next.TLS != (config.TLS{}) {
+		if err := a.identity.Load(next.TLS); err != nil {
+			return api.ReloadResult{}, api.Refused(fmt.Errorf("%s: tls: %w", next.File, err))
 		}
 	}
 	a.cfg.Store(next)
@@ -70,7 +70,7 @@ func fixed(old, next *config.Config) []string {
 	add("listen", old.Listen != next.Listen)
 	add("site", (old.Site == nil) != (next.Site == nil))
 	add("planner", (old.Planner == nil) != (next.Planner == nil))
-	add("identity", (old.Identity == config.Identity{}) != (next.Identity == config.Identity{}))
+	add("tls", (old.TLS == config.TLS{}) != (next.TLS == config.TLS{}))
 	if old.Site != nil && next.Site != nil {
 		out = append(out, speaker.Fixed(&old.Site.BGP, &next.Site.BGP)...)
 		add("site.addresses", !reflect.DeepEqual(old.Site.Addresses, next.Site.Addresses))
@@ -129,7 +129,7 @@ func differences(old, next *config.Config) []string {
 			out = append(out, what+" has changed")
 		}
 	}
-	note("identity", old.Identity, next.Identity)
+	note("tls", old.TLS, next.TLS)
 	if o, n := old.Site, next.Site; o != nil && n != nil {
 		note("site.prefixes", o.Prefixes, n.Prefixes)
 		note("site.bgp", o.BGP, n.BGP)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ForwarderStatus is an OpenFlow switch at a glance.
+// ForwarderStatus is the status of an OpenFlow switch.
 type ForwarderStatus struct {
 	Process
 
@@ -14,35 +14,35 @@ type ForwarderStatus struct {
 	FailMode   string `json:"fail_mode"`
 
 	Ports     []ForwarderPort     `json:"ports"`
-	Endpoints []ForwarderEndpoint `json:"endpoints"` // in the order of the configuration, controllers first
-	Tables    []ForwarderTable    `json:"tables"`    // those that have an entry, or had a packet
+	Endpoints []ForwarderEndpoint `json:"endpoints"` // in the configuration's order, controllers first
+	Tables    []ForwarderTable    `json:"tables"`    // with an entry, or with a packet so far
 	Entries   Usage               `json:"entries"`
 	Groups    Usage               `json:"groups"`
 	Meters    Usage               `json:"meters"`
-	Picks     *ForwarderPicks     `json:"picks,omitempty"`   // nil: no flows are remembered
-	Journal   *ForwarderJournal   `json:"journal,omitempty"` // nil: nothing is kept on disk
+	Bindings  *ForwarderBindings  `json:"bindings,omitempty"` // nil: no binding table
+	Journal   *ForwarderJournal   `json:"journal,omitempty"`  // nil: nothing is stored on disk
 
-	Packets      map[string]uint64 `json:"packets"`       // by verdict
-	PathsHit     uint64            `json:"paths_hit"`     // packets whose path through the tables was cached
-	ShortcutsHit uint64            `json:"shortcuts_hit"` // packets of flows that were picked for, which needed no tables
-	PuntsLost    uint64            `json:"punts_lost"`    // packets for controllers that user space was too slow for
-	CopiesLost   uint64            `json:"copies_lost"`   // that the kernel could not make
+	Packets       map[string]uint64 `json:"packets"`        // by verdict
+	MegaflowsHit  uint64            `json:"megaflows_hit"`  // packets served by the flow cache's second level
+	MicroflowsHit uint64            `json:"microflows_hit"` // packets of bound flows served by its first level
+	UpcallsLost   uint64            `json:"upcalls_lost"`   // packets for controllers lost because user space was too slow
+	CopiesLost    uint64            `json:"copies_lost"`    // failed to be made
 }
 
-// ForwarderPicks is what an OpenFlow switch remembers of flows whose link it has picked.
-type ForwarderPicks struct {
-	Flows Usage               `json:"flows"`
-	Ports []ForwarderPickPort `json:"ports"`
+// ForwarderBindings is the binding table of an OpenFlow switch.
+type ForwarderBindings struct {
+	Flows Usage                  `json:"flows"`
+	Ports []ForwarderBindingPort `json:"ports"`
 }
 
-// ForwarderPickPort is a port that flows are picked for.
-type ForwarderPickPort struct {
+// ForwarderBindingPort is a port that flows are bound to.
+type ForwarderBindingPort struct {
 	Port       string        `json:"port"`
 	Interface  string        `json:"interface"`
-	Flows      uint64        `json:"flows"`  // that are remembered
+	Flows      uint64        `json:"flows"`  // bound
 	Active     uint64        `json:"active"` // of them
-	RTT        time.Duration `json:"rtt_ns"` // of handshakes, a moving mean; 0: not known
-	SYNs       uint64        `json:"syns"`   // that began a flow
+	RTT        time.Duration `json:"rtt_ns"` // of handshakes, a moving average; 0: unknown
+	SYNs       uint64        `json:"syns"`   // that opened a flow
 	SYNRepeats uint64        `json:"syn_repeats"`
 	Sent       uint64        `json:"sent_bytes"`
 	Received   uint64        `json:"received_bytes"`
@@ -52,14 +52,14 @@ type ForwarderPickPort struct {
 type ForwarderPort struct {
 	Number    string                 `json:"number"` // or LOCAL
 	Interface string                 `json:"interface"`
-	Present   bool                   `json:"present"` // the interface is there
-	Up        bool                   `json:"up"`      // and frames can be sent
-	Config    []string               `json:"config"`  // of port mods, as in port_down, no_recv
+	Present   bool                   `json:"present"` // the interface exists
+	Up        bool                   `json:"up"`      // and can send
+	Config    []string               `json:"config"`  // set by port mods, such as port_down, no_recv
 	MAC       string                 `json:"mac,omitempty"`
-	Counters  *ForwarderPortCounters `json:"counters,omitempty"` // of the interface, since it is there
+	Counters  *ForwarderPortCounters `json:"counters,omitempty"` // of the interface, since it exists
 }
 
-// ForwarderPortCounters are those of an interface.
+// ForwarderPortCounters are the counters of an interface.
 type ForwarderPortCounters struct {
 	RxPackets uint64 `json:"rx_packets"`
 	RxBytes   uint64 `json:"rx_bytes"`
@@ -69,21 +69,21 @@ type ForwarderPortCounters struct {
 	TxDropped uint64 `json:"tx_dropped"`
 }
 
-// ForwarderEndpoint is where an OpenFlow switch has channels to its controllers.
+// ForwarderEndpoint is an endpoint of an OpenFlow switch's channels to controllers.
 type ForwarderEndpoint struct {
-	Endpoint  string             `json:"endpoint"` // as in tcp:192.0.2.7:6653
-	Listens   bool               `json:"listens"`  // others connect to it
-	Channels  []ForwarderChannel `json:"channels"` // that are up
+	Endpoint  string             `json:"endpoint"` // such as tcp:192.0.2.7:6653
+	Listens   bool               `json:"listens"`  // for connections of others
+	Channels  []ForwarderChannel `json:"channels"` // up
 	LastError string             `json:"last_error,omitempty"`
-	Failed    time.Time          `json:"failed,omitzero"` // when that was
+	Failed    time.Time          `json:"failed,omitzero"` // time of the error
 
 	Opened           uint64 `json:"opened"`   // channels, since the start
 	Received         uint64 `json:"received"` // messages
-	Refused          uint64 `json:"refused"`  // of them, those answered with an error
-	Sent             uint64 `json:"sent"`     // messages but packet-ins
+	Refused          uint64 `json:"refused"`  // messages answered with an error
+	Sent             uint64 `json:"sent"`     // messages without packet-ins
 	PacketIns        uint64 `json:"packet_ins"`
-	PacketInsDropped uint64 `json:"packet_ins_dropped"` // that there was no room for
-	Rejected         uint64 `json:"rejected"`           // connections that there was no room for
+	PacketInsDropped uint64 `json:"packet_ins_dropped"` // because the queue was full
+	Rejected         uint64 `json:"rejected"`           // connections above the limit
 }
 
 // ForwarderChannel is an OpenFlow channel that is up.
@@ -97,17 +97,17 @@ type ForwarderChannel struct {
 type ForwarderTable struct {
 	Table   int    `json:"table"`
 	Entries int    `json:"entries"`
-	Lookups uint64 `json:"lookups"` // packets of the wire
-	Misses  uint64 `json:"misses"`  // of them, those that met no entry
+	Lookups uint64 `json:"lookups"` // packets on the wire
+	Misses  uint64 `json:"misses"`  // of them, without a matching entry
 }
 
-// ForwarderJournal is what keeps flow entries on disk.
+// ForwarderJournal is the file that stores flow entries.
 type ForwarderJournal struct {
 	Records int   `json:"records"`
 	Bytes   int64 `json:"bytes"`
 }
 
-// ForwarderBackend is what an OpenFlow switch answers.
+// ForwarderBackend serves the requests to an OpenFlow switch.
 type ForwarderBackend struct {
 	Status func(ctx context.Context) (ForwarderStatus, error)
 	Trace  func(ctx context.Context, r ForwarderTraceRequest) (ForwarderTrace, error)
@@ -123,12 +123,12 @@ func (b ForwarderBackend) handle(mux *http.ServeMux) {
 	})
 }
 
-// Forwarder asks how the OpenFlow switch is.
+// Forwarder returns the status of the OpenFlow switch.
 func (c *Client) Forwarder(ctx context.Context) (ForwarderStatus, error) {
 	return ask[ForwarderStatus](ctx, c, http.MethodGet, "/v1/forwarder", nil)
 }
 
-// ForwarderTrace asks why a packet goes where it goes. The error is ErrInvalid for a packet or port that there is not.
+// ForwarderTrace traces a packet. The error is ErrInvalid for an invalid packet or unknown port.
 func (c *Client) ForwarderTrace(ctx context.Context, r ForwarderTraceRequest) (ForwarderTrace, error) {
 	return ask[ForwarderTrace](ctx, c, http.MethodPost, "/v1/forwarder/trace", r)
 }

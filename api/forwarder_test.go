@@ -23,13 +23,13 @@ func TestForwarderArrives(t *testing.T) {
 		}},
 		Tables:  []ForwarderTable{{3, 4, 5, 6}},
 		Entries: Usage{1, 2}, Groups: Usage{3, 4}, Meters: Usage{5, 6}, Journal: &ForwarderJournal{7, 8},
-		Picks:   &ForwarderPicks{Usage{7, 8}, []ForwarderPickPort{{"2", "eth2", 1, 2, 3, 4, 5, 6, 7}}},
-		Packets: map[string]uint64{"forwarded": 9}, PathsHit: 10, ShortcutsHit: 13, PuntsLost: 11, CopiesLost: 12,
+		Bindings: &ForwarderBindings{Usage{7, 8}, []ForwarderBindingPort{{"2", "eth2", 1, 2, 3, 4, 5, 6, 7}}},
+		Packets:  map[string]uint64{"forwarded": 9}, MegaflowsHit: 10, MicroflowsHit: 13, UpcallsLost: 11, CopiesLost: 12,
 	}
 	traced := ForwarderTrace{
-		Steps:  []ForwarderTraceStep{{1, "output:2"}},
-		Sent:   []ForwarderTraceSent{{"2", "eth2", []byte{1, 2}, true}},
-		Punted: []ForwarderTracePunted{{"no_match", 3, 4, []byte{5}, false}}, Bridged: true, Stack: []byte{6},
+		Steps:   []ForwarderTraceStep{{1, "output:2"}},
+		Sent:    []ForwarderTraceSent{{"2", "eth2", []byte{1, 2}, true}},
+		Upcalls: []ForwarderTraceUpcall{{"no_match", 3, 4, []byte{5}, false}}, Bridged: true, Stack: []byte{6},
 	}
 	c := daemon(t, Backend{Part: ForwarderBackend{
 		Status: func(context.Context) (ForwarderStatus, error) { return forwarder, nil },

@@ -1,19 +1,19 @@
 package api
 
-// ForwarderTraceRequest asks why a packet goes where it goes.
+// ForwarderTraceRequest asks for the trace of a packet.
 type ForwarderTraceRequest struct {
 	InPort string `json:"in_port"` // number, LOCAL, or the interface's name
 	Frame  []byte `json:"frame"`   // from the Ethernet header on, VLAN tags included
 }
 
-// ForwarderTrace is the way of a packet through an OpenFlow switch as it is now. The packet itself does not pass: nothing is sent or counted.
+// ForwarderTrace is a packet's path through an OpenFlow switch in its present state. It is a simulation: nothing is sent or counted.
 type ForwarderTrace struct {
-	Steps  []ForwarderTraceStep   `json:"steps"` // in order
-	Sent   []ForwarderTraceSent   `json:"sent"`
-	Punted []ForwarderTracePunted `json:"punted"` // to the controllers
-	// Bridged: it also goes where a learning bridge sends it (port NORMAL), which is not looked at.
+	Steps   []ForwarderTraceStep   `json:"steps"` // in order
+	Sent    []ForwarderTraceSent   `json:"sent"`
+	Upcalls []ForwarderTraceUpcall `json:"upcalls"` // to the controllers
+	// Bridged: it also goes to the learning bridge (port NORMAL), whose decision is not traced.
 	Bridged bool `json:"bridged,omitempty"`
-	// Stack is what the host's stack has (port NORMAL, where the forwarder leaves it that), if anything.
+	// Stack is the frame that the host's stack gets by NORMAL, if any.
 	Stack []byte `json:"stack,omitempty"`
 }
 
@@ -28,14 +28,14 @@ type ForwarderTraceSent struct {
 	Port      string `json:"port"`
 	Interface string `json:"interface"`
 	Frame     []byte `json:"frame"`
-	Maybe     bool   `json:"maybe,omitempty"` // if a select group chooses this bucket for the flow
+	Maybe     bool   `json:"maybe,omitempty"` // if a select group selects this bucket for the flow
 }
 
-// ForwarderTracePunted is a frame that goes to the controllers.
-type ForwarderTracePunted struct {
+// ForwarderTraceUpcall is a packet that goes to the controllers.
+type ForwarderTraceUpcall struct {
 	Reason string `json:"reason"`
 	Table  int    `json:"table"`
-	Bytes  int    `json:"bytes"` // of it that they get
+	Bytes  int    `json:"bytes"` // sent to them
 	Frame  []byte `json:"frame"`
 	Maybe  bool   `json:"maybe,omitempty"`
 }

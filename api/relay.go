@@ -30,22 +30,22 @@ type RelayStatus struct {
 
 // RelayWorker is an event loop of a relay.
 type RelayWorker struct {
-	Worker        int               `json:"worker"`
-	Live          int               `json:"live"`  // flows and probes
-	Flows         uint64            `json:"flows"` // begun
-	Early         uint64            `json:"early"` // of them, by a SYN
-	Probes        uint64            `json:"probes"`
-	Rerouted      uint64            `json:"rerouted"` // times that a flow was sent by another way, as relays did not reach its server
-	Refused       map[string]uint64 `json:"refused"`  // flows whose server could not be had, by status
-	Expired       map[string]uint64 `json:"expired"`  // flows and trunks that have waited too long, by what for
-	Copied        uint64            `json:"copied"`   // bytes
-	Spliced       uint64            `json:"spliced"`  // bytes
-	Pipes         int               `json:"pipes"`
-	WithoutPipe   uint64            `json:"without_pipe"`   // splices that had to be copies
-	Full          uint64            `json:"full"`           // times that no more was accepted for a while
-	BadPrefaces   uint64            `json:"bad_prefaces"`   // PROXY, SOCKS, CONNECT
-	BadHeaders    uint64            `json:"bad_headers"`    // of trunks
-	BadHandshakes uint64            `json:"bad_handshakes"` // of TLS trunks that came in
+	Worker           int               `json:"worker"`
+	Live             int               `json:"live"`  // flows and probes
+	Flows            uint64            `json:"flows"` // begun
+	Early            uint64            `json:"early"` // of them, by a SYN
+	Probes           uint64            `json:"probes"`
+	Rerouted         uint64            `json:"rerouted"` // times that a flow was sent by another way, as relays did not reach its server
+	Refused          map[string]uint64 `json:"refused"`  // flows whose server could not be had, by status
+	Expired          map[string]uint64 `json:"expired"`  // flows and trunks that have waited too long, by what for
+	Copied           uint64            `json:"copied"`   // bytes
+	Spliced          uint64            `json:"spliced"`  // bytes
+	Pipes            int               `json:"pipes"`
+	WithoutPipe      uint64            `json:"without_pipe"`       // splices that had to be copies
+	Full             uint64            `json:"full"`               // times that no more was accepted for a while
+	BadClientHeaders uint64            `json:"bad_client_headers"` // PROXY, SOCKS5 or CONNECT, at entries
+	BadTrunkHeaders  uint64            `json:"bad_trunk_headers"`  // of incoming trunks
+	BadHandshakes    uint64            `json:"bad_handshakes"`     // of TLS trunks that came in
 }
 
 // RelayEntry is where flows come in.
@@ -117,7 +117,7 @@ type RelayFlow struct {
 	Passed     []string       `json:"passed,omitempty"` // relays in front of this one
 	Via        []string       `json:"via,omitempty"`    // relays behind it
 	Probe      bool           `json:"probe,omitempty"`  // nobody's flow: a distance is measured
-	Stage      string         `json:"stage"`            // preface, connecting, moving, ending or refused
+	Stage      string         `json:"stage"`            // header, connecting, moving, ending or refused
 	Worker     int            `json:"worker"`
 	Since      time.Time      `json:"since"`
 	IdleFor    time.Duration  `json:"idle_ns"`     // since bytes have moved

@@ -38,7 +38,7 @@ type RelayDestination struct {
 	Since       time.Time       `json:"since,omitzero"`     // of this way
 	Measured    time.Time       `json:"measured,omitzero"`  // when this relay last did
 	Due         time.Time       `json:"due,omitzero"`       // when it will again, at the earliest
-	Asked       time.Time       `json:"asked,omitzero"`     // when a flow last did, to about a second
+	LastUsed    time.Time       `json:"last_used,omitzero"` // when a flow last did, to about a second
 	Relays      []RelayDistance `json:"relays"`             // from each, this one first
 }
 

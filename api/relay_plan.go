@@ -7,12 +7,12 @@ import (
 
 // RelayPlanRequest asks which relays flows should pass. Distances are measured for the answer, which takes seconds.
 type RelayPlanRequest struct {
-	Client netip.AddrPort `json:"client"` // a port that refuses serves as well
-	Server netip.AddrPort `json:"server"`
-	Direct time.Duration  `json:"direct_ns,omitempty"` // round-trip time without relays; 0: it is not known
-	Size   int64          `json:"size,omitempty"`      // bytes that ways are compared by; 0: 1 MB
-	Clouds string         `json:"clouds,omitempty"`    // prefer (one cloud, unless mixing is clearly faster), any or one; "": prefer
-	Most   int            `json:"most,omitempty"`      // relays of a way; 0: 3
+	Client    netip.AddrPort `json:"client"` // a port that refuses serves as well
+	Server    netip.AddrPort `json:"server"`
+	Direct    time.Duration  `json:"direct_ns,omitempty"`  // round-trip time without relays; 0: it is not known
+	Size      int64          `json:"size,omitempty"`       // bytes that ways are compared by; 0: 1 MB
+	Clouds    string         `json:"clouds,omitempty"`     // prefer (one cloud, unless mixing is clearly faster), any or one; "": prefer
+	MaxRelays int            `json:"max_relays,omitempty"` // on a route; 0: 3
 }
 
 // RelayPlan is the answer, and what it rests on.

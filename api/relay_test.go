@@ -19,7 +19,7 @@ func relayStatus() RelayStatus {
 		Flows: Usage{1, 2},
 		Workers: []RelayWorker{{
 			Worker: 1, Live: 2, Flows: 3, Early: 4, Probes: 5, Rerouted: 17, Refused: map[string]uint64{"no_trunk": 6}, Expired: map[string]uint64{"header": 7},
-			Copied: 8, Spliced: 9, Pipes: 10, WithoutPipe: 11, Full: 12, BadPrefaces: 13, BadHeaders: 14, BadHandshakes: 15,
+			Copied: 8, Spliced: 9, Pipes: 10, WithoutPipe: 11, Full: 12, BadClientHeaders: 13, BadTrunkHeaders: 14, BadHandshakes: 15,
 		}},
 		Entries: []RelayEntry{{
 			Name: "web", Open: true, Listen: at("0.0.0.0:443"), Mode: "plain", Destination: at("198.51.100.5:443"), Via: []string{"mumbai"}, Auto: true,
@@ -43,7 +43,7 @@ func relayDestination() RelayDestination {
 	at := func(s int64) time.Time { return time.Unix(s, 0).UTC() }
 	return RelayDestination{
 		Destination: "198.51.100.0/24:443", Server: netip.MustParseAddrPort("198.51.100.5:443"), Fixed: true, Up: true, RTT: 1, Chosen: true,
-		Via: []string{"mumbai"}, Instead: [][]string{{"dubai"}, {}}, Takes: 2, Why: "near", Since: at(3), Measured: at(4), Due: at(5), Asked: at(6),
+		Via: []string{"mumbai"}, Instead: [][]string{{"dubai"}, {}}, Takes: 2, Why: "near", Since: at(3), Measured: at(4), Due: at(5), LastUsed: at(6),
 		Relays: []RelayDistance{{Relay: "mumbai", RTT: 7, Why: "no answer", Down: true}},
 	}
 }
@@ -82,7 +82,7 @@ func TestRelayArrives(t *testing.T) {
 	filled(t, relayFlow(1))
 	asked := RelayPlanRequest{
 		Client: netip.MustParseAddrPort("192.0.2.7:443"), Server: netip.MustParseAddrPort("198.51.100.5:443"), Direct: 3,
-		Size: 1, Clouds: "any", Most: 2,
+		Size: 1, Clouds: "any", MaxRelays: 2,
 	}
 	filled(t, asked)
 	times := RelayPlanTimes{1, 2, 3, []time.Duration{4, 5}}

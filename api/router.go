@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// RouterSessionState is where a session is in its life.
+// RouterSessionState is the state of a session.
 type RouterSessionState string
 
 // The states of a session.
@@ -29,9 +29,9 @@ type RouterSession struct {
 	Leg       RouterLeg          `json:"leg,omitzero"`
 	State     RouterSessionState `json:"state"`
 	Since     time.Time          `json:"since"`    // the client's SYN
-	IdleFor   time.Duration      `json:"idle_ns"`  // since the last packet, either way
-	Received  uint64             `json:"received"` // octets of TCP payload from the client, retransmissions included
-	Sent      uint64             `json:"sent"`     // octets of TCP payload to the client, retransmissions included
+	IdleFor   time.Duration      `json:"idle_ns"`  // since the last packet in either direction
+	Received  uint64             `json:"received"` // bytes of TCP payload from the client, including retransmissions
+	Sent      uint64             `json:"sent"`     // bytes of TCP payload to the client, including retransmissions
 	Requests  uint64             `json:"requests"` // decided on this session
 }
 
@@ -41,7 +41,7 @@ type RouterLeg struct {
 	Remote netip.AddrPort `json:"remote"` // the surrogate
 }
 
-// RouterStatus is the router at a glance.
+// RouterStatus is the status of a router.
 type RouterStatus struct {
 	Process
 
@@ -53,9 +53,21 @@ type RouterStatus struct {
 	Limit      int               `json:"limit"`    // of sessions and idle legs together
 
 	Packets map[string]uint64 `json:"packets"` // by verdict
+
+	AccessLogs []RouterAccessLog `json:"access_logs,omitempty"`
 }
 
-// RouterInterface is one that the data path is on.
+// RouterAccessLog is one output of the access log, in records.
+type RouterAccessLog struct {
+	Output  string            `json:"output"` // "file /var/log/baton/access.log"
+	Written uint64            `json:"written"`
+	Skipped uint64            `json:"skipped"`         // not in the sample
+	Lost    map[string]uint64 `json:"lost"`            // by reason: queue, size, rejected, closing
+	Waiting int               `json:"waiting"`         // bytes
+	Error   string            `json:"error,omitempty"` // why nothing is written now
+}
+
+// RouterInterface is an interface that the data path is attached to.
 type RouterInterface struct {
 	Name     string `json:"name"`
 	Attached bool   `json:"attached"`
@@ -78,7 +90,7 @@ type RouterPool struct {
 	Surrogates []RouterSurrogate `json:"surrogates"`
 }
 
-// RouterSurrogate is a server with what the router knows of it.
+// RouterSurrogate is a surrogate and its state.
 type RouterSurrogate struct {
 	Name      string         `json:"name"`
 	Address   netip.AddrPort `json:"address"`
@@ -88,34 +100,34 @@ type RouterSurrogate struct {
 	Draining  bool           `json:"draining"`
 	Since     time.Time      `json:"since"` // of the phase
 	LastError string         `json:"last_error,omitempty"`
-	Proxied   string         `json:"proxied,omitempty"` // why it cannot be spliced, "" when it can
+	Proxied   string         `json:"proxied,omitempty"` // why it cannot be spliced to, "" if it can
 	Sessions  int            `json:"sessions"`
 	IdleLegs  int            `json:"idle_legs"`
 
 	OpeningLegs int    `json:"opening_legs"`
 	Handoffs    uint64 `json:"handoffs"`   // sessions spliced or moved to it by the kernel
-	Recycled    uint64 `json:"recycled"`   // server legs taken back into their pool
-	Failed      uint64 `json:"failed"`     // handoffs that met a close before a response byte
+	Recycled    uint64 `json:"recycled"`   // server legs returned to their pool
+	Failed      uint64 `json:"failed"`     // handoffs that ended before the first response byte
 	BytesTo     uint64 `json:"bytes_to"`   // TCP payload of ended sessions, to the surrogate
 	BytesFrom   uint64 `json:"bytes_from"` // and from it
 }
 
-// RouterDrainRequest takes a surrogate out, or back in.
+// RouterDrainRequest drains a surrogate, or undoes that.
 type RouterDrainRequest struct {
 	Surrogate string `json:"surrogate"`
 	Undo      bool   `json:"undo,omitempty"`
 }
 
-// RouterDrainResult is how things are after a RouterDrainRequest.
+// RouterDrainResult is the surrogate's state after a RouterDrainRequest.
 type RouterDrainResult struct {
 	Surrogate string `json:"surrogate"`
 	Draining  bool   `json:"draining"`
 	Sessions  int    `json:"sessions"` // that it still serves
 }
 
-// RouterQuestion is a request whose decision is to be explained.
+// RouterQuestion is a request to explain.
 type RouterQuestion struct {
-	URL     string     // http://host[:port]/path; the VIP is found by Host, or is named by an address
+	URL     string     // http://host[:port]/path; selects the VIP by Host or address
 	Method  string     // "" for GET
 	Client  netip.Addr // the zero Addr for none
 	Headers []RouterHeader
@@ -136,9 +148,9 @@ type RouterExplanation struct {
 	Policy     string            `json:"policy,omitempty"`
 	Surrogate  string            `json:"surrogate,omitempty"`
 	Address    netip.AddrPort    `json:"address,omitzero"`
-	Where      string            `json:"where,omitempty"`  // kernel, router or proxy: who decides
+	Where      string            `json:"where,omitempty"`  // kernel, router or proxy: what decides
 	Status     int               `json:"status,omitempty"` // when the router itself answers
-	Steps      []string          `json:"steps"`            // a line for each thing that was looked at, in order
+	Steps      []string          `json:"steps"`            // the steps in order, a line each
 	Candidates []RouterCandidate `json:"candidates,omitempty"`
 }
 
@@ -146,15 +158,15 @@ type RouterExplanation struct {
 type RouterCandidate struct {
 	Surrogate string `json:"surrogate"`
 	Usable    bool   `json:"usable"`
-	Reason    string `json:"reason,omitempty"` // why not, or why it was preferred
+	Reason    string `json:"reason,omitempty"` // why not, or why preferred
 }
 
-// RouterBackend is what a router answers.
+// RouterBackend serves requests to a router.
 type RouterBackend struct {
 	Status  func(ctx context.Context) (RouterStatus, error)
 	Explain func(ctx context.Context, q RouterQuestion) (RouterExplanation, error)
 	Drain   func(ctx context.Context, r RouterDrainRequest) (RouterDrainResult, error)
-	// Sessions calls yield for each, and stops when yield returns false: the client has gone.
+	// Sessions calls yield for each, and stops if yield returns false: the client has gone.
 	Sessions func(ctx context.Context, yield func(RouterSession) bool) error
 }
 
@@ -206,18 +218,17 @@ func parseDrain(w http.ResponseWriter, r *http.Request) (RouterDrainRequest, err
 	return d, err
 }
 
-// Router asks how the router is.
+// Router returns the router's status.
 func (c *Client) Router(ctx context.Context) (RouterStatus, error) {
 	return ask[RouterStatus](ctx, c, http.MethodGet, "/v1/router", nil)
 }
 
-// RouterSessions yields the sessions as the router finds them. An error is the last thing yielded; a list that was cut off
-// ends with one.
+// RouterSessions yields the sessions as the router finds them. An error ends the sequence; a truncated list ends with one.
 func (c *Client) RouterSessions(ctx context.Context) iter.Seq2[RouterSession, error] {
 	return lines[RouterSession](ctx, c, "/v1/router/sessions")
 }
 
-// RouterExplain asks which surrogate a request would go to, and why.
+// RouterExplain explains which surrogate a request would go to.
 func (c *Client) RouterExplain(ctx context.Context, q RouterQuestion) (RouterExplanation, error) {
 	query := url.Values{"url": {q.URL}}
 	if q.Method != "" {
@@ -232,7 +243,7 @@ func (c *Client) RouterExplain(ctx context.Context, q RouterQuestion) (RouterExp
 	return ask[RouterExplanation](ctx, c, http.MethodGet, "/v1/router/explain?"+query.Encode(), nil)
 }
 
-// RouterDrain takes a surrogate out, or back in. The error is ErrNotFound for an unknown one.
+// RouterDrain drains a surrogate, or undoes that. The error is ErrNotFound for an unknown one.
 func (c *Client) RouterDrain(ctx context.Context, r RouterDrainRequest) (RouterDrainResult, error) {
 	return ask[RouterDrainResult](ctx, c, http.MethodPost, "/v1/router/drain", r)
 }

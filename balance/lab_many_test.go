@@ -77,8 +77,8 @@ func TestManyFlows(t *testing.T) {
 	if c.answered(manyFlows + manySpare) {
 		t.Error("a flow more than the limit is answered")
 	}
-	if now := b.status().Verdicts["drop_picks_full"]; now == refused {
-		t.Errorf("no packet more was dropped as drop_picks_full than %d", refused)
+	if now := b.status().Verdicts["drop_bindings_full"]; now == refused {
+		t.Errorf("no packet more was dropped as drop_bindings_full than %d", refused)
 	}
 	c.speak("at the limit", every(0, manyFlows+manySpare, 7))
 	works(streams)

@@ -28,8 +28,8 @@ func (b *Balance) endLost(ends []policy.End) {
 	}
 	var failed error
 	var flows iter.Seq[policy.Flow] = func(yield func(policy.Flow) bool) {
-		failed = b.picks(func(p kernel.Pick) bool {
-			return yield(policy.Flow{Protocol: p.Protocol, Internal: p.Inside, Remote: p.Remote, Port: p.Port, Closing: p.Closing})
+		failed = b.bindings(func(p kernel.Binding) bool {
+			return yield(policy.Flow{Protocol: p.Protocol, Internal: p.Internal, Remote: p.Remote, Port: p.Port, Closing: p.Closing})
 		})
 	}
 	list := policy.Select(ends, flows)

@@ -29,27 +29,27 @@ type measuring struct {
 	weigher weigh.Weigher
 	meters  *policy.Meters // nil: no link has a cap
 	figures []measure.Figures
-	seats   []kernel.PickPort  // by place; only with Baton's data plane
-	carried []measure.Counters // by place
+	seats   []kernel.BindingPort // by place; only with Baton's data plane
+	carried []measure.Counters   // by place
 }
 
 // openMeasuring starts measuring.
 func (b *Balance) openMeasuring() (err error) {
 	b.measuring.weigher.Config = b.state.cfg.Weights
-	var picks measure.Picks
+	var bindings measure.Bindings
 	if b.state.cfg.Datapath == config.Baton {
-		picks = func(visit func(uint8, netip.AddrPort, netip.AddrPort, uint32) bool) error {
-			return b.picks(func(p kernel.Pick) bool { return visit(p.Protocol, p.Inside, p.Remote, p.Port) })
+		bindings = func(visit func(uint8, netip.AddrPort, netip.AddrPort, uint32) bool) error {
+			return b.bindings(func(p kernel.Binding) bool { return visit(p.Protocol, p.Internal, p.Remote, p.Port) })
 		}
 	}
-	b.measuring.reader, err = measure.NewReader(b.own(), picks)
+	b.measuring.reader, err = measure.NewReader(b.own(), bindings)
 	return err
 }
 
-// picks visits the switch's bindings. A switch that has just started has none.
-func (b *Balance) picks(visit func(kernel.Pick) bool) error {
-	err := kernel.ReadPicks(b.o.Pins(b.state.cfg.Name), visit)
-	if errors.Is(err, kernel.ErrNoPicks) {
+// bindings visits the switch's bindings. A switch that has just started has none.
+func (b *Balance) bindings(visit func(kernel.Binding) bool) error {
+	err := kernel.ReadBindings(b.o.Pins(b.state.cfg.Name), visit)
+	if errors.Is(err, kernel.ErrNoBindings) {
 		return nil
 	}
 	return err
@@ -80,7 +80,7 @@ func (m *measuring) grow(places int) {
 			next.Take(i, m.measure, i)
 		}
 		m.measure = next
-		m.seats = append(m.seats, make([]kernel.PickPort, places-have)...)
+		m.seats = append(m.seats, make([]kernel.BindingPort, places-have)...)
 		m.carried = append(m.carried, make([]measure.Counters, places-have)...)
 		m.figures = next.Figures()
 	}
@@ -182,8 +182,8 @@ func (b *Balance) closeMeasuring() error {
 
 // readSeats reads the switch's counters of each link.
 func (b *Balance) readSeats() error {
-	list, err := kernel.ReadPickPorts(b.o.Pins(b.state.cfg.Name))
-	if err != nil && !errors.Is(err, kernel.ErrNoPicks) {
+	list, err := kernel.ReadBindingPorts(b.o.Pins(b.state.cfg.Name))
+	if err != nil && !errors.Is(err, kernel.ErrNoBindings) {
 		return err
 	}
 	for _, p := range list {

@@ -67,10 +67,8 @@ func (k state) configure(cfg *config.Config) (state, error) {
 		}
 		number, err := userNumber(r.Application.User)
 		if err != nil {
-			return k, &config.Error{
-				File: cfg.File, Line: r.Line, Key: fmt.Sprintf("rules[%d].application.user", i),
-				Problem: fmt.Sprintf("%q is not a user of this host", r.Application.User), Valid: "a name that id prints, or a number",
-			}
+			return k, cfg.Places.Wrong(fmt.Sprintf("rules[%d].application.user", i), fmt.Sprintf("%q is not a user of this host", r.Application.User),
+				"a user's name or number: see getent passwd")
 		}
 		next.users[r.Application.User] = number
 	}

@@ -42,8 +42,8 @@ func (b *Balance) Status() (api.BalanceStatus, error) {
 		return s, nil
 	}
 	maps.Copy(s.Verdicts, f.Packets)
-	if f.Picks != nil {
-		s.Flows.Used += f.Picks.Flows.Used
+	if f.Bindings != nil {
+		s.Flows.Used += f.Bindings.Flows.Used
 	}
 	return s, nil
 }

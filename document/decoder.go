@@ -14,6 +14,7 @@ type Decoder struct {
 	file     string
 	err      *Error           // the first mistake of the current value
 	mistakes []*Error         // all of them
+	dangling int              // how many of the mistakes are names that Refer has refused
 	across   bool             // the whole document is decoded: further mistakes do not follow from earlier ones
 	places   map[string]Place // of every decoded value, by key path
 	meant    map[string]bool  // key paths that misspelt keys were probably meant to be
@@ -78,6 +79,20 @@ func (d *Decoder) WrongAt(p Place, path, problem, valid string) {
 	}
 }
 
+// Refer refuses a name at path that is not one of the known ones, which the document lists at the key path from. If none of them is similar,
+// valid says what would be valid; "" for any of them. It is called at the end of decoding, and reports the mistake with all others, unless one
+// of those leaves the list incomplete.
+func (d *Decoder) Refer(path, name, problem, valid, from string, known []string) {
+	open := d.meant[from] || slices.Contains(known, "") || slices.ContainsFunc(d.mistakes, func(e *Error) bool { return e.Key == from })
+	if name != "" && !open && !slices.Contains(known, name) {
+		if valid == "" || Nearest(name, known) != "" {
+			valid = Meant(name, known)
+		}
+		d.each(func() { d.Refuse(path, fmt.Sprintf("%q %s", Clip(name), problem), valid) })
+		d.dangling++
+	}
+}
+
 // Refuse refuses the value at a key path, in checks across the document.
 func (d *Decoder) Refuse(path, problem, valid string) { d.WrongAt(d.Place(path), path, problem, valid) }
 
@@ -109,6 +124,29 @@ func (d *Decoder) Place(path string) Place {
 	}
 }
 
+// Places are the positions of a document's values, for users of a configuration without a decoder. The zero value has no document.
+type Places struct{ of *Decoder }
+
+// Places returns the positions in the document.
+func (d *Decoder) Places() Places { return Places{d} }
+
+// Wrong returns a mistake at the value of a key path, or at what contains it.
+func (p Places) Wrong(path, problem, valid string) *Error {
+	e := p.At(path).wrong(path, problem, valid)
+	if p.of != nil {
+		e.File = p.of.file
+	}
+	return e
+}
+
+// At returns the position of the value at a key path, or else of what contains it.
+func (p Places) At(path string) Place {
+	if p.of == nil {
+		return Place{1, 1}
+	}
+	return p.of.Place(path)
+}
+
 // Given reports whether the document has a value at the key path.
 func (d *Decoder) Given(path string) bool {
 	_, given := d.places[path]
@@ -118,7 +156,6 @@ func (d *Decoder) Given(path string) bool {
 // Key describes a key of a mapping.
 type Key struct {
 	Name   string
-	Old    bool                       // still accepted, but not listed in messages
 	Now    string                     // the key that replaced this one, which is refused; "": it is in use
 	Decode func(path string, n *Node) // called with a value that is not Null
 }
@@ -148,7 +185,7 @@ func (d *Decoder) field(path string, f Field, keys []Key) {
 		d.WrongAt(f.Place, at, "is not a key", Meant(f.Key, names(keys)))
 		d.meant[Join(path, Nearest(f.Key, names(keys)))] = true
 	case keys[i].Now != "":
-		d.WrongAt(f.Place, at, "is not a key", "it is now called "+keys[i].Now)
+		d.WrongAt(f.Place, at, "is not a key", fmt.Sprintf("did you mean %s?", keys[i].Now))
 		d.meant[Join(path, keys[i].Now)] = true
 	case f.Value.Kind == Null:
 		d.WrongAt(f.Place, at, "has no value", "leave the key out for the default")
@@ -190,6 +227,8 @@ func (d *Decoder) List(path string, n *Node, entry func(path string, n *Node)) {
 	switch {
 	case n.Kind == Scalar:
 		d.Wrong(n, path, "must be a list: ["+Clip(n.Text)+"]", "")
+	case n.Kind == Mapping && len(n.Fields) > 0:
+		d.Wrong(n, path, "is a mapping, and must be a list", fmt.Sprintf("with a dash before each entry: - %s: ...", Clip(n.Fields[0].Key)))
 	case n.Kind != Sequence:
 		d.Wrong(n, path, "is "+n.Kind.String(), "a list")
 	}

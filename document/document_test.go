@@ -3,6 +3,7 @@ package document
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -144,6 +145,7 @@ type settings struct {
 	Some    []string
 	Named   map[string]int
 	Host    string
+	Like    string // one of Named
 }
 
 func decode(d *Decoder, root *Node) (s settings) {
@@ -174,8 +176,10 @@ func decode(d *Decoder, root *Node) (s settings) {
 			})
 		}},
 		{Name: "host", Decode: func(path string, n *Node) { s.Host = d.Address(path, n).String() }},
+		{Name: "like", Decode: func(path string, n *Node) { s.Like = d.Text(path, n) }},
 	})
 	d.Require("", root, "name")
+	d.Refer("like", s.Like, "is not one of named", "", "named", slices.Sorted(maps.Keys(s.Named)))
 	if s.Count > 0 && len(s.Words) > s.Count {
 		d.Refuse(fmt.Sprintf("words[%d]", s.Count), "is one too many", "")
 	}
@@ -195,6 +199,7 @@ pattern: ^a+$
 some: [one]
 named: {p: {weight: 9}, "q r": }
 host: 192.0.2.1
+like: p
 `
 
 func TestDecoder(t *testing.T) {
@@ -208,7 +213,7 @@ func TestDecoder(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := settings{"x", "a\n\tb\n", []string{"v", "w"}, 3, 90 * time.Second, true, "c", "^a+$", []string{"one"}, map[string]int{"p": 9},
-		"192.0.2.1"}
+		"192.0.2.1", "p"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
@@ -231,7 +236,7 @@ func TestDecoder(t *testing.T) {
 func TestDecoderRefuses(t *testing.T) {
 	tests := []struct{ name, text, want string }{
 		{"unknown key", "nmae: x", "f:1:1: nmae: is not a key (did you mean name?)"},
-		{"unknown key, nothing near", "name: x\n\"a b\": 1", `f:2:1: "a b": is not a key (one of name, script, words, count, wait, on, mode, pattern, some, named, host)`},
+		{"unknown key, nothing near", "name: x\n\"a b\": 1", `f:2:1: "a b": is not a key (one of name, script, words, count, wait, on, mode, pattern, some, named, host, like)`},
 		{"no value", "name:", "f:1:1: name: has no value (leave the key out for the default)"},
 		{"missing", "# comment\non: true", "f:2:1: name: is missing"},
 		{"empty text", `name: ""`, "f:1:7: name: is empty"},
@@ -251,7 +256,8 @@ func TestDecoderRefuses(t *testing.T) {
 		{"no choice", "mode: ''", `f:1:7: mode: "" is not a mode (a, b or c)`},
 		{"pattern", "pattern: (", "f:1:10: pattern: missing closing ): `(` (an RE2 expression)"},
 		{"empty list", "some: []", "f:1:7: some: is an empty list (at least one entry)"},
-		{"mapping for a list", "some: {a: b}", "f:1:8: some: is a mapping (a list)"},
+		{"mapping for a list", "some: {a: b}", "f:1:8: some: is a mapping, and must be a list (with a dash before each entry: - a: ...)"},
+		{"nothing for a list", "some: {}", "f:1:7: some: is a mapping (a list)"},
 		{"too many", "some: [a, b, c]", "f:1:7: some: has 3 entries (at most 2)"},
 		{"list for names", "named: [a]", "f:1:8: named: is a list (a mapping by name)"},
 		{"value of a name", "named: {a: 1}", "f:1:12: named.a: is a single value (a mapping with weight)"},
@@ -305,9 +311,21 @@ func TestDecoderReportsAll(t *testing.T) {
 		}},
 		{"a misspelt key is not missing as well", "nmae: x\nxyzzy: 1", []string{
 			"f:1:1: nmae: is not a key (did you mean name?)",
-			"f:2:1: xyzzy: is not a key (one of name, script, words, count, wait, on, mode, pattern, some, named, host)",
+			"f:2:1: xyzzy: is not a key (one of name, script, words, count, wait, on, mode, pattern, some, named, host, like)",
 		}},
 		{"missing beside another", "on: 1", []string{"f:1:1: name: is missing", `f:1:5: on: "1" is neither true nor false`}},
+		{"a reference beside another", "name: x\non: 1\nlike: pp\nnamed: {p: {weight: -1}, ppp: {weight: 1}}", []string{
+			`f:2:5: on: "1" is neither true nor false`,
+			`f:3:7: like: "pp" is not one of named (did you mean ppp?)`,
+			`f:4:21: named.p.weight: "-1" is out of range (a whole number from 0 to 9)`,
+		}},
+		{"a reference to what could not be read", "name: x\nlike: p\nnamed: [p]", []string{
+			"f:3:8: named: is a list (a mapping by name)",
+		}},
+		{"a reference to what was misspelt", "name: x\nlike: p\nnamedd: {p: }", []string{
+			"f:3:1: namedd: is not a key (did you mean named?)",
+		}},
+		{"a reference to nothing", "name: x\nlike: p", []string{`f:2:7: like: "p" is not one of named (there are none)`}},
 		{"bounded", "name: x\n" + many, nil},
 	}
 	for _, tt := range tests {
@@ -341,10 +359,47 @@ func TestRenamedKey(t *testing.T) {
 	d := NewDecoder("f")
 	d.Fields("", root, []Key{{Name: "old", Now: "new"}, {Name: "new", Decode: func(string, *Node) { t.Error("decoded") }}})
 	d.Require("", root, "new")
-	if want := "f:1:1: old: is not a key (it is now called new)"; fmt.Sprint(d.Err()) != want {
+	if want := "f:1:1: old: is not a key (did you mean new?)"; fmt.Sprint(d.Err()) != want {
 		t.Errorf("got %v\nwant %s", d.Err(), want)
 	}
 	if got := keyNames([]Key{{Name: "old", Now: "new"}, {Name: "new"}}); got != "new" {
 		t.Errorf("messages list %s", got)
+	}
+}
+
+// TestChecksReportAll: mistakes found by checks are reported together, once the document itself is valid.
+func TestChecksReportAll(t *testing.T) {
+	refuses := func(key string) func(*Decoder, *settings) {
+		return func(d *Decoder, _ *settings) { d.Refuse(key, "is refused", "") }
+	}
+	all := func(d *Decoder, root *Node) *settings { s := decode(d, root); return &s }
+	for text, want := range map[string]string{
+		"name: x\non: true": "f:1:7: name: is refused\nf:2:5: on: is refused",
+		"name: x\non: 1":    `f:2:5: on: "1" is neither true nor false`,
+	} {
+		if s, err := ParseAs("f", []byte(text), rules, all, refuses("on"), refuses("name")); s != nil || fmt.Sprint(err) != want {
+			t.Errorf("%s: %v, got\n%v\nwant\n%s", text, s, err, want)
+		}
+	}
+}
+
+// TestPlaces: mistakes that are found when a configuration is used are at their places, too.
+func TestPlaces(t *testing.T) {
+	root, err := Parse("f", []byte("words: [a, b]\n"), rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := NewDecoder("f")
+	decode(d, root)
+	p := d.Places()
+	got := JoinErrors([]*Error{p.Wrong("words[1]", "is odd", "even"), p.Wrong("words[0].x", "is late", "")})
+	if want := "f:1:9: words[0].x: is late\nf:1:12: words[1]: is odd (even)"; fmt.Sprint(got) != want {
+		t.Errorf("got\n%v\nwant\n%s", got, want)
+	}
+	if err := JoinErrors(nil); err != nil {
+		t.Errorf("an error of no mistakes: %v", err)
+	}
+	if got := (Places{}).Wrong("a", "is odd", "").Error(); got != ":1:1: a: is odd" {
+		t.Errorf("of no document: %s", got)
 	}
 }

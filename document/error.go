@@ -24,7 +24,15 @@ type Error struct {
 // mostMistakes bounds how many mistakes of one document are reported: the later ones may follow from the first.
 const mostMistakes = 20
 
-// combine makes one error of the mistakes of a document. There is at least one.
+// JoinErrors makes one error of mistakes; nil if there are none.
+func JoinErrors(mistakes []*Error) error {
+	if len(mistakes) == 0 {
+		return nil
+	}
+	return combine(mistakes)
+}
+
+// together makes one error of the mistakes of a document, of which there is one at least.
 func combine(mistakes []*Error) *Error {
 	sorted := slices.Clone(mistakes)
 	slices.SortStableFunc(sorted, func(a, b *Error) int {

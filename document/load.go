@@ -13,9 +13,10 @@ func Load[C any](path string, rules Rules, decode Decode[C], checks ...func(*Dec
 	return ParseAs(path, data, rules, decode, checks...)
 }
 
-// ParseAs is Load for content in memory; messages call the file by name. It returns a C or an *Error, never both.
+// ParseAs is Load of a content that is there already; name stands for the file in messages. It returns a C or an *Error, never both.
 //
-// Each check gets a C that has passed everything before, and refuses mistakes across the document at the decoder.
+// Each check gets a C that was decoded without mistakes, except names that Refer has refused, and refuses mistakes across the document, or in
+// the files that it names, at the decoder.
 func ParseAs[C any](name string, data []byte, rules Rules, decode Decode[C], checks ...func(*Decoder, *C)) (*C, error) {
 	root, err := Parse(name, data, rules)
 	if err != nil {
@@ -23,12 +24,11 @@ func ParseAs[C any](name string, data []byte, rules Rules, decode Decode[C], che
 	}
 	d := NewDecoder(name)
 	c := decode(d, root)
-	for _, check := range checks {
-		if d.Err() != nil {
-			break
-		}
+	if len(d.mistakes) == d.dangling {
 		d.across = true
-		check(d, c)
+		for _, check := range checks {
+			check(d, c)
+		}
 	}
 	if err := d.Err(); err != nil {
 		return nil, err

@@ -94,8 +94,12 @@ func (d *Decoder) ListenAddrPort(path string, n *Node) netip.AddrPort {
 	}
 	a, err := netip.ParseAddrPort(s)
 	switch {
+	case err != nil && isIPv6(s):
+		d.WrongText(n, path, s, "is an IPv6 address without brackets", `with a port it is written "[2001:db8::7]:443"`)
 	case err != nil && strings.HasPrefix(s, ":"):
 		d.WrongText(n, path, s, "has no address", fmt.Sprintf(`all of IPv4 is "0.0.0.0%s", all of IPv6 "[::]%[1]s"`, Clip(s)))
+	case err != nil && isAddress(s):
+		d.WrongText(n, path, s, "has no port", fmt.Sprintf("such as \"%s:443\"", s))
 	case err != nil && isName(s):
 		d.WrongText(n, path, s, "has a host name, and names are not looked up", exampleAddrPort)
 	case err != nil:
@@ -116,6 +120,18 @@ func (d *Decoder) ListenAddrPort(path string, n *Node) netip.AddrPort {
 
 // hostName matches names with a letter in the last label, which cannot be meant as addresses.
 var hostName = regexp.MustCompile(`^([A-Za-z0-9_-]+\.)+[A-Za-z][A-Za-z0-9-]*\.?$`)
+
+// isIPv6 reports whether s is an IPv6 address without brackets, which a port would become a part of.
+func isIPv6(s string) bool {
+	a, err := netip.ParseAddr(s)
+	return err == nil && a.Is6()
+}
+
+// isAddress reports whether s is an address without a port.
+func isAddress(s string) bool {
+	_, err := netip.ParseAddr(strings.Trim(s, "[]"))
+	return err == nil
+}
 
 // isName reports whether s is a host name with a port.
 func isName(s string) bool {

@@ -8,7 +8,7 @@ import (
 func names(keys []Key) []string {
 	var out []string
 	for _, k := range keys {
-		if !k.Old && k.Now == "" {
+		if k.Now == "" {
 			out = append(out, k.Name)
 		}
 	}
@@ -21,6 +21,9 @@ func keyNames(keys []Key) string { return strings.Join(names(keys), ", ") }
 func Meant(got string, names []string) string {
 	if best := Nearest(got, names); best != "" {
 		return fmt.Sprintf("did you mean %s?", best)
+	}
+	if len(names) == 0 {
+		return "there are none"
 	}
 	if len(names) > mostNames {
 		return fmt.Sprintf("one of %s and %d more", strings.Join(names[:mostNames], ", "), len(names)-mostNames)
@@ -42,26 +45,29 @@ func Nearest(got string, names []string) string {
 	return best
 }
 
-// editDistance is the Levenshtein distance, on bytes; a long a is far from every name and not worth the time.
+// editDistance counts insertions, deletions and replacements of letters, and swaps of neighbours, on bytes. A long a is far from every name, and
+// not worth the time.
 func editDistance(a, b string) int {
 	if len(a) > 64 {
 		return len(a)
 	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		for j := range rows[i] {
+			switch {
+			case i == 0 || j == 0:
+				rows[i][j] = i + j
+				continue
+			case a[i-1] == b[j-1]:
+				rows[i][j] = rows[i-1][j-1]
+			default:
+				rows[i][j] = 1 + min(rows[i-1][j-1], rows[i-1][j], rows[i][j-1])
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j+1]+1, row[j]+1)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], 1+rows[i-2][j-2])
+			}
 		}
 	}
-	return row[len(b)]
+	return rows[len(a)][len(b)]
 }

@@ -39,7 +39,7 @@ func TestForwarderGuideNames(t *testing.T) {
 	metrics := append(found(t, "../forwarder/metrics.go", `n\.(?:Counter|GaugeInt|Gauge)\("([a-z_]+)"`, 10),
 		found(t, "../forwarder/metrics.go", `\{"([a-z_]+)",`, 9)...)
 	verdicts := slices.DeleteFunc(found(t, "../datapath/forwarder/verdict_names.go", `: +"([a-z_]+)"`, 15), func(name string) bool {
-		return name == "paths_hit" || name == "shortcuts_hit" || strings.HasSuffix(name, "_lost") // metrics of their own
+		return name == "megaflows_hit" || name == "microflows_hit" || strings.HasSuffix(name, "_lost") // metrics of their own
 	})
 	for what, names := range map[string][]string{"key": keys, "metric": metrics, "verdict": verdicts} {
 		for _, name := range names {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"baton/relay/plan"
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 // TestRelayGuideNamesNumbers: the guide explains each metric, status, wait and verdict that there is.
@@ -19,7 +19,7 @@ func TestRelayGuideNamesNumbers(t *testing.T) {
 	text := read(t, relayGuide)
 	for what, names := range map[string][]string{
 		"metric":  found(t, "../relay/metrics/series.go", `n\.(?:Counter|Gauge|GaugeInt|Yes|Seconds)\("([a-z_]+)"`, 40),
-		"status":  found(t, "../relay/prologue/answer.go", `[A-Z][A-Za-z]+: "([a-z_]+)"`, 11)[1:], // but connected
+		"status":  found(t, "../relay/trunkproto/answer.go", `[A-Z][A-Za-z]+: "([a-z_]+)"`, 11)[1:], // but connected
 		"wait":    found(t, "../relay/worker/counters.go", `wait[A-Z][a-z]+: "([a-z_]+)"`, 5),
 		"verdict": found(t, "../datapath/relay/verdict_names.go", `relayVerdict[A-Z_]+: +"([a-z_]+)"`, 20),
 	} {
@@ -32,7 +32,7 @@ func TestRelayGuideNamesNumbers(t *testing.T) {
 			}
 		}
 	}
-	code := append(found(t, "../relay/metrics/*.go", `"([a-z_]+)"`, 40), found(t, "../relay/prologue/answer.go", `"([a-z_]+)"`, 11)...)
+	code := append(found(t, "../relay/metrics/*.go", `"([a-z_]+)"`, 40), found(t, "../relay/trunkproto/answer.go", `"([a-z_]+)"`, 11)...)
 	code = append(code, found(t, "../datapath/relay/verdict_names.go", `"([a-z_]+)"`, 20)...)
 	for _, m := range regexp.MustCompile("(?m)^\\| ((?:`[a-z_]+`(?:, )?)+) \\| [a-z, ]*\\|").FindAllStringSubmatch(numbersOf(t, text), -1) {
 		for _, name := range strings.Split(m[1], ", ") {
@@ -80,11 +80,11 @@ func TestRelayGuideBytes(t *testing.T) {
 		}
 		parts[part] = append(parts[part], b...)
 	}
-	hello, n, err := prologue.ParseHello(parts["hello"])
+	hello, n, err := trunkproto.ParseHello(parts["hello"])
 	if err != nil || n != len(parts["hello"]) {
 		t.Fatalf("hello of %d bytes: %d, %v", len(parts["hello"]), n, err)
 	}
-	h, n, err := prologue.ParseHeader(parts["header"], &hello, prologue.NewSealer([]byte("thirty-two bytes that are secret")))
+	h, n, err := trunkproto.ParseHeader(parts["header"], &hello, trunkproto.NewSealer([]byte("thirty-two bytes that are secret")))
 	if err != nil || n != len(parts["header"]) {
 		t.Fatalf("header of %d bytes: %d, %v", len(parts["header"]), n, err)
 	}
@@ -92,8 +92,8 @@ func TestRelayGuideBytes(t *testing.T) {
 		h.Via.String() != "oregon" || h.Passed.String() != "berlin" || h.Probe {
 		t.Errorf("header %+v", h)
 	}
-	a, n, err := prologue.ParseAnswer(parts["answer"])
-	if want := (prologue.Answer{Status: prologue.Connected, Hop: 1, RTT: 25 * time.Millisecond}); err != nil || n != len(parts["answer"]) || a != want {
+	a, n, err := trunkproto.ParseAnswer(parts["answer"])
+	if want := (trunkproto.Answer{Status: trunkproto.Connected, Hop: 1, RTT: 25 * time.Millisecond}); err != nil || n != len(parts["answer"]) || a != want {
 		t.Errorf("answer %+v, %d, %v", a, n, err)
 	}
 }
@@ -103,12 +103,12 @@ func TestRelayGuideStatuses(t *testing.T) {
 	_, list, _ := strings.Cut(read(t, relayGuide), "The first byte of an answer is the status: ")
 	list, _, _ = strings.Cut(list, ".\n")
 	for i, item := range regexp.MustCompile(`,\s`).Split(list, -1) {
-		if want := fmt.Sprintf("%d `%s`", i+1, prologue.Status(i+1)); item != want {
+		if want := fmt.Sprintf("%d `%s`", i+1, trunkproto.Status(i+1)); item != want {
 			t.Errorf("the guide has %q, not %q", item, want)
 		}
 	}
-	if last := strings.Count(list, ",") + 2; prologue.Status(last).String() != fmt.Sprintf("status_%d", last) {
-		t.Errorf("the guide lacks the status %s", prologue.Status(last))
+	if last := strings.Count(list, ",") + 2; trunkproto.Status(last).String() != fmt.Sprintf("status_%d", last) {
+		t.Errorf("the guide lacks the status %s", trunkproto.Status(last))
 	}
 }
 

@@ -94,7 +94,7 @@ func loadRelay(t *testing.T, name, text string) {
 		certificate, key := certify(t, parsed.Name)
 		write(c.Certificate, certificate)
 		write(c.Key, key)
-		write(c.CA, certificate)
+		write(c.Authority, certificate)
 	}
 	cfg, err := config.Load(path)
 	if err != nil {

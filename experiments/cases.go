@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"baton/document"
 )
 
 // Case is a point of the parameter grid.
@@ -75,7 +77,7 @@ func choose[V any](kind string, all []V, names []string, name func(V) string) ([
 	}
 	for _, n := range names {
 		if !slices.Contains(known, n) {
-			return nil, fmt.Errorf("%s %q: want one of %s", kind, n, strings.Join(known, ", "))
+			return nil, fmt.Errorf("%s %q: %s", kind, n, document.Meant(n, known))
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(v V) bool { return !slices.Contains(names, name(v)) }), nil

@@ -49,10 +49,10 @@ func TestCheck(t *testing.T) {
 	}{
 		{"defaults", Options{}, ""},
 		{"all that is known", Options{Cases: []string{"rtt 5 ms, loss 0 %"}, Contenders: []string{"b"}, Measures: []string{"speed"}}, ""},
-		{"a case", Options{Cases: []string{"rtt 6 ms"}}, `--case "rtt 6 ms": want one of rtt 5 ms, loss 0 %, rtt`},
+		{"a case", Options{Cases: []string{"rtt 6 ms"}}, `--case "rtt 6 ms": one of rtt 5 ms, loss 0 %, rtt`},
 		{"a case that a quick run leaves out", Options{Quick: true, Cases: []string{"rtt 5 ms, loss 0 %"}}, ""},
-		{"a contender", Options{Contenders: []string{"a", "c"}}, `--contender "c": want one of a, b`},
-		{"a measure", Options{Measures: []string{""}}, `--measure "": want one of speed, weight`},
+		{"a contender", Options{Contenders: []string{"a", "c"}}, `--contender "c": one of a, b`},
+		{"a measure", Options{Measures: []string{""}}, `--measure "": one of speed, weight`},
 		{"rounds", Options{Rounds: -1}, "--rounds -1: want 1 or more"},
 		{"duration", Options{Duration: -time.Second}, "--duration -1s: want more than 0"},
 		{"IPv6", Options{IPv6: true}, "--ipv6: asked runs over IPv4 only"},

@@ -83,7 +83,7 @@ func TestEndpoints(t *testing.T) {
 	socket := s.path("openflow.sock")
 	s.configure(fmt.Sprintf(`listen: [%q, "unix:%s", "tls:127.0.0.1:6655"]
 controllers: ["tls:127.0.0.1:6656"]
-retry: {least: 50ms, most: 200ms}
+retry: {min: 50ms, max: 200ms}
 tls: {certificate: %[3]s/both-cert.pem, key: %[3]s/both-privkey.pem, authority: %[3]s/switchca/cacert.pem}`, endpoint, socket, ours))
 	s.run()
 	show := func(args ...string) error {

@@ -12,7 +12,7 @@ import (
 	"baton/openflow/channel"
 )
 
-// TestTimeouts: entries go when their time is over, and the controller is told why, with what they have counted.
+// TestTimeouts: entries go when their time is over, and the controller gets the reason, with what they have counted.
 func TestTimeouts(t *testing.T) {
 	s := newStage(t, 2, lab.LinkOptions{})
 	s.start("")
@@ -45,18 +45,18 @@ func TestTimeouts(t *testing.T) {
 		{1, of.RemovedIdleTimeout, time.Second, patience, sent},
 		{2, of.RemovedHardTimeout, 3 * time.Second, patience, 0},
 	}
-	told := make(map[uint64]*of.FlowRemoved)
-	for len(told) < len(tests) {
+	removed := make(map[uint64]*of.FlowRemoved)
+	for len(removed) < len(tests) {
 		m := receive(s, c, "flow-removed", func(*of.FlowRemoved) bool { return true })
-		told[m.Cookie] = m
+		removed[m.Cookie] = m
 		if m.Cookie == 2 {
 			busy.end()
 		}
 	}
 	for _, tt := range tests {
-		m := told[tt.cookie]
+		m := removed[tt.cookie]
 		if m == nil {
-			t.Errorf("entry %d: nothing was told", tt.cookie)
+			t.Errorf("entry %d: no flow-removed message", tt.cookie)
 			continue
 		}
 		lasted := time.Duration(m.Duration.Sec)*time.Second + time.Duration(m.Duration.Nsec)
@@ -67,7 +67,7 @@ func TestTimeouts(t *testing.T) {
 			t.Errorf("entry %d: %d packets, %d bytes, want %d packets", tt.cookie, m.Packets, m.Octets, tt.packets)
 		}
 	}
-	if n := told[2].Packets; n < 10 {
+	if n := removed[2].Packets; n < 10 {
 		t.Errorf("the entry in use has counted %d packets", n)
 	}
 }

@@ -21,7 +21,7 @@ type controller struct {
 const controllerAddress = "127.0.0.1:6653"
 
 // controlled is the configuration of a forwarder that soon notices whether its controller is there.
-const controlled = "controllers: [{connect: 'tcp:" + controllerAddress + "', idle: 300ms, dead: 1s}]\nretry: {least: 50ms, most: 200ms}"
+const controlled = "controllers: [{connect: 'tcp:" + controllerAddress + "', idle: 300ms, dead: 1s}]\nretry: {min: 50ms, max: 200ms}"
 
 func (s *stage) controller() *controller {
 	s.t.Helper()

@@ -90,7 +90,7 @@ func TestFloodOfPacketIns(t *testing.T) {
 	close(stop)
 	s.must(<-done)
 	lost := func() float64 { // on the way to the process, or to a controller
-		return s.metric("baton_forwarder_punts_lost_total") + s.metric("baton_forwarder_packet_ins_dropped_total")
+		return s.metric("baton_forwarder_upcalls_lost_total") + s.metric("baton_forwarder_packet_ins_dropped_total")
 	}
 	missing := func() error { // those that are still on their way are not
 		n := sent.Load() - packets.Load()

@@ -1,8 +1,8 @@
 // Package forwarder is Baton's OpenFlow 1.3 switch: controllers fill its tables, the kernel forwards by them.
 //
-// A message of a controller changes the pipeline (forwarder/pipeline), which is data and holds the rules of the specification. What changed is
-// compiled (forwarder/compile) into the records that the kernel executes (forwarder/install, datapath) before the next message is looked at;
-// so a barrier has nothing to wait for. Packets come up here for controllers alone.
+// A controller's message changes the pipeline (forwarder/pipeline), which is pure data and implements the rules of the specification. The
+// changes are compiled (forwarder/compile) into records that the kernel executes (forwarder/install, datapath) before the next message is
+// handled, so a barrier has nothing to wait for. Only packets for controllers reach user space.
 package forwarder
 
 import (
@@ -28,14 +28,14 @@ import (
 	"baton/openflow"
 )
 
-// pins is where the attachments of all forwarders of the machine are.
+// pins is the folder of the attachments of all forwarders on the host.
 const pins = "/sys/fs/bpf/baton"
 
-// StatePath is where the attachments of a forwarder are pinned.
+// StatePath is the folder of a forwarder's pinned attachments.
 func StatePath(name string) string { return filepath.Join(pins, "forwarder-"+name) }
 
-// LoopDevices are the names that a forwarder's loop device may have. One that takes over has another than its predecessor, so that copies of
-// packets that are on the way through the predecessor's tables come to their end there. There are more than two for starts that were killed.
+// LoopDevices are the possible names of a forwarder's loop device. A new process uses another name than its predecessor, so that copies in
+// flight through the predecessor's tables are not lost. There are more than two names because starts may be killed.
 func LoopDevices(name string) [10]string {
 	list := [10]string{"loop-" + name}
 	for i := 1; i < len(list); i++ {
@@ -44,9 +44,9 @@ func LoopDevices(name string) [10]string {
 	return list
 }
 
-// Forwarder is a switch. What follows mu is guarded by it but for the controllers' turn, which takes it.
+// Forwarder is a switch. The fields after mu are guarded by it, except the controllers, whose turn takes it.
 type Forwarder struct {
-	cfg     *config.Config // of the start: where controllers are may have changed since, see Reload
+	cfg     *config.Config // as of the start: Reload may have changed the controllers since
 	version string
 	log     *slog.Logger
 	load    func() (*config.Config, error)
@@ -60,34 +60,34 @@ type Forwarder struct {
 	tasks       sync.WaitGroup
 	listeners   daemon.Listeners
 	began       time.Time
-	ready       chan struct{} // closed when messages can be carried out, or will not be: then ended is set
+	ready       chan struct{} // closed when messages can be handled, or never will be: then ended is set
 
-	reloading sync.Mutex     // holds inForce
+	reloading sync.Mutex     // guards inForce
 	inForce   *config.Config // the latest
 
-	sweeping sync.Mutex // holds swept
-	swept    bool       // the kernel is not asked to forget flows any more
+	sweeping sync.Mutex // guards swept
+	swept    bool       // no more sweeps
 
 	mu        sync.Mutex
 	pipeline  *pipeline.Pipeline
 	installed *install.Kernel
-	journal   *journal.Journal // nil: nothing survives
+	journal   *journal.Journal // nil: state is not stored
 	latest    map[openflow.PortNo]ports.Event
 	packetIn  openflow.PacketIn
-	ended     bool // the kernel's memory is not ours any more
-	// dropFragments is what controllers have asked for.
+	ended     bool // the kernel's memory is unmapped
+	// dropFragments is set by controllers.
 	dropFragments bool
 }
 
-// Options make a Forwarder.
+// Options of New.
 type Options struct {
 	Config  *config.Config
 	Version string // of the program
 	Log     *slog.Logger
-	Load    func() (*config.Config, error) // for a reload; nil: there is none
+	Load    func() (*config.Config, error) // for Reload; nil: not supported
 }
 
-// New makes a forwarder that Run has to start.
+// New returns a forwarder to be started with Run.
 func New(o Options) *Forwarder {
 	return &Forwarder{
 		cfg: o.Config, inForce: o.Config, version: o.Version, log: o.Log, load: o.Load, began: time.Now(), ready: make(chan struct{}),
@@ -95,8 +95,8 @@ func New(o Options) *Forwarder {
 	}
 }
 
-// Run forwards until ctx ends, and may be called once. The flow entries go on in the kernel afterwards, until [Remove] or the next forwarder
-// of that name.
+// Run runs the forwarder until ctx ends. It may be called once. Afterwards the flow entries keep working in the kernel until [Remove], or the
+// next forwarder with that name.
 func (f *Forwarder) Run(ctx context.Context) error {
 	cfg, log := f.cfg, f.log
 	ctx, stop := context.WithCancel(ctx)
@@ -109,10 +109,10 @@ func (f *Forwarder) Run(ctx context.Context) error {
 	return f.close(true)
 }
 
-// room is how much more the kernel has than the pipeline may hold, so that what is replaced can rest.
+// room adds spare capacity in the kernel to the pipeline's limit, so that replaced records can be freed late.
 func room(n int) int { return n + n/4 + 256 }
 
-// opsEach is how many actions a flow entry has on average at most, so many that only odd tables run out of room for them first.
+// opsEach is the average number of actions per flow entry that there is space for.
 const opsEach = 4
 
 func (f *Forwarder) start(ctx context.Context) (err error) {
@@ -124,7 +124,7 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 		Entries: room(limits.Entries), Ops: kernel.OutOps + opsEach*room(limits.Entries),
 		Lists: 1 << 17, Subtables: 1 << 14,
 		Groups: room(limits.Groups), Buckets: 16 * room(limits.Groups), Slots: 64 * room(limits.Groups),
-		Meters: room(limits.Meters), Paths: paths, Picks: limits.Picks, NormalStack: f.cfg.NormalStack,
+		Meters: room(limits.Meters), Megaflows: paths, Bindings: limits.Bindings, NormalStack: f.cfg.NormalStack,
 	})
 	if err != nil {
 		return err
@@ -132,12 +132,12 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 	f.installed = install.New(f.kernel)
 	f.pipeline = pipeline.New(pipeline.Limits{
 		Tables: limits.Tables, Entries: limits.Entries, Groups: limits.Groups, Meters: limits.Meters, Bands: kernel.MaxBands,
-		Picks: limits.Picks > 0,
+		Bindings: limits.Bindings > 0,
 	})
 	if err := f.replay(); err != nil {
 		return err
 	}
-	// What can fail by the configuration does so before anything is taken over.
+	// Errors in the configuration must surface before anything is taken over.
 	f.controllers, err = controllers.Open(ctx, f.cfg, controllers.Handler{
 		Features: f.features, Handle: f.handle, OnChange: func(is bool) { <-f.ready; f.connected(is) },
 	}, f.log)
@@ -147,13 +147,13 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 	if f.listeners, err = daemon.Listen(f.cfg.Control, f.cfg.Metrics); err != nil {
 		return fmt.Errorf("%s: %w", f.cfg.File, err)
 	}
-	f.ports, err = ports.Open(ctx, ports.Options{Ports: f.portList(), Own: f.cfg.NormalStack, Tell: f.portChanged, Log: f.log})
+	f.ports, err = ports.Open(ctx, ports.Options{Ports: f.portList(), Own: f.cfg.NormalStack, Report: f.portChanged, Log: f.log})
 	if err != nil {
 		return err
 	}
 	f.mu.Lock()
 	if err := f.installed.Begin(); err != nil {
-		f.log.Error("a port cannot be used", "error", err) // its interface has just gone; or the next change of it tells
+		f.log.Error("a port cannot be used", "error", err) // its interface has just gone, or its next change triggers a retry
 	}
 	f.mu.Unlock()
 	if err := f.kernel.DetachOthers(); err != nil {
@@ -165,15 +165,15 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 	f.connected(false)
 	close(f.ready)
 	f.tasks.Go(func() { f.listeners.Serve(ctx, f.backend(), metricsHandler(f.version, f.status, &f.tally), f.log) })
-	f.tasks.Go(f.readPunts)
+	f.tasks.Go(f.readUpcalls)
 	f.tasks.Go(func() { f.expire(ctx) })
-	if limits.Picks > 0 {
-		f.tasks.Go(func() { f.sweepPicks(ctx) })
+	if limits.Bindings > 0 {
+		f.tasks.Go(func() { f.sweepBindings(ctx) })
 	}
 	return nil
 }
 
-// close ends what start began. When flow entries go on, so must the interfaces.
+// close undoes start. The interfaces are kept if the flow entries are to keep working.
 func (f *Forwarder) close(goesOn bool) error {
 	var errs []error
 	if !goesOn {
@@ -228,18 +228,18 @@ func (f *Forwarder) portList() []ports.Port {
 	return list
 }
 
-// portChanged is told of a port as it has become.
+// portChanged handles a change of a port.
 func (f *Forwarder) portChanged(e ports.Event) {
 	f.mu.Lock()
 	f.setPort(e)
 	c := f.controllers
 	f.mu.Unlock()
-	if c != nil && f.isReady() { // who comes before that will ask
+	if c != nil && f.isReady() { // controllers that connect later ask for the ports
 		c.PortStatus(&openflow.PortStatus{Reason: e.Reason, Port: e.Port})
 	}
 }
 
-// setPort puts a port into force, unless something later is. The caller holds mu.
+// setPort applies a port's state, unless it is outdated. The caller holds mu.
 func (f *Forwarder) setPort(e ports.Event) {
 	no := e.Port.No
 	if before, ok := f.latest[no]; ok && before.Serial > e.Serial {
@@ -279,7 +279,7 @@ func (f *Forwarder) features() openflow.FeaturesReply {
 	}
 }
 
-// expireEvery is how often the time-outs of flow entries are looked at; they have seconds.
+// expireEvery is how often timeouts of flow entries, which are in seconds, are checked.
 const expireEvery = 100 * time.Millisecond
 
 func (f *Forwarder) expire(ctx context.Context) {
@@ -300,7 +300,7 @@ func (f *Forwarder) expire(ctx context.Context) {
 					if used := f.installed.Used(e.ID, now); used.After(f.began) {
 						return used
 					}
-					return f.began // what an earlier process has seen is not known
+					return f.began // an earlier process's packets are unknown
 				})
 				if c.Empty() {
 					return
@@ -314,11 +314,11 @@ func (f *Forwarder) expire(ctx context.Context) {
 	}
 }
 
-// apply puts a change into force and tells of the entries that are gone. The caller holds mu.
+// apply applies a change, and notifies controllers of removed entries. The caller holds mu.
 func (f *Forwarder) apply(now time.Time, c pipeline.Change) error {
 	return f.installed.Apply(c, func(r *pipeline.Removed, n openflow.Counter) {
 		f.tally.gone(r.Reason)
-		if r.Tell && f.controllers != nil {
+		if r.Report && f.controllers != nil {
 			f.controllers.FlowRemoved(r.FlowRemoved(now, n))
 		}
 	})

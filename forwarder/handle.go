@@ -12,7 +12,7 @@ import (
 	"baton/openflow"
 )
 
-// handle carries out a message of a controller. It is called in the controllers' turn.
+// handle handles a controller's message. It is called in the controllers' turn.
 func (f *Forwarder) handle(c *controllers.Channel, xid uint32, m openflow.Message, raw []byte) {
 	<-f.ready
 	f.mu.Lock()
@@ -33,7 +33,7 @@ func (f *Forwarder) handle(c *controllers.Channel, xid uint32, m openflow.Messag
 	c.Refuse(xid, raw, fault)
 }
 
-// failure is what is answered when the kernel fails.
+// failure is the error code for a failure of the kernel.
 func failure(m openflow.Message, err error) openflow.Code {
 	full := errors.Is(err, install.ErrFull)
 	switch m.Type() {
@@ -91,19 +91,19 @@ func (f *Forwarder) carryOut(c *controllers.Channel, xid uint32, m openflow.Mess
 	return &openflow.Fault{Code: openflow.BadRequestBadType, Section: "7.1.1", Text: m.Type().String()}
 }
 
-// noBuffer refuses a message about a packet that we would have kept: we keep none.
+// noBuffer refuses a message that names a buffered packet: packets are never buffered.
 func noBuffer(section string, id uint32) error {
 	return &openflow.Fault{Code: openflow.BadRequestBufferUnknown, Section: section, Text: fmt.Sprintf("buffer %#x", id)}
 }
 
-// change changes the pipeline, and the kernel with it. What the kernel has no room for is taken back.
+// change applies a message to the pipeline and the kernel. If it does not fit in the kernel, it is undone.
 func (f *Forwarder) change(now time.Time, m openflow.Message, raw []byte) error {
 	c, err := f.pipeline.Apply(now, m)
 	if err != nil {
 		return err
 	}
 	if err := f.apply(now, c); err != nil {
-		// What had been put into force is taken out again; what had not is not there.
+		// Reverts what was installed before the failure.
 		if undone := f.installed.Apply(f.pipeline.Undo(c), func(*pipeline.Removed, openflow.Counter) {}); undone != nil {
 			f.log.Error("what did not fit could not be taken back whole", "error", undone)
 		}
@@ -131,7 +131,7 @@ func (f *Forwarder) packetOut(m *openflow.PacketOut) error {
 	return f.kernel.Send(m.Data, swap(uint32(m.InPort)), ops)
 }
 
-// answer answers a multipart request.
+// answer replies to a multipart request.
 func (f *Forwarder) answer(now time.Time, c *controllers.Channel, xid uint32, m *openflow.MultipartRequest, raw []byte) error {
 	var body openflow.MultipartBody
 	var err error

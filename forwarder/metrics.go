@@ -15,28 +15,28 @@ import (
 	"baton/openflow"
 )
 
-// namespace begins the name of every metric.
+// namespace prefixes every metric.
 const namespace = "baton_forwarder"
 
-// tally counts what nothing else does. Its methods may be called from any goroutine.
+// tally counts messages and removed entries. Its methods may be called from any goroutine.
 type tally struct {
 	messages [32][outcomes]atomic.Uint64 // by openflow.Type
 	removed  [4]atomic.Uint64            // flow entries, by openflow.FlowRemovedReason
 }
 
-// outcome is what became of a controller's message.
+// outcome is the result of a controller's message.
 type outcome int
 
 const (
 	done    outcome = iota
-	refused         // against the specification, or what it asks for is not there
-	failed          // the kernel did not take it
+	refused         // invalid, or refers to something that does not exist
+	failed          // the kernel refused it
 	outcomes
 )
 
 func (o outcome) String() string { return [...]string{"done", "refused", "failed"}[o] }
 
-// message counts a message that has been carried out, or not.
+// message counts a handled message.
 func (t *tally) message(kind openflow.Type, err error) {
 	o := done
 	var fault *openflow.Fault
@@ -51,20 +51,20 @@ func (t *tally) message(kind openflow.Type, err error) {
 
 func (t *tally) gone(why openflow.FlowRemovedReason) { t.removed[int(why)%len(t.removed)].Add(1) }
 
-// metricsHandler serves /metrics and /healthz. status is called at each request, perhaps from several goroutines.
+// metricsHandler serves /metrics and /healthz. status is called for each request, possibly concurrently.
 func metricsHandler(version string, status func() (api.ForwarderStatus, error), t *tally) http.Handler {
 	return exporter.Process[api.ForwarderStatus]{Namespace: namespace, Version: version, Status: status, Series: t.series, Unready: unready}.Handler()
 }
 
-// series are the forwarder's numbers. A table without an entry that no packet has come to has none.
+// series are the forwarder's metrics. A table without entries and packets has none.
 func (t *tally) series(s *api.ForwarderStatus) []exporter.Number {
 	var n exporter.Numbers
 	for _, verdict := range slices.Sorted(maps.Keys(s.Packets)) {
 		n.Counter("packets_total", "Packets by what became of them.", s.Packets[verdict], "verdict", verdict)
 	}
-	n.Counter("path_hits_total", "Packets whose path through the tables was cached.", s.PathsHit)
-	n.Counter("shortcut_hits_total", "Packets of flows that were picked for, which needed no tables.", s.ShortcutsHit)
-	n.Counter("punts_lost_total", "Packets for controllers that user space was too slow for.", s.PuntsLost)
+	n.Counter("megaflow_hits_total", "Packets whose path through the tables was cached.", s.MegaflowsHit)
+	n.Counter("microflow_hits_total", "Packets of flows that were bound for, which needed no tables.", s.MicroflowsHit)
+	n.Counter("upcalls_lost_total", "Packets for controllers that user space was too slow for.", s.UpcallsLost)
 	n.Counter("copies_lost_total", "Copies of packets that the kernel could not make.", s.CopiesLost)
 	for _, table := range s.Tables {
 		id := strconv.Itoa(table.Table)
@@ -77,16 +77,16 @@ func (t *tally) series(s *api.ForwarderStatus) []exporter.Number {
 		api.Usage
 	}
 	held := []usage{{"entries", "Flow entries", s.Entries}, {"groups", "Groups", s.Groups}, {"meters", "Meters", s.Meters}}
-	if s.Picks != nil {
-		held = append(held, usage{"picks", "Flows whose link is remembered", s.Picks.Flows})
-		for _, p := range s.Picks.Ports {
+	if s.Bindings != nil {
+		held = append(held, usage{"bindings", "Flows whose link is remembered", s.Bindings.Flows})
+		for _, p := range s.Bindings.Ports {
 			labels := append([]string(nil), "port", p.Port, "interface", p.Interface)
-			n.GaugeInt("pick_flows", "Flows whose remembered link is the port.", int(p.Flows), labels...)
-			n.GaugeInt("pick_flows_active", "Those of them that had a packet a moment ago.", int(p.Active), labels...)
-			n.Counter("pick_syns_total", "Handshakes that began by the port.", p.SYNs, labels...)
-			n.Counter("pick_syn_repeats_total", "SYNs that were sent again by the port.", p.SYNRepeats, labels...)
-			n.Counter("pick_sent_bytes_total", "Bytes that flows have sent by the port.", p.Sent, labels...)
-			n.Counter("pick_received_bytes_total", "Bytes that flows have received by the port.", p.Received, labels...)
+			n.GaugeInt("binding_flows", "Flows whose remembered link is the port.", int(p.Flows), labels...)
+			n.GaugeInt("binding_flows_active", "Those of them that had a packet a moment ago.", int(p.Active), labels...)
+			n.Counter("binding_syns_total", "Handshakes that began by the port.", p.SYNs, labels...)
+			n.Counter("binding_syn_repeats_total", "SYNs that were sent again by the port.", p.SYNRepeats, labels...)
+			n.Counter("binding_sent_bytes_total", "Bytes that flows have sent by the port.", p.Sent, labels...)
+			n.Counter("binding_received_bytes_total", "Bytes that flows have received by the port.", p.Received, labels...)
 		}
 	}
 	for _, u := range held {
@@ -138,8 +138,8 @@ func (t *tally) series(s *api.ForwarderStatus) []exporter.Number {
 	return n
 }
 
-// unready says why the forwarder cannot do what it is there for: no port to send by, or nobody to tell it what to do. Without a
-// controller its flow entries forward all the same.
+// unready returns why the forwarder is not ready: no port can send, or no controller is connected. Its flow entries forward packets without a
+// controller, too.
 func unready(s *api.ForwarderStatus) []string {
 	reasons := []string{}
 	if !slices.ContainsFunc(s.Ports, func(p api.ForwarderPort) bool { return p.Up }) {

@@ -26,8 +26,8 @@ func (s *stage) port(c *channel.Conn, no of.PortNo) of.Port {
 	return of.Port{}
 }
 
-// told waits until a controller hears that a port has become so.
-func (s *stage) told(c *channel.Conn, no of.PortNo, what string, ok func(of.Port) bool) {
+// reported waits for a port status message that satisfies ok.
+func (s *stage) reported(c *channel.Conn, no of.PortNo, what string, ok func(of.Port) bool) {
 	s.t.Helper()
 	receive(s, c, what, func(m *of.PortStatus) bool { return m.Port.No == no && ok(m.Port) })
 }
@@ -73,33 +73,33 @@ func TestInterfaces(t *testing.T) {
 	}
 	s.passes(false)
 	rename("elsewhere", "p2")
-	s.told(c, 2, "port 2 is live", live)
+	s.reported(c, 2, "port 2 is live", live)
 	s.passes(true)
 	rename("p2", "elsewhere")
-	s.told(c, 2, "port 2 is without interface", dark)
+	s.reported(c, 2, "port 2 is without interface", dark)
 	s.passes(false)
 	if n, err := s.count("elsewhere"); err != nil || n != 0 {
 		t.Errorf("%d programs at an interface that is no port any more, %v", n, err)
 	}
 	rename("elsewhere", "p2")
-	s.told(c, 2, "port 2 is live again", live)
+	s.reported(c, 2, "port 2 is live again", live)
 	s.passes(true)
 
 	link, err := nl.LinkByName("p2")
 	s.must(err)
 	s.must(nl.LinkDel(link))
-	s.told(c, 2, "port 2 is deleted", dark)
+	s.reported(c, 2, "port 2 is deleted", dark)
 	far := lab.End{Host: s.host(2), Name: "eth0", Addrs: []string{address(2).String() + "/24"}}
 	k := s.Link(lab.End{Host: s.node, Name: "p2"}, far, lab.LinkOptions{})
 	s.host(1).Neighbour(s.outside(1), address(2).String(), k.B.MAC)
-	s.told(c, 2, "another interface is port 2", func(p of.Port) bool { return live(p) && p.MAC == packet.MAC(k.A.MAC) })
+	s.reported(c, 2, "another interface is port 2", func(p of.Port) bool { return live(p) && p.MAC == packet.MAC(k.A.MAC) })
 	s.passes(true)
 
 	s.cables[1] = k
 	s.outside(2).SetDown()
-	s.told(c, 2, "port 2 has no carrier", dark)
+	s.reported(c, 2, "port 2 has no carrier", dark)
 	s.outside(2).SetUp()
-	s.told(c, 2, "port 2 has a carrier", live)
+	s.reported(c, 2, "port 2 has a carrier", live)
 	s.passes(true)
 }
 

@@ -10,9 +10,9 @@ import (
 	"baton/forwarder/config"
 )
 
-// Reload reads the configuration again and puts its controllers and listeners in force. Flow entries stay, and so do channels that have not
-// changed. The error wraps api.ErrConflict when the old configuration stays in force: all else takes effect at a restart only, in which flow
-// entries go on, too.
+// Reload reads the configuration again and applies changes of controllers and listeners. Flow entries and unchanged channels are kept. The
+// error wraps api.ErrConflict if the old configuration stays in force: all other keys take effect at a restart, which keeps the flow entries,
+// too.
 func (f *Forwarder) Reload() (api.ReloadResult, error) {
 	f.reloading.Lock()
 	defer f.reloading.Unlock()
@@ -27,7 +27,7 @@ func (f *Forwarder) Reload() (api.ReloadResult, error) {
 	return result, nil
 }
 
-// reload is Reload without its log. The caller holds reloading.
+// reload is Reload without logging. The caller holds reloading.
 func (f *Forwarder) reload() (api.ReloadResult, error) {
 	if f.load == nil {
 		return api.ReloadResult{}, errors.New("it has no configuration file of its own")
@@ -56,7 +56,7 @@ func (f *Forwarder) reload() (api.ReloadResult, error) {
 	return api.ReloadResult{Config: next.File, Changed: changed}, nil
 }
 
-// fixed names the keys that cannot change while the forwarder runs.
+// fixed returns the changed keys that need a restart.
 func fixed(old, next *config.Config) (keys []string) {
 	for _, k := range []struct {
 		key string

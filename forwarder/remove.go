@@ -13,8 +13,9 @@ import (
 	"baton/forwarder/ports"
 )
 
-// Remove takes away what a forwarder that has ended has left, and says what that was: its attachments, and with them its flow entries, its
-// devices, and that its ports are promiscuous; they stay up. With a state folder in the configuration, the next Run has the flow entries again.
+// Remove removes what a forwarder that is not running has left in the kernel, and describes it: its attachments, and with them its flow
+// entries; its devices; promiscuous mode of its ports, which stay up. If the configuration has a state folder, the next Run restores the flow
+// entries.
 func Remove(cfg *config.Config) ([]string, error) {
 	left := leftBy(cfg)
 	if err := kernel.Remove(StatePath(cfg.Name), LoopDevices(cfg.Name)[0]); err != nil {
@@ -23,7 +24,7 @@ func Remove(cfg *config.Config) ([]string, error) {
 	errs := []error{removeLoops(cfg.Name, "")}
 	for _, p := range cfg.Ports {
 		if !cfg.NormalStack {
-			errs = append(errs, calm(p.Interface))
+			errs = append(errs, endPromiscuous(p.Interface))
 		}
 	}
 	if cfg.Local != "" {
@@ -32,7 +33,7 @@ func Remove(cfg *config.Config) ([]string, error) {
 	return left, errors.Join(errs...)
 }
 
-// leftBy says what there is of a forwarder.
+// leftBy lists what a forwarder has left.
 func leftBy(cfg *config.Config) (left []string) {
 	if state := StatePath(cfg.Name); isThere(state) {
 		left = append(left, "flow entries, programs and tables in "+state)
@@ -56,7 +57,7 @@ func isThere(path string) bool {
 	return err == nil
 }
 
-// chooseLoop returns the name of the loop device to make: the first that none has, which a predecessor's tables might use.
+// chooseLoop returns an unused name for the loop device, so that a predecessor's tables can keep using theirs.
 func chooseLoop(name string) string {
 	loops := LoopDevices(name)
 	for _, loop := range loops {
@@ -67,7 +68,7 @@ func chooseLoop(name string) string {
 	return loops[len(loops)-1]
 }
 
-// removeLoops removes the loop devices that there are, but for the one in use.
+// removeLoops removes all loop devices except the one in use.
 func removeLoops(name, inUse string) error {
 	var errs []error
 	for _, loop := range LoopDevices(name) {
@@ -78,7 +79,7 @@ func removeLoops(name, inUse string) error {
 	return errors.Join(errs...)
 }
 
-// removeInterface removes an interface if it is there.
+// removeInterface removes an interface if it exists.
 func removeInterface(name string) error {
 	link, err := find(name)
 	if link != nil {
@@ -90,8 +91,8 @@ func removeInterface(name string) error {
 	return nil
 }
 
-// calm ends that an interface, if it is there, takes frames that are for others.
-func calm(name string) error {
+// endPromiscuous ends promiscuous mode of an interface, if it exists.
+func endPromiscuous(name string) error {
 	link, err := find(name)
 	if link != nil && link.Attrs().Promisc != 0 {
 		err = netlink.SetPromiscOff(link)
@@ -102,7 +103,7 @@ func calm(name string) error {
 	return nil
 }
 
-// find returns nil for an interface that is not there.
+// find returns nil for an interface that does not exist.
 func find(name string) (netlink.Link, error) {
 	link, err := netlink.LinkByName(name)
 	var none netlink.LinkNotFoundError

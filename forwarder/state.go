@@ -14,7 +14,7 @@ import (
 
 func (f *Forwarder) journalPath() string { return filepath.Join(f.cfg.State, "flows") }
 
-// replay makes the pipeline what it was when an earlier process ended.
+// replay restores the pipeline that an earlier process has stored.
 func (f *Forwarder) replay() (err error) {
 	if f.cfg.State == "" {
 		return nil
@@ -47,7 +47,7 @@ func (f *Forwarder) replay() (err error) {
 	return nil
 }
 
-// repair tells what damage has cost the state, and writes it anew (decision 25).
+// repair reports damage of the stored state, and rewrites it (decision 25).
 func (f *Forwarder) repair() {
 	d := f.journal.Damage()
 	if d.Places == 0 {
@@ -70,14 +70,14 @@ func (f *Forwarder) repair() {
 		"again; have the controllers install theirs anew, or stop the forwarder, remove the file and start it empty", what...)
 }
 
-// record keeps a message that changed the pipeline; raw are its bytes.
+// record stores a message that changed the pipeline; raw are its bytes.
 func (f *Forwarder) record(now time.Time, m openflow.Message, raw []byte) {
 	if f.journal == nil {
 		return
 	}
 	var err error
 	if _, tables := m.(*openflow.MultipartRequest); tables || f.journal.Due(f.pipeline.Messages()) {
-		err = f.journal.Rewrite(f.records()) // a request for table features may be longer than a message
+		err = f.journal.Rewrite(f.records()) // a table features request may be longer than one message
 	} else {
 		err = f.journal.Append(raw, now)
 	}
@@ -86,7 +86,7 @@ func (f *Forwarder) record(now time.Time, m openflow.Message, raw []byte) {
 	}
 }
 
-// recordExpired keeps that entries are gone whose time was over.
+// recordExpired stores that entries have expired.
 func (f *Forwarder) recordExpired(now time.Time, gone []pipeline.Removed) {
 	for i := range gone {
 		e := gone[i].Entry
@@ -101,7 +101,7 @@ func (f *Forwarder) recordExpired(now time.Time, gone []pipeline.Removed) {
 	}
 }
 
-// records are the messages that make the pipeline what it is.
+// records yields messages that recreate the pipeline.
 func (f *Forwarder) records() iter.Seq[journal.Record] {
 	return func(yield func(journal.Record) bool) {
 		var b []byte
@@ -118,10 +118,10 @@ func (f *Forwarder) records() iter.Seq[journal.Record] {
 	}
 }
 
-// standaloneCookie marks the entry that a forwarder without a controller has of its own, if it is to be a bridge then.
+// standaloneCookie marks the entry that a forwarder in fail mode standalone adds while no controller is connected.
 const standaloneCookie = 0x42544e5354414e44
 
-// connected is told when the first controller is there and when the last has gone [6.3.3].
+// connected is called when the first controller has connected and when the last one has gone [6.3.3].
 func (f *Forwarder) connected(is bool) {
 	if f.cfg.FailMode != config.Standalone {
 		return

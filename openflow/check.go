@@ -1,11 +1,11 @@
 package openflow
 
-// Check returns the [*Fault] that every 1.3 switch answers m with, whatever it can do and holds: a type, command, flag or
-// field that the specification does not know, a value out of its range, a prerequisite that is missing. It is nil for what
-// depends on the switch: whether a table, port, group, meter or flow entry is there, and whether there is room. Of what
-// [Decode] makes unknown it says the code that fits. A switch that knows more than this package asks itself first.
+// Check returns the [*Fault] that every 1.3 switch answers m with, whatever it supports and contains: for an unknown type, command, flag or
+// field, a value out of range, or a missing prerequisite. It does not check what depends on the switch: whether a table, port, group, meter or
+// flow entry exists, and whether there is space. For parts that [Decode] left as unknown it gives the matching code. A switch with more
+// features than this package must check those first.
 func Check(m Message) error {
-	// Not the other way round: an interface that holds a nil *Fault is not nil.
+	// Compare first: an interface that holds a nil *Fault is not nil.
 	if f := check(m); f != nil {
 		return f
 	}
@@ -88,7 +88,7 @@ const shortestFrame = 14
 func checkPacketOut(m *PacketOut) *Fault {
 	switch p := m.InPort; {
 	case p == PortController, p == PortLocal:
-	case p == PortAny: // no port, as Open vSwitch takes it and as controllers send it
+	case p == PortAny: // no port: accepted by Open vSwitch, and sent by controllers
 	case p == 0, p > PortMax:
 		return fault(BadRequestBadPort, "7.3.7", "packet from port %v", m.InPort)
 	}
@@ -111,7 +111,7 @@ func checkFlowMod(m *FlowMod) *Fault {
 		return f
 	}
 	if m.Command == FlowDelete || m.Command == FlowDeleteStrict {
-		return nil // the instructions of a deletion mean nothing
+		return nil // instructions of a deletion are ignored
 	}
 	if m.Table == TableAll {
 		return fault(FlowModFailedBadTableID, "7.3.4.1", "%v in all tables", m.Command)

@@ -3,7 +3,7 @@ package openflow
 // maxShift is the largest window shift (RFC 7323 section 2.3).
 const maxShift = 14
 
-// actionList is what a list of actions belongs to.
+// actionList is the context of a list of actions.
 type actionList uint8
 
 const (
@@ -42,13 +42,13 @@ func checkAction(a Action, in actionList, last bool) *Fault {
 	case ActionSetField:
 		return checkSetField(a)
 	case ActionRescaleWindow:
-		if a.Sender > maxShift || a.Told > maxShift {
-			return fault(BadActionBadArgument, "7.2.5", "window shift of %d or %d", a.Sender, a.Told)
+		if a.Sender > maxShift || a.Advertised > maxShift {
+			return fault(BadActionBadArgument, "7.2.5", "window shift of %d or %d", a.Sender, a.Advertised)
 		}
-	case ActionPick:
-		return checkPick(a, in, last)
-	case ActionUnpick:
-		return checkUnpick(a, in)
+	case ActionBind:
+		return checkBind(a, in, last)
+	case ActionUnbind:
+		return checkUnbind(a, in)
 	case ActionExperimenter:
 		if a.Experimenter == BatonExperimenter {
 			return fault(BadActionBadExpType, "7.2.5", "action of a subtype that is not known")

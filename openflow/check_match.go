@@ -1,8 +1,7 @@
 package openflow
 
-// Check returns the [*Fault] that every 1.3 switch answers the match with: a field that is not known, is there twice, has bits
-// outside of its mask or beyond its range, has a mask that the specification does not allow, or stands without its
-// prerequisite before it (7.2.3).
+// Check returns the [*Fault] that every 1.3 switch answers the match with: for an unknown or duplicate field, bits outside of its mask or its
+// range, a mask that the specification does not allow, or a missing prerequisite (7.2.3).
 func (m Match) Check() error {
 	if f := m.check(); f != nil {
 		return f
@@ -33,7 +32,7 @@ func (m Match) check() *Fault {
 		if twice {
 			return fault(BadMatchDupField, "7.2.3.4", "%v twice", t.Field)
 		}
-		if !m[:before].meets(info) {
+		if !m[:before].hasPrerequisite(info) {
 			return fault(BadMatchBadPrereq, "7.2.3.6", "%v without what it needs before it", t.Field)
 		}
 		before += t.size()
@@ -65,14 +64,14 @@ func (i *fieldInfo) exceeded(value []byte) bool {
 	return i.bits < 8*i.bytes && number(value)>>i.bits != 0
 }
 
-// Meets reports whether m has what the field needs before it (7.2.3.6): of the alternatives, one. A field that is not known
+// HasPrerequisite reports whether m has what the field needs before it (7.2.3.6): of the alternatives, one. A field that is not known
 // needs nothing.
-func (m Match) Meets(f Field) bool {
+func (m Match) HasPrerequisite(f Field) bool {
 	info := f.info()
-	return info == nil || m.meets(info)
+	return info == nil || m.hasPrerequisite(info)
 }
 
-func (m Match) meets(info *fieldInfo) bool {
+func (m Match) hasPrerequisite(info *fieldInfo) bool {
 	for _, n := range info.needs {
 		t, ok := m.Get(n.field)
 		if ok && (n.present && t.Uint() != 0 || !n.present && !t.Masked && t.Uint() == n.value) {

@@ -12,7 +12,7 @@ import (
 // TestDocument: the messages in the documents are messages, and every action of Baton's own is in them.
 func TestDocument(t *testing.T) {
 	seen := map[string]bool{}
-	for _, file := range []string{"../docs/openflow-handoff.md", "../docs/openflow-pick.md"} {
+	for _, file := range []string{"../docs/openflow-handoff.md", "../docs/openflow-bind.md"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -496,33 +496,33 @@ var handoffSubtypeNames = []valueName{
 
 func (v HandoffSubtype) String() string { return nameOf(handoffSubtypeNames, uint32(v)) }
 
-// PickSubtype is the subtype of an action of Baton's own on the links of flows (docs/openflow-pick.md).
-type PickSubtype uint16
+// BindSubtype is the subtype of an action of Baton's own on the links of flows (docs/openflow-bind.md).
+type BindSubtype uint16
 
 const (
-	SubtypePick   PickSubtype = 0x30
-	SubtypeUnpick PickSubtype = 0x31
+	SubtypeBind   BindSubtype = 0x30
+	SubtypeUnbind BindSubtype = 0x31
 )
 
-var pickSubtypeNames = []valueName{
-	{0x30, "PICK"}, {0x31, "UNPICK"},
+var bindSubtypeNames = []valueName{
+	{0x30, "BIND"}, {0x31, "UNBIND"},
 }
 
-func (v PickSubtype) String() string { return nameOf(pickSubtypeNames, uint32(v)) }
+func (v BindSubtype) String() string { return nameOf(bindSubtypeNames, uint32(v)) }
 
-// PickMethod is how a new flow gets its bucket (docs/openflow-pick.md).
-type PickMethod uint8
+// BindMethod is how a new flow gets its bucket (docs/openflow-bind.md).
+type BindMethod uint8
 
 const (
-	PickTurns   PickMethod = 0x1
-	PickLeast   PickMethod = 0x2
-	PickFastest PickMethod = 0x3
-	PickHash    PickMethod = 0x4
-	PickEven    PickMethod = 0x5
+	BindRoundRobin BindMethod = 0x1
+	BindLeast      BindMethod = 0x2
+	BindFastest    BindMethod = 0x3
+	BindHash       BindMethod = 0x4
+	BindEven       BindMethod = 0x5
 )
 
-var pickMethodNames = []valueName{
-	{0x1, "TURNS"}, {0x2, "LEAST"}, {0x3, "FASTEST"}, {0x4, "HASH"}, {0x5, "EVEN"},
+var bindMethodNames = []valueName{
+	{0x1, "ROUND_ROBIN"}, {0x2, "LEAST"}, {0x3, "FASTEST"}, {0x4, "HASH"}, {0x5, "EVEN"},
 }
 
-func (v PickMethod) String() string { return nameOf(pickMethodNames, uint32(v)) }
+func (v BindMethod) String() string { return nameOf(bindMethodNames, uint32(v)) }

@@ -1,24 +1,24 @@
 package openflow
 
-// The experimenters whose messages have types here.
+// Experimenters whose messages have types here.
 const (
 	NiciraExperimenter uint32 = 0x00002320
 	ONFExperimenter    uint32 = 0x4f4e4600
 )
 
-// Experimenter is a message of an experimenter (7.5.4) that has no type of its own here. Decoded, Data aliases the message.
+// Experimenter is an experimenter message (7.5.4) without a type of its own. When decoded, Data aliases the message.
 type Experimenter struct {
 	ID, Kind uint32
 	Data     []byte
 }
 
-// SetPacketInFormat is Nicira's message 16, which `ovs-ofctl monitor` sends: 0 is the format of OpenFlow itself.
+// SetPacketInFormat is Nicira's message 16, which `ovs-ofctl monitor` sends: 0 is OpenFlow's own format.
 type SetPacketInFormat struct{ Format uint32 }
 
-// SetControllerID is Nicira's message 20: packets for a controller of another number do not go to the sender.
+// SetControllerID is Nicira's message 20: the sender receives only packets for a controller of this number.
 type SetControllerID struct{ Controller uint16 }
 
-// BundleKind is what a [BundleControl] asks or answers (ONF EXT-230). Even kinds ask, odd ones answer the kind before.
+// BundleKind is a request or reply of a [BundleControl] (ONF EXT-230). Even kinds are requests, odd ones reply to the kind before.
 type BundleKind uint16
 
 // The kinds.
@@ -33,14 +33,14 @@ const (
 	BundleDiscarded
 )
 
-// The flags of a bundle: all or nothing of it, in the order of its messages.
+// Flags of a bundle: atomic, and ordered.
 const (
 	BundleAtomic  = 1
 	BundleOrdered = 2
 )
 
-// BundleControl opens, closes, commits or discards a bundle of messages: ONF's message 2300 (EXT-230), which `ovs-ofctl
-// --bundle` sends. Properties are kept as they are; decoded, they alias the message.
+// BundleControl opens, closes, commits or discards a bundle of messages: ONF's message 2300 (EXT-230), which `ovs-ofctl --bundle` sends.
+// Properties are kept as bytes; when decoded, they alias the message.
 type BundleControl struct {
 	Bundle     uint32
 	Kind       BundleKind
@@ -52,8 +52,7 @@ type BundleControl struct {
 type BundleAdd struct {
 	Bundle uint32
 	Flags  uint16
-	// Message is a whole message with the xid of this one, and behind it, padded, may be properties. Decoded, it aliases the
-	// message.
+	// Message is a whole message with the same xid, perhaps followed by padded properties. When decoded, it aliases the message.
 	Message []byte
 }
 
@@ -103,7 +102,7 @@ func decodeExperimenter(b []byte) (Message, error) {
 		return nil, tooShort("7.5.4", "experimenter's message", HeaderSize+len(b))
 	}
 	m := &Experimenter{wire.Uint32(b), wire.Uint32(b[4:]), b[experimenterSize:]}
-	least, exact := 8, true // of the data, in bytes
+	least, exact := 8, true // length of the data, in bytes
 	switch [2]uint32{m.ID, m.Kind} {
 	case [2]uint32{NiciraExperimenter, niciraSetPacketInFormat}:
 		least = 4

@@ -186,21 +186,21 @@ var goldens = []struct {
 		ffff 0010 0042544e 0022 0000 00000002 # inc_sack
 		ffff 0010 0042544e 0023 0000 00000003 # inc_tsval
 		ffff 0010 0042544e 0024 0000 00000004 # inc_tsecr
-		ffff 0010 0042544e 0025 0000 07 09 0000 # rescale_window: sender, told
+		ffff 0010 0042544e 0025 0000 07 09 0000 # rescale_window: sender, advertised
 		ffff 0010 0042544e 0026 0000 0578 0000  # clamp_mss
 		ffff 0010 0042544e 0027 0000 08 000000  # strip_option
 		0020 0008 00000005    # inc_seq of the paper
 		0021 0008 00000006    # inc_ack of the paper
 	`},
-	{"pick", &FlowMod{Instructions: []Instruction{InstructionApplyActions{[]Action{
-		ActionUnpick{1}, ActionPick{PickLeast, 18, 60}}}}}, `
+	{"bind", &FlowMod{Instructions: []Instruction{InstructionApplyActions{[]Action{
+		ActionUnbind{1}, ActionBind{BindLeast, 18, 60}}}}}, `
 		04 0e 0068 00000001
 		0000000000000000 0000000000000000
 		00 00 0000 0000 0000 00000000 00000000 00000000 0000 0000
 		0001 0004 00000000
 		0004 0030 00000000    # apply actions
-		ffff 0010 0042544e 0031 0000 00000001 # unpick: group
-		ffff 0018 0042544e 0030 02 00 00000012 0000003c 00000000 # pick: method, group, together
+		ffff 0010 0042544e 0031 0000 00000001 # unbind: group
+		ffff 0018 0042544e 0030 02 00 00000012 0000003c 00000000 # bind: method, group, together
 	`},
 	{"bundle", &BundleControl{Bundle: 1, Kind: BundleCommit, Flags: BundleAtomic | BundleOrdered}, `
 		04 04 0018 00000001
@@ -292,8 +292,8 @@ var refusals = []struct {
 	{"group of 16 bytes", applies("0016 0010 00000001 00000000 00000000"), BadActionBadLen},
 	{"plain inc_seq of 16 bytes", applies("0020 0010 00000001 00000000 00000000"), BadActionBadLen},
 	{"inc_seq of 24 bytes", applies("ffff 0018 0042544e 0020 0000 00000001 00000000 00000000"), BadActionBadLen},
-	{"pick of 16 bytes", applies("ffff 0010 0042544e 0030 01 00 00000001"), BadActionBadLen},
-	{"unpick of 24 bytes", applies("ffff 0018 0042544e 0031 0000 00000001 00000000 00000000"), BadActionBadLen},
+	{"bind of 16 bytes", applies("ffff 0010 0042544e 0030 01 00 00000001"), BadActionBadLen},
+	{"unbind of 24 bytes", applies("ffff 0018 0042544e 0031 0000 00000001 00000000 00000000"), BadActionBadLen},
 	{"action of Baton of 8 bytes", applies("ffff 0008 0042544e"), BadActionBadLen},
 	{"set-field past its action", applies("0019 0008 80000004"), BadActionBadSetLen},
 	{"set-field of a wrong length", applies("0019 0010 80000006 000000000000 0000"), BadActionBadSetLen},

@@ -1,16 +1,16 @@
 package openflow
 
-// BatonExperimenter is the experimenter id of Baton's own actions: "BTN" behind a zero byte, as ids built on an IEEE OUI have
-// it. 42-54-4e has the bit set that IEEE keeps for local use, so that no vendor's id is the same.
+// BatonExperimenter is the experimenter id of Baton's own actions: "BTN" after a zero byte, like ids built on an IEEE OUI. 42-54-4e has the
+// locally-administered bit set, so no vendor has the same id.
 const BatonExperimenter uint32 = 0x0042544e
 
-// handoffSize is the length of each of Baton's own actions but pick and the plain ones, in bytes.
+// handoffSize is the length in bytes of Baton's own actions other than bind and the plain ones.
 const handoffSize = 16
 
 // ActionIncSeq adds By to the TCP sequence number, modulo 2^32.
 type ActionIncSeq struct {
 	By uint32
-	// Plain is the form of Open vSwitch as patched for the paper: action type 32 in place of an experimenter's.
+	// Plain selects the encoding of the paper's patched Open vSwitch: action type 32 instead of an experimenter's.
 	Plain bool
 }
 
@@ -29,13 +29,13 @@ type ActionIncTSval struct{ By uint32 }
 // ActionIncTSecr adds By to TSecr, modulo 2^32, if the ACK flag is set.
 type ActionIncTSecr struct{ By uint32 }
 
-// ActionRescaleWindow replaces the window by window << Sender >> Told, 65,535 at most, except in a SYN.
-type ActionRescaleWindow struct{ Sender, Told uint8 }
+// ActionRescaleWindow replaces the window by window << Sender >> Advertised, at most 65,535, except in a SYN.
+type ActionRescaleWindow struct{ Sender, Advertised uint8 }
 
 // ActionClampMSS lowers the MSS option of a SYN to MSS, if it is larger.
 type ActionClampMSS struct{ MSS uint16 }
 
-// ActionStripOption turns a TCP option into as many NOPs.
+// ActionStripOption overwrites a TCP option with NOPs.
 type ActionStripOption struct{ Kind uint8 }
 
 // Type implements [Action], as the methods below do.
@@ -55,12 +55,12 @@ func plainOr(plain bool, t ActionType) ActionType {
 	return ActionTypeExperimenter
 }
 
-// appendHandoff appends an action of the handoff; the argument is in the upper bits of arg.
+// appendHandoff appends a handoff action, its argument in the upper bits of arg.
 func appendHandoff(b []byte, s HandoffSubtype, arg uint32) []byte {
 	return appendBaton(b, uint16(s), arg)
 }
 
-// appendBaton appends one of Baton's own actions that have an argument of 4 bytes.
+// appendBaton appends one of Baton's own actions with an argument of 4 bytes.
 func appendBaton(b []byte, subtype uint16, arg uint32) []byte {
 	b = wire.AppendUint32(b, uint32(ActionTypeExperimenter)<<16|handoffSize)
 	b = wire.AppendUint32(b, BatonExperimenter)
@@ -87,7 +87,7 @@ func (a ActionIncTSval) appendTo(b []byte) []byte { return appendHandoff(b, Hand
 func (a ActionIncTSecr) appendTo(b []byte) []byte { return appendHandoff(b, HandoffIncTSecr, a.By) }
 
 func (a ActionRescaleWindow) appendTo(b []byte) []byte {
-	return appendHandoff(b, HandoffRescaleWindow, uint32(a.Sender)<<24|uint32(a.Told)<<16)
+	return appendHandoff(b, HandoffRescaleWindow, uint32(a.Sender)<<24|uint32(a.Advertised)<<16)
 }
 
 func (a ActionClampMSS) appendTo(b []byte) []byte {
@@ -98,8 +98,7 @@ func (a ActionStripOption) appendTo(b []byte) []byte {
 	return appendHandoff(b, HandoffStripOption, uint32(a.Kind)<<24)
 }
 
-// decodeExperimenterAction reads an experimenter's action, of 8 bytes at least: typed if it is Baton's and its subtype is
-// known.
+// decodeExperimenterAction reads an experimenter action of at least 8 bytes: typed, if it is Baton's and its subtype is known.
 func decodeExperimenterAction(b []byte) (Action, error) {
 	unknown := ActionExperimenter{wire.Uint32(b[4:]), b[8:]}
 	if unknown.Experimenter != BatonExperimenter {
@@ -109,7 +108,7 @@ func decodeExperimenterAction(b []byte) (Action, error) {
 		return nil, badActionLen(ActionTypeExperimenter, len(b))
 	}
 	subtype := wire.Uint16(b[8:])
-	if a, err := decodePick(PickSubtype(subtype), b); a != nil || err != nil {
+	if a, err := decodeBind(BindSubtype(subtype), b); a != nil || err != nil {
 		return a, err
 	}
 	a := decodeHandoff(HandoffSubtype(subtype), b[12:])
@@ -122,7 +121,7 @@ func decodeExperimenterAction(b []byte) (Action, error) {
 	return a, nil
 }
 
-// decodeHandoff returns nil for a subtype that is not known. arg has 4 bytes at least.
+// decodeHandoff returns nil for an unknown subtype. arg has at least 4 bytes.
 func decodeHandoff(s HandoffSubtype, arg []byte) Action {
 	switch s {
 	case HandoffIncSeq:

@@ -118,7 +118,7 @@ func TestOpenVSwitchRefuses(t *testing.T) {
 			theirs = m[1]
 		}
 		other, differs := ovsDiffers[names[i]]
-		if strings.Contains(names[i], "pick") { // as Baton's other actions
+		if strings.Contains(names[i], "bind") { // as Baton's other actions
 			other, differs = "OFPBAC_BAD_VENDOR", true
 		}
 		if theirs != ours && (!differs || theirs != other) {

@@ -166,7 +166,7 @@ func TestOpenVSwitchReads(t *testing.T) {
 			Properties: requiredProps(
 				TableProp{Kind: PropNextTables, Tables: []TableID{2, 3}},
 				TableProp{Kind: PropInstructions, Types: []TypeID{{Type: uint16(InstructionTypeGotoTable)}}},
-				TableProp{Kind: PropApplyActions, Types: []TypeID{ActionID(ActionOutput{}), ActionID(ActionIncSeq{}), ActionID(ActionPick{Method: PickTurns})}},
+				TableProp{Kind: PropApplyActions, Types: []TypeID{ActionID(ActionOutput{}), ActionID(ActionIncSeq{}), ActionID(ActionBind{Method: BindRoundRobin})}},
 				TableProp{Kind: PropMatch, Fields: []FieldID{NewFieldID(FieldEthType, false), NewFieldID(FieldTCPFlags, true)}},
 			)}}}, `table 1 ("one"): metadata: match=0x2 write=0x3 max_entries=4 next tables: 2-3 instructions: goto_table output mask: tcp_flags exact match: eth_type`},
 		{"bundle", goldens[len(goldens)-1].value, "bundle_id=0x1 type=COMMIT_REQUEST flags=atomic ordered"},

@@ -49,7 +49,7 @@ var (
 		openflow.ActionPopMPLS{}, openflow.ActionPushPBB{}, openflow.ActionPopPBB{}, openflow.ActionSetField{},
 		openflow.ActionExperimenter{}, openflow.ActionIncSeq{}, openflow.ActionIncAck{}, openflow.ActionIncSACK{},
 		openflow.ActionIncTSval{}, openflow.ActionIncTSecr{}, openflow.ActionRescaleWindow{}, openflow.ActionClampMSS{},
-		openflow.ActionStripOption{}, openflow.ActionPick{}, openflow.ActionUnpick{},
+		openflow.ActionStripOption{}, openflow.ActionBind{}, openflow.ActionUnbind{},
 	}
 	instructions = []openflow.Instruction{
 		openflow.InstructionGotoTable{}, openflow.InstructionWriteMetadata{}, openflow.InstructionWriteActions{},

@@ -42,6 +42,8 @@ bird:bird2
 /usr/lib/frr/bgpd:frr
 dot:graphviz
 jq:jq
+goaccess:goaccess
+rsyslogd:rsyslog
 named-checkzone:bind9-utils
 systemd-analyze:systemd
 /usr/src/openvswitch/openvswitch.tar.gz:openvswitch-source
@@ -52,7 +54,7 @@ chromium:chromium
 '
 # Services that those packages would start: they would hold port 80 or touch
 # the machine's own routes and switches.
-services='nginx ssh haproxy varnish varnishncsa bird frr openvswitch-switch openvswitch-testcontroller ovs-record-hostname uuidd'
+services='rsyslog nginx ssh haproxy varnish varnishncsa bird frr openvswitch-switch openvswitch-testcontroller ovs-record-hostname uuidd'
 
 PATH=$PATH:/usr/sbin:/sbin
 policy=/usr/sbin/policy-rc.d

@@ -12,24 +12,24 @@ import (
 	"baton/relay/choice"
 	"baton/relay/config"
 	"baton/relay/probe"
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 	"baton/relay/worker"
 )
 
 // How often the state of choices is looked at. Between two looks at peers workers themselves send nothing to one that is down.
 const (
-	lookEvery   = 500 * time.Millisecond // at the peers
-	greetEvery  = 10 * time.Second       // peers that are down: their trunks may be opened on demand alone
-	keepEvery   = 10 * time.Second
-	learnAtOnce = 64                    // destinations: to find room for one takes a look at all
-	thinkTime   = 20 * time.Millisecond // at a time
+	pollEvery      = 500 * time.Millisecond // at the peers
+	reconnectEvery = 10 * time.Second       // peers that are down: their trunks may be opened on demand alone
+	expireEvery    = 10 * time.Second
+	learnAtOnce    = 64                    // destinations: to find room for one takes a look at all
+	decideTime     = 20 * time.Millisecond // at a time
 )
 
 // choosing keeps the ways of the entries that leave theirs to the relay: it has measured what a Chooser asks for, and gives the workers
 // what that has chosen.
 type choosing struct {
 	r      *Relay
-	ways   *worker.Ways
+	routes *worker.Routes
 	probes atomic.Uint64 // sent from here or asked of peers
 	wake   chan struct{} // capacity 1: there may be something to choose
 
@@ -39,7 +39,7 @@ type choosing struct {
 }
 
 func newChoosing(r *Relay) *choosing {
-	return &choosing{r: r, ways: worker.NewWays(), wake: make(chan struct{}, 1), chooser: choice.New(rand.Float64)}
+	return &choosing{r: r, routes: worker.NewRoutes(), wake: make(chan struct{}, 1), chooser: choice.New(rand.Float64)}
 }
 
 // configure puts a configuration in force, and has a table ready for the flows of its entries.
@@ -81,7 +81,7 @@ func (c *choosing) configure(cfg *config.Config) {
 // publish gives the workers what is chosen, and tells of it.
 func (c *choosing) publish() {
 	if t, fresh := c.chooser.Table(); fresh {
-		c.ways.Set(t)
+		c.routes.Set(t)
 	}
 	for _, x := range c.chooser.Changes() {
 		if x.First {
@@ -112,17 +112,17 @@ func (c *choosing) run(ctx context.Context) {
 		}
 		tick.Reset(choice.Pace)
 		now := time.Now()
-		if now.Sub(looked) >= lookEvery {
+		if now.Sub(looked) >= pollEvery {
 			looked = now
-			down := c.reach(now)
-			if len(down) > 0 && now.Sub(greeted) >= greetEvery {
+			down := c.pollPeers(now)
+			if len(down) > 0 && now.Sub(greeted) >= reconnectEvery {
 				greeted = now
-				measuring.Go(func() { c.greet(ctx, down) })
+				measuring.Go(func() { c.reconnect(ctx, down) })
 			}
 		}
-		if now.Sub(kept) >= keepEvery {
+		if now.Sub(kept) >= expireEvery {
 			kept = now
-			c.keep(now)
+			c.expire(now)
 		}
 		for _, t := range c.step(now) {
 			measuring.Go(func() {
@@ -141,13 +141,13 @@ func (c *choosing) isActive() bool {
 	return c.active
 }
 
-// keep has the Chooser forget what nobody asks for, and know what trunks begin with by now.
-func (c *choosing) keep(now time.Time) {
+// expire has the Chooser forget what nobody asks for, and know what trunks begin with by now.
+func (c *choosing) expire(now time.Time) {
 	start := c.r.startBytes()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.chooser.Forget(now)
-	c.chooser.TrunksBegin(start)
+	c.chooser.Expire(now)
+	c.chooser.SetStart(start)
 }
 
 func (c *choosing) done(t choice.Task, o choice.Outcome) {
@@ -162,19 +162,19 @@ func (c *choosing) step(now time.Time) (tasks []choice.Task) {
 	defer c.mu.Unlock()
 	for range learnAtOnce {
 		select {
-		case server := <-c.ways.Asked():
-			c.chooser.Ask(now, server)
+		case server := <-c.routes.Unknown():
+			c.chooser.Track(now, server)
 			continue
 		default:
 		}
 		break
 	}
-	for heard := true; heard; {
+	for more := true; more; {
 		select {
-		case x := <-c.ways.Broken():
+		case x := <-c.routes.Broken():
 			c.chooser.Broken(now, x.From, x.To)
 		default:
-			heard = false
+			more = false
 		}
 	}
 	for {
@@ -185,15 +185,15 @@ func (c *choosing) step(now time.Time) (tasks []choice.Task) {
 		tasks = append(tasks, t)
 	}
 	more := true
-	for more && time.Since(now) < thinkTime {
+	for more && time.Since(now) < decideTime {
 		more = c.chooser.Decide(now, 1)
 	}
 	c.publish()
 	return tasks
 }
 
-// reach tells the Chooser which peers can be reached, and returns the others.
-func (c *choosing) reach(now time.Time) (down []string) {
+// pollPeers tells the Chooser which peers can be reached, and returns the others.
+func (c *choosing) pollPeers(now time.Time) (down []string) {
 	up := make(map[string]bool)
 	for _, w := range c.r.workers {
 		s, err := w.Stats()
@@ -215,17 +215,17 @@ func (c *choosing) reach(now time.Time) (down []string) {
 	return down
 }
 
-// greet has each worker try to open a trunk to peers that are down.
-func (c *choosing) greet(ctx context.Context, peers []string) {
+// reconnect has each worker try to open a trunk to peers that are down.
+func (c *choosing) reconnect(ctx context.Context, peers []string) {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	var asking sync.WaitGroup
+	var probes sync.WaitGroup
 	for _, w := range c.r.workers {
 		for _, p := range peers {
-			asking.Go(func() { _, _ = w.Probe(ctx, []string{p}, netip.AddrPort{}) }) // what comes of it, the pool knows
+			probes.Go(func() { _, _ = w.Probe(ctx, []string{p}, netip.AddrPort{}) }) // what comes of it, the pool knows
 		}
 	}
-	asking.Wait()
+	probes.Wait()
 }
 
 // measure does what a Chooser asks for.
@@ -234,7 +234,7 @@ func (c *choosing) measure(ctx context.Context, t choice.Task) choice.Outcome {
 		c.probes.Add(choice.Samples)
 		r, err := probe.RTT(ctx, t.Target, probe.Options{Count: choice.Samples, Every: choice.Pace})
 		if err != nil {
-			return choice.Outcome{Why: err.Error(), Unasked: true}
+			return choice.Outcome{Why: err.Error(), Unreached: true}
 		}
 		return choice.Outcome{RTT: r.Min, Why: r.Why}
 	}
@@ -243,7 +243,7 @@ func (c *choosing) measure(ctx context.Context, t choice.Task) choice.Outcome {
 	var best choice.Outcome
 	for range choice.Samples {
 		c.probes.Add(1)
-		o := outcome(c.r.askPeer(ctx, t.By, t.Target))
+		o := outcome(c.r.probePeer(ctx, t.By, t.Target))
 		if o.RTT == 0 {
 			if best.RTT > 0 && !o.Never {
 				return best
@@ -263,21 +263,21 @@ func (c *choosing) measure(ctx context.Context, t choice.Task) choice.Outcome {
 }
 
 // outcome tells what the answer to a probe means: nothing of its target, unless the peer has tried to reach it.
-func outcome(a prologue.Answer, err error) choice.Outcome {
+func outcome(a trunkproto.Answer, err error) choice.Outcome {
 	o := choice.Outcome{Why: a.Status.String()}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		o.Why = "no answer"
 	case err != nil:
-		o.Why, o.Unasked = err.Error(), true
-	case a.Status == prologue.Connected && a.RTT > 0:
+		o.Why, o.Unreached = err.Error(), true
+	case a.Status == trunkproto.Connected && a.RTT > 0:
 		return choice.Outcome{RTT: a.RTT}
-	case a.Status == prologue.Connected:
-		o.Why, o.Unasked = "the peer does not tell", true
-	case a.Status == prologue.NotAllowed:
+	case a.Status == trunkproto.Connected:
+		o.Why, o.Unreached = "the peer does not tell", true
+	case a.Status == trunkproto.NotAllowed:
 		o.Never = true
-	case a.Status != prologue.Refused && a.Status != prologue.Unreachable && a.Status != prologue.TimedOut:
-		o.Unasked = true
+	case a.Status != trunkproto.Refused && a.Status != trunkproto.Unreachable && a.Status != trunkproto.TimedOut:
+		o.Unreached = true
 	}
 	return o
 }

@@ -21,7 +21,7 @@ func auto(t *testing.T, entries string) (near, far *running, server net.Listener
 	if err := os.WriteFile(secret, []byte(strings.Repeat("0f", 32)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	credentials := fmt.Sprintf("credentials: {security: plaintext, secret_file: %q}\n", secret)
+	credentials := fmt.Sprintf("plaintext: {secret_file: %q}\n", secret)
 	server, at := listenTCP(t), unused(t)
 	far = launch(t, "name: far\n"+credentials+fmt.Sprintf("trunks: {listen: [%q]}\nallow: [{prefix: 127.0.0.1/32}]\n", at))
 	near = launch(t, credentials+fmt.Sprintf("peers: [{name: far, address: %q, cloud: sky}]\nentries:\n", at)+

@@ -36,7 +36,7 @@ func (r *Relay) eachFlow(yield func(api.RelayFlow) bool) error {
 	for i, w := range r.workers {
 		enough := false
 		err := w.EachFlow(func(f worker.Flow) bool {
-			enough = !yield(toldFlow(i, &f))
+			enough = !yield(flowStatus(i, &f))
 			return !enough
 		})
 		if err != nil || enough {
@@ -46,7 +46,7 @@ func (r *Relay) eachFlow(yield func(api.RelayFlow) bool) error {
 	return nil
 }
 
-func toldFlow(worker int, f *worker.Flow) api.RelayFlow {
+func flowStatus(worker int, f *worker.Flow) api.RelayFlow {
 	out := api.RelayFlow{
 		Client: f.Client, Server: f.Server, Entry: f.Entry, Passed: names(f.Passed), Via: names(f.Via), Probe: f.Probe, Stage: f.Stage,
 		Worker: worker, Since: f.Begun, IdleFor: f.Idle, FromClient: f.FromClient, FromServer: f.FromServer,

@@ -52,8 +52,8 @@ func (r *Relay) choiceStatus() *api.RelayChoice {
 
 func destination(x *choice.Report) api.RelayDestination {
 	d := api.RelayDestination{
-		Destination: x.Destination.String(), Server: x.Server, Fixed: x.Fixed, RTT: x.RTT, Chosen: x.Known, Via: x.Way.Relays(), Takes: x.Takes,
-		Why: x.Why, Since: x.Since, Measured: x.At, Due: x.Due, Asked: x.Asked, Relays: []api.RelayDistance{},
+		Destination: x.Destination.String(), Server: x.Server, Fixed: x.Fixed, RTT: x.RTT, Chosen: x.Known, Via: x.Route.Relays(), Takes: x.Takes,
+		Why: x.Why, Since: x.Since, Measured: x.At, Due: x.Due, LastUsed: x.LastUsed, Relays: []api.RelayDistance{},
 	}
 	for _, w := range x.Others {
 		instead := w.Relays()

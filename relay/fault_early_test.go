@@ -45,7 +45,7 @@ func (r *earlyRow) inTime() bool { return r.fault == cutOff || r.fault == stalls
 // waiting is a client whose server does not answer.
 type waiting struct {
 	n      *network
-	silent *silent
+	silent *unresponsiveServer
 	leave  context.CancelFunc // ends the attempt
 	ended  chan error         // of the attempt
 	end    *end               // of the client, when that has succeeded
@@ -53,15 +53,15 @@ type waiting struct {
 
 // ask has a client connect to the silent port, and returns when the far relay has asked the server. answered: the client is, too.
 func (n *network) ask(answered bool) (*waiting, error) {
-	w := &waiting{n: n, silent: n.silence(), ended: make(chan error, 1)}
+	w := &waiting{n: n, silent: n.listenUnresponsive(), ended: make(chan error, 1)}
 	var ctx context.Context
 	ctx, w.leave = context.WithCancel(n.t.Context())
 	go func() {
 		var err error
-		w.end, err = n.dialWithin(ctx, silentPort)
+		w.end, err = n.dialWithin(ctx, unresponsivePort)
 		w.ended <- err
 	}()
-	if err := n.asked(); err != nil {
+	if err := n.awaitSYN(); err != nil {
 		return w, err
 	}
 	if !answered {

@@ -19,13 +19,13 @@ import (
 
 	"baton/lab"
 	"baton/relay/config"
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 // rogue is somebody who comes to a trunk listener and is no relay.
 type rogue struct {
 	net.Conn
-	hello prologue.Hello
+	hello trunkproto.Hello
 }
 
 // approach comes to the far relay's trunk listener and hears its hello.
@@ -44,7 +44,7 @@ func (n *network) approach() (*rogue, error) {
 }
 
 // dismissal reads the answer, if there is one, up to the connection's end.
-func (r *rogue) dismissal() (prologue.Status, error) {
+func (r *rogue) dismissal() (trunkproto.Status, error) {
 	b, err := io.ReadAll(r)
 	if err != nil && !errors.Is(err, syscall.ECONNRESET) {
 		return 0, err
@@ -52,7 +52,7 @@ func (r *rogue) dismissal() (prologue.Status, error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
-	a, size, err := prologue.ParseAnswer(b)
+	a, size, err := trunkproto.ParseAnswer(b)
 	if err == nil && size != len(b) {
 		err = fmt.Errorf("%d bytes, where an answer has %d", len(b), size)
 	}
@@ -60,13 +60,13 @@ func (r *rogue) dismissal() (prologue.Status, error) {
 }
 
 // sealed is a header of the near relay's for a trunk, after a change.
-func sealed(hello *prologue.Hello, secret string, change func(*prologue.Header)) []byte {
-	via, _ := prologue.JoinNames("far")
-	h := prologue.Header{Client: netip.MustParseAddrPort("10.1.0.2:1234"), Server: netip.MustParseAddrPort(serverAddress + ":80"), Via: via}
+func sealed(hello *trunkproto.Hello, secret string, change func(*trunkproto.Header)) []byte {
+	via, _ := trunkproto.JoinNames("far")
+	h := trunkproto.Header{Client: netip.MustParseAddrPort("10.1.0.2:1234"), Server: netip.MustParseAddrPort(serverAddress + ":80"), Via: via}
 	if change != nil {
 		change(&h)
 	}
-	b, err := h.Append(nil, "near", hello, prologue.NewSealer([]byte(secret)))
+	b, err := h.Append(nil, "near", hello, trunkproto.NewSealer([]byte(secret)))
 	if err != nil {
 		panic(err)
 	}
@@ -76,53 +76,53 @@ func sealed(hello *prologue.Hello, secret string, change func(*prologue.Header))
 // rogueSays is what rogues say, and what they are told.
 var rogueSays = []struct {
 	name string
-	says func(n *network, own *prologue.Hello) ([]byte, error)
-	want prologue.Status // 0: the connection ends without an answer
+	says func(n *network, own *trunkproto.Hello) ([]byte, error)
+	want trunkproto.Status // 0: the connection ends without an answer
 }{
-	{"nothing but FIN", func(*network, *prologue.Hello) ([]byte, error) { return nil, nil }, 0},
-	{"half a header", func(_ *network, own *prologue.Hello) ([]byte, error) {
+	{"nothing but FIN", func(*network, *trunkproto.Hello) ([]byte, error) { return nil, nil }, 0},
+	{"half a header", func(_ *network, own *trunkproto.Hello) ([]byte, error) {
 		b := sealed(own, sharedSecret, nil)
 		return b[:len(b)/2], nil
 	}, 0},
-	{"a header without its last byte", func(_ *network, own *prologue.Hello) ([]byte, error) {
+	{"a header without its last byte", func(_ *network, own *trunkproto.Hello) ([]byte, error) {
 		b := sealed(own, sharedSecret, nil)
 		return b[:len(b)-1], nil
 	}, 0},
-	{"garbage", func(*network, *prologue.Hello) ([]byte, error) { return pattern[:64<<10], nil }, prologue.BadHeader},
-	{"a request", func(*network, *prologue.Hello) ([]byte, error) {
+	{"garbage", func(*network, *trunkproto.Hello) ([]byte, error) { return pattern[:64<<10], nil }, trunkproto.BadHeader},
+	{"a request", func(*network, *trunkproto.Hello) ([]byte, error) {
 		return []byte("GET / HTTP/1.1\r\nHost: far\r\n\r\n"), nil
-	}, prologue.BadHeader},
-	{"a header that is too long", func(_ *network, own *prologue.Hello) ([]byte, error) {
+	}, trunkproto.BadHeader},
+	{"a header that is too long", func(_ *network, own *trunkproto.Hello) ([]byte, error) {
 		b := sealed(own, sharedSecret, nil)
 		binary.BigEndian.PutUint16(b[14:], 0xffff) // the length of the PROXY protocol
 		return append(b, make([]byte, 0xffff)...), nil
-	}, prologue.BadHeader},
-	{"another's secret", func(_ *network, own *prologue.Hello) ([]byte, error) {
+	}, trunkproto.BadHeader},
+	{"another's secret", func(_ *network, own *trunkproto.Hello) ([]byte, error) {
 		return sealed(own, strings.ToUpper(sharedSecret), nil), nil
-	}, prologue.BadHeader},
-	{"another server than was sealed", func(_ *network, own *prologue.Hello) ([]byte, error) {
+	}, trunkproto.BadHeader},
+	{"another server than was sealed", func(_ *network, own *trunkproto.Hello) ([]byte, error) {
 		b := sealed(own, sharedSecret, nil)
 		i := bytes.Index(b, netip.MustParseAddr(serverAddress).AsSlice())
 		b[i+3]++
 		return b, nil
-	}, prologue.BadHeader},
-	{"what was said on another trunk", func(n *network, _ *prologue.Hello) ([]byte, error) {
+	}, trunkproto.BadHeader},
+	{"what was said on another trunk", func(n *network, _ *trunkproto.Hello) ([]byte, error) {
 		other, err := n.approach()
 		if err != nil {
 			return nil, err
 		}
 		defer other.Close()
 		return sealed(&other.hello, sharedSecret, nil), nil
-	}, prologue.BadHeader},
-	{"a way over another relay", func(_ *network, own *prologue.Hello) ([]byte, error) {
-		return sealed(own, sharedSecret, func(h *prologue.Header) { h.Via, _ = prologue.JoinNames("nowhere") }), nil
-	}, prologue.NoSuchRelay},
-	{"a way on to a relay that is no peer", func(_ *network, own *prologue.Hello) ([]byte, error) {
-		return sealed(own, sharedSecret, func(h *prologue.Header) { h.Via, _ = prologue.JoinNames("far", "nowhere") }), nil
-	}, prologue.NoSuchRelay},
-	{"a server that is not allowed", func(_ *network, own *prologue.Hello) ([]byte, error) {
-		return sealed(own, sharedSecret, func(h *prologue.Header) { h.Server = netip.MustParseAddrPort("127.0.0.1:9464") }), nil
-	}, prologue.NotAllowed},
+	}, trunkproto.BadHeader},
+	{"a way over another relay", func(_ *network, own *trunkproto.Hello) ([]byte, error) {
+		return sealed(own, sharedSecret, func(h *trunkproto.Header) { h.Via, _ = trunkproto.JoinNames("nowhere") }), nil
+	}, trunkproto.NoSuchRelay},
+	{"a way on to a relay that is no peer", func(_ *network, own *trunkproto.Hello) ([]byte, error) {
+		return sealed(own, sharedSecret, func(h *trunkproto.Header) { h.Via, _ = trunkproto.JoinNames("far", "nowhere") }), nil
+	}, trunkproto.NoSuchRelay},
+	{"a server that is not allowed", func(_ *network, own *trunkproto.Hello) ([]byte, error) {
+		return sealed(own, sharedSecret, func(h *trunkproto.Header) { h.Server = netip.MustParseAddrPort("127.0.0.1:9464") }), nil
+	}, trunkproto.NotAllowed},
 }
 
 // TestRogues has strangers come to the trunk listener, who are told one thing and leave nothing, while flows go on.
@@ -321,7 +321,7 @@ func TestStrangeRelays(t *testing.T) {
 			}
 			var headers, handshakes uint64
 			for _, w := range far.Workers {
-				headers, handshakes = headers+w.BadHeaders, handshakes+w.BadHandshakes
+				headers, handshakes = headers+w.BadTrunkHeaders, handshakes+w.BadHandshakes
 			}
 			if !tt.far(headers, handshakes) {
 				t.Errorf("far: %d bad headers, %d bad handshakes", headers, handshakes)

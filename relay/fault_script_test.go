@@ -19,7 +19,7 @@ type caught struct {
 	cell
 	n              *network
 	client, server *end // the latter nil before the server has answered
-	silent         *silent
+	silent         *unresponsiveServer
 	acked          int64 // bytes that the relays had of an end when it was cut off
 }
 
@@ -32,11 +32,11 @@ const (
 func (n *network) catch(m moment, open *net.TCPListener) (f *caught, err error) {
 	f = &caught{moment: m, n: n}
 	if m == beforeSYNACK {
-		f.silent = n.silence()
-		if f.client, err = n.dial(silentPort); err != nil {
+		f.silent = n.listenUnresponsive()
+		if f.client, err = n.dial(unresponsivePort); err != nil {
 			return nil, err
 		}
-		return f, errors.Join(f.client.say(aRequest), n.asked())
+		return f, errors.Join(f.client.say(aRequest), n.awaitSYN())
 	}
 	if f.client, f.server, err = n.pair(open); err != nil {
 		return nil, err
@@ -54,8 +54,8 @@ func (n *network) catch(m moment, open *net.TCPListener) (f *caught, err error) 
 	return f, err
 }
 
-// asked waits until the far relay has sent its SYN to the silent port.
-func (n *network) asked() error {
+// awaitSYN waits until the far relay has sent its SYN to the silent port.
+func (n *network) awaitSYN() error {
 	return lab.Poll(soon, func() error {
 		h, err := n.far.holds()
 		if err != nil {

@@ -69,8 +69,8 @@ func TestTwice(t *testing.T) {
 	}
 }
 
-// TestTogether starts two relays at the same time, at the same addresses, with nothing else in common: one of them runs.
-func TestTogether(t *testing.T) {
+// TestSimultaneousStart starts two relays at the same time, at the same addresses, with nothing else in common: one of them runs.
+func TestSimultaneousStart(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t, config.Plaintext)
 	n.far = n.start(n.second, "far", n.farConfig(nil))

@@ -15,8 +15,8 @@ import (
 	"baton/relay/config"
 )
 
-// look finds out what a configuration asks of the kernel and does not get, and says so: flows go on without it.
-func (r *Relay) look(cfg *config.Config) {
+// checkFeatures finds out what a configuration asks of the kernel and does not get, and says so: flows go on without it.
+func (r *Relay) checkFeatures(cfg *config.Config) {
 	features := append(r.kernelFeatures(), tunings(cfg)...)
 	var before []api.Feature
 	if p := r.features.Load(); p != nil {
@@ -32,9 +32,9 @@ func (r *Relay) look(cfg *config.Config) {
 
 func (r *Relay) kernelFeatures() []api.Feature {
 	if r.kernel == nil {
-		return []api.Feature{feature("programs for packets", r.without), feature("programs for trunks", r.without)}
+		return []api.Feature{feature("programs for packets", r.kernelErr), feature("programs for trunks", r.kernelErr)}
 	}
-	return []api.Feature{feature("programs for packets", nil), feature("programs for trunks", r.kernel.plain)}
+	return []api.Feature{feature("programs for packets", nil), feature("programs for trunks", r.kernel.trunksErr)}
 }
 
 // tunings are what the sockets of a configuration are given, as far as not everybody may choose it.

@@ -33,8 +33,8 @@ type programs struct {
 	wake    chan struct{}
 	stopped bool
 
-	attached map[string]int // interfaces, by name
-	plain    error          // why trunks begin as the system has it; nil: they do not
+	attached  map[string]int // interfaces, by name
+	trunksErr error          // why trunks begin as the system has it; nil: they do not
 }
 
 type settlement struct {
@@ -58,8 +58,8 @@ func needs(c *config.Config) string {
 	return ""
 }
 
-// wants is what a configuration cannot have in force for a reason that openPrograms has told.
-func wants(c *config.Config, err error) string {
+// unmet is what a configuration cannot have in force for a reason that openPrograms has told.
+func unmet(c *config.Config, err error) string {
 	if !errors.Is(err, kernel.ErrInUse) {
 		return needs(c)
 	}
@@ -95,8 +95,8 @@ func openPrograms(c *config.Config, workers int, log *slog.Logger) (_ *programs,
 		}
 		k.events = append(k.events, events)
 	}
-	if k.plain = k.dp.AttachOwnCgroup(); k.plain != nil {
-		log.Warn("trunks begin as the system has it", "err", k.plain)
+	if k.trunksErr = k.dp.AttachOwnCgroup(); k.trunksErr != nil {
+		log.Warn("trunks begin as the system has it", "err", k.trunksErr)
 	}
 	k.turbo = newTurbo(k.dp, log)
 	if err := k.turbo.configure(c); err != nil { // before the workers open trunks
@@ -194,7 +194,7 @@ func (k *programs) settleAll() error {
 				}
 			case worker.Refuse:
 				err = k.dp.Refuse(s.event)
-			case worker.Taken:
+			case worker.Done:
 				taken = append(taken, s.event.SYN)
 			}
 			if err != nil && !errors.Is(err, kernel.ErrNotHeld) {
@@ -202,7 +202,7 @@ func (k *programs) settleAll() error {
 			}
 		}
 		if len(taken) > 0 {
-			if _, err := k.dp.Taken(taken...); err != nil {
+			if _, err := k.dp.Settle(taken...); err != nil {
 				k.log.Error("SYNs are not settled", "err", err)
 			}
 		}

@@ -150,8 +150,8 @@ func (x *crossroads) until(via ...string) {
 	})
 }
 
-// TestChosenWay: flows go by the relay nearest to the server, by the next one as long as that is dead, and come back after the dwell time.
-func TestChosenWay(t *testing.T) {
+// TestChosenRoute: flows go by the relay nearest to the server, by the next one as long as that is dead, and come back after the dwell time.
+func TestChosenRoute(t *testing.T) {
 	lab.NeedRoot(t)
 	x := newCrossroads(t)
 	if err := x.by("10.1.0.2"); err != nil { // at once, though nothing is known
@@ -203,8 +203,8 @@ func (x *crossroads) back(began time.Time) {
 	}
 }
 
-// TestSilentWay: a relay that is cut off says nothing. The flow that finds it out is late, and no flow is lost.
-func TestSilentWay(t *testing.T) {
+// TestUnresponsiveRoute: a relay that is cut off says nothing. The flow that finds it out is late, and no flow is lost.
+func TestUnresponsiveRoute(t *testing.T) {
 	lab.NeedRoot(t)
 	x := newCrossroads(t)
 	x.until("b")

@@ -22,7 +22,7 @@ const (
 	trunkListenerAddress = "10.2.0.2:7000"
 	metricsAddress       = "127.0.0.1:9464"
 	openPort             = 80
-	silentPort           = 81
+	unresponsivePort     = 81
 )
 
 // entryAt is where flows to a port of the server come in.
@@ -79,7 +79,7 @@ func (n *network) trust(trunks config.Security) {
 		ca := securetest.NewAuthority(n.t)
 		for _, name := range []string{"near", "far"} {
 			c := ca.Issue(n.t, securetest.Certificate{Names: []string{name}})
-			n.credentials[name] = fmt.Sprintf("{certificate: %q, key: %q, ca: %q}", c.Certificate, c.Key, c.CA)
+			n.credentials[name] = fmt.Sprintf("tls: {certificate: %q, key: %q, authority: %q}", c.Certificate, c.Key, c.Authority)
 		}
 		return
 	}
@@ -93,7 +93,7 @@ func (n *network) secret(name, text string) string {
 	if err := os.WriteFile(n.file(name), fmt.Appendf(nil, "%x\n", text), 0o600); err != nil {
 		n.t.Fatal(err)
 	}
-	return fmt.Sprintf("{security: plaintext, secret_file: %q}", n.file(name))
+	return fmt.Sprintf("plaintext: {secret_file: %q}", n.file(name))
 }
 
 func (n *network) link(a *lab.Host, at string, b *lab.Host, bt string) *lab.Link {
@@ -127,17 +127,17 @@ func (s settings) line(key, ordinary string) string {
 }
 
 func (n *network) common(name string, s settings) string {
-	return fmt.Sprintf("name: %s\nworkers: 2\nlisten: {control: %q, metrics: %q}\n", name, n.file(name+".sock"), metricsAddress) +
+	return fmt.Sprintf("name: %s\nworkers: 2\ncontrol: %q\nmetrics: %q\n", name, n.file(name+".sock"), metricsAddress) +
 		s.line("limits", "{flows: 20000, pipe: 64KiB}") +
 		s.line("timeouts", fmt.Sprintf("{unacked: %v, connect: %v, reset: %v, header: %v, stop: %v}",
 			unackedTimeout, connectTimeout, resetTimeout, headerTimeout, stopTimeout)) +
-		s.line("credentials", n.credentials[name])
+		n.credentials[name] + "\n"
 }
 
 // nearConfig is that of the relay near the clients, with an entry for each of the server's ports.
 func (n *network) nearConfig(s settings) string {
 	var entries strings.Builder
-	for _, port := range []int{openPort, silentPort} {
+	for _, port := range []int{openPort, unresponsivePort} {
 		fmt.Fprintf(&entries, "\n  - {listen: %q, destination: %q, via: [far]%s}", entryAt(port), fmt.Sprintf("%s:%d", serverAddress, port), s["entry"])
 	}
 	return n.common("near", s) + s.line("trunks", "") + s.line("allow", "") +
@@ -194,17 +194,17 @@ func (n *network) listen(port int) *net.TCPListener {
 	return l.(*net.TCPListener)
 }
 
-// silent is a port that answers no SYN: its listener's queue has room for one connection, and that is taken.
-type silent struct {
+// unresponsiveServer is a port that answers no SYN: its listener's queue has room for one connection, and that is taken.
+type unresponsiveServer struct {
 	n      *network
 	l      *net.TCPListener
 	filler net.Conn
 }
 
-func (n *network) silence() *silent {
+func (n *network) listenUnresponsive() *unresponsiveServer {
 	n.t.Helper()
 	n.server.Sysctl("net.core.somaxconn", "0")
-	s := &silent{n: n, l: n.listen(silentPort)}
+	s := &unresponsiveServer{n: n, l: n.listen(unresponsivePort)}
 	n.server.Sysctl("net.core.somaxconn", "4096")
 	var err error
 	if s.filler, err = n.server.Dial(n.t.Context(), "tcp", s.l.Addr().String()); err != nil {
@@ -214,7 +214,7 @@ func (n *network) silence() *silent {
 }
 
 // answer has the port answer, and returns the first connection, which a SYN that is repeated brings.
-func (s *silent) answer() (*net.TCPConn, error) {
+func (s *unresponsiveServer) answer() (*net.TCPConn, error) {
 	s.filler.Close()
 	for range 2 { // the filler first
 		if err := s.l.SetDeadline(time.Now().Add(soon)); err != nil {
@@ -233,13 +233,13 @@ func (s *silent) answer() (*net.TCPConn, error) {
 }
 
 // shut has the port refuse.
-func (s *silent) shut() {
+func (s *unresponsiveServer) shut() {
 	s.filler.Close()
 	s.l.Close()
 }
 
 // unheard tells whether nobody but the filler has connected.
-func (s *silent) unheard() error {
+func (s *unresponsiveServer) unheard() error {
 	s.filler.Close()
 	for {
 		if err := s.l.SetDeadline(time.Now().Add(1500 * time.Millisecond)); err != nil { // the first repetition of a SYN comes after a second

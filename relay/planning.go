@@ -17,7 +17,7 @@ import (
 	"baton/relay/config"
 	"baton/relay/plan"
 	"baton/relay/probe"
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 // Bounds of what is measured for a plan.
@@ -41,7 +41,7 @@ func (r *Relay) Plan(ctx context.Context, q api.RelayPlanRequest) (api.RelayPlan
 	cfg := r.current()
 	peers, far := nearest(cfg.Peers, r.peerRTTs())
 	question := plan.Question{
-		Client: q.Client.String(), Server: q.Server.String(), RTTs: make(plan.Matrix), Clouds: plan.Clouds(q.Clouds), Most: q.Most, Size: q.Size,
+		Client: q.Client.String(), Server: q.Server.String(), RTTs: make(plan.Matrix), Clouds: plan.Clouds(q.Clouds), Most: q.MaxRelays, Size: q.Size,
 		Relays: []plan.Relay{{Name: cfg.Name, Cloud: cfg.Cloud}}, Start: r.startBytes(),
 	}
 	for _, p := range peers {
@@ -134,23 +134,23 @@ func (s *survey) measure(ctx context.Context, cfg *config.Config, peers []config
 	var running errgroup.Group
 	running.SetLimit(atOnce)
 	for _, end := range []netip.AddrPort{client, server} {
-		running.Go(func() error { s.own(ctx, cfg.Name, end.String(), end); return nil })
+		running.Go(func() error { s.measureOwn(ctx, cfg.Name, end.String(), end); return nil })
 	}
 	for i := range peers {
 		p := &peers[i]
 		if rtt := known[p.Name]; rtt > 0 {
-			s.found(plan.Pair{From: cfg.Name, To: p.Name}, rtt, "")
+			s.record(plan.Pair{From: cfg.Name, To: p.Name}, rtt, "")
 		} else {
-			running.Go(func() error { s.own(ctx, cfg.Name, p.Name, p.Address); return nil })
+			running.Go(func() error { s.measureOwn(ctx, cfg.Name, p.Name, p.Address); return nil })
 		}
 		for _, end := range []netip.AddrPort{client, server} {
-			running.Go(func() error { s.asked(ctx, p.Name, end.String(), end); return nil })
+			running.Go(func() error { s.measureFrom(ctx, p.Name, end.String(), end); return nil })
 		}
 		for k := range peers[:i] {
 			q := &peers[k]
 			running.Go(func() error {
-				if !s.asked(ctx, p.Name, q.Name, q.Address) { // which of the two knows the other is not known here
-					s.asked(ctx, q.Name, p.Name, p.Address)
+				if !s.measureFrom(ctx, p.Name, q.Name, q.Address) { // which of the two knows the other is not known here
+					s.measureFrom(ctx, q.Name, p.Name, p.Address)
 				}
 				return nil
 			})
@@ -159,7 +159,7 @@ func (s *survey) measure(ctx context.Context, cfg *config.Config, peers []config
 	_ = running.Wait() // has no errors
 }
 
-func (s *survey) found(p plan.Pair, rtt time.Duration, why string) {
+func (s *survey) record(p plan.Pair, rtt time.Duration, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if rtt > 0 {
@@ -169,22 +169,22 @@ func (s *survey) found(p plan.Pair, rtt time.Duration, why string) {
 	}
 }
 
-// own measures from here.
-func (s *survey) own(ctx context.Context, self, name string, address netip.AddrPort) {
+// measureOwn measures from here.
+func (s *survey) measureOwn(ctx context.Context, self, name string, address netip.AddrPort) {
 	result, err := probe.RTT(ctx, address, probe.Options{Count: ownSamples, Every: 50 * time.Millisecond})
 	why := result.Why
 	if err != nil {
 		why = err.Error()
 	}
-	s.found(plan.Pair{From: self, To: name}, result.Min, why)
+	s.record(plan.Pair{From: self, To: name}, result.Min, why)
 }
 
-// asked has a peer measure, and tells whether it has.
-func (s *survey) asked(ctx context.Context, peer, name string, address netip.AddrPort) bool {
+// measureFrom has a peer measure, and tells whether it has.
+func (s *survey) measureFrom(ctx context.Context, peer, name string, address netip.AddrPort) bool {
 	var least time.Duration
 	why := ""
 	for range samples {
-		rtt, refusal := s.ask(ctx, peer, address)
+		rtt, refusal := s.probeFrom(ctx, peer, address)
 		if refusal != "" {
 			why = refusal
 			break
@@ -193,18 +193,18 @@ func (s *survey) asked(ctx context.Context, peer, name string, address netip.Add
 			least = rtt
 		}
 	}
-	s.found(plan.Pair{From: peer, To: name}, least, why)
+	s.record(plan.Pair{From: peer, To: name}, least, why)
 	return least > 0
 }
 
-func (s *survey) ask(ctx context.Context, peer string, address netip.AddrPort) (rtt time.Duration, why string) {
-	a, err := s.r.askPeer(ctx, peer, address)
+func (s *survey) probeFrom(ctx context.Context, peer string, address netip.AddrPort) (rtt time.Duration, why string) {
+	a, err := s.r.probePeer(ctx, peer, address)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return 0, "no answer"
 	case err != nil:
 		return 0, err.Error()
-	case a.Status != prologue.Connected:
+	case a.Status != trunkproto.Connected:
 		return 0, a.Status.String()
 	case a.RTT == 0:
 		return 0, "the peer does not tell"
@@ -212,9 +212,9 @@ func (s *survey) ask(ctx context.Context, peer string, address netip.AddrPort) (
 	return a.RTT, ""
 }
 
-// askPeer has a peer measure by one SYN. The workers take turns.
-func (r *Relay) askPeer(ctx context.Context, peer string, address netip.AddrPort) (prologue.Answer, error) {
-	w := r.workers[r.asking.Add(1)%uint64(len(r.workers))]
+// probePeer has a peer measure by one SYN. The workers take turns.
+func (r *Relay) probePeer(ctx context.Context, peer string, address netip.AddrPort) (trunkproto.Answer, error) {
+	w := r.workers[r.nextProber.Add(1)%uint64(len(r.workers))]
 	one, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
 	return w.Probe(one, []string{peer}, address)

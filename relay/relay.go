@@ -42,7 +42,7 @@ type Relay struct {
 	workers    []*worker.Worker
 	identities secure.Identities // of TLS trunks
 	kernel     *programs         // nil: it could not be had, and nothing needs it
-	without    error             // why
+	kernelErr  error             // why
 
 	features         atomic.Pointer[[]api.Feature]
 	reloads, refused atomic.Uint64 // reloads that were put in force, and others
@@ -52,11 +52,11 @@ type Relay struct {
 	open     open
 	stopping bool
 
-	planning sync.Mutex    // held while a plan is made
-	asking   atomic.Uint64 // probes of peers
-	choosing *choosing
-	ending   sync.Once
-	ended    chan struct{} // closed when it is to stop
+	planning   sync.Mutex    // held while a plan is made
+	nextProber atomic.Uint64 // probes of peers
+	choosing   *choosing
+	ending     sync.Once
+	ended      chan struct{} // closed when it is to stop
 }
 
 // New prepares a relay. Run starts it, and must be called. The error wraps api.ErrInUse when another daemon has the control socket.
@@ -68,7 +68,7 @@ func New(o Options) (_ *Relay, err error) {
 		return nil, err
 	}
 	// Before anything is put into the kernel: another relay may run.
-	if r.listeners, err = daemon.Listen(o.Config.Listen.Control, o.Config.Listen.Metrics); err != nil {
+	if r.listeners, err = daemon.Listen(o.Config.Control, o.Config.Metrics); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Config.File, err)
 	}
 	defer func() {
@@ -82,16 +82,16 @@ func New(o Options) (_ *Relay, err error) {
 	}
 	k, err := openPrograms(o.Config, count, o.Log)
 	if err != nil {
-		if why := wants(o.Config, err); why != "" {
+		if why := unmet(o.Config, err); why != "" {
 			return nil, fmt.Errorf("%s: %s: %w", o.Config.File, why, err)
 		}
 		o.Log.Warn("trunks begin as the system has it, and SYNs are not seen", "err", err)
 	}
-	r.kernel, r.without = k, err
+	r.kernel, r.kernelErr = k, err
 	r.choosing = newChoosing(r)
 	r.choosing.configure(o.Config)
 	for i := range count {
-		options := worker.Options{Index: i, Of: count, Log: o.Log, Identities: &r.identities, Ways: r.choosing.ways}
+		options := worker.Options{Index: i, Of: count, Log: o.Log, Identities: &r.identities, Routes: r.choosing.routes}
 		if k != nil {
 			options.SYNs, options.Settle, options.Measured, options.Mark = k.syns(i), k.Settle, k.turbo.Measured, kernel.Mark
 			options.Outgrown = k.turbo.Outgrown
@@ -128,7 +128,7 @@ func (r *Relay) Run(ctx context.Context) error {
 			return err
 		})
 	}
-	r.look(r.current())
+	r.checkFeatures(r.current())
 	asked, done := context.WithCancel(context.Background())
 	defer done()
 	serving.Go(func() error {

@@ -56,7 +56,7 @@ func tryLaunch(t *testing.T, dir, text string) (*running, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.client = api.NewClient(cfg.Listen.Control)
+	r.client = api.NewClient(cfg.Control)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { r.ended <- r.relay.Run(ctx) }()
 	t.Cleanup(func() {
@@ -71,7 +71,7 @@ func tryLaunch(t *testing.T, dir, text string) (*running, error) {
 
 func (r *running) configure(text string) {
 	r.t.Helper()
-	own := fmt.Sprintf("listen: {control: %q}\n", filepath.Join(r.dir, "relay.sock"))
+	own := fmt.Sprintf("control: %q\n", filepath.Join(r.dir, "relay.sock"))
 	if !strings.HasPrefix(text, "name: ") {
 		own += "name: here\n"
 	}

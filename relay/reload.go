@@ -55,7 +55,7 @@ func (r *Relay) reload() (api.ReloadResult, error) {
 	if r.kernel != nil {
 		err = errors.Join(err, r.kernel.configure(next))
 	}
-	r.look(next)
+	r.checkFeatures(next)
 	return api.ReloadResult{Config: next.File, Changed: differences(old, next)}, err
 }
 
@@ -72,7 +72,7 @@ func (r *Relay) readAgain(old *config.Config) (*config.Config, error) {
 		return nil, fmt.Errorf("%s: %s takes effect at a restart only", next.File, strings.Join(fixed, ", "))
 	}
 	if why := needs(next); r.kernel == nil && why != "" {
-		return nil, fmt.Errorf("%s: %s: %w", next.File, why, r.without)
+		return nil, fmt.Errorf("%s: %s: %w", next.File, why, r.kernelErr)
 	}
 	if steers(next) && !steers(r.o.Config) {
 		return nil, fmt.Errorf("%s: intercept and return_interfaces take effect at a restart only, when there was neither at the start", next.File)

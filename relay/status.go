@@ -59,7 +59,7 @@ func workerStatus(index int, c *worker.Counters, s *worker.Stats) api.RelayWorke
 	return api.RelayWorker{
 		Worker: index, Live: int(c.Live.Load()), Flows: c.Flows.Load(), Early: c.Early.Load(), Probes: c.Probes.Load(), Rerouted: c.Rerouted.Load(),
 		Refused: c.ByStatus(), Expired: c.ByWait(), Copied: c.Copied.Load(), Spliced: c.Spliced.Load(), Pipes: s.Pipes,
-		WithoutPipe: c.NoPipe.Load(), Full: c.Full.Load(), BadPrefaces: c.BadPrefaces.Load(), BadHeaders: c.BadHeaders.Load(),
+		WithoutPipe: c.NoPipe.Load(), Full: c.Full.Load(), BadClientHeaders: c.BadClientHeaders.Load(), BadTrunkHeaders: c.BadTrunkHeaders.Load(),
 		BadHandshakes: c.BadHandshakes.Load(),
 	}
 }

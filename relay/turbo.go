@@ -172,14 +172,14 @@ func (t *turbo) run() error {
 		case <-t.done:
 			return nil
 		case now := <-tick.C:
-			if err := t.look(now); err != nil {
+			if err := t.update(now); err != nil {
 				t.log.Error("start windows are not learnt", "err", err)
 			}
 		}
 	}
 }
 
-func (t *turbo) look(now time.Time) error {
+func (t *turbo) update(now time.Time) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.fresh {

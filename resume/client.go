@@ -97,7 +97,7 @@ func (r *Request) check(o *Options) ([]*url.URL, part.Have, error) {
 		case err != nil:
 			return nil, h, fmt.Errorf("parse the URL: %w", err)
 		case u.Scheme != "http" && u.Scheme != "https":
-			return nil, h, fmt.Errorf("parse the URL: %q is neither http nor https", text)
+			return nil, h, fmt.Errorf("parse the URL: %q begins with neither http:// nor https://", text)
 		case u.Host == "":
 			return nil, h, fmt.Errorf("parse the URL: %q has no host", text)
 		}

@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// addresses are the VIPs that we made addresses of this host, so that neighbours find them and sockets can have them. They
-// go to the tap, and with it; one that the host has anyway is left alone. VIPs that differ in their port share one.
+// addresses are the VIPs that the router has added to this host, so that neighbours find them and sockets can bind to them. They
+// are on the tap and vanish with it; an address that the host already has is left alone. VIPs that differ only in their port
+// share one.
 type addresses struct {
 	mu   sync.Mutex
 	held map[netip.Addr]*heldAddress
@@ -23,8 +24,8 @@ type heldAddress struct {
 	users int
 }
 
-// take gives the tap a VIP's address unless the host has it.
-func (a *addresses) take(vip netip.Addr, tap int) error {
+// add assigns a VIP's address to the tap unless the host has it.
+func (a *addresses) add(vip netip.Addr, tap int) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if h := a.held[vip]; h != nil {
@@ -37,14 +38,14 @@ func (a *addresses) take(vip netip.Addr, tap int) error {
 	}
 	dev, err := netlink.LinkByIndex(tap)
 	if err != nil {
-		return fmt.Errorf("take the VIP %v: %w", vip, err)
+		return fmt.Errorf("add the VIP's address %v: %w", vip, err)
 	}
 	on := &netlink.Addr{
 		IPNet: &net.IPNet{IP: vip.AsSlice(), Mask: net.CIDRMask(vip.BitLen(), vip.BitLen())},
 		Flags: unix.IFA_F_NODAD | unix.IFA_F_NOPREFIXROUTE,
 	}
 	if err := netlink.AddrAdd(dev, on); err != nil {
-		return fmt.Errorf("take the VIP %v: %w", vip, err)
+		return fmt.Errorf("add the VIP's address %v: %w", vip, err)
 	}
 	if a.held == nil {
 		a.held = make(map[netip.Addr]*heldAddress)
@@ -53,8 +54,8 @@ func (a *addresses) take(vip netip.Addr, tap int) error {
 	return nil
 }
 
-// leave takes the address away with the last VIP that needs it.
-func (a *addresses) leave(vip netip.Addr, tap int) error {
+// remove removes the address with the last VIP that needs it.
+func (a *addresses) remove(vip netip.Addr, tap int) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	h := a.held[vip]
@@ -73,8 +74,8 @@ func (a *addresses) leave(vip netip.Addr, tap int) error {
 	if err == nil {
 		err = netlink.AddrDel(dev, h.on)
 	}
-	if err != nil && !errors.Is(err, unix.ENODEV) && !errors.Is(err, unix.EADDRNOTAVAIL) { // the tap is going
-		return fmt.Errorf("leave the VIP %v: %w", vip, err)
+	if err != nil && !errors.Is(err, unix.ENODEV) && !errors.Is(err, unix.EADDRNOTAVAIL) { // the tap is gone
+		return fmt.Errorf("remove the VIP's address %v: %w", vip, err)
 	}
 	return nil
 }

@@ -44,11 +44,11 @@ func TestCheck(t *testing.T) {
 		name, file, want string
 	}{
 		{"VIPs", sized(kernel.MaxVIPs, 1), ""},
-		{"one VIP more", sized(kernel.MaxVIPs+1, 1), "f:259: vips[256]: is one of 257, and the data path holds 256 (several routers)"},
+		{"one VIP more", sized(kernel.MaxVIPs+1, 1), "f:259:6: vips[256]: is one of 257, and the data path holds 256 (several routers)"},
 		{"pools", sized(1, ones(kernel.MaxPools)...), ""},
-		{"one pool more", sized(1, ones(kernel.MaxPools+1)...), "f:773: pools.p256: is one of 257, and the data path holds 256 (several routers)"},
+		{"one pool more", sized(1, ones(kernel.MaxPools+1)...), "f:773:3: pools.p256: is one of 257, and the data path holds 256 (several routers)"},
 		{"surrogates", sized(1, 500, 500, 24), ""},
-		{"one surrogate more", sized(1, 500, 500, 25), "f:1035: pools.p2.surrogates[24]: is one of 1025, and the data path holds 1024 (several routers)"},
+		{"one surrogate more", sized(1, 500, 500, 25), "f:1035:10: pools.p2.surrogates[24]: is one of 1025, and the data path holds 1024 (several routers)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg, err := config.Parse("f", []byte(tt.file))

@@ -21,7 +21,7 @@ func TestTheClockIsSetBeforeLegsOpen(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	cfg, err := config.Parse("f", fmt.Appendf(nil, `listen: {state: %s}
+	cfg, err := config.Parse("f", fmt.Appendf(nil, `state: %s
 vips: [{address: "127.0.0.9:80", interfaces: [lo], routes: [{pool: p}]}]
 pools: {p: {surrogates: [{name: s, address: "127.0.0.10:80"}]}}
 `, dir))

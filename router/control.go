@@ -11,13 +11,14 @@ import (
 	"baton/api"
 	"baton/daemon"
 	kernel "baton/datapath/router"
+	"baton/document"
 	"baton/router/config"
 	"baton/router/explain"
 	"baton/router/health"
 	"baton/router/metrics"
 )
 
-// backend is what the control socket serves.
+// backend serves the control socket.
 func (r *Router) backend() api.Backend {
 	return api.Backend{
 		Part: api.RouterBackend{
@@ -61,7 +62,7 @@ func (r *Router) eachSession(yield func(api.RouterSession) bool) error {
 	return err
 }
 
-// Status is the router at a glance. The error is that of the kernel's maps.
+// Status returns the router's status. The error is that of the kernel's maps.
 func (r *Router) Status() (api.RouterStatus, error) {
 	s := r.current()
 	st := api.RouterStatus{
@@ -96,6 +97,7 @@ func (r *Router) Status() (api.RouterStatus, error) {
 		}
 		st.Pools = append(st.Pools, pool)
 	}
+	st.AccessLogs = r.accessLogs()
 	return st, nil
 }
 
@@ -107,7 +109,7 @@ func assigns() api.Feature {
 	return f
 }
 
-// interfaces are those that the data path is on.
+// interfaces lists those that the data path is attached to.
 func (r *Router) interfaces() []api.RouterInterface {
 	out := []api.RouterInterface{}
 	attached := r.dp.Attached()
@@ -146,13 +148,23 @@ func (r *Router) surrogateStatus(s *state, sg *config.Surrogate, id uint16) (api
 func (r *Router) drain(d api.RouterDrainRequest) (api.RouterDrainResult, error) {
 	if err := r.health.Drain(d.Surrogate, !d.Undo); err != nil {
 		if errors.Is(err, health.ErrUnknown) {
-			return api.RouterDrainResult{}, fmt.Errorf("surrogate %q: %w", d.Surrogate, api.ErrNotFound)
+			return api.RouterDrainResult{}, fmt.Errorf("surrogate %q: %w (%s)", d.Surrogate, api.ErrNotFound, document.Meant(d.Surrogate, surrogateNames(r.current().cfg)))
 		}
 		return api.RouterDrainResult{}, err
 	}
 	id := r.current().ids[d.Surrogate]
 	counted, err := r.legs.Count(id)
 	return api.RouterDrainResult{Surrogate: d.Surrogate, Draining: !d.Undo, Sessions: counted.Active}, err
+}
+
+func surrogateNames(cfg *config.Config) []string {
+	var names []string
+	for _, p := range cfg.Pools {
+		for _, s := range p.Surrogates {
+			names = append(names, s.Name)
+		}
+	}
+	return names
 }
 
 func (r *Router) explain(q api.RouterQuestion) (api.RouterExplanation, error) {

@@ -45,7 +45,7 @@ func newFlooded(t *testing.T) *flooded {
 	f.evil, f.front = f.clientHost("evil", lab.LinkOptions{})
 	f.side = f.evil.Interface("eth0")
 	f.r = f.start(fmt.Sprintf("limits: {pending: %d}\ntimeouts: {handshake: %v, closing: 2s}\nvips:\n  - address: %q\n    interfaces: [%s, %s, %s]\n"+
-		"    routes: [{match: {path_regex: '^/asked$'}, pool: a}, {match: {host: a.test}, pool: a}]\npools: {a: {legs: {min: 8, max: 2000}, surrogates: [{name: a, address: %q}]}}\n",
+		"    routes: [{match: {path_regex: '^/upcall$'}, pool: a}, {match: {host: a.test}, pool: a}]\npools: {a: {legs: {min: 8, max: 2000}, surrogates: [{name: a, address: %q}]}}\n",
 		fewPending, handshake, vip4, f.network.front.Name, plainFront.Name, f.front.Name, s.v4))
 	return f
 }
@@ -181,7 +181,7 @@ func TestConnectionFlood(t *testing.T) {
 		}
 		open = append(open, c)
 		if i >= silent {
-			if _, err := io.WriteString(c, "GET /asked HTTP/1.1\r\nHo"); err != nil {
+			if _, err := io.WriteString(c, "GET /upcall HTTP/1.1\r\nHo"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -197,9 +197,9 @@ func TestConnectionFlood(t *testing.T) {
 				return err
 			}
 			defer c.Close()
-			got, err := c.get("a.test", "/asked")
+			got, err := c.get("a.test", "/upcall")
 			if err == nil && got.StatusCode != http.StatusOK {
-				err = fmt.Errorf("client that has to be asked about: %s", got.Status)
+				err = fmt.Errorf("client of an upcall: %s", got.Status)
 			}
 			return err
 		})

@@ -16,7 +16,7 @@ import (
 	"baton/lab"
 )
 
-// addresses gives a client's host that many more, and returns them. number is that of its link.
+// addresses returns a client's host that many more, and returns them. number is that of its link.
 func addresses(t *testing.T, h *lab.Host, number, count int) (out []netip.Addr) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), answersWithin)
@@ -56,7 +56,7 @@ func TestHalfHeadsFromManyAddresses(t *testing.T) {
 	serve(t, s.Host, "a")
 	evil, front := n.clientHost("evil", lab.LinkOptions{})
 	r := n.start(fmt.Sprintf("limits: {pending: %d}\ntimeouts: {handshake: 1m}\nvips:\n  - address: %q\n    interfaces: [%s, %s]\n"+
-		"    routes: [{match: {path_regex: '^/asked$'}, pool: a}, {match: {host: a.test}, pool: a}]\npools: {a: {legs: {min: 8, max: 2000}, surrogates: [{name: a, address: %q}]}}\n",
+		"    routes: [{match: {path_regex: '^/upcall$'}, pool: a}, {match: {host: a.test}, pool: a}]\npools: {a: {legs: {min: 8, max: 2000}, surrogates: [{name: a, address: %q}]}}\n",
 		pending, vip4, n.front.Name, front.Name, s.v4))
 	memory := r.memory(t)
 	from := addresses(t, evil, 1, sources)
@@ -70,7 +70,7 @@ func TestHalfHeadsFromManyAddresses(t *testing.T) {
 					return err
 				}
 				t.Cleanup(func() { c.Close() })
-				if _, err := io.WriteString(c, "GET /asked HTTP/1.1\r\nHo"); err != nil {
+				if _, err := io.WriteString(c, "GET /upcall HTTP/1.1\r\nHo"); err != nil {
 					return err
 				}
 			}
@@ -89,8 +89,8 @@ func TestHalfHeadsFromManyAddresses(t *testing.T) {
 	for range 20 {
 		began := time.Now()
 		c := n.open(t, vip4)
-		got, err := c.get("b.test", "/asked")
-		got.expect(t, err, "a", http.StatusOK, "b.test /asked")
+		got, err := c.get("b.test", "/upcall")
+		got.expect(t, err, "a", http.StatusOK, "b.test /upcall")
 		if took := time.Since(began); took > 2*time.Second {
 			t.Errorf("an honest client was answered after %v", took)
 		}

@@ -57,7 +57,7 @@ func (s *stream) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// draw gives an id that no message has had.
+// draw returns an id that no message has had.
 func (l *ledger) draw() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,7 +104,7 @@ func (l *ledger) audit() {
 	}
 }
 
-// partly tells whether a stream's last bytes begin a message that its client gave up before its id.
+// partly reports whether a stream's last bytes begin a message that its client gave up before its id.
 func (l *ledger) partly(rest string) bool {
 	for _, m := range l.messages {
 		if m.partial && strings.HasPrefix(m.text, rest) {

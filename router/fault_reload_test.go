@@ -221,8 +221,8 @@ func TestReloadWhileARequestWaits(t *testing.T) {
 		waiting = append(waiting, c)
 	}
 	lab.Eventually(t, answersWithin, func() error {
-		if asked := r.verdicts()["asked"]; asked < float64(len(waiting)) {
-			return fmt.Errorf("%v requests are asked about", asked)
+		if upcalls := r.verdicts()["upcall"]; upcalls < float64(len(waiting)) {
+			return fmt.Errorf("%v requests are upcalls", upcalls)
 		}
 		return nil
 	})
@@ -260,6 +260,10 @@ func TestDrain(t *testing.T) {
 		if out, err := n.baton(t.Context(), append([]string{"router", "backend"}, append(args, "--control", r.socket)...)...); err != nil {
 			t.Fatalf("baton %v: %s%v", args, out, err)
 		}
+	}
+	out, err := n.baton(t.Context(), "router", "backend", "drain", "c", "--control", r.socket)
+	if err == nil || !strings.Contains(out+err.Error(), `surrogate "c": not found (one of a, b)`) {
+		t.Errorf("drain of a surrogate that there is not: %s%v", out, err)
 	}
 	baton("drain", "a")
 	if a := r.surrogate("a"); !a.Draining || !a.Up || a.Sessions == 0 {

@@ -59,10 +59,10 @@ func TestReusedPorts(t *testing.T) {
 			}
 			after := r.router.verdicts()
 			grown := func(verdict string) int { return int(after[verdict] - before[verdict]) }
-			t.Logf("%d connections, %d answers, %d cut off by a surrogate's close; over %d server legs; verdicts: %d handoffs, %d moved, %d recycled, %d asked, %d challenged, %d resets, %d stale, %d old bytes",
-				tt.connections, r.answers.Load(), r.raced.Load(), r.legs(), grown("handoff"), grown("moved"), grown("recycled"), grown("asked"),
+			t.Logf("%d connections, %d answers, %d cut off by a surrogate's close; over %d server legs; verdicts: %d handoffs, %d moved, %d recycled, %d upcalls, %d challenged, %d resets, %d stale, %d old bytes",
+				tt.connections, r.answers.Load(), r.raced.Load(), r.legs(), grown("handoff"), grown("moved"), grown("recycled"), grown("upcall"),
 				grown("challenged"), grown("reset_sent"), grown("drop_stale"), grown("drop_old_bytes"))
-			for verdict, least := range map[string]int{"handoff": tt.connections / 2, "moved": tt.connections / 20, "recycled": tt.connections / 10, "asked": tt.connections / 20} {
+			for verdict, least := range map[string]int{"handoff": tt.connections / 2, "moved": tt.connections / 20, "recycled": tt.connections / 10, "upcall": tt.connections / 20} {
 				if grown(verdict) < least {
 					t.Errorf("%d packets %s, less than %d: too few to prove anything", grown(verdict), verdict, least)
 				}

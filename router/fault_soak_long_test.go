@@ -87,7 +87,7 @@ func (s *soak) begin() {
     interfaces: [%s]
     routes:
       - {match: {host: nginx.test}, pool: nginx}
-      - {match: {host: asked.test, path_regex: '^/16'}, pool: nginx}
+      - {match: {host: upcall.test, path_regex: '^/16'}, pool: nginx}
       - {pool: steady4}
   - {address: %q, interfaces: [%[2]s], routes: [{pool: steady6}]}
 pools:
@@ -103,7 +103,7 @@ pools:
 func (s *soak) come() {
 	s.crowds = nil
 	for _, c := range []*crowd{
-		{host: "nginx.test", requests: 3}, {host: "nginx.test", requests: 30, pause: 20 * time.Millisecond}, {host: "asked.test", requests: 3},
+		{host: "nginx.test", requests: 3}, {host: "nginx.test", requests: 30, pause: 20 * time.Millisecond}, {host: "upcall.test", requests: 3},
 	} {
 		c.n, c.path, c.want = s.n, "/16k", patternText(16<<10)
 		c.pause = max(c.pause, 10*time.Millisecond)

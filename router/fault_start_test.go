@@ -18,7 +18,7 @@ import (
 func TestStartRefused(t *testing.T) {
 	n := newNetwork(t)
 	file, state, socket := filepath.Join(n.Dir(), "router.yaml"), filepath.Join(n.BPFFS(), "router"), filepath.Join(n.Dir(), "router.sock")
-	right := fmt.Sprintf("listen: {metrics: \"127.0.0.1:9464\", control: %q, state: %q}\nvips:\n  - address: %q\n    interfaces: [%s]\n    routes: [{pool: p}]\n"+
+	right := fmt.Sprintf("metrics: \"127.0.0.1:9464\"\ncontrol: %q\nstate: %q\nvips:\n  - address: %q\n    interfaces: [%s]\n    routes: [{pool: p}]\n"+
 		"pools:\n  p: {surrogates: [{name: s, address: \"10.2.1.2:80\"}]}\n", socket, state, vip4, n.front.Name)
 	path, err := program()
 	if err != nil {
@@ -60,7 +60,7 @@ func TestStartRefused(t *testing.T) {
 		{"an argument", right, []string{"router", "run", "-c", file, "please"}, nil, usage, `"please"`},
 		{"unknown level", right, []string{"router", "run", "-c", file, "--log-level", "loud"}, nil, usage, `loud`},
 		{"unknown command", right, []string{"juggle"}, nil, usage, `"juggle"`},
-		{"no such interface", replaced(n.front.Name, "eth99"), nil, nil, failure, `FILE:3: vips\.interfaces: no interface "eth99" here`},
+		{"no such interface", replaced(n.front.Name, "eth99"), nil, nil, usage, `FILE:4:18: vips\[0\]\.interfaces\[0\]: "eth99" is not an interface of this host \(did you mean eth0\?\)`},
 		{"state elsewhere than on a BPF file system", replaced(state, n.Dir()+"/state"), nil, nil, failure, `BPF file system`},
 		{"metrics port taken", replaced("9464", "9465"), nil, nil, failure, `metrics: .*address already in use`},
 		{"VIP's port taken", replaced(vip4, "10.9.9.9:81"), nil, nil, failure, `10\.9\.9\.9:81.*address already in use`},

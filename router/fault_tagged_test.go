@@ -72,7 +72,7 @@ func newTagged(random *rand.Rand, hosts []string) tagged {
 	return q
 }
 
-// last tells whether the connection ends with the response.
+// last reports whether the connection ends with the response.
 func (q tagged) last() bool { return q.framing == byClose || q.framing == byReset }
 
 // blocks are n bytes that repeat the number every 16.
@@ -242,7 +242,7 @@ func (o *taggedOrigin) serve(c net.Conn) {
 	}
 }
 
-// answer tells whether the connection goes on.
+// answer reports whether the connection goes on.
 func (o *taggedOrigin) answer(c net.Conn, q tagged) bool {
 	b := q.response()
 	half := len(b) / 2

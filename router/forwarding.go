@@ -8,8 +8,8 @@ import (
 	"baton/router/config"
 )
 
-// warnNotForwarding tells once what a host costs that does not forward: the kernel's route look-up for programs then answers
-// nothing (bpf_fib_lookup), and each packet's neighbour is looked up on its way out instead.
+// warnNotForwarding warns of a host that does not forward: the FIB lookup of BPF programs then fails (bpf_fib_lookup), and each
+// packet's neighbour is looked up on output instead.
 func warnNotForwarding(cfg *config.Config, log *slog.Logger) {
 	v4, v6 := false, false
 	for _, v := range cfg.VIPs {
@@ -24,7 +24,7 @@ func warnNotForwarding(cfg *config.Config, log *slog.Logger) {
 		key  string
 	}{{v4, "net/ipv4/ip_forward"}, {v6, "net/ipv6/conf/all/forwarding"}} {
 		if value, err := os.ReadFile("/proc/sys/" + f.key); f.used && err == nil && strings.TrimSpace(string(value)) == "0" {
-			log.Warn("forwarding is off: packets are spliced all the same, more slowly", "sysctl", strings.ReplaceAll(f.key, "/", ".")+"=1")
+			log.Warn("forwarding is off: splicing works, but more slowly", "sysctl", strings.ReplaceAll(f.key, "/", ".")+"=1")
 		}
 	}
 }

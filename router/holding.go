@@ -6,27 +6,27 @@ import (
 	"net/netip"
 )
 
-// holding bounds what undecided requests make the router hold. When there is no more room, the source that holds most makes some: of its
-// clients the one that has waited longest. A source is an address, of IPv6 its /64.
+// holding bounds the memory for undecided requests. When it is full, the source that uses most loses the client that has waited
+// longest. A source is an IPv4 address or an IPv6 /64.
 type holding struct {
 	limit   int
 	bytes   int // of all
 	sources map[netip.Addr]*source
-	most    greediest
+	most    byBytes
 }
 
-// source is who holds something undecided.
+// source is a source with undecided clients.
 type source struct {
 	of      netip.Addr
 	bytes   int
-	at      int        // in the heap
-	clients *list.List // of *pending, undecided ones, the oldest first
+	at      int        // index in the heap
+	clients *list.List // undecided *pending, oldest first
 }
 
 const (
-	// heldBytes is the most that is held for clients together; in a flood that is what the process grows by.
+	// heldBytes bounds the memory for all clients, and so the growth of the process in a flood.
 	heldBytes = 64 << 20
-	// clientBytes is what a client costs beside its frames.
+	// clientBytes is the cost of a client without its frames.
 	clientBytes = 768
 )
 
@@ -34,12 +34,12 @@ func newHolding(limit int) *holding {
 	return &holding{limit: limit, sources: make(map[netip.Addr]*source)}
 }
 
-// sourceOf is the address that stands for a client's source.
+// sourceOf is the address of a client's source.
 func sourceOf(client netip.Addr) netip.Addr {
 	if client.Is4() {
 		return client
 	}
-	p, _ := client.WithZone("").Prefix(64) // fails for no address
+	p, _ := client.WithZone("").Prefix(64) // never fails
 	return p.Addr()
 }
 
@@ -56,7 +56,7 @@ func (h *holding) begin(p *pending) {
 	h.charge(p, clientBytes)
 }
 
-// charge notes that more is held for a client.
+// charge adds bytes to a client's account.
 func (h *holding) charge(p *pending, bytes int) {
 	h.bytes += bytes
 	p.held += bytes
@@ -66,7 +66,7 @@ func (h *holding) charge(p *pending, bytes int) {
 	}
 }
 
-// decided keeps a client that is being answered from making room.
+// decided protects a decided client from eviction.
 func (h *holding) decided(p *pending) {
 	s := p.source
 	if p.place == nil {
@@ -83,7 +83,7 @@ func (h *holding) decided(p *pending) {
 	heap.Fix(&h.most, s.at)
 }
 
-// end is when nothing is held for a client any more. Again it does nothing.
+// end releases everything held for a client. Repeated calls do nothing.
 func (h *holding) end(p *pending) {
 	if p.held == 0 {
 		return
@@ -93,7 +93,7 @@ func (h *holding) end(p *pending) {
 	p.held = 0
 }
 
-// victim is who makes room for so many bytes: nil, there is room. False: there is none, and nobody who could make some.
+// victim is the client to evict for so many bytes: nil, there is space. False: there is none, and nobody to evict.
 func (h *holding) victim(bytes int) (*pending, bool) {
 	switch {
 	case h.bytes+bytes <= h.limit:
@@ -104,23 +104,23 @@ func (h *holding) victim(bytes int) (*pending, bool) {
 	return h.most[0].clients.Front().Value.(*pending), true
 }
 
-// greediest is a heap with the source in front that holds most.
-type greediest []*source
+// byBytes is a heap with the largest source first.
+type byBytes []*source
 
-func (g greediest) Len() int           { return len(g) }
-func (g greediest) Less(i, j int) bool { return g[i].bytes > g[j].bytes }
-func (g greediest) Swap(i, j int) {
+func (g byBytes) Len() int           { return len(g) }
+func (g byBytes) Less(i, j int) bool { return g[i].bytes > g[j].bytes }
+func (g byBytes) Swap(i, j int) {
 	g[i], g[j] = g[j], g[i]
 	g[i].at, g[j].at = i, j
 }
 
-func (g *greediest) Push(x any) {
+func (g *byBytes) Push(x any) {
 	s := x.(*source)
 	s.at = len(*g)
 	*g = append(*g, s)
 }
 
-func (g *greediest) Pop() any {
+func (g *byBytes) Pop() any {
 	last := (*g)[len(*g)-1]
 	(*g)[len(*g)-1] = nil
 	*g = (*g)[:len(*g)-1]

@@ -9,7 +9,7 @@ import (
 	"baton/packet"
 )
 
-// TestHoldingStaysBounded has many sources begin requests of any size that are never whole, as the asker takes them: what is held stays
+// TestHoldingStaysBounded has many sources begin requests of any size that are never whole, as the upcalls takes them: what is held stays
 // below the limit, the source that holds most makes room, and one that holds little is left alone.
 func TestHoldingStaysBounded(t *testing.T) {
 	const limit = 8 << 20
@@ -122,7 +122,7 @@ func TestPendingWants(t *testing.T) {
 		{100, 10, false, true}, {100, 5, false, true}, {100, 20, true, true}, {110, 10, true, true}, {120, 10, false, true},
 		{130, 1, true, true}, {110, maxPendingBytes, false, false}, {100 + 2*maxPendingBytes, 1, false, true},
 	} {
-		if keep, fits := p.wants(tt.seq, tt.size); keep != tt.keep || fits != tt.fits {
+		if keep, fits := p.accepts(tt.seq, tt.size); keep != tt.keep || fits != tt.fits {
 			t.Errorf("%d bytes at %d: kept %v, fits %v", tt.size, tt.seq, keep, fits)
 		}
 	}

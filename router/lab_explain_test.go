@@ -135,12 +135,12 @@ pools:
 			var after map[string]int
 			err = lab.Poll(answersWithin, func() error { // a decision is counted a moment after it is carried out
 				after = r.outcomes(tt.vip)
-				asked := 0
+				byRouter := 0
 				for outcome := range after {
-					asked += after[outcome] - before[outcome]
+					byRouter += after[outcome] - before[outcome]
 				}
-				if want := map[bool]int{true: 0, false: tt.times}[tt.kernel]; asked != want {
-					return fmt.Errorf("user space decided %d times, want %d: %v, before %v", asked, want, after, before)
+				if want := map[bool]int{true: 0, false: tt.times}[tt.kernel]; byRouter != want {
+					return fmt.Errorf("user space decided %d times, want %d: %v, before %v", byRouter, want, after, before)
 				}
 				return nil
 			})

@@ -23,7 +23,7 @@ func TestHostsReadAlike(t *testing.T) {
 		if hosts[name] != "" {
 			host = "host: " + hosts[name] + ", "
 		}
-		fmt.Fprintf(&routes, "\n      - {match: {%spath_regex: '^/asked'}, pool: %[2]s}\n      - {match: {%[1]spath_prefix: /}, pool: %s}", host, name)
+		fmt.Fprintf(&routes, "\n      - {match: {%spath_regex: '^/upcall'}, pool: %[2]s}\n      - {match: {%[1]spath_prefix: /}, pool: %s}", host, name)
 		fmt.Fprintf(&pools, "\n  %s: {legs: {min: 4, max: 400}, surrogates: [{name: %[1]s, address: %q}]}", name, s.v4)
 	}
 	const proxied = "10.9.9.11:80"
@@ -40,7 +40,7 @@ func TestHostsReadAlike(t *testing.T) {
 		}
 		host += oneOf(random, "", "", ".", ".", "..") + oneOf(random, "", "", ":80", ":8080")
 		var by []string
-		for _, at := range []struct{ vip, path string }{{vip4, "/kernel"}, {vip4, "/asked"}, {proxied, "/kernel"}} {
+		for _, at := range []struct{ vip, path string }{{vip4, "/kernel"}, {vip4, "/upcall"}, {proxied, "/kernel"}} {
 			c := n.open(t, at.vip)
 			got, err := c.get(host, at.path)
 			if err != nil {

@@ -113,7 +113,7 @@ func (n *network) inOrder(end *lab.Interface) {
 // in time the same holds as of packets out of order.
 type retransmitted struct{}
 
-// attempt tells whether f came to its own end.
+// attempt reports whether f came to its own end.
 func attempt(f func()) (whole bool) {
 	defer func() {
 		if v := recover(); v != nil {

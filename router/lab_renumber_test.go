@@ -56,7 +56,7 @@ func (l *renumbered) file(random *rand.Rand) (string, renumberedFile) {
 	var routes []string
 	for _, host := range []string{"a.test", "b.test", "x.test", "y.test"} {
 		routes = append(routes,
-			fmt.Sprintf("{match: {host: %s, path_regex: '^/asked'}, pool: %s}", host, f[host]),
+			fmt.Sprintf("{match: {host: %s, path_regex: '^/upcall'}, pool: %s}", host, f[host]),
 			fmt.Sprintf("{match: {host: %s}, pool: %s}", host, f[host]))
 	}
 	pools := []string{
@@ -126,7 +126,7 @@ func (l *renumbered) load(ctx context.Context) *errgroup.Group {
 				for range requests {
 					path := "/bytes/100"
 					if random.IntN(8) == 0 {
-						path = "/asked"
+						path = "/upcall"
 					}
 					if err := l.asks(c, oneOf(random, "a.test", "b.test", "x.test", "y.test"), path); err != nil {
 						return err

@@ -32,7 +32,7 @@ type running struct {
 	n      *network
 	file   string // router.yaml
 	socket string
-	state  string   // of listen.state
+	state  string   // key state
 	before []string // what the router's host looked like
 }
 
@@ -81,7 +81,7 @@ func (n *network) prepare(config string) (r *running, path string, err error) {
 
 // configure writes a configuration, less its listen key, that the next start or reload reads.
 func (r *running) configure(config string) error {
-	listen := fmt.Sprintf("listen: {metrics: %q, control: %q, state: %q}\n", "127.0.0.1:9464", r.socket, r.state)
+	listen := fmt.Sprintf("metrics: %q\ncontrol: %q\nstate: %q\n", "127.0.0.1:9464", r.socket, r.state)
 	return os.WriteFile(r.file, []byte(listen+config), 0o600)
 }
 
@@ -120,7 +120,7 @@ func (r *running) await() error {
 	return errors.Join(err, ended)
 }
 
-// spliced tells whether the log does not say that the surrogate's sessions are proxied.
+// spliced reports whether the log does not say that the surrogate's sessions are proxied.
 func (r *running) spliced(s api.RouterSurrogate) bool {
 	return !strings.Contains(r.Log(), s.Address.String()+" is of another address family")
 }

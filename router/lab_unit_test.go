@@ -124,7 +124,7 @@ func TestUnitsPrivileges(t *testing.T) {
 					return nil
 				default:
 				}
-				if strings.Contains(r.Log(), "idle legs are not renewed") {
+				if strings.Contains(r.Log(), "cannot renew idle legs") {
 					return nil
 				}
 				return fmt.Errorf("it runs")

@@ -8,12 +8,12 @@ import (
 	"baton/router/config"
 )
 
-// numbers are those that the data path knows pools and surrogates by. Sessions carry them, from one configuration to the next and from
-// one process to the next: so a pool's follows its name, and a surrogate's its address, and none is another's while it is in use.
+// numbers assigns the data path's numbers to pools and surrogates. Sessions carry them across reloads and restarts: a pool keeps
+// its number by name and a surrogate by address, and no number in use is reassigned.
 type numbers struct {
-	pools      map[string]uint16   // by name, also of pools that have gone
-	surrogates []numberedSurrogate // of the configuration before
-	inForce    map[uint16]bool     // pools of the configuration before: sessions may still begin with it
+	pools      map[string]uint16   // by name, also of removed pools
+	surrogates []numberedSurrogate // of the previous configuration
+	inForce    map[uint16]bool     // pools of the previous configuration: sessions may still start with them
 	held       func() (held, error)
 }
 
@@ -23,7 +23,7 @@ type numberedSurrogate struct {
 	id      uint16
 }
 
-// held is what splices carry.
+// held are the numbers that splices carry.
 type held struct {
 	pools      map[uint16]bool
 	surrogates []numberedSurrogate // without names
@@ -46,8 +46,8 @@ func heldBy(dp *kernel.Router) (held, error) {
 	return h, err
 }
 
-// numberPools gives each pool its number. A new one gets a number that was never given, as long as there is one, and else one that no
-// session carries.
+// numberPools assigns each pool its number. A new pool gets one that was never assigned if possible, or else one that no session
+// carries.
 func (n *numbers) numberPools(pools []config.Pool) ([]uint16, error) {
 	out, given, named := make([]uint16, len(pools)), make(map[uint16]bool), make(map[uint16]bool)
 	for _, id := range n.pools {
@@ -81,14 +81,14 @@ func (n *numbers) numberPools(pools []config.Pool) ([]uint16, error) {
 			id, ok = next(n.inForce)
 		}
 		if !ok {
-			return nil, fmt.Errorf("more than %d pools, with the pools of sessions that go on", kernel.MaxPools)
+			return nil, fmt.Errorf("more than %d pools, including those of existing sessions", kernel.MaxPools)
 		}
 		out[i], given[id] = id, true
 	}
 	return out, nil
 }
 
-// numberSurrogates gives each surrogate its number: those of the same name and address first, as two may have one address.
+// numberSurrogates assigns each surrogate its number: first by name and address, as two may share an address.
 func (n *numbers) numberSurrogates(surrogates []config.Surrogate) (ids []uint16, fresh []uint16, err error) {
 	ids, done, given := make([]uint16, len(surrogates)), make([]bool, len(surrogates)), make(map[uint16]bool)
 	adopt := func(known []numberedSurrogate, same func(k numberedSurrogate, s *config.Surrogate) bool) (left int) {
@@ -123,7 +123,7 @@ func (n *numbers) numberSurrogates(surrogates []config.Surrogate) (ids []uint16,
 		}
 		id, ok := free(kernel.MaxSurrogates, given, taken)
 		if !ok {
-			return nil, nil, fmt.Errorf("more than %d surrogates, with the surrogates that sessions still use", kernel.MaxSurrogates)
+			return nil, nil, fmt.Errorf("more than %d surrogates, including those of existing sessions", kernel.MaxSurrogates)
 		}
 		ids[i], given[id] = id, true
 		fresh = append(fresh, id)
@@ -131,7 +131,7 @@ func (n *numbers) numberSurrogates(surrogates []config.Surrogate) (ids []uint16,
 	return ids, fresh, nil
 }
 
-// read looks at the splices once.
+// read reads the splices once.
 func (n *numbers) read() (held, error) {
 	if n.held == nil {
 		return held{}, nil
@@ -157,7 +157,7 @@ next:
 	return 0, false
 }
 
-// numbers of what is in force before a reload.
+// numbers returns the assignment in force before a reload.
 func (s *state) numbers(dp *kernel.Router) (*numbers, error) {
 	names, err := dp.PoolNames()
 	if err != nil {
@@ -173,7 +173,7 @@ func (s *state) numbers(dp *kernel.Router) (*numbers, error) {
 	return n, nil
 }
 
-// keepNumbers has the data path remember whose numbers a state uses. No leg may have been opened under new ones yet.
+// keepNumbers stores the assignment in the data path, before any leg is opened under new numbers.
 func (s *state) keepNumbers(dp *kernel.Router) error {
 	names, err := dp.PoolNames()
 	if err != nil {

@@ -10,38 +10,37 @@ import (
 	"baton/router/head"
 )
 
-// pending is a client whose request is being read in user space: its segments, as they came, and none acknowledged.
+// pending is a client whose request user space is reading: its segments as received, none acknowledged.
 type pending struct {
 	client, vip netip.AddrPort
-	base        packet.Seq // of the request's first byte
+	base        packet.Seq // first sequence number of the request
 	first       time.Time
-	segments    []segment // by sequence number
+	segments    []segment // in order of sequence numbers
 	bytes       int
-	looked      int         // bytes at the last look
-	decided     bool        // being decided: what comes in addition is kept for the replay
-	bad         *head.Error // why it is to be refused, until somebody is there to do it
+	looked      int         // bytes at the last expiry check
+	decided     bool        // being decided: further segments are kept for the replay
+	bad         *head.Error // the refusal, while it waits for a goroutine
 
-	held   int // bytes, by holding's account
+	held   int // bytes charged to holding
 	source *source
-	place  *list.Element // among the source's undecided clients; nil: decided
+	place  *list.Element // in the source's undecided clients; nil: decided
 }
 
 type segment struct {
-	frame []byte // with the virtio-net header in front
+	frame []byte // with its virtio-net header
 	seq   packet.Seq
 	data  []byte // its payload
 }
 
-// Limits of what one client can make the router hold. A client sends its initial window without an ACK: ten segments, of
-// up to 9 kB on jumbo links.
+// Limits of one client. A client sends its initial window without an ACK: ten segments of up to 9 kB on jumbo links.
 const (
 	maxPendingBytes    = 128 << 10
 	maxPendingSegments = 64
 )
 
-// wants tells whether a segment of so many bytes is to be kept: it may be there already. It does not fit when the client sends more
-// than it may.
-func (p *pending) wants(seq packet.Seq, size int) (keep, fits bool) {
+// accepts reports whether to keep a segment of so many bytes: false for a duplicate. It does not fit when the client exceeds its
+// limits.
+func (p *pending) accepts(seq packet.Seq, size int) (keep, fits bool) {
 	for _, have := range p.segments {
 		if have.seq == seq && len(have.data) >= size {
 			return false, true
@@ -51,13 +50,13 @@ func (p *pending) wants(seq packet.Seq, size int) (keep, fits bool) {
 		}
 	}
 	if seq.Sub(p.base) > maxPendingBytes {
-		return false, true // of an earlier session: the client does not miss it
+		return false, true // of an earlier session, and not missed
 	}
 	fits = p.bytes+size <= maxPendingBytes && len(p.segments) < maxPendingSegments
 	return fits, fits
 }
 
-// add keeps a segment that is wanted.
+// add keeps an accepted segment.
 func (p *pending) add(s segment) {
 	at := slices.IndexFunc(p.segments, func(have segment) bool { return s.seq.Less(have.seq) })
 	if at < 0 {
@@ -67,12 +66,12 @@ func (p *pending) add(s segment) {
 	p.segments = slices.Insert(p.segments, at, s)
 }
 
-// ends tells whether the segment, which has a FIN, is the last of all, and none before it is missing.
+// ends reports whether the segment, which has a FIN, completes the stream.
 func (p *pending) ends(last segment) bool {
 	return p.base.Add(uint32(len(p.contiguous()))) == last.seq.Add(uint32(len(last.data)))
 }
 
-// contiguous gives the request's bytes from its start up to the first gap.
+// contiguous returns the request's bytes up to the first gap.
 func (p *pending) contiguous() []byte {
 	if len(p.segments) == 1 && p.segments[0].seq == p.base {
 		return p.segments[0].data

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// proxied remembers which surrogate was chosen for clients that are on their way to the proxy, so that it does not choose again: a
-// second turn would be another's.
+// proxied remembers the surrogates chosen for clients that are handed over to the proxy, which would otherwise advance
+// round-robin again.
 type proxied struct {
 	mu     sync.Mutex
 	chosen map[clientKey]proxiedTo
@@ -17,7 +17,7 @@ type proxiedTo struct {
 	until     time.Time
 }
 
-func (c *proxied) put(of clientKey, surrogate string, now time.Time) {
+func (c *proxied) add(of clientKey, surrogate string, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.chosen == nil {
@@ -28,8 +28,8 @@ func (c *proxied) put(of clientKey, surrogate string, now time.Time) {
 	}
 }
 
-// take returns the surrogate and forgets it; "" when there is none.
-func (c *proxied) take(of clientKey) string {
+// pop returns the surrogate and forgets it; "" if there is none.
+func (c *proxied) pop(of clientKey) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	to := c.chosen[of]

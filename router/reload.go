@@ -5,16 +5,18 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
 	"baton/api"
+	"baton/document"
 	"baton/router/config"
 	"baton/router/explain"
 )
 
-// Reload reads the configuration again and puts it in force, when it is valid. Sessions are kept. The error wraps api.ErrConflict when the
-// old configuration stays in force.
+// Reload rereads the configuration and applies it if it is valid. Sessions continue. The error wraps api.ErrConflict when the old
+// configuration stays in force.
 func (r *Router) Reload() (api.ReloadResult, error) {
 	r.reloading.Lock()
 	defer r.reloading.Unlock()
@@ -36,15 +38,14 @@ func (r *Router) reload() (api.ReloadResult, error) {
 		return api.ReloadResult{}, err
 	}
 	if fixed := fixedAtStart(old.cfg, cfg); fixed != "" {
-		return api.ReloadResult{}, fmt.Errorf("%s: %s takes effect at a restart only", cfg.File, fixed)
+		return api.ReloadResult{}, cfg.Places.Wrong(fixed, "takes effect at a restart only", "")
 	}
 	if err := Check(cfg); err != nil {
 		return api.ReloadResult{}, err
 	}
 	for _, p := range cfg.Pools {
 		if 2*p.Legs.Max > r.queued {
-			return api.ReloadResult{}, fmt.Errorf("%s:%d: pools.%s.legs.max: more than %d takes effect at a restart only",
-				cfg.File, p.Line, p.Name, r.queued/2)
+			return api.ReloadResult{}, cfg.Places.Wrong(document.Join("pools", p.Name)+".legs.max", fmt.Sprintf("more than %d takes effect at a restart only", r.queued/2), "")
 		}
 	}
 	mtu, err := smallestMTU(cfg)
@@ -59,9 +60,12 @@ func (r *Router) reload() (api.ReloadResult, error) {
 	if err != nil {
 		return api.ReloadResult{}, err
 	}
+	if err := r.access.Update(cfg); err != nil {
+		return api.ReloadResult{}, err
+	}
 	before := r.mtu
 	if err := r.enforce(s, mtu); err != nil {
-		return api.ReloadResult{}, errors.Join(err, r.enforce(old, before))
+		return api.ReloadResult{}, errors.Join(err, r.enforce(old, before), r.access.Update(old.cfg))
 	}
 	for name := range old.ids {
 		if _, kept := s.ids[name]; !kept {
@@ -72,7 +76,7 @@ func (r *Router) reload() (api.ReloadResult, error) {
 	return api.ReloadResult{Config: cfg.File, Changed: differences(old.cfg, cfg)}, nil
 }
 
-// enforce puts a state in force.
+// enforce applies a state.
 func (r *Router) enforce(s *state, mtu int) error {
 	if err := s.keepNumbers(r.dp); err != nil {
 		return err
@@ -92,15 +96,19 @@ func (r *Router) enforce(s *state, mtu int) error {
 // fixedAtStart names a setting that a running router cannot change.
 func fixedAtStart(old, next *config.Config) string {
 	switch {
-	case old.Listen != next.Listen:
-		return "control, metrics or state"
+	case old.Listen.Control != next.Listen.Control:
+		return "control"
+	case old.Listen.Metrics != next.Listen.Metrics:
+		return "metrics"
+	case old.Listen.State != next.Listen.State:
+		return "state"
 	case old.Limits != next.Limits:
 		return "limits"
 	}
 	return ""
 }
 
-// differences tells in a line each what a reload has changed.
+// differences lists what a reload has changed.
 func differences(old, next *config.Config) []string {
 	var out []string
 	describe := func(what string, before, after map[string]string) {
@@ -145,10 +153,13 @@ func differences(old, next *config.Config) []string {
 	p2, s2 := pools(next)
 	describe("pool", p1, p2)
 	describe("surrogate", s1, s2)
+	if !slices.EqualFunc(old.Access, next.Access, config.AccessLog.Same) {
+		out = append(out, "log.access has changed")
+	}
 	return out
 }
 
-// Explained gives an explanation in the form that the control socket speaks.
+// Explained converts an explanation for the control socket.
 func Explained(e *explain.Explanation) api.RouterExplanation {
 	a := api.RouterExplanation{
 		Mode: string(e.Mode), Pool: e.Pool, Policy: string(e.Policy), Status: e.Status, Where: e.Decides,

@@ -17,6 +17,7 @@ import (
 	"baton/daemon"
 	"baton/datapath"
 	kernel "baton/datapath/router"
+	"baton/router/accesslog"
 	"baton/router/config"
 	"baton/router/fallback"
 	"baton/router/health"
@@ -27,7 +28,7 @@ import (
 // Options of a Router.
 type Options struct {
 	Config  *config.Config
-	Load    func() (*config.Config, error) // reads it again, for reloads
+	Load    func() (*config.Config, error) // for reloads
 	Version string
 	Log     *slog.Logger
 }
@@ -45,15 +46,16 @@ type Router struct {
 	wire    *legs.RawWire
 	health  *health.Checker
 	metrics *metrics.Metrics
-	asker   *asker
+	access  *accesslog.Writer
+	upcalls *upcalls
 	mss     []uint16
-	offset  uint32 // of the data path's clock
-	queued  int    // idle legs of a surrogate and class that there is room for
-	mtu     int    // smallest of the clients' interfaces; guarded by reloading once it runs
+	offset  uint32 // of the timestamp clock
+	queued  int    // capacity for idle legs per surrogate and class
+	mtu     int    // smallest of the clients' interfaces; under reloading once running
 
 	state                  atomic.Pointer[state]
 	loaded                 atomic.Int64 // unix nanoseconds
-	reloading              sync.Mutex   // one at a time
+	reloading              sync.Mutex   // serializes reloads
 	reloads, reloadsFailed atomic.Uint64
 	changed                chan struct{}
 
@@ -65,7 +67,7 @@ type Router struct {
 	addresses addresses
 }
 
-// New takes over the data path, or makes one. Nothing is attached or answered before Run. Close undoes it.
+// New adopts the data path or creates one. Nothing is attached or answered before Run. Close undoes it.
 func New(o Options) (_ *Router, err error) {
 	r := &Router{
 		o: o, log: o.Log, started: time.Now(),
@@ -79,7 +81,10 @@ func New(o Options) (_ *Router, err error) {
 		}
 	}()
 	cfg := o.Config
-	if err := Check(cfg); err != nil { // before the state is touched
+	if err := Check(cfg); err != nil { // before touching the state
+		return nil, err
+	}
+	if r.access, err = accesslog.Open(cfg, o.Version, o.Log); err != nil {
 		return nil, err
 	}
 	r.queued = queueSize(cfg)
@@ -110,7 +115,7 @@ func New(o Options) (_ *Router, err error) {
 		Changed: r.notify,
 		Event:   func(surrogate, event string) { r.metrics.LegEvent(surrogate, event) },
 	})
-	n, err := (&state{}).numbers(r.dp) // nothing of ours is in force: what is known, sessions carry
+	n, err := (&state{}).numbers(r.dp) // nothing is in force yet: only sessions carry numbers
 	if err != nil {
 		return nil, err
 	}
@@ -133,8 +138,8 @@ func New(o Options) (_ *Router, err error) {
 	return r, nil
 }
 
-// clock decides the leg classes and the offset of timestamps, or keeps those that sessions already live by. The kernel knows them
-// before the first leg opens: the surrogate's answer is judged, and acknowledged, by that clock.
+// clock chooses the leg classes and the timestamp offset, or keeps those of existing sessions. The kernel must have them before
+// the first leg opens, as it validates and acknowledges SYN-ACKs by that clock.
 func (r *Router) clock() error {
 	have, err := r.dp.Config()
 	if err != nil {
@@ -148,30 +153,13 @@ func (r *Router) clock() error {
 	return r.dp.SetConfig(kernel.Config{MSS: r.mss, TSOffset: r.offset, Closed: true})
 }
 
-// queueSize is fixed at the start, hence with room for pools that a reload makes larger.
+// queueSize is fixed at start, hence the reserve for larger pools after a reload.
 func queueSize(cfg *config.Config) int {
 	most := 4096
 	for _, p := range cfg.Pools {
 		most = max(most, p.Legs.Max)
 	}
-	return 2 * most // dead entries lie in the queues for a while
-}
-
-func smallestMTU(cfg *config.Config) (int, error) {
-	mtu := 65535
-	for _, v := range cfg.VIPs {
-		for _, name := range v.Interfaces {
-			dev, err := net.InterfaceByName(name)
-			if err != nil {
-				return 0, fmt.Errorf("%s:%d: vips.interfaces: no interface %q here", cfg.File, v.Line, name)
-			}
-			mtu = min(mtu, dev.MTU)
-		}
-	}
-	if mtu == 65535 {
-		mtu = 1500
-	}
-	return mtu, nil
+	return 2 * most // dead entries stay in the queues for a while
 }
 
 func targets(cfg *config.Config) []health.Target {
@@ -188,7 +176,7 @@ func targets(cfg *config.Config) []health.Target {
 
 func (r *Router) current() *state { return r.state.Load() }
 
-// Run answers until ctx is done. Spliced sessions go on in the kernel afterwards.
+// Run serves until ctx is done. Spliced sessions continue in the kernel afterwards.
 func (r *Router) Run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -207,7 +195,7 @@ func (r *Router) Run(ctx context.Context) (err error) {
 		return nil
 	})
 	err = r.group.Wait()
-	r.closeDoors()
+	r.refuseNew()
 	if failed != nil {
 		return failed
 	}
@@ -217,7 +205,7 @@ func (r *Router) Run(ctx context.Context) (err error) {
 	return err
 }
 
-// start has every task running. What it has begun before an error, the group's context ends.
+// start starts all tasks. After an error, the group's context ends those already started.
 func (r *Router) start(ctx context.Context) error {
 	s := r.current()
 	if err := r.dp.AttachReplay(r.tap.Ifindex); err != nil {
@@ -226,11 +214,11 @@ func (r *Router) start(ctx context.Context) error {
 	if err := r.dp.ForgetLocal(); err != nil {
 		return err
 	}
-	r.asker = &asker{
+	r.upcalls = &upcalls{
 		r: r, tap: r.tap, log: r.log,
-		clients: make(map[clientKey]*pending), holding: newHolding(heldBytes), leaving: make(chan leaving, mostLeaving),
+		clients: make(map[clientKey]*pending), holding: newHolding(heldBytes), leaving: make(chan leaving, maxLeaving),
 	}
-	r.group.Go(func() error { return r.asker.run(ctx) })
+	r.group.Go(func() error { return r.upcalls.run(ctx) })
 
 	if err := r.legs.Update(r.surrogates(s)); err != nil {
 		return err
@@ -265,14 +253,14 @@ func (r *Router) start(ctx context.Context) error {
 	return nil
 }
 
-// closeDoors leaves the data path so that running sessions go on and no new one begins.
-func (r *Router) closeDoors() {
+// refuseNew makes the data path refuse new sessions; existing ones continue.
+func (r *Router) refuseNew() {
 	if err := r.dp.SetConfig(kernel.Config{MSS: r.mss, TSOffset: r.offset, Closed: true}); err != nil {
-		r.log.Error("new sessions are not refused", "err", err)
+		r.log.Error("cannot refuse new sessions", "err", err)
 	}
 }
 
-// open puts a state into the kernel, tables last: from then on clients are answered by them.
+// open writes a state to the kernel, tables last: from then on they apply to clients.
 func (r *Router) open(s *state) error {
 	if err := r.listen(s); err != nil {
 		return err
@@ -281,7 +269,7 @@ func (r *Router) open(s *state) error {
 		for _, name := range v.Interfaces {
 			dev, err := net.InterfaceByName(name)
 			if err != nil {
-				return fmt.Errorf("%s:%d: vips.interfaces: no interface %q here", s.cfg.File, v.Line, name)
+				return fmt.Errorf("%s:%d: vips.interfaces: no interface %q on this host", s.cfg.File, v.Line, name)
 			}
 			if err := r.dp.Attach(dev.Index); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
@@ -295,7 +283,7 @@ func (r *Router) tables(s *state) kernel.Tables {
 	return s.tables(r.mtu, r.legs.Facts, func(name string) bool { return r.local(s, name) })
 }
 
-// surrogates are those that a VIP's sessions may be spliced to.
+// surrogates lists those that sessions of some VIP may be spliced to.
 func (r *Router) surrogates(s *state) []legs.Surrogate {
 	var out []legs.Surrogate
 	for _, p := range s.pools {
@@ -314,10 +302,10 @@ func splices(v *config.VIP, pool string, sg *config.Surrogate) bool {
 		slices.ContainsFunc(v.Routes, func(route config.Route) bool { return route.Pool == pool })
 }
 
-// local tells whether a surrogate is on this host, so that no packet to it leaves by an interface.
+// local reports whether a surrogate is on this host, so that packets to it leave by no interface.
 func (r *Router) local(s *state, surrogate string) bool { return r.legs.Local(s.ids[surrogate]) }
 
-// notify has the kernel's tables filled again soon.
+// notify schedules an update of the kernel's tables.
 func (r *Router) notify() {
 	select {
 	case r.changed <- struct{}{}:
@@ -334,16 +322,16 @@ func (r *Router) healthChanged(t health.Transition) {
 	if t.From.Up && !t.To.Up {
 		if id, ok := s.ids[t.Surrogate]; ok {
 			if n, err := r.dp.Abandon(id); err != nil {
-				r.log.Error("waiting sessions are not given to others", "surrogate", t.Surrogate, "err", err)
+				r.log.Error("cannot move waiting sessions to other surrogates", "surrogate", t.Surrogate, "err", err)
 			} else if n > 0 {
-				r.log.Info("waiting sessions are given to others", "surrogate", t.Surrogate, "sessions", n)
+				r.log.Info("waiting sessions move to other surrogates", "surrogate", t.Surrogate, "sessions", n)
 			}
 		}
 	}
 	r.notify()
 }
 
-// applyHealth carries the surrogates' health into the choices and the leg pools.
+// applyHealth applies the surrogates' health to the choices and the leg pools.
 func (r *Router) applyHealth(s *state) {
 	s.choose(r.health.State)
 	for name, id := range s.ids {
@@ -351,7 +339,7 @@ func (r *Router) applyHealth(s *state) {
 	}
 }
 
-// follow fills the kernel's tables again when something has changed.
+// follow updates the kernel's tables when something has changed.
 func (r *Router) follow(ctx context.Context) error {
 	for {
 		select {
@@ -362,17 +350,17 @@ func (r *Router) follow(ctx context.Context) error {
 			s := r.current()
 			r.applyHealth(s)
 			if err := r.dp.UpdateTables(r.tables(s)); err != nil {
-				r.log.Error("tables are not up to date in the kernel", "err", err)
+				r.log.Error("cannot update the kernel's tables", "err", err)
 			}
 			r.reloading.Unlock()
 		}
 	}
 }
 
-// refusedFirst is how much longer than timeouts.handshake the kernel keeps a client, so that it can be told (408).
-const refusedFirst = 5 * time.Second
+// refusalGrace is how much longer than timeouts.handshake the kernel keeps a client, so that it can be answered (408).
+const refusalGrace = 5 * time.Second
 
-// sweep ends what has had its time.
+// sweep ends what has timed out.
 func (r *Router) sweep(ctx context.Context) error {
 	tick := time.NewTicker(kernel.SweepEvery)
 	defer tick.Stop()
@@ -384,11 +372,11 @@ func (r *Router) sweep(ctx context.Context) error {
 		}
 		t := kernel.Timeouts(r.current().cfg.Timeouts)
 		if _, err := r.dp.Sweep(t); err != nil {
-			r.log.Error("sessions are not swept", "err", err)
+			r.log.Error("cannot sweep sessions", "err", err)
 		}
-		t.Handshake += refusedFirst
+		t.Handshake += refusalGrace
 		if err := r.dp.SweepClients(t); err != nil {
-			r.log.Error("clients are not swept", "err", err)
+			r.log.Error("cannot sweep clients", "err", err)
 		}
 	}
 }
@@ -402,10 +390,13 @@ func (r *Router) sessions(id uint16) uint64 {
 	return uint64(s.Active)
 }
 
-// Close lets go of everything but the pinned sessions. A second call does nothing.
+// Close releases everything but the pinned sessions. A second call does nothing.
 func (r *Router) Close() { r.closing.Do(r.close) }
 
 func (r *Router) close() {
+	if r.access != nil {
+		r.access.Close()
+	}
 	if r.health != nil {
 		r.health.Close()
 	}
@@ -414,13 +405,12 @@ func (r *Router) close() {
 	}
 	if r.dp != nil {
 		if err := r.dp.Close(); err != nil {
-			r.log.Error("data path is not closed", "err", err)
+			r.log.Error("cannot close data path", "err", err)
 		}
 	}
 }
 
-// Live counts the sessions that go on in the kernel after Run. When there are none, the idle legs are ended, as nothing
-// is worth keeping.
+// Live counts the sessions that continue in the kernel after Run. If there are none, it closes the idle legs too.
 func (r *Router) Live() (int, error) {
 	n := 0
 	err := r.dp.EachSplice(func(s kernel.Splice) error {
@@ -435,7 +425,7 @@ func (r *Router) Live() (int, error) {
 	return n, err
 }
 
-// verdicts are the answers that were decided for clients of a VIP before its server met them.
+// verdicts are the answers decided for clients of a VIP before its server accepts them.
 func (r *Router) verdicts(vip netip.AddrPort) *fallback.Verdicts {
 	r.mu.Lock()
 	defer r.mu.Unlock()

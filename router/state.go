@@ -3,6 +3,7 @@ package router
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 
 	"baton/router/choose"
@@ -12,35 +13,35 @@ import (
 	"baton/router/route"
 )
 
-// state is one configuration in force, with what follows from it. It is replaced as a whole by a reload; the pools' choices
-// inside are replaced when a surrogate's health changes.
+// state is a configuration in force and what derives from it. A reload replaces it as a whole; a change of a surrogate's health
+// replaces the pools' choices.
 type state struct {
 	cfg    *config.Config
 	routes *route.Table
 	kernel route.Kernel
-	pools  []*poolState           // as cfg.Pools
+	pools  []*poolState           // in the order of cfg.Pools
 	ids    map[string]uint16      // surrogates' numbers in the data path, by name
-	names  map[uint16]string      // and back
+	names  map[uint16]string      // and the reverse
 	byAddr map[netip.AddrPort]int // VIP index
-	fresh  []uint16               // surrogates' numbers that were given anew, until the data path knows
+	fresh  []uint16               // newly assigned surrogates' numbers, until stored in the data path
 }
 
 type poolState struct {
 	cfg     *config.Pool
-	id      uint16   // in the data path
-	ids     []uint16 // of cfg.Surrogates
+	id      uint16   // number in the data path
+	ids     []uint16 // numbers of cfg.Surrogates
 	turn    atomic.Uint64
 	choices atomic.Pointer[choices]
 }
 
-// choices is what may be chosen of a pool now.
+// choices are the available surrogates of a pool.
 type choices struct {
 	candidates []choose.Candidate
 	table      []uint16
 	zones      []choose.ZoneTable
 }
 
-// newState numbers pools and surrogates: those that n has keep their numbers.
+// newState builds a state; pools and surrogates known to n keep their numbers.
 func newState(cfg *config.Config, n *numbers) (*state, error) {
 	if err := Check(cfg); err != nil {
 		return nil, err
@@ -80,7 +81,7 @@ func newState(cfg *config.Config, n *numbers) (*state, error) {
 	return s, nil
 }
 
-// holds tells whether requests to a VIP are held to one at a time.
+// holds reports whether clients of a VIP are limited to one request at a time.
 func (s *state) holds(vip netip.AddrPort) bool {
 	i, ok := s.byAddr[vip]
 	return ok && s.cfg.VIPs[i].Pipelining == config.PipeliningHold
@@ -101,7 +102,7 @@ func (s *state) choose(health func(name string) health.State) {
 	}
 }
 
-// usable finds a surrogate of the pool by its name. False: there is none, or it cannot be chosen.
+// usable finds a surrogate of the pool by name. False: unknown or not available.
 func (p *poolState) usable(name string) (int, bool) {
 	for i, c := range p.choices.Load().candidates {
 		if c.Name == name {
@@ -111,7 +112,7 @@ func (p *poolState) usable(name string) (int, bool) {
 	return 0, false
 }
 
-// pick chooses a surrogate of the pool for a request that user space decides. False: none can be chosen.
+// pick chooses a surrogate for a request that user space decides. False: none is available.
 func (p *poolState) pick(req *head.Request, client netip.Addr, exclude []string, sessions func(id uint16) uint64) (int, bool) {
 	c := p.choices.Load()
 	table := c.table
@@ -148,4 +149,14 @@ func (p *poolState) pick(req *head.Request, client netip.Addr, exclude []string,
 		at, ok = choose.Pick(table, p.turn.Add(1)-1)
 	}
 	return int(at), ok
+}
+
+// poolOf is the name of the pool that a surrogate is in; "" for a surrogate that there is not.
+func (s *state) poolOf(surrogate string) string {
+	for _, p := range s.cfg.Pools {
+		if slices.ContainsFunc(p.Surrogates, func(sg config.Surrogate) bool { return sg.Name == surrogate }) {
+			return p.Name
+		}
+	}
+	return ""
 }

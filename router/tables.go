@@ -8,13 +8,13 @@ import (
 	"baton/router/legs"
 )
 
-// Sizes of segments.
+// Segment sizes.
 const (
-	ipv4Headers = 40 // bytes of IPv4 and TCP header without options
+	ipv4Headers = 40 // bytes of IPv4 and TCP headers without options
 	ipv6Headers = 60
 )
 
-// mssClasses are the sizes that legs are opened with. A client gets legs of the largest that is not above what it told.
+// mssClasses are the MSS values of legs. A client gets legs of the largest that is at most its own.
 func mssClasses(mtu int) []uint16 {
 	classes := []uint16{536, 1220, 1340, 1380, 1440, 1460}
 	if jumbo := uint16(min(mtu, 65535) - ipv4Headers); jumbo > 1460 {
@@ -26,7 +26,7 @@ func mssClasses(mtu int) []uint16 {
 	return classes
 }
 
-// offeredMSS is told to the clients of a VIP: what fits the interfaces, and every surrogate of its pools.
+// offeredMSS is the MSS advertised to clients of a VIP: what fits the interfaces, and every surrogate of its pools.
 func (s *state) offeredMSS(vip int, mtu int, facts func(id uint16) legs.Facts) uint16 {
 	overhead := ipv4Headers
 	if s.cfg.VIPs[vip].Address.Addr().Is6() {
@@ -41,7 +41,7 @@ func (s *state) offeredMSS(vip int, mtu int, facts func(id uint16) legs.Facts) u
 	return mss
 }
 
-// offersTS tells whether clients of a VIP are offered timestamps: every surrogate has to agree to them.
+// offersTS reports whether to offer timestamps to clients of a VIP: every surrogate must support them.
 func (s *state) offersTS(vip int, facts func(id uint16) legs.Facts) bool {
 	offered := true
 	s.eachSurrogate(vip, func(id uint16) { offered = offered && !facts(id).NoTS })
@@ -60,22 +60,22 @@ func (s *state) eachSurrogate(vip int, f func(id uint16)) {
 	}
 }
 
-// tables are what the kernel decides by, with what may be chosen now.
+// tables are the kernel's tables for the surrogates that are available now.
 func (s *state) tables(mtu int, facts func(id uint16) legs.Facts, local func(surrogate string) bool) kernel.Tables {
 	t := kernel.Tables{VIPs: s.vips(mtu, facts), Pools: make(map[uint16]kernel.Pool)}
 	for _, h := range s.kernel.Hosts {
 		t.Hosts = append(t.Hosts, kernel.Host{VIP: h.VIP, Name: h.Host, ID: h.ID})
 	}
 	for _, p := range s.kernel.Prefixes {
-		r := kernel.Route{VIP: p.VIP, Host: p.HostID, Method: p.Method, Prefix: p.Prefix, Ask: p.Ask}
-		if !p.Ask {
+		r := kernel.Route{VIP: p.VIP, Host: p.HostID, Method: p.Method, Prefix: p.Prefix, Upcall: p.Upcall}
+		if !p.Upcall {
 			r.Pool = s.pools[p.Pool].id
 		}
 		t.Routes = append(t.Routes, r)
 	}
 	for i, p := range s.pools {
 		c := p.choices.Load()
-		zones := c.zones // also of a pool that user space chooses of for now, so that the others' tables stay in their places
+		zones := c.zones // even if user space chooses for the pool, so that the others' tables keep their places
 		if s.routes.Unchosen(i, p.cfg, func(string) bool { return false }) != "" {
 			zones = nil
 		}
@@ -91,10 +91,10 @@ func (s *state) tables(mtu int, facts func(id uint16) legs.Facts, local func(sur
 		case config.Nearest:
 			k.Policy = kernel.Nearest
 		default:
-			k.Policy = kernel.Turns
+			k.Policy = kernel.RoundRobin
 		}
 		if s.routes.Unchosen(i, p.cfg, local) != "" {
-			k = kernel.Pool{Policy: kernel.Ask}
+			k = kernel.Pool{Policy: kernel.Upcall}
 		}
 		switch p.cfg.Reuse {
 		case config.ReuseSafe:
@@ -107,7 +107,7 @@ func (s *state) tables(mtu int, facts func(id uint16) legs.Facts, local func(sur
 	return t
 }
 
-// numbersOf gives the data path's numbers for indices into the pool's surrogates.
+// numbersOf converts indices into the pool's surrogates to the data path's numbers.
 func (p *poolState) numbersOf(table []uint16) []uint16 {
 	out := make([]uint16, len(table))
 	for j, at := range table {

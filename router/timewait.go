@@ -9,16 +9,15 @@ import (
 	"baton/sockdiag"
 )
 
-// timeWaits removes what is left of earlier connections between the same ports. When a VIP's server has closed a
-// connection first, its kernel holds the ports for a minute, and the client may use its own again at once. A new
-// connection that the data path has answered comes to the host without the SYN that would take the place of the old one:
-// the kernel would reset it.
+// timeWaits removes sockets in TIME_WAIT. When a VIP's server has closed first, its kernel keeps the ports for a minute, but the
+// client may reuse its own at once. The host does not see the SYN of a new connection accepted by the data path, which would
+// replace the old socket, and would reset it.
 type timeWaits struct {
 	mu   sync.Mutex
 	diag *sockdiag.Conn // nil: not open
 }
 
-// end removes the host's socket between a VIP and a client, unless that is none but the listener.
+// end removes the host's socket between a VIP and a client, except the listener.
 func (w *timeWaits) end(vip, client netip.AddrPort) (err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -36,19 +35,19 @@ func (w *timeWaits) end(vip, client netip.AddrPort) (err error) {
 	case old.State == sockdiag.Listen:
 		return nil
 	}
-	// By its cookie: that very socket, and not the listener if it has gone.
+	// By its cookie: this very socket, not the listener if it is gone.
 	if err := w.diag.Destroy([]sockdiag.Socket{old.Socket})[0]; err != nil && !errors.Is(err, sockdiag.ErrGone) {
 		return fmt.Errorf("end the old socket of %v: %w", client, err)
 	}
 	return nil
 }
 
-// close is called when nobody asks any more.
+// close is called after the last end.
 func (w *timeWaits) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.diag != nil {
-		_ = w.diag.Close() // nothing is left to be said
+		_ = w.diag.Close() // nothing is left to report
 		w.diag = nil
 	}
 }

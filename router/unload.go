@@ -11,8 +11,8 @@ import (
 	"baton/router/legs"
 )
 
-// Unload ends the sessions that a stopped router has left in the kernel, tells both ends of each, and removes all that is
-// there. It returns how many there were. Sessions of a version with another layout end without a word.
+// Unload ends the sessions that a stopped router has left in the kernel, resets both ends of each, and removes the state. It
+// returns the number of sessions. Those of a version with another layout are not reset.
 func Unload(cfg *config.Config) (int, error) {
 	if _, err := os.Stat(cfg.Listen.State); errors.Is(err, fs.ErrNotExist) {
 		return 0, kernel.Remove(cfg.Listen.State)

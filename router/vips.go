@@ -17,7 +17,7 @@ import (
 	"baton/router/health"
 )
 
-// vipServer is a VIP's ordinary listener: for modes redirect and proxy, and for what cannot be spliced.
+// vipServer is a VIP's ordinary listener, for modes redirect and proxy and for what cannot be spliced.
 type vipServer struct {
 	mode     config.Mode
 	server   *fallback.Server
@@ -26,10 +26,10 @@ type vipServer struct {
 }
 
 const (
-	verdictsHeld = 4096
-	verdictLife  = 30 * time.Second
-	goodbye      = 5 * time.Second // for open requests when a listener is closed
-	// localLinger is how long packets of a connection that the proxy has closed are still its socket's.
+	verdictsHeld    = 4096
+	verdictLife     = 30 * time.Second
+	shutdownTimeout = 5 * time.Second // for open requests when a listener is closed
+	// localLinger is how long packets of a closed proxied connection still go to its socket.
 	localLinger = 15 * time.Second
 )
 
@@ -71,12 +71,12 @@ func (r *Router) listen(s *state) error {
 
 func (r *Router) newVIPServer(at netip.AddrPort, mode config.Mode) (_ *vipServer, err error) {
 	v := &vipServer{mode: mode, verdicts: fallback.NewVerdicts(verdictsHeld, verdictLife), address: at.Addr()}
-	if err := r.addresses.take(v.address, r.tap.Ifindex); err != nil {
+	if err := r.addresses.add(v.address, r.tap.Ifindex); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, r.addresses.leave(v.address, r.tap.Ifindex))
+			err = errors.Join(err, r.addresses.remove(v.address, r.tap.Ifindex))
 		}
 	}()
 	hooks := r.metrics.Fallback(at)
@@ -88,6 +88,11 @@ func (r *Router) newVIPServer(at netip.AddrPort, mode config.Mode) (_ *vipServer
 		} else if kind != fallback.FailureLocal {
 			r.health.Suspect(surrogate)
 		}
+	}
+	measure := hooks.Request
+	hooks.Request = func(x fallback.Exchange) {
+		measure(x)
+		r.logProxied(at, mode, &x)
 	}
 	v.server, err = fallback.New(fallback.Options{
 		VIP: at, Mode: mode, Decide: r.decideProxied, Verdicts: v.verdicts,
@@ -111,11 +116,11 @@ func (r *Router) newVIPServer(at netip.AddrPort, mode config.Mode) (_ *vipServer
 }
 
 func (r *Router) stop(v *vipServer) {
-	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	_ = v.server.Shutdown(ctx)
-	if err := r.addresses.leave(v.address, r.tap.Ifindex); err != nil {
-		r.log.Error("address is left on the tap", "err", err)
+	if err := r.addresses.remove(v.address, r.tap.Ifindex); err != nil {
+		r.log.Error("cannot remove address from the tap", "err", err)
 	}
 }
 
@@ -129,14 +134,14 @@ func (r *Router) stopListeners() {
 	}
 }
 
-// vipListener tells the data path when a connection that it gave to a socket has ended.
+// vipListener notifies the data path when a connection assigned to a socket has ended.
 type vipListener struct {
 	net.Listener
 	r   *Router
 	vip netip.AddrPort
 
 	mu   sync.Mutex
-	last map[netip.AddrPort]*vipConn // of each client
+	last map[netip.AddrPort]*vipConn // by client
 }
 
 func (l *vipListener) Accept() (net.Conn, error) {
@@ -152,7 +157,7 @@ func (l *vipListener) Accept() (net.Conn, error) {
 	return v, nil
 }
 
-// forget has the data path forget the client, unless it has come back on the same port meanwhile.
+// forget drops the client from the data path, unless it has reused the port.
 func (l *vipListener) forget(v *vipConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,7 +175,7 @@ type vipConn struct {
 	client netip.AddrPort
 }
 
-// CloseWrite is what a lingering close of the server needs.
+// CloseWrite serves the server's lingering close.
 func (c *vipConn) CloseWrite() error {
 	if tcp, ok := c.Conn.(*net.TCPConn); ok {
 		return tcp.CloseWrite()
@@ -184,12 +189,12 @@ func (c *vipConn) Close() error {
 	return err
 }
 
-// decideProxied picks the surrogate for a request that the router's own server has read.
+// decideProxied chooses the surrogate for a request that the router's own server has read.
 func (r *Router) decideProxied(vip netip.AddrPort, req *http.Request, client netip.AddrPort, exclude []string) fallback.Decision {
 	s := r.current()
 	i, ok := s.byAddr[vip]
 	if !ok {
-		return fallback.Decision{Status: http.StatusNotFound, Reason: "this address serves nothing any more"}
+		return fallback.Decision{Status: http.StatusNotFound, Reason: "this address is no longer served"}
 	}
 	h := headOf(req)
 	match, ok := s.routes.Match(i, &h)
@@ -197,7 +202,7 @@ func (r *Router) decideProxied(vip netip.AddrPort, req *http.Request, client net
 		return fallback.Decision{Status: http.StatusNotFound, Reason: "no route matches the request"}
 	}
 	p := s.pools[match.Pool]
-	at, ok := p.usable(r.asker.proxied.take(clientKey{client, vip}))
+	at, ok := p.usable(r.upcalls.proxied.pop(clientKey{client, vip}))
 	if !ok {
 		at, ok = p.pick(&h, client.Addr(), exclude, r.sessions)
 	}
@@ -208,7 +213,7 @@ func (r *Router) decideProxied(vip netip.AddrPort, req *http.Request, client net
 	return fallback.Decision{Surrogate: sg.Name, Address: sg.Address, Public: sg.Public, Own: p.cfg.Reuse != config.ReuseAlways}
 }
 
-// headOf gives a request that net/http has parsed in the form that routes are matched in.
+// headOf converts a request from net/http for route matching.
 func headOf(req *http.Request) head.Request {
 	h := head.Request{Method: []byte(req.Method), Target: []byte(req.RequestURI), Path: []byte(req.URL.EscapedPath()), Query: []byte(req.URL.RawQuery)}
 	host := req.Host

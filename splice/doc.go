@@ -1,6 +1,6 @@
-// Package splice is the arithmetic of a splice as pure code: what joins a client leg to a server leg, and what that
-// does to each packet of either. The kernel's program does the same and is compared with this package on random
-// packets, so that this package is the specification of the translation.
+// Package splice is the arithmetic of a splice as pure code: how a client leg is joined to a server leg, and how packets are
+// translated between them. It is the specification of the translation: the kernel program is compared with it on random
+// packets.
 //
 // The paper (Boros et al., Transparent Redirections in Content Delivery Networks, section 3) joins two TCP sessions by
 // adding constants to their sequence and acknowledgement numbers, equations 1 to 4, and switches window scale, SACK and
@@ -21,14 +21,14 @@
 //	ports        replaced
 //	seq          + DeltaSeq
 //	ack          + DeltaAck if the ACK flag is set, else kept
-//	window       (window << Sender) >> Told, at most 65535, rounded down
+//	window       (window << Sender) >> Receiver, at most 65535, rounded down
 //	timestamps   TSval + DeltaTSval; TSecr + DeltaTSecr if the ACK flag is set; or the option becomes NOPs
 //	SACK         both edges of every block + DeltaAck; or the option becomes NOPs
 //	TCP sum      updated by the difference, so that a wrong one stays wrong; CHECKSUM_PARTIAL: addresses only
 //	the rest     kept: flags, urgent pointer, reserved bits, other options, payload, Ethernet padding
 //
-// All sums are modulo 2^32. The length never changes, which is why it is safe on a packet that stands for many (GSO):
-// every header field is the same in, or counts on through, the packets that it will be cut into.
+// All sums are modulo 2^32. The length never changes, so the translation is safe for GSO packets: each header field is the
+// same in, or continues through, the resulting segments.
 //
 // # What it refuses
 //

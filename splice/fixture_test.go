@@ -51,7 +51,7 @@ var (
 	surrogateMAC  = packet.MAC{2, 0, 0, 0, 0, 4}
 )
 
-// The numbers of the two legs lie about the wrap, each pair another way round.
+// The numbers of the two legs are around the wrap, in all combinations.
 const (
 	clientNext    packet.Seq = 0xffffff00 // the client's next byte
 	vipNext       packet.Seq = 0x00000010
@@ -62,20 +62,20 @@ const (
 func (f family) legs() (client, server Leg) {
 	client = Leg{
 		Peer: f.client, Local: f.vip, PeerMAC: clientMAC, LocalMAC: routerMAC, SndNxt: vipNext, RcvNxt: clientNext,
-		WindowScaling: true, ShiftTold: 7, ShiftOffered: 6, Timestamps: true, TSvalTold: 0x10, TSvalSeen: 0xfffffff0,
-		SACK: true, MSSTold: 1400, MSSOffered: 1460,
+		WindowScaling: true, ShiftSent: 7, ShiftOffered: 6, Timestamps: true, TSvalSent: 0x10, TSvalSeen: 0xfffffff0,
+		SACK: true, MSSSent: 1400, MSSOffered: 1460,
 	}
 	server = Leg{
 		Peer: f.surrogate, Local: f.router, PeerMAC: surrogateMAC, LocalMAC: routerBackMAC, SndNxt: routerNext,
-		RcvNxt: surrogateNext, WindowScaling: true, ShiftTold: 9, ShiftOffered: 5, Timestamps: true,
-		TSvalTold: 0x50, TSvalSeen: 0x7fffffff, SACK: true, MSSTold: 1400, MSSOffered: 1460,
+		RcvNxt: surrogateNext, WindowScaling: true, ShiftSent: 9, ShiftOffered: 5, Timestamps: true,
+		TSvalSent: 0x50, TSvalSeen: 0x7fffffff, SACK: true, MSSSent: 1400, MSSOffered: 1460,
 	}
 	return client, server
 }
 
 func (f family) splice() Splice { return New(f.legs()) }
 
-// fromClient is a packet as the client sends it, fromSurrogate one as the surrogate does.
+// fromClient is a packet from the client, fromSurrogate one from the surrogate.
 func (f family) fromClient() packet.Spec {
 	return packet.Spec{
 		SrcMAC: clientMAC, DstMAC: routerMAC, Src: f.client, Dst: f.vip, TOS: 0xb8, TTL: 64, ID: 0x1234,
@@ -118,7 +118,7 @@ func translated(t testing.TB, d Direction, s packet.Spec) []byte {
 	return frame
 }
 
-// refused requires that translate gives the reason and leaves the frame alone.
+// refused requires that translate returns the reason and does not touch the frame.
 func refused(t testing.TB, translate func([]byte) Reason, frame []byte, want Reason) {
 	t.Helper()
 	before := bytes.Clone(frame)

@@ -2,17 +2,15 @@ package splice
 
 import "baton/packet"
 
-// TranslateICMP turns an ICMP error about a packet of the other direction into one that the direction's receiver, who
-// sent that packet, can match with its own session, in place: errors that come from the surrogate's side about a
-// packet of ToServer are ToClient's. Translated are destination unreachable (with "fragmentation needed"), packet too
-// big, and time exceeded.
+// TranslateICMP translates, in place, an ICMP error about a packet of the other direction, so that the packet's sender, which
+// is this direction's receiver, can match it with its own session: errors from the surrogate's side about packets of ToServer
+// belong to ToClient. It handles destination unreachable (with "fragmentation needed"), packet too big, and time exceeded.
 //
-// The outer addresses and TTL are rewritten as those of any packet, so that the error seems to come from the address
-// that the receiver speaks with, whoever reported it. In the quotation, addresses, ports and seq become what the
-// receiver had sent: equations 1 to 4 backwards. When the TCP header is quoted to its end (data offset included), so do
-// ack, window, timestamps, SACK edges and checksum; otherwise the bytes behind seq stay. The quoted TTL stays; an option
-// that was stripped cannot come back; a window is right as far as rounding allows. The MTU stays, for the headers of
-// both legs have one size, but is [LeastMTU] at least.
+// The outer addresses and TTL are rewritten as in any packet, so that the error seems to come from the receiver's peer. In the
+// quotation, addresses, ports and seq are restored to what the receiver had sent: equations 1 to 4 backwards. If the TCP header
+// is quoted completely, so are ack, window, timestamps, SACK edges and checksum; otherwise the bytes after seq stay. The quoted
+// TTL stays; a stripped option cannot be restored; a window is exact up to rounding. The MTU stays, as both legs have the same
+// headers, but is at least [LeastMTU].
 //
 // All checksums are updated by the difference: the quoted IPv4 header's, the quoted TCP's, and the ICMP message's own.
 // Unless it returns [Translated] no byte has changed.
@@ -42,8 +40,8 @@ func (d Direction) TranslateICMP(frame []byte) Reason {
 	return Translated
 }
 
-// LeastMTU is the smallest MTU of a path that is passed on, in bytes: the receiver takes it for that of all clients. Linux takes
-// none below 552 for IPv4 (min_pmtu); IPv6 has none below 1280 (RFC 8200 section 5).
+// LeastMTU is the smallest path MTU that is passed on, in bytes, as the receiver applies it to all clients. Linux accepts none
+// below 552 for IPv4 (min_pmtu); the minimum of IPv6 is 1280 (RFC 8200 section 5).
 func LeastMTU(f packet.Family) uint32 {
 	if f == packet.FamilyIPv4 {
 		return 552
@@ -51,7 +49,7 @@ func LeastMTU(f packet.Family) uint32 {
 	return 1280
 }
 
-// boundMTU raises an MTU that is told and below the least. The checksum stays.
+// boundMTU raises a reported MTU to the least. The checksum stays.
 func boundMTU(message packet.ICMP, f packet.Family) {
 	if told := message.MTU(f); message.TellsMTU(f) && told > 0 && told < LeastMTU(f) {
 		message.SetMTU(f, LeastMTU(f))
@@ -80,12 +78,12 @@ func (d Direction) admitQuote(f packet.Frame, q packet.Quote) Reason {
 	return Translated
 }
 
-// restore takes back in the quoted packet what the other direction did to it.
+// restore undoes the other direction's translation of the quoted packet.
 func (d Direction) restore(q packet.Quote) {
 	source, destination := d.Rewrite.Dst, d.Rewrite.Src
 	before := append([]byte(nil), q.Bytes[q.L3:q.Data]...)
 	header := q.Bytes[q.L3:q.Data]
-	addresses := 8 // where they begin in the IP header
+	addresses := 8 // offset in the IP header
 	if q.Family == packet.FamilyIPv4 {
 		addresses = 12
 		q.IPv4().SetSrc(source.Addr())

@@ -28,15 +28,15 @@ func randomSplice(r *rand.Rand, f family) (Splice, Leg, Leg) {
 	leg := func() Leg {
 		return Leg{
 			Peer: end(), Local: end(), PeerMAC: mac(), LocalMAC: mac(), SndNxt: packet.Seq(edge(r)), RcvNxt: packet.Seq(edge(r)),
-			WindowScaling: r.IntN(4) > 0, ShiftTold: uint8(r.IntN(16)), ShiftOffered: uint8(r.IntN(16)),
-			Timestamps: r.IntN(4) > 0, TSvalTold: edge(r), TSvalSeen: edge(r), SACK: r.IntN(4) > 0,
+			WindowScaling: r.IntN(4) > 0, ShiftSent: uint8(r.IntN(16)), ShiftOffered: uint8(r.IntN(16)),
+			Timestamps: r.IntN(4) > 0, TSvalSent: edge(r), TSvalSeen: edge(r), SACK: r.IntN(4) > 0,
 		}
 	}
 	client, server := leg(), leg()
 	return New(client, server), client, server
 }
 
-// edge returns a number that is often next to where 32-bit numbers wrap or change sign.
+// edge returns a number that is often near the wrap or sign change of 32 bits.
 func edge(r *rand.Rand) uint32 {
 	near := uint32(r.IntN(5)) - 2
 	switch r.IntN(4) {
@@ -75,7 +75,7 @@ func randomPassage(r *rand.Rand, from, to Leg) passage {
 	want.Flags, want.Urgent = sent.Flags&^packet.URG, 0
 	want.SrcMAC, want.DstMAC, want.Src, want.Dst = to.LocalMAC, to.PeerMAC, to.Local, to.Peer
 	want.TTL--
-	// Any byte that the sender numbers x is for the receiver as far from the byte of the moment as x was.
+	// A byte with the sender's number x is as far from the receiver's current number as x was from the sender's.
 	want.Seq = to.SndNxt + (sent.Seq - from.RcvNxt)
 	ack := func(n packet.Seq) packet.Seq { return to.RcvNxt + (n - from.SndNxt) }
 	if hasAck {
@@ -86,7 +86,7 @@ func randomPassage(r *rand.Rand, from, to Leg) passage {
 		bytesOpen *= 1 << min(from.ShiftOffered, 14)
 	}
 	if to.WindowScaling {
-		bytesOpen /= 1 << min(to.ShiftTold, 14)
+		bytesOpen /= 1 << min(to.ShiftSent, 14)
 	}
 	if sent.Window > 0 {
 		bytesOpen = max(bytesOpen, 1)
@@ -103,9 +103,9 @@ func randomPassage(r *rand.Rand, from, to Leg) passage {
 				want.Options = want.Options.AppendNOP(packet.TimestampsSize)
 				continue
 			}
-			val = to.TSvalTold + (val - from.TSvalSeen)
+			val = to.TSvalSent + (val - from.TSvalSeen)
 			if hasAck {
-				ecr = to.TSvalSeen + (ecr - from.TSvalTold)
+				ecr = to.TSvalSeen + (ecr - from.TSvalSent)
 			}
 			want.Options = want.Options.AppendTimestamps(val, ecr)
 		case kind == 1 && room >= 2+packet.SACKBlockSize:
@@ -134,7 +134,7 @@ func randomPassage(r *rand.Rand, from, to Leg) passage {
 
 const passages = 20000
 
-// Whatever the packet, its translation is the packet that one would compose anew, checksums included.
+// The translation of any packet is the packet one would build from scratch, checksums included.
 func TestTranslateEqualsComposingAnew(t *testing.T) {
 	r := newRand(t)
 	eachFamily(t, func(t *testing.T, f family) {
@@ -154,7 +154,7 @@ func TestTranslateEqualsComposingAnew(t *testing.T) {
 	})
 }
 
-// A checksum that was wrong is wrong by as much afterwards: the receiver still finds out.
+// A wrong checksum stays wrong by the same amount: the receiver still notices.
 func TestTranslateKeepsAWrongChecksumWrong(t *testing.T) {
 	r := newRand(t)
 	eachFamily(t, func(t *testing.T, f family) {
@@ -187,7 +187,7 @@ func TestTranslateKeepsAWrongChecksumWrong(t *testing.T) {
 	})
 }
 
-// inverse returns the direction that takes back what d does, but for TTL and what rounding or stripping has lost.
+// inverse returns the direction that undoes d, except TTL and losses by rounding or stripping.
 func inverse(d Direction, src, dst packet.MAC) Direction {
 	return Direction{
 		Match: d.Rewrite, Rewrite: d.Match, SrcMAC: src, DstMAC: dst, DeltaSeq: -d.DeltaSeq, DeltaAck: -d.DeltaAck,
@@ -195,14 +195,14 @@ func inverse(d Direction, src, dst packet.MAC) Direction {
 	}
 }
 
-// Translating and taking it back gives the packet again, two hops later.
+// Translating and undoing restores the packet, two hops later.
 func TestTranslateThenInverseIsIdentityButForTTL(t *testing.T) {
 	r := newRand(t)
 	eachFamily(t, func(t *testing.T, f family) {
 		for range passages {
 			_, client, server := randomSplice(r, f)
 			client.SACK, server.SACK, client.Timestamps, server.Timestamps = true, true, true, true
-			server.WindowScaling, server.ShiftTold = client.WindowScaling, client.ShiftOffered
+			server.WindowScaling, server.ShiftSent = client.WindowScaling, client.ShiftOffered
 			d, p := New(client, server).ToServer, randomPassage(r, client, server)
 			p.sent.TTL = uint8(3 + r.IntN(253))
 			frame := translated(t, d, p.sent)
@@ -225,7 +225,7 @@ func TestTranslateICMPUndoesTheOtherDirection(t *testing.T) {
 		for range passages / 4 {
 			_, client, server := randomSplice(r, f)
 			client.SACK, server.SACK, client.Timestamps, server.Timestamps = true, true, true, true
-			server.WindowScaling, server.ShiftTold = client.WindowScaling, client.ShiftOffered
+			server.WindowScaling, server.ShiftSent = client.WindowScaling, client.ShiftOffered
 			s, p := New(client, server), randomPassage(r, client, server)
 			p.sent.Padding = 0
 			sent := translated(t, s.ToServer, p.sent)

@@ -7,14 +7,14 @@ import (
 	"baton/packet"
 )
 
-// Verdict is what becomes of a packet.
+// Verdict is what to do with a packet.
 type Verdict uint8
 
 // The verdicts.
 const (
 	// Forward: the packet was translated and goes out on the other leg.
 	Forward Verdict = iota
-	// Pass: the packet is not the translation's; it was not touched and stays with whoever else wants it.
+	// Pass: the packet does not belong to the splice; it was not touched.
 	Pass
 	// Drop: the packet belongs to the splice, or claims to, and cannot be translated; it was not touched.
 	Drop
@@ -30,7 +30,7 @@ func (v Verdict) String() string {
 	return "drop"
 }
 
-// Reason says what the translation did, or why it did nothing. Its names are those of the drop counters.
+// Reason is the result of a translation. Its names are those of the drop counters.
 type Reason uint8
 
 // The reasons.
@@ -65,7 +65,7 @@ const (
 	// Truncated: a header, or the packet as its IP header gives the length, runs past the frame; or less than 8 bytes of
 	// TCP are quoted.
 	Truncated
-	// BadHeader: an IP version, a header or total length, or a data offset that cannot be.
+	// BadHeader: an invalid IP version, header length, total length or data offset.
 	BadHeader
 	// WrongFamily: an IPv4 packet in an IPv6 splice, or the reverse.
 	WrongFamily
@@ -99,7 +99,7 @@ func (r Reason) String() string {
 	return reasonNames[r]
 }
 
-// Reasons returns every reason there is, in order.
+// Reasons returns all reasons in order.
 func Reasons() []Reason {
 	all := make([]Reason, len(reasonNames))
 	for i := range all {
@@ -108,7 +108,7 @@ func Reasons() []Reason {
 	return all
 }
 
-// Verdict returns what becomes of a packet for that reason.
+// Verdict returns the verdict for a reason.
 func (r Reason) Verdict() Verdict {
 	switch r {
 	case Translated:

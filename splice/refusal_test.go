@@ -102,7 +102,7 @@ func optionsWith(o packet.Options, more ...byte) func(*packet.Spec) {
 	return func(s *packet.Spec) { s.Options = append(o, more...) }
 }
 
-// Options that are none of the translation's business stay byte for byte, behind the end of options too.
+// Other options stay byte for byte, also after the end-of-options option.
 func TestTranslateKeepsOtherOptions(t *testing.T) {
 	tests := []struct {
 		name string

@@ -160,10 +160,10 @@ func TestRowTimestamps(t *testing.T) {
 
 func TestRowWindow(t *testing.T) {
 	tests := []struct {
-		name         string
-		window       uint16
-		sender, told uint8
-		want         uint16
+		name             string
+		window           uint16
+		sender, receiver uint8
+		want             uint16
 	}{
 		{"equal shifts", 1000, 7, 7, 1000},
 		{"no scaling on either", 65535, 0, 0, 65535},
@@ -182,8 +182,8 @@ func TestRowWindow(t *testing.T) {
 		for _, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
 				client, server := f.legs()
-				client.ShiftOffered, server.ShiftTold = tt.sender, tt.told
-				server.ShiftOffered, client.ShiftTold = tt.sender, tt.told
+				client.ShiftOffered, server.ShiftSent = tt.sender, tt.receiver
+				server.ShiftOffered, client.ShiftSent = tt.sender, tt.receiver
 				c, s := f.fromClient(), f.fromSurrogate()
 				c.Window, s.Window = tt.window, tt.window
 				check.Check(t, translated(t, New(client, server).ToServer, c), check.TCP(check.Window(tt.want)), check.Checksums())

@@ -11,10 +11,10 @@ type Splice struct {
 	ToServer, ToClient Direction
 }
 
-// Tuple names the packets of one direction of a leg.
+// Tuple is the addresses of one direction of a leg.
 type Tuple struct{ Src, Dst netip.AddrPort }
 
-// Policy says what becomes of a TCP option.
+// Policy says how to translate a TCP option.
 type Policy uint8
 
 // The policies.
@@ -34,27 +34,26 @@ func (p Policy) String() string {
 
 // Shifts rescales windows between two legs.
 type Shifts struct {
-	// Sender is the shift that the sender of the window offered on its leg, Told the shift that the receiver was told by
-	// the router on the other.
-	Sender, Told uint8
+	// Sender is the shift that the window's sender offered on its leg, Receiver the shift that the router advertised to the
+	// receiver on the other.
+	Sender, Receiver uint8
 }
 
-// Apply returns the window field that stands for no more bytes than window does, as near as its shift allows. A window that
-// is open stays so: it is one unit at least.
+// Apply converts a window field, rounding down. An open window stays open: it is at least one unit.
 func (s Shifts) Apply(window uint16) uint16 {
-	scaled := uint32(window) << s.Sender >> s.Told
+	scaled := uint32(window) << s.Sender >> s.Receiver
 	if window != 0 && scaled == 0 {
 		return 1
 	}
 	return uint16(min(scaled, 0xffff))
 }
 
-// Direction is the translation of the packets that one end sends to the other. It holds for every packet of the splice;
-// see the package comment for what it does. Differences are added modulo 2^32.
+// Direction translates the packets from one end to the other. It holds for every packet of the splice; see the package comment.
+// Differences are added modulo 2^32.
 type Direction struct {
-	// Match is what the packets carry when they arrive: the key of the flow. Translate does not look at it.
+	// Match is the tuple of arriving packets: the key of the flow. Translate does not check it.
 	Match Tuple
-	// Rewrite is what they carry when they leave.
+	// Rewrite is the tuple of outgoing packets.
 	Rewrite        Tuple
 	SrcMAC, DstMAC packet.MAC
 
@@ -63,23 +62,21 @@ type Direction struct {
 	Timestamps             Policy
 	DeltaTSval, DeltaTSecr uint32
 
-	// SACK's edges are shifted by DeltaAck: they are numbers of the data that flows the other way.
+	// SACK edges are shifted by DeltaAck, as they number the other direction's data.
 	SACK Policy
 
 	Window Shifts
-	// QuotedWindow takes back what the other direction did to a window that an ICMP error quotes, as far as rounding
-	// allows. The rest of a quotation needs nothing of its own: the other direction's differences are the negatives of
-	// this one's, crosswise.
+	// QuotedWindow undoes the other direction's translation of a window quoted in an ICMP error, up to rounding. The rest of
+	// a quotation needs no fields: the other direction's differences are the negatives of this one's, crosswise.
 	QuotedWindow Shifts
 }
 
-// New joins two legs. They should [Fit] each other; packets of a family other than that of the legs they come from are
-// refused by the translation, not misread.
+// New joins two legs, which should [Fit] each other; packets of another family than their leg's are refused, not misread.
 //
-// The paper's numbers (section 3.4) in those of a leg: Srs + Rrs = server.SndNxt and Scr + Rcr = client.RcvNxt, the
+// The paper's numbers (section 3.4) in terms of a leg: Srs + Rrs = server.SndNxt and Scr + Rcr = client.RcvNxt, the
 // router's own request and the client's, each with its initial sequence number; Src = client.SndNxt and Ssr =
-// server.RcvNxt, since no byte of a response has passed. A leg that has served before (recycling) keeps the equations:
-// they only need the numbers of the moment.
+// server.RcvNxt, since no byte of a response has passed. The equations also hold for recycled legs:
+// they only need the current numbers.
 func New(client, server Leg) Splice {
 	client, server = client.unmapped(), server.unmapped()
 	toServer := Direction{
@@ -88,9 +85,9 @@ func New(client, server Leg) Splice {
 		SrcMAC:   server.LocalMAC,
 		DstMAC:   server.PeerMAC,
 		DeltaSeq: server.SndNxt.Sub(client.RcvNxt), // equation 1: Sinc_cs = (Srs - Scr) + (Rrs - Rcr)
-		Window:   Shifts{Sender: client.offeredShift(), Told: server.toldShift()},
-		// The clock that the surrogate knows as the router's, less the client's clock.
-		DeltaTSval: server.TSvalTold - client.TSvalSeen,
+		Window:   Shifts{Sender: client.offeredShift(), Receiver: server.sentShift()},
+		// The router's clock as the surrogate knows it, minus the client's clock.
+		DeltaTSval: server.TSvalSent - client.TSvalSeen,
 	}
 	toClient := Direction{
 		Match:    Tuple{server.Peer, server.Local},
@@ -98,13 +95,13 @@ func New(client, server Leg) Splice {
 		SrcMAC:   client.LocalMAC,
 		DstMAC:   client.PeerMAC,
 		DeltaSeq: client.SndNxt.Sub(server.RcvNxt), // equation 3: Sinc_sc = Src - Ssr
-		Window:   Shifts{Sender: server.offeredShift(), Told: client.toldShift()},
-		// The clock that the client knows as the router's, less the surrogate's clock.
-		DeltaTSval: client.TSvalTold - server.TSvalSeen,
+		Window:   Shifts{Sender: server.offeredShift(), Receiver: client.sentShift()},
+		// The router's clock as the client knows it, minus the surrogate's clock.
+		DeltaTSval: client.TSvalSent - server.TSvalSeen,
 	}
 	toClient.DeltaAck = -toServer.DeltaSeq // equation 2: Ainc_sc = -Sinc_cs
 	toServer.DeltaAck = -toClient.DeltaSeq // equation 4: Ainc_cs = -Sinc_sc
-	// An echo returns to the clock that it came from.
+	// An echo is converted back to the clock it came from.
 	toServer.DeltaTSecr = -toClient.DeltaTSval
 	toClient.DeltaTSecr = -toServer.DeltaTSval
 
@@ -122,7 +119,7 @@ func (l Leg) unmapped() Leg {
 	return l
 }
 
-func (s Shifts) inverse() Shifts { return Shifts{Sender: s.Told, Told: s.Sender} }
+func (s Shifts) inverse() Shifts { return Shifts{Sender: s.Receiver, Receiver: s.Sender} }
 
 func policy(negotiated bool) Policy {
 	if negotiated {

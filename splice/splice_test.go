@@ -8,7 +8,7 @@ import (
 	"baton/packet"
 )
 
-// The paper's own letters (section 3.4): initial sequence numbers and request sizes, from which a leg's numbers follow.
+// The paper's notation (section 3.4): initial sequence numbers and request sizes, from which a leg's numbers follow.
 func TestNewFollowsEquations1To4(t *testing.T) {
 	tests := []struct {
 		name                         string
@@ -85,7 +85,7 @@ func TestNewTakesMappedIPv4AddressesForIPv4(t *testing.T) {
 	}
 }
 
-// An option that only one leg negotiated is stripped both ways.
+// An option that only one leg negotiated is stripped in both directions.
 func TestNewPolicies(t *testing.T) {
 	tests := []struct {
 		name           string
@@ -132,7 +132,7 @@ func TestNewShifts(t *testing.T) {
 			Shifts{6, 0}, Shifts{0, 7}, Shifts{0, 6}, Shifts{7, 0},
 		},
 		{
-			"RFC 7323: above 14 counts as 14", func(client, server *Leg) { client.ShiftOffered, server.ShiftTold = 15, 255 },
+			"RFC 7323: above 14 counts as 14", func(client, server *Leg) { client.ShiftOffered, server.ShiftSent = 15, 255 },
 			Shifts{14, 14}, Shifts{5, 7}, Shifts{14, 14}, Shifts{7, 5},
 		},
 	}

@@ -6,12 +6,11 @@ import (
 	"baton/packet"
 )
 
-// Translate turns an Ethernet frame of the direction's sender into the one that its receiver gets, in place. It does
-// not look at the tuple: the caller found the direction by it. Unless it returns [Translated] no byte has changed.
+// Translate translates an Ethernet frame from the direction's sender for its receiver, in place. It does not check the tuple, by
+// which the caller found the direction. Unless it returns [Translated], no byte has changed.
 func (d Direction) Translate(frame []byte) Reason { return d.translate(frame, false) }
 
-// TranslatePartial is Translate for a packet with CHECKSUM_PARTIAL, whose checksum field holds the sum of the
-// pseudo header only: ports, numbers and options are not in it.
+// TranslatePartial is Translate for a packet with CHECKSUM_PARTIAL, whose checksum field covers only the pseudo header.
 func (d Direction) TranslatePartial(frame []byte) Reason { return d.translate(frame, true) }
 
 func (d Direction) translate(frame []byte, partial bool) Reason {
@@ -50,7 +49,7 @@ func (d Direction) translate(frame []byte, partial bool) Reason {
 	return Translated
 }
 
-// parseTCP returns a frame with a TCP header that can be read, or the reason for none.
+// parseTCP parses a frame with a TCP header, or returns the reason why it cannot.
 func parseTCP(frame []byte) (packet.Frame, Reason) {
 	f, err := packet.Parse(frame)
 	isICMP := f.Family != 0 && (f.Protocol == packet.ProtocolICMP || f.Protocol == packet.ProtocolICMPv6)
@@ -63,7 +62,7 @@ func parseTCP(frame []byte) (packet.Frame, Reason) {
 	return f, Translated
 }
 
-// family is 0 for a direction that was not made by New from whole legs of one family: it translates nothing.
+// family is 0 for a direction not made by New from complete legs of one family: it translates nothing.
 func (d Direction) family() packet.Family {
 	src, dst := d.Rewrite.Src.Addr(), d.Rewrite.Dst.Addr()
 	switch {
@@ -101,7 +100,7 @@ func (d Direction) rewritePorts(tcp packet.TCP) {
 	tcp.SetDstPort(d.Rewrite.Dst.Port())
 }
 
-// numbers is the part of a translation that a TCP header needs.
+// numbers is the part of a translation that concerns the TCP header.
 type numbers struct {
 	seq, ack     uint32
 	timestamps   Policy
@@ -114,7 +113,7 @@ func (d Direction) numbers() numbers {
 	return numbers{d.DeltaSeq, d.DeltaAck, d.Timestamps, d.DeltaTSval, d.DeltaTSecr, d.SACK, d.Window}
 }
 
-// apply translates the numbers of a whole TCP header whose options are translatable; the checksum stays.
+// apply translates the numbers of a whole TCP header with valid options; the checksum stays.
 func (n numbers) apply(tcp packet.TCP) {
 	tcp.SetSeq(tcp.Seq().Add(n.seq))
 	hasAck := tcp.Flags().Has(packet.ACK)
@@ -147,7 +146,7 @@ func (n numbers) apply(tcp packet.TCP) {
 	}
 }
 
-// translatable reports whether all options can be walked, and timestamps and SACK have a length that can be translated.
+// translatable reports whether all options can be parsed, and timestamps and SACK have a valid length.
 func translatable(options packet.Options) bool {
 	for opt, err := range options.All() {
 		if err != nil {
@@ -173,7 +172,7 @@ func blank(options packet.Options, opt packet.Option) {
 	}
 }
 
-// addTo adds n to the 32-bit number in network byte order that b begins with.
+// addTo adds n to the 32-bit big-endian number at the start of b.
 func addTo(b []byte, n uint32) {
 	binary.BigEndian.PutUint32(b, binary.BigEndian.Uint32(b)+n)
 }

@@ -33,8 +33,8 @@ func (d *decoder) crossCheck(cfg *Config) {
 		}
 		talks = talks || cfg.Planner.Map != nil && cfg.Planner.Map.TLS
 	}
-	if talks && cfg.Identity == (Identity{}) && d.Err() == nil {
-		d.Refuse("identity", "is missing: sites and planners know each other by certificates", "identity: {certificate: ..., key: ..., ca: ...}")
+	if talks && cfg.TLS == (TLS{}) && d.Err() == nil {
+		d.Refuse("tls", "is missing: sites and planners authenticate each other by certificates", "tls: {certificate: ..., key: ..., authority: ...}")
 	}
 	if d.Err() == nil {
 		d.warn(cfg, talks)
@@ -95,8 +95,8 @@ func (d *decoder) checkSite(cfg *Config) {
 // warn collects warnings about settings that are valid but may surprise.
 func (d *decoder) warn(cfg *Config, talks bool) {
 	warn := func(path, text string) { d.Warn(d.Place(path), path, text) }
-	if cfg.Identity != (Identity{}) && !talks {
-		warn("identity", "is unused: there is no listen.sites, and no other site is polled")
+	if cfg.TLS != (TLS{}) && !talks {
+		warn("tls", "is unused: there is no listen.sites, and no other site is polled")
 	}
 	s := cfg.Site
 	if s == nil {

@@ -18,7 +18,7 @@ type Config struct {
 	File     string // where it was read, for messages
 	Name     string // of this site, or of a planner that is no site
 	Listen   Listen
-	Identity Identity // for connections between sites and the planner; zero: no exchange
+	TLS      TLS      // for connections between sites and the planner; zero: no exchange
 	Site     *Site    // nil: a planner alone
 	Planner  *Planner // nil: a site alone
 	Warnings []string
@@ -31,11 +31,11 @@ type Listen struct {
 	Sites   string // host:port where the planner and other sites fetch this site's report, "" for none
 }
 
-// Identity authenticates sites and the planner to each other: TLS 1.3 with certificates on both ends.
-type Identity struct {
+// TLS authenticates sites and the planner to each other: TLS 1.3 with certificates on both ends.
+type TLS struct {
 	Certificate string // PEM files
 	Key         string
-	CA          string // authority that signed the peers' certificates
+	Authority   string // authority that signed the peers' certificates
 }
 
 // Site announces service addresses.

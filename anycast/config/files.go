@@ -14,13 +14,13 @@ const maxPassword = 80 // bytes, TCP_MD5SIG_MAXKEYLEN
 
 // Read rereads the files: a replaced certificate is used for new connections. It returns the own certificate and the authorities of the
 // peers.
-func (i Identity) Read() (tls.Certificate, *x509.CertPool, error) {
-	return document.ReadIdentity(i.Certificate, i.Key, i.CA)
+func (i TLS) Read() (tls.Certificate, *x509.CertPool, error) {
+	return document.ReadIdentity(i.Certificate, i.Key, i.Authority)
 }
 
 // readFiles checks certificates and reads passwords; an error names its key.
 func (d *decoder) readFiles(cfg *Config, now time.Time) {
-	if cfg.Identity != (Identity{}) {
+	if cfg.TLS != (TLS{}) {
 		d.checkIdentity(cfg, now)
 	}
 	if cfg.Site == nil {
@@ -34,23 +34,23 @@ func (d *decoder) readFiles(cfg *Config, now time.Time) {
 }
 
 func (d *decoder) checkIdentity(cfg *Config, now time.Time) {
-	i := cfg.Identity
-	for _, f := range []struct{ key, path string }{{"certificate", i.Certificate}, {"key", i.Key}, {"ca", i.CA}} {
+	i := cfg.TLS
+	for _, f := range []struct{ key, path string }{{"certificate", i.Certificate}, {"key", i.Key}, {"authority", i.Authority}} {
 		if _, err := document.ReadPEM(f.path); err != nil {
-			d.RefuseFile(document.Join("identity", f.key), f.path, err)
+			d.RefuseFile(document.Join("tls", f.key), f.path, err)
 			return
 		}
 	}
 	pair, _, err := i.Read()
 	if err != nil {
-		d.Refuse("identity", err.Error(), "PEM files: a certificate, its private key, and the authorities' certificates")
+		d.Refuse("tls", err.Error(), "PEM files: a certificate, its private key, and the authorities' certificates")
 		return
 	}
 	if pair.Leaf.VerifyHostname(cfg.Name) != nil {
-		d.Refuse("identity.certificate", fmt.Sprintf("is not for %q, by which the others know this process", cfg.Name),
+		d.Refuse("tls.certificate", fmt.Sprintf("is not for %q, by which the others know this process", cfg.Name),
 			"a certificate with that among its DNS names")
 	}
-	d.WarnTime("identity.certificate", pair.Leaf, now)
+	d.WarnTime("tls.certificate", pair.Leaf, now)
 }
 
 // password reads the shared secret of a BGP session, which only its owner may read. No message quotes it.

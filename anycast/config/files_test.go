@@ -56,7 +56,7 @@ func TestIdentityFiles(t *testing.T) {
 	if err := os.WriteFile(file, []byte(everything), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(file); err == nil || !strings.Contains(err.Error(), `identity.certificate: "/etc/baton/c.pem": no such file`) {
+	if _, err := Load(file); err == nil || !strings.Contains(err.Error(), `tls.certificate: "/etc/baton/c.pem": no such file`) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -47,30 +47,26 @@ const (
 
 func (d *decoder) config(root *node) *Config {
 	cfg := &Config{File: d.File(), Listen: Listen{Control: defaultControl}}
-	control := func(path string, n *node) { cfg.Listen.Control = d.SocketPath(path, n) }
-	metrics := func(path string, n *node) { cfg.Listen.Metrics = d.hostPort(path, n) }
 	d.Fields("", root, []key{
-		{Name: "control", Decode: control},
-		{Name: "metrics", Decode: metrics},
+		{Name: "control", Decode: func(path string, n *node) { cfg.Listen.Control = d.SocketPath(path, n) }},
+		{Name: "metrics", Decode: func(path string, n *node) { cfg.Listen.Metrics = d.hostPort(path, n) }},
 		{Name: "name", Decode: func(path string, n *node) { cfg.Name = d.Label(path, n) }},
 		{Name: "listen", Decode: func(path string, n *node) {
 			d.Fields(path, n, []key{
-				{Name: "metrics", Old: true, Decode: metrics},
-				{Name: "control", Old: true, Decode: control},
+				{Name: "metrics", Now: "metrics, at the top level"},
+				{Name: "control", Now: "control, at the top level"},
 				{Name: "sites", Decode: func(path string, n *node) { cfg.Listen.Sites = d.hostPort(path, n) }},
 			})
 		}},
-		{Name: "identity", Decode: func(path string, n *node) {
+		{Name: "identity", Now: "tls"},
+		{Name: "tls", Decode: func(path string, n *node) {
 			d.Fields(path, n, []key{
-				{Name: "certificate", Decode: func(path string, n *node) { cfg.Identity.Certificate = d.FilePath(path, n) }},
-				{Name: "key", Decode: func(path string, n *node) { cfg.Identity.Key = d.FilePath(path, n) }},
-				{Name: "authority", Decode: func(path string, n *node) { cfg.Identity.CA = d.FilePath(path, n) }},
-				{Name: "ca", Old: true, Decode: func(path string, n *node) { cfg.Identity.CA = d.FilePath(path, n) }},
+				{Name: "certificate", Decode: func(path string, n *node) { cfg.TLS.Certificate = d.FilePath(path, n) }},
+				{Name: "key", Decode: func(path string, n *node) { cfg.TLS.Key = d.FilePath(path, n) }},
+				{Name: "authority", Decode: func(path string, n *node) { cfg.TLS.Authority = d.FilePath(path, n) }},
+				{Name: "ca", Now: "authority"},
 			})
-			d.Require(path, n, "certificate", "key")
-			if !d.Given(document.Join(path, "ca")) {
-				d.Require(path, n, "authority")
-			}
+			d.Require(path, n, "certificate", "key", "authority")
 		}},
 		{Name: "site", Decode: func(path string, n *node) { cfg.Site = d.site(path, n) }},
 		{Name: "planner", Decode: func(path string, n *node) { cfg.Planner = d.planner(path, n) }},

@@ -25,8 +25,10 @@ site:
 
 // everything has each key once at least.
 const everything = `name: london
-listen: {metrics: "127.0.0.1:9466", control: /run/a.sock, sites: "10.0.0.2:8443"}
-identity: {certificate: /etc/baton/c.pem, key: /etc/baton/k.pem, ca: /etc/baton/ca.pem}
+metrics: "127.0.0.1:9466"
+control: /run/a.sock
+listen: {sites: "10.0.0.2:8443"}
+tls: {certificate: /etc/baton/c.pem, key: /etc/baton/k.pem, authority: /etc/baton/ca.pem}
 site:
   prefixes: [192.0.2.0/24, 2001:db8:1::/48]
   bgp:
@@ -64,7 +66,7 @@ site:
 `
 
 const plans = `name: plan
-identity: {certificate: /etc/baton/c.pem, key: /etc/baton/k.pem, ca: /etc/baton/ca.pem}
+tls: {certificate: /etc/baton/c.pem, key: /etc/baton/k.pem, authority: /etc/baton/ca.pem}
 planner:
   interval: 5s
   stale: 20s
@@ -127,7 +129,7 @@ func TestEverything(t *testing.T) {
 	r1, r2 := s.BGP.Peers[0], s.BGP.Peers[1]
 	for what, ok := range map[string]bool{
 		"listen":      cfg.Listen == Listen{"127.0.0.1:9466", "/run/a.sock", "10.0.0.2:8443"},
-		"identity":    cfg.Identity == Identity{"/etc/baton/c.pem", "/etc/baton/k.pem", "/etc/baton/ca.pem"},
+		"identity":    cfg.TLS == TLS{"/etc/baton/c.pem", "/etc/baton/k.pem", "/etc/baton/ca.pem"},
 		"prefixes":    len(s.Prefixes) == 2 && s.Prefixes[1].Addr().Is6(),
 		"communities": len(s.BGP.Communities) == 2 && s.BGP.Communities[0] == 64512<<16|7 && s.BGP.Communities[1] == level.NoExport,
 		"next_hop":    s.BGP.NextHop4.String() == "10.0.0.9" && s.BGP.NextHop6.String() == "fd00::9",
@@ -176,7 +178,7 @@ func TestPlanner(t *testing.T) {
 
 func TestWarnings(t *testing.T) {
 	tests := []struct{ name, old, new, want string }{
-		{"graceful restart", "", "", "anycast.yaml:13:76: site.bgp.peers[0].graceful_restart: when this host dies, r1 keeps sending clients here for 30s"},
+		{"graceful restart", "", "", "anycast.yaml:15:76: site.bgp.peers[0].graceful_restart: when this host dies, r1 keeps sending clients here for 30s"},
 		{"no budget", "{suppress: 3000, half_life: 10m, share: 60%}", "none", "site.flaps: is off"},
 	}
 	for _, tt := range tests {

@@ -43,6 +43,7 @@ func (d *decoder) planner(path string, n *node) *Planner {
 		{Name: "map", Decode: func(path string, n *node) { p.Map = d.mapping(path, n) }},
 	})
 	d.Require(path, n, "sites")
+	d.checkCosts(path, p)
 	return p
 }
 
@@ -146,13 +147,27 @@ func (d *decoder) mac(path string, n *node) (out [6]byte) {
 	return out
 }
 
+// checkCosts refuses costs to sites that there are not.
+func (d *decoder) checkCosts(path string, p *Planner) {
+	if p.Map == nil {
+		return
+	}
+	sites := make([]string, len(p.Sites))
+	for i := range p.Sites {
+		sites[i] = p.Sites[i].Name
+	}
+	for i := range p.Map.Ingresses {
+		for _, name := range slices.Sorted(maps.Keys(p.Map.Ingresses[i].Cost)) {
+			d.Refer(document.Join(document.Index(path+".map.ingresses", i)+".costs", name), name, "is not a site", "", path+".sites", sites)
+		}
+	}
+}
+
 // checkPlanner checks the planner's settings against each other.
 func (d *decoder) checkPlanner(p *Planner) {
-	sites := make(map[string]bool)
 	for i := range p.Sites {
 		s, path := &p.Sites[i], document.Index("planner.sites", i)
 		d.checkTwice(path, i, func(j int) bool { return p.Sites[j].Name == s.Name }, "name", s.Name, "planner.sites")
-		sites[s.Name] = true
 		switch {
 		case p.Map == nil && s.URL == nil:
 			d.Refuse(path, "has no url: without a map its level is all that can be changed", "url: https://...")
@@ -184,11 +199,6 @@ func (d *decoder) checkPlanner(p *Planner) {
 		for j := range i {
 			if o := &p.Map.Ingresses[j]; o.Forwarder == in.Forwarder && o.Port == in.Port {
 				d.Refuse(path+".port", "is that of "+document.Index("planner.map.ingresses", j)+" already", "a port of its own")
-			}
-		}
-		for name := range in.Cost {
-			if !sites[name] {
-				d.Refuse(document.Join(path+".costs", name), fmt.Sprintf("%q is not a site", name), document.Meant(name, slices.Sorted(maps.Keys(sites))))
 			}
 		}
 		for k := range p.Sites {

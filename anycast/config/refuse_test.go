@@ -54,11 +54,11 @@ func TestRefuse(t *testing.T) {
 		{"load without a metric", least, "  checks:", "  loads: [{name: l, prometheus: \"http://127.0.0.1/\", capacity: 1}]\n  checks:", "site.loads[0].metric: is missing"},
 		{"load of an interface without a rate", least, "  checks:", "  loads: [{name: l, interface: eth0, capacity: 5}]\n  checks:", `"5" is not a rate`},
 		{"load too rare", least, "  checks:", "  loads: [{name: l, interface: eth0, capacity: 1gbit, interval: 15s}]\n  checks:", "there would never be a load"},
-		{"others without an identity", least, "  checks:", "  others: [{name: p, url: \"https://p\"}]\n  checks:", "identity: is missing"},
+		{"others without an identity", least, "  checks:", "  others: [{name: p, url: \"https://p\"}]\n  checks:", "tls: is missing"},
 		{"others in the clear", least, "  checks:", "  others: [{name: p, url: \"http://p\"}]\n  checks:", `"http://p" is not https`},
 		{"itself among others", everything, "{name: paris,", "{name: london,", `site.others[0].name: "london" is this site's own name`},
 		{"others asked too rarely", everything, "poll: 5s", "poll: 20s", "no other site would be known to be up"},
-		{"planner that cannot reach the site", strings.Replace(everything, `, sites: "10.0.0.2:8443"`, "", 1), "name: london", "name: london", "site.planner: cannot send its proposals"},
+		{"planner that cannot reach the site", strings.Replace(everything, "listen: {sites: \"10.0.0.2:8443\"}\n", "", 1), "name: london", "name: london", "site.planner: cannot send its proposals"},
 		{"address of another service", everything, "192.0.2.1/32", "198.51.100.1/32", "198.51.100.1 is in none of the prefixes"},
 		{"a check that takes too long", everything, "interval: 2s, timeout: 1s", "interval: 10ms, timeout: 11s", "a death would be seen late"},
 

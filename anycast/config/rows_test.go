@@ -16,6 +16,9 @@ func TestNumbersAsPeopleWriteThem(t *testing.T) {
 	if err != nil || cfg.Site.Control.Ladder[1].Enter != 0.5 || cfg.Site.Control.Ladder[1].Leave != 0.4 {
 		t.Errorf("50%%: %+v, %v", cfg, err)
 	}
+	if cfg, err = Parse("f", []byte(strings.Replace(text, "%s", "50 %", 1))); err != nil || cfg.Site.Control.Ladder[1].Enter != 0.5 {
+		t.Errorf("50 %%: %+v, %v", cfg, err)
+	}
 	if _, err = Parse("f", []byte(strings.Replace(text, "%s", "0.5", 1))); err == nil || !strings.Contains(err.Error(), `"0.5" has no percent sign (from 1% to 10000%)`) {
 		t.Errorf("0.5: %v", err)
 	}

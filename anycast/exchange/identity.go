@@ -14,7 +14,7 @@ type Identity struct {
 }
 
 // Load reads the files. If it fails, the previous ones stay in use.
-func (i *Identity) Load(c config.Identity) error {
+func (i *Identity) Load(c config.TLS) error {
 	pair, authorities, err := c.Read()
 	if err != nil {
 		return err

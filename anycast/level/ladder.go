@@ -41,6 +41,15 @@ func (r *Rules) Drain() int { return len(r.Ladder) - 2 }
 // Withdrawn is the index of the last level.
 func (r *Rules) Withdrawn() int { return len(r.Ladder) - 1 }
 
+// Names are those of the levels, in their order.
+func (r *Rules) Names() []string {
+	names := make([]string, len(r.Ladder))
+	for i := range r.Ladder {
+		names[i] = r.Ladder[i].Name
+	}
+	return names
+}
+
 // Find gives the index of a level by its name, or -1.
 func (r *Rules) Find(name string) int {
 	for i := range r.Ladder {

@@ -85,6 +85,7 @@ func (d *decoder) config(root *node, file string) *Config {
 	})
 	d.Require("", root, "links")
 	d.inherit(cfg)
+	d.checkReferences(cfg)
 	return cfg
 }
 
@@ -128,7 +129,7 @@ const longestName = 10
 
 func (d *decoder) method(path string, n *node) Method {
 	if n.Text == "turns" {
-		d.WrongText(n, path, n.Text, "is not a method", "it is now called "+string(RoundRobin))
+		d.WrongText(n, path, n.Text, "is not a method", "did you mean "+string(RoundRobin)+"?")
 		return ""
 	}
 	return Method(d.Choice(path, n, "is not a method", string(Even), string(RoundRobin), string(Least), string(Fastest), string(Hash), string(Controller)))

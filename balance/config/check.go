@@ -46,10 +46,6 @@ func (d *decoder) checkLinks(cfg *Config) {
 }
 
 func (d *decoder) checkRules(cfg *Config) {
-	known := make([]string, len(cfg.Links))
-	for i, l := range cfg.Links {
-		known[i] = l.Name
-	}
 	names := make(map[string]string)
 	for i, r := range cfg.Rules {
 		path := document.Index("rules", i)
@@ -57,11 +53,18 @@ func (d *decoder) checkRules(cfg *Config) {
 			d.Refuse(path+".name", fmt.Sprintf("%q is the name of %s already", r.Name, first), "a name of its own")
 		}
 		names[r.Name] = path
+	}
+}
+
+// checkReferences refuses rules by links that there are not.
+func (d *decoder) checkReferences(cfg *Config) {
+	known := make([]string, len(cfg.Links))
+	for i, l := range cfg.Links {
+		known[i] = l.Name
+	}
+	for i, r := range cfg.Rules {
 		for j, name := range r.Links {
-			if slices.Contains(known, name) {
-				continue
-			}
-			d.Refuse(document.Index(path+".links", j), fmt.Sprintf("%q is not a link", document.Clip(name)), document.Meant(name, known))
+			d.Refer(document.Index(document.Index("rules", i)+".links", j), name, "is not a link", "", "links", known)
 		}
 	}
 }

@@ -52,7 +52,7 @@ type Config struct {
 	State    string // folder for what survives a reboot: the bytes that count against caps
 	Warnings []string
 
-	places func(key string) document.Place
+	Places document.Places
 }
 
 // Link is an uplink.

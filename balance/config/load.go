@@ -37,15 +37,7 @@ func check(d *document.Decoder, cfg *Config) {
 		all.warn(cfg)
 	}
 	cfg.Warnings = d.Warnings()
-	cfg.places = d.Place
-}
-
-// At returns the position of a key's value in the file, or else of what contains it.
-func (c *Config) At(key string) document.Place {
-	if c.places == nil {
-		return document.Place{Line: 1, Column: 1} // not read from a file
-	}
-	return c.places(key)
+	cfg.Places = d.Places()
 }
 
 // readUsers refuses users that do not exist on this host.

@@ -37,8 +37,11 @@ func (d *decoder) rule(at string, n *node, place int) Rule {
 	return r
 }
 
-// The transport protocols of services, by IANA number.
-var protocols = map[string]uint8{"tcp": 6, "udp": 17}
+// The transport protocols that services are of, by their numbers at IANA.
+var (
+	protocols     = map[string]uint8{"tcp": 6, "udp": 17}
+	protocolNames = []string{"tcp", "udp"}
+)
 
 // service decodes a protocol with or without a port or range: "tcp/443", "udp/8000-8100", "tcp".
 func (d *decoder) service(path string, n *node) Service {
@@ -47,6 +50,8 @@ func (d *decoder) service(path string, n *node) Service {
 	v := Service{Protocol: protocols[name], Last: 65535}
 	switch {
 	case d.Err() != nil:
+	case v.Protocol == 0 && document.Nearest(name, protocolNames) != "":
+		d.WrongText(n, path, s, "is not a service", document.Meant(name, protocolNames))
 	case v.Protocol == 0:
 		d.WrongText(n, path, s, "is not a service", "such as tcp/443, udp/8000-8100 or tcp")
 	case some:

@@ -121,7 +121,7 @@ func newNetwork(t *testing.T, target string, count int, method config.Method) *n
 		n.state.Datapath = config.Baton
 		n.listens, n.socket = true, filepath.Join(l.Dir(), "openflow.sock")
 		n.control()
-		text := "normal: stack\nlimits: {picks: 4096}\nports: {1: {interface: bal0, side: host}"
+		text := "normal: stack\nlimits: {bindings: 4096}\nports: {1: {interface: bal0, side: host}"
 		for i, k := range n.uplinks {
 			text += fmt.Sprintf(", %d: %s", tables.FirstLink+i, k.A.Name)
 		}

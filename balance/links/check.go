@@ -50,7 +50,7 @@ func (f Finding) In(file string) string {
 func Check(c *config.Config, h Host) []Finding {
 	var out []Finding
 	report := func(level Level, key, format string, args ...any) {
-		out = append(out, Finding{level, c.At(key), key, fmt.Sprintf(format, args...)})
+		out = append(out, Finding{level, c.Places.At(key), key, fmt.Sprintf(format, args...)})
 	}
 	there := 0
 	for i, l := range h.Links {

@@ -13,8 +13,8 @@ import (
 	"baton/sockdiag"
 )
 
-// Picks visits a switch's bindings with the OpenFlow port of each, until visit returns false.
-type Picks func(visit func(protocol uint8, internal, remote netip.AddrPort, port uint32) bool) error
+// Bindings visits a switch's bindings with the OpenFlow port of each, until visit returns false.
+type Bindings func(visit func(protocol uint8, internal, remote netip.AddrPort, port uint32) bool) error
 
 const (
 	// listEvery is how often connections are listed, as long as that takes no more than one part in listShare of a CPU's time. 100,000
@@ -26,7 +26,7 @@ const (
 // Reader reads the connections of the internal addresses with their links. It is for one goroutine at a time.
 type Reader struct {
 	internal []netip.Prefix
-	picks    Picks
+	bindings Bindings
 	conn     *sockdiag.Conn
 	due      time.Duration
 	flows    []Flow         // of the last listing, for reuse
@@ -36,14 +36,14 @@ type Reader struct {
 
 const nowhere = -1
 
-// NewReader returns a Reader in the caller's network namespace, for connections of these addresses. If picks is nil, the links of
+// NewReader returns a Reader in the caller's network namespace, for connections of these addresses. If bindings is nil, the links of
 // connections are unknown, and none are listed. The caller closes it.
-func NewReader(internal []netip.Prefix, picks Picks) (*Reader, error) {
+func NewReader(internal []netip.Prefix, bindings Bindings) (*Reader, error) {
 	c, err := sockdiag.Open()
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{internal: internal, picks: picks, conn: c, places: map[uint64]int{}, spare: map[uint64]int{}}, nil
+	return &Reader{internal: internal, bindings: bindings, conn: c, places: map[uint64]int{}, spare: map[uint64]int{}}, nil
 }
 
 // Close closes the Reader.
@@ -54,7 +54,7 @@ func (r *Reader) Flows(now time.Duration) (_ []Flow, listed bool, err error) {
 	if now < r.due {
 		return nil, false, nil
 	}
-	if r.picks == nil || len(r.internal) == 0 {
+	if r.bindings == nil || len(r.internal) == 0 {
 		r.due = now + listEvery
 		return nil, true, nil
 	}
@@ -92,7 +92,7 @@ type tuple struct{ local, remote netip.AddrPort }
 
 // find looks up the links of flows in the switch.
 func (r *Reader) find(unknown map[tuple]int, flows []Flow) error {
-	return r.picks(func(protocol uint8, internal, remote netip.AddrPort, port uint32) bool {
+	return r.bindings(func(protocol uint8, internal, remote netip.AddrPort, port uint32) bool {
 		if protocol != unix.IPPROTO_TCP || port < tables.FirstLink {
 			return true
 		}

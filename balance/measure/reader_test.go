@@ -86,12 +86,12 @@ func TestReader(t *testing.T) {
 	r.Forget()
 	check(3, map[netip.AddrPort]int{first: 3, second: 1, third: 2})
 	broken := errors.New("no memory")
-	r.picks = func(func(uint8, netip.AddrPort, netip.AddrPort, uint32) bool) error { return broken }
+	r.bindings = func(func(uint8, netip.AddrPort, netip.AddrPort, uint32) bool) error { return broken }
 	r.Forget()
 	if _, listed, err := r.Flows(now + time.Hour); listed || !errors.Is(err, broken) {
 		t.Errorf("listed %v, %v", listed, err)
 	}
-	r.picks = nil
+	r.bindings = nil
 	if flows, listed, err := r.Flows(now + 2*time.Hour); !listed || len(flows) > 0 || err != nil {
 		t.Errorf("%d flows, listed %v, %v", len(flows), listed, err)
 	}

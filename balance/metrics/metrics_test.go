@@ -26,7 +26,7 @@ func full() api.BalanceStatus {
 			{Name: "lte", State: api.BalanceStandby, Weight: 10, Cap: &api.BalanceCap{Used: 10, Bytes: 11}},
 			{Name: "dsl", State: "no carrier"},
 		},
-		Verdicts: map[string]uint64{"output": 21, "drop_pick_gone": 0},
+		Verdicts: map[string]uint64{"output": 21, "drop_bind_gone": 0},
 	}
 }
 
@@ -53,7 +53,7 @@ func TestSeries(t *testing.T) {
 		`baton_balance_link_capacity_bytes_per_second{link="fibre"} 1.25e+07`,
 		`baton_balance_link_cap_used_bytes{link="lte"} 10`, `baton_balance_link_cap_bytes{link="lte"} 11`,
 		"baton_balance_resets_total 5",
-		`baton_balance_verdicts_total{verdict="output"} 21`, `baton_balance_verdicts_total{verdict="drop_pick_gone"} 0`,
+		`baton_balance_verdicts_total{verdict="output"} 21`, `baton_balance_verdicts_total{verdict="drop_bind_gone"} 0`,
 		`baton_balance_config_reloads_total{result="ok"} 1`, `baton_balance_config_reloads_total{result="failed"} 2`,
 		"baton_balance_config_loaded_timestamp_seconds 1.7e+09", `baton_balance_build_info{version="v1"} 1`,
 	} {

@@ -87,9 +87,9 @@ func groupsOf(e *openflow.FlowMod) map[openflow.GroupID]bool {
 				switch a := a.(type) {
 				case openflow.ActionGroup:
 					set[a.Group] = true
-				case openflow.ActionPick:
+				case openflow.ActionBind:
 					set[a.Group] = true
-				case openflow.ActionUnpick:
+				case openflow.ActionUnbind:
 					set[a.Group] = true
 				}
 			}

@@ -214,7 +214,7 @@ func (m *maker) gateways(f family) {
 func (m *maker) back(f family) {
 	fixed := NewCookie(Fixed, 0)
 	if m.state.Datapath == config.Baton {
-		m.add(Back, matchAll, fixed, ofType(nil, f.etherType), apply(openflow.ActionUnpick{Group: GroupIn},
+		m.add(Back, matchAll, fixed, ofType(nil, f.etherType), apply(openflow.ActionUnbind{Group: GroupIn},
 			openflow.ActionOutput{Port: openflow.PortNormal}))
 		return
 	}

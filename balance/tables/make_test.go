@@ -105,7 +105,7 @@ func TestMake(t *testing.T) {
 				if err := openflow.Check(m); err != nil {
 					t.Errorf("%s: %v", Text(m), err)
 				}
-				if d, ok := m.(*openflow.FlowMod); ok && tt.state.Datapath == config.OpenVSwitch && strings.Contains(Text(d), "pick") {
+				if d, ok := m.(*openflow.FlowMod); ok && tt.state.Datapath == config.OpenVSwitch && strings.Contains(Text(d), "bind") {
 					t.Errorf("Open vSwitch has no %s", Text(m))
 				}
 			}

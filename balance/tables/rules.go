@@ -123,12 +123,12 @@ func (m *maker) use(f family, set Set, r Rule) []openflow.Instruction {
 	if m.state.Datapath != config.Baton {
 		return []openflow.Instruction{apply(openflow.ActionGroup{Group: id})}
 	}
-	return []openflow.Instruction{apply(openflow.ActionPick{Method: pickMethods[r.Method], Group: id, Together: uint32(math.Ceil(r.Affinity.Seconds()))})}
+	return []openflow.Instruction{apply(openflow.ActionBind{Method: bindMethods[r.Method], Group: id, Affinity: uint32(math.Ceil(r.Affinity.Seconds()))})}
 }
 
-var pickMethods = map[config.Method]openflow.PickMethod{
-	config.RoundRobin: openflow.PickTurns, config.Least: openflow.PickLeast, config.Fastest: openflow.PickFastest, config.Hash: openflow.PickHash,
-	config.Even: openflow.PickEven,
+var bindMethods = map[config.Method]openflow.BindMethod{
+	config.RoundRobin: openflow.BindRoundRobin, config.Least: openflow.BindLeast, config.Fastest: openflow.BindFastest, config.Hash: openflow.BindHash,
+	config.Even: openflow.BindEven,
 }
 
 // choice makes the select group of some links. Open vSwitch has no standby: there standby links appear when the state changes.

@@ -90,10 +90,10 @@ func actionText(a openflow.Action) string {
 		return "set_field:" + a.Field.String()
 	case openflow.ActionClampMSS:
 		return fmt.Sprintf("clamp_mss:%d", a.MSS)
-	case openflow.ActionPick:
-		return fmt.Sprintf("pick:%v:%d:%d", a.Method, a.Group, a.Together)
-	case openflow.ActionUnpick:
-		return fmt.Sprintf("unpick:%d", a.Group)
+	case openflow.ActionBind:
+		return fmt.Sprintf("bind:%v:%d:%d", a.Method, a.Group, a.Affinity)
+	case openflow.ActionUnbind:
+		return fmt.Sprintf("unbind:%d", a.Group)
 	}
 	return strings.ToLower(a.Type().String())
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Which buckets of a group live, and which of them a flow gets by its hash. */
+/* Liveness of buckets, and selection by hash. */
 #pragma once
 
 #include "frame.h"
@@ -19,9 +19,9 @@ static __always_inline bool live(struct bucket *b)
 }
 
 /*
- * Whatever differs between two flows tells them apart, and nothing that may differ between two packets of one: flags, priorities, marks of
- * congestion, extension headers; the flow label, which Linux changes when a connection is in trouble, unless there is nothing better; and
- * what is behind a network header, if a fragment may be without it. f: room for what is hashed.
+ * Hashes the flow: all fields that distinguish flows, and none that may vary within one (flags, priorities, ECN, extension headers). The
+ * IPv6 flow label, which Linux changes when a connection is in trouble, is hashed only if there is no transport header; for fragments,
+ * nothing behind the network header is. f: scratch.
  */
 static __always_inline __u32 hash_flow(const struct frame *frame, struct fields *f)
 {
@@ -49,11 +49,11 @@ struct choice {
 	__u32 slots;
 	__u32 slot;
 	__u32 mask;
-	__u32 chosen; /* place, if found */
+	__u32 chosen; /* index, if found */
 	__u32 found;
 };
 
-/* The flows of a dead bucket are told apart again, or its neighbours in slots would get them all. */
+/* Rehashes for a dead bucket, so that its flows spread over all others and not to its neighbour in slots. */
 static __always_inline __u32 again(__u32 hash, __u32 i)
 {
 	hash += i * 0x9e3779b1U;

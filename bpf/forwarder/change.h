@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Bytes of headers are changed here, and the checksums that cover them: by the difference, so that a wrong one stays wrong. */
+/* Changes header fields. Checksums are updated incrementally, so that a wrong one stays wrong. */
 #pragma once
 
 #include "crc32c.h"
@@ -19,7 +19,7 @@ static __always_inline __u32 l4_sum_at(struct frame *frame)
 	return 0;
 }
 
-/* The transport's checksum, for a difference (bpf_csum_diff) in its header or in its pseudo header. */
+/* Updates the transport checksum by a difference (bpf_csum_diff) in its header or pseudo header. */
 static __always_inline int mend_l4(struct __sk_buff *skb, struct frame *frame, __u32 difference, bool pseudo)
 {
 	__u64 flags = pseudo ? BPF_F_PSEUDO_HDR : 0;
@@ -32,7 +32,7 @@ static __always_inline int mend_l4(struct __sk_buff *skb, struct frame *frame, _
 	return bpf_l4_csum_replace(skb, at, 0, difference, flags);
 }
 
-/* SCTP's checksum (RFC 9260, 6.8), for 4 bytes at an offset of its header that were xored with difference. */
+/* Updates SCTP's checksum (RFC 9260, 6.8) after 4 bytes at an offset of its header were xored with difference. */
 static __always_inline int mend_sctp(struct __sk_buff *skb, struct frame *frame, __u32 at, __u32 difference)
 {
 	__u32 length, crc;
@@ -84,14 +84,14 @@ static __always_inline __u32 base_offset(struct frame *frame, __u32 base)
 	return 0;
 }
 
-/* Puts what a field is now into struct fields. */
+/* Stores the new value in struct fields. */
 static __always_inline void note_field(struct frame *frame, const struct op *op)
 {
 	const __u8 *value = op->mask ? (const __u8 *)&op->arg : op->value;
 	__u32 at = op->field_at & 127, len = op->field_len;
 	__u8 *field = &((__u8 *)&frame->fields)[at];
 
-	if (len == 12 && !op->mask) { /* both link addresses: the most usual ones */
+	if (len == 12 && !op->mask) { /* both link addresses: the common case */
 		__builtin_memcpy(field, value, 12);
 		return;
 	}
@@ -103,8 +103,8 @@ static __always_inline void note_field(struct frame *frame, const struct op *op)
 }
 
 /*
- * Whether the sum of the whole packet, if a device has told it, stays as it was: link headers are no part of it; a header's or the transport's own sum
- * changes as well, which the helpers for those tell. IPv6 has no sum of its own: its addresses' change is left.
+ * Whether a CHECKSUM_COMPLETE of the skb remains valid: it excludes the link header; and a change together with its IPv4 or transport
+ * checksum cancels out. IPv6 has no header checksum, so a change of its addresses does not cancel out.
  */
 static __always_inline bool hidden_sum(const struct op *op)
 {
@@ -130,7 +130,7 @@ __noinline int patch(struct __sk_buff *skb, struct frame *frame, const struct op
 	}
 	if (len < 1 || len > 16)
 		return DROP_NOT_THERE;
-	if (op->base == BASE_FRAME && !op->mask && !op->sums) { /* always there, and what was there does not matter */
+	if (op->base == BASE_FRAME && !op->mask && !op->sums) { /* always present, and the old value is irrelevant */
 		note_field(frame, op);
 		return bpf_skb_store_bytes(skb, off, op->value, len, 0) ? DROP_CHANGE : 0;
 	}
@@ -148,7 +148,7 @@ __noinline int patch(struct __sk_buff *skb, struct frame *frame, const struct op
 		return DROP_CHANGE;
 	if (op->sums & (SUM_PSEUDO | SUM_L4)) {
 		if (frame->kind4 == L4_SCTP) {
-			/* ports alone are part of it: both are in the first word */
+			/* only the ports, which share the first word, are covered */
 			if (op->sums & SUM_L4 &&
 			    mend_sctp(skb, frame, 0, (*(__u32 *)old ^ *(__u32 *)fresh) << (op->at & 2) * 8))
 				return DROP_CHANGE;
@@ -161,7 +161,7 @@ __noinline int patch(struct __sk_buff *skb, struct frame *frame, const struct op
 	return 0;
 }
 
-/* Writes bits of the DSCP and ECN byte, wherever IP has it. */
+/* Writes bits of the DSCP and ECN byte of IPv4 or IPv6. */
 static __always_inline int set_traffic_class(struct __sk_buff *skb, struct frame *frame, __u8 clear, __u8 set)
 {
 	__u32 shift = frame->kind3 == L3_IPV6 ? 4 : 0;
@@ -203,7 +203,7 @@ __noinline int set_ip(struct __sk_buff *skb, struct frame *frame, const struct o
 	} else {
 		after = (before & bpf_htons(0xff)) | bpf_htons((op->arg & 0xff) << 8);
 	}
-	/* the checksum of the transport that the packet had covers the number, too */
+	/* the pseudo header of the old transport's checksum includes the number */
 	was = frame->fields.ip_proto;
 	frame->fields.ip_proto = bpf_htons(op->arg & 0xff);
 	if (mend_l4(skb, frame, (__u32)(__u16)~was + frame->fields.ip_proto, true))
@@ -217,7 +217,7 @@ static __always_inline int set_byte(struct __sk_buff *skb, __u32 off, __u8 value
 	return bpf_skb_store_bytes(skb, off, &value, 1, BPF_F_RECOMPUTE_CSUM) ? DROP_CHANGE : 0;
 }
 
-/* Writes IP's TTL or hop limit. */
+/* Writes the TTL or hop limit. */
 static __always_inline int set_ip_ttl(struct __sk_buff *skb, __u32 l3, bool v6, __u8 ttl)
 {
 	__be16 before, after;
@@ -232,7 +232,7 @@ static __always_inline int set_ip_ttl(struct __sk_buff *skb, __u32 l3, bool v6, 
 	return 0;
 }
 
-/* Behind the label at frame->l3: another label, or IP, told by its first four bits; 0 if neither. */
+/* The header behind the label at frame->l3: a label, or IPv4 or IPv6 by its version; 0 if neither. */
 static __always_inline int behind_label(struct __sk_buff *skb, struct frame *frame, __u8 *ttl)
 {
 	__u8 head[9];
@@ -249,7 +249,7 @@ static __always_inline int behind_label(struct __sk_buff *skb, struct frame *fra
 	return head[0] >> 4 == 6 ? L3_IPV6 : 0;
 }
 
-/* OP_DEC_NW_TTL of IPv4: what every router does. */
+/* OP_DEC_NW_TTL of IPv4, the common case. */
 static __always_inline int dec_ipv4_ttl(struct __sk_buff *skb, struct frame *frame)
 {
 	__be16 before, after;
@@ -265,7 +265,7 @@ static __always_inline int dec_ipv4_ttl(struct __sk_buff *skb, struct frame *fra
 	return 0;
 }
 
-/* The actions on TTLs [7.2.5]. Returns 0, or the verdict. */
+/* Actions on TTLs [7.2.5]. Returns 0, or the verdict. */
 __noinline int change_ttl(struct __sk_buff *skb, struct frame *frame, const struct op *op)
 {
 	__u8 ttl = 0, inner = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * CRC-32C is linear: xoring a message with d xors its CRC with that of d and of the zeros that follow, taken without the initial and final
- * inversion. Zeros are appended 2^n at a time by a multiplication with a matrix over GF(2), of which user space fills in the columns.
+ * CRC-32C is linear: xoring a message with d xors its CRC with that of d and the zeros that follow, computed without initial and final
+ * inversion. 2^n zeros are appended at a time by a multiplication with a matrix over GF(2), whose columns user space fills in.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 #define CRC_POWERS 17
 
 struct crc_power {
-	__u32 column[32]; /* what 2^n zero bytes make of each bit */
+	__u32 column[32]; /* image of each bit under 2^n zero bytes */
 };
 
 struct {
@@ -43,10 +43,10 @@ static long crc_append(__u32 n, struct crc_walk *walk)
 	return 0;
 }
 
-/* Of 4 bytes, as they are in memory, and zeros bytes of zeros behind them. The first bit of a CRC is the lowest of its first byte. */
+/* CRC of 4 bytes in memory order, followed by zero bytes. The first bit of a CRC is the lowest of its first byte. */
 static __always_inline __u32 crc32c_difference(__u32 bytes, __u32 zeros)
 {
-	/* the CRC register after the 4 bytes is what 4 zero bytes make of a register that holds them */
+	/* the register after the 4 bytes equals 4 zero bytes applied to a register that holds them */
 	struct crc_walk walk = { .zeros = zeros + 4, .crc = bytes };
 
 	bpf_loop(CRC_POWERS, crc_append, &walk, 0);

@@ -1,70 +1,70 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What is known of a packet's flow while it is picked for, or found again: data alone. */
+/* Scratch data of bind and unbind for one packet. */
 #pragma once
 
-#include "pick_types.h"
+#include "binding_types.h"
 
-/* A bucket that a flow may be picked for. */
+/* A bucket that a new flow may be bound to. */
 struct candidate {
 	__u64 cost;
-	__u32 bucket; /* place */
+	__u32 bucket; /* index */
 	__u32 relative;
 	__u32 seat;
 	__u32 weight;
 	__be32 port;
-	__u32 time; /* that a flow takes there, as far as the method goes by it; UNMEASURED */
-	__u32 turn; /* it has one */
+	__u32 time; /* cost of a flow on this port, as the method defines it; UNMEASURED */
+	__u32 due;  /* its turn may come in this selection */
 	__u32 reserved;
 };
 
 #define UNMEASURED 0xffffffff
 
-/* The least cost for the weight among candidates, and whose turn it is among those that cost it. */
-struct bidding {
+/* The least cost per weight among the candidates, and the candidate that wins the round-robin among those due. */
+struct ranking {
 	__u64 cost;
 	__u64 weight;
-	__s32 total;   /* of all weights */
-	__s32 among;   /* of those that cost the least */
-	__s32 richest; /* what the best has earned */
-	__u32 best;    /* PICK_SEATS: none */
-	__u32 idle;    /* one has no active flow */
+	__s32 total;      /* of all weights */
+	__s32 due_weight; /* of the weights of those due */
+	__s32 highest;    /* credit of the best */
+	__u32 best;       /* BIND_SEATS: none */
+	__u32 idle;       /* a candidate has no active flow */
 };
 
-/* A group to pick from as the op says, which is read once; then who may be picked, and who is. */
+/* The group to select from, read once; the candidates; the result. */
 struct selection {
-	__u32 head; /* place of the group */
-	__u32 id;   /* OpenFlow's number of it */
+	__u32 head; /* index of the group */
+	__u32 id;   /* OpenFlow's number */
 	__u32 first;
 	__u32 count;
 	__u32 slots;
 	__u32 slot_mask;
 	__u32 method;
-	__u32 together; /* s */
+	__u32 affinity; /* seconds */
 
-	__u64 fastest;  /* of the candidates; ns */
+	__u64 fastest;  /* least time of a candidate; us */
 	__u32 excluded; /* seats, a bit each */
 	__u32 candidates;
-	struct candidate candidate[PICK_SEATS];
-	struct bidding bidding;
+	struct candidate candidate[BIND_SEATS];
+	struct ranking ranking;
 	struct candidate standby;
 	struct candidate chosen;
 };
 
-/* The keys of a flow, and what is written under them. */
+/* The keys of a flow, and the values to store under them. */
 struct flow_at_hand {
-	struct pick_key key;
-	struct pick_key other; /* of the flow that has the same replies */
-	struct pick_back_key back;
-	struct pick_back owner;
-	struct pick fresh;
-	struct pick_remote_key remote;
-	struct pick_remote last;
-	struct pick_fragment_key whole;
-	struct pick_fragment ports; /* of the packet */
+	struct binding_key key;
+	struct binding_key other; /* of another flow with the same replies */
+	struct binding_reply_key reply;
+	struct binding_reply owner;
+	struct binding fresh;
+	struct binding_remote_key remote;
+	struct binding_remote last;
+	struct binding_fragment_key whole;
+	struct binding_fragment ports; /* of the packet */
 };
 
-/* An ICMP error, and who is said to have sent what it quotes. */
-struct complaint {
+/* An ICMP error and the sender of the packet that it quotes. */
+struct icmp_error {
 	__u8 from[16]; /* IPv4: the first 4 */
 	__u32 at;      /* of the quoted packet */
 	__u32 l4;      /* of its transport header */

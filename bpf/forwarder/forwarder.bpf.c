@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The forwarder's data path: an OpenFlow 1.3 pipeline, attached at the ingress of the interfaces that are its ports, and at
- * the egress of those whose other side is the host. A packet's path:
- * parse, a flow entry in each table, its instructions, at last the action set.
+ * The forwarder's data path: an OpenFlow 1.3 pipeline, attached at the ingress of the ports' interfaces, or at the egress if the port's
+ * side is the host. A packet is parsed, matches a flow entry in each table, executes its instructions, and finally its action set.
  */
 #include <linux/pkt_cls.h>
 #include "change.h"
@@ -12,26 +11,26 @@
 #include "meter.h"
 #include "output.h"
 #include "parse.h"
-#include "pick.h"
-#include "shortcut.h"
+#include "bind.h"
+#include "microflow.h"
 #include "sweep.h"
 #include "tables.h"
 #include "tags.h"
 #include "traversal.h"
-#include "unpick.h"
+#include "unbind.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
 /* OFPR_ [7.4.1] */
 enum reason { REASON_NO_MATCH, REASON_ACTION, REASON_INVALID_TTL };
 
-/* TCX_NEXT. What the forwarder leaves to the host others see as well: TC_ACT_OK would end the chain of programs, and leave out tc's filters. */
+/* TCX_NEXT: lets later programs see what the forwarder leaves to the host. TC_ACT_OK would end the chain and skip tc filters. */
 #define LEAVE TC_ACT_UNSPEC
 
 /* OFPP_ [7.2.1] */
 #define OFPP_CONTROLLER 0xfffffffd
 
-/* The packet enters a table. Returns 1 when it ends there. */
+/* Looks the packet up in a table. Returns 1 when the packet ends there. */
 __noinline int enter(struct __sk_buff *skb, struct traversal *t, __u32 number)
 {
 	struct flow_entry *e;
@@ -43,7 +42,7 @@ __noinline int enter(struct __sk_buff *skb, struct traversal *t, __u32 number)
 		return 1;
 	t->table = number;
 	t->phase = PHASE_ENTRY;
-	t->entry = place = meet(&t->trail, &t->frame.fields, &t->probe, number);
+	t->entry = place = match_entry(&t->trail, &t->frame.fields, &t->probe, number);
 	e = bpf_map_lookup_elem(&entries, &place);
 	if (!e) {
 		from = bpf_map_lookup_elem(&tables, &number);
@@ -81,7 +80,7 @@ static long write_one(__u32 i, struct write *write)
 	return 0;
 }
 
-/* What comes after an entry's apply-actions. */
+/* Executes the instructions after the apply-actions. */
 static __always_inline int rest_of_entry(struct __sk_buff *skb, struct traversal *t)
 {
 	__u32 place = t->entry;
@@ -121,7 +120,7 @@ static long next_in_set(__u32 i, struct next_slot *next)
 	return 0;
 }
 
-/* The next action of the set. An output does nothing where there is a group [5.10]. */
+/* Selects the next action of the set. Outputs are ignored if there is a group [5.10]. */
 static __always_inline int rest_of_set(struct traversal *t)
 {
 	struct next_slot next = { .in_set = t->in_set, .slot = t->slot };
@@ -140,7 +139,7 @@ static __always_inline int rest_of_set(struct traversal *t)
 	return 0;
 }
 
-/* The list of ops has ended. Returns 1 when there is nothing more to do. */
+/* Continues after the end of a list of ops. Returns 1 when the packet is done. */
 __noinline int advance(struct __sk_buff *skb, struct traversal *t)
 {
 	if (!t)
@@ -159,15 +158,15 @@ __noinline int advance(struct __sk_buff *skb, struct traversal *t)
 	return 1;
 }
 
-/* What comes now does not follow from the fields that the packet came with, if the action was done. Returns its verdict. */
-static __always_inline int uncovered(struct traversal *t, int verdict)
+/* If the action succeeded: later lookups no longer depend on the incoming fields only. Returns its verdict. */
+static __always_inline int leave_if_done(struct traversal *t, int verdict)
 {
 	if (!verdict)
-		astray(&t->trail);
+		leave_megaflow(&t->trail);
 	return verdict;
 }
 
-/* OP_PATCH, OP_PROTO: a packet of another type is another. */
+/* OP_PATCH, OP_PROTO: a new type means other headers, so the packet is parsed again. */
 static __always_inline int change_field(struct __sk_buff *skb, struct traversal *t)
 {
 	bool patched = t->op.kind == OP_PATCH;
@@ -176,9 +175,9 @@ static __always_inline int change_field(struct __sk_buff *skb, struct traversal 
 	if (verdict)
 		return verdict;
 	if (!patched)
-		return uncovered(t, changed(skb, &t->frame));
+		return leave_if_done(t, changed(skb, &t->frame));
 	if (t->op.base == BASE_TYPE || (t->op.base == BASE_ICMPV6 && !t->op.at))
-		return uncovered(t, retype(skb, &t->frame));
+		return leave_if_done(t, retype(skb, &t->frame));
 	return 0;
 }
 
@@ -200,16 +199,16 @@ static __always_inline int change(struct __sk_buff *skb, struct traversal *t)
 		return set_tag(skb, frame, op);
 	case OP_PUSH_VLAN:
 		return push_vlan(skb, frame, op->arg);
-	case OP_POP_VLAN: /* without a tag the packet is already what it is to become: it goes on, as in Open vSwitch */
-		return skb->vlan_present ? uncovered(t, pop_vlan(skb, frame)) : 0;
+	case OP_POP_VLAN: /* without a tag there is nothing to pop: the packet continues, as in Open vSwitch */
+		return skb->vlan_present ? leave_if_done(t, pop_vlan(skb, frame)) : 0;
 	case OP_PUSH_MPLS:
 		return push_mpls(skb, frame, op->arg, &t->head);
 	case OP_POP_MPLS:
-		return uncovered(t, pop_mpls(skb, frame, op->arg, &t->head));
+		return leave_if_done(t, pop_mpls(skb, frame, op->arg, &t->head));
 	case OP_PUSH_PBB:
 		return push_pbb(skb, frame, op->arg, &t->head);
 	case OP_POP_PBB:
-		return uncovered(t, pop_pbb(skb, frame, &t->head));
+		return leave_if_done(t, pop_pbb(skb, frame, &t->head));
 	case OP_MPLS_TTL:
 	case OP_DEC_MPLS_TTL:
 	case OP_NW_TTL:
@@ -258,16 +257,16 @@ __noinline int perform(struct __sk_buff *skb, struct traversal *t)
 	case OP_CONTROLLER:
 		e = t->phase == PHASE_ENTRY ? bpf_map_lookup_elem(&entries, &t->entry) : NULL;
 		reason = REASON_ACTION;
-		place = t->list.next - 1; /* of a group, it is not among the entry's own */
+		place = t->list.next - 1; /* an op of a group is not one of the entry's own */
 		if (e && e->flags & ENTRY_MISS && place >= e->ops && place < e->ops + e->apply)
 			reason = REASON_NO_MATCH;
-		return punt(skb, t, t->op.arg, reason);
+		return send_upcall(skb, t, t->op.arg, reason);
 	case OP_GROUP:
 		return run_group(skb, t, t->op.arg);
-	case OP_PICK:
-		return run_pick(skb, t);
-	case OP_UNPICK:
-		return run_unpick(skb, t);
+	case OP_BIND:
+		return run_bind(skb, t);
+	case OP_UNBIND:
+		return run_unbind(skb, t);
 	case OP_COUNT:
 		account(&bucket_counts, t->op.arg, &t->weight);
 		return 0;
@@ -285,8 +284,8 @@ __noinline int perform(struct __sk_buff *skb, struct traversal *t)
 	verdict = change(skb, t);
 	if (!verdict)
 		return 0;
-	if (verdict == DROP_INVALID_TTL && st->punt)
-		punt(skb, t, st->punt, REASON_INVALID_TTL);
+	if (verdict == DROP_INVALID_TTL && st->ttl_upcall)
+		send_upcall(skb, t, st->ttl_upcall, REASON_INVALID_TTL);
 	return stop(t, verdict);
 }
 
@@ -312,7 +311,7 @@ static long step(__u32 i, struct run *run)
 		t->op = *op;
 		ends = perform(run->skb, t);
 	}
-	barrier_var(ends); /* the verifier does not know what the compiler knows of the functions above */
+	barrier_var(ends); /* hides from the compiler what the verifier does not know of the functions above */
 	return ends ? 1 : 0;
 }
 
@@ -331,7 +330,7 @@ static __always_inline void begin(struct traversal *t)
 {
 	t->outcome = (struct outcome){ .verdict = DROPPED };
 	t->trail.learning = t->trail.at = t->trail.cached = 0;
-	t->trail.path.count = 0;
+	t->trail.megaflow.count = 0;
 	t->depth = 0;
 	t->in_set = 0;
 	t->list.next = t->list.end = 0;
@@ -340,8 +339,8 @@ static __always_inline void begin(struct traversal *t)
 }
 
 /*
- * Goes through the steps from here, and sends the packet on its way. The host's stack takes what has come by a port (from_port), not what is on
- * its way through the loop device.
+ * Runs the traversal to its end, and sends the packet. NORMAL may pass packets to the host's stack if they came by a port (from_port), but
+ * not through the loop device.
  */
 static __always_inline int finish(struct __sk_buff *skb, struct traversal *t, bool from_port)
 {
@@ -351,7 +350,7 @@ static __always_inline int finish(struct __sk_buff *skb, struct traversal *t, bo
 	if (bpf_loop(MAX_STEPS, step, &run, 0) >= MAX_STEPS)
 		stop(t, DROP_TOO_LONG);
 	if (t->trail.learning)
-		remember(&t->trail);
+		store_megaflow(&t->trail);
 	if (t->outcome.stack && from_port) {
 		flush(skb, &t->outcome);
 		count(t->outcome.sent ? FORWARDED : TO_STACK);
@@ -367,7 +366,7 @@ static __always_inline int finish(struct __sk_buff *skb, struct traversal *t, bo
 	if (t->outcome.sent)
 		t->outcome.verdict = FORWARDED;
 	count(t->outcome.verdict);
-	return p ? bpf_redirect(p->ifindex, way_out(p)) : TC_ACT_SHOT;
+	return p ? bpf_redirect(p->ifindex, redirect_flags(p)) : TC_ACT_SHOT;
 }
 
 SEC("tc")
@@ -388,8 +387,8 @@ int forwarder_ingress(struct __sk_buff *skb)
 		count(DROP_PORT_RECV);
 		return TC_ACT_SHOT;
 	}
-	if (st->picks) {
-		action = take_shortcut(skb, *place);
+	if (st->bindings) {
+		action = forward_microflow(skb, *place);
 		if (action >= 0)
 			return action;
 	}
@@ -406,17 +405,17 @@ int forwarder_ingress(struct __sk_buff *skb)
 		return TC_ACT_SHOT;
 	}
 	measure(skb, &t->frame, &t->weight);
-	recall(&t->trail, &t->frame.fields);
+	lookup_megaflow(&t->trail, &t->frame.fields);
 	if (enter(skb, t, 0)) {
 		if (t->trail.learning)
-			remember(&t->trail);
+			store_megaflow(&t->trail);
 		count(t->outcome.verdict);
 		return TC_ACT_SHOT;
 	}
 	return finish(skb, t, true);
 }
 
-/* A copy comes back for its bucket or for the tables, or user space sends a packet of its own. */
+/* The loop device: a copy continues with its bucket or the tables, or user space sends a packet. */
 SEC("tc")
 int forwarder_loop(struct __sk_buff *skb)
 {
@@ -437,7 +436,7 @@ int forwarder_loop(struct __sk_buff *skb)
 	t->list.end = out->ops;
 	if (mark) {
 		was = *c;
-		if (was.turn != mark) {
+		if (was.seq != mark) {
 			count(DROP_COPY);
 			return TC_ACT_SHOT;
 		}
@@ -455,7 +454,7 @@ int forwarder_loop(struct __sk_buff *skb)
 	}
 	measure(skb, &t->frame, &t->weight);
 	if (mark && was.bucket == NO_ENTRY) {
-		recall(&t->trail, &t->frame.fields);
+		lookup_megaflow(&t->trail, &t->frame.fields);
 		if (enter(skb, t, 0)) {
 			count(t->outcome.verdict);
 			return TC_ACT_SHOT;
@@ -471,7 +470,7 @@ int forwarder_loop(struct __sk_buff *skb)
 	return finish(skb, t, false);
 }
 
-/* Keeps types in the object that the Go side is generated from. */
+/* Keeps the types in the object, for the generated Go types. */
 const enum bound *bound_type __attribute__((unused));
 const enum verdict *verdict_type __attribute__((unused));
 const enum entry_flag *entry_flag_type __attribute__((unused));
@@ -482,17 +481,17 @@ const enum slot *slot_type __attribute__((unused));
 const enum group_kind *group_kind_type __attribute__((unused));
 const enum bucket_flag *bucket_flag_type __attribute__((unused));
 const enum port_flag *port_flag_type __attribute__((unused));
-const struct punted *punted_type __attribute__((unused));
-const enum pick_bound *pick_bound_type __attribute__((unused));
-const enum pick_method *pick_method_type __attribute__((unused));
-const enum pick_state *pick_state_type __attribute__((unused));
-const enum pick_flag *pick_flag_type __attribute__((unused));
-const enum pick_active *pick_active_type __attribute__((unused));
-const struct pick_key *pick_key_type __attribute__((unused));
-const struct pick_back_key *pick_back_key_type __attribute__((unused));
-const struct pick_back *pick_back_type __attribute__((unused));
-const struct pick *pick_type __attribute__((unused));
-const struct pick_remote_key *pick_remote_key_type __attribute__((unused));
-const struct pick_remote *pick_remote_type __attribute__((unused));
-const struct picking *picking_type __attribute__((unused));
-const struct pick_seat *pick_seat_type __attribute__((unused));
+const struct upcall *upcall_type __attribute__((unused));
+const enum bind_limit *bind_limit_type __attribute__((unused));
+const enum bind_method *bind_method_type __attribute__((unused));
+const enum binding_state *binding_state_type __attribute__((unused));
+const enum binding_flag *binding_flag_type __attribute__((unused));
+const enum binding_active *binding_active_type __attribute__((unused));
+const struct binding_key *binding_key_type __attribute__((unused));
+const struct binding_reply_key *binding_reply_key_type __attribute__((unused));
+const struct binding_reply *binding_reply_type __attribute__((unused));
+const struct binding *binding_type __attribute__((unused));
+const struct binding_remote_key *binding_remote_key_type __attribute__((unused));
+const struct binding_remote *binding_remote_type __attribute__((unused));
+const struct binder *binder_type __attribute__((unused));
+const struct bind_seat *bind_seat_type __attribute__((unused));

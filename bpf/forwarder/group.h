@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Groups [5.6]. What a bucket does to a packet is not seen by the actions after the group, so they get a copy, unless nothing comes after. */
+/* Groups [5.6]. A bucket's changes must not affect the actions after the group, so buckets get a copy, unless the group is in tail position. */
 #pragma once
 
 #include "buckets.h"
 #include "output.h"
 
-/* Whether nothing comes after the op at hand. */
+/* Whether the current op is in tail position. */
 static __always_inline bool last(struct traversal *t)
 {
 	struct flow_entry *e;
@@ -13,12 +13,12 @@ static __always_inline bool last(struct traversal *t)
 	if (t->list.next < t->list.end || t->depth)
 		return false;
 	if (t->phase == PHASE_SET || t->phase == PHASE_LIST)
-		return true; /* a group is the last of an action set, but for outputs, which it replaces */
+		return true; /* in an action set a group is last but for outputs, which it replaces */
 	e = bpf_map_lookup_elem(&entries, &t->entry);
 	return e && !(e->flags & ENTRY_GOTO) && !e->write && (!t->in_set || e->flags & ENTRY_CLEAR);
 }
 
-/* Has the ops [first, first + n) executed next, and what follows the op at hand after them. */
+/* Executes ops[first, first + n) next, then the rest of the current list. */
 static __always_inline int nest(struct traversal *t, __u32 first, __u32 n)
 {
 	if (t->list.next < t->list.end) {
@@ -32,7 +32,7 @@ static __always_inline int nest(struct traversal *t, __u32 first, __u32 n)
 	return 0;
 }
 
-/* Has a bucket's actions executed next. */
+/* Executes a bucket's actions next. */
 static __always_inline int run_bucket(struct __sk_buff *skb, struct traversal *t, struct bucket *b, __u32 place)
 {
 	if (!(b->flags & BUCKET_PLAIN) && !last(t)) {

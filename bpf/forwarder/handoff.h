@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Baton's own actions on TCP (docs/openflow-handoff.md). A packet that is no TCP, or whose options cannot be walked, passes unchanged. */
+/* Baton's actions on TCP (docs/openflow-handoff.md). Packets that are not TCP, or whose options are malformed, pass unchanged. */
 #pragma once
 
 #include "../wire/options.h"
@@ -7,7 +7,7 @@
 #include "maps.h"
 #include "traversal.h"
 
-#define TCP_MOST (TCP_BYTES + OPTION_BYTES) /* of a header with options */
+#define TCP_MAX (TCP_BYTES + OPTION_BYTES) /* bytes of a header with options */
 
 static __always_inline __u32 load_be32(const __u8 *at)
 {
@@ -24,7 +24,7 @@ static __always_inline void add_be32(__u8 *at, __u32 by)
 	at[3] = v;
 }
 
-/* A walk through the options, and what the action does to each. NO_ACTION does nothing: it sees whether they can be walked. */
+/* A walk through the options that applies an action to each. NO_ACTION only checks their format. */
 struct option_change {
 	struct option_walk walk;
 	struct tcp_bytes *tcp;
@@ -34,7 +34,7 @@ struct option_change {
 
 #define NO_ACTION (~0U)
 
-/* The edges of up to four blocks (RFC 2018, 3). */
+/* Shifts the edges of up to four blocks (RFC 2018, 3). */
 static __always_inline void shift_sack(__u8 *options, __u32 at, __u32 size, __u32 by)
 {
 	for (__u32 i = 0; i < 4; i++) {
@@ -103,7 +103,7 @@ static long change_option(__u32 i, struct option_change *c)
 	return 0;
 }
 
-/* Returns whether the options can be walked. */
+/* Returns whether the options are well-formed. */
 __noinline int walk_options(struct handoff *h, __u32 kind, __u32 arg)
 {
 	struct option_change c = { .kind = kind, .arg = arg };
@@ -130,14 +130,14 @@ static __always_inline void change_options(struct handoff *h, __u32 kind, __u32 
 	}
 }
 
-/* The actions at hand: op, and what of the list follows. */
+/* The current op, and the rest of the list. */
 struct tcp_actions {
 	struct op *op;
 	struct range *list;
 	struct handoff *handoff;
 };
 
-/* Does the op, and has it be the next of the list if that is of TCP, too. */
+/* Executes the op, and continues with the next op of the list if that is on TCP. */
 static long change_header(__u32 i, struct tcp_actions *a)
 {
 	struct tcphdr *th = &a->handoff->is.header;
@@ -170,7 +170,7 @@ static long change_header(__u32 i, struct tcp_actions *a)
 	return 0;
 }
 
-/* Reads the TCP header at an offset. Of a packet whose options cannot be walked it leaves the rest alone. */
+/* Reads the TCP header at an offset. Malformed options are left out, and so unchanged. */
 static __always_inline bool read_header(struct __sk_buff *skb, __u32 l4, struct handoff *h)
 {
 	__u32 len;
@@ -189,14 +189,11 @@ static __always_inline bool read_header(struct __sk_buff *skb, __u32 l4, struct 
 		h->usual = 1;
 	else if (h->len && !walk_options(h, NO_ACTION, 0))
 		h->len = 0;
-	__builtin_memcpy(&h->was, &h->is, TCP_MOST);
+	__builtin_memcpy(&h->was, &h->is, TCP_MAX);
 	return true;
 }
 
-/*
- * Does op and those behind it in the list that are of TCP, too: the header is read and written once for all of them. Returns 0, or the
- * verdict.
- */
+/* Executes op and the ops on TCP that follow in the list, with one read and one write of the header. Returns 0, or the verdict. */
 __noinline int change_tcp(struct __sk_buff *skb, const struct frame *frame, struct op *op, struct range *list,
 			  struct handoff *h)
 {
@@ -208,9 +205,9 @@ __noinline int change_tcp(struct __sk_buff *skb, const struct frame *frame, stru
 	if (frame->kind4 != L4_TCP || !read_header(skb, frame->l4, h))
 		return 0;
 	bpf_loop(MAX_STEPS, change_header, &actions, 0);
-	difference = (__u32)bpf_csum_diff((__be32 *)&h->was, TCP_MOST, (__be32 *)&h->is, TCP_MOST, 0);
+	difference = (__u32)bpf_csum_diff((__be32 *)&h->was, TCP_MAX, (__be32 *)&h->is, TCP_MAX, 0);
 	len = TCP_BYTES + h->len;
-	if (len < TCP_BYTES || len > TCP_MOST)
+	if (len < TCP_BYTES || len > TCP_MAX)
 		return DROP_CHANGE;
 	if (bpf_skb_store_bytes(skb, frame->l4, &h->is, len, 0) ||
 	    bpf_l4_csum_replace(skb, frame->l4 + CHECKSUM_AT, 0, difference, 0))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Hashes of words of 8 bytes. Pure. */
+/* Hashes of 8-byte words. Pure. */
 #pragma once
 
 #include "../wire/fields.h"

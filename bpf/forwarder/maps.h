@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The forwarder's maps. User space sets their sizes before loading, and writes the arrays through memory that it shares. */
+/* The forwarder's maps. User space sizes them before loading, and writes the arrays through shared memory. */
 #pragma once
 
 #include <linux/bpf.h>
@@ -40,14 +40,14 @@ struct {
 	__type(value, struct subtable);
 } subtables SEC(".maps");
 
-/* The masked stage: which entry wants packets whose masked fields are these. Full: the flow mod is refused. */
+/* The classifier: masked fields to the entry with the highest priority. If full, the flow mod is refused. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 131072);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct fields);
-	__type(value, struct found);
-} wanted SEC(".maps");
+	__type(value, struct rule);
+} rules SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -57,7 +57,7 @@ struct {
 	__type(value, struct flow_entry);
 } entries SEC(".maps");
 
-/* Of entries, by their counts. */
+/* Indexed by entry.counts. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 131072);
@@ -114,7 +114,7 @@ struct {
 	__type(value, struct counts);
 } bucket_counts SEC(".maps");
 
-/* Of select groups: which bucket, relative to the group's first. */
+/* Of select groups: the bucket, relative to the group's first. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 262144);
@@ -147,7 +147,7 @@ struct {
 	__type(value, struct port);
 } ports SEC(".maps");
 
-/* Interface to port's place. */
+/* Interface index to port index. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_PORTS);
@@ -156,13 +156,13 @@ struct {
 	__type(value, __u32);
 } port_of SEC(".maps");
 
-/* The exact-match stage: state.paths for each processor, one processor's behind the other's. */
+/* Indexed by processor and slot: pipeline.megaflows for each processor. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct path);
-} paths SEC(".maps");
+	__type(value, struct megaflow);
+} megaflows SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -179,23 +179,23 @@ struct {
 	__type(value, struct copy);
 } copies SEC(".maps");
 
-/* The last turn in copies. */
+/* The last sequence number in copies. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, __u32);
-} turns SEC(".maps");
+} copy_seqs SEC(".maps");
 
-/* To the controllers. Full: the packet is not sent there, and counted. */
+/* Upcalls to user space. If full, the packet-in is lost and counted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4194304);
-} punts SEC(".maps");
+} upcalls SEC(".maps");
 
-/* A packet for the controllers is put together here; one a processor. */
-struct punt_room {
-	struct punted head;
+/* Per processor: an upcall is assembled here. */
+struct upcall_buffer {
+	struct upcall head;
 	__u8 frame[MAX_FRAME];
 };
 
@@ -203,10 +203,10 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct punt_room);
-} punt_rooms SEC(".maps");
+	__type(value, struct upcall_buffer);
+} upcall_buffers SEC(".maps");
 
-/* What NORMAL has learnt: behind which port an address is. The longest unused one goes first. */
+/* The MAC table of NORMAL: address to port. LRU. */
 struct station {
 	__u8 mac[6];
 	__be16 vlan;
@@ -219,7 +219,7 @@ struct {
 	__type(value, __u32);
 } stations SEC(".maps");
 
-COUNTERS(verdicts, SHORTCUTS_HIT + 1);
+COUNTERS(verdicts, MICROFLOWS_HIT + 1);
 
 static __always_inline void count(__u32 verdict)
 {

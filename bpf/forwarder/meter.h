@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Meters [5.7], as virtual schedules: each band keeps when the packets so far would be through at its rate. */
+/* Meters [5.7], as virtual schedules: see struct band. */
 #pragma once
 
 #include "change.h"
 #include "output.h"
 #include "tables.h"
 
-/* The drop precedence of an assured-forwarding class goes up (RFC 2597). Other code points stay. */
+/* Raises the drop precedence of an assured-forwarding class (RFC 2597). Other code points are unchanged. */
 static __always_inline int remark(struct __sk_buff *skb, struct traversal *t, __u32 by)
 {
 	__u32 dscp = t->frame.fields.ip_dscp, precedence = dscp >> 1 & 3, class = dscp >> 3;
@@ -19,12 +19,12 @@ static __always_inline int remark(struct __sk_buff *skb, struct traversal *t, __
 	dscp = class << 3 | precedence << 1;
 	if (t->outcome.out)
 		flush(skb, &t->outcome);
-	astray(&t->trail); /* the entries of later tables depend on the rate, too */
+	leave_megaflow(&t->trail); /* later lookups depend on the rate, too */
 	t->frame.fields.ip_dscp = dscp;
 	return set_traffic_class(skb, &t->frame, 0xfc, dscp << 2);
 }
 
-/* Reports whether the packet is beyond the band's rate; if not, it is taken into account. */
+/* Returns whether the packet exceeds the band's rate; if not, accounts for it. */
 static __always_inline bool exceeds(struct band *b, __u64 now, __u64 units)
 {
 	__u64 cost = units * b->cost / 1000;

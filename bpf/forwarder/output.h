@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Where packets go. The last port that a packet goes out of gets the packet itself, others get copies: which is the last is not known
- * before the next action, so that each port waits in the outcome for it.
+ * Output. The last output sends the packet itself, all others send copies. Which output is the last is known only at the next action, so
+ * each stays pending in the outcome until then.
  */
 #pragma once
 
@@ -17,13 +17,13 @@ static __always_inline struct port *usable(__u32 place)
 	return p;
 }
 
-/* The host's side of a device gets what the device would have received. */
-static __always_inline __u32 way_out(const struct port *p)
+/* The host receives the packet on a PORT_HOST interface, instead of the interface sending it. */
+static __always_inline __u32 redirect_flags(const struct port *p)
 {
 	return p->flags & PORT_HOST ? BPF_F_INGRESS : 0;
 }
 
-/* Sends a copy of the packet as it is out of the port that waits. */
+/* Sends a copy of the packet out of the pending port. */
 __noinline int flush(struct __sk_buff *skb, struct outcome *o)
 {
 	struct port *p;
@@ -34,7 +34,7 @@ __noinline int flush(struct __sk_buff *skb, struct outcome *o)
 	o->out = 0;
 	if (!p)
 		return 0;
-	if (bpf_clone_redirect(skb, p->ifindex, way_out(p)))
+	if (bpf_clone_redirect(skb, p->ifindex, redirect_flags(p)))
 		count(COPY_LOST);
 	else
 		o->sent++;
@@ -45,7 +45,7 @@ static __always_inline void output(struct __sk_buff *skb, struct outcome *o, __b
 {
 	struct port *p = usable(place);
 
-	/* a port does not get back what it sent, but by IN_PORT [7.2.5] */
+	/* a packet leaves by its input port through IN_PORT only [7.2.5] */
 	if (!p || p->number == in_port) {
 		if (o->verdict == DROPPED && !p)
 			o->verdict = DROP_NO_PORT;
@@ -105,7 +105,7 @@ static long find_one(__u32 i, struct find_port *f)
 	return 0;
 }
 
-/* Returns the place of the port that the packet came by, 0 if it is none. */
+/* Returns the index of the input port, 0 if it is none. */
 __noinline __u32 in_place(struct outcome *o, __be32 in_port)
 {
 	struct pipeline *st = the_pipeline();
@@ -154,7 +154,7 @@ __noinline int output_normal(struct __sk_buff *skb, struct outcome *o, const str
 		if (!place || *place != in)
 			bpf_map_update_elem(&stations, &from, &in, BPF_ANY);
 	}
-	/* what bridges must not forward (IEEE 802.1Q, 8.6.3) */
+	/* reserved addresses, which bridges do not forward (IEEE 802.1Q, 8.6.3) */
 	if (to.mac[0] == 0x01 && to.mac[1] == 0x80 && to.mac[2] == 0xc2 && !to.mac[3] && !to.mac[4] && to.mac[5] < 16)
 		return 0;
 	place = to.mac[0] & 1 ? NULL : bpf_map_lookup_elem(&stations, &to);
@@ -165,11 +165,11 @@ __noinline int output_normal(struct __sk_buff *skb, struct outcome *o, const str
 	return output_all(skb, o, f->in_port, PORT_NO_FLOOD);
 }
 
-/* Gives the packet as it is to the controllers. */
-__noinline int punt(struct __sk_buff *skb, struct traversal *t, __u32 most, __u32 reason)
+/* Passes the packet in its present form to user space. */
+__noinline int send_upcall(struct __sk_buff *skb, struct traversal *t, __u32 max_len, __u32 reason)
 {
 	__u32 cpu = bpf_get_smp_processor_id(), place, len;
-	struct punt_room *room = bpf_map_lookup_elem(&punt_rooms, &cpu);
+	struct upcall_buffer *room = bpf_map_lookup_elem(&upcall_buffers, &cpu);
 	struct port *in;
 
 	if (!t || !room)
@@ -183,7 +183,7 @@ __noinline int punt(struct __sk_buff *skb, struct traversal *t, __u32 most, __u3
 	room->head.cookie = t->cookie;
 	room->head.in_port = t->frame.fields.in_port;
 	room->head.length = len = skb->len;
-	room->head.most = most;
+	room->head.max_len = max_len;
 	room->head.segment = skb->gso_size;
 	room->head.tag = skb->vlan_tci;
 	room->head.tag_type = skb->vlan_present ? bpf_ntohs(skb->vlan_proto) : 0;
@@ -192,38 +192,38 @@ __noinline int punt(struct __sk_buff *skb, struct traversal *t, __u32 most, __u3
 	if (len > MAX_FRAME)
 		len = MAX_FRAME;
 	if (len < 1 || bpf_skb_load_bytes(skb, 0, room->frame, len) ||
-	    bpf_ringbuf_output(&punts, room, sizeof(room->head) + len, 0)) {
-		count(PUNT_LOST);
+	    bpf_ringbuf_output(&upcalls, room, sizeof(room->head) + len, 0)) {
+		count(UPCALL_LOST);
 		return 0;
 	}
 	if (!t->outcome.sent && t->outcome.verdict == DROPPED)
-		t->outcome.verdict = PUNTED;
+		t->outcome.verdict = UPCALL;
 	return 0;
 }
 
-/* Sends a copy of the packet through the loop device, to a bucket, or, with NO_ENTRY, to the tables. */
+/* Sends a copy of the packet through the loop device to a bucket, or to the tables if that is NO_ENTRY. */
 __noinline int copy_to(struct __sk_buff *skb, struct traversal *t, __u32 bucket)
 {
 	struct pipeline *st = the_pipeline();
-	__u32 zero = 0, *last, turn, place, mark = skb->mark;
+	__u32 zero = 0, *last, seq, place, mark = skb->mark;
 	struct copy *c;
 
-	last = bpf_map_lookup_elem(&turns, &zero);
+	last = bpf_map_lookup_elem(&copy_seqs, &zero);
 	if (!t || !st || !last)
 		return 0;
-	turn = __sync_fetch_and_add(last, 1) | 1U << 31; /* never 0 */
-	place = turn & (COPIES - 1);
+	seq = __sync_fetch_and_add(last, 1) | 1U << 31; /* never 0 */
+	place = seq & (COPIES - 1);
 	c = bpf_map_lookup_elem(&copies, &place);
 	if (!c)
 		return 0;
-	c->turn = turn;
+	c->seq = seq;
 	c->bucket = bucket;
 	c->in_port = t->frame.fields.in_port;
 	c->table = t->table;
 	c->metadata = t->frame.fields.metadata;
 	c->tunnel_id = t->frame.fields.tunnel_id;
 	c->cookie = t->cookie;
-	skb->mark = turn;
+	skb->mark = seq;
 	if (bpf_clone_redirect(skb, st->loop, BPF_F_INGRESS))
 		count(COPY_LOST);
 	else

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * From a frame to struct fields, as far as OpenFlow looks [7.2.3.8]: behind a label or a service tag it sees nothing. The outermost
- * VLAN tag is not in the bytes, as the kernel takes it out before a program sees the packet.
+ * Parses a frame into struct fields, as deep as OpenFlow does [7.2.3.8]: not behind an MPLS label or a service tag. The outermost VLAN tag
+ * is not in the bytes: the kernel moves it to the skb first.
  */
 #pragma once
 
@@ -11,7 +11,7 @@
 #define ETH_P_MPLS_M 0x8848
 #define ETH_P_PBB    0x88e7
 
-#define TYPE_NONE    0x05ff /* what is matched where there is a length instead of a type [7.2.3.8] */
+#define TYPE_NONE    0x05ff /* the value to match if there is a length instead of a type [7.2.3.8] */
 
 /* Bits of OXM_OF_IPV6_EXTHDR [7.2.3.8]. */
 enum exthdr {
@@ -115,7 +115,7 @@ struct ext_walk {
 	__u32 off;
 	__u32 bits;
 	__u32 next;
-	__u32 rank; /* of the last header, in the order that RFC 8200, 4.1 recommends */
+	__u32 rank; /* position of the last header in the order of RFC 8200, 4.1 */
 	__u32 dests;
 };
 
@@ -130,7 +130,7 @@ static long ext_header(__u32 i, struct ext_walk *walk)
 		bit = EXT_HOP, rank = 1;
 		break;
 	case IPPROTO_DSTOPTS:
-		bit = EXT_DEST, rank = walk->rank >= 3 ? 7 : 2; /* in front of a routing header, or last */
+		bit = EXT_DEST, rank = walk->rank >= 3 ? 7 : 2; /* before a routing header, or last */
 		break;
 	case IPPROTO_ROUTING:
 		bit = EXT_ROUTER, rank = 3;
@@ -157,7 +157,7 @@ static long ext_header(__u32 i, struct ext_walk *walk)
 	walk->bits |= bit;
 	walk->rank = rank;
 	if (bit == EXT_ESP || bpf_skb_load_bytes(walk->skb, walk->off, head, 4))
-		return 1; /* what is behind ESP cannot be read */
+		return 1; /* encrypted from here on */
 	len = (head[1] + 1) * 8;
 	if (bit == EXT_AUTH)
 		len = (head[1] + 2) * 4;
@@ -169,7 +169,7 @@ static long ext_header(__u32 i, struct ext_walk *walk)
 	}
 	walk->next = head[0];
 	walk->off += len;
-	return frame->later ? 1 : 0; /* what follows is the middle of something */
+	return frame->later ? 1 : 0; /* a later fragment: the rest is no header */
 }
 
 __noinline int parse_ipv6(struct __sk_buff *skb, struct frame *frame)
@@ -255,7 +255,7 @@ __noinline int parse_label(struct __sk_buff *skb, struct frame *frame)
 	return 0;
 }
 
-/* Looks for the EtherType of a frame that has a length in its place, where Open vSwitch does. */
+/* Reads the EtherType of a frame with a length field from its SNAP header, as Open vSwitch does. */
 static __always_inline void parse_snap(struct __sk_buff *skb, struct frame *frame)
 {
 	struct snap s;
@@ -269,7 +269,7 @@ static __always_inline void parse_snap(struct __sk_buff *skb, struct frame *fram
 	frame->l3 += sizeof(s);
 }
 
-/* Fills in the fields and offsets of the packet as it is now. The pipeline's own fields stay. Returns -1 for no frame. */
+/* Fills in fields and offsets from the packet's bytes. The pipeline's own fields are kept. Returns -1 if it is no Ethernet frame. */
 __noinline int parse(struct __sk_buff *skb, struct frame *frame)
 {
 	struct fields *f;

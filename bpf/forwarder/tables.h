@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Which flow entry of a table a packet meets. The exact-match stage remembers whole paths through the tables; behind it the masked
- * stage looks the packet up once for each set of bits that entries of the table ask for (tuple space search).
+ * Table lookup. The second level of the flow cache holds the entries of a packet's whole walk through the tables; behind it each table is
+ * looked up once per subtable (tuple space search).
  */
 #pragma once
 
@@ -25,14 +25,14 @@ static long look_up_one(__u32 i, struct search *s)
 	__u32 place = s->first + i;
 	struct subtable *sub;
 	struct listed item;
-	struct found *hit;
+	struct rule *hit;
 
 	word = bpf_map_lookup_elem(&lists, &place);
 	if (!word)
 		return 1;
 	*(__u64 *)&item = *(volatile __u64 *)word;
 	if (s->entry != NO_ENTRY && s->priority >= item.best)
-		return 1; /* the rest has nothing better */
+		return 1; /* no better priority follows */
 	sub = bpf_map_lookup_elem(&subtables, &item.subtable);
 	if (!sub)
 		return 1;
@@ -42,9 +42,9 @@ static long look_up_one(__u32 i, struct search *s)
 		probe[j] = have[j] & mask[j];
 	s->probe->subtable = item.subtable;
 	s->probe->unused = 0;
-	hit = bpf_map_lookup_elem(&wanted, s->probe);
+	hit = bpf_map_lookup_elem(&rules, s->probe);
 	if (hit) {
-		struct found f;
+		struct rule f;
 
 		*(__u64 *)&f = *(volatile __u64 *)hit;
 		if (s->entry == NO_ENTRY || f.priority > s->priority) {
@@ -55,7 +55,7 @@ static long look_up_one(__u32 i, struct search *s)
 	return 0;
 }
 
-/* Returns the entry's place, or NO_ENTRY. */
+/* Returns the entry's index, or NO_ENTRY. */
 __noinline __u32 classify(const struct fields *have, struct fields *probe, __u32 number)
 {
 	struct table *from = bpf_map_lookup_elem(&tables, &number);
@@ -73,23 +73,23 @@ __noinline __u32 classify(const struct fields *have, struct fields *probe, __u32
 	return s.entry;
 }
 
-/* A path has two places: the one that its hash says, and the next. */
-static __always_inline struct path *path_place(struct pipeline *st, __u32 hash, __u32 way)
+/* The cache is 2-way set-associative: the slot of the hash, and its neighbour. */
+static __always_inline struct megaflow *megaflow_slot(struct pipeline *st, __u32 hash, __u32 way)
 {
 	__u32 place;
 
-	if (st->paths <= way)
+	if (st->megaflows <= way)
 		return NULL;
-	place = bpf_get_smp_processor_id() * st->paths + ((hash & (st->paths - 1)) ^ way);
-	return bpf_map_lookup_elem(&paths, &place);
+	place = bpf_get_smp_processor_id() * st->megaflows + ((hash & (st->megaflows - 1)) ^ way);
+	return bpf_map_lookup_elem(&megaflows, &place);
 }
 
-static __always_inline bool is_path(const struct path *p, const struct path *want)
+static __always_inline bool same_megaflow(const struct megaflow *p, const struct megaflow *want)
 {
 	const __u64 *a = (const __u64 *)&p->fields, *b = (const __u64 *)&want->fields;
 	__u64 differs = 0;
 
-	if (p->epoch != want->epoch || p->hash != want->hash || p->count > PATH_TABLES)
+	if (p->epoch != want->epoch || p->hash != want->hash || p->count > MEGAFLOW_TABLES)
 		return false;
 #pragma unroll
 	for (int i = 0; i < FIELD_WORDS; i++)
@@ -97,86 +97,87 @@ static __always_inline bool is_path(const struct path *p, const struct path *wan
 	return !differs;
 }
 
-/* Looks for the packet's path among the cached ones. The fields are those that it came with. */
-__noinline int recall(struct trail *trail, const struct fields *fields)
+/* Looks up the packet's megaflow. fields are those that it came in with. */
+__noinline int lookup_megaflow(struct trail *trail, const struct fields *fields)
 {
 	struct pipeline *st = the_pipeline();
 	const __u64 *have, *mask;
-	struct path *p;
+	struct megaflow *p;
 	__u64 *want;
 
 	if (!trail || !fields || !st)
 		return 0;
 	have = (const __u64 *)fields;
 	mask = (const __u64 *)&st->used;
-	want = (__u64 *)&trail->path.fields;
-	trail->path.epoch = *(volatile __u64 *)&st->epoch;
+	want = (__u64 *)&trail->megaflow.fields;
+	trail->megaflow.epoch = *(volatile __u64 *)&st->epoch;
 	asm volatile("" ::: "memory"); /* used is of that epoch or a later one */
 #pragma unroll
 	for (int i = 0; i < FIELD_WORDS; i++)
 		want[i] = have[i] & mask[i];
-	trail->path.hash = hash_fields(&trail->path.fields);
+	trail->megaflow.hash = hash_fields(&trail->megaflow.fields);
 	trail->at = trail->cached = 0;
-	trail->path.count = 0;
+	trail->megaflow.count = 0;
 	trail->learning = 1;
-	p = path_place(st, trail->path.hash, 0);
+	p = megaflow_slot(st, trail->megaflow.hash, 0);
 	if (!p)
 		return 0;
-	if (!is_path(p, &trail->path)) {
-		p = path_place(st, trail->path.hash, 1);
-		if (!p || !is_path(p, &trail->path))
+	if (!same_megaflow(p, &trail->megaflow)) {
+		p = megaflow_slot(st, trail->megaflow.hash, 1);
+		if (!p || !same_megaflow(p, &trail->megaflow))
 			return 0;
 	}
-	__builtin_memcpy(trail->path.entry, p->entry, sizeof(trail->path.entry));
+	__builtin_memcpy(trail->megaflow.entry, p->entry, sizeof(trail->megaflow.entry));
 	trail->cached = p->count;
 	trail->learning = 0;
-	count(PATHS_HIT);
+	count(MEGAFLOWS_HIT);
 	return 0;
 }
 
-/* Keeps the path that the packet took, in the place of one that is of no use any more if there is one. */
-__noinline int remember(struct trail *trail)
+/* Caches the packet's walk; prefers a stale slot. */
+__noinline int store_megaflow(struct trail *trail)
 {
 	struct pipeline *st = the_pipeline();
-	struct path *p, *other;
+	struct megaflow *p, *other;
 
-	if (!trail || !st || !trail->path.count)
+	if (!trail || !st || !trail->megaflow.count)
 		return 0;
-	p = path_place(st, trail->path.hash, 0);
+	p = megaflow_slot(st, trail->megaflow.hash, 0);
 	if (!p)
 		return 0;
-	if (p->epoch == trail->path.epoch) {
-		other = path_place(st, trail->path.hash, 1);
-		if (other && (other->epoch != trail->path.epoch || bpf_get_prandom_u32() & 1))
+	if (p->epoch == trail->megaflow.epoch) {
+		other = megaflow_slot(st, trail->megaflow.hash, 1);
+		if (other && (other->epoch != trail->megaflow.epoch || bpf_get_prandom_u32() & 1))
 			p = other;
 	}
-	__builtin_memcpy(p, &trail->path, sizeof(*p));
+	__builtin_memcpy(p, &trail->megaflow, sizeof(*p));
 	return 0;
 }
 
-/* What comes now does not follow from the fields that the packet came with. */
-static __always_inline void astray(struct trail *trail)
+/* Stops using or recording the megaflow: later lookups do not depend on the incoming fields only. */
+static __always_inline void leave_megaflow(struct trail *trail)
 {
 	if (trail->learning) {
-		remember(trail);
+		store_megaflow(trail);
 		trail->learning = 0;
 	}
 	trail->cached = trail->at;
 }
 
-/* Returns the place of the entry that the packet meets in a table. */
-static __always_inline __u32 meet(struct trail *trail, const struct fields *have, struct fields *probe, __u32 table)
+/* Returns the index of the entry that the packet matches in a table. */
+static __always_inline __u32 match_entry(struct trail *trail, const struct fields *have, struct fields *probe,
+					 __u32 table)
 {
 	__u32 at = trail->at, entry;
 
-	if (at < trail->cached && at < PATH_TABLES) {
+	if (at < trail->cached && at < MEGAFLOW_TABLES) {
 		trail->at = at + 1;
-		return trail->path.entry[at];
+		return trail->megaflow.entry[at];
 	}
 	entry = classify(have, probe, table);
-	if (trail->learning && at < PATH_TABLES) {
-		trail->path.entry[at] = entry;
-		trail->path.count = trail->at = at + 1;
+	if (trail->learning && at < MEGAFLOW_TABLES) {
+		trail->megaflow.entry[at] = entry;
+		trail->megaflow.count = trail->at = at + 1;
 	}
 	return entry;
 }

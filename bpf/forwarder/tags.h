@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Headers pushed and popped [7.2.5]. The kernel lets a program insert bytes in front of a frame, and take them out behind the link
- * header of what it believes to be IP; what it believes follows the frame's own bytes only in the VLAN helpers. resync() has
- * them look. The outermost VLAN tag stays out of the bytes, where the kernel keeps it.
+ * Pushing and popping of headers [7.2.5]. A program can insert bytes only in front of the frame, and remove bytes only behind what the
+ * kernel takes for the link header of an IP packet. skb->protocol is updated from the frame's bytes by the VLAN helpers only: resync()
+ * makes use of that. The outermost VLAN tag stays out of the bytes, in the skb.
  */
 #pragma once
 
 #include "parse.h"
 
-#define MAX_LINK (ETH_HLEN + 3 * 4 + sizeof(struct snap)) /* bytes of a link header: three tags may be in it */
+#define MAX_LINK (ETH_HLEN + 3 * 4 + sizeof(struct snap)) /* of a link header with three tags */
 
-/* Makes the kernel's idea of the protocol that of the frame's bytes, and takes a VLAN tag out of them, unless one is out. */
+/* Updates skb->protocol from the frame's bytes, and moves a VLAN tag from the bytes to the skb if there is none. */
 static __always_inline int resync(struct __sk_buff *skb)
 {
 	__be16 type = bpf_htons(ETH_P_8021Q);
 
 	if (!skb->vlan_present && bpf_skb_vlan_push(skb, type, 0))
 		return -1;
-	/* the tag that is out goes into the bytes, and comes out again with a look at what is behind it */
+	/* the skb's tag goes into the bytes and out again, which looks at the EtherType behind it */
 	if (bpf_skb_vlan_push(skb, type, 0) || bpf_skb_vlan_pop(skb))
 		return -1;
 	return 0;
@@ -27,19 +27,19 @@ static __always_inline int resync_untagged(struct __sk_buff *skb)
 {
 	if (resync(skb))
 		return -1;
-	return bpf_skb_vlan_pop(skb); /* the one that resync put in */
+	return bpf_skb_vlan_pop(skb); /* the one that resync pushed */
 }
 
-/* Follows the bytes, whether a tag is out or not. */
+/* Updates skb->protocol with or without a tag in the skb. */
 static __always_inline int follow(struct __sk_buff *skb)
 {
 	return skb->vlan_present ? resync(skb) : resync_untagged(skb);
 }
 
-/* Replaces the first len bytes (at most HEAD_BYTES), which are in head->bytes. */
+/* Replaces the first len bytes (at most HEAD_BYTES) by head->bytes. */
 static __always_inline int store_head(struct __sk_buff *skb, const struct head_bytes *head, __u32 len)
 {
-	barrier_var(len); /* the bounds are for the verifier, in the register that it looks at */
+	barrier_var(len); /* the verifier must see the bounds on this very register */
 	if (len < 1 || len > HEAD_BYTES)
 		return -1;
 	return bpf_skb_store_bytes(skb, 0, head->bytes, len, 0);
@@ -52,7 +52,7 @@ struct sk_buff {
 
 extern void *bpf_cast_to_kern_ctx(void *) __ksym;
 
-/* How long the kernel believes the link header to be. Labels and service tags that were put in front are part of it to the kernel. */
+/* Length of the link header in the kernel's view. Labels and service tags that were pushed are part of it. */
 static __always_inline __u32 link_header(struct __sk_buff *skb)
 {
 	struct sk_buff *inside = bpf_cast_to_kern_ctx(skb);
@@ -62,10 +62,7 @@ static __always_inline __u32 link_header(struct __sk_buff *skb)
 
 #define SHORTEST_FRAME 60 /* IEEE 802.3, 4A.2.3.2.4, without the FCS */
 
-/*
- * Takes the bytes [from, from + len) out of the frame. What the kernel takes out is behind what it believes to be the link header: the bytes
- * between the two places are put back where they belong.
- */
+/* Removes the bytes [from, from + len) of the frame. The kernel removes bytes behind its link header: the bytes between there and from are moved. */
 static __always_inline int cut(struct __sk_buff *skb, struct head_bytes *head, __u32 from, __u32 len)
 {
 	__u32 at, low, between, least, want = skb->len - len;
@@ -77,7 +74,7 @@ static __always_inline int cut(struct __sk_buff *skb, struct head_bytes *head, _
 	at = link_header(skb);
 	low = at < from ? at : from;
 	between = (at < from ? from : at) - low;
-	/* the kernel wants to leave what may be an IP header */
+	/* the kernel insists on room for an IP header */
 	least = low + between + len + sizeof(struct iphdr);
 	if (skb->len < least && bpf_skb_change_tail(skb, least, 0))
 		return -1;
@@ -90,7 +87,7 @@ static __always_inline int cut(struct __sk_buff *skb, struct head_bytes *head, _
 		return -1;
 	if (between && bpf_skb_store_bytes(skb, low, head->bytes, between, 0))
 		return -1;
-	/* what was long enough for a wire stays so */
+	/* padded frames stay padded */
 	if (want + len >= SHORTEST_FRAME && want < SHORTEST_FRAME)
 		want = SHORTEST_FRAME;
 	if (skb->len != want && bpf_skb_change_tail(skb, want, 0))
@@ -98,13 +95,13 @@ static __always_inline int cut(struct __sk_buff *skb, struct head_bytes *head, _
 	return follow(skb);
 }
 
-/* Puts len bytes of nothing in front of the frame. */
+/* Inserts len bytes in front of the frame. */
 static __always_inline int grow(struct __sk_buff *skb, __u32 len)
 {
 	return bpf_skb_change_head(skb, len, 0);
 }
 
-/* After a push or pop: the packet is another. */
+/* Parses the packet again after a push or pop. */
 static __always_inline int changed(struct __sk_buff *skb, struct frame *frame)
 {
 	return parse(skb, frame) ? DROP_CHANGE : 0;
@@ -130,7 +127,7 @@ __noinline int pop_vlan(struct __sk_buff *skb, struct frame *frame)
 	return changed(skb, frame);
 }
 
-/* After an action that made the packet one of another type. */
+/* After an action that changed the packet's EtherType. */
 __noinline int retype(struct __sk_buff *skb, struct frame *frame)
 {
 	return follow(skb) ? DROP_CHANGE : changed(skb, frame);
@@ -157,7 +154,7 @@ __noinline int set_tag(struct __sk_buff *skb, struct frame *frame, const struct 
 	return 0;
 }
 
-/* What a frame says of its length, if it says so in front of a SNAP header, changes with what is behind that. Returns -1 if it cannot. */
+/* Adds to the frame's length field, which a SNAP header is behind. Returns -1 if the result is invalid. */
 static __always_inline int lengthen(struct __sk_buff *skb, const struct frame *frame, __s32 by)
 {
 	__be16 length;
@@ -172,7 +169,7 @@ static __always_inline int lengthen(struct __sk_buff *skb, const struct frame *f
 	return n < 0 || n >= LEAST_TYPE ? -1 : bpf_skb_store_bytes(skb, frame->length, &length, 2, 0);
 }
 
-/* A label goes between the tags and what they hold. */
+/* A label is pushed behind the VLAN tags. */
 __noinline int push_mpls(struct __sk_buff *skb, struct frame *frame, __u32 type, struct head_bytes *head)
 {
 	__u32 l3, label = 1 << 8; /* bottom of stack */
@@ -224,14 +221,14 @@ __noinline int pop_mpls(struct __sk_buff *skb, struct frame *frame, __u32 inside
 	return changed(skb, frame);
 }
 
-struct pbb_head { /* IEEE 802.1Q, 9.7: the I-TAG's control information behind backbone addresses and EtherType */
+struct pbb_head { /* IEEE 802.1Q, 9.7: backbone addresses, EtherType and the I-TAG's control information */
 	__u8 dst[6];
 	__u8 src[6];
 	__be16 type;
 	__be32 info;
 } __attribute__((packed));
 
-/* The frame gets a backbone header with its own addresses; its tag goes into its bytes. */
+/* Pushes a backbone header with the frame's own addresses. The skb's tag moves into the bytes. */
 __noinline int push_pbb(struct __sk_buff *skb, struct frame *frame, __u32 type, struct head_bytes *head)
 {
 	__be16 tag[2] = {}, empty[2] = { bpf_htons(ETH_P_8021Q), 0 };
@@ -251,7 +248,7 @@ __noinline int push_pbb(struct __sk_buff *skb, struct frame *frame, __u32 type, 
 		if (bpf_skb_vlan_pop(skb))
 			return DROP_CHANGE;
 		len += 4;
-		if (skb->vlan_present) { /* an inner one has come out: it goes back */
+		if (skb->vlan_present) { /* an inner tag has moved out: push it back */
 			if (bpf_skb_vlan_push(skb, empty[0], 0))
 				return DROP_CHANGE;
 			more = sizeof(empty);
@@ -266,12 +263,12 @@ __noinline int push_pbb(struct __sk_buff *skb, struct frame *frame, __u32 type, 
 	__builtin_memcpy(&head->bytes[sizeof(*h) + 12], tag, 4);
 	if (bpf_skb_store_bytes(skb, more, head->bytes, len, 0))
 		return DROP_CHANGE;
-	/* the empty tag that is out makes room for one in front, which then goes, too */
+	/* swap the empty tag for one in front, then pop it */
 	if (more &&
 	    (bpf_skb_store_bytes(skb, 0, head->bytes, 12, 0) || bpf_skb_store_bytes(skb, 12, empty, sizeof(empty), 0) ||
 	     bpf_skb_vlan_pop(skb) || bpf_skb_vlan_pop(skb)))
 		return DROP_CHANGE;
-	/* what is divided later is divided as the IP packet that it was */
+	/* GSO segments it as the IP packet that it was */
 	if (!skb->gso_size && follow(skb))
 		return DROP_CHANGE;
 	return changed(skb, frame);

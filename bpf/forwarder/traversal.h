@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A packet's traversal of the pipeline: what its steps hand to each other. */
+/* State of a packet's traversal of the pipeline. */
 #pragma once
 
 #include <linux/tcp.h>
@@ -9,11 +9,11 @@
 #include "frame.h"
 #include "weight.h"
 
-/* What the list of ops at hand belongs to. */
+/* The owner of the current list of ops. */
 enum phase {
-	PHASE_ENTRY, /* a flow entry's apply-actions; then its other instructions */
-	PHASE_SET,   /* the action set at the end of the tables */
-	PHASE_LIST,  /* a bucket or a packet-out: nothing comes after */
+	PHASE_ENTRY, /* apply-actions of a flow entry; its other instructions follow */
+	PHASE_SET,   /* the action set, after the last table */
+	PHASE_LIST,  /* a bucket or a packet-out; nothing follows */
 };
 
 struct range {
@@ -21,70 +21,70 @@ struct range {
 	__u32 end;
 };
 
-/* The path through the tables, which is recorded or followed. */
+/* The megaflow that is recorded or followed. */
 struct trail {
-	struct path path;
-	__u32 at;       /* in path: the next table's entry */
-	__u32 cached;   /* entries of path that may be used */
-	__u32 learning; /* the path is being recorded */
+	struct megaflow megaflow;
+	__u32 at;       /* index in entry of the next table */
+	__u32 cached;   /* number of entries that can be followed */
+	__u32 learning; /* the megaflow is being recorded */
 };
 
-/* What becomes of the packet. Places are those of ports. */
+/* The fate of the packet. in and out are indices of ports. */
 struct outcome {
-	__u32 in;  /* that it came by; 0: not looked for yet */
-	__u32 out; /* that it, as it is, goes out of last; 0: none yet */
+	__u32 in;  /* input port; 0: not looked up yet */
+	__u32 out; /* pending output, unsent so that the last one needs no copy; 0: none */
 	__u32 sent;
-	__u32 stack; /* it is left to the host */
+	__u32 stack; /* passed to the host */
 	__u32 verdict;
 };
 
-/* A TCP header and its options; room behind them, so that a look past an option's end stays in bounds. */
+/* A TCP header with its options, and padding for reads past the last option. */
 struct tcp_bytes {
 	struct tcphdr header;
 	__u8 options[OPTION_BYTES + 24];
 } __attribute__((aligned(4)));
 
-/* What actions on TCP have in common. */
+/* Shared state of consecutive actions on TCP. */
 struct handoff {
 	struct tcp_bytes was;
-	struct tcp_bytes is; /* as they have left it */
-	__u32 len;           /* of the options; 0: none, or they cannot be walked */
-	__u32 usual;         /* the options are NOP_NOP_TS and no more */
+	struct tcp_bytes is; /* with the changes so far */
+	__u32 len;           /* of the options; 0: none, or malformed */
+	__u32 usual;         /* the options are NOP, NOP, timestamp only */
 };
 
-/* Too large for the stack. Whoever is not said to have all of it is given parts, and has no others. */
+/* Too large for the stack. Functions take the parts that they need; those that take a struct traversal need most of it. */
 struct traversal {
-	struct frame frame;     /* parse.h fills it in; actions read it and keep it right */
-	struct weight weight;   /* from the start */
-	struct outcome outcome; /* output.h's; whoever drops the packet says why */
+	struct frame frame;     /* filled in by parse.h; actions keep it up to date */
+	struct weight weight;   /* set at the start */
+	struct outcome outcome; /* by output.h; the code that drops the packet sets the verdict */
 
-	/* the pipeline's own state: where it is (forwarder.bpf.c), moved by groups and picks, too */
+	/* position in the pipeline (forwarder.bpf.c); groups, bind and unbind change it */
 	struct op op;
 	struct range list;
 	struct range outer[MAX_NESTED];
 	__u32 depth;
 	__u32 phase;
-	__u32 slot;    /* PHASE_SET: the next one */
-	__u32 entry;   /* place */
-	__u64 in_set;  /* slots that the action set holds */
-	__u32 set[64]; /* places in ops */
+	__u32 slot;    /* PHASE_SET: next slot */
+	__u32 entry;   /* index */
+	__u64 in_set;  /* slots in use */
+	__u32 set[64]; /* indices in ops */
 	__u64 cookie;
 	__u32 table;
 
-	struct trail trail;     /* tables.h's */
-	struct fields probe;    /* of a lookup, or a hash: fields without what does not count */
-	struct handoff tcp;     /* handoff.h's */
-	struct head_bytes head; /* tags.h's */
+	struct trail trail;     /* of tables.h */
+	struct fields probe;    /* scratch for lookups and hashes: masked fields */
+	struct handoff tcp;     /* of handoff.h */
+	struct head_bytes head; /* of tags.h */
 
-	/* pick.h's and unpick.h's */
+	/* of bind.h and unbind.h */
 	struct selection selection;
 	struct flow_at_hand flow;
-	struct complaint complaint;
+	struct icmp_error icmp_error;
 };
 
 SCRATCH(traversal);
 
-/* Nothing more is done with the packet. What it was put out of before stays so. */
+/* Ends the traversal. Packets already sent stay sent. */
 static __always_inline int stop(struct traversal *t, __u32 verdict)
 {
 	if (t->outcome.verdict == DROPPED)
@@ -93,7 +93,7 @@ static __always_inline int stop(struct traversal *t, __u32 verdict)
 	return 1;
 }
 
-/* What is done next is the last that is done: neither the entry's other instructions nor the action set. */
+/* Makes the ops that follow the last ones: neither the entry's other instructions nor the action set are executed. */
 static __always_inline void end_here(struct traversal *t)
 {
 	t->phase = PHASE_LIST;

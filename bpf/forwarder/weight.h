@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What a frame counts for, and where it is counted. */
+/* What a frame counts as, in packets and bytes on the wire. */
 #pragma once
 
 #include <linux/bpf.h>
@@ -9,13 +9,13 @@
 
 struct weight {
 	__u64 now;     /* ns */
-	__u32 packets; /* of the wire */
+	__u32 packets; /* on the wire */
 	__u32 bytes;
 };
 
 /*
- * How many packets of the wire a frame stands for, and their bytes: each has the header, and the tag that is not in the bytes. What comes from a
- * tap does not say of how many (gso_segs).
+ * A GSO frame counts as the packets that it will be cut into, each with the headers and with the tag that is not in the bytes. gso_segs
+ * cannot be used: it is 0 for packets of a tap.
  */
 static __always_inline void weigh(struct __sk_buff *skb, __u32 header, struct weight *w)
 {

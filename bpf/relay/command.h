@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What user space asks for. */
+/* Commands of user space. */
 #pragma once
 
 #include "early.h"
 
-struct taken {
+struct settling {
 	struct __sk_buff *skb;
 	__u32 settled;
 };
 
-static long taken_step(__u32 i, struct taken *taken)
+static long settle_step(__u32 i, struct settling *settling)
 {
 	struct syn *known;
 	struct syn_key key;
 
-	if (bpf_skb_load_bytes(taken->skb, sizeof(struct syn_command) + i * sizeof(key), &key, sizeof(key)))
+	if (bpf_skb_load_bytes(settling->skb, sizeof(struct syn_command) + i * sizeof(key), &key, sizeof(key)))
 		return 1;
 	known = bpf_map_lookup_elem(&syns, &key.tuple);
 	if (known && known->isn == key.isn)
-		taken->settled += settle(&key.tuple);
+		settling->settled += settle(&key.tuple);
 	return 0;
 }
 
@@ -37,7 +37,7 @@ static long sweep_step(void *map, struct tuple *key, struct syn *s, struct syn_s
 	return 0;
 }
 
-/* Decides about a SYN that is held. */
+/* Releases or refuses a held SYN and sends it in again. */
 static __always_inline int replay(struct __sk_buff *skb, const struct packet *p, __u32 kind)
 {
 	struct syn *known = bpf_map_lookup_elem(&syns, &p->key);

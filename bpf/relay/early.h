@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Early SYN: a client's SYN is reported to user space, which begins the onward connection while the handshake goes on. The connections that
- * strangers can cause in this way are bounded by the table of SYNs, for each client and for all; whatever is above, or comes while
- * the listener is pressed, passes as if nothing were wanted.
+ * Early SYN: a client's SYN is reported to user space, which opens the onward connection during the client's handshake. The table of
+ * SYNs limits how many connections strangers can cause this way, per client and in total. SYNs above the limits, or while the
+ * listener is nearly full, pass unreported.
  */
 #pragma once
 
@@ -11,14 +11,14 @@
 #include "../wire/packet.h"
 #include "maps.h"
 
-/* What is to become of a SYN. */
+/* The action on a SYN. */
 enum fate { FATE_PASS, FATE_DROP, FATE_RESET };
 
 struct source {
 	__u8 addr[16];
 };
 
-/* A client of IPv6 has a network of 64 bits to choose addresses from. */
+/* An IPv6 client can use any address of its /64. */
 static __always_inline struct source source_of(const struct tuple *t)
 {
 	struct source s = {};
@@ -29,7 +29,7 @@ static __always_inline struct source source_of(const struct tuple *t)
 	return s;
 }
 
-/* Counts one more SYN of the client, which may have none yet. Returns 0, or why it may not. */
+/* Counts one more SYN of the client. Returns 0, or the verdict if the client has reached its limit. */
 static __always_inline int claim_source(const struct tuple *t)
 {
 	struct source s = source_of(t);
@@ -38,7 +38,7 @@ static __always_inline int claim_source(const struct tuple *t)
 	if (!n) {
 		if (!bpf_map_update_elem(&sources, &s, &one, BPF_NOEXIST))
 			return 0;
-		n = bpf_map_lookup_elem(&sources, &s); /* another CPU was first */
+		n = bpf_map_lookup_elem(&sources, &s); /* another CPU inserted it first */
 		if (!n)
 			return SYN_FULL;
 	}
@@ -53,12 +53,12 @@ static __always_inline void unclaim_source(const struct tuple *t)
 	struct source s = source_of(t);
 	__u32 *n = bpf_map_lookup_elem(&sources, &s);
 
-	/* a claim that comes between is not counted: the client gets one more, and the count is never stuck */
+	/* a concurrent claim is lost: the client gets one more than its limit, but the count never sticks */
 	if (n && __sync_fetch_and_add(n, -1) <= 1)
 		bpf_map_delete_elem(&sources, &s);
 }
 
-/* Forgets a reported SYN. False: another CPU did. */
+/* Removes a reported SYN. Returns false if another CPU did so first. */
 static __always_inline bool settle(const struct tuple *t)
 {
 	if (bpf_map_delete_elem(&syns, t))
@@ -67,7 +67,7 @@ static __always_inline bool settle(const struct tuple *t)
 	return true;
 }
 
-/* Whether a queue of the listener is nearly full: SYN cookies or refusals are near. */
+/* True if a queue of the listener is nearly full, so that SYN cookies or drops are imminent. */
 static __always_inline bool pressed(struct bpf_sock *listener)
 {
 	struct tcp_sock *tp = (void *)bpf_skc_to_tcp_sock(listener);
@@ -115,7 +115,7 @@ static __always_inline bool report(__u32 kind, const struct tuple *t, const stru
 	return true;
 }
 
-/* The same with the frame, of at most FRAME_BYTES. */
+/* Reports the SYN together with its frame of at most FRAME_BYTES. */
 static __always_inline bool report_held(struct __sk_buff *skb, const struct tuple *t, const struct syn *s)
 {
 	void *ring = ring_of(s);
@@ -137,10 +137,10 @@ static __always_inline bool report_held(struct __sk_buff *skb, const struct tupl
 	return true;
 }
 
-/* A SYN that user space knows. */
+/* A SYN that was reported before. */
 static __always_inline int known_syn(struct __sk_buff *skb, const struct syn *known, __u32 *fate)
 {
-	bpf_set_hash(skb, known->hash); /* whichever of them the stack takes, the same listener is chosen */
+	bpf_set_hash(skb, known->hash); /* so the stack chooses the same listener for each retransmission */
 	switch (known->state) {
 	case SYN_STATE_HELD:
 		*fate = FATE_DROP;
@@ -158,7 +158,7 @@ static __always_inline bool was_refused(const struct packet *p)
 	return r && r->isn == p->seq && !past(r->since, REFUSED_MS, clock_ms());
 }
 
-/* A SYN to an entry that wants to know of it early. */
+/* A SYN to an entry with early SYN. */
 static __always_inline int early_syn(struct __sk_buff *skb, const struct packet *p, const struct entry *e,
 				     struct bpf_sock *listener, __u32 *fate)
 {
@@ -173,7 +173,7 @@ static __always_inline int early_syn(struct __sk_buff *skb, const struct packet 
 		return SYN_REFUSED;
 	}
 	if (known)
-		settle(&p->key); /* the client has begun anew on the same port */
+		settle(&p->key); /* the client opened a new connection from the same port */
 	if (pressed(listener))
 		return SYN_SUSPENDED;
 	verdict = claim_source(&p->key);
@@ -184,7 +184,7 @@ static __always_inline int early_syn(struct __sk_buff *skb, const struct packet 
 	s.since = clock_ms();
 	s.entry = e->id;
 	s.ifindex = skb->ifindex;
-	s.state = first && !long_one ? SYN_STATE_HELD : SYN_STATE_TOLD;
+	s.state = first && !long_one ? SYN_STATE_HELD : SYN_STATE_REPORTED;
 	if (bpf_map_update_elem(&syns, &p->key, &s, BPF_NOEXIST)) {
 		unclaim_source(&p->key);
 		return SYN_FULL;
@@ -197,10 +197,10 @@ static __always_inline int early_syn(struct __sk_buff *skb, const struct packet 
 		*fate = FATE_DROP;
 		return SYN_HELD;
 	}
-	return first ? SYN_TOO_LONG : SYN_TOLD;
+	return first ? SYN_TOO_LONG : SYN_REPORTED;
 }
 
-/* A reset by a client, in answer to our SYN-ACK. Returns 0 when it is of no SYN that user space knows. */
+/* A client's reset in response to our SYN-ACK. Returns 0 if it matches no reported SYN. */
 static __always_inline int cancel(const struct packet *p)
 {
 	struct syn s, *known = bpf_map_lookup_elem(&syns, &p->key);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Which entry a packet is for. */
+/* Entry lookup. */
 #pragma once
 
 #include "../wire/packet.h"
 #include "maps.h"
 
-/* The entry that wants the destination: the first of the set. And its place. */
+/* The first entry that matches the destination, and its index. */
 static __always_inline struct entry *entry_of(const struct packet *p, __u32 *found)
 {
 	__u32 now = generation & 1, place;

@@ -12,15 +12,15 @@
 
 #define AF_INET 2
 
-const volatile __u32 steer_mark = 0;  /* of packets that are for a socket of ours; 0: nothing is steered */
-const volatile __u32 per_source = 64; /* SYNs of one client reported and not settled */
-const volatile __u32 readers = 1;     /* of events */
-const volatile __u64 own_netns = 0;   /* cookie of the network namespace whose sockets may be trunks */
+const volatile __u32 steer_mark = 0;  /* of packets for our sockets; 0: nothing is steered */
+const volatile __u32 per_source = 64; /* limit of unsettled SYNs per client */
+const volatile __u32 readers = 1;     /* event rings */
+const volatile __u64 own_netns = 0;   /* cookie of the network namespace in which sockets may be trunks */
 
-/* The entries that want it. Written by user space. */
+/* Prefix to set of entries. Written by user space. */
 SETS_BY_PREFIX(destinations);
 
-/* By place: generation * MAX_ENTRIES + bit. */
+/* Index: generation * MAX_ENTRIES + bit. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2 * MAX_ENTRIES);
@@ -29,7 +29,7 @@ struct {
 } entries SEC(".maps");
 
 /*
- * SYNs reported to user space, until it settles them or they are swept. Its size is the bound of onward connections begun for
+ * SYNs reported to user space, until it settles them or they are swept. The size limits the onward connections opened for
  * clients that may not exist. Full: SYNs pass unreported.
  */
 struct {
@@ -40,8 +40,7 @@ struct {
 } syns SEC(".maps");
 
 /*
- * How many of these each client has; of IPv6, each network of 64 bits. A client that has none is not here, so that there are never
- * more than SYNs.
+ * Reported SYNs per client (IPv6: per /64). Clients without any are removed, so there are never more entries than SYNs.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -50,7 +49,7 @@ struct {
 	__type(value, __u32);
 } sources SEC(".maps");
 
-/* Full: the oldest is forgotten, and its next repetition is a new SYN. */
+/* Full: the oldest is evicted, and its next retransmission counts as a new SYN. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
@@ -59,7 +58,7 @@ struct {
 } refusals SEC(".maps");
 
 /*
- * struct syn_event or struct held_event: a ring for each reader, which has the events of packets whose hash modulo their number is its own.
+ * A ring per reader, of struct syn_event or struct held_event. The packet's hash modulo the number of readers selects the ring.
  * Full: the SYN passes unreported.
  */
 struct {
@@ -75,7 +74,7 @@ struct {
 
 COUNTERS(verdicts, VERDICTS);
 
-/* Which sockets are trunks: the place of their record. Written by user space. */
+/* Which sockets are trunks: the index of their record. Written by user space. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_TRUNKS);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The relay's part of the kernel: packets of clients that are for its listeners though they are sent to others, SYNs that it wants to
- * know of early, and how connections between relays begin.
+ * The relay's kernel programs: they steer intercepted packets to its listeners, report SYNs early, and set the initial windows of
+ * trunks.
  */
 #include <linux/pkt_cls.h>
 #include "../wire/parse.h"
@@ -23,7 +23,7 @@ static __always_inline int syn_packet(struct __sk_buff *skb, const struct packet
 	bool steered;
 
 	if (sk && sk->state != BPF_TCP_TIME_WAIT) {
-		/* again, before the handshake has ended; or on a live connection, which answers (RFC 9293, 3.10.7.4) */
+		/* retransmitted during the handshake, or on a live connection, which answers it (RFC 9293, section 3.10.7.4) */
 		verdict = PASS;
 		if (e->intercept)
 			verdict = assign(skb, sk) ? STEERED : STEER_FAILED;
@@ -34,7 +34,7 @@ static __always_inline int syn_packet(struct __sk_buff *skb, const struct packet
 		verdict = NO_LISTENER;
 		goto out;
 	}
-	bpf_get_hash_recalc(skb); /* the listeners' group reads it and does not calculate it */
+	bpf_get_hash_recalc(skb); /* the reuseport group only reads the hash */
 	if (e->early)
 		verdict = early_syn(skb, p, e, listener, fate);
 	if (e->intercept && *fate == FATE_PASS) {
@@ -51,7 +51,7 @@ out:
 
 static __always_inline int entry_packet(struct __sk_buff *skb, const struct packet *p, __u32 *fate)
 {
-	int verdict = 0, way;
+	int verdict = 0, steered;
 	struct entry *e;
 	__u32 place;
 
@@ -66,11 +66,11 @@ static __always_inline int entry_packet(struct __sk_buff *skb, const struct pack
 		*fate = FATE_DROP;
 		return verdict;
 	}
-	way = e->intercept ? steer(skb, p, e) : PASS;
-	return verdict ?: way;
+	steered = e->intercept ? steer(skb, p, e) : PASS;
+	return verdict ?: steered;
 }
 
-/* Turns a SYN into the reset that refuses it. False: there was no memory. */
+/* Turns a SYN into the reset that refuses it. Returns false without memory. */
 static __always_inline bool refuse(struct __sk_buff *skb, const struct packet *p)
 {
 	struct segment reset;
@@ -79,13 +79,13 @@ static __always_inline bool refuse(struct __sk_buff *skb, const struct packet *p
 	return write_segment(skb, &reset);
 }
 
-/* Whether the packet is one of TCP that can be read. A function of its own, so that the verifier sees what follows once. */
+/* True for a readable TCP packet. A separate function, so that the verifier checks the code after it only once. */
 __noinline int read_packet(struct __sk_buff *skb, struct packet *p)
 {
 	return p && parse(skb, p) == PARSED_TCP;
 }
 
-/* At the ingress of interfaces that clients are behind. Where the packet is not ours, the next program has its say. */
+/* At the ingress of interfaces towards clients. Other packets go to the next program. */
 SEC("tc")
 int relay_ingress(struct __sk_buff *skb)
 {
@@ -96,7 +96,7 @@ int relay_ingress(struct __sk_buff *skb)
 	if (read_packet(skb, &p))
 		verdict = entry_packet(skb, &p, &fate);
 	if (fate == FATE_RESET && !refuse(skb, &p)) {
-		verdict = DROP_NO_ROOM;
+		verdict = DROP_NOMEM;
 		fate = FATE_DROP;
 	}
 	if (fate == FATE_RESET)
@@ -107,7 +107,7 @@ int relay_ingress(struct __sk_buff *skb)
 	return action;
 }
 
-/* At the ingress of interfaces that servers are behind which see clients' addresses. */
+/* At the ingress of interfaces towards servers that see clients' addresses. */
 SEC("tc")
 int relay_return(struct __sk_buff *skb)
 {
@@ -122,15 +122,15 @@ SEC("tc")
 int relay_command(struct __sk_buff *skb)
 {
 	struct syn_sweep sweep = { .now = clock_ms() };
-	struct taken taken = { .skb = skb };
+	struct settling settling = { .skb = skb };
 	struct syn_command c;
 
 	if (bpf_skb_load_bytes(skb, 0, &c, sizeof(c)))
 		return TC_ACT_SHOT;
 	switch (c.kind) {
-	case COMMAND_TAKEN:
-		bpf_loop(c.count, taken_step, &taken, 0);
-		c.result = taken.settled;
+	case COMMAND_SETTLE:
+		bpf_loop(c.count, settle_step, &settling, 0);
+		c.result = settling.settled;
 		break;
 	case COMMAND_SWEEP:
 		sweep.expire = c.expire;
@@ -142,7 +142,7 @@ int relay_command(struct __sk_buff *skb)
 	return TC_ACT_OK;
 }
 
-/* Not attached: user space runs it on the frame of a SYN that is held. It goes in again where it came from, and finds the decision. */
+/* Not attached: user space runs it on the frame of a held SYN, which goes in again by its interface and meets the decision there. */
 SEC("tc")
 int relay_replay(struct __sk_buff *skb)
 {
@@ -151,7 +151,7 @@ int relay_replay(struct __sk_buff *skb)
 	return read_packet(skb, &p) ? replay(skb, &p, skb->cb[0]) : REPLAY_GONE;
 }
 
-/* In the relay's network namespace, where the stack looks for a listener. */
+/* In the relay's network namespace, when the stack looks up a listener. */
 SEC("sk_lookup")
 int relay_lookup(struct bpf_sk_lookup *ctx)
 {
@@ -159,7 +159,7 @@ int relay_lookup(struct bpf_sk_lookup *ctx)
 	return SK_PASS;
 }
 
-/* In the control group of the relay's process. */
+/* In the cgroup of the relay's process. */
 SEC("sockops")
 int relay_trunk(struct bpf_sock_ops *ops)
 {
@@ -173,7 +173,7 @@ int relay_trunk(struct bpf_sock_ops *ops)
 	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
 		if (bpf_get_netns_cookie(ops) != own_netns)
 			return 1;
-		/* before they are established, those that are accepted are no full sockets */
+		/* accepted ones are not full sockets before they are established */
 		place = ops->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB ||
 					(ops->op == BPF_SOCK_OPS_RWND_INIT && ops->is_fullsock)
 				? opened(ops)
@@ -207,7 +207,7 @@ int relay_trunk(struct bpf_sock_ops *ops)
 	return 1;
 }
 
-/* Keeps types in the object that the Go side is generated from. */
+/* Keeps the types in the object, for the generated Go code. */
 const enum bound *bound_type __attribute__((unused));
 const enum verdict *verdict_type __attribute__((unused));
 const enum early_kind *early_kind_type __attribute__((unused));

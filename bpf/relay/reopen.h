@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A client that uses a port again while this host still remembers its last connection (TIME_WAIT). The stack ends that only if it
- * finds the listener by itself; with a listener that rides on the packet it drops each SYN until the minute is over (Linux 6.10, where
- * a request must not be there twice). So the stack is given the listener.
+ * A client reuses a port while its last connection is still in TIME_WAIT here. The stack replaces that connection only if it looks up
+ * the listener itself. If the listener was assigned to the packet, it drops every SYN until TIME_WAIT ends (since Linux 6.10, where a
+ * request must not exist twice). So relay_lookup returns the listener.
  */
 #pragma once
 
 #include <linux/in.h>
 #include "steer.h"
 
-/* Listeners by place of their entry. A listener that is closed leaves by itself. */
+/* Listeners by the index of their entry. The kernel removes a closed listener. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SOCKMAP);
 	__uint(max_entries, 2 * MAX_ENTRIES);
@@ -17,7 +17,7 @@ struct {
 	__type(value, __u64);
 } listeners SEC(".maps");
 
-/* Which of them a client wants that comes again. Taken out when the stack asks. Full: the oldest is forgotten, and repeats its SYN. */
+/* The entry's index for a client that reconnects, until the stack looks it up. Full: the oldest is evicted and resends its SYN. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1024);
@@ -35,11 +35,11 @@ static __always_inline bool remember_listener(__u32 place, struct bpf_sock *list
 	return open || !bpf_map_update_elem(&listeners, &place, listener, BPF_ANY);
 }
 
-/* The packet is a SYN that meets what is left of an earlier connection: sk. */
+/* A SYN that matches an earlier connection in TIME_WAIT: sk. */
 static __always_inline bool reopen(struct __sk_buff *skb, const struct packet *p, __u32 place, struct bpf_sock *sk,
 				   struct bpf_sock *listener)
 {
-	/* otherwise the client is answered from what is left, resets that, and repeats its SYN */
+	/* otherwise TIME_WAIT answers the client, which resets it and resends its SYN */
 	if (remember_listener(place, listener))
 		bpf_map_update_elem(&reopened, &p->key, &place, BPF_ANY);
 	return assign(skb, sk);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Packets to other hosts' addresses that sockets of this host are for. The socket rides on the packet (bpf_sk_assign), and the mark has
- * the routing deliver it here: routes are looked up behind this hook.
+ * Packets to other hosts' addresses that are for sockets of this host. bpf_sk_assign attaches the socket to the packet, and the mark
+ * makes the routing deliver it here: the route lookup comes after this hook.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 #include "../kernel/sockets.h"
 #include "maps.h"
 
-/* The connection of the packet's tuple, or what is left of one. The caller releases it. */
+/* The connection of the packet's tuple, which may be in TIME_WAIT. The caller releases it. */
 static __always_inline struct bpf_sock *connection_of(struct __sk_buff *skb, const struct packet *p)
 {
 	struct bpf_sock *sk = socket_of(skb, p);
@@ -24,7 +24,7 @@ static __always_inline struct bpf_sock *connection_of(struct __sk_buff *skb, con
 	return NULL;
 }
 
-/* One of the entry's listeners: the stack then chooses another of the same group, by the hash. The caller releases it. */
+/* One of the entry's listeners; the stack then selects within the reuseport group by the hash. The caller releases it. */
 static __always_inline struct bpf_sock *listener_of(struct __sk_buff *skb, const struct packet *p,
 						    const struct entry *e)
 {
@@ -32,7 +32,7 @@ static __always_inline struct bpf_sock *listener_of(struct __sk_buff *skb, const
 
 	if (!sk || sk->state == BPF_TCP_LISTEN)
 		return sk;
-	bpf_sk_release(sk); /* of a client that is connected to the listener itself */
+	bpf_sk_release(sk); /* a client connected to the listener's own address */
 	return NULL;
 }
 
@@ -44,7 +44,7 @@ static __always_inline bool assign(struct __sk_buff *skb, struct bpf_sock *sk)
 	return true;
 }
 
-/* Whether the packet ends a handshake of which the listener has kept nothing but a cookie. */
+/* True if the packet completes a handshake of which the listener kept only a SYN cookie. */
 static __always_inline bool ends_cookie_handshake(struct __sk_buff *skb, const struct packet *p, struct bpf_sock *sk)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
@@ -63,7 +63,7 @@ static __always_inline bool ends_cookie_handshake(struct __sk_buff *skb, const s
 	}
 }
 
-/* A packet without SYN to an entry that intercepts. */
+/* A packet without SYN, to an entry that intercepts. */
 static __always_inline int steer(struct __sk_buff *skb, const struct packet *p, const struct entry *e)
 {
 	struct bpf_sock *sk = connection_of(skb, p);
@@ -80,14 +80,14 @@ static __always_inline int steer(struct __sk_buff *skb, const struct packet *p, 
 	if (!sk)
 		return PASS_UNKNOWN;
 	if (ends_cookie_handshake(skb, p, sk)) {
-		bpf_get_hash_recalc(skb); /* the listeners' group reads it and does not calculate it */
+		bpf_get_hash_recalc(skb); /* the reuseport group only reads the hash */
 		verdict = assign(skb, sk) ? STEERED_COOKIE : STEER_FAILED;
 	}
 	bpf_sk_release(sk);
 	return verdict;
 }
 
-/* The mark of a socket; 0 of a request. */
+/* The mark of a socket; 0 for a request socket. */
 static __always_inline __u32 mark_of(struct bpf_sock *sk)
 {
 	struct tcp_timewait_sock *tw;
@@ -98,10 +98,10 @@ static __always_inline __u32 mark_of(struct bpf_sock *sk)
 		return tw ? tw->tw_sk.tw_mark : 0;
 	}
 	full = bpf_sk_fullsock(sk);
-	return full ? *(volatile __u32 *)&full->mark : 0; /* one load for both kinds of pointer, the verifier refuses */
+	return full ? *(volatile __u32 *)&full->mark : 0; /* the verifier rejects one load for both pointer types */
 }
 
-/* A packet by an interface towards servers: for a connection of ours that has a client's address. */
+/* A packet from a server to a connection of ours that has a client's address. */
 static __always_inline int give_back(struct __sk_buff *skb, const struct packet *p)
 {
 	struct bpf_sock *sk = connection_of(skb, p);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* How trunks begin, and what becomes of their first flight: the segments that the first window lets out. */
+/* Initial settings of trunks, and the loss of their first flight, the segments that the initial window allows. */
 #pragma once
 
 #include <linux/tcp.h>
@@ -9,13 +9,13 @@
 #define SO_MAX_PACING_RATE 47
 #define SOL_TCP            6
 
-/* Of a trunk that has settings. */
+/* The first flight of a trunk that has settings. */
 struct flight {
 	__u32 place;
-	__u32 turn;
+	__u32 generation;
 	__u32 first;    /* sequence number */
-	__u32 segments; /* at most */
-	__u32 over;     /* it is counted */
+	__u32 segments; /* limit */
+	__u32 over;     /* it was counted */
 };
 
 struct {
@@ -60,7 +60,7 @@ static __always_inline __u32 *opened(struct bpf_sock_ops *ops)
 static __always_inline __u32 *accepted(struct bpf_sock_ops *ops)
 {
 	struct trunk_key key = { .kind = TRUNK_AT, .port = bpf_htons(ops->local_port) }, from = { .kind = TRUNK_FROM };
-	__u32 *at, *whose;
+	__u32 *at, *record;
 
 	local_of(ops, &key);
 	at = bpf_map_lookup_elem(&trunk_places, &key);
@@ -71,8 +71,8 @@ static __always_inline __u32 *accepted(struct bpf_sock_ops *ops)
 			return NULL;
 	}
 	remote_of(ops, &from);
-	whose = bpf_map_lookup_elem(&trunk_places, &from);
-	return whose ?: at;
+	record = bpf_map_lookup_elem(&trunk_places, &from);
+	return record ?: at;
 }
 
 static __always_inline void set(struct bpf_sock_ops *ops, struct trunk_counts *n, int level, int option, __u32 value)
@@ -81,7 +81,7 @@ static __always_inline void set(struct bpf_sock_ops *ops, struct trunk_counts *n
 		__sync_fetch_and_add(&n->refused, 1);
 }
 
-/* The handshake is done. The algorithm comes last: what it begins with depends on the window. */
+/* The handshake is complete. The algorithm is set last: its initial state depends on the window. */
 static __always_inline void begin(struct bpf_sock_ops *ops, __u32 *place)
 {
 	struct trunk *t = bpf_map_lookup_elem(&trunks, place);
@@ -104,7 +104,7 @@ static __always_inline void begin(struct bpf_sock_ops *ops, __u32 *place)
 	if (!f)
 		return;
 	f->place = *place;
-	f->turn = t->turn;
+	f->generation = t->generation;
 	f->first = ops->snd_nxt;
 	f->segments = t->window ?: ops->snd_cwnd;
 	f->over = 0;
@@ -117,13 +117,13 @@ static __always_inline struct flight *flight_of(struct bpf_sock_ops *ops)
 	return ops->sk ? bpf_sk_storage_get(&flights, ops->sk, NULL, 0) : NULL;
 }
 
-/* The counts of the record; NULL when that is another trunk's now. */
+/* The counts of the record; NULL if it was reused for another key. */
 static __always_inline struct trunk_counts *counts_of(const struct flight *f)
 {
 	__u32 place = f->place;
 	struct trunk *t = bpf_map_lookup_elem(&trunks, &place);
 
-	return t && t->turn == f->turn ? bpf_map_lookup_elem(&counts, &place) : NULL;
+	return t && t->generation == f->generation ? bpf_map_lookup_elem(&counts, &place) : NULL;
 }
 
 static __always_inline void count_flight(struct bpf_sock_ops *ops, struct flight *f)

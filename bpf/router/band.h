@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* How far away a client is: the round trip of its handshake, measured without state that a SYN could exhaust. */
+/* The RTT of a client's handshake, measured without state that a SYN flood could exhaust. */
 #pragma once
 
 #include "maps.h"
 
 /*
- * Linux takes a round trip that is longer than the shortest by an eighth, but at least by 4 and at most by 16 ms, for the end of
- * slow start (HyStart), and with BBR a window that is computed from half of the round trip still fills the path. So bands
- * are 4 ms wide or an eighth, and nearer ones double.
+ * Linux ends slow start (HyStart) when the RTT exceeds the minimum by an eighth, at least 4 and at most 16 ms; and with
+ * BBR a window computed from half the RTT still fills the path. So bands are 4 ms or an eighth wide, and nearer ones
+ * double.
  */
 static __always_inline __u32 band_of(__u32 us)
 {
@@ -42,7 +42,7 @@ static __always_inline void note_handshake(__u64 *at, __u32 cookie, __u32 us)
 	*(volatile __u64 *)at = (__u64)us << 32 | cookie;
 }
 
-/* The SYN-ACK with this initial sequence number is being sent. */
+/* Starts the timing of a handshake when its SYN-ACK is sent. */
 static __always_inline void time_handshake(__u32 cookie)
 {
 	__u64 *at = handshake_at(cookie);
@@ -51,7 +51,7 @@ static __always_inline void time_handshake(__u32 cookie)
 		note_handshake(at, cookie, clock_us());
 }
 
-/* The first packet that acknowledges a SYN-ACK is here. */
+/* Ends it with the first packet that acknowledges the SYN-ACK. */
 static __always_inline void end_handshake(__u32 cookie)
 {
 	__u64 *at = handshake_at(cookie), known;
@@ -64,7 +64,7 @@ static __always_inline void end_handshake(__u32 cookie)
 			       HANDSHAKE_DONE | ((clock_us() - (__u32)(known >> 32)) & (HANDSHAKE_DONE - 1)));
 }
 
-/* Whether this was sent as an initial sequence number, and no other since in its place. */
+/* Whether this is the newest initial sequence number of its slot. */
 static __always_inline bool was_sent(__u32 cookie)
 {
 	__u64 *at = handshake_at(cookie);
@@ -72,7 +72,7 @@ static __always_inline bool was_sent(__u32 cookie)
 	return at && (__u32) * (volatile __u64 *)at == cookie;
 }
 
-/* The band of a client whose first request is at hand. */
+/* The band of the client of the current first request. */
 static __always_inline __u32 band_of_client(__u32 cookie)
 {
 	__u64 *at, known;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Reads chunked bodies. */
+/* Parses chunked bodies. */
 #pragma once
 
 #include <linux/bpf.h>
@@ -7,7 +7,7 @@
 #include "../session/http.h"
 #include "../session/splice.h"
 
-/* Chunked coding (RFC 9112, 7.1), a byte a step but for data, over the packet's payload from off on. */
+/* Chunked coding (RFC 9112, 7.1), one byte per step except for data, over the packet's payload from off. */
 struct chunk_walk {
 	struct __sk_buff *skb;
 	__u64 left;
@@ -16,10 +16,10 @@ struct chunk_walk {
 	__u8 chunk;
 	__u8 done;
 	__u8 bad;
-	__u32 behind; /* bytes behind the message's end */
+	__u32 behind; /* bytes after the end of the message */
 };
 
-/* No byte of a chunk extension or a trailer. A CR ends those. */
+/* A control byte, not allowed in chunk extensions and trailers. CR ends those. */
 static __always_inline bool control(__u8 b)
 {
 	return (b < ' ' && b != '\t' && b != '\r') || b == 0x7f;
@@ -30,7 +30,7 @@ static __always_inline bool hexadecimal(__u8 b)
 	return (b >= '0' && b <= '9') || ((b | 0x20) >= 'a' && (b | 0x20) <= 'f');
 }
 
-/* A byte behind a chunk's size, or behind blanks there. False: none that may be. */
+/* A byte after a chunk's size or the blanks after it. False: malformed. */
 static __always_inline bool behind_size(struct chunk_walk *c, __u8 b)
 {
 	if (b == '\r')
@@ -44,19 +44,19 @@ static __always_inline bool behind_size(struct chunk_walk *c, __u8 b)
 	return true;
 }
 
-/* A byte where a chunk's size is due, or goes on. */
+/* A byte of a chunk's size. */
 static __always_inline void size_byte(struct chunk_walk *c, __u8 b)
 {
 	if (!hexadecimal(b)) {
 		c->bad = c->chunk == CHUNK_SIZE_FIRST || !behind_size(c, b);
 		return;
 	}
-	c->bad = !!(c->left >> 59); /* 63 bits at most, as servers have it */
+	c->bad = !!(c->left >> 59); /* 63 bits at most, as in servers */
 	c->left = c->left << 4 | (b <= '9' ? b - '0' : (b | 0x20) - 'a' + 10);
 	c->chunk = CHUNK_SIZE;
 }
 
-/* A byte that is none of a chunk's data. */
+/* A byte outside of chunk data. */
 static __always_inline void chunk_byte(struct chunk_walk *c, __u8 b)
 {
 	switch (c->chunk) {
@@ -104,7 +104,7 @@ static __always_inline void chunk_byte(struct chunk_walk *c, __u8 b)
 	}
 }
 
-/* As much as is left of the data of a chunk, or of the packet. Returns whether the packet has ended. */
+/* Skips chunk data. Returns whether the packet has ended. */
 static __always_inline bool chunk_data(struct chunk_walk *c)
 {
 	__u32 here = c->end - c->off;
@@ -137,7 +137,7 @@ static long chunk_step(__u32 i, struct chunk_walk *c)
 	return 0;
 }
 
-#define CHUNK_STEPS 16384 /* more than a single packet has bytes */
+#define CHUNK_STEPS 16384 /* more than the bytes of a packet that is not GSO */
 
 static __always_inline void walk_chunks(struct __sk_buff *skb, struct chunk_walk *c, __u32 off, __u32 end)
 {

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Packets of spliced clients. */
+/* Packets from spliced clients. */
 #pragma once
 
 #include "../session/client.h"
 #include "session.h"
 
 /*
- * The client ended cleanly. Answers its FIN, acknowledges the response to the surrogate on the client's behalf, and leaves
- * the leg to the next. w->out is the FIN translated, w->reply is filled.
+ * The client has closed cleanly. Answers its FIN, acknowledges the response to the surrogate on its behalf, and leaves
+ * the leg to the next client. w->out is the translated FIN; w->reply is filled.
  */
 static __always_inline int end_client(struct __sk_buff *skb, struct work *w)
 {
 	if (!write_segment(skb, &w->reply))
-		return DROP_NO_ROOM;
+		return DROP_NOMEM;
 	bpf_clone_redirect(skb, skb->ifindex, 0);
 	ack_like(&w->reply, &w->out)->seq = w->out.seq;
 	if (!write_segment(skb, &w->reply))
-		return DROP_NO_ROOM;
-	w->action = leave(&w->out.hop);
+		return DROP_NOMEM;
+	w->action = redirect(&w->out.hop);
 	return RECYCLED;
 }
 
-/* The packet begins a connection on a port that a session still has. Ends that session; the client repeats the packet. */
+/* The packet starts a connection on a port that still has a session. Ends that session; the client retransmits. */
 static __always_inline int replace_session(struct __sk_buff *skb, struct work *w, __u32 idx, struct splice *s,
 					   __u32 now)
 {
@@ -37,7 +37,7 @@ static __always_inline int replace_session(struct __sk_buff *skb, struct work *w
 	return DROP_RACE;
 }
 
-/* Reads what has to be read of the packet before its session is. Returns 0, or the verdict. */
+/* Parses the packet before the session is locked. Returns 0, or a verdict. */
 static __always_inline int read_client_packet(struct __sk_buff *skb, struct work *w, __u32 idx, const struct splice *s)
 {
 	struct packet *p = &w->packet;
@@ -51,7 +51,7 @@ static __always_inline int read_client_packet(struct __sk_buff *skb, struct work
 		return DROP_BAD_FLAGS;
 	if ((p->flags & (SYN | FIN | RST) || walk) && !checksum_ok(skb, &w->packet, &w->sum))
 		return DROP_BAD_CHECKSUM;
-	w->walk.from = FRAMING_QUIET; /* of no walk */
+	w->walk.from = FRAMING_QUIET; /* no walk */
 	w->walk.bad = w->walk.hidden = 0;
 	w->walk.behind = 0;
 	if (walk)
@@ -59,7 +59,7 @@ static __always_inline int read_client_packet(struct __sk_buff *skb, struct work
 	return 0;
 }
 
-/* The client's FIN ends its session cleanly. */
+/* The client's FIN closes its session cleanly. */
 static __always_inline int recycle_by_fin(struct __sk_buff *skb, struct work *w, __u32 idx, struct splice *s, __u32 now)
 {
 	__u32 tsval = w->reply.tsval;
@@ -76,21 +76,24 @@ static __always_inline int recycle_by_fin(struct __sk_buff *skb, struct work *w,
 	return end_client(skb, w);
 }
 
-/* Of client_packet, in place of a verdict: the packet begins a request, and next_request is next. Not a call within: stacks add up. */
+/*
+ * Returned by client_packet in place of a verdict: the packet starts a request, and the caller continues with
+ * next_request. Not a nested call, as stacks add up.
+ */
 #define BEGINS_REQUEST VERDICTS
 
-/* Carries out what client_event says. */
+/* Carries out the result of client_event. */
 static __always_inline int after_client(struct __sk_buff *skb, struct work *w, const struct config *set, __u32 idx,
 					struct splice *s, __u32 next, __u32 now)
 {
 	switch (next) {
 	case NEXT_STALE:
-		return DROP_STALE; /* it has moved, or is being ended: a SYN finds out when it is repeated */
+		return DROP_STALE; /* it moved or is closing: a SYN will be retransmitted */
 	case NEXT_RACE:
 		return DROP_RACE;
 	case NEXT_REQUEST:
 		return BEGINS_REQUEST;
-	case NEXT_ASK:
+	case NEXT_UPCALL:
 		return to_user_space(w, set);
 	case NEXT_EARLY:
 		return DROP_EARLY;
@@ -99,7 +102,7 @@ static __always_inline int after_client(struct __sk_buff *skb, struct work *w, c
 	case NEXT_CUT:
 		bury(idx, s, LEG_CUT, now);
 		return reset_sender(skb, w);
-	case NEXT_MALFORMED: /* user space answers */
+	case NEXT_MALFORMED: /* user space replies */
 		bury(idx, s, LEG_MALFORMED, now);
 		return DROP_MALFORMED;
 	case NEXT_CHALLENGE:
@@ -130,7 +133,7 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 	int verdict;
 
 	if (!w || !s || !set)
-		return DROP_NO_ROOM;
+		return DROP_NOMEM;
 	in.packet = &w->packet;
 	in.walk = &w->walk;
 	in.clock = in.now + set->ts_offset;
@@ -140,9 +143,9 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 		return verdict;
 	if (is_strange(s, &w->packet) && cookie_ok(&w->cookie, &w->packet, w->packet.seq))
 		return replace_session(skb, w, idx, s, in.now);
-	if (may_begin_request(s, &w->packet)) /* most requests: next_request sees under the lock whether it is one */
+	if (may_begin_request(s, &w->packet)) /* the usual case: next_request checks under the lock */
 		return BEGINS_REQUEST;
-	if (s->flags & SPLICE_HOLD && w->packet.len && !(s->flags & SPLICE_ASKED)) {
+	if (s->flags & SPLICE_HOLD && w->packet.len && !(s->flags & SPLICE_UPCALL)) {
 		verdict = hold_more(skb, &w->packet, &w->walk, s, &w->sum);
 		if (verdict)
 			return verdict;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Commands of user space about splices, carried out under their locks. */
+/* Commands from user space, carried out under the splices' locks. */
 #pragma once
 
 #include "../session/expiry.h"
@@ -10,14 +10,15 @@ struct splice_sweep {
 	__u32 changed;
 };
 
-/* Why the command ends the session; 0: it does not. */
+/* The reason for which the command ends the session; 0: it does not. */
 static __always_inline __u32 end_of(const struct splice *s, const struct splice_command *c, __u32 now)
 {
 	if (c->kind != COMMAND_ABANDON)
 		return has_expired(s, c->idle, c->closing, now) ? LEG_EXPIRED : 0;
 	if (!waits_for(s, c->surrogate))
 		return 0;
-	return s->flags & SPLICE_FIRST ? LEG_ABANDONED : LEG_EXPIRED; /* a later request: no cookie brings it back */
+	return s->flags & SPLICE_FIRST ? LEG_ABANDONED
+				       : LEG_EXPIRED; /* a later request cannot be retried by its cookie */
 }
 
 static long sweep_step(__u32 i, struct splice_sweep *sweep)
@@ -35,7 +36,7 @@ static long sweep_step(__u32 i, struct splice_sweep *sweep)
 	s = splice_at(idx);
 	if (!s || i >= c->count)
 		return 1;
-	if (!end_of(s, c, now) && !is_unreported(s, now)) /* most: not worth the lock */
+	if (!end_of(s, c, now) && !is_unreported(s, now)) /* the usual case: without the lock */
 		return 0;
 	bpf_spin_lock(&s->lock);
 	end = end_of(s, c, now);
@@ -70,11 +71,11 @@ static long ended_step(__u32 i, struct splice_sweep *sweep)
 	struct ended e;
 	__u32 now = clock_ms();
 
-	/* user space has one sweep at a time: what is looked at is what is taken */
+	/* only one sweep runs at a time, so peek and pop see the same entry */
 	if (bpf_map_peek_elem(&lingering, &e) || !past(e.since, LINGER_MS, now) || bpf_map_pop_elem(&lingering, &e))
 		return 1;
 	sweep->changed++;
-	forget_flow(&e.client, now); /* unless its ports have been used again */
+	forget_flow(&e.client, now); /* unless its port has been reused */
 	return 0;
 }
 
@@ -85,18 +86,18 @@ static __always_inline bool forget_client(const struct tuple *key, __u32 handsha
 	return c && past(c->since, c->state == CLIENT_SYN ? COOKIE_MS : handshake, now) && !forget_undecided(key);
 }
 
-static __always_inline bool forget_promised(const struct promise_key *key, __u32 now)
+static __always_inline bool forget_syn_options(const struct syn_key *key, __u32 now)
 {
-	struct client *c = bpf_map_lookup_elem(&promised, key);
+	struct client *c = bpf_map_lookup_elem(&syn_options, key);
 
-	return c && past(c->since, COOKIE_MS, now) && !bpf_map_delete_elem(&promised, key);
+	return c && past(c->since, COOKIE_MS, now) && !bpf_map_delete_elem(&syn_options, key);
 }
 
-/* User space has found them, and they may have changed since. */
+/* User space found these keys, which may have changed since. */
 static __always_inline void forget_keys(struct __sk_buff *skb, const struct splice_command *c,
 					struct splice_sweep *sweep)
 {
-	struct promise_key key;
+	struct syn_key key;
 
 	for (__u32 i = 0; i < COMMAND_KEYS; i++) {
 		__u32 now = clock_ms();
@@ -110,14 +111,14 @@ static __always_inline void forget_keys(struct __sk_buff *skb, const struct spli
 		case COMMAND_FORGET_CLIENTS:
 			sweep->changed += forget_client(&key.client, c->handshake, now);
 			break;
-		case COMMAND_FORGET_PROMISED:
-			sweep->changed += forget_promised(&key, now);
+		case COMMAND_FORGET_SYN_OPTIONS:
+			sweep->changed += forget_syn_options(&key, now);
 			break;
 		}
 	}
 }
 
-static __always_inline void take_up(struct splice_command *c)
+static __always_inline void complete_leg(struct splice_command *c)
 {
 	struct splice *s = splice_at(c->first);
 	struct config *set = config();
@@ -128,7 +129,7 @@ static __always_inline void take_up(struct splice_command *c)
 	bpf_spin_lock(&s->lock);
 	surrogate = s->surrogate;
 	leg_class = s->leg_class;
-	c->result = take_up_event(s, c->surrogate, now, now + set->ts_offset);
+	c->result = complete_event(s, c->surrogate, now, now + set->ts_offset);
 	bpf_spin_unlock(&s->lock);
 	if (!c->result)
 		return;

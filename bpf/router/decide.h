@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* From a request's bytes to a pool and a surrogate, as far as the kernel can decide. The rest is an upcall. */
+/* Routes a request to a pool and a surrogate as far as the kernel can. The rest is an upcall. */
 #pragma once
 
 #include "maps.h"
@@ -31,8 +31,7 @@ static __always_inline __u32 method_of(__u64 x, __u32 *path)
 }
 
 /*
- * The host's number. Names are compared in lower case; a port is not part of one, nor is the dot of the root that it may end with.
- * 0: no route names it. -1: upcall.
+ * The host's number. Names are compared in lower case, without the port and a trailing dot. 0: in no route. -1: upcall.
  */
 static __always_inline int host_of(const struct scan *s, struct host_key *host, __u16 vip)
 {
@@ -71,7 +70,7 @@ static __always_inline int host_of(const struct scan *s, struct host_key *host, 
 	}
 	if (!ended)
 		return -1;
-	len = (len - 1) & (HOST_BYTES - 1); /* of an empty name, the last byte, which is 0 */
+	len = (len - 1) & (HOST_BYTES - 1); /* the last byte, which is 0, if the name is empty */
 	hide(len);
 	if (len < HOST_BYTES && host->name[len] == '.')
 		host->name[len] = 0;
@@ -92,7 +91,7 @@ static __always_inline struct vip *vip_of(const struct packet *p, __be16 port, _
 	return bpf_map_lookup_elem(&vips, &key);
 }
 
-/* Copies the VIP that the packet is for: what is decided about it is decided by that generation's tables. False: none that we answer. */
+/* Copies the packet's VIP and its generation, whose tables decide the request. False: no VIP in mode handoff. */
 static __always_inline bool to_vip(const struct packet *p, struct routing *q)
 {
 	struct vip *vip = vip_of(p, p->key.dport, &q->generation);
@@ -103,7 +102,7 @@ static __always_inline bool to_vip(const struct packet *p, struct routing *q)
 	return true;
 }
 
-/* Whether the request line is one that the kernel decides about: of HTTP/1.1, or of 1.0, which may do without Host. */
+/* Whether the kernel can decide this request: HTTP/1.1 with Host, or HTTP/1.0. */
 static __always_inline bool plain_request(const struct scan *s)
 {
 	__u32 line = s->line;
@@ -117,7 +116,7 @@ static __always_inline bool plain_request(const struct scan *s)
 	return version == WORD('H', 'T', 'T', 'P', '/', '1', '.', '0');
 }
 
-/* The pool that the VIP's routes name. -1: upcall. */
+/* The pool that the VIP's routes select. -1: upcall. */
 static __always_inline int route_of(const struct scan *s, struct routing *q, __u32 method)
 {
 	struct route *r;
@@ -136,10 +135,10 @@ static __always_inline int route_of(const struct scan *s, struct routing *q, __u
 		return -1;
 	__builtin_memcpy(q->route.target, &s->bytes[s->path], ROUTE_BYTES);
 	r = bpf_map_lookup_elem(&routes, &q->route);
-	return !r || r->ask ? -1 : r->pool;
+	return !r || r->upcall ? -1 : r->pool;
 }
 
-/* Reads the request at hand and decides where it goes. False: upcall. */
+/* Parses and routes the current request. False: upcall. */
 __noinline int decide(struct __sk_buff *skb, const struct packet *p, struct scan *s, struct routing *q,
 		      struct decision *d)
 {
@@ -152,7 +151,7 @@ __noinline int decide(struct __sk_buff *skb, const struct packet *p, struct scan
 		return false;
 	d->request = s->size + (s->head.flags & HEAD_LENGTH ? s->head.length : 0);
 	if (q->vip.flags & VIP_HOLD && d->request < p->len)
-		return false; /* another behind it: the proxy takes them one by one */
+		return false; /* pipelined: the proxy takes them one by one */
 	d->chunked = 0;
 	d->bound = !!(s->head.flags & HEAD_BOUND);
 	d->upgrade = 0;
@@ -164,7 +163,7 @@ __noinline int decide(struct __sk_buff *skb, const struct packet *p, struct scan
 	return true;
 }
 
-/* A hash of the path, FNV-1a over its bytes up to '?' or ' '. Sees HASH_BYTES at most. */
+/* FNV-1a of the path up to '?' or ' ', HASH_BYTES at most. */
 struct path_hash {
 	const struct scan *scan;
 	__u64 hash;
@@ -190,8 +189,8 @@ static long hash_step(__u32 i, struct path_hash *h)
 }
 
 struct least {
-	__u32 pool; /* place */
-	__u32 turn;
+	__u32 pool;  /* index into pools */
+	__u32 start; /* first member */
 	__u32 active;
 	int chosen;
 };
@@ -204,7 +203,7 @@ static long least_step(__u32 i, struct least *l)
 
 	if (!pool || i >= pool->members)
 		return 1;
-	at = (l->turn + i) % pool->members;
+	at = (l->start + i) % pool->members;
 	hide(at);
 	if (at >= POOL_MEMBERS)
 		return 1;
@@ -216,21 +215,21 @@ static long least_step(__u32 i, struct least *l)
 	return 0;
 }
 
-/* The member with the fewest sessions; ties take turns. */
+/* The member with the fewest sessions; ties are broken by round-robin. */
 static __always_inline int least_sessions(__u32 place, struct pool *pool)
 {
 	struct least l = { .pool = place, .active = ~0U, .chosen = -1 };
 
-	l.turn = __sync_fetch_and_add(&pool->turn, 1);
+	l.start = __sync_fetch_and_add(&pool->next, 1);
 	bpf_loop(POOL_MEMBERS, least_step, &l, 0);
 	return l.chosen;
 }
 
-/* A surrogate of the pool for the request at hand, whose head s has read, or -1: upcall. */
+/* Chooses a surrogate of the pool for the current request, whose head is in s. -1: upcall. */
 __noinline int choose(const struct packet *p, const struct scan *s, __u32 generation, __u32 pool_id)
 {
 	struct path_hash h = { .scan = s, .hash = 0xcbf29ce484222325ULL };
-	__u32 place, table_at, turn, *zone;
+	__u32 place, table_at, slot, *zone;
 	struct zone_key z = { .prefixlen = 160 };
 	struct pool *pool;
 	struct choices *t;
@@ -245,15 +244,15 @@ __noinline int choose(const struct packet *p, const struct scan *s, __u32 genera
 	switch (pool->policy) {
 	case POLICY_LEAST:
 		return least_sessions(place, pool);
-	case POLICY_TURNS:
-		turn = __sync_fetch_and_add(&pool->turn, 1);
+	case POLICY_ROUND_ROBIN:
+		slot = __sync_fetch_and_add(&pool->next, 1);
 		break;
 	case POLICY_HASH:
 		h.off = s->path;
 		bpf_loop(HASH_BYTES, hash_step, &h, 0);
 		if (!h.done)
 			return -1;
-		turn = h.hash ^ h.hash >> 32;
+		slot = h.hash ^ h.hash >> 32;
 		break;
 	case POLICY_NEAREST:
 		z.pool = place;
@@ -261,7 +260,7 @@ __noinline int choose(const struct packet *p, const struct scan *s, __u32 genera
 		zone = bpf_map_lookup_elem(&zones, &z);
 		if (zone)
 			table_at = *zone;
-		turn = __sync_fetch_and_add(&pool->turn, 1);
+		slot = __sync_fetch_and_add(&pool->next, 1);
 		break;
 	default:
 		return -1;
@@ -269,7 +268,7 @@ __noinline int choose(const struct packet *p, const struct scan *s, __u32 genera
 	t = bpf_map_lookup_elem(&tables, &table_at);
 	if (!t || !t->slots)
 		return -1;
-	turn %= t->slots;
-	hide(turn);
-	return turn < TABLE_SLOTS ? t->surrogate[turn] : -1;
+	slot %= t->slots;
+	hide(slot);
+	return slot < TABLE_SLOTS ? t->surrogate[slot] : -1;
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Holds a client to one request at a time, where each is routed: what is behind it waits with the client, which sends it again. */
+/*
+ * Limits a client to one request at a time where each is routed separately: bytes after it are dropped, and
+ * retransmitted by the client.
+ */
 #pragma once
 
 #include <stddef.h>
@@ -10,7 +13,7 @@
 #include "../wire/verify.h"
 #include "types.h"
 
-/* The lengths of a packet that has lost bytes at its end. Returns 0 when they are written. */
+/* Updates the IP length of a trimmed packet. Returns 0 on success. */
 static __always_inline int write_lengths(struct __sk_buff *skb, const struct packet *p)
 {
 	__be16 old, new = bpf_htons(skb->len - ETH_HLEN);
@@ -20,15 +23,15 @@ static __always_inline int write_lengths(struct __sk_buff *skb, const struct pac
 		return bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct ipv6hdr, payload_len), &new, 2,
 					   BPF_F_RECOMPUTE_CSUM);
 	}
-	/* a device's sum of the whole packet: the header's checksum makes up for it */
+	/* the IPv4 header checksum compensates for it in CHECKSUM_COMPLETE */
 	return bpf_skb_load_bytes(skb, ETH_HLEN + offsetof(struct iphdr, tot_len), &old, 2) ||
 	       bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct iphdr, tot_len), &new, 2, 0) ||
 	       bpf_l3_csum_replace(skb, ETH_HLEN + offsetof(struct iphdr, check), old, new, 2);
 }
 
 /*
- * Takes bytes off the end of the packet at hand, and the FIN behind them. False: it has to be dropped, and comes again; a packet
- * that stands for many, then as single ones.
+ * Trims bytes, and the FIN, off the end of the current packet. False: it must be dropped, and is retransmitted; a GSO
+ * packet as single segments.
  */
 __noinline int cut_packet(struct __sk_buff *skb, struct packet *p, struct sum_bytes *buffer, __u32 bytes)
 {
@@ -53,8 +56,8 @@ __noinline int cut_packet(struct __sk_buff *skb, struct packet *p, struct sum_by
 }
 
 /*
- * More bytes of a client whose requests are held. Returns 0, or the verdict on a packet that has to be dropped. What is cut gets a
- * checksum of ours: it must have had a right one.
+ * More bytes of a client whose requests are held. Returns 0, or the verdict on a packet that must be dropped. A trimmed
+ * packet gets a new checksum, so its old one must be valid.
  */
 static __always_inline int hold_more(struct __sk_buff *skb, struct packet *p, struct walk *k, const struct splice *s,
 				     struct sum_bytes *buffer)
@@ -69,14 +72,14 @@ static __always_inline int hold_more(struct __sk_buff *skb, struct packet *p, st
 	return cut_packet(skb, p, buffer, over) ? 0 : DROP_EARLY;
 }
 
-/* The first packet of a decided request, where requests are held. False: it has to be dropped. */
+/* The first packet of a decided request, where requests are held. False: it must be dropped. */
 static __always_inline bool hold_first(struct __sk_buff *skb, struct packet *p, const struct decision *d,
 				       struct walk *k, struct sum_bytes *buffer)
 {
 	__u32 over;
 
 	if (d->chunked && k->bad)
-		return false; /* user space has seen no such bytes */
+		return false; /* not the bytes that user space has read */
 	over = cut_of_first(d, k, p->len);
 	if (!over)
 		return true;

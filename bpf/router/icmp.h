@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * ICMP errors about packets that we translated: whoever sent the packet learns of it, in its own numbers. Without this,
- * path MTU discovery fails (RFC 1191, RFC 8201). Destination unreachable, packet too big and time exceeded are translated;
- * all else passes.
+ * Translates ICMP errors about translated packets back to their sender's numbers; path MTU discovery depends on them
+ * (RFC 1191, RFC 8201). Handles destination unreachable, packet too big and time exceeded; all else passes.
  */
 #pragma once
 
@@ -20,15 +19,15 @@ static __always_inline bool is_transport_error(__u8 type, bool v6)
 	return type == ICMP_UNREACHABLE || type == ICMP_TIME_EXCEEDED;
 }
 
-/* The transport header of the quoted packet, of which room bytes are there. whole: all of it is. False: it cannot be read. */
-static __always_inline bool read_quoted_tcp(struct __sk_buff *skb, struct packet *p, struct tcphdr *th, __u32 room,
+/* Reads the quoted TCP header, of which avail bytes are present. whole: all of it is. False: unreadable. */
+static __always_inline bool read_quoted_tcp(struct __sk_buff *skb, struct packet *p, struct tcphdr *th, __u32 avail,
 					    bool *whole)
 {
 	*whole = false;
-	if (room >= sizeof(*th)) {
+	if (avail >= sizeof(*th)) {
 		if (bpf_skb_load_bytes(skb, p->l4, th, sizeof(*th)) || th->doff < 5)
 			return false;
-		*whole = th->doff * 4 <= (int)room;
+		*whole = th->doff * 4 <= (int)avail;
 	}
 	if (!*whole) {
 		__builtin_memset(th, 0, sizeof(*th));
@@ -47,18 +46,18 @@ static __always_inline bool read_quoted_tcp(struct __sk_buff *skb, struct packet
 }
 
 /*
- * Reads the quoted packet over p: its numbers, flags and options, and as the key the tuple of the packets that come the other way.
- * False: it is none of TCP, or cannot be read.
+ * Reads the quoted packet into p: numbers, flags, options, and as the key the tuple of the reverse direction. False:
+ * not TCP, or unreadable.
  */
 static __always_inline bool read_quoted(struct __sk_buff *skb, struct packet *p, struct quoted *q, bool *whole)
 {
-	__u32 at = p->l4 + ICMP_BYTES, room = p->len - ICMP_BYTES, size = p->v6 ? 40 : 20;
+	__u32 at = p->l4 + ICMP_BYTES, avail = p->len - ICMP_BYTES, size = p->v6 ? 40 : 20;
 	struct quote quote;
 	__u8 outer[16];
 
 	copy_addr(outer, p->key.dst);
 	__builtin_memset(q, 0, sizeof(*q));
-	if (room < size + QUOTED_BYTES || !read_quote(skb, at, p->v6, &quote) || quote.protocol != IPPROTO_TCP ||
+	if (avail < size + QUOTED_BYTES || !read_quote(skb, at, p->v6, &quote) || quote.protocol != IPPROTO_TCP ||
 	    quote.l4 != at + size)
 		return false;
 	if (p->v6) {
@@ -71,16 +70,16 @@ static __always_inline bool read_quoted(struct __sk_buff *skb, struct packet *p,
 		map_addr(p->key.dst, quote.ip.saddr);
 	}
 	if (!same_addr(outer, p->key.dst))
-		return false;   /* not for the sender of what it quotes */
-	if (quote.total < room) /* behind it: the extensions of RFC 4884 */
-		room = quote.total;
-	if (room < size + QUOTED_BYTES)
+		return false;   /* not addressed to the sender of the quoted packet */
+	if (quote.total < avail) /* followed by extensions (RFC 4884) */
+		avail = quote.total;
+	if (avail < size + QUOTED_BYTES)
 		return false;
 	p->l4 = quote.l4;
-	return read_quoted_tcp(skb, p, (struct tcphdr *)(p->v6 ? &q->old[40] : &q->old[20]), room - size, whole);
+	return read_quoted_tcp(skb, p, (struct tcphdr *)(p->v6 ? &q->old[40] : &q->old[20]), avail - size, whole);
 }
 
-/* Under the lock: takes back what the translation towards the client did, as the surrogate sent the quoted packet. */
+/* Under the lock: undoes the translation towards the client; the quoted packet was the surrogate's. */
 static __always_inline void unfill_to_client(const struct splice *s, const struct packet *p, struct translation *t)
 {
 	copy_addr(t->src, s->server.dst);
@@ -91,7 +90,7 @@ static __always_inline void unfill_to_client(const struct splice *s, const struc
 	t->ack_shift = s->to_server_seq;
 	t->tsval = p->tsval - s->ts_to_client;
 	t->tsecr = p->flags & ACK ? p->tsecr + s->ts_to_server : p->tsecr;
-	t->window = rescale(p->window, s->flags & SPLICE_CLIENT_WSCALE ? TOLD_WSCALE : 0,
+	t->window = rescale(p->window, s->flags & SPLICE_CLIENT_WSCALE ? OUR_WSCALE : 0,
 			    s->flags & SPLICE_SERVER_WSCALE ? s->server_shift : 0);
 	t->hop = s->to_server;
 }
@@ -106,12 +105,12 @@ static __always_inline void unfill_to_server(const struct splice *s, const struc
 	t->ack_shift = -s->to_server_ack;
 	t->tsval = p->tsval - s->ts_to_server;
 	t->tsecr = p->flags & ACK ? p->tsecr + s->ts_to_client : p->tsecr;
-	t->window = rescale(p->window, s->flags & SPLICE_SERVER_WSCALE ? TOLD_WSCALE : 0,
+	t->window = rescale(p->window, s->flags & SPLICE_SERVER_WSCALE ? OUR_WSCALE : 0,
 			    s->flags & SPLICE_CLIENT_WSCALE ? s->client_shift : 0);
 	t->hop = s->to_client;
 }
 
-/* The quoted network header: the packet goes the other way. Returns the transport header behind it. */
+/* Rewrites the quoted IP header, whose packet went the other way. Returns the TCP header behind it. */
 static __always_inline struct tcphdr *rewrite_quoted_ip(__u8 *bytes, bool v6, const struct translation *t)
 {
 	struct ipv6hdr *ip6 = (void *)bytes;
@@ -134,7 +133,7 @@ static __always_inline __u64 quoted_difference(struct quoted *q)
 	return (__u32)bpf_csum_diff((__be32 *)q->old, sizeof(q->old), (__be32 *)q->new, sizeof(q->new), 0);
 }
 
-/* The rest of a TCP header that is whole. options: what theirs adds to the checksum. */
+/* Rewrites the rest of a whole TCP header. options: checksum difference of its options. */
 static __always_inline void rewrite_quoted_tcp(struct tcphdr *th, struct quoted *q, const struct packet *p,
 					       const struct translation *t, __u64 options)
 {
@@ -144,14 +143,14 @@ static __always_inline void rewrite_quoted_tcp(struct tcphdr *th, struct quoted 
 	if (p->flags & ACK)
 		th->ack_seq = bpf_htonl(p->ack + t->ack_shift);
 	th->window = bpf_htons(t->window);
-	/* the IPv4 header's change is none to a sum but for its addresses, as its checksum makes up for them */
+	/* the IPv4 header's checksum compensates for its change, but for the addresses in the pseudo header */
 	change = quoted_difference(q);
 	if (!p->v6)
 		change += swapped(before->saddr, after->saddr) + swapped(before->daddr, after->daddr);
 	th->check = ~fold((__u16)~th->check + change + options);
 }
 
-/* Writes the quoted headers as t says. Returns what that adds to the checksum of the message. */
+/* Rewrites the quoted headers by t. Returns the checksum difference of the message. */
 static __always_inline __u64 rewrite_quote(struct __sk_buff *skb, const struct packet *p, const struct translation *t,
 					   struct option_bytes *o, struct quoted *q, bool whole)
 {
@@ -176,28 +175,31 @@ static __always_inline __u64 rewrite_quote(struct __sk_buff *skb, const struct p
 }
 
 /*
- * A surrogate takes the path's MTU for that of all clients, so no MTU is passed on that no path has: not less than Linux takes
- * itself (min_pmtu), and not less than IPv6 has (RFC 8200, 5). Returns what that adds to the checksum.
+ * A surrogate applies the path MTU to all clients, so absurdly small ones are raised to the least Linux accepts
+ * (min_pmtu), or IPv6's minimum (RFC 8200, 5). Returns the checksum difference.
  */
 static __always_inline __u64 bound_mtu(struct __sk_buff *skb, const struct packet *p, __u32 l4, __u8 type)
 {
-	__be32 least = bpf_htonl(p->v6 ? LEAST_MTU_V6 : LEAST_MTU_V4), other, told;
+	__be32 least = bpf_htonl(p->v6 ? LEAST_MTU_V6 : LEAST_MTU_V4), other, mtu;
 	__u8 code;
 
-	if (bpf_skb_load_bytes(skb, l4 + 1, &code, 1) || bpf_skb_load_bytes(skb, l4 + 4, &told, 4))
+	if (bpf_skb_load_bytes(skb, l4 + 1, &code, 1) || bpf_skb_load_bytes(skb, l4 + 4, &mtu, 4))
 		return 0;
 	if (p->v6 ? type != ICMPV6_TOO_BIG : type != ICMP_UNREACHABLE || code != ICMP_FRAG_NEEDED)
 		return 0;
-	other = p->v6 ? 0 : told & bpf_htonl(0xffff0000); /* RFC 4884 */
-	told ^= other;
-	if (!told || bpf_ntohl(told) >= bpf_ntohl(least)) /* 0: of a router that does not say (RFC 1191, 5) */
+	other = p->v6 ? 0 : mtu & bpf_htonl(0xffff0000); /* RFC 4884 */
+	mtu ^= other;
+	if (!mtu || bpf_ntohl(mtu) >= bpf_ntohl(least)) /* 0: from a router that does not report it (RFC 1191, 5) */
 		return 0;
-	told |= other;
+	mtu |= other;
 	least |= other;
-	return bpf_skb_store_bytes(skb, l4 + 4, &least, 4, 0) ? 0 : swapped(told, least);
+	return bpf_skb_store_bytes(skb, l4 + 4, &least, 4, 0) ? 0 : swapped(mtu, least);
 }
 
-/* The error's own headers, and its checksum, to which its bytes have added change. Returns 0, or -verdict. */
+/*
+ * Rewrites the error's own headers and its checksum. change: checksum difference of its payload. Returns 0, or
+ * -verdict.
+ */
 static __always_inline int rewrite_error(struct __sk_buff *skb, const struct packet *p, const struct translation *t,
 					 __u32 l4, __u64 change)
 {
@@ -206,7 +208,7 @@ static __always_inline int rewrite_error(struct __sk_buff *skb, const struct pac
 	__u64 pseudo = 0;
 
 	if (bpf_skb_pull_data(skb, l4 + ICMP_BYTES))
-		return -DROP_NO_ROOM;
+		return -DROP_NOMEM;
 	data = (void *)(long)skb->data;
 	end = (void *)(long)skb->data_end;
 	eth = data;
@@ -214,13 +216,13 @@ static __always_inline int rewrite_error(struct __sk_buff *skb, const struct pac
 		struct ipv6hdr *ip = (void *)(eth + 1);
 
 		if ((void *)(ip + 1) > end)
-			return -DROP_NO_ROOM;
+			return -DROP_NOMEM;
 		pseudo = rewrite_ipv6(ip, p->ttl, t);
 	} else {
 		struct iphdr *ip = (void *)(eth + 1);
 
 		if ((void *)(ip + 1) > end)
-			return -DROP_NO_ROOM;
+			return -DROP_NOMEM;
 		rewrite_ipv4(ip, p->ttl, t);
 	}
 	if (t->hop.checked) {
@@ -228,16 +230,16 @@ static __always_inline int rewrite_error(struct __sk_buff *skb, const struct pac
 		__builtin_memcpy(eth->h_source, t->hop.smac, 6);
 	}
 	if (bpf_l4_csum_replace(skb, l4 + 2, 0, difference(change), 0))
-		return -DROP_NO_ROOM;
+		return -DROP_NOMEM;
 	if (!p->v6)
-		return 0; /* an ICMP message of IPv4 sums no pseudo header */
+		return 0; /* ICMP for IPv4 has no pseudo header */
 	if (bpf_l4_csum_replace(skb, l4 + 2, 0, difference(pseudo), BPF_F_PSEUDO_HDR))
-		return -DROP_NO_ROOM;
+		return -DROP_NOMEM;
 	update_device_sum(skb, p, pseudo);
 	return 0;
 }
 
-/* Under the lock: whether the quoted packet may be on its way: anyone can quote any other (RFC 5927, 4). */
+/* Under the lock: whether the quoted packet can be in flight; anyone can quote any other (RFC 5927, 4). */
 static __always_inline bool in_flight(const struct splice *s, __u32 seq, bool to_client)
 {
 	if (to_client)
@@ -301,6 +303,6 @@ __noinline int icmp_error(struct __sk_buff *skb)
 	err = rewrite_error(skb, p, &w->out, l4, change);
 	if (err)
 		return -err;
-	w->action = leave(&w->out.hop);
+	w->action = redirect(&w->out.hop);
 	return ICMP_TRANSLATED;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The leg pools: queues of idle legs, and events about legs for user space. */
+/* Leg pools: queues of idle legs, and events about legs for user space. */
 #pragma once
 
 #include "../kernel/clock.h"
 #include "../session/state.h"
 #include "maps.h"
 
-/* Requests that a leg of the surrogate serves. */
+/* The request limit of the surrogate's legs. */
 static __always_inline __u32 limit_of(__u32 surrogate)
 {
 	struct limit *l = bpf_map_lookup_elem(&limits, &surrogate);
@@ -40,10 +40,10 @@ static __always_inline void *queue_of(__u32 surrogate, __u32 leg_class, __u32 ba
 	return bpf_map_lookup_elem(&idle_legs, &key);
 }
 
-/* Bytes of events that may wait until user space looks by itself, which it does ten times a second. */
+/* Unread bytes of events before a wake-up; user space also polls ten times a second. */
 #define EVENTS_UNREAD (16 * (sizeof(struct leg_event) + BPF_RINGBUF_HDR_SZ))
 
-/* Not under the lock, but of a splice whose state keeps others away. */
+/* Called without the lock; the splice's state keeps others away. */
 static __always_inline void report(__u32 kind, __u32 end, __u32 idx, const struct splice *s, __u32 now)
 {
 	struct leg_event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
@@ -60,7 +60,7 @@ static __always_inline void report(__u32 kind, __u32 end, __u32 idx, const struc
 	e->requests = s->requests;
 	e->age = now - s->opened;
 	e->idle = now - s->seen;
-	/* ends can wait for a while: a wake-up each would cost more than all the rest of them */
+	/* ends may wait: a wake-up for each would cost more than everything else */
 	bpf_ringbuf_submit(e, kind != EVENT_LEG_DOWN || end == LEG_MALFORMED ||
 					      bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > EVENTS_UNREAD
 				      ? BPF_RB_FORCE_WAKEUP
@@ -68,8 +68,8 @@ static __always_inline void report(__u32 kind, __u32 end, __u32 idx, const struc
 }
 
 /*
- * An idle leg into its queue. There is none, or it is full: the leg is retired. Whoever takes an idle leg out of that state
- * counts it; the queue may hold legs that died in it.
+ * Queues an idle leg; without a queue, or if it is full, retires it. Whoever moves a leg out of state IDLE updates the
+ * counters; the queue may hold legs that have died.
  */
 __noinline int push_leg(__u32 surrogate, __u32 leg_class, __u32 band, __u32 idx)
 {

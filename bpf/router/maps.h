@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The router's maps. Sizes that depend on the configuration are set by user space before loading. */
+/* The router's maps. User space sets configurable sizes before loading. */
 #pragma once
 
 #include <linux/bpf.h>
@@ -10,9 +10,8 @@
 #include "types.h"
 
 /*
- * The flow table: packet headers to splice. Two entries an active splice, one an idle leg.
- * Written by this program (client side) and by user space (server side). A miss is no session of ours.
- * Full: the client is sent to user space, which proxies.
+ * The flow table: tuple to splice. Two entries per active splice, one per idle leg. This program writes the client
+ * side, user space the server side. A miss is not our session. Full: the client becomes an upcall, and is proxied.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -23,8 +22,8 @@ struct {
 } flows SEC(".maps");
 
 /*
- * Clients that linger in flows, the first to end in front; so user space finds them without a walk. An entry may be out of
- * date: the flow decides. Full: counted in lingering_lost, and user space walks the flows.
+ * Lingering clients of flows, oldest first, so that user space need not walk the flows. An entry may be stale: the flow
+ * is authoritative. Full: counted in lingering_lost, and user space walks the flows.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
@@ -32,7 +31,7 @@ struct {
 	__uint(value_size, sizeof(struct ended));
 } lingering SEC(".maps");
 
-/* Clients that linger and found no room in lingering. */
+/* Lingering clients that did not fit into lingering. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -40,7 +39,7 @@ struct {
 	__type(value, __u64);
 } lingering_lost SEC(".maps");
 
-/* Server legs and the sessions on them, by number. User space writes free ones only; the rest is under the lock. */
+/* Server legs and their sessions, by number. User space writes only free ones; everything else is under the lock. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 131072);
@@ -48,31 +47,31 @@ struct {
 	__type(value, struct splice);
 } splices SEC(".maps");
 
-/* Options of clients, promised in a handshake, that a cookie cannot carry. Full: SYNs are answered with bare cookies. */
+/* Options from clients' SYNs that a cookie cannot carry. Full: SYNs are answered with bare cookies. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct promise_key);
+	__type(key, struct syn_key);
 	__type(value, struct client);
-} promised SEC(".maps");
+} syn_options SEC(".maps");
 
-/* The handshake of a client leg. */
+/* Timing of a client's handshake. */
 struct handshake {
 	__u32 cookie; /* our initial sequence number */
-	__u32 us;     /* when it was sent; with HANDSHAKE_DONE, the round-trip time */
+	__u32 us;     /* when it was sent; with HANDSHAKE_DONE, the RTT */
 };
 #define HANDSHAKE_DONE (1U << 31)
 
-/* By a hash of the cookie. Overwritten by another client's: that round-trip time is not known. */
+/* By a hash of the cookie. On a collision the newer client wins; the other's RTT is unknown. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, HANDSHAKES);
 	__type(key, __u32);
-	__type(value, __u64); /* struct handshake, written at once */
+	__type(value, __u64); /* struct handshake, written atomically */
 } handshakes SEC(".maps");
 
-/* Client legs before their (next) request is decided. Full: upcalls stop. Handshakes cannot fill it. */
+/* Clients whose (next) request is not decided. Full: no more upcalls. Handshakes cannot fill it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
@@ -81,7 +80,7 @@ struct {
 	__type(value, struct client);
 } clients SEC(".maps");
 
-/* Undecided clients by a hash of their source; the last is all of them. User space counts them too, and corrects what differs. */
+/* Number of undecided clients by a hash of their source; the last counts all. User space recounts and corrects. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, SOURCES + 1);
@@ -89,18 +88,18 @@ struct {
 	__type(value, __s32);
 } sources SEC(".maps");
 
-/* Of a response head that goes on in the next packet. */
+/* State of a response head that continues in the next packet. */
 struct partial {
 	__u32 next; /* sequence number of that packet */
 	__u32 flags;
 	__u64 length;
 	__u16 status;
-	__u16 line;    /* the status line was whole */
-	__u32 carried; /* bytes of the line that was not */
+	__u16 line;    /* the status line is complete */
+	__u32 carried; /* bytes of the incomplete line */
 	__u8 bytes[CARRY_BYTES];
 };
 
-/* By number of splice. Full: the session that waits longest for the rest of a head is not followed. */
+/* By splice number. Full: the least recently used session is not tracked any more. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
@@ -115,8 +114,8 @@ struct leg_queue {
 };
 
 /*
- * Idle legs by (surrogate * LEG_CLASSES + class) * LEG_BANDS + band; made by user space when first needed. The longest idle comes
- * first: it is the one that user space renews. Entries may be out of date; the splice's state decides.
+ * Idle legs by (surrogate * LEG_CLASSES + class) * LEG_BANDS + band; user space creates a queue when it is first
+ * needed. FIFO: the oldest is the next that user space renews. Entries may be stale; the splice's state decides.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
@@ -132,7 +131,7 @@ struct {
 	__type(value, struct vip);
 } vips SEC(".maps");
 
-/* Names that routes mention. A miss is host 0. */
+/* Hosts named in routes. A miss is host 0. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, GENERATIONS * 65536);
@@ -171,7 +170,7 @@ struct {
 	__type(value, struct choices);
 } tables SEC(".maps");
 
-/* Client prefix to place in the choice tables, for policy nearest. */
+/* Client prefix to index in tables, for policy nearest. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(max_entries, GENERATIONS * 1048576);
@@ -194,7 +193,7 @@ struct {
 	__type(value, struct limit);
 } limits SEC(".maps");
 
-/* The interfaces that routes to surrogates lead over, by user space. A leg's own next hop is another. */
+/* Interfaces of the routes to surrogates, by user space. A leg's own next hop may be another. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4 * MAX_SURROGATES);
@@ -212,16 +211,16 @@ struct {
 
 COUNTERS(verdicts, VERDICTS);
 
-/* Of struct leg_event: what user space has to know of legs. Full: the sweep reports dead legs again. */
+/* struct leg_event for user space. Full: the sweep reports dead legs again. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
 } events SEC(".maps");
 
-/* The VIP that a request is for, and the keys that its tables are looked up by: those of one generation. */
+/* The VIP of a request and its lookup keys, all of one generation. */
 struct routing {
 	struct vip vip;
-	__u32 generation; /* config's, as to_vip has read it */
+	__u32 generation; /* of the config, as read by to_vip */
 	struct host_key host;
 	struct route_key route;
 };

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Requests after the first: each is decided anew, and its client stays or moves to another leg. */
+/* Requests after the first: each is routed; the client stays on its leg or moves to another. */
 #pragma once
 
 #include "../session/move.h"
 #include "upcall.h"
 #include "session.h"
 
-/* Sends the request at hand, translated, and the last ACK behind it. */
-static __always_inline void leave_twice(struct __sk_buff *skb, struct work *w)
+/* Sends the translated request, and the old leg's last ACK. */
+static __always_inline void send_both(struct __sk_buff *skb, struct work *w)
 {
-	if (!w->out.hop.checked) /* its neighbour is resolved on the way out, which works for one packet only */
+	if (!w->out.hop.checked) /* the neighbour is resolved on output, which works for one packet only */
 		return;
 	bpf_clone_redirect(skb, w->out.hop.ifindex, 0);
 	w->out.hop = w->reply_hop;
 	w->action = TC_ACT_SHOT;
 	if (write_segment(skb, &w->reply))
-		w->action = leave(&w->out.hop);
+		w->action = redirect(&w->out.hop);
 }
 
-/* The client at hand has moved elsewhere: its leg is idle again. */
+/* Releases the leg of the current client, which has moved. */
 __noinline int leave_leg(struct __sk_buff *skb, __u32 idx, int verdict)
 {
 	struct work *w = work();
@@ -42,11 +42,14 @@ __noinline int leave_leg(struct __sk_buff *skb, __u32 idx, int verdict)
 	else
 		recycle(&w->left, idx, s, in.now);
 	if (owed)
-		leave_twice(skb, w);
+		send_both(skb, w);
 	return 0;
 }
 
-/* The client goes to a socket of this host, or to a leg of another pool or surrogate. Returns a verdict, or 0: it waits for user space. */
+/*
+ * Moves the client to a local socket, or to a leg of another pool or surrogate. Returns a verdict, or 0: no leg,
+ * upcall.
+ */
 static __always_inline int move_client(struct __sk_buff *skb, struct work *w, __u32 idx, struct splice *s, bool local,
 				       __u32 ts_client)
 {
@@ -67,11 +70,11 @@ static __always_inline int move_client(struct __sk_buff *skb, struct work *w, __
 	return verdict;
 }
 
-/* Finds out where the next request is to go: into w->decision and w->client. Returns 0, or the verdict of an upcall. */
+/* Routes the next request, into w->decision and w->client. Returns 0, or the verdict of an upcall. */
 static __always_inline int find_decision(struct __sk_buff *skb, struct work *w, const struct config *set,
 					 struct splice *s, bool known, __u32 now)
 {
-	if (known && w->known.state == CLIENT_ASKED)
+	if (known && w->known.state == CLIENT_UPCALL)
 		return to_user_space(w, set);
 	if (known) {
 		adopt_decision(&w->decision, &w->known);
@@ -82,37 +85,37 @@ static __always_inline int find_decision(struct __sk_buff *skb, struct work *w, 
 	if (decide(skb, &w->packet, &w->reading.scan, &w->routing, &w->decision))
 		return 0;
 	bpf_spin_lock(&s->lock);
-	s->flags |= SPLICE_ASKED;
+	s->flags |= SPLICE_UPCALL;
 	bpf_spin_unlock(&s->lock);
 	return upcall(skb, w, set, now);
 }
 
-/* The next request of a spliced session: it stays, or moves to a leg of another pool or surrogate. */
+/* The next request of a spliced session: it stays on its leg, or moves to one of another pool or surrogate. */
 __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 {
 	struct work *w = work();
 	struct config *set = config();
 	struct splice *s = splice_at(idx);
 	struct input in = { .now = clock_ms() };
-	int verdict, known = KNOWN_NOT;
+	int verdict, known = NOT_KNOWN;
 	bool local, here;
 	__u32 next, ts_client;
 	struct packet *p;
 
 	if (!w || !s || !set)
-		return DROP_NO_ROOM;
+		return DROP_NOMEM;
 	p = &w->packet;
 	if (!to_vip(&w->packet, &w->routing))
-		return DROP_CLOSED; /* the VIP has gone from the configuration */
+		return DROP_CLOSED; /* the VIP was removed from the configuration */
 	in.packet = p;
 	in.walk = &w->walk;
 	in.clock = in.now + set->ts_offset;
-	/* without the lock: what the client acknowledges was counted before it left */
+	/* without the lock: bytes are counted before they are sent, so ACKs cannot be ahead */
 	if (!client_fits(s, p, p->seq + s->to_server_seq, p->ack + s->to_server_ack))
 		return DROP_WINDOW;
-	if (s->flags & SPLICE_ASKED) /* unless the question was forgotten meanwhile */
-		known = know_client(&p->key, &w->known);
-	if (known == KNOWN_CHANGES)
+	if (s->flags & SPLICE_UPCALL) /* unless the upcall has expired */
+		known = lookup_client(&p->key, &w->known);
+	if (known == KNOWN_CHANGING)
 		return DROP_RACE;
 	if (!checksum_ok(skb, &w->packet, &w->sum))
 		return DROP_BAD_CHECKSUM;

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Packets of clients that are not spliced: the end of the handshake, the first request, the last ACK of a session that has ended. */
+/*
+ * Packets from clients without a splice: the end of the handshake, the first request, the last ACK of a closed session.
+ */
 #pragma once
 
 #include "upcall.h"
 #include "session.h"
 #include "syn.h"
 
-static __always_inline void forget_promise(const struct packet *p, struct promise_key *key)
+static __always_inline void drop_options(const struct packet *p, struct syn_key *key)
 {
-	if (may_be_promised(p))
-		bpf_map_delete_elem(&promised, promise_to(key, p, p->seq));
+	if (may_be_kept(p))
+		bpf_map_delete_elem(&syn_options, syn_key_of(key, p, p->seq));
 }
 
-/* The first bytes of a client whose handshake is done. known: w->known is about it; if not, its cookie fits. */
+/* The first request bytes after a handshake. known: w->known is this client's entry; if not, its cookie is valid. */
 __noinline int first_request(struct __sk_buff *skb, bool known)
 {
 	struct work *w = work();
@@ -21,16 +23,16 @@ __noinline int first_request(struct __sk_buff *skb, bool known)
 	int verdict;
 
 	if (!w || !set)
-		return DROP_NO_ROOM;
+		return DROP_NOMEM;
 	state = known ? w->known.state : CLIENT_SYN;
 	if (state != CLIENT_SYN && w->known.seq != w->packet.seq) {
 		if (cookie_ok(&w->cookie, &w->packet, w->packet.seq)) {
-			/* decided, or waiting for a decision, about an earlier session of the same port */
+			/* the entry is of an earlier session on the same port */
 			forget_undecided(&w->packet.key);
 			known = false;
 			state = CLIENT_SYN;
-		} else if (state != CLIENT_ASKED) {
-			return DROP_EARLY; /* overtakes what user space gives back */
+		} else if (state != CLIENT_UPCALL) {
+			return DROP_EARLY; /* ahead of the packets that user space will replay */
 		}
 	}
 	if (!checksum_ok(skb, &w->packet, &w->sum))
@@ -38,13 +40,13 @@ __noinline int first_request(struct __sk_buff *skb, bool known)
 	if (known)
 		w->client = w->known;
 	else
-		recall_client(&w->packet, promise_to(&w->promise, &w->packet, w->packet.seq), &w->client);
+		recall_client(&w->packet, syn_key_of(&w->syn_key, &w->packet, w->packet.seq), &w->client);
 	if (w->client.band == BAND_NONE)
 		w->client.band = band_of_client(w->packet.ack - 1);
 	switch (state) {
 	case CLIENT_LOCAL:
 		return assign_local(skb);
-	case CLIENT_ASKED:
+	case CLIENT_UPCALL:
 		return to_user_space(w, set);
 	case CLIENT_SPLICE:
 		adopt_decision(&w->decision, &w->known);
@@ -60,17 +62,17 @@ __noinline int first_request(struct __sk_buff *skb, bool known)
 		return verdict;
 	if (known)
 		forget_undecided(&w->packet.key);
-	forget_promise(&w->packet, &w->promise);
+	drop_options(&w->packet, &w->syn_key);
 	return verdict;
 }
 
-/* A packet to a VIP that is neither of a flow nor the first behind a handshake of ours. */
+/* A packet to a VIP without a flow, and not the first after one of our handshakes. */
 static __always_inline int no_session(struct __sk_buff *skb, struct work *w, const struct config *set, bool known)
 {
 	struct packet *p = &w->packet;
 
 	if (p->len <= 1 && !(p->flags & FIN) && cookie_ok(&w->cookie, p, p->seq + 1)) {
-		/* keepalive; repeats the last timestamp, as the client's options ride in it */
+		/* keepalive; repeats the last timestamp, which carries the client's options */
 		struct segment *r = reply_to(&w->reply, p, ACK, p->ack, p->seq + 1);
 
 		if (!checksum_ok(skb, &w->packet, &w->sum))
@@ -78,7 +80,7 @@ static __always_inline int no_session(struct __sk_buff *skb, struct work *w, con
 		if (known && w->known.seq == p->seq + 1)
 			w->client = w->known;
 		else
-			recall_client(p, promise_to(&w->promise, p, p->seq + 1), &w->client);
+			recall_client(p, syn_key_of(&w->syn_key, p, p->seq + 1), &w->client);
 		if (!(w->client.flags & CLIENT_WSCALE))
 			r->window = WINDOW_SENT;
 		r->with_ts = has_ts(p);
@@ -88,11 +90,11 @@ static __always_inline int no_session(struct __sk_buff *skb, struct work *w, con
 	}
 	if ((p->len || p->flags & FIN) &&
 	    (known || was_sent(p->ack - 1) || (has_ts(p) && ts_clock(set) - p->tsecr < COOKIE_MS)))
-		return DROP_EARLY; /* most likely behind a request whose start was lost or overtaken */
+		return DROP_EARLY; /* probably follows a request whose start was lost or reordered */
 	return reset_sender(skb, w);
 }
 
-/* Answers a FIN behind which nothing is due, or the same again. Its checksum has been verified. */
+/* Answers a FIN, or its retransmission. Its checksum has been verified. */
 static __always_inline int answer_fin(struct __sk_buff *skb, struct work *w)
 {
 	struct packet *p = &w->packet;
@@ -104,7 +106,7 @@ static __always_inline int answer_fin(struct __sk_buff *skb, struct work *w)
 	return send_back(skb, w, FIN_ANSWERED);
 }
 
-/* A packet to a VIP that belongs to no flow. */
+/* A packet to a VIP without a flow. */
 __noinline int new_client(struct __sk_buff *skb)
 {
 	struct work *w = work();
@@ -113,7 +115,7 @@ __noinline int new_client(struct __sk_buff *skb)
 	int known;
 
 	if (!w || !set)
-		return DROP_NO_ROOM;
+		return DROP_NOMEM;
 	p = &w->packet;
 	if (p->flags & SYN)
 		return answer_syn(skb);
@@ -123,14 +125,14 @@ __noinline int new_client(struct __sk_buff *skb)
 		return DROP_BAD_FLAGS;
 	if (!p->plain && !read_options(skb, &w->packet, &w->option.now))
 		return DROP_BAD_OPTIONS;
-	known = know_client(&p->key, &w->known);
-	if (known == KNOWN_CHANGES)
+	known = lookup_client(&p->key, &w->known);
+	if (known == KNOWN_CHANGING)
 		return DROP_RACE;
 	if (known && w->known.state == CLIENT_SYN && w->known.seq != p->seq)
 		known = p->seq + 1 == w->known.seq ? KNOWN
-						   : KNOWN_NOT; /* a keepalive before it, or an earlier session */
+						   : NOT_KNOWN; /* a keepalive before it, or an earlier session */
 	if (known && w->known.state != CLIENT_SYN) {
-		if (!p->len) /* a FIN must not acknowledge what user space holds */
+		if (!p->len) /* our FIN-ACK would acknowledge bytes that user space holds */
 			return p->flags & FIN ? DROP_EARLY : HANDSHAKE_ACK;
 	} else if (!cookie_ok(&w->cookie, p, p->seq)) {
 		return no_session(skb, w, set, known);
@@ -144,25 +146,25 @@ __noinline int new_client(struct __sk_buff *skb)
 	if (!checksum_ok(skb, &w->packet, &w->sum))
 		return DROP_BAD_CHECKSUM;
 	forget_undecided(&p->key);
-	forget_promise(&w->packet, &w->promise);
+	drop_options(&w->packet, &w->syn_key);
 	linger(&p->key, SIDE_LINGER, BPF_ANY, clock_ms());
 	return answer_fin(skb, w);
 }
 
-/* A SYN from a client whose last session is over: it is forgotten. */
+/* A SYN from a client whose last session has ended: the old state is dropped. */
 static __always_inline int syn_again(struct __sk_buff *skb, struct work *w)
 {
 	if (w->packet.flags & (ACK | RST | FIN))
 		return DROP_BAD_FLAGS;
 	if (!checksum_ok(skb, &w->packet, &w->sum))
 		return DROP_BAD_CHECKSUM;
-	/* first: it would be found by a packet that the flow does not stop */
+	/* first: without the flow another packet could find it */
 	forget_undecided(&w->packet.key);
 	bpf_map_delete_elem(&flows, &w->packet.key);
 	return to_vip(&w->packet, &w->routing) ? answer_syn(skb) : PASS;
 }
 
-/* A SYN where a socket of this host has the session: while that lives, it judges (RFC 5961, 4). */
+/* A SYN for a session of a local socket: a live socket handles it (RFC 5961, 4). */
 __noinline int syn_on_local(struct __sk_buff *skb)
 {
 	struct work *w = work();
@@ -170,7 +172,7 @@ __noinline int syn_on_local(struct __sk_buff *skb)
 	bool lives;
 
 	if (!w)
-		return DROP_NO_ROOM;
+		return DROP_NOMEM;
 	skc = socket_of(skb, &w->packet);
 	lives = skc && skc->state != BPF_TCP_LISTEN && skc->state != BPF_TCP_TIME_WAIT;
 	if (skc)
@@ -179,8 +181,9 @@ __noinline int syn_on_local(struct __sk_buff *skb)
 }
 
 /*
- * A packet of a client whose session was ended here. Only its last ACK is due, or its FIN again; after a reset nothing, and
- * a client that missed that for a lost packet before it (RFC 5961, 3.2) is reset where it stands.
+ * A packet from a client whose session was closed here: expected is only its last ACK, or its FIN again. After our RST
+ * nothing is expected: a client that ignored the RST because of a lost packet before it (RFC 5961, 3.2) is reset at its
+ * current number.
  */
 static __always_inline int lingering_client(struct __sk_buff *skb, struct work *w, __u32 side)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Reads the responses of a session. */
+/* Parses the responses of a session. */
 #pragma once
 
 #include "../session/walk.h"
 #include "chunks.h"
 #include "work.h"
 
-/* The status line, as soon as it is whole. False: it is none. */
+/* Parses the status line once it is complete. False: malformed. */
 static __always_inline bool read_status(struct scan *s)
 {
 	__u64 x;
@@ -31,7 +31,7 @@ static __always_inline bool read_status(struct scan *s)
 	return s->head.status >= 100;
 }
 
-/* Carries the line that is not whole over to the next bytes, in part. False: it is too long to be carried. */
+/* Carries an incomplete line over to the next packet. False: too long. */
 static __always_inline bool carry_line(struct scan *s, struct partial *part)
 {
 	__u32 start = s->start, n = s->len - start;
@@ -50,7 +50,7 @@ static __always_inline bool carry_line(struct scan *s, struct partial *part)
 		return false;
 	if (x == WORD('w', 'w', 'w', '-', 'a', 'u', 't', 'h') || x == WORD('p', 'r', 'o', 'x', 'y', '-', 'a', 'u'))
 		s->head.flags |= HEAD_BOUND;
-	part->bytes[0] = 'x'; /* what the line says does not matter, but whether its CR was there */
+	part->bytes[0] = 'x'; /* only whether its CR was there matters */
 	part->bytes[1] = ':';
 	n = s->len - 1;
 	hide(n);
@@ -59,7 +59,7 @@ static __always_inline bool carry_line(struct scan *s, struct partial *part)
 	return true;
 }
 
-/* Goes on where the splice's last packet has left a head. False: it has not, or at another number. */
+/* Resumes the head that the splice's last packet left unfinished. False: there is none, or it ended elsewhere. */
 static __always_inline bool resume_head(struct scan *s, struct partial *part, __u32 idx, __u32 at)
 {
 	struct partial *kept = bpf_map_lookup_elem(&partials, &idx);
@@ -75,7 +75,7 @@ static __always_inline bool resume_head(struct scan *s, struct partial *part, __
 	return true;
 }
 
-/* Keeps what is read of a head until the packet that begins with next. */
+/* Saves the state of an unfinished head for the packet that begins at next. */
 static __always_inline bool keep_head(const struct scan *s, struct partial *part, __u32 idx, __u32 next)
 {
 	part->next = next;
@@ -87,12 +87,12 @@ static __always_inline bool keep_head(const struct scan *s, struct partial *part
 	return !bpf_map_update_elem(&partials, &idx, part, BPF_ANY);
 }
 
-/* Passes over one packet's bytes of a head: up to 15 kB of them. */
+/* Passes over the head bytes of one packet: up to 15 kB. */
 #define HEAD_PASSES 8
 
 /*
- * The packet's bytes from k->skip on, where a head is due or goes on. Tells in k->framing where that leads: FRAMING_HEAD,
- * FRAMING_PART, FRAMING_OPAQUE or, when the final head is whole, FRAMING_DONE. Returns the offset of the first byte after it.
+ * Parses the packet's bytes from k->skip on as a head, or its continuation. Sets k->framing to FRAMING_HEAD,
+ * FRAMING_PART, FRAMING_OPAQUE, or FRAMING_DONE when the final head is complete. Returns the offset after it.
  */
 static __always_inline __u32 read_response(struct __sk_buff *skb, const struct packet *p, __u32 idx, struct walk *k,
 					   struct scan *s, struct partial *part)
@@ -118,7 +118,7 @@ static __always_inline __u32 read_response(struct __sk_buff *skb, const struct p
 				k->framing = FRAMING_DONE;
 				return off;
 			}
-			new_scan(s); /* the final head is still due */
+			new_scan(s); /* informational: the final head follows */
 		} else {
 			off += s->len - s->carried;
 			if (!carry_line(s, part))
@@ -136,8 +136,8 @@ static __always_inline __u32 read_response(struct __sk_buff *skb, const struct p
 }
 
 /*
- * A packet of the surrogate, while its response is of that kind: reads where its bytes lead. The lock is not held:
- * server_event sees whether it holds.
+ * Walks a surrogate's packet while its response needs parsing. The lock is not held: server_event checks that the walk
+ * still applies.
  */
 __noinline int walk_response(struct __sk_buff *skb, const struct packet *p, __u32 idx, struct walk *k,
 			     struct reading *r)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The translation, applied: a packet of one leg becomes a packet of the other. The only place that does it. */
+/* Applies a translation to a packet. The only place that does. */
 #pragma once
 
 #include <linux/if_ether.h>
@@ -17,7 +17,7 @@
 #define AF_INET6 10
 #endif
 
-/* The options of the packet at hand, as they are to be, and as they were. */
+/* The current packet's options, new and old. */
 struct option_bytes {
 	struct options now;
 	struct options before;
@@ -66,7 +66,7 @@ static __always_inline void rewrite_sack(__u8 *o, __u32 at, __u32 len, const str
 		o[at] = o[at + 1] = OPTION_NOP;
 }
 
-/* Timestamps and SACK edges among other options. Returns what the change adds to the checksum. */
+/* Rewrites timestamps and SACK edges. Returns the checksum difference. */
 static __always_inline __u64 rewrite_options(struct __sk_buff *skb, const struct packet *p, const struct translation *t,
 					     struct option_bytes *o)
 {
@@ -80,7 +80,7 @@ static __always_inline __u64 rewrite_options(struct __sk_buff *skb, const struct
 	return (__u32)bpf_csum_diff((__be32 *)o->before.bytes, OPTION_BYTES, (__be32 *)o->now.bytes, OPTION_BYTES, 0);
 }
 
-/* The addresses, and a hop less to live. Returns what that adds to the sum of a pseudo header. */
+/* Rewrites addresses and TTL. Returns the difference of the pseudo header's sum. */
 static __always_inline __u64 rewrite_ipv4(struct iphdr *ip, __u8 ttl, const struct translation *t)
 {
 	__be32 src = unmap_addr(t->src), dst = unmap_addr(t->dst);
@@ -104,7 +104,7 @@ static __always_inline __u64 rewrite_ipv6(struct ipv6hdr *ip, __u8 ttl, const st
 	return pseudo;
 }
 
-/* Ports, numbers and the window. Returns what that adds to the checksum. */
+/* Rewrites ports, numbers and window. Returns the checksum difference. */
 static __always_inline __u64 rewrite_tcp(struct tcphdr *th, const struct translation *t)
 {
 	__be32 seq = bpf_htonl(t->seq), ack = bpf_htonl(t->ack);
@@ -120,7 +120,7 @@ static __always_inline __u64 rewrite_tcp(struct tcphdr *th, const struct transla
 	return sum;
 }
 
-/* The options of a segment that has timestamps alone, where Linux puts them. Returns what that adds to the checksum. */
+/* Rewrites timestamps in Linux's usual layout. Returns the checksum difference. */
 static __always_inline __u64 rewrite_plain_ts(__be32 *opt, const struct translation *t)
 {
 	__be32 val = bpf_htonl(t->tsval), ecr = bpf_htonl(t->tsecr), none = bpf_htonl(FOUR_NOPS);
@@ -138,8 +138,8 @@ static __always_inline __u64 rewrite_plain_ts(__be32 *opt, const struct translat
 }
 
 /*
- * Of IPv6, with a device's sum of the whole packet (CHECKSUM_COMPLETE): the checksum helpers take the new addresses for those of
- * an IPv4 header, whose own checksum makes up for them, and the hop limit has none either. Else no effect.
+ * Corrects CHECKSUM_COMPLETE for IPv6: the checksum helpers assume an IPv4 header, whose own checksum compensates for
+ * new addresses and TTL. No effect otherwise.
  */
 static __always_inline void update_device_sum(struct __sk_buff *skb, const struct packet *p, __u64 pseudo)
 {
@@ -147,7 +147,7 @@ static __always_inline void update_device_sum(struct __sk_buff *skb, const struc
 		bpf_csum_update(skb, difference(pseudo + swapped(bpf_htons(p->ttl), bpf_htons(p->ttl - 1))));
 }
 
-/* The packet p as t says. o has its options, if they are not plain. Returns 0, or -verdict. */
+/* Rewrites packet p by t. o holds its options, if they are not plain. Returns 0, or -verdict. */
 __noinline int rewrite(struct __sk_buff *skb, const struct packet *p, const struct translation *t,
 		       struct option_bytes *o)
 {
@@ -157,7 +157,7 @@ __noinline int rewrite(struct __sk_buff *skb, const struct packet *p, const stru
 	void *data, *end;
 
 	if (!p || !t || !o)
-		return -DROP_NO_ROOM;
+		return -DROP_NOMEM;
 	if (p->ttl <= 1)
 		return -DROP_TTL;
 	if (!p->plain)
@@ -166,7 +166,7 @@ __noinline int rewrite(struct __sk_buff *skb, const struct packet *p, const stru
 	end = (void *)(long)skb->data_end;
 	if (data + ETH_HLEN + (p->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)) + TCP_BYTES > end &&
 	    bpf_skb_pull_data(skb, p->payload))
-		return -DROP_NO_ROOM;
+		return -DROP_NOMEM;
 	data = (void *)(long)skb->data;
 	end = (void *)(long)skb->data_end;
 	eth = data;
@@ -175,14 +175,14 @@ __noinline int rewrite(struct __sk_buff *skb, const struct packet *p, const stru
 
 		th = (void *)(ip + 1);
 		if ((void *)(th + 1) > end)
-			return -DROP_NO_ROOM;
+			return -DROP_NOMEM;
 		pseudo = rewrite_ipv6(ip, p->ttl, t);
 	} else {
 		struct iphdr *ip = (void *)(eth + 1);
 
 		th = (void *)(ip + 1);
 		if ((void *)(th + 1) > end)
-			return -DROP_NO_ROOM;
+			return -DROP_NOMEM;
 		pseudo = rewrite_ipv4(ip, p->ttl, t);
 	}
 	rest += rewrite_tcp(th, t);
@@ -190,7 +190,7 @@ __noinline int rewrite(struct __sk_buff *skb, const struct packet *p, const stru
 		__be32 *opt = (void *)(th + 1);
 
 		if ((void *)(opt + 3) > end)
-			return -DROP_NO_ROOM;
+			return -DROP_NOMEM;
 		rest += rewrite_plain_ts(opt, t);
 	}
 	if (t->hop.checked) {
@@ -199,12 +199,12 @@ __noinline int rewrite(struct __sk_buff *skb, const struct packet *p, const stru
 	}
 	if (bpf_l4_csum_replace(skb, p->l4 + CHECKSUM_AT, 0, difference(pseudo), BPF_F_PSEUDO_HDR) ||
 	    bpf_l4_csum_replace(skb, p->l4 + CHECKSUM_AT, 0, difference(rest), 0))
-		return -DROP_NO_ROOM;
+		return -DROP_NOMEM;
 	update_device_sum(skb, p, pseudo);
 	return 0;
 }
 
-/* Looks up the route to t->dst in the kernel's routing table; fib is scratch. True when t->hop can be used as it is. */
+/* Looks up the route to t->dst (FIB); fib is scratch. True if t->hop can be used as it is. */
 __noinline int resolve(struct __sk_buff *skb, struct translation *t, struct bpf_fib_lookup *fib, __u32 v6, __u32 now)
 {
 	long found;
@@ -227,7 +227,7 @@ __noinline int resolve(struct __sk_buff *skb, struct translation *t, struct bpf_
 	if (found == BPF_FIB_LKUP_RET_SUCCESS || found == BPF_FIB_LKUP_RET_NO_NEIGH)
 		t->hop.ifindex = fib->ifindex;
 	if (found != BPF_FIB_LKUP_RET_SUCCESS) {
-		t->hop.checked = 0; /* the neighbour is resolved on the way out */
+		t->hop.checked = 0; /* the neighbour is resolved on output */
 		return false;
 	}
 	__builtin_memcpy(t->hop.dmac, fib->dmac, 6);
@@ -241,8 +241,8 @@ static __always_inline bool hop_is_old(const struct next_hop *hop, __u32 now)
 	return !hop->checked || (__s32)(now - hop->checked) > NEXT_HOP_MS;
 }
 
-/* Sends the packet to the hop. Returns the program's action. */
-static __always_inline int leave(const struct next_hop *hop)
+/* Sends the packet to the next hop. Returns the program's action. */
+static __always_inline int redirect(const struct next_hop *hop)
 {
 	return hop->checked ? bpf_redirect(hop->ifindex, 0) : bpf_redirect_neigh(hop->ifindex, NULL, 0, 0);
 }

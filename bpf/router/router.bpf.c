@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The request router's data path, attached at the ingress of the interfaces that clients and surrogates are behind.
- * A packet's path: parse, look up the flow, translate, out. Without a flow, a packet to a VIP is a client to be answered.
+ * The request router's data path, attached to the ingress of the interfaces towards clients and surrogates.
+ * Each packet is parsed, its flow looked up, translated and sent. Without a flow, a packet to a VIP is from a new
+ * client.
  */
 #include "../wire/parse.h"
 #include "client.h"
@@ -47,7 +48,7 @@ static __always_inline int tcp_packet(struct __sk_buff *skb, struct work *w)
 	return PASS;
 }
 
-/* The verdict on a packet to a VIP that cannot be translated. */
+/* The verdict on an untranslatable packet to a VIP. */
 static __always_inline int unreadable(int parsed)
 {
 	switch (parsed) {
@@ -84,11 +85,11 @@ int router_ingress(struct __sk_buff *skb)
 		verdict = vip_of(&w->packet, 0, &w->routing.generation) ? unreadable(parsed) : PASS;
 	}
 	count(verdict);
-	/* what is not ours is for the programs behind this one */
+	/* other packets go on to the next programs */
 	return verdict == PASS || verdict == PASS_LOCAL ? TC_ACT_UNSPEC : w->action;
 }
 
-/* Not attached: user space runs it on a struct splice_command. */
+/* Not attached: run by user space with a struct splice_command. */
 SEC("tc")
 int router_command(struct __sk_buff *skb)
 {
@@ -107,11 +108,11 @@ int router_command(struct __sk_buff *skb)
 		break;
 	case COMMAND_FORGET_FLOWS:
 	case COMMAND_FORGET_CLIENTS:
-	case COMMAND_FORGET_PROMISED:
+	case COMMAND_FORGET_SYN_OPTIONS:
 		forget_keys(skb, &w->command, &sweep);
 		break;
-	case COMMAND_TAKE_UP:
-		take_up(&w->command);
+	case COMMAND_COMPLETE:
+		complete_leg(&w->command);
 		sweep.changed = w->command.result;
 		break;
 	case COMMAND_COUNT_SOURCE:
@@ -128,8 +129,8 @@ int router_command(struct __sk_buff *skb)
 }
 
 /*
- * At the ingress of the tap: user space gives back a packet that it has decided about. It goes in again where it came
- * from, and finds the decision.
+ * Attached to the ingress of the tap: user space replays a packet after its decision. It re-enters its original
+ * interface, where the decision is found.
  */
 SEC("tc")
 int router_replay(struct __sk_buff *skb)
@@ -144,7 +145,7 @@ int router_replay(struct __sk_buff *skb)
 	c = bpf_map_lookup_elem(&clients, &w->packet.key);
 	if (c)
 		return bpf_redirect(c->ifindex, BPF_F_INGRESS);
-	/* the decision was taken up by an earlier segment */
+	/* an earlier segment has consumed the decision */
 	f = bpf_map_lookup_elem(&flows, &w->packet.key);
 	if (!f)
 		return TC_ACT_SHOT;
@@ -154,7 +155,7 @@ int router_replay(struct __sk_buff *skb)
 	return s ? bpf_redirect(s->to_client.ifindex, BPF_F_INGRESS) : TC_ACT_SHOT;
 }
 
-/* Keeps types in the object that the Go side is generated from. */
+/* Keeps types for the Go bindings in the object. */
 const enum bound *bound_type __attribute__((unused));
 const enum session_bound *session_bound_type __attribute__((unused));
 const enum verdict *verdict_type __attribute__((unused));

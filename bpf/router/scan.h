@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Reads HTTP/1 message heads (RFC 9112), eight bytes a step. Whatever is not plainly well-formed is SCAN_BAD, and left to
- * user space: bare CR or LF, other control bytes, folded lines, a blank before a colon, repeated Host or Content-Length.
+ * Parses HTTP/1 message heads (RFC 9112), eight bytes per step. Anything not clearly well-formed is SCAN_BAD and left
+ * to user space: bare CR or LF, other control bytes, folded lines, a blank before a colon, repeated Host or
+ * Content-Length.
  */
 #pragma once
 
@@ -14,17 +15,17 @@
 
 enum scan_end { SCAN_MORE, SCAN_OK, SCAN_SHORT, SCAN_BAD };
 
-/* A message head that is being read. */
+/* The state of parsing a head. */
 struct scan {
-	__u32 off; /* of the bytes not looked at yet */
+	__u32 off; /* of the next byte */
 	__u32 len;
-	__u32 carried; /* bytes at the start that came with an earlier packet */
-	__u32 start;   /* offset of the line being read */
-	__u32 line;    /* offset of the first line's end */
+	__u32 carried; /* bytes at the start from an earlier packet */
+	__u32 start;   /* offset of the current line */
+	__u32 line;    /* offset of the end of the first line */
 	__u32 path;    /* offset of the request target */
 	__u32 host;    /* offset of the Host value */
 	__u32 end;     /* enum scan_end */
-	__u32 size;    /* bytes of the head, when it is whole */
+	__u32 size;    /* length of the head, once complete */
 	struct head head;
 	__u8 bytes[HEAD_BYTES + CARRY_BYTES + 64];
 };
@@ -33,7 +34,7 @@ struct scan {
 #define HIGH  0x8080808080808080ULL
 #define LOWER 0x2020202020202020ULL
 
-/* Eight characters as the little-endian word they are read as. */
+/* Eight characters as a little-endian word. */
 #define WORD(a, b, c, d, e, f, g, h)                                                                                \
 	((__u64)(a) | (__u64)(b) << 8 | (__u64)(c) << 16 | (__u64)(d) << 24 | (__u64)(e) << 32 | (__u64)(f) << 40 | \
 	 (__u64)(g) << 48 | (__u64)(h) << 56)
@@ -71,7 +72,7 @@ static __always_inline __u64 word_at(const struct scan *s, __u32 off)
 	return off <= HEAD_BYTES ? *(const __u64 *)&s->bytes[off] : 0;
 }
 
-/* The same in lower case. */
+/* The same, in lower case. */
 static __always_inline __u64 lower_at(const struct scan *s, __u32 off)
 {
 	return word_at(s, off) | LOWER;
@@ -103,7 +104,7 @@ static __always_inline void read_length(struct scan *s, __u32 off)
 			break;
 		value = value * 10 + (c - '0');
 	}
-	s->end = SCAN_BAD; /* lists and signs too */
+	s->end = SCAN_BAD; /* also lists and signs */
 }
 
 static __always_inline __u32 skip_blank(const struct scan *s, __u32 off)
@@ -115,7 +116,7 @@ static __always_inline __u32 skip_blank(const struct scan *s, __u32 off)
 
 #define NAME_WORDS 8 /* longer field names are left to user space */
 
-/* Whether the line at off begins with a field's name: no blank and no control byte up to its colon. */
+/* Whether the line at off begins with a field name: no blank or control byte before its colon. */
 static __always_inline bool field_name(const struct scan *s, __u32 off)
 {
 #pragma unroll
@@ -131,7 +132,7 @@ static __always_inline bool field_name(const struct scan *s, __u32 off)
 	return false;
 }
 
-/* Credentials, or a challenge, that may hold for the connection (RFC 4559, 6; NTLM). */
+/* Whether credentials or a challenge may apply to the connection (RFC 4559, 6; NTLM). */
 static __always_inline bool binds(const struct scan *s, __u32 off)
 {
 	__u64 x = lower_at(s, skip_blank(s, off)), y;
@@ -142,7 +143,10 @@ static __always_inline bool binds(const struct scan *s, __u32 off)
 	       x != (WORD('b', 'e', 'a', 'r', 'e', 'r', ' ', 0) | (x & 0xff00000000000000ULL));
 }
 
-/* Authorization, Proxy-Authorization, Proxy-Authenticate and WWW-Authenticate, by the field's first words. */
+/*
+ * Whether the field is Authorization, Proxy-Authorization, Proxy-Authenticate or WWW-Authenticate and may apply to the
+ * connection.
+ */
 static __always_inline bool authenticates(const struct scan *s, __u32 off, __u64 x)
 {
 	__u64 y = lower_at(s, off + 8);
@@ -162,7 +166,7 @@ static __always_inline bool authenticates(const struct scan *s, __u32 off, __u64
 	return false;
 }
 
-/* The options of Connection, as a flag: of more than one, or another, that they are not known. */
+/* The option of Connection as a flag. HEAD_UPGRADE: several, or an unknown one. */
 static __always_inline __u32 connection_option(const struct scan *s, __u32 off)
 {
 	__u64 x, y;
@@ -224,7 +228,7 @@ static __always_inline void read_host(struct scan *s, __u32 off, __u64 x)
 	}
 }
 
-/* A whole header line starts at off. */
+/* Parses the complete header line at off. */
 static __always_inline void read_field(struct scan *s, __u32 off)
 {
 	__u64 x = lower_at(s, off);
@@ -253,16 +257,16 @@ static __always_inline void read_field(struct scan *s, __u32 off)
 		if (x == WORD('u', 'p', 'g', 'r', 'a', 'd', 'e', ':'))
 			s->head.flags |= HEAD_UPGRADE;
 		break;
-	case ' ': /* folded; so is a line that begins with a tab */
+	case ' ': /* folded; also a leading tab */
 		s->end = SCAN_BAD;
 		break;
 	}
 }
 
-/* Most header lines are shorter. */
+/* Enough for most header lines. */
 #define WORDS_A_STEP 4
 
-/* The scan's state is in the map, where the verifier takes every value as unknown: it sees one step, not each. */
+/* The state is in a map, whose values the verifier treats as unknown: it checks one step, not each. */
 static long scan_step(__u32 i, struct scan **scan)
 {
 	struct scan *s = *scan;
@@ -277,7 +281,7 @@ static long scan_step(__u32 i, struct scan **scan)
 #pragma unroll
 	for (int i = 1; i < WORDS_A_STEP && !marks; i++) {
 		off += 8;
-		marks = below(*(__u64 *)&s->bytes[off], 0x20); /* there is room behind HEAD_BYTES */
+		marks = below(*(__u64 *)&s->bytes[off], 0x20); /* bytes has space after HEAD_BYTES */
 	}
 	if (!marks) {
 		s->off = off + 8;
@@ -320,8 +324,8 @@ static long scan_step(__u32 i, struct scan **scan)
 }
 
 /*
- * Reads on in a head: the packet's bytes from off up to end, or as many as there is room for, behind those that are carried.
- * Returns enum scan_end.
+ * Continues parsing a head with the packet's bytes from off to end, as far as they fit, after the carried ones. Returns
+ * enum scan_end.
  */
 __noinline int scan_on(struct __sk_buff *skb, struct scan *s, __u32 off, __u32 end)
 {
@@ -340,7 +344,7 @@ __noinline int scan_on(struct __sk_buff *skb, struct scan *s, __u32 off, __u32 e
 	if (len < 1 || len > HEAD_BYTES || bpf_skb_load_bytes(skb, off, &s->bytes[carried], len))
 		return SCAN_BAD;
 	len += carried;
-	/* bytes behind what was read: none that a head needs */
+	/* terminates what was read */
 	if (len <= HEAD_BYTES) {
 		*(__u64 *)&s->bytes[len] = 0;
 		*(__u64 *)&s->bytes[len + 8] = 0;
@@ -359,7 +363,7 @@ static __always_inline void new_scan(struct scan *s)
 	s->head.length = NO_LENGTH;
 }
 
-/* Reads the head that starts at the packet's payload. Returns enum scan_end. */
+/* Parses the head at the start of the packet's payload. Returns enum scan_end. */
 static __always_inline int scan_head(struct __sk_buff *skb, const struct packet *p, struct scan *s)
 {
 	new_scan(s);

@@ -20,11 +20,11 @@ static __always_inline int send_to_client(struct __sk_buff *skb, struct work *w,
 	err = rewrite(skb, &w->packet, &w->out, &w->option);
 	if (err)
 		return -err;
-	w->action = leave(&w->out.hop);
+	w->action = redirect(&w->out.hop);
 	return TO_CLIENT;
 }
 
-/* The surrogate answered our SYN. */
+/* The response to our SYN. */
 __noinline int leg_up(struct __sk_buff *skb, __u32 idx)
 {
 	struct work *w = work();
@@ -34,7 +34,7 @@ __noinline int leg_up(struct __sk_buff *skb, __u32 idx)
 	__u32 next, surrogate, leg_class;
 
 	if (!w || !s || !set)
-		return DROP_NO_ROOM;
+		return DROP_NOMEM;
 	in.packet = &w->packet;
 	in.clock = in.now + set->ts_offset;
 	w->packet.plain = 0;
@@ -66,14 +66,14 @@ __noinline int leg_up(struct __sk_buff *skb, __u32 idx)
 	return DROP_STALE;
 }
 
-/* After the lock: an idle leg is dead. */
+/* After the lock: accounts for an idle leg that has died. */
 static __always_inline void idle_leg_over(__u32 idx, struct splice *s, __u32 end, __u32 now)
 {
 	count_idle(s->surrogate, s->leg_class, s->band, -1);
 	report(EVENT_LEG_DOWN, end, idx, s, now);
 }
 
-/* Whether a route to the leg's surrogate leads over the interface. */
+/* Whether a route to the leg's surrogate uses the interface. */
 static __always_inline bool leads_to(const struct splice *s, __u32 ifindex)
 {
 	struct path_key path = { .surrogate = s->surrogate, .ifindex = ifindex };
@@ -81,7 +81,7 @@ static __always_inline bool leads_to(const struct splice *s, __u32 ifindex)
 	return ifindex == s->to_server.ifindex || bpf_map_lookup_elem(&paths, &path);
 }
 
-/* Reads what has to be read of the packet before its session is. Returns 0, or the verdict. */
+/* Parses the packet before the session is locked. Returns 0, or a verdict. */
 static __always_inline int read_server_packet(struct __sk_buff *skb, struct work *w, __u32 idx, const struct splice *s)
 {
 	struct packet *p = &w->packet;
@@ -95,13 +95,13 @@ static __always_inline int read_server_packet(struct __sk_buff *skb, struct work
 		return DROP_BAD_FLAGS;
 	if ((p->flags & (SYN | FIN | RST) || walk) && !checksum_ok(skb, &w->packet, &w->sum))
 		return DROP_BAD_CHECKSUM;
-	w->walk.from = FRAMING_QUIET; /* of no walk */
+	w->walk.from = FRAMING_QUIET; /* no walk */
 	if (walk)
 		walk_response(skb, p, idx, &w->walk, &w->reading);
 	return 0;
 }
 
-/* Carries out what server_event says. */
+/* Carries out the result of server_event. */
 static __always_inline int after_server(struct __sk_buff *skb, struct work *w, const struct config *set, __u32 idx,
 					struct splice *s, __u32 next, __u32 now)
 {
@@ -127,7 +127,7 @@ static __always_inline int after_server(struct __sk_buff *skb, struct work *w, c
 		remember_client(s, set, now);
 		bury(idx, s, LEG_FAILED, now);
 		return reset_sender(skb, w);
-	case SERVER_UNASKED:
+	case SERVER_UNSOLICITED:
 		bury(idx, s, LEG_CUT, now);
 		return reset_sender(skb, w);
 	case SERVER_REFUSED:
@@ -156,7 +156,7 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 	int verdict;
 
 	if (!w || !s || !set)
-		return DROP_NO_ROOM;
+		return DROP_NOMEM;
 	in.packet = &w->packet;
 	in.walk = &w->walk;
 	in.clock = in.now + set->ts_offset;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What begins and ends a session: joining a client to a leg, giving the leg back, and the end of both. */
+/* Begins and ends sessions: joins a client to a leg, returns the leg to its pool, ends both. */
 #pragma once
 
 #include "../session/join.h"
 #include "decide.h"
 #include "hold.h"
 #include "legs.h"
-#include "promise.h"
+#include "syn_options.h"
 #include "sources.h"
 #include "walk.h"
 #include "work.h"
 
 /*
- * The session of a client is over. That is remembered for a while: a late copy of its first segment still matches the
- * cookie, and would be a new session. exist: BPF_EXIST unless there is no flow yet.
+ * Remembers a closed session for a while: a late duplicate of its first segment still matches the cookie, and would
+ * start a new session. exist: BPF_EXIST unless there is no flow yet.
  */
 __noinline int linger(const struct tuple *client, __u32 side, __u32 exist, __u32 now)
 {
@@ -34,17 +34,17 @@ __noinline int linger(const struct tuple *client, __u32 side, __u32 exist, __u32
 	return 0;
 }
 
-/* After the lock: the splice is dead. Forgets the client and reports the end to user space. */
+/* After the lock: the splice is dead. Drops the client's state and reports the end to user space. */
 static __always_inline void bury(__u32 idx, struct splice *s, __u32 end, __u32 now)
 {
 	struct flow *f = bpf_map_lookup_elem(&flows, &s->client);
 	struct surrogate *of = surrogate_at(s->surrogate);
 
-	/* a decision about its next request would find the next session of the same port */
-	if (s->flags & SPLICE_ASKED)
+	/* a decision on its next request would apply to the port's next session */
+	if (s->flags & SPLICE_UPCALL)
 		forget_undecided(&s->client);
 	if (f && f->splice == idx && f->side == SIDE_CLIENT) {
-		/* the client's repeated request is decided anew */
+		/* the client's retransmitted request is routed again */
 		if (end == LEG_FAILED || end == LEG_ABANDONED || end == LEG_REPLACED)
 			bpf_map_delete_elem(&flows, &s->client);
 		else
@@ -63,7 +63,7 @@ static __always_inline void bury(__u32 idx, struct splice *s, __u32 end, __u32 n
 	report(EVENT_LEG_DOWN, end, idx, s, now);
 }
 
-/* What a spliced client negotiated, as far as the choice of a leg needs it. */
+/* The options of a spliced client that the choice of a leg depends on. */
 static __always_inline void client_of(const struct splice *s, const struct config *set, struct client *c)
 {
 	c->flags = (s->flags & SPLICE_TS ? CLIENT_TS : 0) | (s->flags & SPLICE_CLIENT_SACK ? CLIENT_SACK : 0) |
@@ -74,8 +74,8 @@ static __always_inline void client_of(const struct splice *s, const struct confi
 }
 
 /*
- * After the lock: the client of a dead splice has its first request still unacknowledged and will repeat it. What it
- * negotiated may not be in the cookie.
+ * After the lock: the client of a dead splice will retransmit its first request. Keeps its options, which may not be in
+ * the cookie.
  */
 static __always_inline void remember_client(struct splice *s, const struct config *set, __u32 now)
 {
@@ -87,7 +87,7 @@ static __always_inline void remember_client(struct splice *s, const struct confi
 	bpf_map_update_elem(&clients, &s->client, &c, BPF_ANY);
 }
 
-/* After the lock: the leg that its client has left is idle again, or dead. */
+/* After the lock: returns the leg of a client that has left to its pool, or reports it dead. */
 static __always_inline void recycle(const struct left *left, __u32 idx, struct splice *s, __u32 now)
 {
 	struct surrogate *of = surrogate_at(left->surrogate);
@@ -106,7 +106,7 @@ static __always_inline void recycle(const struct left *left, __u32 idx, struct s
 	__sync_fetch_and_add(&of->bytes_out, left->to_client);
 }
 
-/* Sends w->out, whose next hop is the splice's towards the surrogate. */
+/* Sends w->out to the surrogate; its next hop is the splice's. */
 static __always_inline int send_to_server(struct __sk_buff *skb, struct work *w, struct splice *s, __u32 now,
 					  int verdict)
 {
@@ -121,11 +121,11 @@ static __always_inline int send_to_server(struct __sk_buff *skb, struct work *w,
 	err = rewrite(skb, &w->packet, &w->out, &w->option);
 	if (err)
 		return -err;
-	w->action = leave(&w->out.hop);
+	w->action = redirect(&w->out.hop);
 	return verdict;
 }
 
-/* An ACK of ours, from and to where the translated packet goes, with its timestamps and window. */
+/* Prepares an ACK with the addresses, timestamps and window of the translated packet. */
 static __always_inline struct segment *ack_like(struct segment *r, const struct translation *t)
 {
 	copy_addr(r->src, t->src);
@@ -143,15 +143,15 @@ static __always_inline struct segment *ack_like(struct segment *r, const struct 
 }
 
 /*
- * Sends the request at hand, translated, and behind it an ACK that repeats the client's window. It begins after the
- * request, so that the surrogate takes it even when it is smaller than an earlier client's. w->reply.seq is set.
+ * Sends the translated request, followed by an ACK with the client's window. The ACK's sequence number is after the
+ * request, so the surrogate accepts its window even if smaller than an earlier client's. w->reply.seq is set.
  */
 static __always_inline void widen(struct __sk_buff *skb, struct work *w)
 {
 	struct translation *t = &w->out;
 	struct segment *r;
 
-	if (!t->hop.checked) /* its neighbour is resolved on the way out, which works for one packet only */
+	if (!t->hop.checked) /* the neighbour is resolved on output, which works for one packet only */
 		return;
 	bpf_clone_redirect(skb, t->hop.ifindex, 0);
 	r = ack_like(&w->reply, t);
@@ -162,23 +162,23 @@ static __always_inline void widen(struct __sk_buff *skb, struct work *w)
 	r->v6 = w->packet.v6;
 	w->action = TC_ACT_SHOT;
 	if (write_segment(skb, r))
-		w->action = leave(&t->hop);
+		w->action = redirect(&t->hop);
 }
 
-/* Legs that turn out closed, before a request gives up on the pool. */
+/* Dead legs to skip before a request gives up on the pool. */
 #define STALE_LEGS 8
 
-/* A leg that is taken out of its queue. */
-struct taken_leg {
+/* A leg popped from its queue. */
+struct popped_leg {
 	__u32 idx;
 	__u32 surrogate;
 	__u32 leg_class;
-	__u32 band; /* of its queue */
+	__u32 band; /* of the queue */
 	__u32 reuse;
 };
 
-/* Again below its bound, as the verifier forgets. */
-static __always_inline __u32 class_of(const struct taken_leg *t)
+/* Bounded again, as the verifier has lost track. */
+static __always_inline __u32 class_of(const struct popped_leg *t)
 {
 	__u32 leg_class = t->leg_class;
 
@@ -186,14 +186,14 @@ static __always_inline __u32 class_of(const struct taken_leg *t)
 	return leg_class & (LEG_CLASSES - 1);
 }
 
-static __always_inline void put_back(const struct taken_leg *t)
+static __always_inline void return_leg(const struct popped_leg *t)
 {
 	push_leg(t->surrogate, t->leg_class, t->band, t->idx);
 }
 
-/* An idle leg for the decided request, of t's surrogate. NULL: there is none. */
-static __always_inline struct splice *take_leg(struct work *w, const struct config *set, bool first,
-					       struct taken_leg *t)
+/* Pops an idle leg of t's surrogate for the decided request. NULL: none. */
+static __always_inline struct splice *pop_leg(struct work *w, const struct config *set, bool first,
+					      struct popped_leg *t)
 {
 	void *queue;
 
@@ -201,7 +201,7 @@ static __always_inline struct splice *take_leg(struct work *w, const struct conf
 	t->band = w->client.band & (LEG_BANDS - 1);
 	t->reuse = reuse_of(w->routing.generation, w->decision.pool);
 	if (t->band >= BAND_FAR || t->reuse == REUSE_NEVER || (t->reuse == REUSE_SAFE && first))
-		t->band = BAND_NONE; /* whose legs have served nobody */
+		t->band = BAND_NONE; /* legs that have served nobody */
 	queue = queue_of(t->surrogate, t->leg_class, t->band);
 	for (int i = 0; i < STALE_LEGS; i++) {
 		struct splice *s;
@@ -215,12 +215,12 @@ static __always_inline struct splice *take_leg(struct work *w, const struct conf
 		}
 		s = splice_at(t->idx);
 		if (s && s->state == SPLICE_IDLE && s->surrogate == t->surrogate && s->leg_class == t->leg_class)
-			return s; /* others were closed while they lay there */
+			return s; /* others have died in the queue */
 	}
 	return NULL;
 }
 
-/* What a session begins with. */
+/* Flags of a new session. */
 static __always_inline __u32 first_flags(const struct work *w, bool first, __u32 reuse)
 {
 	__u32 flags = first ? SPLICE_FIRST : 0;
@@ -238,8 +238,8 @@ static __always_inline __u32 first_flags(const struct work *w, bool first, __u32
 	return flags;
 }
 
-/* Joins the client to the leg, and its flow, which was that of moved_from, to the session. Returns 0, or the verdict. */
-__noinline int join_leg(struct __sk_buff *skb, const struct taken_leg *t, __u32 moved_from, __u32 ts_client)
+/* Joins the client to the leg and points its flow to it, in place of moved_from. Returns 0, or a verdict. */
+__noinline int join_leg(struct __sk_buff *skb, const struct popped_leg *t, __u32 moved_from, __u32 ts_client)
 {
 	struct work *w = work();
 	struct config *set = config();
@@ -250,10 +250,10 @@ __noinline int join_leg(struct __sk_buff *skb, const struct taken_leg *t, __u32 
 	struct splice *s;
 
 	if (!w || !set || !t)
-		return DROP_NO_ROOM;
+		return DROP_NOMEM;
 	s = splice_at(t->idx);
 	if (!s)
-		return DROP_NO_ROOM;
+		return DROP_NOMEM;
 	in.packet = &w->packet;
 	in.walk = &w->walk;
 	in.clock = in.now + set->ts_offset;
@@ -263,7 +263,7 @@ __noinline int join_leg(struct __sk_buff *skb, const struct taken_leg *t, __u32 
 	j.shift = w->client.wscale;
 	f.splice = t->idx;
 	if (bpf_map_update_elem(&flows, &w->packet.key, &f, first ? BPF_NOEXIST : BPF_EXIST)) {
-		put_back(t);
+		return_leg(t);
 		return bpf_map_lookup_elem(&flows, &w->packet.key) ? DROP_RACE : DROP_FLOWS_FULL;
 	}
 	bpf_spin_lock(&s->lock);
@@ -279,24 +279,24 @@ __noinline int join_leg(struct __sk_buff *skb, const struct taken_leg *t, __u32 
 	return DROP_RACE;
 }
 
-static __always_inline void count_handoff(struct surrogate *of, const struct taken_leg *t, __u32 leg_band)
+static __always_inline void count_handoff(struct surrogate *of, const struct popped_leg *t, __u32 leg_band)
 {
 	__u32 leg_class = class_of(t);
 
 	count_idle(t->surrogate, leg_class, leg_band, -1);
-	__sync_fetch_and_add(&of->taken[leg_class], 1);
+	__sync_fetch_and_add(&of->popped[leg_class], 1);
 	if (leg_band == BAND_NONE)
-		__sync_fetch_and_add(&of->taken_fresh[leg_class], 1);
+		__sync_fetch_and_add(&of->popped_fresh[leg_class], 1);
 	__sync_fetch_and_add(&of->active, 1);
 	__sync_fetch_and_add(&of->handoffs, 1);
 }
 
-/* A leg for the decided request, joined to the client. Returns a verdict, or 0: there is none. */
+/* Splices the client to a leg for its decided request. Returns a verdict, or 0: no leg. */
 __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_client)
 {
 	struct work *w = work();
 	struct config *set = config();
-	struct taken_leg t = { .idx = NO_SPLICE };
+	struct popped_leg t = { .idx = NO_SPLICE };
 	__u32 now = clock_ms();
 	struct surrogate *of;
 	struct splice *s;
@@ -313,7 +313,7 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 	of = surrogate_at(t.surrogate);
 	if (!of)
 		return 0;
-	s = take_leg(w, set, moved_from == NO_SPLICE, &t);
+	s = pop_leg(w, set, moved_from == NO_SPLICE, &t);
 	if (!s) {
 		__sync_fetch_and_add(&of->missed[class_of(&t)], 1);
 		return 0;
@@ -321,7 +321,7 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 	if (w->decision.chunked)
 		walk_first(skb, &w->packet, &w->decision, &w->walk);
 	if (w->routing.vip.flags & VIP_HOLD && !hold_first(skb, &w->packet, &w->decision, &w->walk, &w->sum)) {
-		put_back(&t);
+		return_leg(&t);
 		return DROP_EARLY;
 	}
 	verdict = join_leg(skb, &t, moved_from, ts_client);
@@ -336,7 +336,7 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 	return verdict;
 }
 
-/* The decision that user space took for a client. */
+/* Adopts user space's decision. */
 static __always_inline void adopt_decision(struct decision *d, const struct client *c)
 {
 	d->request = c->request;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* How many undecided clients each source has, so that none has all the room. Costs at an upcall, and only then. */
+/* Limits undecided clients per source, so that none takes the whole table. Costs time only at an upcall. */
 #pragma once
 
 #include "maps.h"
 
-/* No fewer sources than that fill the table, and no more is left to each of so many than LEAST_CLIENTS. */
+/* It takes at least LEAST_SOURCES sources to fill the table; each may always have up to LEAST_CLIENTS. */
 #define LEAST_SOURCES 4096
 #define LEAST_CLIENTS 16
 
-/* The counter of a client's source: its address, of IPv6 its /64, salted, so that nobody can choose whose counter to share. */
+/* The counter of a client's source: its address, or its /64 for IPv6, salted against chosen collisions. */
 static __always_inline __u32 source_of(const struct tuple *key, __u32 salt)
 {
 	const __u32 *addr = (const __u32 *)key->src;
@@ -36,8 +36,8 @@ static __always_inline void count_client(const struct tuple *key, const struct c
 }
 
 /*
- * Whether a source has its share of the table: an eighth of what is free, so that some is left for others whatever it does. A counter
- * that is below 0, as user space's recount has it right again soon, is that of a source without clients.
+ * Whether a source has used up its share: an eighth of the free entries, so that some remain for others. A counter
+ * below 0, which user space's recount will correct, counts as 0.
  */
 static __always_inline bool source_full(const struct tuple *key, const struct config *set)
 {
@@ -53,7 +53,7 @@ static __always_inline bool source_full(const struct tuple *key, const struct co
 	return *has >= (share > least ? share : least);
 }
 
-/* Forgets an undecided client. 0: it was there. */
+/* Forgets an undecided client. Returns 0 if it existed. */
 __noinline int forget_undecided(const struct tuple *key)
 {
 	struct config *set = config();

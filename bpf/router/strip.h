@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What is taken off every packet of ours before anything looks at it. */
+/* Normalizes our packets before anything else looks at them. */
 #pragma once
 
 #include <linux/bpf.h>
@@ -8,8 +8,8 @@
 #include "types.h"
 
 /*
- * The urgent pointer: a receiver takes the byte before it out of the stream (RFC 6093), and would count the session's bytes
- * otherwise than we do. And a priority tag: a tag of no VLAN. Offsets stay.
+ * Clears the urgent pointer: a receiver would remove the urgent byte from the stream (RFC 6093) and count differently
+ * than we do. Removes a priority tag (VLAN 0). Offsets stay.
  */
 __noinline int strip(struct __sk_buff *skb, struct packet *p)
 {
@@ -17,20 +17,20 @@ __noinline int strip(struct __sk_buff *skb, struct packet *p)
 	__u32 l4;
 
 	if (!p)
-		return -DROP_NO_ROOM;
+		return -DROP_NOMEM;
 	if (skb->vlan_present && bpf_skb_vlan_pop(skb))
-		return -DROP_NO_ROOM;
+		return -DROP_NOMEM;
 	if (!p->urgent)
 		return 0;
 	l4 = p->l4;
 	if (bpf_skb_load_bytes(skb, l4 + 12, &old[0], 2) || bpf_skb_load_bytes(skb, l4 + 18, &old[1], 2))
-		return -DROP_NO_ROOM;
+		return -DROP_NOMEM;
 	new[0] = old[0] & ~bpf_htons(URG);
 	new[1] = 0;
 	if (bpf_skb_store_bytes(skb, l4 + 12, &new[0], 2, 0) || bpf_skb_store_bytes(skb, l4 + 18, &new[1], 2, 0) ||
 	    bpf_l4_csum_replace(skb, l4 + 16, old[0], new[0], 2) ||
 	    bpf_l4_csum_replace(skb, l4 + 16, old[1], new[1], 2))
-		return -DROP_NO_ROOM;
+		return -DROP_NOMEM;
 	p->flags &= ~URG;
 	return 0;
 }

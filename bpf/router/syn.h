@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Answers SYNs to VIPs: with a cookie, and with as many of the client's options as we can keep. */
+/* Answers SYNs to VIPs with a cookie, and with all of the client's options that can be remembered. */
 #pragma once
 
 #include "band.h"
-#include "promise.h"
+#include "syn_options.h"
 #include "work.h"
 
-/* The options of the client that has sent the SYN. */
+/* Reads the options of the SYN. */
 static __always_inline void read_syn(const struct packet *p, __u8 vip_flags, struct client *c)
 {
 	c->state = CLIENT_SYN;
@@ -22,11 +22,11 @@ static __always_inline void read_syn(const struct packet *p, __u8 vip_flags, str
 }
 
 /*
- * Keeps the options that the echoed timestamp cannot carry, while there is room. Returns the verdict, and in bits what the timestamp
- * says of the MSS.
+ * Stores options that the echoed timestamp cannot carry, if there is space. Returns the verdict, and in bits the MSS
+ * part of the timestamp.
  */
-static __always_inline int promise_options(const struct packet *p, const struct config *set, struct client *c,
-					   struct promise_key *key, __u32 *bits)
+static __always_inline int keep_options(const struct packet *p, const struct config *set, struct client *c,
+					struct syn_key *key, __u32 *bits)
 {
 	__u16 usual = usual_mss(p->v6);
 
@@ -34,16 +34,16 @@ static __always_inline int promise_options(const struct packet *p, const struct 
 		return SYN_ANSWERED;
 	c->since = clock_ms();
 	*bits = TS_OTHER_MSS;
-	if (!bpf_map_update_elem(&promised, promise_to(key, p, p->seq + 1), c, BPF_ANY))
+	if (!bpf_map_update_elem(&syn_options, syn_key_of(key, p, p->seq + 1), c, BPF_ANY))
 		return SYN_ANSWERED;
 	if (!(c->flags & CLIENT_TS))
-		c->flags = 0; /* promise nothing that will be forgotten */
+		c->flags = 0; /* offer nothing that would be forgotten */
 	else if (c->mss > usual)
 		*bits = 0;
 	return SYN_COOKIE;
 }
 
-/* The SYN-ACK that confirms a client's options. bits: see promise_options. */
+/* Confirms the client's options in the SYN-ACK. bits: see keep_options. */
 static __always_inline void fill_syn_ack(struct segment *r, const struct packet *p, const struct config *set,
 					 const struct client *c, __u32 bits)
 {
@@ -56,10 +56,10 @@ static __always_inline void fill_syn_ack(struct segment *r, const struct packet 
 		r->tsecr = p->tsval;
 	}
 	r->with_sack = !!(c->flags & CLIENT_SACK);
-	r->wscale = c->flags & CLIENT_WSCALE ? TOLD_WSCALE : NO_SCALE;
+	r->wscale = c->flags & CLIENT_WSCALE ? OUR_WSCALE : NO_SCALE;
 }
 
-/* Answers the SYN at hand, which is for w->routing.vip. */
+/* Answers the current SYN, which is for w->routing.vip. */
 __noinline int answer_syn(struct __sk_buff *skb)
 {
 	struct work *w = work();
@@ -72,7 +72,7 @@ __noinline int answer_syn(struct __sk_buff *skb)
 	int verdict;
 
 	if (!w || !set)
-		return DROP_NO_ROOM;
+		return DROP_NOMEM;
 	p = &w->packet;
 	if (p->flags & (ACK | RST | FIN))
 		return DROP_BAD_FLAGS;
@@ -85,9 +85,9 @@ __noinline int answer_syn(struct __sk_buff *skb)
 		return DROP_BAD_CHECKSUM;
 	cookie = make_cookie(&w->cookie, p);
 	if (cookie < 0)
-		return DROP_NO_ROOM;
+		return DROP_NOMEM;
 	read_syn(p, w->routing.vip.flags, &c);
-	verdict = promise_options(p, set, &c, &w->promise, &bits);
+	verdict = keep_options(p, set, &c, &w->syn_key, &bits);
 	r = reply_to(&w->reply, p, SYN | ACK, (__u32)cookie, p->seq + 1);
 	r->window = WINDOW_SENT;
 	r->mss = w->routing.vip.mss;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The ways to user space: the packet itself, for a decision, or the whole connection, for an ordinary socket. */
+/* The slow path: the packet alone goes to user space for a decision, or the whole connection to an ordinary socket. */
 #pragma once
 
 #include "../kernel/sock.h"
 #include "../kernel/sockets.h"
-#include "promise.h"
+#include "syn_options.h"
 #include "sources.h"
 #include "work.h"
 
@@ -30,14 +30,14 @@ struct bpf_tcp_req_attrs {
 extern int bpf_sk_assign_tcp_reqsk(struct __sk_buff *skb, struct sock *sk, struct bpf_tcp_req_attrs *attrs,
 				   int attrs__sz) __weak __ksym;
 
-/* The same with the first packet of a request. w->client is remembered until the decision. */
+/* Sends the first packet of a request to user space and keeps w->client until the decision. */
 static __always_inline int upcall(struct __sk_buff *skb, struct work *w, const struct config *set, __u32 now)
 {
 	bool first;
 
 	if (!set->tap)
 		return DROP_NO_TAP;
-	w->client.state = CLIENT_ASKED;
+	w->client.state = CLIENT_UPCALL;
 	w->client.ifindex = skb->ifindex;
 	w->client.since = now;
 	w->client.seq = w->packet.seq;
@@ -52,9 +52,9 @@ static __always_inline int upcall(struct __sk_buff *skb, struct work *w, const s
 }
 
 /*
- * Gives the session to the listening socket of its VIP, as if that had done the handshake. The packet at hand is the
- * first that the socket sees; w->client has the client's options. What is known of the client stays until a later packet
- * finds the socket: see local_packet.
+ * Gives the connection to the listening socket of its VIP as if that had done the handshake. The current packet is the
+ * first the socket sees; w->client has the client's options. The client's entry stays until a later packet finds the
+ * socket: see local_packet.
  */
 __noinline int assign_local(struct __sk_buff *skb)
 {
@@ -64,11 +64,11 @@ __noinline int assign_local(struct __sk_buff *skb)
 	struct packet *p;
 	struct client *c;
 	struct bpf_sock *skc;
-	int verdict = DROP_NO_ROOM;
+	int verdict = DROP_NOMEM;
 	struct sock *sk;
 
 	if (!w)
-		return DROP_NO_ROOM;
+		return DROP_NOMEM;
 	p = &w->packet;
 	c = &w->client;
 	if (!bpf_ksym_exists(bpf_sk_assign_tcp_reqsk))
@@ -80,7 +80,7 @@ __noinline int assign_local(struct __sk_buff *skb)
 	if (c->flags & CLIENT_WSCALE) {
 		attrs.wscale_ok = 1;
 		attrs.snd_wscale = c->wscale;
-		attrs.rcv_wscale = TOLD_WSCALE;
+		attrs.rcv_wscale = OUR_WSCALE;
 	}
 	attrs.sack_ok = !!(c->flags & CLIENT_SACK);
 	if (c->flags & CLIENT_TS) {
@@ -106,17 +106,17 @@ out:
 	return verdict;
 }
 
-/* What an undecided client may have sent at most, in bytes. */
+/* Most bytes that an undecided client may have sent. */
 #define UNDECIDED_SPAN (128 << 10)
 
-/* The client is forgotten if the number is one of its own; what it was promised, in time. */
+/* Forgets the client if the sequence number is plausible; its SYN options expire. */
 static __always_inline int undecided_reset(struct __sk_buff *skb, struct work *w)
 {
 	struct packet *p = &w->packet;
 
 	if (!checksum_ok(skb, p, &w->sum))
 		return DROP_BAD_CHECKSUM;
-	if (know_client(&w->packet.key, &w->known) != KNOWN)
+	if (lookup_client(&w->packet.key, &w->known) != KNOWN)
 		return CONSUMED;
 	if (p->seq - w->known.seq > UNDECIDED_SPAN)
 		return DROP_WINDOW;
@@ -125,8 +125,8 @@ static __always_inline int undecided_reset(struct __sk_buff *skb, struct work *w
 }
 
 /*
- * A packet of a session that a socket of this host owns, or will: until the first packet has made that, others would meet
- * the listener, which resets them.
+ * A packet of a session that a socket of this host owns or will own. Until the first packet has created the socket,
+ * others would reach the listener, which sends RST.
  */
 __noinline int local_packet(struct __sk_buff *skb)
 {
@@ -137,10 +137,10 @@ __noinline int local_packet(struct __sk_buff *skb)
 	int known;
 
 	if (!w)
-		return DROP_NO_ROOM;
+		return DROP_NOMEM;
 	p = &w->packet;
-	known = know_client(&w->packet.key, &w->known);
-	if (known == KNOWN_CHANGES)
+	known = lookup_client(&w->packet.key, &w->known);
+	if (known == KNOWN_CHANGING)
 		return DROP_RACE;
 	if (!known || w->known.state != CLIENT_LOCAL)
 		return PASS_LOCAL;
@@ -162,5 +162,5 @@ __noinline int local_packet(struct __sk_buff *skb)
 	if (!p->len || p->seq != w->known.seq)
 		return DROP_EARLY;
 	w->client = w->known;
-	return assign_local(skb); /* once more: the first was lost on its way to the socket */
+	return assign_local(skb); /* again: the first was lost before the socket */
 }

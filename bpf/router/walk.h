@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The bodies of requests whose length is not known ahead: chunked ones, behind a head that user space has read. */
+/* Walks chunked request bodies, behind heads that user space has read. */
 #pragma once
 
 #include "../session/walk.h"
 #include "chunks.h"
 #include "maps.h"
 
-/* From k->framing, k->left and k->chunk on, over the packet's bytes behind those that were there before. */
+/* Continues from k->framing, k->left and k->chunk over the packet's new bytes. */
 static __always_inline void walk_on(struct __sk_buff *skb, const struct packet *p, struct walk *k)
 {
 	struct chunk_walk c = {};
@@ -46,7 +46,10 @@ __noinline int walk_first(struct __sk_buff *skb, const struct packet *p, const s
 	return 0;
 }
 
-/* A packet of the client, while its request is of that kind. The lock is not held: client_event sees whether it holds. */
+/*
+ * Walks a client's packet while its request needs it. The lock is not held: client_event checks that the walk still
+ * applies.
+ */
 __noinline int walk_request(struct __sk_buff *skb, const struct packet *p, __u32 idx, struct walk *k)
 {
 	struct splice *s = splice_at(idx);

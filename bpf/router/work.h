@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The memory that a packet's steps need: too large for the stack, so one record a CPU. And how a packet of ours leaves. */
+/* Per-CPU working memory for one packet, too large for the stack; and how our own packets leave. */
 #pragma once
 
 #include "../kernel/clock.h"
@@ -15,21 +15,21 @@
 
 #define WINDOW_SENT 65535
 
-/* The quoted headers of an ICMP error, before and after. Zero behind what is quoted. */
+/* The quoted headers of an ICMP error, old and new, zero-padded. */
 struct quoted {
 	__u8 old[64];
 	__u8 new[64];
 };
 
-/* A head that is being read, and what is kept of one that goes on in the next packet. */
+/* State of parsing a head, and what is kept of one that continues in the next packet. */
 struct reading {
 	struct scan scan;
 	struct partial part;
 };
 
-/* Each function says by its arguments what of this it reads and writes; those that attach points call have all of it. */
+/* Functions take what they use of this as arguments; those called by the entry points get all of it. */
 struct work {
-	struct packet packet;       /* at hand */
+	struct packet packet;       /* current */
 	struct option_bytes option; /* its options, if they are not plain */
 	struct translation out;
 	struct segment reply;
@@ -37,16 +37,16 @@ struct work {
 	struct walk walk;
 	struct decision decision;
 	struct routing routing;
-	struct client client; /* at hand */
-	struct client known;  /* by know_client */
-	struct promise_key promise;
+	struct client client; /* current */
+	struct client known;  /* by lookup_client */
+	struct syn_key syn_key;
 	struct cookie_headers cookie;
 	struct bpf_fib_lookup fib;
 	struct splice_command command;
 	struct left left;
 	struct joined joined;
 	__u32 action; /* TCX_* */
-	union {       /* one after the other */
+	union {       /* used one after the other */
 		struct reading reading;
 		struct sum_bytes sum;
 		struct quoted quoted;
@@ -55,34 +55,34 @@ struct work {
 
 SCRATCH(work);
 
-/* Sends the packet to user space, unacknowledged. */
+/* Sends the packet to user space; nothing is acknowledged. */
 static __always_inline int to_user_space(struct work *w, const struct config *set)
 {
 	if (!set->tap)
 		return DROP_NO_TAP;
 	w->action = bpf_redirect(set->tap, 0);
-	return ASKED;
+	return UPCALL;
 }
 
-/* The way back to the sender of the packet at hand. */
+/* Prepares a reply to the sender of p. */
 static __always_inline struct segment *reply_to(struct segment *r, const struct packet *p, __u8 flags, __u32 seq,
 						__u32 ack)
 {
 	answer(r, p, flags, seq, ack);
-	r->window = flags & RST ? 0 : WINDOW_SENT >> TOLD_WSCALE;
+	r->window = flags & RST ? 0 : WINDOW_SENT >> OUR_WSCALE;
 	return r;
 }
 
-/* Writes w->reply and sends it back where the packet came from. Returns verdict, or the reason it could not. */
+/* Writes w->reply and sends it out of the ingress interface. Returns verdict, or the reason it could not. */
 static __always_inline int send_back(struct __sk_buff *skb, struct work *w, int verdict)
 {
 	if (!write_segment(skb, &w->reply))
-		return DROP_NO_ROOM;
+		return DROP_NOMEM;
 	w->action = bpf_redirect(skb->ifindex, 0);
 	return verdict;
 }
 
-/* An RST that the sender of the packet at hand accepts (RFC 9293, 3.10.7.1). */
+/* Sends an RST that the packet's sender accepts (RFC 9293, 3.10.7.1). */
 static __always_inline int reset_sender(struct __sk_buff *skb, struct work *w)
 {
 	if (w->packet.flags & RST)

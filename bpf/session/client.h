@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A packet of the client that a session has. */
+/* Packets of a spliced client. */
 #pragma once
 
 #include "requests.h"
@@ -8,8 +8,8 @@
 #include "window.h"
 
 /*
- * A packet that neither begins its session nor is the next, while the client has not acknowledged a byte: the session may
- * be one that a late packet of an earlier connection began, after the SYN of the one that is there now.
+ * A packet that neither starts its session nor is the next one, while the client has not acknowledged a byte. A delayed
+ * packet of an earlier connection may have started this session after the SYN of the current one.
  */
 static __always_inline bool is_strange(const struct splice *s, const struct packet *p)
 {
@@ -19,14 +19,17 @@ static __always_inline bool is_strange(const struct splice *s, const struct pack
 	       seq != s->snd_nxt;
 }
 
-/* Whether the packet most likely begins a request, seen without the lock: request_event finds out. */
+/* Whether the packet probably starts a request. Checked without the lock; request_event decides. */
 static __always_inline bool may_begin_request(const struct splice *s, const struct packet *p)
 {
 	return p->len && quiet(s) && p->seq + s->to_server_seq == s->snd_nxt && s->state == SPLICE_ACTIVE &&
-	       !(p->flags & (SYN | RST)) && !(s->flags & (SPLICE_ASKED | SPLICE_MOVING | SPLICE_SERVER_FIN));
+	       !(p->flags & (SYN | RST)) && !(s->flags & (SPLICE_UPCALL | SPLICE_MOVING | SPLICE_SERVER_FIN));
 }
 
-/* The packet begins a connection on the port of this session, which ends. False: the session is another's. */
+/*
+ * The packet starts a new connection on this session's port, which ends the session. False: the session is not this
+ * client's.
+ */
 static __always_inline bool replaced_event(struct splice *s, const struct packet *p, __u32 now)
 {
 	if (!same_tuple(&s->client, &p->key) || !is_strange(s, p) || !is_joined(s))
@@ -36,15 +39,15 @@ static __always_inline bool replaced_event(struct splice *s, const struct packet
 }
 
 /*
- * A challenge: reports where the session stands to a client that may have forgotten it (RFC 5961). What the surrogate has not
- * acknowledged, nor is here.
+ * A challenge ACK: reports the session's state to a client that may have lost it (RFC 5961). Acknowledges only what the
+ * surrogate has acknowledged.
  */
 static __always_inline __u32 challenge(struct splice *s, const struct input *in, struct segment *reply)
 {
 	const struct packet *p = in->packet;
 
 	answer(reply, p, ACK, s->rcv_nxt - s->to_server_ack, s->snd_una - s->to_server_seq);
-	reply->window = rescale(s->snd_edge - s->snd_una, 0, s->flags & SPLICE_CLIENT_WSCALE ? TOLD_WSCALE : 0);
+	reply->window = rescale(s->snd_edge - s->snd_una, 0, s->flags & SPLICE_CLIENT_WSCALE ? OUR_WSCALE : 0);
 	reply->tsval = s->ts_client; /* not the clock: the surrogate's may be slower (RFC 7323, 5) */
 	reply->tsecr = p->tsval;
 	reply->with_ts = !!(s->flags & SPLICE_TS);
@@ -80,8 +83,8 @@ static __always_inline __u32 client_segment(struct splice *s, const struct input
 	fresh = before(s->rcv_acked, ack);
 	if (fresh)
 		doubt_band(s, p, in->clock);
-	if (fin && s->flags & SPLICE_ASKED)
-		return NEXT_ASK; /* behind bytes that user space holds */
+	if (fin && s->flags & SPLICE_UPCALL)
+		return NEXT_UPCALL; /* behind bytes that user space holds */
 	if (fin && before(s->snd_nxt, seq + p->len) && (quiet(s) || s->flags & SPLICE_HOLD))
 		return NEXT_EARLY; /* a request is missing */
 	note_sent_ts(s, p, in->clock);
@@ -102,7 +105,7 @@ static __always_inline __u32 client_reset(const struct splice *s)
 	return clean(s) && s->state == SPLICE_ACTIVE && s->rcv_acked == s->rcv_nxt ? NEXT_RECYCLE_RESET : NEXT_RESET;
 }
 
-/* The packet has been judged: what goes out, and what is left. */
+/* The packet is valid: fills in what goes out and what remains of the session. */
 static __always_inline void carry_on(struct splice *s, const struct input *in, __u32 next, struct translation *out,
 				     struct left *left, struct segment *reply)
 {
@@ -124,8 +127,10 @@ static __always_inline void carry_on(struct splice *s, const struct input *in, _
 }
 
 /*
- * A packet of a client. Returns enum client_next. out: what it becomes, of what goes on. reply: of NEXT_CHALLENGE; of NEXT_RECYCLE its
- * timestamp alone. left: of NEXT_RECYCLE and NEXT_RECYCLE_RESET.
+ * A packet from a client. Returns enum client_next.
+ *
+ * out: the translated packet, if it is forwarded. reply: for NEXT_CHALLENGE; for NEXT_RECYCLE only its timestamp. left:
+ * for NEXT_RECYCLE and NEXT_RECYCLE_RESET.
  */
 static __always_inline __u32 client_event(struct splice *s, const struct input *in, struct translation *out,
 					  struct segment *reply, struct left *left)
@@ -149,7 +154,7 @@ static __always_inline __u32 client_event(struct splice *s, const struct input *
 		enter(s, SPLICE_DEAD, in->now);
 		return next;
 	case NEXT_REQUEST:
-	case NEXT_ASK:
+	case NEXT_UPCALL:
 	case NEXT_EARLY:
 		return next;
 	}

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Sessions whose time is over, or whose surrogate is. */
+/* Sessions that have timed out or whose surrogate is down. */
 #pragma once
 
 #include "state.h"
 
 #define UNREPORTED_MS 5000 /* a dead leg that user space has not freed: its event was lost */
 
-/* Nothing has come for so long: idle of a session, closing of one with a FIN. */
+/* Idle timeout, or the closing timeout once a FIN was seen. */
 static __always_inline bool has_expired(const struct splice *s, __u32 idle, __u32 closing, __u32 now)
 {
 	switch (s->state) {
@@ -18,7 +18,7 @@ static __always_inline bool has_expired(const struct splice *s, __u32 idle, __u3
 	return false;
 }
 
-/* The session waits for the first byte of this surrogate. */
+/* The session is still waiting for the first byte from this surrogate. */
 static __always_inline bool waits_for(const struct splice *s, __u32 surrogate)
 {
 	return s->state == SPLICE_ACTIVE && s->surrogate == surrogate && s->client_requests == 1 &&

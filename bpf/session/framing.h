@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Where each direction of a session stands in its messages, so that a server leg is used again, or a client moved, only between a
- * complete response and the next request. Any doubt ends in FRAMING_OPAQUE, from which there is no way back.
+ * Tracks the HTTP messages of both directions, so that a server leg is reused, or a client moved, only between a
+ * complete response and the next request. Any doubt ends in FRAMING_OPAQUE, which is final.
  */
 #pragma once
 
 #include "http.h"
 #include "splice.h"
 
-/* The session has left HTTP: all that comes passes. */
+/* The session is no longer HTTP (upgrade): everything passes. */
 static __always_inline void let_go(struct splice *s)
 {
 	s->request = s->response = FRAMING_OPAQUE;
 }
 
-/* Where the response ends is not known any more. Where each request is routed, its client's bytes are held to this one all the same. */
+/*
+ * The end of the response is no longer known. Where each request is routed separately, the client stays limited to the
+ * current one.
+ */
 static __always_inline void give_up(struct splice *s)
 {
 	s->response = FRAMING_OPAQUE;
@@ -28,7 +31,7 @@ static __always_inline void settle(struct splice *s)
 		s->request = s->response = FRAMING_QUIET;
 }
 
-/* The request goes on where the walk over its new bytes has led. */
+/* Updates the request's state after a walk over its new bytes. */
 static __always_inline void after_walk(struct splice *s, const struct walk *k)
 {
 	if (k->bad || k->behind) {
@@ -41,7 +44,7 @@ static __always_inline void after_walk(struct splice *s, const struct walk *k)
 	settle(s);
 }
 
-/* A decided request begins, and fresh bytes of it are here. k: of a chunked one, where they lead. */
+/* Starts a decided request, of which fresh bytes are in this packet. k: the walk over a chunked one. */
 static __always_inline void begin_request(struct splice *s, const struct decision *d, const struct walk *k, __u32 fresh)
 {
 	s->requests++;
@@ -67,7 +70,7 @@ static __always_inline void begin_request(struct splice *s, const struct decisio
 	s->response = FRAMING_HEAD;
 }
 
-/* More bytes from the client, after the first of a request. */
+/* More bytes of a request that has started. */
 static __always_inline void more_request(struct splice *s, __u32 fresh)
 {
 	if (s->request == FRAMING_BODY && fresh <= s->request_left) {
@@ -80,7 +83,7 @@ static __always_inline void more_request(struct splice *s, __u32 fresh)
 	}
 }
 
-/* Bytes of a response body whose length is known. */
+/* Bytes of a response body of known length. */
 static __always_inline void more_response(struct splice *s, __u32 fresh)
 {
 	if (fresh > s->response_left) {
@@ -93,13 +96,12 @@ static __always_inline void more_response(struct splice *s, __u32 fresh)
 	settle(s);
 }
 
-/* What a final response head says of what follows it, of which body bytes are here. */
+/* Applies a final response head, followed by body bytes in the same packet. */
 static __always_inline void begin_response(struct splice *s, const struct head *head, __u32 body)
 {
 	if (head->flags & HEAD_CLOSE)
 		s->flags |= SPLICE_NO_REUSE;
-	if (head->flags &
-	    (HEAD_BOUND | HEAD_UPGRADE)) /* HEAD_UPGRADE: an option of the connection that says what we do not know */
+	if (head->flags & (HEAD_BOUND | HEAD_UPGRADE)) /* HEAD_UPGRADE: or an unknown connection option */
 		s->flags |= SPLICE_SPOILT;
 	if (head->status == 101) {
 		if (s->flags & SPLICE_UPGRADE)
@@ -130,7 +132,7 @@ static __always_inline void begin_response(struct splice *s, const struct head *
 	}
 }
 
-/* The same of a chunked response. */
+/* Updates a chunked response after a walk over its bytes. */
 static __always_inline void after_chunks(struct splice *s, const struct walk *c)
 {
 	if (c->bad || c->behind) {

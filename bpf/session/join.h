@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A request begins: its client is joined to a leg. */
+/* Joins a client to a leg at the start of a request. */
 #pragma once
 
 #include "framing.h"
@@ -8,19 +8,22 @@
 #include "translate.h"
 #include "window.h"
 
-/* The leg's surrogate has measured no more than it has been kept waiting. */
+/* Sets the leg's band. The surrogate's RTT estimate is at most as long as its SYN-ACK was left unacknowledged. */
 static __always_inline void join_band(struct splice *s, __u8 band)
 {
 	s->client_band = band;
 	if (s->band != BAND_NONE)
 		return;
-	/* of a client that nothing is known of: it may be near */
+	/* unknown client: it may be near */
 	s->band = band == BAND_NONE ? BAND_NEAREST : band;
 	if (s->late && s->late < shortest_of(s->band))
 		s->band = BAND_FAR;
 }
 
-/* The offsets (paper, equations 1 to 4; and of the clocks), and from where on the numbers are this client's. */
+/*
+ * Sets the offsets (paper, equations 1 to 4, and those of timestamps) and the sequence numbers from which on this
+ * client owns the leg.
+ */
 static __always_inline void join_numbers(struct splice *s, const struct input *in, __u32 ts_client)
 {
 	const struct packet *p = in->packet;
@@ -30,7 +33,7 @@ static __always_inline void join_numbers(struct splice *s, const struct input *i
 	s->to_server_ack = s->rcv_nxt - p->ack;
 	s->rcv_base = s->rcv_acked = s->rcv_nxt;
 	s->snd_base = s->snd_ahead = s->snd_nxt;
-	s->ts_to_server = later(in->clock, s->ts_told) - p->tsval;
+	s->ts_to_server = later(in->clock, s->ts_sent) - p->tsval;
 	note_sent_ts(s, p, in->clock);
 	s->ts_client = ts_client;
 	s->rcv_edge = later(s->rcv_edge, s->rcv_nxt + window);
@@ -38,7 +41,7 @@ static __always_inline void join_numbers(struct splice *s, const struct input *i
 		s->rcv_span = window;
 }
 
-/* The request's first bytes go to the surrogate. */
+/* Accounts for the request's first bytes, which go to the surrogate. */
 static __always_inline void send_first(struct splice *s, const struct input *in, const struct decision *d)
 {
 	const struct packet *p = in->packet;
@@ -50,7 +53,10 @@ static __always_inline void send_first(struct splice *s, const struct input *in,
 		pass_client_fin(s, s->snd_nxt);
 }
 
-/* Joins the client whose request is at hand to an idle leg of the surrogate and class. False: it is not idle any more, or another's. */
+/*
+ * Joins the current client to an idle leg of this surrogate and class. False: the leg is no longer idle, or was
+ * reassigned.
+ */
 static __always_inline bool join_event(struct splice *s, const struct input *in, const struct joining *j,
 				       __u32 surrogate, __u32 leg_class, struct translation *out, struct joined *joined)
 {

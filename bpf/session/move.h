@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The next request of a client that has a leg: it stays there, or leaves it for another. */
+/* The next request of a spliced client: it stays on its leg or moves to another. */
 #pragma once
 
 #include "join.h"
 
-/* What becomes of a request of a client that has a leg. */
+/* What to do with the next request of a spliced client. */
 enum request_next {
 	REQUEST_STAYS,
-	REQUEST_MOVES, /* the leg waits for leave_event */
+	REQUEST_MOVES, /* leave_event releases the leg */
 	REQUEST_RACE,
-	REQUEST_EARLY, /* it cannot move yet, and is not this surrogate's */
+	REQUEST_EARLY, /* it cannot move yet and must not go to this surrogate */
 };
 
 /*
- * The next request of a session. here: its decision is for this leg's pool or surrogate. Where it may not move before all is acknowledged,
- * it stays, but for a client that is held to one request at a time.
+ * The next request of a session. here: it is routed to this leg's pool or surrogate. A request that cannot move yet
+ * because bytes are unacknowledged stays, unless the client is limited to one request at a time.
  */
 static __always_inline __u32 request_event(struct splice *s, const struct input *in, const struct decision *d,
 					   bool here, struct translation *out)
@@ -33,7 +33,7 @@ static __always_inline __u32 request_event(struct splice *s, const struct input 
 		s->flags |= SPLICE_MOVING;
 		return REQUEST_MOVES;
 	}
-	s->flags &= ~SPLICE_ASKED;
+	s->flags &= ~SPLICE_UPCALL;
 	note_ack(s, p);
 	note_client_window(s, p, ack);
 	note_sent_ts(s, p, in->clock);
@@ -42,15 +42,18 @@ static __always_inline __u32 request_event(struct splice *s, const struct input 
 	return REQUEST_STAYS;
 }
 
-/* The client could not move: an upcall decides, or the client sends again. */
-static __always_inline void stay_event(struct splice *s, bool asked)
+/* The client could not move: user space decides (upcall), or the client retransmits. */
+static __always_inline void stay_event(struct splice *s, bool upcall)
 {
 	s->flags &= ~SPLICE_MOVING;
-	if (asked)
-		s->flags |= SPLICE_ASKED;
+	if (upcall)
+		s->flags |= SPLICE_UPCALL;
 }
 
-/* The last ACK that a leg's surrogate is owed by a client that leaves, or it repeats what the client has, and takes its path for congested. */
+/*
+ * The final ACK for the surrogate of a client that leaves. Without it the surrogate would retransmit what the client
+ * has and assume congestion.
+ */
 static __always_inline void last_ack(struct splice *s, struct segment *reply)
 {
 	s->rcv_acked = s->rcv_nxt;
@@ -62,7 +65,7 @@ static __always_inline void last_ack(struct splice *s, struct segment *reply)
 	reply->seq = s->snd_nxt;
 	reply->ack = s->rcv_nxt;
 	reply->with_ts = !!(s->flags & SPLICE_TS);
-	reply->tsval = s->ts_told;
+	reply->tsval = s->ts_sent;
 	reply->tsecr = s->ts_server;
 	reply->window = idle_window(s);
 	reply->with_sack = 0;
@@ -73,14 +76,15 @@ static __always_inline void last_ack(struct splice *s, struct segment *reply)
 }
 
 enum leave_next {
-	LEAVE_NOT,    /* the leg is not the client's any more */
-	LEAVE_CLOSED, /* the surrogate closes it */
+	LEAVE_NOT,    /* the leg no longer belongs to the client */
+	LEAVE_CLOSED, /* the surrogate will close it */
 	LEAVE_LEFT,
 };
 
 /*
- * The client at hand has moved elsewhere: its leg is idle again, or dead. What the surrogate said meanwhile is nobody's. owed: reply
- * tells the surrogate what the client acknowledged with its request. Returns enum leave_next.
+ * The current client has moved: its leg becomes idle or dead; bytes that the surrogate has sent since belong to nobody.
+ * owed: whether reply acknowledges to the surrogate what the client acknowledged with its request. Returns enum
+ * leave_next.
  */
 static __always_inline __u32 leave_event(struct splice *s, const struct input *in, bool *owed, struct segment *reply,
 					 struct left *left)
@@ -89,7 +93,7 @@ static __always_inline __u32 leave_event(struct splice *s, const struct input *i
 
 	if (!same_tuple(&s->client, &in->packet->key) || s->state != SPLICE_ACTIVE)
 		return LEAVE_NOT;
-	s->flags &= ~(SPLICE_ASKED | SPLICE_MOVING);
+	s->flags &= ~(SPLICE_UPCALL | SPLICE_MOVING);
 	worn = is_worn(s, in->limit) || s->flags & SPLICE_SPOILT || !is_between(s);
 	*owed = *owed && s->rcv_acked != s->rcv_nxt;
 	if (s->rcv_acked != s->rcv_nxt)

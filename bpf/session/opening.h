@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* How a leg comes up, and how it is given up while nobody is joined to it. */
+/* Opening a leg, and retiring it before a client is joined. */
 #pragma once
 
 #include "state.h"
@@ -7,16 +7,16 @@
 #include "translate.h"
 #include "window.h"
 
-/* What becomes of a surrogate's answer to our SYN. */
+/* What to do with the response to our SYN. */
 enum opening_next {
-	OPENING_UP,       /* reply acknowledges it */
-	OPENING_ANSWERED, /* user space does, later */
+	OPENING_UP,       /* reply acknowledges the SYN-ACK */
+	OPENING_ANSWERED, /* user space acknowledges it later */
 	OPENING_REFUSED,
-	OPENING_RESET, /* the surrogate still has a session on these ports: it is reset, and our SYN repeated */
+	OPENING_RESET, /* the surrogate still has a connection on these ports: reset it, then repeat our SYN */
 	OPENING_STALE,
 };
 
-/* What the SYN-ACK says of the surrogate. */
+/* Records the SYN-ACK's sequence number, window and options. */
 static __always_inline void note_syn_ack(struct splice *s, const struct packet *p, __u32 clock)
 {
 	s->rcv_nxt = s->rcv_acked = s->rcv_base = p->seq + 1;
@@ -29,8 +29,8 @@ static __always_inline void note_syn_ack(struct splice *s, const struct packet *
 	if (has_ts(p) && s->leg_class & 1) {
 		s->flags |= SPLICE_TS;
 		s->ts_server = p->tsval;
-		s->ts_heard = s->ts_told; /* of our SYN */
-		s->ts_told = later(s->ts_told, clock);
+		s->ts_echoed = s->ts_sent; /* in our SYN */
+		s->ts_sent = later(s->ts_sent, clock);
 	} else {
 		s->leg_class &= ~1;
 	}
@@ -42,7 +42,7 @@ static __always_inline void note_syn_ack(struct splice *s, const struct packet *
 	}
 }
 
-/* A packet of the surrogate on a leg whose SYN is out. Returns enum opening_next. */
+/* A packet from the surrogate of a leg in state OPENING. Returns enum opening_next. */
 static __always_inline __u32 opening_event(struct splice *s, const struct input *in, struct segment *reply)
 {
 	const struct packet *p = in->packet;
@@ -62,21 +62,21 @@ static __always_inline __u32 opening_event(struct splice *s, const struct input 
 	enter(s, s->late ? SPLICE_ANSWERED : SPLICE_IDLE, in->now);
 	answer(reply, p, ACK, s->snd_nxt, s->rcv_nxt);
 	reply->with_ts = !!(s->flags & SPLICE_TS);
-	reply->tsval = s->ts_told;
+	reply->tsval = s->ts_sent;
 	reply->tsecr = p->tsval;
 	reply->window = idle_window(s);
 	return s->late ? OPENING_ANSWERED : OPENING_UP;
 }
 
-/* User space has acknowledged an answered leg's SYN-ACK. False: it is not answered any more. */
-static __always_inline bool take_up_event(struct splice *s, __u32 surrogate, __u32 now, __u32 clock)
+/* User space has acknowledged the SYN-ACK of an answered leg. False: the leg is in another state by now. */
+static __always_inline bool complete_event(struct splice *s, __u32 surrogate, __u32 now, __u32 clock)
 {
 	if (s->state != SPLICE_ANSWERED || s->surrogate != surrogate)
 		return false;
 	if (now - s->since < s->late)
-		s->late = now - s->since ?: 1; /* a client waits for it */
+		s->late = now - s->since ?: 1; /* early, because a client is waiting */
 	enter(s, SPLICE_IDLE, now);
 	s->seen = s->opened = now;
-	s->ts_told = later(s->ts_told, clock);
+	s->ts_sent = later(s->ts_sent, clock);
 	return true;
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Bytes of a client: which request they are of, and what waits. Where each request is routed the client is held to one at a time. */
+/*
+ * Maps a client's bytes to requests. Where each request is routed separately, the client is limited to one at a time.
+ */
 #pragma once
 
 #include "framing.h"
 #include "state.h"
 #include "walk.h"
 
-/* What becomes of a client's packet. */
+/* What to do with a client's packet. */
 enum client_next {
 	NEXT_SEND,
 	NEXT_REQUEST,
@@ -15,27 +17,28 @@ enum client_next {
 	NEXT_RECYCLE_RESET,
 	NEXT_CHALLENGE,
 	NEXT_OVER,
-	NEXT_ASK,
+	NEXT_UPCALL,
 	NEXT_EARLY,
-	NEXT_OUTSIDE, /* of the session's windows */
-	NEXT_CUT,     /* what comes is ambiguous */
+	NEXT_OUTSIDE, /* outside the session's windows */
+	NEXT_CUT,     /* the stream is ambiguous */
 	NEXT_MALFORMED,
-	NEXT_STALE, /* the session is not its own any more */
-	NEXT_RACE,  /* its client is being moved */
+	NEXT_STALE, /* the session is no longer this client's */
+	NEXT_RACE,  /* the client is being moved */
 };
 
-#define HELD_MS 1000 /* nothing has moved for so long: nothing will end the wait */
+#define HELD_MS 1000 /* no progress for this long: nothing will end the wait */
 
 /*
- * New bytes of a client whose requests are held. What is not of the request in front waits; if the response is none
- * that can be followed, all of it so far is acknowledged, and nothing moves any more, the session ends. rest: ms before.
+ * New bytes of a client limited to one request at a time. Bytes after the current request are dropped until its
+ * response is complete. If the response cannot be tracked, all of it so far is acknowledged and there is no progress,
+ * the session ends. rest: ms since the last packet.
  */
 static __always_inline __u32 hold_request(struct splice *s, const struct input *in, __u32 ack, __u32 rest)
 {
 	const struct walk *k = in->walk;
 	bool behind = behind_request(s, in->packet, k), heard = ack == s->rcv_nxt;
 
-	if (s->flags & SPLICE_SERVER_FIN && (behind || quiet(s))) /* nobody will answer */
+	if (s->flags & SPLICE_SERVER_FIN && (behind || quiet(s))) /* the surrogate will not answer */
 		return heard ? NEXT_CUT : NEXT_EARLY;
 	if (walked(s->request) && k->at == s->snd_nxt && k->bad)
 		return k->bad == CHUNKS_LONG ? NEXT_EARLY : NEXT_MALFORMED;
@@ -44,14 +47,14 @@ static __always_inline __u32 hold_request(struct splice *s, const struct input *
 	return s->response == FRAMING_OPAQUE && heard && rest > HELD_MS ? NEXT_CUT : NEXT_EARLY;
 }
 
-/* Bytes behind the first of a request that is in front. False: they come before what tells where it ends. */
+/* More bytes of the current request. False: they arrive before the bytes that determine its end. */
 static __always_inline bool follow_request(struct splice *s, const struct walk *k, __u32 end)
 {
 	if (walked(s->request)) {
 		if (k->at == s->snd_nxt && k->from == s->request && !k->hidden)
 			after_walk(s, k);
 		else if (s->flags & SPLICE_ROUTED)
-			return false; /* or another CPU was here meanwhile */
+			return false; /* or another CPU changed the state */
 		else
 			give_up(s);
 	} else if (s->request != FRAMING_OPAQUE) {
@@ -60,23 +63,23 @@ static __always_inline bool follow_request(struct splice *s, const struct walk *
 	return true;
 }
 
-/* New bytes from the client. */
+/* Tracks new bytes from the client. */
 static __always_inline __u32 track_request(struct splice *s, const struct input *in, __u32 seq, __u32 ack, __u32 rest)
 {
 	__u32 end = seq + in->packet->len, next;
 
-	/* the surrogate may have discarded the first version, and the second may say something else */
+	/* a retransmission may differ from the original, which the surrogate may have dropped */
 	if (before(seq, s->snd_nxt) && before(s->snd_una, end))
 		s->flags |= SPLICE_SPOILT;
 	if (!before(s->snd_nxt, end))
-		return NEXT_SEND; /* seen before */
+		return NEXT_SEND; /* retransmission */
 	if (s->flags & SPLICE_SERVER_FIN && !(s->flags & SPLICE_HOLD)) {
-		/* nothing left to decide: the surrogate refuses it */
+		/* the surrogate has closed: it will refuse the request */
 		give_up(s);
-		s->flags &= ~SPLICE_ASKED;
+		s->flags &= ~SPLICE_UPCALL;
 	}
-	if (s->flags & SPLICE_ASKED && seq != s->snd_nxt)
-		return NEXT_ASK; /* behind bytes that user space holds */
+	if (s->flags & SPLICE_UPCALL && seq != s->snd_nxt)
+		return NEXT_UPCALL; /* behind bytes that user space holds */
 	if (quiet(s) && seq == s->snd_nxt && !(s->flags & SPLICE_SERVER_FIN))
 		return NEXT_REQUEST;
 	if (s->flags & SPLICE_HOLD) {
@@ -86,7 +89,7 @@ static __always_inline __u32 track_request(struct splice *s, const struct input 
 	}
 	if (quiet(s)) {
 		if (before(s->snd_nxt, seq))
-			return NEXT_EARLY; /* the start of a request is missing */
+			return NEXT_EARLY; /* the start of the request is missing */
 		give_up(s);
 	} else if (!follow_request(s, in->walk, end)) {
 		return NEXT_EARLY;

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Bytes of a surrogate: where its response stands. */
+/* Tracks a surrogate's response. */
 #pragma once
 
 #include "framing.h"
 #include "state.h"
 
-/* What becomes of a surrogate's packet. */
+/* What to do with a surrogate's packet. */
 enum server_next {
 	SERVER_SEND,
 	SERVER_ACK,
 	SERVER_RESET,
 	SERVER_NOTHING,
 	SERVER_GAP,
-	SERVER_RACE,      /* the client is leaving */
-	SERVER_OVER,      /* reset by the surrogate */
-	SERVER_CLOSED,    /* both ends have said FIN */
-	SERVER_FAILED,    /* closed or reset before a byte of the response */
-	SERVER_UNASKED,   /* said what is not this client's */
-	SERVER_REFUSED,   /* a leg, reset before our ACK */
-	SERVER_IDLE_OVER, /* an idle leg, reset */
+	SERVER_RACE,        /* the client is leaving */
+	SERVER_OVER,        /* reset by the surrogate */
+	SERVER_CLOSED,      /* both ends have sent FIN */
+	SERVER_FAILED,      /* closed or reset before the first byte of the response */
+	SERVER_UNSOLICITED, /* sent a response before it had this client's request */
+	SERVER_REFUSED,     /* reset before our ACK of its SYN-ACK */
+	SERVER_IDLE_OVER,   /* an idle leg was reset */
 	SERVER_IDLE_CLOSED,
-	SERVER_OUTSIDE, /* of the session's windows */
-	SERVER_STALE,   /* the leg is another's */
+	SERVER_OUTSIDE, /* outside the session's windows */
+	SERVER_STALE,   /* the leg no longer has this tuple */
 };
 
-/* The response goes on where the walk over its new bytes has led. */
+/* Updates the response's state after a walk over its new bytes. */
 static __always_inline void follow_response(struct splice *s, const struct walk *k)
 {
 	switch (k->framing) {
@@ -45,13 +45,13 @@ static __always_inline void follow_response(struct splice *s, const struct walk 
 	}
 }
 
-/* Bytes of a response. */
+/* Tracks the bytes of a response. */
 static __always_inline __u32 track_response(struct splice *s, const struct packet *p, const struct walk *k)
 {
 	__u32 end = p->seq + p->len;
 
 	if (!before(s->rcv_nxt, end))
-		return SERVER_SEND; /* seen before */
+		return SERVER_SEND; /* retransmission */
 	switch (s->response) {
 	case FRAMING_BODY:
 		more_response(s, end - s->rcv_nxt);
@@ -62,7 +62,7 @@ static __always_inline __u32 track_response(struct splice *s, const struct packe
 		if (k->at == s->rcv_nxt && k->from == s->response && !k->hidden) {
 			follow_response(s, k);
 		} else if (s->flags & SPLICE_ROUTED && !(p->flags & FIN)) {
-			return SERVER_GAP; /* or another CPU was here meanwhile */
+			return SERVER_GAP; /* or another CPU changed the state */
 		} else {
 			give_up(s);
 		}
@@ -76,11 +76,11 @@ static __always_inline __u32 track_response(struct splice *s, const struct packe
 	return SERVER_SEND;
 }
 
-/* After the bytes: FIN. True: the session is over, and the splice dead. */
+/* Tracks the FIN behind the bytes. True: the session is over and the splice dead. */
 static __always_inline bool track_server_fin(struct splice *s, const struct packet *p, __u32 now)
 {
 	if (p->flags & FIN && !before(p->seq + p->len, s->rcv_nxt) && !(s->flags & SPLICE_SERVER_FIN)) {
-		if (p->seq + p->len != s->rcv_nxt) /* the client keeps it until the gap before it is filled */
+		if (p->seq + p->len != s->rcv_nxt) /* the client keeps the FIN until the gap before it is filled */
 			give_up(s);
 		s->flags |= SPLICE_SERVER_FIN;
 		s->rcv_nxt = p->seq + p->len + 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A packet of the surrogate, on a leg that is established or in a session. */
+/* Packets from the surrogate of an established leg. */
 #pragma once
 
 #include "responses.h"
@@ -7,10 +7,7 @@
 #include "translate.h"
 #include "window.h"
 
-/*
- * A leg whose SYN-ACK user space has not acknowledged yet: the SYN-ACK again, which has its answer
- * soon, or the surrogate has given the leg up.
- */
+/* A leg whose SYN-ACK is not acknowledged yet: either the SYN-ACK again, or the surrogate has given up. */
 static __always_inline __u32 on_answered(struct splice *s, const struct packet *p, __u32 now)
 {
 	if (!(p->flags & RST) || p->seq != s->rcv_nxt)
@@ -19,7 +16,7 @@ static __always_inline __u32 on_answered(struct splice *s, const struct packet *
 	return SERVER_REFUSED;
 }
 
-/* A leg that no client is joined to. */
+/* A leg without a client. */
 static __always_inline __u32 on_idle(struct splice *s, const struct packet *p, __u32 now)
 {
 	if (p->flags & RST) {
@@ -29,30 +26,30 @@ static __always_inline __u32 on_idle(struct splice *s, const struct packet *p, _
 		return SERVER_IDLE_OVER;
 	}
 	if (p->flags & SYN || before(p->seq, s->rcv_nxt))
-		return SERVER_ACK; /* our ACK was lost; keepalive; old bytes */
+		return SERVER_ACK; /* our ACK was lost; a keepalive; old bytes */
 	if (!p->len && !(p->flags & FIN))
 		return SERVER_NOTHING;
-	enter(s, SPLICE_DEAD, now); /* closed, or unsolicited bytes */
+	enter(s, SPLICE_DEAD, now); /* closed, or sent unsolicited bytes */
 	return SERVER_IDLE_CLOSED;
 }
 
 /*
- * The packet does not answer the request: the surrogate has closed before it said anything, or said something before
- * it took a byte of the request, which may come behind a part of the response.
+ * Whether the packet cannot belong to the response: the surrogate has closed without sending anything, or has sent
+ * bytes before it acknowledged any of the request. Such bytes may also follow part of a response.
  */
 static __always_inline __u32 before_answer(const struct splice *s, const struct packet *p)
 {
-	bool unasked = p->len && !(p->flags & RST) && !before(s->snd_base, p->ack);
+	bool unsolicited = p->len && !(p->flags & RST) && !before(s->snd_base, p->ack);
 
-	/* the client still holds its request, and is known by its cookie when it repeats it */
+	/* the client still holds its request; its cookie identifies it when it retransmits */
 	if (s->rcv_nxt == s->rcv_base && s->client_requests == 1 && s->flags & SPLICE_FIRST &&
 	    s->snd_una == s->snd_base && p->seq == s->rcv_base && (p->flags & (RST | FIN) || p->len) &&
 	    !(s->flags & SPLICE_CLIENT_FIN))
 		return SERVER_FAILED;
-	return unasked ? SERVER_UNASKED : SERVER_SEND;
+	return unsolicited ? SERVER_UNSOLICITED : SERVER_SEND;
 }
 
-/* The packet may be of the response. */
+/* The packet may belong to the response. */
 static __always_inline __u32 server_segment(struct splice *s, const struct input *in)
 {
 	const struct packet *p = in->packet;
@@ -62,7 +59,7 @@ static __always_inline __u32 server_segment(struct splice *s, const struct input
 		enter(s, SPLICE_DEAD, in->now);
 		return next;
 	}
-	if (p->flags & RST && server_resets(s, p->seq)) { /* any other, the client judges */
+	if (p->flags & RST && server_resets(s, p->seq)) { /* the client validates any other */
 		enter(s, SPLICE_DEAD, in->now);
 		return SERVER_OVER;
 	}
@@ -75,7 +72,7 @@ static __always_inline __u32 server_segment(struct splice *s, const struct input
 	return track_server_fin(s, p, in->now) ? SERVER_CLOSED : SERVER_SEND;
 }
 
-/* A session's surrogate. */
+/* A packet from the surrogate of a session. */
 static __always_inline __u32 on_session(struct splice *s, const struct input *in, struct translation *out)
 {
 	const struct packet *p = in->packet;
@@ -85,10 +82,10 @@ static __always_inline __u32 on_session(struct splice *s, const struct input *in
 	if (p->flags & SYN || (p->len && before(p->seq, s->rcv_base)))
 		return SERVER_ACK;
 	if (s->flags & SPLICE_MOVING && (p->len || p->flags & (FIN | RST)))
-		return SERVER_RACE; /* repeated, it finds the leg idle */
+		return SERVER_RACE; /* its retransmission will find the leg idle */
 	note_server(s, p);
 	if (p->len && before(p->seq, s->rcv_nxt) && s->band >= BAND_4MS)
-		s->band = BAND_FAR; /* repeated: the surrogate's window has shrunk for it */
+		s->band = BAND_FAR; /* a retransmission: the surrogate's congestion window has shrunk */
 	anchor(s, p, in->clock);
 	next = server_segment(s, in);
 	if (next == SERVER_SEND || next == SERVER_OVER || next == SERVER_CLOSED)
@@ -96,24 +93,27 @@ static __always_inline __u32 on_session(struct splice *s, const struct input *in
 	return next;
 }
 
-/* The answer on behalf of an idle leg, or of the clients that a session has had: no more is acknowledged than they have. */
+/* Acknowledges on behalf of an idle leg or of the clients it has served: no more than they have received. */
 static __always_inline void acknowledge(struct splice *s, const struct input *in, struct segment *reply)
 {
 	const struct packet *p = in->packet;
 	bool idle = s->state == SPLICE_IDLE;
 
 	if (idle)
-		s->ts_told = later(s->ts_told, in->clock); /* with a client, whose clock may be slower, its own */
+		s->ts_sent =
+			later(s->ts_sent,
+			      in->clock); /* with a client, whose clock may be slower, the client's timestamp stays */
 	answer(reply, p, ACK, s->snd_nxt, idle ? s->rcv_nxt : s->rcv_base);
-	reply->window = idle ? idle_window(s) : s->window_told;
+	reply->window = idle ? idle_window(s) : s->window_sent;
 	reply->with_ts = s->flags & SPLICE_TS && has_ts(p);
-	reply->tsval = s->ts_told;
+	reply->tsval = s->ts_sent;
 	reply->tsecr = p->tsval;
 }
 
 /*
- * A packet of a surrogate, behind its handshake. Returns enum server_next. out: what it becomes, if it goes on to the client. reply: of
- * SERVER_ACK.
+ * A packet from a surrogate after its handshake. Returns enum server_next.
+ *
+ * out: the translated packet, if it goes to the client. reply: for SERVER_ACK.
  */
 static __always_inline __u32 server_event(struct splice *s, const struct input *in, struct translation *out,
 					  struct segment *reply)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The record of a session, which user space reads too. What becomes of it is the business of the other headers of this folder: pure
- * functions, without maps, helpers or packets at hand, so that the same code runs in the kernel, under the record's lock, and in the
- * exploration of splice/model.
+ * The record of a session, which user space reads too. The other headers of this directory change it: pure functions,
+ * without maps, helpers or access to a packet, so that the same code runs in the kernel, under the record's lock, and
+ * in the model checker of splice/model.
  *
- * Numbers are in the server leg's sequence space unless said otherwise, in host byte order, modulo 2^32.
+ * Numbers are in the server leg's sequence space unless noted otherwise, in host byte order, modulo 2^32.
  */
 #pragma once
 
@@ -12,42 +12,42 @@
 #include "../wire/fields.h"
 
 enum session_bound {
-	TOLD_WSCALE = 10,   /* window shift advertised on both legs: windows up to 64 MiB, in steps of 1 KiB */
-	IDLE_WINDOW = 4096, /* bytes: least window advertised to the surrogate of an idle leg */
+	OUR_WSCALE = 10,    /* window shift that we advertise on both legs: windows up to 64 MiB, in steps of 1 KiB */
+	IDLE_WINDOW = 4096, /* bytes: smallest window advertised on an idle leg */
 };
 
 enum splice_state {
 	SPLICE_FREE,     /* owned by user space */
 	SPLICE_OPENING,  /* SYN sent to the surrogate */
-	SPLICE_ANSWERED, /* its SYN-ACK is here, and user space acknowledges that later */
+	SPLICE_ANSWERED, /* SYN-ACK received; user space acknowledges it later */
 	SPLICE_IDLE,     /* established server leg, in its leg pool */
 	SPLICE_ACTIVE,   /* joined to a client leg */
-	SPLICE_CLOSING,  /* at least one FIN was passed on */
+	SPLICE_CLOSING,  /* at least one FIN forwarded */
 	SPLICE_DEAD,     /* over; user space frees it */
 };
 
-/* Where each direction of a session stands in its HTTP messages. */
+/* Where each direction of a session is in its HTTP messages. */
 enum framing {
-	FRAMING_QUIET,   /* nothing outstanding: the next client byte starts a request */
-	FRAMING_HEAD,    /* a message head is due; that many bytes of it, of a request */
-	FRAMING_PART,    /* a response head has begun, and goes on in the next packet */
-	FRAMING_BODY,    /* that many bytes are left */
-	FRAMING_CHUNKED, /* see enum chunk; the bytes left are those of the chunk */
+	FRAMING_QUIET,   /* between messages: the next client byte starts a request */
+	FRAMING_HEAD,    /* a head is due; for a request: so many bytes of it */
+	FRAMING_PART,    /* a response head continues in the next packet */
+	FRAMING_BODY,    /* so many bytes are left */
+	FRAMING_CHUNKED, /* see enum chunk; bytes left are those of the chunk */
 	FRAMING_DONE,    /* message complete */
 	FRAMING_CLOSE,   /* the message ends with the connection */
-	FRAMING_OPAQUE,  /* not followed: the session stays where it is and its leg is not used again */
+	FRAMING_OPAQUE,  /* not tracked: the session stays on its leg, which is not reused */
 };
 
 enum chunk {
-	CHUNK_SIZE_FIRST, /* at least one digit is due */
+	CHUNK_SIZE_FIRST, /* at least one digit must follow */
 	CHUNK_SIZE,
-	CHUNK_SIZE_BLANK, /* behind a size: more blanks, an extension or the line's end */
+	CHUNK_SIZE_BLANK, /* after a size: more blanks, an extension or the end of the line */
 	CHUNK_EXTENSION,
 	CHUNK_SIZE_LF,
 	CHUNK_DATA,
 	CHUNK_DATA_CR,
 	CHUNK_DATA_LF,
-	CHUNK_LAST_CR, /* after the last chunk, or a trailer */
+	CHUNK_LAST_CR, /* after the last chunk or a trailer */
 	CHUNK_LAST_LF,
 	CHUNK_TRAILER,
 	CHUNK_TRAILER_LF,
@@ -61,44 +61,44 @@ enum splice_flag {
 	SPLICE_CLIENT_FIN = 16,
 	SPLICE_SERVER_FIN = 32,
 	SPLICE_NO_REUSE = 64,     /* the surrogate announced that it will close */
-	SPLICE_ASKED = 128,       /* the request in front is with user space */
-	SPLICE_WIDE = 256,        /* idle: the surrogate may still hold the window of an earlier client */
+	SPLICE_UPCALL = 128,      /* user space decides the current request */
+	SPLICE_WIDE = 256,        /* idle: the surrogate may still use an earlier client's larger window */
 	SPLICE_HEAD_METHOD = 512, /* the request was HEAD: the response has no body */
-	SPLICE_MOVING = 1024,     /* its client is being given to another leg */
+	SPLICE_MOVING = 1024,     /* its client is moving to another leg */
 	SPLICE_CLIENT_WSCALE = 2048,
 	SPLICE_SERVER_WSCALE = 4096,
-	SPLICE_SPOILT = 8192,    /* what happened on the leg may affect the next client: not used again */
+	SPLICE_SPOILT = 8192,    /* may affect the next client: the leg is not reused */
 	SPLICE_FIRST = 16384,    /* the first leg of its client: snd_base is where the client began */
-	SPLICE_ROUTED = 32768,   /* its VIP has several pools: where requests begin must stay known */
-	SPLICE_HOLD = 65536,     /* its VIP routes each request: no byte passes that is not of one */
-	SPLICE_UPGRADE = 131072, /* the request in front asks for another protocol */
+	SPLICE_ROUTED = 32768,   /* its VIP has several pools: the starts of requests must stay known */
+	SPLICE_HOLD = 65536,     /* its VIP routes each request separately: only bytes of the current one pass */
+	SPLICE_UPGRADE = 131072, /* the current request carries Upgrade */
 };
 
 enum method { METHOD_NONE, METHOD_GET, METHOD_HEAD, METHOD_POST, METHOD_PUT, METHOD_DELETE };
 
 /*
- * How far away clients are, in round-trip times. What a surrogate's TCP has measured on a leg (its shortest round trip, and what
- * follows from that) holds for the next client only if that one is as far away: so a leg that has served one is of its band.
+ * Distance classes of clients, by RTT. What a surrogate's TCP has measured on a leg (minimum RTT and all derived from
+ * it) fits the next client only if that one is as far away. So a leg takes the band of the clients that it has served.
  */
 enum band {
-	BAND_NONE,      /* of a client: not known. Of a leg: it has served nobody yet */
-	BAND_NEAREST,   /* below 250 us; each of the next is twice as far */
-	BAND_4MS = 6,   /* from here to 64 ms each is 4 ms wide */
-	BAND_64MS = 21, /* from here to 128 ms, 8 ms */
-	BAND_FAR = 29,  /* beyond, and legs that are not to be used again */
+	BAND_NONE,      /* client: unknown; leg: has served nobody */
+	BAND_NEAREST,   /* below 250 us; each of the next is twice as wide */
+	BAND_4MS = 6,   /* up to 64 ms, 4 ms wide each */
+	BAND_64MS = 21, /* up to 128 ms, 8 ms wide each */
+	BAND_FAR = 29,  /* beyond; also legs that must not be reused */
 };
 
 struct next_hop {
-	__u32 ifindex; /* 0: not known */
-	__u32 checked; /* ms; resolved again after NEXT_HOP_MS */
+	__u32 ifindex; /* 0: unknown */
+	__u32 checked; /* ms; looked up again after NEXT_HOP_MS */
 	__u8 dmac[6];
 	__u8 smac[6];
 };
 #define NEXT_HOP_MS 1000
 
 /*
- * A server leg and, while it serves one, the client leg joined to it. All under the lock.
- * snd: bytes towards the surrogate. rcv: bytes from it.
+ * A server leg and, while it serves one, its client leg. All fields are under the lock.
+ * snd: towards the surrogate. rcv: from the surrogate.
  */
 struct splice {
 	struct bpf_spin_lock lock;
@@ -110,24 +110,24 @@ struct splice {
 	struct tuple client; /* packets from the client */
 	__u32 snd_nxt;
 	__u32 snd_una;
-	__u32 snd_ahead; /* the furthest number that a packet of the client began with */
-	__u32 snd_edge;  /* right edge of the surrogate's window, the furthest advertised */
-	__u32 snd_span;  /* its largest window, in bytes */
+	__u32 snd_ahead; /* highest sequence number at which a client packet began */
+	__u32 snd_edge;  /* right edge of the surrogate's window, the highest advertised */
+	__u32 snd_span;  /* its largest window (bytes) */
 	__u32 rcv_nxt;
 	__u32 rcv_acked;
-	__u32 rcv_edge; /* the same of the clients' windows: what the surrogate may send */
+	__u32 rcv_edge; /* right edge of the clients' windows: what the surrogate may send */
 	__u32 rcv_span;
-	__u32 rcv_base;      /* rcv_nxt when the client came: older bytes are not its */
-	__u32 snd_base;      /* snd_nxt when the client came */
+	__u32 rcv_base;      /* rcv_nxt when the client joined: older bytes are not for it */
+	__u32 snd_base;      /* snd_nxt when the client joined */
 	__u32 to_server_seq; /* + to a client's seq (paper eq. 1); - to a surrogate's ack (eq. 2) */
 	__u32 to_server_ack; /* + to a client's ack (eq. 4); - to a surrogate's seq (eq. 3) */
 	__u32 ts_to_server;  /* + to a client's TSval, - to a surrogate's TSecr */
 	__u32 ts_to_client;  /* + to a surrogate's TSval, - to a client's TSecr */
-	__u32 ts_server;     /* newest TSval seen from the surrogate */
-	__u32 ts_told;       /* newest TSval sent to the surrogate */
-	__u32 ts_heard;      /* newest of those that it has echoed */
+	__u32 ts_server;     /* newest TSval received from the surrogate */
+	__u32 ts_sent;       /* newest TSval sent to the surrogate */
+	__u32 ts_echoed;     /* newest of those echoed by it */
 	__u32 ts_client;     /* newest TSval sent to the client */
-	__u32 late; /* ms that the SYN-ACK waits for our ACK, or did, which user space sends then; 0: at once */
+	__u32 late;          /* ms between SYN-ACK and our ACK, which user space sends; 0: at once, by the kernel */
 	__u64 request_left;
 	__u64 response_left;
 	__u8 request;  /* enum framing */
@@ -137,7 +137,7 @@ struct splice {
 	__u32 flags; /* enum splice_flag */
 	__u16 surrogate;
 	__u16 pool;
-	__u16 window_told; /* to the surrogate, as it was sent */
+	__u16 window_sent; /* in the last packet to the surrogate, scaled */
 	__u16 server_mss;  /* advertised by the surrogate */
 	__u8 band;         /* enum band: of the clients that the leg has served */
 	__u8 client_band;
@@ -146,14 +146,14 @@ struct splice {
 	__u32 seen;       /* ms */
 	__u32 since;      /* ms: state entered */
 	__u32 opened;     /* ms: leg established */
-	__u32 challenged; /* ms: the client was last */
+	__u32 challenged; /* ms: last challenge ACK to the client */
 	__u64 bytes_to_server;
 	__u64 bytes_to_client;
 	struct next_hop to_server;
 	struct next_hop to_client;
 };
 
-/* What a packet becomes. In host byte order but for addresses and ports. */
+/* A translated packet. In host byte order but for addresses and ports. */
 struct translation {
 	__u8 src[16];
 	__u8 dst[16];
@@ -164,19 +164,19 @@ struct translation {
 	__u32 ack_shift; /* what was added to ack: SACK edges move with it */
 	__u32 tsval;
 	__u32 tsecr;
-	__u16 window; /* as it is sent */
+	__u16 window; /* scaled */
 	__u8 keep_ts;
 	__u8 keep_sack;
 	struct next_hop hop;
 };
 
-/* Whether the bytes of a request in this state are read. */
+/* Whether the bytes of a request in this state must be parsed. */
 static __always_inline bool walked(__u8 framing)
 {
 	return framing == FRAMING_HEAD || framing == FRAMING_CHUNKED;
 }
 
-/* The same of a response. */
+/* The same for a response. */
 static __always_inline bool read_on(__u8 framing)
 {
 	return framing == FRAMING_HEAD || framing == FRAMING_PART || framing == FRAMING_CHUNKED;

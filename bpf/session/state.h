@@ -1,44 +1,44 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What a session's record says of it, and the changes that its events have in common. */
+/* Predicates on a session and the state changes shared by its events. */
 #pragma once
 
 #include "../wire/packet.h"
 #include "splice.h"
 
-/* What an event comes with. */
+/* The input of an event. */
 struct input {
 	const struct packet *packet;
-	const struct walk *walk; /* where the packet's bytes lead, if the message in front is one that is read */
+	const struct walk *walk; /* walk over the packet's bytes, if its message is parsed */
 	__u32 now;               /* ms */
-	__u32 clock;             /* ms: what timestamps are taken from */
-	__u32 limit;             /* requests that a leg of the surrogate serves */
+	__u32 clock;             /* ms: our timestamp clock */
+	__u32 limit;             /* most requests on a leg of the surrogate */
 };
 
-/* Of a leg that its client has left. */
+/* A leg that its client has left. */
 struct left {
-	__u64 to_server; /* bytes of the session */
+	__u64 to_server; /* bytes in the session */
 	__u64 to_client;
 	__u32 surrogate;
 	__u32 leg_class;
 	__u32 band;
-	bool worn; /* it is dead, not idle */
+	bool worn; /* the leg is dead, not idle */
 };
 
-/* A client and its decided request, for a leg. */
+/* A client with a decided request, to be joined to a leg. */
 struct joining {
 	const struct decision *decision;
 	__u32 ts_client; /* the newest timestamp sent to the client */
-	__u32 ifindex;   /* that it comes in by */
-	__u32 flags;     /* enum splice_flag, that the session begins with */
+	__u32 ifindex;   /* the client's ingress */
+	__u32 flags;     /* enum splice_flag of the new session */
 	__u8 band;       /* enum band */
-	__u8 shift;      /* of its window */
+	__u8 shift;      /* window shift */
 };
 
-/* Of a session that has begun. */
+/* The result of a join. */
 struct joined {
-	__u32 leg_band; /* before its client */
-	__u32 behind;   /* sequence number behind the request */
-	bool widen;     /* the client's window is to be advertised to the surrogate once more */
+	__u32 leg_band; /* before the client joined */
+	__u32 behind;   /* sequence number after the request's bytes */
+	bool widen;     /* the client's window must be advertised to the surrogate once more */
 };
 
 static __always_inline bool is_joined(const struct splice *s)
@@ -52,7 +52,7 @@ static __always_inline void enter(struct splice *s, __u8 state, __u32 now)
 	s->since = now;
 }
 
-/* Both ends have said FIN and know of the other's. A FIN that is repeated from now on meets an RST. */
+/* Both FINs are sent and acknowledged. A FIN retransmitted from now on draws an RST. */
 static __always_inline bool both_over(const struct splice *s)
 {
 	return (s->flags & (SPLICE_CLIENT_FIN | SPLICE_SERVER_FIN)) == (SPLICE_CLIENT_FIN | SPLICE_SERVER_FIN) &&
@@ -60,21 +60,21 @@ static __always_inline bool both_over(const struct splice *s)
 }
 
 /*
- * The surrogate has all of the client, and its response ended. A packet that began ahead of all bytes would affect the next client:
- * windows of packets that begin before it are not taken (RFC 9293, 3.10.7.4: SND.WL1).
+ * The surrogate has received everything from the client, and its response is complete. A packet that began beyond that
+ * would affect the next client: TCP ignores windows of segments that begin before it (RFC 9293, 3.10.7.4: SND.WL1).
  */
 static __always_inline bool is_between(const struct splice *s)
 {
 	return quiet(s) && s->snd_una == s->snd_nxt && !before(s->snd_nxt, s->snd_ahead);
 }
 
-/* The surrogate stands between two messages, and nothing that happened affects the next client. */
+/* The surrogate is between messages, and nothing on the leg affects the next client. */
 static __always_inline bool clean(const struct splice *s)
 {
-	return is_between(s) && !(s->flags & (SPLICE_NO_REUSE | SPLICE_SPOILT | SPLICE_ASKED));
+	return is_between(s) && !(s->flags & (SPLICE_NO_REUSE | SPLICE_SPOILT | SPLICE_UPCALL));
 }
 
-/* What the surrogate is about to learn that the client has. */
+/* Records the client's ACK, which goes on to the surrogate. */
 static __always_inline void note_ack(struct splice *s, const struct packet *p)
 {
 	__u32 ack = p->ack + s->to_server_ack;
@@ -83,7 +83,7 @@ static __always_inline void note_ack(struct splice *s, const struct packet *p)
 		s->rcv_acked = ack;
 }
 
-/* The client's FIN goes on to the surrogate, behind end. */
+/* Forwards the client's FIN, which follows end. */
 static __always_inline void pass_client_fin(struct splice *s, __u32 end)
 {
 	s->flags |= SPLICE_CLIENT_FIN;
@@ -91,7 +91,7 @@ static __always_inline void pass_client_fin(struct splice *s, __u32 end)
 	s->state = SPLICE_CLOSING;
 }
 
-/* The client is gone: the leg is idle again, with its current numbers, or dead, as it is worn. */
+/* The client leaves: the leg becomes idle with its current numbers, or dead if it is worn out. */
 static __always_inline void part(struct splice *s, bool worn, __u32 now, struct left *left)
 {
 	left->to_server = s->bytes_to_server;
@@ -104,7 +104,7 @@ static __always_inline void part(struct splice *s, bool worn, __u32 now, struct 
 	__builtin_memset(&s->client, 0, sizeof(s->client));
 }
 
-/* An idle leg is given up. False: it is not idle any more. */
+/* Retires an idle leg. False: it is no longer idle. */
 static __always_inline bool retire_event(struct splice *s, __u32 now)
 {
 	if (s->state != SPLICE_IDLE)

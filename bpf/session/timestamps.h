@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The clocks of both legs (RFC 7323), and what round trips say about whom a leg may serve next. */
+/* The timestamp clocks of both legs (RFC 7323), and which clients' RTTs a leg fits. */
 #pragma once
 
 #include "../wire/packet.h"
 #include "splice.h"
 
-/* Half of what a timestamp may lie ahead without being taken for one of the past (RFC 7323, 5.2): 12 days of our clock. */
+/* Half of the range within which a timestamp counts as newer (RFC 7323, 5.2): 12 days of our clock. */
 #define TS_AHEAD (1U << 30)
 
 /*
- * The surrogate gets the client's timestamp, but may discard the packet. What it gets of its next client begins
- * behind all that it may have taken, and behind our clock: so none of it may be further from our clock, or from what the surrogate
- * has echoed, than it would take for one of the future.
+ * Records the timestamp sent to the surrogate, which may drop the packet. The next client's timestamps start after all
+ * that the surrogate may have accepted, and after our clock. So a timestamp must not be further from our clock, or from
+ * what the surrogate has echoed, than PAWS still takes as newer.
  */
 static __always_inline void note_sent_ts(struct splice *s, const struct packet *p, __u32 clock)
 {
@@ -19,12 +19,15 @@ static __always_inline void note_sent_ts(struct splice *s, const struct packet *
 
 	if (!has_ts(p) || !(s->flags & SPLICE_TS))
 		return;
-	s->ts_told = later(s->ts_told, tsval);
-	if (s->ts_told - s->ts_heard > TS_AHEAD || tsval - clock + TS_AHEAD > 2 * TS_AHEAD)
+	s->ts_sent = later(s->ts_sent, tsval);
+	if (s->ts_sent - s->ts_echoed > TS_AHEAD || tsval - clock + TS_AHEAD > 2 * TS_AHEAD)
 		s->flags |= SPLICE_SPOILT;
 }
 
-/* The first packet of the surrogate behind a handoff sets the difference of its clock to the one that the client has seen before. */
+/*
+ * The first packet from the surrogate after a handoff sets the offset between its clock and the one the client has
+ * seen.
+ */
 static __always_inline void anchor(struct splice *s, const struct packet *p, __u32 clock)
 {
 	if (!(s->flags & SPLICE_ANCHOR) || !has_ts(p))
@@ -33,7 +36,7 @@ static __always_inline void anchor(struct splice *s, const struct packet *p, __u
 	s->flags &= ~SPLICE_ANCHOR;
 }
 
-/* The shortest round trip of a band, in ms. */
+/* The shortest RTT of a band, in ms. */
 static __always_inline __u32 shortest_of(__u32 band)
 {
 	if (band >= BAND_64MS)
@@ -43,12 +46,12 @@ static __always_inline __u32 shortest_of(__u32 band)
 	return 0;
 }
 
-/* What our clock and the surrogate's may be off by, in ms, beside each other. */
+/* Drift allowed between our clock and the surrogate's, in ms. */
 #define CLOCK_ERROR 8
 
 /*
- * An ACK of the client. Its handshake may have taken longer than its path is long: then the leg's surrogate has
- * measured less than the leg's band says.
+ * An ACK from the client. Its handshake may have taken longer than the path's RTT; then the surrogate has measured less
+ * than the leg's band says.
  */
 static __always_inline void doubt_band(struct splice *s, const struct packet *p, __u32 clock)
 {
@@ -57,12 +60,12 @@ static __always_inline void doubt_band(struct splice *s, const struct packet *p,
 		s->band = BAND_FAR;
 }
 
-/* Of a response to a client that is not near: more, and the surrogate's congestion window is that client's. */
+/* Bytes of a response to a distant client beyond which the congestion window is adapted to that client. */
 #define LITTLE_BYTES 65536
 
 /*
- * Whether the leg has served enough, or what its surrogate has learnt of the path of this client would be
- * wrong for the next. A near one is soon put right: that takes some round trips.
+ * Whether the leg has reached its request limit, or its surrogate's view of this client's path would be wrong for the
+ * next one. Estimates of a near path are corrected within a few round trips.
  */
 static __always_inline bool is_worn(const struct splice *s, __u32 limit)
 {

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The translation of a packet from one leg to the other, in numbers (paper, equations 1 to 4). */
+/* Translates the numbers of a packet from one leg to the other (paper, equations 1 to 4). */
 #pragma once
 
 #include "../wire/packet.h"
 #include "splice.h"
 
 /*
- * The window advertised to an idle leg's surrogate, as it is sent. As small as it may be, so that the first request's own is the
- * larger: a surrogate takes a smaller one only with a new acknowledgement or from a later sequence number (Linux,
- * tcp_may_update_window), and a client's request carries neither. But Linux makes no segment larger than half of it
- * (tcp_bound_to_half_wnd), and BBR takes its first pace from that segment.
+ * The scaled window advertised on an idle leg. It is as small as possible, so that the first request carries a larger
+ * one: a receiver accepts a smaller window only with a new acknowledgement or a later sequence number (Linux,
+ * tcp_may_update_window), and a request has neither. But Linux limits segments to half the largest window seen
+ * (tcp_bound_to_half_wnd), and BBR takes its initial pacing rate from the first segment.
  */
 static __always_inline __u16 idle_window(const struct splice *s)
 {
 	__u32 window = s->server_mss > IDLE_WINDOW / 2 ? 2 * s->server_mss : IDLE_WINDOW;
 
 	if (s->flags & SPLICE_SERVER_WSCALE)
-		return (window + (1 << TOLD_WSCALE) - 1) >> TOLD_WSCALE;
+		return (window + (1 << OUR_WSCALE) - 1) >> OUR_WSCALE;
 	return window > 65535 ? 65535 : window;
 }
 
-/* The client's packet, towards the surrogate. */
+/* Translates a client's packet for the surrogate. */
 static __always_inline void fill_to_server(struct splice *s, const struct packet *p, struct translation *t)
 {
 	copy_addr(t->src, s->server.dst);
@@ -38,8 +38,8 @@ static __always_inline void fill_to_server(struct splice *s, const struct packet
 	if (!(p->flags & ACK))
 		t->tsecr = p->tsecr;
 	t->window = rescale(p->window, s->flags & SPLICE_CLIENT_WSCALE ? s->client_shift : 0,
-			    s->flags & SPLICE_SERVER_WSCALE ? TOLD_WSCALE : 0);
-	s->window_told = t->window;
+			    s->flags & SPLICE_SERVER_WSCALE ? OUR_WSCALE : 0);
+	s->window_sent = t->window;
 	t->hop = s->to_server;
 }
 
@@ -58,7 +58,7 @@ static __always_inline void fill_to_client(struct splice *s, const struct packet
 	t->tsval = p->tsval + s->ts_to_client;
 	t->tsecr = p->flags & ACK ? p->tsecr - s->ts_to_server : p->tsecr;
 	t->window = rescale(p->window, s->flags & SPLICE_SERVER_WSCALE ? s->server_shift : 0,
-			    s->flags & SPLICE_CLIENT_WSCALE ? TOLD_WSCALE : 0);
+			    s->flags & SPLICE_CLIENT_WSCALE ? OUR_WSCALE : 0);
 	t->hop = s->to_client;
 	if (has_ts(p) && s->flags & SPLICE_TS) {
 		s->ts_client = later(s->ts_client, t->tsval);

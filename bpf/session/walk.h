@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Where in its message a packet's bytes are to be read, and how much of a packet is of no message that may pass. */
+/* Where in its message a packet begins, and how many of its bytes must not pass. */
 #pragma once
 
 #include "../wire/packet.h"
@@ -7,8 +7,8 @@
 #include "splice.h"
 
 /*
- * Where in the request in front the packet's fresh bytes begin: the walk's start. False: there is nothing to walk. The packet
- * has not been judged, and the record may change before it is: track_request sees whether the walk still holds.
+ * Starts a walk over the packet's new bytes of the current request. False: nothing to walk. The packet is not validated
+ * yet, and the record may change before it is: track_request checks that the walk still applies.
  */
 static __always_inline bool begin_walk(const struct splice *s, const struct packet *p, struct walk *k)
 {
@@ -32,7 +32,7 @@ static __always_inline bool begin_walk(const struct splice *s, const struct pack
 	return true;
 }
 
-/* Bytes of the client's packet that lie behind the request in front; the packet's whole length if all of them do. */
+/* Bytes of the client's packet after the current request; its whole length if all of them are. */
 static __always_inline __u32 behind_request(const struct splice *s, const struct packet *p, const struct walk *k)
 {
 	__u32 end = p->seq + s->to_server_seq + p->len, limit = s->snd_nxt, over;
@@ -58,7 +58,7 @@ static __always_inline __u32 behind_request(const struct splice *s, const struct
 	return over < p->len ? over : p->len;
 }
 
-/* Bytes to be cut off the end of the client's packet, where requests are held. One behind all of the request is judged later. */
+/* Bytes to trim off the client's packet where requests are held. A packet wholly after the request is handled later. */
 static __always_inline __u32 cut_of_more(const struct splice *s, const struct packet *p, const struct walk *k)
 {
 	__u32 over;
@@ -69,7 +69,7 @@ static __always_inline __u32 cut_of_more(const struct splice *s, const struct pa
 	return over < p->len ? over : 0;
 }
 
-/* The same of the first packet of a decided request, of len bytes. */
+/* The same for the first packet of a decided request, of len bytes. */
 static __always_inline __u32 cut_of_first(const struct decision *d, const struct walk *k, __u32 len)
 {
 	if (d->chunked)
@@ -78,9 +78,8 @@ static __always_inline __u32 cut_of_first(const struct decision *d, const struct
 }
 
 /*
- * Where in the response the packet's fresh bytes begin: the walk's start, and how many of its bytes were there before. False: there is
- * nothing to walk. The packet has not been judged, and the record may change before it is: track_response sees whether the walk
- * still holds.
+ * Starts a walk over the packet's new bytes of the response. False: nothing to walk. The packet is not validated yet,
+ * and the record may change before it is: track_response checks that the walk still applies.
  */
 static __always_inline bool begin_response_walk(const struct splice *s, const struct packet *p, struct walk *k)
 {
@@ -99,7 +98,7 @@ static __always_inline bool begin_response_walk(const struct splice *s, const st
 	} else if (before(k->at, p->seq + p->len)) {
 		k->skip = k->at - p->seq;
 	} else {
-		return false; /* seen before */
+		return false; /* retransmission */
 	}
 	return !k->hidden;
 }

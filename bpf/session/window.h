@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Whether a packet's numbers lie within its session's windows (RFC 9293, 3.10.7.4; RFC 5961). Whoever does not see the session
- * cannot guess that. All in the leg's numbers, and before the packet has changed anything.
+ * Whether a packet's numbers are within its session's windows (RFC 9293, 3.10.7.4; RFC 5961), which an off-path
+ * attacker cannot guess. All numbers are the leg's, as before the packet.
  */
 #pragma once
 
@@ -9,9 +9,9 @@
 #include "splice.h"
 
 #define LEAST_SPAN \
-	65536 /* bytes: what is late is no further behind than a window, and windows may have been larger than advertised */
-#define SYN_WINDOW   65535 /* of our SYNs, unscaled */
-#define CHALLENGE_MS 500   /* least between two (RFC 5961, 7) */
+	65536 /* bytes: delayed packets are at most a window behind, and windows may have been larger than advertised */
+#define SYN_WINDOW   65535 /* in our SYNs, unscaled */
+#define CHALLENGE_MS 500   /* rate limit of challenge ACKs (RFC 5961, 7) */
 
 static __always_inline __u32 client_window(const struct splice *s, const struct packet *p)
 {
@@ -23,13 +23,13 @@ static __always_inline __u32 server_window(const struct splice *s, const struct 
 	return unscaled(p->window, s->flags & SPLICE_SERVER_WSCALE ? s->server_shift : 0);
 }
 
-/* From a window behind what is acknowledged (late, or a keepalive) up to the right edge. */
+/* From one window before the acknowledged bytes (delayed, keepalive) to the right edge. */
 static __always_inline bool seq_fits(__u32 seq, __u32 end, __u32 acked, __u32 edge, __u32 span)
 {
 	return !before(edge, seq) && !before(end, acked - span);
 }
 
-/* Nothing that was never sent, and nothing older than a window. */
+/* Acknowledges nothing that was never sent, and nothing older than a window. */
 static __always_inline bool ack_fits(__u32 ack, __u32 acked, __u32 sent, __u32 span)
 {
 	return !before(sent, ack) && !before(ack, acked - span);
@@ -43,30 +43,30 @@ static __always_inline bool client_fits(const struct splice *s, const struct pac
 	       ack_fits(ack, s->rcv_acked, s->rcv_nxt, s->rcv_span);
 }
 
-/* Of a small window at least one unit is advertised to the surrogate: so much it may go beyond (rescale). */
+/* A small window is rounded up to one unit for the surrogate (rescale), which may use all of it. */
 static __always_inline bool server_fits(const struct splice *s, const struct packet *p)
 {
-	if (!seq_fits(p->seq, p->seq + p->len, s->rcv_acked, s->rcv_edge + (1 << TOLD_WSCALE), s->rcv_span))
+	if (!seq_fits(p->seq, p->seq + p->len, s->rcv_acked, s->rcv_edge + (1 << OUR_WSCALE), s->rcv_span))
 		return false;
 	return p->flags & RST || ack_fits(p->ack, s->snd_una, s->snd_nxt, s->snd_span);
 }
 
 /*
- * An RST that fits ends the session if its number is the one that its receiver expects: what that has taken lies between what it
- * has acknowledged and what was sent to it. Any other is challenged (RFC 5961, 3.2).
+ * An RST ends the session only if it has exactly the number that its receiver expects, which is between what that has
+ * acknowledged and what was sent to it. Any other draws a challenge ACK (RFC 5961, 3.2).
  */
 static __always_inline bool client_resets(const struct splice *s, __u32 seq)
 {
 	return seq == s->snd_nxt || seq == s->snd_una;
 }
 
-/* Behind its own FIN Linux resets with that one's number. */
+/* After its own FIN, Linux sends RST with the FIN's number. */
 static __always_inline bool server_resets(const struct splice *s, __u32 seq)
 {
 	return seq == s->rcv_nxt || seq == s->rcv_acked || (s->flags & SPLICE_SERVER_FIN && seq + 1 == s->rcv_nxt);
 }
 
-/* The client's window, as it advertises it. */
+/* Records the client's advertised window. */
 static __always_inline void note_client_window(struct splice *s, const struct packet *p, __u32 ack)
 {
 	__u32 window = client_window(s, p);
@@ -76,23 +76,23 @@ static __always_inline void note_client_window(struct splice *s, const struct pa
 		s->rcv_span = window;
 }
 
-/* The surrogate's, and the timestamp that it has taken last: it echoes no other. */
+/* Records the surrogate's window, and the newest timestamp it has accepted, which it echoes. */
 static __always_inline void note_server(struct splice *s, const struct packet *p)
 {
 	__u32 window = server_window(s, p);
 
-	if (!(p->flags & ACK) || !ack_fits(p->ack, s->snd_una, s->snd_nxt, s->snd_span)) /* of an RST */
+	if (!(p->flags & ACK) || !ack_fits(p->ack, s->snd_una, s->snd_nxt, s->snd_span)) /* in an RST */
 		return;
 	s->snd_edge = later(s->snd_edge, p->ack + window);
 	if (window > s->snd_span)
 		s->snd_span = window;
 	if (before(s->snd_una, p->ack))
 		s->snd_una = p->ack;
-	if (has_ts(p) && before(s->ts_heard, p->tsecr) && !before(s->ts_told, p->tsecr))
-		s->ts_heard = p->tsecr;
+	if (has_ts(p) && before(s->ts_echoed, p->tsecr) && !before(s->ts_sent, p->tsecr))
+		s->ts_echoed = p->tsecr;
 }
 
-/* Whether the client may be challenged once more. */
+/* Whether the rate limit allows another challenge ACK. */
 static __always_inline bool may_challenge(struct splice *s, __u32 now)
 {
 	if (s->challenged && (__s32)(now - s->challenged) < CHALLENGE_MS)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* SYN cookies (RFC 4987, 3.6), as the kernel makes and checks them. */
+/* SYN cookies (RFC 4987, 3.6), generated and checked by the kernel. */
 #pragma once
 
 #include <linux/bpf.h>
@@ -9,7 +9,7 @@
 #include <bpf/bpf_helpers.h>
 #include "packet.h"
 
-/* A header as the cookie helpers want it. */
+/* Headers for the cookie helpers. */
 struct cookie_headers {
 	union {
 		struct iphdr ip;
@@ -19,8 +19,8 @@ struct cookie_headers {
 };
 
 /*
- * A cookie as the helpers make it has two free bits, in which they keep an index of the client's MSS: numbers that are off
- * by up to 3 are taken for another MSS. We leave the MSS out, so that the index is 0, and look at the next number too.
+ * The helpers encode an index of the client's MSS in two bits, so numbers off by up to 3 pass for another MSS. We omit
+ * the MSS, so that the index is 0, and check the next number too.
  */
 static __always_inline void cookie_headers(struct cookie_headers *h, const struct packet *p, __u32 seq)
 {
@@ -55,7 +55,7 @@ static __always_inline bool like_cookie(struct cookie_headers *h, const struct p
 	return !bpf_tcp_raw_check_syncookie_ipv4(&h->ip, &h->th);
 }
 
-/* Whether the packet, taken to begin at seq, acknowledges a cookie of ours and is the first in sequence after it. */
+/* Whether the packet, assumed to begin at seq, acknowledges our cookie and is the first in sequence after it. */
 static __always_inline bool cookie_ok(struct cookie_headers *h, const struct packet *p, __u32 seq)
 {
 	return like_cookie(h, p, seq) && !like_cookie(h, p, seq + 1);

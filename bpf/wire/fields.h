@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Fields of headers, and what is computed with them: sequence numbers, windows, addresses and ports. Pure.
+ * Header fields and arithmetic on them: sequence numbers, windows, addresses and ports. Pure.
  *
  * Addresses are 16 bytes in network byte order; IPv4 ones are IPv4-mapped (::ffff:a.b.c.d).
  */
@@ -10,14 +10,14 @@
 #include <linux/types.h>
 #include <bpf/bpf_endian.h>
 
-/* linux/stddef.h has it without the attribute: the verifier wants what is under a lock to be in one piece. */
+/* linux/stddef.h lacks the attribute; the verifier requires code under a lock not to call functions. */
 #undef __always_inline
 #define __always_inline inline __attribute__((always_inline))
 
-/* Keeps the compiler from using what it knows of x, so that the verifier sees the check that follows. */
+/* Hides x's value range from the compiler, so that the verifier sees the check that follows. */
 #define hide(x) asm volatile("" : "+r"(x))
 
-/* Sequence numbers, timestamps and times of 32 bits are compared modulo 2^32: a before b. */
+/* a before b modulo 2^32: sequence numbers, timestamps, times. */
 static __always_inline bool before(__u32 a, __u32 b)
 {
 	return (__s32)(a - b) < 0;
@@ -28,25 +28,25 @@ static __always_inline __u32 later(__u32 a, __u32 b)
 	return before(a, b) ? b : a;
 }
 
-/* Of an IPv4 header's fragment field. */
+/* The fragment field of an IPv4 header. */
 #define FRAGMENTED     0x3fff /* more to come, or an offset */
 #define LATER_FRAGMENT 0x1fff /* an offset */
 
 #define MAX_SCALE      14 /* of a window (RFC 7323, 2.3) */
 
-/* Bytes of a window that was sent with a scale. */
+/* A window field in bytes. */
 static __always_inline __u32 unscaled(__u16 window, __u32 shift)
 {
 	return (__u32)window << (shift & 15);
 }
 
-/* A window as it is sent, from one scale to another. */
+/* Converts a window field from one shift to another. */
 static __always_inline __u16 rescale(__u32 window, __u32 from, __u32 to)
 {
 	__u32 scaled = window << (from & 15) >> (to & 15);
 
 	if (window && !scaled)
-		return 1; /* a small window is not a closed one */
+		return 1; /* an open window must not become a closed one */
 	return scaled > 65535 ? 65535 : scaled;
 }
 
@@ -82,7 +82,7 @@ static __always_inline bool is_mapped(const void *addr)
 	return !a[0] && !a[1] && a[2] == bpf_htonl(0xffff);
 }
 
-/* Of a mapped address, the IPv4 one. */
+/* The IPv4 address of a mapped one. */
 static __always_inline __be32 unmap_addr(const void *addr)
 {
 	return ((const __u32 *)addr)[3];
@@ -106,7 +106,7 @@ static __always_inline bool same_tuple(const struct tuple *a, const struct tuple
 	return !differ;
 }
 
-/* More than ms have gone by since then. Another CPU may have set since to a time after now. */
+/* More than ms have passed. Another CPU may have set since to a time after now. */
 static __always_inline bool past(__u32 since, __u32 ms, __u32 now)
 {
 	return (__s32)(now - since) > (__s32)ms;

@@ -75,6 +75,25 @@ static long read_option(__u32 i, struct options_read *read)
 	return read->walk.bad;
 }
 
+#define NOP_NOP_SACK 0x01010500 /* what Linux puts before SACK blocks; behind it their size */
+
+/* What Linux sends while bytes are missing: timestamps, and SACK behind them. False: other options. */
+static __always_inline bool read_usual(struct packet *p, const struct options *o)
+{
+	const __be32 *word = (const void *)o->bytes;
+	__u32 sack = p->options - 14; /* the option, behind four NOPs and timestamps */
+
+	if (p->options < 24 || (sack - 2) % 8 || word[0] != bpf_htonl(NOP_NOP_TS) ||
+	    word[3] != bpf_htonl(NOP_NOP_SACK | sack))
+		return false;
+	p->ts_at = 2;
+	p->tsval = bpf_ntohl(word[1]);
+	p->tsecr = bpf_ntohl(word[2]);
+	p->sack_at = 14;
+	p->sack_len = sack;
+	return true;
+}
+
 /* Reads the options of a segment into p, and leaves their bytes in o. False: they are malformed, or repeat what is translated. */
 __noinline int read_options(struct __sk_buff *skb, struct packet *p, struct options *o)
 {
@@ -88,6 +107,8 @@ __noinline int read_options(struct __sk_buff *skb, struct packet *p, struct opti
 	__builtin_memset(o, 0, sizeof(*o));
 	if (len < 1 || len > OPTION_BYTES || bpf_skb_load_bytes(skb, p->l4 + TCP_BYTES, o->bytes, len))
 		return false;
+	if (read_usual(p, o))
+		return true;
 	bpf_loop(OPTION_BYTES, read_option, &read, 0);
 	return !read.walk.bad;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A packet as its headers say, and a segment that we send ourselves. In host byte order unless said otherwise. Pure. */
+/* A parsed packet, and a segment of our own. In host byte order unless noted otherwise. Pure. */
 #pragma once
 
 #include "fields.h"
@@ -41,7 +41,7 @@ struct packet {
 	__u32 tsecr;
 	__u16 l4; /* offset of the TCP header */
 	__u16 payload;
-	__u16 window; /* as it was sent */
+	__u16 window; /* scaled */
 	__u16 mss;    /* options of a SYN: 0 when absent */
 	__u8 wscale;  /* NO_OPTION when absent */
 	__u8 sack_ok;
@@ -52,7 +52,7 @@ struct packet {
 	__u8 sack_len;
 	__u8 v6;
 	__u8 ttl;
-	__u8 plain;  /* options are none, or exactly NOP NOP timestamps */
+	__u8 plain;  /* no options, or exactly NOP NOP timestamps */
 	__u8 urgent; /* URG or a pointer */
 	__u8 dmac[6];
 	__u8 smac[6];
@@ -63,7 +63,7 @@ static __always_inline bool has_ts(const struct packet *p)
 	return p->ts_at != NO_OPTION;
 }
 
-/* Before its options are read, and of a segment that has none. */
+/* Before options are parsed, and for segments without any. */
 static __always_inline void no_options(struct packet *p)
 {
 	p->ts_at = p->sack_at = p->wscale = NO_OPTION;
@@ -71,7 +71,7 @@ static __always_inline void no_options(struct packet *p)
 	p->mss = 0;
 }
 
-/* The options of a segment, and room behind them, so that a look past an option's end stays in bounds. */
+/* The options of a segment, padded so that reads past an option's end stay in bounds. */
 struct options {
 	__u8 bytes[OPTION_BYTES + 24];
 };
@@ -88,8 +88,8 @@ struct segment {
 	__u32 ack;
 	__u32 tsval;
 	__u32 tsecr;
-	__u16 window; /* as it is sent */
-	__u16 mss;    /* of a SYN-ACK; 0: no option of a SYN */
+	__u16 window; /* scaled */
+	__u16 mss;    /* of a SYN-ACK; 0: no SYN options */
 	__u8 flags;
 	__u8 with_ts;
 	__u8 with_sack; /* permitted, of a SYN-ACK */
@@ -99,7 +99,7 @@ struct segment {
 	__u8 smac[6];
 };
 
-/* The way back to the sender of p. A window is the caller's. */
+/* Prepares a reply to the sender of p. The caller sets the window. */
 static __always_inline void answer(struct segment *r, const struct packet *p, __u8 flags, __u32 seq, __u32 ack)
 {
 	copy_addr(r->src, p->key.dst);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* From the bytes of a frame to struct packet. Callers never compute an offset. */
+/* Parses a frame into struct packet. Callers never compute an offset. */
 #pragma once
 
 #include <linux/if_ether.h>
@@ -13,7 +13,9 @@
 
 #define VLAN_ID 0x0fff /* of a tag; 0: priority alone */
 
-/* What parse() found. From PARSED_TRUNCATED on: a packet of TCP or ICMP that cannot be translated; its addresses are read, its ports are not. */
+/*
+ * Result of parse(). From PARSED_TRUNCATED on: TCP or ICMP that cannot be translated; addresses are set, ports are not.
+ */
 enum parsed {
 	PARSED_OTHER, /* of another protocol, or another VLAN */
 	PARSED_TCP,
@@ -24,7 +26,7 @@ enum parsed {
 	PARSED_IPV6_EXTENSION,
 };
 
-/* The TCP header at p->l4, of p->len bytes with what it carries. */
+/* Parses the TCP header at p->l4, p->len bytes with its payload. */
 static __always_inline int parse_tcp(struct packet *p, const struct tcphdr *th, const void *end)
 {
 	const __be32 *opt = (const void *)(th + 1);
@@ -79,7 +81,7 @@ static __always_inline int parse_ipv4(struct __sk_buff *skb, struct packet *p, c
 	if (ip->frag_off & bpf_htons(FRAGMENTED))
 		return PARSED_FRAGMENT;
 	total = bpf_ntohs(ip->tot_len);
-	if (!total && skb->gso_size) /* more than 64 KiB held together by the kernel */
+	if (!total && skb->gso_size) /* GSO packet of more than 64 KiB */
 		total = held;
 	if (total > held || total < sizeof(*ip))
 		return PARSED_TRUNCATED;
@@ -134,9 +136,9 @@ static __always_inline int parse(struct __sk_buff *skb, struct packet *p)
 	struct ethhdr *eth;
 	__u32 want = ETH_HLEN + sizeof(struct iphdr) + TCP_BYTES;
 
-	if (skb->vlan_present && skb->vlan_tci & VLAN_ID) /* of another network */
+	if (skb->vlan_present && skb->vlan_tci & VLAN_ID) /* another VLAN */
 		return PARSED_OTHER;
-	/* no more than the headers: payload that is pulled in front of its page costs the receiver a second copy */
+	/* headers only: pulling payload into the linear part costs the receiver a second copy */
 	if (skb->protocol != bpf_htons(ETH_P_IP))
 		want += sizeof(struct ipv6hdr) - sizeof(struct iphdr);
 	if (data + want > end && (long)end - (long)data < skb->len) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What ICMP errors quote of the packet that they are about (RFC 792, RFC 4443). */
+/* Packets quoted in ICMP errors (RFC 792, RFC 4443). */
 #pragma once
 
 #include <linux/bpf.h>
@@ -28,12 +28,12 @@ struct quote {
 		struct iphdr ip;
 		struct ipv6hdr ip6;
 	};
-	__u32 l4;      /* where its transport header stands in the packet at hand */
-	__u32 total;   /* bytes of the quoted packet, as its header says */
+	__u32 l4;      /* offset of its transport header in the current packet */
+	__u32 total;   /* length of the quoted packet by its header */
 	__u8 protocol; /* of the transport */
 };
 
-/* Reads the header at an offset. False: it is none, or of a later fragment, which has no transport header. */
+/* Reads the header at an offset. False: malformed, or a later fragment without transport header. */
 static __always_inline bool read_quote(struct __sk_buff *skb, __u32 at, bool v6, struct quote *q)
 {
 	__u8 head[8];

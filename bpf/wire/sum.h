@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Internet checksums (RFC 1071, RFC 1624). Sums are of words in memory order, so no byte is swapped. */
+/* Internet checksums (RFC 1071, RFC 1624), in memory order, so no byte is swapped. */
 #pragma once
 
 #include <stddef.h>
@@ -19,20 +19,20 @@ static __always_inline __u16 fold(__u64 sum)
 	return sum;
 }
 
-/* 64-bit running sum to the 32-bit difference that the checksum helpers take. */
+/* Folds a 64-bit sum to the 32-bit difference that the checksum helpers take. */
 static __always_inline __u32 difference(__u64 sum)
 {
 	sum = (sum & 0xffffffff) + (sum >> 32);
 	return (sum & 0xffffffff) + (sum >> 32);
 }
 
-/* What replacing one word by another adds to a sum. */
+/* The checksum difference of replacing a word. */
 static __always_inline __u64 swapped(__u32 from, __u32 to)
 {
 	return (__u64)(__u32)~from + to;
 }
 
-/* What replacing one IPv6 address by another adds to a sum. */
+/* The checksum difference of replacing an IPv6 address. */
 static __always_inline __u64 swapped_addr(const void *from, const void *to)
 {
 	const __u32 *f = from, *t = to;
@@ -52,8 +52,8 @@ static __always_inline __u64 pseudo_header(const __u8 *src, const __u8 *dst, __u
 }
 
 /*
- * Whether the packet's TCP checksum holds only the pseudo header's sum, left for a device to finish (CHECKSUM_PARTIAL).
- * No field says so; but then a difference outside of the pseudo header leaves the checksum alone.
+ * Whether the TCP checksum covers only the pseudo header, to be completed by the device (CHECKSUM_PARTIAL). No field
+ * says so, but then bpf_l4_csum_replace ignores a difference outside the pseudo header.
  */
 static __always_inline bool partial_checksum(struct __sk_buff *skb, __u32 l4)
 {

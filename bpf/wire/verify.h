@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Whether the checksum of a segment holds. */
+/* Verifies the checksum of a segment. */
 #pragma once
 
 #include "packet.h"
@@ -8,12 +8,12 @@
 #define SUM_BYTES 512 /* at once: what bpf_csum_diff takes */
 #define SUM_STEPS 129 /* of 64 KiB and headers */
 
-/* What is summed at once, and zeroes up to a whole word. The caller's, as it is too large for the stack. */
+/* Bytes summed at once, zero-padded to a word. Provided by the caller, as it is too large for the stack. */
 struct sum_bytes {
 	__u8 bytes[SUM_BYTES + 4];
 };
 
-/* A sum over a segment: of its bytes before off, which is an even number of bytes from its start. */
+/* The sum over a segment's bytes before off, an even offset from its start. */
 struct sum_walk {
 	struct __sk_buff *skb;
 	struct sum_bytes *buffer;
@@ -45,7 +45,7 @@ static long sum_step(__u32 i, struct sum_walk *c)
 	return 0;
 }
 
-/* Of the segment with its pseudo header: 0xffff if its checksum holds. 0: it cannot be read. */
+/* The sum of the segment and its pseudo header: 0xffff if the checksum is valid. 0: unreadable. */
 static __always_inline __u16 segment_sum(struct __sk_buff *skb, const struct packet *p, struct sum_bytes *buffer)
 {
 	struct sum_walk c = { .skb = skb, .buffer = buffer, .off = p->l4, .end = p->payload + p->len };
@@ -55,7 +55,7 @@ static __always_inline __u16 segment_sum(struct __sk_buff *skb, const struct pac
 	return c.off != c.end ? 0 : fold(c.sum);
 }
 
-/* Whether the checksum of the segment holds, or someone we trust has said so. */
+/* Whether the checksum is valid, or was verified or is to be completed by the device. */
 __noinline int checksum_ok(struct __sk_buff *skb, const struct packet *p, struct sum_bytes *buffer)
 {
 	if (!p || !buffer)

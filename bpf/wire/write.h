@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Turns a packet into a segment of our own. */
+/* Replaces a packet by a segment of our own. */
 #pragma once
 
 #include <linux/if_ether.h>
@@ -12,7 +12,7 @@
 #define OUR_TTL       64
 #define DONT_FRAGMENT 0x4000
 
-/* Options in the layout that Linux uses. Returns their length. */
+/* Writes options in Linux's layout. Returns their length. */
 static __always_inline __u32 segment_options(const struct segment *r, __be32 opt[5])
 {
 	if (!r->mss) {
@@ -37,7 +37,7 @@ static __always_inline __u32 segment_options(const struct segment *r, __be32 opt
 	return 20;
 }
 
-/* Returns where the TCP header goes; NULL: not in front of end. */
+/* Returns the place of the TCP header; NULL: beyond end. */
 static __always_inline struct tcphdr *write_ipv4(struct iphdr *ip, const void *end, const struct segment *r,
 						 __u32 length)
 {
@@ -93,7 +93,7 @@ static __always_inline struct tcphdr tcp_header(const struct segment *r, __u32 o
 	return tcp;
 }
 
-/* False: they do not fit in front of end. */
+/* False: beyond end. */
 static __always_inline bool write_options(__be32 *at, const void *end, const __be32 opt[5], __u32 length)
 {
 	if (!length)
@@ -112,7 +112,7 @@ static __always_inline bool write_options(__be32 *at, const void *end, const __b
 	return true;
 }
 
-/* Writes the segment over the packet, which is of the same address family. False: there was no memory. */
+/* Overwrites the packet, of the same address family, with the segment. False: no memory. */
 __noinline int write_segment(struct __sk_buff *skb, const struct segment *r)
 {
 	__u32 l4, options, len;

@@ -15,7 +15,7 @@ func TestConformanceRefuses(t *testing.T) {
 		args, want string
 		code       int
 	}{
-		{"--target batton", `--target "batton": want one of ovs, baton, ovs-defaults`, cli.Usage},
+		{"--target batton", `--target "batton": did you mean baton?`, cli.Usage},
 		{"--benches -1", "--benches -1: want 1 or more", cli.Usage},
 		{"match", `unexpected argument "match"`, cli.Usage},
 		{"--python absent", "find os-ken: absent does not exist: make deps brings it", cli.Failure},

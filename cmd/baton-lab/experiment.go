@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"baton/cmd/cli"
+	"baton/document"
 	"baton/experiments"
 	"baton/experiments/adversary"
 	"baton/experiments/anycastflashcrowd"
@@ -219,5 +220,5 @@ func findExperiment(name string) (experiments.Runnable, error) {
 			return x, nil
 		}
 	}
-	return nil, cli.Usagef("experiment %q: want one of %s", name, strings.Join(experimentNames(), ", "))
+	return nil, cli.Usagef("there is no experiment %q (%s)", name, document.Meant(name, experimentNames()))
 }

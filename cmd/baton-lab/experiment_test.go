@@ -20,10 +20,10 @@ func TestExperimentRefuses(t *testing.T) {
 	}
 	for _, tt := range []struct{ args, want string }{
 		{"run", "NAME is missing; for example: baton-lab experiment run handoff"}, {"foo", `unknown command "foo" for "baton-lab experiment"`},
-		{"run nothing", `experiment "nothing": want one of handoff`},
-		{"run handoff --measure speed", `--measure "speed": want one of bulk, keep-alive`},
-		{"run handoff --contender direct,batton", `--contender "batton": want one of direct, baton`},
-		{"run window-scale --case far", `--case "far": want one of rtt 2 ms`},
+		{"run nothing", `there is no experiment "nothing" (one of handoff`},
+		{"run handoff --measure speed", `--measure "speed": one of bulk, keep-alive`},
+		{"run handoff --contender direct,batton", `--contender "batton": did you mean baton?`},
+		{"run window-scale --case far", `--case "far": one of rtt 2 ms`},
 		{"run window-scale --ipv6", "--ipv6: window-scale runs over IPv4 only"},
 		{"run handoff --rounds -3", "--rounds -3: want 1 or more"},
 		{"run handoff --rounds many", `--rounds: "many" is not a whole number`},

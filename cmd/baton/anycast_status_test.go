@@ -149,7 +149,7 @@ func TestAnycastCommands(t *testing.T) {
 	}()
 	file := filepath.Join(t.TempDir(), "anycast.yaml")
 	if err := os.WriteFile(file, []byte(`name: london
-listen: {control: `+path+`}
+control: `+path+`
 site:
   prefixes: [192.0.2.0/24]
   bgp: {as: 64512, router_id: 10.0.0.2, peers: [{name: r1, address: 10.0.0.1, as: 65000}]}

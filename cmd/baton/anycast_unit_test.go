@@ -38,7 +38,7 @@ func TestAnycastUnit(t *testing.T) {
 	}
 	config := filepath.Join(own, "anycast.yaml")
 	write(t, config, fmt.Sprintf(`name: london
-listen: {control: %[1]s/anycast.sock}
+control: %[1]s/anycast.sock
 site:
   prefixes: [192.0.2.0/24, "2001:db8::/48"]
   bgp: {as: 64512, router_id: 10.0.0.2, peers: [{name: r1, address: 127.0.0.1, as: 65000, password_file: %[1]s/password, gtsm: true}]}

@@ -55,9 +55,18 @@ func (a *asked) ask(ctx context.Context, question func(context.Context, *api.Cli
 	case errors.As(err, &none):
 		return a.notRunning(none.Path)
 	case errors.Is(err, api.ErrInvalid), errors.Is(err, api.ErrNotFound), errors.Is(err, api.ErrConflict):
-		return cli.UsageError{Err: err}
+		return cli.Usagef("%s", reason(err))
 	}
 	return err
+}
+
+// reason is what a daemon says of a request that it refuses, without the kind of refusal before it.
+func reason(err error) string {
+	why := err.Error()
+	for _, kind := range []error{api.ErrConflict, api.ErrInvalid} {
+		why = strings.TrimPrefix(why, kind.Error()+": ")
+	}
+	return why
 }
 
 // socket is the one to ask at: the one that is named, the configuration's, or the only one of some usual ones that a daemon listens on.

@@ -27,7 +27,7 @@ func TestSocket(t *testing.T) {
 		return path
 	}
 	file := filepath.Join(dir, "r.yaml")
-	write(t, file, "name: r\nlisten: {control: "+dir+"/its.sock}\nentries: [{listen: \"127.0.0.1:1\", destination: \"127.0.0.1:2\"}]\n")
+	write(t, file, "name: r\ncontrol: "+dir+"/its.sock\nentries: [{listen: \"127.0.0.1:1\", destination: \"127.0.0.1:2\"}]\n")
 	check := func(name string, a asked, want, problem string, users bool) {
 		t.Helper()
 		a.part = p

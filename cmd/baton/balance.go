@@ -147,7 +147,7 @@ func unloadSwitch(name string) error {
 // switchOf is the configuration of a forwarder that only the balance controls, with defaults for everything that does not matter to a
 // balance.
 func switchOf(s balance.Switch) (*switchconfig.Config, error) {
-	text := fmt.Sprintf("name: %q\nnormal: stack\nfail_mode: secure\ncontrollers: [{connect: %q}]\ncontrol: %q\nlimits: {picks: %d}\nports:\n",
+	text := fmt.Sprintf("name: %q\nnormal: stack\nfail_mode: secure\ncontrollers: [{connect: %q}]\ncontrol: %q\nlimits: {bindings: %d}\nports:\n",
 		s.Name, "unix:"+s.Channel, s.Control, s.Flows)
 	for _, p := range s.Ports {
 		side := "network"

@@ -25,7 +25,7 @@ func TestPrintBalance(t *testing.T) {
 				Cap: &api.BalanceCap{Used: 4_500_000_000, Bytes: 5_000_000_000, Until: now},
 			},
 		},
-		Verdicts: map[string]uint64{"output": 20, "drop_pick_gone": 0},
+		Verdicts: map[string]uint64{"output": 20, "drop_bind_gone": 0},
 	}
 	const want = `baton v1, pid 7, up 1m0s, round-robin by baton, 3 of 131072 flows, 5 connections reset
 

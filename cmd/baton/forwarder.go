@@ -59,7 +59,7 @@ func runForwarder(ctx context.Context, d daemon) error {
 		Config: cfg, Version: version, Log: d.log,
 		Load: func() (*config.Config, error) { return config.Load(d.file) },
 	})
-	defer onHangup(func() { _, _ = f.Reload() })() // which says what comes of it
+	defer onHangup(func() { _, _ = f.Reload() })() // which logs the result
 	err = f.Run(ctx)
 	if err == nil {
 		d.log.Info("flow entries go on in the kernel: a new start takes their place, baton forwarder cleanup -c " + d.file + " removes them")

@@ -20,8 +20,8 @@ func printForwarder(out io.Writer, s *api.ForwarderStatus, wide bool, now time.T
 	if wide {
 		fmt.Fprintf(out, "%s; Linux %s\n", s.Config, s.Kernel)
 	}
-	if s.Picks != nil {
-		fmt.Fprintf(out, "%d of %d flows whose link is remembered\n", s.Picks.Flows.Used, s.Picks.Flows.Limit)
+	if s.Bindings != nil {
+		fmt.Fprintf(out, "%d of %d flows whose link is remembered\n", s.Bindings.Flows.Used, s.Bindings.Flows.Limit)
 	}
 	if s.Journal != nil {
 		fmt.Fprintf(out, "on disk: %d messages, %d bytes\n", s.Journal.Records, s.Journal.Bytes)
@@ -35,7 +35,7 @@ func printForwarder(out io.Writer, s *api.ForwarderStatus, wide bool, now time.T
 		}
 		fmt.Fprintln(w)
 	}
-	printPicks(w, s.Picks)
+	printBindings(w, s.Bindings)
 	fmt.Fprintln(w, "\nCHANNELS\tOPENED\tRECEIVED\tREFUSED\tSENT\tPACKET-INS\tDROPPED\tSTATE")
 	for _, c := range s.Endpoints {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", c.Endpoint,
@@ -54,17 +54,17 @@ func printForwarder(out io.Writer, s *api.ForwarderStatus, wide bool, now time.T
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "\n%d by cached paths, %d by shortcuts; lost: %d packet-ins, %d copies\n", s.PathsHit, s.ShortcutsHit, s.PuntsLost, s.CopiesLost)
+	_, err := fmt.Fprintf(out, "\n%d by cached paths, %d by microflows; lost: %d packet-ins, %d copies\n", s.MegaflowsHit, s.MicroflowsHit, s.UpcallsLost, s.CopiesLost)
 	return err
 }
 
-// printPicks tells of the ports that flows are picked for, if there are any.
-func printPicks(w io.Writer, picks *api.ForwarderPicks) {
-	if picks == nil || len(picks.Ports) == 0 {
+// printBindings prints the ports of the binding table, if there is one.
+func printBindings(w io.Writer, bindings *api.ForwarderBindings) {
+	if bindings == nil || len(bindings.Ports) == 0 {
 		return
 	}
 	fmt.Fprintln(w, "\nLINK\tINTERFACE\tFLOWS\tACTIVE\tHANDSHAKE\tSYNS\tREPEATED\tSENT BYTES\tRECEIVED BYTES\t")
-	for _, p := range picks.Ports {
+	for _, p := range bindings.Ports {
 		handshake := "-"
 		if p.RTT > 0 {
 			handshake = p.RTT.Round(10 * time.Microsecond).String()
@@ -84,7 +84,7 @@ func linkState(p *api.ForwarderPort) string {
 	return "no interface"
 }
 
-// endpointState tells of an endpoint's channels, and why there is none.
+// endpointState describes an endpoint's channels, or why there is none.
 func endpointState(c *api.ForwarderEndpoint, now time.Time) string {
 	if len(c.Channels) == 0 {
 		state := "not connected"

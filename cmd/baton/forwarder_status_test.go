@@ -21,7 +21,7 @@ func TestPrintForwarder(t *testing.T) {
 		Process: api.Process{Name: "edge", Version: "v1", PID: 7, Started: now.Add(-time.Minute)}, DatapathID: "000000000000002a", FailMode: "secure",
 		Entries: api.Usage{Used: 3, Limit: 100}, Groups: api.Usage{Used: 1, Limit: 10}, Meters: api.Usage{Limit: 5},
 		Journal: &api.ForwarderJournal{Records: 4, Bytes: 512},
-		Picks: &api.ForwarderPicks{Flows: api.Usage{Used: 9, Limit: 4096}, Ports: []api.ForwarderPickPort{
+		Bindings: &api.ForwarderBindings{Flows: api.Usage{Used: 9, Limit: 4096}, Ports: []api.ForwarderBindingPort{
 			{Port: "2", Interface: "eth2", Flows: 8, Active: 3, RTT: 12345 * time.Microsecond, SYNs: 7, SYNRepeats: 1, Sent: 1000, Received: 2000},
 			{Port: "3", Interface: "eth3", Flows: 1},
 		}},
@@ -38,7 +38,7 @@ func TestPrintForwarder(t *testing.T) {
 			{Endpoint: "unix:/run/x", Listens: true},
 		},
 		Tables:  []api.ForwarderTable{{Table: 0, Entries: 3, Lookups: 10, Misses: 7}, {Table: 253, Lookups: 1, Misses: 1}},
-		Packets: map[string]uint64{"forwarded": 10, "drop_miss": 2, "dropped": 0}, PathsHit: 6, ShortcutsHit: 7, PuntsLost: 5, CopiesLost: 8,
+		Packets: map[string]uint64{"forwarded": 10, "drop_miss": 2, "dropped": 0}, MegaflowsHit: 6, MicroflowsHit: 7, UpcallsLost: 5, CopiesLost: 8,
 	}
 	const want = `edge, datapath 000000000000002a, fail mode secure: baton v1, pid 7, up 1m0s
 3 of 100 flow entries, 1 of 10 groups, 0 of 5 meters
@@ -68,7 +68,7 @@ VERDICT    PACKETS
 drop_miss  2
 forwarded  10
 
-6 by cached paths, 7 by shortcuts; lost: 5 packet-ins, 8 copies
+6 by cached paths, 7 by microflows; lost: 5 packet-ins, 8 copies
 `
 	var out bytes.Buffer
 	if err := printForwarder(&out, &s, false, now); err != nil {
@@ -153,7 +153,7 @@ control: `+socket+"\n")
 		t.Error(out)
 	}
 	if _, stderr, code := baton(t, t.TempDir(), "forwarder", "trace", "--control", socket, "--in-port", "9", "tcp_dst=80"); code != cli.Usage ||
-		!strings.Contains(stderr, `there is no port "9"`) {
+		stderr != "baton: there is no port \"9\" (one of p1, p2, none, LOCAL)\n" {
 		t.Errorf("a port that there is not: %d %s", code, stderr)
 	}
 	if s, err = client.Forwarder(t.Context()); err != nil || s.Packets["forwarded"] < before {

@@ -130,7 +130,7 @@ func printTrace(out io.Writer, frame []byte, t *api.ForwarderTrace) {
 	for _, s := range t.Sent {
 		fmt.Fprintf(out, "out of port %s (%s)%s: %s\n", s.Port, s.Interface, maybe(s.Maybe), changed(s.Frame))
 	}
-	for _, p := range t.Punted {
+	for _, p := range t.Upcalls {
 		fmt.Fprintf(out, "to the controllers%s, %s in table %d, %d bytes: %s\n", maybe(p.Maybe), p.Reason, p.Table, p.Bytes, changed(p.Frame))
 	}
 	if t.Stack != nil {
@@ -139,7 +139,7 @@ func printTrace(out io.Writer, frame []byte, t *api.ForwarderTrace) {
 	switch {
 	case t.Bridged:
 		fmt.Fprintln(out, "where a learning bridge sends it")
-	case len(t.Sent)+len(t.Punted) == 0 && t.Stack == nil:
+	case len(t.Sent)+len(t.Upcalls) == 0 && t.Stack == nil:
 		fmt.Fprintln(out, "dropped")
 	}
 }

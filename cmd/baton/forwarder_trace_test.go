@@ -87,7 +87,7 @@ func TestPrintTrace(t *testing.T) {
 	printTrace(&out, frame, &api.ForwarderTrace{
 		Steps: []api.ForwarderTraceStep{{Depth: 0, Text: "table 0"}, {Depth: 2, Text: "out"}},
 		Sent:  []api.ForwarderTraceSent{{Port: "2", Interface: "eth2", Frame: frame}, {Port: "3", Interface: "eth3", Frame: []byte{3}, Maybe: true}},
-		Punted: []api.ForwarderTracePunted{
+		Upcalls: []api.ForwarderTraceUpcall{
 			{Reason: "no_match", Table: 7, Bytes: 2, Frame: frame}, {Reason: "action", Bytes: 1, Frame: []byte{4}, Maybe: true},
 		},
 	})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"path"
 	"path/filepath"
 	"strconv"
@@ -156,6 +157,11 @@ func (o *getOptions) jobs(urls []string) ([]*getJob, error) {
 		if err != nil {
 			return nil, err
 		}
+		for k, other := range all {
+			if j.file != "" && !special(j.file) && filepath.Clean(j.file) == filepath.Clean(other.file) {
+				return nil, fmt.Errorf("%s and %s would both be written to %s: give each a name by -o FILE", urls[k], u, j.file)
+			}
+		}
 		all = append(all, j)
 	}
 	return all, nil
@@ -195,13 +201,13 @@ func (o *getOptions) where(j *getJob, output string) error {
 		}
 		j.file = path.Base(u.Path)
 		if strings.HasSuffix(u.Path, "/") || j.file == "." || j.file == "/" || j.file == ".." || strings.ContainsAny(j.file, "/\\\x00") {
-			return fmt.Errorf("-O: %s has no file name", j.request.URLs[0])
+			return fmt.Errorf("-O: %s has no file name: give it one by -o FILE", j.request.URLs[0])
 		}
 	case output != "-":
 		j.file = output
 	}
-	if dir := filepath.Dir(j.file); j.file != "" && !exists(dir) {
-		return cli.ExitError{Err: fmt.Errorf("directory %s does not exist", dir), Status: exitOf[resume.Output]}
+	if err := usable(j.file); err != nil {
+		return cli.ExitError{Err: err, Status: exitOf[resume.Output]}
 	}
 	switch {
 	case o.continueAt == "":
@@ -221,7 +227,18 @@ func (o *getOptions) where(j *getJob, output string) error {
 	return nil
 }
 
-// which parses the range and the checksum.
+// usable refuses an impossible output file before anything is requested.
+func usable(file string) error {
+	if dir := filepath.Dir(file); file != "" && !exists(dir) {
+		return fmt.Errorf("directory %s does not exist", dir)
+	}
+	if st, err := os.Stat(file); err == nil && st.IsDir() {
+		return fmt.Errorf("%s is a directory: name a file in it, such as -o %s", file, filepath.Join(file, "FILE"))
+	}
+	return nil
+}
+
+// which reads the range and the checksum.
 func (o *getOptions) which(j *getJob) error {
 	if o.rng != "" {
 		h, err := wantedRange(o.rng)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 
@@ -31,7 +32,9 @@ func getProxyCommand(e cli.Env) *cobra.Command {
 https passes through a tunnel and cannot be resumed, unless a client requests http:// from a host named by --upgrade.`,
 		Example: `  baton get proxy --upgrade deb.debian.org   # then: http_proxy=http://127.0.0.1:8118/ apt-get update
   baton get proxy --listen 192.0.2.1:8118 --allow 192.0.2.0/24`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return getProxy(cmd.Context(), e, &o, &p) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.log.Failed(p.log.Logger(e.Err), getProxy(cmd.Context(), e, &o, &p))
+		},
 	}
 	f := c.Flags()
 	f.SortFlags = false
@@ -56,11 +59,12 @@ func getProxy(ctx context.Context, e cli.Env, o *getOptions, own *proxyOptions) 
 			return cli.UsageError{Err: err}
 		}
 	}
-	p := forward.Options{Client: j.options, Dialer: j.dialer, Upgrade: own.upgrade, Log: own.log.Logger(e.Err)}
-	p.Client.Lanes = 1 // bounds the memory of a request
+	log := own.log.Logger(e.Err)
 	if o.silent {
-		p.Log = nil
+		log = slog.New(slog.DiscardHandler)
 	}
+	p := forward.Options{Client: j.options, Dialer: j.dialer, Upgrade: own.upgrade, Log: log}
+	p.Client.Lanes = 1 // bounds the memory of a request
 	for _, text := range own.allow {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
@@ -75,8 +79,6 @@ func getProxy(ctx context.Context, e cli.Env, o *getOptions, own *proxyOptions) 
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	if !o.silent {
-		fmt.Fprintf(e.Err, "proxy on http://%s\n", l.Addr())
-	}
+	log.Info("ready", "proxy", "http://"+l.Addr().String())
 	return forward.New(p).Serve(ctx, l)
 }

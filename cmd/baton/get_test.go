@@ -133,10 +133,13 @@ func TestGet(t *testing.T) {
 		{"a bar", []string{"--progress", url}, 0, whole, "100"},
 		{"resolve", []string{"--resolve", "cdn.example.net:80:" + strings.TrimPrefix(server.URL, "http://127.0.0.1:"), url}, 2, "", "is not host:port:address"},
 		{"no URL", nil, 2, "", "URL is missing; for example: baton get -O https://"},
-		{"no such scheme", []string{"ftp://127.0.0.1/file"}, 2, "", "ftp"},
+		{"no such scheme", []string{"ftp://127.0.0.1/file"}, 2, "", `"ftp://127.0.0.1/file" begins with neither http:// nor https://`},
 		{"an unknown flag", []string{"--nonsense", url}, 2, "", "nonsense"},
 		{"two names", []string{"-O", "-o", "x", url}, 2, "", "contradict"},
-		{"no name", []string{"-O", server.URL}, 2, "", "no file name"},
+		{"no name", []string{"-O", server.URL}, 2, "", "has no file name: give it one by -o FILE"},
+		{"a name twice", []string{"-O", url, url}, 2, "", "would both be written to file: give each a name by -o FILE"},
+		{"a device twice", []string{"-o", "/dev/null", "-o", "/dev/null", url, url}, 0, "", ""},
+		{"a directory", []string{"-o", t.TempDir(), url}, 23, "", "is a directory: name a file in it, such as -o "},
 		{"a wrong range", []string{"-r", "5-4", url}, 2, "", "not one range"},
 		{"several ranges", []string{"-r", "0-4,6-9", url}, 2, "", "not one range"},
 		{"a wrong digest's form", []string{"--checksum", "md5:00", url}, 2, "", "sha256"},
@@ -352,13 +355,17 @@ func TestGetProxy(t *testing.T) {
 	lines, w := io.Pipe()
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, cli.Env{Out: io.Discard, Err: w}, []string{"get", "proxy", "--listen", "127.0.0.1:0"})
+		ended <- run(ctx, cli.Env{Out: io.Discard, Err: w}, []string{"get", "proxy", "--listen", "127.0.0.1:0", "--log-format", "json"})
 		w.Close()
 	}()
 	line, err := bufio.NewReader(lines).ReadString('\n')
-	at, parsed := url.Parse(strings.TrimSpace(strings.TrimPrefix(line, "proxy on ")))
-	if err != nil || parsed != nil {
-		t.Fatalf("%q: %v, %v", line, err, parsed)
+	var ready struct{ Msg, Proxy string }
+	if err != nil || json.Unmarshal([]byte(line), &ready) != nil || ready.Msg != "ready" {
+		t.Fatalf("%q: %v", line, err)
+	}
+	at, err := url.Parse(ready.Proxy)
+	if err != nil {
+		t.Fatal(err)
 	}
 	go io.Copy(io.Discard, lines)
 	c := http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(at)}}
@@ -424,4 +431,24 @@ func TestGetOutputFails(t *testing.T) {
 			t.Errorf("%d bytes, %v", len(b), err)
 		}
 	})
+}
+
+// TestGetTwoFiles: each URL is a file of its own, as in curl, and mirrors are named as such.
+func TestGetTwoFiles(t *testing.T) {
+	s, server := newSite(t)
+	t.Chdir(t.TempDir())
+	for _, tt := range []struct{ args, files string }{
+		{"-O U/a U/b", "a b"},
+		{"-o c -o d U/a U/b", "c d"},
+		{"-o e U/missing --mirror U/a", "e"},
+	} {
+		if status, _, errs := get(t, strings.Fields(strings.ReplaceAll(tt.args, "U/", server.URL+"/"))...); status != 0 {
+			t.Errorf("%s: status %d: %s", tt.args, status, errs)
+		}
+		for name := range strings.FieldsSeq(tt.files) {
+			if b, err := os.ReadFile(name); err != nil || !bytes.Equal(b, s.file) {
+				t.Errorf("%s: %s has %d bytes, %v", tt.args, name, len(b), err)
+			}
+		}
+	}
 }

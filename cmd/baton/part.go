@@ -99,15 +99,18 @@ func count(n int, one string) string {
 }
 
 // onHangup has a running daemon reload at each SIGHUP, until stop is called. What comes of it the daemon logs itself.
-func onHangup(reload func()) (stop func()) {
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
+func onHangup(reload func()) (stop func()) { return onSignal(syscall.SIGHUP, reload) }
+
+// onSignal calls a function at each signal of a kind, until stop is called.
+func onSignal(kind os.Signal, call func()) (stop func()) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, kind)
 	go func() {
-		for range hangup {
-			reload()
+		for range signals {
+			call()
 		}
 	}()
-	return func() { signal.Stop(hangup) }
+	return func() { signal.Stop(signals) }
 }
 
 // exists tells whether there is something under a path.

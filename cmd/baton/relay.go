@@ -31,7 +31,7 @@ says; so does ` + "`baton relay stop --graceful`.",
 			if err != nil {
 				return "", err
 			}
-			return cfg.Listen.Control, nil
+			return cfg.Control, nil
 		},
 		check: checkRelay, run: runRelay, status: relayStatus,
 		cleanup: func(string) ([]string, error) { return relay.Cleanup() },

@@ -111,11 +111,11 @@ func printRoutes(w io.Writer, all []api.RelayDestination, wide bool, now time.Ti
 	if wide {
 		more = "\tINSTEAD"
 	}
-	fmt.Fprintln(w, "DESTINATION\tROUTE\tRTT\t1 MB TAKE\tSINCE\tASKED FOR\tWHY"+more)
+	fmt.Fprintln(w, "DESTINATION\tROUTE\tRTT\t1 MB TAKE\tSINCE\tLAST USED\tWHY"+more)
 	for i := range all {
 		d := &all[i]
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s", d.Destination, routeTo(d), roundTrip(d.RTT), lasting(d.Takes), ago(d.Since, now),
-			ago(d.Asked, now), dash(d.Why))
+			ago(d.LastUsed, now), dash(d.Why))
 		if wide {
 			var instead []string
 			for _, via := range d.Instead {

@@ -92,7 +92,7 @@ func TestRelayGuide(t *testing.T) {
 func TestRelayGuideSecret(t *testing.T) {
 	lab.NeedRoot(t)
 	g := newRelayGuide(t)
-	line := regexp.MustCompile("`(credentials: \\{security: plaintext[^`]*\\})`").FindStringSubmatch(g.text)
+	line := regexp.MustCompile("`(plaintext: \\{[^`]*\\})`").FindStringSubmatch(g.text)
 	if line == nil {
 		t.Fatal("the guide has no credentials with a secret")
 	}
@@ -101,7 +101,7 @@ func TestRelayGuideSecret(t *testing.T) {
 		switch {
 		case strings.HasPrefix(m[2], "# mumbai\n"), strings.HasPrefix(m[2], "# frankfurt\n"):
 			name, _, _ := strings.Cut(strings.TrimPrefix(m[2], "# "), "\n")
-			g.configure(name, regexp.MustCompile(`(?m)^credentials: .*$`).ReplaceAllString(m[2], line[1]))
+			g.configure(name, regexp.MustCompile(`(?m)^tls: .*$`).ReplaceAllString(m[2], line[1]))
 		case strings.Contains(m[2], "systemctl enable"):
 			g.start(strings.ReplaceAll(m[2], "*-key.pem", "relays-secret"))
 		case strings.Contains(m[2], "time_starttransfer"):
@@ -109,7 +109,7 @@ func TestRelayGuideSecret(t *testing.T) {
 		}
 	}
 	for _, w := range g.status("mumbai").Workers {
-		if w.BadHeaders > 0 || w.BadHandshakes > 0 {
+		if w.BadTrunkHeaders > 0 || w.BadHandshakes > 0 {
 			t.Errorf("mumbai: %+v", w)
 		}
 	}

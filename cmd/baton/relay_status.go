@@ -64,10 +64,10 @@ func printRelay(out io.Writer, s *api.RelayStatus, wide bool, now time.Time) err
 }
 
 func printWorkers(w io.Writer, workers []api.RelayWorker) {
-	fmt.Fprintln(w, "\nWORKER\tFLOWS\tBEGUN\tBY A SYN\tPROBES\tCOPIED\tSPLICED\tPIPES\tNO PIPE\tFULL\tBAD PREFACES\tBAD HEADERS\tBAD HANDSHAKES\t")
+	fmt.Fprintln(w, "\nWORKER\tFLOWS\tBEGUN\tBY A SYN\tPROBES\tCOPIED\tSPLICED\tPIPES\tNO PIPE\tFULL\tBAD CLIENT HEADERS\tBAD TRUNK HEADERS\tBAD HANDSHAKES\t")
 	for _, x := range workers {
 		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", x.Worker, x.Live, x.Flows, x.Early, x.Probes, x.Copied, x.Spliced,
-			x.Pipes, x.WithoutPipe, x.Full, x.BadPrefaces, x.BadHeaders, x.BadHandshakes)
+			x.Pipes, x.WithoutPipe, x.Full, x.BadClientHeaders, x.BadTrunkHeaders, x.BadHandshakes)
 	}
 }
 

@@ -25,8 +25,8 @@ func TestPrintRelay(t *testing.T) {
 		},
 		Choice: &api.RelayChoice{Destinations: 9, Latest: []api.RelayDestination{
 			{Destination: "198.51.100.0/24:443", RTT: 300 * time.Millisecond, Chosen: true, Via: []string{"dubai", "mumbai"}, Takes: 1234567 * time.Microsecond,
-				Why: "it is measured", Since: now.Add(-time.Hour), Asked: now.Add(-time.Second)},
-			{Destination: "203.0.113.5:80", Asked: now.Add(-2 * time.Second)},
+				Why: "it is measured", Since: now.Add(-time.Hour), LastUsed: now.Add(-time.Second)},
+			{Destination: "203.0.113.5:80", LastUsed: now.Add(-2 * time.Second)},
 		}},
 		Trunks: &api.RelayTrunks{Listen: []netip.AddrPort{at("0.0.0.0:7000"), at("[::]:7000")}, Open: true, Security: "tls",
 			Waiting: api.Usage{Used: 6, Limit: 4096}, Live: 1, Flows: 12},
@@ -44,7 +44,7 @@ func TestPrintRelay(t *testing.T) {
 			{Worker: 0, Live: 1, Flows: 500, Refused: map[string]uint64{"refused": 1, "no_trunk": 2, "loop": 0}, Expired: map[string]uint64{"header": 3},
 				Copied: 100, Spliced: 1 << 30, Pipes: 2},
 			{Worker: 1, Live: 2, Flows: 545, Early: 4, Probes: 5, Refused: map[string]uint64{"no_trunk": 4}, Copied: 200, WithoutPipe: 6, Full: 7,
-				BadPrefaces: 8, BadHeaders: 9, BadHandshakes: 10},
+				BadClientHeaders: 8, BadTrunkHeaders: 9, BadHandshakes: 10},
 		},
 		Packets: map[string]uint64{"steered": 11, "pass": 0},
 	}
@@ -66,7 +66,7 @@ mumbai  203.0.113.7:7000   215.3 ms  8      1032    1020   4       3      2     
 dubai   203.0.113.9:7000   -         0      0       0      0       0      2       0       0         down (2s ago: connection refused)
 new     203.0.113.10:7000  -         0      0       0      0       0      0       0       0         not reached yet
 
-DESTINATION          ROUTE              RTT     1 MB TAKE  SINCE       ASKED FOR  WHY
+DESTINATION          ROUTE              RTT     1 MB TAKE  SINCE       LAST USED  WHY
 198.51.100.0/24:443  via dubai, mumbai  300 ms  1.235s     1h0m0s ago  1s ago     it is measured
 203.0.113.5:80       not chosen yet     -       -          -           2s ago     -
 and 7 more: baton relay routes
@@ -75,9 +75,9 @@ TRUNKS  ADDRESS           FIRST WINDOW  BEGUN  SEGMENTS  SENT AGAIN  REFUSED
 from    192.0.2.1         40            0      0         0           0
 to      203.0.113.7:7000  system        1032   9000      2           1
 
-WORKER  FLOWS  BEGUN  BY A SYN  PROBES  COPIED  SPLICED     PIPES  NO PIPE  FULL  BAD PREFACES  BAD HEADERS  BAD HANDSHAKES
-0       1      500    0         0       100     1073741824  2      0        0     0             0            0
-1       2      545    4         5       200     0           0      6        7     8             9            10
+WORKER  FLOWS  BEGUN  BY A SYN  PROBES  COPIED  SPLICED     PIPES  NO PIPE  FULL  BAD CLIENT HEADERS  BAD TRUNK HEADERS  BAD HANDSHAKES
+0       1      500    0         0       100     1073741824  2      0        0     0                   0                  0
+1       2      545    4         5       200     0           0      6        7     8                   9                  10
 
 REFUSED   FLOWS
 no_trunk  6

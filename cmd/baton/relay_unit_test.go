@@ -179,16 +179,17 @@ func newRelayBox(t *testing.T) *relayBox {
 	if err := os.WriteFile(theirs, []byte(secret), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(b.dir, "far.yaml"), fmt.Sprintf("name: far\nlisten: {control: %q}\n"+
-		"credentials: {security: plaintext, secret_file: %q}\ntrunks: {listen: [\"10.9.0.2:7000\"]}\nallow: [{prefix: 10.9.0.2/32}]\n",
+	write(t, filepath.Join(b.dir, "far.yaml"), fmt.Sprintf("name: far\ncontrol: %q\n"+
+		"plaintext: {secret_file: %q}\ntrunks: {listen: [\"10.9.0.2:7000\"]}\nallow: [{prefix: 10.9.0.2/32}]\n",
 		filepath.Join(b.lab.Dir(), "far.sock"), theirs))
 	if _, err := far.Start(lab.Program{Path: b.program, Args: []string{"relay", "run", "-c", filepath.Join(b.dir, "far.yaml")}, Name: "far"}); err != nil {
 		t.Fatal(err)
 	}
 	b.config = filepath.Join(b.dir, "relay.yaml")
 	b.own(b.config, fmt.Sprintf(`name: near
-listen: {control: %q, metrics: "127.0.0.1:9464"}
-credentials: {security: plaintext, secret_file: %q}
+control: %q
+metrics: "127.0.0.1:9464"
+plaintext: {secret_file: %q}
 peers: [{name: far, address: "10.9.0.2:7000", start: 100}]
 return_interfaces: [p2]
 allow: [{prefix: 10.9.0.2/32}]
@@ -262,7 +263,7 @@ func TestRelayUnitsPrivileges(t *testing.T) {
 				t.Errorf("without %s: %s", f.Name, f.Reason)
 			}
 		}
-		if s.Packets["steered"] == 0 || s.Packets["returned"] == 0 || s.Packets["syn_told"] == 0 {
+		if s.Packets["steered"] == 0 || s.Packets["returned"] == 0 || s.Packets["syn_reported"] == 0 {
 			t.Errorf("packets %v", s.Packets)
 		}
 		if i := slices.IndexFunc(s.Starts, func(x api.RelayStart) bool { return x.Trunks == "to" }); i < 0 || s.Starts[i].Established == 0 ||

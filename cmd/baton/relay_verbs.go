@@ -125,6 +125,7 @@ func relayEnded(ctx context.Context, client *api.Client) error {
 func relayPlanCommand(p *part, e cli.Env) *cobra.Command {
 	var (
 		client, server string
+		clouds         cli.Choice
 		q              api.RelayPlanRequest
 	)
 	c := &cobra.Command{
@@ -148,35 +149,35 @@ ADDRESS is an IP address, with or without a port (443).`,
 			return err
 		})
 	})
-	c.PreRunE = func(*cobra.Command, []string) (err error) {
-		if q.Client, err = withPort(client); err != nil {
-			return cli.Usagef("--client: %w", err)
-		}
-		if q.Server, err = withPort(server); err != nil {
-			return cli.Usagef("--server: %w", err)
-		}
-		return nil
+	c.PreRunE = func(*cobra.Command, []string) error {
+		var errs [2]error
+		q.Client, errs[0] = withPort("--client", client)
+		q.Server, errs[1] = withPort("--server", server)
+		q.Clouds = clouds.Is
+		return errors.Join(errs[:]...)
 	}
 	f := c.Flags()
 	f.StringVar(&client, "client", "", "the client's `address` (required)")
 	f.StringVar(&server, "server", "", "the server's `address` (required)")
 	f.DurationVar(&q.Direct, "direct", 0, "round-trip `time` between them without relays, if you know it")
 	f.Int64Var(&q.Size, "size", 0, "`bytes` from the server that routes are compared by (default 1 MB)")
-	f.StringVar(&q.Clouds, "clouds", "", "whether relays of several clouds may be mixed: prefer (only if it is clearly faster), any or one")
-	f.IntVar(&q.Most, "most", 0, "relays that a route has at most (default 3)")
+	clouds.Flag(c, "clouds", "whether relays of several clouds may be mixed: prefer (`one` unless several are clearly faster), any or one", "prefer", "prefer", "any", "one")
+	f.IntVar(&q.MaxRelays, "max-relays", 0, "relays on a route at most (default 3)")
+	f.IntVar(&q.MaxRelays, "most", 0, "")
+	_ = f.MarkHidden("most") // the old name of max-relays
 	_ = c.MarkFlagRequired("client")
 	_ = c.MarkFlagRequired("server")
 	return c
 }
 
-// withPort reads an address; without a port it is that of HTTPS.
-func withPort(text string) (netip.AddrPort, error) {
+// withPort reads the address that a flag has; without a port it is that of HTTPS.
+func withPort(flag, text string) (netip.AddrPort, error) {
 	if a, err := netip.ParseAddr(text); err == nil {
 		return netip.AddrPortFrom(a, 443), nil
 	}
 	at, err := netip.ParseAddrPort(text)
 	if err != nil || at.Port() == 0 {
-		return netip.AddrPort{}, fmt.Errorf("%q is not an IP address, with or without a port", text)
+		return netip.AddrPort{}, cli.Usagef("%s: %q is not an IP address, with or without a port, such as 192.0.2.7 or 192.0.2.7:443", flag, text)
 	}
 	return at, nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -22,7 +24,7 @@ func routerPart() *part {
 		long: `The request router runs on a Linux host between clients and surrogates (backends). It reads each request, chooses the surrogate, and has the kernel
 splice the client's session onto a connection to it.`,
 		runs: `Sessions that are spliced go on in the kernel when the router stops, is killed or upgraded; the next start takes them over. When it stops
-and none is left, everything is removed. SIGHUP reads the configuration again.`,
+and none is left, everything is removed. SIGHUP reads the configuration again, SIGUSR1 opens access logs again.`,
 		reloads:  "Sessions go on.",
 		cleans:   "Sessions that it has left end: both ends of each get a reset.",
 		shows:    "a running router: VIPs, pools and surrogates",
@@ -68,8 +70,8 @@ func fitRouter(file string, have *checked) error {
 	if err != nil {
 		return cli.UsageError{Err: err}
 	}
-	if err := router.Lacks(cfg); err != nil {
-		have.Warnings = append(have.Warnings, err.Error())
+	if err := router.CheckHost(cfg); err != nil {
+		have.Warnings = append(have.Warnings, strings.Split(err.Error(), "\n")...)
 	}
 	return nil
 }
@@ -88,13 +90,14 @@ func runRouter(ctx context.Context, d daemon) error {
 	}
 	defer r.Close()
 	defer onHangup(func() { _, _ = r.Reload() })()
+	defer onSignal(syscall.SIGUSR1, r.ReopenLogs)()
 
 	failed := r.Run(ctx)
 	live, err := r.Live()
 	r.Close()
 	if failed != nil {
 		if err == nil && live == 0 {
-			_ = kernel.Remove(cfg.Listen.State) // why the router has failed matters more
+			_ = kernel.Remove(cfg.Listen.State) // the first error matters more
 		}
 		return failed
 	}
@@ -102,7 +105,7 @@ func runRouter(ctx context.Context, d daemon) error {
 		return err
 	}
 	if live > 0 {
-		d.log.Info("spliced sessions go on: a new start takes them over, baton router cleanup -c "+d.file+" ends them", "sessions", live)
+		d.log.Info("spliced sessions continue: the next start adopts them, baton router cleanup -c "+d.file+" ends them", "sessions", live)
 		return nil
 	}
 	return kernel.Remove(cfg.Listen.State)

@@ -94,7 +94,7 @@ func (p *part) drainCommand(e cli.Env, c *cobra.Command, undo bool) *cobra.Comma
 	})
 }
 
-// request is what explain is asked about, as it was typed.
+// request is the request to explain, as typed.
 type request struct {
 	client, method string
 	headers        []string
@@ -137,7 +137,7 @@ The running router answers, by the health that it sees. With --offline the confi
 	at.flags(c)
 	format.Flag(c)
 	f := c.Flags()
-	f.BoolVar(&r.offline, "offline", false, "ask the configuration file, not the running router")
+	f.BoolVar(&r.offline, "offline", false, "use the configuration file, not the running router")
 	f.StringVar(&r.client, "client", "", "the client's `address`")
 	f.StringVar(&r.method, "method", "", "the request's `method` (default GET)")
 	f.StringArrayVar(&r.headers, "header", nil, "a `Name: value` of the request; may be repeated")

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"baton/cmd/cli"
+	"baton/cmd/cli/clitest"
 )
 
 // said runs a command inside of the test.
@@ -86,34 +86,7 @@ func find(t *testing.T, c *cobra.Command, name string) *cobra.Command {
 
 // TestHelp: every command says in a line what it does, has an example, and examples are commands that there are.
 func TestHelp(t *testing.T) {
-	root := tree(cli.Env{})
-	command := regexp.MustCompile(`(?m)^  (baton [^|#;\n]*)`)
-	var each func(*cobra.Command)
-	each = func(c *cobra.Command) {
-		if c.Short == "" || strings.HasSuffix(c.Short, ".") || !strings.HasPrefix(c.Example, "  ") {
-			t.Errorf("%s: short %q, example %q", c.CommandPath(), c.Short, c.Example)
-		}
-		for _, m := range command.FindAllStringSubmatch(c.Example, -1) {
-			words := strings.Fields(m[1])[1:]
-			found, rest, err := root.Find(words)
-			if err != nil || found.HasSubCommands() && found.Name() != "get" {
-				t.Errorf("%s: the example %q is no command: %v", c.CommandPath(), m[1], err)
-				continue
-			}
-			for _, word := range rest {
-				name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
-				switch {
-				case strings.HasPrefix(word, "--") && found.Flags().Lookup(name) == nil,
-					!strings.HasPrefix(word, "--") && len(name) == 1 && word != name && found.Flags().ShorthandLookup(name) == nil:
-					t.Errorf("%s: the example %q has a flag that there is not: %s", c.CommandPath(), m[1], word)
-				}
-			}
-		}
-		for _, sub := range c.Commands() {
-			each(sub)
-		}
-	}
-	each(root)
+	clitest.Help(t, tree(cli.Env{}))
 	for _, args := range [][]string{{"--help"}, {"router", "--help"}, {"router", "run", "--help"}, {"help", "anycast", "level"}, {"get", "--help"}} {
 		if status, out, errs := said(t, args...); status != 0 || errs != "" || !strings.Contains(out, "Examples:") {
 			t.Errorf("%v: status %d, %s%s", args, status, out, errs)
@@ -137,7 +110,14 @@ func TestMistakes(t *testing.T) {
 		{"sessions", `did you mean "baton router sessions"?`},
 		{"demo", `unknown command "demo" for "baton": it is "baton-lab demo"`},
 		{"lab up", `it is "baton-lab lab"`},
-		{"help foo", `there is no command "foo"`},
+		{"help foo", `unknown command "foo" for "baton": one of anycast, `},
+		{"help router explai", `did you mean "baton router explain"?`},
+		{"router stop", `unknown command "stop" for "baton router": it is "systemctl stop baton-router"`},
+		{"balance restore", `unknown command "restore" for "baton balance": did you mean "baton balance cleanup"?`},
+		{"relay validate", `did you mean "baton relay check"?`},
+		{"--nonsense", `unknown flag --nonsense for "baton": one of --help, --version`},
+		{"router --nonsense=1", `unknown flag --nonsense for "baton router": one of --help`},
+		{"router -x", `unknown flag -x for "baton router": one of --help`},
 		{"router explain", "URL is missing; for example: baton router explain http://cdn.example.net/video/1.mp4"},
 		{"router backend drain", "SURROGATE is missing; for example: baton router backend drain s1"},
 		{"anycast level", "LEVEL is missing; for example: baton anycast level prepend-1"},
@@ -148,7 +128,17 @@ func TestMistakes(t *testing.T) {
 		{"router explain http://x --client foo", `--client: "foo" is not an IP address, such as 192.0.2.7`},
 		{"router explain http://x --header foo", `--header: "foo" is not NAME: VALUE`},
 		{"router status now", `unexpected argument "now": "baton router status" takes none`},
-		{"router status --confg x", "unknown flag --confg: did you mean --config?"},
+		{"router status --confg x", `unknown flag --confg for "baton router status": did you mean --config?`},
+		{"router cleanup --name x", `unknown flag --name for "baton router cleanup": one of --config, --help, --output`},
+		{"router cleanup -x", `unknown flag -x for "baton router cleanup": one of --config, --help, --output`},
+		{"get --nonsense", `unknown flag --nonsense for "baton get": "baton get --help" lists them`},
+		{"router run -c", "FILE is missing after --config; for example: baton router run"},
+		{"router explain http://x --client", "ADDRESS is missing after --client; for example: baton router explain http://cdn.example.net/video/1.mp4"},
+		{"router status -w 5s", `unexpected argument "5s": the value of --watch follows a =: --watch=5s`},
+		{"router status -o jsno", `--output: "jsno" is not one of table, wide, json, yaml: did you mean json?`},
+		{"router run --log-level wran", `--log-level: "wran" is not one of debug, info, warn, error: did you mean warn?`},
+		{"relay plan --client 192.0.2.1 --server 192.0.2.2 --clouds al", `--clouds: "al" is not one of prefer, any, one`},
+		{"completion bahs", `did you mean "baton completion bash"?`},
 		{"router status -o xml", `--output: "xml" is not one of table, wide, json, yaml`},
 		{"router status --watch=often", `--watch: "often" is not a time with its unit, such as 500ms, 10s or 2m`},
 		{"router status -c x --control y", "--config and --control both say whom to ask"},

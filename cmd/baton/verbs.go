@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"strings"
 
@@ -21,6 +22,8 @@ func (p *part) command(e cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: p.name, Short: p.short, Long: p.long,
 		Example: fmt.Sprintf("  baton %[1]s run -c %[1]s.yaml\n  baton %[1]s check -c %[1]s.yaml\n  baton %[1]s status", p.name),
+		Annotations: map[string]string{cli.Elsewhere: fmt.Sprintf("start=systemctl start baton-%[1]s,stop=systemctl stop baton-%[1]s,"+
+			"restart=systemctl restart baton-%[1]s,logs=journalctl -u baton-%[1]s", p.name)},
 	}
 	c.AddCommand(p.runCommand(e), p.checkCommand(e), p.statusCommand(e), p.reloadCommand(e), p.cleanupCommand(e))
 	for _, more := range p.more {
@@ -71,13 +74,14 @@ func (p *part) runCommand(e cli.Env) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			have, err := p.checked("run", file)
 			if err != nil {
-				return err
+				return log.Failed(log.Logger(e.Err), err)
 			}
 			d := daemon{file: file, log: log.Logger(e.Err), err: e.Err}
+			slog.SetDefault(d.log) // that of libraries without one of their own, such as net/http
 			for _, w := range have.Warnings {
 				d.log.Warn(w)
 			}
-			return mended(p.run(cmd.Context(), d))
+			return log.Failed(d.log, mended(p.run(cmd.Context(), d)))
 		},
 	}
 	p.configFlag(c, &file)
@@ -100,7 +104,7 @@ func (p *part) checkCommand(e cli.Env) *cobra.Command {
 		format cli.Format
 	)
 	c := &cobra.Command{
-		Use:   "check",
+		Use: "check", SuggestFor: []string{"validate", "verify", "test", "lint"},
 		Short: "Check a configuration: what is wrong with it, and what to be wary of",
 		Long: `Check a configuration file as run and reload do, and change nothing. What is wrong is printed with its line and column and makes
 exit status 2; warnings leave it at 0.`,
@@ -132,7 +136,7 @@ exit status 2; warnings leave it at 0.`,
 
 func (p *part) statusCommand(e cli.Env) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "status",
+		Use: "status", SuggestFor: []string{"show", "state", "info"},
 		Short: "Show " + p.shows,
 		Example: fmt.Sprintf("  baton %[1]s status\n  baton %[1]s status -o wide -w\n  baton %[1]s status -o json | jq .version", p.name) +
 			p.examples,
@@ -183,11 +187,7 @@ nothing, and makes exit status 2. ` + p.reloads,
 	}, func(ctx context.Context, client *api.Client, format *cli.Format, _ []string) error {
 		result, err := client.Reload(ctx)
 		if errors.Is(err, api.ErrConflict) || errors.Is(err, api.ErrInvalid) {
-			why := err.Error()
-			for _, kind := range []error{api.ErrConflict, api.ErrInvalid} { // which says nothing more
-				why = strings.TrimPrefix(why, kind.Error()+": ")
-			}
-			return cli.Usagef("the new configuration was refused, the old one stays in force: %s", why)
+			return cli.Usagef("the new configuration was refused, the old one stays in force: %s", reason(err))
 		}
 		if err != nil {
 			return err
@@ -212,7 +212,7 @@ func (p *part) cleanupCommand(e cli.Env) *cobra.Command {
 		format cli.Format
 	)
 	c := &cobra.Command{
-		Use:   "cleanup",
+		Use: "cleanup", SuggestFor: []string{"restore", "remove", "unload", "reset"},
 		Short: "Remove what a " + p.noun + " that no longer runs has left in the kernel",
 		Long: "Remove what a " + p.noun + " that no longer runs has left in the kernel, and its stale control socket. " + p.cleans +
 			"\nIt is refused while the " + p.noun + " runs, and does nothing where nothing is left.",

@@ -53,6 +53,8 @@ func daemons(pid int) map[string]api.Backend {
 		},
 		"anycast": api.AnycastBackend{Status: func(context.Context) (api.AnycastStatus, error) {
 			return api.AnycastStatus{Process: process("a"), Site: &api.AnycastSite{Level: "med", Health: "up"}}, nil
+		}, Instruct: func(_ context.Context, i api.AnycastInstruction) (api.AnycastStatus, error) {
+			return api.AnycastStatus{}, fmt.Errorf("%w: level %q is not on this site's ladder (did you mean med?)", api.ErrInvalid, i.Level)
 		}},
 		"forwarder": api.ForwarderBackend{Status: func(context.Context) (api.ForwarderStatus, error) {
 			return api.ForwarderStatus{Process: process("f")}, nil
@@ -132,6 +134,7 @@ func TestVerbsOfParts(t *testing.T) {
 		{"relay routes -o wide", 0, "y z"},
 		{"relay stop", cli.Usage, "--graceful is missing"},
 		{"anycast plan", cli.Usage, "a is no planner"},
+		{"anycast level medd", cli.Usage, `baton: level "medd" is not on this site's ladder (did you mean med?)`},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
 			args := strings.Fields(tt.args)
@@ -199,6 +202,12 @@ func TestHostStatus(t *testing.T) {
 	}
 	if found, err := running(t.Context(), nil); err != nil || len(found) != 0 {
 		t.Errorf("%v, %v", found, err)
+	}
+	if here, err := running(t.Context(), parts()); err == nil && len(here) == 0 {
+		status, _, errs := said(t, "status")
+		if want := "baton: no part of Baton runs here; to start one: systemctl start baton-router, or "; status != cli.Failure || !strings.HasPrefix(errs, want) {
+			t.Errorf("status %d, %q, want %q", status, errs, want)
+		}
 	}
 }
 

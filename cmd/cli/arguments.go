@@ -58,6 +58,9 @@ func positional(c *cobra.Command, given []string) error {
 		return Usagef("%s is missing; for example: %s", missing[0], example(c))
 	case len(missing) > 1:
 		return Usagef("%s are missing; for example: %s", strings.Join(missing, " and "), example(c))
+	case len(given) > most && detached(c) != nil:
+		f := detached(c)
+		return Usagef("unexpected argument %q: the value of --%s follows a =: --%[2]s=%[1]s", given[most], f.Name)
 	case len(given) > most && most == 0:
 		return Usagef("unexpected argument %q: %q takes none", given[0], c.CommandPath())
 	case len(given) > most:
@@ -66,19 +69,32 @@ func positional(c *cobra.Command, given []string) error {
 	return nil
 }
 
+// detached is a flag that was given without its value, which it may have: "--watch 5s" reads as a flag and an argument.
+func detached(c *cobra.Command) (found *pflag.Flag) {
+	c.Flags().Visit(func(f *pflag.Flag) {
+		if f.NoOptDefVal != "" && f.Value.Type() != "bool" {
+			found = f
+		}
+	})
+	return found
+}
+
 // flagError says in plain words what is wrong with a flag.
 func flagError(c *cobra.Command, err error) error {
 	var (
 		unknown *pflag.NotExistError
+		without *pflag.ValueRequiredError
 		invalid *pflag.InvalidValueError
 	)
 	switch {
-	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
-		name := unknown.GetSpecifiedName()
-		if meant := document.Nearest(name, flagNames(c)); meant != "" {
-			return Usagef("unknown flag --%s: did you mean --%s?", name, meant)
-		}
-		return Usagef("unknown flag --%s: %q lists those of %q", name, c.CommandPath()+" --help", c.CommandPath())
+	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "":
+		return unknownFlag(c, "-"+unknown.GetSpecifiedName())
+	case errors.As(err, &unknown):
+		return unknownFlag(c, "--"+unknown.GetSpecifiedName())
+	case errors.As(err, &without):
+		f := without.GetFlag()
+		name, _ := pflag.UnquoteUsage(f)
+		return Usagef("%s is missing after --%s; for example: %s", strings.ToUpper(name), f.Name, example(c))
 	case errors.As(err, &invalid):
 		flag := "--" + invalid.GetFlag().Name
 		if wants, ok := kinds[invalid.GetFlag().Value.Type()]; ok {
@@ -88,6 +104,21 @@ func flagError(c *cobra.Command, err error) error {
 	}
 	return UsageError{err}
 }
+
+// unknownFlag is the error of a flag that a command has not, with its dashes.
+func unknownFlag(c *cobra.Command, flag string) error {
+	names := flagNames(c)
+	if meant := document.Nearest(strings.TrimLeft(flag, "-"), names); meant != "" && strings.HasPrefix(flag, "--") {
+		return Usagef("unknown flag %s for %q: did you mean --%s?", flag, c.CommandPath(), meant)
+	}
+	if len(names) > fewFlags {
+		return Usagef("unknown flag %s for %q: %q lists them", flag, c.CommandPath(), c.CommandPath()+" --help")
+	}
+	return Usagef("unknown flag %s for %q: one of --%s", flag, c.CommandPath(), strings.Join(names, ", --"))
+}
+
+// fewFlags is how many flags fit a message.
+const fewFlags = 10
 
 // kinds say what the flags of pflag's own types take.
 var kinds = map[string]string{

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -52,7 +53,7 @@ func Run(ctx context.Context, e Env, root *cobra.Command, args []string) int {
 	root.SetArgs(args)
 	root.SetOut(e.Out)
 	root.SetErr(e.Err)
-	root.SetHelpCommand(helpCommand())
+	root.SetHelpCommand(helpCommand(root))
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd(args...)
 	prepare(root)
@@ -63,19 +64,25 @@ func Run(ctx context.Context, e Env, root *cobra.Command, args []string) int {
 	if err == nil {
 		return 0
 	}
+	var exit ExitError
+	if !errors.As(err, &exit) || !exit.Silent {
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			fmt.Fprintf(e.Err, "%s: %s\n", root.Name(), line)
+		}
+	}
+	return statusOf(err)
+}
+
+func statusOf(err error) int {
 	var (
 		usage UsageError
 		exit  ExitError
 	)
-	status := Failure
 	switch {
 	case errors.As(err, &exit):
-		status = exit.Status
+		return exit.Status
 	case errors.As(err, &usage):
-		status = Usage
+		return Usage
 	}
-	if !exit.Silent {
-		fmt.Fprintf(e.Err, "%s: %v\n", root.Name(), err)
-	}
-	return status
+	return Failure
 }

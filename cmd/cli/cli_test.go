@@ -26,7 +26,7 @@ func TestStatus(t *testing.T) {
 		{"nothing", nil, 0, ""},
 		{"a failure", errors.New("it failed"), Failure, "prog: it failed\n"},
 		{"the user's", Usagef("no %s", "such"), Usage, "prog: no such\n"},
-		{"the user's, wrapped", errors.Join(errors.New("a"), Usagef("b")), Usage, "prog: a\nb\n"},
+		{"the user's, wrapped", errors.Join(errors.New("a"), Usagef("b")), Usage, "prog: a\nprog: b\n"},
 		{"one with its own", ExitError{Err: errors.New("c"), Status: 28}, 28, "prog: c\n"},
 		{"one that is silent", ExitError{Err: errors.New("c"), Status: 28, Silent: true}, 28, ""},
 	} {
@@ -73,6 +73,7 @@ func TestCompletion(t *testing.T) {
 		want string
 	}{
 		{[]string{"completion", "bash"}, "# bash completion"},
+		{[]string{"completion", "zsh", "--help"}, `prog completion zsh > "${fpath[1]}/_prog"`},
 		{[]string{cobra.ShellCompRequestCmd, "group", ""}, "do\n"},
 		{[]string{cobra.ShellCompRequestCmd, "group", "do", "-o", ""}, "table\nwide\njson\nyaml\n"},
 	} {
@@ -190,6 +191,43 @@ func TestLog(t *testing.T) {
 		c.SetArgs(tt.args)
 		if err := c.Execute(); err != nil || !strings.Contains(out.String(), tt.want) {
 			t.Errorf("%v: %v: %q, want %q", tt.args, err, out.String(), tt.want)
+		}
+	}
+}
+
+// TestLogOfFailure: what ends a daemon is a line of JSON where all are, and printed once; the exit status stays.
+func TestLogOfFailure(t *testing.T) {
+	wrong := Usagef("a\nb")
+	for _, tt := range []struct {
+		args   []string
+		err    error
+		status int
+		lines  []string
+	}{
+		{[]string{"do"}, wrong, Usage, []string{"prog: a", "prog: b"}},
+		{[]string{"do", "--log-format", "json"}, wrong, Usage, []string{`"level":"ERROR","msg":"a"}`, `"level":"ERROR","msg":"b"}`}},
+		{[]string{"do", "--log-format", "json"}, errors.New("c"), Failure, []string{`"msg":"c"}`}},
+		{[]string{"do", "--log-format", "json"}, nil, 0, nil},
+	} {
+		var (
+			log  Log
+			errs bytes.Buffer
+		)
+		root := &cobra.Command{Use: "prog"}
+		do := &cobra.Command{Use: "do", RunE: func(*cobra.Command, []string) error { return log.Failed(log.Logger(&errs), tt.err) }}
+		log.Flags(do)
+		root.AddCommand(do)
+		status := Run(t.Context(), Env{io.Discard, &errs}, root, tt.args)
+		lines := strings.Split(strings.TrimSuffix(errs.String(), "\n"), "\n")
+		if errs.Len() == 0 {
+			lines = nil
+		}
+		ok := status == tt.status && len(lines) == len(tt.lines)
+		for i := range lines {
+			ok = ok && strings.HasSuffix(lines[i], tt.lines[i])
+		}
+		if !ok {
+			t.Errorf("%v of %v: status %d, %q, want %d, %q", tt.args, tt.err, status, lines, tt.status, tt.lines)
 		}
 	}
 }

@@ -3,10 +3,8 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
@@ -27,8 +25,8 @@ var formats = []string{string(Table), string(Wide), string(JSON), string(YAML)}
 
 // Set takes one of the formats.
 func (f *Format) Set(text string) error {
-	if !slices.Contains(formats, text) {
-		return fmt.Errorf("%q is not one of %s", text, strings.Join(formats, ", "))
+	if err := oneOf(text, formats); err != nil {
+		return err
 	}
 	*f = Format(text)
 	return nil

@@ -6,9 +6,11 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"baton/document"
 )
 
-// Elsewhere is the annotation of a root command for words that are commands of another program: "WORD=PROGRAM WORD,...".
+// Elsewhere is the annotation of a group for words that are commands of another program: "WORD=PROGRAM WORD,...".
 const Elsewhere = "elsewhere"
 
 // prepare gives a command, and all below it, the rules of this package.
@@ -21,9 +23,15 @@ func prepare(c *cobra.Command) {
 	if isGroup(c) {
 		c.Args = cobra.ArbitraryArgs // see misled
 	}
-	if c.Name() == "completion" {
-		c.Example = "  " + c.CommandPath() + " bash > /etc/bash_completion.d/" + c.Root().Name()
+	if shell, ok := completions[c.Name()]; ok && c.Example == "" {
+		c.Example = "  " + c.Root().Name() + " completion " + strings.ReplaceAll(shell, "NAME", c.Root().Name())
 	}
+}
+
+// completions are examples of cobra's commands, by their names.
+var completions = map[string]string{
+	"completion": "bash > /etc/bash_completion.d/NAME", "bash": "bash > /etc/bash_completion.d/NAME", "zsh": `zsh > "${fpath[1]}/_NAME"`,
+	"fish": "fish > ~/.config/fish/completions/NAME.fish", "powershell": "powershell | Out-String | Invoke-Expression",
 }
 
 // isGroup tells whether a command only holds others.
@@ -43,8 +51,14 @@ func misled(root *cobra.Command, args []string) error {
 		switch {
 		case !strings.HasPrefix(word, "-"):
 			return unknownCommand(c, word)
-		case !slices.Contains([]string{"-h", "--help", "-v", "--version"}, word):
+		case slices.Contains([]string{"-h", "--help", "-v", "--version"}, word):
+		case isFlag(c, word):
 			return missingCommand(c) // the flag is of one that was left out
+		default:
+			c.InitDefaultHelpFlag()
+			c.InitDefaultVersionFlag()
+			name, _, _ := strings.Cut(word, "=")
+			return unknownFlag(c, name)
 		}
 	}
 	if len(rest) == 0 {
@@ -53,10 +67,22 @@ func misled(root *cobra.Command, args []string) error {
 	return nil
 }
 
+// isFlag tells whether a command below c has a flag.
+func isFlag(c *cobra.Command, word string) bool {
+	name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
+	has := func(c *cobra.Command) bool {
+		if strings.HasPrefix(word, "--") {
+			return c.Flags().Lookup(name) != nil
+		}
+		return name != "" && c.Flags().ShorthandLookup(name[:1]) != nil
+	}
+	return slices.ContainsFunc(c.Commands(), func(sub *cobra.Command) bool { return has(sub) || isFlag(sub, word) })
+}
+
 func unknownCommand(c *cobra.Command, word string) error {
 	wrong := fmt.Sprintf("unknown command %q for %q", word, c.CommandPath())
-	for pair := range strings.SplitSeq(c.Root().Annotations[Elsewhere], ",") {
-		if name, command, ok := strings.Cut(pair, "="); ok && name == word && !c.HasParent() {
+	for pair := range strings.SplitSeq(c.Annotations[Elsewhere], ",") {
+		if name, command, ok := strings.Cut(pair, "="); ok && name == word {
 			return Usagef("%s: it is %q", wrong, command)
 		}
 	}
@@ -68,12 +94,12 @@ func unknownCommand(c *cobra.Command, word string) error {
 
 // suggestions are the commands that a word may have meant: those beside it that are spelt alike, and those of its name elsewhere.
 func suggestions(c *cobra.Command, word string) []string {
-	if c.SuggestionsMinimumDistance == 0 {
-		c.SuggestionsMinimumDistance = 2
-	}
 	var all []string
-	for _, name := range c.SuggestionsFor(word) {
-		all = append(all, c.CommandPath()+" "+name)
+	meant := document.Nearest(word, names(c))
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() && (sub.Name() == meant || strings.HasPrefix(sub.Name(), word) || slices.Contains(sub.SuggestFor, word)) {
+			all = append(all, sub.CommandPath())
+		}
 	}
 	var named func(*cobra.Command)
 	named = func(of *cobra.Command) {
@@ -121,15 +147,18 @@ func either(all []string) string {
 }
 
 // helpCommand is cobra's, but that it refuses what it does not know.
-func helpCommand() *cobra.Command {
+func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND]...",
 		Short:   "Show the help of a command",
-		Example: "  baton help router run",
+		Example: "  " + root.Name() + " help " + names(root)[0],
 		RunE: func(c *cobra.Command, args []string) error {
 			of, rest, err := c.Root().Find(args)
-			if err != nil || of == nil || len(rest) > 0 {
+			if err != nil || of == nil {
 				return Usagef("there is no command %q", strings.Join(args, " "))
+			}
+			if len(rest) > 0 {
+				return unknownCommand(of, rest[0])
 			}
 			of.InitDefaultHelpFlag()
 			return of.Help()

@@ -14,10 +14,10 @@ import (
 	"baton/datapath"
 )
 
-// hostPrefix is that of an attachment to the host's side of an interface.
+// hostPrefix begins the pin name of an attachment to the host's side of an interface.
 const hostPrefix = "host_"
 
-// pinName is what an attachment is called in the state.
+// pinName is the name of an attachment's pin.
 func pinName(ifindex int, host bool) string {
 	if host {
 		return hostPrefix + strconv.Itoa(ifindex)
@@ -25,8 +25,8 @@ func pinName(ifindex int, host bool) string {
 	return datapath.LinkPrefix + strconv.Itoa(ifindex)
 }
 
-// attach puts a program at the ingress of an interface, or at the egress, where the host's packets come by; or in the place of the one that an
-// earlier process left there.
+// attach attaches a program to the ingress of an interface or, for the host's packets, to the egress, replacing that of an earlier process
+// atomically.
 func (f *Forwarder) attach(ifindex int, host bool, p *ebpf.Program) error {
 	name := pinName(ifindex, host)
 	path := filepath.Join(f.options.State, name)
@@ -49,7 +49,8 @@ func (f *Forwarder) attach(ifindex int, host bool, p *ebpf.Program) error {
 	return nil
 }
 
-// Attach makes an interface the port at a place of Ports, whose record is written: its flags say which side of the interface.
+// Attach makes an interface the port at an index of Ports. Its record must have been written: the flags say which side of the interface the
+// port is.
 func (f *Forwarder) Attach(ifindex int, place uint32) error {
 	if err := f.objects.PortOf.Put(uint32(ifindex), place); err != nil {
 		return fmt.Errorf("attach to interface %d: %w", ifindex, err)
@@ -61,7 +62,7 @@ func (f *Forwarder) Attach(ifindex int, place uint32) error {
 	return f.attach(ifindex, host, f.objects.ForwarderIngress)
 }
 
-// Detach takes the program off an interface, which may have gone.
+// Detach detaches the program from an interface, which may be gone.
 func (f *Forwarder) Detach(ifindex int) error {
 	if err := f.objects.PortOf.Delete(uint32(ifindex)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("detach from interface %d: %w", ifindex, err)
@@ -76,7 +77,7 @@ func (f *Forwarder) Detach(ifindex int) error {
 	return errors.Join(errs...)
 }
 
-// DetachOthers takes what earlier processes attached off the interfaces that this one has not.
+// DetachOthers detaches earlier processes' programs from interfaces that this one has not attached to.
 func (f *Forwarder) DetachOthers() error {
 	list, err := os.ReadDir(f.options.State)
 	if err != nil {

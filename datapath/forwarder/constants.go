@@ -1,6 +1,6 @@
 package forwarder
 
-// The constants of the forwarder's records, as bpf/forwarder/types.h describes them.
+// Constants of the forwarder's records, described in bpf/forwarder/types.h.
 const (
 	OpOutput        = uint8(forwarderOpKindOP_OUTPUT)
 	OpInPort        = uint8(forwarderOpKindOP_IN_PORT)
@@ -40,14 +40,14 @@ const (
 	OpRescaleWindow = uint8(forwarderOpKindOP_RESCALE_WINDOW)
 	OpClampMSS      = uint8(forwarderOpKindOP_CLAMP_MSS)
 	OpStripOption   = uint8(forwarderOpKindOP_STRIP_OPTION)
-	OpPick          = uint8(forwarderOpKindOP_PICK)
-	OpUnpick        = uint8(forwarderOpKindOP_UNPICK)
+	OpBind          = uint8(forwarderOpKindOP_BIND)
+	OpUnbind        = uint8(forwarderOpKindOP_UNBIND)
 
-	PickTurns   = uint8(forwarderPickMethodPICK_TURNS)
-	PickLeast   = uint8(forwarderPickMethodPICK_LEAST)
-	PickFastest = uint8(forwarderPickMethodPICK_FASTEST)
-	PickHash    = uint8(forwarderPickMethodPICK_HASH)
-	PickEven    = uint8(forwarderPickMethodPICK_EVEN)
+	BindRoundRobin = uint8(forwarderBindMethodBIND_ROUND_ROBIN)
+	BindLeast      = uint8(forwarderBindMethodBIND_LEAST)
+	BindFastest    = uint8(forwarderBindMethodBIND_FASTEST)
+	BindHash       = uint8(forwarderBindMethodBIND_HASH)
+	BindEven       = uint8(forwarderBindMethodBIND_EVEN)
 
 	BaseFrame      = uint8(forwarderOpBaseBASE_FRAME)
 	BaseType       = uint8(forwarderOpBaseBASE_TYPE)

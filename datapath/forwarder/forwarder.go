@@ -20,7 +20,7 @@ import (
 	"baton/datapath"
 )
 
-// The records of the forwarder's maps, as bpf/forwarder/types.h describes them.
+// Records of the forwarder's maps, described in bpf/forwarder/types.h.
 type (
 	Entry      = forwarderFlowEntry
 	Op         = forwarderOp
@@ -32,13 +32,13 @@ type (
 	Counts     = forwarderCounts
 	Listed     = forwarderListed
 	Table      = forwarderTable
-	PuntedHead = forwarderPunted
+	UpcallHead = forwarderUpcall
 )
 
 // Fields is a packet's fields, or a mask of them (struct fields).
 type Fields = [128]byte
 
-// Bounds of the forwarder.
+// Limits of the forwarder.
 const (
 	MaxTables    = int(forwarderBoundMAX_TABLES)
 	MaxPorts     = int(forwarderBoundMAX_PORTS)
@@ -47,26 +47,26 @@ const (
 	MaxSubtables = int(forwarderBoundMAX_SUBTABLES)
 	MaxFrame     = int(forwarderBoundMAX_FRAME)
 
-	// NoEntry is the place of no flow entry.
+	// NoEntry is the index of no flow entry.
 	NoEntry = ^uint32(0)
 )
 
-// ErrInUse says that another process owns the state.
+// ErrInUse reports that another process owns the state.
 var ErrInUse = errors.New("another forwarder of this name is running")
 
 // Options size the forwarder's data path.
 type Options struct {
-	State string // directory on a BPF file system, where the attachments to interfaces outlive the process
-	// Name is that of the loop device.
+	State string // folder on a BPF file system, where attachments outlive the process
+	// Name names the loop device.
 	Name string
-	// Entries are those of all tables together; Lists the items of their lists of subtables, Subtables the sets of bits that they ask for.
-	Entries, Ops, Lists, Subtables        int
-	Groups, Buckets, Slots, Meters, Paths int  // Paths: a power of two, for each processor
-	Picks                                 int  // flows that pick remembers; 0: none, and it drops
-	NormalStack                           bool // NORMAL leaves packets to the host's stack
+	// Entries counts those of all tables together, Lists the items of their lists of subtables, Subtables the different masks.
+	Entries, Ops, Lists, Subtables            int
+	Groups, Buckets, Slots, Meters, Megaflows int  // Megaflows: per processor, a power of two
+	Bindings                                  int  // size of the binding table; 0: none, and bind drops
+	NormalStack                               bool // NORMAL passes packets to the host's stack
 }
 
-// Forwarder is the forwarder's data path in the kernel. The slices are the memory of its maps: what is written there is in force. See
+// Forwarder is the forwarder's data path in the kernel. The slices are its maps' memory: what is written there takes effect at once. See
 // bpf/forwarder/types.h for what may be written while packets pass.
 type Forwarder struct {
 	Tables       []Table
@@ -80,7 +80,7 @@ type Forwarder struct {
 	GroupCounts  []Counts
 	Buckets      []Bucket
 	BucketCounts []Counts
-	Slots        []uint64 // of buckets, relative to the group's first
+	Slots        []uint64 // buckets, relative to the group's first
 	Meters       []Meter
 	MeterCounts  []Counts
 	Ports        []Port
@@ -91,15 +91,15 @@ type Forwarder struct {
 	out      *forwarderPacketOut
 	memories [][]byte
 	loop     *datapath.Tap
-	links    map[string]link.Link // by the name of the pin
+	links    map[string]link.Link // by pin name
 	lock     *os.File
-	punts    *ringbuf.Reader
+	upcalls  *ringbuf.Reader
 }
 
-// Open loads the programs with empty tables and makes the loop device, or takes over the one that an earlier process left.
-// Nothing is attached yet. The caller closes the Forwarder; what is attached goes on with what its tables hold then, until Remove.
+// Open loads the programs with empty tables, and makes the loop device or takes over an earlier process's. Nothing is attached yet. The caller
+// closes the Forwarder; attached programs keep running with their tables until Remove.
 func Open(o Options) (_ *Forwarder, err error) {
-	// Without it the verifier does not let a program compute where in a record it reads.
+	// Without it the verifier rejects variable offsets into records.
 	perfmon := datapath.Capability{Bit: unix.CAP_PERFMON, Name: "CAP_PERFMON", Why: "to load programs that index tables"}
 	if err := datapath.Require(append(slices.Clone(datapath.Needed), perfmon)); err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func Open(o Options) (_ *Forwarder, err error) {
 		return nil, err
 	}
 	f.whole.Loop = uint32(f.loop.Ifindex)
-	if f.punts, err = ringbuf.NewReader(f.objects.Punts); err != nil {
+	if f.upcalls, err = ringbuf.NewReader(f.objects.Upcalls); err != nil {
 		return nil, fmt.Errorf("read packets for the controllers: %w", err)
 	}
 	return f, f.attach(f.loop.Ifindex, false, f.objects.ForwarderLoop)
@@ -146,15 +146,15 @@ func (f *Forwarder) load() error {
 	}
 	o := f.options
 	for name, n := range map[string]int{
-		forwarderMapEntries: o.Entries, forwarderMapEntryCounts: o.Entries, forwarderMapWanted: o.Entries, forwarderMapOps: o.Ops,
+		forwarderMapEntries: o.Entries, forwarderMapEntryCounts: o.Entries, forwarderMapRules: o.Entries, forwarderMapOps: o.Ops,
 		forwarderMapLists: o.Lists, forwarderMapSubtables: o.Subtables,
 		forwarderMapGroups: o.Groups, forwarderMapGroupHeads: o.Groups, forwarderMapGroupCounts: o.Groups, forwarderMapBuckets: o.Buckets,
 		forwarderMapBucketCounts: o.Buckets, forwarderMapSlots: o.Slots, forwarderMapMeters: o.Meters, forwarderMapMeterCounts: o.Meters,
-		forwarderMapPaths: max(processors*o.Paths, 1), forwarderMapPuntRooms: processors,
+		forwarderMapMegaflows: max(processors*o.Megaflows, 1), forwarderMapUpcallBuffers: processors,
 	} {
 		spec.Maps[name].MaxEntries = uint32(n)
 	}
-	remembered, err := openPicks(spec, o)
+	remembered, err := openBindings(spec, o)
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (f *Forwarder) load() error {
 	if err := spec.LoadAndAssign(&f.objects, &ebpf.CollectionOptions{MapReplacements: remembered}); err != nil {
 		return fmt.Errorf("load the program: %w", err)
 	}
-	if err := f.keepPicks(remembered); err != nil {
+	if err := f.keepBindings(remembered); err != nil {
 		return err
 	}
 	m := &f.objects.forwarderMaps
@@ -187,9 +187,9 @@ func (f *Forwarder) load() error {
 		return err
 	}
 	f.whole, f.out = &whole[0], &outs[0]
-	f.whole.Paths = uint32(o.Paths)
-	f.whole.Picks = uint32(o.Picks)
-	f.whole.Epoch = rand.Uint64() // what remembered flows have of an earlier process is of none of this one's
+	f.whole.Megaflows = uint32(o.Megaflows)
+	f.whole.Bindings = uint32(o.Bindings)
+	f.whole.Epoch = rand.Uint64() // invalidates an earlier process's microflow ids in the binding table
 	if o.NormalStack {
 		f.whole.Stack = 1
 	}
@@ -215,7 +215,7 @@ func share[T any](f *Forwarder, m *ebpf.Map, before error) ([]T, error) {
 	return unsafe.Slice((*T)(unsafe.Pointer(&b[0])), m.MaxEntries()), nil
 }
 
-// fillCRC gives the program what 1, 2, 4... bytes of zeros make of each bit of a CRC-32C register.
+// fillCRC fills in the images of each bit of a CRC-32C register under 1, 2, 4... zero bytes.
 func fillCRC(m *ebpf.Map) error {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	var power [32]uint32
@@ -244,38 +244,38 @@ func fillCRC(m *ebpf.Map) error {
 	return nil
 }
 
-// SetList switches a table to a list of subtables: count items of Lists from first on.
+// SetList switches a table to the list of subtables Lists[first : first+count].
 func (f *Forwarder) SetList(table int, first, count uint32) {
 	word := uint64(count)<<32 | uint64(first)
 	atomic.StoreUint64((*uint64)(unsafe.Pointer(&f.Tables[table])), word)
 }
 
-// SetWanted says which entry wants packets whose fields, under the mask of a subtable, are these.
-func (f *Forwarder) SetWanted(fields *Fields, entry, priority uint32) error {
-	v := forwarderFound{Entry: entry, Priority: priority}
-	if err := f.objects.Wanted.Put(unsafe.Pointer(fields), unsafe.Pointer(&v)); err != nil {
+// SetRule sets the entry that packets with these masked fields match in a subtable.
+func (f *Forwarder) SetRule(fields *Fields, entry, priority uint32) error {
+	v := forwarderRule{Entry: entry, Priority: priority}
+	if err := f.objects.Rules.Put(unsafe.Pointer(fields), unsafe.Pointer(&v)); err != nil {
 		return fmt.Errorf("write a flow entry: %w", err)
 	}
 	return nil
 }
 
-// RemoveWanted is the opposite.
-func (f *Forwarder) RemoveWanted(fields *Fields) error {
-	if err := f.objects.Wanted.Delete(unsafe.Pointer(fields)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+// RemoveRule removes such a rule.
+func (f *Forwarder) RemoveRule(fields *Fields) error {
+	if err := f.objects.Rules.Delete(unsafe.Pointer(fields)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("remove a flow entry: %w", err)
 	}
 	return nil
 }
 
-// Changed tells packets that come from now on that cached paths may be wrong.
+// Changed starts a new epoch: packets no longer use flows cached before.
 func (f *Forwarder) Changed() { atomic.AddUint64(&f.whole.Epoch, 1) }
 
-// SetUsed says which bits any entry asks for. Changed must follow.
+// SetUsed sets the union of all entries' masks. Changed must follow.
 func (f *Forwarder) SetUsed(mask *Fields) {
 	*(*Fields)(unsafe.Pointer(&f.whole.Used)) = *mask
 }
 
-// SetPorts says below which place all ports are.
+// SetPorts sets the number of port indices in use.
 func (f *Forwarder) SetPorts(n int) { atomic.StoreUint32(&f.whole.Ports, uint32(n)) }
 
 // SetFragments says whether IP fragments are dropped.
@@ -287,51 +287,51 @@ func (f *Forwarder) SetFragments(drop bool) {
 	atomic.StoreUint32(&f.whole.Fragments, v)
 }
 
-// SetPunt says how many bytes of a packet whose TTL has run out go to the controllers; 0: it is not sent there.
-func (f *Forwarder) SetPunt(bytes uint16) { atomic.StoreUint32(&f.whole.Punt, uint32(bytes)) }
+// SetTTLUpcall sets how many bytes of a packet with an expired TTL go to the controllers; 0: none.
+func (f *Forwarder) SetTTLUpcall(bytes uint16) { atomic.StoreUint32(&f.whole.TtlUpcall, uint32(bytes)) }
 
-// Send has the pipeline put out a frame: in_port is where it is said to come from, ops what is done. One caller at a time.
+// Send executes ops on a frame as if it had come in by in_port. One caller at a time.
 func (f *Forwarder) Send(frame []byte, inPort uint32, ops []Op) error {
 	if len(ops) > OutOps {
 		return fmt.Errorf("send a packet: %d actions, where there is room for %d", len(ops), OutOps)
 	}
 	copy(f.Ops[:OutOps], ops)
 	f.out.InPort, f.out.Ops = inPort, uint32(len(ops))
-	// The device hands the frame to the program before the write ends.
+	// The program has run when the write returns.
 	return f.loop.Write(frame)
 }
 
-// Punted waits for a packet for the controllers, and reads it into r, whose memory it uses again. It ends with datapath.ErrClosed after Close.
-func (f *Forwarder) Punted(r *Punted) error {
-	if err := f.punts.ReadInto(&r.record); err != nil {
+// Upcall waits for a packet for the controllers, and reads it into r, reusing its memory. It returns datapath.ErrClosed after Close.
+func (f *Forwarder) Upcall(r *Upcall) error {
+	if err := f.upcalls.ReadInto(&r.record); err != nil {
 		return err
 	}
-	n := int(unsafe.Sizeof(PuntedHead{}))
+	n := int(unsafe.Sizeof(UpcallHead{}))
 	if len(r.record.RawSample) < n {
 		return fmt.Errorf("packet for the controllers of %d bytes", len(r.record.RawSample))
 	}
-	r.Head = (*PuntedHead)(unsafe.Pointer(&r.record.RawSample[0]))
+	r.Head = (*UpcallHead)(unsafe.Pointer(&r.record.RawSample[0]))
 	r.Frame = r.record.RawSample[n:]
 	return nil
 }
 
-// Punted is a packet for the controllers.
-type Punted struct {
-	Head   *PuntedHead
+// Upcall is a packet for the controllers.
+type Upcall struct {
+	Head   *UpcallHead
 	Frame  []byte
 	record ringbuf.Record
 }
 
-// Verdicts counts what became of packets, by the name of the verdict.
+// Verdicts returns the packet counters by name of the verdict.
 func (f *Forwarder) Verdicts() (map[string]uint64, error) {
 	return datapath.Verdicts(f.objects.Verdicts, verdictNames[:])
 }
 
-// Close lets go of the kernel's objects. What is attached goes on working.
+// Close releases the kernel's objects. Attached programs keep running.
 func (f *Forwarder) Close() error {
 	var errs []error
-	if f.punts != nil {
-		errs = append(errs, f.punts.Close())
+	if f.upcalls != nil {
+		errs = append(errs, f.upcalls.Close())
 	}
 	for _, l := range f.links {
 		errs = append(errs, l.Close())
@@ -350,7 +350,7 @@ func (f *Forwarder) Close() error {
 	return errors.Join(errs...)
 }
 
-// Remove takes away all that a forwarder has left, which must not be running.
+// Remove removes all that a forwarder has left in the kernel. It must not be running.
 func Remove(state, name string) error {
 	lock, err := datapath.Lock(state)
 	switch {

@@ -24,19 +24,147 @@ type forwarderBand struct {
 	Bytes   uint64
 }
 
+type forwarderBindLimit uint32
+
+const (
+	forwarderBindLimitBIND_SEATS forwarderBindLimit = 32
+)
+
+type forwarderBindMethod uint32
+
+const (
+	forwarderBindMethodBIND_ROUND_ROBIN forwarderBindMethod = 1
+	forwarderBindMethodBIND_LEAST       forwarderBindMethod = 2
+	forwarderBindMethodBIND_FASTEST     forwarderBindMethod = 3
+	forwarderBindMethodBIND_HASH        forwarderBindMethod = 4
+	forwarderBindMethodBIND_EVEN        forwarderBindMethod = 5
+)
+
+type forwarderBindSeat struct {
+	_          structs.HostLayout
+	Active     uint64
+	Flows      uint64
+	Rtt        uint64
+	Peak       uint64
+	Measured   uint64
+	Syns       uint64
+	SynRepeats uint64
+	Sent       uint64
+	Received   uint64
+	Was        uint64
+	Tally      uint64
+}
+
+type forwarderBinder struct {
+	_    structs.HostLayout
+	Lock struct {
+		_   structs.HostLayout
+		Val uint32
+	}
+	Reserved uint32
+	Seat     [32]forwarderBindSeat
+}
+
+type forwarderBinding struct {
+	_                structs.HostLayout
+	Began            uint64
+	Used             uint64
+	Sent             uint64
+	Received         uint64
+	SentReported     uint64
+	ReceivedReported uint64
+	Refreshed        uint64
+	Port             uint32
+	Group            uint32
+	Active           uint32
+	State            uint32
+	Flags            uint32
+	Seat             uint32
+	Bucket           uint32
+	Reserved         uint32
+	MicroflowOut     uint64
+	MicroflowIn      uint64
+}
+
+type forwarderBindingActive uint32
+
+const (
+	forwarderBindingActiveBINDING_INACTIVE forwarderBindingActive = 0
+	forwarderBindingActiveBINDING_ACTIVE   forwarderBindingActive = 1
+	forwarderBindingActiveBINDING_ENDED    forwarderBindingActive = 2
+)
+
+type forwarderBindingFlag uint32
+
+const (
+	forwarderBindingFlagBINDING_FIN_SENT     forwarderBindingFlag = 1
+	forwarderBindingFlagBINDING_FIN_RECEIVED forwarderBindingFlag = 2
+	forwarderBindingFlagBINDING_SYN_REPEATED forwarderBindingFlag = 4
+	forwarderBindingFlagBINDING_RST_RECEIVED forwarderBindingFlag = 8
+)
+
+type forwarderBindingKey struct {
+	_            structs.HostLayout
+	Protocol     uint8
+	Family       uint8
+	InternalPort uint16
+	RemotePort   uint16
+	Zero         uint16
+	Internal     [16]uint8
+	Remote       [16]uint8
+}
+
+type forwarderBindingRemote struct {
+	_        structs.HostLayout
+	Port     uint32
+	Reserved uint32
+	Used     uint64
+}
+
+type forwarderBindingRemoteKey struct {
+	_      structs.HostLayout
+	Group  uint32
+	Family uint32
+	Remote [16]uint8
+}
+
+type forwarderBindingReply struct {
+	_        structs.HostLayout
+	Internal [16]uint8
+}
+
+type forwarderBindingReplyKey struct {
+	_            structs.HostLayout
+	Protocol     uint8
+	Family       uint8
+	InternalPort uint16
+	RemotePort   uint16
+	Zero         uint16
+	Port         uint32
+	Remote       [16]uint8
+}
+
+type forwarderBindingState uint32
+
+const (
+	forwarderBindingStateBINDING_OPENING forwarderBindingState = 0
+	forwarderBindingStateBINDING_OPEN    forwarderBindingState = 1
+	forwarderBindingStateBINDING_CLOSING forwarderBindingState = 2
+)
+
 type forwarderBound uint32
 
 const (
-	forwarderBoundMAX_TABLES    forwarderBound = 255
-	forwarderBoundMAX_PORTS     forwarderBound = 1024
-	forwarderBoundMAX_BANDS     forwarderBound = 8
-	forwarderBoundMAX_STEPS     forwarderBound = 4096
-	forwarderBoundMAX_NESTED    forwarderBound = 8
-	forwarderBoundPATH_TABLES   forwarderBound = 14
-	forwarderBoundCOPIES        forwarderBound = 4096
-	forwarderBoundOUT_OPS       forwarderBound = 256
-	forwarderBoundMAX_FRAME     forwarderBound = 65536
-	forwarderBoundMAX_SUBTABLES forwarderBound = 1024
+	forwarderBoundMAX_TABLES      forwarderBound = 255
+	forwarderBoundMAX_PORTS       forwarderBound = 1024
+	forwarderBoundMAX_BANDS       forwarderBound = 8
+	forwarderBoundMAX_STEPS       forwarderBound = 4096
+	forwarderBoundMAX_NESTED      forwarderBound = 8
+	forwarderBoundMEGAFLOW_TABLES forwarderBound = 14
+	forwarderBoundCOPIES          forwarderBound = 4096
+	forwarderBoundOUT_OPS         forwarderBound = 256
+	forwarderBoundMAX_FRAME       forwarderBound = 65536
+	forwarderBoundMAX_SUBTABLES   forwarderBound = 1024
 )
 
 type forwarderBucket struct {
@@ -120,12 +248,6 @@ type forwarderFlowEntry struct {
 	Spare        uint32
 }
 
-type forwarderFound struct {
-	_        structs.HostLayout
-	Entry    uint32
-	Priority uint32
-}
-
 type forwarderGroup struct {
 	_        structs.HostLayout
 	Kind     uint32
@@ -155,6 +277,15 @@ type forwarderListed struct {
 	_        structs.HostLayout
 	Subtable uint32
 	Best     uint32
+}
+
+type forwarderMegaflow struct {
+	_      structs.HostLayout
+	Fields forwarderFields
+	Epoch  uint64
+	Count  uint32
+	Entry  [14]uint32
+	Hash   uint32
 }
 
 type forwarderMeter struct {
@@ -242,8 +373,8 @@ const (
 	forwarderOpKindOP_CLAMP_MSS      forwarderOpKind = 36
 	forwarderOpKindOP_STRIP_OPTION   forwarderOpKind = 37
 	forwarderOpKindOP_TCP_LAST       forwarderOpKind = 37
-	forwarderOpKindOP_PICK           forwarderOpKind = 38
-	forwarderOpKindOP_UNPICK         forwarderOpKind = 39
+	forwarderOpKindOP_BIND           forwarderOpKind = 38
+	forwarderOpKindOP_UNBIND         forwarderOpKind = 39
 )
 
 type forwarderOpSum uint32
@@ -260,143 +391,6 @@ type forwarderPacketOut struct {
 	Ops    uint32
 }
 
-type forwarderPath struct {
-	_      structs.HostLayout
-	Fields forwarderFields
-	Epoch  uint64
-	Count  uint32
-	Entry  [14]uint32
-	Hash   uint32
-}
-
-type forwarderPick struct {
-	_            structs.HostLayout
-	Began        uint64
-	Used         uint64
-	Sent         uint64
-	Received     uint64
-	SentTold     uint64
-	ReceivedTold uint64
-	Refreshed    uint64
-	Port         uint32
-	Group        uint32
-	Active       uint32
-	State        uint32
-	Flags        uint32
-	Seat         uint32
-	Bucket       uint32
-	Reserved     uint32
-	Forth        uint64
-	Back         uint64
-}
-
-type forwarderPickActive uint32
-
-const (
-	forwarderPickActivePICK_INACTIVE forwarderPickActive = 0
-	forwarderPickActivePICK_ACTIVE   forwarderPickActive = 1
-	forwarderPickActivePICK_ENDED    forwarderPickActive = 2
-)
-
-type forwarderPickBack struct {
-	_      structs.HostLayout
-	Inside [16]uint8
-}
-
-type forwarderPickBackKey struct {
-	_          structs.HostLayout
-	Protocol   uint8
-	Family     uint8
-	InsidePort uint16
-	RemotePort uint16
-	Zero       uint16
-	Port       uint32
-	Remote     [16]uint8
-}
-
-type forwarderPickBound uint32
-
-const (
-	forwarderPickBoundPICK_SEATS forwarderPickBound = 32
-)
-
-type forwarderPickFlag uint32
-
-const (
-	forwarderPickFlagPICK_FIN_SENT     forwarderPickFlag = 1
-	forwarderPickFlagPICK_FIN_RECEIVED forwarderPickFlag = 2
-	forwarderPickFlagPICK_SYN_REPEATED forwarderPickFlag = 4
-	forwarderPickFlagPICK_RST_RECEIVED forwarderPickFlag = 8
-)
-
-type forwarderPickKey struct {
-	_          structs.HostLayout
-	Protocol   uint8
-	Family     uint8
-	InsidePort uint16
-	RemotePort uint16
-	Zero       uint16
-	Inside     [16]uint8
-	Remote     [16]uint8
-}
-
-type forwarderPickMethod uint32
-
-const (
-	forwarderPickMethodPICK_TURNS   forwarderPickMethod = 1
-	forwarderPickMethodPICK_LEAST   forwarderPickMethod = 2
-	forwarderPickMethodPICK_FASTEST forwarderPickMethod = 3
-	forwarderPickMethodPICK_HASH    forwarderPickMethod = 4
-	forwarderPickMethodPICK_EVEN    forwarderPickMethod = 5
-)
-
-type forwarderPickRemote struct {
-	_        structs.HostLayout
-	Port     uint32
-	Reserved uint32
-	Used     uint64
-}
-
-type forwarderPickRemoteKey struct {
-	_      structs.HostLayout
-	Group  uint32
-	Family uint32
-	Remote [16]uint8
-}
-
-type forwarderPickSeat struct {
-	_          structs.HostLayout
-	Active     uint64
-	Flows      uint64
-	Rtt        uint64
-	Peak       uint64
-	Measured   uint64
-	Syns       uint64
-	SynRepeats uint64
-	Sent       uint64
-	Received   uint64
-	Was        uint64
-	Tally      uint64
-}
-
-type forwarderPickState uint32
-
-const (
-	forwarderPickStatePICK_OPENING forwarderPickState = 0
-	forwarderPickStatePICK_OPEN    forwarderPickState = 1
-	forwarderPickStatePICK_CLOSING forwarderPickState = 2
-)
-
-type forwarderPicking struct {
-	_    structs.HostLayout
-	Lock struct {
-		_   structs.HostLayout
-		Val uint32
-	}
-	Reserved uint32
-	Seat     [32]forwarderPickSeat
-}
-
 type forwarderPipeline struct {
 	_         structs.HostLayout
 	Epoch     uint64
@@ -404,10 +398,10 @@ type forwarderPipeline struct {
 	Ports     uint32
 	Loop      uint32
 	Fragments uint32
-	Paths     uint32
-	Punt      uint32
+	Megaflows uint32
+	TtlUpcall uint32
 	Stack     uint32
-	Picks     uint32
+	Bindings  uint32
 	Reserved  uint32
 }
 
@@ -432,20 +426,10 @@ const (
 	forwarderPortFlagPORT_HOST         forwarderPortFlag = 524288
 )
 
-type forwarderPunted struct {
+type forwarderRule struct {
 	_        structs.HostLayout
-	Metadata uint64
-	TunnelId uint64
-	Cookie   uint64
-	InPort   uint32
-	Length   uint32
-	Most     uint32
-	Segment  uint16
-	Tag      uint16
-	TagType  uint16
-	Reason   uint8
-	Table    uint8
-	_        [4]byte
+	Entry    uint32
+	Priority uint32
 }
 
 type forwarderSlot uint32
@@ -482,103 +466,119 @@ type forwarderTable struct {
 	Missed uint64
 }
 
+type forwarderUpcall struct {
+	_        structs.HostLayout
+	Metadata uint64
+	TunnelId uint64
+	Cookie   uint64
+	InPort   uint32
+	Length   uint32
+	MaxLen   uint32
+	Segment  uint16
+	Tag      uint16
+	TagType  uint16
+	Reason   uint8
+	Table    uint8
+	_        [4]byte
+}
+
 type forwarderVerdict uint32
 
 const (
-	forwarderVerdictFORWARDED        forwarderVerdict = 0
-	forwarderVerdictPUNTED           forwarderVerdict = 1
-	forwarderVerdictNOT_A_PORT       forwarderVerdict = 2
-	forwarderVerdictDROPPED          forwarderVerdict = 3
-	forwarderVerdictDROP_MISS        forwarderVerdict = 4
-	forwarderVerdictDROP_METER       forwarderVerdict = 5
-	forwarderVerdictDROP_PORT_RECV   forwarderVerdict = 6
-	forwarderVerdictDROP_FRAG        forwarderVerdict = 7
-	forwarderVerdictDROP_NO_PORT     forwarderVerdict = 8
-	forwarderVerdictDROP_INVALID_TTL forwarderVerdict = 9
-	forwarderVerdictDROP_NOT_THERE   forwarderVerdict = 10
-	forwarderVerdictDROP_CHANGE      forwarderVerdict = 11
-	forwarderVerdictDROP_GROUP       forwarderVerdict = 12
-	forwarderVerdictDROP_TOO_LONG    forwarderVerdict = 13
-	forwarderVerdictDROP_COPY        forwarderVerdict = 14
-	forwarderVerdictDROP_SHORT       forwarderVerdict = 15
-	forwarderVerdictTO_STACK         forwarderVerdict = 16
-	forwarderVerdictDROP_PICK_NONE   forwarderVerdict = 17
-	forwarderVerdictDROP_PICK_GONE   forwarderVerdict = 18
-	forwarderVerdictDROP_PICK_CLASH  forwarderVerdict = 19
-	forwarderVerdictDROP_PICKS_FULL  forwarderVerdict = 20
-	forwarderVerdictPUNT_LOST        forwarderVerdict = 21
-	forwarderVerdictCOPY_LOST        forwarderVerdict = 22
-	forwarderVerdictPATHS_HIT        forwarderVerdict = 23
-	forwarderVerdictSHORTCUTS_HIT    forwarderVerdict = 24
+	forwarderVerdictFORWARDED          forwarderVerdict = 0
+	forwarderVerdictUPCALL             forwarderVerdict = 1
+	forwarderVerdictNOT_A_PORT         forwarderVerdict = 2
+	forwarderVerdictDROPPED            forwarderVerdict = 3
+	forwarderVerdictDROP_MISS          forwarderVerdict = 4
+	forwarderVerdictDROP_METER         forwarderVerdict = 5
+	forwarderVerdictDROP_PORT_RECV     forwarderVerdict = 6
+	forwarderVerdictDROP_FRAG          forwarderVerdict = 7
+	forwarderVerdictDROP_NO_PORT       forwarderVerdict = 8
+	forwarderVerdictDROP_INVALID_TTL   forwarderVerdict = 9
+	forwarderVerdictDROP_NOT_THERE     forwarderVerdict = 10
+	forwarderVerdictDROP_CHANGE        forwarderVerdict = 11
+	forwarderVerdictDROP_GROUP         forwarderVerdict = 12
+	forwarderVerdictDROP_TOO_LONG      forwarderVerdict = 13
+	forwarderVerdictDROP_COPY          forwarderVerdict = 14
+	forwarderVerdictDROP_SHORT         forwarderVerdict = 15
+	forwarderVerdictTO_STACK           forwarderVerdict = 16
+	forwarderVerdictDROP_BIND_NONE     forwarderVerdict = 17
+	forwarderVerdictDROP_BIND_GONE     forwarderVerdict = 18
+	forwarderVerdictDROP_BIND_CLASH    forwarderVerdict = 19
+	forwarderVerdictDROP_BINDINGS_FULL forwarderVerdict = 20
+	forwarderVerdictUPCALL_LOST        forwarderVerdict = 21
+	forwarderVerdictCOPY_LOST          forwarderVerdict = 22
+	forwarderVerdictMEGAFLOWS_HIT      forwarderVerdict = 23
+	forwarderVerdictMICROFLOWS_HIT     forwarderVerdict = 24
 )
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	forwarderMapBucketCounts      = "bucket_counts"
-	forwarderMapBuckets           = "buckets"
-	forwarderMapCopies            = "copies"
-	forwarderMapCrcPowers         = "crc_powers"
-	forwarderMapEntries           = "entries"
-	forwarderMapEntryCounts       = "entry_counts"
-	forwarderMapGroupCounts       = "group_counts"
-	forwarderMapGroupHeads        = "group_heads"
-	forwarderMapGroups            = "groups"
-	forwarderMapLists             = "lists"
-	forwarderMapMeterCounts       = "meter_counts"
-	forwarderMapMeters            = "meters"
-	forwarderMapOps               = "ops"
-	forwarderMapPacketOuts        = "packet_outs"
-	forwarderMapPaths             = "paths"
-	forwarderMapPickBacks         = "pick_backs"
-	forwarderMapPickFragments     = "pick_fragments"
-	forwarderMapPickRemotes       = "pick_remotes"
-	forwarderMapPickSeats         = "pick_seats"
-	forwarderMapPickTurns         = "pick_turns"
-	forwarderMapPickings          = "pickings"
-	forwarderMapPicks             = "picks"
-	forwarderMapPipelines         = "pipelines"
-	forwarderMapPortOf            = "port_of"
-	forwarderMapPorts             = "ports"
-	forwarderMapPuntRooms         = "punt_rooms"
-	forwarderMapPunts             = "punts"
-	forwarderMapShortcuts         = "shortcuts"
-	forwarderMapSlots             = "slots"
-	forwarderMapStations          = "stations"
-	forwarderMapSubtables         = "subtables"
-	forwarderMapTables            = "tables"
-	forwarderMapTraversalScratch  = "traversal_scratch"
-	forwarderMapTurns             = "turns"
-	forwarderMapVerdicts          = "verdicts"
-	forwarderMapWanted            = "wanted"
-	forwarderProgForwarderIngress = "forwarder_ingress"
-	forwarderProgForwarderLoop    = "forwarder_loop"
-	forwarderProgForwarderSweep   = "forwarder_sweep"
-	forwarderVarBoundType         = "bound_type"
-	forwarderVarBucketFlagType    = "bucket_flag_type"
-	forwarderVarEntryFlagType     = "entry_flag_type"
-	forwarderVarGroupKindType     = "group_kind_type"
-	forwarderVarOpBaseType        = "op_base_type"
-	forwarderVarOpKindType        = "op_kind_type"
-	forwarderVarOpSumType         = "op_sum_type"
-	forwarderVarPickActiveType    = "pick_active_type"
-	forwarderVarPickBackKeyType   = "pick_back_key_type"
-	forwarderVarPickBackType      = "pick_back_type"
-	forwarderVarPickBoundType     = "pick_bound_type"
-	forwarderVarPickFlagType      = "pick_flag_type"
-	forwarderVarPickKeyType       = "pick_key_type"
-	forwarderVarPickMethodType    = "pick_method_type"
-	forwarderVarPickRemoteKeyType = "pick_remote_key_type"
-	forwarderVarPickRemoteType    = "pick_remote_type"
-	forwarderVarPickSeatType      = "pick_seat_type"
-	forwarderVarPickStateType     = "pick_state_type"
-	forwarderVarPickType          = "pick_type"
-	forwarderVarPickingType       = "picking_type"
-	forwarderVarPortFlagType      = "port_flag_type"
-	forwarderVarPuntedType        = "punted_type"
-	forwarderVarSlotType          = "slot_type"
-	forwarderVarVerdictType       = "verdict_type"
+	forwarderMapBindCredits          = "bind_credits"
+	forwarderMapBindSeats            = "bind_seats"
+	forwarderMapBinders              = "binders"
+	forwarderMapBindingFragments     = "binding_fragments"
+	forwarderMapBindingRemotes       = "binding_remotes"
+	forwarderMapBindingReplies       = "binding_replies"
+	forwarderMapBindings             = "bindings"
+	forwarderMapBucketCounts         = "bucket_counts"
+	forwarderMapBuckets              = "buckets"
+	forwarderMapCopies               = "copies"
+	forwarderMapCopySeqs             = "copy_seqs"
+	forwarderMapCrcPowers            = "crc_powers"
+	forwarderMapEntries              = "entries"
+	forwarderMapEntryCounts          = "entry_counts"
+	forwarderMapGroupCounts          = "group_counts"
+	forwarderMapGroupHeads           = "group_heads"
+	forwarderMapGroups               = "groups"
+	forwarderMapLists                = "lists"
+	forwarderMapMegaflows            = "megaflows"
+	forwarderMapMeterCounts          = "meter_counts"
+	forwarderMapMeters               = "meters"
+	forwarderMapMicroflows           = "microflows"
+	forwarderMapOps                  = "ops"
+	forwarderMapPacketOuts           = "packet_outs"
+	forwarderMapPipelines            = "pipelines"
+	forwarderMapPortOf               = "port_of"
+	forwarderMapPorts                = "ports"
+	forwarderMapRules                = "rules"
+	forwarderMapSlots                = "slots"
+	forwarderMapStations             = "stations"
+	forwarderMapSubtables            = "subtables"
+	forwarderMapTables               = "tables"
+	forwarderMapTraversalScratch     = "traversal_scratch"
+	forwarderMapUpcallBuffers        = "upcall_buffers"
+	forwarderMapUpcalls              = "upcalls"
+	forwarderMapVerdicts             = "verdicts"
+	forwarderProgForwarderIngress    = "forwarder_ingress"
+	forwarderProgForwarderLoop       = "forwarder_loop"
+	forwarderProgForwarderSweep      = "forwarder_sweep"
+	forwarderVarBindLimitType        = "bind_limit_type"
+	forwarderVarBindMethodType       = "bind_method_type"
+	forwarderVarBindSeatType         = "bind_seat_type"
+	forwarderVarBinderType           = "binder_type"
+	forwarderVarBindingActiveType    = "binding_active_type"
+	forwarderVarBindingFlagType      = "binding_flag_type"
+	forwarderVarBindingKeyType       = "binding_key_type"
+	forwarderVarBindingRemoteKeyType = "binding_remote_key_type"
+	forwarderVarBindingRemoteType    = "binding_remote_type"
+	forwarderVarBindingReplyKeyType  = "binding_reply_key_type"
+	forwarderVarBindingReplyType     = "binding_reply_type"
+	forwarderVarBindingStateType     = "binding_state_type"
+	forwarderVarBindingType          = "binding_type"
+	forwarderVarBoundType            = "bound_type"
+	forwarderVarBucketFlagType       = "bucket_flag_type"
+	forwarderVarEntryFlagType        = "entry_flag_type"
+	forwarderVarGroupKindType        = "group_kind_type"
+	forwarderVarOpBaseType           = "op_base_type"
+	forwarderVarOpKindType           = "op_kind_type"
+	forwarderVarOpSumType            = "op_sum_type"
+	forwarderVarPortFlagType         = "port_flag_type"
+	forwarderVarSlotType             = "slot_type"
+	forwarderVarUpcallType           = "upcall_type"
+	forwarderVarVerdictType          = "verdict_type"
 )
 
 // loadForwarder returns the embedded CollectionSpec for forwarder.
@@ -632,9 +632,17 @@ type forwarderProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type forwarderMapSpecs struct {
+	BindCredits      *ebpf.MapSpec `ebpf:"bind_credits"`
+	BindSeats        *ebpf.MapSpec `ebpf:"bind_seats"`
+	Binders          *ebpf.MapSpec `ebpf:"binders"`
+	BindingFragments *ebpf.MapSpec `ebpf:"binding_fragments"`
+	BindingRemotes   *ebpf.MapSpec `ebpf:"binding_remotes"`
+	BindingReplies   *ebpf.MapSpec `ebpf:"binding_replies"`
+	Bindings         *ebpf.MapSpec `ebpf:"bindings"`
 	BucketCounts     *ebpf.MapSpec `ebpf:"bucket_counts"`
 	Buckets          *ebpf.MapSpec `ebpf:"buckets"`
 	Copies           *ebpf.MapSpec `ebpf:"copies"`
+	CopySeqs         *ebpf.MapSpec `ebpf:"copy_seqs"`
 	CrcPowers        *ebpf.MapSpec `ebpf:"crc_powers"`
 	Entries          *ebpf.MapSpec `ebpf:"entries"`
 	EntryCounts      *ebpf.MapSpec `ebpf:"entry_counts"`
@@ -642,62 +650,54 @@ type forwarderMapSpecs struct {
 	GroupHeads       *ebpf.MapSpec `ebpf:"group_heads"`
 	Groups           *ebpf.MapSpec `ebpf:"groups"`
 	Lists            *ebpf.MapSpec `ebpf:"lists"`
+	Megaflows        *ebpf.MapSpec `ebpf:"megaflows"`
 	MeterCounts      *ebpf.MapSpec `ebpf:"meter_counts"`
 	Meters           *ebpf.MapSpec `ebpf:"meters"`
+	Microflows       *ebpf.MapSpec `ebpf:"microflows"`
 	Ops              *ebpf.MapSpec `ebpf:"ops"`
 	PacketOuts       *ebpf.MapSpec `ebpf:"packet_outs"`
-	Paths            *ebpf.MapSpec `ebpf:"paths"`
-	PickBacks        *ebpf.MapSpec `ebpf:"pick_backs"`
-	PickFragments    *ebpf.MapSpec `ebpf:"pick_fragments"`
-	PickRemotes      *ebpf.MapSpec `ebpf:"pick_remotes"`
-	PickSeats        *ebpf.MapSpec `ebpf:"pick_seats"`
-	PickTurns        *ebpf.MapSpec `ebpf:"pick_turns"`
-	Pickings         *ebpf.MapSpec `ebpf:"pickings"`
-	Picks            *ebpf.MapSpec `ebpf:"picks"`
 	Pipelines        *ebpf.MapSpec `ebpf:"pipelines"`
 	PortOf           *ebpf.MapSpec `ebpf:"port_of"`
 	Ports            *ebpf.MapSpec `ebpf:"ports"`
-	PuntRooms        *ebpf.MapSpec `ebpf:"punt_rooms"`
-	Punts            *ebpf.MapSpec `ebpf:"punts"`
-	Shortcuts        *ebpf.MapSpec `ebpf:"shortcuts"`
+	Rules            *ebpf.MapSpec `ebpf:"rules"`
 	Slots            *ebpf.MapSpec `ebpf:"slots"`
 	Stations         *ebpf.MapSpec `ebpf:"stations"`
 	Subtables        *ebpf.MapSpec `ebpf:"subtables"`
 	Tables           *ebpf.MapSpec `ebpf:"tables"`
 	TraversalScratch *ebpf.MapSpec `ebpf:"traversal_scratch"`
-	Turns            *ebpf.MapSpec `ebpf:"turns"`
+	UpcallBuffers    *ebpf.MapSpec `ebpf:"upcall_buffers"`
+	Upcalls          *ebpf.MapSpec `ebpf:"upcalls"`
 	Verdicts         *ebpf.MapSpec `ebpf:"verdicts"`
-	Wanted           *ebpf.MapSpec `ebpf:"wanted"`
 }
 
 // forwarderVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type forwarderVariableSpecs struct {
-	BoundType         *ebpf.VariableSpec `ebpf:"bound_type"`
-	BucketFlagType    *ebpf.VariableSpec `ebpf:"bucket_flag_type"`
-	EntryFlagType     *ebpf.VariableSpec `ebpf:"entry_flag_type"`
-	GroupKindType     *ebpf.VariableSpec `ebpf:"group_kind_type"`
-	OpBaseType        *ebpf.VariableSpec `ebpf:"op_base_type"`
-	OpKindType        *ebpf.VariableSpec `ebpf:"op_kind_type"`
-	OpSumType         *ebpf.VariableSpec `ebpf:"op_sum_type"`
-	PickActiveType    *ebpf.VariableSpec `ebpf:"pick_active_type"`
-	PickBackKeyType   *ebpf.VariableSpec `ebpf:"pick_back_key_type"`
-	PickBackType      *ebpf.VariableSpec `ebpf:"pick_back_type"`
-	PickBoundType     *ebpf.VariableSpec `ebpf:"pick_bound_type"`
-	PickFlagType      *ebpf.VariableSpec `ebpf:"pick_flag_type"`
-	PickKeyType       *ebpf.VariableSpec `ebpf:"pick_key_type"`
-	PickMethodType    *ebpf.VariableSpec `ebpf:"pick_method_type"`
-	PickRemoteKeyType *ebpf.VariableSpec `ebpf:"pick_remote_key_type"`
-	PickRemoteType    *ebpf.VariableSpec `ebpf:"pick_remote_type"`
-	PickSeatType      *ebpf.VariableSpec `ebpf:"pick_seat_type"`
-	PickStateType     *ebpf.VariableSpec `ebpf:"pick_state_type"`
-	PickType          *ebpf.VariableSpec `ebpf:"pick_type"`
-	PickingType       *ebpf.VariableSpec `ebpf:"picking_type"`
-	PortFlagType      *ebpf.VariableSpec `ebpf:"port_flag_type"`
-	PuntedType        *ebpf.VariableSpec `ebpf:"punted_type"`
-	SlotType          *ebpf.VariableSpec `ebpf:"slot_type"`
-	VerdictType       *ebpf.VariableSpec `ebpf:"verdict_type"`
+	BindLimitType        *ebpf.VariableSpec `ebpf:"bind_limit_type"`
+	BindMethodType       *ebpf.VariableSpec `ebpf:"bind_method_type"`
+	BindSeatType         *ebpf.VariableSpec `ebpf:"bind_seat_type"`
+	BinderType           *ebpf.VariableSpec `ebpf:"binder_type"`
+	BindingActiveType    *ebpf.VariableSpec `ebpf:"binding_active_type"`
+	BindingFlagType      *ebpf.VariableSpec `ebpf:"binding_flag_type"`
+	BindingKeyType       *ebpf.VariableSpec `ebpf:"binding_key_type"`
+	BindingRemoteKeyType *ebpf.VariableSpec `ebpf:"binding_remote_key_type"`
+	BindingRemoteType    *ebpf.VariableSpec `ebpf:"binding_remote_type"`
+	BindingReplyKeyType  *ebpf.VariableSpec `ebpf:"binding_reply_key_type"`
+	BindingReplyType     *ebpf.VariableSpec `ebpf:"binding_reply_type"`
+	BindingStateType     *ebpf.VariableSpec `ebpf:"binding_state_type"`
+	BindingType          *ebpf.VariableSpec `ebpf:"binding_type"`
+	BoundType            *ebpf.VariableSpec `ebpf:"bound_type"`
+	BucketFlagType       *ebpf.VariableSpec `ebpf:"bucket_flag_type"`
+	EntryFlagType        *ebpf.VariableSpec `ebpf:"entry_flag_type"`
+	GroupKindType        *ebpf.VariableSpec `ebpf:"group_kind_type"`
+	OpBaseType           *ebpf.VariableSpec `ebpf:"op_base_type"`
+	OpKindType           *ebpf.VariableSpec `ebpf:"op_kind_type"`
+	OpSumType            *ebpf.VariableSpec `ebpf:"op_sum_type"`
+	PortFlagType         *ebpf.VariableSpec `ebpf:"port_flag_type"`
+	SlotType             *ebpf.VariableSpec `ebpf:"slot_type"`
+	UpcallType           *ebpf.VariableSpec `ebpf:"upcall_type"`
+	VerdictType          *ebpf.VariableSpec `ebpf:"verdict_type"`
 }
 
 // forwarderObjects contains all objects after they have been loaded into the kernel.
@@ -720,9 +720,17 @@ func (o *forwarderObjects) Close() error {
 //
 // It can be passed to loadForwarderObjects or ebpf.CollectionSpec.LoadAndAssign.
 type forwarderMaps struct {
+	BindCredits      *ebpf.Map `ebpf:"bind_credits"`
+	BindSeats        *ebpf.Map `ebpf:"bind_seats"`
+	Binders          *ebpf.Map `ebpf:"binders"`
+	BindingFragments *ebpf.Map `ebpf:"binding_fragments"`
+	BindingRemotes   *ebpf.Map `ebpf:"binding_remotes"`
+	BindingReplies   *ebpf.Map `ebpf:"binding_replies"`
+	Bindings         *ebpf.Map `ebpf:"bindings"`
 	BucketCounts     *ebpf.Map `ebpf:"bucket_counts"`
 	Buckets          *ebpf.Map `ebpf:"buckets"`
 	Copies           *ebpf.Map `ebpf:"copies"`
+	CopySeqs         *ebpf.Map `ebpf:"copy_seqs"`
 	CrcPowers        *ebpf.Map `ebpf:"crc_powers"`
 	Entries          *ebpf.Map `ebpf:"entries"`
 	EntryCounts      *ebpf.Map `ebpf:"entry_counts"`
@@ -730,39 +738,39 @@ type forwarderMaps struct {
 	GroupHeads       *ebpf.Map `ebpf:"group_heads"`
 	Groups           *ebpf.Map `ebpf:"groups"`
 	Lists            *ebpf.Map `ebpf:"lists"`
+	Megaflows        *ebpf.Map `ebpf:"megaflows"`
 	MeterCounts      *ebpf.Map `ebpf:"meter_counts"`
 	Meters           *ebpf.Map `ebpf:"meters"`
+	Microflows       *ebpf.Map `ebpf:"microflows"`
 	Ops              *ebpf.Map `ebpf:"ops"`
 	PacketOuts       *ebpf.Map `ebpf:"packet_outs"`
-	Paths            *ebpf.Map `ebpf:"paths"`
-	PickBacks        *ebpf.Map `ebpf:"pick_backs"`
-	PickFragments    *ebpf.Map `ebpf:"pick_fragments"`
-	PickRemotes      *ebpf.Map `ebpf:"pick_remotes"`
-	PickSeats        *ebpf.Map `ebpf:"pick_seats"`
-	PickTurns        *ebpf.Map `ebpf:"pick_turns"`
-	Pickings         *ebpf.Map `ebpf:"pickings"`
-	Picks            *ebpf.Map `ebpf:"picks"`
 	Pipelines        *ebpf.Map `ebpf:"pipelines"`
 	PortOf           *ebpf.Map `ebpf:"port_of"`
 	Ports            *ebpf.Map `ebpf:"ports"`
-	PuntRooms        *ebpf.Map `ebpf:"punt_rooms"`
-	Punts            *ebpf.Map `ebpf:"punts"`
-	Shortcuts        *ebpf.Map `ebpf:"shortcuts"`
+	Rules            *ebpf.Map `ebpf:"rules"`
 	Slots            *ebpf.Map `ebpf:"slots"`
 	Stations         *ebpf.Map `ebpf:"stations"`
 	Subtables        *ebpf.Map `ebpf:"subtables"`
 	Tables           *ebpf.Map `ebpf:"tables"`
 	TraversalScratch *ebpf.Map `ebpf:"traversal_scratch"`
-	Turns            *ebpf.Map `ebpf:"turns"`
+	UpcallBuffers    *ebpf.Map `ebpf:"upcall_buffers"`
+	Upcalls          *ebpf.Map `ebpf:"upcalls"`
 	Verdicts         *ebpf.Map `ebpf:"verdicts"`
-	Wanted           *ebpf.Map `ebpf:"wanted"`
 }
 
 func (m *forwarderMaps) Close() error {
 	return _ForwarderClose(
+		m.BindCredits,
+		m.BindSeats,
+		m.Binders,
+		m.BindingFragments,
+		m.BindingRemotes,
+		m.BindingReplies,
+		m.Bindings,
 		m.BucketCounts,
 		m.Buckets,
 		m.Copies,
+		m.CopySeqs,
 		m.CrcPowers,
 		m.Entries,
 		m.EntryCounts,
@@ -770,32 +778,24 @@ func (m *forwarderMaps) Close() error {
 		m.GroupHeads,
 		m.Groups,
 		m.Lists,
+		m.Megaflows,
 		m.MeterCounts,
 		m.Meters,
+		m.Microflows,
 		m.Ops,
 		m.PacketOuts,
-		m.Paths,
-		m.PickBacks,
-		m.PickFragments,
-		m.PickRemotes,
-		m.PickSeats,
-		m.PickTurns,
-		m.Pickings,
-		m.Picks,
 		m.Pipelines,
 		m.PortOf,
 		m.Ports,
-		m.PuntRooms,
-		m.Punts,
-		m.Shortcuts,
+		m.Rules,
 		m.Slots,
 		m.Stations,
 		m.Subtables,
 		m.Tables,
 		m.TraversalScratch,
-		m.Turns,
+		m.UpcallBuffers,
+		m.Upcalls,
 		m.Verdicts,
-		m.Wanted,
 	)
 }
 
@@ -803,30 +803,30 @@ func (m *forwarderMaps) Close() error {
 //
 // It can be passed to loadForwarderObjects or ebpf.CollectionSpec.LoadAndAssign.
 type forwarderVariables struct {
-	BoundType         *ebpf.Variable `ebpf:"bound_type"`
-	BucketFlagType    *ebpf.Variable `ebpf:"bucket_flag_type"`
-	EntryFlagType     *ebpf.Variable `ebpf:"entry_flag_type"`
-	GroupKindType     *ebpf.Variable `ebpf:"group_kind_type"`
-	OpBaseType        *ebpf.Variable `ebpf:"op_base_type"`
-	OpKindType        *ebpf.Variable `ebpf:"op_kind_type"`
-	OpSumType         *ebpf.Variable `ebpf:"op_sum_type"`
-	PickActiveType    *ebpf.Variable `ebpf:"pick_active_type"`
-	PickBackKeyType   *ebpf.Variable `ebpf:"pick_back_key_type"`
-	PickBackType      *ebpf.Variable `ebpf:"pick_back_type"`
-	PickBoundType     *ebpf.Variable `ebpf:"pick_bound_type"`
-	PickFlagType      *ebpf.Variable `ebpf:"pick_flag_type"`
-	PickKeyType       *ebpf.Variable `ebpf:"pick_key_type"`
-	PickMethodType    *ebpf.Variable `ebpf:"pick_method_type"`
-	PickRemoteKeyType *ebpf.Variable `ebpf:"pick_remote_key_type"`
-	PickRemoteType    *ebpf.Variable `ebpf:"pick_remote_type"`
-	PickSeatType      *ebpf.Variable `ebpf:"pick_seat_type"`
-	PickStateType     *ebpf.Variable `ebpf:"pick_state_type"`
-	PickType          *ebpf.Variable `ebpf:"pick_type"`
-	PickingType       *ebpf.Variable `ebpf:"picking_type"`
-	PortFlagType      *ebpf.Variable `ebpf:"port_flag_type"`
-	PuntedType        *ebpf.Variable `ebpf:"punted_type"`
-	SlotType          *ebpf.Variable `ebpf:"slot_type"`
-	VerdictType       *ebpf.Variable `ebpf:"verdict_type"`
+	BindLimitType        *ebpf.Variable `ebpf:"bind_limit_type"`
+	BindMethodType       *ebpf.Variable `ebpf:"bind_method_type"`
+	BindSeatType         *ebpf.Variable `ebpf:"bind_seat_type"`
+	BinderType           *ebpf.Variable `ebpf:"binder_type"`
+	BindingActiveType    *ebpf.Variable `ebpf:"binding_active_type"`
+	BindingFlagType      *ebpf.Variable `ebpf:"binding_flag_type"`
+	BindingKeyType       *ebpf.Variable `ebpf:"binding_key_type"`
+	BindingRemoteKeyType *ebpf.Variable `ebpf:"binding_remote_key_type"`
+	BindingRemoteType    *ebpf.Variable `ebpf:"binding_remote_type"`
+	BindingReplyKeyType  *ebpf.Variable `ebpf:"binding_reply_key_type"`
+	BindingReplyType     *ebpf.Variable `ebpf:"binding_reply_type"`
+	BindingStateType     *ebpf.Variable `ebpf:"binding_state_type"`
+	BindingType          *ebpf.Variable `ebpf:"binding_type"`
+	BoundType            *ebpf.Variable `ebpf:"bound_type"`
+	BucketFlagType       *ebpf.Variable `ebpf:"bucket_flag_type"`
+	EntryFlagType        *ebpf.Variable `ebpf:"entry_flag_type"`
+	GroupKindType        *ebpf.Variable `ebpf:"group_kind_type"`
+	OpBaseType           *ebpf.Variable `ebpf:"op_base_type"`
+	OpKindType           *ebpf.Variable `ebpf:"op_kind_type"`
+	OpSumType            *ebpf.Variable `ebpf:"op_sum_type"`
+	PortFlagType         *ebpf.Variable `ebpf:"port_flag_type"`
+	SlotType             *ebpf.Variable `ebpf:"slot_type"`
+	UpcallType           *ebpf.Variable `ebpf:"upcall_type"`
+	VerdictType          *ebpf.Variable `ebpf:"verdict_type"`
 }
 
 // forwarderPrograms contains all programs after they have been loaded into the kernel.

@@ -24,7 +24,7 @@ func TestForwarderVerdictNames(t *testing.T) {
 		}
 		seen[name] = true
 	}
-	if want := int(forwarderVerdictSHORTCUTS_HIT) + 1; len(verdictNames) != want {
+	if want := int(forwarderVerdictMICROFLOWS_HIT) + 1; len(verdictNames) != want {
 		t.Errorf("%d names of %d verdicts", len(verdictNames), want)
 	}
 }
@@ -45,7 +45,7 @@ func newRig(t testing.TB) *rig {
 	kerneltest.Need(t)
 	o := Options{
 		State: datapath.BPFFS + "/baton/forwarder-test", Name: "loop-datapath", Entries: 8, Ops: OutOps + 64, Lists: 8, Subtables: 8,
-		Groups: 8, Buckets: 8, Slots: 8, Meters: 8, Paths: 1,
+		Groups: 8, Buckets: 8, Slots: 8, Meters: 8, Megaflows: 1,
 	}
 	f, err := Open(o)
 	if err != nil {
@@ -69,7 +69,7 @@ func newRig(t testing.TB) *rig {
 	f.SetList(0, 0, 1)
 	var key Fields
 	*(*uint32)(unsafe.Pointer(&key[120])) = 1
-	if err := f.SetWanted(&key, 0, 1); err != nil {
+	if err := f.SetRule(&key, 0, 1); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -97,7 +97,7 @@ func (r *rig) run(b []byte) (verdict string, action uint32, after []byte) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	beside := []string{"punt_lost", "copy_lost", "paths_hit", "shortcuts_hit"}
+	beside := []string{"upcall_lost", "copy_lost", "megaflows_hit", "microflows_hit"}
 	for name, n := range counts {
 		switch {
 		case n == before[name] || slices.Contains(beside, name):

@@ -9,8 +9,8 @@ import (
 	"baton/datapath"
 )
 
-// openLoop makes the device that copies of packets take on their way back into the forwarder, and that user space writes its own to. It
-// outlives the process, since installed flow entries need it, and an earlier process's is taken over.
+// openLoop makes the device through which copies of packets re-enter the forwarder, and to which user space writes its own. It outlives the
+// process, because installed flow entries need it, and the next process takes it over.
 func openLoop(name string) (_ *datapath.Tap, err error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -39,7 +39,7 @@ func openLoop(name string) (_ *datapath.Tap, err error) {
 	return t, nil
 }
 
-// removeLoop removes the device if it is there.
+// removeLoop removes the device if it exists.
 func removeLoop(name string) error {
 	if _, err := net.InterfaceByName(name); err != nil {
 		return nil

@@ -25,9 +25,9 @@ func (r *Relay) command(c relaySynCommand, keys []relaySynKey) (settled int, err
 	return int(c.Result), nil
 }
 
-// Taken settles SYNs whose clients were accepted, or whose onward connections were given up: they do not count any more. It returns how
+// Settle settles SYNs whose clients were accepted, or whose onward connections were given up: they do not count any more. It returns how
 // many there were.
-func (r *Relay) Taken(syns ...SYN) (settled int, err error) {
+func (r *Relay) Settle(syns ...SYN) (settled int, err error) {
 	for len(syns) > 0 {
 		some := syns[:min(len(syns), int(relayBoundCOMMAND_KEYS))]
 		syns = syns[len(some):]
@@ -35,7 +35,7 @@ func (r *Relay) Taken(syns ...SYN) (settled int, err error) {
 		for i, s := range some {
 			keys[i] = s.key()
 		}
-		n, err := r.command(relaySynCommand{Kind: uint16(relayCommandKindCOMMAND_TAKEN), Count: uint32(len(keys))}, keys)
+		n, err := r.command(relaySynCommand{Kind: uint16(relayCommandKindCOMMAND_SETTLE), Count: uint32(len(keys))}, keys)
 		settled += n
 		if err != nil {
 			return settled, err

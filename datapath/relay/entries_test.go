@@ -19,8 +19,8 @@ func prefixes(all ...string) []netip.Prefix {
 	return p
 }
 
-// wanted is the model: which entry a destination is for.
-func wanted(entries []Entry, addr netip.Addr, port uint16) (Entry, bool) {
+// lookup is the model: which entry a destination is for.
+func lookup(entries []Entry, addr netip.Addr, port uint16) (Entry, bool) {
 	contains := func(all []netip.Prefix) bool {
 		for _, p := range all {
 			if p.Contains(addr) {
@@ -139,11 +139,11 @@ func TestRelayEntriesModel(t *testing.T) {
 			s := f.syn(netip.AddrPortFrom(f.client, uint16(1024+r.IntN(60000))), uint16(79+r.IntN(8)), packet.Seq(r.Uint32()))
 			addr, _ := netip.AddrFromSlice(dst)
 			s.Dst = netip.AddrPortFrom(addr, s.Dst.Port())
-			e, ok := wanted(entries, addr, s.Dst.Port())
+			e, ok := lookup(entries, addr, s.Dst.Port())
 			verdict, _, _ := k.run(packet.Build(s))
-			told := k.told()
-			if ok != (len(told) == 1) || ok && (told[0].Entry != e.ID || told[0].SYN != (SYN{s.Src, s.Dst, uint32(s.Seq)})) {
-				t.Fatalf("%s to %v: %+v; the model: %v %+v\n%s", verdict, s.Dst, told, ok, e, listed(entries))
+			reported := k.takeEvents()
+			if ok != (len(reported) == 1) || ok && (reported[0].Entry != e.ID || reported[0].SYN != (SYN{s.Src, s.Dst, uint32(s.Seq)})) {
+				t.Fatalf("%s to %v: %+v; the model: %v %+v\n%s", verdict, s.Dst, reported, ok, e, listed(entries))
 			}
 			if ok {
 				found++

@@ -56,8 +56,8 @@ func TestConnectFirstReleased(t *testing.T) {
 				t.Fatalf("worker %d has %v to %v; event %+v", a.worker, a.client(), a.server(), e)
 			}
 			go func() { _, _ = a.Write([]byte("hello")); a.Close() }()
-			says(t, hears{d}, "hello")
-			if n, err := l.Taken(e.SYN); n != 1 || err != nil {
+			says(t, reader{d}, "hello")
+			if n, err := l.Settle(e.SYN); n != 1 || err != nil {
 				t.Fatal(n, err)
 			}
 		}
@@ -66,10 +66,10 @@ func TestConnectFirstReleased(t *testing.T) {
 	})
 }
 
-// hears is an end that only listens.
-type hears struct{ net.Conn }
+// reader is an end that only listens.
+type reader struct{ net.Conn }
 
-func (h hears) Write(b []byte) (int, error) { return len(b), nil }
+func (h reader) Write(b []byte) (int, error) { return len(b), nil }
 
 // A client is refused when the server has refused.
 func TestConnectFirstRefused(t *testing.T) {
@@ -127,7 +127,7 @@ func TestPressedListener(t *testing.T) {
 		for range backlog*3/4 + 1 {
 			l.client.connect(l.farOne())
 		}
-		l.wantCount(relayVerdictSYN_TOLD, backlog*3/4)
+		l.wantCount(relayVerdictSYN_REPORTED, backlog*3/4)
 		l.wantCount(relayVerdictSYN_SUSPENDED, 1)
 		for range backlog*3/4 + 1 {
 			c, err := made.Accept()
@@ -139,11 +139,11 @@ func TestPressedListener(t *testing.T) {
 		for i := range backlog*3/4 + 1 {
 			s := f.syn(netip.AddrPortFrom(f.client.Next(), uint16(6000+i)), 80, 1)
 			s.SrcMAC, s.DstMAC = mac, macOf(t, "r0")
-			before := l.count(relayVerdictSYN_TOLD) + l.count(relayVerdictSYN_SUSPENDED)
+			before := l.count(relayVerdictSYN_REPORTED) + l.count(relayVerdictSYN_SUSPENDED)
 			l.client.inject("c0", packet.Build(s))
-			poll(t, "the SYN", func() bool { return l.count(relayVerdictSYN_TOLD)+l.count(relayVerdictSYN_SUSPENDED) > before })
+			poll(t, "the SYN", func() bool { return l.count(relayVerdictSYN_REPORTED)+l.count(relayVerdictSYN_SUSPENDED) > before })
 		}
-		l.wantCount(relayVerdictSYN_TOLD, 2*backlog*3/4)
+		l.wantCount(relayVerdictSYN_REPORTED, 2*backlog*3/4)
 		l.wantCount(relayVerdictSYN_SUSPENDED, 2)
 	})
 }

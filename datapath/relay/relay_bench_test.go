@@ -62,7 +62,7 @@ func BenchmarkRelay(b *testing.B) {
 			})
 		}
 		k.settleAll()
-		k.told()
+		k.takeEvents()
 		b.Run(f.name+"/SYN told", func(b *testing.B) {
 			k.must(k.SetEntries(entries))
 			times := make([]time.Duration, 0, b.N)
@@ -72,7 +72,7 @@ func BenchmarkRelay(b *testing.B) {
 				k.must(err)
 				times = append(times, each)
 				k.only()
-				if n, err := k.Taken(SYN{syn.Src, syn.Dst, uint32(syn.Seq)}); n != 1 {
+				if n, err := k.Settle(SYN{syn.Src, syn.Dst, uint32(syn.Seq)}); n != 1 {
 					b.Fatal(n, err)
 				}
 			}
@@ -123,7 +123,7 @@ func BenchmarkRelayCommands(b *testing.B) {
 	for name, some := range map[string][]SYN{"taken": keys[:1], "taken 64": keys[:]} {
 		b.Run(name, func(b *testing.B) {
 			for range b.N {
-				_, err := k.Taken(some...)
+				_, err := k.Settle(some...)
 				k.must(err)
 			}
 		})

@@ -27,8 +27,8 @@ const (
 type relayCommandKind uint32
 
 const (
-	relayCommandKindCOMMAND_TAKEN relayCommandKind = 1
-	relayCommandKindCOMMAND_SWEEP relayCommandKind = 2
+	relayCommandKindCOMMAND_SETTLE relayCommandKind = 1
+	relayCommandKindCOMMAND_SWEEP  relayCommandKind = 2
 )
 
 type relayEarlyKind uint32
@@ -129,14 +129,14 @@ type relaySynKey struct {
 type relaySynState uint32
 
 const (
-	relaySynStateSYN_STATE_TOLD     relaySynState = 0
+	relaySynStateSYN_STATE_REPORTED relaySynState = 0
 	relaySynStateSYN_STATE_HELD     relaySynState = 1
 	relaySynStateSYN_STATE_RELEASED relaySynState = 2
 )
 
 type relayTrunk struct {
 	_          structs.HostLayout
-	Turn       uint32
+	Generation uint32
 	Window     uint32
 	Clamp      uint32
 	Pace       uint32
@@ -186,7 +186,7 @@ const (
 	relayVerdictSTEERED_SYN     relayVerdict = 4
 	relayVerdictSTEERED_COOKIE  relayVerdict = 5
 	relayVerdictRETURNED        relayVerdict = 6
-	relayVerdictSYN_TOLD        relayVerdict = 7
+	relayVerdictSYN_REPORTED    relayVerdict = 7
 	relayVerdictSYN_AGAIN       relayVerdict = 8
 	relayVerdictSYN_RELEASED    relayVerdict = 9
 	relayVerdictSYN_SUSPENDED   relayVerdict = 10
@@ -200,7 +200,7 @@ const (
 	relayVerdictSYN_HELD_AGAIN  relayVerdict = 18
 	relayVerdictSYN_REFUSED     relayVerdict = 19
 	relayVerdictCANCELLED_HELD  relayVerdict = 20
-	relayVerdictDROP_NO_ROOM    relayVerdict = 21
+	relayVerdictDROP_NOMEM      relayVerdict = 21
 	relayVerdictVERDICTS        relayVerdict = 22
 )
 

@@ -48,7 +48,7 @@ func newRig(t testing.TB) *rig {
 	k.must(err)
 	t.Cleanup(func() { events.Close() })
 	k.events = events
-	for len(k.told()) > 0 { // of the tests before
+	for len(k.takeEvents()) > 0 { // of the tests before
 	}
 	return k
 }
@@ -95,8 +95,8 @@ func (k *rig) sizes() sizes {
 	return sizes{kerneltest.Entries(k.t, k.objects.Syns), kerneltest.Entries(k.t, k.objects.Sources)}
 }
 
-// told reads the events that are there.
-func (k *rig) told() []Event {
+// takeEvents reads the events that are there.
+func (k *rig) takeEvents() []Event {
 	k.t.Helper()
 	var all []Event
 	for {
@@ -113,11 +113,11 @@ func (k *rig) told() []Event {
 // only requires one event.
 func (k *rig) only() Event {
 	k.t.Helper()
-	told := k.told()
-	if len(told) != 1 {
-		k.t.Fatalf("%d events: %+v", len(told), told)
+	reported := k.takeEvents()
+	if len(reported) != 1 {
+		k.t.Fatalf("%d events: %+v", len(reported), reported)
 	}
-	return told[0]
+	return reported[0]
 }
 
 // run runs a frame through relay_ingress and returns its verdict, the action and what has become of it.

@@ -37,14 +37,14 @@ func TestInterceptedConnections(t *testing.T) {
 				a.Close()
 			}()
 			says(t, c, "a few words")
-			if n, err := l.Taken(e.SYN); n != 1 || err != nil {
+			if n, err := l.Settle(e.SYN); n != 1 || err != nil {
 				t.Fatal(n, err)
 			}
 		}
 		if len(used) != workers {
 			t.Errorf("only the workers %v", used)
 		}
-		l.wantCount(relayVerdictSYN_TOLD, connections)
+		l.wantCount(relayVerdictSYN_REPORTED, connections)
 		l.wantCount(relayVerdictSTEER_FAILED, 0)
 	})
 }

@@ -44,7 +44,7 @@ func (m *synModel) ofSource(a netip.Addr) (n int) {
 func (m *synModel) syn(s SYN) relayVerdict {
 	if state, ok := m.syns[s]; ok {
 		return map[relaySynState]relayVerdict{
-			relaySynStateSYN_STATE_TOLD: relayVerdictSYN_AGAIN, relaySynStateSYN_STATE_HELD: relayVerdictSYN_HELD_AGAIN,
+			relaySynStateSYN_STATE_REPORTED: relayVerdictSYN_AGAIN, relaySynStateSYN_STATE_HELD: relayVerdictSYN_HELD_AGAIN,
 			relaySynStateSYN_STATE_RELEASED: relayVerdictSYN_RELEASED,
 		}[state]
 	}
@@ -63,8 +63,8 @@ func (m *synModel) syn(s SYN) relayVerdict {
 		m.syns[s] = relaySynStateSYN_STATE_HELD
 		return relayVerdictSYN_HELD
 	}
-	m.syns[s] = relaySynStateSYN_STATE_TOLD
-	return relayVerdictSYN_TOLD
+	m.syns[s] = relaySynStateSYN_STATE_REPORTED
+	return relayVerdictSYN_REPORTED
 }
 
 // reset returns what becomes of a reset with the number behind that of a SYN.
@@ -116,23 +116,23 @@ func TestEarlySYNModel(t *testing.T) {
 				want := m.syn(syn)
 				k.want(s, want)
 				met[want]++
-				told := k.told()
-				if isTold := want == relayVerdictSYN_TOLD || want == relayVerdictSYN_HELD; isTold != (len(told) == 1) ||
-					isTold && (told[0].SYN != syn || told[0].Cancelled) {
-					t.Fatalf("%v: %+v", verdictNames[want], told)
+				reported := k.takeEvents()
+				if isReported := want == relayVerdictSYN_REPORTED || want == relayVerdictSYN_HELD; isReported != (len(reported) == 1) ||
+					isReported && (reported[0].SYN != syn || reported[0].Cancelled) {
+					t.Fatalf("%v: %+v", verdictNames[want], reported)
 				}
 			case op < 6:
 				s.Flags, s.Seq = packet.RST, s.Seq+1
 				want := m.reset(syn)
 				k.want(s, want)
 				met[want]++
-				if told := k.told(); (want != relayVerdictPASS) != (len(told) == 1) {
-					t.Fatalf("%v: %+v", verdictNames[want], told)
+				if reported := k.takeEvents(); (want != relayVerdictPASS) != (len(reported) == 1) {
+					t.Fatalf("%v: %+v", verdictNames[want], reported)
 				}
 			case op < 7:
 				_, known := m.syns[syn]
 				delete(m.syns, syn)
-				if n, err := k.Taken(syn); err != nil || (n == 1) != known {
+				if n, err := k.Settle(syn); err != nil || (n == 1) != known {
 					t.Fatalf("%d settled, %v; known %v", n, err, known)
 				}
 			default:

@@ -31,12 +31,12 @@ func (f family) clientAt(n int, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(addr, port)
 }
 
-func TestEarlySYNIsTold(t *testing.T) {
+func TestEarlySYNReported(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
 		k.early(EarlyOptimistic)
 		s := f.syn(f.clientAt(1, 4000), 443, 1<<32-1)
-		k.want(s, relayVerdictSYN_TOLD)
+		k.want(s, relayVerdictSYN_REPORTED)
 		e := k.only()
 		if e.Entry != 7 || e.Ifindex != 1 || e.Cancelled || e.Frame != nil || e.Hash == 0 || e.SYN != (SYN{s.Src, s.Dst, 1<<32 - 1}) {
 			t.Errorf("event %+v", e)
@@ -45,17 +45,17 @@ func TestEarlySYNIsTold(t *testing.T) {
 
 		anew := s
 		anew.Seq = 5
-		k.want(anew, relayVerdictSYN_TOLD) // the same ports, another connection
+		k.want(anew, relayVerdictSYN_REPORTED) // the same ports, another connection
 		if e := k.only(); e.ISN != 5 {
 			t.Errorf("event %+v", e)
 		}
 		if n := k.sizes(); n != (sizes{1, 1}) {
 			t.Errorf("%+v", n)
 		}
-		if n, err := k.Taken(e.SYN); n != 0 || err != nil {
+		if n, err := k.Settle(e.SYN); n != 0 || err != nil {
 			t.Errorf("the earlier one was settled: %d, %v", n, err)
 		}
-		if n, err := k.Taken(SYN{s.Src, s.Dst, 5}); n != 1 || err != nil {
+		if n, err := k.Settle(SYN{s.Src, s.Dst, 5}); n != 1 || err != nil {
 			t.Errorf("settled %d, %v", n, err)
 		}
 		if n := k.sizes(); n != (sizes{}) {
@@ -97,8 +97,8 @@ func TestEarlySYNOfOtherPackets(t *testing.T) {
 		entry.Listen = netip.MustParseAddrPort("[::]:1")
 		k.must(k.SetEntries([]Entry{entry}))
 		k.want(f.syn(f.clientAt(1, 4000), 443, 9), relayVerdictNO_LISTENER)
-		if told := k.told(); len(told) > 0 {
-			t.Errorf("told: %+v", told)
+		if reported := k.takeEvents(); len(reported) > 0 {
+			t.Errorf("told: %+v", reported)
 		}
 	})
 }
@@ -110,7 +110,7 @@ func TestEarlySYNBoundOfAClient(t *testing.T) {
 		var first SYN
 		for i := range rigOptions.PerSource {
 			s := f.syn(f.clientAt(1, uint16(4000+i)), 443, 9)
-			k.want(s, relayVerdictSYN_TOLD)
+			k.want(s, relayVerdictSYN_REPORTED)
 			first = SYN{s.Src, s.Dst, 9}
 		}
 		above := f.syn(f.clientAt(1, 5000), 443, 9)
@@ -120,14 +120,14 @@ func TestEarlySYNBoundOfAClient(t *testing.T) {
 			above.Src = netip.AddrPortFrom(netip.AddrFrom16(b), 5000)
 		}
 		k.want(above, relayVerdictSYN_SOURCE_FULL)
-		k.want(f.syn(f.clientAt(2, 4000), 443, 9), relayVerdictSYN_TOLD)
-		if told := k.told(); len(told) != rigOptions.PerSource+1 {
-			t.Errorf("%d events", len(told))
+		k.want(f.syn(f.clientAt(2, 4000), 443, 9), relayVerdictSYN_REPORTED)
+		if reported := k.takeEvents(); len(reported) != rigOptions.PerSource+1 {
+			t.Errorf("%d events", len(reported))
 		}
-		if n, err := k.Taken(first); n != 1 || err != nil {
+		if n, err := k.Settle(first); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
-		k.want(above, relayVerdictSYN_TOLD)
+		k.want(above, relayVerdictSYN_REPORTED)
 		k.want(f.syn(f.clientAt(1, 5001), 443, 9), relayVerdictSYN_SOURCE_FULL)
 	})
 }
@@ -157,7 +157,7 @@ func TestEarlySYNUnread(t *testing.T) {
 			s := f.syn(f.clientAt(1, 4000), 443, isn)
 			verdict, _, _ := k.run(packet.Build(s))
 			lost = verdict == "event_lost"
-			n, err := k.Taken(SYN{s.Src, s.Dst, uint32(isn)})
+			n, err := k.Settle(SYN{s.Src, s.Dst, uint32(isn)})
 			if k.must(err); (n == 0) != lost {
 				t.Fatalf("%s: %d settled", verdict, n)
 			}
@@ -165,19 +165,19 @@ func TestEarlySYNUnread(t *testing.T) {
 		if !lost || k.sizes() != (sizes{}) {
 			t.Fatalf("lost %v, left behind %+v", lost, k.sizes())
 		}
-		k.told()
-		if verdict, _, _ := k.run(packet.Build(f.syn(f.clientAt(1, 4000), 443, 1))); verdict != "syn_told" && verdict != "syn_held" {
+		k.takeEvents()
+		if verdict, _, _ := k.run(packet.Build(f.syn(f.clientAt(1, 4000), 443, 1))); verdict != "syn_reported" && verdict != "syn_held" {
 			t.Errorf("read again: %s", verdict)
 		}
 		k.settleAll()
-		k.told()
+		k.takeEvents()
 	}
 }
 
 func TestEarlySYNCancelled(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for kind, verdicts := range map[Early][2]relayVerdict{
-			EarlyOptimistic:   {relayVerdictSYN_TOLD, relayVerdictCANCELLED},
+			EarlyOptimistic:   {relayVerdictSYN_REPORTED, relayVerdictCANCELLED},
 			EarlyConnectFirst: {relayVerdictSYN_HELD, relayVerdictCANCELLED_HELD},
 		} {
 			k := newRig(t)
@@ -204,9 +204,9 @@ func TestEarlySYNCancelled(t *testing.T) {
 func TestEarlySYNExpires(t *testing.T) {
 	k, f := newRig(t), families[0]
 	k.early(EarlyOptimistic)
-	k.want(f.syn(f.clientAt(1, 4000), 443, 9), relayVerdictSYN_TOLD)
+	k.want(f.syn(f.clientAt(1, 4000), 443, 9), relayVerdictSYN_REPORTED)
 	old := f.syn(f.clientAt(2, 4000), 443, 9)
-	k.want(old, relayVerdictSYN_TOLD)
+	k.want(old, relayVerdictSYN_REPORTED)
 	var s relaySyn
 	key := SYN{old.Src, old.Dst, 9}.key().Tuple
 	k.must(k.objects.Syns.Lookup(key, &s))
@@ -221,18 +221,18 @@ func TestEarlySYNExpires(t *testing.T) {
 }
 
 // Many keys are several commands, and keys of nothing are none.
-func TestEarlySYNTaken(t *testing.T) {
+func TestEarlySYNSettled(t *testing.T) {
 	k, f := newRig(t), families[1]
 	k.early(EarlyOptimistic)
 	var all []SYN
 	for i := range 200 {
 		s := f.syn(f.clientAt(i, 4000), 443, 9)
 		if i%40 == 0 || i == 199 {
-			k.want(s, relayVerdictSYN_TOLD)
+			k.want(s, relayVerdictSYN_REPORTED)
 		}
 		all = append(all, SYN{s.Src, s.Dst, 9})
 	}
-	if n, err := k.Taken(all...); n != 6 || err != nil {
+	if n, err := k.Settle(all...); n != 6 || err != nil {
 		t.Errorf("settled %d, %v", n, err)
 	}
 	if n := k.sizes(); n != (sizes{}) {
@@ -261,7 +261,7 @@ func TestHeldSYN(t *testing.T) {
 		if n := k.sizes(); n != (sizes{1, 1}) {
 			t.Errorf("%+v", n) // until it is accepted
 		}
-		if n, err := k.Taken(e.SYN); n != 1 || err != nil {
+		if n, err := k.Settle(e.SYN); n != 1 || err != nil {
 			t.Errorf("settled %d, %v", n, err)
 		}
 		long := f.syn(f.clientAt(1, 4001), 443, 9)
@@ -323,7 +323,7 @@ func TestRelaySurvivesAnything(t *testing.T) {
 		}
 		if i%20 == 0 {
 			k.settleAll()
-			k.told()
+			k.takeEvents()
 		}
 		f := families[r.IntN(2)]
 		s := f.syn(f.clientAt(r.IntN(4), uint16(r.IntN(3))), uint16(r.IntN(3)), packet.Seq(r.IntN(3)))
@@ -345,7 +345,7 @@ func TestRelaySurvivesAnything(t *testing.T) {
 		k.runProgram(k.objects.RelayReturn, b)
 	}
 	t.Log(seen)
-	for _, verdict := range []string{"pass", "pass_unknown", "syn_told", "syn_held"} {
+	for _, verdict := range []string{"pass", "pass_unknown", "syn_reported", "syn_held"} {
 		if seen[verdict] == 0 {
 			t.Errorf("%s was never met", verdict)
 		}

@@ -53,8 +53,8 @@ type TrunkStart struct {
 	Congestion string // name of an algorithm
 }
 
-func (s TrunkStart) record(turn uint32) (relayTrunk, error) {
-	k := relayTrunk{Turn: turn}
+func (s TrunkStart) record(generation uint32) (relayTrunk, error) {
+	k := relayTrunk{Generation: generation}
 	for _, n := range []int{s.Window, s.Clamp, s.Receive} {
 		if n < 0 || n > math.MaxInt32 {
 			return k, fmt.Errorf("a window of %d segments", n)
@@ -82,10 +82,10 @@ const MaxTrunks = int(relayBoundMAX_TRUNKS)
 
 // trunkPlaces is which record is whose.
 type trunkPlaces struct {
-	mu   sync.Mutex
-	of   map[relayTrunkKey]uint32
-	free []uint32 // longest unused first: sockets of earlier keys may still be about
-	turn uint32
+	mu         sync.Mutex
+	of         map[relayTrunkKey]uint32
+	free       []uint32 // longest unused first: sockets of earlier keys may still be about
+	generation uint32
 }
 
 func (p *trunkPlaces) init() {
@@ -153,7 +153,7 @@ func (r *Relay) putTrunk(key relayTrunkKey, start TrunkStart) error {
 	place, known := p.of[key]
 	if !known {
 		place = p.free[0]
-		p.turn++
+		p.generation++
 		if err := r.objects.Counts.Put(place, relayTrunkCounts{}); err != nil {
 			return err
 		}
@@ -162,11 +162,11 @@ func (r *Relay) putTrunk(key relayTrunkKey, start TrunkStart) error {
 	if err := r.objects.Trunks.Lookup(place, &before); err != nil {
 		return err
 	}
-	turn := before.Turn
+	generation := before.Generation
 	if !known {
-		turn = p.turn
+		generation = p.generation
 	}
-	record, err := start.record(turn)
+	record, err := start.record(generation)
 	if err != nil {
 		return err
 	}

@@ -168,7 +168,7 @@ func TestTrunksAcceptorsReceiveWindow(t *testing.T) {
 		const segments = 1500
 		trunk, other := netip.AddrPortFrom(f.relay, 9000), netip.AddrPortFrom(f.relay, 9001)
 		l.must(l.SetTrunks(map[TrunkKey]TrunkStart{{TrunkAt, trunk}: {Receive: segments}}))
-		told := func(at netip.AddrPort) (first, second, mss uint32) {
+		advertised := func(at netip.AddrPort) (first, second, mss uint32) {
 			made, err := listenWith(at)
 			l.must(err)
 			defer made.Close()
@@ -183,10 +183,10 @@ func TestTrunksAcceptorsReceiveWindow(t *testing.T) {
 			i := infoOf(t, p.opener)
 			return first, i.Snd_wnd, i.Snd_mss
 		}
-		if first, second, mss := told(trunk); first > 65535 || second < segments*mss*9/10 {
+		if first, second, mss := advertised(trunk); first > 65535 || second < segments*mss*9/10 {
 			t.Errorf("a trunk is told %d and then %d bytes, want %d segments of %d", first, second, segments, mss)
 		}
-		if first, second, _ := told(other); first > 65535 || second > 128<<10 {
+		if first, second, _ := advertised(other); first > 65535 || second > 128<<10 {
 			t.Errorf("another connection is told %d and then %d bytes", first, second)
 		}
 	})
@@ -200,14 +200,14 @@ func TestTrunksOpenersReceiveWindow(t *testing.T) {
 		const segments = 100
 		trunk, other := netip.AddrPortFrom(f.server, 9000), netip.AddrPortFrom(f.server, 9001)
 		l.must(l.SetTrunks(map[TrunkKey]TrunkStart{{TrunkTo, trunk}: {Receive: segments}}))
-		told := func(at netip.AddrPort) (window, mss uint32) {
+		advertised := func(at netip.AddrPort) (window, mss uint32) {
 			i := infoOf(t, l.pair(own(t), l.server.listen(at)).acceptor)
 			return i.Snd_wnd, i.Snd_mss
 		}
-		if window, mss := told(trunk); window < segments*mss*9/10 || window > segments*mss*11/10 {
+		if window, mss := advertised(trunk); window < segments*mss*9/10 || window > segments*mss*11/10 {
 			t.Errorf("a trunk tells %d bytes, want %d segments of %d", window, segments, mss)
 		}
-		if window, _ := told(other); window < 1<<20 {
+		if window, _ := advertised(other); window < 1<<20 {
 			t.Errorf("another connection tells %d bytes of its buffer", window)
 		}
 	})

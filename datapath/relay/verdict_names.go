@@ -10,7 +10,7 @@ var verdictNames = [...]string{
 	relayVerdictSTEERED_SYN:     "steered_syn",
 	relayVerdictSTEERED_COOKIE:  "steered_cookie",
 	relayVerdictRETURNED:        "returned",
-	relayVerdictSYN_TOLD:        "syn_told",
+	relayVerdictSYN_REPORTED:    "syn_reported",
 	relayVerdictSYN_AGAIN:       "syn_again",
 	relayVerdictSYN_RELEASED:    "syn_released",
 	relayVerdictSYN_SUSPENDED:   "syn_suspended",
@@ -24,6 +24,6 @@ var verdictNames = [...]string{
 	relayVerdictSYN_HELD_AGAIN:  "syn_held_again",
 	relayVerdictSYN_REFUSED:     "syn_refused",
 	relayVerdictCANCELLED_HELD:  "cancelled_held",
-	relayVerdictDROP_NO_ROOM:    "drop_no_room",
+	relayVerdictDROP_NOMEM:      "drop_nomem",
 	relayVerdictVERDICTS:        "verdicts",
 }

@@ -18,7 +18,7 @@ func (r *Router) linkPath(ifindex int) string {
 	return filepath.Join(r.options.State, datapath.LinkPrefix+strconv.Itoa(ifindex))
 }
 
-// Attach puts the program at the ingress of an interface, where it stays until Detach or Remove.
+// Attach attaches the program to an interface's ingress, where it stays until Detach or Remove.
 func (r *Router) Attach(ifindex int) error {
 	if r.links[ifindex] != nil {
 		return nil
@@ -31,7 +31,7 @@ func (r *Router) Attach(ifindex int) error {
 	return nil
 }
 
-// Detach takes the program off an interface.
+// Detach detaches the program from an interface.
 func (r *Router) Detach(ifindex int) error {
 	l := r.links[ifindex]
 	if l == nil {
@@ -41,7 +41,7 @@ func (r *Router) Detach(ifindex int) error {
 	return errors.Join(l.Unpin(), l.Close())
 }
 
-// Attached lists the interfaces that the program is on.
+// Attached lists the interfaces that the program is attached to.
 func (r *Router) Attached() []int {
 	var all []int
 	for ifindex := range r.links {
@@ -50,7 +50,7 @@ func (r *Router) Attached() []int {
 	return all
 }
 
-// adoptLinks swaps the program on each interface for this version's. An interface that has gone takes its link along.
+// adoptLinks replaces the program on each interface by this version's. The link of an interface that is gone goes too.
 func (r *Router) adoptLinks() error {
 	entries, err := os.ReadDir(r.options.State)
 	if err != nil {
@@ -78,7 +78,7 @@ func (r *Router) adoptLinks() error {
 	return nil
 }
 
-// AttachReplay puts the program that takes packets back on the tap. It goes with the process.
+// AttachReplay attaches the program that replays packets to the tap. It is detached when the process ends.
 func (r *Router) AttachReplay(ifindex int) error {
 	l, err := link.AttachTCX(link.TCXOptions{
 		Interface: ifindex,

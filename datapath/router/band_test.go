@@ -9,7 +9,7 @@ import (
 	"baton/packet"
 )
 
-// A leg is of the band of the first client that it serves, and that of the client's handshake.
+// A leg gets the band of its first client, which is that of the client's handshake.
 func TestBandOfTheFirstClient(t *testing.T) {
 	for _, tc := range []struct {
 		rtt  time.Duration
@@ -30,14 +30,14 @@ func TestBandOfTheFirstClient(t *testing.T) {
 			if got := k.splice(1); got.Band != tc.band || got.ClientBand != tc.band {
 				t.Errorf("band: got %d, the client's %d; want %d", got.Band, got.ClientBand, tc.band)
 			}
-			if n := k.surrogate(1); n.Fresh[f.class()] != 0 || n.TakenFresh[f.class()] != 1 {
+			if n := k.surrogate(1); n.Fresh[f.class()] != 0 || n.PoppedFresh[f.class()] != 1 {
 				t.Errorf("counters: %+v", n)
 			}
 		})
 	}
 }
 
-// The handshake ends with its first ACK, however long the request takes to come.
+// The handshake ends with its first ACK, no matter when the request comes.
 func TestHandshakeIsTimed(t *testing.T) {
 	k, f := newRig(t), families[0]
 	k.vip(f)
@@ -64,7 +64,7 @@ func TestHandshakeIsTimed(t *testing.T) {
 	}
 }
 
-// A client whose handshake another one's has overwritten may be anywhere: it takes a fresh leg, which then is for the nearest.
+// A client whose handshake record was overwritten may be anywhere: it gets a fresh leg, which then counts as nearest.
 func TestClientOfUnknownBand(t *testing.T) {
 	k, f := newRig(t), families[0]
 	k.vip(f)
@@ -79,7 +79,7 @@ func TestClientOfUnknownBand(t *testing.T) {
 	}
 }
 
-// A client gets a leg of its own band, else a fresh one, and never one that others have used.
+// A client gets a leg of its own band, else a fresh one, but never one of another band.
 func TestLegOfTheBand(t *testing.T) {
 	const far, farther = 17, 18
 	for _, tc := range []struct {
@@ -90,7 +90,7 @@ func TestLegOfTheBand(t *testing.T) {
 	}{
 		{"of its own", []uint8{BandFresh, BandNearest, far, farther}, 3, routerVerdictHANDOFF},
 		{"fresh", []uint8{BandNearest, BandFresh, farther}, 2, routerVerdictHANDOFF},
-		{"none that fits", []uint8{BandNearest, farther}, 0, routerVerdictASKED},
+		{"none that fits", []uint8{BandNearest, farther}, 0, routerVerdictUPCALL},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			k, f := newRig(t), families[0]
@@ -100,7 +100,7 @@ func TestLegOfTheBand(t *testing.T) {
 			for i, band := range tc.bands {
 				k.must(k.MakeQueue(1, f.class(), band))
 				legs = append(legs, k.idle(uint32(i+1), f, func(s *routerSplice) { s.Band = band }))
-				t.Cleanup(func() { _, _, _ = k.TakeIdle(1, f.class(), band) })
+				t.Cleanup(func() { _, _, _ = k.PopIdle(1, f.class(), band) })
 			}
 			c := newClient(k, f, f.usual())
 			c.rtt = 50 * time.Millisecond
@@ -124,7 +124,7 @@ func TestLegOfTheBand(t *testing.T) {
 	}
 }
 
-// What a surrogate has learnt of a far client's path must hold for the next; of a near one's it soon puts right.
+// What a surrogate has learnt of a far client's path would affect the next client; a near one's is soon corrected.
 func TestLegOfAFarClient(t *testing.T) {
 	const rtt = 50 * time.Millisecond
 	for _, tc := range []struct {
@@ -156,7 +156,7 @@ func TestLegOfAFarClient(t *testing.T) {
 			tc.change(k, s)
 			c.tsecr -= uint32(tc.after.Milliseconds())
 			c.send(packet.ACK|packet.FIN, "", routerVerdictRECYCLED, actRedirect)
-			n, ok, err := k.TakeIdle(1, f.class(), band)
+			n, ok, err := k.PopIdle(1, f.class(), band)
 			if err != nil || ok != tc.recycle || ok && n != 1 {
 				t.Errorf("queue of band %d: got leg %d, %t, %v; want 1: %t", band, n, ok, err, tc.recycle)
 			}
@@ -171,14 +171,14 @@ func TestLegOfAFarClient(t *testing.T) {
 	}
 }
 
-// carried has leg 1 have carried much to its client.
+// carried makes leg 1 have sent much to its client.
 func carried(k *rig, _ *surrogate) {
 	s := k.splice(1)
 	s.BytesToClient = 1 << 20
 	k.must(k.maps.Splices.Update(uint32(1), s, ebpf.UpdateAny))
 }
 
-// repeated has the surrogate send its last bytes once more.
+// repeated makes the surrogate retransmit its last bytes.
 func repeated(k *rig, s *surrogate) {
 	s.seq -= 2
 	s.send(packet.ACK, "ok", routerVerdictTO_CLIENT, actRedirect)

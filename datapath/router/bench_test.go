@@ -9,11 +9,11 @@ import (
 	"baton/splice"
 )
 
-// hops is how often the kernel may repeat a packet that came with the largest TTL.
+// hops is how often the kernel may process a packet that starts with the largest TTL.
 const hops = 250
 
-// BenchmarkTranslate is the time of one translated packet in the kernel, without its way in and out. The ends are chosen
-// so that a packet is translated into itself: the kernel repeats it as it came out.
+// BenchmarkTranslate measures the translation of one packet in the kernel, without receiving and sending it. The legs are chosen
+// so that the result equals the packet, which the kernel can process again and again.
 func BenchmarkTranslate(b *testing.B) {
 	sack := packet.Options{}.AppendNOP(2).AppendTimestamps(1, 2).AppendNOP(2).AppendSACK(packet.SACKBlock{Left: 5, Right: 9})
 	for _, f := range families {
@@ -58,15 +58,15 @@ func (k *rig) repeat(b *testing.B, frame []byte) {
 		ns += float64(each.Nanoseconds()) * hops
 		n += hops
 	}
-	if got := translated() - before; got < uint64(n) { // a repetition may be interrupted and run anew
+	if got := translated() - before; got < uint64(n) { // a run may be interrupted and repeated
 		b.Fatalf("%d of %d packets were translated", got, n)
 	}
 	b.ReportMetric(ns/float64(n), "ns/packet")
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkExchange is the time of a keep-alive request and of its response, each run alone, so that the caches are as
-// little filled with the program as between other work.
+// BenchmarkExchange measures a keep-alive request and its response, each run alone, so that caches are as cold as between other
+// work.
 func BenchmarkExchange(b *testing.B) {
 	const (
 		request  = "GET /128 HTTP/1.1\r\nHost: cdn.example.net\r\nUser-Agent: curl/8.14.1\r\nAccept: */*\r\n\r\n"

@@ -10,19 +10,19 @@ import (
 	"baton/packet"
 )
 
-// client is the client's end of a session, as far as the tests need one.
+// client is a minimal client of a session.
 type client struct {
 	k        *rig
 	f        family
 	seq, ack packet.Seq // next to send, next expected
 	options  packet.Options
-	rtt      time.Duration // of its handshake, whatever the test takes
+	rtt      time.Duration // of its handshake, however long the test takes
 	ts       bool
 	tsval    uint32
 	tsecr    uint32
 }
 
-// What a client's SYN says.
+// Options of clients' SYNs.
 var (
 	fullOptions = packet.Options{}.AppendMSS(1460).AppendSACKPermitted().AppendTimestamps(0xfffffff0, 0).AppendNOP(1).AppendWindowScale(6)
 	bareOptions = packet.Options{}.AppendMSS(1460)
@@ -66,7 +66,7 @@ func (c *client) connect(verdict routerVerdict) packet.Frame {
 	return f
 }
 
-// handshake has the one that began with this cookie take so long.
+// handshake sets the duration of the handshake that began with this cookie.
 func (k *rig) handshake(cookie packet.Seq, rtt time.Duration) {
 	k.t.Helper()
 	const done = 1 << 31
@@ -108,7 +108,7 @@ type surrogate struct {
 	tsval, tsecr uint32
 }
 
-// idle puts leg number n into the pool of surrogate 1: port of the router's end is the family's plus n.
+// idle puts leg number n into the pool of surrogate 1; the router's port is the family's plus n.
 func (k *rig) idle(n uint32, f family, change ...func(*routerSplice)) *surrogate {
 	k.t.Helper()
 	_, server := f.legs()
@@ -119,8 +119,8 @@ func (k *rig) idle(n uint32, f family, change ...func(*routerSplice)) *surrogate
 	s.Client = routerTuple{}
 	s.Flags &^= uint32(routerSpliceFlagSPLICE_CLIENT_SACK | routerSpliceFlagSPLICE_CLIENT_WSCALE)
 	s.Request, s.Response, s.Requests, s.ClientRequests = 0, 0, 0, 0
-	s.TsTold = datapath.Clock() + 0x7fff0000 - 5
-	s.TsHeard = s.TsTold
+	s.TsSent = datapath.Clock() + 0x7fff0000 - 5
+	s.TsEchoed = s.TsSent
 	s.ToServerSeq, s.ToServerAck, s.TsToServer, s.TsToClient, s.TsClient, s.ClientShift = 0, 0, 0, 0, 0, 0
 	for _, c := range change {
 		c(&s)
@@ -128,11 +128,11 @@ func (k *rig) idle(n uint32, f family, change ...func(*routerSplice)) *surrogate
 	k.put(n, s)
 	return &surrogate{
 		k: k, f: f, number: n, seq: packet.Seq(s.RcvNxt), ack: packet.Seq(s.SndNxt),
-		ts: s.Flags&uint32(routerSpliceFlagSPLICE_TS) != 0, tsval: s.TsServer, tsecr: s.TsTold,
+		ts: s.Flags&uint32(routerSpliceFlagSPLICE_TS) != 0, tsval: s.TsServer, tsecr: s.TsSent,
 	}
 }
 
-// takes has the surrogate receive what the kernel sent it: in sequence, or the test fails.
+// takes makes the surrogate receive what the kernel sent: in sequence, or the test fails.
 func (s *surrogate) takes(r result) packet.Frame {
 	s.k.t.Helper()
 	f := r.parsed(s.k.t)
@@ -144,7 +144,7 @@ func (s *surrogate) takes(r result) packet.Frame {
 		s.k.t.Fatalf("checksum: got %#04x, want %#04x", tcp.Checksum(), f.TransportChecksum())
 	}
 	if len(f.Payload()) == 0 && s.ack.Less(tcp.Seq()) {
-		s.ack = tcp.Seq() // the client's window, told behind a request that went ahead: see TestWindowOfTheNextClient
+		s.ack = tcp.Seq() // the client's window, advertised after a request that went first: see TestWindowOfTheNextClient
 	}
 	if tcp.Seq() != s.ack || tcp.Flags().Has(packet.ACK) && s.seq.Less(tcp.Ack()) {
 		s.k.t.Fatalf("surrogate: got seq %d, ack %d, want seq %d", tcp.Seq(), tcp.Ack(), s.ack)
@@ -162,7 +162,7 @@ func (s *surrogate) takes(r result) packet.Frame {
 	return f
 }
 
-// takes has the client receive what the kernel sent it: in sequence, or the test fails.
+// takes makes the client receive what the kernel sent: in sequence, or the test fails.
 func (c *client) takes(r result) packet.Frame {
 	c.k.t.Helper()
 	return c.takesFrame(r.parsed(c.k.t))
@@ -216,7 +216,7 @@ func (s *surrogate) send(flags packet.Flags, payload string, verdict routerVerdi
 	return r
 }
 
-// exchange is a request and its response, all of it acknowledged both ways.
+// exchange runs a request and its response, all acknowledged.
 func exchange(c *client, s *surrogate, request, response string, verdict routerVerdict) {
 	c.k.t.Helper()
 	s.takes(c.send(packet.ACK|packet.PSH, request, verdict, actRedirect))
@@ -229,7 +229,7 @@ const (
 	plainResponse = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 )
 
-// spliced is a session after its first exchange: a full client on leg 1 of surrogate 1.
+// spliced returns a session after its first exchange: client on leg 1 of surrogate 1.
 func spliced(t *testing.T, f family) (*rig, *client, *surrogate) {
 	t.Helper()
 	k := newRig(t)

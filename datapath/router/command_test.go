@@ -11,7 +11,7 @@ import (
 
 var testTimeouts = Timeouts{Handshake: 5 * time.Second, Idle: time.Minute, Closing: 10 * time.Second}
 
-// aged writes a splice back as if nothing had happened on it for that long.
+// aged makes a splice idle for that long.
 func (k *rig) aged(n uint32, by time.Duration, change ...func(*routerSplice)) {
 	k.t.Helper()
 	s := k.splice(n)
@@ -23,7 +23,7 @@ func (k *rig) aged(n uint32, by time.Duration, change ...func(*routerSplice)) {
 	k.must(k.maps.Splices.Update(n, s, ebpf.UpdateAny))
 }
 
-// No socket keeps an idle session.
+// Idle sessions time out.
 func TestSweep(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, tc := range []struct {
@@ -105,7 +105,7 @@ func TestRetire(t *testing.T) {
 	}
 }
 
-// A surrogate went down: who waits for its first byte is set free to be decided again. Who has bytes stays.
+// When a surrogate goes down, sessions that wait for its first byte are routed again. Sessions with response bytes stay.
 func TestAbandon(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, _ := fresh(t, f)
@@ -126,7 +126,7 @@ func TestAbandon(t *testing.T) {
 	})
 }
 
-// Who waits for the answer to a later request, which has moved there, is reset.
+// A session that waits for the response to a later request, which has moved there, is reset.
 func TestAbandonAMovedRequest(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, _, two := twoPools(t, f)
@@ -141,7 +141,7 @@ func TestAbandonAMovedRequest(t *testing.T) {
 	})
 }
 
-// A client whose options a cookie cannot carry is still known when its first handoff failed.
+// The options that a cookie cannot carry survive a failed first handoff.
 func TestOptionsSurviveAFailedHandoff(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, fail := range []func(k *rig, s *surrogate){

@@ -11,23 +11,24 @@ import (
 	"baton/packet"
 )
 
-// command runs one, with keys behind it.
-func (r *Router) command(c routerSpliceCommand, keys ...routerPromiseKey) (changed int, err error) {
+// command runs c, followed by keys.
+func (r *Router) command(c routerSpliceCommand, keys ...routerSynKey) (changed int, err error) {
 	if err := datapath.Command(r.programs.RouterCommand, &c, keys); err != nil {
 		return 0, fmt.Errorf("command %d: %w", c.Kind, err)
 	}
 	return int(c.Result), nil
 }
 
-// TakeUp makes an answered leg idle, when its SYN-ACK has been acknowledged. False: it was not answered, or another surrogate's.
-func (r *Router) TakeUp(number uint32, surrogate uint16) (bool, error) {
+// CompleteLeg makes an answered leg idle after its SYN-ACK has been acknowledged. False: it was not answered, or belongs to
+// another surrogate.
+func (r *Router) CompleteLeg(number uint32, surrogate uint16) (bool, error) {
 	n, err := r.command(routerSpliceCommand{
-		Kind: uint16(routerCommandKindCOMMAND_TAKE_UP), First: number, Surrogate: uint32(surrogate),
+		Kind: uint16(routerCommandKindCOMMAND_COMPLETE), First: number, Surrogate: uint32(surrogate),
 	})
 	return n > 0, err
 }
 
-// Retire makes an idle leg dead, so that no client gets it. False: it was not idle, or another surrogate's.
+// Retire makes an idle leg dead, so that no client gets it. False: it was not idle, or belongs to another surrogate.
 func (r *Router) Retire(number uint32, surrogate uint16) (bool, error) {
 	n, err := r.command(routerSpliceCommand{
 		Kind: uint16(routerCommandKindCOMMAND_RETIRE), First: number, Surrogate: uint32(surrogate),
@@ -35,14 +36,14 @@ func (r *Router) Retire(number uint32, surrogate uint16) (bool, error) {
 	return n > 0, err
 }
 
-// Pending is a client leg whose request user space decides.
+// Pending is a client whose request user space decides.
 type Pending struct {
 	MSS        uint16
 	Timestamps bool
 	SACK       bool
 	WScale     int // -1: none
 	Ifindex    int
-	Seq        packet.Seq // where the request begins
+	Seq        packet.Seq // start of the request
 }
 
 func (p Pending) class(mss []uint16) uint8 {
@@ -59,10 +60,10 @@ func (p Pending) class(mss []uint16) uint8 {
 	return class
 }
 
-// Class is the class of legs that fits the client, as the kernel picks it.
+// Class is the leg class that fits the client, chosen as the kernel does.
 func (p Pending) Class(mss []uint16) uint8 { return p.class(mss) }
 
-// Pending reads a client that was asked about.
+// Pending reads the client of an upcall.
 func (r *Router) Pending(client, vip netip.AddrPort) (Pending, error) {
 	var k routerClient
 	if err := r.maps.Clients.Lookup(tuple(client, vip), &k); err != nil {
@@ -82,32 +83,32 @@ func (r *Router) Pending(client, vip netip.AddrPort) (Pending, error) {
 	return p, nil
 }
 
-// Decision is user space's answer for a client's request.
+// Decision is user space's decision on a client's request.
 type Decision struct {
 	Local     bool // an ordinary socket takes the connection
 	Surrogate uint16
 	Pool      uint16
 	Method    uint8
-	Request   uint64 // bytes of the request, head and body, or of the head of a chunked one
+	Request   uint64 // length of the request in bytes; if chunked, of its head
 	Chunked   bool
 	Bound     bool // it authenticates its connection
-	Upgrade   bool // it asks for another protocol
+	Upgrade   bool // it carries Upgrade
 }
 
-// ErrNotAsked is the error of Decide when the client does not wait for this decision any more: it has reset its session,
-// or has begun another one on the same port.
-var ErrNotAsked = errors.New("client does not wait for it")
+// ErrNoUpcall is returned by Decide when the client no longer waits for this decision: it has reset its session, or started
+// another one on the same port.
+var ErrNoUpcall = errors.New("client does not wait for a decision")
 
-// Decide records the answer about the request that begins at seq. The request's packets, given back through the tap, then
-// find it.
+// Decide records the decision on the request that begins at seq. The request's packets find it when they are replayed through the
+// tap.
 func (r *Router) Decide(client, vip netip.AddrPort, seq packet.Seq, d Decision) error {
 	key := tuple(client, vip)
 	var k routerClient
 	if err := r.maps.Clients.Lookup(key, &k); err != nil {
-		return fmt.Errorf("decide for %v: %w: %w", client, ErrNotAsked, err)
+		return fmt.Errorf("decide for %v: %w: %w", client, ErrNoUpcall, err)
 	}
-	if routerClientState(k.State) != routerClientStateCLIENT_ASKED || k.Seq != uint32(seq) {
-		return fmt.Errorf("decide for %v: %w", client, ErrNotAsked)
+	if routerClientState(k.State) != routerClientStateCLIENT_UPCALL || k.Seq != uint32(seq) {
+		return fmt.Errorf("decide for %v: %w", client, ErrNoUpcall)
 	}
 	k.State = uint8(routerClientStateCLIENT_SPLICE)
 	if d.Local {
@@ -130,7 +131,7 @@ func (r *Router) Decide(client, vip netip.AddrPort, seq packet.Seq, d Decision) 
 	return nil
 }
 
-// ForgetClient drops what is known of a client that is not spliced: its pending request, or that a socket owned it.
+// ForgetClient drops the state of a client without a splice: its pending request, or its assignment to a socket.
 func (r *Router) ForgetClient(client, vip netip.AddrPort) {
 	key := tuple(client, vip)
 	_ = r.maps.Clients.Delete(key)
@@ -140,7 +141,7 @@ func (r *Router) ForgetClient(client, vip netip.AddrPort) {
 	}
 }
 
-// ForgetLocal drops every connection that belonged to sockets of an earlier process.
+// ForgetLocal drops every connection of an earlier process's sockets.
 func (r *Router) ForgetLocal() error {
 	var (
 		key  routerTuple

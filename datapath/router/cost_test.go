@@ -14,7 +14,7 @@ func TestVerifierCost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range []string{routerMapFlows, routerMapSplices, routerMapClients, routerMapPromised} {
+	for _, m := range []string{routerMapFlows, routerMapSplices, routerMapClients, routerMapSynOptions} {
 		spec.Maps[m].MaxEntries = testSessions
 	}
 	kerneltest.VerifierCost(t, *update, spec)

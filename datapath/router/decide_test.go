@@ -10,13 +10,13 @@ import (
 	"baton/packet"
 )
 
-// handedTo sends a request of a new client and returns the surrogate that got it; -1: user space is asked.
+// handedTo sends a request of a new client and returns the surrogate that got it; -1: upcall.
 func (k *rig) handedTo(c *client, request string) int {
 	k.t.Helper()
 	c.connect(routerVerdictSYN_ANSWERED)
 	r := k.run(packet.Build(c.packet(packet.ACK, request)))
 	switch r.verdict {
-	case Verdict(routerVerdictASKED):
+	case Verdict(routerVerdictUPCALL):
 		return -1
 	case Verdict(routerVerdictHANDOFF):
 		fl, ok := k.flow(c.f.client, c.f.vip)
@@ -35,7 +35,7 @@ func (f family) nth(n int) family {
 	return f
 }
 
-// legsOf gives each surrogate up to n a few legs.
+// legsOf returns each surrogate up to n a few legs.
 func (k *rig) legsOf(f family, surrogates uint16, each uint32) {
 	for id := range surrogates {
 		for i := range each {
@@ -63,7 +63,7 @@ func TestRoutes(t *testing.T) {
 		{VIP: 3, Name: "seven.e", ID: 10}, {VIP: 3, Name: "eight.eu", ID: 11}, {VIP: 3, Name: strings.Repeat("h", 62), ID: 12}}
 	var routes []Route
 	for name, m := range methods {
-		all := []Route{{Prefix: "/", Pool: catchAll}, {Prefix: "/video/", Pool: video}, {Prefix: "/api/", Pool: api}, {Prefix: "/ask", Ask: true}}
+		all := []Route{{Prefix: "/", Pool: catchAll}, {Prefix: "/video/", Pool: video}, {Prefix: "/api/", Pool: api}, {Prefix: "/upcall", Upcall: true}}
 		if name == "POST" {
 			all = append(all, Route{Prefix: "/video/up", Pool: posts})
 		}
@@ -91,7 +91,7 @@ func TestRoutes(t *testing.T) {
 		{"HEAD", "HEAD /api/ HTTP/1.1\r\nHost: a\r\n\r\n", api},
 		{"PUT", "PUT /api/ HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx", api},
 		{"DELETE", "DELETE /api/ HTTP/1.1\r\nHost: a\r\n\r\n", api},
-		{"asked", "GET /ask/me HTTP/1.1\r\nHost: a\r\n\r\n", -1},
+		{"upcall", "GET /upcall/me HTTP/1.1\r\nHost: a\r\n\r\n", -1},
 		{"host", "GET / HTTP/1.1\r\nHost: cdn.example.net\r\n\r\n", named},
 		{"host in other case", "GET / HTTP/1.1\r\nhOST: CDN.Example.NET\r\n\r\n", named},
 		{"host with port", "GET / HTTP/1.1\r\nHost: cdn.example.net:8080\r\n\r\n", named},
@@ -130,7 +130,7 @@ func TestRoutes(t *testing.T) {
 				k.vip(f, func(v *VIP) { v.OnePool = false })
 				k.must(k.SetRoutes(hosts, routes))
 				for pool := range uint16(8) {
-					k.must(k.SetPool(pool, Pool{Policy: Turns, Table: []uint16{pool}}))
+					k.must(k.SetPool(pool, Pool{Policy: RoundRobin, Table: []uint16{pool}}))
 				}
 				k.legsOf(f, 8, 1)
 				if got := k.handedTo(newClient(k, f, f.usual()), tc.request); got != tc.want {
@@ -151,7 +151,7 @@ func TestNoRoute(t *testing.T) {
 	}
 }
 
-// A VIP whose routes name no host does not look at it.
+// The host is ignored for a VIP whose routes name none.
 func TestNoHosts(t *testing.T) {
 	k := newRig(t)
 	f := families[0]
@@ -164,12 +164,12 @@ func TestNoHosts(t *testing.T) {
 	}
 }
 
-func TestPolicyTurns(t *testing.T) {
+func TestPolicyRoundRobin(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
 		k.vip(f)
 		table := []uint16{1, 2, 2, 3}
-		k.must(k.SetPool(1, Pool{Policy: Turns, Table: table}))
+		k.must(k.SetPool(1, Pool{Policy: RoundRobin, Table: table}))
 		k.legsOf(f, 4, 8)
 		for n := range 2 * len(table) {
 			if got := k.handedTo(newClient(k, f.nth(n), f.usual()), plainRequest); got != int(table[n%len(table)]) {
@@ -179,7 +179,7 @@ func TestPolicyTurns(t *testing.T) {
 	})
 }
 
-// The table's slot is that of the path's hash, FNV-1a folded, without the query.
+// The slot is chosen by the path's hash, FNV-1a folded, without the query.
 func TestPolicyHash(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
@@ -234,7 +234,7 @@ func TestPolicyNearest(t *testing.T) {
 	})
 }
 
-// The member with the fewest sessions; ties take turns.
+// The member with the fewest sessions; ties are broken by round-robin.
 func TestPolicyLeast(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
@@ -259,8 +259,8 @@ func TestPolicyLeast(t *testing.T) {
 	})
 }
 
-func TestPolicyAsk(t *testing.T) {
-	for _, p := range []Pool{{Policy: Ask}, {Policy: Turns}, {Policy: Least}, {Policy: Least, Members: make([]uint16, PoolMembers+1)}} {
+func TestPolicyUpcall(t *testing.T) {
+	for _, p := range []Pool{{Policy: Upcall}, {Policy: RoundRobin}, {Policy: Least}, {Policy: Least, Members: make([]uint16, PoolMembers+1)}} {
 		k := newRig(t)
 		f := families[0]
 		k.tap()

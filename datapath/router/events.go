@@ -14,7 +14,7 @@ import (
 	"baton/datapath"
 )
 
-// End is why a leg is no more.
+// End is the reason for which a leg has ended.
 type End uint8
 
 // The ends of a leg.
@@ -43,16 +43,16 @@ func (e End) String() string {
 	return fmt.Sprintf("end %d", uint8(e))
 }
 
-// Event tells of a server leg.
+// Event reports a change of a server leg.
 type Event struct {
-	Answered  bool // its SYN-ACK waits for TakeUp
+	Answered  bool // received a SYN-ACK, which waits for CompleteLeg
 	Up        bool // established; otherwise it has ended
 	End       End
 	Band      uint8
 	Class     uint8
 	Surrogate uint16
 	Splice    uint32
-	Announced bool          // the surrogate had said that it would close
+	Announced bool          // the surrogate had announced that it would close
 	Requests  uint32        // served on the leg
 	Age       time.Duration // since it was established
 	Idle      time.Duration // since it was last used
@@ -70,7 +70,8 @@ func (r *Router) Events() (*Events, error) {
 	return &Events{reader}, nil
 }
 
-// eventsEvery bounds how long the end of a leg stays unread: the kernel wakes the reader for legs that are up, and for many.
+// eventsEvery bounds how long the end of a leg stays unread: the kernel wakes the reader only for legs that come up, and for many
+// ends.
 const eventsEvery = 100 * time.Millisecond
 
 // Next waits for an event.
@@ -104,13 +105,13 @@ func (e *Events) next() (Event, error) {
 	}, nil
 }
 
-// Close ends a Next that waits.
+// Close makes a blocked Next return.
 func (e *Events) Close() error { return e.reader.Close() }
 
-// Verdict names what became of a packet.
+// Verdict is the kernel program's verdict on a packet.
 type Verdict routerVerdict
 
-// String is the verdict's name in metrics and documents: its C name in lower case.
+// String is the verdict's name in metrics and documentation: its C name in lower case.
 func (v Verdict) String() string {
 	if int(v) < len(verdictNames) {
 		return verdictNames[v]
@@ -118,10 +119,10 @@ func (v Verdict) String() string {
 	return fmt.Sprintf("verdict_%d", uint32(v))
 }
 
-// Drop reports whether the packet was dropped for a fault or for want of room.
+// Drop reports whether the packet was dropped by error or for lack of space.
 func (v Verdict) Drop() bool { return strings.HasPrefix(v.String(), "drop_") }
 
-// Verdicts counts packets by verdict, since the state was made.
+// Verdicts counts packets by verdict since the state was created.
 func (r *Router) Verdicts() (map[Verdict]uint64, error) {
 	sums, err := datapath.Sums(r.maps.Verdicts, int(routerVerdictVERDICTS))
 	if err != nil {

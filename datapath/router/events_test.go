@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// eventLog reads the events that come after it was made.
+// eventLog reads events from its creation on.
 type eventLog struct {
 	t      testing.TB
 	events *Events
@@ -17,12 +17,12 @@ func (k *rig) events() *eventLog {
 	k.must(err)
 	k.t.Cleanup(func() { e.Close() })
 	l := &eventLog{k.t, e}
-	for l.next() != nil { // of the tests before
+	for l.next() != nil { // of earlier tests
 	}
 	return l
 }
 
-// next returns an event that is there already, or nil.
+// next returns a pending event, or nil.
 func (l *eventLog) next() *Event {
 	l.t.Helper()
 	l.events.reader.SetDeadline(time.Unix(1, 0))
@@ -33,7 +33,7 @@ func (l *eventLog) next() *Event {
 	return &e
 }
 
-// want requires an event, apart from its times and, unless one is given, its band; and no other.
+// want requires an event, ignoring its times and, unless one is given, its band; and no other event.
 func (l *eventLog) want(want Event) {
 	l.t.Helper()
 	e := l.next()

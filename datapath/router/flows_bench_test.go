@@ -14,8 +14,8 @@ import (
 	"baton/packet"
 )
 
-// BenchmarkFlows is the time of a packet of a random session, cold, among as many sessions as the name says, and what
-// the kernel keeps for each direction of one: the goals are a flat time and no more than 256 bytes.
+// BenchmarkFlows measures a packet of a random session with cold caches among as many sessions as the name says, and the kernel's
+// memory per direction: the goals are constant time and at most 256 bytes.
 func BenchmarkFlows(b *testing.B) {
 	kerneltest.Need(b)
 	for _, n := range []int{1_000, 10_000, 100_000, 1_000_000} {
@@ -30,7 +30,7 @@ func benchmarkFlows(b *testing.B, n int) {
 	k.must(k.SetConfig(Config{MSS: testMSS}))
 	clients := k.fill(n)
 
-	// One packet a run: a repeated one would find everything in the cache.
+	// One packet per run: a repeated one would find everything cached.
 	times := make([]time.Duration, 0, b.N)
 	for range b.N {
 		at := rand.IntN(n)
@@ -57,7 +57,7 @@ func (k *rig) fill(n int) (client func(i int) netip.AddrPort) {
 	f := families[0]
 	end := func(base netip.AddrPort, i int) netip.AddrPort {
 		a := base.Addr().As4()
-		a[2], a[3] = byte(i>>16), byte(i>>8) // 64 ports each of as many addresses as it takes
+		a[2], a[3] = byte(i>>16), byte(i>>8) // 64 ports per address
 		a[1] ^= byte(i >> 24)
 		return netip.AddrPortFrom(netip.AddrFrom4(a), 1024+uint16(i)&0xff)
 	}
@@ -93,7 +93,7 @@ func (k *rig) fill(n int) (client func(i int) netip.AddrPort) {
 	return client
 }
 
-// memory is what the kernel holds for the maps that grow with the sessions.
+// memory is the kernel's memory of the maps that grow with sessions.
 func (k *rig) memory() uint64 {
 	var sum uint64
 	for _, m := range []*ebpf.Map{k.maps.Splices, k.maps.Flows, k.maps.Lingering} {
@@ -108,7 +108,7 @@ func (k *rig) memory() uint64 {
 	return sum
 }
 
-// empty is the same for no session.
+// empty is the same without sessions.
 func empty(b *testing.B) uint64 {
 	k := &rig{t: b, Router: &Router{options: Options{Sessions: 1, Pending: 1, Legs: 1}}}
 	k.must(k.load(nil))

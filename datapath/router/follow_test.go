@@ -12,7 +12,7 @@ import (
 	"baton/packet"
 )
 
-// pieces cuts s at random places, into eight pieces at most.
+// pieces cuts s at random places into at most eight pieces.
 func pieces(r *rand.Rand, s string) []string {
 	var all []string
 	for len(all) < 7 && len(s) > 1 {
@@ -22,7 +22,7 @@ func pieces(r *rand.Rand, s string) []string {
 	return append(all, s)
 }
 
-// A response head leaves the session in the same place however it is cut into packets.
+// A response head leaves the session in the same state however it is split into packets.
 func TestHeadInAnyPieces(t *testing.T) {
 	r := kerneltest.Rand(t)
 	k := newRig(t)
@@ -95,7 +95,7 @@ func TestLongHead(t *testing.T) {
 	}
 }
 
-// routed makes the stream's VIP one with several pools.
+// routed returns the stream's VIP several pools.
 func (st *stream) routed() {
 	st.k.t.Helper()
 	s := st.k.splice(0)
@@ -103,7 +103,7 @@ func (st *stream) routed() {
 	st.k.must(st.k.maps.Splices.Update(uint32(0), s, ebpf.UpdateAny))
 }
 
-// part runs the surrogate's bytes from..to of the response that began at start.
+// part sends the surrogate's bytes from..to of the response that began at start.
 func (st *stream) part(start packet.Seq, response string, from, to int, verdict routerVerdict) {
 	st.k.t.Helper()
 	st.v.Seq, st.v.Payload, st.v.Ack = start+packet.Seq(from), []byte(response[from:to]), routerNext+(st.c.Seq-clientNext)
@@ -114,7 +114,7 @@ func (st *stream) part(start packet.Seq, response string, from, to int, verdict 
 	st.k.want(packet.Build(st.v), verdict, action)
 }
 
-// Where requests are routed one by one, no loss makes the router lose where they begin.
+// Where requests are routed separately, losses do not make the router lose track of their starts.
 func TestGapsOfRoutedSessions(t *testing.T) {
 	length := ok + "Content-Length: 10\r\n\r\n0123456789" // 39 bytes of head
 	chunked := chunkedHead + "5\r\nhello\r\n3\r\nabc\r\n0\r\n\r\n"
@@ -161,7 +161,7 @@ func TestGapsOfRoutedSessions(t *testing.T) {
 		st.client(get)
 		start := st.v.Seq
 		st.v.Flags |= packet.FIN
-		st.part(start, length, 39, 49, to) // it closes: nothing is left to be routed
+		st.part(start, length, 39, 49, to) // it closes: nothing is left to route
 		if s := k.splice(0); s.Flags&uint32(routerSpliceFlagSPLICE_SERVER_FIN) == 0 || s.RcvNxt != uint32(start)+50 || st.at() != opaque {
 			t.Errorf("splice: %+v", s)
 		}
@@ -196,7 +196,7 @@ func TestGapsOfRoutedSessions(t *testing.T) {
 
 const postChunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
 
-// A chunked request is followed as its response is, from where user space has found its head's end.
+// A chunked request is tracked like a response, from the end of the head that user space has found.
 func TestChunkedRequest(t *testing.T) {
 	r := kerneltest.Rand(t)
 	upload := "5\r\nhello\r\n1a;x\r\nabcdefghijklmnopqrstuvwxyz\r\n0\r\nT: u\r\n\r\n"
@@ -207,7 +207,7 @@ func TestChunkedRequest(t *testing.T) {
 			State: uint8(routerClientStateCLIENT_SPLICE), Seq: uint32(st.c.Seq), Surrogate: 1, Pool: 1, Request: uint64(len(postChunked)), Chunked: 1,
 		}, ebpf.UpdateAny))
 		s := k.splice(0)
-		s.Flags |= uint32(routerSpliceFlagSPLICE_ASKED | routerSpliceFlagSPLICE_ROUTED)
+		s.Flags |= uint32(routerSpliceFlagSPLICE_UPCALL | routerSpliceFlagSPLICE_ROUTED)
 		k.must(k.maps.Splices.Update(uint32(0), s, ebpf.UpdateAny))
 		st.client(first)
 		return st
@@ -261,7 +261,7 @@ func TestChunkedRequest(t *testing.T) {
 		})
 	}
 	for _, tc := range []struct {
-		from    int // of the upload: what comes after its first four bytes
+		from    int // of the upload: bytes after its first four
 		verdict routerVerdict
 	}{{6, routerVerdictTO_SERVER}, {8, routerVerdictTO_SERVER}, {9, routerVerdictDROP_EARLY}} {
 		t.Run(fmt.Sprintf("gap of %d bytes", tc.from-4), func(t *testing.T) {

@@ -13,14 +13,14 @@ import (
 	"baton/packet"
 )
 
-// stream is a session of which the tests say what each end sends next. Every packet must pass.
+// stream is a session whose tests send bytes from either end. Every packet must pass.
 type stream struct {
 	k    *rig
 	s    routerSplice
-	c, v packet.Spec // what the client and the surrogate send next
+	c, v packet.Spec // next bytes of client and surrogate
 }
 
-// newStream is a session on which nothing is outstanding.
+// newStream returns a session between messages.
 func (k *rig) newStream(f family) *stream {
 	k.t.Helper()
 	client, server := f.legs()
@@ -48,7 +48,7 @@ func (st *stream) surrogate(payload string) {
 	st.v.Seq += packet.Seq(len(payload))
 }
 
-// framing is what the kernel takes the session to be at.
+// framing is the state of the session in the kernel.
 type framing struct{ request, response routerFraming }
 
 func (f framing) String() string {
@@ -79,7 +79,7 @@ const (
 	ok      = "HTTP/1.1 200 OK\r\n"
 )
 
-// Where a session is after each packet of a script: "> " is the client's, "< " the surrogate's.
+// The state of a session after each packet of a script: "> " is from the client, "< " from the surrogate.
 func TestFraming(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -148,7 +148,7 @@ func TestFraming(t *testing.T) {
 		{"HTTP/2", []string{">" + get, "<HTTP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n"}, opaque},
 		{"status of letters", []string{">" + get, "<HTTP/1.1 2x4 OK\r\n\r\n"}, opaque},
 		{"status of two digits", []string{">" + get, "<HTTP/1.1 20 OK\r\n\r\n"}, opaque},
-		{"unasked response", []string{"<" + ok + "Content-Length: 0\r\n\r\n"}, opaque},
+		{"unsolicited response", []string{"<" + ok + "Content-Length: 0\r\n\r\n"}, opaque},
 		{"second response", []string{">" + get, "<" + ok + "Content-Length: 0\r\n\r\n", "<" + ok + "Content-Length: 0\r\n\r\n"}, opaque},
 		{"pipelined together", []string{">" + get + get}, opaque},
 		{"pipelined behind", []string{">" + get, ">" + get}, opaque},
@@ -209,7 +209,7 @@ var (
 	fieldPart = regexp.MustCompile(`^[\t -~\x80-\xff]*\r?$`)
 )
 
-// afterChunks says where a chunked body leaves a session, read by the grammar of RFC 9112, 7.1.
+// afterChunks is the state after a chunked body, parsed by the grammar of RFC 9112, 7.1.
 func afterChunks(b []byte) framing {
 	for {
 		line, rest, found := bytes.Cut(b, []byte("\n"))
@@ -268,7 +268,7 @@ func afterTrailers(b []byte) framing {
 	}
 }
 
-// latin1 has a character for each byte, as regular expressions want it.
+// latin1 converts bytes to characters for regular expressions.
 func latin1(b []byte) []byte {
 	var out []byte
 	for _, c := range b {
@@ -295,7 +295,7 @@ func randomChunks(r *rand.Rand) []byte {
 
 const chunkedHead = ok + "Transfer-Encoding: chunked\r\n\r\n"
 
-// However a chunked body is cut into packets, it leaves the session where the grammar says.
+// However a chunked body is split into packets, it leaves the session in the state of the grammar.
 func TestChunkedInAnyPieces(t *testing.T) {
 	r := kerneltest.Rand(t)
 	k := newRig(t)
@@ -348,7 +348,7 @@ func TestChunkedInAnyPieces(t *testing.T) {
 	}
 }
 
-// Repetitions and overlaps do not count twice; gaps are counted when they are known to be within a body.
+// Retransmissions and overlaps do not count twice; gaps count if they are known to be within a body.
 func TestRepetitionsAndGaps(t *testing.T) {
 	response := ok + "Content-Length: 10\r\n\r\n0123456789" // 39 bytes of head, 10 of body
 	for _, tc := range []struct {

@@ -12,7 +12,7 @@ import (
 	"baton/packet/packettest"
 )
 
-// held is twoPools with each request routed by itself.
+// held is twoPools with requests routed separately.
 func held(t *testing.T, f family) (k *rig, c *client, one, two *surrogate) {
 	t.Helper()
 	k, c, one, two = twoPools(t, f)
@@ -26,14 +26,14 @@ func held(t *testing.T, f family) (k *rig, c *client, one, two *surrogate) {
 	return k, c, one, two
 }
 
-// answered has the response sent and acknowledged.
+// answered sends and acknowledges the response.
 func answered(c *client, s *surrogate) {
 	c.k.t.Helper()
 	c.takes(s.send(packet.ACK, plainResponse, routerVerdictTO_CLIENT, actRedirect))
 	s.takes(c.send(packet.ACK, "", routerVerdictTO_SERVER, actRedirect))
 }
 
-// goesAsFar requires that a packet left with no more than this of its payload, and counts that as sent.
+// goesAsFar requires that a packet was sent with only this payload, and counts it as sent.
 func (c *client) goesAsFar(s *surrogate, p packet.Spec, payload string, verdict routerVerdict) {
 	c.k.t.Helper()
 	r := c.k.want(packet.Build(p), verdict, actRedirect)
@@ -42,8 +42,8 @@ func (c *client) goesAsFar(s *surrogate, p packet.Spec, payload string, verdict 
 	c.seq += packet.Seq(len(payload))
 }
 
-// Two requests in one packet are for the proxy. If user space has the first spliced all the same, the second waits with the client
-// until the first has its response, and is then routed.
+// Two requests in one packet go to the proxy. If user space has the first spliced anyway, the second is held until the first has
+// its response, and then routed.
 func TestPipelinedRequestWaits(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, flags := range []packet.Flags{packet.ACK | packet.PSH, packet.ACK | packet.FIN} {
@@ -51,13 +51,13 @@ func TestPipelinedRequestWaits(t *testing.T) {
 				k, c, one, two := held(t, f)
 				k.tap()
 				first := strings.Replace(plainRequest, "/a", "/a"+odd, 1)
-				k.want(packet.Build(c.packet(flags, first+otherRequest)), routerVerdictASKED, actRedirect)
+				k.want(packet.Build(c.packet(flags, first+otherRequest)), routerVerdictUPCALL, actRedirect)
 				k.must(k.Decide(f.client, f.vip, c.seq, Decision{Surrogate: 1, Pool: 1, Request: uint64(len(first))}))
 				c.goesAsFar(one, c.packet(flags, first+otherRequest), first, routerVerdictTO_SERVER)
 				k.unchanged(packet.Build(c.packet(flags, otherRequest)), routerVerdictDROP_EARLY, actShot) // too soon
 				fin := c.packet(packet.ACK|packet.FIN, "")
 				fin.Seq += packet.Seq(len(otherRequest))
-				k.unchanged(packet.Build(fin), routerVerdictDROP_EARLY, actShot) // it belongs behind that
+				k.unchanged(packet.Build(fin), routerVerdictDROP_EARLY, actShot) // it follows that
 				answered(c, one)
 				two.takes(c.send(flags&^packet.FIN, otherRequest, routerVerdictMOVED, actRedirect))
 			}
@@ -65,7 +65,7 @@ func TestPipelinedRequestWaits(t *testing.T) {
 	})
 }
 
-// The first request of a client waits no less.
+// The first request of a client is held as well.
 func TestPipelinedFirstRequestWaits(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, _, _, _ := held(t, f)
@@ -73,7 +73,7 @@ func TestPipelinedFirstRequestWaits(t *testing.T) {
 		s := k.idle(3, f)
 		c := newClient(k, f.nth(9), f.usual())
 		c.connect(routerVerdictSYN_ANSWERED)
-		k.want(packet.Build(c.packet(packet.ACK|packet.PSH, plainRequest+otherRequest)), routerVerdictASKED, actRedirect)
+		k.want(packet.Build(c.packet(packet.ACK|packet.PSH, plainRequest+otherRequest)), routerVerdictUPCALL, actRedirect)
 		k.must(k.Decide(c.f.client, f.vip, c.seq, Decision{Surrogate: 1, Pool: 1, Request: uint64(len(plainRequest))}))
 		c.goesAsFar(s, c.packet(packet.ACK|packet.PSH, plainRequest+otherRequest), plainRequest, routerVerdictHANDOFF)
 		if got := k.splice(3); routerFraming(got.Request) != routerFramingFRAMING_DONE || got.SndNxt != uint32(s.ack) {
@@ -82,12 +82,12 @@ func TestPipelinedFirstRequestWaits(t *testing.T) {
 	})
 }
 
-// A request that comes before its client has acknowledged the last response cannot move yet, and does not go where that came from.
+// A request sent before its client has acknowledged the last response cannot move yet, and must not go to the old surrogate.
 func TestHeldRequestDoesNotStay(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, one, two := held(t, f)
 		one.takes(c.send(packet.ACK, plainRequest, routerVerdictTO_SERVER, actRedirect))
-		one.send(packet.ACK, plainResponse, routerVerdictTO_CLIENT, actRedirect) // on its way
+		one.send(packet.ACK, plainResponse, routerVerdictTO_CLIENT, actRedirect) // in flight
 		k.unchanged(packet.Build(c.packet(packet.ACK, otherRequest)), routerVerdictDROP_EARLY, actShot)
 		c.ack += packet.Seq(len(plainResponse))
 		one.takes(c.send(packet.ACK, "", routerVerdictTO_SERVER, actRedirect))
@@ -95,7 +95,7 @@ func TestHeldRequestDoesNotStay(t *testing.T) {
 	})
 }
 
-// A packet that overtakes a part of the body before it is held to the body as well.
+// A reordered packet of the body is limited to the body as well.
 func TestRequestBehindAGapWaits(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, one, _ := held(t, f)
@@ -108,7 +108,7 @@ func TestRequestBehindAGapWaits(t *testing.T) {
 	})
 }
 
-// A body's end with the next request behind it, in one packet, with bytes that were there before, or with a gap.
+// The end of a body followed by the next request in one packet, with bytes seen before, or with a gap.
 func TestRequestBehindABodyWaits(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		const body = "0123456789"
@@ -122,21 +122,21 @@ func TestRequestBehindABodyWaits(t *testing.T) {
 			r := k.want(packet.Build(again), routerVerdictTO_SERVER, actRedirect)
 			packettest.Check(t, r.frame, packettest.Checksums(), packettest.Payload([]byte(body)))
 			answered(c, one)
-			r = k.want(packet.Build(again), routerVerdictTO_SERVER, actRedirect) // still: it does not begin a request
+			r = k.want(packet.Build(again), routerVerdictTO_SERVER, actRedirect) // still: it does not start a request
 			packettest.Check(t, r.frame, packettest.Payload([]byte(body)))
 			two.takes(c.send(packet.ACK, otherRequest, routerVerdictMOVED, actRedirect))
 		}
 	})
 }
 
-// The same of a chunked body. What is malformed ends the session: user space tells the client.
+// The same for a chunked body. A malformed one ends the session: user space answers the client.
 func TestRequestBehindChunksWaits(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		start := func() (*rig, *client, *surrogate, *surrogate, string) {
 			k, c, one, two := held(t, f)
 			k.tap()
 			post := "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-			k.want(packet.Build(c.packet(packet.ACK, post)), routerVerdictASKED, actRedirect)
+			k.want(packet.Build(c.packet(packet.ACK, post)), routerVerdictUPCALL, actRedirect)
 			k.must(k.Decide(f.client, f.vip, c.seq, Decision{Surrogate: 1, Pool: 1, Request: uint64(len(post)), Chunked: true}))
 			return k, c, one, two, post
 		}
@@ -162,11 +162,11 @@ func TestRequestBehindChunksWaits(t *testing.T) {
 		}
 
 		k, c, _, _, post = start()
-		k.want(packet.Build(c.packet(packet.ACK, post+"2 xyz\r\n")), routerVerdictDROP_EARLY, actShot) // not what was decided about
+		k.want(packet.Build(c.packet(packet.ACK, post+"2 xyz\r\n")), routerVerdictDROP_EARLY, actShot) // not what was routed
 	})
 }
 
-// What is cut has a checksum of ours, and what is walked is believed: a wrong one must not get so far.
+// A trimmed packet gets our checksum, and walked bytes are trusted: a wrong checksum must be found before.
 func TestHeldBytesWithAWrongChecksum(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, one, _ := held(t, f)
@@ -179,7 +179,7 @@ func TestHeldBytesWithAWrongChecksum(t *testing.T) {
 		k, c, one, _ = held(t, f)
 		k.tap()
 		post := "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-		k.want(packet.Build(c.packet(packet.ACK, post)), routerVerdictASKED, actRedirect)
+		k.want(packet.Build(c.packet(packet.ACK, post)), routerVerdictUPCALL, actRedirect)
 		k.must(k.Decide(f.client, f.vip, c.seq, Decision{Surrogate: 1, Pool: 1, Request: uint64(len(post)), Chunked: true}))
 		one.takes(c.send(packet.ACK, post, routerVerdictTO_SERVER, actRedirect))
 		wrong = c.packet(packet.ACK, "0\r\n\r\n")
@@ -196,10 +196,10 @@ func TestUpgrade(t *testing.T) {
 		start := func() (*rig, *client, *surrogate, *surrogate) {
 			k, c, one, two := held(t, f)
 			k.tap()
-			k.want(packet.Build(c.packet(packet.ACK, upgrade)), routerVerdictASKED, actRedirect)
+			k.want(packet.Build(c.packet(packet.ACK, upgrade)), routerVerdictUPCALL, actRedirect)
 			k.must(k.Decide(f.client, f.vip, c.seq, Decision{Surrogate: 1, Pool: 1, Request: uint64(len(upgrade)), Upgrade: true}))
 			one.takes(c.send(packet.ACK, upgrade, routerVerdictTO_SERVER, actRedirect))
-			k.unchanged(packet.Build(c.packet(packet.ACK, otherRequest)), routerVerdictDROP_EARLY, actShot) // not before it is known
+			k.unchanged(packet.Build(c.packet(packet.ACK, otherRequest)), routerVerdictDROP_EARLY, actShot) // not before that is known
 			return k, c, one, two
 		}
 		_, c, one, two := start()
@@ -216,14 +216,14 @@ func TestUpgrade(t *testing.T) {
 	})
 }
 
-// A response that cannot be followed does not open a way around the routes. Its client is not left to wait.
+// A response that cannot be tracked does not open a way around the routes. Its client does not wait forever.
 func TestHeldBehindAnOpaqueResponse(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, answer := range []string{"HTTP/1.1 101 Why\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", "nonsense\r\n\r\n"} {
 			k, c, one, _ := held(t, f)
 			one.takes(c.send(packet.ACK, plainRequest, routerVerdictTO_SERVER, actRedirect))
 			one.send(packet.ACK, answer, routerVerdictTO_CLIENT, actRedirect)
-			k.unchanged(packet.Build(c.packet(packet.ACK, otherRequest)), routerVerdictDROP_EARLY, actShot) // has not had all of it
+			k.unchanged(packet.Build(c.packet(packet.ACK, otherRequest)), routerVerdictDROP_EARLY, actShot) // has not received all of it
 			c.ack += packet.Seq(len(answer))
 			one.takes(c.send(packet.ACK, "", routerVerdictTO_SERVER, actRedirect))
 			k.unchanged(packet.Build(c.packet(packet.ACK, otherRequest)), routerVerdictDROP_EARLY, actShot) // more may come
@@ -236,7 +236,7 @@ func TestHeldBehindAnOpaqueResponse(t *testing.T) {
 	})
 }
 
-// A packet that stands for many is not cut: its sender repeats the first of them, and that is.
+// A GSO packet is not trimmed: its sender retransmits single segments, which are.
 func TestOffloadedPipelinedRequests(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)

@@ -9,7 +9,7 @@ import (
 	"baton/packet/packettest"
 )
 
-// The next hop is the routing table's: asked once a second at most, kept in the splice, and followed when it changes.
+// The next hop comes from the routing table: looked up at most once a second, cached in the splice, and updated.
 func TestNextHop(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
@@ -47,7 +47,7 @@ func TestNextHop(t *testing.T) {
 			t.Errorf("kept since %d ms", age)
 		}
 
-		// a change is not seen at once, and then it is
+		// a change is seen after a while
 		kerneltest.IP(t, family, "neigh", "replace", gateway, "lladdr", "02:00:00:00:00:78", "dev", "south0", "nud", "permanent")
 		fresh := k.splice(0)
 		fresh.ToServer.Checked = datapath.Clock() + 1 // the kernel never writes 0, so that it may be ahead by 1
@@ -61,7 +61,7 @@ func TestNextHop(t *testing.T) {
 			t.Errorf("kept: %+v, want %v", got, second)
 		}
 
-		// a neighbour that is not known yet is asked for by the interface of the route that holds now
+		// an unknown neighbour is resolved on the interface of the current route
 		kerneltest.IP(t, family, "neigh", "del", gateway, "dev", "south0")
 		lost := k.splice(0)
 		lost.ToServer.Checked, lost.ToServer.Ifindex = 0, north

@@ -18,7 +18,7 @@ var transportErrors = map[bool][][2]uint8{
 	false: {{packet.ICMPv6PacketTooBig, 0}, {packet.ICMPv6Unreachable, 1}, {packet.ICMPv6TimeExceeded, 0}},
 }
 
-// The kernel makes of an error about any packet what the model makes of it.
+// The kernel translates an error about any packet as the model does.
 func TestKernelTranslatesErrorsAsTheModel(t *testing.T) {
 	k := newRig(t)
 	r := kerneltest.Rand(t)
@@ -47,7 +47,7 @@ func TestKernelTranslatesErrorsAsTheModel(t *testing.T) {
 	}
 }
 
-// flying has exactly this packet under way, towards the client or the surrogate.
+// flying puts exactly this packet in flight, towards the client or the surrogate.
 func (s *routerSplice) flying(seq packet.Seq, toClient bool) {
 	if toClient {
 		s.RcvNxt = uint32(seq) + s.ToServerAck
@@ -62,7 +62,7 @@ func (k *rig) translateError(r *rand.Rand, f family, toServer bool) splice.Reaso
 	t.Helper()
 	client, server := randomLegs(r, f)
 	model := splice.New(client, server)
-	// the packet in question went the other way, as we sent it
+	// the quoted packet went the other way, as we sent it
 	direction, receiver := model.ToClient, server
 	if toServer {
 		direction, receiver = model.ToServer, client
@@ -78,7 +78,7 @@ func (k *rig) translateError(r *rand.Rand, f family, toServer bool) splice.Reaso
 	}
 	kind := transportErrors[f.client.Addr().Is4()][r.IntN(3)]
 	spec.Type, spec.Code = kind[0], kind[1]
-	if r.IntN(2) == 0 { // IPv4 routers may quote no more than 8 bytes of TCP; sometimes less than is needed
+	if r.IntN(2) == 0 { // IPv4 routers may quote only 8 bytes of TCP; sometimes less than needed
 		spec.Quote = spec.Quote[:min(len(spec.Quote), 20+r.IntN(120))]
 	}
 	if r.IntN(30) == 0 {
@@ -90,7 +90,7 @@ func (k *rig) translateError(r *rand.Rand, f family, toServer bool) splice.Reaso
 	s := spliceOf(client, server)
 	s.flying(quoted.Seq, toServer)
 	stray := r.IntN(10) == 0
-	if stray { // acknowledged, or never sent
+	if stray { // acknowledged or unsent
 		s.flying(quoted.Seq+packet.Seq(1-2*r.IntN(2)), toServer)
 	}
 	k.put(0, s)
@@ -125,7 +125,7 @@ func (k *rig) translateError(r *rand.Rand, f family, toServer bool) splice.Reaso
 	return reason
 }
 
-// A message that is no error about a session's packet is not touched, though it is for a VIP's address.
+// A message that is not an error about a session's packet is not touched, even to a VIP's address.
 func TestOtherICMPPasses(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, s := spliced(t, f)
@@ -162,13 +162,13 @@ func TestOtherICMPPasses(t *testing.T) {
 				t.Errorf("%s: the packet was changed", tc.name)
 			}
 		}
-		// on an idle leg there is nobody to tell
+		// on an idle leg nobody is notified
 		s.takes(c.send(packet.ACK|packet.FIN, "", routerVerdictRECYCLED, actRedirect))
 		k.want(packet.BuildICMP(base), routerVerdictPASS, actPass)
 	})
 }
 
-// Path MTU discovery: the surrogate learns the MTU of the client's path, about the very bytes that it sent.
+// Path MTU discovery: the surrogate learns the MTU of the client's path, for exactly its own bytes.
 func TestPacketTooBigReachesTheSurrogate(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, s := spliced(t, f)

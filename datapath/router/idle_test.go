@@ -9,7 +9,7 @@ import (
 	"baton/packet/packettest"
 )
 
-// On an idle leg: what keeps it alive is answered, what ends it is told.
+// On an idle leg keepalives are answered, and what ends it is reported.
 func TestIdleLeg(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, tc := range []struct {
@@ -71,12 +71,12 @@ func TestIdleLegWithoutWindowScale(t *testing.T) {
 	})
 }
 
-// A leg that finds its queue full is not left without an owner.
+// A leg whose queue is full is not leaked.
 func TestFullQueue(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, s := spliced(t, f)
 		for n := uint32(20); n < 20+testLegs; n++ {
-			k.must(k.PutIdle(1, f.class(), BandNearest, n))
+			k.must(k.PushIdle(1, f.class(), BandNearest, n))
 		}
 		events := k.events()
 		s.takes(c.send(packet.ACK|packet.FIN, "", routerVerdictRECYCLED, actRedirect))
@@ -93,7 +93,7 @@ func TestFullQueue(t *testing.T) {
 	})
 }
 
-// Legs that died while they lay in the queue are passed over.
+// Legs that have died in the queue are skipped.
 func TestDeadLegsInTheQueue(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
@@ -112,7 +112,7 @@ func TestDeadLegsInTheQueue(t *testing.T) {
 		c := newClient(k, f, f.usual())
 		c.connect(routerVerdictSYN_ANSWERED)
 		exchange(c, s, plainRequest, plainResponse, routerVerdictHANDOFF)
-		if n := k.surrogate(1); n.Active != 1 || n.Idle[f.class()] != 0 || n.Taken[f.class()] != 1 {
+		if n := k.surrogate(1); n.Active != 1 || n.Idle[f.class()] != 0 || n.Popped[f.class()] != 1 {
 			t.Errorf("counters: %+v", n)
 		}
 	})

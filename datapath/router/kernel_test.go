@@ -24,10 +24,10 @@ func TestMain(m *testing.M) {
 type rig struct {
 	t testing.TB
 	*Router
-	ifindex uint32 // that the packets come in by: 0 is lo
+	ifindex uint32 // ingress of the packets; 0 is lo
 }
 
-// What the tests size the maps with.
+// Sizes of the tests' maps.
 const (
 	testSessions = 64
 	testPending  = 64
@@ -40,7 +40,7 @@ var loaded struct {
 	err error
 }
 
-// The MSS classes of the tests' legs, as class numbers index them, and the usual class with timestamps.
+// The MSS classes of the tests' legs by index, and the usual class with timestamps.
 var testMSS = []uint16{536, 1220, 1400, 1440, 1460, 8960}
 
 const (
@@ -75,7 +75,7 @@ func (k *rig) must(err error) {
 	}
 }
 
-// empty takes everything out of the maps but the counters of verdicts.
+// empty clears the maps, except the counters of verdicts.
 func (k *rig) empty() {
 	k.t.Helper()
 	k.must(replace(k.maps.Flows, map[routerTuple]routerFlow{}, all))
@@ -84,7 +84,7 @@ func (k *rig) empty() {
 	k.sweeper.splice, k.sweeper.lost, k.sweeper.walkAt, k.sweeper.walking = 0, 0, time.Time{}, false
 	k.must(replace(k.maps.Clients, map[routerTuple]routerClient{}, all))
 	k.emptySources()
-	k.must(replace(k.maps.Promised, map[routerPromiseKey]routerClient{}, all))
+	k.must(replace(k.maps.SynOptions, map[routerSynKey]routerClient{}, all))
 	k.must(replace(k.maps.Vips, map[routerVipKey]routerVip{}, all))
 	k.must(replace(k.maps.Hosts, map[routerHostKey]uint32{}, all))
 	k.must(replace(k.maps.Routes, map[routerRouteKey]routerRoute{}, all))
@@ -100,7 +100,7 @@ func (k *rig) empty() {
 			k.must(k.maps.Pools.Update(poolPlace(generation, uint16(i)), &routerPool{}, ebpf.UpdateAny))
 			k.must(k.maps.Tables.Update(tablePlace(generation, uint16(i)), &routerChoices{}, ebpf.UpdateAny))
 		}
-		for class := range uint8(LegClasses) { // taking a queue itself away would wait for the kernel (RCU)
+		for class := range uint8(LegClasses) { // removing a queue itself would wait for the kernel (RCU)
 			k.queued(uint16(i), class)
 		}
 	}
@@ -115,11 +115,11 @@ const (
 	actRedirect = kerneltest.ActRedirect
 )
 
-// result is what became of one packet.
+// result is the result of one packet.
 type result struct {
 	verdict Verdict
 	action  uint32
-	frame   []byte // as it leaves
+	frame   []byte // after the program
 }
 
 func (r result) parsed(t testing.TB) packet.Frame {
@@ -131,8 +131,8 @@ func (r result) parsed(t testing.TB) packet.Frame {
 	return f
 }
 
-// checksumComplete has the kernel give the packet the sum of all its bytes, as some devices do, and refuse the run with
-// EBADMSG when that is not kept up to date (BPF_F_TEST_SKB_CHECKSUM_COMPLETE, Linux 6.17).
+// checksumComplete makes the kernel set CHECKSUM_COMPLETE, as some devices do, and fail the run with EBADMSG if the sum is not
+// kept up to date (BPF_F_TEST_SKB_CHECKSUM_COMPLETE, Linux 6.17).
 const checksumComplete = 1 << 2
 
 func (k *rig) run(frame []byte) result { return k.runWith(frame, 0) }
@@ -224,13 +224,13 @@ func (k *rig) pending(src, dst netip.AddrPort) (routerClient, bool) {
 	return c, true
 }
 
-// queued empties a queue of idle legs and returns what was in it.
+// queued empties a queue of idle legs and returns its content.
 func (k *rig) queued(surrogate uint16, class uint8) []uint32 {
 	k.t.Helper()
 	var all []uint32
 	for _, band := range testBands {
 		for {
-			n, ok, err := k.TakeIdle(surrogate, class, band)
+			n, ok, err := k.PopIdle(surrogate, class, band)
 			k.must(err)
 			if !ok {
 				break
@@ -241,7 +241,7 @@ func (k *rig) queued(surrogate uint16, class uint8) []uint32 {
 	return all
 }
 
-// testBands have queues in the tests: legs that have served nobody, and those whose clients were as near as tests are.
+// testBands are the bands with queues: fresh legs, and those of clients as near as the tests' are.
 var testBands = []uint8{BandFresh, BandNearest}
 
 func (k *rig) makeQueue(surrogate uint16, class uint8) error {
@@ -254,10 +254,10 @@ func (k *rig) makeQueue(surrogate uint16, class uint8) error {
 
 // putIdle puts a leg into the queue of its band.
 func (k *rig) putIdle(surrogate uint16, class uint8, n uint32) error {
-	return k.PutIdle(surrogate, class, k.splice(n).Band, n)
+	return k.PushIdle(surrogate, class, k.splice(n).Band, n)
 }
 
-// endedClients empties the queue of clients that linger and returns what was in it.
+// endedClients empties the queue of lingering clients and returns its content.
 func (k *rig) endedClients() []routerEnded {
 	k.t.Helper()
 	var all []routerEnded
@@ -279,19 +279,19 @@ func (k *rig) surrogate(id uint16) Surrogate {
 	return s
 }
 
-// link makes an interface and returns its ifindex. It goes with the test.
+// link creates an interface for the test and returns its ifindex.
 func (k *rig) link(name string) uint32 {
 	k.t.Helper()
 	kerneltest.IP(k.t, "link", "add", name, "type", "veth", "peer", "name", name+"peer")
 	k.t.Cleanup(func() { kerneltest.IP(k.t, "link", "del", name) })
-	k.must(datapath.SetUp(name + "peer")) // first: the other then has its carrier, and a queue, at once
+	k.must(datapath.SetUp(name + "peer")) // first: the other then has carrier
 	k.must(datapath.SetUp(name))
 	dev, err := net.InterfaceByName(name)
 	k.must(err)
 	return uint32(dev.Index)
 }
 
-// wire reads what leaves by an interface.
+// wire reads the packets sent on an interface.
 type wire struct {
 	t  testing.TB
 	fd int

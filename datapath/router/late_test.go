@@ -8,7 +8,7 @@ import (
 	"baton/packet/packettest"
 )
 
-// answered is leg 3 of surrogate 1, whose SYN-ACK waits for user space; the SYN-ACK is returned.
+// answered returns leg 3 of surrogate 1, whose SYN-ACK waits for user space, and the SYN-ACK.
 func (k *rig) answered(f family) (*surrogate, packet.Spec) {
 	k.t.Helper()
 	s := k.opening(f, f.class(), func(l *Leg) { l.Late = 100 * time.Millisecond })
@@ -23,7 +23,7 @@ func (k *rig) answered(f family) (*surrogate, packet.Spec) {
 	return s, synack
 }
 
-// stands requires leg 3 in a state, and in its queue only when it is idle.
+// stands requires leg 3 to be in a state, and in its queue only if it is idle.
 func (k *rig) stands(f family, want State) {
 	k.t.Helper()
 	if got := State(k.splice(3).State); got != want {
@@ -44,33 +44,33 @@ func (k *rig) stands(f family, want State) {
 	}
 }
 
-func TestLegIsTakenUpLate(t *testing.T) {
+func TestLegIsCompletedLate(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
 		s, synack := k.answered(f)
 		sp, err := k.Splice(3)
 		if err != nil || sp.SndNxt != uint32(s.ack) || sp.RcvNxt != uint32(s.seq) || sp.TSServer != s.tsval || sp.ServerMSS != 1460 ||
-			!sp.Timestamps || !sp.WScale || sp.IdleWindow() != idleWindow>>ToldWscale {
+			!sp.Timestamps || !sp.WScale || sp.IdleWindow() != idleWindow>>OurWscale {
 			t.Errorf("what user space acknowledges by: %+v, %v", sp, err)
 		}
-		k.want(packet.Build(synack), routerVerdictCONSUMED, actShot) // once more: its answer is on the way
+		k.want(packet.Build(synack), routerVerdictCONSUMED, actShot) // retransmitted: the ACK will follow
 		k.stands(f, Answered)
-		if ok, err := k.TakeUp(3, 2); err != nil || ok {
+		if ok, err := k.CompleteLeg(3, 2); err != nil || ok {
 			t.Errorf("taken up for another surrogate: %t, %v", ok, err)
 		}
 
 		events := k.events()
-		if ok, err := k.TakeUp(3, 1); err != nil || !ok {
+		if ok, err := k.CompleteLeg(3, 1); err != nil || !ok {
 			t.Fatalf("taken up: %t, %v", ok, err)
 		}
 		events.want(Event{Up: true, Class: f.class(), Surrogate: 1, Splice: 3})
 		k.stands(f, Idle)
-		if ok, err := k.TakeUp(3, 1); err != nil || ok {
+		if ok, err := k.CompleteLeg(3, 1); err != nil || ok {
 			t.Errorf("taken up again: %t, %v", ok, err)
 		}
 		// our ACK was lost
 		r := k.want(packet.Build(synack), routerVerdictLEG_ACKED, actRedirect)
-		packettest.Check(t, r.frame, packettest.Checksums(), packettest.TCP(packettest.Ack(s.seq), packettest.Window(idleWindow>>ToldWscale)))
+		packettest.Check(t, r.frame, packettest.Checksums(), packettest.TCP(packettest.Ack(s.seq), packettest.Window(idleWindow>>OurWscale)))
 		k.vip(f)
 		c := newClient(k, f, f.usual())
 		c.connect(routerVerdictSYN_ANSWERED)
@@ -104,7 +104,7 @@ func TestAnsweredLegIsGivenUp(t *testing.T) {
 					return
 				}
 				events.want(Event{End: Refused, Class: f.class(), Surrogate: 1, Splice: 3})
-				if ok, err := k.TakeUp(3, 1); err != nil || ok {
+				if ok, err := k.CompleteLeg(3, 1); err != nil || ok {
 					t.Errorf("taken up: %t, %v", ok, err)
 				}
 			})
@@ -112,20 +112,20 @@ func TestAnsweredLegIsGivenUp(t *testing.T) {
 	})
 }
 
-// The SYN-ACK of a leg that was given up for lost meets nothing.
+// The SYN-ACK of a leg that was given up is ignored.
 func TestSYNACKAfterItsTime(t *testing.T) {
 	k, f := newRig(t), families[0]
 	s, synack := k.answered(f)
 	k.must(k.FreeLeg(3, f.surrogate, s.f.router))
 	k.want(packet.Build(synack), routerVerdictPASS, actPass)
-	if ok, err := k.TakeUp(3, 1); err != nil || ok {
+	if ok, err := k.CompleteLeg(3, 1); err != nil || ok {
 		t.Errorf("taken up: %t, %v", ok, err)
 	}
 }
 
-// A leg that was acknowledged before its time, as a client waited for it, is not used again by those who are further away than its
-// surrogate has measured.
-func TestLegTakenUpEarly(t *testing.T) {
+// A leg acknowledged early because a client waited is not reused for clients that are further away than its surrogate has
+// measured.
+func TestLegCompletedEarly(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, tc := range []struct {
 			name      string
@@ -141,7 +141,7 @@ func TestLegTakenUpEarly(t *testing.T) {
 				k := newRig(t)
 				s, _ := k.answered(f)
 				k.aged(3, tc.wait)
-				if ok, err := k.TakeUp(3, 1); err != nil || !ok {
+				if ok, err := k.CompleteLeg(3, 1); err != nil || !ok {
 					t.Fatalf("taken up: %t, %v", ok, err)
 				}
 				k.vip(f)

@@ -10,7 +10,7 @@ import (
 	"baton/datapath"
 )
 
-// layout is that of the pinned maps.
+// layout is the layout of the pinned maps.
 func layout() (datapath.Layout, error) {
 	spec, err := loadRouter()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"baton/packet/packettest"
 )
 
-// opening is leg 3 of surrogate 1 whose SYN is on its way.
+// opening returns leg 3 of surrogate 1, whose SYN is in flight.
 func (k *rig) opening(f family, class uint8, change ...func(*Leg)) *surrogate {
 	k.t.Helper()
 	const iss = 0xfffffffe
@@ -24,7 +24,7 @@ func (k *rig) opening(f family, class uint8, change ...func(*Leg)) *surrogate {
 	return &surrogate{k: k, f: f, number: 3, seq: 777, ack: iss + 1, tsval: 5000, tsecr: tsval}
 }
 
-// Whatever the surrogate agrees to, the handshake is completed as it expects, and the leg is in the pool that it fits.
+// Whatever options the surrogate accepts, the handshake completes, and the leg is in the matching pool.
 func TestLegIsEstablished(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for bits := range 16 {
@@ -52,7 +52,7 @@ func TestLegIsEstablished(t *testing.T) {
 				r := k.want(packet.Build(synack), routerVerdictLEG_UP, actRedirect)
 				window := uint16(idleWindow)
 				if wscale {
-					window >>= ToldWscale
+					window >>= OurWscale
 				}
 				packettest.Check(t, r.frame, packettest.MACs(routerBackMAC, surrogateMAC), packettest.Checksums(),
 					packettest.TCP(packettest.Flags(packet.ACK), packettest.Ack(s.seq), packettest.Window(window)))
@@ -150,13 +150,13 @@ func TestLegIsNotEstablished(t *testing.T) {
 	})
 }
 
-// A surrogate that turns timestamps down, when nobody has asked for such legs yet: the leg has no pool and is retired.
+// A surrogate declines timestamps, and there is no such class yet: the leg has no queue and is retired.
 func TestLegOfAClassWithoutAQueue(t *testing.T) {
 	k := newRig(t)
 	f := families[0]
 	const class = 2<<1 | 1
 	k.must(k.OpenLeg(Leg{Number: 3, Surrogate: 7, Class: class, Server: f.surrogate, Router: f.router, ISS: 1, Ifindex: 1}))
-	if _, ok, err := k.TakeIdle(7, class&^1, BandFresh); err != nil || ok {
+	if _, ok, err := k.PopIdle(7, class&^1, BandFresh); err != nil || ok {
 		t.Fatal(ok, err)
 	}
 	s := &surrogate{k: k, f: f, seq: 1, ack: 2}

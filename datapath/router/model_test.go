@@ -11,10 +11,10 @@ import (
 	"baton/splice"
 )
 
-// modelCases is how many random packets each direction of each family is tried with.
+// modelCases is the number of random packets per direction and family.
 const modelCases = 3000
 
-// randomLegs are two legs of f's family with random ends and numbers. What the router tells is what the kernel tells.
+// randomLegs are two legs of f's family with random ends and numbers. The router's options are those of the kernel program.
 func randomLegs(r *rand.Rand, f family) (client, server splice.Leg) {
 	end := func() netip.AddrPort {
 		b := f.client.Addr().AsSlice()
@@ -33,14 +33,14 @@ func randomLegs(r *rand.Rand, f family) (client, server splice.Leg) {
 	leg := func() splice.Leg {
 		return splice.Leg{
 			Peer: end(), Local: end(), PeerMAC: mac(), LocalMAC: mac(), SndNxt: packet.Seq(edge(r)), RcvNxt: packet.Seq(edge(r)),
-			WindowScaling: r.IntN(4) > 0, ShiftTold: ToldWscale, ShiftOffered: uint8(r.IntN(16)),
-			Timestamps: r.IntN(4) > 0, TSvalTold: edge(r), TSvalSeen: edge(r), SACK: r.IntN(4) > 0,
+			WindowScaling: r.IntN(4) > 0, ShiftSent: OurWscale, ShiftOffered: uint8(r.IntN(16)),
+			Timestamps: r.IntN(4) > 0, TSvalSent: edge(r), TSvalSeen: edge(r), SACK: r.IntN(4) > 0,
 		}
 	}
 	return leg(), leg()
 }
 
-// edge returns a number that is often next to where 32-bit numbers wrap or change sign.
+// edge returns a number that is often near the wrap or sign change of 32 bits.
 func edge(r *rand.Rand) uint32 {
 	near := uint32(r.IntN(5)) - 2
 	switch r.IntN(4) {
@@ -52,9 +52,9 @@ func edge(r *rand.Rand) uint32 {
 	return r.Uint32()
 }
 
-// randomOptions are options in any order: timestamps and SACK once at most, with others and padding between them.
+// randomOptions are options in random order: timestamps and SACK at most once, with others and padding in between.
 func randomOptions(r *rand.Rand) packet.Options {
-	if r.IntN(3) == 0 { // the usual layout has a path of its own
+	if r.IntN(3) == 0 { // the usual layout has a fast path
 		return packet.Options{}.AppendNOP(2).AppendTimestamps(edge(r), edge(r))
 	}
 	var o packet.Options
@@ -108,7 +108,7 @@ func randomPacket(r *rand.Rand, from splice.Leg) packet.Spec {
 	if r.IntN(50) == 0 {
 		s.TTL = 1
 	}
-	if len(payload) > 0 && flags&(packet.FIN|packet.RST) == 0 && r.IntN(10) == 0 { // it is found out where it may end a session
+	if len(payload) > 0 && flags&(packet.FIN|packet.RST) == 0 && r.IntN(10) == 0 { // checked where it could end a session
 		s.Checksum = packet.SumWrong
 	}
 	return s
@@ -121,7 +121,7 @@ var verdictOf = map[splice.Reason]routerVerdict{
 	splice.NoACK:      routerVerdictDROP_BAD_FLAGS,
 }
 
-// around has the session stand where a packet of the client, or of the surrogate, is the next one.
+// around sets the session's numbers so that a packet of the client, or of the surrogate, is the next one.
 func (s *routerSplice) around(sent packet.Spec, toServer bool) {
 	snd, rcv := uint32(sent.Ack), uint32(sent.Seq)
 	if toServer {
@@ -131,7 +131,7 @@ func (s *routerSplice) around(sent packet.Spec, toServer bool) {
 	s.RcvNxt, s.RcvAcked, s.RcvEdge, s.RcvBase = rcv, rcv, rcv+testWindow, rcv
 }
 
-// The kernel makes of every packet what the model makes of it, byte for byte, or drops it for the same reason.
+// The kernel translates every packet as the model does, byte for byte, or drops it for the same reason.
 func TestKernelTranslatesAsTheModel(t *testing.T) {
 	k := newRig(t)
 	r := kerneltest.Rand(t)
@@ -162,7 +162,7 @@ func (k *rig) translateOne(r *rand.Rand, f family, toServer bool) {
 	}
 	sent := randomPacket(r, from)
 	s := spliceOf(client, server)
-	s.ClientRequests = 2 // no reset is taken for a failed handoff
+	s.ClientRequests = 2 // no reset counts as a failed handoff
 	if toServer {
 		k.must(k.SetVIPs(map[netip.AddrPort]VIP{client.Local: {MSS: 1400}}))
 	}
@@ -170,7 +170,7 @@ func (k *rig) translateOne(r *rand.Rand, f family, toServer bool) {
 	k.put(0, s)
 	defer func() {
 		k.must(k.FreeLeg(0, server.Peer, server.Local))
-		_ = k.maps.Flows.Delete(tuple(client.Peer, client.Local)) // a reset took it away
+		_ = k.maps.Flows.Delete(tuple(client.Peer, client.Local)) // a reset removed it
 	}()
 
 	frame := packet.Build(sent)

@@ -10,18 +10,18 @@ import (
 
 const otherRequest = "GET /b HTTP/1.1\r\nHost: a\r\n\r\n"
 
-// twoPools is a session on surrogate 1 whose requests for /b belong to surrogate 2, with a leg of each.
+// twoPools returns a session on surrogate 1 whose requests for /b go to surrogate 2, with a leg of each.
 func twoPools(t *testing.T, f family) (k *rig, c *client, one, two *surrogate) {
 	t.Helper()
 	k = newRig(t)
 	k.vip(f, func(v *VIP) { v.OnePool = false })
-	k.must(k.SetPool(2, Pool{Policy: Turns, Table: []uint16{2}}))
+	k.must(k.SetPool(2, Pool{Policy: RoundRobin, Table: []uint16{2}}))
 	get := uint8(routerMethodMETHOD_GET)
 	k.must(k.SetRoutes(nil, []Route{{VIP: 3, Method: get, Prefix: "/", Pool: 1}, {VIP: 3, Method: get, Prefix: "/b", Pool: 2}}))
 	one = k.idle(1, f)
 	two = k.idle(2, f, func(s *routerSplice) {
 		s.Surrogate, s.SndNxt, s.SndUna, s.RcvNxt, s.RcvAcked = 2, 5000, 5000, 0x7ffffff0, 0x7ffffff0
-		s.TsServer, s.TsTold = 0x12345678, datapath.Clock()+0x7fff0000-1
+		s.TsServer, s.TsSent = 0x12345678, datapath.Clock()+0x7fff0000-1
 	})
 	c = newClient(k, f, f.usual())
 	c.connect(routerVerdictSYN_ANSWERED)
@@ -29,8 +29,7 @@ func twoPools(t *testing.T, f family) (k *rig, c *client, one, two *surrogate) {
 	return k, c, one, two
 }
 
-// Requests of one session go to and fro between two surrogates. To the client it is one session, and for each surrogate its
-// leg goes on where it was.
+// Requests of one session alternate between two surrogates. To the client it is one session, and each leg continues where it was.
 func TestMove(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, one, two := twoPools(t, f)
@@ -52,7 +51,7 @@ func TestMove(t *testing.T) {
 			if s := k.surrogate(ids[to]); s.Active != 1 || s.Idle[f.class()] != 0 {
 				t.Fatalf("move %d: counters of the surrogate moved to: %+v", n, s)
 			}
-			// what the surrogate left behind repeats does not reach the client
+			// retransmissions of the old surrogate do not reach the client
 			late := from.packet(packet.ACK, plainResponse)
 			late.Seq -= packet.Seq(len(plainResponse))
 			from.takesACK(k.want(packet.Build(late), routerVerdictDROP_OLD_BYTES, actRedirect))
@@ -63,7 +62,7 @@ func TestMove(t *testing.T) {
 	})
 }
 
-// takesACK is takes for a segment of our own in answer to old bytes.
+// takesACK is takes for our own segment in response to old bytes.
 func (s *surrogate) takesACK(r result) {
 	s.k.t.Helper()
 	packettest.Check(s.k.t, r.frame, packettest.Checksums(), packettest.Payload(nil),
@@ -71,7 +70,7 @@ func (s *surrogate) takesACK(r result) {
 	s.takes(r)
 }
 
-// The client's ACK of a response often comes with its next request: the surrogate that is left behind must get it.
+// The client's ACK of a response often comes with its next request: the old surrogate must get it.
 func TestMoveAcknowledgesWhatItLeavesBehind(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, one, two := twoPools(t, f)
@@ -97,13 +96,13 @@ func TestMoveAcknowledgesWhatItLeavesBehind(t *testing.T) {
 	})
 }
 
-// A request whose client has not acknowledged the last response yet, or whose surrogate the last request, stays.
-// Segments in flight during the switch, and pipelining.
+// A request whose client has not acknowledged the last response, or whose surrogate the last request, stays: segments in flight
+// during the switch, and pipelining.
 func TestRequestInFlightStays(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, one, _ := twoPools(t, f)
 		one.takes(c.send(packet.ACK, plainRequest, routerVerdictTO_SERVER, actRedirect))
-		one.send(packet.ACK, plainResponse, routerVerdictTO_CLIENT, actRedirect) // on its way
+		one.send(packet.ACK, plainResponse, routerVerdictTO_CLIENT, actRedirect) // in flight
 		one.takes(c.send(packet.ACK, otherRequest, routerVerdictTO_SERVER, actRedirect))
 		if got := k.splice(1); routerFraming(got.Request) != routerFramingFRAMING_DONE || got.ClientRequests != 3 {
 			t.Errorf("splice: %+v", got)
@@ -111,7 +110,7 @@ func TestRequestInFlightStays(t *testing.T) {
 	})
 }
 
-// What the old surrogate says while its client is on the way to another: the client would take it for the new one's.
+// Bytes from the old surrogate while its client is moving must not pass: the client would take them for the new one's.
 func TestClientOnTheMoveHearsNothing(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, _, one, _ := twoPools(t, f)
@@ -161,22 +160,22 @@ func TestMoveFromAWornLeg(t *testing.T) {
 	})
 }
 
-// A later request that the kernel does not decide waits with user space, and the session with it.
-func TestLaterRequestIsAsked(t *testing.T) {
+// A later request that the kernel does not decide is an upcall, and the session waits.
+func TestLaterRequestIsAnUpcall(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, one, two := twoPools(t, f)
 		k.tap()
 		const part, rest = "GET /b HTTP/1.1\r\nHo", "st: a\r\n\r\n"
 		first := packet.Build(c.packet(packet.ACK, part))
-		k.want(first, routerVerdictASKED, actRedirect)
+		k.want(first, routerVerdictUPCALL, actRedirect)
 		p, err := k.Pending(f.client, f.vip)
 		if want := (Pending{MSS: f.mss, Timestamps: true, SACK: true, WScale: 6, Ifindex: 1, Seq: c.seq}); err != nil || p != want {
 			t.Errorf("pending: got %+v, %v, want %+v", p, err, want)
 		}
-		k.want(first, routerVerdictASKED, actRedirect)
+		k.want(first, routerVerdictUPCALL, actRedirect)
 		c.seq += packet.Seq(len(part))
 		second := packet.Build(c.packet(packet.ACK, rest))
-		k.want(second, routerVerdictASKED, actRedirect)
+		k.want(second, routerVerdictUPCALL, actRedirect)
 		if got := k.splice(1); got.SndNxt != uint32(one.ack) || State(got.State) != Active {
 			t.Errorf("splice: %+v", got)
 		}
@@ -200,7 +199,7 @@ func TestLaterRequestIsDecidedToStay(t *testing.T) {
 		k.tap()
 		request := "BREW / HTTP/1.1\r\nHost: a\r\n\r\n"
 		frame := packet.Build(c.packet(packet.ACK, request))
-		k.want(frame, routerVerdictASKED, actRedirect)
+		k.want(frame, routerVerdictUPCALL, actRedirect)
 		k.must(k.Decide(f.client, f.vip, c.seq, Decision{Surrogate: 1, Pool: 1, Request: uint64(len(request))}))
 		one.takes(k.want(frame, routerVerdictTO_SERVER, actRedirect))
 		c.seq += packet.Seq(len(request))
@@ -210,13 +209,13 @@ func TestLaterRequestIsDecidedToStay(t *testing.T) {
 	})
 }
 
-// The surrogate has closed, and its FIN is on the way to the client or there: a request that comes now goes to it, to be
-// refused. Neither is it held for a decision, nor dropped for ever.
+// The surrogate has closed, and its FIN is in flight or acknowledged: a new request goes to it, to be refused. It is neither held
+// for a decision, nor dropped forever.
 func TestRequestBehindTheSurrogatesClose(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		request string
-		asked   bool // before the close
+		upcall  bool // before the close
 	}{
 		{"for the same pool", plainRequest, false},
 		{"for another pool", otherRequest, false},
@@ -228,8 +227,8 @@ func TestRequestBehindTheSurrogatesClose(t *testing.T) {
 				k, c, one, _ := twoPools(t, f)
 				k.tap()
 				frame := packet.Build(c.packet(packet.ACK, tt.request))
-				if tt.asked {
-					k.want(frame, routerVerdictASKED, actRedirect)
+				if tt.upcall {
+					k.want(frame, routerVerdictUPCALL, actRedirect)
 				}
 				c.takes(one.send(packet.ACK|packet.FIN, "", routerVerdictTO_CLIENT, actRedirect))
 				one.takes(k.want(frame, routerVerdictTO_SERVER, actRedirect))
@@ -239,7 +238,8 @@ func TestRequestBehindTheSurrogatesClose(t *testing.T) {
 	}
 }
 
-// No leg of the other pool: user space is asked. It forgets: the client's repetition asks again, and then finds a leg.
+// No leg of the other pool: upcall. If user space forgets it, the client's retransmission is another upcall, and then finds a
+// leg.
 func TestMoveWithoutALeg(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, _, two := twoPools(t, f)
@@ -247,9 +247,9 @@ func TestMoveWithoutALeg(t *testing.T) {
 		request := packet.Build(c.packet(packet.ACK, otherRequest))
 		k.want(request, routerVerdictDROP_NO_TAP, actShot)
 		k.tap()
-		k.want(request, routerVerdictASKED, actRedirect)
+		k.want(request, routerVerdictUPCALL, actRedirect)
 		k.ForgetClient(f.client, f.vip)
-		k.want(request, routerVerdictASKED, actRedirect)
+		k.want(request, routerVerdictUPCALL, actRedirect)
 		if _, ok := k.pending(f.client, f.vip); !ok {
 			t.Error("user space is asked about a client that it cannot look up")
 		}
@@ -262,7 +262,7 @@ func TestMoveWithoutALeg(t *testing.T) {
 	})
 }
 
-// A VIP that has gone from the configuration serves no new request; bytes in flight still pass.
+// A removed VIP serves no new requests; bytes in flight still pass.
 func TestRemovedVIP(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, s := spliced(t, f)
@@ -276,8 +276,8 @@ func TestRemovedVIP(t *testing.T) {
 	})
 }
 
-// A later request that has moved to a leg that its surrogate has closed cannot be decided anew, as no cookie tells who repeats it: the client learns of
-// the end, and when that is lost, its repetition is reset.
+// A later request that has moved to a leg closed by its surrogate cannot be retried, as no cookie identifies its client: the
+// client is reset, and again if the RST is lost.
 func TestMovedRequestOnAClosedLeg(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, flags := range []packet.Flags{packet.RST, packet.RST | packet.ACK, packet.FIN | packet.ACK} {

@@ -30,7 +30,7 @@ func (k *rig) wires() *kerneltest.Wires {
 	return w
 }
 
-// attach puts the program on an interface without pinning it.
+// attach attaches the program to an interface without pinning it.
 func (k *rig) attach(ifindex int) {
 	k.t.Helper()
 	l, err := link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: k.programs.RouterIngress, Attach: ebpf.AttachTCXIngress})
@@ -50,8 +50,7 @@ func partial(f family, frame []byte, mss int) kerneltest.Vnet {
 	return h
 }
 
-// A packet whose checksum a device was to finish, and one that stands for up to 64 KiB of segments, leave as the model
-// translates them, and stay what they are.
+// Packets with CHECKSUM_PARTIAL and GSO packets of up to 64 KiB leave as the model translates them, and keep these properties.
 func TestOffloadedPacketsAreTranslated(t *testing.T) {
 	r := kerneltest.Rand(t)
 	eachFamily(t, func(t *testing.T, f family) {
@@ -109,7 +108,7 @@ func randomBytes(r *rand.Rand, n int) []byte {
 	return b
 }
 
-// A response of many segments in one packet is followed like any other, though its head alone is read.
+// A GSO response is tracked like any other, though only its head is parsed.
 func TestFramingOfOffloadedPackets(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, tc := range []struct {
@@ -145,12 +144,12 @@ func TestFramingOfOffloadedPackets(t *testing.T) {
 	})
 }
 
-// Our own answers to packets with unfinished checksums have checksums that the device finishes right, or right ones.
+// Our replies to packets with CHECKSUM_PARTIAL have valid checksums, or ones that the device completes.
 func TestAnswersToOffloadedPackets(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
 		w := k.wires()
-		w.Out = w.In // answers go back
+		w.Out = w.In // replies go back
 		k.vip(f)
 		for _, c := range []struct {
 			name    string
@@ -186,7 +185,7 @@ func TestAnswersToOffloadedPackets(t *testing.T) {
 	})
 }
 
-// What is not ours reaches the programs behind ours, as do the packets of sockets.
+// Other packets reach the next programs, as do the packets of sockets.
 func TestProgramsBehind(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)

@@ -17,8 +17,8 @@ func (c *client) reconnect(shift packet.Seq) *client {
 	return next
 }
 
-// A packet of an earlier connection begins a session when the next connection's SYN has been answered already. That one's
-// request must not be taken for a part of the session, nor wait for its end.
+// A packet of an earlier connection starts a session after the next connection's SYN was answered. That one's request must not be
+// taken for part of the session, nor wait for its end.
 func TestLateRequestGivesWay(t *testing.T) {
 	for _, shift := range []packet.Seq{40_000, 1<<32 - 40_000} {
 		eachFamily(t, func(t *testing.T, f family) {
@@ -33,9 +33,9 @@ func TestLateRequestGivesWay(t *testing.T) {
 
 			forged := next.packet(packet.ACK, plainRequest)
 			forged.Ack++
-			if int32(shift) > 0 { // without our cookie it proves nothing
+			if int32(shift) > 0 { // without our cookie it is ignored
 				k.want(packet.Build(forged), routerVerdictDROP_WINDOW, actShot)
-			} else { // like bytes of before the session
+			} else { // like bytes from before the session
 				k.want(packet.Build(forged), routerVerdictTO_SERVER, actRedirect)
 			}
 
@@ -48,7 +48,7 @@ func TestLateRequestGivesWay(t *testing.T) {
 	}
 }
 
-// The other way round: what is late is not the session, and does nothing to it.
+// The reverse: late packets are not of the session, and do not affect it.
 func TestLateRequestDoesNotEndSession(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
@@ -77,15 +77,15 @@ func TestLateRequestDoesNotEndSession(t *testing.T) {
 	})
 }
 
-// A decision that comes when the client has ended its session, or begun another one, is not taken up.
+// A decision is dropped if the client has ended its session or started another one.
 func TestDecisionDiesWithItsSession(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
-		const asked = "BREW / HTTP/1.1\r\nHost: a\r\n\r\n"
+		const request = "BREW / HTTP/1.1\r\nHost: a\r\n\r\n"
 		k, c, s := spliced(t, f)
 		k.tap()
 		c.send(packet.ACK, "", routerVerdictTO_SERVER, actRedirect)
-		k.want(packet.Build(c.packet(packet.ACK, asked)), routerVerdictASKED, actRedirect)
-		k.must(k.Decide(f.client, f.vip, c.seq, Decision{Surrogate: 1, Pool: 1, Request: uint64(len(asked))}))
+		k.want(packet.Build(c.packet(packet.ACK, request)), routerVerdictUPCALL, actRedirect)
+		k.must(k.Decide(f.client, f.vip, c.seq, Decision{Surrogate: 1, Pool: 1, Request: uint64(len(request))}))
 		s.takes(c.send(packet.RST, "", routerVerdictTO_SERVER, actRedirect))
 		if p, ok := k.pending(f.client, f.vip); ok {
 			t.Errorf("left behind: %+v", p)
@@ -98,7 +98,7 @@ func TestDecisionDiesWithItsSession(t *testing.T) {
 		c := newClient(k, f, f.usual())
 		c.connect(routerVerdictSYN_ANSWERED)
 		for _, state := range []routerClientState{
-			routerClientStateCLIENT_ASKED, routerClientStateCLIENT_SPLICE, routerClientStateCLIENT_LOCAL,
+			routerClientStateCLIENT_UPCALL, routerClientStateCLIENT_SPLICE, routerClientStateCLIENT_LOCAL,
 		} {
 			earlier := routerClient{State: uint8(state), Seq: uint32(c.seq) - 500, Since: datapath.Clock(), Surrogate: 7}
 			k.must(k.maps.Clients.Update(tuple(f.client, f.vip), &earlier, ebpf.UpdateAny))
@@ -110,10 +110,10 @@ func TestDecisionDiesWithItsSession(t *testing.T) {
 	})
 }
 
-// later is what becomes of a packet that is not the first of its session.
+// later sends a packet that is not the first of its session and returns the verdict.
 func later(pending routerClientState) routerVerdict {
-	if pending == routerClientStateCLIENT_ASKED {
-		return routerVerdictDROP_NO_TAP // it would be asked, too
+	if pending == routerClientStateCLIENT_UPCALL {
+		return routerVerdictDROP_NO_TAP // it would be an upcall, too
 	}
 	return routerVerdictDROP_EARLY
 }

@@ -12,7 +12,7 @@ import (
 	"baton/datapath"
 )
 
-// Probe refuses a kernel or a user that the router's data path cannot work with, and says what is missing.
+// Probe reports what the kernel or the user's capabilities lack for the router's data path.
 func Probe() error {
 	if err := datapath.Require(append(slices.Clone(datapath.Needed), datapath.Capability{Bit: unix.CAP_NET_RAW, Name: "CAP_NET_RAW", Why: "to open server legs"})); err != nil {
 		return err
@@ -23,8 +23,8 @@ func Probe() error {
 	return nil
 }
 
-// CanAssign reports whether a connection that the kernel program has answered can be given to a listening socket
-// (bpf_sk_assign_tcp_reqsk, Linux 6.9). Without it, what cannot be spliced is reset.
+// CanAssign reports whether a connection that the kernel program has accepted can be assigned to a listening socket
+// (bpf_sk_assign_tcp_reqsk, Linux 6.9). Without it, connections that cannot be spliced are reset.
 func CanAssign() bool {
 	return datapath.KernelIs(6, 9)
 }

@@ -14,8 +14,8 @@ import (
 	"baton/packet"
 )
 
-// Two processors serve clients of their own on legs that they share, and surrogates repeat old bytes on all of them. No
-// client gets another's bytes, and afterwards every leg is idle, in the queue once, and counted once.
+// Two CPUs serve their own clients on shared legs, while surrogates retransmit old bytes on all of them. No client gets another's
+// bytes, and afterwards every leg is idle, in its queue once, and counted once.
 func TestTwoProcessorsShareLegs(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		const legs, each = 3, 1500
@@ -64,10 +64,10 @@ func TestTwoProcessorsShareLegs(t *testing.T) {
 	})
 }
 
-// ports is how many a processor's clients have.
+// ports is the number of ports per CPU's clients.
 const ports = 32
 
-// processor runs packets beside others, so that it cannot use the counters of verdicts.
+// processor runs packets concurrently with others, so that it cannot use the counters of verdicts.
 type processor struct {
 	*rig
 	f    family
@@ -88,7 +88,7 @@ func (p *processor) pass(s packet.Spec) (action uint32, out packet.Frame, err er
 
 // serve takes a client from its SYN to its FIN. False: there was no leg.
 func (p *processor) serve() (bool, error) {
-	p.port = p.port/ports*ports + (p.port+1)%ports // again and again: the table of flows is small
+	p.port = p.port/ports*ports + (p.port+1)%ports // repeatedly: the flow table is small
 	me := p.f
 	me.client = datapath.AddrPort(me.client.Addr().As16(), datapath.BigEndian(p.port))
 	c := newClient(p.rig, me, me.usual())
@@ -109,7 +109,7 @@ func (p *processor) serve() (bool, error) {
 		return false, fmt.Errorf("request went to %v: %q", out.Dst, out.Payload())
 	}
 	p.repeatOldBytes()
-	// the surrogate answers on the leg that it was asked on
+	// the surrogate answers on the leg of the request
 	response := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n%05d", p.port)
 	val, ecr, _ := out.TCP().Options().Timestamps()
 	action, got, err := p.pass(packet.Spec{
@@ -138,7 +138,7 @@ func (p *processor) serve() (bool, error) {
 	return true, nil
 }
 
-// repeatOldBytes has the surrogate send something old on any leg. It never goes to a client.
+// repeatOldBytes makes the surrogate retransmit old bytes on any leg. They never reach a client.
 func (p *processor) repeatOldBytes() {
 	n := uint16(p.r.IntN(p.legs))
 	router := datapath.AddrPort(p.f.router.Addr().As16(), datapath.BigEndian(p.f.router.Port()+n))

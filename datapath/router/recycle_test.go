@@ -8,7 +8,7 @@ import (
 	"baton/packet/packettest"
 )
 
-// isIdle requires that the leg is in its pool again, with the numbers that the surrogate has reached.
+// isIdle requires that the leg is back in its pool, with the surrogate's current numbers.
 func (s *surrogate) isIdle() {
 	s.k.t.Helper()
 	got := s.k.splice(s.number)
@@ -41,7 +41,7 @@ func (s *surrogate) inUse() {
 	}
 }
 
-// The client's FIN is answered, the surrogate gets an ACK in its place, and the leg is idle again.
+// The client's FIN is answered, the surrogate gets an ACK for it, and the leg is idle again.
 func TestFINRecycles(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, s := spliced(t, f)
@@ -59,7 +59,7 @@ func TestFINRecycles(t *testing.T) {
 		if fl, ok := k.flow(f.client, f.vip); !ok || routerSide(fl.Side) != routerSideSIDE_LINGER {
 			t.Errorf("the client's flow: %+v, %t", fl, ok)
 		}
-		// its FIN again, its last ACK; then only that its session is over
+		// its FIN again, its last ACK; then the session is over
 		fin := c.packet(packet.ACK|packet.FIN, "")
 		fin.Seq--
 		fin.Ack--
@@ -120,7 +120,7 @@ func TestWornLegIsRetired(t *testing.T) {
 	})
 }
 
-// Each of these ends, or does not end, without the leg going back.
+// None of these returns the leg to its pool.
 func TestNotRecycled(t *testing.T) {
 	request := func(c *client, s *surrogate, payload string) {
 		s.takes(c.send(packet.ACK, payload, routerVerdictTO_SERVER, actRedirect))
@@ -153,7 +153,7 @@ func TestNotRecycled(t *testing.T) {
 		}, nil},
 		{"response not acknowledged", func(c *client, s *surrogate) {
 			request(c, s, plainRequest)
-			s.send(packet.ACK, plainResponse, routerVerdictTO_CLIENT, actRedirect) // lost behind us
+			s.send(packet.ACK, plainResponse, routerVerdictTO_CLIENT, actRedirect) // lost after us
 		}, nil},
 		{"request not acknowledged", func(c *client, s *surrogate) {
 			ack := s.ack
@@ -188,9 +188,9 @@ func TestNotRecycled(t *testing.T) {
 			request(c, s, plainRequest)
 			response(c, s, "HTTP/1.1 200 OK\r\n\r\nok")
 		}, nil},
-		{"asked", func(c *client, s *surrogate) {
+		{"upcall", func(c *client, s *surrogate) {
 			c.k.tap()
-			c.k.want(packet.Build(c.packet(packet.ACK, "BREW / HTTP/1.1\r\nHost: a\r\n\r\n")), routerVerdictASKED, actRedirect)
+			c.k.want(packet.Build(c.packet(packet.ACK, "BREW / HTTP/1.1\r\nHost: a\r\n\r\n")), routerVerdictUPCALL, actRedirect)
 		}, nil},
 		{"surrogate closed first", func(c *client, s *surrogate) {
 			c.takes(s.send(packet.ACK|packet.FIN, "", routerVerdictTO_CLIENT, actRedirect))
@@ -208,13 +208,13 @@ func TestNotRecycled(t *testing.T) {
 					if tc.change != nil {
 						tc.change(&p)
 					} else if tc.name != "response not acknowledged" && flags == fin {
-						// an ACK first: the FIN is refused for no other reason than the one named
+						// an ACK first: the FIN is refused only for the named reason
 						k.want(packet.Build(c.packet(packet.ACK, "")), routerVerdictTO_SERVER, actRedirect)
 					}
 					verdict, action := routerVerdictTO_SERVER, uint32(actRedirect)
 					switch {
-					case tc.name == "asked" && flags == fin:
-						verdict = routerVerdictASKED // behind the request
+					case tc.name == "upcall" && flags == fin:
+						verdict = routerVerdictUPCALL // after the request
 					case tc.name == "ack of what was never sent":
 						verdict, action = routerVerdictDROP_WINDOW, actShot
 					case tc.name == "FIN without ACK":
@@ -228,7 +228,7 @@ func TestNotRecycled(t *testing.T) {
 	}
 }
 
-// Half-close: a FIN behind the request, which the surrogate answers all the same.
+// Half-close: a FIN after the request, which the surrogate answers.
 func TestHalfClose(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, together := range []bool{true, false} {
@@ -253,7 +253,7 @@ func TestHalfClose(t *testing.T) {
 	})
 }
 
-// lateBytes runs packets of the surrogate with bytes of the earlier client: none passes, each is acknowledged.
+// lateBytes sends packets of the surrogate with bytes for the earlier client: none passes, each is acknowledged.
 func lateBytes(t *testing.T, k *rig, s *surrogate, bytes int, base packet.Seq) {
 	t.Helper()
 	for _, late := range []struct {
@@ -299,7 +299,7 @@ func TestLateBytesOfAnEarlierResponse(t *testing.T) {
 		s.takes(next.send(packet.ACK, "", routerVerdictTO_SERVER, actRedirect))
 		next.takes(s.send(packet.ACK, plainResponse[:20], routerVerdictTO_CLIENT, actRedirect))
 		lateBytes(t, k, s, len(plainResponse), base)
-		// of the response itself, repetitions pass
+		// retransmissions of the response itself pass
 		again := s.packet(packet.ACK, plainResponse[:20])
 		again.Seq = base
 		k.want(packet.Build(again), routerVerdictTO_CLIENT, actRedirect)
@@ -345,7 +345,7 @@ func (k *rig) ended(t *testing.T, f family, events *eventLog, state State, end E
 	}
 }
 
-// fresh is a session whose first request went out and has no answer.
+// fresh returns a session whose first request was sent and has no response.
 func fresh(t *testing.T, f family) (*rig, *client, *surrogate) {
 	t.Helper()
 	k := newRig(t)
@@ -357,14 +357,14 @@ func fresh(t *testing.T, f family) (*rig, *client, *surrogate) {
 	return k, c, s
 }
 
-// A surrogate that closes the leg as the request comes: the client's own repetition goes to another leg.
+// A surrogate closes the leg as the request arrives: the client's retransmission goes to another leg.
 func TestFailedHandoffIsTriedAgain(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, flags := range []packet.Flags{packet.RST, packet.RST | packet.ACK, packet.FIN | packet.ACK} {
 			k, c, s := fresh(t, f)
 			events := k.events()
 			closing := s.packet(flags, "")
-			closing.Ack = routerNext // of the request, nothing
+			closing.Ack = routerNext // nothing of the request
 			r := k.run(packet.Build(closing))
 			want := routerVerdictCONSUMED
 			if flags.Has(packet.FIN) {
@@ -386,7 +386,7 @@ func TestFailedHandoffIsTriedAgain(t *testing.T) {
 	})
 }
 
-// Once the surrogate has acknowledged the request, the client does not repeat it: it has to learn of the end.
+// Once the surrogate has acknowledged the request, the client does not retransmit it: it must be notified of the end.
 func TestCloseOfAnAcknowledgedRequestReachesTheClient(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, before := range []bool{true, false} {

@@ -9,7 +9,7 @@ import (
 	"baton/packet"
 )
 
-// What user space gives back goes in again where its client is; what belongs to nobody any more goes nowhere.
+// A replayed packet re-enters its client's interface; one that belongs to nobody any more is dropped.
 func TestReplay(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, s := spliced(t, f)

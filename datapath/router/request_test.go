@@ -15,7 +15,7 @@ import (
 	"baton/splice"
 )
 
-// SYN, SYN-ACK, request: the request goes out on an idle leg with that leg's numbers, not acknowledged by us.
+// SYN, SYN-ACK, request: the request is sent on an idle leg with its numbers, and not acknowledged by us.
 func TestRequestIsHandedOff(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
@@ -27,7 +27,7 @@ func TestRequestIsHandedOff(t *testing.T) {
 
 		sent := c.packet(packet.ACK|packet.PSH, plainRequest)
 		client, server := f.legs()
-		client.RcvNxt, client.SndNxt, client.TSvalTold = c.seq, c.ack, c.tsecr
+		client.RcvNxt, client.SndNxt, client.TSvalSent = c.seq, c.ack, c.tsecr
 		server.Local = s.f.router
 		before := datapath.Clock()
 		r := k.want(packet.Build(sent), routerVerdictHANDOFF, actRedirect)
@@ -40,8 +40,8 @@ func TestRequestIsHandedOff(t *testing.T) {
 			t.Errorf("TSecr to the surrogate: got %d, want its newest TSval %d", ecr, server.TSvalSeen)
 		}
 		// apart from the clocks it is the model's translation
-		client.TSvalSeen, server.TSvalTold = c.tsval, val
-		client.TSvalTold, server.TSvalSeen = c.tsecr, ecr
+		client.TSvalSeen, server.TSvalSent = c.tsval, val
+		client.TSvalSent, server.TSvalSeen = c.tsecr, ecr
 		want := packet.Build(sent)
 		if reason := splice.New(client, server).ToServer.Translate(want); reason != splice.Translated {
 			t.Fatal(reason)
@@ -54,10 +54,10 @@ func TestRequestIsHandedOff(t *testing.T) {
 			got.SndUna != uint32(routerNext) || got.Requests != 1 || got.Pool != 1 {
 			t.Errorf("splice: %+v", got)
 		}
-		if n := k.surrogate(1); n.Active != 1 || n.Idle[f.class()] != 0 || n.Taken[f.class()] != 1 || n.Handoffs != 1 {
+		if n := k.surrogate(1); n.Active != 1 || n.Idle[f.class()] != 0 || n.Popped[f.class()] != 1 || n.Handoffs != 1 {
 			t.Errorf("counters: %+v", n)
 		}
-		// repeated, it goes to the same place
+		// a retransmission goes the same way
 		again := k.want(packet.Build(sent), routerVerdictTO_SERVER, actRedirect)
 		packettest.Check(t, again.frame, packettest.TCP(packettest.Seq(routerNext)), packettest.Payload([]byte(plainRequest)))
 		if n := k.splice(1).SndNxt; n != uint32(s.ack) {
@@ -66,7 +66,7 @@ func TestRequestIsHandedOff(t *testing.T) {
 	})
 }
 
-// What cannot be a part of a session is dropped when it is for a VIP, by name, and nobody else's packets are touched.
+// What cannot be part of a session is dropped if it is for a VIP, with its own verdict; other packets are not touched.
 func TestMalformedPacketsOfVIPs(t *testing.T) {
 	v4, v6 := families[0], families[1]
 	cut := func(n int) func([]byte) []byte { return func(b []byte) []byte { return b[:n] } }
@@ -185,7 +185,7 @@ func TestFINBeforeTheFirstRequest(t *testing.T) {
 	})
 }
 
-// A later segment of the first request overtakes it: the client is not reset, and its own repetition brings it again.
+// A later segment of the first request overtakes it: the client is not reset, and retransmits it.
 func TestSegmentsOutOfOrderBeforeTheHandoff(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, options := range []packet.Options{f.usual(), bareOptions} {
@@ -212,7 +212,7 @@ func TestSegmentsOutOfOrderBeforeTheHandoff(t *testing.T) {
 	})
 }
 
-func TestRequestWithoutALegIsAsked(t *testing.T) {
+func TestRequestWithoutALegIsAnUpcall(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
 		k.vip(f)
@@ -222,7 +222,7 @@ func TestRequestWithoutALegIsAsked(t *testing.T) {
 		request := packet.Build(c.packet(packet.ACK, plainRequest))
 		k.want(request, routerVerdictDROP_NO_TAP, actShot)
 		k.tap()
-		r := k.want(request, routerVerdictASKED, actRedirect)
+		r := k.want(request, routerVerdictUPCALL, actRedirect)
 		if !bytes.Equal(r.frame, request) {
 			t.Error("user space gets another packet")
 		}
@@ -236,14 +236,14 @@ func TestRequestWithoutALegIsAsked(t *testing.T) {
 	})
 }
 
-// tap makes a way to user space.
+// tap creates a tap to user space.
 func (k *rig) tap() {
 	k.t.Helper()
 	k.must(k.SetConfig(Config{MSS: testMSS, TSOffset: 0x7fff0000, Tap: 1}))
 }
 
-// What the kernel does not understand at once, it leaves to user space.
-func TestRequestsThatAreAsked(t *testing.T) {
+// What the kernel cannot decide is an upcall.
+func TestRequestsThatAreUpcalls(t *testing.T) {
 	long := strings.Repeat("x", int(routerBoundHEAD_BYTES))
 	for _, c := range []struct{ name, request string }{
 		{"HTTP/2.0", "GET / HTTP/2.0\r\nHost: a\r\n\r\n"},
@@ -294,7 +294,7 @@ func TestRequestsThatAreAsked(t *testing.T) {
 				cl := newClient(k, f, f.usual())
 				cl.connect(routerVerdictSYN_ANSWERED)
 				frame := packet.Build(cl.packet(packet.ACK, c.request))
-				if r := k.want(frame, routerVerdictASKED, actRedirect); !bytes.Equal(r.frame, frame) {
+				if r := k.want(frame, routerVerdictUPCALL, actRedirect); !bytes.Equal(r.frame, frame) {
 					t.Error("user space gets another packet")
 				}
 				if got := k.surrogate(1).Idle[f.class()]; got != 1 {
@@ -305,8 +305,8 @@ func TestRequestsThatAreAsked(t *testing.T) {
 	}
 }
 
-// asked is a client whose first segment is with user space.
-func asked(t *testing.T, f family) (*rig, *client, *surrogate, []byte) {
+// upcallOf returns a client whose first segment is with user space.
+func upcallOf(t *testing.T, f family) (*rig, *client, *surrogate, []byte) {
 	t.Helper()
 	k := newRig(t)
 	k.vip(f)
@@ -315,24 +315,24 @@ func asked(t *testing.T, f family) (*rig, *client, *surrogate, []byte) {
 	c := newClient(k, f, f.usual())
 	c.connect(routerVerdictSYN_ANSWERED)
 	frame := packet.Build(c.packet(packet.ACK, "GET / HTTP/1.1\r\nHost: "))
-	k.want(frame, routerVerdictASKED, actRedirect)
+	k.want(frame, routerVerdictUPCALL, actRedirect)
 	c.seq += packet.Seq(len("GET / HTTP/1.1\r\nHost: "))
 	return k, c, s, frame
 }
 
-// The head of a request comes in two segments, user space decides, and gives them back in order.
+// The head of a request arrives in two segments; user space decides, and replays them in order.
 func TestDecisionOfUserSpace(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
-		k, c, s, first := asked(t, f)
+		k, c, s, first := upcallOf(t, f)
 		second := packet.Build(c.packet(packet.ACK, "a\r\n\r\n"))
-		k.want(second, routerVerdictASKED, actRedirect)
+		k.want(second, routerVerdictUPCALL, actRedirect)
 		begins := c.seq - packet.Seq(len("GET / HTTP/1.1\r\nHost: "))
 		decision := Decision{Surrogate: 1, Pool: 1, Method: uint8(routerMethodMETHOD_GET), Request: 27}
-		if err := k.Decide(f.client, f.vip, begins.Add(1), decision); !errors.Is(err, ErrNotAsked) {
-			t.Errorf("decision about an earlier session's request: %v, want %v", err, ErrNotAsked)
+		if err := k.Decide(f.client, f.vip, begins.Add(1), decision); !errors.Is(err, ErrNoUpcall) {
+			t.Errorf("decision about an earlier session's request: %v, want %v", err, ErrNoUpcall)
 		}
 		k.must(k.Decide(f.client, f.vip, begins, decision))
-		// the second segment is repeated before the first is given back
+		// the second segment is retransmitted before the first is replayed
 		k.want(second, routerVerdictDROP_EARLY, actShot)
 		s.takes(k.want(first, routerVerdictHANDOFF, actRedirect))
 		s.takes(k.want(second, routerVerdictTO_SERVER, actRedirect))
@@ -346,10 +346,10 @@ func TestDecisionOfUserSpace(t *testing.T) {
 	})
 }
 
-// What user space holds is not acknowledged by answering a FIN behind it.
+// A FIN after bytes that user space holds is not answered, as that would acknowledge them.
 func TestFINBehindWhatUserSpaceHolds(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
-		k, c, _, _ := asked(t, f)
+		k, c, _, _ := upcallOf(t, f)
 		k.want(packet.Build(c.packet(packet.ACK|packet.FIN, "")), routerVerdictDROP_EARLY, actShot)
 		if _, ok := k.pending(f.client, f.vip); !ok {
 			t.Error("the client was forgotten")
@@ -357,22 +357,22 @@ func TestFINBehindWhatUserSpaceHolds(t *testing.T) {
 	})
 }
 
-// A segment that comes while user space is deciding does not undo the decision.
-func TestAskingAgainKeepsTheClient(t *testing.T) {
+// A segment that arrives during an upcall does not undo the decision.
+func TestRepeatedUpcallKeepsTheClient(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
-		k, _, _, first := asked(t, f)
+		k, _, _, first := upcallOf(t, f)
 		key := tuple(f.client, f.vip)
 		had, _ := k.pending(f.client, f.vip)
 		had.Since -= 5000
 		k.must(k.maps.Clients.Update(key, &had, ebpf.UpdateExist))
-		k.want(first, routerVerdictASKED, actRedirect)
+		k.want(first, routerVerdictUPCALL, actRedirect)
 		if got, _ := k.pending(f.client, f.vip); got != had {
 			t.Errorf("pending: got %+v, want %+v", got, had)
 		}
 	})
 }
 
-// A request that is not the very next byte is not taken for the first one: bytes would be missing or doubled.
+// Bytes that are not the next ones are not taken for the first request: bytes would be missing or doubled.
 func TestFirstRequestStartsAtTheFirstByte(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)

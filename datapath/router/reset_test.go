@@ -7,7 +7,7 @@ import (
 	"baton/packet/packettest"
 )
 
-// A SYN on a live session is answered with what both ends know (RFC 5961, 4), and its RST ends the session.
+// A SYN on a live session draws a challenge ACK (RFC 5961, 4), and the RST in response ends the session.
 func TestSYNOnALiveSession(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, s := spliced(t, f)
@@ -24,7 +24,7 @@ func TestSYNOnALiveSession(t *testing.T) {
 		if got := k.splice(1); got.SndNxt != before.SndNxt || got.RcvNxt != before.RcvNxt || State(got.State) != Active {
 			t.Errorf("the splice changed: %+v", got)
 		}
-		// the client that came back knows nothing of the session
+		// the restarted client knows nothing of the session
 		rst := c.packet(packet.RST, "")
 		rst.Options, rst.Ack = nil, 0
 		k.want(packet.Build(rst), routerVerdictRECYCLED, actShot)
@@ -33,8 +33,8 @@ func TestSYNOnALiveSession(t *testing.T) {
 	})
 }
 
-// An RST ends a session only when its number is the next one. A client's other one is challenged if it lies in the window, else
-// dropped (RFC 5961, 3.2); a surrogate's is its client's to judge.
+// An RST ends a session only with exactly the next number. A client's other RST is challenged within the window, else dropped
+// (RFC 5961, 3.2); a surrogate's is validated by its client.
 func TestRST(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, tc := range []struct {
@@ -88,12 +88,12 @@ func TestRST(t *testing.T) {
 	})
 }
 
-// A client that has not the bytes before a surrogate's RST does not take it, and asks (RFC 5961, 3.2). It is told again.
+// A client that lacks the bytes before a surrogate's RST challenges it (RFC 5961, 3.2), and is reset again.
 func TestRSTBehindLostBytes(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, s := spliced(t, f)
 		s.takes(c.send(packet.ACK, plainRequest, routerVerdictTO_SERVER, actRedirect))
-		s.send(packet.ACK, plainResponse, routerVerdictTO_CLIENT, actRedirect) // lost on its way
+		s.send(packet.ACK, plainResponse, routerVerdictTO_CLIENT, actRedirect) // lost
 		s.send(packet.RST|packet.ACK, "", routerVerdictTO_CLIENT, actRedirect)
 		r := k.want(packet.Build(c.packet(packet.ACK, "")), routerVerdictRESET_SENT, actRedirect)
 		packettest.Check(t, r.frame, packettest.Checksums(), packettest.Src(f.vip),
@@ -104,7 +104,7 @@ func TestRSTBehindLostBytes(t *testing.T) {
 	})
 }
 
-// A server that closes with bytes unread says FIN, and then resets with the FIN's own number.
+// A server that closes with unread bytes sends FIN, and then RST with the FIN's number.
 func TestRSTBehindFIN(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, s := spliced(t, f)

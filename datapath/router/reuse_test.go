@@ -7,7 +7,7 @@ import (
 	"baton/packet"
 )
 
-// Who a request is from may hold for its connection: the next client would be taken for that one.
+// Authentication may apply to the connection: the next client would be taken for this one.
 func TestBoundLegsAreNotUsedAgain(t *testing.T) {
 	with := func(line string) string { return strings.Replace(plainRequest, "\r\n\r\n", "\r\n"+line+"\r\n\r\n", 1) }
 	said := func(line string) string {
@@ -47,13 +47,13 @@ func TestBoundLegsAreNotUsedAgain(t *testing.T) {
 	}
 }
 
-// User space has read such a request: it says so.
-func TestBoundRequestThatWasAsked(t *testing.T) {
+// The same if user space has parsed the request.
+func TestBoundRequestByUpcall(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, s := spliced(t, f)
 		k.tap()
 		const request = "BREW /a HTTP/1.1\r\nHost: a\r\nAuthorization: NTLM x\r\n\r\n"
-		k.want(packet.Build(c.packet(packet.ACK, request)), routerVerdictASKED, actRedirect)
+		k.want(packet.Build(c.packet(packet.ACK, request)), routerVerdictUPCALL, actRedirect)
 		k.must(k.Decide(f.client, f.vip, c.seq, Decision{Surrogate: 1, Pool: 1, Request: uint64(len(request)), Bound: true}))
 		exchange(c, s, request, plainResponse, routerVerdictTO_SERVER)
 		c.send(packet.ACK|packet.FIN, "", routerVerdictTO_SERVER, actRedirect)
@@ -68,17 +68,17 @@ func TestReuse(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, tc := range []struct {
 			reuse           Reuse
-			first, recycled bool // a client's first request takes a used leg; its leg is used again
+			first, recycled bool // a client's first request gets a used leg; its leg is reused
 		}{{ReuseAlways, true, true}, {ReuseSafe, false, true}, {ReuseNever, false, false}} {
 			k := newRig(t)
 			k.tap()
 			k.vip(f)
-			k.must(k.SetPool(1, Pool{Policy: Turns, Table: []uint16{1}, Reuse: tc.reuse}))
+			k.must(k.SetPool(1, Pool{Policy: RoundRobin, Table: []uint16{1}, Reuse: tc.reuse}))
 			one := k.idle(1, f, used)
 			c := newClient(k, f, f.usual())
 			c.connect(routerVerdictSYN_ANSWERED)
 			if !tc.first {
-				k.want(packet.Build(c.packet(packet.ACK, plainRequest)), routerVerdictASKED, actRedirect)
+				k.want(packet.Build(c.packet(packet.ACK, plainRequest)), routerVerdictUPCALL, actRedirect)
 				k.must(k.maps.Clients.Delete(tuple(f.client, f.vip)))
 				one = k.idle(2, f, fresh)
 			}
@@ -95,20 +95,20 @@ func TestReuse(t *testing.T) {
 	})
 }
 
-// A request that moves its client takes a used leg with safe, and none with never.
+// A request that moves its client gets a used leg with safe, and none with never.
 func TestReuseOfMovedClients(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for reuse, moves := range map[Reuse]bool{ReuseAlways: true, ReuseSafe: true, ReuseNever: false} {
 			k, c, _, two := twoPools(t, f)
 			k.tap()
-			k.must(k.SetPool(2, Pool{Policy: Turns, Table: []uint16{2}, Reuse: reuse}))
+			k.must(k.SetPool(2, Pool{Policy: RoundRobin, Table: []uint16{2}, Reuse: reuse}))
 			k.queued(2, f.class())
 			k.aged(2, 0, func(s *routerSplice) { s.Band = BandNearest })
 			k.must(k.putIdle(2, f.class(), 2))
 			if moves {
 				two.takes(c.send(packet.ACK, otherRequest, routerVerdictMOVED, actRedirect))
 			} else {
-				c.send(packet.ACK, otherRequest, routerVerdictASKED, actRedirect)
+				c.send(packet.ACK, otherRequest, routerVerdictUPCALL, actRedirect)
 			}
 		}
 	})

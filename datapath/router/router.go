@@ -18,18 +18,18 @@ import (
 	"baton/datapath"
 )
 
-// ErrInUse says that another process owns the state.
+// ErrInUse: another process owns the state.
 var ErrInUse = errors.New("another router is running on this state")
 
-// mostLingering clients are found without a walk: 40 bytes each.
+// mostLingering is how many lingering clients are found without a walk: 40 bytes each.
 const mostLingering = 262144
 
 // Options size the data path. They are fixed until the state is removed.
 type Options struct {
 	State    string // directory on a BPF file system
 	Sessions int    // splices: idle legs and sessions together
-	Pending  int    // clients whose request is not decided; and as many that were promised what no cookie carries
-	Legs     int    // idle legs of one surrogate and class
+	Pending  int    // undecided clients, and entries of SYN options
+	Legs     int    // idle legs per surrogate and class
 }
 
 // Router is the request router's data path in the kernel.
@@ -38,18 +38,18 @@ type Router struct {
 	programs routerPrograms
 	maps     routerMaps
 	links    map[int]link.Link // pinned, by interface
-	replay   link.Link         // on the tap, gone with the process
-	lock     *os.File          // held on the state directory
+	replay   link.Link         // on the tap, not pinned
+	lock     *os.File          // of the state directory
 	adopted  bool
-	top      atomic.Uint32 // splices from this number on have never been used
+	top      atomic.Uint32 // splices from here on have never been used
 	sweeper  sweeper
 	queues   queues
 	tables   tables
 	salt     uint32
 }
 
-// Open adopts the state that an earlier process left in o.State, with its sessions, or makes a new one. The caller closes
-// the Router; the state stays until Remove.
+// Open adopts the state of an earlier process in o.State with its sessions, or creates a new one. The caller closes the Router;
+// the state stays until Remove.
 func Open(o Options) (_ *Router, err error) {
 	if err := Probe(); err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func Open(o Options) (_ *Router, err error) {
 	}
 	pinned, err := datapath.OpenMaps(o.State, layout)
 	if errors.Is(err, datapath.ErrLayout) {
-		return nil, fmt.Errorf("%w; run the version that left it, or end its sessions with `baton router cleanup`", err)
+		return nil, fmt.Errorf("%w; run the version that created it, or end its sessions with `baton router cleanup`", err)
 	}
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func Open(o Options) (_ *Router, err error) {
 	}
 	r.adopted = len(pinned) > 0
 	if r.adopted {
-		// of clients that ended while there was no process, the queue may not know
+		// the queue may lack clients that ended while no process was running
 		r.sweeper.walkAt = time.Now().Add(lingerAtMost)
 		if err := datapath.PinMissing(o.State, r.named(), pinned, layout); err != nil {
 			return nil, err
@@ -99,7 +99,7 @@ func Open(o Options) (_ *Router, err error) {
 	return r, r.own()
 }
 
-// own keeps other processes off the state.
+// own locks the state.
 func (r *Router) own() error {
 	lock, err := datapath.Lock(r.options.State)
 	if errors.Is(err, datapath.ErrLocked) {
@@ -109,15 +109,15 @@ func (r *Router) own() error {
 	return err
 }
 
-// used keeps the splice among those that are swept. The caller opens legs one at a time.
+// used includes the splice in sweeps. The caller opens legs one at a time.
 func (r *Router) used(splice uint32) {
 	r.top.Store(max(r.top.Load(), splice+1))
 }
 
-// Adopted reports whether the state was there before.
+// Adopted reports whether the state existed before.
 func (r *Router) Adopted() bool { return r.adopted }
 
-// Sessions is the number of splices that the state holds.
+// Sessions is the capacity of the state in splices.
 func (r *Router) Sessions() int { return int(r.maps.Splices.MaxEntries()) }
 
 func (r *Router) load(pinned map[string]*ebpf.Map) error {
@@ -129,7 +129,7 @@ func (r *Router) load(pinned map[string]*ebpf.Map) error {
 	spec.Maps[routerMapFlows].MaxEntries = uint32(2*r.options.Sessions + r.options.Pending)
 	spec.Maps[routerMapLingering].MaxEntries = uint32(min(r.options.Sessions+r.options.Pending, mostLingering))
 	spec.Maps[routerMapClients].MaxEntries = uint32(r.options.Pending)
-	spec.Maps[routerMapPromised].MaxEntries = uint32(r.options.Pending)
+	spec.Maps[routerMapSynOptions].MaxEntries = uint32(r.options.Pending)
 	spec.Maps[routerMapIdleLegs].InnerMap.MaxEntries = uint32(r.options.Legs)
 
 	var objs routerObjects
@@ -145,10 +145,10 @@ func (r *Router) load(pinned map[string]*ebpf.Map) error {
 	if len(pinned) > 0 {
 		m := pinned[routerMapSettings]
 		if m == nil {
-			return fmt.Errorf("take over %s: its settings are not there", r.options.State)
+			return fmt.Errorf("adopt %s: settings are missing", r.options.State)
 		}
 		if err := m.Lookup(uint32(0), &c); err != nil {
-			return fmt.Errorf("take over %s: %w", r.options.State, err)
+			return fmt.Errorf("adopt %s: %w", r.options.State, err)
 		}
 	}
 	if err := spec.LoadAndAssign(&objs, opts); err != nil {
@@ -159,11 +159,11 @@ func (r *Router) load(pinned map[string]*ebpf.Map) error {
 	for r.salt == 0 {
 		r.salt = rand.Uint32()
 	}
-	r.sweeper.clients.m, r.sweeper.promised.m, r.sweeper.flows.m = r.maps.Clients, r.maps.Promised, r.maps.Flows
+	r.sweeper.clients.m, r.sweeper.synOptions.m, r.sweeper.flows.m = r.maps.Clients, r.maps.SynOptions, r.maps.Flows
 	return nil
 }
 
-// named pairs every map that outlives the process with its pin.
+// named maps pins to the maps that outlive the process.
 func (r *Router) named() map[string]*ebpf.Map {
 	return map[string]*ebpf.Map{
 		routerMapClients:       r.maps.Clients,
@@ -178,7 +178,7 @@ func (r *Router) named() map[string]*ebpf.Map {
 		routerMapPoolNames:     r.maps.PoolNames,
 		routerMapPools:         r.maps.Pools,
 		routerMapSources:       r.maps.Sources,
-		routerMapPromised:      r.maps.Promised,
+		routerMapSynOptions:    r.maps.SynOptions,
 		routerMapRoutes:        r.maps.Routes,
 		routerMapSettings:      r.maps.Settings,
 		routerMapSplices:       r.maps.Splices,
@@ -190,7 +190,7 @@ func (r *Router) named() map[string]*ebpf.Map {
 	}
 }
 
-// pin makes the state.
+// pin creates the state.
 func (r *Router) pin(layout datapath.Layout) error {
 	if err := r.maps.Settings.Update(uint32(0), routerConfig{Salt: r.salt}, ebpf.UpdateAny); err != nil {
 		return fmt.Errorf("pin: %w", err)
@@ -198,7 +198,7 @@ func (r *Router) pin(layout datapath.Layout) error {
 	return datapath.PinMaps(r.options.State, r.options.State+"_new"+strconv.Itoa(os.Getpid()), r.named(), layout)
 }
 
-// Close lets go of the kernel's objects. What is pinned stays and goes on working.
+// Close closes the kernel's objects. What is pinned stays and keeps working.
 func (r *Router) Close() error {
 	var errs []error
 	for _, l := range r.links {
@@ -217,7 +217,7 @@ func (r *Router) Close() error {
 	return errors.Join(errs...)
 }
 
-// Remove ends every session that is pinned in dir and leaves nothing behind. It refuses while a process owns the state.
+// Remove removes all state pinned in dir, with its sessions. It fails while a process owns the state.
 func Remove(dir string) error {
 	owner := &Router{options: Options{State: dir}}
 	if err := owner.own(); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -234,7 +234,7 @@ func Remove(dir string) error {
 		if err != nil {
 			return fmt.Errorf("remove the pinned state: %w", err)
 		}
-		// links first: no packet meets half a program
+		// links first: no packet runs into a program without maps
 		for _, links := range []bool{true, false} {
 			for _, e := range entries {
 				if strings.HasPrefix(e.Name(), datapath.LinkPrefix) != links {

@@ -88,7 +88,7 @@ type routerClientState uint32
 
 const (
 	routerClientStateCLIENT_SYN    routerClientState = 0
-	routerClientStateCLIENT_ASKED  routerClientState = 1
+	routerClientStateCLIENT_UPCALL routerClientState = 1
 	routerClientStateCLIENT_SPLICE routerClientState = 2
 	routerClientStateCLIENT_LOCAL  routerClientState = 3
 )
@@ -96,15 +96,15 @@ const (
 type routerCommandKind uint32
 
 const (
-	routerCommandKindCOMMAND_SWEEP           routerCommandKind = 1
-	routerCommandKindCOMMAND_SWEEP_ENDED     routerCommandKind = 2
-	routerCommandKindCOMMAND_FORGET_FLOWS    routerCommandKind = 3
-	routerCommandKindCOMMAND_FORGET_CLIENTS  routerCommandKind = 4
-	routerCommandKindCOMMAND_FORGET_PROMISED routerCommandKind = 5
-	routerCommandKindCOMMAND_RETIRE          routerCommandKind = 6
-	routerCommandKindCOMMAND_TAKE_UP         routerCommandKind = 7
-	routerCommandKindCOMMAND_ABANDON         routerCommandKind = 8
-	routerCommandKindCOMMAND_COUNT_SOURCE    routerCommandKind = 9
+	routerCommandKindCOMMAND_SWEEP              routerCommandKind = 1
+	routerCommandKindCOMMAND_SWEEP_ENDED        routerCommandKind = 2
+	routerCommandKindCOMMAND_FORGET_FLOWS       routerCommandKind = 3
+	routerCommandKindCOMMAND_FORGET_CLIENTS     routerCommandKind = 4
+	routerCommandKindCOMMAND_FORGET_SYN_OPTIONS routerCommandKind = 5
+	routerCommandKindCOMMAND_RETIRE             routerCommandKind = 6
+	routerCommandKindCOMMAND_COMPLETE           routerCommandKind = 7
+	routerCommandKindCOMMAND_ABANDON            routerCommandKind = 8
+	routerCommandKindCOMMAND_COUNT_SOURCE       routerCommandKind = 9
 )
 
 type routerConfig struct {
@@ -223,16 +223,16 @@ type routerPathKey struct {
 type routerPolicy uint32
 
 const (
-	routerPolicyPOLICY_TURNS   routerPolicy = 0
-	routerPolicyPOLICY_HASH    routerPolicy = 1
-	routerPolicyPOLICY_NEAREST routerPolicy = 2
-	routerPolicyPOLICY_LEAST   routerPolicy = 3
-	routerPolicyPOLICY_ASK     routerPolicy = 4
+	routerPolicyPOLICY_ROUND_ROBIN routerPolicy = 0
+	routerPolicyPOLICY_HASH        routerPolicy = 1
+	routerPolicyPOLICY_NEAREST     routerPolicy = 2
+	routerPolicyPOLICY_LEAST       routerPolicy = 3
+	routerPolicyPOLICY_UPCALL      routerPolicy = 4
 )
 
 type routerPool struct {
 	_       structs.HostLayout
-	Turn    uint32
+	Next    uint32
 	Policy  uint16
 	Reuse   uint16
 	Members uint16
@@ -245,12 +245,6 @@ type routerPoolName struct {
 	Name [128]uint8
 }
 
-type routerPromiseKey struct {
-	_      structs.HostLayout
-	Client routerTuple
-	Seq    uint32
-}
-
 type routerReuse uint32
 
 const (
@@ -260,9 +254,9 @@ const (
 )
 
 type routerRoute struct {
-	_    structs.HostLayout
-	Pool uint16
-	Ask  uint16
+	_      structs.HostLayout
+	Pool   uint16
+	Upcall uint16
 }
 
 type routerRouteKey struct {
@@ -278,7 +272,7 @@ type routerRouteKey struct {
 type routerSessionBound uint32
 
 const (
-	routerSessionBoundTOLD_WSCALE routerSessionBound = 10
+	routerSessionBoundOUR_WSCALE  routerSessionBound = 10
 	routerSessionBoundIDLE_WINDOW routerSessionBound = 4096
 )
 
@@ -320,8 +314,8 @@ type routerSplice struct {
 	TsToServer     uint32
 	TsToClient     uint32
 	TsServer       uint32
-	TsTold         uint32
-	TsHeard        uint32
+	TsSent         uint32
+	TsEchoed       uint32
 	TsClient       uint32
 	Late           uint32
 	RequestLeft    uint64
@@ -333,7 +327,7 @@ type routerSplice struct {
 	Flags          uint32
 	Surrogate      uint16
 	Pool           uint16
-	WindowTold     uint16
+	WindowSent     uint16
 	ServerMss      uint16
 	Band           uint8
 	ClientBand     uint8
@@ -386,7 +380,7 @@ const (
 	routerSpliceFlagSPLICE_CLIENT_FIN    routerSpliceFlag = 16
 	routerSpliceFlagSPLICE_SERVER_FIN    routerSpliceFlag = 32
 	routerSpliceFlagSPLICE_NO_REUSE      routerSpliceFlag = 64
-	routerSpliceFlagSPLICE_ASKED         routerSpliceFlag = 128
+	routerSpliceFlagSPLICE_UPCALL        routerSpliceFlag = 128
 	routerSpliceFlagSPLICE_WIDE          routerSpliceFlag = 256
 	routerSpliceFlagSPLICE_HEAD_METHOD   routerSpliceFlag = 512
 	routerSpliceFlagSPLICE_MOVING        routerSpliceFlag = 1024
@@ -412,19 +406,25 @@ const (
 )
 
 type routerSurrogate struct {
-	_          structs.HostLayout
-	Active     uint32
-	Idle       [16]int32
-	Fresh      [16]int32
-	_          [4]byte
-	Taken      [16]uint64
-	TakenFresh [16]uint64
-	Missed     [16]uint64
-	Recycled   uint64
-	Handoffs   uint64
-	Failed     uint64
-	BytesIn    uint64
-	BytesOut   uint64
+	_           structs.HostLayout
+	Active      uint32
+	Idle        [16]int32
+	Fresh       [16]int32
+	_           [4]byte
+	Popped      [16]uint64
+	PoppedFresh [16]uint64
+	Missed      [16]uint64
+	Recycled    uint64
+	Handoffs    uint64
+	Failed      uint64
+	BytesIn     uint64
+	BytesOut    uint64
+}
+
+type routerSynKey struct {
+	_      structs.HostLayout
+	Client routerTuple
+	Seq    uint32
 }
 
 type routerTuple struct {
@@ -447,7 +447,7 @@ const (
 	routerVerdictHANDOFF            routerVerdict = 6
 	routerVerdictMOVED              routerVerdict = 7
 	routerVerdictRECYCLED           routerVerdict = 8
-	routerVerdictASKED              routerVerdict = 9
+	routerVerdictUPCALL             routerVerdict = 9
 	routerVerdictASSIGNED           routerVerdict = 10
 	routerVerdictFIN_ANSWERED       routerVerdict = 11
 	routerVerdictLEG_UP             routerVerdict = 12
@@ -474,7 +474,7 @@ const (
 	routerVerdictDROP_PENDING_FULL  routerVerdict = 33
 	routerVerdictDROP_FLOWS_FULL    routerVerdict = 34
 	routerVerdictDROP_CLOSED        routerVerdict = 35
-	routerVerdictDROP_NO_ROOM       routerVerdict = 36
+	routerVerdictDROP_NOMEM         routerVerdict = 36
 	routerVerdictDROP_RACE          routerVerdict = 37
 	routerVerdictDROP_MALFORMED     routerVerdict = 38
 	routerVerdictDROP_WINDOW        routerVerdict = 39
@@ -533,12 +533,12 @@ const (
 	routerMapPaths             = "paths"
 	routerMapPoolNames         = "pool_names"
 	routerMapPools             = "pools"
-	routerMapPromised          = "promised"
 	routerMapRoutes            = "routes"
 	routerMapSettings          = "settings"
 	routerMapSources           = "sources"
 	routerMapSplices           = "splices"
 	routerMapSurrogates        = "surrogates"
+	routerMapSynOptions        = "syn_options"
 	routerMapTables            = "tables"
 	routerMapVerdicts          = "verdicts"
 	routerMapVips              = "vips"
@@ -634,12 +634,12 @@ type routerMapSpecs struct {
 	Paths         *ebpf.MapSpec `ebpf:"paths"`
 	PoolNames     *ebpf.MapSpec `ebpf:"pool_names"`
 	Pools         *ebpf.MapSpec `ebpf:"pools"`
-	Promised      *ebpf.MapSpec `ebpf:"promised"`
 	Routes        *ebpf.MapSpec `ebpf:"routes"`
 	Settings      *ebpf.MapSpec `ebpf:"settings"`
 	Sources       *ebpf.MapSpec `ebpf:"sources"`
 	Splices       *ebpf.MapSpec `ebpf:"splices"`
 	Surrogates    *ebpf.MapSpec `ebpf:"surrogates"`
+	SynOptions    *ebpf.MapSpec `ebpf:"syn_options"`
 	Tables        *ebpf.MapSpec `ebpf:"tables"`
 	Verdicts      *ebpf.MapSpec `ebpf:"verdicts"`
 	Vips          *ebpf.MapSpec `ebpf:"vips"`
@@ -707,12 +707,12 @@ type routerMaps struct {
 	Paths         *ebpf.Map `ebpf:"paths"`
 	PoolNames     *ebpf.Map `ebpf:"pool_names"`
 	Pools         *ebpf.Map `ebpf:"pools"`
-	Promised      *ebpf.Map `ebpf:"promised"`
 	Routes        *ebpf.Map `ebpf:"routes"`
 	Settings      *ebpf.Map `ebpf:"settings"`
 	Sources       *ebpf.Map `ebpf:"sources"`
 	Splices       *ebpf.Map `ebpf:"splices"`
 	Surrogates    *ebpf.Map `ebpf:"surrogates"`
+	SynOptions    *ebpf.Map `ebpf:"syn_options"`
 	Tables        *ebpf.Map `ebpf:"tables"`
 	Verdicts      *ebpf.Map `ebpf:"verdicts"`
 	Vips          *ebpf.Map `ebpf:"vips"`
@@ -735,12 +735,12 @@ func (m *routerMaps) Close() error {
 		m.Paths,
 		m.PoolNames,
 		m.Pools,
-		m.Promised,
 		m.Routes,
 		m.Settings,
 		m.Sources,
 		m.Splices,
 		m.Surrogates,
+		m.SynOptions,
 		m.Tables,
 		m.Verdicts,
 		m.Vips,

@@ -8,10 +8,10 @@ import (
 	"baton/packet"
 )
 
-// The rules of docs/handoff.md that only a hostile or an unlucky sequence shows to be needed.
+// The rules of docs/handoff.md that matter only in hostile or unlucky sequences.
 
-// SentOnce: a request that the surrogate discarded (its timestamp is too old) is sent again and says something else, two requests.
-// The second one's response must not meet the next client.
+// SentOnce: a request that the surrogate dropped (its timestamp is too old) is retransmitted with other contents, two requests.
+// The second response must not reach the next client.
 func TestRuleSentOnce(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, s := spliced(t, f)
@@ -28,7 +28,7 @@ func TestRuleSentOnce(t *testing.T) {
 	})
 }
 
-// FinAhead: the surrogate keeps a FIN that comes before lost bytes, and would end the next client's session with it.
+// FinAhead: the surrogate keeps a FIN that arrives before lost bytes, and would end the next client's session with it.
 func TestRuleFinAhead(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, s := spliced(t, f)
@@ -52,17 +52,17 @@ func TestRuleFinAhead(t *testing.T) {
 	})
 }
 
-// AckFloor: what a surrogate says before it has a byte of the request is no answer to it. The client's repeated request is
-// decided anew.
+// AckFloor: bytes that a surrogate sends before it has received any of the request are not its response. The client's
+// retransmission is routed again.
 func TestRuleAckFloor(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, s := spliced(t, f)
 		s.takes(c.send(packet.ACK|packet.FIN, "", routerVerdictRECYCLED, actRedirect))
 		next := newClient(k, f, f.usual())
 		next.connect(routerVerdictSYN_ANSWERED)
-		unasked := s.packet(packet.ACK|packet.PSH, "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
+		unsolicited := s.packet(packet.ACK|packet.PSH, "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
 		next.send(packet.ACK|packet.PSH, plainRequest, routerVerdictHANDOFF, actRedirect)
-		k.want(packet.Build(unasked), routerVerdictRESET_SENT, actRedirect)
+		k.want(packet.Build(unsolicited), routerVerdictRESET_SENT, actRedirect)
 		if got := State(k.splice(1).State); got != Dead {
 			t.Errorf("state: got %v, want %v", got, Dead)
 		}
@@ -72,7 +72,7 @@ func TestRuleAckFloor(t *testing.T) {
 	})
 }
 
-// Linger: a late copy of a first segment still matches the cookie, but its session is over.
+// Linger: a late duplicate of a first segment still matches the cookie, but its session is over.
 func TestRuleLinger(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)

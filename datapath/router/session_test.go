@@ -48,7 +48,7 @@ var (
 	surrogateMAC  = packet.MAC{2, 0, 0, 0, 0, 4}
 )
 
-// The numbers of the two legs lie about the wrap, each pair another way round.
+// The numbers of the two legs are around the wrap, in all combinations.
 const (
 	clientNext    packet.Seq = 0xffffff00 // the client's next byte
 	vipNext       packet.Seq = 0x00000010
@@ -56,25 +56,25 @@ const (
 	surrogateNext packet.Seq = 0xfffffff8 // the same byte as vipNext
 )
 
-// legs are a client leg and a server leg with everything that a leg can have.
+// legs are a client leg and a server leg with all options.
 func (f family) legs() (client, server splice.Leg) {
 	client = splice.Leg{
 		Peer: f.client, Local: f.vip, PeerMAC: clientMAC, LocalMAC: routerMAC, SndNxt: vipNext, RcvNxt: clientNext,
-		WindowScaling: true, ShiftTold: ToldWscale, ShiftOffered: 6, Timestamps: true, TSvalTold: 0x10,
+		WindowScaling: true, ShiftSent: OurWscale, ShiftOffered: 6, Timestamps: true, TSvalSent: 0x10,
 		TSvalSeen: 0xfffffff0, SACK: true,
 	}
 	server = splice.Leg{
 		Peer: f.surrogate, Local: f.router, PeerMAC: surrogateMAC, LocalMAC: routerBackMAC, SndNxt: routerNext,
-		RcvNxt: surrogateNext, WindowScaling: true, ShiftTold: ToldWscale, ShiftOffered: 5, Timestamps: true,
-		TSvalTold: 0x50, TSvalSeen: 0x7fffffff, SACK: true,
+		RcvNxt: surrogateNext, WindowScaling: true, ShiftSent: OurWscale, ShiftOffered: 5, Timestamps: true,
+		TSvalSent: 0x50, TSvalSeen: 0x7fffffff, SACK: true,
 	}
 	return client, server
 }
 
-// testWindow is what the ends of the tests' sessions have told.
+// testWindow is the window advertised by the ends of the tests' sessions.
 const testWindow = 1 << 20
 
-// spliceOf is what the kernel holds of a session on two legs that is as old as the legs' numbers.
+// spliceOf is the kernel's record of a session on two legs, at the legs' numbers.
 func spliceOf(client, server splice.Leg) routerSplice {
 	now := datapath.Clock()
 	s := routerSplice{
@@ -84,8 +84,8 @@ func spliceOf(client, server splice.Leg) routerSplice {
 		SndNxt: uint32(server.SndNxt), SndUna: uint32(server.SndNxt),
 		RcvNxt: uint32(server.RcvNxt), RcvAcked: uint32(server.RcvNxt), RcvBase: uint32(server.RcvNxt),
 		ToServerSeq: server.SndNxt.Sub(client.RcvNxt), ToServerAck: server.RcvNxt.Sub(client.SndNxt),
-		TsToServer: server.TSvalTold - client.TSvalSeen, TsToClient: client.TSvalTold - server.TSvalSeen,
-		TsServer: server.TSvalSeen, TsTold: server.TSvalTold, TsHeard: server.TSvalTold, TsClient: client.TSvalTold,
+		TsToServer: server.TSvalSent - client.TSvalSeen, TsToClient: client.TSvalSent - server.TSvalSeen,
+		TsServer: server.TSvalSeen, TsSent: server.TSvalSent, TsEchoed: server.TSvalSent, TsClient: client.TSvalSent,
 		SndBase: uint32(server.SndNxt) - 1, SndAhead: uint32(server.SndNxt), SndEdge: uint32(server.SndNxt) + testWindow, SndSpan: testWindow,
 		RcvEdge: uint32(server.RcvNxt) + testWindow, RcvSpan: testWindow,
 		Request: uint8(routerFramingFRAMING_OPAQUE), Response: uint8(routerFramingFRAMING_OPAQUE),
@@ -102,13 +102,13 @@ func spliceOf(client, server splice.Leg) routerSplice {
 			s.Flags |= uint32(flag)
 		}
 	}
-	const minute = 60000 // the routing table is not asked, however slow the test is
+	const minute = 60000 // no route lookup, however slow the test is
 	s.ToServer.Ifindex, s.ToServer.Checked, s.ToServer.Dmac, s.ToServer.Smac = 1, now+minute, server.PeerMAC, server.LocalMAC
 	s.ToClient.Ifindex, s.ToClient.Checked, s.ToClient.Dmac, s.ToClient.Smac = 1, now+minute, client.PeerMAC, client.LocalMAC
 	return s
 }
 
-// put writes a splice, its flows and, of an idle one, its place in the pool.
+// put writes a splice, its flows and, if idle, its queue entry.
 func (k *rig) put(n uint32, s routerSplice) {
 	k.t.Helper()
 	k.used(n)
@@ -138,7 +138,7 @@ func (k *rig) count(surrogate uint16, change func(*routerSurrogate)) {
 	k.must(k.maps.Surrogates.Update(uint32(surrogate), &c, ebpf.UpdateAny))
 }
 
-// vip makes the family's VIP, with every request to pool 1 and that pool to surrogate 1.
+// vip creates the family's VIP, with all requests to pool 1 and that pool to surrogate 1.
 func (k *rig) vip(f family, change ...func(*VIP)) {
 	k.t.Helper()
 	v := VIP{ID: 3, MSS: 1400, OnePool: true, Pool: 1}
@@ -146,10 +146,10 @@ func (k *rig) vip(f family, change ...func(*VIP)) {
 		c(&v)
 	}
 	k.must(k.SetVIPs(map[netip.AddrPort]VIP{f.vip: v}))
-	k.must(k.SetPool(1, Pool{Policy: Turns, Table: []uint16{1}}))
+	k.must(k.SetPool(1, Pool{Policy: RoundRobin, Table: []uint16{1}}))
 }
 
-// fromClient is a packet as the client sends it next, fromSurrogate one as the surrogate does.
+// fromClient is the client's next packet, fromSurrogate the surrogate's.
 func (f family) fromClient(payload string) packet.Spec {
 	return packet.Spec{
 		SrcMAC: clientMAC, DstMAC: routerMAC, Src: f.client, Dst: f.vip, TTL: 64, DontFragment: true,

@@ -20,19 +20,19 @@ const (
 	PoolMembers   = int(routerBoundPOOL_MEMBERS)
 	HostBytes     = int(routerBoundHOST_BYTES)
 	RouteBytes    = int(routerBoundROUTE_BYTES)
-	ToldWscale    = uint8(routerSessionBoundTOLD_WSCALE)
+	OurWscale     = uint8(routerSessionBoundOUR_WSCALE)
 	NoSurrogate   = uint16(routerBoundNO_SURROGATE)
 )
 
-// Config is what holds for the whole data path.
+// Config is the configuration of the whole data path.
 type Config struct {
-	Tap      int      // ifindex of the way to user space, 0: none
-	TSOffset uint32   // added to the clock that timestamps are taken from
+	Tap      int      // ifindex of the tap to user space; 0: none
+	TSOffset uint32   // offset of the timestamp clock
 	MSS      []uint16 // of the leg classes, ascending, at most 8
 	Closed   bool     // no new sessions
 }
 
-// SetConfig takes effect with the next packet.
+// SetConfig applies c to all packets from now on.
 func (r *Router) SetConfig(c Config) error {
 	r.tables.Lock()
 	defer r.tables.Unlock()
@@ -47,7 +47,7 @@ func (r *Router) SetConfig(c Config) error {
 	return nil
 }
 
-// complete fills in what follows from the state.
+// complete fills in the fields that depend on the state.
 func (r *Router) complete(k *routerConfig, generation uint32) {
 	k.Generation, k.Salt, k.Pending = generation, r.salt, r.maps.Clients.MaxEntries()
 }
@@ -78,12 +78,12 @@ func (r *Router) Config() (Config, error) {
 	return c, nil
 }
 
-// SetPaths replaces the interfaces that routes to a surrogate lead over. Its packets are taken from no others, but from the one
-// that a leg's own next hop is on.
+// SetPaths replaces the interfaces of the routes to a surrogate. Its packets are accepted only from these, and from the interface
+// of a leg's own next hop.
 func (r *Router) SetPaths(surrogate uint16, ifindexes []int) error {
 	for _, i := range ifindexes {
 		if err := r.maps.Paths.Update(routerPathKey{Surrogate: uint32(surrogate), Ifindex: uint32(i)}, uint8(1), ebpf.UpdateAny); err != nil {
-			return fmt.Errorf("set the paths of surrogate %d: %w", surrogate, err)
+			return fmt.Errorf("set the interfaces of surrogate %d: %w", surrogate, err)
 		}
 	}
 	var (
@@ -98,11 +98,11 @@ func (r *Router) SetPaths(surrogate uint16, ifindexes []int) error {
 		}
 	}
 	if err := it.Err(); err != nil {
-		return fmt.Errorf("set the paths of surrogate %d: %w", surrogate, err)
+		return fmt.Errorf("set the interfaces of surrogate %d: %w", surrogate, err)
 	}
 	for _, k := range gone {
 		if err := r.maps.Paths.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("set the paths of surrogate %d: %w", surrogate, err)
+			return fmt.Errorf("set the interfaces of surrogate %d: %w", surrogate, err)
 		}
 	}
 	return nil

@@ -8,10 +8,10 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// allSources is the place of the counter of all undecided clients.
+// allSources is the index of the counter of all undecided clients.
 const allSources = int(routerBoundSOURCES)
 
-// sourceOf is the place of a client's counter, as the kernel program finds it.
+// sourceOf is the index of a client's counter, computed as in the kernel program.
 func sourceOf(key *routerTuple, salt uint32) uint32 {
 	word := func(i int) uint32 { return binary.NativeEndian.Uint32(key.Src[4*i:]) }
 	a, b := word(3), uint32(0)
@@ -24,14 +24,15 @@ func sourceOf(key *routerTuple, salt uint32) uint32 {
 	return (h ^ h>>16) & uint32(allSources-1)
 }
 
-// sources compares the kernel's counters with what a walk finds. They miss what user space deletes, and may miss a client that two
-// processors are at. Clients come and go during a walk: only what two walks have found in a row is corrected.
+// sources compares the kernel's counters with a walk over the clients. The counters miss what user space deletes, and may miss a
+// client handled by two CPUs at once. Clients come and go during a walk, so only a difference found by two walks in a row is
+// corrected.
 type sources struct {
 	walking bool
-	quiet   bool    // the last walk found nobody, and nothing to correct
+	quiet   bool    // the last walk found no client and no difference
 	before  []int32 // the kernel's counters when the walk began
 	found   []int32
-	excess  []int32 // of the kernel's counters, as the last walk found them
+	excess  []int32 // of the kernel's counters over the last walk
 	keys    []uint32
 }
 
@@ -43,7 +44,7 @@ func (s *sources) begin(m *ebpf.Map) error {
 		s.before, s.found, s.excess = make([]int32, allSources+1), make([]int32, allSources+1), make([]int32, allSources+1)
 		s.keys = make([]uint32, allSources+1)
 	}
-	if s.quiet { // most of the time: reading all counters takes a millisecond
+	if s.quiet { // the usual case: reading all counters takes a millisecond
 		var all int32
 		if err := m.Lookup(uint32(allSources), &all); err != nil {
 			return fmt.Errorf("count undecided clients: %w", err)
@@ -67,7 +68,7 @@ func (s *sources) count(key *routerTuple, salt uint32) {
 	s.found[allSources]++
 }
 
-// end calls correct with what is to be added to counters.
+// end calls correct for each counter to be changed.
 func (s *sources) end(correct func(at uint32, by int32) error) error {
 	s.walking = false
 	s.quiet = s.found[allSources] == 0

@@ -9,7 +9,7 @@ import (
 	"baton/packet"
 )
 
-// emptySources counts nobody.
+// emptySources zeroes all counters.
 func (k *rig) emptySources() {
 	k.t.Helper()
 	s := &k.sweeper.sources
@@ -24,7 +24,7 @@ func (k *rig) emptySources() {
 	}
 }
 
-// held is the counter of a client's source, and that of all.
+// held returns the counter of a client's source, and that of all.
 func (k *rig) held(client netip.AddrPort) (source, all int32) {
 	k.t.Helper()
 	key := tuple(client, client)
@@ -33,23 +33,23 @@ func (k *rig) held(client netip.AddrPort) (source, all int32) {
 	return source, all
 }
 
-const askedRequest = "GET /asked HTTP/1.1\r\nHo"
+const partialRequest = "GET /upcall HTTP/1.1\r\nHo"
 
-// asks sends half a head from an address and port.
-func (k *rig) asks(f family, client netip.AddrPort, want routerVerdict) *client {
+// sendPartial sends half a head from an address and port.
+func (k *rig) sendPartial(f family, client netip.AddrPort, want routerVerdict) *client {
 	k.t.Helper()
 	f.client = client
 	c := newClient(k, f, f.usual())
 	c.connect(routerVerdictSYN_ANSWERED)
 	action := uint32(actRedirect)
-	if want != routerVerdictASKED {
+	if want != routerVerdictUPCALL {
 		action = actShot
 	}
-	k.want(packet.Build(c.packet(packet.ACK|packet.PSH, askedRequest)), want, action)
+	k.want(packet.Build(c.packet(packet.ACK|packet.PSH, partialRequest)), want, action)
 	return c
 }
 
-// TestShareOfASource has one source ask for more than its share: others still find room. A client that is decided, or gone, makes room.
+// TestShareOfASource: one source exceeds its share; others still find space. A client that is decided or gone frees its place.
 func TestShareOfASource(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
@@ -57,40 +57,40 @@ func TestShareOfASource(t *testing.T) {
 		k.vip(f)
 		greedy, other := f.client, otherSource(f)
 		var clients []*client
-		for n := range testPending / 9 { // each has an eighth of what is free then
-			clients = append(clients, k.asks(f, f.nth(n).client, routerVerdictASKED))
+		for n := range testPending / 9 { // each gets an eighth of what is free at the time
+			clients = append(clients, k.sendPartial(f, f.nth(n).client, routerVerdictUPCALL))
 		}
 		if source, all := k.held(greedy); int(source) != len(clients) || int(all) != len(clients) {
 			t.Fatalf("%d of %d are counted, want %d", source, all, len(clients))
 		}
-		k.asks(f, f.nth(1000).client, routerVerdictDROP_SOURCE_FULL)
-		k.want(packet.Build(clients[0].packet(packet.ACK|packet.PSH, askedRequest)), routerVerdictASKED, actRedirect) // one that is there
-		honest := k.asks(f, other, routerVerdictASKED)
+		k.sendPartial(f, f.nth(1000).client, routerVerdictDROP_SOURCE_FULL)
+		k.want(packet.Build(clients[0].packet(packet.ACK|packet.PSH, partialRequest)), routerVerdictUPCALL, actRedirect) // an existing one
+		honest := k.sendPartial(f, other, routerVerdictUPCALL)
 		if source, _ := k.held(other); source != 1 {
 			t.Errorf("%d of the honest source are counted", source)
 		}
 
 		k.want(packet.Build(clients[0].packet(packet.RST, "")), routerVerdictCONSUMED, actShot)
-		clients[0] = k.asks(f, f.nth(1001).client, routerVerdictASKED)
+		clients[0] = k.sendPartial(f, f.nth(1001).client, routerVerdictUPCALL)
 
-		// the honest one is decided, and its session begins
+		// the honest one is decided, and its session starts
 		k.idle(1, f, func(s *routerSplice) { s.Surrogate = 1 })
-		k.must(k.Decide(other, f.vip, honest.seq, Decision{Surrogate: 1, Pool: 1, Method: uint8(routerMethodMETHOD_GET), Request: uint64(len(askedRequest))}))
-		k.want(packet.Build(honest.packet(packet.ACK|packet.PSH, askedRequest)), routerVerdictHANDOFF, actRedirect)
+		k.must(k.Decide(other, f.vip, honest.seq, Decision{Surrogate: 1, Pool: 1, Method: uint8(routerMethodMETHOD_GET), Request: uint64(len(partialRequest))}))
+		k.want(packet.Build(honest.packet(packet.ACK|packet.PSH, partialRequest)), routerVerdictHANDOFF, actRedirect)
 		if source, all := k.held(other); source != 0 || int(all) != len(clients) {
 			t.Errorf("%d of the honest source are counted, and %d of all", source, all)
 		}
 	})
 }
 
-// TestSourcesAreCountedAnew has counters that are wrong, as after deletions by user space.
+// TestSourcesAreCountedAnew: wrong counters are corrected, as after deletions by user space.
 func TestSourcesAreCountedAnew(t *testing.T) {
 	k := newRig(t)
 	f := families[0]
 	k.tap()
 	k.vip(f)
 	for n := range 4 {
-		k.asks(f, f.nth(n).client, routerVerdictASKED)
+		k.sendPartial(f, f.nth(n).client, routerVerdictUPCALL)
 	}
 	k.ForgetClient(f.nth(0).client, f.vip)
 	key := tuple(otherSource(f), f.vip)
@@ -106,7 +106,7 @@ func TestSourcesAreCountedAnew(t *testing.T) {
 	}
 }
 
-// TestSourcesOfABusyTable has clients come while they are counted: none of them is counted away.
+// TestSourcesOfABusyTable: clients that come during the recount are not lost.
 func TestSourcesOfABusyTable(t *testing.T) {
 	s := &sources{before: make([]int32, allSources+1), found: make([]int32, allSources+1), excess: make([]int32, allSources+1)}
 	counter, held := int32(0), int32(0)
@@ -117,7 +117,7 @@ func TestSourcesOfABusyTable(t *testing.T) {
 		s.before[7], s.found[7] = counter, held
 		came := int32(0)
 		if walk < 5 {
-			came = 100 // half of them where the walk has not been yet
+			came = 100 // half of them in the part still to be walked
 			s.found[7] += came / 2
 		}
 		counter, held = counter+came, held+came
@@ -136,7 +136,7 @@ func TestSourcesOfABusyTable(t *testing.T) {
 	}
 }
 
-// otherSource is a client of another source: of IPv6, another /64.
+// otherSource is a client of another source; for IPv6, another /64.
 func otherSource(f family) netip.AddrPort {
 	addr := f.client.Addr().AsSlice()
 	addr[len(addr)/2-1]++
@@ -160,7 +160,7 @@ func TestSourceOf(t *testing.T) {
 		key := tuple(netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 1), netip.MustParseAddrPort("10.9.9.9:80"))
 		seen[sourceOf(&key, 0x12345678)]++
 	}
-	if len(seen) < 36000 { // of random ones, 1 - 1/e of all
+	if len(seen) < 36000 { // for random ones, 1 - 1/e of all
 		t.Errorf("65536 neighbours share %d counters", len(seen))
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"baton/datapath"
 )
 
-// State is where a splice stands.
+// State is the state of a splice.
 type State uint8
 
 // The states of a splice.
@@ -34,30 +34,30 @@ func (s State) String() string {
 	return fmt.Sprintf("state %d", uint8(s))
 }
 
-// Splice is a copy of a splice: a server leg and, when it is active, the client on it.
+// Splice is a copy of a splice: a server leg and, when active, its client.
 type Splice struct {
 	Number          uint32
 	State           State
 	Class           uint8 // bit 0: timestamps; above: index into Config.MSS
-	Band            uint8 // of the clients that the leg has served
+	Band            uint8 // of the clients that it has served
 	Surrogate, Pool uint16
 	Server          netip.AddrPort // the surrogate
 	Router          netip.AddrPort // our end of the server leg
 	Client, VIP     netip.AddrPort
 	SndNxt, RcvNxt  uint32 // of the server leg, host order
-	SndUna          uint32 // what the surrogate has acknowledged
-	RcvBase         uint32 // RcvNxt when the client came
-	SndBase         uint32 // SndNxt when the client came: while SndUna is the same, the client still holds all it sent
+	SndUna          uint32 // acknowledged by the surrogate
+	RcvBase         uint32 // RcvNxt when the client joined
+	SndBase         uint32 // SndNxt when the client joined: while SndUna equals it, the client still holds all it sent
 	ToServerSeq     uint32
 	ToServerAck     uint32
-	TSTold          uint32 // newest timestamp told to the surrogate
-	TSServer        uint32 // newest timestamp seen from it
-	TSClient        uint32 // newest timestamp told to the client
-	TSFromClient    uint32 // newest timestamp seen from it
-	Unanswered      bool   // a request is there, and nothing of its response
+	TSSent          uint32 // newest TSval sent to the surrogate
+	TSServer        uint32 // newest TSval received from it
+	TSClient        uint32 // newest TSval sent to the client
+	TSFromClient    uint32 // newest TSval received from it
+	Unanswered      bool   // a request was sent, and no response received
 	Timestamps      bool
-	WScale          bool   // the surrogate scales windows
-	Opaque          bool   // its messages are not followed
+	WScale          bool   // the surrogate uses window scale
+	Opaque          bool   // its messages are not tracked
 	Requests        uint32 // served on the server leg
 	ClientRequests  uint32
 	ServerMSS       uint16
@@ -67,11 +67,11 @@ type Splice struct {
 	Quiet           time.Duration // since the last packet
 }
 
-// IdleWindow is the window that the surrogate is told while no client is joined, as it is sent; the kernel program tells the same.
+// IdleWindow is the scaled window advertised to the surrogate of an idle leg, as in the kernel program.
 func (s Splice) IdleWindow() uint16 {
 	window := max(uint32(routerSessionBoundIDLE_WINDOW), 2*uint32(s.ServerMSS))
 	if s.WScale {
-		return uint16((window + 1<<ToldWscale - 1) >> ToldWscale)
+		return uint16((window + 1<<OurWscale - 1) >> OurWscale)
 	}
 	return uint16(min(window, 65535))
 }
@@ -93,7 +93,7 @@ func (r *Router) splice(number uint32, k *routerSplice) Splice {
 		Client: datapath.AddrPort(k.Client.Src, k.Client.Sport), VIP: datapath.AddrPort(k.Client.Dst, k.Client.Dport),
 		SndNxt: k.SndNxt, RcvNxt: k.RcvNxt, SndUna: k.SndUna, RcvBase: k.RcvBase, SndBase: k.SndBase,
 		ToServerSeq: k.ToServerSeq, ToServerAck: k.ToServerAck,
-		TSTold: k.TsTold, TSServer: k.TsServer, TSClient: k.TsClient, TSFromClient: k.TsTold - k.TsToServer,
+		TSSent: k.TsSent, TSServer: k.TsServer, TSClient: k.TsClient, TSFromClient: k.TsSent - k.TsToServer,
 		Unanswered: routerFraming(k.Response) == routerFramingFRAMING_HEAD,
 		Timestamps: k.Flags&uint32(routerSpliceFlagSPLICE_TS) != 0,
 		WScale:     k.Flags&uint32(routerSpliceFlagSPLICE_SERVER_WSCALE) != 0,
@@ -151,18 +151,18 @@ type Leg struct {
 	Router    netip.AddrPort
 	ISS       uint32 // initial send sequence number
 	Ifindex   int    // towards the surrogate
-	TSval     uint32 // told in the SYN
-	// Late is how long the SYN-ACK waits for its acknowledgement, which the caller sends before TakeUp. 0: the kernel sends it at once.
+	TSval     uint32 // in the SYN
+	// Late delays the ACK of the SYN-ACK, which the caller then sends before CompleteLeg. 0: the kernel sends it at once.
 	Late time.Duration
 }
 
-// OpenLeg makes the kernel expect the answer to a SYN with these numbers. The caller owns the splice and sends the SYN
+// OpenLeg makes the kernel expect the SYN-ACK of a SYN with these numbers. The caller owns the splice and sends the SYN
 // afterwards.
 func (r *Router) OpenLeg(l Leg) error {
 	k := routerSplice{
 		State: uint8(Opening), LegClass: l.Class, Surrogate: l.Surrogate,
 		Server: tuple(l.Server, l.Router),
-		SndNxt: l.ISS + 1, SndUna: l.ISS, TsTold: l.TSval, TsHeard: l.TSval,
+		SndNxt: l.ISS + 1, SndUna: l.ISS, TsSent: l.TSval, TsEchoed: l.TSval,
 		Late:  millis(l.Late),
 		Since: datapath.Clock(), Seen: datapath.Clock(),
 	}
@@ -180,7 +180,7 @@ func (r *Router) OpenLeg(l Leg) error {
 	return nil
 }
 
-// FreeLeg forgets a splice that is dead, or whose SYN was never answered.
+// FreeLeg frees a splice that is dead, or whose SYN was never answered.
 func (r *Router) FreeLeg(number uint32, server, router netip.AddrPort) error {
 	if err := r.maps.Flows.Delete(tuple(server, router)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("free leg %d: %w", number, err)
@@ -191,18 +191,18 @@ func (r *Router) FreeLeg(number uint32, server, router netip.AddrPort) error {
 	return nil
 }
 
-// Bands of legs: what they have served decides whom they fit.
+// Bands of legs: the clients they have served, and so the clients they fit.
 const (
 	BandFresh   = uint8(routerBandBAND_NONE)    // nobody yet
-	BandNearest = uint8(routerBandBAND_NEAREST) // the first of those that have served
-	BandFar     = uint8(routerBandBAND_FAR)     // from here on, legs are not used again
+	BandNearest = uint8(routerBandBAND_NEAREST) // the first band of used legs
+	BandFar     = uint8(routerBandBAND_FAR)     // from here on, legs are not reused
 )
 
 func queueKey(surrogate uint16, class, band uint8) uint32 {
 	return (uint32(surrogate)*LegClasses+uint32(class))*uint32(routerBoundLEG_BANDS) + uint32(band)
 }
 
-// queue is that of a surrogate's idle legs of a class and band, or nil. The Router closes it.
+// queue returns a surrogate's queue of idle legs of a class and band, or nil. The Router closes it.
 func (r *Router) queue(surrogate uint16, class, band uint8) (*ebpf.Map, error) {
 	key := queueKey(surrogate, class, band)
 	r.queues.Lock()
@@ -220,7 +220,7 @@ func (r *Router) queue(surrogate uint16, class, band uint8) (*ebpf.Map, error) {
 	return q, nil
 }
 
-// queues are those that were used: finding one anew takes the kernel longer than all that is done with it.
+// queues caches open queues: opening one takes the kernel longer than all operations on it.
 type queues struct {
 	sync.Mutex
 	open map[uint32]*ebpf.Map
@@ -233,7 +233,7 @@ func (q *queues) keep(key uint32, m *ebpf.Map) {
 	q.open[key] = m
 }
 
-// MakeQueue gives a surrogate a queue of idle legs of a class and band, when it has none.
+// MakeQueue creates a surrogate's queue of idle legs of a class and band if it does not exist.
 func (r *Router) MakeQueue(surrogate uint16, class, band uint8) error {
 	if q, err := r.queue(surrogate, class, band); err == nil && q != nil {
 		return nil
@@ -253,17 +253,17 @@ func (r *Router) MakeQueue(surrogate uint16, class, band uint8) error {
 	return nil
 }
 
-// HasQueue tells whether a surrogate has a queue of idle legs of a class and band.
+// HasQueue reports whether a surrogate has a queue of idle legs of a class and band.
 func (r *Router) HasQueue(surrogate uint16, class, band uint8) bool {
 	q, err := r.queue(surrogate, class, band)
 	return err == nil && q != nil
 }
 
-// TakeIdle removes the longest idle leg from a queue. False: it is empty. The leg may be dead; Retire tells.
-func (r *Router) TakeIdle(surrogate uint16, class, band uint8) (uint32, bool, error) {
+// PopIdle removes the leg that has been idle longest from a queue. False: it is empty. The leg may be dead; Retire reports that.
+func (r *Router) PopIdle(surrogate uint16, class, band uint8) (uint32, bool, error) {
 	q, err := r.queue(surrogate, class, band)
 	if err != nil {
-		return 0, false, fmt.Errorf("take an idle leg: %w", err)
+		return 0, false, fmt.Errorf("pop an idle leg: %w", err)
 	}
 	if q == nil {
 		return 0, false, nil
@@ -272,13 +272,13 @@ func (r *Router) TakeIdle(surrogate uint16, class, band uint8) (uint32, bool, er
 	if err := q.LookupAndDelete(nil, &number); errors.Is(err, ebpf.ErrKeyNotExist) {
 		return 0, false, nil
 	} else if err != nil {
-		return 0, false, fmt.Errorf("take an idle leg: %w", err)
+		return 0, false, fmt.Errorf("pop an idle leg: %w", err)
 	}
 	return number, true, nil
 }
 
-// PutIdle returns a leg that TakeIdle gave.
-func (r *Router) PutIdle(surrogate uint16, class, band uint8, number uint32) error {
+// PushIdle puts a leg from PopIdle back into its queue.
+func (r *Router) PushIdle(surrogate uint16, class, band uint8, number uint32) error {
 	q, err := r.queue(surrogate, class, band)
 	if err == nil && q == nil {
 		err = ebpf.ErrKeyNotExist
@@ -287,24 +287,24 @@ func (r *Router) PutIdle(surrogate uint16, class, band uint8, number uint32) err
 		err = q.Update(nil, number, ebpf.UpdateAny)
 	}
 	if err != nil {
-		return fmt.Errorf("put back an idle leg: %w", err)
+		return fmt.Errorf("push an idle leg: %w", err)
 	}
 	return nil
 }
 
-// Surrogate is what the kernel counted for a surrogate.
+// Surrogate is the kernel's counters of a surrogate.
 type Surrogate struct {
-	Active     int                // sessions now
-	Idle       [LegClasses]int    // legs ready now
-	Fresh      [LegClasses]int    // those of them that have served nobody
-	Taken      [LegClasses]uint64 // legs taken from the queues
-	TakenFresh [LegClasses]uint64 // those of them that had served nobody
-	Missed     [LegClasses]uint64 // requests that found none
-	Recycled   uint64
-	Handoffs   uint64
-	Failed     uint64 // handoffs that met a close before a response byte
-	BytesIn    uint64 // to the surrogate, of sessions that have ended
-	BytesOut   uint64
+	Active      int                // current sessions
+	Idle        [LegClasses]int    // current idle legs
+	Fresh       [LegClasses]int    // of those, legs that have served nobody
+	Popped      [LegClasses]uint64 // legs popped from the queues
+	PoppedFresh [LegClasses]uint64 // of those, legs that had served nobody
+	Missed      [LegClasses]uint64 // requests that found no leg
+	Recycled    uint64
+	Handoffs    uint64
+	Failed      uint64 // handoffs that ended before the first response byte
+	BytesIn     uint64 // to the surrogate, in ended sessions
+	BytesOut    uint64
 }
 
 // Surrogate reads a surrogate's counters.
@@ -314,7 +314,7 @@ func (r *Router) Surrogate(id uint16) (Surrogate, error) {
 		return Surrogate{}, fmt.Errorf("read surrogate %d: %w", id, err)
 	}
 	s := Surrogate{
-		Active: int(k.Active), Taken: k.Taken, TakenFresh: k.TakenFresh, Missed: k.Missed,
+		Active: int(k.Active), Popped: k.Popped, PoppedFresh: k.PoppedFresh, Missed: k.Missed,
 		Recycled: k.Recycled, Handoffs: k.Handoffs, Failed: k.Failed, BytesIn: k.BytesIn, BytesOut: k.BytesOut,
 	}
 	for i, n := range k.Idle {
@@ -323,7 +323,7 @@ func (r *Router) Surrogate(id uint16) (Surrogate, error) {
 	return s, nil
 }
 
-// LimitRequests bounds what a surrogate's leg serves before it is retired; 0: no bound.
+// LimitRequests limits the requests on a leg of the surrogate; 0: no limit.
 func (r *Router) LimitRequests(id uint16, requests uint32) error {
 	if err := r.maps.Limits.Update(uint32(id), routerLimit{Requests: requests}, ebpf.UpdateAny); err != nil {
 		return fmt.Errorf("limit requests of surrogate %d: %w", id, err)
@@ -331,7 +331,7 @@ func (r *Router) LimitRequests(id uint16, requests uint32) error {
 	return nil
 }
 
-// ForgetSurrogate zeroes the counters of a number that is given to another surrogate.
+// ForgetSurrogate zeroes the counters of a number that is reassigned.
 func (r *Router) ForgetSurrogate(id uint16) error {
 	if err := r.maps.Surrogates.Update(uint32(id), &routerSurrogate{}, ebpf.UpdateAny); err != nil {
 		return fmt.Errorf("forget surrogate %d: %w", id, err)

@@ -16,8 +16,8 @@ import (
 	"baton/datapath"
 )
 
-// sleepers are threads above all ordinary ones, one on each processor, that sleep a millisecond at a time. What keeps them
-// from waking is what keeps a processor's packets waiting.
+// sleepers are high-priority threads, one per CPU, that sleep a millisecond at a time. Whatever delays their wake-up delays the
+// CPU's packets.
 type sleepers struct {
 	stop atomic.Bool
 	wg   sync.WaitGroup
@@ -52,7 +52,7 @@ func (s *sleepers) sleep() {
 	for !s.stop.Load() {
 		now := monotonic()
 		until := unix.NsecToTimespec(now + int64(time.Millisecond))
-		// raw: what the Go scheduler takes is not counted
+		// raw: without the Go scheduler
 		unix.RawSyscall6(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, uintptr(unsafe.Pointer(&until)), 0, 0, 0)
 		late = append(late, time.Duration(monotonic()-now)-time.Millisecond)
 	}
@@ -75,8 +75,8 @@ func monotonic() int64 {
 	return ts.Nano()
 }
 
-// TestSweepsOfAMillionSessions shows what a router's sweeps cost, and how long they keep a thread of another program from
-// waking, with a million sessions and with all the rest as full as it may be. Nothing else should run beside it.
+// TestSweepsOfAMillionSessions measures the cost of a router's sweeps, and how long they delay another program's thread, with a
+// million sessions and everything else full. Nothing else should run beside it.
 func TestSweepsOfAMillionSessions(t *testing.T) {
 	const n, pending = 1_000_000, 65536
 	k := sized(t, Options{Sessions: n, Pending: pending, Legs: 1})
@@ -107,8 +107,8 @@ func TestSweepsOfAMillionSessions(t *testing.T) {
 	measureSweeps(t, "and swept", func() { end(each)(); sweep() })
 	for i := range pending {
 		key := tuple(client(n+i), vip)
-		k.must(k.maps.Clients.Update(key, &routerClient{State: uint8(routerClientStateCLIENT_ASKED), Since: datapath.Clock()}, ebpf.UpdateAny))
-		k.must(k.maps.Promised.Update(routerPromiseKey{Client: key}, &routerClient{Since: datapath.Clock()}, ebpf.UpdateAny))
+		k.must(k.maps.Clients.Update(key, &routerClient{State: uint8(routerClientStateCLIENT_UPCALL), Since: datapath.Clock()}, ebpf.UpdateAny))
+		k.must(k.maps.SynOptions.Update(routerSynKey{Client: key}, &routerClient{Since: datapath.Clock()}, ebpf.UpdateAny))
 	}
 	k.measureRuns("run of splices", routerCommandKindCOMMAND_SWEEP, spliceRun)
 	for range 4 {
@@ -124,7 +124,7 @@ func TestSweepsOfAMillionSessions(t *testing.T) {
 	})
 }
 
-// measureSweeps does it as often as a router sweeps.
+// measureSweeps sweeps at a router's interval.
 func measureSweeps(t *testing.T, name string, sweep func()) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -143,7 +143,7 @@ func measureSweeps(t *testing.T, name string, sweep func()) {
 		100*used.Seconds()/seconds, late[len(late)/2], late[len(late)-len(late)/1000-1], late[len(late)-1])
 }
 
-// measureRuns times runs of a command by the kernel's own clock, each on other splices.
+// measureRuns times runs of a command by the kernel's clock, each on other splices.
 func (k *rig) measureRuns(name string, kind routerCommandKind, size uint32) {
 	k.t.Helper()
 	times := make([]time.Duration, 100)
@@ -158,7 +158,7 @@ func (k *rig) measureRuns(name string, kind routerCommandKind, size uint32) {
 	k.t.Logf("%s (%d): %v in the median, %v in 9 of 10, %v at most", name, size, times[50], times[90], times[99])
 }
 
-// threadTime is the processor time of this thread.
+// threadTime is the CPU time of this thread.
 func threadTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u unix.Rusage

@@ -24,7 +24,7 @@ func open(t *testing.T, o Options) *Router {
 	return r
 }
 
-// The state outlives the process that made it, with its sessions and attachments, and Remove leaves nothing of it.
+// The state outlives the process that created it, with its sessions and attachments, and Remove leaves nothing of it.
 func TestStateIsAdopted(t *testing.T) {
 	kerneltest.Need(t)
 	o := Options{State: filepath.Join(datapath.BPFFS, "baton-test"), Sessions: testSessions, Pending: testPending, Legs: testLegs}
@@ -40,14 +40,14 @@ func TestStateIsAdopted(t *testing.T) {
 	leg := Leg{Number: 5, Surrogate: 1, Server: f.surrogate, Router: f.router, ISS: 1, Ifindex: 1}
 	for _, err := range []error{
 		first.Attach(lo.Index), first.SetConfig(Config{MSS: testMSS, TSOffset: 7}), first.OpenLeg(leg), first.MakeQueue(1, 3, BandFresh),
-		first.PutIdle(1, 3, BandFresh, 5), first.SetTables(numbered(f, false)), first.NamePool(7, "video"), first.maps.LingeringLost.Unpin(), first.Close(), // as an earlier version had no such map
+		first.PushIdle(1, 3, BandFresh, 5), first.SetTables(numbered(f, false)), first.NamePool(7, "video"), first.maps.LingeringLost.Unpin(), first.Close(), // as if an earlier version had no such map
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 
-	o.Sessions *= 2 // another size is of no effect on a state that is there
+	o.Sessions *= 2 // another size has no effect on an existing state
 	second := open(t, o)
 	if !second.Adopted() || second.Sessions() != testSessions {
 		t.Errorf("adopted: %t, with %d sessions", second.Adopted(), second.Sessions())
@@ -58,7 +58,7 @@ func TestStateIsAdopted(t *testing.T) {
 	if s, err := second.Splice(5); err != nil || s.State != Opening || s.Server != f.surrogate {
 		t.Errorf("splice: %+v, %v", s, err)
 	}
-	if n, ok, err := second.TakeIdle(1, 3, BandFresh); err != nil || !ok || n != 5 {
+	if n, ok, err := second.PopIdle(1, 3, BandFresh); err != nil || !ok || n != 5 {
 		t.Errorf("idle leg: %d, %t, %v", n, ok, err)
 	}
 	if c, err := second.Config(); err != nil || c.TSOffset != 7 {
@@ -94,7 +94,7 @@ func TestStateIsAdopted(t *testing.T) {
 	}
 }
 
-// A version whose session has a member more does not touch the sessions of the one before it, and says in a line what to do.
+// A version with another session record does not touch existing sessions, and says what to do in one line.
 func TestStateOfAnotherLayout(t *testing.T) {
 	kerneltest.Need(t)
 	o := Options{State: filepath.Join(datapath.BPFFS, "baton-layout-test"), Sessions: testSessions, Pending: testPending, Legs: testLegs}
@@ -116,7 +116,7 @@ func TestStateOfAnotherLayout(t *testing.T) {
 	if err := errors.Join(r.pin(before), r.Close()); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // nothing of it is changed
+	for range 2 { // unchanged
 		_, err := Open(o)
 		if !errors.Is(err, datapath.ErrLayout) || strings.Contains(err.Error(), "\n") {
 			t.Fatalf("state of another layout: %v", err)

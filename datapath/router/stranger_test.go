@@ -14,9 +14,9 @@ import (
 	"baton/packet/packettest"
 )
 
-// What somebody may send who does not see the session, and what a client or a surrogate may send that is no part of it.
+// Packets of off-path attackers, and packets of a client or a surrogate that are not part of the session.
 
-// unchanged requires that a packet leaves a session as it was.
+// unchanged requires that a packet does not change the session.
 func (k *rig) unchanged(frame []byte, verdict routerVerdict, action uint32) result {
 	k.t.Helper()
 	before := k.splice(1)
@@ -29,7 +29,7 @@ func (k *rig) unchanged(frame []byte, verdict routerVerdict, action uint32) resu
 	return r
 }
 
-// Rule NoUrgent: the flag and the pointer are taken off every packet, both ways, also off one that has the pointer alone.
+// Rule NoUrgent: flag and pointer are cleared in every packet, in both directions, also if only the pointer is set.
 func TestUrgentDataIsNone(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		_, c, s := spliced(t, f)
@@ -52,7 +52,7 @@ func TestUrgentDataIsNone(t *testing.T) {
 	})
 }
 
-// Rule Window: what lies outside changes nothing, whatever it says.
+// Rule Window: packets outside the window have no effect.
 func TestOutsideTheWindow(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for name, state := range map[string]func(c *client, s *surrogate){
@@ -88,13 +88,13 @@ func TestOutsideTheWindow(t *testing.T) {
 	})
 }
 
-// halfAnswered is a session with half a response on its way.
+// halfAnswered returns a session with half a response in flight.
 func halfAnswered(c *client, s *surrogate) {
 	s.takes(c.send(packet.ACK, plainRequest, routerVerdictTO_SERVER, actRedirect))
 	s.send(packet.ACK, plainResponse[:len(plainResponse)-1], routerVerdictTO_CLIENT, actRedirect)
 }
 
-// An idle leg is judged like one with a client: what is out of its window ends nothing.
+// An idle leg is checked like one with a client: packets outside its window do not end it.
 func TestOutsideTheWindowOfAnIdleLeg(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
@@ -111,7 +111,7 @@ func TestOutsideTheWindowOfAnIdleLeg(t *testing.T) {
 	})
 }
 
-// A keepalive, a repetition and a zero window probe are part of a session.
+// Keepalives, retransmissions and zero window probes are part of a session.
 func TestWithinTheWindow(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, _ := spliced(t, f)
@@ -126,11 +126,11 @@ func TestWithinTheWindow(t *testing.T) {
 		}
 		k.tap()
 		k.aged(1, 0, func(s *routerSplice) { s.SndEdge = s.SndNxt })
-		c.send(packet.ACK, plainRequest[:1], routerVerdictASKED, actRedirect) // a probe of a window that is closed
+		c.send(packet.ACK, plainRequest[:1], routerVerdictUPCALL, actRedirect) // a probe of a window that is closed
 	})
 }
 
-// What no client can know is not confirmed to whoever sends SYNs: the ACK tells no more than the surrogate has acknowledged.
+// A challenge ACK confirms nothing unknown to a spoofed SYN's sender: it reports only what the surrogate has acknowledged.
 func TestChallengeAcknowledgesWhatIsThere(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, _ := spliced(t, f)
@@ -145,7 +145,7 @@ func TestChallengeAcknowledgesWhatIsThere(t *testing.T) {
 	})
 }
 
-// Rule TimeHeard: a timestamp that is far ahead may be one that the surrogate has discarded, and may be not.
+// Rule TimeEchoed: the surrogate may or may not have accepted a timestamp that is far ahead.
 func TestTimestampFarAhead(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, tc := range []struct {
@@ -183,9 +183,9 @@ func TestTimestampFarAhead(t *testing.T) {
 	})
 }
 
-// Rule WindowLast: a surrogate takes no window from a packet that begins before the one whose window it took last. A client that has
-// told one ahead of its bytes leaves a leg on which the next client's windows count for nothing.
-func TestWindowToldAhead(t *testing.T) {
+// Rule WindowLast: a surrogate ignores the window of a packet that begins before the one whose window it last accepted. A client
+// that has advertised one ahead of its bytes leaves a leg on which the next client's windows are ignored.
+func TestWindowSentAhead(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, flags := range []packet.Flags{packet.ACK | packet.FIN, packet.RST} {
 			k, c, s := spliced(t, f)
@@ -195,7 +195,7 @@ func TestWindowToldAhead(t *testing.T) {
 			c.send(flags, "", routerVerdictTO_SERVER, actRedirect)
 			s.inUse()
 		}
-		k, c, s := spliced(t, f) // and if they come, nothing was wrong
+		k, c, s := spliced(t, f) // and if they arrive, all is well
 		late := c.packet(packet.ACK, plainRequest)
 		ahead := c.packet(packet.ACK, "")
 		ahead.Seq += packet.Seq(len(plainRequest))
@@ -208,7 +208,7 @@ func TestWindowToldAhead(t *testing.T) {
 	})
 }
 
-// A client's clock is its own: a blind ACK with another one moves nothing.
+// A blind ACK with another timestamp has no effect on a client's clock.
 func TestBlindTimestamp(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, _ := spliced(t, f)
@@ -219,8 +219,8 @@ func TestBlindTimestamp(t *testing.T) {
 	})
 }
 
-// What a client without timestamps was promised, nobody else overwrites or takes away.
-func TestPromiseIsTheClients(t *testing.T) {
+// Nobody else overwrites or removes the SYN options of a client without timestamps.
+func TestSynOptionsBelongToTheClient(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		promised := packet.Options{}.AppendMSS(f.mss).AppendNOP(1).AppendWindowScale(9)
 		for name, blind := range map[string]func(c *client) packet.Spec{
@@ -244,15 +244,15 @@ func TestPromiseIsTheClients(t *testing.T) {
 	})
 }
 
-// A client that is being asked about is forgotten by its own RST only.
-func TestBlindRSTWhileAsked(t *testing.T) {
+// During an upcall, only the client's own RST makes it forgotten.
+func TestBlindRSTDuringAnUpcall(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
 		k.vip(f)
 		k.tap()
 		c := newClient(k, f, f.usual())
 		c.connect(routerVerdictSYN_ANSWERED)
-		c.send(packet.ACK, "BREW / HTTP/1.1\r\n", routerVerdictASKED, actRedirect)
+		c.send(packet.ACK, "BREW / HTTP/1.1\r\n", routerVerdictUPCALL, actRedirect)
 		p := c.packet(packet.RST, "")
 		p.Seq += 1 << 20
 		k.want(packet.Build(p), routerVerdictDROP_WINDOW, actShot)
@@ -267,7 +267,7 @@ func TestBlindRSTWhileAsked(t *testing.T) {
 	})
 }
 
-// A SYN takes no flow away before it has proved to be one.
+// A SYN removes no flow before its checksum is verified.
 func TestBlindSYNOnAnEndedSession(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, s := spliced(t, f)
@@ -288,7 +288,7 @@ func TestBlindSYNOnAnEndedSession(t *testing.T) {
 	})
 }
 
-// What has a wrong checksum has no answer, whatever it is about.
+// Packets with a wrong checksum draw no reply.
 func TestWrongChecksumHasNoAnswer(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, s := spliced(t, f)
@@ -309,11 +309,11 @@ func TestWrongChecksumHasNoAnswer(t *testing.T) {
 	})
 }
 
-// While a client moves, a SYN in its name does not take its flow away.
+// While a client moves, a spoofed SYN does not remove its flow.
 func TestBlindSYNDuringAMove(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, _, _, _ := twoPools(t, f)
-		k.aged(1, 0, func(s *routerSplice) { s.Client = routerTuple{}; s.State = uint8(Idle) }) // has left this leg; the flow was looked up before
+		k.aged(1, 0, func(s *routerSplice) { s.Client = routerTuple{}; s.State = uint8(Idle) }) // has left this leg; a stale flow lookup
 		k.want(packet.Build(newClient(k, f, f.usual()).syn()), routerVerdictDROP_STALE, actShot)
 		if fl, ok := k.flow(f.client, f.vip); !ok || routerSide(fl.Side) != routerSideSIDE_CLIENT {
 			t.Errorf("the client's flow: %+v, %t", fl, ok)
@@ -321,7 +321,7 @@ func TestBlindSYNDuringAMove(t *testing.T) {
 	})
 }
 
-// A socket of this host has the session: it judges the SYN, and its flow stays.
+// A local socket has the session: it handles the SYN, and its flow stays.
 func TestSYNWhereNoSocketIs(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
@@ -335,11 +335,11 @@ func TestSYNWhereNoSocketIs(t *testing.T) {
 			t.Error("a SYN with a wrong checksum took the flow away")
 		}
 		syn.Checksum = packet.SumComplete
-		k.want(packet.Build(syn), routerVerdictSYN_ANSWERED, actRedirect) // the socket has gone
+		k.want(packet.Build(syn), routerVerdictSYN_ANSWERED, actRedirect) // the socket is gone
 	})
 }
 
-// Until the host has made the socket, a stranger's RST does not make it forget who the session is for; the client's does.
+// Until the host has created the socket, a spoofed RST does not make it forgotten; the client's RST does.
 func TestBlindRSTBeforeTheSocketIs(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
@@ -370,7 +370,7 @@ func TestBlindRSTBeforeTheSocketIs(t *testing.T) {
 	})
 }
 
-// An RST ends its session with data as without: its leg is not lost.
+// An RST with data ends its session, too: its leg is not leaked.
 func TestRSTWithData(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, s := spliced(t, f)
@@ -385,7 +385,7 @@ func TestRSTWithData(t *testing.T) {
 	})
 }
 
-// No client is joined to a leg by a packet that its surrogate will discard.
+// A packet that the surrogate would drop joins no client to a leg.
 func TestRequestWithAWrongChecksum(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
@@ -403,13 +403,13 @@ func TestRequestWithAWrongChecksum(t *testing.T) {
 		p.Checksum = packet.SumWrong
 		k.unchanged(packet.Build(p), routerVerdictDROP_BAD_CHECKSUM, actShot)
 		s.takes(c.send(packet.ACK, plainRequest, routerVerdictTO_SERVER, actRedirect))
-		answer := s.packet(packet.ACK, plainResponse) // what its head says decides of the leg
+		answer := s.packet(packet.ACK, plainResponse) // its head affects the leg
 		answer.Checksum = packet.SumWrong
 		k.unchanged(packet.Build(answer), routerVerdictDROP_BAD_CHECKSUM, actShot)
 	})
 }
 
-// A surrogate speaks from where a route to it leads, and nobody in its name from elsewhere.
+// A surrogate's packets are accepted only from its routes.
 func TestSurrogatesInterface(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, s := spliced(t, f)
@@ -428,14 +428,14 @@ func TestSurrogatesInterface(t *testing.T) {
 	})
 }
 
-// What a surrogate said unasked is not the answer to the request of a client that has moved there: its session ends.
-func TestUnaskedOfAMovedClient(t *testing.T) {
+// An unsolicited response is not the response to the request of a client that has moved there: its session ends.
+func TestUnsolicitedResponseToAMovedClient(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, _, two := twoPools(t, f)
 		events := k.events()
-		unasked := two.packet(packet.ACK, plainResponse)
+		unsolicited := two.packet(packet.ACK, plainResponse)
 		two.takes(c.send(packet.ACK, otherRequest, routerVerdictMOVED, actRedirect))
-		k.want(packet.Build(unasked), routerVerdictRESET_SENT, actRedirect)
+		k.want(packet.Build(unsolicited), routerVerdictRESET_SENT, actRedirect)
 		events.want(Event{End: Cut, Class: f.class(), Surrogate: 2, Splice: 2, Requests: 1})
 		if got := State(k.splice(2).State); got != Dead {
 			t.Errorf("state: got %v, want %v", got, Dead)
@@ -445,13 +445,13 @@ func TestUnaskedOfAMovedClient(t *testing.T) {
 	})
 }
 
-// inVLAN is a frame with a tag; VLAN 0 is a priority alone.
+// inVLAN adds a tag; VLAN 0 is a priority tag.
 func inVLAN(b []byte, id uint16) []byte {
 	tag := binary.BigEndian.AppendUint16([]byte{0x81, 0}, 5<<13|id)
 	return slices.Concat(b[:12], tag, b[12:])
 }
 
-// A frame of a VLAN is not ours on the device that carries it. A priority tag is no VLAN, and does not leave.
+// A VLAN's frame is not ours on the parent device. A priority tag is not a VLAN, and is removed.
 func TestVLAN(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)

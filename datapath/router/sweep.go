@@ -10,24 +10,24 @@ import (
 	"baton/datapath"
 )
 
-// SweepEvery is how often Sweep and SweepClients are to be called.
+// SweepEvery is the interval at which Sweep and SweepClients must be called.
 const SweepEvery = 250 * time.Millisecond
 
-// A run has its CPU to itself: packets and other threads wait. So it is short: some 100 to 300 µs when nothing is cached.
+// A run occupies its CPU: packets and other threads wait. So it is short: some 100 to 300 µs with cold caches.
 const (
 	spliceRun = 1024
 	endedRun  = 256 // clients that have lingered
 	walkRun   = 512 // entries of a hash
 )
 
-// A share is what one call looks at. Where there is more, a pass takes several calls, and what has had its time ends later.
+// A share is the work of one call. A pass over more takes several calls, and timeouts are noticed later.
 const (
 	spliceShare = 16384 // 65,536 a second
-	clientShare = 16384 // of one of the two tables: two seconds a pass at the default limits.pending
+	clientShare = 16384 // of one of the two tables: two seconds per pass at the default limits.pending
 	flowShare   = 32768
 )
 
-// lingerAtMost is when a client has lingered by any clock.
+// lingerAtMost is the linger time plus clock granularity.
 const lingerAtMost = (time.Duration(routerBoundLINGER_MS) + 100) * time.Millisecond
 
 // Timeouts of sessions and of undecided clients.
@@ -35,20 +35,20 @@ type Timeouts struct{ Handshake, Idle, Closing time.Duration }
 
 func millis(d time.Duration) uint32 { return uint32(min(d.Milliseconds(), 1<<31-1)) }
 
-// sweeper is where the sweeps stand. One goroutine at a time uses it.
+// sweeper is the progress of the sweeps. One goroutine at a time uses it.
 type sweeper struct {
-	splice   uint32 // is next
-	clients  walk[routerTuple, routerClient]
-	sources  sources // of the clients, as far as the walk has come
-	promised walk[routerPromiseKey, routerClient]
-	second   bool // of the two was the last
-	flows    walk[routerTuple, routerFlow]
-	lost     uint64    // clients that lingered and found no room in the queue, so far
-	walkAt   time.Time // all of those have lingered long enough; zero: there are none
-	walking  bool
+	splice     uint32 // next to sweep
+	clients    walk[routerTuple, routerClient]
+	sources    sources // counted by the walk over clients
+	synOptions walk[routerSynKey, routerClient]
+	second     bool // the last walk was over synOptions
+	flows      walk[routerTuple, routerFlow]
+	lost       uint64    // lingering clients that did not fit into the queue, so far
+	walkAt     time.Time // when all of those have lingered long enough; zero: none
+	walking    bool
 }
 
-// Sweep ends sessions that have had their time, of the next share. The ends come as events.
+// Sweep ends timed-out sessions of the next share. Each end is reported as an event.
 func (r *Router) Sweep(t Timeouts) (changed int, err error) {
 	c := routerSpliceCommand{Kind: uint16(routerCommandKindCOMMAND_SWEEP), Idle: millis(t.Idle), Closing: millis(t.Closing)}
 	total := r.top.Load()
@@ -68,7 +68,7 @@ func (r *Router) Sweep(t Timeouts) (changed int, err error) {
 	return changed, nil
 }
 
-// Abandon ends the sessions that wait for a surrogate's first byte. Their clients' own retransmissions are decided anew.
+// Abandon ends the sessions that wait for a surrogate's first byte. Their clients' retransmissions are routed again.
 func (r *Router) Abandon(surrogate uint16) (sessions int, err error) {
 	c := routerSpliceCommand{Kind: uint16(routerCommandKindCOMMAND_ABANDON), Surrogate: uint32(surrogate)}
 	total := r.top.Load()
@@ -83,8 +83,8 @@ func (r *Router) Abandon(surrogate uint16) (sessions int, err error) {
 	return sessions, nil
 }
 
-// SweepClients forgets clients that have lingered, and the next share of those whose time is over: in one call of the
-// undecided ones, in the next of those that were promised what no cookie carries.
+// SweepClients forgets clients that have lingered, and expired entries of the next share: alternately of undecided clients and of
+// SYN options.
 func (r *Router) SweepClients(t Timeouts) error {
 	if err := r.sweepLingering(time.Now()); err != nil {
 		return err
@@ -99,8 +99,8 @@ func (r *Router) SweepClients(t Timeouts) error {
 		return past(c.Since, handshake, now)
 	}
 	if s.second {
-		_, err := s.promised.on(clientShare, func(_ *routerPromiseKey, c *routerClient) bool { return old(c) }, func(keys []routerPromiseKey) error {
-			return r.forget(routerSpliceCommand{Kind: uint16(routerCommandKindCOMMAND_FORGET_PROMISED)}, keys)
+		_, err := s.synOptions.on(clientShare, func(_ *routerSynKey, c *routerClient) bool { return old(c) }, func(keys []routerSynKey) error {
+			return r.forget(routerSpliceCommand{Kind: uint16(routerCommandKindCOMMAND_FORGET_SYN_OPTIONS)}, keys)
 		})
 		return err
 	}
@@ -115,17 +115,17 @@ func (r *Router) SweepClients(t Timeouts) error {
 	})
 	switch {
 	case err != nil:
-		s.sources.walking = false // it begins anew
+		s.sources.walking = false // start again
 	case end:
 		return s.sources.end(r.countSource)
 	}
 	return err
 }
 
-// past is the kernel program's, which has the last word.
+// past is the kernel program's, which decides.
 func past(since, ms, now uint32) bool { return int32(now-since) > int32(ms) }
 
-// sweepLingering empties the queue of clients that have lingered, and walks the flows for those that found no room in it.
+// sweepLingering empties the queue of lingering clients, and walks the flows for those that did not fit into it.
 func (r *Router) sweepLingering(now time.Time) error {
 	c := routerSpliceCommand{Kind: uint16(routerCommandKindCOMMAND_SWEEP_ENDED), Count: endedRun}
 	for {
@@ -162,8 +162,8 @@ func (r *Router) sweepLingering(now time.Time) error {
 	return err
 }
 
-// forget has the kernel look again at entries that were found, and delete them if they are still what they were.
-func (r *Router) forget(c routerSpliceCommand, keys []routerPromiseKey) error {
+// forget makes the kernel check the entries again, and delete those that are still expired.
+func (r *Router) forget(c routerSpliceCommand, keys []routerSynKey) error {
 	for len(keys) > 0 {
 		n := min(len(keys), int(routerBoundCOMMAND_KEYS))
 		c.Count = uint32(n)
@@ -175,16 +175,16 @@ func (r *Router) forget(c routerSpliceCommand, keys []routerPromiseKey) error {
 	return nil
 }
 
-// unnumbered are the keys as a command has them, of tables that know a client by its tuple alone.
-func unnumbered(clients []routerTuple) []routerPromiseKey {
-	keys := make([]routerPromiseKey, len(clients))
+// unnumbered are the keys of a command for tables that are keyed by tuple alone.
+func unnumbered(clients []routerTuple) []routerSynKey {
+	keys := make([]routerSynKey, len(clients))
 	for i, c := range clients {
 		keys[i].Client = c
 	}
 	return keys
 }
 
-// walk reads a hash by and by. Each entry that is there for the whole of a pass is met once in it.
+// walk reads a hash map in steps. Entries that exist for a whole pass are seen once.
 type walk[K, V any] struct {
 	m      *ebpf.Map
 	cursor ebpf.MapBatchCursor
@@ -193,8 +193,7 @@ type walk[K, V any] struct {
 	picked []K
 }
 
-// on goes on with the pass, by a share of entries at most, and gives those that pick wants to each. True: it was the pass's
-// last share.
+// on continues the pass by at most a share of entries and calls each with those that pick selects. True: the pass is complete.
 func (w *walk[K, V]) on(share int, pick func(*K, *V) bool, each func([]K) error) (end bool, err error) {
 	if w.keys == nil {
 		w.keys, w.values = make([]K, walkRun), make([]V, walkRun)

@@ -11,10 +11,10 @@ import (
 	"baton/packet"
 )
 
-// since is the kernel's time so long ago.
+// since is the kernel's time d ago.
 func since(age time.Duration) uint32 { return datapath.Clock() - uint32(age.Milliseconds()) }
 
-// sized is a rig of its own, of another size than the tests' usual one.
+// sized is a separate rig with maps of another size.
 func sized(t testing.TB, o Options) *rig {
 	t.Helper()
 	kerneltest.Need(t)
@@ -25,7 +25,7 @@ func sized(t testing.TB, o Options) *rig {
 	return k
 }
 
-// lingering makes the flow of a client that ended so long ago, and no entry of the queue.
+// lingering creates the flow of a client that ended so long ago, without a queue entry.
 func (k *rig) lingering(f family, side routerSide, age time.Duration) routerEnded {
 	k.t.Helper()
 	e := routerEnded{Client: tuple(f.client, f.vip), Since: since(age)}
@@ -33,7 +33,7 @@ func (k *rig) lingering(f family, side routerSide, age time.Duration) routerEnde
 	return e
 }
 
-// Each way in which a session ends and lingers has the queue know of it.
+// Every way to end a session puts its client into the lingering queue.
 func TestEndedClientsAreQueued(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, tc := range []struct {
@@ -87,7 +87,7 @@ func (k *rig) knows(f family, side routerSide) {
 	}
 }
 
-// What is in the queue may be out of date: the flow decides.
+// Queue entries may be stale: the flow decides.
 func TestSweepLingering(t *testing.T) {
 	k := newRig(t)
 	f := families[0]
@@ -126,7 +126,7 @@ func TestSweepLingering(t *testing.T) {
 	}
 }
 
-// More than a run has ended: all of it goes in one call.
+// More than one run of clients have ended: one call forgets all.
 func TestSweepLingeringAtOnce(t *testing.T) {
 	const n = 3*endedRun + 1
 	k := sized(t, Options{Sessions: n, Pending: 1, Legs: 1})
@@ -141,8 +141,8 @@ func TestSweepLingeringAtOnce(t *testing.T) {
 
 // keyOf is the client's key in a table of clients.
 func keyOf(k *rig, m *ebpf.Map, client routerTuple) any {
-	if m == k.maps.Promised {
-		return routerPromiseKey{Client: client}
+	if m == k.maps.SynOptions {
+		return routerSynKey{Client: client}
 	}
 	return client
 }
@@ -157,7 +157,7 @@ func count(k *rig, m *ebpf.Map) (n int) {
 	return n
 }
 
-// A queue that is full loses nothing: the flows are walked when all of that has lingered.
+// A full queue loses nothing: the flows are walked once all have lingered.
 func TestFullQueueOfLingering(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, s := spliced(t, f)
@@ -200,12 +200,12 @@ func TestSweepClients(t *testing.T) {
 	}{
 		{k.maps.Clients, routerClientStateCLIENT_SYN, 129 * time.Second, true},
 		{k.maps.Clients, routerClientStateCLIENT_SYN, 131 * time.Second, false},
-		{k.maps.Clients, routerClientStateCLIENT_ASKED, 4 * time.Second, true},
-		{k.maps.Clients, routerClientStateCLIENT_ASKED, 6 * time.Second, false},
+		{k.maps.Clients, routerClientStateCLIENT_UPCALL, 4 * time.Second, true},
+		{k.maps.Clients, routerClientStateCLIENT_UPCALL, 6 * time.Second, false},
 		{k.maps.Clients, routerClientStateCLIENT_LOCAL, 6 * time.Second, false},
-		{k.maps.Clients, routerClientStateCLIENT_ASKED, -100 * time.Millisecond, true}, // by another processor meanwhile
-		{k.maps.Promised, routerClientStateCLIENT_SYN, 129 * time.Second, true},
-		{k.maps.Promised, routerClientStateCLIENT_SYN, 131 * time.Second, false},
+		{k.maps.Clients, routerClientStateCLIENT_UPCALL, -100 * time.Millisecond, true}, // changed by another CPU
+		{k.maps.SynOptions, routerClientStateCLIENT_SYN, 129 * time.Second, true},
+		{k.maps.SynOptions, routerClientStateCLIENT_SYN, 131 * time.Second, false},
 	} {
 		key := keyOf(k, c.m, tuple(f.nth(n).client, f.vip))
 		k.must(c.m.Update(key, &routerClient{State: uint8(c.state), Since: since(c.age)}, ebpf.UpdateAny))
@@ -219,7 +219,7 @@ func TestSweepClients(t *testing.T) {
 	}
 }
 
-// User space finds what is old in a copy: what has changed since then stays.
+// User space works on a copy: entries changed since then stay.
 func TestForgetLooksAgain(t *testing.T) {
 	k := newRig(t)
 	f := families[0]
@@ -234,7 +234,7 @@ func TestForgetLooksAgain(t *testing.T) {
 		{routerCommandKindCOMMAND_FORGET_FLOWS, k.maps.Flows, routerFlow{Splice: datapath.Clock(), Side: uint32(routerSideSIDE_LINGER)},
 			routerFlow{Splice: since(time.Hour), Side: uint32(routerSideSIDE_RESET)}},
 		{routerCommandKindCOMMAND_FORGET_CLIENTS, k.maps.Clients, &routerClient{Since: datapath.Clock()}, &routerClient{Since: since(time.Hour)}},
-		{routerCommandKindCOMMAND_FORGET_PROMISED, k.maps.Promised, &routerClient{Since: datapath.Clock()}, &routerClient{Since: since(time.Hour)}},
+		{routerCommandKindCOMMAND_FORGET_SYN_OPTIONS, k.maps.SynOptions, &routerClient{Since: datapath.Clock()}, &routerClient{Since: since(time.Hour)}},
 	} {
 		for stays, value := range map[bool]any{true: tc.now, false: tc.old} {
 			k.must(tc.m.Update(keyOf(k, tc.m, key), value, ebpf.UpdateAny))
@@ -247,7 +247,7 @@ func TestForgetLooksAgain(t *testing.T) {
 	}
 }
 
-// Where there is more than a share, each call takes the next one, and the pass comes to all.
+// With more than a share, each call does the next one, and a pass covers everything.
 func TestSweepsGoRound(t *testing.T) {
 	const n = 2*spliceShare + 100 // and of clientShare
 	k := sized(t, Options{Sessions: n, Pending: n, Legs: 1})
@@ -267,7 +267,7 @@ func TestSweepsGoRound(t *testing.T) {
 			t.Errorf("pass %d: %d sessions ended, want 3", pass, ended)
 		}
 	}
-	for _, m := range []*ebpf.Map{k.maps.Clients, k.maps.Promised} {
+	for _, m := range []*ebpf.Map{k.maps.Clients, k.maps.SynOptions} {
 		for i := range n {
 			age := time.Duration(i%2) * time.Hour
 			k.must(m.Update(keyOf(k, m, tuple(client(i), families[0].vip)), &routerClient{Since: since(age)}, ebpf.UpdateAny))
@@ -276,14 +276,14 @@ func TestSweepsGoRound(t *testing.T) {
 	for range 2 * ((n + clientShare - 1) / clientShare) {
 		k.must(k.SweepClients(testTimeouts))
 	}
-	for name, m := range map[string]*ebpf.Map{"clients": k.maps.Clients, "promised": k.maps.Promised} {
+	for name, m := range map[string]*ebpf.Map{"clients": k.maps.Clients, "syn_options": k.maps.SynOptions} {
 		if got := count(k, m); got != n/2 {
 			t.Errorf("%s: %d are left, want %d", name, got, n/2)
 		}
 	}
 }
 
-// A run of the fallback has no more keys than fit.
+// A run of the fallback does not exceed the keys per command.
 func TestForgetManyKeys(t *testing.T) {
 	const n = 2*int(routerBoundCOMMAND_KEYS) + 1
 	k := sized(t, Options{Sessions: n, Pending: 1, Legs: 1})

@@ -12,8 +12,7 @@ import (
 	"baton/packet/packettest"
 )
 
-// Every combination of options is answered with what both ends can do, and what was agreed is known when the first
-// request comes.
+// Every combination of options is answered with the common ones, which are known at the first request.
 func TestSYNIsAnsweredAndItsOptionsAreRemembered(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for bits := range 16 {
@@ -85,8 +84,8 @@ func (k *rig) answers(f family, options packet.Options) {
 	if got.SACKPermitted() != sack {
 		k.t.Errorf("SACK permitted: got %t, want %t", got.SACKPermitted(), sack)
 	}
-	if shift, ok := got.WindowScale(); ok != wscale || ok && shift != ToldWscale {
-		k.t.Errorf("window scale: got %d, %t, want %d, %t", shift, ok, ToldWscale, wscale)
+	if shift, ok := got.WindowScale(); ok != wscale || ok && shift != OurWscale {
+		k.t.Errorf("window scale: got %d, %t, want %d, %t", shift, ok, OurWscale, wscale)
 	}
 	told, echoed, ok := got.Timestamps()
 	if ok != ts || ok && echoed != val {
@@ -126,7 +125,7 @@ func TestSYNIsNotAnswered(t *testing.T) {
 	})
 }
 
-// Data on a SYN is not acknowledged: the client sends it again.
+// Data on a SYN is not acknowledged: the client retransmits it.
 func TestSYNWithData(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
@@ -149,23 +148,23 @@ func TestClosedVIPRefuses(t *testing.T) {
 	})
 }
 
-// fillPromised leaves no room in the table of promised options.
-func (k *rig) fillPromised() {
+// fillSynOptions fills the table of SYN options.
+func (k *rig) fillSynOptions() {
 	k.t.Helper()
 	for i := range uint16(testPending) {
 		key := tuple(netip.AddrPortFrom(netip.MustParseAddr("192.0.2.200"), i), netip.MustParseAddrPort("192.0.2.201:80"))
-		k.must(k.maps.Promised.Update(routerPromiseKey{Client: key}, &routerClient{Since: datapath.Clock()}, ebpf.UpdateNoExist))
+		k.must(k.maps.SynOptions.Update(routerSynKey{Client: key}, &routerClient{Since: datapath.Clock()}, ebpf.UpdateNoExist))
 	}
 }
 
-// Handshakes do not take the room of clients that are asked about.
-func TestHandshakesLeaveRoomToAsk(t *testing.T) {
+// Handshakes do not use up the space for upcalls.
+func TestHandshakesLeaveRoomForUpcalls(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
 		k.vip(f)
 		k.tap()
 		k.idle(1, f)
-		k.fillPromised()
+		k.fillSynOptions()
 		for _, options := range []packet.Options{f.usual(), bareOptions} {
 			c := newClient(k, f, options)
 			c.k.want(packet.Build(c.syn()), map[bool]routerVerdict{true: routerVerdictSYN_ANSWERED, false: routerVerdictSYN_COOKIE}[c.ts], actRedirect)
@@ -176,7 +175,7 @@ func TestHandshakesLeaveRoomToAsk(t *testing.T) {
 	})
 }
 
-// When the table is full, a client gets what a cookie can carry, and is believed no more than that.
+// When the table is full, a client gets the options that fit into a cookie.
 func TestFullTableAnswersWithBareCookies(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, c := range []struct {
@@ -197,7 +196,7 @@ func TestFullTableAnswersWithBareCookies(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				k := newRig(t)
 				k.vip(f)
-				k.fillPromised()
+				k.fillSynOptions()
 				s := k.idle(1, f, func(s *routerSplice) {
 					s.LegClass = c.class
 					if c.class&1 == 0 {
@@ -216,7 +215,7 @@ func TestFullTableAnswersWithBareCookies(t *testing.T) {
 	})
 }
 
-// A new SYN wipes out whatever an earlier session of the same ports left undecided.
+// A new SYN drops undecided state of an earlier session on the same ports.
 func TestSYNReplacesAPendingClient(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)

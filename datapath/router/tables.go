@@ -14,7 +14,7 @@ import (
 	"baton/datapath"
 )
 
-// Tables are all that requests are decided by.
+// Tables are the routing tables.
 type Tables struct {
 	VIPs   map[netip.AddrPort]VIP
 	Hosts  []Host
@@ -23,16 +23,16 @@ type Tables struct {
 	Zones  []Zone
 }
 
-// tables is which of the two generations is in force, and what it holds.
+// tables is the generation in force and its contents.
 type tables struct {
 	sync.Mutex
 	generation uint32
-	inForce    Tables // as this process wrote them
+	inForce    Tables // as written by this process
 	grace      *ebpf.Map
 	nothing    *ebpf.Map // its only value
 }
 
-// Put replaces the configuration and all tables at once: a packet is decided by the old ones or by the new ones.
+// Put replaces the configuration and all tables atomically: each packet sees either the old or the new ones.
 func (r *Router) Put(c Config, t Tables) error {
 	r.tables.Lock()
 	defer r.tables.Unlock()
@@ -46,7 +46,7 @@ func (r *Router) Put(c Config, t Tables) error {
 	return nil
 }
 
-// SetTables is Put with the configuration that is in force.
+// SetTables is Put with the current configuration.
 func (r *Router) SetTables(t Tables) error {
 	c, err := r.Config()
 	if err != nil {
@@ -55,14 +55,13 @@ func (r *Router) SetTables(t Tables) error {
 	return r.Put(c, t)
 }
 
-// setTables fills the generation that is not in force, puts it in force, and empties the other when no packet is about that has begun
-// with it.
+// setTables fills the generation that is not in force, switches to it, and empties the other once no packet uses it.
 func (r *Router) setTables(t Tables, c routerConfig) error {
 	old, next := r.tables.generation, 1-r.tables.generation
 	for id := range uint16(MaxPools) {
 		p, ok := t.Pools[id]
 		if !ok {
-			p = Pool{Policy: Ask}
+			p = Pool{Policy: Upcall}
 		}
 		if err := r.writePool(next, id, p); err != nil {
 			return err
@@ -93,15 +92,14 @@ func (r *Router) switchTo(generation uint32, c routerConfig) error {
 	return r.settle()
 }
 
-// emptyTables forgets a generation that is not in force. Pools and choice tables are written over.
+// emptyTables clears a generation that is not in force. Pools and choice tables are overwritten later.
 func (r *Router) emptyTables(generation uint32) error {
 	return errors.Join(
 		r.writeVIPs(generation, nil), r.writeRoutes(generation, nil, nil), r.writeZones(generation, nil),
 	)
 }
 
-// settle returns when no packet is about that has begun before: the kernel waits for running programs (RCU) when a map within a map is
-// replaced.
+// settle waits until all packets that are being processed are done: replacing a map in a map waits for running programs (RCU).
 func (r *Router) settle() (err error) {
 	t := &r.tables
 	if t.grace == nil {
@@ -122,8 +120,8 @@ func (r *Router) settle() (err error) {
 
 func (t *tables) close() error { return errors.Join(t.grace.Close(), t.nothing.Close()) }
 
-// UpdateTables writes what has changed since SetTables with the same hosts and routes: what may be chosen of the pools changes in the
-// tables in force. Where more has changed, all tables are replaced.
+// UpdateTables writes the changes since SetTables with the same hosts and routes: changes of pools are made in place; for others
+// all tables are replaced.
 func (r *Router) UpdateTables(t Tables) error {
 	r.tables.Lock()
 	defer r.tables.Unlock()
@@ -160,27 +158,27 @@ func (r *Router) UpdateTables(t Tables) error {
 	return nil
 }
 
-// VIP is how the kernel answers an address and port.
+// VIP is the kernel's configuration of a VIP.
 type VIP struct {
 	ID      uint16 // below MaxVIPs
 	Local   bool   // packets pass to this host's sockets
 	MSS     uint16 // offered to clients
-	OnePool bool   // every request goes to Pool
+	OnePool bool   // all requests go to Pool
 	Pool    uint16
 	NoHosts bool // no route names a host
 	NoTS    bool // timestamps are not offered
 	Closed  bool // no new sessions
-	Hold    bool // a request waits until the one before it has its response
+	Hold    bool // each request waits until the previous response is complete
 }
 
-// SetVIPs replaces all VIPs, one by one.
+// SetVIPs replaces all VIPs, not atomically.
 func (r *Router) SetVIPs(vips map[netip.AddrPort]VIP) error {
 	r.tables.Lock()
 	defer r.tables.Unlock()
 	return r.writeVIPs(r.tables.generation, vips)
 }
 
-// vipID is how the keys of hosts and routes name a VIP, so that they are of its generation.
+// vipID is a VIP's number per generation, used in the keys of hosts and routes.
 func vipID(generation uint32, id uint16) uint16 { return uint16(generation)*uint16(MaxVIPs) + id }
 
 func (r *Router) writeVIPs(generation uint32, vips map[netip.AddrPort]VIP) error {
@@ -216,23 +214,23 @@ func (r *Router) writeVIPs(generation uint32, vips map[netip.AddrPort]VIP) error
 	return nil
 }
 
-// Host is a name that routes mention, with its number.
+// Host is a host named in routes, with its number.
 type Host struct {
 	VIP  uint16
 	Name string // at most HostBytes
 	ID   uint16
 }
 
-// Route is the answer for requests whose target has that prefix and no longer one.
+// Route applies to requests whose longest matching prefix is Prefix.
 type Route struct {
 	VIP, Host uint16
 	Method    uint8
 	Prefix    string // at most RouteBytes
 	Pool      uint16
-	Ask       bool
+	Upcall    bool
 }
 
-// SetRoutes replaces all hosts and routes, one by one.
+// SetRoutes replaces all hosts and routes, not atomically.
 func (r *Router) SetRoutes(hosts []Host, routes []Route) error {
 	r.tables.Lock()
 	defer r.tables.Unlock()
@@ -258,8 +256,8 @@ func (r *Router) writeRoutes(generation uint32, hosts []Host, routes []Route) er
 			return fmt.Errorf("set routes: prefix %q is longer than %d bytes", p.Prefix, RouteBytes)
 		}
 		v := routerRoute{Pool: p.Pool}
-		if p.Ask {
-			v.Ask = 1
+		if p.Upcall {
+			v.Upcall = 1
 		}
 		prefixes[k] = v
 	}
@@ -273,19 +271,19 @@ func (r *Router) writeRoutes(generation uint32, hosts []Host, routes []Route) er
 	return nil
 }
 
-// Policy is how the kernel picks a surrogate of a pool.
+// Policy is how the kernel chooses a surrogate of a pool.
 type Policy uint16
 
-// The policies that the kernel knows.
+// The kernel's policies.
 const (
-	Turns   = Policy(routerPolicyPOLICY_TURNS)
-	Hash    = Policy(routerPolicyPOLICY_HASH)
-	Nearest = Policy(routerPolicyPOLICY_NEAREST)
-	Least   = Policy(routerPolicyPOLICY_LEAST)
-	Ask     = Policy(routerPolicyPOLICY_ASK)
+	RoundRobin = Policy(routerPolicyPOLICY_ROUND_ROBIN)
+	Hash       = Policy(routerPolicyPOLICY_HASH)
+	Nearest    = Policy(routerPolicyPOLICY_NEAREST)
+	Least      = Policy(routerPolicyPOLICY_LEAST)
+	Upcall     = Policy(routerPolicyPOLICY_UPCALL)
 )
 
-// Reuse says which of a pool's legs a request may take that have served another client.
+// Reuse says which requests may use a leg that has served another client.
 type Reuse uint16
 
 // The kinds of reuse.
@@ -295,7 +293,7 @@ const (
 	ReuseNever  = Reuse(routerReuseREUSE_NEVER)
 )
 
-// Pool is a pool with the surrogates that may be chosen now.
+// Pool is a pool with its available surrogates.
 type Pool struct {
 	Policy  Policy
 	Reuse   Reuse
@@ -310,7 +308,7 @@ func (r *Router) SetPool(id uint16, p Pool) error {
 	return r.writePool(r.tables.generation, id, p)
 }
 
-// writePool writes the table first, so that no request meets a policy without its table. Its turn goes on.
+// writePool writes the table first, so that no request sees a policy without its table. The round-robin position is kept.
 func (r *Router) writePool(generation uint32, id uint16, p Pool) error {
 	if err := r.writeTable(generation, id, p.Table); err != nil {
 		return err
@@ -321,7 +319,7 @@ func (r *Router) writePool(generation uint32, id uint16, p Pool) error {
 	}
 	k.Policy, k.Reuse = uint16(p.Policy), uint16(p.Reuse)
 	if len(p.Members) > PoolMembers && p.Policy == Least {
-		k.Policy = uint16(Ask)
+		k.Policy = uint16(Upcall)
 	}
 	k.Members = uint16(copy(k.Member[:], p.Members))
 	if err := r.maps.Pools.Update(poolPlace(generation, id), k, ebpf.UpdateAny); err != nil {
@@ -336,10 +334,10 @@ func tablePlace(generation uint32, id uint16) uint32 {
 	return generation*uint32(MaxTables) + uint32(id)
 }
 
-// writeTable replaces a choice table: a pool's own has its number.
+// writeTable replaces a choice table; a pool's own has the pool's number.
 func (r *Router) writeTable(generation uint32, id uint16, surrogates []uint16) error {
 	if int(id) >= MaxTables {
-		return fmt.Errorf("set table %d: there are %d", id, MaxTables)
+		return fmt.Errorf("set table %d: at most %d", id, MaxTables)
 	}
 	var k routerChoices
 	if copy(k.Surrogate[:], surrogates) < len(surrogates) {
@@ -352,17 +350,17 @@ func (r *Router) writeTable(generation uint32, id uint16, surrogates []uint16) e
 	return nil
 }
 
-// Zone gives clients of a prefix a table of their own.
+// Zone is a choice table for the clients of a prefix.
 type Zone struct {
 	Pool   uint16
 	Prefix netip.Prefix
 	Table  []uint16 // surrogates
 }
 
-// zoneTable is the number of a zone's table, behind those of the pools.
+// zoneTable is the number of a zone's table, after those of the pools.
 func zoneTable(zone int) uint16 { return uint16(MaxPools + zone) }
 
-// SetZones replaces all zones, one by one.
+// SetZones replaces all zones, not atomically.
 func (r *Router) SetZones(zones []Zone) error {
 	r.tables.Lock()
 	defer r.tables.Unlock()
@@ -371,7 +369,7 @@ func (r *Router) SetZones(zones []Zone) error {
 
 func (r *Router) writeZones(generation uint32, zones []Zone) error {
 	if len(zones) > MaxZones {
-		return fmt.Errorf("set zones: %d, where there is room for %d", len(zones), MaxZones)
+		return fmt.Errorf("set zones: %d, at most %d", len(zones), MaxZones)
 	}
 	want := make(map[routerZoneKey]uint32)
 	for i, z := range zones {
@@ -392,7 +390,8 @@ func (r *Router) writeZones(generation uint32, zones []Zone) error {
 	return nil
 }
 
-// replace makes a map hold just want of the entries that are ours: new and changed ones first, then the old ones go.
+// replace makes want the only entries of a map for which ours holds: it writes new and changed ones first, then deletes the
+// others.
 func replace[K comparable, V any](m *ebpf.Map, want map[K]V, ours func(*K) bool) error {
 	for k, v := range want {
 		if err := m.Update(k, v, ebpf.UpdateAny); err != nil {
@@ -421,10 +420,10 @@ func replace[K comparable, V any](m *ebpf.Map, want map[K]V, ours func(*K) bool)
 	return nil
 }
 
-// MaxPoolName bounds the name of a pool, in bytes.
+// MaxPoolName is the length limit of pool names, in bytes.
 const MaxPoolName = int(routerBoundPOOL_NAME)
 
-// PoolNames are the names of the pools that have a number, or had it last.
+// PoolNames maps pools to the numbers they have, or had last.
 func (r *Router) PoolNames() (map[string]uint16, error) {
 	names := make(map[string]uint16)
 	for id := range uint32(MaxPools) {
@@ -439,7 +438,7 @@ func (r *Router) PoolNames() (map[string]uint16, error) {
 	return names, nil
 }
 
-// NamePool keeps a pool's number for its name, also after the process.
+// NamePool stores a pool's number, also for later processes.
 func (r *Router) NamePool(id uint16, name string) error {
 	var k routerPoolName
 	if copy(k.Name[:], name) < len(name) {

@@ -20,8 +20,8 @@ func everyMethod(r Route) (out []Route) {
 	return out
 }
 
-// numbered are tables in which requests to the VIP belong to surrogate 1, and another VIP's to surrogate 2. What has which number
-// differs.
+// numbered are tables in which requests to the VIP go to surrogate 1, and another VIP's to surrogate 2. The numbers of everything
+// else vary.
 func numbered(f family, swapped bool) Tables {
 	vip, host, pool := []uint16{3, 4}, []uint16{1, 2}, []uint16{1, 2}
 	if swapped {
@@ -50,8 +50,7 @@ func numbered(f family, swapped bool) Tables {
 	return t
 }
 
-// TestTablesChangeAtOnce has all tables replaced, again and again, by tables that say the same with other numbers: no packet may meet
-// some of the old ones and some of the new.
+// TestTablesChangeAtOnce replaces all tables again and again by equivalent ones with other numbers: no packet may see a mix.
 func TestTablesChangeAtOnce(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
@@ -98,7 +97,7 @@ func TestTablesChangeAtOnce(t *testing.T) {
 	})
 }
 
-// TestTablesAreForgotten leaves nothing of the tables that are not in force.
+// TestTablesAreForgotten: nothing is left of tables not in force.
 func TestTablesAreForgotten(t *testing.T) {
 	k := newRig(t)
 	f := families[0]
@@ -120,7 +119,7 @@ func TestTablesAreForgotten(t *testing.T) {
 	}
 }
 
-// TestPoolThatHasGone has user space decide for a pool, and the pool leave the tables before the packet comes.
+// TestPoolThatHasGone: user space decides for a pool that is removed before the packet arrives.
 func TestPoolThatHasGone(t *testing.T) {
 	k := newRig(t)
 	f := families[0]
@@ -135,7 +134,7 @@ func TestPoolThatHasGone(t *testing.T) {
 	}
 }
 
-// TestUpdateTables changes what may be chosen without a change of generation, and all of it where a VIP has changed.
+// TestUpdateTables changes choices without a new generation, and everything if a VIP has changed.
 func TestUpdateTables(t *testing.T) {
 	k := newRig(t)
 	f := families[0]
@@ -176,7 +175,7 @@ func entries[K, V any](m *ebpf.Map) (n int) {
 	return n
 }
 
-// TestTablesCarryReuseAndHold has the kernel's records say what the tables say.
+// TestTablesCarryReuseAndHold: the kernel's records contain what the tables say.
 func TestTablesCarryReuseAndHold(t *testing.T) {
 	k := newRig(t)
 	f := families[0]

@@ -9,11 +9,11 @@ import (
 	"baton/packet/packettest"
 )
 
-// idleWindow is what an idle leg's surrogate is told, in bytes: IDLE_WINDOW of the kernel program.
+// idleWindow is the window advertised on an idle leg, in bytes: IDLE_WINDOW of the kernel program.
 const idleWindow = 4096
 
-// A surrogate that had the window of one client must not fill it for the next, whose own is smaller. It takes a smaller
-// one only with a new acknowledgement, as the recycling's ACK is one, or from a later sequence number.
+// A surrogate must not fill one client's window for the next, whose window is smaller. It accepts a smaller window only with a
+// new acknowledgement, such as the recycling's ACK, or from a later sequence number.
 func TestWindowOfTheNextClient(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		for _, acked := range []bool{false, true} { // the whole response, before the FIN
@@ -25,7 +25,7 @@ func TestWindowOfTheNextClient(t *testing.T) {
 			}
 			r := c.send(packet.ACK|packet.FIN, "", routerVerdictRECYCLED, actRedirect)
 			s.takes(r)
-			packettest.Check(t, r.frame, packettest.TCP(packettest.Window(idleWindow>>ToldWscale)))
+			packettest.Check(t, r.frame, packettest.TCP(packettest.Window(idleWindow>>OurWscale)))
 
 			k.ifindex = k.link(fmt.Sprintf("window%t", acked))
 			w := k.capture(k.ifindex)
@@ -38,11 +38,11 @@ func TestWindowOfTheNextClient(t *testing.T) {
 			p := next.packet(packet.ACK, plainRequest)
 			p.Window = 100
 			r = k.want(packet.Build(p), routerVerdictHANDOFF, actRedirect)
-			told := k.splice(1).WindowTold
+			told := k.splice(1).WindowSent
 			if told == 0 {
 				t.Fatal("no window was told")
 			}
-			if !acked { // the recycling's ACK was news: the request's own window counts
+			if !acked { // the recycling's ACK was new: the request's own window counts
 				packettest.Check(t, r.frame, packettest.Payload([]byte(plainRequest)), packettest.TCP(packettest.Window(told)))
 				continue
 			}

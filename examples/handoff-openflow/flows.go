@@ -143,7 +143,7 @@ func translate(ours, sender, oursToSender, receiver *told) []openflow.Action {
 		actions = append(actions, openflow.ActionIncTSval{By: ours.tsval - sender.tsval},
 			openflow.ActionIncTSecr{By: receiver.tsval - oursToSender.tsval})
 	}
-	return append(actions, openflow.ActionRescaleWindow{Sender: shift(sender, oursToSender), Told: shift(ours, receiver)})
+	return append(actions, openflow.ActionRescaleWindow{Sender: shift(sender, oursToSender), Advertised: shift(ours, receiver)})
 }
 
 // shift is by how much a sender's windows are scaled: not at all unless both sides have said that they can.

@@ -74,7 +74,7 @@ func startBaton(n *network, program, config string) (subject, error) {
 // routerConfig has timeouts that are short but for timeouts.idle, which nothing may have to wait for.
 func (n *network) routerConfig(reuse, odd string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "listen: {control: %q, metrics: %q, state: %q}\n", filepath.Join(n.Dir(), "router.sock"), metricsAddress, filepath.Join(n.BPFFS(), "router"))
+	fmt.Fprintf(&b, "control: %q\nmetrics: %q\nstate: %q\n", filepath.Join(n.Dir(), "router.sock"), metricsAddress, filepath.Join(n.BPFFS(), "router"))
 	b.WriteString("timeouts: {handshake: 3s, idle: 1h, closing: 1s}\nlimits: {pending: 250}\nvips:\n")
 	for _, v := range []struct{ address, mode string }{{handoffVIP.String(), "handoff"}, {proxyVIP.String(), "proxy"}} {
 		fmt.Fprintf(&b, "  - address: %q\n    mode: %s\n    interfaces: [%s]\n    routes:\n", v.address, v.mode, n.front.Name)
@@ -272,20 +272,20 @@ func (r *router) lostLegs(now map[string]float64) {
 
 // sums holds the verdicts against the packets of the interfaces: each packet has one, or two when it came by way of user space.
 func (r *router) sums(now map[string]float64) {
-	verdicts, asked := 0.0, 0.0
+	verdicts, upcalls := 0.0, 0.0
 	for name, value := range now {
 		if !strings.HasPrefix(name, "baton_router_packets_total{") {
 			continue
 		}
 		verdicts += value - r.before[name]
-		if strings.Contains(name, `"asked"`) || strings.Contains(name, `"upcall"`) {
-			asked += value - r.before[name]
+		if strings.Contains(name, `"upcall"`) {
+			upcalls += value - r.before[name]
 		}
 	}
 	packets := float64(r.n.packets() - r.packets)
 	const slack = 200 // packets of the moment, of ARP and of IPv6
-	if verdicts < packets-slack || verdicts > packets+2*asked+slack {
-		r.n.ledger.add(Process, "%v packets have come and %v verdicts were given, %v of them to ask user space", packets, verdicts, asked)
+	if verdicts < packets-slack || verdicts > packets+2*upcalls+slack {
+		r.n.ledger.add(Process, "%v packets have come and %v verdicts were given, %v of them upcalls", packets, verdicts, upcalls)
 	}
 }
 

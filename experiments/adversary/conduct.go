@@ -51,7 +51,7 @@ func (e *exchange) misbehave(conduct script.Conduct, r *http.Request) bool {
 		e.bind(r, "an offer of "+string(conduct))
 		scheme := map[script.Conduct]string{script.NTLM: "NTLM", script.Negotiates: "Negotiate"}[conduct]
 		return say(fmt.Sprintf("HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: %s\r\nContent-Length: 0\r\n\r\n", scheme))
-	case script.Unasked:
+	case script.Unsolicited:
 		say(good)
 		time.Sleep(later)
 		say("HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")

@@ -16,7 +16,7 @@ import (
 func (s *Site) announce(ctx context.Context) error {
 	file, socket := filepath.Join(s.network.Dir(), s.Name+".yaml"), filepath.Join(s.network.Dir(), s.Name+".sock")
 	config := fmt.Sprintf(`name: %s
-listen: {control: %s}
+control: %s
 site:
   prefixes: [192.0.2.0/24]
   bgp:

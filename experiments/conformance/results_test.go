@@ -59,7 +59,7 @@ func TestCheck(t *testing.T) {
 	}{
 		{Options{}, ""},
 		{Options{Targets: []string{"baton", "ovs-defaults"}}, ""},
-		{Options{Targets: []string{"batton"}}, `--target "batton": want one of ovs, baton, ovs-defaults`},
+		{Options{Targets: []string{"batton"}}, `--target "batton": did you mean baton?`},
 		{Options{Benches: -1}, "--benches -1"},
 	}
 	for _, tt := range tests {

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
+	"baton/document"
 	"baton/lab"
 )
 
@@ -41,7 +41,7 @@ func chooseTargets(names []string) ([]Target, error) {
 			for _, t := range all {
 				known = append(known, t.Name)
 			}
-			return nil, fmt.Errorf("--target %q: want one of %s", n, strings.Join(known, ", "))
+			return nil, fmt.Errorf("--target %q: %s", n, document.Meant(n, known))
 		}
 		chosen = append(chosen, all[i])
 	}

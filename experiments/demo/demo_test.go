@@ -143,15 +143,15 @@ func TestCounterOfTCP(t *testing.T) {
 func TestNewCell(t *testing.T) {
 	first := transfer("s2", time.Hour)
 	first.first = true
-	first.kernel = counts{"asked": 1, "to_client": 99}
+	first.kernel = counts{"upcall": 1, "to_client": 99}
 	second := transfer("s1", 4*time.Millisecond)
-	second.kernel = counts{"asked": 1, "to_client": 2, "handoff": 1}
+	second.kernel = counts{"upcall": 1, "to_client": 2, "handoff": 1}
 	bad := transfer("s1", 2*time.Millisecond)
 	bad.wrong, bad.hashed = "status 500", false
 	got := newCell("x", []run{first, second, bad})
 	want := Cell{
 		Way: "x", Surrogates: []string{"s1", "s2"}, Requests: 3, Hashed: 2, Wrong: []string{"status 500"}, Bytes: 128,
-		FirstByte: 1500 * time.Microsecond, Total: 3 * time.Millisecond, Translated: 1, Asked: 2,
+		FirstByte: 1500 * time.Microsecond, Total: 3 * time.Millisecond, Translated: 1, Upcalls: 2,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("newCell (-want +got):\n%s", diff)
@@ -176,8 +176,8 @@ func TestChecksFail(t *testing.T) {
 		{"surrogate of another pool", func(r *Row) { r.Cells[1].Surrogates = []string{"s1", "s3"} }, 1},
 		{"no surrogate named", func(r *Row) { r.Cells[1].Surrogates = []string{""} }, 1},
 		{"nothing hashed", func(r *Row) { r.Cells[1].Hashed = 0 }, 1},
-		{"bytes through user space", func(r *Row) { r.Cells[1].Asked = 1 }, 1},
-		{"not asked", func(r *Row) { r.Decides = byRouter }, 1},
+		{"bytes through user space", func(r *Row) { r.Cells[1].Upcalls = 1 }, 1},
+		{"no upcalls", func(r *Row) { r.Decides = byRouter }, 1},
 		{"busy router", func(r *Row) { r.Cells[1].CPU = time.Second }, 1},
 	}
 	for _, tt := range tests {

@@ -79,7 +79,7 @@ func (d *demo) look(ctx context.Context, before counts) error {
 		}
 		n := now.since(before)
 		k = Kernel{
-			Connections: connections, Handoffs: n["handoff"], Moved: n["moved"], Translated: n.translated(), Asked: n["asked"],
+			Connections: connections, Handoffs: n["handoff"], Moved: n["moved"], Translated: n.translated(), Upcalls: n["upcall"],
 			Proxied: n["assigned"], Recycled: n["legs_recycled_total"], Failed: n["handoffs_failed_total"],
 		}
 		if k.Recycled < k.Handoffs+k.Moved {
@@ -101,9 +101,9 @@ func (d *demo) look(ctx context.Context, before counts) error {
 func (d *demo) checkKernel(row Row) {
 	c := row.cell(handoff)
 	if row.Decides == byRouter {
-		d.report.check(c.Asked >= uint64(c.Requests), "%s: %d of %d requests went to user space for a decision", row.Path, c.Asked, c.Requests)
+		d.report.check(c.Upcalls >= uint64(c.Requests), "%s: %d of %d requests went to user space for a decision", row.Path, c.Upcalls, c.Requests)
 	} else {
-		d.report.check(c.Asked == 0, "%s: %d packets of %d downloads went to user space", row.Path, c.Asked, c.Requests)
+		d.report.check(c.Upcalls == 0, "%s: %d packets of %d downloads went to user space", row.Path, c.Upcalls, c.Requests)
 	}
 	if row.Size >= 1<<30 {
 		d.report.check(c.CPU <= longestCPU, "%s: the router's process used %v for %s; HAProxy's %v", row.Path,

@@ -95,7 +95,7 @@ func newCell(name string, runs []run) Cell {
 		}
 		c.Requests++
 		c.Bytes = r.Bytes
-		c.Asked += r.kernel["asked"]
+		c.Upcalls += r.kernel["upcall"]
 		if r.first {
 			continue
 		}

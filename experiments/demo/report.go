@@ -45,7 +45,7 @@ type Cell struct {
 	Total      time.Duration `json:"total_ns"`
 	CPU        time.Duration `json:"cpu_ns"`               // of the way's process on the router, one request
 	Translated uint64        `json:"translated,omitempty"` // packets, one request
-	Asked      uint64        `json:"asked,omitempty"`      // packets, all requests
+	Upcalls    uint64        `json:"upcalls,omitempty"`    // packets, all requests
 
 	FirstByteRatio float64 `json:"first_byte_ratio"` // to direct
 	TotalRatio     float64 `json:"total_ratio"`
@@ -65,7 +65,7 @@ type Kernel struct {
 	Moved       uint64 `json:"moved"`      // requests that changed the surrogate within a connection
 	Recycled    uint64 `json:"recycled"`   // server legs taken back
 	Translated  uint64 `json:"translated"` // packets
-	Asked       uint64 `json:"asked"`      // packets that user space saw
+	Upcalls     uint64 `json:"upcalls"`    // packets that user space saw
 	Proxied     uint64 `json:"proxied"`
 	Failed      uint64 `json:"failed"`
 }
@@ -123,7 +123,7 @@ func (r *Report) Text(out io.Writer) {
 	r.ways(out)
 	k := r.Kernel
 	p("\nIn the kernel: %d connections handed off (%d moved on in between), %d server legs taken back,\n", k.Handoffs, k.Moved, k.Recycled)
-	p("%d packets translated there (of up to 64 KiB each), %d seen by user space, %d connections proxied\n\n", k.Translated, k.Asked, k.Proxied)
+	p("%d packets translated there (of up to 64 KiB each), %d seen by user space, %d connections proxied\n\n", k.Translated, k.Upcalls, k.Proxied)
 	for _, c := range r.Checks {
 		p("%s  %s\n", map[bool]string{true: "ok    ", false: "FAILED"}[c.OK], c.Text)
 	}

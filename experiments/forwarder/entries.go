@@ -71,7 +71,7 @@ func sessions(n int) []openflow.Message {
 	return all
 }
 
-// crowd are n entries that no packet here meets, and that every packet must be looked up behind: flows between other hosts, in
+// crowd are n entries that no packet here matches, and that every packet must be looked up behind: flows between other hosts, in
 // equal parts with eight lengths of their prefixes.
 func crowd(n int) []openflow.Message {
 	all := make([]openflow.Message, n)

@@ -1,4 +1,4 @@
-// Package forwarder asks what it costs to pass a switch: bytes, packets and time of a load that meets its entries (forwarder), and how
+// Package forwarder asks what it costs to pass a switch: bytes, packets and time of a load that matches its entries (forwarder), and how
 // fast it learns, tells and forgets (forwarder-control). Beside Baton's forwarder stand the kernel's own routing and bridging and Open
 // vSwitch. The topology and some of the contenders serve other experiments too.
 package forwarder

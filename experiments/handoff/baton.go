@@ -41,7 +41,7 @@ func (t *Topology) StartRouter(turn *Turn, config string) error {
 
 func (t *Topology) routerConfig() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "listen: {control: %q, metrics: %q, state: %q}\n", filepath.Join(t.Lab.Dir(), "router.sock"), "127.0.0.1:9464",
+	fmt.Fprintf(&b, "control: %q\nmetrics: %q\nstate: %q\n", filepath.Join(t.Lab.Dir(), "router.sock"), "127.0.0.1:9464",
 		filepath.Join(t.Lab.BPFFS(), "router"))
 	fmt.Fprintf(&b, "vips:\n  - {address: %q, mode: handoff, interfaces: [%s], routes: [{pool: all}]}\n", t.VIP(), t.ClientSide.Name)
 	b.WriteString("pools:\n  all:\n    policy: round-robin\n    legs: {min: 16, max: 700}\n    surrogates:\n")

@@ -93,7 +93,7 @@ func (p *Path) config(o settings, chosen []int, at int, secret string) string {
 	h := p.Relays[chosen[at]]
 	var b strings.Builder
 	w := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	w("name: %s\nlisten: {control: %q}", h.Name(), control(h))
+	w("name: %s\ncontrol: %q", h.Name(), control(h))
 	tuning := ""
 	if o.congestion != "" {
 		tuning += ", congestion: " + o.congestion
@@ -104,7 +104,7 @@ func (p *Path) config(o settings, chosen []int, at int, secret string) string {
 	first, last := at == 0, at == len(chosen)-1
 	linked := o.trunks && len(chosen) > 1
 	if linked {
-		w("credentials: {security: plaintext, secret_file: %q}", secret)
+		w("plaintext: {secret_file: %q}", secret)
 		if !first {
 			w("trunks: {listen: [\"0.0.0.0:%d\"]%s}", trunkPort, tuning)
 		}
@@ -228,7 +228,7 @@ func (p *Path) teach(sender *lab.Host) error {
 		most = 24
 	)
 	lesson := fileOf(10 << 20)
-	if p.slow || p.way.legs[0].rate < fastAccess*1e6 {
+	if p.slow || p.route.legs[0].rate < fastAccess*1e6 {
 		lesson = fileOf(1 << 20)
 	}
 	window, times := 0, 0

@@ -33,8 +33,8 @@ func placeOf(c experiments.Case) place {
 	return places[slices.IndexFunc(places, func(p place) bool { return p.name == c.Name })]
 }
 
-// way has the third relay between the two, which routes where it does not split. A part of the cloud's link has its part of the losses.
-func (p place) way() way {
+// route has the third relay between the two, which routes where it does not split. A part of the cloud's link has its part of the losses.
+func (p place) route() route {
 	w := twoRelays(fastAccess * 1e6)
 	near, far := w.legs[1], w.legs[1]
 	near.rtt = p.middle
@@ -64,11 +64,11 @@ func Chain() experiments.Experiment[*Path] {
 			chain("bbr", "relays with BBR", "bbr", "bbr", "system"),
 			chain("turbo", "relays with CUBIC that begins with 2,000 segments between them", "cubic", "cubic", strconv.Itoa(turboWindow)),
 		},
-		Measures: []Measure{total(func(c experiments.Case) way { return placeOf(c).way() })},
+		Measures: []Measure{total(func(c experiments.Case) route { return placeOf(c).route() })},
 		Rounds:   3,
 		Build:    func(_ context.Context, s *experiments.Setup) (*Path, error) { return build(s, 3), nil },
 		Enter: func(_ context.Context, p *Path, c experiments.Case) error {
-			p.set(placeOf(c).way())
+			p.set(placeOf(c).route())
 			return nil
 		},
 		Emulated: true,

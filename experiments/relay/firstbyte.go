@@ -60,13 +60,13 @@ func difference(s []experiments.Sample) float64 { return s[0].Value - s[1].Value
 
 // cold makes each request on a connection of its own.
 func cold() Measure {
-	return requested(Measure{Name: coldName, Title: "Time from a client's SYN to the first byte, median"}, way.firstByte, false,
+	return requested(Measure{Name: coldName, Title: "Time from a client's SYN to the first byte, median"}, route.firstByte, false,
 		func(r load.Result) *hdrhistogram.Histogram { return r.FirstByte })
 }
 
 // warm makes requests on connections that have had one, as soon as there are enough.
 func warm() Measure {
-	return requested(Measure{Name: warmName, Title: "Time from a request on an open connection to the first byte, median"}, way.rtt, true,
+	return requested(Measure{Name: warmName, Title: "Time from a request on an open connection to the first byte, median"}, route.rtt, true,
 		func(r load.Result) *hdrhistogram.Histogram { return r.Open })
 }
 
@@ -74,12 +74,12 @@ func warm() Measure {
 const frequency = 10
 
 // requested completes a measure of small requests.
-func requested(m Measure, least func(way) time.Duration, reuse bool, of func(load.Result) *hdrhistogram.Histogram) Measure {
+func requested(m Measure, least func(route) time.Duration, reuse bool, of func(load.Result) *hdrhistogram.Histogram) Measure {
 	m.Unit, m.Less = "ms", true
 	m.Take = func(_ context.Context, t *Turn) (experiments.Sample, error) {
 		p := t.Topology
 		if p.front.ideal {
-			return experiments.Sample{Value: milliseconds(least(p.way))}, nil
+			return experiments.Sample{Value: milliseconds(least(p.route))}, nil
 		}
 		n := int64(40)
 		if t.Options.Quick {

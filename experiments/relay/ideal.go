@@ -4,7 +4,7 @@ import "time"
 
 // pipe is Pied Piper's ideal (section 3.1, figure 5a): the request goes through at once, and the answer's bytes come back at the rate of
 // the bottleneck, without headers.
-func (w way) pipe(size int64) time.Duration {
+func (w route) pipe(size int64) time.Duration {
 	slowest := w.legs[0].rate
 	for _, l := range w.legs[1:] {
 		slowest = min(slowest, l.rate)
@@ -14,7 +14,7 @@ func (w way) pipe(size int64) time.Duration {
 
 // firstByte is when a new connection can have its first byte at the earliest: the client's handshake with the first relay goes on while
 // the last one connects to the server, and no other has to be waited for.
-func (w way) firstByte() time.Duration {
+func (w route) firstByte() time.Duration {
 	return w.rtt() + max(w.legs[0].rtt, w.legs[len(w.legs)-1].rtt)
 }
 
@@ -28,7 +28,7 @@ const (
 
 // reachable is the least that a new connection can take whose ends are what they are: client and server open their windows from ten
 // segments over the first and the last leg, which overlap, and bytes have headers.
-func (w way) reachable(size int64) time.Duration {
+func (w route) reachable(size int64) time.Duration {
 	first, last := w.legs[0], w.legs[len(w.legs)-1]
 	return w.firstByte() + max(first.slowStart(size), last.slowStart(size), leg{rate: first.rate}.slowStart(size))
 }

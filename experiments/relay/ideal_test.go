@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestWay(t *testing.T) {
+func TestRoute(t *testing.T) {
 	w := twoRelays(100e6)
 	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 	tests := []struct {
@@ -38,7 +38,7 @@ func TestWay(t *testing.T) {
 func TestPlaces(t *testing.T) {
 	two := twoRelays(fastAccess * 1e6)
 	for _, p := range places {
-		w := p.way()
+		w := p.route()
 		if w.rtt() != two.rtt() {
 			t.Errorf("%s: %v, want %v", p.name, w.rtt(), two.rtt())
 		}

@@ -65,8 +65,8 @@ type downloads struct {
 // downloaded returns what the turn has downloaded of its case's file.
 func downloaded(t *Turn) (load.Result, error) {
 	p := t.Topology
-	if p.taken.of == t {
-		return p.taken.result, nil
+	if p.downloads.of == t {
+		return p.downloads.result, nil
 	}
 	f := fileOf(sizeOf(t.Case))
 	times := f.samples
@@ -75,7 +75,7 @@ func downloaded(t *Turn) (load.Result, error) {
 	}
 	r, err := p.fetch(f, times)
 	if err == nil {
-		p.taken = downloads{t, r}
+		p.downloads = downloads{t, r}
 	}
 	return r, err
 }
@@ -84,12 +84,12 @@ func downloaded(t *Turn) (load.Result, error) {
 func sizeOf(c experiments.Case) int64 { return int64(c.At["size"] * (1 << 10)) }
 
 // first and total are of the same downloads.
-func first(of func(experiments.Case) way) Measure {
+func first(of func(experiments.Case) route) Measure {
 	return timed(Measure{Name: firstName, Title: "Time from a client's SYN to the first byte, median"},
 		func(c experiments.Case) time.Duration { return of(c).rtt() }, func(r load.Result) *hdrhistogram.Histogram { return r.FirstByte })
 }
 
-func total(of func(experiments.Case) way) Measure {
+func total(of func(experiments.Case) route) Measure {
 	return timed(Measure{Name: totalName, Title: "Time from a client's SYN to the last byte, median"},
 		func(c experiments.Case) time.Duration { return of(c).pipe(sizeOf(c)) }, func(r load.Result) *hdrhistogram.Histogram { return r.Total })
 }

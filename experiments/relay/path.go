@@ -23,10 +23,10 @@ type Path struct {
 	Legs           []*lab.Link // of the way over the relays, from the client on; A is the client's side
 	Public         *lab.Link
 
-	way   way  // that was set
-	slow  bool // the client is, whatever its access
-	front front
-	taken downloads // of the turn; so the next
+	route     route // that was set
+	slow      bool  // the client is, whatever its access
+	front     front
+	downloads downloads // of the turn; so the next
 
 	shares shares
 }
@@ -44,8 +44,8 @@ type leg struct {
 	loss emulator.Share // each way
 }
 
-// way is the legs over the relays, from the client on, and what the public Internet is instead.
-type way struct {
+// route is the legs over the relays, from the client on, and what the public Internet is instead.
+type route struct {
 	legs   []leg
 	public leg
 }
@@ -66,15 +66,15 @@ const (
 )
 
 // twoRelays is the way with a rate of the client's access, whichever way it takes.
-func twoRelays(access emulator.Rate) way {
-	return way{
+func twoRelays(access emulator.Rate) route {
+	return route{
 		legs:   []leg{{clientRTT, access, endLoss}, {middleRTT, cloudRate, cloudLoss}, {serverRTT, cloudRate, endLoss}},
 		public: leg{clientRTT + middleRTT + serverRTT, access, publicLoss},
 	}
 }
 
 // rtt is the whole way's.
-func (w way) rtt() (sum time.Duration) {
+func (w route) rtt() (sum time.Duration) {
 	for _, l := range w.legs {
 		sum += l.rtt
 	}
@@ -86,8 +86,8 @@ func (l leg) shape() emulator.Shape {
 }
 
 // set gives the path's links their shapes.
-func (p *Path) set(w way) {
-	p.way = w
+func (p *Path) set(w route) {
+	p.route = w
 	for i, l := range w.legs {
 		p.Legs[i].Set(l.shape(), l.shape())
 	}

@@ -35,11 +35,11 @@ func Experiment() experiments.Experiment[*Path] {
 		Contenders: slices.Concat([]Contender{endToEnd(), endToEndBBR(), routed()}, others(), steps(), []Contender{
 			bbr("haproxy-bbr", haproxy()), bbr("turbo-bbr", baton("turbo", "", turbo)), ideal(),
 		}),
-		Measures: []Measure{total(wayOf), first(wayOf)},
+		Measures: []Measure{total(routeOf), first(routeOf)},
 		Rounds:   3,
 		Build:    func(_ context.Context, s *experiments.Setup) (*Path, error) { return build(s, 2), nil },
 		Enter: func(_ context.Context, p *Path, c experiments.Case) error {
-			p.set(wayOf(c))
+			p.set(routeOf(c))
 			return nil
 		},
 		Emulated: true,
@@ -94,7 +94,7 @@ func caseName(access, kib float64) string {
 	return fmt.Sprintf("%g KiB at %g Mbit/s", kib, access)
 }
 
-func wayOf(c experiments.Case) way { return twoRelays(emulator.Rate(c.At["access"] * 1e6)) }
+func routeOf(c experiments.Case) route { return twoRelays(emulator.Rate(c.At["access"] * 1e6)) }
 
 func claims() (list []experiments.Claim) {
 	w := twoRelays(fastAccess * 1e6)
@@ -132,7 +132,7 @@ func claims() (list []experiments.Claim) {
 		if size < 1<<20 {
 			continue
 		}
-		least := float64(wayOf(c).reachable(size)) / ms
+		least := float64(routeOf(c).reachable(size)) / ms
 		beside := func(contender string) experiments.Figure {
 			return experiments.FigureOf(c.Name, totalName, []string{contender}, func(s []experiments.Sample) float64 { return s[0].Value / least })
 		}

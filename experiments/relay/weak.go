@@ -20,11 +20,11 @@ func Weak() experiments.Experiment[*Path] {
 			"near it makes the round trip short.",
 		Parameters: []experiments.Parameter{{Name: "size", Title: "size", Unit: "KiB", Values: []float64{10, 100, 1 << 10, 10 << 10}, Quick: []float64{100}}},
 		Contenders: append(append([]Contender{endToEnd(), routed()}, steps()...), ideal()),
-		Measures:   []Measure{total(weakWay), first(weakWay)},
+		Measures:   []Measure{total(weakRoute), first(weakRoute)},
 		Rounds:     3,
 		Build: func(_ context.Context, s *experiments.Setup) (*Path, error) {
 			p := build(s, 2)
-			p.set(weakWay(experiments.Case{}))
+			p.set(weakRoute(experiments.Case{}))
 			p.Client.Sysctl("net.ipv4.tcp_rmem", weakWindow)
 			p.slow = true
 			return p, nil
@@ -41,7 +41,7 @@ func Weak() experiments.Experiment[*Path] {
 	}
 }
 
-func weakWay(experiments.Case) way { return twoRelays(fastAccess * 1e6) }
+func weakRoute(experiments.Case) route { return twoRelays(fastAccess * 1e6) }
 
 func weakClaims() (list []experiments.Claim) {
 	for _, kib := range []int{10, 100, 1 << 10, 10 << 10} {
@@ -51,7 +51,7 @@ func weakClaims() (list []experiments.Claim) {
 				Paper: "less, the more the larger the file", Where: paper + ", section 3.3, figure 9", AtMost: 1})
 	}
 	// The window goes once in each round trip of the client's leg.
-	longest := time.Duration(float64(10<<20)/float64(64<<10)*float64(clientRTT)) + weakWay(experiments.Case{}).rtt()
+	longest := time.Duration(float64(10<<20)/float64(64<<10)*float64(clientRTT)) + weakRoute(experiments.Case{}).rtt()
 	return append(list, experiments.Claim{
 		What: fmt.Sprintf("time of size 10240 KiB, beside 64 KiB in each round trip of the client's leg (%.1f s)", longest.Seconds()), Unit: "×",
 		Ours: experiments.FigureOf("size 10240 KiB", totalName, []string{"baton"}, func(s []experiments.Sample) float64 {

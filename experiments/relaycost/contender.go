@@ -52,7 +52,7 @@ func plural(n int, one, many string) string {
 
 func batonConfig(control string, workers int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "name: relay\nworkers: %d\nlisten: {control: %q}\nentries:\n", workers, control)
+	fmt.Fprintf(&b, "name: relay\nworkers: %d\ncontrol: %q\nentries:\n", workers, control)
 	for _, f := range forwards() {
 		fmt.Fprintf(&b, "  - {listen: \"%s:%d\", destination: %q}\n", relayAddress, f.Port, f.To)
 	}

@@ -76,10 +76,10 @@ func join(client *net.TCPConn, to string, wrapped bool) {
 	}
 	server := c.(*net.TCPConn)
 	defer server.Close()
-	var ways sync.WaitGroup
-	ways.Go(func() { pass(server, client, wrapped) })
-	ways.Go(func() { pass(client, server, wrapped) })
-	ways.Wait()
+	var directions sync.WaitGroup
+	directions.Go(func() { pass(server, client, wrapped) })
+	directions.Go(func() { pass(client, server, wrapped) })
+	directions.Wait()
 }
 
 // pass copies until the end, and says so. After an error it resets who waits for more.

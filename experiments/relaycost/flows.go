@@ -57,10 +57,10 @@ func Flows() experiments.Experiment[*Topology] {
 
 // idleFlows are those of a turn.
 type idleFlows struct {
-	crowd *crowd
-	held  int
-	why   string // there are not more
-	grown memory
+	clients *idleClients
+	held    int
+	why     string // there are not more
+	grown   memory
 }
 
 // idle has clients open their flows once a contender is there.
@@ -80,9 +80,9 @@ func idle(c Contender) Contender {
 		}
 		f := &t.Topology.idle
 		*f = idleFlows{}
-		f.crowd, f.held, f.why, err = gather(t.Topology.Client, t.Topology.target(), n)
-		if f.crowd != nil {
-			t.OnEnd(f.crowd.disperse)
+		f.clients, f.held, f.why, err = startIdle(t.Topology.Client, t.Topology.target(), n)
+		if f.clients != nil {
+			t.OnEnd(f.clients.stop)
 		}
 		if err != nil {
 			return err
@@ -99,7 +99,7 @@ func idle(c Contender) Contender {
 
 func again(_ context.Context, t *Turn) (experiments.Sample, error) {
 	f := &t.Topology.idle
-	held, why, err := f.crowd.again()
+	held, why, err := f.clients.again()
 	if why == "" {
 		why = f.why
 	}

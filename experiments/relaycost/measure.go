@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	oneName    = "download"
-	manyName   = "16 downloads"
-	memoryName = "stream from memory"
-	crowdName  = "16 streams from memory"
-	newName    = "new flows"
-	firstName  = "first byte"
-	slowName   = "slow first byte"
+	oneName        = "download"
+	manyName       = "16 downloads"
+	memoryName     = "stream from memory"
+	manyMemoryName = "16 streams from memory"
+	newName        = "new flows"
+	firstName      = "first byte"
+	slowName       = "slow first byte"
 
 	many = 16
 	gib  = 1 << 30 // bytes
@@ -28,7 +28,7 @@ func measures() []Measure {
 		download(oneName, "Bytes a second of a large download that its server sends by sendfile", 1, 3),
 		download(manyName, "Bytes a second of 16 large downloads at once", many, many),
 		fromMemory(memoryName, "Bytes a second of a stream that its server writes from memory", 1),
-		fromMemory(crowdName, "Bytes a second of 16 such streams at once", many),
+		fromMemory(manyMemoryName, "Bytes a second of 16 such streams at once", many),
 		newFlows(),
 		firstByte(firstName, "Time from a client's SYN to the first byte of the answer, median", 50),
 		firstByte(slowName, "Time from a client's SYN to the first byte of the answer, 99th percentile", 99),

@@ -47,7 +47,7 @@ var caveats = []string{
 func claims() []experiments.Claim {
 	ratio := func(measure string) experiments.Figure { return experiments.RatioOf("", measure, "baton", "haproxy") }
 	list := []experiments.Claim{}
-	for _, m := range []string{oneName, manyName, memoryName, crowdName} {
+	for _, m := range []string{oneName, manyName, memoryName, manyMemoryName} {
 		list = append(list,
 			experiments.Claim{What: m + ": bytes a second, beside HAProxy", Unit: "×", Ours: ratio(m), AtLeast: 1},
 			experiments.Claim{What: m + ": processor time that a byte adds, beside HAProxy", Unit: "×", Ours: added(m, "baton", "haproxy"), AtMost: 0.7},

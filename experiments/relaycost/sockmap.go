@@ -248,8 +248,8 @@ func carry(front, back int) {
 		defer c.Close()
 		ends[i] = c.(*net.TCPConn)
 	}
-	var ways sync.WaitGroup
-	ways.Go(func() { pass(ends[0], ends[1], false) })
-	ways.Go(func() { pass(ends[1], ends[0], false) })
-	ways.Wait()
+	var directions sync.WaitGroup
+	directions.Go(func() { pass(ends[0], ends[1], false) })
+	directions.Go(func() { pass(ends[1], ends[0], false) })
+	directions.Wait()
 }

@@ -83,7 +83,7 @@ func (g *stage) ready(t *handoff.Turn) error {
 func (g *stage) config(n int) string {
 	t := g.network
 	var b strings.Builder
-	fmt.Fprintf(&b, "listen: {control: %q, metrics: %q, state: %q}\n", filepath.Join(t.Lab.Dir(), "router.sock"), "127.0.0.1:9464",
+	fmt.Fprintf(&b, "control: %q\nmetrics: %q\nstate: %q\n", filepath.Join(t.Lab.Dir(), "router.sock"), "127.0.0.1:9464",
 		filepath.Join(t.Lab.BPFFS(), "router"))
 	fmt.Fprintf(&b, "limits: {sessions: %d}\n", n+spare)
 	fmt.Fprintf(&b, "vips:\n  - address: %q\n    mode: handoff\n    interfaces: [%s, %s]\n", t.VIP(), t.ClientSide.Name, g.side.Name)

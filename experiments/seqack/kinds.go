@@ -43,9 +43,9 @@ var (
 	}
 	all = numbers{
 		slices.Concat(seqAck.there, []openflow.Action{openflow.ActionIncSACK{By: byAck}, openflow.ActionIncTSval{By: byTSval}, openflow.ActionIncTSecr{By: byTSecr},
-			openflow.ActionRescaleWindow{Sender: windowShift, Told: windowShift}, openflow.ActionClampMSS{MSS: mss}}),
+			openflow.ActionRescaleWindow{Sender: windowShift, Advertised: windowShift}, openflow.ActionClampMSS{MSS: mss}}),
 		slices.Concat(seqAck.back, []openflow.Action{openflow.ActionIncSACK{By: inverse(bySeq)}, openflow.ActionIncTSval{By: inverse(byTSecr)},
-			openflow.ActionIncTSecr{By: inverse(byTSval)}, openflow.ActionRescaleWindow{Sender: windowShift, Told: windowShift},
+			openflow.ActionIncTSecr{By: inverse(byTSval)}, openflow.ActionRescaleWindow{Sender: windowShift, Advertised: windowShift},
 			openflow.ActionClampMSS{MSS: mss}}),
 	}
 )

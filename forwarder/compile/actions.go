@@ -13,7 +13,7 @@ import (
 	"baton/openflow"
 )
 
-// Places is where ports, groups and meters stand in the kernel's arrays. Each is asked for what is there: a port gets a place
+// Places map ports, groups and meters to indices in the kernel's arrays. They are called for existing groups and meters; a port gets an index
 // when it is first named.
 type Places struct {
 	Port  func(openflow.PortNo) uint32
@@ -21,7 +21,7 @@ type Places struct {
 	Meter func(openflow.MeterID) uint32
 }
 
-// Actions compiles an action list: executed as it stands.
+// Actions compiles an action list.
 func Actions(list []openflow.Action, at Places) ([]kernel.Op, error) {
 	ops, err := each(list, at)
 	return fuse(ops), err
@@ -40,8 +40,7 @@ func each(list []openflow.Action, at Places) ([]kernel.Op, error) {
 	return ops, nil
 }
 
-// Set compiles an action set in its order of execution [5.10]. Of several actions for one slot the last counts, and a group
-// comes in the place of outputs.
+// Set compiles an action set in execution order [5.10]. Of several actions for a slot the last one counts, and a group replaces outputs.
 func Set(list []openflow.Action, at Places) ([]kernel.Op, error) {
 	all, err := each(list, at)
 	if err != nil {
@@ -72,10 +71,10 @@ func action(a openflow.Action, at Places) (kernel.Op, error) {
 		return output(a, at), nil
 	case openflow.ActionGroup:
 		return op(kernel.OpGroup, kernel.SlotGroup, at.Group(a.Group))
-	case openflow.ActionPick:
-		return pick(a, at)
-	case openflow.ActionUnpick:
-		return op(kernel.OpUnpick, kernel.SlotGroup, at.Group(a.Group))
+	case openflow.ActionBind:
+		return bind(a, at)
+	case openflow.ActionUnbind:
+		return op(kernel.OpUnbind, kernel.SlotGroup, at.Group(a.Group))
 	case openflow.ActionSetQueue:
 		return op(kernel.OpQueue, kernel.SlotQueue, a.Queue)
 	case openflow.ActionSetMPLSTTL:
@@ -115,7 +114,7 @@ func action(a openflow.Action, at Places) (kernel.Op, error) {
 	case openflow.ActionIncTSecr:
 		return handoff(kernel.OpIncTSecr, openflow.HandoffIncTSecr, a.By)
 	case openflow.ActionRescaleWindow:
-		return handoff(kernel.OpRescaleWindow, openflow.HandoffRescaleWindow, uint32(a.Sender)|uint32(a.Told)<<8)
+		return handoff(kernel.OpRescaleWindow, openflow.HandoffRescaleWindow, uint32(a.Sender)|uint32(a.Advertised)<<8)
 	case openflow.ActionClampMSS:
 		return handoff(kernel.OpClampMSS, openflow.HandoffClampMSS, uint32(a.MSS))
 	case openflow.ActionStripOption:
@@ -124,19 +123,19 @@ func action(a openflow.Action, at Places) (kernel.Op, error) {
 	return kernel.Op{}, fmt.Errorf("compile an action: the kernel has none for %v", a.Type())
 }
 
-// pickMethods are the kernel's words for how a bucket is chosen.
-var pickMethods = map[openflow.PickMethod]uint8{
-	openflow.PickTurns: kernel.PickTurns, openflow.PickLeast: kernel.PickLeast,
-	openflow.PickFastest: kernel.PickFastest, openflow.PickHash: kernel.PickHash, openflow.PickEven: kernel.PickEven,
+// bindMethods are the kernel's numbers of the methods.
+var bindMethods = map[openflow.BindMethod]uint8{
+	openflow.BindRoundRobin: kernel.BindRoundRobin, openflow.BindLeast: kernel.BindLeast,
+	openflow.BindFastest: kernel.BindFastest, openflow.BindHash: kernel.BindHash, openflow.BindEven: kernel.BindEven,
 }
 
-func pick(a openflow.ActionPick, at Places) (kernel.Op, error) {
-	method, ok := pickMethods[a.Method]
+func bind(a openflow.ActionBind, at Places) (kernel.Op, error) {
+	method, ok := bindMethods[a.Method]
 	if !ok {
-		return kernel.Op{}, fmt.Errorf("compile a pick: the kernel has no method %v", a.Method)
+		return kernel.Op{}, fmt.Errorf("compile a bind: the kernel has no method %v", a.Method)
 	}
-	op := kernel.Op{Kind: kernel.OpPick, Slot: kernel.SlotGroup, At: method, Arg: at.Group(a.Group)}
-	binary.NativeEndian.PutUint32(op.Value[:], a.Together)
+	op := kernel.Op{Kind: kernel.OpBind, Slot: kernel.SlotGroup, At: method, Arg: at.Group(a.Group)}
+	binary.NativeEndian.PutUint32(op.Value[:], a.Affinity)
 	return op, nil
 }
 
@@ -161,11 +160,11 @@ func output(a openflow.ActionOutput, at Places) kernel.Op {
 	return op
 }
 
-// where says how a field is written into a packet.
+// where describes how a field is written into a packet.
 type where struct {
 	base, at, len uint8
 	sums          uint8
-	// shift is of a value whose bits share a word with others: mask is where they are then.
+	// shift is for a value whose bits share a word with others, in which they are at mask.
 	shift int
 	mask  uint32
 }
@@ -209,7 +208,7 @@ var fields = map[openflow.Field]where{
 	openflow.FieldPBBISID:      {base: kernel.BaseServiceTag, len: 4, mask: 0x00ffffff},
 }
 
-// setField compiles a set-field action, which has one field.
+// setField compiles a set-field action, which has exactly one field.
 func setField(m openflow.Match) (kernel.Op, error) {
 	for t, err := range m.All() {
 		if err != nil {
@@ -256,12 +255,12 @@ func patch(op kernel.Op, t openflow.TLV) (kernel.Op, error) {
 	v := uint32(t.Uint())
 	op.Mask = be32(w.mask)
 	binary.BigEndian.PutUint32(op.Value[:], v<<w.shift&w.mask)
-	// what stands in the field's place, from its first byte on
+	// the value in struct fields, from its first byte on
 	op.Arg = be32(v << (32 - 8*size))
 	return op, nil
 }
 
-// be32 is the number whose bytes in memory are those of v in network order.
+// be32 converts v to a number whose bytes in memory are in network order.
 func be32(v uint32) uint32 {
 	if binary.NativeEndian.Uint16([]byte{1, 0}) == 1 {
 		return bits.ReverseBytes32(v)

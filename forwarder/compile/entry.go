@@ -9,8 +9,8 @@ import (
 	"baton/openflow"
 )
 
-// Entry compiles the instructions of a flow entry. The record's Ops is the place of the first op, which the caller fills in: those of
-// apply-actions come first.
+// Entry compiles the instructions of a flow entry. The ops of apply-actions come first. The caller fills in the record's Ops, the index of the
+// first op.
 func Entry(e *pipeline.Entry, at Places) (kernel.Entry, []kernel.Op, error) {
 	r := kernel.Entry{Table: uint8(e.Table), Cookie: be64(e.Cookie)}
 	if e.TableMiss() {
@@ -27,7 +27,7 @@ func Entry(e *pipeline.Entry, at Places) (kernel.Entry, []kernel.Op, error) {
 		case openflow.InstructionClearActions:
 			r.Flags |= kernel.EntryClear
 		case openflow.InstructionWriteActions:
-			write, err = each(i.Actions, at) // each has its slot
+			write, err = each(i.Actions, at) // write-actions are stored by slot
 		case openflow.InstructionWriteMetadata:
 			r.Flags |= kernel.EntryMetadata
 			r.Metadata, r.MetadataMask = be64(i.Metadata), be64(i.Mask)
@@ -45,7 +45,7 @@ func Entry(e *pipeline.Entry, at Places) (kernel.Entry, []kernel.Op, error) {
 	return r, append(apply, write...), nil
 }
 
-// Bucket compiles the actions of a bucket, and says whether they are nothing but outputs.
+// Bucket compiles the actions of a bucket, and reports whether they are outputs only.
 func Bucket(b openflow.Bucket, at Places) (ops []kernel.Op, plain bool, err error) {
 	ops, err = Set(b.Actions, at)
 	plain = true
@@ -55,7 +55,7 @@ func Bucket(b openflow.Bucket, at Places) (ops []kernel.Op, plain bool, err erro
 	return ops, plain, err
 }
 
-// defaultBurst is what a band lets through at once if it was not told [7.3.4.4]: as long a time of its rate.
+// defaultBurst is the burst of a band that does not specify one [7.3.4.4], as a time at its rate.
 const defaultBurst = 100 * time.Millisecond
 
 // Meter compiles a meter.
@@ -64,12 +64,12 @@ func Meter(m *pipeline.Meter) (kernel.Meter, error) {
 	if len(m.Bands) > len(r.Band) {
 		return r, fmt.Errorf("compile a meter: %d bands, where the kernel has %d", len(m.Bands), len(r.Band))
 	}
-	const ps = 1_000_000_000_000 // in a second
+	const ps = 1_000_000_000_000 // in one second
 	for n, b := range m.Bands {
 		k := &r.Band[n]
 		rate := uint64(max(b.Rate, 1))
 		k.Rate = b.Rate
-		k.Cost = ps / (1000 * rate) // of a bit
+		k.Cost = ps / (1000 * rate) // per bit
 		if m.Flags&openflow.MeterFlagPktps != 0 {
 			r.ByPacket = 1
 			k.Cost = ps / rate

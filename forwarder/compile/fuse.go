@@ -2,8 +2,7 @@ package compile
 
 import kernel "baton/datapath/forwarder"
 
-// fuse joins patches that write neighbouring bytes, in the packet and among its fields: both link addresses, both ports. They are
-// executed one after the other.
+// fuse joins consecutive patches of adjacent bytes, in the packet and in struct fields: both link addresses, or both ports.
 func fuse(ops []kernel.Op) []kernel.Op {
 	fused := ops[:0]
 	for _, op := range ops {
@@ -19,7 +18,7 @@ func fuse(ops []kernel.Op) []kernel.Op {
 	return fused
 }
 
-// join is one patch for two, in whichever order they stand.
+// join merges two patches, in either order.
 func join(a, b kernel.Op) (kernel.Op, bool) {
 	whole := func(op kernel.Op) bool {
 		return op.Kind == kernel.OpPatch && op.Mask == 0 && op.FieldLen == op.Len

@@ -2,16 +2,16 @@ package compile
 
 import "baton/openflow"
 
-// leastSlots and mostSlots bound how many slots a select group has; each bucket of the mean weight has perBucket of them, so that a share is
-// right to half a slot in as many.
+// A select group has from leastSlots to mostSlots slots. A bucket of average weight has perBucket of them, so that its share is accurate to
+// half a slot in as many.
 const (
 	leastSlots = 256
 	mostSlots  = 16384
 	perBucket  = 64
 )
 
-// Slots gives each of a power of two of slots to a bucket, in proportion to the weights: what a hash chooses from. Without any
-// weight there are none. The slots of a bucket are spread over all.
+// Slots assigns slots, a power of two, to buckets in proportion to their weights, for selection by hash. Without weights there are none. The
+// slots of a bucket are spread evenly.
 func Slots(buckets []openflow.Bucket) []uint32 {
 	total := 0
 	for _, b := range buckets {
@@ -24,7 +24,7 @@ func Slots(buckets []openflow.Bucket) []uint32 {
 	for n < mostSlots && n < perBucket*len(buckets) {
 		n *= 2
 	}
-	// Smooth weighted round robin: in each turn everyone earns its weight, and the richest pays the total.
+	// Smooth weighted round-robin: each round everyone earns its weight, and the one with the most credit pays the total.
 	slots := make([]uint32, n)
 	earned := make([]int, len(buckets))
 	for i := range slots {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// crossCheck refuses what is wrong only in the light of another part of the file, and collects the warnings.
+// crossCheck refuses inconsistencies between parts of the file, and collects warnings.
 func (d *decoder) crossCheck(cfg *Config) {
 	if i := slices.IndexFunc(cfg.Ports, func(p Port) bool { return p.Interface == cfg.Local }); i >= 0 {
 		d.Refuse("local", fmt.Sprintf("%q is port %d already", cfg.Local, cfg.Ports[i].No), "a name of its own: the forwarder makes it")
@@ -30,7 +30,7 @@ func (d *decoder) crossCheck(cfg *Config) {
 	cfg.Warnings = d.Warnings()
 }
 
-// endpointOnce adds an endpoint to those before it.
+// endpointOnce appends an endpoint, and refuses duplicates.
 func (d *decoder) endpointOnce(path string, before []Endpoint, e Endpoint, cfg *Config) []Endpoint {
 	if slices.Contains(before, e) {
 		d.Refuse(path, fmt.Sprintf("%q is there twice", e), "")

@@ -1,8 +1,8 @@
-// Package config is the forwarder's configuration: what the user writes in forwarder.yaml, checked and with its defaults filled
-// in. The names are a contract; they are added to, never renamed.
+// Package config reads the forwarder's configuration, forwarder.yaml: it validates it and fills in defaults. The keys are a contract: new ones
+// may be added, none is renamed.
 //
-// Load and Parse refuse what cannot work with one line, "file:line:column: key.path: what is wrong (what would be right)". What
-// works but not as one might expect is told in Config.Warnings.
+// Load and Parse report errors in one line, "file:line:column: key.path: what is wrong (what would be OK)". Config.Warnings lists what works,
+// but perhaps not as expected.
 package config
 
 import (
@@ -11,90 +11,89 @@ import (
 	"baton/openflow"
 )
 
-// FailMode is what happens to packets while no controller can be reached [6.3.3].
+// FailMode is how packets are handled while no controller is connected [6.3.3].
 type FailMode string
 
 // The modes.
 const (
-	// Secure: flow entries stay and go on; what they do not match is dropped.
+	// Secure: flow entries stay in force; other packets are dropped.
 	Secure FailMode = "secure"
-	// Standalone: the forwarder learns addresses and switches by them.
+	// Standalone: the forwarder becomes a learning bridge.
 	Standalone FailMode = "standalone"
 )
 
-// Config is a validated forwarder.yaml. It is never changed after Load has returned it.
+// Config is a validated forwarder.yaml. It is immutable.
 type Config struct {
-	File        string // where it was read, for messages
-	Name        string // of the forwarder: of its pins, devices and sockets
-	DatapathID  uint64 // 0: made of the first port's MAC
-	Ports       []Port // by their numbers, at least one
-	Local       string // the host's interface that is the port LOCAL, "" for none; the forwarder makes it
+	File        string // its path, for messages
+	Name        string // of the forwarder's pins, devices and sockets
+	DatapathID  uint64 // 0: derived from the first port's MAC
+	Ports       []Port // by number, at least one
+	Local       string // the host's interface behind port LOCAL, "" for none; the forwarder makes it
 	Controllers []Controller
 	Listen      []Listener
 	TLS         *TLS // nil: none
 	FailMode    FailMode
-	NormalStack bool // NORMAL leaves a packet to the host's stack; else it is a learning bridge
+	NormalStack bool // NORMAL passes packets to the host's stack, instead of a learning bridge
 	Retry       Retry
 	Limits      Limits
 	Metrics     string // host:port of the Prometheus listener, "" for none
 	Control     string // path of the unix socket for baton forwarder status, ...
-	State       string // folder where flow entries survive a restart, "" for nowhere
+	State       string // folder to store flow entries in, "" for none
 	Warnings    []string
 }
 
-// Port is an interface of the host with its number.
+// Port is a numbered interface of the host.
 type Port struct {
 	No        openflow.PortNo
 	Interface string
-	// HostSide: what the host sends by the interface comes in by the port, and what goes out of it is received by the host.
+	// HostSide: packets that the host sends by the interface come in by the port, and output is received by the host.
 	HostSide bool
 }
 
-// Endpoint is where a channel goes to or comes in: written "tcp:HOST:PORT", "tls:HOST:PORT" or "unix:PATH", whether it is
-// connected to or listened on.
+// Endpoint is an address to connect to or to listen at: "tcp:HOST:PORT", "tls:HOST:PORT" or "unix:PATH".
 type Endpoint struct {
 	Method  string // "tcp", "tls" or "unix"
-	Address string // host:port or the absolute path
+	Address string // host:port or absolute path
 }
 
-// String is the form in the file, which is also what ovs-ofctl takes.
+// String returns the form in the file, which is ovs-ofctl's, too.
 func (e Endpoint) String() string { return e.Method + ":" + e.Address }
 
-// Peers are what is true of the controllers at an endpoint.
+// Peers are options for the controllers at an endpoint.
 type Peers struct {
-	// ReadOnly: they have the role slave and get no other (role: slave).
+	// ReadOnly: they have role slave and cannot change it (role: slave).
 	ReadOnly bool
-	// Idle is how long a controller may say nothing before it is asked for an echo, and Dead how long before the channel ends.
+	// Idle is how long a controller may be silent before it is sent an echo request, Dead how long before the channel ends.
 	Idle, Dead time.Duration
 }
 
-// Controller is connected to.
+// Controller is a controller to connect to.
 type Controller struct {
 	Connect Endpoint
-	// Name is the one that a controller's certificate must be for, "" for any that the authority has signed.
+	// Name must be in the controller's certificate; "": any that the authority has signed.
 	Name string
 	Peers
 }
 
-// Listener is where controllers and tools connect to the forwarder.
+// Listener is an endpoint that controllers and tools connect to.
 type Listener struct {
 	Listen Endpoint
 	Peers
 }
 
-// TLS are the PEM files of the forwarder's certificate and key, and of the authority that must have signed the peers'.
+// TLS are PEM files: the forwarder's certificate and key, and the authority of the peers' certificates.
 type TLS struct{ Certificate, Key, Authority string }
 
-// Retry is how long after a failure the next attempt to connect comes: each time longer, from Least to Most.
+// Retry is the delay before the next attempt to connect: it grows from Least to Most.
 type Retry struct{ Least, Most time.Duration }
 
-// Limits bound what the forwarder holds.
+// Limits are capacities of the forwarder.
 type Limits struct {
-	Tables   int // from table 0 on
+	Tables   int // numbered from 0
 	Entries  int // in all tables together
 	Groups   int
 	Meters   int
-	Cache    int // exact flows that each processor remembers
-	Channels int // that others open at each endpoint, at once
-	Picks    int // flows whose link the kernel remembers; 0: none, and the action pick is refused
+	Cache    int // megaflows per processor
+	Channels int // connections of others per endpoint
+	Bindings int // size of the binding table; 0: none, and bind is refused
 }

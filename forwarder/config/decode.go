@@ -10,7 +10,7 @@ import (
 	"baton/openflow"
 )
 
-// decoder turns the tree into a Config.
+// decoder decodes the tree into a Config.
 type decoder struct{ *document.Decoder }
 
 type (
@@ -18,7 +18,7 @@ type (
 	key  = document.Key
 )
 
-// datapathID decodes the 64 bits that controllers know the forwarder by.
+// datapathID decodes the datapath id, 64 bits.
 func (d *decoder) datapathID(path string, n *node) uint64 {
 	s := d.Text(path, n)
 	hex, isHex := strings.CutPrefix(s, "0x")
@@ -36,7 +36,7 @@ func (d *decoder) datapathID(path string, n *node) uint64 {
 	return v
 }
 
-// maxPorts is how many the kernel's tables have room for, and maxPortNo the highest number of one.
+// maxPorts is the capacity of the kernel's tables, maxPortNo the highest port number.
 const (
 	maxPorts  = 1024
 	maxPortNo = 0xff00 - 1
@@ -85,13 +85,13 @@ func (d *decoder) ports(path string, n *node) []Port {
 	return out
 }
 
-// The values of a port's key side: where the packets come from that the forwarder gets.
+// Values of a port's key side.
 const (
 	sideNetwork = "network"
 	sideHost    = "host"
 )
 
-// port decodes the name of an interface, or a mapping with more.
+// port decodes an interface's name, or a mapping.
 func (d *decoder) port(path string, n *node) Port {
 	var p Port
 	if n.Kind != document.Mapping {

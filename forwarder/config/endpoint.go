@@ -10,16 +10,16 @@ import (
 	"baton/document"
 )
 
-// maxEndpoints bounds the controllers, and the endpoints that are listened on.
+// maxEndpoints is the maximum number of controllers, and of listeners.
 const maxEndpoints = 64
 
-// The values of the key role.
+// Values of the key role.
 const (
 	roleAny   = "any"
 	roleSlave = "slave"
 )
 
-// peerKeys are what a controller and a listener have in common.
+// peerKeys are the common keys of controllers and listeners.
 func (d *decoder) peerKeys(out *Peers) []key {
 	return []key{
 		{Name: "role", Decode: func(path string, n *node) {
@@ -30,7 +30,7 @@ func (d *decoder) peerKeys(out *Peers) []key {
 	}
 }
 
-// peers fills in what the keys have left out.
+// peers fills in defaults.
 func (d *decoder) peers(path string, p *Peers) {
 	if p.Idle == 0 {
 		p.Idle = defaultIdle
@@ -46,7 +46,7 @@ func (d *decoder) peers(path string, p *Peers) {
 	}
 }
 
-// controller decodes an endpoint, or a mapping with more.
+// controller decodes an endpoint, or a mapping.
 func (d *decoder) controller(path string, n *node) Controller {
 	var c Controller
 	if n.Kind == document.Mapping {
@@ -65,7 +65,7 @@ func (d *decoder) controller(path string, n *node) Controller {
 	return c
 }
 
-// listener decodes an endpoint, or a mapping with more.
+// listener decodes an endpoint, or a mapping.
 func (d *decoder) listener(path string, n *node) Listener {
 	var l Listener
 	if n.Kind == document.Mapping {
@@ -80,7 +80,7 @@ func (d *decoder) listener(path string, n *node) Listener {
 	return l
 }
 
-// asOVS are Open vSwitch's methods that are not ours, and what is.
+// asOVS maps Open vSwitch's methods to ours.
 var asOVS = map[string]string{"ssl": "tls:HOST:PORT", "ptcp": "tcp:HOST:PORT", "pssl": "tls:HOST:PORT", "punix": "unix:PATH"}
 
 func (d *decoder) endpoint(path string, n *node, listen bool) Endpoint {
@@ -98,7 +98,9 @@ func (d *decoder) endpoint(path string, n *node, listen bool) Endpoint {
 		}
 	default:
 		right := asOVS[method]
-		if right == "" {
+		if near := document.Nearest(method, []string{"tcp", "tls", "unix"}); right == "" && near != "" {
+			right = document.Meant(method, []string{near})
+		} else if right == "" {
 			right = "tcp:HOST:PORT, tls:HOST:PORT or unix:PATH"
 		}
 		d.WrongText(n, path, s, "is not an endpoint", right)
@@ -106,7 +108,7 @@ func (d *decoder) endpoint(path string, n *node, listen bool) Endpoint {
 	return Endpoint{method, address}
 }
 
-// tcpAddress checks host:port. A host to listen at is an address, or empty for all.
+// tcpAddress checks host:port. A host to listen at must be an address, or empty for all.
 func (d *decoder) tcpAddress(path string, n *node, address string, listen bool) {
 	host, problem := document.SplitHostPort(address)
 	_, err := netip.ParseAddr(host)
@@ -123,7 +125,7 @@ func (d *decoder) tcpAddress(path string, n *node, address string, listen bool) 
 
 var hostForm = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?$`)
 
-// hostName decodes a name, or an address, that a certificate can be for.
+// hostName decodes a name or address for a certificate.
 func (d *decoder) hostName(path string, n *node) string {
 	s := d.Text(path, n)
 	if _, err := netip.ParseAddr(s); d.Err() == nil && err != nil && !hostForm.MatchString(s) {

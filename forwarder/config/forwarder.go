@@ -7,7 +7,7 @@ import (
 	"baton/document"
 )
 
-// Defaults of what a file leaves out.
+// Defaults.
 const (
 	defaultLeast = 100 * time.Millisecond
 	defaultMost  = 8 * time.Second
@@ -21,7 +21,7 @@ const (
 	defaultChannels = 64
 )
 
-// Upper bounds on what is held, so that a slip of the finger is not a kernel map of many gigabytes.
+// Upper limits, so that a typo does not allocate gigabytes in the kernel.
 const (
 	maxTables   = 255 // 0 to TableMax
 	maxEntries  = 1 << 22
@@ -29,13 +29,13 @@ const (
 	maxMeters   = 1 << 16
 	maxCache    = 1 << 22
 	maxChannels = 1024
-	maxPicks    = 1 << 22
+	maxBindings = 1 << 22
 )
 
-// deadIdles is how many times Idle a controller is silent until its channel ends, where the file does not say it.
+// deadIdles is the default of Dead in multiples of Idle.
 const deadIdles = 3
 
-// The values of the key normal.
+// Values of the key normal.
 const (
 	normalBridge = "bridge"
 	normalStack  = "stack"
@@ -83,7 +83,7 @@ func (d *decoder) config(root *node, file string) *Config {
 	return cfg
 }
 
-// longestName leaves room in the 15 bytes of an interface's name for what the forwarder adds to its own.
+// longestName leaves space for suffixes in the 15 bytes of an interface's name.
 const longestName = 10
 
 func (d *decoder) tls(path string, n *node) *TLS {
@@ -99,17 +99,19 @@ func (d *decoder) tls(path string, n *node) *TLS {
 
 func (d *decoder) retry(path string, n *node, out *Retry) {
 	d.Fields(path, n, []key{
-		{Name: "least", Decode: func(path string, n *node) { out.Least = d.Between(path, n, 10*time.Millisecond, time.Hour) }},
-		{Name: "most", Decode: func(path string, n *node) { out.Most = d.Between(path, n, 10*time.Millisecond, time.Hour) }},
+		{Name: "least", Now: "min"},
+		{Name: "most", Now: "max"},
+		{Name: "min", Decode: func(path string, n *node) { out.Least = d.Between(path, n, 10*time.Millisecond, time.Hour) }},
+		{Name: "max", Decode: func(path string, n *node) { out.Most = d.Between(path, n, 10*time.Millisecond, time.Hour) }},
 	})
-	if d.Err() == nil && !d.Given(path+".most") {
+	if d.Err() == nil && !d.Given(path+".max") {
 		out.Most = max(out.Most, out.Least)
 	}
-	if d.Err() == nil && !d.Given(path+".least") {
+	if d.Err() == nil && !d.Given(path+".min") {
 		out.Least = min(out.Least, out.Most)
 	}
 	if out.Most < out.Least {
-		d.Refuse(path+".most", fmt.Sprintf("%v is below least, which is %v", out.Most, out.Least), "least at most most")
+		d.Refuse(path+".max", fmt.Sprintf("%v is below min, which is %v", out.Most, out.Least), "min at most max")
 	}
 }
 
@@ -121,6 +123,6 @@ func (d *decoder) limits(path string, n *node, out *Limits) {
 		{Name: "meters", Decode: func(path string, n *node) { out.Meters = d.Integer(path, n, 1, maxMeters) }},
 		{Name: "cache", Decode: func(path string, n *node) { out.Cache = d.Integer(path, n, 1, maxCache) }},
 		{Name: "channels", Decode: func(path string, n *node) { out.Channels = d.Integer(path, n, 1, maxChannels) }},
-		{Name: "picks", Decode: func(path string, n *node) { out.Picks = d.Integer(path, n, 0, maxPicks) }},
+		{Name: "bindings", Decode: func(path string, n *node) { out.Bindings = d.Integer(path, n, 0, maxBindings) }},
 	})
 }

@@ -12,7 +12,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(""))
 	f.Add([]byte("a: &a {b: *a}\n<<: *a\n"))
 	f.Add([]byte("ports: {? [1] : a, 2: }\n"))
-	f.Add([]byte("ports: [{interface: a, side: host}, {interface: b}]\nnormal: stack\nlimits: {picks: 4096}\n"))
+	f.Add([]byte("ports: [{interface: a, side: host}, {interface: b}]\nnormal: stack\nlimits: {bindings: 4096}\n"))
 	f.Add([]byte("ports: [a]\ncontrollers: [\"tcp:[fe80::1%a]:1\", {connect: tcp:a:1}]\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		cfg, err := Parse("f", data)

@@ -9,18 +9,17 @@ import (
 
 var rules = document.Rules{Bytes: 1 << 20, Nodes: 1 << 18, Empty: "at least ports", Root: "a mapping with ports"}
 
-// Error is what is wrong with a configuration.
+// Error is an error in a configuration.
 type Error = document.Error
 
-// Load reads and checks the file, and the certificates that it names. An error about the content is an *Error with all
-// mistakes; one about reading the file wraps the cause. The caller owns the result.
+// Load reads and checks the file and the certificates that it names. Errors in the content are an *Error that lists all of them; errors of
+// reading the file wrap the cause. The caller owns the result.
 func Load(path string) (*Config, error) {
 	return document.Load(path, rules, decode, check, readFiles)
 }
 
-// Parse is Load of a content that is there already; name stands for the file in messages, and for the forwarder where it has
-// no name. It reads no other file. It returns a configuration or an
-// *Error, never both.
+// Parse is Load of given content; name is the file's name in messages, and the default of the forwarder's name. It reads no other files. It
+// returns either a configuration or an *Error.
 func Parse(name string, data []byte) (*Config, error) {
 	return document.ParseAs(name, data, rules, decode, check)
 }
@@ -35,12 +34,12 @@ func readFiles(d *document.Decoder, cfg *Config) {
 	}
 }
 
-// Read reads the files anew: a certificate that has been replaced is used from the next channel on.
+// Read reads the files again, so that a replaced certificate is used from the next channel on.
 func (t *TLS) Read() (tls.Certificate, *x509.CertPool, error) {
 	return document.ReadIdentity(t.Certificate, t.Key, t.Authority)
 }
 
-// checkFiles refuses certificates that cannot be used, each at its key.
+// checkFiles refuses unusable certificates, each at its key.
 func (d *decoder) checkFiles(t *TLS) {
 	for _, f := range []struct{ key, path string }{{"certificate", t.Certificate}, {"key", t.Key}, {"authority", t.Authority}} {
 		if _, err := document.ReadPEM(f.path); err != nil {

@@ -53,8 +53,8 @@ listen:
 tls: {certificate: /c.pem, key: /k.pem, authority: /a.pem}
 fail_mode: standalone
 normal: stack
-retry: {least: 1s, most: 2s}
-limits: {tables: 2, entries: 3, groups: 4, meters: 5, cache: 6, channels: 7, picks: 8}
+retry: {min: 1s, max: 2s}
+limits: {tables: 2, entries: 3, groups: 4, meters: 5, cache: 6, channels: 7, bindings: 8}
 metrics: "[::1]:9410"
 control: /run/c.sock
 state: /var/lib/x
@@ -82,7 +82,7 @@ func TestParseEveryKey(t *testing.T) {
 			{Listen: Endpoint{"unix", "/run/baton/core.openflow"}, Peers: Peers{ReadOnly: true, Idle: 5 * time.Second, Dead: 15 * time.Second}},
 		},
 		TLS: &TLS{"/c.pem", "/k.pem", "/a.pem"}, FailMode: Standalone, NormalStack: true, Retry: Retry{time.Second, 2 * time.Second},
-		Limits:  Limits{Tables: 2, Entries: 3, Groups: 4, Meters: 5, Cache: 6, Channels: 7, Picks: 8},
+		Limits:  Limits{Tables: 2, Entries: 3, Groups: 4, Meters: 5, Cache: 6, Channels: 7, Bindings: 8},
 		Metrics: "[::1]:9410", Control: "/run/c.sock", State: "/var/lib/x",
 		Warnings: []string{"f:10:5: listen[0]: whoever reaches tcp::6654 controls the forwarder: tls asks for a certificate"},
 	}
@@ -100,16 +100,16 @@ func TestParseForms(t *testing.T) {
 		{"decimal datapath id", "name:", "datapath_id: 42\nname:", func(c *Config) any { return c.DatapathID }, uint64(42)},
 		{"longest datapath id", "name:", "datapath_id: 0xffffffffffffffff\nname:", func(c *Config) any { return c.DatapathID }, ^uint64(0)},
 		{"name of one character", "edge", "e", func(c *Config) any { return c.Name }, "e"},
-		{"least above the default of most", "name:", "retry: {least: 9s}\nname:", func(c *Config) any { return c.Retry },
+		{"min above the default of max", "name:", "retry: {min: 9s}\nname:", func(c *Config) any { return c.Retry },
 			Retry{9 * time.Second, 9 * time.Second}},
-		{"most below the default of least", "name:", "retry: {most: 50ms}\nname:", func(c *Config) any { return c.Retry },
+		{"max below the default of min", "name:", "retry: {max: 50ms}\nname:", func(c *Config) any { return c.Retry },
 			Retry{50 * time.Millisecond, 50 * time.Millisecond}},
 		{"ports in a list of both forms", "{1: eth1, 2: eth2}", "[eth1, {interface: bal0, side: host}]", func(c *Config) any { return c.Ports[1] },
 			Port{No: 2, Interface: "bal0", HostSide: true}},
 		{"port as a mapping without a side", "{1: eth1, 2: eth2}", "{7: {interface: eth7}}", func(c *Config) any { return c.Ports[0] },
 			Port{No: 7, Interface: "eth7"}},
 		{"normal as it is", "name:", "normal: bridge\nname:", func(c *Config) any { return c.NormalStack }, false},
-		{"no memory of flows", "name:", "limits: {picks: 0}\nname:", func(c *Config) any { return c.Limits.Picks }, 0},
+		{"no memory of flows", "name:", "limits: {bindings: 0}\nname:", func(c *Config) any { return c.Limits.Bindings }, 0},
 		{"no controllers", "  - tcp:127.0.0.1:6653", "  []", func(c *Config) any { return len(c.Controllers) }, 0},
 		{"host name", "127.0.0.1", "localhost", func(c *Config) any { return c.Controllers[0].Connect.String() }, "tcp:localhost:6653"},
 	}
@@ -137,7 +137,7 @@ func TestParseWarns(t *testing.T) {
 		{"loopback", "unix:/run/edge.mgmt", "\"tcp:[::1]:6654\"", nil},
 		{"nobody to listen to", "  - tcp:127.0.0.1:6653\nlisten: [unix:/run/edge.mgmt]", "  []",
 			[]string{"f:1:1: controllers: nobody can tell the forwarder what to do: it drops every packet"}},
-		{"retry without controllers", "  - tcp:127.0.0.1:6653", "  []\nretry: {most: 1s}",
+		{"retry without controllers", "  - tcp:127.0.0.1:6653", "  []\nretry: {max: 1s}",
 			[]string{"f:5:9: retry: is for controllers, and there are none"}},
 		{"certificates without use", "name:", "tls: {certificate: /c, key: /k, authority: /a}\nname:",
 			[]string{"f:1:7: tls: no controller and no listener uses it"}},

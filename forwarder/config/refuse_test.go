@@ -88,13 +88,13 @@ func TestParseRefuses(t *testing.T) {
 		{"TLS listener without certificates", listener, "tls:127.0.0.1:6653", `f:5:10: listen[0]: "tls:127.0.0.1:6653" needs certificates (tls: {certificate: ..., key: ..., authority: ...})`},
 		{"no authority", "name:", top("tls: {certificate: /c, key: /k}"), `f:1:7: tls.authority: is missing`},
 		{"relative certificate", "name:", top("tls: {certificate: c}"), `f:1:20: tls.certificate: "c" is not usable as a path (an absolute path of at most 4095 bytes)`},
-		{"most below least", "name:", top("retry: {least: 2s, most: 1s}"), `f:1:26: retry.most: 1s is below least, which is 2s (least at most most)`},
-		{"retry at once", "name:", top("retry: {least: 1ms}"), `f:1:16: retry.least: "1ms" is out of range (from 10ms to 1h0m0s)`},
-		{"retry without unit", "name:", top("retry: {least: 1}"), `f:1:16: retry.least: "1" is not a duration (a number with its unit, such as 500ms, 10s or 1h)`},
+		{"max below min", "name:", top("retry: {min: 2s, max: 1s}"), `f:1:23: retry.max: 1s is below min, which is 2s (min at most max)`},
+		{"retry at once", "name:", top("retry: {min: 1ms}"), `f:1:14: retry.min: "1ms" is out of range (from 10ms to 1h0m0s)`},
+		{"retry without unit", "name:", top("retry: {min: 1}"), `f:1:14: retry.min: "1" is not a duration (a number with its unit, such as 500ms, 10s or 1h)`},
 		{"no tables", "name:", top("limits: {tables: 0}"), `f:1:18: limits.tables: "0" is out of range (a whole number from 1 to 255)`},
 		{"too many entries", "name:", top("limits: {entries: 4194305}"), `f:1:19: limits.entries: "4194305" is out of range (a whole number from 1 to 4194304)`},
-		{"less than no picks", "name:", top("limits: {picks: -1}"), `f:1:17: limits.picks: "-1" is out of range (a whole number from 0 to 4194304)`},
-		{"too many picks", "name:", top("limits: {picks: 4194305}"), `f:1:17: limits.picks: "4194305" is out of range (a whole number from 0 to 4194304)`},
+		{"less than no bindings", "name:", top("limits: {bindings: -1}"), `f:1:20: limits.bindings: "-1" is out of range (a whole number from 0 to 4194304)`},
+		{"too many bindings", "name:", top("limits: {bindings: 4194305}"), `f:1:20: limits.bindings: "4194305" is out of range (a whole number from 0 to 4194304)`},
 		{"no channels", "name:", top("limits: {channels: 0}"), `f:1:20: limits.channels: "0" is out of range (a whole number from 1 to 1024)`},
 	}
 	for _, tt := range tests {
@@ -111,7 +111,7 @@ func TestParseRefuses(t *testing.T) {
 			if !errors.As(err, &e) {
 				t.Errorf("error is a %T, want *Error", err)
 			}
-			if !documenttest.Told(err, tt.want) {
+			if !documenttest.Reported(err, tt.want) {
 				t.Errorf("Parse:\n got %s\nwant %s", err, tt.want)
 			}
 		})

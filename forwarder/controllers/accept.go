@@ -13,7 +13,7 @@ import (
 	"baton/forwarder/config"
 )
 
-// listen opens an endpoint. A unix socket is its owner's alone.
+// listen opens an endpoint. A unix socket is accessible to its owner only.
 func listen(e config.Endpoint) (net.Listener, error) {
 	if e.Method == "unix" {
 		return api.Listen(e.Address)
@@ -21,7 +21,7 @@ func listen(e config.Endpoint) (net.Listener, error) {
 	return net.Listen("tcp", e.Address)
 }
 
-// accept is the task that takes the connections of a listener, which it closes.
+// accept is the goroutine that accepts connections of a listener, which it closes at the end.
 func (c *Controllers) accept(ctx context.Context, o *origin, l net.Listener) {
 	defer l.Close()
 	defer context.AfterFunc(ctx, func() { l.Close() })()
@@ -33,7 +33,7 @@ func (c *Controllers) accept(ctx context.Context, o *origin, l net.Listener) {
 			}
 			return
 		}
-		if err != nil { // too many open files: others go on, and it may pass
+		if err != nil { // too many open files: transient
 			o.fail(fmt.Errorf("accept: %w", err))
 			select {
 			case <-ctx.Done():
@@ -51,14 +51,14 @@ func (c *Controllers) accept(ctx context.Context, o *origin, l net.Listener) {
 	}
 }
 
-// pending is a connection that another has opened, until it says hello.
+// pending is an accepted connection before its hello.
 type pending struct {
 	rw      net.Conn
-	source  netip.Prefix // that it comes from; none where connections have no addresses
-	evicted bool         // it has lost its place
+	source  netip.Prefix // source of the connection; none for unix sockets
+	evicted bool         // has lost its slot
 }
 
-// source is the address of a host, or for IPv6 the network, of whose addresses a host may have any.
+// source is a host's IPv4 address, or its IPv6 /64, within which a host may use any address.
 func source(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -69,22 +69,22 @@ func source(a net.Addr) netip.Prefix {
 	if addr.Is6() {
 		bits = 64
 	}
-	p, _ := addr.Prefix(bits) // that many bits it has
+	p, _ := addr.Prefix(bits) // cannot fail with that many bits
 	return p
 }
 
-// errEvicted ends a connection that another one has the place of.
+// errEvicted ends a connection that lost its slot to another.
 var errEvicted = errors.New("no hello, and there is a new connection that wants the place")
 
-// admit gives a connection a place at an endpoint, or returns nil: each endpoint has its own, so that a crowd at one leaves the others
-// free. When all are taken, one that has not said hello gives way, and no channel does. The caller dismisses what it gets.
+// admit reserves a slot for a connection, or returns nil. Slots are per endpoint, so that a flood at one does not affect others. If all are
+// taken, a connection without hello is evicted, but never a channel. The caller must call dismiss.
 func (c *Controllers) admit(o *origin, rw net.Conn) *pending {
 	p := &pending{rw: rw, source: source(rw.RemoteAddr())}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.connections >= c.cfg.Limits.Channels {
 		o.counts.rejected.Add(1)
-		if !o.crowded { // once, or a flood of connections would be one of messages
+		if !o.crowded { // log once, not for every connection of a flood
 			o.crowded = true
 			c.log.Warn("no more room: new connections take the places of those without a hello, if there are any", "endpoint", o.endpoint.String(),
 				"limits.channels", c.cfg.Limits.Channels, "without_hello", len(o.pending))
@@ -98,8 +98,8 @@ func (c *Controllers) admit(o *origin, rw net.Conn) *pending {
 	return p
 }
 
-// evict frees the place of a connection that has not said hello, and reports whether there was one: the oldest of the source that has the
-// most of them, so that one host alone keeps nobody else out. The caller holds mu.
+// evict frees the slot of a connection without hello, and reports whether there was one: the oldest of the source with the most of them, so
+// that a single host cannot lock out others. The caller holds mu.
 func (o *origin) evict() bool {
 	if len(o.pending) == 0 {
 		return false
@@ -114,11 +114,11 @@ func (o *origin) evict() bool {
 	o.pending = slices.Delete(o.pending, i, i+1)
 	o.connections--
 	p.evicted = true
-	p.rw.Close() // ends its task; an error of it has nobody to go to
+	p.rw.Close() // ends its goroutine; the error does not matter
 	return true
 }
 
-// settle has a connection that says hello keep its place, and reports whether it still has one.
+// settle makes the slot of a connection permanent after its hello, and reports whether it still has one.
 func (o *origin) settle(p *pending) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -126,7 +126,7 @@ func (o *origin) settle(p *pending) bool {
 	return !p.evicted
 }
 
-// dismiss frees the place of a connection that has ended, and reports whether it still had one.
+// dismiss frees the slot of a connection that has ended, and reports whether it still had one.
 func (o *origin) dismiss(p *pending) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -139,7 +139,7 @@ func (o *origin) dismiss(p *pending) bool {
 	return true
 }
 
-// accepted serves the channel over a connection that another has opened.
+// accepted serves the channel over an accepted connection.
 func (c *Controllers) accepted(ctx context.Context, o *origin, p *pending) {
 	err := c.answer(ctx, o, p)
 	if !o.dismiss(p) {
@@ -150,7 +150,7 @@ func (c *Controllers) accepted(ctx context.Context, o *origin, p *pending) {
 	}
 }
 
-// answer is accepted without the place. It returns why the channel ended, or did not begin.
+// answer is accepted without the slot. It returns why the channel ended, or did not start.
 func (c *Controllers) answer(ctx context.Context, o *origin, p *pending) error {
 	rw := p.rw
 	if o.endpoint.Method == "tls" {

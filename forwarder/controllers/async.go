@@ -7,8 +7,8 @@ import (
 	"baton/openflow/channel"
 )
 
-// defaultAsync is what a controller gets that has not said otherwise: as master or equal all but packets with a wrong TTL, as slave
-// the ports alone [7.3.10].
+// defaultAsync is a controller's initial asynchronous configuration: as master or equal everything but packets with an invalid TTL, as slave
+// port status only [7.3.10].
 var defaultAsync = openflow.Async{
 	PacketIn:    [2]uint32{1<<openflow.ReasonNoMatch | 1<<openflow.ReasonAction, 0},
 	PortStatus:  [2]uint32{allPortReasons, allPortReasons},
@@ -21,7 +21,7 @@ const (
 		1<<openflow.RemovedGroupDelete
 )
 
-// wants reports whether a mask has a reason, for a role.
+// wants reports whether a mask contains a reason, for a role.
 func wants(mask [2]uint32, role openflow.Role, reason uint8) bool {
 	if role == openflow.RoleSlave {
 		return mask[1]>>reason&1 != 0
@@ -29,9 +29,9 @@ func wants(mask [2]uint32, role openflow.Role, reason uint8) bool {
 	return mask[0]>>reason&1 != 0
 }
 
-// PacketIn sends a packet to the controllers that want it: of its data at most maxLen bytes, all of it with MaxLenNoBuffer, and of a
-// packet with a wrong TTL as much as each has asked for [7.3.2]. For who reads too slowly it is dropped and counted. m is the
-// callee's until PacketIn returns; it is not kept.
+// PacketIn sends a packet to the controllers that want it, with at most maxLen bytes of its data, or all with MaxLenNoBuffer; of a packet with
+// an invalid TTL, as much as each controller has configured [7.3.2]. If a controller reads too slowly, the packet is dropped and counted.
+// PacketIn may change m until it returns, and does not keep it.
 func (c *Controllers) PacketIn(m *openflow.PacketIn, maxLen uint16) {
 	data := m.Data
 	defer func() { m.Data = data }()
@@ -54,7 +54,7 @@ func (c *Channel) packetIn(m *openflow.PacketIn, data []byte, maxLen uint16) {
 		m.Data = data[:min(len(data), int(maxLen))]
 	}
 	err := channel.ErrFull
-	if c.idle == nil { // else what waits goes first
+	if c.idle == nil { // queued messages go first
 		err = c.conn.Send(0, m)
 	}
 	switch {
@@ -65,14 +65,14 @@ func (c *Channel) packetIn(m *openflow.PacketIn, data []byte, maxLen uint16) {
 	}
 }
 
-// FlowRemoved tells the controllers that want it that a flow entry is gone. m is not changed after.
+// FlowRemoved notifies the controllers that want it of a removed flow entry. m must not be changed afterwards.
 func (c *Controllers) FlowRemoved(m *openflow.FlowRemoved) {
 	for _, ch := range *c.channels.Load() {
 		ch.notify(m, func(a openflow.Async) [2]uint32 { return a.FlowRemoved }, uint8(m.Reason))
 	}
 }
 
-// PortStatus tells the controllers that want it of a port. m is not changed after.
+// PortStatus notifies the controllers that want it of a port. m must not be changed afterwards.
 func (c *Controllers) PortStatus(m *openflow.PortStatus) {
 	for _, ch := range *c.channels.Load() {
 		ch.notify(m, func(a openflow.Async) [2]uint32 { return a.PortStatus }, uint8(m.Reason))

@@ -31,7 +31,7 @@ func TestAsync(t *testing.T) {
 	}
 	for _, w := range who {
 		if w.async != nil {
-			equal(t, w.name, tell(t, w.conn, &openflow.SetAsync{Async: *w.async}), 0)
+			equal(t, w.name, submit(t, w.conn, &openflow.SetAsync{Async: *w.async}), 0)
 			equal(t, w.name, ask(t, w.conn, &openflow.GetAsyncRequest{}), any(&openflow.GetAsyncReply{Async: *w.async}))
 		}
 		ask(t, w.conn, &openflow.RoleRequest{Role: w.role, Generation: 1})
@@ -90,9 +90,9 @@ func TestPacketInLength(t *testing.T) {
 	s := newStage(t, nil)
 	a, b := s.controller(t, of{}), s.controller(t, of{})
 	for _, c := range []*channel.Conn{a, b} {
-		tell(t, c, &openflow.SetAsync{Async: openflow.Async{PacketIn: [2]uint32{7, 0}}})
+		submit(t, c, &openflow.SetAsync{Async: openflow.Async{PacketIn: [2]uint32{7, 0}}})
 	}
-	tell(t, b, &openflow.SetConfig{Config: openflow.Config{MissSendLen: openflow.MaxLenNoBuffer}})
+	submit(t, b, &openflow.SetConfig{Config: openflow.Config{MissSendLen: openflow.MaxLenNoBuffer}})
 	tests := []struct {
 		name         string
 		reason       openflow.PacketInReason

@@ -11,21 +11,21 @@ import (
 	"baton/openflow/channel"
 )
 
-// defaultMissSendLen is how much of a packet a controller gets that has not said it, in bytes [7.3.2].
+// defaultMissSendLen is the initial miss_send_len, in bytes [7.3.2].
 const defaultMissSendLen = 128
 
-// Channel is a controller's channel, while it is up.
+// Channel is a controller's channel that is up.
 type Channel struct {
 	all    *Controllers
 	origin *origin
 	conn   *channel.Conn
-	peer   string // the address of the other end, "" where it has none
+	peer   string // address of the peer, "" if it has none
 	since  time.Time
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	tasks  sync.WaitGroup
 
-	// Of the turn alone.
+	// Accessed in the turn only.
 	refused int
 	parts   parts
 
@@ -33,18 +33,18 @@ type Channel struct {
 	role        openflow.Role
 	async       openflow.Async
 	missSendLen uint16
-	id          uint16    // packets for controllers of another do not go here; they are all for 0
-	later       []message // that wait for room in conn
-	notices     int       // of later
+	id          uint16    // packets for a controller with another id are not sent here; 0 accepts all
+	later       []message // waiting for space in conn
+	notices     int       // number of notices in later
 	idle        chan struct{}
 	ended       bool
 }
 
-// message waits to be sent.
+// message is queued for sending.
 type message struct {
 	xid    uint32
 	m      openflow.Message
-	notice bool // nobody has asked for it
+	notice bool // unsolicited
 }
 
 func newChannel(ctx context.Context, all *Controllers, o *origin, conn *channel.Conn, peer string) *Channel {
@@ -59,7 +59,7 @@ func newChannel(ctx context.Context, all *Controllers, o *origin, conn *channel.
 	return c
 }
 
-// close waits until nothing of the channel is left but conn, whose owner closes it.
+// close waits for the channel's goroutines. conn is closed by its owner.
 func (c *Channel) close() {
 	c.cancel(context.Canceled)
 	c.mu.Lock()
@@ -83,8 +83,8 @@ func (c *Channel) Role() openflow.Role {
 	return c.role
 }
 
-// Reply answers the request with that xid; m is not changed after. A multipart reply is divided where it is longer than a message
-// can be. It never waits, and does nothing when the channel has ended.
+// Reply sends a reply to the request with that xid; m must not be changed afterwards. A multipart reply longer than a message is split. It
+// never waits, and does nothing if the channel has ended.
 func (c *Channel) Reply(xid uint32, m openflow.Message) {
 	if reply, ok := m.(*openflow.MultipartReply); ok && reply.Flags == 0 {
 		for _, part := range openflow.Split(reply.Body) {
@@ -103,10 +103,10 @@ func (c *Channel) Refuse(xid uint32, raw []byte, f *openflow.Fault) {
 	c.send(message{xid: xid, m: f.Answer(raw)})
 }
 
-// ErrBehind ends the channel of a controller that reads too slowly for what it must be told.
+// ErrBehind ends the channel of a controller that reads notifications too slowly.
 var ErrBehind = errors.New("the controller reads too slowly")
 
-// send queues a message, if need be until there is room.
+// send queues a message, waiting in later if the queue is full.
 func (c *Channel) send(w message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,7 +125,7 @@ func (c *Channel) send(w message) {
 	if w.notice {
 		c.notices++
 	}
-	// A controller can be told that every flow entry is gone, and then some.
+	// enough for a notification of the removal of every flow entry
 	if most := c.all.cfg.Limits.Entries + 1024; c.notices > most {
 		c.cancel(fmt.Errorf("%w: %d messages wait", ErrBehind, most))
 		return
@@ -133,17 +133,17 @@ func (c *Channel) send(w message) {
 	c.later = append(c.later, w)
 }
 
-// sent counts what conn says of a message. The caller holds mu.
+// sent counts a message by conn's result. The caller holds mu.
 func (c *Channel) sent(err error) {
 	switch {
 	case err == nil:
 		c.origin.counts.sent.Add(1)
-	case c.conn.Err() == nil: // the message cannot be sent, and whoever waits for it must not wait for ever
+	case c.conn.Err() == nil: // the message cannot be sent: end the channel, so that nobody waits for it forever
 		c.cancel(err)
 	}
 }
 
-// flush is the task that sends what waits. It ends when nothing does.
+// flush is the goroutine that sends the messages in later. It ends when there are none.
 func (c *Channel) flush() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,7 +157,7 @@ func (c *Channel) flush() {
 			c.ended, c.later = true, nil
 			break
 		}
-		c.later[0] = message{} // or the array would hold it
+		c.later[0] = message{} // release the memory
 		c.later = c.later[1:]
 		if w.notice {
 			c.notices--
@@ -168,7 +168,7 @@ func (c *Channel) flush() {
 	c.idle = nil
 }
 
-// drained waits until nothing waits to be sent. It fails when the channel ends.
+// drained waits until nothing is queued. It fails if the channel ends.
 func (c *Channel) drained() error {
 	c.mu.Lock()
 	idle := c.idle
@@ -185,7 +185,7 @@ func (c *Channel) drained() error {
 	return nil
 }
 
-// why returns what ended the channel, where err is what conn said.
+// why returns what ended the channel; err is conn's error.
 func (c *Channel) why(err error) error {
 	if cause := context.Cause(c.ctx); cause != nil {
 		return cause

@@ -13,17 +13,16 @@ import (
 	"baton/forwarder/config"
 )
 
-// attempt bounds how long an attempt to connect may take, with TLS's handshake.
+// attempt is the timeout of an attempt to connect, including the TLS handshake.
 const attempt = 10 * time.Second
 
-// backoff is how long to wait for the next attempt: twice as long each time.
+// backoff is the delay before the next attempt: it doubles each time.
 type backoff struct {
 	config.Retry
 	next time.Duration
 }
 
-// delay returns the wait after a failure, spread by a quarter to both sides so that many forwarders do not come at once; random is
-// from 0 to 1.
+// delay returns the delay after a failure, with a jitter of ±25 % so that many forwarders do not reconnect at once; random is from 0 to 1.
 func (b *backoff) delay(random float64) time.Duration {
 	b.next = max(b.next, b.Least)
 	d := b.next
@@ -33,7 +32,7 @@ func (b *backoff) delay(random float64) time.Duration {
 
 func (b *backoff) reset() { b.next = 0 }
 
-// connect is the task that keeps a channel to a controller.
+// connect is the goroutine that maintains a channel to a controller.
 func (c *Controllers) connect(ctx context.Context, o *origin) {
 	b := backoff{Retry: c.cfg.Retry}
 	for first := true; ; first = false {
@@ -59,7 +58,7 @@ func (c *Controllers) connect(ctx context.Context, o *origin) {
 	}
 }
 
-// dialled connects once and serves the channel until it ends.
+// dialled connects once, and serves the channel until it ends.
 func (c *Controllers) dialled(ctx context.Context, o *origin) (up bool, err error) {
 	rw, peer, err := c.dial(ctx, o)
 	if err != nil {

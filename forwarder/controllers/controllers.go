@@ -14,62 +14,62 @@ import (
 	"baton/openflow/channel"
 )
 
-// Handler is what the forwarder does itself. Its functions are called one at a time, in the turn (see [Controllers.Do]), and may be
-// before Open has returned.
+// Handler is implemented by the forwarder. Its functions are called one at a time, in the turn (see [Controllers.Do]), perhaps before Open has
+// returned.
 type Handler struct {
-	// Features says who the forwarder is.
+	// Features returns the forwarder's identity.
 	Features func() openflow.FeaturesReply
-	// Handle carries out a message that [openflow.Check] lets pass and its sender's role allows: a flow, group, port, table or
-	// meter mod, a packet-out, a part of a bundle, a multipart request that is whole, and a SetConfig that changes the handling
-	// of fragments. It answers with Reply and Refuse, before it returns. m aliases raw, which is not used again.
+	// Handle handles a message that passes [openflow.Check] and that the sender's role allows: a flow, group, port, table or meter mod, a
+	// packet-out, a bundle message, a complete multipart request, or a SetConfig that changes the handling of fragments. It calls Reply or
+	// Refuse before it returns. m aliases raw, which is not reused.
 	Handle func(c *Channel, xid uint32, m openflow.Message, raw []byte)
-	// OnChange is called when the first of the configured controllers has a channel, and when the last has lost it: for the fail
-	// modes [6.3.3]. At the start there is none. Others that connect by themselves do not count, and no channel is lost by the end
-	// of the forwarder itself. Nil: nobody asks.
+	// OnChange is called when the first of the configured controllers has connected, and when the last one is lost: for the fail modes
+	// [6.3.3]. Initially none is connected. Controllers that connect to us do not count, and the forwarder's own end loses no channel. May be
+	// nil.
 	OnChange func(connected bool)
 }
 
-// Controllers are the channels of a forwarder.
+// Controllers manages the channels of a forwarder.
 type Controllers struct {
-	cfg   *config.Config // that it was opened with: where it listens and connects to may have changed since
+	cfg   *config.Config // as of Open; listeners and controllers may have changed since
 	h     Handler
 	log   *slog.Logger
-	begin func(*origin, net.Listener) // has an origin serve channels until it is stopped, or all are
-	ended func() bool                 // the forwarder itself ends
+	begin func(*origin, net.Listener) // starts serving an origin's channels, until it or everything is stopped
+	ended func() bool                 // the forwarder is ending
 	stop  context.CancelFunc
 	tasks sync.WaitGroup
 
 	configuring sync.RWMutex // guards origins
-	origins     []*origin    // in the order of the configuration, controllers first
+	origins     []*origin    // in the configuration's order, controllers first
 
-	// The turn: whoever has put a value in may handle a message. Those who wait get it in the order in which they came.
+	// The turn is a lock for handling messages: it is held while a value is in the channel. Waiters get it in order of arrival.
 	turn chan struct{}
-	// What follows is of the turn alone.
+	// The fields below are accessed in the turn only.
 	fence fence
 	frag  openflow.ConfigFlags
 
-	channels atomic.Pointer[[]*Channel] // those that are up: replaced in the turn, never changed
-	active   atomic.Int32               // of them, those to configured controllers
+	channels atomic.Pointer[[]*Channel] // channels that are up: copy on write, in the turn
+	active   atomic.Int32               // number of those to configured controllers
 }
 
-// origin is a configured endpoint: channels go to it or come in at it.
+// origin is a configured endpoint.
 type origin struct {
 	endpoint config.Endpoint
 	listens  bool
-	name     string // that the peer's certificate must be for
+	name     string // required in the peer's certificate
 	peers    config.Peers
 	stop     context.CancelFunc // ends its channels
 	counts   counts
 
 	mu          sync.Mutex
 	failed      failure
-	connections int        // that others have opened
-	pending     []*pending // of them, those that have not said hello; the oldest first
-	crowded     bool       // there have been more than there may be
+	connections int        // accepted ones
+	pending     []*pending // those without hello, oldest first
+	crowded     bool       // the limit was reached
 }
 
-// Open listens where the configuration says so, begins to connect to its controllers, and goes on with both until Close is
-// called or ctx ends. The caller closes it.
+// Open starts the configured listeners, and connects to the controllers. This continues until Close is called or ctx ends. The caller must
+// call Close.
 func Open(ctx context.Context, cfg *config.Config, h Handler, log *slog.Logger) (*Controllers, error) {
 	if cfg.TLS != nil {
 		if _, _, err := cfg.TLS.Read(); err != nil {
@@ -95,7 +95,7 @@ func Open(ctx context.Context, cfg *config.Config, h Handler, log *slog.Logger) 
 	return c, nil
 }
 
-// Close ends all channels and waits until nothing of them is left. It must not be called in the turn.
+// Close ends all channels and waits for their goroutines. It must not be called in the turn.
 func (c *Controllers) Close() {
 	c.stop()
 	c.tasks.Wait()
@@ -108,11 +108,11 @@ func (c *Controllers) Do(f func()) {
 	f()
 }
 
-// Connected is how many of the configured controllers have a channel.
+// Connected is the number of configured controllers with a channel.
 func (c *Controllers) Connected() int { return int(c.active.Load()) }
 
-// serve is the life of one channel over a connection, which it closes. When the hellos have been said it asks settle whether the channel may
-// be; nil: it may. It returns why the channel ended, and whether it was up.
+// serve runs a channel over a connection, which it closes. After the hellos it calls settle, if not nil, to ask whether the channel may stay.
+// It returns why the channel ended, and whether it was up.
 func (c *Controllers) serve(ctx context.Context, o *origin, rw io.ReadWriteCloser, peer string, settle func() bool) (up bool, err error) {
 	conn := channel.Start(rw, channel.Options{Idle: o.peers.Idle, Dead: o.peers.Dead})
 	defer conn.Close()
@@ -127,7 +127,7 @@ func (c *Controllers) serve(ctx context.Context, o *origin, rw io.ReadWriteClose
 	o.counts.opened.Add(1)
 	level := slog.LevelInfo
 	if o.listens {
-		level = slog.LevelDebug // tools come and go
+		level = slog.LevelDebug // frequent for tools
 	}
 	c.log.Log(ctx, level, "channel is up", "channel", ch.String())
 	c.Do(func() { c.join(ch) })
@@ -144,14 +144,14 @@ func (c *Controllers) serve(ctx context.Context, o *origin, rw io.ReadWriteClose
 	}
 }
 
-// join makes a channel one of those that get asynchronous messages. It is called in the turn.
+// join adds a channel to those that get asynchronous messages. Called in the turn.
 func (c *Controllers) join(ch *Channel) {
 	if c.change(append(slices.Clip(*c.channels.Load()), ch)) == 1 && !ch.origin.listens && c.h.OnChange != nil {
 		c.h.OnChange(true)
 	}
 }
 
-// leave undoes join. It is called in the turn.
+// leave reverts join. Called in the turn.
 func (c *Controllers) leave(ch *Channel) {
 	rest := slices.DeleteFunc(slices.Clone(*c.channels.Load()), func(o *Channel) bool { return o == ch })
 	if c.change(rest) == 0 && !ch.origin.listens && c.h.OnChange != nil && !c.ended() {
@@ -159,7 +159,7 @@ func (c *Controllers) leave(ch *Channel) {
 	}
 }
 
-// change replaces the channels and returns how many are to configured controllers.
+// change replaces the channels, and returns the number of those to configured controllers.
 func (c *Controllers) change(now []*Channel) int {
 	active := 0
 	for _, ch := range now {

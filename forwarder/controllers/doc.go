@@ -1,11 +1,11 @@
-// Package controllers is the forwarder's side of its OpenFlow channels: it connects to the controllers that are configured, lets
-// others connect, and answers what is between a controller and its channel: the role and its fence, which asynchronous messages
-// the controller gets, barriers. Everything else goes to the [Handler].
+// Package controllers manages the forwarder's OpenFlow channels: it connects to the configured controllers, accepts connections of others, and
+// handles what concerns a controller and its channel only: roles and generation ids, the selection of asynchronous messages, barriers.
+// Everything else goes to the [Handler].
 //
-// Messages of all channels are handled one at a time, one of each channel in turn, so that a controller that floods takes no more
-// than its share. A reply that does not fit into what may wait for a controller is kept, and nothing more of that controller is
-// handled until it has read it; a packet-in that does not fit is dropped and counted. A controller that reads nothing loses its
-// channel. So memory is bounded by the number of channels, and no channel waits for another's controller.
+// Messages of all channels are handled one at a time, round-robin, so that a flood from one controller only takes its share. If a reply does
+// not fit in a controller's queue it is kept, and no further message of that controller is handled until it has read it; packet-ins that do
+// not fit are dropped and counted. A controller that does not read loses its channel. So memory is bounded by the number of channels, and no
+// channel waits for another.
 //
-// Numbers of sections are those of the OpenFlow Switch Specification 1.3.5.
+// Section numbers refer to the OpenFlow Switch Specification 1.3.5.
 package controllers

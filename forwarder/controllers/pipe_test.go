@@ -121,8 +121,8 @@ func ask(t testing.TB, c *channel.Conn, m openflow.Message) any {
 	return answer
 }
 
-// tell sends a message that has no answer and returns the code of the error that refuses it, or 0.
-func tell(t testing.TB, c *channel.Conn, m openflow.Message) openflow.Code {
+// submit sends a message that has no answer and returns the code of the error that refuses it, or 0.
+func submit(t testing.TB, c *channel.Conn, m openflow.Message) openflow.Code {
 	t.Helper()
 	err := c.Commit(within(t), m)
 	var refused *channel.Refused

@@ -2,13 +2,13 @@ package controllers
 
 import "baton/openflow"
 
-// fence keeps out masters and slaves of the past: each change of master has a higher generation than the one before [6.3.6].
+// fence rejects outdated role requests: each change of master needs a higher generation id [6.3.6].
 type fence struct {
 	set        bool
 	generation uint64 // the highest, modulo 2^64
 }
 
-// pass reports whether a generation is none of the past, and remembers it.
+// pass reports whether a generation is current, and stores it.
 func (f *fence) pass(generation uint64) bool {
 	if f.set && int64(generation-f.generation) < 0 {
 		return false
@@ -17,15 +17,15 @@ func (f *fence) pass(generation uint64) bool {
 	return true
 }
 
-// tell is the generation in a reply: all ones while there is none [7.3.9].
-func (f *fence) tell() uint64 {
+// latest is the generation for a reply: all ones if there is none [7.3.9].
+func (f *fence) latest() uint64 {
 	if !f.set {
 		return ^uint64(0)
 	}
 	return f.generation
 }
 
-// roleRequest changes a controller's role, and that of the master before it.
+// roleRequest changes a controller's role, and demotes the previous master.
 func (c *Channel) roleRequest(xid uint32, m *openflow.RoleRequest) error {
 	fence := &c.all.fence
 	switch {
@@ -46,7 +46,7 @@ func (c *Channel) roleRequest(xid uint32, m *openflow.RoleRequest) error {
 		}
 		c.become(m.Role)
 	}
-	c.Reply(xid, &openflow.RoleReply{Role: c.Role(), Generation: fence.tell()})
+	c.Reply(xid, &openflow.RoleReply{Role: c.Role(), Generation: fence.latest()})
 	return nil
 }
 
@@ -60,7 +60,7 @@ func (c *Channel) become(r openflow.Role) {
 	}
 }
 
-// writes reports whether a message sends packets or changes the forwarder, which a slave may not [6.3.6].
+// writes reports whether a message sends packets or changes the forwarder, which slaves must not [6.3.6].
 func writes(m openflow.Message) bool {
 	switch m := m.(type) {
 	case *openflow.PacketOut, *openflow.FlowMod, *openflow.GroupMod, *openflow.MeterMod, *openflow.PortMod, *openflow.TableMod,

@@ -20,7 +20,7 @@ func TestRoles(t *testing.T) {
 		ask        openflow.Role
 		generation uint64
 		want       openflow.Code    // 0: granted
-		told       uint64           // the generation in the reply
+		replied    uint64           // the generation in the reply
 		roles      [3]openflow.Role // of a, b and reader after it
 	}{
 		{"a", nochange, 5, 0, ^uint64(0), [3]openflow.Role{equalRole, equalRole, slave}},
@@ -54,7 +54,7 @@ func TestRoles(t *testing.T) {
 			equal(t, "refusal", got, tt.want)
 		case *openflow.RoleReply:
 			equal(t, "refusal", openflow.Code(0), tt.want)
-			equal(t, "generation", got.Generation, tt.told)
+			equal(t, "generation", got.Generation, tt.replied)
 			equal(t, "role", got.Role, tt.roles[names[tt.who]])
 		}
 		for j, want := range tt.roles {
@@ -98,7 +98,7 @@ func TestSlavesDoNotWrite(t *testing.T) {
 			if tt.refused {
 				want = openflow.BadRequestIsSlave
 			}
-			equal(t, "refusal", tell(t, c, tt.message), want)
+			equal(t, "refusal", submit(t, c, tt.message), want)
 			if tt.refused {
 				equal(t, "handled", len(s.took()), 0)
 			}

@@ -11,8 +11,8 @@ import (
 	"baton/forwarder/config"
 )
 
-// secureClient makes a TLS connection to a controller. Its certificate must be signed by the authority, and for name unless that is
-// "": the authority is the site's own [6.3.4], so that its signature says enough.
+// secureClient makes a TLS connection to a controller. The certificate must be signed by the authority, and be valid for name unless that is
+// "": the authority is the site's own [6.3.4], so its signature is sufficient.
 func secureClient(ctx context.Context, files *config.TLS, rw net.Conn, name string) (net.Conn, error) {
 	pair, authority, err := files.Read()
 	if err != nil {
@@ -22,7 +22,7 @@ func secureClient(ctx context.Context, files *config.TLS, rw net.Conn, name stri
 		Certificates: []tls.Certificate{pair},
 		MinVersion:   tls.VersionTLS12,
 		ServerName:   name,
-		// What this leaves out, VerifyConnection does: the library does not verify without a name.
+		// VerifyConnection does this instead: the library does not verify without a name.
 		InsecureSkipVerify: true,
 		VerifyConnection:   func(s tls.ConnectionState) error { return verify(s, authority, name) },
 	}))
@@ -42,7 +42,7 @@ func verify(s tls.ConnectionState, authority *x509.CertPool, name string) error 
 	return err
 }
 
-// secureServer makes a TLS connection of one that another has opened, who must have a certificate of the authority's.
+// secureServer makes a TLS connection of an accepted one, whose peer must have a certificate of the authority.
 func secureServer(ctx context.Context, files *config.TLS, rw net.Conn) (net.Conn, error) {
 	pair, authority, err := files.Read()
 	if err != nil {
@@ -65,8 +65,8 @@ func handshake(ctx context.Context, c *tls.Conn) (net.Conn, error) {
 	return abrupt{c}, nil
 }
 
-// abrupt is closed without TLS's farewell, which could wait for seconds for a peer that does not read. OpenFlow's messages have
-// lengths: nothing can be cut off unnoticed.
+// abrupt closes without TLS's close_notify, which could block for seconds if the peer does not read. OpenFlow messages have lengths, so
+// truncation is noticed.
 type abrupt struct{ *tls.Conn }
 
 func (a abrupt) Close() error { return a.NetConn().Close() }

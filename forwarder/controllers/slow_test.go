@@ -148,7 +148,7 @@ func TestLongReply(t *testing.T) {
 		return len(s.handled) > 0
 	})
 	for range 10 {
-		equal(t, "flow mod of another", tell(t, other, flowMod), 0)
+		equal(t, "flow mod of another", submit(t, other, flowMod), 0)
 	}
 	equal(t, "handled", len(s.took()), 11)
 	got := 0
@@ -196,6 +196,6 @@ func TestFlood(t *testing.T) {
 		}
 	}()
 	for range 100 {
-		equal(t, "flow mod of another", tell(t, other, flowMod), 0)
+		equal(t, "flow mod of another", submit(t, other, flowMod), 0)
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"baton/openflow"
 )
 
-// Status is a configured endpoint at a glance.
+// Status is the status of a configured endpoint.
 type Status struct {
 	Endpoint config.Endpoint
-	Listens  bool // others connect to it
+	Listens  bool // accepts connections
 	Channels []ChannelStatus
-	// Error is why the last attempt or channel failed, at Failed; "" if none has.
+	// Error is the last failure of an attempt or channel, at Failed; "" if none.
 	Error  string
 	Failed time.Time
 	Counts
@@ -21,26 +21,26 @@ type Status struct {
 
 // ChannelStatus is a channel that is up.
 type ChannelStatus struct {
-	Peer  string // "" where it has no address
+	Peer  string // "" if it has no address
 	Since time.Time
 	Role  openflow.Role
 }
 
-// Counts are those of all channels of an endpoint, since the start.
+// Counts are totals of all channels of an endpoint, since the start.
 type Counts struct {
 	Opened    uint64 // channels that came up
 	Received  uint64 // messages
-	Refused   uint64 // of them, those answered with an error
-	Sent      uint64 // messages but packet-ins
+	Refused   uint64 // messages answered with an error
+	Sent      uint64 // messages without packet-ins
 	PacketIns uint64 // sent
-	Dropped   uint64 // packet-ins that there was no room for
-	Rejected  uint64 // connections that there was no room for, or no more without a hello
+	Dropped   uint64 // packet-ins that did not fit in the queue
+	Rejected  uint64 // connections above the limit, and evicted ones
 }
 
-// counts are Counts while they change.
+// counts are the live counters behind Counts.
 type counts struct{ opened, received, refused, sent, packetIns, dropped, rejected atomic.Uint64 }
 
-// failure is the last of an endpoint.
+// failure is the last failure of an endpoint.
 type failure struct {
 	err error
 	at  time.Time
@@ -52,7 +52,7 @@ func (o *origin) fail(err error) {
 	o.failed = failure{err, time.Now()}
 }
 
-// Status tells of each configured endpoint, in the order of the configuration, controllers first.
+// Status returns the status of all endpoints, in the configuration's order, controllers first.
 func (c *Controllers) Status() []Status {
 	c.configuring.RLock()
 	defer c.configuring.RUnlock()

@@ -7,7 +7,7 @@ import (
 	"baton/openflow"
 )
 
-// take handles a message, in the turn.
+// take handles a message. Called in the turn.
 func (c *Channel) take(xid uint32, m openflow.Message, raw []byte) {
 	c.origin.counts.received.Add(1)
 	err := c.answer(xid, m, raw)
@@ -17,7 +17,7 @@ func (c *Channel) take(xid uint32, m openflow.Message, raw []byte) {
 	}
 }
 
-// fault is a refusal of our own.
+// fault makes a Fault of ours.
 func fault(code openflow.Code, section, format string, args ...any) error {
 	return &openflow.Fault{Code: code, Section: section, Text: fmt.Sprintf(format, args...)}
 }
@@ -37,7 +37,7 @@ func (c *Channel) answer(xid uint32, m openflow.Message, raw []byte) error {
 		features := c.all.h.Features()
 		c.Reply(xid, &features)
 	case *openflow.BarrierRequest:
-		c.Reply(xid, &openflow.BarrierReply{}) // what was before it is done
+		c.Reply(xid, &openflow.BarrierReply{}) // all earlier messages are done
 	case *openflow.GetConfigRequest:
 		c.mu.Lock()
 		length := c.missSendLen
@@ -46,7 +46,7 @@ func (c *Channel) answer(xid uint32, m openflow.Message, raw []byte) error {
 	case *openflow.SetConfig:
 		return c.setConfig(xid, m, raw)
 	case *openflow.QueueGetConfigRequest:
-		c.Reply(xid, &openflow.QueueGetConfigReply{Port: m.Port}) // no port has queues
+		c.Reply(xid, &openflow.QueueGetConfigReply{Port: m.Port}) // ports have no queues
 	case *openflow.RoleRequest:
 		return c.roleRequest(xid, m)
 	case *openflow.GetAsyncRequest:
@@ -78,7 +78,7 @@ func (c *Channel) answer(xid uint32, m openflow.Message, raw []byte) error {
 	return nil
 }
 
-// setConfig takes what a controller says of its own packet-ins, and passes on what it says of the forwarder's fragments.
+// setConfig stores a controller's packet-in options, and passes on the handling of fragments.
 func (c *Channel) setConfig(xid uint32, m *openflow.SetConfig, raw []byte) error {
 	if m.Flags != c.all.frag {
 		if c.Role() == openflow.RoleSlave {
@@ -97,16 +97,16 @@ func (c *Channel) setConfig(xid uint32, m *openflow.SetConfig, raw []byte) error
 	return nil
 }
 
-// maxParts is how long the requests of a channel may be of which parts are still to come, together; in bytes.
+// maxParts limits the total size of incomplete requests of a channel, in bytes.
 const maxParts = 1 << 20
 
-// parts are requests that come in several messages [7.3.5]: table features alone can.
+// parts are incomplete multipart requests [7.3.5]: only table features requests may be split.
 type parts struct {
 	open  map[uint32]openflow.TableFeaturesBody // by xid
 	bytes int
 }
 
-// add returns the whole request of which m is the last part, nil while more are to come.
+// add returns the complete request if m is its last part, nil otherwise.
 func (p *parts) add(xid uint32, m *openflow.MultipartRequest, length int) (*openflow.MultipartRequest, error) {
 	body, ok := m.Body.(openflow.TableFeaturesBody)
 	before := p.open[xid]

@@ -36,7 +36,7 @@ func TestAnswers(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			if _, code := tt.want.(openflow.Code); code && tt.request.Type() != openflow.TypeQueueGetConfigRequest &&
 				tt.request.Type() != openflow.TypeRoleRequest {
-				equal(t, "refusal", tell(t, c, tt.request), tt.want.(openflow.Code))
+				equal(t, "refusal", submit(t, c, tt.request), tt.want.(openflow.Code))
 				return
 			}
 			equal(t, "answer", ask(t, c, tt.request), tt.want)
@@ -62,8 +62,8 @@ func TestHandles(t *testing.T) {
 	c := s.controller(t, of{})
 	full := *flowMod
 	full.Table = 9
-	equal(t, "flow mod", tell(t, c, flowMod), 0)
-	equal(t, "flow mod that is refused", tell(t, c, &full), openflow.FlowModFailedTableFull)
+	equal(t, "flow mod", submit(t, c, flowMod), 0)
+	equal(t, "flow mod that is refused", submit(t, c, &full), openflow.FlowModFailedTableFull)
 	parts, err := c.Multipart(within(t), openflow.DescRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func TestHandles(t *testing.T) {
 	}
 	equal(t, "handled", kinds, []openflow.Type{openflow.TypeFlowMod, openflow.TypeFlowMod, openflow.TypeMultipartRequest})
 	// A malformed message is refused, and never comes here.
-	equal(t, "goto backwards", tell(t, c, &openflow.FlowMod{Table: 5, Buffer: openflow.NoBuffer,
+	equal(t, "goto backwards", submit(t, c, &openflow.FlowMod{Table: 5, Buffer: openflow.NoBuffer,
 		Instructions: []openflow.Instruction{openflow.InstructionGotoTable{Table: 5}}}), openflow.BadInstructionBadTableID)
 	equal(t, "handled", len(s.took()), 0)
 }
@@ -90,7 +90,7 @@ func TestConfig(t *testing.T) {
 	}
 	a, b := s.controller(t, of{}), s.controller(t, of{})
 	set := func(c *channel.Conn, flags openflow.ConfigFlags, length uint16) openflow.Code {
-		return tell(t, c, &openflow.SetConfig{Config: openflow.Config{Flags: flags, MissSendLen: length}})
+		return submit(t, c, &openflow.SetConfig{Config: openflow.Config{Flags: flags, MissSendLen: length}})
 	}
 	get := func(c *channel.Conn) openflow.Config {
 		return ask(t, c, &openflow.GetConfigRequest{}).(*openflow.GetConfigReply).Config
@@ -147,9 +147,9 @@ func TestParts(t *testing.T) {
 func TestNicira(t *testing.T) {
 	s := newStage(t, nil)
 	c := s.controller(t, of{})
-	equal(t, "format of packet-ins", tell(t, c, &openflow.SetPacketInFormat{}), 0)
-	equal(t, "format of Nicira's", tell(t, c, &openflow.SetPacketInFormat{Format: 2}), openflow.BadRequestBadExpType)
-	equal(t, "number of the controller", tell(t, c, &openflow.SetControllerID{Controller: 3}), 0)
+	equal(t, "format of packet-ins", submit(t, c, &openflow.SetPacketInFormat{}), 0)
+	equal(t, "format of Nicira's", submit(t, c, &openflow.SetPacketInFormat{Format: 2}), openflow.BadRequestBadExpType)
+	equal(t, "number of the controller", submit(t, c, &openflow.SetControllerID{Controller: 3}), 0)
 	s.PacketIn(&openflow.PacketIn{Buffer: openflow.NoBuffer}, 0)
 	none(t, c)
 }
@@ -160,7 +160,7 @@ func TestReplyAfterTheEnd(t *testing.T) {
 	var kept *Channel
 	s.handle = func(c *Channel, xid uint32, m openflow.Message, raw []byte) { kept = c }
 	c := s.controller(t, of{})
-	tell(t, c, flowMod)
+	submit(t, c, flowMod)
 	c.Close()
 	eventually(t, "the channel ends", func() bool { return len(*s.channels.Load()) == 0 })
 	s.Do(func() {

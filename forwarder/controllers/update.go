@@ -8,8 +8,8 @@ import (
 	"baton/forwarder/config"
 )
 
-// Update has the controllers and listeners of another configuration in place of those that there are; channels of those that both have go on.
-// Of cfg it takes nothing else. An error changes nothing. It must not be called in the turn.
+// Update replaces controllers and listeners by those of another configuration; channels of those in both are kept. Other parts of cfg are
+// ignored. An error changes nothing. It must not be called in the turn.
 func (c *Controllers) Update(cfg *config.Config) error {
 	c.configuring.Lock()
 	defer c.configuring.Unlock()
@@ -40,7 +40,7 @@ func (c *Controllers) Update(cfg *config.Config) error {
 	return nil
 }
 
-// matched returns the origins of a configuration, and which of them there are not yet.
+// matched returns the origins of a configuration, and which of them are new.
 func (c *Controllers) matched(cfg *config.Config) (all, fresh []*origin) {
 	var wanted []*origin
 	for _, k := range cfg.Controllers {

@@ -7,9 +7,9 @@ import (
 	"baton/packet"
 )
 
-// Complete fills in, in place, the checksum of a TCP or UDP packet that holds the sum of its pseudo header, as Linux leaves it
-// for a card to complete (CHECKSUM_PARTIAL), and that of an SCTP packet that holds nothing. A checksum that is right stays, and so
-// does one that is wrong otherwise: mending it would hide a fault from whoever looks. Anything else is left alone, fragments too.
+// Complete fills in, in place, the checksum of a TCP or UDP packet that only holds the sum of its pseudo header, as Linux leaves it for the
+// network card (CHECKSUM_PARTIAL), and an empty one of an SCTP packet. Other checksums are kept, even if wrong: correcting them would hide a
+// fault from the controller. Everything else is left alone, including fragments.
 func Complete(b []byte) {
 	if l, ok := find(b, false); ok {
 		l.complete(b)
@@ -26,7 +26,7 @@ func (l *layout) complete(b []byte) {
 			binary.BigEndian.PutUint16(field, packet.Checksum(segment, 0))
 		}
 	case protocolUDP:
-		// The header's own length counts: RFC 768 has no other.
+		// UDP's own length counts (RFC 768)
 		length := int(binary.BigEndian.Uint16(segment[4:]))
 		if length < udpSize || length > len(segment) {
 			return
@@ -45,7 +45,7 @@ func (l *layout) complete(b []byte) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// notNone is a computed UDP checksum as it is sent: 0 would say that there is none (RFC 768).
+// notNone returns a computed UDP checksum as it is sent: 0 would mean that there is none (RFC 768).
 func notNone(checksum uint16) uint16 {
 	if checksum == 0 {
 		return 0xffff

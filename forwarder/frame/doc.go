@@ -1,7 +1,7 @@
-// Package frame makes frames whole between the kernel and a controller, as pure functions over bytes.
+// Package frame restores frames from the kernel to their form on the wire, before they are sent to a controller. Its functions are pure.
 //
-// The kernel hands over less than what is on a wire: it takes an outer VLAN tag out of a frame ([InsertVLAN] puts it back), it
-// leaves checksums to the card ([Complete]), and it carries many packets of one flow as one frame ([Segments]).
+// The kernel removes the outer VLAN tag ([InsertVLAN]), leaves checksums to the network card ([Complete]), and combines packets of a flow into
+// one frame ([Segments]).
 //
-// Tunnels over UDP are not looked into: a frame that stands for several packets of a tunnel is taken for UDP.
+// Tunnels over UDP are not parsed: a GSO frame of a tunnel is treated as UDP.
 package frame

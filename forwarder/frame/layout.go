@@ -7,7 +7,7 @@ import (
 	"baton/packet"
 )
 
-// EtherTypes and protocols that packet does not know.
+// EtherTypes and protocols missing from package packet.
 const (
 	etherTypeVLAN      packet.EtherType = 0x8100
 	etherTypeVLANOuter packet.EtherType = 0x88a8
@@ -34,17 +34,15 @@ const (
 	sctpSize      = 12
 )
 
-// layout is where the headers of a frame begin: offsets in bytes. Behind l4 are at least the fixed parts of a TCP, UDP or SCTP
-// header before end.
+// layout is the header offsets of a frame. Between l4 and end there is at least the fixed part of a TCP, UDP or SCTP header.
 type layout struct {
 	l3, l4, end int
 	v6          bool
 	protocol    packet.Protocol
 }
 
-// find finds the transport header of an IP packet behind any tags and labels. Not found: the frame carries something else, a
-// fragment, or less than it says. A frame of several packets is as long as it is, whatever its IP header says: that has no room
-// for more than 64 KiB.
+// find finds the transport header of an IP packet behind any tags and labels. It fails for other packets, fragments, and truncated ones. A GSO
+// frame (several) is used in its full length, because its IP header cannot express more than 64 KiB.
 func find(b []byte, several bool) (layout, bool) {
 	l, ok := layout{end: len(b)}, false
 	if l.l3 = network(b); l.l3 < 0 || l.l3 >= len(b) {
@@ -74,7 +72,7 @@ func find(b []byte, several bool) (layout, bool) {
 	return l, false
 }
 
-// network returns where the IP header begins, or a negative number.
+// network returns the offset of the IP header, or a negative number.
 func network(b []byte) int {
 	for at := addressesSize; at+typeSize <= len(b); {
 		if isLength(b, at) {
@@ -98,13 +96,13 @@ func network(b []byte) int {
 	return -1
 }
 
-// isLength reports whether a frame has a length where it may have a type (IEEE 802.3, 3.2.6).
+// isLength reports whether the frame has a length instead of an EtherType there (IEEE 802.3, 3.2.6).
 func isLength(b []byte, at int) bool { return binary.BigEndian.Uint16(b[at:]) < 0x0600 }
 
-// snap begins LLC and SNAP headers that end with an EtherType (RFC 1042).
+// snap begins LLC and SNAP headers with an EtherType (RFC 1042).
 var snap = []byte{0xaa, 0xaa, 3, 0, 0, 0}
 
-// behindSNAP returns where the EtherType of the LLC and SNAP headers at at is, or a negative number.
+// behindSNAP returns the offset of the EtherType in the LLC and SNAP headers at at, or a negative number.
 func behindSNAP(b []byte, at int) int {
 	kind := at + len(snap)
 	if kind+typeSize > len(b) || !bytes.HasPrefix(b[at:], snap) || isLength(b, kind) {
@@ -113,7 +111,7 @@ func behindSNAP(b []byte, at int) int {
 	return kind
 }
 
-// bottom returns where the labels that begin at at end. What is there says only by its first bits whether it is IP.
+// bottom returns the end of the label stack at at. Only the version field tells whether IP follows.
 func bottom(b []byte, at int) int {
 	for ; at+mplsSize <= len(b); at += mplsSize {
 		if b[at+2]&1 != 0 {
@@ -135,8 +133,8 @@ func (l *layout) ipv4(b []byte, several bool) bool {
 	return l.l4 <= l.end && l.end <= len(b)
 }
 
-// ipv6 steps over the extension headers that leave the addresses of the pseudo header as they are; behind a routing header with
-// hops left the checksum is that of another destination, and it will be found neither right nor partial.
+// ipv6 skips the extension headers that do not affect the pseudo header's addresses. With a routing header with segments left the checksum is
+// for another destination, and will match neither as complete nor as partial.
 func (l *layout) ipv6(b []byte, several bool) bool {
 	ip := packet.IPv6(b[l.l3:])
 	if len(ip) < packet.IPv6Size {
@@ -151,7 +149,7 @@ func (l *layout) ipv6(b []byte, several bool) bool {
 	}
 	l.l4, l.protocol = l.l3+packet.IPv6Size, ip.NextHeader()
 	for l.protocol == protocolHopByHop || l.protocol == protocolRouting || l.protocol == protocolDestination {
-		if l.l4+8 > l.end { // the least extension header
+		if l.l4+8 > l.end { // the smallest extension header
 			return false
 		}
 		l.protocol, l.l4 = packet.Protocol(b[l.l4]), l.l4+8*(1+int(b[l.l4+1]))
@@ -159,7 +157,7 @@ func (l *layout) ipv6(b []byte, several bool) bool {
 	return l.l4 <= l.end
 }
 
-// pseudo is the folded sum of the pseudo header (RFC 9293 section 3.1, RFC 8200 section 8.1) of so many bytes from l4 on.
+// pseudo is the folded sum of the pseudo header (RFC 9293 section 3.1, RFC 8200 section 8.1) for a length from l4 on.
 func (l *layout) pseudo(b []byte, length int) uint16 {
 	addresses := b[l.l3+12 : l.l3+20]
 	if l.v6 {

@@ -7,16 +7,16 @@ import (
 	"baton/packet"
 )
 
-// maxIP is the most that the length field of an IPv4 header can say, in bytes.
+// maxIP is the maximum of the length field of an IPv4 header.
 const maxIP = 65535
 
-// Segments divides a frame into the packets that it stands for, as Linux does before a card that cannot (tcp_gso_segment,
-// __udp_gso_segment, inet_gso_segment): size is how many bytes of payload each but the last carries (gso_size), and 0 for a
-// frame that is one packet. All have the headers and options of the frame, with lengths, IPv4 identifications (counting up),
-// sequence numbers and checksums of their own; CWR stays on the first TCP packet, FIN and PSH on the last.
+// Segments splits a GSO frame into its packets, as Linux does for a card that cannot (tcp_gso_segment, __udp_gso_segment, inet_gso_segment).
+// size is the payload of each packet but the last (gso_size); 0: the frame is one packet. All packets have the frame's headers and options,
+// with their own lengths, IPv4 identifications (ascending), sequence numbers and checksums; CWR stays on the first TCP packet, FIN and PSH on
+// the last.
 //
-// The packets are written over one another in memory that the sequence owns: each is good until the next. A frame that is one
-// packet, or none of TCP and UDP, is completed in place ([Complete]) and is its only packet.
+// The packets share memory owned by the sequence: each is valid until the next. A frame that is one packet, or is neither TCP nor UDP, is
+// completed in place ([Complete]) and yielded alone.
 func Segments(b []byte, size int) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		l, ok := find(b, size > 0)
@@ -38,7 +38,7 @@ func Segments(b []byte, size int) iter.Seq[[]byte] {
 	}
 }
 
-// headers is how many bytes of a frame all its packets have in common; 0: it cannot be divided.
+// headers is the length of the headers common to all packets; 0: the frame cannot be split.
 func (l *layout) headers(b []byte, found bool) int {
 	switch {
 	case found && l.protocol == packet.ProtocolTCP:
@@ -49,7 +49,7 @@ func (l *layout) headers(b []byte, found bool) int {
 	return 0
 }
 
-// finish sets what differs from packet to packet: n counts them, at is how many bytes of payload are before this one's.
+// finish sets the fields that differ between packets: n is the packet's index, at the offset of its payload.
 func (l *layout) finish(b []byte, n, at int, last bool) {
 	if l.v6 {
 		packet.IPv6(b[l.l3:]).SetPayloadLen(len(b) - l.l3 - packet.IPv6Size)

@@ -6,8 +6,8 @@ import (
 	"baton/packet"
 )
 
-// InsertVLAN puts a tag behind the addresses of a frame and returns the frame, which is in b's memory if there is room. Bytes that
-// are no Ethernet header are returned as they are.
+// InsertVLAN inserts a tag behind the addresses of a frame, in b's memory if its capacity allows, and returns the frame. Bytes shorter than an
+// Ethernet header are returned unchanged.
 func InsertVLAN(b []byte, protocol packet.EtherType, tci uint16) []byte {
 	if len(b) < addressesSize {
 		return b

@@ -25,7 +25,7 @@ func TestKernelIsTheModel(t *testing.T) {
 	for _, paths := range []int{0, 1, 4096} {
 		t.Run(fmt.Sprintf("%d cached paths", paths), func(t *testing.T) {
 			o := small
-			o.Paths = paths
+			o.Megaflows = paths
 			o.Entries, o.Ops = 1024, 256+8192
 			d := differ{rig: newRig(t, o), world: &world{Rand: newRand(t)}}
 			for range times(6) {
@@ -46,7 +46,7 @@ type differ struct {
 
 func (d *differ) round(packets int) {
 	d.t.Helper()
-	empty := d.installed.rooms()
+	empty := d.installed.freeCounts()
 	d.tiny = d.often(30)
 	d.met, d.sure = make(map[uint64]uint64), true
 	for range 12 {
@@ -83,7 +83,7 @@ func (d *differ) round(packets int) {
 			if d.model.InvalidTTL {
 				most = 0xffff
 			}
-			d.kernel.SetPunt(most)
+			d.kernel.SetTTLUpcall(most)
 		case 3:
 			d.model.DropFragments = d.often(20)
 			d.kernel.SetFragments(d.model.DropFragments)
@@ -96,7 +96,7 @@ func (d *differ) round(packets int) {
 	}
 	d.wantCounts()
 	d.deleteAll()
-	d.wantRooms(empty)
+	d.wantFree(empty)
 }
 
 func (d *differ) change(m openflow.Message) {

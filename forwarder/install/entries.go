@@ -16,7 +16,7 @@ import (
 	"baton/openflow"
 )
 
-// entry is where a flow entry stands.
+// entry is an installed flow entry.
 type entry struct {
 	place, counts uint32
 	ops           uint32
@@ -32,22 +32,22 @@ type entry struct {
 // table is the subtables of an OpenFlow table.
 type table struct {
 	subtables map[match.Key]*subtable // by mask
-	listed    []*subtable             // as the kernel's list is
-	first     uint32                  // of that in Lists
+	listed    []*subtable             // as in the kernel's list
+	first     uint32                  // index of the list in Lists
 	departed  uint64
 }
 
-// subtable is the entries of a table that ask for the same bits. It may be without any until the list is written again.
+// subtable is the entries of a table with the same mask. It may be empty until the list is rewritten.
 type subtable struct {
 	place  uint32
 	mask   match.Key
-	byHash map[uint64]*entry // those of one hash of their keys are chained, the highest priority first
-	ranks  []rank            // the highest last
+	byHash map[uint64]*entry // entries with the same hash are chained by descending priority
+	ranks  []rank            // ascending
 	listed bool
-	best   uint16 // as the list has it: no entry has a higher priority
+	best   uint16 // its priority in the list: no entry has a higher one
 }
 
-// rank is how many entries have a priority.
+// rank counts the entries of a priority.
 type rank struct {
 	priority uint16
 	entries  uint32
@@ -75,18 +75,18 @@ func (k *Kernel) setEntry(s pipeline.Set) (err error) {
 	if e.ops, err = k.putOps(ops); err != nil {
 		return err
 	}
-	taken = append(taken, func() { k.backOps(e.ops, e.opCount) })
-	if e.place, err = k.entryRoom.take(1); err != nil {
+	taken = append(taken, func() { k.freeOps(e.ops, e.opCount) })
+	if e.place, err = k.entryAlloc.alloc(1); err != nil {
 		return err
 	}
-	taken = append(taken, func() { k.entryRoom.back(e.place, 1) })
+	taken = append(taken, func() { k.entryAlloc.free(e.place, 1) })
 	if keep {
 		e.counts = old.counts
 	} else {
-		if e.counts, err = k.countRoom.take(1); err != nil {
+		if e.counts, err = k.countAlloc.alloc(1); err != nil {
 			return err
 		}
-		taken = append(taken, func() { k.countRoom.back(e.counts, 1) })
+		taken = append(taken, func() { k.countAlloc.free(e.counts, 1) })
 		k.f.EntryCounts[e.counts] = kernel.Counts{}
 	}
 	record.Ops, record.Counts = e.ops, e.counts
@@ -100,7 +100,7 @@ func (k *Kernel) setEntry(s pipeline.Set) (err error) {
 	}
 	k.entries[s.Entry.ID] = e
 	if old != nil {
-		k.rest(old, !keep)
+		k.release(old, !keep)
 	}
 	return nil
 }
@@ -109,7 +109,7 @@ func (k *Kernel) putOps(ops []kernel.Op) (uint32, error) {
 	if len(ops) == 0 {
 		return 0, nil
 	}
-	at, err := k.opRoom.take(len(ops))
+	at, err := k.opAlloc.alloc(len(ops))
 	if err != nil {
 		return 0, err
 	}
@@ -117,26 +117,26 @@ func (k *Kernel) putOps(ops []kernel.Op) (uint32, error) {
 	return at, nil
 }
 
-// backOps gives back ops that no packet has been led to.
-func (k *Kernel) backOps(at uint32, n int) {
+// freeOps frees ops that were never published.
+func (k *Kernel) freeOps(at uint32, n int) {
 	if n > 0 {
-		k.opRoom.back(at, n)
+		k.opAlloc.free(at, n)
 	}
 }
 
-// rest gives back what an entry had.
-func (k *Kernel) rest(e *entry, counts bool) {
+// release frees an entry's ranges after a grace period.
+func (k *Kernel) release(e *entry, counts bool) {
 	if e.opCount > 0 {
-		k.opRoom.put(e.ops, e.opCount)
+		k.opAlloc.deferFree(e.ops, e.opCount)
 	}
-	k.entryRoom.put(e.place, 1)
+	k.entryAlloc.deferFree(e.place, 1)
 	if counts {
 		k.tables[e.table].departed += k.f.EntryCounts[e.counts].Packets
-		k.countRoom.put(e.counts, 1)
+		k.countAlloc.deferFree(e.counts, 1)
 	}
 }
 
-// subtable returns the one for a match, which it makes if there is none.
+// subtable returns the subtable for a match, creating it if needed.
 func (k *Kernel) subtable(number uint8, m *match.Match) (*subtable, error) {
 	t := &k.tables[number]
 	if t.subtables == nil {
@@ -148,7 +148,7 @@ func (k *Kernel) subtable(number uint8, m *match.Match) (*subtable, error) {
 	if len(t.subtables) == kernel.MaxSubtables {
 		return nil, fmt.Errorf("%w: table %d has entries with %d different masks", errFull, number, len(t.subtables))
 	}
-	place, err := k.subtableRoom.take(1)
+	place, err := k.subtableAlloc.alloc(1)
 	if err != nil {
 		return nil, err
 	}
@@ -159,15 +159,16 @@ func (k *Kernel) subtable(number uint8, m *match.Match) (*subtable, error) {
 	return s, nil
 }
 
-// prune forgets a subtable that no entry came to.
+// prune removes a subtable that was created in vain.
 func (k *Kernel) prune(number uint8, s *subtable) {
 	if len(s.ranks) == 0 && !s.listed {
 		delete(k.tables[number].subtables, s.mask)
-		k.subtableRoom.back(s.place, 1)
+		k.subtableAlloc.free(s.place, 1)
 	}
 }
 
-// use adds bits to those that cached paths are told apart by. They stay until the forwarder starts again: too many only cost room.
+// use adds bits to the mask of megaflows. Bits are never removed while the forwarder runs: superfluous ones only make the cache less
+// effective.
 func (k *Kernel) use(mask *match.Key) {
 	more := false
 	for i := range mask {
@@ -184,7 +185,7 @@ var seed = maphash.MakeSeed()
 
 func hash(k *match.Key) uint64 { return maphash.Bytes(seed, k[:]) }
 
-// first returns the entry that packets meet which e is for, nil if there is none.
+// first returns the entry with the highest priority for the same packets as e, nil if there is none.
 func (s *subtable) first(e *entry) *entry {
 	f := s.byHash[e.hash]
 	for f != nil && f.key != e.key {
@@ -193,7 +194,7 @@ func (s *subtable) first(e *entry) *entry {
 	return f
 }
 
-// chain puts an entry where its priority belongs, before any other of that priority.
+// chain inserts an entry by priority, before others of the same priority.
 func (s *subtable) chain(e *entry) {
 	first := s.byHash[e.hash]
 	if first == nil || first.priority <= e.priority {
@@ -223,7 +224,7 @@ func (s *subtable) unchain(e *entry) {
 	e.next = nil
 }
 
-// enter puts an entry into its subtable, in the place of an old one if there is one.
+// enter adds an entry to its subtable, replacing old if that is not nil.
 func (k *Kernel) enter(e, old *entry) error {
 	s := e.sub
 	first := s.first(e)
@@ -235,7 +236,7 @@ func (k *Kernel) enter(e, old *entry) error {
 		return fmt.Errorf("two entries of priority %d want the same packets", e.priority)
 	}
 	if first == nil || first.priority <= e.priority {
-		if err := k.f.SetWanted(s.probe(&e.key), e.place, uint32(e.priority)); err != nil {
+		if err := k.f.SetRule(s.probe(&e.key), e.place, uint32(e.priority)); err != nil {
 			return fmt.Errorf("%w: %w", errFull, err)
 		}
 	}
@@ -245,27 +246,27 @@ func (k *Kernel) enter(e, old *entry) error {
 		return nil
 	}
 	s.rank(e.priority, 1)
-	// Until the list is written a search may end before it comes to the entry, which is not in force yet.
+	// Until the list is rewritten, a lookup may stop before it reaches the entry, which is not in force yet.
 	if !s.listed || e.priority > s.best {
 		if err := k.list(e.table); err != nil {
 			s.rank(e.priority, -1)
-			return errors.Join(err, k.want(e))
+			return errors.Join(err, k.setRule(e))
 		}
 	}
 	s.chain(e)
 	return nil
 }
 
-// want has packets that an entry is, or was, for meet the first of theirs.
-func (k *Kernel) want(e *entry) error {
+// setRule updates the kernel's rule for the packets of an entry: the first entry for them, or none.
+func (k *Kernel) setRule(e *entry) error {
 	probe := e.sub.probe(&e.key)
 	if first := e.sub.first(e); first != nil {
-		return k.f.SetWanted(probe, first.place, uint32(first.priority))
+		return k.f.SetRule(probe, first.place, uint32(first.priority))
 	}
-	return k.f.RemoveWanted(probe)
+	return k.f.RemoveRule(probe)
 }
 
-// rank counts one entry more, or with -1 one less, of a priority.
+// rank adds to the number of entries of a priority.
 func (s *subtable) rank(priority uint16, by int) {
 	at, found := slices.BinarySearchFunc(s.ranks, priority, func(r rank, p uint16) int { return cmp.Compare(r.priority, p) })
 	if !found {
@@ -280,7 +281,7 @@ func (s *subtable) rank(priority uint16, by int) {
 // top is the highest priority of an entry.
 func (s *subtable) top() uint16 { return s.ranks[len(s.ranks)-1].priority }
 
-// probe is what the kernel looks a packet of those fields up with.
+// probe is the kernel's lookup key for packets with those fields.
 func (s *subtable) probe(key *match.Key) *kernel.Fields {
 	fields := kernel.Fields(*key)
 	*(*uint32)(unsafe.Pointer(&fields[match.Size-8])) = s.place
@@ -298,19 +299,19 @@ func (k *Kernel) removeEntry(id uint64) (openflow.Counter, error) {
 	s.unchain(e)
 	var err error
 	if met {
-		err = k.want(e)
+		err = k.setRule(e)
 	}
 	s.rank(e.priority, -1)
 	if len(s.ranks) == 0 || s.top() < s.best {
-		// Without room for it the list stays as it is, which costs packets a look and nothing else.
+		// If there is no space, the old list stays: packets are looked up once more than needed.
 		_ = k.list(e.table)
 	}
 	n := read(&k.f.EntryCounts[e.counts])
-	k.rest(e, true)
+	k.release(e, true)
 	return n, err
 }
 
-// list brings a table's list of subtables up to date, the one with the highest priority first.
+// list rewrites a table's list of subtables, in order of descending priority.
 func (k *Kernel) list(number uint8) error {
 	t := &k.tables[number]
 	subs := make([]*subtable, 0, len(t.subtables))
@@ -327,7 +328,7 @@ func (k *Kernel) list(number uint8) error {
 		first = 0
 		if len(subs) > 0 {
 			var err error
-			if first, err = k.listRoom.take(len(subs)); err != nil {
+			if first, err = k.listAlloc.alloc(len(subs)); err != nil {
 				return err
 			}
 		}
@@ -342,12 +343,12 @@ func (k *Kernel) list(number uint8) error {
 	}
 	k.f.SetList(int(number), first, uint32(len(subs)))
 	if len(t.listed) > 0 {
-		k.listRoom.put(t.first, len(t.listed))
+		k.listAlloc.deferFree(t.first, len(t.listed))
 	}
 	for _, s := range t.listed {
 		if len(s.ranks) == 0 {
 			delete(t.subtables, s.mask)
-			k.subtableRoom.put(s.place, 1)
+			k.subtableAlloc.deferFree(s.place, 1)
 		}
 	}
 	t.first, t.listed = first, subs

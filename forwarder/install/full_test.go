@@ -11,25 +11,25 @@ import (
 	"baton/openflow"
 )
 
-// rooms counts the places of each room that are not taken.
-func (k *Kernel) rooms() map[string]int {
+// freeCounts counts the free and deferred indices of each allocator.
+func (k *Kernel) freeCounts() map[string]int {
 	free := make(map[string]int)
-	for name, r := range map[string]*room{
-		"entries": k.entryRoom, "counts": k.countRoom, "ops": k.opRoom, "lists": k.listRoom, "subtables": k.subtableRoom,
-		"groups": k.groupRoom, "heads": k.headRoom, "buckets": k.bucketRoom, "slots": k.slotRoom, "meters": k.meterRoom,
+	for name, r := range map[string]*allocator{
+		"entries": k.entryAlloc, "counts": k.countAlloc, "ops": k.opAlloc, "lists": k.listAlloc, "subtables": k.subtableAlloc,
+		"groups": k.groupAlloc, "heads": k.headAlloc, "buckets": k.bucketAlloc, "slots": k.slotAlloc, "meters": k.meterAlloc,
 	} {
 		free[name] = int(r.end - r.next)
-		for c := range r.free {
-			free[name] += (len(r.free[c]) + len(r.resting[c])) << c
+		for c := range r.avail {
+			free[name] += (len(r.avail[c]) + len(r.deferred[c])) << c
 		}
 	}
 	return free
 }
 
-// wantRooms compares what is free with what was.
-func (r *rig) wantRooms(want map[string]int) {
+// wantFree compares the free counts with earlier ones.
+func (r *rig) wantFree(want map[string]int) {
 	r.t.Helper()
-	if got := r.installed.rooms(); !maps.Equal(got, want) {
+	if got := r.installed.freeCounts(); !maps.Equal(got, want) {
 		r.t.Errorf("free places: %v, want %v", got, want)
 	}
 	for n, t := range r.installed.tables {
@@ -41,7 +41,7 @@ func (r *rig) wantRooms(want map[string]int) {
 	}
 }
 
-// TestFullLeavesAllAsItWas: a flow entry or group that the kernel has no room for changes nothing, whichever room it is that is full.
+// TestFullLeavesAllAsItWas: a flow entry or group that does not fit changes nothing, whichever allocator is exhausted.
 func TestFullLeavesAllAsItWas(t *testing.T) {
 	tests := map[string]func(o *kernel.Options){
 		"entries":   func(o *kernel.Options) { o.Entries = 12 },
@@ -57,17 +57,17 @@ func TestFullLeavesAllAsItWas(t *testing.T) {
 			o := small
 			limit(&o)
 			d := differ{rig: newRig(t, o), world: &world{Rand: newRand(t)}, met: make(map[uint64]uint64)}
-			empty := d.installed.rooms()
+			empty := d.installed.freeCounts()
 			refused := 0
 			for range times(300) {
 				var m openflow.Message = d.fresh()
 				if d.often(20) {
 					m = d.groupMod()
 				}
-				before := d.installed.rooms()
+				before := d.installed.freeCounts()
 				if err := d.try(m); err != nil {
 					refused++
-					d.wantRooms(before)
+					d.wantFree(before)
 				}
 				d.compare(1, d.frame(d.kind()))
 				if t.Failed() {
@@ -78,7 +78,7 @@ func TestFullLeavesAllAsItWas(t *testing.T) {
 				t.Error("nothing was refused")
 			}
 			d.deleteAll()
-			d.wantRooms(empty)
+			d.wantFree(empty)
 		})
 	}
 }
@@ -95,7 +95,7 @@ func (d *differ) fresh() *openflow.FlowMod {
 	return m
 }
 
-// try has a message carried out; what the kernel has no room for is taken back from the pipeline.
+// try applies a message, and undoes it in the pipeline if the kernel has no space for it.
 func (d *differ) try(m openflow.Message) error {
 	d.t.Helper()
 	if g, ok := m.(*openflow.GroupMod); ok && g.Command == openflow.GroupModify {
@@ -126,9 +126,9 @@ func (d *differ) try(m openflow.Message) error {
 	return err
 }
 
-// large is room for many flow entries.
+// large are sizes for many flow entries.
 var large = kernel.Options{
-	Entries: 1 << 17, Ops: 1 << 19, Lists: 1 << 16, Subtables: 1 << 12, Groups: 16, Buckets: 64, Slots: 4096, Meters: 8, Paths: 1024,
+	Entries: 1 << 17, Ops: 1 << 19, Lists: 1 << 16, Subtables: 1 << 12, Groups: 16, Buckets: 64, Slots: 4096, Meters: 8, Megaflows: 1024,
 }
 
 const many = 100_000
@@ -151,7 +151,7 @@ func manyMods(c openflow.FlowModCommand, priorities int) []*openflow.FlowMod {
 // TestManyEntriesLeaveNothing: 100,000 flow entries of 65,536 priorities go in and out.
 func TestManyEntriesLeaveNothing(t *testing.T) {
 	r := newRig(t, large)
-	empty := r.installed.rooms()
+	empty := r.installed.freeCounts()
 	for _, m := range manyMods(openflow.FlowAdd, 1<<16) {
 		r.do(m)
 	}
@@ -159,7 +159,7 @@ func TestManyEntriesLeaveNothing(t *testing.T) {
 		t.Fatalf("%d entries are installed", got)
 	}
 	r.deleteAll()
-	r.wantRooms(empty)
+	r.wantFree(empty)
 	n := 0
 	for range r.pipeline.Entries() {
 		n++
@@ -212,7 +212,7 @@ func BenchmarkSubtables(b *testing.B) {
 		for _, masks := range []int{1, 10, 100} {
 			b.Run(map[int]string{0: "looked up", 1024: "cached"}[paths]+"/"+map[int]string{1: "1", 10: "10", 100: "100"}[masks], func(b *testing.B) {
 				o := small
-				o.Paths, o.Entries = paths, 256
+				o.Megaflows, o.Entries = paths, 256
 				r := newRig(b, o)
 				for i := range masks {
 					m := openflow.Match{}.UintMasked(openflow.FieldMetadata, uint64(i+1), uint64(i+1))

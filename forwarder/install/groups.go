@@ -10,7 +10,7 @@ import (
 	"baton/openflow"
 )
 
-// group is where a group stands.
+// group is an installed group.
 type group struct {
 	*pipeline.Group
 	head, version uint32
@@ -25,7 +25,7 @@ type opRange struct {
 	n  int
 }
 
-// meter is where a meter stands.
+// meter is an installed meter.
 type meter struct{ place uint32 }
 
 func (k *Kernel) setGroup(g *pipeline.Group) error {
@@ -34,7 +34,7 @@ func (k *Kernel) setGroup(g *pipeline.Group) error {
 	if old != nil {
 		n.head = old.head
 	} else {
-		head, err := k.headRoom.take(1)
+		head, err := k.headAlloc.alloc(1)
 		if err != nil {
 			return fmt.Errorf("install group %d: %w", g.ID, err)
 		}
@@ -42,14 +42,14 @@ func (k *Kernel) setGroup(g *pipeline.Group) error {
 	}
 	record, err := k.putGroup(n)
 	if err != nil {
-		k.restGroup(n)
+		k.releaseGroup(n)
 		if old == nil {
-			k.headRoom.back(n.head, 1)
+			k.headAlloc.free(n.head, 1)
 		}
 		return fmt.Errorf("install group %d: %w", g.ID, err)
 	}
 	k.f.Groups[n.version] = record
-	if old == nil { // else its counters go on [6.5]
+	if old == nil { // a modified one keeps its counters [6.5]
 		k.f.GroupCounts[n.head] = kernel.Counts{}
 	}
 	atomic.StoreUint64(&k.f.GroupHeads[n.head], uint64(g.ID)<<32|uint64(n.version))
@@ -59,18 +59,18 @@ func (k *Kernel) setGroup(g *pipeline.Group) error {
 		k.watching[g.ID] = n
 	}
 	if old != nil {
-		k.restGroup(old)
+		k.releaseGroup(old)
 	}
 	return nil
 }
 
-// putGroup writes what a group's record leads to.
+// putGroup writes a group's buckets and ops, and returns its record.
 func (k *Kernel) putGroup(n *group) (r kernel.Group, err error) {
-	if n.version, err = k.groupRoom.take(1); err != nil {
+	if n.version, err = k.groupAlloc.alloc(1); err != nil {
 		return r, err
 	}
-	if n.first, err = k.bucketRoom.take(len(n.Buckets)); err != nil {
-		k.groupRoom.put(n.version, 1)
+	if n.first, err = k.bucketAlloc.alloc(len(n.Buckets)); err != nil {
+		k.groupAlloc.deferFree(n.version, 1)
 		n.version = 0
 		return r, err
 	}
@@ -112,7 +112,7 @@ func (k *Kernel) putGroup(n *group) (r kernel.Group, err error) {
 		k.f.BucketCounts[place] = kernel.Counts{}
 	}
 	switch n.Kind {
-	case openflow.GroupTypeIndirect: // a choice of one: if nothing comes after it the packet itself goes, not a copy
+	case openflow.GroupTypeIndirect: // a choice of one: in tail position the packet itself is sent, not a copy
 		return kernel.Group{Kind: kernel.GroupFailover, First: n.first, Count: uint32(len(n.Buckets))}, nil
 	case openflow.GroupTypeAll:
 		at, err := k.putOps(each)
@@ -127,7 +127,7 @@ func (k *Kernel) putGroup(n *group) (r kernel.Group, err error) {
 		if len(chosen) == 0 {
 			return r, nil
 		}
-		if n.slots, err = k.slotRoom.take(len(chosen)); err != nil {
+		if n.slots, err = k.slotAlloc.alloc(len(chosen)); err != nil {
 			return r, err
 		}
 		n.slotCount = len(chosen)
@@ -140,21 +140,21 @@ func (k *Kernel) putGroup(n *group) (r kernel.Group, err error) {
 	return kernel.Group{Kind: kernel.GroupFailover, First: n.first, Count: uint32(len(n.Buckets))}, nil
 }
 
-// restGroup gives back what a version of a group had.
-func (k *Kernel) restGroup(n *group) {
+// releaseGroup frees the ranges of a group's version after a grace period.
+func (k *Kernel) releaseGroup(n *group) {
 	if n.version == 0 {
 		return
 	}
 	for _, r := range n.ranges {
 		if r.n > 0 {
-			k.opRoom.put(r.at, r.n)
+			k.opAlloc.deferFree(r.at, r.n)
 		}
 	}
 	if n.slotCount > 0 {
-		k.slotRoom.put(n.slots, n.slotCount)
+		k.slotAlloc.deferFree(n.slots, n.slotCount)
 	}
-	k.bucketRoom.put(n.first, len(n.Buckets))
-	k.groupRoom.put(n.version, 1)
+	k.bucketAlloc.deferFree(n.first, len(n.Buckets))
+	k.groupAlloc.deferFree(n.version, 1)
 }
 
 func (k *Kernel) removeGroup(id openflow.GroupID) {
@@ -165,8 +165,8 @@ func (k *Kernel) removeGroup(id openflow.GroupID) {
 	delete(k.groups, id)
 	delete(k.watching, id)
 	atomic.StoreUint64(&k.f.GroupHeads[n.head], 0)
-	k.restGroup(n)
-	k.headRoom.put(n.head, 1)
+	k.releaseGroup(n)
+	k.headAlloc.deferFree(n.head, 1)
 }
 
 // Group returns the counters of a group and its buckets.
@@ -182,7 +182,7 @@ func (k *Kernel) Group(id openflow.GroupID) (openflow.Counter, []openflow.Counte
 	return read(&k.f.GroupCounts[n.head]), each
 }
 
-// watchesGroup reports whether the bucket lives while another group does. Those of all and indirect groups always live.
+// watchesGroup reports whether the bucket's liveness depends on another group. Buckets of all and indirect groups are always live.
 func (n *group) watchesGroup(b *openflow.Bucket) bool {
 	return b.WatchGroup != openflow.GroupAny && (n.Kind == openflow.GroupTypeFF || n.Kind == openflow.GroupTypeSelect)
 }
@@ -196,7 +196,7 @@ func (n *group) watches() bool {
 	return false
 }
 
-// watch marks the buckets that watch a group without a live bucket. The kernel itself looks at ports.
+// watch marks the buckets that watch a group without a live bucket. The kernel checks ports itself.
 func (k *Kernel) watch() {
 	if len(k.watching) == 0 {
 		return
@@ -217,8 +217,8 @@ func (k *Kernel) watch() {
 	}
 }
 
-// alive reports whether a group has a live bucket: one that watches nothing, or something that lives [6.5]. What was found out is
-// kept in known. Groups that watch each other do not live by that alone.
+// alive reports whether a group has a live bucket: one that watches nothing, or something live [6.5]. known caches results. Groups that watch
+// only each other are not live.
 func (k *Kernel) alive(id openflow.GroupID, known map[openflow.GroupID]bool) bool {
 	if lives, ok := known[id]; ok {
 		return lives
@@ -250,15 +250,15 @@ func (k *Kernel) setMeter(m *pipeline.Meter) error {
 	}
 	at := k.meters[m.ID]
 	if at == nil {
-		place, err := k.meterRoom.take(1)
+		place, err := k.meterAlloc.alloc(1)
 		if err != nil {
 			return fmt.Errorf("install meter %d: %w", m.ID, err)
 		}
 		at = &meter{place}
 		k.meters[m.ID] = at
-		k.f.MeterCounts[place] = kernel.Counts{} // a changed one goes on counting [6.6]
+		k.f.MeterCounts[place] = kernel.Counts{} // a modified one keeps its counters [6.6]
 	}
-	// A meter is changed where it is, with no band in force meanwhile.
+	// A meter is changed in place; no band is in force meanwhile.
 	bands := record.Bands
 	record.Bands = 0
 	k.f.Meters[at.place] = record
@@ -269,11 +269,11 @@ func (k *Kernel) setMeter(m *pipeline.Meter) error {
 func (k *Kernel) removeMeter(id openflow.MeterID) {
 	if m := k.meters[id]; m != nil {
 		delete(k.meters, id)
-		k.meterRoom.put(m.place, 1)
+		k.meterAlloc.deferFree(m.place, 1)
 	}
 }
 
-// Meter returns the counters of a meter, and of its bands what they dropped or remarked.
+// Meter returns the counters of a meter, and what its bands have dropped or remarked.
 func (k *Kernel) Meter(id openflow.MeterID) (openflow.Counter, []openflow.Counter) {
 	m := k.meters[id]
 	if m == nil {

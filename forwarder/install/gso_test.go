@@ -85,7 +85,7 @@ func TestPacketsThatStandForMany(t *testing.T) {
 	v6 := []openflow.Action{field(fresh.Bytes(openflow.FieldIPv6Src, slices.Repeat([]byte{0xfd}, 16), nil))}
 	handoff := []openflow.Action{
 		openflow.ActionIncSeq{By: 1 << 31}, openflow.ActionIncAck{By: 0xfffffff0}, openflow.ActionIncSACK{By: 0xfffffff0},
-		openflow.ActionIncTSval{By: 1000}, openflow.ActionIncTSecr{By: 77}, openflow.ActionRescaleWindow{Sender: 7, Told: 9},
+		openflow.ActionIncTSval{By: 1000}, openflow.ActionIncTSecr{By: 77}, openflow.ActionRescaleWindow{Sender: 7, Advertised: 9},
 	}
 	tests := []struct {
 		name    string

@@ -23,9 +23,9 @@ func leg(r *rand.Rand, v6 bool) splice.Leg {
 	}
 	return splice.Leg{
 		Peer: addr(), Local: addr(), PeerMAC: packet.MAC{2, 0, 0, 0, 1, byte(r.Uint32())}, LocalMAC: packet.MAC{2, 0, 0, 0, 2, byte(r.Uint32())},
-		SndNxt: packet.Seq(r.Uint32()), RcvNxt: packet.Seq(r.Uint32()), WindowScaling: r.IntN(4) > 0, ShiftTold: uint8(r.IntN(15)),
-		ShiftOffered: uint8(r.IntN(15)), Timestamps: r.IntN(4) > 0, TSvalTold: r.Uint32(), TSvalSeen: r.Uint32(), SACK: r.IntN(4) > 0,
-		MSSTold: 1460, MSSOffered: 1460,
+		SndNxt: packet.Seq(r.Uint32()), RcvNxt: packet.Seq(r.Uint32()), WindowScaling: r.IntN(4) > 0, ShiftSent: uint8(r.IntN(15)),
+		ShiftOffered: uint8(r.IntN(15)), Timestamps: r.IntN(4) > 0, TSvalSent: r.Uint32(), TSvalSeen: r.Uint32(), SACK: r.IntN(4) > 0,
+		MSSSent: 1460, MSSOffered: 1460,
 	}
 }
 
@@ -42,7 +42,7 @@ func translation(d splice.Direction) []openflow.Action {
 		set(openflow.Match{}.Addr(src, from.Addr())), set(openflow.Match{}.Addr(dst, to.Addr())),
 		set(openflow.Match{}.Uint(openflow.FieldTCPSrc, uint64(from.Port()))), set(openflow.Match{}.Uint(openflow.FieldTCPDst, uint64(to.Port()))),
 		openflow.ActionIncSeq{By: d.DeltaSeq}, openflow.ActionIncAck{By: d.DeltaAck},
-		openflow.ActionRescaleWindow{Sender: d.Window.Sender, Told: d.Window.Told},
+		openflow.ActionRescaleWindow{Sender: d.Window.Sender, Advertised: d.Window.Receiver},
 	}
 	if d.SACK == splice.Keep {
 		list = append(list, openflow.ActionIncSACK{By: d.DeltaAck})

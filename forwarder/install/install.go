@@ -1,5 +1,5 @@
-// Package install keeps the kernel's records (datapath) in step with what an OpenFlow pipeline is (forwarder/pipeline). When one of
-// its functions returns, what it was told is in force for every packet that comes from then on.
+// Package install keeps the kernel's records (datapath) in step with an OpenFlow pipeline (forwarder/pipeline). When one of its functions
+// returns, the change is in force for all packets that arrive afterwards.
 package install
 
 import (
@@ -14,8 +14,7 @@ import (
 	"baton/openflow"
 )
 
-// Kernel is the state of the kernel's records. It is used from one goroutine at a time, but for the counters, which may be read
-// from any.
+// Kernel manages the kernel's records. It must be used by one goroutine at a time, except for counters, which may be read by any.
 type Kernel struct {
 	f *kernel.Forwarder
 
@@ -23,17 +22,17 @@ type Kernel struct {
 	tables    [kernel.MaxTables]table
 	used      kernel.Fields
 	groups    map[openflow.GroupID]*group
-	watching  map[openflow.GroupID]*group // those with a bucket that watches a group
+	watching  map[openflow.GroupID]*group // groups with a bucket that watches a group
 	meters    map[openflow.MeterID]*meter
 	ports     map[openflow.PortNo]uint32
 	lastPlace uint32 // of a port
 	begun     bool   // ports take packets
 
-	entryRoom, countRoom, opRoom, listRoom, subtableRoom *room
-	groupRoom, headRoom, bucketRoom, slotRoom, meterRoom *room
+	entryAlloc, countAlloc, opAlloc, listAlloc, subtableAlloc *allocator
+	groupAlloc, headAlloc, bucketAlloc, slotAlloc, meterAlloc *allocator
 }
 
-// New returns the state of a data path that is empty.
+// New returns a Kernel for an empty data path.
 func New(f *kernel.Forwarder) *Kernel {
 	k := &Kernel{
 		f:        f,
@@ -43,28 +42,28 @@ func New(f *kernel.Forwarder) *Kernel {
 		meters:   make(map[openflow.MeterID]*meter),
 		ports:    make(map[openflow.PortNo]uint32),
 	}
-	// A cached path may lead to what rests, until it is told that tables have changed.
+	// Megaflows may point to deferred ranges until the epoch changes.
 	settle := func() error {
 		f.Changed()
 		return grace()
 	}
-	k.entryRoom = newRoom(0, len(f.Entries), settle)
-	k.countRoom = newRoom(0, len(f.EntryCounts), settle)
-	k.opRoom = newRoom(kernel.OutOps, len(f.Ops), settle)
-	k.listRoom = newRoom(0, len(f.Lists), settle)
-	k.subtableRoom = newRoom(1, len(f.Subtables), settle) // 0 is of packets
-	k.groupRoom = newRoom(1, len(f.Groups), settle)       // 0 is no group, here and of heads
-	k.headRoom = newRoom(1, len(f.GroupHeads), settle)
-	k.bucketRoom = newRoom(0, len(f.Buckets), settle)
-	k.slotRoom = newRoom(0, len(f.Slots), settle)
-	k.meterRoom = newRoom(1, len(f.Meters), settle) // 0 is no meter
+	k.entryAlloc = newAllocator(0, len(f.Entries), settle)
+	k.countAlloc = newAllocator(0, len(f.EntryCounts), settle)
+	k.opAlloc = newAllocator(kernel.OutOps, len(f.Ops), settle)
+	k.listAlloc = newAllocator(0, len(f.Lists), settle)
+	k.subtableAlloc = newAllocator(1, len(f.Subtables), settle) // 0 means a packet's fields
+	k.groupAlloc = newAllocator(1, len(f.Groups), settle)       // 0 means no group, here and in heads
+	k.headAlloc = newAllocator(1, len(f.GroupHeads), settle)
+	k.bucketAlloc = newAllocator(0, len(f.Buckets), settle)
+	k.slotAlloc = newAllocator(0, len(f.Slots), settle)
+	k.meterAlloc = newAllocator(1, len(f.Meters), settle) // 0 means no meter
 	return k
 }
 
-// ErrFull says that the kernel has no room for a change. What could not be installed is as it was before.
+// ErrFull reports that a change does not fit in the kernel. What could not be installed keeps its old state.
 var ErrFull = errFull
 
-// Apply puts a change into force. gone is called with each entry that was removed and what it had counted.
+// Apply applies a change. gone is called with each removed entry and its counters.
 func (k *Kernel) Apply(c pipeline.Change, gone func(*pipeline.Removed, openflow.Counter)) error {
 	var errs []error
 	for _, m := range c.SetMeters {
@@ -94,7 +93,7 @@ func (k *Kernel) Apply(c pipeline.Change, gone func(*pipeline.Removed, openflow.
 	return errors.Join(errs...)
 }
 
-// places is how compiled records name what they use. A group or meter that could not be installed is none.
+// places maps names to indices for compile. A group or meter that could not be installed is none.
 func (k *Kernel) places() compile.Places {
 	return compile.Places{
 		Port: k.portPlace,
@@ -113,7 +112,7 @@ func (k *Kernel) places() compile.Places {
 	}
 }
 
-// Actions compiles a list that does not belong to an entry, for a packet-out.
+// Actions compiles a list outside of an entry, for a packet-out.
 func (k *Kernel) Actions(list []openflow.Action) ([]kernel.Op, error) {
 	return compile.Actions(list, k.places())
 }
@@ -126,7 +125,7 @@ func (k *Kernel) Entry(id uint64) openflow.Counter {
 	return openflow.Counter{}
 }
 
-// Used returns when a packet last met a flow entry, by the clock that now is of; the zero Time if none has.
+// Used returns when a packet last matched a flow entry, by the clock of now; the zero Time if none has.
 func (k *Kernel) Used(id uint64, now time.Time) time.Time {
 	e := k.entries[id]
 	if e == nil {
@@ -139,7 +138,7 @@ func (k *Kernel) Used(id uint64, now time.Time) time.Time {
 	return now.Add(time.Duration(int64(used) - monotonic()))
 }
 
-// Table returns how many packets were looked up in a table, and how many of them met an entry.
+// Table returns how many packets were looked up in a table, and how many matched an entry.
 func (k *Kernel) Table(id openflow.TableID) (lookups, hits uint64) {
 	hits = k.tables[id].departed
 	for _, s := range k.tables[id].subtables {

@@ -9,18 +9,18 @@ import (
 	"baton/openflow"
 )
 
-// Port is what the kernel knows of a port.
+// Port is the kernel's view of a port.
 type Port struct {
-	Ifindex int // 0: the interface is not there
+	Ifindex int // 0: no interface
 	Config  openflow.PortConfig
 	Live    bool
 	NoFlood bool
-	// Host: the port is the host's side of the interface. It stays so.
+	// Host: the port is the host's side of the interface. It never changes.
 	Host bool
 }
 
-// portPlace is where a port stands. A port that is not there yet gets a place, so that entries that name it work once it comes. Without
-// room for one it is a port that never comes.
+// portPlace returns a port's index. A missing port gets one, so that entries that name it work once it appears. If there are no more indices,
+// it never works.
 func (k *Kernel) portPlace(no openflow.PortNo) uint32 {
 	if at, ok := k.ports[no]; ok {
 		return at
@@ -35,8 +35,8 @@ func (k *Kernel) portPlace(no openflow.PortNo) uint32 {
 	return k.lastPlace
 }
 
-// Begin has the ports take packets: those that are there, and from now on those that come. Before it none does, so that none takes
-// packets for another that is not known yet.
+// Begin attaches ports: the present ones now, later ones when they appear. Nothing is attached before, so that packets are not forwarded to
+// ports that are not known yet.
 func (k *Kernel) Begin() error {
 	k.begun = true
 	var errs []error
@@ -48,7 +48,7 @@ func (k *Kernel) Begin() error {
 	return errors.Join(errs...)
 }
 
-// SetPort says what a port is now, and has it take packets if its interface is there.
+// SetPort updates a port, and attaches it if its interface exists.
 func (k *Kernel) SetPort(no openflow.PortNo, p Port) error {
 	at := k.portPlace(no)
 	if at == 0 {

@@ -120,7 +120,7 @@ func (w *world) matchClass(m openflow.Match) openflow.Match {
 
 func (w *world) matchTransport(m openflow.Match, k kind) openflow.Match {
 	port := func(f openflow.Field) {
-		if m.Meets(f) && w.often(30) {
+		if m.HasPrerequisite(f) && w.often(30) {
 			m = m.Uint(f, uint64(w.port()))
 		}
 	}
@@ -128,20 +128,20 @@ func (w *world) matchTransport(m openflow.Match, k kind) openflow.Match {
 		openflow.FieldSCTPSrc, openflow.FieldSCTPDst} {
 		port(f)
 	}
-	if f := openflow.FieldTCPFlags; m.Meets(f) && w.often(20) {
+	if f := openflow.FieldTCPFlags; m.HasPrerequisite(f) && w.often(20) {
 		mask := one[uint64](w, 2, 0x12, 0xfff)
 		m = m.UintMasked(f, w.Uint64()&mask, mask)
 	}
-	if f := openflow.FieldICMPv4Type; m.Meets(f) && w.often(50) {
+	if f := openflow.FieldICMPv4Type; m.HasPrerequisite(f) && w.often(50) {
 		m = m.Uint(f, one[uint64](w, 0, 8, 3)).Uint(openflow.FieldICMPv4Code, w.Uint64N(2))
 	}
-	if f := openflow.FieldICMPv6Type; m.Meets(f) && w.often(60) {
+	if f := openflow.FieldICMPv6Type; m.HasPrerequisite(f) && w.often(60) {
 		m = m.Uint(f, one[uint64](w, 128, 135, 136))
-		if f := openflow.FieldIPv6NDTarget; m.Meets(f) && w.often(40) {
+		if f := openflow.FieldIPv6NDTarget; m.HasPrerequisite(f) && w.often(40) {
 			m = m.Bytes(f, w.addr6(), nil)
 		}
 		for _, f := range []openflow.Field{openflow.FieldIPv6NDSLL, openflow.FieldIPv6NDTLL} {
-			if m.Meets(f) && w.often(40) {
+			if m.HasPrerequisite(f) && w.often(40) {
 				m = m.MAC(f, w.mac())
 			}
 		}
@@ -318,7 +318,7 @@ func (w *world) handoff() openflow.Action {
 	n := one(w, 0, 1, 0xffffffff, w.Uint32())
 	return one[openflow.Action](w, openflow.ActionIncSeq{By: n}, openflow.ActionIncAck{By: n, Plain: true}, openflow.ActionIncSACK{By: n},
 		openflow.ActionIncTSval{By: n}, openflow.ActionIncTSecr{By: n}, openflow.ActionClampMSS{MSS: one[uint16](w, 536, 1400, 9000)},
-		openflow.ActionRescaleWindow{Sender: uint8(w.IntN(15)), Told: uint8(w.IntN(15))},
+		openflow.ActionRescaleWindow{Sender: uint8(w.IntN(15)), Advertised: uint8(w.IntN(15))},
 		openflow.ActionStripOption{Kind: one[uint8](w, 0, 1, 2, 5, 8, 30)})
 }
 

@@ -33,7 +33,7 @@ type rig struct {
 	pipeline  *pipeline.Pipeline
 	model     *model.Switch
 	far       []far // by port, from 1 on
-	punts     chan model.Punted
+	upcalls   chan model.Upcall
 }
 
 // far is the other end of a port.
@@ -42,9 +42,9 @@ type far struct {
 	low int // ifindex of the port itself
 }
 
-// Sizes of the tests' data path, which are small so that all rooms are used more than once.
+// Sizes of the tests' data path, which are small so that every allocator recycles its ranges.
 var small = kernel.Options{
-	Entries: 64, Ops: 256 + 1024, Lists: 256, Subtables: 256, Groups: 16, Buckets: 64, Slots: 4096, Meters: 8, Paths: 1024,
+	Entries: 64, Ops: 256 + 1024, Lists: 256, Subtables: 256, Groups: 16, Buckets: 64, Slots: 4096, Meters: 8, Megaflows: 1024,
 }
 
 const rigPorts = 4
@@ -63,7 +63,7 @@ func newRig(t testing.TB, o kernel.Options) *rig {
 	}
 	r := &rig{
 		t: t, kernel: f, installed: New(f), pipeline: pipeline.New(pipeline.Limits{Tables: 8, Entries: 1 << 20}),
-		far: make([]far, rigPorts+1), punts: make(chan model.Punted, 1<<12),
+		far: make([]far, rigPorts+1), upcalls: make(chan model.Upcall, 1<<12),
 	}
 	r.model = &model.Switch{Pipeline: r.pipeline}
 	ended := make(chan struct{})
@@ -74,7 +74,7 @@ func newRig(t testing.TB, o kernel.Options) *rig {
 	})
 	go func() {
 		defer close(ended)
-		r.readPunts()
+		r.readUpcalls()
 	}()
 	for i := 1; i <= rigPorts; i++ {
 		r.plug(i)
@@ -174,18 +174,18 @@ func out(port openflow.PortNo) openflow.Action {
 	return openflow.ActionOutput{Port: port, MaxLen: 0xffff}
 }
 
-func (r *rig) readPunts() {
-	var p kernel.Punted
-	for r.kernel.Punted(&p) == nil {
+func (r *rig) readUpcalls() {
+	var p kernel.Upcall
+	for r.kernel.Upcall(&p) == nil {
 		h := p.Head
 		b := bytes.Clone(p.Frame)
 		if h.TagType != 0 {
 			b = frame.InsertVLAN(b, packet.EtherType(h.TagType), h.Tag)
 		}
-		r.punts <- model.Punted{
+		r.upcalls <- model.Upcall{
 			Reason: openflow.PacketInReason(h.Reason), Table: openflow.TableID(h.Table), Cookie: bits.ReverseBytes64(h.Cookie),
 			Metadata: bits.ReverseBytes64(h.Metadata), Tunnel: bits.ReverseBytes64(h.TunnelId),
-			InPort: openflow.PortNo(bits.ReverseBytes32(h.InPort)), MaxLen: uint16(h.Most), Frame: b,
+			InPort: openflow.PortNo(bits.ReverseBytes32(h.InPort)), MaxLen: uint16(h.MaxLen), Frame: b,
 		}
 	}
 }
@@ -233,8 +233,8 @@ func (r *rig) gather(got *model.Result) {
 	}
 	for {
 		select {
-		case p := <-r.punts:
-			got.Punted = append(got.Punted, p)
+		case p := <-r.upcalls:
+			got.Upcalls = append(got.Upcalls, p)
 			continue
 		default:
 		}
@@ -277,7 +277,7 @@ func (r *rig) becomes(want []model.Result) (model.Result, bool, model.Result) {
 	r.t.Helper()
 	var got model.Result
 	if len(want) > 1 { // what has come so far may be one of them and not be all
-		got.Punted = r.untilMark()
+		got.Upcalls = r.untilMark()
 	}
 	for until := time.Now().Add(settled); ; {
 		r.gather(&got)
@@ -297,14 +297,14 @@ func (r *rig) becomes(want []model.Result) (model.Result, bool, model.Result) {
 const markPort openflow.PortNo = 0xfeed
 
 // untilMark returns all packets for the controllers until now.
-func (r *rig) untilMark() (list []model.Punted) {
+func (r *rig) untilMark() (list []model.Upcall) {
 	r.t.Helper()
 	ops, err := r.installed.Actions([]openflow.Action{out(openflow.PortController)})
 	r.must(err)
 	r.must(r.kernel.Send(make([]byte, 60), bits.ReverseBytes32(uint32(markPort)), ops))
 	for {
 		select {
-		case p := <-r.punts:
+		case p := <-r.upcalls:
 			if p.InPort == markPort {
 				return list
 			}
@@ -325,16 +325,16 @@ func (r *rig) waits() []unix.PollFd {
 
 // same compares what became of a packet, without regard for the order.
 func same(a, b model.Result) bool {
-	if len(a.Sent) != len(b.Sent) || len(a.Punted) != len(b.Punted) {
+	if len(a.Sent) != len(b.Sent) || len(a.Upcalls) != len(b.Upcalls) {
 		return false
 	}
 	sortResult(&a)
 	sortResult(&b)
 	return slices.EqualFunc(a.Sent, b.Sent, func(a, b model.Sent) bool { return a.Port == b.Port && alike(a.Frame, b.Frame) }) &&
-		slices.EqualFunc(a.Punted, b.Punted, func(a, b model.Punted) bool {
+		slices.EqualFunc(a.Upcalls, b.Upcalls, func(a, b model.Upcall) bool {
 			alike := alike(a.Frame, b.Frame)
 			a.Frame, b.Frame = nil, nil
-			return alike && comparePunted(a, b) == 0
+			return alike && compareUpcall(a, b) == 0
 		})
 }
 
@@ -356,14 +356,14 @@ func alike(a, b []byte) bool {
 }
 
 func sortResult(r *model.Result) {
-	r.Sent, r.Punted = slices.Clone(r.Sent), slices.Clone(r.Punted)
+	r.Sent, r.Upcalls = slices.Clone(r.Sent), slices.Clone(r.Upcalls)
 	slices.SortFunc(r.Sent, func(a, b model.Sent) int {
 		return cmp.Or(cmp.Compare(a.Port, b.Port), bytes.Compare(a.Frame, b.Frame))
 	})
-	slices.SortFunc(r.Punted, comparePunted)
+	slices.SortFunc(r.Upcalls, compareUpcall)
 }
 
-func comparePunted(a, b model.Punted) int {
+func compareUpcall(a, b model.Upcall) int {
 	return cmp.Or(bytes.Compare(a.Frame, b.Frame), cmp.Compare(a.Table, b.Table), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Cookie, b.Cookie),
 		cmp.Compare(a.Metadata, b.Metadata), cmp.Compare(a.Tunnel, b.Tunnel), cmp.Compare(a.InPort, b.InPort), cmp.Compare(a.MaxLen, b.MaxLen))
 }
@@ -375,7 +375,7 @@ func describe(r model.Result) string {
 	for _, s := range r.Sent {
 		fmt.Fprintf(&b, "  port %d: %x\n", s.Port, s.Frame)
 	}
-	for _, p := range r.Punted {
+	for _, p := range r.Upcalls {
 		fmt.Fprintf(&b, "  controller (%v, table %v, cookie %x, metadata %x, tunnel %x, in %v, %d): %x\n",
 			p.Reason, p.Table, p.Cookie, p.Metadata, p.Tunnel, p.InPort, p.MaxLen, p.Frame)
 	}

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Damage is what is lost of a journal, but for a record that was being written when the process ended: what was appended there is not known.
+// Damage is what a journal has lost, other than an incomplete last record. The lost messages are unknown.
 type Damage struct {
-	Places int   // that are no records; 0: there is no damage
-	Bytes  int64 // of all of them
-	At     int64 // where the first one is in the file
-	// After and Before say when it was that what is lost was appended: the times of the whole records before the first place and behind the
-	// last. They are zero where there is none.
+	Places int   // runs of bytes that are not records; 0: no damage
+	Bytes  int64 // total
+	At     int64 // offset of the first
+	// After and Before bound the time of the lost records: the times of the intact records before the first and after the last gap; zero if
+	// there is none.
 	After, Before time.Time
 }
 
@@ -26,19 +26,19 @@ func (d *Damage) add(at, bytes int64, after, before time.Time) {
 	d.Before = before
 }
 
-// Damage returns what Open has found to be lost. The records around it are those of the journal.
+// Damage returns the damage found by Open. The intact records are still in the journal.
 func (j *Journal) Damage() Damage { return j.damage }
 
-// Repair rewrites a damaged journal as [Journal.Rewrite] does, and keeps the file as it was under the name that it returns. If it fails, the
-// journal is as it was, but for damage at its end.
+// Repair rewrites a damaged journal like [Journal.Rewrite], and keeps the damaged file under the returned name. If it fails, the journal is
+// unchanged, except for damage at its end.
 func (j *Journal) Repair(records iter.Seq[Record]) (kept string, err error) {
 	kept = j.path + ".damaged"
-	_ = os.Remove(kept) // of another time
+	_ = os.Remove(kept) // of an earlier repair
 	if err = os.Link(j.path, kept); err == nil {
 		err = j.Rewrite(records)
 	}
 	if err != nil {
-		_ = j.file.Truncate(j.size) // else what is appended is written over a part of it
+		_ = j.file.Truncate(j.size) // otherwise appends would overwrite a part of it
 		return "", fmt.Errorf("repair journal %s: %w", j.path, bareLink(err))
 	}
 	return kept, nil

@@ -1,12 +1,12 @@
-// Package journal keeps on disk what must survive the forwarder: an append-only file of OpenFlow messages, each with the time at
-// which it took effect. Replaying them in order gives the state at the last one.
+// Package journal stores the forwarder's state on disk: an append-only file of OpenFlow messages, each with the time at which it took effect.
+// Replaying them in order restores the state.
 //
-// The file holds 8 bytes that say what it is, and records. A record is a CRC-32C of the rest, 4 bytes; the time, nanoseconds since
-// 1970, 8 bytes; and the message, whose header has its length. Numbers are big-endian.
+// The file has an 8-byte magic, then records. A record is the CRC-32C of the rest, 4 bytes; the time in nanoseconds since 1970, 8 bytes; and
+// the message, whose header has its length. Numbers are big-endian.
 //
-// The page cache outlives a process that is killed, so appending does not wait for the disk; a machine that stops without notice
-// loses what the disk has not seen. A record that was cut at the end is forgotten. Other damage is stepped over, to the next record that
-// matches its CRC, and told ([Journal.Damage]).
+// Appending does not wait for the disk: the page cache survives a killed process, and a machine that crashes loses what was not written yet.
+// An incomplete record at the end is dropped. Other damage is skipped, up to the next record with a valid CRC, and reported
+// ([Journal.Damage]).
 package journal
 
 import (
@@ -23,20 +23,20 @@ import (
 const magic = "batonjn\x01"
 
 const (
-	// smallest is the size in bytes below which a journal is not worth a rewrite: about 100,000 flow entries come and go in it.
+	// smallest is the size in bytes below which a journal is not rewritten: about 100,000 flow entries added and removed.
 	smallest = 16 << 20
-	// largest is the size in bytes that a journal never exceeds.
+	// largest is the maximum size in bytes.
 	largest = 1 << 30
 )
 
 var (
-	// ErrInUse is returned by [Open] for a journal that another process holds.
+	// ErrInUse is returned by [Open] if another process holds the journal.
 	ErrInUse = errors.New("another forwarder of this name is running")
-	// ErrFull is returned by [Journal.Append] when the record would make the file larger than a journal may be.
+	// ErrFull is returned by [Journal.Append] if the file would exceed its maximum size.
 	ErrFull = errors.New("the journal is full")
 )
 
-// Journal is an open journal. It is not for several goroutines at once. The owner calls Close.
+// Journal is an open journal. It must not be used concurrently. The owner calls Close.
 type Journal struct {
 	path    string
 	file    *os.File
@@ -44,13 +44,13 @@ type Journal struct {
 	records int
 	torn    int64
 	damage  Damage
-	floor   int64  // below it a rewrite is not due
-	record  []byte // room for one, used again
+	floor   int64  // no rewrite is due below it
+	record  []byte // reused buffer
 }
 
-// Open opens or creates a journal, and its folder, and locks it against other processes until Close. The beginning of a record at its
-// end, as a crash may leave it, is cut off, unless there is damage: then the file stays as it is until Repair. The errors of the operating
-// system apply, [ErrInUse], and one for a file that is no journal.
+// Open opens or creates a journal and its folder, and locks it against other processes until Close. An incomplete record at its end, as a
+// crash leaves it, is truncated, unless there is other damage: then the file is unchanged until Repair. It returns errors of the operating
+// system, [ErrInUse], or an error for a file that is not a journal.
 func Open(path string) (*Journal, error) {
 	j := &Journal{path: path}
 	if err := j.open(); err != nil {
@@ -71,7 +71,7 @@ func (j *Journal) open() (err error) {
 			j.file.Close()
 		}
 	}()
-	_ = os.Remove(j.temporary()) // of a rewrite that did not end
+	_ = os.Remove(j.temporary()) // of an interrupted rewrite
 	info, err := j.file.Stat()
 	if err != nil {
 		return err
@@ -112,17 +112,16 @@ func (j *Journal) open() (err error) {
 	return nil
 }
 
-// Torn returns how many bytes at the end are the beginning of a record.
+// Torn returns the size of the incomplete record at the end.
 func (j *Journal) Torn() int64 { return j.torn }
 
-// Len returns how many records the journal holds.
+// Len returns the number of records.
 func (j *Journal) Len() int { return j.records }
 
-// Size returns how many bytes the file has.
+// Size returns the size of the file.
 func (j *Journal) Size() int64 { return j.size }
 
-// All yields the records in the order in which they were appended, each good until the next. It ends with an error, and no
-// record, if the file cannot be read.
+// All yields the records in order, each valid until the next. It ends with an error, and no record, if the file cannot be read.
 func (j *Journal) All() iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		s := newScanner(j.file, int64(len(magic)), j.size)
@@ -137,7 +136,7 @@ func (j *Journal) All() iter.Seq2[Record, error] {
 	}
 }
 
-// Append writes a message at the end. If it fails, the journal is as it was.
+// Append appends a message. If it fails, the journal is unchanged.
 func (j *Journal) Append(message []byte, at time.Time) error {
 	b, err := appendRecord(j.record[:0], Record{at, message})
 	if err == nil && j.size+int64(len(b)) > largest {
@@ -148,7 +147,7 @@ func (j *Journal) Append(message []byte, at time.Time) error {
 	}
 	j.record = b
 	if _, err := j.file.WriteAt(b, j.size); err != nil {
-		_ = j.file.Truncate(j.size) // else the next record is written over the part of this one
+		_ = j.file.Truncate(j.size) // otherwise the next record would overwrite a part of this one
 		return fmt.Errorf("append to journal: %w", err)
 	}
 	j.size += int64(len(b))
@@ -156,13 +155,11 @@ func (j *Journal) Append(message []byte, at time.Time) error {
 	return nil
 }
 
-// Due reports whether a Rewrite is worth its while when live messages would do: the file is not small, has more than four times as
-// many records, and has grown since the last one, so that even a wrong live, or a disk that refuses, does not make each Append cost
-// a Rewrite.
+// Due reports whether a Rewrite with live messages would be worthwhile: the file is not small, has more than four times as many records, and
+// has grown since the last one, so that even with a wrong live, or a failing disk, not every Append costs a Rewrite.
 func (j *Journal) Due(live int) bool { return j.size > max(smallest, j.floor) && j.records > 4*live }
 
-// Rewrite replaces all records at once by others, which may be fewer. It waits for the disk. If it fails, or the process ends
-// meanwhile, the journal is as it was.
+// Rewrite atomically replaces all records by others, and waits for the disk. If it fails or is interrupted, the journal is unchanged.
 func (j *Journal) Rewrite(records iter.Seq[Record]) error {
 	err := j.rewrite(records)
 	if err != nil {
@@ -174,7 +171,7 @@ func (j *Journal) Rewrite(records iter.Seq[Record]) error {
 }
 
 func (j *Journal) rewrite(records iter.Seq[Record]) (err error) {
-	// Locked before it has the name, so that at no moment the name stands for a file without a lock.
+	// Lock it before renaming, so that the name never stands for an unlocked file.
 	next, err := openLocked(j.temporary())
 	if err != nil {
 		return err
@@ -197,11 +194,11 @@ func (j *Journal) rewrite(records iter.Seq[Record]) (err error) {
 	}
 	j.file.Close()
 	j.file, j.size, j.records = next, size, n
-	_ = syncFolder(filepath.Dir(j.path)) // the name is in force; a disk that cannot do this much fails the next rewrite
+	_ = syncFolder(filepath.Dir(j.path)) // renamed already; a disk that fails here fails the next rewrite, too
 	return nil
 }
 
-// fill makes a file a journal of records.
+// fill writes records to a new file.
 func fill(f *os.File, records iter.Seq[Record]) (size int64, n int, err error) {
 	if err := f.Truncate(0); err != nil {
 		return 0, 0, err
@@ -225,7 +222,7 @@ func fill(f *os.File, records iter.Seq[Record]) (size int64, n int, err error) {
 	return size, n, errors.Join(err, w.Flush())
 }
 
-// Close waits until the disk has the journal and gives it free.
+// Close syncs the journal to disk, and releases it.
 func (j *Journal) Close() error {
 	if err := errors.Join(j.file.Sync(), j.file.Close()); err != nil {
 		return fmt.Errorf("close journal: %w", err)

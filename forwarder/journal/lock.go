@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openLocked opens or creates the file that has the name, for this process alone. The lock is the file's: one that a rewrite has
-// given the name meanwhile is another.
+// openLocked opens or creates a file, and locks it. The lock is on the file, not the name: a rewrite may have put another file there
+// meanwhile.
 func openLocked(path string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -35,7 +35,7 @@ func openLocked(path string) (*os.File, error) {
 	}
 }
 
-// bare is an error without the path, which the caller names.
+// bare removes the path from an error, because the caller names it.
 func bare(err error) error {
 	var p *os.PathError
 	if errors.As(err, &p) {
@@ -53,7 +53,7 @@ func bareLink(err error) error {
 	return err
 }
 
-// syncFolder makes the names in a folder last.
+// syncFolder syncs a folder's entries.
 func syncFolder(path string) error {
 	d, err := os.Open(path)
 	if err != nil {

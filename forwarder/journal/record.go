@@ -11,18 +11,18 @@ import (
 	"baton/openflow"
 )
 
-// Record is a message and when it took effect.
+// Record is a message and the time at which it took effect.
 type Record struct {
 	Time    time.Time
 	Message []byte
 }
 
-// headSize is that of a record before its message, in bytes.
+// headSize is the size of a record before its message, in bytes.
 const headSize = 4 + 8
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// appendRecord appends the bytes of a record to b. It refuses a message that does not have the length that it states.
+// appendRecord appends the encoding of a record to b. It refuses a message whose length differs from its header's.
 func appendRecord(b []byte, r Record) ([]byte, error) {
 	h, err := openflow.ParseHeader(r.Message)
 	if err != nil {
@@ -42,15 +42,15 @@ func appendRecord(b []byte, r Record) ([]byte, error) {
 // least is the size of the shortest record.
 const least = headSize + openflow.HeaderSize
 
-// scanner reads records. It steps over what is none, if whole ones are behind it.
+// scanner reads records, skipping damage if intact records follow.
 type scanner struct {
 	f      io.ReaderAt
 	in     *bufio.Reader
-	at, to int64  // where the next record begins, and where the last one may end
-	record Record // the last that was read; its message is of room
+	at, to int64  // offset of the next record, and of the end
+	record Record // the last one read; its message is in a reused buffer
 	room   []byte
 	damage Damage
-	err    error // of reading; the end is none
+	err    error // of reading, except the end
 }
 
 func newScanner(f io.ReaderAt, from, to int64) *scanner {
@@ -90,7 +90,7 @@ func (s *scanner) next() bool {
 	return true
 }
 
-// read reads the record at at, if a whole one is there.
+// read reads the record at at, if it is intact.
 func (s *scanner) read() bool {
 	head, err := s.in.Peek(least)
 	if err != nil {
@@ -123,13 +123,13 @@ func (s *scanner) end(err error) bool {
 	return false
 }
 
-// whole reports whether a record is as it was written.
+// whole reports whether a record is intact.
 func whole(b []byte) bool { return binary.BigEndian.Uint32(b) == crc32.Checksum(b[4:], castagnoli) }
 
-// searched is how many bytes find looks at, at once.
+// searched is how many bytes find reads at once.
 const searched = 1 << 17
 
-// find returns where the first whole record that does not begin before from is; a negative number if there is none.
+// find returns the offset of the first intact record from from on; negative if there is none.
 func find(f io.ReaderAt, from, to int64) (int64, error) {
 	b := make([]byte, searched+headSize+openflow.MaxLength)
 	for ; from+least <= to; from += searched {
@@ -150,8 +150,7 @@ func find(f io.ReaderAt, from, to int64) (int64, error) {
 	return -1, nil
 }
 
-// isCut reports whether bytes at the end of a file are the beginning of a record, as a process leaves it that ends while it writes. Damage may
-// look the same.
+// isCut reports whether the bytes at the end of a file are an incomplete record, as an interrupted write leaves it. Damage may look the same.
 func isCut(f io.ReaderAt, from, to int64) (bool, error) {
 	if to-from < least {
 		return true, nil

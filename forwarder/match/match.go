@@ -1,8 +1,8 @@
-// Package match turns the match fields of OpenFlow into the form in which the kernel compares them: a fixed block of bytes with
-// a place for each field, and a mask of the same form.
+// Package match compiles OpenFlow match fields into the form that the kernel compares: a block of bytes with a place for each field, and a
+// mask of the same form.
 //
-// Fields that no packet has both of share a place: the addresses of ARP and IP, the ports of TCP and the types of ICMP. A match on
-// either says which it means by its prerequisites [7.2.3.8], so that two blocks can be compared without knowing the fields.
+// Fields that never occur in the same packet share a place: the addresses of ARP and IP, the ports of TCP and the types of ICMP. A match's
+// prerequisites say which of them it means [7.2.3.8], so that blocks can be compared without knowing the fields.
 package match
 
 import (
@@ -11,17 +11,16 @@ import (
 	"baton/openflow"
 )
 
-// Size is that of a block in bytes. The last 8 are not of the packet.
+// Size is the size of a block in bytes. The last 8 are not part of the packet.
 const Size = 128
 
-// Key is the fields of a packet, each in network byte order at its place (struct fields of bpf/forwarder/types.h).
+// Key holds a packet's fields, in network byte order (struct fields of bpf/forwarder/types.h).
 type Key [Size]byte
 
-// Match is what a flow entry asks of a packet: the bits of Key where Mask has ones. Elsewhere Key is zero, so that two matches
-// that ask the same are equal.
+// Match is the match of a flow entry: the bits of Key in Mask. All other bits of Key are zero, so that equal matches compare equal.
 type Match struct{ Key, Mask Key }
 
-// place is where a field stands in a Key: size bytes at an offset, filled from the right when the value is shorter.
+// place is a field's location in a Key. Shorter values are right-aligned.
 type place struct{ at, size int }
 
 var places = map[openflow.Field]place{
@@ -71,13 +70,13 @@ var places = map[openflow.Field]place{
 // Known reports whether the forwarder can match on a field.
 func Known(f openflow.Field) bool { _, ok := places[f]; return ok }
 
-// Place returns where a field stands in a Key, as an offset and a number of bytes. A shorter value fills it from the right.
+// Place returns a field's location in a Key. Shorter values are right-aligned.
 func Place(f openflow.Field) (at, size int, ok bool) {
 	p, ok := places[f]
 	return p.at, p.size, ok
 }
 
-// Of returns what m asks. Fields that are not known are ignored: [openflow.Check] and [Known] have refused them.
+// Of compiles m. Unknown fields are ignored: [openflow.Check] and [Known] have refused them.
 func Of(m openflow.Match) Match {
 	var b Match
 	for t, err := range m.All() {
@@ -95,7 +94,7 @@ func (b *Match) put(p place, t openflow.TLV) {
 	if n == 0 || n > p.size {
 		return
 	}
-	// Of an exact value the bits that mean something count, so that it equals one with a mask of as many ones.
+	// An exact value is masked by the field's significant bits, so that it equals one with an explicit full mask.
 	var exact [16]byte
 	mask := t.Mask
 	if !t.Masked {
@@ -122,7 +121,7 @@ func (b *Match) Covers(o *Match) bool {
 	return true
 }
 
-// Overlaps reports whether a packet may be matched by both.
+// Overlaps reports whether some packet matches both.
 func (b *Match) Overlaps(o *Match) bool {
 	for i := 0; i < Size; i += 8 {
 		if (word(&b.Key, i)^word(&o.Key, i))&word(&b.Mask, i)&word(&o.Mask, i) != 0 {
@@ -132,7 +131,7 @@ func (b *Match) Overlaps(o *Match) bool {
 	return true
 }
 
-// Matches reports whether a packet with those fields is matched.
+// Matches reports whether a packet with those fields matches.
 func (b *Match) Matches(k *Key) bool {
 	for i := 0; i < Size; i += 8 {
 		if (word(&b.Key, i)^word(k, i))&word(&b.Mask, i) != 0 {

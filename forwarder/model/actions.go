@@ -8,7 +8,7 @@ import (
 	"baton/packet"
 )
 
-// change carries out an action on the packet's bytes or on what goes with them, and reports whether the packet has the header for it.
+// change executes an action on the packet's bytes or pipeline fields, and reports whether the packet has the header for it.
 func (p *state) change(a openflow.Action) bool {
 	switch a := a.(type) {
 	case openflow.ActionSetField:
@@ -44,7 +44,7 @@ func (p *state) change(a openflow.Action) bool {
 	return true
 }
 
-// ttl is the outermost TTL of a label, or else of IP. ok is false if there is none.
+// ttl returns the TTL of the outermost label, or of IP. ok is false if there is none.
 func (p *state) ttl(label bool) (ttl uint8, ok bool) {
 	v := look(p.frame)
 	switch {
@@ -58,11 +58,11 @@ func (p *state) ttl(label bool) (ttl uint8, ok bool) {
 	return 0, false
 }
 
-// setField writes a header field, or a field that goes with the packet [7.2.5].
+// setField writes a header field or a pipeline field [7.2.5].
 func (p *state) setField(f openflow.Field, value []byte) bool {
 	v := look(p.frame)
 	all := sumIP | sumPseudo
-	// into writes whole bytes, bits those of the word at an offset that mask has.
+	// into writes whole bytes, bits those of the word at an offset that are in mask.
 	into := func(there bool, at, sums int) bool {
 		return there && has(p.frame, at, len(value)) && p.keeping(sums, func(b []byte) { copy(b[at:], value) })
 	}
@@ -156,13 +156,13 @@ func (p *state) setField(f openflow.Field, value []byte) bool {
 	return false
 }
 
-// setTag writes the bits that mask has of the outermost tag.
+// setTag writes the masked bits of the outermost tag.
 func (p *state) setTag(mask, value int) bool {
 	binary.BigEndian.PutUint16(p.frame[ethernetSize:], uint16(be16(p.frame, ethernetSize)&^mask|value&mask))
 	return true
 }
 
-// setClass writes the bits that mask has of IP's DSCP and ECN byte.
+// setClass writes the masked bits of IP's DSCP and ECN byte.
 func (p *state) setClass(mask, value uint8) bool {
 	v := look(p.frame)
 	return (v.ipv4 || v.ipv6) && p.keeping(sumIP, func(b []byte) {
@@ -198,7 +198,7 @@ func (p *state) networkTTL(at int, ipv4, ipv6 bool, ttl uint8) bool {
 	return ipv4 || ipv6
 }
 
-// behind says what is behind the outermost label: another one, or IP by its first bits. IP has as much as a TTL and a checksum.
+// behind parses what follows the outermost label: another label, or IP by its version, with at least TTL and checksum.
 func (p *state) behind() (at int, label, ipv4, ipv6 bool) {
 	v := look(p.frame)
 	at = v.l3 + 4
@@ -240,7 +240,7 @@ func (p *state) copyTTLIn() bool {
 	return p.networkTTL(at, ipv4, ipv6, outer)
 }
 
-// pushVLAN puts a tag in front of the others, of which it takes what the outermost says [7.2.5].
+// pushVLAN pushes a tag, with the values of the outermost one [7.2.5].
 func (p *state) pushVLAN(etherType uint16) {
 	tag := []byte{byte(etherType >> 8), byte(etherType), 0, 0}
 	if look(p.frame).tags > 0 {
@@ -249,7 +249,7 @@ func (p *state) pushVLAN(etherType uint16) {
 	p.frame = slices.Insert(p.frame, 12, tag...)
 }
 
-// popVLAN takes the outermost tag off. A packet without one is already what it is to become.
+// popVLAN pops the outermost tag. A packet without one is unchanged.
 func (p *state) popVLAN() {
 	if look(p.frame).tags > 0 {
 		p.frame = slices.Delete(p.frame, 12, 16)
@@ -258,7 +258,7 @@ func (p *state) popVLAN() {
 
 const mplsSize = 4
 
-// lengthen changes the length of a frame that has one in front of a SNAP header, and reports whether it can say that.
+// lengthen adds to a frame's length field in front of a SNAP header, and reports whether the result is valid.
 func (p *state) lengthen(v *view, by int) bool {
 	if v.length == 0 {
 		return true
@@ -271,7 +271,7 @@ func (p *state) lengthen(v *view, by int) bool {
 	return true
 }
 
-// pushMPLS puts a label behind the tags. It is a copy of the label that was there, or has IP's TTL.
+// pushMPLS pushes a label behind the tags: a copy of the existing label, or one with IP's TTL.
 func (p *state) pushMPLS(etherType uint16) bool {
 	v := look(p.frame)
 	if !p.lengthen(&v, mplsSize) {
@@ -302,10 +302,10 @@ func (p *state) popMPLS(etherType uint16) bool {
 	return true
 }
 
-// shortest is how long a frame is at least that Ethernet carries, without its FCS (IEEE 802.3, 4A.2.3.2.4). A tag is not counted.
+// shortest is the minimum length of an Ethernet frame without FCS (IEEE 802.3, 4A.2.3.2.4), tags not counted.
 const shortest = 60
 
-// cut takes n bytes out at an offset. A frame that was long enough for Ethernet stays so.
+// cut removes n bytes at an offset. The frame stays padded to Ethernet's minimum.
 func (p *state) cut(at, n int) {
 	least := shortest
 	if look(p.frame).tags > 0 {
@@ -318,7 +318,7 @@ func (p *state) cut(at, n int) {
 	}
 }
 
-// pushPBB puts a backbone header in front of the frame, with the frame's addresses. A service tag that is there gives its I-SID.
+// pushPBB pushes a backbone header with the frame's addresses. An existing service tag provides its I-SID.
 func (p *state) pushPBB(etherType uint16) {
 	v := look(p.frame)
 	head := slices.Clone(p.frame[:12])
@@ -329,7 +329,7 @@ func (p *state) pushPBB(etherType uint16) {
 	p.frame = append(head, p.frame...)
 }
 
-// popPBB takes the backbone header off, which is in no SNAP header. One tag in front of it stays in front of what it held.
+// popPBB pops the backbone header, which is not in a SNAP header. One tag in front of it stays.
 func (p *state) popPBB() bool {
 	v := look(p.frame)
 	if !v.pbb || v.tags > 1 || v.length > 0 || !has(p.frame, v.l3+4, ethernetSize) {

@@ -1,13 +1,12 @@
-// Package model says what an OpenFlow 1.3 switch does with one packet, as plainly as it can be said: tables are searched entry by entry,
-// fields are read from the bytes each time that they are asked for, headers are bytes that are moved. The kernel's programs are
-// held against it, and users are told by it why a packet goes where it goes.
+// Package model is a reference model of an OpenFlow 1.3 switch for single packets, written for clarity: tables are searched entry by entry,
+// fields are parsed from the bytes each time they are needed, and headers are bytes to insert and remove. The kernel's programs are tested
+// against it, and traces come from it.
 //
-// Where the specification leaves something open, it says what Baton's forwarder does:
-//   - a header that is cut short, or whose own numbers cannot be, is not there, and neither is what would be behind it;
-//   - a packet whose header an action wants and does not find is dropped; what was put out before stays so. A VLAN tag that is not
-//     there need not be popped;
-//   - checksums are kept right. One that was wrong stays wrong by the same difference, and a UDP checksum of 0 stays 0;
-//   - behind a label or a service tag nothing is seen.
+// Where the specification leaves a choice, it follows Baton's forwarder:
+//   - a header that is truncated or has impossible values is treated as absent, with everything behind it;
+//   - a packet is dropped if an action needs a header that it lacks. What was output before stays sent. Popping an absent VLAN tag is a no-op;
+//   - checksums are updated incrementally: a wrong one stays wrong by the same difference, and a UDP checksum of 0 stays 0;
+//   - nothing behind an MPLS label or a service tag is parsed.
 //
-// Meters are left out: they depend on time.
+// Meters are not modelled, because they depend on time.
 package model

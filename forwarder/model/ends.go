@@ -7,7 +7,7 @@ import (
 	"baton/packet"
 )
 
-// The types of ICMP and ICMPv6 that are looked at.
+// ICMP and ICMPv6 types.
 const (
 	echoReply, echoRequest       = 0, 8
 	echoReplySix, echoRequestSix = 129, 128
@@ -18,28 +18,28 @@ const (
 	errorsSixLast                = 4
 )
 
-// ends are the addresses of a packet, and its ports or what stands for them.
+// ends are a packet's addresses, and its ports or their substitutes.
 type ends struct {
 	protocol uint8
 	src, dst netip.AddrPort
 	flags    packet.Flags // of TCP
-	payload  bool         // of TCP: there is some, as in a later fragment
-	lost     bool         // a fragment without ports whose first one has not been seen
+	payload  bool         // of TCP: has payload; or a later fragment
+	lost     bool         // a later fragment whose first fragment was not seen
 
-	quoteAt       int   // of an ICMP error: where it quotes a packet; 0: it is none
-	quote         *ends // what the quoted packet has, nil if that cannot be told
-	quoteChecksum int   // that of its transport; 0: none
+	quoteAt       int   // of an ICMP error: offset of the quoted packet; 0: not an error
+	quote         *ends // of the quoted packet, nil if unknown
+	quoteChecksum int   // offset of the quoted transport checksum; 0: none
 }
 
-// fragmentKey is what the fragments of a packet have in common.
+// fragmentKey is common to the fragments of a packet.
 type fragmentKey struct {
 	src, dst netip.Addr
 	protocol uint8
 	id       uint32
 }
 
-// ends reads a packet; ok is false if it is not IP.
-func (m *Picks) ends(b []byte) (e ends, ok bool) {
+// ends parses a packet; ok is false if it is not IP.
+func (m *Bindings) ends(b []byte) (e ends, ok bool) {
 	v := look(b)
 	if !v.ipv4 && !v.ipv6 {
 		return ends{}, false
@@ -72,7 +72,8 @@ func (m *Picks) ends(b []byte) (e ends, ok bool) {
 	return e, true
 }
 
-// hasPayload reports whether a TCP segment has some, by its headers, as a frame may be padded. A frame that is too large to say how large has the length 0.
+// hasPayload reports whether a TCP segment has payload, by its headers, because frames may be padded. Length 0 means a frame too large for the
+// field.
 func (v *view) hasPayload(b []byte) bool {
 	size, from := be16(b, v.l3+2), v.l3
 	if v.ipv6 {
@@ -92,7 +93,7 @@ func ipAddresses(b []byte, at int, six bool) (src, dst netip.Addr) {
 	return from(at+12, 4), from(at+16, 4)
 }
 
-// icmp returns the identifier of an echo as the port of the one who asks, and reads the packet that an error quotes.
+// icmp returns the identifier of an echo as the requester's port, and parses the packet that an error quotes.
 func (e *ends) icmp(b []byte, v *view) (ports [2]uint16) {
 	kind := b[v.l4]
 	if isError := v.icmp && (kind == unreachable || kind == timeExceeded || kind == parameterProblem) ||
@@ -120,7 +121,7 @@ func echoPorts(b []byte, at int, six bool) (ports [2]uint16) {
 	return ports
 }
 
-// quoted reads the packet at quoteAt; nil if it cannot be told what flow it was of.
+// quoted parses the packet at quoteAt; nil if its flow cannot be determined.
 func (e *ends) quoted(b []byte, six bool) *ends {
 	at, size := e.quoteAt, packet.IPv4Size
 	if six {
@@ -165,7 +166,7 @@ func (e *ends) quoted(b []byte, six bool) *ends {
 	return q
 }
 
-// quoteChecksum is where the quoted transport's checksum is that a change of an address changes: 0 if it is not there, or none is.
+// quoteChecksum is the offset of a quoted transport checksum that covers the addresses: 0 if it is not quoted, or not used.
 func quoteChecksum(b []byte, protocol uint8, l4 int) int {
 	at := 0
 	switch protocol {
@@ -182,22 +183,22 @@ func quoteChecksum(b []byte, protocol uint8, l4 int) int {
 	return at
 }
 
-// answer is what a packet that comes in would answer; ok is false for one that answers nothing.
+// answer is the key of the flow that the packet would be a reply to; ok is false if it cannot be a reply.
 func (e *ends) answer() (k answerKey, ok bool) {
 	switch q := e.quote; {
 	case e.quoteAt == 0:
-		return answerKey{protocol: e.protocol, remote: e.src, inside: e.dst.Port()}, !e.lost
+		return answerKey{protocol: e.protocol, remote: e.src, internal: e.dst.Port()}, !e.lost
 	case q == nil || q.src.Addr() != e.dst.Addr():
 		return answerKey{}, false
 	default:
-		return answerKey{protocol: q.protocol, remote: q.dst, inside: q.src.Port()}, true
+		return answerKey{protocol: q.protocol, remote: q.dst, internal: q.src.Port()}, true
 	}
 }
 
-// restore gives a packet that answers a flow the address that the flow came from.
-func (p *state) restore(e *ends, inside netip.Addr) bool {
+// restore rewrites the destination of a reply to the flow's internal address.
+func (p *state) restore(e *ends, internal netip.Addr) bool {
 	v := look(p.frame)
-	to, at := inside.AsSlice(), v.l3+16
+	to, at := internal.AsSlice(), v.l3+16
 	if v.ipv6 {
 		at = v.l3 + 24
 	}
@@ -209,7 +210,7 @@ func (p *state) restore(e *ends, inside netip.Addr) bool {
 	})
 }
 
-// restoreQuote replaces the source in the quote, and mends the quoted checksums.
+// restoreQuote rewrites the quoted source address, and updates the quoted checksums.
 func restoreQuote(b []byte, e *ends, to []byte, six bool) {
 	at := e.quoteAt + 12
 	if six {
@@ -228,7 +229,7 @@ func restoreQuote(b []byte, e *ends, to []byte, six bool) {
 	}
 }
 
-// fragmentID is the identification that the fragments of a packet have.
+// fragmentID is the identification of a packet's fragments.
 func (v *view) fragmentID(b []byte) uint32 {
 	switch {
 	case v.ipv4:

@@ -6,7 +6,7 @@ import (
 	"baton/openflow"
 )
 
-// value returns what a packet has in a field, as many bytes as the field has; all zeros if it has none.
+// value returns the packet's value of a field, in the field's size; zeros if it has none.
 func (p *state) value(f openflow.Field) []byte {
 	out := make([]byte, f.Size())
 	number := func(n uint64) {
@@ -66,7 +66,7 @@ func (p *state) value(f openflow.Field) []byte {
 	return out
 }
 
-// ipValue is value for the fields of IP and what is behind it.
+// ipValue is value for the fields of IP and beyond.
 func (v *view) ipValue(b []byte, f openflow.Field, number func(uint64), from func(bool, int)) {
 	ip := v.ipv4 || v.ipv6
 	class := 0
@@ -137,7 +137,7 @@ func extensionBits(list []int) uint64 {
 	const repeated, unordered = 128, 256
 	bits, last, dests := uint64(0), 0, 0
 	for _, h := range list {
-		// The order that RFC 8200, 4.1 recommends. Destination options have two places in it.
+		// The order of RFC 8200, 4.1. Destination options occur in two positions.
 		rank := map[int]int{headerHop: 1, headerDest: 2, headerRouting: 3, headerFragment: 4, headerAuth: 5, headerESP: 6, headerNone: 8}[h]
 		if h == headerDest {
 			if dests++; last >= 3 {
@@ -156,7 +156,7 @@ func extensionBits(list []int) uint64 {
 	return bits
 }
 
-// matches reports whether the packet has what a match asks for.
+// matches reports whether the packet matches.
 func (p *state) matches(m openflow.Match) bool {
 	for t, err := range m.All() {
 		if err != nil {

@@ -8,7 +8,7 @@ import (
 	"baton/splice"
 )
 
-// handoff carries out one of Baton's own actions (docs/openflow-handoff.md). What is no TCP passes as it is.
+// handoff executes one of Baton's own actions (docs/openflow-handoff.md). Packets other than TCP are unchanged.
 func (p *state) handoff(a openflow.Action) {
 	v := look(p.frame)
 	if !v.tcp || !has(p.frame, v.l4, packet.TCPSize) {
@@ -27,7 +27,7 @@ func (p *state) handoff(a openflow.Action) {
 			}
 		case openflow.ActionRescaleWindow:
 			if !syn {
-				tcp.SetWindow(splice.Shifts{Sender: a.Sender, Told: a.Told}.Apply(tcp.Window()))
+				tcp.SetWindow(splice.Shifts{Sender: a.Sender, Receiver: a.Advertised}.Apply(tcp.Window()))
 			}
 		case openflow.ActionIncSACK:
 			changeOptions(header, func(kind byte, data []byte) {
@@ -63,7 +63,7 @@ func (p *state) handoff(a openflow.Action) {
 
 func add(b []byte, n uint32) { binary.BigEndian.PutUint32(b, binary.BigEndian.Uint32(b)+n) }
 
-// options are those of the TCP header that b begins with; nil if they are not all there.
+// options are those of the TCP header at the start of b; nil if they are incomplete.
 func options(b []byte) []byte {
 	n := int(b[12]>>4) * 4
 	if n < packet.TCPSize || n > len(b) {
@@ -72,10 +72,10 @@ func options(b []byte) []byte {
 	return b[packet.TCPSize:n]
 }
 
-// changeOptions calls f for each option but padding, unless there is one that cannot be read.
+// changeOptions calls f for each option except padding, unless any of them is malformed.
 func changeOptions(b []byte, f func(kind byte, data []byte)) {
 	all := options(b)
-	for _, act := range []bool{false, true} { // first look, then change
+	for _, act := range []bool{false, true} { // check first, then change
 		for at := 0; at < len(all) && all[at] != 0; {
 			if all[at] == byte(packet.OptionNOP) {
 				at++
@@ -92,7 +92,7 @@ func changeOptions(b []byte, f func(kind byte, data []byte)) {
 	}
 }
 
-// stripOption turns the options of a kind into NOPs. One that is a NOP already, or ends the list, stays.
+// stripOption overwrites options of a kind with NOPs. NOPs and the end of the list are kept.
 func stripOption(b []byte, kind uint8) {
 	all := options(b)
 	var found [][]byte

@@ -183,7 +183,7 @@ func TestTables(t *testing.T) {
 	if got := sent(2); len(got) > 0 {
 		t.Errorf("from port 2 to %v", got)
 	}
-	if got := s.Receive(3, b).Punted; len(got) != 1 || got[0].Reason != openflow.ReasonNoMatch || got[0].Table != 0 {
+	if got := s.Receive(3, b).Upcalls; len(got) != 1 || got[0].Reason != openflow.ReasonNoMatch || got[0].Table != 0 {
 		t.Errorf("from port 3 to the controller: %+v", got)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"baton/openflow"
 )
 
-// output puts the packet out as it is [7.2.5].
+// output sends the packet out of a port [7.2.5].
 func (r *run) output(p *state, a openflow.ActionOutput) {
 	switch a.Port {
 	case openflow.PortInPort:
@@ -23,7 +23,7 @@ func (r *run) output(p *state, a openflow.ActionOutput) {
 		if p.miss {
 			reason = openflow.ReasonNoMatch
 		}
-		r.punt(p, reason, a.MaxLen)
+		r.upcall(p, reason, a.MaxLen)
 	case openflow.PortTable:
 		c := p.clone()
 		c.set = nil
@@ -34,46 +34,46 @@ func (r *run) output(p *state, a openflow.ActionOutput) {
 		if a.Port != p.in {
 			r.send(p, a.Port)
 		} else {
-			r.tell(p, Step{Kind: StepUnsent, Port: a.Port})
+			r.report(p, Step{Kind: StepUnsent, Port: a.Port})
 		}
 	}
 }
 
-// normal leaves the packet to the host's stack. What a learning bridge does with it is not known here.
+// normal passes the packet to the host's stack. A learning bridge is not modelled.
 func (r *run) normal(p *state) {
 	if !r.NormalStack {
 		r.send(p, openflow.PortNormal)
 		return
 	}
 	r.Stack = slices.Clone(p.frame)
-	r.tell(p, Step{Kind: StepStack})
+	r.report(p, Step{Kind: StepStack})
 }
 
 func (r *run) send(p *state, no openflow.PortNo) {
 	port := r.port(no)
 	if port != nil && port.There && port.Config&(openflow.PortConfigPortDown|openflow.PortConfigNoFwd) == 0 {
 		r.Sent = append(r.Sent, Sent{no, slices.Clone(p.frame)})
-		r.tell(p, Step{Kind: StepSent, Port: no})
+		r.report(p, Step{Kind: StepSent, Port: no})
 	} else {
-		r.tell(p, Step{Kind: StepUnsent, Port: no})
+		r.report(p, Step{Kind: StepUnsent, Port: no})
 	}
 }
 
-func (r *run) punt(p *state, why openflow.PacketInReason, most uint16) {
+func (r *run) upcall(p *state, why openflow.PacketInReason, most uint16) {
 	if in := r.port(p.in); in != nil && in.Config&openflow.PortConfigNoPacketIn != 0 {
 		return
 	}
-	r.Punted = append(r.Punted, Punted{
+	r.Upcalls = append(r.Upcalls, Upcall{
 		Reason: why, Table: p.table, Cookie: p.cookie, Metadata: p.metadata, Tunnel: p.tunnel, InPort: p.in, MaxLen: most,
 		Frame: slices.Clone(p.frame),
 	})
-	r.tell(p, Step{Kind: StepPunted})
+	r.report(p, Step{Kind: StepUpcall})
 }
 
-// group gives copies of the packet to buckets [5.6.1]. What they do to them the packet itself does not see.
+// group sends copies of the packet to buckets [5.6.1], whose changes do not affect the packet itself.
 func (r *run) group(p *state, g *pipeline.Group) {
 	if g == nil {
-		r.tell(p, Step{Kind: StepDead})
+		r.report(p, Step{Kind: StepDead})
 		return
 	}
 	var live []int
@@ -95,17 +95,17 @@ func (r *run) group(p *state, g *pipeline.Group) {
 		live = live[:min(len(live), 1)]
 	}
 	if len(live) == 0 {
-		r.tell(p, Step{Kind: StepDead, Group: g})
+		r.report(p, Step{Kind: StepDead, Group: g})
 	}
 	for _, i := range live {
 		c := p.clone()
 		c.set = nil
-		r.tell(c, Step{Kind: StepBucket, Group: g, Bucket: i, Of: len(live)})
+		r.report(c, Step{Kind: StepBucket, Group: g, Bucket: i, Of: len(live)})
 		r.list(c, inOrder(g.Buckets[i].Actions))
 	}
 }
 
-// lives reports whether a bucket does: it watches nothing, or something that lives. Those of all and indirect groups watch nothing.
+// lives reports whether a bucket is live: it watches nothing, or something live. Buckets of all and indirect groups watch nothing.
 func (r *run) lives(b *openflow.Bucket, kind openflow.GroupType, depth int) bool {
 	if kind == openflow.GroupTypeAll || kind == openflow.GroupTypeIndirect || b.WatchPort == openflow.PortAny && b.WatchGroup == openflow.GroupAny {
 		return true

@@ -8,8 +8,8 @@ import (
 	"baton/packet"
 )
 
-// TestPickResting scripts how a connection ends, and when it is active meanwhile.
-func TestPickResting(t *testing.T) {
+// TestBindResting scripts how a connection ends, and when it is active meanwhile.
+func TestBindResting(t *testing.T) {
 	const ack, fin, rst = packet.ACK, packet.FIN | packet.ACK, packet.RST
 	type segment struct {
 		out    bool
@@ -29,8 +29,8 @@ func TestPickResting(t *testing.T) {
 		{"a RST that is not the peer's", []segment{{out, fin, 0, false}, {in, rst, 0, false}, {in, ack, 9, false}, {out, ack, 0, false}, {in, ack, 9, true}}},
 	} {
 		for six := range 2 {
-			h := newHost(t, openflow.ActionPick{Method: openflow.PickTurns}, 1)
-			us, here, them := at(inside[six], 40000), at(linkOf(six, 2), 40000), at(server[six], 443)
+			h := newHost(t, openflow.ActionBind{Method: openflow.BindRoundRobin}, 1)
+			us, here, them := at(internal[six], 40000), at(linkOf(six, 2), 40000), at(server[six], 443)
 			h.out(tcp(us, them, packet.SYN))
 			h.in(2, tcp(them, here, packet.SYN|packet.ACK))
 			for i, s := range tt.segments {
@@ -41,7 +41,7 @@ func TestPickResting(t *testing.T) {
 					frame.Src, frame.Dst = them, here
 					h.in(2, packet.Build(frame))
 				}
-				if f := h.Picks.All()[0]; f.Active(h.Picks.Now) != s.active {
+				if f := h.Bindings.All()[0]; f.Active(h.Bindings.Now) != s.active {
 					t.Errorf("%s: after segment %d: active %t", tt.name, i, !s.active)
 				}
 			}
@@ -49,12 +49,12 @@ func TestPickResting(t *testing.T) {
 	}
 }
 
-// TestPickConnectsAnew: the link that a connection is about to leave counts as left, unless there is payload on it yet; silence ends that.
-func TestPickConnectsAnew(t *testing.T) {
-	h := newHost(t, openflow.ActionPick{Method: openflow.PickLeast}, 1, 1)
-	us := func(n int) []byte { return tcp(at(inside[0], uint16(n)), at(server[0], 443), packet.SYN) }
+// TestBindConnectsAnew: the link that a connection is about to leave counts as left, unless there is payload on it yet; silence ends that.
+func TestBindConnectsAnew(t *testing.T) {
+	h := newHost(t, openflow.ActionBind{Method: openflow.BindLeast}, 1, 1)
+	us := func(n int) []byte { return tcp(at(internal[0], uint16(n)), at(server[0], 443), packet.SYN) }
 	segment := func(n int, flags packet.Flags, bytes int) {
-		h.out(packet.Build(packet.Spec{Src: at(inside[0], uint16(n)), Dst: at(server[0], 443), Flags: flags, Payload: make([]byte, bytes)}))
+		h.out(packet.Build(packet.Spec{Src: at(internal[0], uint16(n)), Dst: at(server[0], 443), Flags: flags, Payload: make([]byte, bytes)}))
 	}
 	got := []openflow.PortNo{h.out(us(1)), h.out(us(2))}
 	segment(2, packet.FIN|packet.ACK, 0)
@@ -63,7 +63,7 @@ func TestPickConnectsAnew(t *testing.T) {
 	got = append(got, h.out(us(4)))
 	segment(3, packet.ACK, 9) // what is not over, though its side has closed
 	got = append(got, h.out(us(5)))
-	h.Picks.Now += keepActive + 1
+	h.Bindings.Now += keepActive + 1
 	segment(3, packet.ACK, 0) // rests again
 	segment(1, packet.ACK, 0)
 	got = append(got, h.out(us(6)))

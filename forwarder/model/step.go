@@ -8,47 +8,47 @@ import (
 	"baton/openflow"
 )
 
-// Step is something that happens to a packet on its way, for [Switch.Tell].
+// Step is an event in a packet's processing, for [Switch.Report].
 type Step struct {
 	Kind StepKind
-	// Depth counts how often the packet is a copy of a copy.
+	// Depth is how many copies deep the packet is.
 	Depth  int
 	Table  openflow.TableID
-	Entry  *pipeline.Entry // nil: it missed
+	Entry  *pipeline.Entry // nil: a miss
 	Action openflow.Action
 	Group  *pipeline.Group
 	Bucket int // of the group
-	Of     int // buckets that have a copy
+	Of     int // number of buckets that get a copy
 	Port   openflow.PortNo
 	Flow   *Flow
-	Loss   PickLoss
-	Fields []openflow.TLV // what the packet has now, but for zeros
+	Loss   BindLoss
+	Fields []openflow.TLV // the packet's non-zero fields
 }
 
-// StepKind says which of a Step's fields mean something.
+// StepKind determines which fields of a Step are set.
 type StepKind int
 
 // The kinds of steps.
 const (
 	StepTable    StepKind = iota // looked up in Table: Entry
 	StepSet                      // the action set begins
-	StepAction                   // Action is carried out next
-	StepEnded                    // Action was not possible: there is no such header, or the TTL has run out
+	StepAction                   // Action is executed next
+	StepEnded                    // Action failed: the packet lacks the header, or its TTL has expired
 	StepBucket                   // a copy for Bucket of Group
-	StepDead                     // no bucket of Group lives; nil: there is no such group
+	StepDead                     // Group has no live bucket; nil: the group does not exist
 	StepSent                     // out of Port
-	StepUnsent                   // not out of Port: the packet came by it, or it is not there, is down, or forwards nothing
-	StepPunted                   // to the controllers
-	StepStack                    // left to the host's stack
-	StepKnown                    // the packet is of Flow, whose Port a bucket of Group watches
-	StepNew                      // the packet begins Flow: Action picks one of Of buckets of Group, if there is a choice
-	StepPickLost                 // no bucket has the packet, because of Loss; Flow is remembered, if not nil
-	StepAnswer                   // the packet answers Flow, and gets its inside address
-	StepNoAnswer                 // the packet answers no flow: the next action is carried out
+	StepUnsent                   // not out of Port, because it is the input port, missing, down, or no_fwd
+	StepUpcall                   // to the controllers
+	StepStack                    // passed to the host's stack
+	StepKnown                    // the packet belongs to Flow, which is bound to Port
+	StepNew                      // the packet starts Flow, for which Action selects one of Of buckets of Group
+	StepBindLost                 // dropped by bind because of Loss; Flow is its binding, if not nil
+	StepAnswer                   // the packet is a reply to Flow, and gets its internal address
+	StepNoAnswer                 // the packet is no reply: the next action follows
 )
 
-func (r *run) tell(p *state, s Step) {
-	if r.Tell == nil {
+func (r *run) report(p *state, s Step) {
+	if r.Report == nil {
 		return
 	}
 	s.Depth = p.depth
@@ -57,21 +57,21 @@ func (r *run) tell(p *state, s Step) {
 			s.Fields = append(s.Fields, openflow.TLV{Field: f, Value: v})
 		}
 	}
-	r.Tell(s)
+	r.Report(s)
 }
 
-// fields are those that a packet can be matched on, each under one name.
+// fields are all fields that a packet can be matched on, each once.
 var fields = slices.DeleteFunc(append(openflow.Fields(), openflow.FieldTCPFlags), func(f openflow.Field) bool {
 	return !match.Known(f) || f == openflow.FieldInPhyPort
 })
 
-// key is the packet's fields as the kernel compares them.
+// key is the packet's fields in the kernel's layout.
 func (p *state) key() *match.Key {
 	var k match.Key
 	for _, f := range fields {
 		at, size, _ := match.Place(f)
 		for i, b := range p.value(f) {
-			k[at+size-f.Size()+i] |= b // of the fields of one place a packet has one
+			k[at+size-f.Size()+i] |= b // of fields that share a place a packet has at most one
 		}
 	}
 	return &k

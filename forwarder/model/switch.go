@@ -9,53 +9,53 @@ import (
 	"baton/openflow"
 )
 
-// Switch is what a packet comes to.
+// Switch is the switch that packets are run through.
 type Switch struct {
 	Pipeline *pipeline.Pipeline
 	Ports    []Port
-	// Choose picks one of the buckets of a select group; nil takes the first. The list has those that live.
+	// Choose selects one of the live buckets of a select group; nil selects the first.
 	Choose func(g *pipeline.Group, live []int) int
-	// InvalidTTL asks for packets whose TTL runs out.
+	// InvalidTTL sends packets with an expired TTL to the controllers.
 	InvalidTTL bool
-	// DropFragments has IP fragments dropped as they come.
+	// DropFragments drops IP fragments on input.
 	DropFragments bool
-	// NormalStack has the port NORMAL leave packets to the host's stack.
+	// NormalStack makes port NORMAL pass packets to the host's stack.
 	NormalStack bool
-	// Picks is the memory of flows; nil: each one is new.
-	Picks *Picks
-	// Find looks a packet up in a table, where there are too many flow entries to compare each; nil compares each.
+	// Bindings is the binding table; nil: each flow is new.
+	Bindings *Bindings
+	// Find looks up a packet in a table with many flow entries; nil compares each.
 	Find func(t openflow.TableID, packet *match.Key) *pipeline.Entry
-	// EveryBucket has select groups give a copy to each bucket that lives, and so has it pick for a new flow, which is not remembered.
+	// EveryBucket makes select groups send a copy to each live bucket. bind does so for new flows, which it then does not add to Bindings.
 	EveryBucket bool
-	// Tell is called with each step, nil if nobody wants to know.
-	Tell func(Step)
+	// Report is called with each step, if not nil.
+	Report func(Step)
 }
 
-// Port is a port as packets meet it.
+// Port is a port of the switch.
 type Port struct {
 	No      openflow.PortNo
 	Config  openflow.PortConfig
-	There   bool // its interface is
+	There   bool // its interface exists
 	Live    bool
 	NoFlood bool
 }
 
-// Result is what became of a packet, in the order in which it was done.
+// Result is the fate of a packet; lists are in order of execution.
 type Result struct {
-	Sent   []Sent
-	Punted []Punted
-	Met    []uint64 // the IDs of flow entries
-	Stack  []byte   // what the host's stack has, nil: nothing
+	Sent    []Sent
+	Upcalls []Upcall
+	Met     []uint64 // IDs of the matched flow entries
+	Stack   []byte   // passed to the host's stack; nil: nothing
 }
 
-// Sent is a frame that left by a port.
+// Sent is a frame sent by a port.
 type Sent struct {
 	Port  openflow.PortNo
 	Frame []byte
 }
 
-// Punted is a frame for the controllers.
-type Punted struct {
+// Upcall is a frame for the controllers.
+type Upcall struct {
 	Reason           openflow.PacketInReason
 	Table            openflow.TableID
 	Cookie           uint64
@@ -65,10 +65,10 @@ type Punted struct {
 	Frame            []byte
 }
 
-// noCookie is that of a packet that came from a controller [7.4.1].
+// noCookie is the cookie of a controller's packet [7.4.1].
 const noCookie = ^uint64(0)
 
-// state is a packet on its way.
+// state is a packet in processing.
 type state struct {
 	frame    []byte
 	in       openflow.PortNo
@@ -77,8 +77,8 @@ type state struct {
 	set      []openflow.Action // the action set
 	cookie   uint64
 	table    openflow.TableID
-	miss     bool // the actions at hand are those that a table-miss entry applies
-	depth    int  // of copies
+	miss     bool // the current actions belong to a table-miss entry
+	depth    int  // copies of copies
 }
 
 func (p *state) clone() *state {
@@ -88,13 +88,13 @@ func (p *state) clone() *state {
 	return &c
 }
 
-// run is one packet that came and the ones that were made of it.
+// run is the processing of one packet and its copies.
 type run struct {
 	*Switch
 	Result
 }
 
-// Receive says what becomes of a frame that comes in by a port.
+// Receive processes a frame that comes in by a port.
 func (s *Switch) Receive(in openflow.PortNo, frame []byte) Result {
 	r := &run{Switch: s}
 	port := s.port(in)
@@ -108,7 +108,7 @@ func (s *Switch) Receive(in openflow.PortNo, frame []byte) Result {
 	return r.Result
 }
 
-// PacketOut says what becomes of a controller's frame.
+// PacketOut processes a controller's frame.
 func (s *Switch) PacketOut(in openflow.PortNo, frame []byte, actions []openflow.Action) Result {
 	r := &run{Switch: s}
 	r.list(&state{frame: slices.Clone(frame), in: in, cookie: noCookie}, actions)
@@ -124,11 +124,11 @@ func (s *Switch) port(no openflow.PortNo) *Port {
 	return nil
 }
 
-// tables takes the packet through the tables from the first [5.1].
+// tables looks the packet up in the tables, from the first [5.1].
 func (r *run) tables(p *state) {
 	for table, more := openflow.TableID(0), true; more; {
 		e := r.lookup(p, table)
-		r.tell(p, Step{Kind: StepTable, Table: table, Entry: e})
+		r.report(p, Step{Kind: StepTable, Table: table, Entry: e})
 		if e == nil {
 			return
 		}
@@ -162,12 +162,12 @@ func (r *run) tables(p *state) {
 		}
 	}
 	if len(p.set) > 0 {
-		r.tell(p, Step{Kind: StepSet})
+		r.report(p, Step{Kind: StepSet})
 	}
 	r.list(p, inOrder(p.set))
 }
 
-// lookup finds the entry of the highest priority that the packet matches.
+// lookup finds the matching entry with the highest priority.
 func (r *run) lookup(p *state, table openflow.TableID) *pipeline.Entry {
 	if r.Find != nil {
 		return r.Find(table, p.key())
@@ -181,30 +181,30 @@ func (r *run) lookup(p *state, table openflow.TableID) *pipeline.Entry {
 	return best
 }
 
-// list carries out actions as they stand, and reports whether the packet is still there.
+// list executes an action list, and reports whether the packet still exists.
 func (r *run) list(p *state, list []openflow.Action) bool {
 	for _, a := range list {
-		r.tell(p, Step{Kind: StepAction, Action: a})
+		r.report(p, Step{Kind: StepAction, Action: a})
 		switch a := a.(type) {
 		case openflow.ActionOutput:
 			r.output(p, a)
 		case openflow.ActionGroup:
 			r.group(p, r.Pipeline.Group(a.Group))
-		case openflow.ActionPick:
-			r.pick(p, a)
+		case openflow.ActionBind:
+			r.bind(p, a)
 			return false
-		case openflow.ActionUnpick:
-			if r.unpick(p, a) {
+		case openflow.ActionUnbind:
+			if r.unbind(p, a) {
 				return false
 			}
 		case openflow.ActionDecNWTTL, openflow.ActionDecMPLSTTL:
 			if !r.decrement(p, a) {
-				r.tell(p, Step{Kind: StepEnded, Action: a})
+				r.report(p, Step{Kind: StepEnded, Action: a})
 				return false
 			}
 		default:
 			if !p.change(a) {
-				r.tell(p, Step{Kind: StepEnded, Action: a})
+				r.report(p, Step{Kind: StepEnded, Action: a})
 				return false
 			}
 		}
@@ -212,12 +212,12 @@ func (r *run) list(p *state, list []openflow.Action) bool {
 	return true
 }
 
-// decrement counts a TTL down. A packet whose TTL runs out ends.
+// decrement decrements a TTL. An expired packet ends.
 func (r *run) decrement(p *state, a openflow.Action) bool {
 	_, label := a.(openflow.ActionDecMPLSTTL)
 	ttl, ok := p.ttl(label)
 	if ok && ttl <= 1 && r.InvalidTTL {
-		r.punt(p, openflow.ReasonInvalidTTL, 0xffff)
+		r.upcall(p, openflow.ReasonInvalidTTL, 0xffff)
 	}
 	if !ok || ttl <= 1 {
 		return false
@@ -229,13 +229,13 @@ func (r *run) decrement(p *state, a openflow.Action) bool {
 	return p.networkTTL(v.l3, v.ipv4, v.ipv6, ttl-1)
 }
 
-// write puts an action into the set, in the place of another of its kind [5.10].
+// write writes an action to the set, replacing another of its kind [5.10].
 func (p *state) write(a openflow.Action) {
 	p.set = slices.DeleteFunc(slices.Clone(p.set), func(old openflow.Action) bool { return rank(old) == rank(a) })
 	p.set = append(p.set, a)
 }
 
-// inOrder is an action set in the order of its execution. A group takes the place of an output.
+// inOrder returns an action set in execution order. A group replaces an output.
 func inOrder(set []openflow.Action) []openflow.Action {
 	kept := (&state{})
 	for _, a := range set {
@@ -250,14 +250,14 @@ func inOrder(set []openflow.Action) []openflow.Action {
 }
 
 const (
-	rankField   = 100 // and the field's number
-	rankHandoff = 200 // and which
+	rankField   = 100 // plus the field's number
+	rankHandoff = 200 // plus the subtype
 	rankGroup   = 300
 	rankOutput  = 301
 )
 
-// rank is when an action of a set is carried out [5.10]. Two of the same rank are of the same kind. Where the specification leaves the
-// order open, tags come before labels before service tags, and fields in the order of their numbers.
+// rank is the position of an action in the execution of a set [5.10]; actions with equal rank replace each other. Where the specification
+// leaves the order open, tags precede labels, labels service tags, and fields are in the order of their numbers.
 func rank(a openflow.Action) int {
 	switch a := a.(type) {
 	case openflow.ActionCopyTTLIn:

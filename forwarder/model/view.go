@@ -7,7 +7,7 @@ import (
 	"baton/packet"
 )
 
-// The EtherTypes that have headers here.
+// EtherTypes that are parsed.
 const (
 	typeIPv4      = 0x0800
 	typeARP       = 0x0806
@@ -18,13 +18,13 @@ const (
 	typeMPLSMulti = 0x8848
 	typePBB       = 0x88e7
 
-	// leastType is the first number that is no length (IEEE 802.3, 3.2.6).
+	// leastType: smaller numbers are lengths (IEEE 802.3, 3.2.6).
 	leastType = 0x0600
-	// typeNone is what is matched where there is a length instead of a type [7.2.3.8].
+	// typeNone is the value to match if there is a length instead of a type [7.2.3.8].
 	typeNone = 0x05ff
 )
 
-// The numbers of protocols, extension headers included.
+// Protocol numbers, including extension headers.
 const (
 	protocolICMP     = 1
 	protocolTCP      = 6
@@ -41,33 +41,33 @@ const (
 	neighborSolicit  = 135
 	neighborAdvert   = 136
 	ethernetSize     = packet.EthernetSize
-	mostTags         = 4 // that are looked behind
+	mostTags         = 4 // that are parsed
 	mostExtensions   = 12
 	mostNeighborOpts = 16
 	snapSize         = 8 // of LLC and SNAP headers
 )
 
-// snap begins LLC and SNAP headers that have an EtherType behind them (RFC 1042).
+// snap begins LLC and SNAP headers with an EtherType (RFC 1042).
 var snap = []byte{0xaa, 0xaa, 3, 0, 0, 0}
 
-// view is where the headers of a frame are. An offset of 0 is none.
+// view is the header offsets of a frame; 0: absent.
 type view struct {
 	tags      int // VLAN tags
-	etherType int // behind them; typeNone if there is none
-	length    int // where the frame's length is, if the EtherType is that of a SNAP header
-	l3        int // behind the EtherType, whatever is there
+	etherType int // behind the tags; typeNone if there is none
+	length    int // offset of the frame's length, if the EtherType is in a SNAP header
+	l3        int // behind the EtherType
 
 	ipv4, ipv6, arp, mpls, pbb bool
 
-	l4         int // behind the network header, if tcp to icmpv6 say that it is there
+	l4         int // behind the network header, if one of tcp to icmpv6 is set
 	protocol   int // of IP
 	extensions []int
 	fragment   bool
-	later      bool // a fragment but the first
-	fragmentAt int  // IPv6: its header
+	later      bool // not the first fragment
+	fragmentAt int  // offset of IPv6's fragment header
 
 	tcp, udp, sctp, icmp, icmpv6 bool
-	target, sll, tll             int // of neighbour discovery: the addresses
+	target, sll, tll             int // offsets of the addresses in neighbour discovery
 }
 
 func be16(b []byte, at int) int { return int(binary.BigEndian.Uint16(b[at:])) }
@@ -77,7 +77,7 @@ func has(b []byte, at, n int) bool { return at >= 0 && n >= 0 && at+n <= len(b) 
 
 func isTag(etherType int) bool { return etherType == typeVLAN || etherType == typeVLANOuter }
 
-// look finds the headers of a frame, which has an Ethernet header at least.
+// look parses a frame with at least an Ethernet header.
 func look(b []byte) view {
 	v := view{etherType: be16(b, 12), l3: ethernetSize}
 	for v.tags < mostTags && isTag(v.etherType) {
@@ -106,7 +106,7 @@ func look(b []byte) view {
 	return v
 }
 
-// lookSNAP looks for the EtherType of a frame that has a length in its place.
+// lookSNAP reads the EtherType of a frame with a length field.
 func (v *view) lookSNAP(b []byte) {
 	v.etherType = typeNone
 	if !has(b, v.l3, snapSize) || !bytes.HasPrefix(b[v.l3:], snap) || be16(b, v.l3+len(snap)) < leastType {
@@ -144,7 +144,7 @@ func (v *view) lookIPv6(b []byte) {
 	v.lookTransport(b)
 }
 
-// extension goes behind the extension header at l4, and reports whether it did.
+// extension skips the extension header at l4, and reports whether it is complete.
 func (v *view) extension(b []byte) bool {
 	switch v.protocol {
 	case headerHop, headerRouting, headerFragment, headerAuth, headerDest, headerESP, headerNone:
@@ -189,7 +189,7 @@ func (v *view) lookTransport(b []byte) {
 	}
 }
 
-// lookNeighbor finds the addresses of neighbour discovery (RFC 4861, 4.3 and 4.4).
+// lookNeighbor finds the addresses in neighbour discovery (RFC 4861, 4.3 and 4.4).
 func (v *view) lookNeighbor(b []byte) {
 	kind := b[v.l4]
 	if kind != neighborSolicit && kind != neighborAdvert || b[v.l4+1] != 0 || !has(b, v.l4+8, 16) {

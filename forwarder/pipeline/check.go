@@ -5,12 +5,12 @@ import (
 	"baton/openflow"
 )
 
-// has reports whether a table is there: it exists, and no controller has left it out of the pipeline.
+// has reports whether a table exists, and has not been left out of the pipeline by a controller.
 func (p *Pipeline) has(id openflow.TableID) bool {
 	return int(id) < len(p.tables) && !p.tables[id].left
 }
 
-// checkFlowMod refuses what depends on the tables, groups and meters that are there, and on the fields that are matched.
+// checkFlowMod checks a flow mod against the existing tables, groups and meters, and the fields that can be matched.
 func (p *Pipeline) checkFlowMod(m *openflow.FlowMod) *openflow.Fault {
 	deletes := m.Command == openflow.FlowDelete || m.Command == openflow.FlowDeleteStrict
 	if !p.has(m.Table) && (m.Table != openflow.TableAll || !deletes) {
@@ -25,7 +25,7 @@ func (p *Pipeline) checkFlowMod(m *openflow.FlowMod) *openflow.Fault {
 	return p.checkInstructions(m.Instructions)
 }
 
-// checkFields refuses fields that no table matches [7.2.3.3]. Those of the specification itself are all matched.
+// checkFields refuses fields that cannot be matched [7.2.3.3]. All of the specification's can.
 func checkFields(m openflow.Match) *openflow.Fault {
 	for t, err := range m.All() {
 		if err != nil {
@@ -62,7 +62,7 @@ func (p *Pipeline) checkInstructions(list []openflow.Instruction) *openflow.Faul
 	return nil
 }
 
-// CheckActions refuses the actions of a packet out, with an [*openflow.Fault], as those of a flow entry are refused.
+// CheckActions checks the actions of a packet-out like those of a flow entry. It returns an [*openflow.Fault].
 func (p *Pipeline) CheckActions(list []openflow.Action) error {
 	if f := p.checkActions(list); f != nil {
 		return f
@@ -70,8 +70,8 @@ func (p *Pipeline) CheckActions(list []openflow.Action) error {
 	return nil
 }
 
-// checkActions refuses a group that is not there or not of the right type, and a field that cannot be set. Actions that no packet of the match has a header
-// for are taken, as the specification allows [6.4]: the packets are dropped, but for a VLAN tag that is to be popped.
+// checkActions refuses a group that does not exist or has the wrong type, and a field that cannot be set. Actions on headers that no matching
+// packet has are accepted, as the specification allows [6.4]: such packets are dropped, except that popping an absent VLAN tag is a no-op.
 func (p *Pipeline) checkActions(list []openflow.Action) *openflow.Fault {
 	for _, a := range list {
 		switch a := a.(type) {
@@ -79,12 +79,12 @@ func (p *Pipeline) checkActions(list []openflow.Action) *openflow.Fault {
 			if p.groups[a.Group] == nil {
 				return refuse(openflow.BadActionBadOutGroup, "6.4", "group %d is not there", a.Group)
 			}
-		case openflow.ActionPick:
-			if f := p.checkPick(a.Group); f != nil {
+		case openflow.ActionBind:
+			if f := p.checkBind(a.Group); f != nil {
 				return f
 			}
-		case openflow.ActionUnpick:
-			if f := p.checkUnpick(a.Group); f != nil {
+		case openflow.ActionUnbind:
+			if f := p.checkUnbind(a.Group); f != nil {
 				return f
 			}
 		case openflow.ActionSetField:
@@ -98,8 +98,8 @@ func (p *Pipeline) checkActions(list []openflow.Action) *openflow.Fault {
 	return nil
 }
 
-// Settable reports whether a set-field action may write the field: those of the specification but ipv6_exthdr, which is no field
-// of a packet but says which headers it has [7.2.3.7].
+// Settable reports whether a set-field action may write the field: those of the specification except ipv6_exthdr, which describes headers
+// instead of being in one [7.2.3.7].
 func Settable(f openflow.Field) bool {
 	return f.Settable() && match.Known(f) && f != openflow.FieldIPv6Exthdr
 }

@@ -12,23 +12,23 @@ import (
 
 // Entry is a flow entry [5.2].
 type Entry struct {
-	// ID is what counters are kept by. It stays while table, priority and match do: a modification has it, and so has an entry
-	// that is added in place of an identical one. Once removed it does not come again.
+	// ID identifies the counters. It is kept while table, priority and match are: by a modification, and by an entry that replaces an
+	// identical one. IDs are never reused.
 	ID       uint64
 	Table    openflow.TableID
 	Priority uint16
-	// Fields is the match as it was sent, Match what it asks.
+	// Fields is the match as received, Match its compiled form.
 	Fields       openflow.Match
 	Match        match.Match
 	Cookie       uint64
 	Flags        openflow.FlowModFlags
-	Idle, Hard   uint16 // seconds, 0 for none
+	Idle, Hard   uint16 // seconds, 0: none
 	Instructions []openflow.Instruction
-	// Created is when it was added; a modification does not change it [6.4].
+	// Created is when it was added; modifications keep it [6.4].
 	Created time.Time
 }
 
-// TableMiss reports whether the entry is what its table does with the packets of no other one [5.4].
+// TableMiss reports whether the entry is its table's table-miss entry [5.4].
 func (e *Entry) TableMiss() bool { return e.Priority == 0 && e.Match == match.Match{} }
 
 // ownInstructions copies instructions that alias a message.
@@ -45,7 +45,7 @@ func ownInstructions(list []openflow.Instruction) []openflow.Instruction {
 	return own
 }
 
-// ownActions copies actions. Of those that a switch accepts, only a set-field aliases its message.
+// ownActions copies actions. Of those that a switch accepts, only set-field aliases its message.
 func ownActions(list []openflow.Action) []openflow.Action {
 	own := slices.Clone(list)
 	for n, a := range own {
@@ -56,7 +56,7 @@ func ownActions(list []openflow.Action) []openflow.Action {
 	return own
 }
 
-// actionsOf calls f for each list of actions of the instructions until it says false, and reports whether it never did.
+// actionsOf calls f for each list of actions in the instructions until it returns false, and reports whether it never did.
 func actionsOf(list []openflow.Instruction, f func([]openflow.Action) bool) bool {
 	for _, i := range list {
 		var actions []openflow.Action
@@ -73,14 +73,14 @@ func actionsOf(list []openflow.Instruction, f func([]openflow.Action) bool) bool
 	return true
 }
 
-// countActions is how many actions the instructions have.
+// countActions returns the number of actions in the instructions.
 func countActions(list []openflow.Instruction) int {
 	n := 0
 	actionsOf(list, func(actions []openflow.Action) bool { n += len(actions); return true })
 	return n
 }
 
-// outputsTo reports whether an action of the entry itself, not of a group, has the port as its destination [6.4].
+// outputsTo reports whether an action of the entry itself, not of a group, outputs to the port [6.4].
 func (e *Entry) outputsTo(port openflow.PortNo) bool {
 	return !actionsOf(e.Instructions, func(list []openflow.Action) bool {
 		for _, a := range list {
@@ -92,16 +92,16 @@ func (e *Entry) outputsTo(port openflow.PortNo) bool {
 	})
 }
 
-// groups calls f for each action of the entry that gives packets to a group.
+// groups calls f for each action of the entry that refers to a group.
 func (e *Entry) groups(f func(openflow.GroupID)) {
 	actionsOf(e.Instructions, func(list []openflow.Action) bool {
 		for _, a := range list {
 			switch a := a.(type) {
 			case openflow.ActionGroup:
 				f(a.Group)
-			case openflow.ActionPick:
+			case openflow.ActionBind:
 				f(a.Group)
-			case openflow.ActionUnpick:
+			case openflow.ActionUnbind:
 				f(a.Group)
 			}
 		}
@@ -115,7 +115,7 @@ func (e *Entry) usesGroup(group openflow.GroupID) bool {
 	return found
 }
 
-// next returns the table that packets of the entry go on to, if any.
+// next returns the table of the goto instruction, if any.
 func (e *Entry) next() (openflow.TableID, bool) {
 	for _, i := range e.Instructions {
 		if g, ok := i.(openflow.InstructionGotoTable); ok {
@@ -125,7 +125,7 @@ func (e *Entry) next() (openflow.TableID, bool) {
 	return 0, false
 }
 
-// meter returns the meter that packets of the entry pass, if any.
+// meter returns the entry's meter, if any.
 func (e *Entry) meter() (openflow.MeterID, bool) {
 	for _, i := range e.Instructions {
 		if m, ok := i.(openflow.InstructionMeter); ok {

@@ -7,7 +7,7 @@ import (
 	"baton/openflow"
 )
 
-// schedule is the slots whose entries have a timeout, the next one that may be due first: a heap.
+// schedule is a heap of the slots whose entries have a timeout, ordered by the earliest time they may expire.
 type schedule []*slot
 
 // Len implements [heap.Interface], as the methods below do.
@@ -32,7 +32,7 @@ func (q *schedule) Pop() any {
 	return s
 }
 
-// plan gives the slot its turn, as its entry is new.
+// plan adds the slot of a new entry.
 func (q *schedule) plan(s *slot) {
 	e := s.entry
 	if e.Idle == 0 && e.Hard == 0 {
@@ -53,7 +53,7 @@ func (q *schedule) drop(s *slot) {
 	}
 }
 
-// deadline is when an entry with a timeout, last used then, expires, and why.
+// deadline returns when an entry with a timeout expires if last used then, and why.
 func deadline(e *Entry, used time.Time) (time.Time, openflow.FlowRemovedReason) {
 	if used.Before(e.Created) {
 		used = e.Created
@@ -66,8 +66,8 @@ func deadline(e *Entry, used time.Time) (time.Time, openflow.FlowRemovedReason) 
 	return idle, openflow.RemovedIdleTimeout
 }
 
-// Expire removes the entries whose time is over [5.5]. used tells when a packet last matched an entry, or any time before
-// Created if none did; it is asked about an entry once per idle timeout at most, and of those without one never.
+// Expire removes expired entries [5.5]. used returns when a packet last matched an entry, or any time before Created if none did; it is called
+// for an entry at most once per idle timeout, and never for those without one.
 func (p *Pipeline) Expire(now time.Time, used func(*Entry) time.Time) Change {
 	var c Change
 	for len(p.timed) > 0 && !p.timed[0].due.After(now) {

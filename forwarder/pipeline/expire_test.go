@@ -49,7 +49,7 @@ func TestExpire(t *testing.T) {
 				}
 			}
 			c := b.Expire(at(tt.goes), used)
-			if len(c.Removed) != 1 || c.Removed[0] != (pipeline.Removed{Entry: e, Reason: tt.why, Tell: true}) {
+			if len(c.Removed) != 1 || c.Removed[0] != (pipeline.Removed{Entry: e, Reason: tt.why, Report: true}) {
 				t.Fatalf("after %v s: %+v", tt.goes, c)
 			}
 			if c := b.Expire(at(1e6), used); !c.Empty() {

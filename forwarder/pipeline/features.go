@@ -8,7 +8,7 @@ import (
 	"baton/openflow"
 )
 
-// What every table can do.
+// Capabilities of every table.
 var (
 	instructionIDs = []openflow.TypeID{
 		typeID(openflow.InstructionTypeGotoTable), typeID(openflow.InstructionTypeWriteMetadata),
@@ -24,8 +24,8 @@ var (
 		openflow.ActionIncSeq{}, openflow.ActionIncAck{}, openflow.ActionIncSACK{}, openflow.ActionIncTSval{}, openflow.ActionIncTSecr{},
 		openflow.ActionRescaleWindow{}, openflow.ActionClampMSS{}, openflow.ActionStripOption{},
 	)
-	// applyIDs are those of apply-actions where flows are remembered.
-	applyIDs    = append(slices.Clone(actionIDs), idsOf(openflow.ActionPick{}, openflow.ActionUnpick{})...)
+	// applyIDs are those of apply-actions if there is a binding table
+	applyIDs    = append(slices.Clone(actionIDs), idsOf(openflow.ActionBind{}, openflow.ActionUnbind{})...)
 	matchIDs    = fieldIDs(match.Known, true)
 	wildcardIDs = fieldIDs(match.Known, false)
 	setIDs      = fieldIDs(Settable, false)
@@ -41,7 +41,7 @@ func idsOf(list ...openflow.Action) []openflow.TypeID {
 	return ids
 }
 
-// fieldIDs names the fields of which can is true, with the bit of a mask where one is allowed, if masks are of interest.
+// fieldIDs lists the fields for which can is true; if masks is set, with the mask bit of those that can be masked.
 func fieldIDs(can func(openflow.Field) bool, masks bool) []openflow.FieldID {
 	var ids []openflow.FieldID
 	for _, f := range append(openflow.Fields(), openflow.FieldTCPFlags) {
@@ -52,8 +52,8 @@ func fieldIDs(can func(openflow.Field) bool, masks bool) []openflow.FieldID {
 	return ids
 }
 
-// TableFeatures answers a request for what the tables can do, which is the same for each, but that packets go to later tables only
-// [7.3.5.5]. The properties of a table's miss are those of its other entries, and therefore left out [7.3.5.5.2].
+// TableFeatures answers a request for table features, which are equal for all tables except for the next tables [7.3.5.5]. Properties of table
+// misses equal those of other entries, and are therefore left out [7.3.5.5.2].
 func (p *Pipeline) TableFeatures() openflow.TableFeaturesBody {
 	var present []openflow.TableID
 	for i := range p.tables {
@@ -84,21 +84,21 @@ func (p *Pipeline) TableFeatures() openflow.TableFeaturesBody {
 	return body
 }
 
-// applied names the actions of apply-actions.
+// applied lists the actions of apply-actions.
 func (p *Pipeline) applied() []openflow.TypeID {
-	if p.limits.Picks {
+	if p.limits.Bindings {
 		return applyIDs
 	}
 	return actionIDs
 }
 
-// maxName is the longest name of a table in bytes: a zero must follow it on the wire [7.3.5.5.1].
+// maxName is the maximum length of a table name in bytes: a zero must follow on the wire [7.3.5.5.1].
 const maxName = 31
 
-// ConfigureTables makes the tables what a controller asks for, or refuses and changes nothing; the error is the
-// [*openflow.Fault] to answer with [7.3.5.5]. The tables take the names of the request. Their features stay what they are, as they
-// may be more than was asked for. Tables that the request leaves out are no part of the pipeline until another one
-// names them: their entries go, and those that lead to them, of which no controller is told.
+// ConfigureTables configures the tables as requested, or refuses and changes nothing; the error is the [*openflow.Fault] to answer with
+// [7.3.5.5]. Tables get the names in the request; their features stay as they are, because they may exceed the request. Tables missing from
+// the request are left out of the pipeline until another request names them: their entries are removed without notification, and so are those
+// with a goto to them.
 func (p *Pipeline) ConfigureTables(b openflow.TableFeaturesBody) (Change, error) {
 	var asked [maxTables]bool
 	for i := range b {
@@ -137,12 +137,12 @@ func (p *Pipeline) ConfigureTables(b openflow.TableFeaturesBody) (Change, error)
 	}
 	for _, s := range gone {
 		p.removeEntry(&c, s, openflow.RemovedDelete)
-		c.Removed[len(c.Removed)-1].Tell = false
+		c.Removed[len(c.Removed)-1].Report = false
 	}
 	return c, nil
 }
 
-// checkProperty refuses what a table is asked for and cannot do.
+// checkProperty refuses a request for features that a table does not have.
 func (p *Pipeline) checkProperty(table openflow.TableID, prop *openflow.TableProp, asked *[maxTables]bool) *openflow.Fault {
 	bad := func(what any) *openflow.Fault {
 		return refuse(openflow.TableFeaturesFailedBadArgument, "7.3.5.5.2", "table %v, %v: %v", table, prop.Kind, what)
@@ -179,13 +179,13 @@ func (p *Pipeline) checkProperty(table openflow.TableID, prop *openflow.TablePro
 	return nil
 }
 
-// sameType reports whether an id asks for a type. An experimenter's without data asks for whatever there is of that experimenter.
+// sameType reports whether an id includes a type. An experimenter's id without data includes all of that experimenter.
 func sameType(id, can openflow.TypeID) bool {
 	return id.Type == can.Type && id.Experimenter == can.Experimenter && (len(id.Data) == 0 || bytes.Equal(id.Data, can.Data))
 }
 
-// GroupFeatures answers a request for what groups can do [7.3.5.11]. Its masks of actions have no place for those of experimenters
-// and for types from 32 on, which buckets can hold as well.
+// GroupFeatures answers a request for group features [7.3.5.11]. Its bit masks of actions cannot express experimenter actions and types above
+// 31, which buckets support, too.
 func (p *Pipeline) GroupFeatures() openflow.GroupFeaturesReply {
 	var actions uint32
 	for _, id := range actionIDs {
@@ -203,7 +203,7 @@ func (p *Pipeline) GroupFeatures() openflow.GroupFeaturesReply {
 	}
 }
 
-// MeterFeatures answers a request for what meters can do [7.3.5.14].
+// MeterFeatures answers a request for meter features [7.3.5.14].
 func (p *Pipeline) MeterFeatures() openflow.MeterFeaturesReply {
 	return openflow.MeterFeaturesReply{
 		MaxMeter:  uint32(p.limits.Meters),

@@ -88,7 +88,7 @@ func TestConfigureTables(t *testing.T) {
 		b    openflow.TableFeaturesBody
 		want openflow.Code
 	}{
-		{"what was told", whole, 0},
+		{"what was advertised", whole, 0},
 		{"a part of it that leads elsewhere", whole[:3], badValue},
 		{"no properties", openflow.TableFeaturesBody{{Table: 0, Config: 3, MaxEntries: 1}}, 0},
 		{"no first table", openflow.TableFeaturesBody{{Table: 3}}, badTable},
@@ -138,18 +138,18 @@ func TestConfigureTables(t *testing.T) {
 	}
 }
 
-// TestLeftOut: a table that a controller leaves out is not there: its entries go, and those that lead to it, and nobody is told;
+// TestLeftOut: a table that a controller leaves out is not there: its entries go, and those that lead to it, and nothing is reported;
 // named again, it is back, and empty [7.3.5.5].
 func TestLeftOut(t *testing.T) {
 	b := newBench(t, pipeline.Limits{Tables: 4})
-	told := flags(openflow.FlowSendFlowRem)
+	notify := flags(openflow.FlowSendFlowRem)
 	jump := func(to openflow.TableID) func(*openflow.FlowMod) {
 		return does(openflow.InstructionGotoTable{Table: to})
 	}
-	b.must(flow(add, cookie(1, 0), told, jump(1)))
-	b.must(flow(add, cookie(2, 0), told, priority(1), jump(2)))
-	b.must(flow(add, cookie(3, 0), told, table(1)))
-	b.must(flow(add, cookie(4, 0), told, table(2)))
+	b.must(flow(add, cookie(1, 0), notify, jump(1)))
+	b.must(flow(add, cookie(2, 0), notify, priority(1), jump(2)))
+	b.must(flow(add, cookie(3, 0), notify, table(1)))
+	b.must(flow(add, cookie(4, 0), notify, table(2)))
 	c, err := b.ConfigureTables(openflow.TableFeaturesBody{{Table: 2, Name: strings.Repeat("b", 32)}, {Table: 0, Name: "a"}})
 	if err != nil {
 		t.Fatal(err)
@@ -157,8 +157,8 @@ func TestLeftOut(t *testing.T) {
 	var gone []uint64
 	for _, r := range c.Removed {
 		gone = append(gone, r.Entry.Cookie)
-		if r.Tell {
-			t.Errorf("told of %+v", r.Entry)
+		if r.Report {
+			t.Errorf("reported %+v", r.Entry)
 		}
 	}
 	wantSame(t, []uint64{1, 3}, gone)

@@ -8,8 +8,7 @@ import (
 	"baton/openflow"
 )
 
-// FlowMod adds, changes or deletes flow entries [6.4]. What is refused changes nothing; the error is the [*openflow.Fault] to
-// answer with.
+// FlowMod adds, modifies or deletes flow entries [6.4]. A refusal changes nothing; the error is the [*openflow.Fault] to answer with.
 func (p *Pipeline) FlowMod(now time.Time, m *openflow.FlowMod) (Change, error) {
 	if f := p.checkFlowMod(m); f != nil {
 		return result(Change{}, f)
@@ -31,7 +30,7 @@ func (p *Pipeline) FlowMod(now time.Time, m *openflow.FlowMod) (Change, error) {
 	return c, nil
 }
 
-// tablesOf returns the tables that a request names.
+// tablesOf returns the tables of a request.
 func (p *Pipeline) tablesOf(id openflow.TableID) []table {
 	if id == openflow.TableAll {
 		return p.tables
@@ -39,7 +38,7 @@ func (p *Pipeline) tablesOf(id openflow.TableID) []table {
 	return p.tables[id : id+1]
 }
 
-// addEntry replaces the identical entry if there is one: that is no deletion, and nobody is told [6.4].
+// addEntry replaces an identical entry, which does not count as a removal: no flow-removed is sent [6.4].
 func (p *Pipeline) addEntry(now time.Time, m *openflow.FlowMod) (Change, *openflow.Fault) {
 	t := &p.tables[m.Table]
 	want := match.Of(m.Match)
@@ -56,7 +55,7 @@ func (p *Pipeline) addEntry(now time.Time, m *openflow.FlowMod) (Change, *openfl
 	if old != nil {
 		more -= countActions(old.entry.Instructions)
 	}
-	if f := p.roomFor(more, openflow.FlowModFailedTableFull); f != nil {
+	if f := p.limitActions(more, openflow.FlowModFailedTableFull); f != nil {
 		return Change{}, f
 	}
 	e := &Entry{
@@ -92,7 +91,7 @@ func (p *Pipeline) insertEntry(e *Entry) {
 	p.timed.plan(s)
 }
 
-// named returns the slots that a modification or deletion is about.
+// named returns the slots that a modification or deletion applies to.
 func (p *Pipeline) named(m *openflow.FlowMod) []*slot {
 	q := query{cookie: m.Cookie, cookieMask: m.CookieMask, port: openflow.PortAny, group: openflow.GroupAny, match: match.Of(m.Match)}
 	if m.Command == openflow.FlowDelete || m.Command == openflow.FlowDeleteStrict {
@@ -115,7 +114,7 @@ func (p *Pipeline) named(m *openflow.FlowMod) []*slot {
 	return found
 }
 
-// query narrows the entries that a request is about by more than their match.
+// query restricts a request beyond its match.
 type query struct {
 	match              match.Match
 	cookie, cookieMask uint64
@@ -123,20 +122,20 @@ type query struct {
 	group              openflow.GroupID
 }
 
-// chooses asks everything but the match.
+// chooses checks everything but the match.
 func (q *query) chooses(e *Entry) bool {
 	return (e.Cookie^q.cookie)&q.cookieMask == 0 &&
 		(q.port == openflow.PortAny || e.outputsTo(q.port)) &&
 		(q.group == openflow.GroupAny || e.usesGroup(q.group))
 }
 
-// modifyEntries replaces the instructions, and nothing else [6.4].
+// modifyEntries replaces the instructions only [6.4].
 func (p *Pipeline) modifyEntries(found []*slot, m *openflow.FlowMod) (Change, *openflow.Fault) {
 	more := len(found) * countActions(m.Instructions)
 	for _, s := range found {
 		more -= countActions(s.entry.Instructions)
 	}
-	if f := p.roomFor(more, openflow.FlowModFailedTableFull); f != nil {
+	if f := p.limitActions(more, openflow.FlowModFailedTableFull); f != nil {
 		return Change{}, f
 	}
 	instructions := ownInstructions(m.Instructions)
@@ -150,8 +149,8 @@ func (p *Pipeline) modifyEntries(found []*slot, m *openflow.FlowMod) (Change, *o
 	return c, nil
 }
 
-// roomFor refuses actions beyond those that the pipeline holds.
-func (p *Pipeline) roomFor(more int, code openflow.Code) *openflow.Fault {
+// limitActions refuses to exceed the limit of actions.
+func (p *Pipeline) limitActions(more int, code openflow.Code) *openflow.Fault {
 	if more > 0 && p.actions+more > p.limits.Actions {
 		return refuse(code, "6.4", "%d actions more than %d, where %d fit", more, p.actions, p.limits.Actions)
 	}
@@ -172,11 +171,11 @@ func (p *Pipeline) removeEntry(c *Change, s *slot, why openflow.FlowRemovedReaso
 	c.remove(s.entry, why)
 }
 
-// refer notes the groups, the meter and the room that the entry uses; release forgets them.
+// refer counts the groups, meter and actions that the entry uses; release reverts that.
 func (p *Pipeline) refer(s *slot) {
 	p.actions += countActions(s.entry.Instructions)
 	s.entry.groups(func(g openflow.GroupID) { p.groups[g].flows[s] = struct{}{} })
-	p.countPicks(s.entry, 1)
+	p.countBindings(s.entry, 1)
 	if m, ok := s.entry.meter(); ok {
 		p.meters[m].flows[s] = struct{}{}
 	}
@@ -185,7 +184,7 @@ func (p *Pipeline) refer(s *slot) {
 func (p *Pipeline) release(s *slot) {
 	p.actions -= countActions(s.entry.Instructions)
 	s.entry.groups(func(g openflow.GroupID) { delete(p.groups[g].flows, s) })
-	p.countPicks(s.entry, -1)
+	p.countBindings(s.entry, -1)
 	if m, ok := s.entry.meter(); ok {
 		delete(p.meters[m].flows, s)
 	}

@@ -16,7 +16,7 @@ const (
 )
 
 // TestAddIdentical: an addition replaces the entry of the same priority and match; its duration restarts, its counters go on
-// unless they are reset, and nobody is told of a removal [6.4].
+// unless they are reset, and no removal is reported [6.4].
 func TestAddIdentical(t *testing.T) {
 	b := newBench(t, pipeline.Limits{})
 	first := b.must(flow(add, flags(openflow.FlowSendFlowRem), cookie(1, 0), to(out(1)))).Set[0].Entry
@@ -125,7 +125,7 @@ func TestChoice(t *testing.T) {
 			}
 			for _, r := range c.Removed {
 				got = append(got, r.Entry.Cookie)
-				if r.Reason != openflow.RemovedDelete || r.Tell {
+				if r.Reason != openflow.RemovedDelete || r.Report {
 					t.Errorf("removed: %+v", r)
 				}
 			}
@@ -144,8 +144,8 @@ func TestTell(t *testing.T) {
 	b.must(flow(add, cookie(1, 0), priority(1)))
 	b.must(flow(add, cookie(2, 0), priority(2), flags(openflow.FlowSendFlowRem)))
 	for _, r := range b.must(flow(deletes, flags(openflow.FlowSendFlowRem))).Removed {
-		if r.Tell != (r.Entry.Cookie == 2) {
-			t.Errorf("entry %d: told %v", r.Entry.Cookie, r.Tell)
+		if r.Report != (r.Entry.Cookie == 2) {
+			t.Errorf("entry %d: reported %v", r.Entry.Cookie, r.Report)
 		}
 	}
 }

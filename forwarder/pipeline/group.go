@@ -16,17 +16,17 @@ type Group struct {
 	Created time.Time
 }
 
-// groupSlot is where a group stands, and who uses it.
+// groupSlot holds a group and its users.
 type groupSlot struct {
 	group *Group
 	flows map[*slot]struct{}
-	// chained is how many groups use it, in however many buckets.
+	// chained is the number of groups that use it, each counted once.
 	chained int
-	// picked is how many actions of flow entries pick from it, unpicked how many unpick to it.
-	picked, unpicked int
+	// bound and unbound are the numbers of bind and unbind actions that refer to it.
+	bound, unbound int
 }
 
-// uses calls f for each group that a bucket sends packets to or watches, the same one as often as it is named.
+// uses calls f for each reference of a bucket to a group, by action or watch.
 func (g *Group) uses(f func(openflow.GroupID)) {
 	for _, b := range g.Buckets {
 		if b.WatchGroup != openflow.GroupAny {
@@ -40,7 +40,7 @@ func (g *Group) uses(f func(openflow.GroupID)) {
 	}
 }
 
-// bucketActions is how many actions the buckets have.
+// bucketActions returns the number of actions in the buckets.
 func bucketActions(list []openflow.Bucket) int {
 	n := 0
 	for i := range list {
@@ -49,7 +49,7 @@ func bucketActions(list []openflow.Bucket) int {
 	return n
 }
 
-// used returns the groups that g uses, each once.
+// used returns the groups that g refers to, each once.
 func (g *Group) used() []openflow.GroupID {
 	var list []openflow.GroupID
 	g.uses(func(id openflow.GroupID) { list = append(list, id) })
@@ -57,8 +57,7 @@ func (g *Group) used() []openflow.GroupID {
 	return slices.Compact(list)
 }
 
-// GroupMod adds, changes or deletes groups [6.5]. What is refused changes nothing; the error is the [*openflow.Fault] to answer
-// with.
+// GroupMod adds, modifies or deletes groups [6.5]. A refusal changes nothing; the error is the [*openflow.Fault] to answer with.
 func (p *Pipeline) GroupMod(now time.Time, m *openflow.GroupMod) (Change, error) {
 	if m.Command == openflow.GroupDelete {
 		return result(p.deleteGroups(m.Group))
@@ -70,7 +69,7 @@ func (p *Pipeline) GroupMod(now time.Time, m *openflow.GroupMod) (Change, error)
 	if s := p.groups[m.Group]; s != nil {
 		more -= bucketActions(s.group.Buckets)
 	}
-	if f := p.roomFor(more, openflow.GroupModFailedOutOfBuckets); f != nil {
+	if f := p.limitActions(more, openflow.GroupModFailedOutOfBuckets); f != nil {
 		return result(Change{}, f)
 	}
 	g := &Group{ID: m.Group, Kind: m.Kind, Buckets: slices.Clone(m.Buckets), Created: now}
@@ -79,13 +78,13 @@ func (p *Pipeline) GroupMod(now time.Time, m *openflow.GroupMod) (Change, error)
 	}
 	old := p.Group(m.Group)
 	if old != nil {
-		g.Created = old.Created // its own counters and duration go on, its buckets' begin anew [6.5]
+		g.Created = old.Created // the group keeps its counters and duration, the buckets start anew [6.5]
 	}
 	p.putGroup(g)
 	return Change{SetGroups: []*Group{g}, before: before{group: old}}, nil
 }
 
-// putGroup adds a group or replaces the one of its number.
+// putGroup adds or replaces a group.
 func (p *Pipeline) putGroup(g *Group) {
 	s := p.groups[g.ID]
 	if s == nil {
@@ -107,7 +106,7 @@ func (p *Pipeline) dropGroup(s *groupSlot) {
 	delete(p.groups, s.group.ID)
 }
 
-// chain counts, or with -1 discounts, a group as a user of others.
+// chain adds by to the user counts of the groups that g refers to.
 func (p *Pipeline) chain(g *Group, by int) {
 	for _, id := range g.used() {
 		if s := p.groups[id]; s != nil {
@@ -116,7 +115,7 @@ func (p *Pipeline) chain(g *Group, by int) {
 	}
 }
 
-// deleteGroups removes the groups and the flow entries that use them [6.5].
+// deleteGroups removes groups and the flow entries that use them [6.5].
 func (p *Pipeline) deleteGroups(id openflow.GroupID) (Change, *openflow.Fault) {
 	var gone []*groupSlot
 	if id == openflow.GroupAll {
@@ -138,7 +137,7 @@ func (p *Pipeline) deleteGroups(id openflow.GroupID) (Change, *openflow.Fault) {
 	return c, nil
 }
 
-// removeUsers removes the entries that use a group or meter, in the order of their IDs.
+// removeUsers removes the entries that use a group or meter, ordered by ID.
 func (p *Pipeline) removeUsers(c *Change, flows map[*slot]struct{}, why openflow.FlowRemovedReason) {
 	list := make([]*slot, 0, len(flows))
 	for s := range flows {
@@ -150,7 +149,7 @@ func (p *Pipeline) removeUsers(c *Change, flows map[*slot]struct{}, why openflow
 	}
 }
 
-// Groups returns the groups in the order of their numbers.
+// Groups returns the groups, ordered by number.
 func (p *Pipeline) Groups() []*Group {
 	list := make([]*Group, 0, len(p.groups))
 	for _, s := range p.groups {
@@ -160,7 +159,7 @@ func (p *Pipeline) Groups() []*Group {
 	return list
 }
 
-// checkGroupMod refuses an addition or modification for the groups that are there.
+// checkGroupMod checks an addition or modification against the existing groups.
 func (p *Pipeline) checkGroupMod(m *openflow.GroupMod) *openflow.Fault {
 	there := p.groups[m.Group] != nil
 	switch {
@@ -173,7 +172,7 @@ func (p *Pipeline) checkGroupMod(m *openflow.GroupMod) *openflow.Fault {
 	case len(m.Buckets) > p.limits.Buckets:
 		return refuse(openflow.GroupModFailedOutOfBuckets, "6.5", "%d buckets, where %d fit", len(m.Buckets), p.limits.Buckets)
 	}
-	if f := p.groups[m.Group].checkPicked(m); f != nil {
+	if f := p.groups[m.Group].checkBound(m); f != nil {
 		return f
 	}
 	weight := uint32(0)
@@ -202,7 +201,7 @@ func (p *Pipeline) checkGroupMod(m *openflow.GroupMod) *openflow.Fault {
 	return nil
 }
 
-// checkBucket refuses what a group of that type does not have in a bucket [7.3.4.2].
+// checkBucket refuses a bucket that does not fit the group's type [7.3.4.2].
 func checkBucket(kind openflow.GroupType, b *openflow.Bucket) *openflow.Fault {
 	if b.Weight != 0 && kind != openflow.GroupTypeSelect {
 		return refuse(openflow.GroupModFailedInvalidGroup, "6.5", "weight %d in a group of type %v", b.Weight, kind)
@@ -218,7 +217,7 @@ func checkBucket(kind openflow.GroupType, b *openflow.Bucket) *openflow.Fault {
 	return nil
 }
 
-// reaches reports whether a packet that g gets, or the question whether g is live, may come to the group with that number.
+// reaches reports whether g leads to the group with that number, by actions or liveness.
 func (p *Pipeline) reaches(g *Group, id openflow.GroupID, seen map[openflow.GroupID]bool) bool {
 	found := false
 	g.uses(func(next openflow.GroupID) {

@@ -145,7 +145,7 @@ func TestGroupDelete(t *testing.T) {
 		var got []uint64
 		for _, r := range c.Removed {
 			got = append(got, r.Entry.Cookie)
-			if r.Reason != openflow.RemovedGroupDelete || r.Tell != (r.Entry.Cookie == 2) {
+			if r.Reason != openflow.RemovedGroupDelete || r.Report != (r.Entry.Cookie == 2) {
 				t.Errorf("removed %+v", r)
 			}
 		}

@@ -17,14 +17,14 @@ type Meter struct {
 	Created time.Time
 }
 
-// meterSlot is where a meter stands, and which entries use it.
+// meterSlot holds a meter and the entries that use it.
 type meterSlot struct {
 	meter *Meter
 	flows map[*slot]struct{}
 }
 
-// MeterMod adds, changes or deletes meters [6.6]. What is refused changes nothing; the error is the [*openflow.Fault] to answer
-// with. Meters for all packets of a controller or of a slow path, which the specification leaves open, there are not.
+// MeterMod adds, modifies or deletes meters [6.6]. A refusal changes nothing; the error is the [*openflow.Fault] to answer with. The optional
+// meters for a controller's packets and the slow path are not supported.
 func (p *Pipeline) MeterMod(now time.Time, m *openflow.MeterMod) (Change, error) {
 	if m.Command == openflow.MeterDelete {
 		return p.deleteMeters(m.Meter), nil
@@ -38,7 +38,7 @@ func (p *Pipeline) MeterMod(now time.Time, m *openflow.MeterMod) (Change, error)
 	}
 	old := p.Meter(m.Meter)
 	if old != nil {
-		own.Created = old.Created // its own counters and duration go on, its bands' begin anew [6.6]
+		own.Created = old.Created // the meter keeps its counters and duration, the bands start anew [6.6]
 		p.meters[m.Meter].meter = own
 	} else {
 		p.meters[m.Meter] = &meterSlot{own, map[*slot]struct{}{}}
@@ -46,7 +46,7 @@ func (p *Pipeline) MeterMod(now time.Time, m *openflow.MeterMod) (Change, error)
 	return Change{SetMeters: []*Meter{own}, before: before{meter: old}}, nil
 }
 
-// deleteMeters removes the meters and the flow entries that use them [6.6]. 1.3 has no reason of its own for these.
+// deleteMeters removes meters and the flow entries that use them [6.6]. 1.3 has no removal reason for these.
 func (p *Pipeline) deleteMeters(id openflow.MeterID) Change {
 	var c Change
 	for _, m := range p.chosenMeters(id) {
@@ -57,10 +57,10 @@ func (p *Pipeline) deleteMeters(id openflow.MeterID) Change {
 	return c
 }
 
-// Meters returns the meters in the order of their numbers.
+// Meters returns the meters, ordered by number.
 func (p *Pipeline) Meters() []*Meter { return p.chosenMeters(openflow.MeterAll) }
 
-// chosenMeters returns the meter with that number, or all in the order of their numbers, or none.
+// chosenMeters returns the meter with that number, or all ordered by number, or none.
 func (p *Pipeline) chosenMeters(id openflow.MeterID) []*Meter {
 	if id != openflow.MeterAll {
 		if s := p.meters[id]; s != nil {

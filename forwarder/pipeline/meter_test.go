@@ -73,7 +73,7 @@ func TestMeterDelete(t *testing.T) {
 		var got []uint64
 		for _, r := range c.Removed {
 			got = append(got, r.Entry.Cookie)
-			if r.Reason != openflow.RemovedDelete || r.Tell != (r.Entry.Cookie == 1) {
+			if r.Reason != openflow.RemovedDelete || r.Report != (r.Entry.Cookie == 1) {
 				t.Errorf("removed %+v", r)
 			}
 		}

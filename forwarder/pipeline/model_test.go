@@ -60,7 +60,7 @@ type model struct {
 	entries []*pipeline.Entry
 	sets    map[*pipeline.Entry]packets
 	groups  map[openflow.GroupID][]openflow.GroupID // what each uses
-	flows   map[openflow.GroupID]openflow.Action    // that remembers flows, and may have each: a pick, an unpick, or nil
+	flows   map[openflow.GroupID]openflow.Action    // that remembers flows, and may have each: a bind, an unbind, or nil
 	meters  map[openflow.MeterID]bool
 }
 
@@ -107,9 +107,9 @@ func groupsIn(list []openflow.Action) []openflow.GroupID {
 		switch a := a.(type) {
 		case openflow.ActionGroup:
 			ids = append(ids, a.Group)
-		case openflow.ActionPick:
+		case openflow.ActionBind:
 			ids = append(ids, a.Group)
-		case openflow.ActionUnpick:
+		case openflow.ActionUnbind:
 			ids = append(ids, a.Group)
 		}
 	}
@@ -118,7 +118,7 @@ func groupsIn(list []openflow.Action) []openflow.GroupID {
 
 // leads reports whether an action leads to a group.
 func leads(a any, id openflow.GroupID) bool {
-	return a == openflow.ActionGroup{Group: id} || a == pick(id) || a == unpick(id)
+	return a == openflow.ActionGroup{Group: id} || a == bind(id) || a == unbind(id)
 }
 
 // uses reports whether an entry has an action or instruction of which is is true.
@@ -228,11 +228,11 @@ func (m *model) groupMod(g *openflow.GroupMod) (went []*pipeline.Entry, code ope
 	var flows openflow.Action
 	switch {
 	case g.Kind == openflow.GroupTypeIndirect:
-		flows = unpick(g.Group)
+		flows = unbind(g.Group)
 	case g.Kind == openflow.GroupTypeSelect: // those of the world are right
-		flows = pick(g.Group)
+		flows = bind(g.Group)
 	}
-	for _, had := range []openflow.Action{pick(g.Group), unpick(g.Group)} {
+	for _, had := range []openflow.Action{bind(g.Group), unbind(g.Group)} {
 		if had != flows && slices.ContainsFunc(m.entries, func(e *pipeline.Entry) bool { return uses(e, func(a any) bool { return a == had }) }) {
 			return nil, openflow.GroupModFailedInvalidGroup
 		}
@@ -318,7 +318,7 @@ func TestModel(t *testing.T) {
 }
 
 func runModel(t *testing.T, r source) {
-	limits := pipeline.Limits{Tables: 3, Entries: 60, Picks: true}
+	limits := pipeline.Limits{Tables: 3, Entries: 60, Bindings: true}
 	texts := entryTexts{}
 	k := kernel{map[uint64]*pipeline.Entry{}, map[openflow.GroupID]*pipeline.Group{}, map[openflow.MeterID]*pipeline.Meter{}}
 	b := newBench(t, limits)
@@ -354,16 +354,16 @@ func runModel(t *testing.T, r source) {
 		if r.IntN(2) == 0 {
 			was := k.clone()
 			do()
-			k.tell(t, c)
+			k.apply(t, c)
 			k.want(t, b.Pipeline)
-			k.tell(t, b.Undo(c))
+			k.apply(t, b.Undo(c))
 			k.want(t, b.Pipeline)
 			if !k.equal(was) {
 				t.Errorf("undone: %+v\nhad been: %+v", k, was)
 			}
 		}
 		do()
-		k.tell(t, c)
+		k.apply(t, c)
 		k.want(t, b.Pipeline)
 		wantCode(t, err, want)
 		var set, gone []*pipeline.Entry

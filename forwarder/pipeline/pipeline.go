@@ -9,22 +9,21 @@ import (
 	"baton/openflow"
 )
 
-// Limits are how much a pipeline holds. A zero is the default.
+// Limits are the capacity of a pipeline. Zero fields have defaults.
 type Limits struct {
 	Tables  int // 254
-	Entries int // flow entries of all tables together: 131,072
+	Entries int // flow entries of all tables: 131,072
 	Groups  int // 4,096
-	Buckets int // of a group: 256
+	Buckets int // per group: 256
 	Meters  int // 4,096
-	Bands   int // of a meter: 8
-	// Actions of all flow entries and buckets together, which bounds the memory that controllers can fill: 1,048,576.
+	Bands   int // per meter: 8
+	// Actions of all flow entries and buckets, which bounds the memory that controllers can use: 1,048,576.
 	Actions int
-	// Picks tells that there is a memory of flows: without it pick and unpick are refused.
-	Picks bool
+	// Bindings: there is a binding table. Without one bind and unbind are refused.
+	Bindings bool
 }
 
-// maxTables is how many numbers there are for tables: from 0 to [openflow.TableMax] [7.3.4.1]. The default is one fewer, which is
-// what Open vSwitch has.
+// maxTables is the number of table numbers, 0 to [openflow.TableMax] [7.3.4.1]. The default is one less, as in Open vSwitch.
 const maxTables = int(openflow.TableMax) + 1
 
 func (l Limits) withDefaults() Limits {
@@ -50,13 +49,13 @@ type Pipeline struct {
 	tables  []table
 	entries int    // of all tables
 	actions int    // of all entries and buckets
-	lastID  uint64 // of an entry
+	lastID  uint64 // of entries
 	timed   schedule
 	groups  map[openflow.GroupID]*groupSlot
 	meters  map[openflow.MeterID]*meterSlot
 }
 
-// New returns an empty pipeline: each table is there, and drops what comes, as it has no flow entry.
+// New returns an empty pipeline: all tables exist and, without entries, drop all packets.
 func New(l Limits) *Pipeline {
 	l = l.withDefaults()
 	p := &Pipeline{
@@ -71,11 +70,10 @@ func New(l Limits) *Pipeline {
 	return p
 }
 
-// Limits returns how much the pipeline holds, defaults filled in.
+// Limits returns the limits, with defaults filled in.
 func (p *Pipeline) Limits() Limits { return p.limits }
 
-// Entries yields the flow entries: those of a lower table first, in a table those of a higher priority. The pipeline must not be
-// changed meanwhile.
+// Entries yields the flow entries by ascending table, then by descending priority. The pipeline must not change meanwhile.
 func (p *Pipeline) Entries() iter.Seq[*Entry] {
 	return func(yield func(*Entry) bool) {
 		for i := range p.tables {
@@ -106,8 +104,8 @@ func (p *Pipeline) Meter(id openflow.MeterID) *Meter {
 	return nil
 }
 
-// Lookup returns the flow entry of a table that a packet with those fields gets, nil if there is none. Of several with the same
-// priority it is any [5.3].
+// Lookup returns the flow entry that a packet with those fields matches in a table, nil if none. Among several with the same priority any may
+// be returned [5.3].
 func (p *Pipeline) Lookup(table openflow.TableID, packet *match.Key) *Entry {
 	t := &p.tables[table]
 	for _, s := range t.order {
@@ -118,9 +116,9 @@ func (p *Pipeline) Lookup(table openflow.TableID, packet *match.Key) *Entry {
 	return nil
 }
 
-// Change is what a message has made of a pipeline: what the kernel must be told, and controllers hear of. Of an entry, group or
-// meter there is one mention at most. In the kernel, what is set comes first and what is removed last: groups and meters before
-// the entries that use them, entries before the groups and meters that they used.
+// Change is the effect of a message on a pipeline, for the kernel and for notifications. It mentions each entry, group or meter at most once.
+// The kernel must set first and remove last: groups and meters before the entries that use them, entries before the groups and meters that
+// they used.
 type Change struct {
 	Set           []Set
 	Removed       []Removed
@@ -132,24 +130,24 @@ type Change struct {
 	before before
 }
 
-// Set is a flow entry that is new or has changed.
+// Set is a new or modified flow entry.
 type Set struct {
 	Entry *Entry
-	// Old is what it replaces, of the same ID; nil if it is new.
+	// Old is the replaced entry with the same ID; nil if it is new.
 	Old *Entry
-	// KeepCounts tells that the counters of Old go on [6.4]. Without it they begin at zero.
+	// KeepCounts: the counters of Old are kept [6.4]. Otherwise they start at zero.
 	KeepCounts bool
 }
 
-// Removed is a flow entry that is gone.
+// Removed is a removed flow entry.
 type Removed struct {
 	Entry  *Entry
 	Reason openflow.FlowRemovedReason
-	// Tell asks for a flow-removed message: the entry has the flag for it [5.5].
-	Tell bool
+	// Report: the entry asks for a flow-removed message [5.5].
+	Report bool
 }
 
-// Empty reports whether nothing has changed.
+// Empty reports whether nothing changed.
 func (c *Change) Empty() bool {
 	return len(c.Set)+len(c.Removed)+len(c.SetGroups)+len(c.RemovedGroups)+len(c.SetMeters)+len(c.RemovedMeters) == 0
 }
@@ -158,7 +156,7 @@ func (c *Change) remove(e *Entry, why openflow.FlowRemovedReason) {
 	c.Removed = append(c.Removed, Removed{e, why, e.Flags&openflow.FlowSendFlowRem != 0})
 }
 
-// since is how long something has been there.
+// since is the duration since something was created.
 func since(created, now time.Time) openflow.Duration {
 	d := max(now.Sub(created), 0)
 	return openflow.Duration{Sec: uint32(d / time.Second), Nsec: uint32(d % time.Second)}
@@ -168,7 +166,7 @@ func refuse(code openflow.Code, section, format string, args ...any) *openflow.F
 	return &openflow.Fault{Code: code, Section: section, Text: fmt.Sprintf(format, args...)}
 }
 
-// result makes an error of a fault: an interface that holds a nil *Fault is not nil.
+// result converts a fault to an error: an interface that holds a nil *Fault is not nil.
 func result(c Change, f *openflow.Fault) (Change, error) {
 	if f != nil {
 		return Change{}, f

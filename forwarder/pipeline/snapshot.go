@@ -7,14 +7,14 @@ import (
 	"baton/openflow"
 )
 
-// Snapshot yields the messages that make an empty pipeline of the same limits the same as this one, but for the IDs of entries.
-// [Pipeline.Apply] takes them in this order, each with its time, which is when what it adds was created. They share memory with the
-// pipeline and must not be changed, nor the pipeline before the end.
+// Snapshot yields messages that turn an empty pipeline with the same limits into this one, except for the IDs of entries. [Pipeline.Apply]
+// takes them in this order, each with the creation time of what it adds. They share memory with the pipeline: they must not be changed, and
+// the pipeline must not change meanwhile.
 func (p *Pipeline) Snapshot() iter.Seq2[openflow.Message, time.Time] {
 	return func(yield func(openflow.Message, time.Time) bool) { p.snapshot(yield) }
 }
 
-// Messages returns how many messages a snapshot has.
+// Messages returns the number of messages in a snapshot.
 func (p *Pipeline) Messages() int {
 	n := p.entries + len(p.groups) + len(p.meters)
 	if p.configured() != nil {
@@ -23,7 +23,7 @@ func (p *Pipeline) Messages() int {
 	return n
 }
 
-// snapshot reports whether yield has always said true, as the functions below do.
+// snapshot reports whether yield always returned true, like the functions below.
 func (p *Pipeline) snapshot(yield func(openflow.Message, time.Time) bool) bool {
 	if b := p.configured(); b != nil && !yield(&openflow.MultipartRequest{Body: b}, time.Unix(0, 0)) { // has no time
 		return false
@@ -39,12 +39,12 @@ func (p *Pipeline) snapshot(yield func(openflow.Message, time.Time) bool) bool {
 			return false
 		}
 	}
-	// An entry that was added with the check for overlaps may since have been overlapped by one that was not: those with the check
-	// come first, among which there is no overlap.
+	// An entry added with the overlap check may later have been overlapped by one without it: entries with the check, which do not overlap
+	// each other, come first.
 	return p.addEntries(true, yield) && p.addEntries(false, yield)
 }
 
-// addEntries yields the additions of the entries that were added with the check for overlaps, or of the others.
+// addEntries yields flow mods for the entries that were added with the overlap check, or for those without it.
 func (p *Pipeline) addEntries(checked bool, yield func(openflow.Message, time.Time) bool) bool {
 	for e := range p.Entries() {
 		if checked == (e.Flags&openflow.FlowCheckOverlap != 0) && !yield(e.add(), e.Created) {
@@ -54,7 +54,7 @@ func (p *Pipeline) addEntries(checked bool, yield func(openflow.Message, time.Ti
 	return true
 }
 
-// addGroup yields the addition of a group and, before it, of those that it uses.
+// addGroup yields the group mod of a group after those of the groups that it uses.
 func (p *Pipeline) addGroup(g *Group, done map[openflow.GroupID]bool, yield func(openflow.Message, time.Time) bool) bool {
 	if done[g.ID] {
 		return true
@@ -68,8 +68,7 @@ func (p *Pipeline) addGroup(g *Group, done map[openflow.GroupID]bool, yield func
 	return yield(&openflow.GroupMod{Command: openflow.GroupAdd, Kind: g.Kind, Group: g.ID, Buckets: g.Buckets}, g.Created)
 }
 
-// configured returns the request that gives the tables their names and leaves out those that are left out; nil if all are there
-// and have none.
+// configured returns a request that sets the tables' names and leaves out those that are left out; nil if there is nothing to set.
 func (p *Pipeline) configured() openflow.TableFeaturesBody {
 	var b openflow.TableFeaturesBody
 	asked := false
@@ -95,8 +94,7 @@ func (e *Entry) add() *openflow.FlowMod {
 	return m
 }
 
-// Apply does what a message asks for that changes a pipeline: a flow mod, group mod or meter mod, or a request for table features.
-// Of another message it does nothing.
+// Apply applies a message that changes a pipeline: a flow mod, group mod, meter mod, or table features request. Other messages are ignored.
 func (p *Pipeline) Apply(now time.Time, m openflow.Message) (Change, error) {
 	switch m := m.(type) {
 	case *openflow.FlowMod:

@@ -46,9 +46,9 @@ func (r source) flowMod() (*openflow.FlowMod, packets) {
 	if r.IntN(2) == 0 {
 		f.Instructions = append(f.Instructions, openflow.InstructionApplyActions{Actions: r.actions()})
 	} else if r.IntN(2) == 0 {
-		list := append(r.actions(), unpick(openflow.GroupID(r.IntN(4)+1)))
+		list := append(r.actions(), unbind(openflow.GroupID(r.IntN(4)+1)))
 		if r.IntN(2) == 0 {
-			list = append(list, pick(openflow.GroupID(r.IntN(4)+1)))
+			list = append(list, bind(openflow.GroupID(r.IntN(4)+1)))
 			f.Instructions = append(f.Instructions, openflow.InstructionApplyActions{Actions: list})
 			return f, set // nothing may come behind it
 		}

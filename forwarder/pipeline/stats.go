@@ -7,8 +7,8 @@ import (
 	"baton/openflow"
 )
 
-// FlowStats answers a request for flow entries, those of a lower table and of a higher priority first [7.3.5.2]. counts are the
-// packets and bytes of an entry.
+// FlowStats answers a flow statistics request, by ascending table and descending priority [7.3.5.2]. counts returns the packets and bytes of
+// an entry.
 func (p *Pipeline) FlowStats(
 	now time.Time, q openflow.FlowQuery, counts func(*Entry) openflow.Counter,
 ) (openflow.FlowStatsReply, error) {
@@ -35,7 +35,7 @@ func (p *Pipeline) FlowStats(
 	return reply, nil
 }
 
-// Aggregate answers a request for the sums over flow entries [7.3.5.3].
+// Aggregate answers an aggregate statistics request [7.3.5.3].
 func (p *Pipeline) Aggregate(q openflow.FlowQuery, counts func(*Entry) openflow.Counter) (openflow.AggregateReply, error) {
 	var sum openflow.AggregateReply
 	f := p.ask(q, func(e *Entry) {
@@ -50,7 +50,7 @@ func (p *Pipeline) Aggregate(q openflow.FlowQuery, counts func(*Entry) openflow.
 	return sum, nil
 }
 
-// ask calls f for each entry that a request chooses.
+// ask calls f for each entry that a request selects.
 func (p *Pipeline) ask(request openflow.FlowQuery, f func(*Entry)) *openflow.Fault {
 	if request.Table != openflow.TableAll && !p.has(request.Table) {
 		return refuse(openflow.BadRequestBadTableID, "7.3.5.2", "table %v is not there", request.Table)
@@ -70,8 +70,7 @@ func (p *Pipeline) ask(request openflow.FlowQuery, f func(*Entry)) *openflow.Fau
 	return nil
 }
 
-// TableStats answers a request for the counters of all tables: how many packets were looked up, and how many of them had an entry
-// [7.3.5.4].
+// TableStats answers a table statistics request [7.3.5.4]; counts returns lookups and hits.
 func (p *Pipeline) TableStats(counts func(openflow.TableID) (lookups, hits uint64)) openflow.TableStatsReply {
 	reply := make(openflow.TableStatsReply, 0, len(p.tables))
 	for i := range p.tables {
@@ -83,8 +82,8 @@ func (p *Pipeline) TableStats(counts func(openflow.TableID) (lookups, hits uint6
 	return reply
 }
 
-// GroupStats answers a request for the counters of a group or of all; of a group that is not there it is empty [7.3.5.9]. counts
-// are those of a group and of each bucket.
+// GroupStats answers a request for the counters of a group or of all; for an unknown group the reply is empty [7.3.5.9]. counts returns those
+// of a group and of its buckets.
 func (p *Pipeline) GroupStats(
 	now time.Time, id openflow.GroupID, counts func(*Group) (openflow.Counter, []openflow.Counter),
 ) openflow.GroupStatsReply {
@@ -107,7 +106,7 @@ func (p *Pipeline) GroupStats(
 	return reply
 }
 
-// GroupDesc answers a request for the groups themselves [7.3.5.10].
+// GroupDesc answers a group description request [7.3.5.10].
 func (p *Pipeline) GroupDesc() openflow.GroupDescReply {
 	reply := openflow.GroupDescReply{}
 	for _, g := range p.Groups() {
@@ -116,7 +115,7 @@ func (p *Pipeline) GroupDesc() openflow.GroupDescReply {
 	return reply
 }
 
-// MeterStats answers a request for the counters of a meter or of all [7.3.5.12]. counts are those of a meter and of each band.
+// MeterStats answers a request for the counters of a meter or of all [7.3.5.12]. counts returns those of a meter and of its bands.
 func (p *Pipeline) MeterStats(
 	now time.Time, id openflow.MeterID, counts func(*Meter) (openflow.Counter, []openflow.Counter),
 ) (openflow.MeterStatsReply, error) {
@@ -137,7 +136,7 @@ func (p *Pipeline) MeterStats(
 	return reply, nil
 }
 
-// MeterConfig answers a request for a meter itself, or for all [7.3.5.13].
+// MeterConfig answers a request for the configuration of a meter or of all [7.3.5.13].
 func (p *Pipeline) MeterConfig(id openflow.MeterID) (openflow.MeterConfigReply, error) {
 	if f := p.checkMeter(id); f != nil {
 		return nil, f
@@ -149,7 +148,7 @@ func (p *Pipeline) MeterConfig(id openflow.MeterID) (openflow.MeterConfigReply, 
 	return reply, nil
 }
 
-// checkMeter refuses a request about a meter that is not there.
+// checkMeter refuses a request for a meter that does not exist.
 func (p *Pipeline) checkMeter(id openflow.MeterID) *openflow.Fault {
 	if id != openflow.MeterAll && p.meters[id] == nil {
 		return refuse(openflow.MeterModFailedUnknownMeter, "7.3.5.12", "meter %d is not there", id)
@@ -157,7 +156,7 @@ func (p *Pipeline) checkMeter(id openflow.MeterID) *openflow.Fault {
 	return nil
 }
 
-// FlowRemoved is the message that tells of it [7.4.2]. count is what the entry counted until its end.
+// FlowRemoved is the flow-removed message [7.4.2]. count is the entry's final counter.
 func (r *Removed) FlowRemoved(now time.Time, count openflow.Counter) *openflow.FlowRemoved {
 	e := r.Entry
 	return &openflow.FlowRemoved{

@@ -10,40 +10,40 @@ import (
 	"baton/openflow"
 )
 
-// table is a flow table: its entries by shape. A request that names a match exactly finds its entry by one look-up; one that
-// covers many leaves out whole shapes.
+// table is a flow table, with entries grouped by shape. A request with an exact match finds its entry in one lookup; one that covers many can
+// skip whole shapes.
 type table struct {
 	id openflow.TableID
-	// byHash finds a slot by the hash of priority and match; slots of one hash are chained.
+	// byHash maps hashes of priority and match to a chain of slots.
 	byHash map[uint64]*slot
 	shapes map[shapeKey]*shape
-	// order is the shapes by falling priority, then by age. Shapes without an entry stay until they are as many as the others.
+	// order is the shapes by descending priority, then by age. Empty shapes are kept until half of all shapes are.
 	order []*shape
 	empty int
-	count int // entries
+	count int // of entries
 	tableConfig
 }
 
-// shapeKey is what the entries of a shape have in common.
+// shapeKey is the key of a shape.
 type shapeKey struct {
 	mask     match.Key
 	priority uint16
 }
 
-// shape is the entries of a table that have priority and mask in common. No two have the same key, and no packet matches two.
+// shape is the entries of a table with the same priority and mask. Their keys differ, so a packet matches at most one of them.
 type shape struct {
 	shapeKey
 	slots []*slot
 }
 
-// slot is where an entry stands. It stays when the entry is modified.
+// slot holds an entry. A modification keeps the slot.
 type slot struct {
 	entry *Entry
 	shape *shape
-	at    int // in shape.slots
+	at    int // index in shape.slots
 	hash  uint64
 	next  *slot // of the same hash
-	// due is when the entry may have expired, and turn where that stands in the schedule, -1 if nowhere.
+	// due is the earliest time at which the entry may expire, turn its index in the schedule, -1 if none.
 	due  time.Time
 	turn int
 }
@@ -68,7 +68,7 @@ func (t *table) find(priority uint16, m *match.Match) *slot {
 	return nil
 }
 
-// match is what an entry of the shape that matches a packet asks.
+// match is the match of this shape that fits a packet.
 func (s *shape) match(packet *match.Key) *match.Match {
 	m := match.Match{Mask: s.mask}
 	for i := range m.Key {
@@ -77,7 +77,7 @@ func (s *shape) match(packet *match.Key) *match.Match {
 	return &m
 }
 
-// insert adds an entry. No entry of that priority and match is there.
+// insert adds an entry. There must be none with the same priority and match.
 func (t *table) insert(e *Entry) *slot {
 	key := shapeKey{e.Match.Mask, e.Priority}
 	s := t.shapes[key]
@@ -105,7 +105,7 @@ func (t *table) newShape(key shapeKey) *shape {
 	return s
 }
 
-// from returns where the shapes of that priority and of lower ones begin.
+// from returns the index of the first shape with that priority or a lower one.
 func (t *table) from(priority int) int {
 	at, _ := slices.BinarySearchFunc(t.order, priority, func(s *shape, p int) int { return p - int(s.priority) })
 	return at
@@ -128,7 +128,7 @@ func (t *table) remove(c *slot) {
 	}
 }
 
-// sweep drops the shapes without an entry.
+// sweep removes empty shapes.
 func (t *table) sweep() {
 	t.order = slices.DeleteFunc(t.order, func(s *shape) bool {
 		if len(s.slots) == 0 {
@@ -157,7 +157,7 @@ func (t *table) unchain(c *slot) {
 	}
 }
 
-// each calls f for each slot, those of a higher priority first. f must not change the table.
+// each calls f for each slot, by descending priority. f must not change the table.
 func (t *table) each(f func(*slot)) {
 	for _, s := range t.order {
 		for _, c := range s.slots {
@@ -166,7 +166,7 @@ func (t *table) each(f func(*slot)) {
 	}
 }
 
-// covered calls f for each slot whose entry is as specific as m or more, whatever its priority. f must not change the table.
+// covered calls f for each slot whose match is equal to m or more specific, at any priority. f must not change the table.
 func (t *table) covered(m *match.Match, f func(*slot)) {
 	for _, s := range t.order {
 		switch {
@@ -185,7 +185,7 @@ func (t *table) covered(m *match.Match, f func(*slot)) {
 	}
 }
 
-// overlapping returns an entry of the same priority that a packet may match as well as m, other than the identical one.
+// overlapping returns another entry with the same priority that shares a packet with m, unless it is the identical one.
 func (t *table) overlapping(priority uint16, m *match.Match) *Entry {
 	for _, s := range t.order[t.from(int(priority)):] {
 		if s.priority != priority {
@@ -203,7 +203,7 @@ func (t *table) overlapping(priority uint16, m *match.Match) *Entry {
 	return nil
 }
 
-// within reports whether all bits of a are in b.
+// within reports whether b has all bits of a.
 func within(a, b *match.Key) bool {
 	for i := 0; i < match.Size; i += 8 {
 		if binary.NativeEndian.Uint64(a[i:])&^binary.NativeEndian.Uint64(b[i:]) != 0 {

@@ -2,24 +2,23 @@ package pipeline
 
 import "baton/openflow"
 
-// before is what a change has replaced and does not tell.
+// before is the state that a change replaced but does not contain.
 type before struct {
 	group *Group
 	meter *Meter
-	// tables are set by a request for table features.
+	// tables is the configuration by table features requests.
 	tables []tableConfig
 }
 
-// tableConfig is what a request for table features sets of a table.
+// tableConfig is the configuration of a table by a table features request.
 type tableConfig struct {
 	name string
-	// left tells that a controller has left the table out of the pipeline [7.3.5.5].
+	// left: a controller has left the table out of the pipeline [7.3.5.5].
 	left bool
 }
 
-// Undo takes back the last change: for one that the kernel has no room for, or, change by change from the last, for messages of
-// which all are to be done or none. It returns what the kernel must be told then. Entries that come back have their IDs and times;
-// what they had counted is gone.
+// Undo reverts the last change: because it does not fit in the kernel or, change by change from the last, to make a bundle atomic. It returns
+// the change for the kernel. Restored entries keep their IDs and times; their counters are lost.
 func (p *Pipeline) Undo(c Change) Change {
 	var back Change
 	for i, t := range c.before.tables {
@@ -31,7 +30,7 @@ func (p *Pipeline) Undo(c Change) Change {
 		slot := p.tables[s.Entry.Table].find(s.Entry.Priority, &s.Entry.Match)
 		if s.Old == nil {
 			p.removeEntry(&back, slot, openflow.RemovedDelete)
-			back.Removed[len(back.Removed)-1].Tell = false
+			back.Removed[len(back.Removed)-1].Report = false
 			continue
 		}
 		p.replaceEntry(slot, s.Old)
@@ -42,7 +41,7 @@ func (p *Pipeline) Undo(c Change) Change {
 		p.insertEntry(r.Entry)
 		back.Set = append(back.Set, Set{Entry: r.Entry})
 	}
-	// Nothing that stays uses what is removed: it was not there before the change.
+	// Nothing else can use what is removed: it did not exist before the change.
 	for _, m := range back.RemovedMeters {
 		delete(p.meters, m.ID)
 	}
@@ -52,7 +51,7 @@ func (p *Pipeline) Undo(c Change) Change {
 	return back
 }
 
-// undoMeters brings meters back. Those that are to go stay until the entries that use them have gone.
+// undoMeters restores meters. Those to be removed stay until the entries that use them are gone.
 func (p *Pipeline) undoMeters(c Change, back *Change) {
 	for _, m := range c.SetMeters {
 		if old := c.before.meter; old != nil {
@@ -68,7 +67,7 @@ func (p *Pipeline) undoMeters(c Change, back *Change) {
 	}
 }
 
-// undoGroups does for groups what undoMeters does for meters.
+// undoGroups is undoMeters for groups.
 func (p *Pipeline) undoGroups(c Change, back *Change) {
 	for _, g := range c.SetGroups {
 		if old := c.before.group; old != nil {
@@ -78,7 +77,7 @@ func (p *Pipeline) undoGroups(c Change, back *Change) {
 			back.RemovedGroups = append(back.RemovedGroups, g)
 		}
 	}
-	// Of groups that use each other, the used one comes back first.
+	// Used groups are restored before their users.
 	for len(c.RemovedGroups) > 0 {
 		var wait []*Group
 		for _, g := range c.RemovedGroups {

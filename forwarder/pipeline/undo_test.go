@@ -23,8 +23,8 @@ func (k kernel) equal(o kernel) bool {
 	return maps.Equal(k.entries, o.entries) && maps.Equal(k.groups, o.groups) && maps.Equal(k.meters, o.meters)
 }
 
-// tell does what a change says, in the order of its doc.
-func (k kernel) tell(t *testing.T, c pipeline.Change) {
+// apply applies a change in the documented order.
+func (k kernel) apply(t *testing.T, c pipeline.Change) {
 	t.Helper()
 	for _, m := range c.SetMeters {
 		k.meters[m.ID] = m
@@ -66,7 +66,7 @@ func (k kernel) want(t *testing.T, p *pipeline.Pipeline) {
 		is.meters[m.ID] = m
 	}
 	if !k.equal(is) {
-		t.Errorf("told: %+v\nheld: %+v", k, is)
+		t.Errorf("applied: %+v\nheld: %+v", k, is)
 	}
 }
 
@@ -113,8 +113,8 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// TestUndoRoom: what is taken back takes no room, and is in time where it was.
-func TestUndoRoom(t *testing.T) {
+// TestUndoFrees: what is taken back takes no room, and is in time where it was.
+func TestUndoFrees(t *testing.T) {
 	b := newBench(t, pipeline.Limits{Actions: 2})
 	b.must(flow(add, timeouts(0, 10), to(out(1))))
 	b.now = at(5)

@@ -9,14 +9,14 @@ import (
 	"baton/openflow"
 )
 
-// features are what ethtool says of an interface. Speeds are in kbit/s; 0: not known.
+// features are an interface's link settings by ethtool. Speeds are in kbit/s; 0: unknown.
 type features struct {
 	current, advertised, supported, peer openflow.PortFeatures
 	speed, most                          uint32
 }
 
-// The layout of struct ethtool_link_settings (linux/ethtool.h): offsets in bytes. Behind it stand three masks of link modes, of as
-// many words as the driver has: supported, advertised, and advertised by the peer.
+// Offsets in struct ethtool_link_settings (linux/ethtool.h), in bytes. Three masks of link modes follow it, with as many words as the driver
+// uses: supported, advertised, and advertised by the peer.
 const (
 	settingsSpeed   = 4 // Mbit/s
 	settingsDuplex  = 8
@@ -34,11 +34,11 @@ const (
 	portDirect   = 5
 )
 
-// readFeatures asks for link settings. An interface that has none, or has gone, has no features.
+// readFeatures reads link settings. A missing interface, or one without settings, has no features.
 func readFeatures(socket int, name string) features {
 	b := make([]byte, settingsSize+3*4*maxWords)
 	words := byte(0)
-	for range 2 { // the first answer is how many words to ask for, negative
+	for range 2 { // the first reply has the negative number of words
 		clear(b)
 		binary.NativeEndian.PutUint32(b, unix.ETHTOOL_GLINKSETTINGS)
 		b[settingsWords] = words
@@ -91,7 +91,7 @@ func parseSettings(b []byte) features {
 	return f
 }
 
-// kbit of 4 Tbit/s and more are as many as fit.
+// kbit saturates at 4 Tbit/s.
 func kbit(mbit uint32) uint32 { return uint32(min(uint64(mbit)*1000, speedUnknown)) }
 
 func speedFeature(mbit uint32, half bool) openflow.PortFeatures {
@@ -117,7 +117,7 @@ func speedFeature(mbit uint32, half bool) openflow.PortFeatures {
 	return f
 }
 
-// linkModes are those of enum ethtool_link_mode_bit_indices that are a speed, from a bit to another.
+// linkModes are the ranges of enum ethtool_link_mode_bit_indices that stand for speeds.
 var linkModes = []struct {
 	from, to int
 	mbit     uint32
@@ -132,7 +132,7 @@ var linkModes = []struct {
 	{91, 91, 100, false}, {92, 92, 10, false}, {93, 98, 800_000, false},
 }
 
-// otherModes are the bits of the same that are no speed.
+// otherModes are bits of the same enum that do not stand for a speed.
 var otherModes = map[int]openflow.PortFeatures{
 	6:  openflow.PortFeaturesAutoneg,
 	7:  openflow.PortFeaturesCopper,
@@ -141,7 +141,7 @@ var otherModes = map[int]openflow.PortFeatures{
 	14: openflow.PortFeaturesPauseAsym,
 }
 
-// modeFeatures returns the features in a mask of link modes, and the highest speed (Mbit/s).
+// modeFeatures returns the features in a mask of link modes, and the highest speed in Mbit/s.
 func modeFeatures(mask []byte) (f openflow.PortFeatures, most uint32) {
 	has := func(bit int) bool {
 		word := bit / 32 * 4

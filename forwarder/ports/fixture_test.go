@@ -17,15 +17,15 @@ import (
 
 const patience = 10 * time.Second
 
-// fixture is a switch with ports and hosts, and what was told of the ports.
+// fixture is a switch with ports and hosts, and what was reported the ports.
 type fixture struct {
 	t            lab.T
 	lab          *lab.Lab
 	host, remote *lab.Host
-	release      func() // of what is told, if it is held
+	release      func() // of what is reported, if it is held
 
-	mu   sync.Mutex
-	told []Event
+	mu       sync.Mutex
+	reported []Event
 }
 
 func setUp(l *lab.Lab) *fixture {
@@ -48,21 +48,21 @@ func (f *fixture) add(name string, index int) {
 	f.must(nl.LinkSetUp(device(f.host.Interface(name + "-peer"))))
 }
 
-func (f *fixture) tell(e Event) {
+func (f *fixture) report(e Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.told = append(f.told, e)
+	f.reported = append(f.reported, e)
 }
 
 func (f *fixture) options(ports ...Port) Options {
-	return Options{Ports: ports, Tell: f.tell, Log: slog.New(slog.DiscardHandler)}
+	return Options{Ports: ports, Report: f.report, Log: slog.New(slog.DiscardHandler)}
 }
 
-// held makes what is told wait, once a port has changed, until release is called.
+// held makes what is reported wait, once a port has changed, until release is called.
 func (f *fixture) held(o Options) (_ Options, release func()) {
 	wait := make(chan struct{})
-	o.Tell = func(e Event) {
-		f.tell(e)
+	o.Report = func(e Event) {
+		f.report(e)
 		if e.Reason == of.PortModify {
 			<-wait
 		}
@@ -87,7 +87,7 @@ func (f *fixture) open(o Options) *Ports {
 	}
 	f.t.Cleanup(func() {
 		if f.release != nil {
-			f.release() // Close waits for what is being told
+			f.release() // Close waits for what is being reported
 		}
 		_ = p.Close() // the test closes it where the error matters
 	})
@@ -97,10 +97,10 @@ func (f *fixture) open(o Options) *Ports {
 func (f *fixture) events() []Event {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.told)
+	return slices.Clone(f.reported)
 }
 
-// last waits until what was told last of a port is as wanted, and returns that.
+// last waits until what was reported last of a port is as wanted, and returns that.
 func (f *fixture) last(no of.PortNo, what string, want func(Event) bool) (last Event) {
 	f.t.Helper()
 	lab.Eventually(f.t, patience, func() error {

@@ -28,22 +28,22 @@ func TestOpenAndClose(t *testing.T) {
 	f.must(f.host.Netlink().SetPromiscOn(device(one.A)))
 	p := f.open(f.options(Port{7, "eth2"}, Port{1, "eth1"}, Port{3, "none"}))
 
-	told := f.events()
-	if len(told) != 3 || told[0].Port.No != 1 || told[1].Port.No != 3 || told[2].Port.No != 7 {
-		t.Fatalf("told before Open returned: %+v", told)
+	reported := f.events()
+	if len(reported) != 3 || reported[0].Port.No != 1 || reported[1].Port.No != 3 || reported[2].Port.No != 7 {
+		t.Fatalf("reported before Open returned: %+v", reported)
 	}
-	for _, e := range told {
+	for _, e := range reported {
 		if e.Reason != of.PortAdd {
 			t.Errorf("port %v: %v", e.Port.No, e.Reason)
 		}
 	}
 	want := of.Port{No: 1, Name: "eth1", MAC: packet.MAC(one.A.MAC), State: of.PortStateLive,
 		Current: of.PortFeatures10GBFD | of.PortFeaturesCopper, Speed: 10_000_000, MaxSpeed: 10_000_000}
-	if told[0].Port != want || told[0].Ifindex != one.A.Index || !told[0].Up {
-		t.Errorf("told %+v, want %+v", told[0], want)
+	if reported[0].Port != want || reported[0].Ifindex != one.A.Index || !reported[0].Up {
+		t.Errorf("reported %+v, want %+v", reported[0], want)
 	}
-	if !missing(told[1]) || told[1].Port.Name != "none" {
-		t.Errorf("a port without interface: %+v", told[1])
+	if !missing(reported[1]) || reported[1].Port.Name != "none" {
+		t.Errorf("a port without interface: %+v", reported[1])
 	}
 	f.last(7, "up", up)
 	for _, name := range []string{"eth1", "eth2"} {
@@ -104,9 +104,9 @@ func TestCarrier(t *testing.T) {
 	f.last(1, "without a link", linkDown)
 	k.B.SetUp()
 	f.last(1, "up", up)
-	told := f.events()
-	for i, e := range told[1:] {
-		if e.Reason != of.PortModify || e.Serial <= told[i].Serial {
+	reported := f.events()
+	for i, e := range reported[1:] {
+		if e.Reason != of.PortModify || e.Serial <= reported[i].Serial {
 			t.Errorf("event %d: %+v", i+1, e)
 		}
 	}
@@ -131,7 +131,7 @@ func TestInterfaceGoesAndComes(t *testing.T) {
 	k = f.cable("eth1")
 	again := f.last(1, "up", up)
 	if again.Ifindex != k.A.Index || again.Port.MAC != packet.MAC(k.A.MAC) {
-		t.Errorf("told of %+v, and the interface is %+v", again, k.A)
+		t.Errorf("reported %+v, and the interface is %+v", again, k.A)
 	}
 	if got := f.flags("eth1"); got&unix.IFF_PROMISC == 0 {
 		t.Errorf("flags of the new interface: %#x", got)
@@ -142,7 +142,7 @@ func TestInterfaceGoesAndComes(t *testing.T) {
 	f.last(1, "missing", missing)
 	f.must(f.host.Netlink().LinkSetName(device(k.A), "eth1"))
 	if e := f.last(1, "up", up); e.Ifindex != k.A.Index {
-		t.Errorf("told of %+v", e)
+		t.Errorf("reported %+v", e)
 	}
 
 	other := f.lab.Host("other")
@@ -154,7 +154,7 @@ func TestInterfaceGoesAndComes(t *testing.T) {
 	f.must(p.Close())
 }
 
-// TestSameIndex: an interface that takes the place and the index of one that has gone is told of as another, however late its
+// TestSameIndex: an interface that takes the place and the index of one that has gone is reported as another, however late its
 // going is noticed.
 func TestSameIndex(t *testing.T) {
 	f := setUp(lab.New(t))
@@ -185,7 +185,7 @@ func TestBridgePortLeaves(t *testing.T) {
 	f.last(1, "without a link", linkDown)
 	for _, e := range f.events() {
 		if e.Ifindex == 0 {
-			t.Errorf("told of %+v", e)
+			t.Errorf("reported %+v", e)
 		}
 	}
 }
@@ -235,7 +235,7 @@ func TestLocal(t *testing.T) {
 	e := f.last(of.PortLocal, "up", up)
 	host := f.host.Interface("sw0")
 	if e.Port.Name != "sw0" || e.Port.MAC != packet.MAC(host.MAC) || e.Ifindex == host.Index || e.Port.No != of.PortLocal {
-		t.Errorf("told of %+v, and the host's end is %+v", e, host)
+		t.Errorf("reported %+v, and the host's end is %+v", e, host)
 	}
 	before, _ := p.Stats(of.PortLocal)
 	f.send(host, 3, 60)
@@ -254,7 +254,7 @@ func TestLocal(t *testing.T) {
 
 	// An earlier process that was killed has left it: the one who comes next takes it over, and takes it away.
 	f.mu.Lock()
-	f.told = nil
+	f.reported = nil
 	f.mu.Unlock()
 	next := f.open(o)
 	if e := f.last(of.PortLocal, "there", linkDown); e.Port.MAC != mac {
@@ -321,7 +321,7 @@ func TestMissedChanges(t *testing.T) {
 	o.Log = slog.New(log)
 	f.open(o)
 	k.B.SetDown()
-	f.last(1, "without a link", linkDown) // and what tells of it waits
+	f.last(1, "without a link", linkDown) // and its notification waits
 	for i := range 2500 {
 		f.must(f.host.Netlink().LinkSetMTU(device(noise.A), 1400+i%2))
 	}

@@ -11,7 +11,7 @@ import (
 	"baton/packet"
 )
 
-// read finds the interface of a name: nil and no error if there is none.
+// read looks up an interface by name: nil without error if there is none.
 func (p *Ports) read(name string) (netlink.Link, error) {
 	link, err := p.handle.LinkByName(name)
 	var none netlink.LinkNotFoundError
@@ -21,13 +21,13 @@ func (p *Ports) read(name string) (netlink.Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read interface %s: %w", name, err)
 	}
-	if link.Attrs().Name != name { // one of its alternative names, of which no change tells
+	if link.Attrs().Name != name { // an alternative name, whose changes are not notified
 		return nil, nil
 	}
 	return link, nil
 }
 
-// refresh brings a port up to date with its interface and reports whether it is another than before. Ports.mu is held, but in Open.
+// refresh updates a port from its interface, and reports whether it changed. Except in Open, Ports.mu is held.
 func (p *Ports) refresh(pt *port) (changed bool, err error) {
 	link, err := p.read(pt.name)
 	if err != nil {
@@ -38,15 +38,15 @@ func (p *Ports) refresh(pt *port) (changed bool, err error) {
 		link = nil
 	}
 	if link != nil && link.Attrs().Index != pt.index {
-		if link, err = p.take(pt, link); err != nil {
+		if link, err = p.claim(pt, link); err != nil {
 			return false, err
 		}
 	}
 	return p.see(pt, link), err
 }
 
-// take makes an interface that was not the port's before what a port needs, and reads it again.
-func (p *Ports) take(pt *port, link netlink.Link) (netlink.Link, error) {
+// claim prepares an interface that is new to the port, and reads it again.
+func (p *Ports) claim(pt *port, link netlink.Link) (netlink.Link, error) {
 	pt.found, pt.since = link.Attrs().RawFlags, time.Now()
 	err := p.setUp(link, !pt.down)
 	if err == nil && !p.o.Own && pt.found&unix.IFF_PROMISC == 0 {
@@ -57,12 +57,12 @@ func (p *Ports) take(pt *port, link netlink.Link) (netlink.Link, error) {
 	}
 	again, err := p.read(pt.name)
 	if err != nil || again == nil || again.Attrs().Index != link.Attrs().Index {
-		return nil, err // of another one of the name the kernel will say that it has come
+		return nil, err // the kernel will notify us of an interface that takes the name
 	}
 	return again, nil
 }
 
-// see describes a port anew. One that has changed gets a serial number.
+// see updates the description of a port. A change increases the serial number.
 func (p *Ports) see(pt *port, link netlink.Link) (changed bool) {
 	var mac packet.MAC
 	var f features
@@ -91,7 +91,7 @@ func (p *Ports) see(pt *port, link netlink.Link) (changed bool) {
 	return true
 }
 
-// mac of a local port is that of the host's end: what answers there.
+// mac of a local port is the MAC of the host's end.
 func (p *Ports) mac(pt *port, a *netlink.LinkAttrs) (mac packet.MAC) {
 	copy(mac[:], a.HardwareAddr)
 	if pt.host == "" {
@@ -113,7 +113,7 @@ func (p *Ports) setUp(link netlink.Link, up bool) error {
 	return p.handle.LinkSetDown(link)
 }
 
-// restore gives an interface the flags with which it was found, but for one that somebody else has changed since.
+// restore restores the original flags of an interface, except those that somebody else has changed since.
 func (p *Ports) restore(pt *port) error {
 	if pt.index == 0 {
 		return nil

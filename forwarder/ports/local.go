@@ -8,14 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// portEnd is the name of the end of a local interface that frames of the port pass. Names that are alike in 12 bytes share one, and
-// the second is refused.
+// portEnd is the name of the port's end of a local interface. Names that agree in 12 bytes share one, and the second is refused.
 func portEnd(host string) string {
 	const prefix = "of-"
 	return prefix + host[:min(len(host), unix.IFNAMSIZ-1-len(prefix))]
 }
 
-// makeLocal makes a pair of interfaces, or finds the one that an earlier process has left.
+// makeLocal makes a veth pair, or finds one left by an earlier process.
 func (p *Ports) makeLocal(host, end string) error {
 	one, err := p.read(host)
 	if err != nil {
@@ -39,7 +38,7 @@ func (p *Ports) makeLocal(host, end string) error {
 	if err := p.handle.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: host}); err != nil {
 		return fmt.Errorf("make interface %s: %w", host, err)
 	}
-	if err := p.dress(host, end); err != nil {
+	if err := p.configureLocal(host, end); err != nil {
 		p.local = host
 		return errors.Join(err, p.removeLocal())
 	}
@@ -50,8 +49,8 @@ func paired(one, other netlink.Link) bool {
 	return one != nil && other != nil && one.Type() == "veth" && one.Attrs().ParentIndex == other.Attrs().Index
 }
 
-// dress sets the host's end up, and keeps the host from speaking IPv6 at the other.
-func (p *Ports) dress(host, end string) error {
+// configureLocal sets up the host's end, and keeps the host from using IPv6 on the other.
+func (p *Ports) configureLocal(host, end string) error {
 	other, err := p.handle.LinkByName(end)
 	if err != nil {
 		return fmt.Errorf("find interface %s: %w", end, err)
@@ -82,8 +81,8 @@ func (p *Ports) removeLocal() error {
 	return nil
 }
 
-// RemoveLocal takes a local interface away that an earlier process has left in the calling thread's network namespace. One of the
-// name that is no local interface stays.
+// RemoveLocal removes a local interface that an earlier process has left in the calling thread's network namespace. Other interfaces of that
+// name are kept.
 func RemoveLocal(host string) (err error) {
 	p := &Ports{local: host}
 	if p.handle, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {

@@ -10,15 +10,15 @@ import (
 	"baton/openflow"
 )
 
-// what a port mod may change besides PORT_DOWN: the data path obeys these.
+// kept are the bits besides PORT_DOWN that a port mod may change: the data path implements them.
 const kept = openflow.PortConfigNoRecv | openflow.PortConfigNoFwd | openflow.PortConfigNoPacketIn
 
 func refuse(c openflow.Code, section, format string, args ...any) *openflow.Fault {
 	return &openflow.Fault{Code: c, Section: section, Text: fmt.Sprintf(format, args...)}
 }
 
-// PortMod changes a port (7.3.4.3) and returns it as it is then; Tell does not hear of that. Abilities that are advertised cannot be
-// changed: the fault is BAD_ADVERTISE unless they are as they were.
+// PortMod modifies a port (7.3.4.3) and returns its new state, which is not reported by Report. Advertised features cannot be changed: the
+// fault is BAD_ADVERTISE if they differ.
 func (p *Ports) PortMod(m *openflow.PortMod) (Event, *openflow.Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,11 +61,11 @@ func (p *Ports) setDown(pt *port, down bool) *openflow.Fault {
 	return nil
 }
 
-// notCounted is the value of a counter that there is not (7.3.5).
+// notCounted is the value of unsupported counters (7.3.5).
 const notCounted = ^uint64(0)
 
-// Stats returns the counters of a port, or of all with [openflow.PortAny]: those of the interface, and the time since that is
-// there. Without an interface nothing is counted.
+// Stats returns the counters of a port, or of all with [openflow.PortAny]: those of the interface, and the time since it appeared. Without an
+// interface there are none.
 func (p *Ports) Stats(no openflow.PortNo) ([]openflow.PortStats, *openflow.Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

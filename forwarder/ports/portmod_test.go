@@ -59,7 +59,7 @@ func TestPortMod(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want %v", s.name, e, fault, s.want)
 		}
 		if isUp := f.flags("eth1")&unix.IFF_UP != 0; isUp != (s.want&down == 0) || e.Up && !isUp {
-			t.Errorf("%s: up %v, told %+v", s.name, isUp, e)
+			t.Errorf("%s: up %v, reported %+v", s.name, isUp, e)
 		}
 	}
 
@@ -79,7 +79,7 @@ func TestPortMod(t *testing.T) {
 		t.Errorf("up again: %+v, %v", e, fault)
 	}
 
-	// A port without interface keeps what it is told, for when there is one.
+	// A port without interface keeps what it is reported, for when there is one.
 	if e, fault := p.PortMod(&of.PortMod{Port: 2, Config: down | of.PortConfigNoFwd, Mask: all}); fault != nil ||
 		e.Port.Config != down|of.PortConfigNoFwd {
 		t.Errorf("without an interface: %+v, %v", e, fault)

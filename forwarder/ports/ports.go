@@ -1,8 +1,7 @@
-// Package ports keeps the interfaces behind the ports of an OpenFlow switch: it follows them by name while they come, go and change,
-// describes them as OpenFlow does, and changes them as a controller asks.
+// Package ports manages the interfaces behind the ports of an OpenFlow switch: it follows them by name while they appear, disappear and
+// change, describes them in OpenFlow's terms, and applies port mods.
 //
-// A port is there as long as it is configured. An interface that is missing leaves it without a link; one of the same name takes its
-// place.
+// A port exists as long as it is configured. While its interface is missing its link is down; any interface of that name takes its place.
 package ports
 
 import (
@@ -23,35 +22,33 @@ import (
 	"baton/packet"
 )
 
-// Port names the interface behind a port. Behind [openflow.PortLocal] stands one that Open makes: the host's end of it has the
-// name.
+// Port is a port and the name of its interface. For [openflow.PortLocal], Open makes the interface: the name is that of the host's end.
 type Port struct {
 	Number openflow.PortNo
 	Name   string
 }
 
-// Event is a port as it has become. No port goes before Close.
+// Event is the new state of a port. Ports are never removed before Close.
 type Event struct {
-	// Serial counts up: of two events of a port the higher is the later one. One that is told may be older than one that PortMod
-	// has returned meanwhile.
+	// Serial orders the events of a port: higher is later. A reported event may be older than the one that PortMod returned meanwhile.
 	Serial uint64
 	Reason openflow.PortReason
 	Port   openflow.Port
-	// Ifindex is 0 while there is no interface. Another one is another interface, even if none was seen to go.
+	// Ifindex is 0 without an interface. A different index means a different interface, even if no removal was seen.
 	Ifindex int
-	// Up: frames can be sent. The interface is there, up, and has a carrier.
+	// Up: the interface exists, is up, and has a carrier.
 	Up bool
 }
 
-// Options of Open. All are required, but for Own.
+// Options of Open. All but Own are required.
 type Options struct {
 	Ports []Port
-	// Own: what is for others is of no concern, and the interfaces are left without it: they are not made promiscuous.
+	// Own: only packets for the host itself matter, so interfaces are not made promiscuous.
 	Own bool
-	// Tell is called with every port before Open returns (openflow.PortAdd) and then, from one goroutine, with every one that has
-	// changed (openflow.PortModify). No lock is held: it may wait for a goroutine that calls PortMod. It must not call Close.
-	Tell func(Event)
-	Log  *slog.Logger
+	// Report is called with every port before Open returns (openflow.PortAdd) and then, from one goroutine, with every changed port
+	// (openflow.PortModify). No lock is held: it may wait for a goroutine that calls PortMod. It must not call Close.
+	Report func(Event)
+	Log    *slog.Logger
 }
 
 // Ports are the ports of a switch.
@@ -59,7 +56,7 @@ type Ports struct {
 	o       Options
 	handle  *netlink.Handle
 	changes *nl.NetlinkSocket
-	ethtool int // a socket to ask at
+	ethtool int // socket for ethtool requests
 	local   string
 	cancel  context.CancelFunc
 	watched chan struct{} // closed when watch has ended
@@ -68,27 +65,27 @@ type Ports struct {
 
 	mu     sync.Mutex
 	serial uint64
-	ports  []*port // by number
+	ports  []*port // ordered by number
 }
 
-// port is one of the switch. Ports.mu guards it.
+// port is guarded by Ports.mu.
 type port struct {
 	no    openflow.PortNo
 	name  string // of the interface that frames pass
 	host  string // of a local port's other end, whose name and MAC the port has
 	since time.Time
-	index int // 0: there is no interface
+	index int // 0: no interface
 	found uint32
-	down  bool // by a port mod
+	down  bool // set down by a port mod
 	flags openflow.PortConfig
-	seen  Event // as last told or returned
+	seen  Event // as last reported or returned
 }
 
-// changeBuffer is how many bytes of changes the kernel keeps for us: about a thousand changes.
+// changeBuffer is the socket buffer for notifications of changes in bytes: about a thousand changes.
 const changeBuffer = 1 << 20
 
-// Open takes the interfaces of the calling thread's network namespace: those that are there are set up and promiscuous (see Options.Own). Their
-// addresses are left alone. It follows them until ctx ends. The caller owes Close or Leave.
+// Open takes over interfaces of the calling thread's network namespace: it sets them up and makes them promiscuous (see Options.Own), but
+// leaves their addresses alone. It follows them until ctx ends. The caller must call Close or Leave.
 func Open(ctx context.Context, o Options) (_ *Ports, err error) {
 	p := &Ports{o: o, ethtool: -1, watched: make(chan struct{})}
 	ctx, p.cancel = context.WithCancel(ctx)
@@ -101,11 +98,11 @@ func Open(ctx context.Context, o Options) (_ *Ports, err error) {
 	if p.handle, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
-	// What changes from here on is seen.
+	// Changes are seen from here on.
 	if p.changes, err = nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK); err != nil {
 		return nil, fmt.Errorf("subscribe to changes of interfaces: %w", err)
 	}
-	_ = p.changes.SetReceiveBufferSize(changeBuffer, true) // a smaller one means that all ports are read again more often
+	_ = p.changes.SetReceiveBufferSize(changeBuffer, true) // with a smaller one, all ports are read again more often
 	if p.ethtool, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
 		return nil, fmt.Errorf("open a socket for ethtool: %w", err)
 	}
@@ -118,7 +115,7 @@ func Open(ctx context.Context, o Options) (_ *Ports, err error) {
 	for _, pt := range p.ports {
 		e := pt.seen
 		e.Reason = openflow.PortAdd
-		o.Tell(e)
+		o.Report(e)
 	}
 	context.AfterFunc(ctx, p.changes.Close)
 	go p.watch(ctx)
@@ -155,15 +152,15 @@ func (p *Ports) add(c Port) error {
 	return nil
 }
 
-// Close lets go of the interfaces and gives those that are left the flags that they had. A local interface goes. The calling
-// goroutine must not be one that Tell waits for. Later calls return the same.
+// Close releases the interfaces and restores their original flags. A local interface is removed. It must not be called by a goroutine that
+// Report waits for. Further calls return the same result.
 func (p *Ports) Close() error {
 	p.once.Do(func() { p.closed = p.end(true) })
 	return p.closed
 }
 
-// Leave is Close, but leaves the interfaces as they are, for what forwards without us. The next Open takes a local interface over,
-// and [RemoveLocal] takes it away.
+// Leave is Close, but leaves the interfaces as they are, for flow entries that keep working. The next Open takes over a local interface, and
+// [RemoveLocal] removes it.
 func (p *Ports) Leave() error {
 	p.once.Do(func() { p.closed = p.end(false) })
 	return p.closed
@@ -195,7 +192,7 @@ func (p *Ports) end(restore bool) error {
 	return errors.Join(errs...)
 }
 
-// List describes all ports, in the order of their numbers.
+// List describes all ports, ordered by number.
 func (p *Ports) List() []openflow.Port {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -214,7 +211,7 @@ func (p *Ports) find(no openflow.PortNo) *port {
 	return p.ports[i]
 }
 
-// describe is the port as its interface makes it; nil: there is none, and what was last seen of it holds.
+// describe describes the port with its interface; nil: without one, the last description is kept.
 func (pt *port) describe(link netlink.Link, mac packet.MAC, f features) Event {
 	e := pt.seen
 	e.Reason = openflow.PortModify

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watch reads what the kernel says of interfaces and tells of the ports that have changed, until ctx ends and with it the socket.
-// What the kernel says is a hint only: the interface is read, which is never older than what a port mod has seen.
+// watch receives the kernel's notifications and reports changed ports, until ctx ends and closes the socket. A notification is a hint only:
+// the interface is read again, so that its state is never older than what a port mod has seen.
 func (p *Ports) watch(ctx context.Context) {
 	defer close(p.watched)
 	for {
@@ -19,27 +19,27 @@ func (p *Ports) watch(ctx context.Context) {
 		switch {
 		case err == nil:
 			for _, m := range messages {
-				p.heed(m)
+				p.handleChange(m)
 			}
 		case ctx.Err() != nil:
 			return
 		case errors.Is(err, unix.EINTR):
-		default: // ENOBUFS: there were more changes than room for them
+		default: // ENOBUFS: notifications were lost
 			p.o.Log.Warn("changes of interfaces were missed: all ports are read again", "error", err)
 			p.update(func(*port) (touched, gone bool) { return true, false })
 		}
 	}
 }
 
-// heed takes one message.
-func (p *Ports) heed(m syscall.NetlinkMessage) {
+// handleChange handles one message.
+func (p *Ports) handleChange(m syscall.NetlinkMessage) {
 	gone := m.Header.Type == unix.RTM_DELLINK
 	if !gone && m.Header.Type != unix.RTM_NEWLINK || len(m.Data) < unix.SizeofIfInfomsg {
 		return
 	}
 	info := nl.DeserializeIfInfomsg(m.Data)
 	if info.Family != unix.AF_UNSPEC {
-		return // a bridge says with AF_BRIDGE that a port of it has gone
+		return // AF_BRIDGE: a bridge port has gone, not the interface
 	}
 	name := interfaceName(m.Data[unix.SizeofIfInfomsg:])
 	p.update(func(pt *port) (bool, bool) {
@@ -61,8 +61,8 @@ func interfaceName(attributes []byte) string {
 	return ""
 }
 
-// update brings the ports that which says were touched up to date. One whose interface is gone is told of without it first, since
-// the next one of its name may have the same index.
+// update updates the ports that which selects. A port whose interface is gone is first reported without it, since the next interface of its
+// name may have the same index.
 func (p *Ports) update(which func(*port) (touched, gone bool)) {
 	var events []Event
 	p.mu.Lock()
@@ -84,6 +84,6 @@ func (p *Ports) update(which func(*port) (touched, gone bool)) {
 	}
 	p.mu.Unlock()
 	for _, e := range events {
-		p.o.Tell(e)
+		p.o.Report(e)
 	}
 }

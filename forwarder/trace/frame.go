@@ -13,8 +13,8 @@ import (
 	"baton/packet"
 )
 
-// Frame makes a frame of a text: its bytes in hexadecimal, or fields as OpenFlow names them, as in "ipv4_dst=10.0.0.1,tcp_dst=80". What the
-// fields leave out is filled in, so that it is a whole packet with right checksums: "tcp_dst=80" is TCP over IPv4.
+// Frame builds a frame from text: its bytes in hexadecimal, or fields by their OpenFlow names, such as "ipv4_dst=10.0.0.1,tcp_dst=80". Fields
+// that are not given get defaults, so that the result is a complete packet with valid checksums: "tcp_dst=80" is TCP over IPv4.
 func Frame(text string) ([]byte, error) {
 	if !strings.Contains(text, "=") {
 		b, err := hex.DecodeString(strings.NewReplacer(" ", "", ":", "", "\n", "").Replace(text))
@@ -42,13 +42,13 @@ func Frame(text string) ([]byte, error) {
 	return b, f.err
 }
 
-// fields are those that are not used yet, and the first thing that is wrong.
+// fields are the fields not used yet, and the first error.
 type fields struct {
 	given map[string]string
 	err   error
 }
 
-// has reports whether a field with one of the prefixes is given.
+// has reports whether a field with one of the prefixes was given.
 func (f *fields) has(prefixes ...string) bool {
 	for name := range f.given {
 		for _, p := range prefixes {
@@ -97,7 +97,7 @@ func (f *fields) mac(name string, otherwise byte) []byte {
 	return b
 }
 
-// addr returns addresses of the documentation's networks for what is not given (RFC 5737, RFC 3849).
+// addr defaults to addresses reserved for documentation (RFC 5737, RFC 3849).
 func (f *fields) addr(name string, six bool, otherwise byte) netip.Addr {
 	s, ok := f.take(name)
 	if !ok && six {
@@ -137,7 +137,7 @@ func (f *fields) frame() []byte {
 	}
 }
 
-// kind is the EtherType: as given, or as the other fields want it.
+// kind is the EtherType: as given, or as implied by the other fields.
 func (f *fields) kind() uint16 {
 	switch {
 	case f.has("eth_type"):
@@ -163,7 +163,7 @@ func (f *fields) arp(b []byte) []byte {
 	return append(append(b, tha...), f.addr("arp_tpa", false, 2).AsSlice()...)
 }
 
-// The numbers of protocols.
+// IP protocol numbers.
 const (
 	protocolICMP   = 1
 	protocolTCP    = 6
@@ -193,7 +193,7 @@ func (f *fields) ip(b []byte, six bool) []byte {
 	return slices.Concat(b, head, payload)
 }
 
-// transport makes what is behind the network header.
+// transport builds what follows the network header.
 func (f *fields) transport(src, dst netip.Addr) (protocol byte, b []byte) {
 	ports := func(name string) []byte {
 		b := binary.BigEndian.AppendUint16(nil, uint16(f.number(name+"_src", 16, 40000)))

@@ -8,7 +8,7 @@ import (
 	"baton/openflow"
 )
 
-// entryText is a flow entry but for the actions that it applies, which are told one by one.
+// entryText describes a flow entry without its apply-actions, which are traced one by one.
 func entryText(e *pipeline.Entry) string {
 	if e == nil {
 		return "no flow entry: the packet is dropped"
@@ -53,7 +53,7 @@ func actionsText(list []openflow.Action) string {
 	return strings.Join(parts, ",")
 }
 
-// actionText is an action in the words of ovs-ofctl, where it has one.
+// actionText is an action in ovs-ofctl's syntax, where that has one.
 func actionText(a openflow.Action) string {
 	switch a := a.(type) {
 	case openflow.ActionOutput:
@@ -63,10 +63,10 @@ func actionText(a openflow.Action) string {
 		return fmt.Sprintf("output:%v", a.Port)
 	case openflow.ActionGroup:
 		return fmt.Sprintf("group:%d", a.Group)
-	case openflow.ActionPick:
-		return pickText(a, strings.ToLower(a.Method.String()))
-	case openflow.ActionUnpick:
-		return fmt.Sprintf("unpick:%d", a.Group)
+	case openflow.ActionBind:
+		return bindText(a, strings.ToLower(strings.ReplaceAll(a.Method.String(), "_", "-")))
+	case openflow.ActionUnbind:
+		return fmt.Sprintf("unbind:%d", a.Group)
 	case openflow.ActionSetQueue:
 		return fmt.Sprintf("set_queue:%d", a.Queue)
 	case openflow.ActionSetField:
@@ -94,11 +94,11 @@ func actionText(a openflow.Action) string {
 	case openflow.ActionIncTSecr:
 		return fmt.Sprintf("inc_tsecr:%d", a.By)
 	case openflow.ActionRescaleWindow:
-		return fmt.Sprintf("rescale_window:%d:%d", a.Sender, a.Told)
+		return fmt.Sprintf("rescale_window:%d:%d", a.Sender, a.Advertised)
 	case openflow.ActionClampMSS:
 		return fmt.Sprintf("clamp_mss:%d", a.MSS)
 	case openflow.ActionStripOption:
 		return fmt.Sprintf("strip_option:%d", a.Kind)
 	}
-	return strings.ToLower(a.Type().String()) // those without an argument
+	return strings.ToLower(a.Type().String()) // actions without an argument
 }

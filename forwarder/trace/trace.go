@@ -1,5 +1,5 @@
-// Package trace tells why a packet goes where it goes: which flow entries it meets, what they do to it, and where it leaves. It asks the
-// model of a switch (forwarder/model), not the kernel, so that nothing is sent and nothing is counted.
+// Package trace explains a packet's path: which flow entries it matches, what they do to it, and where it leaves. It runs the model of a
+// switch (forwarder/model), not the kernel's programs: nothing is sent or counted.
 package trace
 
 import (
@@ -13,27 +13,27 @@ import (
 	"baton/openflow"
 )
 
-// Port is a port of the switch with the interface behind it.
+// Port is a port of the switch and its interface.
 type Port struct {
 	model.Port
 	Interface string
-	HostSide  bool // what is put out of it the host receives by the interface
+	HostSide  bool // output is received by the host
 }
 
 // Options of Run.
 type Options struct {
-	Pipeline      *pipeline.Pipeline // not changed meanwhile
+	Pipeline      *pipeline.Pipeline // must not change during Run
 	Ports         []Port
 	DropFragments bool
-	NormalStack   bool         // NORMAL leaves packets to the host's stack
-	Picks         *model.Picks // flows that are remembered; it is changed. nil: none
+	NormalStack   bool            // NORMAL passes packets to the host's stack
+	Bindings      *model.Bindings // a copy of the binding table, which Run changes; nil: none
 }
 
-// Run says what becomes of a frame that comes in by a port, which is one of the options'. Meters let it pass.
+// Run traces a frame that comes in by a port of the options. Meters let it pass.
 func Run(o Options, in openflow.PortNo, frame []byte) api.ForwarderTrace {
-	t := tracer{o: o, in: in, maybe: never, out: api.ForwarderTrace{Sent: []api.ForwarderTraceSent{}, Punted: []api.ForwarderTracePunted{}}}
+	t := tracer{o: o, in: in, maybe: never, out: api.ForwarderTrace{Sent: []api.ForwarderTraceSent{}, Upcalls: []api.ForwarderTraceUpcall{}}}
 	s := model.Switch{
-		Pipeline: o.Pipeline, DropFragments: o.DropFragments, NormalStack: o.NormalStack, Picks: o.Picks, Find: o.Pipeline.Lookup, EveryBucket: true, Tell: t.tell,
+		Pipeline: o.Pipeline, DropFragments: o.DropFragments, NormalStack: o.NormalStack, Bindings: o.Bindings, Find: o.Pipeline.Lookup, EveryBucket: true, Report: t.report,
 	}
 	for _, p := range o.Ports {
 		s.Ports = append(s.Ports, p.Port)
@@ -47,13 +47,13 @@ func Run(o Options, in openflow.PortNo, frame []byte) api.ForwarderTrace {
 			Port: sent.Port.String(), Interface: t.port(sent.Port).Interface, Frame: sent.Frame, Maybe: t.sent[i],
 		})
 	}
-	for i, p := range r.Punted {
+	for i, p := range r.Upcalls {
 		n := len(p.Frame)
 		if int(p.MaxLen) < n && p.MaxLen != wholePacket {
 			n = int(p.MaxLen)
 		}
-		t.out.Punted = append(t.out.Punted, api.ForwarderTracePunted{
-			Reason: strings.ToLower(p.Reason.String()), Table: int(p.Table), Bytes: n, Frame: p.Frame, Maybe: t.punted[i],
+		t.out.Upcalls = append(t.out.Upcalls, api.ForwarderTraceUpcall{
+			Reason: strings.ToLower(p.Reason.String()), Table: int(p.Table), Bytes: n, Frame: p.Frame, Maybe: t.upcalls[i],
 		})
 	}
 	t.out.Stack = r.Stack
@@ -63,26 +63,26 @@ func Run(o Options, in openflow.PortNo, frame []byte) api.ForwarderTrace {
 const (
 	// wholePacket is OFPCML_NO_BUFFER [7.2.5].
 	wholePacket = 0xffff
-	// never is a depth that no copy reaches.
+	// never is a depth beyond any copy's.
 	never = 1 << 30
 )
 
-// tracer makes lines of steps.
+// tracer turns steps into lines.
 type tracer struct {
 	o      Options
 	in     openflow.PortNo
 	out    api.ForwarderTrace
 	fields []openflow.TLV
 	// maybe is the depth from which on everything depends on the choice of a select group.
-	maybe        int
-	sent, punted []bool // of each in order: it depends on such a choice
+	maybe         int
+	sent, upcalls []bool // parallel to the model's results: depends on such a choice
 }
 
 func (t *tracer) line(depth int, format string, args ...any) {
 	t.out.Steps = append(t.out.Steps, api.ForwarderTraceStep{Depth: depth, Text: fmt.Sprintf(format, args...)})
 }
 
-// port is the zero Port for one that the switch has not.
+// port returns the zero Port if there is none with that number.
 func (t *tracer) port(no openflow.PortNo) Port {
 	if i := slices.IndexFunc(t.o.Ports, func(p Port) bool { return p.No == no }); i >= 0 {
 		return t.o.Ports[i]
@@ -90,7 +90,7 @@ func (t *tracer) port(no openflow.PortNo) Port {
 	return Port{}
 }
 
-// refusal is why the packet does not come to the first table.
+// refusal is why the packet is not looked up in table 0.
 func (t *tracer) refusal() string {
 	switch p := t.port(t.in); {
 	case !p.There:
@@ -103,8 +103,8 @@ func (t *tracer) refusal() string {
 	return "fragments are dropped, as a controller has asked"
 }
 
-// In a packet's own depth, tables stand at the margin, actions one step and what comes of them two steps to the right.
-func (t *tracer) tell(s model.Step) {
+// Relative to the packet's depth, tables are not indented, actions by one level, and their effects by two.
+func (t *tracer) report(s model.Step) {
 	depth := 2 * s.Depth
 	if s.Depth < t.maybe {
 		t.maybe = never
@@ -120,11 +120,11 @@ func (t *tracer) tell(s model.Step) {
 	case model.StepEnded:
 		t.line(depth+2, "the packet ends here: it has no such header, or no TTL left")
 	case model.StepDead:
-		why := "no bucket lives"
+		why := "no bucket is live"
 		if s.Group == nil {
 			why = "there is no such group"
 		}
-		t.line(depth+2, "goes nowhere: %s", why)
+		t.line(depth+2, "dropped: %s", why)
 	case model.StepBucket:
 		choice := ""
 		if s.Group.Kind == openflow.GroupTypeSelect && s.Of > 1 {
@@ -142,25 +142,25 @@ func (t *tracer) tell(s model.Step) {
 	case model.StepUnsent:
 		t.out.Bridged = t.out.Bridged || s.Port == openflow.PortNormal
 		t.line(depth+2, "%s", t.unsent(s.Port))
-	case model.StepPunted:
-		t.punted = append(t.punted, t.maybe != never)
+	case model.StepUpcall:
+		t.upcalls = append(t.upcalls, t.maybe != never)
 		t.line(depth+2, "to the controllers")
 	case model.StepStack:
 		t.line(depth+2, "left to the host's stack")
 	case model.StepKnown:
-		t.line(depth+2, "the flow has port %s already", t.named(s.Port))
+		t.line(depth+2, "the flow is bound to port %s", t.named(s.Port))
 	case model.StepNew:
 		t.line(depth+2, "%s", newFlow(s))
-	case model.StepPickLost:
+	case model.StepBindLost:
 		t.line(depth+2, "%s", t.lost(s))
 	case model.StepAnswer:
-		t.line(depth+2, "answers the flow from %v to %v: is for %v", s.Flow.Inside, s.Flow.Remote, s.Flow.Inside.Addr())
+		t.line(depth+2, "a reply to the flow from %v to %v: goes to %v", s.Flow.Internal, s.Flow.Remote, s.Flow.Internal.Addr())
 	case model.StepNoAnswer:
-		t.line(depth+2, "answers no flow")
+		t.line(depth+2, "a reply to no bound flow")
 	}
 }
 
-// changes tells how the packet's fields differ from what was last told.
+// changes prints the fields that differ from those last printed.
 func (t *tracer) changes(depth int, now []openflow.TLV) {
 	var parts []string
 	for _, f := range now {

@@ -114,7 +114,7 @@ table 0: priority=5
           output:2
             out of port 2 (eth2)
   group:3
-    goes nowhere: no bucket lives
+    dropped: no bucket is live
 2: 0200000000020200000000018100000088b5
 2: as it came`},
 		{"a choice", 1, "eth_type=0x88b5", []of.Message{
@@ -183,7 +183,7 @@ func text(r *api.ForwarderTrace, came []byte) string {
 		}
 		lines = append(lines, s.Port+maybe[s.Maybe]+": "+frame)
 	}
-	for _, p := range r.Punted {
+	for _, p := range r.Upcalls {
 		lines = append(lines, "controllers"+maybe[p.Maybe]+": "+p.Reason+" "+of.TableID(p.Table).String())
 	}
 	if r.Bridged {
@@ -237,7 +237,7 @@ func TestFieldsAreTheKernels(t *testing.T) {
 			t.Fatal(err)
 		}
 		var fields []of.TLV
-		look := model.Switch{Pipeline: pipeline.New(pipeline.Limits{}), Ports: models(), Tell: func(s model.Step) { fields = s.Fields }}
+		look := model.Switch{Pipeline: pipeline.New(pipeline.Limits{}), Ports: models(), Report: func(s model.Step) { fields = s.Fields }}
 		look.Receive(1, frame)
 		if len(fields) < 4 {
 			t.Errorf("%s: fields %v", text, fields)

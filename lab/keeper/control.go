@@ -5,14 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
+	"baton/document"
 	"baton/lab"
 	"baton/lab/emulator"
 	"baton/lab/topology"
@@ -160,11 +163,19 @@ func (k *keeper) status(struct{}) (*Status, error) {
 	return s, nil
 }
 
+func (k *keeper) linkNames() []string {
+	names := make([]string, len(k.topology.Links))
+	for i, l := range k.topology.Links {
+		names[i] = l.Name
+	}
+	return names
+}
+
 // find gives a link that is emulated.
 func (k *keeper) find(name string) (*topology.Link, error) {
 	spec := k.topology.Link(name)
 	if spec == nil {
-		return nil, invalid{fmt.Errorf("there is no link %q in lab %s", name, k.record.Name)}
+		return nil, invalid{fmt.Errorf("there is no link %q in lab %s (%s)", name, k.record.Name, document.Meant(name, k.linkNames()))}
 	}
 	if !spec.Emulated {
 		return nil, invalid{fmt.Errorf("link %s is not emulated: give it a shape or `emulated: true` in %s", name, filepath.Base(k.record.File))}
@@ -235,7 +246,7 @@ func (k *keeper) host(r *http.Request) (*lab.Host, error) {
 	name := r.FormValue("host")
 	h := k.network.Hosts[name]
 	if h == nil {
-		return nil, invalid{fmt.Errorf("there is no host %q in lab %s", name, k.record.Name)}
+		return nil, invalid{fmt.Errorf("there is no host %q in lab %s (%s)", name, k.record.Name, document.Meant(name, slices.Sorted(maps.Keys(k.network.Hosts))))}
 	}
 	return h, nil
 }

@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
+
+	"baton/document"
 )
 
 // Exec replaces this process by a program on a host of the lab, which sees it as the host's own processes do. It returns
@@ -41,7 +45,7 @@ func (r Record) host(name string) (Host, error) {
 	}
 	h, ok := r.Hosts[name]
 	if !ok {
-		return Host{}, &InvalidError{fmt.Sprintf("there is no host %q in lab %s", name, r.Name)}
+		return Host{}, &InvalidError{fmt.Sprintf("there is no host %q in lab %s (%s)", name, r.Name, document.Meant(name, slices.Sorted(maps.Keys(r.Hosts))))}
 	}
 	return h, nil
 }
@@ -60,7 +64,11 @@ func (r Record) Logs(host, process string) ([]Process, error) {
 			return []Process{p}, nil
 		}
 	}
-	return nil, &InvalidError{fmt.Sprintf("host %s of lab %s has no process %q", host, r.Name, process)}
+	names := make([]string, len(h.Processes))
+	for i, p := range h.Processes {
+		names[i] = p.Name
+	}
+	return nil, &InvalidError{fmt.Sprintf("host %s of lab %s has no process %q (%s)", host, r.Name, process, document.Meant(process, names))}
 }
 
 // CopyLog writes a process's log so far to w.

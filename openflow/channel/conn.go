@@ -13,19 +13,19 @@ import (
 	"baton/openflow"
 )
 
-// Options are the bounds of a channel. A field that is zero has its default.
+// Options are the limits of a channel. Zero fields have defaults.
 type Options struct {
-	// Idle is how long the peer may say nothing before it is asked for an echo, and Dead how long it may say or read nothing
-	// before the channel ends. Defaults: 5 s, 15 s.
+	// Idle is how long the peer may be silent before it is sent an echo request; Dead is how long it may be silent or not read before the
+	// channel ends. Defaults: 5 s, 15 s.
 	Idle, Dead time.Duration
-	// In and Out are how many bytes of messages may wait for the user and for the peer, 128 KiB at least. Default: 1 MiB. One
-	// message more than In is read.
+	// In and Out are the sizes of the queues to the user and to the peer in bytes, at least 128 KiB. Default: 1 MiB. In may be exceeded by one
+	// message.
 	In, Out int
-	// Answer is how many bytes the parts of one multipart reply may have. Default: 64 MiB, some 500,000 flow entries.
+	// Answer is the maximum size of all parts of a multipart reply. Default: 64 MiB, about 500,000 flow entries.
 	Answer int
 }
 
-// leastQueue holds two of the longest messages.
+// leastQueue is the size of two messages of maximum length.
 const leastQueue = 128 << 10
 
 func (o Options) withDefaults() Options {
@@ -48,11 +48,11 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Why a message is not sent now, though the channel lives.
+// Reasons why a message is not sent now, while the channel stays up.
 var (
-	// ErrFull: there is no room among those that wait to be sent.
+	// ErrFull: the queue to the peer is full.
 	ErrFull = errors.New("the peer reads too slowly")
-	// ErrNotUp: the version is not agreed upon yet.
+	// ErrNotUp: the version has not been negotiated yet.
 	ErrNotUp = errors.New("the channel is not up")
 )
 
@@ -60,11 +60,11 @@ var (
 type Received struct {
 	XID     uint32
 	Message openflow.Message
-	// Raw are its bytes, which Message aliases: for [openflow.Fault.Answer].
+	// Raw are its bytes, aliased by Message: for [openflow.Fault.Answer].
 	Raw []byte
 }
 
-// Conn is a channel over a connection. Its methods may be called from several goroutines at once.
+// Conn is a channel over a connection. Its methods may be called concurrently.
 type Conn struct {
 	rw    io.ReadWriteCloser
 	o     Options
@@ -73,26 +73,25 @@ type Conn struct {
 	done  chan struct{} // closed when all tasks have ended
 
 	mu      sync.Mutex
-	changed sync.Cond // of what follows
+	changed sync.Cond // for the fields below
 	m       machine
 	up      bool
-	err     error         // why the channel ends, nil while it lives
-	abrupt  bool          // what waits to be sent is not
+	err     error         // why the channel ended, nil while it is up
+	abrupt  bool          // discard the queue to the peer
 	ended   time.Duration // when err was set
 
 	in      []Received
 	inBytes int
-	held    bool // the reader waits for room, so that the peer cannot be heard
+	held    bool // the reader waits for space, so that silence does not count
 
-	out      []byte // encoded, waits to be written
-	writing  int    // bytes of what is being written
+	out      []byte // encoded and queued
+	writing  int    // bytes being written
 	progress time.Duration
 
 	waiters map[uint32]*waiter
 }
 
-// Start makes a channel of a connection and sends the hello. The channel owns rw and closes it when it ends; the caller ends
-// it with Close.
+// Start starts a channel over a connection, and sends the hello. The channel owns rw and closes it when it ends; the caller must call Close.
 func Start(rw io.ReadWriteCloser, o Options) *Conn {
 	o = o.withDefaults()
 	c := &Conn{
@@ -107,11 +106,11 @@ func Start(rw io.ReadWriteCloser, o Options) *Conn {
 	return c
 }
 
-// lastWords is how long the peer has to take what a channel that has ended by itself says why.
+// lastWords is how long the peer has to read the reason when the channel has ended.
 const lastWords = time.Second
 
-// Close ends the channel and waits until nothing of it is left. What waited to be sent is lost, unless the channel had already ended
-// by itself: then the peer hears why.
+// Close ends the channel and waits for its goroutines. Queued messages are discarded, unless the channel had already ended by itself: then the
+// peer is told the reason.
 func (c *Conn) Close() error {
 	if c.Err() != nil {
 		select {
@@ -124,25 +123,25 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// Done is closed when the channel has ended; Err then says why.
+// Done is closed when the channel has ended; Err then returns the reason.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// Err returns why the channel ends, nil while it lives.
+// Err returns why the channel ended, nil while it is up.
 func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// Up waits until both sides have said hello and agreed upon 1.3.
+// Up waits until both sides have agreed on version 1.3.
 func (c *Conn) Up(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.wait(ctx, func() bool { return c.up })
 }
 
-// Receive waits for the next message, in the order in which they came. Answers that a call of [Conn.Request], [Conn.Multipart]
-// or [Conn.Commit] waits for are not among them, nor are hello and echo.
+// Receive waits for the next message, in order of arrival. It skips hellos, echoes, and the replies that [Conn.Request], [Conn.Multipart] or
+// [Conn.Commit] wait for.
 func (c *Conn) Receive(ctx context.Context) (Received, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,22 +149,22 @@ func (c *Conn) Receive(ctx context.Context) (Received, error) {
 		return Received{}, err
 	}
 	r := c.in[0]
-	c.in[0] = Received{} // or the array would hold it
+	c.in[0] = Received{} // release the memory
 	c.in = c.in[1:]
 	c.inBytes -= len(r.Raw)
 	c.changed.Broadcast()
 	return r, nil
 }
 
-// NextXID returns a transaction id for a message of our own.
+// NextXID returns a transaction id for a message of this side.
 func (c *Conn) NextXID() uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.m.nextXID()
 }
 
-// Send queues a message, without waiting; it returns [ErrNotUp], [ErrFull], or why the channel ends. The message is encoded
-// before Send returns.
+// Send queues a message without waiting; it returns [ErrNotUp], [ErrFull], or why the channel ended. The message is encoded before Send
+// returns.
 func (c *Conn) Send(xid uint32, m openflow.Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,7 +181,7 @@ func (c *Conn) trySend(xid uint32, m openflow.Message) error {
 	return c.queue(xid, m)
 }
 
-// SendWait queues a message as soon as the channel is up and there is room.
+// SendWait queues a message once the channel is up and the queue has space.
 func (c *Conn) SendWait(ctx context.Context, xid uint32, m openflow.Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,7 +195,7 @@ func (c *Conn) SendWait(ctx context.Context, xid uint32, m openflow.Message) err
 	return err
 }
 
-// queue encodes a message behind those that wait. The caller holds mu.
+// queue encodes and queues a message. The caller holds mu.
 func (c *Conn) queue(xid uint32, m openflow.Message) error {
 	before := len(c.out)
 	out, err := openflow.Append(c.out, xid, m)
@@ -212,7 +211,7 @@ func (c *Conn) queue(xid uint32, m openflow.Message) error {
 	return nil
 }
 
-// wait waits until ok, which it calls with mu held, as the caller must hold it. It fails when the channel ends or with ctx.
+// wait waits until ok, which is called with mu held, returns true. The caller holds mu. It fails if the channel or ctx ends.
 func (c *Conn) wait(ctx context.Context, ok func() bool) error {
 	if ok() {
 		return nil
@@ -236,7 +235,7 @@ func (c *Conn) wait(ctx context.Context, ok func() bool) error {
 	}
 }
 
-// end ends the channel, for the first reason that comes; abruptly, what waits to be sent is lost.
+// end ends the channel; the first reason counts. If abrupt, the queue is discarded.
 func (c *Conn) end(why error, abrupt bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -245,14 +244,14 @@ func (c *Conn) end(why error, abrupt bool) {
 	}
 	if abrupt && !c.abrupt {
 		c.abrupt = true
-		c.rw.Close() // wakes who reads or writes; an error of it has nobody to go to
+		c.rw.Close() // wakes reader and writer; its error does not matter
 	}
 	c.changed.Broadcast()
 }
 
 func (c *Conn) now() time.Duration { return time.Since(c.began) }
 
-// apply does what a step says, waiting for room where it must. It reports whether the channel goes on.
+// apply executes a step, waiting for space if needed. It reports whether the channel stays up.
 func (c *Conn) apply(raw []byte, s step) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -273,7 +272,7 @@ func (c *Conn) apply(raw []byte, s step) bool {
 		if !room(func() bool { return c.inBytes < c.o.In }) {
 			return false
 		}
-		h, _ := openflow.ParseHeader(raw) // which decoding has read
+		h, _ := openflow.ParseHeader(raw) // decoded successfully before
 		c.in = append(c.in, Received{h.XID, s.deliver, raw})
 		c.inBytes += len(raw)
 		c.changed.Broadcast()
@@ -285,13 +284,13 @@ func (c *Conn) apply(raw []byte, s step) bool {
 	return c.err == nil
 }
 
-// read is the task that reads.
+// read is the reading goroutine.
 func (c *Conn) read() {
 	r := bufio.NewReaderSize(c.rw, 64<<10)
 	for {
 		raw, err := frame(r)
 		var fault *openflow.Fault
-		if errors.As(err, &fault) { // a length behind which no message can be found
+		if errors.As(err, &fault) { // the next message cannot be found
 			h, _ := openflow.ParseHeader(raw)
 			c.apply(raw, step{send: fault.Answer(raw), xid: h.XID, end: err})
 			return
@@ -300,7 +299,7 @@ func (c *Conn) read() {
 			c.end(fmt.Errorf("read: %w", err), true)
 			return
 		}
-		d := decode(raw) // without the lock, which those who handle messages want
+		d := decode(raw) // without holding the lock
 		c.mu.Lock()
 		s := c.m.take(c.now(), raw, d)
 		c.mu.Unlock()
@@ -310,7 +309,7 @@ func (c *Conn) read() {
 	}
 }
 
-// frame reads one message into new memory; with a fault, its header alone.
+// frame reads a message into new memory; with a fault, its header only.
 func frame(r *bufio.Reader) ([]byte, error) {
 	head, err := r.Peek(openflow.HeaderSize)
 	if err != nil && len(head) > 0 && errors.Is(err, io.EOF) {
@@ -330,10 +329,10 @@ func frame(r *bufio.Reader) ([]byte, error) {
 	return raw, nil
 }
 
-// writePiece is how much is written at once, so that a slow reader is seen to read, in bytes.
+// writePiece is the size of a single write in bytes, small enough to notice that a slow peer is reading.
 const writePiece = 64 << 10
 
-// write is the task that writes. When the channel ends it writes what waits, unless that is abrupt, and closes the connection.
+// write is the writing goroutine. When the channel ends it writes the queue, unless abrupt, and closes the connection.
 func (c *Conn) write() {
 	var b []byte
 	for {
@@ -371,7 +370,7 @@ func (c *Conn) writeAll(b []byte) error {
 	return nil
 }
 
-// watch is the task that watches the time. It ends last.
+// watch is the goroutine that watches the time. It ends last.
 func (c *Conn) watch() {
 	rest := make(chan struct{})
 	go func() {
@@ -405,11 +404,11 @@ func (c *Conn) tick() {
 		}
 	default:
 		if c.held {
-			c.m.heard = now // who is not listened to is not silent
+			c.m.heard = now // silence does not count while nothing is read
 		}
 		s := c.m.tick(now)
 		if s.send != nil {
-			_ = c.queue(s.xid, s.send) // without room there is enough that the peer could answer
+			_ = c.queue(s.xid, s.send) // if the queue is full, the peer has enough to read
 		}
 		if s.end == nil {
 			return

@@ -1,14 +1,13 @@
-// Package channel is an OpenFlow channel over a connection that the caller gives: hello and the choice of the version, echo
-// as sign of life, the matching of answers to requests, barriers, and a bound on what waits in either direction. It opens no
-// sockets.
+// Package channel implements an OpenFlow channel over a given connection: hello and version negotiation, echo, matching of replies to
+// requests, barriers, and bounded queues in both directions. It opens no sockets.
 //
-// What the protocol demands is in a state machine that knows no connection and no clock (machine.go); its tests are
-// transcripts. [Conn] drives it: one goroutine reads, one writes, one watches the time.
+// The protocol is a state machine without connection or clock (machine.go), tested by transcripts. [Conn] drives it with three goroutines: one
+// reads, one writes, one watches the time.
 //
-// A message that is malformed or of another version is answered with the error that the specification names, and the
-// channel lives on (OpenFlow 1.3.5, 7.4.4). It ends when the versions do not meet, when a length makes it impossible to find
-// the next message, when the peer is silent or does not read for too long, and with the connection.
+// A malformed message, or one of another version, is answered with the error that the specification names, and the channel stays up (OpenFlow
+// 1.3.5, 7.4.4). The channel ends if there is no common version, if a length makes it impossible to find the next message, if the peer is
+// silent or does not read for too long, and with the connection.
 //
-// Memory is bounded whatever the peer does: what arrives waits in a queue of Options.In bytes, and while that is full
-// nothing is read; what is sent waits in one of Options.Out bytes, and while that is full nothing more is accepted.
+// Memory is bounded whatever the peer does: received messages wait in a queue of Options.In bytes, and nothing is read while it is full;
+// messages to send wait in a queue of Options.Out bytes, and none are accepted while it is full.
 package channel

@@ -50,7 +50,7 @@ func (n *node) take(m openflow.Message, raw []byte) []openflow.Message {
 		}
 		n.open[m.Bundle] = append(n.open[m.Bundle], inner)
 	case *openflow.MultipartRequest:
-		if body := n.tell(m.Body); body != nil {
+		if body := n.describe(m.Body); body != nil {
 			var answers []openflow.Message
 			for _, p := range openflow.Split(body) {
 				answers = append(answers, p)
@@ -85,7 +85,7 @@ func (n *node) bundle(m *openflow.BundleControl) []openflow.Message {
 	return []openflow.Message{&openflow.BundleControl{Bundle: m.Bundle, Kind: m.Kind + 1, Flags: m.Flags}}
 }
 
-func (n *node) tell(request openflow.MultipartBody) openflow.MultipartBody {
+func (n *node) describe(request openflow.MultipartBody) openflow.MultipartBody {
 	port := openflow.Port{No: 1, MAC: packet.MAC{2, 0, 0, 0, 0, 1}, Name: "one", State: openflow.PortStateLive}
 	output := []openflow.Action{openflow.ActionOutput{Port: 1}}
 	switch request.(type) {

@@ -8,7 +8,7 @@ import (
 	"baton/openflow"
 )
 
-// Refused is the peer's error in answer to a request.
+// Refused is the peer's error reply to a request.
 type Refused struct {
 	Request openflow.Message
 	Answer  *openflow.Error
@@ -18,10 +18,10 @@ func (r *Refused) Error() string {
 	return fmt.Sprintf("%v refused: %v", r.Request.Type(), r.Answer.Code)
 }
 
-// ErrAnswer says that a multipart reply is longer than Options.Answer.
+// ErrAnswer reports a multipart reply longer than Options.Answer.
 var ErrAnswer = errors.New("the answer is too long")
 
-// waiter collects the answers to one request.
+// waiter collects the replies to a request.
 type waiter struct {
 	request openflow.Message
 	parts   []openflow.Message
@@ -30,7 +30,7 @@ type waiter struct {
 	done    bool
 }
 
-// replies are the types of the answers to requests that have one.
+// replies maps requests to the type of their reply.
 var replies = map[openflow.Type]openflow.Type{
 	openflow.TypeFeaturesRequest:       openflow.TypeFeaturesReply,
 	openflow.TypeGetConfigRequest:      openflow.TypeGetConfigReply,
@@ -42,8 +42,8 @@ var replies = map[openflow.Type]openflow.Type{
 	openflow.TypeExperimenter:          openflow.TypeExperimenter,
 }
 
-// answers gives a message to the request that it answers, if there is one: by the xid and by the type, since the peer's own
-// transaction ids may be the same as ours. The caller holds mu.
+// answers passes a message to the request that it answers, if any. It compares xid and type, because the peer's own transaction ids may
+// coincide with ours. The caller holds mu.
 func (c *Conn) answers(m openflow.Message, raw []byte) bool {
 	h, err := openflow.ParseHeader(raw)
 	w := c.waiters[h.XID]
@@ -66,7 +66,7 @@ func (c *Conn) answers(m openflow.Message, raw []byte) bool {
 	return true
 }
 
-// ask sends a request and returns who waits for its answer. The caller calls forget.
+// ask sends a request and returns its waiter. The caller calls forget.
 func (c *Conn) ask(ctx context.Context, m openflow.Message) (uint32, *waiter, error) {
 	c.mu.Lock()
 	xid, w := c.m.nextXID(), &waiter{request: m}
@@ -81,7 +81,7 @@ func (c *Conn) forget(xid uint32) {
 	delete(c.waiters, xid)
 }
 
-// answer sends a request and waits for the whole answer.
+// answer sends a request and waits for the complete reply.
 func (c *Conn) answer(ctx context.Context, m openflow.Message) (*waiter, error) {
 	xid, w, err := c.ask(ctx, m)
 	defer c.forget(xid)
@@ -99,7 +99,7 @@ func (c *Conn) answer(ctx context.Context, m openflow.Message) (*waiter, error) 
 	return w, nil
 }
 
-// Request sends a request and waits for its answer, a single message. An error of the peer is a [*Refused].
+// Request sends a request and waits for its reply, a single message. An error of the peer is a [*Refused].
 func (c *Conn) Request(ctx context.Context, m openflow.Message) (openflow.Message, error) {
 	w, err := c.answer(ctx, m)
 	if err != nil {
@@ -108,8 +108,8 @@ func (c *Conn) Request(ctx context.Context, m openflow.Message) (openflow.Messag
 	return w.parts[0], nil
 }
 
-// Multipart sends a multipart request and waits for all parts of its answer. An error of the peer is a [*Refused]; a longer
-// answer than Options.Answer is [ErrAnswer], and what is left of it goes to Receive.
+// Multipart sends a multipart request and waits for all parts of the reply. An error of the peer is a [*Refused]; a reply longer than
+// Options.Answer is [ErrAnswer], and its rest goes to Receive.
 func (c *Conn) Multipart(ctx context.Context, body openflow.MultipartBody) ([]openflow.MultipartBody, error) {
 	w, err := c.answer(ctx, &openflow.MultipartRequest{Body: body})
 	if err != nil {
@@ -127,8 +127,8 @@ func (c *Conn) Multipart(ctx context.Context, body openflow.MultipartBody) ([]op
 	return parts, nil
 }
 
-// Commit sends messages that have no answer of their own, as flow mods, and a barrier behind them, and waits for the barrier's
-// answer: all of them are then in force, or refused. It returns the peer's errors, each a [*Refused], joined.
+// Commit sends messages that have no reply, such as flow mods, followed by a barrier, and waits for the barrier's reply: each message is then
+// in force, or refused. It returns the peer's errors, each a [*Refused], joined.
 func (c *Conn) Commit(ctx context.Context, messages ...openflow.Message) error {
 	waiting := make([]*waiter, len(messages))
 	for i, m := range messages {

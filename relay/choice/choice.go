@@ -18,8 +18,8 @@ type Chooser struct {
 	nodes   []*node        // this relay first, then its peers
 	legs    map[plan.Pair]*history
 	broken  map[plan.Pair]time.Time // from one peer to the next, since when
-	all     map[Destination]*place
-	dirty   []*place  // whose ways may be others now, in the order in which that came up
+	all     map[Destination]*record
+	dirty   []*record // whose ways may be others now, in the order in which that came up
 	stale   bool      // the table is not as it should be
 	full    time.Time // there is no room until then
 	changes []Change
@@ -37,22 +37,22 @@ type node struct {
 	idle  bool      // there was nothing to measure
 }
 
-// place is what is known of a destination.
-type place struct {
-	of     Destination
-	server netip.AddrPort // which is measured
-	fixed  bool
-	direct bool // this relay may connect to it
-	asked  *atomic.Int64
-	seen   map[string]*history // by the relay's name
-	moved  bool                // what was measured has changed since the last choice
+// record is what is known of a destination.
+type record struct {
+	of       Destination
+	server   netip.AddrPort // which is measured
+	fixed    bool
+	direct   bool // this relay may connect to it
+	lastUsed *atomic.Int64
+	seen     map[string]*history // by the relay's name
+	moved    bool                // what was measured has changed since the last choice
 
 	queued bool
-	chosen Way // as if all relays could be reached
-	used   Way
-	others []Way // if used cannot be reached
-	known  bool  // the ways are chosen
-	gone   bool  // it is forgotten
+	chosen Route // as if all relays could be reached
+	used   Route
+	others []Route // if used cannot be reached
+	known  bool    // the ways are chosen
+	gone   bool    // it is forgotten
 	since  time.Time
 	why    string
 }
@@ -60,7 +60,7 @@ type place struct {
 // Change is a destination's having got another way.
 type Change struct {
 	Destination Destination
-	From, To    Way
+	From, To    Route
 	First       bool // there was none before
 	Why         string
 }
@@ -69,7 +69,7 @@ type Change struct {
 func New(random func() float64) *Chooser {
 	return &Chooser{
 		random: random, nodes: []*node{{here: true}}, legs: make(map[plan.Pair]*history), broken: make(map[plan.Pair]time.Time),
-		all: make(map[Destination]*place), stale: true,
+		all: make(map[Destination]*record), stale: true,
 	}
 }
 
@@ -131,52 +131,52 @@ func (c *Chooser) Configure(now time.Time, o Options) {
 }
 
 func (c *Chooser) add(now time.Time, d Destination, server netip.AddrPort) {
-	p := &place{of: d, server: server, asked: new(atomic.Int64), seen: make(map[string]*history)}
-	p.asked.Store(now.UnixNano())
+	p := &record{of: d, server: server, lastUsed: new(atomic.Int64), seen: make(map[string]*history)}
+	p.lastUsed.Store(now.UnixNano())
 	c.all[d] = p
 	c.stale = true
 	c.wakeAll()
 }
 
-func (c *Chooser) drop(p *place) {
+func (c *Chooser) drop(p *record) {
 	delete(c.all, p.of)
 	p.gone = true
 	c.stale = true
 }
 
-// Ask has a destination measured that a flow has asked for and that no table knows.
-func (c *Chooser) Ask(now time.Time, server netip.AddrPort) {
+// Track has a destination measured that a flow has asked for and that no table knows.
+func (c *Chooser) Track(now time.Time, server netip.AddrPort) {
 	d := Of(server)
 	if p := c.all[d]; p != nil {
-		p.asked.Store(now.UnixNano())
+		p.lastUsed.Store(now.UnixNano())
 		return
 	}
-	if !c.o.Learn || !server.IsValid() || server.Port() == 0 || !c.room(now) {
+	if !c.o.Learn || !server.IsValid() || server.Port() == 0 || !c.admit(now) {
 		return
 	}
 	c.add(now, d, server)
 	c.all[d].direct = c.o.Allowed(server)
 }
 
-// room makes place for one more destination.
-func (c *Chooser) room(now time.Time) bool {
+// admit makes place for one more destination.
+func (c *Chooser) admit(now time.Time) bool {
 	if len(c.all) < mostDestinations {
 		return true
 	}
 	if now.Before(c.full) {
 		return false
 	}
-	var oldest *place
+	var oldest *record
 	for _, p := range c.all {
-		if !p.fixed && (oldest == nil || p.asked.Load() < oldest.asked.Load() ||
-			p.asked.Load() == oldest.asked.Load() && p.of.compare(oldest.of) < 0) {
+		if !p.fixed && (oldest == nil || p.lastUsed.Load() < oldest.lastUsed.Load() ||
+			p.lastUsed.Load() == oldest.lastUsed.Load() && p.of.compare(oldest.of) < 0) {
 			oldest = p
 		}
 	}
 	if oldest == nil {
 		return false
 	}
-	if free := time.Unix(0, oldest.asked.Load()).Add(crowded); now.Before(free) {
+	if free := time.Unix(0, oldest.lastUsed.Load()).Add(leastAge); now.Before(free) {
 		c.full = free
 		return false
 	}
@@ -219,8 +219,8 @@ func (c *Chooser) node(name string) *node {
 	return nil
 }
 
-// settle takes back relays that have been there for long enough.
-func (c *Chooser) settle(now time.Time) {
+// endDwell takes back relays that have been there for long enough.
+func (c *Chooser) endDwell(now time.Time) {
 	for _, n := range c.nodes {
 		if !n.back.IsZero() && !now.Before(n.back.Add(c.o.Dwell)) {
 			n.back = time.Time{}
@@ -236,39 +236,39 @@ func (c *Chooser) settle(now time.Time) {
 }
 
 func (c *Chooser) markAll() {
-	for _, p := range c.places() {
+	for _, p := range c.records() {
 		c.mark(p)
 	}
 }
 
-func (c *Chooser) mark(p *place) {
+func (c *Chooser) mark(p *record) {
 	if !p.queued {
 		p.queued = true
 		c.dirty = append(c.dirty, p)
 	}
 }
 
-// places are all destinations, in their order.
-func (c *Chooser) places() []*place {
-	out := make([]*place, 0, len(c.all))
+// records are all destinations, in their order.
+func (c *Chooser) records() []*record {
+	out := make([]*record, 0, len(c.all))
 	for _, p := range c.all {
 		out = append(out, p)
 	}
-	slices.SortFunc(out, func(a, b *place) int { return a.of.compare(b.of) })
+	slices.SortFunc(out, func(a, b *record) int { return a.of.compare(b.of) })
 	return out
 }
 
-// Forget drops destinations that nobody asks for any more.
-func (c *Chooser) Forget(now time.Time) {
+// Expire drops destinations that nobody asks for any more.
+func (c *Chooser) Expire(now time.Time) {
 	for _, p := range c.all {
-		if !p.fixed && now.Sub(time.Unix(0, p.asked.Load())) > forgotten*c.o.Refresh {
+		if !p.fixed && now.Sub(time.Unix(0, p.lastUsed.Load())) > expiry*c.o.Refresh {
 			c.drop(p)
 		}
 	}
 }
 
-// TrunksBegin tells what trunks send at first by now, 0 for as much as any connection. It counts when ways are looked at the next time.
-func (c *Chooser) TrunksBegin(bytes int64) { c.o.Start = bytes }
+// SetStart tells what trunks send at first by now, 0 for as much as any connection. It counts when ways are looked at the next time.
+func (c *Chooser) SetStart(bytes int64) { c.o.Start = bytes }
 
 // Changes are those since the last call.
 func (c *Chooser) Changes() []Change {
@@ -288,14 +288,14 @@ func (c *Chooser) Table() (t *Table, fresh bool) {
 	c.stale = false
 	t = &Table{known: make(map[Destination]*answer, len(c.all))}
 	for _, p := range c.all {
-		a := &answer{asked: p.asked}
+		a := &answer{lastUsed: p.lastUsed}
 		if p.known {
-			a.ways = append(a.ways, p.used.names())
+			a.routes = append(a.routes, p.used.names())
 			for _, w := range p.others {
-				a.ways = append(a.ways, w.names())
+				a.routes = append(a.routes, w.names())
 			}
 			if !p.fixed {
-				t.near = append(t.near, neighbour{p.of, a.ways})
+				t.near = append(t.near, neighbour{p.of, a.routes})
 			}
 		}
 		t.known[p.of] = a
@@ -303,7 +303,7 @@ func (c *Chooser) Table() (t *Table, fresh bool) {
 	slices.SortFunc(t.near, func(a, b neighbour) int { return a.of.compare(b.of) })
 	t.fallback = append(t.fallback, nil)
 	for _, n := range c.byDistance() {
-		t.fallback = append(t.fallback, Way(n.Name).names())
+		t.fallback = append(t.fallback, Route(n.Name).names())
 	}
 	return t, true
 }
@@ -311,7 +311,7 @@ func (c *Chooser) Table() (t *Table, fresh bool) {
 // byDistance are the peers, those that can be reached first, and then by what is known of their distance.
 func (c *Chooser) byDistance() []*node {
 	out := slices.Clone(c.nodes[1:])
-	away := func(n *node) time.Duration {
+	distance := func(n *node) time.Duration {
 		if h := c.legs[plan.Pair{From: c.o.Self, To: n.Name}]; h != nil && h.rtt() > 0 {
 			return h.rtt()
 		}
@@ -324,7 +324,7 @@ func (c *Chooser) byDistance() []*node {
 		return 0
 	}
 	slices.SortStableFunc(out, func(a, b *node) int {
-		return cmp.Or(reached(a)-reached(b), cmp.Compare(away(a), away(b)), strings.Compare(a.Name, b.Name))
+		return cmp.Or(reached(a)-reached(b), cmp.Compare(distance(a), distance(b)), strings.Compare(a.Name, b.Name))
 	})
 	return out
 }

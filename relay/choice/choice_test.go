@@ -9,13 +9,13 @@ import (
 	"baton/relay/plan"
 )
 
-func TestWays(t *testing.T) {
+func TestRoutes(t *testing.T) {
 	s := serverAt(1)
 	at := s.Addr().String()
 	tests := []struct {
 		name  string
 		build func(w *world)
-		want  Way
+		want  Route
 		known bool
 	}{
 		{"the near peer", func(w *world) {
@@ -91,10 +91,10 @@ func TestWays(t *testing.T) {
 				}
 				w.configure()
 				if !fixed {
-					w.c.Ask(w.now, s)
+					w.c.Track(w.now, s)
 				}
 				w.run(15 * time.Second)
-				if got, known := w.way(s); known != tt.known || known && got != tt.want {
+				if got, known := w.route(s); known != tt.known || known && got != tt.want {
 					t.Errorf("%v, known %v; want %v, %v", got, known, tt.want, tt.known)
 				}
 				if n := len(w.log); n > 2 { // b and c may measure each other later
@@ -161,7 +161,7 @@ func TestBroken(t *testing.T) {
 	w.set("self", "c", 150)
 	w.set("c", "b", 150)
 	w.configure()
-	w.c.Ask(w.now, s)
+	w.c.Track(w.now, s)
 	w.run(10 * time.Second)
 	w.want(s, "c,b")
 	w.c.Broken(w.now, "c", "b")
@@ -231,7 +231,7 @@ func TestNoise(t *testing.T) {
 }
 
 // takes is what a way takes in truth.
-func (w *world) takes(d Destination, way Way) time.Duration {
+func (w *world) takes(d Destination, way Route) time.Duration {
 	w.t.Helper()
 	q := plan.Question{Client: client, Server: d.Prefix.Addr().String(), RTTs: w.rtts}
 	q.RTTs.Set(client, "self", 1)
@@ -254,7 +254,7 @@ func TestFlap(t *testing.T) {
 			up = !up
 			w.c.Reach(w.now, "b", up)
 			w.run(time.Duration(random.ExpFloat64() * float64(10*time.Second)))
-			if got, _ := w.way(s); !up && got == "b" {
+			if got, _ := w.route(s); !up && got == "b" {
 				t.Fatal("flows are sent to a relay that is down")
 			}
 		}
@@ -266,16 +266,16 @@ func TestFlap(t *testing.T) {
 
 func TestForgotten(t *testing.T) {
 	w, fixed := far(t)
-	w.c.Ask(w.now, serverAt(2))
-	w.c.Ask(w.now, serverAt(3))
+	w.c.Track(w.now, serverAt(2))
+	w.c.Track(w.now, serverAt(3))
 	w.run(20 * time.Second)
 	table, _ := w.c.Table()
 	w.run(10 * time.Minute)
 	table.Find(serverAt(3), w.now) // an old table tells of it, too
 	w.run(6 * time.Minute)
-	w.c.Forget(w.now)
+	w.c.Expire(w.now)
 	if len(w.c.all) != 2 || w.c.all[Exactly(fixed)] == nil || w.c.all[Of(serverAt(3))] == nil {
-		t.Errorf("left: %v", w.c.places())
+		t.Errorf("left: %v", w.c.records())
 	}
 	before := len(w.probes[w.c.nodes[0]])
 	w.run(time.Hour)
@@ -292,14 +292,14 @@ func TestFull(t *testing.T) {
 		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 1}), 80)
 	}
 	for i := range mostDestinations + 100 {
-		w.c.Ask(w.now, server(i))
+		w.c.Track(w.now, server(i))
 	}
 	if len(w.c.all) != mostDestinations || w.c.all[Of(server(0))] == nil {
 		t.Fatalf("%d destinations, the first %v", len(w.c.all), w.c.all[Of(server(0))])
 	}
-	w.now = w.now.Add(crowded + time.Second)
-	w.c.Ask(w.now, server(0))
-	w.c.Ask(w.now, server(mostDestinations))
+	w.now = w.now.Add(leastAge + time.Second)
+	w.c.Track(w.now, server(0))
+	w.c.Track(w.now, server(mostDestinations))
 	if len(w.c.all) != mostDestinations || w.c.all[Of(server(0))] == nil || w.c.all[Of(server(1))] != nil ||
 		w.c.all[Of(server(mostDestinations))] == nil {
 		t.Errorf("%d destinations; the one not asked for the longest has not made room", len(w.c.all))
@@ -308,7 +308,7 @@ func TestFull(t *testing.T) {
 
 func TestConfigure(t *testing.T) {
 	w, s := far(t)
-	w.c.Ask(w.now, serverAt(2))
+	w.c.Track(w.now, serverAt(2))
 	w.run(20 * time.Second)
 	w.want(s, "b")
 	changes := len(w.log)
@@ -342,17 +342,17 @@ func TestConfigure(t *testing.T) {
 
 func TestReports(t *testing.T) {
 	w, s := far(t)
-	w.c.Ask(w.now, serverAt(2))
+	w.c.Track(w.now, serverAt(2))
 	w.run(20 * time.Second)
 	w.now = w.now.Add(time.Minute)
 	w.c.Reach(w.now, "b", false)
 	w.step()
 	r := w.c.Reports()
-	if len(r) != 2 || r[0].Server != s || !r[0].Fixed || !r[0].Known || r[0].Way != "c" || !slices.Equal(r[0].Others, []Way{Direct}) {
+	if len(r) != 2 || r[0].Server != s || !r[0].Fixed || !r[0].Known || r[0].Route != "c" || !slices.Equal(r[0].Others, []Route{Direct}) {
 		t.Fatalf("%+v", r)
 	}
 	if r[0].RTT != 300*time.Millisecond || r[0].Takes < 500*time.Millisecond || r[0].Takes > 2*time.Second || !r[0].Since.Equal(w.now) ||
-		r[0].Why != "via b cannot be had" || r[0].At.IsZero() || !r[0].Due.After(r[0].At) || !r[0].Asked.Equal(start) {
+		r[0].Why != "via b cannot be had" || r[0].At.IsZero() || !r[0].Due.After(r[0].At) || !r[0].LastUsed.Equal(start) {
 		t.Errorf("%+v", r[0])
 	}
 	want := []Distance{
@@ -362,7 +362,7 @@ func TestReports(t *testing.T) {
 	if !slices.Equal(r[0].Relays, want) {
 		t.Errorf("%+v", r[0].Relays)
 	}
-	if r[1].Known || r[1].RTT != 0 || r[1].Relays[0].Why != "no answer" || r[1].Way != Direct {
+	if r[1].Known || r[1].RTT != 0 || r[1].Relays[0].Why != "no answer" || r[1].Route != Direct {
 		t.Errorf("%+v", r[1])
 	}
 	peers := w.c.Distances()

@@ -14,12 +14,12 @@ const (
 	server = "(server)"
 )
 
-// reserve is how many ways are kept for when the one in use cannot be reached.
-const reserve = 3
+// mostAlternatives is how many ways are kept for when the one in use cannot be reached.
+const mostAlternatives = 3
 
 // Decide looks again at the ways of at most so many destinations for which something has changed. More: there are others.
 func (c *Chooser) Decide(now time.Time, most int) (more bool) {
-	c.settle(now)
+	c.endDwell(now)
 	for most > 0 && len(c.dirty) > 0 {
 		p := c.dirty[0]
 		c.dirty = c.dirty[1:]
@@ -41,13 +41,13 @@ const (
 	settled              // and have been for long enough
 )
 
-func (c *Chooser) decide(now time.Time, p *place) {
+func (c *Chooser) decide(now time.Time, p *record) {
 	if !p.known && !c.complete(p) {
 		return
 	}
 	before, others, first := p.used, p.others, !p.known
 	why := ""
-	if p.moved || first || !c.is(p, p.chosen, measured) {
+	if p.moved || first || !c.isValid(p, p.chosen, measured) {
 		p.moved = false
 		chosen, takes, ok := c.best(p, measured, nil)
 		if !ok { // nobody has had an answer: the way stays as it was
@@ -56,11 +56,11 @@ func (c *Chooser) decide(now time.Time, p *place) {
 			}
 			return
 		}
-		have, is := c.takes(p, p.chosen)
+		have, is := c.estimate(p, p.chosen)
 		switch {
 		case first:
 			p.chosen, why = chosen, "it is measured"
-		case !is || !c.is(p, p.chosen, measured):
+		case !is || !c.isValid(p, p.chosen, measured):
 			p.chosen, why = chosen, "the other is no way any more"
 		case chosen != p.chosen && float64(takes)*(1+c.o.Margin) <= float64(have):
 			why = fmt.Sprintf("1 MB take %s there and %s %s", short(takes), short(have), p.chosen)
@@ -82,7 +82,7 @@ func (c *Chooser) decide(now time.Time, p *place) {
 }
 
 // complete tells whether all have been asked that can be, so that the first choice is not one of who was the first to answer.
-func (c *Chooser) complete(p *place) bool {
+func (c *Chooser) complete(p *record) bool {
 	for _, n := range c.nodes {
 		if n.down {
 			continue
@@ -98,8 +98,8 @@ func (c *Chooser) complete(p *place) bool {
 }
 
 // use sets the way in use: the chosen one, or what comes nearest to it as long as that cannot be had.
-func (c *Chooser) use(p *place, first bool, why string) {
-	if c.is(p, p.chosen, settled) {
+func (c *Chooser) use(p *record, first bool, why string) {
+	if c.isValid(p, p.chosen, settled) {
 		if why == "" {
 			why = "it can be reached again"
 		}
@@ -111,13 +111,13 @@ func (c *Chooser) use(p *place, first bool, why string) {
 		best, takes, ok = c.best(p, up, nil)
 	}
 	if !ok { // as good as any
-		if first || !c.is(p, p.used, measured) {
+		if first || !c.isValid(p, p.used, measured) {
 			p.set(p.chosen, why)
 		}
 		return
 	}
-	if !first && c.is(p, p.used, up) {
-		have, is := c.takes(p, p.used)
+	if !first && c.isValid(p, p.used, up) {
+		have, is := c.estimate(p, p.used)
 		if is && float64(takes)*(1+c.o.Margin) > float64(have) {
 			return
 		}
@@ -127,18 +127,18 @@ func (c *Chooser) use(p *place, first bool, why string) {
 	p.set(best, fmt.Sprintf("%s cannot be had", p.chosen))
 }
 
-func (p *place) set(w Way, why string) {
+func (p *record) set(w Route, why string) {
 	if w != p.used || !p.known {
 		p.used, p.why = w, why
 	}
 }
 
 // alternatives are ways with other first relays than the one in use, the best first.
-func (c *Chooser) alternatives(p *place) []Way {
-	var out []Way
+func (c *Chooser) alternatives(p *record) []Route {
+	var out []Route
 	without := []string{p.used.first()}
 	for _, v := range []view{settled, up} {
-		for len(out) < reserve {
+		for len(out) < mostAlternatives {
 			w, _, ok := c.best(p, v, without)
 			if !ok {
 				break
@@ -152,8 +152,8 @@ func (c *Chooser) alternatives(p *place) []Way {
 	return out
 }
 
-// is tells whether a way is one, as far as is known: its relays can be asked for the next, and there is room for so many.
-func (c *Chooser) is(p *place, w Way, v view) bool {
+// isValid tells whether a way is one, as far as is known: its relays can be asked for the next, and there is room for so many.
+func (c *Chooser) isValid(p *record, w Route, v view) bool {
 	if w == Direct {
 		return p.direct && c.rtt(p, c.o.Self) > 0
 	}
@@ -172,7 +172,7 @@ func (c *Chooser) is(p *place, w Way, v view) bool {
 }
 
 // exists tells whether the relays of a way are still peers.
-func (c *Chooser) exists(w Way) bool {
+func (c *Chooser) exists(w Route) bool {
 	return !slices.ContainsFunc(w.Relays(), func(name string) bool { return c.node(name) == nil })
 }
 
@@ -191,7 +191,7 @@ func (c *Chooser) joined(from, to string, v view) bool {
 }
 
 // rtt is how far a relay is from a destination, 0 if that is not known or it may not go there.
-func (c *Chooser) rtt(p *place, relay string) time.Duration {
+func (c *Chooser) rtt(p *record, relay string) time.Duration {
 	if h := p.seen[relay]; h != nil {
 		return h.rtt()
 	}
@@ -199,7 +199,7 @@ func (c *Chooser) rtt(p *place, relay string) time.Duration {
 }
 
 // best plans the way to a destination; without are the relays that are not to be the first, "" among them that it is not to be direct.
-func (c *Chooser) best(p *place, v view, without []string) (w Way, takes time.Duration, ok bool) {
+func (c *Chooser) best(p *record, v view, without []string) (w Route, takes time.Duration, ok bool) {
 	q := c.question(p, v, without)
 	for { // each turn has a pair less
 		made, err := plan.Choose(q)
@@ -209,8 +209,8 @@ func (c *Chooser) best(p *place, v view, without []string) (w Way, takes time.Du
 		if made.Use == plan.UseDirect {
 			return Direct, time.Duration(made.Direct.Sizes[0]), true
 		}
-		w := wayOf(made.Route.Relays[1:])
-		apart, is := c.apart(w, v)
+		w := routeOf(made.Route.Relays[1:])
+		apart, is := c.gap(w, v)
 		if !is {
 			return w, time.Duration(made.Route.Times.Sizes[0]), true
 		}
@@ -220,8 +220,8 @@ func (c *Chooser) best(p *place, v view, without []string) (w Way, takes time.Du
 	}
 }
 
-// apart gives the first two relays of a way of which the former cannot send flows to the latter.
-func (c *Chooser) apart(w Way, v view) (plan.Pair, bool) {
+// gap gives the first two relays of a way of which the former cannot send flows to the latter.
+func (c *Chooser) gap(w Route, v view) (plan.Pair, bool) {
 	from := c.o.Self
 	for _, name := range w.Relays() {
 		if !c.joined(from, name, v) {
@@ -232,8 +232,8 @@ func (c *Chooser) apart(w Way, v view) (plan.Pair, bool) {
 	return plan.Pair{}, false
 }
 
-// takes estimates a way, whatever speaks against it.
-func (c *Chooser) takes(p *place, w Way) (time.Duration, bool) {
+// estimate estimates a way, whatever speaks against it.
+func (c *Chooser) estimate(p *record, w Route) (time.Duration, bool) {
 	q := c.question(p, measured, nil)
 	t, ok := plan.Along(q, append([]string{c.o.Self}, w.Relays()...))
 	if !ok {
@@ -246,7 +246,7 @@ func (c *Chooser) takes(p *place, w Way) (time.Duration, bool) {
 const size = 1e6
 
 // question is of ways from this relay on: its client is next to it, and nobody else is near to that.
-func (c *Chooser) question(p *place, v view, without []string) plan.Question {
+func (c *Chooser) question(p *record, v view, without []string) plan.Question {
 	q := plan.Question{
 		Client: client, Server: server, RTTs: make(plan.Matrix), Clouds: c.o.Clouds, Most: c.o.Most, Start: c.o.Start,
 		Size: size, Sizes: []int64{size},

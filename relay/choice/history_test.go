@@ -11,10 +11,10 @@ func TestHistory(t *testing.T) {
 		o    Outcome
 		want time.Duration
 	}{
-		{Outcome{Unasked: true, Why: "no_trunk"}, 0},
+		{Outcome{Unreached: true, Why: "no_trunk"}, 0},
 		{Outcome{RTT: 30}, 30},
 		{Outcome{RTT: 20}, 20},
-		{Outcome{Unasked: true}, 20},
+		{Outcome{Unreached: true}, 20},
 		{Outcome{RTT: 40}, 20},
 		{Outcome{Why: "no answer"}, 20},
 		{Outcome{RTT: 50}, 20},

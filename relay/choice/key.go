@@ -5,19 +5,19 @@ import (
 	"strconv"
 	"strings"
 
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
-// Way is the names of relays behind this one, joined by commas; "": the server is connected to from here.
-type Way string
+// Route is the names of relays behind this one, joined by commas; "": the server is connected to from here.
+type Route string
 
 // Direct is the way without relays.
-const Direct Way = ""
+const Direct Route = ""
 
-func wayOf(relays []string) Way { return Way(strings.Join(relays, ",")) }
+func routeOf(relays []string) Route { return Route(strings.Join(relays, ",")) }
 
 // Relays are the names, nil for none.
-func (w Way) Relays() []string {
+func (w Route) Relays() []string {
 	if w == Direct {
 		return nil
 	}
@@ -25,20 +25,20 @@ func (w Way) Relays() []string {
 }
 
 // names are as a header has them, nil for none.
-func (w Way) names() prologue.Names {
+func (w Route) names() trunkproto.Names {
 	if w == Direct {
 		return nil
 	}
-	return prologue.Names(w)
+	return trunkproto.Names(w)
 }
 
 // first is the relay that this one opens trunks to; "" for none.
-func (w Way) first() string {
+func (w Route) first() string {
 	name, _, _ := strings.Cut(string(w), ",")
 	return name
 }
 
-func (w Way) String() string {
+func (w Route) String() string {
 	if w == Direct {
 		return "directly"
 	}

@@ -9,13 +9,13 @@ import (
 
 // Task is a measurement that is due: a relay sends Samples probes to an address, Pace from each other.
 type Task struct {
-	By     string // the relay that measures; this one, or a peer that is asked to
-	Target netip.AddrPort
-	To     string      // the target is this peer
-	Of     Destination // the target is of this one
-	node   *node
-	place  *place
-	found  *history
+	By      string // the relay that measures; this one, or a peer that is asked to
+	Target  netip.AddrPort
+	To      string      // the target is this peer
+	Of      Destination // the target is of this one
+	node    *node
+	record  *record
+	history *history
 }
 
 // Next gives a measurement that is due and that its relay has time for; it is under way then, until Done. A relay makes one at a time.
@@ -25,14 +25,14 @@ func (c *Chooser) Next(now time.Time) (Task, bool) {
 			continue
 		}
 		t := c.dueOf(n, now)
-		if t.found == nil || t.found.due.After(now) {
+		if t.history == nil || t.history.due.After(now) {
 			n.idle, n.ready = true, now.Add(refreshed)
-			if t.found != nil && t.found.due.Before(n.ready) {
-				n.ready = t.found.due
+			if t.history != nil && t.history.due.Before(n.ready) {
+				n.ready = t.history.due
 			}
 			continue
 		}
-		t.found.asked, n.busy = true, true
+		t.history.pending, n.busy = true, true
 		n.ready = now.Add(Samples * Pace)
 		return t, true
 	}
@@ -54,12 +54,12 @@ func (c *Chooser) wakeAll() {
 // dueOf gives what a relay has to measure first: what has been due for the longest. Without a history there is nothing.
 func (c *Chooser) dueOf(n *node, now time.Time) (best Task) {
 	offer := func(h *history, t Task) {
-		if h.asked {
+		if h.pending {
 			return
 		}
-		if best.found == nil || h.due.Before(best.found.due) || h.due.Equal(best.found.due) && t.before(&best) {
+		if best.history == nil || h.due.Before(best.history.due) || h.due.Equal(best.history.due) && t.before(&best) {
 			best = t
-			best.found = h
+			best.history = h
 		}
 	}
 	for _, p := range c.nodes[1:] {
@@ -68,7 +68,7 @@ func (c *Chooser) dueOf(n *node, now time.Time) (best Task) {
 		}
 	}
 	for _, p := range c.all {
-		offer(p.by(n.Name, now), Task{By: n.Name, Target: p.server, Of: p.of, node: n, place: p})
+		offer(p.by(n.Name, now), Task{By: n.Name, Target: p.server, Of: p.of, node: n, record: p})
 	}
 	return best
 }
@@ -76,9 +76,9 @@ func (c *Chooser) dueOf(n *node, now time.Time) (best Task) {
 // before puts destinations first, which wait for a way, and then goes by name.
 func (t *Task) before(o *Task) bool {
 	switch {
-	case (t.place == nil) != (o.place == nil):
-		return o.place == nil
-	case t.place == nil:
+	case (t.record == nil) != (o.record == nil):
+		return o.record == nil
+	case t.record == nil:
 		return t.To < o.To
 	}
 	return t.Of.compare(o.Of) < 0
@@ -94,7 +94,7 @@ func (c *Chooser) leg(from, to string, now time.Time) *history {
 	return h
 }
 
-func (p *place) by(relay string, now time.Time) *history {
+func (p *record) by(relay string, now time.Time) *history {
 	h := p.seen[relay]
 	if h == nil {
 		h = &history{due: now}
@@ -106,19 +106,19 @@ func (p *place) by(relay string, now time.Time) *history {
 // Done ends what Next has begun.
 func (c *Chooser) Done(now time.Time, t Task, o Outcome) {
 	t.node.busy = false
-	h := t.found
-	h.asked = false
+	h := t.history
+	h.pending = false
 	before, first := h.rtt(), !h.tried
 	h.add(now, o)
 	wait := c.o.Refresh
-	if o.Unasked {
+	if o.Unreached {
 		wait = min(wait, retry)
 	}
 	h.due = now.Add(time.Duration((0.9 + 0.2*c.random()) * float64(wait)))
 	switch {
-	case t.place != nil:
-		t.place.moved = true
-		c.mark(t.place)
+	case t.record != nil:
+		t.record.moved = true
+		c.mark(t.record)
 	case first || c.matters(before, h.rtt()):
 		for _, p := range c.all {
 			p.moved = true

@@ -15,10 +15,10 @@ const (
 	mostDestinations = 4096
 	// Pace is from one probe of a relay to the next.
 	Pace = 200 * time.Millisecond
-	// crowded is how long a destination keeps its place in a full table, so that one who asks for everything drives out nobody.
-	crowded = time.Minute
-	// forgotten is how many refreshes a destination is remembered that nobody asks for.
-	forgotten = 3
+	// leastAge is how long a destination keeps its place in a full table, so that one who asks for everything drives out nobody.
+	leastAge = time.Minute
+	// expiry is how many refreshes a destination is remembered that nobody asks for.
+	expiry = 3
 	// retry is after what a relay is asked again that could not be.
 	retry = 10 * time.Second
 )

@@ -82,7 +82,7 @@ func happen(w *world, random *rand.Rand) {
 	peer := func() string { return string(rune('b' + random.IntN(4))) }
 	switch random.IntN(8) {
 	case 0, 1:
-		w.c.Ask(w.now, serverAt(random.IntN(6)))
+		w.c.Track(w.now, serverAt(random.IntN(6)))
 	case 2, 3:
 		w.c.Reach(w.now, peer(), random.IntN(2) == 0)
 	case 4:
@@ -90,7 +90,7 @@ func happen(w *world, random *rand.Rand) {
 	case 5:
 		w.rewire(random)
 	case 6:
-		w.c.Forget(w.now)
+		w.c.Expire(w.now)
 	case 7:
 		random.Shuffle(len(w.o.Peers), func(i, j int) { w.o.Peers[i], w.o.Peers[j] = w.o.Peers[j], w.o.Peers[i] })
 		o := w.o
@@ -120,38 +120,38 @@ func (w *world) check(kinds map[string]int) {
 		}
 		firsts := []string{p.used.first()}
 		for _, o := range p.others {
-			if slices.Contains(firsts, o.first()) || !c.is(p, o, up) {
+			if slices.Contains(firsts, o.first()) || !c.isValid(p, o, up) {
 				w.t.Fatalf("%v is sent %v, in reserve is %v", p.of, p.used, p.others)
 			}
 			firsts = append(firsts, o.first())
 		}
-		if c.is(p, p.used, up) {
+		if c.isValid(p, p.used, up) {
 			continue
 		}
 		// The way in use cannot be had: then there is none.
 		kinds["none is up"]++
-		for _, x := range w.ways(c) {
-			if c.is(p, x, up) {
+		for _, x := range w.routes(c) {
+			if c.isValid(p, x, up) {
 				w.t.Fatalf("%v is sent %v, which cannot be had, and not %v", p.of, p.used, x)
 			}
 		}
 	}
 	for _, p := range c.all {
-		if p.known && p.used != p.chosen && c.is(p, p.used, up) {
+		if p.known && p.used != p.chosen && c.isValid(p, p.used, up) {
 			kinds["another is up"]++
 		}
 	}
 }
 
-// ways are all that are short enough and whose first and last relay are joined, as package plan wants it.
-func (w *world) ways(c *Chooser) (out []Way) {
+// routes are all that are short enough and whose first and last relay are joined, as package plan wants it.
+func (w *world) routes(c *Chooser) (out []Route) {
 	var grow func(relays []string)
 	grow = func(relays []string) {
 		if len(relays) >= c.o.Most {
 			return
 		}
 		if n := len(relays); n < 2 || c.joined(c.o.Self, relays[n-1], up) {
-			out = append(out, wayOf(relays))
+			out = append(out, routeOf(relays))
 		}
 		for _, n := range c.nodes[1:] {
 			if !slices.Contains(relays, n.Name) {

@@ -15,8 +15,8 @@ type Report struct {
 	Server      netip.AddrPort // that is measured
 	Fixed       bool           // an entry names it
 	Known       bool           // there is a way; otherwise flows go by a neighbour's, or by one of last resort
-	Way         Way
-	Others      []Way         // if that cannot be had, the best first
+	Route       Route
+	Others      []Route       // if that cannot be had, the best first
 	Takes       time.Duration // for 1 MB on a new connection from this relay on, estimated; 0: it is not known
 	Why         string        // this way
 	Since       time.Time     // of this way
@@ -24,7 +24,7 @@ type Report struct {
 	Relays      []Distance    // from each relay, this one first
 	At          time.Time     // of this relay's last measurement; zero: there was none
 	Due         time.Time     // of the next, if there is time
-	Asked       time.Time     // for the last time, to about a second
+	LastUsed    time.Time     // for the last time, to about a second
 }
 
 // Distance is how far away something is.
@@ -37,25 +37,25 @@ type Distance struct {
 
 // Reports are of all destinations, in the order of their addresses.
 func (c *Chooser) Reports() []Report {
-	return c.reports(c.places())
+	return c.reports(c.records())
 }
 
 // Latest are those of so many destinations that were asked for last, the latest first.
 func (c *Chooser) Latest(most int) []Report {
-	all := c.places()
-	slices.SortStableFunc(all, func(a, b *place) int { return cmp.Compare(b.asked.Load(), a.asked.Load()) })
+	all := c.records()
+	slices.SortStableFunc(all, func(a, b *record) int { return cmp.Compare(b.lastUsed.Load(), a.lastUsed.Load()) })
 	return c.reports(all[:min(len(all), most)])
 }
 
-func (c *Chooser) reports(places []*place) []Report {
+func (c *Chooser) reports(places []*record) []Report {
 	out := make([]Report, 0, len(places))
 	for _, p := range places {
 		r := Report{
-			Destination: p.of, Server: p.server, Fixed: p.fixed, Known: p.known, Asked: time.Unix(0, p.asked.Load()), RTT: c.rtt(p, c.o.Self),
+			Destination: p.of, Server: p.server, Fixed: p.fixed, Known: p.known, LastUsed: time.Unix(0, p.lastUsed.Load()), RTT: c.rtt(p, c.o.Self),
 		}
 		if p.known {
-			r.Way, r.Others, r.Why, r.Since = p.used, p.others, p.why, p.since
-			r.Takes, _ = c.takes(p, p.used)
+			r.Route, r.Others, r.Why, r.Since = p.used, p.others, p.why, p.since
+			r.Takes, _ = c.estimate(p, p.used)
 		}
 		for _, n := range c.nodes {
 			d := Distance{Relay: n.Name, Down: n.down}

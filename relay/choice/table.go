@@ -7,57 +7,57 @@ import (
 	"sync/atomic"
 	"time"
 
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 // Table is what flows are sent by. It does not change but for when destinations were asked for; any number of goroutines may use it.
 type Table struct {
 	known    map[Destination]*answer
-	near     []neighbour      // of known, those of prefixes that have ways, sorted
-	fallback []prologue.Names // for those that nothing is known of: directly first, then by the nearest peers
+	near     []neighbour        // of known, those of prefixes that have ways, sorted
+	fallback []trunkproto.Names // for those that nothing is known of: directly first, then by the nearest peers
 }
 
 type answer struct {
-	ways  []prologue.Names // the best first, each with another first relay; nil: nothing is measured yet
-	asked *atomic.Int64    // when, ns since 1970
+	routes   []trunkproto.Names // the best first, each with another first relay; nil: nothing is measured yet
+	lastUsed *atomic.Int64      // when, ns since 1970
 }
 
 type neighbour struct {
-	of   Destination
-	ways []prologue.Names
+	of     Destination
+	routes []trunkproto.Names
 }
 
-// idle is how exact it is known when a destination was asked for.
-const idle = time.Second
+// useResolution is how exact it is known when a destination was asked for.
+const useResolution = time.Second
 
 // Exact gives the ways to an entry's own destination, as Find does.
-func (t *Table) Exact(server netip.AddrPort, now time.Time) (ways []prologue.Names, known bool) {
+func (t *Table) Exact(server netip.AddrPort, now time.Time) (routes []trunkproto.Names, known bool) {
 	return t.find(Exactly(server), now)
 }
 
 // Find gives the ways to a server that a flow asks for, the best first; nil among them is the direct one. Not known: the destination is
 // to be told of, so that it is measured, and meanwhile ways are those of a neighbour or, without one, what can be said of any server.
 // It takes one look into a map if the destination is known, and allocates nothing. The caller changes nothing of the result.
-func (t *Table) Find(server netip.AddrPort, now time.Time) (ways []prologue.Names, known bool) {
+func (t *Table) Find(server netip.AddrPort, now time.Time) (routes []trunkproto.Names, known bool) {
 	d := Of(server)
-	if ways, known = t.find(d, now); ways == nil {
-		ways = t.neighbour(d)
+	if routes, known = t.find(d, now); routes == nil {
+		routes = t.neighbour(d)
 	}
-	return ways, known
+	return routes, known
 }
 
 // Fallback are the ways of last resort.
-func (t *Table) Fallback() []prologue.Names { return t.fallback }
+func (t *Table) Fallback() []trunkproto.Names { return t.fallback }
 
-func (t *Table) find(d Destination, now time.Time) ([]prologue.Names, bool) {
+func (t *Table) find(d Destination, now time.Time) ([]trunkproto.Names, bool) {
 	a := t.known[d]
 	if a == nil {
 		return nil, false
 	}
-	if at := now.UnixNano(); at-a.asked.Load() > int64(idle) {
-		a.asked.Store(at)
+	if at := now.UnixNano(); at-a.lastUsed.Load() > int64(useResolution) {
+		a.lastUsed.Store(at)
 	}
-	return a.ways, true
+	return a.routes, true
 }
 
 // Bits that a destination has in common with one whose ways it takes meanwhile: fewer say nothing of where it is.
@@ -67,9 +67,9 @@ const (
 )
 
 // neighbour gives the ways of the known destination whose address begins with the most bits of this one's, nil if that is too far away.
-func (t *Table) neighbour(d Destination) []prologue.Names {
+func (t *Table) neighbour(d Destination) []trunkproto.Names {
 	i, _ := slices.BinarySearchFunc(t.near, d, func(n neighbour, d Destination) int { return n.of.compare(d) })
-	best, ways := alike6, []prologue.Names(nil)
+	best, routes := alike6, []trunkproto.Names(nil)
 	if d.Prefix.Addr().Is4() {
 		best = alike4
 	}
@@ -78,10 +78,10 @@ func (t *Table) neighbour(d Destination) []prologue.Names {
 			continue
 		}
 		if n := common(d.Prefix.Addr(), t.near[k].of.Prefix.Addr()); n >= best {
-			best, ways = n+1, t.near[k].ways
+			best, routes = n+1, t.near[k].routes
 		}
 	}
-	return ways
+	return routes
 }
 
 // common is how many bits two addresses of a family begin with alike.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 func TestDestinations(t *testing.T) {
@@ -24,17 +24,17 @@ func TestDestinations(t *testing.T) {
 	}
 }
 
-func told(ways []prologue.Names) string {
+func routesText(ways []trunkproto.Names) string {
 	var out []string
 	for _, w := range ways {
-		out = append(out, Way(w).String())
+		out = append(out, Route(w).String())
 	}
 	return strings.Join(out, "; ")
 }
 
 func TestTable(t *testing.T) {
 	w, fixed := far(t)
-	w.c.Ask(w.now, serverAt(2))
+	w.c.Track(w.now, serverAt(2))
 	w.set("self", serverAt(2).Addr().String(), 1)
 	first, fresh := w.c.Table()
 	if _, again := w.c.Table(); !fresh || again {
@@ -46,8 +46,8 @@ func TestTable(t *testing.T) {
 		if exactly {
 			find = table.Exact
 		}
-		if ways, known := find(at, w.now); told(ways) != want || known != wantKnown || ways == nil && want != "" {
-			t.Errorf("%s: %q, known %v; want %q, %v", name, told(ways), known, want, wantKnown)
+		if ways, known := find(at, w.now); routesText(ways) != want || known != wantKnown || ways == nil && want != "" {
+			t.Errorf("%s: %q, known %v; want %q, %v", name, routesText(ways), known, want, wantKnown)
 		}
 	}
 	check(first, "not measured yet", fixed, true, "", true)
@@ -62,13 +62,13 @@ func TestTable(t *testing.T) {
 	check(table, "near", netip.MustParseAddrPort("198.51.200.1:443"), false, "directly", false)
 	check(table, "far away", netip.MustParseAddrPort("203.0.113.1:443"), false, "", false)
 	check(table, "another family", netip.MustParseAddrPort("[2001:db8::1]:443"), false, "", false)
-	if got, want := told(table.Fallback()), "directly; via b; via c"; got != want {
+	if got, want := routesText(table.Fallback()), "directly; via b; via c"; got != want {
 		t.Errorf("fallback %q, want %q", got, want)
 	}
 	w.c.Reach(w.now, "b", false)
 	w.set("self", "c", 1)
 	table, _ = w.c.Table()
-	if got, want := told(table.Fallback()), "directly; via c; via b"; got != want {
+	if got, want := routesText(table.Fallback()), "directly; via c; via b"; got != want {
 		t.Errorf("fallback %q, want %q", got, want)
 	}
 }
@@ -89,7 +89,7 @@ func TestNeighbour(t *testing.T) {
 		for range random.IntN(20) {
 			d := Of(server())
 			if !slices.ContainsFunc(table.near, func(n neighbour) bool { return n.of == d }) {
-				table.near = append(table.near, neighbour{d, []prologue.Names{prologue.Names(d.String())}})
+				table.near = append(table.near, neighbour{d, []trunkproto.Names{trunkproto.Names(d.String())}})
 			}
 		}
 		slices.SortFunc(table.near, func(a, b neighbour) int { return a.of.compare(b.of) })
@@ -106,13 +106,13 @@ func TestNeighbour(t *testing.T) {
 			}
 			ways, _ := table.Find(s, start)
 			if (ways != nil) != (most >= least) {
-				t.Fatalf("%v: %q, the best has %d bits in common", s, told(ways), most)
+				t.Fatalf("%v: %q, the best has %d bits in common", s, routesText(ways), most)
 			}
 			if ways == nil {
 				continue
 			}
 			found++
-			i := slices.IndexFunc(table.near, func(n neighbour) bool { return &n.ways[0] == &ways[0] })
+			i := slices.IndexFunc(table.near, func(n neighbour) bool { return &n.routes[0] == &ways[0] })
 			if got := common(table.near[i].of.Prefix.Addr(), Of(s).Prefix.Addr()); got != most {
 				t.Fatalf("%v: %v has %d bits in common, the best %d", s, table.near[i].of, got, most)
 			}
@@ -126,7 +126,7 @@ func TestNeighbour(t *testing.T) {
 // TestFindIsCheap: a flow's way costs nothing that is left behind.
 func TestFindIsCheap(t *testing.T) {
 	w, fixed := far(t)
-	w.c.Ask(w.now, serverAt(2))
+	w.c.Track(w.now, serverAt(2))
 	w.run(20 * time.Second)
 	table, _ := w.c.Table()
 	now := w.now
@@ -151,7 +151,7 @@ func BenchmarkFind(b *testing.B) {
 	for i := range mostDestinations {
 		s := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 1}), 80)
 		servers = append(servers, s)
-		c.Ask(start, s)
+		c.Track(start, s)
 	}
 	table, _ := c.Table()
 	b.ReportAllocs()

@@ -122,8 +122,8 @@ func (w *world) outcome(t Task) Outcome {
 	return Outcome{RTT: rtt}
 }
 
-// way is what flows to a server are sent by.
-func (w *world) way(server netip.AddrPort) (Way, bool) {
+// route is what flows to a server are sent by.
+func (w *world) route(server netip.AddrPort) (Route, bool) {
 	for _, d := range []Destination{Exactly(server), Of(server)} {
 		if p := w.c.all[d]; p != nil {
 			return p.used, p.known
@@ -132,9 +132,9 @@ func (w *world) way(server netip.AddrPort) (Way, bool) {
 	return Direct, false
 }
 
-func (w *world) want(server netip.AddrPort, want Way) {
+func (w *world) want(server netip.AddrPort, want Route) {
 	w.t.Helper()
-	if got, known := w.way(server); !known || got != want {
+	if got, known := w.route(server); !known || got != want {
 		w.t.Errorf("at %v: %v, known %v; want %v", w.now.Sub(start), got, known, want)
 	}
 }

@@ -10,8 +10,8 @@ func Changed(old, next *Config) []string {
 	}{
 		{"name", old.Name != next.Name},
 		{"workers", old.Workers != next.Workers},
-		{"metrics", old.Listen.Metrics != next.Listen.Metrics},
-		{"control", old.Listen.Control != next.Listen.Control},
+		{"metrics", old.Metrics != next.Metrics},
+		{"control", old.Control != next.Control},
 		{"limits.flows", old.Limits.Flows != next.Limits.Flows},
 		{"limits.early", old.Limits.Early != next.Limits.Early},
 		{"limits.per_source", old.Limits.PerSource != next.Limits.PerSource},

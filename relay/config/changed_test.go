@@ -9,7 +9,7 @@ import (
 )
 
 func TestChanged(t *testing.T) {
-	const listen = "listen: {metrics: \"127.0.0.1:9465\", control: /tmp/c.sock}"
+	const listen = "metrics: \"127.0.0.1:9465\"\ncontrol: /tmp/c.sock"
 	tests := []struct {
 		name, old, new string
 		want           []string

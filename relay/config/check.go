@@ -58,20 +58,16 @@ func (d *decoder) checkListeners(cfg *Config) []listening {
 		if j := slices.IndexFunc(own[:i], func(o listening) bool { return o.at == l.at }); j >= 0 {
 			d.Refuse(l.path, fmt.Sprintf("%s is %s already", l.at, own[j].path), "an address or a port of its own")
 		}
-		if meetsMetrics(cfg.Listen.Metrics, l.at) {
-			at := "metrics"
-			if !d.Given(at) {
-				at = "listen.metrics"
-			}
-			d.Refuse(at, fmt.Sprintf("%q is %s, %s, already", cfg.Listen.Metrics, l.path, l.at), "a port of its own")
+		if conflictsWithMetrics(cfg.Metrics, l.at) {
+			d.Refuse("metrics", fmt.Sprintf("%q is %s, %s, already", cfg.Metrics, l.path, l.at), "a port of its own")
 		}
 	}
 	return own
 }
 
-// meetsMetrics tells whether the listener for metrics, which shares its port with no other, is in the way of one for flows. A name
+// conflictsWithMetrics tells whether the listener for metrics, which shares its port with no other, is in the way of one for flows. A name
 // is not resolved.
-func meetsMetrics(metrics string, at netip.AddrPort) bool {
+func conflictsWithMetrics(metrics string, at netip.AddrPort) bool {
 	everywhere := strings.HasPrefix(metrics, ":")
 	if everywhere {
 		metrics = "[::]" + metrics
@@ -84,9 +80,9 @@ func meetsMetrics(metrics string, at netip.AddrPort) bool {
 	return all || m.Addr() == at.Addr() || m.Addr().Is4() == at.Addr().Is4() && (m.Addr().IsUnspecified() || at.Addr().IsUnspecified())
 }
 
-// itself gives the key of the relay's own listener that a connection to an address meets, "" when there is none as far as the file
+// ownListener gives the key of the relay's own listener that a connection to an address meets, "" when there is none as far as the file
 // tells: the host's addresses are not known here.
-func itself(own []listening, to netip.AddrPort) string {
+func ownListener(own []listening, to netip.AddrPort) string {
 	for _, l := range own {
 		here := l.at.Addr() == to.Addr() || l.at.Addr().IsUnspecified() && l.at.Addr().Is4() == to.Addr().Is4() && to.Addr().IsLoopback()
 		if here && l.at.Port() == to.Port() {
@@ -109,7 +105,7 @@ func (d *decoder) checkPeers(cfg *Config, own []listening) {
 		if first, twice := addresses[p.Address]; twice {
 			d.Refuse(path+".address", fmt.Sprintf("%s is the address of %s already", p.Address, first), "an address and port of its own")
 		}
-		if key := itself(own, p.Address); key != "" {
+		if key := ownListener(own, p.Address); key != "" {
 			d.Refuse(path+".address", fmt.Sprintf("%s is %s of this relay itself", p.Address, key), "another relay's address")
 		}
 		names[p.Name], addresses[p.Address] = path, path
@@ -117,24 +113,23 @@ func (d *decoder) checkPeers(cfg *Config, own []listening) {
 }
 
 func (d *decoder) checkVia(cfg *Config, path string, e *Entry) {
+	for i, name := range e.Via {
+		if name == cfg.Name {
+			d.Refuse(fmt.Sprintf("%s.via[%d]", path, i), fmt.Sprintf("%q is this relay itself", name), "the relays after it")
+		}
+	}
+}
+
+// checkReferences refuses a first relay that is not a peer. Those behind it are peers of the relay before them, which knows them.
+func (d *decoder) checkReferences(cfg *Config) {
 	peers := make([]string, len(cfg.Peers))
 	for i, p := range cfg.Peers {
 		peers[i] = p.Name
 	}
-	for i, name := range e.Via {
-		at := fmt.Sprintf("%s.via[%d]", path, i)
-		if name == cfg.Name {
-			d.Refuse(at, fmt.Sprintf("%q is this relay itself", name), "the relays after it")
+	for i, e := range cfg.Entries {
+		if len(e.Via) > 0 && e.Via[0] != cfg.Name {
+			d.Refer(fmt.Sprintf("entries[%d].via[0]", i), e.Via[0], "is not a peer", "peers: [{name: "+e.Via[0]+", address: ...}]", "peers", peers)
 		}
-		// Those behind the first are peers of the relay before them, which knows them.
-		if i > 0 || slices.Contains(peers, name) {
-			continue
-		}
-		right := "peers: [{name: " + name + ", address: ...}]"
-		if near := document.Nearest(name, peers); near != "" {
-			right = fmt.Sprintf("did you mean %s?", near)
-		}
-		d.Refuse(at, fmt.Sprintf("%q is not a peer", name), right)
 	}
 }
 
@@ -143,7 +138,7 @@ func (d *decoder) checkDestination(cfg *Config, path string, e *Entry, own []lis
 	to := e.Destination
 	if e.Mode == Plain {
 		at := path + ".destination"
-		if key := itself(own, to); key != "" {
+		if key := ownListener(own, to); key != "" {
 			d.Refuse(at, fmt.Sprintf("%s is %s of this relay itself", to, key), "the server's address")
 		}
 		if e.ClientAddress == Spoofed && to.Addr().Is4() != e.Listen.Addr().Is4() {
@@ -213,7 +208,7 @@ func (d *decoder) checkOverlap(path string, e *Entry, before []Entry) {
 		places[p] = i
 	}
 	for i := range before {
-		if !meet(e, &before[i]) {
+		if !overlap(e, &before[i]) {
 			continue
 		}
 		for _, p := range before[i].Intercept.Destinations {
@@ -226,8 +221,8 @@ func (d *decoder) checkOverlap(path string, e *Entry, before []Entry) {
 	}
 }
 
-// meet tells whether two entries intercept at one interface and port.
-func meet(a, b *Entry) bool {
+// overlap tells whether two entries intercept at one interface and port.
+func overlap(a, b *Entry) bool {
 	return b.Intercept != nil &&
 		slices.ContainsFunc(a.Interfaces, func(name string) bool { return slices.Contains(b.Interfaces, name) }) &&
 		slices.ContainsFunc(a.Intercept.Ports, func(p document.Ports) bool {

@@ -7,7 +7,7 @@ import (
 	"baton/document"
 	"baton/relay/choice"
 	"baton/relay/plan"
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 // Defaults of how ways are chosen.
@@ -28,7 +28,8 @@ func (d *decoder) choose(path string, n *node, out *Choose) {
 			out.Clouds = plan.Clouds(d.Choice(path, n, "is not what clouds may be mixed by",
 				string(plan.PreferOne), string(plan.AnyCloud), string(plan.OneCloud)))
 		}},
-		{Name: "most", Decode: func(path string, n *node) { out.Most = d.Integer(path, n, 1, prologue.MaxHops) }},
+		{Name: "most", Now: "max_relays"},
+		{Name: "max_relays", Decode: func(path string, n *node) { out.Most = d.Integer(path, n, 1, trunkproto.MaxHops) }},
 		{Name: "refresh", Decode: func(path string, n *node) { out.Refresh = d.Between(path, n, 10*time.Second, maxTimeout) }},
 		{Name: "margin", Decode: func(path string, n *node) { out.Margin = d.Percent(path, n, 1, 1000) }},
 		{Name: "dwell", Decode: func(path string, n *node) { out.Dwell = d.Between(path, n, time.Second, time.Hour) }},

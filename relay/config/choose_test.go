@@ -26,7 +26,7 @@ func TestChoose(t *testing.T) {
 		{"the server of no list", `destination: "203.0.113.5:443", ` + via, "mode: socks5, via: auto",
 			Choose{plan.PreferOne, 3, 5 * time.Minute, 0.1, 30 * time.Second}, true},
 		{"a relay of that name", name, name + "choose: {margin: 2.5 %}\n", Choose{plan.PreferOne, 3, 5 * time.Minute, 0.025, 30 * time.Second}, false},
-		{"all of it", name, name + "choose: {clouds: any, most: 8, refresh: 10s, margin: 1000%, dwell: 1s}\n",
+		{"all of it", name, name + "choose: {clouds: any, max_relays: 8, refresh: 10s, margin: 1000%, dwell: 1s}\n",
 			Choose{plan.AnyCloud, 8, 10 * time.Second, 10, time.Second}, false},
 	}
 	for _, tt := range tests {
@@ -51,12 +51,12 @@ func TestChooseRefuses(t *testing.T) {
 	choose := func(text string) string { return name + "choose: {" + text + "}\n" }
 	tests := []struct{ name, old, new, want string }{
 		{"one relay that is no list", via, "via: there", `f:7:68: entries[0].via: "there" is not a list of relays ([there], or auto)`},
-		{"a mapping", via, "via: {auto: 1}", `f:7:69: entries[0].via: is a mapping (a list)`},
+		{"a mapping", via, "via: {auto: 1}", `f:7:69: entries[0].via: is a mapping, and must be a list (with a dash before each entry: - auto: ...)`},
 		{"clients' addresses", via, "via: auto, client_address: transparent",
 			`f:7:90: entries[0].client_address: needs servers' way back to lead over the last relay, and via: auto takes now this one and now that ` +
 				`(via: [...], or another client_address)`},
 		{"clouds", name, choose("clouds: two"), `f:2:18: choose.clouds: "two" is not what clouds may be mixed by (prefer, any or one)`},
-		{"no relay", name, choose("most: 0"), `f:2:16: choose.most: "0" is out of range (a whole number from 1 to 8)`},
+		{"no relay", name, choose("max_relays: 0"), `f:2:22: choose.max_relays: "0" is out of range (a whole number from 1 to 8)`},
 		{"refreshed all the time", name, choose("refresh: 1s"), `f:2:19: choose.refresh: "1s" is out of range (from 10s to 24h0m0s)`},
 		{"a margin without its sign", name, choose("margin: 0.1"), `f:2:18: choose.margin: "0.1" has no percent sign (from 1% to 1000%)`},
 		{"no margin", name, choose("margin: 0%"), `f:2:18: choose.margin: "0%" is out of range (from 1% to 1000%)`},
@@ -69,7 +69,7 @@ func TestChooseRefuses(t *testing.T) {
 				t.Fatalf("%q is not in the file", tt.old)
 			}
 			_, err := Parse("f", []byte(strings.Replace(minimal, tt.old, tt.new, 1)))
-			if !documenttest.Told(err, tt.want) {
+			if !documenttest.Reported(err, tt.want) {
 				t.Errorf("got  %v\nwant %s", err, tt.want)
 			}
 		})
@@ -90,11 +90,11 @@ func TestChooseWarns(t *testing.T) {
 		}
 		return cfg.Warnings
 	}
-	if got, want := warnings("choose: {most: 2}\n"+minimal), []string{"f:1:10: choose: is used by no entry: none has via: auto"}; !cmp.Equal(got, want) {
+	if got, want := warnings("choose: {max_relays: 2}\n"+minimal), []string{"f:1:10: choose: is used by no entry: none has via: auto"}; !cmp.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	auto := strings.Replace(minimal, "via: [there]", "via: auto", 1)
-	if got := warnings("choose: {most: 2}\n" + auto); len(got) != 0 {
+	if got := warnings("choose: {max_relays: 2}\n" + auto); len(got) != 0 {
 		t.Errorf("%q", got)
 	}
 	var peers strings.Builder

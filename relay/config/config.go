@@ -19,7 +19,8 @@ type Config struct {
 	Name     string // of this relay, by which its peers know it
 	Cloud    string // whose network it is in; "" when that is of no interest
 	Workers  int    // event loops; 0: one for each processor
-	Listen   Listen
+	Metrics  string // host:port of the Prometheus listener, "" for none
+	Control  string // path of the unix socket for baton relay status, flows, ...
 	Limits   Limits
 	Timeouts Timeouts
 	Trunks   *Trunks // accepted here; nil: none
@@ -31,12 +32,6 @@ type Config struct {
 	Return   []string
 	Allow    []Allow // servers that flows may go to from here, besides an Entry's Destination; empty: to none
 	Warnings []string
-}
-
-// Listen says where the relay itself can be talked to.
-type Listen struct {
-	Metrics string // host:port of the Prometheus listener, "" for none
-	Control string // path of the unix socket for baton relay status, flows, ...
 }
 
 // Limits bound what the relay holds.
@@ -72,7 +67,7 @@ type Credentials struct {
 	Security    Security
 	Certificate string // PEM files, of TLS
 	Key         string
-	CA          string // whose certificates peers have; a peer's name is among its certificate's DNS names
+	Authority   string // file of CA certificates that signed the peers'; a peer's name is among its certificate's DNS names
 	SecretFile  string // of Plaintext: base64 or hex
 	Secret      []byte // what Load has found in SecretFile, at least 32 bytes; nil of TLS, and of what Parse returns
 }

@@ -7,73 +7,85 @@ import (
 	"baton/document"
 )
 
-// What credentials consist of, by the kind of trunks.
-var credentialNames = map[Security][]string{TLS: {"certificate", "key", "ca"}, Plaintext: {"secret_file"}}
+// securities are the kinds of trunks; each is the name of the section with its credentials.
+var securities = []Security{TLS, Plaintext}
 
+const credentialsExample = "tls: {certificate: ..., key: ..., authority: ...}, here or at the top level"
+
+// credentialKeys are those of the top level, of trunks and of a peer.
 func (d *decoder) credentialKeys(out *Credentials) []key {
 	return []key{
-		{Name: "security", Decode: func(path string, n *node) {
-			out.Security = Security(d.Choice(path, n, "is not a kind of trunk", string(TLS), string(Plaintext)))
+		{Name: string(TLS), Decode: func(path string, n *node) {
+			out.Security = TLS
+			d.Fields(path, n, []key{
+				{Name: "certificate", Decode: func(path string, n *node) { out.Certificate = d.FilePath(path, n) }},
+				{Name: "key", Decode: func(path string, n *node) { out.Key = d.FilePath(path, n) }},
+				{Name: "authority", Decode: func(path string, n *node) { out.Authority = d.FilePath(path, n) }},
+				{Name: "ca", Now: "authority"},
+			})
+			d.Require(path, n, "certificate", "key", "authority")
 		}},
-		{Name: "certificate", Decode: func(path string, n *node) { out.Certificate = d.FilePath(path, n) }},
-		{Name: "key", Decode: func(path string, n *node) { out.Key = d.FilePath(path, n) }},
-		{Name: "ca", Decode: func(path string, n *node) { out.CA = d.FilePath(path, n) }},
-		{Name: "secret_file", Decode: func(path string, n *node) { out.SecretFile = d.FilePath(path, n) }},
+		{Name: string(Plaintext), Decode: func(path string, n *node) {
+			out.Security = Plaintext
+			d.Fields(path, n, []key{{Name: "secret_file", Decode: func(path string, n *node) { out.SecretFile = d.FilePath(path, n) }}})
+			d.Require(path, n, "secret_file")
+		}},
+		{Name: "security", Now: "tls or plaintext"},
+		{Name: "certificate", Now: "tls.certificate"},
+		{Name: "key", Now: "tls.key"},
+		{Name: "ca", Now: "tls.authority"},
+		{Name: "secret_file", Now: "plaintext.secret_file"},
 	}
 }
 
-// hasCredentials tells whether a section has a key of credentials. With none it inherits them; with one it has all of its own, so
-// that nobody need look where half of them come from.
-func (d *decoder) hasCredentials(path string) bool {
-	return slices.ContainsFunc(d.credentialKeys(nil), func(k key) bool { return d.Given(document.Join(path, k.Name)) })
-}
-
-// complete refuses credentials that lack a key, or have one of the other kind of trunks.
-func (d *decoder) complete(path string, n *node, c *Credentials) {
-	if c.Security == "" {
-		c.Security = TLS
-	}
-	other := Plaintext
-	if c.Security == Plaintext {
-		other = TLS
-	}
-	for _, name := range credentialNames[other] {
-		if at := document.Join(path, name); d.Given(at) {
-			d.Refuse(at, "is not for security "+string(c.Security), "security: "+string(other))
+// credentialsAt returns the path of the credentials that a section gives, "" if it gives none.
+func (d *decoder) credentialsAt(path string) string {
+	for _, s := range securities {
+		if at := document.Join(path, string(s)); d.Given(at) {
+			return at
 		}
 	}
-	d.Require(path, n, credentialNames[c.Security]...)
+	return ""
 }
 
-// inherit gives a section that has no credentials those at the top.
-func (d *decoder) inherit(path string, own, top *Credentials) {
-	switch {
-	case d.Err() != nil || d.hasCredentials(path):
-	case d.Given("credentials"):
-		*own = *top
-	default:
-		d.Refuse(path, "has no credentials", "credentials: {certificate: ..., key: ..., ca: ...}, or the same keys here")
+// oneSecurity refuses a section with credentials of both kinds.
+func (d *decoder) oneSecurity(path string) {
+	tls, plaintext := document.Join(path, string(TLS)), document.Join(path, string(Plaintext))
+	if d.Given(tls) && d.Given(plaintext) {
+		d.Refuse(plaintext, "is used with "+tls, "one of them")
 	}
 }
 
-// section is a part of the file that has credentials, and who uses them.
+// inherit gives a section without credentials those of the top level.
+func (d *decoder) inherit(path string, own, top *Credentials) {
+	switch {
+	case d.Err() != nil || d.credentialsAt(path) != "":
+	case d.credentialsAt("") != "":
+		*own = *top
+	default:
+		d.Refuse(path, "has no credentials", credentialsExample)
+	}
+}
+
+// section is the place of credentials in the file, and their users.
 type section struct {
 	path           string
 	users          []*Credentials
 	opens, accepts bool // trunks
 }
 
-// sections gives each that is used, once, however many inherit from it.
+// sections returns each section that is used once, however many inherit from it.
 func (d *decoder) sections(cfg *Config) []*section {
 	var out []*section
 	use := func(path string, c *Credentials) *section {
-		if !d.hasCredentials(path) {
-			path = "credentials"
+		at := d.credentialsAt(path)
+		if at == "" {
+			at = d.credentialsAt("")
 		}
-		i := slices.IndexFunc(out, func(s *section) bool { return s.path == path })
+		i := slices.IndexFunc(out, func(s *section) bool { return s.path == at })
 		if i < 0 {
 			i = len(out)
-			out = append(out, &section{path: path})
+			out = append(out, &section{path: at})
 		}
 		out[i].users = append(out[i].users, c)
 		return out[i]

@@ -4,13 +4,13 @@ import (
 	"fmt"
 
 	"baton/document"
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 const (
 	maxInterfaces   = 64
 	maxDestinations = 1024
-	maxVia          = prologue.MaxHops - 1 // behind this one
+	maxVia          = trunkproto.MaxHops - 1 // behind this one
 )
 
 func (d *decoder) entry(path string, n *node) Entry {

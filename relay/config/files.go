@@ -22,7 +22,7 @@ const (
 // Read reads the files of TLS anew: a certificate that has been replaced is used from the next trunk on. It gives this relay's
 // certificate, and those that must have signed the peers'.
 func (c *Credentials) Read() (tls.Certificate, *x509.CertPool, error) {
-	return document.ReadIdentity(c.Certificate, c.Key, c.CA)
+	return document.ReadIdentity(c.Certificate, c.Key, c.Authority)
 }
 
 // readFiles checks certificates and fills in secrets, each fault at its key.
@@ -41,7 +41,7 @@ func (d *decoder) readFiles(cfg *Config, now time.Time) {
 }
 
 func (d *decoder) checkCertificates(s *section, c *Credentials, name string, now time.Time) {
-	for _, f := range []struct{ key, path string }{{"certificate", c.Certificate}, {"key", c.Key}, {"ca", c.CA}} {
+	for _, f := range []struct{ key, path string }{{"certificate", c.Certificate}, {"key", c.Key}, {"authority", c.Authority}} {
 		if _, err := document.ReadPEM(f.path); err != nil {
 			d.RefuseFile(document.Join(s.path, f.key), f.path, err)
 			return
@@ -68,12 +68,12 @@ func (d *decoder) checkCertificates(s *section, c *Credentials, name string, now
 		d.Refuse(at, "is not for servers, which this relay is where it accepts trunks", "an extended key usage of serverAuth, too")
 	}
 	d.WarnTime(at, pair.Leaf, now)
-	authorities, err := document.ReadCertificates(c.CA)
+	authorities, err := document.ReadCertificates(c.Authority)
 	if err != nil {
-		d.RefuseFile(document.Join(s.path, "ca"), c.CA, err)
+		d.RefuseFile(document.Join(s.path, "authority"), c.Authority, err)
 	}
 	for _, a := range authorities {
-		d.WarnTime(document.Join(s.path, "ca"), a, now)
+		d.WarnTime(document.Join(s.path, "authority"), a, now)
 	}
 }
 

@@ -82,10 +82,10 @@ func (f folder) certificate(name string, template x509.Certificate) *x509.Certif
 }
 
 const secured = `name: here
-credentials:
+tls:
   certificate: DIR/own.pem
   key: DIR/own-key.pem
-  ca: DIR/ca.pem
+  authority: DIR/ca.pem
 trunks: {listen: ["192.0.2.1:7000"]}
 peers: [{name: there, address: "198.51.100.7:7000"}]
 `
@@ -124,31 +124,31 @@ func TestLoadCertificates(t *testing.T) {
 			"entries: [{listen: \"192.0.2.1:443\", mode: transparent, via: [there]}]", 1), "", nil},
 		{"for servers where trunks are accepted alone", strings.Replace(own("server"), peers, "allow: [{prefix: 10.0.0.0/8}]", 1), "", nil},
 		{"for clients alone", own("client"),
-			`DIR/relay.yaml:3:16: credentials.certificate: is not for servers, which this relay is where it accepts trunks (an extended key usage of serverAuth, too)`, nil},
+			`DIR/relay.yaml:3:16: tls.certificate: is not for servers, which this relay is where it accepts trunks (an extended key usage of serverAuth, too)`, nil},
 		{"for servers alone", own("server"),
-			`DIR/relay.yaml:3:16: credentials.certificate: is not for clients, which this relay is where it opens trunks (an extended key usage of clientAuth, too)`, nil},
+			`DIR/relay.yaml:3:16: tls.certificate: is not for clients, which this relay is where it opens trunks (an extended key usage of clientAuth, too)`, nil},
 		{"of another relay", own("other"),
-			`DIR/relay.yaml:3:16: credentials.certificate: is not for "here", by which peers know this relay (a certificate with that among its DNS names)`, nil},
-		{"no certificate", own("none"), `DIR/relay.yaml:3:16: credentials.certificate: "DIR/none.pem": no such file or directory`, nil},
-		{"no key", strings.Replace(secured, "own-key", "none", 1), `DIR/relay.yaml:4:8: credentials.key: "DIR/none.pem": no such file or directory`, nil},
-		{"no authority", strings.Replace(secured, "ca.pem", "none", 1), `DIR/relay.yaml:5:7: credentials.ca: "DIR/none": no such file or directory`, nil},
-		{"authority without certificate", strings.Replace(secured, "ca.pem", "own-key.pem", 1), `DIR/relay.yaml:5:7: credentials.ca: "DIR/own-key.pem": no certificate in it`, nil},
-		{"authority that is broken", strings.Replace(secured, "ca.pem", "broken", 1), `DIR/relay.yaml:5:7: credentials.ca: "DIR/broken": x509: malformed certificate`, nil},
-		{"certificate that is a folder", strings.Replace(secured, "/own.pem", "", 1), `DIR/relay.yaml:3:16: credentials.certificate: "DIR": not an ordinary file`, nil},
-		{"certificate that nobody writes", strings.Replace(secured, "own.pem", "fifo", 1), `DIR/relay.yaml:3:16: credentials.certificate: "DIR/fifo": not an ordinary file`, nil},
-		{"certificate that is too long", strings.Replace(secured, "own.pem", "huge", 1), `DIR/relay.yaml:3:16: credentials.certificate: "DIR/huge": longer than 4194304 bytes`, nil},
+			`DIR/relay.yaml:3:16: tls.certificate: is not for "here", by which peers know this relay (a certificate with that among its DNS names)`, nil},
+		{"no certificate", own("none"), `DIR/relay.yaml:3:16: tls.certificate: "DIR/none.pem": no such file or directory`, nil},
+		{"no key", strings.Replace(secured, "own-key", "none", 1), `DIR/relay.yaml:4:8: tls.key: "DIR/none.pem": no such file or directory`, nil},
+		{"no authority", strings.Replace(secured, "ca.pem", "none", 1), `DIR/relay.yaml:5:14: tls.authority: "DIR/none": no such file or directory`, nil},
+		{"authority without certificate", strings.Replace(secured, "ca.pem", "own-key.pem", 1), `DIR/relay.yaml:5:14: tls.authority: "DIR/own-key.pem": no certificate in it`, nil},
+		{"authority that is broken", strings.Replace(secured, "ca.pem", "broken", 1), `DIR/relay.yaml:5:14: tls.authority: "DIR/broken": x509: malformed certificate`, nil},
+		{"certificate that is a folder", strings.Replace(secured, "/own.pem", "", 1), `DIR/relay.yaml:3:16: tls.certificate: "DIR": not an ordinary file`, nil},
+		{"certificate that nobody writes", strings.Replace(secured, "own.pem", "fifo", 1), `DIR/relay.yaml:3:16: tls.certificate: "DIR/fifo": not an ordinary file`, nil},
+		{"certificate that is too long", strings.Replace(secured, "own.pem", "huge", 1), `DIR/relay.yaml:3:16: tls.certificate: "DIR/huge": longer than 4194304 bytes`, nil},
 		{"certificate that is empty", strings.Replace(secured, "own.pem", "empty", 1),
-			`DIR/relay.yaml:3:16: credentials.certificate: tls: failed to find any PEM data in certificate input (a PEM file with a certificate, and its private key in credentials.key)`, nil},
+			`DIR/relay.yaml:3:16: tls.certificate: tls: failed to find any PEM data in certificate input (a PEM file with a certificate, and its private key in tls.key)`, nil},
 		{"key of another certificate", strings.Replace(secured, "own-key", "other-key", 1),
-			`DIR/relay.yaml:3:16: credentials.certificate: tls: private key does not match public key (a PEM file with a certificate, and its private key in credentials.key)`, nil},
-		{"fault of a peer's", strings.Replace(secured, "{name: there,", "{name: there, certificate: DIR/other.pem, key: DIR/own-key.pem, ca: DIR/ca.pem,", 1),
-			`DIR/relay.yaml:7:36: peers[0].certificate: tls: private key does not match public key (a PEM file with a certificate, and its private key in peers[0].key)`, nil},
+			`DIR/relay.yaml:3:16: tls.certificate: tls: private key does not match public key (a PEM file with a certificate, and its private key in tls.key)`, nil},
+		{"fault of a peer's", strings.Replace(secured, "{name: there,", "{name: there, tls: {certificate: DIR/other.pem, key: DIR/own-key.pem, authority: DIR/ca.pem},", 1),
+			`DIR/relay.yaml:7:42: peers[0].tls.certificate: tls: private key does not match public key (a PEM file with a certificate, and its private key in peers[0].tls.key)`, nil},
 		{"that has ended, told once", own("past"), "",
-			[]string{`DIR/relay.yaml:3:16: credentials.certificate: the certificate of "CN=past" ended on 2001-02-03T04:05:06Z`}},
+			[]string{`DIR/relay.yaml:3:16: tls.certificate: the certificate of "CN=past" ended on 2001-02-03T04:05:06Z`}},
 		{"that begins later", own("future"), "",
-			[]string{`DIR/relay.yaml:3:16: credentials.certificate: the certificate of "CN=future" begins on 2999-02-03T04:05:06Z`}},
+			[]string{`DIR/relay.yaml:3:16: tls.certificate: the certificate of "CN=future" begins on 2999-02-03T04:05:06Z`}},
 		{"authority that has ended", strings.Replace(secured, "ca.pem", "pastca.pem", 1), "",
-			[]string{`DIR/relay.yaml:5:7: credentials.ca: the certificate of "CN=pastca" ended on 2001-02-03T04:05:06Z`}},
+			[]string{`DIR/relay.yaml:5:14: tls.authority: the certificate of "CN=pastca" ended on 2001-02-03T04:05:06Z`}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -233,7 +233,7 @@ func TestLoadSecrets(t *testing.T) {
 	} {
 		f.write(s.name, []byte(s.text), s.mode)
 	}
-	const at = `DIR/relay.yaml:2:49: credentials.secret_file: `
+	const at = `DIR/relay.yaml:2:26: plaintext.secret_file: `
 	tests := []struct {
 		name, file, refused string
 		want                []byte
@@ -254,7 +254,7 @@ func TestLoadSecrets(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg, message := f.load(`name: here
-credentials: {security: plaintext, secret_file: DIR/` + tt.file + `}
+plaintext: {secret_file: DIR/` + tt.file + `}
 trunks: {listen: ["192.0.2.1:7000"]}
 peers: [{name: there, address: "198.51.100.7:7000"}, {name: far, address: "198.51.100.8:7000"}]
 `)
@@ -280,9 +280,9 @@ func TestLoadSecretOfItsOwn(t *testing.T) {
 		f.write(name, []byte(strings.Repeat(string('a'+rune(i)), 64)), 0o600)
 	}
 	cfg, message := f.load(`name: here
-credentials: {security: plaintext, secret_file: DIR/a}
+plaintext: {secret_file: DIR/a}
 peers:
-  - {name: there, address: "198.51.100.7:7000", security: plaintext, secret_file: DIR/b}
+  - {name: there, address: "198.51.100.7:7000", plaintext: {secret_file: DIR/b}}
   - {name: far, address: "198.51.100.8:7000"}
 trunks: {listen: ["192.0.2.1:7000"]}
 `)

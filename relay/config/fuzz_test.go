@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 // FuzzParse: error or value, never both, never neither, never a panic, and a message is one line. What is accepted can work.
@@ -15,7 +15,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(everything))
 	f.Add([]byte(""))
 	f.Add([]byte("a: &a {b: *a}\n<<: *a\n"))
-	f.Add([]byte("name: a\ntrunks: &t {listen: [\"[::]:1\"], secret_file: /s, security: plaintext}\npeers: [{<<: *t, name: b}]\n"))
+	f.Add([]byte("name: a\ntrunks: &t {listen: [\"[::]:1\"], plaintext: {secret_file: /s}}\npeers: [{<<: *t, name: b}]\n"))
 	f.Add([]byte("name: a\nentries: [{listen: \"[::]:1\", mode: transparent, intercept: {destinations: [\"::/0\"], ports: [1-2]}, interfaces: [e]}]\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		cfg, err := Parse("f", data)
@@ -30,7 +30,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		if !prologue.ValidName(cfg.Name) || len(cfg.Entries) == 0 && cfg.Trunks == nil {
+		if !trunkproto.ValidName(cfg.Name) || len(cfg.Entries) == 0 && cfg.Trunks == nil {
 			t.Fatalf("accepted an impossible relay: %+v", cfg)
 		}
 		if l := cfg.Limits; l.PerSource > l.Early || l.Early > l.Flows || l.PerSource < 1 || l.Pipe < 4096 {
@@ -63,8 +63,8 @@ func usable(a netip.AddrPort) bool {
 }
 
 func checkCredentials(t *testing.T, c Credentials) {
-	pem := c.Certificate != "" && c.Key != "" && c.CA != ""
-	if !(c.Security == TLS && pem && c.SecretFile == "" || c.Security == Plaintext && c.SecretFile != "" && c.Certificate+c.Key+c.CA == "") {
+	pem := c.Certificate != "" && c.Key != "" && c.Authority != ""
+	if !(c.Security == TLS && pem && c.SecretFile == "" || c.Security == Plaintext && c.SecretFile != "" && c.Certificate+c.Key+c.Authority == "") {
 		t.Fatalf("accepted impossible credentials: %+v", c)
 	}
 }
@@ -79,10 +79,10 @@ func checkTuning(t *testing.T, u Tuning) {
 func checkEntry(t *testing.T, cfg *Config, e *Entry, peers []string) {
 	early := e.EarlySYN != EarlyOff
 	switch {
-	case e.Line < 1, !prologue.ValidName(e.Name), !usable(e.Listen), (e.Mode == Plain) != e.Destination.IsValid():
+	case e.Line < 1, !trunkproto.ValidName(e.Name), !usable(e.Listen), (e.Mode == Plain) != e.Destination.IsValid():
 	case e.Intercept != nil && (e.Mode != Transparent || len(e.Interfaces) == 0 || len(e.Intercept.Ports) == 0):
 	case early && (len(e.Interfaces) == 0 || e.Mode != Plain && e.Intercept == nil):
-	case len(e.Via) >= prologue.MaxHops, slices.ContainsFunc(e.Via, func(name string) bool { return !prologue.ValidName(name) }):
+	case len(e.Via) >= trunkproto.MaxHops, slices.ContainsFunc(e.Via, func(name string) bool { return !trunkproto.ValidName(name) }):
 	case len(e.Via) > 0 && (!slices.Contains(peers, e.Via[0]) || slices.Contains(e.Via, cfg.Name)):
 	case len(e.Via) == 0 && !e.Auto && e.Mode != Plain && len(cfg.Allow) == 0:
 	case e.Auto && (len(e.Via) > 0 || len(cfg.Peers) == 0 || e.ClientAddress == Spoofed):

@@ -18,7 +18,7 @@ import (
 
 // minimal has a little of everything; tests put their fault into a copy of it.
 const minimal = `name: here
-credentials: {certificate: /c, key: /k, ca: /a}
+tls: {certificate: /c, key: /k, authority: /a}
 trunks: {listen: ["192.0.2.1:7000"]}
 peers:
   - {name: there, address: "198.51.100.7:7000"}
@@ -33,7 +33,7 @@ var compareConfigs = []cmp.Option{
 }
 
 var (
-	certificates = Credentials{Security: TLS, Certificate: "/c", Key: "/k", CA: "/a"}
+	certificates = Credentials{Security: TLS, Certificate: "/c", Key: "/k", Authority: "/a"}
 	tuning       = Tuning{Congestion: "bbr", Buffer: 32 << 20, Start: Start{Learn: true, Least: 10, Most: 2000}}
 	addr         = netip.MustParseAddrPort
 )
@@ -44,7 +44,7 @@ func TestParseDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &Config{
-		File: "relay.yaml", Name: "here", Listen: Listen{Control: "/run/baton/relay.sock"},
+		File: "relay.yaml", Name: "here", Control: "/run/baton/relay.sock",
 		Limits: Limits{Flows: 65536, Early: 4096, PerSource: 64, Pipe: 1 << 20},
 		Timeouts: Timeouts{
 			Connect: 10 * time.Second, Header: 5 * time.Second, Early: 3 * time.Second, Unacked: 2 * time.Minute, Reset: 5 * time.Second,
@@ -72,15 +72,14 @@ const everything = `# comment
 name: r1
 cloud: east
 workers: 3
-listen: {metrics: "127.0.0.1:9465", control: /tmp/c.sock}
+metrics: "127.0.0.1:9465"
+control: /tmp/c.sock
 limits: {flows: 1000, early: 100, per_source: 10, pipe: 256KiB}
 timeouts: {connect: 1s, header: 2s, early: 3500ms, idle: 4h, unacked: 5s, reset: 6s, stop: 7s}
-credentials: {security: plaintext, secret_file: /s}
+plaintext: {secret_file: /s}
 trunks:
   listen: ["0.0.0.0:7000", "[::]:7000"]
-  certificate: /c
-  key: /k
-  ca: /a
+  tls: {certificate: /c, key: /k, authority: /a}
   window: 512MiB
   congestion: cubic
   start: 200
@@ -89,13 +88,13 @@ peers:
   - name: p1
     address: "[2001:db8::7]:7000"
     cloud: west
-    security: tls
-    certificate: /c
-    key: /k
-    ca: /a
+    tls:
+      certificate: /c
+      key: /k
+      authority: /a
     window: system
     congestion: system
-    start: {learn: true, least: 20, most: 4000, rate: 1.5Gbit}
+    start: {learn: true, min: 20, max: 4000, rate: 1.5Gbit}
     ready: {min: 0, max: 9, age: 90s, probe: 30s}
   - {name: p2, address: "198.51.100.8:7000"}
 entries:
@@ -111,7 +110,7 @@ entries:
     client_address: transparent
     congestion: reno
   - {name: any, listen: "[::1]:1080", mode: socks5, via: auto}
-choose: {clouds: one, most: 2, refresh: 90s, margin: 25%, dwell: 2m}
+choose: {clouds: one, max_relays: 2, refresh: 90s, margin: 25%, dwell: 2m}
 allow:
   - {prefix: 10.0.0.0/8}
 `
@@ -123,7 +122,7 @@ func TestParseEveryKey(t *testing.T) {
 	}
 	plaintext := Credentials{Security: Plaintext, SecretFile: "/s"}
 	want := &Config{
-		File: "f", Name: "r1", Cloud: "east", Workers: 3, Listen: Listen{Metrics: "127.0.0.1:9465", Control: "/tmp/c.sock"},
+		File: "f", Name: "r1", Cloud: "east", Workers: 3, Metrics: "127.0.0.1:9465", Control: "/tmp/c.sock",
 		Limits: Limits{Flows: 1000, Early: 100, PerSource: 10, Pipe: 256 << 10},
 		Timeouts: Timeouts{
 			Connect: time.Second, Header: 2 * time.Second, Early: 3500 * time.Millisecond, Idle: 4 * time.Hour, Unacked: 5 * time.Second,
@@ -137,11 +136,11 @@ func TestParseEveryKey(t *testing.T) {
 			{
 				Name: "p1", Address: addr("[2001:db8::7]:7000"), Cloud: "west", Credentials: certificates,
 				Tuning: Tuning{Start: Start{Learn: true, Least: 20, Most: 4000, Rate: 187_500_000}},
-				Ready:  Ready{Min: 0, Max: 9, Age: 90 * time.Second, Probe: 30 * time.Second}, Line: 19,
+				Ready:  Ready{Min: 0, Max: 9, Age: 90 * time.Second, Probe: 30 * time.Second}, Line: 18,
 			},
 			{
 				Name: "p2", Address: addr("198.51.100.8:7000"), Credentials: plaintext, Tuning: tuning,
-				Ready: Ready{Min: 4, Max: 256, Age: 10 * time.Minute, Probe: 15 * time.Second}, Line: 30,
+				Ready: Ready{Min: 4, Max: 256, Age: 10 * time.Minute, Probe: 15 * time.Second}, Line: 29,
 			},
 		},
 		Entries: []Entry{{
@@ -151,13 +150,13 @@ func TestParseEveryKey(t *testing.T) {
 				Ports:        []document.Ports{{First: 443, Last: 443}, {First: 8000, Last: 8100}},
 			},
 			Interfaces: []string{"eth1", "br-lan.7"}, EarlySYN: ConnectFirst, Via: []string{"p1", "p9"}, ClientAddress: Spoofed,
-			Congestion: "reno", Line: 32,
+			Congestion: "reno", Line: 31,
 		}, {
-			Name: "any", Listen: addr("[::1]:1080"), Mode: SOCKS5, EarlySYN: EarlyOff, Auto: true, ClientAddress: Hidden, Line: 43,
+			Name: "any", Listen: addr("[::1]:1080"), Mode: SOCKS5, EarlySYN: EarlyOff, Auto: true, ClientAddress: Hidden, Line: 42,
 		}},
 		Choose:   Choose{Clouds: plan.OneCloud, Most: 2, Refresh: 90 * time.Second, Margin: 0.25, Dwell: 2 * time.Minute},
 		Allow:    []Allow{{Prefix: netip.MustParsePrefix("10.0.0.0/8")}},
-		Warnings: []string{"f:41:21: entries[0].client_address: servers answer to the clients' addresses: their way there must lead over p9, by its return_interfaces"},
+		Warnings: []string{"f:40:21: entries[0].client_address: servers answer to the clients' addresses: their way there must lead over p9, by its return_interfaces"},
 	}
 	if diff := cmp.Diff(want, got, compareConfigs...); diff != "" {
 		t.Errorf("Parse (-want +got):\n%s", diff)
@@ -176,8 +175,8 @@ func TestParseForms(t *testing.T) {
 		{"start by the system", peer, peer + ", start: system", start, Start{}},
 		{"start to be learnt", peer, peer + ", start: learn", start, Start{Learn: true, Least: 10, Most: 2000}},
 		{"start that is paced alone", peer, peer + ", start: {learn: false, rate: 8mbit}", start, Start{Rate: 1_000_000}},
-		{"start that is fixed and paced", peer, peer + ", start: {learn: false, most: 30, rate: 100kbit}", start, Start{Most: 30, Rate: 12_500}},
-		{"most below the default of least", peer, peer + ", start: {most: 5}", start, Start{Learn: true, Least: 5, Most: 5}},
+		{"start that is fixed and paced", peer, peer + ", start: {learn: false, max: 30, rate: 100kbit}", start, Start{Most: 30, Rate: 12_500}},
+		{"max below the default of min", peer, peer + ", start: {max: 5}", start, Start{Learn: true, Least: 5, Most: 5}},
 		{"max below the default of min", peer, peer + ", ready: {max: 3}", func(c *Config) any { return c.Peers[0].Ready.Min }, 3},
 		{"flows below the defaults of what is early", "name:", "limits: {flows: 20}\nname:", func(c *Config) any { return c.Limits },
 			Limits{Flows: 20, Early: 20, PerSource: 20, Pipe: 1 << 20}},
@@ -188,8 +187,8 @@ func TestParseForms(t *testing.T) {
 		{"last port", "ports: [443]", "ports: [1-65535]", func(c *Config) any { return c.Allow[0].Ports[0] }, document.Ports{First: 1, Last: 65535}},
 		{"relays behind the first are no peers", "via: [there]", "via: [there, b, c, d, e, f, g]",
 			func(c *Config) any { return len(c.Entries[0].Via) }, 7},
-		{"metrics beside a listener", "name:", "listen: {metrics: \"192.0.2.2:443\"}\nname:", func(c *Config) any { return c.Listen.Metrics }, "192.0.2.2:443"},
-		{"metrics at a name", "name:", "listen: {metrics: \"localhost:443\"}\nname:", func(c *Config) any { return c.Listen.Metrics }, "localhost:443"},
+		{"metrics beside a listener", "name:", "metrics: \"192.0.2.2:443\"\nname:", func(c *Config) any { return c.Metrics }, "192.0.2.2:443"},
+		{"metrics at a name", "name:", "metrics: \"localhost:443\"\nname:", func(c *Config) any { return c.Metrics }, "localhost:443"},
 		{"one address beside all", `["192.0.2.1:7000"]`, `["192.0.2.1:7000", "0.0.0.0:7000"]`, func(c *Config) any { return len(c.Trunks.Listen) }, 2},
 	}
 	for _, tt := range tests {
@@ -227,16 +226,16 @@ func TestParseWarns(t *testing.T) {
 		{"allow where nothing leaves", "trunks: {listen: [\"192.0.2.1:7000\"]}\n", "",
 			[]string{"f:7:8: allow: is asked by no flow: there are no trunks, and all entries have a via or a destination"}},
 		{"peer without use", minimal, `name: a
-credentials: {certificate: /c, key: /k, ca: /a}
+tls: {certificate: /c, key: /k, authority: /a}
 peers: [{name: b, address: "192.0.2.2:1"}, {name: c, address: "192.0.2.3:1"}]
 entries: [{listen: "192.0.2.1:443", destination: "203.0.113.5:443", via: [b, c]}]
 `,
 			[]string{"f:3:45: peers[1]: no entry goes via c: its trunks are kept ready for nobody"}},
 		{"credentials without use", "/a}\ntrunks: {listen: [\"192.0.2.1:7000\"]}\npeers:\n  - {name: there,",
-			"/a}\npeers:\n  - {certificate: /c, key: /k, ca: /a, name: there,",
+			"/a}\npeers:\n  - {tls: {certificate: /c, key: /k, authority: /a}, name: there,",
 			[]string{
 				"f:7:8: allow: is asked by no flow: there are no trunks, and all entries have a via or a destination",
-				"f:2:15: credentials: no trunks and no peer use them",
+				"f:2:7: tls: is used by no trunks and no peer",
 			}},
 	}
 	for _, tt := range tests {
@@ -257,7 +256,7 @@ entries: [{listen: "192.0.2.1:443", destination: "203.0.113.5:443", via: [b, c]}
 
 // TestParseAccepts what is near to something that is refused.
 func TestParseAccepts(t *testing.T) {
-	const creds = "credentials: {certificate: /c, key: /k, ca: /a}\n"
+	const creds = "tls: {certificate: /c, key: /k, authority: /a}\n"
 	tests := []struct{ name, text string }{
 		{"from one family to the other", "name: a\nentries: [{listen: \"[::]:80\", destination: \"192.0.2.5:80\"}]\n"},
 		{"trunks that are passed on alone", creds + "name: a\ntrunks: {listen: [\"[::]:7000\"]}\npeers: [{name: b, address: \"192.0.2.2:7000\"}]\n"},

@@ -15,7 +15,7 @@ func TestParseRefuses(t *testing.T) {
 		peer   = `{name: there, address: "198.51.100.7:7000"}`
 		entry  = `{listen: "192.0.2.1:443", destination: "203.0.113.5:443", via: [there]}`
 		allow  = `{prefix: 203.0.113.0/24, ports: [443]}`
-		creds  = `credentials: {certificate: /c, key: /k, ca: /a}`
+		creds  = `tls: {certificate: /c, key: /k, authority: /a}`
 		steer  = `intercept: {destinations: [203.0.113.0/24], ports: [443]}, interfaces: [eth1]`
 	)
 	top := func(s string) string { return s + "\nname:" }
@@ -31,7 +31,7 @@ func TestParseRefuses(t *testing.T) {
 		{"unknown key", "entries:", "entires:",
 			`f:6:1: entires: is not a key (did you mean entries?)`},
 		{"unknown key, nothing near", "name: here", "name: here\nbackends: 1",
-			`f:2:1: backends: is not a key (one of name, cloud, workers, control, metrics, limits, timeouts, credentials, trunks, peers, entries, choose, return_interfaces, allow)`},
+			`f:2:1: backends: is not a key (one of name, cloud, workers, control, metrics, limits, timeouts, trunks, peers, entries, choose, return_interfaces, allow, tls, plaintext)`},
 		{"no name", "name: here\n", "",
 			`f:1:1: name: is missing`},
 		{"name in capitals", "here", "Here",
@@ -49,21 +49,21 @@ func TestParseRefuses(t *testing.T) {
 		{"entries that are none", minimal, "name: a\nentries: []\n",
 			`f:2:10: entries: is missing, and trunks too: no flow can come in (one of them, or both)`},
 
-		// listen, limits, timeouts.
-		{"metrics without port", "name:", top("listen: {metrics: localhost}"),
-			`f:1:19: listen.metrics: "localhost" is not host:port (such as "127.0.0.1:9465")`},
-		{"metrics on port 0", "name:", top(`listen: {metrics: ":0"}`),
-			`f:1:19: listen.metrics: ":0" has no port from 1 to 65535 (such as "127.0.0.1:9465")`},
-		{"metrics on port 65536", "name:", top(`listen: {metrics: ":65536"}`),
-			`f:1:19: listen.metrics: ":65536" has no port from 1 to 65535 (such as "127.0.0.1:9465")`},
-		{"metrics where trunks are", "name:", top(`listen: {metrics: "0.0.0.0:7000"}`),
-			`f:1:19: listen.metrics: "0.0.0.0:7000" is trunks.listen[0], 192.0.2.1:7000, already (a port of its own)`},
-		{"metrics of IPv6 where an entry of IPv4 is", "name:", top(`listen: {metrics: ":443"}`),
-			`f:1:19: listen.metrics: ":443" is entries[0].listen, 192.0.2.1:443, already (a port of its own)`},
-		{"relative control", "name:", top("listen: {control: x.sock}"),
-			`f:1:19: listen.control: "x.sock" is not usable as a path (an absolute path of at most 107 bytes)`},
-		{"control longer than sun_path", "name:", top("listen: {control: /" + strings.Repeat("x", 107) + "}"),
-			`f:1:19: listen.control: "/` + strings.Repeat("x", 76) + `..." is not usable as a path (an absolute path of at most 107 bytes)`},
+		// metrics, control, limits, timeouts.
+		{"metrics without port", "name:", top("metrics: localhost"),
+			`f:1:10: metrics: "localhost" is not host:port (such as "127.0.0.1:9465")`},
+		{"metrics on port 0", "name:", top(`metrics: ":0"`),
+			`f:1:10: metrics: ":0" has no port from 1 to 65535 (such as "127.0.0.1:9465")`},
+		{"metrics on port 65536", "name:", top(`metrics: ":65536"`),
+			`f:1:10: metrics: ":65536" has no port from 1 to 65535 (such as "127.0.0.1:9465")`},
+		{"metrics where trunks are", "name:", top(`metrics: "0.0.0.0:7000"`),
+			`f:1:10: metrics: "0.0.0.0:7000" is trunks.listen[0], 192.0.2.1:7000, already (a port of its own)`},
+		{"metrics of IPv6 where an entry of IPv4 is", "name:", top(`metrics: ":443"`),
+			`f:1:10: metrics: ":443" is entries[0].listen, 192.0.2.1:443, already (a port of its own)`},
+		{"relative control", "name:", top("control: x.sock"),
+			`f:1:10: control: "x.sock" is not usable as a path (an absolute path of at most 107 bytes)`},
+		{"control longer than sun_path", "name:", top("control: /" + strings.Repeat("x", 107)),
+			`f:1:10: control: "/` + strings.Repeat("x", 76) + `..." is not usable as a path (an absolute path of at most 107 bytes)`},
 		{"no flows", "name:", top("limits: {flows: 0}"),
 			`f:1:17: limits.flows: "0" is out of range (a whole number from 1 to 4194304)`},
 		{"early above flows", "name:", top("limits: {flows: 10, early: 11}"),
@@ -91,25 +91,25 @@ func TestParseRefuses(t *testing.T) {
 
 		// Credentials.
 		{"none at all", creds + "\n", "",
-			`f:2:10: trunks: has no credentials (credentials: {certificate: ..., key: ..., ca: ...}, or the same keys here)`},
+			`f:2:10: trunks: has no credentials (tls: {certificate: ..., key: ..., authority: ...}, here or at the top level)`},
 		{"none for a peer", minimal, "name: a\npeers: [{name: b, address: \"192.0.2.2:1\"}]\nentries: []\n",
-			`f:2:10: peers[0]: has no credentials (credentials: {certificate: ..., key: ..., ca: ...}, or the same keys here)`},
+			`f:2:10: peers[0]: has no credentials (tls: {certificate: ..., key: ..., authority: ...}, here or at the top level)`},
 		{"without key", "key: /k, ", "",
-			`f:2:15: credentials.key: is missing`},
-		{"without authorities, of a peer alone", peer, inPeer("certificate: /c, key: /k"),
-			`f:5:6: peers[0].ca: is missing`},
+			`f:2:7: tls.key: is missing`},
+		{"without authority, of a peer alone", peer, inPeer("tls: {certificate: /c, key: /k}"),
+			`f:5:55: peers[0].tls.authority: is missing`},
 		{"relative certificate", "/c,", "c,",
-			`f:2:28: credentials.certificate: "c" is not usable as a path (an absolute path of at most 4095 bytes)`},
-		{"another kind", "{certificate", "{security: ipsec, certificate",
-			`f:2:25: credentials.security: "ipsec" is not a kind of trunk (tls or plaintext)`},
-		{"plaintext without secret", creds, "credentials: {security: plaintext}",
-			`f:2:15: credentials.secret_file: is missing`},
-		{"plaintext with a certificate", "{certificate", "{security: plaintext, secret_file: /s, certificate",
-			`f:2:66: credentials.certificate: is not for security plaintext (security: tls)`},
-		{"TLS with a secret", "{certificate", "{secret_file: /s, certificate",
-			`f:2:28: credentials.secret_file: is not for security tls (security: plaintext)`},
-		{"plaintext of trunks without secret", trunks, inTrunks("security: plaintext"),
-			`f:3:10: trunks.secret_file: is missing`},
+			`f:2:20: tls.certificate: "c" is not usable as a path (an absolute path of at most 4095 bytes)`},
+		{"plaintext without secret", creds, "plaintext: {}",
+			`f:2:12: plaintext.secret_file: is missing`},
+		{"both kinds", creds, creds + "\nplaintext: {secret_file: /s}",
+			`f:3:13: plaintext: is used with tls (one of them)`},
+		{"both kinds, of a peer", peer, inPeer("plaintext: {secret_file: /s}, tls: {certificate: /c, key: /k, authority: /a}"),
+			`f:5:61: peers[0].plaintext: is used with peers[0].tls (one of them)`},
+		{"a secret in tls", "{certificate", "{secret_file: /s, certificate",
+			`f:2:7: tls.secret_file: is not a key (one of certificate, key, authority)`},
+		{"plaintext of trunks without secret", trunks, inTrunks("plaintext: {}"),
+			`f:3:49: trunks.plaintext.secret_file: is missing`},
 
 		// Trunks and peers.
 		{"trunks without listen", trunks, "trunks: {waiting: 1}",
@@ -171,10 +171,10 @@ func TestParseRefuses(t *testing.T) {
 			`f:5:56: peers[0].start: "0" is not the start of a trunk (learn, system, or from 1 to 16384 segments)`},
 		{"start with two answers", peer, inPeer("start: {learn: yes}"),
 			`f:5:64: peers[0].start.learn: "yes" is neither true nor false`},
-		{"least above most", peer, inPeer("start: {least: 20, most: 10}"),
-			`f:5:64: peers[0].start.least: 20 is above most, which is 10 (least at most most)`},
-		{"least without learning", peer, inPeer("start: {learn: false, least: 10}"),
-			`f:5:78: peers[0].start.least: is not used without learn (most alone)`},
+		{"min above max", peer, inPeer("start: {min: 20, max: 10}"),
+			`f:5:62: peers[0].start.min: 20 is above max, which is 10 (min at most max)`},
+		{"min without learning", peer, inPeer("start: {learn: false, min: 10}"),
+			`f:5:76: peers[0].start.min: is not used without learn (max alone)`},
 		{"rate without unit", peer, inPeer("start: {rate: 1000}"),
 			`f:5:63: peers[0].start.rate: "1000" is not a rate (a number with its unit, such as 500mbit or 1gbit)`},
 		{"rate that is no number", peer, inPeer("start: {rate: nangbit}"),
@@ -296,7 +296,7 @@ func TestParseRefuses(t *testing.T) {
 		// Allow.
 		{"allow without prefix", allow, "{ports: [443]}",
 			`f:8:10: allow[0].prefix: is missing`},
-		{"trunks that lead nowhere", minimal, "name: a\ntrunks: {listen: [\"192.0.2.1:7000\"], security: plaintext, secret_file: /s}\n",
+		{"trunks that lead nowhere", minimal, "name: a\ntrunks: {listen: [\"192.0.2.1:7000\"], plaintext: {secret_file: /s}}\n",
 			`f:2:10: trunks: bring flows that may go nowhere: no server is in allow, and there are no peers (allow: [{prefix: ...}])`},
 		{"an entry that leads nowhere", minimal, "name: a\nentries: [{mode: socks5, listen: \"127.0.0.1:1080\"}]\n",
 			`f:2:12: entries[0]: has no via, and from here nothing may be reached (via: [...], or allow: [{prefix: ...}])`},
@@ -315,7 +315,7 @@ func TestParseRefuses(t *testing.T) {
 			if !errors.As(err, &e) {
 				t.Errorf("error is a %T, want *Error", err)
 			}
-			if !documenttest.Told(err, tt.want) {
+			if !documenttest.Reported(err, tt.want) {
 				t.Errorf("Parse:\n got %s\nwant %s", err, tt.want)
 			}
 		})

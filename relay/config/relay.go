@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"baton/document"
@@ -48,9 +49,9 @@ const (
 
 func (d *decoder) config(root *node) *Config {
 	cfg := &Config{
-		File:   d.File(),
-		Listen: Listen{Control: defaultControl},
-		Limits: Limits{Flows: defaultFlows, Early: defaultEarly, PerSource: defaultPerSource, Pipe: defaultPipe},
+		File:    d.File(),
+		Control: defaultControl,
+		Limits:  Limits{Flows: defaultFlows, Early: defaultEarly, PerSource: defaultPerSource, Pipe: defaultPipe},
 		Timeouts: Timeouts{
 			Connect: defaultConnect, Header: defaultHeader, Early: defaultEarlyIn, Unacked: defaultUnacked, Reset: defaultReset,
 			Stop: defaultStop,
@@ -58,23 +59,16 @@ func (d *decoder) config(root *node) *Config {
 		Choose: defaultChoose(),
 	}
 	var credentials Credentials
-	control := func(path string, n *node) { cfg.Listen.Control = d.SocketPath(path, n) }
-	metrics := func(path string, n *node) { cfg.Listen.Metrics = d.HostPort(path, n, "127.0.0.1:9465") }
-	d.Fields("", root, []key{
+	d.Fields("", root, slices.Concat([]key{
 		{Name: "name", Decode: func(path string, n *node) { cfg.Name = d.Label(path, n) }},
 		{Name: "cloud", Decode: func(path string, n *node) { cfg.Cloud = d.Label(path, n) }},
 		{Name: "workers", Decode: func(path string, n *node) { cfg.Workers = d.Integer(path, n, 1, maxWorkers) }},
-		{Name: "control", Decode: control},
-		{Name: "metrics", Decode: metrics},
-		{Name: "listen", Old: true, Decode: func(path string, n *node) {
-			d.Fields(path, n, []key{{Name: "control", Decode: control}, {Name: "metrics", Decode: metrics}})
-		}},
+		{Name: "control", Decode: func(path string, n *node) { cfg.Control = d.SocketPath(path, n) }},
+		{Name: "metrics", Decode: func(path string, n *node) { cfg.Metrics = d.HostPort(path, n, "127.0.0.1:9465") }},
+		{Name: "listen", Now: "control or metrics"},
 		{Name: "limits", Decode: func(path string, n *node) { d.limits(path, n, &cfg.Limits) }},
 		{Name: "timeouts", Decode: func(path string, n *node) { d.timeouts(path, n, &cfg.Timeouts) }},
-		{Name: "credentials", Decode: func(path string, n *node) {
-			d.Fields(path, n, d.credentialKeys(&credentials))
-			d.complete(path, n, &credentials)
-		}},
+		{Name: "credentials", Now: "tls or plaintext"},
 		{Name: "trunks", Decode: func(path string, n *node) { cfg.Trunks = d.trunks(path, n) }},
 		{Name: "peers", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxPeers)
@@ -93,7 +87,8 @@ func (d *decoder) config(root *node) *Config {
 			d.AtMost(path, n, maxAllow)
 			d.List(path, n, func(at string, n *node) { cfg.Allow = append(cfg.Allow, d.allow(at, n)) })
 		}},
-	})
+	}, d.credentialKeys(&credentials)))
+	d.oneSecurity("")
 	d.Require("", root, "name")
 	if cfg.Trunks != nil {
 		d.inherit("trunks", &cfg.Trunks.Credentials, &credentials)
@@ -101,6 +96,7 @@ func (d *decoder) config(root *node) *Config {
 	for i := range cfg.Peers {
 		d.inherit(fmt.Sprintf("peers[%d]", i), &cfg.Peers[i].Credentials, &credentials)
 	}
+	d.checkReferences(cfg)
 	return cfg
 }
 

@@ -46,9 +46,7 @@ func (d *decoder) trunks(path string, n *node) *Trunks {
 		{Name: "waiting", Decode: func(path string, n *node) { t.Waiting = d.Integer(path, n, 1, maxWaiting) }},
 	}, d.credentialKeys(&t.Credentials), d.tuningKeys(&t.Tuning)))
 	d.Require(path, n, "listen")
-	if d.hasCredentials(path) {
-		d.complete(path, n, &t.Credentials)
-	}
+	d.oneSecurity(path)
 	return t
 }
 
@@ -64,9 +62,7 @@ func (d *decoder) peer(path string, n *node) Peer {
 		{Name: "ready", Decode: func(path string, n *node) { d.ready(path, n, &p.Ready) }},
 	}, d.credentialKeys(&p.Credentials), d.tuningKeys(&p.Tuning)))
 	d.Require(path, n, "name", "address")
-	if d.hasCredentials(path) {
-		d.complete(path, n, &p.Credentials)
-	}
+	d.oneSecurity(path)
 	return p
 }
 
@@ -126,19 +122,21 @@ func (d *decoder) startKeys(path string, n *node) Start {
 	s := learnt()
 	d.Fields(path, n, []key{
 		{Name: "learn", Decode: func(path string, n *node) { s.Learn = d.Boolean(path, n) }},
-		{Name: "least", Decode: func(path string, n *node) { s.Least = d.Integer(path, n, 1, maxStart) }},
-		{Name: "most", Decode: func(path string, n *node) { s.Most = d.Integer(path, n, 1, maxStart) }},
+		{Name: "least", Now: "min"},
+		{Name: "most", Now: "max"},
+		{Name: "min", Decode: func(path string, n *node) { s.Least = d.Integer(path, n, 1, maxStart) }},
+		{Name: "max", Decode: func(path string, n *node) { s.Most = d.Integer(path, n, 1, maxStart) }},
 		{Name: "rate", Decode: func(path string, n *node) { s.Rate = int(math.Round(d.Rate(path, n, leastRate, mostRate) / 8)) }},
 	})
 	if s.Learn {
-		d.notAbove(path, "least", &s.Least, "most", s.Most)
+		d.notAbove(path, "min", &s.Least, "max", s.Most)
 		return s
 	}
-	if least := document.Join(path, "least"); d.Given(least) {
-		d.Refuse(least, "is not used without learn", "most alone")
+	if least := document.Join(path, "min"); d.Given(least) {
+		d.Refuse(least, "is not used without learn", "max alone")
 	}
 	s.Least = 0
-	if !d.Given(document.Join(path, "most")) {
+	if !d.Given(document.Join(path, "max")) {
 		s.Most = 0
 	}
 	return s

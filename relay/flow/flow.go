@@ -41,11 +41,11 @@ const (
 
 // half is one direction, by the end that it comes from.
 type half struct {
-	held int  // bytes read and not yet written
-	eof  bool // the end's FIN is here
-	shut bool // and was passed on
-	cut  bool // the end was reset: an RST follows what is held
-	deaf bool // nothing can be written to the end any more
+	held       int  // bytes read and not yet written
+	eof        bool // the end's FIN is here
+	shut       bool // and was passed on
+	cut        bool // the end was reset: an RST follows what is held
+	unwritable bool // nothing can be written to the end any more
 }
 
 // Flow is the state of one. The zero value is of a flow whose server end is not connected yet.
@@ -68,7 +68,7 @@ func (f *Flow) Connected() bool { return f.connected }
 func (f *Flow) Wants(e End, most int) bool {
 	h := &f.halves[e]
 	other := &f.halves[e.Other()]
-	return f.connected && !f.gone[e] && !f.gone[e.Other()] && !h.eof && !h.cut && !other.cut && !other.deaf && h.held < most
+	return f.connected && !f.gone[e] && !f.gone[e.Other()] && !h.eof && !h.cut && !other.cut && !other.unwritable && h.held < most
 }
 
 // Held is how many bytes that came from an end are not written yet.
@@ -108,30 +108,30 @@ func (f *Flow) EOF(e End) Act {
 	if f.gone[e] {
 		return 0
 	}
-	if f.halves[e].deaf {
+	if f.halves[e].unwritable {
 		return f.Reset(e) // which is what the write was told in the place of the read
 	}
 	f.halves[e].eof = true
 	return f.settle(e)
 }
 
-// Deaf is called when a write has told that an end was reset, or failed in another way. What it has said in front of that is still to be
+// WriteFailed is called when a write has told that an end was reset, or failed in another way. What it has said in front of that is still to be
 // read, up to where a read tells the same. What was held for it is dropped.
-func (f *Flow) Deaf(e End) Act {
+func (f *Flow) WriteFailed(e End) Act {
 	h, other := &f.halves[e], &f.halves[e.Other()]
 	if h.eof || f.gone[e] || f.gone[e.Other()] {
 		return f.Reset(e) // nothing that it could say is of use
 	}
-	if other.deaf {
+	if other.unwritable {
 		return f.Fail()
 	}
-	h.deaf = true
+	h.unwritable = true
 	other.held = 0
 	return 0
 }
 
-// IsDeaf tells whether nothing can be written to an end any more.
-func (f *Flow) IsDeaf(e End) bool { return f.halves[e].deaf }
+// IsUnwritable tells whether nothing can be written to an end any more.
+func (f *Flow) IsUnwritable(e End) bool { return f.halves[e].unwritable }
 
 // Reset is called when an end was reset, or failed in another way: nothing can be written to it, and what it said may be cut.
 func (f *Flow) Reset(e End) Act {
@@ -196,7 +196,7 @@ func (f *Flow) abort(e End) Act {
 	}
 	f.gone[e] = true
 	f.halves[e].held = 0
-	if e == Server && !f.connected || f.halves[e].deaf {
+	if e == Server && !f.connected || f.halves[e].unwritable {
 		return CloseClient << e
 	}
 	return AbortClient << e

@@ -16,7 +16,7 @@ func TestFlow(t *testing.T) {
 	wrote := func(e End, n int, want Act) step { return step{func(f *Flow) Act { return f.Wrote(e, n) }, want} }
 	eof := func(e End, want Act) step { return step{func(f *Flow) Act { return f.EOF(e) }, want} }
 	reset := func(e End, want Act) step { return step{func(f *Flow) Act { return f.Reset(e) }, want} }
-	deaf := func(e End, want Act) step { return step{func(f *Flow) Act { return f.Deaf(e) }, want} }
+	deaf := func(e End, want Act) step { return step{func(f *Flow) Act { return f.WriteFailed(e) }, want} }
 	fail := func(want Act) step { return step{(*Flow).Fail, want} }
 	both := CloseClient | CloseServer
 	for _, tt := range []struct {
@@ -152,11 +152,11 @@ func TestRandomWalks(t *testing.T) {
 				apply(f.Wrote(e, n))
 			case k == 6 && f.Wants(e, 1<<30):
 				log = append(log, "eof", e)
-				said[e].shut, said[e].gone = !f.IsDeaf(e), f.IsDeaf(e)
+				said[e].shut, said[e].gone = !f.IsUnwritable(e), f.IsUnwritable(e)
 				apply(f.EOF(e))
 			case k == 7 && random.IntN(8) == 0 && f.Connected() && f.Open(e):
 				log = append(log, "deaf", e)
-				act := f.Deaf(e)
+				act := f.WriteFailed(e)
 				said[e].gone = said[e].gone || !f.Open(e)
 				if f.Held(e.Other()) > 0 {
 					t.Fatalf("walk %d: bytes are held for a deaf end: %v", walk, log)

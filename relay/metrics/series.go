@@ -38,7 +38,7 @@ func Series(s *api.RelayStatus) []exporter.Number {
 	if c := s.Choice; c != nil {
 		n.GaugeInt("destinations", "Destinations whose ways are chosen, or will be.", c.Destinations)
 		n.GaugeInt("destinations_chosen", "Destinations that have a way.", c.Chosen)
-		n.Counter("ways_changed_total", "Ways that were chosen anew, the first of each destination among them.", c.Changes)
+		n.Counter("routes_changed_total", "Ways that were chosen anew, the first of each destination among them.", c.Changes)
 		n.Counter("choice_probes_total", "Probes to choose ways, sent from here or asked of peers.", c.Probes)
 	}
 	for _, verdict := range slices.Sorted(maps.Keys(s.Packets)) {
@@ -97,8 +97,8 @@ func (n *numbers) ofWorkers(s *api.RelayStatus) {
 		n.GaugeInt("pipes", "Pipes open, for splices.", w.Pipes, "worker", id)
 		n.Counter("without_pipe_total", "Splices that had to be copies as no pipe was to be had.", w.WithoutPipe, "worker", id)
 		n.Counter("full_total", "Times that no more was accepted for a while: a limit, or the host's descriptors or memory.", w.Full, "worker", id)
-		n.Counter("bad_prefaces_total", "Clients of an entry whose PROXY, SOCKS or CONNECT was wrong.", w.BadPrefaces, "worker", id)
-		n.Counter("bad_headers_total", "Trunks whose header was wrong.", w.BadHeaders, "worker", id)
+		n.Counter("bad_headers_total", "Invalid headers of clients (PROXY, SOCKS5, CONNECT) and of incoming trunks.", w.BadClientHeaders, "worker", id, "from", "client")
+		n.Counter("bad_headers_total", "Invalid headers of clients (PROXY, SOCKS5, CONNECT) and of incoming trunks.", w.BadTrunkHeaders, "worker", id, "from", "trunk")
 		n.Counter("bad_handshakes_total", "Trunks of other relays whose TLS handshake has failed.", w.BadHandshakes, "worker", id)
 	}
 }

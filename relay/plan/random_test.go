@@ -166,7 +166,7 @@ func cost(q *Question, c chain) time.Duration {
 	return sum + max(first, last) + slowest
 }
 
-func TestChooseAgainstAllWays(t *testing.T) {
+func TestChooseAgainstAllRoutes(t *testing.T) {
 	random := seeded(t)
 	kinds := make(map[int]int) // by relays
 	for range 2000 {

@@ -3,19 +3,19 @@ package probe
 import "time"
 
 const (
-	kept  = 4 // measurements that the least is looked for in
-	quiet = 2 // measurements in a row without an answer: the target is out of reach
-	stale = 3 // intervals without a measurement: nothing is known any more
+	kept           = 4 // measurements that the least is looked for in
+	mostUnanswered = 2 // measurements in a row without an answer: the target is out of reach
+	stale          = 3 // intervals without a measurement: nothing is known any more
 )
 
 // history is the last measurements of a target.
 type history struct {
-	rounds int // that were made
-	mins   [kept]time.Duration
-	silent int // the last ones without an answer, in a row
-	last   Result
-	at     time.Time
-	err    error
+	rounds     int // that were made
+	mins       [kept]time.Duration
+	unanswered int // the last ones without an answer, in a row
+	last       Result
+	at         time.Time
+	err        error
 }
 
 // add notes a measurement; one that could not be made says nothing of the target.
@@ -25,16 +25,16 @@ func (h *history) add(now time.Time, r Result, err error) {
 	}
 	h.mins[h.rounds%kept] = r.Min
 	h.rounds++
-	h.silent++
+	h.unanswered++
 	if r.Answered() > 0 {
-		h.silent = 0
+		h.unanswered = 0
 	}
 	h.last, h.at = r, now
 }
 
 // rtt is the least of the last measurements, 0 if it is not known.
 func (h *history) rtt(now time.Time, every time.Duration) time.Duration {
-	if h.silent >= quiet || now.Sub(h.at) > stale*every {
+	if h.unanswered >= mostUnanswered || now.Sub(h.at) > stale*every {
 		return 0
 	}
 	var least time.Duration

@@ -17,7 +17,7 @@ func BenchmarkBytes(b *testing.B) {
 			b.Fatal(err)
 		}
 		for got := 0; got < Most; {
-			n := copy(in, p.opener.Pending()[:min(len(p.opener.Pending()), p.acceptor.Room(Most))])
+			n := copy(in, p.opener.Pending()[:min(len(p.opener.Pending()), p.acceptor.FeedLimit(Most))])
 			p.acceptor.Feed(in[:n])
 			p.opener.Sent(n)
 			n, err := p.acceptor.Read(read)

@@ -16,8 +16,8 @@ type Buffers struct {
 	lent  int
 }
 
-// Take lends a buffer of BufferSize.
-func (p *Buffers) Take() []byte {
+// Alloc lends a buffer of BufferSize.
+func (p *Buffers) Alloc() []byte {
 	p.lent++
 	if k := len(p.empty); k > 0 {
 		b := p.empty[k-1]
@@ -27,13 +27,13 @@ func (p *Buffers) Take() []byte {
 	return make([]byte, BufferSize)
 }
 
-// Give takes a buffer back, whole as it was lent.
-func (p *Buffers) Give(b []byte) {
+// Free takes a buffer back, whole as it was lent.
+func (p *Buffers) Free(b []byte) {
 	p.lent--
 	if len(p.empty) < mostEmpty {
 		p.empty = append(p.empty, b)
 	}
 }
 
-// Lent is how many have not been given back.
-func (p *Buffers) Lent() int { return p.lent }
+// InUse is how many have not been given back.
+func (p *Buffers) InUse() int { return p.lent }

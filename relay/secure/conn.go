@@ -24,8 +24,8 @@ func newConn(b *Buffers) *Conn {
 	return &Conn{memory: memory{buffers: b, handshake: newHandshake()}}
 }
 
-// ErrUntaken says that the peer asks for more than it takes: nothing of a flow is as long.
-var ErrUntaken = errors.New("TLS: the peer does not take what it asks for")
+// ErrNotReading says that the peer asks for more than it takes: nothing of a flow is as long.
+var ErrNotReading = errors.New("TLS: the peer does not take what it asks for")
 
 // mostPending bounds, in bytes, what is to be sent when something was read: what a Write gives, and as much of crypto/tls's own.
 const mostPending = 2 * BufferSize
@@ -59,12 +59,12 @@ func (c *Conn) Established() (bool, error) {
 	return true, c.failed
 }
 
-// Room is how many bytes of ciphertext may be fed. After the handshake what they hold fits into that many bytes of plaintext, if those
+// FeedLimit is how many bytes of ciphertext may be fed. After the handshake what they hold fits into that many bytes of plaintext, if those
 // are not fewer than a small read's.
-func (c *Conn) Room(plain int) int {
+func (c *Conn) FeedLimit(plain int) int {
 	const small = 512 // what is read for a few bytes of plaintext is kept
 	if h := c.memory.handshake; h != nil {
-		return h.room()
+		return h.feedLimit()
 	}
 	return max(small, plain-c.memory.record.n)
 }
@@ -89,7 +89,7 @@ func (c *Conn) Read(b []byte) (n int, err error) {
 		k, err := c.tls.Read(b[n:])
 		n += k
 		switch {
-		case err == again{}:
+		case err == wouldBlock{}:
 			dry = true
 		case err == io.EOF: // of close_notify: memory has no end
 			c.err = io.EOF
@@ -98,7 +98,7 @@ func (c *Conn) Read(b []byte) (n int, err error) {
 		}
 	}
 	if c.err == nil && len(c.memory.out) > mostPending {
-		c.err = ErrUntaken
+		c.err = ErrNotReading
 	}
 	c.more = !dry || c.err != nil
 	if dry || c.err != nil {
@@ -153,7 +153,7 @@ func (c *Conn) CloseWrite() error {
 // Pending is the ciphertext that is to be sent. It is valid until the next call.
 func (c *Conn) Pending() []byte {
 	if h := c.memory.handshake; h != nil {
-		c.memory.out = append(c.memory.out, h.said()...)
+		c.memory.out = append(c.memory.out, h.output()...)
 	}
 	return c.memory.out
 }
@@ -166,8 +166,8 @@ func (c *Conn) Sent(n int) {
 	}
 }
 
-// Said is how many bytes of ciphertext there were to be sent so far, in all.
-func (c *Conn) Said() uint64 { return c.sent + uint64(len(c.Pending())) }
+// TotalOutput is how many bytes of ciphertext there were to be sent so far, in all.
+func (c *Conn) TotalOutput() uint64 { return c.sent + uint64(len(c.Pending())) }
 
 // Names tells, by an error, that a name is not among those of the peer's certificate. The handshake must be over.
 func (c *Conn) Names(name string) error {

@@ -40,7 +40,7 @@ func TestBytes(t *testing.T) {
 				t.Errorf("seed %d: end %d said %d bytes, %d others were heard", seed, i, len(said[i]), len(heard[i]))
 			}
 		}
-		if n := p.buffers.Lent(); n != 0 {
+		if n := p.buffers.InUse(); n != 0 {
 			t.Errorf("seed %d: %d buffers are lent at rest", seed, n)
 		}
 	}
@@ -60,7 +60,7 @@ func TestSmallReads(t *testing.T) {
 		small := b[:1+r.IntN(len(b))]
 		if !p.acceptor.More() {
 			out := p.opener.Pending()
-			n := copy(in, out[:min(len(out), p.acceptor.Room(len(small)))])
+			n := copy(in, out[:min(len(out), p.acceptor.FeedLimit(len(small)))])
 			if n > 600 {
 				t.Fatalf("%d bytes are to be kept for a read of %d", n, len(small))
 			}
@@ -117,21 +117,21 @@ func TestCutAndChanged(t *testing.T) {
 
 func TestCountsWhatIsSaid(t *testing.T) {
 	p := established(t)
-	before := p.opener.Said()
+	before := p.opener.TotalOutput()
 	if before == 0 {
 		t.Error("the handshake had no bytes")
 	}
 	write(t, p.opener, make([]byte, 100))
 	n := uint64(len(p.opener.Pending()))
-	if n <= 100 || p.opener.Said() != before+n {
-		t.Errorf("said %d bytes of %d, %d were said before", p.opener.Said(), n, before)
+	if n <= 100 || p.opener.TotalOutput() != before+n {
+		t.Errorf("said %d bytes of %d, %d were said before", p.opener.TotalOutput(), n, before)
 	}
 	p.opener.Sent(10)
-	if p.opener.Said() != before+n || len(p.opener.Pending()) != int(n)-10 {
-		t.Errorf("said %d bytes, %d are pending, after 10 of %d were sent", p.opener.Said()-before, len(p.opener.Pending()), n)
+	if p.opener.TotalOutput() != before+n || len(p.opener.Pending()) != int(n)-10 {
+		t.Errorf("said %d bytes, %d are pending, after 10 of %d were sent", p.opener.TotalOutput()-before, len(p.opener.Pending()), n)
 	}
 	p.opener.Close()
-	if p.buffers.Lent() != 0 {
+	if p.buffers.InUse() != 0 {
 		t.Error("a buffer is lent to a connection that was closed")
 	}
 }

@@ -26,7 +26,7 @@ func FuzzHandshake(f *testing.F) {
 		if opener {
 			c = p.opener
 		}
-		b = b[:min(len(b), c.Room(Most))]
+		b = b[:min(len(b), c.FeedLimit(Most))]
 		c.Feed(b)
 		c.Begin(NewGate(1), p.tell)
 		<-p.told // it waits for more, or is over
@@ -89,7 +89,7 @@ func FuzzRecords(f *testing.F) {
 		}
 		p.acceptor.Close()
 		p.opener.Close()
-		if p.buffers.Lent() != 0 {
+		if p.buffers.InUse() != 0 {
 			t.Error("a buffer is left")
 		}
 	})

@@ -19,10 +19,10 @@ var errStopped = errors.New("the connection was closed")
 
 // handshake is what the goroutine of a handshake and the Conn's owner have in common.
 type handshake struct {
-	gate  Gate
-	tell  func()
-	begun bool          // the owner's
-	wake  chan struct{} // of the goroutine; holds one
+	gate   Gate
+	notify func()
+	begun  bool          // the owner's
+	wake   chan struct{} // of the goroutine; holds one
 
 	mu      sync.Mutex
 	in, out []byte
@@ -37,7 +37,7 @@ func newHandshake() *handshake { return &handshake{wake: make(chan struct{}, 1)}
 // sent, when more can be fed, and when the handshake is over. Gate may be common to many.
 func (c *Conn) Begin(gate Gate, tell func()) {
 	h := c.memory.handshake
-	h.begun, h.gate, h.tell = true, gate, tell
+	h.begun, h.gate, h.notify = true, gate, tell
 	go h.run(c)
 }
 
@@ -49,11 +49,11 @@ func (h *handshake) run(c *Conn) {
 	h.mu.Lock()
 	h.over, h.err = true, err
 	h.mu.Unlock()
-	h.tell()
+	h.notify()
 }
 
-// take waits for what the peer says.
-func (h *handshake) take() ([]byte, error) {
+// read waits for what the peer says.
+func (h *handshake) read() ([]byte, error) {
 	for {
 		h.mu.Lock()
 		in, stopped := h.in, h.stopped
@@ -66,13 +66,13 @@ func (h *handshake) take() ([]byte, error) {
 			return in, nil
 		}
 		<-h.gate
-		h.tell()
+		h.notify()
 		<-h.wake
 		h.gate <- struct{}{}
 	}
 }
 
-func (h *handshake) put(b []byte) {
+func (h *handshake) write(b []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.out = append(h.out, b...)
@@ -83,31 +83,31 @@ func (h *handshake) feed(b []byte) {
 	h.mu.Lock()
 	h.in = append(h.in, b...)
 	h.mu.Unlock()
-	h.awake()
+	h.wakeUp()
 }
 
 func (h *handshake) stop() {
 	h.mu.Lock()
 	h.stopped = true
 	h.mu.Unlock()
-	h.awake()
+	h.wakeUp()
 }
 
-func (h *handshake) awake() {
+func (h *handshake) wakeUp() {
 	select {
 	case h.wake <- struct{}{}:
 	default: // it has not slept since
 	}
 }
 
-func (h *handshake) room() int {
+func (h *handshake) feedLimit() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return max(0, mostAhead-len(h.in))
 }
 
-// said gives what is to be sent.
-func (h *handshake) said() []byte {
+// output gives what is to be sent.
+func (h *handshake) output() []byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	out := h.out

@@ -144,10 +144,10 @@ func TestHandshakesEnd(t *testing.T) {
 }
 
 // What comes ahead of its time is bounded.
-func TestRoom(t *testing.T) {
+func TestFeedLimit(t *testing.T) {
 	p := newPair(t, identitiesOnce(t), identitiesOnce(t))
 	for total := 0; ; {
-		n := p.acceptor.Room(Most)
+		n := p.acceptor.FeedLimit(Most)
 		if n == 0 {
 			break
 		}

@@ -82,9 +82,9 @@ func (i *Identity) Accept(b *Buffers) *Conn {
 }
 
 // files are those of an identity.
-type files struct{ certificate, key, ca string }
+type files struct{ certificate, key, authority string }
 
-func filesOf(c *config.Credentials) files { return files{c.Certificate, c.Key, c.CA} }
+func filesOf(c *config.Credentials) files { return files{c.Certificate, c.Key, c.Authority} }
 
 // Identities are those of a configuration, for all workers: the same files are one Identity, so that a peer may resume a session with any
 // of them. The zero value has none. They may be used from any goroutine.

@@ -32,7 +32,7 @@ func TestIdentities(t *testing.T) {
 	// A fault anywhere changes nothing.
 	a.Replace(t, c1, securetest.Certificate{Names: []string{"changed"}})
 	bad := c2
-	bad.CA = t.TempDir()
+	bad.Authority = t.TempDir()
 	cfg.Peers[1] = config.Peer{Name: "b", Credentials: bad}
 	if err := all.Load(cfg); err == nil || !strings.Contains(err.Error(), "credentials of peer b: read authorities: ") {
 		t.Errorf("got %v", err)

@@ -16,24 +16,24 @@ type memory struct {
 	record    record
 }
 
-// again is what a Read says that finds nothing: crypto/tls takes it for no end of the connection.
-type again struct{}
+// wouldBlock is what a Read says that finds nothing: crypto/tls takes it for no end of the connection.
+type wouldBlock struct{}
 
-func (again) Error() string   { return "nothing has come" }
-func (again) Timeout() bool   { return true }
-func (again) Temporary() bool { return true }
+func (wouldBlock) Error() string   { return "nothing has come" }
+func (wouldBlock) Timeout() bool   { return true }
+func (wouldBlock) Temporary() bool { return true }
 
 // Read gives at most what is left of the record at hand: crypto/tls keeps what it reads ahead, in buffers that it does not give back.
 func (m *memory) Read(b []byte) (int, error) {
 	if len(m.in) == 0 && m.handshake != nil {
-		in, err := m.handshake.take()
+		in, err := m.handshake.read()
 		if err != nil {
 			return 0, err
 		}
 		m.in = in
 	}
 	if len(m.in) == 0 {
-		return 0, again{}
+		return 0, wouldBlock{}
 	}
 	n := copy(b, m.in[:min(len(m.in), m.record.left(m.in))])
 	m.record.advance(n)
@@ -44,11 +44,11 @@ func (m *memory) Read(b []byte) (int, error) {
 // Write never fails: who owns the Conn bounds what he writes, and what crypto/tls says of itself is bounded in Conn.Read.
 func (m *memory) Write(b []byte) (int, error) {
 	if m.handshake != nil {
-		m.handshake.put(b)
+		m.handshake.write(b)
 		return len(b), nil
 	}
 	if m.out == nil {
-		m.base = m.buffers.Take()
+		m.base = m.buffers.Alloc()
 		m.out = m.base[:0]
 	}
 	m.out = append(m.out, b...)
@@ -58,7 +58,7 @@ func (m *memory) Write(b []byte) (int, error) {
 // release gives the buffer back.
 func (m *memory) release() {
 	if m.base != nil {
-		m.buffers.Give(m.base)
+		m.buffers.Free(m.base)
 	}
 	m.base, m.out = nil, nil
 }

@@ -82,7 +82,7 @@ func (p *pair) tell() {
 // carry moves what one end has to send to the other, who does not read it yet.
 func (p *pair) carry(from, to *Conn) {
 	for out := from.Pending(); len(out) > 0; out = from.Pending() {
-		n := min(len(out), p.piece(), to.Room(1<<20))
+		n := min(len(out), p.piece(), to.FeedLimit(1<<20))
 		if n == 0 {
 			return
 		}
@@ -126,7 +126,7 @@ func (p *pair) pass(from, to *Conn) (plain []byte, err error) {
 	for out := from.Pending(); len(out) > 0 || to.More(); out = from.Pending() {
 		var fed []byte
 		if !to.More() {
-			fed = in[:copy(in, out[:min(len(out), p.piece(), to.Room(len(b)))])]
+			fed = in[:copy(in, out[:min(len(out), p.piece(), to.FeedLimit(len(b)))])]
 			to.Feed(fed)
 			from.Sent(len(fed))
 		}

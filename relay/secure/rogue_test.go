@@ -72,7 +72,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		if n := len(p.acceptor.Pending()); n > mostPending+Most {
 			t.Fatalf("%d bytes of answers are pending", n)
 		}
-		if err == ErrUntaken {
+		if err == ErrNotReading {
 			return
 		}
 		if err != nil {

@@ -35,8 +35,8 @@ type Sizer struct {
 	takes takes
 	peak  peak // of what was taken within a set-up time
 
-	wanted float64 // as of asked
-	asked  time.Duration
+	target   float64 // as of asked
+	targetAt time.Duration
 
 	atOnce   int // set-ups that may be under way
 	failures int // since a trunk was opened
@@ -122,9 +122,9 @@ func (s *Sizer) Want(now time.Duration) int {
 	if most := s.peak.most(now); most > 0 {
 		need = readyMargin*float64(most) + readySpare
 	}
-	s.wanted = max(need, s.wanted*math.Exp(-(now-s.asked).Seconds()/shrinkTime.Seconds()))
-	s.asked = now
-	return min(max(int(math.Ceil(s.wanted)), s.min), s.max)
+	s.target = max(need, s.target*math.Exp(-(now-s.targetAt).Seconds()/shrinkTime.Seconds()))
+	s.targetAt = now
+	return min(max(int(math.Ceil(s.target)), s.min), s.max)
 }
 
 // Open returns how many trunks to begin to open, where some are ready and some are being opened.

@@ -30,7 +30,7 @@ type peak struct {
 	began       time.Duration // of now
 }
 
-func (p *peak) turn(now time.Duration) {
+func (p *peak) rotate(now time.Duration) {
 	switch passed := now - p.began; {
 	case passed >= 2*peakLife:
 		p.now, p.before, p.began = 0, 0, now
@@ -40,11 +40,11 @@ func (p *peak) turn(now time.Duration) {
 }
 
 func (p *peak) add(now time.Duration, n int) {
-	p.turn(now)
+	p.rotate(now)
 	p.now = max(p.now, n)
 }
 
 func (p *peak) most(now time.Duration) int {
-	p.turn(now)
+	p.rotate(now)
 	return max(p.now, p.before)
 }

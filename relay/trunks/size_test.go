@@ -34,8 +34,8 @@ type pool struct {
 	hold   time.Duration   // how long a ready one lives; 0: for ever
 	lives  []time.Duration // when ready ones end, with hold
 
-	arrived, missed, begun int
-	most                   int // set-ups at once
+	began, missed, begun int
+	most                 int // set-ups at once
 }
 
 func (p *pool) open() {
@@ -48,13 +48,13 @@ func (p *pool) open() {
 	p.most = max(p.most, len(p.opening))
 }
 
-func (p *pool) arrive() {
+func (p *pool) flow() {
 	flows := 1
 	for p.burst > 1 && p.random.Float64() > 1/p.burst {
 		flows++
 	}
 	for range flows {
-		p.arrived++
+		p.began++
 		if p.ready > 0 {
 			p.ready--
 		} else {
@@ -85,7 +85,7 @@ func (p *pool) opened() {
 
 // run lets time pass and returns the share of flows that have found no trunk.
 func (p *pool) run(length time.Duration) float64 {
-	p.arrived, p.missed, p.begun, p.most = 0, 0, 0, 0
+	p.began, p.missed, p.begun, p.most = 0, 0, 0, 0
 	tick, end := p.now, p.now+length
 	if p.next < p.now {
 		p.next = p.now
@@ -103,7 +103,7 @@ func (p *pool) run(length time.Duration) float64 {
 		}
 		if at > end {
 			p.now = end
-			return float64(p.missed) / float64(max(1, p.arrived))
+			return float64(p.missed) / float64(max(1, p.began))
 		}
 		p.now = at
 		switch {
@@ -115,7 +115,7 @@ func (p *pool) run(length time.Duration) float64 {
 		case len(p.opening) > 0 && p.opening[0] == at:
 			p.opened()
 		case p.rate > 0 && p.next == at:
-			p.arrive()
+			p.flow()
 		default:
 			p.ready -= p.sizer.Close(at, p.ready)
 			p.open()
@@ -163,7 +163,7 @@ type tally struct{ flows, missed int }
 
 func (y *tally) add(p *pool, length time.Duration) {
 	p.run(length)
-	y.flows, y.missed = y.flows+p.arrived, y.missed+p.missed
+	y.flows, y.missed = y.flows+p.began, y.missed+p.missed
 }
 
 func (y tally) share() float64 { return float64(y.missed) / float64(max(1, y.flows)) }
@@ -269,8 +269,8 @@ func TestPeerRefusesSome(t *testing.T) {
 		p.answer = func() bool { return random.Float64() >= tt.refused }
 		p.run(time.Minute)
 		missed := p.run(3 * time.Minute)
-		if most := p.arrived * 3 / 2; p.begun > most || 1-missed < tt.found {
-			t.Errorf("%g refused: %d trunks were begun for %d flows, of which %.0f %% found none", tt.refused, p.begun, p.arrived, 100*missed)
+		if most := p.began * 3 / 2; p.begun > most || 1-missed < tt.found {
+			t.Errorf("%g refused: %d trunks were begun for %d flows, of which %.0f %% found none", tt.refused, p.begun, p.began, 100*missed)
 		}
 	}
 }
@@ -309,8 +309,8 @@ func TestFewFlows(t *testing.T) {
 	}
 }
 
-// TestSameTurn: flows that come at one time are a burst, also where a set-up takes no time that the clock shows.
-func TestSameTurn(t *testing.T) {
+// TestSameInstant: flows that come at one time are a burst, also where a set-up takes no time that the clock shows.
+func TestSameInstant(t *testing.T) {
 	s := NewSizer(0, 256, 0, func() float64 { return 0 })
 	for range 10 {
 		s.Took(epoch)

@@ -15,8 +15,8 @@ const (
 	waitKinds
 )
 
-// patient is what waits.
-type patient interface {
+// timed is what waits.
+type timed interface {
 	expired(w *Worker, for_ wait)
 }
 
@@ -28,51 +28,51 @@ type deadlines struct {
 
 // waiter is a place in one list.
 type waiter struct {
-	of             patient
-	earlier, later *waiter
-	since          time.Duration // on the worker's clock
-	wait           wait
-	waiting        bool
+	of         timed
+	prev, next *waiter
+	since      time.Duration // on the worker's clock
+	wait       wait
+	waiting    bool
 }
 
 // next is how long it is until the first one expires.
 func (d *deadlines) next(now time.Duration) time.Duration {
 	if d.first == nil || d.after == 0 {
-		return patience
+		return longestPause
 	}
 	return max(0, d.first.since+d.after-now)
 }
 
-// await has someone wait for one thing, and no other any more.
-func (w *Worker) await(p *waiter, kind wait) {
-	w.ease(p)
+// startWait has someone wait for one thing, and no other any more.
+func (w *Worker) startWait(p *waiter, kind wait) {
+	w.stopWait(p)
 	d := &w.waits[kind]
-	p.earlier, p.later, p.since, p.wait, p.waiting = d.last, nil, w.now, kind, true
+	p.prev, p.next, p.since, p.wait, p.waiting = d.last, nil, w.now, kind, true
 	if d.last != nil {
-		d.last.later = p
+		d.last.next = p
 	} else {
 		d.first = p
 	}
 	d.last = p
 }
 
-// ease ends a wait.
-func (w *Worker) ease(p *waiter) {
+// stopWait ends a wait.
+func (w *Worker) stopWait(p *waiter) {
 	if !p.waiting {
 		return
 	}
 	d := &w.waits[p.wait]
-	if p.earlier != nil {
-		p.earlier.later = p.later
+	if p.prev != nil {
+		p.prev.next = p.next
 	} else {
-		d.first = p.later
+		d.first = p.next
 	}
-	if p.later != nil {
-		p.later.earlier = p.earlier
+	if p.next != nil {
+		p.next.prev = p.prev
 	} else {
-		d.last = p.earlier
+		d.last = p.prev
 	}
-	p.earlier, p.later, p.waiting = nil, nil, false
+	p.prev, p.next, p.waiting = nil, nil, false
 }
 
 // expire ends what has waited too long.
@@ -81,7 +81,7 @@ func (w *Worker) expire() {
 		d := &w.waits[kind]
 		for d.after > 0 && d.first != nil && d.first.since+d.after <= w.now {
 			p := d.first
-			w.ease(p)
+			w.stopWait(p)
 			p.of.expired(w, wait(kind))
 		}
 	}

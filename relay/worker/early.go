@@ -22,7 +22,7 @@ type Settlement uint8
 const (
 	Release Settlement = iota // the server is there: its handshake goes on
 	Refuse                    // the server is not: the client is refused
-	Taken                     // its flow was accepted, or is over
+	Done                      // its flow was accepted, or is over
 )
 
 // early is a flow that is on its way to its server before its client was accepted.
@@ -43,21 +43,21 @@ type SYNs struct {
 	Take func(each func(syn SYN, cancelled bool)) error
 }
 
-func (s *SYNs) ready(w *Worker, _ uint32) { w.hearSYNs() }
+func (s *SYNs) ready(w *Worker, _ uint32) { w.readSYNs() }
 
-// hearSYNs begins the flows of the SYNs that there are. The kernel tells of a SYN before its client can be accepted: who looks for it
+// readSYNs begins the flows of the SYNs that there are. The kernel tells of a SYN before its client can be accepted: who looks for it
 // behind accept(2) finds it.
-func (w *Worker) hearSYNs() {
+func (w *Worker) readSYNs() {
 	if w.o.SYNs == nil {
 		return
 	}
-	if err := w.o.SYNs.Take(w.told); err != nil {
+	if err := w.o.SYNs.Take(w.handleSYN); err != nil {
 		w.o.Log.Error("SYNs are not heard of any more", "err", err)
 		w.o.SYNs = nil
 	}
 }
 
-func (w *Worker) told(syn SYN, cancelled bool) {
+func (w *Worker) handleSYN(syn SYN, cancelled bool) {
 	s := w.early[syn.key()]
 	if cancelled {
 		if s != nil && s.early.syn.ISN == syn.ISN {
@@ -70,25 +70,25 @@ func (w *Worker) told(syn SYN, cancelled bool) {
 	}
 	e := w.entryOf(syn.Entry)
 	if e == nil || w.count.Live.Load() >= int64(w.most()) {
-		w.letIn(syn)
+		w.passSYN(syn)
 		return
 	}
 	s = w.newFlow(e, syn.Client, syn.Server)
 	s.early = &early{syn: syn, held: syn.Held}
 	w.early[syn.key()] = s
 	w.count.Early.Add(1)
-	w.onward(s)
+	w.startOnward(s)
 	if s.early != nil && !s.early.held {
-		w.await(&s.waiter, waitAccept)
+		w.startWait(&s.waiter, waitAccept)
 	}
 }
 
-// letIn has the client come in as if nobody had told of its SYN.
-func (w *Worker) letIn(syn SYN) {
+// passSYN has the client come in as if nobody had told of its SYN.
+func (w *Worker) passSYN(syn SYN) {
 	if syn.Held {
 		w.o.Settle(syn, Release)
 	}
-	w.o.Settle(syn, Taken)
+	w.o.Settle(syn, Done)
 }
 
 func (w *Worker) entryOf(name string) *entry {
@@ -100,13 +100,13 @@ func (w *Worker) entryOf(name string) *entry {
 	return nil
 }
 
-// meet gives a flow that was begun early the client that was accepted now. False: there is none.
-func (w *Worker) meet(client, server netip.AddrPort, fd int32) bool {
+// matchEarly gives a flow that was begun early the client that was accepted now. False: there is none.
+func (w *Worker) matchEarly(client, server netip.AddrPort, fd int32) bool {
 	s := w.early[synKey{client, server}]
 	if s == nil {
 		return false
 	}
-	w.settled(s)
+	w.settle(s)
 	if errno := w.attach(s, flow.Client, fd); errno != 0 {
 		closeFD(fd)
 		w.drop(s)
@@ -114,29 +114,29 @@ func (w *Worker) meet(client, server netip.AddrPort, fd int32) bool {
 	}
 	switch {
 	case !s.answered:
-		w.await(&s.waiter, waitConnect)
+		w.startWait(&s.waiter, waitConnect)
 	case s.ends[flow.Server].failed:
-		w.await(&s.waiter, waitEnd)
+		w.startWait(&s.waiter, waitEnd)
 	default:
-		w.await(&s.waiter, waitYoung)
+		w.startWait(&s.waiter, waitYoung)
 	}
 	return true
 }
 
-// settled has nobody expect the client of an early flow any more.
-func (w *Worker) settled(s *split) {
+// settle has nobody expect the client of an early flow any more.
+func (w *Worker) settle(s *split) {
 	delete(w.early, s.early.syn.key())
-	w.o.Settle(s.early.syn, Taken)
+	w.o.Settle(s.early.syn, Done)
 	s.early = nil
 }
 
-// heardEarly is called when the server of a flow without a client is there.
-func (w *Worker) heardEarly(s *split) {
+// earlyConnected is called when the server of a flow without a client is there.
+func (w *Worker) earlyConnected(s *split) {
 	if s.early.held {
 		s.early.held = false
 		w.o.Settle(s.early.syn, Release)
 	}
-	w.await(&s.waiter, waitAccept)
+	w.startWait(&s.waiter, waitAccept)
 }
 
 // refuseEarly is called when the server of a flow without a client cannot be had. A client that was answered already is reset when

@@ -93,7 +93,7 @@ func newEarly(t *testing.T, mode config.EarlySYN, change func(*config.Config)) *
 	return r
 }
 
-func (r *earlyRelay) told(want ...string) {
+func (r *earlyRelay) expectSettled(want ...string) {
 	r.t.Helper()
 	same := func() bool {
 		r.mu.Lock()
@@ -142,11 +142,11 @@ func TestEarly(t *testing.T) {
 			want := []string{}
 			if held {
 				want = append(want, "release 1")
-				r.told(want...)
+				r.expectSettled(want...)
 			}
 			client := r.dialFrom(from)
-			hear(t, client, "220 greeting")
-			r.told(append(want, "taken 1")...)
+			expectRead(t, client, "220 greeting")
+			r.expectSettled(append(want, "taken 1")...)
 			r.served(client, server)
 		})
 	}
@@ -156,9 +156,9 @@ func TestEarly(t *testing.T) {
 func (r *earlyRelay) served(client, server *net.TCPConn) {
 	r.t.Helper()
 	say(r.t, client, "ask")
-	hear(r.t, server, "ask")
+	expectRead(r.t, server, "ask")
 	client.Close()
-	hearEnd(r.t, server, io.EOF)
+	expectEnd(r.t, server, io.EOF)
 	server.Close()
 	r.nothingLeft()
 }
@@ -178,7 +178,7 @@ func TestEarlyBeforeWake(t *testing.T) {
 	r.comes(comingSYN{SYN: SYN{Client: from, Server: r.entry.Listen, ISN: 1, Entry: "e"}}, false)
 	client := r.dialFrom(from)
 	server := r.accept()
-	r.told("taken 1")
+	r.expectSettled("taken 1")
 	r.served(client, server)
 	if c := &r.workers[0].count; c.Flows.Load() != 1 || c.Early.Load() != 1 {
 		t.Errorf("%d flows, %d of them early", c.Flows.Load(), c.Early.Load())
@@ -189,7 +189,7 @@ func TestEarlyBeforeWake(t *testing.T) {
 func TestEarlyWithoutEntry(t *testing.T) {
 	r := newEarly(t, config.ConnectFirst, nil)
 	r.comes(comingSYN{SYN: SYN{Client: unusedPort(t), Server: r.entry.Listen, ISN: 1, Entry: "gone", Held: true}}, true)
-	r.told("release 1", "taken 1")
+	r.expectSettled("release 1", "taken 1")
 	r.nothingLeft()
 }
 
@@ -198,10 +198,10 @@ func TestEarlyRefused(t *testing.T) {
 	r := newEarly(t, config.ConnectFirst, nil)
 	r.server.Close()
 	r.syn(unusedPort(t), 1, true)
-	r.told("refuse 1", "taken 1")
+	r.expectSettled("refuse 1", "taken 1")
 	from := unusedPort(t)
 	r.syn(from, 2, false)
-	r.told("refuse 1", "taken 1", "taken 2")
+	r.expectSettled("refuse 1", "taken 1", "taken 2")
 	r.refused()
 	r.nothingLeft()
 }
@@ -212,24 +212,24 @@ func TestEarlyWithoutClient(t *testing.T) {
 	from := unusedPort(t)
 	syn := r.syn(from, 1, true)
 	first := r.accept()
-	r.told("release 1")
+	r.expectSettled("release 1")
 	r.comes(comingSYN{syn, true}, true)
-	hearEnd(t, first, unix.ECONNRESET)
-	r.told("release 1", "taken 1")
+	expectEnd(t, first, unix.ECONNRESET)
+	r.expectSettled("release 1", "taken 1")
 	r.syn(from, 2, false)
 	second := r.accept()
 	r.syn(from, 3, false)
-	hearEnd(t, second, unix.ECONNRESET)
+	expectEnd(t, second, unix.ECONNRESET)
 	third := r.accept()
 	r.comes(comingSYN{syn, true}, true) // of the first one: late
 	client := r.dialFrom(from)
 	say(t, client, "ask")
-	hear(t, third, "ask")
+	expectRead(t, third, "ask")
 	client.Close()
 	third.Close()
 	r.syn(unusedPort(t), 4, false)
-	hearEnd(t, r.accept(), unix.ECONNRESET) // in time
-	r.told("release 1", "taken 1", "taken 2", "taken 3", "taken 4")
+	expectEnd(t, r.accept(), unix.ECONNRESET) // in time
+	r.expectSettled("release 1", "taken 1", "taken 2", "taken 3", "taken 4")
 	r.nothingLeft()
 }
 
@@ -242,7 +242,7 @@ func TestEarlyServerGone(t *testing.T) {
 	from := unusedPort(t)
 	r.syn(from, 1, true)
 	server := r.accept()
-	r.told("release 1")
+	r.expectSettled("release 1")
 	say(t, server, "421 too many")
 	reset(t, server)
 	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(from)}
@@ -250,17 +250,17 @@ func TestEarlyServerGone(t *testing.T) {
 	if client, err := d.DialContext(t.Context(), "tcp", r.entry.Listen.String()); err == nil {
 		defer client.Close()
 		_ = client.SetDeadline(time.Now().Add(soon))
-		hear(t, client.(*net.TCPConn), "421 too many")
-		hearEnd(t, client.(*net.TCPConn), unix.ECONNRESET)
+		expectRead(t, client.(*net.TCPConn), "421 too many")
+		expectEnd(t, client.(*net.TCPConn), unix.ECONNRESET)
 	} else if !errors.Is(err, unix.ECONNRESET) { // which may come before it is looked whether the client is connected
 		t.Fatal(err)
 	}
-	r.told("release 1", "taken 1")
+	r.expectSettled("release 1", "taken 1")
 
 	r.syn(unusedPort(t), 2, true) // of a client that never comes
 	server = r.accept()
-	r.told("release 1", "taken 1", "release 2")
+	r.expectSettled("release 1", "taken 1", "release 2")
 	reset(t, server)
-	r.told("release 1", "taken 1", "release 2", "taken 2")
+	r.expectSettled("release 1", "taken 1", "release 2", "taken 2")
 	r.nothingLeft()
 }

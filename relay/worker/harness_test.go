@@ -114,10 +114,10 @@ func run(t testing.TB, count int, cfg *config.Config) (workers []*Worker) {
 			if n := w.pipes.open - len(w.pipes.empty); n != 0 {
 				t.Errorf("worker %d: %d pipes are left", i, n)
 			}
-			if n := w.buffers.Lent(); n != 0 {
+			if n := w.buffers.InUse(); n != 0 {
 				t.Errorf("worker %d: %d buffers are left", i, n)
 			}
-			if n := len(w.shaking); n != 0 {
+			if n := len(w.tlsHandshakes); n != 0 {
 				t.Errorf("worker %d: %d handshakes are left", i, n)
 			}
 			for slot, s := range w.slots {
@@ -158,7 +158,7 @@ func (r *relay) settled() {
 		err := w.ask(func(w *Worker) error {
 			for slot, s := range w.slots {
 				switch s.source.(type) {
-				case nil, *inbox, *SYNs, *entry, *trunkListener, *arrival, *trunk:
+				case nil, *inbox, *SYNs, *entry, *trunkListener, *handshake, *trunk:
 				default:
 					open = append(open, fmt.Sprintf("slot %d: %T", slot, s.source))
 				}
@@ -210,7 +210,7 @@ func (r *relay) refused() {
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(soon))
-	hearEnd(r.t, c.(*net.TCPConn), unix.ECONNRESET)
+	expectEnd(r.t, c.(*net.TCPConn), unix.ECONNRESET)
 }
 
 // pair is the two ends of a flow.
@@ -227,7 +227,7 @@ func say(t testing.TB, c *net.TCPConn, text string) {
 	}
 }
 
-func hear(t testing.TB, c *net.TCPConn, text string) {
+func expectRead(t testing.TB, c *net.TCPConn, text string) {
 	t.Helper()
 	b := make([]byte, len(text))
 	if _, err := io.ReadFull(c, b); err != nil || string(b) != text {
@@ -235,7 +235,7 @@ func hear(t testing.TB, c *net.TCPConn, text string) {
 	}
 }
 
-func hearEnd(t testing.TB, c *net.TCPConn, want error) {
+func expectEnd(t testing.TB, c *net.TCPConn, want error) {
 	t.Helper()
 	var b [1]byte
 	if n, err := c.Read(b[:]); n != 0 || !errors.Is(err, want) {

@@ -44,7 +44,7 @@ func (w *Worker) read(l *line, b []byte) (int, unix.Errno) {
 				return n, 0
 			}
 		}
-		sealed := w.sealed[:min(len(w.sealed), l.tls.Room(len(b)))]
+		sealed := w.sealed[:min(len(w.sealed), l.tls.FeedLimit(len(b)))]
 		n, errno := read(l.fd, sealed)
 		switch {
 		case errno != 0:

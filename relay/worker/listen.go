@@ -10,21 +10,21 @@ import (
 
 	"baton/relay/config"
 	"baton/relay/flow"
-	"baton/relay/preface"
-	"baton/relay/prologue"
+	"baton/relay/proxyheader"
+	"baton/relay/trunkproto"
 )
 
 // entry is a listener for flows.
 type entry struct {
 	*config.Entry
-	way   way
+	route route
 	fd    int32
 	slot  uint32
 	tally *tally
 }
 
-var shown = map[config.ClientAddress]prologue.ClientAddress{
-	config.Hidden: prologue.Hidden, config.Spoofed: prologue.Spoofed, config.ProxyHeader: prologue.ProxyHeader,
+var shown = map[config.ClientAddress]trunkproto.ClientAddress{
+	config.Hidden: trunkproto.Hidden, config.Spoofed: trunkproto.Spoofed, config.ProxyHeader: trunkproto.ProxyHeader,
 }
 
 const backlog = 1 << 16 // the kernel has net.core.somaxconn at most
@@ -35,13 +35,13 @@ func (w *Worker) Listen(c *config.Entry) error {
 	return w.ask(func(w *Worker) error {
 		e := &entry{Entry: c, tally: w.tallyOf(c.Name)}
 		if len(c.Via) > 0 {
-			via, err := prologue.JoinNames(c.Via...)
+			via, err := trunkproto.JoinNames(c.Via...)
 			if err != nil {
 				return fmt.Errorf("entry %s: %w", c.Name, err)
 			}
-			e.way.via = via
+			e.route.via = via
 		}
-		e.way.shown, e.way.congestion = shown[c.ClientAddress], c.Congestion
+		e.route.shown, e.route.congestion = shown[c.ClientAddress], c.Congestion
 		fd, err := w.listen(c.Listen, e.isEarly(), func(fd int32) error {
 			if c.Mode != config.Transparent {
 				return nil
@@ -181,8 +181,8 @@ func (w *Worker) begin(e *entry, fd int32, peer netip.AddrPort) {
 		}
 	}
 	if isEarly {
-		w.hearSYNs()
-		if w.meet(peer, at, fd) {
+		w.readSYNs()
+		if w.matchEarly(peer, at, fd) {
 			return
 		}
 	}
@@ -192,22 +192,22 @@ func (w *Worker) begin(e *entry, fd int32, peer netip.AddrPort) {
 		w.release(s)
 		return
 	}
-	if hasPreface(e.Mode) {
-		words := preface.New(e.Mode)
-		s.guest = &guest{words: &words}
-		w.await(&s.waiter, waitHeader)
+	if hasProxyHeader(e.Mode) {
+		words := proxyheader.New(e.Mode)
+		s.request = &request{parser: &words}
+		w.startWait(&s.waiter, waitHeader)
 		return // its bytes come with an event
 	}
-	w.onward(s)
+	w.startOnward(s)
 }
 
 // newFlow makes a flow that comes in at an entry, to the address at there.
 func (w *Worker) newFlow(e *entry, client, at netip.AddrPort) *split {
 	s := w.newSplit(e, client)
 	w.enter(s, e.tally)
-	s.way = e.way
-	if len(s.way.via) > 0 {
-		_, _ = rand.Read(s.way.id[:]) // never fails
+	s.route = e.route
+	if len(s.route.via) > 0 {
+		_, _ = rand.Read(s.route.id[:]) // never fails
 	}
 	s.server = e.Destination
 	if e.Mode == config.Transparent {
@@ -234,8 +234,8 @@ func (w *Worker) close() {
 		closeFD(d.fd)
 	}
 	w.trunkListeners = nil
-	for a := range w.guests {
-		w.sendAway(a, false)
+	for a := range w.idle {
+		w.abortHandshake(a, false)
 	}
 	for _, p := range w.pools {
 		p.close(w)

@@ -28,8 +28,8 @@ func (w *Worker) measure(e *end) {
 	switch {
 	case e.which == flow.Server && s.trunk != nil:
 		m.Peer = s.trunk.pool.peer.Name
-	case e.which == flow.Client && s.guest != nil && s.guest.words == nil:
-		m.Remote = s.guest.from
+	case e.which == flow.Client && s.request != nil && s.request.parser == nil:
+		m.Remote = s.request.from
 	default:
 		return
 	}

@@ -24,12 +24,12 @@ const (
 
 // move passes on what there is, both ways, until nothing more can be done now or the flow has had its share.
 func (w *Worker) move(s *split) {
-	left := share
+	left := flowShare
 	for {
 		for i := range s.ends {
-			if e := &s.ends[i]; e.writable && e.pending() > 0 && !s.state.IsDeaf(e.which) {
+			if e := &s.ends[i]; e.writable && e.pending() > 0 && !s.state.IsUnwritable(e.which) {
 				if errno := w.pushEnd(e); errno != 0 && errno != unix.EAGAIN {
-					w.deafened(s, e)
+					w.writeFailed(s, e)
 				}
 			}
 		}
@@ -45,18 +45,18 @@ func (w *Worker) move(s *split) {
 		}
 	}
 	if s.stage == stageMoving {
-		w.quieten(s, flow.Client)
-		w.quieten(s, flow.Server)
+		w.updateReadEvents(s, flow.Client)
+		w.updateReadEvents(s, flow.Server)
 	}
 }
 
-// quieten has the kernel tell of what an end receives only if it is wanted: while the other end does not take what a pipe holds, each
+// updateReadEvents has the kernel tell of what an end receives only if it is wanted: while the other end does not take what a pipe holds, each
 // segment would wake the worker for nothing. What is asked for changes here alone, before the worker waits, so that a flow that is always
 // held up by the same end costs no call.
-func (w *Worker) quieten(s *split, which flow.End) {
+func (w *Worker) updateReadEvents(s *split, which flow.End) {
 	e, d := &s.ends[which], &s.dirs[which]
 	held := d.pipe != nil && d.pipe.held > 0 && !s.ends[which.Other()].writable
-	if held == e.quiet {
+	if held == e.muted {
 		return
 	}
 	events := uint32(both)
@@ -65,7 +65,7 @@ func (w *Worker) quieten(s *split, which flow.End) {
 		e.readable = true // perhaps: it is looked at when the pipe is empty
 	}
 	if w.rewatch(e.fd, events, e.slot) == 0 {
-		e.quiet = held
+		e.muted = held
 	}
 }
 
@@ -88,7 +88,7 @@ func (w *Worker) pass(s *split, which flow.End) (n int, progress bool) {
 		return 0, false
 	}
 	if !s.answered && d.total >= copied {
-		s.trunk.forgo()
+		s.trunk.dropReplay()
 	}
 	if d.copies || d.total < copied || from.tls != nil || to.tls != nil {
 		return w.copy(s, from, to, d)
@@ -115,7 +115,7 @@ func (w *Worker) copy(s *split, from, to *end, d *direction) (int, bool) {
 		from.readable = false
 		return 0, false
 	case errno != 0:
-		w.broken(s, from.which)
+		w.readFailed(s, from.which)
 		return 0, true
 	case n == 0:
 		from.readable = false
@@ -131,7 +131,7 @@ func (w *Worker) copy(s *split, from, to *end, d *direction) (int, bool) {
 	w.count.Copied.Add(uint64(n))
 	s.state.Read(from.which, n)
 	if !s.answered {
-		s.trunk.keep(b)
+		s.trunk.keepReplay(b)
 	}
 	sent, errno := w.write(&to.line, b)
 	if errno != 0 {
@@ -140,10 +140,10 @@ func (w *Worker) copy(s *split, from, to *end, d *direction) (int, bool) {
 	if sent < n {
 		to.writable = false
 		d.buffer, d.base = b[sent:], w.scratch[:cap(w.scratch)]
-		w.scratch = w.buffers.Take()[:moved]
+		w.scratch = w.buffers.Alloc()[:copyChunk]
 	}
 	if errno != 0 && errno != unix.EAGAIN {
-		w.deafened(s, to)
+		w.writeFailed(s, to)
 		return n, true
 	}
 	w.do(s, s.state.Wrote(from.which, sent))
@@ -153,7 +153,7 @@ func (w *Worker) copy(s *split, from, to *end, d *direction) (int, bool) {
 // splice moves what fits into a pipe. Nothing is held of the direction.
 func (w *Worker) splice(s *split, from, to *end, d *direction) (int, bool) {
 	if d.pipe == nil {
-		p, errno := w.pipes.take()
+		p, errno := w.pipes.alloc()
 		if errno != 0 {
 			w.count.NoPipe.Add(1)
 			return w.copy(s, from, to, d)
@@ -170,7 +170,7 @@ func (w *Worker) splice(s *split, from, to *end, d *direction) (int, bool) {
 		w.flush(s, from, to, d)
 		return n, true
 	}
-	w.letGo(d)
+	w.freeHeld(d)
 	switch errno {
 	case 0:
 		from.readable = false
@@ -181,7 +181,7 @@ func (w *Worker) splice(s *split, from, to *end, d *direction) (int, bool) {
 	case unix.EINVAL:
 		d.copies = true
 	default:
-		w.broken(s, from.which)
+		w.readFailed(s, from.which)
 	}
 	return 0, true
 }
@@ -204,7 +204,7 @@ func (w *Worker) flush(s *split, from, to *end, d *direction) (n int, progress b
 		s.moved = w.now
 		if copied {
 			if d.buffer = d.buffer[k:]; len(d.buffer) == 0 {
-				w.giveBack(d)
+				w.freeBuffer(d)
 			}
 		} else {
 			d.pipe.held -= k
@@ -215,17 +215,17 @@ func (w *Worker) flush(s *split, from, to *end, d *direction) (n int, progress b
 	case errno == unix.EAGAIN:
 		to.writable = false
 	case errno != 0:
-		w.deafened(s, to)
+		w.writeFailed(s, to)
 		progress = true
 	}
 	if d.pipe != nil && d.pipe.held == 0 && (!from.readable || s.state.Held(from.which) == 0 && s.stage != stageMoving) {
-		w.letGo(d)
+		w.freeHeld(d)
 	}
 	return n, progress || n > 0
 }
 
-// broken is called when a read tells that an end was reset, or failed in another way.
-func (w *Worker) broken(s *split, which flow.End) {
+// readFailed is called when a read tells that an end was reset, or failed in another way.
+func (w *Worker) readFailed(s *split, which flow.End) {
 	if which == flow.Server && !s.answered {
 		w.trunkBroke(s)
 		return
@@ -233,30 +233,30 @@ func (w *Worker) broken(s *split, which flow.End) {
 	w.do(s, s.state.Reset(which))
 }
 
-// deafened is called when a write tells the same: what the end has said may not be read yet.
-func (w *Worker) deafened(s *split, e *end) {
+// writeFailed is called when a write tells the same: what the end has said may not be read yet.
+func (w *Worker) writeFailed(s *split, e *end) {
 	if e.which == flow.Server && !s.answered {
 		w.trunkBroke(s)
 		return
 	}
-	w.letGo(&s.dirs[e.which.Other()])
+	w.freeHeld(&s.dirs[e.which.Other()])
 	e.readable = true
-	w.do(s, s.state.Deaf(e.which))
+	w.do(s, s.state.WriteFailed(e.which))
 }
 
-// letGo gives back what a direction has borrowed.
-func (w *Worker) letGo(d *direction) {
+// freeHeld gives back what a direction has borrowed.
+func (w *Worker) freeHeld(d *direction) {
 	if d.pipe != nil {
-		w.pipes.give(d.pipe)
+		w.pipes.free(d.pipe)
 		d.pipe = nil
 	}
-	w.giveBack(d)
+	w.freeBuffer(d)
 }
 
-// giveBack ends what a direction holds of what was copied.
-func (w *Worker) giveBack(d *direction) {
+// freeBuffer ends what a direction holds of what was copied.
+func (w *Worker) freeBuffer(d *direction) {
 	if d.base != nil {
-		w.buffers.Give(d.base)
+		w.buffers.Free(d.base)
 	}
 	d.buffer, d.base = nil, nil
 }

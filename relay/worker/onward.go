@@ -8,71 +8,71 @@ import (
 
 	"baton/relay/config"
 	"baton/relay/flow"
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
-// onward begins the way to a flow's server.
-func (w *Worker) onward(s *split) {
+// startOnward begins the way to a flow's server.
+func (w *Worker) startOnward(s *split) {
 	s.stage = stageConnecting
-	w.await(&s.waiter, waitConnect)
+	w.startWait(&s.waiter, waitConnect)
 	if s.entry != nil && s.entry.Auto {
-		w.choose(s)
+		w.chooseRoutes(s)
 	}
-	w.goOn(s)
+	w.followRoute(s)
 }
 
-// goOn takes the way that a flow has.
-func (w *Worker) goOn(s *split) {
-	first, _ := s.way.via.Cut()
+// followRoute takes the way that a flow has.
+func (w *Worker) followRoute(s *split) {
+	first, _ := s.route.via.Cut()
 	switch {
 	case first == nil && s.isProbe():
-		w.sound(s)
+		w.startProbe(s)
 	case first == nil:
 		w.dial(s)
 	case w.pools[string(first)] == nil:
-		w.turnAway(s, s.own(prologue.NoSuchRelay))
+		w.reject(s, s.answer(trunkproto.NoSuchRelay))
 	default:
 		s.trunk = &onTrunk{pool: w.pools[string(first)]}
 		if s.state.Connected() { // by another way before
-			s.trunk.sent = s.dirs[flow.Client].buffer
+			s.trunk.replay = s.dirs[flow.Client].buffer
 		}
 		w.takeTrunk(s)
 	}
 }
 
-// way is how a flow goes on from here.
-type way struct {
-	via        prologue.Names // relays still to pass, the next first
-	passed     prologue.Names // relays passed, without this one
-	tried      uint8          // of the flow's ways, of those that can be chosen among
-	id         [prologue.IDSize]byte
-	shown      prologue.ClientAddress
+// route is how a flow goes on from here.
+type route struct {
+	via        trunkproto.Names // relays still to pass, the next first
+	passed     trunkproto.Names // relays passed, without this one
+	tried      uint8            // of the flow's ways, of those that can be chosen among
+	id         [trunkproto.IDSize]byte
+	shown      trunkproto.ClientAddress
 	congestion string
 }
 
-// own is an answer of this relay.
-func (s *split) own(status prologue.Status) prologue.Answer {
-	return prologue.Answer{Status: status, Hop: uint8(s.way.passed.Len())}
+// answer is an answer of this relay.
+func (s *split) answer(status trunkproto.Status) trunkproto.Answer {
+	return trunkproto.Answer{Status: status, Hop: uint8(s.route.passed.Len())}
 }
 
 // dial begins the connection to a flow's server.
 func (w *Worker) dial(s *split) {
 	if !w.allowed(s) {
-		w.turnAway(s, s.own(prologue.NotAllowed))
+		w.reject(s, s.answer(trunkproto.NotAllowed))
 		return
 	}
-	if s.way.shown == prologue.Spoofed && len(w.cfg.Return) == 0 {
-		w.turnAway(s, s.own(prologue.NotAllowed)) // what the server says would not come back here
+	if s.route.shown == trunkproto.Spoofed && len(w.cfg.Return) == 0 {
+		w.reject(s, s.answer(trunkproto.NotAllowed)) // what the server says would not come back here
 		return
 	}
 	fd, errno := w.connect(s)
 	if errno != 0 {
-		w.turnAway(s, s.own(prologue.StatusOf(errno)))
+		w.reject(s, s.answer(trunkproto.StatusOf(errno)))
 		return
 	}
 	if errno := w.attach(s, flow.Server, fd); errno != 0 {
 		closeFD(fd)
-		w.turnAway(s, s.own(prologue.StatusOf(errno)))
+		w.reject(s, s.answer(trunkproto.StatusOf(errno)))
 	}
 }
 
@@ -83,10 +83,10 @@ func (w *Worker) connect(s *split) (fd int32, errno unix.Errno) {
 		return -1, errno
 	}
 	tune(fd)
-	if s.way.congestion != "" {
-		errno = setText(fd, unix.SOL_TCP, unix.TCP_CONGESTION, s.way.congestion)
+	if s.route.congestion != "" {
+		errno = setText(fd, unix.SOL_TCP, unix.TCP_CONGESTION, s.route.congestion)
 	}
-	if errno == 0 && s.way.shown == prologue.Spoofed {
+	if errno == 0 && s.route.shown == trunkproto.Spoofed {
 		errno = bindTo(fd, s.client, w.o.Mark)
 	}
 	if errno == 0 {
@@ -128,68 +128,68 @@ func (w *Worker) connecting(s *split) {
 	if server.hangup {
 		if errno, _ := getInt(server.fd, unix.SOL_SOCKET, unix.SO_ERROR); errno != 0 {
 			if s.isProbe() && unix.Errno(errno) == unix.ECONNREFUSED {
-				w.sounded(s, time.Since(s.guest.since))
+				w.probeMeasured(s, time.Since(s.request.since))
 				return
 			}
-			w.turnAway(s, s.own(prologue.StatusOf(unix.Errno(errno))))
+			w.reject(s, s.answer(trunkproto.StatusOf(unix.Errno(errno))))
 			return
 		}
 	}
 	if s.isProbe() {
-		w.sounded(s, roundTrip(server.fd))
+		w.probeMeasured(s, roundTrip(server.fd))
 		return
 	}
-	if s.way.shown == prologue.ProxyHeader {
-		w.say(s, flow.Client, prologue.AppendProxy(nil, s.client, s.server))
+	if s.route.shown == trunkproto.ProxyHeader {
+		w.prepend(s, flow.Client, trunkproto.AppendProxy(nil, s.client, s.server))
 	}
-	a := s.own(prologue.Connected)
-	if s.guest != nil {
+	a := s.answer(trunkproto.Connected)
+	if s.request != nil {
 		a.RTT = roundTrip(server.fd)
 	}
-	w.grant(s, a)
-	w.begins(s)
+	w.confirm(s, a)
+	w.startMoving(s)
 }
 
-// say puts bytes of the relay's own in front of all that came from an end.
-func (w *Worker) say(s *split, from flow.End, b []byte) {
+// prepend puts bytes of the relay's own in front of all that came from an end.
+func (w *Worker) prepend(s *split, from flow.End, b []byte) {
 	d := &s.dirs[from]
 	d.buffer = append(b, d.buffer...)
 	s.state.Read(from, len(b))
 }
 
-// begins has bytes move.
-func (w *Worker) begins(s *split) {
+// startMoving has bytes move.
+func (w *Worker) startMoving(s *split) {
 	s.stage = stageMoving
 	w.do(s, s.state.Connect())
 	w.move(s)
 }
 
-// grant tells the client that its server is there, if it is to be told.
-func (w *Worker) grant(s *split, a prologue.Answer) {
+// confirm tells the client that its server is there, if it is to be told.
+func (w *Worker) confirm(s *split, a trunkproto.Answer) {
 	s.answered = true
 	if s.early != nil {
-		w.heardEarly(s)
+		w.earlyConnected(s)
 		return
 	}
-	w.await(&s.waiter, waitYoung)
+	w.startWait(&s.waiter, waitYoung)
 	if s.ends[flow.Client].failed {
-		w.await(&s.waiter, waitEnd)
+		w.startWait(&s.waiter, waitEnd)
 	}
-	if s.guest != nil {
-		if s.guest.asked != nil {
-			w.found(s, a)
+	if s.request != nil {
+		if s.request.answers != nil {
+			w.finishProbe(s, a)
 			return
 		}
-		if b := s.guest.granted(a); len(b) > 0 {
-			w.say(s, flow.Server, b)
+		if b := s.request.connectedReply(a); len(b) > 0 {
+			w.prepend(s, flow.Server, b)
 		}
 	}
 }
 
-// turnAway ends a flow whose server cannot be had: who asked for it in words is told so, any other client reset.
-func (w *Worker) turnAway(s *split, a prologue.Answer) {
+// reject ends a flow whose server cannot be had: who asked for it in words is told so, any other client reset.
+func (w *Worker) reject(s *split, a trunkproto.Answer) {
 	if s.isProbe() {
-		w.found(s, a)
+		w.finishProbe(s, a)
 		return
 	}
 	if w.reroute(s, a) {
@@ -204,36 +204,36 @@ func (w *Worker) turnAway(s *split, a prologue.Answer) {
 	if server.fd >= 0 {
 		w.hangUp(server, true)
 	}
-	if s.guest == nil || s.answered || client.fd < 0 {
+	if s.request == nil || s.answered || client.fd < 0 {
 		w.drop(s)
 		return
 	}
-	w.conclude(s, s.guest.refused(a))
+	w.sendRefusal(s, s.request.refusedReply(a))
 }
 
-// conclude says the last words to a client that gets no server; without any it is reset.
-func (w *Worker) conclude(s *split, words []byte) {
+// sendRefusal says the last words to a client that gets no server; without any it is reset.
+func (w *Worker) sendRefusal(s *split, words []byte) {
 	if len(words) > 0 {
 		_, _ = w.write(&s.ends[flow.Client].line, words) // fits: hardly anything was written
 	}
-	w.sayGoodbye(s, len(words) > 0)
+	w.closeRefused(s, len(words) > 0)
 }
 
-// sayGoodbye ends a flow that has no server end: with a FIN behind what the client was told, or a reset.
-func (w *Worker) sayGoodbye(s *split, told bool) {
-	if !told {
+// closeRefused ends a flow that has no server end: with a FIN behind what the client was told, or a reset.
+func (w *Worker) closeRefused(s *split, replied bool) {
+	if !replied {
 		w.drop(s)
 		return
 	}
 	client := &s.ends[flow.Client]
 	w.finish(&client.line, false)
 	s.stage = stageRefused
-	w.await(&s.waiter, waitEnd)
-	w.heardOut(s)
+	w.startWait(&s.waiter, waitEnd)
+	w.drainRefused(s)
 }
 
-// heardOut waits for the FIN of a client that was refused: a close before it would be a reset, which may overtake the refusal.
-func (w *Worker) heardOut(s *split) {
+// drainRefused waits for the FIN of a client that was refused: a close before it would be a reset, which may overtake the refusal.
+func (w *Worker) drainRefused(s *split) {
 	client := &s.ends[flow.Client]
 	if errno := w.push(&client.line); errno != 0 && errno != unix.EAGAIN {
 		w.drop(s)

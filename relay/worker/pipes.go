@@ -17,7 +17,7 @@ type pipes struct {
 
 const mostEmptyPipes = 64
 
-func (p *pipes) take() (*pipe, unix.Errno) {
+func (p *pipes) alloc() (*pipe, unix.Errno) {
 	if k := len(p.empty); k > 0 {
 		q := p.empty[k-1]
 		p.empty = p.empty[:k-1]
@@ -32,8 +32,8 @@ func (p *pipes) take() (*pipe, unix.Errno) {
 	return &pipe{r: int32(fds[0]), w: int32(fds[1])}, 0
 }
 
-// give takes a pipe back. One that holds bytes is closed.
-func (p *pipes) give(q *pipe) {
+// free takes a pipe back. One that holds bytes is closed.
+func (p *pipes) free(q *pipe) {
 	if q.held == 0 && len(p.empty) < mostEmptyPipes {
 		p.empty = append(p.empty, q)
 		return

@@ -9,18 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"baton/relay/config"
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 // hello opens a connection to the last relay's listener for trunks in the clear, and hears what it says.
-func (c *chain) hello() (*net.TCPConn, prologue.Hello) {
+func (c *chain) hello() (*net.TCPConn, trunkproto.Hello) {
 	c.t.Helper()
 	conn := c.dialTrunkListener()
-	b := make([]byte, prologue.HelloSize)
+	b := make([]byte, trunkproto.HelloSize)
 	if _, err := io.ReadFull(conn, b); err != nil {
 		c.t.Fatal(err)
 	}
-	h, _, err := prologue.ParseHello(b)
+	h, _, err := trunkproto.ParseHello(b)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -28,10 +28,10 @@ func (c *chain) hello() (*net.TCPConn, prologue.Hello) {
 }
 
 // header is a relay's that opens a trunk to r1 for a flow to the test's server.
-func (c *chain) header(hello *prologue.Hello, s *prologue.Sealer) []byte {
+func (c *chain) header(hello *trunkproto.Hello, s *trunkproto.Sealer) []byte {
 	c.t.Helper()
 	at := addrOf(c.server)
-	h := prologue.Header{Client: at, Server: at, Via: prologue.Names("r1")}
+	h := trunkproto.Header{Client: at, Server: at, Via: trunkproto.Names("r1")}
 	b, err := h.Append(nil, "r7", hello, s)
 	if err != nil {
 		c.t.Fatal(err)
@@ -43,50 +43,50 @@ func (c *chain) header(hello *prologue.Hello, s *prologue.Sealer) []byte {
 // a hello that somebody else repeats, is of no use. No server hears of the rest.
 func TestOpenersOfPlaintextTrunks(t *testing.T) {
 	c := newChain(t, 1, nil)
-	sealer := prologue.NewSealer(secret.Secret)
+	sealer := trunkproto.NewSealer(secret.Secret)
 	first, hello := c.hello()
 	good := c.header(&hello, sealer)
-	refused := func(name string, header func(*prologue.Hello) []byte) {
+	refused := func(name string, header func(*trunkproto.Hello) []byte) {
 		t.Helper()
 		conn, hello := c.hello()
 		if _, err := conn.Write(header(&hello)); err != nil {
 			t.Fatal(err)
 		}
-		if a := c.answer(conn); a.Status != prologue.BadHeader {
+		if a := c.answer(conn); a.Status != trunkproto.BadHeader {
 			t.Errorf("%s: got %v", name, a.Status)
 		}
-		hearEnd(t, conn, io.EOF)
+		expectEnd(t, conn, io.EOF)
 		conn.Close()
 	}
-	replay := func(*prologue.Hello) []byte { return good }
-	refused("another secret", func(h *prologue.Hello) []byte {
-		return c.header(h, prologue.NewSealer([]byte("another secret, of 32 bytes too!")))
+	replay := func(*trunkproto.Hello) []byte { return good }
+	refused("another secret", func(h *trunkproto.Hello) []byte {
+		return c.header(h, trunkproto.NewSealer([]byte("another secret, of 32 bytes too!")))
 	})
-	refused("no seal", func(h *prologue.Hello) []byte { return c.header(h, nil) })
+	refused("no seal", func(h *trunkproto.Hello) []byte { return c.header(h, nil) })
 	refused("a header for another trunk", replay)
-	refused("no header", func(*prologue.Hello) []byte { return []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n") })
-	refused("a name on the way changed", func(h *prologue.Hello) []byte {
+	refused("no header", func(*trunkproto.Hello) []byte { return []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n") })
+	refused("a name on the way changed", func(h *trunkproto.Hello) []byte {
 		return bytes.Replace(c.header(h, sealer), []byte("r7"), []byte("r8"), 1)
 	})
-	if n := c.sum(func(w *Worker) uint64 { return w.count.BadHeaders.Load() }); n != 5 {
+	if n := c.sum(func(w *Worker) uint64 { return w.count.BadTrunkHeaders.Load() }); n != 5 {
 		t.Errorf("%d headers are counted as bad, want 5", n)
 	}
 
 	if _, err := first.Write(append(bytes.Clone(good), "x"...)); err != nil {
 		t.Fatal(err)
 	}
-	if a := c.answer(first); a.Status != prologue.Connected {
+	if a := c.answer(first); a.Status != trunkproto.Connected {
 		t.Fatalf("got %v", a.Status)
 	}
 	server := c.accept()
-	hear(t, server, "x")
+	expectRead(t, server, "x")
 	refused("a header that was used", replay)
 	if _, err := first.Write(good); err != nil { // on its own trunk it is the flow's bytes
 		t.Fatal(err)
 	}
-	hear(t, server, string(good))
+	expectRead(t, server, string(good))
 	first.Close()
-	hearEnd(t, server, io.EOF)
+	expectEnd(t, server, io.EOF)
 	server.Close()
 	c.settled()
 	if n := c.sum(func(w *Worker) uint64 { return w.count.Flows.Load() }); n != 7 {
@@ -99,14 +99,14 @@ func TestCutHeaders(t *testing.T) {
 	c := newChain(t, 1, nil)
 	for i := range 40 {
 		conn, hello := c.hello()
-		header := c.header(&hello, prologue.NewSealer(secret.Secret))
+		header := c.header(&hello, trunkproto.NewSealer(secret.Secret))
 		say(t, conn, string(header[:1+i%(len(header)-1)]))
 		if i%2 > 0 {
 			reset(t, conn)
 			continue
 		}
 		_ = conn.CloseWrite()
-		hearEnd(t, conn, io.EOF)
+		expectEnd(t, conn, io.EOF)
 	}
 	c.noneWaits()
 	c.settled()
@@ -118,9 +118,9 @@ func TestStalledHeaders(t *testing.T) {
 	const stalled = 20
 	for i := range stalled {
 		conn, hello := c.hello()
-		header := c.header(&hello, prologue.NewSealer(secret.Secret))
+		header := c.header(&hello, trunkproto.NewSealer(secret.Secret))
 		say(t, conn, string(header[:1+i]))
-		defer hearEnd(t, conn, unix.ECONNRESET)
+		defer expectEnd(t, conn, unix.ECONNRESET)
 	}
 	c.noneWaits()
 	if n := c.sum(func(w *Worker) uint64 { return w.count.Expired[waitHeader].Load() }); n != stalled {
@@ -153,7 +153,7 @@ func TestMoreThanHello(t *testing.T) {
 			}
 			go func() {
 				defer conn.Close()
-				hello := prologue.NewHello([prologue.NonceSize]byte{1})
+				hello := trunkproto.NewHello([trunkproto.NonceSize]byte{1})
 				_, _ = conn.Write(append(hello[:], "x"...))
 				_, _ = io.Copy(io.Discard, conn) // until the relay has gone
 			}()

@@ -10,17 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"baton/relay/config"
-	"baton/relay/prologue"
 	"baton/relay/secure"
+	"baton/relay/trunkproto"
 	"baton/relay/trunks"
 )
 
 // pool is a worker's trunks to one peer.
 type pool struct {
 	peer     *config.Peer
-	sealer   *prologue.Sealer // nil: TLS
-	identity *secure.Identity // of TLS
-	ready    []*trunk         // the newest last
+	sealer   *trunkproto.Sealer // nil: TLS
+	identity *secure.Identity   // of TLS
+	ready    []*trunk           // the newest last
 	opening  int
 	waiting  []*split // flows without a trunk, in the order in which they came
 	size     *trunks.Sizer
@@ -45,7 +45,7 @@ func newPool(p *config.Peer, o *Options) (*pool, error) {
 	q := &pool{peer: p}
 	q.resize(o.Of)
 	if p.Credentials.Security == config.Plaintext {
-		q.sealer = prologue.NewSealer(p.Credentials.Secret)
+		q.sealer = trunkproto.NewSealer(p.Credentials.Secret)
 		return q, nil
 	}
 	var err error
@@ -130,7 +130,7 @@ func (p *pool) open(w *Worker) error {
 	if p.identity != nil {
 		t.tls = p.identity.Open(p.peer.Name, &w.buffers)
 	}
-	w.await(&t.waiter, waitConnect)
+	w.startWait(&t.waiter, waitConnect)
 	p.opening++
 	return nil
 }
@@ -151,8 +151,8 @@ func tuneTrunk(fd int32, t *config.Tuning) {
 	}
 }
 
-// greeted is called when a trunk's hello is here.
-func (p *pool) greeted(w *Worker, t *trunk) {
+// trunkReady is called when a trunk's hello is here.
+func (p *pool) trunkReady(w *Worker, t *trunk) {
 	p.opening--
 	p.size.Opened(w.now, w.now-t.begun)
 	p.down = false
@@ -177,7 +177,7 @@ func (p *pool) greeted(w *Worker, t *trunk) {
 
 // lost is called when a trunk without a flow is no more.
 func (p *pool) lost(w *Worker, t *trunk, why error) {
-	if !t.greeted {
+	if !t.hasHello {
 		p.opening--
 		p.failure(w, why)
 		return
@@ -209,7 +209,7 @@ func (p *pool) failure(w *Worker, why error) {
 	p.waiting = nil
 	for _, s := range waiting {
 		if s.stage == stageConnecting {
-			w.turnAway(s, s.own(prologue.NoTrunk))
+			w.reject(s, s.answer(trunkproto.NoTrunk))
 		}
 	}
 }

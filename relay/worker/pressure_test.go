@@ -31,14 +31,14 @@ func TestBackPressureOverTrunks(t *testing.T) {
 	securely(t, func(t *testing.T, security config.Security) {
 		c := newChainOf(t, security, 3, nil)
 		if security == config.TLS {
-			c.backPressure(moved + secure.BufferSize)
+			c.backPressure(copyChunk + secure.BufferSize)
 		} else {
 			c.backPressure(most)
 		}
 		c.settled()
 		for i, w := range c.workers {
 			if err := w.ask(func(w *Worker) error {
-				if n := w.buffers.Lent(); n != 0 {
+				if n := w.buffers.InUse(); n != 0 {
 					t.Errorf("worker %d: %d buffers are lent at rest", i, n)
 				}
 				return nil

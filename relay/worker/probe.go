@@ -11,7 +11,7 @@ import (
 
 	"baton/relay/config"
 	"baton/relay/flow"
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 // Probe has the last of the relays via measure how far an address is from it, by one SYN. The way to that relay is a trunk from each to
@@ -20,33 +20,33 @@ import (
 // A status of Connected says that the address has answered, if only by refusing, and the answer's RTT is that of its handshake. The last
 // relay refuses what it may not connect to, but for addresses of its peers. Any other status is an answer as well; the error is of the
 // context, of a way that cannot be, or of a worker that has ended.
-func (w *Worker) Probe(ctx context.Context, via []string, target netip.AddrPort) (prologue.Answer, error) {
+func (w *Worker) Probe(ctx context.Context, via []string, target netip.AddrPort) (trunkproto.Answer, error) {
 	if len(via) == 0 {
-		return prologue.Answer{}, errors.New("probe: no relay is asked")
+		return trunkproto.Answer{}, errors.New("probe: no relay is asked")
 	}
-	names, err := prologue.JoinNames(via...)
+	names, err := trunkproto.JoinNames(via...)
 	if err != nil {
-		return prologue.Answer{}, fmt.Errorf("probe: %w", err)
+		return trunkproto.Answer{}, fmt.Errorf("probe: %w", err)
 	}
-	asked := make(chan prologue.Answer, 1)
+	answers := make(chan trunkproto.Answer, 1)
 	var s *split
 	err = w.ask(func(w *Worker) error {
 		if w.inbox.closed {
 			return ErrClosed
 		}
 		s = w.newSplit(nil, netip.AddrPort{})
-		s.guest = &guest{probe: true, asked: asked}
-		s.server, s.way.via = target, names
-		_, _ = rand.Read(s.way.id[:]) // never fails
-		w.onward(s)
+		s.request = &request{probe: true, answers: answers}
+		s.server, s.route.via = target, names
+		_, _ = rand.Read(s.route.id[:]) // never fails
+		w.startOnward(s)
 		return nil
 	})
 	if err != nil {
-		return prologue.Answer{}, fmt.Errorf("probe: %w", err)
+		return trunkproto.Answer{}, fmt.Errorf("probe: %w", err)
 	}
 	select {
-	case a, told := <-asked:
-		if !told {
+	case a, answered := <-answers:
+		if !answered {
 			return a, fmt.Errorf("probe: %w", ErrClosed)
 		}
 		return a, nil
@@ -56,47 +56,47 @@ func (w *Worker) Probe(ctx context.Context, via []string, target netip.AddrPort)
 				w.drop(s)
 			}
 		})
-		return prologue.Answer{}, fmt.Errorf("probe: %w", context.Cause(ctx))
+		return trunkproto.Answer{}, fmt.Errorf("probe: %w", context.Cause(ctx))
 	}
 }
 
-func (s *split) isProbe() bool { return s.guest != nil && s.guest.probe }
+func (s *split) isProbe() bool { return s.request != nil && s.request.probe }
 
 func (w *Worker) isPeer(address netip.AddrPort) bool {
 	return slices.ContainsFunc(w.cfg.Peers, func(p config.Peer) bool { return p.Address == address })
 }
 
-// sound begins to measure what a probe has asked this relay for.
-func (w *Worker) sound(s *split) {
+// startProbe begins to measure what a probe has asked this relay for.
+func (w *Worker) startProbe(s *split) {
 	if !s.server.IsValid() {
-		w.found(s, s.own(prologue.Connected))
+		w.finishProbe(s, s.answer(trunkproto.Connected))
 		return
 	}
-	s.way.shown = prologue.Hidden // nobody's flow has a client that could be shown
-	s.guest.since = time.Now()
+	s.route.shown = trunkproto.Hidden // nobody's flow has a client that could be shown
+	s.request.since = time.Now()
 	w.dial(s)
 }
 
-// sounded is called when the address has answered.
-func (w *Worker) sounded(s *split, rtt time.Duration) {
-	a := s.own(prologue.Connected)
+// probeMeasured is called when the address has answered.
+func (w *Worker) probeMeasured(s *split, rtt time.Duration) {
+	a := s.answer(trunkproto.Connected)
 	a.RTT = rtt
-	w.found(s, a)
+	w.finishProbe(s, a)
 }
 
-// found tells who has asked, and ends the probe. What was connected to is reset: nothing of it stays there.
-func (w *Worker) found(s *split, a prologue.Answer) {
+// finishProbe tells who has asked, and ends the probe. What was connected to is reset: nothing of it stays there.
+func (w *Worker) finishProbe(s *split, a trunkproto.Answer) {
 	if server := &s.ends[flow.Server]; server.fd >= 0 {
 		w.hangUp(server, true)
 	}
 	switch {
-	case s.guest.asked != nil:
-		s.guest.asked <- a // has room for one
-		s.guest.asked = nil
+	case s.request.answers != nil:
+		s.request.answers <- a // has room for one
+		s.request.answers = nil
 		w.drop(s)
 	case s.answered || s.ends[flow.Client].fd < 0: // passed on before
 		w.drop(s)
 	default:
-		w.conclude(s, s.guest.refused(a))
+		w.sendRefusal(s, s.request.refusedReply(a))
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"baton/relay/config"
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 // blackHole is an address that answers no SYN: what waits to be accepted there is as much as may.
@@ -45,7 +45,7 @@ func blackHole(t *testing.T) netip.AddrPort {
 	return at
 }
 
-func probe(t *testing.T, w *Worker, via string, target netip.AddrPort) prologue.Answer {
+func probe(t *testing.T, w *Worker, via string, target netip.AddrPort) trunkproto.Answer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
@@ -74,20 +74,20 @@ func TestProbes(t *testing.T) {
 				name   string
 				via    string
 				target netip.AddrPort
-				want   prologue.Status
+				want   trunkproto.Status
 				hop    uint8
 				rtt    bool
 			}{
-				{"no target", "r2", none, prologue.Connected, 1, false},
-				{"no target behind two trunks", "r2,r3", none, prologue.Connected, 2, false},
-				{"a server", "r2,r3", open, prologue.Connected, 2, true},
-				{"a port that refuses", "r2,r3", closed, prologue.Connected, 2, true},
-				{"not allowed", "r2,r3", netip.MustParseAddrPort("192.0.2.1:80"), prologue.NotAllowed, 2, false},
-				{"not allowed at that relay", "r2", open, prologue.NotAllowed, 1, false},
-				{"that relay's peer", "r2", peer, prologue.Connected, 1, true},
-				{"no such relay", "r9", open, prologue.NoSuchRelay, 0, false},
-				{"no such relay behind the first", "r2,r9", open, prologue.NoSuchRelay, 1, false},
-				{"a way through here", "r2,r1", open, prologue.Loop, 0, false},
+				{"no target", "r2", none, trunkproto.Connected, 1, false},
+				{"no target behind two trunks", "r2,r3", none, trunkproto.Connected, 2, false},
+				{"a server", "r2,r3", open, trunkproto.Connected, 2, true},
+				{"a port that refuses", "r2,r3", closed, trunkproto.Connected, 2, true},
+				{"not allowed", "r2,r3", netip.MustParseAddrPort("192.0.2.1:80"), trunkproto.NotAllowed, 2, false},
+				{"not allowed at that relay", "r2", open, trunkproto.NotAllowed, 1, false},
+				{"that relay's peer", "r2", peer, trunkproto.Connected, 1, true},
+				{"no such relay", "r9", open, trunkproto.NoSuchRelay, 0, false},
+				{"no such relay behind the first", "r2,r9", open, trunkproto.NoSuchRelay, 1, false},
+				{"a way through here", "r2,r1", open, trunkproto.Loop, 0, false},
 			} {
 				t.Run(tt.name, func(t *testing.T) {
 					a := probe(t, w, tt.via, tt.target)
@@ -125,8 +125,8 @@ func TestProbeOfNobody(t *testing.T) {
 	securely(t, func(t *testing.T, security config.Security) {
 		c := newChainOf(t, security, 2, func(_ int, cfg *config.Config) { cfg.Timeouts.Connect = soon / 20 })
 		c.ready()
-		if a := probe(t, c.hops[0][0], "r2", blackHole(t)); a.Status != prologue.TimedOut || a.RTT != 0 {
-			t.Errorf("%+v, want %v", a, prologue.TimedOut)
+		if a := probe(t, c.hops[0][0], "r2", blackHole(t)); a.Status != trunkproto.TimedOut || a.RTT != 0 {
+			t.Errorf("%+v, want %v", a, trunkproto.TimedOut)
 		}
 		c.settled()
 	})
@@ -141,7 +141,7 @@ func TestProbesEnd(t *testing.T) {
 			t.Errorf("via %q: %+v", via, a)
 		}
 	}
-	if a, err := w.Probe(t.Context(), []string{"r2"}, netip.MustParseAddrPort("0.0.0.0:80")); err != nil || a.Status == prologue.Connected {
+	if a, err := w.Probe(t.Context(), []string{"r2"}, netip.MustParseAddrPort("0.0.0.0:80")); err != nil || a.Status == trunkproto.Connected {
 		t.Errorf("to no host: %+v, %v", a, err)
 	}
 	silent := blackHole(t)
@@ -176,24 +176,24 @@ func TestProbesEnd(t *testing.T) {
 func TestProbeThatShowsAClient(t *testing.T) {
 	c := newChain(t, 2, nil)
 	at := c.hops[0][0].cfg.Peers[0].Address
-	for _, shown := range []prologue.ClientAddress{prologue.Spoofed, prologue.ProxyHeader} {
+	for _, shown := range []trunkproto.ClientAddress{trunkproto.Spoofed, trunkproto.ProxyHeader} {
 		conn, err := net.Dial("tcp", at.String())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
 		_ = conn.SetDeadline(time.Now().Add(soon))
-		var got [prologue.HelloSize]byte
+		var got [trunkproto.HelloSize]byte
 		if _, err := io.ReadFull(conn, got[:]); err != nil {
 			t.Fatal(err)
 		}
-		hello, _, err := prologue.ParseHello(got[:])
+		hello, _, err := trunkproto.ParseHello(got[:])
 		if err != nil {
 			t.Fatal(err)
 		}
-		via, _ := prologue.JoinNames("r2")
-		h := prologue.Header{Probe: true, Server: addrOf(c.server), Via: via, ClientAddress: shown}
-		header, err := h.Append(nil, "r1", &hello, prologue.NewSealer(secret.Secret))
+		via, _ := trunkproto.JoinNames("r2")
+		h := trunkproto.Header{Probe: true, Server: addrOf(c.server), Via: via, ClientAddress: shown}
+		header, err := h.Append(nil, "r1", &hello, trunkproto.NewSealer(secret.Secret))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,7 +204,7 @@ func TestProbeThatShowsAClient(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a, n, err := prologue.ParseAnswer(answer); err != nil || n != len(answer) || a.Status != prologue.Connected || a.RTT == 0 {
+		if a, n, err := trunkproto.ParseAnswer(answer); err != nil || n != len(answer) || a.Status != trunkproto.Connected || a.RTT == 0 {
 			t.Errorf("%v: %+v, %v in %x", shown, a, err, answer)
 		}
 		c.accept().Close()

@@ -32,7 +32,7 @@ func (w *Worker) configure(cfg *config.Config) error {
 	if t.Idle > 0 {
 		w.waits[waitLook].after = min(w.waits[waitLook].after, t.Idle/2)
 	}
-	w.waits[waitYoung].after = min(youth, w.waits[waitLook].after)
+	w.waits[waitYoung].after = min(youngAge, w.waits[waitLook].after)
 	w.waits[waitEnd].after = t.Reset
 	w.pipes.size = cfg.Limits.Pipe
 	w.forgetEntries(cfg)
@@ -75,7 +75,7 @@ func (w *Worker) poolsOf(cfg *config.Config) (map[string]*pool, error) {
 // alike tells whether trunks to a peer are the same as those to another.
 func alike(a, b *config.Peer) bool {
 	return a.Address == b.Address && a.Tuning == b.Tuning && a.Credentials.Security == b.Credentials.Security &&
-		a.Credentials.Certificate == b.Credentials.Certificate && a.Credentials.Key == b.Credentials.Key && a.Credentials.CA == b.Credentials.CA &&
+		a.Credentials.Certificate == b.Credentials.Certificate && a.Credentials.Key == b.Credentials.Key && a.Credentials.Authority == b.Credentials.Authority &&
 		slices.Equal(a.Credentials.Secret, b.Credentials.Secret)
 }
 
@@ -103,9 +103,9 @@ func (w *Worker) UnlistenTrunks(at netip.AddrPort) error {
 				return false
 			}
 			d.ready(w, 0)
-			for a := range w.guests {
+			for a := range w.idle {
 				if a.listener == d {
-					w.sendAway(a, false)
+					w.abortHandshake(a, false)
 				}
 			}
 			w.forget(d.slot)

@@ -42,24 +42,24 @@ func (p *pool) renew(w *Worker) {
 	}
 }
 
-// renewGuests closes some of the trunks that other relays have opened.
-func (w *Worker) renewGuests() {
-	if w.o.Outgrown == nil || len(w.guests) == 0 || w.now-w.renewed < renewTick {
+// renewIdle closes some of the trunks that other relays have opened.
+func (w *Worker) renewIdle() {
+	if w.o.Outgrown == nil || len(w.idle) == 0 || w.now-w.renewed < renewTick {
 		return
 	}
 	w.renewed = w.now
-	waiting := make(map[netip.Addr][]*arrival)
-	for a := range w.guests {
+	waiting := make(map[netip.Addr][]*handshake)
+	for a := range w.idle {
 		if len(a.header) == 0 && (a.tls == nil || !a.tls.Handshaking()) && w.now-a.born >= renewAge {
 			waiting[a.from.Addr()] = append(waiting[a.from.Addr()], a)
 		}
 	}
 	for from, all := range waiting {
 		since := w.outgrown("", from)
-		slices.SortFunc(all, func(a, b *arrival) int { return int(a.born - b.born) })
+		slices.SortFunc(all, func(a, b *handshake) int { return int(a.born - b.born) })
 		for _, a := range all[:half(len(all))] {
 			if a.born < since {
-				w.sendAway(a, false)
+				w.abortHandshake(a, false)
 			}
 		}
 	}

@@ -25,7 +25,7 @@ func TestRenewal(t *testing.T) {
 		{"by the acceptor", 1, func(w *Worker) {
 			w.renewed = -renewTick
 			w.now += renewAge
-			w.renewGuests()
+			w.renewIdle()
 		}},
 	}
 	for _, tt := range tests {
@@ -70,9 +70,9 @@ func TestRenewal(t *testing.T) {
 			for range 2 * waiting { // the new ones are good
 				client, server := c.pair()
 				say(t, client, "ask")
-				hear(t, server, "ask")
+				expectRead(t, server, "ask")
 				client.Close()
-				hearEnd(t, server, io.EOF)
+				expectEnd(t, server, io.EOF)
 				server.Close()
 			}
 			c.settled()

@@ -16,9 +16,9 @@ import (
 
 	"baton/relay/config"
 	"baton/relay/flow"
-	"baton/relay/prologue"
 	"baton/relay/secure"
 	"baton/relay/secure/securetest"
+	"baton/relay/trunkproto"
 )
 
 // tlsConfig is how the test itself is an end of trunks: with a certificate of its own, and with crypto/tls over ordinary connections.
@@ -56,16 +56,16 @@ func (c *chain) openTrunk(cfg *tls.Config, name string) (*tls.Conn, *net.TCPConn
 	c.t.Helper()
 	raw := c.dialTrunkListener()
 	conn := tls.Client(raw, cfg)
-	hello := make([]byte, prologue.HelloSize)
+	hello := make([]byte, trunkproto.HelloSize)
 	if _, err := io.ReadFull(conn, hello); err != nil {
 		c.t.Fatal(err)
 	}
-	h, _, err := prologue.ParseHello(hello)
+	h, _, err := trunkproto.ParseHello(hello)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	own := raw.LocalAddr().(*net.TCPAddr).AddrPort()
-	header := prologue.Header{Client: own, Server: addrOf(c.server), Via: prologue.Names(cfg.ServerName)}
+	header := trunkproto.Header{Client: own, Server: addrOf(c.server), Via: trunkproto.Names(cfg.ServerName)}
 	b, err := header.Append(nil, name, &h, nil)
 	if err != nil {
 		c.t.Fatal(err)
@@ -76,13 +76,13 @@ func (c *chain) openTrunk(cfg *tls.Config, name string) (*tls.Conn, *net.TCPConn
 	return conn, raw
 }
 
-func (c *chain) answer(conn net.Conn) prologue.Answer {
+func (c *chain) answer(conn net.Conn) trunkproto.Answer {
 	c.t.Helper()
-	b := make([]byte, prologue.AnswerSize)
+	b := make([]byte, trunkproto.AnswerSize)
 	if _, err := io.ReadFull(conn, b); err != nil {
 		c.t.Fatal(err)
 	}
-	a, _, err := prologue.ParseAnswer(b)
+	a, _, err := trunkproto.ParseAnswer(b)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -97,14 +97,14 @@ func (c *chain) handshakes() uint64 {
 func TestOpenersOfTrunks(t *testing.T) {
 	c := newChainOf(t, config.TLS, 1, nil)
 	conn, _ := c.openTrunk(c.tlsConfig("r7", nil), "r7")
-	if a := c.answer(conn); a.Status != prologue.Connected {
+	if a := c.answer(conn); a.Status != trunkproto.Connected {
 		t.Errorf("got %v", a.Status)
 	}
 	c.accept().Close()
 	conn.Close()
 
 	conn, _ = c.openTrunk(c.tlsConfig("r7", nil), "r8")
-	if a := c.answer(conn); a.Status != prologue.BadHeader {
+	if a := c.answer(conn); a.Status != trunkproto.BadHeader {
 		t.Errorf("another's name: got %v", a.Status)
 	}
 	if n, err := conn.Read(make([]byte, 1)); n != 0 || err != io.EOF {
@@ -166,12 +166,12 @@ func TestTruncation(t *testing.T) {
 			if _, err := conn.Write([]byte("a request")); err != nil {
 				t.Fatal(err)
 			}
-			hear(t, server, "a request")
+			expectRead(t, server, "a request")
 			if whole {
 				_ = conn.CloseWrite()
 			}
 			_ = raw.CloseWrite()
-			hearEnd(t, server, want)
+			expectEnd(t, server, want)
 			server.Close()
 			c.settled()
 		})
@@ -187,8 +187,8 @@ func TestTruncation(t *testing.T) {
 			accepting.Go(func() error { return acceptTrunks(far, cfg, whole) })
 			client := c.dial()
 			say(t, client, "a request")
-			hear(t, client, "an answer")
-			hearEnd(t, client, want)
+			expectRead(t, client, "an answer")
+			expectEnd(t, client, want)
 			client.Close()
 			c.settled()
 			far.Close()
@@ -215,7 +215,7 @@ func acceptTrunks(l net.Listener, cfg *tls.Config, whole bool) error {
 		trunks.Go(func() error {
 			defer raw.Close()
 			conn := tls.Server(raw, cfg)
-			hello := prologue.NewHello([prologue.NonceSize]byte{1})
+			hello := trunkproto.NewHello([trunkproto.NonceSize]byte{1})
 			if _, err := conn.Write(hello[:]); err != nil {
 				return nil // the trunk was not wanted
 			}
@@ -227,7 +227,7 @@ func acceptTrunks(l net.Listener, cfg *tls.Config, whole bool) error {
 				}
 				b = append(b, in[:n]...)
 			}
-			if _, err := conn.Write(append(prologue.Answer{Status: prologue.Connected}.Append(nil), "an answer"...)); err != nil {
+			if _, err := conn.Write(append(trunkproto.Answer{Status: trunkproto.Connected}.Append(nil), "an answer"...)); err != nil {
 				return err
 			}
 			if whole {
@@ -262,12 +262,12 @@ func TestKeyUpdate(t *testing.T) {
 	var log bytes.Buffer
 	raw := c.dialTrunkListener()
 	conn := tls.Client(raw, c.tlsConfig("r7", func(cfg *tls.Config) { cfg.KeyLogWriter = &log }))
-	hello := make([]byte, prologue.HelloSize)
+	hello := make([]byte, trunkproto.HelloSize)
 	if _, err := io.ReadFull(conn, hello); err != nil {
 		t.Fatal(err)
 	}
-	header := prologue.Header{Client: addrOf(c.server), Server: addrOf(c.server), Via: prologue.Names("r1")}
-	b, err := header.Append(nil, "r7", (*prologue.Hello)(hello), nil)
+	header := trunkproto.Header{Client: addrOf(c.server), Server: addrOf(c.server), Via: trunkproto.Names("r1")}
+	b, err := header.Append(nil, "r7", (*trunkproto.Hello)(hello), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,13 +285,13 @@ func TestKeyUpdate(t *testing.T) {
 	}
 	tell(rogue.Say(b))
 	server := c.accept()
-	if a := c.answer(conn); a.Status != prologue.Connected {
+	if a := c.answer(conn); a.Status != trunkproto.Connected {
 		t.Fatalf("got %v", a.Status)
 	}
 	for round := range 5 {
 		tell(rogue.Say([]byte("ask")))
 		tell(rogue.KeyUpdate(round%2 == 0))
-		hear(t, server, "ask")
+		expectRead(t, server, "ask")
 		say(t, server, "answer")
 		got := make([]byte, 6)
 		if _, err := io.ReadFull(conn, got); err != nil || string(got) != "answer" {
@@ -299,7 +299,7 @@ func TestKeyUpdate(t *testing.T) {
 		}
 	}
 	tell(rogue.End())
-	hearEnd(t, server, io.EOF)
+	expectEnd(t, server, io.EOF)
 	server.Close()
 	if n, err := conn.Read(make([]byte, 1)); n != 0 || err != io.EOF {
 		t.Errorf("at the end: %d, %v", n, err)
@@ -308,17 +308,17 @@ func TestKeyUpdate(t *testing.T) {
 }
 
 // What the peer has acknowledged of a trunk's handshake is nothing of the flow's.
-func TestHeardBehindTheHandshake(t *testing.T) {
+func TestReadAfterHandshake(t *testing.T) {
 	c := newChainOf(t, config.TLS, 2, nil)
 	c.ready()
 	for _, w := range c.hops[0] {
 		err := w.ask(func(w *Worker) error {
 			ready := w.pools["r2"].ready[0]
-			said := ready.tls.Said()
-			if heard(ready.fd, said) {
+			said := ready.tls.TotalOutput()
+			if acknowledged(ready.fd, said) {
 				t.Errorf("something was heard behind the %d bytes of the handshake", said)
 			}
-			if !heard(ready.fd, 0) || !heard(ready.fd, said-1) {
+			if !acknowledged(ready.fd, 0) || !acknowledged(ready.fd, said-1) {
 				t.Error("the handshake was not heard")
 			}
 			return nil
@@ -361,7 +361,7 @@ func TestLastWordsWait(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	hearEnd(t, server, io.EOF)
+	expectEnd(t, server, io.EOF)
 	got, err := io.ReadAll(raw)
 	const closeNotify = 24 // bytes of a record
 	if err != nil || len(got) != filled+closeNotify {

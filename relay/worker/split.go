@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"baton/relay/flow"
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 // stage is how far a flow has come.
 type stage uint8
 
 const (
-	stagePreface    stage = iota // where the flow is to go
+	stageHeader     stage = iota // where the flow is to go
 	stageConnecting              // the server, or a trunk, is awaited
 	stageMoving
 	stageEnding  // a reset is to be passed on when what is in front of it is acknowledged
@@ -36,12 +36,12 @@ type split struct {
 	client   netip.AddrPort // who opened the flow, however far away
 	server   netip.AddrPort // who is to answer it, however far away
 	trunk    *onTrunk       // the server end is one; nil: it is the server's own connection
-	way      way
-	ways     []prologue.Names // that are chosen among, the best first; nil: the entry has one
-	early    *early           // the client was not accepted yet
-	guest    *guest           // the client end is a trunk, or asked for the server in words; nil: it is the client's own connection
-	begun    time.Duration    // on the worker's clock, as the next
-	moved    time.Duration    // when bytes last did
+	route    route
+	routes   []trunkproto.Names // that are chosen among, the best first; nil: the entry has one
+	early    *early             // the client was not accepted yet
+	request  *request           // the client end is a trunk, or asked for the server in words; nil: it is the client's own connection
+	begun    time.Duration      // on the worker's clock, as the next
+	moved    time.Duration      // when bytes last did
 }
 
 // end is one of a flow's connections.
@@ -53,7 +53,7 @@ type end struct {
 	hangup  bool // a FIN or an error is due behind what can be read
 	failed  bool // an error is
 	closing bool // it is closed when the kernel has taken all that is to be sent
-	quiet   bool // the kernel does not tell of what has come
+	muted   bool // the kernel does not tell of what has come
 	patient bool // its peer takes nothing: the kernel is not to give it up for that
 }
 
@@ -103,15 +103,15 @@ func (e *end) ready(w *Worker, events uint32) {
 		w.step(s)
 	}
 	if events&unix.EPOLLERR != 0 && s.stage == stageMoving && s.answered && s.early == nil {
-		w.await(&s.waiter, waitEnd) // the other end does not take what this one has said
+		w.startWait(&s.waiter, waitEnd) // the other end does not take what this one has said
 	}
 }
 
 // step takes a flow as far as it goes.
 func (w *Worker) step(s *split) {
 	switch s.stage {
-	case stagePreface:
-		w.hear(s)
+	case stageHeader:
+		w.readProxyHeader(s)
 	case stageConnecting:
 		w.connecting(s)
 	case stageMoving:
@@ -119,7 +119,7 @@ func (w *Worker) step(s *split) {
 	case stageEnding:
 		w.drained(s)
 	case stageRefused:
-		w.heardOut(s)
+		w.drainRefused(s)
 	}
 }
 
@@ -162,7 +162,7 @@ func (w *Worker) do(s *split, act flow.Act) {
 	for i := range s.ends {
 		if e := &s.ends[i]; e.fd >= 0 && !e.closing {
 			w.aborting = append(w.aborting, s)
-			w.await(&s.waiter, waitEnd)
+			w.startWait(&s.waiter, waitEnd)
 			return
 		}
 	}
@@ -224,19 +224,19 @@ func (s *split) expired(w *Worker, for_ wait) {
 	switch for_ {
 	case waitEnd:
 		if s.stage == stageMoving && s.moved+w.waits[waitEnd].after > w.now {
-			w.await(&s.waiter, waitEnd)
+			w.startWait(&s.waiter, waitEnd)
 			return
 		}
 	case waitYoung:
-		w.watchOver(s)
+		w.startKeepalive(s)
 		return
 	case waitLook:
-		w.look(s)
+		w.checkIdle(s)
 		return
 	}
 	w.count.Expired[for_].Add(1)
 	if for_ == waitConnect {
-		w.turnAway(s, s.own(prologue.TimedOut))
+		w.reject(s, s.answer(trunkproto.TimedOut))
 	} else {
 		w.drop(s)
 	}
@@ -263,14 +263,14 @@ func (w *Worker) release(s *split) {
 		if s.early.held {
 			w.o.Settle(s.early.syn, Refuse)
 		}
-		w.settled(s)
+		w.settle(s)
 	}
-	w.ease(&s.waiter)
+	w.stopWait(&s.waiter)
 	for i := range s.dirs {
-		w.letGo(&s.dirs[i])
+		w.freeHeld(&s.dirs[i])
 	}
-	if s.guest != nil && s.guest.asked != nil {
-		close(s.guest.asked)
+	if s.request != nil && s.request.answers != nil {
+		close(s.request.answers)
 	}
 	delete(w.flows, s)
 	w.leave(s)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"baton/relay/flow"
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 // Stats are what a worker has at one moment, besides its Counters.
@@ -69,11 +69,11 @@ func (p *pool) stats(w *Worker, name string) PeerStats {
 
 // Flow is what a worker knows of one that is live.
 type Flow struct {
-	Client, Server netip.AddrPort        // however far away. A server that is asked for by name is not valid before it is resolved
-	Entry          string                // where it came in; "": by a trunk
-	ID             [prologue.IDSize]byte // the same on all relays of its way; zero if that has one relay alone
-	Passed, Via    string                // names of the relays before and behind this one, joined by commas
-	Probe          bool                  // nobody's flow: a distance is measured
+	Client, Server netip.AddrPort          // however far away. A server that is asked for by name is not valid before it is resolved
+	Entry          string                  // where it came in; "": by a trunk
+	ID             [trunkproto.IDSize]byte // the same on all relays of its way; zero if that has one relay alone
+	Passed, Via    string                  // names of the relays before and behind this one, joined by commas
+	Probe          bool                    // nobody's flow: a distance is measured
 	Stage          string
 	Begun          time.Time
 	Idle           time.Duration // since bytes have moved
@@ -82,7 +82,7 @@ type Flow struct {
 }
 
 var stageNames = [...]string{
-	stagePreface: "preface", stageConnecting: "connecting", stageMoving: "moving", stageEnding: "ending", stageRefused: "refused", stageOver: "over",
+	stageHeader: "header", stageConnecting: "connecting", stageMoving: "moving", stageEnding: "ending", stageRefused: "refused", stageOver: "over",
 }
 
 // chunk is how many slots are looked at for each command: the worker's flows wait meanwhile, for some tens of microseconds.
@@ -126,8 +126,8 @@ func (s *split) first() *end {
 
 func (w *Worker) flow(s *split) Flow {
 	f := Flow{
-		Client: s.client, Server: s.server, ID: s.way.id, Passed: s.way.passed.String(), Via: s.way.via.String(),
-		Probe: s.guest != nil && s.guest.probe, Stage: stageNames[s.stage], Begun: w.start.Add(s.begun), Idle: w.now - s.moved,
+		Client: s.client, Server: s.server, ID: s.route.id, Passed: s.route.passed.String(), Via: s.route.via.String(),
+		Probe: s.request != nil && s.request.probe, Stage: stageNames[s.stage], Begun: w.start.Add(s.begun), Idle: w.now - s.moved,
 		FromClient: s.dirs[flow.Client].total, FromServer: s.dirs[flow.Server].total,
 	}
 	if s.entry != nil {

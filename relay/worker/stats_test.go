@@ -48,9 +48,9 @@ func TestStats(t *testing.T) {
 	c.ready()
 	client, server := c.pair()
 	say(t, client, "ask")
-	hear(t, server, "ask")
+	expectRead(t, server, "ask")
 	say(t, server, "an answer")
-	hear(t, client, "an answer")
+	expectRead(t, client, "an answer")
 
 	own := client.LocalAddr().(*net.TCPAddr).AddrPort()
 	var ids [][16]byte
@@ -95,7 +95,7 @@ func TestStats(t *testing.T) {
 	}
 
 	client.Close()
-	hearEnd(t, server, io.EOF)
+	expectEnd(t, server, io.EOF)
 	server.Close()
 	c.settled()
 	for hop := range c.hops {
@@ -168,7 +168,7 @@ func TestEntriesComeAndGo(t *testing.T) {
 	w := r.workers[0]
 	client, server := r.pair()
 	say(t, client, "x")
-	hear(t, server, "x")
+	expectRead(t, server, "x")
 	next := defaults()
 	next.Entries = nil
 	step := func(do error) map[string]EntryStats {

@@ -183,9 +183,9 @@ func roundTrip(fd int32) time.Duration {
 	return time.Duration(info.Rtt) * time.Microsecond
 }
 
-// heard tells whether the peer has acknowledged a byte of what was written, behind so many bytes, to a connection that this relay has
+// acknowledged tells whether the peer has acknowledged a byte of what was written, behind so many bytes, to a connection that this relay has
 // opened. If that cannot be told, it has.
-func heard(fd int32, behind uint64) bool {
+func acknowledged(fd int32, behind uint64) bool {
 	info, errno := tcpInfo(fd)
 	return errno != 0 || info.Bytes_acked > 1+behind // 1: the SYN
 }

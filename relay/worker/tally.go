@@ -37,8 +37,8 @@ func (w *Worker) leave(s *split) {
 	}
 }
 
-// came counts bytes of the client's that were read together with words about the flow.
-func (w *Worker) came(s *split, n int) {
+// countClientBytes counts bytes of the client's that were read together with words about the flow.
+func (w *Worker) countClientBytes(s *split, n int) {
 	s.dirs[flow.Client].total += uint64(n)
 	w.count.Copied.Add(uint64(n))
 }

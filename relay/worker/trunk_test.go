@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"baton/relay/config"
-	"baton/relay/prologue"
 	"baton/relay/secure/securetest"
+	"baton/relay/trunkproto"
 )
 
 var secret = config.Credentials{Security: config.Plaintext, Secret: []byte("0123456789abcdef0123456789abcdef")}
@@ -121,30 +121,30 @@ func testChains(t *testing.T, security config.Security) {
 			}
 			client, server := c.pair()
 			say(t, client, "ask")
-			hear(t, server, "ask")
+			expectRead(t, server, "ask")
 			say(t, server, "answer")
-			hear(t, client, "answer")
+			expectRead(t, client, "answer")
 			_ = client.CloseWrite()
-			hearEnd(t, server, io.EOF)
+			expectEnd(t, server, io.EOF)
 			say(t, server, "late answer")
-			hear(t, client, "late answer")
+			expectRead(t, client, "late answer")
 			server.Close()
-			hearEnd(t, client, io.EOF)
+			expectEnd(t, client, io.EOF)
 			client.Close()
 			c.settled()
 
 			client, server = c.pair()
 			reset(t, server)
-			hearEnd(t, client, unix.ECONNRESET)
+			expectEnd(t, client, unix.ECONNRESET)
 			client, server = c.pair()
 			say(t, client, "x")
-			hear(t, server, "x")
+			expectRead(t, server, "x")
 			reset(t, client)
-			hearEnd(t, server, unix.ECONNRESET)
+			expectEnd(t, server, unix.ECONNRESET)
 			c.settled()
 
 			refusals := func() uint64 {
-				return c.sum(func(w *Worker) uint64 { return w.count.Refused[prologue.Refused].Load() })
+				return c.sum(func(w *Worker) uint64 { return w.count.Refused[trunkproto.Refused].Load() })
 			}
 			before := refusals() // a server that resets at once may look so
 			c.server.Close()
@@ -205,20 +205,20 @@ func (c *chain) echoes(clients, times int) {
 }
 
 // What a relay may not do it says: the client is reset.
-func TestTurnedAway(t *testing.T) { securely(t, testTurnedAway) }
+func TestRejected(t *testing.T) { securely(t, testRejected) }
 
-func testTurnedAway(t *testing.T, security config.Security) {
+func testRejected(t *testing.T, security config.Security) {
 	others := securetest.NewAuthority(t).Issue(t, securetest.Certificate{Names: []string{"r1", "r2"}})
 	for _, tt := range []struct {
 		name   string
 		change func(hop int, cfg *config.Config)
-		want   prologue.Status
+		want   trunkproto.Status
 	}{
 		{"not on the last relay's list", func(hop int, cfg *config.Config) {
 			if hop == 2 {
 				cfg.Allow = []config.Allow{{Prefix: netip.MustParsePrefix("192.0.2.0/24")}}
 			}
-		}, prologue.NotAllowed},
+		}, trunkproto.NotAllowed},
 		{"wrong secret or certificate", func(hop int, cfg *config.Config) {
 			if hop == 2 && security == config.Plaintext {
 				cfg.Trunks.Credentials.Secret = []byte("another secret, of 32 bytes too!")
@@ -226,7 +226,7 @@ func testTurnedAway(t *testing.T, security config.Security) {
 			if hop == 2 && security == config.TLS {
 				cfg.Trunks.Credentials = others
 			}
-		}, map[config.Security]prologue.Status{config.Plaintext: prologue.BadHeader, config.TLS: prologue.NoTrunk}[security]},
+		}, map[config.Security]trunkproto.Status{config.Plaintext: trunkproto.BadHeader, config.TLS: trunkproto.NoTrunk}[security]},
 		{"another name", func(hop int, cfg *config.Config) {
 			if hop == 2 {
 				cfg.Name = "someone-else"
@@ -234,22 +234,22 @@ func testTurnedAway(t *testing.T, security config.Security) {
 			if hop == 1 {
 				cfg.Peers[0].Name = "r2"
 			}
-		}, prologue.NoSuchRelay},
+		}, trunkproto.NoSuchRelay},
 		{"a peer by a wrong name", func(hop int, cfg *config.Config) {
 			if hop == 1 {
 				cfg.Peers[0].Name = "r3"
 			}
-		}, map[config.Security]prologue.Status{config.Plaintext: prologue.NoSuchRelay, config.TLS: prologue.NoTrunk}[security]},
+		}, map[config.Security]trunkproto.Status{config.Plaintext: trunkproto.NoSuchRelay, config.TLS: trunkproto.NoTrunk}[security]},
 		{"nobody there", func(hop int, cfg *config.Config) {
 			if hop == 1 {
 				cfg.Peers[0].Address = netip.MustParseAddrPort("127.0.0.1:1")
 			}
-		}, prologue.NoTrunk},
+		}, trunkproto.NoTrunk},
 		{"no relay there", func(hop int, cfg *config.Config) {
 			if hop == 1 {
 				cfg.Peers[0].Address = stranger
 			}
-		}, prologue.NoTrunk},
+		}, trunkproto.NoTrunk},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := listenTCP(t)
@@ -325,9 +325,9 @@ func testStaleTrunks(t *testing.T, security config.Security) {
 		client, server := c.pair()
 		text := bytes.Repeat([]byte{byte('a' + round)}, 1000)
 		say(t, client, string(text))
-		hear(t, server, string(text))
+		expectRead(t, server, string(text))
 		client.Close()
-		hearEnd(t, server, io.EOF)
+		expectEnd(t, server, io.EOF)
 		server.Close()
 	}
 	c.settled()
@@ -352,7 +352,7 @@ func TestTrunkThatEndsWithItsHello(t *testing.T) {
 			if err != nil {
 				return
 			}
-			hello := prologue.NewHello([prologue.NonceSize]byte{1})
+			hello := trunkproto.NewHello([trunkproto.NonceSize]byte{1})
 			_, _ = c.Write(hello[:])
 			c.Close()
 			peer <- struct{}{}

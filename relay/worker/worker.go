@@ -29,8 +29,8 @@ type Options struct {
 	Mark     uint32 // of sockets that have their client's address (SO_MARK); 0: none
 	// Identities are those of trunks of TLS, the same for all workers: who gives them loads them, too. nil: the worker has its own.
 	Identities *secure.Identities
-	// Ways are those of entries that leave theirs to the relay. nil: the worker has its own, of which nothing is known.
-	Ways *Ways
+	// Routes are those of entries that leave theirs to the relay. nil: the worker has its own, of which nothing is known.
+	Routes *Routes
 }
 
 // Worker is an event loop with its flows.
@@ -47,13 +47,13 @@ type Worker struct {
 	tallies        map[string]*tally // of entries, by name
 	trunked        tally             // of flows that came by trunks
 	trunkListeners []*trunkListener
-	guests         map[*arrival]struct{} // trunks of other relays that have no flow yet
-	crowds         map[netip.Prefix]int  // how many of them a network has
-	pools          map[string]*pool      // by the peer's name
-	short          []*pool               // of which flows have taken trunks in this turn
-	early          map[synKey]*split     // flows whose clients were not accepted yet
-	looked         time.Duration         // at the pools
-	renewed        time.Duration         // the guests
+	idle           map[*handshake]struct{} // trunks of other relays that have no flow yet
+	idlePerPrefix  map[netip.Prefix]int    // how many of them a network has
+	pools          map[string]*pool        // by the peer's name
+	short          []*pool                 // of which flows have taken trunks in this turn
+	early          map[synKey]*split       // flows whose clients were not accepted yet
+	looked         time.Duration           // at the pools
+	renewed        time.Duration           // the guests
 	flows          map[*split]struct{}
 	runnable       []*split // have more to move than their share of a turn
 	waits          [waitKinds]deadlines
@@ -61,8 +61,8 @@ type Worker struct {
 	pipes          pipes
 	buffers        secure.Buffers
 	gate           secure.Gate
-	own            bool       // the identities are
-	shaking        []*arrival // whose TLS handshakes go on, in the order in which they began to
+	own            bool         // the identities are
+	tlsHandshakes  []*handshake // whose TLS handshakes go on, in the order in which they began to
 	scratch        []byte
 	sealed         []byte        // what has come for TLS, until it is read
 	events         int           // of the last turn
@@ -72,25 +72,25 @@ type Worker struct {
 }
 
 const (
-	turn      = 256                    // events taken from the kernel at a time
-	share     = 4 << 20                // bytes that a flow moves before others have their turn
-	moved     = 64 << 10               // bytes that are copied at a time
-	patience  = 5 * time.Second        // of a loop that nothing wakes: only guards against a lost wake-up
-	drainTick = 10 * time.Millisecond  // between looks at acknowledgements
-	poolTick  = 100 * time.Millisecond // between looks at the trunks that wait
-	fullTick  = 100 * time.Millisecond // between attempts to accept
+	eventBatch   = 256                    // events taken from the kernel at a time
+	flowShare    = 4 << 20                // bytes that a flow moves before others have their turn
+	copyChunk    = 64 << 10               // bytes that are copied at a time
+	longestPause = 5 * time.Second        // of a loop that nothing wakes: only guards against a lost wake-up
+	drainTick    = 10 * time.Millisecond  // between looks at acknowledgements
+	poolTick     = 100 * time.Millisecond // between looks at the trunks that wait
+	fullTick     = 100 * time.Millisecond // between attempts to accept
 )
 
 // New makes a worker that does nothing before Run.
 func New(o Options, cfg *config.Config) (*Worker, error) {
 	w := &Worker{
 		o: o, cfg: cfg, start: time.Now(), flows: make(map[*split]struct{}), early: make(map[synKey]*split), tallies: make(map[string]*tally),
-		guests: make(map[*arrival]struct{}), crowds: make(map[netip.Prefix]int), pools: make(map[string]*pool),
-		scratch: make([]byte, secure.BufferSize)[:moved], sealed: make([]byte, moved), gate: secure.NewGate(1), ended: make(chan struct{}),
+		idle: make(map[*handshake]struct{}), idlePerPrefix: make(map[netip.Prefix]int), pools: make(map[string]*pool),
+		scratch: make([]byte, secure.BufferSize)[:copyChunk], sealed: make([]byte, copyChunk), gate: secure.NewGate(1), ended: make(chan struct{}),
 	}
 	w.pipes.size = cfg.Limits.Pipe
-	if w.o.Ways == nil {
-		w.o.Ways = NewWays()
+	if w.o.Routes == nil {
+		w.o.Routes = NewRoutes()
 	}
 	if w.o.Identities == nil {
 		w.o.Identities, w.own = new(secure.Identities), true
@@ -120,7 +120,7 @@ func (w *Worker) Run() error {
 		return fmt.Errorf("worker %d: %w", w.o.Index, err)
 	}
 	defer closeFD(w.epoll)
-	events := make([]unix.EpollEvent, turn)
+	events := make([]unix.EpollEvent, eventBatch)
 	for {
 		n, errno := w.wait(events)
 		if errno != 0 && errno != unix.EINTR {
@@ -133,11 +133,11 @@ func (w *Worker) Run() error {
 				s.source.ready(w, ev.Events)
 			}
 		}
-		w.again()
+		w.runQueued()
 		w.drain()
 		w.expire()
 		w.lookAtPools()
-		w.renewGuests()
+		w.renewIdle()
 		if w.full {
 			w.acceptAgain()
 		}
@@ -196,14 +196,14 @@ func (w *Worker) pause() time.Duration {
 	if len(w.runnable) > 0 {
 		return 0
 	}
-	pause := patience
+	pause := longestPause
 	if len(w.aborting) > 0 {
 		pause = drainTick
 	}
 	if len(w.pools) > 0 {
 		pause = min(pause, poolTick)
 	}
-	if len(w.guests) > 0 && w.o.Outgrown != nil {
+	if len(w.idle) > 0 && w.o.Outgrown != nil {
 		pause = min(pause, renewTick)
 	}
 	if w.full {
@@ -226,16 +226,16 @@ func (w *Worker) lookAtPools() {
 	}
 }
 
-// again gives flows that had more to move than their share another turn.
-func (w *Worker) again() {
-	turn := w.runnable
+// runQueued gives flows that had more to move than their share another turn.
+func (w *Worker) runQueued() {
+	batch := w.runnable
 	w.runnable = nil
-	for _, s := range turn {
+	for _, s := range batch {
 		s.queued = false
 		w.step(s)
 	}
 	if w.runnable == nil {
-		w.runnable = turn[:0]
+		w.runnable = batch[:0]
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"baton/relay/prologue"
+	"baton/relay/trunkproto"
 )
 
 func TestEnds(t *testing.T) {
@@ -29,62 +29,62 @@ func TestEnds(t *testing.T) {
 	}{
 		{"client closes", func(t *testing.T, client, server *net.TCPConn) {
 			say(t, client, "ask")
-			hear(t, server, "ask")
+			expectRead(t, server, "ask")
 			say(t, server, "answer")
-			hear(t, client, "answer")
+			expectRead(t, client, "answer")
 			client.Close()
-			hearEnd(t, server, io.EOF)
+			expectEnd(t, server, io.EOF)
 			server.Close()
 		}},
 		{"server closes behind its answer", func(t *testing.T, client, server *net.TCPConn) {
 			say(t, server, "answer")
 			server.Close()
-			hear(t, client, "answer")
-			hearEnd(t, client, io.EOF)
+			expectRead(t, client, "answer")
+			expectEnd(t, client, io.EOF)
 			client.Close()
 		}},
 		{"half-close of the client", func(t *testing.T, client, server *net.TCPConn) {
 			say(t, client, "ask")
 			_ = client.CloseWrite()
-			hear(t, server, "ask")
-			hearEnd(t, server, io.EOF)
+			expectRead(t, server, "ask")
+			expectEnd(t, server, io.EOF)
 			time.Sleep(10 * time.Millisecond)
 			say(t, server, "late answer")
-			hear(t, client, "late answer")
+			expectRead(t, client, "late answer")
 			server.Close()
-			hearEnd(t, client, io.EOF)
+			expectEnd(t, client, io.EOF)
 			client.Close()
 		}},
 		{"half-close of the server", func(t *testing.T, client, server *net.TCPConn) {
 			_ = server.CloseWrite()
-			hearEnd(t, client, io.EOF)
+			expectEnd(t, client, io.EOF)
 			say(t, client, "still here")
-			hear(t, server, "still here")
+			expectRead(t, server, "still here")
 			client.Close()
-			hearEnd(t, server, io.EOF)
+			expectEnd(t, server, io.EOF)
 			server.Close()
 		}},
 		{"client resets", func(t *testing.T, client, server *net.TCPConn) {
 			say(t, client, "ask")
-			hear(t, server, "ask")
+			expectRead(t, server, "ask")
 			reset(t, client)
-			hearEnd(t, server, unix.ECONNRESET)
+			expectEnd(t, server, unix.ECONNRESET)
 		}},
 		{"server resets", func(t *testing.T, client, server *net.TCPConn) {
 			say(t, client, "ask")
-			hear(t, server, "ask")
+			expectRead(t, server, "ask")
 			reset(t, server)
-			hearEnd(t, client, unix.ECONNRESET)
+			expectEnd(t, client, unix.ECONNRESET)
 		}},
 		{"server resets behind its answer", func(t *testing.T, client, server *net.TCPConn) {
 			say(t, server, "half an ans")
-			hear(t, client, "half an ans")
+			expectRead(t, client, "half an ans")
 			reset(t, server)
-			hearEnd(t, client, unix.ECONNRESET)
+			expectEnd(t, client, unix.ECONNRESET)
 		}},
 		{"reset after the own FIN", func(t *testing.T, client, server *net.TCPConn) {
 			_ = server.CloseWrite()
-			hearEnd(t, client, io.EOF)
+			expectEnd(t, client, io.EOF)
 			reset(t, server)
 			eventually(t, "the client is reset", func() bool {
 				_, err := client.Write([]byte("x"))
@@ -111,7 +111,7 @@ func TestRefused(t *testing.T) {
 	r.server.Close()
 	r.refused()
 	r.settled()
-	if n := r.workers[0].count.Refused[prologue.Refused].Load(); n != 1 {
+	if n := r.workers[0].count.Refused[trunkproto.Refused].Load(); n != 1 {
 		t.Errorf("%d are counted as refused, want 1", n)
 	}
 }
@@ -205,19 +205,19 @@ func echo(ctx context.Context, at netip.AddrPort, random *rand.Rand) error {
 	for i := range len(b) / 8 {
 		binary.NativeEndian.PutUint64(b[8*i:], random.Uint64())
 	}
-	way := random.IntN(4)
+	how := random.IntN(4)
 	var sending errgroup.Group
 	sending.Go(func() error {
 		if _, err := c.Write(b); err != nil {
 			return err
 		}
-		if way == 0 {
+		if how == 0 {
 			return c.CloseWrite()
 		}
 		return nil
 	})
 	n := len(b)
-	if way == 1 {
+	if how == 1 {
 		n = random.IntN(n)
 	}
 	got := make([]byte, n)
@@ -225,7 +225,7 @@ func echo(ctx context.Context, at netip.AddrPort, random *rand.Rand) error {
 	if err != nil || !bytes.Equal(got, b[:n]) {
 		return fmt.Errorf("of %d bytes others came back: %w", n, err)
 	}
-	switch way {
+	switch how {
 	case 0:
 		if k, err := c.Read(got[:1]); k != 0 || err != io.EOF {
 			return fmt.Errorf("at the end: %d, %w", k, err)
@@ -259,7 +259,7 @@ func TestFlowsAreBounded(t *testing.T) {
 	for _, c := range clients[3:] {
 		s := r.accept()
 		say(t, s, "hello")
-		hear(t, c, "hello")
+		expectRead(t, c, "hello")
 		s.Close()
 		c.Close()
 	}
@@ -272,8 +272,8 @@ func TestIdle(t *testing.T) {
 	cfg.Timeouts.Idle = 200 * time.Millisecond
 	r := newRelay(t, 1, cfg)
 	client, server := r.pair()
-	hearEnd(t, client, unix.ECONNRESET)
-	hearEnd(t, server, unix.ECONNRESET)
+	expectEnd(t, client, unix.ECONNRESET)
+	expectEnd(t, server, unix.ECONNRESET)
 	r.settled()
 }
 

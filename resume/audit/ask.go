@@ -36,7 +36,7 @@ func Targets(ctx context.Context, resolver *net.Resolver, urls []string) ([]Targ
 			return nil, fmt.Errorf("parse the URL: %w", err)
 		}
 		if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return nil, fmt.Errorf("parse the URL: %q is neither http nor https", text)
+			return nil, fmt.Errorf("parse the URL: %q begins with neither http:// nor https://", text)
 		}
 		port := u.Port()
 		if port == "" {

@@ -1,16 +1,15 @@
-// Package choose picks a surrogate of a pool: the one place where each policy lives. It is pure: the surrogates and what
-// is known of them go in, a table of slots comes out, from which the program in the kernel and the router in user space
-// both choose. Same input, same table.
+// Package choose implements the policies of pools. It is pure: surrogates and their state go in, a table of slots comes out, from
+// which both the kernel program and user space choose. Same input, same table.
 package choose
 
 import (
 	"baton/router/config"
 )
 
-// Slots is the most that a table holds. It is prime, as Maglev's permutations need.
+// Slots is the size limit of a table. It is prime, as required by Maglev.
 const Slots = 1021
 
-// Candidate is a surrogate of a pool and what is known of it at the moment.
+// Candidate is a surrogate of a pool and its state.
 type Candidate struct {
 	Name     string
 	Weight   int  // as config.Surrogate.Weight
@@ -18,8 +17,8 @@ type Candidate struct {
 	Draining bool // by the operator: keeps its sessions, gets no new ones
 }
 
-// Candidates puts the pool's surrogates, in the file's order, together with their state. A table's slots are indices of
-// the result, and so of pool.Surrogates.
+// Candidates lists the pool's surrogates, in the file's order, with their state. A table's slots are indices into it, and so into
+// pool.Surrogates.
 func Candidates(pool *config.Pool, state func(name string) (up, draining bool)) []Candidate {
 	out := make([]Candidate, len(pool.Surrogates))
 	for i, s := range pool.Surrogates {
@@ -29,7 +28,7 @@ func Candidates(pool *config.Pool, state func(name string) (up, draining bool)) 
 	return out
 }
 
-// Excluded says why the candidate is chosen for nothing new, "" when it can be chosen.
+// Excluded is the reason for which the candidate gets no new sessions, "" if it can be chosen.
 func (c *Candidate) Excluded() string {
 	switch {
 	case c.Draining:
@@ -42,15 +41,14 @@ func (c *Candidate) Excluded() string {
 	return ""
 }
 
-// Table gives the slots of a pool, at most Slots indices of candidates; empty when none can be chosen. How a slot is found
-// depends on the policy:
+// Table returns the slots of a pool, at most Slots indices of candidates; empty if none is available. The policy determines how a
+// slot is chosen:
 //
-//   - round-robin: each candidate once; the next turn is the next slot (Pick).
-//   - weighted: each candidate as often as its weight says, spread evenly (smooth weighted round-robin); the next turn is
-//     the next slot.
+//   - round-robin: each candidate once; the next slot (Pick).
+//   - weighted: each candidate as often as its weight, evenly spread (smooth weighted round-robin); the next slot.
 //   - least-sessions: each candidate once; the one with the fewest sessions (Least).
 //   - hash: Maglev's table; the slot of the hash (Slot).
-//   - nearest: each candidate once, for clients of no zone, as round-robin; Nearest gives the tables of the zones.
+//   - nearest: each candidate once, as round-robin, for clients of no zone; Nearest returns the zones' tables.
 func Table(policy config.Policy, candidates []Candidate) []uint16 {
 	switch policy {
 	case config.Weighted:
@@ -71,7 +69,7 @@ func eligible(candidates []Candidate) []uint16 {
 	return table
 }
 
-// Pick gives the surrogate whose turn it is; the caller counts the turns of the pool. It is false for an empty table.
+// Pick returns the surrogate of the next slot; turn is the pool's round-robin counter. False for an empty table.
 func Pick(table []uint16, turn uint64) (uint16, bool) {
 	if len(table) == 0 {
 		return 0, false
@@ -79,8 +77,7 @@ func Pick(table []uint16, turn uint64) (uint16, bool) {
 	return table[turn%uint64(len(table))], true
 }
 
-// Least gives the surrogate with the fewest sessions; of several, the first from the slot whose turn it is, so that ties
-// rotate. It is false for an empty table.
+// Least returns the surrogate with the fewest sessions; ties are broken by round-robin. False for an empty table.
 func Least(table []uint16, turn uint64, sessions func(surrogate uint16) uint64) (uint16, bool) {
 	best, ok := Pick(table, turn)
 	if !ok {

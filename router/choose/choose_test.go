@@ -213,7 +213,7 @@ func TestHashSpreadsTheShareOfTheLost(t *testing.T) {
 }
 
 // TestHashMovesLittleWhenThePoolChanges: taking a surrogate out of the file moves its share and a little more (Maglev
-// section 3.4 tells why it is not exactly its share).
+// section 3.4 says why it is not exactly its share).
 func TestHashMovesLittleWhenThePoolChanges(t *testing.T) {
 	for _, n := range []int{2, 5, 10} {
 		weights := make([]int, n)
@@ -306,7 +306,7 @@ func TestHashQuery(t *testing.T) {
 	}
 }
 
-func TestPickTakesTurns(t *testing.T) {
+func TestPickIsRoundRobin(t *testing.T) {
 	table := []uint16{4, 7, 9}
 	for turn, want := range []uint16{4, 7, 9, 4} {
 		if got, ok := Pick(table, uint64(turn)); !ok || got != want {

@@ -15,7 +15,7 @@ func fnv1a(h uint64, b []byte) uint64 {
 	return h
 }
 
-// HashPath hashes the raw path, up to a "?" if there is one, as the program in the kernel does: FNV-1a of 64 bits.
+// HashPath hashes the raw path, up to a "?", as the kernel program does: 64-bit FNV-1a.
 func HashPath(path []byte) uint64 {
 	if end := bytes.IndexByte(path, '?'); end >= 0 {
 		path = path[:end]
@@ -23,9 +23,8 @@ func HashPath(path []byte) uint64 {
 	return fnv1a(offset64, path)
 }
 
-// HashQuery hashes the first value of each of the named parameters, in the order of names whatever their order in the
-// query. Names and values are compared as they are sent, nothing decoded. It is false when the query has none of them; the
-// path is hashed then. User space alone does this.
+// HashQuery hashes the first value of each of the named parameters, in the order of names. Names and values are compared raw.
+// False if the query has none of them; then the path is hashed. Only user space does this.
 func HashQuery(query []byte, names []string) (uint64, bool) {
 	h, found := uint64(offset64), false
 	for _, name := range names {
@@ -43,13 +42,12 @@ func HashQuery(query []byte, names []string) (uint64, bool) {
 				break
 			}
 		}
-		h = fnv1a(h, []byte("&")) // so that what ends one pair cannot begin the next
+		h = fnv1a(h, []byte("&")) // separates pairs
 	}
 	return h, found
 }
 
-// Hash is the hash of a request under policy hash: of the parameters when there are names and the query has one of them,
-// else of the path.
+// Hash is a request's hash under policy hash: of the named parameters if the query has any, else of the path.
 func Hash(path, query []byte, names []string) uint64 {
 	if h, ok := HashQuery(query, names); ok {
 		return h
@@ -57,7 +55,7 @@ func Hash(path, query []byte, names []string) uint64 {
 	return HashPath(path)
 }
 
-// Slot gives the surrogate of a hash, as the program in the kernel finds it. It is false for an empty table.
+// Slot returns the surrogate of a hash, as the kernel program does. False for an empty table.
 func Slot(table []uint16, h uint64) (uint16, bool) {
 	if len(table) == 0 {
 		return 0, false

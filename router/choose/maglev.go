@@ -6,11 +6,12 @@ import (
 	"slices"
 )
 
-// maglev gives the lookup table of Eisenbud et al., "Maglev" (NSDI 2016, section 3.4), with weights. It is filled with every
-// candidate that has a weight, whether it is up or not; the slots of those that cannot be chosen then go, each by itself,
-// to the one that can be and scores highest for that slot (weighted rendezvous hashing). So a surrogate that goes down or
-// drains moves the slots that it holds and no others, and gets back the same ones; Maglev alone would move a few more. The
-// table depends on names and weights, not on the order in the file.
+// maglev returns the lookup table of Eisenbud et al., "Maglev" (NSDI 2016, section 3.4), with weights.
+//
+// The table is first filled with every candidate that has a weight, available or not; each slot of an unavailable one then goes
+// to the available candidate with the highest score for it (weighted rendezvous hashing). So a surrogate that goes down or drains
+// moves only its own slots, and gets the same ones back; plain Maglev would move a few more. The table depends on names and
+// weights, not on the order in the file.
 func maglev(candidates []Candidate) []uint16 {
 	if len(eligible(candidates)) == 0 {
 		return nil
@@ -37,8 +38,8 @@ func maglev(candidates []Candidate) []uint16 {
 	return table
 }
 
-// fill lets the candidates take turns, as often as their weights say; each takes the first slot in its own permutation
-// that is still free.
+// fill assigns slots to the candidates in turn, in proportion to their weights; each takes the first free slot of its
+// permutation.
 func fill(candidates []Candidate, order []int, heaviest int) []int {
 	owner := make([]int, Slots)
 	for slot := range owner {
@@ -67,8 +68,8 @@ func fill(candidates []Candidate, order []int, heaviest int) []int {
 	}
 }
 
-// heir gives the candidate that can be chosen and scores highest for the slot: weight / -ln(u), u uniform in (0,1) by name
-// and slot, so that each wins in proportion to its weight.
+// heir returns the available candidate with the highest score for the slot: weight / -ln(u), with u uniform in (0,1) by name and
+// slot, so that each wins in proportion to its weight.
 func heir(candidates []Candidate, order []int, slot int) int {
 	best, highest := -1, 0.0
 	for _, i := range order {
@@ -85,7 +86,7 @@ func heir(candidates []Candidate, order []int, slot int) int {
 
 func hashName(name string) uint64 { return fnv1a(offset64, []byte(name)) }
 
-// mix is the finaliser of splitmix64: names that differ in one letter end far apart.
+// mix is the finalizer of splitmix64: similar names get unrelated values.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

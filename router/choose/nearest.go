@@ -6,14 +6,14 @@ import (
 	"baton/router/config"
 )
 
-// ZoneTable is the table for the clients of a prefix. Of several that hold a client, the longest prefix counts.
+// ZoneTable is the table for the clients of a prefix. The longest prefix that contains the client applies.
 type ZoneTable struct {
 	Prefix netip.Prefix
 	Table  []uint16
 }
 
-// Nearest gives a table for each zone, in the order of zones: the first surrogate of the zone's list that can be chosen;
-// when none of them can, every one that can, in turn. Clients of no zone use Table(config.Nearest, ...).
+// Nearest returns a table for each zone, in order: the first available surrogate of its list; if none is available, all available
+// ones, round-robin. Clients of no zone use Table(config.Nearest, ...).
 func Nearest(zones []config.Zone, candidates []Candidate) []ZoneTable {
 	index := make(map[string]int, len(candidates))
 	for i, c := range candidates {
@@ -33,7 +33,7 @@ func Nearest(zones []config.Zone, candidates []Candidate) []ZoneTable {
 	return out
 }
 
-// ZoneOf gives the index of the zone with the longest prefix that holds the client, -1 when none does.
+// ZoneOf returns the index of the zone with the longest prefix that contains the client, -1 if none does.
 func ZoneOf(zones []config.Zone, client netip.Addr) int {
 	client = client.Unmap().WithZone("")
 	best := -1

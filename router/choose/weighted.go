@@ -1,7 +1,7 @@
 package choose
 
-// weighted gives nginx's smooth weighted round-robin as a sequence: each turn every candidate gains its weight, and the one
-// with most pays the sum. A candidate of weight w is in it w times, divided by what the weights have in common.
+// weighted returns nginx's smooth weighted round-robin as a sequence: at each step every candidate gains its weight, and the one
+// with most pays the sum. A candidate of weight w is in it w times, divided by the weights' common divisor.
 func weighted(candidates []Candidate) []uint16 {
 	shares, length := shares(candidates)
 	table := make([]uint16, 0, length)
@@ -20,8 +20,8 @@ func weighted(candidates []Candidate) []uint16 {
 	return table
 }
 
-// shares gives how many slots each candidate has, and their sum: the weights in lowest terms, or, when those need more
-// than Slots, scaled to it, at least one slot for each.
+// shares returns how many slots each candidate has, and their sum: the weights in lowest terms or, if that exceeds Slots, scaled
+// to it with at least one slot for each.
 func shares(candidates []Candidate) ([]int, int) {
 	out := make([]int, len(candidates))
 	sum, divisor, count := 0, 0, 0
@@ -40,7 +40,8 @@ func shares(candidates []Candidate) ([]int, int) {
 		}
 		return out, sum
 	}
-	// One slot for each, and the rest in proportion: the running sum is rounded down, not each share, so that none is lost.
+	// One slot for each, and the rest in proportion: the running sum is rounded down, not each share, so that no slot is
+	// lost.
 	free, before, total := Slots-count, 0, 0
 	for i := range out {
 		weight := out[i] / divisor

@@ -9,14 +9,15 @@ import (
 	"baton/document"
 )
 
-// crossCheck refuses what is wrong only in the light of another part of the file, and collects the warnings.
+// crossCheck finds errors that involve several parts of the file, and collects the warnings.
 func (d *decoder) crossCheck(cfg *Config) {
 	pools := make(map[string]*Pool, len(cfg.Pools))
 	for i := range cfg.Pools {
 		pools[cfg.Pools[i].Name] = &cfg.Pools[i]
 	}
-	vips := d.checkVIPs(cfg, pools)
+	vips := d.checkVIPs(cfg)
 	d.checkSurrogates(cfg, vips)
+	d.checkAccessLogs(cfg)
 	if d.Err() != nil {
 		return
 	}
@@ -25,11 +26,20 @@ func (d *decoder) crossCheck(cfg *Config) {
 	cfg.Warnings = d.Warnings()
 }
 
-func (d *decoder) checkVIPs(cfg *Config, pools map[string]*Pool) map[netip.AddrPort]string {
+// checkPools refuses routes to pools that there are not.
+func (d *decoder) checkPools(cfg *Config) {
 	names := make([]string, len(cfg.Pools))
 	for i, p := range cfg.Pools {
 		names[i] = p.Name
 	}
+	for i, v := range cfg.VIPs {
+		for j, r := range v.Routes {
+			d.Refer(fmt.Sprintf("vips[%d].routes[%d].pool", i, j), r.Pool, "is not a pool", "", "pools", names)
+		}
+	}
+}
+
+func (d *decoder) checkVIPs(cfg *Config) map[netip.AddrPort]string {
 	vips := make(map[netip.AddrPort]string, len(cfg.VIPs))
 	for i, v := range cfg.VIPs {
 		path := fmt.Sprintf("vips[%d]", i)
@@ -40,10 +50,6 @@ func (d *decoder) checkVIPs(cfg *Config, pools map[string]*Pool) map[netip.AddrP
 		vips[v.Address] = path
 		for j, r := range v.Routes {
 			at := fmt.Sprintf("%s.routes[%d]", path, j)
-			if pools[r.Pool] == nil {
-				d.Refuse(at+".pool", fmt.Sprintf("%q is not a pool", document.Clip(r.Pool)),
-					document.Meant(r.Pool, names))
-			}
 			if k := slices.IndexFunc(v.Routes[:j], func(earlier Route) bool { return covers(earlier.Match, r.Match) }); k >= 0 {
 				d.WrongAt(d.Place(at), at, fmt.Sprintf("is never reached: the route on line %d matches all that this one does", v.Routes[k].Line),
 					"the more special route first")
@@ -53,8 +59,8 @@ func (d *decoder) checkVIPs(cfg *Config, pools map[string]*Pool) map[netip.AddrP
 	return vips
 }
 
-// covers tells whether every request that b matches is matched by a. It may say no where the answer is yes: expressions
-// and headers are not compared.
+// covers reports whether a matches every request that b matches. It may report false where that is true: regular expressions and
+// headers are not compared.
 func covers(a, b Match) bool {
 	if a.PathRegex != nil || len(a.Headers) > 0 || !strings.HasPrefix(b.PathPrefix, a.PathPrefix) {
 		return false
@@ -100,10 +106,10 @@ func (d *decoder) checkSurrogates(cfg *Config, vips map[netip.AddrPort]string) {
 	}
 }
 
-// https is the port at which clients speak TLS.
+// https is the port on which clients use TLS.
 const https = 443
 
-// warnVIPs tells what a handoff VIP can only proxy, or cannot do at all.
+// warnVIPs warns of what a handoff VIP can only proxy, or cannot do at all.
 func (d *decoder) warnVIPs(cfg *Config, pools map[string]*Pool) {
 	warned := make(map[string]bool) // surrogate and reason
 	for i, v := range cfg.VIPs {

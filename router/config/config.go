@@ -1,28 +1,30 @@
-// Package config is the request router's configuration: what the user writes in router.yaml, checked and with its
-// defaults filled in. The names are a contract; they are added to, never renamed.
+// Package config is the request router's configuration: router.yaml, checked and with defaults filled in. Its keys are a
+// contract: new ones may be added, none is renamed.
 //
-// Load and Parse refuse what cannot work with one line, "file:line:column: key.path: what is wrong (what would be right)". What
-// works but not as one might expect, such as a surrogate that can only be proxied, is told in Config.Warnings. A VIP
-// need not have a route that matches everything: a request that no route matches is answered 404 by the router itself.
+// Load and Parse report an error in one line, "file:line:column: key.path: problem (remedy)". Surprising but valid settings, such
+// as a surrogate that can only be proxied, are reported in Config.Warnings. A VIP need not have a catch-all route: the router
+// answers a request without a matching route with 404.
 package config
 
 import (
 	"net/netip"
 	"regexp"
 	"time"
+
+	"baton/document"
 )
 
-// Mode is how a VIP answers.
+// Mode is how a VIP serves requests.
 type Mode string
 
-// The three contenders of Boros et al. (section 5).
+// The three methods compared by Boros et al. (section 5).
 const (
 	Handoff  Mode = "handoff"  // the session is spliced onto the surrogate
 	Redirect Mode = "redirect" // 302 to the surrogate's own name
 	Proxy    Mode = "proxy"    // an ordinary L7 proxy
 )
 
-// Policy is how a pool picks a surrogate.
+// Policy is how a surrogate of a pool is chosen.
 type Policy string
 
 // The policies of a pool.
@@ -34,74 +36,77 @@ const (
 	Nearest       Policy = "nearest"
 )
 
-// Reuse says which legs of a pool a request may take that have served another client.
+// Reuse says which requests may use a leg that has served another client.
 type Reuse string
 
-// The kinds of reuse, as HAProxy's http-reuse has them.
+// The kinds of reuse, as in HAProxy's http-reuse.
 const (
 	ReuseAlways Reuse = "always" // any
 	ReuseSafe   Reuse = "safe"   // a client's first request takes a leg that has served nobody
-	ReuseNever  Reuse = "never"  // a leg ends with its client
+	ReuseNever  Reuse = "never"  // a leg is closed with its client
 )
 
-// Pipelining says what becomes of a request that comes before the response to the one before it is complete.
+// Pipelining says how to handle a request sent before the previous response is complete.
 type Pipelining string
 
 // The kinds of pipelining.
 const (
-	PipeliningHold Pipelining = "hold" // it waits, and is routed by itself
-	PipeliningPass Pipelining = "pass" // it goes where the one before it went
+	PipeliningHold Pipelining = "hold" // it waits, and is routed separately
+	PipeliningPass Pipelining = "pass" // it follows the one before it
 )
 
-// Config is a validated router.yaml. It is never changed after Load has returned it.
+// Config is a validated router.yaml, immutable once loaded.
 type Config struct {
-	File     string // where it was read, for messages
+	File     string // its name, for messages
 	Listen   Listen
 	Limits   Limits
 	Timeouts Timeouts
+	Access   []AccessLog // where requests are logged; none: nowhere
 	VIPs     []VIP
-	Pools    []Pool   // in the file's order
-	Warnings []string // one line each, of the same form as an error
+	Pools    []Pool          // in the file's order
+	Warnings []string        // one line each, in the form of errors
+	Places   document.Places // of the values that messages name
 }
 
-// Listen says where the router itself can be talked to.
+// Listen is the router's own interfaces.
 type Listen struct {
 	Metrics string // host:port of the Prometheus listener, "" for none
 	Control string // path of the unix socket for baton router status, sessions, ...
 	State   string // directory on a BPF file system that keeps sessions across restarts
 }
 
-// Limits bound what the router holds.
+// Limits bound the router's tables.
 type Limits struct {
 	Sessions int // splices and idle legs together
-	Pending  int // client legs whose request is not yet decided
+	Pending  int // undecided clients
 }
 
 // Timeouts are separate for each phase of a session.
 type Timeouts struct {
-	Handshake time.Duration // client leg: from the first byte of a request to a decision
-	Idle      time.Duration // spliced, nothing seen either way
-	Closing   time.Duration // one or both ends have said FIN
+	Handshake time.Duration // from the first byte of a request to its decision
+	Idle      time.Duration // spliced, without packets in either direction
+	Closing   time.Duration // one or both ends have sent FIN
 }
 
 // VIP is an address and port that clients connect to.
 type VIP struct {
 	Address    netip.AddrPort
 	Mode       Mode
-	Interfaces []string // where clients come in
+	Interfaces []string // towards clients
 	Pipelining Pipelining
-	Routes     []Route // first match wins; at most one, the last, matches everything
+	Routes     []Route // first match wins; only the last may match everything
+	Unlogged   bool    // its requests are in no access log
 	Line       int     // in the file
 }
 
-// Route sends the requests that match to a pool.
+// Route sends matching requests to a pool.
 type Route struct {
 	Match Match
 	Pool  string
 	Line  int // in the file, for baton router explain
 }
 
-// Match holds when each condition that is set holds. The zero value matches every request.
+// Match holds if all conditions that are set hold. The zero value matches every request.
 type Match struct {
 	Host       string         // lower case, no port; "*.example.net" matches any name below
 	PathPrefix string         // compared with the raw path, byte by byte: nothing is decoded or normalised
@@ -122,7 +127,7 @@ type Pool struct {
 	Name       string
 	Policy     Policy
 	HashQuery  []string // policy hash: query parameters to hash instead of the path
-	Nearest    []Zone   // policy nearest: the longest prefixes first, so that the first that holds the client wins
+	Nearest    []Zone   // policy nearest: longest prefixes first, so that the first match wins
 	Legs       Legs
 	Reuse      Reuse
 	Health     *Health // nil: no active checks
@@ -130,19 +135,19 @@ type Pool struct {
 	Line       int // in the file
 }
 
-// Zone names the surrogates that are nearest to a client prefix, best first.
+// Zone lists the surrogates nearest to a client prefix, best first.
 type Zone struct {
 	Prefix     netip.Prefix
 	Surrogates []string
 }
 
-// Legs bounds a surrogate's leg pool.
+// Legs configures a surrogate's leg pool.
 type Legs struct {
 	Min      int           // idle legs kept ready
-	Max      int           // legs in all, idle and spliced
-	Idle     time.Duration // an idle leg is renewed after this; shorter when the surrogate turns out to close earlier
-	Requests int           // a leg is renewed after this many requests; 0: when the surrogate says so
-	// Handshake is the round trip that a surrogate measures in a leg's handshake.
+	Max      int           // all legs, idle and spliced
+	Idle     time.Duration // an idle leg is renewed after this; sooner if the surrogate closes earlier
+	Requests int           // a leg is renewed after this many requests; 0: as learnt from the surrogate
+	// Handshake is the RTT that a surrogate measures in a leg's handshake.
 	Handshake time.Duration
 }
 
@@ -156,8 +161,8 @@ type Health struct {
 	Fall     int // failures that take it down
 }
 
-// Unspliced says why sessions of the VIP can only be proxied to the surrogate, as far as their addresses tell; "" when they do
-// not.
+// Unspliced is the reason for which sessions of the VIP can only be proxied to the surrogate, judging by their addresses; "" if
+// they can be spliced.
 func Unspliced(v *VIP, s *Surrogate) string {
 	switch {
 	case v.Address.Addr().IsLoopback():
@@ -172,9 +177,9 @@ func Unspliced(v *VIP, s *Surrogate) string {
 
 // Surrogate is an unmodified HTTP server.
 type Surrogate struct {
-	Name    string // unique in the file: what baton router backend drain takes
+	Name    string // unique in the file; used by baton router backend drain
 	Address netip.AddrPort
-	Weight  int    // 0 to 256; 0: chosen for nothing new, whatever the policy
-	Public  string // mode redirect: scheme://host[:port] that clients are sent to; "" for http://Address
+	Weight  int    // 0 to 256; 0: no new sessions, whatever the policy
+	Public  string // mode redirect: scheme://host[:port] for clients; "" for http://Address
 	Line    int    // in the file
 }

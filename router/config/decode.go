@@ -7,7 +7,7 @@ import (
 	"baton/document"
 )
 
-// decoder turns the tree into a Config.
+// decoder decodes the tree into a Config.
 type decoder struct{ *document.Decoder }
 
 type (
@@ -15,7 +15,7 @@ type (
 	key  = document.Key
 )
 
-// delay decodes a duration that may be 0, and is at most most.
+// delay decodes a duration from 0 to most.
 func (d *decoder) delay(path string, n *node, most time.Duration) time.Duration {
 	s := d.Text(path, n)
 	v, err := time.ParseDuration(s)

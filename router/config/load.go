@@ -6,17 +6,16 @@ import (
 
 var rules = document.Rules{Bytes: 4 << 20, Nodes: 1 << 20, Empty: "vips and pools are needed", Root: "a mapping with vips and pools"}
 
-// Error is what is wrong with a configuration.
+// Error is an error in a configuration.
 type Error = document.Error
 
-// Load reads and checks the file. An error about the content is an *Error with all
-// mistakes; one about reading the file wraps the cause. The caller owns the result.
+// Load reads and checks the file. An error in its content is an *Error with all mistakes; an error of reading wraps the cause.
+// The caller owns the result.
 func Load(path string) (*Config, error) {
 	return document.Load(path, rules, decode, check)
 }
 
-// Parse is Load of a content that is there already; name stands for the file in messages. It returns a configuration or an
-// *Error, never both.
+// Parse is Load for text in memory; name is the file's in messages. It returns a configuration or an *Error, never both.
 func Parse(name string, data []byte) (*Config, error) {
 	return document.ParseAs(name, data, rules, decode, check)
 }

@@ -30,6 +30,7 @@ var compareConfigs = []cmp.Option{
 	cmp.Comparer(func(a, b *regexp.Regexp) bool { return a == b || a != nil && b != nil && a.String() == b.String() }),
 	cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
 	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
+	cmpopts.IgnoreFields(Config{}, "Places"),
 	cmpopts.EquateEmpty(),
 }
 
@@ -59,7 +60,9 @@ func TestParseDefaults(t *testing.T) {
 
 // everything sets each key that there is, to something else than its default.
 const everything = `# comment
-listen: {metrics: "127.0.0.1:9464", control: /tmp/c.sock, state: /sys/fs/bpf/x}
+metrics: "127.0.0.1:9464"
+control: /tmp/c.sock
+state: /sys/fs/bpf/x
 limits: {sessions: 1000, pending: 10}
 timeouts: {handshake: 5s, idle: 2h, closing: 30s}
 vips:
@@ -104,26 +107,26 @@ func TestParseEveryKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	z := Surrogate{Name: "z1", Address: netip.MustParseAddrPort("[2001:db8::1]:80"), Weight: 1, Line: 30}
-	z2 := Surrogate{Name: "z2", Address: z.Address, Weight: 0, Line: 31}
+	z := Surrogate{Name: "z1", Address: netip.MustParseAddrPort("[2001:db8::1]:80"), Weight: 1, Line: 32}
+	z2 := Surrogate{Name: "z2", Address: z.Address, Weight: 0, Line: 33}
 	want := &Config{
 		File:     "router.yaml",
 		Listen:   Listen{Metrics: "127.0.0.1:9464", Control: "/tmp/c.sock", State: "/sys/fs/bpf/x"},
 		Limits:   Limits{Sessions: 1000, Pending: 10},
 		Timeouts: Timeouts{Handshake: 5 * time.Second, Idle: 2 * time.Hour, Closing: 30 * time.Second},
 		VIPs: []VIP{{
-			Address: netip.MustParseAddrPort("[2001:db8::9]:8080"), Mode: Redirect, Interfaces: []string{"eth0", "br-lan.7"}, Line: 6,
+			Address: netip.MustParseAddrPort("[2001:db8::9]:8080"), Mode: Redirect, Interfaces: []string{"eth0", "br-lan.7"}, Line: 8,
 			Routes: []Route{
-				{Pool: "video", Line: 10, Match: Match{
+				{Pool: "video", Line: 12, Match: Match{
 					Host: "cdn.example.net", PathPrefix: "/video/", PathRegex: regexp.MustCompile(`\.mp4$`), Methods: []string{"GET", "HEAD"},
 					Headers: []HeaderMatch{{Name: "X-Device", Value: "tv"}, {Name: "Cookie", Regex: regexp.MustCompile("beta=1")}, {Name: "Accept"}},
 				}},
-				{Pool: "zoned", Line: 20, Match: Match{Host: "*.example.net"}},
+				{Pool: "zoned", Line: 22, Match: Match{Host: "*.example.net"}},
 			},
 		}},
 		Pools: []Pool{
 			{
-				Name: "zoned", Policy: Nearest, Reuse: ReuseAlways, Legs: Legs{Min: 16, Max: 4096, Idle: 45 * time.Second, Handshake: 150 * time.Millisecond}, Line: 23,
+				Name: "zoned", Policy: Nearest, Reuse: ReuseAlways, Legs: Legs{Min: 16, Max: 4096, Idle: 45 * time.Second, Handshake: 150 * time.Millisecond}, Line: 25,
 				Nearest: []Zone{
 					{Prefix: netip.MustParsePrefix("2001:db8::/32"), Surrogates: []string{"z2"}},
 					{Prefix: netip.MustParsePrefix("10.1.0.0/16"), Surrogates: []string{"z1"}},
@@ -132,14 +135,14 @@ func TestParseEveryKey(t *testing.T) {
 				Surrogates: []Surrogate{z, z2},
 			},
 			{
-				Name: "video", Policy: Hash, HashQuery: []string{"id", "v"}, Reuse: ReuseSafe, Legs: Legs{Min: 2, Max: 8, Idle: 20 * time.Second, Requests: 900, Handshake: 150 * time.Millisecond}, Line: 32,
+				Name: "video", Policy: Hash, HashQuery: []string{"id", "v"}, Reuse: ReuseSafe, Legs: Legs{Min: 2, Max: 8, Idle: 20 * time.Second, Requests: 900, Handshake: 150 * time.Millisecond}, Line: 34,
 				Health: &Health{Path: "/healthz?x=1", Host: "cdn.example.net", Interval: 3 * time.Second, Timeout: 500 * time.Millisecond, Rise: 4, Fall: 5},
 				Surrogates: []Surrogate{{
-					Name: "v1", Address: netip.MustParseAddrPort("[2001:db8::2]:80"), Weight: 256, Public: "https://v1.example.net:8443", Line: 39,
+					Name: "v1", Address: netip.MustParseAddrPort("[2001:db8::2]:80"), Weight: 256, Public: "https://v1.example.net:8443", Line: 41,
 				}},
 			},
 		},
-		Warnings: []string{`router.yaml:31:10: pools.zoned.surrogates[1].address: [2001:db8::1]:80 is the address of "z1" too`},
+		Warnings: []string{`router.yaml:33:10: pools.zoned.surrogates[1].address: [2001:db8::1]:80 is the address of "z1" too`},
 	}
 	if diff := cmp.Diff(want, got, compareConfigs...); diff != "" {
 		t.Errorf("Parse (-want +got):\n%s", diff)

@@ -14,19 +14,19 @@ import (
 const (
 	defaultLegsMin  = 16
 	defaultLegsMax  = 4096
-	defaultLegsIdle = 45 * time.Second // below the 60 s that nginx and Apache behind a default balancer keep an idle connection
+	defaultLegsIdle = 45 * time.Second // below the 60 s for which nginx, and Apache behind a default load balancer, keep idle connections
 
-	// defaultLegsHandshake is as far away as most clients are, of those that are far: a surrogate with BBR bears twice as much.
+	// defaultLegsHandshake covers most distant clients: a surrogate with BBR tolerates twice as much.
 	defaultLegsHandshake = 150 * time.Millisecond
-	maxLegsHandshake     = 500 * time.Millisecond // a surrogate repeats its SYN-ACK after a second
+	maxLegsHandshake     = 500 * time.Millisecond // a surrogate retransmits its SYN-ACK after a second
 
-	// maxLegs is what the local ports of one address can hold towards one surrogate, with room left for other programs.
+	// maxLegs is the number of local ports towards one surrogate, with some left for other programs.
 	maxLegs = 60000
 
 	maxWeight = 256
 
 	maxSurrogates = 1021 // slots of a pool's table in the kernel
-	maxPoolName   = 128  // bytes that the kernel's state keeps
+	maxPoolName   = 128  // bytes kept in the kernel's state
 
 	defaultHealthInterval = 2 * time.Second
 	defaultHealthTimeout  = time.Second
@@ -104,8 +104,12 @@ func (d *decoder) zone(path string, n *node) Zone {
 	return z
 }
 
-// zones checks the zones against the pool's surrogates and puts the longest prefixes first.
+// zones checks the zones against the pool's surrogates and sorts them by prefix length.
 func (d *decoder) zones(path string, n *node, p *Pool) {
+	names := make([]string, len(p.Surrogates))
+	for i, s := range p.Surrogates {
+		names[i] = s.Name
+	}
 	seen := make(map[netip.Prefix]bool, len(p.Nearest))
 	for i, z := range p.Nearest {
 		at := fmt.Sprintf("%s.nearest[%d]", path, i)
@@ -113,21 +117,11 @@ func (d *decoder) zones(path string, n *node, p *Pool) {
 			d.Wrong(n, at+".prefix", z.Prefix.String()+" is there twice", "")
 		}
 		seen[z.Prefix] = true
-		for _, name := range z.Surrogates {
-			if !slices.ContainsFunc(p.Surrogates, func(s Surrogate) bool { return s.Name == name }) {
-				d.Wrong(n, at+".surrogates", fmt.Sprintf("%q is not a surrogate of this pool", document.Clip(name)), surrogateMeant(name, p))
-			}
+		for j, name := range z.Surrogates {
+			d.Refer(fmt.Sprintf("%s.surrogates[%d]", at, j), name, "is not a surrogate of this pool", "", path+".surrogates", names)
 		}
 	}
 	slices.SortStableFunc(p.Nearest, func(a, b Zone) int { return b.Prefix.Bits() - a.Prefix.Bits() })
-}
-
-func surrogateMeant(name string, p *Pool) string {
-	names := make([]string, len(p.Surrogates))
-	for i, s := range p.Surrogates {
-		names[i] = s.Name
-	}
-	return document.Meant(name, names)
 }
 
 func (d *decoder) legs(path string, n *node, out *Legs) {
@@ -189,7 +183,7 @@ func (d *decoder) surrogate(path string, n *node) Surrogate {
 	return s
 }
 
-// public decodes the scheme and authority that mode redirect sends clients to.
+// public decodes the scheme and authority for redirects.
 func (d *decoder) public(path string, n *node) string {
 	s := strings.TrimSuffix(d.Text(path, n), "/")
 	u, err := url.Parse(s)

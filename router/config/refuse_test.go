@@ -11,7 +11,7 @@ import (
 // TestParseRefuses holds each kind of fault against the whole line that a user reads.
 func TestParseRefuses(t *testing.T) {
 	const eth, pool, surrogate = "interfaces: [eth0]", "- pool: default", `{name: s1, address: "10.2.1.2:80"}`
-	listen := func(s string) string { return "listen: " + s + "\nvips:" }
+	top := func(s string) string { return s + "\nvips:" }
 	limits := func(s string) string { return "limits: " + s + "\nvips:" }
 	timeouts := func(s string) string { return "timeouts: " + s + "\nvips:" }
 	match := func(s string) string { return "- match: " + s + "\n        pool: default" }
@@ -36,11 +36,11 @@ func TestParseRefuses(t *testing.T) {
 		// Keys.
 		{"unknown key", "vips:", "vip:", `f:1:1: vip: is not a key (did you mean vips?)`},
 		{"unknown key in a VIP", eth, "interface: [eth0]", `f:3:5: vips[0].interface: is not a key (did you mean interfaces?)`},
-		{"unknown key, nothing near", "vips:", "frontends:", `f:1:1: frontends: is not a key (one of control, metrics, state, limits, timeouts, vips, pools)`},
+		{"unknown key, nothing near", "vips:", "frontends:", `f:1:1: frontends: is not a key (one of control, metrics, state, limits, timeouts, log, vips, pools)`},
 		{"unknown key in a match", pool, match("{path: /}"), `f:5:17: vips[0].routes[0].match.path: is not a key (one of host, path_prefix, path_regex, methods, headers)`},
 		{"unknown key in a surrogate", surrogate, `{nmae: s1}`, `f:9:10: pools.default.surrogates[0].nmae: is not a key (did you mean name?)`},
 		{"key in the wrong case", "pools:", "Pools:", `f:6:1: Pools: is not a key (did you mean pools?)`},
-		{"odd key is quoted", "vips:", "\"a b\\n\": 1\nvips:", `f:1:1: "a b\n": is not a key (one of control, metrics, state, limits, timeouts, vips, pools)`},
+		{"odd key is quoted", "vips:", "\"a b\\n\": 1\nvips:", `f:1:1: "a b\n": is not a key (one of control, metrics, state, limits, timeouts, log, vips, pools)`},
 		{"key without value", eth, "interfaces:", `f:3:5: vips[0].interfaces: has no value (leave the key out for the default)`},
 		{"no vips", minimal, "pools: {p: {surrogates: [{name: a, address: \"10.0.0.1:80\"}]}}", `f:1:1: vips: is missing`},
 		{"no pools", minimal, minimal[:strings.Index(minimal, "pools:")], `f:1:1: pools: is missing`},
@@ -51,15 +51,15 @@ func TestParseRefuses(t *testing.T) {
 		{"pipelining of a proxy", eth, eth + "\n    mode: proxy\n    pipelining: hold", `f:2:5: vips[0].pipelining: is for mode handoff alone (no pipelining: the proxy routes each request)`},
 		{"reuse that is none", "    surrogates:", inPool("    reuse: often"), `f:8:12: pools.default.reuse: "often" is not a kind of reuse (always, safe or never)`},
 
-		// listen, limits, timeouts.
-		{"listen is a value", "vips:", listen("x"), `f:1:9: listen: is a single value (a mapping with control, metrics, state)`},
-		{"metrics without port", "vips:", listen("{metrics: 127.0.0.1}"), `f:1:19: listen.metrics: "127.0.0.1" is not host:port (such as "127.0.0.1:9464")`},
-		{"metrics on port 0", "vips:", listen(`{metrics: ":0"}`), `f:1:19: listen.metrics: ":0" has no port from 1 to 65535 (such as "127.0.0.1:9464")`},
-		{"metrics on port 65536", "vips:", listen(`{metrics: ":65536"}`), `f:1:19: listen.metrics: ":65536" has no port from 1 to 65535 (such as "127.0.0.1:9464")`},
-		{"relative control", "vips:", listen("{control: x.sock}"), `f:1:19: listen.control: "x.sock" is not usable as a path (an absolute path of at most 107 bytes)`},
-		{"control longer than sun_path", "vips:", listen("{control: /" + strings.Repeat("x", 107) + "}"),
-			`f:1:19: listen.control: "/` + strings.Repeat("x", 76) + `..." is not usable as a path (an absolute path of at most 107 bytes)`},
-		{"relative state", "vips:", listen("{state: x}"), `f:1:17: listen.state: "x" is not usable as a path (an absolute path of at most 4095 bytes)`},
+		// control, metrics, state, limits, timeouts.
+		{"keys of before", "vips:", top("listen: {control: /a}"), `f:1:1: listen: is not a key (did you mean control, metrics or state?)`},
+		{"metrics without port", "vips:", top("metrics: 127.0.0.1"), `f:1:10: metrics: "127.0.0.1" is not host:port (such as "127.0.0.1:9464")`},
+		{"metrics on port 0", "vips:", top(`metrics: ":0"`), `f:1:10: metrics: ":0" has no port from 1 to 65535 (such as "127.0.0.1:9464")`},
+		{"metrics on port 65536", "vips:", top(`metrics: ":65536"`), `f:1:10: metrics: ":65536" has no port from 1 to 65535 (such as "127.0.0.1:9464")`},
+		{"relative control", "vips:", top("control: x.sock"), `f:1:10: control: "x.sock" is not usable as a path (an absolute path of at most 107 bytes)`},
+		{"control longer than sun_path", "vips:", top("control: /" + strings.Repeat("x", 107)),
+			`f:1:10: control: "/` + strings.Repeat("x", 76) + `..." is not usable as a path (an absolute path of at most 107 bytes)`},
+		{"relative state", "vips:", top("state: x"), `f:1:8: state: "x" is not usable as a path (an absolute path of at most 4095 bytes)`},
 		{"no sessions", "vips:", limits("{sessions: 0}"), `f:1:20: limits.sessions: "0" is out of range (a whole number from 1 to 16777216)`},
 		{"sessions in words", "vips:", limits("{sessions: many}"), `f:1:20: limits.sessions: "many" is out of range (a whole number from 1 to 16777216)`},
 		{"negative pending", "vips:", limits("{pending: -1}"), `f:1:19: limits.pending: "-1" is out of range (a whole number from 1 to 4194304)`},
@@ -71,7 +71,7 @@ func TestParseRefuses(t *testing.T) {
 		// VIPs.
 		{"no address", "address: \"10.9.9.9:80\"\n    ", "", `f:2:5: vips[0].address: is missing`},
 		{"no interfaces for handoff", "    " + eth + "\n", "", `f:2:5: vips[0].interfaces: is missing`},
-		{"address without port", "10.9.9.9:80", "10.9.9.9", `f:2:14: vips[0].address: "10.9.9.9" is not address:port (such as "192.0.2.7:443" or "[2001:db8::7]:443")`},
+		{"address without port", "10.9.9.9:80", "10.9.9.9", `f:2:14: vips[0].address: "10.9.9.9" has no port (such as "10.9.9.9:443")`},
 		{"address with a name", "10.9.9.9:80", "localhost:80", `f:2:14: vips[0].address: "localhost:80" has a host name, and names are not looked up (such as "192.0.2.7:443" or "[2001:db8::7]:443")`},
 		{"address unquoted", `"10.9.9.9:80"`, "[2001:db8::9]", `f:2:14: vips[0].address: is a list (a single value; quote it when it begins with [ or {)`},
 		{"port 0", "10.9.9.9:80", "10.9.9.9:0", `f:2:14: vips[0].address: "10.9.9.9:0" has port 0 (a port from 1 to 65535)`},
@@ -128,7 +128,7 @@ func TestParseRefuses(t *testing.T) {
 		{"nearest without zones", "    surrogates:", inPool("    policy: nearest"), `f:8:5: pools.default.nearest: is missing (policy nearest needs its list of {prefix, surrogates})`},
 		{"prefix with host bits", "    surrogates:", inPool("    policy: nearest\n    nearest: [{prefix: 10.1.2.3/8, surrogates: [s1]}]"), `f:9:24: pools.default.nearest[0].prefix: "10.1.2.3/8" has bits set after its length (10.0.0.0/8)`},
 		{"prefix without length", "    surrogates:", inPool("    policy: nearest\n    nearest: [{prefix: 10.1.2.3, surrogates: [s1]}]"), `f:9:24: pools.default.nearest[0].prefix: "10.1.2.3" has no length (10.1.2.3/32)`},
-		{"zone of a stranger", "    surrogates:", inPool("    policy: nearest\n    nearest: [{prefix: 10.0.0.0/8, surrogates: [s2]}]"), `f:8:5: pools.default.nearest[0].surrogates: "s2" is not a surrogate of this pool (did you mean s1?)`},
+		{"zone of a stranger", "    surrogates:", inPool("    policy: nearest\n    nearest: [{prefix: 10.0.0.0/8, surrogates: [s2]}]"), `f:9:49: pools.default.nearest[0].surrogates[0]: "s2" is not a surrogate of this pool (did you mean s1?)`},
 		{"zone twice", "    surrogates:", inPool("    policy: nearest\n    nearest: [{prefix: 10.0.0.0/8, surrogates: [s1]}, {prefix: 10.0.0.0/8, surrogates: [s1]}]"), `f:8:5: pools.default.nearest[1].prefix: 10.0.0.0/8 is there twice`},
 		{"min above max", "    surrogates:", inPool("    legs: {min: 9, max: 8}"), `f:8:12: pools.default.legs.min: 9 is above max, which is 8 (min at most max)`},
 		{"no legs", "    surrogates:", inPool("    legs: {max: 0}"), `f:8:17: pools.default.legs.max: "0" is out of range (a whole number from 1 to 60000)`},
@@ -167,7 +167,7 @@ func TestParseRefuses(t *testing.T) {
 			if !errors.As(err, &e) {
 				t.Errorf("error is a %T, want *Error", err)
 			}
-			if !documenttest.Told(err, tt.want) {
+			if !documenttest.Reported(err, tt.want) {
 				t.Errorf("Parse:\n got %s\nwant %s", err, tt.want)
 			}
 		})

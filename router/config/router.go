@@ -2,7 +2,7 @@ package config
 
 import "time"
 
-// Defaults of what a file leaves out.
+// Defaults.
 const (
 	defaultControl = "/run/baton/router.sock"
 	defaultState   = "/sys/fs/bpf/baton"
@@ -15,7 +15,7 @@ const (
 	defaultClosing   = 60 * time.Second
 )
 
-// Upper bounds on what is held, so that a slip of the finger is not a kernel map of many gigabytes.
+// Upper bounds, so that a typo does not allocate gigabytes of kernel memory.
 const (
 	maxSessions = 1 << 24
 	maxPending  = 1 << 22
@@ -24,24 +24,19 @@ const (
 func (d *decoder) config(root *node) *Config {
 	cfg := &Config{
 		File:     d.File(),
+		Places:   d.Places(),
 		Listen:   Listen{Control: defaultControl, State: defaultState},
 		Limits:   Limits{Sessions: defaultSessions, Pending: defaultPending},
 		Timeouts: Timeouts{Handshake: defaultHandshake, Idle: defaultIdle, Closing: defaultClosing},
 	}
-	control := func(path string, n *node) { cfg.Listen.Control = d.SocketPath(path, n) }
-	metrics := func(path string, n *node) { cfg.Listen.Metrics = d.HostPort(path, n, "127.0.0.1:9464") }
-	state := func(path string, n *node) { cfg.Listen.State = d.FilePath(path, n) }
 	d.Fields("", root, []key{
-		{Name: "control", Decode: control},
-		{Name: "metrics", Decode: metrics},
-		{Name: "state", Decode: state},
-		{Name: "listen", Old: true, Decode: func(path string, n *node) {
-			d.Fields(path, n, []key{
-				{Name: "control", Decode: control}, {Name: "metrics", Decode: metrics}, {Name: "state", Decode: state},
-			})
-		}},
+		{Name: "control", Decode: func(path string, n *node) { cfg.Listen.Control = d.SocketPath(path, n) }},
+		{Name: "metrics", Decode: func(path string, n *node) { cfg.Listen.Metrics = d.HostPort(path, n, "127.0.0.1:9464") }},
+		{Name: "state", Decode: func(path string, n *node) { cfg.Listen.State = d.FilePath(path, n) }},
+		{Name: "listen", Now: "control, metrics or state"},
 		{Name: "limits", Decode: func(path string, n *node) { d.limits(path, n, &cfg.Limits) }},
 		{Name: "timeouts", Decode: func(path string, n *node) { d.timeouts(path, n, &cfg.Timeouts) }},
+		{Name: "log", Decode: func(path string, n *node) { cfg.Access = d.accessLogs(path, n) }},
 		{Name: "vips", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxVIPs)
 			d.NonEmptyList(path, n, func(at string, n *node) { cfg.VIPs = append(cfg.VIPs, d.vip(at, n)) })
@@ -49,6 +44,7 @@ func (d *decoder) config(root *node) *Config {
 		{Name: "pools", Decode: func(path string, n *node) { cfg.Pools = d.pools(path, n) }},
 	})
 	d.Require("", root, "vips", "pools")
+	d.checkPools(cfg)
 	return cfg
 }
 

@@ -9,7 +9,7 @@ import (
 	"baton/document"
 )
 
-// What the kernel's tables number with 16 bits, less what no reader of a file could follow anyway.
+// Limits of the kernel's 16-bit numbers, and of readable files.
 const (
 	maxVIPs   = 4096
 	maxRoutes = 4096
@@ -27,6 +27,7 @@ func (d *decoder) vip(path string, n *node) VIP {
 		{Name: "pipelining", Decode: func(path string, n *node) {
 			v.Pipelining = Pipelining(d.Choice(path, n, "is not a kind of pipelining", string(PipeliningHold), string(PipeliningPass)))
 		}},
+		{Name: "log", Decode: func(path string, n *node) { v.Unlogged = !d.Boolean(path, n) }},
 		{Name: "routes", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxRoutes)
 			d.NonEmptyList(path, n, func(at string, n *node) { v.Routes = append(v.Routes, d.route(at, n)) })
@@ -44,7 +45,7 @@ func (d *decoder) vip(path string, n *node) VIP {
 	return v
 }
 
-// usualPipelining lets requests pass where one pool answers whatever they are, so that routing them again would change nothing.
+// usualPipelining is pass where all requests go to one pool, so that routing them again would change nothing.
 func (v *VIP) usualPipelining() Pipelining {
 	for _, r := range v.Routes {
 		if r.Pool != v.Routes[0].Pool {
@@ -59,7 +60,7 @@ func (v *VIP) usualPipelining() Pipelining {
 	return PipeliningHold
 }
 
-// everything tells whether every request matches.
+// everything reports whether every request matches.
 func (m *Match) everything() bool {
 	return m.Host == "" && m.PathPrefix == "" && m.PathRegex == nil && len(m.Methods) == 0 && len(m.Headers) == 0
 }
@@ -91,8 +92,8 @@ func (d *decoder) match(path string, n *node) Match {
 	return m
 }
 
-// host decodes the name that is compared with a request's Host: a name, "*.name", an IPv4 address or an IPv6 address in
-// brackets. A name may end with the dot of the root, which says nothing.
+// host decodes a name to be compared with Host: a name, "*.name", an IPv4 address or a bracketed IPv6 address. A trailing dot is
+// ignored.
 func (d *decoder) host(path string, n *node) string {
 	s := strings.ToLower(d.Text(path, n))
 	if d.Err() != nil {
@@ -192,7 +193,7 @@ func (d *decoder) header(path string, n *node) HeaderMatch {
 	return h
 }
 
-// isToken tells a token of RFC 9110 section 5.6.2.
+// isToken reports whether s is a token (RFC 9110 section 5.6.2).
 func isToken(s string) bool {
 	for _, c := range []byte(s) {
 		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {

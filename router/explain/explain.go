@@ -1,5 +1,5 @@
-// Package explain answers "which surrogate would this request get, and why": the same steps as a request takes, with the
-// same code (head, route, choose), told one by one. It is pure; what a running router knows comes in as Health.
+// Package explain answers "which surrogate would this request get, and why" by the same steps and code as for requests (head,
+// route, choose). It is pure; the state of a running router comes in as Health.
 package explain
 
 import (
@@ -14,51 +14,50 @@ import (
 	"baton/router/route"
 )
 
-// Question is the request that is asked about.
+// Question is the request to explain.
 type Question struct {
 	Method  string         // "" for GET
 	URL     string         // http://host[:port]/path?query; the scheme may be left out
-	VIP     netip.AddrPort // zero: found from the URL's address, else the first VIP with the URL's port
-	Client  netip.Addr     // zero: no address is known, so no zone holds it
-	Headers []string       // "Name: value", as the client sends them
+	VIP     netip.AddrPort // zero: by the URL's address, else the first VIP with the URL's port
+	Client  netip.Addr     // zero: unknown, so in no zone
+	Headers []string       // "Name: value", as sent by the client
 }
 
-// Health is what is known of a surrogate.
+// Health is the state of a surrogate.
 type Health struct {
 	Up       bool
 	Draining bool
 	Local    bool   // on the router's own host
-	Why      string // of Up being false, for people; may be ""
-	Sessions int    // live ones; -1 when nobody counts
+	Why      string // why Up is false, for people; may be ""
+	Sessions int    // current; -1: unknown
 }
 
-// AllUp is the health of surrogates of which nothing is known, when no router runs.
+// AllUp is the assumed health of surrogates when no router runs.
 func AllUp(string) Health { return Health{Up: true, Sessions: -1} }
 
-// Explanation is the way of one request, in the order of the steps; those after the step at which the way ended are
-// zero.
+// Explanation is the decision on a request, in the order of the steps; fields of steps not reached are zero.
 type Explanation struct {
-	Request string `json:"request"` // method, target and host, as the router reads them
+	Request string `json:"request"` // method, target and host, as parsed by the router
 	Client  string `json:"client,omitempty"`
 
 	VIP        string            `json:"vip,omitempty"`
 	Mode       config.Mode       `json:"mode,omitempty"`
 	Pipelining config.Pipelining `json:"pipelining,omitempty"` // in mode handoff
 
-	Missed []Missed `json:"missed,omitempty"` // routes that were passed over
+	Missed []Missed `json:"missed,omitempty"` // routes that did not match
 	Route  *Route   `json:"route,omitempty"`
 
 	Pool       string        `json:"pool,omitempty"`
 	Policy     config.Policy `json:"policy,omitempty"`
 	Reuse      config.Reuse  `json:"reuse,omitempty"` // in mode handoff
-	Key        string        `json:"key,omitempty"`   // what the policy looked at: hash and slot, or zone
+	Key        string        `json:"key,omitempty"`   // input of the policy: hash and slot, or zone
 	Candidates []Candidate   `json:"candidates,omitempty"`
-	Chosen     []string      `json:"chosen,omitempty"` // one, or those that take turns
+	Chosen     []string      `json:"chosen,omitempty"` // one, or those in turn
 	Action     string        `json:"action,omitempty"` // what happens to the session
-	Status     int           `json:"status,omitempty"` // that the router answers by itself, 0 when a surrogate answers
+	Status     int           `json:"status,omitempty"` // of the router's own response, 0 if a surrogate answers
 	Reason     string        `json:"reason,omitempty"` // of Status
 	Decides    string        `json:"decides"`          // "kernel" or "user space"
-	Because    string        `json:"because"`          // why it is the one and not the other
+	Because    string        `json:"because"`          // why this one
 }
 
 // Missed is a route that did not match, with the condition that failed.
@@ -79,13 +78,13 @@ type Candidate struct {
 	Name     string  `json:"name"`
 	Address  string  `json:"address"`
 	Weight   int     `json:"weight"`
-	Sessions int     `json:"sessions"`           // -1 when nobody counts
-	Share    float64 `json:"share"`              // of the slots that this request could meet, 0 to 1
-	Excluded string  `json:"excluded,omitempty"` // why it cannot be chosen
+	Sessions int     `json:"sessions"`           // -1: unknown
+	Share    float64 `json:"share"`              // of the slots that this request could get, 0 to 1
+	Excluded string  `json:"excluded,omitempty"` // why it is not available
 }
 
-// Explain tells the way of the request through the configuration. A request that the router would refuse is explained, by
-// its Status; a question that is none, such as a URL of another scheme, is an error.
+// Explain explains the decision on a request under a configuration. A request that the router would refuse is explained by its
+// Status; an invalid question, such as a URL of another scheme, is an error.
 func Explain(cfg *config.Config, q Question, health func(surrogate string) Health) (*Explanation, error) {
 	raw, authority, err := q.bytes()
 	if err != nil {
@@ -128,12 +127,12 @@ func Explain(cfg *config.Config, q Question, health func(surrogate string) Healt
 		return e, nil
 	}
 	e.Route = &Route{Index: matched.Route, Line: matched.Line, Match: matched.Reason}
-	e.decider(&asked{cfg: cfg, table: table, vip: vip, req: &req, size: size, pool: matched.Pool, health: health})
+	e.decider(&routed{cfg: cfg, table: table, vip: vip, req: &req, size: size, pool: matched.Pool, health: health})
 	e.choose(&cfg.VIPs[vip], &cfg.Pools[matched.Pool], &req, q.Client, health)
 	return e, nil
 }
 
-// Who decides.
+// Values of DecidedBy.
 const (
 	inKernel  = "kernel"
 	userSpace = "user space"
@@ -144,19 +143,19 @@ func (e *Explanation) end(status int, reason, because string) {
 	e.Action = fmt.Sprintf("the router answers %d", status)
 }
 
-// asked is a request whose route is known.
-type asked struct {
+// routed is a request with its route.
+type routed struct {
 	cfg    *config.Config
 	table  *route.Table
 	vip    int
 	req    *head.Request
-	size   int // of its head, in bytes
+	size   int // of the head, in bytes
 	pool   int
 	health func(surrogate string) Health
 }
 
-// decider tells who decides. The rules are those that the kernel's tables are made by.
-func (e *Explanation) decider(a *asked) {
+// decider explains whether the kernel or user space decides, by the rules from which the kernel's tables are made.
+func (e *Explanation) decider(a *routed) {
 	vip, pool := &a.cfg.VIPs[a.vip], &a.cfg.Pools[a.pool]
 	kernel := a.table.Kernel()
 	entry := kernel.Lookup(a.vip, a.req)
@@ -175,7 +174,7 @@ func (e *Explanation) decider(a *asked) {
 	e.Decides, e.Because = inKernel, fmt.Sprintf("host and path are in its tables, by prefix %q", entry.Prefix)
 }
 
-// onSocket tells why the clients of a VIP come to its socket, "" when the kernel meets them first.
+// onSocket is the reason for which clients of a VIP go to its socket, "" if the kernel handles them first.
 func onSocket(v *config.VIP) string {
 	switch {
 	case v.Mode != config.Handoff:
@@ -198,7 +197,7 @@ func (e *Explanation) choose(v *config.VIP, p *config.Pool, req *head.Request, c
 		return h.Up, h.Draining
 	})
 	slots := choose.Table(p.Policy, candidates)
-	turns := slots // the slots that this request could meet
+	turns := slots // slots that this request could get
 	switch p.Policy {
 	case config.Hash:
 		h := choose.Hash(req.Path, req.Query, p.HashQuery)
@@ -247,7 +246,7 @@ func (e *Explanation) choose(v *config.VIP, p *config.Pool, req *head.Request, c
 	}
 }
 
-// fewest gives the slots whose surrogates have the fewest sessions; all when nobody counts.
+// fewest returns the slots whose surrogates have the fewest sessions; all if the numbers are unknown.
 func fewest(slots []uint16, states []Health) []uint16 {
 	var out []uint16
 	for _, i := range slots {
@@ -283,7 +282,7 @@ func action(v *config.VIP, s *config.Surrogate, h Health) string {
 	return "spliced"
 }
 
-// actionOfSeveral is what happens when the surrogates take turns: the same with each, or it depends.
+// actionOfSeveral is the action for surrogates in turn: the same for all, or it depends.
 func actionOfSeveral(v *config.VIP, p *config.Pool, states []Health, names []string) string {
 	if v.Mode == config.Redirect {
 		return "redirected to the surrogate"

@@ -17,8 +17,7 @@ func (q *Question) method() string {
 	return q.Method
 }
 
-// bytes gives the head that a client would send for the question, and the URL's authority. Nothing is normalised: the
-// router reads the raw bytes.
+// bytes returns the head that a client would send, and the URL's authority. Nothing is normalized: the router parses raw bytes.
 func (q *Question) bytes() (raw []byte, authority string, err error) {
 	if strings.ContainsAny(q.URL+q.method()+strings.Join(q.Headers, ""), "\r\n") {
 		return nil, "", errors.New("line break in the request")
@@ -30,7 +29,7 @@ func (q *Question) bytes() (raw []byte, authority string, err error) {
 		}
 		rest = after
 	}
-	rest, _, _ = strings.Cut(rest, "#") // clients keep the fragment to themselves
+	rest, _, _ = strings.Cut(rest, "#") // clients do not send the fragment
 	authority, target := rest, "/"
 	if end := strings.IndexAny(rest, "/?"); end >= 0 {
 		authority, target = rest[:end], rest[end:]
@@ -59,7 +58,7 @@ func (q *Question) bytes() (raw []byte, authority string, err error) {
 	return []byte(b.String()), authority, nil
 }
 
-// vip finds the VIP that the question is about. Names are not resolved.
+// vip finds the VIP of the question. Names are not resolved.
 func (q *Question) vip(cfg *config.Config, authority string) (int, error) {
 	host, port := authority, uint16(80)
 	if colon := strings.LastIndexByte(authority, ':'); colon > strings.LastIndexByte(authority, ']') {

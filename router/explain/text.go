@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// String tells the explanation to people, a line for each step.
+// String formats the explanation for people, a line for each step.
 func (e *Explanation) String() string {
 	var b strings.Builder
 	step := func(name, format string, values ...any) {

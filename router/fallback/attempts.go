@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/netip"
 	"net/url"
 	"slices"
 	"sync"
@@ -25,22 +26,24 @@ const (
 	FailureUnreachable FailureKind = "unreachable"  // no route to it
 	FailureDialTimeout FailureKind = "dial-timeout" // no answer to the SYN
 	FailureTimeout     FailureKind = "timeout"      // connected, but no response in time
-	FailureReset       FailureKind = "reset"        // closed or reset before a response
-	FailureMalformed   FailureKind = "malformed"    // answered with something that is not HTTP
-	FailureLocal       FailureKind = "local"        // no connection for a reason of this host's: ports, descriptors
+	FailureReset       FailureKind = "reset"        // closed or reset before a response byte
+	FailureMalformed   FailureKind = "malformed"    // sent something that is not HTTP
+	FailureLocal       FailureKind = "local"        // local failure: no ports or descriptors
 )
 
-// Blames tells whether the failure is evidence against the surrogate: no client can cause it, whatever it asks for.
+// Blames reports whether the failure counts against the surrogate: no client can cause it.
 func Blames(kind FailureKind) bool {
 	return kind == FailureRefused || kind == FailureDialTimeout || kind == FailureUnreachable
 }
 
-// passage is one request on its way through the proxy; it travels in the request's context.
+// passage is one request in the proxy; it travels in the request's context.
 type passage struct {
 	in        *http.Request
 	guard     *guard
 	decision  Decision
+	refused   bool   // for its form: in stands for it
 	surrogate string // that answered
+	address   netip.AddrPort
 	retries   int
 	bodyErr   error // reading the client's body failed
 	lastKind  FailureKind
@@ -50,9 +53,9 @@ type passageKey struct{}
 
 func passageOf(ctx context.Context) *passage { return ctx.Value(passageKey{}).(*passage) }
 
-// RoundTrip tries surrogates until one begins to answer. A request moves on to the next surrogate when the failed one
-// sent no octet of a response, none of the client's body is gone, and a second execution can do no harm: the method is
-// idempotent (RFC 9110 section 9.2.2), the request was never sent, or it was sent without the body that it announced.
+// RoundTrip tries surrogates until one starts to answer. A request is retried only if the failed surrogate sent no byte of a
+// response, none of the client's body is consumed, and a repetition is harmless: the method is idempotent (RFC 9110 section
+// 9.2.2), the request was never sent, or it was sent without its announced body.
 func (s *Server) RoundTrip(req *http.Request) (*http.Response, error) {
 	p := passageOf(req.Context())
 	d := p.decision
@@ -60,7 +63,7 @@ func (s *Server) RoundTrip(req *http.Request) (*http.Response, error) {
 	for {
 		res, a, err := s.attempt(p, req, d)
 		if err == nil {
-			p.surrogate = d.Surrogate
+			p.surrogate, p.address = d.Surrogate, d.Address
 			return res, nil
 		}
 		if a.body != nil && a.body.err() != nil {
@@ -92,8 +95,8 @@ type attempt struct {
 	body     *attemptBody
 }
 
-// transportFor is the connections that all clients share, or those of this client alone: where the decision says so, and once one of
-// its requests had credentials that may hold for a connection, as another client's request there would be taken for this one's.
+// transportFor returns the transport shared by all clients, or this client's own: if the decision says so, and once one of its
+// requests had credentials that may apply to the connection, as other clients' requests there would be taken for this one's.
 func (s *Server) transportFor(g *guard, req *http.Request, d Decision) *http.Transport {
 	if g.private.Load() == nil && (d.Own || binds(req.Header)) {
 		g.private.Store(newTransport(s.dial, s.timeouts, false))
@@ -146,8 +149,8 @@ func (a *attempt) repeatable(req *http.Request) bool {
 	return !a.sent.Load() || a.body != nil
 }
 
-// attemptBody lends the client's body to one attempt. After Close no octet is taken from it, although the transport's
-// goroutine may still hold it.
+// attemptBody lends the client's body to one attempt. After Close nothing is read from it, although the transport's goroutine may
+// still hold it.
 type attemptBody struct {
 	from io.Reader
 
@@ -221,11 +224,11 @@ func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || (errors.As(err, &t) && t.Timeout())
 }
 
-// exactTarget sets the URL that goes to the surrogate so that it reads octet by octet what the client sent, as it would
-// after a handoff; net/url alone would normalise some escapes.
+// exactTarget sets the URL so that the surrogate receives byte for byte what the client sent, as after a handoff; net/url would
+// normalize some escapes.
 func exactTarget(out *url.URL, target string) {
 	if len(target) == 0 || target[0] != '/' || (len(target) > 1 && target[1] == '/') {
-		return // "*", absolute-form, or a path that net/url reads as an authority when opaque
+		return // "*", absolute-form, or a path that net/url would parse as an authority
 	}
 	for i := range len(target) {
 		if target[i] == '?' {

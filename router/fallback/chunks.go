@@ -2,15 +2,15 @@ package fallback
 
 import "errors"
 
-// Bounds on what a sender can make the router read between chunks of data.
+// Limits between chunks of data.
 const (
-	maxChunkLine    = 1024    // octets of a size with its extensions
-	maxTrailers     = 16384   // octets of the trailer section
-	maxSizeDigits   = 15      // a chunk is under 2⁶⁰ octets
-	chunkLineBudget = 1 << 20 // octets of extensions in one body
+	maxChunkLine    = 1024    // bytes of a size with its extensions
+	maxTrailers     = 16384   // bytes of the trailer section
+	maxSizeDigits   = 15      // a chunk is below 2⁶⁰ bytes
+	chunkLineBudget = 1 << 20 // bytes of extensions in one body
 )
 
-// errMalformedBody ends a chunked body that two parsers could read differently.
+// errMalformedBody: two parsers could read the chunked body differently.
 var errMalformedBody = errors.New("malformed chunked body")
 
 type chunkState uint8
@@ -29,18 +29,18 @@ const (
 	trailerLastLF
 )
 
-// chunks follows a chunked body (RFC 9112 section 7.1) octet by octet without changing it, to find its end. Lines end
-// with CRLF alone, which is stricter than for a head: a bare LF here is a known way to smuggle.
+// chunks tracks a chunked body (RFC 9112 section 7.1) byte by byte without changing it, to find its end. Lines must end in CRLF,
+// which is stricter than for heads: bare LF is a known smuggling vector.
 type chunks struct {
 	state  chunkState
-	size   int64 // of this chunk, octets still to come
+	size   int64 // bytes left of this chunk
 	digits int
-	line   int // octets of this size line, or of the trailer section
-	spent  int // octets of size lines beyond the digits, in the whole body
+	line   int // bytes of this size line, or of the trailer section
+	spent  int // bytes of size lines beyond the digits, in the whole body
 }
 
-// ChunkedEnd looks for the end of a chunked body that b begins with: how many bytes are behind it, and whether the body can be read
-// differently by two parsers.
+// ChunkedEnd looks for the end of a chunked body at the start of b. It returns the number of bytes after it, and whether the body
+// is malformed.
 func ChunkedEnd(b []byte) (behind int, malformed bool) {
 	var c chunks
 	used, done, err := c.advance(b)
@@ -50,7 +50,7 @@ func ChunkedEnd(b []byte) (behind int, malformed bool) {
 	return behind, err != nil
 }
 
-// advance reads as much of b as belongs to the body. done says that the body ends after used octets.
+// advance reads b up to the end of the body. done: the body ends after used bytes.
 func (c *chunks) advance(b []byte) (used int, done bool, err error) {
 	for used < len(b) {
 		if c.state == chunkData {
@@ -73,7 +73,7 @@ func (c *chunks) advance(b []byte) (used int, done bool, err error) {
 	return used, false, nil
 }
 
-// step takes one octet outside of chunk data.
+// step handles one byte outside of chunk data.
 func (c *chunks) step(b byte) bool {
 	switch c.state {
 	case chunkSize:
@@ -116,7 +116,7 @@ func (c *chunks) extensionOctet(b byte) bool {
 	case b == '\r':
 		c.state = chunkSizeLF
 		c.spent-- // the CR that every size line has
-	case b == ';' && c.state != chunkSpace: // net/http takes no space ahead of an extension either
+	case b == ';' && c.state != chunkSpace: // nor does net/http accept space before an extension
 		c.state = chunkExtension
 	case b == ' ' || b == '\t':
 		if c.state == chunkSize {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// newTransport keeps idle connections to each surrogate's address, for all clients or for one. It asks no environment for a proxy, adds
-// no header and changes no body.
+// newTransport makes a transport with idle connections to each surrogate's address, for all clients or for one. It uses no proxy,
+// adds no header and changes no body.
 func newTransport(dial func(ctx context.Context, network, address string) (net.Conn, error), t Timeouts, shared bool) *http.Transport {
 	if dial == nil {
 		d := &net.Dialer{}
@@ -32,20 +32,20 @@ func newTransport(dial func(ctx context.Context, network, address string) (net.C
 		MaxIdleConnsPerHost:    256,
 		IdleConnTimeout:        t.Keep,
 		ResponseHeaderTimeout:  t.FirstByte,
-		ExpectContinueTimeout:  time.Second, // RFC 9110 section 10.1.1: a surrogate may never say 100
+		ExpectContinueTimeout:  time.Second, // RFC 9110 section 10.1.1: a surrogate may never send 100
 		MaxResponseHeaderBytes: 256 << 10,
 		ReadBufferSize:         16 << 10,
 		WriteBufferSize:        16 << 10,
 	}
 }
 
-// dialError says that not one octet went to the surrogate.
+// dialError: nothing was sent to the surrogate.
 type dialError struct{ err error }
 
 func (e *dialError) Error() string { return "connect to surrogate: " + e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
 
-// movingConn fails when no octet has moved in either direction for stall.
+// movingConn fails when no byte has moved in either direction for stall.
 type movingConn struct {
 	net.Conn
 	stall    time.Duration
@@ -73,7 +73,7 @@ func (m *movingConn) Read(p []byte) (int, error) {
 			return n, err
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) && time.Unix(0, m.progress.Load()).Add(m.stall).After(time.Now()) {
-			continue // the other direction has moved
+			continue // the other direction has progressed
 		}
 		return n, err
 	}
@@ -87,7 +87,7 @@ func (m *movingConn) Write(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	m.moved() // a request on an idle connection starts the clock anew
+	m.moved() // a request on an idle connection restarts the clock
 	n, err := m.Conn.Write(p)
 	if n > 0 {
 		m.moved()

@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// Bounds on the goodbye to a client whose request was refused: closing with octets unread sends an RST, which would
-// destroy the answer on its way.
+// Limits of lingering close after a refused request: closing with unread data sends an RST, which would destroy the response in
+// flight.
 const (
 	lingerTime  = 2 * time.Second
 	lingerBytes = 1 << 20
 )
 
-// maxHeldBack bounds what a client may send before its connection has switched protocols, in octets.
+// maxHeldBack bounds what a client may send before its connection has switched protocols, in bytes.
 const maxHeldBack = 64 << 10
 
 var errHeldBack = errors.New("too much data ahead of a protocol switch")
@@ -32,51 +32,51 @@ const (
 	inHead guardState = iota
 	inBody
 	inChunks
-	inUpgrade // the rest is not HTTP, or nobody reads it
+	inUpgrade // the rest is not HTTP, or unread
 	refusedAll
 )
 
-// guard is a client's connection as net/http sees it. Read releases a request's head once it is whole and checked, and
-// its body as far as it reaches. In place of a request that must not be passed on, Read releases a harmless one with
-// the same place in the order of pipelined requests; the handler finds its verdict with refusal and answers that.
+// guard wraps a client's connection for net/http. Read releases a request's head once it is complete and checked, and exactly its
+// body. In place of a refused request, Read releases a harmless one, which keeps its place among pipelined requests; the handler
+// gets its verdict from refusal.
 type guard struct {
 	net.Conn
 	server *Server
 	client netip.AddrPort
 	since  time.Time // accepted
 
-	// Owned by Read, whose calls net/http serialises.
+	// Owned by Read, whose calls net/http serializes.
 	state   guardState
-	in      []byte // received, not yet checked; a part of what buf holds
+	in      []byte // received, not yet checked; part of buf
 	buf     []byte
 	out     []byte // checked, not yet released
-	scanned int    // octets of in that have been looked at, and hold no whole head
-	blank   bool   // an empty line ahead of this head is skipped
-	left    int64  // inBody: octets still to come
+	scanned int    // bytes of in that were searched without finding a complete head
+	blank   bool   // skipped an empty line before this head
+	left    int64  // inBody: bytes left
 	chunks  chunks
 	frame   framing
-	asked   bool  // for an early verdict
-	fault   error // of the body: every later Read fails too
+	looked  bool  // looked up an early verdict
+	fault   error // of the body; repeated by later Reads
 
-	headSince time.Time // the first octet of the head in progress
+	headSince time.Time // time of the first byte of the current head
 	refused   Verdict   // written before refusedAt, read after it
 
 	heads     int64        // released
-	refusedAt atomic.Int64 // ordinal of the request that refused answers, from 1
+	refusedAt atomic.Int64 // ordinal of the refused request, from 1
 	upgradeAt atomic.Int64 // ordinal of a request that may switch protocols
-	switched  atomic.Bool  // another protocol is spoken
-	malformed atomic.Bool  // a body was, see fault
+	switched  atomic.Bool  // protocol switched
+	malformed atomic.Bool  // in a body, see fault
 	served    int64        // owned by the handler
 
-	private atomic.Pointer[http.Transport] // of this client alone, see Server.transportFor
+	private atomic.Pointer[http.Transport] // this client's own, see Server.transportFor
 
-	progress atomic.Int64 // ns since the epoch, last octet either way
+	progress atomic.Int64 // ns since the epoch, last byte in either direction
 	writeArm atomic.Int64 // ns since the epoch, when the write deadline was set
 
-	mu     sync.Mutex
-	asks   time.Time // net/http's read deadline
-	own    time.Time // ours
-	closed bool
+	mu       sync.Mutex
+	deadline time.Time // net/http's read deadline
+	own      time.Time // the guard's
+	closed   bool
 }
 
 func newGuard(c net.Conn, s *Server) *guard {
@@ -87,8 +87,7 @@ func newGuard(c net.Conn, s *Server) *guard {
 	return g
 }
 
-// refusal says whether the request that the handler was called for, its n-th call on this connection, stands for one
-// that was refused.
+// refusal reports whether the handler's n-th request on this connection stands for a refused one.
 func (g *guard) refusal() (Verdict, bool) {
 	g.served++
 	if g.refusedAt.Load() != g.served {
@@ -97,7 +96,7 @@ func (g *guard) refusal() (Verdict, bool) {
 	return g.refused, true
 }
 
-// mayUpgrade says whether the request in the handler's hands may switch protocols.
+// mayUpgrade reports whether the handler's current request may switch protocols.
 func (g *guard) mayUpgrade() bool { return g.upgradeAt.Load() == g.served }
 
 func (g *guard) Read(p []byte) (int, error) {
@@ -137,23 +136,23 @@ func (g *guard) Read(p []byte) (int, error) {
 	}
 }
 
-// readHead makes one step towards a released head.
+// readHead takes one step towards releasing a head.
 func (g *guard) readHead() error {
-	if !g.asked {
-		g.asked = true
+	if !g.looked {
+		g.looked = true
 		if g.earlyVerdict() {
 			return nil
 		}
 	}
 	if !g.blank && bytes.HasPrefix(g.in, []byte("\r\n")) {
-		g.in, g.blank, g.scanned = g.in[2:], true, 0 // an empty line ahead of a request, RFC 9112 section 2.2
+		g.in, g.blank, g.scanned = g.in[2:], true, 0 // an empty line before a request, RFC 9112 section 2.2
 	}
 	if len(g.in) > 0 {
 		if g.blank && g.in[0] == '\r' {
 			g.refuse(*malformed("empty lines ahead of the request"))
 			return nil
 		}
-		// A look at every segment would cost a client little and us much.
+		// Parsing again at every segment would be cheap to provoke and expensive for us.
 		if g.scanned == 0 || bytes.IndexByte(g.in[g.scanned:], '\n') >= 0 {
 			f, n, refused := checkHead(g.in)
 			switch {
@@ -216,11 +215,11 @@ func (g *guard) bodyDone() {
 	}
 }
 
-// refuse releases a request that stands for the one at hand. Nothing of the connection is read as HTTP afterwards.
+// refuse releases a request in place of the current one. Nothing later on the connection is parsed as HTTP.
 func (g *guard) refuse(v Verdict) {
 	method := http.MethodGet
 	if len(g.in) > 5 && string(g.in[:5]) == "HEAD " {
-		method = http.MethodHead // whose answer has no body
+		method = http.MethodHead // whose response has no body
 	}
 	g.heads++
 	g.refused = v
@@ -228,7 +227,7 @@ func (g *guard) refuse(v Verdict) {
 	g.out, g.in, g.state = []byte(method+" / HTTP/1.1\r\nHost: refused.invalid\r\nConnection: close\r\n\r\n"), nil, refusedAll
 }
 
-// fill receives more of a head.
+// fill reads more of a head.
 func (g *guard) fill() error {
 	if len(g.in) == 0 {
 		if g.buf == nil {
@@ -254,7 +253,7 @@ func (g *guard) fill() error {
 	if n > 0 {
 		g.progress.Store(time.Now().UnixNano())
 		if g.heads == 0 {
-			g.earlyVerdict() // reached while the first octets were on their way
+			g.earlyVerdict() // has passed while the first bytes were in flight
 		}
 		return nil
 	}
@@ -265,8 +264,8 @@ func (g *guard) fill() error {
 	return err
 }
 
-// holdBack keeps what comes behind a request to switch until the surrogate has agreed: httputil.ReverseProxy would lose
-// an octet that net/http has read ahead. It returns when the client has gone or net/http interrupts it.
+// holdBack keeps what follows an upgrade request until the surrogate has agreed: httputil.ReverseProxy would lose a byte that
+// net/http has read ahead. It returns when the client has gone or net/http interrupts it.
 func (g *guard) holdBack() error {
 	for len(g.in) < maxHeldBack {
 		g.arm(time.Time{}) // the surrogate's own timeouts hold
@@ -280,7 +279,7 @@ func (g *guard) holdBack() error {
 	return errHeldBack
 }
 
-// take reads octets that need no look: first those received with the head.
+// take reads bytes that need no check: first those received with the head.
 func (g *guard) take(p []byte) (int, error) {
 	if len(g.in) > 0 {
 		n := copy(p, g.in)
@@ -295,7 +294,7 @@ func (g *guard) take(p []byte) (int, error) {
 			return n, err
 		}
 		if g.switched.Load() && errors.Is(err, os.ErrDeadlineExceeded) && time.Now().Before(g.stallLimit()) {
-			continue // the other direction has moved
+			continue // the other direction has progressed
 		}
 		return n, err
 	}
@@ -355,19 +354,20 @@ func (g *guard) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// SetReadDeadline is net/http's, which also uses a moment long past to interrupt a Read. Ours holds beside it.
+// SetReadDeadline is called by net/http, also with a time long past to interrupt a Read. The guard's own deadline applies as
+// well.
 func (g *guard) SetReadDeadline(t time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.asks = t
-	return g.Conn.SetReadDeadline(earlier(g.asks, g.own))
+	g.deadline = t
+	return g.Conn.SetReadDeadline(earlier(g.deadline, g.own))
 }
 
 func (g *guard) SetDeadline(t time.Time) error {
 	return errors.Join(g.SetReadDeadline(t), g.SetWriteDeadline(t))
 }
 
-// SetWriteDeadline is for net/http to clear what it set; writes are bounded by Stall.
+// SetWriteDeadline lets net/http clear its deadlines; writes are bounded by Stall.
 func (g *guard) SetWriteDeadline(t time.Time) error {
 	if t.IsZero() {
 		return nil
@@ -383,17 +383,17 @@ func (g *guard) arm(limit time.Time) {
 		return
 	}
 	if late := limit.Sub(g.own); !g.own.IsZero() && late > 0 && late < g.server.timeouts.Stall/8 {
-		return // not worth a new timer for each read of a body
+		return // avoids a new timer for each read of a body
 	}
 	g.own = limit
-	g.Conn.SetReadDeadline(earlier(g.asks, g.own)) // fails on a closed connection only: the read says so
+	g.Conn.SetReadDeadline(earlier(g.deadline, g.own)) // fails only on a closed connection, as will the read
 }
 
-// aborted says whether net/http has interrupted the Read, rather than time.
+// aborted reports whether net/http has interrupted the Read, as opposed to a timeout.
 func (g *guard) aborted() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !g.asks.IsZero() && g.asks.Before(g.since)
+	return !g.deadline.IsZero() && g.deadline.Before(g.since)
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -403,7 +403,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// CloseWrite lets net/http say goodbye before it closes.
+// CloseWrite lets net/http close the sending side first.
 func (g *guard) CloseWrite() error {
 	if c, ok := g.Conn.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()
@@ -411,7 +411,7 @@ func (g *guard) CloseWrite() error {
 	return nil
 }
 
-// Close ends the connection; one whose request was refused is drained for a while first, see Server.linger.
+// Close closes the connection; after a refused request it is drained first, see Server.linger.
 func (g *guard) Close() error {
 	g.mu.Lock()
 	first := !g.closed
@@ -427,7 +427,7 @@ func (g *guard) Close() error {
 	return g.Conn.Close()
 }
 
-// drain reads until the client has closed, within bounds, and closes.
+// drain reads until the client closes, within limits, then closes.
 func (g *guard) drain() {
 	defer g.server.forget(g)
 	defer g.Conn.Close()

@@ -17,7 +17,7 @@ import (
 	"baton/router/config"
 )
 
-// retryAfter is what a client is told when no surrogate is up, in seconds: about one health check and its rise.
+// retryAfter is sent when no surrogate is up, in seconds: about one health check and its rise.
 const retryAfter = 5
 
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
@@ -25,28 +25,48 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	g := guardOf(r.Context())
 	rec := &recorder{ResponseWriter: w, guard: g}
 	p := &passage{in: r, guard: g}
-	defer func() {
-		s.hooks.Request(Exchange{
-			Surrogate: p.surrogate, Status: rec.status, Sent: rec.sent, Retries: p.retries, Duration: time.Since(started),
-		})
-	}()
+	complete := false // else a panic of net/http's, or of the proxy, breaks the response off
+	defer func() { s.hooks.Request(p.exchange(rec, started, complete)) }()
+	s.serve(rec, r, p)
+	complete = true
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, p *passage) {
+	g := p.guard
 	if v, refused := g.refusal(); refused {
+		p.refused = true
 		s.hooks.Refused(v.Status, v.Reason)
 		w.Header().Set("Connection", "close")
-		answer(rec, v.Status, v.Reason)
+		answer(w, v.Status, v.Reason)
 		return
 	}
 	p.decision = s.decide(s.vip, r, g.client, nil)
 	switch d := p.decision; {
 	case d.Status != 0:
-		answer(rec, d.Status, d.Reason)
+		answer(w, d.Status, d.Reason)
 	case !d.Address.IsValid():
-		answer(rec, http.StatusServiceUnavailable, "no surrogate is up")
+		answer(w, http.StatusServiceUnavailable, "no surrogate is up")
 	case s.mode == config.Redirect:
-		redirect(rec, r, d)
+		redirect(w, r, d)
 	default:
-		s.pass(rec, r, p)
+		s.pass(w, r, p)
 	}
+}
+
+// exchange is what there is to say of a request that is over.
+func (p *passage) exchange(rec *recorder, started time.Time, complete bool) Exchange {
+	x := Exchange{
+		Surrogate: p.surrogate, Status: rec.status, Sent: rec.sent, Retries: p.retries, Duration: time.Since(started),
+		Started: started, Client: p.guard.client, Address: p.address, Request: p.in,
+		Failed: p.surrogate == "" && p.lastKind != "", Broken: !complete, Gone: p.in.Context().Err() != nil,
+	}
+	if !rec.began.IsZero() {
+		x.FirstByte = rec.began.Sub(started)
+	}
+	if p.refused {
+		x.Request = nil // the one at hand stands for what could not be read
+	}
+	return x
 }
 
 func (s *Server) pass(w http.ResponseWriter, r *http.Request, p *passage) {
@@ -64,10 +84,10 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, p *passage) {
 	s.proxy.ServeHTTP(w, r)
 }
 
-// answer is the router's own response: what happened, in a line of text.
+// answer sends the router's own response, one line of text.
 func answer(w http.ResponseWriter, status int, reason string) {
 	if status < 200 || status > 599 {
-		status = http.StatusInternalServerError // a Decide or a verdict out of range must not crash the server
+		status = http.StatusInternalServerError // an invalid status must not crash the server
 	}
 	if reason == "" {
 		reason = strings.ToLower(http.StatusText(status))
@@ -82,11 +102,10 @@ func answer(w http.ResponseWriter, status int, reason string) {
 		h.Set("Retry-After", strconv.Itoa(retryAfter))
 	}
 	w.WriteHeader(status)
-	io.WriteString(w, body) // fails only when the client has gone
+	io.WriteString(w, body) // fails only if the client has gone
 }
 
-// redirect sends the client to the surrogate's own name. A method other than GET and HEAD must not be turned into GET,
-// hence 307 (RFC 9110 section 15.4.8).
+// redirect redirects the client to the surrogate's own name. 307 keeps methods other than GET and HEAD (RFC 9110 section 15.4.8).
 func redirect(w http.ResponseWriter, r *http.Request, d Decision) {
 	base := d.Public
 	if base == "" {
@@ -112,18 +131,18 @@ func (s *Server) newProxy(errorLog *log.Logger) *httputil.ReverseProxy {
 			pr.Out.URL.RawQuery = pr.In.URL.RawQuery
 			exactTarget(pr.Out.URL, pr.In.RequestURI)
 			pr.Out.Host = pr.In.Host
-			pr.Out.Trailer = pr.In.Trailer // one map: net/http fills it when the body ends
-			pr.SetXForwarded()             // in place of whatever the client claims
+			pr.Out.Trailer = pr.In.Trailer // shared map: net/http fills it at the end of the body
+			pr.SetXForwarded()             // not what the client claims
 		},
 		Transport: s,
-		// A response of known length may hold this much time in the buffer; others are flushed at once.
+		// Responses of known length may be buffered for this long; others are flushed at once.
 		FlushInterval: time.Millisecond,
 		BufferPool:    &copyBuffers,
 		ErrorLog:      errorLog,
 		ModifyResponse: func(res *http.Response) error {
 			p := passageOf(res.Request.Context())
 			if p.guard.mayUpgrade() && res.StatusCode != http.StatusSwitchingProtocols {
-				res.Header.Set("Connection", "close") // what the client sends next is no longer checked
+				res.Header.Set("Connection", "close") // the client's further bytes are not checked
 			}
 			return nil
 		},
@@ -131,21 +150,21 @@ func (s *Server) newProxy(errorLog *log.Logger) *httputil.ReverseProxy {
 	}
 }
 
-// proxyFailed answers when no surrogate did.
+// proxyFailed answers if no surrogate did.
 func (s *Server) proxyFailed(w http.ResponseWriter, r *http.Request, err error) {
 	p := passageOf(r.Context())
 	if p.in.ContentLength != 0 {
-		w.Header().Set("Connection", "close") // part of the client's body may be gone
+		w.Header().Set("Connection", "close") // part of the client's body may be consumed
 	}
 	switch {
-	case p.bodyErr != nil && p.guard.malformed.Load(): // net/http wraps the error in various ways
+	case p.bodyErr != nil && p.guard.malformed.Load(): // net/http wraps errors in various ways
 		s.hooks.Refused(http.StatusBadRequest, errMalformedBody.Error())
 		answer(w, http.StatusBadRequest, errMalformedBody.Error())
 	case p.bodyErr != nil && isTimeout(p.bodyErr):
 		s.hooks.Refused(http.StatusRequestTimeout, "request body stalled")
 		answer(w, http.StatusRequestTimeout, "request body not received in time")
 	case p.bodyErr != nil, errors.Is(r.Context().Err(), context.Canceled):
-		panic(http.ErrAbortHandler) // the client has gone: nobody reads an answer
+		panic(http.ErrAbortHandler) // the client has gone
 	case errors.Is(r.Context().Err(), context.DeadlineExceeded):
 		answer(w, http.StatusGatewayTimeout, "the request took too long")
 	case p.lastKind == FailureTimeout || p.lastKind == FailureDialTimeout:
@@ -160,17 +179,18 @@ func (s *Server) proxyFailed(w http.ResponseWriter, r *http.Request, err error) 
 	}
 }
 
-// recorder notes what the client was sent.
+// recorder records what was sent to the client.
 type recorder struct {
 	http.ResponseWriter
 	guard  *guard
 	status int
 	sent   int64
+	began  time.Time // of the final response
 }
 
 func (r *recorder) WriteHeader(status int) {
 	if status >= 200 || status == http.StatusSwitchingProtocols {
-		r.status = status
+		r.status, r.began = status, time.Now()
 	}
 	r.ResponseWriter.WriteHeader(status)
 }
@@ -181,7 +201,7 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Hijack hands the connection over for another protocol.
+// Hijack takes over the connection for another protocol.
 func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(r.ResponseWriter).Hijack()
 	if err == nil {

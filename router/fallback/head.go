@@ -9,16 +9,15 @@ import (
 	"baton/router/head"
 )
 
-// framing is how far a request reaches: what RFC 9112 section 6 derives from its head.
+// framing is the extent of a request by RFC 9112 section 6.
 type framing struct {
-	length  int64 // octets of the body, when it is not chunked
+	length  int64 // length of the body, if not chunked
 	chunked bool
 	upgrade bool // another protocol follows, if the surrogate agrees
 }
 
-// checkHead reads the head that b begins with, as the router does ahead of a handoff: a request is refused by both or by none.
-// In addition it refuses what only a proxy must understand. n is the head's length, 0 when it is not yet complete; a non-nil
-// verdict says why the request must not be passed on.
+// checkHead parses the head at the start of b, as the router does before a handoff: both refuse the same requests. It also
+// refuses what only matters to a proxy. n is the head's length, 0 if it is incomplete; a non-nil verdict refuses the request.
 func checkHead(b []byte) (f framing, n int, refused *Verdict) {
 	req, n, err := head.Parse(b)
 	var bad *head.Error
@@ -29,7 +28,7 @@ func checkHead(b []byte) (f framing, n int, refused *Verdict) {
 		return framing{}, 0, nil
 	}
 	if req.Form != head.Asterisk {
-		if _, err := url.ParseRequestURI(string(req.Target)); err != nil { // net/http would say so, without our hooks
+		if _, err := url.ParseRequestURI(string(req.Target)); err != nil { // net/http would refuse it without our hooks
 			return framing{}, 0, malformed("malformed request target")
 		}
 	}
@@ -44,7 +43,7 @@ func checkHead(b []byte) (f framing, n int, refused *Verdict) {
 			upgrade = upgrade || lists(value, "upgrade")
 		case bytes.EqualFold(name, []byte("Upgrade")):
 			upgrades = true
-			// HTTP/2 in the clear would be a tunnel through the routes; RFC 9113 section 3.1 has dropped it.
+			// Cleartext HTTP/2 would tunnel past the routes; RFC 9113 section 3.1 has deprecated it.
 			clear = clear || lists(value, "h2c")
 		}
 	}
@@ -56,7 +55,7 @@ func checkHead(b []byte) (f framing, n int, refused *Verdict) {
 
 func malformed(reason string) *Verdict { return &Verdict{http.StatusBadRequest, reason} }
 
-// lists tells whether a comma-separated list has the member, in any case.
+// lists reports whether a comma-separated list contains the member, ignoring case.
 func lists(list []byte, member string) bool {
 	for element := range bytes.SplitSeq(list, []byte(",")) {
 		if bytes.EqualFold(bytes.Trim(element, " \t"), []byte(member)) {

@@ -10,10 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listen opens a TCP listener on a VIP's address, which need not be an address of this host (IP_FREEBIND), and whose
-// port may hold connections of an earlier router (SO_REUSEADDR, which net sets). MPTCP is off: Go turns it on for
-// listeners, and an MPTCP client's connection would refuse TCP_REPAIR and TCP_ULP. The caller owns the
-// listener; Serve closes it.
+// Listen opens a TCP listener on a VIP, whose address need not be local (IP_FREEBIND), and whose port may have connections of an
+// earlier router (SO_REUSEADDR, set by net). MPTCP, on by default in Go, is off: an MPTCP connection refuses TCP_REPAIR and
+// TCP_ULP. The caller owns the listener; Serve closes it.
 func Listen(ctx context.Context, addr netip.AddrPort) (*net.TCPListener, error) {
 	network, level, option := "tcp6", unix.SOL_IPV6, unix.IPV6_FREEBIND
 	if addr.Addr().Unmap().Is4() {

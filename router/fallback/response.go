@@ -8,15 +8,15 @@ import (
 	"baton/router/head"
 )
 
-// maxResponseHead bounds a response's head, in octets.
+// maxResponseHead is the size limit of a response's head, in bytes.
 const maxResponseHead = 256 << 10
 
-// closing is what net/http takes for the last response on its connection.
+// closing makes net/http treat the response as the last on its connection.
 const closing = "Connection: close\r\n"
 
-// headConn is a connection to a surrogate as net/http sees it. Read releases the head of an expected response once it is whole. Some
-// responses are passed on, but no other request is sent behind them: what package head refuses and net/http does not (both a length
-// and a coding), as what follows may be read in two ways; and an offer to authenticate the connection that all clients share.
+// headConn wraps a connection to a surrogate for net/http. Read releases the head of an expected response once it is complete.
+// After some responses the connection is not reused: those that package head refuses and net/http does not (both length and
+// coding), as what follows is ambiguous; and offers to authenticate a connection that clients share.
 type headConn struct {
 	net.Conn
 	shared bool
@@ -25,14 +25,14 @@ type headConn struct {
 	due    bool // a final head
 	method string
 
-	// Owned by Read, whose calls net/http serialises.
+	// Owned by Read, whose calls net/http serializes.
 	in      []byte // of a head
-	scanned int    // octets of in that are whole lines, none of them the last
+	scanned int    // bytes of complete lines in in, without the last
 	out     []byte // to be released
-	err     error  // behind out
+	err     error  // after out
 }
 
-// expect is told of a request before it is sent.
+// expect is called before a request is sent.
 func (c *headConn) expect(method string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,7 +56,7 @@ func (c *headConn) Read(p []byte) (int, error) {
 	}
 }
 
-// take keeps b, and the error behind it, if they belong to a head.
+// take keeps b and the error after it if they belong to a head.
 func (c *headConn) take(b []byte, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,7 +67,7 @@ func (c *headConn) take(b []byte, err error) bool {
 	for c.due {
 		n := c.headEnd()
 		if n == 0 {
-			c.due = err == nil && len(c.in) < maxResponseHead // if not, net/http says what is wrong with it
+			c.due = err == nil && len(c.in) < maxResponseHead // if not, net/http reports the error
 			break
 		}
 		c.release(n)
@@ -78,7 +78,7 @@ func (c *headConn) take(b []byte, err error) bool {
 	return true
 }
 
-// release moves n octets, which are a head.
+// release releases a head of n bytes.
 func (c *headConn) release(n int) {
 	r, _, err := head.ParseResponse(c.in[:n], c.method)
 	c.due = err == nil && r.Interim
@@ -91,7 +91,7 @@ func (c *headConn) release(n int) {
 	c.in, c.scanned = c.in[n:], 0
 }
 
-// offersBound tells whether a response asks for credentials that may hold for the connection.
+// offersBound reports whether a response requests credentials that may apply to the connection.
 func offersBound(fields head.Fields) bool {
 	for name, value := range fields.All() {
 		if !bytes.EqualFold(name, []byte("WWW-Authenticate")) && !bytes.EqualFold(name, []byte("Proxy-Authenticate")) {
@@ -99,7 +99,7 @@ func offersBound(fields head.Fields) bool {
 		}
 		for offer := range bytes.SplitSeq(value, []byte(",")) {
 			scheme, _, _ := bytes.Cut(bytes.TrimLeft(offer, " \t"), []byte(" "))
-			if len(scheme) > 0 && !bytes.ContainsAny(scheme, "=\"") && head.Binds(scheme) { // with these, a parameter of the one before
+			if len(scheme) > 0 && !bytes.ContainsAny(scheme, "=\"") && head.Binds(scheme) { // if so, a parameter of the previous one
 				return true
 			}
 		}
@@ -107,8 +107,8 @@ func offersBound(fields head.Fields) bool {
 	return false
 }
 
-// headEnd returns the length of the head that in begins with as net/http finds it, up to an empty line, or 0. What it has passed over
-// it does not look at again: a head may come octet by octet.
+// headEnd returns the length of the head at the start of in as net/http finds it, up to an empty line, or 0. It does not search
+// again what it has passed, as a head may arrive byte by byte.
 func (c *headConn) headEnd() int {
 	for {
 		i := bytes.IndexByte(c.in[c.scanned:], '\n')

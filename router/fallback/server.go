@@ -16,21 +16,21 @@ import (
 	"baton/router/head"
 )
 
-// Decision is which surrogate shall answer a request, or what the router shall answer itself.
+// Decision is the surrogate for a request, or the router's own response.
 type Decision struct {
 	Surrogate string
 	Address   netip.AddrPort
-	Public    string // scheme://host[:port] that a redirected client is sent to; "" for http://Address
-	Own       bool   // on connections to surrogates that no other client shares
-	Status    int    // not 0: the router answers this itself, 404 or 503 say
-	Reason    string // what the client is told then
+	Public    string // scheme://host[:port] for redirects; "" for http://Address
+	Own       bool   // use connections to surrogates that are not shared with other clients
+	Status    int    // if not 0, the router answers, for example 404 or 503
+	Reason    string // for the client
 }
 
-// Decide picks the surrogate for a request. It must not touch the request's body, must not return a surrogate of
-// exclude (each has just failed), and is called from many goroutines. A Decision without an address counts as 503.
+// Decide chooses the surrogate for a request. It must not touch the request's body or return a surrogate of exclude (each has
+// just failed), and is called from many goroutines. A Decision without an address means 503.
 type Decide func(vip netip.AddrPort, r *http.Request, client netip.AddrPort, exclude []string) Decision
 
-// Timeouts bound every wait; the package comment says what each does. A zero field means its default.
+// Timeouts bound every wait, see the package comment. A zero field means its default.
 type Timeouts struct {
 	Head      time.Duration // 10 s
 	Idle      time.Duration // 60 s
@@ -48,8 +48,8 @@ type Options struct {
 	Decide         Decide
 	Verdicts       *Verdicts // nil: none
 	Timeouts       Timeouts
-	MaxHead        int // octets of a request's head, default, and at most, what package head reads; a longer one is 431 or 414
-	MaxConnections int // of clients, default 4096; further ones wait in the listen queue
+	MaxHead        int // bytes of a request's head; default and maximum are those of package head; a longer one gets 431 or 414
+	MaxConnections int // client connections, default 4096; further ones wait in the listen queue
 	Attempts       int // surrogates tried for one request, default 3
 	// Dial connects to a surrogate; nil is a plain dialer without MPTCP. The context carries the Dial timeout.
 	Dial  func(ctx context.Context, network, address string) (net.Conn, error)
@@ -57,24 +57,33 @@ type Options struct {
 	Log   *slog.Logger // nil: slog.Default
 }
 
-// Hooks are told what happens, from many goroutines. Any may be nil; none may block.
+// Hooks are called from many goroutines. Any may be nil; none may block.
 type Hooks struct {
 	Connection func(delta int)                          // +1 accepted, -1 closed
-	Request    func(Exchange)                           // a request is over
+	Request    func(Exchange)                           // a request has ended
 	Failure    func(surrogate string, kind FailureKind) // a surrogate did not answer; see Blames
-	Refused    func(status int, reason string)          // a request was refused for its form, or by a verdict
+	Refused    func(status int, reason string)          // a request was refused as malformed or by a verdict
 }
 
 // Exchange is a finished request.
 type Exchange struct {
 	Surrogate string // "" when the router answered
-	Status    int    // as sent to the client; 0: the client was gone before
-	Sent      int64  // octets of response body, upgraded connections excluded
-	Retries   int    // surrogates that failed before
+	Status    int    // as sent to the client; 0: the client had gone
+	Sent      int64  // bytes of response body, without upgraded connections
+	Retries   int    // surrogates that had failed
 	Duration  time.Duration
+
+	Started   time.Time
+	FirstByte time.Duration // of the response, after Started; 0: there was none
+	Client    netip.AddrPort
+	Address   netip.AddrPort // of the surrogate
+	Request   *http.Request  // nil: it was refused for its form
+	Failed    bool           // no surrogate that was asked has answered
+	Broken    bool           // the response is not complete
+	Gone      bool           // the client has gone before it was
 }
 
-// Server answers the requests to one VIP.
+// Server serves the requests to one VIP.
 type Server struct {
 	vip      netip.AddrPort
 	mode     config.Mode
@@ -171,7 +180,7 @@ func (h Hooks) withNone() Hooks {
 	return h
 }
 
-// Serve answers on l until Shutdown, and closes it. It returns nil after Shutdown. Several listeners may be served.
+// Serve serves l until Shutdown, and closes it. It returns nil after Shutdown. Several listeners may be served.
 func (s *Server) Serve(l net.Listener) error {
 	err := s.http.Serve(&guardedListener{Listener: l, server: s, done: make(chan struct{})})
 	if errors.Is(err, http.ErrServerClosed) {
@@ -180,8 +189,8 @@ func (s *Server) Serve(l net.Listener) error {
 	return fmt.Errorf("serve VIP %s: %w", s.vip, err)
 }
 
-// Shutdown closes the listeners, lets requests and upgraded connections end until ctx is done, and closes what is
-// left. No goroutine or connection of the Server remains when it returns.
+// Shutdown closes the listeners, waits for requests and upgraded connections until ctx is done, and closes the rest. No goroutine
+// or connection of the Server remains when it returns.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	for err == nil && s.open() > 0 { // hijacked and lingering connections, which net/http does not know
@@ -219,7 +228,7 @@ func (s *Server) closeAll() {
 	}
 }
 
-// linger says goodbye to a refused client in the background.
+// linger drains a refused client's connection in the background.
 func (s *Server) linger(g *guard) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,19 +240,19 @@ func (s *Server) linger(g *guard) error {
 	return nil
 }
 
-// forget takes a closed connection off the books.
+// forget drops a closed connection.
 func (s *Server) forget(g *guard) {
 	s.mu.Lock()
 	delete(s.conns, g)
 	s.mu.Unlock()
 	if own := g.private.Load(); own != nil {
-		own.CloseIdleConnections() // one that a request still has goes when it has been idle
+		own.CloseIdleConnections() // a connection still in a request closes after being idle
 	}
 	<-s.slots
 	s.hooks.Connection(-1)
 }
 
-// guardedListener accepts while there is a slot, and sets a guard before each connection.
+// guardedListener accepts while a slot is free, and wraps each connection in a guard.
 type guardedListener struct {
 	net.Listener
 	server *Server

@@ -7,16 +7,17 @@ import (
 	"time"
 )
 
-// Verdict is an answer that was decided before the connection reached the listener: an HTTP status from 400 to 599
-// and the reason that the client is told.
+// Verdict is a response decided before the connection reached the listener: an HTTP status from 400 to 599 and a reason for the
+// client.
 type Verdict struct {
 	Status int
 	Reason string
 }
 
-// Verdicts remembers what to answer to the clients whose connections are on their way to a listener. Such a client is
-// answered as soon as its connection is accepted, whatever it has sent, and the connection is closed. A Verdicts belongs
-// to one VIP, since its key is the client alone. Its methods may be called from any goroutine.
+// Verdicts holds responses for clients whose connections are being handed over to a listener. Such a client is answered once its
+// connection is accepted, whatever it has sent, and the connection is closed.
+//
+// A Verdicts belongs to one VIP, since its key is the client alone. Its methods may be called from any goroutine.
 type Verdicts struct {
 	max  int
 	life time.Duration
@@ -24,7 +25,7 @@ type Verdicts struct {
 
 	mu      sync.Mutex
 	byAddr  map[netip.AddrPort]*list.Element
-	byEntry *list.List // oldest first: all live equally long
+	byEntry *list.List // oldest first: all have the same lifetime
 }
 
 type verdictEntry struct {
@@ -33,8 +34,7 @@ type verdictEntry struct {
 	expires time.Time
 }
 
-// NewVerdicts keeps at most max verdicts, each until it is taken or life has passed. When it is full, the oldest
-// makes room.
+// NewVerdicts keeps at most max verdicts, each until it is taken or life has passed. When full, the oldest is dropped.
 func NewVerdicts(max int, life time.Duration) *Verdicts {
 	return &Verdicts{
 		max: max, life: life, now: time.Now,
@@ -70,7 +70,7 @@ func (v *Verdicts) Take(client netip.AddrPort) (Verdict, bool) {
 	return e.Value.(*verdictEntry).verdict, true
 }
 
-// Len is the number of verdicts that wait.
+// Len is the number of pending verdicts.
 func (v *Verdicts) Len() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -1,7 +1,7 @@
-// Package head reads the head of an HTTP/1.x message from bytes that may not all be there yet: what the router must know
-// to choose a surrogate, and no more. It is strict where two readers could disagree (RFC 9112 sections 2.2, 3, 5, 6 and
-// 11.2), because the bytes that it reads go to the surrogate as they are: what is ambiguous is refused, never repaired.
-// Values are slices of the input; nothing is copied but a Host that has capitals.
+// Package head parses the head of an HTTP/1.x message from bytes that may be incomplete, as far as the router needs it to choose
+// a surrogate. It is strict wherever two parsers could disagree (RFC 9112 sections 2.2, 3, 5, 6 and 11.2), because the bytes go
+// to the surrogate unchanged: ambiguity is refused, never repaired. Values are slices of the input; only a Host with capitals is
+// copied.
 package head
 
 import (
@@ -15,13 +15,13 @@ const (
 	MaxLine    = 8 << 10  // request line or status line, without its CRLF
 	MaxHead    = 32 << 10 // whole head, from its first byte to its empty line
 	MaxHeaders = 100      // header lines
-	maxMethod  = 32       // longer ones are of no known protocol
+	maxMethod  = 32       // longer ones belong to no known protocol
 )
 
-// ErrIncomplete says that the bytes so far are the beginning of a head; more may make it whole.
+// ErrIncomplete: the bytes are the beginning of a head; more may complete it.
 var ErrIncomplete = errors.New("parse head: incomplete")
 
-// Error is why a head is refused. The values are shared: compare Status, do not change them.
+// Error is the reason for refusing a head. The values are shared: compare Status, do not change them.
 type Error struct {
 	Status int    // to answer with; 502 for a response's head
 	Reason string // for people, a few words
@@ -34,7 +34,7 @@ func (e *Error) Error() string {
 // Version is the HTTP version of a message.
 type Version uint8
 
-// The versions that are spoken.
+// The supported versions.
 const (
 	HTTP10 Version = 10
 	HTTP11 Version = 11
@@ -47,10 +47,10 @@ func (v Version) String() string {
 	return "HTTP/1.1"
 }
 
-// Fields are the header lines of a head that has been accepted, as they came, each with its CRLF.
+// Fields are the header lines of an accepted head, as received, each with its CRLF.
 type Fields []byte
 
-// All yields each header line's name, as it came, and its value, without the white space around it.
+// All yields each header line's name, as received, and its value without surrounding white space.
 func (f Fields) All() func(yield func(name, value []byte) bool) {
 	return func(yield func(name, value []byte) bool) {
 		for rest := []byte(f); len(rest) > 0; {
@@ -68,7 +68,7 @@ func (f Fields) All() func(yield func(name, value []byte) bool) {
 	}
 }
 
-// Get gives the value of the first line of that name, whatever its case, and whether there is one.
+// Get returns the value of the first line of that name, ignoring case, and whether there is one.
 func (f Fields) Get(name string) ([]byte, bool) {
 	for n, value := range f.All() {
 		if equalFold(n, name) {
@@ -82,8 +82,8 @@ func (f Fields) Get(name string) ([]byte, bool) {
 const (
 	isToken  = 1 << iota // tchar
 	isValue              // field-vchar, space, tab
-	isTarget             // visible, or above ASCII: such bytes are sent though they should not be
-	isHost               // reg-name without escapes, which readers decode or do not, and without the comma of a list
+	isTarget             // visible, or above ASCII: clients send such bytes although they should not
+	isHost               // reg-name without escapes, which parsers may or may not decode, and without the comma of a list
 	isHex
 )
 
@@ -111,7 +111,7 @@ func classes() (table [256]uint8) {
 	return table
 }
 
-// all tells whether each byte of b is of that class.
+// all reports whether each byte of b is of that class.
 func all(b []byte, of uint8) bool {
 	for _, c := range b {
 		if class[c]&of == 0 {
@@ -121,9 +121,8 @@ func all(b []byte, of uint8) bool {
 	return true
 }
 
-// line takes one line that ends in CRLF from b, without the CRLF, and the length with it. Its end must lie in the first
-// limit bytes, else the error is long. A fault is reported as soon as its byte is there, and is the same however many
-// bytes follow.
+// line returns the first line of b, which ends in CRLF, and the length with it. Its end must be within the first limit bytes,
+// else the error is long. An error is reported as soon as its byte is present, and does not depend on the bytes after it.
 func line(b []byte, limit int, long, control *Error) (text []byte, n int, err error) {
 	window := b[:min(len(b), limit)]
 	end := bytes.IndexByte(window, '\n')
@@ -165,7 +164,7 @@ func field(text []byte, faults *fieldFaults) (name, value []byte, err error) {
 	return name, trim(text[colon+1:]), nil
 }
 
-// fieldFaults are the errors that header lines can have, with the status of the kind of message.
+// fieldFaults are the errors of header lines, with the status for the kind of message.
 type fieldFaults struct {
 	fold, colon, name, control, long, many *Error
 	twice, length, both, coding            *Error
@@ -186,7 +185,7 @@ func faultsOf(status int, tooLarge int) *fieldFaults {
 	}
 }
 
-// framing collects what the header lines say about the length of the body and the life of the connection.
+// framing collects what the header lines say about the body's length and the connection.
 type framing struct {
 	length    int64 // valid when hasLength
 	hasLength bool
@@ -196,7 +195,7 @@ type framing struct {
 	keepAlive bool   // Connection: keep-alive
 }
 
-// take looks at one header line; it tells whether the line was about framing.
+// take handles one header line; it reports whether the line was about framing.
 func (f *framing) take(name, value []byte, faults *fieldFaults) (bool, error) {
 	switch len(name) {
 	case len("Connection"):
@@ -237,7 +236,7 @@ func (f *framing) take(name, value []byte, faults *fieldFaults) (bool, error) {
 	return false, nil
 }
 
-// elements yields the members of a comma-separated list, RFC 9110 section 5.6.1; empty ones are left out.
+// elements yields the non-empty members of a comma-separated list, RFC 9110 section 5.6.1.
 func elements(list []byte) func(yield func([]byte) bool) {
 	return func(yield func([]byte) bool) {
 		for len(list) > 0 {
@@ -254,7 +253,7 @@ func elements(list []byte) func(yield func([]byte) bool) {
 	}
 }
 
-// decimal reads 1*DIGIT that fits in 63 bits; no sign, no space, no list.
+// decimal parses 1*DIGIT of up to 63 bits; no sign, space or list.
 func decimal(b []byte) (int64, bool) {
 	if len(b) == 0 {
 		return 0, false
@@ -270,7 +269,7 @@ func decimal(b []byte) (int64, bool) {
 	return v, true
 }
 
-// trim takes optional white space off both ends, RFC 9110 section 5.6.3.
+// trim removes optional white space at both ends, RFC 9110 section 5.6.3.
 func trim(b []byte) []byte {
 	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t') {
 		b = b[1:]
@@ -281,8 +280,7 @@ func trim(b []byte) []byte {
 	return b
 }
 
-// equalFold compares with the case of ASCII letters ignored, and of no others: bytes.EqualFold takes the Kelvin sign for
-// a k.
+// equalFold compares ignoring the case of ASCII letters only: bytes.EqualFold equates the Kelvin sign with k.
 func equalFold(b []byte, s string) bool {
 	if len(b) != len(s) {
 		return false

@@ -12,26 +12,25 @@ type Form uint8
 const (
 	Origin   Form = iota // "/path?query"
 	Absolute             // "http://host/path?query"
-	Asterisk             // "*", OPTIONS alone
+	Asterisk             // "*", only with OPTIONS
 )
 
-// Request is the head of a request. Its slices are parts of the bytes that were parsed and live as long as those; Host
-// is a copy when it came with capitals.
+// Request is the head of a request. Its slices point into the parsed bytes; Host is a copy if it had capitals.
 type Request struct {
 	Method  []byte
-	Target  []byte // as it came
-	Path    []byte // raw: nothing decoded or normalised, no query; "/" when an absolute target has none, "*" in Asterisk form
+	Target  []byte // as received
+	Path    []byte // raw: not decoded or normalized, without query; "/" if an absolute target has none, "*" in Asterisk form
 	Query   []byte // raw, without "?"
-	Host    []byte // lower case, no port, no dot at the end; of an absolute target, else of the Host header; empty when there is none
+	Host    []byte // lower case, no port, no trailing dot; from an absolute target, else from Host; empty if there is none
 	Fields  Fields
 	Form    Form
 	Version Version
 
-	ContentLength  int64 // bytes of the body; -1: chunked; 0 also when none is given
-	KeepAlive      bool  // the client would send another request on this connection
-	Upgrade        bool  // an Upgrade header is there: the surrogate may answer 101 and leave HTTP
-	ExpectContinue bool  // the client may hold its body back until a 100
-	Bound          bool  // its credentials may hold for the whole connection (NTLM, Negotiate), not for this request alone
+	ContentLength  int64 // length of the body; -1: chunked; 0 also if not given
+	KeepAlive      bool  // the client may send another request on this connection
+	Upgrade        bool  // there is an Upgrade header: the surrogate may answer 101 and leave HTTP
+	ExpectContinue bool  // the client may wait for 100 before it sends its body
+	Bound          bool  // its credentials may apply to the whole connection (NTLM, Negotiate)
 }
 
 var (
@@ -58,9 +57,9 @@ var (
 	errTrailer    = &Error{400, "Trailer names a field of framing"}
 )
 
-// Parse reads the head of one request from the beginning of b and gives its length in bytes, up to and including its
-// empty line; one empty line before it is passed over (RFC 9112 section 2.2). The error is ErrIncomplete or an *Error;
-// an *Error stays the same whatever bytes are added. Parse neither changes nor keeps b.
+// Parse parses the request head at the start of b and returns its length including the empty line; one empty line before it is
+// skipped (RFC 9112 section 2.2). The error is ErrIncomplete or an *Error, which does not depend on further bytes. Parse neither
+// changes nor keeps b.
 func Parse(b []byte) (Request, int, error) {
 	var r Request
 	n := 0
@@ -239,7 +238,7 @@ func (r *Request) headers(b []byte, n int) (int, error) {
 	}
 }
 
-// namesFraming tells whether a Trailer announces a field that must not come so late, RFC 9110 section 6.5.1.
+// namesFraming reports whether Trailer announces a field not allowed in trailers, RFC 9110 section 6.5.1.
 func namesFraming(list []byte) bool {
 	for name := range elements(list) {
 		if equalFold(name, "Content-Length") || equalFold(name, "Transfer-Encoding") || equalFold(name, "Trailer") {
@@ -249,14 +248,14 @@ func namesFraming(list []byte) bool {
 	return false
 }
 
-// Binds tells whether credentials are of none of the schemes that are known to hold for one request: they may be of one that holds
-// for the connection (NTLM; Negotiate, RFC 4559 section 6).
+// Binds reports whether credentials may apply to the connection: they are of no scheme known to apply to one request (NTLM;
+// Negotiate, RFC 4559 section 6).
 func Binds(credentials []byte) bool {
 	scheme, _, _ := bytes.Cut(credentials, []byte(" "))
 	return !equalFold(scheme, "Basic") && !equalFold(scheme, "Digest") && !equalFold(scheme, "Bearer")
 }
 
-// finish judges what only the whole head shows.
+// finish checks what needs the whole head.
 func (r *Request) finish(f *framing, hosts int, trailer bool) error {
 	if hosts == 0 && r.Version == HTTP11 {
 		return errNoHost
@@ -271,7 +270,7 @@ func (r *Request) finish(f *framing, hosts int, trailer bool) error {
 		return errOldCoding // RFC 9112 section 6.1: the framing is faulty
 	case equalFold(f.coding, "chunked"):
 	case len(f.coding) < len("chunked") || !equalFold(f.coding[len(f.coding)-len("chunked"):], "chunked"):
-		return errLastCoding // RFC 9112 section 6.3: the length of the body cannot be told
+		return errLastCoding // RFC 9112 section 6.3: the length of the body is undefined
 	default:
 		return errCoding
 	}
@@ -282,8 +281,8 @@ func (r *Request) finish(f *framing, hosts int, trailer bool) error {
 	return nil
 }
 
-// hostOf takes the port off uri-host [":" port], and the dot of the root off its end, and lowers the case. An empty host is valid,
-// RFC 9112 section 3.2.
+// hostOf strips the port and a trailing dot off uri-host [":" port], and lowers its case. An empty host is valid, RFC 9112
+// section 3.2.
 func hostOf(b []byte) ([]byte, bool) {
 	host, port := b, []byte(nil)
 	if len(b) > 0 && b[0] == '[' {
@@ -313,8 +312,8 @@ func hostOf(b []byte) ([]byte, bool) {
 	return lowered(host), true
 }
 
-// isIPv6 tells whether the inside of an IP literal is an IPv6 address. Zones are not for the wire (RFC 6874), and no server
-// has a name of a future version of IP.
+// isIPv6 reports whether the content of an IP literal is an IPv6 address. Zones are not allowed on the wire (RFC 6874), and
+// future versions of IP do not exist.
 func isIPv6(b []byte) bool {
 	if len(b) > len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255") {
 		return false

@@ -2,26 +2,26 @@ package head
 
 import "bytes"
 
-// Framing is how the end of a response's body is found, RFC 9112 section 6.3.
+// Framing determines the end of a response's body, RFC 9112 section 6.3.
 type Framing uint8
 
 // The framings of a body.
 const (
-	NoBody     Framing = iota // by the status or the method
+	NoBody     Framing = iota // by status or method
 	Length                    // ContentLength bytes
-	Chunked                   // up to the last chunk and its trailer
-	UntilClose                // up to the end of the connection, or for ever after a 101
+	Chunked                   // up to the last chunk and the trailer
+	UntilClose                // up to the end of the connection, or unlimited after a 101
 )
 
 // Response is the head of a response.
 type Response struct {
 	Status        int
 	Version       Version
-	Fields        Fields // parts of the bytes that were parsed
+	Fields        Fields // slices of the parsed bytes
 	Framing       Framing
-	ContentLength int64 // bytes of the body when Framing is Length, else 0
+	ContentLength int64 // length of the body if Framing is Length, else 0
 	KeepAlive     bool  // the connection can carry another response after this one
-	Interim       bool  // 1xx but for 101: another head follows, for the same request
+	Interim       bool  // 1xx except 101: another head follows for the same request
 }
 
 var (
@@ -32,15 +32,15 @@ var (
 	errLongStatusLine = &Error{502, "status line is too long"}
 )
 
-// ParseResponse reads the head of one response to a request of that method from the beginning of b, and gives its length
-// in bytes. The error is ErrIncomplete or an *Error with status 502; an *Error stays the same whatever bytes are added.
+// ParseResponse parses the head at the start of b of a response to a request of that method, and returns its length. The error is
+// ErrIncomplete or an *Error with status 502, which does not depend on further bytes.
 func ParseResponse(b []byte, method string) (Response, int, error) {
 	text, n, err := line(b, MaxLine+2, errLongStatusLine, errStatusByte)
 	if err != nil {
 		return Response{}, 0, err
 	}
 	var r Response
-	// "HTTP/1.1 200 OK"; the reason, and the space before it, are left out by some servers.
+	// "HTTP/1.1 200 OK"; some servers omit the reason and the space before it.
 	if len(text) < 12 || text[8] != ' ' || len(text) > 12 && text[12] != ' ' {
 		return Response{}, 0, errStatusLine
 	}
@@ -81,7 +81,7 @@ func ParseResponse(b []byte, method string) (Response, int, error) {
 	return r, n, nil
 }
 
-// frame applies the rules of RFC 9112 section 6.3 in their order.
+// frame applies the rules of RFC 9112 section 6.3 in order.
 func (r *Response) frame(f *framing, method string) {
 	r.KeepAlive = !f.close && (r.Version == HTTP11 || f.keepAlive)
 	switch {

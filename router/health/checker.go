@@ -1,7 +1,7 @@
-// Package health knows which surrogates can take new sessions: from checks of its own, from connections of the router's that are
-// refused or not answered, and from the operator who drains one. What a client can cause is no evidence against a surrogate.
+// Package health determines which surrogates can take new sessions: by active checks, by failed connections of the router, and by
+// the operator who drains them. Failures that a client can cause do not count against a surrogate.
 //
-// The state machine is pure code (machine.go); Checker gives it events from the network and the clock.
+// The state machine is pure (machine.go); Checker feeds it events from the network and the clock.
 package health
 
 import (
@@ -20,7 +20,7 @@ import (
 	"baton/router/config"
 )
 
-// ErrUnknown is returned for a surrogate that is not in the configuration.
+// ErrUnknown: the surrogate is not in the configuration.
 var ErrUnknown = errors.New("unknown surrogate")
 
 // Target is a surrogate to watch. Names are unique.
@@ -28,8 +28,8 @@ type Target struct {
 	Name    string
 	Address netip.AddrPort
 	Check   *config.Health // nil: no active checks
-	Pool    string         // the members of a pool stand in for each other
-	Reserve bool           // given nothing new (weight 0)
+	Pool    string         // members of a pool replace each other
+	Reserve bool           // gets no new sessions (weight 0)
 }
 
 // Transition is a change of a surrogate's phase or of its draining flag.
@@ -38,15 +38,15 @@ type Transition struct {
 	From, To  State
 }
 
-// Options make a Checker.
+// Options of a Checker.
 type Options struct {
 	Targets []Target
 	Passive Passive
-	Ports   PortRange // of the checks' connections; nil: the kernel's choice
-	// OnChange is called for each transition, one at a time, in order, from whichever goroutine caused it. It may call
-	// the Checker's methods, except Close.
+	Ports   PortRange // for the checks' connections; nil: the kernel's choice
+	// OnChange is called for each transition, serially and in order, from the goroutine that caused it. It may call the
+	// Checker's methods, except Close.
 	OnChange func(Transition)
-	// OnCheck is told of each active check and probe, from many goroutines; err is nil for a success.
+	// OnCheck is called for each active check and probe, from many goroutines; err is nil for success.
 	OnCheck func(surrogate string, took time.Duration, err error)
 	Log     *slog.Logger // nil: slog.Default
 }
@@ -77,7 +77,7 @@ type watched struct {
 	poke    chan struct{} // capacity 1: the machine's next event has moved
 }
 
-// New starts watching. The caller owns the Checker and closes it.
+// New starts checking. The caller owns the Checker and closes it.
 func New(o Options) (*Checker, error) {
 	c := &Checker{
 		passive: o.Passive, onChange: o.OnChange, onCheck: o.OnCheck, log: o.Log,
@@ -100,7 +100,7 @@ func New(o Options) (*Checker, error) {
 	return c, nil
 }
 
-// Close stops the checks. No goroutine of the Checker remains when it returns; the last states can still be read.
+// Close stops the checks and waits for the Checker's goroutines; the last states can still be read.
 func (c *Checker) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -109,8 +109,8 @@ func (c *Checker) Close() {
 	c.wg.Wait()
 }
 
-// Update replaces the targets, for a reload. A target whose address and check have not changed keeps its state; another
-// starts anew, but stays drained. A target that is gone is forgotten without a transition.
+// Update replaces the targets at a reload. A target whose address and check are unchanged keeps its state; another starts afresh,
+// but stays drained. A removed target is dropped without a transition.
 func (c *Checker) Update(targets []Target) error {
 	wanted := make(map[string]Target, len(targets))
 	for _, t := range targets {
@@ -162,8 +162,8 @@ func (c *Checker) watch(t Target, draining bool) {
 	c.wg.Go(func() { c.loop(ctx, w, t) })
 }
 
-// loop checks a surrogate at once and then at each interval ± 10 %, so that routers started together do not check
-// together. Where there are no checks, it lets a surrogate's backoff end. In between it makes the early probes that are due.
+// loop checks a surrogate at once and then at each interval ± 10 %, so that routers started together do not synchronize. Without
+// checks, it waits for the surrogate's backoff. In between it makes early probes.
 func (c *Checker) loop(ctx context.Context, w *watched, t Target) {
 	var check time.Time // the next; zero: none
 	if t.Check != nil {
@@ -205,7 +205,7 @@ func (c *Checker) loop(ctx context.Context, w *watched, t Target) {
 	}
 }
 
-// check asks a surrogate once.
+// check checks a surrogate once.
 func (c *Checker) check(ctx context.Context, w *watched, t Target, started time.Time, early bool) {
 	probe := c.probe
 	if t.Check == nil {
@@ -229,7 +229,7 @@ func (c *Checker) check(ctx context.Context, w *watched, t Target, started time.
 	})
 }
 
-// apply gives a machine an event and tells of what that changed.
+// apply feeds an event to a machine and reports a transition.
 func (c *Checker) apply(ctx context.Context, w *watched, event func(*machine)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -238,8 +238,8 @@ func (c *Checker) apply(ctx context.Context, w *watched, event func(*machine)) {
 	}
 }
 
-// change is apply with c.mu held. Whoever finds nobody telling tells, until nothing is left to tell: that keeps the
-// order, and OnChange may itself cause a change.
+// change is apply with c.mu held. One goroutine at a time reports until the queue is empty: that keeps the order, and OnChange
+// may itself cause a change.
 func (c *Checker) change(w *watched, event func(*machine)) {
 	from, due := w.machine.state, w.machine.next()
 	event(w.machine)
@@ -278,7 +278,7 @@ func (c *Checker) tell(t Transition) {
 	c.onChange(t)
 }
 
-// State returns what is known of a surrogate; the zero State for an unknown one, which is not up.
+// State returns a surrogate's state; the zero State for an unknown one, which is not up.
 func (c *Checker) State(surrogate string) State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -288,7 +288,7 @@ func (c *Checker) State(surrogate string) State {
 	return State{}
 }
 
-// States returns what is known of every surrogate.
+// States returns all surrogates' states.
 func (c *Checker) States() map[string]State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -299,10 +299,10 @@ func (c *Checker) States() map[string]State {
 	return out
 }
 
-// ReportFailure tells that a connection of the router's to a surrogate was refused, or not answered. Nothing that a client can
-// cause may be reported so. Enough of them within Passive.Window take the surrogate down, until the next active check succeeds, or
-// for a backoff where there are none; but never the last one that its pool can use (lastUsable), which is probed instead. An unknown
-// surrogate is ignored: it may have gone with a reload.
+// ReportFailure reports that a connection of the router to a surrogate was refused or not answered; only failures that no client
+// can cause may be reported. Enough of them within Passive.Window take the surrogate down until the next successful check, or for
+// a backoff without checks; but never the last usable one of its pool (lastUsable), which is probed instead. Unknown surrogates
+// are ignored: a reload may have removed them.
 func (c *Checker) ReportFailure(surrogate, kind string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -311,8 +311,8 @@ func (c *Checker) ReportFailure(surrogate, kind string) {
 	}
 }
 
-// Suspect tells that a session met a failure that its client may have caused: a handoff or a request that ended without a response.
-// The surrogate is probed soon: by its check, or where there is none by a connection. No more than one such probe a second.
+// Suspect reports a failure that the client may have caused: a session or request that ended without a response. It schedules an
+// early probe of the surrogate: its check, or a connection if there is none. At most one a second.
 func (c *Checker) Suspect(surrogate string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -321,7 +321,7 @@ func (c *Checker) Suspect(surrogate string) {
 	}
 }
 
-// others are the states of the pool's members that could take a surrogate's sessions. c.mu is held.
+// others are the states of the pool's other members. c.mu is held.
 func (c *Checker) others(of *watched) []State {
 	var out []State
 	for _, w := range c.watched {
@@ -332,7 +332,7 @@ func (c *Checker) others(of *watched) []State {
 	return out
 }
 
-// Drain sets or lifts the operator's draining flag. It returns ErrUnknown for a surrogate that is not watched.
+// Drain sets or clears the draining flag. It returns ErrUnknown for an unknown surrogate.
 func (c *Checker) Drain(surrogate string, on bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -114,7 +114,7 @@ func TestCheckerFollowsASurrogate(t *testing.T) {
 	}
 }
 
-// TestCheckOutcomes gives each check a raw TCP server.
+// TestCheckOutcomes returns each check a raw TCP server.
 func TestCheckOutcomes(t *testing.T) {
 	tests := []struct {
 		name, response string

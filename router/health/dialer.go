@@ -11,12 +11,12 @@ import (
 // ipLocalPortRange is IP_LOCAL_PORT_RANGE of linux/in.h, Linux 6.3.
 const ipLocalPortRange = 51
 
-// PortRange says which local ports a connection may use, both ends included; 0, 0 leaves it to the kernel.
+// PortRange is the range of local ports for a connection, inclusive; 0, 0 leaves it to the kernel.
 type PortRange func() (low, high uint16)
 
-// Dialer makes connections without MPTCP, whose options a surrogate's middleboxes may drop, and whose local ports come from ports, which may be nil. The range
-// keeps them off the ports that the leg pools own. The kernel heeds only the part of it that lies within
-// net.ipv4.ip_local_port_range, and ignores it when there is none. The range is asked for at each connection.
+// Dialer dials without MPTCP, whose options middleboxes may drop, from the local ports of ports, which may be nil and is called
+// for each connection. The range keeps off the leg pools' ports. The kernel uses only its intersection with
+// net.ipv4.ip_local_port_range, and ignores it if that is empty.
 func Dialer(ports PortRange) *net.Dialer {
 	d := &net.Dialer{}
 	d.SetMultipathTCP(false)

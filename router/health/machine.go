@@ -5,35 +5,35 @@ import (
 	"time"
 )
 
-// Phase is what is known of a surrogate.
+// Phase is a surrogate's phase.
 type Phase string
 
 // The phases. Only Up takes new sessions.
 const (
-	Checking Phase = "checking" // active checks, none has ended yet
+	Checking Phase = "checking" // has active checks, none completed
 	Up       Phase = "up"
 	Down     Phase = "down"
 )
 
-// State is what the router knows of a surrogate.
+// State is the state of a surrogate.
 type State struct {
-	Up        bool // new sessions may go there, unless Draining
-	Draining  bool // the operator takes it out: sessions stay, new ones go elsewhere
+	Up        bool // takes new sessions, unless Draining
+	Draining  bool // draining: sessions stay, new ones go elsewhere
 	Phase     Phase
 	Since     time.Time // of the phase
-	LastError string    // of the last failure, "" when there was none yet
+	LastError string    // of the last failure, "" if none
 	Successes int       // in a row, of active checks
 	Failures  int       // in a row, of active checks and probes; without checks, failures reported within the window when there are more
 }
 
-// Usable says whether new sessions may be sent there.
+// Usable reports whether the surrogate takes new sessions.
 func (s State) Usable() bool { return s.Up && !s.Draining }
 
-// Passive says what reported failures do. A zero field means its default.
+// Passive configures reported failures. A zero field means its default.
 type Passive struct {
 	Failures   int           // this many, default 3, ...
 	Window     time.Duration // ... within this, default 10 s, take the surrogate down
-	Backoff    time.Duration // for how long, when nothing checks it actively; default 5 s, doubled at each relapse
+	Backoff    time.Duration // for how long, without active checks; default 5 s, doubled at each relapse
 	MaxBackoff time.Duration // default 2 min
 }
 
@@ -53,8 +53,7 @@ func (p Passive) withDefaults() Passive {
 	return p
 }
 
-// machine is one surrogate's state as pure code: events and the time in, the state out. It is not safe for concurrent
-// use.
+// machine is the pure state machine of one surrogate: events and time in, state out. It is not safe for concurrent use.
 type machine struct {
 	active     bool
 	rise, fall int
@@ -62,34 +61,31 @@ type machine struct {
 
 	state    State
 	reported []time.Time // failures within the window, oldest first
-	passedBy bool        // down for reported failures: one active success lifts it
+	passedBy bool        // down because of reported failures: one successful check brings it up
 	downAt   time.Time
-	backoff  time.Duration // of the last fall without active checks
-	retry    time.Time     // without active checks: when it is up again
+	backoff  time.Duration // after the last fall without active checks
+	retry    time.Time     // without active checks: end of the backoff
 	failures int           // of checks and probes, in a row
 
-	probeAt  time.Time // an early probe is due then; zero: none is
-	probedAt time.Time // the last early probe began
+	probeAt  time.Time // time of the next early probe; zero: none
+	probedAt time.Time // start of the last early probe
 }
 
-// probeEvery is the least time between two early probes of a surrogate.
+// probeEvery is the least time between early probes of a surrogate.
 const probeEvery = time.Second
 
-// lastUsable tells whether nothing of a pool but one surrogate takes new sessions. others are the states of the pool's other members,
-// without those that are given nothing new (weight 0).
-//
-// What is reported of that surrogate then does not take it down: with nowhere else to go, sessions that may fail are better than
-// sessions that must. It is probed at once instead, and what a probe finds is believed of any surrogate. A share of the pool in place
-// of one member, as Envoy's panic threshold of half, would send clients to surrogates that refuse connections in order to spare
-// others the load, although such reports come from our own SYNs alone and no client can cause them.
+// lastUsable reports whether a surrogate is the only usable one of its pool. others are the states of the other members, except
+// those with weight 0. Reported failures then do not take it down, as sessions that may fail are better than sessions that must.
+// It is probed at once instead, and the result of a probe always counts. A share of the pool in place of one member, like Envoy's
+// panic threshold of half, would send clients to surrogates that refuse connections to spare the others, although such reports
+// come from our own SYNs only and no client can cause them.
 func lastUsable(others []State) bool {
 	return !slices.ContainsFunc(others, State.Usable)
 }
 
-// newMachine starts a surrogate. With active checks it starts in Checking, which takes no session: a surrogate that
-// nobody has seen alive must not cost the first clients a failed handoff. The first check is made at once, and its
-// success is enough, whatever rise says, because rise guards against flapping and there is nothing to flap yet; its
-// failure is enough too. Without active checks it starts up: nothing else would ever bring it there.
+// newMachine makes the machine of a new surrogate. With active checks it starts in Checking, which takes no sessions: the first
+// clients must not pay for an untested surrogate. The first check is made at once, and its result is enough, whatever rise and
+// fall are, as they guard against flapping. Without active checks it starts up, as nothing else would bring it up.
 func newMachine(active bool, rise, fall int, p Passive, now time.Time) *machine {
 	m := &machine{active: active, rise: max(rise, 1), fall: max(fall, 1), passive: p.withDefaults()}
 	if !active {
@@ -106,7 +102,7 @@ func (m *machine) enter(p Phase, now time.Time) {
 	m.state.Phase, m.state.Up, m.state.Since = p, p == Up, now
 }
 
-// checked takes the outcome of an active check or a probe that began at started; failure is "" for a success.
+// checked handles the result of an active check or a probe that began at started; failure is "" for success.
 func (m *machine) checked(failure string, started, now time.Time) {
 	if failure != "" {
 		m.failures++
@@ -124,14 +120,14 @@ func (m *machine) checked(failure string, started, now time.Time) {
 	switch {
 	case m.state.Up:
 	case m.state.Phase == Checking,
-		m.passedBy && started.After(m.downAt), // a check under way when it fell proves nothing
+		m.passedBy && started.After(m.downAt), // a check already running when it fell proves nothing
 		!m.passedBy && m.state.Successes >= m.rise:
 		m.enter(Up, now)
 		m.passedBy, m.reported = false, nil
 	}
 }
 
-// probed takes the outcome of an early probe. One that fails makes the next one due, until it is known what is the matter.
+// probed handles the result of an early probe. After a failure another one is due, until the state is clear.
 func (m *machine) probed(failure string, started, now time.Time) {
 	m.checked(failure, started, now)
 	if failure != "" {
@@ -139,12 +135,12 @@ func (m *machine) probed(failure string, started, now time.Time) {
 	}
 }
 
-// failed takes a failure that no client can cause: a connection of ours that was refused, or not answered. last says that the pool has
-// no other usable surrogate: see lastUsable.
+// failed handles a failure that no client can cause: a connection of ours was refused or not answered. last: the pool has no
+// other usable surrogate, see lastUsable.
 func (m *machine) failed(kind string, last bool, now time.Time) {
 	m.state.LastError = kind
 	if !m.state.Up {
-		return // sessions that were on their way there
+		return // of sessions already in progress
 	}
 	m.forgetOld(now)
 	m.reported = append(m.reported, now)
@@ -161,7 +157,7 @@ func (m *machine) failed(kind string, last bool, now time.Time) {
 	m.fell(now)
 }
 
-// suspected makes an early probe due: a client has met a failure that it may have caused itself.
+// suspected schedules an early probe after a failure that the client may have caused.
 func (m *machine) suspected(now time.Time) {
 	if !m.state.Up || !m.probeAt.IsZero() {
 		return
@@ -172,7 +168,7 @@ func (m *machine) suspected(now time.Time) {
 	}
 }
 
-// begin tells whether an early probe is due, which the caller makes then.
+// begin reports whether an early probe is due, to be made by the caller.
 func (m *machine) begin(now time.Time) bool {
 	if m.probeAt.IsZero() || now.Before(m.probeAt) {
 		return false
@@ -181,7 +177,7 @@ func (m *machine) begin(now time.Time) bool {
 	return m.state.Up
 }
 
-// fell takes the surrogate down. Without active checks that is for a time.
+// fell takes the surrogate down; without active checks, for a time.
 func (m *machine) fell(now time.Time) {
 	m.reported = nil
 	m.downAt = now
@@ -199,7 +195,7 @@ func (m *machine) fell(now time.Time) {
 	m.enter(Down, now)
 }
 
-// tick lets time pass.
+// tick advances the time.
 func (m *machine) tick(now time.Time) {
 	m.forgetOld(now)
 	m.count()
@@ -209,7 +205,7 @@ func (m *machine) tick(now time.Time) {
 	}
 }
 
-// next is when tick or an early probe has work to do; zero for never.
+// next is when tick or an early probe is due; zero: never.
 func (m *machine) next() time.Time {
 	if !m.active && m.state.Phase == Down {
 		return m.retry
@@ -225,7 +221,7 @@ func (m *machine) forgetOld(now time.Time) {
 	}
 }
 
-// count shows the failures that may take the surrogate down.
+// count updates the number of failures.
 func (m *machine) count() {
 	m.state.Failures = m.failures
 	if !m.active && m.state.Up {

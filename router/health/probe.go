@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// maxCheckBody is how much of a check's response is read, in octets, so that a good connection ends without an RST.
+// maxCheckBody is how much of a check's response is read, in bytes, so that a good connection closes without an RST.
 const maxCheckBody = 64 << 10
 
-// newProbe makes the function that asks a surrogate once. A status from 200 to 399 is a success. A redirect is not
-// followed: it may lead elsewhere. Each check has a connection of its own, so that it tests accepting too.
+// newProbe makes the function of one check. Status 200 to 399 is success. Redirects are not followed, as they may lead elsewhere.
+// Each check uses a new connection, which also tests accepting.
 func newProbe(ports PortRange) func(ctx context.Context, t Target) error {
 	transport := &http.Transport{
 		DialContext:            Dialer(ports).DialContext,
@@ -59,7 +59,7 @@ func newProbe(ports PortRange) func(ctx context.Context, t Target) error {
 // connectTimeout bounds the probe of a surrogate without a check.
 const connectTimeout = time.Second
 
-// newConnect makes the function that probes a surrogate without a check: does it take a connection?
+// newConnect makes the probe of a surrogate without a check: it connects.
 func newConnect(ports PortRange) func(ctx context.Context, t Target) error {
 	dialer := Dialer(ports)
 	return func(ctx context.Context, t Target) error {

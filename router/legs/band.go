@@ -6,10 +6,10 @@ import (
 	kernel "baton/datapath/router"
 )
 
-// A leg that has served a client fits clients as far away as that one: each band of them has a queue, made when the kernel
-// program first has a leg for it.
+// A leg that has served a client fits clients at the same distance: each band has a queue, created when the kernel program first
+// has a leg for it.
 
-// makeQueue makes a queue of idle legs where there is none.
+// makeQueue creates a queue of idle legs if there is none.
 func (m *Manager) makeQueue(p *pool, classID, band uint8) error {
 	c := p.class(classID)
 	if c.bands&(1<<band) != 0 {
@@ -22,7 +22,7 @@ func (m *Manager) makeQueue(p *pool, classID, band uint8) error {
 	return nil
 }
 
-// look finds the queues that an earlier process has made.
+// look finds the queues of an earlier process.
 func (m *Manager) look(p *pool, classID uint8, c *class) {
 	if c.looked {
 		return
@@ -35,7 +35,7 @@ func (m *Manager) look(p *pool, classID uint8, c *class) {
 	}
 }
 
-// queues are the bands that have one, the fresh legs last: they are the last to be given up.
+// queues lists the bands with a queue; the fresh legs are last and so retired last.
 func (c *class) queues() []uint8 {
 	var all []uint8
 	for rest := c.bands &^ (1 << kernel.BandFresh); rest != 0; rest &= rest - 1 {
@@ -44,28 +44,28 @@ func (c *class) queues() []uint8 {
 	return append(all, kernel.BandFresh)
 }
 
-// takeIdle takes the longest idle leg out of a queue. False: there is none.
-func (m *Manager) takeIdle(p *pool, classID, band uint8) (kernel.Splice, bool, error) {
+// popIdle pops the leg that has been idle longest. False: there is none.
+func (m *Manager) popIdle(p *pool, classID, band uint8) (kernel.Splice, bool, error) {
 	for {
-		number, ok, err := m.o.Kernel.TakeIdle(p.id, classID, band)
+		number, ok, err := m.o.Kernel.PopIdle(p.id, classID, band)
 		if err != nil || !ok {
 			return kernel.Splice{}, false, err
 		}
 		s, err := m.o.Kernel.Splice(number)
 		if err == nil && s.State == kernel.Idle && s.Surrogate == p.id && s.Class == classID && s.Band == band {
 			return s, true, nil
-		} // else dead while it lay there
+		} // else it has died in the queue
 	}
 }
 
-// makeRoom retires an idle leg that not every client can use.
-func (m *Manager) makeRoom(p *pool) {
+// evict retires an idle leg that fits only some clients.
+func (m *Manager) evict(p *pool) {
 	for id, c := range p.classes {
 		for _, band := range c.queues() {
 			if band == kernel.BandFresh {
 				break
 			}
-			if s, ok, err := m.takeIdle(p, id, band); err == nil && ok {
+			if s, ok, err := m.popIdle(p, id, band); err == nil && ok {
 				m.retire(p, s)
 				return
 			}

@@ -6,7 +6,7 @@ import (
 	kernel "baton/datapath/router"
 )
 
-// Kernel holds the legs: *kernel.Router. Its methods are the data path's.
+// Kernel is the data path: *kernel.Router.
 type Kernel interface {
 	Sessions() int
 	EachSplice(f func(kernel.Splice) error) error
@@ -15,42 +15,42 @@ type Kernel interface {
 
 	OpenLeg(l kernel.Leg) error
 	FreeLeg(number uint32, server, router netip.AddrPort) error
-	TakeUp(number uint32, surrogate uint16) (bool, error)
+	CompleteLeg(number uint32, surrogate uint16) (bool, error)
 	Retire(number uint32, surrogate uint16) (bool, error)
 	LimitRequests(id uint16, requests uint32) error
 
 	MakeQueue(surrogate uint16, class, band uint8) error
 	HasQueue(surrogate uint16, class, band uint8) bool
-	TakeIdle(surrogate uint16, class, band uint8) (number uint32, ok bool, err error)
-	PutIdle(surrogate uint16, class, band uint8, number uint32) error
+	PopIdle(surrogate uint16, class, band uint8) (number uint32, ok bool, err error)
+	PushIdle(surrogate uint16, class, band uint8, number uint32) error
 
 	Attach(ifindex int) error
 	SetPaths(surrogate uint16, ifindexes []int) error
 }
 
-// Wire sends segments that no socket of this host knows of: a *RawWire. Numbers are those of the splice.
+// Wire sends segments without a socket: a *RawWire. Sequence numbers are the splice's.
 type Wire interface {
 	// SYN opens a leg.
 	SYN(l kernel.Leg, mss uint16) error
 	// ACK completes the handshake of an answered leg.
 	ACK(s kernel.Splice, tsval uint32) error
-	// Refuse answers the request in front in place of the surrogate, and closes.
+	// Refuse answers the current request in place of the surrogate, and closes.
 	Refuse(s kernel.Splice) error
-	// Reset ends a connection at its other end.
+	// Reset resets a connection at the peer.
 	Reset(from, to netip.AddrPort, seq uint32) error
 	// End resets a leg at its surrogate.
 	End(s kernel.Splice) error
 }
 
-// Routes finds how surrogates are reached: Netlink.
+// Routes looks up routes to surrogates: Netlink.
 type Routes interface {
 	To(surrogate netip.Addr) (Route, error)
 }
 
-// Route leads to a surrogate.
+// Route is a route to a surrogate.
 type Route struct {
 	Source  netip.Addr
 	Ifindex int
-	Local   bool  // it is on this host
+	Local   bool  // the surrogate is on this host
 	Paths   []int // interfaces of all next hops; ascending
 }

@@ -6,8 +6,8 @@ import (
 	kernel "baton/datapath/router"
 )
 
-// End resets every session at both ends, and every idle leg at its surrogate. The data path must be detached, so that the
-// numbers are the last. It returns how many sessions there were.
+// End resets every session at both ends, and every idle leg at its surrogate. The data path must be detached, so that sequence
+// numbers are final. It returns the number of sessions.
 func End(dp *kernel.Router) (int, error) {
 	w, err := OpenWire()
 	if err != nil {
@@ -15,7 +15,7 @@ func End(dp *kernel.Router) (int, error) {
 	}
 	defer w.Close()
 	sessions := 0
-	var failed error // a session that is not told learns it from its own timers: the others are told all the same
+	var failed error // an end that gets no RST times out by itself: continue with the others
 	err = dp.EachSplice(func(s kernel.Splice) error {
 		switch s.State {
 		case kernel.Active, kernel.Closing:

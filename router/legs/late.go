@@ -7,15 +7,15 @@ import (
 	kernel "baton/datapath/router"
 )
 
-// A surrogate takes the time from its SYN-ACK to our ACK for the round trip to its peer. At once is some microseconds, and then
-// BBR computes its window from them for ten seconds, and a client further away than the 200 ms of the least timeout is sent
-// everything twice. So our ACK comes when that of a client far away would (legs.handshake).
+// A surrogate measures its first RTT from its SYN-ACK to our ACK. If we answered at once, that would be microseconds: BBR would
+// compute its window from that for ten seconds, and a client beyond the 200 ms minimum RTO would be sent everything twice. So we
+// delay our ACK as if from a distant client (legs.handshake).
 
-// mostHeld is how many SYN-ACKs of a surrogate wait for their ACK at most: each is in its queue of half-open connections. When
-// more legs are opened, the earliest are acknowledged before their time.
+// mostHeld bounds the delayed ACKs per surrogate, as each connection sits in its SYN queue. Beyond that, the earliest are sent
+// ahead of time.
 const mostHeld = openBatch
 
-// answered tells of a SYN-ACK.
+// answered handles a SYN-ACK.
 func (m *Manager) answered(e kernel.Event, now time.Time) {
 	p := m.owner[e.Splice]
 	if p == nil || p.id != e.Surrogate {
@@ -23,11 +23,11 @@ func (m *Manager) answered(e kernel.Event, now time.Time) {
 	}
 	o := p.opening[e.Splice]
 	if o == nil {
-		return // of the leg that had this splice before
+		return // of an earlier leg with this splice
 	}
-	o.answered, o.taken = now, false
+	o.answered, o.completed = now, false
 	if c := p.classes[e.Class]; c != nil && len(c.waiters) > 0 {
-		m.takeUp(p, o)
+		m.complete(p, o)
 		return
 	}
 	p.due = earlier(p.due, now.Add(p.bounds.Handshake))
@@ -40,11 +40,11 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// held are the legs whose SYN-ACK waits, the earliest first.
+// held lists the legs whose ACK is delayed, earliest first.
 func (p *pool) held() []*opening {
 	var held []*opening
 	for _, o := range p.opening {
-		if !o.answered.IsZero() && !o.taken {
+		if !o.answered.IsZero() && !o.completed {
 			held = append(held, o)
 		}
 	}
@@ -52,8 +52,8 @@ func (p *pool) held() []*opening {
 	return held
 }
 
-// takeUpLate takes up the legs whose time has come.
-func (m *Manager) takeUpLate(p *pool, now time.Time) {
+// completeDue completes the legs whose delay is over.
+func (m *Manager) completeDue(p *pool, now time.Time) {
 	held := p.held()
 	for i, o := range held {
 		due := o.answered.Add(p.bounds.Handshake)
@@ -61,21 +61,21 @@ func (m *Manager) takeUpLate(p *pool, now time.Time) {
 			p.due = earlier(p.due, due)
 			return
 		}
-		m.takeUp(p, o)
+		m.complete(p, o)
 	}
 }
 
-// takeUp acknowledges a SYN-ACK, and has the leg idle.
-func (m *Manager) takeUp(p *pool, o *opening) {
-	o.taken = true
+// complete acknowledges a SYN-ACK and makes the leg idle.
+func (m *Manager) complete(p *pool, o *opening) {
+	o.completed = true
 	s, err := m.o.Kernel.Splice(o.leg.Number)
 	if err != nil || s.State != kernel.Answered {
-		return // it was reset, and its event is on the way
+		return // it was reset; its event will follow
 	}
 	if err := m.o.Wire.ACK(s, m.o.Timestamp()); err != nil {
-		m.o.Log.Debug("leg is not acknowledged", "surrogate", p.name, "err", err) // the surrogate repeats its SYN-ACK
+		m.o.Log.Debug("cannot acknowledge leg", "surrogate", p.name, "err", err) // the surrogate retransmits its SYN-ACK
 	}
-	if _, err := m.o.Kernel.TakeUp(s.Number, p.id); err != nil {
-		m.o.Log.Error("leg is not taken up", "surrogate", p.name, "err", err)
+	if _, err := m.o.Kernel.CompleteLeg(s.Number, p.id); err != nil {
+		m.o.Log.Error("cannot complete leg", "surrogate", p.name, "err", err)
 	}
 }

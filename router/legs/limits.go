@@ -2,37 +2,36 @@ package legs
 
 import "time"
 
-// The share of a surrogate's own idle limit after which its legs are renewed, and the least that is believed.
+// The share of a surrogate's idle timeout after which its legs are renewed, and the shortest plausible timeout.
 const (
 	idleShare    = 0.8
 	shortestIdle = 500 * time.Millisecond
 )
 
 const (
-	// scoutEvery is the least time between a close that a scout has met and the next scout.
+	// scoutEvery is the least time from the close of a scout to the next scout.
 	scoutEvery = time.Minute
-	// learnRequests is how many legs in a row end after the same number of requests before that counts as the
-	// surrogate's limit. Clients that ask for the close of their session make announced ends, too; so many in a row
-	// that nearly all of them would have to.
+	// learnRequests is how many legs in a row must end after the same number of requests to infer the surrogate's limit.
+	// Clients that send Connection: close cause announced ends, too; for a wrong inference nearly all would have to.
 	learnRequests = 16
-	// liftEvery is how long a learnt number of requests is held without a doubt.
+	// liftEvery is how long a learnt request limit holds before it is tested.
 	liftEvery = 10 * time.Minute
 )
 
-// idleLimit learns how long a surrogate keeps idle legs.
+// idleLimit learns a surrogate's idle timeout.
 //
-// A leg that the surrogate closes shortens it at once. Such a close may tell little: a server that is restarted closes legs of
-// any age, and may have a longer keep-alive afterwards. So one leg at a time, the scout, is left idle for longer, and the limit
-// follows its age for as long as it lives. It lies in its queue like others: a client may take it.
+// A leg closed by the surrogate lowers it at once. Such a close may mean little: a restarted server closes legs of any age, and
+// may have a longer timeout afterwards. So one leg at a time, the scout, is left idle for longer, and the limit follows its age
+// as long as it lives. The scout stays in its queue: a client may get it.
 type idleLimit struct {
 	learnt   time.Duration // 0: none
 	scouting bool
-	scout    uint32 // a splice, while scouting
+	scout    uint32 // splice number, while scouting
 	seen     bool   // in this round
 	next     time.Time
 }
 
-// limit is the age at which an idle leg is renewed, of at most bound.
+// limit is the idle time after which a leg is renewed, at most bound.
 func (l *idleLimit) limit(bound time.Duration) time.Duration {
 	if l.learnt == 0 {
 		return bound
@@ -40,21 +39,21 @@ func (l *idleLimit) limit(bound time.Duration) time.Duration {
 	return min(l.learnt, bound)
 }
 
-// round begins a look at all idle legs. A scout that the last one did not meet is gone.
+// round starts a pass over all idle legs. A scout that the last pass did not see is gone.
 func (l *idleLimit) round() {
 	l.scouting = l.scouting && l.seen
 	l.seen = false
 }
 
-// keep tells whether a leg that has been idle for so long is left so. Limit, which it may raise, is then above its age or
-// the leg is the scout.
+// keep reports whether to keep a leg that has been idle for so long. The limit, which it may raise, is then above its age, or the
+// leg is the scout.
 func (l *idleLimit) keep(leg uint32, idle, bound time.Duration, now time.Time) bool {
 	if idle < l.limit(bound) {
 		return true
 	}
 	if idle >= bound {
 		if l.scouting && leg == l.scout {
-			*l = idleLimit{} // the surrogate bears all that is asked of it
+			*l = idleLimit{} // no timeout found up to the bound
 		}
 		return false
 	}
@@ -69,7 +68,7 @@ func (l *idleLimit) keep(leg uint32, idle, bound time.Duration, now time.Time) b
 	return true
 }
 
-// closed tells of a leg that the surrogate closed when it had been idle for so long. It returns whether the limit has shrunk.
+// closed handles a close by the surrogate after so much idle time. It reports whether the limit has shrunk.
 func (l *idleLimit) closed(idle, bound time.Duration, now time.Time) bool {
 	scouted := l.scouting
 	l.scouting, l.next = false, now.Add(scoutEvery)
@@ -80,14 +79,14 @@ func (l *idleLimit) closed(idle, bound time.Duration, now time.Time) bool {
 	return l.limit(bound) < before
 }
 
-// requestLimit learns after how many requests a surrogate announces that it will close. What it has learnt is put in doubt
-// now and then: the limit is lifted until a leg meets the surrogate's again.
+// requestLimit learns after how many requests a surrogate announces a close. It tests what it has learnt from time to time: the
+// limit is lifted until the surrogate closes a leg again.
 type requestLimit struct {
 	configured, learnt uint32
 	candidate          uint32
-	seen               int // legs in a row that ended there
+	seen               int // legs in a row that ended at candidate
 	lifted             bool
-	doubt              time.Time // when learnt is lifted next
+	doubt              time.Time // when to lift learnt next
 }
 
 func (r *requestLimit) limit() uint32 {
@@ -100,7 +99,7 @@ func (r *requestLimit) limit() uint32 {
 	return r.learnt
 }
 
-// tick returns whether the limit has changed by the passage of time.
+// tick reports whether the limit has changed with time.
 func (r *requestLimit) tick(now time.Time) bool {
 	if r.configured != 0 || r.learnt == 0 || r.lifted || now.Before(r.doubt) {
 		return false
@@ -109,14 +108,14 @@ func (r *requestLimit) tick(now time.Time) bool {
 	return true
 }
 
-// ended tells of a leg that has ended after so many requests, as its surrogate had announced or otherwise. It returns whether the
-// limit has changed.
+// ended handles the end of a leg after so many requests, announced by the surrogate or not. It reports whether the limit has
+// changed.
 func (r *requestLimit) ended(requests uint32, announced bool, now time.Time) bool {
 	before := r.limit()
 	switch {
-	case requests < 2: // a surrogate without keep-alive has no limit to stay below
+	case requests < 2: // without keep-alive there is no limit to learn
 	case !announced:
-		if requests > r.candidate { // so that was none
+		if requests > r.candidate { // so candidate was no limit
 			r.candidate, r.seen = 0, 0
 		}
 		if r.learnt != 0 && requests > r.learnt+1 {

@@ -17,7 +17,7 @@ import (
 	"baton/router/config"
 )
 
-// Surrogate is one whose legs are to be kept.
+// Surrogate is a surrogate that has a leg pool.
 type Surrogate struct {
 	ID      uint16
 	Name    string
@@ -26,43 +26,44 @@ type Surrogate struct {
 	Reuse   config.Reuse
 }
 
-// Options of a Manager. All functions are called from its own goroutines, without locks held.
+// Options of a Manager. It calls all functions from its own goroutines, without locks held.
 type Options struct {
 	Kernel Kernel
 	Wire   Wire
 	Routes Routes
 	Ports  PortRange
-	// Now is the time, Timestamp what the data path's clock for TCP timestamps says at it.
+	// Now is the time, Timestamp the data path's timestamp clock.
 	Now       func() time.Time
 	Timestamp func() uint32
 	MSS       []uint16 // of the leg classes, as in the data path's config
 	Log       *slog.Logger
-	// Failed is told of a surrogate that refuses a leg, or does not answer: no client can cause that.
+	// Failed reports a surrogate that refuses a leg or does not answer: no client can cause that.
 	Failed func(surrogate, kind string)
-	// Doubted is told of a surrogate that has ended a session before a response byte, which its client may have caused.
+	// Doubted reports a surrogate that has ended a session before the first response byte, which its client may have caused.
 	Doubted func(surrogate string)
-	// Changed is told when a surrogate's MSS or timestamps turn out to differ from what was assumed, or whether it is on this host.
+	// Changed reports that a surrogate's MSS, its support of timestamps, or whether it is on this host, differs from what was
+	// assumed.
 	Changed func()
 	// Event counts what happens to legs, for metrics.
 	Event func(surrogate, event string)
 }
 
-// Manager keeps the leg pools. Its clients are the data path (which takes legs by itself) and Want. What it decides follows from the events,
-// the time and the answers of what its options name alone, so that a script can stand in their place.
+// Manager maintains the leg pools for the data path, which takes legs by itself, and for WaitIdle. Its decisions depend only on
+// events, time and the results of its options' functions, so that tests can script them.
 type Manager struct {
 	o      Options
 	secret maphash.Seed
 
 	mu    sync.Mutex
 	pools map[uint16]*pool
-	owner map[uint32]*pool          // by splice, of those that are not free
-	ports map[netip.AddrPort]*ports // by surrogate's address: two pools may name the same server
+	owner map[uint32]*pool          // by splice in use
+	ports map[netip.AddrPort]*ports // by surrogate's address: two pools may share a server
 	free  []uint32
 
-	renewed, routed time.Time // when the pools were last
+	renewed, routed time.Time // last time of each
 }
 
-// New starts from what the data path holds: legs of an earlier process are kept. Run does the work.
+// New makes a Manager; Adopt takes over legs of an earlier process, Run does the work.
 func New(o Options) *Manager {
 	return &Manager{
 		o: o, secret: maphash.MakeSeed(),
@@ -70,7 +71,7 @@ func New(o Options) *Manager {
 	}
 }
 
-// Adopt takes over the legs in the data path. The surrogates' numbers must be those that the legs were opened under.
+// Adopt takes over the legs in the data path. Surrogates must have the numbers under which the legs were opened.
 func (m *Manager) Adopt() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -99,7 +100,7 @@ func (m *Manager) Adopt() error {
 	}
 	for _, s := range drop {
 		if s.State == kernel.Active || s.State == kernel.Closing {
-			// its surrogate has left the configuration: the session goes on, the splice is freed when it ends
+			// its surrogate was removed: the session goes on, and its splice is freed when it ends
 			continue
 		}
 		_ = m.o.Wire.End(s)
@@ -111,7 +112,7 @@ func (m *Manager) Adopt() error {
 	return nil
 }
 
-// Retire ends every idle leg: there will be no process to renew them.
+// Retire closes all idle legs: there will be no process to renew them.
 func (m *Manager) Retire() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -120,7 +121,7 @@ func (m *Manager) Retire() {
 			m.look(p, id, c)
 			for _, band := range c.queues() {
 				for {
-					s, ok, err := m.takeIdle(p, id, band)
+					s, ok, err := m.popIdle(p, id, band)
 					if err != nil || !ok {
 						break
 					}
@@ -131,7 +132,7 @@ func (m *Manager) Retire() {
 	}
 }
 
-// Update replaces the set of surrogates. Legs of those that go are retired when idle; their sessions go on.
+// Update replaces the surrogates. Idle legs of removed ones are retired; their sessions continue.
 func (m *Manager) Update(surrogates []Surrogate) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -141,7 +142,7 @@ func (m *Manager) Update(surrogates []Surrogate) error {
 		p := m.pools[s.ID]
 		if p == nil || p.server != s.Address {
 			if p != nil {
-				p.turnAway()
+				p.failWaiters()
 			}
 			p = &pool{
 				id: s.ID, server: s.Address,
@@ -156,20 +157,20 @@ func (m *Manager) Update(surrogates []Surrogate) error {
 			return err
 		}
 		if err := m.route(p); err != nil {
-			m.o.Log.Warn("surrogate is not reachable now", "surrogate", p.name, "err", err)
+			m.o.Log.Warn("surrogate is unreachable", "surrogate", p.name, "err", err)
 		}
 	}
 	for id, p := range m.pools {
 		if !keep[id] {
 			p.usable = false
 			p.bounds.Min = 0
-			p.turnAway()
+			p.failWaiters()
 		}
 	}
 	return nil
 }
 
-// defaultClass is the class that is kept warm: timestamps, and the largest MSS that fits.
+// defaultClass is the class always kept ready: timestamps, and the largest MSS that fits.
 func (m *Manager) defaultClass(addr netip.Addr) uint8 {
 	limit := uint16(1460)
 	if addr.Is6() {
@@ -184,7 +185,7 @@ func (m *Manager) defaultClass(addr netip.Addr) uint8 {
 	return best<<1 | 1
 }
 
-// SetUsable opens or closes a surrogate for new sessions. Idle legs of one that is not usable are retired.
+// SetUsable enables or disables a surrogate for new sessions. A disabled one's idle legs are retired.
 func (m *Manager) SetUsable(id uint16, usable bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -194,7 +195,7 @@ func (m *Manager) SetUsable(id uint16, usable bool) {
 	}
 }
 
-// route finds how the surrogate is reached.
+// route looks up the route to the surrogate.
 func (m *Manager) route(p *pool) error {
 	r, err := m.o.Routes.To(p.server.Addr())
 	if err != nil {
@@ -223,7 +224,7 @@ func (m *Manager) route(p *pool) error {
 	return m.o.Kernel.SetPaths(p.id, r.Paths)
 }
 
-// Local reports whether a surrogate is on this host, where packets cannot be spliced to it.
+// Local reports whether a surrogate is on this host, and so cannot be spliced to.
 func (m *Manager) Local(id uint16) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -231,13 +232,13 @@ func (m *Manager) Local(id uint16) bool {
 	return p != nil && p.local
 }
 
-// Facts are what was learnt of a surrogate.
+// Facts are a surrogate's properties, learnt from its legs.
 type Facts struct {
-	MSS  uint16 // told by it; 0: not known yet
-	NoTS bool   // it refuses timestamps
+	MSS  uint16 // advertised by it; 0: unknown yet
+	NoTS bool   // it does not support timestamps
 }
 
-// Facts returns what legs have taught of a surrogate.
+// Facts returns a surrogate's properties.
 func (m *Manager) Facts(id uint16) Facts {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -247,12 +248,12 @@ func (m *Manager) Facts(id uint16) Facts {
 	return Facts{}
 }
 
-// ErrNoLeg says why Want gave up.
-var ErrNoLeg = errors.New("no server leg to be had")
+// ErrNoLeg is returned by WaitIdle.
+var ErrNoLeg = errors.New("no server leg available")
 
-// Want returns when the surrogate has an idle leg of the class, opening one when there is none. Another request may be quicker
-// to take it.
-func (m *Manager) Want(ctx context.Context, id uint16, classID uint8) error {
+// WaitIdle waits until the surrogate has an idle leg of the class, opening one if necessary. Another request may still take it
+// first.
+func (m *Manager) WaitIdle(ctx context.Context, id uint16, classID uint8) error {
 	m.mu.Lock()
 	p := m.pools[id]
 	if p == nil || !p.usable || p.local {
@@ -265,7 +266,7 @@ func (m *Manager) Want(ctx context.Context, id uint16, classID uint8) error {
 	}
 	c := p.class(classID)
 	now := m.o.Now()
-	c.wanted = now
+	c.lastUsed = now
 	counted, err := m.o.Kernel.Surrogate(id)
 	if err != nil {
 		m.mu.Unlock()
@@ -279,32 +280,32 @@ func (m *Manager) Want(ctx context.Context, id uint16, classID uint8) error {
 	c.waiters = append(c.waiters, up)
 	for _, o := range p.held() {
 		if o.leg.Class == classID {
-			m.takeUp(p, o)
+			m.complete(p, o)
 			break
 		}
 	}
 	if p.openingOf(classID) < len(c.waiters) {
 		if p.legs >= p.bounds.Max {
-			m.makeRoom(p)
+			m.evict(p)
 		}
 		err = m.open(p, classID, now)
 	}
 	m.mu.Unlock()
 	if err != nil {
-		m.forsake(p, classID, up)
+		m.stopWaiting(p, classID, up)
 		return fmt.Errorf("%w: %w", ErrNoLeg, err)
 	}
 	select {
 	case err := <-up:
 		return err
 	case <-ctx.Done():
-		m.forsake(p, classID, up)
+		m.stopWaiting(p, classID, up)
 		return fmt.Errorf("%w in time", ErrNoLeg)
 	}
 }
 
-// forsake waits no longer. The pool may have left the configuration meanwhile, and its class be forgotten.
-func (m *Manager) forsake(p *pool, classID uint8, up chan error) {
+// stopWaiting removes a waiter. Its pool and class may be gone by now.
+func (m *Manager) stopWaiting(p *pool, classID uint8, up chan error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if c := p.classes[classID]; c != nil {
@@ -312,8 +313,8 @@ func (m *Manager) forsake(p *pool, classID uint8, up chan error) {
 	}
 }
 
-// turnAway tells those who wait for a leg that there will be none. Called with the lock.
-func (p *pool) turnAway() {
+// failWaiters makes all waiters fail. Called with the lock.
+func (p *pool) failWaiters() {
 	for _, c := range p.classes {
 		for _, w := range c.waiters {
 			w <- ErrNoLeg
@@ -347,7 +348,7 @@ func (m *Manager) open(p *pool, classID uint8, now time.Time) error {
 		}
 	}
 	if p.legs >= p.bounds.Max {
-		return fmt.Errorf("%s has its %d legs", p.name, p.bounds.Max)
+		return fmt.Errorf("%s is at its limit of %d legs", p.name, p.bounds.Max)
 	}
 	if len(m.free) == 0 {
 		return errors.New("limits.sessions is reached")
@@ -357,7 +358,7 @@ func (m *Manager) open(p *pool, classID uint8, now time.Time) error {
 			return err
 		}
 	}
-	port, ok := p.ports.take()
+	port, ok := p.ports.alloc()
 	if !ok {
 		return fmt.Errorf("every port to %s is in use", p.name)
 	}
@@ -368,7 +369,7 @@ func (m *Manager) open(p *pool, classID uint8, now time.Time) error {
 	}
 	leg.ISS = m.initialSequence(leg, now)
 	if err := m.o.Kernel.OpenLeg(leg); err != nil {
-		p.ports.release(port)
+		p.ports.free(port)
 		return err
 	}
 	m.free = m.free[:len(m.free)-1]
@@ -393,7 +394,7 @@ func (m *Manager) initialSequence(l kernel.Leg, now time.Time) uint32 {
 	return uint32(h.Sum64()) + uint32(now.UnixMicro()/4)
 }
 
-// RandomOffset is a fresh offset for the data path's clock, so that timestamps do not tell how long the host is up.
+// RandomOffset is a random offset for the data path's clock, so that timestamps do not reveal the host's uptime.
 func RandomOffset() uint32 {
 	var b [4]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -403,12 +404,12 @@ func RandomOffset() uint32 {
 // release frees a splice. Called with the lock.
 func (m *Manager) release(p *pool, number uint32, server, router netip.AddrPort) {
 	if err := m.o.Kernel.FreeLeg(number, server, router); err != nil {
-		m.o.Log.Error("splice is lost", "splice", number, "err", err)
+		m.o.Log.Error("cannot free splice", "splice", number, "err", err)
 		return
 	}
 	delete(p.opening, number)
 	delete(m.owner, number)
-	p.ports.release(router.Port())
+	p.ports.free(router.Port())
 	p.legs--
 	m.free = append(m.free, number)
 }

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Netlink asks the host's routing tables.
+// Netlink looks up routes in the host's routing tables.
 type Netlink struct{}
 
-// To finds the route that is taken now.
+// To looks up the current route.
 func (Netlink) To(surrogate netip.Addr) (Route, error) {
 	routes, err := netlink.RouteGet(surrogate.AsSlice())
 	if err != nil {
@@ -34,12 +34,11 @@ func (Netlink) To(surrogate netip.Addr) (Route, error) {
 	return Route{Source: source.Unmap(), Ifindex: r.LinkIndex, Paths: paths}, err
 }
 
-// pathsTo lists the interfaces that the route to a surrogate leads over: the one that is taken now, and where the route has several
-// next hops the others.
+// pathsTo lists the interfaces of a surrogate's route: the current one and, for a multipath route, the others.
 func pathsTo(surrogate netip.Addr, now int) ([]int, error) {
 	routes, err := netlink.RouteGetWithOptions(surrogate.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
 	if err != nil {
-		return nil, fmt.Errorf("find the paths to %v: %w", surrogate, err)
+		return nil, fmt.Errorf("find the interfaces to %v: %w", surrogate, err)
 	}
 	paths := []int{now}
 	for _, r := range routes {
@@ -51,7 +50,7 @@ func pathsTo(surrogate netip.Addr, now int) ([]int, error) {
 	return slices.Compact(paths), nil
 }
 
-// changes sends whenever a route has changed, until ctx is done. When it closes, changes go unnoticed.
+// changes sends at each change of a route until ctx is done. Once it is closed, changes go unnoticed.
 func changes(ctx context.Context) (<-chan netlink.RouteUpdate, error) {
 	c := make(chan netlink.RouteUpdate, 64)
 	if err := netlink.RouteSubscribe(c, ctx.Done()); err != nil {

@@ -18,24 +18,24 @@ type pool struct {
 	usable  bool // up and not draining
 	router  netip.Addr
 	ifindex int
-	paths   []int // interfaces that the route leads over; ascending
-	local   bool  // on this host: cannot be spliced
+	paths   []int // interfaces of the route; ascending
+	local   bool  // on this host: cannot be spliced to
 
 	ports   *ports
-	legs    int // splices of ours that are not free
+	legs    int // splices in use
 	opening map[uint32]*opening
 	classes map[uint8]*class
 
-	fresh     idleLimit // of legs that have served no request: servers may wait longer, or shorter, for the first
-	used      idleLimit // of the others
+	fresh     idleLimit // of fresh legs: servers may use another timeout before the first request
+	used      idleLimit // of used legs
 	requests  requestLimit
-	serverMSS uint16 // told by the surrogate
-	noTS      bool   // it refuses timestamps
-	unread    bool   // it was said that its queues cannot be read
+	serverMSS uint16 // advertised by the surrogate
+	noTS      bool   // it does not support timestamps
+	unread    bool   // logged that its queues cannot be read
 
-	due     time.Time     // when it is looked at next
-	renewAt time.Time     // when a leg may have been idle for long enough
-	backoff time.Duration // between attempts while it refuses
+	due     time.Time     // time of the next tick
+	renewAt time.Time     // when the next leg may have to be renewed
+	backoff time.Duration // between attempts while the surrogate refuses
 	retryAt time.Time
 }
 
@@ -44,37 +44,37 @@ type opening struct {
 	sent  time.Time
 	tries int
 
-	answered time.Time // zero: not yet
-	taken    bool      // and acknowledged
+	answered  time.Time // time of the SYN-ACK; zero: none yet
+	completed bool      // SYN-ACK acknowledged
 }
 
-// class is the idle legs with one set of options.
+// class is the idle legs of one leg class.
 type class struct {
-	floor         int   // idle legs without demand
-	sizer         sizer // of all idle legs; where new clients take fresh ones alone, of the others
-	fresh         sizer // of those that have served nobody: they fit every client
-	taken, missed uint64
-	takenFresh    uint64
-	recycled      uint64
-	waiters       []chan error // each for one answer: nil, there is a leg
-	wanted        time.Time    // a request last needed it
-	bands         uint32       // that have a queue, but for the fresh: bit n is band n
-	looked        bool         // for queues of an earlier process
+	floor          int   // minimum of idle legs
+	sizer          sizer // for all idle legs; with reuse safe or never, for used ones
+	fresh          sizer // for legs that have served nobody and so fit every client
+	popped, missed uint64
+	poppedFresh    uint64
+	recycled       uint64
+	waiters        []chan error // each gets one result; nil: a leg is idle
+	lastUsed       time.Time    // last demand
+	bands          uint32       // bit n: band n has a queue; not for fresh legs
+	looked         bool         // searched for queues of an earlier process
 }
 
-// Limits of trying to open a leg.
+// Limits of opening legs.
 const (
-	synTimeout   = time.Second // to the first repetition; then doubled
+	synTimeout   = time.Second // to the first retransmission; then doubled
 	synTries     = 3
 	firstBackoff = 100 * time.Millisecond
 	maxBackoff   = 5 * time.Second
-	openBatch    = 64 // SYNs a tick and surrogate
+	openBatch    = 64 // SYNs per tick and surrogate
 )
 
-// rareClassLife is how long a class that was opened for one client's options is kept ready after the last such client.
+// rareClassLife is how long a class for unusual clients stays ready after the last such client.
 const rareClassLife = time.Minute
 
-// idle is the limit that holds for a leg that has served so many requests.
+// idle is the idle limit of a leg that has served so many requests.
 func (p *pool) idle(requests uint32) *idleLimit {
 	if requests == 0 {
 		return &p.fresh

@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// ports hands out the source ports of the legs between one address of ours and one surrogate. They lie below the range
-// that the kernel gives to sockets, so that no socket of this host ever meets a leg's numbers.
+// ports allocates the source ports of legs between one local address and one surrogate. They are outside of the kernel's
+// ephemeral range, so that no socket of this host collides with a leg.
 type ports struct {
 	PortRange
 	next uint16
@@ -16,13 +16,13 @@ type ports struct {
 
 const (
 	lowestPort  = 2048
-	defaultHigh = 32767 // the kernel's range starts at 32768 unless changed
+	defaultHigh = 32767 // the default ephemeral range starts at 32768
 )
 
-// PortRange is the ports from Low to High, both included.
+// PortRange is the ports from Low to High, inclusive.
 type PortRange struct{ Low, High uint16 }
 
-// FreePorts finds the widest range outside of the kernel's own.
+// FreePorts finds the widest range outside of the kernel's ephemeral ports.
 func FreePorts() (PortRange, error) {
 	const file = "/proc/sys/net/ipv4/ip_local_port_range"
 	text, err := os.ReadFile(file)
@@ -44,12 +44,12 @@ func FreePorts() (PortRange, error) {
 }
 
 func newPorts(r PortRange) *ports {
-	// a random start: after a restart, the surrogate may still have sessions on the ports used last
+	// a random start: after a restart, the surrogate may still have connections on the last ports
 	return &ports{PortRange: r, next: r.Low + uint16(rand.N(int(r.High-r.Low)+1)), used: make(map[uint16]struct{})}
 }
 
-// take gives the port whose last use is longest ago. False: all are in use.
-func (p *ports) take() (uint16, bool) {
+// alloc returns the least recently used port. False: all are in use.
+func (p *ports) alloc() (uint16, bool) {
 	for range int(p.High) - int(p.Low) + 1 {
 		port := p.next
 		if p.next == p.High {
@@ -67,4 +67,4 @@ func (p *ports) take() (uint16, bool) {
 
 func (p *ports) claim(port uint16) { p.used[port] = struct{}{} }
 
-func (p *ports) release(port uint16) { delete(p.used, port) }
+func (p *ports) free(port uint16) { delete(p.used, port) }

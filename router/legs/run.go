@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// Legs that are used up are replaced tick by tick: the shorter that is, the fewer must lie ready. Apache's queue holds 511
-	// connections that have said nothing yet; beyond, each takes a thread.
+	// Used-up legs are replaced at each tick: the shorter it is, the fewer must be kept ready. Apache's queue holds 511
+	// connections without data; each more takes a thread.
 	tickEvery  = 4 * time.Millisecond
-	restEvery  = 100 * time.Millisecond // of a pool that nothing happens to
+	restEvery  = 100 * time.Millisecond // for a pool at rest
 	renewEvery = 250 * time.Millisecond
 	routeEvery = 5 * time.Second
 )
 
-const renewBatch = 128 // legs of a pool and class that are looked at at once
+const renewBatch = 128 // legs of a queue checked at once
 
-// Run keeps the pools until ctx is done. It closes the events.
+// Run maintains the pools until ctx is done. It closes the events.
 func (m *Manager) Run(ctx context.Context, events *kernel.Events) {
 	var reading sync.WaitGroup
 	reading.Go(func() { m.readEvents(events) })
@@ -31,7 +31,7 @@ func (m *Manager) Run(ctx context.Context, events *kernel.Events) {
 
 	routes, err := changes(ctx)
 	if err != nil {
-		m.o.Log.Warn("changed routes are noticed late", "after", routeEvery, "err", err)
+		m.o.Log.Warn("route changes are noticed late", "after", routeEvery, "err", err)
 	}
 	timer := time.NewTimer(tickEvery)
 	defer timer.Stop()
@@ -50,14 +50,14 @@ func (m *Manager) Run(ctx context.Context, events *kernel.Events) {
 	}
 }
 
-// RoutesChanged has the next tick find the routes again.
+// RoutesChanged makes the next tick look up all routes.
 func (m *Manager) RoutesChanged() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.routed = time.Time{}
 }
 
-// Tick does what is due, and returns when the next may be.
+// Tick does all work that is due, and returns the time of the next.
 func (m *Manager) Tick() (next time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -79,23 +79,23 @@ func (m *Manager) Tick() (next time.Time) {
 		m.routed = now
 		for _, p := range m.pools {
 			if err := m.route(p); err != nil {
-				m.o.Log.Debug("surrogate is not reachable now", "surrogate", p.name, "err", err)
+				m.o.Log.Debug("surrogate is unreachable", "surrogate", p.name, "err", err)
 			}
 		}
 	}
 	return next
 }
 
-// tick opens what is missing and repeats what was not answered.
+// tick opens missing legs and retransmits SYNs.
 func (m *Manager) tick(p *pool, now time.Time) {
 	counted, err := m.o.Kernel.Surrogate(p.id)
 	if err != nil {
-		m.o.Log.Error("leg pool is not kept", "surrogate", p.name, "err", err)
+		m.o.Log.Error("cannot maintain leg pool", "surrogate", p.name, "err", err)
 		return
 	}
 	p.due = now.Add(restEvery)
 	m.repeatSYNs(p, now)
-	m.takeUpLate(p, now)
+	m.completeDue(p, now)
 	if !p.usable || p.local {
 		return
 	}
@@ -107,11 +107,11 @@ func (m *Manager) tick(p *pool, now time.Time) {
 	for id, c := range p.classes {
 		u := c.since(counted, id)
 		if u.missed > 0 {
-			c.wanted = now
+			c.lastUsed = now
 		}
 		short, busy := c.size(now, u, p.floor(id, m.defaultClass(p.server.Addr()), now), p.bounds.Max, p.reuse)
 		if busy {
-			p.due = now // the next tick again
+			p.due = now // again at the next tick
 		}
 		if now.Before(p.retryAt) {
 			continue
@@ -121,12 +121,12 @@ func (m *Manager) tick(p *pool, now time.Time) {
 		}
 		for i := range min(short-p.openingOf(id), openBatch) {
 			if p.legs >= p.bounds.Max && p.reuse == config.ReuseSafe {
-				m.makeRoom(p) // new clients can use none of those
+				m.evict(p) // which new clients cannot use
 			}
 			if err := m.open(p, id, now); err != nil {
-				m.o.Log.Debug("leg is not opened", "surrogate", p.name, "err", err)
-				if i == 0 && u.taken == 0 && u.missed == 0 {
-					p.due = now.Add(restEvery) // nothing has changed, nor has that
+				m.o.Log.Debug("cannot open leg", "surrogate", p.name, "err", err)
+				if i == 0 && u.popped == 0 && u.missed == 0 {
+					p.due = now.Add(restEvery) // nothing has changed
 				}
 				break
 			}
@@ -134,7 +134,7 @@ func (m *Manager) tick(p *pool, now time.Time) {
 	}
 }
 
-// floor is how many idle legs of a class are kept without demand.
+// floor is the number of idle legs of a class kept without demand.
 func (p *pool) floor(id, usual uint8, now time.Time) int {
 	if p.noTS {
 		usual &^= 1
@@ -142,18 +142,18 @@ func (p *pool) floor(id, usual uint8, now time.Time) int {
 	switch {
 	case id == usual:
 		return p.bounds.Min
-	case now.Sub(p.classes[id].wanted) < rareClassLife:
+	case now.Sub(p.classes[id].lastUsed) < rareClassLife:
 		return min(p.bounds.Min, 1+p.bounds.Min/4)
 	}
 	return 0
 }
 
-// repeatSYNs asks again for what has not been answered, and gives it up in the end.
+// repeatSYNs retransmits unanswered SYNs and finally gives up.
 func (m *Manager) repeatSYNs(p *pool, now time.Time) {
 	for number, o := range p.opening {
-		held := !o.answered.IsZero() && !o.taken
+		held := !o.answered.IsZero() && !o.completed
 		since := o.sent
-		if o.taken {
+		if o.completed {
 			since = o.answered.Add(p.bounds.Handshake)
 		}
 		if held || now.Sub(since) < synTimeout<<(o.tries-1) || m.caughtUp(p, number, now) {
@@ -168,16 +168,16 @@ func (m *Manager) repeatSYNs(p *pool, now time.Time) {
 		m.release(p, number, o.leg.Server, o.leg.Router)
 		p.failed(now)
 		m.o.Event(p.name, "timeout")
-		go m.o.Failed(p.name, "timeout") // outside of the lock
+		go m.o.Failed(p.name, "timeout") // without the lock
 	}
 }
 
-// caughtUp reports whether a leg that seems unanswered is further than its events that were read: many may wait, and some may
-// have found no room. The splice knows; and one that serves a client by now must not be taken for an empty one.
+// caughtUp reports whether a seemingly unanswered leg has a newer state in the data path: its event may still be queued or may
+// have been lost. A leg that already serves a client must not be freed.
 func (m *Manager) caughtUp(p *pool, number uint32, now time.Time) bool {
 	s, err := m.o.Kernel.Splice(number)
 	if err != nil {
-		return true // not known: better late than wrong
+		return true // unknown: leave it
 	}
 	e := kernel.Event{Splice: number, Surrogate: p.id, Class: s.Class}
 	switch s.State {
@@ -185,15 +185,15 @@ func (m *Manager) caughtUp(p *pool, number uint32, now time.Time) bool {
 		return false
 	case kernel.Answered:
 		m.answered(e, now)
-	case kernel.Dead: // the kernel tells of it again
+	case kernel.Dead: // the kernel will report it again
 	default:
 		m.up(e)
 	}
 	return true
 }
 
-// tellClient tells the client of a leg that ended here, where it cannot know otherwise.
-func (m *Manager) tellClient(s kernel.Splice, end kernel.End) {
+// notifyClient sends the client of a leg that was ended here a response or RST, where it would not notice otherwise.
+func (m *Manager) notifyClient(s kernel.Splice, end kernel.End) {
 	if s.Client.Port() == 0 {
 		return
 	}
@@ -205,7 +205,7 @@ func (m *Manager) tellClient(s kernel.Splice, end kernel.End) {
 	}
 }
 
-// renew retires legs that have been idle for long, that are surplus, or whose surrogate is not to be used.
+// renew retires legs that have been idle too long, surplus ones, and those of disabled surrogates.
 func (m *Manager) renew(p *pool, now time.Time) {
 	counted, err := m.o.Kernel.Surrogate(p.id)
 	if err != nil {
@@ -222,14 +222,14 @@ func (m *Manager) renew(p *pool, now time.Time) {
 	if due {
 		p.fresh.round()
 		p.used.round()
-		// until then, legs that become idle from now on have their time
+		// legs that become idle later are due later
 		p.renewAt = now.Add(min(p.fresh.limit(p.bounds.Idle), p.used.limit(p.bounds.Idle)))
 	}
 	for id, c := range p.classes {
 		if due {
 			m.renewClass(p, id, counted.Idle[id], counted.Fresh[id], now)
 		}
-		if c.floor == 0 && counted.Idle[id] == 0 && len(c.waiters) == 0 && now.Sub(c.wanted) > rareClassLife {
+		if c.floor == 0 && counted.Idle[id] == 0 && len(c.waiters) == 0 && now.Sub(c.lastUsed) > rareClassLife {
 			delete(p.classes, id)
 		}
 	}
@@ -238,21 +238,21 @@ func (m *Manager) renew(p *pool, now time.Time) {
 	}
 }
 
-// surplusAbove is how many idle legs are borne when so many are wanted.
+// surplusAbove is the number of idle legs tolerated for a target.
 func surplusAbove(want int) int { return want + want/2 }
 
-// surplus is how many of a class's idle legs are not wanted.
+// surplus is the number of a class's idle legs to retire.
 func (p *pool) surplus(c *class, idle int) int {
 	if !p.usable {
 		return idle
 	}
 	if p.reuse == config.ReuseAlways {
-		return max(0, idle-surplusAbove(max(c.sizer.want, c.fresh.want)))
+		return max(0, idle-surplusAbove(max(c.sizer.target, c.fresh.target)))
 	}
-	return max(0, idle-surplusAbove(c.sizer.want)-surplusAbove(c.fresh.want)) // none stands in for the other
+	return max(0, idle-surplusAbove(c.sizer.target)-surplusAbove(c.fresh.target)) // fresh and used legs count separately
 }
 
-// renewClass looks at the legs that have been idle for longest.
+// renewClass checks the legs that have been idle longest.
 func (m *Manager) renewClass(p *pool, id uint8, idle, fresh int, now time.Time) {
 	c := p.classes[id]
 	for _, band := range c.queues() {
@@ -260,25 +260,24 @@ func (m *Manager) renewClass(p *pool, id uint8, idle, fresh int, now time.Time) 
 		if band == kernel.BandFresh {
 			legs = fresh
 			if p.usable {
-				surplus = max(0, min(surplus, fresh-surplusAbove(c.fresh.want)))
+				surplus = max(0, min(surplus, fresh-surplusAbove(c.fresh.target)))
 			}
 		}
 		idle -= m.renewQueue(p, id, band, legs, surplus, now)
 	}
 }
 
-// renewQueue retires surplus legs of a queue, which holds at most so many, and those that have been idle for long. It returns how
-// many were retired.
+// renewQueue retires surplus legs of a queue of at most so many, and those idle too long. It returns the number retired.
 func (m *Manager) renewQueue(p *pool, id, band uint8, legs, surplus int, now time.Time) (retired int) {
 	if legs > renewBatch {
-		p.renewAt = now // the others are looked at next
+		p.renewAt = now // the rest follows next time
 	}
 	first, kept := uint32(0), 0
 	for range min(legs, renewBatch) {
-		s, ok, err := m.takeIdle(p, id, band)
+		s, ok, err := m.popIdle(p, id, band)
 		if err != nil && !p.unread {
 			p.unread = true
-			m.o.Log.Error("idle legs are not renewed", "surrogate", p.name, "err", err)
+			m.o.Log.Error("cannot renew idle legs", "surrogate", p.name, "err", err)
 		}
 		if err != nil || !ok {
 			break
@@ -291,14 +290,14 @@ func (m *Manager) renewQueue(p *pool, id, band uint8, legs, surplus int, now tim
 			m.o.Log.Info("surrogate keeps idle connections again", "surrogate", p.name, "served", s.Requests > 0, "renewing after", p.bounds.Idle)
 		}
 		if keep && retired >= surplus {
-			if err := m.o.Kernel.PutIdle(p.id, id, band, s.Number); err != nil {
+			if err := m.o.Kernel.PushIdle(p.id, id, band, s.Number); err != nil {
 				m.retire(p, s)
 			}
 			if again {
-				break // once around
+				break // all have been seen
 			}
 			if until := now.Add(limit.limit(p.bounds.Idle) - s.Quiet); until.Before(p.renewAt) {
-				p.renewAt = until // for a scout, that is past
+				p.renewAt = until // already past for a scout
 			}
 			if kept == 0 {
 				first = s.Number
@@ -312,11 +311,11 @@ func (m *Manager) renewQueue(p *pool, id, band uint8, legs, surplus int, now tim
 	return retired
 }
 
-// retire ends an idle leg that takeIdle gave.
+// retire closes an idle leg from popIdle.
 func (m *Manager) retire(p *pool, s kernel.Splice) {
 	was, err := m.o.Kernel.Retire(s.Number, p.id)
 	if err != nil || !was {
-		return // it died meanwhile, and its event is on the way
+		return // it has died; its event will follow
 	}
 	_ = m.o.Wire.End(s)
 	m.release(p, s.Number, s.Server, s.Router)
@@ -330,15 +329,15 @@ func (m *Manager) readEvents(events *kernel.Events) {
 			return
 		}
 		if err != nil {
-			m.o.Log.Error("event is lost", "err", err)
+			m.o.Log.Error("cannot read event", "err", err)
 			continue
 		}
-		m.Take(e)
+		m.Handle(e)
 	}
 }
 
-// Take learns of an event of the data path.
-func (m *Manager) Take(e kernel.Event) {
+// Handle handles an event from the data path.
+func (m *Manager) Handle(e kernel.Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
@@ -358,7 +357,7 @@ func (m *Manager) up(e kernel.Event) {
 	}
 	s, err := m.o.Kernel.Splice(e.Splice)
 	if err != nil || p.id != e.Surrogate || s.Surrogate != e.Surrogate || s.State == kernel.Opening || s.State == kernel.Answered {
-		return // of the leg that had this splice before: it was retired, and freed, before its event was read
+		return // of an earlier leg with this splice, which was freed before the event was read
 	}
 	o := p.opening[e.Splice]
 	delete(p.opening, e.Splice)
@@ -373,12 +372,12 @@ func (m *Manager) up(e kernel.Event) {
 	}
 }
 
-// learn takes from an established leg what the surrogate told of itself.
-func (m *Manager) learn(p *pool, s kernel.Splice, asked uint8) {
+// learn records the surrogate's properties from an established leg.
+func (m *Manager) learn(p *pool, s kernel.Splice, class uint8) {
 	p.serverMSS = s.ServerMSS
-	if asked&1 != 0 && s.Class&1 == 0 {
+	if class&1 != 0 && s.Class&1 == 0 {
 		p.noTS = true
-		delete(p.classes, asked)
+		delete(p.classes, class)
 		p.class(s.Class)
 	}
 	go m.o.Changed()
@@ -392,7 +391,7 @@ func (m *Manager) down(e kernel.Event, now time.Time) {
 	}
 	s, err := m.o.Kernel.Splice(e.Splice)
 	if err != nil || s.State != kernel.Dead {
-		return // freed already, and used again
+		return // already freed and reused
 	}
 	m.o.Event(p.name, e.End.String())
 	switch e.End {
@@ -409,18 +408,18 @@ func (m *Manager) down(e kernel.Event, now time.Time) {
 			p.renewAt = now
 		}
 	case kernel.ClientReset:
-		if s.SndUna != s.SndNxt { // the client's own reset is right for one of two states
+		if s.SndUna != s.SndNxt { // the client's RST fits only one of two possible states
 			_ = m.o.Wire.End(s)
 		}
 	case kernel.Expired, kernel.Replaced, kernel.Abandoned, kernel.Retired, kernel.Cut,
 		kernel.Malformed:
-		if e.Band < kernel.BandFar { // perhaps for want of a queue
+		if e.Band < kernel.BandFar { // perhaps for lack of a queue
 			if err := m.makeQueue(p, e.Class, e.Band); err != nil {
-				m.o.Log.Error("legs are not used again", "surrogate", p.name, "err", err)
+				m.o.Log.Error("legs are not reused", "surrogate", p.name, "err", err)
 			}
 		}
 		_ = m.o.Wire.End(s)
-		m.tellClient(s, e.End)
+		m.notifyClient(s, e.End)
 	}
 	learnt := p.requests.learnt
 	if p.requests.ended(e.Requests, e.Announced, now) {
@@ -432,14 +431,14 @@ func (m *Manager) down(e kernel.Event, now time.Time) {
 	m.release(p, e.Splice, s.Server, s.Router)
 }
 
-// limitRequests puts what was learnt of a surrogate's limit into the kernel.
+// limitRequests writes a surrogate's request limit to the kernel.
 func (m *Manager) limitRequests(p *pool) {
 	if err := m.o.Kernel.LimitRequests(p.id, p.requests.limit()); err != nil {
-		m.o.Log.Error("limit is not set", "surrogate", p.name, "err", err)
+		m.o.Log.Error("cannot set request limit", "surrogate", p.name, "err", err)
 	}
 }
 
-// freeOrphan frees the splice of a surrogate that has left the configuration.
+// freeOrphan frees a splice of a removed surrogate.
 func (m *Manager) freeOrphan(e kernel.Event) {
 	s, err := m.o.Kernel.Splice(e.Splice)
 	if err != nil || s.State != kernel.Dead {
@@ -450,10 +449,10 @@ func (m *Manager) freeOrphan(e kernel.Event) {
 	}
 }
 
-// Count is how many legs a surrogate has.
+// Count is the number of a surrogate's legs by state.
 type Count struct{ Idle, Active, Opening int }
 
-// Count reads a surrogate's legs.
+// Count counts a surrogate's legs.
 func (m *Manager) Count(id uint16) (Count, error) {
 	counted, err := m.o.Kernel.Surrogate(id)
 	if err != nil {

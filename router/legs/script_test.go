@@ -113,7 +113,7 @@ func opened(w *world) {
 	for n := range uint32(w.Sessions()) {
 		if s := w.splices[n]; s != nil && s.State == kernel.Opening {
 			w.idle(s, kernel.BandFresh)
-			w.m.Take(kernel.Event{Up: true, Splice: n, Surrogate: surrogateID, Class: s.Class})
+			w.m.Handle(kernel.Event{Up: true, Splice: n, Surrogate: surrogateID, Class: s.Class})
 		}
 	}
 }
@@ -123,7 +123,7 @@ func answered(w *world) {
 	for n, s := range w.splices {
 		if s.State == kernel.Opening {
 			s.State = kernel.Answered
-			w.m.Take(kernel.Event{Answered: true, Splice: n, Surrogate: surrogateID, Class: s.Class})
+			w.m.Handle(kernel.Event{Answered: true, Splice: n, Surrogate: surrogateID, Class: s.Class})
 		}
 	}
 }
@@ -145,7 +145,7 @@ func dies(number uint32, end kernel.End, idle time.Duration) func(*world) {
 		s := w.splices[number]
 		w.leavesIdle(s)
 		s.State = kernel.Dead
-		w.m.Take(kernel.Event{End: end, Splice: number, Surrogate: surrogateID, Class: s.Class, Requests: s.Requests, Idle: idle})
+		w.m.Handle(kernel.Event{End: end, Splice: number, Surrogate: surrogateID, Class: s.Class, Requests: s.Requests, Idle: idle})
 	}
 }
 
@@ -161,7 +161,7 @@ func refused(w *world) {
 	for n, s := range w.splices {
 		if s.State == kernel.Opening {
 			s.State = kernel.Dead
-			w.m.Take(kernel.Event{End: kernel.Refused, Splice: n, Surrogate: surrogateID, Class: s.Class})
+			w.m.Handle(kernel.Event{End: kernel.Refused, Splice: n, Surrogate: surrogateID, Class: s.Class})
 		}
 	}
 }
@@ -200,7 +200,7 @@ func (w *world) FreeLeg(number uint32, _, _ netip.AddrPort) error {
 	return nil
 }
 
-func (w *world) TakeUp(number uint32, _ uint16) (bool, error) {
+func (w *world) CompleteLeg(number uint32, _ uint16) (bool, error) {
 	w.idle(w.splices[number], kernel.BandFresh)
 	return true, nil
 }
@@ -230,7 +230,7 @@ func (w *world) HasQueue(_ uint16, class, band uint8) bool {
 	return ok
 }
 
-func (w *world) TakeIdle(_ uint16, class, band uint8) (uint32, bool, error) {
+func (w *world) PopIdle(_ uint16, class, band uint8) (uint32, bool, error) {
 	q := queueName(class, band)
 	if len(w.queues[q]) == 0 {
 		return 0, false, nil
@@ -240,7 +240,7 @@ func (w *world) TakeIdle(_ uint16, class, band uint8) (uint32, bool, error) {
 	return first, true, nil
 }
 
-func (w *world) PutIdle(_ uint16, class, band uint8, number uint32) error {
+func (w *world) PushIdle(_ uint16, class, band uint8, number uint32) error {
 	q := queueName(class, band)
 	w.queues[q] = append(w.queues[q], number)
 	return nil
@@ -330,16 +330,16 @@ func TestAcknowledgesAtOnceForAClientThatWaits(t *testing.T) {
 		{0, func(w *world) {
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel()
-			got <- w.m.Want(ctx, surrogateID, usual)
+			got <- w.m.WaitIdle(ctx, surrogateID, usual)
 		}, "SYN, open class 1"},
 	})
 	if err := <-got; !errors.Is(err, ErrNoLeg) {
 		t.Fatalf("Want without time: %v", err)
 	}
-	// as Want does, until it waits
+	// as WaitIdle does, until it waits
 	w.m.pools[surrogateID].class(usual).waiters = []chan error{got}
 	w.play([]step{{time.Millisecond, answered, "ACK"}})
-	w.m.Take(kernel.Event{Up: true, Splice: 0, Surrogate: surrogateID, Class: usual})
+	w.m.Handle(kernel.Event{Up: true, Splice: 0, Surrogate: surrogateID, Class: usual})
 	if err := <-got; err != nil {
 		t.Errorf("the client that waits is told %v", err)
 	}
@@ -360,7 +360,7 @@ func TestLearnsThatTimestampsAreRefused(t *testing.T) {
 	if f := w.m.Facts(surrogateID); !f.NoTS || f.MSS != 1200 {
 		t.Errorf("facts %+v", f)
 	}
-	if err := w.m.Want(t.Context(), surrogateID, usual); !errors.Is(err, ErrNoLeg) {
+	if err := w.m.WaitIdle(t.Context(), surrogateID, usual); !errors.Is(err, ErrNoLeg) {
 		t.Errorf("a client with timestamps may wait: %v", err)
 	}
 }
@@ -404,7 +404,7 @@ func TestRoutesAreFollowed(t *testing.T) {
 	if !w.m.Local(surrogateID) {
 		t.Error("not known to be local")
 	}
-	if err := w.m.Want(t.Context(), surrogateID, usual); !errors.Is(err, ErrNoLeg) {
+	if err := w.m.WaitIdle(t.Context(), surrogateID, usual); !errors.Is(err, ErrNoLeg) {
 		t.Errorf("a leg to this host: %v", err)
 	}
 }
@@ -415,10 +415,10 @@ func TestEventsOfAnEarlierLegChangeNothing(t *testing.T) {
 	w.play([]step{
 		{0, tick, "SYN, attach 3, open class 1"},
 		{0, func(w *world) {
-			w.m.Take(kernel.Event{Up: true, Splice: 0, Surrogate: surrogateID + 1, Class: usual})
-			w.m.Take(kernel.Event{Up: true, Splice: 0, Surrogate: surrogateID, Class: usual}) // it is opening still
-			w.m.Take(kernel.Event{End: kernel.ClosedIdle, Splice: 0, Surrogate: surrogateID})
-			w.m.Take(kernel.Event{End: kernel.ClosedIdle, Splice: 5, Surrogate: surrogateID})
+			w.m.Handle(kernel.Event{Up: true, Splice: 0, Surrogate: surrogateID + 1, Class: usual})
+			w.m.Handle(kernel.Event{Up: true, Splice: 0, Surrogate: surrogateID, Class: usual}) // it is opening still
+			w.m.Handle(kernel.Event{End: kernel.ClosedIdle, Splice: 0, Surrogate: surrogateID})
+			w.m.Handle(kernel.Event{End: kernel.ClosedIdle, Splice: 5, Surrogate: surrogateID})
 		}, ""},
 		{time.Second, tick, "SYN"},
 	})

@@ -7,14 +7,13 @@ import (
 	"baton/router/config"
 )
 
-// sizer finds how many idle legs of one class are to be kept ready. It is told, each tick, what happened since the last.
+// sizer computes the target for idle legs of a class from what happened since the last tick.
 //
-// Legs that come back need no replacement: then the pool has to cover the spread of what is in use at once. Legs that are used
-// up (the surrogate closes after each response) have to be there before they are needed: then it covers what is taken
-// while new ones are being opened.
+// Recycled legs need no replacement: the pool must cover the variation of concurrent use. Used-up legs (the surrogate closes
+// after each response) must be replaced ahead of demand: the pool must cover consumption while new ones are being opened.
 type sizer struct {
 	floor, ceiling int
-	want           int
+	target         int
 	lowest         int // fewest idle legs seen in this window
 	started        time.Time
 	ticked         time.Time
@@ -22,45 +21,43 @@ type sizer struct {
 
 const (
 	sizeWindow = 5 * time.Second // a pool shrinks only when it had a surplus for this long
-	headroom   = 3               // ticks of consumption that are kept ready
+	headroom   = 3               // ticks of consumption kept ready
 )
 
-// demand is what happened to the legs of a class since the last tick.
+// demand is the use of a class since the last tick.
 type demand struct {
 	idle   int // now
-	active int // sessions on legs of the surrogate now
-	taken  int // legs that requests took
-	spent  int // those of them that did not come back
-	missed int // requests that found none
+	active int // current sessions on legs of the surrogate
+	popped int // legs taken by requests
+	spent  int // of those, not recycled
+	missed int // requests that found no leg
 }
 
-// lasts tells whether half of the idle legs are enough until the next look at a pool at rest, if as many are taken as since
-// the last tick.
-func (s *sizer) lasts(now time.Time, taken, idle int) bool {
+// lasts reports whether half of the idle legs suffice until the next resting tick, at the rate since the last one.
+func (s *sizer) lasts(now time.Time, popped, idle int) bool {
 	since := now.Sub(s.ticked)
-	return since > 0 && time.Duration(taken)*restEvery < since*time.Duration(idle/2)
+	return since > 0 && time.Duration(popped)*restEvery < since*time.Duration(idle/2)
 }
 
-// tick returns how many idle legs are wanted.
+// tick returns the target.
 //
-// A surrogate holds something for each idle leg: Apache a thread once its queue of half-open connections is full, nginx one
-// of its worker_connections. So no run of misses makes a pool larger than the demand of an ordinary tick can explain,
-// however late this tick is.
+// Idle legs cost the surrogate something: Apache a thread once its SYN queue is full, nginx a slot of worker_connections. So a
+// burst of misses makes no pool larger than the demand of a normal tick explains, however late this tick is.
 func (s *sizer) tick(now time.Time, d demand) int {
 	if s.started.IsZero() {
-		s.started, s.lowest, s.want, s.ticked = now, d.idle, min(s.floor, s.ceiling), now
-		return s.want // how long this demand took to come is not known
+		s.started, s.lowest, s.target, s.ticked = now, d.idle, min(s.floor, s.ceiling), now
+		return s.target // the duration of this demand is unknown
 	}
 	late := max(1, int(now.Sub(s.ticked)/tickEvery))
 	s.ticked = now
 	perTick := func(n int) int { return (n + late - 1) / late }
 	s.lowest = min(s.lowest, d.idle)
-	want := s.want
+	want := s.target
 	if d.missed > 0 {
-		explained := headroom*perTick(d.taken+d.missed) + 2*d.active
+		explained := headroom*perTick(d.popped+d.missed) + 2*d.active
 		want = max(want, min(want+max(d.missed, want/2), explained))
-	} else if d.taken > 0 && d.idle < want/4 {
-		want = max(want, min(want+max(want/4, 1), headroom*perTick(d.taken)+2*d.active))
+	} else if d.popped > 0 && d.idle < want/4 {
+		want = max(want, min(want+max(want/4, 1), headroom*perTick(d.popped)+2*d.active))
 	}
 	want = max(want, headroom*perTick(d.spent))
 	if now.Sub(s.started) >= sizeWindow {
@@ -69,48 +66,48 @@ func (s *sizer) tick(now time.Time, d demand) int {
 		}
 		s.started, s.lowest = now, d.idle
 	}
-	s.want = min(max(want, s.floor), s.ceiling)
-	return s.want
+	s.target = min(max(want, s.floor), s.ceiling)
+	return s.target
 }
 
-// usage is what the kernel has counted of a class since the last tick, and what there is now.
+// usage is the kernel's counters of a class: differences since the last tick, and current values.
 type usage struct {
-	idle, fresh       int // now; fresh have served nobody
-	active            int // sessions on legs of the surrogate
-	taken, takenFresh int
-	recycled          int // legs of the surrogate that came back, of any class
-	missed            int
+	idle, fresh         int // current; fresh have served nobody
+	active              int // sessions on legs of the surrogate
+	popped, poppedFresh int
+	recycled            int // recycled legs of the surrogate, of any class
+	missed              int
 }
 
-// since takes what is new of the counters.
+// since returns the differences since the last call.
 func (c *class) since(counted kernel.Surrogate, id uint8) usage {
 	u := usage{
 		idle: counted.Idle[id], fresh: counted.Fresh[id], active: counted.Active,
-		taken: int(counted.Taken[id] - c.taken), takenFresh: int(counted.TakenFresh[id] - c.takenFresh),
+		popped: int(counted.Popped[id] - c.popped), poppedFresh: int(counted.PoppedFresh[id] - c.poppedFresh),
 		recycled: int(counted.Recycled - c.recycled), missed: int(counted.Missed[id] - c.missed),
 	}
-	c.taken, c.takenFresh, c.recycled, c.missed = counted.Taken[id], counted.TakenFresh[id], counted.Recycled, counted.Missed[id]
+	c.popped, c.poppedFresh, c.recycled, c.missed = counted.Popped[id], counted.PoppedFresh[id], counted.Recycled, counted.Missed[id]
 	return u
 }
 
-// size tells how many legs of the class are short, and whether it is to be looked at again at the next tick.
+// size returns how many legs of the class are missing, and whether to check again at the next tick.
 //
-// A fresh leg that was taken is never fresh again, so fresh legs are sized as those that are used up. Where every leg may be used
-// again that matters for the few clients that no used leg fits; with reuse safe and never all new clients live by them, so that
-// all that are kept ready are to be fresh, and how long they last is what counts. Used legs then serve those who change surrogates
-// (safe) or nobody (never): they come back by themselves, and none is opened for want of them.
+// A fresh leg never becomes fresh again, so fresh legs are sized like used-up ones. With reuse always they matter only to the few
+// clients that no used leg fits. With safe and never, all new clients need fresh legs: all legs kept ready are fresh, and their
+// rate of consumption counts. Used legs then serve clients that change surrogates (safe) or nobody (never): they come back by
+// themselves, and none is opened to replace them.
 func (c *class) size(now time.Time, u usage, floor, ceiling int, reuse config.Reuse) (short int, busy bool) {
 	c.floor, c.sizer.floor, c.fresh.floor = floor, floor, (floor+1)/2
 	c.sizer.ceiling, c.fresh.ceiling = ceiling, ceiling
-	busy = u.missed > 0 || u.taken > 0 && !c.sizer.lasts(now, u.taken, u.idle)
-	d := demand{idle: u.idle, active: u.active, taken: u.taken, spent: max(u.taken-u.recycled, 0), missed: u.missed}
-	f := demand{idle: u.fresh, active: u.active, taken: u.takenFresh, spent: u.takenFresh, missed: u.missed}
+	busy = u.missed > 0 || u.popped > 0 && !c.sizer.lasts(now, u.popped, u.idle)
+	d := demand{idle: u.idle, active: u.active, popped: u.popped, spent: max(u.popped-u.recycled, 0), missed: u.missed}
+	f := demand{idle: u.fresh, active: u.active, popped: u.poppedFresh, spent: u.poppedFresh, missed: u.missed}
 	if reuse == config.ReuseAlways {
 		return max(c.sizer.tick(now, d)-u.idle, c.fresh.tick(now, f)-u.fresh), busy
 	}
-	busy = busy || u.takenFresh > 0 && !c.fresh.lasts(now, u.takenFresh, u.fresh)
+	busy = busy || u.poppedFresh > 0 && !c.fresh.lasts(now, u.poppedFresh, u.fresh)
 	c.sizer.floor, c.fresh.floor = 0, floor
-	d.idle, d.taken, d.spent, d.missed = u.idle-u.fresh, u.taken-u.takenFresh, 0, 0
+	d.idle, d.popped, d.spent, d.missed = u.idle-u.fresh, u.popped-u.poppedFresh, 0, 0
 	c.sizer.tick(now, d)
 	return c.fresh.tick(now, f) - u.fresh, busy
 }

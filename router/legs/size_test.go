@@ -24,16 +24,16 @@ func (l load) run(s *sizer, start time.Time, length time.Duration) (most, last, 
 		idle += opening[0]
 		opening = append(opening[1:], 0)
 		asked := l.perTick * late
-		taken := min(asked, idle)
-		idle -= taken
-		out += taken
+		popped := min(asked, idle)
+		idle -= popped
+		out += popped
 		spent := 0
 		if l.spends {
-			spent = taken
+			spent = popped
 		} else if back := max(0, out-l.active); back > 0 {
 			idle, out = idle+back, out-back
 		}
-		d := demand{idle: idle, active: l.active, taken: taken, spent: spent, missed: asked - taken}
+		d := demand{idle: idle, active: l.active, popped: popped, spent: spent, missed: asked - popped}
 		last = s.tick(start.Add(at), d)
 		most = max(most, last)
 		pending := 0
@@ -42,7 +42,7 @@ func (l load) run(s *sizer, start time.Time, length time.Duration) (most, last, 
 		}
 		opening[l.openTime] += min(max(0, last-idle-pending), openBatch)
 		if at > length-time.Second {
-			missed += asked - taken
+			missed += asked - popped
 		}
 	}
 	return most, last, missed
@@ -105,7 +105,7 @@ func TestFreshLegsFollowNewClients(t *testing.T) {
 		c := &class{}
 		now := time.Unix(1000, 0)
 		c.size(now, usage{idle: 400, fresh: 16}, 16, 4096, config.ReuseSafe)
-		_, busy := c.size(now.Add(restEvery), usage{idle: 390, fresh: 6, taken: 10, takenFresh: 10}, 16, 4096, config.ReuseSafe)
+		_, busy := c.size(now.Add(restEvery), usage{idle: 390, fresh: 6, popped: 10, poppedFresh: 10}, 16, 4096, config.ReuseSafe)
 		if !busy {
 			t.Error("used legs hide that the fresh ones do not last")
 		}
@@ -135,11 +135,11 @@ func (l freshLoad) run(t *testing.T) {
 			u.idle, u.recycled = u.idle+ending[0], ending[0]
 		}
 		opening, ending = append(opening[1:], 0), append(ending[1:], 0)
-		u.takenFresh = min(l.perTick, u.fresh)
-		u.missed = l.perTick - u.takenFresh
-		u.taken = u.takenFresh + min(l.moves, u.idle-u.fresh)
-		u.fresh, u.idle, u.active = u.fresh-u.takenFresh, u.idle-u.taken, u.active+u.taken
-		ending[l.lasts] = u.taken
+		u.poppedFresh = min(l.perTick, u.fresh)
+		u.missed = l.perTick - u.poppedFresh
+		u.popped = u.poppedFresh + min(l.moves, u.idle-u.fresh)
+		u.fresh, u.idle, u.active = u.fresh-u.poppedFresh, u.idle-u.popped, u.active+u.popped
+		ending[l.lasts] = u.popped
 		if tick > ticks/2 {
 			missed += u.missed
 		}
@@ -148,7 +148,7 @@ func (l freshLoad) run(t *testing.T) {
 			short -= n
 		}
 		opening[openTime] += min(max(0, short), openBatch)
-		wanted = max(wanted, c.fresh.want)
+		wanted = max(wanted, c.fresh.target)
 		if tick%64 == 0 { // the used ones first
 			u.idle -= min(p.surplus(c, u.idle), u.idle-u.fresh)
 		}

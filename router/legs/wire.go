@@ -11,17 +11,17 @@ import (
 	"baton/packet"
 )
 
-// RawWire sends by raw sockets.
+// RawWire sends through raw sockets.
 type RawWire struct{ v4, v6 int }
 
-// OpenWire opens the sockets, which takes CAP_NET_RAW. The caller closes them.
+// OpenWire opens the sockets, which needs CAP_NET_RAW. The caller closes them.
 func OpenWire() (_ *RawWire, err error) {
 	w := &RawWire{v4: -1, v6: -1}
 	if w.v4, err = unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_RAW); err != nil {
 		return nil, fmt.Errorf("open a raw socket: %w", err)
 	}
 	if w.v6, err = unix.Socket(unix.AF_INET6, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_RAW); err != nil {
-		if err != unix.EAFNOSUPPORT { // a kernel without IPv6 has no IPv6 surrogates
+		if err != unix.EAFNOSUPPORT { // without IPv6 in the kernel there are no IPv6 surrogates
 			w.Close()
 			return nil, fmt.Errorf("open a raw IPv6 socket: %w", err)
 		}
@@ -30,7 +30,7 @@ func OpenWire() (_ *RawWire, err error) {
 	return w, nil
 }
 
-// Close lets go of the sockets. Legs stay.
+// Close closes the sockets. Legs stay.
 func (w *RawWire) Close() {
 	for _, fd := range []int{w.v4, w.v6} {
 		if fd >= 0 {
@@ -55,7 +55,7 @@ func (w *RawWire) send(s packet.Spec) error {
 	return nil
 }
 
-// synWindow is told in our SYNs, unscaled: the most that a surrogate may send before the first client's own window is known.
+// synWindow is the window of our SYNs, unscaled: the most that a surrogate may send before a client's window is known.
 const synWindow = 65535
 
 // SYN opens a leg with the options of its class.
@@ -66,7 +66,7 @@ func (w *RawWire) SYN(l kernel.Leg, mss uint16) error {
 	} else {
 		opts = opts.AppendNOP(2)
 	}
-	opts = opts.AppendNOP(1).AppendWindowScale(kernel.ToldWscale)
+	opts = opts.AppendNOP(1).AppendWindowScale(kernel.OurWscale)
 	return w.send(packet.Spec{
 		Src: l.Router, Dst: l.Server,
 		Seq: packet.Seq(l.ISS), Flags: packet.SYN, Window: synWindow, Options: opts,
@@ -85,11 +85,11 @@ func (w *RawWire) ACK(s kernel.Splice, tsval uint32) error {
 	})
 }
 
-// badRequest is what a client is told whose chunked body cannot be read; the proxy says the same.
+// badRequest is the response to an unreadable chunked body, as the proxy sends it.
 const badRequest = "HTTP/1.1 400 Bad Request\r\nServer: baton\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n" +
 	"Content-Length: 40\r\n\r\n400 Bad Request: malformed chunked body\n"
 
-// Refuse answers the request in front in place of the surrogate, and closes. What the client sends from then on draws a reset.
+// Refuse answers the current request in place of the surrogate, and closes. Later packets of the client draw a RST.
 func (w *RawWire) Refuse(s kernel.Splice) error {
 	var opts packet.Options
 	if s.Timestamps {
@@ -101,12 +101,12 @@ func (w *RawWire) Refuse(s kernel.Splice) error {
 	})
 }
 
-// Reset ends a connection at its other end. Its number is exactly the next, as any other would only be challenged (RFC 5961, 3).
+// Reset resets a connection at the peer. seq must be the exact next number, as any other would only be challenged (RFC 5961, 3).
 func (w *RawWire) Reset(from, to netip.AddrPort, seq uint32) error {
 	return w.send(packet.Spec{Src: from, Dst: to, Seq: packet.Seq(seq), Flags: packet.RST})
 }
 
-// End resets a leg at its surrogate, whether that has taken all that was sent to it or nothing of what it has not acknowledged.
+// End resets a leg at its surrogate, whether or not the surrogate has received what it has not acknowledged.
 func (w *RawWire) End(s kernel.Splice) error {
 	err := w.Reset(s.Router, s.Server, s.SndNxt)
 	if s.SndUna != s.SndNxt {

@@ -1,5 +1,5 @@
-// Package metrics is what the router tells Prometheus, and /healthz: its status in numbers, and what happens meanwhile. Every name begins
-// with baton_router_; the words are those of docs/architecture.md.
+// Package metrics exports the router's status and events to Prometheus, and serves /healthz. Names begin with baton_router_;
+// their words are defined in docs/architecture.md.
 package metrics
 
 import (
@@ -18,8 +18,8 @@ import (
 
 const namespace = "baton_router"
 
-// DecisionBuckets suit the time from a request's first octet in user space to its release, in seconds: a decision takes
-// microseconds, a leg opened on demand a round trip, a request in several segments more.
+// DecisionBuckets suit the time from a request's first byte in user space to its replay, in seconds: a decision takes
+// microseconds, opening a leg one RTT, a request in several segments more.
 var DecisionBuckets = []float64{
 	5e-6, 10e-6, 20e-6, 50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 100e-3, 200e-3, 500e-3, 1, 2, 5,
 }
@@ -27,7 +27,7 @@ var DecisionBuckets = []float64{
 // requestBuckets suit whole proxied requests, in seconds.
 var requestBuckets = []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300}
 
-// Metrics counts what a status does not tell: what happens, as it happens. Its methods may be called from any goroutine.
+// Metrics counts events, which are not in the status. Its methods may be called from any goroutine.
 type Metrics struct {
 	decisions   *prometheus.HistogramVec
 	handoffs    *prometheus.CounterVec
@@ -59,7 +59,7 @@ func New() *Metrics {
 	return &Metrics{
 		decisions:   histogram("decision_duration_seconds", "Time in user space from a request's first octet to its release, a verdict or the fallback.", DecisionBuckets, "vip", "outcome"),
 		handoffs:    counter("handoffs_total", "Handoffs that user space made, by surrogate.", "vip", "surrogate"),
-		legEvents:   counter("leg_events_total", "What happened to server legs: opened, refused, closed by the surrogate, renewed.", "surrogate", "event"),
+		legEvents:   counter("leg_events_total", "Events of server legs: opened, refused, closed by the surrogate, renewed.", "surrogate", "event"),
 		transitions: counter("surrogate_transitions_total", "Changes of a surrogate's phase.", "surrogate", "phase"),
 		checks:      histogram("health_check_duration_seconds", "Time of active health checks.", prometheus.DefBuckets, "surrogate"),
 		checkFails:  counter("health_check_failures_total", "Active health checks that failed.", "surrogate"),
@@ -80,17 +80,17 @@ const (
 	OutcomeFallback = "fallback" // given to the proxy
 )
 
-// Decided counts a decision that user space took.
+// Decided counts a decision of user space.
 func (m *Metrics) Decided(vip netip.AddrPort, outcome string, took time.Duration) {
 	m.decisions.WithLabelValues(vip.String(), outcome).Observe(took.Seconds())
 }
 
-// HandedOff counts a handoff that user space made.
+// HandedOff counts a handoff by user space.
 func (m *Metrics) HandedOff(vip netip.AddrPort, surrogate string) {
 	m.handoffs.WithLabelValues(vip.String(), surrogate).Inc()
 }
 
-// LegEvent counts what happened to a server leg. Events are a small fixed set of words.
+// LegEvent counts an event of a server leg. Events are a small fixed set.
 func (m *Metrics) LegEvent(surrogate, event string) {
 	m.legEvents.WithLabelValues(surrogate, event).Inc()
 }
@@ -111,7 +111,7 @@ func (m *Metrics) Checked(surrogate string, took time.Duration, err error) {
 	}
 }
 
-// Fallback returns the hooks of one VIP's server. The caller may put more behind Failure.
+// Fallback returns the hooks of one VIP's server. The caller may wrap Failure.
 func (m *Metrics) Fallback(vip netip.AddrPort) fallback.Hooks {
 	label := vip.String()
 	connections := m.connections.WithLabelValues(label)
@@ -131,7 +131,7 @@ func (m *Metrics) Fallback(vip netip.AddrPort) fallback.Hooks {
 	}
 }
 
-// Forget drops the series of a surrogate that has left the configuration.
+// Forget drops the series of a removed surrogate.
 func (m *Metrics) Forget(surrogate string) {
 	for _, vec := range []interface {
 		DeletePartialMatch(prometheus.Labels) int
@@ -140,7 +140,7 @@ func (m *Metrics) Forget(surrogate string) {
 	}
 }
 
-// Handler serves /metrics and /healthz. status is called at each request, perhaps from several goroutines.
+// Handler serves /metrics and /healthz. status is called at each request, possibly concurrently.
 func (m *Metrics) Handler(version string, status func() (api.RouterStatus, error)) http.Handler {
 	return exporter.Process[api.RouterStatus]{
 		Namespace: namespace, Version: version, Status: status, Series: Series, Unready: Unready,

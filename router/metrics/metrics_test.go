@@ -25,6 +25,10 @@ func status() api.RouterStatus {
 	return api.RouterStatus{
 		Process: api.Process{Loaded: time.Unix(1700000000, 0), Reloads: 1, ReloadsFailed: 2},
 		Packets: map[string]uint64{"forwarded": 1 << 40, "drop_nomem": 0},
+		AccessLogs: []api.RouterAccessLog{
+			{Output: "stdout", Written: 9, Skipped: 8, Lost: map[string]uint64{"queue": 7, "size": 0}},
+			{Output: "otlp http://c:4318/v1/logs", Error: "refused"},
+		},
 		Pools: []api.RouterPool{{Name: "video", Surrogates: []api.RouterSurrogate{
 			{
 				Name: "s1", Up: true, IdleLegs: 16, Sessions: 3, OpeningLegs: 1, Handoffs: 4, Recycled: 5, Failed: 6, BytesTo: 7, BytesFrom: 8,
@@ -94,6 +98,12 @@ func TestSeries(t *testing.T) {
 		`baton_router_surrogate_transitions_total{phase="up",surrogate="s1"} 1`,
 		`baton_router_health_check_duration_seconds_count{surrogate="s1"} 2`,
 		`baton_router_health_check_failures_total{surrogate="s1"} 1`,
+		`baton_router_access_log_records_total{output="stdout",result="written"} 9`,
+		`baton_router_access_log_records_total{output="stdout",result="skipped"} 8`,
+		`baton_router_access_log_records_total{output="stdout",result="lost_queue"} 7`,
+		`baton_router_access_log_records_total{output="stdout",result="lost_size"} 0`,
+		`baton_router_access_log_up{output="stdout"} 1`,
+		`baton_router_access_log_up{output="otlp http://c:4318/v1/logs"} 0`,
 		`baton_router_config_reloads_total{result="ok"} 1`,
 		`baton_router_config_reloads_total{result="failed"} 2`,
 		`baton_router_config_loaded_timestamp_seconds 1.7e+09`,

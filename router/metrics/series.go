@@ -9,16 +9,25 @@ import (
 	"baton/exporter"
 )
 
-// Series are the numbers of a router's status.
+// Series exports a router's status.
 func Series(s *api.RouterStatus) []exporter.Number {
 	var n exporter.Numbers
 	for _, verdict := range slices.Sorted(maps.Keys(s.Packets)) {
-		n.Counter("packets_total", "Packets by what became of them.", s.Packets[verdict], "verdict", verdict)
+		n.Counter("packets_total", "Packets by verdict.", s.Packets[verdict], "verdict", verdict)
 	}
 	for _, p := range s.Pools {
 		for i := range p.Surrogates {
 			ofSurrogate(&n, p.Name, &p.Surrogates[i])
 		}
+	}
+	for _, l := range s.AccessLogs {
+		const help = "Records of requests, by output of the access log and what became of them."
+		n.Counter("access_log_records_total", help, l.Written, "output", l.Output, "result", "written")
+		n.Counter("access_log_records_total", help, l.Skipped, "output", l.Output, "result", "skipped")
+		for _, reason := range slices.Sorted(maps.Keys(l.Lost)) {
+			n.Counter("access_log_records_total", help, l.Lost[reason], "output", l.Output, "result", "lost_"+reason)
+		}
+		n.Yes("access_log_up", "1 while an output of the access log takes records.", l.Error == "", "output", l.Output)
 	}
 	n.Counter("config_reloads_total", "Reloads of the configuration, by result.", s.Reloads, "result", "ok")
 	n.Counter("config_reloads_total", "Reloads of the configuration, by result.", s.ReloadsFailed, "result", "failed")
@@ -35,16 +44,16 @@ func ofSurrogate(n *exporter.Numbers, pool string, s *api.RouterSurrogate) {
 		n.GaugeInt("legs", "Server legs of a surrogate, by state: idle, spliced, opening.", legs.n, append(in, "state", legs.state)...)
 	}
 	n.Yes("surrogate_up", "1 when new sessions may go to the surrogate, draining aside.", s.Up, in...)
-	n.Yes("surrogate_draining", "1 when the operator takes the surrogate out.", s.Draining, in...)
+	n.Yes("surrogate_draining", "1 while the operator drains the surrogate.", s.Draining, in...)
 	of := []string{"surrogate", s.Name}
 	n.Counter("kernel_handoffs_total", "Sessions spliced or moved to a surrogate.", s.Handoffs, of...)
-	n.Counter("legs_recycled_total", "Server legs taken back into their pool.", s.Recycled, of...)
-	n.Counter("handoffs_failed_total", "Handoffs that met a close before a response byte.", s.Failed, of...)
+	n.Counter("legs_recycled_total", "Server legs returned to their pool.", s.Recycled, of...)
+	n.Counter("handoffs_failed_total", "Handoffs that ended before the first response byte.", s.Failed, of...)
 	n.Counter("bytes_to_surrogate_total", "TCP payload of ended sessions, to the surrogate.", s.BytesTo, of...)
 	n.Counter("bytes_from_surrogate_total", "TCP payload of ended sessions, from the surrogate.", s.BytesFrom, of...)
 }
 
-// Unready says why a router is not fit for its work: it is when the data path is attached and each pool has a usable surrogate.
+// Unready lists why a router is not ready: it is ready if the data path is attached and each pool has a usable surrogate.
 func Unready(s *api.RouterStatus) []string {
 	reasons := []string{}
 	handoff := func(v api.RouterVIP) bool { return v.Mode == "handoff" }

@@ -13,50 +13,49 @@ import (
 // Bounds of the kernel's tables.
 const (
 	MaxKernelHost   = 63      // bytes of a host name that the kernel looks up
-	MaxKernelPrefix = 128     // bytes of a target that the kernel looks at
+	MaxKernelPrefix = 128     // bytes of a target that the kernel matches
 	MaxPrefixes     = 1 << 16 // entries of the prefix table
 	MaxHosts        = 1 << 16 // of the host table
 )
 
-// Kernel is what the program in the kernel looks a request up in, in two steps:
+// Kernel is the tables in which the kernel program looks up a request, in two steps:
 //
-//  1. host id = Hosts[VIP, host], the host in lower case and without its port; 0 when it is not there, or the request has none.
-//     A host that is longer than MaxKernelHost, or in brackets, means Ask where the VIP has hosts at all;
-//  2. the entry of Prefixes with the longest Prefix that the target begins with, of the first MaxKernelPrefix bytes, among
-//     those of the same VIP, host id and method. No entry means Ask.
+//  1. host id = Hosts[VIP, host], the host in lower case without port; 0 if it is not in the table or the request has none. A
+//     host longer than MaxKernelHost, or in brackets, means Upcall if the VIP has hosts at all;
+//  2. the entry of Prefixes with the longest Prefix of the target's first MaxKernelPrefix bytes, for this VIP, host id and
+//     method. No entry means Upcall.
 //
-// The program looks up only requests that head.Parse would accept and of which Unread says nothing; it asks user space about
-// all others. The target includes the query: no prefix holds a "?", so that a prefix of the target is always a prefix of the
-// path.
+// The program looks up only requests that head.Parse accepts and for which Unread returns ""; all others are upcalls. The target
+// includes the query: no prefix contains a "?", so a prefix of the target is always a prefix of the path.
 type Kernel struct {
 	Hosts    []HostEntry
 	Prefixes []PrefixEntry
-	LeftOut  int // groups of VIP, host and method that MaxPrefixes had no room for; user space is asked about those
+	LeftOut  int // groups of VIP, host and method beyond MaxPrefixes, left to upcalls
 }
 
-// HostEntry gives a host the id that it has in the prefix table. Ids are numbered from 1 for each VIP.
+// HostEntry maps a host to its id in the prefix table. Ids start at 1 for each VIP.
 type HostEntry struct {
 	VIP  uint16 // index in Config.VIPs
 	Host string // lower case, no port, at most MaxKernelHost bytes
 	ID   uint16
 }
 
-// PrefixEntry is the answer for the targets that begin with Prefix and with no longer one.
+// PrefixEntry applies to targets for which Prefix is the longest match.
 type PrefixEntry struct {
 	VIP    uint16 // index in Config.VIPs
-	HostID uint16 // 0: a host that is not in the host table
+	HostID uint16 // 0: not in the host table
 	Method uint8  // see MethodID
 	Prefix string // at most MaxKernelPrefix bytes; "" for every target
-	Pool   uint16 // index in Config.Pools, when Ask is false
-	Ask    bool   // user space decides
-	Why    string // why it does, for people; not for the kernel
+	Pool   uint16 // index in Config.Pools, when Upcall is false
+	Upcall bool   // user space decides
+	Why    string // why it does, for people
 }
 
-// methodIDs are the kernel's names of methods: the index and one.
+// methodIDs are the methods known to the kernel; the id is the index plus one.
 var methodIDs = [...]string{"GET", "HEAD", "POST", "PUT", "DELETE"}
 
-// MethodID gives the number of a method in the prefix table: GET 1, HEAD 2, POST 3, PUT 4, DELETE 5, and 0 for every other,
-// which the kernel does not look up.
+// MethodID returns the id of a method in the prefix table: GET 1, HEAD 2, POST 3, PUT 4, DELETE 5, 0 for all others, which the
+// kernel does not look up.
 func MethodID(method []byte) uint8 {
 	for i, m := range methodIDs {
 		if m == string(method) {
@@ -66,7 +65,7 @@ func MethodID(method []byte) uint8 {
 	return 0
 }
 
-// Kernel compiles the tables, of VIPs in mode handoff alone. Same configuration, same tables, in the same order.
+// Kernel compiles the tables of VIPs in mode handoff. The result is deterministic.
 func (t *Table) Kernel() Kernel {
 	var k Kernel
 	for i := range t.vips {
@@ -78,7 +77,7 @@ func (t *Table) Kernel() Kernel {
 }
 
 func (k *Kernel) addVIP(vip uint16, routes []rule) {
-	hosts := []string{""} // by id; 0 is every other host
+	hosts := []string{""} // by id; 0: all other hosts
 	known := make(map[string]bool)
 	for i := range routes {
 		host := routes[i].match.Host
@@ -101,18 +100,18 @@ func (k *Kernel) addVIP(vip uint16, routes []rule) {
 	}
 }
 
-// candidate is a route as the kernel sees it: it holds, or may hold, for targets that begin with prefix.
+// candidate is a route that matches, or may match, targets that begin with prefix.
 type candidate struct {
 	prefix string
 	pool   int
-	ask    string // why user space must decide when this is the first; "" when the kernel knows that it holds
+	upcall string // why user space must decide if this is the first; "" if the kernel is sure that it matches
 }
 
-// candidate tells what a route means for requests of that host and method; host "" stands for all hosts that are not
-// known. It is not ok when the route cannot match any of them.
+// candidate converts a route for requests of that host and method; host "" means all unknown hosts. Not ok if the route cannot
+// match any of them.
 func (r *rule) candidate(host string, known map[string]bool, method string) (candidate, bool) {
 	m := &r.match
-	c := candidate{prefix: m.PathPrefix, pool: r.pool, ask: r.unaided}
+	c := candidate{prefix: m.PathPrefix, pool: r.pool, upcall: r.unaided}
 	if !methodHolds(m.Methods, []byte(method)) || strings.Contains(m.PathPrefix, "?") {
 		return c, false
 	}
@@ -124,29 +123,29 @@ func (r *rule) candidate(host string, known map[string]bool, method string) (can
 	case known[m.Host]:
 		return c, false
 	case m.Host != "":
-		c.ask = fmt.Sprintf("the route on line %d matches host %s", r.line, m.Host)
+		c.upcall = fmt.Sprintf("the route on line %d matches host %s", r.line, m.Host)
 	}
 	if len(m.Headers) > 0 {
-		c.ask = fmt.Sprintf("the route on line %d matches headers", r.line)
+		c.upcall = fmt.Sprintf("the route on line %d matches headers", r.line)
 	}
 	if m.PathRegex != nil {
-		c.ask = fmt.Sprintf("the route on line %d matches by path_regex", r.line)
+		c.upcall = fmt.Sprintf("the route on line %d matches by path_regex", r.line)
 		literal := anchoredLiteral(m.PathRegex.String())
 		switch {
 		case strings.HasPrefix(literal, c.prefix):
 			c.prefix = literal
 		case !strings.HasPrefix(c.prefix, literal):
-			return c, false // no path begins with both
+			return c, false // no path has both prefixes
 		}
 	}
 	if len(c.prefix) > MaxKernelPrefix {
 		c.prefix = c.prefix[:MaxKernelPrefix]
-		c.ask = fmt.Sprintf("the route on line %d matches more than %d bytes of the path", r.line, MaxKernelPrefix)
+		c.upcall = fmt.Sprintf("the route on line %d matches more than %d bytes of the path", r.line, MaxKernelPrefix)
 	}
 	return c, true
 }
 
-// anchoredLiteral gives bytes that every path which the expression matches begins with; "" when it finds none.
+// anchoredLiteral returns a prefix of every path that the expression matches; "" if it finds none.
 func anchoredLiteral(expression string) string {
 	re, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
@@ -161,7 +160,7 @@ func anchoredLiteral(expression string) string {
 		return ""
 	}
 	text := string(literal.Rune)
-	// U+FFFD in an expression matches any byte that is not UTF-8, and a path holds no "?": what is behind is not used.
+	// U+FFFD in an expression matches any invalid byte, and a path contains no "?": the rest is unused.
 	end := strings.IndexFunc(text, func(r rune) bool { return r == '?' || r >= utf8.RuneSelf })
 	if end >= 0 {
 		text = text[:end]
@@ -169,8 +168,8 @@ func anchoredLiteral(expression string) string {
 	return text
 }
 
-// addGroup adds the entries of one VIP, host and method. A node of the prefix tree answers with the first route, in the
-// file's order, whose prefix lies on the way from the root to the node; a node that answers as the one above is left out.
+// addGroup adds the entries of one VIP, host and method. A node of the prefix tree yields the first route, in the file's order,
+// whose prefix is on the path from the root to the node; a node that equals its parent is omitted.
 func (k *Kernel) addGroup(key PrefixEntry, routes []candidate) {
 	first := make(map[string]int) // prefix to the first route that has it
 	for i, c := range routes {
@@ -182,7 +181,7 @@ func (k *Kernel) addGroup(key PrefixEntry, routes []candidate) {
 	for prefix := range first {
 		nodes = append(nodes, prefix)
 	}
-	slices.Sort(nodes) // a prefix comes before what it begins
+	slices.Sort(nodes) // a prefix sorts before longer ones
 
 	type ancestor struct {
 		prefix string
@@ -190,7 +189,7 @@ func (k *Kernel) addGroup(key PrefixEntry, routes []candidate) {
 		answer PrefixEntry
 	}
 	none := key
-	none.Ask, none.Why = true, "no route matches for certain"
+	none.Upcall, none.Why = true, "no route matches for certain"
 	root := ancestor{route: len(routes), answer: none}
 	way := []ancestor{root}
 	var entries []PrefixEntry
@@ -201,14 +200,14 @@ func (k *Kernel) addGroup(key PrefixEntry, routes []candidate) {
 		above := way[len(way)-1]
 		here := ancestor{prefix: prefix, route: min(first[prefix], above.route)}
 		here.answer = key
-		if c := routes[here.route]; c.ask != "" {
-			here.answer.Ask, here.answer.Why = true, c.ask
+		if c := routes[here.route]; c.upcall != "" {
+			here.answer.Upcall, here.answer.Why = true, c.upcall
 		} else {
 			here.answer.Pool = uint16(c.pool)
 		}
-		same := here.answer.Ask == above.answer.Ask && here.answer.Pool == above.answer.Pool
+		same := here.answer.Upcall == above.answer.Upcall && here.answer.Pool == above.answer.Pool
 		here.answer.Prefix = prefix
-		// An Ask at the top is what a miss means anyway, but its reason is worth an entry.
+		// An Upcall at the root equals a miss, but the entry keeps its reason.
 		if !same || len(way) == 1 {
 			entries = append(entries, here.answer)
 		}
@@ -221,7 +220,7 @@ func (k *Kernel) addGroup(key PrefixEntry, routes []candidate) {
 	k.Prefixes = append(k.Prefixes, entries...)
 }
 
-// OnePool tells whether the kernel finds the same pool for every request to a VIP, so that it need not look for it.
+// OnePool reports whether all requests to a VIP go to the same pool, so that no lookup is needed.
 func (k *Kernel) OnePool(vip uint16) (pool uint16, ok bool) {
 	if k.LeftOut > 0 {
 		return 0, false
@@ -231,7 +230,7 @@ func (k *Kernel) OnePool(vip uint16) (pool uint16, ok bool) {
 		if p.VIP != vip {
 			continue
 		}
-		if p.Ask || len(methods) > 0 && p.Pool != pool {
+		if p.Upcall || len(methods) > 0 && p.Pool != pool {
 			return 0, false
 		}
 		if p.Prefix == "" && p.HostID == 0 {
@@ -242,12 +241,12 @@ func (k *Kernel) OnePool(vip uint16) (pool uint16, ok bool) {
 	return pool, len(methods) == len(methodIDs)
 }
 
-// Lookup does what the program in the kernel does, on the tables as they are; it is the model for tests and for people
-// who ask why. It gives the entry that answers, or one that says Ask and why.
+// Lookup is the kernel program's lookup, as a model for tests and for explanations. It returns the matching entry, or one with
+// Upcall and the reason.
 func (k *Kernel) Lookup(vip int, req *head.Request) PrefixEntry {
-	ask := func(why string) PrefixEntry { return PrefixEntry{VIP: uint16(vip), Ask: true, Why: why} }
+	upcall := func(why string) PrefixEntry { return PrefixEntry{VIP: uint16(vip), Upcall: true, Why: why} }
 	if why := Unread(req, 0); why != "" {
-		return ask(why)
+		return upcall(why)
 	}
 	if pool, ok := k.OnePool(uint16(vip)); ok {
 		return PrefixEntry{VIP: uint16(vip), Method: MethodID(req.Method), Pool: pool}
@@ -265,9 +264,9 @@ func (k *Kernel) Lookup(vip int, req *head.Request) PrefixEntry {
 	}
 	switch {
 	case named && len(req.Host) > MaxKernelHost:
-		return ask(fmt.Sprintf("the host has more than %d bytes", MaxKernelHost))
+		return upcall(fmt.Sprintf("the host has more than %d bytes", MaxKernelHost))
 	case named && len(req.Host) > 0 && req.Host[0] == '[':
-		return ask("the host is an address in brackets")
+		return upcall("the host is an address in brackets")
 	}
 	target := req.Target[:min(len(req.Target), MaxKernelPrefix)]
 	best := -1
@@ -279,7 +278,7 @@ func (k *Kernel) Lookup(vip int, req *head.Request) PrefixEntry {
 		}
 	}
 	if best < 0 {
-		return ask("no route matches for certain")
+		return upcall("no route matches for certain")
 	}
 	return k.Prefixes[best]
 }

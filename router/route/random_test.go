@@ -18,7 +18,7 @@ func TestKernelAgreesWithMatch(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	r := random{rand.New(rand.NewPCG(seed, 0))}
-	decided, asked := 0, 0
+	decided, upcalls := 0, 0
 	for round := range 400 {
 		static := round%2 == 0
 		cfg := r.config(static)
@@ -33,10 +33,10 @@ func TestKernelAgreesWithMatch(t *testing.T) {
 			want, ok := table.Match(vip, req)
 			got := k.Lookup(vip, req)
 			switch {
-			case got.Ask && static && len(req.Host) <= MaxKernelHost:
+			case got.Upcall && static && len(req.Host) <= MaxKernelHost:
 				t.Fatalf("asks on static routes: %+v\nroutes %+v\nrequest %s %s host %s", got, describeRoutes(cfg.VIPs[vip]), req.Method, req.Target, req.Host)
-			case got.Ask:
-				asked++
+			case got.Upcall:
+				upcalls++
 				continue
 			case !ok || int(got.Pool) != want.Pool:
 				t.Fatalf("kernel says pool %d, Match says %+v, %v\nentry %+v\nroutes %v\nrequest %s %s host %s",
@@ -46,9 +46,9 @@ func TestKernelAgreesWithMatch(t *testing.T) {
 		}
 		checkTables(t, &k)
 	}
-	t.Logf("%d decided, %d asked", decided, asked)
-	if decided < 5000 || asked < 1000 {
-		t.Errorf("%d decided and %d asked: the routes do not test both", decided, asked)
+	t.Logf("%d decided, %d upcalls", decided, upcalls)
+	if decided < 5000 || upcalls < 1000 {
+		t.Errorf("%d decided and %d upcalls: the routes do not test both", decided, upcalls)
 	}
 }
 

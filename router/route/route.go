@@ -1,6 +1,5 @@
-// Package route finds the pool that answers a request: the first route, in the file's order, of which every condition
-// holds. It also compiles the routes into the two tables from which the program in the kernel answers most requests by
-// itself (kernel.go); both give the same answer, and a test on random routes holds them against each other.
+// Package route finds a request's pool: that of the first route, in the file's order, of which all conditions hold. It also
+// compiles the routes into the kernel program's tables (kernel.go); a test on random routes checks that both agree.
 package route
 
 import (
@@ -12,10 +11,10 @@ import (
 	"baton/router/head"
 )
 
-// Table is the compiled routes of a configuration. It is never changed; any number of goroutines may use it.
+// Table is the compiled routes of a configuration. It is immutable and safe for concurrent use.
 type Table struct {
 	vips  []vip
-	pools []string // why the kernel cannot choose of each by itself, "" when it can
+	pools []string // by pool: why the kernel cannot choose a surrogate, "" if it can
 }
 
 type vip struct {
@@ -27,12 +26,12 @@ type rule struct {
 	match   config.Match
 	pool    int    // index in Config.Pools
 	name    string // of the pool
-	unaided string // why the kernel cannot use the pool by itself, "" when it can
+	unaided string // why the kernel cannot choose from the pool, "" if it can
 	line    int
 	reason  string // the conditions, for people
 }
 
-// Result is the route that a request takes.
+// Result is the route that matches a request.
 type Result struct {
 	Route    int    // index in the VIP's routes
 	Line     int    // of the route in the file
@@ -41,8 +40,7 @@ type Result struct {
 	Reason   string // the conditions that held, such as "host a.net, path_prefix /video/"; "every request" when there are none
 }
 
-// Compile prepares the routes of each VIP. The configuration must not change afterwards; a route to a pool that it does
-// not have is an error.
+// Compile compiles the routes of each VIP. The configuration must not change afterwards; a route to an unknown pool is an error.
 func Compile(cfg *config.Config) (*Table, error) {
 	pools := make(map[string]int, len(cfg.Pools))
 	for i, p := range cfg.Pools {
@@ -65,8 +63,7 @@ func Compile(cfg *config.Config) (*Table, error) {
 	return t, nil
 }
 
-// Match gives the first route of the VIP, by its index in Config.VIPs, that the request matches; false when none does,
-// which the router answers with 404.
+// Match returns the first matching route of the VIP, by its index in Config.VIPs; false if none matches, which means 404.
 func (t *Table) Match(vip int, req *head.Request) (Result, bool) {
 	for i := range t.vips[vip].routes {
 		r := &t.vips[vip].routes[i]
@@ -77,14 +74,14 @@ func (t *Table) Match(vip int, req *head.Request) (Result, bool) {
 	return Result{}, false
 }
 
-// Miss is a route that was passed over, and the first of its conditions that did not hold.
+// Miss is a route that did not match, and its first condition that failed.
 type Miss struct {
 	Route int
 	Line  int // of the route in the file
 	Why   string
 }
 
-// Misses gives the routes that stand before the one that Match gives, or all when it gives none.
+// Misses returns the routes before the one that Match returns, or all if it returns none.
 func (t *Table) Misses(vip int, req *head.Request) []Miss {
 	var out []Miss
 	for i := range t.vips[vip].routes {
@@ -98,7 +95,7 @@ func (t *Table) Misses(vip int, req *head.Request) []Miss {
 	return out
 }
 
-// mismatch names the first condition that does not hold, "" when all do.
+// mismatch returns the first condition that fails, "" if all hold.
 func (r *rule) mismatch(req *head.Request) string {
 	m := &r.match
 	switch {
@@ -119,7 +116,7 @@ func (r *rule) mismatch(req *head.Request) string {
 	return ""
 }
 
-// hostHolds compares names in lower case; "*.example.net" holds for any name below example.net, at any depth.
+// hostHolds compares names in lower case; "*.example.net" matches any name below example.net.
 func hostHolds(pattern string, host []byte) bool {
 	if pattern == "" {
 		return true
@@ -144,7 +141,7 @@ func methodHolds(methods []string, method []byte) bool {
 	return len(methods) == 0
 }
 
-// headerHolds looks at each line of that name; values are not split at commas.
+// headerHolds checks each line of that name; values are not split at commas.
 func headerHolds(m *config.HeaderMatch, fields head.Fields) bool {
 	for name, value := range fields.All() {
 		if len(name) != len(m.Name) || !bytes.EqualFold(name, []byte(m.Name)) {

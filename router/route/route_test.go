@@ -123,8 +123,8 @@ func TestCompileRefusesUnknownPool(t *testing.T) {
 	}
 }
 
-// TestKernelAsks names each thing for which the kernel asks, and holds that it asks for nothing beside it.
-func TestKernelAsks(t *testing.T) {
+// TestKernelUpcalls names each thing for which the kernel asks, and holds that it asks for nothing beside it.
+func TestKernelUpcalls(t *testing.T) {
 	long := "/" + strings.Repeat("x", MaxKernelPrefix)
 	longHost := strings.Repeat("h", MaxKernelHost) + ".net"
 	catchAll := "{pool: c}"
@@ -162,10 +162,10 @@ func TestKernelAsks(t *testing.T) {
 			k := table.Kernel()
 			r := request(t, "GET", tt.target, tt.host)
 			got := k.Lookup(0, r)
-			if got.Ask != (tt.want != "") || !strings.Contains(got.Why, tt.want) {
-				t.Fatalf("Lookup = %+v, want Ask because %q", got, tt.want)
+			if got.Upcall != (tt.want != "") || !strings.Contains(got.Why, tt.want) {
+				t.Fatalf("Lookup = %+v, want Upcall because %q", got, tt.want)
 			}
-			if want, ok := table.Match(0, r); !got.Ask && (!ok || int(got.Pool) != want.Pool) {
+			if want, ok := table.Match(0, r); !got.Upcall && (!ok || int(got.Pool) != want.Pool) {
 				t.Errorf("Lookup = pool %d, Match = %+v, %v", got.Pool, want, ok)
 			}
 		})
@@ -176,9 +176,9 @@ func TestKernelKnowsFiveMethods(t *testing.T) {
 	table := compile(t, vipOf("{match: {methods: [POST, PATCH]}, pool: a}", "{pool: b}"))
 	k := table.Kernel()
 	for method, want := range map[string]struct {
-		id   uint8
-		pool uint16
-		ask  bool
+		id     uint8
+		pool   uint16
+		upcall bool
 	}{
 		"GET": {1, 1, false}, "HEAD": {2, 1, false}, "POST": {3, 0, false}, "PUT": {4, 1, false}, "DELETE": {5, 1, false},
 		"PATCH": {0, 0, true}, "OPTIONS": {0, 0, true}, "get": {0, 0, true},
@@ -187,8 +187,8 @@ func TestKernelKnowsFiveMethods(t *testing.T) {
 			t.Errorf("MethodID(%s) = %d, want %d", method, got, want.id)
 		}
 		got := k.Lookup(0, request(t, method, "/", "a"))
-		if got.Ask != want.ask || got.Pool != want.pool {
-			t.Errorf("Lookup(%s) = %+v, want pool %d, ask %v", method, got, want.pool, want.ask)
+		if got.Upcall != want.upcall || got.Pool != want.pool {
+			t.Errorf("Lookup(%s) = %+v, want pool %d, upcall %v", method, got, want.pool, want.upcall)
 		}
 	}
 }
@@ -232,7 +232,7 @@ func TestKernelLeavesOutWhatDoesNotFit(t *testing.T) {
 	for i := range 200 {
 		r := request(t, "GET", fmt.Sprintf("/%d/", i), fmt.Sprintf("h%d", i))
 		want, _ := table.Match(0, r)
-		if got := k.Lookup(0, r); !got.Ask && int(got.Pool) != want.Pool {
+		if got := k.Lookup(0, r); !got.Upcall && int(got.Pool) != want.Pool {
 			t.Errorf("host h%d: Lookup = pool %d, Match = %d", i, got.Pool, want.Pool)
 		}
 	}

@@ -8,16 +8,16 @@ import (
 	"baton/router/head"
 )
 
-// Bounds of what the program in the kernel decides by itself.
+// Limits of the kernel program's decisions.
 const (
-	MaxKernelHead = 2048 // bytes of a head that it reads
-	MaxKernelPath = 1023 // bytes of a path that it hashes
-	KernelMembers = 64   // surrogates of a pool that it compares the sessions of
-	PoolTables    = 256  // choice tables: one for each pool there may be,
-	KernelTables  = 1024 // and those of zones behind them
+	MaxKernelHead = 2048 // bytes of a head
+	MaxKernelPath = 1023 // bytes of a hashed path
+	KernelMembers = 64   // surrogates of a pool for least-sessions
+	PoolTables    = 256  // choice tables: one for each possible pool,
+	KernelTables  = 1024 // followed by those of zones
 )
 
-// unaided tells why a decision for this pool needs user space, "" when it does not.
+// unaided says why choosing from this pool needs user space, "" if it does not.
 func (t *Table) unaided(v *config.VIP, p *config.Pool, pool int) string {
 	for i := range p.Surrogates {
 		if why := config.Unspliced(v, &p.Surrogates[i]); why != "" {
@@ -27,7 +27,7 @@ func (t *Table) unaided(v *config.VIP, p *config.Pool, pool int) string {
 	return t.pools[pool]
 }
 
-// unchosen tells of each pool why the kernel cannot choose of it, "" when it can.
+// unchosen says for each pool why the kernel cannot choose from it, "" if it can.
 func unchosen(cfg *config.Config) []string {
 	out := make([]string, len(cfg.Pools))
 	tables := PoolTables
@@ -46,8 +46,8 @@ func unchosen(cfg *config.Config) []string {
 	return out
 }
 
-// Unchosen tells why the kernel cannot choose of a pool, by its index in Config.Pools, "" when it can. Local tells of a surrogate
-// whether it is on the router's own host, where it has no legs.
+// Unchosen says why the kernel cannot choose from a pool, by its index in Config.Pools, "" if it can. local reports whether a
+// surrogate is on the router's host, where it has no legs.
 func (t *Table) Unchosen(pool int, p *config.Pool, local func(surrogate string) bool) string {
 	if t.pools[pool] != "" {
 		return t.pools[pool]
@@ -60,7 +60,7 @@ func (t *Table) Unchosen(pool int, p *config.Pool, local func(surrogate string) 
 	return ""
 }
 
-// Unhashed tells why the kernel leaves the choice of a surrogate to user space for this path, "" when it does not.
+// Unhashed says why the kernel leaves this path's choice of a surrogate to user space, "" if it does not.
 func Unhashed(p *config.Pool, path []byte) string {
 	if p.Policy == config.Hash && len(path) > MaxKernelPath {
 		return fmt.Sprintf("the kernel hashes paths of at most %d bytes", MaxKernelPath)
@@ -68,7 +68,7 @@ func Unhashed(p *config.Pool, path []byte) string {
 	return ""
 }
 
-// Unread tells why the program in the kernel does not look up a request with a head of so many bytes, "" when it does.
+// Unread says why the kernel program does not look up a request with a head of so many bytes, "" if it does.
 func Unread(req *head.Request, size int) string {
 	switch {
 	case req.Form != head.Origin:
@@ -80,7 +80,7 @@ func Unread(req *head.Request, size int) string {
 	case req.ContentLength < 0:
 		return "the body comes in chunks"
 	case req.Upgrade:
-		return "it asks for another protocol"
+		return "it requests an upgrade"
 	}
 	for name, value := range req.Fields.All() {
 		if bytes.EqualFold(name, []byte("connection")) &&

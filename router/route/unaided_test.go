@@ -97,13 +97,13 @@ func TestOnePoolLooksAtNoHost(t *testing.T) {
 	long := strings.Repeat("h", MaxKernelHost) + "h.net"
 	for _, tt := range []struct {
 		name, other string
-		ask         bool
+		upcall      bool
 	}{{"one pool", "a", false}, {"two pools", "b", true}} {
 		table := compile(t, vipOf("{match: {host: x.net}, pool: "+tt.other+"}", "{pool: a}"))
 		k := table.Kernel()
 		for _, host := range []string{long, "[2001:db8::1]"} {
-			if got := k.Lookup(0, request(t, "GET", "/", host)); got.Ask != tt.ask {
-				t.Errorf("%s: Lookup of host %s = %+v, want Ask %v", tt.name, host, got, tt.ask)
+			if got := k.Lookup(0, request(t, "GET", "/", host)); got.Upcall != tt.upcall {
+				t.Errorf("%s: Lookup of host %s = %+v, want Upcall %v", tt.name, host, got, tt.upcall)
 			}
 		}
 	}

@@ -14,8 +14,8 @@ static void call_to_client(struct numbers *n) { fill_to_client(&n->s, &n->p, &n-
 */
 import "C"
 
-// Differences are what a session's record adds to numbers, and the scales of its windows (struct splice). Scales count only where Flags
-// have ClientScale and ServerScale.
+// Differences are the offsets and window scales in a session's record (struct splice). Scales count only if Flags have
+// ClientScale and ServerScale.
 type Differences struct {
 	ToServerSeq, ToServerAck uint32
 	TSToServer, TSToClient   uint32
@@ -23,22 +23,22 @@ type Differences struct {
 	ClientShift, ServerShift uint8
 }
 
-// Flags of a record that say how a packet is translated.
+// Flags of a record that affect translation.
 const (
 	ClientScale = C.SPLICE_CLIENT_WSCALE
 	ServerScale = C.SPLICE_SERVER_WSCALE
-	ToldShift   = C.TOLD_WSCALE // window shift that the router tells both ends
+	OurShift    = C.OUR_WSCALE // window shift advertised to both ends
 )
 
-// Numbers are a packet's, in host byte order.
+// Numbers are the numbers of a packet, in host byte order.
 type Numbers struct {
 	Seq, Ack, TSVal, TSEcr uint32
 	Window                 uint16
 	HasACK                 bool
 }
 
-// Translate returns the numbers of a packet on the other leg: of a client's packet towards the surrogate, or the other way round.
-// Without an ACK flag the number of that field means nothing and is kept, as is the echoed timestamp.
+// Translate returns the numbers of a packet on the other leg: from client to surrogate, or the reverse. Without the ACK flag, the
+// acknowledgement number and the echoed timestamp stay.
 func Translate(d Differences, n Numbers, toServer bool) Numbers {
 	var c C.struct_numbers
 	c.s.to_server_seq, c.s.to_server_ack = C.__u32(d.ToServerSeq), C.__u32(d.ToServerAck)
@@ -60,7 +60,7 @@ func Translate(d Differences, n Numbers, toServer bool) Numbers {
 	}
 }
 
-// Rescale returns a window as it is sent, from one scale to another.
+// Rescale converts a window field from one scale to another.
 func Rescale(window uint32, from, to uint8) uint16 {
 	return uint16(C.rescale(C.__u32(window), C.__u32(from), C.__u32(to)))
 }

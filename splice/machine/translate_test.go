@@ -9,14 +9,14 @@ import (
 	"baton/splice/machine"
 )
 
-// The C that the kernel runs and package splice, which is the specification, compute the same numbers.
+// The kernel's C and package splice, the specification, compute the same numbers.
 func TestTranslateAgreesWithSplice(t *testing.T) {
 	r := rand.New(rand.NewPCG(33, 1))
 	for range 200_000 {
 		leg := func() splice.Leg {
 			return splice.Leg{
-				SndNxt: packet.Seq(r.Uint32()), RcvNxt: packet.Seq(r.Uint32()), WindowScaling: r.IntN(4) > 0, ShiftTold: machine.ToldShift,
-				ShiftOffered: uint8(r.IntN(splice.MaxShift + 1)), Timestamps: true, TSvalTold: r.Uint32(), TSvalSeen: r.Uint32(),
+				SndNxt: packet.Seq(r.Uint32()), RcvNxt: packet.Seq(r.Uint32()), WindowScaling: r.IntN(4) > 0, ShiftSent: machine.OurShift,
+				ShiftOffered: uint8(r.IntN(splice.MaxShift + 1)), Timestamps: true, TSvalSent: r.Uint32(), TSvalSeen: r.Uint32(),
 			}
 		}
 		client, server := leg(), leg()
@@ -42,7 +42,7 @@ func TestTranslateAgreesWithSplice(t *testing.T) {
 	}
 }
 
-// numbers is what splice's equations make of a packet.
+// numbers applies splice's equations to a packet.
 func numbers(s splice.Splice, n machine.Numbers, toServer bool) machine.Numbers {
 	d := s.ToClient
 	if toServer {
@@ -61,7 +61,7 @@ func numbers(s splice.Splice, n machine.Numbers, toServer bool) machine.Numbers 
 func TestRescaleAgreesWithSplice(t *testing.T) {
 	for from := range uint8(splice.MaxShift + 1) {
 		for to := range uint8(splice.MaxShift + 1) {
-			shifts := splice.Shifts{Sender: from, Told: to}
+			shifts := splice.Shifts{Sender: from, Receiver: to}
 			for window := 0; window <= 0xffff; window += 1 + window/64 {
 				got, want := machine.Rescale(uint32(window), from, to), shifts.Apply(uint16(window))
 				if got != want {

@@ -8,14 +8,14 @@ import (
 	"baton/splice/machine"
 )
 
-// beside compares each transition with that of the kernel's own machine (bpf/session): with all rules in force the model is an oracle of
-// what the kernel runs, and not a copy that drifts from it. Its methods do nothing on nil.
+// beside compares each transition with that of the kernel's state machine (bpf/session): with all rules in force the model is an
+// oracle for the kernel's code. Its methods do nothing on nil.
 type beside struct {
 	calls int
-	drift string // the first difference
+	drift string // first difference
 }
 
-// beside is the comparison that a step takes part in, or nil.
+// beside returns the comparison for a step, or nil.
 func (r router) beside() *beside { return r.scenario.kernel }
 
 var legStates = [...]uint8{Idle: machine.Idle, Active: machine.Active, Closing: machine.Closing, Dead: machine.Dead}
@@ -25,8 +25,8 @@ var framings = [...]uint8{
 	Opaque: machine.Opaque,
 }
 
-// Scales of the kernel's numbers. A unit is a byte; a place on the ring of timestamps an eighth of their range; and what the surrogate may
-// go beyond a window that it is told in steps (rescale) the model leaves out.
+// Scales of the kernel's numbers. A unit is a byte; a place on the timestamp ring is an eighth of their range. The model ignores
+// that a window rounded up for the surrogate (rescale) may be exceeded.
 const (
 	tsPlace    = 1 << 29
 	windowStep = 1 << 10
@@ -34,7 +34,7 @@ const (
 
 func ts(t Time) uint32 { return uint32(t.place()) * tsPlace }
 
-// record is what the kernel would have in the leg's place.
+// record converts the leg to the kernel's record.
 func (r router) record(index int, l *Leg) machine.Session {
 	s := machine.Session{
 		State: legStates[l.state], Client: l.client, SndNxt: l.sndNxt, SndUna: l.sndUna, RcvNxt: l.rcvNxt, RcvAcked: l.rcvAcked,
@@ -49,9 +49,9 @@ func (r router) record(index int, l *Leg) machine.Session {
 		s.ResponseLeft = uint64(l.responseLeft)
 	}
 	if r.scenario.Times {
-		s.TSToServer, s.TSTold, s.TSHeard = uint32(l.tsToServer)*tsPlace, ts(l.tsTold), ts(l.tsHeard)
+		s.TSToServer, s.TSSent, s.TSEchoed = uint32(l.tsToServer)*tsPlace, ts(l.tsSent), ts(l.tsEchoed)
 	}
-	moving := r.move.step != 0 && int(r.move.leg) == index && l.client == r.move.packet.Who && l.state == Active
+	moving := r.move.step != 0 && int(r.move.leg) == index && l.client == r.move.packet.End && l.state == Active
 	for flag, on := range map[uint32]bool{
 		machine.TS: r.scenario.Times, machine.ClientFIN: l.clientFin, machine.ServerFIN: l.serverFin, machine.NoReuse: l.noReuse,
 		machine.Spoilt: l.spoilt, machine.First: l.first, machine.Routed: l.routed, machine.Hold: l.hold, machine.Moving: moving,
@@ -63,7 +63,7 @@ func (r router) record(index int, l *Leg) machine.Session {
 	return s
 }
 
-// moment is later than any patience of the kernel's, which the model leaves out.
+// moment is after all timeouts of the kernel, which the model ignores.
 func (r router) moment() machine.Moment {
 	m := machine.Moment{Now: 1 << 20}
 	if r.scenario.Times {
@@ -73,24 +73,24 @@ func (r router) moment() machine.Moment {
 }
 
 func ofClient(p *Packet) machine.Packet {
-	m := machine.Packet{Who: p.Who, Seq: p.Seq, Ack: p.Ack, Len: p.Len(), Window: window, FIN: p.Fin != 0, RST: p.Rst}
+	m := machine.Packet{Client: p.End, Seq: p.Seq, Ack: p.Ack, Len: p.Len(), Window: window, FIN: p.Fin != 0, RST: p.Rst}
 	if p.Time != 0 {
 		m.HasTS, m.TSVal = true, ts(p.Time)
 	}
 	return m
 }
 
-// ofServer: what the model's surrogates show is what they echo.
+// ofServer: the timestamps of the model's surrogates are those that they echo.
 func ofServer(p *Packet) machine.Packet {
 	m := ofClient(p)
-	m.Who, m.TSVal = 0, 0
+	m.Client, m.TSVal = 0, 0
 	if p.Time != 0 {
 		m.TSEcr = ts(p.Time)
 	}
 	return m
 }
 
-// walk is what a reader of HTTP would tell of the packet's bytes, while the response is one that is read.
+// walk is what an HTTP parser would report on the packet's bytes, while the response is parsed.
 func walk(l *Leg, p *Packet) (w machine.Walk) {
 	if p.Len() == 0 || l.response != Head && l.response != InChunks || !before(l.rcvNxt, p.Seq+p.Len()) {
 		return w
@@ -131,7 +131,7 @@ func walk(l *Leg, p *Packet) (w machine.Walk) {
 	return w
 }
 
-// sameRecord leaves out what the machine keeps finer than the model.
+// sameRecord ignores details that the model does not have.
 func (r router) sameRecord(index int, l *Leg, got machine.Session) error {
 	want := r.record(index, l)
 	got.SndEdge, got.SndSpan, got.RcvEdge, got.RcvSpan, got.Surrogate = want.SndEdge, want.SndSpan, want.RcvEdge, want.RcvSpan, want.Surrogate
@@ -143,10 +143,10 @@ func (r router) sameRecord(index int, l *Leg, got machine.Session) error {
 		got.ResponseLeft = 0
 	}
 	if !r.scenario.Times {
-		got.TSToServer, got.TSTold, got.TSHeard = 0, 0, 0
+		got.TSToServer, got.TSSent, got.TSEchoed = 0, 0, 0
 	}
 	if l.state == Dead || l.state == Idle {
-		got.Flags, want.Flags = 0, 0 // of nobody: the next client's begin anew
+		got.Flags, want.Flags = 0, 0 // no client: the next one's start afresh
 	}
 	got.Flags &= modelled
 	if got == want {
@@ -155,7 +155,7 @@ func (r router) sameRecord(index int, l *Leg, got machine.Session) error {
 	return differences(got, want)
 }
 
-// modelled are the flags that the model has.
+// modelled are the flags in the model.
 const modelled = machine.TS | machine.ClientFIN | machine.ServerFIN | machine.NoReuse | machine.Moving | machine.Spoilt | machine.First |
 	machine.Routed | machine.Hold
 
@@ -169,7 +169,7 @@ func differences(got, want machine.Session) (err error) {
 	return err
 }
 
-// differs notes the first difference.
+// differs records the first difference.
 func (b *beside) differs(what string, p *Packet, before *Leg, got, want uint32, err error) {
 	b.calls++
 	if b.drift == "" && (got != want || err != nil) {
@@ -204,7 +204,7 @@ func (b *beside) server(r router, index int, before, after *Leg, p *Packet, next
 	}
 	s := r.record(index, before)
 	got, reply := s.OnServer(ofServer(p), walk(before, p), r.moment())
-	s.TSTold = ts(after.tsTold) // what an acknowledgement tells is noted when the model sends it
+	s.TSSent = ts(after.tsSent) // the model records that when it sends the acknowledgement
 	err := r.sameRecord(index, after, s)
 	if got == machine.ServerACK && err == nil && reply.Seq != after.sndNxt {
 		err = fmt.Errorf("it answers with %+v", reply)
@@ -232,7 +232,7 @@ func (b *beside) request(r router, index int, before, after *Leg, p *Packet, nex
 	}
 	s := r.record(index, before)
 	got := s.OnRequest(ofClient(p), uint64(1+p.Data[0].N()), p.Data[0].Surrogate() == index, r.moment())
-	s.Flags &^= machine.Moving // the model notes that when it moves
+	s.Flags &^= machine.Moving // the model records that when it moves
 	b.differs("next request", p, before, got, next, r.sameRecord(index, after, s))
 }
 

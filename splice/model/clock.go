@@ -1,11 +1,11 @@
 package model
 
-// Time is a timestamp (RFC 7323) and one more: zero is none. They are on a ring of eight, so that a liar's walk around it is short.
+// Time is a timestamp (RFC 7323) plus one; zero is none. They are on a ring of eight, so that a liar soon gets around it.
 type Time uint8
 
 const (
 	ring    = 8
-	half    = ring / 2 // further ahead is of the past (PAWS)
+	half    = ring / 2 // further ahead counts as the past (PAWS)
 	quarter = ring / 4 // TS_AHEAD of bpf/session/timestamps.h
 )
 
@@ -16,7 +16,7 @@ func (t Time) place() uint8 { return uint8(t - 1) }
 
 func (t Time) shown() int { return int(t) - 1 }
 
-// ahead is how far t is ahead of u, on the ring.
+// ahead is the distance from u to t on the ring.
 func (t Time) ahead(u Time) uint8 { return (t.place() - u.place()) % ring }
 
 func (t Time) before(u Time) bool { return t.ahead(u) >= half }

@@ -5,10 +5,10 @@ import "slices"
 // Segment is one step of a client's script.
 type Segment struct {
 	Data   []Unit
-	Forged []Unit // sent first, as long as Data, and discarded by the surrogate
+	Forged []Unit // sent first, as long as Data, dropped by the surrogate
 	Fin    bool
 	Rst    bool
-	After  int // units of response that the client waits for before
+	After  int // units of response to wait for before sending
 }
 
 // segment builds the packet of a script's segment.
@@ -22,12 +22,12 @@ func (s *Scenario) segment(st *State, c, i int, forged bool) Packet {
 		}
 	}
 	e := &st.clients[c]
-	p := Packet{Hop: FromClient, Who: uint8(c + 1), Seq: clientIss[c] + at, Ack: vipIss[c] + uint32(e.got), Rst: seg.Rst, Bad: forged, Time: e.time}
+	p := Packet{Hop: FromClient, End: uint8(c + 1), Seq: clientIss[c] + at, Ack: vipIss[c] + uint32(e.got), Rst: seg.Rst, Bad: forged, Time: e.time}
 	data := seg.Data
 	if forged {
 		data = seg.Forged
 	}
-	if acked := uint32(e.acked); at < acked && acked < at+uint32(len(data)) { // the rest is sent again
+	if acked := uint32(e.acked); at < acked && acked < at+uint32(len(data)) { // the rest is sent later
 		p.Seq, data = clientIss[c]+acked, data[acked-at:]
 	}
 	copy(p.Data[:], data)
@@ -55,7 +55,7 @@ func (s *Scenario) send(st *State, c int) {
 	e.next++
 }
 
-// expected lists what a client is to receive, in order.
+// expected lists what a client should receive, in order.
 func (s *Scenario) expected(c int) []Unit {
 	var out []Unit
 	for _, seg := range s.Scripts[c] {
@@ -70,7 +70,7 @@ func (s *Scenario) expected(c int) []Unit {
 
 // clientGets is a client's TCP.
 func (s *Scenario) clientGets(st *State, p Packet) {
-	c := int(p.Who - 1)
+	c := int(p.End - 1)
 	e := &st.clients[c]
 	next := vipIss[c] + uint32(e.got)
 	if e.closed {
@@ -102,18 +102,18 @@ func (s *Scenario) clientGets(st *State, p Packet) {
 	if e.closed {
 		ack++
 	}
-	st.put(Packet{Hop: FromClient, Who: p.Who, Seq: clientIss[c] + uint32(e.sent), Ack: ack, Time: e.time})
+	st.put(Packet{Hop: FromClient, End: p.End, Seq: clientIss[c] + uint32(e.sent), Ack: ack, Time: e.time})
 }
 
-// serverGets is a surrogate's TCP, and its program reading.
+// serverGets is a surrogate's TCP and application.
 func (s *Scenario) serverGets(st *State, p Packet) {
-	leg := int(p.Who)
+	leg := int(p.End)
 	e := &st.surrogates[leg]
 	if e.closed || p.Bad {
 		return
 	}
 	if !p.Rst && p.Time != 0 && p.Time.before(e.recent) {
-		if p.Data[0].Owner() == 2 { // who never lies
+		if p.Data[0].Owner() == 2 { // which never lies
 			st.breaks(Stuck)
 		}
 		return
@@ -150,10 +150,10 @@ func (s *Scenario) serverGets(st *State, p Packet) {
 		e.rcvNxt++
 		s.read(st, leg, u)
 	}
-	st.put(Packet{Hop: FromServer, Who: p.Who, Seq: serverIss[leg] + uint32(e.sent), Ack: e.rcvNxt, Time: e.recent})
+	st.put(Packet{Hop: FromServer, End: p.End, Seq: serverIss[leg] + uint32(e.sent), Ack: e.rcvNxt, Time: e.recent})
 }
 
-// lacks says whether a client does not have one of the units that a surrogate has written for it, and wants it.
+// lacks reports whether a client still needs a unit that a surrogate has written for it.
 func (s *Scenario) lacks(st *State, units []Unit) bool {
 	for _, u := range units {
 		c := u.Owner() - 1
@@ -164,7 +164,7 @@ func (s *Scenario) lacks(st *State, units []Unit) bool {
 	return false
 }
 
-// read is the surrogate's program taking the next unit of its stream for what its place says.
+// read is the application reading the next unit of its stream.
 func (s *Scenario) read(st *State, leg int, u Unit) {
 	e := &st.surrogates[leg]
 	if u.Owner() == Stranger {
@@ -177,7 +177,7 @@ func (s *Scenario) read(st *State, leg int, u Unit) {
 		st.breaks(Misrouted)
 	}
 	switch {
-	case u&Urgent != 0: // its TCP has taken it out
+	case u&Urgent != 0: // removed by its TCP
 	case u.Kind() == Fin:
 		if e.owner != 0 && int(e.owner) != u.Owner() {
 			st.breaks(ForeignRequest)
@@ -193,7 +193,7 @@ func (s *Scenario) read(st *State, leg int, u Unit) {
 		if int(e.owner) != u.Owner() {
 			st.breaks(ForeignRequest)
 		}
-		e.fin = true // 400 and close; what it says then does not matter here
+		e.fin = true // 400 and close, not modelled
 	default:
 		if st.served[c*4+u.Request()] {
 			st.breaks(Replayed)
@@ -209,7 +209,7 @@ func (s *Scenario) read(st *State, leg int, u Unit) {
 	}
 }
 
-// write appends to what the surrogate has said.
+// write appends to the surrogate's stream.
 func (e *surrogate) write(units ...Unit) bool {
 	if int(e.written)+len(units) > outgoing {
 		return false
@@ -218,7 +218,7 @@ func (e *surrogate) write(units ...Unit) bool {
 	return true
 }
 
-// answer writes the response to the request in front.
+// answer writes the response to the current request.
 func (e *surrogate) answer() bool {
 	head := e.waiting[0]
 	units := response(head)
@@ -232,10 +232,10 @@ func (e *surrogate) answer() bool {
 	return true
 }
 
-// serverSends puts what is written from a number on, at most so many units, in a packet.
+// serverSends sends at most so many units from a number on in one packet.
 func (s *State) serverSends(leg int, from uint8, most int) {
 	e := &s.surrogates[leg]
-	p := Packet{Hop: FromServer, Who: uint8(leg), Seq: serverIss[leg] + uint32(from), Ack: e.rcvNxt, Time: e.recent}
+	p := Packet{Hop: FromServer, End: uint8(leg), Seq: serverIss[leg] + uint32(from), Ack: e.rcvNxt, Time: e.recent}
 	n := 0
 	for ; n < most && from+uint8(n) < e.written; n++ {
 		u := e.out[from+uint8(n)]

@@ -6,18 +6,18 @@ import (
 	"math/rand/v2"
 )
 
-// Budget bounds the adversary.
+// Budget limits the adversary.
 type Budget struct {
 	Losses, Repeats, Retransmissions int
 	Closes                           int // by surrogates, unannounced
-	Unasked                          int // units that surrogates say before they have a request
-	Stale                            int // packets that looked their flow up before it changed
-	Strangers                        int // packets of somebody who sees no session
+	Unsolicited                      int // units that surrogates send before a request
+	Stale                            int // packets whose flow lookup is stale
+	Strangers                        int // packets of an off-path attacker
 	Lies                             int // of client A's clock
 }
 
 func (b Budget) budget() budget {
-	return budget{uint8(b.Losses), uint8(b.Repeats), uint8(b.Retransmissions), uint8(b.Closes), uint8(b.Unasked), uint8(b.Stale),
+	return budget{uint8(b.Losses), uint8(b.Repeats), uint8(b.Retransmissions), uint8(b.Closes), uint8(b.Unsolicited), uint8(b.Stale),
 		uint8(b.Strangers), uint8(b.Lies)}
 }
 
@@ -28,14 +28,14 @@ type Scenario struct {
 	Budget  Budget
 	Early   bool    // surrogates may answer before they have the whole request
 	Small   bool    // surrogates send units one by one as well
-	Silent  [2]bool // surrogates that say nothing unasked
+	Silent  [2]bool // surrogates that send nothing unsolicited
 	Routed  bool    // the VIP has several pools
-	Hold    bool    // and each request is routed
+	Hold    bool    // each request is routed separately
 	Times   bool    // packets have timestamps
-	Clock   uint8   // where on their ring the router's clock stands; what the legs' surrogates have taken, at 0
+	Clock   uint8   // the router's clock on the ring; what the legs' surrogates have accepted is at 0
 	Ignore  []Violation
 
-	kernel *beside // nil: the model is by itself
+	kernel *beside // nil: no lockstep
 
 	expectations [2][]Unit
 }
@@ -54,7 +54,7 @@ func (a step) String() string {
 	return fmt.Sprintf("%s %d", a.what, a.n)
 }
 
-// steps calls f with every state that may follow. It stops when f returns false.
+// steps calls f with every possible next state. It stops if f returns false.
 func (s *Scenario) steps(st *State, rules *Rules, f func(step, *State) bool) {
 	more := true
 	try := func(a step, act func(*State)) {
@@ -122,7 +122,7 @@ func (s *Scenario) packets(st *State, rules *Rules, try func(step, func(*State))
 		}
 		if st.left.stale > 0 && p.Hop == FromClient {
 			for leg := range st.legs {
-				if st.was[p.Who-1]&(1<<leg) != 0 {
+				if st.was[p.End-1]&(1<<leg) != 0 {
 					try(step{"deliver late in the kernel", i, p}, func(n *State) { n.left.stale--; take(n); s.router(n, rules).clientPacket(leg, p) })
 				}
 			}
@@ -132,7 +132,7 @@ func (s *Scenario) packets(st *State, rules *Rules, try func(step, func(*State))
 
 func (s *Scenario) clientSteps(st *State, c int, try func(step, func(*State))) {
 	e := &st.clients[c]
-	if e.closed || c == 1 && st.was[0] == 0 { // the second client comes when the first has had a leg
+	if e.closed || c == 1 && st.was[0] == 0 { // the second client starts after the first has had a leg
 		return
 	}
 	if int(e.next) < len(s.Scripts[c]) && int(e.got) >= s.Scripts[c][e.next].After {
@@ -162,10 +162,10 @@ func (s *Scenario) serverSteps(st *State, leg int, try func(step, func(*State)))
 				n.surrogates[leg].write(newUnit(Nobody, Fin, 0, 0, 0, 0, 0))
 			})
 		}
-		if st.left.unasked > 0 && !s.Silent[leg] && e.written == 0 && e.rcvNxt == legIss[leg] {
-			try(step{what: "speak unasked on leg", n: leg}, func(n *State) {
-				n.left.unasked--
-				if n.surrogates[leg].write(newUnit(Nobody, Unasked, 0, 0, 0, 0, 0)) {
+		if st.left.unsolicited > 0 && !s.Silent[leg] && e.written == 0 && e.rcvNxt == legIss[leg] {
+			try(step{what: "send an unsolicited response on leg", n: leg}, func(n *State) {
+				n.left.unsolicited--
+				if n.surrogates[leg].write(newUnit(Nobody, Unsolicited, 0, 0, 0, 0, 0)) {
 					n.serverSends(leg, e.sent, mostUnits)
 				}
 			})
@@ -191,15 +191,15 @@ func (s *Scenario) prepare() {
 // Result of an exploration.
 type Result struct {
 	States    int
-	Whole     bool // every state was seen that can be reached
+	Whole     bool // all reachable states were seen
 	Violation Violation
-	Path      []string // how it comes about
-	Ended     int      // states in which both clients have got all of their responses
-	Recycled  int      // states in which a leg is idle that has served
+	Path      []string // steps to it
+	Ended     int      // states in which both clients have all responses
+	Recycled  int      // states with an idle used leg
 	Moved     int      // states in which a client has been on both legs
 }
 
-// Explore visits the states nearest first, at most so many, and ends at a violation.
+// Explore visits states breadth-first, at most so many, and stops at a violation.
 func (s *Scenario) Explore(rules Rules, most int) Result {
 	type origin struct {
 		from int32
@@ -272,7 +272,7 @@ func (s *Scenario) count(st *State, res *Result) {
 	}
 }
 
-// Walk takes random steps, at most so many, and ends at a violation or when nothing is left to do.
+// Walk takes at most so many random steps, and stops at a violation or a dead end.
 func (s *Scenario) Walk(rules Rules, rng *rand.Rand, most int) Result {
 	s.prepare()
 	st := s.start()

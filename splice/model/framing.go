@@ -1,6 +1,6 @@
 package model
 
-// Framing is where one direction of a session stands in its messages; enum framing of bpf/session/splice.h.
+// Framing is the state of one direction of a session in its messages; enum framing of bpf/session/splice.h.
 type Framing uint8
 
 // The states.
@@ -14,7 +14,7 @@ const (
 	Opaque
 )
 
-// giveUp: where the response ends is not known any more. A client whose requests are held is held to this one all the same.
+// giveUp: the end of the response is no longer known. A client whose requests are held stays limited to the current one.
 func (l *Leg) giveUp() {
 	l.response = Opaque
 	if !l.hold {

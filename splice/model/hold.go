@@ -2,15 +2,15 @@ package model
 
 import "baton/splice/machine"
 
-// What bpf/session/requests.h does where each request is routed: a client is held to one request at a time.
+// As bpf/session/requests.h does: a client whose requests are routed separately is limited to one at a time.
 
-// behindRequest counts the units of the client's packet that lie behind the request in front.
+// behindRequest counts the units of the client's packet after the current request.
 func (l *Leg) behindRequest(seq uint32, p *Packet) uint32 {
 	limit, end := l.sndNxt, seq+p.Len()
 	switch l.request {
 	case Quiet, Done:
 	case Body:
-		limit += uint32(l.requestLeft) // a gap before the packet is of the body too
+		limit += uint32(l.requestLeft) // a gap before the packet is also part of the body
 	default:
 		return 0
 	}
@@ -20,7 +20,7 @@ func (l *Leg) behindRequest(seq uint32, p *Packet) uint32 {
 	return min(end-limit, p.Len())
 }
 
-// holdMore cuts off what is behind the request in front. A packet behind all of it is judged later.
+// holdMore trims what follows the current request. A packet wholly after it is handled later.
 func (l *Leg) holdMore(seq uint32, p *Packet) {
 	if p.Rst || l.quiet() && seq == l.sndNxt {
 		return
@@ -37,8 +37,8 @@ func holdFirst(p *Packet) {
 	}
 }
 
-// holdRequest judges new units. What is not of the request in front waits; if no response that can be followed will end the
-// wait, the session ends. The kernel waits for a second first.
+// holdRequest checks new units. Units after the current request are dropped until it is complete; if its response cannot be
+// tracked, the session ends. The kernel waits for a second first.
 func (l *Leg) holdRequest(seq, ack uint32, p *Packet) uint32 {
 	switch {
 	case l.quiet() && l.serverFin:

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// budgets of the adversary that are explored one by one: together they would be too many.
+// budgets of the adversary, explored separately: together they would be too many.
 var budgets = []Budget{{Losses: 1, Retransmissions: 1}, {Repeats: 1, Stale: 1}}
 
-// mostStates bounds an exploration: what is nearest to the start is seen first.
+// mostStates limits an exploration, which is breadth-first.
 const mostStates = 60_000
 
 func (b Budget) plus(more Budget) Budget {
 	b.Closes += more.Closes
-	b.Unasked += more.Unasked
+	b.Unsolicited += more.Unsolicited
 	b.Repeats += more.Repeats
 	b.Losses += more.Losses
 	b.Retransmissions += more.Retransmissions
@@ -52,7 +52,7 @@ func TestInvariant(t *testing.T) {
 		for _, b := range budgets {
 			explore(s, b, mostStates)
 		}
-		explore(s, Budget{Strangers: 1}, mostStates/3) // whose packets lead nowhere
+		explore(s, Budget{Strangers: 1}, mostStates/3) // whose packets have no effect
 	}
 	for _, s := range append(clocks(), spokenTo) {
 		explore(s, Budget{}, mostStates)
@@ -63,7 +63,7 @@ func TestInvariant(t *testing.T) {
 	}
 }
 
-// TestHeldRequestsAreServed: what waits with its client is sent again, decided, and answered by the surrogate that it is meant for.
+// TestHeldRequestsAreServed: held requests are retransmitted, routed, and answered by the right surrogate.
 func TestHeldRequestsAreServed(t *testing.T) {
 	for _, s := range held[:2] {
 		s.Scripts[1] = nil
@@ -78,8 +78,8 @@ func TestHeldRequestsAreServed(t *testing.T) {
 	}
 }
 
-// TestLiarsAreNotHeld shows what is known to be missing: a request that its surrogate discards, and gets in another version when
-// it is repeated, is not the one that was decided.
+// TestLiarsAreNotHeld shows a known limitation: a request that its surrogate drops and then receives in another version is not
+// the one that was routed.
 func TestLiarsAreNotHeld(t *testing.T) {
 	s := Scenario{
 		Name:    "held, two versions of one request",
@@ -91,7 +91,7 @@ func TestLiarsAreNotHeld(t *testing.T) {
 	}
 }
 
-// TestKernelKeepsInvariant explores honest clients that stay, with no more of the rules than they need.
+// TestKernelKeepsInvariant explores honest clients that stay, with only the rules they need.
 func TestKernelKeepsInvariant(t *testing.T) {
 	for _, s := range honest {
 		s.Budget = budgets[0].plus(s.Budget)
@@ -115,10 +115,10 @@ func named(t *testing.T, name string) Scenario {
 	return Scenario{}
 }
 
-// found are violations, each the nearest to the start beside those before it.
+// found are violations, each the first of its kind.
 type found []Violation
 
-// TestEveryRuleIsNeeded switches rules off one by one, and wants the model to find what they prevent.
+// TestEveryRuleIsNeeded switches rules off one by one; the model must find what they prevent.
 func TestEveryRuleIsNeeded(t *testing.T) {
 	const visits, urgentName, clock = "a visit each", "a body of urgent data", "a clock that jumps, the router's at 0"
 	tests := []struct {
@@ -140,12 +140,12 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		{"Unheard", func(r *Rules) { r.Unheard = false }, "move of a request in two segments", Budget{Closes: 1}, found{ShutOut}},
 		{"FinAhead", func(r *Rules) { r.FinAhead = false }, "move, and the FIN close behind the request", Budget{}, found{UncleanIdle}},
 		{"SentOnce", func(r *Rules) { r.SentOnce = false }, "two versions of one segment", Budget{}, found{UncleanIdle}},
-		{"AckFloor", func(r *Rules) { r.AckFloor = false }, visits, Budget{Unasked: 1}, found{UnaskedResponse}},
-		{"AckFloor where a client moves to", func(r *Rules) { r.AckFloor = false }, "move, and the next surrogate speaks unasked", Budget{}, found{UnaskedResponse}},
+		{"AckFloor", func(r *Rules) { r.AckFloor = false }, visits, Budget{Unsolicited: 1}, found{UnsolicitedResponse}},
+		{"AckFloor where a client moves to", func(r *Rules) { r.AckFloor = false }, "move, and the next surrogate sends an unsolicited response", Budget{}, found{UnsolicitedResponse}},
 		{"Linger", func(r *Rules) { r.Linger = false }, visits, Budget{Repeats: 1}, found{Replayed}},
 		{"Window", func(r *Rules) { r.Window = false }, visits, Budget{Strangers: 1}, found{Bent, ForeignResponse}},
 		{"NoUrgent", func(r *Rules) { r.NoUrgent = false }, urgentName, Budget{}, found{UncleanIdle, ForeignRequest}},
-		{"TimeHeard", func(r *Rules) { r.TimeHeard, r.TimeNear = false, false }, clock, Budget{}, found{Stuck}}, // TimeNear has the same effect
+		{"TimeEchoed", func(r *Rules) { r.TimeEchoed, r.TimeNear = false, false }, clock, Budget{}, found{Stuck}}, // TimeNear has the same effect
 		{"TimeNear", func(r *Rules) { r.TimeNear = false }, clock, Budget{}, found{Stuck}},
 		{"Hold", func(r *Rules) { r.Hold = false }, "held, in two packets", Budget{}, found{Misrouted}},
 	}
@@ -174,7 +174,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	}
 }
 
-// TestRandomWalks goes where the explorations do not reach: all of the adversary at once, to the end.
+// TestRandomWalks goes beyond the explorations: the full adversary, to the end.
 func TestRandomWalks(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -2,7 +2,7 @@ package model
 
 import "baton/splice/machine"
 
-// router carries one step: the state that it changes and the rules in force.
+// router executes one step on a state under a set of rules.
 type router struct {
 	*State
 	rules    *Rules
@@ -10,16 +10,16 @@ type router struct {
 	stranger bool // the packet is a stranger's
 }
 
-// arrive takes a packet off the wire: tcp_packet of bpf/router/router.bpf.c.
+// arrive receives a packet: tcp_packet of bpf/router/router.bpf.c.
 func (r router) arrive(p Packet) {
 	if r.rules.NoUrgent {
 		p.calm()
 	}
 	if p.Hop == FromServer {
-		r.serverPacket(int(p.Who), p)
+		r.serverPacket(int(p.End), p)
 		return
 	}
-	f := r.flows[p.Who-1]
+	f := r.flows[p.End-1]
 	switch f.side {
 	case sideNone:
 		r.newClient(p)
@@ -48,9 +48,9 @@ func (r router) over(client uint8, leg int, remembered side) {
 }
 
 func (r router) newClient(p Packet) {
-	c := p.Who - 1
+	c := p.End - 1
 	if p.Rst || p.Seq != clientIss[c] || p.Ack != vipIss[c] {
-		return // the cookie does not fit
+		return // wrong cookie
 	}
 	if p.Len() > 0 {
 		r.spliceClient(p, -1)
@@ -66,44 +66,44 @@ func (r router) lingering(s side, p Packet) {
 		r.reply(p, Packet{Seq: p.Ack, Rst: true})
 	case p.Rst:
 		if !r.rules.Linger {
-			r.flows[p.Who-1] = flow{}
+			r.flows[p.End-1] = flow{}
 		}
 	case p.Len() > 0:
 		r.reply(p, Packet{Seq: p.Ack, Rst: true})
 	case p.Fin != 0:
 		r.reply(p, Packet{Seq: p.Ack, Ack: p.Seq + 1, Fin: newUnit(Nobody, Fin, 0, 0, 0, 0, 0)})
 	case !r.rules.Linger:
-		r.flows[p.Who-1] = flow{}
+		r.flows[p.End-1] = flow{}
 	}
 }
 
 // reply sends a packet of our own to the client that p is from.
 func (r router) reply(p, answer Packet) {
-	answer.Hop, answer.Who = ToClient, p.Who
-	if answer.Fin != 0 && before(clientIss[p.Who-1]+uint32(r.consumed[p.Who-1]), p.Seq) {
+	answer.Hop, answer.End = ToClient, p.End
+	if answer.Fin != 0 && before(clientIss[p.End-1]+uint32(r.consumed[p.End-1]), p.Seq) {
 		r.breaks(FalseAck)
 	}
 	r.put(answer)
 }
 
-// toClient puts a packet on the client's wire, where what must never happen would be seen.
+// toClient sends a packet to the client, and checks the invariant.
 func (r router) toClient(p Packet) {
 	for _, u := range p.Data[:p.Len()] {
 		switch u.Owner() {
-		case int(p.Who):
+		case int(p.End):
 		case Nobody:
-			r.breaks(UnaskedResponse)
+			r.breaks(UnsolicitedResponse)
 		default:
 			r.breaks(ForeignResponse)
 		}
 	}
-	if before(clientIss[p.Who-1]+uint32(r.consumed[p.Who-1]), p.Ack) {
+	if before(clientIss[p.End-1]+uint32(r.consumed[p.End-1]), p.Ack) {
 		r.breaks(FalseAck)
 	}
 	r.put(p)
 }
 
-// spliceClient joins the client to the leg that its request wants. There is none: the client will ask again.
+// spliceClient joins the client to the leg for its request. Without one, the client retransmits.
 func (r router) spliceClient(p Packet, movedFrom int) bool {
 	head := p.Data[0]
 	if head.Kind() != RequestHead || r.legs[head.Surrogate()].state != Idle {
@@ -113,30 +113,30 @@ func (r router) spliceClient(p Packet, movedFrom int) bool {
 	if r.holds() {
 		holdFirst(&p)
 	}
-	r.flows[p.Who-1] = flow{sideClient, uint8(leg)}
+	r.flows[p.End-1] = flow{sideClient, uint8(leg)}
 	before := r.legs[leg]
 	r.joinEvent(leg, p, movedFrom < 0)
 	r.beside().join(r, leg, &before, &r.legs[leg], &p)
-	r.was[p.Who-1] |= 1 << leg
+	r.was[p.End-1] |= 1 << leg
 	r.toServer(leg, p)
 	return true
 }
 
-// holds says whether each request is routed, and waits until it is.
+// holds reports whether requests are routed separately, and held.
 func (r router) holds() bool { return r.scenario.Hold && r.rules.Hold }
 
 func (r router) joinEvent(leg int, p Packet, first bool) {
 	l := &r.legs[leg]
-	l.state, l.client = Active, p.Who
+	l.state, l.client = Active, p.End
 	l.clientFin, l.serverFin, l.noReuse, l.spoilt, l.first = false, false, false, false, first
 	l.hold, l.routed = r.holds(), r.scenario.Hold || r.scenario.Routed
 	l.toServerSeq = l.sndNxt - p.Seq
 	l.toServerAck = l.rcvNxt - p.Ack
 	l.rcvBase, l.rcvAcked, l.sndBase = l.rcvNxt, l.rcvNxt, l.sndNxt
 	if p.Time != 0 {
-		l.tsToServer = later(r.clock(), l.tsTold).ahead(p.Time)
+		l.tsToServer = later(r.clock(), l.tsSent).ahead(p.Time)
 	}
-	r.noteTold(l, p.Time.shift(l.tsToServer))
+	r.noteSent(l, p.Time.shift(l.tsToServer))
 	l.clientRequests = 0
 	l.beginRequest(r.rules, p.Data[0], p.Len())
 	l.sndNxt += p.Len()
@@ -149,14 +149,14 @@ func (r router) joinEvent(leg int, p Packet, first bool) {
 
 func (r router) toServer(leg int, p Packet) {
 	l := &r.legs[leg]
-	p.Hop, p.Who = ToServer, uint8(leg)
+	p.Hop, p.End = ToServer, uint8(leg)
 	p.Seq += l.toServerSeq
 	p.Ack += l.toServerAck
 	p.Time = p.Time.shift(l.tsToServer)
 	r.put(p)
 }
 
-// reusable is what recycling by FIN and by RST have in common.
+// reusable is the common part of recycling by FIN and by RST.
 func (r router) reusable(l *Leg) bool {
 	return (l.quiet() || !r.rules.QuietFraming) && l.state == Active && (l.sndUna == l.sndNxt || !r.rules.AllAckedByServer) &&
 		!l.noReuse && !l.spoilt
@@ -168,7 +168,7 @@ func bothOver(l *Leg) bool {
 
 func (r router) clientPacket(leg int, p Packet) {
 	l := &r.legs[leg]
-	if l.hold && p.Len() > 0 && l.client == p.Who && (l.state == Active || l.state == Closing) {
+	if l.hold && p.Len() > 0 && l.client == p.End && (l.state == Active || l.state == Closing) {
 		whole := p
 		l.holdMore(p.Seq+l.toServerSeq, &p)
 		r.beside().cut(r, l, &whole, &p)
@@ -185,11 +185,11 @@ func (r router) clientPacket(leg int, p Packet) {
 	case machine.NextChallenge:
 		r.challenge(l, p)
 	case machine.NextRecycle:
-		r.toServer(leg, Packet{Hop: p.Hop, Who: p.Who, Seq: p.Seq, Ack: p.Ack, Time: p.Time})
-		r.flows[p.Who-1] = flow{side: sideLinger}
+		r.toServer(leg, Packet{Hop: p.Hop, End: p.End, Seq: p.Seq, Ack: p.Ack, Time: p.Time})
+		r.flows[p.End-1] = flow{side: sideLinger}
 		r.reply(p, Packet{Seq: p.Ack, Ack: p.Seq + 1, Fin: newUnit(Nobody, Fin, 0, 0, 0, 0, 0)})
 	case machine.NextRecycleReset:
-		r.over(p.Who, leg, sideLinger)
+		r.over(p.End, leg, sideLinger)
 	case machine.NextReset, machine.NextOver:
 		r.over(l.client, leg, sideLinger)
 		r.toServer(leg, p)
@@ -198,13 +198,13 @@ func (r router) clientPacket(leg int, p Packet) {
 	}
 }
 
-// clientEvent is what becomes of the session: one of machine.Next….
+// clientEvent returns one of machine.Next….
 func (r router) clientEvent(leg int, p Packet) uint32 {
 	l := &r.legs[leg]
-	if r.rules.TupleCheck && l.client != p.Who || l.state != Active && l.state != Closing {
+	if r.rules.TupleCheck && l.client != p.End || l.state != Active && l.state != Closing {
 		return machine.NextStale
 	}
-	if r.rules.Marked && r.move.step != 0 && int(r.move.leg) == leg && r.move.packet.Who == p.Who {
+	if r.rules.Marked && r.move.step != 0 && int(r.move.leg) == leg && r.move.packet.End == p.End {
 		return machine.NextRace
 	}
 	seq, ack := p.Seq+l.toServerSeq, p.Ack+l.toServerAck
@@ -233,11 +233,11 @@ func (r router) clientFin(l *Leg, p *Packet, end, ack uint32) uint32 {
 		return machine.NextEarly // a request is missing
 	}
 	noteAck(l, ack)
-	r.noteTold(l, p.Time.shift(l.tsToServer)) // before it is decided whether the leg is used again
+	r.noteSent(l, p.Time.shift(l.tsToServer)) // before the decision whether to reuse the leg
 	if finAhead {
 		l.giveUp()
 		l.clientFin = true
-		l.sndNxt = end + 1 // the surrogate keeps the FIN, and acknowledges it when the gap before it is filled
+		l.sndNxt = end + 1 // the surrogate keeps the FIN, and acknowledges it once the gap is filled
 		l.state = Closing
 	} else if p.Fin != 0 && (end == l.sndNxt || !r.rules.FinExact) && !l.clientFin {
 		if p.Len() == 0 && r.reusable(l) && (ack == l.rcvNxt || !r.rules.AllAckedByClient) {
@@ -261,7 +261,7 @@ func noteAck(l *Leg, ack uint32) {
 	}
 }
 
-// clientReset: the leg is free if it may be used again, or ends with its client.
+// clientReset: the leg becomes idle if it may be reused, or ends with its client.
 func (r router) clientReset(l *Leg, seq uint32) uint32 {
 	if !r.clientResets(l, seq) {
 		return machine.NextChallenge
@@ -274,17 +274,17 @@ func (r router) clientReset(l *Leg, seq uint32) uint32 {
 	return machine.NextReset
 }
 
-// trackRequest takes account of new units.
+// trackRequest tracks new units.
 func (r router) trackRequest(l *Leg, seq, ack uint32, p *Packet) uint32 {
 	end := seq + p.Len()
 	if before(seq, l.sndNxt) && before(l.sndUna, end) && r.rules.SentOnce {
 		l.spoilt = true
 	}
 	if !before(l.sndNxt, end) {
-		return machine.NextSend // seen before
+		return machine.NextSend // retransmission
 	}
 	if l.serverFin && !l.hold {
-		l.giveUp() // nothing left to decide: the surrogate refuses it
+		l.giveUp() // the surrogate has closed: it will refuse the request
 	}
 	if l.quiet() && seq == l.sndNxt && !l.serverFin {
 		return machine.NextRequest
@@ -309,11 +309,11 @@ func (r router) trackRequest(l *Leg, seq, ack uint32, p *Packet) uint32 {
 	return machine.NextSend
 }
 
-// nextRequest lets the request stay, or has it moved.
+// nextRequest keeps the request on its leg, or moves it.
 func (r router) nextRequest(leg int, p Packet) {
 	l := &r.legs[leg]
 	if p.Data[0].Kind() != RequestHead {
-		return // user space is asked, and refuses it
+		return // an upcall, which refuses it
 	}
 	if l.hold {
 		holdFirst(&p)
@@ -329,25 +329,25 @@ func (r router) nextRequest(leg int, p Packet) {
 	}
 }
 
-// requestEvent is what becomes of the session: one of machine.Request….
+// requestEvent returns one of machine.Request….
 func (r router) requestEvent(leg int, p Packet) uint32 {
 	l := &r.legs[leg]
 	if l.state != Active || r.move.step != 0 && int(r.move.leg) == leg {
-		return machine.RequestRace // behind its FIN; or one at a time
+		return machine.RequestRace // after its FIN; or one at a time
 	}
 	stay := p.Data[0].Surrogate() == leg
 	busy := p.Ack+l.toServerAck != l.rcvNxt && r.rules.AllAckedByClient || l.sndUna != l.sndNxt && r.rules.AllAckedByServer
 	if busy && l.hold && !stay {
-		return machine.RequestEarly // the client repeats it, and acknowledges more then
+		return machine.RequestEarly // the client retransmits it, and acknowledges more then
 	}
 	if !stay && !busy {
 		if r.move.step != 0 {
-			return machine.RequestRace // another leg's client moves: the model has room for one
+			return machine.RequestRace // another client is moving: the model has only one move
 		}
 		return machine.RequestMoves
 	}
 	noteAck(l, p.Ack+l.toServerAck)
-	r.noteTold(l, p.Time.shift(l.tsToServer))
+	r.noteSent(l, p.Time.shift(l.tsToServer))
 	l.beginRequest(r.rules, p.Data[0], p.Len())
 	l.sndNxt += p.Len()
 	if p.Fin != 0 {
@@ -368,7 +368,7 @@ func (r router) moveOut() {
 	m.step = 2
 }
 
-// moveDone frees the old leg, whose surrogate is told what the client acknowledged with its request.
+// moveDone frees the old leg and acknowledges to its surrogate what the client acknowledged with its request.
 func (r router) moveDone() {
 	m := r.move
 	l := &r.legs[m.leg]
@@ -381,9 +381,9 @@ func (r router) moveDone() {
 	}
 }
 
-// leaveEvent is what becomes of the leg: one of machine.Leave…, and whether its surrogate is owed an acknowledgement.
+// leaveEvent returns one of machine.Leave…, and whether its surrogate is owed an acknowledgement.
 func (r router) leaveEvent(l *Leg, p *Packet) (next uint32, owed bool) {
-	if l.client != p.Who || l.state != Active {
+	if l.client != p.End || l.state != Active {
 		return machine.LeaveNot, false
 	}
 	worn := l.spoilt || l.noReuse || r.rules.LeftQuiet && (!l.quiet() || l.sndUna != l.sndNxt)

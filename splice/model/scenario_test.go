@@ -14,12 +14,12 @@ func request(owner, number, surrogate, body, response int, c Coding) []Unit {
 
 func get(owner, number, surrogate int) []Unit { return request(owner, number, surrogate, 0, 1, Length) }
 
-// visit is a client that asks once and leaves with a FIN.
+// visit is a client that sends one request and leaves with a FIN.
 func visit(owner, surrogate int) []Segment {
 	return []Segment{{Data: get(owner, 0, surrogate)}, {Fin: true, After: 2}}
 }
 
-// next is the client that comes after: it asks and stays.
+// next is the client after it, which sends a request and stays.
 var next = []Segment{{Data: get(2, 0, 0)}}
 
 // honest are the scenarios in which nobody lies; between them they use every transition.
@@ -162,15 +162,15 @@ var moves = []Scenario{
 	},
 }
 
-// spokenTo is a client that moves to a leg whose surrogate speaks unasked. None of that is lost: repeated, it would acknowledge the
-// request (AckFloor).
+// spokenTo is a client that moves to a leg whose surrogate sends an unsolicited response. No losses: a retransmission would
+// acknowledge the request (AckFloor).
 var spokenTo = Scenario{
-	Name: "move, and the next surrogate speaks unasked",
+	Name: "move, and the next surrogate sends an unsolicited response",
 	Scripts: [2][]Segment{
 		{{Data: get(1, 0, 0)}, {Data: get(1, 1, 1), After: 2}, {Fin: true, After: 4}},
 		next,
 	},
-	Budget: Budget{Unasked: 1},
+	Budget: Budget{Unsolicited: 1},
 	Silent: [2]bool{true, false},
 	Routed: true,
 }
@@ -181,7 +181,7 @@ var (
 	upload = request(1, 1, 1, 1, 0, Length)
 )
 
-// lying are the scenarios of clients whose surrogate gets something else than the router sees.
+// lying are the scenarios of clients whose surrogate receives something else than the router.
 var lying = []Scenario{
 	{
 		Name: "two versions of one segment", // one request with a body, then two; the client leaves after the first response
@@ -198,7 +198,7 @@ var lying = []Scenario{
 		Small: true,
 	},
 	{
-		Name: "a body of urgent data", // the surrogate takes it out of the stream
+		Name: "a body of urgent data", // the surrogate removes it from the stream
 		Scripts: [2][]Segment{
 			{{Data: []Unit{hasty[0], hasty[1] | Urgent}}, {Fin: true, After: 1}},
 			next,
@@ -207,13 +207,13 @@ var lying = []Scenario{
 	},
 }
 
-// Requests with a body, answered before that is there.
+// Requests with a body, answered before it arrives.
 var (
 	hasty  = request(1, 0, 0, 1, 0, Length)
 	posted = request(1, 0, 0, 2, 0, Length)
 )
 
-// held are the scenarios in which a client does not wait for its responses, and each of its requests is routed.
+// held are the scenarios of pipelining clients whose requests are routed separately.
 var held = []Scenario{
 	{
 		Name: "held, in one packet",
@@ -252,7 +252,8 @@ var held = []Scenario{
 	},
 }
 
-// clocks are the scenarios of a client whose clock jumps, on legs that were idle for long, or whose clients' clocks were ahead.
+// clocks are the scenarios with a jumping client clock, on legs that were idle for long, or whose earlier clients' clocks were
+// ahead.
 func clocks() []Scenario {
 	var out []Scenario
 	for _, place := range []uint8{ring - 2, ring - 1, 0, 1, 2, 3} {

@@ -15,8 +15,8 @@ func (r router) serverPacket(leg int, p Packet) {
 		}
 		r.acknowledge(leg, ack)
 	case machine.ServerFailed:
-		r.forget(l.client, leg) // the client will ask again
-	case machine.ServerUnasked:
+		r.forget(l.client, leg) // the client will retransmit
+	case machine.ServerUnsolicited:
 		r.over(l.client, leg, sideReset)
 	case machine.ServerOver:
 		r.over(l.client, leg, sideReset)
@@ -25,7 +25,7 @@ func (r router) serverPacket(leg int, p Packet) {
 	}
 	switch next {
 	case machine.ServerSend, machine.ServerOver, machine.ServerClosed:
-		p.Hop, p.Who = ToClient, before.client
+		p.Hop, p.End = ToClient, before.client
 		p.Seq -= l.toServerAck
 		p.Ack -= l.toServerSeq
 		p.Time = 0
@@ -33,7 +33,7 @@ func (r router) serverPacket(leg int, p Packet) {
 	}
 }
 
-// serverEvent is what becomes of the session, or of the leg: one of machine.Server….
+// serverEvent returns one of machine.Server….
 func (r router) serverEvent(leg int, p Packet) uint32 {
 	l := &r.legs[leg]
 	if l.state != Dead && !r.serverFits(l, &p) {
@@ -58,7 +58,7 @@ func (r router) serverEvent(leg int, p Packet) uint32 {
 		return next
 	}
 	end := p.Seq + p.Len()
-	if p.Rst && r.serverResets(l, p.Seq) { // any other, the client judges
+	if p.Rst && r.serverResets(l, p.Seq) { // the client validates any other
 		l.state = Dead
 		return machine.ServerOver
 	}
@@ -73,17 +73,17 @@ func (r router) serverEvent(leg int, p Packet) uint32 {
 	return machine.ServerSend
 }
 
-// beforeAnswer: the packet does not answer the request: the surrogate has closed, or said something before it took a unit of
-// it, which may come behind what answers.
+// beforeAnswer: the packet cannot belong to the response: the surrogate has closed, or sent bytes before it acknowledged any of
+// the request. Such bytes may also follow part of a response.
 func (r router) beforeAnswer(l *Leg, p *Packet) uint32 {
 	speaks := p.Len() > 0 && r.rules.AckFloor
-	// the client still holds its request, and is known by its cookie when it repeats it
+	// the client still holds its request; its cookie identifies it when it retransmits
 	if l.clientRequests == 1 && l.first && l.sndUna == l.sndBase && l.rcvNxt == l.rcvBase && p.Seq == l.rcvBase &&
 		(p.Rst || p.Fin != 0 || speaks) && !l.clientFin {
 		return machine.ServerFailed
 	}
 	if speaks && !p.Rst && !before(l.sndBase, p.Ack) {
-		return machine.ServerUnasked
+		return machine.ServerUnsolicited
 	}
 	return machine.ServerSend
 }
@@ -111,16 +111,16 @@ func (r router) acknowledge(leg int, ack uint32) {
 		r.breaks(LostResponse)
 	}
 	l := &r.legs[leg]
-	if l.state == Idle && l.tsTold != 0 {
-		l.tsTold = later(r.clock(), l.tsTold)
+	if l.state == Idle && l.tsSent != 0 {
+		l.tsSent = later(r.clock(), l.tsSent)
 	}
-	r.put(Packet{Hop: ToServer, Who: uint8(leg), Seq: l.sndNxt, Ack: ack, Time: l.tsTold})
+	r.put(Packet{Hop: ToServer, End: uint8(leg), Seq: l.sndNxt, Ack: ack, Time: l.tsSent})
 }
 
-// trackResponse takes account of new units. False: they come behind a gap, and are dropped.
+// trackResponse tracks new units. False: they follow a gap, and are dropped.
 func trackResponse(l *Leg, p *Packet, end uint32) bool {
 	if !before(l.rcvNxt, end) {
-		return true // seen before
+		return true // retransmission
 	}
 	fresh := end - l.rcvNxt
 	inOrder := p.Seq == l.rcvNxt
@@ -139,7 +139,7 @@ func trackResponse(l *Leg, p *Packet, end uint32) bool {
 	return true
 }
 
-// followResponse reads a head, or chunks.
+// followResponse parses a head, or chunks.
 func followResponse(l *Leg, p *Packet, inOrder bool) {
 	switch {
 	case !inOrder || l.response == Head && p.Data[0].Kind() != ResponseHead:
@@ -151,7 +151,7 @@ func followResponse(l *Leg, p *Packet, inOrder bool) {
 	}
 }
 
-// trackServerFin: a FIN behind a gap is kept by the client until that is filled.
+// trackServerFin: the client keeps a FIN after a gap until that is filled.
 func trackServerFin(l *Leg, p *Packet, end uint32) {
 	if p.Fin == 0 || before(end, l.rcvNxt) || l.serverFin {
 		return

@@ -2,7 +2,7 @@ package model
 
 import "slices"
 
-// LegState is where a leg stands; enum splice_state of bpf/session/splice.h.
+// LegState is the state of a leg; enum splice_state of bpf/session/splice.h.
 type LegState uint8
 
 // The states.
@@ -13,13 +13,13 @@ const (
 	Dead
 )
 
-// Leg is what the kernel knows of a server leg and the client on it: struct splice, without what the model leaves out.
+// Leg is a server leg and its client: struct splice, without what the model leaves out.
 type Leg struct {
 	state                    LegState
 	client                   uint8 // 1 or 2; the tuple
 	sndNxt, sndUna           uint32
 	rcvNxt, rcvAcked         uint32
-	rcvBase, sndBase         uint32 // when the client came; the kernel has rcv_base alone
+	rcvBase, sndBase         uint32 // when the client joined; the kernel has only rcv_base
 	toServerSeq, toServerAck uint32
 	request, response        Framing
 	requestLeft              uint8
@@ -27,11 +27,11 @@ type Leg struct {
 	clientRequests           uint8
 	clientFin, serverFin     bool
 	noReuse                  bool
-	spoilt                   bool // serves no other client
+	spoilt                   bool // not reused
 	first                    bool // the first leg of its client
-	routed                   bool // what comes behind a gap in a response's head or chunks is dropped
-	hold                     bool // requests behind the one in front wait
-	tsTold, tsHeard          Time // newest that the surrogate was told; newest of those that it has echoed
+	routed                   bool // units after a gap in a response's head or chunks are dropped
+	hold                     bool // requests after the current one are held
+	tsSent, tsEchoed         Time // newest sent to the surrogate; newest echoed by it
 	tsToServer               uint8
 }
 
@@ -55,53 +55,53 @@ type client struct {
 	sent, acked uint8 // units of the script's stream
 	got         uint8 // units of response
 	next        uint8 // segment of the script
-	forged      bool  // the false version of the next segment is out
-	closed      bool  // reset, or closed by the other end
-	time        Time  // what its clock shows
+	forged      bool  // the false version of the next segment was sent
+	closed      bool  // reset, or closed by the peer
+	time        Time  // its clock
 }
 
 const (
-	window   = 6 // units that an end takes, from the next expected on, in any order
-	outgoing = 8 // units that a surrogate has written in all and may have to repeat
+	window   = 6 // receive window of an end, in units, filled in any order
+	outgoing = 8 // units that a surrogate has written and may have to retransmit
 )
 
 // surrogate is a surrogate's end of its leg.
 type surrogate struct {
 	rcvNxt  uint32
 	early   [window]Unit   // [i] has number rcvNxt+i; [0] is always empty
-	out     [outgoing]Unit // what it has written; [i] has number sndIss+i
+	out     [outgoing]Unit // its stream; [i] has number sndIss+i
 	written uint8
 	sent    uint8
 	acked   uint8
 	waiting [2]Unit // heads of requests without a response
 	owner   uint8   // of the last request
-	need    uint8   // units of body that the last request lacks
+	need    uint8   // missing body units of the last request
 	fin     bool    // the client's, received
 	closed  bool    // reset
-	recent  Time    // the newest timestamp that it has taken
+	recent  Time    // newest accepted timestamp
 }
 
-// moving is a next_request between its locks.
+// moving is a next_request in progress.
 type moving struct {
 	step   uint8 // 0: none, 1: before splice_client, 2: before the second lock
 	leg    uint8
 	packet Packet
 }
 
-// bagSize is how many packets are under way at once at most. One more is lost, as in a full queue.
+// bagSize is the most packets in flight. One more is lost, as in a full queue.
 const bagSize = 4
 
-// budget is what the adversary may still do.
-type budget struct{ losses, repeats, retransmissions, closes, unasked, stale, strangers, lies uint8 }
+// budget is what the adversary has left.
+type budget struct{ losses, repeats, retransmissions, closes, unsolicited, stale, strangers, lies uint8 }
 
-// State is everything. It is compared and copied as a value.
+// State is the whole state. It is compared and copied by value.
 type State struct {
 	clients    [2]client
 	legs       [2]Leg
 	surrogates [2]surrogate
 	flows      [2]flow
 	was        [2]uint8 // bit per leg that the client was ever joined to
-	consumed   [2]uint8 // units of each client that surrogates have taken, and their FINs
+	consumed   [2]uint8 // units and FINs of each client that surrogates have accepted
 	served     [8]bool  // requests that surrogates have seen: (client-1)*4 + request
 	move       moving
 	bag        [bagSize]Packet // sorted
@@ -109,35 +109,35 @@ type State struct {
 	broken     Violation
 }
 
-// Violation says which part of the invariant does not hold.
+// Violation is a violated part of the invariant.
 type Violation uint8
 
 // The violations.
 const (
-	None            Violation = iota
-	ForeignResponse           // a unit written for one client is sent to the other
-	UnaskedResponse           // what a surrogate said before it had the client's request is sent to that client
-	ForeignRequest            // a surrogate takes one client's units or FIN for a part of the other's request
-	WrongResponse             // a client takes a unit that is not the next one of its own responses
-	UncleanIdle               // a leg is idle and one end is not between messages
-	FalseAck                  // a client's unit is acknowledged that no surrogate has
-	LostResponse              // a unit is acknowledged to its surrogate that its client does not have
-	Replayed                  // a surrogate gets a request a second time
-	Bent                      // a stranger's packet changed a session
-	Stuck                     // a surrogate takes the next client's packets for some of the past
-	Misrouted                 // a surrogate takes a request that is meant for the other one
-	ShutOut                   // the window refuses what acknowledges no more than its sender was sent
+	None                Violation = iota
+	ForeignResponse               // a unit for one client is sent to the other
+	UnsolicitedResponse           // an unsolicited response is sent to a client
+	ForeignRequest                // a surrogate takes one client's units or FIN for part of the other's request
+	WrongResponse                 // a client receives a unit that is not the next of its responses
+	UncleanIdle                   // a leg is idle and one end is not between messages
+	FalseAck                      // a client's unit is acknowledged although no surrogate has it
+	LostResponse                  // a surrogate's unit is acknowledged although its client does not have it
+	Replayed                      // a surrogate receives a request twice
+	Bent                          // an attacker's packet changed a session
+	Stuck                         // a surrogate takes the next client's packets for old ones (PAWS)
+	Misrouted                     // a surrogate receives a request meant for the other
+	ShutOut                       // the window check refuses a valid acknowledgement
 )
 
 func (v Violation) String() string {
-	return [...]string{"none", "foreign response", "unasked response", "foreign request", "wrong response", "unclean idle leg",
+	return [...]string{"none", "foreign response", "unsolicited response", "foreign request", "wrong response", "unclean idle leg",
 		"false acknowledgement", "lost response", "replayed request", "bent session", "stuck client", "misrouted request", "shut out"}[v]
 }
 
-// First sequence numbers, soon to wrap.
+// Initial sequence numbers, soon to wrap.
 var (
-	clientIss = [2]uint32{0xfffffffe, 0xfffffffd} // of the first byte of the request; next to each other, as are the following: a mix-up must not pass as noise
-	vipIss    = [2]uint32{0xffffffff, 0xfffffffe} // of the first byte of the response
+	clientIss = [2]uint32{0xfffffffe, 0xfffffffd} // of the first request byte; the numbers are adjacent, so that a mix-up does not pass as noise
+	vipIss    = [2]uint32{0xffffffff, 0xfffffffe} // of the first response byte
 	legIss    = [2]uint32{0xfffffffd, 0x00000010}
 	serverIss = [2]uint32{0xfffffffc, 0x7fffffff}
 )
@@ -150,7 +150,7 @@ func (s *Scenario) start() State {
 		l.rcvNxt, l.rcvAcked, l.rcvBase = serverIss[i], serverIss[i], serverIss[i]
 		st.surrogates[i].rcvNxt = legIss[i]
 		if s.Times {
-			l.tsTold, l.tsHeard, st.surrogates[i].recent = at(0), at(0), at(0)
+			l.tsSent, l.tsEchoed, st.surrogates[i].recent = at(0), at(0), at(0)
 		}
 	}
 	if s.Times {
@@ -159,7 +159,7 @@ func (s *Scenario) start() State {
 	return st
 }
 
-// put adds a packet to the bag. It is lost when the bag is full.
+// put adds a packet to the bag; if that is full, it is lost.
 func (s *State) put(p Packet) {
 	for i := range s.bag {
 		if s.bag[i].Hop == 0 {
@@ -169,7 +169,7 @@ func (s *State) put(p Packet) {
 	}
 }
 
-// sortBag makes states equal that differ in the order of the bag only.
+// sortBag normalizes the order of the bag.
 func (s *State) sortBag() {
 	slices.SortFunc(s.bag[:], func(a, b Packet) int {
 		switch {
@@ -191,7 +191,7 @@ func (s *State) sortBag() {
 }
 
 func (p *Packet) key() uint64 {
-	k := uint64(p.Hop)<<61 | uint64(p.Who)<<58 | uint64(p.Seq)<<20
+	k := uint64(p.Hop)<<61 | uint64(p.End)<<58 | uint64(p.Seq)<<20
 	if p.Rst {
 		k |= 1
 	}
@@ -213,7 +213,7 @@ func (s *State) breaks(v Violation) {
 	}
 }
 
-// check looks at what has to hold in every state; the rest of the invariant is checked where it could break.
+// check tests invariants of every state; the others are tested where they could break.
 func (s *State) check() {
 	for i := range s.legs {
 		l, e := &s.legs[i], &s.surrogates[i]
@@ -223,7 +223,7 @@ func (s *State) check() {
 		clean := e.rcvNxt == l.sndNxt && e.early == [window]Unit{} && e.waiting[0] == 0 && e.need == 0 && !e.fin
 		for n := l.rcvNxt; before(n, serverIss[i]+uint32(e.written)); n++ {
 			u := e.out[n-serverIss[i]]
-			clean = clean && u.Owner() == Nobody // closing, or speaking unasked
+			clean = clean && u.Owner() == Nobody // closing, or sending an unsolicited response
 		}
 		if !clean {
 			s.breaks(UncleanIdle)

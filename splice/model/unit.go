@@ -2,7 +2,7 @@ package model
 
 import "fmt"
 
-// Unit is a part of a stream with one sequence number. Zero is no unit.
+// Unit is a part of a stream with one sequence number. Zero is none.
 type Unit uint16
 
 // Kind of a unit.
@@ -16,10 +16,10 @@ const (
 	ResponseBody
 	LastChunk
 	Fin
-	Unasked // what a surrogate says without a request
+	Unsolicited // sent without a request
 )
 
-// Coding is how a response tells where it ends.
+// Coding is how the end of a response is marked.
 type Coding uint8
 
 // The codings.
@@ -29,13 +29,13 @@ const (
 	UntilClose
 )
 
-// Owners beside the two clients.
+// Owners other than the two clients.
 const (
-	Nobody   = 0 // of what was not asked for
-	Stranger = 3 // sees no session, and sends in the name of those who have one
+	Nobody   = 0 // of unsolicited units
+	Stranger = 3 // off-path attacker, sends in others' names
 )
 
-// Urgent marks a unit that its receiver takes out of the stream (RFC 6093).
+// Urgent marks a unit that its receiver removes from the stream (RFC 6093).
 const Urgent Unit = 1 << 14
 
 // Layout of a Unit: owner 2 bits, kind 3, request 2, n 2, body 2, coding 2, surrogate 1, urgent 1.
@@ -43,13 +43,13 @@ func newUnit(owner int, k Kind, request, n, body int, c Coding, surrogate int) U
 	return Unit(owner | int(k)<<2 | request<<5 | n<<7 | body<<9 | int(c)<<11 | surrogate<<13)
 }
 
-// Owner is 1 or 2, the client that it was written by or for, or Nobody, or Stranger.
+// Owner is the client, 1 or 2, that it was written by or for, or Nobody, or Stranger.
 func (u Unit) Owner() int { return int(u & 3) }
 
-// Kind says what it is.
+// Kind is the kind of the unit.
 func (u Unit) Kind() Kind { return Kind(u >> 2 & 7) }
 
-// Request is the number of the request of its owner that it belongs to.
+// Request is the number of its owner's request that it belongs to.
 func (u Unit) Request() int { return int(u >> 5 & 3) }
 
 // N is how many units of body follow a request's head, or the index of a unit of body.
@@ -58,10 +58,10 @@ func (u Unit) N() int { return int(u >> 7 & 3) }
 // Body is how many units of body the response has.
 func (u Unit) Body() int { return int(u >> 9 & 3) }
 
-// Coding is how the response ends.
+// Coding is the coding of the response.
 func (u Unit) Coding() Coding { return Coding(u >> 11 & 3) }
 
-// Surrogate is the one that the routes choose for the request.
+// Surrogate is the one that the request is routed to.
 func (u Unit) Surrogate() int { return int(u >> 13 & 1) }
 
 func (u Unit) String() string {
@@ -69,7 +69,7 @@ func (u Unit) String() string {
 		return "-"
 	}
 	who := [...]string{"nobody", "A", "B", "stranger"}[u.Owner()]
-	what := [...]string{"?", "request", "request-body", "response", "response-body", "last-chunk", "FIN", "unasked"}[u.Kind()]
+	what := [...]string{"?", "request", "request-body", "response", "response-body", "last-chunk", "FIN", "unsolicited"}[u.Kind()]
 	if u&Urgent != 0 {
 		what += "(urgent)"
 	}
@@ -91,7 +91,7 @@ func response(head Unit) []Unit {
 	return out
 }
 
-// Hop is where a packet is under way.
+// Hop is the link that a packet is on.
 type Hop uint8
 
 // The hops.
@@ -108,10 +108,10 @@ const mostUnits = 3
 // Packet is a TCP segment; all have the ACK flag. Zero is none.
 type Packet struct {
 	Hop      Hop
-	Who      uint8 // client 1 or 2 on its hops, leg 0 or 1 on the others
+	End      uint8 // client 1 or 2 on its hops, leg 0 or 1 on the others
 	Rst      bool
-	Bad      bool // the surrogate will discard it, and the router does not see why
-	Time     Time // of a client: its timestamp; of a surrogate: the one that it echoes
+	Bad      bool // dropped by the surrogate for a reason invisible to the router
+	Time     Time // client: its timestamp; surrogate: the one it echoes
 	Seq, Ack uint32
 	Data     [mostUnits]Unit
 	Fin      Unit
@@ -126,7 +126,7 @@ func (p *Packet) Len() uint32 {
 	return n
 }
 
-// cutBehind takes units off the end, and the FIN behind them.
+// cutBehind trims units off the end, and the FIN.
 func (p *Packet) cutBehind(n uint32) {
 	if n == 0 {
 		return
@@ -137,7 +137,7 @@ func (p *Packet) cutBehind(n uint32) {
 	p.Fin = 0
 }
 
-// calm takes the marks of urgent data off: strip of bpf/router/strip.h.
+// calm clears urgent marks: strip of bpf/router/strip.h.
 func (p *Packet) calm() {
 	for i := range p.Data {
 		p.Data[i] &^= Urgent
@@ -146,9 +146,9 @@ func (p *Packet) calm() {
 
 func (p *Packet) String() string {
 	hop := [...]string{"?", "client %c → router", "router → client %c", "router → leg %c", "leg %c → router"}[p.Hop]
-	name := '0' + rune(p.Who)
+	name := '0' + rune(p.End)
 	if p.Hop == FromClient || p.Hop == ToClient {
-		name = '@' + rune(p.Who)
+		name = '@' + rune(p.End)
 	}
 	s := fmt.Sprintf(hop, name) + fmt.Sprintf(" seq %d ack %d", int32(p.Seq), int32(p.Ack))
 	for _, u := range p.Data[:p.Len()] {
@@ -169,5 +169,5 @@ func (p *Packet) String() string {
 	return s
 }
 
-// before says whether a comes before b, modulo 2^32.
+// before reports whether a is before b, modulo 2^32.
 func before(a, b uint32) bool { return int32(a-b) < 0 }

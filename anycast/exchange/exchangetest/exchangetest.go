@@ -34,7 +34,7 @@ func NewAuthority(t testing.TB) *Authority {
 }
 
 // Identity writes the files of a process of a name.
-func (a *Authority) Identity(t testing.TB, name string) config.Identity {
+func (a *Authority) Identity(t testing.TB, name string) config.TLS {
 	t.Helper()
 	key := newKey(t)
 	own := &x509.Certificate{
@@ -46,10 +46,10 @@ func (a *Authority) Identity(t testing.TB, name string) config.Identity {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return config.Identity{
+	return config.TLS{
 		Certificate: write(t, filepath.Join(dir, "certificate.pem"), "CERTIFICATE", a.sign(t, own, key)),
 		Key:         write(t, filepath.Join(dir, "key.pem"), "PRIVATE KEY", der),
-		CA:          write(t, filepath.Join(dir, "ca.pem"), "CERTIFICATE", a.sign(t, a.certificate, a.key)),
+		Authority:   write(t, filepath.Join(dir, "ca.pem"), "CERTIFICATE", a.sign(t, a.certificate, a.key)),
 	}
 }
 

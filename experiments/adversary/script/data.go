@@ -51,11 +51,11 @@ const (
 	SurplusLater  Conduct = "surplus-later" // the same some time after
 	Twice         Conduct = "twice"         // the same response again
 	Informs       Conduct = "informs"       // many 1xx before
-	Switches      Conduct = "switches"      // 101 unasked
+	Switches      Conduct = "switches"      // 101 unsolicited
 	NTLM          Conduct = "ntlm"          // 401 that offers NTLM
 	Negotiates    Conduct = "negotiates"    // the same with Negotiate
 	Early         Conduct = "early"         // an answer before the body was read
-	Unasked       Conduct = "unasked"       // a good answer, and 408 some time later
+	Unsolicited   Conduct = "unsolicited"   // a good answer, and 408 some time later
 )
 
 // Malformed conducts are answers that two readers may understand differently. Odd ones are old forms that a reader may take (RFC 9112, 2.2
@@ -73,7 +73,7 @@ var Bound = []Conduct{NTLM, Negotiates}
 var OfInnocents = slices.Concat([]Conduct{Closes, Resets, Half, Garbage, Early}, Malformed, Odd, Bound)
 
 // Conducts are all of them.
-var Conducts = slices.Concat(OfInnocents, []Conduct{Surplus, SurplusLater, Twice, Informs, Switches, Unasked})
+var Conducts = slices.Concat(OfInnocents, []Conduct{Surplus, SurplusLater, Twice, Informs, Switches, Unsolicited})
 
 // Paths. The first part decides the pool.
 const (

@@ -109,7 +109,7 @@ func bySurrogates() []Script {
 		all = append(all, named(string(c), 6, opened, says(AtOdd(c), 0), answered, left))
 	}
 	proxied := opened.with(func(s *Step) { s.Proxy = true })
-	for _, c := range []Conduct{Surplus, SurplusLater, Twice, Unasked} {
+	for _, c := range []Conduct{Surplus, SurplusLater, Twice, Unsolicited} {
 		all = append(all, named("through a proxy: "+string(c), 6, proxied, says(AtOdd(c), 0), answered, left))
 	}
 	return append(all,

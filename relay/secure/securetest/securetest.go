@@ -48,7 +48,7 @@ func (a *Authority) Issue(t testing.TB, c Certificate) config.Credentials {
 	dir := t.TempDir()
 	out := config.Credentials{
 		Security: config.TLS, Certificate: filepath.Join(dir, "relay.pem"), Key: filepath.Join(dir, "relay-key.pem"),
-		CA: filepath.Join(dir, "relays-ca.pem"),
+		Authority: filepath.Join(dir, "relays-ca.pem"),
 	}
 	a.Replace(t, out, c)
 	return out
@@ -75,7 +75,7 @@ func (a *Authority) Replace(t testing.TB, files config.Credentials, c Certificat
 	}
 	write(t, files.Certificate, "CERTIFICATE", own.Raw)
 	write(t, files.Key, "PRIVATE KEY", private)
-	write(t, files.CA, "CERTIFICATE", c.Trusts.certificate.Raw)
+	write(t, files.Authority, "CERTIFICATE", c.Trusts.certificate.Raw)
 }
 
 func newKey(t testing.TB) *ecdsa.PrivateKey {

@@ -1,0 +1,129 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"baton/relay/config"
+	"baton/relay/flow"
+	"baton/relay/proxyheader"
+	"baton/relay/trunkproto"
+)
+
+// request is a client end that says where its flow is to go, and is told what became of that: a trunk of another relay, or a client
+// that speaks one of the entries' prefaces.
+type request struct {
+	from    netip.AddrPort           // of a trunk
+	probe   bool                     // nobody's flow: a distance is measured
+	answers chan<- trunkproto.Answer // of a probe of this relay's own, which has no client end; nil: none, or it was told
+	since   time.Time                // when what a probe measures began
+	parser  *proxyheader.Parser      // nil: a trunk
+	pending []byte                   // of the preface, as far as it is here and was not taken
+}
+
+// connectedReply is what it is told when the server is there.
+func (g *request) connectedReply(a trunkproto.Answer) []byte {
+	if g.parser != nil {
+		return g.parser.AppendGranted(nil, netip.AddrPort{})
+	}
+	return a.Append(nil)
+}
+
+// refusedReply is what it is told when the server is not; nothing: it is reset.
+func (g *request) refusedReply(a trunkproto.Answer) []byte {
+	if g.parser != nil {
+		return g.parser.AppendRefused(nil, a.Status)
+	}
+	return a.Append(nil)
+}
+
+// hasProxyHeader tells whether flows of the mode begin with words about themselves.
+func hasProxyHeader(m config.Mode) bool {
+	return m == config.Proxy || m == config.SOCKS5 || m == config.Connect
+}
+
+// readProxyHeader reads a preface.
+func (w *Worker) readProxyHeader(s *split) {
+	client, g := &s.ends[flow.Client], s.request
+	for client.readable {
+		n, errno := read(client.fd, w.scratch[:proxyheader.Max])
+		if errno == unix.EAGAIN {
+			client.readable = false
+			return
+		}
+		if errno != 0 || n == 0 {
+			w.drop(s)
+			return
+		}
+		g.pending = append(g.pending, w.scratch[:n]...)
+		for {
+			took, reply, done, err := g.parser.Feed(g.pending)
+			g.pending = g.pending[took:]
+			if len(reply) > 0 {
+				_, _ = write(client.fd, reply) // fits: nothing else was written
+			}
+			if err != nil {
+				w.count.BadClientHeaders.Add(1)
+				w.o.Log.Debug("preface refused", "entry", s.entry.Name, "client", s.client, "err", err)
+				w.closeRefused(s, len(reply) > 0)
+				return
+			}
+			if done {
+				w.headerDone(s)
+				return
+			}
+			if took == 0 {
+				break
+			}
+		}
+	}
+}
+
+// headerDone is called when the preface has said where the flow is to go.
+func (w *Worker) headerDone(s *split) {
+	t := &s.request.parser.Target
+	if t.Client.IsValid() {
+		s.client = t.Client
+	}
+	if len(s.request.pending) > 0 {
+		w.prepend(s, flow.Client, s.request.pending)
+		w.countClientBytes(s, len(s.request.pending))
+		s.request.pending = nil
+	}
+	s.server = t.Server
+	if t.Host == "" {
+		w.startOnward(s)
+		return
+	}
+	s.stage = stageConnecting
+	w.startWait(&s.waiter, waitConnect)
+	host, port, within := t.Host, t.Port, w.waits[waitConnect].after
+	go w.resolve(s, host, port, within)
+}
+
+// resolve looks a name up, on a goroutine of its own, for the worker to go on with the first address.
+func (w *Worker) resolve(s *split, host string, port uint16, within time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err == nil && len(addrs) == 0 {
+		err = errors.New("no address")
+	}
+	_ = w.post(func(w *Worker) {
+		if s.stage != stageConnecting {
+			return
+		}
+		if err != nil {
+			w.o.Log.Debug("name not resolved", "name", host, "err", err)
+			w.reject(s, s.answer(trunkproto.Unreachable))
+			return
+		}
+		s.server = netip.AddrPortFrom(addrs[0].Unmap(), port)
+		w.startOnward(s)
+	})
+}

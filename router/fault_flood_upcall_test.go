@@ -1,0 +1,23 @@
+package router_test
+
+import (
+	"net/http"
+	"testing"
+
+	"baton/packet"
+)
+
+// TestUpcallInAFlood has a client whose request user space decides, behind a burst of SYNs that fills the table of
+// clients: it must be answered in the time that people wait.
+func TestUpcallInAFlood(t *testing.T) {
+	f := newFlooded(t)
+	for range 3 {
+		if err := f.syns(t.Context(), 10*fewPending, packet.Options{}.AppendMSS(1460)); err != nil {
+			t.Fatal(err)
+		}
+		c := f.open(t, vip4)
+		got, err := c.get("a.test", "/upcall")
+		got.expect(t, err, "a", http.StatusOK, "a.test /upcall")
+		c.Close()
+	}
+}

@@ -1,0 +1,391 @@
+package router
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"baton/datapath"
+	kernel "baton/datapath/router"
+	"baton/packet"
+	"baton/router/config"
+	"baton/router/fallback"
+	"baton/router/head"
+	"baton/router/route"
+)
+
+// upcalls handles upcalls: packets of clients whose request the kernel did not decide.
+type upcalls struct {
+	r   *Router
+	tap *datapath.Tap
+	log *slog.Logger
+
+	proxied proxied
+
+	mu       sync.Mutex
+	clients  map[clientKey]*pending
+	holding  *holding
+	deciding int
+	leaving  chan leaving
+	wg       sync.WaitGroup
+
+	old timeWaits
+}
+
+type clientKey struct{ client, vip netip.AddrPort }
+
+// leaving is a client to be assigned to the VIP's listener.
+type leaving struct {
+	p       *pending
+	verdict *fallback.Verdict // nil: proxy
+	outcome string
+}
+
+const (
+	// legWait is how long a request waits for a leg of one surrogate.
+	legWait = 2 * time.Second
+	// maxDeciding bounds the requests being decided, most of which wait for a leg. Other clients retransmit.
+	maxDeciding = 4096
+	// leavers is the number of goroutines that assign clients to listeners, maxLeaving the length of their queue.
+	leavers    = 4
+	maxLeaving = 4096
+)
+
+func (u *upcalls) run(ctx context.Context) error {
+	defer u.old.close()
+	u.wg.Go(func() { u.expire(ctx) })
+	for range leavers {
+		u.wg.Go(func() { u.leave(ctx) })
+	}
+	defer u.wg.Wait()
+	stop := context.AfterFunc(ctx, func() { u.tap.Close() })
+	defer stop()
+	buf := make([]byte, 65536+datapath.VnetHeader+packet.EthernetSize)
+	for {
+		n, err := u.tap.Read(buf)
+		if ctx.Err() != nil || errors.Is(err, os.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if n > datapath.VnetHeader {
+			u.handle(ctx, buf[:n])
+		}
+	}
+}
+
+func (u *upcalls) handle(ctx context.Context, b []byte) {
+	frame, err := packet.Parse(b[datapath.VnetHeader:])
+	if err != nil || frame.Protocol != packet.ProtocolTCP {
+		return // broadcasts of neighbours
+	}
+	key := clientKey{frame.Src, frame.Dst}
+	tcp := frame.TCP()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	p := u.clients[key]
+	bare := len(frame.Payload()) == 0
+	if tcp.Flags()&packet.RST != 0 || bare && p == nil {
+		// the client has given up; if it still wants an answer, it retransmits
+		u.abandon(key)
+		u.r.dp.ForgetClient(key.client, key.vip)
+		return
+	}
+	client, err := u.r.dp.Pending(key.client, key.vip)
+	if err != nil {
+		u.abandon(key)
+		return // it has reset its session; or there is another upcall
+	}
+	if p != nil && p.base != client.Seq {
+		u.abandon(key)
+		p = nil // of an earlier session on the same port: its decision fails (kernel.ErrNoUpcall)
+	}
+	if p == nil {
+		if len(u.clients) >= u.r.current().cfg.Limits.Pending {
+			return
+		}
+		p = &pending{client: key.client, vip: key.vip, base: client.Seq, first: time.Now()}
+		u.clients[key] = p
+		u.holding.begin(p)
+	}
+	came := segment{seq: tcp.Seq(), data: frame.Payload()}
+	ends := func() bool { return tcp.Flags().Has(packet.FIN) && p.ends(came) }
+	switch keep, fits := p.accepts(came.seq, len(came.data)); {
+	case !fits && !p.decided:
+		u.refuse(p, &head.Error{Status: http.StatusRequestHeaderFieldsTooLarge, Reason: "head is too long"})
+		return
+	case !keep:
+		if !p.decided && ends() { // a FIN on a retransmission
+			u.read(ctx, p, true)
+		}
+		return
+	case !u.reserve(p, len(b)):
+		return
+	}
+	own := append([]byte(nil), b...)
+	s := segment{frame: own, seq: tcp.Seq(), data: own[len(own)-len(b[datapath.VnetHeader:])+frame.Data:][:len(frame.Payload())]}
+	u.holding.charge(p, cap(own))
+	p.add(s)
+	if !p.decided {
+		u.read(ctx, p, ends())
+	}
+}
+
+// read starts the decision once the request's head is complete. ends: the client has sent FIN. Called with the lock.
+func (u *upcalls) read(ctx context.Context, p *pending, ends bool) {
+	req, n, err := head.Parse(p.contiguous())
+	var bad *head.Error
+	switch {
+	case err == nil:
+		behind, malformed := bodyIn(&req, p.contiguous()[n:])
+		if malformed {
+			u.refuse(p, &head.Error{Status: http.StatusBadRequest, Reason: "malformed chunked body"})
+			return
+		}
+		p.decided = true
+		u.holding.decided(p)
+		u.deciding++
+		u.wg.Go(func() {
+			if behind && u.r.current().holds(p.vip) {
+				u.local(p, nil, "pipelined")
+			} else {
+				u.decide(ctx, p, req, n)
+			}
+			u.mu.Lock()
+			defer u.mu.Unlock()
+			u.deciding--
+		})
+	case errors.As(err, &bad):
+		u.refuse(p, bad)
+	case ends:
+		u.refuse(p, &head.Error{Status: http.StatusBadRequest, Reason: "request ends within its head"})
+	}
+}
+
+// reserve makes room for so many bytes of a client. False: there is none; the client retransmits. Called with the lock.
+func (u *upcalls) reserve(p *pending, bytes int) bool {
+	if !p.decided && u.deciding >= maxDeciding {
+		return false
+	}
+	for {
+		victim, ok := u.holding.victim(bytes)
+		if victim == nil {
+			return ok
+		}
+		u.drop(victim)
+		u.r.dp.ForgetClient(victim.client, victim.vip) // it may start again
+		if victim == p {
+			return false
+		}
+	}
+}
+
+// stalledHead is the length of a partial head, in bytes, from which the client is assumed to have exhausted its initial window:
+// nothing is acknowledged before the decision.
+const stalledHead = 2 << 10
+
+// expire refuses heads that trickle in (408), and hands those that are stalled over to the proxy, whose socket acknowledges them.
+func (u *upcalls) expire(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			wait := u.r.current().cfg.Timeouts.Handshake
+			u.mu.Lock()
+			for _, p := range u.clients {
+				switch {
+				case p.decided:
+				case p.bad != nil:
+					u.refuse(p, p.bad)
+				case now.Sub(p.first) > wait:
+					u.refuse(p, &head.Error{Status: http.StatusRequestTimeout, Reason: "request did not arrive in time"})
+				case p.bytes > stalledHead && p.bytes == p.looked:
+					u.handOver(leaving{p, nil, "proxied"})
+				}
+				p.looked = p.bytes
+			}
+			u.mu.Unlock()
+			u.proxied.expire(now)
+		}
+	}
+}
+
+// refuse lets the router's own server answer. Called with the lock.
+func (u *upcalls) refuse(p *pending, why *head.Error) {
+	p.bad = why
+	u.handOver(leaving{p, &fallback.Verdict{Status: why.Status, Reason: why.Reason}, "refused"})
+}
+
+// handOver queues a client for its listener. If the queue is full, it is retried after a second. Called with the lock.
+func (u *upcalls) handOver(l leaving) {
+	select {
+	case u.leaving <- l:
+		l.p.decided = true
+		u.holding.decided(l.p)
+	default:
+	}
+}
+
+// leave assigns clients to their listeners.
+func (u *upcalls) leave(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case l := <-u.leaving:
+			u.local(l.p, l.verdict, l.outcome)
+		}
+	}
+}
+
+// bodyIn reports whether the bytes after a request's head extend beyond its body, and whether the body is malformed.
+func bodyIn(req *head.Request, b []byte) (behind, malformed bool) {
+	if req.ContentLength < 0 {
+		n, bad := fallback.ChunkedEnd(b)
+		return n > 0, bad
+	}
+	return int64(len(b)) > req.ContentLength, false
+}
+
+// decide chooses a surrogate and splices the client to it, or leaves it to the proxy.
+func (u *upcalls) decide(ctx context.Context, p *pending, req head.Request, headBytes int) {
+	for !u.decideBy(ctx, u.r.current(), p, req, headBytes) {
+	}
+}
+
+// decideBy decides by one state. False: another is in force now.
+func (u *upcalls) decideBy(ctx context.Context, s *state, p *pending, req head.Request, headBytes int) bool {
+	vip, ok := s.byAddr[p.vip]
+	if !ok {
+		u.forget(p)
+		return true
+	}
+	match, ok := s.routes.Match(vip, &req)
+	if !ok {
+		u.local(p, &fallback.Verdict{Status: http.StatusNotFound, Reason: "no route matches the request"}, "no route")
+		return true
+	}
+	pool := s.pools[match.Pool]
+	d := kernel.Decision{Pool: pool.id, Method: route.MethodID(req.Method), Bound: req.Bound, Upgrade: req.Upgrade}
+	d.Chunked = req.ContentLength < 0
+	d.Request = uint64(headBytes) + uint64(max(req.ContentLength, 0))
+	client, err := u.r.dp.Pending(p.client, p.vip)
+	if err != nil { // it expired, or a repeated SYN replaced it
+		u.forget(p)
+		return true
+	}
+	u.proxied.pop(clientKey{p.client, p.vip}) // left by an earlier session on the same port
+	class := client.Class(u.r.mss)
+	var tried []string
+	for range 3 {
+		at, ok := pool.pick(&req, p.client.Addr(), tried, u.r.sessions)
+		if !ok {
+			break
+		}
+		name := pool.cfg.Surrogates[at].Name
+		tried = append(tried, name)
+		if sg := &pool.cfg.Surrogates[at]; config.Unspliced(&s.cfg.VIPs[vip], sg) != "" || u.r.legs.Local(pool.ids[at]) {
+			u.proxied.add(clientKey{p.client, p.vip}, name, time.Now())
+			break
+		}
+		wait, cancel := context.WithTimeout(ctx, legWait)
+		err := u.r.legs.WaitIdle(wait, pool.ids[at], class)
+		cancel()
+		if u.r.current() != s {
+			return false
+		}
+		if err != nil {
+			u.log.Debug("no leg", "surrogate", name, "class", class, "err", err)
+			continue
+		}
+		d.Surrogate = pool.ids[at]
+		if err := u.release(p, d, func() {}); err != nil {
+			u.log.Debug("cannot replay request", "client", p.client, "err", err)
+			return true
+		}
+		u.r.metrics.Decided(p.vip, "spliced", time.Since(p.first))
+		u.r.metrics.HandedOff(p.vip, name)
+		return true
+	}
+	if len(tried) == 0 {
+		u.local(p, &fallback.Verdict{Status: http.StatusServiceUnavailable, Reason: "no surrogate is up"}, "no surrogate")
+		return true
+	}
+	u.local(p, nil, "proxied")
+	return true
+}
+
+// local assigns the connection to the VIP's listener, which answers with the verdict, or proxies.
+func (u *upcalls) local(p *pending, v *fallback.Verdict, outcome string) {
+	if err := u.old.end(p.vip, p.client); err != nil {
+		u.log.Debug("cannot remove old socket", "err", err)
+	}
+	verdicts := u.r.verdicts(p.vip)
+	err := u.release(p, kernel.Decision{Local: true}, func() {
+		if v != nil {
+			verdicts.Put(p.client, *v)
+		} else {
+			verdicts.Take(p.client) // left by an earlier session on the same port
+		}
+	})
+	if err != nil {
+		u.log.Debug("cannot hand client over to the proxy", "client", p.client, "err", err)
+		return
+	}
+	u.r.metrics.Decided(p.vip, outcome, time.Since(p.first))
+}
+
+// release records the decision and replays the packets in order. It calls first before that, but only if the kernel still waits
+// for this decision: another session may use the client's port by now.
+func (u *upcalls) release(p *pending, d kernel.Decision, first func()) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.drop(p)
+	if client, err := u.r.dp.Pending(p.client, p.vip); err != nil || client.Seq != p.base {
+		return cmp.Or(err, kernel.ErrNoUpcall)
+	}
+	first()
+	if err := u.r.dp.Decide(p.client, p.vip, p.base, d); err != nil {
+		return err
+	}
+	for _, s := range p.segments {
+		if err := u.tap.Write(s.frame); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (u *upcalls) forget(p *pending) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.drop(p)
+}
+
+// abandon forgets a client; its pending decision will fail. Called with the lock.
+func (u *upcalls) abandon(key clientKey) {
+	if p := u.clients[key]; p != nil {
+		delete(u.clients, key)
+		if !p.decided {
+			u.holding.end(p) // else after the decision
+		}
+	}
+}
+
+// drop is forget, called with the lock.
+func (u *upcalls) drop(p *pending) {
+	u.holding.end(p)
+	if key := (clientKey{p.client, p.vip}); u.clients[key] == p {
+		delete(u.clients, key)
+	}
+}

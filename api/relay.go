@@ -15,130 +15,130 @@ type RelayStatus struct {
 
 	Features []Feature `json:"features"`
 	Cloud    string    `json:"cloud,omitempty"`
-	Stopping bool      `json:"stopping,omitempty"` // it takes no new flows, and ends with the last one
+	Stopping bool      `json:"stopping,omitempty"` // it accepts no new flows, and ends with the last one
 
-	Flows   Usage         `json:"flows"` // probes included
+	Flows   Usage         `json:"flows"` // including probes
 	Workers []RelayWorker `json:"workers"`
-	Entries []RelayEntry  `json:"entries"`          // in the order of the configuration; then those that are gone and have flows
-	Trunks  *RelayTrunks  `json:"trunks,omitempty"` // of other relays; nil: none are accepted
+	Entries []RelayEntry  `json:"entries"`          // in the order of the configuration; then removed ones that have flows
+	Trunks  *RelayTrunks  `json:"trunks,omitempty"` // accepted from other relays; nil: none are
 	Peers   []RelayPeer   `json:"peers"`            // in the order of the configuration
-	Choice  *RelayChoice  `json:"choice,omitempty"` // nil: no entry leaves its way to the relay
+	Choice  *RelayChoice  `json:"choice,omitempty"` // nil: no entry has via: auto
 
 	Packets map[string]uint64 `json:"packets,omitempty"` // at the entries' interfaces, by verdict; empty without programs in the kernel
-	Starts  []RelayStart      `json:"starts,omitempty"`  // how trunks begin; empty likewise
+	Starts  []RelayStart      `json:"starts,omitempty"`  // initial windows of trunks; empty likewise
 }
 
 // RelayWorker is an event loop of a relay.
 type RelayWorker struct {
 	Worker           int               `json:"worker"`
 	Live             int               `json:"live"`  // flows and probes
-	Flows            uint64            `json:"flows"` // begun
-	Early            uint64            `json:"early"` // of them, by a SYN
+	Flows            uint64            `json:"flows"` // started
+	Early            uint64            `json:"early"` // started by a SYN
 	Probes           uint64            `json:"probes"`
-	Rerouted         uint64            `json:"rerouted"` // times that a flow was sent by another way, as relays did not reach its server
-	Refused          map[string]uint64 `json:"refused"`  // flows whose server could not be had, by status
-	Expired          map[string]uint64 `json:"expired"`  // flows and trunks that have waited too long, by what for
+	Rerouted         uint64            `json:"rerouted"` // flows sent by another route because relays did not reach their server
+	Refused          map[string]uint64 `json:"refused"`  // flows whose server was unavailable, by status
+	Expired          map[string]uint64 `json:"expired"`  // flows and trunks that timed out, by what they waited for
 	Copied           uint64            `json:"copied"`   // bytes
 	Spliced          uint64            `json:"spliced"`  // bytes
 	Pipes            int               `json:"pipes"`
-	WithoutPipe      uint64            `json:"without_pipe"`       // splices that had to be copies
-	Full             uint64            `json:"full"`               // times that no more was accepted for a while
+	WithoutPipe      uint64            `json:"without_pipe"`       // splices replaced by copies for lack of a pipe
+	Full             uint64            `json:"full"`               // times that accepting was suspended
 	BadClientHeaders uint64            `json:"bad_client_headers"` // PROXY, SOCKS5 or CONNECT, at entries
 	BadTrunkHeaders  uint64            `json:"bad_trunk_headers"`  // of incoming trunks
-	BadHandshakes    uint64            `json:"bad_handshakes"`     // of TLS trunks that came in
+	BadHandshakes    uint64            `json:"bad_handshakes"`     // of incoming TLS trunks
 }
 
-// RelayEntry is where flows come in.
+// RelayEntry is an entry.
 type RelayEntry struct {
 	Name          string         `json:"name"`
 	Open          bool           `json:"open"` // all workers listen
 	Listen        netip.AddrPort `json:"listen,omitzero"`
-	Mode          string         `json:"mode,omitempty"` // as in the configuration; "": it is gone
+	Mode          string         `json:"mode,omitempty"` // as in the configuration; "": the entry was removed
 	Destination   netip.AddrPort `json:"destination,omitzero"`
 	Via           []string       `json:"via,omitempty"`
-	Auto          bool           `json:"auto,omitempty"` // the relay chooses
+	Auto          bool           `json:"auto,omitempty"` // via: auto
 	EarlySYN      string         `json:"early_syn,omitempty"`
 	ClientAddress string         `json:"client_address,omitempty"`
 	Live          int            `json:"live"`  // flows
-	Flows         uint64         `json:"flows"` // begun
+	Flows         uint64         `json:"flows"` // started
 }
 
-// RelayTrunks is where the trunks of other relays come in.
+// RelayTrunks is the listener for other relays' trunks.
 type RelayTrunks struct {
 	Listen   []netip.AddrPort `json:"listen"`
 	Open     bool             `json:"open"` // all workers listen
 	Security string           `json:"security"`
-	Waiting  Usage            `json:"waiting"` // trunks without a flow
+	Waiting  Usage            `json:"waiting"` // idle trunks
 	Live     int              `json:"live"`    // flows
-	Flows    uint64           `json:"flows"`   // begun
+	Flows    uint64           `json:"flows"`   // started
 }
 
-// RelayPeer is a relay that trunks are opened to.
+// RelayPeer is a relay to open trunks to.
 type RelayPeer struct {
 	Name     string         `json:"name"`
 	Address  netip.AddrPort `json:"address"`
 	Cloud    string         `json:"cloud,omitempty"`
 	Security string         `json:"security"`
-	RTT      time.Duration  `json:"rtt_ns,omitempty"` // the least that a worker's last trunk has measured in its handshake; 0: there was none
-	Down     bool           `json:"down"`             // no worker's last attempt to open a trunk was a success
+	RTT      time.Duration  `json:"rtt_ns,omitempty"` // the minimum over workers, of their last trunk's handshake; 0: none
+	Down     bool           `json:"down"`             // all workers failed in their last attempt to open a trunk
 	Failure  string         `json:"failure,omitempty"`
-	Failed   time.Time      `json:"failed,omitzero"` // when that was
+	Failed   time.Time      `json:"failed,omitzero"` // when it failed
 
 	Ready    int    `json:"ready"`    // trunks
 	Opening  int    `json:"opening"`  // trunks
-	Waiting  int    `json:"waiting"`  // flows without a trunk
+	Waiting  int    `json:"waiting"`  // flows that wait for a trunk
 	Opened   uint64 `json:"opened"`   // trunks
-	Taken    uint64 `json:"taken"`    // when a flow wanted one
+	Taken    uint64 `json:"taken"`    // flows that found a ready trunk
 	Missed   uint64 `json:"missed"`   // flows that had to wait for one
-	Stale    uint64 `json:"stale"`    // closed by the peer while they waited
-	Unopened uint64 `json:"unopened"` // attempts that have failed
-	Broken   uint64 `json:"broken"`   // before they had brought an answer
-	Replayed uint64 `json:"replayed"` // flows that were put on another one then
+	Stale    uint64 `json:"stale"`    // ready ones that the peer closed
+	Unopened uint64 `json:"unopened"` // failed attempts
+	Broken   uint64 `json:"broken"`   // before an answer
+	Replayed uint64 `json:"replayed"` // flows moved to another trunk after that
 }
 
-// RelayStart is the first window of the trunks of one path.
+// RelayStart is the initial window of the trunks on one path.
 type RelayStart struct {
-	Trunks        string         `json:"trunks"`           // to: those to a peer; at: those accepted at an address; from: those that come from one
-	Address       netip.AddrPort `json:"address"`          // port 0: all
+	Trunks        string         `json:"trunks"`           // to: opened to a peer; at: accepted at an address; from: accepted from an address
+	Address       netip.AddrPort `json:"address"`          // port 0: any
 	Window        int            `json:"window,omitempty"` // segments; 0: the system's
 	Established   uint64         `json:"established"`      // trunks
-	Flights       uint64         `json:"flights"`          // first ones that are over
-	Sent          uint64         `json:"sent"`             // segments of them
-	Retransmitted uint64         `json:"retransmitted"`    // segments of first flights
-	Refused       uint64         `json:"refused"`          // settings that the kernel did not take
+	Flights       uint64         `json:"flights"`          // completed first flights
+	Sent          uint64         `json:"sent"`             // their segments
+	Retransmitted uint64         `json:"retransmitted"`    // segments
+	Refused       uint64         `json:"refused"`          // settings that the kernel rejected
 }
 
-// RelayFlow is one that a relay has.
+// RelayFlow is a flow.
 type RelayFlow struct {
-	Client     netip.AddrPort `json:"client"`           // who has opened it, however far away
-	Server     netip.AddrPort `json:"server,omitzero"`  // who is to answer it; none: it is not known yet
-	ID         string         `json:"id,omitempty"`     // 32 hexadecimal digits, the same on all relays of its way; "": there is one relay
-	Entry      string         `json:"entry,omitempty"`  // where it came in; "": by a trunk
-	Passed     []string       `json:"passed,omitempty"` // relays in front of this one
-	Via        []string       `json:"via,omitempty"`    // relays behind it
-	Probe      bool           `json:"probe,omitempty"`  // nobody's flow: a distance is measured
+	Client     netip.AddrPort `json:"client"`           // who opened it, possibly at another relay
+	Server     netip.AddrPort `json:"server,omitzero"`  // possibly behind other relays; not valid: not known yet
+	ID         string         `json:"id,omitempty"`     // 32 hexadecimal digits, the same on all relays of its route; "": this is the only one
+	Entry      string         `json:"entry,omitempty"`  // "": it came by a trunk
+	Passed     []string       `json:"passed,omitempty"` // relays before this one
+	Via        []string       `json:"via,omitempty"`    // relays after this one
+	Probe      bool           `json:"probe,omitempty"`  // no flow: a distance is measured
 	Stage      string         `json:"stage"`            // header, connecting, moving, ending or refused
 	Worker     int            `json:"worker"`
 	Since      time.Time      `json:"since"`
-	IdleFor    time.Duration  `json:"idle_ns"`     // since bytes have moved
+	IdleFor    time.Duration  `json:"idle_ns"`     // since bytes moved
 	FromClient uint64         `json:"from_client"` // bytes
 	FromServer uint64         `json:"from_server"` // bytes
 }
 
-// RelayStopResult is how things are when a relay has begun to stop.
+// RelayStopResult is the state when a relay starts to stop.
 type RelayStopResult struct {
-	Flows  int           `json:"flows"`      // that are left
-	AtMost time.Duration `json:"at_most_ns"` // what is left of them then is reset
+	Flows  int           `json:"flows"`      // that remain
+	AtMost time.Duration `json:"at_most_ns"` // until the remaining ones are reset
 }
 
-// RelayBackend is what a relay answers.
+// RelayBackend is the interface of a relay to the control socket.
 type RelayBackend struct {
 	Status    func(ctx context.Context) (RelayStatus, error)
 	Plan      func(ctx context.Context, r RelayPlanRequest) (RelayPlan, error)
 	Distances func(ctx context.Context) (RelayDistances, error)
-	// Stop has the relay end when its flows have.
+	// Stop makes the relay end with its last flow.
 	Stop func(ctx context.Context) (RelayStopResult, error)
-	// Flows calls yield for each, and stops when yield returns false: the client has gone.
+	// Flows calls yield for each flow, until it returns false: the client is gone.
 	Flows func(ctx context.Context, yield func(RelayFlow) bool) error
 }
 
@@ -171,27 +171,27 @@ func parsePlan(w http.ResponseWriter, r *http.Request) (RelayPlanRequest, error)
 	return q, err
 }
 
-// Relay asks how the relay is.
+// Relay returns the relay's status.
 func (c *Client) Relay(ctx context.Context) (RelayStatus, error) {
 	return ask[RelayStatus](ctx, c, http.MethodGet, "/v1/relay", nil)
 }
 
-// RelayFlows yields the flows of a relay as it finds them, and errors as [Client.RouterSessions] does.
+// RelayFlows yields the flows of a relay, and errors as [Client.RouterSessions] does.
 func (c *Client) RelayFlows(ctx context.Context) iter.Seq2[RelayFlow, error] {
 	return lines[RelayFlow](ctx, c, "/v1/relay/flows")
 }
 
-// RelayPlan asks which relays flows should pass. The error is ErrInvalid for a question that has no answer.
+// RelayPlan returns the relays that flows should pass. The error is ErrInvalid for an invalid request.
 func (c *Client) RelayPlan(ctx context.Context, r RelayPlanRequest) (RelayPlan, error) {
 	return ask[RelayPlan](ctx, c, http.MethodPost, "/v1/relay/plan", r)
 }
 
-// RelayDistances asks how far peers and servers are from the relay.
+// RelayDistances returns the distances of peers and servers from the relay.
 func (c *Client) RelayDistances(ctx context.Context) (RelayDistances, error) {
 	return ask[RelayDistances](ctx, c, http.MethodGet, "/v1/relay/distances", nil)
 }
 
-// RelayStop has the relay take no new flows, and end with the last of those that it has.
+// RelayStop makes the relay refuse new flows, and end with the last one.
 func (c *Client) RelayStop(ctx context.Context) (RelayStopResult, error) {
 	return ask[RelayStopResult](ctx, c, http.MethodPost, "/v1/relay/stop", nil)
 }

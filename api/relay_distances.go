@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// RelayDistances are what a relay knows of how far its peers and servers are. Servers are those that entries with `via: auto` name, and those
-// that flows of such entries have asked for lately.
+// RelayDistances are the distances of peers and servers that a relay knows: servers that entries with via: auto name, and those that their
+// flows have used recently.
 type RelayDistances struct {
 	Relay        string              `json:"relay"`
 	Cloud        string              `json:"cloud,omitempty"`
@@ -14,47 +14,47 @@ type RelayDistances struct {
 	Destinations []RelayDestination  `json:"destinations"` // in the order of their addresses
 }
 
-// RelayPeerDistance is how far a peer is from the relay.
+// RelayPeerDistance is the distance of a peer.
 type RelayPeerDistance struct {
 	Name    string         `json:"name"`
 	Address netip.AddrPort `json:"address"`
 	Cloud   string         `json:"cloud,omitempty"`
-	Up      bool           `json:"up"`               // trunks to it can be had, or nobody has tried
-	RTT     time.Duration  `json:"rtt_ns,omitempty"` // 0: it is not known
+	Up      bool           `json:"up"`               // trunks to it can be opened, or none was tried
+	RTT     time.Duration  `json:"rtt_ns,omitempty"` // 0: unknown
 }
 
-// RelayDestination is servers that flows are sent to by one way.
+// RelayDestination is a set of servers that share a route.
 type RelayDestination struct {
 	Destination string          `json:"destination"`        // server:port or prefix:port
-	Server      netip.AddrPort  `json:"server"`             // that is measured
+	Server      netip.AddrPort  `json:"server"`             // the measured address
 	Fixed       bool            `json:"fixed,omitempty"`    // an entry names it
 	Up          bool            `json:"up"`                 // it has answered this relay or a peer
 	RTT         time.Duration   `json:"rtt_ns,omitempty"`   // from this relay; 0: no answer
-	Chosen      bool            `json:"chosen"`             // there is a way; otherwise flows go by that of a neighbour, or as can be
-	Via         []string        `json:"via,omitempty"`      // relays behind this one; none: directly
-	Instead     [][]string      `json:"instead,omitempty"`  // when that way cannot be had, the best first
-	Takes       time.Duration   `json:"takes_ns,omitempty"` // 1 MB from this relay on, estimated
-	Why         string          `json:"why,omitempty"`      // this way
-	Since       time.Time       `json:"since,omitzero"`     // of this way
-	Measured    time.Time       `json:"measured,omitzero"`  // when this relay last did
-	Due         time.Time       `json:"due,omitzero"`       // when it will again, at the earliest
-	LastUsed    time.Time       `json:"last_used,omitzero"` // when a flow last did, to about a second
-	Relays      []RelayDistance `json:"relays"`             // from each, this one first
+	Chosen      bool            `json:"chosen"`             // there is a route; otherwise flows use that of a neighbour, or a fallback
+	Via         []string        `json:"via,omitempty"`      // relays after this one; none: directly
+	Instead     [][]string      `json:"instead,omitempty"`  // alternatives while that route is unreachable, best first
+	Takes       time.Duration   `json:"takes_ns,omitempty"` // estimated for 1 MB from this relay on
+	Why         string          `json:"why,omitempty"`      // reason for the route
+	Since       time.Time       `json:"since,omitzero"`     // of the route
+	Measured    time.Time       `json:"measured,omitzero"`  // this relay's last measurement
+	Due         time.Time       `json:"due,omitzero"`       // its next one, at the earliest
+	LastUsed    time.Time       `json:"last_used,omitzero"` // by a flow, accurate to a second
+	Relays      []RelayDistance `json:"relays"`             // from each relay, this one first
 }
 
-// RelayDistance is how far a relay is from a server.
+// RelayDistance is the distance of a relay from a server.
 type RelayDistance struct {
 	Relay string        `json:"relay"`
-	RTT   time.Duration `json:"rtt_ns,omitempty"` // 0: it is not known
-	Why   string        `json:"why,omitempty"`    // it is not, "" if nobody has measured
-	Down  bool          `json:"down,omitempty"`   // no trunk to the relay can be had
+	RTT   time.Duration `json:"rtt_ns,omitempty"` // 0: unknown
+	Why   string        `json:"why,omitempty"`    // why it is unknown, "" before the first measurement
+	Down  bool          `json:"down,omitempty"`   // no trunk to the relay can be opened
 }
 
-// RelayChoice is how a relay's own choices are.
+// RelayChoice summarises the chosen routes.
 type RelayChoice struct {
-	Destinations int                `json:"destinations"` // that are measured
-	Chosen       int                `json:"chosen"`       // of them, those that have a way
-	Changes      uint64             `json:"changes"`      // of ways, the first ones among them
-	Probes       uint64             `json:"probes"`       // sent from here, or asked of peers
-	Latest       []RelayDestination `json:"latest"`       // that were asked for last
+	Destinations int                `json:"destinations"` // in use
+	Chosen       int                `json:"chosen"`       // those with a route
+	Changes      uint64             `json:"changes"`      // of routes, including first ones
+	Probes       uint64             `json:"probes"`       // sent from here, or by peers on request
+	Latest       []RelayDestination `json:"latest"`       // the most recently used
 }

@@ -294,7 +294,7 @@ func TestBoundLinks(t *testing.T) {
 	}
 	l.t = t
 	out := l.status()
-	for _, want := range []string{"of 4096 flows whose link is remembered", "\n2     eth0", "\n3     eth1", "to_stack", "forwarded"} {
+	for _, want := range []string{"of 4096 flows bound to a link", "\n2     eth0", "\n3     eth1", "to_stack", "forwarded"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("status lacks %q:\n%s", want, out)
 		}
@@ -355,7 +355,7 @@ func (l *linked) traced(network string, f *family, conns []net.Conn, links []int
 				l.t.Errorf("trace does not say %q:\n%s", want, text)
 			}
 		}
-		if !strings.Contains(answers, "to the host by port 1 (bal0)") || !strings.Contains(other, "to the host's stack: as it came") {
+		if !strings.Contains(answers, "to the host by port 1 (bal0)") || !strings.Contains(other, "to the host's stack: unchanged") {
 			l.t.Errorf("trace of an answer, and of what is none:\n%s\n%s", answers, other)
 		}
 	}

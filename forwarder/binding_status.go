@@ -44,7 +44,7 @@ func (f *Forwarder) modelBindings(frame []byte) (*model.Bindings, error) {
 	}
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return nil, fmt.Errorf("look at remembered flows: %w", err)
+		return nil, fmt.Errorf("read the binding table: %w", err)
 	}
 	m := model.NewBindings(limit)
 	m.Now = time.Duration(now.Nano())

@@ -31,7 +31,7 @@ func (f *Forwarder) sweepOnce() bool {
 		return false
 	}
 	if _, err := f.kernel.SweepBindings(); err != nil {
-		f.log.Error("remembered flows are not forgotten", "error", err)
+		f.log.Error("expired bindings were not removed", "error", err)
 	}
 	return true
 }

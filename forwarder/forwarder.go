@@ -306,7 +306,7 @@ func (f *Forwarder) expire(ctx context.Context) {
 					return
 				}
 				if err := f.apply(now, c); err != nil {
-					f.log.Error("flow entries whose time is over are not all removed", "error", err)
+					f.log.Error("some expired flow entries were not removed", "error", err)
 				}
 				f.recordExpired(now, c.Removed)
 			})

@@ -27,7 +27,7 @@ func (f *Forwarder) handle(c *controllers.Channel, xid uint32, m openflow.Messag
 	}
 	var fault *openflow.Fault
 	if !errors.As(err, &fault) {
-		f.log.Error("message not carried out", "channel", c.String(), "type", m.Type().String(), "error", err)
+		f.log.Error("message failed", "channel", c.String(), "type", m.Type().String(), "error", err)
 		fault = &openflow.Fault{Code: failure(m, err), Text: err.Error()}
 	}
 	c.Refuse(xid, raw, fault)
@@ -105,7 +105,7 @@ func (f *Forwarder) change(now time.Time, m openflow.Message, raw []byte) error 
 	if err := f.apply(now, c); err != nil {
 		// Reverts what was installed before the failure.
 		if undone := f.installed.Apply(f.pipeline.Undo(c), func(*pipeline.Removed, openflow.Counter) {}); undone != nil {
-			f.log.Error("what did not fit could not be taken back whole", "error", undone)
+			f.log.Error("a change that did not fit was not undone completely", "error", undone)
 		}
 		return err
 	}

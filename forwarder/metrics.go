@@ -60,17 +60,17 @@ func metricsHandler(version string, status func() (api.ForwarderStatus, error), 
 func (t *tally) series(s *api.ForwarderStatus) []exporter.Number {
 	var n exporter.Numbers
 	for _, verdict := range slices.Sorted(maps.Keys(s.Packets)) {
-		n.Counter("packets_total", "Packets by what became of them.", s.Packets[verdict], "verdict", verdict)
+		n.Counter("packets_total", "Packets by verdict.", s.Packets[verdict], "verdict", verdict)
 	}
-	n.Counter("megaflow_hits_total", "Packets whose path through the tables was cached.", s.MegaflowsHit)
-	n.Counter("microflow_hits_total", "Packets of flows that were bound for, which needed no tables.", s.MicroflowsHit)
-	n.Counter("upcalls_lost_total", "Packets for controllers that user space was too slow for.", s.UpcallsLost)
-	n.Counter("copies_lost_total", "Copies of packets that the kernel could not make.", s.CopiesLost)
+	n.Counter("megaflow_hits_total", "Packets served by a cached megaflow.", s.MegaflowsHit)
+	n.Counter("microflow_hits_total", "Packets of bound flows served by a cached microflow, without the tables.", s.MicroflowsHit)
+	n.Counter("upcalls_lost_total", "Packets for controllers lost because user space was too slow.", s.UpcallsLost)
+	n.Counter("copies_lost_total", "Copies of packets that could not be made.", s.CopiesLost)
 	for _, table := range s.Tables {
 		id := strconv.Itoa(table.Table)
 		n.GaugeInt("table_entries", "Flow entries of a table.", table.Entries, "table", id)
-		n.Counter("table_lookups_total", "Packets that came to a table.", table.Lookups, "table", id)
-		n.Counter("table_misses_total", "Packets that met no entry of a table.", table.Misses, "table", id)
+		n.Counter("table_lookups_total", "Packets looked up in a table.", table.Lookups, "table", id)
+		n.Counter("table_misses_total", "Packets that matched no entry of a table.", table.Misses, "table", id)
 	}
 	type usage struct {
 		name, what string
@@ -78,20 +78,20 @@ func (t *tally) series(s *api.ForwarderStatus) []exporter.Number {
 	}
 	held := []usage{{"entries", "Flow entries", s.Entries}, {"groups", "Groups", s.Groups}, {"meters", "Meters", s.Meters}}
 	if s.Bindings != nil {
-		held = append(held, usage{"bindings", "Flows whose link is remembered", s.Bindings.Flows})
+		held = append(held, usage{"bindings", "Flows bound to a link", s.Bindings.Flows})
 		for _, p := range s.Bindings.Ports {
 			labels := append([]string(nil), "port", p.Port, "interface", p.Interface)
-			n.GaugeInt("binding_flows", "Flows whose remembered link is the port.", int(p.Flows), labels...)
-			n.GaugeInt("binding_flows_active", "Those of them that had a packet a moment ago.", int(p.Active), labels...)
-			n.Counter("binding_syns_total", "Handshakes that began by the port.", p.SYNs, labels...)
-			n.Counter("binding_syn_repeats_total", "SYNs that were sent again by the port.", p.SYNRepeats, labels...)
-			n.Counter("binding_sent_bytes_total", "Bytes that flows have sent by the port.", p.Sent, labels...)
-			n.Counter("binding_received_bytes_total", "Bytes that flows have received by the port.", p.Received, labels...)
+			n.GaugeInt("binding_flows", "Flows bound to the port.", int(p.Flows), labels...)
+			n.GaugeInt("binding_flows_active", "Bound flows that had a packet recently.", int(p.Active), labels...)
+			n.Counter("binding_syns_total", "TCP handshakes started on the port.", p.SYNs, labels...)
+			n.Counter("binding_syn_repeats_total", "SYNs retransmitted on the port.", p.SYNRepeats, labels...)
+			n.Counter("binding_sent_bytes_total", "Bytes sent by flows bound to the port.", p.Sent, labels...)
+			n.Counter("binding_received_bytes_total", "Bytes received by flows bound to the port.", p.Received, labels...)
 		}
 	}
 	for _, u := range held {
-		n.GaugeInt(u.name, u.what+" held.", u.Used)
-		n.GaugeInt(u.name+"_limit", u.what+" that there is room for.", u.Limit)
+		n.GaugeInt(u.name, u.what+" in use.", u.Used)
+		n.GaugeInt(u.name+"_limit", u.what+", maximum.", u.Limit)
 	}
 	for _, p := range s.Ports {
 		n.Yes("port_up", "1 when frames can be sent out of the port.", p.Up, "port", p.Number, "interface", p.Interface)
@@ -111,28 +111,28 @@ func (t *tally) series(s *api.ForwarderStatus) []exporter.Number {
 			{"channels_opened_total", "OpenFlow channels that came up.", e.Opened},
 			{"channel_messages_received_total", "Messages of controllers.", e.Received},
 			{"channel_messages_refused_total", "Messages of controllers that were answered with an error.", e.Refused},
-			{"channel_messages_sent_total", "Messages to controllers but packet-ins.", e.Sent},
+			{"channel_messages_sent_total", "Messages to controllers, without packet-ins.", e.Sent},
 			{"packet_ins_total", "Packet-ins sent.", e.PacketIns},
-			{"packet_ins_dropped_total", "Packet-ins that a slow controller left no room for.", e.PacketInsDropped},
-			{"connections_rejected_total", "Connections above the limit of channels.", e.Rejected},
+			{"packet_ins_dropped_total", "Packet-ins dropped because the controller was too slow.", e.PacketInsDropped},
+			{"connections_rejected_total", "Connections rejected or evicted at the limit of channels.", e.Rejected},
 		} {
 			n.Counter(c.name, c.help, c.value, "endpoint", e.Endpoint)
 		}
 	}
 	if s.Journal != nil {
-		n.GaugeInt("journal_records", "Messages in the file that flow entries survive in.", s.Journal.Records)
-		n.GaugeInt("journal_bytes", "Size of the file that flow entries survive in.", int(s.Journal.Bytes))
+		n.GaugeInt("journal_records", "Messages in the file that stores flow entries.", s.Journal.Records)
+		n.GaugeInt("journal_bytes", "Size of the file that stores flow entries.", int(s.Journal.Bytes))
 	}
 	for kind := range t.messages {
 		for o := range outcomes {
 			if count := t.messages[kind][o].Load(); count > 0 || openflow.Type(kind) == openflow.TypeFlowMod {
-				n.Counter("messages_total", "Messages that change or ask the pipeline or send a packet, by outcome.", count,
+				n.Counter("messages_total", "Messages that change or query the pipeline or send a packet, by outcome.", count,
 					"message", strings.ToLower(openflow.Type(kind).String()), "outcome", o.String())
 			}
 		}
 	}
 	for why := range t.removed {
-		n.Counter("entries_removed_total", "Flow entries that are gone.", t.removed[why].Load(),
+		n.Counter("entries_removed_total", "Flow entries removed.", t.removed[why].Load(),
 			"reason", strings.ToLower(openflow.FlowRemovedReason(why).String()))
 	}
 	return n

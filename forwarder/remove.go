@@ -98,7 +98,7 @@ func endPromiscuous(name string) error {
 		err = netlink.SetPromiscOff(link)
 	}
 	if err != nil {
-		return fmt.Errorf("let go of interface %s: %w", name, err)
+		return fmt.Errorf("end promiscuous mode of interface %s: %w", name, err)
 	}
 	return nil
 }

@@ -33,15 +33,15 @@ func (f *Forwarder) replay() (err error) {
 		}
 		c, err := f.pipeline.Apply(r.Time, m)
 		if err != nil {
-			f.log.Warn("a message of the state is not taken any more", "type", m.Type().String(), "error", err)
+			f.log.Warn("a stored message is no longer accepted", "type", m.Type().String(), "error", err)
 			continue
 		}
 		if err := f.installed.Apply(c, func(*pipeline.Removed, openflow.Counter) {}); err != nil {
-			f.log.Warn("a message of the state could not be installed", "type", m.Type().String(), "error", err)
+			f.log.Warn("a stored message could not be installed", "type", m.Type().String(), "error", err)
 		}
 	}
 	if n := f.journal.Len(); n > 0 {
-		f.log.Info("state was taken over", "messages", n, "torn_bytes", f.journal.Torn())
+		f.log.Info("state restored", "messages", n, "torn_bytes", f.journal.Torn())
 	}
 	f.repair()
 	return nil
@@ -67,7 +67,7 @@ func (f *Forwarder) repair() {
 		what = append(what, "damaged_file", kept)
 	}
 	f.log.Error("the state was damaged, and changes are lost: flow entries, groups and meters may be missing, and deleted ones may be in force "+
-		"again; have the controllers install theirs anew, or stop the forwarder, remove the file and start it empty", what...)
+		"again; have the controllers install theirs again, or stop the forwarder, remove the file and start empty", what...)
 }
 
 // record stores a message that changed the pipeline; raw are its bytes.
@@ -94,7 +94,7 @@ func (f *Forwarder) recordExpired(now time.Time, gone []pipeline.Removed) {
 		m.Table, m.Priority, m.Match = e.Table, e.Priority, e.Fields
 		raw, err := openflow.Append(nil, 0, m)
 		if err != nil {
-			f.log.Error("a flow entry whose time is over may come back with a restart", "error", err)
+			f.log.Error("an expired flow entry may return after a restart", "error", err)
 			continue
 		}
 		f.record(now, m, raw)

@@ -23,7 +23,7 @@ func (f *Forwarder) readUpcalls() {
 			return
 		}
 		if err != nil {
-			f.log.Error("a packet for the controllers could not be read", "error", err)
+			f.log.Error("an upcall could not be read", "error", err)
 			continue
 		}
 		f.upcall(&p)

@@ -180,7 +180,7 @@ func decodeActions(b []byte) ([]Action, error) {
 		}
 		n := int(wire.Uint16(b[2:]))
 		if n < actionSize || n%8 != 0 || n > len(b) {
-			return nil, fault(BadActionBadLen, "7.2.5", "action of %d bytes where %d are left", n, len(b))
+			return nil, fault(BadActionBadLen, "7.2.5", "action of %d bytes with %d left", n, len(b))
 		}
 		a, err := decodeAction(b[:n:n])
 		if err != nil {

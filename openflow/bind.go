@@ -53,9 +53,9 @@ func checkBind(a ActionBind, in actionList, last bool) *Fault {
 	case !last:
 		return fault(BadActionBadArgument, "7.2.5", "bind that is not the last action")
 	case a.Method < BindRoundRobin || a.Method > BindEven:
-		return fault(BadActionBadArgument, "7.2.5", "bind by method %v", a.Method)
+		return fault(BadActionBadArgument, "7.2.5", "unknown method %v of bind", a.Method)
 	case a.Group > GroupMax:
-		return fault(BadActionBadOutGroup, "7.2.5", "bind from group %#x", uint32(a.Group))
+		return fault(BadActionBadOutGroup, "7.2.5", "bind with group %#x", uint32(a.Group))
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func checkEnd(list []Instruction) *Fault {
 		}
 	}
 	if bindings && more {
-		return fault(BadActionBadArgument, "5.9", "bind, and instructions behind it")
+		return fault(BadActionBadArgument, "5.9", "instructions after bind")
 	}
 	return nil
 }

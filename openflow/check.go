@@ -48,7 +48,7 @@ func check(m Message) *Fault {
 	case *MultipartRequest:
 		return checkMultipart(m)
 	default:
-		return fault(BadRequestBadType, "7.1.1", "%v is no message for a switch", m.Type())
+		return fault(BadRequestBadType, "7.1.1", "%v is not a message to a switch", m.Type())
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func checkAction(a Action, in actionList, last bool) *Fault {
 		return checkUnbind(a, in)
 	case ActionExperimenter:
 		if a.Experimenter == BatonExperimenter {
-			return fault(BadActionBadExpType, "7.2.5", "action of a subtype that is not known")
+			return fault(BadActionBadExpType, "7.2.5", "action of unknown subtype")
 		}
 		return fault(BadActionBadExperimenter, "7.2.5", "experimenter %#x", a.Experimenter)
 	case ActionUnknown:

@@ -33,7 +33,7 @@ func (m Match) check() *Fault {
 			return fault(BadMatchDupField, "7.2.3.4", "%v twice", t.Field)
 		}
 		if !m[:before].hasPrerequisite(info) {
-			return fault(BadMatchBadPrereq, "7.2.3.6", "%v without what it needs before it", t.Field)
+			return fault(BadMatchBadPrereq, "7.2.3.6", "%v without its prerequisite", t.Field)
 		}
 		before += t.size()
 	}
@@ -50,7 +50,7 @@ func (t TLV) check(info *fieldInfo) *Fault {
 	}
 	for i := range t.Mask {
 		if t.Value[i]&^t.Mask[i] != 0 {
-			return fault(BadMatchBadWildcards, "7.2.3.5", "%v has bits that its mask has not", t)
+			return fault(BadMatchBadWildcards, "7.2.3.5", "%v has bits outside of its mask", t)
 		}
 	}
 	if info.exceeded(t.Value) {

@@ -61,7 +61,7 @@ func decodeBuckets(b []byte) ([]Bucket, error) {
 			n = int(wire.Uint16(b))
 		}
 		if n < bucketSize || n > len(b) {
-			return nil, fault(GroupModFailedBadBucket, "7.3.4.2", "bucket of %d bytes where %d are left", n, len(b))
+			return nil, fault(GroupModFailedBadBucket, "7.3.4.2", "bucket of %d bytes with %d left", n, len(b))
 		}
 		actions, err := decodeActions(b[bucketSize:n])
 		if err != nil {

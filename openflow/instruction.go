@@ -118,7 +118,7 @@ func decodeInstructions(b []byte) ([]Instruction, error) {
 		}
 		n := int(wire.Uint16(b[2:]))
 		if n < instructionSize || n > len(b) {
-			return nil, fault(BadInstructionBadLen, "7.2.4", "instruction of %d bytes where %d are left", n, len(b))
+			return nil, fault(BadInstructionBadLen, "7.2.4", "instruction of %d bytes with %d left", n, len(b))
 		}
 		i, err := decodeInstruction(b[:n:n])
 		if err != nil {

@@ -173,7 +173,7 @@ func decodeMatch(b []byte) (Match, int, error) {
 		return nil, 0, fault(BadMatchBadType, "7.2.3.1", "match of type %d", kind)
 	}
 	if length < matchHeader || roundUp8(length) > len(b) {
-		return nil, 0, fault(BadMatchBadLen, "7.2.3.1", "match of %d bytes where %d are left", length, len(b))
+		return nil, 0, fault(BadMatchBadLen, "7.2.3.1", "match of %d bytes with %d left", length, len(b))
 	}
 	m := Match(b[matchHeader:length:length])
 	for t, err := range m.All() {

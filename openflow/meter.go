@@ -73,7 +73,7 @@ func decodeBands(b []byte) ([]Band, error) {
 			n = int(wire.Uint16(b[2:]))
 		}
 		if n < bandHeaderSize || n > len(b) {
-			return nil, fault(BadRequestBadLen, "7.3.4.4", "band of %d bytes where %d are left", n, len(b))
+			return nil, fault(BadRequestBadLen, "7.3.4.4", "band of %d bytes with %d left", n, len(b))
 		}
 		k := Band{Kind: BandType(wire.Uint16(b)), Rate: wire.Uint32(b[4:]), Burst: wire.Uint32(b[8:])}
 		switch {

@@ -220,7 +220,7 @@ func cutEntry(section string, b []byte, at, least int) (int, error) {
 		n = int(wire.Uint16(b[at:]))
 	}
 	if n < least || n > len(b) {
-		return 0, fault(BadRequestBadLen, section, "entry of %d bytes where %d are left", n, len(b))
+		return 0, fault(BadRequestBadLen, section, "entry of %d bytes with %d left", n, len(b))
 	}
 	return n, nil
 }

@@ -82,7 +82,7 @@ func decodePacketOut(b []byte) (Message, error) {
 	n := int(wire.Uint16(b[8:]))
 	rest := b[packetOutSize:]
 	if n > len(rest) {
-		return nil, fault(BadActionBadLen, "7.3.7", "packet out with %d bytes of actions where %d are left", n, len(rest))
+		return nil, fault(BadActionBadLen, "7.3.7", "packet out with %d bytes of actions with %d left", n, len(rest))
 	}
 	actions, err := decodeActions(rest[:n:n])
 	if err != nil {

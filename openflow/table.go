@@ -177,7 +177,7 @@ func decodeTableFeatures(b []byte) ([]TableFeatures, error) {
 			n = int(wire.Uint16(b))
 		}
 		if n < tableFeaturesSize || n > len(b) {
-			return nil, badFeatures("table of %d bytes where %d are left", n, len(b))
+			return nil, badFeatures("table of %d bytes with %d left", n, len(b))
 		}
 		properties, err := decodeTableProps(b[tableFeaturesSize:n])
 		if err != nil {
@@ -205,7 +205,7 @@ func decodeTableProps(b []byte) ([]TableProp, error) {
 			n = int(wire.Uint16(b[2:]))
 		}
 		if n < 4 || roundUp8(n) > len(b) {
-			return nil, badFeatures("property of %d bytes where %d are left", n, len(b))
+			return nil, badFeatures("property of %d bytes with %d left", n, len(b))
 		}
 		p, err := decodeTableProp(PropType(wire.Uint16(b)), b[4:n:n])
 		if err != nil {

@@ -1,13 +1,13 @@
 #!/bin/sh
-# Installs what building, testing and measuring Baton needs and this machine
-# lacks, from Debian's own archive (12 and 13). Idempotent: it looks for the
-# command or file first, and is silent when nothing is missing.
+# Installs the missing dependencies for building, testing and measuring Baton
+# from Debian's archive (12 and 13). Idempotent: it checks for each command or
+# file first, and prints nothing if all are there.
 #
 #   packaging/deps.sh          install
-#   packaging/deps.sh --check  only name what is missing; exit status 1 if any
+#   packaging/deps.sh --check  only list what is missing; exit status 1 if any
 set -eu
 
-# command or file that proves it is there : package
+# command or file of the package : package
 wanted='
 clang-19:clang-19
 llvm-strip-19:llvm-19
@@ -52,8 +52,8 @@ systemd-analyze:systemd
 chromium:chromium
 /etc/ssl/certs/ca-certificates.crt:ca-certificates
 '
-# Services that those packages would start: they would hold port 80 or touch
-# the machine's own routes and switches.
+# Services that these packages would start: they would occupy port 80 or change
+# the machine's routes and switches.
 services='rsyslog nginx ssh haproxy varnish varnishncsa bird frr openvswitch-switch openvswitch-testcontroller ovs-record-hostname uuidd'
 
 PATH=$PATH:/usr/sbin:/sbin
@@ -93,7 +93,7 @@ restore() {
 	if grep -qs "$mark" "$policy"; then rm -f "$policy"; fi
 	if [ -e "$kept" ]; then mv -f "$kept" "$policy"; fi
 }
-restore # what a killed run may have left
+restore # after a killed run
 trap restore EXIT
 trap 'exit 130' INT TERM HUP
 if [ -e "$policy" ]; then mv "$policy" "$kept"; fi
@@ -119,8 +119,8 @@ run apt-get -q update
 run apt-get -qy install --no-install-recommends $missing
 rm -f "$log"
 
-# A package enables its service for the next boot: undo that for those that we
-# brought, and leave alone what was here before.
+# A package enables its service for the next boot: undo that for the packages
+# installed here, and leave services alone that existed before.
 for s in $services; do
 	case " $before " in *" $s "*) continue ;; esac
 	if command -v systemctl >/dev/null && has "/lib/systemd/system/$s.service"; then

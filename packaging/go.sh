@@ -1,8 +1,8 @@
 #!/bin/sh
-# Prints the path of a Go command that can build this module, or fails saying
-# what to do. Order: the go on the PATH when it is new enough or (1.21 and
-# later) can fetch the right one itself; else, for Debian 12's Go 1.19, the
-# toolchain of go.mod as a checksummed module from the module proxy.
+# Prints the path of a Go command that can build this module, or fails and says
+# what to do. Prefers the go on the PATH if it is new enough or (from 1.21 on)
+# can fetch the right version itself. Otherwise, as with Debian 12's Go 1.19, it
+# fetches go.mod's toolchain as a checksummed module from the module proxy.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 need=$(sed -n 's/^go //p' "$root/go.mod")

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Checks the style of what git tracks or would track. Names every fault, then
-# fails once. GO names the go command.
+# Checks the style of the files that git tracks or would track. Reports every
+# fault, then fails. GO is the go command.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 GO=${GO:-$(packaging/go.sh)} || exit 1
@@ -12,7 +12,7 @@ fail() {
 }
 files() { git ls-files --cached --others --exclude-standard -- "$@" | while read -r f; do [ ! -e "$f" ] || echo "$f"; done; }
 
-# Generated files are their generator's affair.
+# Generated files are not checked.
 go_files=$(files '*.go' | grep -v '_bpfe[lb]\.go$')
 # shellcheck disable=SC2086
 unformatted=$("$gofmt" -l $go_files)
@@ -24,14 +24,14 @@ unformatted=$("$gofmt" -l $go_files)
 c_files=$(files 'bpf/*.c' 'bpf/*.h' | grep -v '^bpf/include/')
 if command -v clang-format-19 >/dev/null; then
 	for f in $c_files; do
-		clang-format-19 --dry-run -Werror "$f" 2>/dev/null || fail "clang-format: $f (clang-format-19 -i mends it)"
+		clang-format-19 --dry-run -Werror "$f" 2>/dev/null || fail "clang-format: $f (clang-format-19 -i fixes it)"
 	done
 else
 	echo "lint: SKIP clang-format: clang-format-19 is not installed (make deps)"
 	if [ "${CI:-}" = true ] || [ "${BATON_RINGS:-}" = all ]; then fail "clang-format is required here"; fi
 fi
 
-# A file over 500 lines is argued for in packaging/long-files: "path: reason".
+# A file over 500 lines needs a reason in packaging/long-files: "path: reason".
 for f in $go_files $c_files $(files '*.sh' '*.ts'); do
 	lines=$(wc -l <"$f")
 	if [ "$lines" -gt 500 ] && ! grep -q "^$f: ..*" packaging/long-files; then

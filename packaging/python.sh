@@ -1,8 +1,9 @@
 #!/bin/sh
-# Brings the Python packages that tests want into virtual environments of this
+# Installs the Python packages for the tests into virtual environments in this
 # folder, each package pinned by its hash: bin/python for os-ken, bin/faucet
-# for Faucet, which wants another os-ken. Idempotent, and silent when they are
-# there. Needs no root, but Debian's python3-venv, and for Faucet python3-dev.
+# for Faucet, which needs another version of os-ken. Idempotent; prints nothing
+# if they are there. Needs no root, but Debian's python3-venv, and python3-dev
+# for Faucet.
 set -eu
 cd "$(dirname "$0")/.."
 log=$(mktemp)
@@ -10,7 +11,7 @@ trap 'rm -f "$log" "$log.tools"' EXIT
 # Faucet has a module in C.
 command -v gcc >/dev/null || export CC=clang-19 LDSHARED='clang-19 -shared'
 
-# What is not distributed as a wheel is built by the tools that the list pins.
+# Packages without a wheel are built by the tools that the list pins.
 install() {
 	python3 -m venv "$1" || return
 	grep -E '^(setuptools|wheel|pbr)==' "$2" >"$log.tools"
@@ -29,7 +30,7 @@ for name in python faucet; do
 		continue
 	fi
 	tail -n 3 "$log" >&2
-	echo "python: $wanted could not be installed in bin/$name: tests that want it will skip" >&2
+	echo "python: $wanted could not be installed in bin/$name: tests that need it will be skipped" >&2
 	rm -rf "bin/$name"
 	failed=1
 done

@@ -16,33 +16,33 @@ import (
 	"baton/relay/worker"
 )
 
-// How often the state of choices is looked at. Between two looks at peers workers themselves send nothing to one that is down.
+// How often choices are updated. Between two polls workers do not use a peer that is down.
 const (
-	pollEvery      = 500 * time.Millisecond // at the peers
-	reconnectEvery = 10 * time.Second       // peers that are down: their trunks may be opened on demand alone
+	pollEvery      = 500 * time.Millisecond // of the peers
+	reconnectEvery = 10 * time.Second       // retries of peers that are down, whose trunks may only be opened on demand
 	expireEvery    = 10 * time.Second
-	learnAtOnce    = 64                    // destinations: to find room for one takes a look at all
-	decideTime     = 20 * time.Millisecond // at a time
+	learnAtOnce    = 64                    // destinations: each admission to a full table scans all of it
+	decideTime     = 20 * time.Millisecond // per step
 )
 
-// choosing keeps the ways of the entries that leave theirs to the relay: it has measured what a Chooser asks for, and gives the workers
-// what that has chosen.
+// choosing keeps the routes of entries with via: auto. It runs the measurements that a Chooser asks for and gives the workers the chosen
+// routes.
 type choosing struct {
 	r      *Relay
 	routes *worker.Routes
-	probes atomic.Uint64 // sent from here or asked of peers
+	probes atomic.Uint64 // sent from here or by peers on request
 	wake   chan struct{} // capacity 1: there may be something to choose
 
 	mu      sync.Mutex
 	chooser *choice.Chooser
-	active  bool // an entry has its ways chosen
+	active  bool // an entry has via: auto
 }
 
 func newChoosing(r *Relay) *choosing {
 	return &choosing{r: r, routes: worker.NewRoutes(), wake: make(chan struct{}, 1), chooser: choice.New(rand.Float64)}
 }
 
-// configure puts a configuration in force, and has a table ready for the flows of its entries.
+// configure applies a configuration and publishes a table for the flows of its entries.
 func (c *choosing) configure(cfg *config.Config) {
 	o := choice.Options{
 		Self: cfg.Name, Cloud: cfg.Cloud, Allowed: cfg.Allowed, Clouds: cfg.Choose.Clouds, Most: cfg.Choose.Most, Margin: cfg.Choose.Margin,
@@ -78,16 +78,16 @@ func (c *choosing) configure(cfg *config.Config) {
 	}
 }
 
-// publish gives the workers what is chosen, and tells of it.
+// publish gives the workers the chosen routes and logs the changes.
 func (c *choosing) publish() {
 	if t, fresh := c.chooser.Table(); fresh {
 		c.routes.Set(t)
 	}
 	for _, x := range c.chooser.Changes() {
 		if x.First {
-			c.r.log.Info("way chosen", "destination", x.Destination, "way", x.To, "why", x.Why)
+			c.r.log.Info("route chosen", "destination", x.Destination, "route", x.To, "why", x.Why)
 		} else {
-			c.r.log.Info("way changed", "destination", x.Destination, "from", x.From, "to", x.To, "why", x.Why)
+			c.r.log.Info("route changed", "destination", x.Destination, "from", x.From, "to", x.To, "why", x.Why)
 		}
 	}
 }
@@ -141,7 +141,7 @@ func (c *choosing) isActive() bool {
 	return c.active
 }
 
-// expire has the Chooser forget what nobody asks for, and know what trunks begin with by now.
+// expire drops unused destinations and updates the initial window of trunks.
 func (c *choosing) expire(now time.Time) {
 	start := c.r.startBytes()
 	c.mu.Lock()
@@ -156,7 +156,7 @@ func (c *choosing) done(t choice.Task, o choice.Outcome) {
 	c.chooser.Done(time.Now(), t, o)
 }
 
-// step hears what workers have to tell, thinks, and gives what is to be measured now.
+// step takes the workers' reports, decides, and returns the measurements that are due.
 func (c *choosing) step(now time.Time) (tasks []choice.Task) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,13 +192,13 @@ func (c *choosing) step(now time.Time) (tasks []choice.Task) {
 	return tasks
 }
 
-// pollPeers tells the Chooser which peers can be reached, and returns the others.
+// pollPeers updates which peers can be reached, and returns the others.
 func (c *choosing) pollPeers(now time.Time) (down []string) {
 	up := make(map[string]bool)
 	for _, w := range c.r.workers {
 		s, err := w.Stats()
 		if err != nil {
-			return nil // the relay ends
+			return nil // the relay is closing
 		}
 		for _, p := range s.Peers {
 			up[p.Name] = up[p.Name] || !p.Down
@@ -215,20 +215,20 @@ func (c *choosing) pollPeers(now time.Time) (down []string) {
 	return down
 }
 
-// reconnect has each worker try to open a trunk to peers that are down.
+// reconnect makes each worker try to open a trunk to peers that are down.
 func (c *choosing) reconnect(ctx context.Context, peers []string) {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
 	var probes sync.WaitGroup
 	for _, w := range c.r.workers {
 		for _, p := range peers {
-			probes.Go(func() { _, _ = w.Probe(ctx, []string{p}, netip.AddrPort{}) }) // what comes of it, the pool knows
+			probes.Go(func() { _, _ = w.Probe(ctx, []string{p}, netip.AddrPort{}) }) // the pool records the result
 		}
 	}
 	probes.Wait()
 }
 
-// measure does what a Chooser asks for.
+// measure runs a measurement.
 func (c *choosing) measure(ctx context.Context, t choice.Task) choice.Outcome {
 	if t.By == c.r.current().Name {
 		c.probes.Add(choice.Samples)
@@ -262,7 +262,7 @@ func (c *choosing) measure(ctx context.Context, t choice.Task) choice.Outcome {
 	return best
 }
 
-// outcome tells what the answer to a probe means: nothing of its target, unless the peer has tried to reach it.
+// outcome interprets a probe's answer. It says nothing about the target unless the peer tried to reach it.
 func outcome(a trunkproto.Answer, err error) choice.Outcome {
 	o := choice.Outcome{Why: a.Status.String()}
 	switch {
@@ -273,7 +273,7 @@ func outcome(a trunkproto.Answer, err error) choice.Outcome {
 	case a.Status == trunkproto.Connected && a.RTT > 0:
 		return choice.Outcome{RTT: a.RTT}
 	case a.Status == trunkproto.Connected:
-		o.Why, o.Unreached = "the peer does not tell", true
+		o.Why, o.Unreached = "the peer does not report it", true
 	case a.Status == trunkproto.NotAllowed:
 		o.Never = true
 	case a.Status != trunkproto.Refused && a.Status != trunkproto.Unreachable && a.Status != trunkproto.TimedOut:

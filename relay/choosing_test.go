@@ -50,7 +50,7 @@ func TestChoosing(t *testing.T) {
 		return nil
 	})
 	x := d.Destinations[0]
-	if x.Server != at || x.Destination != at.String() || !x.Fixed || !x.Up || x.RTT <= 0 || x.RTT > time.Second || x.Why != "it is measured" ||
+	if x.Server != at || x.Destination != at.String() || !x.Fixed || !x.Up || x.RTT <= 0 || x.RTT > time.Second || x.Why != "first measurement" ||
 		x.Takes <= 0 || x.Since.IsZero() || x.Measured.IsZero() || !x.Due.After(x.Measured) || len(x.Relays) != 2 || x.Relays[1].Relay != "far" ||
 		x.Relays[1].RTT <= 0 {
 		t.Errorf("%+v", x)

@@ -2,6 +2,6 @@ package relay
 
 import kernel "baton/datapath/relay"
 
-// Cleanup removes what a relay that was killed has left in the kernel, and says what that was: the rules and routes by which intercepted
-// packets came to it. Programs, tables and flows have ended with the process. It is refused while a relay intercepts packets here.
+// Cleanup removes what a killed relay left in the kernel, and lists it: the rules and routes that steered intercepted packets. Programs,
+// maps and flows ended with the process. It fails while a relay intercepts packets here.
 func Cleanup() (removed []string, err error) { return kernel.Remove(kernel.Table) }

@@ -26,7 +26,7 @@ func (r *Relay) backend() api.Backend {
 	}
 }
 
-// Stop has the relay take no new flows; Run returns with the last one, or after timeouts.stop.
+// Stop makes the relay refuse new flows. Run returns when the last one has ended, or after timeouts.stop.
 func (r *Relay) Stop() api.RelayStopResult {
 	r.ending.Do(func() { close(r.ended) })
 	return api.RelayStopResult{Flows: r.Live(), AtMost: r.current().Timeouts.Stop}

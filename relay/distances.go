@@ -7,10 +7,10 @@ import (
 	"baton/relay/choice"
 )
 
-// mostLatest is how many destinations the status tells of: it is asked for often.
+// mostLatest limits the destinations in the status, which is requested often.
 const mostLatest = 16
 
-// distances tells how far peers and servers are.
+// distances returns the distances of peers and servers.
 func (r *Relay) distances() (api.RelayDistances, error) {
 	s, err := r.Status()
 	if err != nil {
@@ -34,7 +34,7 @@ func (r *Relay) distances() (api.RelayDistances, error) {
 	return out, nil
 }
 
-// choiceStatus is nil when there is nothing to choose.
+// choiceStatus is nil if no entry has via: auto.
 func (r *Relay) choiceStatus() *api.RelayChoice {
 	c := r.choosing
 	c.mu.Lock()

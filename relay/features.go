@@ -15,7 +15,7 @@ import (
 	"baton/relay/config"
 )
 
-// checkFeatures finds out what a configuration asks of the kernel and does not get, and says so: flows go on without it.
+// checkFeatures finds and logs the optional kernel features that a configuration asks for and the host lacks. Flows work without them.
 func (r *Relay) checkFeatures(cfg *config.Config) {
 	features := append(r.kernelFeatures(), tunings(cfg)...)
 	var before []api.Feature
@@ -23,8 +23,8 @@ func (r *Relay) checkFeatures(cfg *config.Config) {
 		before = *p
 	}
 	for _, f := range features {
-		if !f.Used && !strings.HasPrefix(f.Name, "programs") && !slices.Contains(before, f) { // openPrograms has said it
-			r.log.Warn("not as configured", "what", f.Name, "why", f.Reason)
+		if !f.Used && !strings.HasPrefix(f.Name, "programs") && !slices.Contains(before, f) { // openPrograms has logged it
+			r.log.Warn("feature unavailable", "feature", f.Name, "reason", f.Reason)
 		}
 	}
 	r.features.Store(&features)
@@ -37,7 +37,7 @@ func (r *Relay) kernelFeatures() []api.Feature {
 	return []api.Feature{feature("programs for packets", nil), feature("programs for trunks", r.kernel.trunksErr)}
 }
 
-// tunings are what the sockets of a configuration are given, as far as not everybody may choose it.
+// tunings are the socket settings of a configuration that need a module or a capability.
 func tunings(cfg *config.Config) []api.Feature {
 	algorithms, window := make(map[string]bool), 0
 	for _, t := range cfg.Peers {
@@ -84,9 +84,9 @@ func tryCongestion(fd int, name string) error {
 	err := unix.SetsockoptString(fd, unix.SOL_TCP, unix.TCP_CONGESTION, name)
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return fmt.Errorf("the kernel does not have it (modprobe tcp_%s): sockets have the system's", name)
+		return fmt.Errorf("the kernel lacks it (modprobe tcp_%s): using the system's", name)
 	case errors.Is(err, unix.EPERM):
-		return errors.New("it is not in net.ipv4.tcp_allowed_congestion_control, and CAP_NET_ADMIN is missing: sockets have the system's")
+		return errors.New("it is not in net.ipv4.tcp_allowed_congestion_control, and CAP_NET_ADMIN is missing: using the system's")
 	}
 	return err
 }
@@ -102,13 +102,13 @@ func tryWindow(fd, window int) error {
 	if err != nil {
 		return fmt.Errorf("SO_RCVBUF: %w", err)
 	}
-	if have/2 < window { // the kernel has doubled it for its own records: socket(7)
-		return fmt.Errorf("CAP_NET_ADMIN is missing: no more than net.core.rmem_max, %d bytes of %d", have/2, window)
+	if have/2 < window { // the kernel doubles it for its own bookkeeping: socket(7)
+		return fmt.Errorf("CAP_NET_ADMIN is missing: limited by net.core.rmem_max to %d bytes of %d", have/2, window)
 	}
 	return nil
 }
 
-// tryPipes tells what pipes of a size do not get without privileges: pipe(7).
+// tryPipes returns what pipes of a size lack without privileges: pipe(7).
 func tryPipes(size int) error {
 	most, err := sysctl("fs/pipe-max-size")
 	if err != nil {
@@ -129,15 +129,15 @@ func tryPipes(size int) error {
 	return pipesLack(size, most, pages*os.Getpagesize(), resource, admin)
 }
 
-// pipesLack is pure. most is the size of one, soft that of all of a user's together, both in bytes; soft 0 is no limit.
+// pipesLack is pure. most is the maximum size of one pipe and soft that of all of a user's pipes, in bytes; soft 0 is no limit.
 func pipesLack(size, most, soft int, resource, admin bool) error {
 	switch {
 	case resource:
 		return nil
 	case size > most:
-		return fmt.Errorf("CAP_SYS_RESOURCE is missing: no larger than fs.pipe-max-size, %d bytes of %d", most, size)
+		return fmt.Errorf("CAP_SYS_RESOURCE is missing: limited by fs.pipe-max-size to %d bytes of %d", most, size)
 	case soft > 0 && !admin:
-		return fmt.Errorf("CAP_SYS_RESOURCE is missing: all but %d have two pages (fs.pipe-user-pages-soft)", soft/size)
+		return fmt.Errorf("CAP_SYS_RESOURCE is missing: all but %d are limited to two pages (fs.pipe-user-pages-soft)", soft/size)
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ func sysctl(name string) (int, error) {
 	return n, nil
 }
 
-// capable tells whether this process has a capability.
+// capable reports whether this process has a capability.
 func capable(bit int) (bool, error) {
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &data[0]); err != nil {

@@ -17,24 +17,25 @@ import (
 	"baton/relay/worker"
 )
 
-// programs is what the relay has in the kernel: it sees SYNs before the stack does, steers packets of others to the listeners, and opens
-// the windows of trunks. The workers' descriptors are not its own: they hear of SYNs by shared memory, and leave what is to be settled here.
+// programs are the relay's programs in the kernel. They report SYNs early, steer intercepted packets to the listeners, and set the initial
+// windows of trunks. Workers have descriptors of their own, so they receive events through shared memory and leave settlements to a
+// goroutine here.
 type programs struct {
 	log     *slog.Logger
 	dp      *kernel.Relay
-	events  []*kernel.Events // of the workers
+	events  []*kernel.Events // per worker
 	turbo   *turbo
 	running errgroup.Group
 
 	mu      sync.Mutex
-	names   map[uint32]string // of entries, by the ids that events have
-	ids     uint32            // given so far
+	names   map[uint32]string // of entries, by the ids in events
+	ids     uint32            // assigned so far
 	settle  []settlement
 	wake    chan struct{}
 	stopped bool
 
-	attached  map[string]int // interfaces, by name
-	trunksErr error          // why trunks begin as the system has it; nil: they do not
+	attached  map[string]int // ifindex by name
+	trunksErr error          // why initial windows are not set; nil: they are
 }
 
 type settlement struct {
@@ -42,7 +43,7 @@ type settlement struct {
 	what  worker.Settlement
 }
 
-// needs says for what a configuration must have programs in the kernel; "": for nothing.
+// needs returns the setting for which a configuration requires the programs, "" if there is none.
 func needs(c *config.Config) string {
 	if len(c.Return) > 0 {
 		return "return_interfaces"
@@ -58,7 +59,7 @@ func needs(c *config.Config) string {
 	return ""
 }
 
-// unmet is what a configuration cannot have in force for a reason that openPrograms has told.
+// unmet returns a setting that cannot be applied without what openPrograms failed to get.
 func unmet(c *config.Config, err error) string {
 	if !errors.Is(err, kernel.ErrInUse) {
 		return needs(c)
@@ -71,12 +72,12 @@ func unmet(c *config.Config, err error) string {
 	return "return_interfaces"
 }
 
-// steers tells whether packets of others are to come to the relay's sockets.
+// steers reports whether packets to other hosts are steered to the relay's sockets.
 func steers(c *config.Config) bool {
 	return len(c.Return) > 0 || slices.ContainsFunc(c.Entries, func(e config.Entry) bool { return e.Intercept != nil })
 }
 
-// openPrograms loads the programs, before the workers run: what they do is told to the kernel returned.
+// openPrograms loads the programs before the workers run.
 func openPrograms(c *config.Config, workers int, log *slog.Logger) (_ *programs, err error) {
 	o := kernel.Options{
 		Early: c.Limits.Early, PerSource: c.Limits.PerSource, Expire: c.Timeouts.Connect + c.Timeouts.Early, Readers: workers,
@@ -96,7 +97,7 @@ func openPrograms(c *config.Config, workers int, log *slog.Logger) (_ *programs,
 		k.events = append(k.events, events)
 	}
 	if k.trunksErr = k.dp.AttachOwnCgroup(); k.trunksErr != nil {
-		log.Warn("trunks begin as the system has it", "err", k.trunksErr)
+		log.Warn("trunks use the system's initial window", "err", k.trunksErr)
 	}
 	k.turbo = newTurbo(k.dp, log)
 	if err := k.turbo.configure(c); err != nil { // before the workers open trunks
@@ -105,7 +106,7 @@ func openPrograms(c *config.Config, workers int, log *slog.Logger) (_ *programs,
 	return k, nil
 }
 
-// start has what the workers leave be done.
+// start runs the goroutines.
 func (k *programs) start() {
 	k.running.Go(k.settleAll)
 	k.running.Go(k.turbo.run)
@@ -128,7 +129,7 @@ func (k *programs) closeEvents() (err error) {
 	return err
 }
 
-// syns is where a worker hears of SYNs.
+// syns is where a worker receives SYNs.
 func (k *programs) syns(index int) *worker.SYNs {
 	events, heard := k.events[index], make([]kernel.Event, 64)
 	return &worker.SYNs{FD: events.FD(), Take: func(each func(worker.SYN, bool)) error {
@@ -150,7 +151,7 @@ func (k *programs) syn(e kernel.Event) worker.SYN {
 	return worker.SYN{Client: e.Client, Server: e.Server, ISN: e.ISN, Entry: k.names[e.Entry], Held: e.Frame != nil, Handle: e}
 }
 
-// Settle is the workers'.
+// Settle is called by workers.
 func (k *programs) Settle(syn worker.SYN, what worker.Settlement) {
 	k.mu.Lock()
 	k.settle = append(k.settle, settlement{syn.Handle.(kernel.Event), what})
@@ -165,7 +166,7 @@ func (k *programs) nudge() {
 	}
 }
 
-// settleAll does what the workers have decided about SYNs, and settles those of which nobody speaks.
+// settleAll applies the workers' decisions about SYNs, and settles SYNs that have expired.
 func (k *programs) settleAll() error {
 	sweep := time.NewTicker(time.Second)
 	defer sweep.Stop()
@@ -174,7 +175,7 @@ func (k *programs) settleAll() error {
 		case <-k.wake:
 		case <-sweep.C:
 			if _, err := k.dp.Sweep(); err != nil {
-				k.log.Error("old SYNs are not forgotten", "err", err)
+				k.log.Error("sweep SYNs", "err", err)
 			}
 		}
 		k.mu.Lock()
@@ -198,18 +199,18 @@ func (k *programs) settleAll() error {
 				taken = append(taken, s.event.SYN)
 			}
 			if err != nil && !errors.Is(err, kernel.ErrNotHeld) {
-				k.log.Error("a SYN is not settled: its client repeats it", "client", s.event.Client, "err", err)
+				k.log.Error("settle a SYN: its client will resend it", "client", s.event.Client, "err", err)
 			}
 		}
 		if len(taken) > 0 {
 			if _, err := k.dp.Settle(taken...); err != nil {
-				k.log.Error("SYNs are not settled", "err", err)
+				k.log.Error("settle SYNs", "err", err)
 			}
 		}
 	}
 }
 
-// configure puts a configuration's entries and trunks in force.
+// configure applies a configuration's entries and trunks.
 func (k *programs) configure(c *config.Config) error {
 	var entries []kernel.Entry
 	names := make(map[uint32]string)
@@ -296,7 +297,7 @@ func kernelEntry(e *config.Entry, id uint32, own []netip.Prefix) kernel.Entry {
 	return out
 }
 
-// ownAddresses are this host's, each as a prefix of its own.
+// ownAddresses are this host's addresses, as host prefixes.
 func ownAddresses() (all []netip.Prefix, err error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {

@@ -195,7 +195,7 @@ func (x *crossroads) back(began time.Time) {
 	x.t.Helper()
 	x.until("b")
 	d, err := x.chosen()
-	if err != nil || d.Since.Sub(began) < 3*time.Second || d.Why != "it can be reached again" {
+	if err != nil || d.Since.Sub(began) < 3*time.Second || d.Why != "it is reachable again" {
 		x.t.Errorf("b is used again after %v, want the dwell time: %s, %v", d.Since.Sub(began), d.Why, err)
 	}
 	if err := x.by("10.2.0.2"); err != nil {

@@ -14,14 +14,14 @@ import (
 	"baton/relay/worker"
 )
 
-// open is what all workers listen for.
+// open are the listeners of all workers.
 type open struct {
 	entries map[string]*config.Entry // by name
 	trunks  *config.Trunks
 }
 
-// change closes the listeners that a configuration has no more, and opens those that are new. Of each, the workers open theirs in their
-// order: see worker.Listen. What cannot be opened is told of and left out; the rest is as it should be.
+// change closes listeners that the next configuration lacks and opens new ones. The workers open theirs in order: see worker.Listen.
+// Failures are returned, and the other listeners are opened all the same.
 func (o *open) change(workers []*worker.Worker, next *config.Config) error {
 	wanted := make(map[string]*config.Entry)
 	for i := range next.Entries {
@@ -79,14 +79,14 @@ func unlistenTrunks(workers []*worker.Worker, t *config.Trunks) error {
 	return errors.Join(errs...)
 }
 
-// same tells whether an entry is as it was, wherever it stands in the file.
+// same reports whether an entry is unchanged, wherever it is in the file.
 func same(a, b *config.Entry) bool {
 	x, y := *a, *b
 	x.Line, y.Line = 0, 0
 	return reflect.DeepEqual(x, y)
 }
 
-// each does something with all workers, one after the other.
+// each calls a function for all workers, in order.
 func each(workers []*worker.Worker, do func(*worker.Worker) error) error {
 	for _, w := range workers {
 		if err := do(w); err != nil {
@@ -96,16 +96,16 @@ func each(workers []*worker.Worker, do func(*worker.Worker) error) error {
 	return nil
 }
 
-// lockOpening keeps the relays of a network namespace from opening listeners at the same time, when each would find all addresses vacant.
-// Nobody needs long for it: who has not let go by then is not waited for, as any process may take the name.
+// lockOpening prevents relays in one network namespace from opening listeners at the same time, when each would find all addresses free. It
+// gives up after a timeout, as any process may hold the name.
 func lockOpening(log *slog.Logger) (unlock func()) {
 	const atMost = 2 * time.Second
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		log.Warn("listeners are opened without regard to other relays", "err", err)
+		log.Warn("cannot lock against other relays that open listeners", "err", err)
 		return func() {}
 	}
-	// an abstract name: of the network namespace, and gone with the process
+	// an abstract name: per network namespace, released with the process
 	name := &unix.SockaddrUnix{Name: "@baton-relay-opening"}
 	for end := time.Now().Add(atMost); ; time.Sleep(5 * time.Millisecond) {
 		if err = unix.Bind(fd, name); err == nil || time.Now().After(end) {
@@ -113,13 +113,13 @@ func lockOpening(log *slog.Logger) (unlock func()) {
 		}
 	}
 	if err != nil {
-		log.Warn("listeners are opened without regard to other relays", "err", err)
+		log.Warn("cannot lock against other relays that open listeners", "err", err)
 	}
 	return func() { unix.Close(fd) }
 }
 
-// vacant tells whether the addresses of a configuration can be listened at, as far as they are not listened at already. The workers'
-// own sockets would share an address with any other relay of the same user, who would get a part of the clients.
+// vacant checks that the new addresses of a configuration are free. Without this check the workers' sockets, which set SO_REUSEPORT, would
+// share an address with another relay of the same user and take part of its clients.
 func (o *open) vacant(next *config.Config) error {
 	ports := make(map[uint16]bool)
 	for _, e := range o.entries {
@@ -151,7 +151,7 @@ func (o *open) vacant(next *config.Config) error {
 	return nil
 }
 
-// bindable tries an address.
+// bindable tries to bind to an address.
 func bindable(at netip.AddrPort, transparent bool) error {
 	family, sa := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: int(at.Port()), Addr: at.Addr().As16()})
 	level, option := unix.SOL_IPV6, unix.IPV6_TRANSPARENT

@@ -20,22 +20,22 @@ import (
 	"baton/relay/trunkproto"
 )
 
-// Bounds of what is measured for a plan.
+// Limits of the measurements for a plan.
 const (
-	planTime   = 20 * time.Second // in all; the asker waits 30 s for the first byte of an answer
-	mostPeers  = 16               // the nearest ones: relays are measured in pairs
-	atOnce     = 16               // measurements
-	samples    = 3                // of which the least counts: a busy machine only ever adds to a round-trip time
-	probeTime  = 3 * time.Second  // for one probe
-	ownSamples = 5                // of those that cost no trunk
+	planTime   = 20 * time.Second // in total; the client waits 30 s for the first byte of a response
+	mostPeers  = 16               // the nearest; relays are measured in pairs
+	atOnce     = 16               // parallel measurements
+	samples    = 3                // the minimum counts: load only adds to a round-trip time
+	probeTime  = 3 * time.Second  // per probe
+	ownSamples = 5                // of measurements that cost no trunk
 	segment    = 1460             // bytes
 )
 
-// Plan says which relays flows from a client to a server should pass: this one and its peers are looked at. The error wraps
-// api.ErrInvalid for a question that has no answer, and api.ErrConflict while another one is being answered.
+// Plan returns the relays that flows from a client to a server should pass, among this one and its peers. The error wraps api.ErrInvalid
+// for an invalid question, and api.ErrConflict while another plan is made.
 func (r *Relay) Plan(ctx context.Context, q api.RelayPlanRequest) (api.RelayPlan, error) {
 	if !r.planning.TryLock() {
-		return api.RelayPlan{}, fmt.Errorf("%w: another plan is being made", api.ErrConflict)
+		return api.RelayPlan{}, fmt.Errorf("%w: another plan is in progress", api.ErrConflict)
 	}
 	defer r.planning.Unlock()
 	cfg := r.current()
@@ -68,16 +68,16 @@ func (r *Relay) Plan(ctx context.Context, q api.RelayPlanRequest) (api.RelayPlan
 		}
 	}
 	for _, name := range far {
-		p.Missing = append(p.Missing, plan.Missing{From: cfg.Name, To: name, Why: fmt.Sprintf("it is not among the nearest %d peers", mostPeers)})
+		p.Missing = append(p.Missing, plan.Missing{From: cfg.Name, To: name, Why: fmt.Sprintf("not among the nearest %d peers", mostPeers)})
 	}
 	return planned(p), nil
 }
 
-// nearest are the peers that a plan looks at, and the names of those that it does not.
+// nearest splits the peers into those that a plan considers, and the names of the others.
 func nearest(peers []config.Peer, rtts map[string]time.Duration) (near []config.Peer, far []string) {
 	near = slices.Clone(peers)
 	away := func(p config.Peer) time.Duration {
-		return cmp.Or(rtts[p.Name], time.Hour) // not known: behind those that are
+		return cmp.Or(rtts[p.Name], time.Hour) // unknown: after the known ones
 	}
 	slices.SortStableFunc(near, func(a, b config.Peer) int { return cmp.Compare(away(a), away(b)) })
 	if len(near) > mostPeers {
@@ -89,7 +89,7 @@ func nearest(peers []config.Peer, rtts map[string]time.Duration) (near []config.
 	return near, far
 }
 
-// peerRTTs are what trunks have measured, by the peer's name.
+// peerRTTs are the round-trip times of trunks, by the peer's name.
 func (r *Relay) peerRTTs() map[string]time.Duration {
 	out := make(map[string]time.Duration)
 	for _, w := range r.workers {
@@ -106,7 +106,7 @@ func (r *Relay) peerRTTs() map[string]time.Duration {
 	return out
 }
 
-// startBytes is what new trunks send at first: the least that is known of a path, 0 when it is as the system has it.
+// startBytes is the smallest initial window of trunks to peers; 0: the system's.
 func (r *Relay) startBytes() int64 {
 	if r.kernel == nil {
 		return 0
@@ -120,15 +120,15 @@ func (r *Relay) startBytes() int64 {
 	return least
 }
 
-// survey is what was measured for a plan.
+// survey is the measurements for a plan.
 type survey struct {
 	r    *Relay
 	mu   sync.Mutex
 	rtts plan.Matrix
-	why  map[plan.Pair]string // there is no measurement
+	why  map[plan.Pair]string // why there is no measurement
 }
 
-// measure fills the matrix as far as that can be done. The client's and the server's names in it are their addresses.
+// measure fills the matrix as far as possible. Client and server are named by their addresses.
 func (s *survey) measure(ctx context.Context, cfg *config.Config, peers []config.Peer, client, server netip.AddrPort) {
 	known := s.r.peerRTTs()
 	var running errgroup.Group
@@ -149,14 +149,14 @@ func (s *survey) measure(ctx context.Context, cfg *config.Config, peers []config
 		for k := range peers[:i] {
 			q := &peers[k]
 			running.Go(func() error {
-				if !s.measureFrom(ctx, p.Name, q.Name, q.Address) { // which of the two knows the other is not known here
+				if !s.measureFrom(ctx, p.Name, q.Name, q.Address) { // either may have the other as a peer
 					s.measureFrom(ctx, q.Name, p.Name, p.Address)
 				}
 				return nil
 			})
 		}
 	}
-	_ = running.Wait() // has no errors
+	_ = running.Wait() // never returns an error
 }
 
 func (s *survey) record(p plan.Pair, rtt time.Duration, why string) {
@@ -169,7 +169,7 @@ func (s *survey) record(p plan.Pair, rtt time.Duration, why string) {
 	}
 }
 
-// measureOwn measures from here.
+// measureOwn measures from this relay.
 func (s *survey) measureOwn(ctx context.Context, self, name string, address netip.AddrPort) {
 	result, err := probe.RTT(ctx, address, probe.Options{Count: ownSamples, Every: 50 * time.Millisecond})
 	why := result.Why
@@ -179,7 +179,7 @@ func (s *survey) measureOwn(ctx context.Context, self, name string, address neti
 	s.record(plan.Pair{From: self, To: name}, result.Min, why)
 }
 
-// measureFrom has a peer measure, and tells whether it has.
+// measureFrom makes a peer measure, and reports whether it succeeded.
 func (s *survey) measureFrom(ctx context.Context, peer, name string, address netip.AddrPort) bool {
 	var least time.Duration
 	why := ""
@@ -207,12 +207,12 @@ func (s *survey) probeFrom(ctx context.Context, peer string, address netip.AddrP
 	case a.Status != trunkproto.Connected:
 		return 0, a.Status.String()
 	case a.RTT == 0:
-		return 0, "the peer does not tell"
+		return 0, "the peer does not report it"
 	}
 	return a.RTT, ""
 }
 
-// probePeer has a peer measure by one SYN. The workers take turns.
+// probePeer makes a peer measure once. Workers are used in round-robin order.
 func (r *Relay) probePeer(ctx context.Context, peer string, address netip.AddrPort) (trunkproto.Answer, error) {
 	w := r.workers[r.nextProber.Add(1)%uint64(len(r.workers))]
 	one, cancel := context.WithTimeout(ctx, probeTime)

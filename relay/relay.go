@@ -1,5 +1,5 @@
-// Package relay splits TCP: a flow comes in at one relay, passes perhaps others over trunks that are ready, and leaves the last one for
-// its server, each part with windows, losses and congestion control of its own. See docs/relay.md.
+// Package relay splits TCP connections. A flow enters at one relay, may pass others over pre-opened trunks, and leaves the last one towards
+// its server. Each part has its own windows, loss recovery and congestion control. See docs/relay.md.
 package relay
 
 import (
@@ -38,28 +38,28 @@ type Relay struct {
 	started    time.Time
 	cfg        atomic.Pointer[config.Config] // in force
 	loaded     atomic.Int64                  // when it was read, ns since 1970
-	applied    atomic.Bool                   // the first one is in force, in the kernel too
+	applied    atomic.Bool                   // the initial configuration is applied, in the kernel too
 	workers    []*worker.Worker
 	identities secure.Identities // of TLS trunks
-	kernel     *programs         // nil: it could not be had, and nothing needs it
-	kernelErr  error             // why
+	kernel     *programs         // nil: not available, and not required
+	kernelErr  error             // why kernel is nil
 
 	features         atomic.Pointer[[]api.Feature]
-	reloads, refused atomic.Uint64 // reloads that were put in force, and others
+	reloads, refused atomic.Uint64 // reloads that were applied, and that were refused
 	listeners        daemon.Listeners
 
-	changing sync.Mutex // held while a configuration is put in force, and guards what is below
+	changing sync.Mutex // held while a configuration is applied; guards the fields below
 	open     open
 	stopping bool
 
 	planning   sync.Mutex    // held while a plan is made
-	nextProber atomic.Uint64 // probes of peers
+	nextProber atomic.Uint64 // selects the worker of the next probe
 	choosing   *choosing
 	ending     sync.Once
 	ended      chan struct{} // closed when it is to stop
 }
 
-// New prepares a relay. Run starts it, and must be called. The error wraps api.ErrInUse when another daemon has the control socket.
+// New prepares a relay. Run must be called to start it. The error wraps api.ErrInUse if another daemon has the control socket.
 func New(o Options) (_ *Relay, err error) {
 	r := &Relay{o: o, log: o.Log, started: time.Now(), ended: make(chan struct{})}
 	r.cfg.Store(o.Config)
@@ -67,7 +67,7 @@ func New(o Options) (_ *Relay, err error) {
 	if err := r.identities.Load(o.Config); err != nil {
 		return nil, err
 	}
-	// Before anything is put into the kernel: another relay may run.
+	// Listen before loading programs: another relay may be running.
 	if r.listeners, err = daemon.Listen(o.Config.Control, o.Config.Metrics); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Config.File, err)
 	}
@@ -85,7 +85,7 @@ func New(o Options) (_ *Relay, err error) {
 		if why := unmet(o.Config, err); why != "" {
 			return nil, fmt.Errorf("%s: %s: %w", o.Config.File, why, err)
 		}
-		o.Log.Warn("trunks begin as the system has it, and SYNs are not seen", "err", err)
+		o.Log.Warn("no kernel programs: trunks use the system's initial window, and early SYN is off", "err", err)
 	}
 	r.kernel, r.kernelErr = k, err
 	r.choosing = newChoosing(r)
@@ -105,7 +105,7 @@ func New(o Options) (_ *Relay, err error) {
 	return r, nil
 }
 
-// abandon gives back what New has taken.
+// abandon releases the resources of a failed New.
 func (r *Relay) abandon() error {
 	err := r.listeners.Close()
 	if r.kernel != nil {
@@ -114,9 +114,9 @@ func (r *Relay) abandon() error {
 	return err
 }
 
-// Run relays until the context is done or Stop is called, and then for as long as flows are left and timeouts.stop allows.
+// Run runs the relay until the context is done or Stop is called, and then until all flows have ended or timeouts.stop has passed.
 func (r *Relay) Run(ctx context.Context) error {
-	runtime.GOMAXPROCS(len(r.workers) + 2) // workers keep a thread each
+	runtime.GOMAXPROCS(len(r.workers) + 2) // each worker keeps a thread
 	var running, serving errgroup.Group
 	failed := make(chan error, len(r.workers))
 	for _, w := range r.workers {
@@ -156,7 +156,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		w.Close()
 	}
 	done()
-	_ = serving.Wait() // has said what was wrong
+	_ = serving.Wait() // errors were logged
 	err = errors.Join(err, running.Wait())
 	if r.kernel != nil {
 		err = errors.Join(err, r.kernel.close())
@@ -166,7 +166,7 @@ func (r *Relay) Run(ctx context.Context) error {
 
 func (r *Relay) current() *config.Config { return r.cfg.Load() }
 
-// Live is how many flows there are.
+// Live is the number of flows.
 func (r *Relay) Live() (n int) {
 	for _, w := range r.workers {
 		n += int(w.Counters().Live.Load())
@@ -174,7 +174,7 @@ func (r *Relay) Live() (n int) {
 	return n
 }
 
-// finish takes no new flows, and waits for those that are left.
+// finish closes the listeners and waits for the remaining flows.
 func (r *Relay) finish() {
 	cfg := r.current()
 	r.changing.Lock()

@@ -13,8 +13,8 @@ import (
 	"baton/relay/worker"
 )
 
-// Reload reads the configuration again and puts it in force, when it is right. Flows are kept. The error wraps api.ErrConflict when the
-// old configuration stays in force.
+// Reload reads the configuration again and applies it if it is valid. Flows are kept. The error wraps api.ErrConflict if the old
+// configuration stays in force.
 func (r *Relay) Reload() (api.ReloadResult, error) {
 	result, err := r.reload()
 	if err == nil {
@@ -24,9 +24,9 @@ func (r *Relay) Reload() (api.ReloadResult, error) {
 	}
 	r.refused.Add(1)
 	if errors.Is(err, api.ErrConflict) {
-		r.log.Error("reload: the old configuration stays in force", "err", err)
+		r.log.Error("reload failed: the old configuration stays in force", "err", err)
 	} else {
-		r.log.Error("reload: the new configuration is in force but for this", "err", err)
+		r.log.Error("reload: parts of the new configuration could not be applied", "err", err)
 	}
 	return result, err
 }
@@ -59,7 +59,7 @@ func (r *Relay) reload() (api.ReloadResult, error) {
 	return api.ReloadResult{Config: next.File, Changed: differences(old, next)}, err
 }
 
-// readAgain returns a configuration that can take the place of the old one.
+// readAgain returns a configuration that can replace the old one.
 func (r *Relay) readAgain(old *config.Config) (*config.Config, error) {
 	if r.stopping {
 		return nil, errors.New("the relay is stopping")
@@ -69,13 +69,13 @@ func (r *Relay) readAgain(old *config.Config) (*config.Config, error) {
 		return nil, err
 	}
 	if fixed := config.Changed(old, next); len(fixed) > 0 {
-		return nil, fmt.Errorf("%s: %s takes effect at a restart only", next.File, strings.Join(fixed, ", "))
+		return nil, fmt.Errorf("%s: %s needs a restart", next.File, strings.Join(fixed, ", "))
 	}
 	if why := needs(next); r.kernel == nil && why != "" {
 		return nil, fmt.Errorf("%s: %s: %w", next.File, why, r.kernelErr)
 	}
 	if steers(next) && !steers(r.o.Config) {
-		return nil, fmt.Errorf("%s: intercept and return_interfaces take effect at a restart only, when there was neither at the start", next.File)
+		return nil, fmt.Errorf("%s: intercept and return_interfaces need a restart if there was neither at the start", next.File)
 	}
 	if err := r.open.vacant(next); err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (r *Relay) readAgain(old *config.Config) (*config.Config, error) {
 	return next, nil
 }
 
-// apply puts the first configuration in force.
+// apply applies the initial configuration.
 func (r *Relay) apply(cfg *config.Config) error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
@@ -100,7 +100,7 @@ func (r *Relay) apply(cfg *config.Config) error {
 	return r.kernel.configure(cfg)
 }
 
-// differences tells in a line each what a reload has changed.
+// differences lists what a reload changed, one line each.
 func differences(old, next *config.Config) []string {
 	out := []string{}
 	describe := func(what string, before, after map[string]any) {

@@ -38,7 +38,7 @@ func (r *Relay) Status() (api.RelayStatus, error) {
 		s.Workers = append(s.Workers, workerStatus(i, w.Counters(), &all[i]))
 	}
 	s.Entries = entriesStatus(cfg, all)
-	for i := range s.Entries { // packets come to a socket that listens only when the kernel sends them there
+	for i := range s.Entries { // steered packets reach a listener only when the kernel has the entries
 		s.Entries[i].Open = s.Entries[i].Open && r.applied.Load()
 	}
 	s.Trunks = r.trunksStatus(cfg, all)
@@ -64,7 +64,7 @@ func workerStatus(index int, c *worker.Counters, s *worker.Stats) api.RelayWorke
 	}
 }
 
-// entriesStatus tells of a configuration's entries, and of those that are gone and have flows.
+// entriesStatus returns the configured entries, and removed ones that still have flows.
 func entriesStatus(cfg *config.Config, workers []worker.Stats) []api.RelayEntry {
 	out := []api.RelayEntry{}
 	for i := range cfg.Entries {
@@ -74,7 +74,7 @@ func entriesStatus(cfg *config.Config, workers []worker.Stats) []api.RelayEntry 
 			ClientAddress: string(e.ClientAddress),
 		})
 	}
-	listen := make(map[string]int) // workers that do
+	listen := make(map[string]int) // workers that listen
 	for _, w := range workers {
 		slices.SortFunc(w.Entries, func(a, b worker.EntryStats) int { return cmp.Compare(a.Name, b.Name) })
 		for _, e := range w.Entries {
@@ -131,7 +131,7 @@ func peersStatus(cfg *config.Config, workers []worker.Stats) []api.RelayPeer {
 	return out
 }
 
-// add puts together what two workers tell of a peer.
+// add adds a worker's statistics of a peer.
 func add(s *api.RelayPeer, w *worker.PeerStats) {
 	if w.RTT > 0 && (s.RTT == 0 || w.RTT < s.RTT) {
 		s.RTT = w.RTT
@@ -154,14 +154,14 @@ func add(s *api.RelayPeer, w *worker.PeerStats) {
 
 var trunkKinds = map[kernel.TrunkKind]string{kernel.TrunkTo: "to", kernel.TrunkAt: "at", kernel.TrunkFrom: "from"}
 
-// status tells how trunks begin, in the order of their addresses.
+// status returns the initial windows of trunks, ordered by address.
 func (t *turbo) status() []api.RelayStart {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	out := []api.RelayStart{}
 	for key, p := range t.paths {
 		s := api.RelayStart{Trunks: trunkKinds[key.Kind], Address: key.Address, Window: p.window}
-		if c, err := t.dp.TrunkCounts(key); err == nil { // or the kernel has nothing to do with them
+		if c, err := t.dp.TrunkCounts(key); err == nil { // or the kernel has no record of it
 			s.Established, s.Flights, s.Sent, s.Retransmitted, s.Refused = c.Established, c.Flights, c.Sent, c.Retransmitted, c.Refused
 		}
 		out = append(out, s)

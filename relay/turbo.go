@@ -13,35 +13,34 @@ import (
 	"baton/relay/worker"
 )
 
-// turbo opens the first windows of trunks: of those to a peer by its address, of those that are accepted by the address that they come
-// from, as each path is another.
+// turbo sets the initial windows of trunks, one for each path: by peer for those opened here, by source address for accepted ones.
 type turbo struct {
 	dp  *kernel.Relay
 	log *slog.Logger
 
 	mu             sync.Mutex
 	peers          map[string]kernel.TrunkKey // records of peers, by name
-	at             *config.Tuning             // of trunks that are accepted; nil: none are
+	at             *config.Tuning             // of accepted trunks; nil: none are accepted
 	trunkListeners []netip.AddrPort
 	paths          map[kernel.TrunkKey]*path
-	fresh          bool // of some the kernel does not know
+	fresh          bool // some paths are not in the kernel yet
 	done           chan struct{}
 }
 
-// path is what is known of trunks with one record.
+// path is the state of the trunks with one record.
 type path struct {
 	tuning  config.Tuning
 	learner *start.Learner
-	counts  kernel.TrunkCounts // as of the last look
-	latest  start.Sample       // measured since
+	counts  kernel.TrunkCounts // at the last update
+	latest  start.Sample       // measured since then
 	window  int                // in force, segments; 0: the system's
-	base    int                // what it has to be twice as large as for trunks that wait to be replaced
-	since   time.Time          // when it was; zero: never
+	base    int                // idle trunks are replaced when the window reaches twice this
+	since   time.Time          // when it last did; zero: never
 }
 
 const (
 	learnEvery = time.Second
-	// mostPaths bounds the records of relays that trunks come from.
+	// mostPaths limits the records by source address.
 	mostPaths = 512
 )
 
@@ -51,7 +50,7 @@ func newTurbo(dp *kernel.Relay, log *slog.Logger) *turbo {
 
 func (t *turbo) stop() { close(t.done) }
 
-// configure sets what trunks begin with from now on. What was learnt of paths that stay is kept.
+// configure sets the initial windows from now on. What was learnt about unchanged paths is kept.
 func (t *turbo) configure(c *config.Config) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -99,13 +98,13 @@ func newPath(tuning *config.Tuning) *path {
 
 func (p *path) start() kernel.TrunkStart {
 	s := kernel.TrunkStart{Window: p.window, Pace: uint64(p.tuning.Start.Rate), Congestion: p.tuning.Congestion}
-	if p.window > 0 { // what a peer may send at first: as much as its buffer has room for
+	if p.window > 0 { // what a peer may send at first: as much as fits in its buffer
 		s.Receive = p.tuning.Start.Most
 	}
 	return s
 }
 
-// write tells the kernel of all records. Called with the lock.
+// write writes all records to the kernel. Called with the lock held.
 func (t *turbo) write() error {
 	all := make(map[kernel.TrunkKey]kernel.TrunkStart)
 	for key, p := range t.paths {
@@ -116,7 +115,7 @@ func (t *turbo) write() error {
 	return t.dp.SetTrunks(all)
 }
 
-// Measured is the workers'.
+// Measured is called by workers.
 func (t *turbo) Measured(m worker.Measurement) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -125,7 +124,7 @@ func (t *turbo) Measured(m worker.Measurement) {
 		key, ok = kernel.TrunkKey{Kind: kernel.TrunkFrom, Address: netip.AddrPortFrom(m.Remote.Addr(), 0)}, true
 		if t.paths[key] == nil && len(t.paths) < mostPaths {
 			t.paths[key] = newPath(t.at)
-			t.fresh = true // the kernel is told at the next look: not by a worker, which has other descriptors
+			t.fresh = true // written at the next update: a worker's thread has other descriptors
 		}
 	}
 	if p := t.paths[key]; ok && p != nil && p.learner != nil {
@@ -139,7 +138,7 @@ func (t *turbo) Measured(m worker.Measurement) {
 	}
 }
 
-// Outgrown is the workers'.
+// Outgrown is called by workers.
 func (t *turbo) Outgrown(peer string, from netip.Addr) time.Time {
 	key := kernel.TrunkKey{Kind: kernel.TrunkFrom, Address: netip.AddrPortFrom(from, 0)}
 	t.mu.Lock()
@@ -153,7 +152,7 @@ func (t *turbo) Outgrown(peer string, from netip.Addr) time.Time {
 	return time.Time{}
 }
 
-// adopted is called when the kernel gives trunks the path's window.
+// adopted is called when the kernel has the path's new window.
 func (p *path) adopted(now time.Time) {
 	if p.window >= 2*p.base {
 		p.since = now
@@ -163,7 +162,7 @@ func (p *path) adopted(now time.Time) {
 	}
 }
 
-// run learns, from time to time.
+// run updates the windows periodically.
 func (t *turbo) run() error {
 	tick := time.NewTicker(learnEvery)
 	defer tick.Stop()
@@ -173,7 +172,7 @@ func (t *turbo) run() error {
 			return nil
 		case now := <-tick.C:
 			if err := t.update(now); err != nil {
-				t.log.Error("start windows are not learnt", "err", err)
+				t.log.Error("learn initial windows", "err", err)
 			}
 		}
 	}
@@ -196,7 +195,7 @@ func (t *turbo) update(now time.Time) error {
 	return nil
 }
 
-// learn looks at one record. Called with the lock.
+// learn updates one record. Called with the lock held.
 func (t *turbo) learn(now time.Time, key kernel.TrunkKey, p *path) error {
 	if p.learner == nil {
 		return nil
@@ -211,10 +210,10 @@ func (t *turbo) learn(now time.Time, key kernel.TrunkKey, p *path) error {
 	p.counts, p.latest = counts, start.Sample{}
 	p.learner.Observe(now, s)
 	if w := p.learner.Window(now); w != p.window {
-		t.log.Debug("start window", "peer", key.Address, "segments", w, "before", p.window)
+		t.log.Debug("initial window", "peer", key.Address, "segments", w, "before", p.window)
 		p.window = w
 		if err := t.dp.SetStart(key, p.start()); err != nil {
-			return fmt.Errorf("set the start window: %w", err)
+			return fmt.Errorf("set the initial window: %w", err)
 		}
 		p.adopted(time.Now())
 	}

@@ -10,7 +10,7 @@ import (
 	"baton/router/route"
 )
 
-// TestBoundsAreTheKernels: the routes are compiled without the data path at hand, so their bounds are numbers of their own.
+// TestBoundsAreTheKernels: package route has its own constants, as it does not import the data path.
 func TestBoundsAreTheKernels(t *testing.T) {
 	for _, tt := range []struct {
 		name         string

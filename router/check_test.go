@@ -11,7 +11,7 @@ import (
 	"baton/router/config"
 )
 
-// sized is a file with so many VIPs, and as many surrogates in each pool as pools says. Every entry has its own line.
+// sized is a file with so many VIPs and, per pool, so many surrogates. Every entry has its own line.
 func sized(vips int, pools ...int) string {
 	var b strings.Builder
 	b.WriteString("limits: {sessions: 1000000}\nvips:\n")
@@ -38,7 +38,7 @@ func ones(n int) []int {
 	return out
 }
 
-// TestCheck holds files at the data path's limits against what a start makes of them.
+// TestCheck compares Check with a start for files at the data path's limits.
 func TestCheck(t *testing.T) {
 	for _, tt := range []struct {
 		name, file, want string
@@ -73,7 +73,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestSurrogatesKeepTheirNumbers: numbers that adopted sessions carry are given to nobody else, even when that leaves too few.
+// TestSurrogatesKeepTheirNumbers: numbers carried by adopted sessions are not reassigned, even if that leaves too few.
 func TestSurrogatesKeepTheirNumbers(t *testing.T) {
 	cfg, err := config.Parse("f", []byte(sized(1, 1000)))
 	if err != nil {

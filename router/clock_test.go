@@ -11,8 +11,8 @@ import (
 	"baton/router/config"
 )
 
-// TestTheClockIsSetBeforeLegsOpen: legs are opened as soon as the router runs, before its tables are in force. If the kernel had no
-// offset until then, it would tell the first legs' surrogates two clocks, which lie up to half a ring apart.
+// TestTheClockIsSetBeforeLegsOpen: legs are opened as soon as the router runs, before its tables are in force. Without the
+// offset, the kernel would send the first legs' surrogates two clocks, up to half a ring apart.
 func TestTheClockIsSetBeforeLegsOpen(t *testing.T) {
 	lab.NeedRoot(t)
 	dir := fmt.Sprintf("/sys/fs/bpf/baton-clock-%d", os.Getpid())

@@ -16,7 +16,7 @@ import (
 	"baton/lab"
 )
 
-// crowd is clients that come, ask for one file a few times on a connection, and come again, while a test breaks something.
+// crowd is clients that repeatedly connect and request one file a few times, while a test breaks something.
 type crowd struct {
 	t        *testing.T
 	n        *network
@@ -26,7 +26,7 @@ type crowd struct {
 	want     string // body
 	requests int    // on each connection
 	pause    time.Duration
-	silence  bool // a surrogate falls silent: an answer that it has begun stays its own, and may outlast its client's patience
+	silence  bool // a surrogate stops sending: a response that it has begun stays its own, and may outlast its client's patience
 
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -35,12 +35,12 @@ type crowd struct {
 	rounds  []int          // connections of each client
 	answers map[string]int // by surrogate
 	refused map[int]int    // 502 and 503
-	raced   int            // later requests of a connection that ended before: any client asks those again
-	held    int            // answers that stopped halfway in a surrogate's silence
-	lost    []error        // connections that were cut off, or refused
+	raced   int            // later requests on a closed connection: clients retry those
+	held    int            // responses that stalled halfway
+	lost    []error        // connections cut off or refused
 }
 
-// come begins the visits of that many clients, which end with the test, or with leave.
+// come starts that many clients, until the end of the test or leave.
 func (c *crowd) come(t *testing.T, clients int) *crowd {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -125,12 +125,12 @@ func (c *crowd) note(f func()) {
 	f()
 }
 
-// cutOff tells of an error that a connection's end has made.
+// cutOff reports whether an error is the end of the connection.
 func cutOff(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// turns waits until each client has ended the connection that it has, and one more.
+// turns waits until each client has finished its connection and one more.
 func (c *crowd) turns() {
 	c.t.Helper()
 	c.mu.Lock()
@@ -148,7 +148,7 @@ func (c *crowd) turns() {
 	})
 }
 
-// harm is what the clients have met so far.
+// harm is the failures so far.
 func (c *crowd) harm() (lost, refused int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,7 +158,7 @@ func (c *crowd) harm() (lost, refused int) {
 	return len(c.lost), refused
 }
 
-// unharmed fails the test for every connection that was cut off, and every 502 or 503.
+// unharmed fails the test for each connection cut off, and each 502 or 503.
 func (c *crowd) unharmed() {
 	c.t.Helper()
 	if lost, refused := c.harm(); lost+refused > 0 {
@@ -166,7 +166,7 @@ func (c *crowd) unharmed() {
 	}
 }
 
-// answered waits until a surrogate has answered that many requests more.
+// answered waits until a surrogate has answered that many more requests.
 func (c *crowd) answered(surrogate string, more int) {
 	c.t.Helper()
 	count := func() int {
@@ -189,7 +189,7 @@ func (c *crowd) String() string {
 	return fmt.Sprintf("%s: answers %v, refused %v, %d raced with a close, %d held, %d cut off: %v", c.host, c.answers, c.refused, c.raced, c.held, len(c.lost), errors.Join(c.lost[:min(len(c.lost), 5)]...))
 }
 
-// launch starts the router as start does, and returns when it is ready, whatever its surrogates are.
+// launch starts the router like start, and returns when it is ready, whatever its surrogates' state.
 func (n *network) launch(config string) *running {
 	n.t.Helper()
 	r, path, err := n.prepare(config)

@@ -21,11 +21,11 @@ import (
 	"baton/packet"
 )
 
-// flooded is a router whose tables are small, with a client of each kind, and a host that wishes it no good.
+// flooded is a router with small tables, a client of each kind, and an attacker.
 type flooded struct {
 	*network
 	r     *running
-	plain *lab.Host // a client without timestamps, whose options the router has to remember
+	plain *lab.Host // a client without timestamps, whose options need an entry
 	evil  *lab.Host
 	side  *lab.Interface // evil's, whose neighbour is front
 	front *lab.Interface
@@ -50,7 +50,7 @@ func newFlooded(t *testing.T) *flooded {
 	return f
 }
 
-// crowds are clients that ask for what the kernel decides, with timestamps and without.
+// crowds are clients of the kernel's decisions, with and without timestamps.
 func (f *flooded) crowds(t *testing.T) []*crowd {
 	t.Helper()
 	var out []*crowd
@@ -61,7 +61,7 @@ func (f *flooded) crowds(t *testing.T) []*crowd {
 	return out
 }
 
-// memory is what the router's process holds in RAM, in bytes.
+// memory is the router's resident memory, in bytes.
 func (r *running) memory(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.Pid()))
@@ -76,10 +76,10 @@ func (r *running) memory(t *testing.T) int {
 	return kilobytes << 10
 }
 
-// moreMemory bounds what a flood may make the process take (bytes): its heap varies by some megabytes without one.
+// moreMemory bounds the process's growth in a flood (bytes): its heap varies by some megabytes anyway.
 const moreMemory = 32 << 20
 
-// TestSYNFlood sends SYNs from addresses that are nobody's, while clients come and go.
+// TestSYNFlood sends SYNs from unused addresses, while clients come and go.
 func TestSYNFlood(t *testing.T) {
 	f := newFlooded(t)
 	memory := f.r.memory(t)
@@ -159,15 +159,15 @@ func (f *flooded) syns(ctx context.Context, count int, options packet.Options) e
 	return nil
 }
 
-// TestConnectionFlood opens connections that ask for nothing, and then some that ask for half of something. Clients whose
-// requests the kernel decides do not notice; others wait until there is room for them.
+// TestConnectionFlood opens connections without a request, and then some with half a request. Clients of the kernel's decisions
+// do not notice; others wait until there is space.
 func TestConnectionFlood(t *testing.T) {
-	t.Parallel() // it waits for most of its time
+	t.Parallel() // mostly waits
 	f := newFlooded(t)
 	memory := f.r.memory(t)
 	crowds := f.crowds(t)
 	const silent, half, sources = 1500, 2 * fewPending, 40
-	from := addresses(t, f.evil, 2, sources) // one alone has its share, and no more
+	from := addresses(t, f.evil, 2, sources) // a single source has only its share
 	var open []*connection
 	defer func() {
 		for _, c := range open {
@@ -226,7 +226,7 @@ func TestConnectionFlood(t *testing.T) {
 	if more := f.r.memory(t) - memory; more > moreMemory {
 		t.Errorf("the router holds %d bytes more", more)
 	}
-	// Of a client with timestamps that has sent nothing there is no trace: what it asks for late, it gets.
+	// A client with timestamps that has sent nothing leaves no state: its late request is served.
 	got, err := open[0].get("a.test", "/bytes/1000")
 	got.expect(t, err, "a", http.StatusOK, patternText(1000))
 }

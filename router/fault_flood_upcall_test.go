@@ -7,8 +7,8 @@ import (
 	"baton/packet"
 )
 
-// TestUpcallInAFlood has a client whose request user space decides, behind a burst of SYNs that fills the table of
-// clients: it must be answered in the time that people wait.
+// TestUpcallInAFlood: a client whose request needs an upcall comes after a burst of SYNs that fills the table of SYN options: it
+// must be answered in reasonable time.
 func TestUpcallInAFlood(t *testing.T) {
 	f := newFlooded(t)
 	for range 3 {

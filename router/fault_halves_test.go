@@ -16,7 +16,7 @@ import (
 	"baton/lab"
 )
 
-// addresses returns a client's host that many more, and returns them. number is that of its link.
+// addresses adds that many addresses to a client's host, and returns them. number is its link's.
 func addresses(t *testing.T, h *lab.Host, number, count int) (out []netip.Addr) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), answersWithin)
@@ -46,10 +46,10 @@ func dialFrom(h *lab.Host, from netip.Addr, address string) (*connection, error)
 	return &connection{c, bufio.NewReaderSize(c, 64<<10)}, c.SetDeadline(time.Now().Add(answersWithin))
 }
 
-// TestHalfHeadsFromManyAddresses has many sources begin more requests than the router has room for, and end none. A client whose request
-// user space decides does not wait for them, and the process stays small.
+// TestHalfHeadsFromManyAddresses: many sources start more requests than fit, and complete none. A client with an upcall does not
+// wait for them, and the process stays small.
 func TestHalfHeadsFromManyAddresses(t *testing.T) {
-	t.Parallel() // it waits for most of its time
+	t.Parallel() // mostly waits
 	const pending, sources, each = 1000, 60, 40
 	n := newNetwork(t)
 	s := n.site("a", lab.LinkOptions{})

@@ -14,12 +14,12 @@ import (
 	"baton/lab/peers"
 )
 
-// servePoisoned runs a surrogate that closes the connection when it is asked for /close, answers /garbage with what is not HTTP, and
-// whose firewall resets whoever asks for /poison.
+// servePoisoned runs a surrogate that closes the connection on /close, sends something else than HTTP on /garbage, and whose
+// firewall resets requests for /poison.
 func servePoisoned(t *testing.T, s *site) {
 	t.Helper()
 	s.Lab().Need("nft")
-	// behind a TCP header with timestamps
+	// after a TCP header with timestamps
 	rule := fmt.Sprintf("table inet poison { chain in { type filter hook input priority 0; tcp dport 80 @th,256,88 0x%x reject with tcp reset; }; }", "GET /poison")
 	ctx, cancel := context.WithTimeout(t.Context(), answersWithin)
 	defer cancel()
@@ -46,7 +46,7 @@ func servePoisoned(t *testing.T, s *site) {
 	})
 }
 
-// TestClientsTakeNothingDown asks again and again for what surrogates end without an answer: that is no reason to take them from others.
+// TestClientsTakeNothingDown repeats requests that surrogates end without a response: that must not take them down.
 func TestClientsTakeNothingDown(t *testing.T) {
 	n := newNetwork(t)
 	a, b := n.site("a", lab.LinkOptions{}), n.site("b", lab.LinkOptions{})

@@ -21,16 +21,16 @@ import (
 type message struct {
 	id      string
 	text    string
-	tail    string // bytes behind it that may come to the surrogate as well, or be refused
-	must    bool   // it has to come
-	never   bool   // it must not
+	tail    string // bytes after it that may reach the surrogate too, or be refused
+	must    bool   // it must arrive
+	never   bool   // it must not arrive
 	partial bool   // a part of it is enough: the client gives up
 }
 
 // messageID is in each message that may reach a surrogate, and in no other.
 var messageID = regexp.MustCompile(`~[0-9a-f]{6}~`)
 
-// ledger is what all clients have sent, and what all surrogates have received. Nothing else may be in the latter.
+// ledger is everything that clients have sent, and that surrogates have received. The latter must contain nothing else.
 type ledger struct {
 	t lab.T
 
@@ -40,7 +40,7 @@ type ledger struct {
 	streams  []*stream
 }
 
-// stream is what a surrogate has received on a connection.
+// stream is the bytes that a surrogate has received on a connection.
 type stream struct {
 	ledger    *ledger
 	surrogate string
@@ -57,7 +57,7 @@ func (s *stream) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// draw returns an id that no message has had.
+// draw returns an unused id.
 func (l *ledger) draw() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,7 +65,7 @@ func (l *ledger) draw() string {
 	return fmt.Sprintf("~%06x~", l.drawn)
 }
 
-// enter notes a message before it is sent.
+// enter records a message before it is sent.
 func (l *ledger) enter(m message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,7 +75,7 @@ func (l *ledger) enter(m message) {
 	l.messages[m.id] = m
 }
 
-// audit holds each byte that a surrogate has received against what was sent.
+// audit compares each byte that a surrogate has received with what was sent.
 func (l *ledger) audit() {
 	l.t.Helper()
 	l.mu.Lock()
@@ -104,7 +104,7 @@ func (l *ledger) audit() {
 	}
 }
 
-// partly reports whether a stream's last bytes begin a message that its client gave up before its id.
+// partly reports whether a stream ends with the start of a message that its client abandoned before its id.
 func (l *ledger) partly(rest string) bool {
 	for _, m := range l.messages {
 		if m.partial && strings.HasPrefix(m.text, rest) {
@@ -114,7 +114,7 @@ func (l *ledger) partly(rest string) bool {
 	return false
 }
 
-// recorder is a surrogate that answers whatever HTTP says is a request with its target, and anything else with 400.
+// recorder is a surrogate that answers each valid request with its target, and anything else with 400.
 func (l *ledger) recorder(t lab.T, h *lab.Host, name string) {
 	t.Helper()
 	handle(t, h, 80, func(c *net.TCPConn) {
@@ -143,7 +143,7 @@ func (l *ledger) recorder(t lab.T, h *lab.Host, name string) {
 
 var errMalformed = errors.New("malformed")
 
-// nextRequest reads a request to its end.
+// nextRequest reads a complete request.
 func nextRequest(r *bufio.Reader, c io.Writer) (target string, goesOn bool, err error) {
 	var head []byte
 	for len(head) <= len("\r\n") { // an empty line may precede a request
@@ -166,7 +166,7 @@ func nextRequest(r *bufio.Reader, c io.Writer) (target string, goesOn bool, err 
 	return request.RequestURI, !request.Close, err
 }
 
-// skipChunks reads a chunked body without a mistake in it, and without trailers.
+// skipChunks reads a valid chunked body without trailers.
 func skipChunks(r *bufio.Reader) error {
 	for {
 		line, err := r.ReadString('\n')

@@ -9,7 +9,7 @@ import (
 	"baton/lab"
 )
 
-// TestRefusedWhileItSends has clients that still send when their request is refused: each must receive the answer.
+// TestRefusedWhileItSends: clients are still sending when their request is refused: each must receive the response.
 func TestRefusedWhileItSends(t *testing.T) {
 	n := newNetwork(t)
 	l := &ledger{t: t}

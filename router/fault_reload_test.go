@@ -13,7 +13,7 @@ import (
 	"baton/lab/peers"
 )
 
-// hangup has the router read another configuration, and returns what it logged of that.
+// hangup makes the router reload, and returns what it logged.
 func (r *running) hangup(t *testing.T, config string) string {
 	t.Helper()
 	if err := r.configure(config); err != nil {
@@ -36,7 +36,7 @@ func (r *running) hangup(t *testing.T, config string) string {
 	return said
 }
 
-// stepped is surrogates that send /1m in eight pieces, each when the test says so, and other files at once.
+// stepped is surrogates that send /1m in eight pieces, one per step of the test, and other files at once.
 type stepped struct {
 	gates [8]chan struct{}
 	next  int
@@ -44,7 +44,7 @@ type stepped struct {
 	count int
 }
 
-// steppedSites adds such surrogates, and gives their entries of a configuration.
+// steppedSites adds such surrogates, and returns their entries of a configuration.
 func (n *network) steppedSites(t *testing.T, names ...string) (*stepped, map[string]string) {
 	t.Helper()
 	o, out := &stepped{}, make(map[string]string)
@@ -93,13 +93,13 @@ func (o *stepped) serve(c *net.TCPConn, name string) {
 	}
 }
 
-// download begins that many.
+// download starts that many.
 func (o *stepped) download(t *testing.T, n *network, count int) {
 	t.Helper()
 	o.s, o.count = n.download(t, count), count
 }
 
-// step has each download get one piece more.
+// step sends each download one more piece.
 func (o *stepped) step(t *testing.T) {
 	t.Helper()
 	close(o.gates[o.next])
@@ -113,7 +113,7 @@ func (o *stepped) step(t *testing.T) {
 	})
 }
 
-// end has the downloads come to theirs.
+// end completes the downloads.
 func (o *stepped) end(t *testing.T) {
 	t.Helper()
 	for o.next < len(o.gates) {
@@ -124,7 +124,7 @@ func (o *stepped) end(t *testing.T) {
 	}
 }
 
-// serves expects that a new connection is answered by one of these surrogates.
+// serves expects that one of these surrogates answers a new connection.
 func (n *network) serves(t *testing.T, vip string, surrogates ...string) {
 	t.Helper()
 	for range 2 * len(surrogates) {
@@ -140,8 +140,7 @@ func (n *network) serves(t *testing.T, vip string, surrogates ...string) {
 	}
 }
 
-// TestReload takes away what running downloads came by: route, surrogate, pool, VIP. They go on, and new clients meet the
-// new rules.
+// TestReload removes the route, surrogate, pool or VIP of running downloads. They continue, and new clients get the new rules.
 func TestReload(t *testing.T) {
 	n := newNetwork(t)
 	origin, site := n.steppedSites(t, "a", "b", "c")
@@ -165,7 +164,7 @@ func TestReload(t *testing.T) {
 
 	for _, step := range []struct {
 		name, config, says string
-		serves             []string // vip4's; none: it is no more
+		serves             []string // vip4's; none: it is removed
 	}{
 		{"another route", config(vip(vip4, "q")+", "+vip(other, "q"), p, q), "msg=reloaded", []string{"c"}},
 		{"a surrogate less", config(vip(vip4, "p")+", "+vip(other, "q"), "p: {surrogates: ["+site["b"]+"]}", q), "surrogate a has gone", []string{"b"}},
@@ -201,7 +200,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// TestReloadWhileARequestWaits removes a surrogate that refuses connections, while requests wait for a leg of it.
+// TestReloadWhileARequestWaits removes a surrogate that refuses connections, while requests wait for one of its legs.
 func TestReloadWhileARequestWaits(t *testing.T) {
 	n := newNetwork(t)
 	refusing, silent, well := n.site("refusing", lab.LinkOptions{}), n.site("silent", lab.LinkOptions{}), n.site("well", lab.LinkOptions{})
@@ -239,7 +238,7 @@ func TestReloadWhileARequestWaits(t *testing.T) {
 	got.expect(t, err, "well", http.StatusOK, patternText(100))
 }
 
-// TestDrain takes a surrogate out with downloads on it. They end in their own time; new clients go elsewhere.
+// TestDrain drains a surrogate with running downloads. They complete; new clients go elsewhere.
 func TestDrain(t *testing.T) {
 	n := newNetwork(t)
 	origin, site := n.steppedSites(t, "a", "b")
@@ -272,7 +271,7 @@ func TestDrain(t *testing.T) {
 	for range 10 {
 		n.serves(t, vip4, "b")
 	}
-	lab.Eventually(t, answersWithin, func() error { // its idle legs are let go
+	lab.Eventually(t, answersWithin, func() error { // its idle legs are closed
 		if a := r.surrogate("a"); a.IdleLegs > 0 {
 			return fmt.Errorf("%d idle legs", a.IdleLegs)
 		}

@@ -14,23 +14,23 @@ import (
 	"baton/lab"
 )
 
-// Where a request may end up. The kernel reads what matters to the end of a message and to a route; a head that is
-// otherwise odd it leaves to the surrogate, as it comes, while user space, which sees it when it is split, refuses it.
+// Possible results of a request. The kernel checks what affects the message's end or the route; other oddities of a head go to
+// the surrogate unchanged, while user space, which handles split heads, refuses them.
 type fate int
 
 const (
-	refused fate = iota // by the router: no surrogate sees a byte
-	passed              // to a surrogate, as it is
+	refused fate = iota // by the router: no byte reaches a surrogate
+	passed              // to a surrogate, unchanged
 	either
 )
 
-// badRequest is a message of the table. ID stands for what is drawn for each.
+// badRequest is a message of the table. ID is replaced by a random id.
 type badRequest struct {
 	name, text string
-	status     int // of the answer
+	status     int // of the response
 	fate       fate
-	second     string // a message of its own right behind it
-	tail       string // what is none, right behind it
+	second     string // a separate message right after it
+	tail       string // no message, right after it
 }
 
 const (
@@ -38,7 +38,7 @@ const (
 	hostA = "Host: a.test\r\n"
 )
 
-// badRequests are those that the router must not take for what they are not.
+// badRequests are requests that the router must not misinterpret.
 func badRequests() []badRequest {
 	with := func(fields string) string { return "POST /ID HTTP/1.1\r\n" + hostA + fields + "\r\n" }
 	table := []badRequest{
@@ -55,7 +55,7 @@ func badRequests() []badRequest {
 		{"upgrade", getID + hostA + "Connection: Upgrade\r\nUpgrade: echo\r\n\r\n", 200, passed, "", ""},
 		{"upgrade to HTTP/2", getID + hostA + "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n", 200, passed, "", ""},
 
-		// The end of the message, told twice or not at all.
+		// The end of the message, given twice or not at all.
 		{"two lengths", with("Content-Length: 4\r\nContent-Length: 4\r\n") + "abcd", 400, refused, "", ""},
 		{"two lengths that differ", with("Content-Length: 0\r\nContent-Length: 4\r\n") + "abcd", 400, refused, "", ""},
 		{"list of lengths", with("Content-Length: 4, 4\r\n") + "abcd", 400, refused, "", ""},
@@ -84,7 +84,7 @@ func badRequests() []badRequest {
 		{"chunk of a negative size", with("Transfer-Encoding: chunked\r\n") + "-4\r\nabcd\r\n0\r\n\r\n", 400, either, "", ""},
 		{"chunk longer than its size", with("Transfer-Encoding: chunked\r\n") + "2\r\nabcd\r\n0\r\n\r\n", 400, either, "", ""},
 
-		// Bytes that readers take differently.
+		// Bytes that parsers treat differently.
 		{"bare CR in a value", getID + hostA + "X: a\rb\r\n\r\n", 400, refused, "", ""},
 		{"bare CR in the line", "GET /ID\r HTTP/1.1\r\n" + hostA + "\r\n", 400, refused, "", ""},
 		{"bare CR ends a header", getID + "X: a\rContent-Length: 4\r\n" + hostA + "\r\nabcd", 400, refused, "", ""},
@@ -139,7 +139,7 @@ func badRequests() []badRequest {
 		{"long line", "GET /ID" + strings.Repeat("x", 9000) + " HTTP/1.1\r\n" + hostA + "\r\n", 414, refused, "", ""},
 		{"many headers", getID + hostA + strings.Repeat("X-Header: a value of some length\r\n", 101) + "\r\n", 431, refused, "", ""},
 
-		// What comes behind.
+		// What follows.
 		{"expects 100", with("Content-Length: 4\r\nExpect: 100-continue\r\n") + "abcd", 200, passed, "", ""},
 		{"expects something else", with("Content-Length: 4\r\nExpect: 200-ok\r\n") + "abcd", 200, passed, "", ""},
 		{"junk behind", getID + hostA + "\r\n", 200, passed, "", "junk\r\n\r\n"},
@@ -157,10 +157,9 @@ func badRequests() []badRequest {
 	return table
 }
 
-// TestBadRequests sends each request of the table in one piece, in bytes, and in pieces, as the first of its connection
-// and behind a good one. Each is refused as the table says, or comes to one surrogate as it was sent; what follows on any
-// server leg is the next client's, whole.
-// HTTP/2 and TLS are told from HTTP/1 by their first bytes.
+// TestBadRequests sends each request of the table in one piece, byte by byte, and in pieces, as the first of its connection and
+// after a good one. Each is refused as the table says, or reaches one surrogate as sent; the next request on any server leg is
+// another client's, complete. HTTP/2 and TLS are recognized by their first bytes.
 func TestBadRequests(t *testing.T) {
 	n := newNetwork(t)
 	l := &ledger{t: t}
@@ -198,8 +197,8 @@ func TestBadRequests(t *testing.T) {
 	l.audit()
 }
 
-// cutsOf are places to cut a request of so many bytes at: none, everywhere, and some at random. A client sends ten
-// segments before one is acknowledged, so that a long head must not be in more.
+// cutsOf are positions at which to split a request of so many bytes: none, everywhere, and some at random. A client sends at most
+// ten segments before an ACK, so a long head must not be in more.
 func cutsOf(size int, random *rand.Rand) [][]int {
 	all := make([]int, size-1)
 	if size > 1000 {
@@ -220,7 +219,7 @@ func cutsOf(size int, random *rand.Rand) [][]int {
 	return out
 }
 
-// badVisit is a connection with a request of the table on it, and another client behind it.
+// badVisit is a connection with a request of the table, followed by another client.
 type badVisit struct {
 	badRequest
 	n      *network
@@ -255,7 +254,7 @@ func (v *badVisit) run(t *testing.T) error {
 	bytes += v.tail
 	at := 0
 	for _, cut := range append(v.cuts[:len(v.cuts):len(v.cuts)], len(bytes)) {
-		_, _ = io.WriteString(c, bytes[at:cut]) // the answer may be there already, and the end behind it
+		_, _ = io.WriteString(c, bytes[at:cut]) // the response may have arrived already, followed by the close
 		at = cut
 	}
 	if err := v.answers(c); err != nil {
@@ -294,7 +293,7 @@ func (c *connection) final() (answer, error) {
 	}
 }
 
-// answers reads what the table promises.
+// answers reads what the table says.
 func (v *badVisit) answers(c *connection) error {
 	got, err := c.final()
 	if err != nil {

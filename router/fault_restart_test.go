@@ -20,17 +20,17 @@ import (
 	"baton/lab/peers"
 )
 
-// slowly has nginx send bytes at a rate (bytes/s) that keeps a download of a mebibyte going for ten seconds or so.
+// slowly limits nginx to a rate (bytes/s) at which a mebibyte takes some ten seconds.
 const slowly = 96 << 10
 
-// slow are downloads of /1m at that rate, over a connection each.
+// slow are downloads of /1m at that rate, each over its own connection.
 type slow struct {
 	work     errgroup.Group
-	begun    atomic.Int64 // downloads whose head has come
+	begun    atomic.Int64 // downloads with a complete head
 	received atomic.Int64 // bytes
 }
 
-// download begins that many, and returns when each has its head.
+// download starts that many, and returns when each has its head.
 func (n *network) download(t *testing.T, count int) *slow {
 	t.Helper()
 	s := &slow{}
@@ -73,7 +73,7 @@ func (s *slow) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// grows waits for that many bytes more.
+// grows waits for that many more bytes.
 func (s *slow) grows(t *testing.T, bytes int64) {
 	t.Helper()
 	before := s.received.Load()
@@ -97,7 +97,7 @@ func slowNetwork(t *testing.T) (*network, string) {
 		"pools: {p: {legs: {max: 1000}, surrogates: [%s]}}\n", vip4, n.front.Name, strings.Join(names, ", "))
 }
 
-// again starts the router on what an earlier one has left, from a program.
+// again starts the router on an earlier one's state, from a program.
 func (r *running) again(path string) error {
 	p, err := r.n.router.Start(lab.Program{Path: path, Args: []string{"router", "run", "-c", r.file}})
 	if err != nil {
@@ -119,7 +119,7 @@ func (n *network) gets(t *testing.T) {
 	c.Close()
 }
 
-// TestKill kills the router during a thousand downloads. They go on without it, and with the next, byte for byte.
+// TestKill kills the router during a thousand downloads. They continue without it, and with the next one, byte for byte.
 func TestKill(t *testing.T) {
 	n, config := slowNetwork(t)
 	r := n.start(config)
@@ -143,7 +143,7 @@ func TestKill(t *testing.T) {
 	if !strings.Contains(r.Log(), "adopted=true") {
 		t.Errorf("nothing was adopted:\n%s", r.Log())
 	}
-	// A second time, by a program that loads no faster than it is killed.
+	// A second time, killed while it loads.
 	if err := r.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestSecondRouter finds the state in use, says so in a line, and harms nobody.
+// TestSecondRouter finds the state in use, says so in one line, and affects nobody.
 func TestSecondRouter(t *testing.T) {
 	n, config := slowNetwork(t)
 	r := n.start(config)
@@ -176,8 +176,8 @@ func TestSecondRouter(t *testing.T) {
 	}
 }
 
-// TestUpgrade replaces the program while sessions go on: the old one ends, says how many it leaves, and the new one
-// takes them over.
+// TestUpgrade replaces the program while sessions continue: the old one exits and logs how many it leaves, and the new one adopts
+// them.
 func TestUpgrade(t *testing.T) {
 	n, config := slowNetwork(t)
 	r := n.start(config)
@@ -193,7 +193,7 @@ func TestUpgrade(t *testing.T) {
 	if want := fmt.Sprintf("ends them\" sessions=%d\n", downloads); !strings.Contains(r.Stderr(), want) {
 		t.Errorf("says %q, want %q", r.Stderr(), want)
 	}
-	// Without a router no session begins, and that is told at once.
+	// Without a router no session starts, and clients notice at once.
 	if c, err := dial(t.Context(), n.client, vip4); !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.EHOSTUNREACH) {
 		t.Errorf("connection while there is no router: %v", err)
 		if err == nil {

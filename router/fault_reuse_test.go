@@ -20,16 +20,16 @@ import (
 	"baton/lab"
 )
 
-// TestReusedPorts is the proof that old splices and reused ports cannot deliver one client's bytes to another, nor to a
-// surrogate what is not for it: clients come again and again from the same few ports, without TIME_WAIT, and leave in every
-// way there is, while each byte that either side receives is known in advance.
+// TestReusedPorts shows that old splices and reused ports cannot deliver one client's bytes to another, nor wrong bytes to a
+// surrogate: clients connect again and again from the same few ports, without TIME_WAIT, and leave in every possible way, while
+// each byte that either side receives is known in advance.
 func TestReusedPorts(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		v6          bool
 		loss        float64
 		connections int
-		workers     int // clients at one time, each with ports of its own
+		workers     int // concurrent clients, each with its own ports
 	}{
 		{"IPv4", false, 0, 12_000, 12},
 		{"IPv6", true, 0, 5_000, 12},
@@ -54,7 +54,7 @@ func TestReusedPorts(t *testing.T) {
 			if t.Failed() {
 				return
 			}
-			if r.lossy { // a session whose client's reset was lost is idle: nobody will speak again
+			if r.lossy { // a session whose client's RST was lost is idle
 				r.router.hangup(t, r.config("{closing: 5s, idle: 5s}"))
 			}
 			after := r.router.verdicts()
@@ -80,7 +80,7 @@ func TestReusedPorts(t *testing.T) {
 	}
 }
 
-// reuse is a VIP with three pools of tagged origins, and a client that comes back on the same ports.
+// reuse is a VIP with three pools of tagged origins, and a client that reuses its ports.
 type reuse struct {
 	t       *testing.T
 	n       *network
@@ -91,9 +91,9 @@ type reuse struct {
 	origins []*taggedOrigin
 	lossy   bool
 
-	answers atomic.Int64 // received whole
-	raced   atomic.Int64 // requests that met the surrogate's close
-	taken   atomic.Int64 // ports whose last connection was not over in time
+	answers atomic.Int64 // complete responses
+	raced   atomic.Int64 // requests that raced with the surrogate's close
+	taken   atomic.Int64 // ports whose last connection did not end in time
 }
 
 func newReuse(t *testing.T, n *network, v6 bool) *reuse {
@@ -146,7 +146,7 @@ const (
 	firstPort = 20_000
 )
 
-// run has the workers open that many connections in all, and fails the test for the first that goes wrong.
+// run makes the workers open that many connections in total, and fails the test at the first error.
 func (r *reuse) run(ctx context.Context, workers, connections int) {
 	seed := uint64(time.Now().UnixNano())
 	r.t.Logf("seed %d", seed)
@@ -179,9 +179,9 @@ type visit struct {
 	from   netip.AddrPort
 	how    string
 	asked  []tagged
-	want   []byte // every byte that may come next
+	want   []byte // all bytes that may come next
 	got    int    // bytes received so far
-	behind int    // requests sent before the answer to the one in front has come
+	behind int    // requests sent before the response to the current one
 	c      *net.TCPConn
 }
 
@@ -199,7 +199,7 @@ var ways = []string{
 func (v *visit) run(ctx context.Context) (err error) {
 	v.how = ways[v.random.IntN(len(ways))]
 	if v.c, err = v.dial(ctx); v.r.lossy && errors.Is(err, unix.EADDRNOTAVAIL) {
-		v.r.taken.Add(1) // a client that has lost our last ACK, and whose SYN was lost before, repeats its FIN after 3 s at first
+		v.r.taken.Add(1) // a client that has missed our last ACK, and whose earlier SYN was lost, retransmits its FIN after 3 s at first
 		return nil
 	}
 	if err != nil {
@@ -210,7 +210,7 @@ func (v *visit) run(ctx context.Context) (err error) {
 	if v.how == "sends nothing and closes" {
 		return nil
 	}
-	// Complete requests and answers, one after the other or all at once.
+	// Complete requests and responses, sequential or pipelined.
 	for range v.random.IntN(4) {
 		q := newTagged(v.random, v.r.hosts)
 		if q.last() {
@@ -228,7 +228,7 @@ func (v *visit) run(ctx context.Context) (err error) {
 	return v.leave()
 }
 
-// leave sends the last requests and ends the connection in the way that was drawn.
+// leave sends the last requests and ends the connection in the chosen way.
 func (v *visit) leave() error {
 	var requests []byte
 	pipelined := 1
@@ -238,7 +238,7 @@ func (v *visit) leave() error {
 	v.behind = pipelined - 1
 	first := newTagged(v.random, v.r.hosts)
 	for i := range pipelined {
-		q := newTagged(v.random, []string{first.host}) // what overlaps stays with one surrogate
+		q := newTagged(v.random, []string{first.host}) // overlapping requests stay on one surrogate
 		if i < pipelined-1 && q.last() {
 			q.framing = byLength
 		}
@@ -292,7 +292,7 @@ func (v *visit) leave() error {
 	return nil
 }
 
-// ask expects the answer to one more request.
+// ask expects the response to one more request.
 func (v *visit) ask(q tagged) tagged {
 	q.nth = len(v.asked)
 	v.asked = append(v.asked, q)
@@ -300,7 +300,7 @@ func (v *visit) ask(q tagged) tagged {
 	return q
 }
 
-// send writes a request, now and then in pieces.
+// send writes a request, sometimes in pieces.
 func (v *visit) send(b []byte) error {
 	if v.random.IntN(4) == 0 && len(b) > 1 {
 		at := 1 + v.random.IntN(len(b)-1)
@@ -313,10 +313,10 @@ func (v *visit) send(b []byte) error {
 	return err
 }
 
-// errForeign is what must never be.
+// errForeign must never happen.
 var errForeign = errors.New("bytes that are not this client's")
 
-// read receives n bytes of those that are due.
+// read receives n expected bytes.
 func (v *visit) read(n int) error {
 	buf := make([]byte, 16<<10)
 	for n > 0 {
@@ -345,7 +345,7 @@ func (v *visit) end() error {
 	}
 }
 
-// mayEnd is nil when the surrogate has reason to end the connection here.
+// mayEnd is nil if the surrogate may end the connection here.
 func (v *visit) mayEnd(err error) error {
 	closed := errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ENOTCONN)
 	if !closed || len(v.asked) == 0 {
@@ -355,12 +355,12 @@ func (v *visit) mayEnd(err error) error {
 		return nil
 	}
 	impatient := v.asked[0].host != v.r.hosts[0]                  // another client's requests count, too
-	if v.behind > 0 && (len(v.asked) > v.behind+1 || impatient) { // a close with requests unread is a reset, which overtakes answers
+	if v.behind > 0 && (len(v.asked) > v.behind+1 || impatient) { // a close with unread requests is an RST, which overtakes responses
 		v.r.raced.Add(1)
 		return nil
 	}
-	// Surrogates close without a word between two requests. Of the answer that was due nothing has come then. A first
-	// request meets that, too, when the surrogate's kernel has acknowledged it at the moment of the close.
+	// Surrogates close without announcement between two requests. Then nothing of the next response has come. This may also
+	// happen to a first request, if the surrogate's kernel has acknowledged it at the moment of the close.
 	if v.got == 0 && impatient {
 		v.r.raced.Add(1)
 		return nil
@@ -391,7 +391,7 @@ func (v *visit) dial(ctx context.Context) (*net.TCPConn, error) {
 			return errors.Join(err, bad)
 		},
 	}
-	if v.r.lossy { // nobody repeats a reset that was lost, but a probe meets another
+	if v.r.lossy { // a lost RST is not retransmitted, but a probe draws another
 		d.KeepAliveConfig = net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: 2 * time.Second, Count: 10}
 	}
 	d.SetMultipathTCP(false)

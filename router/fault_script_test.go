@@ -19,8 +19,8 @@ import (
 	"baton/lab/peers"
 )
 
-// handle has f serve each connection to a port of the host, on every address. A connection is closed when f returns, and
-// all when the test ends or stop is called: from then on the port refuses.
+// handle makes f serve each connection to a port of the host, on every address. A connection is closed when f returns, and all at
+// the end of the test or at stop: from then on the port refuses.
 func handle(t lab.T, h *lab.Host, port int, f func(*net.TCPConn)) (stop func()) {
 	t.Helper()
 	listener, err := h.Listen("tcp", fmt.Sprintf(":%d", port))
@@ -146,7 +146,7 @@ func (s *script) serve(c *net.TCPConn) {
 	}
 }
 
-// response is what the surrogate has to say in a framing, byte by byte.
+// response is the surrogate's response in a framing, byte by byte.
 func (s *script) response(f framing, size int) []byte {
 	b := fmt.Appendf(nil, "HTTP/1.1 200 OK\r\n%s: %s\r\n", peers.Header, s.name)
 	body := patternText(size)
@@ -162,7 +162,7 @@ func (s *script) response(f framing, size int) []byte {
 	return fmt.Appendf(b, "Content-Length: %d\r\n\r\n%s", size, body)
 }
 
-// acknowledged waits until the peer has all that was written: a reset throws the rest away.
+// acknowledged waits until the peer has everything written: an RST discards the rest.
 func (s *script) acknowledged(c *net.TCPConn) {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -18,14 +18,14 @@ import (
 	"baton/lab/peers"
 )
 
-// soak is traffic of every kind, while what can be restarted is.
+// soak is traffic of every kind while everything is restarted.
 type soak struct {
 	t      *testing.T
 	n      *network
 	r      *running
 	random *rand.Rand
 	nginx  map[string]*peers.Server
-	config [2]string // what reloads change between
+	config [2]string // alternated by reloads
 	now    int
 	crowds []*crowd
 	moved  atomic.Int64 // bytes of uploads and downloads
@@ -34,8 +34,8 @@ type soak struct {
 	done   map[string]int
 }
 
-// TestSoak runs for BATON_SOAK (a duration, 2m): in its first half the router, too, is killed and restarted. No client
-// may see a wrong byte, and in the end nothing is left of it all.
+// TestSoak runs for BATON_SOAK (a duration, 2m): in its first half the router, too, is killed and restarted. No client may see a
+// wrong byte, and nothing may be left at the end.
 func TestSoak(t *testing.T) {
 	length := 2 * time.Minute
 	if text := os.Getenv("BATON_SOAK"); text != "" {
@@ -60,7 +60,7 @@ func TestSoak(t *testing.T) {
 		s.come()
 		for end := time.Now().Add(length / 2); time.Now().Before(end) && !t.Failed(); {
 			half.events[s.random.IntN(len(half.events))]()
-			time.Sleep(time.Duration(s.random.IntN(2000)) * time.Millisecond) // as often as not before the last event's effects are over
+			time.Sleep(time.Duration(s.random.IntN(2000)) * time.Millisecond) // often before the effects of the last event are over
 		}
 		s.leave()
 		t.Logf("%s: %v; %d bytes moved", half.name, s.done, s.moved.Load())
@@ -99,7 +99,7 @@ pools:
 	s.r = s.n.start(s.config[0])
 }
 
-// come begins the traffic.
+// come starts the traffic.
 func (s *soak) come() {
 	s.crowds = nil
 	for _, c := range []*crowd{
@@ -116,7 +116,7 @@ func (s *soak) come() {
 			s.wg.Go(func() {
 				for ctx.Err() == nil {
 					const size = 4 << 20
-					// Their surrogate stays: whatever happens to the router, they must not notice.
+					// Their surrogate stays up: they must not notice what happens to the router.
 					if err := transfer(context.WithoutCancel(ctx), s.n.client, vip, size, time.Minute); err != nil {
 						s.t.Errorf("%s: %v", vip, err)
 						return
@@ -156,7 +156,7 @@ func (s *soak) killRouter() {
 	}
 }
 
-// restart ends an nginx in one way or another, and starts it again.
+// restart stops an nginx in one of several ways, and starts it again.
 func (s *soak) restart() {
 	s.done["restart"]++
 	for i, name := range []string{"a", "b"} {
@@ -190,7 +190,7 @@ func (s *soak) drain() {
 	}
 }
 
-// settled is how long the ends of sessions are remembered, and more (10 s and 15 s).
+// settled is longer than ends of sessions are remembered (10 s and 15 s).
 const settled = time.Minute
 
 // settle waits until no session is left, and each surrogate has its legs again.
@@ -212,10 +212,10 @@ func (s *soak) settle() {
 	})
 }
 
-// weight is what the router holds.
+// weight is the router's memory.
 type weight struct{ memory, files, goroutines, maps int }
 
-// weigh looks at the router's process, and at the data path's maps, whose memory grows with their entries.
+// weigh measures the router's process and the data path's maps, whose memory grows with their entries.
 func (s *soak) weigh() (w weight) {
 	s.t.Helper()
 	w.memory = s.r.memory(s.t)
@@ -249,8 +249,8 @@ func (s *soak) weigh() (w weight) {
 	return w
 }
 
-// compare fails the test when the router holds more than before, but for what varies by itself: idle legs, connections of
-// health checks, the heap.
+// compare fails the test if the router uses more memory than before, except for what varies: idle legs, connections of health
+// checks, the heap.
 func (s *soak) compare(before weight) {
 	s.t.Helper()
 	lab.Eventually(s.t, settled, func() error {

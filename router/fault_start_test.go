@@ -13,8 +13,9 @@ import (
 	"baton/lab"
 )
 
-// TestStartRefused has the router start on what it cannot work with. It says so in one line, with the place in the file
-// where that is the cause, by its exit status whether the user or the host is to be mended, and leaves nothing behind.
+// TestStartRefused starts the router under conditions in which it cannot work. It reports the cause in one line, with the place
+// in the file if that is the cause, indicates by its exit status whether the user or the host is at fault, and leaves nothing
+// behind.
 func TestStartRefused(t *testing.T) {
 	n := newNetwork(t)
 	file, state, socket := filepath.Join(n.Dir(), "router.yaml"), filepath.Join(n.BPFFS(), "router"), filepath.Join(n.Dir(), "router.sock")
@@ -24,7 +25,7 @@ func TestStartRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, address := range []string{"127.0.0.1:9465", "0.0.0.0:81"} { // taken by others
+	for _, address := range []string{"127.0.0.1:9465", "0.0.0.0:81"} { // in use
 		l, err := n.router.Listen("tcp", address)
 		if err != nil {
 			t.Fatal(err)
@@ -44,7 +45,7 @@ func TestStartRefused(t *testing.T) {
 		args   []string // nil: the file
 		run    []string // by these
 		status int
-		want   string // of standard error, a regular expression; FILE stands for the file's path
+		want   string // regular expression for standard error; FILE stands for the file's path
 	}{
 		{"unknown key", replaced("interfaces", "interface"), nil, nil, usage, `FILE:4:5: vips\[0\]\.interface: is not a key`},
 		{"impossible value", replaced("pools:", "timeouts: {idle: -1s}\npools:"), nil, nil, usage, `FILE:6:18: timeouts\.idle: "-1s" is not above zero`},
@@ -97,7 +98,7 @@ func TestStartRefused(t *testing.T) {
 			if !want.MatchString(last) || p.Stdout() != "" {
 				t.Errorf("says %q, want a line like %s", p.Log(), want)
 			}
-			for _, line := range lines[:len(lines)-1] { // what it had to log before it failed
+			for _, line := range lines[:len(lines)-1] { // expected log before the failure
 				if !strings.HasPrefix(line, "time=") {
 					t.Errorf("also says %q", line)
 				}

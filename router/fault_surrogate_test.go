@@ -17,10 +17,10 @@ import (
 	"baton/lab/peers"
 )
 
-// checked are active health checks that see a fault within seconds, also on a busy machine.
+// checked are active health checks that notice a fault within seconds, also on a busy machine.
 const checked = "health: {path: /healthz, interval: 500ms, timeout: 500ms, rise: 1, fall: 3}, legs: {min: 4, max: 100}"
 
-// surrogate is what the router knows of one.
+// surrogate returns a surrogate's status.
 func (r *running) surrogate(name string) api.RouterSurrogate {
 	r.n.t.Helper()
 	for _, p := range r.status().Pools {
@@ -34,7 +34,7 @@ func (r *running) surrogate(name string) api.RouterSurrogate {
 	return api.RouterSurrogate{}
 }
 
-// becomes waits until a surrogate is in a phase, and the command line tells it.
+// becomes waits until a surrogate is in a phase, by the command line.
 func (r *running) becomes(t *testing.T, name, phase string) {
 	t.Helper()
 	lab.Eventually(t, answersWithin, func() error {
@@ -58,10 +58,10 @@ func (r *running) becomes(t *testing.T, name, phase string) {
 	t.Errorf("status does not know %s:\n%s", name, out)
 }
 
-// TestSurrogatesDownAtStart has surrogates that refuse and one that is silent before there is a router, beside one that
-// answers, and alone.
+// TestSurrogatesDownAtStart: at the router's start some surrogates refuse and one does not answer, in a pool with a working one,
+// and alone.
 func TestSurrogatesDownAtStart(t *testing.T) {
-	t.Parallel() // it waits for most of its time
+	t.Parallel() // mostly waits
 	n := newNetwork(t)
 	well, ill, silent := n.site("well", lab.LinkOptions{}), n.site("ill", lab.LinkOptions{}), n.site("silent", lab.LinkOptions{})
 	serveScript(t, well.Host, 80, "well")
@@ -84,7 +84,7 @@ pools:
   unwatched: {surrogates: [{name: ill-unwatched, address: %[11]q}]}
 `, vip4, n.front.Name, at(0), silent.v4, well.v4, checked, at(1), silent.v4.Addr(), well.v4.Addr(), at(2), at(3)))
 
-	// ask has so many clients at one time ask for the same, and counts the statuses.
+	// ask makes so many concurrent clients send the same request, and counts the statuses.
 	ask := func(t *testing.T, host string, clients int, allowed ...int) {
 		t.Helper()
 		var work errgroup.Group
@@ -144,7 +144,7 @@ pools:
 	}
 }
 
-// decisions counts those of user space with an outcome.
+// decisions counts user space's decisions with an outcome.
 func (r *running) decisions(outcome string) (sum float64) {
 	r.n.t.Helper()
 	for name, value := range r.metrics() {
@@ -155,8 +155,8 @@ func (r *running) decisions(outcome string) (sum float64) {
 	return sum
 }
 
-// TestSurrogateEndsInMidResponse cuts responses off at every stage. The client receives what was sent and learns of the
-// end, the next one on the surrogate its own answer, and no request is made twice.
+// TestSurrogateEndsInMidResponse cuts responses off at every stage. The client receives what was sent and notices the end, the
+// next client on the surrogate gets its own response, and no request is made twice.
 func TestSurrogateEndsInMidResponse(t *testing.T) {
 	n := newNetwork(t)
 	site := n.site("s", lab.LinkOptions{})
@@ -198,9 +198,9 @@ func TestSurrogateEndsInMidResponse(t *testing.T) {
 	}
 }
 
-// TestSlowSurrogate is waited for: being slow is no failure.
+// TestSlowSurrogate: a slow surrogate has not failed.
 func TestSlowSurrogate(t *testing.T) {
-	t.Parallel() // it waits for most of its time
+	t.Parallel() // mostly waits
 	n := newNetwork(t)
 	var scripts []*script
 	var surrogates []string
@@ -246,13 +246,14 @@ func TestSlowSurrogate(t *testing.T) {
 	}
 }
 
-// TestEarlyAnswer refuses an upload before its body is read, in the three ways that servers have.
+// TestEarlyAnswer refuses an upload before its body is read, in the three ways of servers.
 func TestEarlyAnswer(t *testing.T) {
 	n := newNetwork(t)
 	scripted, nginx := n.site("scripted", lab.LinkOptions{}), n.site("nginx", lab.LinkOptions{})
 	serveScript(t, scripted.Host, 80, "scripted")
 	peers.Nginx(nginx.Host, peers.NginxOptions{Server: "client_max_body_size 64k;"})
-	// A reset that the client takes, but that is not the next byte's, leaves the session to its time (docs/handoff.md, "The end of a session").
+	// An RST that the client accepts but that is not the next byte's leaves the session to its timeout (docs/handoff.md, "The
+	// end of a session").
 	n.start(fmt.Sprintf("timeouts: {closing: 2s}\nvips: [{address: %q, interfaces: [%s], routes: [{match: {host: nginx.test}, pool: nginx}, {pool: scripted}]}]\n"+
 		"pools:\n  nginx: {surrogates: [{name: nginx, address: %q}]}\n  scripted: {surrogates: [{name: scripted, address: %q}]}\n",
 		vip4, n.front.Name, nginx.v4, scripted.v4))
@@ -272,7 +273,7 @@ func TestEarlyAnswer(t *testing.T) {
 					t.Errorf("%s, %d bytes: %+v %v, want 413", tt.name, size, got.Response, err)
 				}
 				c.Close()
-				<-sent // with an error, or not: the client may have been quicker
+				<-sent // with or without an error: the client may have been faster
 				next := n.open(t, vip4)
 				got, err = next.get(tt.host, tt.small)
 				got.expect(t, err, strings.TrimSuffix(tt.host, ".test"), http.StatusOK, patternText(128))
@@ -282,10 +283,9 @@ func TestEarlyAnswer(t *testing.T) {
 	}
 }
 
-// TestSurrogateClosesEarly has nginx end each connection after a second without a request, or after three requests.
-// Clients do not notice that a surrogate closes legs when it likes.
+// TestSurrogateClosesEarly: nginx closes each connection after an idle second, or after three requests. Clients do not notice.
 func TestSurrogateClosesEarly(t *testing.T) {
-	t.Parallel() // it waits for most of its time
+	t.Parallel() // mostly waits
 	n := newNetwork(t)
 	var routes, pools strings.Builder
 	var crowds []*crowd
@@ -310,7 +310,7 @@ func TestSurrogateClosesEarly(t *testing.T) {
 		c.come(t, 6)
 	}
 	crowds[1].answered("three", 1000)
-	// more legs than the others need: each waits for its turn
+	// more legs than the others need: each waits in turn
 	passers := &crowd{n: n, host: "second.test", path: "/16k", want: patternText(16 << 10), requests: 1, pause: 100 * time.Millisecond}
 	passers.come(t, 18)
 	passers.answered("second", 100)
@@ -333,7 +333,7 @@ func TestSurrogateClosesEarly(t *testing.T) {
 
 // TestSurrogateDies kills nginx, restarts it, and cuts its host off, while clients come and go.
 func TestSurrogateDies(t *testing.T) {
-	t.Parallel() // it waits for most of its time
+	t.Parallel() // mostly waits
 	n := newNetwork(t)
 	const clients = 8
 	o := peers.NginxOptions{Workers: 1, Server: "location = /1m { limit_rate 400k; }"}
@@ -350,7 +350,7 @@ func TestSurrogateDies(t *testing.T) {
 	come := func(t *testing.T, requests int) *crowd {
 		return (&crowd{n: n, host: "h", path: "/16k", want: patternText(16 << 10), requests: requests, pause: 5 * time.Millisecond}).come(t, clients)
 	}
-	// undisturbed fails when clients suffer once the router has taken the surrogate out.
+	// undisturbed fails if clients are affected after the router has taken the surrogate down.
 	undisturbed := func(t *testing.T, c *crowd) {
 		t.Helper()
 		c.turns()
@@ -390,7 +390,7 @@ func TestSurrogateDies(t *testing.T) {
 		r.becomes(t, "a", "up")
 		c.answered("a", 50)
 		c.leave()
-		c.unharmed() // its clients' requests were still theirs to repeat
+		c.unharmed() // its clients could still retry their requests
 		if c.held > clients {
 			t.Errorf("answers stop although the surrogate is down: %v", c)
 		}

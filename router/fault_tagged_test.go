@@ -18,35 +18,34 @@ import (
 	"baton/lab"
 )
 
-// A tagged request is like no other, and so is its response: both are full of a number that is drawn once. The bytes of
-// the response follow from the request, so that a client knows each byte that may come, and a surrogate whether a body
-// belongs to its head.
+// A tagged request is unique, and so is its response: both are full of a random number. The response's bytes follow from the
+// request, so that a client knows each byte that may come, and a surrogate whether a body belongs to its head.
 type tagged struct {
 	id     uint64 // 60 bits
-	prefix string // "/t" is a route of the kernel's, "/u" one of user space's
+	prefix string // "/t" is routed by the kernel, "/u" by user space
 	host   string
-	nth    int // of the session's requests: all but the first may have to stay at another host
+	nth    int // first request of the session: later ones may have to stay on another host
 	upload int // bytes of the request's body
 	size   int // bytes of the response's body
 	framing
 }
 
-// framing is how a response's end is told.
+// framing marks the end of a response.
 type framing string
 
 const (
 	byLength framing = "length"
 	inChunks framing = "chunked"
 	byClose  framing = "close"
-	byReset  framing = "reset" // with a length, and reset half way
+	byReset  framing = "reset" // with a length, and reset halfway
 )
 
-// announces is the one host that answers in framing byClose.
+// announces is the one host that uses framing byClose.
 const announces = "b.test"
 
 var lastID atomic.Uint64
 
-// newTagged draws a request for one of the hosts.
+// newTagged makes a random request for one of the hosts.
 func newTagged(random *rand.Rand, hosts []string) tagged {
 	q := tagged{
 		id: random.Uint64()<<36>>4 | lastID.Add(1)&(1<<32-1), prefix: "/t", framing: byLength,
@@ -60,7 +59,7 @@ func newTagged(random *rand.Rand, hosts []string) tagged {
 	case 3:
 		q.framing = byReset
 	}
-	if q.framing == byClose && q.host != announces { // a surrogate that announces its close so often has legs for few requests
+	if q.framing == byClose && q.host != announces { // a surrogate that often announces its close gets legs for few requests
 		q.framing = byLength
 	}
 	if random.IntN(5) == 0 {
@@ -75,7 +74,7 @@ func newTagged(random *rand.Rand, hosts []string) tagged {
 // last reports whether the connection ends with the response.
 func (q tagged) last() bool { return q.framing == byClose || q.framing == byReset }
 
-// blocks are n bytes that repeat the number every 16.
+// blocks is n bytes that repeat the number every 16.
 func blocks(id uint64, n int) []byte {
 	block := fmt.Appendf(nil, "%015x\n", id)
 	return bytes.Repeat(block, n/len(block)+1)[:n]
@@ -93,7 +92,7 @@ func (q tagged) request() []byte {
 	return append(append(b, "\r\n"...), blocks(^q.id&(1<<60-1), q.upload)...)
 }
 
-// response is every byte that the client is to receive; of a reset one, every byte that it may.
+// response is all bytes that the client should receive; if reset, those it may receive.
 func (q tagged) response() []byte {
 	b := fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nX-Id: %015x\r\n", q.id)
 	body := blocks(q.id, q.size)
@@ -115,7 +114,7 @@ func (q tagged) response() []byte {
 	return append(b, body...)
 }
 
-// parseTagged is the request that a surrogate has read the head of.
+// parseTagged parses a request's head at a surrogate.
 func parseTagged(r *http.Request) (tagged, error) {
 	part := strings.Split(r.URL.Path, "/")
 	if len(part) != 5 {
@@ -138,11 +137,11 @@ func parseTagged(r *http.Request) (tagged, error) {
 // taggedOrigin answers tagged requests.
 type taggedOrigin struct {
 	t        lab.T
-	host     string        // whose requests are right here
-	patience int           // requests after about as many of which it closes without a word; 0: never
+	host     string        // whose requests belong here
+	patience int           // closes unannounced after about as many requests; 0: never
 	slow     chan struct{} // unless nil, read before each half of a response is sent
 	accepted atomic.Int64
-	stayed   atomic.Int64 // later requests of sessions that could not be moved to where their rule says
+	stayed   atomic.Int64 // later requests of sessions that could not move to the right pool
 
 	mu    sync.Mutex
 	open  map[net.Conn]bool // false once the listener is closed
@@ -209,7 +208,7 @@ func (o *taggedOrigin) serve(c net.Conn) {
 	for served := 0; served != most; served++ {
 		head, err := readHead(r)
 		if err != nil {
-			return // within a head, as clients of ours do
+			return // within a head, as our clients do
 		}
 		request, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(head)))
 		if err != nil {
@@ -242,7 +241,7 @@ func (o *taggedOrigin) serve(c net.Conn) {
 	}
 }
 
-// answer reports whether the connection goes on.
+// answer reports whether the connection continues.
 func (o *taggedOrigin) answer(c net.Conn, q tagged) bool {
 	b := q.response()
 	half := len(b) / 2
@@ -261,7 +260,7 @@ func (o *taggedOrigin) answer(c net.Conn, q tagged) bool {
 	return !q.last()
 }
 
-// readHead reads to the end of a message head, or fails where the connection ends.
+// readHead reads up to the end of a message head, or fails at the end of the connection.
 func readHead(r *bufio.Reader) (head []byte, err error) {
 	for {
 		line, err := r.ReadSlice('\n')

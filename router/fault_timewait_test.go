@@ -11,8 +11,8 @@ import (
 	"baton/lab"
 )
 
-// TestRefusedClientReturns has a client come back on its port at once. The VIP's server has closed the connection before,
-// so that the host still holds it (TIME_WAIT).
+// TestRefusedClientReturns: a client reuses its port at once. The VIP's server has closed the connection first, so that the host
+// still holds it (TIME_WAIT).
 func TestRefusedClientReturns(t *testing.T) {
 	n := newNetwork(t)
 	s := n.site("a", lab.LinkOptions{})
@@ -39,7 +39,7 @@ func TestRefusedClientReturns(t *testing.T) {
 	}
 }
 
-// ends expects nothing more, and the end.
+// ends expects the end without further bytes.
 func (c *connection) ends() error {
 	if rest, err := io.ReadAll(c.r); err != nil || len(rest) > 0 {
 		return fmt.Errorf("after the last answer %.100q, %w", rest, err)

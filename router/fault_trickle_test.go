@@ -14,10 +14,10 @@ import (
 	"baton/lab"
 )
 
-// handshake is how long a request's head may take in these tests; they wait longer than that themselves.
+// handshake is timeouts.handshake in these tests; their own timeouts are longer.
 const handshake = time.Second
 
-// slowClient is a client that does not send what is due, on a connection of its own.
+// slowClient is a client that delays its request, on its own connection.
 type slowClient struct {
 	*connection
 	ctx context.Context
@@ -25,15 +25,15 @@ type slowClient struct {
 	h   *lab.Host
 }
 
-// TestSlowClients has clients that send less than a request, or not in time.
+// TestSlowClients: clients send incomplete requests, or too slowly.
 func TestSlowClients(t *testing.T) {
-	t.Parallel() // it waits for most of its time
+	t.Parallel() // mostly waits
 	n := newNetwork(t)
 	l := &ledger{t: t}
 	s := n.site("a", lab.LinkOptions{})
 	l.recorder(t, s.Host, "a")
 	plain, front := n.clientHost("plain", lab.LinkOptions{})
-	plain.Sysctl("net.ipv4.tcp_timestamps", "0") // the router remembers the options of such a client, for a while
+	plain.Sysctl("net.ipv4.tcp_timestamps", "0") // the router keeps such a client's options for a while
 	r := n.start(fmt.Sprintf("timeouts: {handshake: %v, closing: 2s}\nvips: [{address: %q, interfaces: [%s, %s], routes: [{pool: a}]}]\n"+
 		"pools: {a: {legs: {min: 2, max: 200}, surrogates: [{name: a, address: %q}]}}\n", handshake, vip4, n.front.Name, front.Name, s.v4))
 
@@ -143,7 +143,7 @@ func (c *slowClient) goodThen(f func() error) error {
 	return f()
 }
 
-// trickle sends one byte of the text after the other until it is refused.
+// trickle sends the text byte by byte until it is refused.
 func (c *slowClient) trickle(text string) error {
 	ctx, cancel := context.WithCancel(c.ctx)
 	ended := make(chan struct{})
@@ -166,7 +166,7 @@ func (c *slowClient) trickle(text string) error {
 	return err
 }
 
-// half sends what is no request, and is refused.
+// half sends an invalid request, and is refused.
 func (c *slowClient) half(text string, want ...int) error {
 	sent := make(chan struct{})
 	go func() { _, _ = io.WriteString(c, text); close(sent) }()
@@ -183,7 +183,7 @@ func (c *slowClient) half(text string, want ...int) error {
 	return fmt.Errorf("%s from %q: %.100q, want %v", got.Status, got.surrogate, got.body, want)
 }
 
-// slowBody sends a body in longer than a head may take.
+// slowBody sends a body more slowly than allowed for a head.
 func (c *slowClient) slowBody() error {
 	m := message{id: c.l.draw(), must: true}
 	m.text = "POST /" + m.id + " HTTP/1.1\r\n" + hostA + "Content-Length: 10\r\n\r\n0123456789"
@@ -219,7 +219,7 @@ func (c *slowClient) halfBody(reset bool) error {
 	return c.Conn.(interface{ CloseWrite() error }).CloseWrite()
 }
 
-// TestLongHead has a head that is longer than what a client sends unacknowledged.
+// TestLongHead sends a head longer than the client's initial window.
 func TestLongHead(t *testing.T) {
 	n := newNetwork(t)
 	s := n.site("a", lab.LinkOptions{})

@@ -9,8 +9,8 @@ import (
 	"baton/packet"
 )
 
-// TestHoldingStaysBounded has many sources begin requests of any size that are never whole, as the upcalls takes them: what is held stays
-// below the limit, the source that holds most makes room, and one that holds little is left alone.
+// TestHoldingStaysBounded: many sources start requests of any size that never complete, with the same calls as upcalls: memory
+// stays below the limit, the largest source is evicted, and a small one is left alone.
 func TestHoldingStaysBounded(t *testing.T) {
 	const limit = 8 << 20
 	h := newHolding(limit)
@@ -57,7 +57,7 @@ func TestHoldingStaysBounded(t *testing.T) {
 				break
 			}
 		}
-		if i%1000 == 0 && live[p] { // one that is decided waits, and is not taken away
+		if i%1000 == 0 && live[p] { // a decided one is not evicted
 			h.decided(p)
 			h.end(p)
 			h.end(p)
@@ -83,7 +83,7 @@ func TestHoldingStaysBounded(t *testing.T) {
 	}
 }
 
-// TestHoldingSparesTheDecided: who is being answered makes no room.
+// TestHoldingSparesTheDecided: decided clients are not evicted.
 func TestHoldingSparesTheDecided(t *testing.T) {
 	h := newHolding(4000)
 	p := &pending{client: netip.MustParseAddrPort("10.0.0.1:1")}
@@ -109,8 +109,8 @@ func TestSourceOfAClient(t *testing.T) {
 	}
 }
 
-// TestPendingWants: a segment that is there already is not copied.
-func TestPendingWants(t *testing.T) {
+// TestPendingAccepts: a duplicate segment is not copied.
+func TestPendingAccepts(t *testing.T) {
 	p := &pending{base: 100}
 	p.add(segment{seq: 100, data: make([]byte, 10)})
 	p.add(segment{seq: 120, data: make([]byte, 10)})

@@ -10,8 +10,8 @@ import (
 	"baton/lab"
 )
 
-// TestSharedAddress has VIPs that differ in their port alone come and go: the address stays with the last of them, and one
-// that the host has anyway is never taken away.
+// TestSharedAddress adds and removes VIPs that differ only in their port: the address stays until the last is removed, and one
+// that the host already has is never removed.
 func TestSharedAddress(t *testing.T) {
 	n := newNetwork(t)
 	s := n.site("s1", lab.LinkOptions{})

@@ -14,7 +14,7 @@ import (
 	"baton/lab/emulator"
 )
 
-// leg is what a surrogate's TCP says of its end.
+// leg is a surrogate's TCP information on a leg.
 type leg struct {
 	rto, shortest float64 // ms
 	used          bool    // has carried a response
@@ -25,7 +25,7 @@ var (
 	legShortest = regexp.MustCompile(`\bminrtt:([\d.]+)`)
 )
 
-// legsOf asks a surrogate for its established connections.
+// legsOf lists a surrogate's established connections.
 func legsOf(t *testing.T, s *site) []leg {
 	t.Helper()
 	out, err := s.Exec(deadline(t), "ss", "-Htino", "state", "established", "sport = :80 and dport < :32768") // ports of legs
@@ -48,7 +48,7 @@ func legsOf(t *testing.T, s *site) []leg {
 	return legs
 }
 
-// TestSurrogateKnowsNothingNearer has near clients use legs, and then a far one: the surrogate must not take it for near.
+// TestSurrogateKnowsNothingNearer: near clients use legs, and then a distant one, which the surrogate must not take for near.
 func TestSurrogateKnowsNothingNearer(t *testing.T) {
 	n := newNetwork(t)
 	s := n.site("s1", lab.LinkOptions{})
@@ -87,7 +87,7 @@ func TestSurrogateKnowsNothingNearer(t *testing.T) {
 	for range 8 {
 		get(n.client)
 	}
-	for range 3 { // the second finds a leg that the first has used
+	for range 3 { // the second gets a leg used by the first
 		get(far)
 		get(n.client)
 	}

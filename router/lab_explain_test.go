@@ -12,8 +12,8 @@ import (
 	"baton/lab"
 )
 
-// TestExplainIsWhatHappens asks the router who would decide and what would become of a request, makes it, and compares. The
-// surrogates are where they may be: on the router's host, on loopback, of the other family, in one pool with others.
+// TestExplainIsWhatHappens explains a request, makes it, and compares. Surrogates are in all possible places: on the router's
+// host, on loopback, of the other family, mixed in one pool.
 func TestExplainIsWhatHappens(t *testing.T) {
 	n := newNetwork(t)
 	far := n.site("far", lab.LinkOptions{})
@@ -185,7 +185,7 @@ pools:
 	})
 }
 
-// outcomes counts the decisions of user space about a VIP's requests.
+// outcomes counts user space's decisions on a VIP's requests.
 func (r *running) outcomes(vip string) map[string]int {
 	r.n.t.Helper()
 	out := make(map[string]int)

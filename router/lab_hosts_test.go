@@ -10,8 +10,8 @@ import (
 	"baton/lab"
 )
 
-// TestHostsReadAlike asks for random hosts, by one path that the kernel decides and by one that user space decides: both must find the
-// same surrogate, and on a VIP that proxies so must the proxy.
+// TestHostsReadAlike requests random hosts by a path routed in the kernel and by one routed in user space: both must find the
+// same surrogate, and so must the proxy of a proxying VIP.
 func TestHostsReadAlike(t *testing.T) {
 	n := newNetwork(t)
 	var routes, pools strings.Builder

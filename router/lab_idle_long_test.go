@@ -10,7 +10,7 @@ import (
 	"baton/lab"
 )
 
-// TestIdleLimitGrowsAgain has a surrogate that closes idle connections early, and after a restart does not: the pool learns both.
+// TestIdleLimitGrowsAgain: a surrogate closes idle connections early, and after a restart does not: the pool learns both.
 func TestIdleLimitGrowsAgain(t *testing.T) {
 	n := newNetwork(t)
 	s := n.site("s1", lab.LinkOptions{})
@@ -43,7 +43,7 @@ func TestIdleLimitGrowsAgain(t *testing.T) {
 	says(answersWithin, `surrogate closes idle connections`)
 	server.Close()
 	run(time.Hour)
-	// A scout starts a minute after the last close, and then has to live for legs.idle.
+	// A scout starts a minute after the last close, and must then live for legs.idle.
 	says(2*time.Minute, `surrogate keeps idle connections again`)
 	closed := func() float64 {
 		return r.metrics()[`baton_router_leg_events_total{event="closed idle",surrogate="s1"}`]

@@ -17,8 +17,8 @@ import (
 	"baton/lab/peers"
 )
 
-// TestKeepAlive sends what HTTP/1.1 allows on one connection, and each request must be answered by the
-// server that its rule names, by the byte. The pools hold an nginx and origins of ours.
+// TestKeepAlive sends everything that HTTP/1.1 allows on one connection, and verifies the server and each byte of each response.
+// The pools have an nginx and our own origins.
 func TestKeepAlive(t *testing.T) {
 	n := newNetwork(t)
 	static := n.site("static", lab.LinkOptions{})
@@ -96,12 +96,12 @@ func TestKeepAlive(t *testing.T) {
 	})
 }
 
-// inOrder has one processor take all packets of an interface, as a queue of a network card does with those of a session.
-// Without it the packets of a veth overtake each other between processors, and a message whose packets do may cost its
-// session the routing of later requests: the router does not guess where such a message ends.
+// inOrder processes all packets of an interface on one CPU, as a network card's queue does for a session. Otherwise packets of a
+// veth are reordered between CPUs, and reordering within a message may cost its session the routing of later requests: the router
+// does not guess where such a message ends.
 func (n *network) inOrder(end *lab.Interface) {
 	n.t.Helper()
-	// ip-netns(8) mounts the /sys that belongs to the namespace.
+	// ip-netns(8) mounts the namespace's /sys.
 	_, err := end.Host.Exec(deadline(n.t), "ip", "netns", "exec", end.Host.Netns(), "sh", "-c",
 		"echo 1 > /sys/class/net/"+end.Name+"/queues/rx-0/rps_cpus")
 	if err != nil {
@@ -109,11 +109,11 @@ func (n *network) inOrder(end *lab.Interface) {
 	}
 }
 
-// retransmitted is the end of an attempt whose connection repeated bytes: on a machine that is too busy to acknowledge them
-// in time the same holds as of packets out of order.
+// retransmitted ends an attempt with retransmissions: on a machine too busy to acknowledge in time they have the same effect as
+// reordering.
 type retransmitted struct{}
 
-// attempt reports whether f came to its own end.
+// attempt reports whether f completed.
 func attempt(f func()) (whole bool) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -138,7 +138,7 @@ func (n *network) open(t *testing.T, vip string) *connection {
 	return c
 }
 
-// expect fails the test unless the answer is this server's, with this status and body.
+// expect fails the test unless the response is this server's, with this status and body.
 func (a answer) expect(t *testing.T, err error, surrogate string, status int, body string) {
 	t.Helper()
 	switch {
@@ -223,7 +223,7 @@ func framings(t *testing.T, vip string, n *network) {
 			}
 		}
 	}
-	// Without a length the surrogate's close is the end, of the connection too.
+	// Without a length the surrogate's close also ends the connection.
 	got, err := c.get("a.test", "/close/100000")
 	got.expect(t, err, "a", 200, patternText(100_000))
 	if _, err := c.r.ReadByte(); err != io.EOF {
@@ -279,7 +279,7 @@ func noBody(t *testing.T, vip string, n *network) {
 	}
 }
 
-// A session whose requests overlap stays with its surrogate from then on, so each round has a connection of its own.
+// A session with overlapping requests stays on its surrogate, so each round uses a new connection.
 func pipelining(t *testing.T, vip string, n *network) {
 	const depth = 30
 	for round := range 6 {
@@ -299,8 +299,8 @@ func pipelining(t *testing.T, vip string, n *network) {
 	}
 }
 
-// Requests that are sent before the last answer has come stay where that is made, whatever their rule says: only so do
-// the answers come in order. In one packet all belong to the first.
+// Pipelined requests stay on the surrogate of the one before, whatever their route: only so are responses in order. In one packet
+// all belong to the first.
 func pipeliningStays(t *testing.T, vip string, n *network) {
 	c := n.open(t, vip)
 	if _, err := io.WriteString(c, "GET /1 HTTP/1.1\r\nHost: a.test\r\n\r\nGET /2 HTTP/1.1\r\nHost: b.test\r\n\r\nGET /3 HTTP/1.1\r\nHost: a.test\r\n\r\n"); err != nil {
@@ -337,8 +337,8 @@ func uploads(t *testing.T, vip string, n *network) {
 	for _, size := range []int64{0, 1, 1400, 10_000, 100_000, 4 << 20} {
 		for _, host := range []string{"a", "b"} {
 			if size > initialWindow {
-				// What the client sends beyond that while its request is decided on is lost, and repeated bytes cost the
-				// session the routing of later requests.
+				// Bytes beyond that are lost while the request is decided, and retransmissions cost the session
+				// the routing of later requests.
 				c = n.open(t, vip)
 			}
 			_, err := fmt.Fprintf(c, "POST /sink HTTP/1.1\r\nHost: %s.test\r\nX-Length: %d\r\nContent-Length: %d\r\n\r\n", host, size, size)
@@ -355,10 +355,10 @@ func uploads(t *testing.T, vip string, n *network) {
 	}
 }
 
-// initialWindow is what a client may send before anything is acknowledged (RFC 6928), in bytes and about.
+// initialWindow is about what a client may send before an ACK (RFC 6928), in bytes.
 const initialWindow = 13_000
 
-// chunkedUpload sends a body whose end the router does not look for: the session stays with its surrogate.
+// chunkedUpload sends a body whose end the router does not look for: the session stays on its surrogate.
 func chunkedUpload(t *testing.T, c *connection, host string, size int64) {
 	t.Helper()
 	for range 2 {
@@ -379,7 +379,7 @@ func chunkedUpload(t *testing.T, c *connection, host string, size int64) {
 	}
 }
 
-// A head may fill the client's initial window: ten segments that nobody acknowledges before it is whole.
+// A head may fill the client's initial window: ten segments that nobody acknowledges before it is complete.
 func largeHeads(t *testing.T, vip string, n *network) {
 	for _, size := range []int{1000, 3000, 8000, 13_000} {
 		for _, host := range []string{"a", "b"} {
@@ -400,8 +400,7 @@ func largeHeads(t *testing.T, vip string, n *network) {
 	}
 }
 
-// A client that writes a head in pieces sends it in as many segments, since nothing is acknowledged that Nagle's
-// algorithm could wait for.
+// A head written in pieces is sent in as many segments, as there is no unacknowledged data for Nagle's algorithm.
 func splitRequests(t *testing.T, vip string, n *network) {
 	for _, piece := range []int{1, 2, 7, 30} {
 		for _, first := range []string{"a", "b"} {
@@ -445,7 +444,7 @@ func oldHTTP(t *testing.T, vip string, n *network) {
 func halfClose(t *testing.T, vip string, n *network) {
 	for _, tt := range []struct {
 		name, host, path string
-		first            bool // our end is said before the answer has come
+		first            bool // we half-close before the response
 	}{
 		{"origin, after", "a", "/bytes/1048576", false},
 		{"nginx, after", "static", "/1m", false},

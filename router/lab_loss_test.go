@@ -11,11 +11,12 @@ import (
 	"baton/lab/emulator"
 )
 
-// lossy is what the links do each way: with both directions of both legs impaired, some packet of most round trips.
+// lossy is each link's impairment, per direction: with both directions of both legs impaired, it hits a packet of most round
+// trips.
 var lossy = emulator.Shape{Loss: 0.02, Reorder: 0.043, Behind: 3, Duplicate: 0.005}
 
-// TestLossAndReordering has several clients download and upload at once where packets are lost, overtaken and repeated
-// on both legs: every byte must arrive once, and in time, which it only does with SACK and timestamps right.
+// TestLossAndReordering: several clients download and upload at once, with loss, reordering and duplication on both legs: every
+// byte must arrive once, and in time, which needs correct SACK and timestamps.
 func TestLossAndReordering(t *testing.T) {
 	const (
 		size   = 16 << 20
@@ -69,7 +70,7 @@ func TestLossAndReordering(t *testing.T) {
 	}
 }
 
-// TestLossOfLargePackets loses what a veth carries with its offloads on: segments of up to 64 KiB.
+// TestLossOfLargePackets loses packets of a veth with offloads: up to 64 KiB.
 func TestLossOfLargePackets(t *testing.T) {
 	n := newNetwork(t)
 	s := n.site("s1", lab.LinkOptions{})

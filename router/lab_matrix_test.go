@@ -17,12 +17,12 @@ import (
 	"baton/lab/peers"
 )
 
-// tcpOptions are what a host's TCP offers.
+// tcpOptions are the options of a host's TCP.
 type tcpOptions struct {
 	scale int // of the window; noScale: the option is not sent
 	sack  bool
 	ts    bool
-	mss   int // told; 9000: what a link with an MTU of 9040 gives, 8980 of IPv6
+	mss   int // advertised; 9000: for a link with an MTU of 9040; 8980 for IPv6
 }
 
 const noScale = -1
@@ -59,7 +59,7 @@ func TestVariantsCoverEveryPair(t *testing.T) {
 
 const jumbo = 9040 // bytes of a link's MTU
 
-// use has the host offer these options on the way to the gateways, which are on the host's interface.
+// use makes the host offer these options on routes via the gateways, which are on its interface.
 func (o tcpOptions) use(t *testing.T, h *lab.Host, n *lab.Interface, prefixes, gateways []string) {
 	t.Helper()
 	flag := map[bool]string{true: "1", false: "0"}
@@ -82,7 +82,7 @@ func (o tcpOptions) use(t *testing.T, h *lab.Host, n *lab.Interface, prefixes, g
 			r.Scope = netlink.SCOPE_LINK
 		}
 		if o.scale != noScale {
-			r.Window = 1<<(16+o.scale) - 1 // tcp_select_initial_window: the least scale that can tell the largest window
+			r.Window = 1<<(16+o.scale) - 1 // tcp_select_initial_window: the least scale for the largest window
 		}
 		if err := h.Netlink().RouteReplace(&r); err != nil {
 			t.Fatalf("%s: route %s: %v", h.Name(), prefixes[i], err)
@@ -90,8 +90,8 @@ func (o tcpOptions) use(t *testing.T, h *lab.Host, n *lab.Interface, prefixes, g
 	}
 }
 
-// TestMatrix puts each variant of a client's options before each of a surrogate's: timestamps, SACK, window
-// scale, MSS. The two families take turns. Then one connection of each client visits every surrogate.
+// TestMatrix combines each variant of a client's options with each of a surrogate's: timestamps, SACK, window scale, MSS;
+// alternately for both families. Then one connection of each client visits every surrogate.
 func TestMatrix(t *testing.T) {
 	const size = 1 << 20
 	n := newNetwork(t)
@@ -130,7 +130,7 @@ func TestMatrix(t *testing.T) {
 	}
 	r := n.start(config.String() + "pools:\n" + pools.String())
 
-	// What a surrogate agrees to is learnt from its first leg; from then on clients are offered that.
+	// A surrogate's options are learnt from its first leg; from then on clients are offered those.
 	for j := range len(variants) + 1 {
 		for _, v6 := range []bool{false, true} {
 			lab.Eventually(t, answersWithin, func() error {
@@ -158,8 +158,7 @@ func TestMatrix(t *testing.T) {
 		}
 		_ = work.Wait()
 	})
-	// The options of a connection are those of its SYN, and its legs' are all different: what moves between them must be
-	// told to both ends in their own terms.
+	// A connection's options are fixed by its SYN, but its legs' differ: a move must translate between them.
 	t.Run("one connection over all surrogates", func(t *testing.T) {
 		var work errgroup.Group
 		work.SetLimit(6)
@@ -189,7 +188,7 @@ func matrixVIP(surrogate int, v6 bool) string {
 	return fmt.Sprintf("10.9.9.9:%d", 8000+surrogate)
 }
 
-// matrixCell checks what both ends have agreed to, and a download and an upload by the byte.
+// matrixCell checks the negotiated options at both ends, and a download and an upload byte for byte.
 func matrixCell(ctx context.Context, h *lab.Host, vip string, client, surrogate tcpOptions, size int64) error {
 	c, err := dial(ctx, h, vip)
 	if err != nil {
@@ -214,7 +213,7 @@ func matrixCell(ctx context.Context, h *lab.Host, vip string, client, surrogate 
 	return errors.Join(err, download(ctx, h, vip, size, answersWithin), upload(ctx, h, vip, size, answersWithin))
 }
 
-// offered is what a VIP agrees to.
+// offered returns the options that a VIP accepts.
 func offered(ctx context.Context, h *lab.Host, vip string) (tcpOptions, error) {
 	c, err := dial(ctx, h, vip)
 	if err != nil {
@@ -224,7 +223,7 @@ func offered(ctx context.Context, h *lab.Host, vip string) (tcpOptions, error) {
 	return agreed(c.Conn)
 }
 
-// visitAll asks every surrogate by turns on one connection.
+// visitAll sends requests to every surrogate in turn on one connection.
 func visitAll(ctx context.Context, h *lab.Host, vip string, surrogates int) error {
 	c, err := dial(ctx, h, vip)
 	if err != nil {
@@ -248,7 +247,7 @@ func visitAll(ctx context.Context, h *lab.Host, vip string, surrogates int) erro
 	return nil
 }
 
-// tcpInfo is what the kernel knows of a TCP connection.
+// tcpInfo is the kernel's information on a TCP connection.
 func tcpInfo(c net.Conn) (unix.TCPInfo, error) {
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {
@@ -269,7 +268,7 @@ func tcpInfo(c net.Conn) (unix.TCPInfo, error) {
 	return *info, nil
 }
 
-// agreed are the options of an established connection, less the MSS.
+// agreed are the options of an established connection, without the MSS.
 func agreed(c net.Conn) (tcpOptions, error) {
 	info, err := tcpInfo(c)
 	if err != nil {
@@ -283,7 +282,7 @@ func agreed(c net.Conn) (tcpOptions, error) {
 	return o, nil
 }
 
-// legOf answers with what was agreed on the server leg.
+// legOf responds with the options of the server leg.
 type legKey struct{}
 
 func withLeg(ctx context.Context, c net.Conn) context.Context {

@@ -13,7 +13,7 @@ import (
 	"baton/lab/peers"
 )
 
-// TestModes has the three modes side by side, of both families, and what a handoff VIP can only proxy.
+// TestModes runs the three modes next to each other, in both families, and what a handoff VIP can only proxy.
 func TestModes(t *testing.T) {
 	n := newNetwork(t)
 	a, b := n.site("a", lab.LinkOptions{}), n.site("b", lab.LinkOptions{})
@@ -47,7 +47,7 @@ pools:
   local: {surrogates: [{name: local, address: "127.0.0.1:8080"}]}
 `, n.front.Name, a.v4, b.v4, b.v6))
 
-	// ask makes one request on a connection of its own, and says what the VIP's user-space server had to do with it.
+	// ask makes one request on a new connection, and returns what the VIP's user-space server did.
 	ask := func(t *testing.T, address, method, request string) (answer, bool) {
 		t.Helper()
 		before := r.fallbacks(address)
@@ -56,7 +56,7 @@ pools:
 			t.Fatal(err)
 		}
 		proxied := false
-		// The server counts a request when it is done with it, a moment after its client is.
+		// The server counts a request after it has finished it, a moment after its client.
 		err = lab.Poll(answersWithin/40, func() error {
 			if r.fallbacks(address) == before {
 				return fmt.Errorf("not counted")
@@ -113,7 +113,7 @@ pools:
 		}
 	})
 	t.Run("one connection, spliced and proxied", func(t *testing.T) {
-		// What was spliced can be given to the proxy between two requests; the proxy keeps it from then on.
+		// A spliced session can be handed over to the proxy between two requests; the proxy keeps it.
 		c := n.open(t, "10.9.9.9:80")
 		for _, want := range []string{"a", "a", "local", "a", "local"} {
 			got, err := c.get(want+".test", "/bytes/20000")

@@ -13,7 +13,7 @@ import (
 	"baton/lab"
 )
 
-// VIPs of the tests, one a family. The router takes them by itself.
+// The tests' VIPs, one per family. The router adds them by itself.
 const (
 	vip4 = "10.9.9.9:80"
 	vip6 = "[fd09::9]:80"
@@ -44,7 +44,7 @@ type site struct {
 	back   *lab.Interface // the other end
 }
 
-// address is what a configuration calls the surrogate by.
+// address is the surrogate's address in a configuration.
 func (s *site) address(v6 bool) netip.AddrPort {
 	if v6 {
 		return s.v6
@@ -125,8 +125,8 @@ func (n *network) siteBehind(next *lab.Host, name string, o lab.LinkOptions) *si
 	return s
 }
 
-// program builds baton once for the test binary and returns a path that runs it. The file itself has no name any
-// more, so that nothing is left however the tests end.
+// program builds baton once for the test binary and returns a path that runs it. The file itself is unlinked, so that nothing is
+// left however the tests end.
 var program = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "baton-test-")
 	if err != nil {
@@ -147,7 +147,7 @@ var program = sync.OnceValues(func() (string, error) {
 
 var unnamed *os.File // keeps the program's descriptor from being collected
 
-// baton runs a subcommand on the router's host to its end.
+// baton runs a subcommand on the router's host and waits for it.
 func (n *network) baton(ctx context.Context, args ...string) (string, error) {
 	n.t.Helper()
 	path, err := program()

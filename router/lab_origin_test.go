@@ -160,13 +160,13 @@ func patternText(size int) string {
 	return string(b)
 }
 
-// connection is a client's, on which a test writes requests as it likes.
+// connection is a client's connection, on which a test writes raw requests.
 type connection struct {
 	net.Conn
 	r *bufio.Reader
 }
 
-// dial opens a connection that gives up within the time that tests wait.
+// dial opens a connection with the tests' timeout.
 func dial(ctx context.Context, h *lab.Host, address string) (*connection, error) {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
@@ -177,15 +177,15 @@ func dial(ctx context.Context, h *lab.Host, address string) (*connection, error)
 	return &connection{c, bufio.NewReaderSize(c, 64<<10)}, c.SetDeadline(time.Now().Add(answersWithin))
 }
 
-// answer is a response whose body was read whole.
+// answer is a complete response.
 type answer struct {
 	*http.Response
 	surrogate string
 	body      string
-	repeats   int // segments that the client had sent again on the connection until then
+	repeats   int // segments retransmitted by the client so far
 }
 
-// read takes one response to a request of this method.
+// read reads one response to a request of this method.
 func (c *connection) read(method string) (answer, error) {
 	response, err := http.ReadResponse(c.r, &http.Request{Method: method})
 	if err != nil {
@@ -200,7 +200,7 @@ func (c *connection) read(method string) (answer, error) {
 	return answer{response, response.Header.Get(peers.Header), string(body), int(info.Total_retrans)}, err
 }
 
-// ask writes a request as it stands and reads the response.
+// ask writes a raw request and reads the response.
 func (c *connection) ask(method, request string) (answer, error) {
 	if _, err := io.WriteString(c, request); err != nil {
 		return answer{}, err
@@ -208,12 +208,12 @@ func (c *connection) ask(method, request string) (answer, error) {
 	return c.read(method)
 }
 
-// get asks for a path on the connection.
+// get requests a path on the connection.
 func (c *connection) get(host, path string) (answer, error) {
 	return c.ask("GET", "GET "+path+" HTTP/1.1\r\nHost: "+host+"\r\n\r\n")
 }
 
-// download fetches size bytes of the pattern over a connection of its own and checks each.
+// download fetches size bytes of the pattern over a new connection and checks each.
 func download(ctx context.Context, h *lab.Host, address string, size int64, within time.Duration) error {
 	c, err := dial(ctx, h, address)
 	if err != nil {
@@ -238,7 +238,7 @@ func download(ctx context.Context, h *lab.Host, address string, size int64, with
 	return nil
 }
 
-// upload sends size bytes of the pattern over a connection of its own; the origin checks each.
+// upload sends size bytes of the pattern over a new connection; the origin checks each.
 func upload(ctx context.Context, h *lab.Host, address string, size int64, within time.Duration) error {
 	c, err := dial(ctx, h, address)
 	if err != nil {

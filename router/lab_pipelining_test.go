@@ -10,8 +10,8 @@ import (
 	"baton/lab"
 )
 
-// TestHeldRequests: where routes differ, requests that come all at once are each answered by the pool that its route names, in order,
-// and none that routes answer with 404 comes to a surrogate, however the client cuts them into packets.
+// TestHeldRequests: where routes differ, pipelined requests are each answered by the pool of their route, in order, and none that
+// routes answer with 404 reaches a surrogate, however the client splits them into packets.
 func TestHeldRequests(t *testing.T) {
 	n := newNetwork(t)
 	a, b := n.site("a", lab.LinkOptions{}), n.site("b", lab.LinkOptions{})
@@ -51,7 +51,7 @@ pools:
 						if err != nil || got.StatusCode != 404 {
 							t.Fatalf("request %d: %v, %v, want 404", i, got.Response, err)
 						}
-						return // the router closes behind it
+						return // the router closes after it
 					}
 					got.expect(t, err, hostOf(i), 200, fmt.Sprintf("%s.test /%d", hostOf(i), i))
 				}
@@ -64,7 +64,7 @@ pools:
 			if _, err := io.WriteString(c, piece); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(300 * time.Millisecond) // the session is spliced, and the next piece a packet of its own
+			time.Sleep(300 * time.Millisecond) // the session is spliced, and the next piece is a separate packet
 		}
 		if got, err := c.read("POST"); err != nil || got.StatusCode != 400 || got.Header.Get("Server") != "baton" {
 			t.Errorf("%v, %v, want 400 from the router", got.Response, err)
@@ -78,7 +78,7 @@ pools:
 	}
 }
 
-// hostOf is whose the request is: a's and b's by turns, at last one that no route is for.
+// hostOf is the request's host: alternately a and b, finally one without a route.
 func hostOf(i int) string {
 	if i == 29 {
 		return "c"

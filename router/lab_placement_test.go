@@ -8,8 +8,8 @@ import (
 	"baton/lab"
 )
 
-// TestPlacement stands the router where it may stand. Each place is tried in both families, with requests that move
-// between two surrogates, a download and an upload.
+// TestPlacement tests all network placements of the router, each in both families, with requests that move between two
+// surrogates, a download and an upload.
 func TestPlacement(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -65,7 +65,7 @@ func twoInterfaces(t *testing.T) *network {
 	return n
 }
 
-// segment is a switch of its own that hosts are put on, with the addresses 10.5.0.x and fd05::x.
+// segment is a switch to which hosts are attached, with the addresses 10.5.0.x and fd05::x.
 type segment struct {
 	n      *network
 	host   *lab.Host
@@ -78,7 +78,7 @@ func (n *network) segment() *segment {
 	return &segment{n: n, host: h, bridge: h.Bridge("br0")}
 }
 
-// join puts a host on the segment and returns its interface.
+// join attaches a host to the segment and returns its interface.
 func (s *segment) join(h *lab.Host, number int) *lab.Interface {
 	s.n.t.Helper()
 	k := s.n.Link(lab.End{Host: h, Addrs: []string{fmt.Sprintf("10.5.0.%d/24", number), fmt.Sprintf("fd05::%d/64", number)}},
@@ -87,7 +87,7 @@ func (s *segment) join(h *lab.Host, number int) *lab.Interface {
 	return k.A
 }
 
-// oneArmed has all on one segment. The surrogates answer the router's own address, so they need no route back by way of it.
+// oneArmed has everything on one segment. The surrogates answer the router's own address, so they need no route via it.
 func oneArmed(t *testing.T) *network {
 	n := &network{Lab: lab.New(t), t: t}
 	n.router, n.client = n.Host("router"), n.Host("client")
@@ -105,7 +105,7 @@ func oneArmed(t *testing.T) *network {
 	return n
 }
 
-// oneArmedRouted has the router on a stick beside another router, its only way to clients and surrogates.
+// oneArmedRouted has a one-armed router next to another router, its only route to clients and surrogates.
 func oneArmedRouted(t *testing.T) *network {
 	n := &network{Lab: lab.New(t), t: t}
 	n.router, n.client = n.Host("router"), n.Host("client")
@@ -126,7 +126,7 @@ func oneArmedRouted(t *testing.T) *network {
 	return n
 }
 
-// ownBridge has surrogates as containers have it: namespaces on a bridge of the router's host.
+// ownBridge has surrogates placed like containers: namespaces on a bridge of the router's host.
 func ownBridge(t *testing.T) *network {
 	n := newNetwork(t)
 	bridge := n.router.Bridge("br0", "10.5.0.1/24", "fd05::1/64")

@@ -15,7 +15,7 @@ import (
 	"baton/lab"
 )
 
-// policies is a network of four surrogates that are in a pool of each policy, each pool behind a port of the VIP.
+// policies is a network of four surrogates, with a pool of each policy, each behind a port of the VIP.
 func policies(t *testing.T) (*network, *running, *lab.Host) {
 	n := newNetwork(t)
 	far, front := n.clientHost("far", lab.LinkOptions{})
@@ -43,7 +43,7 @@ func policies(t *testing.T) (*network, *running, *lab.Host) {
 		}
 	}
 	config := strings.ReplaceAll(pools.String(), "policy: nearest, nearest", "policy: nearest\n    nearest")
-	// Rules for the comparison with explain; each pool is a hash, so that one surrogate is the only right answer.
+	// Routes for the comparison with explain; each pool uses hash, so that exactly one surrogate is right.
 	fmt.Fprintf(&vips, `  - address: "10.9.9.9:8100"
     interfaces: [%s]
     routes:
@@ -64,10 +64,10 @@ func policies(t *testing.T) (*network, *running, *lab.Host) {
 	return n, n.start("vips:\n" + vips.String() + "pools:\n" + config), far
 }
 
-// TestPolicies asks each pool over a new connection a request, and counts who answers.
+// TestPolicies sends each pool one request per connection, and counts which surrogates answer.
 func TestPolicies(t *testing.T) {
 	n, r, far := policies(t)
-	// who answers a path on a connection of its own, which is left open when keep is set.
+	// who returns the surrogate that answers a path on a new connection, which stays open if keep is set.
 	who := func(t *testing.T, from *lab.Host, port int, path string, keep bool) string {
 		t.Helper()
 		c, err := dial(t.Context(), from, fmt.Sprintf("10.9.9.9:%d", port))
@@ -151,7 +151,7 @@ func TestPolicies(t *testing.T) {
 			lab.Eventually(t, answersWithin, func() error {
 				got := count(t, n.client, 8006, 8)
 				want := map[string]int{drained.next: 8}
-				if drained.next == "" { // none of the zone is left: the pool's others take turns
+				if drained.next == "" { // none of the zone is left: the pool's others in turn
 					want = map[string]int{"s3": 4, "s4": 4}
 				}
 				if !maps.Equal(got, want) {
@@ -225,7 +225,7 @@ func TestPolicies(t *testing.T) {
 	t.Run("explain agrees", func(t *testing.T) { explainAgrees(t, n, r) })
 }
 
-// explainAgrees asks for random requests, and for what explain says of them: the running router, and the file.
+// explainAgrees compares random requests with what explain says of them: the running router, and the file.
 func explainAgrees(t *testing.T, n *network, r *running) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

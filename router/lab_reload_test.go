@@ -14,7 +14,7 @@ import (
 	"baton/lab"
 )
 
-// TestReloadedTimeouts shortens timeouts while clients wait that the old ones would leave alone for long.
+// TestReloadedTimeouts shortens timeouts while clients wait that the old ones would not end for long.
 func TestReloadedTimeouts(t *testing.T) {
 	n := newNetwork(t)
 	s := n.site("s1", lab.LinkOptions{})
@@ -61,7 +61,7 @@ func TestReloadedTimeouts(t *testing.T) {
 	}
 }
 
-// TestReloadRefuses has files that cannot take effect: the old configuration stays in force as a whole.
+// TestReloadRefuses: a file that cannot take effect leaves the whole old configuration in force.
 func TestReloadRefuses(t *testing.T) {
 	n := newNetwork(t)
 	s := n.site("s1", lab.LinkOptions{})

@@ -18,12 +18,12 @@ import (
 	"baton/lab"
 )
 
-// renumbered is two pools with a server each, and files that name them, and what leads to them, in one order or another.
+// renumbered is two pools with a server each, and files with their pools and routes in varying order.
 type renumbered struct {
 	*network
 	r     *running
 	a, b  *site
-	files []renumberedFile // as they were read
+	files []renumberedFile // as read
 	begun atomic.Int64     // the last file that may be in force
 	sure  atomic.Int64     // the last file that is in force, or was
 
@@ -32,7 +32,7 @@ type renumbered struct {
 	wrong   []string
 }
 
-// renumberedFile sends each host to a pool; the pools are named after their servers.
+// renumberedFile routes each host to a pool; pools are named after their servers.
 type renumberedFile map[string]string
 
 func newRenumbered(t *testing.T) *renumbered {
@@ -46,8 +46,8 @@ func newRenumbered(t *testing.T) *renumbered {
 	return l
 }
 
-// file makes the next configuration: pools, VIPs and routes in a random order, with pools that come and go in between. x.test and y.test
-// change places now and then; a.test and b.test never do.
+// file makes the next configuration: pools, VIPs and routes in random order, with additional pools. x.test and y.test swap pools
+// now and then; a.test and b.test never do.
 func (l *renumbered) file(random *rand.Rand) (string, renumberedFile) {
 	f := renumberedFile{"a.test": "a", "b.test": "b", "x.test": "a", "y.test": "b"}
 	if random.IntN(2) == 0 {
@@ -63,7 +63,7 @@ func (l *renumbered) file(random *rand.Rand) (string, renumberedFile) {
 		fmt.Sprintf("a: {policy: %s, legs: {min: 16, max: 400}, surrogates: [{name: a, address: %q}]}", oneOf(random, "round-robin", "hash", "least-sessions"), l.a.v4),
 		fmt.Sprintf("b: {policy: %s, legs: {min: 16, max: 400}, surrogates: [{name: b, address: %q}]}", oneOf(random, "round-robin", "hash", "least-sessions"), l.b.v4),
 	}
-	for i := range random.IntN(3) { // of each file other ones
+	for i := range random.IntN(3) { // different in each file
 		pool := fmt.Sprint("p", random.IntN(1000)*3+i)
 		routes = append(routes, fmt.Sprintf("{match: {host: other%d.test}, pool: %s}", i, pool))
 		pools = append(pools, fmt.Sprintf("%s: {legs: {min: 1}, surrogates: [{name: n%d, address: %q}]}", pool, i, l.sites[i].v4))
@@ -86,7 +86,7 @@ func (l *renumbered) file(random *rand.Rand) (string, renumberedFile) {
 
 func oneOf(random *rand.Rand, of ...string) string { return of[random.IntN(len(of))] }
 
-// asks makes a request, and notes an answer that neither the file before it nor one that came meanwhile explains.
+// asks makes a request, and records a response that neither the file before it nor one since explains.
 func (l *renumbered) asks(c *connection, host, path string) error {
 	from := l.sure.Load()
 	got, err := c.get(host, path)
@@ -108,7 +108,7 @@ func (l *renumbered) asks(c *connection, host, path string) error {
 	return nil
 }
 
-// load has clients ask until the context ends, on kept connections and on new ones.
+// load sends requests until the context ends, on kept and on new connections.
 func (l *renumbered) load(ctx context.Context) *errgroup.Group {
 	work := &errgroup.Group{}
 	for i := range 6 {
@@ -140,7 +140,7 @@ func (l *renumbered) load(ctx context.Context) *errgroup.Group {
 	return work
 }
 
-// next writes the next file; what reads it is told by put.
+// next writes the next file; put applies it.
 func (l *renumbered) next(t *testing.T, random *rand.Rand, put func() error) {
 	t.Helper()
 	text, f := l.file(random)
@@ -165,8 +165,8 @@ func (l *renumbered) judge(t *testing.T) {
 	}
 }
 
-// TestReloadUnderLoad reads files that name the same in another order, or other routes, while clients ask on kept connections and on new
-// ones: each answer must be of the pool that the file before or the file after names.
+// TestReloadUnderLoad reloads files with another order, or other routes, while clients send requests on kept and on new
+// connections: each response must be from the pool of the file before or after.
 func TestReloadUnderLoad(t *testing.T) {
 	l := newRenumbered(t)
 	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
@@ -195,7 +195,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 }
 
-// TestRestartRenumbers restarts the router with files that name the same in another order, while connections are kept.
+// TestRestartRenumbers restarts the router with files in another order, while connections are kept.
 func TestRestartRenumbers(t *testing.T) {
 	l := newRenumbered(t)
 	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))

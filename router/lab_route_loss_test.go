@@ -13,8 +13,8 @@ import (
 	"baton/lab"
 )
 
-// TestEachRequestIsRoutedUnderLoss has sessions whose requests belong to one pool or the other, with losses everywhere:
-// whatever is lost, each request is answered by a surrogate of its own pool.
+// TestEachRequestIsRoutedUnderLoss: sessions alternate between pools, with losses everywhere: each request is still answered by
+// its own pool.
 func TestEachRequestIsRoutedUnderLoss(t *testing.T) {
 	const clients, requests = 32, 60
 	n := newNetwork(t)

@@ -23,7 +23,7 @@ import (
 	"baton/lab"
 )
 
-// answersWithin bounds what a test waits for that should take milliseconds: machines that run tests are busy.
+// answersWithin bounds waits that should take milliseconds: test machines are busy.
 const answersWithin = 20 * time.Second
 
 // running is a started `baton router`.
@@ -33,11 +33,11 @@ type running struct {
 	file   string // router.yaml
 	socket string
 	state  string   // key state
-	before []string // what the router's host looked like
+	before []string // the router's host before
 }
 
-// start runs `baton router` on the router's host with this configuration, less its listen key, and returns when every
-// surrogate that can have legs has one. What is left after the test, when it has passed, is a failure.
+// start runs `baton router` on the router's host with this configuration, without its metrics, control and state, and returns when every
+// surrogate that can have legs has one. Anything left after a passed test is a failure.
 func (n *network) start(config string) *running {
 	n.t.Helper()
 	r, err := n.startWith(config)
@@ -63,7 +63,7 @@ func (n *network) startWith(config string) (*running, error) {
 	return r, r.await()
 }
 
-// prepare writes the configuration and notes what is on the router's host. The caller starts the program at path.
+// prepare writes the configuration and records the state of the router's host. The caller starts the program at path.
 func (n *network) prepare(config string) (r *running, path string, err error) {
 	if path, err = program(); err != nil {
 		return nil, "", err
@@ -79,7 +79,7 @@ func (n *network) prepare(config string) (r *running, path string, err error) {
 	return r, path, err
 }
 
-// configure writes a configuration, less its listen key, that the next start or reload reads.
+// configure writes a configuration, without its metrics, control and state, for the next start or reload.
 func (r *running) configure(config string) error {
 	listen := fmt.Sprintf("metrics: %q\ncontrol: %q\nstate: %q\n", "127.0.0.1:9464", r.socket, r.state)
 	return os.WriteFile(r.file, []byte(listen+config), 0o600)
@@ -120,12 +120,12 @@ func (r *running) await() error {
 	return errors.Join(err, ended)
 }
 
-// spliced reports whether the log does not say that the surrogate's sessions are proxied.
+// spliced reports whether the log does not report the surrogate as proxied.
 func (r *running) spliced(s api.RouterSurrogate) bool {
 	return !strings.Contains(r.Log(), s.Address.String()+" is of another address family")
 }
 
-// stop asks the router to end once no session is left, and fails the test for every trace of it.
+// stop ends the router once no session is left, and fails the test for every trace of it.
 func (r *running) stop() {
 	t := r.n.t
 	t.Helper()
@@ -156,7 +156,7 @@ func (r *running) stop() {
 	}
 }
 
-// end is SIGTERM, and the exit status that comes of it.
+// end sends SIGTERM and returns the exit status.
 func (r *running) end() error {
 	if err := r.Signal(syscall.SIGTERM); err != nil {
 		return err
@@ -169,7 +169,7 @@ func (r *running) end() error {
 	return nil
 }
 
-// left names what the router has left on its host.
+// left lists what the router has left on its host.
 func (r *running) left() error {
 	if entries, err := os.ReadDir(r.state); err == nil {
 		return fmt.Errorf("%d pins in %s", len(entries), r.state)
@@ -209,7 +209,7 @@ func (n *network) traces() ([]string, error) {
 			return nil, err
 		}
 		for line := range strings.Lines(text) {
-			// Path MTUs and redirects are learnt; what the kernel adds by itself comes when a link has found its carrier.
+			// Ignores learnt path MTUs and redirects, and what the kernel adds when a link gets carrier.
 			if !strings.Contains(line, " expires ") && !strings.Contains(line, "fe80:") && !strings.Contains(line, "proto kernel") {
 				out = append(out, "ip "+command+": "+strings.TrimSpace(line))
 			}
@@ -254,7 +254,7 @@ func programs(ifindex int, attachType uint32) (int, error) {
 	return int(attr.count), nil
 }
 
-// metrics are the series of the router, by name with labels as they are exposed.
+// metrics are the router's series, by name with labels as exposed.
 func (r *running) metrics() map[string]float64 {
 	t := r.n.t
 	t.Helper()
@@ -312,7 +312,7 @@ func (r *running) status() api.RouterStatus {
 	return status
 }
 
-// verdicts counts packets by what became of them.
+// verdicts counts packets by verdict.
 func (r *running) verdicts() map[string]float64 {
 	r.n.t.Helper()
 	out := make(map[string]float64)

@@ -14,7 +14,7 @@ import (
 	"baton/lab/peers"
 )
 
-// TestServers has the clients that people use fetch from the servers that people run, as Debian configures both.
+// TestServers: common clients fetch from common servers, both with Debian's configuration.
 func TestServers(t *testing.T) {
 	n := newNetwork(t)
 	nginx, apache, varnish := n.site("nginx", lab.LinkOptions{}), n.site("apache", lab.LinkOptions{}), n.site("varnish", lab.LinkOptions{})
@@ -94,7 +94,7 @@ func TestServers(t *testing.T) {
 		}
 	})
 	t.Run("curl keeps its connection", func(t *testing.T) {
-		// The second of three on one connection is another pool's.
+		// The second of three on one connection goes to another pool.
 		args := []string{"-H", "Host: other.test"}
 		for _, path := range []string{"/1m", "/16k", "/1m"} {
 			args = append(args, "http://"+vip4+path)
@@ -153,7 +153,7 @@ func TestServers(t *testing.T) {
 	})
 }
 
-// deadline ends what hangs.
+// deadline kills hanging programs.
 func deadline(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)

@@ -15,7 +15,7 @@ import (
 
 const unitFile = "../packaging/baton-router.service"
 
-// capabilities are what the unit leaves to the router, in setpriv's words.
+// capabilities are the unit's capabilities, in setpriv's notation.
 func capabilities(t *testing.T) []string {
 	t.Helper()
 	unit, err := os.ReadFile(unitFile)
@@ -31,7 +31,7 @@ func capabilities(t *testing.T) []string {
 	return nil
 }
 
-// unprivileged starts the router with these capabilities alone.
+// unprivileged starts the router with only these capabilities.
 func (n *network) unprivileged(config string, capabilities []string) *running {
 	n.t.Helper()
 	r, path, err := n.prepare(config)
@@ -51,7 +51,7 @@ func (n *network) unprivileged(config string, capabilities []string) *running {
 	return r
 }
 
-// TestUnitsPrivileges runs the router with the capabilities that the systemd unit leaves to it: through a life, and without each.
+// TestUnitsPrivileges runs the router with the systemd unit's capabilities, through its whole life, and with each one missing.
 func TestUnitsPrivileges(t *testing.T) {
 	all := capabilities(t)
 	config := func(n *network, idle string) string {
@@ -139,7 +139,7 @@ func TestUnitsPrivileges(t *testing.T) {
 	}
 }
 
-// TestUnitIsValid has systemd read the unit.
+// TestUnitIsValid: systemd accepts the unit.
 func TestUnitIsValid(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("SKIP: systemd-analyze is not installed")

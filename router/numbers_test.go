@@ -111,12 +111,12 @@ func TestNumberSurrogates(t *testing.T) {
 	}
 }
 
-// TestNumbersOfRandomReloads has pools come, go and come back, and sessions stay behind: a number means one name for as long as
-// anybody may know it.
+// TestNumbersOfRandomReloads adds and removes pools while sessions stay: a number means one name as long as any session carries
+// it.
 func TestNumbersOfRandomReloads(t *testing.T) {
 	for seed := range uint64(20) {
 		names := make(map[string]uint16)
-		sessions := make(map[uint16]string) // the name that a number had when its sessions began
+		sessions := make(map[uint16]string) // the name of a number when its sessions started
 		inForce := make(map[uint16]bool)
 		r := newSeeded(seed)
 		for range 200 {

@@ -10,7 +10,7 @@ import (
 	"baton/router/legs"
 )
 
-// TestTablesSayHowRequestsAreServed: keys of the file that the kernel acts on arrive in its tables.
+// TestTablesSayHowRequestsAreServed: keys that the kernel applies arrive in its tables.
 func TestTablesSayHowRequestsAreServed(t *testing.T) {
 	cfg, err := config.Parse("f", []byte(`vips:
   - {address: "10.9.9.1:80", interfaces: [eth0], routes: [{pool: a}]}

@@ -70,7 +70,7 @@ static __always_inline bool read_quoted(struct __sk_buff *skb, struct packet *p,
 		map_addr(p->key.dst, quote.ip.saddr);
 	}
 	if (!same_addr(outer, p->key.dst))
-		return false;   /* not addressed to the sender of the quoted packet */
+		return false;    /* not addressed to the sender of the quoted packet */
 	if (quote.total < avail) /* followed by extensions (RFC 4884) */
 		avail = quote.total;
 	if (avail < size + QUOTED_BYTES)

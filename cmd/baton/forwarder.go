@@ -24,7 +24,7 @@ them again if the configuration names a state folder. SIGHUP reads the configura
 		reloads: `Its controllers and listeners are put in force; flow entries stay, and so do channels that have not changed. All else takes effect at
 a restart only, in which flow entries go on, too.`,
 		cleans:   "Those are its programs, tables and flow entries, and its devices; a state folder stays.",
-		shows:    "a running forwarder: ports, channels, tables, what became of packets",
+		shows:    "a running forwarder: ports, channels, tables, packets by verdict",
 		examples: "\n  ovs-ofctl -O OpenFlow13 dump-flows tcp:127.0.0.1:6654   # where it listens",
 		sockets:  []string{"/run/baton/forwarder-*.sock"},
 		control: func(file string, text []byte) (string, error) {
@@ -62,7 +62,7 @@ func runForwarder(ctx context.Context, d daemon) error {
 	defer onHangup(func() { _, _ = f.Reload() })() // which logs the result
 	err = f.Run(ctx)
 	if err == nil {
-		d.log.Info("flow entries go on in the kernel: a new start takes their place, baton forwarder cleanup -c " + d.file + " removes them")
+		d.log.Info("flow entries keep working in the kernel: the next start replaces them, baton forwarder cleanup -c " + d.file + " removes them")
 	}
 	return err
 }

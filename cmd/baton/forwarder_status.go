@@ -21,7 +21,7 @@ func printForwarder(out io.Writer, s *api.ForwarderStatus, wide bool, now time.T
 		fmt.Fprintf(out, "%s; Linux %s\n", s.Config, s.Kernel)
 	}
 	if s.Bindings != nil {
-		fmt.Fprintf(out, "%d of %d flows whose link is remembered\n", s.Bindings.Flows.Used, s.Bindings.Flows.Limit)
+		fmt.Fprintf(out, "%d of %d flows bound to a link\n", s.Bindings.Flows.Used, s.Bindings.Flows.Limit)
 	}
 	if s.Journal != nil {
 		fmt.Fprintf(out, "on disk: %d messages, %d bytes\n", s.Journal.Records, s.Journal.Bytes)
@@ -54,7 +54,7 @@ func printForwarder(out io.Writer, s *api.ForwarderStatus, wide bool, now time.T
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "\n%d by cached paths, %d by microflows; lost: %d packet-ins, %d copies\n", s.MegaflowsHit, s.MicroflowsHit, s.UpcallsLost, s.CopiesLost)
+	_, err := fmt.Fprintf(out, "\nflow cache hits: %d microflow, %d megaflow; lost: %d packet-ins, %d copies\n", s.MicroflowsHit, s.MegaflowsHit, s.UpcallsLost, s.CopiesLost)
 	return err
 }
 

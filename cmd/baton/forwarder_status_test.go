@@ -42,7 +42,7 @@ func TestPrintForwarder(t *testing.T) {
 	}
 	const want = `edge, datapath 000000000000002a, fail mode secure: baton v1, pid 7, up 1m0s
 3 of 100 flow entries, 1 of 10 groups, 0 of 5 meters
-9 of 4096 flows whose link is remembered
+9 of 4096 flows bound to a link
 on disk: 4 messages, 512 bytes
 
 PORT   INTERFACE  STATE                     RX PACKETS  RX BYTES  RX DROPPED  TX PACKETS  TX BYTES  TX DROPPED
@@ -68,7 +68,7 @@ VERDICT    PACKETS
 drop_miss  2
 forwarded  10
 
-6 by cached paths, 7 by microflows; lost: 5 packet-ins, 8 copies
+flow cache hits: 7 microflow, 6 megaflow; lost: 5 packet-ins, 8 copies
 `
 	var out bytes.Buffer
 	if err := printForwarder(&out, &s, false, now); err != nil {

@@ -21,11 +21,11 @@ func forwarderTraceCommand(p *part, e cli.Env) *cobra.Command {
 	var inPort, pcap string
 	c := &cobra.Command{
 		Use:   "trace [PACKET]",
-		Short: "Show why a packet goes where it goes, by the flow entries that there are now",
-		Long: `Show why a packet goes where it goes: the tables that it passes, the flow entries that it matches, what they do, and where it leaves.
-The running forwarder answers; nothing is sent and nothing is counted.
+		Short: "Trace a packet through the current flow entries",
+		Long: `Trace a packet: the tables it passes, the flow entries it matches, their actions, and where it leaves.
+The running forwarder simulates it; nothing is sent or counted.
 
-PACKET is a frame in hexadecimal, or fields in OpenFlow's words with the rest filled in: eth_src, eth_dst, eth_type, vlan_vid, vlan_pcp,
+PACKET is a frame in hexadecimal, or fields by their OpenFlow names, with defaults for the rest: eth_src, eth_dst, eth_type, vlan_vid, vlan_pcp,
 arp_*, ipv4_src, ipv4_dst, ipv6_src, ipv6_dst, ipv6_flabel, ip_proto, ip_dscp, ip_ecn, tcp_src, tcp_dst, tcp_flags, udp_src, udp_dst,
 icmpv4_type, icmpv4_code, icmpv6_type, icmpv6_code. With --pcap it is the first packet of a capture.`,
 		Example: `  baton forwarder trace --in-port 1 ipv4_dst=10.8.0.2,tcp_dst=80
@@ -45,15 +45,15 @@ icmpv4_type, icmpv4_code, icmpv6_type, icmpv6_code. With --pcap it is the first 
 			return nil
 		})
 	})
-	c.Flags().StringVar(&inPort, "in-port", "", "the `port` by which it comes: number, LOCAL or interface (required)")
-	c.Flags().StringVar(&pcap, "pcap", "", "take the first packet of this capture `file`")
+	c.Flags().StringVar(&inPort, "in-port", "", "the input `port`: number, LOCAL or interface (required)")
+	c.Flags().StringVar(&pcap, "pcap", "", "trace the first packet of this capture `file`")
 	_ = c.MarkFlagRequired("in-port")
 	return c
 }
 
 func tracedFrame(args []string, pcap string) ([]byte, error) {
 	if (len(args) == 1) == (pcap != "") {
-		return nil, errors.New("give one packet: PACKET, such as ipv4_dst=10.8.0.2,tcp_dst=80, or --pcap FILE")
+		return nil, errors.New("want one packet: PACKET, such as ipv4_dst=10.8.0.2,tcp_dst=80, or --pcap FILE")
 	}
 	if pcap == "" {
 		return trace.Frame(args[0])
@@ -117,7 +117,7 @@ func printTrace(out io.Writer, frame []byte, t *api.ForwarderTrace) {
 	fmt.Fprintln(out)
 	changed := func(b []byte) string {
 		if string(b) == string(frame) {
-			return "as it came"
+			return "unchanged"
 		}
 		return hex.EncodeToString(b)
 	}
@@ -138,7 +138,7 @@ func printTrace(out io.Writer, frame []byte, t *api.ForwarderTrace) {
 	}
 	switch {
 	case t.Bridged:
-		fmt.Fprintln(out, "where a learning bridge sends it")
+		fmt.Fprintln(out, "to the learning bridge")
 	case len(t.Sent)+len(t.Upcalls) == 0 && t.Stack == nil:
 		fmt.Fprintln(out, "dropped")
 	}

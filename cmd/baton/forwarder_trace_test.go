@@ -69,8 +69,8 @@ func TestTracedFrame(t *testing.T) {
 	}{
 		{nil, file, hex.EncodeToString([]byte("frame"))},
 		{[]string{"0200000000020200000000018 8b5"}, "", "02000000000202000000000188b5"},
-		{nil, "", "give one packet"},
-		{[]string{"tcp_dst=80"}, file, "give one packet"},
+		{nil, "", "want one packet"},
+		{[]string{"tcp_dst=80"}, file, "want one packet"},
 		{nil, file + "x", "no such file"},
 		{[]string{"zz=80"}, "", "zz: not known"},
 	} {
@@ -97,16 +97,16 @@ func TestPrintTrace(t *testing.T) {
 	const want = `table 0
     out
 
-out of port 2 (eth2): as it came
+out of port 2 (eth2): unchanged
 out of port 3 (eth3) for some flows: 03
-to the controllers, no_match in table 7, 2 bytes: as it came
+to the controllers, no_match in table 7, 2 bytes: unchanged
 to the controllers for some flows, action in table 0, 1 bytes: 04
 
 dropped
 
-where a learning bridge sends it
+to the learning bridge
 
-to the host's stack: as it came
+to the host's stack: unchanged
 `
 	if out.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", out.String(), want)

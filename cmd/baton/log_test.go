@@ -54,7 +54,7 @@ func TestJSONLog(t *testing.T) {
 	for name, text := range map[string]string{
 		"router": "state: " + l.BPFFS() + "/router\nvips: [{address: \"10.9.9.9:80\", interfaces: [eth0], routes: [{pool: p}]}]\n" +
 			"pools: {p: {health: {path: /healthz}, surrogates: [{name: s1, address: \"192.0.2.1:80\"}]}}\n",
-		"relay": "name: r\ncredentials: {security: plaintext, secret_file: " + dir + "/secret}\npeers: [{name: far, address: \"192.0.2.1:7000\"}]\n" +
+		"relay": "name: r\nplaintext: {secret_file: " + dir + "/secret}\npeers: [{name: far, address: \"192.0.2.1:7000\"}]\n" +
 			"entries: [{mode: socks5, listen: \"127.0.0.1:1080\", via: [far]}]\n",
 		"anycast": "name: london\nsite:\n  prefixes: [198.51.100.0/24]\n  bgp: {as: 64512, router_id: 192.0.2.2, peers: [{name: r1, address: 192.0.2.1, as: 65000}]}\n" +
 			"  checks: [{name: web, http: \"http://127.0.0.1:1/\"}]\n",

@@ -17,13 +17,13 @@ import (
 func relayPart() *part {
 	return &part{
 		name: "relay", noun: "relay", short: "A relay: speeds up TCP over long-distance paths, in pairs",
-		long: `A relay ends clients' TCP connections near them, passes their bytes over connections to another relay that are open already, and that one
-passes them on to the servers.`,
-		runs: `SIGHUP reads the configuration again; flows go on. SIGTERM accepts no new flows and waits for those that are left, as long as timeouts.stop
-says; so does ` + "`baton relay stop --graceful`.",
+		long: `A relay terminates clients' TCP connections near them and forwards their bytes over pre-opened connections to another relay, which
+forwards them to the servers.`,
+		runs: `SIGHUP reloads the configuration; flows go on. SIGTERM and ` + "`baton relay stop --graceful`" + ` stop accepting flows and wait up to
+timeouts.stop for the remaining ones.`,
 		reloads:  "Flows go on.",
-		cleans:   "Those are the rules and routes of intercepted packets; programs and flows end with the process.",
-		shows:    "a running relay: entries, peers and trunks, what became of flows",
+		cleans:   "Those are the rules and routes for intercepted packets; programs and flows end with the process.",
+		shows:    "a running relay: entries, peers, trunks and counters",
 		examples: "\n  baton relay status -o json | jq '.peers[] | select(.down) | .name'",
 		sockets:  []string{"/run/baton/relay.sock", "/run/baton-relay/relay.sock"},
 		control: func(file string, text []byte) (string, error) {

@@ -19,8 +19,8 @@ func relayDistancesCommand(p *part, e cli.Env) *cobra.Command {
 		Use:   "distances",
 		Short: "Show how far peers and servers are from a running relay, and whether they answer",
 		Long: `Show how far peers and servers are from a running relay, by round-trip times of TCP handshakes, and whether they answer.
-Servers are those that entries with "via: auto" name, and those that flows of such entries have asked for lately. Nothing is measured for
-the answer: it is what the relay knows, for name servers and routers to go by.`,
+Servers are those that entries with "via: auto" name, and those that their flows have used recently. The command measures nothing: it
+shows what the relay knows, for use by name servers and routers.`,
 		Example: `  baton relay distances
   baton relay distances -o json | jq -r '.destinations | sort_by(.rtt_ns)[] | select(.up) | .server'`,
 	}, func(ctx context.Context, client *api.Client, format *cli.Format) error {
@@ -36,7 +36,7 @@ func relayRoutesCommand(p *part, e cli.Env) *cobra.Command {
 	return p.show(e, &cobra.Command{
 		Use:   "routes",
 		Short: "Show the routes that a running relay has chosen for entries with \"via: auto\", and why",
-		Long: `Show the routes that a running relay has chosen for entries with "via: auto", and why. With -o wide also those that are taken when a
+		Long: `Show the routes that a running relay has chosen for entries with "via: auto", and why. With -o wide, also the alternatives if a
 route fails.`,
 		Example: `  baton relay routes
   baton relay routes -o json | jq -r '.[] | [.server, (.via // ["directly"] | join(","))] | @tsv'`,
@@ -59,7 +59,7 @@ func printDistances(out io.Writer, d *api.RelayDistances, now time.Time) error {
 	for _, p := range d.Peers {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", p.Name, p.Address, roundTrip(p.RTT), upState(p.Up))
 	}
-	fmt.Fprintln(w, "\nDESTINATION\tMEASURED AT\tRTT\tFROM PEERS\tSTATE\tMEASURED\tROUTE")
+	fmt.Fprintln(w, "\nDESTINATION\tSERVER\tRTT\tFROM PEERS\tSTATE\tMEASURED\tROUTE")
 	for i := range d.Destinations {
 		x := &d.Destinations[i]
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", x.Destination, x.Server, roundTrip(x.RTT), fromPeers(x), upState(x.Up), ago(x.Measured, now), routeTo(x))
@@ -74,7 +74,7 @@ func upState(up bool) string {
 	return "down"
 }
 
-// fromPeers are the distances of a destination from relays behind the first, which is the one that was asked.
+// fromPeers formats the distances from the other relays; the first is the queried one.
 func fromPeers(d *api.RelayDestination) string {
 	var out []string
 	for _, r := range d.Relays[min(1, len(d.Relays)):] {
@@ -97,7 +97,7 @@ func routeTo(d *api.RelayDestination) string {
 	return "via " + strings.Join(d.Via, ", ")
 }
 
-// printChoice shows the routes that were asked for last.
+// printChoice prints the most recently used routes.
 func printChoice(w io.Writer, c *api.RelayChoice, now time.Time) {
 	fmt.Fprintln(w)
 	printRoutes(w, c.Latest, false, now)
@@ -109,9 +109,9 @@ func printChoice(w io.Writer, c *api.RelayChoice, now time.Time) {
 func printRoutes(w io.Writer, all []api.RelayDestination, wide bool, now time.Time) {
 	more := ""
 	if wide {
-		more = "\tINSTEAD"
+		more = "\tALTERNATIVES"
 	}
-	fmt.Fprintln(w, "DESTINATION\tROUTE\tRTT\t1 MB TAKE\tSINCE\tLAST USED\tWHY"+more)
+	fmt.Fprintln(w, "DESTINATION\tROUTE\tRTT\t1 MB TAKES\tSINCE\tLAST USED\tWHY"+more)
 	for i := range all {
 		d := &all[i]
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s", d.Destination, routeTo(d), roundTrip(d.RTT), lasting(d.Takes), ago(d.Since, now),

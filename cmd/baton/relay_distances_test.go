@@ -27,7 +27,7 @@ func TestPrintDistances(t *testing.T) {
 mumbai  203.0.113.7:7000  215.3 ms  up
 dubai   203.0.113.9:7000  -         down
 
-DESTINATION         MEASURED AT      RTT  FROM PEERS                      STATE  MEASURED  ROUTE
+DESTINATION         SERVER           RTT  FROM PEERS                      STATE  MEASURED  ROUTE
 198.51.100.5:80     198.51.100.5:80  -    mumbai 4 ms, dubai not_allowed  up     1m0s ago  via mumbai
 203.0.113.0/24:443  203.0.113.5:443  -    -                               down   -         not chosen yet
 `

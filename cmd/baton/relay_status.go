@@ -26,14 +26,14 @@ func printRelay(out io.Writer, s *api.RelayStatus, wide bool, now time.Time) err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if len(s.Entries) > 0 {
-		fmt.Fprintln(w, "\nENTRY\tLISTENS AT\tMODE\tTO\tEARLY SYN\tFLOWS\tBEGUN\tSTATE")
+		fmt.Fprintln(w, "\nENTRY\tLISTEN\tMODE\tTO\tEARLY SYN\tFLOWS\tTOTAL\tSTATE")
 		for _, e := range s.Entries {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", e.Name, endpoint(e.Listen.IsValid(), e.Listen), dash(e.Mode), entryTo(&e),
 				dash(e.EarlySYN), e.Live, e.Flows, entryState(&e))
 		}
 	}
 	if t := s.Trunks; t != nil {
-		fmt.Fprintln(w, "\nTRUNKS AT\tSECURITY\tWAITING\tAT MOST\tFLOWS\tBEGUN\tSTATE")
+		fmt.Fprintln(w, "\nTRUNK LISTENER\tSECURITY\tIDLE\tLIMIT\tFLOWS\tTOTAL\tSTATE")
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%s\n", dash(addresses(t.Listen)), dash(t.Security), t.Waiting.Used, t.Waiting.Limit, t.Live, t.Flows,
 			openState(t.Open))
 	}
@@ -48,7 +48,7 @@ func printRelay(out io.Writer, s *api.RelayStatus, wide bool, now time.Time) err
 		printChoice(w, s.Choice, now)
 	}
 	if len(s.Starts) > 0 {
-		fmt.Fprintln(w, "\nTRUNKS\tADDRESS\tFIRST WINDOW\tBEGUN\tSEGMENTS\tSENT AGAIN\tREFUSED\t")
+		fmt.Fprintln(w, "\nTRUNKS\tADDRESS\tINITIAL WINDOW\tOPENED\tSEGMENTS\tRETRANSMITTED\tREJECTED\t")
 		for _, b := range s.Starts {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t\n", b.Trunks, trunkAddress(b.Address), window(b.Window), b.Established, b.Sent,
 				b.Retransmitted, b.Refused)
@@ -58,20 +58,20 @@ func printRelay(out io.Writer, s *api.RelayStatus, wide bool, now time.Time) err
 		printWorkers(w, s.Workers)
 	}
 	counted(w, "REFUSED", "FLOWS", sum(s.Workers, func(x *api.RelayWorker) map[string]uint64 { return x.Refused }))
-	counted(w, "TOO SLOW", "TIMES", sum(s.Workers, func(x *api.RelayWorker) map[string]uint64 { return x.Expired }))
+	counted(w, "TIMED OUT", "COUNT", sum(s.Workers, func(x *api.RelayWorker) map[string]uint64 { return x.Expired }))
 	counted(w, "VERDICT", "PACKETS", s.Packets)
 	return w.Flush()
 }
 
 func printWorkers(w io.Writer, workers []api.RelayWorker) {
-	fmt.Fprintln(w, "\nWORKER\tFLOWS\tBEGUN\tBY A SYN\tPROBES\tCOPIED\tSPLICED\tPIPES\tNO PIPE\tFULL\tBAD CLIENT HEADERS\tBAD TRUNK HEADERS\tBAD HANDSHAKES\t")
+	fmt.Fprintln(w, "\nWORKER\tFLOWS\tTOTAL\tEARLY\tPROBES\tCOPIED\tSPLICED\tPIPES\tNO PIPE\tFULL\tBAD CLIENT HEADERS\tBAD TRUNK HEADERS\tBAD HANDSHAKES\t")
 	for _, x := range workers {
 		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", x.Worker, x.Live, x.Flows, x.Early, x.Probes, x.Copied, x.Spliced,
 			x.Pipes, x.WithoutPipe, x.Full, x.BadClientHeaders, x.BadTrunkHeaders, x.BadHandshakes)
 	}
 }
 
-// counted prints what has been at all.
+// counted prints the counters above zero.
 func counted(w io.Writer, what, unit string, counts map[string]uint64) {
 	first := true
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
@@ -103,10 +103,10 @@ func dash(s string) string {
 	return s
 }
 
-// entryTo is where an entry's flows go.
+// entryTo is the destination of an entry's flows.
 func entryTo(e *api.RelayEntry) string {
 	to := map[string]string{
-		"": "-", "plain": e.Destination.String(), "transparent": "where it was sent", "proxy": "by its header", "socks5": "as asked", "connect": "as asked",
+		"": "-", "plain": e.Destination.String(), "transparent": "its own destination", "proxy": "as in the header", "socks5": "as requested", "connect": "as requested",
 	}[e.Mode]
 	if e.Auto {
 		return to + " via auto"
@@ -119,7 +119,7 @@ func entryTo(e *api.RelayEntry) string {
 
 func entryState(e *api.RelayEntry) string {
 	if e.Mode == "" {
-		return "gone"
+		return "removed"
 	}
 	return openState(e.Open)
 }
@@ -160,7 +160,7 @@ func roundTrip(d time.Duration) string {
 	return fmt.Sprintf("%.4g ms", float64(d)/1e6)
 }
 
-// peerState tells whether trunks can be opened, and why not.
+// peerState describes whether trunks can be opened, and if not, why.
 func peerState(p *api.RelayPeer, now time.Time) string {
 	state := "up"
 	if p.Down {
@@ -170,7 +170,7 @@ func peerState(p *api.RelayPeer, now time.Time) string {
 		state = "not reached yet"
 	}
 	if p.Waiting > 0 {
-		state += fmt.Sprintf(", %d flows wait", p.Waiting)
+		state += fmt.Sprintf(", %d flows waiting", p.Waiting)
 	}
 	if p.Failure != "" {
 		state += fmt.Sprintf(" (%s ago: %s)", now.Sub(p.Failed).Round(time.Second), p.Failure)

@@ -25,7 +25,7 @@ func TestPrintRelay(t *testing.T) {
 		},
 		Choice: &api.RelayChoice{Destinations: 9, Latest: []api.RelayDestination{
 			{Destination: "198.51.100.0/24:443", RTT: 300 * time.Millisecond, Chosen: true, Via: []string{"dubai", "mumbai"}, Takes: 1234567 * time.Microsecond,
-				Why: "it is measured", Since: now.Add(-time.Hour), LastUsed: now.Add(-time.Second)},
+				Why: "first measurement", Since: now.Add(-time.Hour), LastUsed: now.Add(-time.Second)},
 			{Destination: "203.0.113.5:80", LastUsed: now.Add(-2 * time.Second)},
 		}},
 		Trunks: &api.RelayTrunks{Listen: []netip.AddrPort{at("0.0.0.0:7000"), at("[::]:7000")}, Open: true, Security: "tls",
@@ -52,39 +52,39 @@ func TestPrintRelay(t *testing.T) {
 stopping: no new flows are accepted
 without congestion bbr: the kernel does not have it
 
-ENTRY  LISTENS AT      MODE         TO                           EARLY SYN   FLOWS  BEGUN  STATE
+ENTRY  LISTEN          MODE         TO                           EARLY SYN   FLOWS  TOTAL  STATE
 web    0.0.0.0:8443    plain        198.51.100.5:443 via mumbai  off         2      1024   open
-all    127.0.0.1:8080  transparent  where it was sent            optimistic  0      0      not open
-any    127.0.0.1:1080  socks5       as asked via auto            off         0      0      open
-old    -               -            -                            -           1      9      gone
+all    127.0.0.1:8080  transparent  its own destination          optimistic  0      0      not open
+any    127.0.0.1:1080  socks5       as requested via auto        off         0      0      open
+old    -               -            -                            -           1      9      removed
 
-TRUNKS AT                SECURITY  WAITING  AT MOST  FLOWS  BEGUN  STATE
-0.0.0.0:7000, [::]:7000  tls       6        4096     1      12     open
+TRUNK LISTENER           SECURITY  IDLE  LIMIT  FLOWS  TOTAL  STATE
+0.0.0.0:7000, [::]:7000  tls       6     4096   1      12     open
 
 PEER    ADDRESS            RTT       READY  OPENED  TAKEN  MISSED  STALE  FAILED  BROKEN  REPLAYED  STATE
-mumbai  203.0.113.7:7000   215.3 ms  8      1032    1020   4       3      2       1       0         up, 5 flows wait (1h0m0s ago: connection refused)
+mumbai  203.0.113.7:7000   215.3 ms  8      1032    1020   4       3      2       1       0         up, 5 flows waiting (1h0m0s ago: connection refused)
 dubai   203.0.113.9:7000   -         0      0       0      0       0      2       0       0         down (2s ago: connection refused)
 new     203.0.113.10:7000  -         0      0       0      0       0      0       0       0         not reached yet
 
-DESTINATION          ROUTE              RTT     1 MB TAKE  SINCE       LAST USED  WHY
-198.51.100.0/24:443  via dubai, mumbai  300 ms  1.235s     1h0m0s ago  1s ago     it is measured
-203.0.113.5:80       not chosen yet     -       -          -           2s ago     -
+DESTINATION          ROUTE              RTT     1 MB TAKES  SINCE       LAST USED  WHY
+198.51.100.0/24:443  via dubai, mumbai  300 ms  1.235s      1h0m0s ago  1s ago     first measurement
+203.0.113.5:80       not chosen yet     -       -           -           2s ago     -
 and 7 more: baton relay routes
 
-TRUNKS  ADDRESS           FIRST WINDOW  BEGUN  SEGMENTS  SENT AGAIN  REFUSED
-from    192.0.2.1         40            0      0         0           0
-to      203.0.113.7:7000  system        1032   9000      2           1
+TRUNKS  ADDRESS           INITIAL WINDOW  OPENED  SEGMENTS  RETRANSMITTED  REJECTED
+from    192.0.2.1         40              0       0         0              0
+to      203.0.113.7:7000  system          1032    9000      2              1
 
-WORKER  FLOWS  BEGUN  BY A SYN  PROBES  COPIED  SPLICED     PIPES  NO PIPE  FULL  BAD CLIENT HEADERS  BAD TRUNK HEADERS  BAD HANDSHAKES
-0       1      500    0         0       100     1073741824  2      0        0     0                   0                  0
-1       2      545    4         5       200     0           0      6        7     8                   9                  10
+WORKER  FLOWS  TOTAL  EARLY  PROBES  COPIED  SPLICED     PIPES  NO PIPE  FULL  BAD CLIENT HEADERS  BAD TRUNK HEADERS  BAD HANDSHAKES
+0       1      500    0      0       100     1073741824  2      0        0     0                   0                  0
+1       2      545    4      5       200     0           0      6        7     8                   9                  10
 
 REFUSED   FLOWS
 no_trunk  6
 refused   1
 
-TOO SLOW  TIMES
-header    3
+TIMED OUT  COUNT
+header     3
 
 VERDICT  PACKETS
 steered  11

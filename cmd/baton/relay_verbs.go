@@ -20,14 +20,14 @@ func relayFlowsCommand(p *part, e cli.Env) *cobra.Command {
 	return p.show(e, &cobra.Command{
 		Use:   "flows",
 		Short: "List the flows of a running relay",
-		Long: `List the flows of a running relay. In JSON there is one on each line, with an id that is the same on all relays of the
+		Long: `List the flows of a running relay. In JSON there is one per line, with an id that is the same on all relays of the
 flow's route.`,
 		Example: `  baton relay flows
   baton relay flows -o json | jq -c 'select(.entry == "web" and .idle_ns > 60e9)'`,
 	}, func(ctx context.Context, client *api.Client, format *cli.Format) error {
 		w := tabwriter.NewWriter(e.Out, 0, 0, 2, ' ', 0)
 		if format.Text() {
-			fmt.Fprintln(w, "CLIENT\tSERVER\tCAME BY\tGOES BY\tSTAGE\tAGE\tIDLE\tFROM CLIENT\tFROM SERVER\t")
+			fmt.Fprintln(w, "CLIENT\tSERVER\tFROM\tVIA\tSTAGE\tAGE\tIDLE\tFROM CLIENT\tFROM SERVER\t")
 		}
 		for f, err := range client.RelayFlows(ctx) {
 			if err == nil && !format.Text() {
@@ -77,22 +77,22 @@ func relayStopCommand(p *part, e cli.Env) *cobra.Command {
 	var graceful, wait bool
 	c := &cobra.Command{
 		Use:   "stop --graceful",
-		Short: "Have a running relay accept no new flows, and end with the last one",
-		Long: `Have a running relay accept no new flows, and end with the last one, as SIGTERM does: what is left after timeouts.stop is reset.
-There is no way back but another start.`,
+		Short: "Stop accepting new flows, and end with the last one",
+		Long: `Stop accepting new flows, and end with the last one, as SIGTERM does: flows that remain after timeouts.stop are reset.
+This cannot be undone except by another start.`,
 		Example: `  baton relay stop --graceful
   baton relay stop --graceful --wait   # returns when the relay has ended`,
 	}
 	p.ask(c, func(ctx context.Context, client *api.Client, format *cli.Format, _ []string) error {
 		if !graceful {
-			return cli.Usagef("--graceful is missing: a relay ends with its last flow; for example: baton relay stop --graceful")
+			return cli.Usagef("--graceful is missing; for example: baton relay stop --graceful")
 		}
 		d, err := client.RelayStop(ctx)
 		if err != nil {
 			return err
 		}
 		err = format.Print(e.Out, d, func(out io.Writer, _ bool) error {
-			_, err := fmt.Fprintf(out, "no new flows are accepted; %d are left, and reset in %s\n", d.Flows, d.AtMost)
+			_, err := fmt.Fprintf(out, "no new flows are accepted; the remaining %d are reset in %s\n", d.Flows, d.AtMost)
 			return err
 		})
 		if err != nil || !wait {
@@ -100,12 +100,12 @@ There is no way back but another start.`,
 		}
 		return relayEnded(ctx, client)
 	})
-	c.Flags().BoolVar(&graceful, "graceful", false, "let flows end first, for as long as timeouts.stop says (required)")
+	c.Flags().BoolVar(&graceful, "graceful", false, "let flows end first, for up to timeouts.stop (required)")
 	c.Flags().BoolVar(&wait, "wait", false, "return when the relay has ended")
 	return c
 }
 
-// relayEnded returns when nobody listens on the control socket any more.
+// relayEnded returns when nobody listens on the control socket.
 func relayEnded(ctx context.Context, client *api.Client) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -131,9 +131,9 @@ func relayPlanCommand(p *part, e cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan",
 		Short: "Find the relays that flows from a client to a server should pass, and why",
-		Long: `Find the relays that flows from a client to a server should pass, and why. The running relay and its peers measure how far they
-are from both and from each other, by the round-trip times of handshakes, which takes some seconds; a port that refuses serves as well
-as an open one. A peer measures only what its configuration allows flows to go to, and its own peers. What could not be measured is said.
+		Long: `Find the relays that flows from a client to a server should pass, and why. The running relay and its peers measure the
+round-trip times of TCP handshakes to both and to each other, which takes some seconds; a port that refuses works as well as an open
+one. A peer measures only destinations that its configuration allows, and its own peers. Missing measurements are listed.
 
 ADDRESS is an IP address, with or without a port (443).`,
 		Example: `  baton relay plan --client 192.0.2.7 --server 198.51.100.5:443
@@ -159,10 +159,10 @@ ADDRESS is an IP address, with or without a port (443).`,
 	f := c.Flags()
 	f.StringVar(&client, "client", "", "the client's `address` (required)")
 	f.StringVar(&server, "server", "", "the server's `address` (required)")
-	f.DurationVar(&q.Direct, "direct", 0, "round-trip `time` between them without relays, if you know it")
-	f.Int64Var(&q.Size, "size", 0, "`bytes` from the server that routes are compared by (default 1 MB)")
-	clouds.Flag(c, "clouds", "whether relays of several clouds may be mixed: prefer (`one` unless several are clearly faster), any or one", "prefer", "prefer", "any", "one")
-	f.IntVar(&q.MaxRelays, "max-relays", 0, "relays on a route at most (default 3)")
+	f.DurationVar(&q.Direct, "direct", 0, "round-trip `time` between them without relays, if known")
+	f.Int64Var(&q.Size, "size", 0, "`bytes` from the server by which to compare routes (default 1 MB)")
+	clouds.Flag(c, "clouds", "whether to mix relays of several clouds: only if clearly faster (prefer `one`), any or one", "prefer", "prefer", "any", "one")
+	f.IntVar(&q.MaxRelays, "max-relays", 0, "maximum `number` of relays on a route (default 3)")
 	f.IntVar(&q.MaxRelays, "most", 0, "")
 	_ = f.MarkHidden("most") // the old name of max-relays
 	_ = c.MarkFlagRequired("client")
@@ -170,7 +170,7 @@ ADDRESS is an IP address, with or without a port (443).`,
 	return c
 }
 
-// withPort reads the address that a flag has; without a port it is that of HTTPS.
+// withPort parses a flag's address; the default port is 443.
 func withPort(flag, text string) (netip.AddrPort, error) {
 	if a, err := netip.ParseAddr(text); err == nil {
 		return netip.AddrPortFrom(a, 443), nil

@@ -36,7 +36,7 @@ type BindingPort struct {
 }
 
 // ErrNoBindings reports that a forwarder has no binding table: it is not running, or limits.bindings is 0.
-var ErrNoBindings = errors.New("no flows are remembered")
+var ErrNoBindings = errors.New("no binding table")
 
 // bindingsName is the folder of the pinned maps in a forwarder's state.
 const bindingsName = "bindings"
@@ -70,7 +70,7 @@ func openBindings(spec *ebpf.CollectionSpec, o Options) (map[string]*ebpf.Map, e
 	dir := filepath.Join(o.State, bindingsName)
 	if o.Bindings == 0 { // switched off
 		if err := os.RemoveAll(dir); err != nil {
-			return nil, fmt.Errorf("forget remembered flows: %w", err)
+			return nil, fmt.Errorf("remove the binding table: %w", err)
 		}
 		return nil, nil
 	}
@@ -80,7 +80,7 @@ func openBindings(spec *ebpf.CollectionSpec, o Options) (map[string]*ebpf.Map, e
 	}
 	maps, err := datapath.OpenMaps(dir, layout)
 	if errors.Is(err, datapath.ErrLayout) {
-		return nil, fmt.Errorf("%w; run the version that left it, or forget its flows with `baton forwarder cleanup` (of a host's links: `baton balance cleanup`)", err)
+		return nil, fmt.Errorf("%w; run the version that wrote it, or remove its bindings with `baton forwarder cleanup` (of a host's links: `baton balance cleanup`)", err)
 	}
 	for name, m := range maps {
 		spec.Maps[name].MaxEntries = m.MaxEntries()
@@ -142,7 +142,7 @@ func (f *Forwarder) SweepBindings() (ended int, err error) {
 	}
 	n, err := f.objects.ForwarderSweep.Run(&ebpf.RunOptions{})
 	if err != nil {
-		return 0, fmt.Errorf("sweep remembered flows: %w", err)
+		return 0, fmt.Errorf("sweep the binding table: %w", err)
 	}
 	return int(n), nil
 }
@@ -164,7 +164,7 @@ func ReadBindings(state string, visit func(Binding) bool) error {
 		n, err := m.BatchLookup(&cursor, keys, values, nil)
 		end := errors.Is(err, ebpf.ErrKeyNotExist)
 		if err != nil && !end {
-			return fmt.Errorf("read remembered flows: %w", err)
+			return fmt.Errorf("read the binding table: %w", err)
 		}
 		for i := range n {
 			if !visit(bind(&keys[i], &values[i])) {
@@ -187,7 +187,7 @@ func openBindingMap(state, name string) (*ebpf.Map, error) {
 		return nil, fmt.Errorf("%w: %s", ErrNoBindings, state)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read remembered flows: %w", err)
+		return nil, fmt.Errorf("read the binding table: %w", err)
 	}
 	return m, nil
 }
@@ -221,13 +221,13 @@ func ReadBindingPorts(state string) ([]BindingPort, error) {
 	defer m.Close()
 	var all forwarderBinder
 	if err := m.Lookup(uint32(0), &all); err != nil {
-		return nil, fmt.Errorf("read the ports of remembered flows: %w", err)
+		return nil, fmt.Errorf("read the ports of the binding table: %w", err)
 	}
 	var list []BindingPort
 	for i, s := range all.Seat {
 		var number uint32
 		if err := seats.Lookup(uint32(i), &number); err != nil {
-			return nil, fmt.Errorf("read the ports of remembered flows: %w", err)
+			return nil, fmt.Errorf("read the ports of the binding table: %w", err)
 		}
 		if number == 0 {
 			continue

@@ -130,7 +130,7 @@ func Open(o Options) (_ *Forwarder, err error) {
 	}
 	f.whole.Loop = uint32(f.loop.Ifindex)
 	if f.upcalls, err = ringbuf.NewReader(f.objects.Upcalls); err != nil {
-		return nil, fmt.Errorf("read packets for the controllers: %w", err)
+		return nil, fmt.Errorf("read upcalls: %w", err)
 	}
 	return f, f.attach(f.loop.Ifindex, false, f.objects.ForwarderLoop)
 }
@@ -293,7 +293,7 @@ func (f *Forwarder) SetTTLUpcall(bytes uint16) { atomic.StoreUint32(&f.whole.Ttl
 // Send executes ops on a frame as if it had come in by in_port. One caller at a time.
 func (f *Forwarder) Send(frame []byte, inPort uint32, ops []Op) error {
 	if len(ops) > OutOps {
-		return fmt.Errorf("send a packet: %d actions, where there is room for %d", len(ops), OutOps)
+		return fmt.Errorf("send a packet: %d actions, at most %d", len(ops), OutOps)
 	}
 	copy(f.Ops[:OutOps], ops)
 	f.out.InPort, f.out.Ops = inPort, uint32(len(ops))
@@ -308,7 +308,7 @@ func (f *Forwarder) Upcall(r *Upcall) error {
 	}
 	n := int(unsafe.Sizeof(UpcallHead{}))
 	if len(r.record.RawSample) < n {
-		return fmt.Errorf("packet for the controllers of %d bytes", len(r.record.RawSample))
+		return fmt.Errorf("upcall of %d bytes", len(r.record.RawSample))
 	}
 	r.Head = (*UpcallHead)(unsafe.Pointer(&r.record.RawSample[0]))
 	r.Frame = r.record.RawSample[n:]

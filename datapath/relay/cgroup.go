@@ -2,8 +2,8 @@ package relay
 
 import "baton/datapath"
 
-// AttachOwnCgroup has the sockets of this process's control group (version 2) looked at; see AttachCgroup. Where none is mounted, as in a
-// mount namespace of its own, it is looked at by a mount that nobody sees, which needs CAP_SYS_ADMIN.
+// AttachOwnCgroup attaches to this process's cgroup (version 2); see AttachCgroup. If no cgroup file system is mounted, as in a separate
+// mount namespace, it uses a private mount, which needs CAP_SYS_ADMIN.
 func (r *Relay) AttachOwnCgroup() error {
 	group, err := datapath.OwnCgroup()
 	if err != nil {

@@ -13,49 +13,49 @@ import (
 	"baton/datapath"
 )
 
-// Early says what becomes of a SYN to an entry.
+// Early is the handling of a SYN to an entry.
 type Early uint8
 
 // The kinds of early SYN.
 const (
 	EarlyOff          = Early(relayEarlyKindEARLY_OFF)
-	EarlyOptimistic   = Early(relayEarlyKindEARLY_OPTIMISTIC)    // told of, and answered at once
-	EarlyConnectFirst = Early(relayEarlyKindEARLY_CONNECT_FIRST) // told of, and held until Release or Refuse
+	EarlyOptimistic   = Early(relayEarlyKindEARLY_OPTIMISTIC)    // reported, and answered at once
+	EarlyConnectFirst = Early(relayEarlyKindEARLY_CONNECT_FIRST) // reported, and held until Release or Refuse
 )
 
 // Ports is a range of port numbers.
 type Ports struct{ First, Last uint16 }
 
-// Entry says which packets are for some listeners.
+// Entry selects the packets for a group of listeners.
 type Entry struct {
-	ID     uint32         // told in events
-	Listen netip.AddrPort // where the listeners are found: 0.0.0.0 and ::, the latter for IPv4, too, are those of all addresses
-	// Destinations are the addresses that clients send to. An entry that does not intercept has this host's; it goes before those that do.
-	// Otherwise the first entry that wants an address and port has it.
+	ID     uint32         // reported in events
+	Listen netip.AddrPort // address of the listeners; 0.0.0.0, or :: for both families, is any
+	// Destinations are the addresses that clients send to. An entry that does not intercept has this host's, and comes before those that
+	// do. Otherwise the first matching entry wins.
 	Destinations []netip.Prefix
-	Except       []netip.Prefix // addresses that are not meant though Destinations have them, as this host's; of any family
+	Except       []netip.Prefix // exceptions from Destinations, such as this host's addresses; of any family
 	Ports        []Ports        // empty: all
-	// Intercept has packets to Destinations steered to the listeners (IP_TRANSPARENT, IPV6_TRANSPARENT) and to their connections. Those of
-	// connections that are not of this host go on their way.
+	// Intercept steers packets to Destinations to the listeners (IP_TRANSPARENT, IPV6_TRANSPARENT) and their connections. Other connections
+	// are forwarded as before.
 	Intercept bool
 	Early     Early
 }
 
 const (
-	// MaxEntries is the most that SetEntries takes.
+	// MaxEntries is the limit of SetEntries.
 	MaxEntries = int(relayBoundMAX_ENTRIES)
-	// maxPrefixes is the room of a generation.
+	// maxPrefixes is the limit of one generation.
 	maxPrefixes = 32768
 )
 
-// SetEntries replaces all entries at once. What is told of SYNs stays.
+// SetEntries replaces all entries at once. Reported SYNs stay.
 func (r *Relay) SetEntries(entries []Entry) error {
 	tables, err := compileEntries(entries)
 	if err != nil {
 		return fmt.Errorf("set entries: %w", err)
 	}
 	if r.steering == nil && slices.ContainsFunc(entries, func(e Entry) bool { return e.Intercept }) {
-		return errors.New("set entries: the relay was loaded without a mark: nothing can be intercepted")
+		return errors.New("set entries: intercepting needs a mark")
 	}
 	if err := r.writeTables(tables); err != nil {
 		return fmt.Errorf("set entries: %w", err)
@@ -63,8 +63,7 @@ func (r *Relay) SetEntries(entries []Entry) error {
 	return nil
 }
 
-// writeTables fills the generation that is not in force and puts it in force. The other is emptied the next time, when no packet is about
-// that has begun with it.
+// writeTables fills the inactive generation and activates it. The other one is emptied the next time, when no packet uses it any more.
 func (r *Relay) writeTables(t tables) error {
 	next := 1 - r.generation
 	if err := r.emptyTables(next, r.stale); err != nil {
@@ -81,7 +80,7 @@ func (r *Relay) writeTables(t tables) error {
 	for bit, e := range t.entries {
 		place := next*uint32(MaxEntries) + uint32(bit)
 		if err := r.objects.Listeners.Delete(place); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) && !errors.Is(err, unix.EINVAL) {
-			return fmt.Errorf("forget the listener of an earlier entry: %w", err)
+			return fmt.Errorf("remove the listener of an earlier entry: %w", err)
 		}
 		if err := r.objects.Entries.Put(place, e); err != nil {
 			return fmt.Errorf("write an entry: %w", err)
@@ -93,7 +92,7 @@ func (r *Relay) writeTables(t tables) error {
 		}
 	}
 	if err := r.objects.Generation.Set(next); err != nil {
-		return fmt.Errorf("switch over: %w", err)
+		return fmt.Errorf("switch the generation: %w", err)
 	}
 	r.generation, r.tables, r.stale = next, t, r.tables
 	return nil
@@ -103,7 +102,7 @@ func (r *Relay) emptyTables(generation uint32, t tables) error {
 	for prefix := range t.destinations {
 		err := r.objects.Destinations.Delete(destinationKey(generation, prefix))
 		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("forget %v: %w", prefix, err)
+			return fmt.Errorf("remove %v: %w", prefix, err)
 		}
 	}
 	return nil
@@ -117,7 +116,7 @@ func destinationKey(generation uint32, p netip.Prefix) relayPrefixKey {
 	return relayPrefixKey{Prefixlen: uint32(32 + bits), Generation: generation, Addr: p.Addr().As16()}
 }
 
-// tables is what entries become: bit i of a set is entry i.
+// tables is the compiled form of entries: bit i of a set is entry i.
 type tables struct {
 	ports        []uint64 // by port
 	destinations map[netip.Prefix]uint64
@@ -126,7 +125,7 @@ type tables struct {
 
 func compileEntries(entries []Entry) (tables, error) {
 	if len(entries) > MaxEntries {
-		return tables{}, fmt.Errorf("%d entries, where there is room for %d", len(entries), MaxEntries)
+		return tables{}, fmt.Errorf("%d entries (at most %d)", len(entries), MaxEntries)
 	}
 	entries = slices.Clone(entries)
 	slices.SortStableFunc(entries, func(a, b Entry) int { return cmp.Compare(number(a.Intercept), number(b.Intercept)) })
@@ -150,7 +149,7 @@ func compileEntries(entries []Entry) (tables, error) {
 	}
 	t.destinations = datapath.PrefixSets(rules)
 	if len(t.destinations) > maxPrefixes {
-		return tables{}, fmt.Errorf("%d prefixes, where there is room for %d", len(t.destinations), maxPrefixes)
+		return tables{}, fmt.Errorf("%d prefixes (at most %d)", len(t.destinations), maxPrefixes)
 	}
 	return t, nil
 }
@@ -164,10 +163,10 @@ func number(b bool) int {
 
 func prefixRules(e Entry, bit uint64) ([]datapath.PrefixRule, error) {
 	if !e.Listen.IsValid() || e.Listen.Port() == 0 || e.Listen.Addr().Is4In6() {
-		return nil, fmt.Errorf("listeners at %v", e.Listen)
+		return nil, fmt.Errorf("invalid listen address %v", e.Listen)
 	}
 	if e.Early > EarlyConnectFirst {
-		return nil, fmt.Errorf("early SYN of kind %d", e.Early)
+		return nil, fmt.Errorf("invalid kind of early SYN %d", e.Early)
 	}
 	for _, r := range e.Ports {
 		if r.First > r.Last {
@@ -181,7 +180,7 @@ func prefixRules(e Entry, bit uint64) ([]datapath.PrefixRule, error) {
 			return nil, fmt.Errorf("destination %v", p)
 		}
 		if p.Addr().Is4() != e.Listen.Addr().Is4() && (!both || !p.Addr().Is4()) {
-			return nil, fmt.Errorf("destination %v is of another family than the listeners at %v", p, e.Listen)
+			return nil, fmt.Errorf("destination %v and listen address %v are of different families", p, e.Listen)
 		}
 		all = append(all, datapath.PrefixRule{Prefix: p.Masked(), Member: bit})
 	}

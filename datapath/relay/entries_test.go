@@ -52,19 +52,19 @@ func TestRelayEntriesRefused(t *testing.T) {
 		edit func(e *Entry)
 		want string
 	}{
-		{"no listeners", func(e *Entry) { e.Listen = netip.AddrPort{} }, "entry 3: listeners at invalid AddrPort"},
-		{"port 0", func(e *Entry) { e.Listen = netip.MustParseAddrPort("10.0.0.1:0") }, "entry 3: listeners at 10.0.0.1:0"},
+		{"no listeners", func(e *Entry) { e.Listen = netip.AddrPort{} }, "entry 3: invalid listen address invalid AddrPort"},
+		{"port 0", func(e *Entry) { e.Listen = netip.MustParseAddrPort("10.0.0.1:0") }, "entry 3: invalid listen address 10.0.0.1:0"},
 		{"mapped", func(e *Entry) { e.Listen = netip.MustParseAddrPort("[::ffff:10.0.0.1]:80") },
-			"entry 3: listeners at [::ffff:10.0.0.1]:80"},
+			"entry 3: invalid listen address [::ffff:10.0.0.1]:80"},
 		{"no prefix", func(e *Entry) { e.Destinations = []netip.Prefix{{}} }, "entry 3: destination invalid Prefix"},
 		{"mapped prefix", func(e *Entry) { e.Destinations = prefixes("::ffff:0:0/96") }, "entry 3: destination ::ffff:0.0.0.0/96"},
 		{"no exception", func(e *Entry) { e.Except = []netip.Prefix{{}} }, "entry 3: exception invalid Prefix"},
 		{"other family", func(e *Entry) { e.Destinations = prefixes("fd00::/8") },
-			"entry 3: destination fd00::/8 is of another family than the listeners at 10.0.0.1:80"},
+			"entry 3: destination fd00::/8 and listen address 10.0.0.1:80 are of different families"},
 		{"IPv4 to an IPv6 address", func(e *Entry) { e.Listen = netip.MustParseAddrPort("[fd00::1]:80") },
-			"entry 3: destination 10.0.0.0/8 is of another family than the listeners at [fd00::1]:80"},
+			"entry 3: destination 10.0.0.0/8 and listen address [fd00::1]:80 are of different families"},
 		{"ports", func(e *Entry) { e.Ports = []Ports{{90, 80}} }, "entry 3: ports 90-80"},
-		{"early", func(e *Entry) { e.Early = 3 }, "entry 3: early SYN of kind 3"},
+		{"early", func(e *Entry) { e.Early = 3 }, "entry 3: invalid kind of early SYN 3"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestRelayEntriesRefused(t *testing.T) {
 		addr := netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0})
 		many.Destinations = append(many.Destinations, netip.PrefixFrom(addr, 24))
 	}
-	if _, err := compileEntries([]Entry{many}); err == nil || !strings.Contains(err.Error(), "where there is room for 32768") {
+	if _, err := compileEntries([]Entry{many}); err == nil || !strings.Contains(err.Error(), "(at most 32768)") {
 		t.Errorf("too many prefixes: %v", err) // as many, and those that stand for the families
 	}
 	good.Except = prefixes("10.0.0.1/32", "fd00::1/128") // all of a host's addresses

@@ -15,7 +15,7 @@ import (
 	"baton/datapath"
 )
 
-// SYN names a SYN: two of the same addresses and ports are told apart by their initial sequence number.
+// SYN identifies a SYN: the initial sequence number distinguishes those with the same addresses and ports.
 type SYN struct {
 	Client, Server netip.AddrPort
 	ISN            uint32 // host byte order
@@ -30,16 +30,15 @@ func (s SYN) key() relaySynKey {
 	}
 }
 
-// Event tells of a SYN to an entry, or that its client has given it up. Another SYN of the same addresses and ports replaces the
-// earlier one.
+// Event reports a SYN to an entry, or that its client gave up. Another SYN with the same addresses and ports replaces the earlier one.
 type Event struct {
 	SYN
 	Cancelled bool
 	Entry     uint32 // its ID
-	Ifindex   int    // of the interface that it came in by
-	// Hash is the packet's: a group of listeners that chooses by it (SO_ATTACH_REUSEPORT_CBPF, SKF_AD_RXHASH) has the same.
+	Ifindex   int    // incoming interface
+	// Hash is the packet's: a reuseport group that selects by it (SO_ATTACH_REUSEPORT_CBPF, SKF_AD_RXHASH) uses the same value.
 	Hash uint32
-	// Frame is that of a SYN that is held, for Release and Refuse; nil of the others. The caller of Take owns it.
+	// Frame is that of a held SYN, for Release and Refuse; otherwise nil. The caller of Take owns it.
 	Frame []byte
 }
 
@@ -50,27 +49,27 @@ type Events struct {
 	record ringbuf.Record
 }
 
-// Events starts reading as the one with a number, from 0 and below Readers: it has the events whose Hash modulo Readers is its number. There
-// is one for each at a time.
+// Events starts the reader with a number from 0 to Readers - 1. It receives the events whose Hash modulo Readers is its number. Each number
+// has one reader at a time.
 func (r *Relay) Events(number int) (*Events, error) {
 	reader, err := ringbuf.NewReader(r.rings[number])
 	if err != nil {
 		return nil, fmt.Errorf("read events: %w", err)
 	}
-	reader.SetDeadline(time.Unix(1, 0)) // it never waits
+	reader.SetDeadline(time.Unix(1, 0)) // never block
 	return &Events{ring: r.rings[number], reader: reader}, nil
 }
 
 // FD is readable (epoll) when there are events. The Relay owns it.
 func (e *Events) FD() int { return e.ring.FD() }
 
-// Take puts events that are there into to, in the order in which they came, and does not wait for others. When there are fewer than to
-// has room for, FD becomes readable with the next one. A thread with a table of descriptors of its own needs none but those of epoll
-// instances. One caller at a time, none after Close.
+// Take reads pending events in order into to, and does not block. If it returns fewer than to can hold, FD becomes readable with the next
+// event. A thread with its own table of descriptors needs only those of epoll instances. There is one caller at a time, and none after
+// Close.
 func (e *Events) Take(to []Event) (n int, err error) {
 	for n < len(to) && e.reader.AvailableBytes() > 0 {
 		err := e.reader.ReadInto(&e.record)
-		if errors.Is(err, os.ErrDeadlineExceeded) { // what there was had been discarded
+		if errors.Is(err, os.ErrDeadlineExceeded) { // the remaining ones were discarded
 			continue
 		}
 		if err != nil {
@@ -90,7 +89,7 @@ func (e *Events) Close() error { return e.reader.Close() }
 func parseEvent(b []byte) (Event, error) {
 	const size = int(unsafe.Sizeof(relaySynEvent{}))
 	if len(b) < size {
-		return Event{}, fmt.Errorf("read events: one of %d bytes", len(b))
+		return Event{}, fmt.Errorf("read events: an event of %d bytes", len(b))
 	}
 	k := (*relaySynEvent)(unsafe.Pointer(&b[0])) // a sample is aligned to 8 bytes
 	ev := Event{

@@ -1,5 +1,5 @@
-// Package relay is the kernel's side of the relay: SYNs that are reported early, packets that are steered to its listeners, and how its
-// trunks begin.
+// Package relay is the relay's data path in the kernel. It reports SYNs early, steers packets to the listeners, and sets the initial
+// windows of trunks.
 package relay
 
 //go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -type bound -type verdict -type tuple -type prefix_key -type early_kind -type entry -type syn_state -type syn -type refused -type event_kind -type syn_event -type held_event -type syn_key -type command_kind -type syn_command -type replay_kind -type replay_result -type trunk_kind -type trunk_key -type trunk -type trunk_counts relay ../../bpf/relay/relay.bpf.c -- -I../../bpf/include -mcpu=v3 -Wall -Wextra -Werror -Wno-unused-parameter

@@ -14,38 +14,38 @@ import (
 	"baton/datapath"
 )
 
-// Options size the relay's data path. They are fixed until Close.
+// Options are the settings of the relay's data path, fixed until Close.
 type Options struct {
-	// Mark is that of packets which are for sockets of this host, though they are sent to other addresses. 0: nothing is steered.
+	// Mark is set on packets to other addresses that are for sockets of this host. 0: nothing is steered.
 	Mark uint32
-	// Table has the routes that deliver those packets here, and nothing else. One for each relay of a network namespace.
+	// Table contains only the routes that deliver those packets here. Each relay in a network namespace needs its own.
 	Table int
-	// Early is how many SYNs may be told of and not settled, at one time; PerSource, of one client.
+	// Early limits the reported SYNs that are not settled, and PerSource those of one client.
 	Early, PerSource int
-	// Expire is when Sweep settles them.
+	// Expire is the age at which Sweep settles them.
 	Expire time.Duration
-	// Readers is how many there are of events: see Events. 0: one.
+	// Readers is the number of event readers: see Events. 0: one.
 	Readers int
 }
 
-// What a relay steers with, unless another one of the host does.
+// Mark and table of a relay's steering, unless the host uses them otherwise.
 const (
 	Mark  = uint32(0x62610000)
 	Table = 25186
 )
 
-// Relay is the relay's data path in the kernel. Nothing of it is pinned: it goes with the process, but for the rules and routes of
-// steering, which the next Load with the same table replaces.
+// Relay is the relay's data path in the kernel. Nothing is pinned: it ends with the process, except for the rules and routes of steering,
+// which the next Load with the same table replaces.
 //
-// Taken, Release, Refuse, Sweep, SetStart, TrunkCounts and Verdicts may be called at any time by any goroutine, the others by one. All are
-// of the network namespace in which Load was called.
+// Settle, Release, Refuse, Sweep, SetStart, TrunkCounts and Verdicts may be called concurrently, the other methods by one goroutine. All
+// are for the network namespace in which Load was called.
 type Relay struct {
 	options    Options
 	objects    relayObjects
-	rings      []*ebpf.Map // of events, by their readers' numbers
+	rings      []*ebpf.Map // of events, by reader
 	generation uint32
-	tables     tables // in force
-	stale      tables // of the other generation
+	tables     tables // active
+	stale      tables // of the inactive generation
 	steering   *steering
 	attached   map[int]*attachment
 	trunks     trunkPlaces
@@ -53,27 +53,27 @@ type Relay struct {
 	cgroup     link.Link
 }
 
-// attachment is what is on an interface.
+// attachment is the programs on an interface.
 type attachment struct {
 	name             string
 	ingress, returns link.Link
 }
 
-// Probe refuses a kernel or a user that the relay's data path cannot work with, and says what is missing.
+// Probe returns an error if the kernel or the user's capabilities do not suffice.
 func Probe() error {
-	// Without it the verifier does not let a program look into sockets.
-	perfmon := datapath.Capability{Bit: unix.CAP_PERFMON, Name: "CAP_PERFMON", Why: "to load programs that look into sockets"}
+	// Without it the verifier does not allow reading sockets.
+	perfmon := datapath.Capability{Bit: unix.CAP_PERFMON, Name: "CAP_PERFMON", Why: "to load programs that read sockets"}
 	if err := datapath.Require(append([]datapath.Capability{perfmon}, datapath.Needed...)); err != nil {
 		return err
 	}
 	return datapath.RequireSockets()
 }
 
-// Load loads the programs. Nothing is attached yet. The caller closes the Relay. It fails with ErrInUse when another process
-// steers with the table, or another thread of this one still has the descriptors of a Relay that was closed.
+// Load loads the programs without attaching them. The caller closes the Relay. The error is ErrInUse if another process uses the table for
+// steering, or another thread of this one still has the descriptors of a closed Relay.
 func Load(o Options) (_ *Relay, err error) {
 	if o.Early < 1 || o.PerSource < 1 || o.Expire <= 0 {
-		return nil, fmt.Errorf("load the relay: %d early SYNs, %d of a client, for %v: at least one of each", o.Early, o.PerSource, o.Expire)
+		return nil, fmt.Errorf("load the relay: limits of %d early SYNs, %d per client, %v: must be positive", o.Early, o.PerSource, o.Expire)
 	}
 	if err := Probe(); err != nil {
 		return nil, err
@@ -127,9 +127,9 @@ func (r *Relay) load() error {
 	return r.openRings(ring)
 }
 
-// openRings gives each reader the ring that its events come by.
+// openRings creates a ring for each reader.
 func (r *Relay) openRings(spec *ebpf.MapSpec) error {
-	events := min(r.options.Early, 2*r.options.Early/r.options.Readers) // hashes do not spread evenly
+	events := min(r.options.Early, 2*r.options.Early/r.options.Readers) // hashes are not spread evenly
 	spec.MaxEntries = datapath.RingSize(events, int(unsafe.Sizeof(relayHeldEvent{})), 64<<10, 8<<20)
 	for reader := range uint32(r.options.Readers) {
 		ring, err := ebpf.NewMap(spec)
@@ -138,13 +138,13 @@ func (r *Relay) openRings(spec *ebpf.MapSpec) error {
 		}
 		r.rings = append(r.rings, ring)
 		if err := r.objects.Events.Put(reader, ring); err != nil {
-			return fmt.Errorf("put a ring of events in its place: %w", err)
+			return fmt.Errorf("store a ring of events: %w", err)
 		}
 	}
 	return nil
 }
 
-// attachLookup has the stack of this network namespace ask for the listeners of steered packets.
+// attachLookup attaches the socket lookup for steered packets to this network namespace.
 func (r *Relay) attachLookup() error {
 	netns, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
@@ -159,7 +159,7 @@ func (r *Relay) attachLookup() error {
 	return nil
 }
 
-// Attach puts the program at the ingress of an interface that clients are behind, in front of others.
+// Attach attaches the program to the ingress of an interface towards clients, before other programs.
 func (r *Relay) Attach(ifindex int) error {
 	a, err := r.attachment(ifindex)
 	if err != nil {
@@ -168,11 +168,11 @@ func (r *Relay) Attach(ifindex int) error {
 	return r.attach(ifindex, r.objects.RelayIngress, &a.ingress)
 }
 
-// AttachReturn does the same to an interface behind which servers are that see clients' addresses: what they send is given to the sockets
-// with these addresses that have the Mark (SO_MARK).
+// AttachReturn attaches to an interface towards servers that see clients' addresses: it steers their packets to the sockets with these
+// addresses and the Mark (SO_MARK).
 func (r *Relay) AttachReturn(ifindex int) error {
 	if r.steering == nil {
-		return fmt.Errorf("attach to interface %d: the relay was loaded without a mark", ifindex)
+		return fmt.Errorf("attach to interface %d: returning packets needs a mark", ifindex)
 	}
 	a, err := r.attachment(ifindex)
 	if err != nil {
@@ -191,7 +191,7 @@ func (r *Relay) attachment(ifindex int) (*attachment, error) {
 		return nil, fmt.Errorf("attach to interface %d: %w", ifindex, err)
 	}
 	a := &attachment{name: name}
-	if r.steering != nil && !loopback { // what comes by lo is for this host anyway
+	if r.steering != nil && !loopback { // packets on lo are for this host anyway
 		if err := r.steering.add(name); err != nil {
 			return nil, fmt.Errorf("attach to %s: %w", name, err)
 		}
@@ -212,7 +212,7 @@ func (r *Relay) attach(ifindex int, p *ebpf.Program, at *link.Link) error {
 	return nil
 }
 
-// Detach takes the programs off an interface, which may have gone.
+// Detach detaches the programs of an interface, which may be gone.
 func (r *Relay) Detach(ifindex int) error {
 	a := r.attached[ifindex]
 	if a == nil {
@@ -226,7 +226,7 @@ func (r *Relay) Detach(ifindex int) error {
 	return err
 }
 
-// Verdicts are the names of what may become of a packet, in the order of enum verdict.
+// Verdicts are the names of enum verdict, in order.
 func Verdicts() []string { return verdictNames[:relayVerdictVERDICTS] }
 
 // Verdicts counts packets by verdict, since Load.

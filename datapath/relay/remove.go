@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Remove removes the rules and routes by which a relay that was killed has steered with a table, and says what they were. It fails with
-// ErrInUse while a relay steers with it.
+// Remove removes the rules and routes that a killed relay has used for steering with a table, and lists them. The error is ErrInUse while a
+// relay uses the table.
 func Remove(table int) (removed []string, err error) {
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		name := map[int]string{unix.AF_INET: "IPv4", unix.AF_INET6: "IPv6"}[family]
@@ -34,7 +34,7 @@ func Remove(table int) (removed []string, err error) {
 	if len(removed) == 0 {
 		return nil, nil
 	}
-	s, err := openSteering(Mark, table) // whoever takes the table over and gives it up leaves nothing in it
+	s, err := openSteering(Mark, table) // closing removes everything in the table
 	if err != nil {
 		return nil, err
 	}

@@ -12,55 +12,55 @@ import (
 )
 
 const (
-	// routeProtocol is who made a rule or a route, as `ip rule` and `ip route` show it. The numbers up to 99 are in nobody's use
+	// routeProtocol marks our rules and routes, as `ip rule` and `ip route` show them. The numbers up to 99 are unused
 	// (/etc/iproute2/rt_protos).
 	routeProtocol = 98
-	// rulePriority is behind the rule for the host's own addresses (0), and in front of those that administrators make.
+	// rulePriority is after the rule for local addresses (0), and before those of administrators.
 	rulePriority = 98
 )
 
-// ErrInUse says that another process steers with the table.
-var ErrInUse = errors.New("another relay steers with this table")
+// ErrInUse means that another process uses the table for steering.
+var ErrInUse = errors.New("another relay uses this routing table for steering")
 
-// steering has marked packets delivered here: a rule for each interface and family, and one route for each family. The rule is of the
-// interface, so that it is not of the host's own packets, nor of the check of sources (rp_filter), whatever the mark means to them.
+// steering delivers marked packets locally, by a rule per interface and family, and one route per family. The rule names the interface, so
+// that it matches neither the host's own packets nor the source check (rp_filter).
 type steering struct {
 	mark     uint32
 	table    int
 	families []int
-	lock     int // a socket whose name nobody else can have
+	lock     int // a socket that locks the table by its name
 }
 
 func openSteering(mark uint32, table int) (_ *steering, err error) {
 	if table <= unix.RT_TABLE_LOCAL {
-		return nil, fmt.Errorf("steer with table %d: it is the system's", table)
+		return nil, fmt.Errorf("steer with table %d: it belongs to the system", table)
 	}
 	s := &steering{mark: mark, table: table, families: []int{unix.AF_INET}, lock: -1}
 	if off, err := os.ReadFile("/proc/sys/net/ipv6/conf/lo/disable_ipv6"); err == nil && strings.TrimSpace(string(off)) == "0" {
 		s.families = append(s.families, unix.AF_INET6)
 	}
 	if s.lock, err = unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
-		return nil, fmt.Errorf("own table %d: %w", table, err)
+		return nil, fmt.Errorf("lock table %d: %w", table, err)
 	}
 	defer func() {
 		if err != nil {
 			unix.Close(s.lock)
 		}
 	}()
-	// an abstract name: of the network namespace, and gone with the process
+	// an abstract name: per network namespace, released with the process
 	err = unix.Bind(s.lock, &unix.SockaddrUnix{Name: fmt.Sprintf("@baton-relay-%d", table)})
 	if errors.Is(err, unix.EADDRINUSE) {
 		return nil, fmt.Errorf("%w: %d", ErrInUse, table)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("own table %d: %w", table, err)
+		return nil, fmt.Errorf("lock table %d: %w", table, err)
 	}
 	if err := s.removeAll(); err != nil { // an earlier process may have been killed
 		return nil, err
 	}
 	for _, family := range s.families {
 		if err := netlink.RouteReplace(s.route(family)); err != nil {
-			return nil, errors.Join(fmt.Errorf("make the route that delivers steered packets: %w", err), s.removeAll())
+			return nil, errors.Join(fmt.Errorf("add the route for steered packets: %w", err), s.removeAll())
 		}
 	}
 	return s, nil
@@ -76,7 +76,7 @@ func (s *steering) route(family int) *netlink.Route {
 	}
 }
 
-// loopback is the number of lo, in every network namespace.
+// loopback is the index of lo in every network namespace.
 const loopback = 1
 
 func (s *steering) rule(family int, name string) *netlink.Rule {
@@ -91,10 +91,10 @@ func (s *steering) add(name string) error {
 	for _, family := range s.families {
 		err := netlink.RuleAdd(s.rule(family, name))
 		if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
-			err = fmt.Errorf("%w: the kernel has no rules (CONFIG_IP_MULTIPLE_TABLES, CONFIG_IPV6_MULTIPLE_TABLES)", err)
+			err = fmt.Errorf("%w: the kernel lacks policy routing (CONFIG_IP_MULTIPLE_TABLES, CONFIG_IPV6_MULTIPLE_TABLES)", err)
 		}
 		if err != nil && !errors.Is(err, unix.EEXIST) {
-			return errors.Join(fmt.Errorf("make the rule of steered packets: %w", err), s.remove(name))
+			return errors.Join(fmt.Errorf("add the rule for steered packets: %w", err), s.remove(name))
 		}
 	}
 	return nil
@@ -104,13 +104,13 @@ func (s *steering) remove(name string) error {
 	var errs []error
 	for _, family := range s.families {
 		if err := netlink.RuleDel(s.rule(family, name)); err != nil && !errors.Is(err, unix.ENOENT) {
-			errs = append(errs, fmt.Errorf("remove the rule of steered packets: %w", err))
+			errs = append(errs, fmt.Errorf("remove the rule for steered packets: %w", err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// removeAll removes what a relay has made in the table, and refuses a table in which there is something else.
+// removeAll removes a relay's rules and routes from the table, and fails if it contains others.
 func (s *steering) removeAll() error {
 	for _, family := range s.families {
 		rules, err := netlink.RuleList(family)
@@ -122,7 +122,7 @@ func (s *steering) removeAll() error {
 				continue
 			}
 			if r.Protocol != routeProtocol {
-				return fmt.Errorf("steer with table %d: a rule of somebody else has it (%v): the relay needs one of its own", s.table, r)
+				return fmt.Errorf("steer with table %d: another program's rule uses it (%v): the relay needs its own table", s.table, r)
 			}
 			if err := netlink.RuleDel(&r); err != nil && !errors.Is(err, unix.ENOENT) {
 				return fmt.Errorf("remove the rule of an earlier process: %w", err)
@@ -134,7 +134,7 @@ func (s *steering) removeAll() error {
 		}
 		for _, r := range routes {
 			if r.Protocol != routeProtocol {
-				return fmt.Errorf("steer with table %d: a route of somebody else is in it (%v): the relay needs one of its own", s.table, r)
+				return fmt.Errorf("steer with table %d: it contains another program's route (%v): the relay needs its own table", s.table, r)
 			}
 			if err := netlink.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
 				return fmt.Errorf("remove the route of an earlier process: %w", err)
@@ -148,7 +148,7 @@ func (s *steering) close() error {
 	return errors.Join(s.removeAll(), unix.Close(s.lock))
 }
 
-// ethernet returns an interface's name, and refuses one whose packets have no Ethernet header in front.
+// ethernet returns an interface's name, and fails if its packets lack an Ethernet header.
 func ethernet(ifindex int) (name string, isLoopback bool, err error) {
 	l, err := netlink.LinkByIndex(ifindex)
 	if err != nil {

@@ -13,17 +13,17 @@ import (
 	"baton/datapath"
 )
 
-// TrunkKind says which sockets a Trunk is of.
+// TrunkKind selects the sockets of a record.
 type TrunkKind uint16
 
 // The kinds of trunks.
 const (
-	TrunkTo   = TrunkKind(relayTrunkKindTRUNK_TO)   // connections to Address
-	TrunkAt   = TrunkKind(relayTrunkKindTRUNK_AT)   // connections accepted at Address; an unspecified one, of either family, is any
-	TrunkFrom = TrunkKind(relayTrunkKindTRUNK_FROM) // those of them that come from Address, whose port is 0
+	TrunkTo   = TrunkKind(relayTrunkKindTRUNK_TO)   // connected to Address
+	TrunkAt   = TrunkKind(relayTrunkKindTRUNK_AT)   // accepted at Address; unspecified, of either family: any
+	TrunkFrom = TrunkKind(relayTrunkKindTRUNK_FROM) // those of them from Address, whose port is 0
 )
 
-// TrunkKey names a record of settings and counts.
+// TrunkKey identifies a record of settings and counters.
 type TrunkKey struct {
 	Kind    TrunkKind
 	Address netip.AddrPort
@@ -31,7 +31,7 @@ type TrunkKey struct {
 
 func (k TrunkKey) check() error {
 	if !k.Address.IsValid() || (k.Address.Port() == 0) != (k.Kind == TrunkFrom) || k.Kind < TrunkTo || k.Kind > TrunkFrom {
-		return fmt.Errorf("trunk of kind %d, %v", k.Kind, k.Address)
+		return fmt.Errorf("invalid trunk key: kind %d, %v", k.Kind, k.Address)
 	}
 	return nil
 }
@@ -44,11 +44,11 @@ func (k TrunkKey) key() relayTrunkKey {
 	return relayTrunkKey{Addr: addr, Port: datapath.BigEndian(k.Address.Port()), Kind: uint16(k.Kind)}
 }
 
-// TrunkStart is how a trunk begins. What is 0 or empty stays as the system has it.
+// TrunkStart is the initial settings of a trunk. 0 or empty: the system's.
 type TrunkStart struct {
-	Window     int    // first congestion window, segments
+	Window     int    // initial congestion window, segments
 	Clamp      int    // largest congestion window, segments
-	Receive    int    // first receive window, segments; of TrunkTo, no more than the buffer has room for (SO_RCVBUF)
+	Receive    int    // initial receive window, segments; for TrunkTo limited by the buffer (SO_RCVBUF)
 	Pace       uint64 // bytes per second at most
 	Congestion string // name of an algorithm
 }
@@ -57,34 +57,34 @@ func (s TrunkStart) record(generation uint32) (relayTrunk, error) {
 	k := relayTrunk{Generation: generation}
 	for _, n := range []int{s.Window, s.Clamp, s.Receive} {
 		if n < 0 || n > math.MaxInt32 {
-			return k, fmt.Errorf("a window of %d segments", n)
+			return k, fmt.Errorf("invalid window of %d segments", n)
 		}
 	}
 	k.Window, k.Clamp, k.Receive = uint32(s.Window), uint32(s.Clamp), uint32(s.Receive)
-	k.Pace = uint32(min(s.Pace, math.MaxUint32-1)) // the largest number is no bound
+	k.Pace = uint32(min(s.Pace, math.MaxUint32-1)) // the maximum means no limit
 	if copy(k.Congestion[:len(k.Congestion)-1], s.Congestion) < len(s.Congestion) {
-		return k, fmt.Errorf("algorithm %q: more than %d bytes", s.Congestion, len(k.Congestion)-1)
+		return k, fmt.Errorf("algorithm %q is longer than %d bytes", s.Congestion, len(k.Congestion)-1)
 	}
 	return k, nil
 }
 
-// TrunkCounts is what has become of the trunks of a record.
+// TrunkCounts are the counters of a record's trunks.
 type TrunkCounts struct {
 	Established   uint64
-	Flights       uint64 // first flights, of a window's segments at most, that were acknowledged or given up
-	Sent          uint64 // segments of them
-	Retransmitted uint64 // segments of first flights, finished or not; probes for a lost tail (RFC 8985, 7) are among them
-	Refused       uint64 // settings that the kernel did not take: an algorithm that it does not have
+	Flights       uint64 // completed first flights: acknowledged, or the connection ended
+	Sent          uint64 // their segments, at most a window each
+	Retransmitted uint64 // segments of first flights, completed or not; includes tail loss probes (RFC 8985, section 7)
+	Refused       uint64 // settings that the kernel rejected, such as an unknown algorithm
 }
 
-// MaxTrunks is how many records there may be.
+// MaxTrunks is the limit of records.
 const MaxTrunks = int(relayBoundMAX_TRUNKS)
 
-// trunkPlaces is which record is whose.
+// trunkPlaces allocates records to keys.
 type trunkPlaces struct {
 	mu         sync.Mutex
 	of         map[relayTrunkKey]uint32
-	free       []uint32 // longest unused first: sockets of earlier keys may still be about
+	free       []uint32 // longest unused first: sockets of earlier keys may still exist
 	generation uint32
 }
 
@@ -95,11 +95,11 @@ func (p *trunkPlaces) init() {
 	}
 }
 
-// SetTrunks says which sockets are trunks. Records whose keys stay keep their counts. It has effect on sockets that connect, or are
-// accepted, from now on.
+// SetTrunks sets which sockets are trunks. Records that remain keep their counters. It applies to sockets that connect, or are accepted,
+// from now on.
 func (r *Relay) SetTrunks(trunks map[TrunkKey]TrunkStart) error {
 	if len(trunks) > MaxTrunks {
-		return fmt.Errorf("set trunks: %d, where there is room for %d", len(trunks), MaxTrunks)
+		return fmt.Errorf("set trunks: %d (at most %d)", len(trunks), MaxTrunks)
 	}
 	stay := make(map[relayTrunkKey]bool)
 	for key, start := range trunks {
@@ -122,7 +122,7 @@ func (r *Relay) SetTrunks(trunks map[TrunkKey]TrunkStart) error {
 			continue
 		}
 		if err := r.objects.TrunkPlaces.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("set trunks: forget %v: %w", datapath.AddrPort(key.Addr, key.Port), err)
+			return fmt.Errorf("set trunks: remove %v: %w", datapath.AddrPort(key.Addr, key.Port), err)
 		}
 		delete(p.of, key)
 		p.free = append(p.free, place)
@@ -135,15 +135,15 @@ func (r *Relay) SetTrunks(trunks map[TrunkKey]TrunkStart) error {
 	return nil
 }
 
-// SetStart changes how the trunks of one record begin from now on.
+// SetStart changes the initial settings of one record's trunks from now on.
 func (r *Relay) SetStart(key TrunkKey, start TrunkStart) error {
 	r.trunks.mu.Lock()
 	defer r.trunks.mu.Unlock()
 	if _, ok := r.trunks.of[key.key()]; !ok {
-		return fmt.Errorf("set how trunks begin: %v: no such trunk", key.Address)
+		return fmt.Errorf("set a trunk's initial window: %v: no such trunk", key.Address)
 	}
 	if err := r.putTrunk(key.key(), start); err != nil {
-		return fmt.Errorf("set how trunks begin: %v: %w", key.Address, err)
+		return fmt.Errorf("set a trunk's initial window: %v: %w", key.Address, err)
 	}
 	return nil
 }
@@ -184,32 +184,32 @@ func (r *Relay) putTrunk(key relayTrunkKey, start TrunkStart) error {
 	return nil
 }
 
-// TrunkCounts reads the counts of a record.
+// TrunkCounts returns the counters of a record.
 func (r *Relay) TrunkCounts(key TrunkKey) (TrunkCounts, error) {
 	r.trunks.mu.Lock()
 	defer r.trunks.mu.Unlock()
 	place, ok := r.trunks.of[key.key()]
 	if !ok {
-		return TrunkCounts{}, fmt.Errorf("read the counts of trunks: %v: no such trunk", key.Address)
+		return TrunkCounts{}, fmt.Errorf("read a trunk's counters: %v: no such trunk", key.Address)
 	}
 	var k relayTrunkCounts
 	if err := r.objects.Counts.Lookup(place, &k); err != nil {
-		return TrunkCounts{}, fmt.Errorf("read the counts of trunks: %w", err)
+		return TrunkCounts{}, fmt.Errorf("read a trunk's counters: %w", err)
 	}
 	return TrunkCounts{
 		Established: k.Established, Flights: k.Flights, Sent: k.Sent, Retransmitted: k.Retransmitted, Refused: k.Refused,
 	}, nil
 }
 
-// AttachCgroup has the sockets of a control group (version 2) looked at, whose directory is given: those that its processes make from now
-// on, and those that its listeners accept. Sockets that are no trunks, or of another network namespace, are left alone.
+// AttachCgroup attaches to a cgroup (version 2), given its directory. It covers sockets that its processes create from now on, and those
+// that their listeners accept. Other sockets, and those of other network namespaces, are not affected.
 func (r *Relay) AttachCgroup(dir string) error {
 	if r.cgroup != nil {
-		return errors.New("attach to the control group: done before")
+		return errors.New("attach to the cgroup: already attached")
 	}
 	l, err := link.AttachCgroup(link.CgroupOptions{Path: dir, Attach: ebpf.AttachCGroupSockOps, Program: r.objects.RelayTrunk})
 	if err != nil {
-		return fmt.Errorf("attach to the control group %s: %w", dir, err)
+		return fmt.Errorf("attach to the cgroup %s: %w", dir, err)
 	}
 	r.cgroup = l
 	return nil

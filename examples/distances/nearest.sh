@@ -1,13 +1,13 @@
 #!/bin/sh
-# Writes a router's configuration whose pool of policy nearest goes by what relays have measured.
+# Writes a router's configuration whose pool with policy nearest uses the measurements of relays.
 #
 #   nearest.sh router.yaml.in surrogates PREFIX=DISTANCES ... > router.yaml
 #
 # @NEAREST@ in the template becomes the list of zones. The file of surrogates
-# has lines "name address:port", as in the pool. DISTANCES is what the relay
-# where clients of the prefix are has answered to `baton relay distances -o json`.
+# has lines "name address:port", as in the pool. DISTANCES is the output of
+# `baton relay distances -o json` on the relay near the clients of the prefix.
 # Each zone has all surrogates: the nearest first, those that the relay has not
-# measured, or that do not answer it, last. Needs jq.
+# measured or that do not answer last. Needs jq.
 set -eu
 template=$1 surrogates=$2
 shift 2

@@ -1,13 +1,13 @@
 #!/bin/sh
-# Writes a zone file in which a name leads to the servers that answer a relay, and among them to the nearest.
+# Writes a zone file that maps a name to the nearest of the servers that answer a relay.
 #
 #   baton relay distances -o json | zone.sh ZONE NAMESERVER NAME PORT > zone.new
 #
-# ZONE, NAMESERVER and NAME end with a dot or are relative to the zone. Those
-# servers of that port are taken that are at most a fifth further away than the
-# nearest, and 2 ms: name servers give several addresses in any order. When no
-# server answers nothing is written and the status is 1, so that the zone that
-# there is stays in force. Needs jq.
+# ZONE, NAMESERVER and NAME end with a dot or are relative to the zone. Selects
+# the servers on PORT whose distance is at most 1.2 times that of the nearest
+# plus 2 ms, as name servers return several addresses in any order. If no server
+# answers, it writes nothing and exits with status 1, so that the existing zone
+# stays in force. Needs jq.
 set -eu
 zone=$1 nameserver=$2 name=$3 port=$4
 servers=$(jq -r --arg port "$port" '

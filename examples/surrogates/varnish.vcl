@@ -1,8 +1,8 @@
-# Varnish in front of an origin, so that what it serves can be gone on with at another one:
+# Varnish in front of an origin, with downloads that can be resumed at another cache:
 #
 #   varnishd -F -n /run/varnish -a :80 -f /etc/baton/surrogates/varnish.vcl
 #
-# Its ETags are the origin's: they have to be the same whichever origin a cache asks.
+# Its ETags are the origin's: all origins must send the same ones.
 vcl 4.1;
 
 backend default {
@@ -11,12 +11,12 @@ backend default {
 }
 
 sub vcl_recv {
-	# One coding for all: offsets count coded bytes.
+	# One content coding for all clients: offsets count encoded bytes.
 	unset req.http.Accept-Encoding;
 }
 
 sub vcl_backend_fetch {
-	# The whole file is fetched once, and ranges of it are Varnish's own.
+	# Varnish fetches the whole file once and serves ranges itself.
 	unset bereq.http.Range;
 	unset bereq.http.If-Range;
 }
@@ -24,9 +24,9 @@ sub vcl_backend_fetch {
 sub vcl_backend_response {
 	set beresp.do_gzip = false;
 	set beresp.do_gunzip = false;
-	# A part of a file that is still being fetched would be given without its length.
+	# While a file is still being fetched, a range response would lack the total length.
 	set beresp.do_stream = false;
-	# What has no strong validator cannot be gone on with: let it be seen in the log.
+	# Without a strong validator a download cannot be resumed: log it.
 	if (beresp.status == 200 && (!beresp.http.ETag || beresp.http.ETag ~ "^W/")) {
 		set beresp.http.X-Not-Resumable = "no strong ETag";
 	}

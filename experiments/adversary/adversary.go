@@ -16,11 +16,11 @@ func contenders() []contender {
 		haproxy("safe"), haproxy("always")}
 }
 
-// stage is the network with what the turn at hand has come to.
+// stage is the network and the state of the current turn.
 type stage struct {
 	*network
 	campaign *campaign
-	tally    *tally // nil: nothing has been played in this turn
+	tally    *tally // nil: nothing played in this turn
 }
 
 type (
@@ -28,7 +28,7 @@ type (
 	measure = experiments.Measure[*stage]
 )
 
-// tally is what a turn has come to.
+// tally is the result of a turn.
 type tally struct {
 	counts                      map[Kind]int
 	scripts, requests, segments int64
@@ -37,7 +37,7 @@ type tally struct {
 	first                       string // finding
 }
 
-// Experiment is the question for Baton and HAProxy.
+// Experiment compares Baton and HAProxy.
 func Experiment() experiments.Experiment[*stage] {
 	e := experiments.Experiment[*stage]{
 		Name:     "adversary",
@@ -80,7 +80,7 @@ var caveats = []string{
 	"`legs left` counts sessions at the contender that outlast their clients; of HAProxy's connections to the surrogates nothing is asked.",
 }
 
-// measures are the columns of the answer.
+// measures are the columns of the result.
 func measures() []measure {
 	of := func(name, title, unit string, value func(*tally) float64) measure {
 		return measure{Name: name, Title: title, Unit: unit, Less: true, Take: func(ctx context.Context, t *turn) (experiments.Sample, error) {
@@ -119,14 +119,14 @@ func measures() []measure {
 	return list
 }
 
-// begin is the start of a turn.
+// begin starts a turn.
 func (g *stage) begin(t *turn, c contender) {
 	g.tally = nil
 	g.campaign = &campaign{n: g.network, with: c, program: t.Options.Program, uses: t.Uses}
 	t.OnEnd(g.campaign.stop)
 }
 
-// scriptsOfBatch are played between two times of silence.
+// scriptsOfBatch is the number of scripts between two pauses.
 const scriptsOfBatch = 60
 
 // played plays the turn's scripts, once.

@@ -55,7 +55,7 @@ func newTrial(t *testing.T) *trial {
 	return &trial{t, c}
 }
 
-// batch plays one, and fails the test for what it finds. False: the campaign should end.
+// batch plays a batch, and fails the test for its findings. False: the campaign should end.
 func (t *trial) batch(b Batch) bool {
 	t.Helper()
 	b, err := t.run(t.Context(), b)
@@ -74,7 +74,7 @@ func (t *trial) batch(b Batch) bool {
 	return *keepGoing
 }
 
-// shrink says which scripts of a batch, and which of their steps, are enough.
+// shrink finds the scripts of a batch, and their steps, that suffice for a finding.
 func (t *trial) shrink(b Batch) {
 	kinds := b.Counts
 	fails := func(scripts []script.Script) bool {
@@ -162,10 +162,10 @@ func drawn(c script.Class, seed uint64) Batch {
 	return Batch{Class: c, Seed: seed, Scripts: script.DrawAll(c, seed, *scriptsFlag)}
 }
 
-// attribution bounds how long it is asked which script of a batch it was.
+// attribution bounds the search for the script of a batch that caused a finding.
 const attribution = 4 * time.Minute
 
-// directed plays the directed scripts of each class in some batches; of one with a finding each script alone, to tell which it is.
+// directed plays the directed scripts of each class in some batches; after a finding it replays each script of the batch alone.
 func (t *trial) directed() bool {
 	for _, c := range t.classes() {
 		for _, scripts := range script.Apart(script.DirectedOf(c)) {
@@ -190,7 +190,7 @@ func (t *trial) directed() bool {
 	return true
 }
 
-// drawn plays drawn scripts.
+// drawn plays random scripts.
 func (t *trial) drawn() {
 	seeds := rand.New(rand.NewPCG(rand.Uint64(), 0))
 	end := time.Now().Add(*forFlag)
@@ -206,7 +206,7 @@ func (t *trial) drawn() {
 	}
 }
 
-// TestBatchTellsHowItIsRepeated: the words of a finding hold its seed, or its name.
+// TestBatchTellsHowItIsRepeated: a finding contains its seed, or its name.
 func TestBatchTellsHowItIsRepeated(t *testing.T) {
 	b := drawn(script.Client, 77)
 	b.Findings, b.Counts = []Finding{{Wrong, "bytes"}}, map[Kind]int{Wrong: 5}

@@ -21,7 +21,7 @@ import (
 
 const metricsAddress = "127.0.0.1:9464"
 
-// baton is the router of this project, with a key `reuse` for the pools of honest surrogates, and one for that of the adversary's.
+// baton is this project's router, with a `reuse` for the pools of honest surrogates, and one for the adversary's.
 func baton(name, reuse, odd string) contender {
 	is := fmt.Sprintf("`baton router`, VIPs of mode `handoff` and `proxy`, `reuse: %s`", reuse)
 	if odd != reuse {
@@ -32,19 +32,19 @@ func baton(name, reuse, odd string) contender {
 	}}
 }
 
-// router is a `baton router` that runs.
+// router is a running `baton router`.
 type router struct {
 	*lab.Process
 	n             *network
 	program, file string
 	client        *api.Client
 	http          *http.Client
-	memory        int // bytes, when it was ready
+	memory        int // bytes, when ready
 	before        map[string]float64
 	packets       uint64
 
 	mu   sync.Mutex
-	said map[string]bool // findings that are told once
+	said map[string]bool // findings reported once
 }
 
 func startBaton(n *network, program, config string) (subject, error) {
@@ -71,7 +71,7 @@ func startBaton(n *network, program, config string) (subject, error) {
 	return r, nil
 }
 
-// routerConfig has timeouts that are short but for timeouts.idle, which nothing may have to wait for.
+// routerConfig has short timeouts, except timeouts.idle, on which nothing may depend.
 func (n *network) routerConfig(reuse, odd string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "control: %q\nmetrics: %q\nstate: %q\n", filepath.Join(n.Dir(), "router.sock"), metricsAddress, filepath.Join(n.BPFFS(), "router"))
@@ -139,7 +139,7 @@ func (r *router) ready() error {
 	return nil
 }
 
-// once tells a finding the first time.
+// once reports a finding the first time.
 func (r *router) once(k Kind, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	r.mu.Lock()
@@ -151,7 +151,7 @@ func (r *router) once(k Kind, format string, args ...any) {
 	}
 }
 
-// moreMemory is what the process may hold beyond what it held when it was ready (bytes).
+// moreMemory is the allowed growth of the process (bytes).
 const moreMemory = 64 << 20
 
 func (r *router) check(ctx context.Context) {
@@ -201,8 +201,8 @@ func (r *router) settle(ctx context.Context, b Batch) {
 	r.before, r.packets = now, r.n.packets()
 }
 
-// settled says what is left of sessions, and where the router's legs are not those that the surrogates have. A surrogate that forges segments of
-// its own kernel's connections has connections that it has ended itself.
+// settled reports leftover sessions, and differences between the router's legs and the surrogates' connections. A surrogate that
+// forges segments of its own connections may have ended some itself.
 func (r *router) settled(ctx context.Context, forged bool) error {
 	status, err := r.client.Router(ctx)
 	if err != nil {
@@ -246,7 +246,7 @@ func legSeries(pool, surrogate, state string) string {
 	return fmt.Sprintf("baton_router_legs{pool=%q,state=%q,surrogate=%q}", pool, state, surrogate)
 }
 
-// transitions finds surrogates that were out between two looks.
+// transitions finds surrogates that were down between two checks.
 func (r *router) transitions(now map[string]float64) {
 	for name, value := range now {
 		if strings.HasPrefix(name, "baton_router_surrogate_transitions_total") && strings.Contains(name, `phase="down"`) &&
@@ -256,7 +256,7 @@ func (r *router) transitions(now map[string]float64) {
 	}
 }
 
-// lostLegs finds idle legs that have ended though no surrogate ends one: a stranger's doing.
+// lostLegs finds idle legs that have ended although no surrogate closes any: an attacker's effect.
 func (r *router) lostLegs(now map[string]float64) {
 	for name, value := range now {
 		if !strings.HasPrefix(name, "baton_router_leg_events_total") || value <= r.before[name] {
@@ -270,7 +270,7 @@ func (r *router) lostLegs(now map[string]float64) {
 	}
 }
 
-// sums holds the verdicts against the packets of the interfaces: each packet has one, or two when it came by way of user space.
+// sums compares the verdicts with the packets of the interfaces: one per packet, or two after an upcall.
 func (r *router) sums(now map[string]float64) {
 	verdicts, upcalls := 0.0, 0.0
 	for name, value := range now {
@@ -283,7 +283,7 @@ func (r *router) sums(now map[string]float64) {
 		}
 	}
 	packets := float64(r.n.packets() - r.packets)
-	const slack = 200 // packets of the moment, of ARP and of IPv6
+	const slack = 200 // packets in flight, ARP, IPv6
 	if verdicts < packets-slack || verdicts > packets+2*upcalls+slack {
 		r.n.ledger.add(Process, "%v packets have come and %v verdicts were given, %v of them upcalls", packets, verdicts, upcalls)
 	}
@@ -354,7 +354,7 @@ func (r *router) stop() error {
 	return err
 }
 
-// resident is what a process holds in memory, in bytes.
+// resident is a process's resident memory, in bytes.
 func resident(pid int) (int, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {

@@ -14,20 +14,20 @@ import (
 	"baton/sockdiag"
 )
 
-// Batch is what was played between two times of silence.
+// Batch is the scripts between two pauses.
 type Batch struct {
 	Class    script.Class
 	Seed     uint64 // of drawn scripts
 	Scripts  []script.Script
 	Findings []Finding
 	Counts   map[Kind]int
-	Dump     string // of the contender's counts, when there is a finding
+	Dump     string // the contender's counters, if there is a finding
 
 	Played, Segments, Requests int64
 	Longest, Took              time.Duration
 }
 
-// String tells how the batch is repeated and what was found.
+// String says how to repeat the batch and what was found.
 func (b Batch) String() string {
 	var t strings.Builder
 	fmt.Fprintf(&t, "%s: %d scripts, %d segments, %d requests of innocents, the longest %v, in %v", b.name(), b.Played, b.Segments, b.Requests,
@@ -55,12 +55,12 @@ func (b Batch) name() string {
 	return fmt.Sprintf("%s -seed %d", b.Class, b.Seed)
 }
 
-// campaign plays batches against a contender. One with a finding is followed by a new start, as its harm may outlast it.
+// campaign plays batches against a contender. After a finding the contender is restarted, as the damage may persist.
 type campaign struct {
 	n       *network
 	with    contender
 	program string
-	uses    func(version string) // is told of the programs that take part; nil: nobody asks
+	uses    func(version string) // called with the versions of programs; may be nil
 	running subject
 }
 
@@ -76,10 +76,10 @@ func (c *campaign) stop() error {
 	return errors.Join(errs...)
 }
 
-// aftermath is how long innocents go on after the last segment: legs that were harmed meet their next clients.
+// aftermath is how long innocents continue after the last segment: damaged legs get their next clients.
 const aftermath = 1200 * time.Millisecond
 
-// looks are that far apart.
+// looks is the interval of checks.
 const lookEach = 300 * time.Millisecond
 
 // run plays a batch among innocents.
@@ -131,7 +131,7 @@ func (c *campaign) run(ctx context.Context, b Batch) (Batch, error) {
 	return b, ctx.Err()
 }
 
-// calm has the innocents alone: what is found then says that the place is wrong, and not the adversary's doing.
+// calm runs the innocents alone: findings then are due to the setup, not the adversary.
 func (c *campaign) calm(ctx context.Context) error {
 	b, err := c.run(ctx, Batch{Class: script.Stranger})
 	if err == nil && len(b.Findings) > 0 {
@@ -140,7 +140,7 @@ func (c *campaign) calm(ctx context.Context) error {
 	return err
 }
 
-// look holds what can be seen at any time against the invariants until it is told to end.
+// look checks the invariants that must always hold, until it is stopped.
 func (c *campaign) look(ctx context.Context, end <-chan struct{}) {
 	t := time.NewTicker(lookEach)
 	defer t.Stop()
@@ -170,11 +170,11 @@ func (n *network) sweepTags() {
 	}
 }
 
-// leastMTU is what a client's own word about packets in flight may bring a surrogate's path to (bytes).
+// leastMTU is the least path MTU (bytes) that a client's ICMP errors about its own packets in flight may cause at a surrogate.
 const leastMTU = 552
 
-// paths looks at what the surrogates believe of the path to the router, and has them forget it. A stranger's word about packets that it has
-// never seen must not count at all.
+// paths checks the surrogates' path MTU to the router, and resets it. An attacker's errors about unknown packets must have no
+// effect.
 func (c *campaign) paths(ctx context.Context, class script.Class) {
 	for _, s := range c.n.sites {
 		mtu, err := pathMTU(s.Host, s.router)
@@ -190,14 +190,14 @@ func (c *campaign) paths(ctx context.Context, class script.Class) {
 	}
 }
 
-// settle forgets the sessions that are over.
+// settle waits for the end of sessions and forgets them.
 func (c *crowd) settle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.sessions)
 }
 
-// forget forgets whose they were.
+// forget forgets their owners.
 func (c *crowd) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -219,7 +219,7 @@ func (n *network) connections(s api.RouterSurrogate) (count int, err error) {
 	return count, err
 }
 
-// packets counts what has come in on the router's interfaces that clients and surrogates are behind.
+// packets counts the packets received on the router's interfaces towards clients and surrogates.
 func (n *network) packets() (sum uint64) {
 	links, err := n.router.Netlink().LinkList()
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"baton/experiments/adversary/script"
 )
 
-// later is when a surrogate says what nobody asks for any more.
+// later is the delay of a surrogate's late unsolicited bytes.
 const later = 30 * time.Millisecond
 
-// misbehave does what a request of the adversary's asks for, and tells whether the connection goes on.
+// misbehave does what the adversary's request demands, and reports whether the connection continues.
 func (e *exchange) misbehave(conduct script.Conduct, r *http.Request) bool {
 	good := e.headText(r, 5) + "good\n"
 	say := func(text string) bool { _, err := io.WriteString(e.c, text); return err == nil }
@@ -63,17 +63,17 @@ func (e *exchange) misbehave(conduct script.Conduct, r *http.Request) bool {
 	return say(malformed(conduct))
 }
 
-// bind says that nobody else may come by this connection.
+// bind marks the connection as bound to its client.
 func (e *exchange) bind(r *http.Request, why string) {
 	e.bound, e.why = r.Header.Get(script.SessionField), why
 }
 
-// stolen is a whole answer that nobody asked for.
+// stolen is a complete unsolicited response.
 func (e *exchange) stolen() string {
 	return "HTTP/1.1 200 OK\r\n" + script.TokenField + ": " + script.EvilMark + "surplus\r\nContent-Length: 6\r\n\r\nstolen"
 }
 
-// malformed answers may be read in two ways.
+// malformed are ambiguous responses.
 func malformed(conduct script.Conduct) string {
 	const chunked = "Transfer-Encoding: chunked\r\n"
 	switch conduct {

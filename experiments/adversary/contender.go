@@ -5,25 +5,24 @@ import (
 	"time"
 )
 
-// contender is what stands between the clients and the surrogates.
+// contender is a program between clients and surrogates.
 type contender struct {
 	name, is string
 	start    func(ctx context.Context, n *network, program string) (subject, error)
 }
 
-// subject is a contender that runs.
+// subject is a running contender.
 type subject interface {
-	// version is of a program that is not ours.
+	// version of a third-party program.
 	version() string
-	// check holds its state against the invariants, while all is busy.
+	// check checks its invariants under load.
 	check(ctx context.Context)
-	// settle waits until nothing is left of the sessions of a batch, and says what is.
+	// settle waits until all sessions of a batch are gone, and reports those that are not.
 	settle(ctx context.Context, b Batch)
-	// dump is what a finding should be read with.
+	// dump is context for a finding.
 	dump() string
 	stop() error
 }
 
-// settleWithin is how long sessions may take to be gone once their clients are: several times what the timeouts allow, and far less than
-// timeouts.idle.
+// settleWithin is how long sessions may outlast their clients: several times the timeouts, and far less than timeouts.idle.
 const settleWithin = 15 * time.Second

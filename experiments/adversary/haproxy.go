@@ -23,7 +23,7 @@ type proxy struct {
 	*peers.Server
 	n    *network
 	diag *sockdiag.Conn
-	down int // times that it has said so
+	down int // times it has logged so
 }
 
 func startHAProxy(n *network, reuse string) (subject, error) {
@@ -91,7 +91,7 @@ func (p *proxy) check(context.Context) {
 	}
 }
 
-// settle counts the clients' sockets. Those to the surrogates are its own affair.
+// settle counts the clients' sockets; those to the surrogates are HAProxy's own business.
 func (p *proxy) settle(context.Context, Batch) {
 	left := 0
 	err := lab.Poll(settleWithin, func() error {

@@ -22,13 +22,13 @@ import (
 	"baton/lab/peers"
 )
 
-// An innocent's patience. Loaded machines and lost handshakes cost some seconds (a client's SYN is repeated after 1, 3 and 7 s); what takes
-// ten times as long does not come.
+// Timeouts of innocents. Loaded machines and lost handshakes cost some seconds (a client's SYN is retransmitted after 1, 3 and 7
+// s); ten times as long means never.
 var answerWithin = 30 * time.Second
 
-const megabyteWithin = 10 * time.Second // of a long answer; in the lab it takes some milliseconds
+const megabyteWithin = 10 * time.Second // for a long response; takes some milliseconds in the lab
 
-// visitor is a kind of innocent: what one does on one connection.
+// visitor is a kind of innocent: its behaviour on one connection.
 type visitor struct {
 	name   string
 	plain  bool // from the host without timestamps
@@ -37,7 +37,7 @@ type visitor struct {
 	visit  func(*visit) error
 }
 
-// visitors are those that are there at the same time.
+// visitors are the concurrent innocents.
 func visitors() []visitor {
 	return []visitor{
 		{name: "short", visit: short}, {name: "short", visit: short}, {name: "short", visit: short},
@@ -53,13 +53,13 @@ func visitors() []visitor {
 	}
 }
 
-// people are the innocents while they are there.
+// people are the running innocents.
 type people struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 }
 
-// come has them begin, with tenants or without.
+// come starts them, with or without tenants.
 func (n *network) come(ctx context.Context, tenants bool) *people {
 	p := &people{}
 	ctx, p.cancel = context.WithCancel(ctx)
@@ -72,7 +72,7 @@ func (n *network) come(ctx context.Context, tenants bool) *people {
 	return p
 }
 
-// leave lets each end what it is at.
+// leave lets each finish.
 func (p *people) leave() {
 	p.cancel()
 	p.wg.Wait()
@@ -85,7 +85,7 @@ const (
 
 var visits atomic.Uint64
 
-// stay makes one visit after the other.
+// stay makes visits in a loop.
 func (n *network) stay(ctx context.Context, index int, kind visitor) {
 	random := rand.New(rand.NewPCG(rand.Uint64(), uint64(index)))
 	from := n.client
@@ -109,7 +109,7 @@ func address(h *lab.Host, n *network) netip.Addr {
 	return netip.MustParseAddr("10.1.0.2")
 }
 
-// visit is one connection of an innocent's.
+// visit is one connection of an innocent.
 type visit struct {
 	n *network
 	visitor
@@ -123,14 +123,14 @@ type visit struct {
 	r      *bufio.Reader
 }
 
-// errSaid has been told to the ledger.
+// errSaid has been recorded in the ledger.
 var errSaid = errors.New("said")
 
 func (v *visit) run() {
 	err := v.visit(v)
 	if v.c != nil {
 		if v.random.IntN(4) == 0 && err == nil {
-			_ = v.c.(*net.TCPConn).SetLinger(0) // some reset, as browsers do
+			_ = v.c.(*net.TCPConn).SetLinger(0) // some reset, like browsers
 		}
 		v.c.Close()
 	}
@@ -161,7 +161,7 @@ func (v *visit) dial() error {
 	return nil
 }
 
-// late tells a time that was too long from other errors.
+// late reports whether the error is a timeout.
 func (v *visit) late(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
 		v.say(Hung, "%v", err)
@@ -172,14 +172,14 @@ func (v *visit) late(err error) error {
 
 func (v *visit) goes() bool { return v.ctx.Err() == nil }
 
-// request is one of an innocent's. Its path is completed by the token.
+// request is an innocent's request. The token is appended to its path.
 type request struct {
 	method, path, pool string
 	body               int // bytes
 	want               int64
 }
 
-// ask makes a request and reads all of its answer. False: the connection is to be closed.
+// ask makes a request and reads the whole response. False: the connection must be closed.
 func (v *visit) ask(q request) (bool, error) {
 	v.asked++
 	token := fmt.Sprintf("%s%d-%d", script.InnocentMark, v.number, v.asked)
@@ -248,7 +248,7 @@ func (v *visit) check(q request, token, path, body string, r *http.Response, beg
 	return !r.Close, nil
 }
 
-// transport tells whether it is the connection that has failed, and not what came by it.
+// transport reports whether the connection failed, as opposed to the response.
 func transport(err error) bool {
 	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
@@ -283,7 +283,7 @@ func short(v *visit) error {
 	return err
 }
 
-// series asks many times, and closes when it is told to.
+// series makes many requests, and closes on demand.
 func (v *visit) series(count int, next func() request, gap time.Duration) error {
 	if err := v.dial(); err != nil {
 		return err
@@ -310,7 +310,7 @@ func posts(v *visit) error {
 	}, 20*time.Millisecond)
 }
 
-// pollTime is that of a long poll: longer than a session whose one end is closed may last.
+// pollTime is the duration of a long poll: longer than a half-closed session may last.
 const pollTime = 1600 * time.Millisecond
 
 func polls(v *visit) error {
@@ -321,7 +321,7 @@ func paced(v *visit) error {
 	return v.series(1, func() request { return request{"GET", "/p/paced/40/", "p", 0, 40 << 16} }, 0)
 }
 
-// near is proxied to a surrogate on the router's host, though its VIP hands others off.
+// near is proxied to a surrogate on the router's host, though its VIP is in mode handoff.
 func near(v *visit) error {
 	return v.series(1, func() request { return request{"GET", "/l/paced/40/", "l", 0, 40 << 16} }, 0)
 }
@@ -333,7 +333,7 @@ func downloads(v *visit) error {
 	}, 30*time.Millisecond)
 }
 
-// fresh takes its time between its handshake and its request.
+// fresh waits between its handshake and its request.
 func fresh(v *visit) error {
 	if err := v.dial(); err != nil {
 		return err
@@ -345,7 +345,7 @@ func fresh(v *visit) error {
 	return err
 }
 
-// tenant has the adversary's surrogate answer.
+// tenant uses the adversary's surrogate.
 func tenant(v *visit) error {
 	return v.series(5, func() request { return request{"GET", "/x/echo/", "odd", 0, 0} }, 20*time.Millisecond)
 }

@@ -11,16 +11,16 @@ import (
 	"baton/packet"
 )
 
-// legWatch knows the numbers of a surrogate's connections, as they are seen on its own interface.
+// legWatch tracks the sequence numbers of a surrogate's connections, as seen on its interface.
 type legWatch struct {
 	site *site
 
 	mu     sync.Mutex
 	legs   map[netip.AddrPort]*leg // by the router's end
-	tokens map[string]*leg         // which one a token has come by last
+	tokens map[string]*leg         // the last connection of a token
 }
 
-// leg is a connection of the adversary's surrogate. Numbers are its own: nxt is what its kernel sends next.
+// leg is a connection of the adversary's surrogate, with its own numbers: nxt is the next one of its kernel.
 type leg struct {
 	router   netip.AddrPort
 	nxt, una uint32
@@ -31,7 +31,7 @@ type leg struct {
 	stamps   bool
 }
 
-// mostTokens bounds what is remembered.
+// mostTokens bounds the memory.
 const mostTokens = 20_000
 
 func watchLegs(s *site) *legWatch {
@@ -87,7 +87,7 @@ func (w *legWatch) leg(router netip.AddrPort) *leg {
 	return l
 }
 
-// evilToken is the first one of the adversary's in a payload.
+// evilToken is the first token of the adversary in a payload.
 func evilToken(b []byte) string {
 	at := bytes.Index(b, []byte(script.EvilMark))
 	if at < 0 {
@@ -100,7 +100,7 @@ func evilToken(b []byte) string {
 	return string(b[at:end])
 }
 
-// of is the connection by which a token has come, as it is now.
+// of is the current state of a token's connection.
 func (w *legWatch) of(token string) (leg, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -13,13 +13,13 @@ import (
 	"baton/sockdiag"
 )
 
-// The addresses of whatever stands between clients and surrogates. The second one is that of a plain proxy.
+// The contender's addresses. The second one is a plain proxy's.
 var (
 	handoffVIP = netip.MustParseAddrPort("10.9.9.9:80")
 	proxyVIP   = netip.MustParseAddrPort("10.9.9.11:80")
 )
 
-// localAddress is a surrogate on the router's own host, which is proxied to.
+// localAddress is a surrogate on the router's own host, which is proxied.
 const localAddress = "127.0.0.1:8082"
 
 // network is the place of the experiment. The adversary's host is in the same network as the innocents, and its surrogate beside theirs:
@@ -69,7 +69,7 @@ func evilAddress(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 1, 0, byte(firstEvil + i%evils)})
 }
 
-// build makes the network, its servers and the adversary's sockets. What is wrong with it ends the lab's test.
+// build creates the network, its servers and the adversary's sockets. Errors end the lab's test.
 func build(l *lab.Lab) *network {
 	n := &network{Lab: l, ledger: &ledger{}, census: &census{}}
 	n.router = l.Host("router")
@@ -152,10 +152,10 @@ func (n *network) site(name string) *site {
 	return nil
 }
 
-// firstOwn is the first port of the router's own sockets (net.ipv4.ip_local_port_range): legs have those below.
+// firstOwn is the first port of the router's own sockets (net.ipv4.ip_local_port_range): legs use ports below.
 const firstOwn = 32768
 
-// connections visits those that a surrogate has with the router at a port of its own.
+// connections calls f for each connection between the router and a port of a surrogate.
 func (s *site) connections(port uint16, visit func(*sockdiag.TCP)) error {
 	s.diagnosis.Lock()
 	defer s.diagnosis.Unlock()
@@ -174,7 +174,7 @@ func (s *site) legPorts() (ports []netip.AddrPort, err error) {
 	return ports, err
 }
 
-// forget ends the connections that a surrogate still has with a contender that is gone.
+// forget ends a surrogate's connections with a contender that is gone.
 func (s *site) forget() error {
 	var sockets []sockdiag.Socket
 	for _, port := range []uint16{80, 81} {
@@ -184,11 +184,11 @@ func (s *site) forget() error {
 	}
 	s.diagnosis.Lock()
 	defer s.diagnosis.Unlock()
-	s.diag.Destroy(sockets) // one that has ended meanwhile is no matter
+	s.diag.Destroy(sockets) // it may have ended meanwhile
 	return nil
 }
 
-// census says which of the innocents' addresses are of a session of a kind at the moment.
+// census maps each kind to the innocents' current sessions.
 type census struct {
 	mu   sync.Mutex
 	live map[script.Victim][]netip.AddrPort
@@ -213,7 +213,7 @@ func (c *census) enter(v script.Victim, a netip.AddrPort) (leave func()) {
 	}
 }
 
-// nth is one of those that are there, or none.
+// nth is one of them, or none.
 func (c *census) nth(v script.Victim, n uint32) (netip.AddrPort, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -223,22 +223,22 @@ func (c *census) nth(v script.Victim, n uint32) (netip.AddrPort, bool) {
 	return c.live[v][int(n%uint32(len(c.live[v])))], true
 }
 
-// Kind is what an invariant says must not be.
+// Kind is a violated invariant.
 type Kind string
 
 // The kinds of findings.
 const (
-	Wrong   Kind = "wrong"   // an innocent's answer is not its own, not whole, or of another pool
+	Wrong   Kind = "wrong"   // an innocent's response is not its own, incomplete, or from another pool
 	Hung    Kind = "hung"    // it did not come in time
 	Failed  Kind = "failed"  // it was refused, cut off, or an error
-	Down    Kind = "down"    // an innocent surrogate is out
-	Legs    Kind = "legs"    // sessions or legs are left, lost, or not as they are counted
-	Reuse   Kind = "reuse"   // a connection that was bound to its client, or whose messages are in doubt, served another
-	Access  Kind = "access"  // a request reached a surrogate that no route leads to
-	PathMTU Kind = "mtu"     // a surrogate's path MTU is what somebody else said
-	Window  Kind = "window"  // a surrogate believes in a window that a client does not offer
-	Tag     Kind = "vlan"    // a frame of another VLAN was taken
-	Process Kind = "process" // the process ended, grew, or its counts do not add up
+	Down    Kind = "down"    // an innocent surrogate is down
+	Legs    Kind = "legs"    // sessions or legs are leaked, lost, or miscounted
+	Reuse   Kind = "reuse"   // a connection bound to its client, or with ambiguous messages, served another
+	Access  Kind = "access"  // a request reached a surrogate without a route to it
+	PathMTU Kind = "mtu"     // someone else has changed a surrogate's path MTU
+	Window  Kind = "window"  // a surrogate assumes a window that no client offers
+	Tag     Kind = "vlan"    // a frame of another VLAN was accepted
+	Process Kind = "process" // the process ended, grew, or its counters do not add up
 )
 
 // Finding is a broken invariant.
@@ -247,7 +247,7 @@ type Finding struct {
 	What string
 }
 
-// ledger collects findings and counts what was asked.
+// ledger collects findings and counts requests.
 type ledger struct {
 	requests, scripts, segments atomic.Int64
 	longest                     atomic.Int64 // of a request, nanoseconds
@@ -255,10 +255,10 @@ type ledger struct {
 	mu     sync.Mutex
 	found  []Finding
 	counts map[Kind]int
-	liars  map[string]bool // tokens of clients that say two things under the same numbers
+	liars  map[string]bool // tokens of clients that send two versions with the same numbers
 }
 
-// mostKept findings are kept with their words; all are counted.
+// mostKept findings are kept in full; all are counted.
 const mostKept = 200
 
 func (l *ledger) add(k Kind, format string, args ...any) {
@@ -273,7 +273,8 @@ func (l *ledger) add(k Kind, format string, args ...any) {
 	}
 }
 
-// lies notes that a client says two things under the same numbers: it may have what it likes of its own surrogate (docs/security.md).
+// lies records a client that sends two versions with the same numbers: it may reach anything on its own surrogate
+// (docs/security.md).
 func (l *ledger) lies(token string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -289,7 +290,7 @@ func (l *ledger) liar(token string) bool {
 	return l.liars[token]
 }
 
-// take returns what was found since the last time, and the counts.
+// take returns the findings since the last call, and the counts.
 func (l *ledger) take() ([]Finding, map[Kind]int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,11 +20,11 @@ import (
 	"baton/lab/peers"
 )
 
-// The fields of every answer, beside peers.Header.
+// The fields of every response, besides peers.Header.
 const poolField = "X-Pool"
 
-// nginx is a surrogate with Debian's settings that says what it was asked. A posted body is read by an inner server, so that it is waited
-// for; others are not, as most servers do not.
+// nginx is a surrogate with Debian's settings that reports the request. An inner server reads a posted body, so that nginx waits
+// for it; other bodies it does not wait for, like most servers.
 func nginx(h *lab.Host, name, pool string) *peers.Server {
 	answer := "$http_x_token|$cookie_token|$request_method|$request_uri|" + name + "|" + pool
 	return peers.Nginx(h, peers.NginxOptions{Name: name, NoAccessLog: true, Requests: 1_000_000, Server: fmt.Sprintf(`
@@ -96,18 +96,18 @@ func serve(n *network, h *lab.Host, address string, o *origin) {
 	})
 }
 
-// exchange is a connection of an origin's.
+// exchange is a connection of an origin.
 type exchange struct {
 	*origin
 	c     *net.TCPConn
 	r     *bufio.Reader
 	seen  recorder
 	last  []byte // the message before
-	bound string // session that nobody may follow on this connection, and why
+	bound string // session that no other may follow on this connection, and why
 	why   string
 }
 
-// recorder keeps what was read since the last message.
+// recorder keeps the bytes since the last message.
 type recorder struct {
 	io.Reader
 	b []byte
@@ -121,7 +121,7 @@ func (r *recorder) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// message is all of the message at hand.
+// message is the current message.
 func (e *exchange) message() []byte {
 	return e.seen.b[:max(0, len(e.seen.b)-e.r.Buffered())]
 }
@@ -169,7 +169,7 @@ func (e *exchange) read() (*http.Request, []byte, error) {
 	return request, body, err
 }
 
-// mixture looks for bytes of an innocent and of the adversary in one message.
+// mixture reports bytes of an innocent and of the adversary in one message.
 func (e *exchange) mixture() {
 	b := e.message()
 	if bytes.Contains(b, []byte(script.InnocentMark)) && bytes.Contains(b, []byte(script.EvilMark)) {
@@ -177,7 +177,7 @@ func (e *exchange) mixture() {
 	}
 }
 
-// check holds a request against what it should be.
+// check verifies a request.
 func (e *exchange) check(r *http.Request, body []byte) {
 	token := r.Header.Get(script.TokenField)
 	if strings.HasPrefix(r.URL.Path, script.Denied) && !e.ledger.liar(token) {
@@ -207,12 +207,12 @@ func (e *exchange) check(r *http.Request, body []byte) {
 	}
 }
 
-// bodyOf is what an innocent posts.
+// bodyOf is the body of an innocent's POST.
 func bodyOf(token string, n int) string {
 	return strings.Repeat(token+".", n/(len(token)+1)+1)[:n]
 }
 
-// answer tells whether the connection goes on.
+// answer reports whether the connection continues.
 func (e *exchange) answer(r *http.Request, body []byte) bool {
 	if conduct := script.Conduct(r.Header.Get(script.ConductField)); conduct != "" && strings.HasPrefix(r.Header.Get(script.TokenField), script.EvilMark) {
 		return e.misbehave(conduct, r)
@@ -242,7 +242,7 @@ func (e *exchange) answer(r *http.Request, body []byte) bool {
 	return e.say(r, e.echo(r)+"\n")
 }
 
-// echo is what nginx says by its variables.
+// echo is the same as nginx's variables.
 func (e *exchange) echo(r *http.Request) string {
 	cookie := ""
 	if c, err := r.Cookie("token"); err == nil {
@@ -292,10 +292,10 @@ func (e *exchange) pieces(r *http.Request, count int, gap time.Duration) bool {
 	return true
 }
 
-// narrow is a window that no innocent offers from beginning to end (bytes).
+// narrow is a window that no innocent offers throughout (bytes).
 const narrow = 16 << 10
 
-// window is what the peer allows to be sent, in bytes, as the kernel understands it; 0: not known.
+// window is the peer's window in bytes, as the kernel sees it; 0: unknown.
 func window(c *net.TCPConn) (bytes uint32) {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"baton/packet"
 )
 
-// atOnce is how many scripts are played at the same time.
+// atOnce is the number of concurrent scripts.
 const atOnce = 6
 
-// firstPort is the first of the adversary's ports. They are few, so that they come again.
+// firstPort is the first of the adversary's ports. There are few, so that they are reused.
 const (
 	firstPort = 30_000
 	evilPorts = 40
@@ -25,7 +25,7 @@ const (
 // played numbers the sessions of the adversary.
 var played atomic.Uint64
 
-// play does all that the scripts say, some of them at a time.
+// play plays all scripts, some concurrently.
 func (n *network) play(ctx context.Context, scripts []script.Script) {
 	var wg sync.WaitGroup
 	queue := make(chan script.Script)
@@ -53,7 +53,7 @@ func (n *network) play(ctx context.Context, scripts []script.Script) {
 	wg.Wait()
 }
 
-// hold plays a script many times without an end to any of its sessions, and ends them then.
+// hold plays a script many times without ending its sessions, and ends them afterwards.
 func (n *network) hold(ctx context.Context, s script.Script) {
 	var open []*player
 	for i := range max(s.Times, 1) {
@@ -141,7 +141,7 @@ func (p *player) vipOf(step script.Step) netip.AddrPort {
 	return handoffVIP
 }
 
-// open begins a session on an address and port that others may have had before.
+// open starts a session on an address and port that may have been used before.
 func (p *player) open(step script.Step) {
 	p.end()
 	local := netip.AddrPortFrom(evilAddress(int(p.number)), firstPort+uint16(p.number/evils%evilPorts))
@@ -153,7 +153,7 @@ func (p *player) open(step script.Step) {
 	p.session.connect(step)
 }
 
-// quoted is a number of what the VIP has sent.
+// quoted is a number sent by the VIP.
 func (s *session) quoted(n script.Number) uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +163,7 @@ func (s *session) quoted(n script.Number) uint32 {
 	return s.rcv + uint32(n.Plus)
 }
 
-// icmp sends "fragmentation needed" about a packet that the VIP is said to have sent.
+// icmp sends "fragmentation needed" about an alleged packet of the VIP.
 func (p *player) icmp(step script.Step, vip, client netip.AddrPort, seq uint32) {
 	quote := packet.Build(packet.Spec{Src: vip, Dst: client, Seq: packet.Seq(seq), Ack: packet.Seq(p.random.Uint32()), Flags: packet.ACK | packet.PSH,
 		Window: 1000, DontFragment: true, Payload: make([]byte, 1400)})
@@ -173,7 +173,7 @@ func (p *player) icmp(step script.Step, vip, client netip.AddrPort, seq uint32) 
 	p.ledger.segments.Add(1)
 }
 
-// blind sends in somebody else's name. From the surrogates' side it is the adversary's surrogate that does.
+// blind sends with a spoofed address. On the surrogates' side the adversary's surrogate does.
 func (p *player) blind(step script.Step) {
 	w := p.wire
 	if p.script.Class == script.Surrogate {
@@ -204,7 +204,7 @@ func (p *player) blind(step script.Step) {
 	}
 }
 
-// victim is whose name is taken, and who is to believe it.
+// victim is the spoofed address, and the target.
 func (p *player) victim(step script.Step) (src, dst netip.AddrPort, ok bool) {
 	if step.By == script.AsInnocent {
 		src, ok = p.census.nth(step.Whom, p.random.Uint32())
@@ -222,7 +222,7 @@ func (p *player) victim(step script.Step) (src, dst netip.AddrPort, ok bool) {
 	return s.address, ports[p.random.IntN(len(ports))], true
 }
 
-// bySurrogate sends on the connection by which this session's request has come to the adversary's surrogate.
+// bySurrogate sends on the connection on which this session's request has reached the adversary's surrogate.
 func (p *player) bySurrogate(step script.Step) {
 	if p.session == nil {
 		return

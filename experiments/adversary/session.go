@@ -14,23 +14,23 @@ import (
 	"baton/packet"
 )
 
-// crowd are the adversary's clients: sessions without a kernel, by their addresses.
+// crowd is the adversary's clients: sessions without a kernel, by address.
 type crowd struct {
 	n *network
 
 	mu       sync.Mutex
 	sessions map[netip.AddrPort]*session
-	whose    map[netip.AddrPort]script.Script // which script has had an address last
+	whose    map[netip.AddrPort]script.Script // last script of each address
 }
 
-// newCrowd begins to listen.
+// newCrowd starts to receive.
 func newCrowd(n *network) *crowd {
 	c := &crowd{n: n, sessions: map[netip.AddrPort]*session{}, whose: map[netip.AddrPort]script.Script{}}
 	n.evil.Interface("eth0").Capture(lab.CaptureOptions{Keep: toEvil, Each: func(p lab.Packet) { c.take(p.Data) }})
 	return c
 }
 
-// toEvil tells whether an Ethernet frame is of IPv4 and to one of the adversary's addresses.
+// toEvil reports whether an Ethernet frame is IPv4 and to one of the adversary's addresses.
 func toEvil(frame []byte) bool {
 	if len(frame) < 34 || packet.Ethernet(frame).Type() != packet.EtherTypeIPv4 {
 		return false
@@ -54,7 +54,7 @@ func (c *crowd) take(b []byte) {
 	s.take(f)
 }
 
-// refuse answers as a host without the connection (RFC 9293, 3.10.7.1).
+// refuse responds like a host without the connection (RFC 9293, 3.10.7.1).
 func refuse(w *wire, f packet.Frame) {
 	tcp := f.TCP()
 	if tcp.Flags().Has(packet.RST) {
@@ -80,20 +80,20 @@ func segmentLength(f packet.Frame) uint32 {
 	return n
 }
 
-// session is one of the adversary's clients'.
+// session is one of the adversary's sessions.
 type session struct {
 	crowd  *crowd
 	local  netip.AddrPort
 	vip    netip.AddrPort
 	token  string
 	random *rand.Rand
-	came   chan struct{} // something has; one at a time
+	came   chan struct{} // signals a reception; one at a time
 
 	mu          sync.Mutex
 	first       uint32 // number of the first byte
 	nxt, una    uint32
-	most        uint32 // the end of all that was sent with a right checksum
-	rcv         uint32 // the next byte of the answer
+	most        uint32 // end of everything sent with a valid checksum
+	rcv         uint32 // next byte of the response
 	window      uint32 // of the receiver, scaled
 	shift       uint8
 	stamps      bool
@@ -101,17 +101,17 @@ type session struct {
 	stampBase   uint32
 	peerStamp   uint32
 	open, reset bool
-	over        bool // by a reset that the other end must have taken
+	over        bool // by an RST that the peer must have accepted
 	finSent     bool
 	finCame     bool
-	ended       bool // it is forgotten: its address refuses
+	ended       bool // forgotten: its address refuses
 	tail        []byte
-	foreign     bool // it has received what is not its own; said once
-	anew        bool // it has sent another SYN, whose numbers are not followed
+	foreign     bool // received foreign bytes; reported once
+	anew        bool // sent another SYN, whose numbers are not tracked
 	tagged      uint16
 }
 
-// script is the one that has had an address last.
+// script is the last one of an address.
 func (c *crowd) script(a netip.AddrPort) (s script.Script, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,7 +134,7 @@ func (s *session) forgotten() bool {
 	return s.ended
 }
 
-// take reads what has come.
+// take handles a received segment.
 func (s *session) take(f packet.Frame) {
 	tcp := f.TCP()
 	s.mu.Lock()
@@ -153,7 +153,7 @@ func (s *session) take(f packet.Frame) {
 	} else if flags.Has(packet.RST) {
 		s.reset = !s.open || uint32(tcp.Seq()) == s.rcv
 	} else {
-		s.reset = false // it was about something else: the other end goes on
+		s.reset = false // about something else: the peer continues
 	}
 	if ack := uint32(tcp.Ack()); flags.Has(packet.ACK) && int32(ack-s.una) > 0 && int32(s.nxt-ack) >= 0 {
 		s.una = ack
@@ -164,7 +164,7 @@ func (s *session) take(f packet.Frame) {
 	s.window = uint32(tcp.Window()) << s.shift
 	s.read(uint32(tcp.Seq()), f.Payload(), flags.Has(packet.FIN))
 	s.mu.Unlock()
-	if opened { // at once: what is far away gets legs of its own, and the innocents are near
+	if opened { // at once: distant clients get other legs, and the innocents are near
 		s.acknowledge(0)
 	}
 	select {
@@ -173,7 +173,7 @@ func (s *session) take(f packet.Frame) {
 	}
 }
 
-// read takes payload in order, and looks for what is not the adversary's.
+// read accepts payload in order, and looks for foreign bytes.
 func (s *session) read(seq uint32, b []byte, fin bool) {
 	if !s.open {
 		return
@@ -198,7 +198,7 @@ func (s *session) read(seq uint32, b []byte, fin bool) {
 	}
 }
 
-// await waits until something has come, and then for a moment of silence.
+// await waits for a reception, and then for a pause.
 func (s *session) await(most time.Duration) {
 	timeout := time.NewTimer(most)
 	defer timeout.Stop()
@@ -218,7 +218,7 @@ func (s *session) await(most time.Duration) {
 	}
 }
 
-// number is the value of one of a step's numbers. Of sent are those of what the client sends, else those of what it has received.
+// number evaluates one of a step's numbers. sent: those of the client's bytes, else of received ones.
 func (s *session) number(n script.Number, sent bool) uint32 {
 	base := s.nxt
 	if !sent {
@@ -247,7 +247,7 @@ func (s *session) number(n script.Number, sent bool) uint32 {
 	return base + uint32(n.Plus)
 }
 
-// clock is the timestamp of now: milliseconds from anywhere.
+// clock is the current timestamp, in ms.
 func (s *session) clock() uint32 { return s.stampBase + uint32(time.Since(s.stampedAt).Milliseconds()) }
 
 // options are those of a segment of the session.
@@ -270,7 +270,7 @@ func (s *session) options(step script.Step) packet.Options {
 	return appendStamps(o, step.Stamps, s.clock(), s.peerStamp, s.random)
 }
 
-// half of the numbers, all but a little: what is so far ahead is the later one still.
+// nearly half of the number space: just still ahead
 const half = 1<<31 - 1<<16
 
 func appendStamps(o packet.Options, kind script.Stamps, now, echo uint32, random *rand.Rand) packet.Options {
@@ -295,12 +295,12 @@ func appendStamps(o packet.Options, kind script.Stamps, now, echo uint32, random
 // mostPayload is what fits a frame with any options.
 const mostPayload = 1400
 
-// send puts the segments of a step. What is sent as the next bytes, and well, counts as sent.
+// send sends the segments of a step. Valid next bytes advance the session.
 func (s *session) send(step script.Step) {
 	for range max(step.Times, 1) {
 		payload := step.Payload(s.token, s.random)
 		s.mu.Lock()
-		s.reset, s.over = false, false // it goes on in spite of that
+		s.reset, s.over = false, false // it continues anyway
 		spec := packet.Spec{Src: s.local, Dst: s.vip, Flags: step.FlagBits(), Window: step.Window, Urgent: step.Urgent,
 			Seq: packet.Seq(s.number(step.Seq, true)), Ack: packet.Seq(s.number(step.Ack, false)), Options: s.options(step)}
 		if step.BadSum {
@@ -325,10 +325,10 @@ func (s *session) send(step script.Step) {
 	}
 }
 
-// vicinity bounds how far from each other two numbers of one session are here.
+// vicinity bounds the distance of two numbers of one session.
 const vicinity = 1 << 20
 
-// sent notes how far what may be acknowledged goes.
+// sent records the end of what may be acknowledged.
 func (s *session) sent(step script.Step, spec packet.Spec, end uint32) {
 	if spec.Flags.Has(packet.SYN) {
 		s.anew = true
@@ -349,14 +349,14 @@ func laterOf(a, b uint32) uint32 {
 	return a
 }
 
-// ends tells whether a segment is a reset that the other end must take, and whoever stands between believe: well formed, with the numbers that are
-// expected.
+// ends reports whether a segment is an RST that the peer and anything in between must accept: well-formed, with the expected
+// numbers.
 func (s *session) ends(step script.Step, spec packet.Spec) bool {
 	return s.open && !step.BadSum && step.VLAN == s.tagged && step.Stamps != script.StampsShort && spec.Flags.Has(packet.RST) &&
 		!spec.Flags.Has(packet.SYN) && uint32(spec.Seq) == s.una && s.una == s.nxt && (!spec.Flags.Has(packet.ACK) || uint32(spec.Ack) == s.rcv)
 }
 
-// cut puts a segment in as many frames as its payload needs.
+// cut splits a segment into as many frames as its payload needs.
 func (n *network) cut(w *wire, spec packet.Spec, payload []byte, vlan uint16) {
 	flags := spec.Flags
 	for {
@@ -375,7 +375,7 @@ func (n *network) cut(w *wire, spec packet.Spec, payload []byte, vlan uint16) {
 	}
 }
 
-// acknowledge tells that all that has come is here.
+// acknowledge acknowledges everything received.
 func (s *session) acknowledge(flags packet.Flags) {
 	s.mu.Lock()
 	spec := packet.Spec{Src: s.local, Dst: s.vip, Flags: packet.ACK | flags, Window: 65535, Seq: packet.Seq(s.nxt), Ack: packet.Seq(s.rcv),
@@ -392,7 +392,7 @@ func (s *session) acknowledge(flags packet.Flags) {
 	}
 }
 
-// patience is how long the adversary's client waits for the answer to its SYN.
+// patience is how long the adversary's client waits for a SYN-ACK.
 const patience = 500 * time.Millisecond
 
 // connect makes the handshake.
@@ -407,7 +407,7 @@ func (s *session) connect(step script.Step) {
 	s.mu.Unlock()
 	most := patience
 	if step.VLAN != 0 || step.BadSum {
-		most = 30 * time.Millisecond // nobody is to answer
+		most = 30 * time.Millisecond // no response is expected
 	}
 	s.crowd.n.cut(s.crowd.n.wire, spec, nil, step.VLAN)
 	for deadline := time.After(most); ; {
@@ -428,15 +428,15 @@ func (s *session) connect(step script.Step) {
 	}
 }
 
-// leave ends the session as a kernel would.
+// leave closes the session as a kernel would.
 func (s *session) leave() {
 	s.acknowledge(packet.FIN)
 	s.await(50 * time.Millisecond)
 	s.acknowledge(0)
 }
 
-// farewell ends whatever is left of the session: by a reset where the other end stands, and one behind all that was sent. What has ended by
-// TCP's rules needs none, and gets none, so that a leg that was not told of it shows. From then on the address refuses.
+// farewell ends what is left of the session: by an RST at the peer's number, and one after everything sent. A session that has
+// ended by TCP's rules gets none, so that a leg that missed its end is found. From then on the address refuses.
 func (s *session) farewell() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"baton/packet"
 )
 
-// wire sends frames as they are, on one interface.
+// wire sends raw frames on one interface.
 type wire struct {
 	fd      int
 	address unix.SockaddrLinklayer
@@ -36,7 +36,7 @@ func newWire(l *lab.Lab, side *lab.Interface, router packet.MAC) *wire {
 // most bytes of a frame: the MTU and a tagged Ethernet header.
 const mostFrame = 1500 + packet.EthernetSize + 4
 
-// put sends a frame to the router. One that the machine has no room for, or that is too long, is lost.
+// put sends a frame to the router. One that is too long, or does not fit into a buffer, is lost.
 func (w *wire) put(frame []byte, vlan uint16) {
 	e := packet.Ethernet(frame)
 	e.SetSrc(w.src)
@@ -61,7 +61,7 @@ type tagMonitor struct {
 	fd   int
 }
 
-// monitorTags begins to count.
+// monitorTags starts counting.
 func monitorTags(l *lab.Lab, side *lab.Interface) *tagMonitor {
 	m := &tagMonitor{side: side}
 	// ldb vlanp; jeq #0, drop; ret #-1; drop: ret #0
@@ -93,7 +93,7 @@ func monitorTags(l *lab.Lab, side *lab.Interface) *tagMonitor {
 	return m
 }
 
-// take counts what has come since the last time.
+// take returns the count since the last call.
 func (m *tagMonitor) take() (frames int) {
 	buffer := make([]byte, 64)
 	for {
@@ -104,7 +104,7 @@ func (m *tagMonitor) take() (frames int) {
 	}
 }
 
-// pathMTU is what a host has learnt of the path to an address, in bytes; 0: nothing.
+// pathMTU is a host's path MTU to an address, in bytes; 0: none.
 func pathMTU(h *lab.Host, to netip.Addr) (int, error) {
 	routes, err := h.Netlink().RouteGet(to.AsSlice())
 	if err != nil || len(routes) == 0 {
@@ -113,7 +113,7 @@ func pathMTU(h *lab.Host, to netip.Addr) (int, error) {
 	return routes[0].MTU, nil
 }
 
-// pause is time.Sleep, which takes no more than it must for short times.
+// pause is time.Sleep, precise for short times.
 func pause(d time.Duration) {
 	if d > 0 {
 		time.Sleep(d)

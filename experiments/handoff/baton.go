@@ -15,7 +15,7 @@ import (
 	"baton/lab"
 )
 
-// Baton is the router of this project, started with a configuration of one pool.
+// Baton is this project's router, with a configuration of one pool.
 func Baton() Contender {
 	return Contender{Name: "baton", Is: "`baton router`, mode `handoff`", Start: func(_ context.Context, t *Turn) error {
 		return t.Topology.StartRouter(t, t.Topology.routerConfig())
@@ -51,7 +51,7 @@ func (t *Topology) routerConfig() string {
 	return b.String()
 }
 
-// awaitVIP returns when a client is answered through the VIP.
+// awaitVIP waits until a client gets a response through the VIP.
 func (t *Topology) awaitVIP(p *lab.Process) error {
 	client := t.Client.HTTPClient(time.Second)
 	defer client.CloseIdleConnections()

@@ -22,7 +22,7 @@ func Contenders() []Contender {
 	return []Contender{Direct(), Baton(), Redirect(), HAProxy(), NginxProxy()}
 }
 
-// Direct is no contender on the router: clients know the surrogates' addresses, and the router's kernel routes.
+// Direct uses no program on the router: clients know the surrogates' addresses, and the router's kernel routes.
 func Direct() Contender {
 	return Contender{Name: "direct", Is: "kernel routing only; clients take the surrogates by turns",
 		Start: func(_ context.Context, t *Turn) error {
@@ -31,7 +31,7 @@ func Direct() Contender {
 		}}
 }
 
-// HAProxy is HAProxy in HTTP mode with server reuse on.
+// HAProxy is HAProxy in HTTP mode with connection reuse.
 func HAProxy() Contender {
 	return Contender{Name: "haproxy", Is: "HTTP mode, `http-reuse always`", Start: func(_ context.Context, t *Turn) error {
 		onVIP(t, func() *peers.Server {
@@ -95,7 +95,7 @@ func (t *Topology) backends() []string {
 	return list
 }
 
-// onVIP starts a server on the router that has the VIP for this turn.
+// onVIP starts a server on the router, which has the VIP for this turn.
 func onVIP(t *Turn, start func() *peers.Server) {
 	t.Lab.T().Helper()
 	t.Topology.OwnVIP(true)

@@ -6,7 +6,7 @@ import (
 	"baton/experiments"
 )
 
-// Experiment is the question with a network that costs nothing: what remains is what the machine spends.
+// Experiment uses a network without limits: it measures the machine's own costs.
 func Experiment() experiments.Experiment[*Topology] {
 	return experiments.Experiment[*Topology]{
 		Name:     "handoff",

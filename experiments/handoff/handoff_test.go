@@ -10,8 +10,8 @@ import (
 	"baton/lab"
 )
 
-// TestRun puts the measures to every contender, as briefly as can be, over both families: the figures mean nothing, but every
-// request must be answered by the byte.
+// TestRun runs all measures on every contender briefly, over both families: the figures mean nothing, but every response must be
+// correct to the byte.
 func TestRun(t *testing.T) {
 	lab.NeedRoot(t)
 	path := experimentstest.Program(t)

@@ -12,7 +12,7 @@ import (
 // small is the file of every measure but bulk.
 const small = "/128"
 
-// Measure is what is asked of every contender.
+// Measure is a measure of every contender.
 type Measure = experiments.Measure[*Topology]
 
 // Bulk downloads a large file, three times, one after the other. A quick run takes a file that is a tenth.
@@ -44,7 +44,7 @@ func KeepAlive() Measure {
 		load.Result.Rate, requests)
 }
 
-// ConnectionPerRequest makes each request on a connection of its own, 64 at a time.
+// ConnectionPerRequest makes each request on a new connection, 64 at a time.
 func ConnectionPerRequest() Measure {
 	return measure(
 		Measure{Name: "connection per request", Title: "Requests a second, each on a connection of its own", Unit: "requests/s", Per: "request"},
@@ -54,7 +54,7 @@ func ConnectionPerRequest() Measure {
 		load.Result.Rate, requests)
 }
 
-// FirstByte makes one request at a time, each on a connection of its own.
+// FirstByte makes one request at a time, each on a new connection.
 func FirstByte() Measure {
 	return measure(
 		Measure{Name: "time to first byte", Title: "Time from a client's SYN to the first byte of the answer, median", Unit: "µs",
@@ -82,10 +82,10 @@ func body() []byte {
 
 func requests(r load.Result) float64 { return float64(r.Requests) }
 
-// measure completes m: ask is what the clients do, value the figure in m's unit, work what processor time is divided by.
+// measure completes m: ask runs the clients, value is the figure in m's unit, work the divisor of CPU time.
 func measure(m Measure, ask func(experiments.Options) load.Options, value, work func(load.Result) float64) Measure {
 	m.Warm = func(_ context.Context, t *Turn) error {
-		// What the first requests pay: neighbours, caches, connections to the surrogates.
+		// Costs of the first requests: neighbours, caches, connections to the surrogates.
 		o := ask(t.Options)
 		o.Requests, o.Duration = max(int64(o.Connections)*4, 20), 0
 		if o.Size > 1<<20 {
@@ -104,13 +104,13 @@ func measure(m Measure, ask func(experiments.Options) load.Options, value, work 
 	return m
 }
 
-// load has the clients ask the contender whose turn it is.
+// load runs the clients against the current contender.
 func (t *Topology) load(o load.Options) (load.Result, error) {
 	o.Targets, o.Follow, o.Enter, o.Sources = t.Front.Targets, t.Front.Follow, t.Client.Do, t.Sources()
 	return load.Run(o)
 }
 
-// CacheFiles has a large file in the page cache, which the surrogates share, before anybody is measured on it.
+// CacheFiles loads a large file into the page cache, which the surrogates share, before any measurement.
 func (t *Topology) CacheFiles(path string) error {
 	r, err := load.Run(load.Options{Targets: t.Addresses(), Path: path, Size: peers.Files[path], Requests: 1,
 		Timeout: time.Minute, Enter: t.Client.Do})

@@ -1,6 +1,6 @@
-// Package handoff asks what a request costs when it is handed off, beside going direct, a redirect and two proxies: bulk bytes,
-// keep-alive requests, a connection per request, time to first byte. Its topology, contenders and measures serve other
-// experiments too.
+// Package handoff measures the cost of handed-off requests, compared with direct access, a redirect and two proxies: bulk bytes,
+// keep-alive requests, a connection per request, time to first byte. Other experiments also use its topology, contenders and
+// measures.
 package handoff
 
 import (
@@ -12,14 +12,14 @@ import (
 	"baton/lab/peers"
 )
 
-// The VIP of every contender but direct, one a family. Clients reach it through the router; it is an address of the
-// router only while a contender asks for that (Topology.OwnVIP).
+// The VIP of every contender but direct, one per family. Clients reach it through the router; it is an address of the router only
+// while a contender needs that (Topology.OwnVIP).
 var (
 	VIP4 = netip.MustParseAddr("10.9.9.9")
 	VIP6 = netip.MustParseAddr("fd09::9")
 )
 
-// clientAddresses are many, so that a minute of TIME_WAIT at full speed finds ports enough.
+// clientAddresses is large enough for the ports of a minute of TIME_WAIT at full speed.
 const clientAddresses = 16
 
 // Topology is a client, a router and surrogates behind it:
@@ -39,10 +39,10 @@ type Topology struct {
 	ServerSide []*lab.Interface // of the router, one a surrogate
 	IPv6       bool
 
-	Front Front // of the contender whose turn it is
+	Front Front // of the current contender
 }
 
-// Front is what a contender shows to clients.
+// Front is a contender's address for clients.
 type Front struct {
 	Targets []netip.AddrPort // what they connect to
 	Follow  bool             // they must follow a 302
@@ -131,7 +131,7 @@ func (t *Topology) VIP() netip.AddrPort {
 	return netip.AddrPortFrom(VIP4, 80)
 }
 
-// OwnVIP gives the VIPs to the router, where ordinary proxies listen on them, or takes them from it.
+// OwnVIP assigns the VIPs to the router, where ordinary proxies listen on them, or removes them.
 func (t *Topology) OwnVIP(own bool) {
 	t.Lab.T().Helper()
 	lo := t.Router.Interface("lo")

@@ -132,7 +132,7 @@ var bindMethods = map[openflow.BindMethod]uint8{
 func bind(a openflow.ActionBind, at Places) (kernel.Op, error) {
 	method, ok := bindMethods[a.Method]
 	if !ok {
-		return kernel.Op{}, fmt.Errorf("compile a bind: the kernel has no method %v", a.Method)
+		return kernel.Op{}, fmt.Errorf("compile a bind action: unknown method %v", a.Method)
 	}
 	op := kernel.Op{Kind: kernel.OpBind, Slot: kernel.SlotGroup, At: method, Arg: at.Group(a.Group)}
 	binary.NativeEndian.PutUint32(op.Value[:], a.Affinity)

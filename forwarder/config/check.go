@@ -45,11 +45,11 @@ func (d *decoder) warn(cfg *Config, all []Endpoint) {
 	for i, l := range cfg.Listen {
 		if at, err := netip.ParseAddrPort(l.Listen.Address); l.Listen.Method == "tcp" && (err != nil || !at.Addr().IsLoopback()) {
 			path := fmt.Sprintf("listen[%d]", i)
-			d.Warn(d.Place(path), path, fmt.Sprintf("whoever reaches %s controls the forwarder: tls asks for a certificate", l.Listen))
+			d.Warn(d.Place(path), path, fmt.Sprintf("anyone who can reach %s controls the forwarder: tls requires a certificate", l.Listen))
 		}
 	}
 	if len(all) == 0 && cfg.FailMode == Secure {
-		d.Warn(d.Place(""), "controllers", "nobody can tell the forwarder what to do: it drops every packet")
+		d.Warn(d.Place(""), "controllers", "no controller can configure the forwarder: it drops every packet")
 	}
 	if len(cfg.Controllers) == 0 && d.Given("retry") {
 		d.Warn(d.Place("retry"), "retry", "is for controllers, and there are none")

@@ -84,7 +84,7 @@ func TestParseEveryKey(t *testing.T) {
 		TLS: &TLS{"/c.pem", "/k.pem", "/a.pem"}, FailMode: Standalone, NormalStack: true, Retry: Retry{time.Second, 2 * time.Second},
 		Limits:  Limits{Tables: 2, Entries: 3, Groups: 4, Meters: 5, Cache: 6, Channels: 7, Bindings: 8},
 		Metrics: "[::1]:9410", Control: "/run/c.sock", State: "/var/lib/x",
-		Warnings: []string{"f:10:5: listen[0]: whoever reaches tcp::6654 controls the forwarder: tls asks for a certificate"},
+		Warnings: []string{"f:10:5: listen[0]: anyone who can reach tcp::6654 controls the forwarder: tls requires a certificate"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Parse (-want +got):\n%s", diff)
@@ -133,10 +133,10 @@ func TestParseWarns(t *testing.T) {
 	}{
 		{"nothing", "", "", nil},
 		{"open to everyone", "unix:/run/edge.mgmt", "\"tcp:[::]:6654\"",
-			[]string{"f:5:10: listen[0]: whoever reaches tcp:[::]:6654 controls the forwarder: tls asks for a certificate"}},
+			[]string{"f:5:10: listen[0]: anyone who can reach tcp:[::]:6654 controls the forwarder: tls requires a certificate"}},
 		{"loopback", "unix:/run/edge.mgmt", "\"tcp:[::1]:6654\"", nil},
 		{"nobody to listen to", "  - tcp:127.0.0.1:6653\nlisten: [unix:/run/edge.mgmt]", "  []",
-			[]string{"f:1:1: controllers: nobody can tell the forwarder what to do: it drops every packet"}},
+			[]string{"f:1:1: controllers: no controller can configure the forwarder: it drops every packet"}},
 		{"retry without controllers", "  - tcp:127.0.0.1:6653", "  []\nretry: {max: 1s}",
 			[]string{"f:5:9: retry: is for controllers, and there are none"}},
 		{"certificates without use", "name:", "tls: {certificate: /c, key: /k, authority: /a}\nname:",

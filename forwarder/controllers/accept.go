@@ -74,7 +74,7 @@ func source(a net.Addr) netip.Prefix {
 }
 
 // errEvicted ends a connection that lost its slot to another.
-var errEvicted = errors.New("no hello, and there is a new connection that wants the place")
+var errEvicted = errors.New("evicted by a new connection before its hello")
 
 // admit reserves a slot for a connection, or returns nil. Slots are per endpoint, so that a flood at one does not affect others. If all are
 // taken, a connection without hello is evicted, but never a channel. The caller must call dismiss.
@@ -86,7 +86,7 @@ func (c *Controllers) admit(o *origin, rw net.Conn) *pending {
 		o.counts.rejected.Add(1)
 		if !o.crowded { // log once, not for every connection of a flood
 			o.crowded = true
-			c.log.Warn("no more room: new connections take the places of those without a hello, if there are any", "endpoint", o.endpoint.String(),
+			c.log.Warn("connection limit reached: new connections evict those without a hello", "endpoint", o.endpoint.String(),
 				"limits.channels", c.cfg.Limits.Channels, "without_hello", len(o.pending))
 		}
 		if !o.evict() {

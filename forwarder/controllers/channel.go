@@ -127,7 +127,7 @@ func (c *Channel) send(w message) {
 	}
 	// enough for a notification of the removal of every flow entry
 	if most := c.all.cfg.Limits.Entries + 1024; c.notices > most {
-		c.cancel(fmt.Errorf("%w: %d messages wait", ErrBehind, most))
+		c.cancel(fmt.Errorf("%w: %d messages queued", ErrBehind, most))
 		return
 	}
 	c.later = append(c.later, w)

@@ -31,7 +31,7 @@ func (c *Channel) roleRequest(xid uint32, m *openflow.RoleRequest) error {
 	switch {
 	case m.Role == openflow.RoleNochange:
 	case c.origin.peers.ReadOnly && m.Role != openflow.RoleSlave:
-		return fault(openflow.RoleRequestFailedUnsup, "7.3.9", "%v, where the configuration says slave", m.Role)
+		return fault(openflow.RoleRequestFailedUnsup, "7.3.9", "%v, but the configuration says slave", m.Role)
 	case m.Role == openflow.RoleEqual:
 		c.become(m.Role)
 	case !fence.pass(m.Generation):

@@ -233,7 +233,7 @@ func (k *Kernel) enter(e, old *entry) error {
 		same = same.next
 	}
 	if same != nil && same != old {
-		return fmt.Errorf("two entries of priority %d want the same packets", e.priority)
+		return fmt.Errorf("two entries of priority %d have the same match", e.priority)
 	}
 	if first == nil || first.priority <= e.priority {
 		if err := k.f.SetRule(s.probe(&e.key), e.place, uint32(e.priority)); err != nil {

@@ -9,11 +9,11 @@ func (p *Pipeline) checkBind(id openflow.GroupID) *openflow.Fault {
 	case !p.limits.Bindings:
 		return noBindings()
 	case s == nil:
-		return refuse(openflow.BadActionBadOutGroup, "6.4", "group %d is not there", id)
+		return refuse(openflow.BadActionBadOutGroup, "6.4", "group %d does not exist", id)
 	case s.group.Kind != openflow.GroupTypeSelect:
-		return refuse(openflow.BadActionBadArgument, "5.6.1", "bind from group %d of type %v", id, s.group.Kind)
+		return refuse(openflow.BadActionBadArgument, "5.6.1", "bind with group %d of type %v", id, s.group.Kind)
 	case !watchesPorts(s.group.Buckets):
-		return refuse(openflow.BadActionBadArgument, "5.6.1", "bind from group %d, whose buckets do not each watch a port of their own", id)
+		return refuse(openflow.BadActionBadArgument, "5.6.1", "bind with group %d, whose buckets do not each watch a port of their own", id)
 	}
 	return nil
 }
@@ -25,7 +25,7 @@ func (p *Pipeline) checkUnbind(id openflow.GroupID) *openflow.Fault {
 	case !p.limits.Bindings:
 		return noBindings()
 	case s == nil:
-		return refuse(openflow.BadActionBadOutGroup, "6.4", "group %d is not there", id)
+		return refuse(openflow.BadActionBadOutGroup, "6.4", "group %d does not exist", id)
 	case s.group.Kind != openflow.GroupTypeIndirect:
 		return refuse(openflow.BadActionBadArgument, "5.6.1", "unbind to group %d of type %v", id, s.group.Kind)
 	}
@@ -34,7 +34,7 @@ func (p *Pipeline) checkUnbind(id openflow.GroupID) *openflow.Fault {
 
 // noBindings is the answer of a switch without binding table: it does not know the actions.
 func noBindings() *openflow.Fault {
-	return refuse(openflow.BadActionBadExpType, "7.2.5", "the switch remembers no flows")
+	return refuse(openflow.BadActionBadExpType, "7.2.5", "the switch has no binding table")
 }
 
 // watchesPorts reports whether each bucket watches a port of its own, and nothing else.
@@ -55,7 +55,7 @@ func (s *groupSlot) checkBound(m *openflow.GroupMod) *openflow.Fault {
 	switch {
 	case s == nil:
 	case s.bound > 0 && (m.Kind != openflow.GroupTypeSelect || !watchesPorts(m.Buckets)):
-		return refuse(openflow.GroupModFailedInvalidGroup, "6.5", "%d flow entries bind from group %d: each bucket must watch a port of its own",
+		return refuse(openflow.GroupModFailedInvalidGroup, "6.5", "%d flow entries bind with group %d: each bucket must watch a port of its own",
 			s.bound, m.Group)
 	case s.unbound > 0 && m.Kind != openflow.GroupTypeIndirect:
 		return refuse(openflow.GroupModFailedInvalidGroup, "6.5", "%d flow entries unbind to group %d: it must be indirect", s.unbound, m.Group)

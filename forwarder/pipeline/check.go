@@ -14,7 +14,7 @@ func (p *Pipeline) has(id openflow.TableID) bool {
 func (p *Pipeline) checkFlowMod(m *openflow.FlowMod) *openflow.Fault {
 	deletes := m.Command == openflow.FlowDelete || m.Command == openflow.FlowDeleteStrict
 	if !p.has(m.Table) && (m.Table != openflow.TableAll || !deletes) {
-		return refuse(openflow.FlowModFailedBadTableID, "6.4", "table %v is not there", m.Table)
+		return refuse(openflow.FlowModFailedBadTableID, "6.4", "table %v does not exist", m.Table)
 	}
 	if f := checkFields(m.Match); f != nil {
 		return f
@@ -44,11 +44,11 @@ func (p *Pipeline) checkInstructions(list []openflow.Instruction) *openflow.Faul
 		switch i := i.(type) {
 		case openflow.InstructionGotoTable:
 			if !p.has(i.Table) {
-				return refuse(openflow.BadInstructionBadTableID, "6.4", "goto table %v, which is not there", i.Table)
+				return refuse(openflow.BadInstructionBadTableID, "6.4", "goto table %v, which does not exist", i.Table)
 			}
 		case openflow.InstructionMeter:
 			if p.meters[i.Meter] == nil {
-				return refuse(openflow.MeterModFailedUnknownMeter, "6.4", "meter %d is not there", i.Meter)
+				return refuse(openflow.MeterModFailedUnknownMeter, "6.4", "meter %d does not exist", i.Meter)
 			}
 		case openflow.InstructionWriteActions:
 			f = p.checkActions(i.Actions)
@@ -77,7 +77,7 @@ func (p *Pipeline) checkActions(list []openflow.Action) *openflow.Fault {
 		switch a := a.(type) {
 		case openflow.ActionGroup:
 			if p.groups[a.Group] == nil {
-				return refuse(openflow.BadActionBadOutGroup, "6.4", "group %d is not there", a.Group)
+				return refuse(openflow.BadActionBadOutGroup, "6.4", "group %d does not exist", a.Group)
 			}
 		case openflow.ActionBind:
 			if f := p.checkBind(a.Group); f != nil {

@@ -104,7 +104,7 @@ func (p *Pipeline) ConfigureTables(b openflow.TableFeaturesBody) (Change, error)
 	for i := range b {
 		id := b[i].Table
 		if int(id) >= len(p.tables) || asked[id] {
-			return result(Change{}, refuse(openflow.TableFeaturesFailedBadTable, "7.3.5.5", "table %v is not there, or named twice", id))
+			return result(Change{}, refuse(openflow.TableFeaturesFailedBadTable, "7.3.5.5", "table %v does not exist, or is a duplicate", id))
 		}
 		asked[id] = true
 	}

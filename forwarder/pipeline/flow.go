@@ -152,7 +152,7 @@ func (p *Pipeline) modifyEntries(found []*slot, m *openflow.FlowMod) (Change, *o
 // limitActions refuses to exceed the limit of actions.
 func (p *Pipeline) limitActions(more int, code openflow.Code) *openflow.Fault {
 	if more > 0 && p.actions+more > p.limits.Actions {
-		return refuse(code, "6.4", "%d actions more than %d, where %d fit", more, p.actions, p.limits.Actions)
+		return refuse(code, "6.4", "%d actions in addition to %d, at most %d", more, p.actions, p.limits.Actions)
 	}
 	return nil
 }

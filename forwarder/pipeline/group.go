@@ -164,13 +164,13 @@ func (p *Pipeline) checkGroupMod(m *openflow.GroupMod) *openflow.Fault {
 	there := p.groups[m.Group] != nil
 	switch {
 	case m.Command == openflow.GroupAdd && there:
-		return refuse(openflow.GroupModFailedGroupExists, "6.5", "group %d is there", m.Group)
+		return refuse(openflow.GroupModFailedGroupExists, "6.5", "group %d exists", m.Group)
 	case m.Command == openflow.GroupModify && !there:
-		return refuse(openflow.GroupModFailedUnknownGroup, "6.5", "group %d is not there", m.Group)
+		return refuse(openflow.GroupModFailedUnknownGroup, "6.5", "group %d does not exist", m.Group)
 	case !there && len(p.groups) >= p.limits.Groups:
 		return refuse(openflow.GroupModFailedOutOfGroups, "6.5", "%d groups", len(p.groups))
 	case len(m.Buckets) > p.limits.Buckets:
-		return refuse(openflow.GroupModFailedOutOfBuckets, "6.5", "%d buckets, where %d fit", len(m.Buckets), p.limits.Buckets)
+		return refuse(openflow.GroupModFailedOutOfBuckets, "6.5", "%d buckets, at most %d", len(m.Buckets), p.limits.Buckets)
 	}
 	if f := p.groups[m.Group].checkBound(m); f != nil {
 		return f
@@ -187,7 +187,7 @@ func (p *Pipeline) checkGroupMod(m *openflow.GroupMod) *openflow.Fault {
 	}
 	g := &Group{ID: m.Group, Buckets: m.Buckets}
 	if p.reaches(g, m.Group, map[openflow.GroupID]bool{}) {
-		return refuse(openflow.GroupModFailedLoop, "6.5", "group %d would come back to itself", m.Group)
+		return refuse(openflow.GroupModFailedLoop, "6.5", "group %d would contain itself", m.Group)
 	}
 	for i := range m.Buckets {
 		b := &m.Buckets[i]
@@ -195,7 +195,7 @@ func (p *Pipeline) checkGroupMod(m *openflow.GroupMod) *openflow.Fault {
 			return f
 		}
 		if b.WatchGroup != openflow.GroupAny && p.groups[b.WatchGroup] == nil {
-			return refuse(openflow.GroupModFailedBadWatch, "7.3.4.2", "watched group %d is not there", b.WatchGroup)
+			return refuse(openflow.GroupModFailedBadWatch, "7.3.4.2", "watched group %d does not exist", b.WatchGroup)
 		}
 	}
 	return nil
@@ -208,7 +208,7 @@ func checkBucket(kind openflow.GroupType, b *openflow.Bucket) *openflow.Fault {
 	}
 	watches := b.WatchPort != openflow.PortAny || b.WatchGroup != openflow.GroupAny
 	if watches && (kind == openflow.GroupTypeAll || kind == openflow.GroupTypeIndirect) {
-		return refuse(openflow.GroupModFailedWatchUnsupported, "6.5", "bucket of a group of type %v that watches", kind)
+		return refuse(openflow.GroupModFailedWatchUnsupported, "6.5", "a bucket that watches, in a group of type %v", kind)
 	}
 	port := b.WatchPort
 	if port == 0 || port > openflow.PortMax && port != openflow.PortLocal && port != openflow.PortAny {

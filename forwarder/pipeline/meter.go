@@ -82,13 +82,13 @@ func (p *Pipeline) checkMeterMod(m *openflow.MeterMod) *openflow.Fault {
 	case m.Meter > openflow.MeterMax:
 		return refuse(openflow.MeterModFailedInvalidMeter, "7.3.4.4", "meter %#x", uint32(m.Meter))
 	case m.Command == openflow.MeterAdd && there:
-		return refuse(openflow.MeterModFailedMeterExists, "6.6", "meter %d is there", m.Meter)
+		return refuse(openflow.MeterModFailedMeterExists, "6.6", "meter %d exists", m.Meter)
 	case m.Command == openflow.MeterModify && !there:
-		return refuse(openflow.MeterModFailedUnknownMeter, "6.6", "meter %d is not there", m.Meter)
+		return refuse(openflow.MeterModFailedUnknownMeter, "6.6", "meter %d does not exist", m.Meter)
 	case !there && len(p.meters) >= p.limits.Meters:
 		return refuse(openflow.MeterModFailedOutOfMeters, "6.6", "%d meters", len(p.meters))
 	case len(m.Bands) > p.limits.Bands:
-		return refuse(openflow.MeterModFailedOutOfBands, "6.6", "%d bands, where %d fit", len(m.Bands), p.limits.Bands)
+		return refuse(openflow.MeterModFailedOutOfBands, "6.6", "%d bands, at most %d", len(m.Bands), p.limits.Bands)
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ func (p *Pipeline) Aggregate(q openflow.FlowQuery, counts func(*Entry) openflow.
 // ask calls f for each entry that a request selects.
 func (p *Pipeline) ask(request openflow.FlowQuery, f func(*Entry)) *openflow.Fault {
 	if request.Table != openflow.TableAll && !p.has(request.Table) {
-		return refuse(openflow.BadRequestBadTableID, "7.3.5.2", "table %v is not there", request.Table)
+		return refuse(openflow.BadRequestBadTableID, "7.3.5.2", "table %v does not exist", request.Table)
 	}
 	if f := checkFields(request.Match); f != nil {
 		return f
@@ -151,7 +151,7 @@ func (p *Pipeline) MeterConfig(id openflow.MeterID) (openflow.MeterConfigReply, 
 // checkMeter refuses a request for a meter that does not exist.
 func (p *Pipeline) checkMeter(id openflow.MeterID) *openflow.Fault {
 	if id != openflow.MeterAll && p.meters[id] == nil {
-		return refuse(openflow.MeterModFailedUnknownMeter, "7.3.5.12", "meter %d is not there", id)
+		return refuse(openflow.MeterModFailedUnknownMeter, "7.3.5.12", "meter %d does not exist", id)
 	}
 	return nil
 }

@@ -76,11 +76,11 @@ func TestOpenRefuses(t *testing.T) {
 		ports []Port
 		want  string
 	}{
-		{"a number twice", []Port{{1, "eth1"}, {1, "eth2"}}, "port 1: the number is there twice"},
+		{"a number twice", []Port{{1, "eth1"}, {1, "eth2"}}, "port 1: duplicate number"},
 		{"an interface twice", []Port{{1, "eth1"}, {2, "eth1"}}, "port 2: eth1 is port 1 already"},
 		{"a long name", []Port{{1, "an-interface-too-long"}}, "port 1: an interface's name has 1 to 15 bytes"},
 		{"no Ethernet", []Port{{1, "eth1"}, {2, "lo"}}, "port 2: interface lo is not Ethernet"},
-		{"a local interface that is another's", []Port{{1, "eth1"}, {of.PortLocal, "sw0"}}, "port LOCAL: an interface sw0 is there already"},
+		{"a local interface that is another's", []Port{{1, "eth1"}, {of.PortLocal, "sw0"}}, "port LOCAL: interface sw0 already exists"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -302,7 +302,7 @@ type warnings struct {
 
 func (w *warnings) Enabled(context.Context, slog.Level) bool { return true }
 func (w *warnings) Handle(_ context.Context, r slog.Record) error {
-	if strings.HasPrefix(r.Message, "changes of interfaces were missed") {
+	if strings.HasPrefix(r.Message, "notifications of interfaces were lost") {
 		w.mu.Lock()
 		w.n++
 		w.mu.Unlock()
@@ -333,7 +333,7 @@ func TestMissedChanges(t *testing.T) {
 	log.mu.Lock()
 	defer log.mu.Unlock()
 	if log.n == 0 {
-		t.Error("no change was missed: the test tests nothing")
+		t.Error("no notification was lost: the test tests nothing")
 	}
 }
 

@@ -28,10 +28,10 @@ func (p *Ports) makeLocal(host, end string) error {
 		return nil
 	}
 	if one != nil {
-		return fmt.Errorf("an interface %s is there already", host)
+		return fmt.Errorf("interface %s already exists", host)
 	}
 	if other != nil {
-		return fmt.Errorf("an interface %s is there already", end)
+		return fmt.Errorf("interface %s already exists", end)
 	}
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = end

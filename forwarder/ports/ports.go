@@ -125,7 +125,7 @@ func Open(ctx context.Context, o Options) (_ *Ports, err error) {
 func (p *Ports) add(c Port) error {
 	for _, pt := range p.ports {
 		if pt.no == c.Number {
-			return errors.New("the number is there twice")
+			return errors.New("duplicate number")
 		}
 		if c.Name == pt.name || c.Name == pt.host {
 			return fmt.Errorf("%s is port %v already", c.Name, pt.no)

@@ -25,7 +25,7 @@ func (p *Ports) watch(ctx context.Context) {
 			return
 		case errors.Is(err, unix.EINTR):
 		default: // ENOBUFS: notifications were lost
-			p.o.Log.Warn("changes of interfaces were missed: all ports are read again", "error", err)
+			p.o.Log.Warn("notifications of interfaces were lost: reading all ports again", "error", err)
 			p.update(func(*port) (touched, gone bool) { return true, false })
 		}
 	}

@@ -36,14 +36,14 @@ func TestBind(t *testing.T) {
 table 0: priority=1,in_port=1
   bind:round-robin:16:affinity:60s
     a new flow is bound to one of 2 buckets, round-robin, or that of a flow to 192.0.2.2 in the last 60 s
-    bucket 0 of group 16 (select), if it is this one of 2 for the flow:
+    bucket 0 of group 16 (select), one of 2 candidates:
       output:2
         out of port 2 (eth2)
-    bucket 1 of group 16 (select), if it is this one of 2 for the flow:
+    bucket 1 of group 16 (select), one of 2 candidates:
       output:6
         out of port 6 (eth6)
-2?: as it came
-6?: as it came`},
+2?: unchanged
+6?: unchanged`},
 		{"a new flow, one link", of.BindLeast, 1, "udp_dst=53", flow, []of.PortNo{2}, 10, `
 table 0: priority=1,in_port=1
   bind:least:16:affinity:60s
@@ -51,7 +51,7 @@ table 0: priority=1,in_port=1
     bucket 1 of group 16 (select):
       output:6
         out of port 6 (eth6)
-6: as it came`},
+6: unchanged`},
 		{"a new flow, a standby", of.BindFastest, 1, "udp_dst=53", flow, []of.PortNo{2, 6}, 10, `
 table 0: priority=1,in_port=1
   bind:fastest:16:affinity:60s
@@ -59,7 +59,7 @@ table 0: priority=1,in_port=1
     bucket 2 of group 16 (select):
       output:7
         out of port 7 (eth7)
-7: as it came`},
+7: unchanged`},
 		{"a flow that is known", of.BindRoundRobin, 1, ofFlow, flow, nil, 10, `
 table 0: priority=1,in_port=1
   bind:round-robin:16:affinity:60s
@@ -67,7 +67,7 @@ table 0: priority=1,in_port=1
     bucket 1 of group 16 (select):
       output:6
         out of port 6 (eth6)
-6: as it came`},
+6: unchanged`},
 		{"a connection whose link has gone", of.BindRoundRobin, 1, ofFlow, flow, []of.PortNo{6}, 10, `
 table 0: priority=1,in_port=1
   bind:round-robin:16:affinity:60s
@@ -91,7 +91,7 @@ table 0: priority=1,in_port=1
 		{"no IP", of.BindRoundRobin, 1, "eth_type=0x88b5", flow, nil, 10, `
 table 0: priority=1,in_port=1
   bind:round-robin:16:affinity:60s
-    the packet ends here: it has no such header, or no TTL left`},
+    dropped: the packet lacks the header, or its TTL has expired`},
 		{"an answer", of.BindRoundRobin, 6, answer, flow, nil, 10, `
 table 0: priority=0
   unbind:1
@@ -105,7 +105,7 @@ table 0: priority=0
   unbind:1
     a reply to no bound flow
   output:NORMAL
-    left to the host's stack
+    passed to the host's stack
 stack`},
 	}
 	for _, tt := range tests {

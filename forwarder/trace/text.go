@@ -25,7 +25,7 @@ func entryText(e *pipeline.Entry) string {
 	for _, i := range e.Instructions {
 		switch i := i.(type) {
 		case openflow.InstructionMeter:
-			more = append(more, fmt.Sprintf("meter:%d, which is not asked", i.Meter))
+			more = append(more, fmt.Sprintf("meter:%d (not simulated)", i.Meter))
 		case openflow.InstructionClearActions:
 			more = append(more, "clear_actions")
 		case openflow.InstructionWriteActions:

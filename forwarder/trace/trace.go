@@ -40,7 +40,7 @@ func Run(o Options, in openflow.PortNo, frame []byte) api.ForwarderTrace {
 	}
 	r := s.Receive(in, frame)
 	if len(t.out.Steps) == 0 {
-		t.line(0, "port %v takes nothing: %s", in, t.refusal())
+		t.line(0, "port %v receives nothing: %s", in, t.refusal())
 	}
 	for i, sent := range r.Sent {
 		t.out.Sent = append(t.out.Sent, api.ForwarderTraceSent{
@@ -100,7 +100,7 @@ func (t *tracer) refusal() string {
 	case p.Config&openflow.PortConfigNoRecv != 0:
 		return "no_recv"
 	}
-	return "fragments are dropped, as a controller has asked"
+	return "fragments are dropped, as configured by a controller"
 }
 
 // Relative to the packet's depth, tables are not indented, actions by one level, and their effects by two.
@@ -118,7 +118,7 @@ func (t *tracer) report(s model.Step) {
 	case model.StepAction:
 		t.line(depth+1, "%s", actionText(s.Action))
 	case model.StepEnded:
-		t.line(depth+2, "the packet ends here: it has no such header, or no TTL left")
+		t.line(depth+2, "dropped: the packet lacks the header, or its TTL has expired")
 	case model.StepDead:
 		why := "no bucket is live"
 		if s.Group == nil {
@@ -128,7 +128,7 @@ func (t *tracer) report(s model.Step) {
 	case model.StepBucket:
 		choice := ""
 		if s.Group.Kind == openflow.GroupTypeSelect && s.Of > 1 {
-			choice = fmt.Sprintf(", if it is this one of %d for the flow", s.Of)
+			choice = fmt.Sprintf(", one of %d candidates", s.Of)
 			t.maybe = min(t.maybe, s.Depth)
 		}
 		t.line(depth, "bucket %d of group %d (%s)%s:", s.Bucket, s.Group.ID, strings.ToLower(s.Group.Kind.String()), choice)
@@ -146,7 +146,7 @@ func (t *tracer) report(s model.Step) {
 		t.upcalls = append(t.upcalls, t.maybe != never)
 		t.line(depth+2, "to the controllers")
 	case model.StepStack:
-		t.line(depth+2, "left to the host's stack")
+		t.line(depth+2, "passed to the host's stack")
 	case model.StepKnown:
 		t.line(depth+2, "the flow is bound to port %s", t.named(s.Port))
 	case model.StepNew:
@@ -188,9 +188,9 @@ func (t *tracer) unsent(no openflow.PortNo) string {
 	p := t.port(no)
 	switch {
 	case no == openflow.PortNormal:
-		return "as a learning bridge has it: what that has learnt is not looked at"
+		return "to the learning bridge, whose decision is not traced"
 	case no == t.in:
-		return fmt.Sprintf("not out of port %v, which it came by: IN_PORT would", no)
+		return fmt.Sprintf("not out of its input port %v: only IN_PORT does that", no)
 	case p.No != no:
 		return fmt.Sprintf("there is no port %v", no)
 	case !p.There:
@@ -198,5 +198,5 @@ func (t *tracer) unsent(no openflow.PortNo) string {
 	case p.Config&openflow.PortConfigPortDown != 0:
 		return fmt.Sprintf("port %v is down", no)
 	}
-	return fmt.Sprintf("port %v forwards nothing: no_fwd", no)
+	return fmt.Sprintf("port %v has no_fwd", no)
 }

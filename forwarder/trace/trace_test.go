@@ -51,34 +51,34 @@ table 0: no flow entry: the packet is dropped`},
 table 0: priority=5,in_port=1
   output:2
     out of port 2 (eth2)
-2: as it came`},
+2: unchanged`},
 		{"no instructions", 1, "eth_type=0x88b5", []of.Message{entry(0, 5, any)}, `
 table 0: priority=5: drop`},
 		{"ports that take nothing", 1, "eth_type=0x88b5",
 			[]of.Message{entry(0, 5, any, apply(out(1), out(3), out(4), out(5), out(6), out(of.PortNormal), out(of.PortInPort)))}, `
 table 0: priority=5
   output:1
-    not out of port 1, which it came by: IN_PORT would
+    not out of its input port 1: only IN_PORT does that
   output:3
     port 3 has no interface
   output:4
     port 4 is down
   output:5
-    port 5 forwards nothing: no_fwd
+    port 5 has no_fwd
   output:6
     there is no port 6
   output:NORMAL
-    as a learning bridge has it: what that has learnt is not looked at
+    to the learning bridge, whose decision is not traced
   output:IN_PORT
     out of port 1 (eth1)
-1: as it came
+1: unchanged
 bridged`},
 		{"tables, metadata, a set", 1, "eth_type=0x88b5", []of.Message{
 			entry(0, 5, any, of.InstructionMeter{Meter: 3}, of.InstructionWriteActions{Actions: []of.Action{out(2), of.ActionPushVLAN{EtherType: 0x8100}}},
 				of.InstructionWriteMetadata{Metadata: 5, Mask: 0xff}, of.InstructionGotoTable{Table: 7}),
 			entry(7, 0, any, apply(wide)),
 		}, `
-table 0: priority=5: meter:3, which is not asked write_actions(output:2,push_vlan:0x8100) write_metadata:0x5/0xff goto_table:7
+table 0: priority=5: meter:3 (not simulated) write_actions(output:2,push_vlan:0x8100) write_metadata:0x5/0xff goto_table:7
 now metadata=0x5
 table 7: priority=0
   output:CONTROLLER:60
@@ -94,8 +94,8 @@ table 0: priority=5
   output:2
     out of port 2 (eth2)
   pop_mpls:0x800
-    the packet ends here: it has no such header, or no TTL left
-2: as it came`},
+    dropped: the packet lacks the header, or its TTL has expired
+2: unchanged`},
 		{"groups", 1, "eth_type=0x88b5", []of.Message{
 			group(2, of.GroupTypeFF, watching(4, out(4)), watching(2, out(2))),
 			group(1, of.GroupTypeAll, bucket(of.ActionPushVLAN{EtherType: 0x8100}, out(2)), bucket(of.ActionGroup{Group: 2})),
@@ -116,23 +116,23 @@ table 0: priority=5
   group:3
     dropped: no bucket is live
 2: 0200000000020200000000018100000088b5
-2: as it came`},
+2: unchanged`},
 		{"a choice", 1, "eth_type=0x88b5", []of.Message{
 			group(1, of.GroupTypeSelect, weighted(bucket(out(2))), weighted(bucket(wide)), weighted(watching(4, out(2)))),
 			entry(0, 5, any, apply(of.ActionGroup{Group: 1}, out(2))),
 		}, `
 table 0: priority=5
   group:1
-    bucket 0 of group 1 (select), if it is this one of 2 for the flow:
+    bucket 0 of group 1 (select), one of 2 candidates:
       output:2
         out of port 2 (eth2)
-    bucket 1 of group 1 (select), if it is this one of 2 for the flow:
+    bucket 1 of group 1 (select), one of 2 candidates:
       output:CONTROLLER:60
         to the controllers
   output:2
     out of port 2 (eth2)
-2?: as it came
-2: as it came
+2?: unchanged
+2: unchanged
 controllers?: action 0`},
 	}
 	for _, tt := range tests {
@@ -177,7 +177,7 @@ func text(r *api.ForwarderTrace, came []byte) string {
 	}
 	maybe := map[bool]string{true: "?"}
 	for _, s := range r.Sent {
-		frame := "as it came"
+		frame := "unchanged"
 		if string(s.Frame) != string(came) {
 			frame = hex.EncodeToString(s.Frame)
 		}
@@ -207,10 +207,10 @@ func TestPortsThatTakeNothing(t *testing.T) {
 		frame []byte
 		want  string
 	}{
-		{3, frame, "port 3 takes nothing: there is no interface"},
-		{4, frame, "port 4 takes nothing: it is down"},
-		{5, frame, "port 5 takes nothing: no_recv"},
-		{1, fragment, "port 1 takes nothing: fragments are dropped, as a controller has asked"},
+		{3, frame, "port 3 receives nothing: there is no interface"},
+		{4, frame, "port 4 receives nothing: it is down"},
+		{5, frame, "port 5 receives nothing: no_recv"},
+		{1, fragment, "port 1 receives nothing: fragments are dropped, as configured by a controller"},
 	}
 	for _, tt := range tests {
 		r := Run(Options{Pipeline: pipeline.New(pipeline.Limits{}), Ports: ports(), DropFragments: true}, tt.in, tt.frame)

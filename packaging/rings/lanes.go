@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// A lane runs packages one after another. Two run at once: tests that measure time in a network of the lab's want the machine for
-// themselves, but leave half of it idle, as they wait; what only computes has that half, at a priority that takes nothing from them.
+// A lane runs packages one after another. Two lanes run at once: tests that measure time in a lab network must not compete for the machine,
+// but they leave half of it idle while they wait. Tests that only compute use that half, at a priority that does not disturb them.
 type lane struct {
 	packages []string
 	fuzz     []test
 	nice     int
-	cached   bool // what has passed and is unchanged counts as passed
+	cached   bool // tests that passed before and are unchanged count as passed
 }
 
-// judgesByResult are packages with tests in the lab that judge what happens and not when, so that they may run beside others.
+// judgesByResult are packages with lab tests that check results, not times, and so may run in parallel to others.
 var judgesByResult = []string{
 	"baton/cmd/baton",
 	"baton/experiments/conformance",

@@ -11,17 +11,17 @@ import (
 	"baton/relay/plan"
 )
 
-// Chooser is the state of all choices. It is for one goroutine; the tables that it gives are for all.
+// Chooser holds the state of all choices. It is used by one goroutine; its tables may be used by any.
 type Chooser struct {
 	o       Options
 	random  func() float64 // in [0, 1)
-	nodes   []*node        // this relay first, then its peers
+	nodes   []*node        // this relay, then its peers
 	legs    map[plan.Pair]*history
-	broken  map[plan.Pair]time.Time // from one peer to the next, since when
+	broken  map[plan.Pair]time.Time // from one peer to the next, with the time of the report
 	all     map[Destination]*record
-	dirty   []*record // whose ways may be others now, in the order in which that came up
-	stale   bool      // the table is not as it should be
-	full    time.Time // there is no room until then
+	dirty   []*record // with routes to decide again, in order
+	stale   bool      // the table must be built anew
+	full    time.Time // no destination can be evicted before
 	changes []Change
 	changed uint64
 }
@@ -29,43 +29,43 @@ type Chooser struct {
 // node is a relay.
 type node struct {
 	Peer
-	here  bool      // it is this one
-	down  bool      // no trunk to it can be had
-	back  time.Time // since when it is up again and not yet used; zero: it is
-	busy  bool      // it measures
-	ready time.Time // to be asked again: probes have their pace
-	idle  bool      // there was nothing to measure
+	here  bool      // this relay
+	down  bool      // no trunk to it can be opened
+	back  time.Time // when it came up again; zero: it may be used
+	busy  bool      // it is measuring
+	ready time.Time // when it may measure again: probes are paced
+	idle  bool      // it had nothing to measure
 }
 
-// record is what is known of a destination.
+// record is the state of a destination.
 type record struct {
 	of       Destination
-	server   netip.AddrPort // which is measured
+	server   netip.AddrPort // the address that is measured
 	fixed    bool
 	direct   bool // this relay may connect to it
 	lastUsed *atomic.Int64
 	seen     map[string]*history // by the relay's name
-	moved    bool                // what was measured has changed since the last choice
+	moved    bool                // measurements changed since the last decision
 
 	queued bool
-	chosen Route // as if all relays could be reached
+	chosen Route // assuming that all relays are reachable
 	used   Route
-	others []Route // if used cannot be reached
-	known  bool    // the ways are chosen
-	gone   bool    // it is forgotten
+	others []Route // in case used is unreachable
+	known  bool    // the routes are chosen
+	gone   bool    // it was dropped
 	since  time.Time
 	why    string
 }
 
-// Change is a destination's having got another way.
+// Change is a change of a destination's route.
 type Change struct {
 	Destination Destination
 	From, To    Route
-	First       bool // there was none before
+	First       bool // the first route of the destination
 	Why         string
 }
 
-// New makes a Chooser that knows of nothing. random is in [0, 1), and has those of many relays not come together.
+// New returns an empty Chooser. random is in [0, 1) and spreads the measurements of many relays.
 func New(random func() float64) *Chooser {
 	return &Chooser{
 		random: random, nodes: []*node{{here: true}}, legs: make(map[plan.Pair]*history), broken: make(map[plan.Pair]time.Time),
@@ -73,7 +73,7 @@ func New(random func() float64) *Chooser {
 	}
 }
 
-// Configure puts other options in force. What was measured of relays and destinations that stay is kept, and so are ways that still are.
+// Configure applies other options. Measurements of remaining relays and destinations are kept, and so are routes that remain valid.
 func (c *Chooser) Configure(now time.Time, o Options) {
 	o.Peers = o.Peers[:min(len(o.Peers), MostPeers)]
 	anew := !c.o.sameRules(&o)
@@ -144,7 +144,7 @@ func (c *Chooser) drop(p *record) {
 	c.stale = true
 }
 
-// Track has a destination measured that a flow has asked for and that no table knows.
+// Track adds a destination that a flow has used and that the table lacks.
 func (c *Chooser) Track(now time.Time, server netip.AddrPort) {
 	d := Of(server)
 	if p := c.all[d]; p != nil {
@@ -158,7 +158,7 @@ func (c *Chooser) Track(now time.Time, server netip.AddrPort) {
 	c.all[d].direct = c.o.Allowed(server)
 }
 
-// admit makes place for one more destination.
+// admit reports whether there is space for one more destination. It may evict the least recently used one.
 func (c *Chooser) admit(now time.Time) bool {
 	if len(c.all) < mostDestinations {
 		return true
@@ -184,7 +184,7 @@ func (c *Chooser) admit(now time.Time) bool {
 	return true
 }
 
-// Reach tells whether trunks to a peer can be had.
+// Reach records whether trunks to a peer can be opened.
 func (c *Chooser) Reach(now time.Time, peer string, up bool) {
 	n := c.node(peer)
 	if n == nil || n.here || n.down == !up {
@@ -200,7 +200,7 @@ func (c *Chooser) Reach(now time.Time, peer string, up bool) {
 	c.wakeAll()
 }
 
-// Broken tells that a flow has got no further than from one peer to the next.
+// Broken records that one peer cannot reach the next.
 func (c *Chooser) Broken(now time.Time, from, to string) {
 	f, t := c.node(from), c.node(to)
 	if f == nil || t == nil || f.here || t.here {
@@ -219,7 +219,7 @@ func (c *Chooser) node(name string) *node {
 	return nil
 }
 
-// endDwell takes back relays that have been there for long enough.
+// endDwell makes relays usable again that have been up for the dwell time.
 func (c *Chooser) endDwell(now time.Time) {
 	for _, n := range c.nodes {
 		if !n.back.IsZero() && !now.Before(n.back.Add(c.o.Dwell)) {
@@ -248,7 +248,7 @@ func (c *Chooser) mark(p *record) {
 	}
 }
 
-// records are all destinations, in their order.
+// records returns all destinations in order.
 func (c *Chooser) records() []*record {
 	out := make([]*record, 0, len(c.all))
 	for _, p := range c.all {
@@ -258,7 +258,7 @@ func (c *Chooser) records() []*record {
 	return out
 }
 
-// Expire drops destinations that nobody asks for any more.
+// Expire drops unused destinations.
 func (c *Chooser) Expire(now time.Time) {
 	for _, p := range c.all {
 		if !p.fixed && now.Sub(time.Unix(0, p.lastUsed.Load())) > expiry*c.o.Refresh {
@@ -267,20 +267,20 @@ func (c *Chooser) Expire(now time.Time) {
 	}
 }
 
-// SetStart tells what trunks send at first by now, 0 for as much as any connection. It counts when ways are looked at the next time.
+// SetStart sets the bytes that trunks send at first; 0: as any connection. Later decisions use it.
 func (c *Chooser) SetStart(bytes int64) { c.o.Start = bytes }
 
-// Changes are those since the last call.
+// Changes returns the changes since the last call.
 func (c *Chooser) Changes() []Change {
 	out := c.changes
 	c.changes = nil
 	return out
 }
 
-// Changed is how many changes there were.
+// Changed is the number of changes.
 func (c *Chooser) Changed() uint64 { return c.changed }
 
-// Table gives what is in force now. Fresh: it is another one than the last.
+// Table returns the current table if it differs from the last one.
 func (c *Chooser) Table() (t *Table, fresh bool) {
 	if !c.stale {
 		return nil, false
@@ -308,7 +308,7 @@ func (c *Chooser) Table() (t *Table, fresh bool) {
 	return t, true
 }
 
-// byDistance are the peers, those that can be reached first, and then by what is known of their distance.
+// byDistance returns the peers, reachable ones first, ordered by distance.
 func (c *Chooser) byDistance() []*node {
 	out := slices.Clone(c.nodes[1:])
 	distance := func(n *node) time.Duration {

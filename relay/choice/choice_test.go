@@ -145,7 +145,7 @@ func TestDwell(t *testing.T) {
 		why = append(why, c.To.String()+": "+c.Why)
 	}
 	want := []string{
-		"via b: it is measured", "via c: via b cannot be had", "directly: via b cannot be had", "via b: it can be reached again",
+		"via b: first measurement", "via c: via b is unreachable", "directly: via b is unreachable", "via b: it is reachable again",
 	}
 	if !slices.Equal(why, want) {
 		t.Errorf("changes %q, want %q", why, want)
@@ -180,7 +180,7 @@ func TestMargin(t *testing.T) {
 	w.configure()
 	w.run(10 * time.Second)
 	w.want(s, "b")
-	w.set("self", "c", 160) // 1 MB take 1 s by b, 1.01 s by c as it was
+	w.set("self", "c", 160) // 1 MB takes 1 s by b, 1.01 s by c as it was
 	w.run(30 * time.Minute)
 	w.want(s, "b")
 	w.set("self", "c", 100)
@@ -352,7 +352,7 @@ func TestReports(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	if r[0].RTT != 300*time.Millisecond || r[0].Takes < 500*time.Millisecond || r[0].Takes > 2*time.Second || !r[0].Since.Equal(w.now) ||
-		r[0].Why != "via b cannot be had" || r[0].At.IsZero() || !r[0].Due.After(r[0].At) || !r[0].LastUsed.Equal(start) {
+		r[0].Why != "via b is unreachable" || r[0].At.IsZero() || !r[0].Due.After(r[0].At) || !r[0].LastUsed.Equal(start) {
 		t.Errorf("%+v", r[0])
 	}
 	want := []Distance{

@@ -8,16 +8,16 @@ import (
 	"baton/relay/plan"
 )
 
-// End points in a plan's matrix: no relay has such a name.
+// End points in a plan's matrix; no relay can have such a name.
 const (
 	client = "(client)"
 	server = "(server)"
 )
 
-// mostAlternatives is how many ways are kept for when the one in use cannot be reached.
+// mostAlternatives limits the routes kept for when the one in use is unreachable.
 const mostAlternatives = 3
 
-// Decide looks again at the ways of at most so many destinations for which something has changed. More: there are others.
+// Decide decides the routes of at most so many destinations whose inputs have changed. It reports whether there are more.
 func (c *Chooser) Decide(now time.Time, most int) (more bool) {
 	c.endDwell(now)
 	for most > 0 && len(c.dirty) > 0 {
@@ -32,13 +32,13 @@ func (c *Chooser) Decide(now time.Time, most int) (more bool) {
 	return len(c.dirty) > 0
 }
 
-// view says which relays a way may pass.
+// view selects the relays that a route may pass.
 type view uint8
 
 const (
-	measured view = iota // all that is known of
-	up                   // those that can be reached
-	settled              // and have been for long enough
+	measured view = iota // measured ones
+	up                   // reachable ones
+	settled              // reachable ones after their dwell time
 )
 
 func (c *Chooser) decide(now time.Time, p *record) {
@@ -50,7 +50,7 @@ func (c *Chooser) decide(now time.Time, p *record) {
 	if p.moved || first || !c.isValid(p, p.chosen, measured) {
 		p.moved = false
 		chosen, takes, ok := c.best(p, measured, nil)
-		if !ok { // nobody has had an answer: the way stays as it was
+		if !ok { // nothing has answered: keep the route
 			if !first {
 				p.known, p.others, c.stale = c.exists(p.used), nil, true
 			}
@@ -59,11 +59,11 @@ func (c *Chooser) decide(now time.Time, p *record) {
 		have, is := c.estimate(p, p.chosen)
 		switch {
 		case first:
-			p.chosen, why = chosen, "it is measured"
+			p.chosen, why = chosen, "first measurement"
 		case !is || !c.isValid(p, p.chosen, measured):
-			p.chosen, why = chosen, "the other is no way any more"
+			p.chosen, why = chosen, "the old route is no longer valid"
 		case chosen != p.chosen && float64(takes)*(1+c.o.Margin) <= float64(have):
-			why = fmt.Sprintf("1 MB take %s there and %s %s", short(takes), short(have), p.chosen)
+			why = fmt.Sprintf("1 MB takes %s, and %s %s", short(takes), short(have), p.chosen)
 			p.chosen = chosen
 		}
 	}
@@ -81,7 +81,7 @@ func (c *Chooser) decide(now time.Time, p *record) {
 	c.changes = append(c.changes, Change{p.of, before, p.used, first, p.why})
 }
 
-// complete tells whether all have been asked that can be, so that the first choice is not one of who was the first to answer.
+// complete reports whether all measurements were tried, so that the first choice does not depend on which came first.
 func (c *Chooser) complete(p *record) bool {
 	for _, n := range c.nodes {
 		if n.down {
@@ -97,11 +97,11 @@ func (c *Chooser) complete(p *record) bool {
 	return true
 }
 
-// use sets the way in use: the chosen one, or what comes nearest to it as long as that cannot be had.
+// use sets the route in use: the chosen one, or the best substitute while that is unreachable.
 func (c *Chooser) use(p *record, first bool, why string) {
 	if c.isValid(p, p.chosen, settled) {
 		if why == "" {
-			why = "it can be reached again"
+			why = "it is reachable again"
 		}
 		p.set(p.chosen, why)
 		return
@@ -110,7 +110,7 @@ func (c *Chooser) use(p *record, first bool, why string) {
 	if !ok {
 		best, takes, ok = c.best(p, up, nil)
 	}
-	if !ok { // as good as any
+	if !ok { // no route is reachable: keep the chosen one
 		if first || !c.isValid(p, p.used, measured) {
 			p.set(p.chosen, why)
 		}
@@ -121,10 +121,10 @@ func (c *Chooser) use(p *record, first bool, why string) {
 		if is && float64(takes)*(1+c.o.Margin) > float64(have) {
 			return
 		}
-		p.set(best, fmt.Sprintf("1 MB take %s there and %s %s", short(takes), short(have), p.used))
+		p.set(best, fmt.Sprintf("1 MB takes %s, and %s %s", short(takes), short(have), p.used))
 		return
 	}
-	p.set(best, fmt.Sprintf("%s cannot be had", p.chosen))
+	p.set(best, fmt.Sprintf("%s is unreachable", p.chosen))
 }
 
 func (p *record) set(w Route, why string) {
@@ -133,7 +133,7 @@ func (p *record) set(w Route, why string) {
 	}
 }
 
-// alternatives are ways with other first relays than the one in use, the best first.
+// alternatives are routes through other first relays than the one in use, best first.
 func (c *Chooser) alternatives(p *record) []Route {
 	var out []Route
 	without := []string{p.used.first()}
@@ -152,7 +152,7 @@ func (c *Chooser) alternatives(p *record) []Route {
 	return out
 }
 
-// isValid tells whether a way is one, as far as is known: its relays can be asked for the next, and there is room for so many.
+// isValid reports whether a route's hops have been measured in a view, and its length is allowed.
 func (c *Chooser) isValid(p *record, w Route, v view) bool {
 	if w == Direct {
 		return p.direct && c.rtt(p, c.o.Self) > 0
@@ -171,7 +171,7 @@ func (c *Chooser) isValid(p *record, w Route, v view) bool {
 	return c.rtt(p, from) > 0
 }
 
-// exists tells whether the relays of a way are still peers.
+// exists reports whether all relays of a route are still peers.
 func (c *Chooser) exists(w Route) bool {
 	return !slices.ContainsFunc(w.Relays(), func(name string) bool { return c.node(name) == nil })
 }
@@ -180,7 +180,7 @@ func (n *node) in(v view) bool {
 	return n.here || v == measured || !n.down && (v == up || n.back.IsZero())
 }
 
-// joined tells whether one relay can send flows to another.
+// joined reports whether one relay can send flows to another.
 func (c *Chooser) joined(from, to string, v view) bool {
 	pair := plan.Pair{From: from, To: to}
 	if _, broken := c.broken[pair]; broken && v != measured {
@@ -190,7 +190,7 @@ func (c *Chooser) joined(from, to string, v view) bool {
 	return h != nil && h.rtt() > 0
 }
 
-// rtt is how far a relay is from a destination, 0 if that is not known or it may not go there.
+// rtt is a relay's round-trip time to a destination, 0 if it is unknown or not allowed.
 func (c *Chooser) rtt(p *record, relay string) time.Duration {
 	if h := p.seen[relay]; h != nil {
 		return h.rtt()
@@ -198,10 +198,10 @@ func (c *Chooser) rtt(p *record, relay string) time.Duration {
 	return 0
 }
 
-// best plans the way to a destination; without are the relays that are not to be the first, "" among them that it is not to be direct.
+// best plans the route to a destination. without lists relays that must not be the first; "" excludes the direct route.
 func (c *Chooser) best(p *record, v view, without []string) (w Route, takes time.Duration, ok bool) {
 	q := c.question(p, v, without)
-	for { // each turn has a pair less
+	for { // each iteration removes a pair
 		made, err := plan.Choose(q)
 		if err != nil || made.Use == plan.UseNone {
 			return Direct, 0, false
@@ -214,13 +214,13 @@ func (c *Chooser) best(p *record, v view, without []string) (w Route, takes time
 		if !is {
 			return w, time.Duration(made.Route.Times.Sizes[0]), true
 		}
-		// The plan takes two relays to be joined if either has measured the other.
+		// The plan assumes that two relays are connected if either has measured the other.
 		delete(q.RTTs, apart)
 		delete(q.RTTs, plan.Pair{From: apart.To, To: apart.From})
 	}
 }
 
-// gap gives the first two relays of a way of which the former cannot send flows to the latter.
+// gap returns the first two relays on a route of which one cannot send flows to the other.
 func (c *Chooser) gap(w Route, v view) (plan.Pair, bool) {
 	from := c.o.Self
 	for _, name := range w.Relays() {
@@ -232,7 +232,7 @@ func (c *Chooser) gap(w Route, v view) (plan.Pair, bool) {
 	return plan.Pair{}, false
 }
 
-// estimate estimates a way, whatever speaks against it.
+// estimate estimates a route, valid or not.
 func (c *Chooser) estimate(p *record, w Route) (time.Duration, bool) {
 	q := c.question(p, measured, nil)
 	t, ok := plan.Along(q, append([]string{c.o.Self}, w.Relays()...))
@@ -242,10 +242,10 @@ func (c *Chooser) estimate(p *record, w Route) (time.Duration, bool) {
 	return time.Duration(t.Sizes[0]), true
 }
 
-// size is what ways are compared by, as plans are: see plan.Question.
+// size is the size by which routes are compared, as in plans: see plan.Question.
 const size = 1e6
 
-// question is of ways from this relay on: its client is next to it, and nobody else is near to that.
+// question is about routes from this relay on: the client is next to it, and far from all others.
 func (c *Chooser) question(p *record, v view, without []string) plan.Question {
 	q := plan.Question{
 		Client: client, Server: server, RTTs: make(plan.Matrix), Clouds: c.o.Clouds, Most: c.o.Most, Start: c.o.Start,
@@ -277,5 +277,5 @@ func (c *Chooser) question(p *record, v view, without []string) plan.Question {
 	return q
 }
 
-// short is a time to a tenth of a millisecond.
+// short rounds a time to a tenth of a millisecond.
 func short(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }

@@ -1,11 +1,10 @@
-// Package choice keeps the ways by which a relay's flows go on to their servers, where its configuration leaves them to it (via: auto).
+// Package choice chooses the routes of a relay's flows to their servers, for entries with via: auto.
 //
-// For each destination the relays behind this one are chosen as package plan does it, with this relay as the first: what lies between
-// it and the client is the same for all ways. So a way is relays behind this one, none of which are needed where the server is as well
-// connected to from here. Round-trip times are measured at a bounded rate, again and again as long as somebody asks for the
-// destination, and of the last ones the least counts.
+// For each destination it chooses the relays after this one as package plan does, with this relay as the first: the path between it and the
+// client is the same for all routes. A route is empty where this relay should connect to the server itself. Round-trip times are measured
+// at a bounded rate as long as the destination is in use, and the minimum of the last measurements counts.
 //
-// A way is left for a better one only if that is better by a margin, at once when a relay on it cannot be reached, and taken again when
-// that relay has been there for a while (the dwell time). A Chooser is that state machine: it does nothing by itself, and time is passed
-// in. What workers look up for each flow is a Table, which does not change.
+// A route is replaced by one that is better by a margin, or at once when one of its relays is unreachable; it is used again when that relay
+// has been up for the dwell time. A Chooser is this state machine: it does nothing by itself, and time is passed in. Workers look up routes
+// in a Table, which does not change.
 package choice

@@ -3,32 +3,32 @@ package choice
 import "time"
 
 const (
-	// Samples are probes of one measurement, of which the least counts.
+	// Samples is the number of probes of a measurement, of which the minimum counts.
 	Samples        = 5
-	kept           = 4 // measurements that the least is looked for in: of 20 probes, as in the paper (section 2.2)
-	mostUnanswered = 2 // measurements in a row without an answer: nothing is known any more
+	kept           = 4 // measurements of which the minimum counts: 20 probes, as in the paper (section 2.2)
+	mostUnanswered = 2 // unanswered measurements in a row after which the target counts as unreachable
 )
 
-// Outcome is what became of a measurement.
+// Outcome is the result of a measurement.
 type Outcome struct {
-	RTT time.Duration // the least; 0: there was no answer
-	Why string        // there was none
-	// Never says that there will be none: the relay may not connect there.
+	RTT time.Duration // minimum; 0: no answer
+	Why string        // why there was none
+	// Never means that there will be none: the relay may not connect there.
 	Never bool
-	// Unreached says that the relay itself was not reached, so that nothing is said of its target.
+	// Unreached means that the relay itself was not reached. This says nothing about its target.
 	Unreached bool
 }
 
-// history is what one relay has measured to one target.
+// history is one relay's measurements of one target.
 type history struct {
 	due        time.Time // of the next measurement
-	tried      bool      // there was one, or an attempt
-	pending    bool      // one is under way
+	tried      bool      // one was made or attempted
+	pending    bool      // one is running
 	mins       [kept]time.Duration
 	rounds     int
-	unanswered int       // the last ones without an answer, in a row
+	unanswered int       // in a row, until now
 	at         time.Time // of the last one
-	why        string    // it had no answer
+	why        string    // why it had no answer
 }
 
 func (h *history) add(now time.Time, o Outcome) {
@@ -50,7 +50,7 @@ func (h *history) add(now time.Time, o Outcome) {
 	h.at = now
 }
 
-// rtt is the least of the last measurements, 0 if it is not known.
+// rtt is the minimum of the last measurements, 0 if it is unknown.
 func (h *history) rtt() time.Duration {
 	if h.unanswered >= mostUnanswered {
 		return 0

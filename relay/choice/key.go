@@ -8,10 +8,10 @@ import (
 	"baton/relay/trunkproto"
 )
 
-// Route is the names of relays behind this one, joined by commas; "": the server is connected to from here.
+// Route is the names of the relays after this one, joined by commas; "": connect to the server from here.
 type Route string
 
-// Direct is the way without relays.
+// Direct is the route without relays.
 const Direct Route = ""
 
 func routeOf(relays []string) Route { return Route(strings.Join(relays, ",")) }
@@ -24,7 +24,7 @@ func (w Route) Relays() []string {
 	return strings.Split(string(w), ",")
 }
 
-// names are as a header has them, nil for none.
+// names returns the route as in a header, nil for none.
 func (w Route) names() trunkproto.Names {
 	if w == Direct {
 		return nil
@@ -32,7 +32,7 @@ func (w Route) names() trunkproto.Names {
 	return trunkproto.Names(w)
 }
 
-// first is the relay that this one opens trunks to; "" for none.
+// first is the relay that this one opens a trunk to; "" for none.
 func (w Route) first() string {
 	name, _, _ := strings.Cut(string(w), ",")
 	return name
@@ -45,22 +45,22 @@ func (w Route) String() string {
 	return "via " + strings.Join(w.Relays(), ", ")
 }
 
-// Destination is servers that have one way: those of a prefix that answer at one port, as relays' allow may tell ports apart.
+// Destination is a set of servers that share a route: a prefix and a port, as the allow of relays may distinguish ports.
 type Destination struct {
 	Prefix netip.Prefix
 	Port   uint16
 }
 
-// Lengths of the prefixes that servers which nobody has named are put together in: the longest that the Internet's routes have.
+// Lengths of the prefixes that group servers which no entry names: the longest in the Internet's routing tables.
 const (
 	bits4 = 24
 	bits6 = 48
 )
 
-// Of is where a server belongs that a flow has asked for.
+// Of returns the destination of a server that a flow uses.
 func Of(server netip.AddrPort) Destination { return within(server, bits4, bits6) }
 
-// Exactly is a server by itself, as an entry's destination is.
+// Exactly returns the destination of a single server, as in an entry.
 func Exactly(server netip.AddrPort) Destination { return within(server, 32, 128) }
 
 func within(server netip.AddrPort, four, six int) Destination {
@@ -69,7 +69,7 @@ func within(server netip.AddrPort, four, six int) Destination {
 	if a.Is4() {
 		bits = four
 	}
-	p, _ := a.Prefix(bits) // an address that is valid has so many
+	p, _ := a.Prefix(bits) // valid for a valid address
 	return Destination{p, server.Port()}
 }
 

@@ -7,18 +7,18 @@ import (
 	"baton/relay/plan"
 )
 
-// Task is a measurement that is due: a relay sends Samples probes to an address, Pace from each other.
+// Task is a due measurement: a relay sends Samples probes to an address, one per Pace.
 type Task struct {
-	By      string // the relay that measures; this one, or a peer that is asked to
+	By      string // the relay that measures
 	Target  netip.AddrPort
 	To      string      // the target is this peer
-	Of      Destination // the target is of this one
+	Of      Destination // the target is a server of this destination
 	node    *node
 	record  *record
 	history *history
 }
 
-// Next gives a measurement that is due and that its relay has time for; it is under way then, until Done. A relay makes one at a time.
+// Next returns a due measurement and marks it as running until Done. A relay makes one at a time.
 func (c *Chooser) Next(now time.Time) (Task, bool) {
 	for _, n := range c.nodes {
 		if n.busy || n.down || now.Before(n.ready) {
@@ -39,10 +39,10 @@ func (c *Chooser) Next(now time.Time) (Task, bool) {
 	return Task{}, false
 }
 
-// refreshed is after what a relay that has nothing to measure is looked at again.
+// refreshed is when a relay without due measurements is checked again.
 const refreshed = time.Minute
 
-// wakeAll has all relays be looked at: there may be something to measure.
+// wakeAll checks all relays for due measurements.
 func (c *Chooser) wakeAll() {
 	for _, n := range c.nodes {
 		if n.idle {
@@ -51,7 +51,7 @@ func (c *Chooser) wakeAll() {
 	}
 }
 
-// dueOf gives what a relay has to measure first: what has been due for the longest. Without a history there is nothing.
+// dueOf returns the measurement of a relay that has been due for the longest; without a history there is none.
 func (c *Chooser) dueOf(n *node, now time.Time) (best Task) {
 	offer := func(h *history, t Task) {
 		if h.pending {
@@ -73,7 +73,7 @@ func (c *Chooser) dueOf(n *node, now time.Time) (best Task) {
 	return best
 }
 
-// before puts destinations first, which wait for a way, and then goes by name.
+// before orders destinations first, which wait for a route, and then by name.
 func (t *Task) before(o *Task) bool {
 	switch {
 	case (t.record == nil) != (o.record == nil):
@@ -103,7 +103,7 @@ func (p *record) by(relay string, now time.Time) *history {
 	return h
 }
 
-// Done ends what Next has begun.
+// Done completes a measurement.
 func (c *Chooser) Done(now time.Time, t Task, o Outcome) {
 	t.node.busy = false
 	h := t.history
@@ -128,8 +128,8 @@ func (c *Chooser) Done(now time.Time, t Task, o Outcome) {
 	}
 }
 
-// matters tells whether the distance between two relays has become so much another that ways over them may be better or worse by the
-// margin. What changes less is looked at when destinations are measured.
+// matters reports whether a distance between two relays has changed enough that a route may become better or worse by the margin. Smaller
+// changes take effect when destinations are measured.
 func (c *Chooser) matters(before, after time.Duration) bool {
 	if before == 0 || after == 0 {
 		return before != after

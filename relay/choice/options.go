@@ -7,19 +7,19 @@ import (
 	"baton/relay/plan"
 )
 
-// MostPeers is how many peers ways may lead over: relays are measured in pairs.
+// MostPeers limits the peers on routes: relays are measured in pairs.
 const MostPeers = 16
 
-// Bounds of what a Chooser holds and has measured.
+// Limits of a Chooser.
 const (
 	mostDestinations = 4096
-	// Pace is from one probe of a relay to the next.
+	// Pace is the interval between probes of a relay.
 	Pace = 200 * time.Millisecond
-	// leastAge is how long a destination keeps its place in a full table, so that one who asks for everything drives out nobody.
+	// leastAge is the age at which a destination may be evicted from a full table, so that a scan does not evict those in use.
 	leastAge = time.Minute
-	// expiry is how many refreshes a destination is remembered that nobody asks for.
+	// expiry is the number of refresh intervals after which an unused destination is dropped.
 	expiry = 3
-	// retry is after what a relay is asked again that could not be.
+	// retry is the delay before an unreachable relay is asked again.
 	retry = 10 * time.Second
 )
 
@@ -27,29 +27,28 @@ const (
 type Peer struct {
 	Name    string
 	Cloud   string
-	Address netip.AddrPort // of its listener for trunks
+	Address netip.AddrPort // of its trunk listener
 }
 
-// Options say what is chosen among, and how.
+// Options are the settings of a Chooser.
 type Options struct {
 	Self  string // this relay's name
 	Cloud string
-	Peers []Peer // those behind MostPeers are left out
-	// Fixed are servers that entries name: they are kept, and never forgotten. Allowed says whether this relay may connect to one of
-	// the others.
+	Peers []Peer // those after MostPeers are ignored
+	// Fixed are servers that entries name; they do not expire. Allowed reports whether this relay may connect to another server.
 	Fixed   []netip.AddrPort
-	Learn   bool // other destinations are taken, too
+	Learn   bool // other destinations are added
 	Allowed func(netip.AddrPort) bool
 
 	Clouds  plan.Clouds
-	Most    int           // relays of a way, this one among them
-	Margin  float64       // by how much a way must be better than the one in use: 0.1 is a tenth
-	Dwell   time.Duration // how long a relay must have been there, after it was not, until it is used again
-	Refresh time.Duration // from one measurement to the next, at least
+	Most    int           // relays on a route, including this one
+	Margin  float64       // by how much a route must be better than the one in use: 0.1 is 10 %
+	Dwell   time.Duration // how long a relay must be up again before it is used
+	Refresh time.Duration // minimum interval between measurements
 	Start   int64         // bytes that a trunk sends at first; 0: as any connection
 }
 
-// sameRules tells whether the same measurements lead to the same ways.
+// sameRules reports whether equal measurements lead to equal routes.
 func (o *Options) sameRules(n *Options) bool {
 	return o.Self == n.Self && o.Cloud == n.Cloud && o.Clouds == n.Clouds && o.Most == n.Most
 }

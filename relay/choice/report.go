@@ -9,38 +9,38 @@ import (
 	"baton/relay/plan"
 )
 
-// Report is what is known of a destination.
+// Report is the state of a destination.
 type Report struct {
 	Destination Destination
 	Server      netip.AddrPort // that is measured
 	Fixed       bool           // an entry names it
-	Known       bool           // there is a way; otherwise flows go by a neighbour's, or by one of last resort
+	Known       bool           // a route is chosen; otherwise flows use that of a neighbour, or the fallback
 	Route       Route
-	Others      []Route       // if that cannot be had, the best first
-	Takes       time.Duration // for 1 MB on a new connection from this relay on, estimated; 0: it is not known
-	Why         string        // this way
-	Since       time.Time     // of this way
-	RTT         time.Duration // from this relay, 0: there was no answer
+	Others      []Route       // in case that is unreachable, best first
+	Takes       time.Duration // estimated time of 1 MB on a new connection from this relay on; 0: unknown
+	Why         string        // reason for the route
+	Since       time.Time     // of the route
+	RTT         time.Duration // from this relay; 0: no answer
 	Relays      []Distance    // from each relay, this one first
-	At          time.Time     // of this relay's last measurement; zero: there was none
-	Due         time.Time     // of the next, if there is time
-	LastUsed    time.Time     // for the last time, to about a second
+	At          time.Time     // of this relay's last measurement; zero: none
+	Due         time.Time     // of the next one, at the earliest
+	LastUsed    time.Time     // accurate to a second
 }
 
-// Distance is how far away something is.
+// Distance is a measured distance.
 type Distance struct {
-	Relay string        // that has measured; of a peer's distance, the peer
-	RTT   time.Duration // 0: there was no answer
-	Why   string        // there was none, "" if nobody has asked
-	Down  bool          // no trunk to the relay can be had
+	Relay string        // that measured; for the distance of a peer, the peer
+	RTT   time.Duration // 0: no answer
+	Why   string        // why there was none, "" before the first attempt
+	Down  bool          // no trunk to the relay can be opened
 }
 
-// Reports are of all destinations, in the order of their addresses.
+// Reports returns the state of all destinations, ordered by address.
 func (c *Chooser) Reports() []Report {
 	return c.reports(c.records())
 }
 
-// Latest are those of so many destinations that were asked for last, the latest first.
+// Latest returns the most recently used destinations, latest first.
 func (c *Chooser) Latest(most int) []Report {
 	all := c.records()
 	slices.SortStableFunc(all, func(a, b *record) int { return cmp.Compare(b.lastUsed.Load(), a.lastUsed.Load()) })
@@ -74,7 +74,7 @@ func (c *Chooser) reports(places []*record) []Report {
 	return out
 }
 
-// Distances are those of the peers from here, in their order.
+// Distances returns the distances of the peers, in order.
 func (c *Chooser) Distances() []Distance {
 	var out []Distance
 	for _, n := range c.nodes[1:] {
@@ -89,7 +89,7 @@ func (c *Chooser) Distances() []Distance {
 	return out
 }
 
-// Count is how many destinations there are, and how many of them have a way.
+// Count returns the numbers of destinations and of those with a route.
 func (c *Chooser) Count() (all, known int) {
 	for _, p := range c.all {
 		if p.known {

@@ -10,16 +10,16 @@ import (
 	"baton/relay/trunkproto"
 )
 
-// Table is what flows are sent by. It does not change but for when destinations were asked for; any number of goroutines may use it.
+// Table maps destinations to routes. Only the times of last use change; any number of goroutines may use it.
 type Table struct {
 	known    map[Destination]*answer
-	near     []neighbour        // of known, those of prefixes that have ways, sorted
-	fallback []trunkproto.Names // for those that nothing is known of: directly first, then by the nearest peers
+	near     []neighbour        // the prefixes of known that have routes, sorted
+	fallback []trunkproto.Names // for unknown destinations: direct, then through the nearest peers
 }
 
 type answer struct {
-	routes   []trunkproto.Names // the best first, each with another first relay; nil: nothing is measured yet
-	lastUsed *atomic.Int64      // when, ns since 1970
+	routes   []trunkproto.Names // best first, each with another first relay; nil: not measured yet
+	lastUsed *atomic.Int64      // ns since 1970
 }
 
 type neighbour struct {
@@ -27,17 +27,17 @@ type neighbour struct {
 	routes []trunkproto.Names
 }
 
-// useResolution is how exact it is known when a destination was asked for.
+// useResolution is the accuracy of the time of last use.
 const useResolution = time.Second
 
-// Exact gives the ways to an entry's own destination, as Find does.
+// Exact is Find for the destination of an entry.
 func (t *Table) Exact(server netip.AddrPort, now time.Time) (routes []trunkproto.Names, known bool) {
 	return t.find(Exactly(server), now)
 }
 
-// Find gives the ways to a server that a flow asks for, the best first; nil among them is the direct one. Not known: the destination is
-// to be told of, so that it is measured, and meanwhile ways are those of a neighbour or, without one, what can be said of any server.
-// It takes one look into a map if the destination is known, and allocates nothing. The caller changes nothing of the result.
+// Find returns the routes to a server, best first; nil among them is the direct one. If known is false, the destination should be reported
+// so that it is measured; the routes are then those of a neighbour or, without one, nil. It takes one map lookup for a known destination,
+// and allocates nothing. The caller must not change the result.
 func (t *Table) Find(server netip.AddrPort, now time.Time) (routes []trunkproto.Names, known bool) {
 	d := Of(server)
 	if routes, known = t.find(d, now); routes == nil {
@@ -46,7 +46,7 @@ func (t *Table) Find(server netip.AddrPort, now time.Time) (routes []trunkproto.
 	return routes, known
 }
 
-// Fallback are the ways of last resort.
+// Fallback returns the routes for unknown destinations.
 func (t *Table) Fallback() []trunkproto.Names { return t.fallback }
 
 func (t *Table) find(d Destination, now time.Time) ([]trunkproto.Names, bool) {
@@ -60,20 +60,20 @@ func (t *Table) find(d Destination, now time.Time) ([]trunkproto.Names, bool) {
 	return a.routes, true
 }
 
-// Bits that a destination has in common with one whose ways it takes meanwhile: fewer say nothing of where it is.
+// Common bits needed to use a neighbour's routes: with fewer, the neighbour says nothing about the location.
 const (
 	alike4 = 16
 	alike6 = 32
 )
 
-// neighbour gives the ways of the known destination whose address begins with the most bits of this one's, nil if that is too far away.
+// neighbour returns the routes of the known destination with the longest common prefix, nil if that is too short.
 func (t *Table) neighbour(d Destination) []trunkproto.Names {
 	i, _ := slices.BinarySearchFunc(t.near, d, func(n neighbour, d Destination) int { return n.of.compare(d) })
 	best, routes := alike6, []trunkproto.Names(nil)
 	if d.Prefix.Addr().Is4() {
 		best = alike4
 	}
-	for _, k := range []int{i - 1, i} { // what has most in common with a value stands beside its place
+	for _, k := range []int{i - 1, i} { // the value with the longest common prefix is adjacent in the order
 		if k < 0 || k >= len(t.near) || t.near[k].of.Prefix.Addr().Is4() != d.Prefix.Addr().Is4() {
 			continue
 		}
@@ -84,7 +84,7 @@ func (t *Table) neighbour(d Destination) []trunkproto.Names {
 	return routes
 }
 
-// common is how many bits two addresses of a family begin with alike.
+// common is the number of leading bits that two addresses of a family share.
 func common(a, b netip.Addr) int {
 	x, y := a.As16(), b.As16()
 	n := 0

@@ -20,22 +20,22 @@ func (d *decoder) allow(path string, n *node) Allow {
 	return a
 }
 
-// local are the addresses of this host and of its links, where much listens that trusts whoever can reach it: in a cloud the server
-// that gives out credentials (169.254.169.254), too. Linux takes 0.0.0.0 and :: for the host itself.
+// local are the addresses of this host and its links. Services there often trust anyone who can reach them, such as the metadata server of
+// a cloud (169.254.169.254). Linux treats 0.0.0.0 and :: as the host itself.
 var local = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"),
 	netip.MustParsePrefix("::/128"), netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("fe80::/10"),
 }
 
-// Allowed tells whether a flow may go to a server from here. An address of this host or its links is allowed by a prefix within
-// those alone, such as 127.0.0.0/8, and not by one that happens to hold them, such as 0.0.0.0/0. IPv4 in IPv6 counts as IPv4. It
-// takes about 4 ns for each of Allow and allocates nothing.
+// Allowed reports whether a flow may go to a server from here. An address of this host or its links needs a prefix within that range, such
+// as 127.0.0.0/8; one that merely contains it, such as 0.0.0.0/0, is not enough. IPv4-mapped addresses count as IPv4. It takes about 4 ns
+// per entry of Allow and allocates nothing.
 func (c *Config) Allowed(server netip.AddrPort) bool {
 	address, port := server.Addr().Unmap(), server.Port()
 	if port == 0 {
 		return false
 	}
-	bits := 0 // that a prefix has at least
+	bits := 0 // minimum prefix length
 	if i := slices.IndexFunc(local, func(p netip.Prefix) bool { return p.Contains(address) }); i >= 0 {
 		bits = local[i].Bits()
 	}

@@ -1,7 +1,7 @@
 package config
 
-// Changed names the keys that differ and that a running relay cannot change, in the file's order: they take effect at a restart
-// alone. All others can be put in force while flows go on.
+// Changed lists the changed keys that a running relay cannot apply, in the file's order: they need a restart. All others are applied while
+// flows go on.
 func Changed(old, next *Config) []string {
 	var out []string
 	for _, k := range []struct {

@@ -9,15 +9,15 @@ import (
 	"baton/document"
 )
 
-// crossCheck refuses what is wrong only in the light of another part of the file, and collects the warnings.
+// crossCheck refuses values that contradict another part of the file, and collects the warnings.
 func (d *decoder) crossCheck(cfg *Config) {
 	if len(cfg.Entries) == 0 && cfg.Trunks == nil {
-		d.Refuse("entries", "is missing, and trunks too: no flow can come in", "one of them, or both")
+		d.Refuse("entries", "and trunks are missing: no flow can come in", "one of them, or both")
 	}
 	own := d.checkListeners(cfg)
 	d.checkPeers(cfg, own)
 	if cfg.Trunks != nil && len(cfg.Allow) == 0 && len(cfg.Peers) == 0 {
-		d.Refuse("trunks", "bring flows that may go nowhere: no server is in allow, and there are no peers", "allow: [{prefix: ...}]")
+		d.Refuse("trunks", "accept flows that have no destination: allow is empty, and there are no peers", "allow: [{prefix: ...}]")
 	}
 	names := make(map[string]string)
 	for i := range cfg.Entries {
@@ -37,7 +37,7 @@ func (d *decoder) crossCheck(cfg *Config) {
 	}
 }
 
-// listening is where this relay itself accepts connections, and the key that says so.
+// listening is an address where this relay accepts connections, and its key.
 type listening struct {
 	path string
 	at   netip.AddrPort
@@ -54,7 +54,7 @@ func (d *decoder) checkListeners(cfg *Config) []listening {
 		own = append(own, listening{fmt.Sprintf("entries[%d].listen", i), cfg.Entries[i].Listen})
 	}
 	for i, l := range own {
-		// One for a single address may stand beside one for all of its family: the kernel gives it what is for it.
+		// A listener at one address may coexist with one at the wildcard address: the kernel prefers the more specific one.
 		if j := slices.IndexFunc(own[:i], func(o listening) bool { return o.at == l.at }); j >= 0 {
 			d.Refuse(l.path, fmt.Sprintf("%s is %s already", l.at, own[j].path), "an address or a port of its own")
 		}
@@ -65,8 +65,8 @@ func (d *decoder) checkListeners(cfg *Config) []listening {
 	return own
 }
 
-// conflictsWithMetrics tells whether the listener for metrics, which shares its port with no other, is in the way of one for flows. A name
-// is not resolved.
+// conflictsWithMetrics reports whether the metrics listener, which does not share its port, conflicts with a listener for flows. A name is
+// not resolved.
 func conflictsWithMetrics(metrics string, at netip.AddrPort) bool {
 	everywhere := strings.HasPrefix(metrics, ":")
 	if everywhere {
@@ -76,12 +76,12 @@ func conflictsWithMetrics(metrics string, at netip.AddrPort) bool {
 	if err != nil || m.Port() != at.Port() {
 		return false
 	}
-	all := m.Addr() == netip.IPv6Unspecified() // IPv4 as well, as Go listens
+	all := m.Addr() == netip.IPv6Unspecified() // includes IPv4, as in net.Listen
 	return all || m.Addr() == at.Addr() || m.Addr().Is4() == at.Addr().Is4() && (m.Addr().IsUnspecified() || at.Addr().IsUnspecified())
 }
 
-// ownListener gives the key of the relay's own listener that a connection to an address meets, "" when there is none as far as the file
-// tells: the host's addresses are not known here.
+// ownListener returns the key of the relay's own listener at an address, "" if there is none in the file. The host's addresses are not
+// known here.
 func ownListener(own []listening, to netip.AddrPort) string {
 	for _, l := range own {
 		here := l.at.Addr() == to.Addr() || l.at.Addr().IsUnspecified() && l.at.Addr().Is4() == to.Addr().Is4() && to.Addr().IsLoopback()
@@ -106,7 +106,7 @@ func (d *decoder) checkPeers(cfg *Config, own []listening) {
 			d.Refuse(path+".address", fmt.Sprintf("%s is the address of %s already", p.Address, first), "an address and port of its own")
 		}
 		if key := ownListener(own, p.Address); key != "" {
-			d.Refuse(path+".address", fmt.Sprintf("%s is %s of this relay itself", p.Address, key), "another relay's address")
+			d.Refuse(path+".address", fmt.Sprintf("%s is %s of this relay", p.Address, key), "another relay's address")
 		}
 		names[p.Name], addresses[p.Address] = path, path
 	}
@@ -133,24 +133,24 @@ func (d *decoder) checkReferences(cfg *Config) {
 	}
 }
 
-// checkDestination looks at where the flows of an entry go to.
+// checkDestination checks where the flows of an entry go.
 func (d *decoder) checkDestination(cfg *Config, path string, e *Entry, own []listening) {
 	to := e.Destination
 	if e.Mode == Plain {
 		at := path + ".destination"
 		if key := ownListener(own, to); key != "" {
-			d.Refuse(at, fmt.Sprintf("%s is %s of this relay itself", to, key), "the server's address")
+			d.Refuse(at, fmt.Sprintf("%s is %s of this relay", to, key), "the server's address")
 		}
 		if e.ClientAddress == Spoofed && to.Addr().Is4() != e.Listen.Addr().Is4() {
-			d.Refuse(at, fmt.Sprintf("%s is %s, and clients, whose addresses it is to see, are %s", to, family(to.Addr()), family(e.Listen.Addr())),
+			d.Refuse(at, fmt.Sprintf("%s is %s, but its clients are %s and it sees their addresses", to, family(to.Addr()), family(e.Listen.Addr())),
 				"a destination and a listener of one family, or another client_address")
 		}
 	}
-	if len(e.Via) > 0 || e.Auto || e.Mode == Plain { // whose destination need not be named twice
+	if len(e.Via) > 0 || e.Auto || e.Mode == Plain { // which need not be in allow
 		return
 	}
 	if len(cfg.Allow) == 0 {
-		d.Refuse(path, "has no via, and from here nothing may be reached", "via: [...], or allow: [{prefix: ...}]")
+		d.Refuse(path, "has no via, and allow is empty", "via: [...], or allow: [{prefix: ...}]")
 	}
 	if e.Intercept == nil {
 		return
@@ -170,7 +170,7 @@ func family(a netip.Addr) string {
 	return "IPv6"
 }
 
-// checkIntercept refuses to intercept what the listener cannot take, and what leads back to this relay.
+// checkIntercept refuses to intercept packets that the listener cannot accept, or that would loop back to this relay.
 func (d *decoder) checkIntercept(cfg *Config, path string, e *Entry, own []listening) {
 	if e.Intercept == nil {
 		return
@@ -178,27 +178,27 @@ func (d *decoder) checkIntercept(cfg *Config, path string, e *Entry, own []liste
 	for i, p := range e.Intercept.Destinations {
 		at := fmt.Sprintf("%s.intercept.destinations[%d]", path, i)
 		if p.Addr().Is4() != e.Listen.Addr().Is4() {
-			d.Refuse(at, fmt.Sprintf("%s is %s, and the entry listens to %s", p, family(p.Addr()), family(e.Listen.Addr())),
+			d.Refuse(at, fmt.Sprintf("%s is %s, but the entry listens on %s", p, family(p.Addr()), family(e.Listen.Addr())),
 				"an entry for each family")
 		}
 		for _, l := range own {
-			// Which addresses the host has is not known here, but that 0.0.0.0/0 and ::/0 hold them is.
+			// The host's addresses are not known here, but 0.0.0.0/0 and ::/0 contain them.
 			holds := p.Contains(l.at.Addr()) && (!l.at.Addr().IsUnspecified() || p.Bits() == 0)
 			if holds && holdPort(e.Intercept.Ports, l.at.Port()) {
-				d.Refuse(at, fmt.Sprintf("%s holds %s, which is %s of this relay itself: a loop", p, l.at, l.path),
+				d.Refuse(at, fmt.Sprintf("%s contains %s, which is %s of this relay: a loop", p, l.at, l.path),
 					"a port for it that is not intercepted")
 			}
 		}
 		for _, peer := range cfg.Peers {
 			if p.Contains(peer.Address.Addr()) && holdPort(e.Intercept.Ports, peer.Address.Port()) {
-				d.Refuse(at, fmt.Sprintf("%s holds %s, the address of peer %s: its trunks could come in here, a loop", p, peer.Address, peer.Name),
+				d.Refuse(at, fmt.Sprintf("%s contains %s, the address of peer %s: its trunks would loop", p, peer.Address, peer.Name),
 					"a port for it that is not intercepted")
 			}
 		}
 	}
 }
 
-// checkOverlap refuses that two entries intercept the same packets. Of two prefixes that overlap the longer one has them.
+// checkOverlap refuses two entries that intercept the same packets. Of overlapping prefixes the longer one wins.
 func (d *decoder) checkOverlap(path string, e *Entry, before []Entry) {
 	if e.Intercept == nil {
 		return
@@ -221,7 +221,7 @@ func (d *decoder) checkOverlap(path string, e *Entry, before []Entry) {
 	}
 }
 
-// overlap tells whether two entries intercept at one interface and port.
+// overlap reports whether two entries intercept at the same interface and port.
 func overlap(a, b *Entry) bool {
 	return b.Intercept != nil &&
 		slices.ContainsFunc(a.Interfaces, func(name string) bool { return slices.Contains(b.Interfaces, name) }) &&

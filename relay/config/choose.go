@@ -10,7 +10,7 @@ import (
 	"baton/relay/trunkproto"
 )
 
-// Defaults of how ways are chosen.
+// Defaults for choosing routes.
 const (
 	defaultRelays  = 3
 	defaultRefresh = 5 * time.Minute
@@ -25,7 +25,7 @@ func defaultChoose() Choose {
 func (d *decoder) choose(path string, n *node, out *Choose) {
 	d.Fields(path, n, []key{
 		{Name: "clouds", Decode: func(path string, n *node) {
-			out.Clouds = plan.Clouds(d.Choice(path, n, "is not what clouds may be mixed by",
+			out.Clouds = plan.Clouds(d.Choice(path, n, "is not a policy for clouds",
 				string(plan.PreferOne), string(plan.AnyCloud), string(plan.OneCloud)))
 		}},
 		{Name: "most", Now: "max_relays"},
@@ -36,7 +36,7 @@ func (d *decoder) choose(path string, n *node, out *Choose) {
 	})
 }
 
-// auto is the word in the place of a list of relays.
+// auto replaces the list of relays.
 const auto = "auto"
 
 func (d *decoder) via(path string, n *node, e *Entry) {
@@ -51,16 +51,16 @@ func (d *decoder) via(path string, n *node, e *Entry) {
 	e.Via = document.Distinct(d.Decoder, path, n, d.Label)
 }
 
-// checkAuto refuses an entry that leaves its ways to the relay when there is nothing to choose, or when they must not change.
+// checkAuto refuses via: auto without peers, or with a setting that needs a fixed route.
 func (d *decoder) checkAuto(cfg *Config, path string, e *Entry) {
 	if !e.Auto {
 		return
 	}
 	if len(cfg.Peers) == 0 {
-		d.Refuse(path+".via", "leaves the way to the relay, and there are no peers", "peers: [{name: ..., address: ...}]")
+		d.Refuse(path+".via", "lets the relay choose, but there are no peers", "peers: [{name: ..., address: ...}]")
 	}
 	if e.ClientAddress == Spoofed {
-		d.Refuse(path+".client_address", "needs servers' way back to lead over the last relay, and via: auto takes now this one and now that",
+		d.Refuse(path+".client_address", "needs the servers' return route through a fixed last relay, which via: auto does not have",
 			"via: [...], or another client_address")
 	}
 }
@@ -72,8 +72,8 @@ func (d *decoder) warnChoose(cfg *Config) {
 	}
 	switch {
 	case !any && d.Given("choose"):
-		d.Warn(d.Place("choose"), "choose", "is used by no entry: none has via: auto")
+		d.Warn(d.Place("choose"), "choose", "is unused: no entry has via: auto")
 	case any && len(cfg.Peers) > choice.MostPeers:
-		d.Warn(d.Place("peers"), "peers", fmt.Sprintf("are chosen among by via: auto: the first %d alone", choice.MostPeers))
+		d.Warn(d.Place("peers"), "peers", fmt.Sprintf("are too many for via: auto: it uses the first %d", choice.MostPeers))
 	}
 }

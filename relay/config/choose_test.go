@@ -53,9 +53,9 @@ func TestChooseRefuses(t *testing.T) {
 		{"one relay that is no list", via, "via: there", `f:7:68: entries[0].via: "there" is not a list of relays ([there], or auto)`},
 		{"a mapping", via, "via: {auto: 1}", `f:7:69: entries[0].via: is a mapping, and must be a list (with a dash before each entry: - auto: ...)`},
 		{"clients' addresses", via, "via: auto, client_address: transparent",
-			`f:7:90: entries[0].client_address: needs servers' way back to lead over the last relay, and via: auto takes now this one and now that ` +
+			`f:7:90: entries[0].client_address: needs the servers' return route through a fixed last relay, which via: auto does not have ` +
 				`(via: [...], or another client_address)`},
-		{"clouds", name, choose("clouds: two"), `f:2:18: choose.clouds: "two" is not what clouds may be mixed by (prefer, any or one)`},
+		{"clouds", name, choose("clouds: two"), `f:2:18: choose.clouds: "two" is not a policy for clouds (prefer, any or one)`},
 		{"no relay", name, choose("max_relays: 0"), `f:2:22: choose.max_relays: "0" is out of range (a whole number from 1 to 8)`},
 		{"refreshed all the time", name, choose("refresh: 1s"), `f:2:19: choose.refresh: "1s" is out of range (from 10s to 24h0m0s)`},
 		{"a margin without its sign", name, choose("margin: 0.1"), `f:2:18: choose.margin: "0.1" has no percent sign (from 1% to 1000%)`},
@@ -75,7 +75,7 @@ func TestChooseRefuses(t *testing.T) {
 		})
 	}
 	_, err := Parse("f", []byte(strings.Replace(strings.Replace(minimal, peers, "", 1), via, "via: auto", 1)))
-	if want := `f:5:68: entries[0].via: leaves the way to the relay, and there are no peers (peers: [{name: ..., address: ...}])`; err == nil ||
+	if want := `f:5:68: entries[0].via: lets the relay choose, but there are no peers (peers: [{name: ..., address: ...}])`; err == nil ||
 		err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
@@ -90,7 +90,7 @@ func TestChooseWarns(t *testing.T) {
 		}
 		return cfg.Warnings
 	}
-	if got, want := warnings("choose: {max_relays: 2}\n"+minimal), []string{"f:1:10: choose: is used by no entry: none has via: auto"}; !cmp.Equal(got, want) {
+	if got, want := warnings("choose: {max_relays: 2}\n"+minimal), []string{"f:1:10: choose: is unused: no entry has via: auto"}; !cmp.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	auto := strings.Replace(minimal, "via: [there]", "via: auto", 1)
@@ -102,7 +102,7 @@ func TestChooseWarns(t *testing.T) {
 		fmt.Fprintf(&peers, "\n  - {name: p%d, address: \"10.0.0.%d:1\"}", i, i)
 	}
 	many := strings.Replace(auto, "peers:", "peers:"+peers.String(), 1)
-	if got, want := warnings(many), []string{"f:5:3: peers: are chosen among by via: auto: the first 16 alone"}; !cmp.Equal(got, want) {
+	if got, want := warnings(many), []string{"f:5:3: peers: are too many for via: auto: it uses the first 16"}; !cmp.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

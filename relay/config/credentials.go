@@ -7,7 +7,7 @@ import (
 	"baton/document"
 )
 
-// securities are the kinds of trunks; each is the name of the section with its credentials.
+// securities are the kinds of trunks, named as their sections.
 var securities = []Security{TLS, Plaintext}
 
 const credentialsExample = "tls: {certificate: ..., key: ..., authority: ...}, here or at the top level"

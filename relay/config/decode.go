@@ -14,10 +14,10 @@ type (
 	key  = document.Key
 )
 
-// congestionForm is what the kernel takes as the name of an algorithm (TCP_CA_NAME_MAX with its NUL is 16).
+// congestionForm is what the kernel accepts as an algorithm's name (TCP_CA_NAME_MAX, with its NUL, is 16).
 var congestionForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,15}$`)
 
-// systems is the word for what the system has, where a key has another default.
+// systems selects the system's value where a key has another default.
 const systems = "system"
 
 func (d *decoder) congestion(path string, n *node) string {

@@ -10,7 +10,7 @@ import (
 const (
 	maxInterfaces   = 64
 	maxDestinations = 1024
-	maxVia          = trunkproto.MaxHops - 1 // behind this one
+	maxVia          = trunkproto.MaxHops - 1 // after this one
 )
 
 func (d *decoder) entry(path string, n *node) Entry {
@@ -29,11 +29,11 @@ func (d *decoder) entry(path string, n *node) Entry {
 			e.Interfaces = document.Distinct(d.Decoder, path, n, d.Device)
 		}},
 		{Name: "early_syn", Decode: func(path string, n *node) {
-			e.EarlySYN = EarlySYN(d.Choice(path, n, "is not a way to treat a SYN early", string(EarlyOff), string(Optimistic), string(ConnectFirst)))
+			e.EarlySYN = EarlySYN(d.Choice(path, n, "is not a kind of early SYN", string(EarlyOff), string(Optimistic), string(ConnectFirst)))
 		}},
 		{Name: "via", Decode: func(path string, n *node) { d.via(path, n, &e) }},
 		{Name: "client_address", Decode: func(path string, n *node) {
-			e.ClientAddress = ClientAddress(d.Choice(path, n, "is not what servers may see",
+			e.ClientAddress = ClientAddress(d.Choice(path, n, "is not a client address",
 				string(Hidden), string(Spoofed), string(ProxyHeader)))
 		}},
 		{Name: "congestion", Decode: func(path string, n *node) { e.Congestion = d.congestion(path, n) }},
@@ -46,29 +46,29 @@ func (d *decoder) entry(path string, n *node) Entry {
 	return e
 }
 
-// checkMode refuses keys that an entry's mode has no use for, and asks for those that it needs.
+// checkMode refuses keys that do not apply to the entry's mode, and requires those that do.
 func (d *decoder) checkMode(path string, n *node, e *Entry) {
 	if e.Mode == Plain {
 		d.Require(path, n, "destination")
 	} else if at := path + ".destination"; d.Given(at) {
-		d.Refuse(at, "is for mode plain alone", "mode: plain")
+		d.Refuse(at, "is for mode plain only", "mode: plain")
 	}
 	if e.Mode != Transparent && e.Intercept != nil {
-		d.Refuse(path+".intercept", "is for mode transparent alone", "mode: transparent")
+		d.Refuse(path+".intercept", "is for mode transparent only", "mode: transparent")
 	}
 	early := e.EarlySYN != EarlyOff
 	if early {
 		at := path + ".early_syn"
 		switch {
 		case e.Mode != Plain && e.Mode != Transparent:
-			d.Refuse(at, fmt.Sprintf("needs mode plain or transparent: at the SYN of mode %s the destination is not known", e.Mode),
+			d.Refuse(at, fmt.Sprintf("needs mode plain or transparent: in mode %s the SYN does not tell the destination", e.Mode),
 				"early_syn: off")
 		case e.Mode == Transparent && e.Intercept == nil:
-			d.Refuse(at, "needs intercept, which tells whose SYNs are meant", "intercept: {destinations: [...], ports: [...]}")
+			d.Refuse(at, "needs intercept, which selects the SYNs", "intercept: {destinations: [...], ports: [...]}")
 		}
 	}
 	if (early || e.Intercept != nil) && len(e.Interfaces) == 0 {
-		d.Wrong(n, path+".interfaces", "is missing", "where clients come in: needed for intercept and early_syn")
+		d.Wrong(n, path+".interfaces", "is missing", "the interfaces towards clients, for intercept and early_syn")
 	}
 }
 

@@ -13,19 +13,19 @@ import (
 	"baton/document"
 )
 
-// How many bytes a secret has at least, which is as many as SHA-256 gives (RFC 2104, section 3), and its file at most.
+// The minimum length of a secret, that of SHA-256's output (RFC 2104, section 3), and the maximum size of its file, in bytes.
 const (
 	leastSecret = 32
 	maxSecret   = 4 << 10
 )
 
-// Read reads the files of TLS anew: a certificate that has been replaced is used from the next trunk on. It gives this relay's
-// certificate, and those that must have signed the peers'.
+// Read rereads the TLS files, so that the next trunk uses a replaced certificate. It returns this relay's certificate, and the authorities
+// for those of peers.
 func (c *Credentials) Read() (tls.Certificate, *x509.CertPool, error) {
 	return document.ReadIdentity(c.Certificate, c.Key, c.Authority)
 }
 
-// readFiles checks certificates and fills in secrets, each fault at its key.
+// readFiles checks certificates and reads secrets; each error names its key.
 func (d *decoder) readFiles(cfg *Config, now time.Time) {
 	for _, s := range d.sections(cfg) {
 		c := s.users[0]
@@ -56,16 +56,16 @@ func (d *decoder) checkCertificates(s *section, c *Credentials, name string, now
 	if pair.Leaf.VerifyHostname(name) != nil {
 		d.Refuse(at, fmt.Sprintf("is not for %q, by which peers know this relay", name), "a certificate with that among its DNS names")
 	}
-	// RFC 5280, section 4.2.1.12; who has none may be used for all.
+	// RFC 5280, section 4.2.1.12: a certificate without key usages is valid for all.
 	usages := pair.Leaf.ExtKeyUsage
 	may := func(u x509.ExtKeyUsage) bool {
 		return len(usages)+len(pair.Leaf.UnknownExtKeyUsage) == 0 || slices.Contains(usages, u) || slices.Contains(usages, x509.ExtKeyUsageAny)
 	}
 	if s.opens && !may(x509.ExtKeyUsageClientAuth) {
-		d.Refuse(at, "is not for clients, which this relay is where it opens trunks", "an extended key usage of clientAuth, too")
+		d.Refuse(at, "is not valid for TLS clients, but this relay opens trunks", "add the extended key usage clientAuth")
 	}
 	if s.accepts && !may(x509.ExtKeyUsageServerAuth) {
-		d.Refuse(at, "is not for servers, which this relay is where it accepts trunks", "an extended key usage of serverAuth, too")
+		d.Refuse(at, "is not valid for TLS servers, but this relay accepts trunks", "add the extended key usage serverAuth")
 	}
 	d.WarnTime(at, pair.Leaf, now)
 	authorities, err := document.ReadCertificates(c.Authority)
@@ -79,7 +79,7 @@ func (d *decoder) checkCertificates(s *section, c *Credentials, name string, now
 
 const makeSecret = "openssl rand -base64 32"
 
-// secret reads what two relays have in common; nobody else may read it. No message quotes it.
+// secret reads the secret that two relays share, which only its owner may read. No message quotes it.
 func (d *decoder) secret(path, file string) []byte {
 	data, mode, err := document.ReadFile(file, maxSecret)
 	if err != nil {
@@ -87,7 +87,7 @@ func (d *decoder) secret(path, file string) []byte {
 		return nil
 	}
 	if mode&0o077 != 0 {
-		d.Refuse(path, fmt.Sprintf("%q can be used by others than its owner: its mode is %#o", document.Clip(file), mode), "chmod 600")
+		d.Refuse(path, fmt.Sprintf("%q is accessible to others than its owner: its mode is %#o", document.Clip(file), mode), "chmod 600")
 		return nil
 	}
 	secret, ok := decodeSecret(strings.TrimSpace(string(data)))
@@ -101,11 +101,11 @@ func (d *decoder) secret(path, file string) []byte {
 	return secret
 }
 
-// decodeSecret takes for hex what can be: base64 of so many random bytes is hex, too, once in 10^20 times at most.
+// decodeSecret prefers hex: base64 of random bytes of this length is valid hex at most once in 10^20 times.
 func decodeSecret(s string) ([]byte, bool) {
 	if b, err := hex.DecodeString(s); err == nil {
 		return b, true
 	}
-	b, err := base64.StdEncoding.DecodeString(s) // in lines, too, as openssl writes longer ones
+	b, err := base64.StdEncoding.DecodeString(s) // may be in several lines, as openssl writes long ones
 	return b, err == nil
 }

@@ -124,9 +124,9 @@ func TestLoadCertificates(t *testing.T) {
 			"entries: [{listen: \"192.0.2.1:443\", mode: transparent, via: [there]}]", 1), "", nil},
 		{"for servers where trunks are accepted alone", strings.Replace(own("server"), peers, "allow: [{prefix: 10.0.0.0/8}]", 1), "", nil},
 		{"for clients alone", own("client"),
-			`DIR/relay.yaml:3:16: tls.certificate: is not for servers, which this relay is where it accepts trunks (an extended key usage of serverAuth, too)`, nil},
+			`DIR/relay.yaml:3:16: tls.certificate: is not valid for TLS servers, but this relay accepts trunks (add the extended key usage serverAuth)`, nil},
 		{"for servers alone", own("server"),
-			`DIR/relay.yaml:3:16: tls.certificate: is not for clients, which this relay is where it opens trunks (an extended key usage of clientAuth, too)`, nil},
+			`DIR/relay.yaml:3:16: tls.certificate: is not valid for TLS clients, but this relay opens trunks (add the extended key usage clientAuth)`, nil},
 		{"of another relay", own("other"),
 			`DIR/relay.yaml:3:16: tls.certificate: is not for "here", by which peers know this relay (a certificate with that among its DNS names)`, nil},
 		{"no certificate", own("none"), `DIR/relay.yaml:3:16: tls.certificate: "DIR/none.pem": no such file or directory`, nil},
@@ -248,8 +248,8 @@ func TestLoadSecrets(t *testing.T) {
 		{"nothing", "empty", at + `"DIR/empty" holds 0 bytes (at least 32: openssl rand -base64 32)`, nil},
 		{"words", "words", at + `"DIR/words" holds neither base64 nor hex (openssl rand -base64 32)`, nil},
 		{"another kind of file", "long", at + `"DIR/long": longer than 4096 bytes`, nil},
-		{"that a group may read", "group", at + `"DIR/group" can be used by others than its owner: its mode is 0640 (chmod 600)`, nil},
-		{"that others may write", "writable", at + `"DIR/writable" can be used by others than its owner: its mode is 0602 (chmod 600)`, nil},
+		{"that a group may read", "group", at + `"DIR/group" is accessible to others than its owner: its mode is 0640 (chmod 600)`, nil},
+		{"that others may write", "writable", at + `"DIR/writable" is accessible to others than its owner: its mode is 0602 (chmod 600)`, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

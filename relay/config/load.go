@@ -10,18 +10,17 @@ const neededKeys = "a name, and entries or trunks"
 
 var rules = document.Rules{Bytes: 1 << 20, Nodes: 1 << 18, Empty: neededKeys + " are needed", Root: "a mapping with " + neededKeys}
 
-// Error is what is wrong with a configuration.
+// Error holds all mistakes of a configuration.
 type Error = document.Error
 
-// Load reads and checks the file, the certificates that it names, and the secrets, which it fills in. An error about the content is an *Error with all
-// mistakes; one about reading the file wraps the cause. The caller owns the result.
+// Load reads and checks the file and the certificates that it names, and reads the secrets. An error about the content is an *Error with
+// all mistakes; one about reading the file wraps the cause. The caller owns the result.
 func Load(path string) (*Config, error) {
 	return document.Load(path, rules, decode, check, readFiles)
 }
 
-// Parse is Load of a content that is there already; name stands for the file in messages. It reads no other file:
-// secrets are left out. It returns a configuration or an
-// *Error, never both.
+// Parse is Load of a content that was read before; name stands for the file in messages. It reads no other file, so secrets are missing. It
+// returns a configuration or an *Error, never both.
 func Parse(name string, data []byte) (*Config, error) {
 	return document.ParseAs(name, data, rules, decode, check)
 }

@@ -156,7 +156,7 @@ func TestParseEveryKey(t *testing.T) {
 		}},
 		Choose:   Choose{Clouds: plan.OneCloud, Most: 2, Refresh: 90 * time.Second, Margin: 0.25, Dwell: 2 * time.Minute},
 		Allow:    []Allow{{Prefix: netip.MustParsePrefix("10.0.0.0/8")}},
-		Warnings: []string{"f:40:21: entries[0].client_address: servers answer to the clients' addresses: their way there must lead over p9, by its return_interfaces"},
+		Warnings: []string{"f:40:21: entries[0].client_address: servers answer to the clients' addresses: their route there must lead through p9, by its return_interfaces"},
 	}
 	if diff := cmp.Diff(want, got, compareConfigs...); diff != "" {
 		t.Errorf("Parse (-want +got):\n%s", diff)
@@ -212,30 +212,30 @@ func TestParseWarns(t *testing.T) {
 	}{
 		{"nothing", "", "", nil},
 		{"interfaces without use", "via: [there]", "via: [there], interfaces: [eth1]",
-			[]string{"f:7:89: entries[0].interfaces: is for intercept and early_syn, and there is neither: clients come in everywhere"}},
+			[]string{"f:7:89: entries[0].interfaces: is unused without intercept and early_syn: clients may come in anywhere"}},
 		{"clients' addresses, here", "via: [there]", "client_address: transparent",
-			[]string{"f:7:79: entries[0].client_address: servers answer to the clients' addresses: their way there must lead over this relay, by its return_interfaces"}},
+			[]string{"f:7:79: entries[0].client_address: servers answer to the clients' addresses: their route there must lead through this relay, by its return_interfaces"}},
 		{"PROXY header", "via: [there]", "via: [there], client_address: proxy-v2", nil},
 		{"PROXY header that servers do not know of", entry, `{listen: "192.0.2.1:443", mode: transparent, via: [there], client_address: proxy-v2}`,
-			[]string{"f:7:80: entries[0].client_address: servers must expect a PROXY header, which clients that do not come through here do not send"}},
+			[]string{"f:7:80: entries[0].client_address: servers must expect a PROXY header, which direct clients do not send"}},
 		{"everybody may say who the client is", entry, `{listen: "192.0.2.1:443", mode: proxy, via: [there]}`,
-			[]string{"f:7:14: entries[0].listen: whoever reaches 192.0.2.1:443 says where a flow goes and who its client is"}},
+			[]string{"f:7:14: entries[0].listen: anyone who can reach 192.0.2.1:443 chooses destinations and client addresses"}},
 		{"everybody may go everywhere", entry, `{listen: "0.0.0.0:1080", mode: socks5, via: [there]}`,
-			[]string{"f:7:14: entries[0].listen: whoever reaches 0.0.0.0:1080 can reach all that is allowed where its flows leave"}},
+			[]string{"f:7:14: entries[0].listen: anyone who can reach 0.0.0.0:1080 can reach everything that the last relay allows"}},
 		{"one's own machine", entry, `{listen: "127.0.0.1:1080", mode: connect, via: [there]}`, nil},
 		{"allow where nothing leaves", "trunks: {listen: [\"192.0.2.1:7000\"]}\n", "",
-			[]string{"f:7:8: allow: is asked by no flow: there are no trunks, and all entries have a via or a destination"}},
+			[]string{"f:7:8: allow: is unused: there are no trunks, and all entries have a via or a destination"}},
 		{"peer without use", minimal, `name: a
 tls: {certificate: /c, key: /k, authority: /a}
 peers: [{name: b, address: "192.0.2.2:1"}, {name: c, address: "192.0.2.3:1"}]
 entries: [{listen: "192.0.2.1:443", destination: "203.0.113.5:443", via: [b, c]}]
 `,
-			[]string{"f:3:45: peers[1]: no entry goes via c: its trunks are kept ready for nobody"}},
+			[]string{"f:3:45: peers[1]: no entry goes via c: its trunks are kept ready for nothing"}},
 		{"credentials without use", "/a}\ntrunks: {listen: [\"192.0.2.1:7000\"]}\npeers:\n  - {name: there,",
 			"/a}\npeers:\n  - {tls: {certificate: /c, key: /k, authority: /a}, name: there,",
 			[]string{
-				"f:7:8: allow: is asked by no flow: there are no trunks, and all entries have a via or a destination",
-				"f:2:7: tls: is used by no trunks and no peer",
+				"f:7:8: allow: is unused: there are no trunks, and all entries have a via or a destination",
+				"f:2:7: tls: is unused: all trunks and peers have their own",
 			}},
 	}
 	for _, tt := range tests {

@@ -8,7 +8,7 @@ import (
 	"baton/document"
 )
 
-// Defaults of what a file leaves out.
+// Defaults of optional keys.
 const (
 	defaultControl = "/run/baton/relay.sock"
 
@@ -25,23 +25,23 @@ const (
 	defaultStop    = 30 * time.Second
 )
 
-// Upper bounds on what is held, so that a slip of the finger does not fill the memory.
+// Upper bounds, so that a typing error does not exhaust the memory.
 const (
 	maxWorkers = 1024
 	maxFlows   = 1 << 22
 	maxEarly   = 1 << 20
 	maxPeers   = 256
 	maxEntries = 64
-	maxAllow   = 1024 // Allowed looks at each
+	maxAllow   = 1024 // Allowed scans all of them
 )
 
-// A direction moves at least one page at a time, and waits for its end of a pipe of at most maxPipe.
+// A direction moves at least one page at a time.
 const (
 	minPipe = 4 << 10
 	maxPipe = 64 << 20
 )
 
-// Bounds of the timeouts. Below the first nobody on a long path would be served.
+// Bounds of the timeouts. A shorter one would fail every flow over a long path.
 const (
 	minTimeout = 10 * time.Millisecond
 	maxTimeout = 24 * time.Hour
@@ -111,7 +111,7 @@ func (d *decoder) limits(path string, n *node, out *Limits) {
 	d.notAbove(path, "per_source", &out.PerSource, "early", out.Early)
 }
 
-// notAbove lowers a number that has its default to a bound, and refuses one that the file has and that is above it.
+// notAbove lowers a default to a bound, and refuses a configured value above it.
 func (d *decoder) notAbove(path, name string, v *int, bound string, most int) {
 	at := document.Join(path, name)
 	if !d.Given(at) {

@@ -13,8 +13,8 @@ import (
 // TestWhatToWrite holds messages that say what to write instead.
 func TestWhatToWrite(t *testing.T) {
 	for text, want := range map[string]string{
-		"entries: [{early_syn: true}]":      `f:1:23: entries[0].early_syn: "true" is not a way to treat a SYN early (off, optimistic or connect-first)`,
-		"entries: [{early_syn: optimstic}]": `f:1:23: entries[0].early_syn: "optimstic" is not a way to treat a SYN early (did you mean optimistic?)`,
+		"entries: [{early_syn: true}]":      `f:1:23: entries[0].early_syn: "true" is not a kind of early SYN (off, optimistic or connect-first)`,
+		"entries: [{early_syn: optimstic}]": `f:1:23: entries[0].early_syn: "optimstic" is not a kind of early SYN (did you mean optimistic?)`,
 		"choose: {margin: 10}":              `f:1:18: choose.margin: "10" has no percent sign (from 1% to 1000%)`,
 	} {
 		if _, err := Parse("f", []byte(text)); !documenttest.Reported(err, want) {
@@ -46,7 +46,7 @@ f:5:67: peers[0].start.most: is not a key (did you mean max?)`,
 func TestAllAtOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "f")
 	text := `name: frankfurt
-credentials: {security: plaintext, secret_file: /nonexistent/secret}
+plaintext: {secret_file: /nonexistent/secret}
 peers: [{name: mumbai, address: "203.0.113.7:7000"}]
 entries:
   - {mode: socks5, listen: "127.0.0.1:1080", via: [mumbay]}
@@ -57,7 +57,7 @@ entries:
 	}
 	_, err := Load(file)
 	want := strings.Join([]string{
-		file + `:2:49: credentials.secret_file: "/nonexistent/secret": no such file or directory`,
+		file + `:2:26: plaintext.secret_file: "/nonexistent/secret": no such file or directory`,
 		file + `:5:52: entries[0].via[0]: "mumbay" is not a peer (did you mean mumbai?)`,
 		file + `:6:27: entries[1].listen: 127.0.0.1:1080 is entries[0].listen already (an address or a port of its own)`,
 		file + `:6:83: entries[1].via[0]: "tokyo" is not a peer (peers: [{name: tokyo, address: ...}])`,

@@ -12,15 +12,15 @@ import (
 
 // Defaults of trunks.
 const (
-	defaultCongestion = "bbr" // keeps its window while a trunk waits, and paces the first flight
+	defaultCongestion = "bbr" // keeps its window while a trunk is idle, and paces the first flight
 	defaultWindow     = 32 << 20
 	defaultLeast      = 10   // RFC 6928
-	defaultMost       = 2000 // the initcwnd of K-split, the relay of Pied Piper's authors
+	defaultMost       = 2000 // initcwnd of K-split, the relay of Pied Piper's authors
 	defaultWaiting    = 4096
 
 	defaultMin   = 4
 	defaultMax   = 256
-	defaultAge   = 10 * time.Minute // a NAT may forget what is idle after 2 h 4 min (RFC 5382, REQ-5), and many do far sooner
+	defaultAge   = 10 * time.Minute // a NAT may drop idle connections after 2 h 4 min (RFC 5382, REQ-5), and many do far sooner
 	defaultProbe = 15 * time.Second
 )
 
@@ -28,11 +28,11 @@ const (
 	maxListeners = 16
 	maxWaiting   = 1 << 20
 	maxReady     = 1 << 16
-	maxStart     = 1 << 14 // segments: above 20 MiB of Ethernet's
+	maxStart     = 1 << 14 // segments: more than 20 MiB on Ethernet
 	minWindow    = 64 << 10
-	maxWindow    = 512 << 20 // what the kernel doubles stays below the 1 GiB that a TCP window can say (RFC 7323, section 2.3)
+	maxWindow    = 512 << 20 // doubled by the kernel it is still below the 1 GiB limit of a TCP window (RFC 7323, section 2.3)
 
-	leastRate = 1e5 // bits per second: what makes sense for one trunk
+	leastRate = 1e5 // bits per second: a plausible range for one trunk
 	mostRate  = 1e11
 )
 
@@ -99,7 +99,7 @@ func (d *decoder) tuningKeys(out *Tuning) []key {
 	}
 }
 
-// start decodes a word, a number of segments, or a mapping with more.
+// start decodes a keyword, a number of segments, or a mapping.
 func (d *decoder) start(path string, n *node) Start {
 	if n.Kind == document.Mapping {
 		return d.startKeys(path, n)

@@ -1,8 +1,7 @@
-// Package flow is what a relay does with one split flow: a pure state machine of two connections and the bytes between them.
+// Package flow is the state machine of a split flow: two connections and the bytes between them. It is pure.
 //
-// Each direction ends by itself: a FIN is passed on behind the last byte, and the other direction goes on (half-close). A reset is
-// passed on as a reset, so that an answer that was cut does not look complete (RFC 9112, section 8), behind the bytes that came in
-// front of it.
+// Each direction ends separately: a FIN is forwarded after the last byte, and the other direction goes on (half-close). A reset is
+// forwarded as a reset, after the bytes in front of it, so that a truncated response does not look complete (RFC 9112, section 8).
 package flow
 
 import "fmt"
@@ -10,13 +9,13 @@ import "fmt"
 // End is a connection of a flow.
 type End uint8
 
-// The ends. Client is towards who opened the flow, Server towards who answers it; either may be a trunk.
+// The ends. Client is towards the opener of the flow, Server towards its server; either may be a trunk.
 const (
 	Client End = iota
 	Server
 )
 
-// Other is the end that what comes from e goes to.
+// Other is the opposite end.
 func (e End) Other() End { return e ^ 1 }
 
 func (e End) String() string {
@@ -26,74 +25,73 @@ func (e End) String() string {
 	return "server"
 }
 
-// Act is what the owner of the sockets has to do after an event, in the order of the bits.
+// Act is what the owner of the sockets must do after an event, in the order of the bits.
 type Act uint8
 
-// An end is shut, then aborted or closed at most once; whatever of that an event asks for, it asks for once.
+// An end is shut at most once, and then aborted or closed at most once.
 const (
-	ShutClient Act = 1 << iota // shutdown(SHUT_WR): a FIN behind what was written
+	ShutClient Act = 1 << iota // shutdown(SHUT_WR): a FIN after what was written
 	ShutServer
-	AbortClient // an RST when what was written is acknowledged, or the owner's patience ends
+	AbortClient // an RST when what was written is acknowledged, or after a timeout
 	AbortServer
-	CloseClient // nothing more is said and nothing heard: an RST unless the end was shut and its FIN is here
+	CloseClient // an RST, unless the end was shut and its FIN was received
 	CloseServer
 )
 
-// half is one direction, by the end that it comes from.
+// half is one direction, named by its source.
 type half struct {
 	held       int  // bytes read and not yet written
-	eof        bool // the end's FIN is here
-	shut       bool // and was passed on
+	eof        bool // the end's FIN was received
+	shut       bool // and was forwarded
 	cut        bool // the end was reset: an RST follows what is held
-	unwritable bool // nothing can be written to the end any more
+	unwritable bool // nothing can be written to the end
 }
 
-// Flow is the state of one. The zero value is of a flow whose server end is not connected yet.
+// Flow is the state of a flow. The zero value has no server end yet.
 type Flow struct {
 	halves    [2]half
 	gone      [2]bool // ends that were aborted or closed
 	connected bool
 }
 
-// Over tells that nothing is to be done any more.
+// Over reports whether both ends were aborted or closed.
 func (f *Flow) Over() bool { return f.gone[Client] && f.gone[Server] }
 
-// Open tells whether an end is neither aborted nor closed.
+// Open reports whether an end is neither aborted nor closed.
 func (f *Flow) Open(e End) bool { return !f.gone[e] }
 
-// Connected tells whether the server end is there.
+// Connected reports whether the server end is connected.
 func (f *Flow) Connected() bool { return f.connected }
 
-// Wants tells whether bytes of an end are wanted now: most is how many a direction may hold.
+// Wants reports whether bytes of an end may be read now; most limits what a direction holds.
 func (f *Flow) Wants(e End, most int) bool {
 	h := &f.halves[e]
 	other := &f.halves[e.Other()]
 	return f.connected && !f.gone[e] && !f.gone[e.Other()] && !h.eof && !h.cut && !other.cut && !other.unwritable && h.held < most
 }
 
-// Held is how many bytes that came from an end are not written yet.
+// Held is the number of bytes that were read from an end and not written yet.
 func (f *Flow) Held(e End) int { return f.halves[e].held }
 
-// Ended tells whether an end has said its FIN.
+// Ended reports whether an end has sent its FIN.
 func (f *Flow) Ended(e End) bool { return f.halves[e].eof }
 
-// Connect is called when the server end is there.
+// Connect is called when the server end is connected.
 func (f *Flow) Connect() Act {
 	f.connected = true
 	return f.settle(Client)
 }
 
-// Again is called when the server end was replaced by another one before it had said anything: n bytes that came from the client are to be
-// written once more, and its FIN after them.
+// Again is called when the server end was replaced before it sent anything: n bytes of the client must be written again, and its FIN.
 func (f *Flow) Again(n int) {
 	h := &f.halves[Client]
 	h.held, h.shut = n, false
 }
 
-// Read is called with bytes that have come from an end, or that the owner puts in front of them.
+// Read is called with bytes that were read from an end, or that the owner sends in front of them.
 func (f *Flow) Read(e End, n int) { f.halves[e].held += n }
 
-// Wrote is called when bytes that came from an end have been written to the other.
+// Wrote is called when bytes from an end were written to the other.
 func (f *Flow) Wrote(e End, n int) Act {
 	h := &f.halves[e]
 	h.held -= n
@@ -103,24 +101,24 @@ func (f *Flow) Wrote(e End, n int) Act {
 	return f.settle(e)
 }
 
-// EOF is called when an end's FIN is here.
+// EOF is called when an end's FIN was received.
 func (f *Flow) EOF(e End) Act {
 	if f.gone[e] {
 		return 0
 	}
 	if f.halves[e].unwritable {
-		return f.Reset(e) // which is what the write was told in the place of the read
+		return f.Reset(e) // the failed write has consumed the error that the read would return
 	}
 	f.halves[e].eof = true
 	return f.settle(e)
 }
 
-// WriteFailed is called when a write has told that an end was reset, or failed in another way. What it has said in front of that is still to be
-// read, up to where a read tells the same. What was held for it is dropped.
+// WriteFailed is called when a write shows that an end was reset or failed. Bytes that it sent before are still to be read, until a read
+// fails too. What was held for it is dropped.
 func (f *Flow) WriteFailed(e End) Act {
 	h, other := &f.halves[e], &f.halves[e.Other()]
 	if h.eof || f.gone[e] || f.gone[e.Other()] {
-		return f.Reset(e) // nothing that it could say is of use
+		return f.Reset(e) // nothing that it sent is of use
 	}
 	if other.unwritable {
 		return f.Fail()
@@ -130,10 +128,10 @@ func (f *Flow) WriteFailed(e End) Act {
 	return 0
 }
 
-// IsUnwritable tells whether nothing can be written to an end any more.
+// IsUnwritable reports whether nothing can be written to an end.
 func (f *Flow) IsUnwritable(e End) bool { return f.halves[e].unwritable }
 
-// Reset is called when an end was reset, or failed in another way: nothing can be written to it, and what it said may be cut.
+// Reset is called when an end was reset or failed: nothing can be written to it, and what it sent may be truncated.
 func (f *Flow) Reset(e End) Act {
 	if f.gone[e] {
 		return 0
@@ -142,14 +140,14 @@ func (f *Flow) Reset(e End) Act {
 	f.halves[e.Other()].held = 0
 	act := CloseClient << e
 	h := &f.halves[e]
-	if h.shut { // it had said all, and that was passed on; what came for it cannot be delivered
+	if h.shut { // it had sent everything, and that was forwarded; what came for it cannot be delivered
 		return act | f.abort(e.Other())
 	}
 	h.cut = true
 	return act | f.settle(e)
 }
 
-// Fail ends the flow at once: a server that cannot be reached, a time that is over. Both ends are reset.
+// Fail ends the flow at once and resets both ends: the server is unreachable, or a timeout expired.
 func (f *Flow) Fail() Act {
 	var act Act
 	for _, e := range []End{Client, Server} {
@@ -162,7 +160,7 @@ func (f *Flow) Fail() Act {
 	return act
 }
 
-// settle passes on what follows the last byte of a direction when its turn has come.
+// settle forwards the FIN or reset of a direction once nothing is held.
 func (f *Flow) settle(e End) Act {
 	h := &f.halves[e]
 	if h.held > 0 || f.gone[e.Other()] {
@@ -172,7 +170,7 @@ func (f *Flow) settle(e End) Act {
 		act := f.abort(e.Other())
 		if h.eof && !h.shut && act&(AbortClient<<e.Other()) != 0 {
 			h.shut = true
-			act |= ShutClient << e.Other() // it had said all, and the reset is about what came for it
+			act |= ShutClient << e.Other() // it had sent everything: the reset is about what came for it
 		}
 		return act
 	}
@@ -188,8 +186,8 @@ func (f *Flow) settle(e End) Act {
 	return act
 }
 
-// abort passes a reset on to an end. A server end that is not connected has nothing that could be acknowledged, and one that is deaf
-// acknowledges nothing.
+// abort forwards a reset to an end. It closes at once if nothing can be acknowledged: a server end that is not connected, or an unwritable
+// end.
 func (f *Flow) abort(e End) Act {
 	if f.gone[e] {
 		return 0

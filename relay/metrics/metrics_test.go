@@ -170,7 +170,7 @@ func TestHealthz(t *testing.T) {
 		{"a peer is down, and trunks are ready", func(s *api.RelayStatus) { s.Peers[1].Ready = 1 }, `{"ready":true,"reasons":[]}`},
 		{"closed", func(s *api.RelayStatus) {
 			s.Peers, s.Stopping, s.Entries[0].Open, s.Trunks.Open = nil, true, false, false
-		}, `{"ready":false,"reasons":["no new flows are taken","entry web is not open","trunks are not accepted"]}`},
+		}, `{"ready":false,"reasons":["no new flows are accepted","entry web is not open","trunks are not accepted"]}`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

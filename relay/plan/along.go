@@ -2,8 +2,8 @@ package plan
 
 import "slices"
 
-// Along estimates the way over relays that are given, from the first to the last, whatever the rules say of it; without any it is the
-// direct way. False: a round-trip time on it is not known. The question's relays are of no interest, and it is not checked.
+// Along estimates a given route, whatever the rules say about it; without relays it is the direct one. It returns false if a round-trip
+// time is unknown. The question is not checked, and its relays are ignored.
 func Along(question Question, relays []string) (Times, bool) {
 	q := question.withDefaults()
 	nodes := slices.Concat([]string{q.Client}, relays, []string{q.Server})

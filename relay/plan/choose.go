@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Choose answers a question. An error is one of the question; that there is no route is an answer.
+// Choose answers a question. The error is about the question; that there is no route is an answer.
 func Choose(question Question) (*Plan, error) {
 	q := question.withDefaults()
 	if err := q.check(); err != nil {
@@ -31,13 +31,13 @@ func Choose(question Question) (*Plan, error) {
 		t := q.times([]hop{q.hop(q.Client, q.Server, rtt)})
 		p.Direct = &t
 	} else {
-		p.Missing = append(p.Missing, Missing{q.Client, q.Server, "whether relays are faster than none"})
+		p.Missing = append(p.Missing, Missing{q.Client, q.Server, "whether relays are faster than the direct path"})
 	}
 	p.compare()
 	return p, nil
 }
 
-// unmeasured tells of relays that cannot be the first, or the last.
+// unmeasured lists relays that cannot be the first or the last, for lack of measurements.
 func (q *Question) unmeasured(relays []Relay) []Missing {
 	var out []Missing
 	for _, r := range relays {
@@ -51,7 +51,7 @@ func (q *Question) unmeasured(relays []Relay) []Missing {
 	return out
 }
 
-// look adds the routes over the relays of a group: the one that the rules choose without a reason against it, the others with it.
+// look adds the routes over a group of relays: the one that the rules choose, and the others with the reason against each.
 func (p *Plan) look(g *group) {
 	first, last, missing, ok := g.ends()
 	p.Missing = append(p.Missing, missing...)
@@ -66,7 +66,7 @@ func (p *Plan) look(g *group) {
 	best := g.route(paths[0].relays, "nearest to each end")
 	for i, path := range paths[1:] {
 		if g.longest(path) >= g.longest(paths[i]) {
-			continue // one relay more divides nothing
+			continue // one more relay does not shorten the longest leg
 		}
 		r := g.route(path.relays, "")
 		gain := float64(best.Longest) / float64(r.Longest)
@@ -74,7 +74,7 @@ func (p *Plan) look(g *group) {
 		wanted := math.Pow(g.q.Gain, float64(len(r.Relays)-len(best.Relays)))
 		switch slower := r.Times.size - best.Times.size; {
 		case gain < wanted:
-			p.offer(r, fmt.Sprintf("it divides the longest trunk by %.2f, wanted is %.2f", gain, wanted))
+			p.offer(r, fmt.Sprintf("it divides the longest trunk by %.2f, but %.2f is required", gain, wanted))
 		case slower > 0:
 			p.offer(r, fmt.Sprintf("with shorter trunks it takes %s more for %s", text(slower), bytes(g.q.Size)))
 		default:
@@ -85,7 +85,7 @@ func (p *Plan) look(g *group) {
 	p.offer(best, "")
 }
 
-// offer notes a route once; not is "" if the rules would choose it.
+// offer records a route once; not is "" if the rules would choose it.
 func (p *Plan) offer(r Route, not string) {
 	same := func(c Candidate) bool { return slices.Equal(c.Relays, r.Relays) }
 	if i := slices.IndexFunc(p.Others, same); i < 0 {
@@ -118,7 +118,7 @@ func (g *group) route(relays []int, why string) Route {
 	return r
 }
 
-// mixed says whether a route passes relays of several clouds.
+// mixed reports whether a route passes relays of several clouds.
 func (r *Route) mixed() bool { return len(slices.Compact(slices.Clone(r.Clouds))) > 1 }
 
 func faster(a, b *Route) int {
@@ -126,7 +126,7 @@ func faster(a, b *Route) int {
 		cmp.Compare(len(a.Relays), len(b.Relays)), slices.Compare(a.Relays, b.Relays))
 }
 
-// pick moves the best of the candidates to Plan.Route, and gives the others their reasons.
+// pick moves the best candidate to Plan.Route, and records why the others were not chosen.
 func (p *Plan) pick(q *Question) {
 	slices.SortFunc(p.Others, func(a, b Candidate) int { return faster(&a.Route, &b.Route) })
 	best := -1
@@ -151,7 +151,7 @@ func (p *Plan) pick(q *Question) {
 	}
 }
 
-// worth says whether a time over mixed clouds is shorter than another by the margin that is asked for.
+// worth reports whether a mixed route is faster by the required margin.
 func (q *Question) worth(mixed, one time.Duration) bool {
 	return float64(mixed)*(1+q.Margin) <= float64(one)
 }
@@ -161,32 +161,32 @@ func (q *Question) unchosen(c *Candidate, all []Candidate, best int) string {
 	case c.mixed() && q.Clouds == OneCloud:
 		return "it mixes clouds"
 	case c.mixed() && c.Times.size < all[best].Times.size:
-		return fmt.Sprintf("it mixes clouds and is faster by %s, wanted is %.0f %%", percent(all[best].Times.size, c.Times.size), 100*q.Margin)
+		return fmt.Sprintf("it mixes clouds and is only faster by %s, but %.0f %% is required", percent(all[best].Times.size, c.Times.size), 100*q.Margin)
 	}
 	return fmt.Sprintf("it takes %s more for %s", text(c.Times.size-all[best].Times.size), bytes(q.Size))
 }
 
-// compare says what is to be done.
+// compare decides between relays and the direct path.
 func (p *Plan) compare() {
 	switch {
 	case p.Route == nil && p.Direct == nil:
-		p.Use, p.Why = UseNone, "no way is measured from one end to the other"
+		p.Use, p.Why = UseNone, "no path from one end to the other is measured"
 	case p.Route == nil:
-		p.Use, p.Why = UseDirect, "no route over relays is measured from one end to the other"
+		p.Use, p.Why = UseDirect, "no route over relays is measured"
 	case p.Direct == nil:
-		p.Use, p.Why = UseRelays, "the direct way is not measured"
+		p.Use, p.Why = UseRelays, "the direct path is not measured"
 	default:
 		relays, direct := p.Route.Times.size, p.Direct.size
 		p.Use = UseRelays
 		if direct <= relays {
 			p.Use = UseDirect
 		}
-		p.Why = fmt.Sprintf("%s take %s over the relays, %s directly", bytes(p.Size), text(relays), text(direct))
+		p.Why = fmt.Sprintf("%s takes %s over the relays, %s directly", bytes(p.Size), text(relays), text(direct))
 		p.Why += p.otherwise()
 	}
 }
 
-// otherwise names what the answer would be another for.
+// otherwise names the sizes for which the answer would be different.
 func (p *Plan) otherwise() string {
 	var others []string
 	direct := func(a, b Span) bool { return b <= a }

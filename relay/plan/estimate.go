@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// hop is a connection that bytes pass on their way to the client.
+// hop is a connection on the path of the bytes to the client.
 type hop struct {
 	rtt   time.Duration
 	start int64   // bytes of its first flight
-	rate  float64 // bytes per second, 0 when it is not known
+	rate  float64 // bytes per second, 0 if unknown
 }
 
-// lasts returns the time from the first byte's arrival to the last one's. A flight is twice the one before it (slow start), until
-// flights fill the pipe or nothing is left: without a rate these are log2(size/start + 1) flights, rounded up, each but the last a
-// round trip long; after the pipe is full, bytes come at its rate.
+// lasts returns the time from the first byte's arrival to the last one's. Each flight is twice the one before (slow start), until flights
+// fill the pipe or nothing is left. Without a rate this takes log2(size/start + 1) flights, rounded up, each but the last one round trip
+// long. Once the pipe is full, bytes arrive at its rate.
 func (h hop) lasts(size int64) time.Duration {
 	left, flight, rounds := float64(size), float64(h.start), 0
 	for flight < left && (h.rate == 0 || flight < h.rate*h.rtt.Seconds()) {
@@ -29,14 +29,14 @@ func (h hop) lasts(size int64) time.Duration {
 	return t
 }
 
-// seconds is a time of at most some decades: an estimate that is longer is of no use.
+// seconds converts a time, limited to some decades.
 func seconds(s float64) time.Duration {
 	return time.Duration(math.Min(s, 1e9) * float64(time.Second))
 }
 
-// times estimates a way. In a new connection the client's handshake is over when its first byte may go, and the last hop's, begun by the
-// SYN with trunks being ready, when that byte may go on: they overlap, and the longer one counts. Without relays there is the one
-// handshake. The bytes that follow the first one pass all hops at once, so that the slowest hop says how long they take.
+// times estimates a route. On a new connection the client's handshake and the last hop's connection, opened by the SYN over ready trunks,
+// overlap, and the longer one counts. Without relays there is one handshake. After the first byte all hops carry bytes at the same time, so
+// the slowest hop determines the duration.
 func (q *Question) times(hops []hop) Times {
 	var t time.Duration
 	for _, h := range hops {
@@ -57,7 +57,7 @@ func (q *Question) times(hops []hop) Times {
 	return out
 }
 
-// hop is the connection between two nodes in a row, whose RTT is known.
+// hop is the connection between two adjacent nodes with a known RTT.
 func (q *Question) hop(from, to string, rtt time.Duration) hop {
 	h := hop{rtt: rtt, start: q.Start, rate: q.Rates[Pair{to, from}]}
 	if from == q.Client || to == q.Server {

@@ -1,16 +1,16 @@
-// Package plan chooses the relays that flows between two end points pass, by round-trip times, and says why.
+// Package plan chooses the relays between two end points by round-trip times, and explains the choice.
 //
-// The relay nearest to each end is the rule (Pied Piper, section 2.1): what costs is the time outside of the cloud. Where one relay is
-// the nearest to both, it is the only one. Further relays between the two are weighed by the estimator of section 4.4: where TCP is
-// split at each relay a flow is as fast as its slowest segment, so that relays which divide the trunk improve it by
+// The rule is the relay nearest to each end (Pied Piper, section 2.1), as the time outside the cloud dominates. If one relay is nearest to
+// both ends, it is the only one. Further relays in between are weighed by the estimator of section 4.4: with TCP split at each relay a flow
+// is as fast as its slowest segment, so relays that divide the trunk improve it by
 //
-//	RTT(first, last) / the longest RTT between two relays in a row
+//	RTT(first, last) / the longest RTT between two adjacent relays
 //
-// and those are taken which make that longest RTT the shortest, if it is worth it. The estimator was found not to hold for a single
-// relay; one is never chosen by it.
+// and those that minimise this longest RTT are chosen if they are worth it. The estimator was found not to hold for a single relay, so a
+// single one is never chosen by it.
 //
-// The package is pure: the same question has the same answer, and ties are decided by names. What has not been measured is told, and
-// nothing is guessed in its place.
+// The package is pure: the same question has the same answer, and ties are broken by name. Missing measurements are reported and never
+// guessed.
 package plan
 
 import (
@@ -19,38 +19,38 @@ import (
 	"time"
 )
 
-// Use is what a plan says is to be done.
+// Use is a plan's recommendation.
 type Use string
 
-// The answers of a plan.
+// The recommendations of a plan.
 const (
 	UseRelays Use = "relays"
-	UseDirect Use = "direct"  // the relays would not be faster
-	UseNone   Use = "unknown" // no way can be told of: measurements are missing
+	UseDirect Use = "direct"  // relays would not be faster
+	UseNone   Use = "unknown" // measurements are missing
 )
 
-// Plan is the answer to a question, and what it rests on.
+// Plan is the answer to a question, with its basis.
 type Plan struct {
 	Client  string      `json:"client"`
 	Server  string      `json:"server"`
 	Use     Use         `json:"use"`
 	Why     string      `json:"why"`
-	Route   *Route      `json:"route,omitempty"`  // over the relays that are chosen, nil when there is none; also when direct is better
-	Direct  *Times      `json:"direct,omitempty"` // without relays, nil when its round-trip time is not known
-	Others  []Candidate `json:"others,omitempty"` // routes that were not chosen, the faster ones first
+	Route   *Route      `json:"route,omitempty"`  // over the chosen relays, even if direct is better; nil if there is none
+	Direct  *Times      `json:"direct,omitempty"` // nil if its round-trip time is unknown
+	Others  []Candidate `json:"others,omitempty"` // routes that were not chosen, faster ones first
 	Missing []Missing   `json:"missing,omitempty"`
-	Size    int64       `json:"size"`  // bytes that routes were compared by
-	Sizes   []int64     `json:"sizes"` // bytes that Times.Sizes are for
+	Size    int64       `json:"size"`  // bytes by which routes were compared
+	Sizes   []int64     `json:"sizes"` // bytes for each of Times.Sizes
 }
 
-// Route is relays in a row.
+// Route is a sequence of relays.
 type Route struct {
 	Relays  []string `json:"relays"` // from the client on
-	Clouds  []string `json:"clouds"` // of Relays
-	Legs    []Leg    `json:"legs"`   // from the client to the first relay, and so on to the server: one more than relays
+	Clouds  []string `json:"clouds"` // of each relay
+	Legs    []Leg    `json:"legs"`   // one more than relays: client to first relay, ..., last relay to server
 	Longest Span     `json:"longest_ms"`
 	Times   Times    `json:"times"`
-	Why     string   `json:"why"` // these relays and no others
+	Why     string   `json:"why"` // why these relays
 }
 
 // Leg is a connection of a route.
@@ -58,35 +58,35 @@ type Leg struct {
 	From string  `json:"from"` // nearer to the client
 	To   string  `json:"to"`
 	RTT  Span    `json:"rtt_ms"`
-	Rate float64 `json:"rate,omitempty"` // bytes per second towards the client, 0 when it is not known
+	Rate float64 `json:"rate,omitempty"` // bytes per second towards the client, 0 if unknown
 }
 
 // Candidate is a route that was not chosen.
 type Candidate struct {
 	Route
-	Not string `json:"not"` // why it was not
+	Not string `json:"not"` // why not
 }
 
-// Missing is a measurement that would have been of use.
+// Missing is a missing measurement that would matter.
 type Missing struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 	Why  string `json:"why"` // what it is needed for
 }
 
-// Times are what a way takes, estimated from round-trip times and the rates that are known.
+// Times are the estimated times of a route, from round-trip times and known rates.
 type Times struct {
-	RTT   Span   `json:"rtt_ms"`   // of the whole way: the sum over its legs
-	New   Span   `json:"new_ms"`   // to the first byte of an answer on a new connection of the client
-	Warm  Span   `json:"warm_ms"`  // on a connection that is there: no way can do with less than its RTT
-	Sizes []Span `json:"sizes_ms"` // to the last byte of Plan.Sizes, on a new connection
+	RTT   Span   `json:"rtt_ms"`   // of the whole route: the sum of its legs
+	New   Span   `json:"new_ms"`   // to the first byte of the answer on a new client connection
+	Warm  Span   `json:"warm_ms"`  // on an open connection: one RTT
+	Sizes []Span `json:"sizes_ms"` // to the last byte of each of Plan.Sizes, on a new connection
 	size  time.Duration
 }
 
-// Span is a time, in JSON a number of milliseconds.
+// Span is a time, in milliseconds in JSON.
 type Span time.Duration
 
-// MarshalJSON writes milliseconds, to the microsecond.
+// MarshalJSON writes milliseconds with a resolution of a microsecond.
 func (s Span) MarshalJSON() ([]byte, error) {
 	return json.Marshal(math.Round(float64(s)/1e3) / 1e3)
 }

@@ -138,7 +138,7 @@ func TestClouds(t *testing.T) {
 		not      string // what the reason of the fastest of the others begins with
 	}{
 		{"prefer, enough gain", Question{}, "a1 b2", "it takes 60.0 ms more"},
-		{"prefer, too little gain", Question{Margin: 0.6}, "a1 b1", "it mixes clouds and is faster by 54.5 %, wanted is 60 %"},
+		{"prefer, too little gain", Question{Margin: 0.6}, "a1 b1", "it mixes clouds and is only faster by 54.5 %, but 60 % is required"},
 		{"any", Question{Clouds: AnyCloud, Margin: 0.5}, "a1 b2", "it takes 60.0 ms more"},
 		{"one", Question{Clouds: OneCloud}, "a1 b1", "it mixes clouds"},
 	}
@@ -176,7 +176,7 @@ func TestMissing(t *testing.T) {
 		{"a", "b", "the two are 20.0 ms away from the ends"},
 		{"a", "d", "the two are 15.0 ms away from the ends"},
 		{"a", "s", "whether the relay is near to the server"},
-		{"c", "s", "whether relays are faster than none"},
+		{"c", "s", "whether relays are faster than the direct path"},
 	}
 	if diff := cmp.Diff(want, p.Missing); diff != "" {
 		t.Errorf("Missing (-want +got):\n%s", diff)
@@ -210,11 +210,11 @@ func TestRefused(t *testing.T) {
 		{"twice", Question{Client: "c", Server: "s", Relays: in("x", "a a")}, `plan: relay "a" appears twice`},
 		{"an end", Question{Client: "c", Server: "a", Relays: a}, `plan: "a" is a relay and an end point`},
 		{"rate", Question{Client: "c", Server: "s", Relays: a, Rates: map[Pair]float64{{"s", "a"}: -1, {"x", "y"}: -2}},
-			"plan: rate s to a: -1 bytes per second is none"},
+			"plan: rate s to a: -1 bytes per second is invalid"},
 		{"rtt", Question{Client: "c", Server: "s", Relays: a, RTTs: Matrix{{"c", "b"}: 0, {"c", "a"}: -1, {"d", "a"}: 0}},
-			"plan: round-trip time c to a: -1ns is none (more than 0, at most 1m0s)"},
+			"plan: round-trip time c to a: -1ns is invalid (more than 0, at most 1m0s)"},
 		{"unit", Question{Client: "c", Server: "s", Relays: a, RTTs: Matrix{{"c", "a"}: time.Hour}},
-			"plan: round-trip time c to a: 1h0m0s is none (more than 0, at most 1m0s)"},
+			"plan: round-trip time c to a: 1h0m0s is invalid (more than 0, at most 1m0s)"},
 		{"clouds", Question{Client: "c", Server: "s", Relays: a, Clouds: "all"}, `plan: clouds "all": want one of prefer, any, one`},
 		{"margin", Question{Client: "c", Server: "s", Relays: a, Margin: -1}, "plan: margin -1: want 0 to 10"},
 		{"near", Question{Client: "c", Server: "s", Relays: a, Near: -1}, "plan: near -1ns: want 0 to 1m0s"},
@@ -242,7 +242,7 @@ func TestText(t *testing.T) {
 	})
 	want := `
 from c to s: via a, b
-  10 kB take 110 ms over the relays, 220 ms directly
+  10 kB takes 110 ms over the relays, 220 ms directly
 
    RELAYS  CLOUDS  LEGS               RTT      NEW     WARM     10 kB   2.5 MB   WHY
 *  a b     x       10 + 80 + 10 ms    100 ms   110 ms  100 ms   110 ms  670 ms   nearest to each end
@@ -256,13 +256,13 @@ from c to s: via a, b
 	p = choose(t, Question{Relays: in("x", "a"), RTTs: rtts(t, "c a 10"), Sizes: []int64{1}})
 	want = `
 from c to s: unknown
-  no way is measured from one end to the other
+  no path from one end to the other is measured
 
   RELAYS CLOUDS LEGS RTT NEW WARM 1 B WHY
 
 not measured:
   a to s  whether the relay is near to the server
-  c to s  whether relays are faster than none
+  c to s  whether relays are faster than the direct path
 `
 	if diff := cmp.Diff(squeeze(want), squeeze(p.String())); diff != "" {
 		t.Errorf("String (-want +got):\n%s", diff)
@@ -303,10 +303,10 @@ func TestJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"client":"c","server":"s","use":"relays","why":"the direct way is not measured","route":{"relays":["a"],"clouds":["x"],` +
+	want := `{"client":"c","server":"s","use":"relays","why":"the direct path is not measured","route":{"relays":["a"],"clouds":["x"],` +
 		`"legs":[{"from":"c","to":"a","rtt_ms":10},{"from":"a","to":"s","rtt_ms":20,"rate":1000000}],"longest_ms":0,` +
 		`"times":{"rtt_ms":30,"new_ms":50,"warm_ms":30,"sizes_ms":[50.001]},"why":"nearest to both ends"},` +
-		`"missing":[{"from":"c","to":"s","why":"whether relays are faster than none"}],"size":1,"sizes":[1]}`
+		`"missing":[{"from":"c","to":"s","why":"whether relays are faster than the direct path"}],"size":1,"sizes":[1]}`
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("JSON (-want +got):\n%s", diff)
 	}

@@ -12,45 +12,45 @@ import (
 // Relay is a relay that a route may pass.
 type Relay struct {
 	Name  string
-	Cloud string // relays of one cloud have the same label; "" is a label, too
+	Cloud string // label; "" is a label, too
 }
 
-// Clouds says whether a route may pass relays of several clouds.
+// Clouds is the policy for routes through several clouds.
 type Clouds string
 
-// The policies. What it is worth to mix was measured once, on two clouds: "beneficial in some of the evaluated scenarios" (section
-// 4.5); hence PreferOne is the default.
+// The policies. The benefit of mixing was measured once, on two clouds: "beneficial in some of the evaluated scenarios" (section 4.5);
+// hence PreferOne is the default.
 const (
 	PreferOne Clouds = "prefer" // within one cloud, unless mixing is faster by Question.Margin
 	AnyCloud  Clouds = "any"    // the fastest
 	OneCloud  Clouds = "one"    // within one cloud
 )
 
-// Question is what a plan is asked for. A zero field means its default.
+// Question is the input of a plan. A zero field means its default.
 type Question struct {
-	Client, Server string // end points, by their names in RTTs
+	Client, Server string // end points, as named in RTTs
 	Relays         []Relay
 	RTTs           Matrix
 	Rates          map[Pair]float64 // bytes per second from one node to another, where known
 
 	Clouds Clouds
-	Margin float64       // by how much mixed clouds must be faster; default 0.1: a tenth
-	Near   time.Duration // relays whose distances differ by less are equally near; default 1 ms
-	Most   int           // relays of a route; default 3, at most 8
-	Gain   float64       // by what each further relay must divide the longest trunk; default 1.25
+	Margin float64       // by how much a mixed route must be faster; default 0.1: 10 %
+	Near   time.Duration // distances that differ by less count as equal; default 1 ms
+	Most   int           // relays on a route; default 3, at most 8
+	Gain   float64       // factor by which each further relay must divide the longest trunk; default 1.25
 
-	Size   int64   // bytes from the server to the client that routes are compared by; default 1 MB
-	Sizes  []int64 // bytes that times are told for; default 10 kB, 100 kB, 1 MB, 10 MB and 50 MB (those of the paper's programs)
-	Window int64   // bytes that a new connection outside of the relays sends at first; default 10 segments (RFC 6928)
-	Start  int64   // bytes that a trunk sends at first; default Window
+	Size   int64   // bytes from the server to the client by which routes are compared; default 1 MB
+	Sizes  []int64 // bytes for which times are estimated; default 10 kB, 100 kB, 1 MB, 10 MB and 50 MB (those of the paper's programs)
+	Window int64   // initial window of a new connection outside the relays, bytes; default 10 segments (RFC 6928)
+	Start  int64   // initial window of a trunk, bytes; default Window
 }
 
-// Bounds of a question.
+// Limits of a question.
 const (
 	mostRelays = 256
-	mostHops   = 8 // relays that a trunk's header can have passed
+	mostHops   = 8 // relays in a trunk's header
 	mostSizes  = 32
-	segment    = 1460 // bytes of a segment over Ethernet and IPv4
+	segment    = 1460 // bytes, over Ethernet and IPv4
 )
 
 func (q Question) withDefaults() Question {
@@ -84,7 +84,7 @@ func (q Question) withDefaults() Question {
 	return q
 }
 
-// check refuses a question that has no answer. Defaults are in.
+// check validates a question with its defaults.
 func (q *Question) check() error {
 	if q.Client == q.Server {
 		return fmt.Errorf("client and server are both %q", q.Client)
@@ -107,7 +107,7 @@ func (q *Question) check() error {
 	}
 	for _, p := range sorted(q.Rates) {
 		if rate := q.Rates[p]; !(rate > 0) || math.IsInf(rate, 0) {
-			return fmt.Errorf("rate %s: %g bytes per second is none", p, rate)
+			return fmt.Errorf("rate %s: %g bytes per second is invalid", p, rate)
 		}
 	}
 	if err := q.RTTs.check(); err != nil {
@@ -149,7 +149,7 @@ func (q *Question) clouds() []string {
 	return slices.Compact(out)
 }
 
-// named are the relays in the order of their names: what is equal otherwise is decided by it, not by the order of a file.
+// named returns the relays ordered by name: it breaks ties, so that the order in the file does not matter.
 func (q *Question) named() []Relay {
 	return slices.SortedFunc(slices.Values(q.Relays), func(a, b Relay) int { return strings.Compare(a.Name, b.Name) })
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// group is relays that a route is looked for among, in the order of their names, with what is known of them. A time of 0 is not known.
+// group is a set of candidate relays, ordered by name, with their distances. A time of 0 is unknown.
 type group struct {
 	q        *Question
 	relays   []Relay
@@ -32,9 +32,9 @@ func newGroup(q *Question, relays []Relay) *group {
 	return g
 }
 
-// ends returns the first and the last relay, which may be the same: the two that are nearest to the ends, by the sum of their distances.
-// Of those that are equally near (Question.Near) it is the two with the shortest whole way, so that a relay which is near to both ends
-// needs no second one. Two relays that no distance is known between are passed over; missing are those that were as near.
+// ends returns the first and last relay, possibly the same: the two with the smallest sum of distances to the ends. Among equally near ones
+// (Question.Near) it returns the pair with the shortest whole route, so that a relay near both ends needs no second one. Pairs without a
+// known distance are skipped; missing lists those that were as near.
 func (g *group) ends() (first, last int, missing []Missing, ok bool) {
 	nearest, best := time.Duration(-1), time.Duration(-1)
 	g.outside(func(a, b int, d time.Duration) {
@@ -57,7 +57,7 @@ func (g *group) ends() (first, last int, missing []Missing, ok bool) {
 	return first, last, missing, best >= 0
 }
 
-// outside visits each first and last relay whose distance from the ends is known.
+// outside visits each pair of first and last relay whose distances to the ends are known.
 func (g *group) outside(visit func(a, b int, d time.Duration)) {
 	g.pairs(func(a, b int) {
 		if g.toClient[a] > 0 && g.toServer[b] > 0 && (a == b || g.q.Most > 1) {
@@ -78,7 +78,7 @@ func (g *group) pairs(visit func(a, b int)) {
 
 // path is relays from the first one on, and the time along them.
 type path struct {
-	relays []int // nil: there is none
+	relays []int // nil: none
 	total  time.Duration
 }
 
@@ -86,11 +86,11 @@ func (p path) less(o path) bool {
 	if o.relays == nil {
 		return true
 	}
-	// By index is by name: the group is sorted.
+	// The group is sorted, so the order of indices is that of names.
 	return cmp.Or(cmp.Compare(p.total, o.total), cmp.Compare(len(p.relays), len(o.relays)), slices.Compare(p.relays, o.relays)) < 0
 }
 
-// longest is the longest RTT between two relays in a row.
+// longest is the longest RTT between two adjacent relays.
 func (g *group) longest(p path) time.Duration {
 	var out time.Duration
 	for i, at := range p.relays[1:] {
@@ -99,9 +99,9 @@ func (g *group) longest(p path) time.Duration {
 	return out
 }
 
-// divide returns, for each number of relays from 2 to Question.Most, the way from first to last over at most so many relays whose
-// longest RTT between two in a row is the shortest (min-max, section 4.4); of several the one with the least sum. The first of them
-// exists; later ones may be as long as those before them.
+// divide returns, for each number of relays from 2 to Question.Most, the path from first to last with at most so many relays whose longest
+// RTT between adjacent ones is minimal (min-max, section 4.4); ties go to the smallest sum. The first element exists; later ones may be as
+// long as those before.
 func (g *group) divide(first, last int) []path {
 	var out []path
 	for n := 2; n <= g.q.Most; n++ {
@@ -110,7 +110,7 @@ func (g *group) divide(first, last int) []path {
 	return out
 }
 
-// width is the least that the longest of at most so many legs between two relays can be.
+// width is the smallest possible longest leg with at most so many legs.
 func (g *group) width(first, last, legs int) time.Duration {
 	reached := slices.Clone(g.between[first]) // by at most one leg
 	for range legs - 1 {
@@ -128,7 +128,7 @@ func (g *group) width(first, last, legs int) time.Duration {
 	return reached[last]
 }
 
-// shortest is the way of the least sum with at most so many legs, none longer than width.
+// shortest is the path with the smallest sum among those with at most so many legs, none longer than width.
 func (g *group) shortest(first, last, legs int, width time.Duration) path {
 	reached := make([]path, len(g.relays))
 	reached[first] = path{relays: []int{first}}

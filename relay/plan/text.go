@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// String tells the plan to people.
+// String formats the plan for people.
 func (p *Plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "from %s to %s: %s\n  %s\n\n", p.Client, p.Server, p.answer(), p.Why)
@@ -60,7 +60,7 @@ func (p *Plan) row(w *tabwriter.Writer, mark string, r *Route, why string) {
 		strings.Join(legs, " + "), &r.Times, why)
 }
 
-// String is the cells of a row.
+// String returns the cells of a row.
 func (t *Times) String() string {
 	cells := []string{text(t.RTT), text(t.New), text(t.Warm)}
 	for _, s := range t.Sizes {
@@ -69,7 +69,7 @@ func (t *Times) String() string {
 	return strings.Join(cells, "\t")
 }
 
-// text is a time in milliseconds, whole ones from 100 on; from 10 s on in seconds.
+// text formats a time in milliseconds, without fraction from 100 on, and in seconds from 10 s on.
 func text[T ~int64](t T) string {
 	d := time.Duration(t)
 	ms := float64(d) / 1e6

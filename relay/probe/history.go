@@ -3,22 +3,22 @@ package probe
 import "time"
 
 const (
-	kept           = 4 // measurements that the least is looked for in
-	mostUnanswered = 2 // measurements in a row without an answer: the target is out of reach
-	stale          = 3 // intervals without a measurement: nothing is known any more
+	kept           = 4 // measurements of which the minimum counts
+	mostUnanswered = 2 // unanswered measurements in a row after which the target counts as unreachable
+	stale          = 3 // intervals without a measurement after which nothing is known
 )
 
 // history is the last measurements of a target.
 type history struct {
-	rounds     int // that were made
+	rounds     int // measurements made
 	mins       [kept]time.Duration
-	unanswered int // the last ones without an answer, in a row
+	unanswered int // in a row, until now
 	last       Result
 	at         time.Time
 	err        error
 }
 
-// add notes a measurement; one that could not be made says nothing of the target.
+// add records a measurement. One that could not be made says nothing about the target.
 func (h *history) add(now time.Time, r Result, err error) {
 	if h.err = err; err != nil {
 		return
@@ -32,7 +32,7 @@ func (h *history) add(now time.Time, r Result, err error) {
 	h.last, h.at = r, now
 }
 
-// rtt is the least of the last measurements, 0 if it is not known.
+// rtt is the minimum of the last measurements, 0 if it is unknown.
 func (h *history) rtt(now time.Time, every time.Duration) time.Duration {
 	if h.unanswered >= mostUnanswered || now.Sub(h.at) > stale*every {
 		return 0

@@ -13,13 +13,13 @@ import (
 	"baton/relay/plan"
 )
 
-// KeeperOptions make a Keeper. A zero field means its default.
+// KeeperOptions are the options of a Keeper. A zero field means its default.
 type KeeperOptions struct {
 	Targets []Target
-	Every   time.Duration // from one measurement of a target to the next; default 30 s, ± 10 %
+	Every   time.Duration // interval between measurements of a target; default 30 s, ± 10 %
 	First   int           // SYNs of a target's first measurement; default 20
-	Count   int           // of each further one; default 5
-	AtOnce  int           // targets measured at the same time; default 8
+	Count   int           // of each later one; default 5
+	AtOnce  int           // targets measured in parallel; default 8
 }
 
 func (o KeeperOptions) withDefaults() KeeperOptions {
@@ -30,16 +30,16 @@ func (o KeeperOptions) withDefaults() KeeperOptions {
 	return o
 }
 
-// Measured is what is known of a target.
+// Measured is the state of a target.
 type Measured struct {
 	Target
-	RTT  time.Duration // the least of the last measurements; 0: not known, or nothing has answered twice in a row
+	RTT  time.Duration // minimum of the last measurements; 0: unknown, or unanswered twice in a row
 	Last Result        // of the last measurement
-	At   time.Time     // of its end; zero: there was none
-	Err  error         // why the last measurement could not be made, nil when it was
+	At   time.Time     // when it ended; zero: none
+	Err  error         // why the last measurement could not be made, nil if it was
 }
 
-// Keeper keeps the round-trip times to many targets fresh. Its methods may be called from any goroutine.
+// Keeper keeps the round-trip times of many targets up to date. Its methods may be called from any goroutine.
 type Keeper struct {
 	options KeeperOptions
 	measure func(context.Context, Target, Options) (Result, error)
@@ -80,13 +80,13 @@ func newKeeper(o KeeperOptions, measure func(context.Context, Target, Options) (
 	return k, nil
 }
 
-// Close ends all measurements. No goroutine of the Keeper remains when it returns; what was measured can still be read.
+// Close ends all measurements. When it returns, no goroutine of the Keeper remains; results can still be read.
 func (k *Keeper) Close() {
 	k.cancel()
 	k.wg.Wait()
 }
 
-// Update replaces the targets. One that has not changed keeps its measurements; one with another address starts anew.
+// Update replaces the targets. Unchanged ones keep their measurements; a new address starts anew.
 func (k *Keeper) Update(targets []Target) error {
 	names := make(map[string]bool, len(targets))
 	for _, t := range targets {
@@ -117,7 +117,7 @@ func (k *Keeper) changed() {
 	}
 }
 
-// run begins measurements when they are due.
+// run starts measurements when they are due.
 func (k *Keeper) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -135,7 +135,7 @@ func (k *Keeper) run(ctx context.Context) {
 	}
 }
 
-// begin starts what is due, and returns when something will be.
+// begin starts due measurements, and returns when the next one is due.
 func (k *Keeper) begin(ctx context.Context) (time.Time, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -167,7 +167,7 @@ func (k *Keeper) finish(t Target, r Result, err error) {
 	k.changed()
 }
 
-// Measured returns what is known of each target, by name.
+// Measured returns the state of each target, ordered by name.
 func (k *Keeper) Measured() []Measured {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -179,7 +179,7 @@ func (k *Keeper) Measured() []Measured {
 	return out
 }
 
-// Fill sets in a matrix what is known of the way from this host, by the name it has there, to the targets.
+// Fill sets the known round-trip times from this host, by its name in the matrix, to the targets.
 func (k *Keeper) Fill(m plan.Matrix, from string) {
 	for _, t := range k.Measured() {
 		if t.RTT > 0 {

@@ -1,7 +1,7 @@
-// Package probe measures round-trip times to TCP ports, as the paper does it (Pied Piper, section 2.2): the time from a SYN to its
-// SYN-ACK, many times, of which the least counts. No ICMP is needed, and a port that refuses serves as well: its RST is as fast.
+// Package probe measures round-trip times to TCP ports as in the paper (Pied Piper, section 2.2): the minimum of several times from a SYN
+// to its SYN-ACK. It needs no ICMP, and a port that refuses works as well: its RST is as fast.
 //
-// RTT measures one address. A Keeper keeps measurements to many fresh.
+// RTT measures one address. A Keeper keeps the measurements of many up to date.
 package probe
 
 import (
@@ -22,8 +22,8 @@ import (
 // Options of a measurement. A zero field means its default.
 type Options struct {
 	Count   int           // SYNs; default 20, at most 1000
-	Every   time.Duration // between two of them; default 100 ms
-	Timeout time.Duration // for each to be answered; default and at most 1 s, after which the kernel repeats a SYN (RFC 6298, section 2)
+	Every   time.Duration // interval; default 100 ms
+	Timeout time.Duration // for each answer; default and at most 1 s, when the kernel retransmits a SYN (RFC 6298, section 2)
 }
 
 const (
@@ -56,25 +56,25 @@ func (o Options) check() error {
 	return nil
 }
 
-// Result is what a measurement has found. A SYN is accepted, refused or lost.
+// Result is the result of a measurement. A SYN is accepted, refused or lost.
 type Result struct {
 	Accepted int
 	Refused  int
-	Lost     int           // not answered in time, or answered by ICMP that it cannot be delivered
-	Min      time.Duration // of those that were answered; 0: none was
+	Lost     int           // unanswered in time, or undeliverable by ICMP
+	Min      time.Duration // of those answered; 0: none was
 	Median   time.Duration
 	Why      string // of the last loss, "" without one
 }
 
-// Answered is how many SYNs have an RTT.
+// Answered is the number of SYNs with an RTT.
 func (r Result) Answered() int { return r.Accepted + r.Refused }
 
-// Loss is the share of SYNs that were lost, 0 to 1.
+// Loss is the share of lost SYNs, 0 to 1.
 func (r Result) Loss() float64 { return float64(r.Lost) / float64(max(1, r.Answered()+r.Lost)) }
 
-// RTT measures the round-trip time to a TCP port. A connection that is accepted ends at once by a reset, so that nothing of it stays
-// here, nor at the other end unless the reset is lost: a port that refuses, or whose server closes idle connections, is the better
-// target. What this host cannot do is an error, as is an end of the context: the result is then what was found before it.
+// RTT measures the round-trip time to a TCP port. It resets an accepted connection at once, so that nothing remains here, nor at the other
+// end unless the reset is lost; so a port that refuses, or a server that closes idle connections, is the better target. A failure of this
+// host or the end of the context is an error; the result is then what was measured before.
 func RTT(ctx context.Context, target netip.AddrPort, o Options) (Result, error) {
 	o = o.withDefaults()
 	if err := o.check(); err != nil {
@@ -83,7 +83,7 @@ func RTT(ctx context.Context, target netip.AddrPort, o Options) (Result, error) 
 	if !target.IsValid() || target.Port() == 0 {
 		return Result{}, fmt.Errorf("probe %s: no address and port", target)
 	}
-	// A deadline of the caller's must not look like one of a SYN.
+	// Keep the caller's deadline apart from that of a SYN.
 	whole := ctx
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(whole))
 	defer cancel(nil)
@@ -131,7 +131,7 @@ func RTT(ctx context.Context, target netip.AddrPort, o Options) (Result, error) 
 	return r, nil
 }
 
-// least returns the least and the median of some times.
+// least returns the minimum and the median.
 func least(rtts []time.Duration) (first, median time.Duration) {
 	if len(rtts) == 0 {
 		return 0, 0
@@ -141,12 +141,12 @@ func least(rtts []time.Duration) (first, median time.Duration) {
 	return rtts[0], (rtts[(n-1)/2] + rtts[n/2]) / 2
 }
 
-// lost says how a SYN was lost, "" when the error is one of this host.
+// lost returns why a SYN was lost, "" if the error is this host's.
 func lost(err error) string {
 	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
 		return "no answer"
 	}
-	// Firewalls of this host and of others answer with the last two.
+	// Firewalls, local and remote, cause the last two.
 	for _, e := range []unix.Errno{unix.ETIMEDOUT, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EHOSTDOWN, unix.ENETDOWN, unix.ENOPROTOOPT,
 		unix.ECONNRESET, unix.EACCES, unix.EPERM} {
 		if errors.Is(err, e) {
@@ -156,8 +156,8 @@ func lost(err error) string {
 	return ""
 }
 
-// syn opens a connection and resets it. The RTT of one that was accepted is the kernel's own; of one that was refused it is the clock's,
-// from just before connect(2).
+// syn opens a connection and resets it. The RTT of an accepted one is measured by the kernel, that of a refused one by the clock, from just
+// before connect(2).
 func syn(ctx context.Context, target netip.AddrPort, timeout time.Duration) (time.Duration, error) {
 	var started time.Time
 	d := net.Dialer{Timeout: timeout, KeepAlive: -1}

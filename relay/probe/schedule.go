@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Target is a port whose round-trip time is measured.
+// Target is a port to measure.
 type Target struct {
 	Name    string // of the node, as in a matrix
 	Address netip.AddrPort
@@ -17,12 +17,11 @@ func (t Target) compare(o Target) int {
 	return cmp.Or(strings.Compare(t.Name, o.Name), t.Address.Compare(o.Address))
 }
 
-// schedule says which of many targets is to be measured now. It is pure: times are passed in. A new target is due at once; the others
-// are due some time after their last measurement has ended, a little more or less each time, so that those of many relays do not come
-// together.
+// schedule decides which target to measure next. It is pure: times are passed in. A new target is due at once, others a randomised interval
+// after their last measurement, so that those of many relays are spread.
 type schedule struct {
 	every   time.Duration
-	most    int            // under way at once
+	most    int            // in parallel
 	random  func() float64 // in [0, 1)
 	slots   map[Target]*slot
 	running int
@@ -31,14 +30,14 @@ type schedule struct {
 type slot struct {
 	due     time.Time
 	running bool
-	gone    bool // and still under way
+	gone    bool // while it is running
 }
 
 func newSchedule(every time.Duration, most int, random func() float64) *schedule {
 	return &schedule{every: every, most: most, random: random, slots: make(map[Target]*slot)}
 }
 
-// set replaces the targets. What is known of those that stay is kept.
+// set replaces the targets. The state of remaining ones is kept.
 func (s *schedule) set(now time.Time, targets []Target) {
 	before := s.slots
 	s.slots = make(map[Target]*slot)
@@ -57,7 +56,7 @@ func (s *schedule) set(now time.Time, targets []Target) {
 	}
 }
 
-// next returns the target that has been due for the longest, if there is one and it may begin; it is under way then, until done.
+// next returns the target that has been due for the longest and marks it as running, if another one may start.
 func (s *schedule) next(now time.Time) (Target, bool) {
 	var best Target
 	found := false
@@ -79,7 +78,7 @@ func (s *schedule) next(now time.Time) (Target, bool) {
 	return best, found
 }
 
-// done ends what next has begun, and says whether the target is still of interest.
+// done completes a measurement, and reports whether the target still exists.
 func (s *schedule) done(now time.Time, t Target) bool {
 	slot := s.slots[t]
 	s.running--
@@ -91,7 +90,7 @@ func (s *schedule) done(now time.Time, t Target) bool {
 	return !slot.gone
 }
 
-// wake returns when next will have a target, if that is a matter of time.
+// wake returns when next will have a target, if that only takes time.
 func (s *schedule) wake() (time.Time, bool) {
 	var at time.Time
 	found := false

@@ -13,7 +13,7 @@ import (
 	"baton/relay/trunkproto"
 )
 
-// connect reads the head of a CONNECT request.
+// connect reads a CONNECT request.
 func (p *Parser) connect(b []byte) (n int, reply []byte, err error) {
 	n, err = p.headSize(b)
 	if n == 0 && err == nil {
@@ -29,8 +29,8 @@ func (p *Parser) connect(b []byte) (n int, reply []byte, err error) {
 	return n, nil, nil
 }
 
-// headSize is the length of the head that b begins with, 0 until it is there. A byte is looked at once, however b grows, but for
-// those of the method.
+// headSize is the length of the request head at the start of b, 0 until it is complete. Each byte is scanned once as b grows, except those
+// of the method.
 func (p *Parser) headSize(b []byte) (int, error) {
 	if err := checkMethod(b); err != nil {
 		return 0, err
@@ -44,7 +44,7 @@ func (p *Parser) headSize(b []byte) (int, error) {
 		end += p.searched
 		switch {
 		case end == p.line || head[end-1] != '\r':
-			return 0, fmt.Errorf("%w: a line that ends in LF alone", ErrMalformed) // net/http would take it
+			return 0, fmt.Errorf("%w: a line that ends in LF alone", ErrMalformed) // net/http would accept it
 		case end == p.line+1:
 			return end + 1, nil
 		}
@@ -52,38 +52,38 @@ func (p *Parser) headSize(b []byte) (int, error) {
 	}
 	p.searched = len(head)
 	if len(head) == Max {
-		return 0, fmt.Errorf("%w: no end of the head in %d bytes", ErrTooLong, Max)
+		return 0, fmt.Errorf("%w: the head does not end within %d bytes", ErrTooLong, Max)
 	}
 	return 0, nil
 }
 
-const maxMethod = 32 // longer ones are of no known protocol
+const maxMethod = 32 // longer than any known method
 
-// checkMethod refuses what begins like no HTTP request, before its sender waits for an answer to something else.
+// checkMethod refuses what cannot be an HTTP request early, before its sender waits for another protocol's reply.
 func checkMethod(b []byte) error {
 	for i, c := range b[:min(len(b), maxMethod+1)] {
 		switch {
 		case c == ' ' && i > 0:
 			return nil
 		case c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 || i == maxMethod:
-			return fmt.Errorf("%w: it does not begin with a method", ErrMalformed) // a token: RFC 9110, section 5.6.2
+			return fmt.Errorf("%w: it does not start with a method", ErrMalformed) // a token: RFC 9110, section 5.6.2
 		}
 	}
 	return nil
 }
 
-// What a request is refused for that is answered by a status of its own.
+// Errors with a status of their own.
 var (
 	errMethod  = fmt.Errorf("%w: a method other than CONNECT", ErrUnsupported)
 	errVersion = fmt.Errorf("%w: neither HTTP/1.1 nor HTTP/1.0", ErrUnsupported)
 )
 
-// setConnect reads a whole head. Other header fields than those about a body say nothing to a tunnel.
+// setConnect parses a complete head. Only header fields about a body matter to a tunnel.
 func (t *Target) setConnect(head []byte) error {
 	r, err := readWith(head, http.ReadRequest)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w: %.120v", ErrMalformed, err) // which may quote all of the head
+		return fmt.Errorf("%w: %.120v", ErrMalformed, err) // which may quote the whole head
 	case r.ProtoMajor != 1 || r.ProtoMinor > 1:
 		return errVersion
 	case r.Method != http.MethodConnect:
@@ -94,11 +94,11 @@ func (t *Target) setConnect(head []byte) error {
 	return t.setAuthority(r.RequestURI)
 }
 
-// setAuthority makes a host and port the target, both of which must be there (RFC 9110, section 9.3.6).
+// setAuthority sets the target to a host and port, both of which are required (RFC 9110, section 9.3.6).
 func (t *Target) setAuthority(authority string) error {
 	host, text, err := net.SplitHostPort(authority)
 	if err != nil {
-		return fmt.Errorf("%w: %.80q is no host and port", ErrMalformed, authority)
+		return fmt.Errorf("%w: %.80q is not host:port", ErrMalformed, authority)
 	}
 	port, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
@@ -109,12 +109,12 @@ func (t *Target) setAuthority(authority string) error {
 	}
 	address, err := netip.ParseAddr(host)
 	if err != nil {
-		return fmt.Errorf("%w: %.80q is no IPv6 address", ErrMalformed, authority)
+		return fmt.Errorf("%w: %.80q is not an IPv6 address", ErrMalformed, authority)
 	}
 	return t.setServer(netip.AddrPortFrom(address, uint16(port)))
 }
 
-// connectRefusal is the answer to a request that was refused here.
+// connectRefusal is the reply to an invalid request.
 func connectRefusal(err error) []byte {
 	switch {
 	case errors.Is(err, errMethod):
@@ -134,20 +134,20 @@ var (
 	noVersion  = response(http.StatusHTTPVersionNotSupported, "", "Only HTTP/1.1 and HTTP/1.0 are served here.")
 )
 
-// tunnels are the answers for flows that do not come about, with the error types of RFC 9209, section 2.3.
+// tunnels are the replies for rejected flows, with the error types of RFC 9209, section 2.3.
 var tunnels = map[trunkproto.Status][]byte{
 	trunkproto.Refused:     tunnel(http.StatusBadGateway, "connection_refused", "The server refused the connection."),
 	trunkproto.Unreachable: tunnel(http.StatusBadGateway, "destination_ip_unroutable", "The server cannot be reached."),
 	trunkproto.TimedOut:    tunnel(http.StatusGatewayTimeout, "connection_timeout", "The server did not answer."),
 	trunkproto.NotAllowed:  tunnel(http.StatusForbidden, "destination_ip_prohibited", "Connections to the server are not allowed."),
-	trunkproto.Loop:        tunnel(http.StatusBadGateway, "proxy_loop_detected", "The way to the server passes a relay twice."),
+	trunkproto.Loop:        tunnel(http.StatusBadGateway, "proxy_loop_detected", "The route to the server passes a relay twice."),
 	trunkproto.Overloaded:  tunnel(http.StatusServiceUnavailable, "connection_limit_reached", "A relay is overloaded."),
 	trunkproto.NoTrunk:     tunnel(http.StatusBadGateway, "destination_unavailable", "The next relay cannot be reached."),
-	trunkproto.NoSuchRelay: tunnel(http.StatusBadGateway, "proxy_configuration_error", "The way to the server is unknown to a relay."),
+	trunkproto.NoSuchRelay: tunnel(http.StatusBadGateway, "proxy_configuration_error", "A relay does not know the route to the server."),
 	trunkproto.Stopping:    tunnel(http.StatusServiceUnavailable, "destination_unavailable", "A relay is stopping."),
 }
 
-var failed = tunnel(http.StatusBadGateway, "proxy_internal_error", "The relays do not understand each other.")
+var failed = tunnel(http.StatusBadGateway, "proxy_internal_error", "The relays are incompatible.")
 
 func connectReply(status trunkproto.Status) []byte {
 	if reply, ok := tunnels[status]; ok {
@@ -160,7 +160,7 @@ func tunnel(status int, kind, text string) []byte {
 	return response(status, "Proxy-Status: baton; error="+kind+"\r\n", text)
 }
 
-// response is an answer behind which the connection ends.
+// response is a reply that ends the connection.
 func response(status int, fields, text string) []byte {
 	return fmt.Appendf(nil, "HTTP/1.1 %d %s\r\n%sContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s\n",
 		status, http.StatusText(status), fields, len(text)+1, text)

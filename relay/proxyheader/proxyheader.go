@@ -1,9 +1,9 @@
-// Package proxyheader reads how an entry learns where a flow is to go: what a client, or a proxy in front of it, says before the
-// flow's own bytes. It opens no sockets, starts no goroutines, asks no clock and resolves no names.
+// Package proxyheader parses the header in front of a flow by which a client, or a proxy in front of it, names the destination. It opens no
+// sockets, starts no goroutines, reads no clock and resolves no names.
 //
-// Three modes have a preface: a PROXY protocol header of either version, SOCKS5 (RFC 1928) and HTTP's CONNECT (RFC 9110, section
-// 9.3.6). Nobody is authenticated by any of them: who may connect to an entry, and what it may connect to, is the
-// configuration's business, and so is whether the client that a PROXY header names is to be believed.
+// Three modes have a header: the PROXY protocol of either version, SOCKS5 (RFC 1928) and HTTP CONNECT (RFC 9110, section 9.3.6). None of
+// them authenticates anyone: who may connect to an entry, which destinations are allowed, and whether to trust the client's address in a
+// PROXY header is up to the configuration.
 package proxyheader
 
 import (
@@ -16,54 +16,54 @@ import (
 	"baton/relay/trunkproto"
 )
 
-// Max is the number of bytes that a preface, or the part of it that is answered by itself, has at most: Feed takes or refuses
-// when it is given as many.
+// Max is the maximum length, in bytes, of a header or of its part that is answered separately: given as many, Feed consumes or refuses
+// them.
 const Max = 8 << 10
 
-// Why a preface is refused. Errors wrap one of these, and say more.
+// Reasons to refuse a header, wrapped by errors with more detail.
 var (
-	// ErrMalformed: the bytes are none of the mode's protocol.
+	// ErrMalformed means that the bytes do not follow the mode's protocol.
 	ErrMalformed = errors.New("malformed")
-	// ErrTooLong: it is longer than its protocol, or this package, lets it be.
+	// ErrTooLong means that the header is longer than its protocol or this package allows.
 	ErrTooLong = errors.New("too long")
-	// ErrUnsupported: it asks for something else than a TCP connection, or for authentication.
+	// ErrUnsupported means a request other than for a TCP connection, or for authentication.
 	ErrUnsupported = errors.New("not supported")
-	// ErrDestination: it names no destination, or one to which no connection can be asked for.
+	// ErrDestination means no destination, or an impossible one.
 	ErrDestination = errors.New("no destination")
 )
 
-// Target is what a preface has said.
+// Target is the content of a header.
 type Target struct {
-	// Client as a PROXY header has it. Otherwise it is not valid, and the client is the connection's own peer.
+	// Client is from a PROXY header. Otherwise it is not valid, and the connection's peer is the client.
 	Client netip.AddrPort
-	// Server is where the flow is to go. It is not valid when there is a Host.
+	// Server is the destination. It is not valid if there is a Host.
 	Server netip.AddrPort
-	// Host is a name that is to be resolved, in lower case and without a dot at its end, and Port the port at its addresses.
+	// Host is a name to resolve, in lower case without a final dot, and Port the port at its addresses.
 	Host string
 	Port uint16
 }
 
-// Parser reads the preface of one flow. It must not be copied while it does, nor used from two goroutines at once.
+// Parser parses the header of one flow. It must not be copied while in use, nor used concurrently.
 type Parser struct {
-	Target Target // when Feed is done
+	Target Target // valid when Feed is done
 	mode   config.Mode
 	err    error
 	done   bool
 
-	greeted  bool // SOCKS: the method is chosen
-	searched int  // CONNECT: bytes in which the head does not end
-	line     int  // CONNECT: where the last line among them starts
+	greeted  bool // SOCKS: the method was selected
+	searched int  // CONNECT: bytes scanned for the end of the head
+	line     int  // CONNECT: start of the last line among them
 }
 
-// New returns the parser of a flow that has come to an entry of that mode. Where the mode has no preface, Feed is done at once.
+// New returns a parser for an entry's mode. If the mode has no header, Feed is done at once.
 func New(mode config.Mode) Parser { return Parser{mode: mode} }
 
-// Feed is given what has come and was not taken yet, from its first byte. It says how many of these bytes it has taken, and what
-// the client is to be told now. It is to be called again, with what it left and with more behind, until it is done or has an
-// error; then it says that again. What it leaves when it is done is the flow's own.
+// Feed is given the received bytes that were not consumed yet. It returns the number of bytes that it consumes and a reply to send to the
+// client. It is called again, with the rest and more bytes, until it is done or fails; after that it returns the same. Bytes left when it
+// is done belong to the flow.
 //
-// The error wraps one of this package's, and is the same however the bytes come; the reply is then the last of the connection. A
-// reply must not be changed.
+// The error wraps one of this package's and does not depend on how the bytes are split; the reply is then the last one on the connection. A
+// reply must not be modified.
 func (p *Parser) Feed(b []byte) (n int, reply []byte, done bool, err error) {
 	if p.done || p.err != nil {
 		return 0, nil, p.done, p.err
@@ -81,8 +81,8 @@ func (p *Parser) Feed(b []byte) (n int, reply []byte, done bool, err error) {
 	return n, reply, p.done, p.err
 }
 
-// AppendGranted writes what the client is told when the server has answered: nothing in front of a flow whose mode has no reply.
-// local is the address that the server sees, or not valid if that is not known here.
+// AppendGranted appends the reply when the server is connected, if the mode has one. local is the address that the server sees, or not
+// valid if unknown.
 func (p *Parser) AppendGranted(b []byte, local netip.AddrPort) []byte {
 	switch p.mode {
 	case config.SOCKS5:
@@ -93,7 +93,7 @@ func (p *Parser) AppendGranted(b []byte, local netip.AddrPort) []byte {
 	return b
 }
 
-// AppendRefused writes what the client is told when there is no way to the server: the last of the connection.
+// AppendRefused appends the reply when the server is unavailable, the last one on the connection.
 func (p *Parser) AppendRefused(b []byte, status trunkproto.Status) []byte {
 	switch p.mode {
 	case config.SOCKS5:
@@ -104,24 +104,24 @@ func (p *Parser) AppendRefused(b []byte, status trunkproto.Status) []byte {
 	return b
 }
 
-// setServer makes an address the target, with the IPv4 address that an IPv6 one may stand for (RFC 4291, section 2.5.5.2), as
-// otherwise it would pass by rules for IPv4.
+// setServer sets the target to an address. An IPv4-mapped address becomes IPv4 (RFC 4291, section 2.5.5.2), as otherwise it would evade
+// rules for IPv4.
 func (t *Target) setServer(server netip.AddrPort) error {
 	server = netip.AddrPortFrom(server.Addr().Unmap(), server.Port())
 	if !trunkproto.Connectable(server) {
-		return fmt.Errorf("%w: no connection to %v can be asked for", ErrDestination, server)
+		return fmt.Errorf("%w: %v cannot be connected to", ErrDestination, server)
 	}
 	t.Server = server
 	return nil
 }
 
-// setHost makes a name the target, or an IPv4 address that is written like one.
+// setHost sets the target to a name, or to an IPv4 address in its place.
 func (t *Target) setHost(host string, port uint16) error {
 	name := strings.ToLower(strings.TrimSuffix(host, "."))
 	if !isName(name) {
 		address, err := netip.ParseAddr(host)
 		if err != nil || !address.Is4() {
-			return fmt.Errorf("%w: %.80q is no name of a host", ErrMalformed, host)
+			return fmt.Errorf("%w: %.80q is not a valid host name", ErrMalformed, host)
 		}
 		return t.setServer(netip.AddrPortFrom(address, port))
 	}
@@ -132,9 +132,9 @@ func (t *Target) setHost(host string, port uint16) error {
 	return nil
 }
 
-// isName tells whether a name can be one of the DNS: labels of 1 to 63 bytes, 253 in all (RFC 1035, section 2.3.4), of letters,
-// digits, hyphens, and the underscores that are found all the same. The last label is no number (RFC 3696, section 2), which
-// some resolvers take for a part of an address.
+// isName reports whether a name can be in the DNS: labels of 1 to 63 bytes, 253 in all (RFC 1035, section 2.3.4), of letters, digits,
+// hyphens, and underscores, which occur in practice. The last label is not numeric (RFC 3696, section 2): some resolvers would take it for
+// a part of an address.
 func isName(name string) bool {
 	if len(name) > 253 {
 		return false

@@ -12,8 +12,8 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// Bounds of PROXY protocol headers, in bytes: a line of version 1 with its CRLF (section 2.1), and of version 2 what the library
-// reads (its MaxV2HeaderSize), with the 16 bytes in front. With a certificate as a TLV it has 1 to 2 KiB.
+// Maximum lengths of PROXY protocol headers, in bytes: a version 1 line with its CRLF (section 2.1), and for version 2 what the library
+// reads (its MaxV2HeaderSize) plus the first 16 bytes. A header with a certificate as a TLV has 1 to 2 KiB.
 const (
 	maxProxyLine = 107
 	maxProxyV2   = 16 + 4096
@@ -24,7 +24,7 @@ const (
 	proxyV2 = "\r\n\r\n\x00\r\nQUIT\n"
 )
 
-// proxy reads a header of the PROXY protocol. What its TLVs say is ignored.
+// proxy reads a PROXY protocol header. TLVs are ignored.
 func (p *Parser) proxy(b []byte) (int, error) {
 	n, err := proxySize(b)
 	if n == 0 && err == nil {
@@ -40,7 +40,7 @@ func (p *Parser) proxy(b []byte) (int, error) {
 	return n, nil
 }
 
-// proxySize is the whole length of the header that b begins with, 0 until it is there.
+// proxySize is the length of the header at the start of b, 0 until it is complete.
 func proxySize(b []byte) (int, error) {
 	switch {
 	case len(b) == 0:
@@ -48,7 +48,7 @@ func proxySize(b []byte) (int, error) {
 	case startsLike(b, proxyV1):
 		end := bytes.IndexByte(b[:min(len(b), maxProxyLine)], '\n') + 1
 		if end == 0 && len(b) >= maxProxyLine {
-			return 0, fmt.Errorf("%w: no end of the line in %d bytes", ErrTooLong, maxProxyLine)
+			return 0, fmt.Errorf("%w: the line does not end within %d bytes", ErrTooLong, maxProxyLine)
 		}
 		return end, nil
 	case !startsLike(b, proxyV2):
@@ -66,20 +66,20 @@ func proxySize(b []byte) (int, error) {
 	return size, nil
 }
 
-// startsLike tells whether b begins with a prefix, as far as it goes.
+// startsLike reports whether b starts with a prefix, as far as b goes.
 func startsLike(b []byte, prefix string) bool {
 	n := min(len(b), len(prefix))
 	return string(b[:n]) == prefix[:n]
 }
 
-// setProxy reads a whole header.
+// setProxy parses a complete header.
 func (t *Target) setProxy(b []byte) error {
 	h, err := readWith(b, proxyproto.Read)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	if h.Command.IsLocal() {
-		return fmt.Errorf("%w: it is LOCAL or UNKNOWN, which the proxy sends for itself", ErrDestination)
+		return fmt.Errorf("%w: it is LOCAL or UNKNOWN, from the proxy itself", ErrDestination)
 	}
 	client, server, ok := h.TCPAddrs()
 	if !ok {
@@ -97,13 +97,13 @@ func addrPort(a *net.TCPAddr) netip.AddrPort {
 	return netip.AddrPortFrom(address.Unmap(), uint16(a.Port))
 }
 
-// source is what libraries read bytes from that are all there.
+// source feeds complete input to a library.
 type source struct {
 	bytes bytes.Reader
 	bufio *bufio.Reader
 }
 
-// sources hold buffers for as long as a header is read, so that a flow has none. A line of version 1 must fit in one.
+// sources hold buffers while a header is read, so that flows need none. A version 1 line must fit in one.
 var sources = sync.Pool{New: func() any { return &source{bufio: bufio.NewReaderSize(nil, 512)} }}
 
 func readWith[T any](b []byte, read func(*bufio.Reader) (T, error)) (T, error) {

@@ -9,7 +9,7 @@ import (
 	"baton/relay/trunkproto"
 )
 
-// The numbers of RFC 1928, sections 3 to 6.
+// Numbers from RFC 1928, sections 3 to 6.
 const (
 	socksVersion    = 5
 	socksNoMethod   = 0xff
@@ -30,10 +30,10 @@ const (
 
 var (
 	socksChosen   = []byte{socksVersion, 0}             // no authentication
-	socksUnchosen = []byte{socksVersion, socksNoMethod} // the client closes
+	socksUnchosen = []byte{socksVersion, socksNoMethod} // the client closes the connection
 )
 
-// socks reads the choice of methods and the request, which a client may send without waiting in between.
+// socks reads the methods and the request, which a client may send together.
 func (p *Parser) socks(b []byte) (n int, reply []byte, err error) {
 	if !p.greeted {
 		n, reply, err = socksMethods(b)
@@ -61,12 +61,12 @@ func socksMethods(b []byte) (n int, reply []byte, err error) {
 	}
 	n = 2 + int(b[1])
 	if bytes.IndexByte(b[2:n], 0) < 0 {
-		return 0, socksUnchosen, fmt.Errorf("read the SOCKS methods: %w: the client wants authentication", ErrUnsupported)
+		return 0, socksUnchosen, fmt.Errorf("read the SOCKS methods: %w: the client requires authentication", ErrUnsupported)
 	}
 	return n, socksChosen, nil
 }
 
-// setSOCKS reads the request. code is what the client is told with an error.
+// setSOCKS reads the request. code is the reply to an error.
 func (t *Target) setSOCKS(b []byte) (n int, code byte, err error) {
 	if len(b) > 0 && b[0] != socksVersion {
 		return 0, socksFailed, fmt.Errorf("%w: version %d", ErrMalformed, b[0])
@@ -106,8 +106,7 @@ func (t *Target) setSOCKS(b []byte) (n int, code byte, err error) {
 	return n, 0, nil
 }
 
-// socksCode is what the client is told of a flow. That nobody answers has no number of its own; that the way ends underway is the
-// nearest, and what Tor says.
+// socksCode is the reply for a flow's status. A timeout has no code of its own; TTL expired is the nearest, as in Tor.
 func socksCode(status trunkproto.Status) byte {
 	switch status {
 	case trunkproto.Connected:
@@ -126,7 +125,7 @@ func socksCode(status trunkproto.Status) byte {
 	return socksFailed
 }
 
-// appendSOCKS writes a reply, with the unspecified IPv4 address for one that is not valid.
+// appendSOCKS appends a reply, with 0.0.0.0 for an invalid address.
 func appendSOCKS(b []byte, code byte, bound netip.AddrPort) []byte {
 	address := bound.Addr().Unmap()
 	switch {

@@ -1,22 +1,22 @@
 package secure
 
-// Sizes in bytes. What a Write of Most gives fits into a buffer: records, each with 22 bytes of its own, are as small as a segment at a
-// connection's beginning.
+// Sizes in bytes. A buffer holds the records of a Write of Most, which are as small as a segment at the start of a connection, each with 22
+// bytes of overhead.
 const (
-	Most       = 64 << 10 // of the plaintext that one Write takes
+	Most       = 64 << 10 // plaintext of one Write
 	BufferSize = 72 << 10
 )
 
-// mostEmpty bounds the buffers that are kept.
+// mostEmpty limits the cached buffers.
 const mostEmpty = 32
 
-// Buffers are lent to connections while they have something to be sent. They belong to one goroutine; the zero value is ready.
+// Buffers are allocated to connections while they have something to send. They are for one goroutine; the zero value is ready to use.
 type Buffers struct {
 	empty [][]byte
 	lent  int
 }
 
-// Alloc lends a buffer of BufferSize.
+// Alloc returns a buffer of BufferSize.
 func (p *Buffers) Alloc() []byte {
 	p.lent++
 	if k := len(p.empty); k > 0 {
@@ -27,7 +27,7 @@ func (p *Buffers) Alloc() []byte {
 	return make([]byte, BufferSize)
 }
 
-// Free takes a buffer back, whole as it was lent.
+// Free frees a whole buffer.
 func (p *Buffers) Free(b []byte) {
 	p.lent--
 	if len(p.empty) < mostEmpty {
@@ -35,5 +35,5 @@ func (p *Buffers) Free(b []byte) {
 	}
 }
 
-// InUse is how many have not been given back.
+// InUse is the number of buffers that were not freed.
 func (p *Buffers) InUse() int { return p.lent }

@@ -8,35 +8,35 @@ import (
 	"io"
 )
 
-// Conn is one end of a connection: plaintext on one side, ciphertext on the other. First comes the handshake: Begin, then Feed and
-// Pending until Established says that it is over. A Conn belongs to one goroutine, and must be closed.
+// Conn is one end of a connection, with plaintext on one side and ciphertext on the other. It starts with the handshake: call Begin, then
+// Feed and Pending until Established reports its end. A Conn is for one goroutine, and must be closed.
 type Conn struct {
 	tls    *tls.Conn
 	memory memory
-	more   bool   // the last Read was too small for what was there
-	failed error  // what the handshake ended with
-	err    error  // nothing more is read
+	more   bool   // the last Read was too small for the available bytes
+	failed error  // result of the handshake
+	err    error  // result of all further reads
 	sent   uint64 // bytes
-	small  int    // bytes that were written in small records
+	small  int    // bytes written in small records
 }
 
 func newConn(b *Buffers) *Conn {
 	return &Conn{memory: memory{buffers: b, handshake: newHandshake()}}
 }
 
-// ErrNotReading says that the peer asks for more than it takes: nothing of a flow is as long.
-var ErrNotReading = errors.New("TLS: the peer does not take what it asks for")
+// ErrNotReading means that the peer requests data, such as key updates, and does not read it.
+var ErrNotReading = errors.New("TLS: the peer requests data and does not read it")
 
-// mostPending bounds, in bytes, what is to be sent when something was read: what a Write gives, and as much of crypto/tls's own.
+// mostPending limits the pending bytes after a read: the output of a Write, and as much of crypto/tls itself.
 const mostPending = 2 * BufferSize
 
-// Handshaking tells whether the handshake is not over, as far as the owner knows: see Established.
+// Handshaking reports whether the handshake is not over, as far as the owner knows: see Established.
 func (c *Conn) Handshaking() bool { return c.memory.handshake != nil }
 
-// Begun tells whether Begin was called.
+// Begun reports whether Begin was called.
 func (c *Conn) Begun() bool { return c.memory.handshake == nil || c.memory.handshake.begun }
 
-// Established tells whether the handshake is over. If it has failed, an alert may be left to be sent.
+// Established reports whether the handshake is over. If it failed, an alert may still be pending.
 func (c *Conn) Established() (bool, error) {
 	h := c.memory.handshake
 	if h == nil {
@@ -49,7 +49,7 @@ func (c *Conn) Established() (bool, error) {
 	c.Pending()
 	c.memory.handshake = nil
 	if c.memory.in = append(c.memory.in, rest...); len(c.memory.in) == 0 {
-		c.memory.in = nil // what it was part of is not held
+		c.memory.in = nil // do not hold the underlying array
 	}
 	c.more = len(c.memory.in) > 0
 	if err != nil {
@@ -59,17 +59,17 @@ func (c *Conn) Established() (bool, error) {
 	return true, c.failed
 }
 
-// FeedLimit is how many bytes of ciphertext may be fed. After the handshake what they hold fits into that many bytes of plaintext, if those
-// are not fewer than a small read's.
+// FeedLimit is how many bytes of ciphertext may be fed. After the handshake their plaintext fits in the given size, unless that is smaller
+// than a small read.
 func (c *Conn) FeedLimit(plain int) int {
-	const small = 512 // what is read for a few bytes of plaintext is kept
+	const small = 512 // ciphertext fed for a short read is kept
 	if h := c.memory.handshake; h != nil {
 		return h.feedLimit()
 	}
 	return max(small, plain-c.memory.record.n)
 }
 
-// Feed takes ciphertext that has come. During the handshake it is copied; after it, it must not change until the next Read.
+// Feed takes received ciphertext. It copies it during the handshake; afterwards the bytes must not change until the next Read.
 func (c *Conn) Feed(b []byte) {
 	switch {
 	case c.memory.handshake != nil:
@@ -81,8 +81,8 @@ func (c *Conn) Feed(b []byte) {
 	}
 }
 
-// Read gives plaintext as far as it is there: 0 bytes without an error mean that more must be fed. The error is io.EOF when the peer has
-// said that this was all, and anything else when what it said may be cut.
+// Read returns available plaintext; 0 bytes without an error mean that more must be fed. The error is io.EOF after the peer's close_notify.
+// Any other error means that the stream may be truncated.
 func (c *Conn) Read(b []byte) (n int, err error) {
 	dry := false
 	for n < len(b) && c.err == nil && !dry {
@@ -91,7 +91,7 @@ func (c *Conn) Read(b []byte) (n int, err error) {
 		switch {
 		case err == wouldBlock{}:
 			dry = true
-		case err == io.EOF: // of close_notify: memory has no end
+		case err == io.EOF: // from close_notify: memory has no end
 			c.err = io.EOF
 		case err != nil:
 			c.err = fmt.Errorf("TLS: %w", err)
@@ -104,7 +104,7 @@ func (c *Conn) Read(b []byte) (n int, err error) {
 	if dry || c.err != nil {
 		c.memory.in = nil
 	} else {
-		c.memory.in = bytes.Clone(c.memory.in) // its owner's again
+		c.memory.in = bytes.Clone(c.memory.in) // the caller may reuse its bytes
 	}
 	if n > 0 {
 		return n, nil
@@ -112,19 +112,19 @@ func (c *Conn) Read(b []byte) (n int, err error) {
 	return 0, c.err
 }
 
-// More tells whether Read may give something before more is fed: plaintext, or an error.
+// More reports whether Read may return plaintext or an error before more is fed.
 func (c *Conn) More() bool { return c.more }
 
-// Records. A peer can use the first bytes of one when it has the last: the first records are as small as a segment (a packet of 1280 bytes
-// without the headers of IPv6 and TCP, the latter's timestamps, and the record's own 22 bytes). The size grows in one step: in several,
-// crypto/tls's buffer at the peer would grow to twice the largest.
+// Record sizes. A peer can use a record only when it is complete, so the first ones are as small as a segment: a packet of 1280 bytes
+// without IPv6 and TCP headers, TCP timestamps, and the record's own 22 bytes. The size grows in one step: in several, crypto/tls's buffer
+// at the peer would grow to twice the largest.
 const (
 	firstRecord = 1280 - 40 - 32 - 22
-	firstBytes  = 8 * firstRecord // that are in such records
+	firstBytes  = 8 * firstRecord // bytes in such records
 	largest     = 16 << 10        // RFC 8446, section 5.1
 )
 
-// Write takes all of the plaintext, at most [Most] bytes: Pending is longer then. More should be written only when nothing is pending.
+// Write encrypts all of the plaintext, at most [Most] bytes, and appends it to Pending. Call it again only when nothing is pending.
 func (c *Conn) Write(b []byte) error {
 	for len(b) > 0 {
 		n := largest
@@ -141,8 +141,8 @@ func (c *Conn) Write(b []byte) error {
 	return nil
 }
 
-// CloseWrite says that this was all: without it, the peer takes what it was sent for cut (RFC 8446, section 6.1). The other direction
-// goes on.
+// CloseWrite sends close_notify; without it the peer considers the stream truncated (RFC 8446, section 6.1). The other direction stays
+// open.
 func (c *Conn) CloseWrite() error {
 	if err := c.tls.CloseWrite(); err != nil {
 		return fmt.Errorf("TLS: close_notify: %w", err)
@@ -150,7 +150,7 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// Pending is the ciphertext that is to be sent. It is valid until the next call.
+// Pending is the ciphertext to send. It is valid until the next call.
 func (c *Conn) Pending() []byte {
 	if h := c.memory.handshake; h != nil {
 		c.memory.out = append(c.memory.out, h.output()...)
@@ -166,10 +166,10 @@ func (c *Conn) Sent(n int) {
 	}
 }
 
-// TotalOutput is how many bytes of ciphertext there were to be sent so far, in all.
+// TotalOutput is the number of bytes of ciphertext produced so far.
 func (c *Conn) TotalOutput() uint64 { return c.sent + uint64(len(c.Pending())) }
 
-// Names tells, by an error, that a name is not among those of the peer's certificate. The handshake must be over.
+// Names returns an error if a name is not in the peer's certificate. The handshake must be over.
 func (c *Conn) Names(name string) error {
 	peer := c.tls.ConnectionState().PeerCertificates
 	if len(peer) == 0 {
@@ -181,7 +181,7 @@ func (c *Conn) Names(name string) error {
 	return nil
 }
 
-// Close gives everything back, and ends the handshake. What is pending is not sent.
+// Close frees the buffers and aborts a handshake. Pending bytes are not sent.
 func (c *Conn) Close() {
 	if h := c.memory.handshake; h != nil {
 		h.stop()

@@ -5,39 +5,39 @@ import (
 	"sync"
 )
 
-// Gate bounds how many handshakes compute at a time. One that waits for its peer does not count.
+// Gate limits how many handshakes compute at a time. One that waits for its peer does not count.
 type Gate chan struct{}
 
-// NewGate lets n compute.
+// NewGate allows n handshakes.
 func NewGate(n int) Gate { return make(Gate, n) }
 
-// mostAhead bounds the bytes, of what the peer has said, that a handshake has not looked at.
+// mostAhead limits the received bytes that a handshake has not consumed.
 const mostAhead = 32 << 10
 
-// errStopped is what a handshake ends with whose Conn was closed.
+// errStopped ends the handshake of a closed Conn.
 var errStopped = errors.New("the connection was closed")
 
-// handshake is what the goroutine of a handshake and the Conn's owner have in common.
+// handshake is shared by the goroutine of a handshake and the Conn's owner.
 type handshake struct {
 	gate   Gate
 	notify func()
-	begun  bool          // the owner's
-	wake   chan struct{} // of the goroutine; holds one
+	begun  bool          // used by the owner
+	wake   chan struct{} // wakes the goroutine; capacity 1
 
 	mu      sync.Mutex
 	in, out []byte
-	stopped bool // the owner has lost interest
+	stopped bool // the Conn was closed
 	over    bool
-	err     error // when it is over
+	err     error // valid when it is over
 }
 
 func newHandshake() *handshake { return &handshake{wake: make(chan struct{}, 1)} }
 
-// Begin starts the handshake. tell is called on its goroutine, which must not be kept waiting there: when there may be something to be
-// sent, when more can be fed, and when the handshake is over. Gate may be common to many.
-func (c *Conn) Begin(gate Gate, tell func()) {
+// Begin starts the handshake. Its goroutine calls notify, which must not block, when something may be pending, when more can be fed, and
+// when the handshake is over. A gate may be shared by many.
+func (c *Conn) Begin(gate Gate, notify func()) {
 	h := c.memory.handshake
-	h.begun, h.gate, h.notify = true, gate, tell
+	h.begun, h.gate, h.notify = true, gate, notify
 	go h.run(c)
 }
 
@@ -52,7 +52,7 @@ func (h *handshake) run(c *Conn) {
 	h.notify()
 }
 
-// read waits for what the peer says.
+// read waits for bytes of the peer.
 func (h *handshake) read() ([]byte, error) {
 	for {
 		h.mu.Lock()
@@ -78,7 +78,7 @@ func (h *handshake) write(b []byte) {
 	h.out = append(h.out, b...)
 }
 
-// feed has the goroutine go on.
+// feed wakes the goroutine with more bytes.
 func (h *handshake) feed(b []byte) {
 	h.mu.Lock()
 	h.in = append(h.in, b...)
@@ -96,7 +96,7 @@ func (h *handshake) stop() {
 func (h *handshake) wakeUp() {
 	select {
 	case h.wake <- struct{}{}:
-	default: // it has not slept since
+	default: // it is awake
 	}
 }
 
@@ -106,7 +106,7 @@ func (h *handshake) feedLimit() int {
 	return max(0, mostAhead-len(h.in))
 }
 
-// output gives what is to be sent.
+// output returns the bytes to send.
 func (h *handshake) output() []byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -115,7 +115,7 @@ func (h *handshake) output() []byte {
 	return out
 }
 
-// result tells whether it is over, how, and what had come behind it.
+// result reports whether it is over, its error, and the bytes that followed it.
 func (h *handshake) result() (over bool, rest []byte, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -74,7 +74,7 @@ func TestStrangers(t *testing.T) {
 		{"none", func(*tls.Config) {}, ""},
 		{"an older TLS", func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS12, tls.VersionTLS12 }, "version"},
 		{"another protocol", func(c *tls.Config) { c.NextProtos = []string{"h2"} }, "application protocol"},
-		{"no protocol", func(c *tls.Config) { c.NextProtos = nil }, "does not ask for baton-trunk/1"},
+		{"no protocol", func(c *tls.Config) { c.NextProtos = nil }, "does not offer ALPN baton-trunk/1"},
 		{"no certificate", func(c *tls.Config) {
 			c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &tls.Certificate{}, nil }
 		}, "didn't provide a certificate"},

@@ -10,22 +10,22 @@ import (
 	"baton/relay/config"
 )
 
-// Protocol is what the ends of a trunk agree upon by ALPN (RFC 7301): a connection for anything else is refused.
+// Protocol is the ALPN name of trunks (RFC 7301); other connections are refused.
 const Protocol = "baton-trunk/1"
 
-const sessions = 256 // of peers, that an opener resumes
+const sessions = 256 // of peers, cached by an opener
 
-// Identity is who a relay is on trunks, and whom it trusts. It may be used from any goroutine.
+// Identity is a relay's certificate and the authorities it trusts. It may be used from any goroutine.
 type Identity struct{ now atomic.Pointer[configs] }
 
-// configs are what one reading of the files has given. Sessions are resumed under the same ones alone: who was trusted by
-// certificates that were replaced since is looked at anew.
+// configs are from one reading of the files. Sessions are resumed only under the same configs, so that peers are verified again after
+// certificates were replaced.
 type configs struct {
 	open, accept *tls.Config
-	peers        sync.Map // names to *tls.Config: open, with a name
+	peers        sync.Map // peer name to *tls.Config: open with that name
 }
 
-// opens is what trunks to a relay of that name are opened with.
+// opens is the configuration for trunks to a peer.
 func (c *configs) opens(peer string) *tls.Config {
 	cfg, ok := c.peers.Load(peer)
 	if !ok {
@@ -52,50 +52,49 @@ func newConfigs(c *config.Credentials) (*configs, error) {
 	open, accept := both.Clone(), both.Clone()
 	open.RootCAs = authorities
 	open.ClientSessionCache = tls.NewLRUClientSessionCache(sessions)
-	// Whatever authorities the acceptor names: it shall say what is wrong with the certificate, not that there is none.
+	// Send the certificate whatever authorities the acceptor names, so that its error is about the certificate, not about a missing one.
 	open.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	accept.ClientCAs = authorities
 	accept.ClientAuth = tls.RequireAndVerifyClientCert
 	return &configs{open: open, accept: accept}, nil
 }
 
-// speaksProtocol is asked because ALPN lets a peer pass that names no protocol.
+// speaksProtocol is needed because ALPN accepts a peer that names no protocol.
 func speaksProtocol(s tls.ConnectionState) error {
 	if s.NegotiatedProtocol != Protocol {
-		return errors.New("the peer does not ask for " + Protocol)
+		return errors.New("the peer does not offer ALPN " + Protocol)
 	}
 	return nil
 }
 
-// Open makes the opener's end of a trunk to the relay of that name.
+// Open returns the opener's end of a trunk to a peer.
 func (i *Identity) Open(peer string, b *Buffers) *Conn {
 	c := newConn(b)
 	c.tls = tls.Client(&c.memory, i.now.Load().opens(peer))
 	return c
 }
 
-// Accept makes the acceptor's end of a trunk. Whose it is Conn.Names tells.
+// Accept returns the acceptor's end of a trunk. Conn.Names tells whose it is.
 func (i *Identity) Accept(b *Buffers) *Conn {
 	c := newConn(b)
 	c.tls = tls.Server(&c.memory, i.now.Load().accept)
 	return c
 }
 
-// files are those of an identity.
+// files identify an Identity.
 type files struct{ certificate, key, authority string }
 
 func filesOf(c *config.Credentials) files { return files{c.Certificate, c.Key, c.Authority} }
 
-// Identities are those of a configuration, for all workers: the same files are one Identity, so that a peer may resume a session with any
-// of them. The zero value has none. They may be used from any goroutine.
+// Identities are those of a configuration, shared by all workers. The same files are one Identity, so that a peer may resume a session with
+// any worker. The zero value is empty. They may be used from any goroutine.
 type Identities struct {
 	mu    sync.Mutex
 	known map[files]*Identity
 }
 
-// Load reads the files of all the configuration's credentials of TLS, at the start and at every reload. An Identity that is in use
-// goes on with what its files have now; those of files that are not named any more are forgotten. If there is an error, nothing has
-// changed.
+// Load reads the TLS files of a configuration, at the start and at every reload. An existing Identity continues with the new content;
+// unused ones are dropped. On error nothing changes.
 func (s *Identities) Load(cfg *config.Config) error {
 	read := make(map[files]*configs)
 	load := func(where string, c *config.Credentials) error {
@@ -135,7 +134,7 @@ func (s *Identities) Load(cfg *config.Config) error {
 	return nil
 }
 
-// Of gives the identity of credentials of TLS that were loaded.
+// Of returns the identity of loaded TLS credentials.
 func (s *Identities) Of(c *config.Credentials) (*Identity, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// memory is what crypto/tls takes for a connection.
+// memory is the net.Conn of crypto/tls.
 type memory struct {
-	in        []byte // ciphertext that has come and was not taken
-	out       []byte // what is to be sent
-	base      []byte // what was lent for out; nil: nothing
+	in        []byte // received ciphertext that was not consumed
+	out       []byte // ciphertext to send
+	base      []byte // allocated buffer of out; nil: none
 	buffers   *Buffers
 	handshake *handshake // nil when it is over
 	record    record
 }
 
-// wouldBlock is what a Read says that finds nothing: crypto/tls takes it for no end of the connection.
+// wouldBlock is returned by a Read without data: crypto/tls does not take it for the end of the connection.
 type wouldBlock struct{}
 
-func (wouldBlock) Error() string   { return "nothing has come" }
+func (wouldBlock) Error() string   { return "no data yet" }
 func (wouldBlock) Timeout() bool   { return true }
 func (wouldBlock) Temporary() bool { return true }
 
-// Read gives at most what is left of the record at hand: crypto/tls keeps what it reads ahead, in buffers that it does not give back.
+// Read returns at most the rest of the current record: crypto/tls keeps what it reads ahead, in buffers that it does not free.
 func (m *memory) Read(b []byte) (int, error) {
 	if len(m.in) == 0 && m.handshake != nil {
 		in, err := m.handshake.read()
@@ -41,7 +41,7 @@ func (m *memory) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// Write never fails: who owns the Conn bounds what he writes, and what crypto/tls says of itself is bounded in Conn.Read.
+// Write never fails. The owner of the Conn limits its writes, and Conn.Read limits those of crypto/tls itself.
 func (m *memory) Write(b []byte) (int, error) {
 	if m.handshake != nil {
 		m.handshake.write(b)
@@ -55,7 +55,7 @@ func (m *memory) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// release gives the buffer back.
+// release frees the buffer.
 func (m *memory) release() {
 	if m.base != nil {
 		m.buffers.Free(m.base)
@@ -72,13 +72,13 @@ func (m *memory) SetWriteDeadline(time.Time) error { return nil }
 
 const headerSize = 5 // of a record (RFC 8446, section 5.1)
 
-// record is how far the reader has come in a record.
+// record is the reader's position in a record.
 type record struct {
 	header [headerSize]byte
-	n      int // bytes of the record that were read
+	n      int // bytes of the record read so far
 }
 
-// left is how many bytes of the record are to be read, as far as what has come tells.
+// left is the number of bytes left in the record, as far as its header is known.
 func (r *record) left(in []byte) int {
 	if r.n < headerSize {
 		if copy(r.header[r.n:], in) < headerSize-r.n {

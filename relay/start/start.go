@@ -1,73 +1,69 @@
-// Package start learns with how many segments trunks to one peer may begin: the initial window, and so what the first flight of a flow
-// may be.
+// Package start learns the initial window of trunks to one peer, which is the size of a flow's first flight.
 //
-// A window is carried from one trunk to the next (Riptide; Careful Resume, RFC 9959), as if it were one connection that is always
-// probing:
+// The window is carried from one trunk to the next (Riptide; Careful Resume, RFC 9959), as if they were one connection that always probes:
 //
-//   - It begins with four times the least: slow start has that after two round trips, and it is within what servers in the wild begin
-//     with (arXiv 1902.08937: mostly below 50, up to 100).
-//   - A first flight that has used the window and came through clean allows twice as much, up to the path's bandwidth-delay product
-//     (delivery rate × least RTT) and no further. So a jump is never more than twice what has been sent through: the half of RFC 9959,
-//     section 3.3.
-//   - A first flight that has lost more than a segment in a hundred halves it at once (section 3.5), three in a row that have lost less
-//     do the same: one such flight may have met chance, which smaller windows do not help against. Where it has fallen to becomes a
-//     ceiling; the next trial above it comes only after a thousand clean flights, or a long time, and after one that failed later still.
-//   - Without samples, or on a path whose RTT is another, nothing is known any more (section 3.2).
+//   - It starts at four times the minimum: slow start reaches that after two round trips, and servers in the wild start with as much (arXiv
+//     1902.08937: mostly below 50, up to 100).
+//   - A first flight that used the window without loss doubles it, up to the path's bandwidth-delay product (delivery rate × minimum RTT).
+//     So a jump is at most twice what has been sent successfully: the half of RFC 9959, section 3.3.
+//   - A first flight that lost more than 1 % of its segments halves it at once (section 3.5), and so do three in a row that lost less: a
+//     single loss may be chance, which a smaller window does not prevent. The new window becomes a ceiling. It is raised only after a
+//     thousand flights without loss or a long time, and later still after a failed attempt.
+//   - Without samples, or after a change of the path's RTT, everything is forgotten (section 3.2).
 //
-// Windows of this kind are meant to be paced over a round trip (section 3.3; BBR does so). A trunk that was opened with a larger window
-// than the present one still has it: its owner tells by Sample.Window what a flight could begin with, and may replace such trunks.
+// Such windows should be paced over a round trip (section 3.3), as BBR does. A trunk that was opened with a larger window still has it: the
+// owner reports this in Sample.Window, and may replace such trunks.
 //
-// The code is pure: the time is passed in. A Learner is for one peer and one goroutine at a time.
+// The code is pure: time is passed in. A Learner is for one peer, and is used by one goroutine at a time.
 package start
 
 import "time"
 
-// What the learner goes by.
+// Parameters of the learner.
 const (
-	beginning = 4                // times the least
-	steady    = 8                // a product that is another by less than one part in so many changes nothing
-	chance    = 100              // one segment of a flight in so many may be lost by chance, ...
+	beginning = 4                // times the minimum
+	steady    = 8                // changes of the product below 1/steady have no effect
+	chance    = 100              // one lost segment in so many may be chance, ...
 	repeated  = 3                // ... but not in so many flights in a row
-	trial     = 1024             // clean flights at the ceiling before it is raised, ...
+	trial     = 1024             // flights without loss at the ceiling before it is raised, ...
 	patience  = 10 * time.Minute // ... or this long without a loss
-	doublings = 6                // of both, at most, after trials that failed
+	doublings = 6                // of both, at most, after failed attempts
 	lifetime  = 10 * time.Minute // without samples
-	rttLife   = 5 * time.Minute  // the least RTT is of this last time or twice it
+	rttLife   = 5 * time.Minute  // the minimum RTT is of the last one or two such periods
 	bound     = 1 << 24          // segments: more than any window
 )
 
-// Sample is what trunks to the peer have shown since the one before. A field of 0 is not known.
+// Sample is what trunks to the peer have shown since the last sample. 0 means unknown.
 type Sample struct {
 	DeliveryRate int64         // bytes per second of a flow (tcpi_delivery_rate)
-	AppLimited   bool          // it was held by what there was to send, by the receiver's window or by a buffer: the path can do more
+	AppLimited   bool          // limited by the sender's data, the receiver's window or a buffer: the path can carry more
 	MinRTT       time.Duration // tcpi_min_rtt
 	MSS          int           // bytes (tcpi_snd_mss)
 	FirstFlights int           // of flows
 	Sent         int           // segments in them
-	Retransmits  int           // segments of them that were sent again
-	Window       int           // segments that they could begin with; 0: the present window
+	Retransmits  int           // retransmitted ones of them
+	Window       int           // segments with which they could start; 0: the current window
 }
 
-// Learner is what has been learnt of one peer.
+// Learner is what was learnt about one peer.
 type Learner struct {
 	least, most int // segments
 
 	window  int       // segments
-	ceiling int       // of the window
-	safe    int       // a ceiling that held for a trial; 0: none yet
-	lostAt  int       // window that the last loss was at; 0: none
-	trials  int       // that have failed since a ceiling was found
-	flights int       // clean, at the ceiling
-	since   time.Time // of them
+	ceiling int       // upper bound of the window
+	safe    int       // a ceiling that held for a trial; 0: none
+	lostAt  int       // window at the last loss; 0: none
+	trials  int       // failed attempts since a ceiling was set
+	flights int       // without loss, at the ceiling
+	since   time.Time // of these flights
 	fell    time.Time
-	touched int // flights in a row, now, that have lost a little
+	touched int // flights in a row, until now, with few losses
 
-	last time.Time // sample
+	last time.Time // time of the last sample
 	path path
 }
 
-// New returns a learner of windows between least and most segments, which are taken to be at least 1, and most at least as much as
-// least. It knows nothing.
+// New returns a learner for windows between least and most segments; least is at least 1, and most at least least.
 func New(least, most int) *Learner {
 	least = min(max(least, 1), bound)
 	l := &Learner{least: least, most: min(max(most, least), bound)}
@@ -79,7 +75,7 @@ func (l *Learner) forget() {
 	*l = Learner{least: l.least, most: l.most, window: min(beginning*l.least, l.most), ceiling: l.most}
 }
 
-// Window returns the segments that a trunk opened now may begin with.
+// Window returns the initial window, in segments, of a trunk opened now.
 func (l *Learner) Window(now time.Time) int {
 	if now.Sub(l.last) > lifetime {
 		return min(beginning*l.least, l.most)
@@ -117,10 +113,10 @@ func (l *Learner) fly(now time.Time, s Sample) {
 	switch {
 	case s.Retransmits <= 0:
 		l.touched = 0
-		if 2*sent >= l.window && began >= l.window { // what was not used proves nothing (RFC 7661)
+		if 2*sent >= l.window && began >= l.window { // an unused window proves nothing (RFC 7661)
 			l.clean(now, s.FirstFlights)
 		}
-	case l.touched+1 >= repeated, s.Retransmits > 1 && s.Retransmits > sent/chance: // all by one flight, for all that is known
+	case l.touched+1 >= repeated, s.Retransmits > 1 && s.Retransmits > sent/chance: // possibly all of one flight
 		l.touched = 0
 		if s.Window > 0 || now.Sub(l.fell) >= l.path.settling() {
 			l.fall(now, began)
@@ -141,7 +137,7 @@ func (l *Learner) clean(now time.Time, flights int) {
 		}
 		l.safe, l.flights, l.since = l.ceiling, 0, now
 		if l.ceiling >= l.lostAt {
-			l.ceiling, l.trials = l.most, 0 // what was lost there does not come again
+			l.ceiling, l.trials = l.most, 0 // the earlier loss did not recur
 		} else {
 			l.ceiling = min(l.ceiling+max(l.ceiling/2, 1), l.most)
 		}
@@ -151,7 +147,7 @@ func (l *Learner) clean(now time.Time, flights int) {
 	}
 }
 
-// fall halves what flights began with that have lost. Flights that began with twice the present window or more say nothing about it.
+// fall halves the window with which lossy flights started. Flights that started with twice the current window or more say nothing about it.
 func (l *Learner) fall(now time.Time, began int) {
 	half := max(l.least, began/2)
 	if half >= l.window && l.window > l.least {

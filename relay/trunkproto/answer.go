@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// AnswerSize is that of an answer, in bytes.
+// AnswerSize is the size of an answer, in bytes.
 const AnswerSize = 8
 
-// Status is what became of a flow or probe that a relay was asked for. The numbers are those on the wire.
+// Status is the result of a flow or probe. The numbers are those on the wire.
 type Status uint8
 
-// What becomes of flows. All but Connected end the trunk.
+// Results of flows. All except Connected end the trunk.
 const (
-	Connected   Status = 1 + iota // what follows is the server's; of a probe: it was measured
+	Connected   Status = 1 + iota // the server's bytes follow; of a probe: it was measured
 	Refused                       // the server answered with a reset
 	Unreachable                   // no route, or an ICMP error
 	TimedOut                      // the server did not answer
-	NotAllowed                    // the last relay may not connect there
-	Loop                          // the way passes a relay twice, or too many
-	Overloaded                    // a limit of a relay is reached: flows, ports, memory, files
-	BadHeader                     // the header cannot be read, or its seal does not fit
-	NoSuchRelay                   // a name on the way is not that of the relay, or of none of its peers
-	NoTrunk                       // the next relay cannot be reached
-	Stopping                      // a relay takes no new flows
+	NotAllowed                    // the last relay may not connect to the server
+	Loop                          // the route passes a relay twice, or too many
+	Overloaded                    // a relay has reached a limit: flows, ports, memory, files
+	BadHeader                     // the header is invalid, or its seal does not match
+	NoSuchRelay                   // a name on the route is not the relay's own, or not one of its peers
+	NoTrunk                       // the next relay is unavailable
+	Stopping                      // a relay accepts no new flows
 )
 
 var statusNames = [...]string{
@@ -35,7 +35,7 @@ var statusNames = [...]string{
 	Stopping: "stopping",
 }
 
-// String returns the status's name in logs and metrics: lower case, words joined by underscores.
+// String returns the status's name in logs and metrics: lower case, with underscores.
 func (s Status) String() string {
 	if s == 0 || int(s) >= len(statusNames) {
 		return fmt.Sprintf("status_%d", uint8(s))
@@ -43,8 +43,8 @@ func (s Status) String() string {
 	return statusNames[s]
 }
 
-// StatusOf returns what a flow's opener is told of an error: Connected for nil; an error of this package as the header's; an
-// error of connect(2) as the server's; others, such as of a lack of memory, ports or files, as Overloaded.
+// StatusOf returns the status for an error: Connected for nil; for an error of this package that of the header; for an error of connect(2)
+// that of the server; Overloaded for others, such as a lack of memory, ports or files.
 func StatusOf(err error) Status {
 	var malformed *Malformed
 	switch {
@@ -73,18 +73,18 @@ func StatusOf(err error) Status {
 	return Overloaded
 }
 
-// Answer is what the acceptor of a trunk says in front of the server's bytes.
+// Answer is what the acceptor of a trunk sends in front of the server's bytes.
 type Answer struct {
 	Status Status
-	// Hop is the number of relays passed where the status was found, as of [Header.Passed]: 1 is the opener's own peer, 0
-	// means that it could not read the header.
+	// Hop is the number of relays passed where the status was determined, as [Header.Passed]: 1 is the opener's own peer, 0 means an
+	// unreadable header.
 	Hop uint8
-	// RTT of the handshake with the server, or with the address that was measured; 0 if it is not known. On the wire it is whole
-	// microseconds, from 1 to 2^32-1.
+	// RTT of the handshake with the server, or with the measured address; 0 if unknown. On the wire it is in whole microseconds, from 1 to
+	// 2^32-1.
 	RTT time.Duration
 }
 
-// Append writes the answer.
+// Append appends the answer.
 func (a Answer) Append(b []byte) []byte {
 	us := uint32(0)
 	if a.RTT > 0 {
@@ -93,9 +93,8 @@ func (a Answer) Append(b []byte) []byte {
 	return wire.AppendUint32(append(b, byte(a.Status), a.Hop, 0, 0), us)
 }
 
-// ParseAnswer reads an answer from the bytes that have come. n is how many of them it takes, 0 while more are needed; those
-// behind it are the server's. A status that is not known here is none of Connected; the error is a [*Malformed] if there is
-// no status.
+// ParseAnswer parses an answer from the received bytes. n is its length, 0 while more bytes are needed; those after it are the server's. An
+// unknown status counts as none of Connected. The error is a [*Malformed] for a zero status.
 func ParseAnswer(b []byte) (a Answer, n int, err error) {
 	if len(b) > 0 && b[0] == 0 {
 		return Answer{}, 0, &Malformed{"answer", "no status"}

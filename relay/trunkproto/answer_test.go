@@ -65,8 +65,8 @@ func TestRefusedHellos(t *testing.T) {
 		{"a newer one that speaks ours, too", "BTNR\x07\x01\xff\xff0123456789abcdef", ""},
 		{"a newer one", "BTNR\x03\x020000123456789abcdef", "no common version"},
 		{"an older one", "BTNR\x00\x000000123456789abcdef", "no common version"},
-		{"SSH", "SSH-2.0-OpenSSH_9.2p1 Debian-2", "no relay"},
-		{"TLS alert", "\x15\x03\x01\x00\x02\x02\x28", "no relay"},
+		{"SSH", "SSH-2.0-OpenSSH_9.2p1 Debian-2", "not a relay"},
+		{"TLS alert", "\x15\x03\x01\x00\x02\x02\x28", "not a relay"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 )
 
-// The PROXY protocol's signature, its version and commands, its families (section 2.2), and its type for an id (2.2.5).
+// The PROXY protocol's signature, version and commands, families (section 2.2), and type of an id (2.2.5).
 const (
 	signature   = "\r\n\r\n\x00\r\nQUIT\n"
 	prefixSize  = 16 // signature, command, family, length
@@ -19,7 +19,7 @@ const (
 	typeID      = 0x05
 )
 
-// Our own types of TLVs, from the range for applications (2.2.8). Those below typeSkip must be known to be passed over.
+// Our types of TLVs, from the range for applications (2.2.8). Unknown types below typeSkip must be refused.
 const (
 	typeVersion    = 0xe0
 	typeVia        = 0xe1
@@ -34,9 +34,9 @@ const (
 
 const maxCongestion = 15 // TCP_CA_NAME_MAX without its zero byte
 
-// Append writes the header that a relay named self sends to the first of Via, on the trunk on which that relay has said hello.
-// s is nil on trunks of TLS; otherwise it belongs to the trunk's secret. The error tells what no header can say, and wraps
-// [ErrHops] or [ErrLoop] for what is theirs; b is returned as it was then.
+// Append appends the header that a relay named self sends to the first of Via, on the trunk with that relay's hello. s is nil for TLS
+// trunks; otherwise it is for the trunk's secret. The error means that the header cannot be sent, and may wrap [ErrHops] or [ErrLoop]; b is
+// then returned unchanged.
 func (h *Header) Append(b []byte, self string, hello *Hello, s *Sealer) ([]byte, error) {
 	if err := h.check(self); err != nil {
 		return b, fmt.Errorf("write the header: %w", err)
@@ -81,27 +81,27 @@ func (h *Header) Append(b []byte, self string, hello *Hello, s *Sealer) ([]byte,
 	return b, nil
 }
 
-// check returns what no header of this relay can say. What it lets pass is shorter than MaxHeader.
+// check returns why the header is invalid. A valid one is shorter than MaxHeader.
 func (h *Header) check(self string) error {
 	switch {
 	case !ValidName(self):
-		return fmt.Errorf("%q is no name of a relay", self)
+		return fmt.Errorf("%q is not a valid relay name", self)
 	case !h.Via.valid():
-		return fmt.Errorf("the way %q is none", h.Via)
+		return fmt.Errorf("invalid route %q", h.Via)
 	case len(h.Passed) > 0 && !h.Passed.valid():
-		return fmt.Errorf("the relays passed %q are none", h.Passed)
+		return fmt.Errorf("invalid relays passed %q", h.Passed)
 	case h.Passed.Len()+1+h.Via.Len() > MaxHops:
 		return ErrHops
 	case h.Via.Has(self) || h.Passed.Has(self):
 		return ErrLoop
 	case !h.Probe && !(h.Client.IsValid() && h.Client.Addr().Zone() == ""):
-		return fmt.Errorf("the client %v is none", h.Client)
+		return fmt.Errorf("invalid client %v", h.Client)
 	case (!h.Probe || h.Server.IsValid()) && !Connectable(h.Server):
-		return fmt.Errorf("no connection to %v can be asked for", h.Server)
+		return fmt.Errorf("%v cannot be connected to", h.Server)
 	case h.ClientAddress > ProxyHeader:
-		return errors.New("the server is to see an unknown client")
+		return errors.New("unknown client address")
 	case h.Congestion != "" && !validCongestion(h.Congestion):
-		return fmt.Errorf("%q is no name of a congestion control", h.Congestion)
+		return fmt.Errorf("%q is not a valid name of a congestion control", h.Congestion)
 	}
 	return nil
 }
@@ -117,13 +117,12 @@ func validCongestion[T string | []byte](name T) bool {
 	return len(name) > 0 && len(name) <= maxCongestion
 }
 
-// AppendProxy writes a PROXY protocol v2 header without TLVs, for a server that is to learn of its client: what
-// [ProxyHeader] asks for. Both addresses must be valid.
+// AppendProxy appends a PROXY protocol v2 header without TLVs, for [ProxyHeader]. Both addresses must be valid.
 func AppendProxy(b []byte, client, server netip.AddrPort) []byte {
 	return appendAddresses(b, client, server)
 }
 
-// appendAddresses writes a header up to its TLVs, and a length as if there were none.
+// appendAddresses appends a header up to its TLVs, with the length of one without TLVs.
 func appendAddresses(b []byte, client, server netip.AddrPort) []byte {
 	from, to := client.Addr().Unmap(), server.Addr().Unmap()
 	b = append(append(b, signature...), commandFor)
@@ -131,7 +130,7 @@ func appendAddresses(b []byte, client, server netip.AddrPort) []byte {
 		b = append(b, familyIPv4, 0, 2*4+2*2)
 		b = appendAddress(appendAddress(b, from), to)
 	} else {
-		from16, to16 := from.As16(), to.As16() // the IPv4 one is mapped
+		from16, to16 := from.As16(), to.As16() // IPv4 is mapped
 		b = append(b, familyIPv6, 0, 2*16+2*2)
 		b = append(append(b, from16[:]...), to16[:]...)
 	}

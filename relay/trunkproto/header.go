@@ -12,21 +12,21 @@ const (
 	IDSize    = 16
 )
 
-// Why a header is refused that is none of [Malformed] and [ErrVersion].
+// Reasons to refuse a header, besides [Malformed] and [ErrVersion].
 var (
-	// ErrSeal: the header was not made with the trunk's secret, or for another trunk, or has a seal where none is due.
-	ErrSeal = errors.New("the seal does not fit")
-	// ErrTooLong: it is longer than [MaxHeader].
+	// ErrSeal means that the header was made with another secret or for another trunk, or has an unexpected seal.
+	ErrSeal = errors.New("the seal does not match")
+	// ErrTooLong means that it is longer than [MaxHeader].
 	ErrTooLong = errors.New("the header is too long")
-	// ErrHops: the way has more than [MaxHops] relays.
-	ErrHops = errors.New("the way has too many relays")
-	// ErrLoop: the way passes a relay twice.
-	ErrLoop = errors.New("the way passes a relay twice")
-	// ErrRoute: the way does not lead over this relay.
-	ErrRoute = errors.New("the way does not lead over this relay")
+	// ErrHops means that the route has more than [MaxHops] relays.
+	ErrHops = errors.New("the route has too many relays")
+	// ErrLoop means that the route passes a relay twice.
+	ErrLoop = errors.New("the route passes a relay twice")
+	// ErrRoute means that the route does not lead through this relay.
+	ErrRoute = errors.New("the route does not lead through this relay")
 )
 
-// ClientAddress is what the server is to see as its client.
+// ClientAddress is the client address that the server sees.
 type ClientAddress uint8
 
 // What servers may see.
@@ -36,31 +36,31 @@ const (
 	ProxyHeader                      // the last relay, and the client in a PROXY protocol v2 header
 )
 
-// Header is what the opener of a trunk says first: whose flow it carries, and where to.
+// Header is what the opener of a trunk sends first: the flow's addresses and its route.
 type Header struct {
-	Probe bool // nobody's flow: the last relay measures how far Server is
+	Probe bool // no flow: the last relay measures the distance of Server
 	// Client of a flow; not valid in a probe.
 	Client netip.AddrPort
-	// Server of a flow; of a probe the address to measure, or not valid to measure none.
+	// Server of a flow. In a probe it is the address to measure, if valid.
 	Server netip.AddrPort
-	ID     [IDSize]byte // random, for logs: the same on the whole way
-	// Via are the relays still to pass: whom the trunk leads to is the first. Parsed, it aliases the header's bytes.
+	ID     [IDSize]byte // random, for logs: the same on the whole route
+	// Via are the relays still to pass, starting with the acceptor. When parsed, it aliases the header's bytes.
 	Via Names
-	// Passed are the relays passed so far, without this one. Parsed, it aliases the header's bytes, and its last is the opener.
+	// Passed are the relays passed so far, without this one. When parsed, it aliases the header's bytes and ends with the opener.
 	Passed        Names
 	ClientAddress ClientAddress
-	Congestion    string // towards the server: a kernel's name of an algorithm; "" for the system's
+	Congestion    string // towards the server: the kernel's name of an algorithm; "" for the system's
 }
 
-// Connectable tells whether a TCP connection can be asked for to that address: it has a port and is of one host, without a zone.
-// The unspecified address is of none, though Linux takes it for the host itself.
+// Connectable reports whether an address can be connected to: it has a port, is the address of one host, and has no zone. The unspecified
+// address is not, though Linux treats it as the host itself.
 func Connectable(server netip.AddrPort) bool {
 	a := server.Addr().Unmap()
 	return a.IsValid() && a.Zone() == "" && !a.IsUnspecified() && !a.IsMulticast() && server.Port() != 0
 }
 
-// Advance takes a relay's own name off the way, when a header has come to it. The error wraps [ErrWay] if the name is not the first
-// of Via, and [ErrLoop] if it is anywhere else, too. If Via is empty then, this relay is the last.
+// Advance removes a relay's own name from a received route. The error wraps [ErrRoute] if the name is not the first of Via, and [ErrLoop]
+// if it occurs anywhere else. If Via is then empty, this relay is the last.
 func (h *Header) Advance(self string) error {
 	first, rest := h.Via.Cut()
 	if string(first) != self {

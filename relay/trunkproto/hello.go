@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Version of the protocol that this package speaks, the only one.
+// Version of the protocol, the only one so far.
 const Version = 1
 
 // Sizes of a hello and of its nonce, in bytes.
@@ -19,10 +19,10 @@ const helloMagic = "BTNR"
 
 var wire = binary.BigEndian
 
-// ErrVersion says that the peer speaks no version of the protocol that is spoken here.
+// ErrVersion means that the peer has no version in common.
 var ErrVersion = errors.New("no common version of the trunk protocol")
 
-// Malformed is why bytes are not what they should be.
+// Malformed is an error in the format of received bytes.
 type Malformed struct {
 	What   string // hello, header, answer
 	Reason string
@@ -30,7 +30,7 @@ type Malformed struct {
 
 func (e *Malformed) Error() string { return "read the " + e.What + ": " + e.Reason }
 
-// Hello is what the acceptor of a trunk says first, as it is on the wire. Both ends keep it until the header: the seal covers it.
+// Hello is what the acceptor of a trunk sends first, in wire format. Both ends keep it until the header, as the seal covers it.
 type Hello [HelloSize]byte
 
 // NewHello returns the hello for one trunk. The nonce must come from a cryptographic source and be used once.
@@ -42,17 +42,17 @@ func NewHello(nonce [NonceSize]byte) Hello {
 	return h
 }
 
-// ParseHello reads a hello from the bytes that have come. n is how many of them it takes, 0 while more are needed. The error is
-// [ErrVersion] or a [*Malformed], as soon as it is certain.
+// ParseHello parses a hello from the received bytes. n is its length, 0 while more bytes are needed. The error is [ErrVersion] or a
+// [*Malformed], as soon as it is certain.
 func ParseHello(b []byte) (h Hello, n int, err error) {
 	if m := min(len(b), len(helloMagic)); string(b[:m]) != helloMagic[:m] {
-		return Hello{}, 0, &Malformed{"hello", "what answers is no relay"}
+		return Hello{}, 0, &Malformed{"hello", "the peer is not a relay"}
 	}
 	if len(b) < HelloSize {
 		return Hello{}, 0, nil
 	}
 	if newest, oldest := b[4], b[5]; newest < Version || oldest > Version {
-		return Hello{}, 0, fmt.Errorf("read the hello: %w: the acceptor speaks %d to %d, this relay %d", ErrVersion, oldest, newest, Version)
+		return Hello{}, 0, fmt.Errorf("read the hello: %w: the acceptor supports %d to %d, this relay %d", ErrVersion, oldest, newest, Version)
 	}
 	return Hello(b), HelloSize, nil
 }

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// Bounds of the names of relays.
+// Limits of relay names.
 const (
 	MaxName = 63 // bytes of one
-	MaxHops = 8  // relays that a flow passes
+	MaxHops = 8  // relays on a flow's route
 )
 
-// Names are names of relays in order, joined by commas, as in a header. None is nil. Those of a parsed header alias its bytes.
+// Names are relay names in order, joined by commas, as in a header; nil is none. Those of a parsed header alias its bytes.
 type Names []byte
 
-// ValidName tells whether a relay can have that name: 1 to [MaxName] bytes of [a-z0-9-].
+// ValidName reports whether a relay can have that name: 1 to [MaxName] bytes of [a-z0-9-].
 func ValidName(name string) bool { return validName(name) }
 
 func validName[T string | []byte](name T) bool {
@@ -27,17 +27,17 @@ func validName[T string | []byte](name T) bool {
 	return len(name) > 0 && len(name) <= MaxName
 }
 
-// JoinNames makes names of one or more. The error tells which name no relay can have.
+// JoinNames joins one or more names. The error quotes an invalid one.
 func JoinNames(names ...string) (Names, error) {
 	for _, name := range names {
 		if !ValidName(name) {
-			return nil, fmt.Errorf("join names: %q is no name of a relay", name)
+			return nil, fmt.Errorf("join names: %q is not a valid relay name", name)
 		}
 	}
 	return Names(strings.Join(names, ",")), nil
 }
 
-// valid tells whether these are one or more names that relays can have.
+// valid reports whether these are one or more valid names.
 func (n Names) valid() bool {
 	for {
 		first, rest := n.Cut()
@@ -51,7 +51,7 @@ func (n Names) valid() bool {
 	}
 }
 
-// Len returns how many there are.
+// Len returns the number of names.
 func (n Names) Len() int {
 	if len(n) == 0 {
 		return 0
@@ -59,7 +59,7 @@ func (n Names) Len() int {
 	return 1 + bytes.Count(n, []byte(","))
 }
 
-// Cut returns the first and those behind it, both nil when there are none. They alias the names.
+// Cut returns the first name and the rest, both nil for none. They alias the names.
 func (n Names) Cut() (first []byte, rest Names) {
 	if len(n) == 0 {
 		return nil, nil
@@ -71,7 +71,7 @@ func (n Names) Cut() (first []byte, rest Names) {
 	return n[:end:end], n[end+1:]
 }
 
-// Last returns the last, nil when there is none. It aliases the names.
+// Last returns the last name, nil for none. It aliases the names.
 func (n Names) Last() []byte {
 	if len(n) == 0 {
 		return nil
@@ -79,7 +79,7 @@ func (n Names) Last() []byte {
 	return n[bytes.LastIndexByte(n, ',')+1:]
 }
 
-// Has tells whether a name is among them.
+// Has reports whether a name is among them.
 func (n Names) Has(name string) bool {
 	for len(n) > 0 {
 		var first []byte

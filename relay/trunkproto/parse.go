@@ -6,10 +6,10 @@ import (
 	"net/netip"
 )
 
-// ParseHeader reads a header from the bytes that have come on a trunk on which this relay has said hello. n is how many of them
-// it takes, 0 while more are needed; those behind it are the flow's. s is nil on trunks of TLS; otherwise it belongs to the
-// trunk's secret. The error is a [*Malformed], or wraps [ErrSeal], [ErrTooLong], [ErrHops] or [ErrVersion]; what is wrong with the
-// first 16 bytes is told without waiting for the rest. The names of the header alias b.
+// ParseHeader parses a header from the bytes received on a trunk with that hello. n is its length, 0 while more bytes are needed; those
+// after it are the flow's. s is nil for TLS trunks; otherwise it is for the trunk's secret. The error is a [*Malformed], or wraps
+// [ErrSeal], [ErrTooLong], [ErrHops] or [ErrVersion]; errors in the first 16 bytes are returned without waiting for the rest. The header's
+// names alias b.
 func ParseHeader(b []byte, hello *Hello, s *Sealer) (h Header, n int, err error) {
 	n, err = headerSize(b)
 	if n == 0 || err != nil {
@@ -28,10 +28,10 @@ func ParseHeader(b []byte, hello *Hello, s *Sealer) (h Header, n int, err error)
 	return h, n, nil
 }
 
-// headerSize is the whole length of the header that b begins with, 0 until it is there.
+// headerSize is the length of the header at the start of b, 0 until it is complete.
 func headerSize(b []byte) (int, error) {
 	if m := min(len(b), len(signature)); string(b[:m]) != signature[:m] {
-		return 0, malformed("no header of the PROXY protocol, version 2")
+		return 0, malformed("not a PROXY protocol v2 header")
 	}
 	if len(b) > 12 && b[12] != commandFor && b[12] != commandSelf {
 		return 0, malformed("version and command %#02x", b[12])
@@ -63,7 +63,7 @@ func malformed(format string, args ...any) error {
 	return &Malformed{"header", fmt.Sprintf(format, args...)}
 }
 
-// read reads a header, which headerSize has measured, without its seal.
+// read parses a header, checked by headerSize, without its seal.
 func (h *Header) read(b []byte) error {
 	family, rest := b[13], b[prefixSize:]
 	switch family {
@@ -88,7 +88,7 @@ func (h *Header) read(b []byte) error {
 		return err
 	}
 	if (!h.Probe || h.Server.IsValid()) && !Connectable(h.Server) {
-		return malformed("no connection to %v can be asked for", h.Server)
+		return malformed("%v cannot be connected to", h.Server)
 	}
 	if h.Passed.Len()+h.Via.Len() > MaxHops {
 		return fmt.Errorf("read the header: %w", ErrHops)
@@ -96,7 +96,7 @@ func (h *Header) read(b []byte) error {
 	return nil
 }
 
-// seen are the types of TLVs that a header had, a bit each: typeID is bit 16, others count from typeVersion.
+// seen is a set of TLV types: typeID is bit 16, others count from typeVersion.
 type seen uint32
 
 func (s *seen) add(kind byte) (twice bool) {
@@ -115,7 +115,7 @@ func (h *Header) readTLVs(b []byte) error {
 	var had seen
 	for len(b) > 0 {
 		if len(b) < tlvSize || len(b) < tlvSize+int(wire.Uint16(b[1:])) {
-			return malformed("a TLV that is cut")
+			return malformed("truncated TLV")
 		}
 		kind, end := b[0], tlvSize+int(wire.Uint16(b[1:]))
 		value := b[tlvSize:end:end]
@@ -134,12 +134,12 @@ func (h *Header) readTLVs(b []byte) error {
 		}
 	}
 	if had&required != required {
-		return malformed("version, id, way or relays passed are missing")
+		return malformed("version, id, route or relays passed are missing")
 	}
 	return nil
 }
 
-// readTLV reads one whose type is typeID or in the range for applications.
+// readTLV parses a TLV with typeID or a type in the range for applications.
 func (h *Header) readTLV(kind byte, value []byte) error {
 	switch kind {
 	case typeVersion:
@@ -147,7 +147,7 @@ func (h *Header) readTLV(kind byte, value []byte) error {
 			return malformed("a version of %d bytes", len(value))
 		}
 		if value[0] != Version {
-			return fmt.Errorf("read the header: %w: the opener speaks %d, this relay %d", ErrVersion, value[0], Version)
+			return fmt.Errorf("read the header: %w: the opener uses %d, this relay supports %d", ErrVersion, value[0], Version)
 		}
 	case typeID:
 		if len(value) != IDSize {
@@ -156,15 +156,15 @@ func (h *Header) readTLV(kind byte, value []byte) error {
 		h.ID = [IDSize]byte(value)
 	case typeVia:
 		if h.Via = value; !h.Via.valid() {
-			return malformed("the way on is no list of names")
+			return malformed("invalid route")
 		}
 	case typePassed:
 		if h.Passed = value; !h.Passed.valid() {
-			return malformed("the relays passed are no list of names")
+			return malformed("invalid relays passed")
 		}
 	case typeClient:
 		if len(value) != 1 || ClientAddress(value[0]) > ProxyHeader {
-			return malformed("an unknown client for the server to see")
+			return malformed("unknown client address")
 		}
 		h.ClientAddress = ClientAddress(value[0])
 	case typeTarget:
@@ -175,7 +175,7 @@ func (h *Header) readTLV(kind byte, value []byte) error {
 		h.Server = netip.AddrPortFrom(address.Unmap(), wire.Uint16(value[len(value)-2:]))
 	case typeCongestion:
 		if !validCongestion(value) {
-			return malformed("no name of a congestion control")
+			return malformed("invalid name of a congestion control")
 		}
 		h.Congestion = string(value)
 	case typeSeal:

@@ -1,4 +1,4 @@
-// Package trunks keeps connections to other relays ready before flows need them.
+// Package trunks decides how many connections to other relays are kept ready.
 package trunks
 
 import (
@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// What a Sizer goes by.
+// Parameters of a Sizer.
 const (
-	readyMargin   = 1.5              // times the most that was taken within a set-up time, ...
-	readySpare    = 2                // ... and so many
-	peakLife      = 5 * time.Minute  // the most that was taken counts so long, at most twice
-	shrinkTime    = time.Minute      // time constant of what is wanted, downwards
-	shortestSetup = time.Millisecond // set-up times that are counted with: an event loop does not see shorter ones
+	readyMargin   = 1.5              // times the peak demand within a set-up time, ...
+	readySpare    = 2                // ... plus so many
+	peakLife      = 5 * time.Minute  // a peak counts for one or two such periods
+	shrinkTime    = time.Minute      // time constant of a falling target
+	shortestSetup = time.Millisecond // lower bound of set-up times: an event loop does not see shorter ones
 	longestSetup  = 10 * time.Second
 	shortLife     = time.Second // a trunk that was lost sooner was not worth opening
 	shortCalm     = 2 * lastPause
@@ -21,33 +21,32 @@ const (
 	lastPause     = 10 * time.Second       // ... up to this
 )
 
-// Sizer says how many trunks to one peer a worker keeps ready, and how many it may open now. A trunk that is opened when one is taken is
-// there a set-up time later, so that the ready ones must last for what comes in this time. The most that has come in such a time lately,
-// and a margin, is what is wanted: it is rate × set-up time with the spread of chance and of bursts in it, and it follows a rate that
-// doubles within a set-up time (a mean of the rate beside it was tried and changed nothing). The pool grows at once and shrinks slowly.
+// Sizer decides how many trunks to one peer a worker keeps ready, and how many it may open now. A trunk that is opened when another one is
+// taken is ready one set-up time later, so the ready ones must cover the demand of that time. The target is the recent peak demand within a
+// set-up time plus a margin: this is rate × set-up time with its variance and bursts, and it follows a rate that doubles within a set-up
+// time (adding a mean of the rate was tried and changed nothing). The pool grows at once and shrinks slowly.
 //
-// It is pure: times are passed in, on any clock that never goes back. It is for one goroutine.
+// It is pure: times are passed in, on any monotonic clock. It is for one goroutine.
 type Sizer struct {
 	min, max int
 	random   func() float64
 
-	setup time.Duration // what opening a trunk takes
+	setup time.Duration // time to open a trunk
 	takes takes
-	peak  peak // of what was taken within a set-up time
+	peak  peak // demand within a set-up time
 
-	target   float64 // as of asked
+	target   float64 // as of targetAt
 	targetAt time.Duration
 
-	atOnce   int // set-ups that may be under way
+	atOnce   int // parallel set-ups
 	failures int // since a trunk was opened
-	short    int // trunks that were lost at once, none longer than shortCalm after the one before
+	short    int // trunks in a row that were lost at once, at most shortCalm apart
 	shortAt  time.Duration
 	retry    time.Duration
 }
 
-// NewSizer returns a sizer for between least and most ready trunks; least is taken to be at least 0 and most at least 1. setup is what
-// opening one takes, as far as is known: a round trip for TCP and one more for the acceptor's hello or TLS. random gives numbers in
-// [0, 1), for pauses that differ from those of other workers.
+// NewSizer returns a sizer for between least and most ready trunks; least is at least 0 and most at least 1. setup is the expected time to
+// open one: a round trip for TCP and another for the acceptor's hello or TLS. random is in [0, 1), and spreads the pauses of workers.
 func NewSizer(least, most int, setup time.Duration, random func() float64) *Sizer {
 	most = min(max(most, 1), mostReady)
 	s := &Sizer{min: min(max(least, 0), most), max: most, random: random, setup: counted(setup)}
@@ -58,17 +57,16 @@ func NewSizer(least, most int, setup time.Duration, random func() float64) *Size
 
 func counted(setup time.Duration) time.Duration { return min(max(setup, shortestSetup), longestSetup) }
 
-// share is how many set-ups may be under way at once: half of what may be ready, so that a peer that comes back, or a burst, does not
-// cost a storm of handshakes.
+// share limits parallel set-ups to half of the ready trunks, so that a recovered peer or a burst does not cause a storm of handshakes.
 func (s *Sizer) share() int { return max(1, s.max/2) }
 
-// Took is told of each flow that asks for a trunk, whether there was one or not.
+// Took records that a flow needed a trunk, whether one was ready or not.
 func (s *Sizer) Took(now time.Duration) {
 	s.takes.add(now)
 	s.peak.add(now, s.takes.since(now-s.setup))
 }
 
-// Opened is told of each trunk that has become ready, and how long that took.
+// Opened records that a trunk became ready after a set-up time.
 func (s *Sizer) Opened(now, took time.Duration) {
 	took = counted(took)
 	if took > s.setup {
@@ -77,14 +75,14 @@ func (s *Sizer) Opened(now, took time.Duration) {
 		s.setup -= (s.setup - took) / 8
 	}
 	if now < s.retry {
-		return // begun before the failure
+		return // started before the failure
 	}
 	s.failures = 0
 	s.atOnce = min(s.atOnce+1, s.share())
 }
 
-// Failed is told of each trunk that could not be opened: the peer has refused, or was silent. One at a time is tried from then on, after
-// pauses that grow, until trunks open again.
+// Failed records that a trunk could not be opened: the peer refused or did not answer. From then on one at a time is tried, after growing
+// pauses, until trunks open again.
 func (s *Sizer) Failed(now time.Duration) {
 	if now >= s.retry {
 		s.failures++
@@ -92,8 +90,7 @@ func (s *Sizer) Failed(now time.Duration) {
 	}
 }
 
-// Lost is told of a ready trunk that its peer has closed, and how long it was ready. A peer that closes trunks at once is treated like
-// one that refuses them.
+// Lost records that the peer closed a ready trunk, and how long it was ready. Closing trunks at once counts as refusing them.
 func (s *Sizer) Lost(now, ready time.Duration) {
 	if ready >= shortLife || now < s.retry {
 		return
@@ -106,7 +103,7 @@ func (s *Sizer) Lost(now, ready time.Duration) {
 	s.pause(now, s.short)
 }
 
-// pause is not called in a pause: what ends in one was begun before the failure that is known.
+// pause is not called during a pause: what ends then was started before the failure.
 func (s *Sizer) pause(now time.Duration, failures int) {
 	s.atOnce = 1
 	pause := min(firstPause<<min(failures-1, 10), lastPause)
@@ -116,7 +113,7 @@ func (s *Sizer) pause(now time.Duration, failures int) {
 // Retry returns the time before which Open returns 0 because of failures; it may be past.
 func (s *Sizer) Retry() time.Duration { return s.retry }
 
-// Want returns how many trunks are to be ready.
+// Want returns the target number of ready trunks.
 func (s *Sizer) Want(now time.Duration) int {
 	need := 0.0
 	if most := s.peak.most(now); most > 0 {
@@ -127,7 +124,7 @@ func (s *Sizer) Want(now time.Duration) int {
 	return min(max(int(math.Ceil(s.target)), s.min), s.max)
 }
 
-// Open returns how many trunks to begin to open, where some are ready and some are being opened.
+// Open returns how many trunks to open, given the ready ones and those being opened.
 func (s *Sizer) Open(now time.Duration, ready, opening int) int {
 	if now < s.retry {
 		return 0
@@ -135,5 +132,5 @@ func (s *Sizer) Open(now time.Duration, ready, opening int) int {
 	return max(0, min(s.Want(now)-ready-opening, s.atOnce-opening))
 }
 
-// Close returns how many of the ready trunks are to be closed.
+// Close returns how many ready trunks to close.
 func (s *Sizer) Close(now time.Duration, ready int) int { return max(0, ready-s.Want(now)) }

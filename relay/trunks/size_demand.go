@@ -8,8 +8,8 @@ import (
 // takes is a ring of the last times at which a trunk was taken.
 type takes struct {
 	at   []time.Duration
-	next int // where the next one goes
-	n    int // that are in it
+	next int // next index
+	n    int // entries
 }
 
 func (t *takes) add(now time.Duration) {
@@ -18,16 +18,16 @@ func (t *takes) add(now time.Duration) {
 	t.n = min(t.n+1, len(t.at))
 }
 
-// since counts those after a time, as many as the ring holds.
+// since counts the entries after a time, up to the ring's size.
 func (t *takes) since(after time.Duration) int {
 	oldest := t.next - t.n + len(t.at)
 	return t.n - sort.Search(t.n, func(i int) bool { return t.at[(oldest+i)%len(t.at)] > after })
 }
 
-// peak is the most of peakLife until now, and of the one before.
+// peak is the maximum of the current peakLife, and of the previous one.
 type peak struct {
 	now, before int
-	began       time.Duration // of now
+	began       time.Duration // start of the current one
 }
 
 func (p *peak) rotate(now time.Duration) {

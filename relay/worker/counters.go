@@ -6,30 +6,30 @@ import (
 	"baton/relay/trunkproto"
 )
 
-// Counters are what a worker has done since its start. They are read from any goroutine.
+// Counters are a worker's counters since its start. They may be read from any goroutine.
 type Counters struct {
-	Flows            atomic.Uint64                          // begun, without probes
-	Live             atomic.Int64                           // with probes: they hold what a flow holds
-	Refused          [trunkproto.Stopping + 2]atomic.Uint64 // servers that could not be had, by status; statuses that are not known are the last
+	Flows            atomic.Uint64                          // started, without probes
+	Live             atomic.Int64                           // including probes, which hold the same resources
+	Refused          [trunkproto.Stopping + 2]atomic.Uint64 // by status; the last is for unknown statuses
 	Copied           atomic.Uint64                          // bytes
 	Spliced          atomic.Uint64                          // bytes
-	NoPipe           atomic.Uint64                          // splices for which no pipe was to be had
-	Early            atomic.Uint64                          // flows that were begun by a SYN
-	Full             atomic.Uint64                          // times that no more flows were accepted for a while
-	Waiting          atomic.Int64                           // trunks of other relays that have no flow yet
-	BadTrunkHeaders  atomic.Uint64                          // of trunks
-	BadHandshakes    atomic.Uint64                          // TLS handshakes with other relays' trunks that have failed
+	NoPipe           atomic.Uint64                          // splices without a pipe
+	Early            atomic.Uint64                          // started by a SYN
+	Full             atomic.Uint64                          // times that accepting was suspended
+	Waiting          atomic.Int64                           // idle trunks of other relays
+	BadTrunkHeaders  atomic.Uint64                          // invalid headers of incoming trunks
+	BadHandshakes    atomic.Uint64                          // failed TLS handshakes of incoming trunks
 	BadClientHeaders atomic.Uint64
-	Probes           atomic.Uint64 // of other relays'
-	Rerouted         atomic.Uint64 // times that a flow was sent by another way, as relays did not reach its server
+	Probes           atomic.Uint64 // for other relays
+	Rerouted         atomic.Uint64 // flows sent by another route because relays did not reach the server
 	Expired          [waitKinds]atomic.Uint64
 }
 
 var waitNames = [...]string{
-	waitHeader: "header", waitConnect: "connect", waitAccept: "accept", waitLook: "idle", waitEnd: "reset", // the others go on
+	waitHeader: "header", waitConnect: "connect", waitAccept: "accept", waitLook: "idle", waitEnd: "reset", // the others do not end anything
 }
 
-// ByStatus are the refused, by the status's name.
+// ByStatus returns Refused by the status's name.
 func (c *Counters) ByStatus() map[string]uint64 {
 	all := map[string]uint64{"other": c.Refused[len(c.Refused)-1].Load()}
 	for status := trunkproto.Refused; status <= trunkproto.Stopping; status++ {
@@ -38,7 +38,7 @@ func (c *Counters) ByStatus() map[string]uint64 {
 	return all
 }
 
-// ByWait are the expired, by what they have waited for.
+// ByWait returns Expired by the name of the wait.
 func (c *Counters) ByWait() map[string]uint64 {
 	all := make(map[string]uint64)
 	for kind, name := range waitNames {
@@ -49,17 +49,17 @@ func (c *Counters) ByWait() map[string]uint64 {
 	return all
 }
 
-// PoolCounters are what became of a worker's trunks to one peer.
+// PoolCounters are the counters of a worker's trunks to one peer.
 type PoolCounters struct {
 	Ready    atomic.Int64
 	Opened   atomic.Uint64
-	Taken    atomic.Uint64 // when a flow wanted one
+	Taken    atomic.Uint64 // flows that found a ready one
 	Missed   atomic.Uint64 // flows that had to wait for one
-	Stale    atomic.Uint64 // closed by the peer while they waited
+	Stale    atomic.Uint64 // closed by the peer while ready
 	Failed   atomic.Uint64 // could not be opened
-	Broken   atomic.Uint64 // before they had brought an answer
-	Replayed atomic.Uint64 // flows that were put on another one then
+	Broken   atomic.Uint64 // before they returned an answer
+	Replayed atomic.Uint64 // flows moved to another trunk after that
 }
 
-// Counters are the worker's own; the caller only reads.
+// Counters returns the worker's counters, which the caller only reads.
 func (w *Worker) Counters() *Counters { return &w.count }

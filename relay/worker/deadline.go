@@ -2,31 +2,31 @@ package worker
 
 import "time"
 
-// wait is what something may be waiting for with a deadline.
+// wait is the kind of a wait with a deadline.
 type wait uint8
 
 const (
-	waitHeader  wait = iota // what a flow begins with
-	waitConnect             // the server, a trunk that is opened
-	waitAccept              // the client of an early SYN
-	waitYoung               // a flow that has just begun to move: most are over before it is worth to look after their peers
-	waitLook                // a look at whether bytes still move, and peers still answer
-	waitEnd                 // the peer's acknowledgement of what is in front of an RST; its FIN behind ours
+	waitHeader  wait = iota // for a header
+	waitConnect             // for the server, or for a trunk
+	waitAccept              // for the client of an early SYN
+	waitYoung               // a new flow: most end before keepalive is worth setting up
+	waitLook                // the next check that bytes move and peers answer
+	waitEnd                 // for the acknowledgement of bytes in front of an RST, or the peer's FIN after ours
 	waitKinds
 )
 
-// timed is what waits.
+// timed is anything that waits.
 type timed interface {
 	expired(w *Worker, for_ wait)
 }
 
-// deadlines are those who wait, in the order in which they began to, all for the same time: the first is the first to expire.
+// deadlines are the waiters of one kind, oldest first. All have the same timeout, so the first expires first.
 type deadlines struct {
-	after       time.Duration // 0: for ever
+	after       time.Duration // 0: never
 	first, last *waiter
 }
 
-// waiter is a place in one list.
+// waiter is an element of one list.
 type waiter struct {
 	of         timed
 	prev, next *waiter
@@ -35,7 +35,7 @@ type waiter struct {
 	waiting    bool
 }
 
-// next is how long it is until the first one expires.
+// next is the time until the first waiter expires.
 func (d *deadlines) next(now time.Duration) time.Duration {
 	if d.first == nil || d.after == 0 {
 		return longestPause
@@ -43,7 +43,7 @@ func (d *deadlines) next(now time.Duration) time.Duration {
 	return max(0, d.first.since+d.after-now)
 }
 
-// startWait has someone wait for one thing, and no other any more.
+// startWait starts a wait, and ends any other of the same waiter.
 func (w *Worker) startWait(p *waiter, kind wait) {
 	w.stopWait(p)
 	d := &w.waits[kind]
@@ -75,7 +75,7 @@ func (w *Worker) stopWait(p *waiter) {
 	p.prev, p.next, p.waiting = nil, nil, false
 }
 
-// expire ends what has waited too long.
+// expire expires all waiters that are due.
 func (w *Worker) expire() {
 	for kind := range w.waits {
 		d := &w.waits[kind]

@@ -1,10 +1,10 @@
-// Package worker runs flows: one event loop on a thread of its own, with listeners, connections, pipes and file descriptors that no
-// other worker shares. Nothing on a flow's way takes a lock, blocks, or goes through the Go runtime's poller.
+// Package worker runs flows. A worker is one event loop on its own thread, and shares no listeners, connections, pipes or file descriptors
+// with other workers. The path of a flow takes no lock, does not block, and bypasses the Go runtime's poller.
 //
-// A worker's methods that are exported may be called from any goroutine: they leave a command in the worker's inbox. All else belongs to
-// the worker's thread. That thread has a table of file descriptors of its own (unshare(2), CLONE_FILES): numbers of the process's other
-// descriptors mean nothing there, so that only the raw calls of sys.go are made, on descriptors that the worker has opened itself.
+// Exported methods of a worker may be called from any goroutine: they post a command to its inbox. Everything else runs on the worker's
+// thread. This thread has its own table of file descriptors (unshare(2), CLONE_FILES), where other descriptors of the process are invalid.
+// So it makes only the raw calls of sys.go, on descriptors that it opened itself.
 //
-// Two things run on goroutines of their own, and come back by the inbox: the resolver, and the handshakes of trunks of TLS (package
-// secure), of which each worker lets one compute at a time.
+// The resolver and TLS handshakes of trunks (package secure) run on goroutines of their own and report through the inbox. Each worker lets
+// one handshake compute at a time.
 package worker

@@ -6,53 +6,52 @@ import (
 	"baton/relay/flow"
 )
 
-// SYN is one that has come to an entry, and that the kernel has told of before it is accepted.
+// SYN is a SYN to an entry that the kernel has reported before it is accepted.
 type SYN struct {
-	Client, Server netip.AddrPort // as in the packet
+	Client, Server netip.AddrPort // of the packet
 	ISN            uint32
 	Entry          string
-	Held           bool // it waits to be released or refused
-	Handle         any  // whoever tells of it knows it by this
+	Held           bool // until it is released or refused
+	Handle         any  // identifies it to its source
 }
 
-// Settlement is what becomes of a SYN.
+// Settlement is a decision about a SYN.
 type Settlement uint8
 
-// A SYN that is held is released or refused first. Every SYN is taken at last.
+// A held SYN is released or refused first. Every SYN is done in the end.
 const (
-	Release Settlement = iota // the server is there: its handshake goes on
-	Refuse                    // the server is not: the client is refused
-	Done                      // its flow was accepted, or is over
+	Release Settlement = iota // the server has answered: the client's handshake goes on
+	Refuse                    // the server has not: the client is refused
+	Done                      // the client was accepted, or its flow is over
 )
 
-// early is a flow that is on its way to its server before its client was accepted.
+// early is the state of a flow whose client is not accepted yet.
 type early struct {
 	syn  SYN
-	held bool // and the client has had no answer
+	held bool // the client has no answer yet
 }
 
 type synKey struct{ client, server netip.AddrPort }
 
 func (s *SYN) key() synKey { return synKey{s.Client, s.Server} }
 
-// SYNs is where the kernel tells of those that come to this worker's listeners: see Listen.
+// SYNs is the source of the SYNs to this worker's listeners: see Listen.
 type SYNs struct {
-	FD int // becomes readable when there are some; the caller's
-	// Take gives what is there to each, in the order in which it came. cancelled: the client has given its SYN up. It is called by the
-	// worker's thread, and must not wait.
+	FD int // readable when there are some; owned by the caller
+	// Take calls each for every SYN, in order. cancelled: the client gave up. The worker's thread calls it, and it must not block.
 	Take func(each func(syn SYN, cancelled bool)) error
 }
 
 func (s *SYNs) ready(w *Worker, _ uint32) { w.readSYNs() }
 
-// readSYNs begins the flows of the SYNs that there are. The kernel tells of a SYN before its client can be accepted: who looks for it
-// behind accept(2) finds it.
+// readSYNs starts flows for the reported SYNs. The kernel reports a SYN before its client can be accepted, so a call after accept(2) finds
+// it.
 func (w *Worker) readSYNs() {
 	if w.o.SYNs == nil {
 		return
 	}
 	if err := w.o.SYNs.Take(w.handleSYN); err != nil {
-		w.o.Log.Error("SYNs are not heard of any more", "err", err)
+		w.o.Log.Error("read SYNs: early SYN is off until a restart", "err", err)
 		w.o.SYNs = nil
 	}
 }
@@ -65,7 +64,7 @@ func (w *Worker) handleSYN(syn SYN, cancelled bool) {
 		}
 		return
 	}
-	if s != nil { // the client has begun anew
+	if s != nil { // the client opened a new connection from the same port
 		w.drop(s)
 	}
 	e := w.entryOf(syn.Entry)
@@ -83,7 +82,7 @@ func (w *Worker) handleSYN(syn SYN, cancelled bool) {
 	}
 }
 
-// passSYN has the client come in as if nobody had told of its SYN.
+// passSYN lets the client be accepted like any other.
 func (w *Worker) passSYN(syn SYN) {
 	if syn.Held {
 		w.o.Settle(syn, Release)
@@ -100,7 +99,7 @@ func (w *Worker) entryOf(name string) *entry {
 	return nil
 }
 
-// matchEarly gives a flow that was begun early the client that was accepted now. False: there is none.
+// matchEarly attaches an accepted client to the flow that its SYN has started. It returns false if there is none.
 func (w *Worker) matchEarly(client, server netip.AddrPort, fd int32) bool {
 	s := w.early[synKey{client, server}]
 	if s == nil {
@@ -123,14 +122,14 @@ func (w *Worker) matchEarly(client, server netip.AddrPort, fd int32) bool {
 	return true
 }
 
-// settle has nobody expect the client of an early flow any more.
+// settle ends the early state of a flow.
 func (w *Worker) settle(s *split) {
 	delete(w.early, s.early.syn.key())
 	w.o.Settle(s.early.syn, Done)
 	s.early = nil
 }
 
-// earlyConnected is called when the server of a flow without a client is there.
+// earlyConnected is called when the server of a flow without a client is connected.
 func (w *Worker) earlyConnected(s *split) {
 	if s.early.held {
 		s.early.held = false
@@ -139,8 +138,8 @@ func (w *Worker) earlyConnected(s *split) {
 	w.startWait(&s.waiter, waitAccept)
 }
 
-// refuseEarly is called when the server of a flow without a client cannot be had. A client that was answered already is reset when
-// it comes, as its flow fails the same way.
+// refuseEarly is called when the server of a flow without a client is unavailable. A client that was answered already is reset when it is
+// accepted, as its flow fails in the same way.
 func (w *Worker) refuseEarly(s *split) {
 	if s.early.held {
 		s.early.held = false

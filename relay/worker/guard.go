@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// youngAge is the age at which a flow's peers are looked after.
+// youngAge is the age at which a flow's keepalive is set up.
 const youngAge = 30 * time.Second
 
-// startKeepalive has the kernel notice when a peer of a flow is no more.
+// startKeepalive makes the kernel detect dead peers of a flow.
 func (w *Worker) startKeepalive(s *split) {
 	for i := range s.ends {
 		if fd := s.ends[i].fd; fd >= 0 {
@@ -20,15 +20,15 @@ func (w *Worker) startKeepalive(s *split) {
 	w.startWait(&s.waiter, waitLook)
 }
 
-// keepaliveIdle is how long a peer says nothing before it is probed.
+// keepaliveIdle is the idle time before a peer is probed.
 func (w *Worker) keepaliveIdle() time.Duration { return min(time.Minute, w.cfg.Timeouts.Unacked/2) }
 
-// keepAlive has the kernel probe a peer that is silent for that long, and give the connection up when some probes have had no answer, or
-// when giveUp says. The kernel counts in seconds.
+// keepAlive makes the kernel probe an idle peer, and close the connection after some unanswered probes, or at the user timeout. The kernel
+// counts in seconds.
 func keepAlive(fd int32, idle time.Duration) {
 	const (
 		probes = 4
-		apart  = 4 // in an idle time
+		apart  = 4 // per idle time
 	)
 	_ = setInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)
 	_ = setInt(fd, unix.SOL_TCP, unix.TCP_KEEPIDLE, max(1, int(idle/time.Second)))
@@ -36,7 +36,7 @@ func keepAlive(fd int32, idle time.Duration) {
 	_ = setInt(fd, unix.SOL_TCP, unix.TCP_KEEPCNT, probes)
 }
 
-// setUserTimeout has the kernel give a connection up when its peer has acknowledged nothing for timeouts.unacked, or not.
+// setUserTimeout makes the kernel close a connection whose peer acknowledges nothing for timeouts.unacked, or removes that limit.
 func (w *Worker) setUserTimeout(fd int32, on bool) {
 	after := time.Duration(0)
 	if on {
@@ -45,8 +45,8 @@ func (w *Worker) setUserTimeout(fd int32, on bool) {
 	_ = setInt(fd, unix.SOL_TCP, unix.TCP_USER_TIMEOUT, int(after.Milliseconds()))
 }
 
-// checkIdle is when a flow is looked at that bytes need not have moved of. The kernel counts a window that stays shut for timeouts.unacked as
-// a peer that does not acknowledge, though it answers all probes (tcp_probe_timer, since Linux 5.11): it has to be told in time.
+// checkIdle checks a flow periodically, even if no bytes move. The kernel counts a window that stays zero for timeouts.unacked as an
+// unresponsive peer, even if it answers all probes (tcp_probe_timer, since Linux 5.11), so the user timeout must be removed in time.
 func (w *Worker) checkIdle(s *split) {
 	if idle := w.cfg.Timeouts.Idle; idle > 0 && s.moved+idle <= w.now {
 		w.count.Expired[waitLook].Add(1)
@@ -63,9 +63,10 @@ func (w *Worker) checkIdle(s *split) {
 	}
 }
 
-// checkZeroWindow has the kernel be patient with a peer that takes nothing as long as that answers. True: it does not any more.
+// checkZeroWindow removes the user timeout while the peer's window is zero and it answers probes. It returns true if the peer has stopped
+// answering.
 func (w *Worker) checkZeroWindow(e *end) (gone bool) {
-	const unanswered = 2 // probes: one may be on its way
+	const unanswered = 2 // probes: one may be in flight
 	info, errno := tcpInfo(e.fd)
 	if errno != 0 {
 		return false

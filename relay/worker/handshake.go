@@ -22,10 +22,10 @@ type trunkListener struct {
 	slot     uint32
 	at       netip.AddrPort
 	sealer   *trunkproto.Sealer // nil: TLS
-	identity *secure.Identity   // of TLS
+	identity *secure.Identity   // for TLS
 }
 
-// ListenTrunks opens this worker's listener for trunks; see Listen for the order of the workers.
+// ListenTrunks opens this worker's listener for trunks; see Listen for the order of workers.
 func (w *Worker) ListenTrunks(at netip.AddrPort, c *config.Trunks) error {
 	d := &trunkListener{at: at}
 	if c.Credentials.Security == config.Plaintext {
@@ -64,7 +64,7 @@ func (d *trunkListener) ready(w *Worker, _ uint32) {
 		case errno == unix.ECONNABORTED || errno == unix.EINTR:
 			continue
 		case errno != 0:
-			return // what waits comes with the next event
+			return // the next event brings the rest
 		case !w.admitTrunk(from.Addr()):
 			closeFD(fd)
 			continue
@@ -73,20 +73,20 @@ func (d *trunkListener) ready(w *Worker, _ uint32) {
 	}
 }
 
-// handshake is a trunk of another relay that has not said for what it is.
+// handshake is an incoming trunk up to its header.
 type handshake struct {
 	line
 	listener *trunkListener
 	from     netip.AddrPort
 	slot     uint32
 	hello    trunkproto.Hello
-	header   []byte // as far as it is here
-	hangup   bool   // a FIN or an error is due behind what can be read
+	header   []byte // the part received so far
+	hangup   bool   // a FIN or an error follows what can be read
 	waiter   waiter
 	born     time.Duration // on the worker's clock
 }
 
-// startHandshake says hello at once, or as soon as it can be said in secret: the opener's window opens with it.
+// startHandshake sends the hello at once, or after the TLS handshake: it opens the opener's send window.
 func (w *Worker) startHandshake(d *trunkListener, fd int32, from netip.AddrPort) {
 	a := &handshake{line: line{fd: fd}, listener: d, from: from, born: w.now}
 	a.waiter.of = a
@@ -107,7 +107,7 @@ func (w *Worker) startHandshake(d *trunkListener, fd int32, from netip.AddrPort)
 	}
 }
 
-// sendHello tells whether the hello could be said.
+// sendHello reports whether the hello was sent.
 func (w *Worker) sendHello(a *handshake) bool {
 	var nonce [trunkproto.NonceSize]byte
 	_, _ = rand.Read(nonce[:]) // never fails
@@ -124,7 +124,7 @@ func (a *handshake) ready(w *Worker, events uint32) {
 		return
 	}
 	if a.pending() > 0 {
-		_ = w.push(&a.line) // a fault will be met again
+		_ = w.push(&a.line) // an error is returned again by the next call
 	}
 	if events&(unix.EPOLLIN|over) == 0 {
 		return
@@ -171,10 +171,10 @@ func (a *handshake) expired(w *Worker, _ wait) {
 	w.abortHandshake(a, true)
 }
 
-// checkOpener refuses a header of a relay that is none of those whose certificate the trunk has.
+// checkOpener refuses a header from a relay that the trunk's certificate does not name.
 func (a *handshake) checkOpener(h *trunkproto.Header) error {
 	if a.tls == nil {
-		return nil // the seal says it
+		return nil // the seal authenticates it
 	}
 	if err := a.tls.Names(string(h.Passed.Last())); err != nil {
 		return &trunkproto.Malformed{What: "header", Reason: err.Error()}
@@ -182,7 +182,7 @@ func (a *handshake) checkOpener(h *trunkproto.Header) error {
 	return nil
 }
 
-// startFlow makes a flow of a trunk whose header is here, or is wrong. first is what came behind the header.
+// startFlow starts a flow for a trunk whose header was received or is invalid. first is what followed the header.
 func (w *Worker) startFlow(a *handshake, h trunkproto.Header, first []byte, wrong error) {
 	w.endHandshake(a)
 	s := w.newSplit(nil, h.Client)
@@ -213,14 +213,14 @@ func (w *Worker) startFlow(a *handshake, h trunkproto.Header, first []byte, wron
 	w.startOnward(s)
 }
 
-// abortHandshake closes an arrival.
+// abortHandshake closes an incoming trunk.
 func (w *Worker) abortHandshake(a *handshake, reset bool) {
 	w.endHandshake(a)
 	w.forget(a.slot)
 	a.end(reset)
 }
 
-// endHandshake ends an arrival as such. Its connection and slot stay.
+// endHandshake ends the handshake state. The connection and its slot remain.
 func (w *Worker) endHandshake(a *handshake) {
 	w.stopWait(&a.waiter)
 	w.removeTLS(a)

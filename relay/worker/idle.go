@@ -2,10 +2,10 @@ package worker
 
 import "net/netip"
 
-// Trunks that wait say nothing, and nobody but a relay has to say who it is before it wants one: strangers look like relays. So when the
-// places are taken they are shared out among those who came for them.
+// Anyone can open a trunk and leave it idle: an opener authenticates itself by its header only when a flow needs the trunk (TLS trunks do
+// so earlier). So when the limit is reached, each source prefix gets a fair share of it.
 
-// sourcePrefix is who has a place: an address, or of IPv6 the 64 bits behind which one host has all addresses it likes.
+// sourcePrefix is the unit of the limit: an IPv4 address, or an IPv6 /64, of which one host can use every address.
 func sourcePrefix(a netip.Addr) netip.Prefix {
 	bits := 32
 	if a = a.Unmap(); a.Is6() {
@@ -15,15 +15,15 @@ func sourcePrefix(a netip.Addr) netip.Prefix {
 	return p
 }
 
-// admitTrunk finds a place for a trunk that comes from an address. If there is none the oldest one of the network that has the most makes room,
-// unless the newcomer's would then have more.
+// admitTrunk reports whether a trunk from an address is admitted. At the limit it evicts the oldest one of the prefix with the most trunks,
+// unless the newcomer's prefix would then have more.
 func (w *Worker) admitTrunk(from netip.Addr) bool {
 	if len(w.idle) < max(1, w.cfg.Trunks.Waiting/w.o.Of) {
 		return true
 	}
 	w.count.Full.Add(1)
 	own := w.idlePerPrefix[sourcePrefix(from)]
-	if 2*own >= len(w.idle) { // nobody has more
+	if 2*own >= len(w.idle) { // no prefix has more
 		return false
 	}
 	var largest netip.Prefix
@@ -45,7 +45,7 @@ func (w *Worker) admitTrunk(from netip.Addr) bool {
 	return true
 }
 
-// addIdle counts one more that waits.
+// addIdle counts one more idle trunk.
 func (w *Worker) addIdle(a *handshake) {
 	w.idle[a] = struct{}{}
 	w.idlePerPrefix[sourcePrefix(a.from.Addr())]++

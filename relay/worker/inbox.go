@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inbox is what other goroutines ask of the worker. Its descriptor is open in their table and in the worker's, under one number.
+// inbox holds the commands of other goroutines. Its descriptor is open under the same number in their table and in the worker's.
 type inbox struct {
 	fd int
 
 	mu       sync.Mutex
 	commands []func(*Worker)
-	over     bool // nobody will look into it any more
+	over     bool // no more commands are accepted
 
-	closed bool // the worker's own: it was asked to end
+	closed bool // owned by the worker: Close was called
 }
 
 func (i *inbox) open() error {
@@ -38,14 +38,14 @@ func (i *inbox) close() {
 	}
 }
 
-// ErrClosed says that the worker has ended.
+// ErrClosed means that the worker has ended.
 var ErrClosed = errors.New("the worker has ended")
 
-// post leaves a command for the worker's thread.
+// post queues a command for the worker's thread.
 func (w *Worker) post(do func(*Worker)) error {
 	i := &w.inbox
 	i.mu.Lock()
-	defer i.mu.Unlock() // behind the write: once closed, the number is someone else's
+	defer i.mu.Unlock() // after the write: once closed, the number may be reused
 	if i.over {
 		return ErrClosed
 	}
@@ -57,7 +57,7 @@ func (w *Worker) post(do func(*Worker)) error {
 	return nil
 }
 
-// ask has the worker's thread do something, and waits for it.
+// ask runs a function on the worker's thread and waits for it.
 func (w *Worker) ask(do func(*Worker) error) error {
 	done := make(chan error, 1)
 	if err := w.post(func(w *Worker) { done <- do(w) }); err != nil {
@@ -66,7 +66,7 @@ func (w *Worker) ask(do func(*Worker) error) error {
 	return <-done
 }
 
-// refuse has nothing be asked any more, and answers what is left.
+// refuse rejects further commands and runs the remaining ones.
 func (i *inbox) refuse(w *Worker) {
 	i.mu.Lock()
 	i.over = true

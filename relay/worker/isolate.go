@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isolate gives the thread a table of file descriptors of its own: the standard ones, the inbox, that of SYNs, and those by which the Go runtime
-// polls, as the thread that ends a garbage collection looks after the runtime's sockets, whichever thread it is.
+// isolate gives the thread its own table of file descriptors. It keeps the standard ones, the inbox, that of SYNs, and those of the Go
+// runtime's poller: any thread may poll the runtime's sockets at the end of a garbage collection.
 func (w *Worker) isolate() error {
 	if err := startRuntimePoller(); err != nil {
 		return err
@@ -44,7 +44,7 @@ func (w *Worker) isolate() error {
 	return nil
 }
 
-// polls tells whether a descriptor is an epoll instance or what wakes one.
+// polls reports whether a descriptor is an epoll instance or an eventfd.
 func polls(path string) bool {
 	b := make([]byte, 64)
 	n, err := unix.Readlink(path, b)
@@ -58,7 +58,7 @@ func polls(path string) bool {
 	return false
 }
 
-// startRuntimePoller makes sure that the runtime's descriptors are there before they are copied.
+// startRuntimePoller makes the runtime create its descriptors before they are copied.
 func startRuntimePoller() error {
 	r, w, err := os.Pipe() // a pollable file
 	if err != nil {

@@ -8,20 +8,19 @@ import (
 	"baton/relay/secure"
 )
 
-// line is a connection as a worker reads and writes it: in the clear, or through TLS. What TLS has encrypted and the kernel has not taken
-// is part of it, as what is in the kernel's buffers is.
+// line is a connection, plain or through TLS. It includes what TLS has encrypted and the kernel has not accepted yet.
 type line struct {
 	fd       int32        // -1: none
-	tls      *secure.Conn // nil: in the clear
+	tls      *secure.Conn // nil: plain
 	readable bool         // as far as is known
 	writable bool
-	short    bool // the last read has taken all that had come
-	fin      bool // our FIN was said, or is due behind what is still to be sent
-	shut     bool // it was said
+	short    bool // the last read returned everything available
+	fin      bool // our FIN was sent, or follows the pending bytes
+	shut     bool // the FIN was sent
 }
 
-// read takes what the peer has said. 0 bytes are its end; a FIN in front of which TLS has not said the end cuts what it said, and is a
-// reset (RFC 8446, section 6.1).
+// read reads from the peer. It returns 0 bytes at the end. A FIN without TLS's close_notify means truncation and is returned as a reset
+// (RFC 8446, section 6.1).
 func (w *Worker) read(l *line, b []byte) (int, unix.Errno) {
 	if l.tls == nil {
 		n, errno := read(l.fd, b)
@@ -32,12 +31,12 @@ func (w *Worker) read(l *line, b []byte) (int, unix.Errno) {
 	for fed := l.tls.More(); ; fed = true {
 		if fed {
 			n, err := l.tls.Read(b)
-			_ = w.push(l) // what TLS answers by itself; a fault will be met again
+			_ = w.push(l) // replies of TLS itself; an error is returned again by the next call
 			switch {
 			case err == io.EOF:
 				return 0, 0
 			case err != nil:
-				w.o.Log.Debug("trunk is broken", "err", err)
+				w.o.Log.Debug("trunk broke", "err", err)
 				return 0, unix.EPROTO
 			case n > 0:
 				l.short = short && !l.tls.More()
@@ -57,7 +56,7 @@ func (w *Worker) read(l *line, b []byte) (int, unix.Errno) {
 	}
 }
 
-// write sends bytes, as many as are taken. All that TLS takes is encrypted at once; nothing more is taken until that is sent.
+// write writes as many bytes as are accepted. TLS encrypts what it accepts at once, and accepts no more until that is sent.
 func (w *Worker) write(l *line, b []byte) (int, unix.Errno) {
 	if l.tls == nil {
 		return write(l.fd, b)
@@ -67,7 +66,7 @@ func (w *Worker) write(l *line, b []byte) (int, unix.Errno) {
 	}
 	n := min(len(b), secure.Most)
 	if err := l.tls.Write(b[:n]); err != nil {
-		w.o.Log.Debug("trunk is broken", "err", err)
+		w.o.Log.Debug("trunk broke", "err", err)
 		return 0, unix.EPROTO
 	}
 	if errno := w.push(l); errno != 0 && errno != unix.EAGAIN {
@@ -76,7 +75,7 @@ func (w *Worker) write(l *line, b []byte) (int, unix.Errno) {
 	return n, 0
 }
 
-// push sends what TLS has encrypted, and then the FIN that is due. EAGAIN: the kernel will tell when it takes more.
+// push sends pending ciphertext, and then a due FIN. EAGAIN: an event follows when the kernel accepts more.
 func (w *Worker) push(l *line) unix.Errno {
 	for l.pending() > 0 {
 		out := l.tls.Pending()
@@ -99,7 +98,7 @@ func (w *Worker) push(l *line) unix.Errno {
 	return 0
 }
 
-// pending is how many bytes wait for the kernel.
+// pending is the number of bytes that wait for the kernel.
 func (l *line) pending() int {
 	if l.tls == nil {
 		return 0
@@ -107,19 +106,19 @@ func (l *line) pending() int {
 	return len(l.tls.Pending())
 }
 
-// unsent is how many bytes the peer has not acknowledged, a FIN included.
+// unsent is the number of bytes that the peer has not acknowledged, including a FIN.
 func (l *line) unsent() int { return l.pending() + unsent(l.fd) }
 
-// finish says a FIN behind what was written. Of a connection that is closed then, the close says it.
+// finish sends a FIN after what was written. If the connection is then closed, the close sends it.
 func (w *Worker) finish(l *line, closed bool) {
 	l.fin, l.shut = true, l.shut || closed
 	if l.tls != nil {
-		_ = l.tls.CloseWrite() // fails if TLS itself has: no FIN hides that from the peer
+		_ = l.tls.CloseWrite() // fails only after a TLS error, which the FIN does not hide from the peer
 	}
 	_ = w.push(l)
 }
 
-// end closes a connection, whatever is under way.
+// end closes a connection and discards what is pending.
 func (l *line) end(reset bool) {
 	if l.tls != nil {
 		l.tls.Close()

@@ -27,10 +27,10 @@ var shown = map[config.ClientAddress]trunkproto.ClientAddress{
 	config.Hidden: trunkproto.Hidden, config.Spoofed: trunkproto.Spoofed, config.ProxyHeader: trunkproto.ProxyHeader,
 }
 
-const backlog = 1 << 16 // the kernel has net.core.somaxconn at most
+const backlog = 1 << 16 // limited by net.core.somaxconn
 
-// Listen opens a listener of this worker. The workers' listeners of an entry are opened one after the other in the order of their
-// numbers: a packet's hash modulo their number chooses.
+// Listen opens this worker's listener of an entry. Workers must open theirs in the order of their numbers: a packet's hash modulo their
+// count selects the listener.
 func (w *Worker) Listen(c *config.Entry) error {
 	return w.ask(func(w *Worker) error {
 		e := &entry{Entry: c, tally: w.tallyOf(c.Name)}
@@ -65,12 +65,12 @@ func (w *Worker) Listen(c *config.Entry) error {
 	})
 }
 
-// isEarly tells whether flows may begin with their SYNs.
+// isEarly reports whether the entry has early SYN.
 func (e *entry) isEarly() bool {
 	return e.EarlySYN == config.Optimistic || e.EarlySYN == config.ConnectFirst
 }
 
-// transparent lets a socket have addresses that are not the host's.
+// transparent lets a socket use addresses of other hosts.
 func transparent(fd int32, a netip.Addr) unix.Errno {
 	if a.Is6() {
 		return setInt(fd, unix.SOL_IPV6, unix.IPV6_TRANSPARENT, 1)
@@ -78,8 +78,8 @@ func transparent(fd int32, a netip.Addr) unix.Errno {
 	return setInt(fd, unix.SOL_IP, unix.IP_TRANSPARENT, 1)
 }
 
-// listen opens one listening socket of the workers' group at an address. What is set on it, its connections inherit. hashed: the group
-// chooses by the packets' hash, which a program has made sure of.
+// listen opens a listening socket in the workers' reuseport group. Connections inherit its options. hashed: the group selects by the
+// packets' hash, which the kernel program has set.
 func (w *Worker) listen(a netip.AddrPort, hashed bool, more func(fd int32) error) (_ int32, err error) {
 	fd, errno := newSocket(a.Addr())
 	if errno != 0 {
@@ -117,7 +117,7 @@ func (w *Worker) listen(a netip.AddrPort, hashed bool, more func(fd int32) error
 	return fd, nil
 }
 
-// chooseByHash has the group of a listener choose by the packet's hash modulo its members.
+// chooseByHash makes a reuseport group select by the packet's hash modulo its members.
 func chooseByHash(fd int32, members int) unix.Errno {
 	const rxhash = 0xfffff000 + 32 // SKF_AD_OFF + SKF_AD_RXHASH, linux/filter.h
 	program := []unix.SockFilter{
@@ -129,13 +129,13 @@ func chooseByHash(fd int32, members int) unix.Errno {
 	return setsockopt(fd, unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF, unsafe.Pointer(&f), unsafe.Sizeof(f))
 }
 
-// tune sets what every connection has.
+// tune sets the options of every connection.
 func tune(fd int32) {
 	_ = setInt(fd, unix.SOL_TCP, unix.TCP_NODELAY, 1)
 	closingResets(fd, true)
 }
 
-// ready accepts what has come.
+// ready accepts connections.
 func (e *entry) ready(w *Worker, _ uint32) {
 	for !w.full {
 		if w.count.Live.Load() >= int64(w.most()) {
@@ -150,7 +150,7 @@ func (e *entry) ready(w *Worker, _ uint32) {
 		case errno == unix.EAGAIN:
 			return
 		case errno != 0:
-			w.full = true // no descriptors, no memory: later
+			w.full = true // out of descriptors or memory: retry later
 			w.count.Full.Add(1)
 			return
 		}
@@ -158,10 +158,10 @@ func (e *entry) ready(w *Worker, _ uint32) {
 	}
 }
 
-// most is how many flows this worker may have.
+// most is the limit of this worker's flows.
 func (w *Worker) most() int { return max(1, w.cfg.Limits.Flows/w.o.Of) }
 
-// acceptAgain is called when there is room again.
+// acceptAgain resumes accepting.
 func (w *Worker) acceptAgain() {
 	w.full = false
 	for _, e := range w.entries {
@@ -169,7 +169,7 @@ func (w *Worker) acceptAgain() {
 	}
 }
 
-// begin makes a flow of a connection that has come in, or finds the one that its SYN has begun.
+// begin starts a flow for an accepted connection, or finds the one that its SYN has started.
 func (w *Worker) begin(e *entry, fd int32, peer netip.AddrPort) {
 	isEarly := e.isEarly()
 	var at netip.AddrPort
@@ -196,12 +196,12 @@ func (w *Worker) begin(e *entry, fd int32, peer netip.AddrPort) {
 		words := proxyheader.New(e.Mode)
 		s.request = &request{parser: &words}
 		w.startWait(&s.waiter, waitHeader)
-		return // its bytes come with an event
+		return // its bytes cause an event
 	}
 	w.startOnward(s)
 }
 
-// newFlow makes a flow that comes in at an entry, to the address at there.
+// newFlow creates a flow of an entry; at is the address that the client connected to.
 func (w *Worker) newFlow(e *entry, client, at netip.AddrPort) *split {
 	s := w.newSplit(e, client)
 	w.enter(s, e.tally)
@@ -216,14 +216,14 @@ func (w *Worker) newFlow(e *entry, client, at netip.AddrPort) *split {
 	return s
 }
 
-// Close ends a worker that runs, and waits until it has: flows that are left are reset.
+// Close stops a running worker and waits for it. Remaining flows are reset.
 func (w *Worker) Close() {
-	_ = w.post(func(w *Worker) { w.inbox.closed = true }) // or it has failed
+	_ = w.post(func(w *Worker) { w.inbox.closed = true }) // or Run has failed
 	<-w.ended
 	w.inbox.close()
 }
 
-// close gives everything back that the worker's descriptors stand for.
+// close releases everything that the worker's descriptors stand for.
 func (w *Worker) close() {
 	w.full = false
 	for _, e := range w.entries {
@@ -241,7 +241,7 @@ func (w *Worker) close() {
 		p.close(w)
 	}
 	for i := range w.slots {
-		if t, ok := w.slots[i].source.(*trunk); ok { // on its way
+		if t, ok := w.slots[i].source.(*trunk); ok { // being opened
 			w.loseTrunk(t, errUnused)
 		}
 	}

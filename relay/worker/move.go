@@ -6,23 +6,23 @@ import (
 	"baton/relay/flow"
 )
 
-// direction is the bytes that came from one end and are not with the other yet.
+// direction is the bytes that were read from one end and not written to the other yet.
 type direction struct {
-	buffer []byte // what was copied, in front of what was spliced
-	base   []byte // what was lent for it; nil: nothing
-	pipe   *pipe  // borrowed; what was spliced
+	buffer []byte // copied bytes, in front of spliced ones
+	base   []byte // the allocated buffer that holds them; nil: none
+	pipe   *pipe  // with spliced bytes; nil: none
 	copies bool   // splice does not work here
 	total  uint64
 }
 
 const (
-	// copied is how many bytes of a direction are copied before it is worth a pipe.
+	// copied is how many bytes of a direction are copied before it gets a pipe.
 	copied = 16 << 10
-	// most is how many bytes one call moves.
+	// most limits the bytes of one call.
 	most = 1 << 20
 )
 
-// move passes on what there is, both ways, until nothing more can be done now or the flow has had its share.
+// move moves bytes both ways, until it would block or the flow has used its share.
 func (w *Worker) move(s *split) {
 	left := flowShare
 	for {
@@ -50,9 +50,8 @@ func (w *Worker) move(s *split) {
 	}
 }
 
-// updateReadEvents has the kernel tell of what an end receives only if it is wanted: while the other end does not take what a pipe holds, each
-// segment would wake the worker for nothing. What is asked for changes here alone, before the worker waits, so that a flow that is always
-// held up by the same end costs no call.
+// updateReadEvents disables read events of an end while the other end does not accept what the pipe holds: each segment would wake the
+// worker for nothing. It runs once before the worker waits, so a flow that is always limited by the same end costs no system call.
 func (w *Worker) updateReadEvents(s *split, which flow.End) {
 	e, d := &s.ends[which], &s.dirs[which]
 	held := d.pipe != nil && d.pipe.held > 0 && !s.ends[which.Other()].writable
@@ -62,14 +61,14 @@ func (w *Worker) updateReadEvents(s *split, which flow.End) {
 	events := uint32(both)
 	if held {
 		events &^= unix.EPOLLIN
-		e.readable = true // perhaps: it is looked at when the pipe is empty
+		e.readable = true // perhaps: it is read when the pipe is empty
 	}
 	if w.rewatch(e.fd, events, e.slot) == 0 {
 		e.muted = held
 	}
 }
 
-// pass moves bytes of one direction. Progress: it is worth to try again.
+// pass moves bytes of one direction. progress: try again.
 func (w *Worker) pass(s *split, which flow.End) (n int, progress bool) {
 	from, to, d := &s.ends[which], &s.ends[which.Other()], &s.dirs[which]
 	if s.stage != stageMoving {
@@ -96,7 +95,7 @@ func (w *Worker) pass(s *split, which flow.End) (n int, progress bool) {
 	return w.splice(s, from, to, d)
 }
 
-// pushEnd sends what waits for the kernel.
+// pushEnd sends an end's pending bytes.
 func (w *Worker) pushEnd(e *end) unix.Errno {
 	before := e.pending()
 	errno := w.push(&e.line)
@@ -106,7 +105,7 @@ func (w *Worker) pushEnd(e *end) unix.Errno {
 	return errno
 }
 
-// copy moves what one read gives. Nothing is held of the direction.
+// copy copies the bytes of one read. The direction holds nothing before.
 func (w *Worker) copy(s *split, from, to *end, d *direction) (int, bool) {
 	b := w.scratch
 	n, errno := w.read(&from.line, b)
@@ -150,7 +149,7 @@ func (w *Worker) copy(s *split, from, to *end, d *direction) (int, bool) {
 	return n, true
 }
 
-// splice moves what fits into a pipe. Nothing is held of the direction.
+// splice moves what fits into a pipe. The direction holds nothing before.
 func (w *Worker) splice(s *split, from, to *end, d *direction) (int, bool) {
 	if d.pipe == nil {
 		p, errno := w.pipes.alloc()
@@ -186,7 +185,7 @@ func (w *Worker) splice(s *split, from, to *end, d *direction) (int, bool) {
 	return 0, true
 }
 
-// flush writes what is held of a direction, as far as the other end takes it.
+// flush writes what a direction holds, as far as the other end accepts it.
 func (w *Worker) flush(s *split, from, to *end, d *direction) (n int, progress bool) {
 	var errno unix.Errno
 	for errno == 0 && s.state.Held(from.which) > 0 {
@@ -224,7 +223,7 @@ func (w *Worker) flush(s *split, from, to *end, d *direction) (n int, progress b
 	return n, progress || n > 0
 }
 
-// readFailed is called when a read tells that an end was reset, or failed in another way.
+// readFailed is called when a read shows that an end was reset or failed.
 func (w *Worker) readFailed(s *split, which flow.End) {
 	if which == flow.Server && !s.answered {
 		w.trunkBroke(s)
@@ -233,7 +232,7 @@ func (w *Worker) readFailed(s *split, which flow.End) {
 	w.do(s, s.state.Reset(which))
 }
 
-// writeFailed is called when a write tells the same: what the end has said may not be read yet.
+// writeFailed is called when a write shows it: what the end sent before may not be read yet.
 func (w *Worker) writeFailed(s *split, e *end) {
 	if e.which == flow.Server && !s.answered {
 		w.trunkBroke(s)
@@ -244,7 +243,7 @@ func (w *Worker) writeFailed(s *split, e *end) {
 	w.do(s, s.state.WriteFailed(e.which))
 }
 
-// freeHeld gives back what a direction has borrowed.
+// freeHeld frees a direction's pipe and buffer.
 func (w *Worker) freeHeld(d *direction) {
 	if d.pipe != nil {
 		w.pipes.free(d.pipe)
@@ -253,7 +252,7 @@ func (w *Worker) freeHeld(d *direction) {
 	w.freeBuffer(d)
 }
 
-// freeBuffer ends what a direction holds of what was copied.
+// freeBuffer frees a direction's buffer.
 func (w *Worker) freeBuffer(d *direction) {
 	if d.base != nil {
 		w.buffers.Free(d.base)

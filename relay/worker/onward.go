@@ -11,7 +11,7 @@ import (
 	"baton/relay/trunkproto"
 )
 
-// startOnward begins the way to a flow's server.
+// startOnward opens the onward connection of a flow.
 func (w *Worker) startOnward(s *split) {
 	s.stage = stageConnecting
 	w.startWait(&s.waiter, waitConnect)
@@ -21,7 +21,7 @@ func (w *Worker) startOnward(s *split) {
 	w.followRoute(s)
 }
 
-// followRoute takes the way that a flow has.
+// followRoute sends a flow along its route.
 func (w *Worker) followRoute(s *split) {
 	first, _ := s.route.via.Cut()
 	switch {
@@ -33,18 +33,18 @@ func (w *Worker) followRoute(s *split) {
 		w.reject(s, s.answer(trunkproto.NoSuchRelay))
 	default:
 		s.trunk = &onTrunk{pool: w.pools[string(first)]}
-		if s.state.Connected() { // by another way before
+		if s.state.Connected() { // by another route before
 			s.trunk.replay = s.dirs[flow.Client].buffer
 		}
 		w.takeTrunk(s)
 	}
 }
 
-// route is how a flow goes on from here.
+// route is how a flow continues from here.
 type route struct {
-	via        trunkproto.Names // relays still to pass, the next first
+	via        trunkproto.Names // relays still to pass, the next one first
 	passed     trunkproto.Names // relays passed, without this one
-	tried      uint8            // of the flow's ways, of those that can be chosen among
+	tried      uint8            // number of the candidate routes tried
 	id         [trunkproto.IDSize]byte
 	shown      trunkproto.ClientAddress
 	congestion string
@@ -55,14 +55,14 @@ func (s *split) answer(status trunkproto.Status) trunkproto.Answer {
 	return trunkproto.Answer{Status: status, Hop: uint8(s.route.passed.Len())}
 }
 
-// dial begins the connection to a flow's server.
+// dial opens the connection to a flow's server.
 func (w *Worker) dial(s *split) {
 	if !w.allowed(s) {
 		w.reject(s, s.answer(trunkproto.NotAllowed))
 		return
 	}
 	if s.route.shown == trunkproto.Spoofed && len(w.cfg.Return) == 0 {
-		w.reject(s, s.answer(trunkproto.NotAllowed)) // what the server says would not come back here
+		w.reject(s, s.answer(trunkproto.NotAllowed)) // the server's packets would not come back here
 		return
 	}
 	fd, errno := w.connect(s)
@@ -76,7 +76,7 @@ func (w *Worker) dial(s *split) {
 	}
 }
 
-// connect returns a socket that connects to the flow's server.
+// connect returns a socket that is connecting to the flow's server.
 func (w *Worker) connect(s *split) (fd int32, errno unix.Errno) {
 	fd, errno = newSocket(s.server.Addr())
 	if errno != 0 {
@@ -99,7 +99,7 @@ func (w *Worker) connect(s *split) (fd int32, errno unix.Errno) {
 	return fd, 0
 }
 
-// bindTo gives a socket the address of someone else.
+// bindTo binds a socket to another host's address.
 func bindTo(fd int32, a netip.AddrPort, mark uint32) unix.Errno {
 	if errno := transparent(fd, a.Addr()); errno != 0 {
 		return errno
@@ -115,7 +115,7 @@ func bindTo(fd int32, a netip.AddrPort, mark uint32) unix.Errno {
 	return bind(fd, a)
 }
 
-// connecting looks whether the server is there, and whether the client still is.
+// connecting checks whether the server has answered, and whether the client is still connected.
 func (w *Worker) connecting(s *split) {
 	client, server := &s.ends[flow.Client], &s.ends[flow.Server]
 	if client.fd >= 0 && client.hangup && failed(client.fd) {
@@ -150,21 +150,21 @@ func (w *Worker) connecting(s *split) {
 	w.startMoving(s)
 }
 
-// prepend puts bytes of the relay's own in front of all that came from an end.
+// prepend sends bytes of the relay itself in front of what came from an end.
 func (w *Worker) prepend(s *split, from flow.End, b []byte) {
 	d := &s.dirs[from]
 	d.buffer = append(b, d.buffer...)
 	s.state.Read(from, len(b))
 }
 
-// startMoving has bytes move.
+// startMoving starts to move bytes.
 func (w *Worker) startMoving(s *split) {
 	s.stage = stageMoving
 	w.do(s, s.state.Connect())
 	w.move(s)
 }
 
-// confirm tells the client that its server is there, if it is to be told.
+// confirm tells the client that its server is connected, if its protocol has a reply.
 func (w *Worker) confirm(s *split, a trunkproto.Answer) {
 	s.answered = true
 	if s.early != nil {
@@ -186,7 +186,7 @@ func (w *Worker) confirm(s *split, a trunkproto.Answer) {
 	}
 }
 
-// reject ends a flow whose server cannot be had: who asked for it in words is told so, any other client reset.
+// reject ends a flow whose server is unavailable. A client whose protocol has a reply gets one, any other is reset.
 func (w *Worker) reject(s *split, a trunkproto.Answer) {
 	if s.isProbe() {
 		w.finishProbe(s, a)
@@ -211,7 +211,7 @@ func (w *Worker) reject(s *split, a trunkproto.Answer) {
 	w.sendRefusal(s, s.request.refusedReply(a))
 }
 
-// sendRefusal says the last words to a client that gets no server; without any it is reset.
+// sendRefusal sends a reply to a client that gets no server; without one the client is reset.
 func (w *Worker) sendRefusal(s *split, words []byte) {
 	if len(words) > 0 {
 		_, _ = w.write(&s.ends[flow.Client].line, words) // fits: hardly anything was written
@@ -219,7 +219,7 @@ func (w *Worker) sendRefusal(s *split, words []byte) {
 	w.closeRefused(s, len(words) > 0)
 }
 
-// closeRefused ends a flow that has no server end: with a FIN behind what the client was told, or a reset.
+// closeRefused ends a flow without a server end: by a FIN after a reply, otherwise by a reset.
 func (w *Worker) closeRefused(s *split, replied bool) {
 	if !replied {
 		w.drop(s)
@@ -232,7 +232,7 @@ func (w *Worker) closeRefused(s *split, replied bool) {
 	w.drainRefused(s)
 }
 
-// drainRefused waits for the FIN of a client that was refused: a close before it would be a reset, which may overtake the refusal.
+// drainRefused waits for the FIN of a refused client: closing before would send a reset, which may overtake the reply.
 func (w *Worker) drainRefused(s *split) {
 	client := &s.ends[flow.Client]
 	if errno := w.push(&client.line); errno != 0 && errno != unix.EAGAIN {
@@ -252,7 +252,7 @@ func (w *Worker) drainRefused(s *split) {
 	}
 }
 
-// allowed tells whether a flow may leave for its server here. A destination of the configuration's own need not be named twice.
+// allowed reports whether a flow may connect to its server from here. A configured destination need not be in allow.
 func (w *Worker) allowed(s *split) bool {
 	return s.entry != nil && s.entry.Mode == config.Plain || w.cfg.Allowed(s.server) || s.isProbe() && w.isPeer(s.server)
 }

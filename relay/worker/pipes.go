@@ -2,13 +2,13 @@ package worker
 
 import "golang.org/x/sys/unix"
 
-// pipe is what bytes are in on their way from socket to socket.
+// pipe holds bytes on their way from socket to socket.
 type pipe struct {
 	r, w int32
 	held int
 }
 
-// pipes are a worker's empty ones, and how large a new one is to be.
+// pipes are a worker's empty pipes, and the size of new ones.
 type pipes struct {
 	size  int
 	empty []*pipe
@@ -27,12 +27,12 @@ func (p *pipes) alloc() (*pipe, unix.Errno) {
 	if err := unix.Pipe2(fds[:], unix.O_NONBLOCK|unix.O_CLOEXEC); err != nil {
 		return nil, err.(unix.Errno)
 	}
-	_, _ = unix.FcntlInt(uintptr(fds[1]), unix.F_SETPIPE_SZ, p.size) // beyond the user's limit: as large as it is
+	_, _ = unix.FcntlInt(uintptr(fds[1]), unix.F_SETPIPE_SZ, p.size) // above the user's limit it keeps its size
 	p.open++
 	return &pipe{r: int32(fds[0]), w: int32(fds[1])}, 0
 }
 
-// free takes a pipe back. One that holds bytes is closed.
+// free frees a pipe. One that holds bytes is closed.
 func (p *pipes) free(q *pipe) {
 	if q.held == 0 && len(p.empty) < mostEmptyPipes {
 		p.empty = append(p.empty, q)

@@ -65,7 +65,7 @@ func TestOpenersOfPlaintextTrunks(t *testing.T) {
 	refused("no seal", func(h *trunkproto.Hello) []byte { return c.header(h, nil) })
 	refused("a header for another trunk", replay)
 	refused("no header", func(*trunkproto.Hello) []byte { return []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n") })
-	refused("a name on the way changed", func(h *trunkproto.Hello) []byte {
+	refused("a name on the route changed", func(h *trunkproto.Hello) []byte {
 		return bytes.Replace(c.header(h, sealer), []byte("r7"), []byte("r8"), 1)
 	})
 	if n := c.sum(func(w *Worker) uint64 { return w.count.BadTrunkHeaders.Load() }); n != 5 {

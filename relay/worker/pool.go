@@ -19,16 +19,16 @@ import (
 type pool struct {
 	peer     *config.Peer
 	sealer   *trunkproto.Sealer // nil: TLS
-	identity *secure.Identity   // of TLS
-	ready    []*trunk           // the newest last
+	identity *secure.Identity   // for TLS
+	ready    []*trunk           // newest last
 	opening  int
-	waiting  []*split // flows without a trunk, in the order in which they came
+	waiting  []*split // flows without a trunk, oldest first
 	size     *trunks.Sizer
 	closed   bool
-	short    bool          // it is among the worker's that are
-	down     bool          // the last attempt to open a trunk has failed
-	why      error         // the last one that did
-	when     time.Duration // that was, on the worker's clock
+	short    bool          // in the worker's list of pools to refill
+	down     bool          // the last attempt to open a trunk failed
+	why      error         // the last failure
+	when     time.Duration // time of it, on the worker's clock
 	rtt      time.Duration // of the last trunk's handshake
 	renewed  time.Duration // on the worker's clock
 	count    PoolCounters
@@ -36,11 +36,11 @@ type pool struct {
 
 var (
 	errStale  = errors.New("the peer has closed the trunk")
-	errUnused = errors.New("no flow could be put on it")
-	errOld    = errors.New("it has waited long enough")
+	errUnused = errors.New("it was not needed")
+	errOld    = errors.New("it was replaced")
 )
 
-// newPool makes the pool of one of so many workers.
+// newPool creates a worker's pool of trunks to a peer.
 func newPool(p *config.Peer, o *Options) (*pool, error) {
 	q := &pool{peer: p}
 	q.resize(o.Of)
@@ -55,16 +55,16 @@ func newPool(p *config.Peer, o *Options) (*pool, error) {
 	return q, nil
 }
 
-// firstSetup is what opening a trunk is thought to take before one was.
+// firstSetup is the assumed time to open a trunk before one was opened.
 const firstSetup = 100 * time.Millisecond
 
-// resize has the pool forget what it has learnt of how many trunks are wanted.
+// resize resets the demand that the pool has learnt.
 func (p *pool) resize(workers int) {
 	share := func(n int) int { return max(1, (n+workers-1)/workers) }
 	p.size = trunks.NewSizer(share(p.peer.Ready.Min), share(p.peer.Ready.Max), firstSetup, rand.Float64)
 }
 
-// take gives the newest trunk; nil: there is none. Another one is opened when the flow has been put on it: see refill.
+// take returns the newest ready trunk, nil if there is none. refill replaces it after the flow was started.
 func (p *pool) take(w *Worker) *trunk {
 	p.size.Took(w.now)
 	if !p.short {
@@ -83,10 +83,10 @@ func (p *pool) take(w *Worker) *trunk {
 	return t
 }
 
-// queue has a flow for which take had none wait for the next trunk.
+// queue makes a flow wait for the next trunk.
 func (p *pool) queue(s *split) { p.waiting = append(p.waiting, s) }
 
-// refill opens trunks in place of those that flows have taken in this turn.
+// refill opens trunks in place of those taken in this iteration.
 func (w *Worker) refill() {
 	for _, p := range w.short {
 		p.short = false
@@ -95,7 +95,7 @@ func (w *Worker) refill() {
 	w.short = w.short[:0]
 }
 
-// fill opens trunks that are wanted.
+// fill opens as many trunks as are needed.
 func (p *pool) fill(w *Worker) {
 	if p.closed {
 		return
@@ -108,7 +108,7 @@ func (p *pool) fill(w *Worker) {
 	}
 }
 
-// open begins a trunk.
+// open starts to open a trunk.
 func (p *pool) open(w *Worker) error {
 	fd, errno := newSocket(p.peer.Address.Addr())
 	if errno != 0 {
@@ -135,8 +135,8 @@ func (p *pool) open(w *Worker) error {
 	return nil
 }
 
-// tuneTrunk sets what trunks alone have, on a socket that is not connected yet. The buffers are the window: beyond what the system
-// allows, they need CAP_NET_ADMIN.
+// tuneTrunk sets the options of trunks, on a socket before it is connected. The buffers limit the window; above the system's limit they
+// need CAP_NET_ADMIN.
 func tuneTrunk(fd int32, t *config.Tuning) {
 	if t.Buffer > 0 {
 		if setInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, t.Buffer) != 0 {
@@ -151,7 +151,7 @@ func tuneTrunk(fd int32, t *config.Tuning) {
 	}
 }
 
-// trunkReady is called when a trunk's hello is here.
+// trunkReady is called when a trunk's hello was received.
 func (p *pool) trunkReady(w *Worker, t *trunk) {
 	p.opening--
 	p.size.Opened(w.now, w.now-t.begun)
@@ -175,7 +175,7 @@ func (p *pool) trunkReady(w *Worker, t *trunk) {
 	p.count.Ready.Add(1)
 }
 
-// lost is called when a trunk without a flow is no more.
+// lost is called when a trunk without a flow was closed.
 func (p *pool) lost(w *Worker, t *trunk, why error) {
 	if !t.hasHello {
 		p.opening--
@@ -196,7 +196,7 @@ func (p *pool) lost(w *Worker, t *trunk, why error) {
 	p.fill(w)
 }
 
-// failure is called when a trunk could not be opened. Flows that wait are turned away when none is on its way: they have no hope.
+// failure is called when a trunk could not be opened. Waiting flows are rejected if no other is being opened.
 func (p *pool) failure(w *Worker, why error) {
 	p.count.Failed.Add(1)
 	p.size.Failed(w.now)
@@ -214,7 +214,7 @@ func (p *pool) failure(w *Worker, why error) {
 	}
 }
 
-// look replaces old trunks, and opens those that were put off.
+// look replaces old trunks and opens postponed ones.
 func (p *pool) look(w *Worker) {
 	p.waiting = slices.DeleteFunc(p.waiting, func(s *split) bool { return s.stage != stageConnecting })
 	surplus := p.size.Close(w.now, len(p.ready))
@@ -226,7 +226,7 @@ func (p *pool) look(w *Worker) {
 	p.fill(w)
 }
 
-// close ends all that have no flow.
+// close closes all trunks without a flow.
 func (p *pool) close(w *Worker) {
 	p.closed = true
 	for len(p.ready) > 0 {

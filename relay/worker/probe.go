@@ -14,15 +14,15 @@ import (
 	"baton/relay/trunkproto"
 )
 
-// Probe has the last of the relays via measure how far an address is from it, by one SYN. The way to that relay is a trunk from each to
-// the next, each for this probe alone. Without a target the relay answers at once.
+// Probe makes the last relay of via measure the distance of an address by one SYN, over one trunk per hop for this probe alone. Without a
+// target the relay answers at once.
 //
-// A status of Connected says that the address has answered, if only by refusing, and the answer's RTT is that of its handshake. The last
-// relay refuses what it may not connect to, but for addresses of its peers. Any other status is an answer as well; the error is of the
-// context, of a way that cannot be, or of a worker that has ended.
+// Status Connected means that the address answered, even by refusing; the answer's RTT is that of its handshake. The last relay rejects
+// addresses outside its allow, except those of its peers. Any other status is an answer as well. The error is of the context, an invalid
+// route, or a worker that has ended.
 func (w *Worker) Probe(ctx context.Context, via []string, target netip.AddrPort) (trunkproto.Answer, error) {
 	if len(via) == 0 {
-		return trunkproto.Answer{}, errors.New("probe: no relay is asked")
+		return trunkproto.Answer{}, errors.New("probe: no relay is given")
 	}
 	names, err := trunkproto.JoinNames(via...)
 	if err != nil {
@@ -66,13 +66,13 @@ func (w *Worker) isPeer(address netip.AddrPort) bool {
 	return slices.ContainsFunc(w.cfg.Peers, func(p config.Peer) bool { return p.Address == address })
 }
 
-// startProbe begins to measure what a probe has asked this relay for.
+// startProbe starts the measurement that a probe requests.
 func (w *Worker) startProbe(s *split) {
 	if !s.server.IsValid() {
 		w.finishProbe(s, s.answer(trunkproto.Connected))
 		return
 	}
-	s.route.shown = trunkproto.Hidden // nobody's flow has a client that could be shown
+	s.route.shown = trunkproto.Hidden // a probe has no client to show
 	s.request.since = time.Now()
 	w.dial(s)
 }
@@ -84,17 +84,17 @@ func (w *Worker) probeMeasured(s *split, rtt time.Duration) {
 	w.finishProbe(s, a)
 }
 
-// finishProbe tells who has asked, and ends the probe. What was connected to is reset: nothing of it stays there.
+// finishProbe answers the probe and ends it. The measured connection is reset, so that nothing remains of it.
 func (w *Worker) finishProbe(s *split, a trunkproto.Answer) {
 	if server := &s.ends[flow.Server]; server.fd >= 0 {
 		w.hangUp(server, true)
 	}
 	switch {
 	case s.request.answers != nil:
-		s.request.answers <- a // has room for one
+		s.request.answers <- a // capacity 1
 		s.request.answers = nil
 		w.drop(s)
-	case s.answered || s.ends[flow.Client].fd < 0: // passed on before
+	case s.answered || s.ends[flow.Client].fd < 0: // the next relay's answer was forwarded
 		w.drop(s)
 	default:
 		w.sendRefusal(s, s.request.refusedReply(a))

@@ -7,8 +7,8 @@ import (
 	"baton/relay/config"
 )
 
-// Configure puts another configuration in force, but for listeners: see Listen, ListenTrunks, Unlisten and UnlistenTrunks. Flows are kept, and so are the
-// trunks that are ready, unless what their peer's trunks are made of has changed.
+// Configure applies another configuration, except for listeners: see Listen, ListenTrunks, Unlisten and UnlistenTrunks. Flows are kept, and
+// so are ready trunks unless the settings of their peer have changed.
 func (w *Worker) Configure(cfg *config.Config) error {
 	if w.own {
 		if err := w.o.Identities.Load(cfg); err != nil {
@@ -50,12 +50,12 @@ func (w *Worker) configure(cfg *config.Config) error {
 			p.resize(w.o.Of)
 		}
 	}
-	w.pools = kept // filled at the next look
+	w.pools = kept // filled at the next check
 	w.looked = 0
 	return nil
 }
 
-// poolsOf are the pools of a configuration: those there are, and new ones of peers whose trunks are others now.
+// poolsOf returns the pools for a configuration: existing ones, and new ones for peers whose trunk settings changed.
 func (w *Worker) poolsOf(cfg *config.Config) (map[string]*pool, error) {
 	out := make(map[string]*pool, len(cfg.Peers))
 	for i := range cfg.Peers {
@@ -72,14 +72,14 @@ func (w *Worker) poolsOf(cfg *config.Config) (map[string]*pool, error) {
 	return out, nil
 }
 
-// alike tells whether trunks to a peer are the same as those to another.
+// alike reports whether trunks to two peers are opened in the same way.
 func alike(a, b *config.Peer) bool {
 	return a.Address == b.Address && a.Tuning == b.Tuning && a.Credentials.Security == b.Credentials.Security &&
 		a.Credentials.Certificate == b.Credentials.Certificate && a.Credentials.Key == b.Credentials.Key && a.Credentials.Authority == b.Credentials.Authority &&
 		slices.Equal(a.Credentials.Secret, b.Credentials.Secret)
 }
 
-// Unlisten closes the listener of an entry, behind the connections that it has taken. Its flows go on.
+// Unlisten closes the listener of an entry after accepting what is queued. Its flows go on.
 func (w *Worker) Unlisten(name string) error {
 	return w.ask(func(w *Worker) error {
 		w.entries = slices.DeleteFunc(w.entries, func(e *entry) bool {
@@ -95,7 +95,7 @@ func (w *Worker) Unlisten(name string) error {
 	})
 }
 
-// UnlistenTrunks closes a listener for trunks, and those that wait for a header.
+// UnlistenTrunks closes a listener for trunks, and its idle trunks.
 func (w *Worker) UnlistenTrunks(at netip.AddrPort) error {
 	return w.ask(func(w *Worker) error {
 		w.trunkListeners = slices.DeleteFunc(w.trunkListeners, func(d *trunkListener) bool {

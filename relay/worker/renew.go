@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// A trunk begins with the window that was known as it was opened. Of those that wait, the ones that a newer would leave far behind are
-// replaced by whoever would send with that window: an opener opens others, an acceptor closes them, so that the opener does. Flows take
-// the newest trunk, so that the oldest can go.
+// A trunk starts with the initial window at the time when it was opened. Ready trunks are replaced when newer ones would start with a far
+// larger window. The sender of the data replaces them: an opener opens new ones, an acceptor closes them so that the opener does. Flows
+// take the newest trunk, so the oldest are replaced first.
 
 const (
-	renewTick = 200 * time.Millisecond // between looks
-	renewAge  = 2 * time.Second        // of the youngest trunk that an acceptor closes: openers mistrust those that end at once
+	renewTick = 200 * time.Millisecond // between checks
+	renewAge  = 2 * time.Second        // minimum age of trunks that an acceptor closes: openers back off when trunks end at once
 )
 
-// outgrown returns the time, on the worker's clock, before which trunks were opened that begin with too little; 0: there is none.
+// outgrown returns the time, on the worker's clock, before which trunks started with too small a window; 0: none did.
 func (w *Worker) outgrown(peer string, from netip.Addr) time.Duration {
 	if w.o.Outgrown == nil {
 		return 0
@@ -27,10 +27,10 @@ func (w *Worker) outgrown(peer string, from netip.Addr) time.Duration {
 	return at.Sub(w.start)
 }
 
-// half is how many of so many are renewed at a time, so that flows find others.
+// half is how many of n trunks are renewed at a time, so that flows find others.
 func half(n int) int { return (n + 1) / 2 }
 
-// renew closes some of those that a peer's pool has outgrown. It is the caller's to fill it again.
+// renew closes some outgrown trunks of a pool. The caller fills it again.
 func (p *pool) renew(w *Worker) {
 	if w.now-p.renewed < renewTick {
 		return
@@ -42,7 +42,7 @@ func (p *pool) renew(w *Worker) {
 	}
 }
 
-// renewIdle closes some of the trunks that other relays have opened.
+// renewIdle closes some outgrown trunks that other relays have opened.
 func (w *Worker) renewIdle() {
 	if w.o.Outgrown == nil || len(w.idle) == 0 || w.now-w.renewed < renewTick {
 		return

@@ -15,18 +15,17 @@ import (
 	"baton/relay/trunkproto"
 )
 
-// request is a client end that says where its flow is to go, and is told what became of that: a trunk of another relay, or a client
-// that speaks one of the entries' prefaces.
+// request is how a flow's server was requested: by another relay's trunk header, or by a client's proxy header. It determines the reply.
 type request struct {
 	from    netip.AddrPort           // of a trunk
-	probe   bool                     // nobody's flow: a distance is measured
-	answers chan<- trunkproto.Answer // of a probe of this relay's own, which has no client end; nil: none, or it was told
-	since   time.Time                // when what a probe measures began
+	probe   bool                     // no flow: a distance is measured
+	answers chan<- trunkproto.Answer // of this relay's own probe, which has no client end; nil: none, or answered
+	since   time.Time                // start of a probe's measurement
 	parser  *proxyheader.Parser      // nil: a trunk
-	pending []byte                   // of the preface, as far as it is here and was not taken
+	pending []byte                   // received bytes that the parser has not consumed
 }
 
-// connectedReply is what it is told when the server is there.
+// connectedReply is the reply when the server is connected.
 func (g *request) connectedReply(a trunkproto.Answer) []byte {
 	if g.parser != nil {
 		return g.parser.AppendGranted(nil, netip.AddrPort{})
@@ -34,7 +33,7 @@ func (g *request) connectedReply(a trunkproto.Answer) []byte {
 	return a.Append(nil)
 }
 
-// refusedReply is what it is told when the server is not; nothing: it is reset.
+// refusedReply is the reply when the server is unavailable; empty: reset.
 func (g *request) refusedReply(a trunkproto.Answer) []byte {
 	if g.parser != nil {
 		return g.parser.AppendRefused(nil, a.Status)
@@ -42,12 +41,12 @@ func (g *request) refusedReply(a trunkproto.Answer) []byte {
 	return a.Append(nil)
 }
 
-// hasProxyHeader tells whether flows of the mode begin with words about themselves.
+// hasProxyHeader reports whether flows of the mode start with a header.
 func hasProxyHeader(m config.Mode) bool {
 	return m == config.Proxy || m == config.SOCKS5 || m == config.Connect
 }
 
-// readProxyHeader reads a preface.
+// readProxyHeader reads a client's header.
 func (w *Worker) readProxyHeader(s *split) {
 	client, g := &s.ends[flow.Client], s.request
 	for client.readable {
@@ -69,7 +68,7 @@ func (w *Worker) readProxyHeader(s *split) {
 			}
 			if err != nil {
 				w.count.BadClientHeaders.Add(1)
-				w.o.Log.Debug("preface refused", "entry", s.entry.Name, "client", s.client, "err", err)
+				w.o.Log.Debug("header refused", "entry", s.entry.Name, "client", s.client, "err", err)
 				w.closeRefused(s, len(reply) > 0)
 				return
 			}
@@ -84,7 +83,7 @@ func (w *Worker) readProxyHeader(s *split) {
 	}
 }
 
-// headerDone is called when the preface has said where the flow is to go.
+// headerDone is called when the header is complete.
 func (w *Worker) headerDone(s *split) {
 	t := &s.request.parser.Target
 	if t.Client.IsValid() {
@@ -106,7 +105,7 @@ func (w *Worker) headerDone(s *split) {
 	go w.resolve(s, host, port, within)
 }
 
-// resolve looks a name up, on a goroutine of its own, for the worker to go on with the first address.
+// resolve looks up a name on its own goroutine; the worker continues with the first address.
 func (w *Worker) resolve(s *split, host string, port uint16, within time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()

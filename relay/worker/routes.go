@@ -14,18 +14,17 @@ import (
 	"baton/relay/trunkproto"
 )
 
-// Routes are what flows of entries that leave their way to the relay are sent by, the same for all workers. Its methods may be called from
-// any goroutine.
+// Routes are the routes for entries with via: auto, shared by all workers. Its methods may be called from any goroutine.
 type Routes struct {
 	table   atomic.Pointer[choice.Table]
 	unknown chan netip.AddrPort
 	broken  chan plan.Pair
 }
 
-// reportQueue is how much may wait to be heard; what is above that is told again by the next flow.
+// reportQueue limits the queued reports; a dropped one is repeated by the next flow.
 const reportQueue = 256
 
-// NewRoutes makes ways of which nothing is known.
+// NewRoutes returns an empty table of routes.
 func NewRoutes() *Routes {
 	w := &Routes{unknown: make(chan netip.AddrPort, reportQueue), broken: make(chan plan.Pair, reportQueue)}
 	table, _ := choice.New(nil).Table()
@@ -33,16 +32,16 @@ func NewRoutes() *Routes {
 	return w
 }
 
-// Set puts a table in force. Flows that have a way keep it.
+// Set replaces the table. Existing flows keep their routes.
 func (w *Routes) Set(t *choice.Table) { w.table.Store(t) }
 
-// Unknown tells of servers that the table does not know.
+// Unknown returns servers that the table lacks.
 func (w *Routes) Unknown() <-chan netip.AddrPort { return w.unknown }
 
-// Broken tells of relays that have said that they do not reach the next one.
+// Broken returns pairs of relays of which the first reported that it cannot reach the second.
 func (w *Routes) Broken() <-chan plan.Pair { return w.broken }
 
-// chooseRoutes gives a flow its way, when its server is known.
+// chooseRoutes gives a flow its routes, once its server is known.
 func (w *Worker) chooseRoutes(s *split) {
 	routes := w.o.Routes
 	table, now := routes.table.Load(), w.start.Add(w.now)
@@ -65,11 +64,11 @@ func (w *Worker) chooseRoutes(s *split) {
 		return
 	}
 	s.route.tried = 0
-	w.nextRoute(s, true) // or it is told that it may not go there
+	w.nextRoute(s, true) // if there is none, the client learns that the server is not allowed
 }
 
-// nextRoute takes the next of a flow's ways: one that can be had as far as this worker knows, or any that is allowed.
-func (w *Worker) nextRoute(s *split, desperate bool) bool {
+// nextRoute selects the flow's next route that is usable as far as this worker knows. tryDown: also through peers that are down.
+func (w *Worker) nextRoute(s *split, tryDown bool) bool {
 	for ; int(s.route.tried) < len(s.routes); s.route.tried++ {
 		via := s.routes[s.route.tried]
 		if len(via) == 0 && !w.allowed(s) {
@@ -77,7 +76,7 @@ func (w *Worker) nextRoute(s *split, desperate bool) bool {
 		}
 		if len(via) > 0 {
 			first, _ := via.Cut()
-			if p := w.pools[string(first)]; p == nil || p.down && !desperate {
+			if p := w.pools[string(first)]; p == nil || p.down && !tryDown {
 				continue
 			}
 		}
@@ -91,12 +90,11 @@ func (w *Worker) nextRoute(s *split, desperate bool) bool {
 	return false
 }
 
-// notReached are the answers that say nothing of the server: relays did not get so far as to ask it.
+// notReached are the statuses that say nothing about the server: the relays did not get as far.
 const notReached = 1<<trunkproto.Unreachable | 1<<trunkproto.NotAllowed | 1<<trunkproto.Loop | 1<<trunkproto.Overloaded | 1<<trunkproto.BadHeader |
 	1<<trunkproto.NoSuchRelay | 1<<trunkproto.NoTrunk | 1<<trunkproto.Stopping
 
-// reroute sends a flow by the next of its ways, when relays have turned it away, or the next one is silent, and what its client has said
-// can be said again.
+// reroute sends a flow by its next route if relays rejected it or the next one is unresponsive, and the client's bytes can be replayed.
 func (w *Worker) reroute(s *split, a trunkproto.Answer) bool {
 	if s.entry == nil || !s.entry.Auto || s.answered || s.stage > stageMoving {
 		return false
@@ -136,13 +134,13 @@ func (w *Worker) reroute(s *split, a trunkproto.Answer) bool {
 	return true
 }
 
-// isUnacknowledged tells whether a flow is on a trunk whose peer has acknowledged no byte of it.
+// isUnacknowledged reports whether a flow is on a trunk whose peer has acknowledged none of its bytes.
 func (s *split) isUnacknowledged() bool {
 	server := &s.ends[flow.Server]
 	return s.trunk != nil && server.fd >= 0 && !acknowledged(server.fd, s.trunk.before)
 }
 
-// reportBroken tells of the relay that could not pass the flow on to the next.
+// reportBroken reports the relay that could not forward the flow to the next one.
 func (w *Worker) reportBroken(s *split, a trunkproto.Answer) {
 	if a.Status != trunkproto.NoTrunk && a.Status != trunkproto.NoSuchRelay || a.Hop == 0 {
 		return

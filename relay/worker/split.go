@@ -10,38 +10,38 @@ import (
 	"baton/relay/trunkproto"
 )
 
-// stage is how far a flow has come.
+// stage is a flow's progress.
 type stage uint8
 
 const (
-	stageHeader     stage = iota // where the flow is to go
-	stageConnecting              // the server, or a trunk, is awaited
+	stageHeader     stage = iota // waits for its header
+	stageConnecting              // waits for the server or a trunk
 	stageMoving
-	stageEnding  // a reset is to be passed on when what is in front of it is acknowledged
-	stageRefused // the client was told why, and its FIN is awaited
+	stageEnding  // forwards a reset once the bytes in front of it are acknowledged
+	stageRefused // the client got a refusal; waits for its FIN
 	stageOver
 )
 
-// split is one flow: two connections, and what is between them.
+// split is one flow: two connections and the bytes between them.
 type split struct {
 	state    flow.Flow
 	stage    stage
-	queued   bool // among the runnable
-	answered bool // the server is there: the client was told, or need not be
+	queued   bool // in runnable
+	answered bool // the server is connected, and the client was told if need be
 	ends     [2]end
-	dirs     [2]direction // by the end that the bytes come from
-	entry    *entry       // where it came in; nil: by a trunk
-	tally    *tally       // that it is counted in; nil: a probe
+	dirs     [2]direction // by source
+	entry    *entry       // nil: it came by a trunk
+	tally    *tally       // that counts it; nil: a probe
 	waiter   waiter
-	client   netip.AddrPort // who opened the flow, however far away
-	server   netip.AddrPort // who is to answer it, however far away
-	trunk    *onTrunk       // the server end is one; nil: it is the server's own connection
+	client   netip.AddrPort // who opened the flow, possibly at another relay
+	server   netip.AddrPort // of the whole flow, possibly behind other relays
+	trunk    *onTrunk       // the server end is a trunk; nil: a connection to the server
 	route    route
-	routes   []trunkproto.Names // that are chosen among, the best first; nil: the entry has one
-	early    *early             // the client was not accepted yet
-	request  *request           // the client end is a trunk, or asked for the server in words; nil: it is the client's own connection
+	routes   []trunkproto.Names // candidates, best first; nil: the entry has a fixed route
+	early    *early             // the client is not accepted yet
+	request  *request           // how the server was requested; nil: by the connection itself
 	begun    time.Duration      // on the worker's clock, as the next
-	moved    time.Duration      // when bytes last did
+	moved    time.Duration      // last time that bytes moved
 }
 
 // end is one of a flow's connections.
@@ -50,11 +50,11 @@ type end struct {
 	of      *split
 	which   flow.End
 	slot    uint32
-	hangup  bool // a FIN or an error is due behind what can be read
-	failed  bool // an error is
-	closing bool // it is closed when the kernel has taken all that is to be sent
-	muted   bool // the kernel does not tell of what has come
-	patient bool // its peer takes nothing: the kernel is not to give it up for that
+	hangup  bool // a FIN or an error follows what can be read
+	failed  bool // an error does
+	closing bool // close when the kernel has accepted what is pending
+	muted   bool // read events are disabled
+	patient bool // its window is zero: no user timeout
 }
 
 func (w *Worker) newSplit(e *entry, client netip.AddrPort) *split {
@@ -68,7 +68,7 @@ func (w *Worker) newSplit(e *entry, client netip.AddrPort) *split {
 	return s
 }
 
-// attach gives a flow the connection of one of its ends, and has the kernel tell of it. Unless there is an error the flow owns it.
+// attach adds a connection as one of a flow's ends and watches it. Without an error the flow owns it.
 func (w *Worker) attach(s *split, which flow.End, fd int32) unix.Errno {
 	e := &s.ends[which]
 	slot, errno := w.watch(fd, both, e)
@@ -79,7 +79,7 @@ func (w *Worker) attach(s *split, which flow.End, fd int32) unix.Errno {
 	return 0
 }
 
-// adopt gives a flow a connection that the kernel tells of already.
+// adopt adds a connection that is already watched.
 func (w *Worker) adopt(s *split, which flow.End, l line, slot uint32) {
 	e := &s.ends[which]
 	e.line, e.slot = l, slot
@@ -87,7 +87,7 @@ func (w *Worker) adopt(s *split, which flow.End, l line, slot uint32) {
 	w.slots[slot].source = e
 }
 
-// ready is what the kernel tells of an end.
+// ready handles the events of an end.
 func (e *end) ready(w *Worker, events uint32) {
 	if events&(unix.EPOLLIN|over) != 0 {
 		e.readable = true
@@ -103,11 +103,11 @@ func (e *end) ready(w *Worker, events uint32) {
 		w.step(s)
 	}
 	if events&unix.EPOLLERR != 0 && s.stage == stageMoving && s.answered && s.early == nil {
-		w.startWait(&s.waiter, waitEnd) // the other end does not take what this one has said
+		w.startWait(&s.waiter, waitEnd) // the other end does not accept what this one sent
 	}
 }
 
-// step takes a flow as far as it goes.
+// step advances a flow as far as possible.
 func (w *Worker) step(s *split) {
 	switch s.stage {
 	case stageHeader:
@@ -123,7 +123,7 @@ func (w *Worker) step(s *split) {
 	}
 }
 
-// do carries out what the flow's state machine asks for.
+// do carries out an action of the flow's state machine.
 func (w *Worker) do(s *split, act flow.Act) {
 	if act == 0 {
 		return
@@ -177,7 +177,7 @@ func (w *Worker) hangUp(e *end, reset bool) {
 	e.line.end(reset)
 }
 
-// drained closes an end as soon as the kernel has what is to be sent, and passes a reset on as soon as what is in front of it has arrived.
+// drained closes an end once the kernel has accepted what is pending, and forwards a reset once the bytes in front of it are acknowledged.
 func (w *Worker) drained(s *split) {
 	for i := range s.ends {
 		e := &s.ends[i]
@@ -198,13 +198,13 @@ func (w *Worker) drained(s *split) {
 	}
 }
 
-// failed tells whether a connection is no more. What it has still to say stays where it is.
+// failed reports whether a connection has failed. Received bytes stay readable.
 func failed(fd int32) bool {
 	errno, _ := getInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	return errno != 0
 }
 
-// drain looks after flows whose resets wait: no event tells of the last acknowledgement.
+// drain checks flows with waiting resets: the last acknowledgement causes no event.
 func (w *Worker) drain() {
 	left := w.aborting[:0]
 	for _, s := range w.aborting {
@@ -219,7 +219,7 @@ func (w *Worker) drain() {
 	w.aborting = left
 }
 
-// expired is called when a flow has waited too long.
+// expired is called when a wait of the flow expires.
 func (s *split) expired(w *Worker, for_ wait) {
 	switch for_ {
 	case waitEnd:
@@ -242,7 +242,7 @@ func (s *split) expired(w *Worker, for_ wait) {
 	}
 }
 
-// drop ends a flow without regard to what is under way.
+// drop ends a flow at once.
 func (w *Worker) drop(s *split) {
 	w.do(s, s.state.Fail())
 	for i := range s.ends {
@@ -253,7 +253,7 @@ func (w *Worker) drop(s *split) {
 	w.release(s)
 }
 
-// release gives back all that a flow that is over has held.
+// release frees the resources of a flow that is over.
 func (w *Worker) release(s *split) {
 	if s.stage == stageOver {
 		return

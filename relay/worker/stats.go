@@ -9,15 +9,15 @@ import (
 	"baton/relay/trunkproto"
 )
 
-// Stats are what a worker has at one moment, besides its Counters.
+// Stats is a worker's state at one moment, besides its Counters.
 type Stats struct {
-	Pipes   int          // open, with those that no flow has borrowed
-	Entries []EntryStats // those that were opened, by name
-	Trunked EntryStats   // the flows that came by trunks
+	Pipes   int          // open, idle ones included
+	Entries []EntryStats // current and former entries, by name
+	Trunked EntryStats   // flows that came by trunks
 	Peers   []PeerStats  // by name
 }
 
-// EntryStats are of the flows that came in at one place.
+// EntryStats counts the flows of one entry.
 type EntryStats struct {
 	Name  string
 	Open  bool // there is a listener
@@ -25,19 +25,19 @@ type EntryStats struct {
 	Live  int
 }
 
-// PeerStats are of the trunks to one peer. The counters are read at any time.
+// PeerStats is the state of the trunks to one peer. Count may be read at any time.
 type PeerStats struct {
 	Name    string
 	Opening int
 	Waiting int           // flows
-	RTT     time.Duration // of the last trunk's handshake; 0: there was none
+	RTT     time.Duration // of the last trunk's handshake; 0: none
 	Count   *PoolCounters
-	Down    bool      // the last attempt to open a trunk has failed
-	Failure string    // the last one there was
-	Failed  time.Time // when that was
+	Down    bool      // the last attempt to open a trunk failed
+	Failure string    // the last one
+	Failed  time.Time // time of it
 }
 
-// Stats asks a worker that runs. The caller owns the result.
+// Stats queries a running worker. The caller owns the result.
 func (w *Worker) Stats() (s Stats, err error) {
 	err = w.ask(func(w *Worker) error {
 		s.Pipes = w.pipes.open
@@ -67,16 +67,16 @@ func (p *pool) stats(w *Worker, name string) PeerStats {
 	return s
 }
 
-// Flow is what a worker knows of one that is live.
+// Flow describes a live flow.
 type Flow struct {
-	Client, Server netip.AddrPort          // however far away. A server that is asked for by name is not valid before it is resolved
-	Entry          string                  // where it came in; "": by a trunk
-	ID             [trunkproto.IDSize]byte // the same on all relays of its way; zero if that has one relay alone
-	Passed, Via    string                  // names of the relays before and behind this one, joined by commas
-	Probe          bool                    // nobody's flow: a distance is measured
+	Client, Server netip.AddrPort          // of the whole flow. A server requested by name is not valid until it is resolved
+	Entry          string                  // "": it came by a trunk
+	ID             [trunkproto.IDSize]byte // the same on all relays of the route; zero if there is only this one
+	Passed, Via    string                  // relays before and after this one, joined by commas
+	Probe          bool                    // no flow: a distance is measured
 	Stage          string
 	Begun          time.Time
-	Idle           time.Duration // since bytes have moved
+	Idle           time.Duration // since bytes moved
 	FromClient     uint64        // bytes
 	FromServer     uint64
 }
@@ -85,11 +85,11 @@ var stageNames = [...]string{
 	stageHeader: "header", stageConnecting: "connecting", stageMoving: "moving", stageEnding: "ending", stageRefused: "refused", stageOver: "over",
 }
 
-// chunk is how many slots are looked at for each command: the worker's flows wait meanwhile, for some tens of microseconds.
+// chunk is the number of slots per command: the worker's flows wait some tens of microseconds.
 const chunk = 1024
 
-// EachFlow calls yield for the flows that are live until it returns false. The worker goes on in between: a flow that begins or ends
-// meanwhile may be left out.
+// EachFlow calls yield for each live flow until it returns false. The worker runs in between, so a flow that starts or ends meanwhile may
+// be missing.
 func (w *Worker) EachFlow(yield func(Flow) bool) error {
 	var some []Flow
 	for from, last := 0, false; !last; from += chunk {
@@ -116,7 +116,7 @@ func (w *Worker) EachFlow(yield func(Flow) bool) error {
 	return nil
 }
 
-// first is the end by which a flow is found.
+// first is the end under which a flow is listed.
 func (s *split) first() *end {
 	if s.ends[flow.Client].fd >= 0 {
 		return &s.ends[flow.Client]

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The calls here never wait, and so need not tell the Go scheduler that they might.
+// These calls never block, so they need not inform the Go scheduler.
 
 func read(fd int32, b []byte) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
 	return int(n), errno
 }
 
-// write sends to a socket, without the signal of a peer that has gone.
+// write sends to a socket, without SIGPIPE.
 func write(fd int32, b []byte) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
 		unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
@@ -35,17 +35,17 @@ func shutdownWrite(fd int32) {
 	_, _, _ = unix.RawSyscall(unix.SYS_SHUTDOWN, uintptr(fd), unix.SHUT_WR, 0)
 }
 
-// closingResets has the close of a connection, and of those that a listener accepts, be an RST in the place of what is queued and a FIN.
-// The kernel closes what a process has that is killed: a FIN would tell its peers that they had heard all.
+// closingResets makes close(2) send an RST instead of queued data and a FIN, for a connection or those that a listener accepts. The kernel
+// closes the sockets of a killed process: a FIN would make a truncated stream look complete.
 func closingResets(fd int32, on bool) {
 	linger := unix.Linger{}
 	if on {
-		linger.Onoff = 1 // for no time
+		linger.Onoff = 1 // with a timeout of zero
 	}
 	_ = setsockopt(fd, unix.SOL_SOCKET, unix.SO_LINGER, unsafe.Pointer(&linger), unsafe.Sizeof(linger))
 }
 
-// finFD closes a connection behind what is queued. Elsewhere than here closing one is a reset: see tune.
+// finFD closes a connection after its queued data. Other closes reset it: see tune.
 func finFD(fd int32) {
 	closingResets(fd, false)
 	closeFD(fd)
@@ -73,7 +73,7 @@ func getInt(fd int32, level, option int) (int, unix.Errno) {
 	return int(v), errno
 }
 
-// unsent is how many bytes a connection has taken that its peer has not acknowledged, a FIN included.
+// unsent is the number of bytes that the peer has not acknowledged, including a FIN.
 func unsent(fd int32) int {
 	var n int32
 	if _, _, errno := unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCOUTQ, uintptr(unsafe.Pointer(&n))); errno != 0 {
@@ -85,7 +85,7 @@ func unsent(fd int32) int {
 // sockaddr is struct sockaddr_in or sockaddr_in6.
 type sockaddr [28]byte
 
-// sockaddrOf returns an address and its length as the kernel takes it.
+// sockaddrOf returns an address and its length in the kernel's format.
 func sockaddrOf(a netip.AddrPort) (sa sockaddr, size uintptr) {
 	binary.BigEndian.PutUint16(sa[2:], a.Port())
 	if a.Addr().Is4() {
@@ -119,7 +119,7 @@ func accept(fd int32) (int32, netip.AddrPort, unix.Errno) {
 	return int32(n), sa.addrPort(), 0
 }
 
-// localAddr is what a connection's own end is bound to.
+// localAddr is the local address of a connection.
 func localAddr(fd int32) (netip.AddrPort, unix.Errno) {
 	var sa sockaddr
 	size := uint32(len(sa))
@@ -160,7 +160,7 @@ func epollCtl(epoll int32, how uintptr, fd int32, events uint32, data uint64) un
 	return errno
 }
 
-// epollWait waits for less than the Go scheduler minds.
+// epollWait waits without informing the Go scheduler, for a short time.
 func epollWait(epoll int32, events []unix.EpollEvent, pause time.Duration) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epoll), uintptr(unsafe.Pointer(unsafe.SliceData(events))),
 		uintptr(len(events)), uintptr(pause/time.Millisecond), 0, 0)
@@ -177,14 +177,14 @@ func tcpInfo(fd int32) (info unix.TCPInfo, errno unix.Errno) {
 	return info, errno
 }
 
-// roundTrip is what a connection has measured; 0: nothing.
+// roundTrip is a connection's measured round-trip time; 0: none.
 func roundTrip(fd int32) time.Duration {
 	info, _ := tcpInfo(fd)
 	return time.Duration(info.Rtt) * time.Microsecond
 }
 
-// acknowledged tells whether the peer has acknowledged a byte of what was written, behind so many bytes, to a connection that this relay has
-// opened. If that cannot be told, it has.
+// acknowledged reports whether the peer of a connection that this relay opened has acknowledged a byte beyond the first behind ones. It
+// returns true if that is unknown.
 func acknowledged(fd int32, behind uint64) bool {
 	info, errno := tcpInfo(fd)
 	return errno != 0 || info.Bytes_acked > 1+behind // 1: the SYN

@@ -7,13 +7,13 @@ import (
 	"baton/relay/flow"
 )
 
-// tally counts the flows of one entry, whatever becomes of its listener.
+// tally counts the flows of one entry, independently of its listener.
 type tally struct {
 	begun uint64
 	live  int
 }
 
-// tallyOf returns that of an entry.
+// tallyOf returns an entry's tally.
 func (w *Worker) tallyOf(name string) *tally {
 	t := w.tallies[name]
 	if t == nil {
@@ -23,7 +23,7 @@ func (w *Worker) tallyOf(name string) *tally {
 	return t
 }
 
-// enter counts a flow in.
+// enter counts a new flow.
 func (w *Worker) enter(s *split, t *tally) {
 	s.tally = t
 	t.begun++
@@ -37,13 +37,13 @@ func (w *Worker) leave(s *split) {
 	}
 }
 
-// countClientBytes counts bytes of the client's that were read together with words about the flow.
+// countClientBytes counts the client's bytes that were read together with a header.
 func (w *Worker) countClientBytes(s *split, n int) {
 	s.dirs[flow.Client].total += uint64(n)
 	w.count.Copied.Add(uint64(n))
 }
 
-// forgetEntries drops the tallies of entries that a configuration lacks. Those that have flows are dropped at a later reload.
+// forgetEntries drops the tallies of removed entries. Those with flows are dropped at a later reload.
 func (w *Worker) forgetEntries(cfg *config.Config) {
 	for name, t := range w.tallies {
 		if t.live == 0 && !slices.ContainsFunc(cfg.Entries, func(e config.Entry) bool { return e.Name == name }) {

@@ -7,21 +7,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mostTLSHandshakes bounds the arrivals of a worker whose TLS handshakes go on. When one more begins, the one that has gone on for longest
-// ends: who means it needs two round trips.
+// mostTLSHandshakes limits the TLS handshakes of incoming trunks. One more ends the oldest: a legitimate one needs two round trips.
 const mostTLSHandshakes = 256
 
 var (
 	errEnded             = errors.New("the connection ended")
-	errTooManyHandshakes = errors.New("too many handshakes go on")
+	errTooManyHandshakes = errors.New("too many TLS handshakes")
 )
 
-// tlsHandshaker is whose TLS handshake goes on: a trunk on its way, or an arrival.
+// tlsHandshaker is a trunk, opened or incoming, during its TLS handshake.
 type tlsHandshaker interface {
-	tlsDone(w *Worker, err error) // it is over
+	tlsDone(w *Worker, err error) // the handshake is over
 }
 
-// startTLS begins the handshake of a connection.
+// startTLS starts the handshake of a connection.
 func (w *Worker) startTLS(l *line, s tlsHandshaker) {
 	conn := l.tls
 	conn.Begin(w.gate, func() {
@@ -33,7 +32,7 @@ func (w *Worker) startTLS(l *line, s tlsHandshaker) {
 	})
 }
 
-// continueTLS passes on what both sides of a handshake have said.
+// continueTLS exchanges the messages of a handshake.
 func (w *Worker) continueTLS(l *line, s tlsHandshaker) {
 	for {
 		over, err := l.tls.Established()
@@ -48,7 +47,7 @@ func (w *Worker) continueTLS(l *line, s tlsHandshaker) {
 		}
 		limit := l.tls.FeedLimit(0)
 		if limit == 0 {
-			return // the handshake will tell when it has looked at what is here
+			return // the goroutine notifies when it has consumed its input
 		}
 		n, errno := read(l.fd, w.sealed[:min(len(w.sealed), limit)])
 		switch {
@@ -65,7 +64,8 @@ func (w *Worker) continueTLS(l *line, s tlsHandshaker) {
 	}
 }
 
-// continueTLS goes on with an arrival's handshake. It begins with the client's first bytes: who says nothing costs no goroutine.
+// continueTLS continues the TLS handshake of an incoming trunk. It starts with the client's first bytes, so an idle connection costs no
+// goroutine.
 func (a *handshake) continueTLS(w *Worker) {
 	if !a.tls.Begun() {
 		if len(w.tlsHandshakes) >= mostTLSHandshakes {
@@ -77,12 +77,12 @@ func (a *handshake) continueTLS(w *Worker) {
 	w.continueTLS(&a.line, a)
 }
 
-// tlsDone says hello behind the handshake.
+// tlsDone sends the hello after the handshake.
 func (a *handshake) tlsDone(w *Worker, err error) {
 	if err != nil {
 		w.count.BadHandshakes.Add(1)
 		w.o.Log.Debug("trunk refused", "from", a.from, "err", err)
-		w.abortHandshake(a, false) // behind TLS's alert
+		w.abortHandshake(a, false) // after TLS's alert
 		return
 	}
 	w.removeTLS(a)
@@ -91,10 +91,10 @@ func (a *handshake) tlsDone(w *Worker, err error) {
 		w.abortHandshake(a, true)
 		return
 	}
-	a.ready(w, unix.EPOLLIN) // for what came behind the handshake
+	a.ready(w, unix.EPOLLIN) // for what followed the handshake
 }
 
-// removeTLS takes an arrival off those whose handshakes go on.
+// removeTLS removes an incoming trunk from the TLS handshakes.
 func (w *Worker) removeTLS(a *handshake) {
 	if i := slices.Index(w.tlsHandshakes, a); i >= 0 {
 		w.tlsHandshakes = slices.Delete(w.tlsHandshakes, i, i+1)

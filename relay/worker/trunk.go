@@ -9,21 +9,21 @@ import (
 	"baton/relay/trunkproto"
 )
 
-// trunk is a connection to a peer that has no flow yet.
+// trunk is a connection to a peer without a flow.
 type trunk struct {
 	line
 	pool     *pool
 	slot     uint32
 	got      [trunkproto.HelloSize]byte
-	n        int // bytes of it that are here
+	n        int // received bytes of it
 	hello    trunkproto.Hello
 	hasHello bool
 	waiter   waiter
 	begun    time.Duration // on the worker's clock
-	born     time.Duration // when the hello came, on the worker's clock
+	born     time.Duration // when the hello was received, on the worker's clock
 }
 
-// ready is what the kernel tells of a trunk: that it is connected, that the hello is here, that it is no more.
+// ready handles the events of a trunk.
 func (t *trunk) ready(w *Worker, events uint32) {
 	if t.tls != nil && t.tls.Handshaking() {
 		if !t.tls.Begun() && events&(unix.EPOLLHUP|unix.EPOLLERR) == 0 {
@@ -33,7 +33,7 @@ func (t *trunk) ready(w *Worker, events uint32) {
 		return
 	}
 	if t.pending() > 0 {
-		_ = w.push(&t.line) // a fault will be met again
+		_ = w.push(&t.line) // an error is returned again by the next call
 	}
 	if events&(unix.EPOLLIN|over) == 0 {
 		return
@@ -45,7 +45,7 @@ func (t *trunk) ready(w *Worker, events uint32) {
 	t.readHello(w)
 }
 
-// checkReady tells of a ready trunk whether it still is. A peer says nothing before it has a header; TLS may, by itself.
+// checkReady checks that a ready trunk is still open. A peer sends nothing before a header, but TLS itself may.
 func (t *trunk) checkReady(w *Worker) {
 	if n, errno := w.read(&t.line, w.scratch); n > 0 || errno != unix.EAGAIN {
 		w.loseTrunk(t, errStale)
@@ -85,7 +85,7 @@ func (t *trunk) readHello(w *Worker) {
 			w.stopWait(&t.waiter)
 			t.pool.trunkReady(w, t)
 			if w.slots[t.slot].source == t {
-				t.checkReady(w) // no event tells again of what came with the hello
+				t.checkReady(w) // what came with the hello causes no further event
 			}
 			return
 		}
@@ -102,31 +102,31 @@ func (w *Worker) loseTrunk(t *trunk, why error) {
 	t.pool.lost(w, t, why)
 }
 
-// onTrunk is the part of a flow's state that is about the trunk which its server end is.
+// onTrunk is the state of a flow whose server end is a trunk.
 type onTrunk struct {
 	pool         *pool
 	answer       [trunkproto.AnswerSize]byte
-	n            int    // bytes of it that are here
-	replay       []byte // the client's first bytes, as long as they could be sent again
-	unreplayable bool   // they are not all here any more
-	before       uint64 // bytes that this relay had said on the trunk before the flow's
+	n            int    // received bytes of it
+	replay       []byte // the client's first bytes, for a replay
+	unreplayable bool   // replay is incomplete
+	before       uint64 // bytes that this relay sent on the trunk before the flow's
 	tries        int
 }
 
-// mostTries bounds how many trunks a flow is put on.
+// mostTries limits the trunks that a flow is put on.
 const mostTries = 3
 
-// keepReplay remembers bytes of the client's, in case that the trunk breaks.
+// keepReplay keeps bytes of the client, in case the trunk breaks.
 func (o *onTrunk) keepReplay(b []byte) {
 	if !o.unreplayable {
 		o.replay = append(o.replay, b...)
 	}
 }
 
-// dropReplay ends that.
+// dropReplay makes a replay impossible.
 func (o *onTrunk) dropReplay() { o.replay, o.unreplayable = nil, true }
 
-// takeTrunk puts a flow on a trunk, or has it wait for one.
+// takeTrunk puts a flow on a ready trunk, or makes it wait for one.
 func (w *Worker) takeTrunk(s *split) {
 	t := s.trunk.pool.take(w)
 	if t == nil {
@@ -167,7 +167,7 @@ func (w *Worker) onto(s *split, t *trunk) {
 	w.move(s)
 }
 
-// readAnswer reads what the next relay says of the server. Progress: it has said it.
+// readAnswer reads the next relay's answer. It returns true when that is complete.
 func (w *Worker) readAnswer(s *split) bool {
 	server, o := &s.ends[flow.Server], s.trunk
 	if !server.readable {
@@ -186,7 +186,7 @@ func (w *Worker) readAnswer(s *split) bool {
 	a, size, err := trunkproto.ParseAnswer(o.answer[:o.n])
 	switch {
 	case err != nil:
-		o.dropReplay() // who knows what the peer has done
+		o.dropReplay() // the peer may have done anything
 		w.reject(s, s.answer(trunkproto.NoTrunk))
 	case size > 0 && a.Status == trunkproto.Connected:
 		o.dropReplay()
@@ -197,7 +197,7 @@ func (w *Worker) readAnswer(s *split) bool {
 	return true
 }
 
-// trunkBroke puts a flow whose trunk is no more on another one, unless the peer may have acted upon what it was sent.
+// trunkBroke moves a flow to another trunk if the peer cannot have acted on what it was sent.
 func (w *Worker) trunkBroke(s *split) {
 	server, o := &s.ends[flow.Server], s.trunk
 	o.pool.count.Broken.Add(1)

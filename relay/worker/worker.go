@@ -15,21 +15,21 @@ import (
 
 // Options make a Worker.
 type Options struct {
-	Index int // among Of workers, from 0
+	Index int // from 0, of Of workers
 	Of    int
 	Log   *slog.Logger
-	// SYNs tells of SYNs, and Settle is told what becomes of them; it must not wait. nil: flows begin when they are accepted.
+	// SYNs is the source of SYNs, and Settle receives the decisions; it must not block. nil: flows start when they are accepted.
 	SYNs   *SYNs
 	Settle func(SYN, Settlement)
-	// Measured is told what trunks have found out about their paths; it must not wait. nil: nobody wants to know.
+	// Measured receives what trunks learnt about their paths; it must not block. May be nil.
 	Measured func(Measurement)
-	// Outgrown returns when trunks to a peer, or those that come from an address, began to begin with twice as much: those that were opened
-	// before are replaced. Zero: they never did. nil: the system's windows.
+	// Outgrown returns when the initial window of trunks to a peer, or from an address, last doubled: older trunks are replaced. Zero:
+	// never. nil: the system's windows are used.
 	Outgrown func(peer string, from netip.Addr) time.Time
-	Mark     uint32 // of sockets that have their client's address (SO_MARK); 0: none
-	// Identities are those of trunks of TLS, the same for all workers: who gives them loads them, too. nil: the worker has its own.
+	Mark     uint32 // of sockets with a client's address (SO_MARK); 0: none
+	// Identities are those of TLS trunks, shared by all workers and loaded by the owner. nil: the worker has its own.
 	Identities *secure.Identities
-	// Routes are those of entries that leave theirs to the relay. nil: the worker has its own, of which nothing is known.
+	// Routes are those of entries with via: auto. nil: the worker has its own, which are empty.
 	Routes *Routes
 }
 
@@ -40,48 +40,48 @@ type Worker struct {
 	epoll          int32
 	inbox          inbox
 	slots          []slot
-	unused         []uint32 // numbers of free slots
+	unused         []uint32 // free slots
 	now            time.Duration
-	start          time.Time // of the clock that now is on
+	start          time.Time // origin of now
 	entries        []*entry
 	tallies        map[string]*tally // of entries, by name
-	trunked        tally             // of flows that came by trunks
+	trunked        tally             // flows that came by trunks
 	trunkListeners []*trunkListener
-	idle           map[*handshake]struct{} // trunks of other relays that have no flow yet
-	idlePerPrefix  map[netip.Prefix]int    // how many of them a network has
+	idle           map[*handshake]struct{} // trunks of other relays without a flow
+	idlePerPrefix  map[netip.Prefix]int    // their number per source prefix
 	pools          map[string]*pool        // by the peer's name
-	short          []*pool                 // of which flows have taken trunks in this turn
-	early          map[synKey]*split       // flows whose clients were not accepted yet
-	looked         time.Duration           // at the pools
-	renewed        time.Duration           // the guests
+	short          []*pool                 // pools with trunks taken in this iteration
+	early          map[synKey]*split       // flows whose clients are not accepted yet
+	looked         time.Duration           // when the pools were checked
+	renewed        time.Duration           // when idle trunks were
 	flows          map[*split]struct{}
-	runnable       []*split // have more to move than their share of a turn
+	runnable       []*split // flows that have used their share
 	waits          [waitKinds]deadlines
-	aborting       []*split // with an end whose bytes in front of an RST are not acknowledged
+	aborting       []*split // flows with an end that waits for acknowledgements before an RST
 	pipes          pipes
 	buffers        secure.Buffers
 	gate           secure.Gate
-	own            bool         // the identities are
-	tlsHandshakes  []*handshake // whose TLS handshakes go on, in the order in which they began to
+	own            bool         // the identities are this worker's
+	tlsHandshakes  []*handshake // incoming trunks in a TLS handshake, oldest first
 	scratch        []byte
-	sealed         []byte        // what has come for TLS, until it is read
-	events         int           // of the last turn
-	full           bool          // no more flows are accepted for now
+	sealed         []byte        // ciphertext that was received, until it is read
+	events         int           // of the last iteration
+	full           bool          // accepting is suspended
 	ended          chan struct{} // closed when Run has returned
 	count          Counters
 }
 
 const (
-	eventBatch   = 256                    // events taken from the kernel at a time
-	flowShare    = 4 << 20                // bytes that a flow moves before others have their turn
-	copyChunk    = 64 << 10               // bytes that are copied at a time
-	longestPause = 5 * time.Second        // of a loop that nothing wakes: only guards against a lost wake-up
-	drainTick    = 10 * time.Millisecond  // between looks at acknowledgements
-	poolTick     = 100 * time.Millisecond // between looks at the trunks that wait
+	eventBatch   = 256                    // events per call
+	flowShare    = 4 << 20                // bytes that a flow moves per iteration
+	copyChunk    = 64 << 10               // bytes copied at a time
+	longestPause = 5 * time.Second        // of an idle loop: guards against a lost wake-up
+	drainTick    = 10 * time.Millisecond  // between checks of acknowledgements
+	poolTick     = 100 * time.Millisecond // between checks of the pools
 	fullTick     = 100 * time.Millisecond // between attempts to accept
 )
 
-// New makes a worker that does nothing before Run.
+// New creates a worker. Run starts it.
 func New(o Options, cfg *config.Config) (*Worker, error) {
 	w := &Worker{
 		o: o, cfg: cfg, start: time.Now(), flows: make(map[*split]struct{}), early: make(map[synKey]*split), tallies: make(map[string]*tally),
@@ -107,8 +107,8 @@ func New(o Options, cfg *config.Config) (*Worker, error) {
 	return w, nil
 }
 
-// Run takes the calling goroutine's thread for good, and returns when the worker is closed. The caller's goroutine must end soon after,
-// so that the thread does.
+// Run occupies the calling goroutine's thread, and returns when the worker is closed. The goroutine must end soon after, so that the thread
+// does.
 func (w *Worker) Run() error {
 	runtime.LockOSThread() // and never unlocked
 	defer close(w.ended)
@@ -149,7 +149,7 @@ func (w *Worker) Run() error {
 	}
 }
 
-// open makes what events come from.
+// open creates the epoll instance.
 func (w *Worker) open() error {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -168,13 +168,13 @@ func (w *Worker) open() error {
 	return nil
 }
 
-// busy is how long a worker that had events waits for others without telling the Go scheduler. Told, that gives the worker's processor
-// away, and the thread needs two switches to have one again, which is dearer than what an event costs. It is longer than the kernel's tick
-// (4 ms at 250 Hz): to wait for less is to set the processor's clock and to set it back, which in a virtual machine is dearer still. Whoever
-// stops the world has not to wait for it: the Go runtime's signal ends the call.
+// busy is how long a worker that just had events waits without informing the Go scheduler. If informed, the scheduler gives the worker's P
+// away, and getting one back takes two thread switches, which costs more than handling an event. It is longer than the kernel's tick (4 ms
+// at 250 Hz): a shorter wait would program the timer and cancel it, which is expensive in a virtual machine. Stopping the world is not
+// delayed: the Go runtime's signal interrupts the call.
 const busy = 10 * time.Millisecond
 
-// wait takes what events there are, or waits for some.
+// wait returns pending events, or waits for some.
 func (w *Worker) wait(events []unix.EpollEvent) (n int, errno unix.Errno) {
 	pause := w.pause()
 	if w.events > 0 {
@@ -191,7 +191,7 @@ func (w *Worker) wait(events []unix.EpollEvent) (n int, errno unix.Errno) {
 	return n, errno
 }
 
-// pause is how long the loop may wait for events.
+// pause is the longest time to wait for events.
 func (w *Worker) pause() time.Duration {
 	if len(w.runnable) > 0 {
 		return 0
@@ -215,7 +215,7 @@ func (w *Worker) pause() time.Duration {
 	return pause + time.Millisecond - 1 // not too early
 }
 
-// lookAtPools opens, from time to time, trunks that were put off, and closes old ones.
+// lookAtPools checks the pools periodically.
 func (w *Worker) lookAtPools() {
 	if len(w.pools) == 0 || w.now-w.looked < poolTick && w.looked > 0 {
 		return
@@ -226,7 +226,7 @@ func (w *Worker) lookAtPools() {
 	}
 }
 
-// runQueued gives flows that had more to move than their share another turn.
+// runQueued runs the flows that had used their share.
 func (w *Worker) runQueued() {
 	batch := w.runnable
 	w.runnable = nil
@@ -239,18 +239,18 @@ func (w *Worker) runQueued() {
 	}
 }
 
-// source is what the kernel tells events about.
+// source receives events.
 type source interface {
 	ready(w *Worker, events uint32)
 }
 
-// slot is a source's place in the table that events lead to; its generation tells events of an earlier source there.
+// slot is an entry of the table of sources; its generation identifies events of an earlier source.
 type slot struct {
 	source     source
 	generation uint32
 }
 
-// watch has the kernel tell, once for each change, what becomes of a descriptor.
+// watch registers a descriptor, edge-triggered.
 func (w *Worker) watch(fd int32, events uint32, s source) (uint32, unix.Errno) {
 	var n uint32
 	if k := len(w.unused); k > 0 {
@@ -268,12 +268,12 @@ func (w *Worker) watch(fd int32, events uint32, s source) (uint32, unix.Errno) {
 	return n, errno
 }
 
-// rewatch changes what the kernel tells of a descriptor that is watched. What is the case already it tells at once.
+// rewatch changes the events of a registered descriptor. A condition that already holds causes an event.
 func (w *Worker) rewatch(fd int32, events, n uint32) unix.Errno {
 	return epollCtl(w.epoll, unix.EPOLL_CTL_MOD, fd, events|unix.EPOLLET, uint64(w.slots[n].generation)<<32|uint64(n))
 }
 
-// forget frees the slot of a descriptor that is, or will at once be, closed.
+// forget frees the slot of a descriptor that is closed, or will be at once.
 func (w *Worker) forget(n uint32) {
 	w.slots[n].source = nil
 	w.slots[n].generation++
@@ -282,5 +282,5 @@ func (w *Worker) forget(n uint32) {
 
 const (
 	both = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP
-	over = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR // something is due behind what can be read
+	over = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR // something follows what can be read
 )

@@ -69,7 +69,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestTableProperties: what every policy promises, on random pools.
+// TestTableProperties: properties of every policy, on random pools.
 func TestTableProperties(t *testing.T) {
 	random := seeded(t)
 	for range 300 {
@@ -114,7 +114,7 @@ func TestWeightedShares(t *testing.T) {
 		table := Table(config.Weighted, up(weights...))
 		for i, n := range counts(table, len(weights)) {
 			want := float64(weights[i]) / float64(sum) * float64(len(table))
-			// Scaled tables give each one slot first, which takes from the heavy at most what it gives to the light.
+			// Scaled tables first give each candidate one slot, at most at the expense of the heavy ones.
 			if slack := 1 + want*float64(len(weights))/Slots; float64(n) < want-slack || float64(n) > want+2 {
 				t.Fatalf("weight %d of %d has %d of %d slots, want about %.1f", weights[i], sum, n, len(table), want)
 			}
@@ -165,8 +165,8 @@ func TestHashIsBalanced(t *testing.T) {
 	}
 }
 
-// TestHashMovesOnlyTheShareOfTheLost: a surrogate that goes down moves the slots that it has and no others, also when
-// others are down already; all come back with it.
+// TestHashMovesOnlyTheShareOfTheLost: a surrogate that goes down moves only its own slots, also when others are down already; all
+// come back with it.
 func TestHashMovesOnlyTheShareOfTheLost(t *testing.T) {
 	random := seeded(t)
 	for range 60 {
@@ -199,7 +199,7 @@ func TestHashMovesOnlyTheShareOfTheLost(t *testing.T) {
 	}
 }
 
-// TestHashSpreadsTheShareOfTheLost: what the lost one had goes to all others, not to one.
+// TestHashSpreadsTheShareOfTheLost: its share is spread over all others.
 func TestHashSpreadsTheShareOfTheLost(t *testing.T) {
 	const n = 10
 	candidates := up(1, 1, 1, 1, 1, 1, 1, 1, 1, 1)
@@ -212,8 +212,8 @@ func TestHashSpreadsTheShareOfTheLost(t *testing.T) {
 	}
 }
 
-// TestHashMovesLittleWhenThePoolChanges: taking a surrogate out of the file moves its share and a little more (Maglev
-// section 3.4 says why it is not exactly its share).
+// TestHashMovesLittleWhenThePoolChanges: removing a surrogate from the file moves its share and a little more (Maglev section 3.4
+// says why it is not exactly its share).
 func TestHashMovesLittleWhenThePoolChanges(t *testing.T) {
 	for _, n := range []int{2, 5, 10} {
 		weights := make([]int, n)

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// minimal is the least that a file can say; tests put their fault into a copy of it.
+// minimal is the smallest valid file; tests add their mistake to a copy.
 const minimal = `vips:
   - address: "10.9.9.9:80"
     interfaces: [eth0]
@@ -58,7 +58,7 @@ func TestParseDefaults(t *testing.T) {
 	}
 }
 
-// everything sets each key that there is, to something else than its default.
+// everything sets each key to something else than its default.
 const everything = `# comment
 metrics: "127.0.0.1:9464"
 control: /tmp/c.sock

@@ -8,7 +8,7 @@ import (
 	"baton/document/documenttest"
 )
 
-// TestParseRefuses holds each kind of fault against the whole line that a user reads.
+// TestParseRefuses compares the whole message for each kind of mistake.
 func TestParseRefuses(t *testing.T) {
 	const eth, pool, surrogate = "interfaces: [eth0]", "- pool: default", `{name: s1, address: "10.2.1.2:80"}`
 	top := func(s string) string { return s + "\nvips:" }
@@ -174,7 +174,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// TestParseRefusesAliasBomb names the file that stands for a billion values in nine lines.
+// TestParseRefusesAliasBomb: a file that expands to a billion values in nine lines.
 func TestParseRefusesAliasBomb(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n")

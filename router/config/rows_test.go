@@ -7,7 +7,7 @@ import (
 	"baton/document/documenttest"
 )
 
-// TestWhatToWrite holds messages that say what to write instead.
+// TestWhatToWrite: messages that say what to write instead.
 func TestWhatToWrite(t *testing.T) {
 	const pools = "pools:\n  video: {surrogates: [{name: s1, address: \"10.2.1.2:80\"}]}\n"
 	vip := func(route string) string {

@@ -163,7 +163,7 @@ func TestExplainInTheKernel(t *testing.T) {
 	}
 }
 
-// TestExplainWhoIsProxied: a pool with a surrogate that cannot be spliced is decided in user space, and only that one is proxied.
+// TestExplainWhoIsProxied: a pool with an unspliceable surrogate is decided in user space, and only that surrogate is proxied.
 func TestExplainWhoIsProxied(t *testing.T) {
 	const file = `vips:
   - {address: "10.9.9.9:80", interfaces: [eth0], routes: [{match: {host: a}, pool: both}, {match: {host: b}, pool: own}, {match: {host: c}, pool: turns}, {pool: far}]}
@@ -208,7 +208,7 @@ func TestExplainAllDown(t *testing.T) {
 	}
 }
 
-// TestExplainHashIsTheRoutersChoice: the one that is named is the one that the table gives, so losing it names another.
+// TestExplainHashIsTheRoutersChoice: explain names the table's choice, so losing it names another.
 func TestExplainHashIsTheRoutersChoice(t *testing.T) {
 	chosen := make(map[string]int)
 	for _, path := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"} {

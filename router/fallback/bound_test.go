@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestBoundCredentials: a connection to the surrogate on which somebody has said who he is serves nobody else, but serves him on.
+// TestBoundCredentials: a connection to the surrogate on which a client has authenticated serves only this client.
 func TestBoundCredentials(t *testing.T) {
 	for credentials, apart := range map[string]bool{"NTLM TlRM": true, "Negotiate YII": true, "Basic eDp5": false, "Bearer x": false} {
 		s := newSurrogate(t, "s", says(okResponse))
@@ -36,7 +36,7 @@ func TestBoundCredentials(t *testing.T) {
 	}
 }
 
-// TestOwnConnections: where the decision says so, a connection to the surrogate serves one client, and ends with it.
+// TestOwnConnections: if the decision says so, a connection to the surrogate serves one client, and is closed with it.
 func TestOwnConnections(t *testing.T) {
 	ended := make(chan struct{}, 2)
 	s := newSurrogate(t, "s", func(c *net.TCPConn, r *bufio.Reader) { says(okResponse)(c, r); ended <- struct{}{} })

@@ -13,7 +13,7 @@ import (
 	"net/netip"
 )
 
-// FuzzHeadAgreesWithNetHTTP: what the guard lets through, net/http reads as the same request with the same framing.
+// FuzzHeadAgreesWithNetHTTP: net/http parses what the guard passes as the same request with the same framing.
 func FuzzHeadAgreesWithNetHTTP(f *testing.F) {
 	for _, r := range refusals {
 		f.Add([]byte(r.request))
@@ -33,7 +33,7 @@ func FuzzHeadAgreesWithNetHTTP(f *testing.F) {
 			}
 		}
 		if refused == nil && end == 0 || bytes.HasPrefix(data, []byte("\r")) {
-			return // incomplete, or with an empty line ahead, which readHead takes off
+			return // incomplete, or with an empty line before it, which readHead removes
 		}
 		if refused != nil {
 			if refused.Status < 400 || refused.Reason == "" {
@@ -58,8 +58,7 @@ func FuzzHeadAgreesWithNetHTTP(f *testing.F) {
 	})
 }
 
-// FuzzChunksAgreeWithNetHTTP: a body that the guard sees end, net/http reads to its end, and to the same octet; and
-// the cut into reads makes no difference.
+// FuzzChunksAgreeWithNetHTTP: net/http finds the same end of a body as the guard, however it is split into reads.
 func FuzzChunksAgreeWithNetHTTP(f *testing.F) {
 	for _, s := range []string{
 		"0\r\n\r\n", "4\r\nabcd\r\n0\r\n\r\nGET", "A;x=\"y\"\r\n0123456789\r\n0\r\n\r\n", "4 \t;x\r\nabcd\r\n0\r\n\r\n", "4 \t\r\nabcd\r\n00\r\nA: b\r\n\r\n",
@@ -94,7 +93,7 @@ func FuzzChunksAgreeWithNetHTTP(f *testing.F) {
 		if _, err := io.Copy(io.Discard, httputil.NewChunkedReader(r)); err != nil {
 			t.Fatalf("net/http refuses what the guard lets through: %v", err)
 		}
-		for { // the trailer section, which NewChunkedReader leaves
+		for { // the trailer section, which NewChunkedReader does not read
 			line, err := r.ReadBytes('\n')
 			if err != nil {
 				t.Fatalf("trailer section: %v", err)
@@ -109,7 +108,7 @@ func FuzzChunksAgreeWithNetHTTP(f *testing.F) {
 	})
 }
 
-// TestListenIsPlainTCP: Go's listeners speak MPTCP unless told otherwise.
+// TestListenIsPlainTCP: Go's listeners use MPTCP by default.
 func TestListenIsPlainTCP(t *testing.T) {
 	l, err := Listen(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"))
 	if err != nil {

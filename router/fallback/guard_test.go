@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// refusals are requests that must not reach a surrogate, and what they are answered.
+// refusals are requests that must not reach a surrogate, and their responses.
 var refusals = []struct {
 	name, request string
 	status        int
@@ -126,7 +126,7 @@ func TestEmptyLineAhead(t *testing.T) {
 	}
 }
 
-// TestRefusalKeepsOrder: a refused request behind good ones is answered in its turn, and what is behind it never.
+// TestRefusalKeepsOrder: a refused request after good ones is answered in its turn, and what follows it never.
 func TestRefusalKeepsOrder(t *testing.T) {
 	release := make(chan struct{})
 	s := newSurrogate(t, "s", func(c *net.TCPConn, r *bufio.Reader) {
@@ -196,7 +196,7 @@ func TestMalformedChunks(t *testing.T) {
 	}
 }
 
-// TestAnyFragmentation: how the octets are cut into segments makes no difference.
+// TestAnyFragmentation: the segmentation makes no difference.
 func TestAnyFragmentation(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -155,7 +155,7 @@ func TestDecisionAnswers(t *testing.T) {
 	}
 }
 
-// TestRequestAsSent: what the surrogate reads is what the client wrote, but for hop-by-hop and X-Forwarded fields.
+// TestRequestAsSent: the surrogate receives what the client sent, except hop-by-hop and X-Forwarded fields.
 func TestRequestAsSent(t *testing.T) {
 	tests := []struct{ name, target, want string }{
 		{"plain", "/a?b=c", "/a?b=c"},
@@ -273,7 +273,7 @@ func TestContinue(t *testing.T) {
 	}
 }
 
-// TestContinueRefused: a surrogate that does not want the body says so before it is sent.
+// TestContinueRefused: a surrogate can refuse the body before it is sent.
 func TestContinueRefused(t *testing.T) {
 	s := newSurrogate(t, "s", saysAndCloses("HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"))
 	e := serve(t, Options{Decide: inOrder(s.decision())})
@@ -291,7 +291,7 @@ func TestUpgrade(t *testing.T) {
 	})
 	e := serve(t, Options{Decide: inOrder(s.decision())})
 	c := e.dial(t)
-	io.WriteString(c, "GET /ws HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n\x00early") // data right behind the head
+	io.WriteString(c, "GET /ws HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n\x00early") // data right after the head
 	r := bufio.NewReader(c)
 	res, err := http.ReadResponse(r, nil)
 	if err != nil || res.StatusCode != 101 {
@@ -317,7 +317,7 @@ func TestUpgrade(t *testing.T) {
 	})
 }
 
-// TestUpgradeDeclined: what the client sends behind a declined upgrade was not checked, so it is not served.
+// TestUpgradeDeclined: bytes after a declined upgrade were not checked, so they are not served.
 func TestUpgradeDeclined(t *testing.T) {
 	s := newSurrogate(t, "s", says(okResponse))
 	e := serve(t, Options{Decide: inOrder(s.decision())})

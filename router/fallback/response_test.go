@@ -12,8 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestLastResponses: no request is sent behind a response that two readers could take to end in two places, or one that offers to
-// authenticate the connection.
+// TestLastResponses: no request follows an ambiguous response, or one that offers to authenticate the connection.
 func TestLastResponses(t *testing.T) {
 	const chunks = "\r\n3\r\nabc\r\n0\r\n\r\n"
 	for _, tt := range []struct {
@@ -58,7 +57,7 @@ func TestLastResponses(t *testing.T) {
 	}
 }
 
-// TestHeadConnChangesNothingElse: whatever the pieces are that a response comes in, and whatever fails in it.
+// TestHeadConnChangesNothingElse: for any segmentation of a response, and any failure in it.
 func TestHeadConnChangesNothingElse(t *testing.T) {
 	const both = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n"
 	for _, tt := range []struct{ name, in, want string }{

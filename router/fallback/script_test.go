@@ -75,7 +75,7 @@ func (s *surrogate) connections() int {
 	return s.accepted
 }
 
-// readHeadOf reads a request's head only.
+// readHeadOf reads only a request's head.
 func readHeadOf(r *bufio.Reader) {
 	for {
 		line, err := r.ReadString('\n')
@@ -85,7 +85,7 @@ func readHeadOf(r *bufio.Reader) {
 	}
 }
 
-// says answers every request without a body with the same octets.
+// says answers every request without a body with the same bytes.
 func says(response string) func(*net.TCPConn, *bufio.Reader) {
 	return func(c *net.TCPConn, r *bufio.Reader) {
 		for {
@@ -101,7 +101,7 @@ func says(response string) func(*net.TCPConn, *bufio.Reader) {
 	}
 }
 
-// saysAndCloses answers one request with octets and closes.
+// saysAndCloses answers one request with bytes and closes.
 func saysAndCloses(response string) func(*net.TCPConn, *bufio.Reader) {
 	return func(c *net.TCPConn, r *bufio.Reader) {
 		readHeadOf(r)
@@ -127,7 +127,7 @@ func refusing(t testing.TB) netip.AddrPort {
 	return l.Addr().(*net.TCPAddr).AddrPort()
 }
 
-// testee is a Server on loopback with what its hooks have told.
+// testee is a Server on loopback with a record of its hooks' calls.
 type testee struct {
 	*Server
 	addr netip.AddrPort
@@ -139,7 +139,7 @@ type testee struct {
 	open      int
 }
 
-// inOrder decides for the first of the surrogates that is not excluded.
+// inOrder chooses the first surrogate that is not excluded.
 func inOrder(surrogates ...Decision) Decide {
 	return func(_ netip.AddrPort, _ *http.Request, _ netip.AddrPort, exclude []string) Decision {
 		for _, d := range surrogates {
@@ -213,7 +213,7 @@ func (e *testee) dial(t testing.TB) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
-// ask sends octets on a new connection and reads one response to a request of that method.
+// ask sends bytes on a new connection and reads one response to a request of that method.
 func (e *testee) ask(t testing.TB, method, octets string) (*http.Response, string, error) {
 	t.Helper()
 	c := e.dial(t)
@@ -232,7 +232,7 @@ func readResponse(r *bufio.Reader, method string) (*http.Response, string, error
 	return res, string(body), err
 }
 
-// isOwn checks what every response of the router itself has.
+// isOwn checks the common properties of the router's own responses.
 func isOwn(t testing.TB, res *http.Response, body string, status int) {
 	t.Helper()
 	if res.StatusCode != status {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// FuzzParse holds what is accepted against net/http: it must accept it too, with the same method, host and length, so
-// that two readers never see two requests in the same bytes.
+// FuzzParse compares accepted heads with net/http, which must accept them too, with the same method, host and length, so that two
+// parsers never see two requests in the same bytes.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		typical,
@@ -28,7 +28,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(agree)
 }
 
-// TestAgreesWithNetHTTP is FuzzParse on requests made of pieces that are each near a border of the grammar.
+// TestAgreesWithNetHTTP is FuzzParse on requests composed of borderline pieces of the grammar.
 func TestAgreesWithNetHTTP(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -119,7 +119,7 @@ func agree(t *testing.T, in []byte) {
 	}
 }
 
-// hostAlone takes the port off, in another way than hostOf.
+// hostAlone strips the port, in another way than hostOf.
 func hostAlone(s string) string {
 	if i := strings.LastIndexByte(s, ':'); i > strings.LastIndexByte(s, ']') {
 		s = s[:i]
@@ -127,7 +127,7 @@ func hostAlone(s string) string {
 	return strings.ToLower(s)
 }
 
-// FuzzParseResponse holds what is accepted against net/http in the same way.
+// FuzzParseResponse compares accepted response heads with net/http.
 func FuzzParseResponse(f *testing.F) {
 	f.Add([]byte("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"), false)
 	f.Add([]byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), true)
@@ -147,7 +147,7 @@ func FuzzParseResponse(f *testing.F) {
 		}
 		std, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(in[:n])), &http.Request{Method: method})
 		if err != nil {
-			// net/http reads no other coding than chunked alone; ours is then UntilClose or Chunked by RFC 9112 section 6.3.
+			// net/http supports no coding but chunked; ours is then UntilClose or Chunked by RFC 9112 section 6.3.
 			if _, coded := r.Fields.Get("Transfer-Encoding"); coded {
 				return
 			}

@@ -93,7 +93,7 @@ func TestParseAccepts(t *testing.T) {
 	}
 }
 
-// prefixes checks that each part of an accepted head is incomplete, whatever the segments that it comes in.
+// prefixes checks that each prefix of an accepted head is incomplete, however it is segmented.
 func prefixes(t *testing.T, in string) {
 	t.Helper()
 	for i := range len(in) {
@@ -265,7 +265,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// TestErrorsAreFinal: bytes that come later never change an error, so that a router may answer at once.
+// TestErrorsAreFinal: later bytes never change an error, so that a router may answer at once.
 func TestErrorsAreFinal(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -114,7 +114,7 @@ func TestCheckerFollowsASurrogate(t *testing.T) {
 	}
 }
 
-// TestCheckOutcomes returns each check a raw TCP server.
+// TestCheckOutcomes runs each check against a raw TCP server.
 func TestCheckOutcomes(t *testing.T) {
 	tests := []struct {
 		name, response string
@@ -217,7 +217,7 @@ func TestReportedFailures(t *testing.T) {
 	})
 }
 
-// TestSuspected has sessions fail in ways that clients can cause: what the surrogate says when it is asked counts, and nothing else.
+// TestSuspected: sessions fail in ways that clients can cause; only the result of a probe counts.
 func TestSuspected(t *testing.T) {
 	t.Run("with a check", func(t *testing.T) {
 		var asked atomic.Int64
@@ -264,7 +264,7 @@ func TestSuspected(t *testing.T) {
 			t.Errorf("probe: %v", err)
 		}
 		l.Close()
-		for range 10 { // it is its pool's only one
+		for range 10 { // its pool's only one
 			c.ReportFailure("s1", "refused")
 		}
 		if !c.State("s1").Up {
@@ -282,7 +282,7 @@ func TestDrain(t *testing.T) {
 	if err := c.Drain("s1", true); err != nil {
 		t.Fatal(err)
 	}
-	c.Drain("s1", true) // changes nothing, tells nothing
+	c.Drain("s1", true) // changes and reports nothing
 	if got := c.State("s1"); !got.Up || !got.Draining || got.Usable() {
 		t.Errorf("state = %+v, want up, draining, not usable", got)
 	}
@@ -310,7 +310,7 @@ func TestUpdate(t *testing.T) {
 	c.Drain("kept", true)
 	since := c.State("kept").Since
 
-	same := *slow // an equal configuration, read anew
+	same := *slow // an equal configuration, reread
 	if err := c.Update([]Target{{Name: "kept", Address: addrOf(s), Check: &same}, {Name: "changed", Address: addrOf(s)}, {Name: "new"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +334,7 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// TestOnChangeMayCallBack: telling holds no lock, and keeps the order.
+// TestOnChangeMayCallBack: OnChange is called without a lock, and in order.
 func TestOnChangeMayCallBack(t *testing.T) {
 	seen := &record{}
 	var c *Checker

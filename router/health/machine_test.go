@@ -88,7 +88,7 @@ func TestMachine(t *testing.T) {
 	}
 }
 
-// relapses falls and returns n-1 times, and falls once more.
+// relapses goes down and up n-1 times, and down once more.
 func relapses(n int) string {
 	var b strings.Builder
 	backoff := 5 * time.Second

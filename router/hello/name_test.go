@@ -14,6 +14,7 @@ func TestCanonical(t *testing.T) {
 		"A.eXAMPLE.net.":      "a.example.net",
 		"*.EXAMPLE.net.":      "*.example.net",
 		"a..":                 "a.",
+		"Z.example":           "z.example",
 		"\u212aELVIN.example": "\u212aelvin.example", // the Kelvin sign is no k
 		"B\u00dcCHER":         "b\u00dccher",
 	} {

@@ -56,6 +56,7 @@ var badMessages = []struct {
 	{"the Kelvin sign", with(serverName("\u212a.example")), errName},
 	{"a label of 64 bytes", with(serverName(strings.Repeat("a", 64))), errName},
 	{"a name of 255 bytes", with(serverName(strings.Repeat("a.", 127) + "a")), errName},
+	{"a name of 254 bytes", with(serverName(strings.Repeat("a.", 126) + "ab")), errName},
 	{"an empty ALPN", with(extension(extALPN)), errALPN},
 	{"no protocols", with(alpn()), errALPN},
 	{"a protocol without a name", with(alpn("h2", "")), errALPN},

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// keeper is a surrogate that closes legs which were idle for so long, and a pool of legs that nobody uses.
+// keeper is a surrogate with an idle timeout, and a pool of unused legs.
 type keeper struct {
 	keepAlive time.Duration
 	now       time.Time
@@ -22,7 +22,7 @@ func newKeeper(keepAlive time.Duration, legs int) *keeper {
 	return k
 }
 
-// run lets time pass, in the manager's steps.
+// run advances the time in the manager's steps.
 func (k *keeper) run(l *idleLimit, bound, length time.Duration) {
 	for end := k.now.Add(length); k.now.Before(end); {
 		k.now = k.now.Add(renewEvery)
@@ -78,7 +78,7 @@ func TestIdleLimitFollowsTheSurrogate(t *testing.T) {
 	}
 }
 
-// A server that is restarted closes what it has, of any age.
+// A restarted server closes legs of any age.
 func TestIdleLimitOutlivesARestart(t *testing.T) {
 	const bound = 45 * time.Second
 	l, k := &idleLimit{}, newKeeper(time.Hour, 16)
@@ -96,7 +96,7 @@ func TestIdleLimitOutlivesARestart(t *testing.T) {
 	}
 }
 
-// A client may take the scout, and the number of its splice may come back with a younger leg.
+// A client may get the scout, and its splice number may be reused by a younger leg.
 func TestScoutIsReplaced(t *testing.T) {
 	const bound = 45 * time.Second
 	now := time.Unix(1, 0)
@@ -129,7 +129,7 @@ func TestIdleLimitStaysBelowItsBound(t *testing.T) {
 	}
 }
 
-// legsEnd tells of so many legs that end after so many requests.
+// legsEnd reports so many legs that end after so many requests.
 func (r *requestLimit) legsEnd(count int, requests uint32, announced bool, now time.Time) {
 	for range count {
 		r.ended(requests, announced, now)
@@ -146,7 +146,7 @@ func TestRequestLimitFollowsTheSurrogate(t *testing.T) {
 	if !r.ended(100, true, now) || r.limit() != 99 {
 		t.Fatalf("limit is %d after %d legs of 100 requests, want 99", r.limit(), learnRequests)
 	}
-	r.legsEnd(1000, 99, false, now) // as the limit has it
+	r.legsEnd(1000, 99, false, now) // at the limit
 	if r.tick(now.Add(liftEvery-1)) || r.limit() != 99 {
 		t.Errorf("limit is %d before its time, want 99", r.limit())
 	}
@@ -172,8 +172,7 @@ func TestRequestLimitFollowsTheSurrogate(t *testing.T) {
 	}
 }
 
-// Clients that ask for the close of their session look like a surrogate that announces it; what they make is not the same
-// number each time.
+// Clients that send Connection: close look like a surrogate that announces its close, but not after the same number of requests.
 func TestClientsThatCloseTeachNoLimit(t *testing.T) {
 	now := time.Unix(1, 0)
 	r := &requestLimit{}

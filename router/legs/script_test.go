@@ -15,7 +15,7 @@ import (
 	"baton/router/config"
 )
 
-// world stands in for the kernel, the wire, the routes and the clock, and notes what the manager does.
+// world fakes the kernel, the wire, the routes and the clock, and records the manager's actions.
 type world struct {
 	t       *testing.T
 	m       *Manager
@@ -67,7 +67,7 @@ func (w *world) update(legs config.Legs, reuse config.Reuse) {
 
 func (w *world) note(format string, args ...any) { w.did = append(w.did, fmt.Sprintf(format, args...)) }
 
-// step is something that happens at a time, and what the manager does then: each action once, sorted, with how often it is done.
+// step is an event at a time, and the manager's actions in response: each once, sorted, with its count.
 type step struct {
 	at   time.Duration
 	do   func(w *world)
@@ -108,7 +108,7 @@ func tick(w *world) { w.m.Tick() }
 
 func queueName(class, band uint8) string { return fmt.Sprintf("%d/%d", class, band) }
 
-// opened makes every leg that waits for its SYN-ACK idle, as the kernel does where nothing is to be waited for.
+// opened makes every opening leg idle, as the kernel does without a delay.
 func opened(w *world) {
 	for n := range uint32(w.Sessions()) {
 		if s := w.splices[n]; s != nil && s.State == kernel.Opening {
@@ -118,7 +118,7 @@ func opened(w *world) {
 	}
 }
 
-// answered has each SYN-ACK wait for the manager.
+// answered makes each SYN-ACK wait for the manager.
 func answered(w *world) {
 	for n, s := range w.splices {
 		if s.State == kernel.Opening {
@@ -139,7 +139,7 @@ func (w *world) idle(s *kernel.Splice, band uint8) {
 	}
 }
 
-// dies ends an idle leg, as the kernel tells of it.
+// dies ends an idle leg, as reported by the kernel.
 func dies(number uint32, end kernel.End, idle time.Duration) func(*world) {
 	return func(w *world) {
 		s := w.splices[number]
@@ -156,7 +156,7 @@ func (w *world) leavesIdle(s *kernel.Splice) {
 	}
 }
 
-// refused has the surrogate answer every SYN with a reset.
+// refused makes the surrogate answer every SYN with RST.
 func refused(w *world) {
 	for n, s := range w.splices {
 		if s.State == kernel.Opening {
@@ -382,7 +382,7 @@ func TestRenewsBeforeTheSurrogateCloses(t *testing.T) {
 		{10100 * time.Millisecond, tick, "SYN, attach 3, open class 1"},
 		{10100 * time.Millisecond, opened, "opened"},
 		{17 * time.Second, quiet(6900 * time.Millisecond), "attach 3"},
-		{19 * time.Second, quiet(8900 * time.Millisecond), "RST, free, retired"}, // 0.8 of what the surrogate bears
+		{19 * time.Second, quiet(8900 * time.Millisecond), "RST, free, retired"}, // 0.8 of the surrogate's timeout
 	})
 }
 
@@ -409,14 +409,14 @@ func TestRoutesAreFollowed(t *testing.T) {
 	}
 }
 
-// An event may be read when its splice has another leg by then.
+// An event may be read after its splice has been reused.
 func TestEventsOfAnEarlierLegChangeNothing(t *testing.T) {
 	w := newWorld(t, config.Legs{Min: 1, Max: 6, Idle: 50 * time.Second}, config.ReuseAlways)
 	w.play([]step{
 		{0, tick, "SYN, attach 3, open class 1"},
 		{0, func(w *world) {
 			w.m.Handle(kernel.Event{Up: true, Splice: 0, Surrogate: surrogateID + 1, Class: usual})
-			w.m.Handle(kernel.Event{Up: true, Splice: 0, Surrogate: surrogateID, Class: usual}) // it is opening still
+			w.m.Handle(kernel.Event{Up: true, Splice: 0, Surrogate: surrogateID, Class: usual}) // still opening
 			w.m.Handle(kernel.Event{End: kernel.ClosedIdle, Splice: 0, Surrogate: surrogateID})
 			w.m.Handle(kernel.Event{End: kernel.ClosedIdle, Splice: 5, Surrogate: surrogateID})
 		}, ""},
@@ -424,7 +424,7 @@ func TestEventsOfAnEarlierLegChangeNothing(t *testing.T) {
 	})
 }
 
-// A leg that is further than its events that were read is not given up.
+// A leg whose events have not been read yet is not given up.
 func TestUnreadEventsAreCaughtUp(t *testing.T) {
 	w := newWorld(t, config.Legs{Min: 1, Max: 6, Idle: 50 * time.Second}, config.ReuseAlways)
 	w.play([]step{
@@ -437,7 +437,7 @@ func TestUnreadEventsAreCaughtUp(t *testing.T) {
 	})
 }
 
-// With reuse safe new clients can use fresh legs alone: where the pool is full of others, those make room.
+// With reuse safe new clients can use only fresh legs: in a full pool, others are evicted.
 func TestFullPoolMakesRoomForFreshLegs(t *testing.T) {
 	w := newWorld(t, config.Legs{Min: 1, Max: 2, Idle: 50 * time.Second}, config.ReuseSafe)
 	w.play([]step{
@@ -451,7 +451,7 @@ func TestFullPoolMakesRoomForFreshLegs(t *testing.T) {
 			tick(w)
 		}, "SYN, open class 1"},
 		{100 * time.Millisecond, opened, "opened"},
-		{200 * time.Millisecond, func(w *world) { // and so has the other
+		{200 * time.Millisecond, func(w *world) { // as has the other
 			s := w.splices[1]
 			w.leavesIdle(s)
 			w.queues[queueName(usual, kernel.BandFresh)] = nil

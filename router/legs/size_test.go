@@ -7,7 +7,7 @@ import (
 	"baton/router/config"
 )
 
-// load is a steady demand in a simulation: requests a tick, of which a share finds no leg while there are too few.
+// load is a simulated constant demand: requests per tick, some of which find no leg.
 type load struct {
 	perTick  int           // requests
 	active   int           // sessions at once
@@ -16,7 +16,7 @@ type load struct {
 	openTime int           // ticks from a SYN to an idle leg
 }
 
-// run feeds the sizer for a time and returns the most and the last that it wanted, and the misses of the last second.
+// run feeds the sizer for a time and returns its largest and last target, and the misses of the last second.
 func (l load) run(s *sizer, start time.Time, length time.Duration) (most, last, missed int) {
 	idle, out, opening := s.floor, 0, make([]int, l.openTime+1)
 	late := int(l.every / tickEvery)
@@ -52,7 +52,7 @@ func TestPoolFollowsDemand(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		load   load
-		atMost int // legs wanted; what Debian's servers bear is some 500
+		atMost int // target; Debian's servers tolerate some 500
 		noMiss bool
 	}{
 		{"nothing", load{every: tickEvery}, 16, true},
@@ -71,7 +71,7 @@ func TestPoolFollowsDemand(t *testing.T) {
 			if tt.noMiss && missed > 0 {
 				t.Errorf("%d requests of the last second found no leg", missed)
 			}
-			// When the demand has ended the pool goes back to its floor.
+			// Without demand the pool shrinks to its floor.
 			_, last, _ := load{every: tickEvery}.run(s, start.Add(4*time.Second), time.Minute)
 			if last > 2*s.floor {
 				t.Errorf("%d idle legs wanted a minute after the last request, want about %d", last, s.floor)
@@ -88,8 +88,8 @@ func TestPoolStaysBelowItsCap(t *testing.T) {
 	}
 }
 
-// TestFreshLegsFollowNewClients: where no client takes a leg that has served another one, the legs that nobody has used must follow the
-// rate of new clients, however many used ones lie about.
+// TestFreshLegsFollowNewClients: if clients get no used legs, the number of fresh legs must follow the rate of new clients,
+// however many used ones there are.
 func TestFreshLegsFollowNewClients(t *testing.T) {
 	for _, tt := range []freshLoad{
 		{"safe, short sessions", config.ReuseSafe, 10, 2, 0},
@@ -112,13 +112,13 @@ func TestFreshLegsFollowNewClients(t *testing.T) {
 	})
 }
 
-// freshLoad is a steady arrival of clients who take fresh legs.
+// freshLoad is a constant rate of new clients that need fresh legs.
 type freshLoad struct {
 	name    string
 	reuse   config.Reuse
 	perTick int // new clients
-	lasts   int // ticks that a session takes
-	moves   int // requests a tick that change surrogates
+	lasts   int // duration of a session in ticks
+	moves   int // requests per tick that change surrogates
 }
 
 func (l freshLoad) run(t *testing.T) {

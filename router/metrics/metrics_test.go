@@ -38,7 +38,7 @@ func status() api.RouterStatus {
 	}
 }
 
-// exercised has at least one series in each family of what happens.
+// exercised has at least one series in each family of events.
 func exercised() *Metrics {
 	m := New()
 	m.Decided(vip, OutcomeHandoff, 30*time.Microsecond)

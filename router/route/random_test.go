@@ -12,8 +12,8 @@ import (
 	"baton/router/head"
 )
 
-// TestKernelAgreesWithMatch: for random routes and random requests the kernel's answer is Match's or a question; for
-// routes that are static and end in a catch-all it is never a question.
+// TestKernelAgreesWithMatch: for random routes and requests the kernel's result is Match's or an upcall; never an upcall for
+// static routes with a catch-all.
 func TestKernelAgreesWithMatch(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -52,7 +52,7 @@ func TestKernelAgreesWithMatch(t *testing.T) {
 	}
 }
 
-// checkTables holds what the kernel's maps require: no key twice, no key too long, ids that mean one host.
+// checkTables checks what the kernel's maps require: no duplicate key, no key too long, ids that mean one host.
 func checkTables(t *testing.T, k *Kernel) {
 	t.Helper()
 	hosts, prefixes := make(map[string]bool), make(map[string]bool)
@@ -91,7 +91,7 @@ type random struct{ *rand.Rand }
 
 func (r random) pick(of ...string) string { return of[r.IntN(len(of))] }
 
-// names are few, so that routes and requests meet.
+// names are few, so that routes and requests match.
 func (r random) host() string {
 	return r.pick("a.net", "b.net", "x.a.net", "y.x.a.net", "net", strings.Repeat("h", 61)+".net")
 }

@@ -123,7 +123,7 @@ func TestCompileRefusesUnknownPool(t *testing.T) {
 	}
 }
 
-// TestKernelUpcalls names each thing for which the kernel asks, and holds that it asks for nothing beside it.
+// TestKernelUpcalls tests each reason for an upcall, and that there are no others.
 func TestKernelUpcalls(t *testing.T) {
 	long := "/" + strings.Repeat("x", MaxKernelPrefix)
 	longHost := strings.Repeat("h", MaxKernelHost) + ".net"
@@ -193,7 +193,7 @@ func TestKernelKnowsFiveMethods(t *testing.T) {
 	}
 }
 
-// TestKernelEntries holds the tables themselves: nothing that a shorter prefix says already, nothing of other modes.
+// TestKernelEntries checks the tables: nothing redundant with a shorter prefix, nothing of other modes.
 func TestKernelEntries(t *testing.T) {
 	table := compile(t, `  - {address: "10.9.9.8:80", mode: proxy, routes: [{pool: a}]}
   - {address: "10.9.9.9:80", interfaces: [eth0], routes: [{match: {host: h, path_prefix: /v/w, methods: [GET]}, pool: b}, `+
@@ -215,7 +215,7 @@ func TestKernelEntries(t *testing.T) {
 	}
 }
 
-// TestKernelLeavesOutWhatDoesNotFit: more entries than the table holds end as questions, not as wrong answers.
+// TestKernelLeavesOutWhatDoesNotFit: excess entries become upcalls, not wrong results.
 func TestKernelLeavesOutWhatDoesNotFit(t *testing.T) {
 	var routes []string
 	for i := range 200 {

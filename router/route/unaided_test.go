@@ -13,7 +13,7 @@ func TestUnread(t *testing.T) {
 	const get = "GET / HTTP/1.1\r\nHost: a\r\n"
 	for _, tt := range []struct {
 		name, head string
-		want       string // "" when the kernel reads it
+		want       string // "" if the kernel reads it
 	}{
 		{"get", get, ""},
 		{"close", get + "Connection: Close\r\n", ""},
@@ -92,7 +92,7 @@ pools:
 	}
 }
 
-// TestOnePoolLooksAtNoHost: where every request finds the same pool, a host that the kernel could not look up does no harm.
+// TestOnePoolLooksAtNoHost: if every request goes to the same pool, a host that the kernel cannot look up does not matter.
 func TestOnePoolLooksAtNoHost(t *testing.T) {
 	long := strings.Repeat("h", MaxKernelHost) + "h.net"
 	for _, tt := range []struct {

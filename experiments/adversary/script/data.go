@@ -13,24 +13,24 @@ type Data string
 // MostSize bounds a body, in bytes.
 const MostSize = 60_000
 
-// The fields of the lab's requests. Token says whose a request is, Session which connection of its client's it came by, Conduct what the
-// surrogate is to do in place of answering well.
+// The fields of the lab's requests. Token identifies a request, Session its client's connection, Conduct what the surrogate
+// should do instead of a valid response.
 const (
 	TokenField   = "X-Token"
 	SessionField = "X-Session"
 	ConductField = "X-Conduct"
 )
 
-// EvilMark begins the tokens of the adversary's requests, InnocentMark all others: neither may be where the other's is.
+// EvilMark starts the tokens of the adversary's requests, InnocentMark all others: neither may appear in the other's place.
 const (
 	EvilMark     = "evil-"
 	InnocentMark = "innocent-"
 )
 
-// Denied is a path that no route leads to.
+// Denied is a path without a route.
 const Denied = "/denied/"
 
-// Conduct is what a surrogate does in place of answering well.
+// Conduct is what a surrogate does instead of a valid response.
 type Conduct string
 
 // The conducts.
@@ -38,7 +38,7 @@ const (
 	Closes        Conduct = "closes"
 	Resets        Conduct = "resets"
 	Half          Conduct = "half"    // a part of the response, then the end
-	Garbage       Conduct = "garbage" // what is no HTTP, then the end
+	Garbage       Conduct = "garbage" // something else than HTTP, then the end
 	OldChunked    Conduct = "old-chunked"
 	BlankField    Conduct = "blank-field"
 	ChunkSize     Conduct = "chunk-size"
@@ -47,19 +47,18 @@ const (
 	BareLF        Conduct = "bare-lf"
 	Folded        Conduct = "folded"
 	SignedLength  Conduct = "signed-length"
-	Surplus       Conduct = "surplus"       // another response behind the one that was asked for
+	Surplus       Conduct = "surplus"       // another response after the right one
 	SurplusLater  Conduct = "surplus-later" // the same some time after
 	Twice         Conduct = "twice"         // the same response again
 	Informs       Conduct = "informs"       // many 1xx before
 	Switches      Conduct = "switches"      // 101 unsolicited
 	NTLM          Conduct = "ntlm"          // 401 that offers NTLM
 	Negotiates    Conduct = "negotiates"    // the same with Negotiate
-	Early         Conduct = "early"         // an answer before the body was read
-	Unsolicited   Conduct = "unsolicited"   // a good answer, and 408 some time later
+	Early         Conduct = "early"         // a response before the body is read
+	Unsolicited   Conduct = "unsolicited"   // a valid response, and 408 some time later
 )
 
-// Malformed conducts are answers that two readers may understand differently. Odd ones are old forms that a reader may take (RFC 9112, 2.2
-// and 5.2).
+// Malformed conducts are ambiguous responses. Odd ones are old forms that a parser may accept (RFC 9112, 2.2 and 5.2).
 var (
 	Malformed = []Conduct{OldChunked, BlankField, ChunkSize, TwoLengths, LengthChunked, SignedLength}
 	Odd       = []Conduct{BareLF, Folded}
@@ -68,14 +67,14 @@ var (
 // Bound conducts bind the connection to its client.
 var Bound = []Conduct{NTLM, Negotiates}
 
-// OfInnocents are the conducts that a surrogate of the innocents' own pools may have: they end the connection, or say that something is
-// wrong with it, so that it is the router's fault if somebody else is on it afterwards.
+// OfInnocents are the conducts allowed to surrogates of the innocents' pools: they close the connection, or make it unfit for
+// reuse, so that it is the router's fault if another client gets it.
 var OfInnocents = slices.Concat([]Conduct{Closes, Resets, Half, Garbage, Early}, Malformed, Odd, Bound)
 
 // Conducts are all of them.
 var Conducts = slices.Concat(OfInnocents, []Conduct{Surplus, SurplusLater, Twice, Informs, Switches, Unsolicited})
 
-// Paths. The first part decides the pool.
+// Paths. The first part selects the pool.
 const (
 	toA   = "/a/echo/"
 	toB   = "/b/echo/"
@@ -193,13 +192,13 @@ func init() {
 	}
 }
 
-// AtOdd asks the adversary's own surrogate for a conduct, AtA one of the innocents'.
+// AtOdd requests a conduct of the adversary's surrogate, AtA of an innocent one.
 func AtOdd(c Conduct) Data { return Data("odd " + c) }
 
-// AtA asks a surrogate of the innocents for a conduct.
+// AtA requests a conduct of an innocent surrogate.
 func AtA(c Conduct) Data { return Data("a " + c) }
 
-// smuggled is a request that two readers may end in different places; what is behind it in one reading is a request of its own.
+// smuggled is a request whose end two parsers may see in different places; in one reading, another request follows.
 func smuggled(token string, fields ...string) string {
 	hidden := get(Denied, token)
 	return request("POST", toA, token, "0\r\n\r\n"+hidden, fields...)
@@ -221,7 +220,7 @@ func AllData() []Data {
 	return all
 }
 
-// Payload is what the step sends, of the request with this token.
+// Payload is the step's payload for the request with this token.
 func (s Step) Payload(token string, random *rand.Rand) []byte {
 	var b []byte
 	switch {

@@ -2,7 +2,7 @@ package script
 
 import "slices"
 
-// Directed are the attacks that are known by name: each is sure to be made, whatever is drawn.
+// Directed are known attacks by name, always played.
 func Directed() []Script {
 	return append(append(byClients(), bySurrogates()...), byStrangers()...)
 }

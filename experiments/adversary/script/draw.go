@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Draw makes the script of a class that follows from a seed.
+// Draw makes the script of a class for a seed.
 func Draw(c Class, seed uint64) Script {
 	d := &drawer{rand.New(rand.NewPCG(seed, 0x6164)), Script{Class: c, Seed: seed}}
 	switch c {
@@ -29,7 +29,8 @@ func DrawAll(c Class, seed uint64, count int) []Script {
 	return all
 }
 
-// Forged tells whether a surrogate forges segments of its own connections in one of the scripts: then its answers are anything to anybody.
+// Forged reports whether a surrogate forges segments of its own connections in one of the scripts: then its responses may be
+// anything.
 func Forged(scripts []Script) bool {
 	return slices.ContainsFunc(scripts, func(s Script) bool {
 		return slices.ContainsFunc(s.Steps, func(step Step) bool { return step.By == BySurrogate })
@@ -48,10 +49,10 @@ func (d *drawer) one(n int) bool { return d.IntN(n) == 0 }
 
 func pick[T any](d *drawer, of ...T) T { return of[d.IntN(len(of))] }
 
-// room says how many steps may still come, the last ones aside.
+// room is the number of further steps, without the last ones.
 func (d *drawer) room() int { return MostSteps - 3 - len(d.s.Steps) }
 
-// client draws a session: a handshake, some requests with what does not belong there, an end.
+// client draws a session: a handshake, some requests with stray segments, an end.
 func (d *drawer) client() {
 	d.add(d.open())
 	for range 1 + d.IntN(4) {
@@ -80,7 +81,7 @@ func (d *drawer) open() Step {
 	return s
 }
 
-// request draws a request, whole or in two parts, the second of which may say something else than was meant.
+// request draws a request, complete or in two parts, the second of which may send another version.
 func (d *drawer) request(by Actor) {
 	all := AllData()
 	s := Step{Do: Send, By: by, Flags: "PA", Seq: At(Next, 0), Ack: At(Next, 0), Window: 65535, Stamps: StampsRight,
@@ -97,7 +98,7 @@ func (d *drawer) request(by Actor) {
 		first.Cut = 1 + d.IntN(200)
 		second.Cut = -first.Cut
 		if d.one(3) {
-			second.Seq = At(Next, -int64(d.IntN(first.Cut+1))) // overlaps what was sent, and says something else there
+			second.Seq = At(Next, -int64(d.IntN(first.Cut+1))) // overlaps sent bytes with other contents
 		}
 		second.Millis = d.IntN(30)
 		d.add(first, second)
@@ -106,7 +107,7 @@ func (d *drawer) request(by Actor) {
 	d.add(s)
 }
 
-// noise draws segments that do not belong there.
+// noise draws stray segments.
 func (d *drawer) noise(n int) {
 	for range min(n, d.room()) {
 		d.add(d.segment(ByClient))
@@ -145,7 +146,7 @@ func (d *drawer) number() Number {
 	return At(p, pick[int64](d, -1, 1, 2, -2, -100, 100, int64(d.IntN(3000))-1500, int64(d.IntN(1<<20))-1<<19))
 }
 
-// end draws how the session is left. Whatever is left undone, the actor resets at last.
+// end draws the end of the session. The actor finally resets what is left.
 func (d *drawer) end() {
 	switch d.IntN(4) {
 	case 0:
@@ -157,8 +158,8 @@ func (d *drawer) end() {
 	}
 }
 
-// surrogate draws a session with the adversary's own surrogate, which misbehaves: as a server does, or by an odd seed with segments that are
-// none of its kernel's.
+// surrogate draws a session with the adversary's own surrogate, which misbehaves as a server, or, with an odd seed, by forged
+// segments.
 func (d *drawer) surrogate() {
 	forges := d.s.Seed&1 == 1
 	d.add(d.open())
@@ -179,18 +180,18 @@ func (d *drawer) surrogate() {
 			if s.Flags == "S" && d.one(2) {
 				s.Flags = "A"
 			}
-			s.VLAN = 0 // a tag on its own link says nothing of clients
+			s.VLAN = 0 // a tag on its own link does not concern clients
 			d.add(s)
 		}
 		d.add(Step{Do: Take, By: ByClient, Millis: 30 + d.IntN(60)})
 	}
-	if d.one(6) { // it is on the surrogates' side, and takes the address of another
+	if d.one(6) { // on the surrogates' side, with another's address
 		d.add(Step{Do: Send, By: AsSurrogate, Whom: Leg, Flags: pick(d, "R", "FA", "PA"), Seq: At(Random, 0), Ack: At(Random, 0), Data: junk, Size: 20, Times: 5})
 	}
 	d.end()
 }
 
-// stranger draws floods of segments in somebody else's name.
+// stranger draws floods of spoofed segments.
 func (d *drawer) stranger() {
 	for range 2 + d.IntN(5) {
 		s := Step{Do: Send, By: AsInnocent, Whom: pick(d, Victims...), Flags: pick(d, "S", "S", "R", "RA", "FA", "F", "A", "A", "PA", "SA", "PAU"),

@@ -1,6 +1,8 @@
-// Package script says what an adversary does, as data: a client, a surrogate or a stranger off the path, and the raw segments that it
-// sends one after the other. A script follows from its class and a seed (Draw), is written in one line (Script.String, Parse), and is
-// made smaller while what it causes stays (Shrink). Directed holds the attacks that are known by name. The package opens no socket.
+// Package script describes an adversary as data: a client, a surrogate or an off-path attacker, and the raw segments that it
+// sends in order.
+//
+// A script follows from its class and a seed (Draw), is written in one line (Script.String, Parse), and can be reduced while its
+// effect stays (Shrink). Directed has the known attacks by name. The package opens no socket.
 package script
 
 import (
@@ -15,16 +17,16 @@ import (
 	"baton/packet"
 )
 
-// Class is who the adversary is.
+// Class is the kind of adversary.
 type Class string
 
 // The classes.
 const (
-	// Client has sessions of its own, and knows their numbers alone.
+	// Client has its own sessions, and knows only their numbers.
 	Client Class = "client"
-	// Surrogate is a server of a pool: it answers a client of its own as it likes, and knows the numbers of its legs.
+	// Surrogate is a server of a pool: it answers its own client arbitrarily, and knows the numbers of its legs.
 	Surrogate Class = "surrogate"
-	// Stranger is off the path: it knows addresses and ports, and no sequence number.
+	// Stranger is an off-path attacker: it knows addresses and ports, but no sequence numbers.
 	Stranger Class = "stranger"
 )
 
@@ -39,15 +41,15 @@ const (
 	Open  Verb = "open"  // the client's handshake, with the step's options
 	Send  Verb = "send"  // one segment, or Times
 	ICMP  Verb = "icmp"  // an ICMP error that quotes a segment
-	Take  Verb = "take"  // wait for an answer, Millis at most, and acknowledge it
+	Take  Verb = "take"  // wait for a response, at most Millis, and acknowledge it
 	Leave Verb = "leave" // the client's clean end
-	Rest  Verb = "rest"  // let Millis go by
+	Rest  Verb = "rest"  // wait for Millis
 )
 
-// Actor is who sends.
+// Actor is the sender.
 type Actor string
 
-// The actors. A stranger's segments have somebody else's address: an innocent's (to the VIP), or a surrogate's (to a leg's port).
+// The actors. A stranger's segments have a spoofed address: an innocent's (to the VIP), or a surrogate's (to a leg's port).
 const (
 	ByClient    Actor = "client"
 	BySurrogate Actor = "surrogate"
@@ -55,34 +57,34 @@ const (
 	AsSurrogate Actor = "as surrogate"
 )
 
-// Stamps say what a segment's timestamps option is like.
+// Stamps is the kind of a segment's timestamps option.
 type Stamps string
 
 // The kinds. By "" there is none.
 const (
 	StampsNone    Stamps = ""
 	StampsRight   Stamps = "right"
-	StampsAhead   Stamps = "ahead"  // nearly half of the numbers ahead of the right one: what follows is too old beside it
+	StampsAhead   Stamps = "ahead"  // nearly half of the number space ahead: later ones are too old in comparison
 	StampsBehind  Stamps = "behind" // as far behind
 	StampsGarbage Stamps = "garbage"
 	StampsShort   Stamps = "short" // an option of a wrong length
 )
 
-// Script is what an adversary does.
+// Script is an adversary's script.
 type Script struct {
 	Class Class  `json:"class"`
 	Name  string `json:"name,omitempty"`  // of a directed one
 	Seed  uint64 `json:"seed,omitempty"`  // of everything random in it
-	Times int    `json:"times,omitempty"` // how often it is done; 0: once
-	Hold  bool   `json:"hold,omitempty"`  // no session is ended before all are there
+	Times int    `json:"times,omitempty"` // repetitions; 0: once
+	Hold  bool   `json:"hold,omitempty"`  // no session ends before all are open
 	Steps []Step `json:"steps"`
 }
 
-// Step is one thing that it does.
+// Step is one step.
 type Step struct {
 	Do     Verb   `json:"do"`
 	By     Actor  `json:"by,omitempty"`
-	Whom   Victim `json:"whom,omitempty"`  // whose address a stranger takes
+	Whom   Victim `json:"whom,omitempty"`  // the address spoofed by a stranger
 	Flags  string `json:"flags,omitempty"` // of SFRPAUEC
 	Seq    Number `json:"seq,omitzero"`
 	Ack    Number `json:"ack,omitzero"`
@@ -94,35 +96,35 @@ type Step struct {
 	BadSum bool   `json:"badsum,omitempty"`
 	VLAN   uint16 `json:"vlan,omitempty"`
 	Data   Data   `json:"data,omitempty"`
-	Cut    int    `json:"cut,omitempty"`  // bytes of Data that are kept; negative: those that are left out at its start
+	Cut    int    `json:"cut,omitempty"`  // bytes of Data to keep; negative: to skip at its start
 	Size   int    `json:"size,omitempty"` // of bodies, junk, and an ICMP error's MTU
 	Times  int    `json:"n,omitempty"`    // 0: once
 	Millis int    `json:"ms,omitempty"`   // before the step; of Take: at most
 }
 
-// Victim says which of the innocents' sessions, or which legs, a stranger aims at.
+// Victim is the kind of innocent session, or leg, that a stranger attacks.
 type Victim string
 
 // The victims.
 const (
 	Kept     Victim = "kept"     // a connection with many requests to both pools
-	Poll     Victim = "poll"     // one that waits for its answer
-	Download Victim = "download" // one in the middle of a long answer
+	Poll     Victim = "poll"     // one that waits for its response
+	Download Victim = "download" // one in the middle of a long response
 	Plain    Victim = "plain"    // one of a client without timestamps
-	Fresh    Victim = "fresh"    // one that has not asked yet
+	Fresh    Victim = "fresh"    // one without a request yet
 	Proxied  Victim = "proxied"  // one through a VIP of mode proxy
-	Near     Victim = "near"     // one that is proxied by a VIP that hands others off
+	Near     Victim = "near"     // one proxied by a VIP in mode handoff
 	Leg      Victim = "leg"      // any leg of a surrogate
 )
 
 // Victims of a stranger that takes an innocent's address.
 var Victims = []Victim{Kept, Poll, Download, Plain, Fresh, Proxied, Near}
 
-// Point is what a number counts from.
+// Point is the base of a number.
 type Point string
 
-// The points. Of a sender: the next number that it has not used, the oldest that was not acknowledged, the first of the session, the
-// end of the receiver's window; Random is any of 2³², and another one each time.
+// The points. Of a sender: its next unused number, the oldest unacknowledged one, the first of the session, the end of the
+// receiver's window; Random is any of 2³², different each time.
 const (
 	Zero   Point = ""
 	Next   Point = "nxt"
@@ -182,8 +184,8 @@ func (s Step) FlagBits() (f packet.Flags) {
 	return f
 }
 
-// Lies tells whether the client may say two things under the same numbers, one that a router reads and one that its surrogate does: it sends
-// data elsewhere than behind all that it has sent, or with timestamps that a receiver discards.
+// Lies reports whether the client may send two versions with the same numbers, one seen by a router and one by its surrogate: it
+// sends data elsewhere than after everything sent, or with timestamps that a receiver drops.
 func (s Script) Lies() bool {
 	return slices.ContainsFunc(s.Steps, func(step Step) bool {
 		honest := step.Seq == At(Next, 0) && (step.Stamps == StampsRight || step.Stamps == StampsNone)
@@ -194,11 +196,11 @@ func (s Script) Lies() bool {
 // Wait is the time before the step.
 func (s Step) Wait() time.Duration { return time.Duration(s.Millis) * time.Millisecond }
 
-// String is the script in one line, which Parse reads.
+// String formats the script in one line for Parse.
 func (s Script) String() string {
 	b, err := json.Marshal(s)
 	if err != nil {
-		return err.Error() // no script has a field that cannot be written
+		return err.Error() // all fields of a script can be marshalled
 	}
 	return string(b)
 }
@@ -221,7 +223,7 @@ func Parse(line string) (Script, error) {
 	return s, s.Check()
 }
 
-// Check says what is wrong with a script.
+// Check validates a script.
 func (s Script) Check() error {
 	if !slices.Contains(Classes, s.Class) {
 		return fmt.Errorf("script: class %q: want one of %v", s.Class, Classes)

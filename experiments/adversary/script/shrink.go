@@ -1,7 +1,7 @@
 package script
 
-// Shrink leaves out what a finding does not need: of the items, the fewest that it comes to by halves, then quarters and so on (ddmin),
-// for which fails still holds. It calls fails tries times at most, never with none.
+// Shrink removes what a finding does not need: of the items, the smallest subset found by halving (ddmin) for which fails still
+// holds. It calls fails at most tries times, never with none.
 func Shrink[T any](items []T, tries int, fails func([]T) bool) []T {
 	for parts := 2; len(items) > 1 && tries > 0; {
 		size := (len(items) + parts - 1) / parts

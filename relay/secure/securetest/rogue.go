@@ -13,8 +13,7 @@ import (
 	"testing"
 )
 
-// Rogue makes the records that a TLS client says behind its handshake: crypto/tls has no way to say all that a peer may. It knows
-// TLS_AES_128_GCM_SHA256.
+// Rogue makes arbitrary records of a TLS client after its handshake, which crypto/tls cannot. It knows TLS_AES_128_GCM_SHA256.
 type Rogue struct {
 	t      testing.TB
 	secret []byte
@@ -23,10 +22,10 @@ type Rogue struct {
 	number uint64 // of the next record
 }
 
-// NewRogue speaks for a client that has written its secrets to a log (tls.Config.KeyLogWriter), and nothing behind its handshake.
+// NewRogue continues for a client that has written its secrets to a log (tls.Config.KeyLogWriter), and nothing after its handshake.
 func NewRogue(t testing.TB, s tls.ConnectionState, log string) *Rogue {
 	t.Helper()
-	if s.CipherSuite != tls.TLS_AES_128_GCM_SHA256 { // RFC 8446, section 9.1: all have it
+	if s.CipherSuite != tls.TLS_AES_128_GCM_SHA256 { // RFC 8446, section 9.1: mandatory
 		t.Fatalf("%s is negotiated, the test's records are AES-128-GCM's", tls.CipherSuiteName(s.CipherSuite))
 	}
 	for line := range strings.Lines(log) {
@@ -67,14 +66,14 @@ func (r *Rogue) rekey(secret []byte) {
 	r.secret, r.iv, r.number = secret, r.expand(secret, "iv", 12), 0
 }
 
-// Types of what is in a record (RFC 8446, section 5.1).
+// Content types of records (RFC 8446, section 5.1).
 const (
 	alert       = 21
 	handshake   = 22
 	application = 23
 )
 
-// record is one, encrypted (RFC 8446, section 5.2).
+// record returns an encrypted record (RFC 8446, section 5.2).
 func (r *Rogue) record(kind byte, plain []byte) []byte {
 	nonce := bytes.Clone(r.iv)
 	for i := range 8 {
@@ -85,13 +84,13 @@ func (r *Rogue) record(kind byte, plain []byte) []byte {
 	return r.aead.Seal(header, nonce, append(bytes.Clone(plain), kind), header)
 }
 
-// Say says at most 16 KiB.
+// Say returns at most 16 KiB of data as a record.
 func (r *Rogue) Say(b []byte) []byte { return r.record(application, b) }
 
-// End says close_notify.
+// End returns close_notify.
 func (r *Rogue) End() []byte { return r.record(alert, []byte{1, 0}) }
 
-// KeyUpdate says that what follows has another key, and perhaps that the answerer shall change its own, too.
+// KeyUpdate changes the key of what follows, and may ask the peer to change its own.
 func (r *Rogue) KeyUpdate(answer bool) []byte {
 	message := []byte{24, 0, 0, 1, 0}
 	if answer {

@@ -34,15 +34,15 @@ func NewAuthority(t testing.TB) *Authority {
 	return &Authority{certificate: sign(t, template, template, key, key), key: key}
 }
 
-// Certificate says what differs from an ordinary certificate.
+// Certificate describes how a certificate differs from an ordinary one.
 type Certificate struct {
 	Names  []string
-	Ended  bool               // it was valid until an hour ago
+	Ended  bool               // expired an hour ago
 	Usages []x509.ExtKeyUsage // none: for all
-	Trusts *Authority         // nil: the one that signs
+	Trusts *Authority         // nil: the signing one
 }
 
-// Issue writes a relay's files, and gives the credentials that they are.
+// Issue writes a relay's files, and returns them as credentials.
 func (a *Authority) Issue(t testing.TB, c Certificate) config.Credentials {
 	t.Helper()
 	dir := t.TempDir()
@@ -54,7 +54,7 @@ func (a *Authority) Issue(t testing.TB, c Certificate) config.Credentials {
 	return out
 }
 
-// Replace writes other files in the place of those that were issued.
+// Replace replaces the files of a relay.
 func (a *Authority) Replace(t testing.TB, files config.Credentials, c Certificate) {
 	t.Helper()
 	end := time.Now().Add(time.Hour)
